@@ -151,6 +151,14 @@ enum gt_status json_get_object(const json_t *object, const char *source, const c
     return GT_OK;
 }
 
+json_t *json_whole(json_t *value, int failures)
+{
+    if (failures == 0)
+        return value;
+    json_decref(value);
+    return NULL;
+}
+
 /* A growing text.  It records a failure to grow, because jansson up to 2.14 continues after a key that it could not
  * write, and json_dumps() returns the text without that key (jansson issue 655). */
 struct growing {

@@ -156,14 +156,6 @@ int32_t bpe_find(const struct bpe *bpe, const char *bytes, size_t count)
     return find_hashed(bpe, bytes, count, text_hash(bytes, count));
 }
 
-int32_t bpe_find_written(const struct bpe *bpe, const char *text, size_t count)
-{
-    char bytes[2 * BPE_TOKEN_BYTES_MAX];
-    if (count == 0 || count > sizeof bytes || !bpe_alphabet_read(text, count, bytes, &count))
-        return -1;
-    return bpe_find(bpe, bytes, count);
-}
-
 enum bpe_add bpe_add_token(struct bpe *bpe, int32_t id, const char *bytes, size_t count, bool special)
 {
     assert(id >= 0 && (size_t)id < bpe->vocab_size);
@@ -187,6 +179,34 @@ enum bpe_add bpe_add_token(struct bpe *bpe, int32_t id, const char *bytes, size_
     if (count == 1)
         bpe->byte_ids[(unsigned char)bytes[0]] = id;
     return BPE_ADDED;
+}
+
+/* Reads a token that is written in GPT-2's alphabet.  Returns BPE_ADDED when it could be added. */
+static enum bpe_add written_read(const char *text, size_t count, char bytes[static 2 * BPE_TOKEN_BYTES_MAX],
+                                 size_t *out_count)
+{
+    if (count == 0 || count > (size_t)2 * BPE_TOKEN_BYTES_MAX)
+        return BPE_TEXT_BAD;
+    return bpe_alphabet_read(text, count, bytes, out_count) ? BPE_ADDED : BPE_TEXT_FOREIGN;
+}
+
+enum bpe_add bpe_add_written(struct bpe *bpe, int32_t id, const char *text, size_t count, bool special)
+{
+    char bytes[2 * BPE_TOKEN_BYTES_MAX];
+    const enum bpe_add read = special ? BPE_ADDED : written_read(text, count, bytes, &count);
+    return read == BPE_ADDED ? bpe_add_token(bpe, id, special ? text : bytes, count, special) : read;
+}
+
+static int32_t find_written(const struct bpe *bpe, const char *text, size_t count)
+{
+    char bytes[2 * BPE_TOKEN_BYTES_MAX];
+    return written_read(text, count, bytes, &count) == BPE_ADDED ? bpe_find(bpe, bytes, count) : -1;
+}
+
+bool bpe_add_written_merge(struct bpe *bpe, const char *left, size_t left_count, const char *right, size_t right_count)
+{
+    const int32_t left_id = find_written(bpe, left, left_count), right_id = find_written(bpe, right, right_count);
+    return left_id >= 0 && right_id >= 0 && bpe_add_merge(bpe, left_id, right_id);
 }
 
 bool bpe_add_merge(struct bpe *bpe, int32_t left, int32_t right)

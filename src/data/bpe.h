@@ -49,17 +49,21 @@ enum gt_status bpe_create(struct hostmem *mem, const struct bpe_spec *spec, stru
 /* Accepts NULL and an unfinished vocabulary. */
 void bpe_destroy(struct bpe *bpe);
 
-enum bpe_add { BPE_ADDED, BPE_ID_TAKEN, BPE_TEXT_TAKEN, BPE_TEXT_BAD };
+enum bpe_add { BPE_ADDED, BPE_ID_TAKEN, BPE_TEXT_TAKEN, BPE_TEXT_BAD, BPE_TEXT_FOREIGN };
 
 /* Sets token `id` (in range).  bpe_find() does not find `special` tokens.  Returns BPE_TEXT_BAD when the text is empty,
  * or longer than BPE_TOKEN_BYTES_MAX or than the remaining room. */
 enum bpe_add bpe_add_token(struct bpe *bpe, int32_t id, const char *bytes, size_t count, bool special);
+/* The same for a token as vocab.json writes it: in GPT-2's alphabet of printable characters unless it is special.
+ * Returns BPE_TEXT_FOREIGN when the text has another character. */
+enum bpe_add bpe_add_written(struct bpe *bpe, int32_t id, const char *text, size_t count, bool special);
 /* Returns the id of a token that is not special, or -1.  Must not be called after bpe_finish(). */
 int32_t bpe_find(const struct bpe *bpe, const char *bytes, size_t count);
-/* The same for a token that is written in GPT-2's alphabet of printable characters, as vocab.json does. */
-int32_t bpe_find_written(const struct bpe *bpe, const char *text, size_t count);
 /* Appends a merge of two tokens that bpe_find() returned.  Returns false when their concatenation is not a token. */
 bool bpe_add_merge(struct bpe *bpe, int32_t left, int32_t right);
+/* The same for two tokens that are written in GPT-2's alphabet.  Returns false also when one is not in the
+ * vocabulary. */
+bool bpe_add_written_merge(struct bpe *bpe, const char *left, size_t left_count, const char *right, size_t right_count);
 /* Checks and indexes the vocabulary, which is constant from then on.  `source` is for the message.  Errors: GT_DATA
  * when an id or the token of a byte is missing, GT_NO_MEMORY. */
 enum gt_status bpe_finish(struct bpe *bpe, const char *source);

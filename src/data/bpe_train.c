@@ -14,6 +14,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "data/bpe.h"
 #include "data/bpe_alphabet.h"
@@ -72,17 +73,10 @@ void bpe_trainer_destroy(struct bpe_trainer *trainer)
 
 /* ---- the table of pieces ---- */
 
-static uint64_t piece_hash(const char *bytes, size_t count)
-{
-    uint64_t hash = count;
-    for (size_t i = 0; i < count; i++)
-        hash = (hash ^ (unsigned char)bytes[i]) * UINT64_C(0x100000001B3);
-    return hash ^ hash >> 29;
-}
-
 static size_t table_slot(const struct bpe_trainer *trainer, const char *bytes, size_t count)
 {
-    size_t slot = (size_t)piece_hash(bytes, count) & trainer->table_mask;
+    const uint64_t hash = hash_fnv1a(bytes, count);
+    size_t slot = (size_t)(hash ^ hash >> 29) & trainer->table_mask;
     for (; trainer->table[slot] != 0; slot = (slot + 1) & trainer->table_mask) {
         const struct bpe_piece *piece = &trainer->pieces[trainer->table[slot] - 1];
         if (piece->length == count && memcmp(trainer->text + piece->offset, bytes, count) == 0)

@@ -1,8 +1,8 @@
 /* Reads the documents of a corpus.
  *
- * One buffer receives blocks of the text.  A second one assembles the document; for a JSONL file it contains the line,
- * and jansson owns the document's text.  The state advances only when a document is returned, so it always describes
- * the position after the caller's document.  A resumed reader reads the current file again from its beginning.  This is
+ * One buffer receives blocks of the text; a document is a part of it.  For a JSONL file, that part is the line, and
+ * jansson owns the document's text.  The state advances only when a document is returned, so it always describes the
+ * position after the caller's document.  A resumed reader reads the current file again from its beginning.  This is
  * fast compared with tokenizing, also works for compressed files and pipes, and detects whether the bytes have changed.
  */
 #include "data/documents.h"
@@ -24,6 +24,7 @@
 
 #define BLOCK_BYTES ((size_t)1 << 20)
 #define DECODE_BYTES_MIN ((size_t)64)
+#define BUFFER_BYTES (DOCUMENT_BYTES_MAX + BLOCK_BYTES + DECODE_BYTES_MIN)
 #define NOTES_MAX 10
 
 struct documents {
@@ -38,13 +39,10 @@ struct documents {
     struct text_decoder *decoder; /* NULL until a text needs one */
     bool decodes;                 /* the current text is not UTF-8 */
     bool wide;                    /* zero bytes are normal in the given encoding */
-    unsigned char *block;         /* BLOCK_BYTES of the text */
-    size_t block_count, block_used;
-    bool text_ended; /* no more blocks */
-    char *held;      /* DOCUMENT_BYTES_MAX bytes: the document, or the line */
-    size_t held_count;
-    size_t given; /* bytes of `held` that were returned */
-    json_t *root; /* owns the document's text, for JSONL */
+    char *buffer;                 /* BUFFER_BYTES */
+    size_t begin, end;            /* what the buffer has of the text, without the documents that were returned */
+    bool text_ended;              /* nothing follows what the buffer has */
+    json_t *root;                 /* owns the document's text, for JSONL */
     uint64_t files_bytes;
     uint64_t place; /* of the last document */
     char reason[JSONL_REASON_BYTES];
@@ -62,8 +60,7 @@ static enum gt_status documents_allocate(struct documents *documents)
     const struct corpus *corpus = documents->spec.corpus;
     documents->input_count = corpus->file_count > 0 ? corpus->files[corpus->file_count - 1].input + 1 : 0;
     TRY(HOSTMEM_NEW(documents->mem, documents->input_count, "input records", &documents->inputs));
-    TRY(HOSTMEM_NEW(documents->mem, BLOCK_BYTES, "reading", &documents->block));
-    return HOSTMEM_NEW(documents->mem, DOCUMENT_BYTES_MAX, "a document", &documents->held);
+    return HOSTMEM_NEW(documents->mem, BUFFER_BYTES, "a document", &documents->buffer);
 }
 
 enum gt_status documents_create(struct hostmem *mem, const struct documents_spec *spec, struct documents **out)
@@ -91,8 +88,7 @@ void documents_destroy(struct documents *documents)
     json_decref(documents->root);
     input_close(documents->input);
     text_decoder_destroy(documents->decoder);
-    hostmem_free(documents->mem, documents->held);
-    hostmem_free(documents->mem, documents->block);
+    hostmem_free(documents->mem, documents->buffer);
     hostmem_free(documents->mem, documents->inputs);
     hostmem_free(documents->mem, documents);
 }
@@ -113,54 +109,44 @@ const char *documents_place(const struct documents *documents, uint64_t *out_at,
     *out_at = documents->place;
     *out_is_line = documents->is_jsonl;
     if (documents->input != NULL)
-        return input_label(documents->input);
+        return input_info_get(documents->input)->label;
     return corpus->file_count > 0 ? corpus->files[corpus->file_count - 1].path : "";
 }
 
 uint64_t documents_file_bytes(const struct documents *documents)
 {
-    return documents->files_bytes + (documents->input != NULL ? input_file_bytes(documents->input) : 0);
+    return documents->files_bytes + (documents->input != NULL ? input_info_get(documents->input)->file_bytes : 0);
 }
 
-/* ---- blocks of a text ---- */
+/* ---- the bytes of a text ---- */
 
-/* Appends to the unused bytes of the block until the block is full (except for a few characters' room when converting)
- * or the text ends. */
-static enum gt_status block_fill(struct documents *documents)
+/* Reads until the buffer has at least `count` bytes (at most DOCUMENT_BYTES_MAX + BLOCK_BYTES), or the text ends. */
+static enum gt_status buffer_fill(struct documents *documents, size_t count)
 {
-    documents->block_count -= documents->block_used;
-    memmove(documents->block, documents->block + documents->block_used, documents->block_count);
-    documents->block_used = 0;
-    while (!documents->text_ended &&
-           BLOCK_BYTES - documents->block_count >= (documents->decodes ? DECODE_BYTES_MIN : 1)) {
-        size_t got = 0;
-        unsigned char *to = documents->block + documents->block_count;
-        const size_t room = BLOCK_BYTES - documents->block_count;
-        if (documents->decodes)
-            TRY(text_decoder_read(documents->decoder, documents->input, to, room, &got));
-        else
-            TRY(input_read(documents->input, to, room, &got));
-        documents->block_count += got;
+    documents->end -= documents->begin;
+    memmove(documents->buffer, documents->buffer + documents->begin, documents->end);
+    documents->begin = 0;
+    while (!documents->text_ended && documents->end < count) {
+        size_t got = 0, room = count - documents->end;
+        unsigned char *to = (unsigned char *)documents->buffer + documents->end;
+        if (documents->decodes && room < DECODE_BYTES_MIN)
+            room = DECODE_BYTES_MIN;
+        TRY(documents->decodes ? text_decoder_read(documents->decoder, documents->input, to, room, &got)
+                               : input_read(documents->input, to, room, &got));
+        documents->end += got;
         documents->text_ended = got == 0;
     }
     return GT_OK;
 }
 
-/* Sets *out_count to the number of unused bytes at block + block_used, after a refill if there are none; 0 at the
- * text's end. */
-static enum gt_status block_look(struct documents *documents, size_t *out_count)
+/* Takes the next `count` bytes of the buffer, and returns them. */
+static const char *buffer_use(struct documents *documents, size_t count)
 {
-    if (documents->block_used == documents->block_count)
-        TRY(block_fill(documents));
-    *out_count = documents->block_count - documents->block_used;
-    return GT_OK;
-}
-
-/* Marks `count` bytes of the text as consumed. */
-static void state_use(struct documents *documents, const void *bytes, size_t count)
-{
+    const char *bytes = documents->buffer + documents->begin;
+    documents->begin += count;
     documents->state.offset += count;
     documents->state.crc32c = file_crc32c(documents->state.crc32c, bytes, count);
+    return bytes;
 }
 
 /* ---- files and texts ---- */
@@ -197,8 +183,8 @@ static enum gt_status file_compare(const struct documents *documents, bool skipp
 static enum gt_status file_finish(struct documents *documents, bool skipped)
 {
     struct documents_state *state = &documents->state;
-    const uint32_t crc32c = skipped ? state->input.crc32c : input_file_crc32c(documents->input);
-    const uint64_t size_bytes = input_file_bytes(documents->input);
+    const uint32_t crc32c = skipped ? state->input.crc32c : input_info_get(documents->input)->crc32c;
+    const uint64_t size_bytes = input_info_get(documents->input)->file_bytes;
     TRY(file_compare(documents, skipped, crc32c));
     documents->spec.corpus->files[state->file].crc32c = crc32c;
     documents->files_bytes += skipped ? file_current(documents)->size_bytes : size_bytes;
@@ -234,11 +220,10 @@ static enum gt_status text_begin(struct documents *documents, bool *out_found)
         return GT_OK;
     documents->in_text = true;
     documents->text_ended = documents->decodes = false;
-    documents->block_count = documents->block_used = 0;
-    documents->held_count = documents->given = 0;
+    documents->begin = documents->end = 0;
     documents->is_jsonl =
         documents->spec.format == DOCUMENTS_JSONL ||
-        (documents->spec.format == DOCUMENTS_BY_NAME && input_name_is_jsonl(input_name(documents->input)));
+        (documents->spec.format == DOCUMENTS_BY_NAME && input_name_is_jsonl(input_info_get(documents->input)->name));
     state->text++;
     state->offset = state->line = 0;
     state->crc32c = 0;
@@ -250,25 +235,25 @@ static enum gt_status text_begin(struct documents *documents, bool *out_found)
 static enum gt_status text_decode(struct documents *documents)
 {
     size_t mark_length = 0;
-    const char *mark = text_mark_of(documents->block, documents->block_count, &mark_length);
+    const unsigned char *bytes = (const unsigned char *)documents->buffer;
+    const char *mark = text_mark_of(bytes, documents->end, &mark_length);
     const char *encoding = mark != NULL ? mark : documents->spec.encoding;
     const bool as_it_is = documents->spec.format == DOCUMENTS_TEXT && documents->spec.encoding == NULL;
     if (encoding == NULL || as_it_is || (mark != NULL && strcmp(mark, "UTF-8") == 0))
         return GT_OK;
     if (documents->decoder == NULL)
         TRY(text_decoder_create(documents->mem, &documents->decoder));
-    TRY(text_decoder_begin(documents->decoder, encoding, documents->input, documents->block, documents->block_count,
-                           mark_length));
+    TRY(text_decoder_begin(documents->decoder, encoding, documents->input, bytes, documents->end, mark_length));
     documents->decodes = true;
     documents->text_ended = false;
-    documents->block_count = 0;
+    documents->end = 0;
     return GT_OK;
 }
 
 /* Sets `out` to ".png" for "a/b.png"; "no extension" when the name has none, or one that is not a short word. */
 static void kind_name(const struct input *input, char out[static DOCUMENTS_KIND_BYTES])
 {
-    const char *name = input_name(input);
+    const char *name = input_info_get(input)->name;
     const size_t length = input_name_stem(name);
     size_t dot = length;
     while (dot > 0 && isalnum((unsigned char)name[dot - 1]))
@@ -300,7 +285,7 @@ static void kind_count(struct documents *documents)
 static enum gt_status text_refuse(const struct documents *documents, const struct text_kind *kind)
 {
     char quoted[FILE_PATH_MAX];
-    const char *label = input_label(documents->input);
+    const char *label = input_info_get(documents->input)->label;
     log_error("%s: this file is %s; gpt-prepare reads text and JSON lines (--format=text takes its bytes as they are)",
               label, kind->name);
     if (kind->before != NULL)
@@ -317,18 +302,18 @@ static enum gt_status text_refuse(const struct documents *documents, const struc
 static enum gt_status text_look(struct documents *documents, bool *out_skip)
 {
     size_t mark_length = 0;
-    TRY(block_fill(documents));
-    const unsigned char *block = documents->block;
-    const char *name = input_name(documents->input);
+    TRY(buffer_fill(documents, BLOCK_BYTES));
+    const unsigned char *block = (const unsigned char *)documents->buffer;
+    const char *name = input_info_get(documents->input)->name;
     const size_t length = input_name_stem(name);
     const bool is_json = length > 5 && memcmp(name + length - 5, ".json", 5) == 0;
     const struct text_kind *kind = NULL;
     if (documents->spec.format != DOCUMENTS_TEXT)
-        kind = text_kind_of(block, documents->block_count, is_json);
-    const bool wide =
-        documents->wide || (text_mark_of(block, documents->block_count, &mark_length) && mark_length != 3);
-    const bool has_zero = !documents->is_jsonl && !wide && memchr(block, 0, documents->block_count) != NULL;
-    *out_skip = input_is_unnamed(documents->input) && (kind != NULL || has_zero);
+        kind = text_kind_of(block, documents->end, is_json);
+    const bool wide = documents->wide || (text_mark_of(block, documents->end, &mark_length) && mark_length != 3);
+    const bool has_zero = !documents->is_jsonl && !wide && memchr(block, 0, documents->end) != NULL;
+    *out_skip = (file_current(documents)->from_folder || input_info_get(documents->input)->is_member) &&
+                (kind != NULL || has_zero);
     if (*out_skip)
         kind_count(documents);
     else if (kind != NULL)
@@ -355,7 +340,7 @@ static enum gt_status text_ensure(struct documents *documents, bool *out_found)
         if (!skip)
             continue;
         documents->in_text = false;
-        if (!input_is_member(documents->input))
+        if (!input_info_get(documents->input)->is_member)
             TRY(file_finish(documents, true));
     }
     *out_found = true;
@@ -367,76 +352,52 @@ static enum gt_status text_ensure(struct documents *documents, bool *out_found)
 static const char *const end_marks[] = {"", "\n\n", "<|endoftext|>"};
 _Static_assert(sizeof end_marks / sizeof end_marks[0] == DOCUMENTS_END_COUNT, "a mark for every end");
 
-/* Returns true when `held` followed by bytes[count] ends in the mark. */
-static bool part_ends_in(const struct documents *documents, const unsigned char *bytes, size_t count, const char *mark)
-{
-    const size_t length = strlen(mark);
-    if (documents->held_count + count < length)
-        return false;
-    for (size_t i = 0; i < length; i++) {
-        const size_t back = length - i; /* distance from the end */
-        const char byte =
-            back <= count ? (char)bytes[count - back] : documents->held[documents->held_count + count - back];
-        if (byte != mark[i])
-            return false;
-    }
-    return true;
-}
-
-/* Returns how many of the `count` bytes at `bytes` belong to the document that starts in `held`: all, or up to and
- * including the mark that ends it. */
-static size_t part_length(const struct documents *documents, const unsigned char *bytes, size_t count, bool *out_ends)
+/* Returns how many of the `count` bytes at `bytes` belong to the document that they start: all, or up to and including
+ * the mark that ends it.  The first `searched` have no mark. */
+static size_t part_length(const struct documents *documents, const char *bytes, size_t searched, size_t count,
+                          bool *out_ends)
 {
     const char *mark = end_marks[documents->spec.end];
     const size_t length = strlen(mark);
     *out_ends = false;
-    for (size_t at = 0; length > 0 && at < count;) {
-        const unsigned char *last = memchr(bytes + at, mark[length - 1], count - at);
+    for (size_t at = searched; length > 0 && at < count;) {
+        const char *last = memchr(bytes + at, mark[length - 1], count - at);
         if (last == NULL)
             return count;
         at = (size_t)(last - bytes) + 1;
-        *out_ends = part_ends_in(documents, bytes, at, mark);
+        *out_ends = at >= length && memcmp(bytes + at - length, mark, length) == 0;
         if (*out_ends)
             return at;
     }
     return count;
 }
 
-/* Reads the document, or its first DOCUMENT_BYTES_MAX bytes, into `held`. */
-static enum gt_status held_fill(struct documents *documents, bool *out_ends)
+/* Reads the document, or its first DOCUMENT_BYTES_MAX bytes; *out_count of them are in the buffer. */
+static enum gt_status part_read(struct documents *documents, size_t *out_count, bool *out_ends)
 {
-    documents->held_count -= documents->given;
-    memmove(documents->held, documents->held + documents->given, documents->held_count);
-    documents->given = 0;
-    *out_ends = false;
-    while (!*out_ends && documents->held_count < DOCUMENT_BYTES_MAX) {
-        size_t available = 0;
-        TRY(block_look(documents, &available));
-        if (available == 0) {
-            *out_ends = true;
-            break;
-        }
-        const unsigned char *bytes = documents->block + documents->block_used;
-        const size_t count =
-            part_length(documents, bytes, size_min(available, DOCUMENT_BYTES_MAX - documents->held_count), out_ends);
-        memcpy(documents->held + documents->held_count, bytes, count);
-        documents->held_count += count;
-        documents->block_used += count;
+    size_t searched = 0;
+    for (;;) {
+        const size_t count = size_min(documents->end - documents->begin, DOCUMENT_BYTES_MAX);
+        *out_count = part_length(documents, documents->buffer + documents->begin, searched, count, out_ends);
+        if (*out_ends || count == DOCUMENT_BYTES_MAX)
+            return GT_OK;
+        *out_ends = documents->text_ended;
+        if (*out_ends)
+            return GT_OK;
+        searched = count;
+        TRY(buffer_fill(documents, size_min(count + BLOCK_BYTES, DOCUMENT_BYTES_MAX)));
     }
-    return GT_OK;
 }
 
-/* Sets `out` to the text in held[count], which is the end of a document if `ends`.  With end-of-text marks, it excludes
- * the mark and a newline after the previous mark. */
-static void text_trim(const struct documents *documents, size_t count, bool ends, struct document *out)
+/* Shortens the part of a document, which is its end if `ends`: with end-of-text marks, it excludes the mark and a
+ * newline after the previous mark. */
+static void text_trim(const struct documents *documents, bool ends, struct document *out)
 {
     const char *mark = end_marks[DOCUMENTS_END_OF_TEXT];
     const struct documents_state *state = &documents->state;
-    out->text = documents->held;
-    out->count = count;
     if (documents->spec.end != DOCUMENTS_END_OF_TEXT)
         return;
-    if (ends && count >= strlen(mark) && memcmp(out->text + count - strlen(mark), mark, strlen(mark)) == 0)
+    if (ends && out->count >= strlen(mark) && memcmp(out->text + out->count - strlen(mark), mark, strlen(mark)) == 0)
         out->count -= strlen(mark);
     if (!state->in_document && state->offset > 0 && out->count > 0 && out->text[0] == '\n') {
         out->text++;
@@ -448,55 +409,46 @@ static void text_trim(const struct documents *documents, size_t count, bool ends
 static enum gt_status text_next(struct documents *documents, struct document *out, bool *out_found)
 {
     struct documents_state *state = &documents->state;
+    size_t count = 0;
     bool ends = false, forced = false;
-    TRY(held_fill(documents, &ends));
-    const size_t count = ends ? documents->held_count : documents_cut(documents->held, documents->held_count, &forced);
-    *out = (struct document){.continues = state->in_document, .unfinished = !ends};
-    text_trim(documents, count, ends, out);
-    documents->place = state->offset + (uint64_t)(out->text - documents->held);
-    documents->given = count;
+    TRY(part_read(documents, &count, &ends));
+    const char *text = documents->buffer + documents->begin;
+    if (!ends)
+        count = documents_cut(text, count, &forced);
+    *out = (struct document){.text = text, .count = count, .continues = state->in_document, .unfinished = !ends};
+    text_trim(documents, ends, out);
+    documents->place = state->offset + (uint64_t)(out->text - text);
     *out_found = out->count > 0 || out->continues;
     documents->in_text = count > 0 || !ends;
     /* An empty text is an empty document, and so is an empty range between two marks. */
     state->empty_count += !*out_found && (count > 0 || state->offset == 0);
-    state_use(documents, documents->held, count);
+    buffer_use(documents, count);
     state->in_document = !ends;
     return GT_OK;
 }
 
 /* ---- lines of JSONL ---- */
 
-/* Consumes `count` bytes of the block, and appends them to `held` as far as there is room. */
-static void line_take(struct documents *documents, const unsigned char *bytes, size_t count, bool *out_too_long)
-{
-    const size_t kept = size_min(count, DOCUMENT_BYTES_MAX - documents->held_count);
-    memcpy(documents->held + documents->held_count, bytes, kept);
-    documents->held_count += kept;
-    documents->block_used += count;
-    *out_too_long = *out_too_long || kept < count;
-    state_use(documents, bytes, count);
-}
-
-/* Reads the next line, without its newline, into `held`; *out_found is false at the text's end. */
-static enum gt_status line_read(struct documents *documents, bool *out_found, bool *out_too_long)
+/* Reads the next line, without its newline; *out_found is false at the text's end.  *out_line is NULL when the line is
+ * longer than DOCUMENT_BYTES_MAX. */
+static enum gt_status line_read(struct documents *documents, const char **out_line, size_t *out_count, bool *out_found)
 {
     const uint64_t offset = documents->state.offset;
-    bool ends = false;
-    *out_too_long = false;
-    documents->held_count = documents->given = 0;
+    size_t searched = 0;
+    bool ends = false, too_long = false;
     while (!ends) {
-        size_t available = 0;
-        TRY(block_look(documents, &available));
-        if (available == 0)
-            break;
-        const unsigned char *bytes = documents->block + documents->block_used;
-        const unsigned char *newline = memchr(bytes, '\n', available);
-        ends = newline != NULL;
-        line_take(documents, bytes, ends ? (size_t)(newline - bytes) : available, out_too_long);
-        if (ends) {
-            state_use(documents, newline, 1);
-            documents->block_used++;
-        }
+        const size_t count = documents->end - documents->begin;
+        const char *line = documents->buffer + documents->begin;
+        const char *newline = count > searched ? memchr(line + searched, '\n', count - searched) : NULL;
+        ends = newline != NULL || documents->text_ended;
+        *out_count = newline != NULL ? (size_t)(newline - line) : count;
+        too_long = too_long || *out_count > DOCUMENT_BYTES_MAX;
+        *out_line = too_long ? NULL : line;
+        searched = too_long ? 0 : count;
+        if (ends || too_long)
+            buffer_use(documents, *out_count + (newline != NULL));
+        if (!ends)
+            TRY(buffer_fill(documents, searched + BLOCK_BYTES));
     }
     *out_found = documents->state.offset > offset;
     documents->state.line += *out_found;
@@ -506,7 +458,7 @@ static enum gt_status line_read(struct documents *documents, bool *out_found, bo
 /* Handles a line without a document: returns an error, or counts it. */
 static enum gt_status line_refuse(struct documents *documents)
 {
-    const char *label = input_label(documents->input);
+    const char *label = input_info_get(documents->input)->label;
     if (!documents->spec.skip_bad_lines) {
         log_error("%s: line %" PRIu64 ": %s; --bad-lines=skip leaves such lines out", label, documents->state.line,
                   documents->reason);
@@ -519,18 +471,20 @@ static enum gt_status line_refuse(struct documents *documents)
     return GT_OK;
 }
 
-static enum gt_status line_parse(struct documents *documents, bool too_long, struct document *out, bool *out_found)
+/* `line` is NULL when it is too long. */
+static enum gt_status line_parse(struct documents *documents, const char *line, size_t count, struct document *out,
+                                 bool *out_found)
 {
     *out = (struct document){.text = NULL};
     *out_found = false;
-    if (!too_long && jsonl_line_is_blank(documents->held, documents->held_count))
+    if (line != NULL && jsonl_line_is_blank(line, count))
         return GT_OK;
     enum gt_status status = GT_DATA;
-    if (too_long)
+    if (line == NULL)
         snprintf(documents->reason, sizeof documents->reason, "longer than %zu bytes", DOCUMENT_BYTES_MAX);
     else
-        status = jsonl_line_text(documents->held, documents->held_count, documents->spec.field, &documents->root,
-                                 &out->text, &out->count, documents->reason);
+        status = jsonl_line_text(line, count, documents->spec.field, &documents->root, &out->text, &out->count,
+                                 documents->reason);
     if (status != GT_OK)
         return status == GT_DATA ? line_refuse(documents) : status;
     *out_found = out->count > 0;
@@ -544,13 +498,15 @@ static enum gt_status line_parse(struct documents *documents, bool too_long, str
 
 static enum gt_status jsonl_next(struct documents *documents, struct document *out, bool *out_found)
 {
-    bool found = true, too_long = false;
+    const char *line = NULL;
+    size_t count = 0;
+    bool found = true;
     *out_found = false;
     while (found && !*out_found) {
-        TRY(line_read(documents, &found, &too_long));
+        TRY(line_read(documents, &line, &count, &found));
         documents->place = documents->state.line;
         if (found)
-            TRY(line_parse(documents, too_long, out, out_found));
+            TRY(line_parse(documents, line, count, out, out_found));
     }
     documents->in_text = found;
     return GT_OK;
@@ -585,7 +541,7 @@ enum gt_status documents_next(struct documents *documents, struct document *out,
 static enum gt_status resume_refuse(const struct documents *documents, uint64_t offset)
 {
     log_error("%s: its first %" PRIu64 " bytes changed after the stopped run read them; start again with --restart",
-              input_label(documents->input), offset);
+              input_info_get(documents->input)->label, offset);
     return GT_DATA;
 }
 
@@ -593,14 +549,13 @@ static enum gt_status resume_refuse(const struct documents *documents, uint64_t 
 static enum gt_status resume_skip(struct documents *documents, const struct documents_state *state)
 {
     while (documents->state.offset < state->offset) {
-        size_t available = 0;
-        TRY(block_look(documents, &available));
         const uint64_t left = state->offset - documents->state.offset;
-        const size_t count = available < left ? available : (size_t)left;
-        if (count == 0)
+        if (documents->begin == documents->end)
+            TRY(buffer_fill(documents, BLOCK_BYTES));
+        const size_t available = documents->end - documents->begin;
+        if (available == 0)
             return resume_refuse(documents, state->offset);
-        state_use(documents, documents->block + documents->block_used, count);
-        documents->block_used += count;
+        buffer_use(documents, available < left ? available : (size_t)left);
     }
     return documents->state.crc32c == state->crc32c ? GT_OK : resume_refuse(documents, state->offset);
 }
@@ -626,7 +581,7 @@ enum gt_status documents_resume(struct documents *documents, const struct docume
     if (state->text > 0 && (!found || documents->input == NULL))
         return resume_refuse(documents, state->offset);
     if (state->text > 0) {
-        TRY(block_fill(documents));
+        TRY(buffer_fill(documents, BLOCK_BYTES));
         TRY(text_decode(documents));
     }
     TRY(resume_skip(documents, state));

@@ -33,14 +33,10 @@ struct input {
     struct hostmem *mem; /* borrowed; outlives the input */
     const struct corpus_file *file;
     struct packed *packed; /* NULL for a plain file */
-    const char *label;
-    const char *name; /* of the current text */
+    struct input_info info;
     int fd;
     bool owns_fd;
     bool started;
-    bool is_member;
-    uint64_t file_bytes;
-    uint32_t crc32c;
 };
 
 /* ---- names ---- */
@@ -87,8 +83,8 @@ static enum gt_status file_pull(struct input *input, unsigned char *out, size_t 
     } while (got < 0 && errno == EINTR);
     if (got < 0)
         return file_error(input->file->is_stdin ? "standard input" : input->file->path, "read");
-    input->crc32c = file_crc32c(input->crc32c, out, (size_t)got);
-    input->file_bytes += (uint64_t)got;
+    input->info.crc32c = file_crc32c(input->info.crc32c, out, (size_t)got);
+    input->info.file_bytes += (uint64_t)got;
     *out_count = (size_t)got;
     return GT_OK;
 }
@@ -166,8 +162,8 @@ static enum gt_status level_refuse(const struct input *input)
     const char *text = archive_error_string(archive);
     if (input->packed->file_status != GT_OK)
         return input->packed->file_status;
-    log_error("%s: broken archive or compressed file, at byte %llu: %s", input->label,
-              (unsigned long long)input->file_bytes, text != NULL ? text : "no reason given");
+    log_error("%s: broken archive or compressed file, at byte %llu: %s", input->info.label,
+              (unsigned long long)input->info.file_bytes, text != NULL ? text : "no reason given");
     return archive_errno(archive) == ENOMEM ? GT_NO_MEMORY : GT_DATA;
 }
 
@@ -183,8 +179,8 @@ static enum gt_status level_enable(const struct input *input, struct archive *ar
                  {"empty", archive_read_support_format_empty}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (parts[i].enable(archive) != ARCHIVE_OK) {
-            log_error("%s: this system's libarchive was built without %s; decompress it, or pipe it in", input->label,
-                      parts[i].name);
+            log_error("%s: this system's libarchive was built without %s; decompress it, or pipe it in",
+                      input->info.label, parts[i].name);
             return GT_UNSUPPORTED;
         }
     return GT_OK;
@@ -194,7 +190,7 @@ static enum gt_status level_open(struct input *input)
 {
     struct packed *packed = input->packed;
     if (packed->depth == INPUT_DEPTH_MAX) {
-        log_error("%s: archives in archives are followed to a depth of %d", input->label, INPUT_DEPTH_MAX);
+        log_error("%s: archives in archives are followed to a depth of %d", input->info.label, INPUT_DEPTH_MAX);
         return GT_DATA;
     }
     struct packed_level *level = &packed->levels[packed->depth];
@@ -203,7 +199,7 @@ static enum gt_status level_open(struct input *input)
     level->name[0] = '\0';
     level->archive = archive_read_new();
     if (level->archive == NULL) {
-        log_error("%s: out of memory for an archive reader", input->label);
+        log_error("%s: out of memory for an archive reader", input->info.label);
         return GT_NO_MEMORY;
     }
     packed->depth++; /* from here on, packed_close() releases it */
@@ -220,7 +216,7 @@ static enum gt_status packed_open(struct input *input)
     TRY(file_open(input, input->file->path, &size_bytes));
     if (size_bytes > 0)
         return level_open(input);
-    log_error("%s: the file is empty, neither a compressed file nor an archive", input->label);
+    log_error("%s: the file is empty, neither a compressed file nor an archive", input->info.label);
     return GT_DATA;
 }
 
@@ -256,7 +252,7 @@ static void label_set(struct input *input, bool with_last)
         if (packed->levels[i].name[0] != '\0')
             used += (size_t)snprintf(packed->label + used, sizeof packed->label - used, ": member %s",
                                      packed->levels[i].name);
-    input->label = packed->label;
+    input->info.label = packed->label;
 }
 
 /* Stores the name of the member whose header was read.  *out_wanted is true for a regular file with no hidden name. */
@@ -276,7 +272,7 @@ static enum gt_status level_take_member(struct input *input, struct archive_entr
     if (!name_is_safe(name != NULL ? name : level->name, &is_hidden) || (name != NULL && strlen(name) >= NAME_BYTES)) {
         log_error("%s: the member's name is absolute, has a \"..\" in it, or has %d bytes or more; such an "
                   "archive is refused",
-                  input->label, NAME_BYTES);
+                  input->info.label, NAME_BYTES);
         return GT_DATA;
     }
     *out_wanted = archive_entry_filetype(entry) == AE_IFREG && archive_entry_hardlink(entry) == NULL && !is_hidden;
@@ -298,11 +294,12 @@ static enum gt_status level_take_raw(struct input *input)
     struct packed_level *level = level_last(input);
     const char *holder = input->packed->depth > 1 ? level[-1].name : input->file->path;
     if (archive_filter_count(level->archive) <= 1) {
-        log_error("%s: is neither compressed nor a tar archive, although its name says so", input->label);
+        log_error("%s: is neither compressed nor a tar archive, although its name says so", input->info.label);
         return GT_DATA;
     }
     if (name_is_tar(holder)) {
-        log_error("%s: holds no tar archive, although its name says so, or its first header is damaged", input->label);
+        log_error("%s: holds no tar archive, although its name says so, or its first header is damaged",
+                  input->info.label);
         return GT_DATA;
     }
     const char *slash = strrchr(holder, '/');
@@ -349,14 +346,14 @@ static enum gt_status level_step(struct input *input, bool *out_found)
     }
     if (!header_is_whole(level->archive, result))
         return level_refuse(input);
-    input->name = level->name;
+    input->info.name = level->name;
     if (archive_format(level->archive) == ARCHIVE_FORMAT_RAW) {
-        input->is_member = input->packed->depth > 1;
+        input->info.is_member = input->packed->depth > 1;
         *out_found = true;
         return level_take_raw(input);
     }
     TRY(level_take_member(input, entry, &wanted));
-    input->is_member = true;
+    input->info.is_member = true;
     *out_found = wanted && !input_name_is_packed(level->name);
     return wanted && !*out_found ? level_open(input) : GT_OK;
 }
@@ -385,7 +382,7 @@ static enum gt_status packed_open(struct input *input)
 {
     log_error("%s: this gpt-prepare was built without libarchive and cannot read compressed files or archives; "
               "decompress it, or pipe it in: xz -dc FILE | gpt-prepare -",
-              input->label);
+              input->info.label);
     return GT_UNSUPPORTED;
 }
 
@@ -415,9 +412,9 @@ enum gt_status input_open(struct hostmem *mem, const struct corpus_file *file, c
     TRY(HOSTMEM_NEW(mem, 1, "an input", &input));
     input->mem = mem;
     input->file = file;
-    input->name = file->path;
-    input->label = file->is_stdin ? "standard input" : file->path;
-    input->crc32c = crc32c;
+    input->info.label = file->is_stdin ? "standard input" : file->path;
+    input->info.name = file->path;
+    input->info.crc32c = crc32c;
     const enum gt_status status = input_open_file(input, stdin_path);
     if (status == GT_OK)
         *out = input;
@@ -453,32 +450,7 @@ enum gt_status input_read(struct input *input, unsigned char *out, size_t capaci
                                  : file_pull(input, out, capacity, out_count);
 }
 
-const char *input_label(const struct input *input)
+const struct input_info *input_info_get(const struct input *input)
 {
-    return input->label;
-}
-
-const char *input_name(const struct input *input)
-{
-    return input->name;
-}
-
-bool input_is_member(const struct input *input)
-{
-    return input->is_member;
-}
-
-bool input_is_unnamed(const struct input *input)
-{
-    return input->file->from_folder || input->is_member;
-}
-
-uint64_t input_file_bytes(const struct input *input)
-{
-    return input->file_bytes;
-}
-
-uint32_t input_file_crc32c(const struct input *input)
-{
-    return input->crc32c;
+    return &input->info;
 }

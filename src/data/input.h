@@ -47,18 +47,14 @@ enum gt_status input_next(struct input *input, bool *out_found);
 /* Reads up to `capacity` bytes of the text; *out_count is 0 at its end.  Errors: as above. */
 enum gt_status input_read(struct input *input, unsigned char *out, size_t capacity, size_t *out_count);
 
-/* Returns "FILE", "FILE: member NAME" or "standard input", for messages. */
-const char *input_label(const struct input *input);
-/* Returns the text's name, valid until the next text: the member's, or the file's, of a compressed one without its
- * suffix. */
-const char *input_name(const struct input *input);
-/* Returns true when the text is a member of an archive. */
-bool input_is_member(const struct input *input);
-/* Returns true for a member and for a file found in a folder: the user did not name it. */
-bool input_is_unnamed(const struct input *input);
-
-/* Return the number of bytes of the file that have been read, and their checksum. */
-uint64_t input_file_bytes(const struct input *input);
-uint32_t input_file_crc32c(const struct input *input);
+/* The current text, and what has been read of the file. */
+struct input_info {
+    const char *label; /* "FILE", "FILE: member NAME" or "standard input", for messages */
+    const char *name;  /* the member's, or the file's, of a compressed one without its suffix; until the next text */
+    bool is_member;    /* of an archive */
+    uint64_t file_bytes;
+    uint32_t crc32c;
+};
+const struct input_info *input_info_get(const struct input *input);
 
 #endif

@@ -30,6 +30,5 @@ libgpttrain_a_SOURCES += \
 	src/data/tokenizer_export.c src/data/tokenizer_export.h \
 	src/data/tokenizer_find.c src/data/tokenizer_find.h \
 	src/data/tokenizer_import.c src/data/tokenizer_import.h \
-	src/data/tokenizer_import_json.c src/data/tokenizer_import_json.h \
 	src/data/tokens.c src/data/tokens.h \
 	src/data/utf8.c src/data/utf8.h

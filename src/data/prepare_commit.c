@@ -58,47 +58,34 @@ static enum gt_status path_in(const struct prepare *prep, const char *name, cons
 
 /* ---- the list ---- */
 
-/* Writes NAME.partial and adds NAME to the list of renames. */
-static enum gt_status text_add(struct prepare *prep, json_t *texts, const char *name, const char *text, size_t count)
+/* Adds NAME to the list of renames, and sets `out` to the path of NAME.partial. */
+static enum gt_status text_add(const struct prepare *prep, json_t *texts, const char *name,
+                               char out[static FILE_PATH_MAX])
 {
-    char path[FILE_PATH_MAX];
-    TRY(path_in(prep, name, TOKEN_WRITER_PARTIAL, path));
-    TRY(prepare_json_check(texts, json_array_append_new(texts, json_string(name)), "a list of files"));
-    return file_replace(path, text, count);
+    TRY(path_in(prep, name, TOKEN_WRITER_PARTIAL, out));
+    return prepare_json_check(texts, json_array_append_new(texts, json_string(name)), "a list of files");
 }
 
-/* As text_add(), for JSON from malloc(): a newline replaces its terminator.  Calls free(). */
-static enum gt_status json_add(struct prepare *prep, json_t *texts, const char *name, char *text)
+static enum gt_status export_add(const struct prepare *prep, json_t *texts, enum tokenizer_export export)
 {
-    const size_t count = strlen(text);
-    text[count] = '\n';
-    const enum gt_status status = text_add(prep, texts, name, text, count + 1);
+    char path[FILE_PATH_MAX], *text = NULL;
+    size_t count = 0;
+    TRY(text_add(prep, texts, tokenizer_export_name(export), path));
+    TRY(tokenizer_export_text(prep->tokenizer, export, &text, &count));
+    const enum gt_status status = file_replace(path, text, count);
     free(text);
     return status;
 }
 
-static enum gt_status exports_add(struct prepare *prep, json_t *texts)
+static enum gt_status texts_add(const struct prepare *prep, json_t *texts)
 {
-    for (int i = 0; prep->learns && prep->spec->tokenizer == TOKENIZER_BPE && i < TOKENIZER_EXPORT_COUNT; i++) {
-        const enum tokenizer_export export = (enum tokenizer_export)i;
-        char *text = NULL;
-        size_t count = 0;
-        TRY(tokenizer_export_text(prep->tokenizer, export, &text, &count));
-        const enum gt_status status = text_add(prep, texts, tokenizer_export_name(export), text, count);
-        free(text);
-        TRY(status);
-    }
-    return GT_OK;
-}
-
-static enum gt_status texts_add(struct prepare *prep, json_t *texts)
-{
-    char *text = NULL;
-    TRY(tokenizer_text(prep->tokenizer, &text));
-    TRY(json_add(prep, texts, TOKENIZER_FILE_NAME, text));
-    TRY(exports_add(prep, texts));
-    TRY(prepare_manifest_text(prep, &text));
-    return json_add(prep, texts, PREPARE_MANIFEST_NAME, text);
+    char path[FILE_PATH_MAX];
+    TRY(text_add(prep, texts, TOKENIZER_FILE_NAME, path));
+    TRY(tokenizer_save(prep->tokenizer, path));
+    for (int i = 0; prep->learns && prep->spec->tokenizer == TOKENIZER_BPE && i < TOKENIZER_EXPORT_COUNT; i++)
+        TRY(export_add(prep, texts, (enum tokenizer_export)i));
+    TRY(text_add(prep, texts, PREPARE_MANIFEST_NAME, path));
+    return prepare_manifest_save(prep, path);
 }
 
 static enum gt_status files_add(const struct prepare *prep, json_t *files)

@@ -120,11 +120,9 @@ enum gt_status prepare_state_refuse(const struct prepare *prep, const char *fiel
 
 /* prepare_manifest.c.  Returns the options that determine the output, as JSON; NULL when out of memory. */
 json_t *prepare_options_json(const struct prepare *prep);
-enum gt_status prepare_manifest_text(const struct prepare *prep, char **out);
+enum gt_status prepare_manifest_save(const struct prepare *prep, const char *path);
 /* Returns "crc32c:89abcdef". */
 json_t *prepare_json_crc(uint32_t crc32c);
-/* Returns `value`; if `failures` is not 0, releases it and returns NULL. */
-json_t *prepare_json_whole(json_t *value, int failures);
 
 /* prepare_commit.c: from NAME.partial to NAME.  prepare_publish() makes the list, prepare_commit() carries it out. */
 enum gt_status prepare_publish(struct prepare *prep);

@@ -40,14 +40,6 @@ static json_t *json_path(const char *path)
     return json_string(text);
 }
 
-json_t *prepare_json_whole(json_t *value, int failures)
-{
-    if (failures == 0)
-        return value;
-    json_decref(value);
-    return NULL;
-}
-
 json_t *prepare_options_json(const struct prepare *prep)
 {
     const struct prepare_spec *spec = prep->spec;
@@ -69,7 +61,7 @@ json_t *prepare_options_json(const struct prepare *prep)
     failures |= json_object_set_new(object, "val-fraction", json_real(spec->val_fraction));
     failures |= json_object_set_new(object, "seed", json_count(spec->seed & INT64_MAX));
     failures |= json_object_set_new(object, "shard-tokens", json_integer(spec->shard_tokens));
-    return prepare_json_whole(object, failures);
+    return json_whole(object, failures);
 }
 
 /* ---- parts ---- */
@@ -97,7 +89,7 @@ static json_t *manifest_documents(const struct prepare_progress *progress)
     failures |= json_object_set_new(object, "with_zero_bytes", json_count(counts->zero_documents));
     failures |= json_object_set_new(object, "longer_than_a_part", json_count(documents->long_count));
     failures |= json_object_set_new(object, "cuts_inside_words", json_count(counts->forced_cuts));
-    return prepare_json_whole(object, failures);
+    return json_whole(object, failures);
 }
 
 static json_t *manifest_file(const struct token_file *file)
@@ -122,7 +114,7 @@ static json_t *manifest_split(const struct prepare *prep, enum token_split split
     failures |=
         json_object_set_new(object, "dtype", json_string(prep->writer_spec.width_bytes == 4 ? "uint32" : "uint16"));
     failures |= json_object_set_new(object, "files", files);
-    return prepare_json_whole(object, failures);
+    return json_whole(object, failures);
 }
 
 static json_t *manifest_exports(const struct prepare *prep)
@@ -131,7 +123,7 @@ static json_t *manifest_exports(const struct prepare *prep)
     int failures = json_array_append_new(list, json_string(TOKENIZER_FILE_NAME));
     for (int i = 0; prep->learns && prep->spec->tokenizer == TOKENIZER_BPE && i < TOKENIZER_EXPORT_COUNT; i++)
         failures |= json_array_append_new(list, json_string(tokenizer_export_name((enum tokenizer_export)i)));
-    return prepare_json_whole(list, failures);
+    return json_whole(list, failures);
 }
 
 /* ---- the whole manifest ---- */
@@ -154,14 +146,14 @@ static json_t *manifest_make(const struct prepare *prep)
     failures |= json_object_set_new(root, "documents", manifest_documents(&prep->progress));
     failures |= json_object_set_new(root, "train", manifest_split(prep, TOKEN_TRAIN));
     failures |= json_object_set_new(root, "val", manifest_split(prep, TOKEN_VAL));
-    return prepare_json_whole(root, failures);
+    return json_whole(root, failures);
 }
 
-enum gt_status prepare_manifest_text(const struct prepare *prep, char **out)
+enum gt_status prepare_manifest_save(const struct prepare *prep, const char *path)
 {
     json_t *manifest = manifest_make(prep);
     TRY(prepare_json_check(manifest, 0, "the manifest"));
-    const enum gt_status status = json_text(manifest, 2, out);
+    const enum gt_status status = json_replace_file(path, manifest, 2);
     json_decref(manifest);
     return status;
 }

@@ -91,7 +91,7 @@ static json_t *kinds_to_json(const struct documents_kind *kinds)
     int failures = 0;
     for (size_t i = 0; i < DOCUMENTS_KINDS_MAX && kinds[i].count > 0; i++)
         failures |= json_object_set_new(object, kinds[i].name, json_integer((json_int_t)kinds[i].count));
-    return prepare_json_whole(object, failures);
+    return json_whole(object, failures);
 }
 
 static json_t *progress_to_json(const struct prepare_progress *progress)
@@ -103,7 +103,7 @@ static json_t *progress_to_json(const struct prepare_progress *progress)
     if (progress->dedup.is_summed)
         failures |= json_object_set_new(object, "dedup_crc32c", json_integer(progress->dedup.crc32c));
     failures |= json_object_set_new(object, "skipped_kinds", kinds_to_json(progress->documents.kinds));
-    return prepare_json_whole(object, failures);
+    return json_whole(object, failures);
 }
 
 /* Converts the records of INPUTs: the complete ones, or those of the first of two passes. */
@@ -115,7 +115,7 @@ static json_t *inputs_to_json(const struct documents_input *inputs, size_t count
         failures |= json_array_append_new(
             list, json_pack("[I, I, I, I]", (json_int_t)inputs[i].size_bytes, (json_int_t)inputs[i].crc32c,
                             (json_int_t)inputs[i].file_count, (json_int_t)inputs[i].skipped_count));
-    return prepare_json_whole(list, failures);
+    return json_whole(list, failures);
 }
 
 static json_t *shards_to_json(const struct prepare *prep, enum token_split split)
@@ -127,7 +127,7 @@ static json_t *shards_to_json(const struct prepare *prep, enum token_split split
     for (size_t i = 0; i < count; i++)
         failures |= json_array_append_new(
             list, json_pack("[I, I]", (json_int_t)shards[i].tokens, (json_int_t)shards[i].crc32c));
-    return prepare_json_whole(list, failures);
+    return json_whole(list, failures);
 }
 
 static json_t *fingerprint_to_json(const struct prepare *prep)
@@ -151,7 +151,7 @@ static json_t *state_make(const struct prepare *prep, enum prepare_phase phase)
         shards_to_json(prep, TOKEN_TRAIN), "val", shards_to_json(prep, TOKEN_VAL));
     if (phase != PREPARE_PHASE_COMMIT)
         return root;
-    return prepare_json_whole(root, json_object_set(root, "commit", prep->commit));
+    return json_whole(root, json_object_set(root, "commit", prep->commit));
 }
 
 enum gt_status prepare_state_save(struct prepare *prep, enum prepare_phase phase)

@@ -56,7 +56,7 @@ static enum gt_status encoding_open(const char *encoding, const struct input *in
 #else
     *out = CLOSED;
     if (input != NULL)
-        log_note("%s: this text is %s", input_label(input), encoding);
+        log_note("%s: this text is %s", input_info_get(input)->label, encoding);
     log_error("this gpt-prepare was built without iconv and reads UTF-8 only; convert the text first: "
               "iconv -f %s -t UTF-8 FILE >text.txt",
               encoding);
@@ -127,8 +127,8 @@ static enum gt_status raw_fill(struct text_decoder *decoder, struct input *input
 
 static enum gt_status decoder_refuse(const struct text_decoder *decoder, const struct input *input)
 {
-    log_error("%s: byte %" PRIu64 " is not valid in %s; --encoding names the encoding of the text", input_label(input),
-              decoder->raw_offset + decoder->raw_used, decoder->encoding);
+    log_error("%s: byte %" PRIu64 " is not valid in %s; --encoding names the encoding of the text",
+              input_info_get(input)->label, decoder->raw_offset + decoder->raw_used, decoder->encoding);
     return GT_DATA;
 }
 

@@ -38,19 +38,11 @@ static const struct text_magic magics[] = {
     {0, 2, "\x80\4", {"a Python pickle", NULL, NULL, NULL}},
     {0, 2, "\x80\5", {"a Python pickle", NULL, NULL, NULL}},
     {0, 16, "SQLite format 3", {"an SQLite database", NULL, NULL, NULL}},
-    {0,
-     4,
-     "\x7f"
-     "ELF",
-     {"a program", NULL, NULL, NULL}},
+    {0, 4, "\177ELF", {"a program", NULL, NULL, NULL}},
     {0, 8, "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", {"an old Office document", NULL, NULL, NULL}},
     {0, 6, "7z\xbc\xaf\x27\x1c", {"a 7z archive", NULL, "7z x -otexts ", ""}},
     {0, 3, "\x1f\x8b\x08", {"compressed by gzip", NULL, RENAME ".gz", NULL}},
-    {0,
-     6,
-     "\xfd"
-     "7zXZ",
-     {"compressed by xz", NULL, RENAME ".xz", NULL}},
+    {0, 6, "\3757zXZ", {"compressed by xz", NULL, RENAME ".xz", NULL}},
     {0, 4, "\x28\xb5\x2f\xfd", {"compressed by zstd", NULL, RENAME ".zst", NULL}},
     {4, 6, "1AY&SY", {"compressed by bzip2", NULL, RENAME ".bz2", NULL}},
 };

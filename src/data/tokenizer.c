@@ -303,12 +303,10 @@ enum gt_status tokenizer_open_dataset(struct hostmem *mem, const char *folder, s
 static json_t *vocabulary_to_json(const struct tokenizer *tokenizer)
 {
     json_t *list = json_array();
+    int failures = 0;
     for (size_t i = 0; i < tokenizer->count; i++)
-        if (json_array_append_new(list, json_integer((json_int_t)tokenizer->code_points[i])) != 0) {
-            json_decref(list);
-            return NULL;
-        }
-    return list;
+        failures |= json_array_append_new(list, json_integer((json_int_t)tokenizer->code_points[i]));
+    return json_whole(list, failures);
 }
 
 static enum gt_status tokenizer_to_json(const struct tokenizer *tokenizer, json_t **out)

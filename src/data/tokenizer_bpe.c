@@ -45,25 +45,14 @@ static enum gt_status array_get(const json_t *root, const char *path, const char
 
 static enum gt_status token_read(struct bpe_reading *reading, size_t id, bool special)
 {
+    static const char *const problems[] = {[BPE_ID_TAKEN] = "is no text of 1 to 1024 bytes",
+                                           [BPE_TEXT_TAKEN] = "is there twice",
+                                           [BPE_TEXT_BAD] = "is no text of 1 to 1024 bytes",
+                                           [BPE_TEXT_FOREIGN] = "has a character that is not of GPT-2's alphabet"};
     const json_t *entry = json_array_get(reading->vocabulary, id);
-    char bytes[2 * BPE_TOKEN_BYTES_MAX];
-    size_t count = json_string_length(entry);
-    if (!json_is_string(entry) || count == 0 || count > sizeof bytes)
-        return refuse(reading, "vocabulary", id, "is no text of 1 to 1024 bytes");
-    if (special)
-        memcpy(bytes, json_string_value(entry), count);
-    else if (!bpe_alphabet_read(json_string_value(entry), count, bytes, &count))
-        return refuse(reading, "vocabulary", id, "has a character that is not of GPT-2's alphabet");
-    switch (bpe_add_token(reading->bpe, (int32_t)id, bytes, count, special)) {
-    case BPE_ADDED:
-        break;
-    case BPE_TEXT_TAKEN:
-        return refuse(reading, "vocabulary", id, "is there twice");
-    case BPE_ID_TAKEN:
-    case BPE_TEXT_BAD:
-        return refuse(reading, "vocabulary", id, "is no text of 1 to 1024 bytes");
-    }
-    return GT_OK;
+    const enum bpe_add added =
+        bpe_add_written(reading->bpe, (int32_t)id, json_string_value(entry), json_string_length(entry), special);
+    return added == BPE_ADDED ? GT_OK : refuse(reading, "vocabulary", id, problems[added]);
 }
 
 static enum gt_status vocabulary_read(struct bpe_reading *reading)

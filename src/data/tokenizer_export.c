@@ -42,10 +42,7 @@ static json_t *vocab_json(const struct bpe *bpe)
         failures |= key == NULL || json_object_set_new(vocab, key, json_integer((json_int_t)id)) != 0;
         json_decref(text);
     }
-    if (failures == 0)
-        return vocab;
-    json_decref(vocab);
-    return NULL;
+    return json_whole(vocab, failures);
 }
 
 /* Writes "LEFT RIGHT" and a terminator; returns the length. */
@@ -73,10 +70,7 @@ static json_t *merges_json(const struct bpe *bpe)
         const size_t length = merge_text(bpe, &merges[i], text);
         failures |= json_array_append_new(list, json_stringn(text, length));
     }
-    if (failures == 0)
-        return list;
-    json_decref(list);
-    return NULL;
+    return json_whole(list, failures);
 }
 
 static json_t *added_json(const struct bpe *bpe)
@@ -90,10 +84,7 @@ static json_t *added_json(const struct bpe *bpe)
             json_array_append_new(list, json_pack("{s:i, s:o, s:b, s:b, s:b, s:b, s:b}", "id", specials[i], "content",
                                                   tokenizer_bpe_token(bpe, specials[i]), "single_word", 0, "lstrip", 0,
                                                   "rstrip", 0, "normalized", 0, "special", 1));
-    if (failures == 0)
-        return list;
-    json_decref(list);
-    return NULL;
+    return json_whole(list, failures);
 }
 
 static json_t *all_json(const struct bpe *bpe)
@@ -118,27 +109,22 @@ static enum gt_status out_of_memory(const struct bpe *bpe, enum tokenizer_export
 
 static enum gt_status merges_txt(const struct bpe *bpe, char **out, size_t *out_count)
 {
-    static const char head[] = "#version: 0.2\n";
-    char line[4 * BPE_TOKEN_BYTES_MAX + 2];
-    size_t count = 0, size_bytes = sizeof head;
+    char line[4 * BPE_TOKEN_BYTES_MAX + 2], *text = NULL;
+    size_t count = 0, size_bytes = 0;
     const struct bpe_merge *merges = bpe_merges(bpe, &count);
-    for (size_t i = 0; i < count; i++)
-        size_bytes += merge_text(bpe, &merges[i], line) + 1;
-    char *text = malloc(size_bytes);
-    if (text == NULL)
-        return out_of_memory(bpe, TOKENIZER_EXPORT_MERGES);
-    size_t at = sizeof head - 1;
-    memcpy(text, head, at);
-    for (size_t i = 0; i < count; i++) {
-        const size_t length = merge_text(bpe, &merges[i], line);
-        memcpy(text + at, line, length);
-        at += length;
-        text[at++] = '\n';
+    FILE *stream = open_memstream(&text, &size_bytes);
+    bool failed = stream == NULL || fputs("#version: 0.2\n", stream) < 0;
+    for (size_t i = 0; i < count && !failed; i++) {
+        merge_text(bpe, &merges[i], line);
+        failed = fprintf(stream, "%s\n", line) < 0;
     }
-    text[at] = '\0';
-    assert(at + 1 == size_bytes);
+    failed = (stream != NULL && fclose(stream) != 0) || failed;
+    if (failed) {
+        free(text);
+        return out_of_memory(bpe, TOKENIZER_EXPORT_MERGES);
+    }
     *out = text;
-    *out_count = at;
+    *out_count = size_bytes;
     return GT_OK;
 }
 

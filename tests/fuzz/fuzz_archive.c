@@ -13,9 +13,9 @@ static void read_texts(struct input *input)
         size_t got = 1;
         if (input_next(input, &found) != GT_OK || !found)
             return;
-        const char *name = input_name(input);
-        FUZZ_CHECK(strlen(input_label(input)) > 0);
-        FUZZ_CHECK(!input_is_member(input) ||
+        const char *name = input_info_get(input)->name;
+        FUZZ_CHECK(strlen(input_info_get(input)->label) > 0);
+        FUZZ_CHECK(!input_info_get(input)->is_member ||
                    (name[0] != '/' && strstr(name, "/../") == NULL && strncmp(name, "../", 3) != 0));
         while (got > 0 && pieces++ < PIECES_MAX) {
             if (input_read(input, bytes, sizeof bytes, &got) != GT_OK)

@@ -15,7 +15,6 @@ CIRCLES = {
     ("backends/cuda/cuda_gemm_cache", "backends/cuda/cuda_shapes", "backends/cuda/cuda_tuning"):
         "tuning times the shapes and products that both caches keep, and both ask it what it found",
     ("src/data/tokenizer", "src/data/tokenizer_encoder"): "a tokenizer encodes one text through an encoder of its own",
-    ("src/data/tokenizer_import", "src/data/tokenizer_import_json"): "a tokenizer.json may refer to merges in a file",
     ("src/io/array_table", "src/io/safetensors"): "an array of another format is opened as a table of tensors",
     ("src/io/checkpoint_keep", "src/io/checkpoint_publish"): "a repair of the folder includes what is kept in it",
 }

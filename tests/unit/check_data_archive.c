@@ -101,7 +101,7 @@ static enum gt_status read_all(struct data_fixture *fixture, const char *name, c
     TRY(input_open(fixture->mem, &file, NULL, 0, &input));
     enum gt_status status = input_next(input, &found);
     while (status == GT_OK && found) {
-        length += (size_t)snprintf(out + length, TEXT_MAX - length, "%s=", input_name(input));
+        length += (size_t)snprintf(out + length, TEXT_MAX - length, "%s=", input_info_get(input)->name);
         size_t got = 1;
         while (status == GT_OK && got > 0) {
             ck_assert_uint_lt(length + 101, TEXT_MAX);
@@ -199,8 +199,8 @@ START_TEST(archive_checksum_covers_the_file)
     ck_assert_int_eq(input_open(fixture.mem, &file, NULL, 99, &input), GT_OK);
     while (found)
         ck_assert_int_eq(input_next(input, &found), GT_OK);
-    ck_assert_uint_eq(input_file_bytes(input), size + 100);
-    ck_assert_uint_eq(input_file_crc32c(input), file_crc32c(99, bytes, size + 100));
+    ck_assert_uint_eq(input_info_get(input)->file_bytes, size + 100);
+    ck_assert_uint_eq(input_info_get(input)->crc32c, file_crc32c(99, bytes, size + 100));
     input_close(input);
     fixture_close(&fixture);
 }

@@ -27,15 +27,15 @@ START_TEST(input_plain_file_is_one_text)
     fixture_write_text(&fixture, "a.txt", "some text");
     for (size_t step = 1; step < 11; step++) {
         struct input *input = NULL;
-        const struct corpus_file file = {.path = fixture_path(&fixture, "a.txt"), .from_folder = step % 2 == 0};
+        const struct corpus_file file = {.path = fixture_path(&fixture, "a.txt")};
         ck_assert_int_eq(input_open(fixture.mem, &file, NULL, 7, &input), GT_OK);
         ck_assert_int_eq(input_next(input, &found), GT_OK);
-        ck_assert(found && input_is_unnamed(input) == file.from_folder && !input_is_member(input));
+        ck_assert(found && !input_info_get(input)->is_member);
         ck_assert_uint_eq(read_text(input, step, text), 9);
         ck_assert_str_eq(text, "some text");
         ck_assert_int_eq(input_next(input, &found), GT_OK);
-        ck_assert(!found && input_file_bytes(input) == 9);
-        ck_assert_uint_eq(input_file_crc32c(input), file_crc32c(7, "some text", 9));
+        ck_assert(!found && input_info_get(input)->file_bytes == 9);
+        ck_assert_uint_eq(input_info_get(input)->crc32c, file_crc32c(7, "some text", 9));
         input_close(input);
     }
     fixture_close(&fixture);
@@ -58,8 +58,8 @@ START_TEST(input_standard_input)
         struct input *input = NULL;
         ck_assert_int_eq(input_open(fixture.mem, &file, with_copy ? copy : NULL, 0, &input), GT_OK);
         ck_assert_int_eq(input_next(input, &found), GT_OK);
-        ck_assert(found && !input_name_is_jsonl(input_name(input)));
-        ck_assert_str_eq(input_label(input), "standard input");
+        ck_assert(found && !input_name_is_jsonl(input_info_get(input)->name));
+        ck_assert_str_eq(input_info_get(input)->label, "standard input");
         read_text(input, 5, text);
         ck_assert_str_eq(text, with_copy ? "the copy" : "from a pipe");
         input_close(input);
@@ -89,7 +89,7 @@ START_TEST(input_formats_by_name)
         const struct corpus_file file = {.path = fixture_path(&fixture, names[i].name)};
         ck_assert_int_eq(input_open(fixture.mem, &file, NULL, 0, &input), GT_OK);
         ck_assert_int_eq(input_next(input, &found), GT_OK);
-        ck_assert_int_eq(input_name_is_jsonl(input_name(input)), names[i].is_jsonl);
+        ck_assert_int_eq(input_name_is_jsonl(input_info_get(input)->name), names[i].is_jsonl);
         input_close(input);
     }
     fixture_close(&fixture);

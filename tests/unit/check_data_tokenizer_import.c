@@ -1,4 +1,4 @@
-/* Tests of src/data/tokenizer_import.c, tokenizer_import_json.c and tokenizer_export.c: every format gives the same
+/* Tests of src/data/tokenizer_import.c and tokenizer_export.c: every format gives the same
  * tokenizer again, and other files are refused in one line that names file and field or line. */
 #include "data/tokenizer_import.h"
 

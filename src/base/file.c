@@ -40,17 +40,15 @@ enum gt_status file_error(const char *path, const char *verb)
     return GT_IO;
 }
 
-/* The part of `path` after its last slash. */
-static const char *base_of(const char *path)
+const char *file_name_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash != NULL ? slash + 1 : path;
 }
 
-/* Writes the folder that contains `path` to `out`, "." and "/" included. */
-static void folder_of(char out[static FILE_PATH_MAX], const char *path)
+void file_folder_of(char out[static FILE_PATH_MAX], const char *path)
 {
-    const size_t length = (size_t)(base_of(path) - path);
+    const size_t length = (size_t)(file_name_of(path) - path);
     assert(length < FILE_PATH_MAX);
     if (length == 0) {
         memcpy(out, ".", 2);
@@ -78,7 +76,7 @@ static int fsync_folder(int fd)
 
 static enum gt_status replacement_names(struct file_replacement *file, const char *path)
 {
-    if (*base_of(path) == '\0') {
+    if (*file_name_of(path) == '\0') {
         log_error("%s: cannot write: this names a folder, not a file", path);
         return GT_IO;
     }
@@ -115,7 +113,7 @@ static int aside_open(struct file_replacement *file, mode_t mode)
     memcpy(file->aside, file->path, length);
     for (uint32_t attempt = 0; attempt < ASIDE_ATTEMPTS; attempt++) {
         file_aside_suffix(attempt, file->aside + length);
-        fd = openat(file->dir_fd, base_of(file->aside), flags, mode);
+        fd = openat(file->dir_fd, file_name_of(file->aside), flags, mode);
         if (fd >= 0 || errno != EEXIST)
             break;
     }
@@ -137,12 +135,12 @@ static enum gt_status mode_keep(const struct file_replacement *file, mode_t mode
 static enum gt_status replacement_open(struct file_replacement *file, const mode_t *mode)
 {
     char folder[FILE_PATH_MAX];
-    folder_of(folder, file->path);
+    file_folder_of(folder, file->path);
     file->dir_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (file->dir_fd < 0)
         return file_error(folder, "open the folder");
     struct stat old;
-    const bool exists = fstatat(file->dir_fd, base_of(file->path), &old, AT_SYMLINK_NOFOLLOW) == 0;
+    const bool exists = fstatat(file->dir_fd, file_name_of(file->path), &old, AT_SYMLINK_NOFOLLOW) == 0;
     if (!exists && errno != ENOENT)
         return file_error(file->path, "look at it");
     if (exists && !S_ISREG(old.st_mode) && !S_ISLNK(old.st_mode)) {
@@ -207,14 +205,15 @@ enum gt_status file_replacement_write(struct file_replacement *file, const void 
 static bool is_still_aside(const struct file_replacement *file)
 {
     struct stat info;
-    return fstatat(file->dir_fd, base_of(file->aside), &info, AT_SYMLINK_NOFOLLOW) == 0;
+    return fstatat(file->dir_fd, file_name_of(file->aside), &info, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 /* Checks that the file about to be renamed is the one that was written, in case others write in the folder. */
 static enum gt_status aside_check(struct file_replacement *file)
 {
     struct stat written, there;
-    if (fstat(file->fd, &written) != 0 || fstatat(file->dir_fd, base_of(file->aside), &there, AT_SYMLINK_NOFOLLOW) != 0)
+    if (fstat(file->fd, &written) != 0 ||
+        fstatat(file->dir_fd, file_name_of(file->aside), &there, AT_SYMLINK_NOFOLLOW) != 0)
         return file_error(file->aside, "look at it");
     if (written.st_dev == there.st_dev && written.st_ino == there.st_ino)
         return GT_OK;
@@ -232,7 +231,7 @@ static enum gt_status replacement_finish(struct file_replacement *file)
     file->fd = -1;
     if (rc != 0 && errno != EINTR)
         return file_error(file->aside, "close");
-    if (renameat(file->dir_fd, base_of(file->aside), file->dir_fd, base_of(file->path)) != 0) {
+    if (renameat(file->dir_fd, file_name_of(file->aside), file->dir_fd, file_name_of(file->path)) != 0) {
         enum gt_status status = file_error(file->path, "rename the new file over it");
         file->in_place = !is_still_aside(file);
         return status;
@@ -255,7 +254,7 @@ enum gt_status file_replacement_commit(struct file_replacement *file)
 void file_replacement_abort(struct file_replacement *file)
 {
     if (file->aside_exists)
-        (void)unlinkat(file->dir_fd, base_of(file->aside), 0);
+        (void)unlinkat(file->dir_fd, file_name_of(file->aside), 0);
     if (file->fd >= 0)
         (void)close(file->fd);
     if (file->dir_fd >= 0)
@@ -528,7 +527,7 @@ enum gt_status file_sync_folder(const char *path)
 enum gt_status file_sync_name(const char *path)
 {
     char parent[FILE_PATH_MAX];
-    folder_of(parent, path);
+    file_folder_of(parent, path);
     return file_sync_folder(parent);
 }
 

@@ -76,6 +76,10 @@ bool file_is_folder(const char *path);
 bool file_matches(const char *path, uint64_t size_bytes, uint32_t crc32c);
 /* Creates `path` and its parents, and syncs the parent of each new folder.  Errors: GT_IO. */
 enum gt_status file_make_folders(const char *path);
+/* Returns the part of `path` after its last slash. */
+const char *file_name_of(const char *path);
+/* Writes the folder that contains `path` to `out`, "." and "/" included.  `path` is shorter than FILE_PATH_MAX. */
+void file_folder_of(char out[static FILE_PATH_MAX], const char *path);
 /* Writes "folder/name" to `out` of FILE_PATH_MAX bytes.  Errors: GT_USAGE when it is too long. */
 enum gt_status file_join(char out[static FILE_PATH_MAX], const char *folder, const char *name);
 /* Writes `path` as one word for the shell, in single quotes if needed, truncated to `size` bytes.  Returns `out`. */

@@ -227,6 +227,18 @@ bool bpe_add_merge(struct bpe *bpe, int32_t left, int32_t right)
 
 /* ---- finishing ---- */
 
+enum gt_status bpe_add_eot(struct bpe *bpe, size_t id)
+{
+    assert(id < bpe->vocab_size);
+    TRY(hostmem_grow(bpe->mem, &bpe->text, &bpe->text_capacity, bpe->text_count + strlen(BPE_EOT_TEXT), 1,
+                     "texts of tokens"));
+    bpe->vocab_size = id + 1;
+    const enum bpe_add added = bpe_add_token(bpe, (int32_t)id, BPE_EOT_TEXT, strlen(BPE_EOT_TEXT), true);
+    assert(added == BPE_ADDED);
+    (void)added;
+    return GT_OK;
+}
+
 static enum gt_status check_complete(const struct bpe *bpe, const char *source)
 {
     for (size_t id = 0; id < bpe->vocab_size; id++)

@@ -443,33 +443,14 @@ static void train_release(struct train *train)
     bpe_destroy(train->bpe);
 }
 
-/* Copies the vocabulary with exactly the room it needs, and appends <|endoftext|>. */
-static enum gt_status train_copy(const struct train *train, struct bpe **out)
+/* Appends <|endoftext|> and completes the vocabulary. */
+static enum gt_status train_complete(struct train *train, struct bpe **out)
 {
-    size_t text_bytes = strlen(BPE_EOT_TEXT), merge_count = 0;
-    const struct bpe_merge *merges = bpe_merges(train->bpe, &merge_count);
-    const char *bytes = NULL;
-    struct bpe *bpe = NULL;
-    for (size_t id = 0; id < train->token_count; id++)
-        text_bytes += bpe_token(train->bpe, (int32_t)id, &bytes);
-    const struct bpe_spec spec = {.vocab_size = train->token_count + 1,
-                                  .text_bytes = text_bytes,
-                                  .merge_count = merge_count,
-                                  .rank = BPE_RANK_MERGE};
-    TRY(bpe_create(train->mem, &spec, &bpe));
-    for (size_t id = 0; id < train->token_count; id++) {
-        const size_t count = bpe_token(train->bpe, (int32_t)id, &bytes);
-        (void)bpe_add_token(bpe, (int32_t)id, bytes, count, false);
-    }
-    (void)bpe_add_token(bpe, (int32_t)train->token_count, BPE_EOT_TEXT, strlen(BPE_EOT_TEXT), true);
-    for (size_t i = 0; i < merge_count; i++)
-        (void)bpe_add_merge(bpe, merges[i].left, merges[i].right);
-    const enum gt_status status = bpe_finish(bpe, "the trained vocabulary");
-    if (status == GT_OK)
-        *out = bpe;
-    else
-        bpe_destroy(bpe);
-    return status;
+    TRY(bpe_add_eot(train->bpe, train->token_count));
+    TRY(bpe_finish(train->bpe, "the trained vocabulary"));
+    *out = train->bpe;
+    train->bpe = NULL;
+    return GT_OK;
 }
 
 enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, int64_t vocab_size, struct tokenizer **out,
@@ -483,7 +464,7 @@ enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, int64_t vocab_siz
     struct train train = {.mem = trainer->mem, .counts = trainer, .vocab_target = (size_t)vocab_size - 1};
     enum gt_status status = train_run(&train);
     if (status == GT_OK)
-        status = train_copy(&train, &bpe);
+        status = train_complete(&train, &bpe);
     train_release(&train);
     TRY(status);
     TRY(tokenizer_create_bpe(trainer->mem, bpe, &tokenizer));

@@ -224,15 +224,10 @@ static int file_compare(const void *a, const void *b)
 static bool walk_is_output(const struct corpus_walk *walk, const char *path)
 {
     struct stat info;
-    char folder[FILE_PATH_MAX] = ".";
-    const char *slash = strrchr(path, '/');
-    const char *name = slash != NULL ? slash + 1 : path;
-    if (walk->spec->is_output == NULL || !walk->spec->is_output(name))
+    char folder[FILE_PATH_MAX];
+    if (walk->spec->is_output == NULL || !walk->spec->is_output(file_name_of(path)))
         return false;
-    if (slash != NULL) {
-        memcpy(folder, path, (size_t)(name - path)); /* keeps the slash, for the root */
-        folder[name - path] = '\0';
-    }
+    file_folder_of(folder, path);
     return stat(folder, &info) == 0 && walk_is_out_dir(walk, &info);
 }
 

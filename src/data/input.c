@@ -302,8 +302,7 @@ static enum gt_status level_take_raw(struct input *input)
                   input->info.label);
         return GT_DATA;
     }
-    const char *slash = strrchr(holder, '/');
-    holder = slash != NULL ? slash + 1 : holder;
+    holder = file_name_of(holder);
     snprintf(level->name, sizeof level->name, "%.*s", (int)input_name_stem(holder), holder);
     return GT_OK;
 }

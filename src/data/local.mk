@@ -14,7 +14,6 @@ libgpttrain_a_SOURCES += \
 	src/data/input.c src/data/input.h \
 	src/data/jsonl.c src/data/jsonl.h \
 	src/data/little_endian.h \
-	src/data/manifest_check.c src/data/manifest_check.h \
 	src/data/prepare.c src/data/prepare.h \
 	src/data/prepare_commit.c src/data/prepare_encode.c src/data/prepare_internal.h \
 	src/data/prepare_manifest.c src/data/prepare_state.c src/data/prepare_vocabulary.c \

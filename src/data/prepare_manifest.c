@@ -2,6 +2,10 @@
  *
  * It depends only on inputs and options, with no times and no number of threads, so that two runs can be compared file
  * by file.  A stopped run can be continued only with the same options.
+ *
+ * Readers compare a data set with it.  The number of tokens detects files that were cut, extended, added or removed.
+ * The hash detects a different tokenizer, whose ids would mean other text.  The contents of token files are not hashed,
+ * because that would read all of them at each start.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,6 +15,9 @@
 #include "data/prepare_internal.h"
 #include "data/tokenizer_export.h"
 #include "data/utf8.h"
+
+#define MANIFEST_BYTES_MAX ((size_t)64 << 20)
+#define REMEDY "run gpt-prepare again, or delete " PREPARE_MANIFEST_NAME " if you meant to change it"
 
 json_t *prepare_json_crc(uint32_t crc32c)
 {
@@ -155,5 +162,49 @@ enum gt_status prepare_manifest_save(const struct prepare *prep, const char *pat
     TRY(prepare_json_check(manifest, 0, "the manifest"));
     const enum gt_status status = json_replace_file(path, manifest, 2);
     json_decref(manifest);
+    return status;
+}
+
+/* ---- comparing ---- */
+
+static enum gt_status content_check(const json_t *root, const char *path, const int64_t tokens[static 2],
+                                    const struct tokenizer *tokenizer)
+{
+    char now[TOKENIZER_HASH_TEXT_BYTES];
+    for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++) {
+        const char *name = token_split_name((enum token_split)split);
+        const json_t *said = json_object_get(json_object_get(root, name), "tokens");
+        if (json_is_integer(said) && json_integer_value(said) != tokens[split]) {
+            log_error("%s lists %" JSON_INTEGER_FORMAT " tokens for the %s split, but its files hold %" PRId64
+                      ": the data set has changed since it was made; " REMEDY,
+                      path, json_integer_value(said), name, tokens[split]);
+            return GT_DATA;
+        }
+    }
+    const char *hash = json_string_value(json_object_get(root, "tokenizer_hash"));
+    if (hash == NULL || tokenizer == NULL)
+        return GT_OK;
+    if (strcmp(hash, tokenizer_hash_text(tokenizer, now)) == 0)
+        return GT_OK;
+    log_error("%s names tokenizer %.32s, but " TOKENIZER_FILE_NAME
+              " beside it is %s: its ids would stand for other text; " REMEDY,
+              path, hash, now);
+    return GT_DATA;
+}
+
+enum gt_status manifest_check(const char *folder, const int64_t tokens[static 2], const struct tokenizer *tokenizer)
+{
+    char path[FILE_PATH_MAX];
+    json_t *root;
+    bool exists;
+    TRY(file_join(path, folder, PREPARE_MANIFEST_NAME));
+    TRY(file_look(path, &exists));
+    if (!exists)
+        return GT_OK;
+    TRY(json_parse_file(path, MANIFEST_BYTES_MAX, &root));
+    const char *format = json_string_value(json_object_get(root, "format"));
+    const bool ours = format != NULL && strcmp(format, PREPARE_MANIFEST_FORMAT) == 0;
+    const enum gt_status status = ours ? content_check(root, path, tokens, tokenizer) : GT_OK;
+    json_decref(root);
     return status;
 }

@@ -119,26 +119,20 @@ static const struct sampler_shard *sampler_find_unit(const struct sampler *sampl
     return &sampler->shards[low];
 }
 
-static int64_t sampler_position_of_start(const struct sampler *sampler, int64_t start)
+/* Returns the position of a start or block. */
+static int64_t sampler_position_of(const struct sampler *sampler, enum sampler_unit unit, int64_t index)
 {
     int64_t within = 0;
-    const struct sampler_shard *shard = sampler_find_unit(sampler, UNIT_START, start, &within);
-    assert(within + sampler->block_size < shard->length);
-    return shard->first + within;
-}
-
-static int64_t sampler_position_of_block(const struct sampler *sampler, int64_t block)
-{
-    int64_t within = 0;
-    const struct sampler_shard *shard = sampler_find_unit(sampler, UNIT_BLOCK, block, &within);
-    assert((within + 1) * sampler->block_size < shard->length);
-    return shard->first + within * sampler->block_size;
+    const struct sampler_shard *shard = sampler_find_unit(sampler, unit, index, &within);
+    const int64_t offset = unit == UNIT_START ? within : within * sampler->block_size;
+    assert(offset + sampler->block_size < shard->length);
+    return shard->first + offset;
 }
 
 struct sampler_window sampler_window_at(const struct sampler *sampler, bool tail, int64_t index)
 {
     if (!tail)
-        return (struct sampler_window){.position = sampler_position_of_block(sampler, index), .ignored = 0};
+        return (struct sampler_window){.position = sampler_position_of(sampler, UNIT_BLOCK, index), .ignored = 0};
     int64_t within = 0;
     const struct sampler_shard *shard = sampler_find_unit(sampler, UNIT_WINDOW, index, &within);
     const int64_t start = within * sampler->block_size;
@@ -154,7 +148,7 @@ static int64_t sampler_draw(const struct sampler *sampler, enum rng_purpose purp
 {
     const struct philox_block random = philox4x32_10(philox_key_make(sampler->seed, purpose), counter);
     const uint64_t starts = (uint64_t)sampler_start_count(sampler);
-    return sampler_position_of_start(sampler, (int64_t)philox_below(random.word[0], random.word[1], starts));
+    return sampler_position_of(sampler, UNIT_START, (int64_t)philox_below(random.word[0], random.word[1], starts));
 }
 
 static int64_t sampler_number_of(const struct sampler *sampler, int64_t step, int64_t sample)
@@ -174,7 +168,8 @@ int64_t sampler_position(const struct sampler *sampler, int64_t step, int64_t sa
             (struct philox_block){{(uint32_t)sample, 0, (uint32_t)step_bits, (uint32_t)(step_bits >> 32)}});
     }
     const int64_t blocks = sampler_block_count(sampler);
-    return sampler_position_of_block(sampler, sampler_permute(sampler->seed, number / blocks, blocks, number % blocks));
+    return sampler_position_of(sampler, UNIT_BLOCK,
+                               sampler_permute(sampler->seed, number / blocks, blocks, number % blocks));
 }
 
 int64_t sampler_position_eval(const struct sampler *sampler, enum token_split split, int64_t evaluation, int64_t sample)

@@ -250,7 +250,6 @@ enum gt_status token_writer_put(struct token_writer *writer, enum token_split wh
 {
     struct writer_split *split = &writer->splits[which];
     const size_t width = writer->spec.width_bytes;
-    assert(writer->files == NULL);
     for (int64_t done = 0; done < count;) {
         if (split->fd >= 0 && writer->spec.shard_tokens > 0 && shard_room(writer, split) == 0)
             TRY(shard_end(split));
@@ -385,63 +384,49 @@ enum gt_status token_writer_border(struct token_writer *writer, const int32_t *w
 
 /* ---- finishing ---- */
 
-/* A part of a written shard that becomes a file: its tokens first .. first + tokens - 1.  With `copy_fd` >= 0, they are
- * copied to that file, at `copy_path`. */
-struct shard_part {
-    char path[FILE_PATH_MAX], copy_path[FILE_PATH_MAX];
-    int64_t first, tokens;
-    int fd, copy_fd;
-};
-
-/* Computes the checksum of the part with its header, and copies both if requested. */
-static enum gt_status part_read(const struct token_writer *writer, const struct shard_part *part, uint32_t *out_crc32c)
+/* Reads the tokens first .. first + tokens - 1 of a shard, whose file is open.  They continue *crc32c, or go to val if
+ * that is NULL. */
+static enum gt_status tokens_read(struct token_writer *writer, int fd, const char *path, int64_t first, int64_t tokens,
+                                  uint32_t *crc32c)
 {
-    unsigned char *buffer = writer->splits[0].buffer; /* both buffers are empty by now */
-    uint64_t offset = file_size(&writer->spec, part->first);
-    uint64_t left = (uint64_t)part->tokens * writer->spec.width_bytes;
-    size_t count = header_bytes(&writer->spec);
-    uint32_t crc32c = 0;
-    header_make(buffer, &writer->spec, part->tokens);
-    for (;;) {
-        crc32c = file_crc32c(crc32c, buffer, count);
-        if (part->copy_fd >= 0)
-            TRY(file_write_all(part->copy_fd, part->copy_path, buffer, count));
-        if (left == 0)
-            break;
-        count = left < BUFFER_BYTES ? (size_t)left : BUFFER_BYTES;
-        TRY(file_read_at(part->fd, part->path, offset, buffer, count));
-        offset += count;
-        left -= count;
+    unsigned char *buffer = writer->splits[TOKEN_TRAIN].buffer; /* shard_end() has flushed it */
+    const size_t width = writer->spec.width_bytes;
+    while (tokens > 0) {
+        const int64_t count = min_i64(tokens, (int64_t)(BUFFER_BYTES / width));
+        TRY(file_read_at(fd, path, file_size(&writer->spec, first), buffer, (size_t)count * width));
+        if (crc32c != NULL)
+            *crc32c = file_crc32c(*crc32c, buffer, (size_t)count * width);
+        else
+            TRY(token_writer_put(writer, TOKEN_VAL, buffer, count));
+        first += count;
+        tokens -= count;
     }
-    *out_crc32c = crc32c;
     return GT_OK;
 }
 
-/* Opens the files of the part, with a copy if it does not begin at the shard's first token, and reads it. */
-static enum gt_status part_open(const struct token_writer *writer, struct shard_part *part, uint32_t *out_crc32c)
+/* As above, from a shard of `split`. */
+static enum gt_status shard_reread(struct token_writer *writer, enum token_split split, size_t shard, int64_t first,
+                                   int64_t tokens, uint32_t *crc32c)
 {
+    char path[FILE_PATH_MAX];
+    int fd = -1;
     uint64_t size_bytes = 0;
-    TRY(file_open_read(part->path, &part->fd, &size_bytes));
-    if (part->first > 0)
-        part->copy_fd = open(part->copy_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (part->first > 0 && part->copy_fd < 0)
-        return file_error(part->copy_path, "create");
-    TRY(part_read(writer, part, out_crc32c));
-    const int fd = part->copy_fd;
-    part->copy_fd = -1;
-    return fd >= 0 ? sync_and_close(fd, part->copy_path) : GT_OK;
+    TRY(shard_path(path, writer, split, shard));
+    TRY(file_open_read(path, &fd, &size_bytes));
+    const enum gt_status status = tokens_read(writer, fd, path, first, tokens, crc32c);
+    close(fd);
+    return status;
 }
 
-/* Lists tokens first .. first + tokens - 1 of a shard as file number `number` of `split`.  The file is a copy unless
- * they begin the shard. */
-static enum gt_status file_add(struct token_writer *writer, enum token_split written_as, size_t shard, int64_t first,
-                               int64_t tokens, enum token_split split, size_t number)
+/* Lists the first `tokens` tokens of a shard as file number `number` of `split`. */
+static enum gt_status file_add(struct token_writer *writer, enum token_split written_as, size_t shard, int64_t tokens,
+                               enum token_split split, size_t number)
 {
+    unsigned char header[TOKEN_SHARD_HEADER_BYTES];
     const struct token_writer_spec *spec = &writer->spec;
     const struct token_shard_state *state = &writer->splits[written_as].shards[shard];
     struct token_file *file = &writer->files[writer->file_count++];
-    const bool is_copy = first > 0;
-    shard_name(file->partial, spec, is_copy ? split : written_as, is_copy ? number : shard, TOKEN_WRITER_PARTIAL);
+    shard_name(file->partial, spec, written_as, shard, TOKEN_WRITER_PARTIAL);
     shard_name(file->name, spec, split, number, "");
     file->split = split;
     file->tokens = tokens;
@@ -449,34 +434,30 @@ static enum gt_status file_add(struct token_writer *writer, enum token_split wri
     file->crc32c = state->crc32c;
     if (tokens == state->tokens && (header_bytes(spec) == 0 || tokens == spec->shard_tokens))
         return GT_OK;
-    struct shard_part part = {.first = first, .tokens = tokens, .fd = -1, .copy_fd = -1};
-    TRY(shard_path(part.path, writer, written_as, shard));
-    TRY(file_join(part.copy_path, spec->folder, file->partial));
-    const enum gt_status status = part_open(writer, &part, &file->crc32c);
-    if (part.fd >= 0)
-        close(part.fd);
-    if (part.copy_fd >= 0)
-        close(part.copy_fd);
-    return status;
+    header_make(header, spec, tokens);
+    file->crc32c = file_crc32c(0, header, header_bytes(spec));
+    return shard_reread(writer, written_as, shard, 0, tokens, &file->crc32c);
 }
 
-/* Lists the files of both splits.  The tokens of train from position `train_tokens` on become val, before what was
- * written as val. */
+/* Lists the files of both splits.  The tokens of train from position `train_tokens` on become val: those of the shard
+ * with the boundary are copied, the shards after it get other names. */
 static enum gt_status files_list(struct token_writer *writer, int64_t train_tokens)
 {
+    const struct writer_split *train = &writer->splits[TOKEN_TRAIN], *val = &writer->splits[TOKEN_VAL];
     int64_t left = train_tokens; /* tokens that stay in train */
-    size_t val_count = 0;
-    for (int split = 0; split < TOKEN_WRITER_SPLITS; split++)
-        for (size_t i = 0; i < writer->splits[split].shard_count; i++) {
-            const enum token_split from = (enum token_split)split;
-            const int64_t tokens = writer->splits[split].shards[i].tokens;
-            const int64_t kept = split == TOKEN_TRAIN ? min_i64(left, tokens) : 0;
-            left -= kept;
-            if (kept > 0)
-                TRY(file_add(writer, from, i, 0, kept, TOKEN_TRAIN, i));
-            if (kept < tokens)
-                TRY(file_add(writer, from, i, kept, tokens - kept, TOKEN_VAL, val_count++));
-        }
+    size_t kept = 0;             /* shards with such tokens */
+    for (; kept < train->shard_count && left > 0; kept++) {
+        const int64_t tokens = train->shards[kept].tokens, first = min_i64(left, tokens);
+        TRY(file_add(writer, TOKEN_TRAIN, kept, first, TOKEN_TRAIN, kept));
+        if (first < tokens)
+            TRY(shard_reread(writer, TOKEN_TRAIN, kept, first, tokens - first, NULL));
+        left -= first;
+    }
+    TRY(shard_end(&writer->splits[TOKEN_VAL]));
+    for (size_t i = 0; i < val->shard_count; i++)
+        TRY(file_add(writer, TOKEN_VAL, i, val->shards[i].tokens, TOKEN_VAL, i));
+    for (size_t i = kept; i < train->shard_count; i++)
+        TRY(file_add(writer, TOKEN_TRAIN, i, train->shards[i].tokens, TOKEN_VAL, val->shard_count + i - kept));
     return GT_OK;
 }
 
@@ -507,7 +488,7 @@ enum gt_status token_writer_finish(struct token_writer *writer, int64_t train_to
                                    const struct token_file **out_files, size_t *out_count)
 {
     struct writer_split *train = &writer->splits[TOKEN_TRAIN], *val = &writer->splits[TOKEN_VAL];
-    assert(writer->files == NULL && (train_tokens < 0 || val->shard_count == 0));
+    assert(writer->file_count == 0 && (train_tokens < 0 || val->shard_count == 0));
     TRY(shard_end(train));
     TRY(shard_end(val));
     const size_t most = train->shard_count + val->shard_count + 1;

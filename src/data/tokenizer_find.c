@@ -34,32 +34,23 @@ static const char *variable(const char *name)
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
-/* Writes "base/end" to `out`; returns false when it is too long. */
-static bool path_make(char out[static FILE_PATH_MAX], const char *base, size_t base_count, const char *end)
-{
-    const int length = snprintf(out, FILE_PATH_MAX, "%.*s/%s", (int)base_count, base, end);
-    return base_count < FILE_PATH_MAX && length > 0 && length < FILE_PATH_MAX;
-}
-
-/* Writes the path of `end` in the home folder to `out`. */
-static bool home_make(char out[static FILE_PATH_MAX], const char *end)
-{
-    const char *home = variable("HOME");
-    return home != NULL && path_make(out, home, strlen(home), end);
-}
-
 static void place_note(struct search *search, const char *place)
 {
     const size_t used = strlen(search->places);
     (void)snprintf(search->places + used, sizeof search->places - used, "%s%s", used > 0 ? ", " : "", place);
 }
 
-static bool place_try(struct search *search, const char *folder)
+/* Looks into base[count]/end unless an earlier place had the files.  Writes the path to `out`, or "" when it is too
+ * long. */
+static void place_try(struct search *search, const char *base, size_t count, const char *end,
+                      char out[static FILE_PATH_MAX])
 {
     bool holds = false;
-    if (search->found[0] == '\0' && file_is_folder(folder) && tokenizer_import_folder(folder, &holds) == GT_OK && holds)
-        (void)snprintf(search->found, sizeof search->found, "%s", folder);
-    return search->found[0] != '\0';
+    if (count >= FILE_PATH_MAX || snprintf(out, FILE_PATH_MAX, "%.*s%s", (int)count, base, end) >= FILE_PATH_MAX)
+        out[0] = '\0';
+    if (out[0] != '\0' && search->found[0] == '\0' && file_is_folder(out) &&
+        tokenizer_import_folder(out, &holds) == GT_OK && holds)
+        (void)snprintf(search->found, sizeof search->found, "%s", out);
 }
 
 /* Tries the folder that the user chose, and gpt2 in it. */
@@ -68,21 +59,22 @@ static void search_variable(struct search *search)
     char folder[FILE_PATH_MAX];
     const char *chosen = variable("GPT_TRAIN_TOKENIZER_DIR");
     place_note(search, chosen != NULL ? chosen : "$GPT_TRAIN_TOKENIZER_DIR (not set)");
-    if (chosen == NULL || place_try(search, chosen) || !path_make(folder, chosen, strlen(chosen), GPT2_NAME))
+    if (chosen == NULL)
         return;
-    place_try(search, folder);
+    place_try(search, chosen, strlen(chosen), "", folder);
+    place_try(search, chosen, strlen(chosen), "/" GPT2_NAME, folder);
 }
 
 static void search_hub(struct search *search)
 {
     static const char *const models[] = {"models--gpt2", "models--openai-community--gpt2"};
-    char hub[FILE_PATH_MAX], folder[FILE_PATH_MAX];
+    char hub[FILE_PATH_MAX], snapshot[FILE_PATH_MAX], folder[FILE_PATH_MAX];
     if (!hf_hub_folder(hub))
         return;
     place_note(search, hub);
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
-        if (hf_hub_snapshot(hub, models[i], folder))
-            place_try(search, folder);
+        if (hf_hub_snapshot(hub, models[i], snapshot))
+            place_try(search, snapshot, strlen(snapshot), "", folder);
 }
 
 /* Tries each folder of a colon-separated list. */
@@ -90,24 +82,25 @@ static void search_list(struct search *search, const char *list)
 {
     char folder[FILE_PATH_MAX];
     for (const char *at = list; at != NULL;) {
-        const char *colon = strchr(at, ':');
-        const size_t count = colon != NULL ? (size_t)(colon - at) : strlen(at);
-        if (count > 0 && path_make(folder, at, count, OWN_FOLDER)) {
+        const size_t count = strcspn(at, ":");
+        folder[0] = '\0';
+        if (count > 0)
+            place_try(search, at, count, "/" OWN_FOLDER, folder);
+        if (folder[0] != '\0')
             place_note(search, folder);
-            place_try(search, folder);
-        }
-        at = colon != NULL ? colon + 1 : NULL;
+        at = at[count] == ':' ? at + count + 1 : NULL;
     }
 }
 
 static void search_data(struct search *search)
 {
-    const char *home = variable("XDG_DATA_HOME"), *folders = variable("XDG_DATA_DIRS");
-    if (home != NULL ? path_make(search->own, home, strlen(home), OWN_FOLDER)
-                     : home_make(search->own, ".local/share/" OWN_FOLDER)) {
+    const char *data = variable("XDG_DATA_HOME"), *home = variable("HOME"), *folders = variable("XDG_DATA_DIRS");
+    if (data != NULL)
+        place_try(search, data, strlen(data), "/" OWN_FOLDER, search->own);
+    else if (home != NULL)
+        place_try(search, home, strlen(home), "/.local/share/" OWN_FOLDER, search->own);
+    if (search->own[0] != '\0')
         place_note(search, search->own);
-        place_try(search, search->own);
-    }
     search_list(search, folders != NULL ? folders : "/usr/local/share");
     search_list(search, "/usr/share");
 }

@@ -318,9 +318,7 @@ static enum gt_status tiktoken_read(struct bpe *bpe, size_t ranks, const char *t
         if (problem != NULL)
             return line_refuse(&lines, path, problem);
     }
-    const enum bpe_add added = bpe_add_token(bpe, (int32_t)ranks, BPE_EOT_TEXT, strlen(BPE_EOT_TEXT), true);
-    assert(added == BPE_ADDED);
-    (void)added;
+    TRY(bpe_add_eot(bpe, ranks));
     return bpe_finish(bpe, path);
 }
 
@@ -491,8 +489,7 @@ static bool ends_with(const char *path, const char *end)
 
 static bool is_named(const char *path, const char *name)
 {
-    const char *slash = strrchr(path, '/');
-    return strcmp(slash != NULL ? slash + 1 : path, name) == 0;
+    return strcmp(file_name_of(path), name) == 0;
 }
 
 static enum gt_status import_pair_files(struct hostmem *mem, const char *vocab_path, const char *merges_path,
@@ -513,11 +510,7 @@ static enum gt_status import_pair_files(struct hostmem *mem, const char *vocab_p
 static enum gt_status import_half(struct hostmem *mem, const char *path, int pair, int half, struct tokenizer **out)
 {
     char other[FILE_PATH_MAX], folder[FILE_PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    const size_t length = slash == NULL ? 1 : slash == path ? 1 : (size_t)(slash - path);
-    assert(length < sizeof folder);
-    memcpy(folder, slash == NULL ? "." : path, length);
-    folder[length] = '\0';
+    file_folder_of(folder, path);
     TRY(file_join(other, folder, pair_names[pair][1 - half]));
     return half == 0 ? import_pair_files(mem, path, other, out) : import_pair_files(mem, other, path, out);
 }

@@ -53,15 +53,24 @@ struct token_source {
     size_t open_count, open_next;
 };
 
-static enum gt_status source_list_paths(struct token_source *source, const struct token_source_spec *spec);
+static enum gt_status source_add_path(struct token_source *source, const char *path);
 static enum gt_status source_list_folder(struct token_source *source, const char *folder, enum token_split split);
 static enum gt_status source_open_shards(struct token_source *source, const struct token_source_spec *spec);
+
+static enum gt_status source_fill(struct token_source *source, const struct token_source_spec *spec)
+{
+    TRY(HOSTMEM_NEW(source->mem, STAGING_BYTES, "token staging", &source->staging));
+    if (spec->path_count == 0)
+        TRY(source_list_folder(source, spec->folder, spec->split));
+    for (size_t i = 0; i < spec->path_count; i++)
+        TRY(source_add_path(source, spec->paths[i]));
+    return source_open_shards(source, spec);
+}
 
 enum gt_status token_source_open(struct hostmem *mem, const struct token_source_spec *spec, struct token_source **out)
 {
     assert(spec->path_count > 0 || spec->folder != NULL);
     assert(spec->vocab_size >= 0 && spec->block_size >= 0);
-    enum gt_status status;
     struct token_source *source;
     TRY(HOSTMEM_NEW(mem, 1, "token source", &source));
     source->mem = mem;
@@ -69,17 +78,11 @@ enum gt_status token_source_open(struct hostmem *mem, const struct token_source_
     source->id_limit = (uint32_t)INT32_MAX + 1u;
     if (spec->vocab_size > 0 && spec->vocab_size <= INT32_MAX)
         source->id_limit = (uint32_t)spec->vocab_size;
-    TRY_GOTO(status, close_source, HOSTMEM_NEW(mem, STAGING_BYTES, "token staging", &source->staging));
-    if (spec->path_count > 0)
-        TRY_GOTO(status, close_source, source_list_paths(source, spec));
+    const enum gt_status status = source_fill(source, spec);
+    if (status == GT_OK)
+        *out = source;
     else
-        TRY_GOTO(status, close_source, source_list_folder(source, spec->folder, spec->split));
-    TRY_GOTO(status, close_source, source_open_shards(source, spec));
-    *out = source;
-    return GT_OK;
-
-close_source:
-    token_source_close(source);
+        token_source_close(source);
     return status;
 }
 
@@ -143,13 +146,6 @@ static enum gt_status source_add_path(struct token_source *source, const char *p
     return GT_OK;
 }
 
-static enum gt_status source_list_paths(struct token_source *source, const struct token_source_spec *spec)
-{
-    for (size_t i = 0; i < spec->path_count; i++)
-        TRY(source_add_path(source, spec->paths[i]));
-    return GT_OK;
-}
-
 /* Matches "train.bin", "train_01.bin", "train-a.bin", "train7.bin", "NAME_train.bin", "NAME_train_000001.bin". */
 static bool shard_name_matches(const char *name, const char *split)
 {
@@ -193,21 +189,6 @@ static enum gt_status source_scan_folder(struct token_source *source, DIR *strea
     return GT_OK;
 }
 
-static enum gt_status source_list_stream(struct token_source *source, DIR *stream, const char *folder,
-                                         const char *split)
-{
-    size_t count = 0;
-    TRY(source_scan_folder(source, stream, folder, split, &count));
-    if (count == 0) {
-        log_error("%s: no %s tokens in this folder (looked for %s.bin, %s*.bin and *_%s*.bin); "
-                  "gpt-prepare --out-dir=%s INPUT makes them",
-                  folder, split, split, split, split, folder);
-        return GT_DATA;
-    }
-    qsort(source->shards, source->shard_count, sizeof source->shards[0], shard_compare);
-    return GT_OK;
-}
-
 static enum gt_status source_list_folder(struct token_source *source, const char *folder, enum token_split split)
 {
     const char *name = token_split_name(split);
@@ -225,9 +206,18 @@ static enum gt_status source_list_folder(struct token_source *source, const char
                   strerror(errno), folder);
         return GT_DATA;
     }
-    const enum gt_status status = source_list_stream(source, stream, folder, name);
+    size_t count = 0;
+    const enum gt_status status = source_scan_folder(source, stream, folder, name, &count);
     closedir(stream);
-    return status;
+    TRY(status);
+    if (count == 0) {
+        log_error("%s: no %s tokens in this folder (looked for %s.bin, %s*.bin and *_%s*.bin); "
+                  "gpt-prepare --out-dir=%s INPUT makes them",
+                  folder, name, name, name, name, folder);
+        return GT_DATA;
+    }
+    qsort(source->shards, source->shard_count, sizeof source->shards[0], shard_compare);
+    return GT_OK;
 }
 
 enum gt_status token_split_exists(const char *folder, enum token_split split, bool *out)
@@ -271,18 +261,17 @@ static enum gt_status shard_ensure_open(struct token_source *source, size_t inde
 /* Returns the kind of an llm.c file that is not a token file, for the message. */
 static const char *llmc_kind_of(uint32_t magic)
 {
-    switch (magic) {
-    case 20240326:
-        return "model";
-    case 20240328:
-        return "tokenizer";
-    case 20240522:
-        return "multiple-choice evaluation";
-    case 20240527:
-        return "optimizer state";
-    default:
-        return NULL;
-    }
+    static const struct {
+        uint32_t magic;
+        const char *kind;
+    } kinds[] = {{20240326, "model"},
+                 {20240328, "tokenizer"},
+                 {20240522, "multiple-choice evaluation"},
+                 {20240527, "optimizer state"}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (kinds[i].magic == magic)
+            return kinds[i].kind;
+    return NULL;
 }
 
 static enum gt_status shard_read_header(struct token_shard *shard, const unsigned char *header)

@@ -13,7 +13,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "data/manifest_check.h"
+#include "data/prepare.h"
 
 enum gt_status feed_folder(const char *dataset, char out[static FILE_PATH_MAX])
 {

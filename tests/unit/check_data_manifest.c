@@ -1,5 +1,5 @@
 /* Checks a data set against its manifest: fields that the manifest has are compared, missing ones pass. */
-#include "data/manifest_check.h"
+#include "data/prepare.h"
 
 #include "tests/unit/data_fixture.h"
 

@@ -127,25 +127,20 @@ static void print_help(void)
 /* Sets out_dir to data/NAME, where NAME is the last component of `input` without its extension. */
 static enum gt_status out_dir_from_input(struct arguments *arguments, const char *input)
 {
-    char name[FILE_PATH_MAX];
-    size_t end = strlen(input);
-    while (end > 0 && input[end - 1] == '/')
-        end--;
-    size_t begin = end;
-    while (begin > 0 && input[begin - 1] != '/')
-        begin--;
-    size_t stem_end = end;
-    while (stem_end > begin && input[stem_end - 1] != '.')
-        stem_end--;
-    end = stem_end > begin + 1 ? stem_end - 1 : end; /* a leading dot does not begin an extension */
-    const size_t length = end - begin;
-    const bool dots = length > 0 && strspn(input + begin, ".") >= length;
-    if (length == 0 || dots || length >= sizeof name || strcmp(input, CORPUS_STDIN) == 0) {
+    char path[FILE_PATH_MAX] = "";
+    size_t length = strlen(input);
+    while (length > 0 && input[length - 1] == '/')
+        length--;
+    if (length < sizeof path)
+        memcpy(path, input, length);
+    const char *name = file_name_of(path);
+    char *dot = strrchr(path, '.');
+    if (dot != NULL && dot > name) /* a leading dot does not begin an extension */
+        *dot = '\0';
+    if (name[strspn(name, ".")] == '\0' || strcmp(input, CORPUS_STDIN) == 0) {
         log_error("INPUT %s: choose a folder for the data set: give --out-dir=DIR", input);
         return GT_USAGE;
     }
-    memcpy(name, input + begin, length);
-    name[length] = '\0';
     TRY(file_join(arguments->out_dir_default, "data", name));
     arguments->out_dir = arguments->out_dir_default;
     return GT_OK;
@@ -258,7 +253,7 @@ static char *counted(char text[static 64], uint64_t count, const char *noun)
     return text;
 }
 
-static void report_counts(const struct prepare_result *result)
+static void report_counts(const struct prepare_spec *spec, const struct prepare_result *result)
 {
     char first[64], second[64], kinds[PREPARE_KINDS_TEXT_BYTES];
     const struct documents_state *documents = &result->documents;
@@ -280,25 +275,18 @@ static void report_counts(const struct prepare_result *result)
     if (counts->zero_documents > 0)
         log_warning("zero bytes in %s, kept; text in UTF-16 needs --encoding=UTF-16LE or UTF-16BE",
                     counted(first, counts->zero_documents, "document"));
-}
-
-/* Forced cuts matter only for byte-pair encodings, where a token could span the cut. */
-static void report_cuts(const struct arguments *arguments, const struct prepare_result *result)
-{
-    char count[64];
-    if (arguments->spec.tokenizer == TOKENIZER_BPE && result->counts.forced_cuts > 0)
+    if (spec->tokenizer == TOKENIZER_BPE && counts->forced_cuts > 0) /* a token could span the cut */
         log_note("256 KiB of text without a space were cut before tokenizing, in %s",
-                 counted(count, result->counts.forced_cuts, "place"));
-    if (arguments->spec.dedup && result->documents.long_count > 0)
-        log_note("%s longer than %zu MiB not compared with others",
-                 counted(count, result->documents.long_count, "document"), DOCUMENT_BYTES_MAX >> 20);
+                 counted(first, counts->forced_cuts, "place"));
+    if (spec->dedup && documents->long_count > 0)
+        log_note("%s longer than %zu MiB not compared with others", counted(first, documents->long_count, "document"),
+                 DOCUMENT_BYTES_MAX >> 20);
 }
 
 static void report_result(const struct arguments *arguments, const struct prepare_result *result)
 {
     char vocab[32], files[64], tokens[64];
-    report_counts(result);
-    report_cuts(arguments, result);
+    report_counts(&arguments->spec, result);
     log_result("%s, tokenizer %s, vocab size: %s", counted(files, result->documents.file_count, "file"),
                tokenizer_kind_name(arguments->spec.tokenizer), count_text(vocab, result->vocab_size));
     log_result("train has %s", counted(tokens, (uint64_t)result->train_tokens, "token"));

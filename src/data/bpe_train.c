@@ -44,7 +44,6 @@ struct bpe_trainer {
     size_t text_count, text_capacity;
     uint32_t *table; /* piece + 1; 0: free */
     size_t table_mask;
-    uint64_t text_bytes, total_count;
 };
 
 enum gt_status bpe_trainer_create(struct hostmem *mem, struct bpe_trainer **out)
@@ -131,9 +130,7 @@ enum gt_status bpe_trainer_add(struct bpe_trainer *trainer, const char *text, si
         } else {
             trainer->pieces[trainer->table[slot] - 1].count++;
         }
-        trainer->total_count++;
     }
-    trainer->text_bytes += count;
     return GT_OK;
 }
 
@@ -453,12 +450,10 @@ static enum gt_status train_complete(struct train *train, struct bpe **out)
     return GT_OK;
 }
 
-enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, int64_t vocab_size, struct tokenizer **out,
-                                  struct bpe_train_result *result)
+enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, int64_t vocab_size, struct tokenizer **out)
 {
     assert(vocab_size >= BPE_TRAIN_VOCAB_MIN && vocab_size <= BPE_TRAIN_VOCAB_MAX);
     struct bpe *bpe = NULL;
-    struct tokenizer *tokenizer = NULL;
     hostmem_free(trainer->mem, trainer->table);
     trainer->table = NULL;
     struct train train = {.mem = trainer->mem, .counts = trainer, .vocab_target = (size_t)vocab_size - 1};
@@ -466,12 +461,5 @@ enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, int64_t vocab_siz
     if (status == GT_OK)
         status = train_complete(&train, &bpe);
     train_release(&train);
-    TRY(status);
-    TRY(tokenizer_create_bpe(trainer->mem, bpe, &tokenizer));
-    *result = (struct bpe_train_result){.text_bytes = trainer->text_bytes,
-                                        .piece_count = trainer->total_count,
-                                        .distinct_count = trainer->piece_count,
-                                        .vocab_size = tokenizer_vocab_size(tokenizer)};
-    *out = tokenizer;
-    return GT_OK;
+    return status == GT_OK ? tokenizer_create_bpe(trainer->mem, bpe, out) : status;
 }

@@ -29,14 +29,8 @@ void bpe_trainer_destroy(struct bpe_trainer *trainer);
  * plus the text for each distinct piece.  Errors: GT_NO_MEMORY. */
 enum gt_status bpe_trainer_add(struct bpe_trainer *trainer, const char *text, size_t count);
 
-struct bpe_train_result {
-    uint64_t text_bytes, piece_count, distinct_count;
-    int64_t vocab_size; /* less than requested when the text has no more pairs */
-};
-
-/* Creates the tokenizer, with at most `vocab_size` tokens (BPE_TRAIN_VOCAB_MIN to _MAX).  Consumes the counts, so it
- * must be called only once.  Errors: GT_NO_MEMORY. */
-enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, int64_t vocab_size, struct tokenizer **out,
-                                  struct bpe_train_result *result);
+/* Creates the tokenizer, with at most `vocab_size` tokens (BPE_TRAIN_VOCAB_MIN to _MAX); fewer when the text has no
+ * more pairs.  Consumes the counts, so it must be called only once.  Errors: GT_NO_MEMORY. */
+enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, int64_t vocab_size, struct tokenizer **out);
 
 #endif

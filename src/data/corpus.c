@@ -42,7 +42,6 @@ struct corpus_walk {
 };
 
 static enum gt_status walk_input(struct corpus_walk *walk, const char *path);
-static void walk_release(struct corpus_walk *walk);
 
 /* Identifies the output folder, so that outputs are not taken for inputs.  A folder that does not exist has no
  * identity. */
@@ -68,7 +67,9 @@ enum gt_status corpus_create(struct hostmem *mem, const struct corpus_spec *spec
     enum gt_status status = out_dir_know(&walk, spec->out_dir);
     for (walk.input = 0; walk.input < spec->input_count && status == GT_OK; walk.input++)
         status = walk_input(&walk, spec->inputs[walk.input]);
-    walk_release(&walk);
+    for (size_t i = 0; i < walk.folder_count; i++)
+        hostmem_free(mem, walk.folders[i]);
+    hostmem_free(mem, walk.folders);
     if (status == GT_OK)
         *out = corpus;
     else
@@ -157,13 +158,6 @@ static enum gt_status walk_add_folder(struct corpus_walk *walk, const char *path
     TRY(hostmem_strdup(walk->corpus->mem, path, &walk->folders[walk->folder_count]));
     walk->folder_count++;
     return GT_OK;
-}
-
-static void walk_release(struct corpus_walk *walk)
-{
-    for (size_t i = 0; i < walk->folder_count; i++)
-        hostmem_free(walk->corpus->mem, walk->folders[i]);
-    hostmem_free(walk->corpus->mem, walk->folders);
 }
 
 /* ---- walking ---- */

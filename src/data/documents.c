@@ -241,9 +241,8 @@ static enum gt_status text_decode(struct documents *documents)
     const bool as_it_is = documents->spec.format == DOCUMENTS_TEXT && documents->spec.encoding == NULL;
     if (encoding == NULL || as_it_is || (mark != NULL && strcmp(mark, "UTF-8") == 0))
         return GT_OK;
-    if (documents->decoder == NULL)
-        TRY(text_decoder_create(documents->mem, &documents->decoder));
-    TRY(text_decoder_begin(documents->decoder, encoding, documents->input, bytes, documents->end, mark_length));
+    TRY(text_decoder_begin(documents->mem, &documents->decoder, encoding, documents->input, bytes, documents->end,
+                           mark_length));
     documents->decodes = true;
     documents->text_ended = false;
     documents->end = 0;

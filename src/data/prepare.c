@@ -329,18 +329,13 @@ static void prepare_result_fill(const struct prepare *prep, struct prepare_resul
     }
 }
 
-/* Returns true for failures that other inputs or options cannot cure, when a saved state exists to retry from. */
-static bool failure_can_be_continued(const struct prepare *prep, enum gt_status status)
-{
-    return prep->saved && (status == GT_IO || status == GT_NO_MEMORY || status == GT_FAILURE);
-}
-
 static void prepare_clear(struct prepare *prep, enum gt_status status)
 {
     char path[FILE_PATH_MAX];
     if (prep->stdin_copied)
         unlink(prep->stdin_path);
-    const bool is_kept = failure_can_be_continued(prep, status);
+    /* Other inputs or options cannot cure these failures, and a saved state exists to retry from. */
+    const bool is_kept = prep->saved && (status == GT_IO || status == GT_NO_MEMORY || status == GT_FAILURE);
     if (status == GT_OK || (prep->owns_files && !is_kept && !prep->announced))
         (void)prepare_clean(prep);
     else if (prep->owns_files && is_kept)

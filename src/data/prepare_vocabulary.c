@@ -1,6 +1,6 @@
 /* The first of two passes, for a vocabulary that is made from the inputs: characters, or a byte-pair encoding.
  *
- * Characters are marked in a bitmap over all code points; bpe_train.c counts pieces of text.  The checksum of each file
+ * Characters are marked in a list of all code points; bpe_train.c counts pieces of text.  The checksum of each file
  * stays in the corpus, so that the second pass detects a file that changed.
  */
 #include <assert.h>
@@ -16,20 +16,10 @@
 
 struct learner {
     struct prepare *prep;
-    unsigned char *seen; /* a bit per code point; chars only */
+    bool *seen; /* by code point; chars only */
     struct bpe_trainer *trainer;
     bool open_line;
 };
-
-static void seen_set(struct learner *learner, uint32_t code_point)
-{
-    learner->seen[code_point / 8] |= (unsigned char)(1u << code_point % 8);
-}
-
-static bool seen_get(const struct learner *learner, uint32_t code_point)
-{
-    return ((unsigned)learner->seen[code_point / 8] >> code_point % 8 & 1u) != 0;
-}
 
 static enum gt_status text_refuse(const struct learner *learner, size_t offset, const char *what)
 {
@@ -61,12 +51,12 @@ static enum gt_status learn_chars(struct learner *learner, const struct document
             return refuse_not_utf8(learner, document, at);
         if (code_point == 0)
             return text_refuse(learner, at, "is zero, so this is no text; --tokenizer=bytes takes any bytes");
-        seen_set(learner, code_point);
+        learner->seen[code_point] = true;
         at += (size_t)length;
     }
     /* A newline may be inserted between two documents. */
     if (learner->prep->separator == PREPARE_SEPARATOR_NEWLINE && learner->open_line && !document->continues)
-        seen_set(learner, '\n');
+        learner->seen['\n'] = true;
     if (document->count > 0)
         learner->open_line = document->text[document->count - 1] != '\n';
     return GT_OK;
@@ -95,12 +85,12 @@ static enum gt_status learn_finish_chars(const struct learner *learner)
     size_t count = 0;
     uint32_t *code_points;
     for (uint32_t i = 0; i < UTF8_CODE_POINTS; i++)
-        count += seen_get(learner, i);
+        count += learner->seen[i];
     assert(count >= 1);
     TRY(HOSTMEM_NEW(prep->mem, count, "characters", &code_points));
     size_t next = 0;
     for (uint32_t i = 0; i < UTF8_CODE_POINTS; i++)
-        if (seen_get(learner, i))
+        if (learner->seen[i])
             code_points[next++] = i;
     assert(next == count);
     const enum gt_status status = tokenizer_create_chars(prep->mem, code_points, count, &prep->learned);
@@ -111,24 +101,15 @@ static enum gt_status learn_finish_chars(const struct learner *learner)
 static enum gt_status learn_finish(const struct learner *learner)
 {
     struct prepare *prep = learner->prep;
-    struct bpe_train_result result;
     if (documents_state_get(prep->documents)->text_bytes == 0)
         return prepare_refuse_empty(prep, documents_state_get(prep->documents));
     if (learner->trainer == NULL)
         return learn_finish_chars(learner);
-    TRY(bpe_trainer_finish(learner->trainer, prep->spec->vocab_size, &prep->learned, &result));
-    if (result.vocab_size < prep->spec->vocab_size)
+    TRY(bpe_trainer_finish(learner->trainer, prep->spec->vocab_size, &prep->learned));
+    if (tokenizer_vocab_size(prep->learned) < prep->spec->vocab_size)
         log_note("the text is too short for --vocab-size=%" PRId64 "; the vocabulary has %" PRId64 " tokens",
-                 prep->spec->vocab_size, result.vocab_size);
+                 prep->spec->vocab_size, tokenizer_vocab_size(prep->learned));
     return GT_OK;
-}
-
-static enum gt_status learner_open(struct learner *learner)
-{
-    struct prepare *prep = learner->prep;
-    if (prep->spec->tokenizer == TOKENIZER_BPE)
-        return bpe_trainer_create(prep->mem, &learner->trainer);
-    return HOSTMEM_NEW(prep->mem, UTF8_CODE_POINTS / 8, "characters seen", &learner->seen);
 }
 
 enum gt_status prepare_learn(struct prepare *prep)
@@ -136,7 +117,9 @@ enum gt_status prepare_learn(struct prepare *prep)
     struct learner learner = {.prep = prep};
     assert(prep->learns && prep->learned == NULL);
     TRY(prepare_open_documents(prep, false));
-    enum gt_status status = learner_open(&learner);
+    enum gt_status status = prep->spec->tokenizer == TOKENIZER_BPE
+                                ? bpe_trainer_create(prep->mem, &learner.trainer)
+                                : HOSTMEM_NEW(prep->mem, UTF8_CODE_POINTS, "characters seen", &learner.seen);
     if (status == GT_OK)
         status = learn_all(&learner);
     if (status == GT_OK)

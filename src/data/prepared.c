@@ -10,34 +10,24 @@
 #include "base/json.h"
 #include "base/log.h"
 
-/* Sets *out when a commit was stopped halfway: it removes the old manifest first and renames the new one last. */
-static enum gt_status folder_is_between(const char *folder, bool *out)
+enum gt_status prepared_folder_check(const char *folder)
 {
     char manifest[FILE_PATH_MAX], path[FILE_PATH_MAX];
     bool is_whole, has_state;
+    json_t *state = NULL;
+    int64_t phase = 0;
     TRY(file_join(manifest, folder, PREPARE_MANIFEST_NAME));
     TRY(file_join(path, folder, PREPARE_STATE_NAME));
     TRY(file_look(manifest, &is_whole));
     TRY(file_look(path, &has_state));
-    *out = false;
     if (is_whole || !has_state)
         return GT_OK;
-    json_t *state = NULL;
-    int64_t phase = 0;
     TRY(json_parse_file(path, PREPARE_STATE_BYTES_MAX, &state));
     const enum gt_status status =
         json_get_int(state, path, "phase", PREPARE_PHASE_ENCODE, PREPARE_PHASE_COMMIT, &phase);
     json_decref(state);
-    *out = phase == PREPARE_PHASE_COMMIT;
-    return status;
-}
-
-enum gt_status prepared_folder_check(const char *folder)
-{
-    bool is_between;
-    TRY(folder_is_between(folder, &is_between));
-    if (!is_between)
-        return GT_OK;
+    if (phase != PREPARE_PHASE_COMMIT)
+        return status;
     log_error("%s: gpt-prepare was stopped while it replaced this data set; give its command again", folder);
     return GT_DATA;
 }

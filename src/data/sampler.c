@@ -151,16 +151,11 @@ static int64_t sampler_draw(const struct sampler *sampler, enum rng_purpose purp
     return sampler_position_of(sampler, UNIT_START, (int64_t)philox_below(random.word[0], random.word[1], starts));
 }
 
-static int64_t sampler_number_of(const struct sampler *sampler, int64_t step, int64_t sample)
+int64_t sampler_position(const struct sampler *sampler, int64_t step, int64_t sample)
 {
     assert(step >= 0 && step <= UINT32_MAX);
     assert(sample >= 0 && sample < sampler->samples_per_step);
-    return step * sampler->samples_per_step + sample;
-}
-
-int64_t sampler_position(const struct sampler *sampler, int64_t step, int64_t sample)
-{
-    const int64_t number = sampler_number_of(sampler, step, sample);
+    const int64_t number = step * sampler->samples_per_step + sample;
     if (sampler->kind == SAMPLER_RANDOM) {
         const uint64_t step_bits = (uint64_t)step;
         return sampler_draw(

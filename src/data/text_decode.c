@@ -75,16 +75,6 @@ enum gt_status text_encoding_check(const char *encoding, bool *out_is_ascii)
     return GT_OK;
 }
 
-enum gt_status text_decoder_create(struct hostmem *mem, struct text_decoder **out)
-{
-    struct text_decoder *decoder;
-    TRY(HOSTMEM_NEW(mem, 1, "decoding", &decoder));
-    decoder->mem = mem;
-    decoder->state = CLOSED;
-    *out = decoder;
-    return GT_OK;
-}
-
 void text_decoder_destroy(struct text_decoder *decoder)
 {
     if (decoder == NULL)
@@ -94,12 +84,16 @@ void text_decoder_destroy(struct text_decoder *decoder)
     hostmem_free(decoder->mem, decoder);
 }
 
-enum gt_status text_decoder_begin(struct text_decoder *decoder, const char *encoding, const struct input *input,
-                                  const unsigned char *bytes, size_t count, size_t skip)
+enum gt_status text_decoder_begin(struct hostmem *mem, struct text_decoder **out, const char *encoding,
+                                  const struct input *input, const unsigned char *bytes, size_t count, size_t skip)
 {
     assert(count <= RAW_BYTES && skip <= count);
-    if (decoder->state != CLOSED)
-        iconv_close(decoder->state);
+    if (*out == NULL)
+        TRY(HOSTMEM_NEW(mem, 1, "decoding", out));
+    else if ((*out)->state != CLOSED)
+        iconv_close((*out)->state);
+    struct text_decoder *decoder = *out;
+    decoder->mem = mem;
     decoder->state = CLOSED;
     TRY(encoding_open(encoding, input, &decoder->state));
     decoder->encoding = encoding;
@@ -125,16 +119,9 @@ static enum gt_status raw_fill(struct text_decoder *decoder, struct input *input
     return GT_OK;
 }
 
-static enum gt_status decoder_refuse(const struct text_decoder *decoder, const struct input *input)
-{
-    log_error("%s: byte %" PRIu64 " is not valid in %s; --encoding names the encoding of the text",
-              input_info_get(input)->label, decoder->raw_offset + decoder->raw_used, decoder->encoding);
-    return GT_DATA;
-}
-
 /* Converts as much of the buffer as fits; at the end, flushes iconv.  *out_starved is true when the rest is an
- * incomplete character. */
-static enum gt_status raw_convert(struct text_decoder *decoder, char **out, size_t *out_left, bool *out_starved)
+ * incomplete character.  Returns false when the bytes are invalid. */
+static bool raw_convert(struct text_decoder *decoder, char **out, size_t *out_left, bool *out_starved)
 {
     char *in = (char *)decoder->raw + decoder->raw_used;
     size_t in_left = decoder->raw_count - decoder->raw_used;
@@ -144,7 +131,7 @@ static enum gt_status raw_convert(struct text_decoder *decoder, char **out, size
     decoder->raw_used = decoder->raw_count - in_left;
     decoder->flushed = flush && reason == 0;
     *out_starved = reason == EINVAL;
-    return reason == 0 || reason == E2BIG || (reason == EINVAL && !decoder->raw_ended) ? GT_OK : GT_DATA;
+    return reason == 0 || reason == E2BIG || (reason == EINVAL && !decoder->raw_ended);
 }
 
 enum gt_status text_decoder_read(struct text_decoder *decoder, struct input *input, unsigned char *out, size_t capacity,
@@ -157,8 +144,11 @@ enum gt_status text_decoder_read(struct text_decoder *decoder, struct input *inp
     while (left == capacity && !decoder->flushed) {
         if ((starved || decoder->raw_used == decoder->raw_count) && !decoder->raw_ended)
             TRY(raw_fill(decoder, input));
-        if (raw_convert(decoder, &to, &left, &starved) != GT_OK)
-            return decoder_refuse(decoder, input);
+        if (!raw_convert(decoder, &to, &left, &starved)) {
+            log_error("%s: byte %" PRIu64 " is not valid in %s; --encoding names the encoding of the text",
+                      input_info_get(input)->label, decoder->raw_offset + decoder->raw_used, decoder->encoding);
+            return GT_DATA;
+        }
     }
     *out_count = capacity - left;
     return GT_OK;

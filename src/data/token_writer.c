@@ -384,36 +384,29 @@ enum gt_status token_writer_border(struct token_writer *writer, const int32_t *w
 
 /* ---- finishing ---- */
 
-/* Reads the tokens first .. first + tokens - 1 of a shard, whose file is open.  They continue *crc32c, or go to val if
- * that is NULL. */
-static enum gt_status tokens_read(struct token_writer *writer, int fd, const char *path, int64_t first, int64_t tokens,
-                                  uint32_t *crc32c)
-{
-    unsigned char *buffer = writer->splits[TOKEN_TRAIN].buffer; /* shard_end() has flushed it */
-    const size_t width = writer->spec.width_bytes;
-    while (tokens > 0) {
-        const int64_t count = min_i64(tokens, (int64_t)(BUFFER_BYTES / width));
-        TRY(file_read_at(fd, path, file_size(&writer->spec, first), buffer, (size_t)count * width));
-        if (crc32c != NULL)
-            *crc32c = file_crc32c(*crc32c, buffer, (size_t)count * width);
-        else
-            TRY(token_writer_put(writer, TOKEN_VAL, buffer, count));
-        first += count;
-        tokens -= count;
-    }
-    return GT_OK;
-}
-
-/* As above, from a shard of `split`. */
+/* Reads the tokens first .. first + tokens - 1 of a shard of `split`.  They continue *crc32c, or go to val if that is
+ * NULL. */
 static enum gt_status shard_reread(struct token_writer *writer, enum token_split split, size_t shard, int64_t first,
                                    int64_t tokens, uint32_t *crc32c)
 {
     char path[FILE_PATH_MAX];
     int fd = -1;
     uint64_t size_bytes = 0;
+    unsigned char *buffer = writer->splits[TOKEN_TRAIN].buffer; /* shard_end() has flushed it */
+    const size_t width = writer->spec.width_bytes;
+    enum gt_status status = GT_OK;
     TRY(shard_path(path, writer, split, shard));
     TRY(file_open_read(path, &fd, &size_bytes));
-    const enum gt_status status = tokens_read(writer, fd, path, first, tokens, crc32c);
+    while (tokens > 0 && status == GT_OK) {
+        const int64_t count = min_i64(tokens, (int64_t)(BUFFER_BYTES / width));
+        status = file_read_at(fd, path, file_size(&writer->spec, first), buffer, (size_t)count * width);
+        if (status == GT_OK && crc32c == NULL)
+            status = token_writer_put(writer, TOKEN_VAL, buffer, count);
+        else if (status == GT_OK)
+            *crc32c = file_crc32c(*crc32c, buffer, (size_t)count * width);
+        first += count;
+        tokens -= count;
+    }
     close(fd);
     return status;
 }

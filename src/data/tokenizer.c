@@ -449,8 +449,6 @@ size_t tokenizer_stream_push(const struct tokenizer *tokenizer, struct tokenizer
         const size_t count = tokenizer_stream_end(stream, out);
         return text_append(out, count, UTF8_REPLACEMENT);
     }
-    if (tokenizer->kind == TOKENIZER_CHARS)
-        return text_append(out, 0, tokenizer->code_points[id]);
     char scratch[4];
     const char *bytes = NULL;
     const size_t length = tokenizer_token_bytes(tokenizer, id, scratch, &bytes);

@@ -102,12 +102,6 @@ static enum gt_status encode_chars(const struct tokenizer *tokenizer, const char
     return GT_OK;
 }
 
-static void encode_bytes(const char *text, size_t count, int32_t *out)
-{
-    for (size_t i = 0; i < count; i++)
-        out[i] = (unsigned char)text[i];
-}
-
 /* ---- bpe ---- */
 
 static uint64_t load(const char *bytes, size_t count)
@@ -237,7 +231,8 @@ enum gt_status tokenizer_encoder_run(struct tokenizer_encoder *encoder, const ch
     case TOKENIZER_KIND_COUNT:
         break;
     }
-    encode_bytes(text, count, out);
+    for (size_t i = 0; i < count; i++)
+        out[i] = (unsigned char)text[i];
     *out_count = count;
     return GT_OK;
 }

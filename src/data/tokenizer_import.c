@@ -28,40 +28,39 @@ enum { PAIR_COUNT = sizeof pair_names / sizeof pair_names[0] };
 /* ---- lines ---- */
 
 struct lines {
-    const char *text;
-    size_t count, at;
+    const struct tokenizer_source *source;
+    size_t at;
     size_t number; /* of the current line, from 1 */
 };
 
 /* Returns the next line without its end ("\n" or "\r\n"); false after the last. */
 static bool line_next(struct lines *lines, const char **out, size_t *out_count)
 {
-    if (lines->at == lines->count)
-        return false;
-    const char *begin = lines->text + lines->at;
-    const char *end = memchr(begin, '\n', lines->count - lines->at);
-    size_t length = end != NULL ? (size_t)(end - begin) : lines->count - lines->at;
+    const char *begin = lines->source->text + lines->at;
+    const size_t left = lines->source->count - lines->at;
+    const char *end = left > 0 ? memchr(begin, '\n', left) : NULL;
+    size_t length = end != NULL ? (size_t)(end - begin) : left;
     lines->at += length + (end != NULL);
     lines->number++;
     if (length > 0 && begin[length - 1] == '\r')
         length--;
     *out = begin;
     *out_count = length;
-    return true;
+    return left > 0;
 }
 
 /* Returns an upper bound on the number of lines. */
-static size_t line_count(const char *text, size_t count)
+static size_t line_count(const struct tokenizer_source *source)
 {
     size_t lines = 1;
-    for (size_t i = 0; i < count; i++)
-        lines += text[i] == '\n';
+    for (size_t i = 0; i < source->count; i++)
+        lines += source->text[i] == '\n';
     return lines;
 }
 
-static enum gt_status line_refuse(const struct lines *lines, const char *path, const char *what)
+static enum gt_status line_refuse(const struct lines *lines, const char *what)
 {
-    log_error("%s: line %zu: %s", path, lines->number, what);
+    log_error("%s: line %zu: %s", lines->source->path, lines->number, what);
     return GT_DATA;
 }
 
@@ -164,11 +163,12 @@ static enum gt_status vocab_build(struct hostmem *mem, struct vocab_reading *rea
 
 /* Creates an unfinished vocabulary, with room for `merge_count` merges, from a map of texts to ids (encoder.json,
  * vocab.json); BPE_EOT_TEXT is special. */
-static enum gt_status vocab_import(struct hostmem *mem, const char *text, size_t count, const char *path,
-                                   size_t merge_count, struct bpe **out)
+static enum gt_status vocab_import(struct hostmem *mem, const struct tokenizer_source *source, size_t merge_count,
+                                   struct bpe **out)
 {
+    const char *path = source->path;
     json_t *root = NULL;
-    TRY(json_parse(text, count, path, &root));
+    TRY(json_parse(source->text, source->count, path, &root));
     struct vocab_reading reading = {.path = path, .vocab = root};
     enum gt_status status = GT_DATA;
     if (json_is_object(root))
@@ -194,9 +194,9 @@ static bool merge_read(struct bpe *bpe, const char *text, size_t count)
     return bpe_add_written_merge(bpe, text, left_count, space + 1, count - left_count - 1);
 }
 
-enum gt_status tokenizer_import_merges(struct bpe *bpe, const char *text, size_t count, const char *path)
+enum gt_status tokenizer_import_merges(struct bpe *bpe, const struct tokenizer_source *merges)
 {
-    struct lines lines = {.text = text, .count = count};
+    struct lines lines = {.source = merges};
     const char *line = NULL;
     size_t length = 0, blank = 0;
     while (line_next(&lines, &line, &length)) {
@@ -208,29 +208,28 @@ enum gt_status tokenizer_import_merges(struct bpe *bpe, const char *text, size_t
         }
         if (blank != 0) {
             lines.number = blank;
-            return line_refuse(&lines, path, "is empty");
+            return line_refuse(&lines, "is empty");
         }
         if (!merge_read(bpe, line, length))
-            return line_refuse(&lines, path,
+            return line_refuse(&lines,
                                "expected two tokens of the vocabulary, one space between them, that make a third");
     }
     return GT_OK;
 }
 
-enum gt_status tokenizer_import_pair(struct hostmem *mem, const char *vocab, size_t vocab_count, const char *vocab_path,
-                                     const char *merges, size_t merges_count, const char *merges_path,
-                                     struct tokenizer **out)
+enum gt_status tokenizer_import_pair(struct hostmem *mem, const struct tokenizer_source *vocab,
+                                     const struct tokenizer_source *merges, struct tokenizer **out)
 {
     struct bpe *bpe = NULL;
-    const size_t lines = line_count(merges, merges_count);
+    const size_t lines = line_count(merges);
     if (lines > BPE_MERGES_MAX) {
-        log_error("%s: %zu lines, at most %d", merges_path, lines, BPE_MERGES_MAX);
+        log_error("%s: %zu lines, at most %d", merges->path, lines, BPE_MERGES_MAX);
         return GT_DATA;
     }
-    TRY(vocab_import(mem, vocab, vocab_count, vocab_path, lines, &bpe));
-    enum gt_status status = tokenizer_import_merges(bpe, merges, merges_count, merges_path);
+    TRY(vocab_import(mem, vocab, lines, &bpe));
+    enum gt_status status = tokenizer_import_merges(bpe, merges);
     if (status == GT_OK)
-        status = bpe_finish(bpe, vocab_path);
+        status = bpe_finish(bpe, vocab->path);
     if (status == GT_OK)
         return tokenizer_create_bpe(mem, bpe, out);
     bpe_destroy(bpe);
@@ -308,37 +307,38 @@ static const char *tiktoken_line(struct bpe *bpe, size_t ranks, const char *line
     return problems[bpe_add_token(bpe, rank, bytes, length, false)];
 }
 
-static enum gt_status tiktoken_read(struct bpe *bpe, size_t ranks, const char *text, size_t count, const char *path)
+static enum gt_status tiktoken_read(struct bpe *bpe, size_t ranks, const struct tokenizer_source *source)
 {
-    struct lines lines = {.text = text, .count = count};
+    struct lines lines = {.source = source};
     const char *line = NULL;
     size_t length = 0;
     while (line_next(&lines, &line, &length)) {
         const char *problem = tiktoken_line(bpe, ranks, line, length);
         if (problem != NULL)
-            return line_refuse(&lines, path, problem);
+            return line_refuse(&lines, problem);
     }
     TRY(bpe_add_eot(bpe, ranks));
-    return bpe_finish(bpe, path);
+    return bpe_finish(bpe, source->path);
 }
 
-enum gt_status tokenizer_import_tiktoken(struct hostmem *mem, const char *text, size_t count, const char *path,
+enum gt_status tokenizer_import_tiktoken(struct hostmem *mem, const struct tokenizer_source *source,
                                          struct tokenizer **out)
 {
     struct bpe *bpe = NULL;
-    const size_t ranks = line_count(text, count) - (count == 0 || text[count - 1] == '\n');
+    const size_t count = source->count;
+    const size_t ranks = line_count(source) - (count == 0 || source->text[count - 1] == '\n');
     if (ranks == 0 || ranks >= BPE_VOCAB_MAX || count > TOKENIZER_IMPORT_BYTES_MAX - 64) {
-        log_error("%s: %zu lines, expected 256 to %d", path, ranks, BPE_VOCAB_MAX - 1);
+        log_error("%s: %zu lines, expected 256 to %d", source->path, ranks, BPE_VOCAB_MAX - 1);
         return GT_DATA;
     }
     const struct bpe_spec spec = {.vocab_size = ranks + 1, .text_bytes = count + 64, .rank = BPE_RANK_TOKEN};
     TRY(bpe_create(mem, &spec, &bpe));
-    const enum gt_status status = tiktoken_read(bpe, ranks, text, count, path);
+    const enum gt_status status = tiktoken_read(bpe, ranks, source);
     if (status != GT_OK) {
         bpe_destroy(bpe);
         return status;
     }
-    log_note("%s: this format does not say how text is split into pieces; GPT-2's pattern is used", path);
+    log_note("%s: this format does not say how text is split into pieces; GPT-2's pattern is used", source->path);
     return tokenizer_create_bpe(mem, bpe, out);
 }
 
@@ -468,13 +468,12 @@ static enum gt_status json_import(struct hostmem *mem, const json_t *root, const
     return status;
 }
 
-enum gt_status tokenizer_import_json(struct hostmem *mem, const char *text, size_t count, const char *path,
-                                     struct tokenizer **out)
+enum gt_status tokenizer_import_json(struct hostmem *mem, const struct tokenizer_source *source, struct tokenizer **out)
 {
     json_t *root = NULL;
     struct bpe *bpe = NULL;
-    TRY(json_parse(text, count, path, &root));
-    const enum gt_status status = json_import(mem, root, path, &bpe);
+    TRY(json_parse(source->text, source->count, source->path, &root));
+    const enum gt_status status = json_import(mem, root, source->path, &bpe);
     json_decref(root);
     return status == GT_OK ? tokenizer_create_bpe(mem, bpe, out) : status;
 }
@@ -487,22 +486,26 @@ static bool ends_with(const char *path, const char *end)
     return count >= end_count && strcmp(path + count - end_count, end) == 0;
 }
 
-static bool is_named(const char *path, const char *name)
+/* Reads and imports the file at `path`, or with `merges_path` a pair. */
+static enum gt_status import_files(struct hostmem *mem, const char *path, const char *merges_path,
+                                   struct tokenizer **out)
 {
-    return strcmp(file_name_of(path), name) == 0;
-}
-
-static enum gt_status import_pair_files(struct hostmem *mem, const char *vocab_path, const char *merges_path,
-                                        struct tokenizer **out)
-{
-    char *vocab = NULL, *merges = NULL;
-    size_t vocab_count = 0, merges_count = 0;
-    TRY(file_read_all(vocab_path, TOKENIZER_IMPORT_BYTES_MAX, &vocab, &vocab_count));
-    enum gt_status status = file_read_all(merges_path, TOKENIZER_IMPORT_BYTES_MAX, &merges, &merges_count);
-    if (status == GT_OK)
-        status = tokenizer_import_pair(mem, vocab, vocab_count, vocab_path, merges, merges_count, merges_path, out);
-    free(merges);
-    free(vocab);
+    struct tokenizer_source source = {.path = path}, merges = {.path = merges_path};
+    char *text = NULL, *merges_text = NULL;
+    TRY(file_read_all(path, TOKENIZER_IMPORT_BYTES_MAX, &text, &source.count));
+    enum gt_status status = GT_OK;
+    if (merges_path != NULL)
+        status = file_read_all(merges_path, TOKENIZER_IMPORT_BYTES_MAX, &merges_text, &merges.count);
+    source.text = text;
+    merges.text = merges_text;
+    if (status == GT_OK && merges_path != NULL)
+        status = tokenizer_import_pair(mem, &source, &merges, out);
+    else if (status == GT_OK && ends_with(path, ".json"))
+        status = tokenizer_import_json(mem, &source, out);
+    else if (status == GT_OK)
+        status = tokenizer_import_tiktoken(mem, &source, out);
+    free(merges_text);
+    free(text);
     return status;
 }
 
@@ -512,34 +515,20 @@ static enum gt_status import_half(struct hostmem *mem, const char *path, int pai
     char other[FILE_PATH_MAX], folder[FILE_PATH_MAX];
     file_folder_of(folder, path);
     TRY(file_join(other, folder, pair_names[pair][1 - half]));
-    return half == 0 ? import_pair_files(mem, path, other, out) : import_pair_files(mem, other, path, out);
-}
-
-static enum gt_status import_one(struct hostmem *mem, const char *path,
-                                 enum gt_status (*import)(struct hostmem *mem, const char *text, size_t count,
-                                                          const char *path, struct tokenizer **out),
-                                 struct tokenizer **out)
-{
-    char *text = NULL;
-    size_t count = 0;
-    TRY(file_read_all(path, TOKENIZER_IMPORT_BYTES_MAX, &text, &count));
-    const enum gt_status status = import(mem, text, count, path, out);
-    free(text);
-    return status;
+    return half == 0 ? import_files(mem, path, other, out) : import_files(mem, other, path, out);
 }
 
 static enum gt_status import_file(struct hostmem *mem, const char *path, struct tokenizer **out)
 {
+    const char *name = file_name_of(path);
     for (int pair = 0; pair < PAIR_COUNT; pair++)
         for (int half = 0; half < 2; half++)
-            if (is_named(path, pair_names[pair][half]))
+            if (strcmp(name, pair_names[pair][half]) == 0)
                 return import_half(mem, path, pair, half, out);
-    if (is_named(path, TOKENIZER_FILE_NAME))
+    if (strcmp(name, TOKENIZER_FILE_NAME) == 0)
         return tokenizer_open_file(mem, path, out);
-    if (ends_with(path, ".json"))
-        return import_one(mem, path, tokenizer_import_json, out);
-    if (ends_with(path, ".tiktoken"))
-        return import_one(mem, path, tokenizer_import_tiktoken, out);
+    if (ends_with(path, ".json") || ends_with(path, ".tiktoken"))
+        return import_files(mem, path, NULL, out);
     log_error(
         "%s: not the name of a vocabulary file; expected %s, vocab.bpe with encoder.json, merges.txt with vocab.json, "
         "NAME.tiktoken or %s",

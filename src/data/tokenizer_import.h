@@ -29,16 +29,20 @@ enum gt_status tokenizer_import(struct hostmem *mem, const char *path, struct to
  * Errors: GT_IO. */
 enum gt_status tokenizer_import_folder(const char *folder, bool *out);
 
-/* The steps of tokenizer_import() after it has read the files.  The paths are for messages. */
-enum gt_status tokenizer_import_json(struct hostmem *mem, const char *text, size_t count, const char *path,
-                                     struct tokenizer **out);
-enum gt_status tokenizer_import_pair(struct hostmem *mem, const char *vocab, size_t vocab_count, const char *vocab_path,
-                                     const char *merges, size_t merges_count, const char *merges_path,
-                                     struct tokenizer **out);
+/* The content of a file; `path` is for messages. */
+struct tokenizer_source {
+    const char *path, *text;
+    size_t count;
+};
+
+/* The steps of tokenizer_import() after it has read the files. */
+enum gt_status tokenizer_import_json(struct hostmem *mem, const struct tokenizer_source *json, struct tokenizer **out);
+enum gt_status tokenizer_import_pair(struct hostmem *mem, const struct tokenizer_source *vocab,
+                                     const struct tokenizer_source *merges, struct tokenizer **out);
 /* Adds the merges of vocab.bpe or merges.txt to an unfinished vocabulary with room for all of them.  Errors:
  * GT_DATA. */
-enum gt_status tokenizer_import_merges(struct bpe *bpe, const char *text, size_t count, const char *path);
-enum gt_status tokenizer_import_tiktoken(struct hostmem *mem, const char *text, size_t count, const char *path,
+enum gt_status tokenizer_import_merges(struct bpe *bpe, const struct tokenizer_source *merges);
+enum gt_status tokenizer_import_tiktoken(struct hostmem *mem, const struct tokenizer_source *ranks,
                                          struct tokenizer **out);
 
 #endif

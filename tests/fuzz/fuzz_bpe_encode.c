@@ -17,10 +17,9 @@ static struct tokenizer *train(struct hostmem *mem, const char *text, size_t cou
 {
     struct bpe_trainer *trainer = NULL;
     struct tokenizer *tokenizer = NULL;
-    struct bpe_train_result result;
     FUZZ_CHECK(bpe_trainer_create(mem, &trainer) == GT_OK);
     FUZZ_CHECK(bpe_trainer_add(trainer, text, count) == GT_OK);
-    FUZZ_CHECK(bpe_trainer_finish(trainer, 300, &tokenizer, &result) == GT_OK);
+    FUZZ_CHECK(bpe_trainer_finish(trainer, 300, &tokenizer) == GT_OK);
     bpe_trainer_destroy(trainer);
     return tokenizer;
 }

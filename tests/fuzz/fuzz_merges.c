@@ -33,7 +33,8 @@ static enum gt_status import(struct hostmem *mem, const uint8_t *data, size_t si
     for (size_t i = 0; i < size; i++)
         lines += data[i] == '\n';
     struct bpe *bpe = vocabulary_make(mem, lines);
-    enum gt_status status = tokenizer_import_merges(bpe, (const char *)data, size, "merges.txt");
+    enum gt_status status =
+        tokenizer_import_merges(bpe, &(struct tokenizer_source){"merges.txt", (const char *)data, size});
     if (status == GT_OK)
         status = bpe_finish(bpe, "vocab.json");
     if (status == GT_OK)

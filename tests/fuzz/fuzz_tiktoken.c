@@ -7,7 +7,8 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
     struct tokenizer *tokenizer = NULL;
     char all[256];
-    if (tokenizer_import_tiktoken(mem, (const char *)data, size, "input", &tokenizer) != GT_OK)
+    const struct tokenizer_source source = {"input", (const char *)data, size};
+    if (tokenizer_import_tiktoken(mem, &source, &tokenizer) != GT_OK)
         return;
     for (int i = 0; i < 256; i++)
         all[i] = (char)i;

@@ -30,7 +30,8 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
     struct tokenizer *tokenizer = NULL;
     struct bpe *bpe = NULL;
     json_t *root = NULL;
-    if (tokenizer_import_json(mem, (const char *)data, size, "input", &tokenizer) == GT_OK)
+    const struct tokenizer_source source = {"input", (const char *)data, size};
+    if (tokenizer_import_json(mem, &source, &tokenizer) == GT_OK)
         check_again(mem, tokenizer);
     tokenizer_destroy(tokenizer);
     if (json_parse((const char *)data, size, "input", &root) == GT_OK &&

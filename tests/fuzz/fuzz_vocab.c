@@ -12,7 +12,8 @@
 static enum gt_status import(struct hostmem *mem, const char *vocab, size_t vocab_count, const char *merges,
                              size_t merges_count, struct tokenizer **out)
 {
-    return tokenizer_import_pair(mem, vocab, vocab_count, "vocab.json", merges, merges_count, "merges.txt", out);
+    return tokenizer_import_pair(mem, &(struct tokenizer_source){"vocab.json", vocab, vocab_count},
+                                 &(struct tokenizer_source){"merges.txt", merges, merges_count}, out);
 }
 
 static void check_written(struct hostmem *mem, const struct tokenizer *tokenizer)

@@ -42,11 +42,10 @@ static inline struct tokenizer *make_trained(struct data_fixture *fixture, int64
     static char text[20000];
     struct bpe_trainer *trainer = NULL;
     struct tokenizer *tokenizer = NULL;
-    struct bpe_train_result result;
     random_text(1000, true, text, sizeof text);
     ck_assert_int_eq(bpe_trainer_create(fixture->mem, &trainer), GT_OK);
     ck_assert_int_eq(bpe_trainer_add(trainer, text, sizeof text), GT_OK);
-    ck_assert_int_eq(bpe_trainer_finish(trainer, vocab_size, &tokenizer, &result), GT_OK);
+    ck_assert_int_eq(bpe_trainer_finish(trainer, vocab_size, &tokenizer), GT_OK);
     bpe_trainer_destroy(trainer);
     return tokenizer;
 }

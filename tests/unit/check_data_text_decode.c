@@ -24,8 +24,7 @@ static enum gt_status decode(struct data_fixture *fixture, const char *encoding,
     ck_assert_int_eq(input_next(input, &found), GT_OK);
     if (taken > 0)
         ck_assert_int_eq(input_read(input, first, taken, &got), GT_OK);
-    ck_assert_int_eq(text_decoder_create(fixture->mem, &decoder), GT_OK);
-    enum gt_status status = text_decoder_begin(decoder, encoding, input, first, got, 0);
+    enum gt_status status = text_decoder_begin(fixture->mem, &decoder, encoding, input, first, got, 0);
     for (got = 1; status == GT_OK && got > 0; length += got) {
         status = text_decoder_read(decoder, input, text + length, capacity, &got);
         if (status != GT_OK)

@@ -183,7 +183,7 @@ START_TEST(json_refusals)
     fixture_open(&fixture);
     struct tokenizer *tokenizer = make_trained(&fixture, 400);
     ck_assert_int_eq(tokenizer_export_text(tokenizer, TOKENIZER_EXPORT_JSON, &text, &count), GT_OK);
-    ck_assert_int_eq(tokenizer_import_json(fixture.mem, text, count, "same", &back), GT_OK);
+    ck_assert_int_eq(tokenizer_import_json(fixture.mem, &(struct tokenizer_source){"same", text, count}, &back), GT_OK);
     ck_assert_uint_eq(tokenizer_hash(back), tokenizer_hash(tokenizer));
     tokenizer_destroy(back);
     expect_refusals(&fixture, "tokenizer.json", text, cases, sizeof cases / sizeof cases[0]);
@@ -201,7 +201,8 @@ static enum gt_status import_pair(struct data_fixture *fixture, const char *merg
     size_t count = 0;
     ck_assert_int_eq(tokenizer_export_text(bytes, TOKENIZER_EXPORT_VOCAB, &vocab, &count), GT_OK);
     const enum gt_status status =
-        tokenizer_import_pair(fixture->mem, vocab, count, "vocab.json", merges, strlen(merges), "merges.txt", out);
+        tokenizer_import_pair(fixture->mem, &(struct tokenizer_source){"vocab.json", vocab, count},
+                              &(struct tokenizer_source){"merges.txt", merges, strlen(merges)}, out);
     free(vocab);
     tokenizer_destroy(bytes);
     return status;
@@ -236,9 +237,11 @@ START_TEST(merges_lines)
         FIXTURE_SAYS(&fixture, says[i]);
     }
     ck_assert_ptr_null(back);
-    ck_assert_int_eq(tokenizer_import_pair(fixture.mem, "[]", 2, "vocab.json", "", 0, "merges.txt", &back), GT_DATA);
+    const struct tokenizer_source list = {"vocab.json", "[]", 2}, none = {"vocab.json", "{}", 2},
+                                  no_merges = {"merges.txt", "", 0};
+    ck_assert_int_eq(tokenizer_import_pair(fixture.mem, &list, &no_merges, &back), GT_DATA);
     FIXTURE_SAYS(&fixture, "vocab.json: expected an object");
-    ck_assert_int_eq(tokenizer_import_pair(fixture.mem, "{}", 2, "vocab.json", "", 0, "merges.txt", &back), GT_DATA);
+    ck_assert_int_eq(tokenizer_import_pair(fixture.mem, &none, &no_merges, &back), GT_DATA);
     FIXTURE_SAYS(&fixture, "vocab.json: 0 tokens");
     free(merges);
     tokenizer_destroy(tokenizer);
@@ -304,7 +307,8 @@ START_TEST(tiktoken_lines)
     tokenizer_destroy(back);
     back = NULL;
     expect_refusals(&fixture, "bad.tiktoken", text, cases, sizeof cases / sizeof cases[0]);
-    ck_assert_int_eq(tokenizer_import_tiktoken(fixture.mem, "", 0, "empty", &back), GT_DATA);
+    ck_assert_int_eq(tokenizer_import_tiktoken(fixture.mem, &(struct tokenizer_source){"empty", "", 0}, &back),
+                     GT_DATA);
     FIXTURE_SAYS(&fixture, "empty: 0 lines");
     free(text);
     tokenizer_destroy(tokenizer);

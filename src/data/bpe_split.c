@@ -89,19 +89,15 @@ void bpe_splitter_destroy(struct bpe_splitter *splitter)
 
 /* ---- valid text ---- */
 
-static size_t invalid_extent(const unsigned char *bytes, size_t at, size_t count)
-{
-    uint32_t code_point;
-    while (at < count && utf8_decode(bytes + at, count - at, &code_point) <= 0)
-        at++;
-    return at;
-}
-
 static void stretch_begin(struct bpe_splitter *splitter)
 {
     const unsigned char *bytes = (const unsigned char *)splitter->text;
+    uint32_t code_point;
     splitter->valid_end = utf8_valid_end(bytes, splitter->at, splitter->count);
-    splitter->stretch_end = invalid_extent(bytes, splitter->valid_end, splitter->count);
+    size_t end = splitter->valid_end;
+    while (end < splitter->count && utf8_decode(bytes + end, splitter->count - end, &code_point) <= 0)
+        end++;
+    splitter->stretch_end = end;
 }
 
 void bpe_splitter_begin(struct bpe_splitter *splitter, const char *text, size_t count)

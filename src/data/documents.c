@@ -44,7 +44,6 @@ struct documents {
     bool text_ended;              /* nothing follows what the buffer has */
     json_t *root;                 /* owns the document's text, for JSONL */
     uint64_t files_bytes;
-    uint64_t place; /* of the last document */
     char reason[JSONL_REASON_BYTES];
 };
 
@@ -55,21 +54,17 @@ _Static_assert(sizeof documents_end_words / sizeof documents_end_words[0] == DOC
 
 /* ---- creation ---- */
 
-static enum gt_status documents_allocate(struct documents *documents)
-{
-    const struct corpus *corpus = documents->spec.corpus;
-    documents->input_count = corpus->file_count > 0 ? corpus->files[corpus->file_count - 1].input + 1 : 0;
-    TRY(HOSTMEM_NEW(documents->mem, documents->input_count, "input records", &documents->inputs));
-    return HOSTMEM_NEW(documents->mem, BUFFER_BYTES, "a document", &documents->buffer);
-}
-
 enum gt_status documents_create(struct hostmem *mem, const struct documents_spec *spec, struct documents **out)
 {
     struct documents *documents;
     TRY(HOSTMEM_NEW(mem, 1, "document reader", &documents));
     documents->mem = mem;
     documents->spec = *spec;
-    enum gt_status status = documents_allocate(documents);
+    if (spec->corpus->file_count > 0)
+        documents->input_count = spec->corpus->files[spec->corpus->file_count - 1].input + 1;
+    enum gt_status status = HOSTMEM_NEW(mem, documents->input_count, "input records", &documents->inputs);
+    if (status == GT_OK)
+        status = HOSTMEM_NEW(mem, BUFFER_BYTES, "a document", &documents->buffer);
     bool is_ascii = true;
     if (status == GT_OK && spec->encoding != NULL)
         status = text_encoding_check(spec->encoding, &is_ascii);
@@ -103,16 +98,6 @@ const struct documents_input *documents_inputs(const struct documents *documents
     return documents->inputs;
 }
 
-const char *documents_place(const struct documents *documents, uint64_t *out_at, bool *out_is_line)
-{
-    const struct corpus *corpus = documents->spec.corpus;
-    *out_at = documents->place;
-    *out_is_line = documents->is_jsonl;
-    if (documents->input != NULL)
-        return input_info_get(documents->input)->label;
-    return corpus->file_count > 0 ? corpus->files[corpus->file_count - 1].path : "";
-}
-
 uint64_t documents_file_bytes(const struct documents *documents)
 {
     return documents->files_bytes + (documents->input != NULL ? input_info_get(documents->input)->file_bytes : 0);
@@ -139,14 +124,13 @@ static enum gt_status buffer_fill(struct documents *documents, size_t count)
     return GT_OK;
 }
 
-/* Takes the next `count` bytes of the buffer, and returns them. */
-static const char *buffer_use(struct documents *documents, size_t count)
+/* Takes the next `count` bytes of the buffer. */
+static void buffer_use(struct documents *documents, size_t count)
 {
     const char *bytes = documents->buffer + documents->begin;
     documents->begin += count;
     documents->state.offset += count;
     documents->state.crc32c = file_crc32c(documents->state.crc32c, bytes, count);
-    return bytes;
 }
 
 /* ---- files and texts ---- */
@@ -416,7 +400,7 @@ static enum gt_status text_next(struct documents *documents, struct document *ou
         count = documents_cut(text, count, &forced);
     *out = (struct document){.text = text, .count = count, .continues = state->in_document, .unfinished = !ends};
     text_trim(documents, ends, out);
-    documents->place = state->offset + (uint64_t)(out->text - text);
+    out->place = state->offset + (uint64_t)(out->text - text);
     *out_found = out->count > 0 || out->continues;
     documents->in_text = count > 0 || !ends;
     /* An empty text is an empty document, and so is an empty range between two marks. */
@@ -474,7 +458,7 @@ static enum gt_status line_refuse(struct documents *documents)
 static enum gt_status line_parse(struct documents *documents, const char *line, size_t count, struct document *out,
                                  bool *out_found)
 {
-    *out = (struct document){.text = NULL};
+    *out = (struct document){.place = documents->state.line, .is_line = true};
     *out_found = false;
     if (line != NULL && jsonl_line_is_blank(line, count))
         return GT_OK;
@@ -503,7 +487,6 @@ static enum gt_status jsonl_next(struct documents *documents, struct document *o
     *out_found = false;
     while (found && !*out_found) {
         TRY(line_read(documents, &line, &count, &found));
-        documents->place = documents->state.line;
         if (found)
             TRY(line_parse(documents, line, count, out, out_found));
     }
@@ -529,6 +512,7 @@ enum gt_status documents_next(struct documents *documents, struct document *out,
         else
             TRY(text_next(documents, out, out_found));
     }
+    out->label = input_info_get(documents->input)->label;
     state->text_bytes += out->count;
     state->document_count += !out->continues;
     state->long_count += !out->continues && out->unfinished;
@@ -572,18 +556,17 @@ enum gt_status documents_resume(struct documents *documents, const struct docume
         documents->files_bytes += corpus->files[i].size_bytes;
     documents->state.file = state->file;
     documents->state.input = state->input;
-    if (state->text > 0)
-        TRY(file_open(documents));
-    bool found = true;
-    for (uint64_t i = 0; i < state->text && found; i++)
-        TRY(text_begin(documents, &found));
-    if (state->text > 0 && (!found || documents->input == NULL))
-        return resume_refuse(documents, state->offset);
     if (state->text > 0) {
+        bool found = true;
+        TRY(file_open(documents));
+        for (uint64_t i = 0; i < state->text && found; i++)
+            TRY(text_begin(documents, &found));
+        if (!found)
+            return resume_refuse(documents, state->offset);
         TRY(buffer_fill(documents, BLOCK_BYTES));
         TRY(text_decode(documents));
+        TRY(resume_skip(documents, state));
     }
-    TRY(resume_skip(documents, state));
     documents->state = *state;
     return GT_OK;
 }

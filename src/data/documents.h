@@ -77,8 +77,11 @@ struct documents_state {
 struct document {
     const char *text; /* owned by the reader, valid until the next call */
     size_t count;
-    bool continues;  /* an earlier part came before this one */
-    bool unfinished; /* another part follows */
+    bool continues;    /* an earlier part came before this one */
+    bool unfinished;   /* another part follows */
+    const char *label; /* of its source, for messages */
+    uint64_t place;    /* where it starts: the byte in the text, or with `is_line` the line */
+    bool is_line;
 };
 
 struct documents;
@@ -104,9 +107,6 @@ enum gt_status documents_next(struct documents *documents, struct document *out,
 const struct documents_state *documents_state_get(const struct documents *documents);
 /* One per INPUT; complete before the INPUT of the state's file. */
 const struct documents_input *documents_inputs(const struct documents *documents);
-/* Returns the label of the document's source, for messages, and the byte in the text (or the line, with *out_is_line)
- * at which the document starts. */
-const char *documents_place(const struct documents *documents, uint64_t *out_at, bool *out_is_line);
 /* Returns the number of bytes read of all files. */
 uint64_t documents_file_bytes(const struct documents *documents);
 

@@ -19,21 +19,10 @@ bool jsonl_line_is_blank(const char *line, size_t count)
 
 static const char *type_text(const json_t *value)
 {
-    switch (json_typeof(value)) {
-    case JSON_OBJECT:
-        return "an object";
-    case JSON_ARRAY:
-        return "a list";
-    case JSON_STRING:
-        return "a string";
-    case JSON_NULL:
-        return "null";
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return "a boolean";
-    default:
-        return "a number";
-    }
+    static const char *const texts[] = {
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list",   [JSON_STRING] = "a string", [JSON_INTEGER] = "a number",
+        [JSON_REAL] = "a number",    [JSON_TRUE] = "a boolean", [JSON_FALSE] = "a boolean", [JSON_NULL] = "null"};
+    return texts[json_typeof(value)];
 }
 
 /* Lists the fields of the line, as many as fit. */

@@ -312,7 +312,7 @@ static enum gt_status prepare_finish(struct prepare *prep)
     return token_writer_finish(prep->writer, by_position ? train : -1, &prep->files, &prep->file_count);
 }
 
-/* Token and file counts come from the commit list, because a run that only had to commit has no others. */
+/* Token counts come from the commit list, because a run that only had to commit has no others. */
 static void prepare_result_fill(const struct prepare *prep, struct prepare_result *out)
 {
     const json_t *files = json_object_get(prep->commit, "files");
@@ -325,7 +325,6 @@ static void prepare_result_fill(const struct prepare *prep, struct prepare_resul
         const json_t *row = json_array_get(files, i);
         const bool is_train = strncmp(json_string_value(json_array_get(row, 1)), "train", 5) == 0;
         *(is_train ? &out->train_tokens : &out->val_tokens) += json_integer_value(json_array_get(row, 2));
-        *(is_train ? &out->train_files : &out->val_files) += 1;
     }
 }
 

@@ -88,7 +88,6 @@ struct prepare_result {
     int64_t train_tokens;
     int64_t val_tokens;
     int64_t vocab_size;
-    size_t train_files, val_files;
     struct documents_state documents; /* after the last one */
     struct prepare_counts counts;
     bool many_documents; /* the document counts are worth reporting */

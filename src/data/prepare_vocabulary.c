@@ -21,25 +21,22 @@ struct learner {
     bool open_line;
 };
 
-static enum gt_status text_refuse(const struct learner *learner, size_t offset, const char *what)
+static enum gt_status text_refuse(const struct document *document, size_t offset, const char *what)
 {
-    bool is_line = false;
-    uint64_t at = 0;
-    const char *label = documents_place(learner->prep->documents, &at, &is_line);
-    if (is_line)
-        log_error("%s: line %" PRIu64 ": byte %zu of the text %s", label, at, offset, what);
+    if (document->is_line)
+        log_error("%s: line %" PRIu64 ": byte %zu of the text %s", document->label, document->place, offset, what);
     else
-        log_error("%s: byte %" PRIu64 " %s", label, at + offset, what);
+        log_error("%s: byte %" PRIu64 " %s", document->label, document->place + offset, what);
     return GT_DATA;
 }
 
-static enum gt_status refuse_not_utf8(const struct learner *learner, const struct document *document, size_t at)
+static enum gt_status refuse_not_utf8(const struct document *document, size_t at)
 {
     char what[128];
     const char *latin = text_guess_latin(document->text, document->count);
     snprintf(what, sizeof what, "is not UTF-8%s; give --encoding=%s, or --tokenizer=bytes, which takes any bytes",
              latin != NULL ? " but looks like Latin-1" : "", latin != NULL ? latin : "NAME");
-    return text_refuse(learner, at, what);
+    return text_refuse(document, at, what);
 }
 
 static enum gt_status learn_chars(struct learner *learner, const struct document *document)
@@ -48,9 +45,9 @@ static enum gt_status learn_chars(struct learner *learner, const struct document
         uint32_t code_point = 0;
         const int length = utf8_decode((const unsigned char *)document->text + at, document->count - at, &code_point);
         if (length <= 0)
-            return refuse_not_utf8(learner, document, at);
+            return refuse_not_utf8(document, at);
         if (code_point == 0)
-            return text_refuse(learner, at, "is zero, so this is no text; --tokenizer=bytes takes any bytes");
+            return text_refuse(document, at, "is zero, so this is no text; --tokenizer=bytes takes any bytes");
         learner->seen[code_point] = true;
         at += (size_t)length;
     }

@@ -14,17 +14,8 @@
 /* Returns the byte that the escape \C stands for, or 0. */
 static char escaped(char c)
 {
-    switch (c) {
-    case 'n':
-        return '\n';
-    case 't':
-        return '\t';
-    case ',':
-    case '\\':
-        return c;
-    default:
-        return '\0';
-    }
+    static const char letters[] = "nt,\\", bytes[] = "\n\t,\\";
+    return bytes[strcspn(letters, (char[2]){c, '\0'})];
 }
 
 static enum gt_status refuse(const char *what, const char *list, const char *why)

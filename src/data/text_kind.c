@@ -55,8 +55,7 @@ static const struct text_kind json_list = {
 /* The file begins with the header's length in eight little-endian bytes, and the header, which is a JSON object. */
 static bool is_safetensors(const unsigned char *bytes, size_t count)
 {
-    return count > 9 && bytes[3] == 0 && bytes[4] == 0 && bytes[5] == 0 && bytes[6] == 0 && bytes[7] == 0 &&
-           bytes[8] == '{' && bytes[9] == '"';
+    return count > 9 && memcmp(bytes + 3, "\0\0\0\0\0{\"", 7) == 0;
 }
 
 static bool begins_a_list(const unsigned char *bytes, size_t count)

@@ -149,12 +149,6 @@ const struct bpe *tokenizer_bpe(const struct tokenizer *tokenizer)
 
 /* ---- the file ---- */
 
-static bool path_is_pickle(const char *path)
-{
-    const char *dot = strrchr(path, '.');
-    return dot != NULL && (strcmp(dot, ".pkl") == 0 || strcmp(dot, ".pickle") == 0);
-}
-
 static enum gt_status pickle_refuse(const char *path)
 {
     log_error("%s: a Python pickle is a program and is not read; gpt-prepare --tokenizer=chars INPUT makes a %s "
@@ -266,7 +260,8 @@ enum gt_status tokenizer_open_file(struct hostmem *mem, const char *path, struct
     char *text = NULL;
     size_t count = 0;
     json_t *root = NULL;
-    if (path_is_pickle(path))
+    const char *dot = strrchr(path, '.');
+    if (dot != NULL && (strcmp(dot, ".pkl") == 0 || strcmp(dot, ".pickle") == 0))
         return pickle_refuse(path);
     TRY(file_read_all(path, FILE_BYTES_MAX, &text, &count));
     enum gt_status status;

@@ -32,7 +32,7 @@ enum gt_status json_get_bool(const json_t *object, const char *source, const cha
 enum gt_status json_get_string(const json_t *object, const char *source, const char *name, const char **out);
 enum gt_status json_get_object(const json_t *object, const char *source, const char *name, const json_t **out);
 
-/* Returns `value` that was put together with `failures` failed calls; if there are any, releases it and returns NULL. */
+/* Returns `value` if `failures` is 0; otherwise releases it and returns NULL. */
 json_t *json_whole(json_t *value, int failures);
 /* Serialises to malloc'ed text with keys in insertion order, full precision (17 digits) and `indent` spaces.  Errors:
  * GT_NO_MEMORY. */

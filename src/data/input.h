@@ -2,10 +2,10 @@
  *
  * A plain file and standard input are one text.  A compressed file contains one text (FILE.gz), an archive has members
  * (FILE.tar, FILE.tar.xz).  A member may itself be compressed or an archive, as in OpenWebText's download: a tar.xz of
- * .xz files that are tars of texts.  The reader follows up to INPUT_DEPTH_MAX levels.  It extracts nothing: member names
- * appear in messages and determine the format, and are never used as paths.  It still refuses an archive with a name
- * that is absolute or contains "..", because that is a sign of a bad archive.  It skips folders, links, special files
- * and hidden names.  libarchive reads these files; a build without it refuses them.
+ * .xz files that are tars of texts.  The reader follows up to INPUT_DEPTH_MAX levels.  It extracts nothing: members'
+ * names appear in messages and determine the format, and are never used as paths.  It still refuses an archive with a
+ * name that is absolute or contains "..", because that is a sign of a bad archive.  It skips folders, links, special
+ * files and hidden names.  libarchive reads these files; a build without it refuses them.
  *
  * The checksum of the file's bytes is updated on the way, and covers the whole file once input_next() has reported the
  * end.

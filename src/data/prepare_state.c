@@ -331,7 +331,8 @@ static enum gt_status progress_restore(struct prepare *prep, const json_t *objec
     progress->dedup.crc32c = (uint32_t)crc;
     TRY(kinds_restore(prep, json_object_get(object, "skipped_kinds"), progress->documents.kinds));
     if (progress->documents.file > prep->corpus->file_count ||
-        (progress->documents.file == prep->corpus->file_count && progress->documents.text > 0))
+        (progress->documents.file == prep->corpus->file_count && progress->documents.text > 0) ||
+        (progress->documents.text == 0 && progress->documents.offset > 0))
         return prepare_state_refuse(prep, "progress");
     return GT_OK;
 }

@@ -197,6 +197,13 @@ def test_refusals(rng):
     check("restart", status == 0 and "continuing" not in stderr_text() and files_of("left") == files_of("whole"),
           stderr_text())
     check("refusals_unfinished_again", leave_unfinished(arguments, rng, seconds))
+    with open("left/.gpt-prepare.state", encoding="utf-8") as file:
+        state = json.load(file)
+    state["progress"]["text"] = 0  # so that the offset is in no text
+    with open("left/.gpt-prepare.state", "w", encoding="utf-8") as file:
+        json.dump(state, file)
+    status, _, _ = run(arguments, "left")
+    check("refusal_offset_without_text", status == 2 and '"progress" is damaged' in stderr_text(), stderr_text())
     with open("left/.gpt-prepare.state", "r+", encoding="utf-8") as file:
         file.truncate(100)
     status, _, _ = run(arguments, "left")

@@ -197,6 +197,17 @@ START_TEST(text_keeps_order_and_precision)
 }
 END_TEST
 
+START_TEST(whole_or_released)
+{
+    json_t *value = json_array(), *kept = json_incref(value);
+    ck_assert_ptr_eq(json_whole(value, 0), value);
+    ck_assert_ptr_null(json_whole(value, -1));
+    ck_assert_uint_eq(kept->refcount, 1);
+    json_decref(kept);
+    ck_assert_ptr_null(json_whole(NULL, -1));
+}
+END_TEST
+
 static size_t allocations_left;
 
 static void *allocate_or_not(size_t size)
@@ -278,6 +289,7 @@ Suite *json_suite(void)
     tcase_add_test(tcase, getters_read);
     tcase_add_loop_test(tcase, getters_name_what_is_wrong, 0, (int)(sizeof mismatches / sizeof mismatches[0]));
     tcase_add_test(tcase, text_keeps_order_and_precision);
+    tcase_add_test(tcase, whole_or_released);
     tcase_add_test(tcase, text_is_whole_or_none);
     tcase_add_test(tcase, files);
     suite_add_tcase(suite, tcase);

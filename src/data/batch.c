@@ -7,7 +7,6 @@
 #include "data/batch.h"
 
 #include <assert.h>
-#include <limits.h>
 #include <stddef.h>
 #include <string.h>
 

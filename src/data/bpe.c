@@ -12,7 +12,6 @@
 #include "data/bpe.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -55,13 +55,12 @@ enum gt_status choices_open(struct hostmem *mem, const char *path, int64_t vocab
     choices->fd = -1;
     choices->vocab_size = vocab_size;
     (void)snprintf(choices->path, sizeof choices->path, "%s", path);
-    enum gt_status status = header_read(choices, choices->path);
-    if (status != GT_OK) {
+    const enum gt_status status = header_read(choices, choices->path);
+    if (status == GT_OK)
+        *out = choices;
+    else
         choices_close(choices);
-        return status;
-    }
-    *out = choices;
-    return GT_OK;
+    return status;
 }
 
 void choices_close(struct choices *choices)

@@ -6,7 +6,6 @@
  * saved state covers exactly the documents written, without the one that was just read.
  */
 #include <assert.h>
-#include <inttypes.h>
 #include <string.h>
 
 #include "base/log.h"

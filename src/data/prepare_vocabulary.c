@@ -6,7 +6,6 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "data/bpe_train.h"
@@ -81,15 +80,11 @@ static enum gt_status learn_finish_chars(const struct learner *learner)
     struct prepare *prep = learner->prep;
     size_t count = 0;
     uint32_t *code_points;
-    for (uint32_t i = 0; i < UTF8_CODE_POINTS; i++)
-        count += learner->seen[i];
-    assert(count >= 1);
-    TRY(HOSTMEM_NEW(prep->mem, count, "characters", &code_points));
-    size_t next = 0;
+    TRY(HOSTMEM_NEW(prep->mem, UTF8_CODE_POINTS, "characters", &code_points));
     for (uint32_t i = 0; i < UTF8_CODE_POINTS; i++)
         if (learner->seen[i])
-            code_points[next++] = i;
-    assert(next == count);
+            code_points[count++] = i;
+    assert(count >= 1);
     const enum gt_status status = tokenizer_create_chars(prep->mem, code_points, count, &prep->learned);
     hostmem_free(prep->mem, code_points);
     return status;

@@ -5,7 +5,6 @@
  */
 #include "data/text_kind.h"
 
-#include <stdint.h>
 #include <string.h>
 
 /* A magic number: `length` bytes at `offset`. */

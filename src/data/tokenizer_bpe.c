@@ -4,7 +4,6 @@
  */
 #include "data/tokenizer_bpe.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "base/log.h"

@@ -9,8 +9,6 @@
  */
 #include "data/tokenizer_import.h"
 
-#include <assert.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

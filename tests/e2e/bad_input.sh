@@ -77,10 +77,6 @@ flip() {
     printf "\\$(printf '%03o' $((byte ^ 16)))" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>dd.log
 }
 
-file_size() {
-    wc -c <"$1" | tr -d ' '
-}
-
 cut_to() {
     head -c "$2" "$1" >shorter && cp shorter "$1"
 }
@@ -135,27 +131,12 @@ check "truncated while training: one error" is "$(errors stderr)" 1
 check "truncated while training: names the file" grep -q "error: data/shrinking/train.bin: .*truncated" stderr
 check "truncated while training: the checkpoint resumes" resumes shrink 51
 
-# ---- configuration ----
+# ---- configuration: check_config_*.c have the other values ----
 check "unknown flag" refuses 2 "n_layr" "n_layer" -- --n_layr=2 --dataset=tiny --out_dir=out
-check "wrong type" refuses 2 "n_layer" "two" -- --n_layer=two --dataset=tiny --out_dir=out
-check "a float for an int" refuses 2 "n_layer" "1.5" -- --n_layer=1.5 --dataset=tiny --out_dir=out
-check "an int beyond 64 bits" refuses 2 "max_iters" -- --max_iters=99999999999999999999 --dataset=tiny --out_dir=out
-check "not a number" refuses 2 "learning_rate" -- --learning_rate=nan --dataset=tiny --out_dir=out
-check "n_embd not a multiple of n_head" refuses 2 "n_embd" "n_head" -- --n_head=3 --dataset=tiny --out_dir=out
-check "block_size 0" refuses 2 "block_size" "0" -- --block_size=0 --dataset=tiny --out_dir=out
-check "n_layer 0" refuses 2 "n_layer" -- --n_layer=0 --dataset=tiny --out_dir=out
-check "dropout 1" refuses 2 "dropout" -- --dropout=1 --dataset=tiny --out_dir=out
-check "batch_size below 1" refuses 2 "batch_size" -- --batch_size=0 --dataset=tiny --out_dir=out
-check "no value" refuses 2 "n_layer" -- --dataset=tiny --out_dir=out --n_layer
+check "keys that contradict each other" refuses 2 "n_embd" "n_head" -- --n_head=3 --dataset=tiny --out_dir=out
 check "missing config file" refuses 2 "absent.py" -- absent.py --dataset=tiny --out_dir=out
 printf 'n_layer = 2\nn_hed = 4\n' >bad.py
 check "unknown key in a file" refuses 2 "bad.py:2:1" "n_hed" "n_head" -- bad.py --dataset=tiny --out_dir=out
-printf 'n_layer = "two"\n' >bad.py
-check "wrong type in a file" refuses 2 "bad.py:1" "n_layer" -- bad.py --dataset=tiny --out_dir=out
-printf 'import os\n' >bad.py
-check "code is not run" refuses 2 "bad.py:1" -- bad.py --dataset=tiny --out_dir=out
-printf 'n_layer = (1 +\n' >bad.py
-check "an unfinished expression" refuses 2 "bad.py:" -- bad.py --dataset=tiny --out_dir=out
 printf 'n_hed = 4\nn_layer = "x"\ndropout = 7\n' >bad.py
 check "several errors: status" run 2 gpt_train bad.py --dataset=tiny --out_dir=out --blok_size=4
 check "several errors: all at once" is "$(errors stderr)" 4
@@ -234,7 +215,7 @@ kill -9 "$pid" && wait "$pid" 2>/dev/null
 pid=
 check "a lock ends with its process" resumes shared 8
 
-# ---- checkpoints ----
+# ---- checkpoints: tests/reliability/check_flips.c has the other bits and lengths ----
 # damaged NAME TEXT...: `damaged` was made from `good`; a resume must refuse it and change nothing.
 damaged() {
     damaged_status 2 "$@"
@@ -255,23 +236,15 @@ fresh() {
 
 model_file=damaged/model-000007.safetensors optimizer_file=damaged/optimizer-000007.safetensors
 fresh
-model_bytes=$(file_size $model_file) optimizer_bytes=$(file_size $optimizer_file)
-for place in 0 7 9 100 $((model_bytes / 2)) $((model_bytes - 1)); do
-    fresh && flip $model_file "$place"
-    check "a flipped bit of the model, byte $place" damaged "model-000007.safetensors"
-done
-for place in 3 50 $((optimizer_bytes / 2)) $((optimizer_bytes - 1)); do
-    fresh && flip $optimizer_file "$place"
-    check "a flipped bit of the optimizer, byte $place" damaged "optimizer-000007.safetensors"
-done
-for size in 0 7 8 200 $((model_bytes - 1)); do
-    fresh && cut_to $model_file "$size"
-    check "the model cut to $size bytes" damaged "model-000007.safetensors"
-done
+model_bytes=$(wc -c <$model_file)
+fresh && flip $model_file $((model_bytes / 2))
+check "a flipped bit of the model" damaged "model-000007.safetensors"
+fresh && flip $optimizer_file 50
+check "a flipped bit of the optimizer" damaged "optimizer-000007.safetensors"
+fresh && cut_to $model_file $((model_bytes - 1))
+check "the model cut short" damaged "model-000007.safetensors"
 fresh && echo >>$model_file
 check "a model with a byte too many" damaged "model-000007.safetensors"
-fresh && printf '\377\377\377\377\377\377\377\177' | dd of=$model_file bs=1 conv=notrunc 2>dd.log
-check "a huge header" damaged "model-000007.safetensors"
 fresh && rm $optimizer_file
 check "the optimizer is gone" damaged_status 1 "optimizer-000007.safetensors" "No such file"
 fresh && cut_to damaged/trainer_state.json 300

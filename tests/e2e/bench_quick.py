@@ -1,17 +1,12 @@
 #!/usr/bin/env python3
-"""Runs bench/run on one small case, and checks that its figures are consistent.  Times are not checked.
-
-Needs top_srcdir and top_builddir.  Prints "checks: P passed, F failed, S skipped".
-"""
-import json
+"""Runs bench/run on one small case, and checks that its figures are consistent.  Times are not checked."""
 import os
 import subprocess
 import sys
-import tempfile
 
-from checks import check, finish, patience
+from checks import BUILD, SOURCE, check, end, patience, read_json
 
-BENCH = os.path.join(os.environ["top_srcdir"], "bench", "run")
+BENCH = os.path.join(SOURCE, "bench", "run")
 
 
 def bench(*arguments):
@@ -23,14 +18,11 @@ def near(a, b):
 
 
 def main():
-    with tempfile.TemporaryDirectory(prefix="gpt-train-bench-test-") as work:
-        path = os.path.join(work, "found.json")
-        done = bench("--quick", "--build=" + os.environ["top_builddir"], "--json=" + path)
-        check(done.returncode == 0, f"bench/run --quick: {done.returncode} {done.stdout[-1000:]} {done.stderr[-1000:]}")
-        if done.returncode != 0:
-            return finish()
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+    done = bench("--quick", "--build=" + BUILD, "--json=found.json")
+    check(done.returncode == 0, f"bench/run --quick: {done.returncode} {done.stdout[-1000:]} {done.stderr[-1000:]}")
+    if done.returncode != 0:
+        return
+    found = read_json("found.json")
     check(len(found["results"]) == 1, "one case")
     result = found["results"][0]
     layers, heads, width, vocab, batch, block = result["shape"]
@@ -48,11 +40,9 @@ def main():
     check("| quick | gpt-train" in done.stdout, f"the table: {done.stdout}")
     listed = bench("--list")
     check(listed.returncode == 0 and "124m-4x256" in listed.stdout, f"--list: {listed.stdout}")
-    absent = bench("--quick", "--build=" + os.path.join(work, "absent"))
+    absent = bench("--quick", "--build=absent")
     check(absent.returncode != 0 and "no such program" in absent.stderr and "Traceback" not in absent.stderr,
           f"a build that is not there: {absent.stderr[-300:]}")
-    return finish()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(main)

@@ -1,12 +1,21 @@
-"""Shared code of the Python scripts in this folder: counting checks, and the closing line that the summary reads."""
+"""Shared code of the Python scripts: counting checks, the closing line that the summary reads, files, a small text."""
+import json
 import os
 import shlex
+import struct
 import subprocess
 import sys
+import tempfile
 
 LONG = os.environ.get("CHECK_LONG", "") not in ("", "0")
+SOURCE, BUILD = (os.path.abspath(os.environ.get(name, ".")) for name in ("top_srcdir", "top_builddir"))
+GPT_TRAIN, GPT_PREPARE, GPT_SAMPLE, GPT_EXPORT = (
+    os.path.abspath(os.environ.get(name.upper().replace("-", "_"), os.path.join(BUILD, name)))
+    for name in ("gpt-train", "gpt-prepare", "gpt-sample", "gpt-export"))
 counts = {"passed": 0, "failed": 0, "skipped": 0}
 
+
+# ---- checks ----
 
 def check(good, text):
     """Write `good` so that a NaN makes it false; `text` describes the failure."""
@@ -29,35 +38,6 @@ def some(cases, count=1):
     return cases if LONG else cases[:count]
 
 
-def patience(seconds):
-    """Returns a timeout: `seconds` in an ordinary build, longer in one with a sanitizer (BUDGET_FACTOR)."""
-    return seconds * max(1.0, float(os.environ.get("BUDGET_FACTOR") or 1))
-
-
-def has_backend(name):
-    """Returns true when this build has the backend: cuda, opencl."""
-    with open(os.path.join(os.environ.get("top_builddir", "."), "config.h"), encoding="utf-8") as file:
-        return f"#define HAVE_{name.upper()} 1" in file.read()
-
-
-def is_instrumented(program, marks=(b"__asan_init", b"__tsan_init")):
-    """Returns true when the program contains a mark: by default, of a sanitizer whose runtime must be loaded first."""
-    with open(program, "rb") as file:
-        image = file.read()
-    return any(mark in image for mark in marks)
-
-
-def preloadable(name, program, source):
-    """Compiles `source` into a library in the working folder, to be preloaded into `program`; returns None after a skip
-    when that fails."""
-    library = os.path.abspath(os.path.basename(source).replace(".c", ".so"))
-    command = shlex.split(os.environ.get("CC", "cc")) + ["-O0", "-shared", "-fPIC", "-o", library, source]
-    if is_instrumented(program) or subprocess.run(command, check=False, capture_output=True).returncode != 0:
-        skip(name, "no compiler, or a build with a sanitizer, which does not like to be preloaded")
-        return None
-    return library
-
-
 def part(cases):
     """Returns the cases selected by "--part=K/N" on the command line: every N-th from the K-th on; all of them without
     it."""
@@ -78,3 +58,142 @@ def finish():
     if counts["failed"] == 0 and counts["passed"] == 0 and counts["skipped"] > 0:
         return 77
     return 0 if counts["failed"] == 0 and counts["passed"] > 0 else 1
+
+
+def end(*parts, begin=lambda: None):
+    """Ends the script: calls begin() and these functions, or those of them that the command line names, in a temporary
+    folder with a cache of its own; then finish()."""
+    with tempfile.TemporaryDirectory(prefix="gpt-train-") as work:
+        os.chdir(work)
+        os.environ["XDG_CACHE_HOME"] = os.path.join(work, "cache")
+        begin()
+        for function in [function for function in parts if function.__name__ in sys.argv[1:]] or parts:
+            function()
+        os.chdir("/")
+    sys.exit(finish())
+
+
+# ---- builds ----
+
+def patience(seconds):
+    """Returns a timeout: `seconds` in an ordinary build, longer in one with a sanitizer (BUDGET_FACTOR)."""
+    return seconds * max(1.0, float(os.environ.get("BUDGET_FACTOR") or 1))
+
+
+def has_backend(name):
+    """Returns true when this build has the backend: cuda, opencl."""
+    return f"#define HAVE_{name.upper()} 1".encode() in read(os.path.join(BUILD, "config.h"))
+
+
+def is_instrumented(program, marks=(b"__asan_init", b"__tsan_init")):
+    """Returns true when the program contains a mark: by default, of a sanitizer whose runtime must be loaded first."""
+    image = read(program)
+    return any(mark in image for mark in marks)
+
+
+def library_of(source, *words):
+    """Compiles `source`, a path below the source folder, into a library in the working folder; returns (library or
+    None, the compiler's messages)."""
+    library = os.path.abspath(os.path.basename(source).replace(".c", ".so"))
+    done = subprocess.run([*shlex.split(os.environ.get("CC", "cc")), "-O0", "-shared", "-fPIC", "-Wl,--no-as-needed", "-I" + SOURCE,
+                           "-o", library, os.path.join(SOURCE, source), *words], check=False, capture_output=True, text=True)
+    return library if done.returncode == 0 else None, done.stderr
+
+
+def preloadable(name, program, source):
+    """Returns a library of `source` to be preloaded into `program`; None after a skip when that is impossible."""
+    library = None if is_instrumented(program) else library_of(source)[0]
+    if library is None:
+        skip(name, "no compiler, or a build with a sanitizer, which does not like to be preloaded")
+    return library
+
+
+def opencl_library(source):
+    """Returns a library of `source` between a program and OpenCL's loader; None after a skip when that is impossible."""
+    library, said = library_of(source, "-l:libOpenCL.so.1")
+    if library is None:
+        first = [line for line in said.splitlines() if "error" in line or "cannot find" in line] or ["?"]
+        skip("opencl_fake", f"no compiler that links with libOpenCL.so.1: {first[0]}")
+    return library
+
+
+def opencl_device():
+    """Returns the line of --list_devices for OpenCL's first device; None after a skip when there is none."""
+    listed = subprocess.run([GPT_TRAIN, "--list_devices"], check=False, capture_output=True, text=True).stdout
+    line = next((line for line in listed.splitlines() if line.startswith("opencl:0 ")), None)
+    if line is None and "opencl" in listed:
+        skip("opencl_device", "no OpenCL device here (Debian: pocl-opencl-icd)")
+    elif line is None:
+        skip("opencl", "this build has no opencl backend")
+    return line
+
+
+# ---- files ----
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def write(path, data):
+    """Writes bytes, or a text in UTF-8, and makes missing folders; returns the path."""
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(data if isinstance(data, bytes) else data.encode())
+    return path
+
+
+def read_json(path):
+    return json.loads(read(path))
+
+
+def write_json(path, value):
+    return write(path, json.dumps(value))
+
+
+def files(folder, endings=""):
+    """Returns the bytes of the folder's files whose names have one of these endings, by name."""
+    return {name: read(os.path.join(folder, name)) for name in sorted(os.listdir(folder))
+            if name.endswith(endings) and os.path.isfile(os.path.join(folder, name))}
+
+
+def tensors_read(path):
+    """Returns a safetensors file as {name: (dtype, shape, bytes)}."""
+    data = read(path)
+    body = 8 + struct.unpack_from("<Q", data)[0]
+    return {name: (entry["dtype"], entry["shape"], data[body + entry["data_offsets"][0]:body + entry["data_offsets"][1]])
+            for name, entry in json.loads(data[8:body]).items() if name != "__metadata__"}
+
+
+def tensors_write(path, tensors):
+    header, end_of_last = {}, 0
+    for name, (dtype, shape, raw) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [end_of_last, end_of_last + len(raw)]}
+        end_of_last += len(raw)
+    text = json.dumps(header).encode()
+    write(path, struct.pack("<Q", len(text)) + text + b"".join(raw for _, _, raw in tensors.values()))
+
+
+def metrics(out, field="loss"):
+    """Returns the lines of the folder's metrics that have the field."""
+    return [line for line in map(json.loads, read(os.path.join(out, "metrics.jsonl")).splitlines()) if field in line]
+
+
+def error_lines(done):
+    """Returns the error lines of a finished process."""
+    return [line for line in done.stderr.splitlines() if " error: " in line]
+
+
+# ---- a small text ----
+
+def make_text(path, size=24000):
+    """Writes a text of that many bytes that depends on nothing; returns the path."""
+    words = ["awk", "-v", f"bytes={size}", "-f", os.path.join(SOURCE, "tests", "tools", "text.awk")]
+    return write(path, subprocess.run(words, check=True, capture_output=True).stdout)
+
+
+def make_tokens(folder, size=24000):
+    """Makes a data set of 96 ids without a tokenizer, from which a few hundred steps learn something."""
+    ids = [max(0, byte - 32) for byte in read(make_text(os.path.join(folder, "text.txt"), size))]
+    for name, split in (("train.bin", ids[: size * 9 // 10]), ("val.bin", ids[size * 9 // 10:])):
+        write(os.path.join(folder, name), struct.pack(f"<{len(split)}H", *split))

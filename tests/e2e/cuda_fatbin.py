@@ -12,20 +12,16 @@ import os
 import shutil
 import struct
 import subprocess
-import sys
-import tempfile
 
-from checks import check, finish, skip
+from checks import GPT_TRAIN, SOURCE, check, end, read, skip
 
 MAGIC = 0xBA55ED50
 PTX, ELF = 1, 2
-SOURCE = os.environ.get("top_srcdir", ".")
 
 
 def section(path, name):
     """Returns the bytes of a section of a 64-bit little-endian ELF file; b"" if there is none."""
-    with open(path, "rb") as file:
-        data = file.read()
+    data = read(path)
     if data[:4] != b"\x7fELF" or data[4] != 2 or data[5] != 1:
         return b""
     at, size, count, names = struct.unpack_from("<Q", data, 0x28)[0], *struct.unpack_from("<HHH", data, 0x3A)
@@ -71,30 +67,24 @@ def of_this_build(program, archs, ptx):
 
 
 def of_one_kernel(nvcc):
-    with tempfile.TemporaryDirectory() as folder:
-        out = os.path.join(folder, "kernel.o")
-        done = subprocess.run(
-            [nvcc, "-gencode=arch=compute_75,code=sm_75", "-gencode=arch=compute_80,code=[sm_80,sm_86,compute_80]",
-             "-std=c++17", f"-I{SOURCE}/src", f"-I{SOURCE}", "-c", f"{SOURCE}/backends/cuda/kernels/residual.cu", "-o", out],
-            check=False, capture_output=True, text=True)
-        check(done.returncode == 0, f"nvcc: {done.stderr[-400:]}")
-        found = containers(section(out, ".nv_fatbin")) if done.returncode == 0 else []
-        check(found == [{(ELF, 75), (ELF, 80), (ELF, 86), (PTX, 80)}], f"one kernel for sm_75, sm_80, sm_86 and PTX: {found}")
+    done = subprocess.run(
+        [nvcc, "-gencode=arch=compute_75,code=sm_75", "-gencode=arch=compute_80,code=[sm_80,sm_86,compute_80]",
+         "-std=c++17", f"-I{SOURCE}/src", f"-I{SOURCE}", "-c", f"{SOURCE}/backends/cuda/kernels/residual.cu", "-o", "kernel.o"],
+        check=False, capture_output=True, text=True)
+    check(done.returncode == 0, f"nvcc: {done.stderr[-400:]}")
+    found = containers(section("kernel.o", ".nv_fatbin")) if done.returncode == 0 else []
+    check(found == [{(ELF, 75), (ELF, 80), (ELF, 86), (PTX, 80)}], f"one kernel for sm_75, sm_80, sm_86 and PTX: {found}")
 
 
 def main():
     archs = [int(arch) for arch in os.environ.get("CUDA_ARCHS", "").split()]
     nvcc = os.environ.get("NVCC") or shutil.which("nvcc", path=os.environ.get("PATH", "") + ":/usr/local/cuda/bin")
     if archs:
-        of_this_build(os.environ["GPT_TRAIN"], archs, os.environ["CUDA_PTX_ARCH"].split())
+        of_this_build(GPT_TRAIN, archs, os.environ["CUDA_PTX_ARCH"].split())
     elif nvcc:
         of_one_kernel(nvcc)
     else:
         skip("cuda_fatbin", "no build --with-cuda and no nvcc")
-        print("checks: 0 passed, 0 failed, 1 skipped")
-        return 77
-    return finish()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(main)

@@ -11,14 +11,15 @@
   nvml      processes on the card, driver version and context are reported if the library exists; parts that fail are
             left out
 With CHECK_LONG=1 up to 30 calls of each function find no memory, are refused, lose the device and hang.  The arguments
-"absent", "taken", "failing", "hanging" and "nvml" select cases, and --part=K/N every N-th failing or hanging call.
+"absent", "taken", "failing" and "nvml" select cases, and --part=K/N every N-th failing or hanging call.
 Prints "checks: P passed, F failed, S skipped".
 """
 import json
 import os
 import sys
 
-from cuda_common import GPT_TRAIN_CUDA, LONG, MIB, NVML, Run, Work, check, checkpoint, finish, leave_without_programs
+from checks import LONG, check, error_lines, read_json
+from cuda_common import DATA, GPT_TRAIN_CUDA, MIB, NVML, Run, TINY, checkpoint, end_emulated, good, train
 
 sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "reliability"))
 
@@ -42,7 +43,7 @@ HANGING = ("launch", "cudaStreamSynchronize", "cublasLtMatmul")
 UPLOADS = 4 * MIB  # device memory for uploads, outside of the arena: part of the context
 
 
-def absent(work):
+def absent():
     cases = (
         ({"DRIVER": "0"}, [], ("no NVIDIA driver is loaded", "CUDA 13.0")),
         ({"DRIVER": "12020"}, [], ("driver is for CUDA 12.2", "needs one for 13.0")),
@@ -55,44 +56,43 @@ def absent(work):
                                               "head sizes up to 128")),
     )
     for environment, arguments, words in cases:
-        run = work.train("absent", "--backend=cuda", "--max_iters=1", *arguments, **environment)
+        run = train("absent", "--backend=cuda", "--max_iters=1", *arguments, **environment)
         check(run.status in (1, 2) and len(run.errors) == 1, f"{environment} {arguments}: {run.said()}")
         check(all(word in run.err for word in words), f"{environment} {arguments}: {words} not in {run.err[:300]}")
-        check(not os.path.exists(os.path.join(work.path("absent"), "trainer_state.json")), "something was saved")
-    run = work.train("auto", "--max_iters=1", "--verbose=True", DRIVER="0")
+        check(not os.path.exists(os.path.join("absent", "trainer_state.json")), "something was saved")
+    run = train("auto", "--max_iters=1", "--verbose=True", DRIVER="0")
     check(run.status == 0 and "no NVIDIA driver is loaded" in run.err + run.out and "launch" not in run.report["functions"]
           and "memory of the device (cpu)" in run.out, run.said())
-    run = work.train("named", "--max_iters=0", GPT_TRAIN_BACKEND="cpu")
+    run = train("named", "--max_iters=0", GPT_TRAIN_BACKEND="cpu")
     check(run.status == 0 and run.report is None and "device: Emulated" not in run.out, run.said())
-    run = work.train("named", "--max_iters=0", "--init_from=resume", GPT_TRAIN_BACKEND="cuda")
+    run = train("named", "--max_iters=0", "--init_from=resume", GPT_TRAIN_BACKEND="cuda")
     check(run.status == 0 and "device: Emulated" in run.out, run.said())
-    run = work.train("second", "--backend=cuda", "--device=cuda:h100", "--max_iters=0", DEVICES="61:8g:GTX,90:80g:H100")
+    run = train("second", "--backend=cuda", "--device=cuda:h100", "--max_iters=0", DEVICES="61:8g:GTX,90:80g:H100")
     check(run.status == 0 and "H100" in run.out + run.err, run.said())
-    run = work.train("first-usable", "--max_iters=0", DEVICES="61:8g:GTX,86:12g:RTX")
+    run = train("first-usable", "--max_iters=0", DEVICES="61:8g:GTX,86:12g:RTX")
     check(run.status == 0 and "RTX" in run.out + run.err, run.said())
-    run = Run(GPT_TRAIN_CUDA, "--list_devices", work=work.folder, DEVICES="75:8g:T4,89:16g:L4")
+    run = Run(GPT_TRAIN_CUDA, "--list_devices", DEVICES="75:8g:T4,89:16g:L4")
     check(run.status == 0 and "cuda:0  T4" in run.out and "cuda:1  L4" in run.out and "cpu:0" in run.out, run.said())
     check("no bfloat16" in run.out.split("cuda:1")[0] and "no bfloat16" not in run.out.split("cuda:1")[1], run.out)
 
 
-def taken(work):
-    run = work.train("taken", "--backend=cuda", "--max_iters=2", "--eval_interval=2")
-    check(run.status == 0, run.said())
-    before = checkpoint(work.path("taken"))
+def taken():
+    run = good(train("taken", "--backend=cuda", "--max_iters=2", "--eval_interval=2"))
+    before = checkpoint("taken")
     asked = run.calls("cudaMemGetInfo")
     for call in range(1, asked + 1):
-        run = work.train("taken", "--backend=cuda", "--init_from=resume", "--max_iters=4", TAKEN=f"12g@cudaMemGetInfo:{call}")
+        run = train("taken", "--backend=cuda", "--init_from=resume", "--max_iters=4", TAKEN=f"12g@cudaMemGetInfo:{call}")
         if run.status == 0:
             check(call > 1, "taken before everything, and yet there was room")
-            before = checkpoint(work.path("taken"))
+            before = checkpoint("taken")
             continue
         check(run.status == 3 and len(run.errors) == 1 and "free" in run.errors[0], f"call {call}: {run.said()}")
-        check(checkpoint(work.path("taken")) == before, f"call {call}: the checkpoint changed")
+        check(checkpoint("taken") == before, f"call {call}: the checkpoint changed")
         check(run.report["objects_alive"] == 0, f"call {call}: {run.report['objects_alive']} objects are left")
-    run = work.train("taken", "--backend=cuda", "--init_from=resume", "--max_iters=4", FAIL="cudaMalloc:1")
+    run = train("taken", "--backend=cuda", "--init_from=resume", "--max_iters=4", FAIL="cudaMalloc:1")
     check(run.status == 3 and len(run.errors) == 1 and "the arena takes" in run.errors[0], run.said())
-    check(checkpoint(work.path("taken")) == before, "the checkpoint changed")
-    run = work.train("budget", "--backend=cuda", "--max_iters=2", "--memory_budget=1MiB")
+    check(checkpoint("taken") == before, "the checkpoint changed")
+    run = train("budget", "--backend=cuda", "--max_iters=2", "--memory_budget=1MiB")
     check(run.status in (0, 3) and (run.status == 0 or len(run.errors) == 1), run.said())
     if run.status == 0:
         check(run.report["allocated_bytes"] <= MIB, f"{run.report['allocated_bytes']} B of a budget of 1 MiB")
@@ -114,8 +114,7 @@ class Card(Subject):
         return f"{function}:{number}{ERRORS[kind]}"
 
     def reported(self):
-        with open(self.report, encoding="ascii") as file:
-            report = json.load(file)
+        report = read_json(self.report)
         return {"left": report["objects_alive"],
                 **{function: count["total"] for function, count in report["functions"].items()},
                 **{"refused:" + function: count for function, count in report["refused"].items()}}
@@ -124,7 +123,7 @@ class Card(Subject):
         """Checks the error's name (cuBLASLt's own if it comes first), the versions, and the card once it has been
         queried."""
         if what.endswith(":lost"):
-            errors = [line for line in done.stderr.splitlines() if "error: " in line]
+            errors = error_lines(done)
             check(len(errors) == 1 and (STICKY in errors[0] or ("cublasLt" in what and "cuBLASLt 130000" in errors[0])),
                   f"{what}: {errors}")
             check(any(name in what for name in NAMELESS) or (
@@ -166,55 +165,40 @@ def faults_tried():
           f"{card.missed} missed")
 
 
-def failing(work):
+def failing():
     for error, lost in ((STICKY, True), ("cudaErrorLaunchOutOfResources", False), ("cudaErrorLaunchTimeout", True)):
-        run = work.train("resources", "--backend=cuda", "--max_iters=1", FAIL=f"launch:2:{error}")
+        run = train("resources", "--backend=cuda", "--max_iters=1", FAIL=f"launch:2:{error}")
         check(run.status == 1 and len(run.errors) == 1 and error in run.err and ("is lost" in run.err) == lost, run.said())
     before = os.getcwd()
-    os.makedirs(work.path("faults"))
-    os.chdir(work.path("faults"))
+    os.makedirs("faults")
+    os.chdir("faults")
     tiny.ENVIRONMENT["XDG_CACHE_HOME"] = os.environ["XDG_CACHE_HOME"]
     tiny.make_data()
     faults_tried()
     os.chdir(before)
 
 
-def nvml(work):
+def nvml():
     if not os.path.exists(os.path.join(NVML, "libnvidia-ml.so.1")):
         check(False, f"no library in {NVML}")
         return
-    run = Run(GPT_TRAIN_CUDA, "--list_devices", work=work.folder, LD_LIBRARY_PATH=NVML)
+    run = Run(GPT_TRAIN_CUDA, "--list_devices", LD_LIBRARY_PATH=NVML)
     cuda = run.out.split("cpu:0")[0]
     check(run.status == 0 and "driver 580.82.07" in cuda and "firefox (4711) 250.0 MiB, od?[2Jd (4712) 100.0 MiB" in cuda,
           run.out)
     check("4713" not in cuda and cuda.count("4711") == 1, "a process of unknown memory, or one listed twice")
-    taken_by = Run(GPT_TRAIN_CUDA, f"--dataset={work.data}", "--backend=cuda", "--n_layer=1", "--n_head=1", "--n_embd=16",
-                   "--block_size=16", "--batch_size=2", "--vocab_size=96", f"--out_dir={work.path('nvml')}",
-                   "--max_iters=1", work=work.folder, LD_LIBRARY_PATH=NVML, TAKEN="12g@cudaMemGetInfo:2")
+    taken_by = train("nvml", "--backend=cuda", "--max_iters=1", LD_LIBRARY_PATH=NVML, TAKEN="12g@cudaMemGetInfo:2")
     check(taken_by.status == 3 and "firefox (4711)" in taken_by.err, taken_by.said())
     # Memory of other processes, and the card's reserve, is in both numbers of the library, and so cancels out in ours.
     for used, context, said in (("1", "216", 216 * MIB), ("11000", "310", 310 * MIB), ("350", "0", 0), ("350", "5000", 0)):
-        run = Run(GPT_TRAIN_CUDA, f"--dataset={work.data}", "--backend=cuda", "--n_layer=1", "--n_head=1", "--n_embd=16",
-                  "--block_size=16", "--batch_size=2", "--vocab_size=96", "--plan=json", work=work.folder,
-                  LD_LIBRARY_PATH=NVML, GT_FAKE_NVML_USED_MIB=used, GT_FAKE_NVML_CONTEXT_MIB=context)
+        run = Run(GPT_TRAIN_CUDA, *DATA, *TINY, "--backend=cuda", "--plan=json", LD_LIBRARY_PATH=NVML, GT_FAKE_NVML_USED_MIB=used,
+                  GT_FAKE_NVML_CONTEXT_MIB=context)
         check(run.status == 0 and json.loads(run.out)["bytes"]["context"] == said + UPLOADS,
               f"{used} MiB in use before, {context} more after: {run.out[:600]}")
     for part, missing in (("init", "driver 580"), ("handle", "driver 580"), ("driver", "driver 580"),
                           ("processes", "firefox"), ("memory", "never"), ("name", "firefox")):
-        run = Run(GPT_TRAIN_CUDA, "--list_devices", work=work.folder, LD_LIBRARY_PATH=NVML, GT_FAKE_NVML_FAIL=part)
+        run = Run(GPT_TRAIN_CUDA, "--list_devices", LD_LIBRARY_PATH=NVML, GT_FAKE_NVML_FAIL=part)
         check(run.status == 0 and missing not in run.out.split("cpu:0")[0] and "cuda:0" in run.out, f"{part}: {run.said()}")
 
 
-def main():
-    leave_without_programs("cuda_faults")
-    parts = {"absent": absent, "taken": taken, "failing": failing, "nvml": nvml}
-    only = ["failing" if word == "hanging" else word for word in tiny.arguments()]
-    with Work() as work:
-        for name, part in parts.items():
-            if not only or name in only:
-                part(work)
-    return finish()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+end_emulated("cuda_faults", absent, taken, failing, nvml)

@@ -16,11 +16,9 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 
-from checks import LONG, check, finish, skip
+from checks import LONG, SOURCE, check, end, skip
 
-SOURCE = os.environ.get("top_srcdir", ".")
 ARCHS = ("75", "86", "89", "90")
 TUNED = ("86",)
 HOT = ("attention_tile_backward", "attention_tile_forward")
@@ -63,9 +61,9 @@ def demangled(name):
     return " ".join([own, *kinds[:2], *re.findall(r"L[ibj](\d+)E", rest)])
 
 
-def compiled(nvcc, kernel, arch, folder):
+def compiled(nvcc, kernel, arch):
     """Returns [(name, registers, spilled bytes, shared bytes)] of one file; None when it does not compile."""
-    out, virtual = os.path.join(folder, f"{kernel}-{arch}.o"), "80" if int(arch) >= 80 else arch
+    out, virtual = f"{kernel}-{arch}.o", "80" if int(arch) >= 80 else arch
     done = subprocess.run(
         [nvcc, f"-gencode=arch=compute_{virtual},code=sm_{arch}", "-std=c++17", "-O3", "-Xptxas=-v", f"-I{SOURCE}/src",
          f"-I{SOURCE}", "-c", f"{SOURCE}/backends/cuda/kernels/{kernel}.cu", "-o", out], check=False, capture_output=True,
@@ -144,16 +142,15 @@ def main():
     nvcc = os.environ.get("NVCC") or shutil.which("nvcc", path=os.environ.get("PATH", "") + ":/usr/local/cuda/bin")
     if not nvcc:
         skip("cuda_registers", "no nvcc")
-        print("checks: 0 passed, 0 failed, 1 skipped")
-        return 77
+        return
     every = "--all" in sys.argv[1:] or LONG
     named = [argument[len("--arch="):].split(",") for argument in sys.argv[1:] if argument.startswith("--arch=")]
     archs = named[0] if named else ARCHS if every else TUNED
     files = sorted(os.path.basename(path)[:-3] for path in glob.glob(f"{SOURCE}/backends/cuda/kernels/*.cu"))
     check(set(HOT) <= set(files), f"{SOURCE}/backends/cuda/kernels has {files}")
     table = {}
-    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = {pool.submit(compiled, nvcc, kernel, arch, folder): (kernel, arch)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = {pool.submit(compiled, nvcc, kernel, arch): (kernel, arch)
                 for kernel in (files if every else HOT[:1]) for arch in archs}
         for job in concurrent.futures.as_completed(jobs):
             kernel, arch = jobs[job]
@@ -165,8 +162,6 @@ def main():
                 table.setdefault((kernel, name), {})[arch] = (registers, spilled, shared)
     kernels_print(table, archs)
     occupancy_print(table, archs)
-    return finish()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(main)

@@ -17,11 +17,9 @@ Prints "checks: P passed, F failed, S skipped".
 """
 import json
 import os
-import subprocess
-import sys
 
-from cuda_common import (GPT_SAMPLE_CUDA, GPT_TRAIN_CUDA, Run, TINY, Work, check, checkpoint, finish, leave_without_programs, losses,
-                         some)
+from checks import check, metrics, read_json, some
+from cuda_common import DATA, GPT_SAMPLE_CUDA, GPT_TRAIN_CUDA, Run, TINY, checkpoint, end_emulated, good, losses, train, train_letters
 
 SIDES_MAX = 24  # of the products that measure the device, a time-dependent number; four steps have hundreds
 DTYPES = ("float32", "bfloat16", "float16")
@@ -30,13 +28,12 @@ DTYPES = ("float32", "bfloat16", "float16")
 BOUNDS = {"float32": (1e-5, 1e-4), "bfloat16": (1e-3, 1e-2), "float16": (2e-4, 2e-3)}
 
 
-def parity(work):
+def parity():
     for dtype in some(DTYPES, 2):
         arguments = [f"--dtype={dtype}", "--max_iters=19", "--eval_interval=100", "--dropout=0.1", "--lr_decay_iters=19"]
         for backend in ("cpu", "cuda"):
-            run = work.train(f"parity-{dtype}-{backend}", f"--backend={backend}", *arguments)
-            check(run.status == 0, run.said())
-        pairs = [losses(work.path(f"parity-{dtype}-{backend}")) for backend in ("cpu", "cuda")]
+            good(train(f"parity-{dtype}-{backend}", f"--backend={backend}", *arguments))
+        pairs = [losses(f"parity-{dtype}-{backend}") for backend in ("cpu", "cuda")]
         check(len(pairs[0]) == len(pairs[1]) == 20, f"{dtype}: {len(pairs[0])} and {len(pairs[1])} steps, not 20")
         apart = [max(abs(a - b) / abs(a) for a, b in zip(*both)) for both in zip(*pairs)]
         first, later = BOUNDS[dtype]
@@ -46,53 +43,44 @@ def parity(work):
         print(f"parity {dtype}: first step within {apart[0]:.2g}, twenty within {max(apart):.2g} of the cpu's")
 
 
-def tf32(work):
+def tf32():
     """A float32 run that may round to TF32 has different but close results."""
     runs = {}
     for word in ("False", "True"):
-        run = work.train("tf32-" + word, "--backend=cuda", "--dtype=float32", f"--tf32={word}", "--max_iters=2",
-                         "--eval_interval=100")
-        check(run.status == 0, run.said())
-        runs[word] = losses(work.path("tf32-" + word))
+        good(train("tf32-" + word, "--backend=cuda", "--dtype=float32", f"--tf32={word}", "--max_iters=2", "--eval_interval=100"))
+        runs[word] = losses("tf32-" + word)
     gap = max(abs(a[0] - b[0]) / a[0] for a, b in zip(*runs.values()))
     check(gap < 2 ** -8, f"TF32 is {gap:.3g} from float32")
 
 
-def orders(work):
+def orders():
     arguments = ["--backend=cuda", "--dtype=bfloat16", "--max_iters=2", "--eval_interval=100", "--dropout=0.1"]
     files = {}
     for order in ("asc", "desc", "random:7"):
-        run = work.train("order-" + order.replace(":", "-"), *arguments, ORDER=order)
-        check(run.status == 0, run.said())
-        files[order] = checkpoint(work.path("order-" + order.replace(":", "-")))
+        good(train("order-" + order, *arguments, ORDER=order))
+        files[order] = checkpoint("order-" + order)
         check(len(files[order]) >= 2, f"{order}: no checkpoint")
         check(files[order] == files["asc"], f"{order}: other bytes than in ascending order")
 
 
-def resume(work):
+def resume():
     for dtype in some(("float16", "float32", "bfloat16")):
         common = ["--backend=cuda", f"--dtype={dtype}", "--eval_interval=4", "--dropout=0.1", "--lr_decay_iters=12"]
         for out, arguments in (("whole", ["--max_iters=11"]), ("parts", ["--max_iters=5"]),
                                ("parts", ["--init_from=resume", "--max_iters=11"])):
-            run = work.train(f"{out}-{dtype}", *arguments, *common)
-            check(run.status == 0, run.said())
-        whole, parts = checkpoint(work.path("whole-" + dtype)), checkpoint(work.path("parts-" + dtype))
+            good(train(f"{out}-{dtype}", *arguments, *common))
+        whole, parts = checkpoint("whole-" + dtype), checkpoint("parts-" + dtype)
         check(len(whole) >= 2 and whole == parts, f"{dtype}: a resumed run leaves other bytes")
 
 
-def memory(work):
+def memory():
     runs = {}
     for steps in (4, 8):
         out = f"memory-{steps}"
-        runs[steps] = work.train(out, "--backend=cuda", "--dtype=bfloat16", f"--max_iters={steps}", "--eval_interval=4",
-                                 "--dropout=0.1")
-        run = runs[steps]
-        check(run.status == 0, run.said())
-        check(run.report["objects_alive"] == 0, f"{run.report['objects_alive']} objects were never given back")
-        with open(os.path.join(work.path(out), "metrics.jsonl"), encoding="ascii") as file:
-            planned = [line["planned_bytes"] for line in map(json.loads, file) if "planned_bytes" in line]
-        plan = Run(GPT_TRAIN_CUDA, f"--dataset={work.data}", *TINY, "--backend=cuda", "--dtype=bfloat16", "--dropout=0.1",
-                   "--eval_interval=4", f"--max_iters={steps}", "--plan=json", work=work.folder)
+        arguments = ["--backend=cuda", "--dtype=bfloat16", f"--max_iters={steps}", "--eval_interval=4", "--dropout=0.1"]
+        run = runs[steps] = good(train(out, *arguments))
+        planned = [line["planned_bytes"] for line in metrics(out, "planned_bytes")]
+        plan = Run(GPT_TRAIN_CUDA, *DATA, *TINY, *arguments, "--plan=json")
         known = json.loads(plan.out)["bytes"] if plan.status == 0 else {"arena": 0, "context": 0}
         check(planned and planned[0] == known["arena"], f"{planned} B in the metrics, {known} in the plan: {plan.said()}")
         check(run.report["allocated_bytes"] == known["arena"] + known["context"],
@@ -107,45 +95,33 @@ def memory(work):
           f"algorithms are looked up while the run goes on: {looked_up}")
 
 
-def narrow(work):
+def narrow():
     """The emulated context leaves 54 of 270 MiB, and 84 of 300 MiB."""
     for mib, timed in ((270, False), (300, True)):
-        card = {"DEVICES": f"86:{mib}m:Narrow", "XDG_CACHE_HOME": work.path(f"narrow-{mib}")}
-        plan = work.train("narrow", "--backend=cuda", "--plan", **card)
+        card = {"DEVICES": f"86:{mib}m:Narrow", "XDG_CACHE_HOME": os.path.abspath(f"narrow-{mib}")}
+        plan = train("narrow", "--backend=cuda", "--plan", **card)
         check(plan.status == 0 and " fits, " in plan.out, f"{mib} MiB: {plan.said()}")
         check(("too little to time" in plan.err) != timed, f"{mib} MiB: {plan.said()}")
         check("Forecast" in plan.out, f"{mib} MiB: {plan.out[-300:]}")
-    large = work.train("narrow", "--backend=cuda", "--n_layer=8", "--n_embd=512", "--n_head=8", **card)
+    large = train("narrow", "--backend=cuda", "--n_layer=8", "--n_embd=512", "--n_head=8", **card)
     check(large.status == 3 and len(large.errors) == 1 and "not enough memory" in large.errors[0], large.said())
     check("alternative 1 that fits: " in large.out + large.err, large.said())
 
 
-def named(work):
-    run = work.train("named", "--backend=cuda", "--max_iters=2", "--eval_interval=2")
-    check(run.status == 0, run.said())
-    with open(os.path.join(work.path("named"), "trainer_state.json"), encoding="utf-8") as file:
-        algorithms = json.load(file)["plan"]["algorithms"]
+def named():
+    run = good(train("named", "--backend=cuda", "--max_iters=2", "--eval_interval=2"))
+    algorithms = read_json("named/trainer_state.json")["plan"]["algorithms"]
     made = run.calls("cublasLtMatmulDescCreate")
     check(0 < len(algorithms) < made, f"{len(algorithms)} algorithms are named, and {made} products were made")
 
 
-def sample(work):
-    text = os.path.join(work.folder, "text.txt")
-    with open(os.path.abspath(__file__), "rb") as source, open(text, "wb") as file:
-        file.write(source.read())
-    data = os.path.join(work.folder, "letters")
-    done = subprocess.run([os.environ["GPT_PREPARE"], "--tokenizer=chars", f"--out-dir={data}", text], check=False,
-                          capture_output=True, text=True)
-    check(done.returncode == 0, f"gpt-prepare: {done.stderr}")
-    run = Run(GPT_TRAIN_CUDA, f"--dataset={data}", f"--out_dir={work.path('sample')}",
-              *(word for word in TINY if "vocab" not in word), "--backend=cuda", "--dtype=float32", "--max_iters=4",
-              "--eval_interval=4", work=work.folder)
-    check(run.status == 0, run.said())
+def sample():
+    train_letters("sample", "--backend=cuda", "--dtype=float32", "--max_iters=4", "--eval_interval=4")
     texts = {}
     for backend in ("cuda", "cpu"):
         for batch in (1, 3):
-            run = Run(GPT_SAMPLE_CUDA, f"--out_dir={work.path('sample')}", f"--backend={backend}", "--max_new_tokens=24",
-                      "--num_samples=3", "--seed=11", "--dtype=float32", f"--sample_batch={batch}", work=work.folder)
+            run = Run(GPT_SAMPLE_CUDA, "--out_dir=sample", f"--backend={backend}", "--max_new_tokens=24",
+                      "--num_samples=3", "--seed=11", "--dtype=float32", f"--sample_batch={batch}")
             check(run.status == 0 and len(run.out) > 24, run.said())
             texts[backend, batch] = run.out
             if backend == "cuda" and run.report:
@@ -153,25 +129,13 @@ def sample(work):
     check(len(set(texts.values())) == 1, "the backends write different texts")
 
 
-def old_card(work):
+def old_card():
     device = "75:8g:NVIDIA T4"
-    run = work.train("old", "--backend=cuda", "--max_iters=2", "--eval_interval=100", DEVICES=device)
-    check(run.status == 0 and "has no bfloat16" in run.err + run.out and "using float16" in run.err + run.out,
-          run.said())
-    before = losses(work.path("old"))
-    work.train("old-cpu", "--backend=cpu", "--dtype=float16", "--max_iters=2", "--eval_interval=100")
-    gaps = [abs(a[0] - b[0]) / b[0] for a, b in zip(before, losses(work.path("old-cpu")))]
+    good(train("old", "--backend=cuda", "--max_iters=2", "--eval_interval=100", DEVICES=device), "has no bfloat16", "using float16")
+    before = losses("old")
+    train("old-cpu", "--backend=cpu", "--dtype=float16", "--max_iters=2", "--eval_interval=100")
+    gaps = [abs(a[0] - b[0]) / b[0] for a, b in zip(before, losses("old-cpu"))]
     check(len(gaps) == 3 and max(gaps) < 1e-2, f"an sm_75 card is {gaps} from the cpu's float16")
 
 
-def main():
-    leave_without_programs("cuda_train")
-    assert TINY
-    with Work() as work:
-        for part in (parity, tf32, orders, resume, named, memory, narrow, sample, old_card):
-            part(work)
-    return finish()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+end_emulated("cuda_train", parity, tf32, orders, resume, named, memory, narrow, sample, old_card)

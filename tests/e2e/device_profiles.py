@@ -14,12 +14,9 @@ No data and no device is needed.  Prints "checks: P passed, F failed, S skipped"
 import json
 import os
 import subprocess
-import sys
-import tempfile
 
-from checks import check, finish, has_backend, patience
+from checks import GPT_TRAIN, SOURCE, check, end, error_lines, has_backend, patience, read, write, write_json
 
-GPT_TRAIN = os.environ["GPT_TRAIN"]
 GIB = 1 << 30
 MIB = 1 << 20
 SMALL = ["--n_layer=2", "--n_head=2", "--n_embd=64", "--block_size=64", "--batch_size=4", "--vocab_size=512",
@@ -70,11 +67,10 @@ def listed():
     return cards
 
 
-def table(cards):
+def table():
+    cards = listed()
     check(len(cards) >= 60, f"{len(cards)} cards are listed")
-    path = os.path.join(os.environ["top_srcdir"], "doc", "devices.md")
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
+    text = read(os.path.join(SOURCE, "doc", "devices.md")).decode()
     for name, card in cards.items():
         check(f"`{name}`" in text, f"doc/devices.md has {name}")
         result = run(f"--device-profile={name}", f"--backend={card['backend']}", "--plan=json", *SMALL)
@@ -139,37 +135,28 @@ def own_profile():
 
 
 def refused(result, words, text):
-    lines = [line for line in result.stderr.splitlines() if ": error: " in line]
+    lines = error_lines(result)
     check(result.returncode == 2 and len(lines) == 1 and words in lines[0] and not result.stdout,
           f"{text}: status {result.returncode}: {result.stderr.strip()}")
 
 
 def own():
-    def write(profile):
-        with open("own.json", "w", encoding="utf-8") as file:
-            json.dump(profile, file)
-
     configuration = ["--batch_size=64", "--gradient_accumulation_steps=8", "--plan=json"]
-    write(own_profile())
+    write_json("own.json", own_profile())
     mine = plan_of(run("--device-profile=own.json", *configuration))
     theirs = plan_of(run("--device-profile=rtx3060-12g", *configuration))
     check(mine["bytes"] == theirs["bytes"] and mine["segments"] == theirs["segments"]
           and abs(mine["forecast"]["seconds_per_step"] / theirs["forecast"]["seconds_per_step"] - 1) < 1e-3,
           "a profile by hand plans like the card of the table")
     for field in own_profile():
-        profile = own_profile()
-        del profile[field]
-        write(profile)
+        write_json("own.json", {name: value for name, value in own_profile().items() if name != field})
         refused(run("--device-profile=./own.json", *configuration), f'./own.json: field "{field}"', f"without {field}")
     for field, value in (("usable_bytes", 13 * GIB), ("context_bytes", 13 * GIB), ("alignment_bytes", 100), ("backend", "metal"),
                          ("bandwidth_bytes_per_s", 0), ("share", 0.9), ("dtypes", ["bfloat16"]), ("speed", 1)):
-        profile = own_profile()
-        profile[field] = value
-        write(profile)
+        write_json("own.json", {**own_profile(), field: value})
         named = "share_source" if field == "share" else field
         refused(run("--device-profile=own.json", *configuration), f'own.json: field "{named}"', f"{field}={value}")
-    with open("own.json", "w", encoding="utf-8") as file:
-        file.write("{")
+    write("own.json", "{")
     refused(run("--device-profile=own.json", *configuration), "own.json", "no JSON")
     refused(run("--device-profile=absent.json", *configuration), "absent.json", "no file")
 
@@ -198,18 +185,4 @@ def refusals():
     check("(estimated)" in result.stdout and "70 % of this card's peak rates assumed" in result.stderr, "what the times rest on is said")
 
 
-def main():
-    with tempfile.TemporaryDirectory(prefix="gpt-train-profile-") as folder:
-        os.chdir(folder)
-        cards = listed()
-        table(cards)
-        choices()
-        published()
-        own()
-        refusals()
-        os.chdir("/")
-    return finish()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+end(table, choices, published, own, refusals)

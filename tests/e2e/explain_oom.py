@@ -6,12 +6,9 @@ message, and the plan for the memory that the message reports.  Prints "checks: 
 import os
 import re
 import subprocess
-import sys
-import tempfile
 
-from checks import check, finish, patience
+from checks import GPT_TRAIN, check, end, patience, write
 
-GPT_TRAIN = os.environ["GPT_TRAIN"]
 MESSAGE = ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of 11.69 GiB "
            "of which 2.68 GiB is free. Process 1234 has 1.97 GiB memory in use. Including non-PyTorch memory, this process "
            "has 7.04 GiB memory in use. Of the allocated memory 6.51 GiB is allocated by PyTorch, and 402.57 MiB is "
@@ -41,12 +38,10 @@ def contains(name, text, *words):
         check(re.sub(r"\s+", " ", word) in re.sub(r"\s+", " ", text), f"{name}: {word!r} is not in {text!r}")
 
 
-def story(work):
+def story():
     """An evaluation's logits do not fit: the answer explains each number, names the tensor, and gives the budget and a
     plan that fits it."""
-    path = os.path.join(work, "log.txt")
-    with open(path, "w", encoding="ascii") as file:
-        file.write(TRACEBACK + MESSAGE)
+    path = write("log.txt", TRACEBACK + MESSAGE)
     status, out, error = explain("", "--batch_size=64", "--dtype=float32", *SMALL[3:], path=path)
     check(status == 0, f"story: exit status {status}, {error!r}")
     contains("story", out, "CUDA, GPU 0", "tried to allocate 6.14 GiB", "process 1234 1.97 GiB", "context 140.2 MiB",
@@ -120,7 +115,7 @@ def defaults_and_no_fit():
     check("not enough memory" in error and "---- gpt-train report" not in error, f"no fit: {error!r}")
 
 
-def refusals(work):
+def refusals():
     cases = {"no message": ("all went well\n", []), "empty": ("", []),
              "json": (MESSAGE, ["--plan=json"])}
     for name, (text, arguments) in cases.items():
@@ -128,7 +123,7 @@ def refusals(work):
         check(status == 2 and out == "", f"{name}: exit status {status}, {out!r}")
         check(error.count("gpt-train: error: ") == 1, f"{name}: {error!r}")
         check("report" not in error, f"{name}: no report for a wrong call")
-    for path in (os.path.join(work, "absent"), work):
+    for path in ("absent", "."):
         status, _, error = explain("", path=path)
         check(status in (1, 2) and error.count("gpt-train: error: ") == 1, f"{path}: {status}, {error!r}")
     status, _, error = explain("CUDA out of memory " * 1000000)
@@ -137,17 +132,4 @@ def refusals(work):
     check(status == 0 and "\x1b" not in out + error, "control characters of the text are not printed")
 
 
-def main():
-    with tempfile.TemporaryDirectory(prefix="gpt-train-explain-") as work:
-        os.chdir(work)
-        story(work)
-        others()
-        totals()
-        impossible()
-        defaults_and_no_fit()
-        refusals(work)
-    return finish()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+end(story, others, totals, impossible, defaults_and_no_fit, refusals)

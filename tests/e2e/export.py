@@ -17,6 +17,7 @@ Models are tiny, of odd sizes: characters without biases, bytes with a padded vo
 
 import array
 import fcntl
+import itertools
 import json
 import os
 import resource
@@ -27,12 +28,9 @@ import subprocess
 import sys
 import tempfile
 
-from checks import check, finish, is_instrumented, patience, skip
+from checks import (GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check, end, files, is_instrumented, patience, read, read_json, skip,
+                    tensors_read, write, write_json)
 
-GPT_TRAIN = os.environ["GPT_TRAIN"]
-GPT_PREPARE = os.environ["GPT_PREPARE"]
-GPT_SAMPLE = os.environ["GPT_SAMPLE"]
-GPT_EXPORT = os.environ.get("GPT_EXPORT", os.path.join(os.path.dirname(GPT_TRAIN), "gpt-export"))
 TEXT = ("Größe und Maß: für 10 € nähen wir Ärmel, naïve façade, 日本語の文 and 日本の本.\n" +
         "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich; it's what they'll do.\n") * 40
 RSS_MAX = 48 << 20
@@ -76,25 +74,12 @@ def transposed(values, rows, columns):
 
 # ---- readers ----
 
-def read_safetensors(path):
-    """{name: (dtype, shape, bytes)}"""
-    with open(path, "rb") as file:
-        data = file.read()
-    length = struct.unpack_from("<Q", data)[0]
-    header = json.loads(data[8:8 + length])
-    header.pop("__metadata__", None)
-    body = data[8 + length:]
-    return {name: (entry["dtype"], entry["shape"], body[entry["data_offsets"][0]:entry["data_offsets"][1]])
-            for name, entry in header.items()}
-
-
 class Gguf:
     """A reader written from the format's specification."""
     SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 
     def __init__(self, path):
-        with open(path, "rb") as file:
-            self.data = file.read()
+        self.data = read(path)
         self.at = 4
         self.magic, self.version = self.data[:4], self.scalar(4)
         tensors, keys = self.scalar(10), self.scalar(10)
@@ -168,9 +153,7 @@ def encode(text, tokens, merges):
 # ---- models ----
 
 def make_model(name, tokenizer, *flags):
-    with open("text.txt", "w", encoding="utf-8") as file:
-        file.write(TEXT)
-    must(GPT_PREPARE, *tokenizer, "--out-dir=data/" + name, "text.txt")
+    must(GPT_PREPARE, *tokenizer, "--out-dir=data/" + name, write("text.txt", TEXT))
     must(GPT_TRAIN, "--dataset=" + name, "--out_dir=out-" + name, "--batch_size=2", "--gradient_accumulation_steps=1",
          "--eval_iters=1", "--max_iters=2", "--learning_rate=0.05", "--warmup_iters=0", *flags)
 
@@ -178,20 +161,18 @@ def make_model(name, tokenizer, *flags):
 def weights_of(name):
     """Returns {name without prefix: (shape, fp32 values)} of a run."""
     weights = {}
-    for tensor, (dtype, shape, data) in read_safetensors("out-%s/model.safetensors" % name).items():
+    for tensor, (dtype, shape, data) in tensors_read("out-%s/model.safetensors" % name).items():
         assert dtype == "F32"
         weights[tensor.removeprefix("transformer.")] = (shape, array.array("f", data).tolist())
     return weights
 
 
 def dataset_ids(name, count):
-    with open("data/%s/train.bin" % name, "rb") as file:
-        return array.array("H", file.read(2 * count)).tolist()
+    return array.array("H", read("data/%s/train.bin" % name)[:2 * count]).tolist()
 
 
 def config_of(name):
-    with open("out-%s/config.json" % name, encoding="utf-8") as file:
-        return json.load(file)
+    return read_json("out-%s/config.json" % name)
 
 
 # ---- hf ----
@@ -199,25 +180,21 @@ def config_of(name):
 def check_hf(name, dtype):
     out = "hf-%s-%s" % (name, dtype)
     must(GPT_EXPORT, "--out_dir=out-" + name, "--format=hf", "--dtype=" + dtype, out)
-    found, wanted = read_safetensors(out + "/model.safetensors"), weights_of(name)
+    found, wanted = tensors_read(out + "/model.safetensors"), weights_of(name)
     check({tensor.removeprefix("transformer.") for tensor in found} == set(wanted) and
           all(tensor.startswith("transformer.") for tensor in found), "%s: names" % out)
     word = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}[dtype]
     for tensor, (shape, values) in wanted.items():
         entry = found.get("transformer." + tensor)
         check(entry == (word, shape, stored(values, dtype)), "%s: %s" % (out, tensor))
-    with open(out + "/config.json", encoding="utf-8") as file:
-        config = json.load(file)
-    before = config_of(name)
+    config, before = read_json(out + "/config.json"), config_of(name)
     same = [key for key in before if key not in ("torch_dtype", "bos_token_id", "eos_token_id")]
     check(all(config[key] == before[key] for key in same) and config["torch_dtype"] == dtype, "%s: config.json" % out)
-    with open(out + "/generation_config.json", encoding="utf-8") as file:
-        check(json.load(file)["eos_token_id"] == config["eos_token_id"], "%s: generation_config.json" % out)
+    check(read_json(out + "/generation_config.json")["eos_token_id"] == config["eos_token_id"], "%s: generation_config.json" % out)
 
 
 def check_hf_tokens(name):
-    with open("hf-%s-float32/tokenizer.json" % name, encoding="utf-8") as file:
-        tokenizer = json.load(file)
+    tokenizer = read_json("hf-%s-float32/tokenizer.json" % name)
     vocab, ids = tokenizer["model"]["vocab"], dataset_ids(name, 300)
     if name == "chars":
         check([vocab[letter] for letter in TEXT[:300]] == ids and tokenizer["model"]["merges"] == [] and
@@ -227,13 +204,9 @@ def check_hf_tokens(name):
         check(encode(TEXT, tokens, tokenizer["model"]["merges"])[:300] == ids and len(tokens) == 256, "hf: bytes")
     if name == "bpe":
         check(len(vocab) == 300 and vocab["<|endoftext|>"] == 299 and len(tokenizer["model"]["merges"]) == 43, "hf: bpe")
-        with open("hf-bpe-float32/config.json", encoding="utf-8") as file:
-            check(json.load(file)["eos_token_id"] == 299, "hf: the end of text")
-        with open("hf-bpe-float32/tokenizer_config.json", encoding="utf-8") as file:
-            check(json.load(file)["eos_token"] == "<|endoftext|>", "hf: tokenizer_config.json")
-    with open("out-%s/gpt_tokenizer.json" % name, "rb") as ours, \
-         open("hf-%s-float32/gpt_tokenizer.json" % name, "rb") as exported:
-        check(ours.read() == exported.read(), "hf-%s: gpt_tokenizer.json" % name)
+        check(read_json("hf-bpe-float32/config.json")["eos_token_id"] == 299, "hf: the end of text")
+        check(read_json("hf-bpe-float32/tokenizer_config.json")["eos_token"] == "<|endoftext|>", "hf: tokenizer_config.json")
+    check(read("out-%s/gpt_tokenizer.json" % name) == read("hf-%s-float32/gpt_tokenizer.json" % name), "hf-%s: gpt_tokenizer.json" % name)
 
 
 # Run by PYTHON: AutoTokenizer's result for the texts of a folder, one JSON text a line: [[text, ids, decoded], ...].
@@ -255,11 +228,7 @@ def check_run_tokens(names):
     for name in names:
         for file in ("tokenizer.json", "tokenizer_config.json"):
             ours, theirs = "out-%s/%s" % (name, file), "hf-%s-float32/%s" % (name, file)
-            same = os.path.exists(ours)
-            if same:
-                with open(ours, "rb") as one, open(theirs, "rb") as other:
-                    same = one.read() == other.read()
-            check(same, "%s is not that of the export" % ours)
+            check(os.path.exists(ours) and read(ours) == read(theirs), "%s is not that of the export" % ours)
     python = os.environ.get("PYTHON_TOKENIZERS", sys.executable)
     if subprocess.run([python, "-c", "import transformers"], capture_output=True, check=False).returncode != 0:
         skip("export_transformers", "no Python with transformers (PYTHON_TOKENIZERS)")
@@ -279,8 +248,7 @@ def check_run_tokens(names):
 def check_round_trip(name):
     """The export of an export, and samples from it."""
     must(GPT_EXPORT, "--out_dir=hf-%s-float32" % name, "--format=hf", "again-" + name)
-    with open("out-%s/model.safetensors" % name, "rb") as ours, open("again-%s/model.safetensors" % name, "rb") as again:
-        check(ours.read() == again.read(), "%s: the export of an export differs" % name)
+    check(read("out-%s/model.safetensors" % name) == read("again-%s/model.safetensors" % name), "%s: the export of an export differs" % name)
     sample = (GPT_SAMPLE, "--num_samples=2", "--max_new_tokens=30", "--start=it", "--seed=3")
     text = must(*sample, "--out_dir=out-" + name)
     check(len(text) > 40 and text == must(*sample, "--init_from=again-" + name), "%s: samples differ" % name)
@@ -342,8 +310,7 @@ def check_gguf_tokens(name, gguf):
     if name == "bpe":
         check(gguf.keys["tokenizer.ggml.eos_token_id"] == gguf.keys["tokenizer.ggml.bos_token_id"] == 299 and
               tokens[299] == "<|endoftext|>" and types == [1] * 299 + [3] and len(merges) == 43, "gguf: bpe")
-        with open("hf-bpe-float32/merges.txt", encoding="utf-8") as file:
-            check(file.read().splitlines()[1:] == merges, "gguf: merges")
+        check(read("hf-bpe-float32/merges.txt").decode().splitlines()[1:] == merges, "gguf: merges")
         return
     check("tokenizer.ggml.eos_token_id" not in gguf.keys, "gguf-%s: has no end of text" % name)
     check(encode(TEXT[:200], tokens, merges) == dataset_ids(name, 250)[:len(encode(TEXT[:200], tokens, merges))],
@@ -358,8 +325,7 @@ def check_llmc(name, dtype):
     path = "%s-%s.bin" % (name, dtype)
     must(GPT_EXPORT, "--out_dir=out-" + name, "--format=llmc", "--dtype=" + dtype, path)
     config, weights = config_of(name), weights_of(name)
-    with open(path, "rb") as file:
-        data = file.read()
+    data = read(path)
     header = array.array("i", data[:1024]).tolist()
     padded = -(-config["vocab_size"] // 128) * 128
     check(header[:8] == [20240326, 3 if dtype == "float32" else 5, config["n_positions"], config["vocab_size"],
@@ -423,29 +389,16 @@ def check_usage():
           "--help or --version")
 
 
-def contents(path):
-    with open(path, "rb") as file:
-        return file.read()
-
-
 def check_force():
-    with open("bpe-float32.bin", "rb") as file:
-        before = file.read()
+    before = read("bpe-float32.bin")
     refused("already exists", 2, "--out_dir=out-chars", "--format=llmc", "bpe-float32.bin")
     refused("already exists", 2, "--out_dir=out-chars", "--format=hf", "again-bpe")
-    check(contents("bpe-float32.bin") == before, "an output was changed without --force")
+    check(read("bpe-float32.bin") == before, "an output was changed without --force")
     must(GPT_EXPORT, "--out_dir=out-chars", "--format=llmc", "--force", "bpe-float32.bin")
-    check(contents("bpe-float32.bin") == contents("chars-float32.bin"), "--force: not the same file")
-    with open("again-bpe/mine.txt", "w", encoding="utf-8") as file:
-        file.write("mine")
+    check(read("bpe-float32.bin") == read("chars-float32.bin"), "--force: not the same file")
+    write("again-bpe/mine.txt", "mine")
     must(GPT_EXPORT, "--out_dir=out-chars", "--format=hf", "--force", "again-bpe/")
-    check(sorted(os.listdir("again-bpe")) == sorted(os.listdir("hf-chars-float32") + ["mine.txt"]) and
-          all(contents("again-bpe/" + file) == contents("hf-chars-float32/" + file)
-              for file in os.listdir("hf-chars-float32")), "--force: not the same folder")
-
-
-def files(folder):
-    return {name: contents(folder + "/" + name) for name in os.listdir(folder)}
+    check(files("again-bpe") == {**files("hf-chars-float32"), "mine.txt": b"mine"}, "--force: not the same folder")
 
 
 def check_replaced(what, output):
@@ -484,8 +437,7 @@ def check_killed_export():
     for path in left + alive + mine:
         os.mkdir(path)
         for name in ("config.json", "model.safetensors.tmp-1"):
-            with open(path + "/" + name, "w", encoding="ascii") as file:
-                file.write("x")
+            write(path + "/" + name, "x")
     held = [os.open(path, os.O_RDONLY) for path in alive]
     for fd in held:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -523,7 +475,7 @@ def check_damage():
     patched("hf-bpe-float32", last_value(1e5))
     check(run(GPT_EXPORT, "--out_dir=patched", "--format=gguf", "--dtype=float16", "kept.gguf").returncode == 0,
           "gguf keeps vectors in float32, so that 1e5 fits")
-    record = json.loads(contents("out-bpe/trainer_state.json"))
+    record = read_json("out-bpe/trainer_state.json")
     shutil.rmtree("patched")
     shutil.copytree("out-bpe", "patched")
     model = next(name for name in os.listdir("patched") if name.startswith("model-"))
@@ -573,18 +525,14 @@ def make_large(folder):
              "mlp.c_proj.bias": [512]}
     for layer in range(8):
         shapes.update({"h.%d.%s" % (layer, part): shape for part, shape in block.items()})
-    header, at = {}, 0
-    for name, shape in shapes.items():
-        size = 4 * shape[0] * (shape[1] if len(shape) == 2 else 1)
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + size]}
-        at += size
-    text = json.dumps(header).encode()
     os.mkdir(folder)
-    with open(folder + "/config.json", "w", encoding="utf-8") as file:
-        json.dump(config, file)
-    with open(folder + "/model.safetensors", "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        file.truncate(8 + len(text) + at)
+    write_json(folder + "/config.json", config)
+    sizes = {name: 4 * shape[0] * (shape[1] if len(shape) == 2 else 1) for name, shape in shapes.items()}
+    offsets = dict(zip(sizes, itertools.accumulate(sizes.values(), initial=0)))
+    text = json.dumps({name: {"dtype": "F32", "shape": shape, "data_offsets": [offsets[name], offsets[name] + sizes[name]]}
+                       for name, shape in shapes.items()}).encode()
+    path = write(folder + "/model.safetensors", struct.pack("<Q", len(text)) + text)
+    os.truncate(path, 8 + len(text) + sum(sizes.values()))
 
 
 def check_rss():
@@ -630,11 +578,4 @@ def main():
     check_rss()
 
 
-work = tempfile.mkdtemp(prefix="gpt-train-export-")
-try:
-    os.chdir(work)
-    main()
-finally:
-    os.chdir("/")
-    shutil.rmtree(work)
-sys.exit(finish())
+end(main)

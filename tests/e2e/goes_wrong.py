@@ -12,27 +12,20 @@
 Prints "checks: P passed, F failed, S skipped".
 """
 import glob
-import json
 import os
 import random
 import re
 import shutil
 import struct
 import subprocess
-import sys
-import tempfile
 
-from checks import check, finish, skip
+from checks import BUILD, GPT_PREPARE, GPT_TRAIN, SOURCE, check, end, make_tokens, opencl_device, read, read_json, skip, tensors_read, tensors_write, write
 
-BUILD = os.path.abspath(os.environ.get("top_builddir", "."))
-GPT_TRAIN = os.path.abspath(os.environ.get("GPT_TRAIN", os.path.join(BUILD, "gpt-train")))
-PREPARE = os.path.abspath(os.environ.get("GPT_PREPARE", os.path.join(BUILD, "gpt-prepare")))
 FAULTY = os.path.join(BUILD, "tests", "reliability", "gpt-train-faulty")
 CUDA = os.path.join(BUILD, "tests", "cuda_on_cpu", "gpt-train-cuda")
 TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=16", "--block_size=16", "--batch_size=2", "--vocab_size=96",
         "--gradient_accumulation_steps=2", "--micro_batch=2", "--eval_iters=1", "--threads=1", "--warmup_iters=1", "--dropout=0.1",
         "--bias=True", "--log_interval=1"]
-SOURCE = os.path.abspath(os.environ.get("top_srcdir", "."))
 NOISE, NOISE_AT = 64, 40000  # in bytes, of 60,000
 
 
@@ -44,15 +37,6 @@ def train(out, *arguments, program=GPT_TRAIN, status=0, flags=TINY, **environmen
     return run.stderr
 
 
-def dataset():
-    os.makedirs("data")
-    with open(os.path.abspath(SCRIPT), "rb") as file:
-        ids = [byte - 32 if byte >= 32 else 0 for byte in file.read() * 4]
-    for name, part in (("train.bin", ids[: len(ids) * 9 // 10]), ("val.bin", ids[len(ids) * 9 // 10:])):
-        with open(os.path.join("data", name), "wb") as file:
-            file.write(struct.pack(f"<{len(part)}H", *part))
-
-
 def one_line(said, pattern, what):
     found = [line for line in said.splitlines() if re.search(pattern, line)]
     check(len(found) == 1, f"{what}: '{pattern}' is in {len(found)} lines of: {said[-800:]}")
@@ -60,9 +44,7 @@ def one_line(said, pattern, what):
 
 def tensors(out):
     """Returns the saved weights and moments."""
-    with open(os.path.join(out, "trainer_state.json"), encoding="utf-8") as file:
-        names = [entry["name"] for entry in json.load(file)["files"]]
-    return [open(os.path.join(out, name), "rb").read() for name in names]
+    return [read(os.path.join(out, entry["name"])) for entry in read_json(os.path.join(out, "trainer_state.json"))["files"]]
 
 
 def planted():
@@ -86,14 +68,10 @@ def spoilt():
     train("whole", "--max_iters=1")
     os.makedirs("spoilt")
     shutil.copy("whole/config.json", "spoilt")
-    with open("whole/model.safetensors", "rb") as file:
-        image = bytearray(file.read())
-    size = struct.unpack("<Q", image[:8])[0]
-    header = json.loads(image[8:8 + size])
-    begin, end = header[next(key for key in header if key.endswith("h.1.mlp.c_fc.weight"))]["data_offsets"]
-    image[8 + size + begin:8 + size + end] = struct.pack("<f", 3e38) * ((end - begin) // 4)
-    with open("spoilt/model.safetensors", "wb") as file:
-        file.write(image)
+    weights = tensors_read("whole/model.safetensors")
+    name = next(name for name in weights if name.endswith("h.1.mlp.c_fc.weight"))
+    dtype, shape, raw = weights[name]
+    tensors_write("spoilt/model.safetensors", {**weights, name: (dtype, shape, struct.pack("<f", 3e38) * (len(raw) // 4))})
 
 
 def overflow():
@@ -101,10 +79,8 @@ def overflow():
     programs = [("cpu", GPT_TRAIN), ("opencl", GPT_TRAIN)] + ([("cuda", CUDA)] if os.path.exists(CUDA) else [])
     if len(programs) < 3:
         skip("goes_wrong_cuda", "no C++17 compiler, so that the cuda backend cannot be emulated")
-    listed = subprocess.run([GPT_TRAIN, "--list_devices"], capture_output=True, text=True, check=False).stdout
     for backend, program in programs:
-        if backend == "opencl" and "opencl:0 " not in listed:
-            skip("opencl_device", "no OpenCL driver")
+        if backend == "opencl" and opencl_device() is None:
             continue
         # A card checks ten updates together; none of them changes a weight.
         said = train("from-spoilt", "--init_from=spoilt", f"--backend={backend}", "--max_iters=20", "--log_interval=10",
@@ -117,9 +93,8 @@ def overflow():
 def spike():
     noise = bytes(random.Random(7).choices(range(33, 127), k=NOISE))
     text = b"0123456789abcde\n" * 3750
-    with open("even.txt", "wb") as file:
-        file.write(text[:NOISE_AT] + noise + text[NOISE_AT + NOISE:])
-    done = subprocess.run([PREPARE, "--tokenizer=bytes", "--out-dir=even", "even.txt"], check=False, capture_output=True, text=True)
+    write("even.txt", text[:NOISE_AT] + noise + text[NOISE_AT + NOISE:])
+    done = subprocess.run([GPT_PREPARE, "--tokenizer=bytes", "--out-dir=even", "even.txt"], check=False, capture_output=True, text=True)
     check(done.returncode == 0, done.stderr)
     said = train("spike", "--dataset=./even", "--vocab_size=256", "--dropout=0", "--learning_rate=1e-2", "--max_iters=449",
                  "--eval_interval=1000")
@@ -135,9 +110,8 @@ def spike():
 
 def course():
     settings = {name[2:]: value for name, value in (word.split("=") for word in TINY[1:])}
-    with open("expects.py", "w", encoding="ascii") as file:
-        file.write("".join(f"{name} = {value}\n" for name, value in settings.items()))
-        file.write("dataset = './data'\nmax_iters = 4\neval_interval = 2\nexpected_losses = '0:1-9 2:1-1.1 4:1-1.1'\n")
+    write("expects.py", "".join(f"{name} = {value}\n" for name, value in settings.items()) +
+          "dataset = './data'\nmax_iters = 4\neval_interval = 2\nexpected_losses = '0:1-9 2:1-1.1 4:1-1.1'\n")
 
     def said(out, *arguments):
         return train(out, "expects.py", *arguments, flags=())
@@ -146,8 +120,7 @@ def course():
     check("outside" not in said("others", "--n_layer=1"), "another model was compared")
     check("outside" not in said("within", "--expected_losses=0:1-9 2:1-9"), "a loss inside the band was reported")
     for name in glob.glob(os.path.join(SOURCE, "config", "*.py")):
-        with open(name, encoding="utf-8") as file:
-            points = re.findall(r"^expected_losses = '([^']*)'$", file.read(), re.M)
+        points = re.findall(r"^expected_losses = '([^']*)'$", read(name).decode(), re.M)
         if not os.path.basename(name).startswith("own_text"):  # nothing is known about a user's text
             check(len(points) == 1 and len(points[0].split()) == 5, f"{name} states {points}")
         done = subprocess.run([GPT_TRAIN, name, "--print_program", "--dataset=./data", "--vocab_size=256"], check=False,
@@ -155,19 +128,4 @@ def course():
         check(done.returncode == 0, f"{name}: {done.stderr}")
 
 
-SCRIPT = os.path.abspath(__file__)
-
-
-def main():
-    with tempfile.TemporaryDirectory(prefix="gpt-train-goes-wrong-") as work:
-        os.environ["XDG_CACHE_HOME"] = os.path.join(work, "cache")
-        os.chdir(work)
-        dataset()
-        for part in (planted, machine, overflow, spike, course):
-            part()
-        os.chdir("/")
-    return finish()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+end(planted, machine, overflow, spike, course, begin=lambda: make_tokens("data"))

@@ -13,30 +13,29 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
-from cuda_common import BUILD, check, finish, leave_without_programs, skip
+from checks import BUILD, SOURCE, check, read, read_json, skip, write
+from cuda_common import end_emulated
 
-PROGRAM = os.path.join(os.environ.get("top_srcdir", "."), "bench", "gpu-check")
+PROGRAM = os.path.join(SOURCE, "bench", "gpu-check")
+EMULATED = "--emulated=" + BUILD
 IMAGE_BYTES = 4 << 20  # of pending uploads: part of the context, which the plan counts outside the arena
 ONLY = "devices,parity float32,graphs,memcheck,racecheck,initcheck,synccheck,story,MFU 124M,ops,roofs"
 
 
-def gpu_check(work, *arguments, **environment):
+def gpu_check(*arguments, work=".", **environment):
     done = subprocess.run([sys.executable, PROGRAM, *arguments], cwd=work, check=False, capture_output=True, text=True,
-                          env=dict(os.environ, XDG_CACHE_HOME=os.path.join(work, "cache"), **environment), timeout=900)
-    path = os.path.join(work, "gpu-check.json")
-    found = None
+                          env={**os.environ, **environment}, timeout=900)
+    path, found = os.path.join(work, "gpu-check.json"), None
     if os.path.exists(path):
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+        found = read_json(path)
         os.remove(path)
     return done, found
 
 
-def whole(work, emulated):
-    done, found = gpu_check(work, emulated, "--only=" + ONLY)
+def whole():
+    done, found = gpu_check(EMULATED, "--only=" + ONLY)
     check(done.returncode == 0, done.stdout[-800:] + done.stderr[-400:])
     rows = {row["name"]: row["result"] for row in found["rows"]}
     wanted = {"devices": "PASS", "parity float32": "PASS", "graphs": "PASS", "story 11.4GiB": "PASS", "story 9.7GiB": "PASS", "MFU 124M": "PASS",
@@ -53,23 +52,21 @@ def whole(work, emulated):
     check(rate and int(rate.group(1)) > 0 and "\nrelease: " in block, f"no rates or release: {block}")
 
 
-def built(work, _):
+def built():
     """An existing program, on a machine with neither nvcc nor PyTorch: the rows that need them are skipped by name, and
     the others run.  nvidia-smi is a stand-in; the card is the emulated one."""
-    folder, tools = (os.path.join(work, name) for name in ("built", "tools"))
+    folder, tools = os.path.abspath("built"), os.path.abspath("tools")
     os.makedirs(os.path.join(folder, "tests", "opcheck"))
     os.makedirs(tools)
     for name, program in (("gpt-train", "gpt-train-cuda"), ("tests/opcheck/opcheck", "opcheck-cuda")):
-        os.symlink(os.path.abspath(os.path.join(BUILD, "tests", "cuda_on_cpu", program)), os.path.join(folder, name))
+        os.symlink(os.path.join(BUILD, "tests", "cuda_on_cpu", program), os.path.join(folder, name))
     if shutil.which("nvcc", path="/bin"):
         skip("gpu_check_nvcc", "nvcc is in /bin, so that it cannot be taken away")
         return
-    with open(os.path.join(tools, "nvidia-smi"), "w", encoding="ascii") as file:
-        file.write("#!/bin/sh\necho 'NVIDIA GeForce RTX 3060, 8.6, 12288 MiB, 580.82.07'\n")
-    os.chmod(os.path.join(tools, "nvidia-smi"), 0o700)
+    os.chmod(write("tools/nvidia-smi", "#!/bin/sh\necho 'NVIDIA GeForce RTX 3060, 8.6, 12288 MiB, 580.82.07'\n"), 0o700)
     only = "--only=machine,build,smoke,devices,memcheck,speed"
-    for where, arguments in ((work, [only, "--build=" + folder]), (folder, [only])):
-        done, found = gpu_check(where, *arguments, "--python=false", PATH=tools + ":/bin", CUDA_HOME="/nonexistent")
+    for where, arguments in ((".", [only, "--build=" + folder]), (folder, [only])):
+        done, found = gpu_check(*arguments, "--python=false", work=where, PATH=tools + ":/bin", CUDA_HOME="/nonexistent")
         rows = {row["name"]: (row["result"], row["detail"]) for row in found["rows"]}
         for name, result, detail in (("machine", "PASS", "RTX 3060"), ("build", "PASS", "built already, in built"),
                                      ("smoke", "SKIP", "no nvcc"), ("devices", "PASS", "RTX 3060"),
@@ -93,36 +90,33 @@ print(json.dumps({"times": [0.5, 0.25], "micro_batch": fits[0], "card_bytes": 1 
 """ % sys.executable
 
 
-def speed(work, emulated):
+def speed():
     """The sides alternate, PyTorch's at the largest micro-batch that fits; failures appear in their rows."""
-    python = os.path.join(work, "python-of-another-side")
-    with open(python, "w", encoding="ascii") as file:
-        file.write(OTHER_SIDE)
+    python = write(os.path.abspath("python-of-another-side"), OTHER_SIDE)
     os.chmod(python, 0o700)
     for side, compiled in (("whole", True), ("broken", False)):
-        asked = os.path.join(work, "asked-" + side)
-        done, found = gpu_check(work, emulated, "--only=speed", "--python=" + python, SIDE=side, ASKED=asked)
+        asked = os.path.abspath("asked-" + side)
+        done, found = gpu_check(EMULATED, "--only=speed", "--python=" + python, SIDE=side, ASKED=asked)
         rows = {row["name"]: row["result"] for row in found["rows"]}
         check(done.returncode == 0 and rows["speed 124M"] == "PASS", f"{side}: {done.stdout[-600:]}")
         table = found["facts"]["speed 124M"]
         check(("PyTorch compile" in table) == compiled and table["PyTorch eager"]["micro_batch"] == 2, f"{side}: {table}")
         check(table["problems"].keys() == (set() if compiled else {"PyTorch compile"}), f"{side}: {table['problems']}")
         check(table["PyTorch eager"]["tokens_per_s"] > 0 and table["gpt-train"]["updates"] > 0, f"{side}: {table}")
-        with open(asked, encoding="ascii") as file:
-            tried = [json.loads(line) for line in file]
+        tried = [json.loads(line) for line in read(asked).splitlines()]
         first = [["eager", [4, 2, 1]]] + ([["compile", [4, 2, 1]]] if compiled else [])
         check(tried[:len(first)] == first and all(sizes == [2] for _, sizes in tried[len(first):]), f"{side}: tried {tried}")
         check(len(tried) == 2 * len(first), f"{side}: {len(tried)} runs of the other sides")
 
 
-def ended(work, _):
+def ended():
     """A command that takes too long is ended with all processes that it started."""
     sys.path.insert(0, os.path.dirname(PROGRAM))
     loader = importlib.machinery.SourceFileLoader("gpu_check_program", PROGRAM)
     program = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     sys.dont_write_bytecode = True
     loader.exec_module(program)
-    path = os.path.join(work, "still-there")
+    path = os.path.abspath("still-there")
     text, status = program.finished(["sh", "-c", f"echo begun; (sleep 3; touch '{path}') & sleep 600"], 1)
     check(status is None and text == "begun\n", f"{status}: {text}")
     time.sleep(3)
@@ -130,24 +124,15 @@ def ended(work, _):
     check(program.finished(["sh", "-c", "echo done; exit 3"], 60) == ("done\n", 3), "a command's output and status")
 
 
-def bad(work, emulated):
-    done, found = gpu_check(work, emulated, "--only=MFU 124M", GT_CUDA_ON_CPU_FAIL="cudaGraphLaunch:1")
+def bad():
+    done, found = gpu_check(EMULATED, "--only=MFU 124M", GT_CUDA_ON_CPU_FAIL="cudaGraphLaunch:1")
     debug = "graphs" not in done.stdout and found["rows"][0]["result"] == "PASS"  # a debug build replays nothing
     check(debug or (done.returncode == 1 and found["rows"][0]["result"] == "FAIL"), done.stdout[-600:])
-    done, found = gpu_check(work, emulated, "--only=MFU", "--minutes=0")
+    done, found = gpu_check(EMULATED, "--only=MFU", "--minutes=0")
     check(done.returncode == 0 and all("no time left" in row["detail"] for row in found["rows"]), done.stdout[-600:])
     for arguments in (("--minutes=x",), ("--quickly",), ("--only",)):
-        done, found = gpu_check(work, *arguments)
+        done, found = gpu_check(*arguments)
         check(done.returncode == 2 and "Usage:" in done.stderr and found is None, f"{arguments}: {done.returncode}")
 
 
-def main():
-    leave_without_programs("gpu_check")
-    with tempfile.TemporaryDirectory(prefix="gpt-train-gpu-check-") as work:
-        for part in (whole, built, speed, ended, bad):
-            part(work, "--emulated=" + os.path.abspath(BUILD))
-    return finish()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+end_emulated("gpu_check", whole, built, speed, ended, bad)

@@ -11,62 +11,34 @@
 Prints "checks: P passed, F failed, S skipped".
 """
 
-import json
 import os
 import re
 import shutil
 import struct
 import subprocess
-import sys
-import tempfile
 
-from checks import LONG, check, finish, is_instrumented, skip, some
+from checks import (GPT_TRAIN, LONG, check, end, error_lines, files, is_instrumented, make_tokens, metrics, read_json, skip, some,
+                    tensors_read, tensors_write)
 
-BUILD = os.environ.get("top_builddir", ".")
-GPT_TRAIN = os.environ.get("GPT_TRAIN", os.path.join(BUILD, "gpt-train"))
 TINY = ["--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=32", "--batch_size=4", "--vocab_size=96",
         "--gradient_accumulation_steps=2", "--eval_iters=4", "--warmup_iters=5", "--bias=True", "--threads=1"]
 DTYPES = ("bfloat16", "float16")
 
 
-def dataset(folder):
-    """A file of repeated words, from which a few hundred steps learn something."""
-    os.makedirs(folder)
-    text = open(__file__, "rb").read()
-    ids = [byte - 32 if byte >= 32 else 0 for byte in text if byte < 128]
-    for name, part in (("train.bin", ids[: len(ids) * 9 // 10]), ("val.bin", ids[len(ids) * 9 // 10:])):
-        with open(os.path.join(folder, name), "wb") as file:
-            file.write(struct.pack(f"<{len(part)}H", *part))
-
-
-def train(data, out, *arguments, status=0):
-    run = subprocess.run([GPT_TRAIN, f"--dataset={data}", f"--out_dir={out}", *TINY, *arguments], check=False,
+def train(out, *arguments, status=0):
+    run = subprocess.run([GPT_TRAIN, "--dataset=./data", f"--out_dir={out}", *TINY, *arguments], check=False,
                          capture_output=True, text=True)
     check(run.returncode == status, f"exit status {run.returncode}, not {status}: {arguments} {run.stderr[-600:]}")
     return run
 
 
-def metrics(out):
-    with open(os.path.join(out, "metrics.jsonl"), encoding="ascii") as file:
-        lines = [json.loads(line) for line in file]
-    return [line for line in lines if "loss" in line], [line for line in lines if "val_loss" in line]
-
-
-def checkpoint(out):
-    files = {}
-    for name in sorted(os.listdir(out)):
-        if name.endswith(".safetensors"):
-            files[name] = open(os.path.join(out, name), "rb").read()
-    return files
-
-
-def course(data, work):
+def course():
     runs, steps = {}, 150 if LONG else 60
     for dtype in ("float32",) + DTYPES:
-        out = os.path.join(work, "course-" + dtype)
-        train(data, out, f"--dtype={dtype}", f"--max_iters={steps}", f"--eval_interval={steps // 2}", f"--lr_decay_iters={steps}",
+        out = "course-" + dtype
+        train(out, f"--dtype={dtype}", f"--max_iters={steps}", f"--eval_interval={steps // 2}", f"--lr_decay_iters={steps}",
               "--learning_rate=3e-3")
-        runs[dtype] = metrics(out)
+        runs[dtype] = metrics(out), metrics(out, "val_loss")
     steps, evaluations = runs["float32"]
     check(steps[-1]["loss"] < 0.8 * steps[0]["loss"], "float32 learns")
     for dtype in DTYPES:
@@ -79,15 +51,15 @@ def course(data, work):
         print(f"{dtype}: losses within {worst:.4f}, validation loss within {gap:.4f} of float32's")
 
 
-def resume(data, work):
+def resume():
     for dtype in some(("float16", "bfloat16")):
-        whole, parts = os.path.join(work, "whole-" + dtype), os.path.join(work, "parts-" + dtype)
+        whole, parts = "whole-" + dtype, "parts-" + dtype
         common = [f"--dtype={dtype}", "--eval_interval=10", "--dropout=0.1", "--lr_decay_iters=30"]
-        train(data, whole, "--max_iters=29", *common)
-        train(data, parts, "--max_iters=14", *common)
-        train(data, parts, "--init_from=resume", "--max_iters=29", *common)
-        check(checkpoint(whole) == checkpoint(parts), f"{dtype}: a resumed run leaves other bytes")
-        states = [json.load(open(os.path.join(out, "trainer_state.json"), encoding="utf-8")) for out in (whole, parts)]
+        train(whole, "--max_iters=29", *common)
+        train(parts, "--max_iters=14", *common)
+        train(parts, "--init_from=resume", "--max_iters=29", *common)
+        check(files(whole, ".safetensors") == files(parts, ".safetensors"), f"{dtype}: a resumed run leaves other bytes")
+        states = [read_json(os.path.join(out, "trainer_state.json")) for out in (whole, parts)]
         check(states[0].get("loss_scaler") == states[1].get("loss_scaler"), f"{dtype}: another loss scaler")
         check((states[0].get("loss_scaler") is not None) == (dtype == "float16"), f"{dtype}: a loss scaler in the record")
 
@@ -120,13 +92,13 @@ def reference_scales(found):
     return scales
 
 
-def scaler(data, work):
+def scaler():
     """One token an update: its loss gradient is the scale itself, so that a doubled scale overflows at once."""
-    out = os.path.join(work, "scaler")
-    train(data, out, "--dtype=float16", "--max_iters=4400", "--eval_interval=100000", "--block_size=1", "--n_layer=1",
+    out = "scaler"
+    train(out, "--dtype=float16", "--max_iters=4400", "--eval_interval=100000", "--block_size=1", "--n_layer=1",
           "--batch_size=1", "--gradient_accumulation_steps=1", "--n_embd=8", "--learning_rate=1e-3",
           "--always_save_checkpoint=False", "--decay_lr=False")
-    steps, _ = metrics(out)
+    steps = metrics(out)
     skipped = [0] + [step["skipped"] for step in steps]
     found = [after > before for before, after in zip(skipped, skipped[1:])]
     scales = [step["loss_scale"] for step in steps]
@@ -136,80 +108,68 @@ def scaler(data, work):
     print(f"float16: {sum(found)} overflows in {len(found)} updates, scales {min(scales):g} to {max(scales):g}")
 
 
-def counted(data, work):
+def counted():
     """Updates skipped before a resume are counted in its metrics."""
-    out = os.path.join(work, "counted")
+    out = "counted"
     tiny = ["--dtype=float16", "--block_size=1", "--n_layer=1", "--batch_size=1", "--gradient_accumulation_steps=1", "--n_embd=8"]
-    train(data, out, *tiny, "--max_iters=1")
-    train(data, out, *tiny, "--init_from=resume", "--max_iters=3")
-    skipped = [step["skipped"] for step in metrics(out)[0]]
+    train(out, *tiny, "--max_iters=1")
+    train(out, *tiny, "--init_from=resume", "--max_iters=3")
+    skipped = [step["skipped"] for step in metrics(out)]
     check(len(skipped) == 4 and skipped[1] >= 1 and skipped == sorted(skipped), f"skipped before and after a resume: {skipped}")
 
 
 def finite(out):
     """Returns true when all values of the folder's model are finite."""
-    with open(os.path.join(out, "model.safetensors"), "rb") as file:
-        size = struct.unpack("<Q", file.read(8))[0]
-        file.read(size)
-        payload = file.read()
-    values = struct.unpack(f"<{len(payload) // 4}f", payload)
-    return all(abs(value) < 1e30 for value in values)
+    return all(abs(value) < 1e30 for _, _, raw in tensors_read(os.path.join(out, "model.safetensors")).values()
+               for value in struct.unpack(f"<{len(raw) // 4}f", raw))
 
 
-def diverged(data, work):
+def diverged():
     for dtype in DTYPES:
-        out = os.path.join(work, "diverged-" + dtype)
-        train(data, out, f"--dtype={dtype}", "--max_iters=5", "--eval_interval=5")
+        out = "diverged-" + dtype
+        train(out, f"--dtype={dtype}", "--max_iters=5", "--eval_interval=5")
         shutil.copytree(out, out + "-short")
         absurd = ["--init_from=resume", f"--dtype={dtype}", "--eval_interval=2", "--learning_rate=1000", "--weight_decay=1000",
                   "--decay_lr=False", "--grad_clip=0"]
-        run = train(data, out, "--max_iters=400", *absurd, status=1)
-        errors = [line for line in run.stderr.splitlines() if ": error: " in line]
+        run = train(out, "--max_iters=400", *absurd, status=1)
+        errors = error_lines(run)
         check(len(errors) == 1 and "skipped" in errors[0] and "learning_rate" in errors[0], f"{dtype}: {errors}")
         check("is not saved" in run.stderr, f"{dtype}: what had diverged was saved")
         last = int(re.findall(r"iter (\d+): .*this update is skipped", run.stderr)[-1])
-        short = train(data, out + "-short", f"--max_iters={last - 3}", *absurd, status=1)
+        short = train(out + "-short", f"--max_iters={last - 3}", *absurd, status=1)
         check(f"error: iter {last - 2} is not saved" in short.stderr, f"{dtype}: an end whose save is refused: {short.stderr[-300:]}")
         check(finite(out), f"{dtype}: a weight is not finite")
-        judged = train(data, out, "--init_from=resume", f"--dtype={dtype}", "--eval_only=True").stdout
+        judged = train(out, "--init_from=resume", f"--dtype={dtype}", "--eval_only=True").stdout
         loss = next(line for line in judged.splitlines() if "val loss" in line).split()[-1]
         check(float(loss) < float("inf"), f"{dtype}: the checkpoint that is left has a loss of {loss}")
-        train(data, out, "--init_from=resume", f"--dtype={dtype}", "--max_iters=7", "--eval_interval=5",
+        train(out, "--init_from=resume", f"--dtype={dtype}", "--max_iters=7", "--eval_interval=5",
               "--learning_rate=1e-3", "--weight_decay=0.1")
 
 
-def poison(data, work):
-    out = os.path.join(work, "poison")
-    train(data, out, "--dtype=bfloat16", "--max_iters=5", "--eval_interval=5")
-    folder = os.path.join(work, "poisoned")
-    os.makedirs(folder)
-    shutil.copy(os.path.join(out, "config.json"), folder)
-    with open(os.path.join(out, "model.safetensors"), "rb") as file:
-        image = bytearray(file.read())
-    size = struct.unpack("<Q", image[:8])[0]
-    header = json.loads(image[8:8 + size])
-    name = next(key for key in header if key.endswith("h.1.mlp.c_fc.weight"))
-    at = 8 + size + header[name]["data_offsets"][0] + 12
-    image[at:at + 4] = struct.pack("<f", float("nan"))
-    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
-        file.write(image)
-    run = train(data, os.path.join(work, "from-poisoned"), f"--init_from={folder}", "--dtype=bfloat16", "--max_iters=1",
-                status=2)
-    errors = [line for line in run.stderr.splitlines() if ": error: " in line]
+def poison():
+    train("poison", "--dtype=bfloat16", "--max_iters=5", "--eval_interval=5")
+    os.makedirs("poisoned")
+    shutil.copy("poison/config.json", "poisoned")
+    weights = tensors_read("poison/model.safetensors")
+    name = next(name for name in weights if name.endswith("h.1.mlp.c_fc.weight"))
+    dtype, shape, raw = weights[name]
+    tensors_write("poisoned/model.safetensors", {**weights, name: (dtype, shape, raw[:12] + struct.pack("<f", float("nan")) + raw[16:])})
+    run = train("from-poisoned", "--init_from=poisoned", "--dtype=bfloat16", "--max_iters=1", status=2)
+    errors = error_lines(run)
     check(len(errors) == 1 and name in errors[0], f"a NaN in {name}: {errors}")
 
 
-def memory(data, work):
+def memory():
     """A model of 19M parameters: an upcast of its weights or activations would show."""
     sizes, shadowed = {}, is_instrumented(GPT_TRAIN, (b"__tsan_init",))
     if shadowed:
         skip("halves_resident", "a build with ThreadSanitizer, whose own memory counts")
     for dtype in ("float32",) + DTYPES:
-        out = os.path.join(work, "memory-" + dtype)
-        run = train(data, out, f"--dtype={dtype}", "--max_iters=0", "--eval_interval=1000", "--eval_iters=1", "--n_layer=6",
+        out = "memory-" + dtype
+        run = train(out, f"--dtype={dtype}", "--max_iters=0", "--eval_interval=1000", "--eval_iters=1", "--n_layer=6",
                     "--n_embd=512", "--n_head=8", "--block_size=128", "--batch_size=4", "--gradient_accumulation_steps=1")
         line = next(text for text in run.stdout.splitlines() if text.startswith("Memory: "))
-        steps, _ = metrics(out)
+        steps = metrics(out)
         most = next(part for part in line.split(", ") if part.startswith("process at most"))
         number, unit = most.rstrip(".").split()[-2:]
         resident = float(number) * {"KiB": 2.0 ** 10, "MiB": 2.0 ** 20, "GiB": 2.0 ** 30}[unit]
@@ -222,14 +182,4 @@ def memory(data, work):
     check(sizes["bfloat16"] < 0.97 * sizes["float32"], f"16 bits save too little: {sizes}")
 
 
-def main():
-    with tempfile.TemporaryDirectory(prefix="gpt-train-halves-") as work:
-        data = os.path.join(work, "data")
-        dataset(data)
-        for part in (course, resume, scaler, counted, diverged, poison, memory):
-            part(data, work)
-    return finish()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+end(course, resume, scaler, counted, diverged, poison, memory, begin=lambda: make_tokens("data"))

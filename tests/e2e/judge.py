@@ -1,25 +1,20 @@
 #!/usr/bin/env python3
 """Evaluation of a model: perplexity and bits per byte of a token file, multiple-choice questions.
 
-The reference is a GPT-2 in plain Python and float64 that reads the weights saved by gpt-train; if there is a PyTorch
-(PYTHON_TORCH), its own float64 gives the perplexity too.  The script also tests damaged and mislabelled files.
+The reference is a GPT-2 in plain Python and float64 that reads the weights saved by gpt-train.  The script also tests
+damaged and mislabelled files.
 """
 
 import array
-import json
 import math
 import os
 import random
 import re
 import struct
 import subprocess
-import sys
-import tempfile
 
-from checks import check_named as check, finish, skip
+from checks import GPT_PREPARE, GPT_TRAIN, check_named as check, end, error_lines, read, read_json, tensors_read, write
 
-GPT_TRAIN = os.environ["GPT_TRAIN"]
-GPT_PREPARE = os.environ["GPT_PREPARE"]
 T, C, L, H = 8, 12, 2, 2
 TOLERANCE = 1e-5
 
@@ -30,17 +25,9 @@ def run(*arguments):
 
 # ---- the reference ----
 def read_weights(path):
-    with open(path, "rb") as file:
-        data = file.read()
-    length = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:8 + length])
-    header.pop("__metadata__", None)
     weights = {}
-    for name, entry in header.items():
-        begin, end = entry["data_offsets"]
-        values = array.array("f")
-        values.frombytes(data[8 + length + begin:8 + length + end])
-        shape = entry["shape"]
+    for name, (_, shape, raw) in tensors_read(path).items():
+        values = array.array("f", raw)
         rows = [list(values[i * shape[1]:(i + 1) * shape[1]]) for i in range(shape[0])] if len(shape) == 2 else list(values)
         weights[name.replace("transformer.", "")] = rows
     return weights
@@ -117,8 +104,7 @@ def judge(*arguments):
 
 
 def write_ids(path, ids):
-    with open(path, "wb") as file:
-        file.write(array.array("H", ids).tobytes())
+    write(path, array.array("H", ids).tobytes())
 
 
 def texts(w, vocabulary):
@@ -137,8 +123,7 @@ def texts(w, vocabulary):
     done = judge("--eval_data=data/some.bin", "--eval_block_size=3", "--eval_batch_size=7")
     found, loss = judged(done.stdout), walk(w, ids, 3) / (len(ids) - 1)
     check("less context", found and abs(found[1] - loss) < TOLERANCE, f"{found} {loss} {done.stderr}")
-    with open("data/val.bin", "rb") as file:
-        val = array.array("H", file.read())
+    val = array.array("H", read("data/val.bin"))
     done = judge("--eval_data=data")
     found, loss = judged(done.stdout), walk(w, list(val)) / (len(val) - 1)
     check("a folder's val split", found and found[0] == len(val) - 1 and abs(found[1] - loss) < TOLERANCE,
@@ -152,49 +137,6 @@ def texts(w, vocabulary):
     os.rename("kept.json", "run/gpt_tokenizer.json")
 
 
-def torch_agrees(w_path):
-    """PyTorch's cross entropy over its own layers, in float64."""
-    python = os.environ.get("PYTHON_TORCH", "no")
-    if python == "no":
-        skip("judge_torch", "no Python with PyTorch (Debian: python3-torch)")
-        return
-    script = f"""
-import array, json, struct, sys, torch
-import torch.nn.functional as F
-data = open({w_path!r}, "rb").read()
-n = struct.unpack("<Q", data[:8])[0]
-head = json.loads(data[8:8 + n]); head.pop("__metadata__", None)
-w = {{k.replace("transformer.", ""): torch.frombuffer(bytearray(data[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]]),
-     dtype=torch.float32).reshape(v["shape"]).double() for k, v in head.items()}}
-ids = torch.tensor(array.array("H", open("bare/some.bin", "rb").read()).tolist())
-T, C, L, H = {T}, {C}, {L}, {H}
-def norm(x, name):
-    return F.layer_norm(x, (C,), w[name + ".weight"], w[name + ".bias"], 1e-5)
-def linear(x, name):
-    return x @ w[name + ".weight"] + w[name + ".bias"]
-def losses(ids):
-    x = w["wte.weight"][ids[:-1]] + w["wpe.weight"][:len(ids) - 1]
-    for l in range(L):
-        q, k, v = (p.reshape(-1, H, C // H).transpose(0, 1) for p in linear(norm(x, f"h.{{l}}.ln_1"), f"h.{{l}}.attn.c_attn").split(C, 1))
-        s = (q @ k.transpose(1, 2)) / (C // H) ** 0.5
-        s = s.masked_fill(torch.ones_like(s).tril() == 0, float("-inf")).softmax(-1)
-        x = x + linear((s @ v).transpose(0, 1).reshape(-1, C), f"h.{{l}}.attn.c_proj")
-        x = x + linear(F.gelu(linear(norm(x, f"h.{{l}}.ln_2"), f"h.{{l}}.mlp.c_fc")), f"h.{{l}}.mlp.c_proj")
-    return F.cross_entropy(norm(x, "ln_f") @ w["wte.weight"].t(), ids[1:], reduction="none")
-total, at = 0.0, 0
-while at + T < len(ids):
-    total += float(losses(ids[at:at + T + 1]).sum()); at += T
-rest = len(ids) - 1 - at
-if rest:
-    total += float(losses(ids[-T - 1:])[-rest:].sum())
-print(total / (len(ids) - 1))
-"""
-    done = run(python, "-c", script)
-    found = judged(judge("--eval_data=bare/some.bin").stdout)
-    check("PyTorch's loss", done.returncode == 0 and found and abs(float(done.stdout) - found[1]) < TOLERANCE,
-          f"{found} {done.stdout} {done.stderr[-500:]}")
-
-
 def pack_question(index, right, context, answers):
     body = [right, len(answers), len(context), *context]
     for answer in answers:
@@ -205,8 +147,7 @@ def pack_question(index, right, context, answers):
 def write_questions(path, questions, count=None):
     parts = [pack_question(i, *question) for i, question in enumerate(questions)]
     header = [20240522, 1, len(parts) if count is None else count, max(map(len, parts))]
-    with open(path, "wb") as file:
-        file.write(struct.pack("<256i", *(header + [0] * 252)) + b"".join(parts))
+    write(path, struct.pack("<256i", *(header + [0] * 252)) + b"".join(parts))
 
 
 def make_questions(vocab):
@@ -237,7 +178,7 @@ def questions(w, vocab):
 
 def refused(name, *words, arguments=("--hellaswag=bad.bin",)):
     done = judge(*arguments)
-    lines = [line for line in done.stderr.splitlines() if "error:" in line]
+    lines = error_lines(done)
     good = done.returncode == 2 and len(lines) == 1 and all(word in lines[0] for word in words) and done.stdout == ""
     check(f"refused: {name}", good, f"{done.returncode} {done.stdout} {done.stderr[-500:]}")
 
@@ -245,14 +186,12 @@ def refused(name, *words, arguments=("--hellaswag=bad.bin",)):
 def bad_files(vocab):
     made = make_questions(vocab)
     write_questions("good.bin", made)
-    with open("good.bin", "rb") as file:
-        whole = file.read()
+    whole = read("good.bin")
 
     def change(name, at, form, value, *words):
         data = bytearray(whole)
         data[at:at + struct.calcsize(form)] = struct.pack(form, value)
-        with open("bad.bin", "wb") as file:
-            file.write(data)
+        write("bad.bin", data)
         refused(name, "bad.bin", *words)
 
     change("another magic", 0, "<i", 1, "magic 1")
@@ -271,8 +210,7 @@ def bad_files(vocab):
     change("a long context", 1034, "<H", 60000, "context")
     change("a token beyond the vocabulary", 1036, "<H", vocab, f"token {vocab}")
     for length in (0, 100, 1024, 1030, len(whole) - 2):
-        with open("bad.bin", "wb") as file:
-            file.write(whole[:length])
+        write("bad.bin", whole[:length])
         refused(f"the first {length} bytes", "bad.bin")
     write_questions("bad.bin", [(0, [1] * 5, [[1] * (T - 3), [2]])])
     refused("a question longer than the context", "bad.bin", str(T + 2))
@@ -287,31 +225,22 @@ def bad_files(vocab):
 
 
 def main():
-    with tempfile.TemporaryDirectory() as work:
-        os.chdir(work)
-        dice = random.Random(5)
-        text = "".join(dice.choice("abcdefgh .,\u00e4\u20ac") for _ in range(2000))
-        with open("text.txt", "w", encoding="utf-8") as file:
-            file.write(text)
-        done = run(GPT_PREPARE, "--tokenizer=chars", "--out-dir=data", "text.txt")
-        check("the data", done.returncode == 0, done.stderr)
-        with open("data/gpt_tokenizer.json", encoding="utf-8") as file:
-            vocabulary = json.load(file)["vocabulary"]
-        done = run(GPT_TRAIN, "--dataset=./data", "--out_dir=run", f"--n_layer={L}", f"--n_head={H}", f"--n_embd={C}",
-                   f"--block_size={T}", "--bias=True", "--batch_size=4", "--gradient_accumulation_steps=1",
-                   "--eval_iters=1", "--max_iters=60", "--learning_rate=0.02", "--warmup_iters=0", "--threads=1",
-                   "--lr_decay_iters=60")
-        check("a run", done.returncode == 0, done.stderr)
-        before = sorted(os.listdir("run"))
-        w = read_weights("run/model.safetensors")
-        texts(w, vocabulary)
-        torch_agrees("run/model.safetensors")
-        questions(w, len(vocabulary))
-        bad_files(len(vocabulary))
-        check("nothing was written", sorted(os.listdir("run")) == before)
-        os.chdir("/")
-    return finish()
+    dice = random.Random(5)
+    write("text.txt", "".join(dice.choice("abcdefgh .,\u00e4\u20ac") for _ in range(2000)))
+    done = run(GPT_PREPARE, "--tokenizer=chars", "--out-dir=data", "text.txt")
+    check("the data", done.returncode == 0, done.stderr)
+    vocabulary = read_json("data/gpt_tokenizer.json")["vocabulary"]
+    done = run(GPT_TRAIN, "--dataset=./data", "--out_dir=run", f"--n_layer={L}", f"--n_head={H}", f"--n_embd={C}",
+               f"--block_size={T}", "--bias=True", "--batch_size=4", "--gradient_accumulation_steps=1",
+               "--eval_iters=1", "--max_iters=60", "--learning_rate=0.02", "--warmup_iters=0", "--threads=1",
+               "--lr_decay_iters=60")
+    check("a run", done.returncode == 0, done.stderr)
+    before = sorted(os.listdir("run"))
+    w = read_weights("run/model.safetensors")
+    texts(w, vocabulary)
+    questions(w, len(vocabulary))
+    bad_files(len(vocabulary))
+    check("nothing was written", sorted(os.listdir("run")) == before)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(main)

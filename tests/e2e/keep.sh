@@ -15,14 +15,6 @@ train() {
     run "$train_status" "$GPT_TRAIN" $SHAPE "$@"
 }
 
-absent() {
-    [ ! -e "$1" ]
-}
-
-iter_of() {
-    sed -n 's/.*"iter": \([0-9]*\),.*/\1/p' "$1/trainer_state.json"
-}
-
 kept() {
     (cd "$1" && echo checkpoint-*)
 }

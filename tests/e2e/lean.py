@@ -13,16 +13,11 @@ Prints "checks: P passed, F failed, S skipped".
 
 import json
 import os
-import shutil
-import struct
 import subprocess
-import sys
-import tempfile
 
-from checks import LONG, check, finish, some
+from checks import GPT_TRAIN, LONG, check, end, error_lines, files, make_tokens, metrics, some, tensors_read
 
-BUILD = os.environ.get("top_builddir", ".")
-GPT_TRAIN = os.environ.get("GPT_TRAIN", os.path.join(BUILD, "gpt-train"))
+DATA = "--dataset=./data"
 TINY = ["--n_layer=2", "--n_head=2", "--n_embd=48", "--block_size=32", "--batch_size=4", "--vocab_size=96",
         "--gradient_accumulation_steps=3", "--eval_iters=4", "--warmup_iters=5", "--bias=True", "--dtype=bfloat16"]
 FORMATS = ("master", "sr", "sr_bf16", "sr_8bit", "sr_8bit_full")
@@ -47,38 +42,24 @@ def run(*arguments, status=0):
 
 def refused(text, *arguments):
     result = run(*arguments, status=2)
-    lines = [line for line in result.stderr.splitlines() if "error" in line]
+    lines = error_lines(result)
     check(len(lines) == 1 and text in lines[0], f"one error line with '{text}', not {lines}")
 
 
-def dataset(folder):
-    """A file of repeated words, from which a few hundred steps learn something."""
-    os.makedirs(folder)
-    text = open(__file__, "rb").read()
-    ids = [byte - 32 if byte >= 32 else 0 for byte in text if byte < 128]
-    for name, part in (("train.bin", ids[: len(ids) * 9 // 10]), ("val.bin", ids[len(ids) * 9 // 10:])):
-        with open(os.path.join(folder, name), "wb") as file:
-            file.write(struct.pack(f"<{len(part)}H", *part))
+def train(out, *arguments, status=0):
+    return run(GPT_TRAIN, DATA, f"--out_dir={out}", *TINY, *arguments, status=status)
 
 
-def train(data, out, *arguments, status=0):
-    return run(GPT_TRAIN, f"--dataset={data}", f"--out_dir={out}", *TINY, *arguments, status=status)
-
-
-def files(out):
-    return {name: open(os.path.join(out, name), "rb").read() for name in sorted(os.listdir(out))
-            if name.startswith(("model-", "optimizer-"))}
-
-
-def header(path):
-    with open(path, "rb") as file:
-        length = struct.unpack("<Q", file.read(8))[0]
-        return json.loads(file.read(length))
+def dtypes_of(path):
+    return {name: (dtype, shape) for name, (dtype, shape, _) in tensors_read(path).items()}
 
 
 def last_loss(out):
-    with open(os.path.join(out, "metrics.jsonl"), encoding="ascii") as file:
-        return [json.loads(line) for line in file if "val_loss" in line][-1]["val_loss"]
+    return metrics(out, "val_loss")[-1]["val_loss"]
+
+
+def kept(out):
+    return {name: data for name, data in files(out, ".safetensors").items() if name != "model.safetensors"}
 
 
 def plan(shape, *arguments, status=0):
@@ -93,9 +74,9 @@ def bytes_of_124m():
     return blocks, 50304 * width + 1024 * width, (2 * 12 + 1) * 2 * width
 
 
-def plans(data):
+def plans():
     blocks, embeddings, layernorms = bytes_of_124m()
-    common = [f"--dataset={data}", "--device_profile=h200-141g"]
+    common = [DATA, "--device_profile=h200-141g"]
     arenas = {}
     for name in FORMATS:
         report = plan(SHAPE_124M, *common, "--dtype=bfloat16", f"--state_format={name}")
@@ -108,107 +89,88 @@ def plans(data):
     check(arenas["sr_8bit_full"] < fp32 / 2, f"124M: {arenas['sr_8bit_full']} bytes are less than half of float32's {fp32}")
     check(arenas["master"] > arenas["sr"] > arenas["sr_bf16"] > arenas["sr_8bit"] >= arenas["sr_8bit_full"],
           f"leaner formats need less: {arenas}")
-    report = plan(SHAPE_350M, f"--dataset={data}", "--memory_budget=3.2GiB", "--dtype=bfloat16", "--allow_lean_states=True")
+    report = plan(SHAPE_350M, DATA, "--memory_budget=3.2GiB", "--dtype=bfloat16", "--allow_lean_states=True")
     check(report["states"]["format"] != "master" and report["bytes"]["fits"] is True, "350M fits 3.2 GiB")
-    card = [f"--dataset={data}", "--device_profile=rtx3060-12g", "--dtype=bfloat16", "--recompute=full"]
+    card = [DATA, "--device_profile=rtx3060-12g", "--dtype=bfloat16", "--recompute=full"]
     report = plan(SHAPE_1558M, *card, "--allow_lean_states=True")
     check(report["states"]["format"].startswith("sr_8bit") and report["bytes"]["fits"] is True, "1558M fits a 12 GB card")
-    plan(SHAPE_1558M, f"--dataset={data}", "--memory_budget=11.39GiB", "--dtype=bfloat16", status=3)
+    plan(SHAPE_1558M, DATA, "--memory_budget=11.39GiB", "--dtype=bfloat16", status=3)
 
 
-def course(data, work):
+def course():
     losses = {}
     lean = LEAN if LONG else ("sr_8bit_full",)
     for name in ("master", *lean):
-        out = os.path.join(work, "course-" + name)
-        train(data, out, f"--state_format={name}", f"--max_iters={STEPS}", f"--eval_interval={STEPS // 2}", f"--lr_decay_iters={STEPS}",
+        out = "course-" + name
+        train(out, f"--state_format={name}", f"--max_iters={STEPS}", f"--eval_interval={STEPS // 2}", f"--lr_decay_iters={STEPS}",
               "--learning_rate=3e-3", "--threads=1")
         losses[name] = last_loss(out)
     for name in lean:
         check(abs(losses[name] - losses["master"]) <= 0.05, f"{name}: validation loss {losses[name]} beside {losses['master']}")
-    out = os.path.join(work, "course-muon")
-    train(data, out, "--state_format=sr_bf16", *MUON, f"--max_iters={STEPS}", f"--eval_interval={STEPS // 2}", f"--lr_decay_iters={STEPS}",
+    out = "course-muon"
+    train(out, "--state_format=sr_bf16", *MUON, f"--max_iters={STEPS}", f"--eval_interval={STEPS // 2}", f"--lr_decay_iters={STEPS}",
           "--learning_rate=3e-3", "--threads=1")
     check(last_loss(out) < losses["master"], f"muon: validation loss {last_loss(out)} below AdamW's {losses['master']}")
 
 
-def resume(data, work):
+def resume():
     runs = [("sr", ()), ("sr_8bit", ()), ("master", MUON), ("sr_bf16", ()), ("sr_8bit_full", ()), ("sr", MUON), ("sr_bf16", MUON)]
     for name, more in some(runs, 3):
         arguments = [f"--state_format={name}", *more, "--eval_interval=8", "--micro_batch=3"]
-        whole, parts = (os.path.join(work, f"{kind}-{name}-{len(more)}") for kind in ("whole", "parts"))
-        train(data, whole, *arguments, "--max_iters=16", "--threads=1")
-        train(data, parts, *arguments, "--max_iters=7", "--threads=2")
-        result = run(GPT_TRAIN, f"--out_dir={parts}", "--init_from=resume", f"--dataset={data}", "--max_iters=16", "--threads=2")
+        whole, parts = (f"{kind}-{name}-{len(more)}" for kind in ("whole", "parts"))
+        train(whole, *arguments, "--max_iters=16", "--threads=1")
+        train(parts, *arguments, "--max_iters=7", "--threads=2")
+        result = run(GPT_TRAIN, f"--out_dir={parts}", "--init_from=resume", DATA, "--max_iters=16", "--threads=2")
         check("differs" not in result.stderr, f"{name} {more}: nothing differs at the resume: {result.stderr}")
-        check(files(whole) == files(parts), f"{name} {more}: the resumed run has the uninterrupted one's bytes")
+        check(kept(whole) == kept(parts), f"{name} {more}: the resumed run has the uninterrupted one's bytes")
 
 
-def dtypes(work):
-    model = header(os.path.join(work, "whole-sr_8bit-0", "model.safetensors"))
-    states = header(os.path.join(work, "whole-sr_8bit-0", [name for name in files(os.path.join(work, "whole-sr_8bit-0"))
-                                                          if name.startswith("optimizer")][0]))
+def dtypes():
+    model = dtypes_of("whole-sr_8bit-0/model.safetensors")
+    states = dtypes_of("whole-sr_8bit-0/optimizer-000017.safetensors")
     matrix, gain = "transformer.h.0.mlp.c_fc.weight", "transformer.ln_f.weight"
-    check(model[matrix]["dtype"] == "BF16" and model[gain]["dtype"] == "F32", "weights are saved as they are")
-    check([states[part + matrix]["dtype"] for part in ("m.", "v.", "s.")] == ["U8"] * 3, "8-bit moments have scales")
-    check(states["s." + matrix]["shape"] == [2, 48 * 192 // 256], "an exponent for each 256 elements")
-    check(states["m.transformer.wte.weight"]["dtype"] == "BF16", "the embedding's moments are wider")
-    check("s.transformer.wte.weight" not in states and states["m." + gain]["dtype"] == "F32", "layernorms' are fp32")
-    states = header(os.path.join(work, "whole-master-2", "optimizer-000017.safetensors"))
+    check(model[matrix][0] == "BF16" and model[gain][0] == "F32", "weights are saved as they are")
+    check([states[part + matrix][0] for part in ("m.", "v.", "s.")] == ["U8"] * 3, "8-bit moments have scales")
+    check(states["s." + matrix][1] == [2, 48 * 192 // 256], "an exponent for each 256 elements")
+    check(states["m.transformer.wte.weight"][0] == "BF16", "the embedding's moments are wider")
+    check("s.transformer.wte.weight" not in states and states["m." + gain][0] == "F32", "layernorms' are fp32")
+    states = dtypes_of("whole-master-2/optimizer-000017.safetensors")
     check("v." + matrix not in states and "v.transformer.wte.weight" in states, "Muon's matrices have one moment")
 
 
-def convert(data, work):
+def convert():
     for before, after in (("sr", "sr_8bit"),) if not LONG else (("sr_8bit", "master"), ("master", "sr_8bit_full"), ("sr", "sr_8bit")):
-        out = os.path.join(work, f"convert-{before}")
-        train(data, out, f"--state_format={before}", "--max_iters=60", "--eval_interval=30", "--learning_rate=3e-3", "--threads=1")
-        kept, loss = files(out), last_loss(out)
-        arguments = [GPT_TRAIN, f"--out_dir={out}", "--init_from=resume", f"--dataset={data}", f"--state_format={after}",
+        out = f"convert-{before}"
+        train(out, f"--state_format={before}", "--max_iters=60", "--eval_interval=30", "--learning_rate=3e-3", "--threads=1")
+        before_it, loss = kept(out), last_loss(out)
+        arguments = [GPT_TRAIN, f"--out_dir={out}", "--init_from=resume", DATA, f"--state_format={after}",
                      "--max_iters=90", "--threads=1"]
         refused("--convert_states=True", *arguments)
-        check(files(out) == kept, f"{before}: a refusal changes nothing")
+        check(kept(out) == before_it, f"{before}: a refusal changes nothing")
         result = run(*arguments, "--convert_states=True")
         check(f"converting the optimizer states from '{before}' to '{after}'" in result.stderr, f"the conversion is said: {result.stderr}")
         check(last_loss(out) < loss + 0.02, f"{before} to {after}: {last_loss(out)} after {loss}")
-    result = run(GPT_TRAIN, f"--out_dir={out}", "--init_from=resume", f"--dataset={data}", "--max_iters=95", "--threads=1")
+    result = run(GPT_TRAIN, f"--out_dir={out}", "--init_from=resume", DATA, "--max_iters=95", "--threads=1")
     check("optimizer states: sr_8bit," in result.stdout, f"the new format stays: {result.stdout[:600]}")
 
 
-def refusals(data, work):
-    common = [GPT_TRAIN, f"--dataset={data}", f"--out_dir={work}/refused", *TINY]
+def refusals():
+    common = [GPT_TRAIN, DATA, "--out_dir=refused", *TINY]
     for name in LEAN:
         refused("needs bfloat16", *common, f"--state_format={name}", "--dtype=float32")
         refused("needs bfloat16", *common, f"--state_format={name}", "--dtype=float16")
     refused("works without bfloat16", *common, "--state_format=sr_bf16", "--device_profile=t4-16g", "--plan")
     refused("has no 8-bit momentum", *common, "--state_format=sr_8bit", *MUON)
     refused("sr_4bit", *common, "--state_format=sr_4bit")
-    check(not os.path.exists(f"{work}/refused"), "nothing is left behind")
-    out = os.path.join(work, "whole-sr-0")
-    refused("optimizer='adamw'", GPT_TRAIN, f"--out_dir={out}", "--init_from=resume", f"--dataset={data}", *MUON, "--max_iters=20")
+    check(not os.path.exists("refused"), "nothing is left behind")
+    out = "whole-sr-0"
+    refused("optimizer='adamw'", GPT_TRAIN, f"--out_dir={out}", "--init_from=resume", DATA, *MUON, "--max_iters=20")
 
 
-def weights(data, work):
-    lean = os.path.join(work, "whole-sr_8bit-0")
-    result = train(data, os.path.join(work, "from"), f"--init_from={lean}", "--dtype=float32", "--eval_only=True", "--threads=1")
+def weights():
+    lean = "whole-sr_8bit-0"
+    result = train("from", f"--init_from={lean}", "--dtype=float32", "--eval_only=True", "--threads=1")
     check("val loss" in result.stdout, "weights of a lean checkpoint are read in float32")
 
 
-def main():
-    work = tempfile.mkdtemp(prefix="gpt-train-lean-")
-    data = os.path.join(work, "data")
-    dataset(data)
-    try:
-        plans(data)
-        course(data, work)
-        resume(data, work)
-        dtypes(work)
-        convert(data, work)
-        refusals(data, work)
-        weights(data, work)
-    finally:
-        shutil.rmtree(work)
-    return finish()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+end(plans, course, resume, dtypes, convert, refusals, weights, begin=lambda: make_tokens("data"))

@@ -13,13 +13,10 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-import tempfile
 import time
 
-from checks import LONG, check, finish, is_instrumented, patience, skip
+from checks import GPT_TRAIN, LONG, check, end, is_instrumented, metrics, patience, skip, write
 
-GPT_TRAIN = os.environ["GPT_TRAIN"]
 MIB = 1 << 20
 STEPS = 110 if LONG else 60
 GROWTH_MAX = 2 * MIB
@@ -30,10 +27,8 @@ REFUSAL_RSS_MAX = 128 * MIB
 
 def write_tokens(folder, vocab):
     """Any tokens do; only the sizes matter."""
-    os.makedirs(folder)
     for split in ("train", "val"):
-        with open(os.path.join(folder, split + ".bin"), "wb") as file:
-            file.write(b"".join((i * 7919 % vocab).to_bytes(2, "little") for i in range(20000)))
+        write(os.path.join(folder, split + ".bin"), b"".join((i * 7919 % vocab).to_bytes(2, "little") for i in range(20000)))
 
 
 def rss_bytes(pid, field):
@@ -59,15 +54,10 @@ def plan_bytes(arguments):
     return json.loads(text)["bytes"]["arena"]
 
 
-def metrics(folder):
-    with open(os.path.join(folder, "metrics.jsonl"), encoding="ascii") as file:
-        return [json.loads(line) for line in file]
-
-
-def growth(work):
+def growth():
     """Samples the process from outside while it trains, evaluates and saves."""
-    out = os.path.join(work, "growth")
-    arguments = ["--dataset=" + os.path.join(work, "small"), "--n_layer=3", "--n_head=4", "--n_embd=128", "--block_size=64",
+    out = "growth"
+    arguments = ["--dataset=./small", "--n_layer=3", "--n_head=4", "--n_embd=128", "--block_size=64",
                  "--batch_size=8", "--gradient_accumulation_steps=2", "--micro_batch=3", "--vocab_size=2000", "--eval_iters=3",
                  "--eval_interval=10", f"--max_iters={STEPS - 1}", "--threads=2", "--dropout=0.1"]
     process = subprocess.Popen([GPT_TRAIN] + arguments + ["--out_dir=" + out], stdout=subprocess.PIPE, text=True)
@@ -85,29 +75,29 @@ def growth(work):
     check(warm > 0 and largest > 0, f"growth: no RSS seen ({warm}, {largest})")
     check(largest - warm <= GROWTH_MAX or is_instrumented(GPT_TRAIN), f"growth: from {warm} to at most {largest} bytes")
     check(last == f"Try it: gpt-sample --out_dir={out}\n", f"growth: the last line is {last!r}")
-    lines = [line for line in metrics(out) if "loss" in line]
+    lines = metrics(out)
     check(len(lines) == STEPS, f"growth: {len(lines)} lines of metrics")
     plan = plan_bytes(arguments)
     check(all(line["planned_bytes"] == line["allocated_bytes"] == plan for line in lines), f"growth: {plan}, {lines[0]}")
     print(f"growth: {(largest - warm) / 1024:.0f} KiB above {warm / MIB:.1f} MiB, plan {plan / MIB:.1f} MiB, {saves} saves")
 
 
-def baseline(work):
+def baseline():
     shape = ["--n_layer=6", "--n_head=6", "--n_embd=384"]
     if os.environ.get("GPT_TRAIN_MEMORY_124M"):
         shape = ["--n_layer=12", "--n_head=12", "--n_embd=768"]
     rests, plans = [], []
     for batch in (1, 8) if not LONG else (1, 2, 4, 8, 16):
-        out = os.path.join(work, f"batch-{batch}")
-        arguments = shape + ["--dataset=" + os.path.join(work, "gpt2"), "--block_size=64", f"--batch_size={batch}",
+        out = f"batch-{batch}"
+        arguments = shape + ["--dataset=./gpt2", "--block_size=64", f"--batch_size={batch}",
                              "--gradient_accumulation_steps=1", "--vocab_size=50304", "--max_iters=1", "--eval_iters=1",
                              "--always_save_checkpoint=False", "--threads=1"]
-        with open(os.path.join(work, "log"), "w", encoding="ascii") as log:
+        with open("log", "w", encoding="ascii") as log:
             status, peak = ended(subprocess.Popen([GPT_TRAIN] + arguments + ["--out_dir=" + out], stdout=log, stderr=log))
         check(status == 0, f"baseline: batch {batch}: exit status {status}")
         if status != 0:
             return
-        line = [line for line in metrics(out) if "loss" in line][-1]
+        line = metrics(out)[-1]
         check(line["planned_bytes"] == line["allocated_bytes"], f"baseline: {line}")
         plans.append(line["planned_bytes"])
         rests.append(peak - line["planned_bytes"])
@@ -120,12 +110,12 @@ def baseline(work):
     check(sorted(plans) == plans and plans[-1] > plans[0], f"baseline: plans {plans}")
 
 
-def refusal(work):
+def refusal():
     """A budget that the weights alone exceed, for a batch of a dozen up to one whose program would have millions of
     ops."""
     for batch in (12, 1 << 16, 1 << 20):
-        out = os.path.join(work, f"refused-{batch}")
-        arguments = [f"--batch_size={batch}", "--block_size=1024", "--vocab_size=50304", "--memory_budget=1GiB", "--dataset=" + os.path.join(work, "gpt2")]
+        out = f"refused-{batch}"
+        arguments = [f"--batch_size={batch}", "--block_size=1024", "--vocab_size=50304", "--memory_budget=1GiB", "--dataset=./gpt2"]
         start = time.monotonic()
         process = subprocess.Popen([GPT_TRAIN] + arguments + ["--out_dir=" + out], stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
@@ -146,20 +136,16 @@ def refusal(work):
 
 def main():
     if not os.path.isdir("/proc/self"):
-        print("SKIP memory: no /proc on this system")
-        print("checks: 0 passed, 0 failed, 1 skipped")
-        return 77
-    with tempfile.TemporaryDirectory(prefix="gpt-train-memory-") as work:
-        write_tokens(os.path.join(work, "small"), 2000)
-        write_tokens(os.path.join(work, "gpt2"), 50304)
-        growth(work)
-        refusal(work)
-        if is_instrumented(GPT_TRAIN):
-            skip("memory_process", "what a process takes is the sanitizer's too")
-        else:
-            baseline(work)
-    return finish()
+        skip("memory", "no /proc on this system")
+        return
+    write_tokens("small", 2000)
+    write_tokens("gpt2", 50304)
+    growth()
+    refusal()
+    if is_instrumented(GPT_TRAIN):
+        skip("memory_process", "what a process takes is the sanitizer's too")
+    else:
+        baseline()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(main)

@@ -12,12 +12,9 @@ import math
 import os
 import re
 import subprocess
-import sys
-import tempfile
 
-from checks import check, finish, patience
+from checks import GPT_TRAIN, check, end, patience, write
 
-GPT_TRAIN = os.environ["GPT_TRAIN"]
 GIB = 1 << 30
 STORIES = {
     "124M, no accumulation": (["--batch_size=64", "--gradient_accumulation_steps=1", "--dtype=bfloat16"], 64),
@@ -197,22 +194,9 @@ def report_after_failure():
         check("most memory in other processes: " in devices, f"list_devices: {devices!r}")
 
 
-def main():
-    with tempfile.TemporaryDirectory(prefix="gpt-train-story-") as work:
-        os.chdir(work)
-        os.makedirs("data/tiny")
-        for split in ("train", "val"):
-            with open(f"data/tiny/{split}.bin", "wb") as file:
-                array.array("H", (i % 12 * (i // 96 % 7 + 1) for i in range(4000))).tofile(file)
-        stories()
-        modelled()
-        evaluation_alone()
-        pinned()
-        refused_heads()
-        patched_keys()
-        report_after_failure()
-    return finish()
+def data():
+    for split in ("train", "val"):
+        write(f"data/tiny/{split}.bin", array.array("H", (i % 12 * (i // 96 % 7 + 1) for i in range(4000))).tobytes())
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(stories, modelled, evaluation_alone, pinned, refused_heads, patched_keys, report_after_failure, begin=data)

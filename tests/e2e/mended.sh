@@ -13,10 +13,6 @@ train() {
     run 0 "$GPT_TRAIN" $SHAPE --dataset="$train_data" --out_dir="$train_out" --gradient_accumulation_steps=1 "$@"
 }
 
-absent() {
-    [ ! -e "$1" ]
-}
-
 check "the data" make_data
 printf 'abcabcabcabdabcabcabd%.0s' 1 2 3 4 5 6 7 8 9 >other.txt
 check "other data" run 0 "$GPT_PREPARE" --tokenizer=chars --val-fraction=0.3 --out-dir=data/other other.txt
@@ -166,24 +162,21 @@ at_line() {
 }
 BEST="--dataset=tiny --always_save_checkpoint=False --gradient_accumulation_steps=300 --micro_batch=4 --eval_iters=20
     --eval_interval=4 --max_iters=7 --warmup_iters=0 --learning_rate=0.01 --log_interval=1"
-saved() {
-    sed -n 's/^ *"iter": \([0-9]*\),/\1/p' "$1/trainer_state.json"
-}
 same_end() {
     checkpoint_sums best >sums-a && checkpoint_sums "$1" >sums-b && cmp -s sums-a sums-b
 }
 check "only the best, in one go" at_line "never" false best
-check "only the best: the last updates are looked at too" is "$(saved best)" 8
+check "only the best: the last updates are looked at too" is "$(iter_of best)" 8
 at_line "iter 5:" "kill -TERM" best-stopped
 check "a stop behind the best: the status" is $status 143
-check "a stop behind the best: it stays" is "$(saved best-stopped)" 4
+check "a stop behind the best: it stays" is "$(iter_of best-stopped)" 4
 check "a stop behind the best: said" grep -q "the checkpoint of iter 4 stays" stderr
 check "a stop behind the best: resumed" at_line "never" false best-stopped --init_from=resume
 check "a stop behind the best: the same end" same_end best-stopped
 at_line "iter 1:" "kill -TERM" best-early
-check "a stop before the best: saved" [ "$(saved best-early)" -eq 2 ]
+check "a stop before the best: saved" [ "$(iter_of best-early)" -eq 2 ]
 at_line "iter 2:" "kill -TERM" best-early --init_from=resume
-check "another stop before the best: saved" [ "$(saved best-early)" -eq 3 ]
+check "another stop before the best: saved" [ "$(iter_of best-early)" -eq 3 ]
 check "a stop before the best: resumed" at_line "never" false best-early --init_from=resume
 check "a stop before the best: the same end" same_end best-early
 at_line "step 0:" "kill -TERM" best-none
@@ -191,7 +184,7 @@ check "a stop before the first update: nothing is saved" absent best-none/traine
 check "a stop before the first update: said" grep -q "nothing is saved" stderr
 # The last updates were lost silently when the run ended off the schedule.
 check "the end between two evaluations" at_line "never" false best-none --max_iters=5 --eval_interval=4
-check "the end between two evaluations: saved" is "$(saved best-none)" 6
+check "the end between two evaluations: saved" is "$(iter_of best-none)" 6
 check "never better than at the start" at_line "never" false best-never --max_iters=5 --eval_iters=0 --learning_rate=0 --min_lr=0
 check "never better than at the start: nothing is saved" absent best-never/trainer_state.json
 # The plan and a forecast of 200 years came only after half a minute of silence, in which memory was committed.
@@ -210,12 +203,12 @@ if command -v prlimit >/dev/null 2>&1; then
         esac
     }
     check "nine updates" at_line "never" false best --init_from=resume --max_iters=9
-    check "nine updates: of the end" is "$(saved best)" 10
+    check "nine updates: of the end" is "$(iter_of best)" 10
     check "nine updates in one go" at_line "never" false best-nine --max_iters=9
     check "nine updates in one go: the same end" same_end best-nine
     at_line "iter " full_from_then_on best-full --max_iters=9
     check "a best that cannot be saved: the status" is $status 1
-    check "a best that cannot be saved: the one before stays" is "$(saved best-full)" 4
+    check "a best that cannot be saved: the one before stays" is "$(iter_of best-full)" 4
     check "a best that cannot be saved: resumed" at_line "never" false best-full --init_from=resume --max_iters=9
     check "a best that cannot be saved: the same end" same_end best-full
 else

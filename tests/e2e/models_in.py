@@ -10,7 +10,6 @@ needed; if there is one (PYTHON_TORCH), its own torch.save() writes a ckpt.pt to
 import array
 import collections
 import io
-import json
 import os
 import pickle
 import re
@@ -18,13 +17,12 @@ import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import types
 import zipfile
 
-from checks import check_named as check, finish, skip
+from checks import (GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, error_lines, metrics, read, read_json, skip,
+                    tensors_read as read_safetensors, tensors_write as write_safetensors, write, write_json)
 
-GPT_TRAIN, GPT_SAMPLE = os.environ["GPT_TRAIN"], os.environ["GPT_SAMPLE"]
 V, T, C, L, H = 61, 16, 12, 2, 3
 SHAPE = [f"--n_layer={L}", f"--n_head={H}", f"--n_embd={C}", f"--block_size={T}", f"--vocab_size={V}"]
 RUN = ["--dataset=./data", "--batch_size=2", "--gradient_accumulation_steps=1", "--eval_iters=1", "--threads=1",
@@ -39,44 +37,17 @@ def gpt_train(*arguments, env=None):
 
 
 # ---- safetensors ----
-def read_safetensors(path):
-    """NAME -> (dtype, shape, bytes)"""
-    with open(path, "rb") as file:
-        data = file.read()
-    length = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:8 + length])
-    header.pop("__metadata__", None)
-    return {name: (h["dtype"], h["shape"], data[8 + length + h["data_offsets"][0]:8 + length + h["data_offsets"][1]])
-            for name, h in header.items()}
-
-
-def write_safetensors(path, tensors):
-    header, data = {}, b""
-    for name, (dtype, shape, raw) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    text = json.dumps(header).encode()
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
-
-
 def floats(raw):
-    values = array.array("f")
-    values.frombytes(raw)
-    return values
+    return array.array("f", raw)
 
 
 def to_bf16(raw):
     """Truncates: the written values are those that must be read."""
-    words = array.array("I")
-    words.frombytes(raw)
-    return array.array("H", [word >> 16 for word in words]).tobytes()
+    return array.array("H", [word >> 16 for word in array.array("I", raw)]).tobytes()
 
 
 def bf16_as_f32(raw):
-    words = array.array("H")
-    words.frombytes(raw)
-    return array.array("I", [word << 16 for word in words]).tobytes()
+    return array.array("I", [word << 16 for word in array.array("H", raw)]).tobytes()
 
 
 def to_f16(raw):
@@ -98,8 +69,7 @@ def converted(tensors, dtype, there):
 
 def write_hf(folder, tensors, config, shards=1):
     os.makedirs(folder)
-    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
-        json.dump(config, file)
+    write_json(os.path.join(folder, "config.json"), config)
     if shards == 1:
         write_safetensors(os.path.join(folder, "model.safetensors"), tensors)
         return
@@ -109,8 +79,7 @@ def write_hf(folder, tensors, config, shards=1):
         part = {name: tensors[name] for name in names[shard::shards]}
         weight_map.update(dict.fromkeys(part, file_name))
         write_safetensors(os.path.join(folder, file_name), part)
-    with open(os.path.join(folder, "model.safetensors.index.json"), "w", encoding="utf-8") as file:
-        json.dump({"metadata": {"total_size": 1}, "weight_map": weight_map}, file)
+    write_json(os.path.join(folder, "model.safetensors.index.json"), {"metadata": {"total_size": 1}, "weight_map": weight_map})
 
 
 def unprefixed(tensors):
@@ -137,8 +106,7 @@ def write_llmc(path, tensors, version, padded=64, header=None):
             out += pack(t[f"h.{layer}.{name}.bias"][2])
     out += pack(t["ln_f.weight"][2]) + pack(t["ln_f.bias"][2])
     words = header or [20240326, version, T, V, L, H, C, padded]
-    with open(path, "wb") as file:
-        file.write(struct.pack("<256i", *(words + [0] * (256 - len(words)))) + out)
+    write(path, struct.pack("<256i", *(words + [0] * (256 - len(words)))) + out)
 
 
 # ---- torch.save() without torch ----
@@ -235,8 +203,7 @@ def nanogpt_tensor(name, shape, raw, make):
 
 def nanogpt_checkpoint(folder, bias, make=Tensor, prefix=""):
     """Returns our checkpoint in `folder` in nanoGPT's form."""
-    with open(os.path.join(folder, "trainer_state.json"), encoding="utf-8") as file:
-        state = json.load(file)
+    state = read_json(os.path.join(folder, "trainer_state.json"))
     weights = read_safetensors(os.path.join(folder, state["files"][0]["name"]))
     moments = read_safetensors(os.path.join(folder, state["files"][1]["name"]))
     model, order = collections.OrderedDict(), ([], [])
@@ -275,9 +242,7 @@ def nanogpt_checkpoint(folder, bias, make=Tensor, prefix=""):
 
 # ---- the tests ----
 def losses(folder):
-    with open(os.path.join(folder, "metrics.jsonl"), encoding="utf-8") as file:
-        lines = [json.loads(line) for line in file]
-    return [(line["iter"], line["loss"]) for line in lines if "loss" in line]
+    return [(line["iter"], line["loss"]) for line in metrics(folder)]
 
 
 def make_data():
@@ -288,8 +253,7 @@ def make_data():
         for _ in range(count):
             value = value * 1103515245 + 12345 & 0x7fffffff
             ids.append((value >> 16) % V)
-        with open(f"data/{name}.bin", "wb") as file:
-            file.write(ids.tobytes())
+        write(f"data/{name}.bin", ids.tobytes())
 
 
 def same_weights(name, source, expected, *extra, env=None):
@@ -341,7 +305,7 @@ def cached(base, config):
     hub = os.path.abspath("hub")
     snapshot = os.path.join(hub, "models--openai-community--gpt2-medium", "snapshots", "0123abcd")
     done = gpt_train("--init_from=gpt2-medium", "--out_dir=copy-none", *RUN, env={"HF_HUB_CACHE": hub})
-    lines = [line for line in done.stderr.splitlines() if "error:" in line]
+    lines = error_lines(done)
     check("a missing gpt2-medium", done.returncode == 2 and len(lines) == 1 and hub in lines[0] and
           "hf download openai-community/gpt2-medium" in lines[0], done.stderr)
     write_hf("blobs", unprefixed(base), config)
@@ -350,13 +314,11 @@ def cached(base, config):
     for name in ("config.json", "model.safetensors"):
         os.symlink(os.path.abspath(os.path.join("blobs", name)), os.path.join(snapshot, name))
     reference = os.path.join(hub, "models--openai-community--gpt2-medium", "refs", "main")
-    with open(reference, "w", encoding="utf-8") as file:
-        file.write("0123abcd")
+    write(reference, "0123abcd")
     same_weights("the cache", "gpt2-medium", base, env={"HF_HUB_CACHE": hub})
     same_weights("the cache below HF_HOME", "gpt2-medium", base,
                  env={"HF_HUB_CACHE": "", "HF_HOME": make_home(hub)})
-    with open(reference, "w", encoding="utf-8") as file:
-        file.write("../snapshots/0123abcd")
+    write(reference, "../snapshots/0123abcd")
     done = gpt_train("--init_from=gpt2-medium", "--out_dir=copy-none", *RUN, env={"HF_HUB_CACHE": hub})
     check("a reference that is a path", done.returncode == 2 and done.stderr.count("error:") == 1, done.stderr)
     write_hf("gpt2-large", unprefixed(base), config)
@@ -408,23 +370,21 @@ def nanogpt_continues():
 
 def nanogpt_over_another():
     """Continues a ckpt.pt in the folder of another run without saving: that run's files are unchanged."""
-    with open("characters.txt", "w", encoding="ascii") as file:
-        file.write("".join(chr(ord("0") + number) for number in range(V)) * 9)
-    subprocess.run([os.environ["GPT_PREPARE"], "--tokenizer=chars", "--out-dir=characters", "characters.txt"], check=True,
+    write("characters.txt", "".join(chr(ord("0") + number) for number in range(V)) * 9)
+    subprocess.run([GPT_PREPARE, "--tokenizer=chars", "--out-dir=characters", "characters.txt"], check=True,
                    capture_output=True)
     shutil.copy("characters/gpt_tokenizer.json", "data")
     shutil.rmtree("b", ignore_errors=True)
     shutil.copytree("run-False", "b")
-    with open("b/gpt_tokenizer.json", "w", encoding="ascii") as file:
-        file.write("of another run")
-    before = open("b/metrics.jsonl", "rb").read()
+    write("b/gpt_tokenizer.json", "of another run")
+    before = read("b/metrics.jsonl")
     done = gpt_train("--init_from=ckpt-True.pt", "--out_dir=b", "--max_iters=6", "--always_save_checkpoint=False",
                      "--eval_interval=100")
     check("over another run", done.returncode == 0, done.stderr)
     kept = [name for name in os.listdir("b") if re.fullmatch(r"metrics-[0-9a-f]{8}\.jsonl", name)]
-    check("over another run: its metrics wait", len(kept) == 1 and open(f"b/{kept[0]}", "rb").read() == before, str(kept))
+    check("over another run: its metrics wait", len(kept) == 1 and read(f"b/{kept[0]}") == before, str(kept))
     check("over another run: metrics of its own", [pair[0] for pair in losses("b")] == [6], str(losses("b")))
-    check("over another run: its tokenizer", open("b/gpt_tokenizer.json", encoding="ascii").read() == "of another run")
+    check("over another run: its tokenizer", read("b/gpt_tokenizer.json") == b"of another run")
     os.remove("data/gpt_tokenizer.json")
 
 
@@ -447,8 +407,7 @@ def nanogpt_samples():
     check("nanoGPT's run without meta.pkl", done.returncode == 2 and done.stdout == "" and
           "of-pickle: the model has no tokenizer; name one with --tokenizer" in done.stderr, done.stderr)
     for protocol in (2, 4, 5):
-        with open(folder + "/meta.pkl", "wb") as file:
-            pickle.dump(meta, file, protocol)
+        write(folder + "/meta.pkl", pickle.dumps(meta, protocol))
         done = sample("--out_dir=of-pickle")
         text = done.stdout.split("\n---------------")[0]
         check(f"nanoGPT's run with meta.pkl, protocol {protocol}", done.returncode == 0 and len(text) == 42 and
@@ -459,8 +418,7 @@ def nanogpt_samples():
     for name, bad, words in (("none", {"vocab_size": 3}, 'has no "itos"'), ("swapped", swapped, "item 1"),
                              ("words", {"itos": {0: "ab"}}, "item 0"), ("ids", {"itos": {1: "a"}}, "item 0"),
                              ("code", {"itos": Evil(os.system, "touch executed")}, "refused, nothing was run")):
-        with open(folder + "/meta.pkl", "wb") as file:
-            pickle.dump(bad, file)
+        write(folder + "/meta.pkl", pickle.dumps(bad))
         done = sample("--out_dir=of-pickle")
         check("a bad meta.pkl: " + name, done.returncode == 2 and words in done.stderr and
               done.stderr.count("error:") == 1, done.stderr)
@@ -474,8 +432,7 @@ def torch_writes():
         skip("models_in_torch", "no Python with PyTorch (Debian: python3-torch)")
         return
     plain = nanogpt_checkpoint("run-True", True, make=lambda raw, shape, **_: ("tensor", raw, tuple(shape)))
-    with open("plain.pickle", "wb") as file:
-        pickle.dump(plain, file)
+    write("plain.pickle", pickle.dumps(plain))
     script = """
 import pickle, torch
 made = {}
@@ -497,10 +454,10 @@ torch.save(make(plain), "torch-old.pt", _use_new_zipfile_serialization=False)
     refused("the format of before PyTorch 1.6", "torch-old.pt", "before 1.6")
 
 
-def refused(name, source, *words, env=None):
-    done = gpt_train(f"--init_from={source}", "--out_dir=bad", *RUN, "--max_iters=0", env=env)
-    lines = [line for line in done.stderr.splitlines() if "error:" in line]
-    good = done.returncode == 2 and len(lines) == 1 and all(word in lines[0] for word in words)
+def refused(name, source, *words, statuses=(2,)):
+    done = gpt_train(f"--init_from={source}", "--out_dir=bad", *RUN, "--max_iters=0")
+    lines = error_lines(done)
+    good = done.returncode in statuses and len(lines) == 1 and all(word in lines[0] for word in words)
     check(f"refused: {name}", good, f"{done.returncode} {done.stderr[-500:]}")
     check(f"refused: {name}: nothing is left", not os.path.exists("bad") or os.listdir("bad") in ([], ["lock"]))
 
@@ -510,43 +467,31 @@ def bad_shards(base, config):
         shutil.rmtree(name, ignore_errors=True)
         write_hf(name, base, config, shards=2)
         path = os.path.join(name, "model.safetensors.index.json")
-        with open(path, encoding="utf-8") as file:
-            value = json.load(file)
-        value = change(value) or value
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(value, file)
+        value = read_json(path)
+        write_json(path, change(value) or value)
 
     wte, second = "transformer.wte.weight", "model-00002-of-00002.safetensors"
-    for bad in ("../model-00001-of-00002.safetensors", "/etc/passwd.safetensors", "", ".safetensors", "a.bin", "x" * 300):
-        index("s1", lambda value, bad=bad: value["weight_map"].update({wte: bad}))
-        refused(f"shard name {bad[:20]!r}", "s1", "s1/model.safetensors.index.json", wte)
-    index("s2", lambda value: value["weight_map"].update({wte: second}))
-    refused("a tensor in another shard", "s2", "s2/model-00001-of-00002.safetensors", wte)
-    index("s3", lambda value: value["weight_map"].pop(wte) and None)
-    refused("a tensor that the index lacks", "s3", wte)
-    index("s4", lambda value: value["weight_map"].update({"transformer.h.0.extra": second}))
-    refused("a tensor that no shard has", "s4", "transformer.h.0.extra", second)
-    index("s5", lambda value: value["weight_map"].update({wte: 7}))
-    refused("a number for a shard", "s5", wte)
-    index("s6", lambda value: {"weight_map": {f"t{i}": "a.safetensors" for i in range(100000)}})
-    refused("100,000 entries", "s6", "100000 tensors")
-    index("s7", lambda value: [1])
-    refused("an index that is a list", "s7", "s7/model.safetensors.index.json")
-    index("s8", lambda value: {"metadata": {}})
-    refused("no weight_map", "s8", "weight_map")
-    index("s9", lambda value: None)
-    os.unlink("s9/" + second)
-    refused_missing("s9", second)
-    index("s10", lambda value: None)
-    write_safetensors("s10/" + second, {})
-    refused("an empty shard", "s10", second)
-
-
-def refused_missing(folder, shard):
-    done = gpt_train(f"--init_from={folder}", "--out_dir=bad", *RUN, "--max_iters=0")
-    lines = [line for line in done.stderr.splitlines() if "error:" in line]
-    check("a missing shard", done.returncode in (1, 2) and len(lines) == 1 and f"{folder}/{shard}" in lines[0],
-          done.stderr)
+    named = [(f"shard name {bad[:20]!r}", lambda value, bad=bad: value["weight_map"].update({wte: bad}),
+              (wte, "model.safetensors.index.json")) for bad in ("../model-00001-of-00002.safetensors", "/etc/passwd.safetensors", "",
+                                                                 ".safetensors", "a.bin", "x" * 300)]
+    for number, (name, change, words) in enumerate([
+            *named,
+            ("a tensor in another shard", lambda value: value["weight_map"].update({wte: second}), ("model-00001-of-00002", wte)),
+            ("a tensor that the index lacks", lambda value: value["weight_map"].pop(wte) and None, (wte,)),
+            ("a tensor that no shard has", lambda value: value["weight_map"].update({"transformer.h.0.extra": second}),
+             ("transformer.h.0.extra", second)),
+            ("a number for a shard", lambda value: value["weight_map"].update({wte: 7}), (wte,)),
+            ("100,000 entries", lambda value: {"weight_map": {f"t{i}": "a.safetensors" for i in range(100000)}}, ("100000 tensors",)),
+            ("an index that is a list", lambda value: [1], ("model.safetensors.index.json",)),
+            ("no weight_map", lambda value: {"metadata": {}}, ("weight_map",))]):
+        index(f"s{number}", change)
+        refused(name, f"s{number}", f"s{number}", *words)
+    index("missing", lambda value: None)
+    os.unlink("missing/" + second)
+    refused("a missing shard", "missing", f"missing/{second}", statuses=(1, 2))
+    index("empty", lambda value: None)
+    write_safetensors("empty/" + second, {})
+    refused("an empty shard", "empty", second)
 
 
 def bad_llmc(base):
@@ -562,11 +507,9 @@ def bad_llmc(base):
         variant(position, value)
         refused(f"llm.c header[{position}] = {value}", "bad.bin", "bad.bin", *([word] if word else []))
     write_llmc("bad.bin", base, 3)
-    with open("bad.bin", "ab") as file:
-        file.write(b"1234")
+    write("bad.bin", read("bad.bin") + b"1234")
     refused("llm.c, four bytes too many", "bad.bin", "bytes long")
-    with open("bad.bin", "wb") as file:
-        file.write(struct.pack("<8i", 20240326, 3, T, V, L, H, C, 64))
+    write("bad.bin", struct.pack("<8i", 20240326, 3, T, V, L, H, C, 64))
     refused("llm.c, a header cut short", "bad.bin", "32 bytes")
 
 
@@ -618,36 +561,35 @@ def bad_pickles():
     wte = "transformer.wte.weight"
     for key in good:
         change(f"no {key}", lambda value, key=key: value.pop(key) and None, key)
-    change("n_layer is text", lambda value: value["model_args"].update(n_layer="2"), "n_layer")
-    change("n_embd overflows", lambda value: value["model_args"].update(n_embd=2 ** 62), "n_embd")
-    change("n_head does not divide", lambda value: value["model_args"].update(n_head=5), "n_head")
-    change("another shape", lambda value: value["model"].update({wte: Tensor(bytes(4 * C * 60), (60, C))}), "wte.weight")
-    change("a tensor is missing", lambda value: value["model"].pop("transformer.h.1.ln_2.bias") and None, "h.1.ln_2.bias")
-    change("a name with a slash", lambda value: value["model"].update({"../x": Tensor(bytes(4), (1,))}), "name")
-    change("an unknown tensor", lambda value: value["model"].update({"transformer.x": Tensor(bytes(4), (1,))}),
-           "transformer.x")
-    change("int64 weights", lambda value: value["model"].update(
-        {wte: Tensor(bytes(8 * V * C), (V, C), kind="LongStorage", size=8)}), wte)
-    change("beyond its storage", lambda value: value["model"].update({wte: Tensor(bytes(4 * V * C), (V + 1, C))}),
-           "beyond its storage")
-    change("an offset beyond its storage", lambda value: value["model"].update(
-        {wte: Tensor(bytes(4 * V * C), (V, C), first=1)}), "beyond its storage")
-    change("sizes that overflow", lambda value: value["model"].update(
-        {wte: Tensor(bytes(4 * V * C), (2 ** 62, 2 ** 62))}), "64 bits")
-    change("columns first", lambda value: value["model"].update(
-        {wte: Tensor(bytes(4 * V * C), (V, C), stride=(1, V))}), "row by row")
-    change("a head of its own", lambda value: value["model"].update(
-        {"lm_head.weight": Tensor(bytes(4 * V * C), (V, C))}), "lm_head.weight")
-    change("steps that differ", lambda value: value["optimizer"]["state"][3].update(step=99), "step")
-    change("half a step", lambda value: value["optimizer"]["state"][0].update(step=0.5), "step")
-    change("no moment", lambda value: value["optimizer"]["state"][3].pop("exp_avg_sq") and None, "exp_avg_sq")
-    change("a state too few", lambda value: value["optimizer"]["state"].pop(3) and None, "optimizer")
-    change("one group", lambda value: value["optimizer"]["param_groups"].pop() and None, "param_groups")
-    change("a parameter too many", lambda value: value["optimizer"]["param_groups"][0]["params"].append(1), "optimizer")
-    change("moments of another shape", lambda value: value["optimizer"]["state"][0].update(
-        exp_avg=Tensor(bytes(4 * C), (C,))), "m.transformer.wte.weight")
-    change("a learning rate that is a list", lambda value: value["config"].update(learning_rate=[1]), "learning_rate")
-    change("a batch size of 0", lambda value: value["config"].update(batch_size=0), "batch_size")
+    def weight(name, raw, shape, **how):
+        return lambda value: value["model"].update({name: Tensor(bytes(raw), shape, **how)})
+
+    size = 4 * V * C
+    for name, function, word in (
+            ("n_layer is text", lambda value: value["model_args"].update(n_layer="2"), "n_layer"),
+            ("n_embd overflows", lambda value: value["model_args"].update(n_embd=2 ** 62), "n_embd"),
+            ("n_head does not divide", lambda value: value["model_args"].update(n_head=5), "n_head"),
+            ("another shape", weight(wte, 4 * C * 60, (60, C)), "wte.weight"),
+            ("a tensor is missing", lambda value: value["model"].pop("transformer.h.1.ln_2.bias") and None, "h.1.ln_2.bias"),
+            ("a name with a slash", weight("../x", 4, (1,)), "name"),
+            ("an unknown tensor", weight("transformer.x", 4, (1,)), "transformer.x"),
+            ("int64 weights", weight(wte, 2 * size, (V, C), kind="LongStorage", size=8), wte),
+            ("beyond its storage", weight(wte, size, (V + 1, C)), "beyond its storage"),
+            ("an offset beyond its storage", weight(wte, size, (V, C), first=1), "beyond its storage"),
+            ("sizes that overflow", weight(wte, size, (2 ** 62, 2 ** 62)), "64 bits"),
+            ("columns first", weight(wte, size, (V, C), stride=(1, V)), "row by row"),
+            ("a head of its own", weight("lm_head.weight", size, (V, C)), "lm_head.weight"),
+            ("steps that differ", lambda value: value["optimizer"]["state"][3].update(step=99), "step"),
+            ("half a step", lambda value: value["optimizer"]["state"][0].update(step=0.5), "step"),
+            ("no moment", lambda value: value["optimizer"]["state"][3].pop("exp_avg_sq") and None, "exp_avg_sq"),
+            ("a state too few", lambda value: value["optimizer"]["state"].pop(3) and None, "optimizer"),
+            ("one group", lambda value: value["optimizer"]["param_groups"].pop() and None, "param_groups"),
+            ("a parameter too many", lambda value: value["optimizer"]["param_groups"][0]["params"].append(1), "optimizer"),
+            ("moments of another shape", lambda value: value["optimizer"]["state"][0].update(exp_avg=Tensor(bytes(4 * C), (C,))),
+             "m.transformer.wte.weight"),
+            ("a learning rate that is a list", lambda value: value["config"].update(learning_rate=[1]), "learning_rate"),
+            ("a batch size of 0", lambda value: value["config"].update(batch_size=0), "batch_size")):
+        change(name, function, word)
     value = nanogpt_checkpoint("run-True", True)
     value["model"][wte].storage.raw = value["model"][wte].storage.raw[:-4]
     torch_save("bad.pt", value)
@@ -658,18 +600,15 @@ def bad_pickles():
 
 
 def bad_archives():
-    with open("ckpt-True.pt", "rb") as file:
-        whole = file.read()
+    whole = read("ckpt-True.pt")
     with zipfile.ZipFile("ckpt-True.pt") as archive:
         members = [(info.filename, info.header_offset + 30 + len(info.filename), info.file_size) for info in archive.infolist()]
     for name, first, size in members[:-1]:  # the last member, "version", is not read
         at = first + size // 2
-        with open("bad.pt", "wb") as file:
-            file.write(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
+        write("bad.pt", whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
         refused(f"a flipped bit in {name}", "bad.pt", f"member {name} has checksum")
     for length in (4, 30, 100, len(whole) // 2, len(whole) - 22, len(whole) - 1):
-        with open("bad.pt", "wb") as file:
-            file.write(whole[:length])
+        write("bad.pt", whole[:length])
         refused(f"the first {length} bytes", "bad.pt", "bad.pt")
     with zipfile.ZipFile("bad.pt", "w") as archive:
         archive.writestr("ckpt/readme", "x")
@@ -679,42 +618,33 @@ def bad_archives():
     for name, at, value in (("a member beyond the file", first + 42, 0xfffffff0), ("members that share bytes", first + 42, 40),
                             ("a member of 4 GiB", first + 24, 0xfffffff0), ("a directory beyond the file", end + 16, 0x7fffffff),
                             ("a directory that is too long", end + 12, 0x7fffffff)):
-        with open("bad.pt", "wb") as file:
-            file.write(whole[:at] + struct.pack("<I", value) + whole[at + 4:])
+        write("bad.pt", whole[:at] + struct.pack("<I", value) + whole[at + 4:])
         refused(name, "bad.pt", "bad.pt")
     os.makedirs("bin")
     shutil.copy("ckpt-True.pt", "bin/pytorch_model.bin")
     shutil.copy("plain/config.json", "bin/config.json")
     refused("pytorch_model.bin", "bin", "pytorch_model.bin")
-    with open("meta.pkl", "wb") as file:
-        pickle.dump({"vocab_size": 5}, file)
+    write("meta.pkl", pickle.dumps({"vocab_size": 5}))
     refused("meta.pkl", "meta.pkl", "meta.pkl")
 
 
 def main():
-    with tempfile.TemporaryDirectory() as work:
-        os.chdir(work)
-        make_data()
-        for bias in (False, True):
-            done = gpt_train(*RUN, *SHAPE, f"--bias={bias}", f"--out_dir=run-{bias}", "--max_iters=5")
-            check(f"a run, bias {bias}", done.returncode == 0, done.stderr)
-        base = read_safetensors("run-True/model.safetensors")
-        with open("run-True/config.json", encoding="utf-8") as file:
-            config = json.load(file)
-        loads(base, config)
-        cropped(base, config)
-        cached(base, config)
-        nanogpt_continues()
-        nanogpt_over_another()
-        nanogpt_samples()
-        torch_writes()
-        bad_shards(base, config)
-        bad_llmc(base)
-        bad_pickles()
-        check("nothing was executed", not os.path.exists("executed"))
-        os.chdir("/")
-    return finish()
+    make_data()
+    for bias in (False, True):
+        done = gpt_train(*RUN, *SHAPE, f"--bias={bias}", f"--out_dir=run-{bias}", "--max_iters=5")
+        check(f"a run, bias {bias}", done.returncode == 0, done.stderr)
+    base, config = read_safetensors("run-True/model.safetensors"), read_json("run-True/config.json")
+    loads(base, config)
+    cropped(base, config)
+    cached(base, config)
+    nanogpt_continues()
+    nanogpt_over_another()
+    nanogpt_samples()
+    torch_writes()
+    bad_shards(base, config)
+    bad_llmc(base)
+    bad_pickles()
+    check("nothing was executed", not os.path.exists("executed"))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(main)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The opencl backend from the command line, on PoCL or whatever device number 0 is.
 
-  list      --list_devices names the device; a number out of range is one line
+  listing   --list_devices names the device; a number out of range is one line
   absent    without loader, or without a driver, there is one line; `auto` falls back to the cpu
   fake      drivers that abort, skip kernels, refuse memory, lose the device, do not compile or are of OpenCL 1.1
             (opencl_fake.c): one line, an exit status, and the last checkpoint unchanged; a device for one process
@@ -24,19 +24,14 @@ import ctypes.util
 import json
 import os
 import resource
-import shlex
 import stat
-import struct
 import subprocess
-import sys
-import tempfile
 import time
 
-from checks import LONG, check, finish, is_instrumented, skip, some
+from checks import (GPT_TRAIN, LONG, check, end, error_lines, files, is_instrumented, make_tokens, metrics, opencl_device, opencl_library,
+                    skip, some, write)
 
-BUILD = os.environ.get("top_builddir", ".")
-SOURCE = os.environ.get("top_srcdir", ".")
-GPT_TRAIN = os.environ.get("GPT_TRAIN", os.path.join(BUILD, "gpt-train"))
+FAKE = "tests/e2e/opencl_fake.c"
 TINY = ["--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=32", "--batch_size=4", "--vocab_size=96",
         "--gradient_accumulation_steps=2", "--eval_iters=4", "--warmup_iters=5", "--bias=True", "--max_iters=20",
         "--eval_interval=10", "--lr_decay_iters=20"]
@@ -45,16 +40,6 @@ HALF_BOUND = 0.1     # as in halves.py
 # PoCL takes half a minute to optimise CLBlast's kernels, which one run uses.
 PLAIN = {} if LONG else {"POCL_EXTRA_BUILD_FLAGS": "-cl-opt-disable"}
 SECOND_START_SECONDS = 2.0
-
-
-def dataset(folder):
-    """A file of repeated words, from which a few hundred steps learn something."""
-    os.makedirs(folder)
-    text = open(__file__, "rb").read()
-    ids = [byte - 32 if byte >= 32 else 0 for byte in text if byte < 128]
-    for name, part in (("train.bin", ids[: len(ids) * 9 // 10]), ("val.bin", ids[len(ids) * 9 // 10:])):
-        with open(os.path.join(folder, name), "wb") as file:
-            file.write(struct.pack(f"<{len(part)}H", *part))
 
 
 def gpt_train(*arguments, status=0, **environment):
@@ -66,30 +51,24 @@ def gpt_train(*arguments, status=0, **environment):
     return run
 
 
-def train(data, out, *arguments, status=0, backend="opencl", **environment):
-    return gpt_train(f"--dataset={data}", f"--out_dir={out}", f"--backend={backend}", *TINY, *arguments, status=status,
+def train(out, *arguments, status=0, backend="opencl", **environment):
+    return gpt_train("--dataset=./data", f"--out_dir={out}", f"--backend={backend}", *TINY, *arguments, status=status,
                      **environment)
 
 
-def errors(run):
-    return [line for line in run.stderr.splitlines() if " error: " in line]
-
-
 def one_error(run, *texts):
-    lines = errors(run)
+    lines = error_lines(run)
     check(len(lines) == 1, f"{len(lines)} error lines, not 1: {run.stderr[-600:]}")
     for text in texts:
         check(any(text in line for line in lines), f"\"{text}\" is not in {lines}")
 
 
 def losses(out):
-    with open(os.path.join(out, "metrics.jsonl"), encoding="ascii") as file:
-        return [line["loss"] for line in map(json.loads, file) if "loss" in line]
+    return [line["loss"] for line in metrics(out)]
 
 
 def files_of(out):
-    return {name: open(os.path.join(out, name), "rb").read() for name in sorted(os.listdir(out))
-            if name.endswith((".safetensors", "trainer_state.json", "config.json"))}
+    return files(out, (".safetensors", "trainer_state.json", "config.json"))
 
 
 def listing():
@@ -102,56 +81,45 @@ def listing():
         one_error(run, device.split(":")[-1])
 
 
-def absent(data, work):
-    run = train(data, os.path.join(work, "no-driver"), status=1, OCL_ICD_VENDORS="/nonexistent")
+def absent():
+    run = train("no-driver", status=1, OCL_ICD_VENDORS="/nonexistent")
     one_error(run, "no platform")
-    run = train(data, os.path.join(work, "no-loader"), status=1, GPT_TRAIN_OPENCL_LIBRARY="/nonexistent.so")
+    run = train("no-loader", status=1, GPT_TRAIN_OPENCL_LIBRARY="/nonexistent.so")
     one_error(run, "loader", "/nonexistent.so")
-    run = train(data, os.path.join(work, "auto"), "--max_iters=0", "--eval_only=True", backend="auto",
+    run = train("auto", "--max_iters=0", "--eval_only=True", backend="auto",
                 GPT_TRAIN_BACKEND="", GPT_TRAIN_OPENCL_LIBRARY="/nonexistent.so")
-    check(not errors(run), f"auto without a loader: {run.stderr[-300:]}")
+    check(not error_lines(run), f"auto without a loader: {run.stderr[-300:]}")
 
 
-def fake_build(work):
-    """Compiles the library with defects; returns None when that fails."""
-    library = os.path.join(work, "fake.so")
-    command = shlex.split(os.environ.get("CC", "cc")) + [
-        "-shared", "-fPIC", "-Wl,--no-as-needed", "-I" + SOURCE, "-o", library, os.path.join(SOURCE, "tests/e2e/opencl_fake.c"),
-        "-l:libOpenCL.so.1"]
-    run = subprocess.run(command, check=False, capture_output=True, text=True)
-    return library if run.returncode == 0 else None
-
-
-def fake(data, work):
-    library = fake_build(work)
+def fake():
+    library = opencl_library(FAKE)
     if library is None:
-        skip("opencl_fake", "no compiler that links with libOpenCL.so.1")
         return
-    out = os.path.join(work, "fake")
+    out = "fake"
     for defect, text in (("abort", "signal 6"), ("skip:0", "computes wrongly"), ("skip:1", "does not hold"),
                          ("refuse", "clCreateBuffer"), ("source", "planted"), ("old", "OpenCL 1.1")):
-        environment = {"XDG_CACHE_HOME": os.path.join(work, "cache-fake")} if defect == "source" else {}
-        run = train(data, out, status=None, GPT_TRAIN_OPENCL_LIBRARY=library, OPENCL_FAKE=defect, **environment)
+        environment = {"XDG_CACHE_HOME": os.path.abspath("cache-fake")} if defect == "source" else {}
+        run = train(out, status=None, GPT_TRAIN_OPENCL_LIBRARY=library, OPENCL_FAKE=defect, **environment)
         check(run.returncode in (1, 3), f"{defect}: exit status {run.returncode}: {run.stderr[-300:]}")
         one_error(run, text)
         check(not os.path.exists(os.path.join(out, "model.safetensors")), f"{defect}: a checkpoint")
-    train(data, out, GPT_TRAIN_OPENCL_CLBLAST="0")
+    train(out, GPT_TRAIN_OPENCL_CLBLAST="0")
     before = files_of(out)
-    run = train(data, os.path.join(work, "exclusive"), GPT_TRAIN_OPENCL_LIBRARY=library, OPENCL_FAKE="exclusive",
-                OPENCL_FAKE_LOCK=os.path.join(work, "lock"), GPT_TRAIN_OPENCL_CLBLAST="0")
-    check("not tried in a child process" in run.stderr and files_of(os.path.join(work, "exclusive")) == before,
+    run = train("exclusive", GPT_TRAIN_OPENCL_LIBRARY=library, OPENCL_FAKE="exclusive",
+                OPENCL_FAKE_LOCK=os.path.abspath("lock"), GPT_TRAIN_OPENCL_CLBLAST="0")
+    check("not tried in a child process" in run.stderr and files_of("exclusive") == before,
           f"a device for one process: {run.stderr[-300:]}")
-    run = train(data, out, "--init_from=resume", "--max_iters=40", status=1, GPT_TRAIN_OPENCL_LIBRARY=library,
+    run = train(out, "--init_from=resume", "--max_iters=40", status=1, GPT_TRAIN_OPENCL_LIBRARY=library,
                 OPENCL_FAKE="lost:300")
     one_error(run, "CL_OUT_OF_RESOURCES", "lost")
     check(files_of(out) == before, "a lost device: the checkpoint is not what it was")
 
 
-def parity(data, work):
+def parity():
     runs = {}
     for backend, dtype in (("cpu", "float32"), ("opencl", "float32"), ("opencl", "bfloat16"), ("opencl", "float16")):
-        out = os.path.join(work, f"{backend}-{dtype}")
-        train(data, out, f"--dtype={dtype}", "--dropout=0.1", backend=backend)
+        out = f"{backend}-{dtype}"
+        train(out, f"--dtype={dtype}", "--dropout=0.1", backend=backend)
         runs[backend, dtype] = losses(out)
     reference = runs["cpu", "float32"]
     for key, values in runs.items():
@@ -163,72 +131,71 @@ def parity(data, work):
         print(f"opencl {key[1]}: 21 losses within {worst:.2e} of the cpu's in float32")
 
 
-def matrix(data, work):
+def matrix():
     options = ["--dtype=bfloat16", "--dropout=0.1"]
     for name, environment in (("vector", {}), ("unit", {"GPT_TRAIN_OPENCL_MATRIX": "emulated-mma/32"})):
-        run = train(data, os.path.join(work, f"matrix-{name}"), *options, **environment)
+        run = train(f"matrix-{name}", *options, **environment)
         check(("emulated matrix units" in run.stdout) == (name == "unit"), f"{name}: {run.stdout[:400]}")
-    pairs = list(zip(losses(os.path.join(work, "matrix-unit")), losses(os.path.join(work, "matrix-vector"))))
+    pairs = list(zip(losses("matrix-unit"), losses("matrix-vector")))
     worst = max(abs(a - b) for a, b in pairs)
     check(len(pairs) == 21 and worst <= HALF_BOUND, f"losses on matrix units {worst:.2e} from those without")
     print(f"opencl bfloat16 on emulated matrix units: losses within {worst:.2e} of those without")
-    library = fake_build(work)
+    library = opencl_library(FAKE)
     if library is None:
-        skip("opencl_fake", "no compiler that links with libOpenCL.so.1")
         return
-    out = os.path.join(work, "matrix-fake")
+    out = "matrix-fake"
     emulated = {"GPT_TRAIN_OPENCL_MATRIX": "emulated-mma/32"}
     for defect, text, environment in some((("unit-skip", "multiplies wrongly", emulated),
                                            ("unit-abort", "signal 6", emulated),
                                            ("nvidia", "", {}), ("unit-build", "does not build", emulated),
                                            ("unit-skip", "multiplies wrongly", emulated)), 1):  # failures are not cached
-        run = train(data, out, *options, "--max_iters=0", "--eval_iters=1", GPT_TRAIN_OPENCL_LIBRARY=library,
-                    OPENCL_FAKE=defect, XDG_CACHE_HOME=os.path.join(work, "cache-" + defect), **environment)
+        run = train(out, *options, "--max_iters=0", "--eval_iters=1", GPT_TRAIN_OPENCL_LIBRARY=library,
+                    OPENCL_FAKE=defect, XDG_CACHE_HOME=os.path.abspath("cache-" + defect), **environment)
         lines = [line for line in run.stderr.splitlines() if "left to vector units" in line]
-        others = [line for line in errors(run) if line not in lines]  # that line contains the compiler's message
+        others = [line for line in error_lines(run) if line not in lines]  # that line contains the compiler's message
         check(len(lines) == 1 and text in lines[0], f"{defect}: {run.stderr[-500:]}")
         check(not others and "matrix units" not in run.stdout, f"{defect}: {run.stdout[:300]} {others}")
 
 
-def clblast(data, work):
+def clblast():
     """CLBlast's fp32 products are tested before they are used, and not used if they are wrong."""
     if ctypes.util.find_library("clblast") is None:
         skip("opencl_clblast", "CLBlast is not installed (Debian: libclblast1)")
         return
     options = ["--dropout=0.1", "--max_iters=4", "--eval_iters=1"]
-    train(data, os.path.join(work, "clblast-0"), *options, GPT_TRAIN_OPENCL_CLBLAST="0")
-    run = train(data, os.path.join(work, "clblast-1"), *options, GPT_TRAIN_OPENCL_CLBLAST="1", **PLAIN)
+    train("clblast-0", *options, GPT_TRAIN_OPENCL_CLBLAST="0")
+    run = train("clblast-1", *options, GPT_TRAIN_OPENCL_CLBLAST="1", **PLAIN)
     check("CLBlast" in run.stdout and "left alone" not in run.stderr, f"CLBlast: {run.stderr[-300:]}")
-    one, two = (losses(os.path.join(work, f"clblast-{used}")) for used in (0, 1))
+    one, two = (losses(f"clblast-{used}") for used in (0, 1))
     worst = max(abs(a - b) / abs(b) for a, b in zip(two, one))
     check(len(one) == len(two) == 5 and worst <= PARITY_BOUND, f"losses with CLBlast {worst:.2e} from those without")
     print(f"opencl float32 by CLBlast: losses within {worst:.2e} of those of own kernels")
     if not LONG:
         return
-    half = os.path.join(work, "clblast-half")
-    train(data, half, *options, "--max_iters=1", GPT_TRAIN_OPENCL_CLBLAST="1")
-    run = train(data, half, *options, "--init_from=resume")  # on a processor, which by default uses our own kernels
+    half = "clblast-half"
+    train(half, *options, "--max_iters=1", GPT_TRAIN_OPENCL_CLBLAST="1")
+    run = train(half, *options, "--init_from=resume")  # on a processor, which by default uses our own kernels
     check("CLBlast" in run.stdout and "differ" not in run.stderr, f"CLBlast in a resumed run: {run.stderr[-300:]}")
-    whole, resumed = files_of(os.path.join(work, "clblast-1")), files_of(half)
+    whole, resumed = files_of("clblast-1"), files_of(half)
     check(whole == resumed, "a run that CLBlast began and a resume went on with: other bytes")
-    library = fake_build(work)
-    if library is None or is_instrumented(GPT_TRAIN):
-        skip("opencl_fake", "no compiler that links with libOpenCL.so.1, or a build with a sanitizer, which is not preloaded")
+    library = None if is_instrumented(GPT_TRAIN) else opencl_library(FAKE)
+    if library is None:
+        skip("opencl_fake", "a build with a sanitizer, which is not preloaded")
         return
-    run = train(data, os.path.join(work, "clblast-2"), *options, GPT_TRAIN_OPENCL_CLBLAST="1", LD_PRELOAD=library,
+    run = train("clblast-2", *options, GPT_TRAIN_OPENCL_CLBLAST="1", LD_PRELOAD=library,
                 OPENCL_FAKE="clblast-skip")
     check("left alone" in run.stderr and "is wrong" in run.stderr, f"CLBlast without its kernels: {run.stderr[-300:]}")
-    check(losses(os.path.join(work, "clblast-2")) == one, "CLBlast left alone: other losses than without it")
+    check(losses("clblast-2") == one, "CLBlast left alone: other losses than without it")
 
 
-def resume(data, work):
-    whole, parts = os.path.join(work, "whole"), os.path.join(work, "parts")
+def resume():
+    whole, parts = "whole", "parts"
     for dtype in some(("bfloat16", "float32")):
         folder = [path + "-" + dtype for path in (whole, parts)]
         options = [f"--dtype={dtype}", "--dropout=0.1", "--decay_lr=False", "--beta2=0.99"]
-        train(data, folder[0], *options)
-        train(data, folder[1], *options, "--max_iters=9")
-        train(data, folder[1], *options, "--init_from=resume")
+        train(folder[0], *options)
+        train(folder[1], *options, "--max_iters=9")
+        train(folder[1], *options, "--init_from=resume")
         one, two = (files_of(path) for path in folder)
         tensors = [name for name in one if name.endswith(".safetensors")]
         check(len(tensors) > 1, f"{dtype}: no checkpoint")
@@ -236,12 +203,12 @@ def resume(data, work):
             check(one[name] == two.get(name), f"{dtype}: {name} differs after a resume")
 
 
-def tiny(data, work):
-    out = os.path.join(work, "tiny")
+def tiny():
+    out = "tiny"
     small = ["--n_layer=1", "--n_head=1", "--n_embd=2", "--block_size=2", "--batch_size=1", "--gradient_accumulation_steps=1",
              "--max_iters=1", "--eval_iters=1"]
-    train(data, out, *small)
-    run = train(data, out, *small, "--init_from=resume", "--eval_only=True")
+    train(out, *small)
+    run = train(out, *small, "--init_from=resume", "--eval_only=True")
     check("val loss" in run.stdout, f"no evaluation: {run.stdout[-600:]}")
 
 
@@ -254,13 +221,13 @@ def compiles(run):
     return "compiling kernels" in run.stderr
 
 
-def cache(data, work):
-    home = os.path.join(work, "cache-home")
+def cache():
+    home = os.path.abspath("cache-home")
     folder = os.path.join(home, "gpt-train", "opencl")
-    out = os.path.join(work, "cached")
+    out = "cached"
     arguments = ["--max_iters=0", "--eval_iters=1"]
     begin = time.monotonic()
-    first = train(data, out, *arguments, XDG_CACHE_HOME=home)
+    first = train(out, *arguments, XDG_CACHE_HOME=home)
     middle = time.monotonic()
     check(compiles(first), "the first start says that it compiles")
     check(stat.S_IMODE(os.stat(folder).st_mode) == 0o700, "the folder's mode is not 0700")
@@ -269,71 +236,46 @@ def cache(data, work):
     best = processor = 1e9
     for _ in range(3):
         start, used = time.monotonic(), children_seconds()
-        second = train(data, out, *arguments, XDG_CACHE_HOME=home)
+        second = train(out, *arguments, XDG_CACHE_HOME=home)
         best, processor = min(best, time.monotonic() - start), min(processor, children_seconds() - used)
         check(not compiles(second), f"the second start compiles: {second.stderr[-300:]}")
     # On a busy machine processor time counts instead.
     check(min(best, processor) < SECOND_START_SECONDS,
           f"the second start takes {best:.2f} s, {processor:.2f} s of processor")
     print(f"first start {middle - begin:.2f} s, second {best:.2f} s, {processor:.2f} s of processor")
-    whole = {name: open(os.path.join(folder, name), "rb").read() for name in names}
+    whole = files(folder, ".clbin")
     for what, damage in some((("changed", lambda bytes_: bytes_[:-9] + b"123456789"),
                               ("of another driver", lambda bytes_: bytes_.replace(b"units", b"Units")),
                               ("cut short", lambda bytes_: bytes_[: len(bytes_) // 2]), ("empty", lambda bytes_: b"")), 2):
         for name, bytes_ in whole.items():
-            with open(os.path.join(folder, name), "wb") as file:
-                file.write(damage(bytes_))
-        run = train(data, out, *arguments, XDG_CACHE_HOME=home)
+            write(os.path.join(folder, name), damage(bytes_))
+        run = train(out, *arguments, XDG_CACHE_HOME=home)
         check(compiles(run) and "compiled again" in run.stderr, f"{what}: {run.stderr[-300:]}")
     os.chmod(folder, 0o777)
-    check(compiles(train(data, out, *arguments, XDG_CACHE_HOME=home)), "a folder that others may write to is used")
+    check(compiles(train(out, *arguments, XDG_CACHE_HOME=home)), "a folder that others may write to is used")
 
 
-def limit(data, work):
+def limit():
     if "PoCL" not in gpt_train("--list_devices").stdout and "Portable" not in gpt_train("--list_devices").stdout:
         skip("opencl_limit", "device 0 is not PoCL, whose POCL_MEMORY_LIMIT makes a small card")
         return
     # As few tokens as possible, and no checkpoint: only the size of the arena matters.
     small = ["--vocab_size=50304", "--n_embd=320", "--n_head=5", "--n_layer=1", "--block_size=8", "--batch_size=1",
              "--gradient_accumulation_steps=1", "--max_iters=1", "--eval_iters=1", "--always_save_checkpoint=False"]
-    plan = json.loads(train(data, os.path.join(work, "plan"), *small, "--plan=json", POCL_MEMORY_LIMIT="1").stdout)
+    plan = json.loads(train("plan", *small, "--plan=json", POCL_MEMORY_LIMIT="1").stdout)
     check(plan["bytes"]["arena"] > 256 << 20, f"the arena is smaller than one allocation: {plan['bytes']}")
     check(len(plan["segments"]) > 1 and max(plan["segments"]) <= 256 << 20, f"segments: {plan['segments']}")
-    out = os.path.join(work, "limit")
-    train(data, out, *small, POCL_MEMORY_LIMIT="1")
-    with open(os.path.join(out, "metrics.jsonl"), encoding="ascii") as file:
-        steps = [line for line in map(json.loads, file) if "planned_bytes" in line]
+    out = "limit"
+    train(out, *small, POCL_MEMORY_LIMIT="1")
+    steps = metrics(out, "planned_bytes")
     for step in steps:
         check(step["planned_bytes"] == step["allocated_bytes"] == plan["bytes"]["arena"], f"asked for: {step}")
     check(len(steps) == 2, f"{len(steps)} steps inside 1 GiB")
     for size, *texts in ((["--n_layer=2", "--n_embd=1024", "--n_head=8"], "not enough memory"),
                          (["--n_embd=1536", "--n_head=12"], "wte.weight", "largest allocation", "vocab_size")):
-        run = train(data, os.path.join(work, "large"), *small, *size, status=3, POCL_MEMORY_LIMIT="1")
+        run = train("large", *small, *size, status=3, POCL_MEMORY_LIMIT="1")
         one_error(run, *texts)
 
 
-def main():
-    probe = gpt_train("--list_devices", status=None)
-    if "opencl:0 " not in probe.stdout:
-        if "opencl" not in probe.stdout:
-            skip("opencl", "this build has no opencl backend")
-        else:
-            skip("opencl_device", "no OpenCL device here (Debian: pocl-opencl-icd)")
-        print("checks: 0 passed, 0 failed, 1 skipped")
-        return 77
-    only = sys.argv[1:]
-    with tempfile.TemporaryDirectory() as work:
-        data = os.path.join(work, "data")
-        dataset(data)
-        for name, test in (("list", lambda d, w: listing()), ("absent", absent), ("parity", parity),
-                           ("matrix", matrix), ("clblast", clblast), ("resume", resume), ("tiny", tiny), ("fake", fake),
-                           ("cache", cache), ("limit", limit)):
-            if not only or name in only:
-                begin = time.monotonic()
-                test(data, work)
-                print(f"{name}: {time.monotonic() - begin:.1f} s")
-    return finish()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+end(*((listing, absent, parity, matrix, clblast, resume, tiny, fake, cache, limit) if opencl_device() else ()),
+    begin=lambda: make_tokens("data"))

@@ -13,12 +13,11 @@ import os
 import re
 import shutil
 import subprocess
-import sys
-import tempfile
 
-from checks import check, finish, skip, some
+import checks
+from checks import check, end, read, skip, some, write
 
-SOURCE = os.path.join(os.environ.get("top_srcdir", "."), "backends", "opencl", "kernels")
+SOURCE = os.path.join(checks.SOURCE, "backends", "opencl", "kernels")
 CLANGS = ["clang", *(f"clang-{version}" for version in range(22, 13, -1))]
 PTXAS = ["ptxas", "/usr/local/cuda/bin/ptxas"]
 DTYPES = {"bfloat16": 1, "float16": 2}
@@ -45,14 +44,8 @@ def run(command):
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
-def source_write(work, name, library):
-    path = os.path.join(work, name)
-    with open(path, "w", encoding="ascii") as out:
-        out.write(library)
-        for part in ("common.clh", "gemm_matrix.cl"):
-            with open(os.path.join(SOURCE, part), encoding="ascii") as file:
-                out.write(file.read())
-    return path
+def source_write(name, library):
+    return write(name, library.encode() + b"".join(read(os.path.join(SOURCE, part)) for part in ("common.clh", "gemm_matrix.cl")))
 
 
 def compile_to(clang, source, out, target, unit, dtype, tile, layout):
@@ -74,21 +67,18 @@ def nvptx_target(capability):
 
 
 def text_of(path):
-    with open(path, encoding="ascii") as file:
-        return file.read()
+    return read(path).decode("ascii")
 
 
-def assemble(ptxas, work, text, capability):
-    path = os.path.join(work, "assemble.ptx")
-    with open(path, "w", encoding="ascii") as file:
-        file.write(re.sub(r"\.target sm_\d+", f".target {capability}", text))
-    return run([ptxas, f"-arch={capability}", "-v", "-o", os.path.join(work, "out.cubin"), path])
+def assemble(ptxas, text, capability):
+    path = write("assemble.ptx", re.sub(r"\.target sm_\d+", f".target {capability}", text))
+    return run([ptxas, f"-arch={capability}", "-v", "-o", "out.cubin", path])
 
 
-def nvptx(work):
+def nvptx():
     ptxas = next((path for path in PTXAS if shutil.which(path)), None)
-    source = source_write(work, "nvptx.cl", NVPTX)
-    out = os.path.join(work, "out.ptx")
+    source = source_write("nvptx.cl", NVPTX)
+    out = "out.ptx"
     variants = [(1, "sm_80", "sm_75", dtype, (16, 8, 16)) for dtype in DTYPES] + [(2, "sm_75", None, "float16", (16, 8, 8))]
     clang = next((name for name in CLANGS if shutil.which(name) and compile_to(
         name, source, out, nvptx_target("sm_80"), *(1, "float16", TILES[2], LAYOUTS[0])).returncode == 0), None)
@@ -104,12 +94,12 @@ def nvptx(work):
             word = "f16" if dtype == "float16" else "bf16"
             mnemonic = f"mma.sync.aligned.m16n8k{shape[2]}.row.col.f32.{word}.{word}.f32"
             check(text.count(mnemonic) == products(shape, tile), f"{name}: {text.count(mnemonic)} x {mnemonic}")
-            done = assemble(ptxas, work, text, capability)
+            done = assemble(ptxas, text, capability)
             spilled = re.findall(r"(\d+) bytes spill stores", done.stderr)
             check(done.returncode == 0, f"{name}: ptxas: {done.stderr[-400:]}")
             check(spilled and not any(map(int, spilled)), f"{name}: spilled: {done.stderr[-400:]}")
         if before is not None:
-            check(assemble(ptxas, work, text, before).returncode != 0, f"{dtype}: ptxas accepts unit {unit} for {before}")
+            check(assemble(ptxas, text, before).returncode != 0, f"{dtype}: ptxas accepts unit {unit} for {before}")
     print(f"{clang} and ptxas accept {len(variants) * len(SHAPES)} variants with mma")
 
 
@@ -117,9 +107,9 @@ def amdgcn_target(processor):
     return ["-target", "amdgcn-amd-amdhsa", f"-mcpu={processor}", "-nogpulib"]
 
 
-def amdgcn(work):
-    source = source_write(work, "amdgcn.cl", AMDGCN)
-    out = os.path.join(work, "out.s")
+def amdgcn():
+    source = source_write("amdgcn.cl", AMDGCN)
+    out = "out.s"
     clang = next((name for name in CLANGS if shutil.which(name) and compile_to(
         name, source, out, amdgcn_target("gfx1100"), 3, "float16", TILES[2], LAYOUTS[0]).returncode == 0), None)
     if clang is None:
@@ -138,12 +128,4 @@ def amdgcn(work):
     print(f"{clang} compiles {len(DTYPES) * len(SHAPES)} variants with WMMA")
 
 
-def main():
-    with tempfile.TemporaryDirectory() as work:
-        nvptx(work)
-        amdgcn(work)
-    return finish()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+end(nvptx, amdgcn)

@@ -13,14 +13,11 @@ GPT_TRAIN_BACKEND selects the backend.  Needs a Python with PyTorch (PYTHON_TORC
 S skipped".
 """
 
-import json
 import os
-import struct
 import subprocess
 import sys
-import tempfile
 
-from checks import check, finish
+from checks import BUILD, GPT_TRAIN, check, end, metrics, tensors_read, tensors_write, write_json
 
 try:
     import numpy as np
@@ -34,8 +31,6 @@ except ImportError:
     os.environ["PARITY_TORCH_TRIED"] = "1"
     os.execv(other, [other, "-B"] + sys.argv)
 
-BUILD = os.environ.get("top_builddir", ".")
-GPT_TRAIN = os.environ.get("GPT_TRAIN", os.path.join(BUILD, "gpt-train"))
 STEP_DUMP = os.environ.get("STEP_DUMP", os.path.join(BUILD, "tests/model/step_dump"))
 SEED = 20240611
 LAYERS, HEADS, CHANNELS, BLOCK, VOCAB, BATCH, ACCUMULATION = 2, 4, 64, 32, 97, 5, 2
@@ -145,34 +140,17 @@ class Reference:
 def write_folder(path, weights, bias, kind):
     """Writes a model in Hugging Face's layout; without biases they are stored as zeros."""
     os.makedirs(path)
-    with open(os.path.join(path, "config.json"), "w", encoding="ascii") as file:
-        json.dump({"model_type": "gpt2", "vocab_size": VOCAB, "n_positions": BLOCK, "n_embd": CHANNELS, "n_layer": LAYERS,
-                   "n_head": HEADS, "activation_function": "gelu_new" if kind == "tanh" else "gelu",
-                   "gpt_train": {"bias": bias}}, file)
-    header, blobs, end = {"__metadata__": {"format": "pt"}}, [], 0
-    for name, shape in parameter_shapes(True).items():
-        value = weights.get(name, torch.zeros(shape, dtype=torch.float64))
-        blobs.append(value.float().numpy().astype("<f4").tobytes())
-        header["transformer." + name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [end, end + len(blobs[-1])]}
-        end += len(blobs[-1])
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(os.path.join(path, "model.safetensors"), "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + b"".join(blobs))
+    write_json(os.path.join(path, "config.json"), {
+        "model_type": "gpt2", "vocab_size": VOCAB, "n_positions": BLOCK, "n_embd": CHANNELS, "n_layer": LAYERS, "n_head": HEADS,
+        "activation_function": "gelu_new" if kind == "tanh" else "gelu", "gpt_train": {"bias": bias}})
+    values = {name: weights.get(name, torch.zeros(shape)) for name, shape in parameter_shapes(True).items()}
+    tensors_write(os.path.join(path, "model.safetensors"), {
+        "transformer." + name: ("F32", value.shape, value.float().numpy().astype("<f4").tobytes()) for name, value in values.items()})
 
 
-def read_safetensors(path):
-    with open(path, "rb") as file:
-        size = struct.unpack("<Q", file.read(8))[0]
-        header = json.loads(file.read(size))
-        data = file.read()
-    found = {}
-    for name, entry in header.items():
-        if name != "__metadata__":
-            begin, end = entry["data_offsets"]
-            values = np.frombuffer(data[begin:end], "<f4").reshape(entry["shape"])
-            found[name.replace("transformer.", "", 1)] = torch.from_numpy(values.astype(np.float64))
-    return found
+def read_weights(path):
+    return {name.replace("transformer.", "", 1): torch.from_numpy(np.frombuffer(raw, "<f4").reshape(shape).astype(np.float64))
+            for name, (_, shape, raw) in tensors_read(path).items()}
 
 
 def write_data(path, generator):
@@ -301,11 +279,6 @@ def train(arguments):
     check(done.returncode == 0, f"gpt-train {arguments}: {done.stderr}")
 
 
-def metrics(folder):
-    with open(os.path.join(folder, "metrics.jsonl"), encoding="ascii") as file:
-        return [line for line in map(json.loads, file) if "loss" in line]
-
-
 def free(case, work, batches):
     """Runs ten steps of the real program."""
     out = os.path.join(work, "free")
@@ -318,7 +291,7 @@ def free(case, work, batches):
         worst = max(worst, abs(line["loss"] - reference.loss))
         check(abs(line["loss"] - reference.loss) <= LOSS_BOUND, f"free step {line['iter']}: {line['loss']}, {reference.loss}")
         check(abs(line["grad_norm"] - reference.norm) <= 1e-4 * reference.norm, f"free norm at {line['iter']}")
-    saved, moved = read_safetensors(os.path.join(out, "model.safetensors")), 0
+    saved, moved = read_weights(os.path.join(out, "model.safetensors")), 0
     ours, start = determined(saved), determined(case["weights"])
     for name, value in determined(reference.w).items():
         # Relative to the distance moved: the weights have hardly moved compared to their size.
@@ -348,23 +321,20 @@ def dropout(case, work):
 def main():
     print(f"parity_torch: seed {SEED}, PyTorch {torch.__version__}")
     torch.set_num_threads(1)  # the helper runs in turn with it
-    with tempfile.TemporaryDirectory(prefix="gpt-train-parity-") as work:
-        for number, (bias, kind) in enumerate(((True, "erf"), (False, "tanh"), (True, "tanh"), (False, "erf"))):
-            generator = torch.Generator().manual_seed(SEED + number)
-            folder = os.path.join(work, f"case-{number}")
-            case = {"bias": bias, "kind": kind, "name": f"bias={bias} gelu={kind}", "weights": initial_weights(bias, generator),
-                    "data": os.path.join(folder, "data"), "model": os.path.join(folder, "model")}
-            os.makedirs(folder)
-            write_data(case["data"], generator)
-            write_folder(case["model"], case["weights"], bias, kind)
-            batches = teacher(case, folder, "whole", [], STEPS)
-            teacher(case, folder, "remainder", ["--micro_batch=3", "--loss_chunk=7"], 2)
-            teacher(case, folder, "single", ["--micro_batch=1", "--loss_chunk=1000"], 2)
-            free(case, folder, batches)
-            if number == 0:
-                dropout(case, folder)
-    return finish()
+    for number, (bias, kind) in enumerate(((True, "erf"), (False, "tanh"), (True, "tanh"), (False, "erf"))):
+        generator = torch.Generator().manual_seed(SEED + number)
+        folder = os.path.abspath(f"case-{number}")
+        case = {"bias": bias, "kind": kind, "name": f"bias={bias} gelu={kind}", "weights": initial_weights(bias, generator),
+                "data": os.path.join(folder, "data"), "model": os.path.join(folder, "model")}
+        os.makedirs(folder)
+        write_data(case["data"], generator)
+        write_folder(case["model"], case["weights"], bias, kind)
+        batches = teacher(case, folder, "whole", [], STEPS)
+        teacher(case, folder, "remainder", ["--micro_batch=3", "--loss_chunk=7"], 2)
+        teacher(case, folder, "single", ["--micro_batch=1", "--loss_chunk=1000"], 2)
+        free(case, folder, batches)
+        if number == 0:
+            dropout(case, folder)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(main)

@@ -18,14 +18,11 @@ import os
 import re
 import signal
 import subprocess
-import sys
-import tempfile
 import xml.etree.ElementTree
 
-from checks import check, finish
+from checks import GPT_TRAIN, SOURCE, check, end, read, write_json
 
-GPT_TRAIN = os.environ["GPT_TRAIN"]
-DOC = os.path.join(os.environ["top_srcdir"], "doc", "plan.md")
+DOC = os.path.join(SOURCE, "doc", "plan.md")
 MIB = 1 << 20
 MODEL = ["--n_layer=4", "--n_head=4", "--n_embd=128", "--block_size=64", "--batch_size=30", "--vocab_size=65",
          "--gradient_accumulation_steps=2", "--dataset=./none"]
@@ -67,9 +64,7 @@ def documented():
     """Returns path -> set of types, from the table of doc/plan.md: | `path` | type, ... | meaning |.  `*` matches any
     name, `[]` every element; `(or null)` and the like are types of their own."""
     fields = {}
-    with open(DOC, encoding="utf-8") as file:
-        text = file.read()
-    part = text.split("## `--plan=json`", 1)[1].split("\n## ", 1)[0]
+    part = read(DOC).decode().split("## `--plan=json`", 1)[1].split("\n## ", 1)[0]
     for line in part.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         if len(cells) < 3 or not cells[0].startswith("`"):
@@ -203,17 +198,15 @@ def too_large_to_allocate():
                "dtypes": ["float32"], "bandwidth_bytes_per_s": 360e9, "share": 0, "share_source": "", "source": "none",
                "flops_per_s": {"float32": 12e12, "float16": 0, "bfloat16": 0, "tf32": 0}}
     asked = ("--device_profile=./small.json", "--dtype=float32")
-    with open("small.json", "w", encoding="utf-8") as file:
-        json.dump(profile, file)
+    write_json("small.json", profile)
     for line in refused("a large vocabulary", 3, "--vocab_size=50304", *asked, forms=(["--plan"],)):
         check("largest allocation" in line, f"a large vocabulary: {line!r}")
-    with open("small.json", "w", encoding="utf-8") as file:
-        json.dump(dict(profile, largest_allocation_bytes=3 * MIB), file)
+    write_json("small.json", dict(profile, largest_allocation_bytes=3 * MIB))
     for line in refused("a large evaluation", 3, "--eval_batch_size=10000", "--eval_iters=1000", *asked, forms=(["--plan"],)):
         check("largest allocation" in line, f"a large evaluation: {line!r}")
     status, report = plan_json("json", *asked)
-    check(status == 0 and report and report["search"]["chosen"]["micro_batch"] < 30, f"small allocations: {status}, {report}")
     os.remove("small.json")
+    check(status == 0 and report and report["search"]["chosen"]["micro_batch"] < 30, f"small allocations: {status}, {report}")
 
 
 def least_budget():
@@ -291,22 +284,19 @@ def svg(arguments, categories, status_expected=0):
 
 def readme():
     """Compares all but the date and the time of day."""
-    source = os.path.abspath(os.environ["top_srcdir"])
-    command = [GPT_TRAIN, os.path.join(source, "config", "gpt2_124m.py"), "--batch_size=64", "--device_profile=rtx3060-12g"]
+    command = [GPT_TRAIN, os.path.join(SOURCE, "config", "gpt2_124m.py"), "--batch_size=64", "--device_profile=rtx3060-12g"]
     picture = subprocess.run([*command, "--gradient_accumulation_steps=1", "--plan=svg"], check=True, capture_output=True).stdout
-    with open(os.path.join(source, "doc", "memory-124m.svg"), "rb") as file:
-        check(file.read() == picture, "doc/memory-124m.svg is not what the program draws: make it again, and look at it")
+    check(read(os.path.join(SOURCE, "doc", "memory-124m.svg")) == picture,
+          "doc/memory-124m.svg is not what the program draws: make it again, and look at it")
     text = subprocess.run([*command, "--gradient_accumulation_steps=8", "--max_iters=19073", "--plan"], check=True,
                           capture_output=True, text=True).stdout
-    with open(os.path.join(source, "README.md"), encoding="utf-8") as file:
-        page = file.read()
+    page = read(os.path.join(SOURCE, "README.md")).decode()
     for line in text.splitlines():
         line = re.sub(r"until .*? \(", "until", line)
         check(line in re.sub(r"until .*? \(", "until", page), f"README's plan lacks {line!r}")
 
 
 def main():
-    os.chdir(tempfile.mkdtemp(prefix="gpt-train-plan-"))  # without data: a plan needs none
     plain_status, plain = plan_json("json")
     check(plain_status == 0 and plain["choices"] == [] and "pareto" not in plain, "plain: choices or a front")
     reports = [plain, choices(84, True), choices(84, False, ("--micro_batch=30", "--recompute=none")), choices(75, False),
@@ -322,9 +312,7 @@ def main():
     svg(("--memory_budget=2GiB", "--sample_tokens=5"), base | {"cache", "logits"})
     readme()
     svg(("--memory_budget=70MiB",), base, 3)
-    os.rmdir(os.getcwd())
-    return finish()
+    check(os.listdir(".") == [], f"a plan left {os.listdir('.')}")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(main)

@@ -1,49 +1,20 @@
 #!/bin/sh
-# gpt-prepare from the command line: flags, exit statuses, outputs, refusals, and the leftovers of a failed run.  Needs
-# GPT_PREPARE and GPT_TRAIN, the paths of the programs.  Prints "checks: P passed, F failed, S skipped".
-set -u
-LC_ALL=C
-export LC_ALL
-: "${GPT_PREPARE:?set it to the path of gpt-prepare}" "${GPT_TRAIN:?set it to the path of gpt-train}"
+# shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
+# gpt-prepare from the command line: flags, exit statuses, outputs, refusals, and the leftovers of a failed run.
+. "${top_srcdir:?}/tests/e2e/e2e.inc"
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/gpt-prepare-e2e-XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' HUP INT TERM
-cd "$work" || exit 1
-passed=0 failed=0 skipped=0
-
-# check NAME COMMAND...: the command must succeed.
-check() {
-    name=$1
+# prepare STATUS ARGUMENT...: succeeds when gpt-prepare ends with STATUS.
+prepare() {
+    prepare_status=$1
     shift
-    if "$@"; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAIL $name" >&2
-        sed 's/^/    /' stdout stderr >&2
-    fi
-}
-
-skip() {
-    skipped=$((skipped + 1))
-    echo "SKIP $1: $2"
-}
-
-# run STATUS ARGUMENT...: succeeds when gpt-prepare ends with STATUS; its output is in stdout and stderr.
-run() {
-    expected=$1
-    shift
-    "$GPT_PREPARE" "$@" >stdout 2>stderr
-    status=$?
-    [ "$status" -eq "$expected" ] || { echo "exit status $status, not $expected" >>stderr; return 1; }
+    run "$prepare_status" "$GPT_PREPARE" "$@"
 }
 
 # refuses STATUS TEXT ARGUMENT...: the same, with nothing on stdout and one line with TEXT on stderr.
 refuses() {
     expected=$1 text=$2
     shift 2
-    run "$expected" "$@" && [ ! -s stdout ] && [ "$(wc -l <stderr)" -eq 1 ] && grep -qF -- "$text" stderr
+    prepare "$expected" "$@" && [ ! -s stdout ] && [ "$(wc -l <stderr)" -eq 1 ] && grep -qF -- "$text" stderr
 }
 
 says() {
@@ -68,10 +39,10 @@ printf '\177ELF\0\0' >tree/program
 ln -s ../hamlet.txt tree/link.txt
 
 # The command line.
-check help run 0 --help
+check help prepare 0 --help
 check help_text says 'Usage: gpt-prepare'
 check help_lists_flags says '--val-fraction'
-check version run 0 --version
+check version prepare 0 --version
 check version_text says 'gpt-prepare (gpt-train) '
 check no_input refuses 2 'no input files given'
 check unknown_flag refuses 2 '--frobnicate: no such flag' --frobnicate hamlet.txt
@@ -87,7 +58,7 @@ check nameless_input refuses 2 'give --out-dir=DIR' .
 check nothing_written test ! -e data
 
 # Bytes, and the default folder.
-check bytes run 0 hamlet.txt
+check bytes prepare 0 hamlet.txt
 check bytes_counts says 'train has 38 tokens'
 check bytes_names_next_step says 'gpt-train --dataset=hamlet'
 check bytes_quiet test ! -s stderr
@@ -99,29 +70,29 @@ check bytes_tokenizer grep -q '"kind": "bytes"' data/hamlet/gpt_tokenizer.json
 check manifest_tokens grep -q '"tokens": 38' data/hamlet/manifest.json
 
 # Characters; '_' for '-', a value as a separate word, flags after inputs.
-check chars run 0 hamlet.txt --tokenizer chars --val_fraction=0.5 --out_dir out/chars
+check chars prepare 0 hamlet.txt --tokenizer chars --val_fraction=0.5 --out_dir out/chars
 check chars_vocabulary says 'vocab size: 17'
 check chars_outputs only_outputs out/chars
 check chars_newline_is_0 test "$(od -An -tu2 -j42 -N2 out/chars/val.bin | tr -d ' ')" = 0
 cp -R out/chars first
-check again run 0 --tokenizer=chars --val-fraction=0.5 --out-dir=out/chars -- hamlet.txt
+check again prepare 0 --tokenizer=chars --val-fraction=0.5 --out-dir=out/chars -- hamlet.txt
 check again_is_identical diff -r first out/chars
 
 # A folder: sorted, joined, hidden and binary files skipped; binary files that are named are used.
-check folder run 0 --out-dir=out/tree tree
+check folder prepare 0 --out-dir=out/tree tree
 check folder_files says '2 files'
 check folder_size size_is out/tree/train.bin 20
 check folder_notes_binary grep -q '1 file left out, not text: 1 no extension' stderr
 check folder_text test "$(od -An -c -v out/tree/train.bin out/tree/val.bin | tr -d ' \n')" = \
     'f\0i\0r\0s\0t\0\n\0s\0e\0c\0o\0n\0d\0'
-check own_output_left_out run 0 --out-dir=tree/out tree
-check own_output_left_out_again run 0 --out-dir=tree/out tree
+check own_output_left_out prepare 0 --out-dir=tree/out tree
+check own_output_left_out_again prepare 0 --out-dir=tree/out tree
 check own_output_left_out_size size_is tree/out/train.bin 20
 named_program_is_refused() {
-    run 2 --out-dir=out/binary tree/program && [ ! -e out/binary ] && grep -q 'tree/program: this file is a program' stderr
+    prepare 2 --out-dir=out/binary tree/program && [ ! -e out/binary ] && grep -q 'tree/program: this file is a program' stderr
 }
 check named_program_is_refused named_program_is_refused
-check named_binary run 0 --format=text --out-dir=out/binary tree/program
+check named_binary prepare 0 --format=text --out-dir=out/binary tree/program
 check named_binary_size size_is out/binary/train.bin 10
 
 # Bad inputs; the earlier data set stays.
@@ -137,7 +108,7 @@ check out_dir_is_a_file refuses 1 'hamlet.txt' --out-dir=hamlet.txt/sub hamlet.t
 check refused_leave_the_old diff -r before out/chars
 
 # Everything for training; then gpt-train evaluates training tokens, with a note.
-check no_validation run 0 --val-fraction=0 --out-dir=out/all hamlet.txt
+check no_validation prepare 0 --val-fraction=0 --out-dir=out/all hamlet.txt
 check no_validation_counts says 'val has 0 tokens'
 check no_validation_file test ! -e out/all/val.bin
 trains_without_validation() {
@@ -164,7 +135,7 @@ check vocabulary_large vocabulary_of '\5\0\300\324\1\0' 54465
 # The recommended command at the end is valid in a shell, whatever the folder's name, and terminates.
 recommended_works() {
     mkdir -p bin && ln -sf "$GPT_TRAIN" bin/gpt-train
-    run 0 --out-dir="it's mine/x y" hamlet.txt || return 1
+    prepare 0 --out-dir="it's mine/x y" hamlet.txt || return 1
     sed -n '/^  gpt-train/,/[^\\]$/p' stdout >next.sh
     echo "[ -s 'out-x y/config.json' ]" >>next.sh
     PATH=$PWD/bin:$PATH sh -e next.sh >stdout 2>stderr
@@ -205,7 +176,7 @@ fi
 
 # The leftovers of a killed run are removed; a second run in the same folder is refused.
 : >out/chars/train.bin.tmp-1
-check leftovers run 0 --tokenizer=chars --val-fraction=0.5 --out-dir=out/chars hamlet.txt
+check leftovers prepare 0 --tokenizer=chars --val-fraction=0.5 --out-dir=out/chars hamlet.txt
 check leftovers_cleared diff -r before out/chars
 if command -v flock >/dev/null 2>&1; then
     : >out/chars/.gpt-prepare.lock
@@ -218,5 +189,4 @@ else
     skip prepare_second_run_is_refused 'no flock program'
 fi
 
-echo "checks: $passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+finish

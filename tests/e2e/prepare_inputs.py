@@ -15,27 +15,22 @@ import shutil
 import signal
 import struct
 import subprocess
-import sys
 import tarfile
-import tempfile
 import time
 
-from checks import check_named as check, finish, patience, skip
-
-PREPARE = os.environ["GPT_PREPARE"]
+from checks import GPT_PREPARE, check_named as check, end, patience, read, read_json, skip, write
 
 
 def prepare(*arguments, stdin=b"", out="out", clean=True):
     if clean:
         shutil.rmtree(out, ignore_errors=True)
-    return subprocess.run([PREPARE, f"--out-dir={out}", *arguments], input=stdin, stdout=subprocess.PIPE,
+    return subprocess.run([GPT_PREPARE, f"--out-dir={out}", *arguments], input=stdin, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, timeout=patience(120), check=False)
 
 
 def ids(path):
     """Returns the tokens of a file of either format."""
-    with open(path, "rb") as file:
-        data = file.read()
+    data = read(path)
     magic = struct.unpack("<i", data[:4])[0] if len(data) >= 4 else 0
     if magic in (20240520, 20240801):
         count = struct.unpack("<i", data[8:12])[0]
@@ -72,13 +67,6 @@ def refused(name, status, words, *arguments, stdin=b""):
     check(name, result.returncode == status and len(lines) == 1 and all(word in lines[0] for word in words)
           and not result.stdout and not os.path.exists("out"),
           f"status {result.returncode}, {lines}, {os.path.exists('out')}")
-
-
-def write(name, data):
-    os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
-    with open(name, "wb") as file:
-        file.write(data if isinstance(data, bytes) else data.encode())
-    return name
 
 
 def tar_of(members, name=None, mode="w", **kinds):
@@ -154,7 +142,7 @@ def test_archives():
     inner = [lzma.compress(tar_of([(f"{i}-{k}.txt", f"document {i} {k}\n") for k in range(3)])) for i in range(2)]
     tar_of([("openwebtext/urlsf_subset%02d-1_data.xz" % i, data) for i, data in enumerate(inner)], "owt.tar",
            "w")
-    write("owt.tar.xz", lzma.compress(open("owt.tar", "rb").read()))
+    write("owt.tar.xz", lzma.compress(read("owt.tar")))
     documents = [f"document {i} {k}\n" for i in range(2) for k in range(3)]
     good("openwebtext", "".join(documents).encode(), "owt.tar.xz")
     result = prepare("--val-fraction=0.5", "--seed=5", "owt.tar.xz")
@@ -330,7 +318,7 @@ def test_shards():
             data = data[:300]
             write("data.bin", data)
         result = prepare(f"--shard-tokens={shard}", f"--val-fraction={fraction}", "data.bin")
-        manifest = json.load(open("out/manifest.json", encoding="utf-8"))
+        manifest = read_json("out/manifest.json")
         train = int(len(data) * (1 - fraction))
         check(f"shards_{shard}", result.returncode == 0 and both() == data and len(text("train")) == train and
               manifest["train"]["tokens"] == train, (result.stderr, len(text("train")), train))
@@ -354,7 +342,7 @@ def test_stdin_and_bytes():
     check("stdin_chars", result.returncode == 0 and b"vocab size: 12" in result.stdout, result.stdout)
     check("stdin_copy_is_gone", sorted(os.listdir("out")) ==
           ["gpt_tokenizer.json", "manifest.json", "train.bin", "val.bin"], os.listdir("out"))
-    result = subprocess.run([PREPARE, "-"], input=b"x", stderr=subprocess.PIPE, check=False)
+    result = subprocess.run([GPT_PREPARE, "-"], input=b"x", stderr=subprocess.PIPE, check=False)
     check("stdin_needs_out_dir", result.returncode == 2 and b"--out-dir" in result.stderr, result.stderr)
     refused("stdin_empty", 2, ["no text"], "-")
     refused("stdin_twice", 2, ["once"], "-", "-", stdin=b"text")
@@ -383,7 +371,7 @@ def test_changing_inputs():
         shutil.rmtree("out", ignore_errors=True)
         write("log.txt", "line 1\n")
         os.utime("log.txt", (1000000000, 1000000000))
-        with subprocess.Popen([PREPARE, "--out-dir=out", "--val-split=position", "-", "log.txt"], stdin=subprocess.PIPE,
+        with subprocess.Popen([GPT_PREPARE, "--out-dir=out", "--val-split=position", "-", "log.txt"], stdin=subprocess.PIPE,
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
             for _ in range(int(patience(600))):
                 if os.path.exists("out/.gpt-prepare.lock"):  # made after all files are listed
@@ -401,37 +389,22 @@ def test_lost_output():
     read, closed = os.pipe()
     os.close(read)
     shutil.rmtree("out", ignore_errors=True)
-    result = subprocess.run([PREPARE, "--out-dir=out", write("lost.txt", "some text")], stdin=subprocess.DEVNULL, stdout=closed,
+    result = subprocess.run([GPT_PREPARE, "--out-dir=out", write("lost.txt", "some text")], stdin=subprocess.DEVNULL, stdout=closed,
                             stderr=subprocess.PIPE, check=False)
     os.close(closed)
     check("closed_pipe", result.returncode == 128 + signal.SIGPIPE and b"error" not in result.stderr and
           os.path.exists("out/manifest.json"), result)
 
 
-def main():
-    work = tempfile.mkdtemp(prefix="gpt-prepare-inputs-")
-    os.chdir(work)
-    try:
-        test_jsonl()
-        result = prepare(write("probe.gz", gzip.compress(b"text of a probe")))
-        if b"without libarchive" in result.stderr:
-            check("refused_without_libarchive", result.returncode == 2 and len(result.stderr.splitlines()) == 1)
-            skip("prepare_archives", "a build without libarchive")
-        else:
-            test_archives()
-            test_bad_archives()
-        test_not_text()
-        test_encodings()
-        test_documents()
-        test_split_and_copies()
-        test_shards()
-        test_stdin_and_bytes()
-        test_changing_inputs()
-        test_lost_output()
-    finally:
-        os.chdir("/")
-        shutil.rmtree(work)
-    return finish()
+def archives():
+    result = prepare(write("probe.gz", gzip.compress(b"text of a probe")))
+    if b"without libarchive" in result.stderr:
+        check("refused_without_libarchive", result.returncode == 2 and len(result.stderr.splitlines()) == 1)
+        skip("prepare_archives", "a build without libarchive")
+    else:
+        test_archives()
+        test_bad_archives()
 
 
-sys.exit(main())
+end(test_jsonl, archives, test_not_text, test_encodings, test_documents, test_split_and_copies, test_shards, test_stdin_and_bytes,
+    test_changing_inputs, test_lost_output)

@@ -18,13 +18,10 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 
-from checks import check_named as check, finish, is_instrumented, skip
+from checks import GPT_PREPARE, check_named as check, end, files as files_of, is_instrumented, read, read_json, skip, write, write_json
 
-PREPARE = os.environ["GPT_PREPARE"]
 MIB = 1 << 20
 RSS_MAX = 256 * MIB
 GROWTH_MAX = 8 * MIB
@@ -67,9 +64,7 @@ def write_packed(rng):
     if status == 0 or "without libarchive" not in stderr_text():
         return "packed.jsonl.gz"
     skip("prepare_resume_compressed", "a build without libarchive")
-    with open("packed.jsonl", "wb") as file:
-        file.write(documents)
-    return "packed.jsonl"
+    return write("packed.jsonl", documents)
 
 
 def write_wide():
@@ -78,20 +73,17 @@ def write_wide():
     shutil.rmtree("tried", ignore_errors=True)
     if "without iconv" in stderr_text():
         return "plain.txt"
-    with open("plain.txt", "rb") as source, open("wide.txt", "wb") as file:
-        file.write(source.read().decode(errors="ignore").encode("utf-16"))
-    return "wide.txt"
+    return write("wide.txt", read("plain.txt").decode(errors="ignore").encode("utf-16"))
 
 
 def start(arguments, out, stdin=None):
     with open("stderr", "wb") as stderr:
-        return subprocess.Popen([PREPARE, f"--out-dir={out}", *arguments], stdout=subprocess.DEVNULL, stderr=stderr,
+        return subprocess.Popen([GPT_PREPARE, f"--out-dir={out}", *arguments], stdout=subprocess.DEVNULL, stderr=stderr,
                                 stdin=open(stdin, "rb") if stdin else subprocess.DEVNULL)
 
 
 def stderr_text():
-    with open("stderr", encoding="utf-8", errors="replace") as file:
-        return file.read()
+    return read("stderr").decode(errors="replace")
 
 
 def run(arguments, out, stdin=None):
@@ -103,16 +95,8 @@ def run(arguments, out, stdin=None):
     return process.returncode, time.monotonic() - begin, usage.ru_maxrss * 1024
 
 
-def files_of(folder):
-    found = {}
-    for name in sorted(os.listdir(folder)):
-        with open(os.path.join(folder, name), "rb") as file:
-            found[name] = file.read()
-    return found
-
-
 def test_memory(rng):
-    if is_instrumented(PREPARE):  # AddressSanitizer's shadow would be counted
+    if is_instrumented(GPT_PREPARE):  # AddressSanitizer's shadow would be counted
         skip("prepare_rss", "a build with a sanitizer")
         return
     seen = []
@@ -204,8 +188,7 @@ def test_refusals(rng):
         json.dump(state, file)
     status, _, _ = run(arguments, "left")
     check("refusal_offset_without_text", status == 2 and '"progress" is damaged' in stderr_text(), stderr_text())
-    with open("left/.gpt-prepare.state", "r+", encoding="utf-8") as file:
-        file.truncate(100)
+    os.truncate("left/.gpt-prepare.state", 100)
     status, _, _ = run(arguments, "left")
     check("refusal_broken_state", status == 2 and len(stderr_text().splitlines()) == 1 and "state" in stderr_text(),
           stderr_text())
@@ -219,7 +202,7 @@ def run_short_of_room(arguments, out):
         resource.setrlimit(resource.RLIMIT_FSIZE, (36 * MIB, 36 * MIB))
 
     with open("stderr", "wb") as stderr:
-        return subprocess.run([PREPARE, f"--out-dir={out}", *arguments], stdout=subprocess.DEVNULL, stderr=stderr,
+        return subprocess.run([GPT_PREPARE, f"--out-dir={out}", *arguments], stdout=subprocess.DEVNULL, stderr=stderr,
                               preexec_fn=limit, check=False).returncode
 
 
@@ -246,28 +229,20 @@ def test_damaged_seen(rng):
     status, _, _ = run(arguments, "whole_seen")
     check("seen_whole", status == 0, stderr_text())
     check("seen_stopped", run_short_of_room(arguments, "seen") == 1, stderr_text())
-    with open("seen/.gpt-prepare.state", encoding="utf-8") as file:
-        state = json.load(file)
+    state = read_json("seen/.gpt-prepare.state")
     count = state["progress"]["dedup_count"]
     check("seen_saved", count > 100, count)
-    accepted = []
+    accepted, whole = [], read("seen/.gpt-prepare.seen")
     for bit in rng.sample(range(128 * count), 12):
-        with open("seen/.gpt-prepare.seen", "r+b") as file:
-            file.seek(bit // 8)
-            byte = file.read(1)[0]
-            file.seek(bit // 8)
-            file.write(bytes([byte ^ 1 << bit % 8]))
-            file.flush()
-            status, _, _ = run(arguments, "seen")
-            if status != 2 or ".gpt-prepare.seen: its first" not in stderr_text():
-                accepted.append((bit, status, stderr_text()))
-                break
-            file.seek(bit // 8)
-            file.write(bytes([byte]))
+        write("seen/.gpt-prepare.seen", whole[:bit // 8] + bytes([whole[bit // 8] ^ 1 << bit % 8]) + whole[bit // 8 + 1:])
+        status, _, _ = run(arguments, "seen")
+        if status != 2 or ".gpt-prepare.seen: its first" not in stderr_text():
+            accepted.append((bit, status, stderr_text()))
+            break
+        write("seen/.gpt-prepare.seen", whole)
     check("seen_damaged", not accepted, accepted)
     state["progress"].pop("dedup_crc32c", None)
-    with open("seen/.gpt-prepare.state", "w", encoding="utf-8") as file:
-        json.dump(state, file)  # as written by a release without the checksum
+    write_json("seen/.gpt-prepare.state", state)  # as written by a release without the checksum
     status, _, _ = run(arguments, "seen")
     check("seen_without_checksum", status == 0 and "continuing the run" in stderr_text() and
           files_of("seen") == files_of("whole_seen"), stderr_text())
@@ -276,35 +251,26 @@ def test_damaged_seen(rng):
 def main():
     rng = random.Random(SEED)
     print(f"seed {SEED}")
-    work = tempfile.mkdtemp(prefix="gpt-prepare-resume-")
-    os.chdir(work)
-    try:
-        test_memory(rng)
-        write_words("plain.txt", 40 * 1000000, rng)
-        with open("documents.jsonl", "wb") as file:
-            file.write(jsonl_of(4000, rng))
-        packed = write_packed(rng)
-        bpe = ["--tokenizer=train", "--vocab-size=400", "--save-every=1", "--dedup"]
-        outputs = []
-        for threads in (1, 2, 5):
-            status, _, _ = run(bpe + [f"--threads={threads}", "documents.jsonl", packed], "threads")
-            check(f"threads_{threads}", status == 0, stderr_text())
-            outputs.append(files_of("threads"))
-            shutil.rmtree("threads")
-        check("threads_same", outputs[0] == outputs[1] == outputs[2])
-        check("threads_outputs", len(outputs[0]["train.bin"]) > 1000000 and "tokenizer.json" in outputs[0],
-              list(outputs[0]))
-        test_kills("bytes", ["--save-every=1", write_wide()], rng)
-        test_kills("bytes_stdin", ["--save-every=1", "--shard-tokens=3000000", "-"], rng, stdin="plain.txt")
-        test_kills("chars", ["--tokenizer=chars", "--save-every=1", "plain.txt", "documents.jsonl"], rng)
-        test_kills("bpe_dedup", bpe + ["--shard-tokens=200000", "documents.jsonl", packed], rng)
-        test_refusals(rng)
-        test_full_disk()
-        test_damaged_seen(rng)
-    finally:
-        os.chdir("/")
-        shutil.rmtree(work)
-    return finish()
+    test_memory(rng)
+    write_words("plain.txt", 40 * 1000000, rng)
+    write("documents.jsonl", jsonl_of(4000, rng))
+    packed = write_packed(rng)
+    bpe = ["--tokenizer=train", "--vocab-size=400", "--save-every=1", "--dedup"]
+    outputs = []
+    for threads in (1, 2, 5):
+        status, _, _ = run(bpe + [f"--threads={threads}", "documents.jsonl", packed], "threads")
+        check(f"threads_{threads}", status == 0, stderr_text())
+        outputs.append(files_of("threads"))
+        shutil.rmtree("threads")
+    check("threads_same", outputs[0] == outputs[1] == outputs[2])
+    check("threads_outputs", len(outputs[0]["train.bin"]) > 1000000 and "tokenizer.json" in outputs[0], list(outputs[0]))
+    test_kills("bytes", ["--save-every=1", write_wide()], rng)
+    test_kills("bytes_stdin", ["--save-every=1", "--shard-tokens=3000000", "-"], rng, stdin="plain.txt")
+    test_kills("chars", ["--tokenizer=chars", "--save-every=1", "plain.txt", "documents.jsonl"], rng)
+    test_kills("bpe_dedup", bpe + ["--shard-tokens=200000", "documents.jsonl", packed], rng)
+    test_refusals(rng)
+    test_full_disk()
+    test_damaged_seen(rng)
 
 
-sys.exit(main())
+end(main)

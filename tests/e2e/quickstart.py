@@ -10,18 +10,13 @@
 Prints "checks: P passed, F failed, S skipped".
 """
 import difflib
-import json
 import os
 import re
 import shutil
 import subprocess
-import sys
-import tempfile
 
-from checks import check, finish
+from checks import BUILD, SOURCE, check, end, read, read_json, write
 
-SOURCE = os.path.abspath(os.environ["top_srcdir"])
-BUILD = os.path.abspath(os.environ["top_builddir"])
 EXPECTED = os.path.join(SOURCE, "tests", "e2e", "quickstart.expected")
 COPIED = ("quickstart", "config", "README.md", "NEWS", "doc", "src/base", "tests/e2e/checks.py", "tests/fuzz/corpus/metrics",
           "tests/fixtures/text.txt", "tests/budgets")
@@ -63,13 +58,9 @@ def copy_made(folder):
     for name in ("gpt-train", "gpt-prepare", "gpt-sample"):
         os.symlink(os.path.join(BUILD, name), os.path.join(build, name))
     for name, text in (("configure", "exit 1"), ("build/config.status", "exit 1")):
-        with open(os.path.join(folder, name), "w", encoding="ascii") as file:
-            file.write("#!/bin/sh\n" + text + "\n")
-        os.chmod(os.path.join(folder, name), 0o755)
-    with open(os.path.join(build, "quickstart-flags"), "w", encoding="ascii") as file:
-        file.write(" \n")
-    with open(os.path.join(build, "Makefile"), "w", encoding="ascii") as file:
-        file.write("all:\n")
+        os.chmod(write(os.path.join(folder, name), "#!/bin/sh\n" + text + "\n"), 0o755)
+    write(os.path.join(build, "quickstart-flags"), " \n")
+    write(os.path.join(build, "Makefile"), "all:\n")
 
 
 def quickstart(folder, *words, **environment):
@@ -89,18 +80,15 @@ def transcript(folder):
     check(done.returncode == 0, f"status {done.returncode}: {done.stderr[-1000:]}")
     found = masked(folder, done)
     if os.environ.get("UPDATE"):
-        with open(EXPECTED, "w", encoding="utf-8") as file:
-            file.write(found)
-    with open(EXPECTED, encoding="utf-8") as file:
-        wanted = file.read()
+        write(EXPECTED, found)
+    wanted = read(EXPECTED).decode()
     check(found == wanted, "\n" + "\n".join(difflib.unified_diff(wanted.splitlines(), found.splitlines(), "expected", "found",
                                                                 lineterm="")))
     return done
 
 
 def text_read(folder):
-    with open(os.path.join(folder, "build", "first-text", "manifest.json"), encoding="utf-8") as file:
-        inputs = [entry["path"] for entry in json.load(file)["inputs"]]
+    inputs = [entry["path"] for entry in read_json(os.path.join(folder, "build", "first-text", "manifest.json"))["inputs"]]
     check(inputs[:2] == ["README.md", "NEWS"] and "src/base/log.c" in inputs and "tests/e2e/checks.py" in inputs, f"{inputs}")
     check(not any("corpus" in path or "fixtures" in path for path in inputs), f"{inputs}")
 
@@ -131,9 +119,7 @@ def missing(folder):
 def installed_since(folder):
     """A package was missing when configure ran, and has been installed since: configure runs again, and fails in this
     copy."""
-    path = os.path.join(folder, "build", "quickstart-missing")
-    with open(path, "w", encoding="ascii") as file:
-        file.write("check\n")
+    path = write(os.path.join(folder, "build", "quickstart-missing"), "check\n")
     done = quickstart(folder, f"--iterations={ITERATIONS}")
     check(done.returncode == 1 and b"Configuring in" in done.stdout and b"configure failed" in done.stderr, done.stdout[-500:])
     os.remove(path)
@@ -141,13 +127,12 @@ def installed_since(folder):
 
 def progress(folder):
     """Runs check_progress() of the script on make's output."""
-    with open(os.path.join(folder, "quickstart"), encoding="utf-8") as file:
-        script = file.read().replace('main "$@"\n', 'processors() { echo 1; }\ncheck_progress\n').replace("started=$(date +%s)", "started=$(($(date +%s) - 60))").replace("-lt 30", "-lt 0")
-    with open(os.path.join(folder, "build", "Makefile"), "w", encoding="ascii") as file:
-        file.write("check-list:\n\t@for test in unit/a unit/b e2e/c; do echo tests/$$test; done\n")
-    path = os.path.join(folder, "progress")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(script)
+    script = read(os.path.join(folder, "quickstart")).decode()
+    for before, after in (('main "$@"\n', 'processors() { echo 1; }\ncheck_progress\n'), ("-lt 30", "-lt 0"),
+                          ("started=$(date +%s)", "started=$(($(date +%s) - 60))")):
+        script = script.replace(before, after)
+    write(os.path.join(folder, "build", "Makefile"), "check-list:\n\t@for test in unit/a unit/b e2e/c; do echo tests/$$test; done\n")
+    path = write(os.path.join(folder, "progress"), script)
     done = subprocess.run(["sh", path], input="make: noise\nPASS: tests/unit/a\nFAIL: tests/unit/b\nSKIP: tests/e2e/c\n", text=True,
                           capture_output=True, check=False, env=ENVIRONMENT)
     lines = done.stdout.splitlines()
@@ -159,18 +144,9 @@ def progress(folder):
 
 
 def main():
-    with tempfile.TemporaryDirectory(prefix="gpt-train-quickstart-") as work:
-        folder = os.path.join(work, "gpt-train")
-        os.makedirs(folder)
-        copy_made(folder)
-        transcript(folder)
-        text_read(folder)
-        resumed(folder)
-        installed_since(folder)
-        missing(folder)
-        progress(folder)
-    return finish()
+    folder = os.path.abspath("gpt-train")
+    for part in (copy_made, transcript, text_read, resumed, installed_since, missing, progress):
+        part(folder)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(main)

@@ -58,13 +58,9 @@ last_iter() {
     sed -n 's/^{"iter":\([0-9]*\),"loss".*/\1/p' "$1/metrics.jsonl" | tail -n 1
 }
 
-record_iter() {
-    sed -n 's/^ *"iter": \([0-9]*\),/\1/p' "$1/trainer_state.json"
-}
-
 killed_inside() {
     last=$(last_iter "$1")
-    [ "$status" -eq 137 ] && [ "$(record_iter "$1")" -eq 17 ] && [ "$last" -ge 18 ] && [ "$last" -le 22 ]
+    [ "$status" -eq 137 ] && [ "$(iter_of "$1")" -eq 17 ] && [ "$last" -ge 18 ] && [ "$last" -le 22 ]
 }
 
 # kill_and_resume OUT ARGUMENT...: killed between 18 and 22, resumed to the end.
@@ -88,15 +84,15 @@ stop_and_resume() {
     train_until "$line" "$signal_name" "$folder" "$@"
     check "exit status after $signal_name" is "$status" $((128 + number))
     check "no error line after $signal_name" is "$(errors stderr)" 0
-    check "what $signal_name saved is beyond the last step" [ "$(record_iter "$folder")" -gt "$(last_iter "$folder")" ]
-    check "$signal_name came before the end" [ "$(record_iter "$folder")" -lt 40 ]
+    check "what $signal_name saved is beyond the last step" [ "$(iter_of "$folder")" -gt "$(last_iter "$folder")" ]
+    check "$signal_name came before the end" [ "$(iter_of "$folder")" -lt 40 ]
     check "the run resumed after $signal_name" train "$folder" --init_from=resume "$@"
 }
 
 check "the data" make_data
 for sampler in random epoch; do
     check "$sampler: in one go" train "one-$sampler" --sampler=$sampler --threads=1
-    check "$sampler: forty steps" is "$(record_iter "one-$sampler")" 40
+    check "$sampler: forty steps" is "$(iter_of "one-$sampler")" 40
     kill_and_resume "killed-$sampler" --sampler=$sampler --threads=1
     check "$sampler: killed and resumed equals one go" same_run "one-$sampler" "killed-$sampler"
 done

@@ -7,13 +7,9 @@ Plain loops (slow_blas.c, preloaded) replace the library of the build.  Prints "
 import os
 import re
 import subprocess
-import sys
-import tempfile
 
-from checks import check, finish, patience, preloadable, skip
+from checks import GPT_TRAIN, check, end, patience, preloadable, skip, write
 
-GPT_TRAIN = os.environ["GPT_TRAIN"]
-SOURCE = os.path.join(os.environ["top_srcdir"], "tests/e2e/slow_blas.c")
 WARNING = re.compile(r"warning: cpu: the library for matrix products \(.+\) does ([\d.]+) GFLOP/s per thread")
 
 
@@ -29,7 +25,7 @@ def losses(done):
 
 
 def preloaded(wanted):
-    library = preloadable("slow_blas", GPT_TRAIN, SOURCE)
+    library = preloadable("slow_blas", GPT_TRAIN, "tests/e2e/slow_blas.c")
     if library is None:
         return
     done = train("slow", LD_PRELOAD=library)
@@ -42,18 +38,11 @@ def preloaded(wanted):
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        os.makedirs("data")
-        for split in ("train", "val"):
-            with open(f"data/{split}.bin", "wb") as file:
-                file.write(b"".join((i * 31 % 97).to_bytes(2, "little") for i in range(2000)))
-        done = train("own")
-        check(done.returncode == 0 and len(losses(done)) == 3, f"a run: {done.stderr[-300:]}")
-        preloaded(losses(done))
-        os.chdir("/")
-    return finish()
+    for split in ("train", "val"):
+        write(f"data/{split}.bin", b"".join((i * 31 % 97).to_bytes(2, "little") for i in range(2000)))
+    done = train("own")
+    check(done.returncode == 0 and len(losses(done)) == 3, f"a run: {done.stderr[-300:]}")
+    preloaded(losses(done))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(main)

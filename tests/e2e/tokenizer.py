@@ -15,20 +15,13 @@ import base64
 import json
 import os
 import random
-import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 
-from checks import check, finish, skip
+from checks import BUILD, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, SOURCE as TOP, check, end, read, read_json, skip, write, write_json
 
-GPT_TRAIN = os.environ["GPT_TRAIN"]
-GPT_PREPARE = os.environ["GPT_PREPARE"]
-GPT_SAMPLE = os.environ["GPT_SAMPLE"]
-TOP = os.environ["top_srcdir"]
-TOOL = os.environ.get("TOKENIZER_TOOL", os.path.join(os.environ.get("top_builddir", "."), "tests", "tools",
-                                                     "tokenizer_tool"))
+TOOL = os.environ.get("TOKENIZER_TOOL", os.path.join(BUILD, "tests", "tools", "tokenizer_tool"))
 PYTHON = os.environ.get("PYTHON_TOKENIZERS", sys.executable)
 GPT2 = os.environ.get("GPT2_VOCAB_DIR", os.path.join(TOP, "..", "shared", "data", "gpt2"))
 SHAKESPEARE = os.environ.get("TINYSHAKESPEARE_DIR", os.path.join(TOP, "..", "shared", "data", "tinyshakespeare"))
@@ -45,15 +38,11 @@ def run(*command, status=0, **options):
 # ---- records: the format of tokenizer_tool ----
 
 def write_records(path, texts):
-    with open(path, "wb") as file:
-        for text in texts:
-            file.write(struct.pack("=I", len(text)) + text)
+    write(path, b"".join(struct.pack("=I", len(text)) + text for text in texts))
 
 
 def read_records(path, size):
-    with open(path, "rb") as file:
-        data = file.read()
-    at, records = 0, []
+    data, at, records = read(path), 0, []
     while at < len(data):
         count = struct.unpack_from("=I", data, at)[0] * size
         records.append(data[at + 4:at + 4 + count])
@@ -73,8 +62,7 @@ def decode(vocabulary, texts_file="ids.rec"):
 
 
 def tokens(path):
-    with open(path, "rb") as file:
-        return array.array("H", file.read())
+    return array.array("H", read(path))
 
 
 # ---- texts ----
@@ -112,31 +100,23 @@ def odd_bytes(seed):
 # ---- train ----
 
 def test_train():
-    with open("text.txt", "wb") as file:
-        for name in source_files():
-            with open(name, "rb") as source:
-                file.write(source.read(20000))
+    write("text.txt", b"".join(read(name)[:20000] for name in source_files()))
     done = run(GPT_PREPARE, "--tokenizer=train", "--vocab-size=700", "--out-dir=data/bpe", "text.txt")
     check(done.returncode == 0, "gpt-prepare --tokenizer=train")
     for name in ("train.bin", "val.bin", "gpt_tokenizer.json", "tokenizer.json", "vocab.json", "merges.txt",
                  "manifest.json"):
         check(os.path.getsize("data/bpe/" + name) > 0, name)
-    with open("data/bpe/gpt_tokenizer.json", encoding="utf-8") as file:
-        own = json.load(file)
+    own = read_json("data/bpe/gpt_tokenizer.json")
     check(own["kind"] == "bpe" and own["vocab_size"] == 700, "gpt_tokenizer.json is a bpe of 700")
-    with open("text.txt", "rb") as file:
-        text = file.read()
+    text = read("text.txt")
     ids = tokens("data/bpe/train.bin") + tokens("data/bpe/val.bin")
-    write_ids = array.array("i", ids).tobytes()
-    with open("ids.rec", "wb") as file:
-        file.write(struct.pack("=I", len(ids)) + write_ids)
+    write("ids.rec", struct.pack("=I", len(ids)) + array.array("i", ids).tobytes())
     check(decode("data/bpe")[0] == text, "the token files decode to the text")
     check(len(ids) < len(text) / 2, "700 tokens take less than half as many ids as there are bytes")
     one = run(GPT_PREPARE, "--tokenizer=train", "--vocab-size=700", "--threads=1", "--out-dir=data/one", "text.txt")
     check(one.returncode == 0, "with one thread")
     for name in ("train.bin", "val.bin", "gpt_tokenizer.json", "tokenizer.json", "vocab.json", "merges.txt"):
-        with open("data/bpe/" + name, "rb") as a, open("data/one/" + name, "rb") as b:
-            check(a.read() == b.read(), name + " does not depend on the number of threads")
+        check(read("data/bpe/" + name) == read("data/one/" + name), name + " does not depend on the number of threads")
     texts = odd_bytes(11) + odd_texts(12)
     for vocabulary in ("data/bpe", "data/bpe/tokenizer.json", "data/bpe/vocab.json"):
         found, _ = encode(vocabulary, texts)
@@ -154,10 +134,8 @@ def test_refusals():
     environment = {**os.environ, "HOME": os.path.abspath("empty"), "GPT_TRAIN_TOKENIZER_DIR": "empty"}
     for name in ("XDG_DATA_HOME", "XDG_DATA_DIRS", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE"):
         environment.pop(name, None)
-    with open("bad.tiktoken", "w", encoding="ascii") as file:
-        file.write("IQ== 0\nIQ== 1\n")
-    with open("bad.json", "w", encoding="ascii") as file:
-        json.dump({"model": {"type": "WordPiece"}}, file)
+    write("bad.tiktoken", "IQ== 0\nIQ== 1\n")
+    write_json("bad.json", {"model": {"type": "WordPiece"}})
     for word, says in (("bad.tiktoken", "bad.tiktoken: line 2"), ("bad.json", 'bad.json: field "model.type"'),
                        ("nowhere", "nowhere"), ("empty", "empty: this folder has no"), ("gpt2", "curl")):
         if word == "gpt2" and os.path.exists("/usr/share/gpt-train/gpt2"):
@@ -178,8 +156,7 @@ def test_model():
              "--gradient_accumulation_steps=1", "--warmup_iters=0", "--eval_interval=10", "--learning_rate=1e-2"]
     done = run(GPT_TRAIN, "--dataset=bpe", "--out_dir=out", "--max_iters=10", "--always_save_checkpoint=True", *small)
     check(done.returncode == 0, "gpt-train")
-    with open("data/bpe/gpt_tokenizer.json", "rb") as a, open("out/gpt_tokenizer.json", "rb") as b:
-        check(a.read() == b.read(), "out_dir has the tokenizer")
+    check(read("data/bpe/gpt_tokenizer.json") == read("out/gpt_tokenizer.json"), "out_dir has the tokenizer")
     os.rename("data/bpe/gpt_tokenizer.json", "aside.json")
     start = "int main(\u00e9"
     done = run(GPT_SAMPLE, "--out_dir=out", "--num_samples=2", "--max_new_tokens=60", "--start=" + start)
@@ -227,8 +204,7 @@ def test_shakespeare():
     run(GPT_PREPARE, "--tokenizer=gpt2", "--out-dir=data/shakespeare", path, env=environment)
     counts = (len(tokens("data/shakespeare/train.bin")), len(tokens("data/shakespeare/val.bin")))
     check(counts == (301966, 36059), f"nanoGPT's data/shakespeare has 301,966 and 36,059 tokens, this {counts}")
-    with open(path, "rb") as file:
-        parts = file.read().split(b"\n\n")
+    parts = read(path).split(b"\n\n")
     ids, _ = encode(GPT2, [part + b"\n\n" for part in parts[:-1]] + parts[-1:])
     # llm.c's dev/data/tinyshakespeare.py: an end-of-text before each part; the first 32,768 tokens validate.
     count = sum(len(part) + 1 for part in ids) - 32768
@@ -240,19 +216,13 @@ def test_gpt2():
         skip("tokenizer_gpt2", "no GPT-2 vocabulary; set GPT2_VOCAB_DIR")
         return
     test_shakespeare()
-    texts = odd_texts(21)
-    for name in source_files():
-        with open(name, "rb") as file:
-            texts.append(file.read())
+    texts = odd_texts(21) + [read(name) for name in source_files()]
     ids, good = encode(GPT2, texts)
     check(good and decode(GPT2) == texts, "every character comes back")
     noise = odd_bytes(22)
     encode(GPT2, noise)
     check(decode(GPT2) == noise, "every byte comes back")
-    with open(os.path.join(GPT2, "encoder.json"), encoding="utf-8") as file:
-        order = sorted((number, text) for text, number in json.load(file).items() if text != EOT)
-    with open("alphabet.json", "w", encoding="utf-8") as file:
-        json.dump([text for _, text in order], file)
+    order = sorted((number, text) for text, number in read_json(os.path.join(GPT2, "encoder.json")).items() if text != EOT)
     write_tiktoken([text for _, text in order])
     check(encode("gpt2.tiktoken", texts)[0] == ids, "the same ids by ranks of tokens (.tiktoken)")
     if subprocess.run([PYTHON, "-c", "import tiktoken"], capture_output=True, check=False).returncode != 0:
@@ -271,10 +241,8 @@ def write_tiktoken(order):
     others = [byte for byte in range(256) if byte not in prints]
     table = {chr(byte): byte for byte in prints}
     table.update({chr(256 + place): byte for place, byte in enumerate(others)})
-    with open("gpt2.tiktoken", "w", encoding="ascii") as file:
-        for rank, text in enumerate(order):
-            token = base64.b64encode(bytes(table[character] for character in text)).decode()
-            file.write(f"{token} {rank}\n")
+    write("gpt2.tiktoken", "".join(f"{base64.b64encode(bytes(table[character] for character in text)).decode()} {rank}\n"
+                                   for rank, text in enumerate(order)))
 
 
 # ---- tokenizers ----
@@ -307,9 +275,8 @@ def test_hugging_face():
     if subprocess.run([PYTHON, "-c", "import tokenizers"], capture_output=True, check=False).returncode != 0:
         skip("tokenizer_hugging_face", "no Python with tokenizers (PYTHON_TOKENIZERS)")
         return
-    with open("text.txt", "rb") as file:
-        # Their library replaces the special token's text anywhere; ours never does in a corpus.
-        text = file.read().decode(errors="replace").replace(EOT, "").encode()
+    # Their library replaces the special token's text anywhere; ours never does in a corpus.
+    text = read("text.txt").decode(errors="replace").replace(EOT, "").encode()
     run(GPT_PREPARE, "--tokenizer=train", "--vocab-size=700", "--out-dir=data/hf", "-", input=text)
     texts = odd_texts(31) + [text]
     ids, _ = encode("data/hf", texts)
@@ -321,20 +288,4 @@ def test_hugging_face():
     check(json.loads(done.stdout)["same_merges"], "tokenizers' trainer finds the same merges")
 
 
-def main():
-    work = tempfile.mkdtemp(prefix="gpt-train-tokenizer-")
-    os.chdir(work)
-    try:
-        test_train()
-        test_refusals()
-        test_model()
-        test_gpt2()
-        test_hugging_face()
-    finally:
-        os.chdir("/")
-        shutil.rmtree(work, ignore_errors=True)
-    return finish()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+end(test_train, test_refusals, test_model, test_gpt2, test_hugging_face)

@@ -36,13 +36,13 @@ import subprocess
 
 import tiny
 
-from checks import check
+from checks import BUILD, check, read, write
 from faulty_device import COMPILE_SECONDS
 
 WORDS = [word for word in tiny.RUN if not word.startswith(("--vocab_size", "--dataset"))] + [
     "--dataset=./text", "--sample_tokens=4", "--out_dir=work"]
 MODEL = ["--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=64"]
-FAULTY = os.path.join(os.path.abspath(os.environ.get("top_builddir", ".")), "tests", "reliability")
+FAULTY = os.path.join(BUILD, "tests", "reliability")
 NVML = os.path.join(os.path.dirname(FAULTY), "cuda_on_cpu", "nvml")  # the emulated card's management library
 HELD = "allocations"  # a program of faulty_memory.c writes its allocation count and leaks here
 TRACE = "trace"       # and the call stacks of its allocations here
@@ -102,8 +102,7 @@ def start(program, words, fault=None, tracer=(), limit=tiny.LIMIT_SECONDS, **mor
 def held():
     """Returns (allocations, leaked blocks, open files) of the last process at its end; None when it wrote no report."""
     try:
-        with open(HELD, encoding="ascii") as file:
-            return tuple(int(word) for word in file.read().split()) or None
+        return tuple(int(word) for word in read(HELD).split()) or None
     except FileNotFoundError:
         return None
 
@@ -111,8 +110,7 @@ def held():
 def objects_left():
     """Returns how many device objects the last process leaked; None when they were not counted."""
     try:
-        with open(OBJECTS, encoding="ascii") as file:
-            return int(re.search(r'(?:"objects_alive":|^left) ?(\d+)', file.read(), re.MULTILINE).group(1))
+        return int(re.search(rb'(?:"objects_alive":|^left) ?(\d+)', read(OBJECTS), re.MULTILINE).group(1))
     except FileNotFoundError:
         return None
 
@@ -124,8 +122,7 @@ def allocated_below(folder, command):
         return []
     command.fresh()
     command.run(lambda *how: start(*how, GPT_FAULT_TRACE=TRACE))
-    with open(TRACE, encoding="ascii") as file:
-        calls = [(int(number), frames) for number, *frames in map(str.split, file)]
+    calls = [(int(number), frames) for number, *frames in map(str.split, read(TRACE).decode().splitlines())]
     addresses = sorted({frame for _, frames in calls for frame in frames})
     done = subprocess.run(["addr2line", "-e", path_of(command.program, command.device)], input="\n".join(addresses),
                           capture_output=True, text=True, check=False)
@@ -135,20 +132,13 @@ def allocated_below(folder, command):
 
 def tuned():
     """Returns the lines of the cache's list of timings on the card."""
-    found = set()
-    for path in glob.glob("cache/gpt-train/cuda/*"):
-        with open(path, "rb") as file:
-            found.update(re.findall(rb"(?:[0-9a-f]{16} )+[0-9a-f]+\n", file.read()))
-    return found
+    return {line for path in glob.glob("cache/gpt-train/cuda/*") for line in re.findall(rb"(?:[0-9a-f]{16} )+[0-9a-f]+\n", read(path))}
 
 
 def digests(folder):
     """Returns the digest of each file in a folder, except for those that contain a run's times."""
-    found = {}
-    for path in sorted(glob.glob(os.path.join(folder, "*"))):
-        if os.path.isfile(path) and os.path.basename(path) not in UNLIKE:
-            found[os.path.basename(path)] = tiny.digest(path)
-    return found
+    return {os.path.basename(path): tiny.digest(path) for path in sorted(glob.glob(os.path.join(folder, "*")))
+            if os.path.isfile(path) and os.path.basename(path) not in UNLIKE}
 
 
 def checkpoint():
@@ -288,10 +278,8 @@ def prepare_device(start, device):
 
 def prepare(start):
     """Makes the text and the initial folders of the commands."""
-    with open("text.txt", "w", encoding="ascii") as file:
-        file.writelines(f"{number} bottles hang on the wall, and {number * 7 % 100} of them are green.\n" for number in range(60))
-    with open(LINES, "w", encoding="ascii") as file:
-        file.writelines(json.dumps({"text": f"{number % 40} apples"}) + "\n" for number in range(60))
+    tiny.make_bottles(60)
+    write(LINES, "".join(json.dumps({"text": f"{number % 40} apples"}) + "\n" for number in range(60)))
     os.makedirs("empty")
     os.makedirs("cache")
 
@@ -311,15 +299,13 @@ def prepare(start):
     shutil.rmtree("cache")
     check(Command("", "gpt-train", to("wide", WIDE)).run(start).returncode == 0, "a wide run")
     shutil.copytree("cache", "cached")
-    with open(LINES, "rb") as file, gzip.GzipFile(ARCHIVE, "wb", mtime=0) as compressed:
-        compressed.write(file.read().replace(b"apples", b"pears"))
+    write(ARCHIVE, gzip.compress(read(LINES).replace(b"apples", b"pears"), mtime=0))
     if Command("", "gpt-prepare", ["--tokenizer=bytes", "--out-dir=unpacked", ARCHIVE]).run(start).returncode != 0:
         os.remove(ARCHIVE)  # a build without libarchive
     if not tiny.has_strace():
         return
     # Killed after it renamed one of two token files.
-    done = start("gpt-prepare", to("killed", PREPARE), tracer=("strace", "-qq", "-o", os.devnull, "-e", "trace=rename", "-e",
-                                                               "inject=rename:signal=SIGKILL:when=2"))
+    done = start("gpt-prepare", to("killed", PREPARE), tracer=tiny.inject(("rename", "signal=SIGKILL", 2)))
     check(os.path.exists("killed/train.bin") and os.path.exists("killed/val.bin.partial"), f"a killed gpt-prepare: {done.stderr}")
 
 

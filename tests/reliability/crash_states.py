@@ -19,12 +19,10 @@ import os
 import random
 import re
 import struct
-import sys
-import tempfile
 
 import tiny
 
-from checks import check, finish, skip
+from checks import check, end
 
 WIDE = 32  # n_embd of the model of another shape, which the last run replaces
 STATES = 10000 if tiny.LONG else 30
@@ -332,35 +330,29 @@ def survives(content, expected, may_hold, lines):
 
 
 def main():
-    if not tiny.has_strace():
-        skip("crash_states", "no strace that may trace (Debian: strace)")
-        return finish()
-    with tempfile.TemporaryDirectory(prefix="gpt-train-cuts-") as work:
-        os.chdir(work)
-        tiny.make_data()
-        recorded = subjects()
-        expected = tiny.contents("one"), tiny.metrics("one")
-        check(all((tiny.contents(name), tiny.metrics(name)) == expected for name in ("half", "over", "wide")), "all four end alike")
-        generator, resumed = random.Random(tiny.SEED), 0
-        numbers = tiny.part(range(STATES))
-        for turn, number in enumerate(numbers):
-            subject = recorded[number % len(recorded)]
-            at, content = subject.state(True, random.Random(tiny.SEED * STATES + number))
-            resumed += RECORD in content
-            why = survives(content, expected, subject.may_hold(at), subject.lines)
-            check(why == "", f"state {number}, of {subject.name}, cut after operation {at}: {why}")
-            if turn % 500 == 499:
-                print(f"{turn + 1} states so far, {resumed} with a checkpoint", flush=True)
-        print(f"{len(numbers)} states, {resumed} with a checkpoint in them")
-        check(resumed >= len(numbers) // 3, f"{resumed} of {len(numbers)} states had a checkpoint: too few to prove anything")
-        every = [None, 2, 4, 5]
-        broken = sum(survives(recorded[0].state(False, generator)[1], expected, every, None) != ""
-                     for _ in range(max(40, STATES // 100)))
-        print(f"without syncs {broken} of {max(40, STATES // 100)} states are lost")
-        check(broken > 0, "states without any sync all survive: the model of the disk is too kind")
-        os.chdir("/")
-    return finish()
+    if not tiny.has_strace("crash_states"):
+        return
+    tiny.make_data()
+    recorded = subjects()
+    expected = tiny.contents("one"), tiny.metrics("one")
+    check(all((tiny.contents(name), tiny.metrics(name)) == expected for name in ("half", "over", "wide")), "all four end alike")
+    generator, resumed = random.Random(tiny.SEED), 0
+    numbers = tiny.part(range(STATES))
+    for turn, number in enumerate(numbers):
+        subject = recorded[number % len(recorded)]
+        at, content = subject.state(True, random.Random(tiny.SEED * STATES + number))
+        resumed += RECORD in content
+        why = survives(content, expected, subject.may_hold(at), subject.lines)
+        check(why == "", f"state {number}, of {subject.name}, cut after operation {at}: {why}")
+        if turn % 500 == 499:
+            print(f"{turn + 1} states so far, {resumed} with a checkpoint", flush=True)
+    print(f"{len(numbers)} states, {resumed} with a checkpoint in them")
+    check(resumed >= len(numbers) // 3, f"{resumed} of {len(numbers)} states had a checkpoint: too few to prove anything")
+    every = [None, 2, 4, 5]
+    broken = sum(survives(recorded[0].state(False, generator)[1], expected, every, None) != ""
+                 for _ in range(max(40, STATES // 100)))
+    print(f"without syncs {broken} of {max(40, STATES // 100)} states are lost")
+    check(broken > 0, "states without any sync all survive: the model of the disk is too kind")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(main)

@@ -24,19 +24,15 @@ import json
 import os
 import random
 import re
-import shutil
-import sys
-import tempfile
 
 import commands
 import tiny
 
-from checks import check, finish, skip
-from faulty_device import (KINDS, Subject, before_watch, chosen, counted, has_opencl, in_one_go, library_made, spread,
-                           try_faults, watched_calls)
+from checks import BUILD, check, end, opencl_device, opencl_library
+from faulty_device import (KINDS, Subject, before_watch, chosen, counted, in_one_go, spread, try_faults,
+                           watched_calls)
 
-BUILD = os.environ.get("top_builddir", ".")
-FAULTY, FAULTY_SAMPLE = (os.path.abspath(os.path.join(BUILD, "tests", "reliability", f"{name}-faulty"))
+FAULTY, FAULTY_SAMPLE = (os.path.join(BUILD, "tests", "reliability", f"{name}-faulty")
                          for name in ("gpt-train", "gpt-sample"))
 SAMPLE = 3 if not tiny.LONG else 1 << 30
 HANGS = 1 if not tiny.LONG else 1 << 30
@@ -221,8 +217,8 @@ def answers(generator, name):
     check(missed <= tried / 2, f"answers on {name}: {missed} of {tried} calls were not made")
 
 
-def icd(generator, work):
-    library = library_made(work)
+def icd(generator):
+    library = opencl_library("tests/reliability/opencl_faults.c")
     if library is None:
         return
     subject = Library(library)
@@ -243,33 +239,25 @@ def icd(generator, work):
           f"{subject.missed} missed")
 
 
-def chosen_groups(generator, work):
+def chosen_groups(generator):
     """Returns the groups of the command line, by default all; those that need OpenCL only if there is a device."""
     groups = [("cpu", "", lambda: backend(generator, "cpu")), ("answers", "", lambda: answers(generator, "cpu")),
-              ("icd", "opencl", lambda: icd(generator, work))]
+              ("icd", "opencl", lambda: icd(generator))]
     if tiny.LONG:
         groups += [("opencl", "opencl", lambda: backend(generator, "opencl")),
                    ("answers", "opencl", lambda: answers(generator, "opencl"))]
     only = [word for word in tiny.arguments() if word not in ("failing", "hanging")]
     groups = [(device, run) for name, device, run in groups if not only or name in only]
-    if any(device for device, _ in groups) and not has_opencl(FAULTY):
-        skip("opencl_device", "no OpenCL driver")
+    if any(device for device, _ in groups) and opencl_device() is None:
         groups = [(device, run) for device, run in groups if not device]
     return [run for _, run in groups]
 
 
 def main():
-    generator = random.Random(tiny.SEED)
-    with tempfile.TemporaryDirectory(prefix="gpt-train-devices-") as work:
-        os.chdir(work)
-        os.environ["XDG_CACHE_HOME"] = tiny.ENVIRONMENT["XDG_CACHE_HOME"] = os.path.join(work, "cache")
-        tiny.make_data()
-        for group in chosen_groups(generator, work):
-            group()
-        os.chdir("/")
-        shutil.rmtree(os.path.join(work, "faulty"), ignore_errors=True)
-    return finish()
+    tiny.ENVIRONMENT["XDG_CACHE_HOME"] = os.environ["XDG_CACHE_HOME"]
+    tiny.make_data()
+    for group in chosen_groups(random.Random(tiny.SEED)):
+        group()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(main)

@@ -20,14 +20,11 @@ import random
 import re
 import shutil
 import signal
-import subprocess
-import sys
-import tempfile
 
 import commands
 import tiny
 
-from checks import check, finish, skip
+from checks import check, end
 
 ERRORS = ("ENOSPC", "EIO", "EINTR", "EACCES", "EDQUOT")
 NAMES = ("openat", "read", "pread64", "write", "pwrite64", "fsync", "fdatasync", "rename", "renameat", "renameat2", "link",
@@ -61,14 +58,6 @@ def traced(command):
         return done
 
     return tiny.trace_of(run, log, OURS), done
-
-
-def inject(faults):
-    """Returns strace's arguments for [(name, number, error, whether all later calls fail too)]."""
-    words = ["strace", "-qq", "-o", os.devnull, "-e", "trace=" + ",".join(sorted({name for name, *_ in faults}))]
-    for name, number, error, forever in faults:
-        words += ["-e", f"inject={name}:error={error}:when={number}{'+' if forever else ''}"]
-    return words
 
 
 def pairs(found, generator):
@@ -124,6 +113,11 @@ def judge(command, what, done, expected, lines, held):
     check(left == [], f"{what}: left behind: {left}")
 
 
+def injected(faults):
+    """Returns strace's arguments for [(name, number, error, whether all later calls fail too)]."""
+    return tiny.inject(*((name, f"error={error}", f"{number}{'+' if forever else ''}") for name, number, error, forever in faults))
+
+
 def attack(command, generator):
     calls, done = traced(command)
     expected, found, held = command.results(done), points(calls), commands.held()
@@ -139,7 +133,7 @@ def attack(command, generator):
         what = f"{command.name}: " + ", then ".join(
             f"{name} {number} {'and all after it ' if forever else ''}{error}" for name, number, error, forever in faults)
         command.fresh()
-        done = command.run(lambda *how, words=inject(faults): commands.start(*how, tracer=words))
+        done = command.run(lambda *how, words=injected(faults): commands.start(*how, tracer=words))
         check(done is not None, f"{what}: hangs")
         if done is not None:
             judge(command, what, done, expected, lines, held)
@@ -172,8 +166,7 @@ def attack_publishing(command):
     for name, number, _, what in calls[first:]:
         for fault in ("error=EIO", "signal=SIGKILL") if name in ("unlink", "rename", "fsync") else ():
             command.fresh()
-            words = ("strace", "-qq", "-o", os.devnull, "-e", f"trace={name}", "-e", f"inject={name}:{fault}:when={number}")
-            done = command.run(lambda *how, words=words: commands.start(*how, tracer=words))
+            done = command.run(lambda *how, words=tiny.inject((name, fault, number)): commands.start(*how, tracer=words))
             found, tried = model_of("work"), tried + 1
             check(found in ({}, old, new), f"folder: {fault} at {name} {number} of {what}: files of two models: {found}")
             told = done.returncode != 1 or found in (old, new) or "repeat the export" in done.stderr
@@ -189,20 +182,14 @@ def attack_publishing(command):
 
 def main():
     generator = random.Random(tiny.SEED)
-    if not tiny.has_strace():
-        skip("failing_calls", "no strace that may trace (Debian: strace)")
-        return finish()
-    with tempfile.TemporaryDirectory(prefix="gpt-train-faults-") as work:
-        os.chdir(work)
-        commands.prepare(commands.start)
-        for command in commands.possible():
-            if not tiny.arguments() or command.name in tiny.arguments():
-                attack(command, generator)
-                if command.name == "folder":
-                    attack_publishing(command)
-        os.chdir("/")
-    return finish()
+    if not tiny.has_strace("failing_calls"):
+        return
+    commands.prepare(commands.start)
+    for command in commands.possible():
+        if not tiny.arguments() or command.name in tiny.arguments():
+            attack(command, generator)
+            if command.name == "folder":
+                attack_publishing(command)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(main)

@@ -17,14 +17,11 @@ commands.  Needs a linker that wraps functions.  Prints "checks: P passed, F fai
 """
 import os
 import random
-import sys
-import tempfile
 
 import commands
 import tiny
 
-from checks import check, finish, skip
-from faulty_device import has_opencl, library_made
+from checks import check, end, opencl_device, opencl_library, skip
 
 SAMPLE = 2 if not tiny.LONG else 1 << 30  # for each command
 ON_DEVICE = 1 if not tiny.LONG else 1 << 30  # the same on a device
@@ -80,28 +77,25 @@ def attack(command, generator):
     print(f"{command.name}: {len(picked)} of {every} faults at {held[0]} allocations tried, {missed} missed", flush=True)
 
 
-def has_device(device, work):
+def has_device(device):
     """Returns true if the device, real or emulated, is available; otherwise skips."""
     if device == "cuda":
-        if not os.path.exists(commands.path_of("gpt-train", device)):
+        found = os.path.exists(commands.path_of("gpt-train", device))
+        if not found:
             skip("failing_memory_cuda", "no C++17 compiler, so that the cuda backend cannot be emulated")
-            return False
-        return True
-    if not has_opencl(commands.path_of("gpt-train")):
-        skip("opencl_device", "no OpenCL driver")
-        return False
-    library = library_made(work)
+        return found
+    library = opencl_library("tests/reliability/opencl_faults.c") if opencl_device() else None
     if library is not None:  # it counts leaked objects
         tiny.ENVIRONMENT["GPT_TRAIN_OPENCL_LIBRARY"] = library
     return library is not None
 
 
-def chosen(work):
+def chosen():
     """Returns the commands that the command line names (default: all) whose initial folders could be made."""
     wanted = tiny.arguments()
     picked = [command for command in commands.on_devices() if not wanted or command.name in wanted]
     for device in sorted({command.device for command in picked}):
-        if has_device(device, work):
+        if has_device(device):
             commands.prepare_device(commands.start, device)
         else:
             picked = [command for command in picked if command.device != device]
@@ -112,15 +106,10 @@ def main():
     generator = random.Random(tiny.SEED)
     if not commands.is_faulty():
         skip("failing_memory", "a linker without --wrap, or another C library")
-        return finish()
-    with tempfile.TemporaryDirectory(prefix="gpt-train-memory-") as work:
-        os.chdir(work)
-        commands.prepare(commands.start)
-        for command in chosen(work):
-            attack(command, generator)
-        os.chdir("/")
-    return finish()
+        return
+    commands.prepare(commands.start)
+    for command in chosen():
+        attack(command, generator)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(main)

@@ -1,5 +1,4 @@
 """Runs on a device of which one call fails, and checks of what they leave; for device_faults.py and cuda_faults.py.
-Also helpers for tests of OpenCL, which failing_memory.py uses too.
 
 A fault is "CALL:N:KIND": the N-th call finds no memory, is refused (`launch`), loses the device, or hangs.  Checked
 after it: the exit status is neither a signal's nor 0; there is one error line; there is no hang (the watchdog ends it,
@@ -8,18 +7,16 @@ bytes of an uninterrupted run.  Success is accepted when nothing depends on the 
 any more.  Subjects are training runs unless stated otherwise.
 """
 import os
-import shlex
 import shutil
 import subprocess
 
 import tiny
 
-from checks import check, skip
+from checks import check, error_lines, read
 
 KINDS = ("memory", "launch", "lost")
 WATCHDOG_SECONDS = (1, 10, 60)  # a starved process is slow too: the next one if another call was named
 COMPILE_SECONDS = 1200  # when kernels have to be compiled first
-SOURCE = os.path.abspath(os.environ.get("top_srcdir", "."))
 
 
 class Subject:
@@ -70,8 +67,7 @@ class Subject:
         """Returns the report that the process wrote at its end; {} when it died."""
         if not os.path.exists(self.report):
             return {}
-        with open(self.report, encoding="ascii") as file:
-            return {name: int(count) for name, count in (line.split() for line in file)}
+        return {name: int(count) for name, count in map(str.split, read(self.report).decode().splitlines())}
 
     def counts(self):
         """Returns how often each call was made."""
@@ -114,10 +110,6 @@ class Subject:
         """Further checks of a failing call that was noticed."""
 
 
-def errors(done):
-    return [line for line in done.stderr.splitlines() if " error: " in line]
-
-
 def but_libraries(contents):
     """Returns the checkpoint without the versions in its record, which are empty when a query for them failed."""
     return {**contents, "plan": {**contents.get("plan", {}), "kernels": ""}}
@@ -151,7 +143,7 @@ def judge(subject, fault, done, expected, forgiven):
         judge_success(subject, fault, done, expected, forgiven)
         return
     check(1 <= done.returncode <= 3, f"{what}: ended with {done.returncode}: {done.stderr[-300:]}")
-    check(len(errors(done)) == 1, f"{what}: {len(errors(done))} error lines: {done.stderr[-500:]}")
+    check(len(error_lines(done)) == 1, f"{what}: {len(error_lines(done))} error lines: {done.stderr[-500:]}")
     if fault.endswith(":hang"):
         judge_hang(subject, fault, done)
     else:
@@ -238,22 +230,3 @@ def spread(numbers, most):
     if len(numbers) <= most:
         return list(numbers)
     return sorted({numbers[i * (len(numbers) - 1) // (most - 1)] for i in range(most)})
-
-
-def has_opencl(program):
-    done = subprocess.run([program, "--list_devices"], env=tiny.ENVIRONMENT, capture_output=True, text=True, check=False)
-    return "opencl:0 " in done.stdout
-
-
-def library_made(work):
-    """Compiles opencl_faults.c; returns the library, or None after a skip."""
-    library = os.path.join(work, "faults.so")
-    command = shlex.split(os.environ.get("CC", "cc")) + ["-shared", "-fPIC", "-Wl,--no-as-needed", "-I" + SOURCE, "-o", library,
-                                                          os.path.join(SOURCE, "tests/reliability/opencl_faults.c"),
-                                                          "-l:libOpenCL.so.1"]
-    compiled = subprocess.run(command, check=False, capture_output=True, text=True)
-    if compiled.returncode == 0:
-        return library
-    said = [line for line in compiled.stderr.splitlines() if "error" in line or "cannot find" in line] or ["?"]
-    skip("opencl_fake", f"no compiler that links with libOpenCL.so.1: {said[0]}")
-    return None

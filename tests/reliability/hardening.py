@@ -26,16 +26,13 @@ import struct
 import subprocess
 import sys
 import tarfile
-import tempfile
 
 import tiny
 
 import cuda_common
-from checks import check, finish, has_backend, preloadable, skip
+from checks import (BUILD, GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, check, end, has_backend, opencl_device, preloadable, read, skip,
+                    write)
 
-BUILD = os.environ.get("top_builddir", ".")
-SOURCE = os.environ.get("top_srcdir", ".")
-GPT_PREPARE, GPT_SAMPLE, GPT_EXPORT = (os.environ[name] for name in ("GPT_PREPARE", "GPT_SAMPLE", "GPT_EXPORT"))
 PROGRAMS = [tiny.GPT_TRAIN, GPT_PREPARE, GPT_SAMPLE, GPT_EXPORT]
 PT_DYNAMIC, PT_GNU_STACK, PT_GNU_RELRO = 2, 0x6474E551, 0x6474E552
 DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_BIND_NOW, DT_FLAGS, DT_FLAGS_1 = 5, 6, 10, 24, 30, 0x6FFFFFFB
@@ -60,8 +57,7 @@ class Elf:
     """A 64-bit ELF file: program headers, the dynamic section, names of the functions it imports."""
 
     def __init__(self, path):
-        with open(path, "rb") as file:
-            self.data = file.read()
+        self.data = read(path)
         self.order = "<" if self.data[5] == 1 else ">"
         self.kind, = self.unpack("H", 16)
         begin, = self.unpack("Q", 32)
@@ -113,8 +109,7 @@ def flags(path):
 
 def configured():
     """Returns the flags that configure found to work."""
-    with open(os.path.join(BUILD, "Makefile"), encoding="utf-8") as file:
-        return "".join(line for line in file if line.startswith("HARDENING_"))
+    return "".join(line for line in read(os.path.join(BUILD, "Makefile")).decode().splitlines() if line.startswith("HARDENING_"))
 
 
 def check_code(path, elf, name, found):
@@ -147,8 +142,7 @@ def traced(name, command, code=True, **environment):
     done = subprocess.run(["strace", "-f", "-qq", "-y", "-o", log, "-e", "trace=%network,execve,execveat,mmap", *command],
                           env=dict(tiny.ENVIRONMENT, **environment), capture_output=True, text=True, timeout=tiny.LIMIT_SECONDS, check=False)
     check(done.returncode == 0, f"{name} under strace: {done.stderr[-300:]}")
-    with open(log, encoding="utf-8", errors="replace") as file:
-        calls = [line for line in file if re.match(r"\d+ +\w+\(", line)]
+    calls = [line for line in read(log).decode(errors="replace").splitlines() if re.match(r"\d+ +\w+\(", line)]
     maps = [line for line in calls if re.match(r"\d+ +mmap\(", line)]
     sockets = [line for line in calls if line not in maps and "exec" not in line.split("(")[0]]
     started = {re.search(r'"([^"]*)"', line).group(1) for line in calls if "exec" in line.split("(")[0]}
@@ -175,33 +169,27 @@ def traced_all():
     for name in archives():
         traced(f"gpt-prepare {name}", [GPT_PREPARE, *POSITION, f"--out-dir=from-{name}", name])
     if os.path.exists(cuda_common.GPT_TRAIN_CUDA):
-        traced("the emulated cuda backend", [os.path.abspath(cuda_common.GPT_TRAIN_CUDA), *train[1:], "--backend=cuda",
+        traced("the emulated cuda backend", [cuda_common.GPT_TRAIN_CUDA, *train[1:], "--backend=cuda",
                                              "--out_dir=cuda"], GPT_TRAIN_BACKEND="")
     else:
         skip("hardening_cuda", "no C++17 compiler, so that the cuda backend cannot be emulated")
     if not tiny.LONG:
         return  # drivers compile for minutes
-    listed = subprocess.run([tiny.GPT_TRAIN, "--list_devices"], capture_output=True, text=True, timeout=120, check=False).stdout
-    if "opencl:0 " in listed:
+    if opencl_device():
         run = [*train, "--backend=opencl", "--out_dir=opencl"]
-        environment = {"GPT_TRAIN_BACKEND": "", "POCL_CACHE_DIR": os.path.join(os.path.abspath(BUILD), "tests", "pocl-cache")}
+        environment = {"GPT_TRAIN_BACKEND": "", "POCL_CACHE_DIR": os.path.join(BUILD, "tests", "pocl-cache")}
         # A driver may start its own compilers: the first run fills the cache for the traced one.
         subprocess.run(run, env={**tiny.ENVIRONMENT, **environment}, capture_output=True, check=False)
         tiny.clear("opencl")
         traced("opencl", run, code=False, **environment)
-    else:
-        skip("hardening_opencl", "no OpenCL device here (Debian: pocl-opencl-icd)")
 
 
 def archives():
     """Makes archives of the text that this build and Python can read and write."""
     with tarfile.open("text.tar", "w") as archive:
         archive.add("text.txt")
-    with open("text.txt", "rb") as file:
-        text = file.read()
     for suffix, module in (("gz", gzip), ("xz", lzma), ("bz2", bz2)):
-        with module.open(f"text.txt.{suffix}", "wb") as file:
-            file.write(text)
+        write(f"text.txt.{suffix}", module.compress(read("text.txt")))
     if shutil.which("zstd"):
         subprocess.run(["zstd", "-q", "text.txt"], check=True)
     names = [name for name in sorted(os.listdir(".")) if name.startswith("text.t") and name != "text.txt"]
@@ -218,8 +206,7 @@ def names_written(folder, command):
     done = subprocess.run(["strace", "-f", "-qq", "-o", log, "-e", "trace=openat,rename,renameat,renameat2,mkdir,linkat", *command],
                           env=tiny.ENVIRONMENT, capture_output=True, text=True, timeout=tiny.LIMIT_SECONDS, check=False)
     check(done.returncode == 0, f"{command} under strace: {done.stderr[-300:]}")
-    with open(log, encoding="utf-8", errors="replace") as file:
-        calls = [line for line in file if "openat(" not in line or "O_CREAT" in line]
+    calls = [line for line in read(log).decode(errors="replace").splitlines() if "openat(" not in line or "O_CREAT" in line]
     found = {os.path.basename(path) for line in calls for path in re.findall(r'"([^"]*)"', line)}
     return sorted({re.sub(r"\.tmp-(\d+-)?\d+$", "", name) for name in found} - {folder, "", "."})
 
@@ -241,7 +228,7 @@ def links_of_data(planter):
 def links():
     """Puts links at the names of a new run, and of the next files of a resumed one except for those that it reads."""
     run = [tiny.GPT_TRAIN, *(word for word in tiny.RUN if not word.startswith("--vocab_size"))]
-    planter = preloadable("hardening_aside", tiny.GPT_TRAIN, os.path.join(SOURCE, "tests/reliability/aside_links.c"))
+    planter = preloadable("hardening_aside", tiny.GPT_TRAIN, "tests/reliability/aside_links.c")
     done = subprocess.run([*run, "--out_dir=first"], env=tiny.ENVIRONMENT, capture_output=True, check=False)
     shutil.copytree("first", "second")
     again = [*run, "--init_from=resume", "--max_iters=8"]
@@ -269,9 +256,7 @@ def linked(name, aside, run, begun, planter):
     shutil.copytree(begun, "linked") if begun else os.mkdir("linked")
     source, victim = os.path.join("first", name), os.path.abspath(os.path.join("victims", name))
     shutil.copy(source if os.path.exists(source) and begun else "text.txt", victim)
-    with open(victim, "rb") as file:
-        before = file.read()
-
+    before = read(victim)
     environment = tiny.ENVIRONMENT
     if aside:  # such a name contains digits that are known only when it is created
         environment = {**environment, "LD_PRELOAD": planter, "ASIDE_NAME": name, "ASIDE_VICTIM": victim,
@@ -287,37 +272,28 @@ def linked(name, aside, run, begun, planter):
         left = [entry for entry in os.listdir("linked") if os.path.islink(os.path.join("linked", entry))]
         check(all(".tmp-" in entry for entry in left), f"{program}: links became {left}")
     what = f"{program}: a link at {name}{' aside' if aside else ''}, {'resume' if begun else 'start'}"
-    with open(victim, "rb") as file:
-        check(file.read() == before, f"{what}: the file behind it changed")
+    check(read(victim) == before, f"{what}: the file behind it changed")
     check(done.returncode == 0 or (1 <= done.returncode <= 3 and f"{program}: error: " in done.stderr),
           f"{what}: status {done.returncode}: {done.stderr[-300:]}")
 
 
 def main():
-    with open(tiny.GPT_TRAIN, "rb") as file:
-        image = file.read()
+    image = read(tiny.GPT_TRAIN)
     if b"__asan_init" in image or b"__tsan_init" in image or b"__ubsan_handle" in image:
         skip("hardening", "a build with a sanitizer")
-        return finish()
+        return
     if image[4] != 2 or sys.platform != "linux":
         skip("hardening_flags", "not a 64-bit ELF")
     else:
         for path in PROGRAMS:
             flags(path)
-    with tempfile.TemporaryDirectory(prefix="gpt-train-hardening-") as work:
-        os.environ["XDG_CACHE_HOME"] = tiny.ENVIRONMENT["XDG_CACHE_HOME"] = os.path.join(work, "cache")
-        os.chdir(work)
-        with open("text.txt", "w", encoding="ascii") as file:
-            file.write("All that is gold does not glitter.\n" * 200)
-        if tiny.has_strace():
-            traced_all()
-        else:
-            skip("hardening_traced", "no strace that may trace (Debian: strace)")
-            subprocess.run([GPT_PREPARE, "--tokenizer=bytes", "--out-dir=data", "text.txt"], capture_output=True, check=True)
-        links()
-        os.chdir("/")
-    return finish()
+    tiny.ENVIRONMENT["XDG_CACHE_HOME"] = os.environ["XDG_CACHE_HOME"]
+    write("text.txt", "All that is gold does not glitter.\n" * 200)
+    if tiny.has_strace("hardening_traced"):
+        traced_all()
+    else:
+        subprocess.run([GPT_PREPARE, "--tokenizer=bytes", "--out-dir=data", "text.txt"], capture_output=True, check=True)
+    links()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(main)

@@ -10,18 +10,14 @@ plan is made.
 skipped".
 """
 import copy
-import json
-import os
 import random
 import resource
 import shutil
 import subprocess
-import sys
-import tempfile
 
 import tiny
 
-from checks import check, finish, is_instrumented
+from checks import check, end, is_instrumented, write_json
 
 SAMPLE = 60
 VALUES = [-1, 0, 1, 7, 2**31 - 2, 2**31 - 1, 2**31, 2**32, 2**53, 2**63 - 1, 2**64, 1e308, -0.5, "x", "../x", None, True, [], {}]
@@ -67,8 +63,7 @@ def replaced(record, path, value):
 def judge(record, what, arguments):
     tiny.clear("work")
     shutil.copytree("whole", "work")
-    with open("work/trainer_state.json", "w", encoding="utf-8") as file:
-        json.dump(record, file)
+    write_json("work/trainer_state.json", record)
     done = start(*arguments)
     if done is None:
         check(False, f"{what}: hangs")
@@ -83,34 +78,29 @@ def judge(record, what, arguments):
 
 def main():
     generator = random.Random(tiny.SEED)
-    with tempfile.TemporaryDirectory(prefix="gpt-train-hostile-") as work:
-        os.chdir(work)
-        tiny.make_data()
-        half = ["--dtype=float16", "--max_iters=3"]  # with a loss scaler
-        done = tiny.run("whole", *half)
-        check(done.returncode == 0, f"the run: {done.stderr[-500:]}")
-        record = tiny.record_of("whole")
-        del record["record_crc32c"]
-        record["plan"]["algorithms"] = {"0123456789abcdef": "fedcba9876543210"}
-        check(isinstance(record["loss_scaler"], dict), "a loss scaler is stored")
-        cases = [(path, value, mode) for path in places(record) for value in VALUES
-                 for mode in (["--plan"] if path[0] == "configuration" else ["--max_iters=6", "--eval_only=True"])]
-        picked = tiny.part(cases if tiny.LONG else generator.sample(cases, SAMPLE))
-        judge(record, "unchanged", ["--max_iters=6"])
-        check(tiny.record_of("work")["iter"] == 7, "unchanged, it goes on")
-        for path, value, mode in picked:
-            judge(replaced(record, path, value), f"{'.'.join(map(str, path))} = {value!r}, {mode}", [mode])
-        # Values that once stopped the program.
-        for path, value in (("adam_step", 2**31 - 1), ("iter", 2**33), ("samples_seen", 2**63 - 1), ("evaluations", 2**63 - 1),
-                            ("evaluations", 2**32 - 1)):
-            judge(replaced(record, (path,), value), f"{path} = {value}", ["--max_iters=2147483646"])
-        for name in ("micro_batch", "evaluate_batch", "loss_chunk_rows"):
-            for mode in (["--max_iters=6"], ["--eval_only=True"], ["--max_iters=6", "--eval_iters=0"]):
-                judge(replaced(record, ("plan", name), 2**31 - 1), f"{name}, {mode}", mode)
-        print(f"{len(picked)} of {len(cases)} values tried")
-        os.chdir("/")
-    return finish()
+    tiny.make_data()
+    half = ["--dtype=float16", "--max_iters=3"]  # with a loss scaler
+    done = tiny.run("whole", *half)
+    check(done.returncode == 0, f"the run: {done.stderr[-500:]}")
+    record = tiny.record_of("whole")
+    del record["record_crc32c"]
+    record["plan"]["algorithms"] = {"0123456789abcdef": "fedcba9876543210"}
+    check(isinstance(record["loss_scaler"], dict), "a loss scaler is stored")
+    cases = [(path, value, mode) for path in places(record) for value in VALUES
+             for mode in (["--plan"] if path[0] == "configuration" else ["--max_iters=6", "--eval_only=True"])]
+    picked = tiny.part(cases if tiny.LONG else generator.sample(cases, SAMPLE))
+    judge(record, "unchanged", ["--max_iters=6"])
+    check(tiny.record_of("work")["iter"] == 7, "unchanged, it goes on")
+    for path, value, mode in picked:
+        judge(replaced(record, path, value), f"{'.'.join(map(str, path))} = {value!r}, {mode}", [mode])
+    # Values that once stopped the program.
+    for path, value in (("adam_step", 2**31 - 1), ("iter", 2**33), ("samples_seen", 2**63 - 1), ("evaluations", 2**63 - 1),
+                        ("evaluations", 2**32 - 1)):
+        judge(replaced(record, (path,), value), f"{path} = {value}", ["--max_iters=2147483646"])
+    for name in ("micro_batch", "evaluate_batch", "loss_chunk_rows"):
+        for mode in (["--max_iters=6"], ["--eval_only=True"], ["--max_iters=6", "--eval_iters=0"]):
+            judge(replaced(record, ("plan", name), 2**31 - 1), f"{name}, {mode}", mode)
+    print(f"{len(picked)} of {len(cases)} values tried")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(main)

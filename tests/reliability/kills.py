@@ -28,13 +28,11 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 
 import tiny
 
-from checks import check, finish, skip
+from checks import check, end
 
 SAMPLE = 16 if not tiny.LONG else 1 << 30
 KINDS = {"float16": ["--dtype=float16", "--threads=2"],
@@ -55,8 +53,7 @@ SAVE_SECONDS = 0.004  # rough duration of the tiny run's save on a disk; adapted
 def killed_at(name, number, start):
     """Kills a run when it enters the call.  Returns the process, and whether it died of that: None when it ended
     before, since the number of waits between threads varies."""
-    done = start(tracer=("strace", "-qq", "-o", os.devnull, "-e", f"trace={name}", "-e",
-                         f"inject={name}:signal=SIGKILL:when={number}"))
+    done = start(tracer=tiny.inject((name, "signal=SIGKILL", number)))
     return done, None if done.returncode == 0 else done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
@@ -195,8 +192,7 @@ def at_signals(expected, generator, calls):
         ends = {0} if ignored else {128 + sent} if (name, number) in early and name != "futex" else {0, 128 + sent}
         what = f"{sent.name} at {name} {number}{' and after' if again else ''}"
         tiny.clear("killed")
-        done = tiny.run("killed", tracer=("strace", "-qq", "-o", os.devnull, "-e", f"trace={name}", "-e",
-                                          f"inject={name}:signal={sent.name}:when={number}{'+' if again else ''}"))
+        done = tiny.run("killed", tracer=tiny.inject((name, f"signal={sent.name}", f"{number}{'+' if again else ''}")))
         check(done.returncode in ends, f"{what}: ended with {done.returncode}: {done.stderr[-300:]}")
         check(" error: " not in done.stderr, f"{what}: {done.stderr[-300:]}")
         stopped += done.returncode != 0
@@ -288,40 +284,34 @@ def at_random(generator):
 
 def main():
     generator = random.Random(tiny.SEED)
-    if not tiny.has_strace():
-        skip("kills", "no strace that may trace (Debian: strace)")
-        return finish()
+    if not tiny.has_strace("kills"):
+        return
     # A background job starts with SIGINT ignored, and one under nohup with SIGHUP ignored; with handlers here the
     # programs start with the default actions.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, lambda *_: None)
-    with tempfile.TemporaryDirectory(prefix="gpt-train-kills-") as work:
-        os.chdir(work)
-        tiny.make_data()
-        done = tiny.run("one")
-        check(done.returncode == 0, f"the run in one go: {done.stderr[-500:]}")
-        expected = tiny.contents("one")
-        check(expected.get("iter", 0) > 0, f"it saved: {expected}")
-        only, calls = tiny.arguments() or ["calls", "kinds", "earlier", "resume", "signals", "random"], tiny.trace("traced")
-        if "calls" in only:
-            at_calls(expected, generator, calls)
-        if "kinds" in only:
-            at_kinds(generator)
-        if "earlier" in only:
-            check(tiny.run("other", "--seed=7", "--keep=2").returncode == 0, "another run")
-            at_earlier(generator, ["--seed=1337"])
-            at_earlier(generator, ["--init_from=resume", "--checkpoint=4", "--max_iters=6"])
-        if "resume" in only:
-            for where in renames(calls):
-                at_resume(expected, generator, where)
-        if "signals" in only:
-            at_signals(expected, generator, calls)
-            in_evaluation(expected)
-        if "random" in only:
-            at_random(generator)
-        os.chdir("/")
-    return finish()
+    tiny.make_data()
+    done = tiny.run("one")
+    check(done.returncode == 0, f"the run in one go: {done.stderr[-500:]}")
+    expected = tiny.contents("one")
+    check(expected.get("iter", 0) > 0, f"it saved: {expected}")
+    only, calls = tiny.arguments() or ["calls", "kinds", "earlier", "resume", "signals", "random"], tiny.trace("traced")
+    if "calls" in only:
+        at_calls(expected, generator, calls)
+    if "kinds" in only:
+        at_kinds(generator)
+    if "earlier" in only:
+        check(tiny.run("other", "--seed=7", "--keep=2").returncode == 0, "another run")
+        at_earlier(generator, ["--seed=1337"])
+        at_earlier(generator, ["--init_from=resume", "--checkpoint=4", "--max_iters=6"])
+    if "resume" in only:
+        for where in renames(calls):
+            at_resume(expected, generator, where)
+    if "signals" in only:
+        at_signals(expected, generator, calls)
+        in_evaluation(expected)
+    if "random" in only:
+        at_random(generator)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(main)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A run that trains, evaluates, saves, samples, is stopped and resumed: nothing may grow.
 
-A tiny model trains for SOAK_MINUTES (default: 0.1 in `make check`, 15 with CHECK_LONG=1); it is stopped about ten times, alternately by SIGTERM and SIGKILL, and resumed.  The resident memory and the open files of each process are
+A tiny model trains for SOAK_MINUTES (default: 0.1 in `make check`, 15 with CHECK_LONG=1); it is stopped about ten
+times, alternately by SIGTERM and SIGKILL, and resumed.  The resident memory and the open files of each process are
 sampled several times a second.  After the first evaluations of a process its memory may grow by no more than
 GROWTH_KIB, however long it lives, and in the last quarter of the samples it has no more open files than in the first;
 later processes use no more than the first; the folder keeps its number of files; every resume starts at the recorded
@@ -17,20 +18,17 @@ card, if available: within a process, and from process to process, it may grow b
 card.  Needs Linux's /proc.  Prints "checks: P passed, F failed, S skipped".
 """
 import collections
-import json
 import math
 import os
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 
 import tiny
 
 import cuda_common
-from checks import check, finish, is_instrumented, skip
+from checks import GPT_PREPARE, check, end, is_instrumented, metrics, read, skip
 
 MINUTES = float(os.environ.get("SOAK_MINUTES") or (15 if tiny.LONG else 0.1))
 SEGMENTS = 10
@@ -56,10 +54,8 @@ RUN = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=32", "--block_
 
 
 def prepare():
-    with open("text.txt", "w", encoding="ascii") as file:
-        file.writelines(f"{number} bottles hang on the wall, and {number * 7 % 100} of them are green.\n"
-                        for number in range(4000))
-    done = subprocess.run([os.environ["GPT_PREPARE"], "--tokenizer=bytes", "--out-dir=data", "text.txt"], capture_output=True,
+    tiny.make_bottles(4000)
+    done = subprocess.run([GPT_PREPARE, "--tokenizer=bytes", "--out-dir=data", "text.txt"], capture_output=True,
                           text=True, timeout=60, check=False)
     check(done.returncode == 0, f"gpt-prepare: {done.stderr[-300:]}")
 
@@ -82,8 +78,7 @@ def look_at_card():
 
 
 def evaluations(log):
-    with open(log, encoding="utf-8", errors="replace") as file:
-        return sum(line.startswith("step ") for line in file)
+    return read(log).count(b"\nstep ")
 
 
 def enough(seen, done):
@@ -145,8 +140,7 @@ def quarters(values):
 
 
 def tail(name):
-    with open(name, encoding="utf-8", errors="replace") as file:
-        return file.read()[-500:]
+    return read(name).decode(errors="replace")[-500:]
 
 
 def judge_all(history, iteration):
@@ -154,11 +148,10 @@ def judge_all(history, iteration):
     files = [min(files for _, files in seen) for seen in history if seen]
     check(SANITIZED or max(resident) - resident[0] <= ACROSS_KIB, f"later processes are larger: {resident} KiB")
     check(max(files) <= files[0], f"open files of the processes: {files}")
-    with open("out/metrics.jsonl", encoding="utf-8") as file:
-        entries = [json.loads(line) for line in file]
-    memory = {(entry["planned_bytes"], entry["allocated_bytes"]) for entry in entries if "loss" in entry}
+    entries = metrics("out")
+    memory = {(entry["planned_bytes"], entry["allocated_bytes"]) for entry in entries}
     check(len(memory) == 1 and all(planned == allocated for planned, allocated in memory), f"planned, asked for: {memory}")
-    losses = [entry["loss"] for entry in entries if "loss" in entry]
+    losses = [entry["loss"] for entry in entries]
     check(len(losses) > 1 and all(math.isfinite(loss) for loss in losses), f"{len(losses)} losses, all finite")
     check(losses[-1] < losses[0], f"it learns: {losses[0]} to {losses[-1]}")
     grown = max(max(resident for resident, _ in seen) - seen[0][0] for seen in history if seen)
@@ -176,26 +169,24 @@ def emulated():
     if not os.path.exists(cuda_common.GPT_TRAIN_CUDA):
         skip("soak_cuda", "no C++17 compiler, so that the cuda backend cannot be emulated")
         return
-    with cuda_common.Work() as work:
-        os.chdir(work.folder)
-        prepare()
-        run = [word for word in cuda_common.TINY if not word.startswith("--vocab_size")]
-        seen, beside = [], []  # a plan has a row for each of the first iterations, so later processes have more
-        for number in range(EMULATED):
-            resume = ["--init_from=resume"] if number > 0 else []
-            done = cuda_common.Run(cuda_common.GPT_TRAIN_CUDA, "--dataset=./data", "--out_dir=out", *run, "--eval_interval=1",
-                                   "--sample_tokens=4", "--dropout=0.1", "--backend=cuda", f"--max_iters={CYCLES * (number + 1)}",
-                                   *resume, HISTORY="history")
-            seen.append(judge_device(f"emulated process {number}", done))
-            if seen[-1]:
-                beside.append((seen[-1][0] - tiny.metrics("out")[-1]["planned_bytes"], *seen[-1][1:]))
-        check(len(set(beside[1:])) == 1, f"later emulated processes hold other than earlier ones, beside the plan: {beside}")
-        done = cuda_common.Run(cuda_common.GPT_SAMPLE_CUDA, "--out_dir=out", "--num_samples=3", "--max_new_tokens=4", "--start=a",
-                               "--backend=cuda", HISTORY="history")
-        seen.append(judge_device("emulated sample", done))
-        print(f"emulated card: {EMULATED * CYCLES} evaluations with samples and saves; bytes, pinned bytes, allocations and objects of "
-              f"the runs and of gpt-sample: {seen}")
-        os.chdir("/")
+    os.makedirs("emulated")
+    os.chdir("emulated")
+    prepare()
+    seen, beside = [], []  # a plan has a row for each of the first iterations, so later processes have more
+    for number in range(EMULATED):
+        resume = ["--init_from=resume"] if number > 0 else []
+        done = cuda_common.Run(cuda_common.GPT_TRAIN_CUDA, "--dataset=./data", "--out_dir=out", *cuda_common.TINY, "--eval_interval=1",
+                               "--sample_tokens=4", "--dropout=0.1", "--backend=cuda", f"--max_iters={CYCLES * (number + 1)}",
+                               *resume, HISTORY="history")
+        seen.append(judge_device(f"emulated process {number}", done))
+        if seen[-1]:
+            beside.append((seen[-1][0] - tiny.metrics("out")[-1]["planned_bytes"], *seen[-1][1:]))
+    check(len(set(beside[1:])) == 1, f"later emulated processes hold other than earlier ones, beside the plan: {beside}")
+    done = cuda_common.Run(cuda_common.GPT_SAMPLE_CUDA, "--out_dir=out", "--num_samples=3", "--max_new_tokens=4", "--start=a",
+                           "--backend=cuda", HISTORY="history")
+    seen.append(judge_device("emulated sample", done))
+    print(f"emulated card: {EMULATED * CYCLES} evaluations with samples and saves; bytes, pinned bytes, allocations and objects of "
+          f"the runs and of gpt-sample: {seen}")
 
 
 def judge_device(what, done):
@@ -205,8 +196,7 @@ def judge_device(what, done):
     if done.status != 0:
         return None
     report = done.report
-    with open("history", encoding="ascii") as file:
-        states = [tuple(map(int, line.split())) for line in file]
+    states = [tuple(map(int, line.split())) for line in read("history").decode().splitlines()]
     late = states[int((1 - LATE) * len(states)):]
     held, steady = collections.Counter(late).most_common(1)[0]
     more = [state for state in states[states.index(held):] if any(now > then for now, then in zip(state, held))]
@@ -220,24 +210,19 @@ def judge_device(what, done):
 def main():
     if not os.path.isdir("/proc/self/fd"):
         skip("soak", "no /proc")
-        return finish()
+        return
     history, cards, iteration = [], [], 0
-    with tempfile.TemporaryDirectory(prefix="gpt-train-soak-") as work:
-        os.chdir(work)
-        prepare()
-        segments = max(3, min(SEGMENTS, int(MINUTES * 60 / 4)))
-        for number in range(segments):
-            seen, card, status = segment(number, MINUTES * 60 / segments)
-            history.append(seen)
-            cards.append(card)
-            iteration = judge_segment(number, seen, status, iteration)
-        judge_all(history, iteration)
-        if CARD:
-            judge_card(cards)
-        os.chdir("/")
+    prepare()
+    segments = max(3, min(SEGMENTS, int(MINUTES * 60 / 4)))
+    for number in range(segments):
+        seen, card, status = segment(number, MINUTES * 60 / segments)
+        history.append(seen)
+        cards.append(card)
+        iteration = judge_segment(number, seen, status, iteration)
+    judge_all(history, iteration)
+    if CARD:
+        judge_card(cards)
     emulated()
-    return finish()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(main)

@@ -18,12 +18,10 @@ import os
 import re
 import struct
 import subprocess
-import sys
-import tempfile
 
 import tiny
 
-from checks import check, finish, skip
+from checks import check, end, error_lines, files, read, read_json, skip, write
 
 RUN = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=64", "--batch_size=32", "--vocab_size=61",
        "--gradient_accumulation_steps=1", "--eval_interval=2", "--eval_iters=1", "--threads=1", "--dropout=0.1",
@@ -46,12 +44,11 @@ def good(what, done):
 
 
 def plan(out):
-    with open(os.path.join(out, "trainer_state.json"), encoding="utf-8") as file:
-        return json.load(file)["plan"]
+    return read_json(os.path.join(out, "trainer_state.json"))["plan"]
 
 
 def everything(out):
-    return {name: open(os.path.join(out, name), "rb").read() for name in sorted(os.listdir(out)) if name != "lock"}
+    return {**files(out), "lock": None}
 
 
 def notes(done):
@@ -115,28 +112,25 @@ def rates(budget):
         out = f"rates-{what[:7]}"
         tiny.clear(cache)
         good(f"calibration {what}, first part", run(out, "--max_iters=1", budget, cache=cache))
-        files = calibrations(cache)
-        check(len(files) == 1, f"calibration {what}: {files}")
-        with open(files[0], "rb") as file:
-            timed = file.read()
+        paths = calibrations(cache)
+        check(len(paths) == 1, f"calibration {what}: {paths}")
+        timed = read(paths[0])
         found = other_rates(timed) if what == "changed" else timed
-        with open(files[0], "wb") as file:
-            file.write(found)
+        write(paths[0], found)
         if what == "deleted":
             tiny.clear(cache)
         done = good(f"calibration {what}", run(out, "--max_iters=4", RESUME, STRICT, cache=cache))
         check(notes(done) == [] and "calibration" not in done.stderr, f"calibration {what}: {done.stderr[-400:]}")
         check(plan(out) == plan("tight"), f"calibration {what}: the plan is not kept: {plan(out)}")
         check(tiny.contents(out) == expected, f"calibration {what}: other bytes than in one go")
-        with open(calibrations(cache)[0], "rb") as file:
-            kept = file.read() == found
+        kept = read(calibrations(cache)[0]) == found
         check(kept != (what == "deleted") and (found != timed) == (what == "changed"), f"calibration {what}: not what was tried")
 
 
 def refused(what, out, field, *arguments, **environment):
     before = everything(out)
     done = run(out, "--max_iters=4", RESUME, STRICT, *arguments, **environment)
-    errors = [line for line in done.stderr.splitlines() if " error: " in line]
+    errors = error_lines(done)
     check(done.returncode == 2 and len(errors) == 1, f"{what}: status {done.returncode}: {done.stderr[-400:]}")
     check(all("strict_resume" in line and f"{field} was" in line for line in errors), f"{what}: {errors}")
     check(everything(out) == before, f"{what}: the folder changed")
@@ -169,16 +163,13 @@ def data():
     def changed(what):
         good(what, run(what, "--max_iters=1"))
         os.rename("data/manifest.json", "manifest.json")  # the manifest would report it first
-        with open("data/train.bin", "rb") as file:
-            before = file.read()
-        with open("data/train.bin", "wb") as file:
-            file.write(before + before[:2000] if what == "longer" else bytes(len(before)))
+        before = read("data/train.bin")
+        write("data/train.bin", before + before[:2000] if what == "longer" else bytes(len(before)))
         refused(what, what, "train")
         done = good(f"{what}, lenient", run(what, "--max_iters=4", RESUME))
         check(len([line for line in done.stderr.splitlines() if "the data have changed" in line]) == 1 and "val was" not in
               done.stderr, f"{what}: {done.stderr[-400:]}")
-        with open("data/train.bin", "wb") as file:
-            file.write(before)
+        write("data/train.bin", before)
         os.rename("manifest.json", "data/manifest.json")
     changed("longer")
     changed("replaced")
@@ -212,20 +203,15 @@ def keys():
 
 
 def main():
-    with tempfile.TemporaryDirectory(prefix="gpt-train-strict-") as work:
-        os.chdir(work)
-        tiny.make_data()
-        fresh()
-        budget = tight_budget()
-        roomier(budget)
-        rates(budget)
-        tighter(budget)
-        kernels()
-        data()
-        keys()
-        os.chdir("/")
-    return finish()
+    tiny.make_data()
+    fresh()
+    budget = tight_budget()
+    roomier(budget)
+    rates(budget)
+    tighter(budget)
+    kernels()
+    data()
+    keys()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(main)

@@ -28,14 +28,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 import tiny
 
-from checks import check, finish, is_instrumented, preloadable, skip
+from checks import GPT_EXPORT, GPT_PREPARE, check, end, error_lines, is_instrumented, preloadable, read, skip, write
 
-SOURCE = os.path.abspath(os.environ.get("top_srcdir", "."))
 RESUME = "--init_from=resume"
 SPARSE_BYTES = 100 * 10**9
 RESIDENT_KIB_MAX = 64 << 10
@@ -44,12 +42,8 @@ FREE_KIB = range(0, 120, 40) if not tiny.LONG else range(0, 120, 4)
 ROOM_KIB = (0, 60, 80, 100) if not tiny.LONG else FREE_KIB  # for a checkpoint of 56 KiB, refused without room
 
 
-def errors(text):
-    return [line for line in text.splitlines() if " error: " in line]
-
-
 def refused(what, done, *words):
-    lines = errors(done.stderr)
+    lines = error_lines(done)
     check(1 <= done.returncode <= 3 and len(lines) >= 1, f"{what}: status {done.returncode}: {done.stderr[-300:]}")
     check(all(any(word in line for line in lines) for word in words), f"{what}: {words} not in {lines}")
 
@@ -96,14 +90,11 @@ def damages(file_bytes):
 
 def make_shards():
     """Makes three shards of each split, from the data set's tokens."""
-    os.makedirs("shards")
     for split in ("train", "val"):
-        with open(f"data/{split}.bin", "rb") as file:
-            tokens = file.read()
+        tokens = read(f"data/{split}.bin")
         part = len(tokens) // 6 * 2
         for number in range(3):
-            with open(f"shards/{split}_{number:06}.bin", "wb") as file:
-                file.write(tokens[number * part:(number + 1) * part])
+            write(f"shards/{split}_{number:06}.bin", tokens[number * part:(number + 1) * part])
 
 
 def changed(_):
@@ -147,65 +138,53 @@ def frugal(what, command):
 
 def sparse_models():
     """Makes the first bytes of each kind of model, followed by holes."""
-    done = subprocess.run([os.environ["GPT_EXPORT"], "--format=hf", "--out_dir=sparse/out", "sparse/hf"], capture_output=True,
+    done = subprocess.run([GPT_EXPORT, "--format=hf", "--out_dir=sparse/out", "sparse/hf"], capture_output=True,
                           check=False)
     check(done.returncode == 0, "an export")
-    done = subprocess.run([os.environ["GPT_EXPORT"], "--format=llmc", "--out_dir=sparse/out", "sparse/model.bin"],
+    done = subprocess.run([GPT_EXPORT, "--format=llmc", "--out_dir=sparse/out", "sparse/model.bin"],
                           capture_output=True, text=True, check=False)
     check(done.returncode == 0, f"an export for llm.c: {done.stderr[-300:]}")
-    with open("sparse/ckpt.pt", "wb") as file:
-        file.write(b"PK\x03\x04")
+    write("sparse/ckpt.pt", b"PK\x03\x04")
     for name in ("hf/model.safetensors", "hf/config.json", "model.bin", "ckpt.pt"):
-        path, whole = f"sparse/{name}", None
-        with open(path, "rb") as file:
-            whole = file.read()
+        path, whole = f"sparse/{name}", read(f"sparse/{name}")
         os.truncate(path, SPARSE_BYTES)
         source = "sparse/hf" if "/" in name else path
         refused(f"100 GB of {name}", frugal(f"100 GB of {name}", tiny.command("sparse/other", f"--init_from=./{source}")),
                 os.path.basename(name))
-        with open(path, "wb") as file:
-            file.write(whole)
+        write(path, whole)
 
 
 def sparse(_):
-    os.makedirs("sparse/data")
     for name in ("train.bin", "val.bin"):
-        with open(f"sparse/data/{name}", "wb") as file:
-            array.array("H", range(61)).tofile(file)
-            try:
-                file.truncate(SPARSE_BYTES)
-            except OSError as error:
-                skip("surroundings_sparse", f"no files of 100 GB here: {error}")
-                return
+        path = write(f"sparse/data/{name}", array.array("H", range(61)).tobytes())
+        try:
+            os.truncate(path, SPARSE_BYTES)
+        except OSError as error:
+            skip("surroundings_sparse", f"no files of 100 GB here: {error}")
+            return
     done = frugal("100 GB", tiny.command("sparse/out", "--dataset=./sparse/data"))
     check(done.returncode == 0, f"100 GB: {done.returncode} {done.stderr[-300:]}")
     sparse_models()
-    with open("sparse/data/train.bin", "r+b") as file:
-        file.truncate(SPARSE_BYTES + 1)
+    os.truncate("sparse/data/train.bin", SPARSE_BYTES + 1)
     refused("100 GB and a byte", tiny.run("sparse/out2", "--dataset=./sparse/data"), "train.bin")
     shutil.rmtree("sparse")
 
 
 def listed(_):
     """One call returns about 800 names."""
-    if not tiny.has_strace():
-        skip("surroundings_listed", "no strace that may trace (Debian: strace)")
+    if not tiny.has_strace("surroundings_listed"):
         return
-    os.makedirs("shards")
     for number in range(1000):
         for split in ("train", "val"):
-            with open(f"shards/{split}_{number:06}.bin", "wb") as file:
-                array.array("H", [(number + i) % tiny.VOCAB for i in range(20)]).tofile(file)
+            write(f"shards/{split}_{number:06}.bin", array.array("H", [(number + i) % tiny.VOCAB for i in range(20)]).tobytes())
     many = ("--dataset=./shards", "--max_iters=1")
     done = tiny.run("whole_listing", *many, tracer=("strace", "-qq", "-o", "listing.log", "-e", "trace=getdents64"))
     check(done.returncode == 0, f"a thousand shards: {done.stderr[-300:]}")
     expected, hits = tiny.contents("whole_listing"), 0
-    with open("listing.log", encoding="utf-8", errors="replace") as file:
-        calls = sum(line.startswith("getdents64") for line in file)
+    calls = read("listing.log").count(b"getdents64(")
     for number in range(1, calls + 1):
         tiny.clear("listing")
-        inject = ("strace", "-qq", "-o", os.devnull, "-e", "trace=getdents64", "-e", f"inject=getdents64:error=EIO:when={number}")
-        done = tiny.run("listing", *many, tracer=inject)
+        done = tiny.run("listing", *many, tracer=tiny.inject(("getdents64", "error=EIO", number)))
         hits += done.returncode != 0
         if done.returncode != 0:
             refused(f"listing, call {number} of {calls}", done, "Input/output error")
@@ -216,14 +195,14 @@ def listed(_):
 
 
 def clocks(expected):
-    library = preloadable("surroundings_clocks", tiny.GPT_TRAIN, os.path.join(SOURCE, "tests/reliability/clock_jumps.c"))
+    library = preloadable("surroundings_clocks", tiny.GPT_TRAIN, "tests/reliability/clock_jumps.c")
     if library is None:
         return
     preload = {"LD_PRELOAD": library, "CLOCK_JUMPS_REPORT": "jumps"}
     done = subprocess.run(tiny.command("clocks"), capture_output=True, text=True, timeout=60, check=False,
                           env={**tiny.ENVIRONMENT, **preload})
     check(done.returncode == 0 and tiny.contents("clocks") == expected, f"clocks that jump: {done.stderr[-300:]}")
-    calls = int(open("jumps", encoding="ascii").read()) if os.path.exists("jumps") else 0
+    calls = int(read("jumps")) if os.path.exists("jumps") else 0
     check(calls > 0, "no call asked the clock that jumps")
     check("-" not in "".join(line for line in done.stdout.splitlines() if "time " in line and "ms" in line),
           "a step that took less than no time")
@@ -241,7 +220,7 @@ def two(expected):
             break
     check(any(run.returncode == 0 for run in done), f"none of {STARTERS} works: {[run.stderr[-100:] for run in done]}")
     for run in done:
-        check(run.returncode in (0, 2) and len(errors(run.stderr)) == (run.returncode == 2),
+        check(run.returncode in (0, 2) and len(error_lines(run)) == (run.returncode == 2),
               f"{run.returncode}: {run.stderr[-300:]}")
     if tiny.contents("shared") != expected:
         goes_on("after all of them", "shared", expected)
@@ -275,30 +254,30 @@ class Disk:
             subprocess.run(["umount", "-l", self.name], check=False)
 
 
+def traceable(command, tracer=()):
+    return subprocess.run([*tracer, *command], env=tiny.TRACED if tracer else tiny.ENVIRONMENT, capture_output=True, text=True,
+                          timeout=tiny.LIMIT_SECONDS, check=False)
+
+
 def prepare(folder, text, tracer=()):
     """Prepares a data set of `text`, with a vocabulary that depends on the text."""
-    return subprocess.run([*tracer, os.environ["GPT_PREPARE"], "--tokenizer=chars", "--threads=1", f"--out-dir={folder}", text],
-                          env=tiny.TRACED if tracer else tiny.ENVIRONMENT, capture_output=True, text=True,
-                          timeout=tiny.LIMIT_SECONDS, check=False)
+    return traceable([GPT_PREPARE, "--tokenizer=chars", "--threads=1", f"--out-dir={folder}", text], tracer)
 
 
 def export(folder, run, tracer=()):
-    return subprocess.run([*tracer, os.environ["GPT_EXPORT"], "--format=hf", f"--out_dir={run}", os.path.join(folder, "hf")],
-                          env=tiny.TRACED if tracer else tiny.ENVIRONMENT, capture_output=True, text=True,
-                          timeout=tiny.LIMIT_SECONDS, check=False)
+    return traceable([GPT_EXPORT, "--format=hf", f"--out_dir={run}", os.path.join(folder, "hf")], tracer)
 
 
 def everything(folder):
     """Returns each file's bytes, by its path below the folder."""
-    return {os.path.relpath(path, folder): open(path, "rb").read() for path in
+    return {os.path.relpath(path, folder): read(path) for path in
             (os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)}
 
 
 def make_references(_):
     """Makes two texts and their data sets, and an export."""
     for name, text in (("old", "the old text, "), ("new", "A NEWER ONE; ")):
-        with open(f"{name}.txt", "w", encoding="ascii") as file:
-            file.write(text * 2000)
+        write(f"{name}.txt", text * 2000)
         done = prepare(f"{name}-data", f"{name}.txt")
         check(done.returncode == 0, f"gpt-prepare: {done.stderr[-300:]}")
     os.makedirs("exported")
@@ -361,7 +340,7 @@ class Exported:
 def judge_failure(what, job, done, words):
     """Checks a run that gave up: one line, the old files are intact, and the same command succeeds once the fault is
     gone."""
-    lines = errors(done.stderr)
+    lines = error_lines(done)
     check(done.returncode == 1 and len(lines) == 1 and words in lines[0], f"{what}: status {done.returncode}: {done.stderr[-400:]}")
     check(job.whole(), f"{what}: what was there is not whole: {sorted(everything(job.folder))}")
 
@@ -402,10 +381,7 @@ CHANGING = ("openat", "rename", "unlink", "unlinkat", "mkdir", "ftruncate")
 
 def failing(points, forever="+"):
     """Returns strace's arguments: calls that would change the disk fail from these numbers on, or only one of each."""
-    words = ["strace", "-qq", "-o", os.devnull, "-e", "trace=" + ",".join(points)]
-    for name, number in points.items():
-        words += ["-e", f"inject={name}:error=EROFS:when={number}{forever}"]
-    return tuple(words)
+    return tiny.inject(*((name, "error=EROFS", f"{number}{forever}") for name, number in points.items()))
 
 
 def first_of_each(calls):
@@ -420,8 +396,7 @@ def saves(calls):
 
 def between(_):
     """A run saves at every iteration; the second save, or also all later ones, find the disk read-only."""
-    if not tiny.has_strace():
-        skip("surroundings_between", "no strace that may trace (Debian: strace)")
+    if not tiny.has_strace("surroundings_between"):
         return
     each = "--eval_interval=1"
     begun_at = saves(tiny.trace("each", each))
@@ -472,8 +447,7 @@ class First(Prepared):
 
 
 def killed(_):
-    if not tiny.has_strace():
-        skip("surroundings_killed", "no strace that may trace (Debian: strace)")
+    if not tiny.has_strace("surroundings_killed"):
         return
     for kind in (Prepared, First):
         calls = tiny.trace_of(lambda tracer: kind("jobs").start(tracer=tracer), os.path.abspath("strace.log"), "")
@@ -492,7 +466,7 @@ def kill_and_train(kind, name, number, *_):
     """Returns true when the folder was neither the old nor the new data set."""
     job = kind("jobs")
     before = job.finished()
-    job.start(("strace", "-qq", "-o", os.devnull, "-e", f"trace={name}", "-e", f"inject={name}:signal=SIGKILL:when={number}"))
+    job.start(tiny.inject((name, "signal=SIGKILL", number)))
     tokens = [{name: text for name, text in found.items() if name != "manifest.json"}
               for found in (job.finished(), before, everything(job.expected))]
     what = f"{job.name}, killed at {name} {number}"
@@ -597,23 +571,17 @@ def fill(folder, free_kib):
     """Leaves about free_kib KiB."""
     state = os.statvfs(folder)
     size = max(0, state.f_bavail * state.f_frsize - free_kib * 1024)
-    with open(os.path.join(folder, "ballast"), "wb") as file:
-        file.write(b"\0" * size)
+    write(os.path.join(folder, "ballast"), bytes(size))
 
 
 def main():
     only = sys.argv[1:]
-    with tempfile.TemporaryDirectory(prefix="gpt-train-around-") as work:
-        os.chdir(work)
-        tiny.make_data()
-        check(tiny.run("one").returncode == 0, "the run in one go")
-        expected = tiny.contents("one")
-        for test in (changed, sparse, listed, clocks, two, make_references, read_only, between, killed, full):
-            if not only or test.__name__ in only or test is make_references:
-                test(expected)
-        os.chdir("/")
-    return finish()
+    tiny.make_data()
+    check(tiny.run("one").returncode == 0, "the run in one go")
+    expected = tiny.contents("one")
+    for test in (changed, sparse, listed, clocks, two, make_references, read_only, between, killed, full):
+        if not only or test.__name__ in only or test is make_references:
+            test(expected)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+end(main)

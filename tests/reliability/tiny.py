@@ -15,10 +15,8 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
 
-from checks import LONG, part, patience  # noqa: F401  part is for who imports this
+from checks import GPT_PREPARE, GPT_TRAIN, LONG, part, patience, read, read_json, skip, write  # noqa: F401  part is for who imports this
 
-GPT_TRAIN = os.environ["GPT_TRAIN"]
-GPT_PREPARE = os.environ["GPT_PREPARE"]
 SEED = int(os.environ.get("SEED", "1337"))
 ITERATIONS = 4
 VOCAB = 61
@@ -46,12 +44,16 @@ def make_data():
     """Makes a data set of 61 random characters, with a tokenizer."""
     generator = random.Random(SEED)
     characters = [chr(ord("A") + number) for number in range(VOCAB)]
-    with open("text.txt", "w", encoding="ascii") as file:
-        file.write("".join(characters) + "".join(generator.choice(characters) for _ in range(4000 - VOCAB)))
+    write("text.txt", "".join(characters) + "".join(generator.choice(characters) for _ in range(4000 - VOCAB)))
     done = subprocess.run([GPT_PREPARE, "--tokenizer=chars", "--val-fraction=0.5", "--out-dir=data", "text.txt"],
                           env=ENVIRONMENT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"gpt-prepare: {done.stderr}")
+
+
+def make_bottles(count):
+    """Writes a text of so many lines in words."""
+    write("text.txt", "".join(f"{number} bottles hang on the wall, and {number * 7 % 100} of them are green.\n" for number in range(count)))
 
 
 def command(out, *arguments):
@@ -72,8 +74,7 @@ def resume(out, *arguments, **how):
 def record_of(out):
     """Returns the commit record, or None."""
     try:
-        with open(os.path.join(out, "trainer_state.json"), encoding="utf-8") as file:
-            return json.load(file)
+        return read_json(os.path.join(out, "trainer_state.json"))
     except FileNotFoundError:
         return None
 
@@ -81,8 +82,7 @@ def record_of(out):
 def digest(path):
     """Returns a file's digest; None when it does not exist."""
     try:
-        with open(path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
+        return hashlib.sha256(read(path)).hexdigest()
     except FileNotFoundError:
         return None
 
@@ -102,9 +102,8 @@ def contents(out):
 
 def metrics(out, name="metrics.jsonl"):
     """Returns the lines of metrics.jsonl without their times."""
-    with open(os.path.join(out, name), encoding="ascii") as file:
-        return [{name: value for name, value in json.loads(line).items() if name not in ("time_ms", "tokens_per_s", "mfu")}
-                for line in file]
+    return [{name: value for name, value in json.loads(line).items() if name not in ("time_ms", "tokens_per_s", "mfu")}
+            for line in read(os.path.join(out, name)).splitlines()]
 
 
 def lost(out, done, before=0):
@@ -134,11 +133,23 @@ def clear(folder):
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def has_strace():
+def has_strace(name=None):
+    """Returns true when strace may trace; without it skips `name`, if any."""
     try:
-        return subprocess.run(["strace", "-qq", "-o", os.devnull, "true"], capture_output=True, check=False).returncode == 0
+        found = subprocess.run(["strace", "-qq", "-o", os.devnull, "true"], capture_output=True, check=False).returncode == 0
     except FileNotFoundError:
-        return False
+        found = False
+    if name and not found:
+        skip(name, "no strace that may trace (Debian: strace)")
+    return found
+
+
+def inject(*faults, log=os.devnull):
+    """Returns strace's arguments for faults (system call, what happens, when)."""
+    words = ["strace", "-qq", "-o", log, "-e", "trace=" + ",".join(dict.fromkeys(name for name, *_ in faults))]
+    for name, what, when in faults:
+        words += ["-e", f"inject={name}:{what}:when={when}"]
+    return tuple(words)
 
 
 def trace(out, *arguments):
@@ -155,18 +166,17 @@ def trace_of(start, log, begin):
     if done.returncode != 0:
         sys.exit(f"the run under strace failed: {done.stderr[-2000:]}")
     calls, counts, saving, begun = [], {}, False, False
-    with open(log, encoding="utf-8", errors="replace") as file:
-        for line in file:
-            match = re.match(r'(\w+)\((?:AT_FDCWD, )?("[^"]*"|[^,)]*)', line)
-            if not match:
-                continue
-            if re.search(r'"/proc/\d+/', line):
-                break
-            name = match.group(1)
-            counts[name] = counts.get(name, 0) + 1
-            saving = saving or ".tmp-" in line
-            begun = begun or bool(re.search(begin, line)) and name != "execve"
-            if begun:
-                calls.append((name, counts[name], saving, match.group(2)))
-            saving = saving and not (name == "write" and "saving checkpoint" in line)
+    for line in read(log).decode(errors="replace").splitlines():
+        match = re.match(r'(\w+)\((?:AT_FDCWD, )?("[^"]*"|[^,)]*)', line)
+        if not match:
+            continue
+        if re.search(r'"/proc/\d+/', line):
+            break
+        name = match.group(1)
+        counts[name] = counts.get(name, 0) + 1
+        saving = saving or ".tmp-" in line
+        begun = begun or bool(re.search(begin, line)) and name != "execve"
+        if begun:
+            calls.append((name, counts[name], saving, match.group(2)))
+        saving = saving and not (name == "write" and "saving checkpoint" in line)
     return calls

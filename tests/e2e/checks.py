@@ -139,7 +139,7 @@ def write(path, data):
     """Writes bytes, or a text in UTF-8, and makes missing folders; returns the path."""
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     with open(path, "wb") as file:
-        file.write(data if isinstance(data, bytes) else data.encode())
+        file.write(data.encode() if isinstance(data, str) else data)
     return path
 
 

@@ -193,11 +193,11 @@ def archives():
     if shutil.which("zstd"):
         subprocess.run(["zstd", "-q", "text.txt"], check=True)
     names = [name for name in sorted(os.listdir(".")) if name.startswith("text.t") and name != "text.txt"]
-    read = [name for name in names if subprocess.run([GPT_PREPARE, *POSITION, f"--out-dir=tried-{name}", name], capture_output=True,
-                                                      check=False).returncode == 0]
-    if len(read) < 4:
+    prepared = [name for name in names if subprocess.run([GPT_PREPARE, *POSITION, f"--out-dir=tried-{name}", name],
+                                                         capture_output=True, check=False).returncode == 0]
+    if len(prepared) < 4:
         skip("hardening_archives", "a build without libarchive")
-    return read
+    return prepared
 
 
 def names_written(folder, command):

@@ -1,17 +1,15 @@
 # The opencl backend.  config/embed.sh turns the kernels' text into a C file in the build folder; drivers compile it at
-# run time.  A new kernel file must be listed in opencl_kernels and declared in opencl_kernels.h.
+# run time.  A new kernel file must be listed in opencl_kernels and declared in opencl_launch.h.
 opencl_kernels = \
 	backends/opencl/kernels/adamw.cl \
 	backends/opencl/kernels/adamw_lean.cl \
 	backends/opencl/kernels/attention_backward.cl \
 	backends/opencl/kernels/attention_forward.cl \
 	backends/opencl/kernels/bias.cl \
-	backends/opencl/kernels/blend.cl \
 	backends/opencl/kernels/common.clh \
 	backends/opencl/kernels/cross_entropy.cl \
-	backends/opencl/kernels/dropout.cl \
+	backends/opencl/kernels/elementwise.cl \
 	backends/opencl/kernels/embed.cl \
-	backends/opencl/kernels/fill_copy.cl \
 	backends/opencl/kernels/gelu.cl \
 	backends/opencl/kernels/gemm.cl \
 	backends/opencl/kernels/gemm_few.cl \
@@ -21,8 +19,7 @@ opencl_kernels = \
 	backends/opencl/kernels/layernorm.cl \
 	backends/opencl/kernels/muon.cl \
 	backends/opencl/kernels/norm.cl \
-	backends/opencl/kernels/probe.cl \
-	backends/opencl/kernels/residual.cl
+	backends/opencl/kernels/probe.cl
 
 EXTRA_DIST += $(opencl_kernels)
 
@@ -32,42 +29,18 @@ noinst_LIBRARIES += libopencl_backend.a
 OPENCL_LIBS += libopencl_backend.a
 libopencl_backend_a_SOURCES = \
 	backends/opencl/opencl.h \
-	backends/opencl/opencl_adamw.c \
-	backends/opencl/opencl_adamw_lean.c \
 	backends/opencl/opencl_api.c backends/opencl/opencl_api.def backends/opencl/opencl_api.h \
-	backends/opencl/opencl_attention.c backends/opencl/opencl_attention.h \
-	backends/opencl/opencl_attention_backward.c \
-	backends/opencl/opencl_backend.c \
-	backends/opencl/opencl_bias.c \
-	backends/opencl/opencl_blend.c \
-	backends/opencl/opencl_cache.c backends/opencl/opencl_cache.h \
+	backends/opencl/opencl_attention.c backends/opencl/opencl_backend.c \
 	backends/opencl/opencl_child.c backends/opencl/opencl_child.h \
-	backends/opencl/opencl_clblast.c backends/opencl/opencl_clblast.h \
-	backends/opencl/opencl_clblast_proof.c \
-	backends/opencl/opencl_code.c \
-	backends/opencl/opencl_cross_entropy.c \
-	backends/opencl/opencl_device.c backends/opencl/opencl_device.h \
-	backends/opencl/opencl_dropout.c \
-	backends/opencl/opencl_embed.c \
-	backends/opencl/opencl_fill_copy.c \
-	backends/opencl/opencl_gelu.c \
-	backends/opencl/opencl_gemm.c backends/opencl/opencl_gemm.h \
-	backends/opencl/opencl_gemm_matrix.c backends/opencl/opencl_gemm_matrix.h \
-	backends/opencl/opencl_gradient_round.c \
-	backends/opencl/opencl_kernels.c backends/opencl/opencl_kernels.h \
-	backends/opencl/opencl_known.h \
+	backends/opencl/opencl_clblast.c backends/opencl/opencl_clblast.h backends/opencl/opencl_clblast_proof.c \
+	backends/opencl/opencl_code.c backends/opencl/opencl_device.c backends/opencl/opencl_device.h \
+	backends/opencl/opencl_elementwise.c backends/opencl/opencl_gemm.c backends/opencl/opencl_gemm.h \
+	backends/opencl/opencl_gemm_matrix.c backends/opencl/opencl_known.h \
 	backends/opencl/opencl_launch.c backends/opencl/opencl_launch.h \
-	backends/opencl/opencl_layernorm.c \
 	backends/opencl/opencl_matrix.c backends/opencl/opencl_matrix.h \
-	backends/opencl/opencl_memory.c backends/opencl/opencl_memory.h \
-	backends/opencl/opencl_muon.c \
-	backends/opencl/opencl_norm.c \
-	backends/opencl/opencl_program.c backends/opencl/opencl_program.h \
-	backends/opencl/opencl_residual.c \
-	backends/opencl/opencl_shadow.c backends/opencl/opencl_shadow.h \
-	backends/opencl/opencl_tune.c backends/opencl/opencl_tune.h \
-	backends/opencl/opencl_tuning_text.c backends/opencl/opencl_tuning_text.h \
-	backends/opencl/opencl_vendor.c backends/opencl/opencl_vendor.h
+	backends/opencl/opencl_memory.c backends/opencl/opencl_memory.h backends/opencl/opencl_program.c \
+	backends/opencl/opencl_rows.c backends/opencl/opencl_tune.c backends/opencl/opencl_tune.h \
+	backends/opencl/opencl_update.c backends/opencl/opencl_vendor.c backends/opencl/opencl_vendor.h
 nodist_libopencl_backend_a_SOURCES = backends/opencl/opencl_sources.c
 endif
 

@@ -11,13 +11,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "backend/backend.h"
 #include "backends/opencl/opencl_api.h"
-#include "backends/opencl/opencl_tuning_text.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "base/status.h"
+#include "base/user_cache.h"
 #include "ops/op.h"
 
 #define OPENCL_NAME_MAX 128
@@ -38,22 +39,23 @@ extern const struct opencl_source opencl_source_common;
 struct opencl_device {
     cl_platform_id platform;
     cl_device_id id;
+    int32_t number; /* in the list of all devices */
     char platform_name[OPENCL_NAME_MAX], name[OPENCL_NAME_MAX], version[OPENCL_NAME_MAX], driver[OPENCL_NAME_MAX];
     char board[OPENCL_NAME_MAX]; /* "Radeon RX 7900 XTX" if `name` is "gfx1100"; "" if unknown */
+    char lacks[OPENCL_NAME_MAX]; /* why the device cannot be used; "" if it can */
     uint64_t global_bytes;
     uint64_t allocation_bytes; /* the largest cl_mem that we request: the device's limit, but below 4 GiB on Intel */
     uint64_t local_bytes;      /* per work-group */
     size_t work_group_max;     /* work-items per group; a kernel may allow fewer */
     uint32_t compute_units, clock_mhz, alignment_bytes;
-    bool is_cpu;              /* local memory is ordinary memory; no watchdog; slow to compile */
-    bool is_gpu;              /* with neither is_cpu nor is_gpu: an accelerator, or an emulation of one */
-    bool is_host_memory;      /* CL_DEVICE_HOST_UNIFIED_MEMORY */
-    bool has_narrow_units;    /* compute_units counts units of 8 lanes (Intel's driver) instead of 64 or more */
-    bool has_exact_division;  /* -cl-fp32-correctly-rounded-divide-sqrt is worth giving */
-    bool has_fp16_arithmetic; /* cl_khr_fp16 is advertised */
-    bool has_subnormals;      /* CL_FP_DENORM of fp32 */
-    bool has_fma;             /* CL_FP_FMA of fp32 */
-    bool is_little_endian;
+    bool is_cpu;               /* local memory is ordinary memory; no watchdog; slow to compile */
+    bool is_gpu;               /* with neither is_cpu nor is_gpu: an accelerator, or an emulation of one */
+    bool is_host_memory;       /* CL_DEVICE_HOST_UNIFIED_MEMORY */
+    bool has_narrow_units;     /* compute_units counts units of 8 lanes (Intel's driver) instead of 64 or more */
+    bool has_exact_division;   /* -cl-fp32-correctly-rounded-divide-sqrt is worth giving */
+    bool has_fp16_arithmetic;  /* cl_khr_fp16 is advertised */
+    bool has_subnormals;       /* CL_FP_DENORM of fp32 */
+    bool has_fma;              /* CL_FP_FMA of fp32 */
     int32_t nvidia_capability; /* 86 for 8.6; 0 when the driver does not report it */
 };
 
@@ -66,6 +68,13 @@ struct opencl_matrix {
     int32_t tile;                  /* tests and --tune: use only tiles of this size; 0: any size */
     uint32_t dtypes;               /* one bit per enum dtype whose products the units compute; proven after open() */
     char lost[BACKEND_REASON_MAX]; /* why other 16-bit dtypes are missing; else "" */
+};
+
+/* Results of --tune, or the defaults for the kind of device; the indices are by dtype.  Stored in the user's cache. */
+struct opencl_tuning {
+    int32_t gemm_shape[DTYPE_COUNT];   /* in opencl_gemm_shapes */
+    int32_t matrix_shape[DTYPE_COUNT]; /* the largest of opencl_matrix_shapes to use */
+    int32_t gemm_clblast;              /* 1: CLBlast computes the fp32 products that it supports; else 0 */
 };
 
 struct opencl_segment {
@@ -87,11 +96,19 @@ struct opencl_kernel {
     cl_kernel kernel;
 };
 
-struct opencl_clblast; /* opencl_clblast.h */
-struct opencl_shadow;  /* opencl_shadow.c: one cl_mem per tensor, for tools that look for stray accesses */
+struct opencl_clblast;  /* opencl_clblast.h */
+struct opencl_exchange; /* opencl_child.c */
+
+struct opencl_child {
+    pid_t pid; /* 0: no child */
+    int wake_fd[2];
+    struct opencl_exchange *exchange; /* shared with the child */
+};
 
 struct opencl_backend {
-    struct backend base; /* must be first */
+    struct backend base;           /* must be first */
+    struct opencl_child committer; /* commits the arena first */
+    uint64_t context_bytes;
     struct opencl_api api;
     struct opencl_device device;
     struct opencl_tuning tuning;
@@ -110,7 +127,6 @@ struct opencl_backend {
     struct opencl_kernel kernel[OPENCL_KERNELS_MAX];
     bool is_clblast_proven;         /* or needs no proof */
     struct opencl_clblast *clblast; /* NULL: not installed, or not usable on this device */
-    struct opencl_shadow *shadow;   /* NULL: off */
     double dispatch_flops;          /* limit for one dispatch, so that no watchdog kills it; 0: no limit */
     int32_t compiled;               /* programs built from source */
     double compile_seconds;
@@ -127,6 +143,16 @@ static inline struct opencl_backend *opencl_own(struct backend *backend)
 static inline const struct opencl_backend *opencl_from(const struct backend *backend)
 {
     return (const struct opencl_backend *)(const void *)backend;
+}
+
+/* Returns the segment of `bytes` bytes at an address. */
+static inline const struct opencl_segment *opencl_segment_at(const struct opencl_backend *cl, struct address at,
+                                                             uint64_t bytes)
+{
+    const struct opencl_segment *segment = &cl->segment[at.segment];
+    assert(at.segment < cl->segments && at.space == segment->space);
+    assert(at.offset_bytes <= segment->size_bytes && bytes <= segment->size_bytes - at.offset_bytes);
+    return segment;
 }
 
 /* The ops; each family's file defines its own. */
@@ -150,6 +176,14 @@ enum gt_status opencl_failure(struct opencl_backend *cl, const char *what, cl_in
         if (cl_code_ != CL_SUCCESS)                        \
             return opencl_failure((cl), (what), cl_code_); \
     } while (0)
+
+/* The user's cache of program binaries, and of what measurements found (opencl_program.c).  Drivers abort on damaged
+ * binaries, so that these reach the driver only if length, checksum and key match.  Nothing here is an error: without a
+ * cache, programs are compiled again. */
+#define OPENCL_KEY_MAX USER_CACHE_KEY_MAX
+/* Returns the bytes stored under `key`, malloc'ed.  Returns false when there are none that can be trusted. */
+bool opencl_cache_load(const char *key, void **out, size_t *out_bytes);
+void opencl_cache_store(const char *key, const void *data, size_t bytes);
 
 /* Opens device number `index`, or, if `name` is not NULL, the first usable device whose name contains it, and runs the
  * known-answer kernel on it.  Errors: GT_DEVICE, GT_NO_MEMORY, logged. */

@@ -1,65 +1,80 @@
 /* attention_forward and attention_cached: one kernel, which reads keys and values from rows of qkv or from the cache.
+ * attention_backward: delta, then dk and dv by tiles of keys, then dq by tiles of queries.
  *
- * See kernels/attention_forward.cl.  There is no workspace: tiles are in local memory.  attention_cached appends the
- * new rows to the cache first.
+ * See kernels/attention_forward.cl and attention_backward.cl; their options follow from the head size.  attention_cached
+ * appends the new rows to the cache first.  The backward pass has delta, one float per row and head, in the workspace.
  */
-#include "backends/opencl/opencl_attention.h"
+#include "backends/opencl/opencl_launch.h"
 
-#define QUERIES 32 /* queries per group: GT_QUERIES */
+#define QUERIES 32 /* queries per group of the forward pass: GT_QUERIES */
+#define ITEMS 64   /* work-items per group */
+#define HEAD_SIZE_MAX 128
+/* The kernels' tiles take less than 30 KiB of local memory; every full-profile device has 32 KiB. */
+#define LOCAL_BYTES 30720
+
+struct shape {
+    int64_t samples, time, heads, kv_heads;
+    int64_t head_size, row; /* row: elements in a row of qkv */
+    int64_t wide;           /* GT_WIDE: rows of the backward pass's tiles, which are larger for small heads */
+    const char *options;    /* GT_SLICES: columns of a head per work-item */
+};
+
+/* `qkv` is the operand's slot. */
+static struct shape shape_of(const struct op_call *call, int32_t qkv)
+{
+    const int64_t *dims = call->operand[qkv].dims;
+    const int64_t heads = call->attrs.heads, kv_heads = call->attrs.kv_heads, size = dims[1] / (heads + 2 * kv_heads);
+    const bool narrow = size <= HEAD_SIZE_MAX / 2;
+    return (struct shape){
+        .samples = dims[0] / call->attrs.time,
+        .time = call->attrs.time,
+        .heads = heads,
+        .kv_heads = kv_heads,
+        .head_size = size,
+        .row = dims[1],
+        .wide = narrow ? 32 : 16,
+        .options = narrow ? "-DGT_SLICES=8" : "-DGT_SLICES=16",
+    };
+}
+
+static bool attention_supports(const struct backend *backend, const struct op_call *call)
+{
+    const struct opencl_device *device = &opencl_from(backend)->device;
+    const int32_t qkv = call->kind == OP_ATTENTION_BACKWARD ? ATTENTION_BACKWARD_QKV : 0;
+    return shape_of(call, qkv).head_size <= HEAD_SIZE_MAX && device->local_bytes >= LOCAL_BYTES &&
+           device->work_group_max >= ITEMS && opencl_floats_supported(backend, call);
+}
 
 /* The layout of keys and values, in elements of the operand `slot`. */
 struct keys_at {
     int32_t slot;
-    bool cached;
     int64_t row, sample, k_first, v_first, keys; /* keys: an upper bound, for the cost */
 };
 
-static bool attention_forward_supports(const struct backend *backend, const struct op_call *call)
-{
-    return opencl_attention_fits(backend, call, ATTENTION_FORWARD_QKV);
-}
-
-static bool attention_cached_supports(const struct backend *backend, const struct op_call *call)
-{
-    return opencl_attention_fits(backend, call, ATTENTION_CACHED_QKV);
-}
-
-static enum gt_status forward_launch(struct backend *backend, const struct op_call *call, const struct keys_at *at)
+/* qkv and scalars are operands 0 and 1 of both ops. */
+static enum gt_status forward_launch(struct backend *backend, const struct op_call *call, const struct shape *shape,
+                                     const struct keys_at *at)
 {
     struct opencl_launch launch;
-    const int32_t qkv = at->cached ? (int32_t)ATTENTION_CACHED_QKV : (int32_t)ATTENTION_FORWARD_QKV;
-    const int32_t scalars = at->cached ? (int32_t)ATTENTION_CACHED_SCALARS : (int32_t)ATTENTION_FORWARD_SCALARS;
-    const int32_t y = at->cached ? (int32_t)ATTENTION_CACHED_Y : (int32_t)ATTENTION_FORWARD_Y;
-    const struct opencl_attention_shape shape = opencl_attention_shape_of(call, qkv);
-    const float dropout = at->cached ? 0.0f : call->attrs.dropout;
-    const int64_t groups = shape.samples * shape.heads * ((shape.time + QUERIES - 1) / QUERIES);
-    opencl_launch_begin(&launch, backend, &opencl_source_attention_forward, shape.options, "gt_attention_forward");
-    opencl_arg_tensor(&launch, call, qkv);
+    const struct op_attrs *attrs = &call->attrs;
+    const bool cached = call->kind == OP_ATTENTION_CACHED;
+    const float dropout = cached ? 0.0f : attrs->dropout;
+    const int64_t groups = shape->samples * shape->heads * ((shape->time + QUERIES - 1) / QUERIES);
+    opencl_launch_begin(&launch, backend, &opencl_source_attention_forward, shape->options, "gt_attention_forward");
     opencl_arg_tensor(&launch, call, at->slot);
-    opencl_arg_operand(&launch, call, scalars);
-    opencl_arg_tensor(&launch, call, y);
-    opencl_arg_operand(&launch, call, at->cached ? y : (int32_t)ATTENTION_FORWARD_LSE); /* not written when cached */
-    opencl_arg_i32(&launch, at->cached);
-    opencl_arg_i32(&launch, (int32_t)shape.time);
-    opencl_arg_i32(&launch, (int32_t)shape.heads);
-    opencl_arg_i32(&launch, (int32_t)(shape.heads / shape.kv_heads));
-    opencl_arg_i32(&launch, (int32_t)shape.head_size);
-    opencl_arg_i64(&launch, shape.row);
-    opencl_arg_i64(&launch, at->row);
-    opencl_arg_i64(&launch, at->sample);
-    opencl_arg_i64(&launch, at->k_first);
-    opencl_arg_i64(&launch, at->v_first);
-    opencl_arg_f32(&launch, call->attrs.softmax_scale);
-    opencl_arg_i32(&launch, call->attrs.site);
-    opencl_arg_u32(&launch, dropout_threshold(dropout));
-    opencl_arg_f32(&launch, dropout_scale(dropout));
-    return opencl_attention_launch(&launch, groups,
-                                   4.0 * (double)groups * QUERIES * (double)at->keys * (double)shape.head_size);
+    opencl_arg_operands(&launch, call, cached ? "ta-ta" : "tata"); /* no lse when cached: it is NULL */
+    opencl_arg_values(&launch,
+                      VALUES(I32(cached), I32(shape->time), I32(shape->heads), I32(shape->heads / shape->kv_heads),
+                             I32(shape->head_size), I64(shape->row), I64(at->row), I64(at->sample), I64(at->k_first),
+                             I64(at->v_first), F32(attrs->softmax_scale), I32(attrs->site),
+                             U32(dropout_threshold(dropout)), F32(dropout_scale(dropout))));
+    return opencl_launch_run(&launch, groups, ITEMS,
+                             4.0 * (double)groups * QUERIES * (double)at->keys * (double)shape->head_size);
 }
 
 static enum gt_status attention_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
-    const struct opencl_attention_shape shape = opencl_attention_shape_of(call, ATTENTION_FORWARD_QKV);
+    const struct shape shape = shape_of(call, ATTENTION_FORWARD_QKV);
     const struct keys_at at = {
         .slot = ATTENTION_FORWARD_QKV,
         .row = shape.row,
@@ -69,43 +84,67 @@ static enum gt_status attention_forward_run(struct backend *backend, int32_t que
         .keys = shape.time,
     };
     (void)queue;
-    return forward_launch(backend, call, &at);
-}
-
-static enum gt_status append_launch(struct backend *backend, const struct op_call *call)
-{
-    struct opencl_launch launch;
-    const struct opencl_attention_shape shape = opencl_attention_shape_of(call, ATTENTION_CACHED_QKV);
-    const int64_t width = shape.kv_heads * shape.head_size;
-    opencl_launch_begin(&launch, backend, &opencl_source_attention_forward, shape.options, "gt_attention_append");
-    opencl_arg_tensor(&launch, call, ATTENTION_CACHED_QKV);
-    opencl_arg_operand(&launch, call, ATTENTION_CACHED_SCALARS);
-    opencl_arg_tensor(&launch, call, ATTENTION_CACHED_CACHE);
-    opencl_arg_i32(&launch, (int32_t)shape.time);
-    opencl_arg_i64(&launch, shape.row);
-    opencl_arg_i64(&launch, shape.heads * shape.head_size);
-    opencl_arg_i64(&launch, width);
-    opencl_arg_i64(&launch, call->operand[ATTENTION_CACHED_CACHE].dims[2]);
-    opencl_arg_i64(&launch, shape.samples);
-    return opencl_run_columns(&launch, 2 * width, shape.samples * shape.time, 0.0);
+    return forward_launch(backend, call, &shape, &at);
 }
 
 static enum gt_status attention_cached_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
-    const struct opencl_attention_shape shape = opencl_attention_shape_of(call, ATTENTION_CACHED_QKV);
+    struct opencl_launch launch;
+    const struct shape shape = shape_of(call, ATTENTION_CACHED_QKV);
     const int64_t width = shape.kv_heads * shape.head_size, capacity = call->operand[ATTENTION_CACHED_CACHE].dims[2];
     const struct keys_at at = {
         .slot = ATTENTION_CACHED_CACHE,
-        .cached = true,
         .row = width,
         .sample = capacity * width,
         .v_first = shape.samples * capacity * width,
         .keys = capacity,
     };
     (void)queue;
-    TRY(append_launch(backend, call));
-    return forward_launch(backend, call, &at);
+    opencl_launch_begin(&launch, backend, &opencl_source_attention_forward, shape.options, "gt_attention_append");
+    opencl_arg_operands(&launch, call, "tat");
+    opencl_arg_values(&launch, VALUES(I32(shape.time), I64(shape.row), I64(shape.heads * shape.head_size), I64(width),
+                                      I64(capacity), I64(shape.samples)));
+    TRY(opencl_launch_columns(&launch, 2 * width, shape.samples * shape.time, 0.0));
+    return forward_launch(backend, call, &shape, &at);
 }
 
-const struct op_impl opencl_attention_forward = {.supports = attention_forward_supports, .run = attention_forward_run};
-const struct op_impl opencl_attention_cached = {.supports = attention_cached_supports, .run = attention_cached_run};
+static size_t attention_backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
+{
+    (void)backend;
+    return (size_t)op_elements(call, ATTENTION_BACKWARD_LSE) * sizeof(float);
+}
+
+/* Launches the kernel `name`, with a group for each tile of each of `heads` heads. */
+static enum gt_status tiles_run(struct backend *backend, const struct op_call *call, const struct shape *shape,
+                                const char *name, int64_t heads)
+{
+    struct opencl_launch launch;
+    const struct op_attrs *attrs = &call->attrs;
+    const double squares = (double)shape->samples * (double)shape->heads * (double)shape->time * (double)shape->time;
+    opencl_launch_begin(&launch, backend, &opencl_source_attention_backward, shape->options, name);
+    opencl_arg_operands(&launch, call, "tt-aatw");
+    opencl_arg_values(&launch, VALUES(I32(shape->time), I32(shape->heads), I32(shape->kv_heads), I32(shape->head_size),
+                                      F32(attrs->softmax_scale), I32(attrs->site),
+                                      U32(dropout_threshold(attrs->dropout)), F32(dropout_scale(attrs->dropout))));
+    return opencl_launch_run(&launch, shape->samples * ((shape->time + shape->wide - 1) / shape->wide) * heads, ITEMS,
+                             4.0 * squares * (double)shape->head_size);
+}
+
+static enum gt_status attention_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    struct opencl_launch launch;
+    const struct shape shape = shape_of(call, ATTENTION_BACKWARD_QKV);
+    (void)queue;
+    opencl_launch_begin(&launch, backend, &opencl_source_attention_backward, shape.options, "gt_attention_delta");
+    opencl_arg_operands(&launch, call, "t-tw");
+    opencl_arg_values(&launch, VALUES(I32(shape.time), I32(shape.heads), I32(shape.head_size)));
+    TRY(opencl_launch_columns(&launch, shape.heads, shape.samples * shape.time, 0.0));
+    TRY(tiles_run(backend, call, &shape, "gt_attention_backward_keys", shape.kv_heads));
+    return tiles_run(backend, call, &shape, "gt_attention_backward_queries", shape.heads);
+}
+
+const struct op_impl opencl_attention_forward = {.supports = attention_supports, .run = attention_forward_run};
+const struct op_impl opencl_attention_cached = {.supports = attention_supports, .run = attention_cached_run};
+const struct op_impl opencl_attention_backward = {.supports = attention_supports,
+                                                  .workspace_bytes = attention_backward_workspace_bytes,
+                                                  .run = attention_backward_run};

@@ -16,10 +16,9 @@
 
 #include "backends/opencl/opencl_child.h"
 #include "backends/opencl/opencl_clblast.h"
+#include "backends/opencl/opencl_launch.h"
 #include "backends/opencl/opencl_matrix.h"
 #include "backends/opencl/opencl_memory.h"
-#include "backends/opencl/opencl_program.h"
-#include "backends/opencl/opencl_shadow.h"
 #include "backends/opencl/opencl_tune.h"
 #include "backends/opencl/opencl_vendor.h"
 #include "base/clock.h"
@@ -37,19 +36,6 @@
 #define FLOPS_PER_NARROW_UNIT_CLOCK 1.0 /* a narrow unit can do 16 */
 #define NVIDIA_ILLEGAL_ACCESS (-9999)
 #define ERROR_TEXT_MAX 768
-
-/* An open backend, and the child that will commit its arena first. */
-struct instance {
-    struct opencl_backend cl; /* must be first */
-    struct opencl_child child;
-    struct opencl_request request;
-    uint64_t context_bytes;
-};
-
-static struct instance *instance_of(struct backend *backend)
-{
-    return (struct instance *)(void *)backend;
-}
 
 static void answer_log(const struct opencl_answer *answer)
 {
@@ -91,13 +77,6 @@ enum gt_status opencl_failure(struct opencl_backend *cl, const char *what, cl_in
     return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY ? GT_NO_MEMORY : GT_DEVICE;
 }
 
-static void request_name(struct opencl_request *request, int32_t device, const char *name)
-{
-    *request = (struct opencl_request){.device = device};
-    if (name != NULL)
-        snprintf(request->name, sizeof request->name, "%s", name);
-}
-
 static enum gt_status context_create(struct opencl_backend *cl)
 {
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)cl->device.platform, 0};
@@ -127,7 +106,6 @@ static enum gt_status device_begin(struct opencl_backend *cl, int32_t index, con
     cl->dispatch_flops = dispatch_flops(&cl->device);
     TRY(context_create(cl));
     TRY(opencl_memory_known_answer(cl));
-    cl->shadow = opencl_shadow_create();
     opencl_clblast_open(cl);
     opencl_tuning_load(cl);
     return GT_OK;
@@ -137,13 +115,11 @@ static void opencl_close(struct backend *backend)
 {
     if (backend == NULL)
         return;
-    struct instance *instance = instance_of(backend);
-    struct opencl_backend *cl = &instance->cl;
-    opencl_child_end(&instance->child);
+    struct opencl_backend *cl = opencl_own(backend);
+    opencl_child_end(&cl->committer);
     if (cl->queue != NULL)
         (void)cl->api.clFinish(cl->queue);
     opencl_clblast_close(cl);
-    opencl_shadow_destroy(cl->shadow);
     opencl_programs_release(cl);
     opencl_memory_release(cl);
     if (cl->queue != NULL)
@@ -151,27 +127,26 @@ static void opencl_close(struct backend *backend)
     if (cl->context != NULL)
         (void)cl->api.clReleaseContext(cl->context);
     opencl_api_close(&cl->api);
-    free(instance);
+    free(cl);
 }
 
 enum gt_status opencl_open_here(int32_t index, const char *name, struct backend **out)
 {
     const size_t rss_bytes = process_rss_bytes();
-    struct instance *instance = calloc(1, sizeof *instance);
-    if (instance == NULL) {
-        log_error("opencl: no memory for %zu B", sizeof *instance);
+    struct opencl_backend *cl = calloc(1, sizeof *cl);
+    if (cl == NULL) {
+        log_error("opencl: no memory for %zu B", sizeof *cl);
         return GT_NO_MEMORY;
     }
-    instance->cl.base.ops = &opencl_backend_ops;
-    const enum gt_status status = device_begin(&instance->cl, index, name);
+    cl->base.ops = &opencl_backend_ops;
+    const enum gt_status status = device_begin(cl, index, name);
     if (status != GT_OK) {
-        opencl_close(&instance->cl.base);
+        opencl_close(&cl->base);
         return status;
     }
     const size_t now_bytes = process_rss_bytes();
-    instance->context_bytes = instance->cl.device.is_cpu && now_bytes > rss_bytes ? now_bytes - rss_bytes : 0;
-    request_name(&instance->request, index, name);
-    *out = &instance->cl.base;
+    cl->context_bytes = cl->device.is_cpu && now_bytes > rss_bytes ? now_bytes - rss_bytes : 0;
+    *out = &cl->base;
     return GT_OK;
 }
 
@@ -239,11 +214,11 @@ static enum gt_status opencl_open(const struct backend_open_options *options, st
 {
     const char *name = name_wanted(options);
     struct opencl_child opener, committer;
-    struct opencl_request request;
+    struct opencl_request request = {.task = OPENCL_TASK_OPEN, .device = options->device};
     struct opencl_answer answer;
     struct opencl_matrix tried = {.dtypes = OPENCL_MATRIX_ALL};
-    request_name(&request, options->device, name);
-    request.task = OPENCL_TASK_OPEN;
+    if (name != NULL)
+        snprintf(request.name, sizeof request.name, "%s", name);
     opencl_child_start(&opener);
     opencl_child_start(&committer);
     if (opener.pid > 0) {
@@ -261,7 +236,7 @@ static enum gt_status opencl_open(const struct backend_open_options *options, st
     if (status == GT_OK && options->tune)
         status = opencl_tuning_measure(opencl_own(*out));
     if (status == GT_OK) {
-        instance_of(*out)->child = committer;
+        opencl_own(*out)->committer = committer;
         return GT_OK;
     }
     opencl_child_end(&committer);
@@ -272,7 +247,7 @@ static enum gt_status opencl_info(struct backend *backend, struct backend_info *
 {
     struct opencl_backend *cl = opencl_own(backend);
     struct backend_info info = {
-        .context_bytes = instance_of(backend)->context_bytes,
+        .context_bytes = cl->context_bytes,
         .largest_allocation_bytes = cl->device.allocation_bytes,
         .alignment_bytes = cl->device.alignment_bytes,
         .dtypes = 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16,
@@ -306,17 +281,16 @@ static void memory_await(struct opencl_backend *cl, uint64_t need)
 
 /* The child commits first, and frees the memory by ending.  If it could not even open the device (a card may be set to
  * serve only one process), the rehearsal is skipped. */
-static enum gt_status arena_rehearse(struct instance *instance, const struct backend_segment *segments, int32_t count,
+static enum gt_status arena_rehearse(struct opencl_backend *cl, const struct backend_segment *segments, int32_t count,
                                      uint64_t need)
 {
+    struct opencl_request request = {.task = OPENCL_TASK_COMMIT, .device = cl->device.number, .segments = count};
     struct opencl_answer answer;
-    if (instance->child.pid == 0)
+    if (cl->committer.pid == 0)
         return GT_OK;
-    instance->request.task = OPENCL_TASK_COMMIT;
-    instance->request.segments = count;
     for (int32_t i = 0; i < count; i++)
-        instance->request.segment[i] = segments[i];
-    opencl_child_ask(&instance->child, &instance->request, COMMIT_SECONDS, &answer);
+        request.segment[i] = segments[i];
+    opencl_child_ask(&cl->committer, &request, COMMIT_SECONDS, &answer);
     if (answer.status != GT_OK && !answer.has_opened && answer.reason[0] != '\0' && !answer.is_dead) {
         log_note("opencl: the arena is not tried in a child process first: %s", reason_bare(&answer));
         return GT_OK;
@@ -324,7 +298,7 @@ static enum gt_status arena_rehearse(struct instance *instance, const struct bac
     if (answer.status != GT_OK)
         answer_log(&answer);
     else
-        memory_await(&instance->cl, need);
+        memory_await(cl, need);
     return answer.status;
 }
 
@@ -364,7 +338,7 @@ static enum gt_status opencl_arena(struct backend *backend, const struct backend
                   need, left, total, cl->device.name, basis);
         return GT_NO_FIT;
     }
-    TRY(arena_rehearse(instance_of(backend), segments, count, need));
+    TRY(arena_rehearse(cl, segments, count, need));
     opencl_clblast_prove(cl);
     TRY(opencl_memory_commit(cl, segments, count));
     placement_notice(cl, left, need);
@@ -377,12 +351,11 @@ static enum gt_status opencl_upload(struct backend *backend, int32_t queue, stru
 {
     struct opencl_backend *cl = opencl_own(backend);
     (void)queue;
-    TRY(opencl_memory_check(cl, "upload", to, bytes));
     if (bytes == 0)
         return GT_OK;
     CL_TRY(cl, "copying to the device",
-           cl->api.clEnqueueWriteBuffer(cl->queue, cl->segment[to.segment].memory, CL_TRUE, (size_t)to.offset_bytes,
-                                        bytes, from, 0, NULL, NULL));
+           cl->api.clEnqueueWriteBuffer(cl->queue, opencl_segment_at(cl, to, bytes)->memory, CL_TRUE,
+                                        (size_t)to.offset_bytes, bytes, from, 0, NULL, NULL));
     return GT_OK;
 }
 
@@ -391,12 +364,11 @@ static enum gt_status opencl_download(struct backend *backend, int32_t queue, vo
 {
     struct opencl_backend *cl = opencl_own(backend);
     (void)queue;
-    TRY(opencl_memory_check(cl, "download", from, bytes));
     if (bytes == 0)
         return GT_OK;
     CL_TRY(cl, "copying from the device",
-           cl->api.clEnqueueReadBuffer(cl->queue, cl->segment[from.segment].memory, CL_TRUE, (size_t)from.offset_bytes,
-                                       bytes, to, 0, NULL, NULL));
+           cl->api.clEnqueueReadBuffer(cl->queue, opencl_segment_at(cl, from, bytes)->memory, CL_TRUE,
+                                       (size_t)from.offset_bytes, bytes, to, 0, NULL, NULL));
     return GT_OK;
 }
 
@@ -406,22 +378,11 @@ static const struct op_impl *const opencl_table[OP_KIND_COUNT] = {
 };
 #undef OP
 
-static enum gt_status call_run(struct opencl_backend *cl, int32_t queue, const struct op_call *call)
-{
-    assert((unsigned)call->kind < OP_KIND_COUNT);
-    if (cl->shadow == NULL || cl->is_dry)
-        return opencl_table[call->kind]->run(&cl->base, queue, call);
-    TRY(opencl_shadow_begin(cl, call));
-    const enum gt_status status = opencl_table[call->kind]->run(&cl->base, queue, call);
-    const enum gt_status ended = opencl_shadow_end(cl);
-    return status != GT_OK ? status : ended;
-}
-
 static enum gt_status opencl_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
 {
     struct opencl_backend *cl = opencl_own(backend);
     for (size_t i = 0; i < count; i++)
-        TRY(call_run(cl, queue, &calls[i]));
+        TRY(opencl_table[calls[i].kind]->run(backend, queue, &calls[i]));
     CL_TRY(cl, "clFlush", cl->api.clFlush(cl->queue));
     return GT_OK;
 }
@@ -433,7 +394,7 @@ static enum gt_status opencl_bind(struct backend *backend, const struct op_call 
     enum gt_status status = GT_OK;
     cl->is_dry = true;
     for (size_t i = 0; i < count && status == GT_OK; i++)
-        status = call_run(cl, 0, &calls[i]);
+        status = opencl_table[calls[i].kind]->run(backend, 0, &calls[i]);
     cl->is_dry = false;
     return status;
 }

@@ -1,4 +1,5 @@
-/* The child process: one request in, one answer out, through two pipes.
+/* The child process: it waits for a byte in a pipe, finds the request in memory shared with the parent, and leaves its
+ * answer there.
  *
  * It is a fork without exec, made while this process has one thread of ours and no driver, so it inherits nothing but
  * memory.  It closes all files (a lock of the parent must not outlive it), points the standard streams at /dev/null,
@@ -9,16 +10,15 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "backends/opencl/opencl.h"
 #include "backends/opencl/opencl_matrix.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -26,52 +26,11 @@
 #define FILES_MAX 4096
 #define REAP_SECONDS 10
 
-/* bytes_write() and bytes_read() return false when the other side is gone.  Reading stops at `deadline_ns`, unless that
- * is 0. */
-static bool bytes_write(int fd, const void *bytes, size_t count)
-{
-    const char *at = bytes;
-    while (count > 0) {
-        const ssize_t done = write(fd, at, count);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return false;
-        at += done;
-        count -= (size_t)done;
-    }
-    return true;
-}
-
-static bool readable_before(int fd, int64_t deadline_ns)
-{
-    if (deadline_ns == 0)
-        return true;
-    for (;;) {
-        const int64_t left_ms = (deadline_ns - clock_monotonic_ns()) / 1000000;
-        struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-        const int ready = left_ms > 0 ? poll(&poll_fd, 1, (int)left_ms) : 0;
-        if (ready >= 0 || errno != EINTR)
-            return ready > 0;
-    }
-}
-
-static bool bytes_read(int fd, void *bytes, size_t count, int64_t deadline_ns)
-{
-    char *at = bytes;
-    while (count > 0) {
-        if (!readable_before(fd, deadline_ns))
-            return false;
-        const ssize_t done = read(fd, at, count);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return false;
-        at += done;
-        count -= (size_t)done;
-    }
-    return true;
-}
+struct opencl_exchange {
+    struct opencl_request request;
+    struct opencl_answer answer;
+    bool is_answered;
+};
 
 /* Keeps the first error line, without "gpt-train: error: ", which the parent's log adds again. */
 static void reason_sink(void *context, enum log_level level, const char *line)
@@ -106,24 +65,27 @@ static enum gt_status request_serve(const struct opencl_request *request, struct
     return GT_OK;
 }
 
-static _Noreturn void child_run(int request_fd, int answer_fd)
+static _Noreturn void child_run(int wake_fd, struct opencl_exchange *exchange)
 {
-    static struct opencl_answer answer; /* too large for the stack */
-    struct opencl_request request;
     const int null_fd = open("/dev/null", O_RDWR);
+    ssize_t woken = -1;
+    char byte;
     for (int fd = 0; fd < 3 && null_fd >= 0; fd++)
         (void)dup2(null_fd, fd);
     for (int fd = 3; fd < FILES_MAX; fd++) {
-        if (fd != request_fd && fd != answer_fd)
+        if (fd != wake_fd)
             (void)close(fd);
     }
     (void)signal(SIGINT, SIG_IGN); /* the parent decides; if it ends, the pipe closes */
     (void)signal(SIGTERM, SIG_DFL);
     (void)signal(SIGABRT, SIG_DFL);
-    if (bytes_read(request_fd, &request, sizeof request, 0)) {
-        log_sink_set(reason_sink, &answer);
-        answer.status = request_serve(&request, &answer);
-        (void)bytes_write(answer_fd, &answer, sizeof answer);
+    do
+        woken = read(wake_fd, &byte, 1);
+    while (woken < 0 && errno == EINTR);
+    if (woken == 1) {
+        log_sink_set(reason_sink, &exchange->answer);
+        exchange->answer.status = request_serve(&exchange->request, &exchange->answer);
+        exchange->is_answered = true;
     }
     _exit(0);
 }
@@ -139,71 +101,66 @@ static bool loader_is_loaded(void)
     return true;
 }
 
+static void child_release(struct opencl_child *child)
+{
+    (void)close(child->wake_fd[0]);
+    (void)close(child->wake_fd[1]);
+    (void)munmap(child->exchange, sizeof *child->exchange);
+    child->pid = 0;
+}
+
 void opencl_child_start(struct opencl_child *out)
 {
     const char *wanted = getenv("GPT_TRAIN_OPENCL_CHILD");
-    int request[2], answer[2];
-    *out = (struct opencl_child){.pid = 0};
-    if ((wanted != NULL && strcmp(wanted, "0") == 0) || loader_is_loaded() || pipe(request) != 0)
+    struct opencl_child child = {.pid = 0};
+    *out = child;
+    if ((wanted != NULL && strcmp(wanted, "0") == 0) || loader_is_loaded() || pipe(child.wake_fd) != 0)
         return;
-    if (pipe(answer) != 0) {
-        close(request[0]);
-        close(request[1]);
+    for (int i = 0; i < 2; i++)
+        (void)fcntl(child.wake_fd[i], F_SETFD, FD_CLOEXEC);
+    child.exchange = mmap(NULL, sizeof *child.exchange, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (child.exchange == MAP_FAILED) {
+        (void)close(child.wake_fd[0]);
+        (void)close(child.wake_fd[1]);
         return;
-    }
-    for (int i = 0; i < 2; i++) {
-        (void)fcntl(request[i], F_SETFD, FD_CLOEXEC);
-        (void)fcntl(answer[i], F_SETFD, FD_CLOEXEC);
     }
     (void)fflush(NULL);
-    const pid_t pid = fork();
-    if (pid == 0) {
-        close(request[1]);
-        close(answer[0]);
-        child_run(request[0], answer[1]);
-    }
-    close(request[0]);
-    close(answer[1]);
-    if (pid < 0) {
-        close(request[1]);
-        close(answer[0]);
-        return;
-    }
-    *out = (struct opencl_child){.pid = pid, .to_fd = request[1], .from_fd = answer[0]};
+    child.pid = fork();
+    if (child.pid == 0)
+        child_run(child.wake_fd[0], child.exchange);
+    if (child.pid < 0)
+        child_release(&child);
+    *out = child;
 }
 
-/* Closes the pipes, waits, and returns the status from waitpid(), or 0 if that takes longer than REAP_SECONDS, as it
- * may for a process killed inside a driver that hangs. */
-static int child_reap(struct opencl_child *child)
+/* Waits until the child ends, and writes the status from waitpid() to *out, or 0 when another process reaped it.
+ * Returns false when the child takes longer than `seconds`. */
+static bool child_await(const struct opencl_child *child, int seconds, int *out)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
-    const int64_t deadline_ns = clock_monotonic_ns() + REAP_SECONDS * INT64_C(1000000000);
-    int status = 0;
+    const int64_t deadline_ns = clock_monotonic_ns() + seconds * INT64_C(1000000000);
     pid_t reaped = 0;
-    close(child->to_fd);
-    close(child->from_fd);
     while (reaped == 0 && clock_monotonic_ns() < deadline_ns) {
-        reaped = waitpid(child->pid, &status, WNOHANG);
+        reaped = waitpid(child->pid, out, WNOHANG);
         if (reaped == 0)
             (void)nanosleep(&pause, NULL);
     }
-    child->pid = 0;
-    return reaped > 0 ? status : 0;
+    return reaped != 0;
 }
 
 void opencl_child_ask(struct opencl_child *child, const struct opencl_request *request, int seconds,
                       struct opencl_answer *out)
 {
-    const int64_t deadline_ns = clock_monotonic_ns() + (int64_t)seconds * INT64_C(1000000000);
-    struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
-    (void)sigaction(SIGPIPE, &ignore, &before);
-    bool answered = bytes_write(child->to_fd, request, sizeof *request);
-    (void)sigaction(SIGPIPE, &before, NULL);
-    answered = answered && bytes_read(child->from_fd, out, sizeof *out, deadline_ns);
-    const bool late = clock_monotonic_ns() >= deadline_ns;
-    if (!answered && late)
+    int status = 0;
+    child->exchange->request = *request;
+    bool late = write(child->wake_fd[1], "", 1) == 1 && !child_await(child, seconds, &status);
+    if (late) {
         (void)kill(child->pid, SIGKILL);
-    const int status = child_reap(child);
+        (void)child_await(child, REAP_SECONDS, &status); /* in vain if the process is inside a driver that hangs */
+    }
+    const bool answered = child->exchange->is_answered;
+    *out = child->exchange->answer;
+    child_release(child);
     if (answered)
         return;
     memset(out, 0, sizeof *out);
@@ -224,6 +181,11 @@ void opencl_child_ask(struct opencl_child *child, const struct opencl_request *r
 
 void opencl_child_end(struct opencl_child *child)
 {
-    if (child->pid > 0)
-        (void)child_reap(child);
+    int status = 0;
+    if (child->pid == 0)
+        return;
+    (void)close(child->wake_fd[1]);
+    child->wake_fd[1] = -1;
+    (void)child_await(child, REAP_SECONDS, &status);
+    child_release(child);
 }

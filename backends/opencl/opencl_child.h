@@ -7,8 +7,6 @@
 #ifndef GPT_TRAIN_OPENCL_OPENCL_CHILD_H
 #define GPT_TRAIN_OPENCL_OPENCL_CHILD_H
 
-#include <sys/types.h>
-
 #include "backends/opencl/opencl_device.h"
 
 enum opencl_task { OPENCL_TASK_LIST, OPENCL_TASK_OPEN, OPENCL_TASK_MATRIX, OPENCL_TASK_COMMIT };
@@ -29,11 +27,6 @@ struct opencl_answer {
     struct opencl_listing listing;   /* for OPENCL_TASK_LIST */
     struct opencl_matrix matrix;     /* expected units (OPENCL_TASK_OPEN), or proven ones (OPENCL_TASK_MATRIX) */
     bool matrix_is_known;            /* the units were proven before */
-};
-
-struct opencl_child {
-    pid_t pid; /* 0: no child */
-    int to_fd, from_fd;
 };
 
 /* Starts a child that waits for its request.  out->pid is 0 when there is none. */

@@ -8,8 +8,7 @@
 #include "backends/opencl/opencl.h"
 
 /* Opens the library into cl->clblast.  It stays NULL when CLBlast is not installed, is switched off
- * (GPT_TRAIN_OPENCL_CLBLAST=0), would hide a temporary buffer from the plan, or, on NVIDIA, is not switched on (=1),
- * and when there is a shadow (opencl_shadow.h). */
+ * (GPT_TRAIN_OPENCL_CLBLAST=0), would hide a temporary buffer from the plan, or, on NVIDIA, is not switched on (=1). */
 void opencl_clblast_open(struct opencl_backend *cl);
 void opencl_clblast_close(struct opencl_backend *cl);
 /* If CLBlast is chosen, multiplies matrices with known products, in its own scratch memory, before there is an arena.

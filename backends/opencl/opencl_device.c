@@ -27,11 +27,6 @@
 #define CAPABILITY_MINOR_NV 0x4001u
 #define BOARD_NAME_AMD 0x4038u /* CL_DEVICE_BOARD_NAME_AMD: cl_amd_device_attribute_query */
 
-struct handle {
-    cl_platform_id platform;
-    cl_device_id id;
-};
-
 void opencl_name_clean(char *text)
 {
     size_t out = 0;
@@ -56,25 +51,14 @@ bool opencl_name_has(const char *text, const char *part)
     return *part == '\0';
 }
 
-/* Reads a text of a device, truncated to fit. */
-static void device_text(const struct opencl_api *api, cl_device_id id, cl_device_info what, char *out)
+/* Reads a text of a device, or of a platform if `id` is NULL; truncates it to fit. */
+static void text_read(const struct opencl_api *api, cl_platform_id platform, cl_device_id id, cl_uint what, char *out)
 {
     char text[4 * OPENCL_NAME_MAX] = "";
-    out[0] = '\0';
-    if (api->clGetDeviceInfo(id, what, sizeof text - 1, text, NULL) != CL_SUCCESS)
-        return;
+    const cl_int code = id != NULL ? api->clGetDeviceInfo(id, what, sizeof text - 1, text, NULL)
+                                   : api->clGetPlatformInfo(platform, what, sizeof text - 1, text, NULL);
     opencl_name_clean(text);
-    snprintf(out, OPENCL_NAME_MAX, "%.*s", OPENCL_NAME_MAX - 1, text);
-}
-
-static void platform_text(const struct opencl_api *api, cl_platform_id id, char *out)
-{
-    char text[4 * OPENCL_NAME_MAX] = "";
-    out[0] = '\0';
-    if (api->clGetPlatformInfo(id, CL_PLATFORM_NAME, sizeof text - 1, text, NULL) != CL_SUCCESS)
-        return;
-    opencl_name_clean(text);
-    snprintf(out, OPENCL_NAME_MAX, "%.*s", OPENCL_NAME_MAX - 1, text);
+    snprintf(out, OPENCL_NAME_MAX, "%.*s", code == CL_SUCCESS ? OPENCL_NAME_MAX - 1 : 0, text);
 }
 
 static uint64_t device_u64(const struct opencl_api *api, cl_device_id id, cl_device_info what)
@@ -106,94 +90,6 @@ static bool device_has(const struct opencl_api *api, cl_device_id id, const char
     return strstr(text, wanted) != NULL;
 }
 
-/* Lists the devices of all platforms.  Errors: GT_DEVICE when there are none. */
-static enum gt_status handles_list(const struct opencl_api *api, struct handle out[static OPENCL_DEVICES_MAX],
-                                   int32_t *out_count)
-{
-    cl_platform_id platforms[PLATFORMS_MAX];
-    cl_uint platform_count = 0;
-    char text[OPENCL_CODE_TEXT_MAX];
-    const cl_int code = api->clGetPlatformIDs(PLATFORMS_MAX, platforms, &platform_count);
-    if (code == PLATFORM_NOT_FOUND || (code == CL_SUCCESS && platform_count == 0)) {
-        log_error("opencl: no platform, so no driver is installed (Debian: pocl-opencl-icd for the processor; "
-                  "intel-opencl-icd, nvidia-opencl-icd, or mesa-opencl-icd with RUSTICL_ENABLE=radeonsi for a card)");
-        return GT_DEVICE;
-    }
-    if (code != CL_SUCCESS) {
-        log_error("opencl: clGetPlatformIDs: %s", opencl_code_text(text, code));
-        return GT_DEVICE;
-    }
-    int32_t count = 0;
-    for (cl_uint p = 0; p < platform_count && p < PLATFORMS_MAX; p++) {
-        cl_device_id devices[OPENCL_DEVICES_MAX];
-        cl_uint found = 0;
-        if (api->clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, OPENCL_DEVICES_MAX, devices, &found) != CL_SUCCESS)
-            continue;
-        for (cl_uint d = 0; d < found && d < OPENCL_DEVICES_MAX && count < OPENCL_DEVICES_MAX; d++)
-            out[count++] = (struct handle){platforms[p], devices[d]};
-    }
-    if (count == 0) {
-        log_error("opencl: %u platform%s, but no device in %s", platform_count, platform_count == 1 ? "" : "s",
-                  platform_count == 1 ? "it" : "them");
-        return GT_DEVICE;
-    }
-    *out_count = count;
-    return GT_OK;
-}
-
-static bool is_intel(const struct opencl_api *api, cl_device_id id)
-{
-    char vendor[OPENCL_NAME_MAX];
-    device_text(api, id, CL_DEVICE_VENDOR, vendor);
-    return opencl_name_has(vendor, "intel");
-}
-
-/* Returns the largest allocation: below 4 GiB on Intel, where larger buffers need options for every kernel build. */
-static uint64_t allocation_bytes(const struct opencl_api *api, const struct handle *handle, uint64_t global_bytes)
-{
-    uint64_t bytes = device_u64(api, handle->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
-    if (is_intel(api, handle->id) && bytes > INTEL_ALLOCATION_BYTES_MAX)
-        bytes = INTEL_ALLOCATION_BYTES_MAX;
-    return bytes < global_bytes ? bytes : global_bytes;
-}
-
-static void device_read(const struct opencl_api *api, const struct handle *handle, struct opencl_device *out)
-{
-    const cl_device_id id = handle->id;
-    struct opencl_device device = {.platform = handle->platform, .id = id};
-    platform_text(api, handle->platform, device.platform_name);
-    device_text(api, id, CL_DEVICE_NAME, device.name);
-    device_text(api, id, BOARD_NAME_AMD, device.board);
-    device_text(api, id, CL_DEVICE_VERSION, device.version);
-    device_text(api, id, CL_DRIVER_VERSION, device.driver);
-    device.global_bytes = device_u64(api, id, CL_DEVICE_GLOBAL_MEM_SIZE);
-    device.allocation_bytes = allocation_bytes(api, handle, device.global_bytes);
-    device.local_bytes = device_u64(api, id, CL_DEVICE_LOCAL_MEM_SIZE);
-    device.work_group_max = device_size(api, id, CL_DEVICE_MAX_WORK_GROUP_SIZE);
-    device.compute_units = device_u32(api, id, CL_DEVICE_MAX_COMPUTE_UNITS);
-    device.clock_mhz = device_u32(api, id, CL_DEVICE_MAX_CLOCK_FREQUENCY);
-    const uint32_t align_bits = device_u32(api, id, CL_DEVICE_MEM_BASE_ADDR_ALIGN);
-    device.alignment_bytes = OPENCL_ALIGNMENT_BYTES_MIN;
-    while (device.alignment_bytes * 8 < align_bits && align_bits <= BASE_ALIGN_BITS_MAX)
-        device.alignment_bytes *= 2;
-    device.is_cpu = (device_u64(api, id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
-    device.is_gpu = (device_u64(api, id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_GPU) != 0;
-    device.has_narrow_units = !device.is_cpu && is_intel(api, id);
-    device.is_host_memory = device_u32(api, id, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0;
-    const uint64_t fp32 = device_u64(api, id, CL_DEVICE_SINGLE_FP_CONFIG);
-    const char *division = getenv("GPT_TRAIN_OPENCL_DIVISION"); /* for tests: "software" */
-    device.has_exact_division =
-        (fp32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0 && (division == NULL || strcmp(division, "software") != 0);
-    device.has_subnormals = (fp32 & CL_FP_DENORM) != 0;
-    device.has_fma = (fp32 & CL_FP_FMA) != 0;
-    device.has_fp16_arithmetic = device_has(api, id, "cl_khr_fp16");
-    device.is_little_endian = device_u32(api, id, CL_DEVICE_ENDIAN_LITTLE) != 0;
-    if (device_has(api, id, "cl_nv_device_attribute_query"))
-        device.nvidia_capability = (int32_t)(device_u32(api, id, CAPABILITY_MAJOR_NV) % 100 * 10 +
-                                             device_u32(api, id, CAPABILITY_MINOR_NV) % 10);
-    *out = device;
-}
-
 /* Returns true for a version below 1.2, such as Clover's "OpenCL 1.1 Mesa 22.3.6", and false for texts in other
  * forms. */
 static bool is_too_old(const char *version)
@@ -211,40 +107,95 @@ static const char *device_lacks(const struct opencl_api *api, const struct openc
         return "it is not available";
     if (device_u32(api, device->id, CL_DEVICE_COMPILER_AVAILABLE) == 0)
         return "its driver has no compiler";
-    if (!device->is_little_endian)
+    if (device_u32(api, device->id, CL_DEVICE_ENDIAN_LITTLE) == 0)
         return "it is big-endian";
     if (device->work_group_max < 32 || device->local_bytes < 4096)
         return "its work-groups are too small";
     return "";
 }
 
+static void device_read(const struct opencl_api *api, cl_platform_id platform, cl_device_id id,
+                        struct opencl_device *out)
+{
+    struct opencl_device device = {.platform = platform, .id = id};
+    char vendor[OPENCL_NAME_MAX];
+    text_read(api, platform, NULL, CL_PLATFORM_NAME, device.platform_name);
+    text_read(api, platform, id, CL_DEVICE_NAME, device.name);
+    text_read(api, platform, id, BOARD_NAME_AMD, device.board);
+    text_read(api, platform, id, CL_DEVICE_VERSION, device.version);
+    text_read(api, platform, id, CL_DRIVER_VERSION, device.driver);
+    text_read(api, platform, id, CL_DEVICE_VENDOR, vendor);
+    const bool is_intel = opencl_name_has(vendor, "intel");
+    const uint64_t type = device_u64(api, id, CL_DEVICE_TYPE), fp32 = device_u64(api, id, CL_DEVICE_SINGLE_FP_CONFIG);
+    device.global_bytes = device_u64(api, id, CL_DEVICE_GLOBAL_MEM_SIZE);
+    device.allocation_bytes = size_min(device.global_bytes, device_u64(api, id, CL_DEVICE_MAX_MEM_ALLOC_SIZE));
+    if (is_intel) /* larger buffers need options for every kernel build */
+        device.allocation_bytes = size_min(device.allocation_bytes, INTEL_ALLOCATION_BYTES_MAX);
+    device.local_bytes = device_u64(api, id, CL_DEVICE_LOCAL_MEM_SIZE);
+    device.work_group_max = device_size(api, id, CL_DEVICE_MAX_WORK_GROUP_SIZE);
+    device.compute_units = device_u32(api, id, CL_DEVICE_MAX_COMPUTE_UNITS);
+    device.clock_mhz = device_u32(api, id, CL_DEVICE_MAX_CLOCK_FREQUENCY);
+    const uint32_t align_bits = device_u32(api, id, CL_DEVICE_MEM_BASE_ADDR_ALIGN);
+    device.alignment_bytes = OPENCL_ALIGNMENT_BYTES_MIN;
+    while (device.alignment_bytes * 8 < align_bits && align_bits <= BASE_ALIGN_BITS_MAX)
+        device.alignment_bytes *= 2;
+    device.is_cpu = (type & CL_DEVICE_TYPE_CPU) != 0;
+    device.is_gpu = (type & CL_DEVICE_TYPE_GPU) != 0;
+    device.has_narrow_units = !device.is_cpu && is_intel;
+    device.is_host_memory = device_u32(api, id, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0;
+    const char *division = getenv("GPT_TRAIN_OPENCL_DIVISION"); /* for tests: "software" */
+    device.has_exact_division =
+        (fp32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0 && (division == NULL || strcmp(division, "software") != 0);
+    device.has_subnormals = (fp32 & CL_FP_DENORM) != 0;
+    device.has_fma = (fp32 & CL_FP_FMA) != 0;
+    device.has_fp16_arithmetic = device_has(api, id, "cl_khr_fp16");
+    if (device_has(api, id, "cl_nv_device_attribute_query"))
+        device.nvidia_capability = (int32_t)(device_u32(api, id, CAPABILITY_MAJOR_NV) % 100 * 10 +
+                                             device_u32(api, id, CAPABILITY_MINOR_NV) % 10);
+    snprintf(device.lacks, sizeof device.lacks, "%s", device_lacks(api, &device));
+    *out = device;
+}
+
 enum gt_status opencl_devices_list(const struct opencl_api *api, struct opencl_listing *out)
 {
-    struct handle handles[OPENCL_DEVICES_MAX];
-    int32_t count = 0;
-    TRY(handles_list(api, handles, &count));
-    *out = (struct opencl_listing){.count = count};
-    for (int32_t i = 0; i < count; i++) {
-        struct opencl_device device;
-        struct opencl_listed *listed = &out->device[i];
-        device_read(api, &handles[i], &device);
-        memcpy(listed->platform, device.platform_name, sizeof listed->platform);
-        memcpy(listed->name, device.name, sizeof listed->name);
-        listed->global_bytes = device.global_bytes;
-        listed->allocation_bytes = device.allocation_bytes;
-        listed->is_gpu = device.is_gpu;
-        listed->is_host_memory = device.is_host_memory;
-        listed->is_usable = device_lacks(api, &device)[0] == '\0';
+    cl_platform_id platforms[PLATFORMS_MAX];
+    cl_uint platform_count = 0;
+    char text[OPENCL_CODE_TEXT_MAX];
+    const cl_int code = api->clGetPlatformIDs(PLATFORMS_MAX, platforms, &platform_count);
+    if (code == PLATFORM_NOT_FOUND || (code == CL_SUCCESS && platform_count == 0)) {
+        log_error("opencl: no platform, so no driver is installed (Debian: pocl-opencl-icd for the processor; "
+                  "intel-opencl-icd, nvidia-opencl-icd, or mesa-opencl-icd with RUSTICL_ENABLE=radeonsi for a card)");
+        return GT_DEVICE;
     }
-    return GT_OK;
+    if (code != CL_SUCCESS) {
+        log_error("opencl: clGetPlatformIDs: %s", opencl_code_text(text, code));
+        return GT_DEVICE;
+    }
+    out->count = 0;
+    for (cl_uint p = 0; p < platform_count && p < PLATFORMS_MAX; p++) {
+        cl_device_id ids[OPENCL_DEVICES_MAX];
+        cl_uint found = 0;
+        if (api->clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, OPENCL_DEVICES_MAX, ids, &found) != CL_SUCCESS)
+            continue;
+        for (cl_uint d = 0; d < found && d < OPENCL_DEVICES_MAX && out->count < OPENCL_DEVICES_MAX; d++) {
+            device_read(api, platforms[p], ids[d], &out->device[out->count]);
+            out->device[out->count].number = out->count;
+            out->count++;
+        }
+    }
+    if (out->count > 0)
+        return GT_OK;
+    log_error("opencl: %u platform%s, but no device in %s", platform_count, platform_count == 1 ? "" : "s",
+              platform_count == 1 ? "it" : "them");
+    return GT_DEVICE;
 }
 
 int32_t opencl_card_choose(const struct opencl_listing *listing)
 {
     int32_t best = -1;
     for (int32_t i = 0; i < listing->count; i++) {
-        const struct opencl_listed *listed = &listing->device[i], *before = &listing->device[best < 0 ? i : best];
-        if (!listed->is_usable || !listed->is_gpu)
+        const struct opencl_device *listed = &listing->device[i], *before = &listing->device[best < 0 ? i : best];
+        if (listed->lacks[0] != '\0' || !listed->is_gpu)
             continue;
         const bool is_better = listed->is_host_memory == before->is_host_memory
                                    ? listed->global_bytes > before->global_bytes
@@ -256,16 +207,15 @@ int32_t opencl_card_choose(const struct opencl_listing *listing)
 
 /* Returns the index of the first usable device whose name, board or platform contains `name`; without one, the first
  * unusable match; -1 when nothing matches. */
-static int32_t name_find(const struct opencl_api *api, const struct handle *handles, int32_t count, const char *name)
+static int32_t name_find(const struct opencl_listing *listing, const char *name)
 {
     int32_t found = -1;
-    for (int32_t i = 0; i < count; i++) {
-        struct opencl_device device;
-        device_read(api, &handles[i], &device);
-        if (!opencl_name_has(device.name, name) && !opencl_name_has(device.board, name) &&
-            !opencl_name_has(device.platform_name, name))
+    for (int32_t i = 0; i < listing->count; i++) {
+        const struct opencl_device *device = &listing->device[i];
+        if (!opencl_name_has(device->name, name) && !opencl_name_has(device->board, name) &&
+            !opencl_name_has(device->platform_name, name))
             continue;
-        if (device_lacks(api, &device)[0] == '\0')
+        if (device->lacks[0] == '\0')
             return i;
         found = found < 0 ? i : found;
     }
@@ -275,25 +225,23 @@ static int32_t name_find(const struct opencl_api *api, const struct handle *hand
 enum gt_status opencl_device_find(const struct opencl_api *api, int32_t index, const char *name,
                                   struct opencl_device *out)
 {
-    struct handle handles[OPENCL_DEVICES_MAX];
-    int32_t count = 0;
-    TRY(handles_list(api, handles, &count));
+    struct opencl_listing listing;
+    TRY(opencl_devices_list(api, &listing));
     if (name != NULL)
-        index = name_find(api, handles, count, name);
+        index = name_find(&listing, name);
     if (name != NULL && index < 0) {
         log_error("opencl: no device has \"%s\" in its name (--list_devices shows them)", name);
         return GT_USAGE;
     }
-    if (index < 0 || index >= count) {
+    if (index < 0 || index >= listing.count) {
         log_error("opencl: device %" PRId32 " does not exist; there %s %" PRId32 ", numbered from 0 (--list_devices)",
-                  index, count == 1 ? "is" : "are", count);
+                  index, listing.count == 1 ? "is" : "are", listing.count);
         return GT_DEVICE;
     }
-    device_read(api, &handles[index], out);
-    const char *lacks = device_lacks(api, out);
-    if (*lacks == '\0')
+    *out = listing.device[index];
+    if (out->lacks[0] == '\0')
         return GT_OK;
-    log_error("opencl: device %" PRId32 ", %s, cannot be used: %s", index, out->name, lacks);
+    log_error("opencl: device %" PRId32 ", %s, cannot be used: %s", index, out->name, out->lacks);
     return GT_DEVICE;
 }
 

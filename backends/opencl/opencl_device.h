@@ -6,19 +6,14 @@
 
 #define OPENCL_DEVICES_MAX 32
 
-/* One entry of a device list.  Plain data, because it comes from another process (opencl_child.h). */
-struct opencl_listed {
-    char platform[OPENCL_NAME_MAX], name[OPENCL_NAME_MAX];
-    uint64_t global_bytes, allocation_bytes;
-    bool is_gpu, is_host_memory, is_usable;
-};
-
+/* The devices of all platforms, in the loader's order.  Plain data, because it may come from another process
+ * (opencl_child.h). */
 struct opencl_listing {
     int32_t count;
-    struct opencl_listed device[OPENCL_DEVICES_MAX];
+    struct opencl_device device[OPENCL_DEVICES_MAX];
 };
 
-/* Lists the devices of all platforms, in the loader's order.  Errors: GT_DEVICE when there is no platform or device. */
+/* Errors: GT_DEVICE when there is no platform or device. */
 enum gt_status opencl_devices_list(const struct opencl_api *api, struct opencl_listing *out);
 /* Finds number `index` of that list, or, with `name`, a device whose name, board or platform contains it (in any case);
  * a usable one is preferred.  Errors: GT_DEVICE; GT_USAGE when no device matches `name`. */

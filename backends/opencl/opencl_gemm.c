@@ -12,11 +12,11 @@
 #include <stdio.h>
 
 #include "backends/opencl/opencl_clblast.h"
-#include "backends/opencl/opencl_gemm_matrix.h"
 
 #define FEW_ROWS 8    /* GT_FEW_ROWS, GT_FEW_COLUMNS and GT_FEW_ITEMS in the kernel */
 #define FEW_COLUMNS 4 /* per group */
 #define FEW_ITEMS 64
+#define WIDE_BYTES 16 /* that matrix units' kernel reads at once */
 
 const struct opencl_gemm_shape opencl_gemm_shapes[] = {
     {"64x64 by 1", 1, 64, 64},   {"128x128 by 1", 1, 128, 64}, {"32x32 by 1", 1, 32, 64},
@@ -39,14 +39,23 @@ bool opencl_gemm_shape_fits(const struct opencl_backend *cl, const struct opencl
            2 * sizeof(float) * inner * (tile + 1) <= cl->device.local_bytes;
 }
 
-struct product {
-    int64_t m, n, k;
-};
-
-static struct product product_of(const struct op_call *call)
+static bool rows_wide(const struct operand *operand)
 {
-    const struct operand *a = &call->operand[GEMM_A], *d = &call->operand[GEMM_D];
-    return (struct product){.m = d->dims[0], .n = d->dims[1], .k = call->attrs.transpose_a ? a->dims[0] : a->dims[1]};
+    return operand->dims[1] * (int64_t)dtype_size_bytes(operand->dtype) % WIDE_BYTES == 0 &&
+           operand->at.offset_bytes % WIDE_BYTES == 0;
+}
+
+static struct opencl_product product_of(const struct op_call *call)
+{
+    const struct operand *a = &call->operand[GEMM_A], *b = &call->operand[GEMM_B], *d = &call->operand[GEMM_D];
+    return (struct opencl_product){.dtype = a->dtype,
+                                   .m = d->dims[0],
+                                   .n = d->dims[1],
+                                   .k = call->attrs.transpose_a ? a->dims[0] : a->dims[1],
+                                   .transpose_a = call->attrs.transpose_a,
+                                   .transpose_b = call->attrs.transpose_b,
+                                   .accumulate = op_accumulates(call, GEMM_D),
+                                   .is_wide = rows_wide(a) && rows_wide(b)};
 }
 
 /* Returns the tuned shape, or the first after it that fits. */
@@ -58,27 +67,6 @@ static const struct opencl_gemm_shape *shape_choose(const struct opencl_backend 
     while (index + 1 < opencl_gemm_shape_count && !opencl_gemm_shape_fits(cl, &opencl_gemm_shapes[index]))
         index++;
     return &opencl_gemm_shapes[index];
-}
-
-static void operands_arg(struct opencl_launch *launch, const struct op_call *call)
-{
-    opencl_arg_tensor(launch, call, GEMM_A);
-    opencl_arg_tensor(launch, call, GEMM_B);
-    opencl_arg_tensor(launch, call, GEMM_BIAS);
-    opencl_arg_tensor(launch, call, GEMM_D);
-}
-
-static void sizes_arg(struct opencl_launch *launch, const struct product *product)
-{
-    opencl_arg_i64(launch, product->m);
-    opencl_arg_i64(launch, product->n);
-    opencl_arg_i64(launch, product->k);
-}
-
-static enum gt_status groups_run(struct opencl_launch *launch, int64_t groups, size_t items, double flops)
-{
-    const struct opencl_range range = {.dims = 1, .global = {(size_t)groups * items}, .local = {items}, .flops = flops};
-    return opencl_launch_run(launch, range);
 }
 
 static void tiles_begin(struct opencl_launch *launch, struct backend *backend, const struct opencl_gemm_shape *shape)
@@ -94,20 +82,18 @@ static void tiles_begin(struct opencl_launch *launch, struct backend *backend, c
     opencl_launch_begin(launch, backend, &opencl_source_gemm, options, "gt_gemm");
 }
 
-static enum gt_status tiles_run(struct backend *backend, const struct op_call *call, const struct product *product)
+static enum gt_status tiles_run(struct backend *backend, const struct op_call *call,
+                                const struct opencl_product *product)
 {
     struct opencl_launch launch;
-    const struct opencl_gemm_shape *shape = shape_choose(opencl_from(backend), call->operand[GEMM_A].dtype);
-    const int64_t tile = tile_of(shape);
-    const int64_t groups = (product->m + tile - 1) / tile * ((product->n + tile - 1) / tile);
+    const struct opencl_gemm_shape *shape = shape_choose(opencl_from(backend), product->dtype);
+    const int64_t tile = tile_of(shape), groups = size_ceil_div(product->m, tile) * size_ceil_div(product->n, tile);
     tiles_begin(&launch, backend, shape);
-    operands_arg(&launch, call);
-    opencl_arg_i32(&launch, call->attrs.transpose_a);
-    opencl_arg_i32(&launch, call->attrs.transpose_b);
-    opencl_arg_i32(&launch, op_accumulates(call, GEMM_D));
-    sizes_arg(&launch, product);
-    return groups_run(&launch, groups, (size_t)shape->side * (size_t)shape->side,
-                      2.0 * (double)groups * (double)(tile * tile) * (double)product->k);
+    opencl_arg_operands(&launch, call, "tttt");
+    opencl_arg_values(&launch, VALUES(I32(product->transpose_a), I32(product->transpose_b), I32(product->accumulate),
+                                      I64(product->m), I64(product->n), I64(product->k)));
+    return opencl_launch_run(&launch, groups, (size_t)shape->side * (size_t)shape->side,
+                             2.0 * (double)groups * (double)(tile * tile) * (double)product->k);
 }
 
 static bool is_few(const struct backend *backend, const struct op_call *call)
@@ -116,28 +102,36 @@ static bool is_few(const struct backend *backend, const struct op_call *call)
            opencl_from(backend)->device.work_group_max >= FEW_ITEMS;
 }
 
-static enum gt_status few_run(struct backend *backend, const struct op_call *call, const struct product *product)
+static enum gt_status few_run(struct backend *backend, const struct op_call *call, const struct opencl_product *product)
 {
     struct opencl_launch launch;
     opencl_launch_begin(&launch, backend, &opencl_source_gemm_few, "", "gt_gemm_few");
-    operands_arg(&launch, call);
-    opencl_arg_i32(&launch, op_accumulates(call, GEMM_D));
-    sizes_arg(&launch, product);
-    return groups_run(&launch, (product->n + FEW_COLUMNS - 1) / FEW_COLUMNS, FEW_ITEMS,
-                      2.0 * (double)product->m * (double)product->n * (double)product->k);
+    opencl_arg_operands(&launch, call, "tttt");
+    opencl_arg_values(&launch, VALUES(I32(product->accumulate), I64(product->m), I64(product->n), I64(product->k)));
+    return opencl_launch_run(&launch, size_ceil_div(product->n, FEW_COLUMNS), FEW_ITEMS,
+                             2.0 * (double)product->m * (double)product->n * (double)product->k);
 }
 
-static enum gt_status clblast_run(struct backend *backend, const struct op_call *call, const struct product *product)
+static enum gt_status clblast_run(struct backend *backend, const struct op_call *call,
+                                  const struct opencl_product *product)
 {
     struct opencl_launch launch;
     if (!call->operand[GEMM_BIAS].present)
-        return opencl_clblast_run(backend, call, op_accumulates(call, GEMM_D));
+        return opencl_clblast_run(backend, call, product->accumulate);
     opencl_launch_begin(&launch, backend, &opencl_source_gemm_few, "", "gt_gemm_bias");
-    opencl_arg_tensor(&launch, call, GEMM_BIAS);
-    opencl_arg_tensor(&launch, call, GEMM_D);
-    opencl_arg_i64(&launch, product->n);
-    TRY(opencl_run_columns(&launch, product->n, product->m, 0.0));
+    opencl_arg_operands(&launch, call, "--tt");
+    opencl_arg_values(&launch, VALUES(I64(product->n)));
+    TRY(opencl_launch_columns(&launch, product->n, product->m, 0.0));
     return opencl_clblast_run(backend, call, true);
+}
+
+static enum gt_status matrix_run(struct backend *backend, const struct op_call *call,
+                                 const struct opencl_matrix_shape *shape, const struct opencl_product *product)
+{
+    struct opencl_launch launch;
+    opencl_matrix_begin(&launch, opencl_own(backend), shape, product);
+    opencl_arg_operands(&launch, call, "aatt");
+    return opencl_matrix_end(&launch, shape, product);
 }
 
 static size_t gemm_workspace_bytes(const struct backend *backend, const struct op_call *call)
@@ -149,14 +143,15 @@ static size_t gemm_workspace_bytes(const struct backend *backend, const struct o
 
 static enum gt_status gemm_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
-    const struct product product = product_of(call);
+    const struct opencl_product product = product_of(call);
     (void)queue;
     if (is_few(backend, call))
         return few_run(backend, call, &product);
     if (opencl_clblast_usable(backend, call))
         return clblast_run(backend, call, &product);
-    if (opencl_matrix_takes(opencl_from(backend), call))
-        return opencl_matrix_run(backend, call);
+    const struct opencl_matrix_shape *shape = opencl_matrix_shape_choose(opencl_from(backend), &product);
+    if (shape != NULL && call->operand[GEMM_B].dtype == product.dtype)
+        return matrix_run(backend, call, shape, &product);
     return tiles_run(backend, call, &product);
 }
 

@@ -5,7 +5,7 @@
  * adds in increasing k, in steps of the unit.  The layouts of a and b, and whether 16-byte reads are possible, are
  * compiled in: one program for each combination.  opencl_matrix.c decides whether a unit can be used at all.
  */
-#include "backends/opencl/opencl_gemm_matrix.h"
+#include "backends/opencl/opencl_gemm.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,8 +13,6 @@
 #define LANES 32
 #define PITCH_WORDS 20            /* GT_PITCH of the kernel */
 #define EMULATED_REGISTERS_MAX 24 /* for a work-item that emulates a unit */
-#define WIDE_BYTES 16
-#define WIDE_ELEMENTS 8
 
 const struct opencl_matrix_shape opencl_matrix_shapes[] = {
     {"128x128 by 256", 128, 2, 4}, {"64x64 by 128", 64, 2, 2}, {"32x32 by 32", 32, 1, 1}};
@@ -36,19 +34,18 @@ bool opencl_matrix_shape_fits(const struct opencl_backend *cl, const struct open
     return items <= cl->device.work_group_max && words * sizeof(uint32_t) <= cl->device.local_bytes;
 }
 
-static int64_t tiles_of(const struct opencl_matrix_shape *shape, const struct opencl_matrix_product *product)
+static int64_t tiles_of(const struct opencl_matrix_shape *shape, const struct opencl_product *product)
 {
-    const int64_t tile = shape->tile;
-    return (product->m + tile - 1) / tile * ((product->n + tile - 1) / tile);
+    return size_ceil_div(product->m, shape->tile) * size_ceil_div(product->n, shape->tile);
 }
 
-/* Returns the first shape, from the tuned one on, that fits the device and occupies all of its units; else the last
- * shape that fits, or NULL. */
-static const struct opencl_matrix_shape *shape_choose(const struct opencl_backend *cl,
-                                                      const struct opencl_matrix_product *product)
+/* The first shape, from the tuned one on, that fits the device and occupies all of its units; else the last shape that
+ * fits. */
+const struct opencl_matrix_shape *opencl_matrix_shape_choose(const struct opencl_backend *cl,
+                                                             const struct opencl_product *product)
 {
     const struct opencl_matrix_shape *chosen = NULL;
-    for (int32_t i = 0; i < opencl_matrix_shape_count; i++) {
+    for (int32_t i = 0; i < opencl_matrix_shape_count && (cl->matrix.dtypes >> product->dtype & 1u) != 0; i++) {
         const struct opencl_matrix_shape *shape = &opencl_matrix_shapes[i];
         if ((i < cl->tuning.matrix_shape[product->dtype] && cl->matrix.tile == 0) ||
             !opencl_matrix_shape_fits(cl, shape))
@@ -61,7 +58,7 @@ static const struct opencl_matrix_shape *shape_choose(const struct opencl_backen
 }
 
 void opencl_matrix_begin(struct opencl_launch *launch, struct opencl_backend *cl,
-                         const struct opencl_matrix_shape *shape, const struct opencl_matrix_product *product)
+                         const struct opencl_matrix_shape *shape, const struct opencl_product *product)
 {
     char options[OPENCL_OPTIONS_MAX];
     snprintf(options, sizeof options,
@@ -74,57 +71,10 @@ void opencl_matrix_begin(struct opencl_launch *launch, struct opencl_backend *cl
 }
 
 enum gt_status opencl_matrix_end(struct opencl_launch *launch, const struct opencl_matrix_shape *shape,
-                                 const struct opencl_matrix_product *product)
+                                 const struct opencl_product *product)
 {
-    const size_t items = (size_t)items_of(shape);
     const int64_t tiles = tiles_of(shape, product);
-    opencl_arg_i32(launch, product->accumulate);
-    opencl_arg_i64(launch, product->m);
-    opencl_arg_i64(launch, product->n);
-    opencl_arg_i64(launch, product->k);
-    return opencl_launch_run(launch, (struct opencl_range){.dims = 1,
-                                                           .global = {(size_t)tiles * items},
-                                                           .local = {items},
-                                                           .flops = 2.0 * (double)tiles * (double)shape->tile *
-                                                                    (double)shape->tile * (double)product->k});
-}
-
-static bool rows_wide(const struct operand *operand)
-{
-    return operand->dims[1] % WIDE_ELEMENTS == 0 && operand->at.offset_bytes % WIDE_BYTES == 0;
-}
-
-static struct opencl_matrix_product product_of(const struct op_call *call)
-{
-    const struct operand *a = &call->operand[GEMM_A], *b = &call->operand[GEMM_B], *d = &call->operand[GEMM_D];
-    return (struct opencl_matrix_product){.dtype = a->dtype,
-                                          .m = d->dims[0],
-                                          .n = d->dims[1],
-                                          .k = call->attrs.transpose_a ? a->dims[0] : a->dims[1],
-                                          .transpose_a = call->attrs.transpose_a,
-                                          .transpose_b = call->attrs.transpose_b,
-                                          .accumulate = op_accumulates(call, GEMM_D),
-                                          .is_wide = rows_wide(a) && rows_wide(b)};
-}
-
-bool opencl_matrix_takes(const struct opencl_backend *cl, const struct op_call *call)
-{
-    const struct operand *a = &call->operand[GEMM_A], *b = &call->operand[GEMM_B];
-    const struct opencl_matrix_product product = product_of(call);
-    return a->dtype == b->dtype && (cl->matrix.dtypes >> a->dtype & 1u) != 0 && shape_choose(cl, &product) != NULL;
-}
-
-enum gt_status opencl_matrix_run(struct backend *backend, const struct op_call *call)
-{
-    struct opencl_backend *cl = opencl_own(backend);
-    struct opencl_launch launch;
-    const struct opencl_matrix_product product = product_of(call);
-    const struct opencl_matrix_shape *shape = shape_choose(cl, &product);
-    assert(shape != NULL);
-    opencl_matrix_begin(&launch, cl, shape, &product);
-    opencl_arg_operand(&launch, call, GEMM_A);
-    opencl_arg_operand(&launch, call, GEMM_B);
-    opencl_arg_tensor(&launch, call, GEMM_BIAS);
-    opencl_arg_tensor(&launch, call, GEMM_D);
-    return opencl_matrix_end(&launch, shape, &product);
+    opencl_arg_values(launch, VALUES(I32(product->accumulate), I64(product->m), I64(product->n), I64(product->k)));
+    return opencl_launch_run(launch, tiles, (size_t)items_of(shape),
+                             2.0 * (double)tiles * (double)shape->tile * (double)shape->tile * (double)product->k);
 }

@@ -1,15 +1,20 @@
 /* Arguments and launches of kernels on the one queue.
  *
- * A launch that would keep a slow card busy for longer than a watchdog allows is split along its last dimension into
- * dispatches with a global offset.  Nothing waits here: the next sync reports errors that a driver finds later.
+ * Group sizes follow from the device's limits and are part of a program's options, so that kernels can size local
+ * memory by them.  A launch that would keep a slow card busy for longer than a watchdog allows is split into dispatches
+ * with a global offset.  Nothing waits here: the next sync reports errors that a driver finds later.
  */
 #include "backends/opencl/opencl_launch.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
-#include "backends/opencl/opencl_program.h"
-#include "backends/opencl/opencl_shadow.h"
-#include "base/log.h"
+#define GROUP_ITEMS_MAX 256
+#define COLUMN_ITEMS 64 /* work-items per group in kernels whose columns are independent */
+/* The largest number of parts in a sum over rows.  At most OP_PARTIAL_ROWS, for which plans for other devices
+ * provide. */
+#define PARTS_MAX 128
+#define PART_ROWS 32
 
 void opencl_launch_begin(struct opencl_launch *launch, struct backend *backend, const struct opencl_source *source,
                          const char *options, const char *kernel)
@@ -40,112 +45,187 @@ void opencl_arg_memory(struct opencl_launch *launch, cl_mem memory, uint64_t fir
     arg_set(launch, sizeof at, &at);
 }
 
-/* Passes an address of `bytes` bytes, which is a whole number of elements from the start of its memory object. */
-static void arg_address(struct opencl_launch *launch, struct address at, size_t bytes, size_t element_bytes)
+/* Passes the array of `bytes` bytes at an address, or NULL and 0 for none. */
+static void arg_array(struct opencl_launch *launch, struct address at, size_t bytes, size_t element_bytes)
 {
-    const struct opencl_backend *cl = launch->cl;
-    struct opencl_place place = {.offset_bytes = at.offset_bytes};
-    assert(at.segment < cl->segments && at.space == cl->segment[at.segment].space);
+    if (bytes == 0) {
+        opencl_arg_memory(launch, NULL, 0);
+        return;
+    }
     assert(at.offset_bytes % element_bytes == 0);
-    assert(at.offset_bytes + bytes <= cl->segment[at.segment].size_bytes);
-    place.memory = cl->segment[at.segment].memory;
-    if (cl->shadow != NULL && !cl->is_dry)
-        place = opencl_shadow_place(cl->shadow, at, bytes);
-    opencl_arg_memory(launch, place.memory, place.offset_bytes / element_bytes);
+    opencl_arg_memory(launch, opencl_segment_at(launch->cl, at, bytes)->memory, at.offset_bytes / element_bytes);
 }
 
-void opencl_arg_operand(struct opencl_launch *launch, const struct op_call *call, int32_t slot)
+static void arg_operand(struct opencl_launch *launch, const struct operand *operand)
+{
+    arg_array(launch, operand->at, operand->present ? operand_bytes(operand) : 0, dtype_size_bytes(operand->dtype));
+}
+
+void opencl_arg_tensor(struct opencl_launch *launch, const struct op_call *call, int32_t slot)
 {
     const struct operand *operand = &call->operand[slot];
-    if (!operand->present || operand_elements(operand) == 0)
-        opencl_arg_memory(launch, NULL, 0);
-    else
-        arg_address(launch, operand->at, operand_bytes(operand), dtype_size_bytes(operand->dtype));
+    const cl_int dtype = operand->present ? (cl_int)operand->dtype : -1;
+    arg_operand(launch, operand);
+    arg_set(launch, sizeof dtype, &dtype);
 }
 
-void opencl_arg_workspace(struct opencl_launch *launch, const struct op_call *call, size_t first_bytes,
-                          size_t element_bytes)
+void opencl_arg_operands(struct opencl_launch *launch, const struct op_call *call, const char *forms)
 {
-    assert(first_bytes <= call->workspace_bytes);
-    struct address at = call->workspace;
-    at.offset_bytes += first_bytes;
-    if (call->workspace_bytes == 0)
-        opencl_arg_memory(launch, NULL, 0);
-    else
-        arg_address(launch, at, call->workspace_bytes - first_bytes, element_bytes);
+    int32_t slot = 0;
+    for (const char *form = forms; *form != '\0'; form++) {
+        if (*form == 't')
+            opencl_arg_tensor(launch, call, slot);
+        else if (*form == 'a')
+            arg_operand(launch, &call->operand[slot]);
+        else if (*form == 'w')
+            arg_array(launch, call->workspace, call->workspace_bytes, sizeof(float));
+        slot += *form != 'w';
+    }
 }
 
-void opencl_arg_i32(struct opencl_launch *launch, int32_t value)
+void opencl_arg_values(struct opencl_launch *launch, const struct opencl_value *values)
 {
-    const cl_int argument = value;
-    arg_set(launch, sizeof argument, &argument);
+    for (; values->size > 0; values++)
+        arg_set(launch, values->size, &values->as);
 }
 
-void opencl_arg_u32(struct opencl_launch *launch, uint32_t value)
+/* Returns the groups per dispatch: all of them, or as many as the time limit allows, and at most 2^32 - 1 work-items,
+ * because ROCm refuses more. */
+static size_t groups_per_dispatch(const struct opencl_backend *cl, size_t groups, size_t items, double flops)
 {
-    const cl_uint argument = value;
-    arg_set(launch, sizeof argument, &argument);
+    const size_t most = groups < UINT32_MAX / items ? groups : UINT32_MAX / items;
+    if (!(cl->dispatch_flops > 0.0) || flops <= cl->dispatch_flops)
+        return most;
+    const double part = cl->dispatch_flops / flops * (double)groups;
+    return part < 1.0 ? 1 : (part < (double)most ? (size_t)part : most);
 }
 
-void opencl_arg_i64(struct opencl_launch *launch, int64_t value)
+enum gt_status opencl_launch_run(struct opencl_launch *launch, int64_t groups, size_t items, double flops)
 {
-    const cl_long argument = value;
-    arg_set(launch, sizeof argument, &argument);
-}
-
-void opencl_arg_f32(struct opencl_launch *launch, float value)
-{
-    const cl_float argument = value;
-    arg_set(launch, sizeof argument, &argument);
-}
-
-/* Returns the groups of the last dimension per dispatch: all of them, or as many as the time limit allows, and at most
- * 2^32 - 1 work-items, because ROCm refuses more. */
-static size_t groups_per_dispatch(const struct opencl_backend *cl, const struct opencl_range *range)
-{
-    const cl_uint last = range->dims - 1;
-    size_t groups = range->global[last] / range->local[last], items = range->local[last];
-    for (cl_uint d = 0; d < last; d++)
-        items *= range->global[d];
-    if (groups > UINT32_MAX / items)
-        groups = items > UINT32_MAX / 2 ? 1 : UINT32_MAX / items;
-    if (!(cl->dispatch_flops > 0.0) || range->flops <= cl->dispatch_flops)
-        return groups;
-    const double part = cl->dispatch_flops / range->flops * (double)(range->global[last] / range->local[last]);
-    return part < 1.0 ? 1 : (part < (double)groups ? (size_t)part : groups);
-}
-
-static enum gt_status launch_failed(struct opencl_launch *launch, const struct opencl_range *range, cl_int code)
-{
-    char what[2 * OPENCL_NAME_MAX];
-    snprintf(what, sizeof what, "%s (%zu x %zu x %zu in groups of %zu x %zu x %zu)", launch->name, range->global[0],
-             range->global[1], range->global[2], range->local[0], range->local[1], range->local[2]);
-    launch->status = opencl_failure(launch->cl, what, code);
-    return launch->status;
-}
-
-enum gt_status opencl_launch_run(struct opencl_launch *launch, struct opencl_range range)
-{
-    assert(range.dims >= 1 && range.dims <= 3);
-    if (launch->status != GT_OK)
-        return launch->status;
     struct opencl_backend *cl = launch->cl;
-    if (cl->is_dry)
-        return GT_OK;
-    const cl_uint last = range.dims - 1;
-    for (cl_uint d = 0; d < range.dims; d++)
-        assert(range.local[d] > 0 && range.global[d] > 0 && range.global[d] % range.local[d] == 0);
-    const size_t step = groups_per_dispatch(cl, &range) * range.local[last];
-    for (size_t first = 0; first < range.global[last]; first += step) {
-        size_t offset[3] = {0, 0, 0}, global[3] = {range.global[0], range.global[1], range.global[2]};
-        offset[last] = first;
-        global[last] = first + step < range.global[last] ? step : range.global[last] - first;
-        const cl_int code = cl->api.clEnqueueNDRangeKernel(cl->queue, launch->kernel, range.dims, offset, global,
-                                                           range.local, 0, NULL, NULL);
-        if (code != CL_SUCCESS)
-            return launch_failed(launch, &range, code);
-        if (step < range.global[last])
+    assert(groups > 0 && items > 0);
+    if (launch->status != GT_OK || cl->is_dry)
+        return launch->status;
+    const size_t global = (size_t)groups * items, step = groups_per_dispatch(cl, (size_t)groups, items, flops) * items;
+    for (size_t first = 0; first < global; first += step) {
+        const size_t part = first + step < global ? step : global - first;
+        const cl_int code =
+            cl->api.clEnqueueNDRangeKernel(cl->queue, launch->kernel, 1, &first, &part, &items, 0, NULL, NULL);
+        if (code != CL_SUCCESS) {
+            char what[2 * OPENCL_NAME_MAX];
+            snprintf(what, sizeof what, "%s (%zu in groups of %zu)", launch->name, global, items);
+            return opencl_failure(cl, what, code);
+        }
+        if (step < global)
             CL_TRY(cl, launch->name, cl->api.clFlush(cl->queue));
     }
     return GT_OK;
+}
+
+enum gt_status opencl_launch_columns(struct opencl_launch *launch, int64_t columns, int64_t rows, double flops)
+{
+    const size_t items = launch->cl->device.work_group_max < COLUMN_ITEMS ? 1 : COLUMN_ITEMS;
+    const int64_t groups = size_ceil_div(columns, (int64_t)items) * rows;
+    assert(groups <= UINT32_MAX); /* gt_column() counts in 32 bits */
+    return opencl_launch_run(launch, groups, items, flops);
+}
+
+/* Returns GT_GROUP: the work-items in a group that reduces. */
+static int32_t group_items(const struct opencl_backend *cl)
+{
+    int32_t items = GROUP_ITEMS_MAX;
+    while (items > 1 && (size_t)items > cl->device.work_group_max)
+        items /= 2;
+    return items;
+}
+
+static void group_begin(struct opencl_launch *launch, struct backend *backend, const struct op_call *call,
+                        const struct opencl_source *source, const char *kernel, const char *forms,
+                        const struct opencl_value *values)
+{
+    char options[OPENCL_OPTIONS_MAX];
+    const struct opencl_backend *cl = opencl_own(backend);
+    snprintf(options, sizeof options, "-DGT_GROUP=%" PRId32 "%s", group_items(cl),
+             cl->device.has_exact_division ? " -DGT_EXACT_DIVISION -cl-fp32-correctly-rounded-divide-sqrt" : "");
+    opencl_launch_begin(launch, backend, source, options, kernel);
+    opencl_arg_operands(launch, call, forms);
+    opencl_arg_values(launch, values);
+}
+
+static enum gt_status elements_run(struct opencl_launch *launch, int64_t count)
+{
+    const int64_t items = group_items(launch->cl);
+    opencl_arg_values(launch, VALUES(I64(count)));
+    return opencl_launch_run(launch, size_ceil_div(count, items), (size_t)items, 0.0);
+}
+
+enum gt_status opencl_elements(struct backend *backend, const struct op_call *call, const struct opencl_source *source,
+                               const char *kernel, const char *forms, const struct opencl_value *values)
+{
+    struct opencl_launch launch;
+    group_begin(&launch, backend, call, source, kernel, forms, values);
+    return elements_run(&launch, op_elements(call, 0));
+}
+
+enum gt_status opencl_groups(struct backend *backend, const struct op_call *call, const struct opencl_source *source,
+                             const char *kernel, const char *forms, const struct opencl_value *values, int64_t groups,
+                             double flops)
+{
+    struct opencl_launch launch;
+    group_begin(&launch, backend, call, source, kernel, forms, values);
+    return opencl_launch_run(&launch, groups, (size_t)group_items(launch.cl), flops);
+}
+
+enum gt_status opencl_blocks(struct backend *backend, const struct op_call *call, const struct opencl_source *source,
+                             const char *kernel, const char *forms, const struct opencl_value *values)
+{
+    struct opencl_launch launch;
+    const int64_t count = op_elements(call, 0);
+    group_begin(&launch, backend, call, source, kernel, forms, values);
+    opencl_arg_values(&launch, VALUES(I64(call->attrs.index_base), I64(count)));
+    return opencl_launch_run(&launch, state_blocks(count), (size_t)group_items(launch.cl), 0.0);
+}
+
+enum gt_status opencl_columns(struct backend *backend, const struct op_call *call, const struct opencl_source *source,
+                              const char *kernel, const char *forms, const struct opencl_value *values, int64_t columns,
+                              int64_t rows, double flops)
+{
+    struct opencl_launch launch;
+    group_begin(&launch, backend, call, source, kernel, forms, values);
+    return opencl_launch_columns(&launch, columns, rows, flops);
+}
+
+struct opencl_parts opencl_parts_of(int64_t rows)
+{
+    const int64_t wanted = min_i64(size_ceil_div(rows, PART_ROWS), PARTS_MAX);
+    const int64_t part_rows = size_ceil_div(rows, wanted);
+    return (struct opencl_parts){.rows = rows, .parts = size_ceil_div(rows, part_rows), .part_rows = part_rows};
+}
+
+enum gt_status opencl_parts_sum(struct backend *backend, const struct op_call *call, int64_t first, int64_t parts,
+                                int32_t out)
+{
+    struct opencl_launch launch;
+    group_begin(&launch, backend, call, &opencl_source_bias, "gt_columns_sum", "w", NO_VALUES);
+    opencl_arg_tensor(&launch, call, out);
+    opencl_arg_values(&launch, VALUES(I32(op_accumulates(call, out)), I64(first), I64(parts)));
+    return elements_run(&launch, op_elements(call, out));
+}
+
+bool opencl_floats_supported(const struct backend *backend, const struct op_call *call)
+{
+    const unsigned dtypes = 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16 | 1u << DTYPE_I32;
+    (void)backend;
+    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
+        const struct operand *operand = &call->operand[slot];
+        if (operand->present && (dtypes >> operand->dtype & 1u) == 0)
+            return false;
+    }
+    return true;
+}
+
+bool opencl_exact_supported(const struct backend *backend, const struct op_call *call)
+{
+    (void)call;
+    return opencl_from(backend)->device.has_subnormals;
 }

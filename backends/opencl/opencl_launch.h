@@ -1,21 +1,55 @@
-/* Launches a kernel: arguments in order, then sizes.
+/* Launches of kernels, and what the ops' host files share: sources, arguments, common numbers of work-items.
  *
- *     struct opencl_launch launch;
- *     opencl_launch_begin(&launch, backend, &opencl_source_gelu, "-DGT_GROUP=256", "gt_gelu_forward");
- *     opencl_arg_operand(&launch, call, GELU_FORWARD_X);  a pointer and a ulong: (__global const ushort *x, ulong x_at)
- *     opencl_arg_i64(&launch, count);
- *     return opencl_launch_run(&launch, (struct opencl_range){.dims = 1, .global = {n, 1, 1}, .local = {256, 1, 1}});
+ *     return opencl_elements(backend, call, &opencl_source_blend, "gt_blend", "ttt",
+ *                            VALUES(F32(call->attrs.alpha), F32(call->attrs.beta)));
  *
- * The first error is kept until opencl_launch_run() returns it.  Its log line names the kernel and the CL code.  The
- * first launch of a (source, options) pair builds the program, or takes it from the cache.
+ * A kernel gets operands first, then values.  `forms` has a letter per operand, in the op's order:
+ *     t  a tensor: the pointer, its offset in elements, and its dtype as an int, which is -1 for an absent optional
+ *        operand (GT_TENSOR in kernels/common.clh)
+ *     a  an array, for an operand with only one possible dtype: the first two of these (GT_ARRAY)
+ *     -  an operand that the kernel does not get; the string may also be shorter than the list of operands
+ * and, without an operand, w for the workspace as an array of floats.
  *
- * In kernels, the index of a work-group is (get_global_id(d) - get_local_id(d)) / get_local_size(d), never
- * get_group_id(): a launch may be split along its last dimension into several dispatches with a global offset.
+ * The first error of a launch is kept until opencl_launch_run() returns it.  Its log line names the kernel and the CL
+ * code.  The first launch of a (source, options) pair builds the program, or takes it from the cache.
+ *
+ * In kernels, the index of a work-group is (get_global_id(0) - get_local_id(0)) / get_local_size(0), never
+ * get_group_id(): a launch may be split into several dispatches with a global offset.
  */
 #ifndef GPT_TRAIN_OPENCL_OPENCL_LAUNCH_H
 #define GPT_TRAIN_OPENCL_OPENCL_LAUNCH_H
 
 #include "backends/opencl/opencl.h"
+#include "base/size.h"
+
+extern const struct opencl_source opencl_source_adamw, opencl_source_adamw_lean, opencl_source_attention_backward,
+    opencl_source_attention_forward, opencl_source_bias, opencl_source_cross_entropy, opencl_source_elementwise,
+    opencl_source_embed, opencl_source_gelu, opencl_source_gemm, opencl_source_gemm_few, opencl_source_gemm_matrix,
+    opencl_source_gemm_single, opencl_source_gradient_round, opencl_source_layernorm, opencl_source_muon,
+    opencl_source_norm;
+
+/* A value that a kernel gets: int, uint, long or float in the kernel. */
+struct opencl_value {
+    size_t size;
+    union {
+        cl_int i;
+        cl_uint u;
+        cl_long l;
+        cl_float f;
+    } as;
+};
+#define I32(value) ((struct opencl_value){sizeof(cl_int), {.i = (cl_int)(value)}})
+#define U32(value) ((struct opencl_value){sizeof(cl_uint), {.u = (value)}})
+#define I64(value) ((struct opencl_value){sizeof(cl_long), {.l = (cl_long)(value)}})
+#define F32(value) ((struct opencl_value){sizeof(cl_float), {.f = (value)}})
+#define VALUES_END ((struct opencl_value){0, {0}})
+#define VALUES(...) ((const struct opencl_value[]){__VA_ARGS__, VALUES_END})
+#define NO_VALUES ((const struct opencl_value[]){VALUES_END})
+/* The values that adamw and adamw_lean share; `rows` of corrections.  The differences are computed here, in the cpu
+ * backend's order. */
+#define VALUES_ADAMW(attrs, rows)                                                                 \
+    F32((attrs).beta1), F32(1.0f - (attrs).beta1), F32((attrs).beta2), F32(1.0f - (attrs).beta2), \
+        F32((attrs).epsilon), F32((attrs).weight_decay), I64(rows)
 
 struct opencl_launch {
     struct opencl_backend *cl;
@@ -25,36 +59,59 @@ struct opencl_launch {
     enum gt_status status;
 };
 
-/* Numbers of work-items; global is a multiple of local in every dimension (asserted).  No dimension may be 0: callers
- * skip launches without work. */
-struct opencl_range {
-    cl_uint dims;
-    size_t global[3], local[3];
-    double flops; /* of the whole launch, for splitting into dispatches; 0: never split */
-};
-
 /* Adds `options` to those that every program gets: -cl-std=CL1.2, the device's limits (GT_LOCAL_BYTES,
  * GT_WORK_GROUP_MAX, GT_IS_CPU), and GT_FMA on GPUs with fma.  `kernel` is a literal. */
 void opencl_launch_begin(struct opencl_launch *launch, struct backend *backend, const struct opencl_source *source,
                          const char *options, const char *kernel);
-/* Passes two arguments: the segment and the operand's offset in elements; NULL and 0 for an absent operand. */
-void opencl_arg_operand(struct opencl_launch *launch, const struct op_call *call, int32_t slot);
-/* Passes two arguments: the workspace's segment, and the offset of the workspace's byte `first_bytes` in elements of
- * `element_bytes` each. */
-void opencl_arg_workspace(struct opencl_launch *launch, const struct op_call *call, size_t first_bytes,
-                          size_t element_bytes);
-/* Passes two arguments: a cl_mem outside the arena, and an offset in elements. */
+void opencl_arg_operands(struct opencl_launch *launch, const struct op_call *call, const char *forms);
+/* Passes an operand as a tensor. */
+void opencl_arg_tensor(struct opencl_launch *launch, const struct op_call *call, int32_t slot);
+/* Passes an array in a cl_mem outside the arena, from an element on. */
 void opencl_arg_memory(struct opencl_launch *launch, cl_mem memory, uint64_t first_element);
-void opencl_arg_i32(struct opencl_launch *launch, int32_t value);
-void opencl_arg_u32(struct opencl_launch *launch, uint32_t value);
-void opencl_arg_i64(struct opencl_launch *launch, int64_t value); /* long in the kernel */
-void opencl_arg_f32(struct opencl_launch *launch, float value);
-/* Errors: GT_DEVICE, GT_NO_MEMORY. */
-enum gt_status opencl_launch_run(struct opencl_launch *launch, struct opencl_range range);
+void opencl_arg_values(struct opencl_launch *launch, const struct opencl_value *values);
+/* Runs `groups` groups of `items` work-items; both are at least 1: callers skip launches without work.  `flops` is the
+ * work of the whole launch, for splitting it into dispatches; 0: never split.  Errors: GT_DEVICE, GT_NO_MEMORY. */
+enum gt_status opencl_launch_run(struct opencl_launch *launch, int64_t groups, size_t items, double flops);
+/* As opencl_launch_run(), with one work-item per column, for each of `rows` rows (gt_column() in common.clh). */
+enum gt_status opencl_launch_columns(struct opencl_launch *launch, int64_t columns, int64_t rows, double flops);
 
-static inline size_t opencl_round_up(size_t value, size_t multiple)
-{
-    return (value + multiple - 1) / multiple * multiple;
-}
+/* opencl_elements() and the next three launch a kernel of a source that is built with GT_GROUP, and with the device's
+ * exact division if it has that.  One work-item per element of operand 0; their number is the kernel's last value. */
+enum gt_status opencl_elements(struct backend *backend, const struct op_call *call, const struct opencl_source *source,
+                               const char *kernel, const char *forms, const struct opencl_value *values);
+/* `groups` groups of GT_GROUP. */
+enum gt_status opencl_groups(struct backend *backend, const struct op_call *call, const struct opencl_source *source,
+                             const char *kernel, const char *forms, const struct opencl_value *values, int64_t groups,
+                             double flops);
+/* One group per block of STATE_BLOCK elements of operand 0.  The kernel's last values are the op's index base and the
+ * number of elements. */
+enum gt_status opencl_blocks(struct backend *backend, const struct op_call *call, const struct opencl_source *source,
+                             const char *kernel, const char *forms, const struct opencl_value *values);
+/* One work-item per column, for each of `rows` rows. */
+enum gt_status opencl_columns(struct backend *backend, const struct op_call *call, const struct opencl_source *source,
+                              const char *kernel, const char *forms, const struct opencl_value *values, int64_t columns,
+                              int64_t rows, double flops);
+
+/* A sum over rows, divided into parts by its shape alone. */
+struct opencl_parts {
+    int64_t rows, parts, part_rows; /* parts * part_rows >= rows; no part is empty */
+};
+
+struct opencl_parts opencl_parts_of(int64_t rows);
+/* out (+)= the sum over parts of the floats [parts, columns] from element `first` of the workspace on. */
+enum gt_status opencl_parts_sum(struct backend *backend, const struct op_call *call, int64_t first, int64_t parts,
+                                int32_t out);
+
+/* Returns true when every present operand is fp32, bf16, fp16 or int32. */
+bool opencl_floats_supported(const struct backend *backend, const struct op_call *call);
+/* Returns true when the device's fp32 has subnormals, which bit-exact ops need. */
+bool opencl_exact_supported(const struct backend *backend, const struct op_call *call);
+
+/* opencl_program.c: returns the kernel `name` of a source built with `options`, ready for its arguments.  The pointers
+ * `source` and `name` are kept, so `name` must be a literal.  Errors: GT_DEVICE with the compiler's first error;
+ * GT_NO_MEMORY; GT_UNSUPPORTED when a table is full. */
+enum gt_status opencl_kernel_find(struct opencl_backend *cl, const struct opencl_source *source, const char *options,
+                                  const char *name, cl_kernel *out);
+void opencl_programs_release(struct opencl_backend *cl);
 
 #endif

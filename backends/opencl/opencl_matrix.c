@@ -17,8 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/opencl/opencl_cache.h"
-#include "backends/opencl/opencl_gemm_matrix.h"
+#include "backends/opencl/opencl_gemm.h"
 #include "backends/opencl/opencl_known.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -159,7 +158,7 @@ static bool probe_check(const struct opencl_backend *cl, const uint8_t *memory, 
 static enum gt_status probe_run(struct opencl_backend *cl, const struct opencl_matrix_shape *shape, enum dtype dtype,
                                 cl_mem memory, uint8_t *bytes)
 {
-    const struct opencl_matrix_product product = {
+    const struct opencl_product product = {
         .dtype = dtype, .m = PROBE_M, .n = PROBE_N, .k = PROBE_K, .transpose_b = true, .is_wide = true};
     struct opencl_launch launch;
     CL_TRY(cl, "writing a known product",
@@ -168,9 +167,9 @@ static enum gt_status probe_run(struct opencl_backend *cl, const struct opencl_m
     opencl_arg_memory(&launch, memory, 0);
     opencl_arg_memory(&launch, memory, PROBE_B_BYTES / sizeof(uint16_t));
     opencl_arg_memory(&launch, NULL, 0);
-    opencl_arg_i32(&launch, -1);
+    opencl_arg_values(&launch, VALUES(I32(-1)));
     opencl_arg_memory(&launch, memory, PROBE_D_BYTES / sizeof(float));
-    opencl_arg_i32(&launch, DTYPE_F32);
+    opencl_arg_values(&launch, VALUES(I32(DTYPE_F32)));
     TRY(opencl_matrix_end(&launch, shape, &product));
     CL_TRY(cl, "reading a known product",
            cl->api.clEnqueueReadBuffer(cl->queue, memory, CL_TRUE, 0, PROBE_BYTES, bytes, 0, NULL, NULL));

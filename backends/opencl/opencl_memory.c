@@ -67,17 +67,6 @@ enum gt_status opencl_memory_read(struct opencl_backend *cl, uint64_t *out_total
     return GT_OK;
 }
 
-enum gt_status opencl_memory_check(const struct opencl_backend *cl, const char *what, struct address at, size_t bytes)
-{
-    const bool known = at.segment < cl->segments && at.space == cl->segment[at.segment].space;
-    const uint64_t size = known ? cl->segment[at.segment].size_bytes : 0;
-    if (known && at.offset_bytes <= size && bytes <= size - at.offset_bytes)
-        return GT_OK;
-    log_error("opencl: %s of %zu B at %" PRIu64 " of segment %d, which has %" PRIu64 " B", what, bytes, at.offset_bytes,
-              (int)at.segment, size);
-    return GT_DEVICE;
-}
-
 static enum gt_status segment_make(struct opencl_backend *cl, const struct backend_segment *wanted)
 {
     struct opencl_segment *segment = &cl->segment[cl->segments];
@@ -111,12 +100,11 @@ static enum gt_status segment_fill(struct opencl_backend *cl, const struct openc
     return GT_OK;
 }
 
+#define PROBE_ITEMS 32
+
 static enum gt_status probe_launch(struct opencl_launch *launch, uint64_t items)
 {
-    const size_t local = 32;
-    return opencl_launch_run(launch, (struct opencl_range){.dims = 1,
-                                                           .global = {opencl_round_up((size_t)items, local), 1, 1},
-                                                           .local = {local, 1, 1}});
+    return opencl_launch_run(launch, (int64_t)((items + PROBE_ITEMS - 1) / PROBE_ITEMS), PROBE_ITEMS, 0.0);
 }
 
 static uint64_t segment_samples(const struct opencl_segment *segment)
@@ -134,10 +122,7 @@ static enum gt_status segment_write(struct opencl_backend *cl, int32_t index)
         struct opencl_launch launch;
         opencl_launch_begin(&launch, &cl->base, &opencl_source_probe, "", "gt_probe_write");
         opencl_arg_memory(&launch, segment->memory, 0);
-        opencl_arg_i64(&launch, (int64_t)PAGE_WORDS);
-        opencl_arg_i64(&launch, (int64_t)first);
-        opencl_arg_i64(&launch, (int64_t)count);
-        opencl_arg_u32(&launch, SEED + (uint32_t)index);
+        opencl_arg_values(&launch, VALUES(I64(PAGE_WORDS), I64(first), I64(count), U32(SEED + (uint32_t)index)));
         TRY(probe_launch(&launch, count));
     }
     return GT_OK;
@@ -151,9 +136,7 @@ static enum gt_status samples_check(struct opencl_backend *cl, int32_t index, ui
     opencl_launch_begin(&launch, &cl->base, &opencl_source_probe, "", "gt_probe_read");
     opencl_arg_memory(&launch, cl->segment[index].memory, 0);
     opencl_arg_memory(&launch, collected, 0);
-    opencl_arg_i64(&launch, (int64_t)PAGE_WORDS);
-    opencl_arg_i64(&launch, (int64_t)first);
-    opencl_arg_i64(&launch, (int64_t)count);
+    opencl_arg_values(&launch, VALUES(I64(PAGE_WORDS), I64(first), I64(count)));
     TRY(probe_launch(&launch, count));
     CL_TRY(cl, "reading the arena back",
            cl->api.clEnqueueReadBuffer(cl->queue, collected, CL_TRUE, 0, (size_t)count * sizeof *words, words, 0, NULL,
@@ -307,7 +290,7 @@ static enum gt_status answer_check(struct opencl_backend *cl, cl_mem memory)
     struct opencl_launch launch;
     opencl_launch_begin(&launch, &cl->base, &opencl_source_probe, "", "gt_probe_answer");
     opencl_arg_memory(&launch, memory, 0);
-    opencl_arg_u32(&launch, SEED);
+    opencl_arg_values(&launch, VALUES(U32(SEED)));
     TRY(probe_launch(&launch, ANSWER_WORDS));
     CL_TRY(cl, "reading the known answer",
            cl->api.clEnqueueReadBuffer(cl->queue, memory, CL_TRUE, 0, sizeof words, words, 0, NULL, NULL));

@@ -11,8 +11,6 @@ enum gt_status opencl_memory_read(struct opencl_backend *cl, uint64_t *out_total
  * remains.  Errors: GT_NO_MEMORY, GT_DEVICE. */
 enum gt_status opencl_memory_commit(struct opencl_backend *cl, const struct backend_segment *segments, int32_t count);
 void opencl_memory_release(struct opencl_backend *cl);
-/* Errors: GT_DEVICE when `bytes` bytes at `at` are not inside a segment. */
-enum gt_status opencl_memory_check(const struct opencl_backend *cl, const char *what, struct address at, size_t bytes);
 /* Runs a small kernel whose answer is known.  Errors: GT_DEVICE. */
 enum gt_status opencl_memory_known_answer(struct opencl_backend *cl);
 

@@ -1,6 +1,6 @@
 /* Programs and kernels: one source with one set of options is one program, built when its first kernel is requested.
  *
- * A program comes from the user's cache (opencl_cache.h) or is compiled.  Compiling takes seconds with some drivers, so
+ * A program comes from the user's cache, under its whole key, or is compiled.  Compiling takes seconds with some drivers, so
  * a line announces it, and another one follows every few seconds.  Of the compiler's log, only the first error line is
  * shown.  Nothing is built twice in a process: a launch finds its kernel by source, options and name.
  */
@@ -8,22 +8,42 @@
 #include <config.h>
 #endif
 
-#include "backends/opencl/opencl_program.h"
+#include "backends/opencl/opencl_launch.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/opencl/opencl_cache.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/user_cache.h"
 
+#define CACHE_FILE_BYTES_MAX ((uint64_t)64 << 20)
 #define ALL_OPTIONS_MAX (OPENCL_OPTIONS_MAX + 160)
 #define BUILD_LOG_BYTES_MAX ((size_t)1 << 20)
 #define ERROR_LINE_MAX 300
 #define PROGRESS_NS INT64_C(3000000000)
+
+static const struct user_cache cache = {
+    .folder = "opencl",
+    .magic = "GTCLBIN1",
+    .suffix = ".clbin",
+    .otherwise = "the kernels in it are compiled again",
+    .bytes_max = (uint64_t)256 << 20,
+    .file_bytes_max = CACHE_FILE_BYTES_MAX,
+};
+
+bool opencl_cache_load(const char *key, void **out, size_t *out_bytes)
+{
+    return user_cache_load(&cache, key, key, out, out_bytes) == USER_CACHE_READ;
+}
+
+void opencl_cache_store(const char *key, const void *data, size_t bytes)
+{
+    (void)user_cache_store(&cache, key, key, data, bytes);
+}
 
 /* Writes the options that every program gets, then the caller's. */
 static void options_text(const struct opencl_backend *cl, const char *options, char text[static ALL_OPTIONS_MAX])
@@ -114,7 +134,7 @@ static void program_keep(struct opencl_backend *cl, const char *key, cl_program 
 {
     size_t size = 0;
     if (cl->api.clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) != CL_SUCCESS ||
-        size == 0 || size > OPENCL_CACHE_FILE_BYTES_MAX)
+        size == 0 || size > CACHE_FILE_BYTES_MAX)
         return;
     unsigned char *bytes = malloc(size);
     if (bytes != NULL &&

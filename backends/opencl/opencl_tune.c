@@ -15,10 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/opencl/opencl_cache.h"
 #include "backends/opencl/opencl_clblast.h"
 #include "backends/opencl/opencl_gemm.h"
-#include "backends/opencl/opencl_gemm_matrix.h"
 #include "backends/opencl/opencl_memory.h"
 #include "base/log.h"
 
@@ -35,7 +33,7 @@ static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
 
 static void tuning_key(const struct opencl_backend *cl, char key[static OPENCL_KEY_MAX])
 {
-    snprintf(key, OPENCL_KEY_MAX, "tuning 3; %s; %s; %s; %s; units %u; CLBlast %d; " PACKAGE_VERSION,
+    snprintf(key, OPENCL_KEY_MAX, "tuning 4; %s; %s; %s; %s; units %u; CLBlast %d; " PACKAGE_VERSION,
              cl->device.platform_name, cl->device.name, cl->device.driver, cl->device.version, cl->device.compute_units,
              cl->clblast != NULL);
 }
@@ -44,76 +42,42 @@ static void tuning_key(const struct opencl_backend *cl, char key[static OPENCL_K
 static void tuning_wanted(struct opencl_backend *cl)
 {
     const char *clblast = getenv("GPT_TRAIN_OPENCL_CLBLAST"), *tiles = getenv("GPT_TRAIN_OPENCL_TILES");
+    int32_t shape = 0;
     if (clblast != NULL && strcmp(clblast, "1") == 0)
         cl->tuning.gemm_clblast = cl->clblast != NULL;
-    for (int32_t i = 0; tiles != NULL && i < opencl_gemm_shape_count; i++) {
-        for (size_t d = 0; strcmp(tiles, opencl_gemm_shapes[i].name) == 0 && d < DTYPES; d++)
-            cl->tuning.gemm_shape[dtypes[d]] = i;
+    if (tiles == NULL)
+        return;
+    while (shape < opencl_gemm_shape_count && strcmp(tiles, opencl_gemm_shapes[shape].name) != 0)
+        shape++;
+    if (shape == opencl_gemm_shape_count || !opencl_gemm_shape_fits(cl, &opencl_gemm_shapes[shape])) {
+        log_note("opencl: GPT_TRAIN_OPENCL_TILES is \"%s\", which is not a shape that fits %s", tiles, cl->device.name);
+        return;
     }
+    for (size_t d = 0; d < DTYPES; d++)
+        cl->tuning.gemm_shape[dtypes[d]] = shape;
+}
+
+static bool tuning_valid(const struct opencl_tuning *tuning)
+{
+    bool valid = tuning->gemm_clblast == 0 || tuning->gemm_clblast == 1;
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
+        valid = valid && tuning->gemm_shape[dtype] >= 0 && tuning->gemm_shape[dtype] < opencl_gemm_shape_count &&
+                tuning->matrix_shape[dtype] >= 0 && tuning->matrix_shape[dtype] < opencl_matrix_shape_count;
+    return valid;
 }
 
 void opencl_tuning_load(struct opencl_backend *cl)
 {
-    const struct opencl_tuning_limits limits = {opencl_gemm_shape_count, opencl_matrix_shape_count};
     char key[OPENCL_KEY_MAX];
-    void *text = NULL;
+    void *stored = NULL;
     size_t size = 0;
     /* On a CPU, compiling CLBlast's kernels takes longer than a test, and gains nothing. */
     cl->tuning = (struct opencl_tuning){.gemm_clblast = cl->clblast != NULL && !cl->device.is_cpu};
     tuning_key(cl, key);
-    if (opencl_cache_load(key, &text, &size))
-        (void)opencl_tuning_parse(text, size, limits, &cl->tuning);
-    free(text);
+    if (opencl_cache_load(key, &stored, &size) && size == sizeof cl->tuning && tuning_valid(stored))
+        memcpy(&cl->tuning, stored, sizeof cl->tuning);
+    free(stored);
     tuning_wanted(cl);
-}
-
-/* Stores the fastest own shape for one dtype in cl->tuning, and returns its rate. */
-static enum gt_status shapes_measure(struct opencl_backend *cl, enum dtype dtype, size_t scratch_bytes,
-                                     double *out_rate)
-{
-    const struct address scratch = {.space = SPACE_DEVICE};
-    int32_t best = 0;
-    double best_rate = 0.0;
-    for (int32_t i = 0; i < opencl_gemm_shape_count; i++) {
-        double rate = 0.0;
-        if (!opencl_gemm_shape_fits(cl, &opencl_gemm_shapes[i]))
-            continue;
-        cl->tuning.gemm_shape[dtype] = i;
-        TRY(backend_peak_flops(&cl->base, dtype, scratch, scratch_bytes, TUNE_SECONDS, &rate));
-        log_note("opencl: products in %s, tiles of %s: %.1f GFLOP/s", dtype_name(dtype), opencl_gemm_shapes[i].name,
-                 rate * 1e-9);
-        best = rate > best_rate ? i : best;
-        best_rate = rate > best_rate ? rate : best_rate;
-    }
-    cl->tuning.gemm_shape[dtype] = best;
-    *out_rate = best_rate;
-    return GT_OK;
-}
-
-/* Does the same with the tiles of matrix units, for a dtype that they compute; products of other sizes than the
- * measured one use that shape or a smaller one. */
-static enum gt_status matrix_measure(struct opencl_backend *cl, enum dtype dtype, size_t scratch_bytes)
-{
-    const struct address scratch = {.space = SPACE_DEVICE};
-    const int32_t tile = cl->matrix.tile;
-    int32_t best = 0;
-    double best_rate = 0.0;
-    enum gt_status status = GT_OK;
-    for (int32_t i = 0; i < opencl_matrix_shape_count && status == GT_OK; i++) {
-        double rate = 0.0;
-        cl->matrix.tile = opencl_matrix_shapes[i].tile;
-        if ((tile != 0 && tile != cl->matrix.tile) || !opencl_matrix_shape_fits(cl, &opencl_matrix_shapes[i]))
-            continue;
-        status = backend_peak_flops(&cl->base, dtype, scratch, scratch_bytes, TUNE_SECONDS, &rate);
-        if (status == GT_OK)
-            log_note("opencl: products in %s on matrix units, tiles of %s: %.1f GFLOP/s", dtype_name(dtype),
-                     opencl_matrix_shapes[i].name, rate * 1e-9);
-        best = rate > best_rate ? i : best;
-        best_rate = rate > best_rate ? rate : best_rate;
-    }
-    cl->matrix.tile = tile;
-    cl->tuning.matrix_shape[dtype] = best;
-    return status;
 }
 
 static bool on_matrix_units(const struct opencl_backend *cl, enum dtype dtype)
@@ -121,17 +85,44 @@ static bool on_matrix_units(const struct opencl_backend *cl, enum dtype dtype)
     return (cl->matrix.dtypes >> dtype & 1u) != 0;
 }
 
+/* Stores the fastest shape of our own kernels for one dtype in cl->tuning, and returns its rate.  Products of other
+ * sizes than the measured one use the chosen shape of matrix units or a smaller one. */
+static enum gt_status dtype_measure(struct opencl_backend *cl, enum dtype dtype, size_t scratch_bytes, double *out_rate)
+{
+    const struct address scratch = {.space = SPACE_DEVICE};
+    const bool units = on_matrix_units(cl, dtype);
+    const int32_t count = units ? opencl_matrix_shape_count : opencl_gemm_shape_count, tile = cl->matrix.tile;
+    int32_t *chosen = units ? &cl->tuning.matrix_shape[dtype] : &cl->tuning.gemm_shape[dtype], best = 0;
+    enum gt_status status = GT_OK;
+    *out_rate = 0.0;
+    for (int32_t i = 0; i < count && status == GT_OK; i++) {
+        double rate = 0.0;
+        if (units ? !opencl_matrix_shape_fits(cl, &opencl_matrix_shapes[i])
+                  : !opencl_gemm_shape_fits(cl, &opencl_gemm_shapes[i]))
+            continue;
+        *chosen = i;
+        if (units) /* for all products, also those that do not occupy the device with it */
+            cl->matrix.tile = opencl_matrix_shapes[i].tile;
+        status = backend_peak_flops(&cl->base, dtype, scratch, scratch_bytes, TUNE_SECONDS, &rate);
+        cl->matrix.tile = tile;
+        if (status == GT_OK)
+            log_note("opencl: products in %s%s, tiles of %s: %.1f GFLOP/s", dtype_name(dtype),
+                     units ? " on matrix units" : "", units ? opencl_matrix_shapes[i].name : opencl_gemm_shapes[i].name,
+                     rate * 1e-9);
+        best = rate > *out_rate ? i : best;
+        *out_rate = rate > *out_rate ? rate : *out_rate;
+    }
+    *chosen = best;
+    return status;
+}
+
 static enum gt_status all_measure(struct opencl_backend *cl, size_t scratch_bytes)
 {
     const struct address scratch = {.space = SPACE_DEVICE};
     double own_rate = 0.0, rate = 0.0;
     cl->tuning.gemm_clblast = false;
-    for (size_t i = DTYPES; i > 0; i--) { /* fp32 last: its rate is compared with CLBlast's */
-        if (on_matrix_units(cl, dtypes[i - 1]))
-            TRY(matrix_measure(cl, dtypes[i - 1], scratch_bytes));
-        else
-            TRY(shapes_measure(cl, dtypes[i - 1], scratch_bytes, &own_rate));
-    }
+    for (size_t i = DTYPES; i > 0; i--) /* fp32 last: its rate is compared with CLBlast's */
+        TRY(dtype_measure(cl, dtypes[i - 1], scratch_bytes, &own_rate));
     if (cl->clblast == NULL)
         return GT_OK;
     cl->tuning.gemm_clblast = true;
@@ -139,13 +130,6 @@ static enum gt_status all_measure(struct opencl_backend *cl, size_t scratch_byte
     log_note("opencl: products in float32 by CLBlast: %.1f GFLOP/s", rate * 1e-9);
     cl->tuning.gemm_clblast = rate > own_rate;
     return GT_OK;
-}
-
-static void tuning_store(const struct opencl_backend *cl)
-{
-    char key[OPENCL_KEY_MAX], text[OPENCL_TUNING_TEXT_MAX];
-    tuning_key(cl, key);
-    opencl_cache_store(key, text, opencl_tuning_write(&cl->tuning, text));
 }
 
 static const char *shape_name(const struct opencl_backend *cl, enum dtype dtype)
@@ -157,6 +141,7 @@ static const char *shape_name(const struct opencl_backend *cl, enum dtype dtype)
 enum gt_status opencl_tuning_measure(struct opencl_backend *cl)
 {
     const struct backend_segment segment = {.space = SPACE_DEVICE, .size_bytes = TUNE_SCRATCH_BYTES};
+    char key[OPENCL_KEY_MAX];
     assert(!cl->has_arena && cl->segments == 0);
     TRY(opencl_memory_commit(cl, &segment, 1));
     const enum gt_status status = all_measure(cl, (size_t)segment.size_bytes);
@@ -164,7 +149,8 @@ enum gt_status opencl_tuning_measure(struct opencl_backend *cl)
     opencl_memory_release(cl);
     if (status != GT_OK)
         return status;
-    tuning_store(cl);
+    tuning_key(cl, key);
+    opencl_cache_store(key, &cl->tuning, sizeof cl->tuning);
     log_note("opencl: products on %s: tiles of %s in float32, %s in bfloat16, %s in float16%s", cl->device.name,
              shape_name(cl, DTYPE_F32), shape_name(cl, DTYPE_BF16), shape_name(cl, DTYPE_F16),
              cl->tuning.gemm_clblast ? "; CLBlast takes float32" : "");

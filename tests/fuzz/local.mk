@@ -5,7 +5,7 @@
 # tests/fuzz/run.sh NAME, with top_srcdir and top_builddir; or run the program itself with the arguments SCRATCH-FOLDER
 # and tests/fuzz/corpus/NAME: new inputs go into the first.
 FUZZ_TARGETS = archive bpe_encode choices config cuda_choices dedup device_profile encoding gpt_tokenizer hf_hub jsonl \
-	llmc_model manifest merges metrics nanogpt oom_message opencl_tuning pickle prepare_state record safetensors tiktoken \
+	llmc_model manifest merges metrics nanogpt oom_message pickle prepare_state record safetensors tiktoken \
 	token_file tokenizer_json user_cache vocab
 FUZZ_CPPFLAGS = $(JANSSON_CFLAGS) $(PCRE2_CFLAGS) $(LIBARCHIVE_CFLAGS)
 FUZZ_LINK = $(JANSSON_LIBS) $(PCRE2_LIBS) $(LIBARCHIVE_LIBS) -lpthread -lm \
@@ -23,7 +23,7 @@ FUZZ_PLAN_FILES = src/plan/device_profile.c src/plan/device_profile_json.c src/p
 	src/plan/oom_message.c src/plan/plan_cost.c
 # Costs are of ops in graphs; the op families bring the differentiation rules.
 FUZZ_MODEL_FILES = src/model/graph.c src/model/autodiff.c $(filter src/ops/%.c,$(libgpttrain_a_SOURCES))
-FUZZ_BACKEND_FILES = backends/cuda/cuda_choices.c backends/opencl/opencl_tuning_text.c
+FUZZ_BACKEND_FILES = backends/cuda/cuda_choices.c
 FUZZ_C_FILES = $(filter src/base/%.c src/config/%.c src/data/%.c,$(libgpttrain_a_SOURCES)) $(FUZZ_IO_FILES) \
 	$(FUZZ_PLAN_FILES) $(FUZZ_MODEL_FILES) $(FUZZ_BACKEND_FILES) src/train/metrics.c tests/fuzz/fuzz_common.c tests/fuzz/pattern_once.c
 FUZZ_H_FILES = $(filter src/base/%.h src/config/%.h src/config/%.def src/data/%.h src/io/%.h src/model/%.h src/ops/%.h src/ops/%.def \

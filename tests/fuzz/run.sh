@@ -18,7 +18,7 @@ bytes_max() {
     case $1 in
     nanogpt) echo 16384 ;;
     archive | pickle | tokenizer_json | vocab) echo 8192 ;;
-    hf_hub | opencl_tuning) echo 256 ;;
+    hf_hub) echo 256 ;;
     bpe_encode | dedup) echo 512 ;;
     config | cuda_choices | device_profile | metrics) echo 1024 ;;
     manifest | oom_message | prepare_state | record | user_cache) echo 2048 ;;

@@ -1,21 +1,52 @@
 /* Opens a backend and runs ops on it, through its interface only, with one arena for the largest case.
  *
  * The whole image is uploaded, one op runs, and the whole image is downloaded, so that every byte the op wrote is
- * checked.
+ * checked.  A device that is separate has a segment for each operand of one case, of exactly its size, and one for the
+ * workspace: for tools that report accesses beyond a segment.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "tests/opcheck/opcheck.h"
 
-bool device_open(const struct backend_ops *ops, size_t arena_bytes, struct device *out)
+#define WORKSPACE OP_OPERANDS_MAX /* its segment; those of operands have the numbers of their slots */
+#define REGIONS_MAX (WORKSPACE + 1)
+
+/* A part of the image that one segment holds. */
+struct region {
+    size_t offset, bytes;
+};
+
+static int32_t regions_list(bool separate, const struct check_case *check, struct region out[static REGIONS_MAX])
+{
+    const struct op_call *call = &check->call;
+    out[0] = (struct region){0, check->image_bytes};
+    for (int32_t slot = 0; slot < OP_OPERANDS_MAX && separate; slot++) {
+        const struct operand *operand = &call->operand[slot];
+        out[slot] = (struct region){operand->at.offset_bytes, operand->present ? operand_bytes(operand) : 0};
+    }
+    out[WORKSPACE] = (struct region){call->workspace.offset_bytes, call->workspace_bytes};
+    return separate ? REGIONS_MAX : 1;
+}
+
+static bool arena_make(struct device *device, size_t arena_bytes, const struct check_case *separate)
+{
+    struct backend_segment segments[REGIONS_MAX] = {{.space = SPACE_DEVICE, .size_bytes = arena_bytes}};
+    struct region regions[REGIONS_MAX];
+    int32_t count = separate != NULL ? regions_list(true, separate, regions) : 1;
+    for (int32_t i = 0; i < count && separate != NULL; i++)
+        segments[i] = (struct backend_segment){.space = SPACE_DEVICE, .size_bytes = regions[i].bytes};
+    return device->ops->arena(device->backend, segments, count) == GT_OK;
+}
+
+bool device_open(const struct backend_ops *ops, size_t arena_bytes, const struct check_case *separate,
+                 struct device *out)
 {
     struct backend_open_options options = {.device = 0, .threads = 0};
-    struct backend_segment segment = {.space = SPACE_DEVICE, .size_bytes = arena_bytes};
-    *out = (struct device){.ops = ops};
+    *out = (struct device){.ops = ops, .is_separate = separate != NULL};
     if (ops->open(&options, &out->backend) != GT_OK)
         return false;
-    if (ops->info(out->backend, &out->info) == GT_OK &&
-        (arena_bytes == 0 || ops->arena(out->backend, &segment, 1) == GT_OK))
+    if (ops->info(out->backend, &out->info) == GT_OK && (arena_bytes == 0 || arena_make(out, arena_bytes, separate)))
         return true;
     ops->close(out->backend);
     return false;
@@ -40,8 +71,21 @@ void device_layout(const struct device *device, struct check_case *check)
 bool device_run(struct device *device, const struct check_case *check, const uint8_t *before, uint8_t *after)
 {
     const struct backend_ops *ops = device->backend->ops;
-    struct address start = {.space = SPACE_DEVICE};
-    return ops->upload(device->backend, 0, start, before, check->image_bytes) == GT_OK &&
-           ops->run(device->backend, 0, &check->call, 1) == GT_OK && ops->sync(device->backend, 0) == GT_OK &&
-           ops->download(device->backend, 0, after, start, check->image_bytes) == GT_OK;
+    struct op_call call = check->call;
+    struct region regions[REGIONS_MAX];
+    int32_t count = regions_list(device->is_separate, check, regions);
+    bool good = true;
+    for (uint8_t slot = 0; slot < OP_OPERANDS_MAX && device->is_separate; slot++)
+        call.operand[slot].at = (struct address){.space = SPACE_DEVICE, .segment = slot};
+    if (device->is_separate)
+        call.workspace = (struct address){.space = SPACE_DEVICE, .segment = WORKSPACE};
+    memcpy(after, before, check->image_bytes);
+    for (uint8_t i = 0; i < count; i++)
+        good = good && ops->upload(device->backend, 0, (struct address){.space = SPACE_DEVICE, .segment = i},
+                                   before + regions[i].offset, regions[i].bytes) == GT_OK;
+    good = good && ops->run(device->backend, 0, &call, 1) == GT_OK && ops->sync(device->backend, 0) == GT_OK;
+    for (uint8_t i = 0; i < count; i++)
+        good = good && ops->download(device->backend, 0, after + regions[i].offset,
+                                     (struct address){.space = SPACE_DEVICE, .segment = i}, regions[i].bytes) == GT_OK;
+    return good;
 }

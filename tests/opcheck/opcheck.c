@@ -2,10 +2,11 @@
  * backend.
  *
  * Options: --seed=N --op=NAME --backend=NAME --except=NAME (a backend to leave out) --dtype=NAME --cases=N --case=N
- * --variant=N --list --bench --support --mutants.  Without options it runs all cases in float32, bfloat16 and float16
+ * --variant=N --separate --list --bench --support --mutants.  Without options it runs all cases in float32, bfloat16 and float16
  * on all backends, the control, and the mutants.  --cases=N runs N cases of each op, spread over all; --case=N runs
  * case N alone; both leave the mutants out.  --variant=N selects the N-th way in which the backend launches the ops
- * that have several.  The last line is "checks: P passed, F failed, S skipped"; a case and a mutant are one check each.
+ * that have several.  --separate, with one op, dtype and case, gives each operand a segment of its own (device.c).  The
+ * last line is "checks: P passed, F failed, S skipped"; a case and a mutant are one check each.
  * Exit status: 0 passed, 1 failed, 2 bad option, 77 the backend given with --support cannot be opened on this machine.
  */
 #include <inttypes.h>
@@ -29,6 +30,7 @@ struct options {
     uint64_t seed;
     int32_t cases_max, one_case; /* ALL_CASES when not given */
     int32_t variant;
+    bool separate;
     const char *op, *backend, *except, *dtype;
 };
 
@@ -59,6 +61,9 @@ static bool option_parse(const char *argument, struct options *options)
             return true;
         }
     }
+    options->separate = options->separate || strcmp(argument, "--separate") == 0;
+    if (strcmp(argument, "--separate") == 0)
+        return true;
     if (option_value(argument, "--op", &options->op) || option_value(argument, "--backend", &options->backend) ||
         option_value(argument, "--except", &options->except) || option_value(argument, "--dtype", &options->dtype))
         return true;
@@ -134,12 +139,12 @@ static size_t image_bytes_of(const struct device *device, bool made, struct chec
     return check->image_bytes;
 }
 
-/* Returns the size of the largest image of the selection.  It opens the backend once without an arena, to ask for the
- * sizes of workspaces. */
-static size_t arena_bytes_needed(const struct options *options, const struct device *device)
+/* Returns the size of the largest image of the selection, and the last case of it.  `device` has no arena: it is asked
+ * for the sizes of workspaces. */
+static size_t arena_bytes_needed(const struct options *options, const struct device *device,
+                                 struct check_case *out_last)
 {
     size_t needed = options->mode == MODE_BENCH ? 3 * BENCH_TRIAD_BYTES : 1;
-    struct check_case check;
     for (int32_t choice = 0; choice < OP_KIND_COUNT * DTYPES_COUNT; choice++) {
         enum op_kind kind = (enum op_kind)(choice / DTYPES_COUNT);
         enum dtype dtype = dtypes[choice % DTYPES_COUNT];
@@ -147,9 +152,10 @@ static size_t arena_bytes_needed(const struct options *options, const struct dev
         if (!op_selected(options, (int)kind) || !dtype_selected(options, dtype))
             continue;
         if (options->mode == MODE_BENCH)
-            needed = larger(needed, image_bytes_of(device, case_make_bench(kind, dtype, &check), &check));
+            needed = larger(needed, image_bytes_of(device, case_make_bench(kind, dtype, out_last), out_last));
         for (int32_t i = range.first; i < range.end && options->mode != MODE_BENCH; i += range.step)
-            needed = larger(needed, image_bytes_of(device, case_make(kind, dtype, i, options->seed, &check), &check));
+            needed =
+                larger(needed, image_bytes_of(device, case_make(kind, dtype, i, options->seed, out_last), out_last));
     }
     return needed;
 }
@@ -159,13 +165,14 @@ enum opening { OPENED, NO_DEVICE, NO_ARENA };
 static enum opening device_open_sized(const struct options *options, const struct backend_ops *ops, struct device *out)
 {
     struct device asked;
-    if (!device_open(ops, 0, &asked)) {
+    struct check_case last;
+    if (!device_open(ops, 0, NULL, &asked)) {
         printf("SKIP opcheck_%s: it finds no device here\n", ops->name);
         return NO_DEVICE;
     }
-    size_t needed = arena_bytes_needed(options, &asked);
+    size_t needed = arena_bytes_needed(options, &asked, &last);
     device_close(&asked);
-    if (!device_open(ops, needed, out)) {
+    if (!device_open(ops, needed, options->separate ? &last : NULL, out)) {
         printf("FAIL %s: cannot be opened with an arena of %zu bytes\n", ops->name, needed);
         return NO_ARENA;
     }
@@ -255,7 +262,7 @@ static int support(const struct options *options)
     int opened = 0;
     for (const struct backend_ops *const *ops = backend_registry(); *ops != NULL; ops++) {
         struct device device;
-        if (!backend_selected(options, *ops) || !device_open(*ops, 0, &device))
+        if (!backend_selected(options, *ops) || !device_open(*ops, 0, NULL, &device))
             continue;
         opened++;
         printf("%-9s %-20s %-10s %-10s %-10s\n", (*ops)->name, "op", "float32", "bfloat16", "float16");
@@ -293,7 +300,7 @@ int main(int argc, char **argv)
         if (!option_parse(argv[i], &options)) {
             fprintf(stderr,
                     "usage: opcheck [--seed=N] [--op=NAME] [--backend=NAME | --except=NAME] "
-                    "[--dtype=float32|bfloat16|float16] [--cases=N | --case=N] [--variant=N] "
+                    "[--dtype=float32|bfloat16|float16] [--cases=N | --case=N] [--variant=N] [--separate] "
                     "[--list | --bench | --support | --mutants]; found \"%s\"\n",
                     argv[i]);
             return 2;

@@ -82,8 +82,11 @@ struct device {
     const struct backend_ops *ops;
     struct backend *backend;
     struct backend_info info;
+    bool is_separate;
 };
-bool device_open(const struct backend_ops *ops, size_t arena_bytes, struct device *out);
+/* With `separate`, every operand of that case has a segment of its own, and no other case may be run. */
+bool device_open(const struct backend_ops *ops, size_t arena_bytes, const struct check_case *separate,
+                 struct device *out);
 void device_close(struct device *device);
 bool device_supports(const struct device *device, const struct op_call *call);
 /* Lays the case out for this device, workspace included. */

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The opencl kernels on Oclgrind, which simulates a device and reports accesses beyond a buffer (including local
-# memory), data races, and barriers that not all work-items reach.  Every operand has a separate buffer of its exact
-# size, because within the arena a stray access would hit another tensor.  The script runs small cases of every op,
+# memory), data races, and barriers that not all work-items reach.  Every operand has a separate segment of its exact
+# size, because within one segment a stray access would hit another tensor.  The script runs small cases of every op,
 # products with the tiles for cards (Oclgrind counts as a processor), and products on emulated matrix units with the
 # layouts of each vendor.  It judges by the simulator's log, because the simulator reports an error and continues.
 # It does not enable reports of uninitialised reads (OCLGRIND_UNINITIALIZED): 21.10 assumes that its shadow of a buffer
@@ -34,10 +34,10 @@ OCLGRIND_LOG=$scratch/log
 OCLGRIND_DATA_RACES=1
 OCLGRIND_MAX_ERRORS=5
 XDG_CACHE_HOME=$scratch/cache
-GPT_TRAIN_OPENCL_BUFFER_PER_TENSOR=1
+GPT_TRAIN_OPENCL_CLBLAST=0
 GPT_TRAIN_OPENCL_CHILD=0
 export OCL_ICD_VENDORS OCLGRIND_LOG OCLGRIND_DATA_RACES OCLGRIND_MAX_ERRORS XDG_CACHE_HOME
-export GPT_TRAIN_OPENCL_BUFFER_PER_TENSOR GPT_TRAIN_OPENCL_CHILD
+export GPT_TRAIN_OPENCL_CLBLAST GPT_TRAIN_OPENCL_CHILD
 
 status=0
 "$opcheck" --backend=opencl --support --op=fill >/dev/null 2>&1 || status=$?
@@ -46,7 +46,7 @@ status=0
 # one OP DTYPE CASE: the case must pass on Oclgrind, and leave its log empty.
 one() {
     : >"$scratch/log"
-    output=$("$opcheck" --backend=opencl --op="$1" --dtype="$2" --case="$3" 2>&1)
+    output=$("$opcheck" --backend=opencl --separate --op="$1" --dtype="$2" --case="$3" 2>&1)
     if [ -s "$scratch/log" ]; then
         echo "FAIL opcheck_oclgrind: $1 case $3 in $2: Oclgrind reports:"
         head -n 12 "$scratch/log"

@@ -1,26 +1,19 @@
-/* Tests of the opencl backend apart from its kernels: cache files, names, codes, expected units; on a device also
- * arena, copies, refusals.
+/* Tests of the opencl backend apart from its kernels: names, codes, expected units; on a device also arena, copies,
+ * refusals.
  *
  * Tests that need a device are skipped when none can be opened.
  */
 #include <check.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "backends/opencl/opencl_cache.h"
 #include "backends/opencl/opencl_clblast.h"
 #include "backends/opencl/opencl_device.h"
 #include "backends/opencl/opencl_gemm.h"
 #include "backends/opencl/opencl_matrix.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "tests/unit/unit_main.h"
-
-#define KEY "platform; device; driver; options"
 
 static void sink_silent(void *context, enum log_level level, const char *line)
 {
@@ -28,146 +21,6 @@ static void sink_silent(void *context, enum log_level level, const char *line)
     (void)level;
     (void)line;
 }
-
-/* Makes an empty cache folder for one test. */
-static void cache_begin(char root[static 64])
-{
-    log_sink_set(sink_silent, NULL);
-    snprintf(root, 64, "%s", "cache-test-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(root));
-    char here[FILE_PATH_MAX], path[FILE_PATH_MAX + 64];
-    ck_assert_ptr_nonnull(getcwd(here, sizeof here));
-    snprintf(path, sizeof path, "%s/%s", here, root);
-    setenv("XDG_CACHE_HOME", path, 1);
-}
-
-static void cache_end(const char *root)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", root);
-    ck_assert_int_eq(system(command), 0);
-}
-
-/* Finds the only file of the cache; writes its name to `path`. */
-static size_t cache_file(char path[static FILE_PATH_MAX])
-{
-    char folder[FILE_PATH_MAX], command[FILE_PATH_MAX + 64];
-    ck_assert(opencl_cache_folder(folder, false));
-    snprintf(command, sizeof command, "ls '%s'/*.clbin", folder);
-    FILE *pipe = popen(command, "r");
-    ck_assert_ptr_nonnull(pipe);
-    ck_assert_ptr_nonnull(fgets(path, FILE_PATH_MAX, pipe));
-    ck_assert_int_eq(pclose(pipe), 0);
-    path[strcspn(path, "\n")] = '\0';
-    struct stat status;
-    ck_assert_int_eq(stat(path, &status), 0);
-    return (size_t)status.st_size;
-}
-
-static void file_write(const char *path, const char *bytes, size_t count)
-{
-    FILE *file = fopen(path, "we");
-    ck_assert_ptr_nonnull(file);
-    ck_assert_uint_eq(fwrite(bytes, 1, count, file), count);
-    ck_assert_int_eq(fclose(file), 0);
-}
-
-static bool loads(const char *key)
-{
-    void *data = NULL;
-    size_t bytes = 0;
-    const bool found = opencl_cache_load(key, &data, &bytes);
-    free(data);
-    return found;
-}
-
-START_TEST(cache_gives_back_what_it_was_given)
-{
-    char root[64], folder[FILE_PATH_MAX];
-    static const char first[] = "first binary", second[] = "second";
-    void *data = NULL;
-    size_t bytes = 0;
-    struct stat status;
-    cache_begin(root);
-    ck_assert(!loads(KEY));
-    opencl_cache_store(KEY, first, sizeof first);
-    ck_assert(opencl_cache_load(KEY, &data, &bytes));
-    ck_assert_uint_eq(bytes, sizeof first);
-    ck_assert_str_eq(data, first);
-    free(data);
-    ck_assert(!loads(KEY " of another driver"));
-    opencl_cache_store(KEY, second, sizeof second);
-    ck_assert(opencl_cache_load(KEY, &data, &bytes));
-    ck_assert_str_eq(data, second);
-    free(data);
-    ck_assert(opencl_cache_folder(folder, false));
-    ck_assert_int_eq(stat(folder, &status), 0);
-    ck_assert_uint_eq(status.st_mode & 0777u, 0700u);
-    ck_assert_int_eq(chmod(folder, 0770), 0);
-    ck_assert(!loads(KEY));
-    cache_end(root);
-}
-END_TEST
-
-/* Tries every length below the right one, one more byte, and every single byte changed: none is passed to a driver. */
-START_TEST(cache_refuses_damage)
-{
-    char root[64], path[FILE_PATH_MAX], whole[1024], damaged[1025];
-    static const char data[] = "a binary";
-    cache_begin(root);
-    opencl_cache_store(KEY, data, sizeof data);
-    const size_t size = cache_file(path);
-    ck_assert_uint_lt(size, sizeof whole);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ck_assert_int_eq(read(fd, whole, size), (ssize_t)size);
-    close(fd);
-    for (size_t length = 0; length < size; length++) {
-        file_write(path, whole, length);
-        ck_assert_msg(!loads(KEY), "cut to %zu of %zu bytes", length, size);
-    }
-    for (size_t i = 0; i < size; i++) {
-        memcpy(damaged, whole, size);
-        damaged[i] = (char)(damaged[i] ^ 0x10);
-        file_write(path, damaged, size);
-        ck_assert_msg(!loads(KEY), "byte %zu of %zu changed", i, size);
-    }
-    memcpy(damaged, whole, size);
-    damaged[size] = 0;
-    file_write(path, damaged, size + 1);
-    ck_assert(!loads(KEY));
-    file_write(path, whole, size);
-    ck_assert(loads(KEY));
-    ck_assert_int_eq(chmod(path, 0622), 0);
-    ck_assert(!loads(KEY));
-    cache_end(root);
-}
-END_TEST
-
-/* Three old files fill the folder, as holes: the oldest is removed when another is stored. */
-START_TEST(cache_is_bounded)
-{
-    char root[64], folder[FILE_PATH_MAX], path[FILE_PATH_MAX + 16];
-    struct stat status;
-    cache_begin(root);
-    opencl_cache_store(KEY, "x", 1);
-    ck_assert(opencl_cache_folder(folder, false));
-    for (int i = 0; i < 3; i++) {
-        snprintf(path, sizeof path, "%s/%d.clbin", folder, i);
-        file_write(path, "", 0);
-        ck_assert_int_eq(truncate(path, (off_t)(OPENCL_CACHE_BYTES_MAX / 3 + 1024)), 0);
-        const struct timespec times[2] = {{.tv_sec = 1000 + i}, {.tv_sec = 1000 + i}};
-        ck_assert_int_eq(utimensat(AT_FDCWD, path, times, 0), 0);
-    }
-    opencl_cache_store(KEY " 2", "y", 1);
-    for (int i = 0; i < 3; i++) {
-        snprintf(path, sizeof path, "%s/%d.clbin", folder, i);
-        ck_assert_int_eq(stat(path, &status) == 0, i > 0);
-    }
-    ck_assert(loads(KEY));
-    ck_assert(loads(KEY " 2"));
-    cache_end(root);
-}
-END_TEST
 
 START_TEST(names_are_cleaned_and_found)
 {
@@ -287,12 +140,11 @@ START_TEST(auto_takes_a_card)
     const uint64_t gib = UINT64_C(1) << 30;
     struct opencl_listing listing = {
         .count = 5,
-        .device = {
-            {.name = "FPGA Emulation Device", .global_bytes = 64 * gib, .is_usable = true, .is_host_memory = true},
-            {.name = "UHD 770", .global_bytes = 50 * gib, .is_gpu = true, .is_usable = true, .is_host_memory = true},
-            {.name = "gfx1100", .global_bytes = 8 * gib, .is_gpu = true, .is_usable = true},
-            {.name = "Arc A770", .global_bytes = 16 * gib, .is_gpu = true, .is_usable = true},
-            {.name = "Clover", .global_bytes = 24 * gib, .is_gpu = true}}};
+        .device = {{.name = "FPGA Emulation Device", .global_bytes = 64 * gib, .is_host_memory = true},
+                   {.name = "UHD 770", .global_bytes = 50 * gib, .is_gpu = true, .is_host_memory = true},
+                   {.name = "gfx1100", .global_bytes = 8 * gib, .is_gpu = true},
+                   {.name = "Arc A770", .global_bytes = 16 * gib, .is_gpu = true},
+                   {.name = "Clover", .global_bytes = 24 * gib, .is_gpu = true, .lacks = "OpenCL 1.2"}}};
     ck_assert_int_eq(opencl_card_choose(&listing), 3);
     listing.device[2].global_bytes = 16 * gib; /* the first of equals */
     ck_assert_int_eq(opencl_card_choose(&listing), 2);
@@ -375,9 +227,6 @@ START_TEST(device_keeps_bytes)
     ck_assert_int_eq(backend->ops->sync(backend, 0), GT_OK);
     ck_assert_int_eq(backend->ops->download(backend, 0, back, end, sizeof back), GT_OK);
     ck_assert_mem_eq(bytes, back, sizeof bytes);
-    ck_assert_int_eq(backend->ops->upload(backend, 0, end, bytes, sizeof bytes + 1), GT_DEVICE);
-    const struct address nowhere = {.space = SPACE_DEVICE, .segment = 2};
-    ck_assert_int_eq(backend->ops->download(backend, 0, back, nowhere, 1), GT_DEVICE);
     backend->ops->close(backend);
 }
 END_TEST
@@ -405,51 +254,15 @@ START_TEST(device_refuses_what_it_has_not)
 }
 END_TEST
 
-START_TEST(tunings_are_read_as_they_were_written)
-{
-    static const char *const others[] = {"",
-                                         "gemm 3 0 0 matrix 0 0 2 clblast 1 ",
-                                         "gemm 3 0 0 matrix 0 0 2 clblast 1\n",
-                                         "gemm  3 0 0 matrix 0 0 2 clblast 1",
-                                         "gemm 03 0 0 matrix 0 0 2 clblast 1",
-                                         "gemm +3 0 0 matrix 0 0 2 clblast 1",
-                                         "gemm 4294967299 0 0 matrix 0 0 2 clblast 1",
-                                         "gemm 4 0 0 matrix 0 0 2 clblast 1",
-                                         "gemm -1 0 0 matrix 0 0 2 clblast 1",
-                                         "gemm 3 0 0 matrix 0 0 3 clblast 1",
-                                         "gemm 3 0 0 matrix 0 0 2 clblast 2",
-                                         "gemm 3 0 0 matrix 0 0 2"};
-    const struct opencl_tuning_limits limits = {.gemm_shapes = 4, .matrix_shapes = 3};
-    struct opencl_tuning tuning = {.gemm_shape[DTYPE_F32] = 3, .matrix_shape[DTYPE_F16] = 2, .gemm_clblast = true};
-    struct opencl_tuning found = {.gemm_shape[DTYPE_F32] = 77};
-    char text[OPENCL_TUNING_TEXT_MAX];
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        ck_assert_msg(!opencl_tuning_parse(others[i], strlen(others[i]), limits, &found), "%s", others[i]);
-        ck_assert_int_eq(found.gemm_shape[DTYPE_F32], 77);
-    }
-    const size_t bytes = opencl_tuning_write(&tuning, text);
-    ck_assert_str_eq(text, "gemm 3 0 0 matrix 0 0 2 clblast 1");
-    ck_assert(!opencl_tuning_parse(text, bytes + 1, limits, &found)); /* the terminator is not part of the text */
-    ck_assert(opencl_tuning_parse(text, bytes, limits, &found));
-    ck_assert_int_eq(memcmp(found.gemm_shape, tuning.gemm_shape, sizeof tuning.gemm_shape), 0);
-    ck_assert_int_eq(memcmp(found.matrix_shape, tuning.matrix_shape, sizeof tuning.matrix_shape), 0);
-    ck_assert(found.gemm_clblast);
-}
-END_TEST
-
 Suite *opencl_suite(void)
 {
     Suite *suite = suite_create("opencl");
     TCase *host = tcase_create("host"), *device = tcase_create("device");
-    tcase_add_test(host, cache_gives_back_what_it_was_given);
-    tcase_add_test(host, cache_refuses_damage);
-    tcase_add_test(host, cache_is_bounded);
     tcase_add_test(host, names_are_cleaned_and_found);
     tcase_add_test(host, codes_have_names);
     tcase_add_test(host, matrix_units_are_expected_by_generation);
     tcase_add_test(host, tiles_fit_the_device);
     tcase_add_test(host, auto_takes_a_card);
-    tcase_add_test(host, tunings_are_read_as_they_were_written);
     tcase_add_test(host, clblast_counts_in_32_bits_and_wants_aligned_operands);
     tcase_add_test(host, clblast_is_left_alone_where_the_driver_dies_of_it);
     tcase_add_test(device, device_keeps_bytes);

@@ -107,8 +107,7 @@ static void device_compute(struct backend *backend, struct pairs *pairs, const c
     opencl_launch_begin(&launch, backend, &source, options, "gt_check_division");
     for (uint64_t array = 0; array < 4; array++)
         opencl_arg_memory(&launch, memory, array * PAIRS);
-    const struct opencl_range range = {.dims = 1, .global = {PAIRS}, .local = {ITEMS}};
-    ck_assert_int_eq(opencl_launch_run(&launch, range), GT_OK);
+    ck_assert_int_eq(opencl_launch_run(&launch, PAIRS / ITEMS, ITEMS, 0.0), GT_OK);
     ck_assert_int_eq(backend->ops->sync(backend, 0), GT_OK);
     ck_assert_int_eq(backend->ops->download(backend, 0, pairs, at, sizeof *pairs), GT_OK);
 }

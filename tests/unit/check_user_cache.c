@@ -1,8 +1,9 @@
-/* Tests of the user's cache: hits, refusals and their messages, and two kinds of files next to each other.
- * check_opencl.c, whose programs are stored in it, tests damage byte by byte and the limit of the folder. */
+/* Tests of the user's cache: hits, refusals and their messages, damage byte by byte, the limit of the folder, and two
+ * kinds of files next to each other. */
 #include "base/user_cache.h"
 
 #include <fcntl.h>
+#include <glob.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -238,8 +239,70 @@ START_TEST(what_others_may_write_is_ignored_and_said)
 }
 END_TEST
 
+static void file_write(const char *path, const void *bytes, size_t count)
+{
+    FILE *file = fopen(path, "we");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fwrite(bytes, 1, count, file), count);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+/* Tries every length below the right one, and every single byte changed. */
+START_TEST(no_damage_is_overlooked)
+{
+    struct corner corner;
+    glob_t found;
+    char *whole, folder[FILE_PATH_MAX];
+    size_t size;
+    corner_open(&corner);
+    ck_assert(user_cache_store(&numbers, "a", "a", "one", 3));
+    ck_assert(user_cache_folder(&numbers, folder, false));
+    strcat(folder, "/*.numbers");
+    ck_assert_int_eq(glob(folder, 0, NULL, &found), 0);
+    ck_assert_int_eq(file_read_all(found.gl_pathv[0], 1024, &whole, &size), GT_OK);
+    for (size_t i = 0; i < size; i++) {
+        file_write(found.gl_pathv[0], whole, i);
+        ck_assert_msg(!loads("a", "a", ""), "cut to %zu of %zu bytes", i, size);
+        whole[i] = (char)(whole[i] ^ 0x10);
+        file_write(found.gl_pathv[0], whole, size);
+        ck_assert_msg(!loads("a", "a", ""), "byte %zu of %zu changed", i, size);
+        whole[i] = (char)(whole[i] ^ 0x10);
+    }
+    file_write(found.gl_pathv[0], whole, size);
+    ck_assert(loads("a", "a", "one"));
+    free(whole);
+    globfree(&found);
+    corner_close(&corner);
+}
+END_TEST
+
+/* Three old files fill the folder, as holes: the oldest is removed when another is stored. */
+START_TEST(the_folder_is_bounded)
+{
+    struct corner corner;
+    char folder[FILE_PATH_MAX], path[FILE_PATH_MAX + 16];
+    corner_open(&corner);
+    ck_assert(user_cache_store(&numbers, "a", "a", "one", 3));
+    ck_assert(user_cache_folder(&numbers, folder, false));
+    for (int i = 0; i < 3; i++) {
+        const struct timespec times[2] = {{.tv_sec = 1000 + i}, {.tv_sec = 1000 + i}};
+        snprintf(path, sizeof path, "%s/%d.numbers", folder, i);
+        file_write(path, "", 0);
+        ck_assert_int_eq(truncate(path, (off_t)(numbers.bytes_max / 3 + 1024)), 0);
+        ck_assert_int_eq(utimensat(AT_FDCWD, path, times, 0), 0);
+    }
+    ck_assert(user_cache_store(&numbers, "b", "b", "two", 3));
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/%d.numbers", folder, i);
+        ck_assert_int_eq(access(path, F_OK) == 0, i > 0);
+    }
+    ck_assert(loads("a", "a", "one") && loads("b", "b", "two"));
+    corner_close(&corner);
+}
+END_TEST
+
 UNIT_TESTS(user_cache, what_was_stored_comes_back_until_it_is_replaced,
            what_was_made_for_another_key_is_not_taken_and_said, what_cannot_be_kept_is_not_and_nothing_is_said,
            the_umask_does_not_matter, what_a_killed_process_left_is_removed,
            what_cannot_be_read_this_time_is_told_apart, a_damaged_file_is_said_with_its_consequence,
-           what_others_may_write_is_ignored_and_said)
+           what_others_may_write_is_ignored_and_said, no_damage_is_overlooked, the_folder_is_bounded)

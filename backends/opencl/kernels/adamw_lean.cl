@@ -35,16 +35,7 @@ static uint gt_encode(float x, uint fraction, uint random)
 /* Returns the block's exponent from the bits of each work-item's largest value; scratch[GT_GROUP]. */
 GT_INLINE int gt_block_exponent(uint largest, uint add, __local uint *scratch)
 {
-    const uint i = (uint)get_local_id(0);
-    GT_SYNC();
-    scratch[i] = largest;
-    GT_SYNC();
-    for (uint step = GT_GROUP / 2; step > 0; step >>= 1) {
-        if (i < step)
-            scratch[i] = max(scratch[i], scratch[i + step]);
-        GT_SYNC();
-    }
-    return clamp((int)((scratch[0] + add) >> 23) - 127, GT_EXPONENT_MIN, GT_EXPONENT_MAX);
+    return clamp((int)((gt_group_max_bits(largest, scratch) + add) >> 23) - 127, GT_EXPONENT_MIN, GT_EXPONENT_MAX);
 }
 
 /* Loads a moment before this step; `e` is the block's exponent if the moment is a code. */
@@ -90,7 +81,7 @@ GT_KERNEL(GT_GROUP)
 gt_adamw_lean(GT_TENSOR(grad), GT_ARRAY(const uint, scalars), GT_ARRAY(const float, corrections),
               GT_ARRAY(ushort, param), GT_TENSOR(first), GT_TENSOR(second), GT_ARRAY(char, scales), float beta1,
               float rest1, float beta2, float rest2, float epsilon, float weight_decay, long correction_rows,
-              ulong index_base, long blocks, long count)
+              long blocks, ulong index_base, long count)
 {
     __local uint words[3 * GT_ROUNDING_WORDS], scratch[GT_GROUP];
     const long block = gt_group_index(0), begin = block * GT_STATE_BLOCK;

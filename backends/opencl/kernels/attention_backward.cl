@@ -8,9 +8,6 @@
  * scratch memory.  A group is 8 x 8 work-items.  It owns the wide side of the tile (GT_WIDE rows) and loops over the
  * narrow side (GT_NARROW rows).
  */
-#define GT_COLUMNS (8 * GT_SLICES)
-#define GT_PITCH (GT_COLUMNS + 1)
-#define GT_ITEMS 64
 #if GT_SLICES > 8
 #define GT_WIDE 16
 #define GT_NARROW 8
@@ -29,18 +26,6 @@ struct gt_shape {
     float kept_scale;
 };
 
-GT_INLINE void gt_rows_load(__local float *tile, int height, __global const uchar *memory, ulong first, int dtype,
-                            long pitch, int rows, int size)
-{
-    for (int e = (int)get_local_id(0); e < height * GT_COLUMNS; e += GT_ITEMS) {
-        const int row = e / GT_COLUMNS, d = e % GT_COLUMNS;
-        float value = 0.0f;
-        if (row < rows && d < size)
-            value = gt_load(memory, first + (ulong)(row * pitch + d), dtype);
-        tile[row * GT_PITCH + d] = value;
-    }
-}
-
 /* Converts one element, the score product and the gradient of the dropped-out weight, to p f and ds.  `bit` is 1 if
  * dropout keeps the element. */
 static void gt_weight(const struct gt_shape *shape, bool visible, float product, float slope, float lse, float delta,
@@ -50,18 +35,6 @@ static void gt_weight(const struct gt_shape *shape, bool visible, float product,
     const float factor = shape->threshold == 0 ? 1.0f : bit != 0 ? shape->kept_scale : 0.0f;
     *weight = p * factor;
     *score_slope = visible ? p * (slope * factor - delta) : 0.0f;
-}
-
-/* kept[query, key / 8]: bits of the elements of a tile that dropout keeps; the tile begins at `query` and `key`. */
-GT_INLINE void gt_kept_fill(__local uint *kept, int queries, int keys, const struct gt_shape *shape, int query, int key,
-                            uint4 counter, uint seed_lo, uint seed_hi)
-{
-    const uint groups = (uint)(shape->time + 7) / 8;
-    for (int e = (int)get_local_id(0); e < queries * keys / 8 && shape->threshold != 0; e += GT_ITEMS) {
-        const uint group = (uint)(query + e / (keys / 8)) * groups + (uint)(key / 8 + e % (keys / 8));
-        counter.s0 = group;
-        kept[e] = gt_dropout_kept(seed_lo, seed_hi, counter, shape->threshold);
-    }
 }
 
 /* delta[sample, head, t] = the sum over d of dy y; one work-item per head of a row. */
@@ -118,8 +91,8 @@ gt_attention_backward_keys(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const float, 
             row_lse[item] = item < rows ? GT_AT(lse, statistic + item) : 0.0f;
             row_delta[item] = item < rows ? GT_AT(delta, statistic + item) : 0.0f;
         }
-        gt_kept_fill(kept, GT_NARROW, GT_WIDE, &shape, query, key, counter, GT_AT(scalars, GT_SEED_LO),
-                     GT_AT(scalars, GT_SEED_HI));
+        gt_kept_fill(kept, GT_NARROW, GT_WIDE, time, query, key, counter, GT_AT(scalars, GT_SEED_LO),
+                     GT_AT(scalars, GT_SEED_HI), threshold);
         GT_SYNC();
         float product[GT_NARROW_EACH][GT_WIDE_EACH], value_slope[GT_NARROW_EACH][GT_WIDE_EACH];
         for (int r = 0; r < GT_NARROW_EACH; r++) {
@@ -206,8 +179,8 @@ gt_attention_backward_queries(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const floa
         const int keys = min(end - key, GT_NARROW);
         gt_rows_load(k, GT_NARROW, qkv, qkv_at + (ulong)(k_start + key * shape.row), qkv_dtype, shape.row, keys, size);
         gt_rows_load(v, GT_NARROW, qkv, qkv_at + (ulong)(v_start + key * shape.row), qkv_dtype, shape.row, keys, size);
-        gt_kept_fill(kept, GT_WIDE, GT_NARROW, &shape, query, key, counter, GT_AT(scalars, GT_SEED_LO),
-                     GT_AT(scalars, GT_SEED_HI));
+        gt_kept_fill(kept, GT_WIDE, GT_NARROW, time, query, key, counter, GT_AT(scalars, GT_SEED_LO),
+                     GT_AT(scalars, GT_SEED_HI), threshold);
         GT_SYNC();
         float product[GT_WIDE_EACH][GT_NARROW_EACH], value_slope[GT_WIDE_EACH][GT_NARROW_EACH];
         for (int r = 0; r < GT_WIDE_EACH; r++) {

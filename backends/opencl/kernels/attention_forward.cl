@@ -7,9 +7,6 @@
  * either is a tensor, two offsets and two strides.  Dropout applies to the weights that multiply values, not to their
  * sum.
  */
-#define GT_COLUMNS (8 * GT_SLICES)
-#define GT_PITCH (GT_COLUMNS + 1)
-#define GT_ITEMS 64
 #define GT_QUERIES 32
 #define GT_EACH (GT_QUERIES / 8)
 #if GT_SLICES > 8
@@ -20,21 +17,8 @@
 #define GT_KEYS_EACH (GT_KEYS / 8)
 #define GT_SCORE_PITCH (GT_KEYS + 1)
 
-/* tile[row, d] = element first + row * pitch + d of the tensor; 0 for rows from `rows` and columns from `size` on. */
-GT_INLINE void gt_rows_load(__local float *tile, int height, __global const uchar *memory, ulong first, int dtype,
-                            long pitch, int rows, int size)
-{
-    for (int e = (int)get_local_id(0); e < height * GT_COLUMNS; e += GT_ITEMS) {
-        const int row = e / GT_COLUMNS, d = e % GT_COLUMNS;
-        float value = 0.0f;
-        if (row < rows && d < size)
-            value = gt_load(memory, first + (ulong)(row * pitch + d), dtype);
-        tile[row * GT_PITCH + d] = value;
-    }
-}
-
 GT_KERNEL(GT_ITEMS)
-gt_attention_forward(GT_TENSOR(q), GT_TENSOR(kv), GT_ARRAY(const uint, scalars), GT_TENSOR(y), GT_ARRAY(float, lse),
+gt_attention_forward(GT_TENSOR(kv), GT_TENSOR(q), GT_ARRAY(const uint, scalars), GT_TENSOR(y), GT_ARRAY(float, lse),
                      int cached, int time, int heads, int heads_per_kv, int size, long q_row, long kv_row,
                      long kv_sample, long k_first, long v_first, float scale, int site, uint threshold,
                      float kept_scale)
@@ -48,12 +32,11 @@ gt_attention_forward(GT_TENSOR(q), GT_TENSOR(kv), GT_ARRAY(const uint, scalars),
     const long index = gt_group_index(0), sample = index / ((long)bands * heads);
     const int head = (int)(index / bands % heads), first = (bands - 1 - (int)(index % bands)) * GT_QUERIES;
     const int rows = min(time - first, GT_QUERIES), position = cached ? (int)GT_AT(scalars, GT_POSITION) : 0;
-    const int end = position + first + rows, groups = (time + 7) / 8; /* groups of eight keys, for the masks */
+    const int end = position + first + rows;
     const long q_first = (sample * time + first) * q_row + (long)head * size;
     const long kv_first = sample * kv_sample + (long)(head / heads_per_kv) * size;
-    const uint seed_lo = GT_AT(scalars, GT_SEED_LO), seed_hi = GT_AT(scalars, GT_SEED_HI);
-    const uint mask_site = (uint)site + ((uint)head << 16);
-    const uint mask_sample = GT_AT(scalars, GT_SAMPLE_BASE) + (uint)sample, mask_step = GT_AT(scalars, GT_STEP);
+    const uint4 counter = (uint4)(0, (uint)site + ((uint)head << 16), GT_AT(scalars, GT_SAMPLE_BASE) + (uint)sample,
+                                  GT_AT(scalars, GT_STEP));
     float result[GT_EACH][GT_SLICES], largest = -INFINITY, sum = 0.0f;
     for (int r = 0; r < GT_EACH; r++) {
         for (int s = 0; s < GT_SLICES; s++)
@@ -64,10 +47,8 @@ gt_attention_forward(GT_TENSOR(q), GT_TENSOR(kv), GT_ARRAY(const uint, scalars),
         const int keys = min(end - key, GT_KEYS);
         gt_rows_load(tile, GT_KEYS, kv, kv_at + (ulong)(kv_first + k_first + key * kv_row), kv_dtype, kv_row, keys,
                      size);
-        for (int e = item; e < GT_QUERIES * GT_KEYS / 8 && threshold != 0; e += GT_ITEMS) {
-            const uint group = (uint)(first + e / (GT_KEYS / 8)) * (uint)groups + (uint)(key / 8 + e % (GT_KEYS / 8));
-            kept[e] = gt_dropout_kept(seed_lo, seed_hi, (uint4)(group, mask_site, mask_sample, mask_step), threshold);
-        }
+        gt_kept_fill(kept, GT_QUERIES, GT_KEYS, time, first, key, counter, GT_AT(scalars, GT_SEED_LO),
+                     GT_AT(scalars, GT_SEED_HI), threshold);
         GT_SYNC();
         float product[GT_EACH][GT_KEYS_EACH];
         for (int r = 0; r < GT_EACH; r++) {

@@ -15,14 +15,15 @@ __kernel void gt_bias_backward_partial(GT_TENSOR(dy), GT_ARRAY(float, partial), 
     GT_AT(partial, part * columns + c) = sum;
 }
 
-/* out (+)= the sum of partial[parts, columns] over its rows. */
-__kernel void gt_columns_sum(GT_ARRAY(const float, partial), GT_TENSOR(out), int accumulate, long parts, long columns)
+/* out (+)= the sum over rows of [parts, columns], which begins at element `first` of partial. */
+__kernel void gt_columns_sum(GT_ARRAY(const float, partial), GT_TENSOR(out), int accumulate, long first, long parts,
+                             long columns)
 {
     const long c = (long)get_global_id(0);
     if (c >= columns)
         return;
     float sum = 0.0f;
     for (long part = 0; part < parts; part++)
-        sum += GT_AT(partial, part * columns + c);
+        sum += GT_AT(partial, first + part * columns + c);
     GT_STORE(out, c, accumulate ? GT_LOAD(out, c) + sum : sum);
 }

@@ -1,4 +1,4 @@
-/* cross_entropy: losses and, in place, the gradient of the logits; loss_sum: their sum.
+/* cross_entropy: losses and, in place, the gradient of the logits.
  *
  * One group per row.  Each work-item keeps the maximum of its logits and the sum of exponentials relative to it; the
  * group rescales these to one maximum.  Then the row is read again, from the cache if it fits, and overwritten by its
@@ -37,17 +37,4 @@ gt_cross_entropy(GT_ARRAY(const int, targets), GT_ARRAY(const uint, scalars), GT
         }
         GT_STORE(logits, first + c, slope);
     }
-}
-
-/* scalars[loss_sum] += the sum; one group. */
-GT_KERNEL(GT_GROUP)
-gt_loss_sum(GT_ARRAY(const float, losses), GT_ARRAY(float, scalars), long count)
-{
-    __local float scratch[GT_GROUP];
-    float sum = 0.0f;
-    for (long i = (long)get_local_id(0); i < count; i += GT_GROUP)
-        sum += GT_AT(losses, i);
-    const float total = gt_group_sum(sum, scratch);
-    if (get_local_id(0) == 0)
-        GT_AT(scalars, GT_LOSS_SUM) += total;
 }

@@ -1,4 +1,4 @@
-/* sum_of_squares and clip_factor: the gradient's norm and the scalars derived from it.
+/* sum_of_squares and clip_factor: the gradient's norm and the scalars derived from it; loss_sum: a sum.
  *
  * Groups sum squares over equal parts, and one group adds the parts' sums.  An infinity or a NaN in the gradient, or a
  * norm beyond fp32, makes the norm non-finite, which skips the update.
@@ -20,16 +20,17 @@ gt_sum_of_squares(GT_TENSOR(x), GT_ARRAY(float, partial), long part_elements, lo
         GT_AT(partial, part) = total;
 }
 
+/* out[at] = the sum of the values, or += the sum; one group. */
 GT_KERNEL(GT_GROUP)
-gt_partials_sum(GT_ARRAY(const float, partial), GT_ARRAY(float, out), long count)
+gt_sum(GT_ARRAY(const float, values), GT_ARRAY(float, out), long at, int accumulate, long count)
 {
     __local float scratch[GT_GROUP];
     float sum = 0.0f;
     for (long i = (long)get_local_id(0); i < count; i += GT_GROUP)
-        sum += GT_AT(partial, i);
+        sum += GT_AT(values, i);
     const float total = gt_group_sum(sum, scratch);
     if (get_local_id(0) == 0)
-        GT_AT(out, 0) = total;
+        GT_AT(out, at) = accumulate ? GT_AT(out, at) + total : total;
 }
 
 GT_KERNEL(GT_GROUP)

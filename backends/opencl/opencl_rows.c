@@ -1,0 +1,95 @@
+/* Ops with sums within rows or over rows: layernorm, the gradient of a bias, cross entropy and the sum of its losses.
+ *
+ * Sums within a row have one group per row.  Sums over rows are made in parts: the workspace contains the parts' sums,
+ * [parts, columns] floats, which are then added in order.  cross_entropy has no workspace in any dtype: its kernel
+ * reads the logits twice instead.
+ */
+#include "backends/opencl/opencl_launch.h"
+
+#define FLOPS_PER_ELEMENT 10.0
+#define FLOPS_PER_LOGIT 20.0 /* including exponentials */
+
+static double flops_of(const int64_t *dims)
+{
+    return FLOPS_PER_ELEMENT * (double)dims[0] * (double)dims[1];
+}
+
+/* Returns the number of floats in the sums of all parts, of the operand in slot 0. */
+static int64_t parts_elements(const struct op_call *call)
+{
+    return opencl_parts_of(call->operand[0].dims[0]).parts * call->operand[0].dims[1];
+}
+
+static enum gt_status layernorm_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    const int64_t *dims = call->operand[LAYERNORM_FORWARD_X].dims;
+    (void)queue;
+    return opencl_groups(backend, call, &opencl_source_layernorm, "gt_layernorm_forward", "ttttaa",
+                         VALUES(F32(call->attrs.epsilon), I64(dims[1])), dims[0], flops_of(dims));
+}
+
+/* The sums of dgain, followed by those of dbias. */
+static size_t layernorm_backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
+{
+    (void)backend;
+    return 2 * (size_t)parts_elements(call) * sizeof(float);
+}
+
+/* dx comes last: it may be the same memory as dy, which the sums over rows read. */
+static enum gt_status layernorm_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    const int64_t *dims = call->operand[LAYERNORM_BACKWARD_DY].dims;
+    const struct opencl_parts parts = opencl_parts_of(dims[0]);
+    (void)queue;
+    TRY(opencl_columns(backend, call, &opencl_source_layernorm, "gt_layernorm_backward_partial", "tt-aaw",
+                       VALUES(I64(parts.rows), I64(parts.part_rows), I64(parts.parts), I64(dims[1])), dims[1],
+                       parts.parts, flops_of(dims)));
+    TRY(opencl_parts_sum(backend, call, 0, parts.parts, LAYERNORM_BACKWARD_DGAIN));
+    if (call->operand[LAYERNORM_BACKWARD_DBIAS].present)
+        TRY(opencl_parts_sum(backend, call, parts_elements(call), parts.parts, LAYERNORM_BACKWARD_DBIAS));
+    return opencl_groups(backend, call, &opencl_source_layernorm, "gt_layernorm_backward", "tttaat",
+                         VALUES(I32(op_accumulates(call, LAYERNORM_BACKWARD_DX)), I64(dims[1])), dims[0],
+                         flops_of(dims));
+}
+
+static size_t bias_backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
+{
+    (void)backend;
+    return (size_t)parts_elements(call) * sizeof(float);
+}
+
+static enum gt_status bias_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    const int64_t *dims = call->operand[BIAS_BACKWARD_DY].dims;
+    const struct opencl_parts parts = opencl_parts_of(dims[0]);
+    (void)queue;
+    TRY(opencl_columns(backend, call, &opencl_source_bias, "gt_bias_backward_partial", "t-w",
+                       VALUES(I64(parts.rows), I64(parts.part_rows), I64(dims[1])), dims[1], parts.parts,
+                       (double)dims[0] * (double)dims[1]));
+    return opencl_parts_sum(backend, call, 0, parts.parts, BIAS_BACKWARD_DBIAS);
+}
+
+static enum gt_status cross_entropy_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    const int64_t *dims = call->operand[CROSS_ENTROPY_LOGITS].dims;
+    (void)queue;
+    return opencl_groups(backend, call, &opencl_source_cross_entropy, "gt_cross_entropy", "aata",
+                         VALUES(I32(call->attrs.gradient), I64(call->attrs.vocab), I64(dims[1])), dims[0],
+                         FLOPS_PER_LOGIT * (double)dims[0] * (double)dims[1]);
+}
+
+static enum gt_status loss_sum_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    return opencl_groups(backend, call, &opencl_source_norm, "gt_sum", "aa",
+                         VALUES(I64(SCALAR_LOSS_SUM), I32(true), I64(op_elements(call, LOSS_SUM_LOSSES))), 1, 0.0);
+}
+
+const struct op_impl opencl_layernorm_forward = {.supports = opencl_floats_supported, .run = layernorm_forward_run};
+const struct op_impl opencl_layernorm_backward = {.supports = opencl_floats_supported,
+                                                  .workspace_bytes = layernorm_backward_workspace_bytes,
+                                                  .run = layernorm_backward_run};
+const struct op_impl opencl_bias_backward = {
+    .supports = opencl_floats_supported, .workspace_bytes = bias_backward_workspace_bytes, .run = bias_backward_run};
+const struct op_impl opencl_cross_entropy = {.supports = opencl_floats_supported, .run = cross_entropy_run};
+const struct op_impl opencl_loss_sum = {.supports = opencl_floats_supported, .run = loss_sum_run};

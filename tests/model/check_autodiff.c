@@ -2,10 +2,11 @@
  *
  *   toy       a block made by hand, unlike GPT-2's, with everything that makes bookkeeping hard: a tensor with three
  *             consumers, one used twice by one op, residual sums of residual sums, a weight used by two ops, an
- *             embedding tied to the head or not, views, loss chunks of unequal length, an op that nothing depends on.
- *             No line of plan, exec or train is specific to it
+ *             embedding tied to the head or not, heads that share keys and values or not, views, loss chunks of
+ *             unequal length, an op that nothing depends on.  No line of plan, exec or train is specific to it
  *   gpt       the training programs of a small GPT, with and without biases and dropout
- * In double, the rules must agree with the differences to 1e-6.  On the device, in fp32, the gradients must agree with
+ * In double, the rules must agree with the differences to 1e-6; this also proves the oracle's backward ops, against
+ * which every backend is checked.  On the device, in fp32, the gradients must agree with
  * those of the oracle within 1e-5 of their norm, with dead bytes poisoned.
  */
 #include <math.h>
@@ -31,7 +32,7 @@ struct toy {
     int32_t program;
     int32_t scalars, ids, targets, order, starts, losses;
     struct autodiff_parameter parameter[TOY_PARAMETERS];
-    bool tied; /* the head is the embedding, and TOY_HEAD is not used */
+    bool tied; /* the head is the embedding, and TOY_HEAD is not used; else pairs of heads share keys and values */
 };
 
 static int32_t toy_tensor(struct toy *toy, const char *name, enum dtype dtype, int64_t rows, int64_t columns,
@@ -95,13 +96,12 @@ static void toy_parameters_add(struct toy *toy)
         {"wte", VOCAB, CHANNELS},      {"wpe", TIME, CHANNELS},         {"gain", CHANNELS, 0},    {"bias", CHANNELS, 0},
         {"twice", CHANNELS, CHANNELS}, {"qkv", CHANNELS, 3 * CHANNELS}, {"head", VOCAB, CHANNELS}};
     for (int p = 0; p < TOY_PARAMETERS; p++) {
+        const int64_t columns = p == TOY_QKV && !toy->tied ? 2 * CHANNELS : shapes[p].columns;
         char name[32];
         snprintf(name, sizeof name, "%s.grad", shapes[p].name);
-        toy->parameter[p].tensor =
-            toy_tensor(toy, shapes[p].name, DTYPE_F32, shapes[p].rows, shapes[p].columns, LIFETIME_RUN);
+        toy->parameter[p].tensor = toy_tensor(toy, shapes[p].name, DTYPE_F32, shapes[p].rows, columns, LIFETIME_RUN);
         toy->parameter[p].fresh = false;
-        toy->parameter[p].gradient =
-            toy_tensor(toy, name, DTYPE_F32, shapes[p].rows, shapes[p].columns, LIFETIME_PHASE);
+        toy->parameter[p].gradient = toy_tensor(toy, name, DTYPE_F32, shapes[p].rows, columns, LIFETIME_PHASE);
     }
     toy->scalars = toy_tensor(toy, "scalars", DTYPE_F32, SCALAR_WORDS, 0, LIFETIME_RUN);
     toy->ids = toy_tensor(toy, "ids", DTYPE_I32, ROWS, 0, LIFETIME_PROGRAM);
@@ -126,7 +126,7 @@ static int32_t toy_body(struct toy *toy)
     const int32_t attention[] = {toy_gemm(toy, 0, x, at[TOY_QKV].tensor, false), toy->scalars, TENSOR_NONE,
                                  TENSOR_NONE};
     struct op_attrs heads = {
-        .heads = 2, .kv_heads = 2, .time = TIME, .softmax_scale = 0.7f, .dropout = 0.2f, .site = 3};
+        .heads = toy->tied ? 2 : 4, .kv_heads = 2, .time = TIME, .softmax_scale = 0.7f, .dropout = 0.2f, .site = 3};
     int32_t mixed = toy_op(toy, 0, OP_ATTENTION_FORWARD, heads, attention, ATTENTION_FORWARD_Y);
     int32_t both = toy_residual(toy, sum, mixed), twice = toy_residual(toy, both, both);
     const int32_t drop[] = {toy_gelu(toy, twice, GELU_TANH), toy->scalars, TENSOR_NONE};

@@ -247,6 +247,37 @@ START_TEST(update_meets_the_oracle)
 }
 END_TEST
 
+/* Updates one parameter with a known answer: gradient 0.5, first step.  m = 0.25, v = 0.0625, corrected 0.5 and 0.25;
+ * the move is 0.1 (0.5 / (0.5 + 0.5) + 0.25 * 2) = 0.1.  With a master, the weight is in the master, and param
+ * follows. */
+START_TEST(the_oracle_updates_as_by_hand)
+{
+    double grad = 1.0, param = 2.0, master = 2.0, m = 0.0, v = 0.0, corrections[2] = {0.5, 0.25}, unused[4];
+    double scalars[SCALAR_WORDS] = {
+        [SCALAR_LEARNING_RATE] = 0.1, [SCALAR_CLIP] = 0.5, [SCALAR_ADAM_STEP] = 1.0, [SCALAR_FOUND_INF] = 0.0};
+    struct op_call call = {.kind = OP_ADAMW,
+                           .attrs = {.beta1 = 0.5f, .beta2 = 0.75f, .epsilon = 0.5f, .weight_decay = 0.25f}};
+    struct ref_tensors tensors = {
+        .value = {[ADAMW_GRAD] = &grad,
+                  [ADAMW_SCALARS] = scalars,
+                  [ADAMW_CORRECTIONS] = corrections,
+                  [ADAMW_PARAM] = &param,
+                  [ADAMW_MASTER] = _i == 1 ? &master : NULL,
+                  [ADAMW_M] = &m,
+                  [ADAMW_V] = &v},
+        .term = {
+            [ADAMW_PARAM] = &unused[0], [ADAMW_MASTER] = &unused[1], [ADAMW_M] = &unused[2], [ADAMW_V] = &unused[3]}};
+    call.operand[ADAMW_PARAM] = (struct operand){.present = true, .rank = 1, .dims = {1}};
+    call.operand[ADAMW_MASTER] = (struct operand){.present = _i == 1, .rank = 1, .dims = {1}};
+    call.operand[ADAMW_CORRECTIONS] = (struct operand){.present = true, .rank = 2, .dims = {1, 2}};
+    ref_run(&call, &tensors);
+    ck_assert_double_eq_tol(param, 1.9, 1e-9);
+    ck_assert_double_eq_tol(master, _i == 1 ? 1.9 : 2.0, 1e-9);
+    ck_assert_double_eq_tol(m, 0.25, 1e-15);
+    ck_assert_double_eq_tol(v, 0.0625, 1e-15);
+}
+END_TEST
+
 START_TEST(evaluation_meets_the_oracle)
 {
     struct rig rig;
@@ -416,6 +447,6 @@ END_TEST
 UNIT_LOOPS(programs, 0, {training_meets_the_oracle, 0, VARIANTS_F32},
            {training_in_16_bits_is_as_good_as_a_plain_one, VARIANTS_F32, VARIANTS},
            {weights_in_16_bits_are_their_masters_rounded, VARIANTS_F32, VARIANTS},
-           {update_meets_the_oracle, 0, VARIANTS}, {evaluation_meets_the_oracle, 0, VARIANTS_F32},
-           {a_gradient_that_is_not_finite_changes_nothing, 0, 0}, {poison_and_threads_change_no_bit, 0, VARIANTS},
-           {every_shape_has_a_plan_that_holds, 0, VARIANTS})
+           {update_meets_the_oracle, 0, VARIANTS}, {the_oracle_updates_as_by_hand, 0, 2},
+           {evaluation_meets_the_oracle, 0, VARIANTS_F32}, {a_gradient_that_is_not_finite_changes_nothing, 0, 0},
+           {poison_and_threads_change_no_bit, 0, VARIANTS}, {every_shape_has_a_plan_that_holds, 0, VARIANTS})

@@ -71,11 +71,6 @@ void case_images_make(const struct check_case *check, struct case_data *data)
     data->naive_image = take(check->image_bytes, 1);
     image_prepare(check, data->initial, data->before);
     outputs_encode(check, data, data->naive, data->naive_image);
-    if (!exact_defined(&check->call))
-        return;
-    data->exact_image = take(check->image_bytes, 1);
-    memcpy(data->exact_image, data->before, check->image_bytes);
-    exact_run(&check->call, data->exact_image);
 }
 
 void case_naive_image(const struct check_case *check, struct case_data *data, enum naive_defect defect)
@@ -97,8 +92,7 @@ void case_images_free(struct case_data *data)
     free(data->before);
     free(data->after);
     free(data->naive_image);
-    free(data->exact_image);
-    data->before = data->after = data->naive_image = data->exact_image = NULL;
+    data->before = data->after = data->naive_image = NULL;
 }
 
 void case_data_free(struct case_data *data)

@@ -1,8 +1,7 @@
 # opcheck: every op on every backend against the oracle.  There is one script for each dtype, so that they run in
 # parallel, one for the narrower instruction sets of the cpu, one for opencl, one for another OpenCL compiler, and one
-# for the opencl kernels on a simulator that reports stray accesses and races.  ref_selftest: the oracle against finite
-# differences.  The fragment of tests/ops must precede this one.
-check_PROGRAMS += tests/opcheck/ref_selftest
+# for the opencl kernels on a simulator that reports stray accesses and races.  tests/model/check_autodiff compares the
+# oracle with central differences.  The fragment of tests/ops must precede this one.
 EXTRA_PROGRAMS += tests/opcheck/opcheck
 check_DATA += tests/opcheck/opcheck$(EXEEXT)
 CLEANFILES += tests/opcheck/opcheck$(EXEEXT)
@@ -22,5 +21,3 @@ tests_opcheck_opcheck_SOURCES = \
 	tests/opcheck/mutants.c \
 	tests/opcheck/suite.c
 tests_opcheck_opcheck_LDADD = tests/ops/libops_test.a $(LDADD)
-tests_opcheck_ref_selftest_SOURCES = tests/opcheck/ref_selftest.c
-tests_opcheck_ref_selftest_LDADD = tests/ops/libops_test.a $(LDADD)

@@ -22,7 +22,6 @@ struct case_data {
     double *scratch[OP_OPERANDS_MAX]; /* for another naive run */
     struct ref_tensors ref;
     uint8_t *before, *after, *naive_image;
-    uint8_t *exact_image; /* NULL when the call has no bit-exact reference */
 };
 
 /* How a value becomes a 16-bit pattern: correctly, or as in two of the mutants. */

@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "tests/ops/op_test.h"
-#include "tests/ops/selftest.h"
 
 static void adamw_element(const struct op_call *call, const struct ref_tensors *t, const double *correction, int64_t i)
 {
@@ -158,41 +157,6 @@ static bool judge_adamw(const struct check_case *check, const uint8_t *after, st
     return true;
 }
 
-/* Updates one parameter with a known answer: gradient 0.5, first step.  m = 0.25, v = 0.0625, corrected 0.5 and 0.25;
- * the move is 0.1 (0.5 / (0.5 + 0.5) + 0.25 * 2) = 0.1.  With a master, the weight is in the master and param
- * follows. */
-static void selftest_adamw(struct selftest *test, int32_t weight)
-{
-    struct op_attrs attrs = {.beta1 = 0.5f, .beta2 = 0.75f, .epsilon = 0.5f, .weight_decay = 0.25f};
-    struct selftest_call set = {.call = {.kind = OP_ADAMW, .attrs = attrs}};
-    for (int32_t slot = 0; slot < ADAMW_OPERANDS; slot++)
-        set.call.operand[slot] = selftest_floats(1, 1, 0);
-    set.call.operand[ADAMW_MASTER].present = weight == ADAMW_MASTER;
-    set.call.operand[ADAMW_SCALARS] = selftest_integers(SCALAR_WORDS);
-    set.call.operand[ADAMW_CORRECTIONS] = selftest_floats(2, 1, 2);
-    selftest_fill(test, &set);
-    double *scalars = set.tensors.value[ADAMW_SCALARS];
-    scalars[SCALAR_LEARNING_RATE] = 0.1;
-    scalars[SCALAR_CLIP] = 0.5;
-    scalars[SCALAR_FOUND_INF] = 0.0;
-    scalars[SCALAR_ADAM_STEP] = 1.0;
-    set.tensors.value[ADAMW_CORRECTIONS][0] = 0.5;
-    set.tensors.value[ADAMW_CORRECTIONS][1] = 0.25;
-    set.tensors.value[ADAMW_GRAD][0] = 1.0;
-    set.tensors.value[weight][0] = 2.0;
-    set.tensors.value[ADAMW_M][0] = set.tensors.value[ADAMW_V][0] = 0.0;
-    ref_run(&set.call, &set.tensors);
-    double worst = fabs(set.tensors.value[ADAMW_PARAM][0] - 1.9) + fabs(set.tensors.value[weight][0] - 1.9) +
-                   fabs(set.tensors.value[ADAMW_M][0] - 0.25) + fabs(set.tensors.value[ADAMW_V][0] - 0.0625);
-    selftest_value(test, weight == ADAMW_MASTER ? "adamw by hand, master" : "adamw by hand", worst);
-}
-
-static void selftest_adamw_both(struct selftest *test)
-{
-    selftest_adamw(test, ADAMW_PARAM);
-    selftest_adamw(test, ADAMW_MASTER);
-}
-
 const struct op_test test_adamw = {
     .shape = make_adamw,
     .bench = bench_adamw,
@@ -201,7 +165,6 @@ const struct op_test test_adamw = {
     .naive = naive_adamw,
     .has_many_variants = true,
     .judge = judge_adamw,
-    .selftest = selftest_adamw_both,
     .defects = {DEFECT_FORGET_SCALE, DEFECT_SWAPPED, DEFECT_COUPLED_DECAY, DEFECT_FORGET_CORRECTION, DEFECT_EPSILON,
                 DEFECT_FORGET_STEP, DEFECT_FORGET_SKIP, DEFECT_PARAM_STALE, DEFECT_MASTER_STALE, DEFECT_FROM_PARAM},
 };

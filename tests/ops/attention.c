@@ -8,10 +8,8 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "tests/ops/op_test.h"
-#include "tests/ops/selftest.h"
 
 struct geometry {
     int64_t samples, time, heads, kv_heads, size, width; /* width of a qkv row */
@@ -610,66 +608,6 @@ static double backward_shared_by(const struct op_call *call, int32_t slot)
     return (double)op_columns(call, slot) / (double)(call->attrs.heads + 2 * call->attrs.kv_heads);
 }
 
-static void selftest_attention(struct selftest *test, int32_t kv_heads, float dropout, const char *name)
-{
-    struct op_attrs attrs = {
-        .time = 6, .heads = 4, .kv_heads = kv_heads, .dropout = dropout, .softmax_scale = 0.6f, .site = 3};
-    struct selftest_call forward = {.call = {.kind = OP_ATTENTION_FORWARD, .attrs = attrs}};
-    struct selftest_call backward = {.call = {.kind = OP_ATTENTION_BACKWARD, .attrs = attrs}};
-    int64_t size = 3, width = (4 + 2 * kv_heads) * size;
-    forward.call.operand[ATTENTION_FORWARD_QKV] = backward.call.operand[ATTENTION_BACKWARD_QKV] =
-        selftest_floats(2, 12, width);
-    forward.call.operand[ATTENTION_FORWARD_SCALARS] = backward.call.operand[ATTENTION_BACKWARD_SCALARS] =
-        selftest_integers(SCALAR_WORDS);
-    selftest_fill(test, &forward);
-    backward.call.operand[ATTENTION_BACKWARD_DY] = backward.call.operand[ATTENTION_BACKWARD_Y] =
-        selftest_floats(2, 12, 4 * size);
-    backward.call.operand[ATTENTION_BACKWARD_LSE] = forward.call.operand[ATTENTION_FORWARD_LSE];
-    selftest_fill(test, &backward);
-    ref_run(&forward.call, &forward.tensors);
-    backward.tensors.value[ATTENTION_BACKWARD_QKV] = forward.tensors.value[ATTENTION_FORWARD_QKV];
-    backward.tensors.value[ATTENTION_BACKWARD_SCALARS] = forward.tensors.value[ATTENTION_FORWARD_SCALARS];
-    backward.tensors.value[ATTENTION_BACKWARD_Y] = forward.tensors.value[ATTENTION_FORWARD_Y];
-    backward.tensors.value[ATTENTION_BACKWARD_LSE] = forward.tensors.value[ATTENTION_FORWARD_LSE];
-    ref_run(&backward.call, &backward.tensors);
-    selftest_gradient(test, name, &forward, ATTENTION_FORWARD_QKV, ATTENTION_FORWARD_Y,
-                      backward.tensors.value[ATTENTION_BACKWARD_DY], backward.tensors.value[ATTENTION_BACKWARD_DQKV]);
-}
-
-/* Checks that a cache filled row by row gives the rows of the plain forward. */
-static void selftest_cached(struct selftest *test)
-{
-    struct op_attrs attrs = {.time = 5, .heads = 4, .kv_heads = 2, .softmax_scale = 0.5f};
-    struct selftest_call whole = {.call = {.kind = OP_ATTENTION_FORWARD, .attrs = attrs}}, step = whole;
-    double worst = 0.0;
-    whole.call.operand[ATTENTION_FORWARD_QKV] = selftest_floats(2, 5, 24);
-    whole.call.operand[ATTENTION_FORWARD_SCALARS] = selftest_integers(SCALAR_WORDS);
-    selftest_fill(test, &whole);
-    ref_run(&whole.call, &whole.tensors);
-    step.call.kind = OP_ATTENTION_CACHED;
-    step.call.attrs.time = 1;
-    step.call.operand[ATTENTION_CACHED_QKV] = selftest_floats(2, 1, 24);
-    step.call.operand[ATTENTION_CACHED_SCALARS] = selftest_integers(SCALAR_WORDS);
-    step.call.operand[ATTENTION_CACHED_CACHE] = (struct operand){.present = true, .rank = 4, .dims = {2, 1, 6, 6}};
-    selftest_fill(test, &step);
-    for (int64_t i = 0; i < 5; i++) {
-        memcpy(step.tensors.value[ATTENTION_CACHED_QKV], whole.tensors.value[ATTENTION_FORWARD_QKV] + i * 24,
-               24 * sizeof(double));
-        step.tensors.value[ATTENTION_CACHED_SCALARS][SCALAR_POSITION] = (double)i;
-        ref_run(&step.call, &step.tensors);
-        for (int64_t c = 0; c < 12; c++)
-            worst = fmax(worst, fabs(step.tensors.value[ATTENTION_CACHED_Y][c] -
-                                     whole.tensors.value[ATTENTION_FORWARD_Y][i * 12 + c]));
-    }
-    selftest_value(test, "attention_cached by rows", worst);
-}
-
-static void selftest_attention_backward(struct selftest *test)
-{
-    selftest_attention(test, 4, 0.0f, "attention dqkv");
-    selftest_attention(test, 2, 0.3f, "attention dqkv, grouped, p");
-}
-
 const struct op_test test_attention_forward = {
     .shape = make_attention_forward,
     .bench = bench_attention_forward,
@@ -693,7 +631,6 @@ const struct op_test test_attention_backward = {
     .has_many_variants = true,
     .shared_by = backward_shared_by,
     .permits = PERMITTED_HALF_FACTORS,
-    .selftest = selftest_attention_backward,
     .defects = {DEFECT_MASK_NARROW, DEFECT_MASK_WIDE, DEFECT_FORGET_SCALE, DEFECT_WRONG_HEAD, DEFECT_WRONG_SITE,
                 DEFECT_WRONG_SAMPLE, DEFECT_FORGET_FIRST, DEFECT_FORGET_SECOND, DEFECT_SWAPPED, DEFECT_BF16_SUM,
                 DEFECT_HALF_SCORES},
@@ -709,7 +646,6 @@ const struct op_test test_attention_cached = {
     .permits = PERMITTED_HALF_FACTORS,
     .never_overflows = true,
     .unrounded = 1u << ATTENTION_CACHED_CACHE,
-    .selftest = selftest_cached,
     .defects = {DEFECT_MASK_NARROW, DEFECT_MASK_WIDE, DEFECT_FORGET_SCALE, DEFECT_WRONG_HEAD, DEFECT_FORGET_POSITION,
                 DEFECT_WRONG_ROW, DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_HALF_SCORES},
 };

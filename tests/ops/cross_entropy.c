@@ -1,9 +1,7 @@
 /* Cross entropy and the sum of its losses.  The terms are derived in tests/opcheck/bounds.md. */
 #include <math.h>
-#include <string.h>
 
 #include "tests/ops/op_test.h"
-#include "tests/ops/selftest.h"
 
 /* Sets loss and gradient of an ignored row to 0. */
 static void cross_entropy_ignored(const struct op_call *call, const struct ref_tensors *t, int64_t n)
@@ -190,27 +188,6 @@ static double cross_entropy_shared_by(const struct op_call *call, int32_t slot)
     return slot == CROSS_ENTROPY_LOGITS ? judge_row(call, slot) : 1.0;
 }
 
-/* Checks the gradient of the sum of losses, with an ignored row and padding columns. */
-static void selftest_cross_entropy(struct selftest *test)
-{
-    struct selftest_call forward = {.call = {.kind = OP_CROSS_ENTROPY, .attrs = {.vocab = 7}}}, backward;
-    double ones[6] = {1.5, 1.5, 1.5, 1.5, 1.5, 1.5};
-    forward.call.operand[CROSS_ENTROPY_TARGETS] = selftest_integers(6);
-    forward.call.operand[CROSS_ENTROPY_SCALARS] = selftest_integers(SCALAR_WORDS);
-    forward.call.operand[CROSS_ENTROPY_LOGITS] = selftest_floats(2, 6, 9);
-    selftest_fill(test, &forward);
-    forward.tensors.value[CROSS_ENTROPY_TARGETS][2] = -1.0;
-    forward.tensors.value[CROSS_ENTROPY_SCALARS][SCALAR_LOSS_GRADIENT] = 1.5;
-    backward = forward;
-    backward.call.attrs.gradient = true;
-    backward.tensors.value[CROSS_ENTROPY_LOGITS] = selftest_take(test, 54);
-    memcpy(backward.tensors.value[CROSS_ENTROPY_LOGITS], forward.tensors.value[CROSS_ENTROPY_LOGITS],
-           54 * sizeof(double));
-    ref_run(&backward.call, &backward.tensors);
-    selftest_gradient(test, "cross_entropy dlogits", &forward, CROSS_ENTROPY_LOGITS, CROSS_ENTROPY_LOSSES, ones,
-                      backward.tensors.value[CROSS_ENTROPY_LOGITS]);
-}
-
 const struct op_test test_cross_entropy = {
     .shape = make_cross_entropy,
     .bench = bench_cross_entropy,
@@ -219,7 +196,6 @@ const struct op_test test_cross_entropy = {
     .naive = naive_cross_entropy,
     .has_many_variants = true,
     .shared_by = cross_entropy_shared_by,
-    .selftest = selftest_cross_entropy,
     .defects = {DEFECT_PADDING, DEFECT_FORGET_ONE_HOT, DEFECT_FORGET_SCALE, DEFECT_FORGET_SKIP, DEFECT_LAST_TERM,
                 DEFECT_BF16_SUM},
 };

@@ -1,9 +1,7 @@
 /* The token and position embeddings, forward and backward. */
 #include <math.h>
-#include <string.h>
 
 #include "tests/ops/op_test.h"
-#include "tests/ops/selftest.h"
 
 /* Does not use order and starts, which only list the contents of ids. */
 static void embed_backward_tokens(const struct op_call *call, const struct ref_tensors *t)
@@ -201,29 +199,6 @@ static void inputs_embed_backward(const struct check_case *check, double *const 
     inputs_huge(check, EMBED_BACKWARD_DY, value, HUGE_SCALE);
 }
 
-static void selftest_embed(struct selftest *test)
-{
-    struct selftest_call forward = {.call = {.kind = OP_EMBED_FORWARD, .attrs = {.time = 4}}};
-    struct selftest_call backward = {.call = {.kind = OP_EMBED_BACKWARD, .attrs = {.time = 4}}};
-    forward.call.operand[EMBED_FORWARD_IDS] = selftest_integers(12);
-    forward.call.operand[EMBED_FORWARD_WTE] = forward.call.operand[EMBED_FORWARD_WPE] = selftest_floats(2, 5, 3);
-    forward.call.operand[EMBED_FORWARD_SCALARS] = selftest_integers(SCALAR_WORDS);
-    selftest_fill(test, &forward);
-    forward.tensors.value[EMBED_FORWARD_SCALARS][SCALAR_POSITION] = 0.0;
-    backward.call.operand[EMBED_BACKWARD_DY] = selftest_floats(2, 12, 3);
-    backward.call.operand[EMBED_BACKWARD_IDS] = backward.call.operand[EMBED_BACKWARD_ORDER] = selftest_integers(12);
-    backward.call.operand[EMBED_BACKWARD_STARTS] = selftest_integers(14);
-    backward.call.operand[EMBED_BACKWARD_DWTE] = backward.call.operand[EMBED_BACKWARD_DWPE] = selftest_floats(2, 5, 3);
-    selftest_fill(test, &backward);
-    backward.tensors.value[EMBED_BACKWARD_IDS] = forward.tensors.value[EMBED_FORWARD_IDS];
-    memset(backward.tensors.value[EMBED_BACKWARD_DWTE], 0, 15 * sizeof(double));
-    ref_run(&backward.call, &backward.tensors);
-    selftest_gradient(test, "embed dwte", &forward, EMBED_FORWARD_WTE, EMBED_FORWARD_Y,
-                      backward.tensors.value[EMBED_BACKWARD_DY], backward.tensors.value[EMBED_BACKWARD_DWTE]);
-    selftest_gradient(test, "embed dwpe", &forward, EMBED_FORWARD_WPE, EMBED_FORWARD_Y,
-                      backward.tensors.value[EMBED_BACKWARD_DY], backward.tensors.value[EMBED_BACKWARD_DWPE]);
-}
-
 const struct op_test test_embed_forward = {
     .shape = make_embed_forward,
     .bench = bench_embed_forward,
@@ -241,7 +216,6 @@ const struct op_test test_embed_backward = {
     .ref = ref_embed_backward,
     .naive = naive_embed_backward,
     .is_sum_of_products = true,
-    .selftest = selftest_embed,
     .defects = {DEFECT_LAST_TERM, DEFECT_DOUBLE_ROUNDING, DEFECT_BF16_SUM, DEFECT_IGNORE_ACCUMULATE, DEFECT_WRONG_ROW,
                 DEFECT_PADDING},
 };

@@ -1,6 +1,5 @@
 /* Fill and copy, which have the same bits on every backend when they do not accumulate. */
 #include <math.h>
-#include <string.h>
 
 #include "tests/ops/op_test.h"
 
@@ -38,22 +37,6 @@ static void naive_copy(const struct op_call *call, double *const value[OP_OPERAN
             x += 0.0f; /* 0 + -0 is 0: a plain copy adds nothing */
         naive_store(call, value, COPY_Y, i, adds ? naive_before(call, value, COPY_Y, i, defect) + x : x, defect);
     }
-}
-
-static void exact_fill(const struct op_call *call, uint8_t *memory)
-{
-    const struct operand *y = &call->operand[FILL_Y];
-    size_t size = dtype_size_bytes(y->dtype);
-    for (int64_t i = 0; i < operand_elements(y); i++)
-        dtype_convert((memory + call->operand[FILL_Y].at.offset_bytes) + (size_t)i * size, y->dtype, &call->attrs.value,
-                      DTYPE_F32, 1);
-}
-
-static void exact_copy(const struct op_call *call, uint8_t *memory)
-{
-    const struct operand *x = &call->operand[COPY_X], *y = &call->operand[COPY_Y];
-    dtype_convert((memory + call->operand[COPY_Y].at.offset_bytes), y->dtype,
-                  (memory + call->operand[COPY_X].at.offset_bytes), x->dtype, (size_t)operand_elements(y));
 }
 
 static void make_fill(struct maker *maker)
@@ -98,7 +81,7 @@ const struct op_test test_fill = {
     .bench = bench_plain,
     .ref = ref_fill,
     .naive = naive_fill,
-    .bits = exact_fill,
+    .is_exact_copy = true,
     .is_sum_of_products = true,
     .defects = {DEFECT_WRONG_KIND, DEFECT_SHIFTED},
 };
@@ -109,7 +92,7 @@ const struct op_test test_copy = {
     .inputs = inputs_copy,
     .ref = ref_copy,
     .naive = naive_copy,
-    .bits = exact_copy,
+    .is_exact_copy = true,
     .has_many_variants = true,
     .is_sum_of_products = true,
     .defects = {DEFECT_SHIFTED, DEFECT_IGNORE_ACCUMULATE, DEFECT_DOUBLE_ROUNDING, DEFECT_ZERO_SIGN},

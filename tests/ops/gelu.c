@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "tests/ops/op_test.h"
-#include "tests/ops/selftest.h"
 
 #define SQRT_HALF 0.70710678118654752440
 #define SQRT_2_OVER_PI 0.79788456080286535588
@@ -140,26 +139,6 @@ static void inputs_gelu_backward(const struct check_case *check, double *const *
     inputs_huge(check, GELU_BACKWARD_DY, value, 2.0 * HUGE_SCALE); /* the slope is at most 1.13 */
 }
 
-static void selftest_gelu(struct selftest *test, enum gelu_kind kind)
-{
-    struct selftest_call forward = {.call = {.kind = OP_GELU_FORWARD, .attrs = {.gelu = kind}}}, backward = forward;
-    forward.call.operand[GELU_FORWARD_X] = selftest_floats(2, 7, 9);
-    selftest_fill(test, &forward);
-    backward.call.kind = OP_GELU_BACKWARD;
-    backward.call.operand[GELU_BACKWARD_X] = backward.call.operand[GELU_BACKWARD_DY] = selftest_floats(2, 7, 9);
-    selftest_fill(test, &backward);
-    backward.tensors.value[GELU_BACKWARD_X] = forward.tensors.value[GELU_FORWARD_X];
-    ref_run(&backward.call, &backward.tensors);
-    selftest_gradient(test, kind == GELU_ERF ? "gelu erf dx" : "gelu tanh dx", &forward, GELU_FORWARD_X, GELU_FORWARD_Y,
-                      backward.tensors.value[GELU_BACKWARD_DY], backward.tensors.value[GELU_BACKWARD_DX]);
-}
-
-static void selftest_gelu_backward(struct selftest *test)
-{
-    selftest_gelu(test, GELU_ERF);
-    selftest_gelu(test, GELU_TANH);
-}
-
 const struct op_test test_gelu_forward = {
     .shape = make_gelu_forward,
     .bench = bench_wide,
@@ -177,6 +156,5 @@ const struct op_test test_gelu_backward = {
     .inputs = inputs_gelu_backward,
     .ref = ref_gelu_backward,
     .naive = naive_gelu_backward,
-    .selftest = selftest_gelu_backward,
     .defects = {DEFECT_WRONG_KIND, DEFECT_FORGET_FIRST, DEFECT_FORGET_SCALE, DEFECT_FORGET_SECOND},
 };

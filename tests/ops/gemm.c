@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "tests/ops/op_test.h"
-#include "tests/ops/selftest.h"
 
 /* Matrix units take at least GEMM_DEPTH 16-bit factors at a time, add their products almost exactly, and truncate the
  * sum to fp32.  The mean error is half a unit of 2^-23, at every GEMM_DEPTH-th of the partial sums and of the products
@@ -193,37 +192,6 @@ static void inputs_bias_backward(const struct check_case *check, double *const *
             -(double)INFINITY;
 }
 
-/* da = dd b', db = a' dd: the products that autodiff emits, as transposes of the same op. */
-static void selftest_gemm(struct selftest *test)
-{
-    struct selftest_call forward = {.call = {.kind = OP_GEMM}}, da = forward, db = forward,
-                         bias = {.call = {.kind = OP_BIAS_BACKWARD}};
-    forward.call.operand[GEMM_A] = selftest_floats(2, 4, 6);
-    forward.call.operand[GEMM_B] = selftest_floats(2, 6, 5);
-    forward.call.operand[GEMM_BIAS] = selftest_floats(1, 5, 0);
-    selftest_fill(test, &forward);
-    da.call.attrs.transpose_b = true;
-    da.call.operand[GEMM_A] = selftest_floats(2, 4, 5);
-    da.call.operand[GEMM_B] = selftest_floats(2, 6, 5);
-    selftest_fill(test, &da);
-    db.call.attrs.transpose_a = true;
-    db.call.operand[GEMM_A] = selftest_floats(2, 4, 6);
-    db.call.operand[GEMM_B] = selftest_floats(2, 4, 5);
-    selftest_fill(test, &db);
-    bias.call.operand[BIAS_BACKWARD_DY] = selftest_floats(2, 4, 5);
-    selftest_fill(test, &bias);
-    const double *dd = da.tensors.value[GEMM_A];
-    da.tensors.value[GEMM_B] = forward.tensors.value[GEMM_B];
-    db.tensors.value[GEMM_A] = forward.tensors.value[GEMM_A];
-    db.tensors.value[GEMM_B] = bias.tensors.value[BIAS_BACKWARD_DY] = da.tensors.value[GEMM_A];
-    ref_run(&da.call, &da.tensors);
-    ref_run(&db.call, &db.tensors);
-    ref_run(&bias.call, &bias.tensors);
-    selftest_gradient(test, "gemm da", &forward, GEMM_A, GEMM_D, dd, da.tensors.value[GEMM_D]);
-    selftest_gradient(test, "gemm db", &forward, GEMM_B, GEMM_D, dd, db.tensors.value[GEMM_D]);
-    selftest_gradient(test, "gemm dbias", &forward, GEMM_BIAS, GEMM_D, dd, bias.tensors.value[BIAS_BACKWARD_DBIAS]);
-}
-
 const struct op_test test_gemm = {
     .shape = make_gemm,
     .bench = bench_gemm,
@@ -233,7 +201,6 @@ const struct op_test test_gemm = {
     .has_many_variants = true,
     .is_sum_of_products = true,
     .permits = PERMITTED_TRUNCATED_SUM,
-    .selftest = selftest_gemm,
     .defects = {DEFECT_DOUBLE_ROUNDING, DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_IGNORE_ACCUMULATE, DEFECT_FORGET_BIAS,
                 DEFECT_SWAPPED},
 };

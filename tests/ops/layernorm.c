@@ -1,10 +1,8 @@
 /* Layernorm.  The oracle's terms are derived in tests/opcheck/bounds.md; a comment names the stage that each line
  * covers. */
 #include <math.h>
-#include <string.h>
 
 #include "tests/ops/op_test.h"
-#include "tests/ops/selftest.h"
 
 #define ULP 0x1p-24
 
@@ -264,38 +262,6 @@ static double backward_shared_by(const struct op_call *call, int32_t slot)
     return slot == LAYERNORM_BACKWARD_DX ? judge_row(call, slot) : 1.0;
 }
 
-static void selftest_layernorm(struct selftest *test)
-{
-    struct selftest_call forward = {.call = {.kind = OP_LAYERNORM_FORWARD, .attrs = {.epsilon = 1e-5f}}};
-    struct selftest_call backward = {.call = {.kind = OP_LAYERNORM_BACKWARD}};
-    forward.call.operand[LAYERNORM_FORWARD_X] = selftest_floats(2, 5, 11);
-    forward.call.operand[LAYERNORM_FORWARD_GAIN] = forward.call.operand[LAYERNORM_FORWARD_BIAS] =
-        selftest_floats(1, 11, 0);
-    selftest_fill(test, &forward);
-    backward.call.operand[LAYERNORM_BACKWARD_DY] = backward.call.operand[LAYERNORM_BACKWARD_X] =
-        selftest_floats(2, 5, 11);
-    backward.call.operand[LAYERNORM_BACKWARD_GAIN] = backward.call.operand[LAYERNORM_BACKWARD_DBIAS] =
-        selftest_floats(1, 11, 0);
-    backward.call.operand[LAYERNORM_BACKWARD_MEAN] = backward.call.operand[LAYERNORM_BACKWARD_RSTD] =
-        selftest_floats(1, 5, 0);
-    selftest_fill(test, &backward);
-    const double *dy = backward.tensors.value[LAYERNORM_BACKWARD_DY];
-    ref_run(&forward.call, &forward.tensors);
-    backward.tensors.value[LAYERNORM_BACKWARD_X] = forward.tensors.value[LAYERNORM_FORWARD_X];
-    backward.tensors.value[LAYERNORM_BACKWARD_GAIN] = forward.tensors.value[LAYERNORM_FORWARD_GAIN];
-    memcpy(backward.tensors.value[LAYERNORM_BACKWARD_MEAN], forward.tensors.value[LAYERNORM_FORWARD_MEAN],
-           5 * sizeof(double));
-    memcpy(backward.tensors.value[LAYERNORM_BACKWARD_RSTD], forward.tensors.value[LAYERNORM_FORWARD_RSTD],
-           5 * sizeof(double));
-    ref_run(&backward.call, &backward.tensors);
-    selftest_gradient(test, "layernorm dx", &forward, LAYERNORM_FORWARD_X, LAYERNORM_FORWARD_Y, dy,
-                      backward.tensors.value[LAYERNORM_BACKWARD_DX]);
-    selftest_gradient(test, "layernorm dgain", &forward, LAYERNORM_FORWARD_GAIN, LAYERNORM_FORWARD_Y, dy,
-                      backward.tensors.value[LAYERNORM_BACKWARD_DGAIN]);
-    selftest_gradient(test, "layernorm dbias", &forward, LAYERNORM_FORWARD_BIAS, LAYERNORM_FORWARD_Y, dy,
-                      backward.tensors.value[LAYERNORM_BACKWARD_DBIAS]);
-}
-
 const struct op_test test_layernorm_forward = {
     .shape = make_layernorm_forward,
     .bench = bench_plain,
@@ -315,7 +281,6 @@ const struct op_test test_layernorm_backward = {
     .naive = naive_layernorm_backward,
     .has_many_variants = true,
     .shared_by = backward_shared_by,
-    .selftest = selftest_layernorm,
     .defects = {DEFECT_FORGET_GAIN, DEFECT_FORGET_FIRST, DEFECT_FORGET_SECOND, DEFECT_IGNORE_ACCUMULATE,
                 DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_DOUBLE_ROUNDING},
 };

@@ -17,9 +17,7 @@ tests_ops_libops_test_a_SOURCES = \
 	tests/ops/norm.c \
 	tests/ops/op_test.c \
 	tests/ops/residual.c \
-	tests/ops/selftest.c \
 	tests/ops/op_test.h \
-	tests/ops/selftest.h \
 	tests/opcheck/cases.c \
 	tests/opcheck/data.c \
 	tests/opcheck/image.c \

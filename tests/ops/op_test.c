@@ -183,83 +183,8 @@ bool scalar_is_float(int64_t slot)
     return is_float[slot];
 }
 
-static bool word_is_float(const struct op_call *call, int32_t slot, int64_t i)
-{
-    const struct operand *operand = &call->operand[slot];
-    bool scalars =
-        operand->dtype == DTYPE_I32 && strcmp(op_declaration(call->kind)->operand[slot].name, "scalars") == 0;
-    return operand->dtype == DTYPE_F32 || (scalars && scalar_is_float(i));
-}
-
-static double element_read(const struct op_call *call, int32_t slot, int64_t i, const uint8_t *at)
-{
-    uint16_t half;
-    uint32_t word;
-    float x;
-    if (call->operand[slot].dtype == DTYPE_U8)
-        return (double)*at;
-    if (dtype_size_bytes(call->operand[slot].dtype) == sizeof half) {
-        memcpy(&half, at, sizeof half);
-        bool wide = call->operand[slot].dtype == DTYPE_BF16;
-        return wide ? (double)exact_float_of((uint32_t)half << 16) : (double)f16_to_f32(half);
-    }
-    memcpy(&word, at, sizeof word);
-    x = exact_float_of(word);
-    return word_is_float(call, slot, i) ? (double)x : (double)word;
-}
-
-static void element_write(const struct op_call *call, int32_t slot, double value, uint8_t *at)
-{
-    uint32_t bits = exact_bits_of((float)value);
-    uint16_t half = (uint16_t)(bits >> 16);
-    if (call->operand[slot].dtype == DTYPE_F16)
-        half = f16_from_f32((float)value);
-    if (call->operand[slot].dtype == DTYPE_U8)
-        *at = (uint8_t)value;
-    else if (dtype_size_bytes(call->operand[slot].dtype) == sizeof half)
-        memcpy(at, &half, sizeof half);
-    else
-        memcpy(at, &bits, sizeof bits);
-}
-
-/* Runs the naive reference on the operands in `memory`.  Aborts when there is no memory for the values. */
-static void by_elements(const struct op_call *call, uint8_t *memory)
-{
-    double *value[OP_OPERANDS_MAX] = {NULL};
-    const struct op_declaration *declaration = op_declaration(call->kind);
-    for (int32_t slot = 0; slot < declaration->operands; slot++) {
-        const struct operand *operand = &call->operand[slot];
-        size_t size = dtype_size_bytes(operand->dtype);
-        if (!operand->present)
-            continue;
-        value[slot] = calloc((size_t)operand_elements(operand), sizeof(double));
-        if (value[slot] == NULL)
-            abort();
-        for (int64_t i = 0; i < operand_elements(operand); i++)
-            value[slot][i] = element_read(call, slot, i, memory + operand->at.offset_bytes + (size_t)i * size);
-    }
-    naive_run(call, value, DEFECT_NONE);
-    for (int32_t slot = 0; slot < declaration->operands; slot++) {
-        const struct operand *operand = &call->operand[slot];
-        size_t size = dtype_size_bytes(operand->dtype);
-        bool output = operand->present && op_direction(call->kind, &call->attrs, slot) != OPERAND_IN;
-        for (int64_t i = 0; output && i < operand_elements(operand); i++)
-            element_write(call, slot, value[slot][i], memory + operand->at.offset_bytes + (size_t)i * size);
-        free(value[slot]);
-    }
-}
-
 bool exact_defined(const struct op_call *call)
 {
     const struct op_test *test = op_test(call->kind);
-    return test->ref == NULL || (test->bits != NULL && call->attrs.accumulate == 0);
-}
-
-void exact_run(const struct op_call *call, uint8_t *memory)
-{
-    assert(exact_defined(call));
-    if (op_test(call->kind)->bits != NULL)
-        op_test(call->kind)->bits(call, memory);
-    else
-        by_elements(call, memory);
+    return test->ref == NULL || (test->is_exact_copy && call->attrs.accumulate == 0);
 }

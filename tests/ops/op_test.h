@@ -1,6 +1,6 @@
 /* The test of an op: one `const struct op_test` per op, in the file of its family.
  *
- * The tests contain up to three versions of an op, written from the formulas in src/ops.  They share no code with any
+ * The tests contain up to two versions of an op, written from the formulas in src/ops.  They share no code with any
  * backend.
  *   The oracle (ref_NAME) computes in double, in plain loops.  For each output element it also computes `term`, the
  *     condition of that element: a result computed in fp32 stays within 8 2^-24 term before it is rounded to the
@@ -12,10 +12,10 @@
  *     would.  It shows how large the error of a correct, plain implementation is; a backend may not be worse.  The
  *     judge must accept it as the control, and must reject it as a mutant when it has a defect.  It takes masks from
  *     op.h's functions, while the oracle follows op.h's text, so that the judge compares the two.
- *   The bit-exact reference (exact_NAME) exists for ops, or uses of an op, whose outputs must have the same bits on
- *     every backend.  For ops without an oracle, the naive reference serves as all three.  Signs of zeros count; any
- *     NaN equals any other, because processors produce different payloads.
- * The operands of the first two are arrays of double that contain the values that the backend sees; ids, targets and
+ *     Ops that are defined bit for bit have no oracle: every backend must have the bits of their naive reference.  The
+ *     same holds for fill, and for copy where it does not accumulate.  Signs of zeros count; any NaN equals any other,
+ *     because processors produce different payloads.
+ * The operands are arrays of double that contain the values that the backend sees; ids, targets and
  * the words of the scalars block are numbers too.  The code is compiled with -ffp-contract=off, so that no bits depend
  * on the compiler.
  */
@@ -240,11 +240,8 @@ float naive_dropout_factor(const double *scalars, float p, int32_t site, int64_t
 
 /* Returns true when that word of the block of scalars is a float; the others are integers. */
 bool scalar_is_float(int64_t slot);
-/* Returns true when `call` has a bit-exact reference. */
+/* Returns true when the naive reference has the bits that every backend must have. */
 bool exact_defined(const struct op_call *call);
-/* Writes the outputs of `call`, which must have a bit-exact reference, into `memory`; the operands' addresses are
- * offsets into it. */
-void exact_run(const struct op_call *call, uint8_t *memory);
 uint32_t exact_bits_of(float x);
 float exact_float_of(uint32_t bits);
 /* Returns the 16 random bits of element i of a stream, or half of their range for DEFECT_NEAREST. */
@@ -255,7 +252,6 @@ float exact_bf16(float x, uint32_t random);
 /* ---- the table ---- */
 
 struct verdict;
-struct selftest;
 #define DEFECTS_MAX 16
 
 struct op_test {
@@ -265,9 +261,9 @@ struct op_test {
     void (*inputs)(const struct check_case *check, double *const *value, struct random *random);
     void (*ref)(const struct op_call *call, const struct ref_tensors *t); /* NULL: the op is exact */
     void (*naive)(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect);
-    void (*bits)(const struct op_call *call, uint8_t *memory); /* for calls that do not accumulate; or NULL */
-    bool has_many_variants;                                    /* transposes, heads or padding need more cases */
-    uint32_t dtypes; /* one bit per dtype that has cases; 0: the three float dtypes */
+    bool is_exact_copy;     /* exact in calls that do not accumulate, also with an oracle */
+    bool has_many_variants; /* transposes, heads or padding need more cases */
+    uint32_t dtypes;        /* one bit per dtype that has cases; 0: the three float dtypes */
     /* Properties that judge.c needs.  Sums of products without rounded constants are exact on integers, and have no
      * systematic error.  An op with one input and one output value rounds equal significands equally. */
     bool is_sum_of_products, has_few_inputs;
@@ -277,8 +273,7 @@ struct op_test {
     int32_t scalar;            /* the word that the op writes when an output is the scalars block */
     bool never_overflows;      /* results stay in the range of the inputs */
     uint32_t unrounded;        /* one bit per output that only collects its input */
-    void (*selftest)(struct selftest *test); /* for a backward op, or one with known answers; or NULL */
-    enum naive_defect defects[DEFECTS_MAX];  /* in addition to the common ones; ends at DEFECT_NONE */
+    enum naive_defect defects[DEFECTS_MAX]; /* in addition to the common ones; ends at DEFECT_NONE */
 };
 
 #define OP(KIND, name, ...) extern const struct op_test test_##name;

@@ -1,42 +1,18 @@
 #!/bin/sh
+# shellcheck disable=SC1091,SC2154 # opcheck.inc has the rest
 # opcheck on the emulated cuda backend, every op in three dtypes and three orders of threads: most cases in the
 # ascending order, some in the others, and some with a card's rounding.  A kernel whose result depends on the order
 # fails here.  With CHECK_LONG=1 there are seven times as many cases.
-set -u
+. "${top_srcdir:?}/tests/opcheck/opcheck.inc"
 
-opcheck=${top_builddir:?}/tests/cuda_on_cpu/opcheck-cuda
-passed=0
-failed=0
-skipped=0
-
-if [ ! -x "$opcheck" ]; then
-    echo "SKIP cuda_orders: no C++17 compiler, so there are no emulated programs"
-    echo "checks: 0 passed, 0 failed, 1 skipped"
-    exit 77
-fi
+opcheck=$top_builddir/tests/cuda_on_cpu/opcheck-cuda
+[ -x "$opcheck" ] || leave cuda_orders "no C++17 compiler, so there are no emulated programs"
 
 # order NAME OPTION...: runs opcheck in the order NAME.
 order() {
-    GT_CUDA_ON_CPU_ORDER=$1
-    export GT_CUDA_ON_CPU_ORDER
+    export GT_CUDA_ON_CPU_ORDER="$1"
     shift
-    status=0
-    output=$("$opcheck" --backend=cuda "$@" 2>&1) || status=$?
-    printf '%s\n' "$output" | grep -v '^checks: '
-    counts=$(printf '%s\n' "$output" | sed -n 's/^checks: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p')
-    # shellcheck disable=SC2086
-    set -- $counts
-    if [ $# -ne 3 ]; then
-        echo "FAIL orders-$GT_CUDA_ON_CPU_ORDER: opcheck ended without its count, exit status $status"
-        failed=$((failed + 1))
-        return
-    fi
-    if [ "$status" -ne 0 ] && [ "$2" -eq 0 ]; then
-        failed=$((failed + 1))
-    fi
-    passed=$((passed + $1))
-    failed=$((failed + $2))
-    skipped=$((skipped + $3))
+    counted "orders-$GT_CUDA_ON_CPU_ORDER" --backend=cuda "$@"
 }
 
 many=${CHECK_LONG:+60}
@@ -78,5 +54,4 @@ order desc --dtype=float16 --cases="$many"
 for op in adamw adamw_lean gradient_round muon_momentum muon_step; do
     order desc --op=$op --dtype=bfloat16 --cases="$many"
 done
-echo "checks: $passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+finish

@@ -114,7 +114,7 @@ double image_decode(const struct check_case *check, int32_t slot, int64_t i, con
     return (double)(dtype == DTYPE_BF16 ? bf16_to_f32(half) : f16_to_f32(half));
 }
 
-void image_prepare(const struct check_case *check, double *const value[OP_OPERANDS_MAX], uint8_t *image)
+void image_prepare(const struct check_case *check, double *const *value, uint8_t *image)
 {
     memset(image, BAND_PATTERN, check->image_bytes);
     memset(image + check->call.workspace.offset_bytes, NAN_PATTERN, check->call.workspace_bytes);

@@ -60,7 +60,7 @@ static void keep_finite(const struct check_case *check, int32_t slot, double *va
         values[i] = fmax(-HUGE_MAX, fmin(HUGE_MAX, values[i]));
 }
 
-void inputs_fill(const struct check_case *check, double *const value[OP_OPERANDS_MAX])
+void inputs_fill(const struct check_case *check, double *const *value)
 {
     const struct op_declaration *declaration = op_declaration(check->call.kind);
     struct random random = {.seed = ~check->seed};

@@ -13,7 +13,7 @@ dist_check_SCRIPTS += \
 	tests/opcheck/opcheck_oclgrind.sh \
 	tests/opcheck/opcheck_opencl.sh \
 	tests/opcheck/opcheck_rusticl.sh
-EXTRA_DIST += tests/opcheck/bounds.md
+EXTRA_DIST += tests/opcheck/bounds.md tests/opcheck/opcheck.inc
 tests_opcheck_opcheck_SOURCES = \
 	tests/opcheck/opcheck.c \
 	tests/opcheck/bench.c \

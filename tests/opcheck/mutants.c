@@ -32,64 +32,11 @@ struct brood {
 static const enum naive_defect output_defects[] = {DEFECT_SCALE,         DEFECT_ONE_ELEMENT, DEFECT_TAIL,
                                                    DEFECT_LOW_PRECISION, DEFECT_TRUNCATE,    DEFECT_SATURATE};
 
-static const char *defect_name(enum naive_defect defect)
-{
-    static const char *const names[] = {"none",
-                                        "scale off by 0.2 %",
-                                        "one element wrong",
-                                        "tail not written",
-                                        "result through bf16",
-                                        "truncating conversion",
-                                        "overflow saturated",
-                                        "writes beyond the end",
-                                        "writes an input",
-                                        "last term dropped",
-                                        "bf16 accumulator",
-                                        "fp16 accumulator",
-                                        "rounded twice",
-                                        "scores in 16 bits",
-                                        "param not written",
-                                        "master not written",
-                                        "update from param",
-                                        "sign of zero lost",
-                                        "accumulate ignored",
-                                        "bias forgotten",
-                                        "gain forgotten",
-                                        "first mean or delta forgotten",
-                                        "second mean or inner factor forgotten",
-                                        "position ignored",
-                                        "scale forgotten",
-                                        "skip ignored",
-                                        "step ignored",
-                                        "limit ignored",
-                                        "bias correction forgotten",
-                                        "one-hot forgotten",
-                                        "wrong row",
-                                        "wrong key-value head",
-                                        "wrong dropout site",
-                                        "sample base ignored",
-                                        "wrong kind",
-                                        "operands swapped",
-                                        "cheaper formula",
-                                        "unbiased variance",
-                                        "epsilon omitted or misplaced",
-                                        "one-pass variance",
-                                        "mask too narrow",
-                                        "mask too wide",
-                                        "dropout before normalisation",
-                                        "mask inverted",
-                                        "padding counted or left",
-                                        "coupled weight decay",
-                                        "shifted by one",
-                                        "wrong stream of random bits",
-                                        "rounded to nearest",
-                                        "contracted",
-                                        "exponent off by one",
-                                        "code 0 for a value that is not",
-                                        "block without its last element"};
-    _Static_assert(sizeof names / sizeof names[0] == DEFECT_COUNT, "every defect has a name");
-    return names[defect];
-}
+static const char *const defect_names[] = {
+#define DEFECT(name, text) text,
+#include "tests/ops/defects.def"
+#undef DEFECT
+};
 
 static bool is_output(const struct op_call *call, int32_t slot)
 {
@@ -271,7 +218,7 @@ static void survivors_print(enum op_kind kind, enum dtype dtype, const struct br
     for (int32_t i = 0; i < brood->count; i++) {
         const struct mutant *mutant = &brood->mutant[i];
         if (mutant->possible && !mutant->caught)
-            printf("SURVIVED %s %s: %s%s%s\n", declaration->name, dtype_name(dtype), defect_name(mutant->defect),
+            printf("SURVIVED %s %s: %s%s%s\n", declaration->name, dtype_name(dtype), defect_names[mutant->defect],
                    mutant->slot == WHOLE_CALL ? "" : ", output ",
                    mutant->slot == WHOLE_CALL ? "" : declaration->operand[mutant->slot].name);
     }

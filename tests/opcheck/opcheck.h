@@ -44,11 +44,11 @@ bool case_make_bench(enum op_kind kind, enum dtype dtype, struct check_case *out
 void case_text(const struct check_case *check, char text[static OPCHECK_TEXT_MAX]);
 
 /* inputs.c: fills the values of every operand before the run. */
-void inputs_fill(const struct check_case *check, double *const value[OP_OPERANDS_MAX]);
+void inputs_fill(const struct check_case *check, double *const *value);
 
 /* image.c: addresses, guard bands, encoding. */
 void image_layout(struct check_case *check, size_t workspace_bytes, uint32_t alignment_bytes);
-void image_prepare(const struct check_case *check, double *const value[OP_OPERANDS_MAX], uint8_t *image);
+void image_prepare(const struct check_case *check, double *const *value, uint8_t *image);
 void image_encode(const struct check_case *check, int32_t slot, int64_t i, double value, enum encoding encoding,
                   uint8_t *image);
 /* Returns the dtype of element i of an operand as stored: the operand's, except for words of the scalars block. */

@@ -1,4 +1,5 @@
 #!/bin/sh
+# shellcheck disable=SC1091,SC2154 # opcheck.inc has the rest
 # The opencl kernels on Oclgrind, which simulates a device and reports accesses beyond a buffer (including local
 # memory), data races, and barriers that not all work-items reach.  Every operand has a separate segment of its exact
 # size, because within one segment a stray access would hit another tensor.  The script runs small cases of every op,
@@ -10,23 +11,14 @@
 # forgets the contents of partial uploads.
 # OPCHECK_OCLGRIND_LIBRARY names its ICD if it is elsewhere; OPCHECK_OCLGRIND_CASES="3 8" selects other cases.  With
 # CHECK_LONG=1 there are two cases of each op instead of one, and every tile and unit.
-set -u
+. "${top_srcdir:?}/tests/opcheck/opcheck.inc"
 
-opcheck=${top_builddir:?}/tests/opcheck/opcheck
 library=${OPCHECK_OCLGRIND_LIBRARY:-/usr/lib/oclgrind/liboclgrind-rt-icd.so}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' INT TERM
-passed=0
-failed=0
 
-skip() {
-    echo "SKIP $1: $2"
-    echo "checks: 0 passed, 0 failed, 1 skipped"
-    exit 77
-}
-
-[ -f "$library" ] || skip oclgrind "no Oclgrind here (Debian: oclgrind)"
+[ -f "$library" ] || leave oclgrind "no Oclgrind here (Debian: oclgrind)"
 mkdir "$scratch/vendors" "$scratch/cache"
 echo "$library" >"$scratch/vendors/oclgrind.icd"
 OCL_ICD_VENDORS=$scratch/vendors
@@ -41,24 +33,18 @@ export GPT_TRAIN_OPENCL_CLBLAST GPT_TRAIN_OPENCL_CHILD
 
 status=0
 "$opcheck" --backend=opencl --support --op=fill >/dev/null 2>&1 || status=$?
-[ "$status" -ne 2 ] || skip opencl "this build has no opencl backend"
+[ "$status" -ne 2 ] || leave opencl "this build has no opencl backend"
 
 # one OP DTYPE CASE: the case must pass on Oclgrind, and leave its log empty.
 one() {
     : >"$scratch/log"
     output=$("$opcheck" --backend=opencl --separate --op="$1" --dtype="$2" --case="$3" 2>&1)
     if [ -s "$scratch/log" ]; then
-        echo "FAIL opcheck_oclgrind: $1 case $3 in $2: Oclgrind reports:"
         head -n 12 "$scratch/log"
-        failed=$((failed + 1))
-    elif printf '%s\n' "$output" | grep -q '^opencl: Oclgrind' &&
-        printf '%s\n' "$output" | grep -q '^opencl .* 1 cases, .*[0-9]$'; then
-        passed=$((passed + 1))
-    else
-        echo "FAIL opcheck_oclgrind: $1 case $3 in $2:"
-        printf '%s\n' "$output"
-        failed=$((failed + 1))
     fi
+    [ ! -s "$scratch/log" ] && printf '%s\n' "$output" | grep -q '^opencl: Oclgrind' &&
+        printf '%s\n' "$output" | grep -q '^opencl .* 1 cases, .*[0-9]$'
+    verdict "opcheck_oclgrind: $1 case $3 in $2: $output" $?
 }
 
 # each DTYPE CASES OP...: runs all of them.
@@ -93,5 +79,4 @@ for GPT_TRAIN_OPENCL_MATRIX in emulated-mma/32 ${CHECK_LONG:+emulated-mma8/32 em
     each float16 "5" gemm
     ${CHECK_LONG:+each bfloat16 6 gemm}
 done
-echo "checks: $passed passed, $failed failed, 0 skipped"
-[ "$failed" -eq 0 ]
+finish

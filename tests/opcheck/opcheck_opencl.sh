@@ -1,54 +1,28 @@
 #!/bin/sh
+# shellcheck disable=SC1091,SC2154 # opcheck.inc has the rest
 # Every op of the opencl backend on device 0, in three dtypes one after the other, because drivers such as PoCL compile
 # at the first launch and the kernels serve all dtypes.  Then: the ops that divide exactly, with the division and square
 # root for devices without exact ones; tiles for products that are not this device's default; launches that are divided
 # into dispatches; and products on matrix units, emulated with the layouts of each vendor.
 # OPCHECK_OPENCL_CASES=N runs N cases of each op, 0 all of them; the default is 5, and 12 with CHECK_LONG=1.
-set -u
+. "${top_srcdir:?}/tests/opcheck/opcheck.inc"
 
-opcheck=${top_builddir:?}/tests/opcheck/opcheck
 cases=${OPCHECK_OPENCL_CASES:-${CHECK_LONG:+12}}
 cases=${cases:-5}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' INT TERM
-passed=0
-failed=0
-skipped=0
 
 status=0
 "$opcheck" --backend=opencl --support --op=fill >/dev/null 2>&1 || status=$?
-if [ "$status" -ne 0 ]; then
-    if [ "$status" -eq 2 ]; then
-        echo "SKIP opencl: this build has no opencl backend"
-    else
-        echo "SKIP opencl_device: no OpenCL device here (Debian: pocl-opencl-icd)"
-    fi
-    echo "checks: 0 passed, 0 failed, 1 skipped"
-    exit 77
-fi
+[ "$status" -ne 2 ] || leave opencl "this build has no opencl backend"
+[ "$status" -eq 0 ] || leave opencl_device "no OpenCL device here (Debian: pocl-opencl-icd)"
 
-# run DTYPE OPTION...: prints opcheck's lines and adds up its counts; sets `output`.
+# run DTYPE OPTION...
 run() {
     dtype=$1
     shift
-    status=0
-    output=$("$opcheck" --backend=opencl --dtype="$dtype" --cases="$cases" "$@") || status=$?
-    printf '%s\n' "$output" | grep -v '^checks: '
-    counts=$(printf '%s\n' "$output" | sed -n 's/^checks: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p')
-    # shellcheck disable=SC2086
-    set -- $counts
-    if [ $# -ne 3 ]; then
-        echo "FAIL opcheck_opencl: opcheck ended without its count in $dtype, exit status $status"
-        failed=$((failed + 1))
-        return
-    fi
-    if [ "$status" -ne 0 ] && [ "$2" -eq 0 ]; then
-        failed=$((failed + 1))
-    fi
-    passed=$((passed + $1))
-    failed=$((failed + $2))
-    skipped=$((skipped + $3))
+    counted "opcheck_opencl in $dtype" --backend=opencl --dtype="$dtype" --cases="$cases" "$@"
 }
 
 for dtype in float32 bfloat16 float16; do
@@ -90,22 +64,15 @@ units="emulated-mma/32:bfloat16"
 for unit in $units; do
     GPT_TRAIN_OPENCL_MATRIX=${unit%:*}
     run "${unit#*:}" --op=gemm
-    if ! printf '%s\n' "$output" | grep -q 'products on emulated matrix units'; then
-        echo "FAIL opcheck_opencl: $unit was not used"
-        failed=$((failed + 1))
-    fi
+    printf '%s\n' "$output" | grep -q 'products on emulated matrix units'
+    verdict "opcheck_opencl: $unit was not used" $?
 done
 
 # PoCL may turn local memory into a global variable of the compiled kernel; then groups that run at once share it, and
 # results are wrong only occasionally.
 if command -v nm >/dev/null 2>&1; then
     shared=$(find "$POCL_CACHE_DIR" -name 'gt_*.so' -newer "$scratch" -exec nm {} + 2>/dev/null | sed -n 's/.* [bBdD] \(gt_.*\)/\1/p')
-    if [ -n "$shared" ]; then
-        echo "FAIL opcheck_opencl: groups share what should be their own: $shared"
-        failed=$((failed + 1))
-    else
-        passed=$((passed + 1))
-    fi
+    [ -z "$shared" ]
+    verdict "opcheck_opencl: groups share what should be their own: $shared" $?
 fi
-echo "checks: $passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+finish

@@ -1,34 +1,25 @@
 #!/bin/sh
+# shellcheck disable=SC1091,SC2154 # opcheck.inc has the rest
 # Every op of the opencl backend on Mesa's rusticl with llvmpipe, in three dtypes: a different compiler from PoCL's
 # (SPIR-V and NIR), a different runtime, 32 KiB of local memory, no fp32 subnormals, and a division that need not be
 # exact.  The ops whose bits op.h defines need subnormals, and must be refused.  OPCHECK_RUSTICL_LIBRARY names the ICD
 # if it is elsewhere; OPCHECK_RUSTICL_CASES=N runs N cases of each op, 0 all of them.
-set -u
+. "${top_srcdir:?}/tests/opcheck/opcheck.inc"
 
-opcheck=${top_builddir:?}/tests/opcheck/opcheck
 library=${OPCHECK_RUSTICL_LIBRARY:-}
 cases=${OPCHECK_RUSTICL_CASES:-${CHECK_LONG:+0}}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' INT TERM
-passed=0
-failed=0
-skipped=0
 exact="adamw_lean blend gradient_round muon_momentum muon_normalize muon_step"
 refused=
-
-skip() {
-    echo "SKIP $1: $2"
-    echo "checks: 0 passed, 0 failed, 1 skipped"
-    exit 77
-}
 
 for path in /usr/lib/*/libRusticlOpenCL.so.1 /usr/lib64/libRusticlOpenCL.so.1; do
     if [ -z "$library" ] && [ -f "$path" ]; then
         library=$path
     fi
 done
-[ -f "$library" ] || skip rusticl "no rusticl here (Debian: mesa-opencl-icd)"
+[ -f "$library" ] || leave rusticl "no rusticl here (Debian: mesa-opencl-icd)"
 mkdir "$scratch/vendors" "$scratch/cache"
 echo "$library" >"$scratch/vendors/rusticl.icd"
 OCL_ICD_VENDORS=$scratch/vendors
@@ -38,31 +29,17 @@ export OCL_ICD_VENDORS RUSTICL_ENABLE XDG_CACHE_HOME
 
 status=0
 "$opcheck" --backend=opencl --support --op=fill >/dev/null 2>&1 || status=$?
-[ "$status" -ne 2 ] || skip opencl "this build has no opencl backend"
-[ "$status" -eq 0 ] || skip rusticl "its llvmpipe cannot be opened"
+[ "$status" -ne 2 ] || leave opencl "this build has no opencl backend"
+[ "$status" -eq 0 ] || leave rusticl "its llvmpipe cannot be opened"
 
 for dtype in float32 bfloat16 float16; do
-    output=$("$opcheck" --backend=opencl --dtype="$dtype" --cases="${cases:-4}" 2>&1)
-    printf '%s\n' "$output" | grep -E '^(opencl|FAIL|SKIP)'
-    counts=$(printf '%s\n' "$output" | sed -n 's/^checks: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p')
-    # shellcheck disable=SC2086
-    set -- $counts
-    if [ $# -ne 3 ] || ! printf '%s\n' "$output" | grep -q '^opencl: llvmpipe'; then
-        echo "FAIL opcheck_rusticl: $dtype: opcheck ended without its count, or not on llvmpipe"
-        failed=$((failed + 1))
-        continue
-    fi
-    passed=$((passed + $1))
-    failed=$((failed + $2))
-    skipped=$((skipped + $3))
+    counted "opcheck_rusticl in $dtype" --backend=opencl --dtype="$dtype" --cases="${cases:-4}"
+    printf '%s\n' "$output" | grep -q '^opencl: llvmpipe'
+    verdict "opcheck_rusticl: $dtype: not on llvmpipe" $?
     refused="$refused $(printf '%s\n' "$output" | sed -n 's/^opencl *[a-z0-9]* *\([a-z_]*\) .* not supported.*/\1/p')"
 done
 # shellcheck disable=SC2086
-if [ "$(printf '%s\n' $refused | sort -u | tr '\n' ' ')" = "$exact " ]; then
-    passed=$((passed + 1))
-else
-    echo "FAIL opcheck_rusticl: the ops without support should be $exact, and are:" $refused
-    failed=$((failed + 1))
-fi
-echo "checks: $passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+refused=$(printf '%s\n' $refused | sort -u | tr '\n' ' ')
+[ "$refused" = "$exact " ]
+verdict "opcheck_rusticl: the ops without support should be $exact, and are: $refused" $?
+finish

@@ -31,7 +31,7 @@ static void ref_adamw(const struct op_call *call, const struct ref_tensors *t)
     const double *scalars = t->value[ADAMW_SCALARS];
     int64_t rows = call->operand[ADAMW_CORRECTIONS].dims[0], step = (int64_t)scalars[SCALAR_ADAM_STEP];
     const double *correction = t->value[ADAMW_CORRECTIONS] + 2 * ((step < rows ? step : rows) - 1);
-    for (int64_t i = 0; i < operand_elements(&call->operand[ADAMW_PARAM]); i++) {
+    for (int64_t i = 0; i < op_elements(call, ADAMW_PARAM); i++) {
         if (scalars[SCALAR_FOUND_INF] == 0.0) {
             adamw_element(call, t, correction, i);
             continue;
@@ -81,7 +81,7 @@ static void naive_adamw_element(const struct op_call *call, double *const *value
     adamw_store(value, i, p - rate * (m / bc1 / denominator + decay * p), defect);
 }
 
-static void naive_adamw(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
+static void naive_adamw(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
     const double *scalars = value[ADAMW_SCALARS];
     int64_t rows = call->operand[ADAMW_CORRECTIONS].dims[0], row = (int64_t)scalars[SCALAR_ADAM_STEP] - 1;
@@ -90,7 +90,7 @@ static void naive_adamw(const struct op_call *call, double *const value[OP_OPERA
         row = row < rows - 1 ? row + 1 : row;
     if (scalars[SCALAR_FOUND_INF] != 0.0 && defect != DEFECT_FORGET_SKIP)
         return;
-    for (int64_t i = 0; i < operand_elements(&call->operand[ADAMW_PARAM]); i++)
+    for (int64_t i = 0; i < op_elements(call, ADAMW_PARAM); i++)
         naive_adamw_element(call, value, value[ADAMW_CORRECTIONS] + 2 * row, i, defect);
 }
 

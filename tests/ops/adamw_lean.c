@@ -130,11 +130,10 @@ static void lean_block(const struct lean *lean, int64_t first, int64_t end)
     lean_store(lean, first, whole, m, v);
 }
 
-static void naive_adamw_lean(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
+static void naive_adamw_lean(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
     const double *scalars = value[ADAMW_LEAN_SCALARS], *corrections = value[ADAMW_LEAN_CORRECTIONS];
-    int64_t rows = call->operand[ADAMW_LEAN_CORRECTIONS].dims[0],
-            count = operand_elements(&call->operand[ADAMW_LEAN_PARAM]);
+    int64_t rows = call->operand[ADAMW_LEAN_CORRECTIONS].dims[0], count = op_elements(call, ADAMW_LEAN_PARAM);
     int64_t row = (int64_t)fmin(scalars[SCALAR_ADAM_STEP], (double)rows) - 1;
     if (scalars[SCALAR_FOUND_INF] != 0.0 && defect != DEFECT_FORGET_SKIP)
         return;

@@ -11,11 +11,21 @@
 
 #include "tests/ops/op_test.h"
 
+/* Where things are.  An address is a number of doubles from the start of an operand. */
 struct geometry {
     int64_t samples, time, heads, kv_heads, size, width; /* width of a qkv row */
-    double scale;
+    const double *qkv, *keys, *scalars;                  /* keys: qkv, or the cache */
+    int64_t key_row, key_sample, k_first, v_first;
+    int64_t position, limit; /* of the first query; keys that exist */
+    float scale;
     int64_t time8;
-    double half_u, half_floor; /* for a factor rounded to the dtype of keys and values; 0 for fp32 */
+    enum dtype dtype;          /* that of keys and values */
+    double half_u, half_floor; /* for a factor rounded to that dtype; 0 for fp32 */
+};
+
+/* One query of one head: the addresses of q, of the first key's k and v, and of the head's part of a row of y. */
+struct place {
+    int64_t b, h, i, q, k, v, y;
 };
 
 /* One row: the scores s, the softmax p, the mask factors, and the relative condition of p without its normalisation. */
@@ -25,18 +35,40 @@ struct row {
     double peak, lse, lse_term, sum_term;
 };
 
-static struct geometry geometry_make(const struct op_call *call, int32_t qkv)
+static struct geometry geometry_make(const struct op_call *call, double *const *value)
 {
+    bool cached = call->kind == OP_ATTENTION_CACHED, backward = call->kind == OP_ATTENTION_BACKWARD;
+    int32_t qkv = backward ? (int32_t)ATTENTION_BACKWARD_QKV : 0, keys = cached ? (int32_t)ATTENTION_CACHED_CACHE : qkv;
     struct geometry g = {.time = call->attrs.time, .heads = call->attrs.heads, .kv_heads = call->attrs.kv_heads};
     g.samples = call->operand[qkv].dims[0] / g.time;
     g.width = call->operand[qkv].dims[1];
     g.size = g.width / (g.heads + 2 * g.kv_heads);
-    g.scale = (double)call->attrs.softmax_scale;
+    g.qkv = value[qkv];
+    g.keys = value[keys];
+    g.scalars = value[backward ? (int32_t)ATTENTION_BACKWARD_SCALARS : (int32_t)ATTENTION_FORWARD_SCALARS];
+    g.limit = cached ? call->operand[keys].dims[2] : g.time;
+    g.position = cached ? (int64_t)g.scalars[SCALAR_POSITION] : 0;
+    g.key_row = cached ? g.kv_heads * g.size : g.width;
+    g.key_sample = g.limit * g.key_row;
+    g.k_first = cached ? 0 : g.heads * g.size;
+    g.v_first = cached ? g.samples * g.key_sample : g.k_first + g.kv_heads * g.size;
+    g.scale = call->attrs.softmax_scale;
     g.time8 = (g.time + 7) / 8 * 8;
-    enum dtype dtype = call->operand[call->kind == OP_ATTENTION_CACHED ? ATTENTION_CACHED_CACHE : qkv].dtype;
-    g.half_u = dtype == DTYPE_F32 ? 0.0 : dtype_unit_roundoff(dtype);
-    g.half_floor = ref_half_floor(dtype);
+    g.dtype = call->operand[keys].dtype;
+    g.half_u = g.dtype == DTYPE_F32 ? 0.0 : dtype_unit_roundoff(g.dtype);
+    g.half_floor = ref_half_floor(g.dtype);
     return g;
+}
+
+static struct place place_at(const struct geometry *g, int64_t index, enum naive_defect defect)
+{
+    struct place at = {.b = index / (g->heads * g->time), .h = index / g->time % g->heads, .i = index % g->time};
+    int64_t kv = defect == DEFECT_WRONG_HEAD ? at.h % g->kv_heads : at.h / (g->heads / g->kv_heads);
+    at.q = (at.b * g->time + at.i) * g->width + at.h * g->size;
+    at.k = at.b * g->key_sample + g->k_first + kv * g->size;
+    at.v = at.b * g->key_sample + g->v_first + kv * g->size;
+    at.y = ((at.b * g->time + at.i) * g->heads + at.h) * g->size;
+    return at;
 }
 
 /* Adds the share of one rounded factor: `largest` is its largest error, evenly distributed. */
@@ -64,19 +96,20 @@ static struct row row_make(int64_t keys)
         .keys = keys, .score = space, .p = space + keys, .factor = space + 2 * keys, .relative = space + 3 * keys};
 }
 
-/* Computes the scores of query q against `row->keys` keys, `stride` doubles apart: a sum of D products, times the
- * scale. */
-static void row_scores(const struct geometry *g, struct row *row, const double *q, const double *k, int64_t stride)
+/* Computes the scores of a query against `row->keys` keys: a sum of D products, times the scale. */
+static void row_scores(const struct geometry *g, struct row *row, const struct place *at)
 {
+    double scale = (double)g->scale;
     row->peak = -INFINITY;
     for (int64_t j = 0; j < row->keys; j++) {
         double sum = 0.0, size = 0.0;
         for (int64_t d = 0; d < g->size; d++) {
-            sum += q[d] * k[j * stride + d];
-            size += fabs(q[d] * k[j * stride + d]);
+            double product = g->qkv[at->q + d] * g->keys[at->k + j * g->key_row + d];
+            sum += product;
+            size += fabs(product);
         }
-        row->score[j] = sum * g->scale;
-        row->relative[j] = (sqrt((double)g->size) + 1.0) * size * fabs(g->scale);
+        row->score[j] = sum * scale;
+        row->relative[j] = (sqrt((double)g->size) + 1.0) * size * fabs(scale);
         row->peak = row->score[j] > row->peak ? row->score[j] : row->peak;
     }
 }
@@ -99,79 +132,85 @@ static void row_softmax(struct row *row)
 }
 
 /* y_d = sum p factor v.  The term covers perturbed scores, the sum itself, and the division by a perturbed sum. */
-static void row_output(const struct geometry *g, const struct row *row, const double *v, int64_t stride,
-                       const struct ref_tensors *t, int32_t slot, int64_t line)
+static void row_output(const struct geometry *g, const struct row *row, const struct place *at,
+                       const struct ref_tensors *t, int32_t slot)
 {
-    double *y = t->value[slot] + line, *term = t->term[slot] + line;
     for (int64_t d = 0; d < g->size; d++) {
         double sum = 0.0, size = 0.0, shaken = 0.0;
         for (int64_t j = 0; j < row->keys; j++) {
-            double part = row->p[j] * row->factor[j] * v[j * stride + d];
+            double v = g->keys[at->v + j * g->key_row + d], part = row->p[j] * row->factor[j] * v;
             sum += part;
             size += fabs(part);
             shaken += fabs(part) * row->relative[j];
-            half_add(t, slot, line + d,
-                     (g->half_u * row->p[j] + g->half_floor) * row->factor[j] * fabs(v[j * stride + d]));
+            half_add(t, slot, at->y + d, (g->half_u * row->p[j] + g->half_floor) * row->factor[j] * fabs(v));
         }
-        y[d] = sum;
-        term[d] = sqrt((double)row->keys) * size + shaken + fabs(sum) * row->sum_term;
+        t->value[slot][at->y + d] = sum;
+        t->term[slot][at->y + d] = sqrt((double)row->keys) * size + shaken + fabs(sum) * row->sum_term;
     }
 }
 
-static void row_factors(const struct op_call *call, const struct geometry *g, struct row *row, const double *scalars,
-                        int64_t sample, int64_t head, int64_t query)
+static void row_factors(const struct op_call *call, const struct geometry *g, struct row *row, const struct place *at)
 {
     for (int64_t j = 0; j < row->keys; j++)
-        row->factor[j] = ref_dropout_factor(scalars, call->attrs.dropout, call->attrs.site + (int32_t)(head << 16),
-                                            sample, query * g->time8 + j);
+        row->factor[j] =
+            call->kind == OP_ATTENTION_CACHED
+                ? 1.0
+                : ref_dropout_factor(g->scalars, call->attrs.dropout, call->attrs.site + (int32_t)(at->h << 16), at->b,
+                                     at->i * g->time8 + j);
+}
+
+/* Computes all rows of y, and of lse unless that is NULL. */
+static void ref_rows(const struct op_call *call, const struct ref_tensors *t, int32_t y, double *lse, double *lse_term)
+{
+    struct geometry g = geometry_make(call, t->value);
+    struct row row = row_make(g.limit);
+    for (int64_t index = 0; index < g.samples * g.heads * g.time; index++) {
+        struct place at = place_at(&g, index, DEFECT_NONE);
+        row.keys = g.position + at.i + 1;
+        assert(row.keys <= g.limit);
+        row_scores(&g, &row, &at);
+        row_softmax(&row);
+        row_factors(call, &g, &row, &at);
+        row_output(&g, &row, &at, t, y);
+        if (lse != NULL) {
+            lse[index] = row.lse;
+            lse_term[index] = row.lse_term;
+        }
+    }
+    half_close(t, y, op_elements(call, y));
+    free(row.score);
 }
 
 static void ref_attention_forward(const struct op_call *call, const struct ref_tensors *t)
 {
-    struct geometry g = geometry_make(call, ATTENTION_FORWARD_QKV);
-    struct row row = row_make(g.time);
-    for (int64_t index = 0; index < g.samples * g.heads * g.time; index++) {
-        int64_t b = index / (g.heads * g.time), h = index / g.time % g.heads, i = index % g.time;
-        int64_t kv = h / (g.heads / g.kv_heads), y = (b * g.time + i) * g.heads * g.size + h * g.size;
-        const double *sample = t->value[ATTENTION_FORWARD_QKV] + b * g.time * g.width;
-        row.keys = i + 1;
-        row_scores(&g, &row, sample + i * g.width + h * g.size, sample + (g.heads + kv) * g.size, g.width);
-        row_softmax(&row);
-        row_factors(call, &g, &row, t->value[ATTENTION_FORWARD_SCALARS], b, h, i);
-        row_output(&g, &row, sample + (g.heads + g.kv_heads + kv) * g.size, g.width, t, ATTENTION_FORWARD_Y, y);
-        t->value[ATTENTION_FORWARD_LSE][index] = row.lse;
-        t->term[ATTENTION_FORWARD_LSE][index] = row.lse_term;
-    }
-    half_close(t, ATTENTION_FORWARD_Y, operand_elements(&call->operand[ATTENTION_FORWARD_Y]));
-    free(row.score);
+    ref_rows(call, t, ATTENTION_FORWARD_Y, t->value[ATTENTION_FORWARD_LSE], t->term[ATTENTION_FORWARD_LSE]);
 }
 
-/* Adds to the gradients of one query row i of head h in sample b. */
-static void backward_row(const struct geometry *g, const struct ref_tensors *t, struct row *row, int64_t b, int64_t h,
-                         int64_t i)
+/* Adds to the gradients of one query row. */
+static void backward_row(const struct geometry *g, const struct ref_tensors *t, const struct row *row,
+                         const struct place *at, double lse)
 {
-    int64_t group = g->heads / g->kv_heads, kv = h / group, line = (b * g->time + i) * g->heads * g->size + h * g->size;
-    int64_t base = b * g->time * g->width, q = base + i * g->width + h * g->size;
-    const double *qkv = t->value[ATTENTION_BACKWARD_QKV], *dy = t->value[ATTENTION_BACKWARD_DY] + line;
-    const double *y = t->value[ATTENTION_BACKWARD_Y] + line;
+    int64_t group = g->heads / g->kv_heads, q = at->q;
+    const double *qkv = g->qkv, *dy = t->value[ATTENTION_BACKWARD_DY] + at->y;
+    const double *y = t->value[ATTENTION_BACKWARD_Y] + at->y;
     double *out = t->value[ATTENTION_BACKWARD_DQKV], *term = t->term[ATTENTION_BACKWARD_DQKV];
-    double lse = t->value[ATTENTION_BACKWARD_LSE][(b * g->heads + h) * g->time + i];
+    double scale = (double)g->scale;
     double delta = 0.0, delta_size = 0.0, root = sqrt((double)g->size), keys_root = sqrt((double)row->keys);
     for (int64_t d = 0; d < g->size; d++) {
         delta += dy[d] * y[d];
         delta_size += fabs(dy[d] * y[d]);
     }
     for (int64_t j = 0; j < row->keys; j++) {
-        int64_t k = base + j * g->width + (g->heads + kv) * g->size, v = k + g->kv_heads * g->size;
+        int64_t k = at->k + j * g->key_row, v = at->v + j * g->key_row;
         double p = exp(row->score[j] - lse), shaken = row->relative[j] + fabs(row->score[j] - lse) + 1.0;
         double dp = 0.0, dp_size = 0.0, queries_root = sqrt((double)((g->time - j) * group));
         for (int64_t d = 0; d < g->size; d++) {
             dp += dy[d] * qkv[v + d] * row->factor[j];
             dp_size += fabs(dy[d] * qkv[v + d] * row->factor[j]);
         }
-        double ds = p * (dp - delta) * g->scale;
-        double ds_term = p * fabs(g->scale) * (root * (dp_size + delta_size) + fabs(dp - delta) * (shaken + 2.0));
-        double ds_half = g->half_u * fabs(ds) + g->half_floor * fmax(1.0, fabs(g->scale));
+        double ds = p * (dp - delta) * scale;
+        double ds_term = p * fabs(scale) * (root * (dp_size + delta_size) + fabs(dp - delta) * (shaken + 2.0));
+        double ds_half = g->half_u * fabs(ds) + g->half_floor * fmax(1.0, fabs(scale));
         double p_half = (g->half_u * p + g->half_floor) * row->factor[j];
         for (int64_t d = 0; d < g->size; d++) {
             double weight = p * row->factor[j] * dy[d];
@@ -190,100 +229,57 @@ static void backward_row(const struct geometry *g, const struct ref_tensors *t, 
 
 static void ref_attention_backward(const struct op_call *call, const struct ref_tensors *t)
 {
-    struct geometry g = geometry_make(call, ATTENTION_BACKWARD_QKV);
+    struct geometry g = geometry_make(call, t->value);
     struct row row = row_make(g.time);
-    for (int64_t i = 0; i < g.samples * g.time * g.width; i++)
+    int64_t elements = g.samples * g.time * g.width;
+    for (int64_t i = 0; i < elements; i++)
         t->value[ATTENTION_BACKWARD_DQKV][i] = t->term[ATTENTION_BACKWARD_DQKV][i] = 0.0;
     for (int64_t index = 0; index < g.samples * g.heads * g.time; index++) {
-        int64_t b = index / (g.heads * g.time), h = index / g.time % g.heads, i = index % g.time;
-        int64_t kv = h / (g.heads / g.kv_heads);
-        const double *sample = t->value[ATTENTION_BACKWARD_QKV] + b * g.time * g.width;
-        row.keys = i + 1;
-        row_scores(&g, &row, sample + i * g.width + h * g.size, sample + (g.heads + kv) * g.size, g.width);
-        row_factors(call, &g, &row, t->value[ATTENTION_BACKWARD_SCALARS], b, h, i);
-        backward_row(&g, t, &row, b, h, i);
+        struct place at = place_at(&g, index, DEFECT_NONE);
+        row.keys = at.i + 1;
+        row_scores(&g, &row, &at);
+        row_factors(call, &g, &row, &at);
+        backward_row(&g, t, &row, &at, t->value[ATTENTION_BACKWARD_LSE][index]);
     }
-    half_close(t, ATTENTION_BACKWARD_DQKV, operand_elements(&call->operand[ATTENTION_BACKWARD_DQKV]));
+    half_close(t, ATTENTION_BACKWARD_DQKV, elements);
     free(row.score);
 }
 
-/* cache[2, B, capacity, KV D]: appends k and v of the new rows, as a 16-bit dtype stores them; the rest keeps its
- * bits. */
-static void cache_append(const struct op_call *call, const struct geometry *g, const struct ref_tensors *t)
+/* Writes k and v of the new rows to cache[2, B, capacity, KV D], as a 16-bit dtype stores them; `rows` of them. */
+static void cache_append(const struct geometry *g, double *cache, int64_t position, int64_t rows)
 {
-    int64_t capacity = call->operand[ATTENTION_CACHED_CACHE].dims[2], line = g->kv_heads * g->size;
-    int64_t position = (int64_t)t->value[ATTENTION_CACHED_SCALARS][SCALAR_POSITION];
-    enum dtype dtype = call->operand[ATTENTION_CACHED_CACHE].dtype;
-    for (int64_t i = 0; i < 2 * g->samples * capacity * line; i++)
-        t->term[ATTENTION_CACHED_CACHE][i] = REF_EXACT;
-    for (int64_t n = 0; n < g->samples * g->time; n++) {
-        for (int64_t c = 0; c < 2 * line; c++) {
-            int64_t half = c / line, slot = (half * g->samples + n / g->time) * capacity + position + n % g->time;
-            double x = t->value[ATTENTION_CACHED_QKV][n * g->width + g->heads * g->size + c];
-            t->value[ATTENTION_CACHED_CACHE][slot * line + c % line] = dtype == DTYPE_F32 ? x : ref_rounded(dtype, x);
+    for (int64_t n = 0; n < rows; n++) {
+        for (int64_t c = 0; c < 2 * g->key_row; c++) {
+            int64_t half = c / g->key_row, slot = (half * g->samples + n / g->time) * g->limit + position + n % g->time;
+            double x = g->qkv[n * g->width + g->heads * g->size + c];
+            cache[slot * g->key_row + c % g->key_row] = g->dtype == DTYPE_F32 ? x : ref_rounded(g->dtype, x);
         }
     }
 }
 
+/* What is not appended keeps its bits. */
 static void ref_attention_cached(const struct op_call *call, const struct ref_tensors *t)
 {
-    struct geometry g = geometry_make(call, ATTENTION_CACHED_QKV);
-    int64_t capacity = call->operand[ATTENTION_CACHED_CACHE].dims[2], line = g.kv_heads * g.size;
-    int64_t position = (int64_t)t->value[ATTENTION_CACHED_SCALARS][SCALAR_POSITION];
-    struct row row = row_make(capacity);
-    cache_append(call, &g, t);
-    for (int64_t index = 0; index < g.samples * g.heads * g.time; index++) {
-        int64_t b = index / (g.heads * g.time), h = index / g.time % g.heads, i = index % g.time;
-        int64_t kv = h / (g.heads / g.kv_heads), n = b * g.time + i;
-        const double *k = t->value[ATTENTION_CACHED_CACHE] + b * capacity * line + kv * g.size;
-        row.keys = position + i + 1;
-        assert(row.keys <= capacity);
-        row_scores(&g, &row, t->value[ATTENTION_CACHED_QKV] + n * g.width + h * g.size, k, line);
-        row_softmax(&row);
-        for (int64_t j = 0; j < row.keys; j++)
-            row.factor[j] = 1.0;
-        row_output(&g, &row, k + g.samples * capacity * line, line, t, ATTENTION_CACHED_Y, (n * g.heads + h) * g.size);
-    }
-    half_close(t, ATTENTION_CACHED_Y, operand_elements(&call->operand[ATTENTION_CACHED_Y]));
-    free(row.score);
-}
-
-struct naive_geometry {
-    int64_t samples, time, heads, kv_heads, size, width, time8;
-    float scale;
-    enum dtype dtype; /* that of keys and values */
-};
-
-static struct naive_geometry naive_geometry_make(const struct op_call *call, int32_t qkv)
-{
-    struct naive_geometry g = {.time = call->attrs.time, .heads = call->attrs.heads, .kv_heads = call->attrs.kv_heads};
-    g.samples = call->operand[qkv].dims[0] / g.time;
-    g.width = call->operand[qkv].dims[1];
-    g.size = g.width / (g.heads + 2 * g.kv_heads);
-    g.scale = call->attrs.softmax_scale;
-    g.time8 = (g.time + 7) / 8 * 8;
-    g.dtype = call->operand[call->kind == OP_ATTENTION_CACHED ? ATTENTION_CACHED_CACHE : qkv].dtype;
-    return g;
+    struct geometry g = geometry_make(call, t->value);
+    for (int64_t i = 0; i < 2 * g.samples * g.key_sample; i++)
+        t->term[ATTENTION_CACHED_CACHE][i] = REF_EXACT;
+    cache_append(&g, t->value[ATTENTION_CACHED_CACHE], g.position, g.samples * g.time);
+    ref_rows(call, t, ATTENTION_CACHED_Y, NULL, NULL);
 }
 
 /* Returns a factor as it enters a product with 16-bit operands. */
-static float product_factor(const struct naive_geometry *g, float factor, enum naive_defect defect)
+static float product_factor(const struct geometry *g, float factor, enum naive_defect defect)
 {
     return defect == PERMITTED_HALF_FACTORS ? naive_rounded(g->dtype, factor) : factor;
 }
 
-static int64_t kv_head(const struct naive_geometry *g, int64_t h, enum naive_defect defect)
+/* Returns the number of keys that query i sees. */
+static int64_t keys_seen(const struct geometry *g, int64_t i, enum naive_defect defect)
 {
-    return defect == DEFECT_WRONG_HEAD ? h % g->kv_heads : h / (g->heads / g->kv_heads);
-}
-
-/* Returns the number of keys that query i of `limit` rows sees. */
-static int64_t keys_seen(int64_t i, int64_t limit, enum naive_defect defect)
-{
-    int64_t keys = i + 1;
+    int64_t keys = g->position + i + 1;
     if (defect == DEFECT_MASK_NARROW && keys > 1)
         keys--;
-    if (defect == DEFECT_MASK_WIDE && keys < limit)
+    if (defect == DEFECT_MASK_WIDE && keys < g->limit)
         keys++;
     return keys;
 }
@@ -296,11 +292,11 @@ static float dot(const double *a, const double *b, int64_t count, enum naive_def
     return sum;
 }
 
-static void scores(const struct naive_geometry *g, float *s, int64_t keys, const double *q, const double *k,
-                   int64_t stride, enum naive_defect defect)
+static void scores(const struct geometry *g, float *s, int64_t keys, const struct place *at, enum naive_defect defect)
 {
     for (int64_t j = 0; j < keys; j++) {
-        s[j] = dot(q, k + j * stride, g->size, defect) * (defect == DEFECT_FORGET_SCALE ? 1.0f : g->scale);
+        s[j] = dot(g->qkv + at->q, g->keys + at->k + j * g->key_row, g->size, defect) *
+               (defect == DEFECT_FORGET_SCALE ? 1.0f : g->scale);
         if (defect == DEFECT_HALF_SCORES)
             s[j] = naive_rounded(g->dtype, s[j]);
     }
@@ -321,14 +317,15 @@ static float softmax(float *s, int64_t keys, const float *factor, enum naive_def
     return peak + logf(sum);
 }
 
-static void weighted(const struct naive_geometry *g, const float *p, int64_t keys, const double *v, int64_t stride,
-                     double *y, enum naive_defect defect)
+static void weighted(const struct geometry *g, const float *p, int64_t keys, const struct place *at, double *y,
+                     enum naive_defect defect)
 {
     for (int64_t d = 0; d < g->size; d++) {
         float sum = 0.0f;
         for (int64_t j = 0; j < keys; j++)
-            sum = naive_add(sum, product_factor(g, p[j], defect) * naive_at(v, j * stride + d), defect);
-        y[d] = (double)sum;
+            sum =
+                naive_add(sum, product_factor(g, p[j], defect) * naive_at(g->keys, at->v + j * g->key_row + d), defect);
+        y[at->y + d] = (double)sum;
     }
 }
 
@@ -340,38 +337,45 @@ static float *naive_row_make(int64_t count)
     return row;
 }
 
-static void factors(const struct op_call *call, const struct naive_geometry *g, float *factor, int64_t keys,
-                    const double *scalars, int64_t b, int64_t h, int64_t i, enum naive_defect defect)
+static void factors(const struct op_call *call, const struct geometry *g, float *factor, int64_t keys,
+                    const struct place *at, enum naive_defect defect)
 {
-    int32_t site = call->attrs.site + (int32_t)(h << 16);
+    int32_t site = call->attrs.site + (int32_t)(at->h << 16);
     for (int64_t j = 0; j < keys; j++)
-        factor[j] = naive_dropout_factor(scalars, call->attrs.dropout, site, b, i * g->time8 + j, defect);
+        factor[j] = naive_dropout_factor(g->scalars, call->attrs.dropout, site, at->b, at->i * g->time8 + j, defect);
 }
 
-static void naive_attention_forward(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
-                                    enum naive_defect defect)
+/* Computes all rows of y, and of lse; without dropout if that is NULL, as in attention_cached. */
+static void naive_rows(const struct op_call *call, const struct geometry *g, double *y, double *lse,
+                       enum naive_defect defect)
 {
-    struct naive_geometry g = naive_geometry_make(call, ATTENTION_FORWARD_QKV);
-    float *s = naive_row_make(2 * g.time), *factor = s + g.time;
-    for (int64_t index = 0; index < g.samples * g.heads * g.time; index++) {
-        int64_t b = index / (g.heads * g.time), h = index / g.time % g.heads, i = index % g.time;
-        int64_t kv = kv_head(&g, h, defect), keys = keys_seen(i, g.time, defect);
-        const double *sample = value[ATTENTION_FORWARD_QKV] + b * g.time * g.width;
-        scores(&g, s, keys, sample + i * g.width + h * g.size, sample + (g.heads + kv) * g.size, g.width, defect);
-        factors(call, &g, factor, keys, value[ATTENTION_FORWARD_SCALARS], b, h, i, defect);
-        value[ATTENTION_FORWARD_LSE][index] = (double)softmax(s, keys, factor, defect);
-        weighted(&g, s, keys, sample + (g.heads + g.kv_heads + kv) * g.size, g.width,
-                 value[ATTENTION_FORWARD_Y] + ((b * g.time + i) * g.heads + h) * g.size, defect);
+    float *s = naive_row_make(2 * g->limit), *factor = s + g->limit;
+    for (int64_t index = 0; index < g->samples * g->heads * g->time; index++) {
+        struct place at = place_at(g, index, defect);
+        int64_t keys = keys_seen(g, at.i, defect);
+        scores(g, s, keys, &at, defect);
+        if (lse != NULL)
+            factors(call, g, factor, keys, &at, defect);
+        float sum = softmax(s, keys, lse != NULL ? factor : NULL, defect);
+        if (lse != NULL)
+            lse[index] = (double)sum;
+        weighted(g, s, keys, &at, y, defect);
     }
     free(s);
 }
 
-static void backward_key(const struct naive_geometry *g, double *const *value, int64_t q, int64_t k, int64_t line,
-                         float p, float factor, float delta, enum naive_defect defect)
+static void naive_attention_forward(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
-    const double *qkv = value[ATTENTION_BACKWARD_QKV], *dy = value[ATTENTION_BACKWARD_DY] + line;
+    struct geometry g = geometry_make(call, value);
+    naive_rows(call, &g, value[ATTENTION_FORWARD_Y], value[ATTENTION_FORWARD_LSE], defect);
+}
+
+static void backward_key(const struct geometry *g, double *const *value, const struct place *at, int64_t j, float p,
+                         float factor, float delta, enum naive_defect defect)
+{
+    const double *qkv = g->qkv, *dy = value[ATTENTION_BACKWARD_DY] + at->y;
     double *out = value[ATTENTION_BACKWARD_DQKV];
-    int64_t v = k + g->kv_heads * g->size;
+    int64_t q = at->q, k = at->k + j * g->key_row, v = at->v + j * g->key_row;
     float dp = dot(dy, qkv + v, g->size, DEFECT_NONE) * (defect == DEFECT_FORGET_SECOND ? 1.0f : factor);
     float ds = p * (dp - (defect == DEFECT_FORGET_FIRST ? 0.0f : delta));
     float k_scale = defect == DEFECT_SWAPPED ? 1.0f : g->scale, weight = product_factor(g, p * factor, defect);
@@ -383,63 +387,33 @@ static void backward_key(const struct naive_geometry *g, double *const *value, i
     }
 }
 
-static void naive_attention_backward(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
-                                     enum naive_defect defect)
+static void naive_attention_backward(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
-    struct naive_geometry g = naive_geometry_make(call, ATTENTION_BACKWARD_QKV);
+    struct geometry g = geometry_make(call, value);
     float *s = naive_row_make(2 * g.time), *factor = s + g.time;
-    const double *qkv = value[ATTENTION_BACKWARD_QKV];
     for (int64_t i = 0; i < g.samples * g.time * g.width; i++)
         value[ATTENTION_BACKWARD_DQKV][i] = 0.0;
     for (int64_t index = 0; index < g.samples * g.heads * g.time; index++) {
-        int64_t b = index / (g.heads * g.time), h = index / g.time % g.heads, i = index % g.time;
-        int64_t kv = kv_head(&g, h, defect), base = b * g.time * g.width, q = base + i * g.width + h * g.size;
-        int64_t keys = keys_seen(i, g.time, defect), k = base + (g.heads + kv) * g.size;
-        int64_t line = ((b * g.time + i) * g.heads + h) * g.size;
+        struct place at = place_at(&g, index, defect);
+        int64_t keys = keys_seen(&g, at.i, defect);
         float lse = naive_at(value[ATTENTION_BACKWARD_LSE], index);
-        float delta = dot(value[ATTENTION_BACKWARD_DY] + line, value[ATTENTION_BACKWARD_Y] + line, g.size, DEFECT_NONE);
-        scores(&g, s, keys, qkv + q, qkv + k, g.width, defect);
-        factors(call, &g, factor, keys, value[ATTENTION_BACKWARD_SCALARS], b, h, i, defect);
+        float delta = dot(value[ATTENTION_BACKWARD_DY] + at.y, value[ATTENTION_BACKWARD_Y] + at.y, g.size, DEFECT_NONE);
+        scores(&g, s, keys, &at, defect);
+        factors(call, &g, factor, keys, &at, defect);
         for (int64_t j = 0; j < keys; j++)
-            backward_key(&g, value, q, k + j * g.width, line, expf(s[j] - lse), factor[j], delta, defect);
+            backward_key(&g, value, &at, j, expf(s[j] - lse), factor[j], delta, defect);
     }
     free(s);
 }
 
-static void naive_cache_append(const struct op_call *call, const struct naive_geometry *g, double *const *value,
-                               int64_t position, enum naive_defect defect)
+static void naive_attention_cached(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
-    int64_t capacity = call->operand[ATTENTION_CACHED_CACHE].dims[2], line = g->kv_heads * g->size;
-    int64_t rows = g->samples * g->time - (defect == DEFECT_WRONG_ROW ? 1 : 0);
-    for (int64_t n = 0; n < rows; n++) {
-        for (int64_t c = 0; c < 2 * line; c++) {
-            int64_t slot = (c / line * g->samples + n / g->time) * capacity + position + n % g->time;
-            float x = naive_at(value[ATTENTION_CACHED_QKV], n * g->width + g->heads * g->size + c);
-            value[ATTENTION_CACHED_CACHE][slot * line + c % line] = (double)naive_rounded(g->dtype, x);
-        }
-    }
-}
-
-static void naive_attention_cached(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
-                                   enum naive_defect defect)
-{
-    struct naive_geometry g = naive_geometry_make(call, ATTENTION_CACHED_QKV);
-    int64_t capacity = call->operand[ATTENTION_CACHED_CACHE].dims[2], line = g.kv_heads * g.size;
-    int64_t position = (int64_t)value[ATTENTION_CACHED_SCALARS][SCALAR_POSITION];
+    struct geometry g = geometry_make(call, value);
     if (defect == DEFECT_FORGET_POSITION)
-        position = 0;
-    float *s = naive_row_make(capacity);
-    naive_cache_append(call, &g, value, position, defect);
-    for (int64_t index = 0; index < g.samples * g.heads * g.time; index++) {
-        int64_t b = index / (g.heads * g.time), h = index / g.time % g.heads, i = index % g.time, n = b * g.time + i;
-        const double *k = value[ATTENTION_CACHED_CACHE] + b * capacity * line + kv_head(&g, h, defect) * g.size;
-        int64_t keys = keys_seen(position + i, capacity, defect);
-        scores(&g, s, keys, value[ATTENTION_CACHED_QKV] + n * g.width + h * g.size, k, line, defect);
-        softmax(s, keys, NULL, defect);
-        weighted(&g, s, keys, k + g.samples * capacity * line, line,
-                 value[ATTENTION_CACHED_Y] + (n * g.heads + h) * g.size, defect);
-    }
-    free(s);
+        g.position = 0;
+    cache_append(&g, value[ATTENTION_CACHED_CACHE], g.position,
+                 g.samples * g.time - (defect == DEFECT_WRONG_ROW ? 1 : 0));
+    naive_rows(call, &g, value[ATTENTION_CACHED_Y], NULL, defect);
 }
 
 static const int64_t head_sizes[] = {16, 32, 48, 64, 128, 1, 5, 24, 42, 56, 80, 96};

@@ -3,14 +3,14 @@
 
 #include "tests/ops/op_test.h"
 
-static void naive_blend(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
+static void naive_blend(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
     float alpha = call->attrs.alpha, beta = call->attrs.beta;
     if (defect == DEFECT_SWAPPED) {
         alpha = call->attrs.beta;
         beta = call->attrs.alpha;
     }
-    for (int64_t i = 0; i < operand_elements(&call->operand[BLEND_Y]); i++) {
+    for (int64_t i = 0; i < op_elements(call, BLEND_Y); i++) {
         float x = (float)value[BLEND_X][i], z = (float)value[BLEND_Z][i];
         float y = alpha * x + beta * z;
         if (defect == DEFECT_CONTRACTED)

@@ -109,8 +109,7 @@ static void naive_cross_entropy_row(const struct op_call *call, double *const *v
         naive_cross_entropy_gradient(call, value, n, peak, sum, defect);
 }
 
-static void naive_cross_entropy(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
-                                enum naive_defect defect)
+static void naive_cross_entropy(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
     int64_t width = call->operand[CROSS_ENTROPY_LOGITS].dims[1];
     for (int64_t n = 0; n < call->operand[CROSS_ENTROPY_LOGITS].dims[0]; n++) {
@@ -124,7 +123,7 @@ static void naive_cross_entropy(const struct op_call *call, double *const value[
     }
 }
 
-static void naive_loss_sum(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
+static void naive_loss_sum(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
     int64_t rows = call->operand[LOSS_SUM_LOSSES].dims[0];
     double *slot = &value[LOSS_SUM_SCALARS][SCALAR_LOSS_SUM];

@@ -7,7 +7,7 @@ static void ref_dropout(const struct op_call *call, const struct ref_tensors *t)
 {
     int64_t columns = call->operand[DROPOUT_X].dims[1];
     int64_t sample_elements = call->attrs.time * columns;
-    for (int64_t i = 0; i < operand_elements(&call->operand[DROPOUT_X]); i++) {
+    for (int64_t i = 0; i < op_elements(call, DROPOUT_X); i++) {
         double factor = ref_dropout_factor(t->value[DROPOUT_SCALARS], call->attrs.dropout, call->attrs.site,
                                            i / sample_elements, i % sample_elements);
         double y = factor == 0.0 ? 0.0 : t->value[DROPOUT_X][i] * factor;
@@ -16,10 +16,10 @@ static void ref_dropout(const struct op_call *call, const struct ref_tensors *t)
     }
 }
 
-static void naive_dropout(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
+static void naive_dropout(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
     int64_t sample_elements = call->attrs.time * call->operand[DROPOUT_X].dims[1];
-    for (int64_t i = 0; i < operand_elements(&call->operand[DROPOUT_X]); i++) {
+    for (int64_t i = 0; i < op_elements(call, DROPOUT_X); i++) {
         int64_t element = i % sample_elements + (defect == DEFECT_SHIFTED ? 1 : 0);
         float factor = naive_dropout_factor(value[DROPOUT_SCALARS], call->attrs.dropout, call->attrs.site,
                                             i / sample_elements, element, defect);

@@ -73,8 +73,7 @@ static void embed_backward_positions(const struct op_call *call, double *const *
     }
 }
 
-static void naive_embed_forward(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
-                                enum naive_defect defect)
+static void naive_embed_forward(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
     int64_t rows = call->operand[EMBED_FORWARD_Y].dims[0], channels = call->operand[EMBED_FORWARD_Y].dims[1];
     int64_t position = (int64_t)value[EMBED_FORWARD_SCALARS][SCALAR_POSITION], time = call->attrs.time;
@@ -93,8 +92,7 @@ static void naive_embed_forward(const struct op_call *call, double *const value[
     }
 }
 
-static void naive_embed_backward(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
-                                 enum naive_defect defect)
+static void naive_embed_backward(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
     int64_t channels = call->operand[EMBED_BACKWARD_DY].dims[1];
     int64_t groups = (int64_t)value[EMBED_BACKWARD_STARTS][0];

@@ -5,7 +5,7 @@
 
 static void ref_fill(const struct op_call *call, const struct ref_tensors *t)
 {
-    for (int64_t i = 0; i < operand_elements(&call->operand[FILL_Y]); i++) {
+    for (int64_t i = 0; i < op_elements(call, FILL_Y); i++) {
         t->value[FILL_Y][i] = (double)call->attrs.value;
         t->term[FILL_Y][i] = REF_EXACT;
     }
@@ -13,22 +13,22 @@ static void ref_fill(const struct op_call *call, const struct ref_tensors *t)
 
 static void ref_copy(const struct op_call *call, const struct ref_tensors *t)
 {
-    for (int64_t i = 0; i < operand_elements(&call->operand[COPY_Y]); i++) {
+    for (int64_t i = 0; i < op_elements(call, COPY_Y); i++) {
         t->value[COPY_Y][i] = ref_before(call, t, COPY_Y, i) + t->value[COPY_X][i];
         t->term[COPY_Y][i] = call->attrs.accumulate != 0 ? 0.0 : REF_EXACT;
     }
 }
 
-static void naive_fill(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
+static void naive_fill(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
     float y = defect == DEFECT_WRONG_KIND ? 0.0f : call->attrs.value;
-    for (int64_t i = defect == DEFECT_SHIFTED ? 1 : 0; i < operand_elements(&call->operand[FILL_Y]); i++)
+    for (int64_t i = defect == DEFECT_SHIFTED ? 1 : 0; i < op_elements(call, FILL_Y); i++)
         value[FILL_Y][i] = (double)y;
 }
 
-static void naive_copy(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
+static void naive_copy(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
-    int64_t count = operand_elements(&call->operand[COPY_Y]);
+    int64_t count = op_elements(call, COPY_Y);
     bool adds = op_accumulates(call, COPY_Y);
     for (int64_t i = 0; i < count; i++) {
         int64_t from = defect == DEFECT_SHIFTED ? (i + 1) % count : i;

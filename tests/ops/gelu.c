@@ -26,7 +26,7 @@ static void gelu_slope_tanh(double x, double *out_slope, double *out_term)
 
 static void ref_gelu_forward(const struct op_call *call, const struct ref_tensors *t)
 {
-    for (int64_t i = 0; i < operand_elements(&call->operand[GELU_FORWARD_X]); i++) {
+    for (int64_t i = 0; i < op_elements(call, GELU_FORWARD_X); i++) {
         double x = t->value[GELU_FORWARD_X][i], squash, slope; /* slope: argument times derivative, for its rounding */
         if (call->attrs.gelu == GELU_ERF) {
             squash = erf(x * SQRT_HALF);
@@ -43,7 +43,7 @@ static void ref_gelu_forward(const struct op_call *call, const struct ref_tensor
 
 static void ref_gelu_backward(const struct op_call *call, const struct ref_tensors *t)
 {
-    for (int64_t i = 0; i < operand_elements(&call->operand[GELU_BACKWARD_X]); i++) {
+    for (int64_t i = 0; i < op_elements(call, GELU_BACKWARD_X); i++) {
         double slope, term, dy = t->value[GELU_BACKWARD_DY][i];
         if (call->attrs.gelu == GELU_ERF)
             gelu_slope_erf(t->value[GELU_BACKWARD_X][i], &slope, &term);
@@ -69,10 +69,9 @@ static float gelu_argument(float x, enum naive_defect defect)
     return NAIVE_SQRT_2_OVER_PI * (x + (defect == DEFECT_FORGET_SECOND ? 0.0f : NAIVE_GELU_CUBIC * x * x * x));
 }
 
-static void naive_gelu_forward(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
-                               enum naive_defect defect)
+static void naive_gelu_forward(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
-    for (int64_t i = 0; i < operand_elements(&call->operand[GELU_FORWARD_X]); i++) {
+    for (int64_t i = 0; i < op_elements(call, GELU_FORWARD_X); i++) {
         float x = naive_at(value[GELU_FORWARD_X], i), y;
         if (defect == DEFECT_APPROXIMATE)
             y = x / (1.0f + expf(-1.702f * x));
@@ -86,10 +85,9 @@ static void naive_gelu_forward(const struct op_call *call, double *const value[O
     }
 }
 
-static void naive_gelu_backward(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
-                                enum naive_defect defect)
+static void naive_gelu_backward(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
-    for (int64_t i = 0; i < operand_elements(&call->operand[GELU_BACKWARD_X]); i++) {
+    for (int64_t i = 0; i < op_elements(call, GELU_BACKWARD_X); i++) {
         float x = naive_at(value[GELU_BACKWARD_X], i), dy = naive_at(value[GELU_BACKWARD_DY], i), slope, part;
         if (gelu_is_erf(call, defect)) {
             slope = 0.5f * (1.0f + erff(x * NAIVE_SQRT_HALF));

@@ -87,7 +87,7 @@ static float product_sum(const struct product *product, float sum, enum naive_de
     return sum;
 }
 
-static void naive_gemm(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
+static void naive_gemm(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
     bool flip = defect == DEFECT_SWAPPED && call->operand[GEMM_B].dims[0] == call->operand[GEMM_B].dims[1];
     bool transpose_a = call->attrs.transpose_a, transpose_b = call->attrs.transpose_b != flip;
@@ -112,8 +112,7 @@ static void naive_gemm(const struct op_call *call, double *const value[OP_OPERAN
     }
 }
 
-static void naive_bias_backward(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
-                                enum naive_defect defect)
+static void naive_bias_backward(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
     int64_t rows = call->operand[BIAS_BACKWARD_DY].dims[0], columns = call->operand[BIAS_BACKWARD_DY].dims[1];
     int64_t used = defect == DEFECT_LAST_TERM ? rows - 1 : rows;

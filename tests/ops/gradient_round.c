@@ -3,15 +3,14 @@
 
 #include "tests/ops/op_test.h"
 
-static void naive_gradient_round(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
-                                 enum naive_defect defect)
+static void naive_gradient_round(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
     const double *scalars = value[GRADIENT_ROUND_SCALARS];
     bool adds = call->attrs.accumulate != 0 && defect != DEFECT_IGNORE_ACCUMULATE;
     uint32_t stream = ROUNDING_GRADIENT;
     if (defect != DEFECT_WRONG_SAMPLE)
         stream += 4u * (uint32_t)scalars[SCALAR_MICRO_STEP];
-    for (int64_t i = 0; i < operand_elements(&call->operand[GRADIENT_ROUND_Y]); i++) {
+    for (int64_t i = 0; i < op_elements(call, GRADIENT_ROUND_Y); i++) {
         float x = (float)value[GRADIENT_ROUND_X][i];
         uint32_t random = exact_random_of(call, scalars, i, stream, defect);
         if (defect == DEFECT_DOUBLE_ROUNDING)

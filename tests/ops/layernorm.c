@@ -135,8 +135,7 @@ static void naive_layernorm_backward_row(const struct op_call *call, double *con
     }
 }
 
-static void naive_layernorm_forward(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
-                                    enum naive_defect defect)
+static void naive_layernorm_forward(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
     int64_t channels = call->operand[LAYERNORM_FORWARD_X].dims[1];
     for (int64_t n = 0; n < call->operand[LAYERNORM_FORWARD_X].dims[0]; n++) {
@@ -160,8 +159,7 @@ static void naive_layernorm_forward(const struct op_call *call, double *const va
     }
 }
 
-static void naive_layernorm_backward(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
-                                     enum naive_defect defect)
+static void naive_layernorm_backward(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
     int64_t rows = call->operand[LAYERNORM_BACKWARD_X].dims[0], channels = call->operand[LAYERNORM_BACKWARD_X].dims[1];
     for (int64_t n = 0; n < rows; n++)

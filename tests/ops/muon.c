@@ -3,14 +3,13 @@
 
 #include "tests/ops/op_test.h"
 
-static void naive_muon_momentum(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
-                                enum naive_defect defect)
+static void naive_muon_momentum(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
     const double *scalars = value[MUON_MOMENTUM_SCALARS];
     float clip = defect == DEFECT_FORGET_SCALE ? 1.0f : (float)scalars[SCALAR_CLIP];
     float mu = call->attrs.beta1, rest = 1.0f - mu;
     bool skips = scalars[SCALAR_FOUND_INF] != 0.0 && defect != DEFECT_FORGET_SKIP;
-    for (int64_t i = 0; i < operand_elements(&call->operand[MUON_MOMENTUM_U]); i++) {
+    for (int64_t i = 0; i < op_elements(call, MUON_MOMENTUM_U); i++) {
         float g = (float)value[MUON_MOMENTUM_GRAD][i] * clip, old = (float)value[MUON_MOMENTUM_M][i];
         float m = mu * old + rest * g;
         if (defect == DEFECT_CONTRACTED)
@@ -25,21 +24,20 @@ static void naive_muon_momentum(const struct op_call *call, double *const value[
     }
 }
 
-static void naive_muon_normalize(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
-                                 enum naive_defect defect)
+static void naive_muon_normalize(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
     float sum = (float)value[MUON_NORMALIZE_SUM][0];
     float below = defect == DEFECT_EPSILON ? sqrtf(sum) : sqrtf(sum) + MUON_NORM_EPSILON;
     if (defect == DEFECT_WRONG_KIND)
         below = sum;
-    for (int64_t i = 0; i < operand_elements(&call->operand[MUON_NORMALIZE_Y]); i++) {
+    for (int64_t i = 0; i < op_elements(call, MUON_NORMALIZE_Y); i++) {
         float x = (float)value[MUON_NORMALIZE_X][i];
         float y = defect == DEFECT_FORGET_SCALE ? x : x / below;
         value[MUON_NORMALIZE_Y][i] = (double)naive_rounded(call->operand[MUON_NORMALIZE_Y].dtype, y);
     }
 }
 
-static void naive_muon_step(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
+static void naive_muon_step(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
     const double *scalars = value[MUON_STEP_SCALARS];
     const struct operand *param = &call->operand[MUON_STEP_PARAM];

@@ -5,7 +5,7 @@
 
 static void ref_sum_of_squares(const struct op_call *call, const struct ref_tensors *t)
 {
-    int64_t count = operand_elements(&call->operand[SUM_OF_SQUARES_X]);
+    int64_t count = op_elements(call, SUM_OF_SQUARES_X);
     double sum = 0.0;
     for (int64_t i = 0; i < count; i++)
         sum += t->value[SUM_OF_SQUARES_X][i] * t->value[SUM_OF_SQUARES_X][i];
@@ -38,10 +38,9 @@ static void ref_clip_factor(const struct op_call *call, const struct ref_tensors
         term[SCALAR_CLIP] = REF_EXACT;
 }
 
-static void naive_sum_of_squares(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
-                                 enum naive_defect defect)
+static void naive_sum_of_squares(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
-    int64_t count = operand_elements(&call->operand[SUM_OF_SQUARES_X]);
+    int64_t count = op_elements(call, SUM_OF_SQUARES_X);
     float sum = 0.0f;
     for (int64_t i = 0; i < (defect == DEFECT_LAST_TERM ? count - 1 : count); i++) {
         float x = naive_at(value[SUM_OF_SQUARES_X], i);
@@ -50,8 +49,7 @@ static void naive_sum_of_squares(const struct op_call *call, double *const value
     value[SUM_OF_SQUARES_PARTIAL][0] = (double)(defect == DEFECT_SWAPPED ? sqrtf(sum) : sum);
 }
 
-static void naive_clip_factor(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
-                              enum naive_defect defect)
+static void naive_clip_factor(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
     double *scalars = value[CLIP_FACTOR_SCALARS];
     int64_t count = call->operand[CLIP_FACTOR_PARTIALS].dims[0];

@@ -28,7 +28,7 @@ const struct op_test *op_test(enum op_kind kind)
 static void unspecified(const struct op_call *call, const struct ref_tensors *t)
 {
     for (int32_t slot = 0; slot < op_declaration(call->kind)->operands; slot++) {
-        for (int64_t i = 0; t->value[slot] != NULL && i < operand_elements(&call->operand[slot]); i++)
+        for (int64_t i = 0; t->value[slot] != NULL && i < op_elements(call, slot); i++)
             t->term[slot][i] = REF_UNSPECIFIED;
     }
 }
@@ -81,7 +81,7 @@ double ref_before(const struct op_call *call, const struct ref_tensors *t, int32
 
 /* ---- the naive reference ---- */
 
-void naive_run(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
+void naive_run(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
     op_test(call->kind)->naive(call, value, defect);
 }

@@ -146,61 +146,11 @@ double ref_before(const struct op_call *call, const struct ref_tensors *t, int32
 
 /* ---- the naive reference ---- */
 
-/* Deliberate defects.  mutants.c applies the first group to the finished output of any op. */
+/* Deliberate defects.  mutants.c applies those up to WRITES_INPUT to the finished output of any op. */
 enum naive_defect {
-    DEFECT_NONE,
-    DEFECT_SCALE,           /* the output is 0.2 % too large */
-    DEFECT_ONE_ELEMENT,     /* one element is 0.2 % too large */
-    DEFECT_TAIL,            /* the last element is not written */
-    DEFECT_LOW_PRECISION,   /* the result passes through bf16 (fp32 outputs) */
-    DEFECT_TRUNCATE,        /* the conversion to a 16-bit dtype truncates */
-    DEFECT_SATURATE,        /* values that overflow fp16 become its largest value instead of infinity */
-    DEFECT_OVERRUN,         /* one element is written beyond the end */
-    DEFECT_WRITES_INPUT,    /* an input is changed */
-    DEFECT_LAST_TERM,       /* the last row, key or product of a sum is dropped */
-    DEFECT_BF16_SUM,        /* the accumulator is bf16 */
-    DEFECT_F16_SUM,         /* the accumulator is fp16 */
-    DEFECT_DOUBLE_ROUNDING, /* a sum is rounded to the output's dtype, then added to the old value and rounded again */
-    DEFECT_HALF_SCORES,     /* attention's scores pass through 16 bits */
-    DEFECT_PARAM_STALE,     /* adamw: param is not written from master */
-    DEFECT_MASTER_STALE,    /* adamw: master is not written */
-    DEFECT_FROM_PARAM,      /* adamw: starts from param instead of master */
-    DEFECT_ZERO_SIGN,       /* -0 becomes 0 */
-    DEFECT_IGNORE_ACCUMULATE,
-    DEFECT_FORGET_BIAS,
-    DEFECT_FORGET_GAIN,
-    DEFECT_FORGET_FIRST,  /* the first mean in layernorm_backward, delta in attention_backward */
-    DEFECT_FORGET_SECOND, /* the second mean in layernorm_backward, dropout within dp in attention_backward */
-    DEFECT_FORGET_POSITION,
-    DEFECT_FORGET_SCALE,
-    DEFECT_FORGET_SKIP, /* found_inf, or targets < 0, have no effect */
-    DEFECT_FORGET_STEP,
-    DEFECT_FORGET_LIMIT,
-    DEFECT_FORGET_CORRECTION,
-    DEFECT_FORGET_ONE_HOT,
-    DEFECT_WRONG_ROW,
-    DEFECT_WRONG_HEAD, /* key-value head h mod KV */
-    DEFECT_WRONG_SITE,
-    DEFECT_WRONG_SAMPLE,
-    DEFECT_WRONG_KIND,
-    DEFECT_SWAPPED,
-    DEFECT_APPROXIMATE, /* a cheaper formula */
-    DEFECT_UNBIASED_VARIANCE,
-    DEFECT_EPSILON,
-    DEFECT_ONE_PASS,    /* E[x^2] - E[x]^2 as the variance */
-    DEFECT_MASK_NARROW, /* a row does not see itself */
-    DEFECT_MASK_WIDE,   /* a row sees the next key */
-    DEFECT_MASK_BEFORE, /* dropout before the normalisation */
-    DEFECT_MASK_INVERTED,
-    DEFECT_PADDING, /* columns beyond the vocab count, or rows beyond time are left unwritten */
-    DEFECT_COUPLED_DECAY,
-    DEFECT_SHIFTED,
-    DEFECT_WRONG_STREAM, /* the random stream of stochastic rounding */
-    DEFECT_NEAREST,      /* rounds to nearest instead of stochastically */
-    DEFECT_CONTRACTED,   /* a product and a sum are fused into one instruction */
-    DEFECT_EXPONENT,     /* the exponent of a block of codes is off by one */
-    DEFECT_ZERO_CODE,    /* a nonzero second moment becomes zero */
-    DEFECT_BLOCK_EDGE,   /* the last element of a block is left out */
+#define DEFECT(name, text) DEFECT_##name,
+#include "tests/ops/defects.def"
+#undef DEFECT
     DEFECT_COUNT,
     /* No defects: roundings that bounds.md permits in addition to those of fp32 arithmetic where operands have 16 bits.
      * The judge must accept them. */
@@ -210,7 +160,7 @@ enum naive_defect {
 };
 
 /* `value` is as in ref_tensors; OUT and INOUT are written in place.  Aborts when there is no memory for a row. */
-void naive_run(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect);
+void naive_run(const struct op_call *call, double *const *value, enum naive_defect defect);
 
 static inline float naive_at(const double *values, int64_t i)
 {
@@ -260,7 +210,7 @@ struct op_test {
     /* Changes the values, which are standard normal before the call; NULL leaves them. */
     void (*inputs)(const struct check_case *check, double *const *value, struct random *random);
     void (*ref)(const struct op_call *call, const struct ref_tensors *t); /* NULL: the op is exact */
-    void (*naive)(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect);
+    void (*naive)(const struct op_call *call, double *const *value, enum naive_defect defect);
     bool is_exact_copy;     /* exact in calls that do not accumulate, also with an oracle */
     bool has_many_variants; /* transposes, heads or padding need more cases */
     uint32_t dtypes;        /* one bit per dtype that has cases; 0: the three float dtypes */

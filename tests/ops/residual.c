@@ -3,15 +3,15 @@
 
 static void ref_residual(const struct op_call *call, const struct ref_tensors *t)
 {
-    for (int64_t i = 0; i < operand_elements(&call->operand[RESIDUAL_R]); i++) {
+    for (int64_t i = 0; i < op_elements(call, RESIDUAL_R); i++) {
         t->value[RESIDUAL_R][i] = t->value[RESIDUAL_X][i] + t->value[RESIDUAL_Y][i];
         t->term[RESIDUAL_R][i] = 0.0;
     }
 }
 
-static void naive_residual(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
+static void naive_residual(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
-    int64_t count = operand_elements(&call->operand[RESIDUAL_R]);
+    int64_t count = op_elements(call, RESIDUAL_R);
     for (int64_t i = 0; i < count; i++) {
         float x = naive_at(value[RESIDUAL_X], i), y = naive_at(value[RESIDUAL_Y], i);
         if (defect == DEFECT_FORGET_BIAS)

@@ -5,7 +5,6 @@ opencl_kernels = \
 	backends/opencl/kernels/adamw_lean.cl \
 	backends/opencl/kernels/attention_backward.cl \
 	backends/opencl/kernels/attention_forward.cl \
-	backends/opencl/kernels/bias.cl \
 	backends/opencl/kernels/common.clh \
 	backends/opencl/kernels/cross_entropy.cl \
 	backends/opencl/kernels/elementwise.cl \
@@ -35,12 +34,12 @@ libopencl_backend_a_SOURCES = \
 	backends/opencl/opencl_clblast.c backends/opencl/opencl_clblast.h backends/opencl/opencl_clblast_proof.c \
 	backends/opencl/opencl_code.c backends/opencl/opencl_device.c backends/opencl/opencl_device.h \
 	backends/opencl/opencl_elementwise.c backends/opencl/opencl_gemm.c backends/opencl/opencl_gemm.h \
-	backends/opencl/opencl_gemm_matrix.c backends/opencl/opencl_known.h \
+	backends/opencl/opencl_gemm_matrix.c \
 	backends/opencl/opencl_launch.c backends/opencl/opencl_launch.h \
-	backends/opencl/opencl_matrix.c backends/opencl/opencl_matrix.h \
+	backends/opencl/opencl_matrix.c \
 	backends/opencl/opencl_memory.c backends/opencl/opencl_memory.h backends/opencl/opencl_program.c \
-	backends/opencl/opencl_rows.c backends/opencl/opencl_tune.c backends/opencl/opencl_tune.h \
-	backends/opencl/opencl_update.c backends/opencl/opencl_vendor.c backends/opencl/opencl_vendor.h
+	backends/opencl/opencl_rows.c backends/opencl/opencl_tune.c \
+	backends/opencl/opencl_update.c backends/opencl/opencl_vendor.c
 nodist_libopencl_backend_a_SOURCES = backends/opencl/opencl_sources.c
 endif
 

@@ -1,7 +1,8 @@
 /* Opens the ICD loader and looks up the functions of opencl_api.def in it.
  *
  * GPT_TRAIN_OPENCL_LIBRARY replaces libOpenCL.so.1, for systems with another location and for tests.  The loader itself
- * decides which drivers it finds (OCL_ICD_VENDORS, /etc/OpenCL/vendors).
+ * decides which drivers it finds (OCL_ICD_VENDORS, /etc/OpenCL/vendors).  It stays loaded, because drivers leave threads
+ * and exit handlers behind.
  */
 #include "backends/opencl/opencl_api.h"
 
@@ -37,10 +38,4 @@ enum gt_status opencl_api_open(struct opencl_api *out)
     }
     *out = api;
     return GT_OK;
-}
-
-void opencl_api_close(struct opencl_api *api)
-{
-    /* Drivers leave threads and exit handlers behind, so the library stays loaded. */
-    *api = (struct opencl_api){.library = NULL};
 }

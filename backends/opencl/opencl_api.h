@@ -28,6 +28,5 @@ struct opencl_api {
 
 /* Errors: GT_DEVICE, logged, when the loader is not installed or lacks a function of OpenCL 1.2. */
 enum gt_status opencl_api_open(struct opencl_api *out);
-void opencl_api_close(struct opencl_api *api);
 
 #endif

@@ -16,11 +16,10 @@
 
 #include "backends/opencl/opencl_child.h"
 #include "backends/opencl/opencl_clblast.h"
+#include "backends/opencl/opencl_device.h"
+#include "backends/opencl/opencl_gemm.h"
 #include "backends/opencl/opencl_launch.h"
-#include "backends/opencl/opencl_matrix.h"
 #include "backends/opencl/opencl_memory.h"
-#include "backends/opencl/opencl_tune.h"
-#include "backends/opencl/opencl_vendor.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -126,7 +125,6 @@ static void opencl_close(struct backend *backend)
         (void)cl->api.clReleaseCommandQueue(cl->queue);
     if (cl->context != NULL)
         (void)cl->api.clReleaseContext(cl->context);
-    opencl_api_close(&cl->api);
     free(cl);
 }
 

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backends/opencl/opencl_matrix.h"
+#include "backends/opencl/opencl_gemm.h"
 #include "base/clock.h"
 #include "base/log.h"
 

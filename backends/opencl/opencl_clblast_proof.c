@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/opencl/opencl_known.h"
+#include "backends/opencl/opencl_gemm.h"
 #include "backends/opencl/opencl_memory.h"
 #include "base/log.h"
 

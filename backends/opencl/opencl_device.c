@@ -7,14 +7,13 @@
 #include "backends/opencl/opencl_device.h"
 
 #include <ctype.h>
-#include <dirent.h>
+#include <glob.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "backends/opencl/opencl_matrix.h"
+#include "backends/opencl/opencl_gemm.h"
 #include "base/log.h"
 
 #define PLATFORMS_MAX 16
@@ -259,20 +258,15 @@ void opencl_device_texts(const struct opencl_backend *cl, struct backend_info *i
              device->has_subnormals ? "" : "; no fp32 subnormals: no lean states, no muon");
 }
 
-static bool folder_has(const char *folder, const char *prefix)
-{
-    DIR *stream = opendir(folder);
-    bool found = false;
-    if (stream == NULL)
-        return false;
-    for (struct dirent *entry = readdir(stream); entry != NULL && !found; entry = readdir(stream))
-        found = strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
-    closedir(stream);
-    return found;
-}
-
 bool opencl_card_is_present(void)
 {
-    return folder_has("/dev/dri", "renderD") || access("/dev/kfd", F_OK) == 0 || access("/dev/nvidiactl", F_OK) == 0 ||
-           access("/dev/dxg", F_OK) == 0 || access("/dev/mali0", F_OK) == 0 || access("/dev/kgsl-3d0", F_OK) == 0;
+    static const char *const nodes[] = {"/dev/dri/renderD*", "/dev/kfd",   "/dev/nvidiactl",
+                                        "/dev/dxg",          "/dev/mali0", "/dev/kgsl-3d0"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof nodes / sizeof nodes[0] && !found; i++) {
+        glob_t paths;
+        found = glob(nodes[i], 0, NULL, &paths) == 0;
+        globfree(&paths);
+    }
+    return found;
 }

@@ -1,4 +1,4 @@
-/* The tile shapes of gemm, from which --tune chooses, and launches on matrix units. */
+/* Products: the tile shapes from which --tune chooses, matrix units, tuning, and products that prove a kernel. */
 #ifndef GPT_TRAIN_OPENCL_OPENCL_GEMM_H
 #define GPT_TRAIN_OPENCL_OPENCL_GEMM_H
 
@@ -47,5 +47,51 @@ void opencl_matrix_begin(struct opencl_launch *launch, struct opencl_backend *cl
                          const struct opencl_matrix_shape *shape, const struct opencl_product *product);
 enum gt_status opencl_matrix_end(struct opencl_launch *launch, const struct opencl_matrix_shape *shape,
                                  const struct opencl_product *product);
+
+/* ---- opencl_matrix.c: selects the kind of matrix units that a device should have, and proves their products ---- */
+
+#define OPENCL_MATRIX_ALL UINT32_MAX /* all dtypes that the unit supports */
+
+/* Returns the units that the device should have by its vendor and generation.  Tries nothing. */
+void opencl_matrix_candidate(const struct opencl_backend *cl, struct opencl_matrix *out);
+/* Returns true when an earlier process proved the units with this device, driver and version. */
+bool opencl_matrix_is_known(const struct opencl_backend *cl);
+/* Takes the candidate, limited to `dtypes`, compiles its kernels and multiplies known matrices.  A dtype that fails is
+ * dropped, and the log gives the reason.  `lost` is the reason why `dtypes` lacks some dtypes, "" if it lacks none. */
+void opencl_matrix_open(struct opencl_backend *cl, uint32_t dtypes, const char *lost);
+/* Writes texts for people: the dtypes whose products use matrix units ("bfloat16, float16 products on matrix units"),
+ * and the work that does not use them. */
+void opencl_matrix_texts(const struct opencl_backend *cl, char *has, size_t has_size, char *lacks, size_t lacks_size);
+
+/* ---- opencl_tune.c: measures which kernels compute products fastest, and keeps the result in the user's cache ---- */
+
+/* Loads the result of an earlier measurement on this device with this version, else the defaults. */
+void opencl_tuning_load(struct opencl_backend *cl);
+/* For each dtype, times every shape of opencl_matrix_shapes if matrix units compute it, else of opencl_gemm_shapes;
+ * then times CLBlast.  Uses its own scratch memory, before there is an arena.  Stores and applies the best.  Errors:
+ * GT_DEVICE, GT_NO_MEMORY. */
+enum gt_status opencl_tuning_measure(struct opencl_backend *cl);
+
+/* backend_ops.choose and choices.  One choice affects bits: whether CLBlast computes those fp32 products that it
+ * can. */
+enum gt_status opencl_tuning_choose(struct backend *backend, const struct backend_choice *choices, size_t count);
+const struct backend_choice *opencl_tuning_choices(struct backend *backend, size_t *count);
+
+/* ---- matrices with known products: small integers, whose sums are exact in any order ---- */
+
+/* Returns 32 bits that differ for each index and salt. */
+static inline uint32_t opencl_known_bits(uint32_t index, uint32_t salt)
+{
+    uint32_t x = index * UINT32_C(2654435761) + salt;
+    x ^= x >> 15;
+    x *= UINT32_C(0x2c1b3c6d);
+    return x ^ x >> 12;
+}
+
+/* Returns an integer from -4 to 4, which every dtype represents exactly. */
+static inline float opencl_known_value(uint32_t index, uint32_t salt)
+{
+    return (float)(int32_t)(opencl_known_bits(index, salt) % 9) - 4.0f;
+}
 
 #endif

@@ -206,7 +206,7 @@ enum gt_status opencl_parts_sum(struct backend *backend, const struct op_call *c
                                 int32_t out)
 {
     struct opencl_launch launch;
-    group_begin(&launch, backend, call, &opencl_source_bias, "gt_columns_sum", "w", NO_VALUES);
+    group_begin(&launch, backend, call, &opencl_source_layernorm, "gt_columns_sum", "w", NO_VALUES);
     opencl_arg_tensor(&launch, call, out);
     opencl_arg_values(&launch, VALUES(I32(op_accumulates(call, out)), I64(first), I64(parts)));
     return elements_run(&launch, op_elements(call, out));

@@ -10,15 +10,13 @@
 #include <config.h>
 #endif
 
-#include "backends/opencl/opencl_matrix.h"
+#include "backends/opencl/opencl_gemm.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/opencl/opencl_gemm.h"
-#include "backends/opencl/opencl_known.h"
 #include "base/file.h"
 #include "base/log.h"
 

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "backends/opencl/opencl_device.h"
 #include "backends/opencl/opencl_launch.h"
-#include "backends/opencl/opencl_vendor.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/system_memory.h"
@@ -178,17 +178,6 @@ struct piece {
     double seconds; /* time to fill it, the minimum of several tries */
 };
 
-/* Lists the pieces of the arena and returns their number. */
-static int32_t pieces_list(const struct opencl_backend *cl, struct piece pieces[static PIECES_MAX])
-{
-    int32_t count = 0;
-    for (int32_t i = 0; i < cl->segments; i++) {
-        for (uint64_t at = 0; at + PIECE_BYTES <= cl->segment[i].size_bytes && count < PIECES_MAX; at += PIECE_BYTES)
-            pieces[count++] = (struct piece){i, (size_t)at, 1e30};
-    }
-    return count;
-}
-
 static bool piece_time(struct opencl_backend *cl, struct piece *piece)
 {
     const cl_uint zero = 0;
@@ -210,14 +199,19 @@ static bool is_slow(const struct piece *piece, double fastest)
 /* Returns the number of pieces that are much slower than the fastest, whose time goes to *out_fastest; 0 when the
  * driver refuses.  Slow pieces are timed again, because a desktop, or a card that is still waking up, disturbs the
  * measurement. */
-static int32_t pieces_slow(struct opencl_backend *cl, struct piece *pieces, int32_t count, double *out_fastest)
+static int32_t pieces_slow(struct opencl_backend *cl, double *out_fastest)
 {
+    struct piece pieces[PIECES_MAX];
     double fastest = 1e30;
-    int32_t slow = 0;
-    for (int32_t i = 0; i < count; i++) {
-        if (!piece_time(cl, &pieces[i]))
-            return 0;
-        fastest = pieces[i].seconds < fastest ? pieces[i].seconds : fastest;
+    int32_t count = 0, slow = 0;
+    for (int32_t i = 0; i < cl->segments; i++) {
+        for (uint64_t at = 0; at + PIECE_BYTES <= cl->segment[i].size_bytes && count < PIECES_MAX; at += PIECE_BYTES) {
+            pieces[count] = (struct piece){i, (size_t)at, 1e30};
+            if (!piece_time(cl, &pieces[count]))
+                return 0;
+            fastest = pieces[count].seconds < fastest ? pieces[count].seconds : fastest;
+            count++;
+        }
     }
     for (int32_t i = 0; i < count; i++) {
         for (int32_t k = 0; k < SPILL_TRIES && is_slow(&pieces[i], fastest); k++) {
@@ -234,12 +228,8 @@ static int32_t pieces_slow(struct opencl_backend *cl, struct piece *pieces, int3
  * card to the host. */
 static void spill_notice(struct opencl_backend *cl)
 {
-    struct piece *pieces = malloc(PIECES_MAX * sizeof *pieces);
     double fastest = 1e30;
-    if (pieces == NULL)
-        return;
-    const int32_t slow = pieces_slow(cl, pieces, pieces_list(cl, pieces), &fastest);
-    free(pieces);
+    const int32_t slow = pieces_slow(cl, &fastest);
     if (slow == 0)
         return;
     char bytes[24], rate[24];

@@ -63,7 +63,7 @@ static enum gt_status bias_backward_run(struct backend *backend, int32_t queue, 
     const int64_t *dims = call->operand[BIAS_BACKWARD_DY].dims;
     const struct opencl_parts parts = opencl_parts_of(dims[0]);
     (void)queue;
-    TRY(opencl_columns(backend, call, &opencl_source_bias, "gt_bias_backward_partial", "t-w",
+    TRY(opencl_columns(backend, call, &opencl_source_layernorm, "gt_bias_backward_partial", "t-w",
                        VALUES(I64(parts.rows), I64(parts.part_rows), I64(dims[1])), dims[1], parts.parts,
                        (double)dims[0] * (double)dims[1]));
     return opencl_parts_sum(backend, call, 0, parts.parts, BIAS_BACKWARD_DBIAS);

@@ -8,7 +8,7 @@
 #include <config.h>
 #endif
 
-#include "backends/opencl/opencl_tune.h"
+#include "backends/opencl/opencl_gemm.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,7 +16,6 @@
 #include <string.h>
 
 #include "backends/opencl/opencl_clblast.h"
-#include "backends/opencl/opencl_gemm.h"
 #include "backends/opencl/opencl_memory.h"
 #include "base/log.h"
 

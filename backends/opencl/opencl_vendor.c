@@ -5,7 +5,7 @@
  * alone.  For NVIDIA it is the management library, opened at run time.  Processes come from the fdinfo that DRM drivers
  * write for each open file; it names the card by its PCI address.
  */
-#include "backends/opencl/opencl_vendor.h"
+#include "backends/opencl/opencl_device.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

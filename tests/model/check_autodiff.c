@@ -242,7 +242,7 @@ static double toy_loss_at(const struct toy *toy, const struct toy_host *host, st
 {
     toy_fill(toy, host, replica);
     replica->value[toy->parameter[parameter].tensor][element] += by;
-    replica_run(replica, toy->program);
+    replica_run(replica, toy->program, false);
     return replica->value[toy->scalars][SCALAR_LOSS_SUM] * (double)host->scalars[SCALAR_LOSS_GRADIENT].f;
 }
 
@@ -257,7 +257,7 @@ START_TEST(toy_meets_the_differences)
     replica_create(toy.graph, &replica);
     replica_create(toy.graph, &moved);
     toy_fill(&toy, &host, &replica);
-    replica_run(&replica, toy.program);
+    replica_run(&replica, toy.program, false);
     double worst = 0.0;
     for (int p = 0; p < toy_parameters(&toy); p++) {
         int64_t count = graph_tensor_elements(toy.graph, toy.parameter[p].tensor);
@@ -281,22 +281,24 @@ END_TEST
 
 static void toy_upload(struct exec *exec, const struct toy *toy, const struct toy_host *host)
 {
-    enum gt_status status = exec_upload(exec, toy->ids, 0, host->ids, ROWS);
-    for (int p = 0; p < toy_parameters(toy) && status == GT_OK; p++) {
+    const struct {
+        int32_t tensor;
+        const void *from;
+        int64_t count;
+    } parts[] = {{toy->ids, host->ids, ROWS},
+                 {toy->targets, host->targets, ROWS},
+                 {toy->order, host->order, ROWS},
+                 {toy->starts, host->starts, ROWS + 2},
+                 {toy->scalars, host->scalars, SCALAR_WORDS}};
+    bool good = true;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        good = good && exec_upload(exec, parts[i].tensor, 0, parts[i].from, parts[i].count) == GT_OK;
+    for (int p = 0; p < toy_parameters(toy); p++) {
         int64_t count = graph_tensor_elements(toy->graph, toy->parameter[p].tensor);
-        status = exec_upload(exec, toy->parameter[p].tensor, 0, host->weights[p], count);
-        if (status == GT_OK)
-            status = exec_upload(exec, toy->parameter[p].gradient, 0, host->gradients[p], count);
+        good = good && exec_upload(exec, toy->parameter[p].tensor, 0, host->weights[p], count) == GT_OK &&
+               exec_upload(exec, toy->parameter[p].gradient, 0, host->gradients[p], count) == GT_OK;
     }
-    if (status == GT_OK)
-        status = exec_upload(exec, toy->targets, 0, host->targets, ROWS);
-    if (status == GT_OK)
-        status = exec_upload(exec, toy->order, 0, host->order, ROWS);
-    if (status == GT_OK)
-        status = exec_upload(exec, toy->starts, 0, host->starts, ROWS + 2);
-    if (status == GT_OK)
-        status = exec_upload(exec, toy->scalars, 0, host->scalars, SCALAR_WORDS);
-    rig_need(status == GT_OK, "upload");
+    rig_need(good, "upload");
 }
 
 START_TEST(toy_runs_on_the_device)
@@ -320,7 +322,7 @@ START_TEST(toy_runs_on_the_device)
     ck_assert_int_eq(exec_run(exec, toy.program), GT_OK);
     replica_create(toy.graph, &replica);
     toy_fill(&toy, &host, &replica);
-    replica_run(&replica, toy.program);
+    replica_run(&replica, toy.program, false);
     for (int p = 0; p < toy_parameters(&toy); p++) {
         float ours[CHANNELS * 3 * CHANNELS];
         int64_t count = graph_tensor_elements(toy.graph, toy.parameter[p].gradient);
@@ -349,7 +351,7 @@ static double gpt_slope(const struct replica *start, struct replica *moved, stru
     }
     for (int64_t i = 0; i < graph_tensor_elements(graph, tensor); i++)
         moved->value[tensor][i] += by * rig_normal(unit_seed(), 900 + (uint64_t)p, (uint64_t)i);
-    replica_run(moved, program);
+    replica_run(moved, program, false);
     return moved->value[rig->model->scalars][SCALAR_LOSS_SUM] * moved->value[rig->model->scalars][SCALAR_LOSS_GRADIENT];
 }
 
@@ -368,7 +370,7 @@ START_TEST(gpt_meets_the_differences)
     replica_load(&start, &rig, program);
     replica_poison(&run);
     replica_load(&run, &rig, program);
-    replica_run(&run, program);
+    replica_run(&run, program, false);
     double worst = 0.0;
     for (int32_t p = 0; p < rig.model->parameters.count; p++) {
         const struct parameter *parameter = &rig.model->parameters.at[p];

@@ -133,21 +133,15 @@ static struct model_options losses_options(void)
 static void samples_feed(struct rig *rig, const struct program_io *io, int32_t step, int32_t base)
 {
     int32_t rows = io->batch * io->time, vocab = rig->model->options.config.vocab_size;
-    int32_t *ids = calloc(4 * ((size_t)rows + 2), sizeof *ids);
+    int32_t *ids = calloc(2 * (size_t)rows, sizeof *ids), *targets = ids + rows;
     rig_need(ids != NULL, "out of memory");
-    int32_t *targets = ids + rows + 2, *order = targets + rows + 2, *starts = order + rows + 2;
     for (int32_t row = 0; row < rows; row++) {
         int32_t sample = base + row / io->time, t = row % io->time;
         double start = rig_uniform(rig->seed, 500 + (uint64_t)step, (uint64_t)sample);
         ids[row] = ((int32_t)(start * vocab) + 3 * t) % vocab;
         targets[row] = (ids[row] + 3) % vocab;
     }
-    rig_order(ids, rows, order, starts);
-    rig_need(exec_upload(rig->exec, io->ids, 0, ids, rows) == GT_OK &&
-                 exec_upload(rig->exec, io->targets, 0, targets, rows) == GT_OK &&
-                 exec_upload(rig->exec, io->order, 0, order, rows) == GT_OK &&
-                 exec_upload(rig->exec, io->starts, 0, starts, rows + 2) == GT_OK,
-             "upload of samples");
+    rig_rows_upload(rig, io, ids, targets);
     free(ids);
 }
 

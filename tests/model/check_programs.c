@@ -64,7 +64,7 @@ static double both_run(struct rig *rig, const struct program_io *io, bool gradie
     rig->scalars[SCALAR_LOSS_SUM].f = 0.0f;
     replica_load(&replica, rig, io->program);
     rig_run(rig, io->program);
-    replica_run(&replica, io->program);
+    replica_run(&replica, io->program, false);
     double loss = (double)rig->scalars[SCALAR_LOSS_SUM].f,
            expected = replica.value[rig->model->scalars][SCALAR_LOSS_SUM];
     ck_assert_msg(fabs(loss - expected) <= 1e-6 * fabs(expected), "loss %.9g, oracle %.9g", loss, expected);
@@ -116,8 +116,8 @@ static void trio_run(struct trio *trio, const struct program_io *io)
     replica_load(&trio->naive, rig, io->program);
     rig_run(rig, io->program);
     trio->loss = (double)rig->scalars[SCALAR_LOSS_SUM].f;
-    replica_run(&trio->exact, io->program);
-    replica_run_naive(&trio->naive, io->program);
+    replica_run(&trio->exact, io->program, false);
+    replica_run(&trio->naive, io->program, true);
 }
 
 static void trio_end(struct trio *trio)
@@ -220,7 +220,7 @@ START_TEST(update_meets_the_oracle)
     replica_create(rig.model->graph, &replica);
     replica_load(&replica, &rig, rig.model->update.program);
     rig_run(&rig, rig.model->update.program);
-    replica_run(&replica, rig.model->update.program);
+    replica_run(&replica, rig.model->update.program, false);
     const double *scalars = replica.value[rig.model->scalars];
     double norm = (double)rig.scalars[SCALAR_GRAD_NORM].f;
     ck_assert_msg(fabs(norm - scalars[SCALAR_GRAD_NORM]) <= 1e-6 * norm, "norm %.9g, %.9g", norm,

@@ -169,30 +169,35 @@ void rig_order(const int32_t *ids, int64_t rows, int32_t *order, int32_t *starts
     starts[1 + groups] = (int32_t)rows;
 }
 
+void rig_rows_upload(struct rig *rig, const struct program_io *io, const int32_t *ids, const int32_t *targets)
+{
+    int64_t rows = (int64_t)io->batch * io->time;
+    int32_t *order = need_memory((size_t)rows, sizeof *order), *starts = need_memory((size_t)rows + 2, sizeof *starts);
+    const struct {
+        int32_t tensor;
+        const int32_t *from;
+        int64_t count;
+    } parts[] = {
+        {io->ids, ids, rows}, {io->targets, targets, rows}, {io->order, order, rows}, {io->starts, starts, rows + 2}};
+    rig_order(ids, rows, order, starts);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        rig_need(parts[i].tensor == TENSOR_NONE ||
+                     exec_upload(rig->exec, parts[i].tensor, 0, parts[i].from, parts[i].count) == GT_OK,
+                 "upload of rows");
+    free(starts);
+    free(order);
+}
+
 void rig_feed(struct rig *rig, const struct program_io *io, uint64_t which)
 {
     int64_t rows = (int64_t)io->batch * io->time;
     int32_t vocab = rig->model->options.config.vocab_size;
-    int32_t *ids = need_memory((size_t)rows, sizeof *ids), *targets = need_memory((size_t)rows, sizeof *targets);
-    int32_t *order = need_memory((size_t)rows, sizeof *order), *starts = need_memory((size_t)rows + 2, sizeof *starts);
-    for (int64_t i = 0; i < rows; i++) {
+    int32_t *ids = need_memory((size_t)(2 * rows), sizeof *ids), *targets = ids + rows;
+    for (int64_t i = 0; i < 2 * rows; i++)
         ids[i] = (int32_t)(rig_uniform(rig->seed, STREAM_DATA + which, (uint64_t)i) * vocab);
-        targets[i] = (int32_t)(rig_uniform(rig->seed, STREAM_DATA + which, (uint64_t)(rows + i)) * vocab);
-        if (i % 9 == 4)
-            targets[i] = -1;
-    }
-    rig_order(ids, rows, order, starts);
-    enum gt_status status = exec_upload(rig->exec, io->ids, 0, ids, rows);
-    if (status == GT_OK && io->targets != TENSOR_NONE)
-        status = exec_upload(rig->exec, io->targets, 0, targets, rows);
-    if (status == GT_OK && io->order != TENSOR_NONE)
-        status = exec_upload(rig->exec, io->order, 0, order, rows);
-    if (status == GT_OK && io->starts != TENSOR_NONE)
-        status = exec_upload(rig->exec, io->starts, 0, starts, rows + 2);
-    rig_need(status == GT_OK, "upload of data");
-    free(starts);
-    free(order);
-    free(targets);
+    for (int64_t i = 4; i < rows; i += 9)
+        targets[i] = -1;
+    rig_rows_upload(rig, io, ids, targets);
     free(ids);
 }
 
@@ -255,58 +260,35 @@ void replica_poison(struct replica *replica)
     }
 }
 
-void replica_run(struct replica *replica, int32_t program)
+static void replica_op(struct replica *replica, const struct op *op, bool naive)
+{
+    struct op_call call;
+    struct ref_tensors tensors = {.value = {NULL}};
+    const int32_t operands = op_declaration(op->kind)->operands;
+    graph_call(replica->graph, op, &call);
+    for (int32_t s = 0; s < operands; s++) {
+        if (op->operand[s] == TENSOR_NONE)
+            continue;
+        tensors.value[s] = replica->value[op->operand[s]];
+        tensors.term[s] = need_memory((size_t)graph_tensor_elements(replica->graph, op->operand[s]), sizeof(double));
+    }
+    if (naive)
+        naive_run(&call, tensors.value, DEFECT_NONE);
+    else
+        ref_run(&call, &tensors);
+    for (int32_t s = 0; s < operands; s++) {
+        bool rounds = naive && op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_IN;
+        for (int64_t k = 0; rounds && k < graph_tensor_elements(replica->graph, op->operand[s]); k++)
+            tensors.value[s][k] = image_rounded(call.operand[s].dtype, tensors.value[s][k]);
+        free(tensors.term[s]);
+    }
+}
+
+void replica_run(struct replica *replica, int32_t program, bool naive)
 {
     const struct program *ops = &replica->graph->programs[program];
-    for (int32_t i = 0; i < ops->count; i++) {
-        const struct op *op = &ops->ops[i];
-        struct op_call call;
-        struct ref_tensors tensors = {.value = {NULL}};
-        graph_call(replica->graph, op, &call);
-        for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
-            if (op->operand[s] == TENSOR_NONE)
-                continue;
-            tensors.value[s] = replica->value[op->operand[s]];
-            if (op_direction(op->kind, &op->attrs, s) != OPERAND_IN)
-                tensors.term[s] =
-                    need_memory((size_t)graph_tensor_elements(replica->graph, op->operand[s]), sizeof(double));
-        }
-        ref_run(&call, &tensors);
-        for (int32_t s = 0; s < OP_OPERANDS_MAX; s++)
-            free(tensors.term[s]);
-    }
-}
-
-static double rounded(double value, enum dtype dtype)
-{
-    if (dtype == DTYPE_BF16)
-        return (double)bf16_to_f32(bf16_from_f32((float)value));
-    if (dtype == DTYPE_F16)
-        return (double)f16_to_f32(f16_from_f32((float)value));
-    return value;
-}
-
-void replica_run_naive(struct replica *replica, int32_t program)
-{
-    const struct graph *graph = replica->graph;
-    const struct program *ops = &graph->programs[program];
-    for (int32_t i = 0; i < ops->count; i++) {
-        const struct op *op = &ops->ops[i];
-        struct op_call call;
-        double *values[OP_OPERANDS_MAX] = {NULL};
-        graph_call(graph, op, &call);
-        for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
-            if (op->operand[s] != TENSOR_NONE)
-                values[s] = replica->value[op->operand[s]];
-        }
-        naive_run(&call, values, DEFECT_NONE);
-        for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
-            if (op->operand[s] == TENSOR_NONE || op_direction(op->kind, &op->attrs, s) == OPERAND_IN)
-                continue;
-            for (int64_t k = 0; k < graph_tensor_elements(graph, op->operand[s]); k++)
-                values[s][k] = rounded(values[s][k], call.operand[s].dtype);
-        }
-    }
+    for (int32_t i = 0; i < ops->count; i++)
+        replica_op(replica, &ops->ops[i], naive);
 }
 
 /* Converts the block of scalars, whose words have three types. */

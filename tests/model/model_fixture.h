@@ -47,6 +47,8 @@ void rig_close(struct rig *rig);
 
 /* Fills the data tensors of a program from (seed, which), `batch` samples of them. */
 void rig_feed(struct rig *rig, const struct program_io *io, uint64_t which);
+/* Uploads a program's ids, and where it has such tensors, their targets and their order by id. */
+void rig_rows_upload(struct rig *rig, const struct program_io *io, const int32_t *ids, const int32_t *targets);
 /* Returns the program of micro-step `k` of an update. */
 const struct program_io *rig_step_io(const struct rig *rig, int32_t k);
 /* Uploads the scalars, runs, and downloads them. */
@@ -68,10 +70,9 @@ struct replica {
 
 void replica_create(const struct graph *graph, struct replica *out);
 void replica_destroy(struct replica *replica);
-/* Runs a program through the oracle: nothing is rounded, for any dtype. */
-void replica_run(struct replica *replica, int32_t program);
-/* Runs a program through the naive reference, and rounds each op's outputs to the dtype of their tensor. */
-void replica_run_naive(struct replica *replica, int32_t program);
+/* Runs a program through the oracle, where nothing is rounded for any dtype, or through the naive reference, whose
+ * outputs of each op are rounded to the dtype of their tensor. */
+void replica_run(struct replica *replica, int32_t program, bool naive);
 /* Fills the whole replica with NaN, to expose reads of unwritten elements. */
 void replica_poison(struct replica *replica);
 /* Copies run and phase tensors, and the inputs of a program, from a rig. */

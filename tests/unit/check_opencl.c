@@ -11,7 +11,6 @@
 #include "backends/opencl/opencl_clblast.h"
 #include "backends/opencl/opencl_device.h"
 #include "backends/opencl/opencl_gemm.h"
-#include "backends/opencl/opencl_matrix.h"
 #include "base/log.h"
 #include "tests/unit/unit_main.h"
 

@@ -1,8 +1,8 @@
-/* layernorm_forward and layernorm_backward: one group per row; sums over rows in parts.
+/* layernorm_forward and layernorm_backward: one group per row; bias_backward; sums over rows in parts.
  *
  * The variance is computed from the deviations from the mean, in a second pass over the row, which is in the cache by
- * then.  dgain and dbias: each part of the rows writes its sums to the workspace, one work-item per channel, and
- * gt_columns_sum (bias.cl) adds the parts in order.
+ * then.  For dgain, dbias and the gradient of another bias, each part of the rows writes its sums to the workspace, one
+ * work-item per channel, and gt_columns_sum adds the parts in order.
  */
 GT_KERNEL(GT_GROUP)
 gt_layernorm_forward(GT_TENSOR(x), GT_TENSOR(gain), GT_TENSOR(bias), GT_TENSOR(y), GT_ARRAY(float, mean),
@@ -71,4 +71,31 @@ __kernel void gt_layernorm_backward_partial(GT_TENSOR(dy), GT_TENSOR(x), GT_ARRA
     }
     GT_AT(partial, part * channels + c) = gain_sum;
     GT_AT(partial, (parts + part) * channels + c) = bias_sum;
+}
+
+/* The same for the gradient of a bias. */
+__kernel void gt_bias_backward_partial(GT_TENSOR(dy), GT_ARRAY(float, partial), long rows, long part_rows, long columns)
+{
+    long part;
+    const long c = gt_column(columns, &part);
+    if (c >= columns)
+        return;
+    const long end = min((part + 1) * part_rows, rows);
+    float sum = 0.0f;
+    for (long n = part * part_rows; n < end; n++)
+        sum += GT_LOAD(dy, n * columns + c);
+    GT_AT(partial, part * columns + c) = sum;
+}
+
+/* out (+)= the sum over rows of [parts, columns], which begins at element `first` of partial. */
+__kernel void gt_columns_sum(GT_ARRAY(const float, partial), GT_TENSOR(out), int accumulate, long first, long parts,
+                             long columns)
+{
+    const long c = (long)get_global_id(0);
+    if (c >= columns)
+        return;
+    float sum = 0.0f;
+    for (long part = 0; part < parts; part++)
+        sum += GT_AT(partial, first + part * columns + c);
+    GT_STORE(out, c, accumulate ? GT_LOAD(out, c) + sum : sum);
 }

@@ -1,7 +1,7 @@
 /* gemm: d (+)= op(a) op(b) + bias, in one of four ways.
  *
  * Few rows, as in decoding: a kernel that reads b once.  fp32, if CLBlast is installed and chosen: CLBlast, with its
- * temporary buffer in our workspace.  16 bits, if the device has matrix units: opencl_gemm_matrix.c.  Everything else:
+ * temporary buffer in our workspace.  16 bits, if the device has matrix units: kernels/gemm_matrix.cl.  Everything else:
  * our own tiles, which convert each storage dtype to fp32 and accumulate in fp32, in groups (kernels/gemm.cl) or, on
  * CPUs, in single work-items (kernels/gemm_single.cl).  The shape of our own tiles affects speed but not bits: each
  * element is one sum in increasing k.
@@ -16,7 +16,10 @@
 #define FEW_ROWS 8    /* GT_FEW_ROWS, GT_FEW_COLUMNS and GT_FEW_ITEMS in the kernel */
 #define FEW_COLUMNS 4 /* per group */
 #define FEW_ITEMS 64
-#define WIDE_BYTES 16 /* that matrix units' kernel reads at once */
+#define LANES 32
+#define PITCH_WORDS 20            /* GT_PITCH of the kernel */
+#define EMULATED_REGISTERS_MAX 24 /* for a work-item that emulates a unit */
+#define WIDE_BYTES 16             /* that matrix units' kernel reads at once */
 
 const struct opencl_gemm_shape opencl_gemm_shapes[] = {
     {"64x64 by 1", 1, 64, 64},   {"128x128 by 1", 1, 128, 64}, {"32x32 by 1", 1, 32, 64},
@@ -123,6 +126,79 @@ static enum gt_status clblast_run(struct backend *backend, const struct op_call 
     opencl_arg_values(&launch, VALUES(I64(product->n)));
     TRY(opencl_launch_columns(&launch, product->n, product->m, 0.0));
     return opencl_clblast_run(backend, call, true);
+}
+
+/* ---- on matrix units ----
+ *
+ * The largest tile is fastest for a product that occupies the whole device with it; smaller products use smaller tiles.
+ * The choice depends only on the product's shape and on the device, so sums have one order on one device: every tile
+ * adds in increasing k, in steps of the unit.  The layouts of a and b, and whether 16-byte reads are possible, are
+ * compiled in: one program for each combination.  opencl_matrix.c decides whether a unit can be used at all.
+ */
+
+const struct opencl_matrix_shape opencl_matrix_shapes[] = {
+    {"128x128 by 256", 128, 2, 4}, {"64x64 by 128", 64, 2, 2}, {"32x32 by 32", 32, 1, 1}};
+const int32_t opencl_matrix_shape_count = sizeof opencl_matrix_shapes / sizeof opencl_matrix_shapes[0];
+
+static int32_t items_of(const struct opencl_matrix_shape *shape)
+{
+    return shape->warps_down * shape->warps_across * LANES;
+}
+
+bool opencl_matrix_shape_fits(const struct opencl_backend *cl, const struct opencl_matrix_shape *shape)
+{
+    const size_t items = (size_t)items_of(shape);
+    size_t words = 2 * (size_t)shape->tile * PITCH_WORDS;
+    if (cl->matrix.is_emulated)
+        words += items * EMULATED_REGISTERS_MAX;
+    if (cl->matrix.tile != 0 && cl->matrix.tile != shape->tile)
+        return false;
+    return items <= cl->device.work_group_max && words * sizeof(uint32_t) <= cl->device.local_bytes;
+}
+
+static int64_t tiles_of(const struct opencl_matrix_shape *shape, const struct opencl_product *product)
+{
+    return size_ceil_div(product->m, shape->tile) * size_ceil_div(product->n, shape->tile);
+}
+
+/* The first shape, from the tuned one on, that fits the device and occupies all of its units; else the last shape that
+ * fits. */
+const struct opencl_matrix_shape *opencl_matrix_shape_choose(const struct opencl_backend *cl,
+                                                             const struct opencl_product *product)
+{
+    const struct opencl_matrix_shape *chosen = NULL;
+    for (int32_t i = 0; i < opencl_matrix_shape_count && (cl->matrix.dtypes >> product->dtype & 1u) != 0; i++) {
+        const struct opencl_matrix_shape *shape = &opencl_matrix_shapes[i];
+        if ((i < cl->tuning.matrix_shape[product->dtype] && cl->matrix.tile == 0) ||
+            !opencl_matrix_shape_fits(cl, shape))
+            continue;
+        chosen = shape;
+        if (tiles_of(shape, product) >= cl->device.compute_units)
+            break;
+    }
+    return chosen;
+}
+
+void opencl_matrix_begin(struct opencl_launch *launch, struct opencl_backend *cl,
+                         const struct opencl_matrix_shape *shape, const struct opencl_product *product)
+{
+    char options[OPENCL_OPTIONS_MAX];
+    snprintf(options, sizeof options,
+             "-DGT_UNIT=%d -DGT_UNIT_DTYPE=%d -DGT_TILE=%" PRId32 " -DGT_WARPS_DOWN=%" PRId32
+             " -DGT_WARPS_ACROSS=%" PRId32 " -DGT_TURNED_A=%d -DGT_TURNED_B=%d -DGT_WIDE=%d%s",
+             (int)cl->matrix.unit, (int)product->dtype, shape->tile, shape->warps_down, shape->warps_across,
+             product->transpose_a, !product->transpose_b, product->is_wide,
+             cl->matrix.is_emulated ? " -DGT_EMULATED" : "");
+    opencl_launch_begin(launch, &cl->base, &opencl_source_gemm_matrix, options, "gt_gemm_matrix");
+}
+
+enum gt_status opencl_matrix_end(struct opencl_launch *launch, const struct opencl_matrix_shape *shape,
+                                 const struct opencl_product *product)
+{
+    const int64_t tiles = tiles_of(shape, product);
+    opencl_arg_values(launch, VALUES(I32(product->accumulate), I64(product->m), I64(product->n), I64(product->k)));
+    return opencl_launch_run(launch, tiles, (size_t)items_of(shape),
+                             2.0 * (double)tiles * (double)shape->tile * (double)shape->tile * (double)product->k);
 }
 
 static enum gt_status matrix_run(struct backend *backend, const struct op_call *call,

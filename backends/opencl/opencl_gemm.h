@@ -26,7 +26,7 @@ extern const int32_t opencl_gemm_shape_count;
  * shape's kind (CPU or not). */
 bool opencl_gemm_shape_fits(const struct opencl_backend *cl, const struct opencl_gemm_shape *shape);
 
-/* opencl_gemm_matrix.c: a square tile of d, divided among warps of 32 work-items: warps_down x warps_across. */
+/* For matrix units: a square tile of d, divided among warps of 32 work-items: warps_down x warps_across. */
 struct opencl_matrix_shape {
     const char *name;
     int32_t tile, warps_down, warps_across;

@@ -155,6 +155,14 @@ bool case_make_bench(enum op_kind kind, enum dtype dtype, struct check_case *out
     out->call.attrs.accumulate = 0;
     out->call.attrs.transpose_a = out->call.attrs.transpose_b = false;
     op_test(kind)->bench(&maker);
+    for (size_t i = 0; i < sizeof op_test(kind)->bench_dims / sizeof op_test(kind)->bench_dims[0]; i++) {
+        const int64_t *dims = op_test(kind)->bench_dims[i].dims;
+        struct operand *operand = &out->call.operand[op_test(kind)->bench_dims[i].slot];
+        for (int32_t d = 0; d < OP_RANK_MAX && dims[d] > 0; d++) {
+            operand->dims[d] = dims[d];
+            operand->rank = d + 1;
+        }
+    }
     return op_infer(&out->call);
 }
 

@@ -23,11 +23,6 @@ static double *duplicate(const double *values, size_t count)
     return copy;
 }
 
-static bool is_output(const struct check_case *check, int32_t slot)
-{
-    return op_direction(check->call.kind, &check->call.attrs, slot) != OPERAND_IN;
-}
-
 void case_values_make(const struct check_case *check, struct case_data *data)
 {
     *data = (struct case_data){.before = NULL};
@@ -57,7 +52,7 @@ static void outputs_encode(const struct check_case *check, const struct case_dat
 {
     memcpy(image, data->before, check->image_bytes);
     for (int32_t slot = 0; slot < op_declaration(check->call.kind)->operands; slot++) {
-        if (value[slot] == NULL || !is_output(check, slot))
+        if (!case_is_output(check, slot))
             continue;
         for (int64_t i = 0, count = operand_elements(&check->call.operand[slot]); i < count; i++)
             image_encode(check, slot, i, value[slot][i], ENCODE_NEAREST, image);

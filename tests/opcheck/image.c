@@ -21,11 +21,6 @@ static bool is_scalars(const struct check_case *check, int32_t slot)
            strcmp(op_declaration(check->call.kind)->operand[slot].name, "scalars") == 0;
 }
 
-static bool is_output(const struct check_case *check, int32_t slot)
-{
-    return op_direction(check->call.kind, &check->call.attrs, slot) != OPERAND_IN;
-}
-
 static size_t aligned(size_t offset, uint32_t alignment)
 {
     return (offset + alignment - 1) / alignment * alignment;
@@ -140,7 +135,7 @@ static size_t writable_end(const struct check_case *check, size_t offset)
     for (int32_t slot = 0; slot < op_declaration(check->call.kind)->operands; slot++) {
         const struct operand *operand = &check->call.operand[slot];
         start = operand->at.offset_bytes;
-        if (operand->present && is_output(check, slot) && offset >= start && offset < start + operand_bytes(operand))
+        if (case_is_output(check, slot) && offset >= start && offset < start + operand_bytes(operand))
             return start + operand_bytes(operand);
     }
     return offset;

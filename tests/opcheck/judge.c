@@ -193,7 +193,7 @@ static bool judge_trivial(const struct check_case *check, const struct case_data
 {
     double nonzero = 0.0, all = 0.0;
     for (int32_t slot = 0; slot < op_declaration(check->call.kind)->operands; slot++) {
-        if (data->ref.value[slot] == NULL || op_direction(check->call.kind, &check->call.attrs, slot) == OPERAND_IN)
+        if (!case_is_output(check, slot))
             continue;
         for (int64_t i = 0, count = operand_elements(&check->call.operand[slot]); i < count; i++) {
             nonzero += data->ref.value[slot][i] != 0.0 ? 1.0 : 0.0;
@@ -212,8 +212,7 @@ void judge(const struct check_case *check, const struct case_data *data, const u
     }
     out->trivial = judge_trivial(check, data);
     for (int32_t slot = 0; slot < op_declaration(check->call.kind)->operands; slot++) {
-        bool output = op_direction(check->call.kind, &check->call.attrs, slot) != OPERAND_IN;
-        if (!check->call.operand[slot].present || !output)
+        if (!case_is_output(check, slot))
             continue;
         if (exact_defined(&check->call) && !judge_bits(check, data, after, slot, out))
             return;

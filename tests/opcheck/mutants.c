@@ -38,11 +38,6 @@ static const char *const defect_names[] = {
 #undef DEFECT
 };
 
-static bool is_output(const struct op_call *call, int32_t slot)
-{
-    return call->operand[slot].present && op_direction(call->kind, &call->attrs, slot) != OPERAND_IN;
-}
-
 /* The range of an output to spoil: all elements, or the word of the scalars block that the op computes. */
 static void output_range(const struct op_call *call, int32_t slot, int64_t *out_first, int64_t *out_count)
 {
@@ -66,7 +61,7 @@ static size_t first_input(const struct op_call *call, size_t output_start)
 static void trespass(const struct check_case *check, enum naive_defect defect, uint8_t *image)
 {
     int32_t slot = op_declaration(check->call.kind)->operands - 1;
-    while (!is_output(&check->call, slot))
+    while (!case_is_output(check, slot))
         slot--;
     const struct operand *operand = &check->call.operand[slot];
     size_t start = operand->at.offset_bytes;
@@ -110,7 +105,7 @@ static bool mutant_applies(const struct check_case *check, const struct mutant *
 {
     if (mutant->slot == WHOLE_CALL)
         return true;
-    if (!is_output(&check->call, mutant->slot))
+    if (!case_is_output(check, mutant->slot))
         return false;
     int64_t first = 0, count = 0;
     output_range(&check->call, mutant->slot, &first, &count);

@@ -34,6 +34,11 @@ struct verdict {
     char reason[OPCHECK_TEXT_MAX];
 };
 
+static inline bool case_is_output(const struct check_case *check, int32_t slot)
+{
+    return case_operand(check, slot)->present && op_direction(check->call.kind, &check->call.attrs, slot) != OPERAND_IN;
+}
+
 /* cases.c: makes case number `index` of an op in a storage dtype, inferred by op_infer().  Returns false when the shape
  * rule refuses it.  The dtype is that of activations; tensors that a model keeps in fp32 are fp32 in two cases of
  * three.  An op whose operands are all fp32 has no cases in another dtype. */

@@ -114,12 +114,6 @@ static void make_adamw(struct maker *maker)
     case_tensor(maker, ADAMW_CORRECTIONS, DTYPE_F32, 1 + random_below(&maker->random, 40), 2);
 }
 
-static void bench_adamw(struct maker *maker)
-{
-    bench_wide(maker);
-    case_tensor(maker, ADAMW_CORRECTIONS, DTYPE_F32, 1, 2);
-}
-
 static void inputs_adamw(const struct check_case *check, double *const *value, struct random *random)
 {
     int64_t rows = case_operand(check, ADAMW_CORRECTIONS)->dims[0],
@@ -159,7 +153,8 @@ static bool judge_adamw(const struct check_case *check, const uint8_t *after, st
 
 const struct op_test test_adamw = {
     .shape = make_adamw,
-    .bench = bench_adamw,
+    .bench = bench_wide,
+    .bench_dims = {{ADAMW_CORRECTIONS, {1, 2}}},
     .inputs = inputs_adamw,
     .ref = ref_adamw,
     .naive = naive_adamw,

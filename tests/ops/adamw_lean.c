@@ -161,13 +161,6 @@ static void make_adamw_lean(struct maker *maker)
     case_tensor(maker, ADAMW_LEAN_CORRECTIONS, DTYPE_F32, 1 + random_below(&maker->random, 40), 2);
 }
 
-static void bench_adamw_lean(struct maker *maker)
-{
-    bench_wide(maker);
-    case_tensor(maker, ADAMW_LEAN_CORRECTIONS, DTYPE_F32, 1, 2);
-    case_tensor(maker, ADAMW_LEAN_SCALES, DTYPE_U8, 2, state_blocks(BENCH_ROWS * BENCH_WIDE));
-}
-
 /* The size of gradients varies between neighbours: some blocks span seven powers of ten, some are all zero. */
 static double lean_size(const struct check_case *check, int64_t i)
 {
@@ -214,7 +207,8 @@ static void inputs_adamw_lean(const struct check_case *check, double *const *val
 
 const struct op_test test_adamw_lean = {
     .shape = make_adamw_lean,
-    .bench = bench_adamw_lean,
+    .bench = bench_wide,
+    .bench_dims = {{ADAMW_LEAN_CORRECTIONS, {1, 2}}, {ADAMW_LEAN_SCALES, {2, BENCH_ROWS *BENCH_WIDE / STATE_BLOCK}}},
     .inputs = inputs_adamw_lean,
     .naive = naive_adamw_lean,
     .has_many_variants = true,

@@ -477,41 +477,13 @@ static void make_attention_cached(struct maker *maker)
 
 #define BENCH_HEADS 12
 
-static void bench_attrs(struct maker *maker, int32_t time)
+static void bench_attention(struct maker *maker)
 {
     struct op_attrs *a = case_attrs(maker);
     a->heads = a->kv_heads = BENCH_HEADS;
     a->dropout = 0.0f;
     a->softmax_scale = 0.125f;
-    a->time = time;
-}
-
-static void bench_attention_forward(struct maker *maker)
-{
-    bench_attrs(maker, BENCH_TIME);
-    case_tensor(maker, ATTENTION_FORWARD_QKV, maker->dtype, BENCH_ROWS, 3 * BENCH_CHANNELS);
-}
-
-static void bench_attention_backward(struct maker *maker)
-{
-    struct operand *lse = &maker->check->call.operand[ATTENTION_BACKWARD_LSE];
-    bench_attrs(maker, BENCH_TIME);
-    case_tensor(maker, ATTENTION_BACKWARD_DY, maker->dtype, BENCH_ROWS, BENCH_CHANNELS);
-    case_tensor(maker, ATTENTION_BACKWARD_QKV, maker->dtype, BENCH_ROWS, 3 * BENCH_CHANNELS);
-    case_tensor(maker, ATTENTION_BACKWARD_Y, maker->dtype, BENCH_ROWS, BENCH_CHANNELS);
-    lse->dims[0] = BENCH_SAMPLES;
-    lse->dims[1] = BENCH_HEADS;
-    lse->dims[2] = BENCH_TIME;
-}
-
-static void bench_attention_cached(struct maker *maker)
-{
-    struct operand *cache = &maker->check->call.operand[ATTENTION_CACHED_CACHE];
-    bench_attrs(maker, 1);
-    case_tensor(maker, ATTENTION_CACHED_QKV, maker->dtype, BENCH_SAMPLES, 3 * BENCH_CHANNELS);
-    cache->dims[1] = BENCH_SAMPLES;
-    cache->dims[2] = BENCH_TIME;
-    cache->dims[3] = BENCH_CHANNELS;
+    a->time = maker->check->call.kind == OP_ATTENTION_CACHED ? 1 : BENCH_TIME;
 }
 
 /* Multiplies v, the last part of every row of qkv, by `factor`. */
@@ -584,7 +556,8 @@ static double backward_shared_by(const struct op_call *call, int32_t slot)
 
 const struct op_test test_attention_forward = {
     .shape = make_attention_forward,
-    .bench = bench_attention_forward,
+    .bench = bench_attention,
+    .bench_dims = {{ATTENTION_FORWARD_QKV, {BENCH_ROWS, 3 * BENCH_CHANNELS}}},
     .inputs = inputs_attention_forward,
     .ref = ref_attention_forward,
     .naive = naive_attention_forward,
@@ -598,7 +571,11 @@ const struct op_test test_attention_forward = {
 
 const struct op_test test_attention_backward = {
     .shape = make_attention_backward,
-    .bench = bench_attention_backward,
+    .bench = bench_attention,
+    .bench_dims = {{ATTENTION_BACKWARD_DY, {BENCH_ROWS, BENCH_CHANNELS}},
+                   {ATTENTION_BACKWARD_QKV, {BENCH_ROWS, 3 * BENCH_CHANNELS}},
+                   {ATTENTION_BACKWARD_Y, {BENCH_ROWS, BENCH_CHANNELS}},
+                   {ATTENTION_BACKWARD_LSE, {BENCH_SAMPLES, BENCH_HEADS, BENCH_TIME}}},
     .inputs = inputs_attention_backward,
     .ref = ref_attention_backward,
     .naive = naive_attention_backward,
@@ -612,7 +589,9 @@ const struct op_test test_attention_backward = {
 
 const struct op_test test_attention_cached = {
     .shape = make_attention_cached,
-    .bench = bench_attention_cached,
+    .bench = bench_attention,
+    .bench_dims = {{ATTENTION_CACHED_QKV, {BENCH_SAMPLES, 3 * BENCH_CHANNELS}},
+                   {ATTENTION_CACHED_CACHE, {2, BENCH_SAMPLES, BENCH_TIME, BENCH_CHANNELS}}},
     .inputs = inputs_attention_cached,
     .ref = ref_attention_cached,
     .naive = naive_attention_cached,

@@ -144,25 +144,6 @@ static void make_embed_backward(struct maker *maker)
     case_accumulate(maker, maker->index % 2 != 0 ? 1u << EMBED_BACKWARD_DWPE : 0u);
 }
 
-static void bench_embed_forward(struct maker *maker)
-{
-    case_attrs(maker)->time = BENCH_TIME;
-    case_tensor(maker, EMBED_FORWARD_IDS, DTYPE_I32, BENCH_ROWS, 0);
-    case_tensor(maker, EMBED_FORWARD_WTE, maker->dtype, BENCH_ROWS, BENCH_CHANNELS); /* only the rows that are read */
-    case_tensor(maker, EMBED_FORWARD_WPE, maker->dtype, BENCH_TIME, BENCH_CHANNELS);
-}
-
-static void bench_embed_backward(struct maker *maker)
-{
-    case_attrs(maker)->time = BENCH_TIME;
-    case_tensor(maker, EMBED_BACKWARD_DY, maker->dtype, BENCH_ROWS, BENCH_CHANNELS);
-    case_tensor(maker, EMBED_BACKWARD_IDS, DTYPE_I32, BENCH_ROWS, 0);
-    case_tensor(maker, EMBED_BACKWARD_ORDER, DTYPE_I32, BENCH_ROWS, 0);
-    case_tensor(maker, EMBED_BACKWARD_STARTS, DTYPE_I32, BENCH_ROWS + 2, 0);
-    case_tensor(maker, EMBED_BACKWARD_DWTE, maker->kept, BENCH_ROWS, BENCH_CHANNELS);
-    case_tensor(maker, EMBED_BACKWARD_DWPE, maker->kept, BENCH_TIME, BENCH_CHANNELS);
-}
-
 static void inputs_embed_forward(const struct check_case *check, double *const *value, struct random *random)
 {
     const struct operand *wpe = case_operand(check, EMBED_FORWARD_WPE);
@@ -199,7 +180,8 @@ static void inputs_embed_backward(const struct check_case *check, double *const 
 
 const struct op_test test_embed_forward = {
     .shape = make_embed_forward,
-    .bench = bench_embed_forward,
+    .bench = bench_plain, /* of wte, only the rows that are read */
+    .bench_dims = {{EMBED_FORWARD_IDS, {BENCH_ROWS}}, {EMBED_FORWARD_WPE, {BENCH_TIME, BENCH_CHANNELS}}},
     .inputs = inputs_embed_forward,
     .ref = ref_embed_forward,
     .naive = naive_embed_forward,
@@ -209,7 +191,11 @@ const struct op_test test_embed_forward = {
 
 const struct op_test test_embed_backward = {
     .shape = make_embed_backward,
-    .bench = bench_embed_backward,
+    .bench = bench_plain,
+    .bench_dims = {{EMBED_BACKWARD_IDS, {BENCH_ROWS}},
+                   {EMBED_BACKWARD_ORDER, {BENCH_ROWS}},
+                   {EMBED_BACKWARD_STARTS, {BENCH_ROWS + 2}},
+                   {EMBED_BACKWARD_DWPE, {BENCH_TIME, BENCH_CHANNELS}}},
     .inputs = inputs_embed_backward,
     .ref = ref_embed_backward,
     .naive = naive_embed_backward,

@@ -167,12 +167,6 @@ static void make_bias_backward(struct maker *maker)
     case_accumulate(maker, maker->index % 2 != 0 ? 1u << BIAS_BACKWARD_DBIAS : 0u);
 }
 
-static void bench_gemm(struct maker *maker)
-{
-    bench_plain(maker);
-    case_tensor(maker, GEMM_B, maker->dtype, BENCH_CHANNELS, 3 * BENCH_CHANNELS);
-}
-
 static void inputs_gemm(const struct check_case *check, double *const *value, struct random *random)
 {
     double inner = (double)case_operand(check, GEMM_A)->dims[check->call.attrs.transpose_a ? 0 : 1];
@@ -193,7 +187,8 @@ static void inputs_bias_backward(const struct check_case *check, double *const *
 
 const struct op_test test_gemm = {
     .shape = make_gemm,
-    .bench = bench_gemm,
+    .bench = bench_plain,
+    .bench_dims = {{GEMM_B, {BENCH_CHANNELS, 3 * BENCH_CHANNELS}}},
     .inputs = inputs_gemm,
     .ref = ref_gemm,
     .naive = naive_gemm,

@@ -208,13 +208,6 @@ static void make_layernorm_backward(struct maker *maker)
     case_accumulate(maker, maker->index % 3 != 0 ? mask : mask & ~(1u << LAYERNORM_BACKWARD_DBIAS));
 }
 
-static void bench_layernorm_backward(struct maker *maker)
-{
-    bench_plain(maker);
-    case_tensor(maker, LAYERNORM_BACKWARD_MEAN, DTYPE_F32, BENCH_ROWS, 0);
-    case_tensor(maker, LAYERNORM_BACKWARD_RSTD, DTYPE_F32, BENCH_ROWS, 0);
-}
-
 static void inputs_layernorm_x(const struct check_case *check, int32_t slot, double *x)
 {
     if (check->inputs == INPUTS_LARGE)
@@ -273,7 +266,8 @@ const struct op_test test_layernorm_forward = {
 
 const struct op_test test_layernorm_backward = {
     .shape = make_layernorm_backward,
-    .bench = bench_layernorm_backward,
+    .bench = bench_plain,
+    .bench_dims = {{LAYERNORM_BACKWARD_MEAN, {BENCH_ROWS}}, {LAYERNORM_BACKWARD_RSTD, {BENCH_ROWS}}},
     .inputs = inputs_layernorm_backward,
     .ref = ref_layernorm_backward,
     .naive = naive_layernorm_backward,

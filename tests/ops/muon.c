@@ -101,13 +101,8 @@ static void make_muon_step(struct maker *maker)
     case_scalars(maker, MUON_STEP_SCALARS);
 }
 
-static void bench_muon_normalize(struct maker *maker)
-{
-    bench_wide(maker);
-    case_tensor(maker, MUON_NORMALIZE_SUM, DTYPE_F32, 1, 0);
-}
-
-static void inputs_muon_momentum(const struct check_case *check, double *const *value, struct random *random)
+/* Of momentum and step, whose scalars are in the same slot. */
+static void inputs_muon_skip(const struct check_case *check, double *const *value, struct random *random)
 {
     (void)random;
     value[MUON_MOMENTUM_SCALARS][SCALAR_FOUND_INF] = check->inputs == INPUTS_SPECIAL ? 1.0 : 0.0;
@@ -118,16 +113,10 @@ static void inputs_muon_normalize(const struct check_case *check, double *const 
     value[MUON_NORMALIZE_SUM][0] = check->inputs == INPUTS_SMALL ? 1e-16 : 4.0 + random_normal(random);
 }
 
-static void inputs_muon_step(const struct check_case *check, double *const *value, struct random *random)
-{
-    (void)random;
-    value[MUON_STEP_SCALARS][SCALAR_FOUND_INF] = check->inputs == INPUTS_SPECIAL ? 1.0 : 0.0;
-}
-
 const struct op_test test_muon_momentum = {
     .shape = make_muon_momentum,
     .bench = bench_wide,
-    .inputs = inputs_muon_momentum,
+    .inputs = inputs_muon_skip,
     .naive = naive_muon_momentum,
     .has_many_variants = true,
     .dtypes = 1u << DTYPE_BF16,
@@ -137,7 +126,8 @@ const struct op_test test_muon_momentum = {
 
 const struct op_test test_muon_normalize = {
     .shape = make_muon_normalize,
-    .bench = bench_muon_normalize,
+    .bench = bench_wide,
+    .bench_dims = {{MUON_NORMALIZE_SUM, {1}}},
     .inputs = inputs_muon_normalize,
     .naive = naive_muon_normalize,
     .defects = {DEFECT_EPSILON, DEFECT_WRONG_KIND, DEFECT_FORGET_SCALE},
@@ -146,7 +136,7 @@ const struct op_test test_muon_normalize = {
 const struct op_test test_muon_step = {
     .shape = make_muon_step,
     .bench = bench_wide,
-    .inputs = inputs_muon_step,
+    .inputs = inputs_muon_skip,
     .naive = naive_muon_step,
     .defects = {DEFECT_FORGET_LIMIT, DEFECT_FORGET_SCALE, DEFECT_COUPLED_DECAY, DEFECT_FORGET_SKIP, DEFECT_CONTRACTED,
                 DEFECT_SHIFTED, DEFECT_WRONG_STREAM, DEFECT_NEAREST, DEFECT_FORGET_STEP},

@@ -207,6 +207,10 @@ struct verdict;
 struct op_test {
     void (*shape)(struct maker *maker); /* shapes, dtypes and attributes of a case */
     void (*bench)(struct maker *maker); /* changes a case to the sizes of --bench */
+    struct {
+        int32_t slot;
+        int64_t dims[OP_RANK_MAX];
+    } bench_dims[4]; /* what bench() left to do: sizes of single operands */
     /* Changes the values, which are standard normal before the call; NULL leaves them. */
     void (*inputs)(const struct check_case *check, double *const *value, struct random *random);
     void (*ref)(const struct op_call *call, const struct ref_tensors *t); /* NULL: the op is exact */

@@ -31,14 +31,14 @@ __kernel void gt_probe_read(__global uint *memory, ulong memory_at, __global uin
 }
 
 /* Each group of 32 writes its hashes in reverse order, through local memory and a float operation. */
-__kernel __attribute__((reqd_work_group_size(32, 1, 1))) void gt_probe_answer(__global uint *out, ulong out_at,
-                                                                              uint seed)
+GT_KERNEL(32)
+gt_probe_answer(GT_ARRAY(uint, out), uint seed)
 {
     __local uint words[32];
     const uint i = (uint)get_local_id(0);
-    const ulong group = (ulong)((get_global_id(0) - get_local_id(0)) / get_local_size(0));
+    const ulong group = (ulong)gt_group_index(0);
     words[i] = gt_probe_hash(group * 32u + i, seed);
-    barrier(CLK_LOCAL_MEM_FENCE);
+    GT_SYNC();
     const uint word = words[31u - i];
     const float half_word = (float)(word & 0xffffu) * 0.5f;
     out[out_at + group * 32u + i] = (word & 0xffff0000u) | (uint)(half_word + half_word);

@@ -1,8 +1,8 @@
 /* Opens the ICD loader and looks up the functions of opencl_api.def in it.
  *
  * GPT_TRAIN_OPENCL_LIBRARY replaces libOpenCL.so.1, for systems with another location and for tests.  The loader itself
- * decides which drivers it finds (OCL_ICD_VENDORS, /etc/OpenCL/vendors).  It stays loaded, because drivers leave threads
- * and exit handlers behind.
+ * decides which drivers it finds (OCL_ICD_VENDORS, /etc/OpenCL/vendors).  It stays loaded, because drivers leave
+ * threads and exit handlers behind.
  */
 #include "backends/opencl/opencl_api.h"
 

@@ -1,8 +1,9 @@
 /* attention_forward and attention_cached: one kernel, which reads keys and values from rows of qkv or from the cache.
  * attention_backward: delta, then dk and dv by tiles of keys, then dq by tiles of queries.
  *
- * See kernels/attention_forward.cl and attention_backward.cl; their options follow from the head size.  attention_cached
- * appends the new rows to the cache first.  The backward pass has delta, one float per row and head, in the workspace.
+ * See kernels/attention_forward.cl and attention_backward.cl; their options follow from the head size.
+ * attention_cached appends the new rows to the cache first.  The backward pass has delta, one float per row and head,
+ * in the workspace.
  */
 #include "backends/opencl/opencl_launch.h"
 

@@ -1,9 +1,9 @@
 /* gemm: d (+)= op(a) op(b) + bias, in one of four ways.
  *
  * Few rows, as in decoding: a kernel that reads b once.  fp32, if CLBlast is installed and chosen: CLBlast, with its
- * temporary buffer in our workspace.  16 bits, if the device has matrix units: kernels/gemm_matrix.cl.  Everything else:
- * our own tiles, which convert each storage dtype to fp32 and accumulate in fp32, in groups (kernels/gemm.cl) or, on
- * CPUs, in single work-items (kernels/gemm_single.cl).  The shape of our own tiles affects speed but not bits: each
+ * temporary buffer in our workspace.  16 bits, if the device has matrix units: kernels/gemm_matrix.cl.  Everything
+ * else: our own tiles, which convert each storage dtype to fp32 and accumulate in fp32, in groups (kernels/gemm.cl) or,
+ * on CPUs, in single work-items (kernels/gemm_single.cl).  The shape of our own tiles affects speed but not bits: each
  * element is one sum in increasing k.
  */
 #include "backends/opencl/opencl_gemm.h"

@@ -1,8 +1,8 @@
 /* Programs and kernels: one source with one set of options is one program, built when its first kernel is requested.
  *
- * A program comes from the user's cache, under its whole key, or is compiled.  Compiling takes seconds with some drivers, so
- * a line announces it, and another one follows every few seconds.  Of the compiler's log, only the first error line is
- * shown.  Nothing is built twice in a process: a launch finds its kernel by source, options and name.
+ * A program comes from the user's cache, under its whole key, or is compiled.  Compiling takes seconds with some
+ * drivers, so a line announces it, and another one follows every few seconds.  Of the compiler's log, only the first
+ * error line is shown.  Nothing is built twice in a process: a launch finds its kernel by source, options and name.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>

@@ -7,7 +7,7 @@
 #include "cli/program.h"
 #include "train/judge.h"
 #include "train/report_block.h"
-#include "train/trainer.h"
+#include "train/run.h"
 
 int main(int argc, char **argv)
 {

@@ -1,9 +1,8 @@
-/* Finds the first bad value of an update, and traces spikes.
+/* Repeats updates to explain them: finds the first bad value, and names the samples of a spike.
  *
- * The micro-steps of the update run again op by op.  The first output with an infinity or a NaN ends the search.  An
- * input that is not finite can then only be a weight, because everything else was an output before.  If all outputs are
- * finite, the squares of the gradients are added up as the update does.  Values are read through the session's staging
- * buffer.
+ * An update is a function of weights, seed and iteration, so its micro-steps can be run again at any time after it.
+ * They see the original weights if the update was skipped, and the current ones otherwise.  Values are read through the
+ * session's staging buffer.
  */
 #include "train/diagnose.h"
 
@@ -14,10 +13,63 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/size.h"
 #include "train/stop.h"
 #include "train/values.h"
 
 #define DIAGNOSES_MAX 3
+#define DEVIATIONS 6.0
+#define LOSS_RISE 1.1
+#define NORM_RISE 3.0
+#define WORST 3
+#define TEXT_TOKENS 16
+#define TEXT_BYTES 48
+
+/* ---- running the micro-steps again ---- */
+
+/* All pointers are borrowed. */
+struct replay {
+    struct session *session;
+    struct feed *feed;
+    const struct step_result *result; /* of the update; no later one is in flight */
+    exec_look_fn *look;
+    void *context;
+    int32_t micro_step; /* the one that is running, or ran last */
+    bool enough;        /* set by `look` to skip the remaining micro-steps */
+};
+
+static enum gt_status micro_steps_run(struct replay *replay)
+{
+    const int32_t count = replay->session->model->options.micro_steps;
+    for (int32_t k = 0; k < count && !replay->enough && !stop_requested(); k++) {
+        replay->micro_step = k;
+        TRY(feed_micro_step(replay->feed, replay->session, replay->result->iter, k));
+    }
+    return GT_OK;
+}
+
+/* Runs the micro-steps but not the update program; a signal ends the replay early.  The scalars that came back with the
+ * update's results are the ones that it ran with, so they are sent to the device again.  Weights, moments and the
+ * host's scalars stay unchanged; gradients do not.  Nothing is allocated.  Errors: the device's, those of `look`. */
+static enum gt_status replay_run(struct replay *replay)
+{
+    struct session *session = replay->session;
+    union scalar_word scalars[SCALAR_WORDS];
+    memcpy(scalars, session->scalars, sizeof scalars);
+    memcpy(session->scalars, replay->result->scalars, sizeof scalars);
+    exec_look_set(session->exec, replay->look, replay->context);
+    const enum gt_status status = micro_steps_run(replay);
+    exec_look_set(session->exec, NULL, NULL);
+    memcpy(session->scalars, scalars, sizeof scalars);
+    TRY(status);
+    return session_scalars_set(session);
+}
+
+/* ---- the first bad value ----
+ *
+ * The micro-steps run op by op.  The first output with an infinity or a NaN ends the search.  An input that is not finite
+ * can then only be a weight, because everything else was an output before.  If all outputs are finite, the squares of
+ * the gradients are added up as the update does. */
 
 /* The result of scanning a tensor's values. */
 struct scan {
@@ -44,7 +96,7 @@ static enum gt_status tensor_scan(struct session *session, int32_t tensor, struc
     const int64_t end = scalars ? first + 1 : graph_tensor_elements(graph, tensor);
     *out = (struct scan){.tensor = tensor, .bad = -1};
     while (first < end && (dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16)) {
-        const int64_t count = end - first < SESSION_STAGING_FLOATS ? end - first : SESSION_STAGING_FLOATS;
+        const int64_t count = min_i64(end - first, SESSION_STAGING_FLOATS);
         TRY(values_download(session->exec, graph, tensor, first, session->staging, count));
         for (int64_t i = 0; i < count; i++) {
             const float value = session->staging[i];
@@ -87,7 +139,7 @@ static enum gt_status inputs_scan(struct search *search)
 }
 
 /* Called after each op: finds the first output that is not finite, and scans the inputs of its op. */
-static enum gt_status look(void *context, int32_t program, int32_t index)
+static enum gt_status bad_look(void *context, int32_t program, int32_t index)
 {
     struct search *search = context;
     const struct op *op = &search->replay.session->model->graph->programs[program].ops[index];
@@ -173,7 +225,7 @@ static void found_log(const struct search *search, int32_t moved)
 static enum gt_status bad_log(struct diagnosis *diagnosis, const struct step_result *result, int32_t moved)
 {
     struct search search = {
-        .replay = {diagnosis->session, diagnosis->feed, result, look, &search, 0, false},
+        .replay = {diagnosis->session, diagnosis->feed, result, bad_look, &search, 0, false},
         .output = {.bad = -1},
         .input = {.bad = -1},
     };
@@ -185,14 +237,148 @@ static enum gt_status bad_log(struct diagnosis *diagnosis, const struct step_res
     return GT_OK;
 }
 
-static enum gt_status spike_look(struct diagnosis *diagnosis, const struct step_result *result, double loss)
+/* ---- spikes ----
+ *
+ * Mean and deviation are those of the window before the update.  The update joins the window, spike or not, so that a
+ * new level soon becomes the usual one.  Losses per sample are read after loss_sum, when those of the whole micro-step
+ * are complete. */
+
+/* Adds a value to the window and sets *usual.  Returns true when the value stood out of the window.  The window's
+ * values are logarithms, because norms, and losses of a memorized text, vary by factors. */
+static bool stands_out(float window[static SPIKES_WINDOW], int64_t at, double value, double rise, double *usual)
+{
+    double sum = 0.0, squares = 0.0;
+    const double logarithm = log(value > DBL_MIN ? value : DBL_MIN);
+    for (int i = 0; i < SPIKES_WINDOW; i++)
+        sum += (double)window[i];
+    const double mean = sum / SPIKES_WINDOW;
+    for (int i = 0; i < SPIKES_WINDOW; i++)
+        squares += ((double)window[i] - mean) * ((double)window[i] - mean);
+    window[at] = (float)logarithm;
+    *usual = exp(mean);
+    return logarithm > mean + DEVIATIONS * sqrt(squares / SPIKES_WINDOW) && value > rise * *usual;
+}
+
+bool spikes_add(struct spikes *spikes, int64_t iter, double loss, double norm, struct spike *out)
+{
+    struct spike spike = {.loss = loss, .norm = norm};
+    const int64_t at = spikes->count++ % SPIKES_WINDOW;
+    const bool high_loss = stands_out(spikes->loss, at, loss, LOSS_RISE, &spike.usual_loss);
+    const bool high_norm = stands_out(spikes->norm, at, norm, NORM_RISE, &spike.usual_norm);
+    if (spikes->count <= SPIKES_WINDOW || iter < spikes->quiet_till || !(high_loss || high_norm))
+        return false;
+    spikes->quiet_till = iter + SPIKES_WINDOW;
+    *out = spike;
+    return true;
+}
+
+/* The samples with the highest losses, highest first. */
+struct worst {
+    struct replay *replay;
+    int32_t count;
+    struct {
+        int64_t sample; /* its index in the update */
+        double loss;
+    } at[WORST];
+};
+
+static void worst_insert(struct worst *worst, int64_t sample, double loss)
+{
+    int32_t place = worst->count < WORST ? worst->count++ : WORST;
+    while (place > 0 && worst->at[place - 1].loss < loss) {
+        if (place < WORST)
+            worst->at[place] = worst->at[place - 1];
+        place--;
+    }
+    if (place < WORST) {
+        worst->at[place].sample = sample;
+        worst->at[place].loss = loss;
+    }
+}
+
+/* Called after each op.  The inputs of loss_sum contain all losses of the micro-step. */
+static enum gt_status losses_look(void *context, int32_t program, int32_t index)
+{
+    struct worst *worst = context;
+    struct session *session = worst->replay->session;
+    const struct graph *graph = session->model->graph;
+    const struct op *op = &graph->programs[program].ops[index];
+    const int64_t time = worst->replay->feed->block_size;
+    if (op->kind != OP_LOSS_SUM)
+        return GT_OK;
+    const int64_t samples = graph_tensor_elements(graph, op->operand[LOSS_SUM_LOSSES]) / time;
+    for (int64_t s = 0; s < samples; s++) {
+        double sum = 0.0;
+        for (int64_t done = 0; done < time; done += SESSION_STAGING_FLOATS) {
+            const int64_t part = min_i64(time - done, SESSION_STAGING_FLOATS);
+            TRY(exec_download(session->exec, op->operand[LOSS_SUM_LOSSES], s * time + done, session->staging, part));
+            for (int64_t i = 0; i < part; i++)
+                sum += (double)session->staging[i];
+        }
+        worst_insert(worst, worst->replay->micro_step * (int64_t)session->model->options.choice.micro_batch + s,
+                     sum / (double)time);
+    }
+    return GT_OK;
+}
+
+/* Returns the beginning of the sample's text, in quotes after a colon; empty when it is unknown. */
+static const char *text_begin(struct token_source *source, const struct tokenizer *tokenizer, int64_t position,
+                              int64_t block_size, char text[static TEXT_BYTES + 8])
+{
+    struct tokenizer_stream stream = {0};
+    int32_t ids[TEXT_TOKENS];
+    char part[TOKENIZER_TEXT_MAX];
+    const int64_t count = min_i64(block_size, TEXT_TOKENS);
+    size_t used = 3;
+    text[0] = '\0';
+    if (!tokenizer || token_source_read(source, position, count, ids) != GT_OK)
+        return text;
+    memcpy(text, ": \"", used);
+    for (int64_t i = 0; i < count; i++) {
+        const size_t length = tokenizer_stream_push(tokenizer, &stream, ids[i], part);
+        if (used + length > TEXT_BYTES)
+            break;
+        memcpy(text + used, part, length);
+        used += length;
+    }
+    memcpy(text + used, "\"", 2);
+    return text;
+}
+
+static void sample_log(const struct worst *worst, int32_t place, const struct tokenizer *tokenizer)
+{
+    struct feed *feed = worst->replay->feed;
+    struct token_source *source = feed->source[TOKEN_TRAIN];
+    const int64_t iter = worst->replay->result->iter, sample = worst->at[place].sample;
+    const int64_t position = sampler_position(feed->sampler[TOKEN_TRAIN], iter, sample);
+    size_t shard = token_source_shard_count(source) - 1;
+    char text[TEXT_BYTES + 8];
+    while (shard > 0 && token_source_shard_first(source, shard) > position)
+        shard--;
+    const int64_t first = position - token_source_shard_first(source, shard);
+    log_note("iter %" PRId64 ": sample %" PRId64 ", loss %.4g: %s, tokens %" PRId64 " to %" PRId64 "%s", iter, sample,
+             worst->at[place].loss, token_source_shard_path(source, shard), first, first + feed->block_size - 1,
+             text_begin(source, tokenizer, position, feed->block_size, text));
+}
+
+/* Adds the update to the window.  If it is a spike, logs one line for it and one for each of the three samples with the
+ * highest losses under the current weights. */
+static enum gt_status spike_check(struct diagnosis *diagnosis, const struct step_result *result, double loss)
 {
     struct spike spike;
-    struct replay replay = {.session = diagnosis->session, .feed = diagnosis->feed, .result = result};
+    struct replay replay = {
+        .session = diagnosis->session, .feed = diagnosis->feed, .result = result, .look = losses_look};
+    struct worst worst = {.replay = &replay};
+    replay.context = &worst;
     if (!spikes_add(&diagnosis->spikes, result->iter, loss, (double)result->scalars[SCALAR_GRAD_NORM].f, &spike))
         return GT_OK;
     progress_clear(diagnosis->progress);
-    return spike_log(&spike, &replay, diagnosis->tokenizer);
+    log_warning("iter %" PRId64 ": a spike: loss %.4g (usually %.4g), gradient norm %.3g (usually %.3g)", result->iter,
+                spike.loss, spike.usual_loss, spike.norm, spike.usual_norm);
+    TRY(replay_run(&replay));
+    for (int32_t i = 0; i < worst.count; i++)
+        sample_log(&worst, i, diagnosis->tokenizer);
+    return GT_OK;
 }
 
 enum gt_status diagnose_step(struct diagnosis *diagnosis, int32_t index, int32_t count, double loss)
@@ -204,7 +390,7 @@ enum gt_status diagnose_step(struct diagnosis *diagnosis, int32_t index, int32_t
     int32_t moved = 0;
     diagnosis->was_bad = bad;
     if (!bad && !skipped)
-        return spike_look(diagnosis, result, loss);
+        return spike_check(diagnosis, result, loss);
     if (!due)
         return GT_OK;
     diagnosis->done++;

@@ -1,8 +1,8 @@
 /* Explains unusual results of an update.
  *
  * If the loss or the gradient of an update is not finite, the update is repeated op by op to name the first value that
- * is not finite.  A skipped update has left the weights unchanged.  A sudden rise of the loss is traced to its samples
- * (spikes.h).
+ * is not finite.  A skipped update has left the weights unchanged.  A sudden rise of the loss or of the gradient's norm
+ * is traced to its samples, which are named by their place in the token files, so that their text can be read.
  */
 #ifndef GPT_TRAIN_TRAIN_DIAGNOSE_H
 #define GPT_TRAIN_TRAIN_DIAGNOSE_H
@@ -13,7 +13,25 @@
 #include "base/progress.h"
 #include "base/status.h"
 #include "train/feed.h"
-#include "train/spikes.h"
+#include "train/steps_ahead.h"
+
+#define SPIKES_WINDOW 100
+
+/* A window over the last updates that were not skipped, as logarithms. */
+struct spikes {
+    float loss[SPIKES_WINDOW], norm[SPIKES_WINDOW];
+    int64_t count;      /* updates added so far */
+    int64_t quiet_till; /* no spike is reported before this iteration; two reports are at least a window apart */
+};
+
+struct spike {
+    double loss, norm, usual_loss, usual_norm;
+};
+
+/* Adds an update.  Returns true and fills `out` when the logarithm of its loss or norm is more than six standard
+ * deviations above the mean of a full window, and the value exceeds the usual one by a tenth (loss) or a factor of
+ * three (norm).  Returns false within a window of the last spike. */
+bool spikes_add(struct spikes *spikes, int64_t iter, double loss, double norm, struct spike *out);
 
 /* All pointers are borrowed and must outlive the struct. */
 struct diagnosis {
@@ -29,8 +47,8 @@ struct diagnosis {
 
 /* Diagnoses update `index` of the `count` updates in `ahead`, all of which the device has finished.  `loss` is the mean
  * loss of the update.  If it is not finite, or the update was skipped and not because of float16's loss scale, repeats
- * the update and logs one line, at most a few times in a run. replay_run() lists the state that stays unchanged.
- * Errors: those of replay_run(). */
+ * the update and logs one line, at most a few times in a run.  A spike is logged too.  Weights, moments and the host's
+ * scalars stay unchanged; gradients do not.  Nothing is allocated.  Errors: the device's. */
 enum gt_status diagnose_step(struct diagnosis *diagnosis, int32_t index, int32_t count, double loss);
 
 #endif

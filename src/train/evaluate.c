@@ -27,30 +27,27 @@ enum gt_status evaluation_batch_add(struct session *session, double *sum)
     return GT_OK;
 }
 
-enum gt_status evaluation_split_loss(const struct evaluation *evaluation, enum token_split split, double *out)
+enum gt_status evaluation_split_sum(const struct evaluation *evaluation, enum token_split split, const char *what,
+                                    struct evaluation_sum *out)
 {
     struct session *session = evaluation->session;
     struct feed *feed = evaluation->feed;
-    const struct config *config = session->config;
-    int64_t whole = config->eval_iters == 0 ? sampler_window_count(feed->evaluate_sampler[split], true) : 0;
-    int64_t samples = whole > 0 ? whole : config->eval_iters * config->batch_size;
-    int64_t batch = session->model->options.choice.evaluate_batch, targets = 0, start_ns = clock_monotonic_ns();
-    double sum = 0.0;
-    const char *what = split == TOKEN_TRAIN ? "evaluate train" : "evaluate val";
+    const bool whole = evaluation->samples == 0;
+    const int64_t samples = whole ? sampler_window_count(feed->evaluate_sampler[split], true) : evaluation->samples;
+    const int64_t batch = session->model->options.choice.evaluate_batch, start_ns = clock_monotonic_ns();
+    struct evaluation_sum sum = {.targets = whole ? 0 : samples * feed->evaluate_time};
     for (int64_t first = 0; first < samples; first += batch) {
-        int64_t count = samples - first < batch ? samples - first : batch;
+        const int64_t count = min_i64(samples - first, batch);
         if (stop_requested())
             return GT_STOPPED;
-        if (whole > 0)
-            TRY(feed_windows(feed, session, split, first, count, &targets));
+        if (whole)
+            TRY(feed_windows(feed, session, split, first, count, &sum.targets));
         else
             TRY(feed_evaluate(feed, session, split, evaluation->iter, first, count));
-        TRY(evaluation_batch_add(session, &sum));
+        TRY(evaluation_batch_add(session, &sum.loss));
         double each = (double)(clock_monotonic_ns() - start_ns) / 1e9 / (double)(first + count);
         progress_show(evaluation->progress, what, first + count, samples, "", each * (double)(samples - first - count));
     }
-    if (whole == 0)
-        targets = samples * feed->evaluate_time;
-    *out = sum / (double)targets;
+    *out = sum;
     return GT_OK;
 }

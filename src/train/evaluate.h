@@ -21,12 +21,18 @@ struct evaluation {
     struct session *session;
     struct feed *feed;
     struct progress *progress;
-    int64_t iter; /* selects the random draw */
+    int64_t samples; /* 0: every token of the split that has a context, once */
+    int64_t iter;    /* selects the random draw of `samples` */
 };
 
-/* Computes the mean loss per token of a split, in fp64 over fp32 row losses.  With eval_iters = 0 every token of
- * the split that has a context is counted once.  Errors: GT_STOPPED when a signal came; those of the data and the
- * device. */
-enum gt_status evaluation_split_loss(const struct evaluation *evaluation, enum token_split split, double *out);
+struct evaluation_sum {
+    double loss; /* in fp64 over fp32 row losses */
+    int64_t targets;
+};
+
+/* Adds up the losses of a split's targets; `what` names the evaluation in the progress line.  Errors: GT_STOPPED when a
+ * signal came; those of the data and the device. */
+enum gt_status evaluation_split_sum(const struct evaluation *evaluation, enum token_split split, const char *what,
+                                    struct evaluation_sum *out);
 
 #endif

@@ -22,20 +22,13 @@ enum gt_status feed_folder(const char *dataset, char out[static FILE_PATH_MAX])
     return file_join(out, "data", dataset);
 }
 
-/* `from` is the split whose files serve as `split`. */
-static enum gt_status split_open(struct feed *feed, const struct config *config, const char *folder, int64_t vocab_size,
-                                 enum token_split split, enum token_split from)
+/* Opens the tokens of a split and the samplers over them. */
+static enum gt_status split_open(struct feed *feed, const struct token_source_spec *spec, struct sampler_spec sampler,
+                                 enum token_split split)
 {
-    struct token_source_spec source = {
-        .folder = folder, .split = from, .vocab_size = vocab_size, .block_size = config->block_size};
-    TRY(token_source_open(feed->mem, &source, &feed->source[split]));
-    struct sampler_spec sampler = {
-        .source = feed->source[split],
-        .kind = config->sampler == CONFIG_SAMPLER_EPOCH ? SAMPLER_EPOCH : SAMPLER_RANDOM,
-        .seed = (uint64_t)config->seed,
-        .block_size = config->block_size,
-        .samples_per_step = config->batch_size * config->gradient_accumulation_steps,
-    };
+    TRY(token_source_open(feed->mem, spec, &feed->source[split]));
+    sampler.source = feed->source[split];
+    sampler.block_size = feed->block_size;
     TRY(sampler_create(feed->mem, &sampler, &feed->sampler[split]));
     sampler.block_size = feed->evaluate_time;
     return sampler_create(feed->mem, &sampler, &feed->evaluate_sampler[split]);
@@ -58,23 +51,55 @@ static enum gt_status tensors_alloc(struct feed *feed, int64_t samples_max)
     return batch_builder_create(feed->mem, (int64_t)rows, feed->block_size, &feed->builder);
 }
 
+static enum gt_status splits_open(struct feed *feed, const struct config *config, const char *folder,
+                                  int64_t vocab_size)
+{
+    struct token_source_spec spec = {
+        .folder = folder, .split = TOKEN_TRAIN, .vocab_size = vocab_size, .block_size = feed->block_size};
+    const struct sampler_spec sampler = {
+        .kind = config->sampler == CONFIG_SAMPLER_EPOCH ? SAMPLER_EPOCH : SAMPLER_RANDOM,
+        .seed = (uint64_t)config->seed,
+        .samples_per_step = config->batch_size * config->gradient_accumulation_steps,
+    };
+    TRY(split_open(feed, &spec, sampler, TOKEN_TRAIN));
+    TRY(token_split_exists(folder, TOKEN_VAL, &feed->has_val));
+    if (feed->has_val)
+        spec.split = TOKEN_VAL;
+    else
+        log_warning("%s has no val.bin: val loss is measured on training tokens and cannot show overfitting", folder);
+    return split_open(feed, &spec, sampler, TOKEN_VAL);
+}
+
 enum gt_status feed_open(struct hostmem *mem, const struct config *config, const char *folder, int64_t vocab_size,
                          int64_t samples_max, struct feed *out)
 {
-    enum gt_status status;
     *out = (struct feed){.mem = mem, .block_size = config->block_size, .evaluate_time = config->block_size};
     if (config->eval_block_size > 0)
         out->evaluate_time = config->eval_block_size;
-    TRY_GOTO(status, fail, split_open(out, config, folder, vocab_size, TOKEN_TRAIN, TOKEN_TRAIN));
-    TRY_GOTO(status, fail, token_split_exists(folder, TOKEN_VAL, &out->has_val));
-    if (!out->has_val)
-        log_warning("%s has no val.bin: val loss is measured on training tokens and cannot show overfitting", folder);
-    TRY_GOTO(status, fail,
-             split_open(out, config, folder, vocab_size, TOKEN_VAL, out->has_val ? TOKEN_VAL : TOKEN_TRAIN));
-    TRY_GOTO(status, fail, tensors_alloc(out, samples_max));
-    return GT_OK;
-fail:
-    feed_close(out);
+    enum gt_status status = splits_open(out, config, folder, vocab_size);
+    if (status == GT_OK)
+        status = tensors_alloc(out, samples_max);
+    if (status != GT_OK)
+        feed_close(out);
+    return status;
+}
+
+enum gt_status feed_open_val(struct hostmem *mem, const char *path, int64_t vocab_size, int64_t time,
+                             int64_t samples_max, struct feed *out)
+{
+    const struct token_source_spec spec = {.folder = path,
+                                           .paths = &path,
+                                           .path_count = file_is_folder(path) ? 0 : 1,
+                                           .split = TOKEN_VAL,
+                                           .vocab_size = vocab_size,
+                                           .block_size = time};
+    const struct sampler_spec sampler = {.kind = SAMPLER_EPOCH, .samples_per_step = 1};
+    *out = (struct feed){.mem = mem, .block_size = time, .evaluate_time = time, .has_val = path[0] != '\0'};
+    enum gt_status status = out->has_val ? split_open(out, &spec, sampler, TOKEN_VAL) : GT_OK;
+    if (status == GT_OK)
+        status = tensors_alloc(out, samples_max);
+    if (status != GT_OK)
+        feed_close(out);
     return status;
 }
 
@@ -112,8 +137,7 @@ enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[
     return GT_OK;
 }
 
-/* Uploads the host tensors to those of the program. */
-static enum gt_status tensors_upload(struct feed *feed, struct session *session, const struct program_io *io)
+enum gt_status feed_upload(const struct feed *feed, struct session *session, const struct program_io *io)
 {
     int64_t rows = (int64_t)io->batch * io->time;
     TRY(exec_upload(session->exec, io->ids, 0, feed->tensors.ids, rows));
@@ -131,7 +155,7 @@ enum gt_status feed_train(struct feed *feed, struct session *session, const stru
         feed->positions[i] = sampler_position(feed->sampler[TOKEN_TRAIN], iter, first + i);
     TRY(batch_fill(feed->builder, feed->source[TOKEN_TRAIN], feed->positions, io->batch, feed->block_size,
                    &feed->tensors));
-    return tensors_upload(feed, session, io);
+    return feed_upload(feed, session, io);
 }
 
 /* Returns the program of micro-step `k`. */
@@ -157,9 +181,8 @@ enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64
 }
 
 /* Reads `count` samples, without their row order, into the host tensors, and fills the rest of the batch with ignored
- * rows.  The caller uploads them. */
-static enum gt_status evaluation_upload(struct feed *feed, struct session *session, enum token_split split,
-                                        int64_t count)
+ * rows. */
+static enum gt_status evaluation_fill(struct feed *feed, struct session *session, enum token_split split, int64_t count)
 {
     const struct program_io *io = &session->model->evaluate;
     struct batch_tensors tensors = {.ids = feed->tensors.ids, .targets = feed->tensors.targets};
@@ -176,8 +199,8 @@ enum gt_status feed_evaluate(struct feed *feed, struct session *session, enum to
 {
     for (int64_t i = 0; i < count; i++)
         feed->positions[i] = sampler_position_eval(feed->evaluate_sampler[split], split, evaluation, first + i);
-    TRY(evaluation_upload(feed, session, split, count));
-    return tensors_upload(feed, session, &session->model->evaluate);
+    TRY(evaluation_fill(feed, session, split, count));
+    return feed_upload(feed, session, &session->model->evaluate);
 }
 
 enum gt_status feed_windows(struct feed *feed, struct session *session, enum token_split split, int64_t first,
@@ -185,11 +208,11 @@ enum gt_status feed_windows(struct feed *feed, struct session *session, enum tok
 {
     for (int64_t i = 0; i < count; i++)
         feed->positions[i] = sampler_window_at(feed->evaluate_sampler[split], true, first + i).position;
-    TRY(evaluation_upload(feed, session, split, count));
+    TRY(evaluation_fill(feed, session, split, count));
     for (int64_t i = 0; i < count; i++) {
         int64_t ignored = sampler_window_at(feed->evaluate_sampler[split], true, first + i).ignored;
         batch_targets_ignore(feed->tensors.targets + i * feed->evaluate_time, ignored);
         *targets += feed->evaluate_time - ignored;
     }
-    return tensors_upload(feed, session, &session->model->evaluate);
+    return feed_upload(feed, session, &session->model->evaluate);
 }

@@ -31,6 +31,10 @@ struct feed {
  * `samples_max` is the largest batch of any program.  Errors: GT_DATA, GT_IO, GT_NO_MEMORY. */
 enum gt_status feed_open(struct hostmem *mem, const struct config *config, const char *folder, int64_t vocab_size,
                          int64_t samples_max, struct feed *out);
+/* Opens a token file, or the val split of a folder, as the val split, for passes over all of it with `time` tokens per
+ * sample.  If `path` is empty, there are only the tensors, which the caller fills.  Errors: as above. */
+enum gt_status feed_open_val(struct hostmem *mem, const char *path, int64_t vocab_size, int64_t time,
+                             int64_t samples_max, struct feed *out);
 void feed_close(struct feed *feed);
 
 /* Checks the data against their manifest: see manifest_check(). */
@@ -42,6 +46,8 @@ enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[
 /* Writes the folder of a dataset: data/NAME below the working folder, or the path itself if it has a slash. */
 enum gt_status feed_folder(const char *dataset, char out[static FILE_PATH_MAX]);
 
+/* Uploads the host's tensors to those of the program. */
+enum gt_status feed_upload(const struct feed *feed, struct session *session, const struct program_io *io);
 /* Loads samples first .. first + io->batch of training step `iter` into the tensors of a training program. */
 enum gt_status feed_train(struct feed *feed, struct session *session, const struct program_io *io, int64_t iter,
                           int64_t first);

@@ -1,34 +1,49 @@
-/* Opens a model for judging.
+/* Judges a model: the perplexity of a token file, and how often it chooses the right answer of a question.
  *
- * The session has only the evaluation program, with eval_batch_size sequences at once.  Questions are evaluated one
- * answer at a time, each in a sequence of its own.  The evaluations themselves are in judge_text.c and judge_choices.c.
+ * The session has only the evaluation program, with eval_batch_size sequences at once.  A token file is evaluated as
+ * with eval_iters=0: every token but the first of a shard is predicted once.  Bits per byte divide the same sum of losses
+ * by the number of bytes that these tokens encode; special tokens encode none.
+ *
+ * An answer's loss is the sum of the losses of its tokens after the context, and its mean loss is that divided by their
+ * number.  The model chooses the answer with the smallest mean loss, which is called "accuracy norm" and is what llm.c
+ * prints, or the smallest sum.  Ties go to the first answer.  One answer is one sequence; the other rows are ignored.
  */
 #include "train/judge.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/size.h"
+#include "data/choices.h"
 #include "train/evaluate.h"
-#include "train/judge_internal.h"
+#include "train/restore.h"
 #include "train/stop.h"
+#include "train/watchdog.h"
 
 /* Default number of sequences at once.  More gain little, since one sequence is already a whole matrix of rows. */
 #define BATCH_DEFAULT 4
 #define LOSS_CHUNK_ROWS 256
+#define READ_COUNT 4096
+
+struct judge {
+    struct hostmem *mem;
+    const struct config *config;
+    struct restore_source source;
+    struct session session;
+    struct watchdog watchdog;
+    struct progress progress;
+    struct feed feed;
+    struct tokenizer *tokenizer; /* NULL: unknown */
+    char folder[FILE_PATH_MAX];  /* of the model's tokenizer */
+    int64_t batch, time;         /* B and T of the evaluation program */
+};
 
 bool judge_is_wanted(const struct config *config)
 {
     return config->eval_data[0] != '\0' || config->hellaswag[0] != '\0';
-}
-
-enum gt_status judge_batch_add(struct judge *judge, double *sum)
-{
-    const struct program_io *io = &judge->session.model->evaluate;
-    TRY(exec_upload(judge->session.exec, io->ids, 0, judge->ids, judge->batch * judge->time));
-    TRY(exec_upload(judge->session.exec, io->targets, 0, judge->targets, judge->batch * judge->time));
-    return evaluation_batch_add(&judge->session, sum);
 }
 
 /* Sets the length of the context that the model is given. */
@@ -40,17 +55,6 @@ static enum gt_status time_choose(struct judge *judge, const struct model_config
         return GT_OK;
     log_error("eval_block_size=%" PRId64 " is larger than the model's block_size, %" PRId32, asked, model->block_size);
     return GT_USAGE;
-}
-
-static enum gt_status batch_alloc(struct judge *judge)
-{
-    void *array;
-    const size_t rows = (size_t)(judge->batch * judge->time);
-    TRY(hostmem_alloc(judge->mem, rows, sizeof(int32_t), "token ids", &array));
-    judge->ids = array;
-    TRY(hostmem_alloc(judge->mem, rows, sizeof(int32_t), "targets", &array));
-    judge->targets = array;
-    return GT_OK;
 }
 
 static enum gt_status model_load(struct judge *judge)
@@ -68,29 +72,179 @@ static enum gt_status model_load(struct judge *judge)
     if (config->eval_batch_size > 0)
         judge->batch = config->eval_batch_size;
     TRY(session_open(judge->mem, config, &judge->session));
-    const int64_t rows = judge->batch * judge->time;
-    const struct model_options options = {.config = *model,
-                                          .dtype = judge->session.device.dtype,
-                                          .evaluate = true,
-                                          .choice.evaluate_batch = (int32_t)judge->batch,
-                                          .evaluate_time = (int32_t)judge->time,
-                                          .choice.loss_chunk_rows =
-                                              (int32_t)(rows < LOSS_CHUNK_ROWS ? rows : LOSS_CHUNK_ROWS)};
+    const struct model_options options = {
+        .config = *model,
+        .dtype = judge->session.device.dtype,
+        .evaluate = true,
+        .choice.evaluate_batch = (int32_t)judge->batch,
+        .evaluate_time = (int32_t)judge->time,
+        .choice.loss_chunk_rows = (int32_t)min_i64(judge->batch * judge->time, LOSS_CHUNK_ROWS),
+    };
     TRY(session_plan(&judge->session, &options));
     TRY(watchdog_start(&judge->watchdog, judge->mem, judge->session.device.backend, judge->folder, config->watchdog));
     TRY(session_start(&judge->session));
     exec_timing_set(judge->session.exec, config->watchdog > 0); /* op by op, so that the watchdog can name one */
-    TRY(batch_alloc(judge));
     return restore_weights(&judge->session, &judge->source, 0);
+}
+
+/* ---- the perplexity of a token file ---- */
+
+/* Opens the tokenizer next to the tokens, else the one next to the model. */
+static enum gt_status tokenizer_look(struct judge *judge)
+{
+    const char *path = judge->config->eval_data, *slash = strrchr(path, '/');
+    char folder[FILE_PATH_MAX];
+    bool exists;
+    TRY(file_look(path, &exists));
+    if (file_is_folder(path))
+        snprintf(folder, sizeof folder, "%s", path);
+    else
+        snprintf(folder, sizeof folder, "%.*s", slash != NULL ? (int)(slash - path) : 1, slash != NULL ? path : ".");
+    TRY(tokenizer_open_dataset(judge->mem, folder, &judge->tokenizer));
+    if (judge->tokenizer == NULL && file_is_folder(judge->folder))
+        TRY(tokenizer_open_dataset(judge->mem, judge->folder, &judge->tokenizer));
+    if (judge->tokenizer == NULL)
+        log_note("%s: no %s beside the tokens or the model, so bits per byte are not known", path, TOKENIZER_FILE_NAME);
+    return GT_OK;
+}
+
+static size_t token_bytes(const struct tokenizer *tokenizer, int32_t id)
+{
+    char scratch[4];
+    const char *bytes;
+    return id == tokenizer_eot(tokenizer) ? 0 : tokenizer_token_bytes(tokenizer, id, scratch, &bytes);
+}
+
+/* Adds up the bytes of all targets: of every token but the first of each shard that is long enough. */
+static enum gt_status bytes_sum(const struct judge *judge, double *out)
+{
+    struct token_source *source = judge->feed.source[TOKEN_VAL];
+    int32_t ids[READ_COUNT];
+    double sum = 0.0;
+    for (size_t shard = 0; shard < token_source_shard_count(source); shard++) {
+        const int64_t length = token_source_shard_length(source, shard);
+        const int64_t first = token_source_shard_first(source, shard);
+        if (length <= judge->time)
+            continue;
+        for (int64_t at = 1; at < length; at += READ_COUNT) {
+            const int64_t count = min_i64(length - at, READ_COUNT);
+            TRY(token_source_read(source, first + at, count, ids));
+            for (int64_t i = 0; i < count; i++)
+                sum += (double)token_bytes(judge->tokenizer, ids[i]);
+        }
+    }
+    *out = sum;
+    return GT_OK;
+}
+
+/* Prints loss, perplexity and bits per byte of all tokens of eval_data. */
+static enum gt_status text_judge(struct judge *judge)
+{
+    const char *path = judge->config->eval_data;
+    const struct evaluation evaluation = {
+        .session = &judge->session, .feed = &judge->feed, .progress = &judge->progress};
+    struct evaluation_sum sum;
+    double bytes = 0.0;
+    TRY(tokenizer_look(judge));
+    TRY(evaluation_split_sum(&evaluation, TOKEN_VAL, "evaluate", &sum));
+    progress_clear(&judge->progress);
+    if (judge->tokenizer != NULL)
+        TRY(bytes_sum(judge, &bytes));
+    const double loss = sum.loss / (double)sum.targets;
+    if (bytes > 0.0)
+        log_result("%s: %" PRId64 " tokens, loss %.6f, perplexity %.6g, %.0f bytes, bits per byte %.6f", path,
+                   sum.targets, loss, exp(loss), bytes, sum.loss / log(2.0) / bytes);
+    else
+        log_result("%s: %" PRId64 " tokens, loss %.6f, perplexity %.6g", path, sum.targets, loss, exp(loss));
+    return GT_OK;
+}
+
+/* ---- questions ---- */
+
+/* Writes context and answer into the first sequence: row t predicts token t + 1, and only the answer's tokens count. */
+static enum gt_status row_fill(const struct judge *judge, const struct choices_question *question, int64_t number,
+                               int32_t answer)
+{
+    const struct choices_tokens *context = &question->context, *tokens = &question->answers[answer];
+    const int64_t count = (int64_t)context->count + tokens->count;
+    int32_t *ids = judge->feed.tensors.ids, *targets = judge->feed.tensors.targets;
+    if (count - 1 > judge->time) {
+        log_error("%s: question %" PRId64 " has %" PRId64 " tokens with answer %" PRId32 ", more than the %" PRId64
+                  " that the model takes",
+                  judge->config->hellaswag, number, count, answer, judge->time + 1);
+        return GT_DATA;
+    }
+    memset(ids, 0, (size_t)(judge->batch * judge->time) * sizeof *ids);
+    batch_targets_ignore(targets, judge->batch * judge->time);
+    for (int64_t i = 0; i + 1 < count; i++)
+        ids[i] = i < context->count ? context->at[i] : tokens->at[i - context->count];
+    for (int32_t i = 0; i < tokens->count; i++)
+        targets[context->count - 1 + i] = tokens->at[i];
+    return GT_OK;
+}
+
+/* Finds the answer with the smallest loss per token, and the one with the smallest loss. */
+static enum gt_status question_answer(struct judge *judge, const struct choices_question *question, int64_t number,
+                                      int32_t *out_mean, int32_t *out_sum)
+{
+    double least_mean = INFINITY, least_sum = INFINITY;
+    for (int32_t answer = 0; answer < question->answer_count; answer++) {
+        double sum = 0.0;
+        TRY(row_fill(judge, question, number, answer));
+        TRY(feed_upload(&judge->feed, &judge->session, &judge->session.model->evaluate));
+        TRY(evaluation_batch_add(&judge->session, &sum));
+        const double mean = sum / question->answers[answer].count;
+        if (mean < least_mean) {
+            least_mean = mean;
+            *out_mean = answer;
+        }
+        if (sum < least_sum) {
+            least_sum = sum;
+            *out_sum = answer;
+        }
+    }
+    return GT_OK;
+}
+
+/* Prints how many questions the model answers correctly. */
+static enum gt_status questions_judge(struct judge *judge, struct choices *choices)
+{
+    const int64_t count = choices_count(choices);
+    int64_t right_mean = 0, right_sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        struct choices_question question;
+        int32_t mean = 0, sum = 0;
+        if (stop_requested())
+            return GT_STOPPED;
+        TRY(choices_next(choices, &question));
+        TRY(question_answer(judge, &question, i, &mean, &sum));
+        right_mean += mean == question.right;
+        right_sum += sum == question.right;
+        progress_show(&judge->progress, "questions", i + 1, count, "", -1.0);
+    }
+    progress_clear(&judge->progress);
+    log_result("%s: accuracy norm %" PRId64 "/%" PRId64 " = %.6f, accuracy %" PRId64 "/%" PRId64 " = %.6f",
+               judge->config->hellaswag, right_mean, count, (double)right_mean / (double)count, right_sum, count,
+               (double)right_sum / (double)count);
+    return GT_OK;
 }
 
 static enum gt_status judge_all(struct judge *judge)
 {
+    const struct config *config = judge->config;
+    struct choices *choices;
     TRY(model_load(judge));
     stop_install();
-    if (judge->config->eval_data[0] != '\0')
-        TRY(judge_text(judge));
-    return judge->config->hellaswag[0] != '\0' ? judge_choices(judge) : GT_OK;
+    const int64_t vocab_size = judge->source.checkpoint->config.vocab_size;
+    TRY(feed_open_val(judge->mem, config->eval_data, vocab_size, judge->time, judge->batch, &judge->feed));
+    if (config->eval_data[0] != '\0')
+        TRY(text_judge(judge));
+    if (config->hellaswag[0] == '\0')
+        return GT_OK;
+    TRY(choices_open(judge->mem, config->hellaswag, vocab_size, &choices));
+    enum gt_status status = questions_judge(judge, choices);
+    choices_close(choices);
+    return status;
 }
 
 enum gt_status judge_run(struct hostmem *mem, const struct config *config)
@@ -102,11 +256,11 @@ enum gt_status judge_run(struct hostmem *mem, const struct config *config)
     enum gt_status status = judge_all(&judge);
     progress_clear(&judge.progress);
     hostmem_phase_set(mem, HOSTMEM_CLOSE);
+    tokenizer_destroy(judge.tokenizer);
+    feed_close(&judge.feed);
     if (judge.session.mem)
         session_close(&judge.session);
     watchdog_stop(&judge.watchdog);
     restore_close(&judge.source);
-    hostmem_free(mem, judge.ids);
-    hostmem_free(mem, judge.targets);
     return status;
 }

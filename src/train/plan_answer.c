@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "plan/plan_search.h"
-#include "train/session_budget.h"
+#include "train/session.h"
 
 #define CONFIGURATION_MAX 256
 

@@ -19,9 +19,6 @@
 #include "io/checkpoint_keep.h"
 #include "io/hf_cache.h"
 #include "train/metrics.h"
-#include "train/restore_algorithms.h"
-#include "train/restore_parts.h"
-#include "train/values.h"
 
 /* GPT-2's 50257, padded to a multiple of 64; nanoGPT's choice.  Its larger ids occur in all but the shortest texts. */
 #define GPT2_VOCAB_SIZE 50304
@@ -322,72 +319,10 @@ void restore_close(struct restore_source *source)
     source->weights = source->checkpoint = NULL;
 }
 
-enum gt_status restore_tensors(struct session *session, struct checkpoint_tensor **out)
-{
-    const struct model *model = session->model;
-    void *array;
-    TRY(hostmem_alloc(session->mem, (size_t)model->parameters.count, sizeof(struct checkpoint_tensor),
-                      "checkpoint tensors", &array));
-    struct checkpoint_tensor *tensors = array;
-    for (int32_t i = 0; i < model->parameters.count; i++) {
-        const struct parameter *parameter = &model->parameters.at[i];
-        const struct tensor *tensor = &model->graph->tensors[parameter->tensor];
-        const int32_t home = model_parameter_home(parameter), m = parameter->m;
-        tensors[i] = (struct checkpoint_tensor){.name = parameter->name,
-                                                .index = i,
-                                                .rank = tensor->rank,
-                                                .dims = {parameter->saved_rows, tensor->rank > 1 ? tensor->dims[1] : 0},
-                                                .dtype = model->graph->tensors[home].dtype,
-                                                .moment = m != TENSOR_NONE ? model->graph->tensors[m].dtype : DTYPE_F32,
-                                                .no_second = parameter->v == TENSOR_NONE};
-    }
-    *out = tensors;
-    return GT_OK;
-}
-
-/* Zeroes everything that the checkpoint lacks: moments of a new optimizer, rows beyond the vocabulary. */
-static enum gt_status zero_rest(struct session *session, bool moments)
-{
-    const struct model *model = session->model;
-    for (int32_t i = 0; i < model->parameters.count; i++) {
-        const struct parameter *parameter = &model->parameters.at[i];
-        if (parameter->saved_rows < model->graph->tensors[parameter->tensor].dims[0])
-            TRY(exec_zero(session->exec, model_parameter_home(parameter)));
-        if (moments)
-            TRY(session_moments_zero(session, parameter));
-    }
-    return GT_OK;
-}
-
 enum gt_status restore_loss_scaler(const struct restore_source *source, enum dtype dtype, struct loss_scaler *out)
 {
     loss_scaler_init(out, dtype);
     if (!source->resume)
         return GT_OK;
     return loss_scaler_from_json(out, source->checkpoint->record.state.loss_scaler, source->checkpoint->source);
-}
-
-enum gt_status restore_weights(struct session *session, const struct restore_source *source, uint64_t seed)
-{
-    if (!source->checkpoint)
-        return session_weights_init(session, seed);
-    struct checkpoint_tensor *tensors;
-    struct restore_parts parts = {.session = session};
-    TRY(zero_rest(session, true));
-    TRY(restore_tensors(session, &tensors));
-    struct checkpoint_load_options options = {
-        .config = &session->model->options.config,
-        .tensors = tensors,
-        .tensor_count = (size_t)session->model->parameters.count,
-        .write = restore_part_write,
-        .write_context = &parts,
-        .convert = source->convert_states,
-        .staging = session->staging,
-        .staging_bytes = SESSION_STAGING_FLOATS * sizeof(float),
-    };
-    enum gt_status status = checkpoint_load(source->weights ? source->weights : source->checkpoint, &options);
-    hostmem_free(session->mem, parts.exponents);
-    hostmem_free(session->mem, tensors);
-    TRY(status);
-    return session_weights_refresh(session);
 }

@@ -14,7 +14,7 @@
 #include "config/config.h"
 #include "io/checkpoint.h"
 #include "train/loss_scaler.h"
-#include "train/session_plan.h"
+#include "train/session.h"
 
 /* The run's counters and choices: the part of a checkpoint that is neither tensors nor configuration. */
 struct run_state {
@@ -52,10 +52,26 @@ void restore_close(struct restore_source *source);
  * GT_DATA. */
 enum gt_status restore_loss_scaler(const struct restore_source *source, enum dtype dtype, struct loss_scaler *out);
 
-/* Fills the weights (and moments) on the device with initial values from `seed`, or with the checkpoint's. */
+/* Sets the initial weights, a pure function of the seed, and zeroes the moments. */
+enum gt_status session_weights_init(struct session *session, uint64_t seed);
+/* Fills the weights (and moments, and Adam's bias corrections) on the device with initial values from `seed`, or with the checkpoint's. */
 enum gt_status restore_weights(struct session *session, const struct restore_source *source, uint64_t seed);
 
 /* Creates the array that describes the model's parameters to io/, which the caller frees.  Errors: GT_NO_MEMORY. */
 enum gt_status restore_tensors(struct session *session, struct checkpoint_tensor **out);
+
+/* The context of restore_part_write().  The caller frees `exponents`. */
+struct restore_parts {
+    struct session *session;
+    int8_t *exponents; /* of the 8-bit moments being converted: [2, blocks] */
+    size_t capacity;
+};
+
+/* A checkpoint_read_fn; the context is the session. */
+enum gt_status restore_part_read(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
+                                 void *out);
+/* A checkpoint_write_fn; the context is a struct restore_parts. */
+enum gt_status restore_part_write(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
+                                  const void *values, enum dtype dtype);
 
 #endif

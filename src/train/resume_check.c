@@ -2,24 +2,97 @@
  *
  * The record of the checkpoint is compared with the one that this run would write.  recompute is left out because it
  * changes no bit.  The optimizer and the format of its states are left out because restore.c has checked them.
+ *
+ * Of algorithms only identities are stored, 16 digits each, so that a file cannot make a backend run anything that it
+ * does not offer itself.
  */
 #include "train/resume_check.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "data/tokens.h"
-#include "train/restore_algorithms.h"
 
 #define DIFFERENCES_TEXT_MAX 1024
+#define DIGITS 16
+#define CHOICES_MAX 4096
+
+/* Creates the object for the device's choices, {"CALL": "ALGORITHM", ...}, or NULL for a device that makes none.
+ * Returns false without memory. */
+static bool algorithms_object(struct backend *device, json_t **out)
+{
+    size_t count = 0;
+    *out = NULL;
+    const struct backend_choice *choices = backend_choices(device, &count);
+    json_t *object = choices != NULL && count > 0 ? json_object() : NULL;
+    for (size_t i = 0; choices != NULL && i < count; i++) {
+        char call[DIGITS + 1], algorithm[DIGITS + 1];
+        snprintf(call, sizeof call, "%016" PRIx64, choices[i].call);
+        snprintf(algorithm, sizeof algorithm, "%016" PRIx64, choices[i].algorithm);
+        if (json_object_set_new(object, call, json_string(algorithm)) != 0) {
+            json_decref(object);
+            return false;
+        }
+    }
+    *out = object;
+    return true;
+}
+
+/* Reads exactly DIGITS hexadecimal digits in lower case, not all 0. */
+static bool identity_read(const char *text, uint64_t *out)
+{
+    if (text == NULL || strlen(text) != DIGITS || strspn(text, "0123456789abcdef") != DIGITS)
+        return false;
+    *out = strtoull(text, NULL, 16);
+    return *out != 0;
+}
+
+enum gt_status resume_algorithms_choose(struct backend *device, const json_t *plan, const char *source)
+{
+    json_t *object = plan != NULL ? json_object_get(plan, "algorithms") : NULL, *value;
+    const char *key;
+    if (object == NULL || device->ops->choose == NULL)
+        return GT_OK;
+    if (!json_is_object(object) || json_object_size(object) > CHOICES_MAX) {
+        log_error("%s: field \"algorithms\": not an object of at most %d members", source, CHOICES_MAX);
+        return GT_DATA;
+    }
+    json_object_foreach(object, key, value)
+    {
+        struct backend_choice choice;
+        if (!identity_read(key, &choice.call) || !identity_read(json_string_value(value), &choice.algorithm)) {
+            log_error("%s: field \"algorithms\": \"%.32s\" and its value are not two numbers of %d digits", source, key,
+                      DIGITS);
+            return GT_DATA;
+        }
+        TRY(backend_choose(device, &choice, 1));
+    }
+    return GT_OK;
+}
+
+/* Returns true when a call that occurs in both has different algorithms.  Calls that only one of the runs has do not
+ * count. */
+static bool algorithms_differ(const json_t *before, const json_t *now)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)now, key, value)
+    {
+        const json_t *old = json_object_get(before, key);
+        if (old != NULL && !json_equal(old, value))
+            return true;
+    }
+    return false;
+}
 
 json_t *resume_plan_object(const struct session *session)
 {
     const struct model_options *options = &session->model->options;
     json_t *algorithms;
-    if (!restore_algorithms_object(session->device.backend, &algorithms))
+    if (!algorithms_object(session->device.backend, &algorithms))
         return NULL;
     json_t *object =
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:o*}", "dtype", dtype_name(options->dtype), "state_format",
@@ -37,7 +110,7 @@ static bool is_difference(const char *key, const json_t *before, const json_t *n
     if (strcmp(key, "recompute") == 0 || strcmp(key, "state_format") == 0 || strcmp(key, "optimizer") == 0)
         return false;
     if (strcmp(key, "algorithms") == 0)
-        return restore_algorithms_differ(before, now);
+        return algorithms_differ(before, now);
     return before == NULL || !json_equal(before, now);
 }
 

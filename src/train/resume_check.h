@@ -9,6 +9,10 @@
 #include "train/feed.h"
 #include "train/restore.h"
 
+/* Passes the algorithms in a checkpoint's `plan` to the device.  `source` names the file in errors.  To be called before
+ * the arena is taken.  Errors: GT_DATA. */
+enum gt_status resume_algorithms_choose(struct backend *device, const json_t *plan, const char *source);
+
 /* Reports differences in kernels and plan, which change the last bits of the results; with strict_resume refuses them.
  * Errors: GT_USAGE. */
 enum gt_status resume_check_bits(const struct session *session, const struct restore_source *source);

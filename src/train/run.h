@@ -52,6 +52,15 @@ struct trainer {
     int64_t lowest_iter;    /* the evaluation that found state.best_val_loss; -1 = not in this process */
 };
 
+/* Trains (or evaluates, or prints the plan or the program) as the configuration says.  The last complete checkpoint is
+ * intact in every case.  Errors: GT_STOPPED after a signal, with everything saved; GT_USAGE, GT_DATA, GT_NO_FIT before
+ * the first step; others as they come. */
+enum gt_status trainer_run(struct hostmem *mem, const struct config *config);
+
+/* Returns the learning rate of an iteration, a pure function of it (nanoGPT train.py get_lr): learning_rate if decay_lr
+ * is off.  Otherwise linear warm-up, (iter + 1) / (warmup_iters + 1) of learning_rate, then a cosine from learning_rate
+ * down to min_lr at lr_decay_iters, then min_lr. */
+double run_learning_rate(const struct config *config, int64_t iter);
 double run_tokens_per_update(const struct trainer *t);
 /* Trains from the first iteration to the last, or until a signal.  Errors: GT_STOPPED, and what ended the run. */
 enum gt_status run_loop(struct trainer *t);

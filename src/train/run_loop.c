@@ -16,23 +16,30 @@
 #include "base/log.h"
 #include "data/tokenizer.h"
 #include "train/evaluate.h"
-#include "train/schedule.h"
 #include "train/stop.h"
 
 /* This many skipped updates in a row end the run: the model has diverged, and more steps only cost time.  Updates that
  * float16 skips while its loss scale is above 1 do not count. */
 #define SKIPPED_IN_A_ROW_MAX 10
+#define PI 3.14159265358979323846
 #define NOT_SAVED "iter %" PRId64 " is not saved: %s; %s"
 
 static enum gt_status evaluate(struct trainer *t, double *train_loss, double *val_loss)
 {
-    struct evaluation evaluation = {&t->session, &t->feed, &t->progress, t->state.iter};
+    const struct evaluation evaluation = {.session = &t->session,
+                                          .feed = &t->feed,
+                                          .progress = &t->progress,
+                                          .samples = t->config->eval_iters * t->config->batch_size,
+                                          .iter = t->state.iter};
+    struct evaluation_sum train, val;
     int64_t start_ns = clock_monotonic_ns();
-    enum gt_status status = evaluation_split_loss(&evaluation, TOKEN_TRAIN, train_loss);
+    enum gt_status status = evaluation_split_sum(&evaluation, TOKEN_TRAIN, "evaluate train", &train);
     if (status == GT_OK)
-        status = evaluation_split_loss(&evaluation, TOKEN_VAL, val_loss);
+        status = evaluation_split_sum(&evaluation, TOKEN_VAL, "evaluate val", &val);
     progress_clear(&t->progress);
     TRY(status);
+    *train_loss = train.loss / (double)train.targets;
+    *val_loss = val.loss / (double)val.targets;
     forecast_evaluation_measured(&t->forecast, (double)(clock_monotonic_ns() - start_ns) / 1e9);
     t->evaluated_iter = t->state.iter;
     /* An extra evaluation at the end of a run that is later extended is not part of the uninterrupted run, so it is not
@@ -156,6 +163,20 @@ static enum gt_status evaluate_and_save(struct trainer *t)
     return t->config->eval_only ? GT_OK : save_where_due(t, val_loss);
 }
 
+/* If lr_decay_iters <= warmup_iters, nanoGPT divides by zero; here the decay ends at once. */
+double run_learning_rate(const struct config *config, int64_t iter)
+{
+    if (!config->decay_lr)
+        return config->learning_rate;
+    if (iter < config->warmup_iters)
+        return config->learning_rate * (double)(iter + 1) / (double)(config->warmup_iters + 1);
+    if (iter > config->lr_decay_iters)
+        return config->min_lr;
+    int64_t span = config->lr_decay_iters - config->warmup_iters;
+    double done = span > 0 ? (double)(iter - config->warmup_iters) / (double)span : 1.0;
+    return config->min_lr + 0.5 * (1.0 + cos(PI * done)) * (config->learning_rate - config->min_lr);
+}
+
 static void scalars_set(struct trainer *t, double learning_rate)
 {
     union scalar_word *scalars = t->session.scalars;
@@ -265,7 +286,7 @@ static enum gt_status iteration(struct trainer *t)
     }
     if (config->eval_only)
         return GT_OK;
-    TRY(update(t, schedule_learning_rate(config, t->state.iter)));
+    TRY(update(t, run_learning_rate(config, t->state.iter)));
     t->state.samples_seen += config->batch_size * config->gradient_accumulation_steps;
     if (must_settle(t))
         TRY(settle(t));

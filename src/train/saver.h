@@ -35,4 +35,9 @@ enum gt_status saver_repair_tokenizer(struct saver *saver);
  * transformers. */
 enum gt_status saver_save(struct saver *saver, const struct run_state *state);
 
+/* To be called before the first step, once the session has a plan.  A save writes the new checkpoint next to the ones
+ * that are kept.  Warns when the disk may become too full for that.  `own`: out_dir already contains checkpoints of
+ * this run.  Errors: GT_IO when there is no room even for the first save. */
+enum gt_status saver_room_check(const struct session *session, bool own);
+
 #endif

@@ -1,23 +1,25 @@
 /* A session: a model, its plan, a device and the executor, created from a configuration.
  *
- * gpt-train and gpt-sample both open one.  First session_open() opens the device (session_device.h), then
- * session_plan() makes the plan without allocating device memory (session_plan.h), then session_start() takes the
- * arena.  A plan or a program can be printed between the last two.
+ * gpt-train and gpt-sample both open one.  First session_open() opens the device, then session_plan() makes the plan
+ * without allocating device memory, then session_start() takes the arena.  A plan or a program can be printed between
+ * the last two.  The device is in session_device.c, the plan in session_plan.c, the rates of its times in
+ * session_rates.c.
  */
 #ifndef GPT_TRAIN_TRAIN_SESSION_H
 #define GPT_TRAIN_TRAIN_SESSION_H
 
+#include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
+#include "backend/backend_call.h"
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "config/config.h"
 #include "exec/exec.h"
 #include "model/model.h"
+#include "plan/device_profile.h"
 #include "plan/plan.h"
 #include "plan/plan_search.h"
-#include "train/session_device.h"
 
 /* Size of the staging buffer through which weights move, in floats: 4 MiB. */
 #define SESSION_STAGING_FLOATS ((int64_t)1 << 20)
@@ -27,7 +29,17 @@
  * the staging buffer and the host's tables.  Measured: 12 to 20 MiB from 0.8M to 124M parameters. */
 #define SESSION_HEADROOM_BYTES ((uint64_t)64 << 20)
 
-/* The rates for modelling times; see session_rates.h. */
+struct session_device {
+    struct backend *backend;
+    struct backend_record record; /* of its calls */
+    struct backend_info info;
+    enum dtype dtype; /* of weights and activations: as configured, or the nearest that the device supports */
+    bool has_profile; /* there is only a profile: the device can be planned for, not used */
+    struct device_profile profile; /* valid with has_profile */
+    uint64_t budget_bytes;         /* for the process: memory_budget, or the free memory at the start less a margin */
+};
+
+/* The rates for modelling times. */
 struct session_timing {
     struct plan_rates rates;
     bool is_timed;     /* `rates` come from timing every kind of op */
@@ -72,13 +84,67 @@ enum gt_status session_scalars_download(struct session *session);
  * which may be ahead. */
 enum gt_status session_scalars_set(struct session *session);
 
-/* Sets the initial weights, a pure function of the seed, and zeroes the moments. */
-enum gt_status session_weights_init(struct session *session, uint64_t seed);
-/* Recomputes the 16-bit weights that the ops read from their masters.  To be called after the masters were set. */
-enum gt_status session_weights_refresh(struct session *session);
-/* Zeroes m, v and scales of a parameter, as far as it has them. */
-enum gt_status session_moments_zero(struct session *session, const struct parameter *parameter);
-/* Uploads the table of Adam's bias corrections. */
-enum gt_status session_corrections_upload(struct session *session);
+/* ---- the device ---- */
+
+/* Opens the device that the configuration names, and sets the budget and the dtype.  `out` must be zeroed, and must not
+ * move.  On failure the caller must close its backend if that is not NULL.
+ * Errors: GT_USAGE, GT_UNSUPPORTED, GT_DEVICE, GT_NO_MEMORY. */
+enum gt_status session_device_open(const struct config *config, struct session_device *out);
+/* Returns true when ops of the device can store the dtype. */
+bool session_device_has(const struct session_device *device, enum dtype dtype);
+/* Returns the default budget if `free_bytes` are free: it leaves a margin to other programs. */
+uint64_t session_device_budget(uint64_t free_bytes);
+
+/* ---- the plan ---- */
+
+/* Sets the shape of the model that the configuration describes; `vocab_size` is used if the configuration leaves it
+ * open. */
+void session_model_config(const struct config *config, int64_t vocab_size, struct model_config *out);
+/* Choices stored in a checkpoint; a field of `plan` that is 0 is not chosen yet. */
+struct session_choices {
+    struct plan_choice plan;
+    bool states_chosen; /* the checkpoint's states have the format `states` */
+    enum state_format states;
+};
+
+/* Returns the format that the configuration names, which must not be auto. */
+enum state_format session_state_format(const struct config *config);
+
+/* Sets how the samples of an update are split into micro-steps, and the sizes of the other programs, for this session's
+ * device and dtype.  A key that the configuration sets takes precedence over `choices`, which take precedence over the
+ * default. */
+void session_train_options(const struct session *session, const struct session_choices *choices,
+                           const struct model_config *model, struct model_options *out);
+
+/* Creates the model and its plan; for a training session, the fastest plan that fits the budget.  Errors: GT_USAGE,
+ * GT_UNSUPPORTED, GT_NO_MEMORY, GT_NO_FIT (logged with the bytes that are short). */
+enum gt_status session_plan(struct session *session, const struct model_options *options);
+/* Plans a session that only evaluates (and samples), with an evaluation batch that fits. */
+enum gt_status session_plan_evaluation(struct session *session, const struct model_options *options);
+
+/* Return the memory_budget that an arena of `arena_bytes` needs, and the part of it reserved for the process itself:
+ * SESSION_HEADROOM_BYTES, or 0 if the device has its own memory. */
+uint64_t session_budget_of(const struct session *session, uint64_t arena_bytes);
+uint64_t session_headroom_bytes(const struct session *session);
+/* Returns GT_OK when the plan fits the budget; otherwise GT_NO_FIT, logged. */
+enum gt_status session_fits(const struct session *session);
+
+/* ---- the rates with which times are modelled ---- */
+
+/* Returns the rates at which candidates of a plan are compared: the profile's, or those of a nominal cpu.  They are
+ * never timings, so that two fresh runs of a configuration get the same plan. */
+struct plan_rates session_rates_nominal(const struct session *session);
+
+/* Sets rates before session_start(): those of an earlier run, or a guess from the number of threads.  Returns false for
+ * a card that was never timed, for which that guess means nothing. */
+bool session_rates_guess(struct session *session);
+/* Times the device's ops in the arena, whose content is lost, unless the cache has their times.  Takes less than two
+ * seconds.  To be called between session_start() and the first upload.  Errors: GT_NO_MEMORY, GT_DEVICE. */
+enum gt_status session_rates_calibrate(struct session *session);
+
+/* Measures the device's matrix rate (in 20 to 60 ms on a cpu, 50 to 150 ms on a card).  Before session_start() it takes
+ * a small arena for that, which makes session_start() impossible.  After session_start() it uses the session's arena,
+ * whose content is lost.  The rate stays unknown if the arena is too small even for a small product. */
+enum gt_status session_peak_measure(struct session *session);
 
 #endif

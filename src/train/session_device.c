@@ -3,7 +3,7 @@
  * The configuration names the backend and the device, or a profile that stands for one.  Nothing is allocated on it
  * here.
  */
-#include "train/session_device.h"
+#include "train/session.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,19 +1,19 @@
-/* The plan of a session: the options that follow from the configuration and a checkpoint, and the fastest plan with
- * them that fits.
+/* The plan of a session: the options that follow from the configuration and a checkpoint, the fastest plan with them
+ * that fits the budget, and what could be done instead if none does.
  *
- * Everything that can be refused is refused here, before the arena is allocated.
+ * Everything that can be refused is refused here, before the arena is allocated.  The arena gets the budget less the
+ * needs of the backend itself and, if the device's memory is the host's, of the process.
  */
-#include "train/session_plan.h"
+#include "train/session.h"
 
 #include <assert.h>
+#include <config.h>
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
-#include "train/session_budget.h"
-#include "train/session_choices.h"
-#include "train/session_rates.h"
 
 /* Maximum size of the logits of one loss chunk, unless loss_chunk is set.  On a CPU a chunk of some hundred rows
  * already runs its GEMMs at full rate; more rows would save one pass over the embedding's gradient. */
@@ -24,6 +24,15 @@
 #define LOSS_CHUNKS_MAX 512
 #define ADAM_EPSILON 1e-8f
 #define LAYERNORM_EPSILON 1e-5f
+#define PARTS_FINE 8 /* evaluation batches: divisors up to this grow by one, then by an eighth */
+#define CHUNK_ROWS_LEAST 64
+
+/* A build with --enable-debug puts a guard band behind every tensor. */
+#ifdef GT_DEBUG
+#define DEBUG_GUARD_BYTES 64
+#else
+#define DEBUG_GUARD_BYTES 0
+#endif
 
 void session_model_config(const struct config *config, int64_t vocab_size, struct model_config *out)
 {
@@ -166,6 +175,118 @@ void session_train_options(const struct session *session, const struct session_c
     search_micro_batch_set(out, samples, micro);
 }
 
+/* ---- the budget ---- */
+
+uint64_t session_headroom_bytes(const struct session *session)
+{
+    return session->device.info.host_memory ? SESSION_HEADROOM_BYTES : 0;
+}
+
+/* Returns the part of the budget that the arena may not take. */
+static uint64_t beside_bytes(const struct session *session)
+{
+    return session->device.info.context_bytes + session_headroom_bytes(session);
+}
+
+uint64_t session_budget_of(const struct session *session, uint64_t arena_bytes)
+{
+    return arena_bytes + beside_bytes(session);
+}
+
+static uint64_t arena_budget(const struct session *session)
+{
+    uint64_t beside = beside_bytes(session);
+    return session->device.budget_bytes > beside ? session->device.budget_bytes - beside : 0;
+}
+
+/* Logs how much memory a plan with an arena of `arena_bytes` needs and how much is available, with the other processes
+ * that use the device if free memory is the limit.  Returns GT_NO_FIT. */
+static enum gt_status refuse(const struct session *session, uint64_t arena_bytes)
+{
+    char least[24], have[24], holders[BACKEND_HOLDERS_TEXT_MAX];
+    const char *needed = search_budget_text(least, session_budget_of(session, arena_bytes));
+    const char *unit = needed + strspn(needed, "0123456789.");
+    const int digits = (int)(unit - needed);
+    log_bytes(have, (double)session->device.budget_bytes);
+    if (session->config->memory_budget[0] != '\0') {
+        log_error("not enough memory: this run needs at least %.*s %s, memory_budget allows %s", digits, needed, unit,
+                  have);
+        return GT_NO_FIT;
+    }
+    backend_holders_read(holders, session->device.backend);
+    log_error("not enough memory: this run needs at least %.*s %s, %s has %s available%s%s", digits, needed, unit,
+              session->device.info.device, have, holders[0] != '\0' ? "; others hold most: " : "", holders);
+    return GT_NO_FIT;
+}
+
+/* Returns the options with which plans for this session's device are made. */
+static struct plan_options plan_options_of(const struct session *session)
+{
+    const struct backend_info *info = &session->device.info;
+    return (struct plan_options){
+        .device = session->device.backend,
+        .info = info,
+        .alignment_bytes = info->alignment_bytes,
+        .largest_segment_bytes = info->largest_allocation_bytes,
+        .guard_bytes = (uint32_t)size_round_up(DEBUG_GUARD_BYTES, info->alignment_bytes),
+    };
+}
+
+enum gt_status session_fits(const struct session *session)
+{
+    if (session->plan->arena_bytes <= arena_budget(session))
+        return GT_OK;
+    return refuse(session, session->plan->arena_bytes);
+}
+
+/* ---- training ---- */
+
+/* Returns the seconds of an update of the smallest plan at the session's rates, divided by those at the rates of the
+ * search. */
+static double time_scale(const struct session *session)
+{
+    const struct search_request *request = &session->search.request;
+    struct search_choice own = {.options = session->search.result.options}, nominal = own;
+    if (session->search.result.arena_least) /* building all of it would take long */
+        search_micro_batch_set(&own.options, own.options.choice.micro_batch, own.options.choice.micro_batch);
+    nominal.options = own.options;
+    if (search_options_plan(session->mem, &request->plan, &session->timing.rates, &own) != GT_OK ||
+        search_options_plan(session->mem, &request->plan, &request->rates, &nominal) != GT_OK)
+        return 1.0;
+    return own.seconds > 0.0 && nominal.seconds > 0.0 ? own.seconds / nominal.seconds : 1.0;
+}
+
+static void choice_log(const struct session *session, const struct search_choice *choice, int32_t number, double scale)
+{
+    char changes[SEARCH_CHANGES_MAX], bytes[24], seconds[32], budget[24];
+    log_note("alternative %" PRId32 " that fits: %s; %s of tensors, %s per update (estimated), memory_budget %s%s",
+             number, search_choice_text(changes, choice, &session->search.request.options),
+             log_bytes(bytes, (double)choice->arena_bytes), clock_duration(seconds, choice->seconds * scale),
+             search_budget_text(budget, session_budget_of(session, choice->arena_bytes)),
+             search_choice_equivalent(choice->kind) ? "" : "; changes the results");
+}
+
+/* To be called after a refused search.  Logs up to three plans that do fit as notes, with the keys that change and
+ * their modelled times on this device: those at the search's rates, scaled by the ratio of the smallest plan's times at
+ * the device's own rates, measured in a small arena, and at the search's.  Afterwards the session can only be closed.
+ * A failure here is not an error: the refusal has already been logged. */
+static void choices_log(struct session *session)
+{
+    struct search_choice choices[SEARCH_CHOICES_MAX];
+    int32_t count = 0;
+    if (search_choices(session->mem, &session->search.request, choices, &count) != GT_OK)
+        return;
+    if (count == 0) {
+        log_note("nothing smaller fits this budget either");
+        return;
+    }
+    session->timing.rates = session->search.request.rates;
+    bool measured = session_peak_measure(session) == GT_OK;
+    double scale = measured ? time_scale(session) : 1.0;
+    for (int32_t i = 0; i < count; i++)
+        choice_log(session, &choices[i], i + 1, scale);
+}
+
 /* Lean states need bfloat16, which the configuration or the device may lack. */
 static enum gt_status states_check(const struct session *session, const struct model_options *options)
 {
@@ -206,7 +327,7 @@ static bool states_may_be_offered(const struct session *session, const struct mo
 }
 
 /* Finds the fastest plan that fits; with --plan, when nothing fits, the smallest one, for the report. */
-static enum gt_status session_search(struct session *session, const struct model_options *options)
+static enum gt_status training_search(struct session *session, const struct model_options *options)
 {
     const struct config *config = session->config;
     TRY(states_check(session, options));
@@ -220,30 +341,76 @@ static enum gt_status session_search(struct session *session, const struct model
         .lean_states = states_may_change(session, options),
         .lean_offered = states_may_be_offered(session, options),
         .rates = session_rates_nominal(session),
-        .budget_bytes = session_arena_budget(session),
+        .budget_bytes = arena_budget(session),
         .memo = &session->search.memo,
+        .plan = plan_options_of(session),
     };
-    session_plan_options(session, &session->search.request.plan);
     enum gt_status status = plan_search(session->mem, &session->search.request, &session->search.result);
     bool answers = config->plan != CONFIG_PLAN_OFF || config->print_program;
     if (status != GT_NO_FIT)
         return status;
     if (answers || session->search.result.unplaceable) /* plan_create() names a tensor that cannot be placed */
         return GT_OK;
-    status = session_refuse(session, session->search.result.arena_bytes);
-    session_choices_log(session);
+    status = refuse(session, session->search.result.arena_bytes);
+    choices_log(session);
     return status;
+}
+
+/* ---- evaluation ---- */
+
+/* Plans the options and sets *out to true when the plan fits. */
+static enum gt_status evaluation_fits(const struct session *session, const struct model_options *options, bool *out)
+{
+    const struct plan_options plan = plan_options_of(session);
+    const struct plan_rates rates = {.ramp_rows = 0.0};
+    struct search_choice choice = {.options = *options};
+    TRY(search_options_plan(session->mem, &plan, &rates, &choice));
+    *out = choice.arena_bytes <= arena_budget(session);
+    return GT_OK;
+}
+
+/* Finds the largest batch that fits; 1 if none does. */
+static enum gt_status batch_fit(const struct session *session, struct model_options *options, bool *fits)
+{
+    int64_t asked = options->choice.evaluate_batch;
+    TRY(evaluation_fits(session, options, fits));
+    for (int64_t k = 2; !*fits && options->choice.evaluate_batch > 1; k += 1 + k / PARTS_FINE) {
+        options->choice.evaluate_batch = (int32_t)size_ceil_div(asked, k);
+        TRY(evaluation_fits(session, options, fits));
+    }
+    return GT_OK;
+}
+
+/* Makes the evaluation batch of `options`, which train nothing, as large as the budget allows, and shrinks the loss
+ * chunk if not even one sequence fits.  Keys that the user set stay. */
+static enum gt_status evaluation_fit(const struct session *session, struct model_options *options)
+{
+    const struct model_options asked = *options;
+    bool fits;
+    if (session->config->eval_batch_size > 0)
+        TRY(evaluation_fits(session, options, &fits));
+    else
+        TRY(batch_fit(session, options, &fits));
+    while (!fits && session->config->loss_chunk == 0 && options->choice.loss_chunk_rows / 4 >= CHUNK_ROWS_LEAST) {
+        options->choice.loss_chunk_rows /= 4;
+        TRY(evaluation_fits(session, options, &fits));
+    }
+    if (options->choice.evaluate_batch != asked.choice.evaluate_batch ||
+        options->choice.loss_chunk_rows != asked.choice.loss_chunk_rows)
+        log_note("evaluating %" PRId32 " sequences at once does not fit; evaluating %" PRId32
+                 " at once, with the loss in chunks of %" PRId32 " rows; the samples are the same",
+                 asked.choice.evaluate_batch, options->choice.evaluate_batch, options->choice.loss_chunk_rows);
+    return GT_OK;
 }
 
 enum gt_status session_plan(struct session *session, const struct model_options *options)
 {
     void *array;
-    struct plan_options plan;
     session->search.result.options = *options;
     if (options->train)
-        TRY(session_search(session, options));
+        TRY(training_search(session, options));
     TRY(model_create(session->mem, &session->search.result.options, &session->model));
-    session_plan_options(session, &plan);
+    const struct plan_options plan = plan_options_of(session);
     TRY(plan_create(session->mem, session->model->graph, &plan, &session->plan));
     if (!plan_verify(session->plan))
         return GT_FAILURE;
@@ -255,6 +422,6 @@ enum gt_status session_plan(struct session *session, const struct model_options 
 enum gt_status session_plan_evaluation(struct session *session, const struct model_options *options)
 {
     struct model_options fitted = *options;
-    TRY(session_evaluation_fit(session, &fitted));
+    TRY(evaluation_fit(session, &fitted));
     return session_plan(session, &fitted);
 }

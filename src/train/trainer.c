@@ -3,7 +3,7 @@
  * Everything that can be refused is refused before memory is taken, and everything known by then is printed first:
  * taking the arena may last half a minute.
  */
-#include "train/trainer.h"
+#include "train/run.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -13,14 +13,10 @@
 #include "base/size.h"
 #include "io/checkpoint_keep.h"
 #include "io/checkpoint_tokenizer.h"
-#include "train/disk_room.h"
 #include "train/explain.h"
 #include "train/plan_answer.h"
 #include "train/report_block.h"
-#include "train/restore_algorithms.h"
-#include "train/run.h"
-#include "train/session_plan.h"
-#include "train/session_rates.h"
+#include "train/session.h"
 #include "train/stop.h"
 
 /* Samples printed during training use the defaults of sample.py. */
@@ -29,7 +25,6 @@
 
 static enum gt_status weights_load(struct trainer *t)
 {
-    TRY(session_corrections_upload(&t->session));
     memset(t->session.scalars, 0, sizeof t->session.scalars);
     TRY(restore_loss_scaler(&t->source, t->session.device.dtype, &t->state.loss_scaler));
     TRY(restore_weights(&t->session, &t->source, (uint64_t)t->config->seed));
@@ -146,7 +141,7 @@ static enum gt_status run(struct trainer *t, const char *folder)
     TRY(feed_manifest_check(&t->feed, folder, t->tokenizer));
     if (!config->eval_only) {
         TRY(run_so_far_check(t, &data));
-        TRY(disk_room_check(session, t->source.own));
+        TRY(saver_room_check(session, t->source.own));
         earlier_note(t);
     }
     TRY(watchdog_start(&t->watchdog, t->mem, session->device.backend, config->out_dir, config->watchdog));
@@ -247,7 +242,7 @@ static enum gt_status algorithms_choose(struct trainer *t)
     struct backend *device = t->session.device.backend;
     const struct checkpoint *checkpoint = t->source.checkpoint;
     struct backend_info info;
-    TRY(restore_algorithms_choose(device, checkpoint->record.state.plan, checkpoint->source));
+    TRY(resume_algorithms_choose(device, checkpoint->record.state.plan, checkpoint->source));
     TRY(backend_info(device, &info));
     memcpy(t->session.device.info.detail, info.detail, sizeof info.detail);
     return GT_OK;

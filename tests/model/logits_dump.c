@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "config/config.h"
 #include "train/restore.h"
-#include "train/session_plan.h"
+#include "train/session.h"
 
 #define IDS_BYTES_MAX ((size_t)1 << 20)
 

@@ -21,7 +21,7 @@
 #include "config/config.h"
 #include "train/feed.h"
 #include "train/restore.h"
-#include "train/session_plan.h"
+#include "train/session.h"
 
 struct dump {
     struct hostmem *mem;
@@ -175,7 +175,6 @@ static enum gt_status dump_open(struct dump *dump, int argc, char **argv)
     TRY(session_plan(&dump->session, &options));
     TRY(feed_open(dump->mem, &dump->config, folder, model.vocab_size, options.choice.micro_batch, &dump->feed));
     TRY(session_start(&dump->session));
-    TRY(session_corrections_upload(&dump->session));
     TRY(restore_weights(&dump->session, &dump->source, (uint64_t)dump->config.seed));
     return session_scalars_upload(&dump->session);
 }

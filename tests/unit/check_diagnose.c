@@ -1,6 +1,6 @@
 /* Tests of diagnose.c: plants each kind of cause in a small model, and expects it to be named. */
 #include "train/diagnose.h"
-#include "train/session_plan.h"
+#include "train/restore.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Tests of session.c: dividing an update into micro-steps, early refusals, initial weights; and of restore_parts.c:
+/* Tests of session.c: dividing an update into micro-steps, early refusals, initial weights; and of restore_weights.c:
  * conversions of optimizer states. */
 #include <math.h>
 #include <stdlib.h>
@@ -8,9 +8,8 @@
 #include "model/state_codes.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
-#include "train/restore_parts.h"
-#include "train/session_plan.h"
-#include "train/session_rates.h"
+#include "train/restore.h"
+#include "train/session.h"
 
 static struct config config_make(void)
 {

@@ -1,5 +1,5 @@
-/* Tests of spikes.c: updates that stand out from the ones before, and updates that do not. */
-#include "train/spikes.h"
+/* Tests of diagnose.c: updates that stand out from the ones before, and updates that do not. */
+#include "train/diagnose.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,0 +1,285 @@
+/* Fills a session's weights and moments: with initial values, or from a checkpoint; and reads them for one.
+ *
+ * An initial value depends only on the seed, the parameter's number and the element's, so that all threads can make
+ * pieces of a parameter: 124M values take about a second on two threads.  The device itself clears the moments.
+ *
+ * Data that a file has in the dtype of the device's tensor are copied unchanged, so that a resumed run has every bit.
+ * Otherwise the state format changes: codes are decoded with the exponents that came before them, and values are
+ * encoded block by block, rounded to nearest once.  Pieces begin at a multiple of a block, because the staging buffer
+ * is one.
+ */
+#include "train/restore.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "base/size.h"
+#include "base/thread.h"
+#include "model/state_codes.h"
+#include "train/values.h"
+
+#define INITIAL_PIECE ((int64_t)1 << 14) /* values; a multiple of 4 */
+#define CODES_BLOCKS 32
+#define CODES_ELEMENTS ((size_t)CODES_BLOCKS * STATE_BLOCK)
+
+/* Zeroes m, v and scales of a parameter, as far as it has them. */
+static enum gt_status moments_zero(struct session *session, const struct parameter *parameter)
+{
+    const int32_t tensors[] = {parameter->m, parameter->v, parameter->scales};
+    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
+        if (tensors[i] != TENSOR_NONE)
+            TRY(exec_zero(session->exec, tensors[i]));
+    }
+    return GT_OK;
+}
+
+/* Recomputes the 16-bit weights that the ops read from their masters. */
+static enum gt_status weights_refresh(struct session *session)
+{
+    int32_t program = session->model->refresh.program;
+    return program < 0 ? GT_OK : exec_run(session->exec, program);
+}
+
+/* A range of initial values, divided into pieces. */
+struct initial_values {
+    const struct parameter *parameter;
+    struct philox_key key;
+    uint32_t index;
+    int64_t first, count; /* elements of the parameter; `first` is a multiple of 4, as pieces are */
+    float *out;
+};
+
+static void initial_piece(void *context, size_t piece, int thread)
+{
+    const struct initial_values *values = context;
+    const int64_t begin = (int64_t)piece * INITIAL_PIECE, left = values->count - begin;
+    const int64_t size = left < INITIAL_PIECE ? left : INITIAL_PIECE;
+    const uint64_t block = (uint64_t)(values->first + begin) / 4;
+    const struct philox_block counter = {{(uint32_t)block, (uint32_t)(block >> 32), values->index, 0}};
+    float *out = values->out + begin;
+    (void)thread;
+    if (values->parameter->init == INIT_NORMAL)
+        philox_normals(values->key, counter, size, out);
+    for (int64_t i = 0; i < size; i++)
+        out[i] = values->parameter->init == INIT_ONE ? 1.0f : values->parameter->init_std * out[i];
+}
+
+static enum gt_status parameter_init(struct session *session, uint32_t index, struct philox_key key, int threads)
+{
+    const struct parameter *parameter = &session->model->parameters.at[index];
+    const struct graph *graph = session->model->graph;
+    int32_t home = model_parameter_home(parameter);
+    int64_t total = graph_tensor_elements(graph, home);
+    int64_t count = total / graph->tensors[home].dims[0] * parameter->saved_rows;
+    TRY(exec_zero(session->exec, home));
+    for (int64_t first = 0; first < count && parameter->init != INIT_ZERO; first += SESSION_STAGING_FLOATS) {
+        const int64_t left = count - first, part = left < SESSION_STAGING_FLOATS ? left : SESSION_STAGING_FLOATS;
+        struct initial_values values = {parameter, key, index, first, part, session->staging};
+        thread_for_each(threads, (size_t)size_ceil_div(part, INITIAL_PIECE), initial_piece, &values);
+        TRY(values_upload(session->exec, graph, home, first, session->staging, part));
+    }
+    return GT_OK;
+}
+
+enum gt_status session_weights_init(struct session *session, uint64_t seed)
+{
+    struct philox_key key = philox_key_make(seed, RNG_INIT);
+    const int threads = session->config->threads > 0 ? (int)session->config->threads : thread_count_available();
+    for (int32_t i = 0; i < session->model->parameters.count; i++) {
+        const struct parameter *parameter = &session->model->parameters.at[i];
+        TRY(parameter_init(session, (uint32_t)i, key, threads));
+        TRY(moments_zero(session, parameter));
+    }
+    return weights_refresh(session);
+}
+
+/* ---- the parts of a checkpoint ---- */
+
+static int32_t part_tensor(const struct session *session, enum checkpoint_part part, int32_t index)
+{
+    const struct parameter *parameter = &session->model->parameters.at[index];
+    switch (part) {
+    case CHECKPOINT_M:
+        return parameter->m;
+    case CHECKPOINT_V:
+        return parameter->v;
+    case CHECKPOINT_SCALES:
+        return parameter->scales;
+    default:
+        return model_parameter_home(parameter);
+    }
+}
+
+enum gt_status restore_part_read(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
+                                 void *out)
+{
+    struct session *session = context;
+    return exec_download(session->exec, part_tensor(session, part, index), (int64_t)first, out, (int64_t)count);
+}
+
+static enum state_moment moment_of(enum checkpoint_part part)
+{
+    return part == CHECKPOINT_M ? STATE_MOMENT_M : STATE_MOMENT_V;
+}
+
+static size_t blocks_of(const struct session *session, int32_t index)
+{
+    const struct parameter *parameter = &session->model->parameters.at[index];
+    return (size_t)state_blocks(graph_tensor_elements(session->model->graph, parameter->tensor));
+}
+
+/* Stores the exponents for the codes that follow. */
+static enum gt_status exponents_keep(struct restore_parts *parts, int32_t index, size_t first, size_t count,
+                                     const int8_t *values)
+{
+    const size_t needed = 2 * blocks_of(parts->session, index);
+    if (needed > parts->capacity) {
+        void *array;
+        hostmem_free(parts->session->mem, parts->exponents);
+        parts->exponents = NULL;
+        parts->capacity = 0;
+        TRY(hostmem_alloc(parts->session->mem, needed, 1, "exponents", &array));
+        parts->exponents = array;
+        parts->capacity = needed;
+    }
+    assert(first + count <= needed);
+    memcpy(parts->exponents + first, values, count);
+    return GT_OK;
+}
+
+/* Decodes codes from a file into a tensor of floats. */
+static enum gt_status codes_expand(const struct restore_parts *parts, enum checkpoint_part part, int32_t index,
+                                   size_t first, size_t count, const uint8_t *codes)
+{
+    const struct session *session = parts->session;
+    const int8_t *exponents = parts->exponents + (part == CHECKPOINT_V ? blocks_of(session, index) : 0);
+    float values[CODES_ELEMENTS];
+    assert(parts->exponents != NULL && first % STATE_BLOCK == 0);
+    for (size_t done = 0; done < count; done += CODES_ELEMENTS) {
+        const size_t piece = size_min(count - done, CODES_ELEMENTS);
+        for (size_t k = 0; k < piece; k += STATE_BLOCK)
+            state_codes_decode(moment_of(part), codes + done + k, exponents[(first + done + k) / STATE_BLOCK],
+                               size_min(piece - k, STATE_BLOCK), values + k);
+        TRY(values_upload(session->exec, session->model->graph, part_tensor(session, part, index),
+                          (int64_t)(first + done), values, (int64_t)piece));
+    }
+    return GT_OK;
+}
+
+/* Encodes floats from a file as codes and exponents. */
+static enum gt_status codes_make(const struct session *session, enum checkpoint_part part, int32_t index, size_t first,
+                                 size_t count, const float *values)
+{
+    const struct parameter *parameter = &session->model->parameters.at[index];
+    const size_t row = part == CHECKPOINT_V ? blocks_of(session, index) : 0;
+    uint8_t codes[CODES_ELEMENTS];
+    int8_t exponents[CODES_BLOCKS];
+    assert(first % STATE_BLOCK == 0);
+    for (size_t done = 0; done < count; done += CODES_ELEMENTS) {
+        const size_t piece = size_min(count - done, CODES_ELEMENTS), block = (first + done) / STATE_BLOCK;
+        for (size_t k = 0; k < piece; k += STATE_BLOCK)
+            exponents[k / STATE_BLOCK] =
+                state_codes_encode(moment_of(part), values + done + k, size_min(piece - k, STATE_BLOCK), codes + k);
+        TRY(exec_upload(session->exec, part_tensor(session, part, index), (int64_t)(first + done), codes,
+                        (int64_t)piece));
+        TRY(exec_upload(session->exec, parameter->scales, (int64_t)(row + block), exponents,
+                        (int64_t)state_blocks((int64_t)piece)));
+    }
+    return GT_OK;
+}
+
+enum gt_status restore_part_write(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
+                                  const void *values, enum dtype dtype)
+{
+    struct restore_parts *parts = context;
+    const struct session *session = parts->session;
+    const struct graph *graph = session->model->graph;
+    const int32_t tensor = part_tensor(session, part, index);
+    if (tensor != TENSOR_NONE && graph->tensors[tensor].dtype == dtype)
+        return exec_upload(session->exec, tensor, (int64_t)first, values, (int64_t)count);
+    if (part == CHECKPOINT_SCALES)
+        return exponents_keep(parts, index, first, count, values);
+    if (dtype == DTYPE_U8)
+        return codes_expand(parts, part, index, first, count, values);
+    assert(dtype == DTYPE_F32);
+    if (graph->tensors[tensor].dtype == DTYPE_U8)
+        return codes_make(session, part, index, first, count, values);
+    return values_upload(session->exec, graph, tensor, (int64_t)first, values, (int64_t)count);
+}
+
+enum gt_status restore_tensors(struct session *session, struct checkpoint_tensor **out)
+{
+    const struct model *model = session->model;
+    void *array;
+    TRY(hostmem_alloc(session->mem, (size_t)model->parameters.count, sizeof(struct checkpoint_tensor),
+                      "checkpoint tensors", &array));
+    struct checkpoint_tensor *tensors = array;
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        const struct parameter *parameter = &model->parameters.at[i];
+        const struct tensor *tensor = &model->graph->tensors[parameter->tensor];
+        const int32_t home = model_parameter_home(parameter), m = parameter->m;
+        tensors[i] = (struct checkpoint_tensor){.name = parameter->name,
+                                                .index = i,
+                                                .rank = tensor->rank,
+                                                .dims = {parameter->saved_rows, tensor->rank > 1 ? tensor->dims[1] : 0},
+                                                .dtype = model->graph->tensors[home].dtype,
+                                                .moment = m != TENSOR_NONE ? model->graph->tensors[m].dtype : DTYPE_F32,
+                                                .no_second = parameter->v == TENSOR_NONE};
+    }
+    *out = tensors;
+    return GT_OK;
+}
+
+/* Zeroes everything that the checkpoint lacks: moments of a new optimizer, rows beyond the vocabulary. */
+static enum gt_status zero_rest(struct session *session, bool moments)
+{
+    const struct model *model = session->model;
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        const struct parameter *parameter = &model->parameters.at[i];
+        if (parameter->saved_rows < model->graph->tensors[parameter->tensor].dims[0])
+            TRY(exec_zero(session->exec, model_parameter_home(parameter)));
+        if (moments)
+            TRY(moments_zero(session, parameter));
+    }
+    return GT_OK;
+}
+
+/* Uploads the table of Adam's bias corrections. */
+static enum gt_status corrections_upload(struct session *session)
+{
+    const struct model_options *options = &session->model->options;
+    for (int32_t row = 0; row < options->correction_rows; row++) {
+        float pair[2] = {(float)(1.0 - pow((double)options->beta1, row + 1)),
+                         (float)(1.0 - pow((double)options->beta2, row + 1))};
+        TRY(exec_upload(session->exec, session->model->corrections, 2 * (int64_t)row, pair, 2));
+    }
+    return GT_OK;
+}
+
+enum gt_status restore_weights(struct session *session, const struct restore_source *source, uint64_t seed)
+{
+    TRY(corrections_upload(session));
+    if (!source->checkpoint)
+        return session_weights_init(session, seed);
+    struct checkpoint_tensor *tensors;
+    struct restore_parts parts = {.session = session};
+    TRY(zero_rest(session, true));
+    TRY(restore_tensors(session, &tensors));
+    struct checkpoint_load_options options = {
+        .config = &session->model->options.config,
+        .tensors = tensors,
+        .tensor_count = (size_t)session->model->parameters.count,
+        .write = restore_part_write,
+        .write_context = &parts,
+        .convert = source->convert_states,
+        .staging = session->staging,
+        .staging_bytes = SESSION_STAGING_FLOATS * sizeof(float),
+    };
+    enum gt_status status = checkpoint_load(source->weights ? source->weights : source->checkpoint, &options);
+    hostmem_free(session->mem, parts.exponents);
+    hostmem_free(session->mem, tensors);
+    TRY(status);
+    return weights_refresh(session);
+}

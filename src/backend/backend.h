@@ -29,16 +29,17 @@ struct backend {
 struct backend_devices {
     int32_t count;                   /* open() accepts the indices 0 .. count - 1 */
     int32_t first;                   /* the one that --backend=auto uses; -1: none, and `reason` says why */
-    char reason[BACKEND_REASON_MAX]; /* one line: "no NVIDIA driver is loaded (CUDA 13.0 needs 580 or newer)" */
+    char reason[BACKEND_REASON_MAX]; /* one line: "no driver is loaded (version 580 or newer is needed)" */
 };
 
 struct backend_open_options {
     int32_t device;   /* index of the device within the backend */
     const char *name; /* part of the device's name, case-insensitive; NULL: use the index */
-    int32_t threads;  /* CPU: worker threads; 0 = all processors that this process may use */
-    bool tf32;        /* CUDA: fp32 products may round their operands to TF32's 10 fraction bits */
-    bool no_graphs;   /* CUDA: launch kernels one by one instead of replaying a bound program as one graph */
-    bool tune;        /* OpenCL, CUDA: time the kernels of products, and keep the fastest for later runs */
+    /* Each backend takes those that concern it. */
+    int32_t threads; /* worker threads; 0 = all processors that this process may use */
+    bool tf32;       /* fp32 products may round their operands to TF32's 10 fraction bits */
+    bool no_graphs;  /* launch kernels one by one instead of replaying a bound program as one graph */
+    bool tune;       /* time the kernels of products, and keep the fastest for later runs */
 };
 
 struct backend_info {

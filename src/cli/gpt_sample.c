@@ -268,7 +268,7 @@ static void context_notes(const struct sample *sample)
 static enum gt_status model_open(struct sample *sample)
 {
     const struct model_config *config = &sample->source.checkpoint->config;
-    TRY(session_open(sample->mem, sample->config, &sample->session));
+    TRY(session_open(sample->mem, sample->config, NULL, &sample->session));
     sample->batch = batch_choose(sample, config);
     struct model_options options = {
         .config = *config,

@@ -82,12 +82,14 @@ void config_defaults(struct config *config, enum config_program program);
 /* Records that this build includes the backend `name`.  Call it for each backend before the arguments are parsed.
  * Names that are not words of the key `backend` are ignored. */
 void config_backend_add(struct config *config, const char *name);
-/* Returns the word of `backend`: "auto", "cuda". */
-const char *config_backend_name(const struct config *config);
-/* Returns the index in `device` ("cuda:1", "1"), or -1 if there is none. */
-int32_t config_device_index(const struct config *config);
-/* Returns the part of a card's name in `device` ("cuda:3060"), borrowed, or NULL if there is none. */
-const char *config_device_name(const struct config *config);
+/* What `device` and `backend` mean together. */
+struct config_device {
+    int backend;      /* enum config_backend */
+    const char *word; /* of the backend: "auto", "cpu" */
+    int32_t index;    /* of the device; -1: none is given */
+    const char *name; /* a part of the card's name, borrowed from the configuration; NULL: none is given */
+};
+struct config_device config_device(const struct config *config);
 
 /* Reads argv[1..] from left to right into `config`, which must hold the defaults, then calls config_check() and
  * config_notes().  An argument without dashes is a file; `--key=value` and `--key value` set a key; the last setting
@@ -102,13 +104,14 @@ enum gt_status config_parse_file(struct config *config, const char *path);
 /* Parses text[count] in the same way; `name` replaces the path. */
 enum gt_status config_parse_text(struct config *config, const char *name, const char *text, size_t count);
 
-/* Checks combinations of keys, and sets `backend` according to nanoGPT's `device`.  Skips the keys that a checkpoint is
- * still to fill in (init_from other than scratch); call it again after config_from_json().
+/* Checks combinations of keys, and sets the keys for which others are another name (grad_checkpoint, explain_oom).
+ * Skips the keys that a checkpoint is still to fill in (init_from other than scratch); call it again after
+ * config_from_json(), which is the last that sets keys.
  * Errors: GT_USAGE, after every problem has been logged. */
 enum gt_status config_check(struct config *config);
 
 /* Warns about schedules that nanoGPT accepts silently, and logs one line for each nanoGPT setting that has no effect
- * here (device='cuda', compile, wandb_log).  config_parse_args() calls it once. */
+ * here (a PyTorch device, compile, wandb_log).  config_parse_args() calls it once. */
 void config_notes(const struct config *config);
 
 /* Converts memory_budget to bytes; 0 when the key is empty.  The value is a number with a unit (B, KB, MB, GB, KiB,

@@ -87,6 +87,26 @@ static enum gt_status check_kv_heads(const struct config *config)
     return GT_OK;
 }
 
+/* Checks that the value of `first` is at most that of `second`. */
+static enum gt_status check_most(const struct config *config, enum config_key first, enum config_key second)
+{
+    if (settled_pair(config, first, second) &&
+        config_key_value(config, first).integer > config_key_value(config, second).integer)
+        return refuse_pair(config, first, "is larger than", second);
+    return GT_OK;
+}
+
+static enum gt_status check_micro_batch(const struct config *config)
+{
+    return check_most(config, CONFIG_KEY_micro_batch, CONFIG_KEY_batch_size);
+}
+
+/* An evaluation may use less context than the model has positions, but not more. */
+static enum gt_status check_evaluation_block(const struct config *config)
+{
+    return check_most(config, CONFIG_KEY_eval_block_size, CONFIG_KEY_block_size);
+}
+
 static enum gt_status check_checkpoint(const struct config *config)
 {
     if (config->checkpoint[0] == '\0' || strcmp(config->init_from, "scratch") != 0)
@@ -94,13 +114,6 @@ static enum gt_status check_checkpoint(const struct config *config)
     log_error("checkpoint = '%s' names a checkpoint to begin from: add --init_from=resume, or a folder",
               config->checkpoint);
     return GT_USAGE;
-}
-
-static enum gt_status check_micro_batch(const struct config *config)
-{
-    if (settled_pair(config, CONFIG_KEY_micro_batch, CONFIG_KEY_batch_size) && config->micro_batch > config->batch_size)
-        return refuse_pair(config, CONFIG_KEY_micro_batch, "is larger than", CONFIG_KEY_batch_size);
-    return GT_OK;
 }
 
 /* Bounds the tokens per update, so that no later product of these sizes overflows. */
@@ -165,7 +178,7 @@ static enum gt_status check_betas(const struct config *config)
     return GT_USAGE;
 }
 
-#define DEVICE_DIGITS_MAX 2 /* longer numbers are part of a name: cuda:3060 */
+#define DEVICE_DIGITS_MAX 2 /* longer numbers are part of a name: 3060 */
 
 static bool is_index(const char *text)
 {
@@ -173,7 +186,7 @@ static bool is_index(const char *text)
     return length >= 1 && length <= DEVICE_DIGITS_MAX && strspn(text, "0123456789") == length;
 }
 
-/* Returns true for "cuda", "cuda:3" and "cuda:GeForce", if `word` is "cuda". */
+/* Returns true for "mps", "mps:3" and "mps:NAME", if `word` is "mps". */
 static bool is_device_of(const char *device, const char *word)
 {
     size_t length = strlen(word);
@@ -204,8 +217,8 @@ static const struct {
     const char *lacking; /* why a build lacks it */
     bool is_pytorch;     /* PyTorch calls its devices by the same word, so files for nanoGPT name them */
 } optional[] = {
-    [CONFIG_BACKEND_CUDA] = {"built without CUDA (./configure --with-cuda)", true},
-    [CONFIG_BACKEND_OPENCL] = {"built without OpenCL (it needs OpenCL's headers)", false},
+#define CONFIG_OPTIONAL_BACKEND(enumerator, is_pytorch, lacking) [enumerator] = {lacking, is_pytorch},
+#include "config/keys.def"
 };
 
 static bool is_built(const struct config *config, int backend)
@@ -213,131 +226,98 @@ static bool is_built(const struct config *config, int backend)
     return backend == CONFIG_BACKEND_AUTO || (config->backends_built >> backend & 1u) != 0;
 }
 
-/* Returns true for a PyTorch device that this build does not support. */
-static bool is_elsewhere(const struct config *config)
-{
-    const char *device = config->device;
-    const int owner = device_owner(device);
-    return (!is_built(config, owner) && optional[owner].is_pytorch) || is_device_of(device, "mps") ||
-           is_device_of(device, "xpu");
-}
-
-static bool is_argument(const struct config_origin *origin)
-{
-    return origin->source != NULL && origin->line == 0 && !origin->checkpoint;
-}
-
-/* Sets the backend that `device` implies.  A different `backend` is an error, unless one of them is an argument and the
- * other is from a file; then the argument wins.  --backend=opencl must work for a file with device = 'cpu', too. */
-static enum gt_status device_backend(struct config *config, int backend)
-{
-    const bool is_device = is_argument(&config->origin[CONFIG_KEY_device]);
-    const bool is_backend = is_argument(&config->origin[CONFIG_KEY_backend]);
-    char device_text[CONFIG_ORIGIN_TEXT_MAX], backend_text[CONFIG_ORIGIN_TEXT_MAX];
-    if (config->device_profile[0] != '\0')
-        return GT_OK; /* no device is opened */
-    if (!settled_pair(config, CONFIG_KEY_device, CONFIG_KEY_backend) || config->backend == CONFIG_BACKEND_AUTO ||
-        config->backend == backend) {
-        config->backend = backend;
-        return GT_OK;
-    }
-    if (is_device == is_backend)
-        return refuse_pair(config, CONFIG_KEY_device, "contradicts", CONFIG_KEY_backend);
-    describe(device_text, config, CONFIG_KEY_device);
-    describe(backend_text, config, CONFIG_KEY_backend);
-    log_note("ignoring %s because of %s", is_backend ? device_text : backend_text,
-             is_backend ? backend_text : device_text);
-    if (is_backend)
-        snprintf(config->device, sizeof config->device, "auto");
-    else
-        config->backend = backend;
-    return GT_OK;
-}
-
-/* Returns why this build does not support a PyTorch device. */
+/* Returns why this build does not support the device, if it is one of PyTorch's; else NULL. */
 static const char *elsewhere_why(const struct config *config)
 {
     const int owner = device_owner(config->device);
-    return owner != CONFIG_BACKEND_AUTO ? optional[owner].lacking : "there is no backend for such a device";
+    if (!is_built(config, owner) && optional[owner].is_pytorch)
+        return optional[owner].lacking;
+    if (is_device_of(config->device, "mps") || is_device_of(config->device, "xpu"))
+        return "there is no backend for such a device";
+    return NULL;
 }
 
-/* Maps the device to the backend.  If this build lacks the backend of a PyTorch device (cuda, mps, xpu), a device from
- * a file gives a note, and the run uses what it finds; a device from the command line is an error. */
-static enum gt_status check_device(struct config *config)
+static bool is_argument(const struct config *config, enum config_key key)
+{
+    const struct config_origin *origin = &config->origin[key];
+    return origin->source != NULL && origin->line == 0 && !origin->checkpoint;
+}
+
+/* Returns true if `device` and `backend` name different backends.  That is an error, unless one of them is an argument
+ * and the other is from a file; then the argument wins.  --backend must work for a file that names a device, too. */
+static bool is_contradiction(const struct config *config, bool *is_error)
+{
+    const int owner = device_owner(config->device);
+    *is_error = is_argument(config, CONFIG_KEY_device) == is_argument(config, CONFIG_KEY_backend);
+    return settled_pair(config, CONFIG_KEY_device, CONFIG_KEY_backend) && config->device_profile[0] == '\0' &&
+           elsewhere_why(config) == NULL && owner != CONFIG_BACKEND_AUTO && config->backend != CONFIG_BACKEND_AUTO &&
+           config->backend != owner;
+}
+
+/* If this build lacks the backend of a PyTorch device, a device from a file gives a note, and the run uses what it
+ * finds; a device from the command line is an error. */
+static enum gt_status check_device(const struct config *config)
 {
     char place[CONFIG_ORIGIN_TEXT_MAX];
-    const char *device = config->device;
-    const bool is_typed = is_argument(&config->origin[CONFIG_KEY_device]) && config->device_profile[0] == '\0';
+    const char *device = config->device, *why = elsewhere_why(config);
+    bool is_error;
 
     if (config->origin[CONFIG_KEY_device].bad || strcmp(device, "auto") == 0 || is_index(device))
         return GT_OK;
-    if (strchr(device, ',') != NULL) {
+    if (strchr(device, ',') != NULL)
         log_error("device='%s': a run uses one card so far; start one run for each card, with its own out_dir", device);
-        return GT_USAGE;
-    }
-    if (is_elsewhere(config) && !is_typed)
+    else if (why != NULL && (!is_argument(config, CONFIG_KEY_device) || config->device_profile[0] != '\0'))
         return GT_OK; /* config_notes() logs it */
-    if (is_elsewhere(config)) {
-        log_error("device='%s': %s; leave --device out to use what this machine has", device, elsewhere_why(config));
-        return GT_USAGE;
-    }
-    if (device_owner(device) != CONFIG_BACKEND_AUTO)
-        return device_backend(config, device_owner(device));
-    log_error("%s: unknown device '%s'; use auto, cpu, cuda, cuda:0, opencl:0 or part of a card's name (cuda:3060)",
-              config_origin_text(place, sizeof place, &config->origin[CONFIG_KEY_device]), device);
+    else if (why != NULL)
+        log_error("device='%s': %s; leave --device out to use what this machine has", device, why);
+    else if (device_owner(device) == CONFIG_BACKEND_AUTO)
+        log_error("%s: unknown device '%s'; use auto, cpu, cuda, cuda:0, opencl:0 or part of a card's name (cuda:3060)",
+                  config_origin_text(place, sizeof place, &config->origin[CONFIG_KEY_device]), device);
+    else if (is_contradiction(config, &is_error) && is_error)
+        return refuse_pair(config, CONFIG_KEY_device, "contradicts", CONFIG_KEY_backend);
+    else
+        return GT_OK;
     return GT_USAGE;
 }
 
-const char *config_backend_name(const struct config *config)
+struct config_device config_device(const struct config *config)
 {
-    return backend_words()[config->backend];
-}
+    const char *colon = strchr(config->device, ':'), *part = colon != NULL ? colon + 1 : config->device;
+    struct config_device device = {.backend = config->backend, .index = -1};
+    bool is_error;
 
-int32_t config_device_index(const struct config *config)
-{
-    const char *colon = strchr(config->device, ':');
-    const char *digits = colon != NULL ? colon + 1 : config->device;
-    int32_t index = 0;
-
-    if (!is_index(digits))
-        return -1;
-    for (; *digits != '\0'; digits++)
-        index = index * 10 + (*digits - '0');
-    return index;
-}
-
-const char *config_device_name(const struct config *config)
-{
-    const char *colon = strchr(config->device, ':');
-    return colon != NULL && !is_index(colon + 1) ? colon + 1 : NULL;
+    if (!config->origin[CONFIG_KEY_device].bad && elsewhere_why(config) == NULL &&
+        !(is_contradiction(config, &is_error) && (is_error || is_argument(config, CONFIG_KEY_backend)))) {
+        const int owner = device_owner(config->device);
+        if (owner != CONFIG_BACKEND_AUTO && config->device_profile[0] == '\0')
+            device.backend = owner;
+        if (is_index(part))
+            device.index = (int32_t)strtol(part, NULL, 10);
+        else if (colon != NULL)
+            device.name = part;
+    }
+    device.word = backend_words()[device.backend];
+    return device;
 }
 
 /* This build must have the backend, unless the run only plans for a device profile. */
 static enum gt_status check_backend(const struct config *config)
 {
-    char text[CONFIG_ORIGIN_TEXT_MAX], built[64] = "cpu";
+    char text[CONFIG_ORIGIN_TEXT_MAX], built[64] = "";
     const char *const *words = backend_words();
+    const int wanted = config_device(config).backend;
 
-    if (is_built(config, config->backend) || config->origin[CONFIG_KEY_backend].bad ||
-        config->device_profile[0] != '\0')
+    if (is_built(config, wanted) || config->origin[CONFIG_KEY_backend].bad || config->device_profile[0] != '\0')
         return GT_OK;
-    for (int backend = CONFIG_BACKEND_CPU + 1; words[backend] != NULL; backend++) {
+    for (int backend = CONFIG_BACKEND_CPU; words[backend] != NULL; backend++) {
         if (is_built(config, backend))
-            snprintf(built + strlen(built), sizeof built - strlen(built), ", %s", words[backend]);
+            snprintf(built + strlen(built), sizeof built - strlen(built), "%s%s", built[0] != '\0' ? ", " : "",
+                     words[backend]);
     }
     const bool by_device = !config_key_was_set(config, CONFIG_KEY_backend);
     log_error("%s: %s; this build has %s", describe(text, config, by_device ? CONFIG_KEY_device : CONFIG_KEY_backend),
-              optional[config->backend].lacking, built);
+              optional[wanted].lacking, built);
     return GT_USAGE;
-}
-
-/* An evaluation may use less context than the model has positions, but not more. */
-static enum gt_status check_evaluation_block(const struct config *config)
-{
-    if (settled_pair(config, CONFIG_KEY_eval_block_size, CONFIG_KEY_block_size) &&
-        config->eval_block_size > config->block_size)
-        return refuse_pair(config, CONFIG_KEY_eval_block_size, "is larger than", CONFIG_KEY_block_size);
-    return GT_OK;
 }
 
 /* `recompute` must be one level, or several with numbers of blocks that the model has. */
@@ -422,13 +402,13 @@ static void warn_schedule(const struct config *config)
 /* Logs a note for each requested feature that has no effect here. */
 static void note_legacy(const struct config *config)
 {
-    const char *processes = getenv("WORLD_SIZE");
+    const char *processes = getenv("WORLD_SIZE"), *why = elsewhere_why(config);
 
     if (processes != NULL && strtol(processes, NULL, 10) > 1 && config->program == CONFIG_TRAIN)
         log_warning("WORLD_SIZE=%s: a run uses one card so far; start one run for each card, with its own out_dir",
                     processes);
-    if (is_elsewhere(config) && config->device_profile[0] == '\0')
-        log_note("device='%s': %s; using what backend='auto' finds", config->device, elsewhere_why(config));
+    if (why != NULL && config->device_profile[0] == '\0')
+        log_note("device='%s': %s; using what backend='auto' finds", config->device, why);
     if (config->compile && config_key_was_set(config, CONFIG_KEY_compile))
         log_note("compile=True is ignored: the kernels are compiled already");
     if (config->wandb_log && config->program == CONFIG_TRAIN)
@@ -437,28 +417,34 @@ static void note_legacy(const struct config *config)
 
 enum gt_status config_check(struct config *config)
 {
-    enum gt_status status = check_device(config);
+    enum gt_status (*const checks[])(const struct config *) = {
+        check_device,    check_backend,    check_heads,   check_kv_heads,         check_micro_batch,
+        check_tokens,    check_chunks,     check_betas,   check_evaluation_block, check_evaluation_samples,
+        check_recompute, check_checkpoint, check_expected};
+    const size_t count = config->program == CONFIG_TRAIN ? sizeof checks / sizeof checks[0] : 2;
+    enum gt_status status = GT_OK;
 
-    if (check_backend(config) != GT_OK)
-        status = GT_USAGE;
-    if (config->program == CONFIG_TRAIN) {
-        enum gt_status (*const checks[])(const struct config *) = {
-            check_heads,     check_kv_heads,   check_micro_batch,      check_tokens,
-            check_chunks,    check_betas,      check_evaluation_block, check_evaluation_samples,
-            check_recompute, check_checkpoint, check_expected};
-        for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
-            if (checks[i](config) != GT_OK)
-                status = GT_USAGE;
-        if (check_grad_checkpoint(config) != GT_OK)
-            status = GT_USAGE;
-        if (check_explain(config) != GT_OK)
+    for (size_t i = 0; i < count; i++) {
+        if (checks[i](config) != GT_OK)
             status = GT_USAGE;
     }
+    if (config->program == CONFIG_TRAIN && (check_grad_checkpoint(config) != GT_OK))
+        status = GT_USAGE;
+    if (config->program == CONFIG_TRAIN && check_explain(config) != GT_OK)
+        status = GT_USAGE;
     return status;
 }
 
 void config_notes(const struct config *config)
 {
+    char device[CONFIG_ORIGIN_TEXT_MAX], backend[CONFIG_ORIGIN_TEXT_MAX];
+    const bool is_backend = is_argument(config, CONFIG_KEY_backend);
+    bool is_error;
+
+    describe(device, config, CONFIG_KEY_device);
+    describe(backend, config, CONFIG_KEY_backend);
+    if (is_contradiction(config, &is_error))
+        log_note("ignoring %s because of %s", is_backend ? device : backend, is_backend ? backend : device);
     warn_schedule(config);
     note_legacy(config);
 }

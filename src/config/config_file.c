@@ -147,34 +147,29 @@ static enum gt_status apply_binary(struct reader *reader, const struct pending *
 {
     struct config_value *left = &reader->values[reader->value_count - 2];
     struct config_value *right = &reader->values[reader->value_count - 1];
-    const char *why = NULL;
 
     assert(reader->value_count >= 2);
     reader->value_count--;
     if (pending->op == CONFIG_OPERATOR_ADD && left->type == CONFIG_VALUE_STRING && right->type == CONFIG_VALUE_STRING)
         return join(reader, &pending->token, left, right, left);
-    if (config_value_binary(pending->op, left, right, left, &why) == GT_OK)
-        return GT_OK;
-    return fail(reader, &pending->token, "%s %.*s %s: %s", config_value_type_name(left->type),
-                (int)pending->token.length, pending->token.start, config_value_type_name(right->type), why);
+    const char *why = config_value_binary(pending->op, left, right, left);
+    return why == NULL
+               ? GT_OK
+               : fail(reader, &pending->token, "%s %.*s %s: %s", config_value_type_name(left->type),
+                      (int)pending->token.length, pending->token.start, config_value_type_name(right->type), why);
 }
 
 static enum gt_status apply_str(struct reader *reader, const struct pending *pending)
 {
+    const struct config_value nothing = {.type = CONFIG_VALUE_STRING, .text = ""};
     struct config_value *value = &reader->values[reader->value_count - 1];
     char text[CONFIG_VALUE_TEXT_MAX];
-    char *kept = NULL;
 
     assert(reader->value_count >= 1);
     if (value->type == CONFIG_VALUE_STRING)
         return GT_OK;
-    config_value_text(text, sizeof text, value);
-    kept = config_lex_reserve(&reader->lex, strlen(text));
-    if (kept == NULL)
-        return fail(reader, &pending->token, "the strings of this file are too long");
-    memcpy(kept, text, strlen(text));
-    *value = (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, kept};
-    return GT_OK;
+    const struct config_value digits = {.type = CONFIG_VALUE_STRING, .text = config_value_text(text, value)};
+    return join(reader, &pending->token, &digits, &nothing, value);
 }
 
 /* Pops the topmost pending operator and applies it. */
@@ -182,7 +177,6 @@ static enum gt_status apply_top(struct reader *reader)
 {
     const struct pending *pending = &reader->pending[reader->pending_count - 1];
     struct config_value *value = &reader->values[reader->value_count - 1];
-    const char *why = NULL;
 
     assert(reader->pending_count >= 1 && reader->value_count >= 1);
     reader->pending_count--;
@@ -190,7 +184,8 @@ static enum gt_status apply_top(struct reader *reader)
         return apply_binary(reader, pending);
     if (pending->kind == PENDING_STR)
         return apply_str(reader, pending);
-    if (pending->kind == PENDING_UNARY && config_value_unary(pending->op, value, value, &why) != GT_OK)
+    const char *why = pending->kind == PENDING_UNARY ? config_value_unary(pending->op, value, value) : NULL;
+    if (why != NULL)
         return fail(reader, &pending->token, "%.*s %s: %s", (int)pending->token.length, pending->token.start,
                     config_value_type_name(value->type), why);
     return GT_OK;
@@ -229,15 +224,14 @@ static enum gt_status read_strings(struct reader *reader)
 /* Reads time.time(); `time` is the current token. */
 static enum gt_status read_time(struct reader *reader)
 {
-    struct config_value value = {CONFIG_VALUE_REAL, 0, (double)reader->config->wall_s, NULL};
+    static const char *const rest[] = {".", "time", "(", ")"};
+    const struct config_value value = {.type = CONFIG_VALUE_REAL, .real = (double)reader->config->wall_s};
 
     if (!reader->time_imported)
         return fail(reader, &reader->token, "write `import time` before this use of time");
     advance(reader);
-    TRY(expect(reader, "."));
-    TRY(expect(reader, "time"));
-    TRY(expect(reader, "("));
-    TRY(expect(reader, ")"));
+    for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
+        TRY(expect(reader, rest[i]));
     push_value(reader, &value);
     return GT_OK;
 }
@@ -250,58 +244,42 @@ static struct temporary *temporary_find(struct reader *reader, const struct conf
     return NULL;
 }
 
-/* Pushes the value of a temporary or a key. */
+/* Pushes the value of a constant, a temporary or a key. */
 static enum gt_status read_name(struct reader *reader)
 {
+    static const struct {
+        const char *name;
+        struct config_value value;
+    } constants[] = {{"False", {.type = CONFIG_VALUE_BOOL}},
+                     {"True", {.type = CONFIG_VALUE_BOOL, .integer = 1}},
+                     {"None", {.type = CONFIG_VALUE_NONE}}};
     const struct config_token *name = &reader->token;
     const struct temporary *temporary = temporary_find(reader, name);
-    enum config_key key = config_key_find(name->start, name->length);
-    struct config_value value = {CONFIG_VALUE_NONE, 0, 0.0, NULL};
-    struct config_value nothing = {CONFIG_VALUE_STRING, 0, 0.0, ""};
+    const enum config_key key = config_key_find(name->start, name->length);
+    const struct config_value nothing = {.type = CONFIG_VALUE_STRING, .text = ""};
+    const struct config_value *found = temporary != NULL ? &temporary->value : NULL;
+    struct config_value value;
     char hint[CONFIG_HINT_MAX];
 
-    if (temporary != NULL) {
-        push_value(reader, &temporary->value);
-    } else if (key == CONFIG_KEY_COUNT) {
-        config_key_hint(hint, name->start, name->length, reader->config->program);
-        return fail(reader, name, "the name %.*s has no value%s", (int)(name->length < 40 ? name->length : 40),
-                    name->start, hint);
-    } else {
+    for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++) {
+        if (looking_at(reader, constants[i].name))
+            found = &constants[i].value;
+    }
+    if (found == NULL && key != CONFIG_KEY_COUNT) {
         value = config_key_value(reader->config, key);
         /* Copy it, because the field may be overwritten while the value is in use. */
         if (value.type == CONFIG_VALUE_STRING)
             TRY(join(reader, name, &value, &nothing, &value));
-        push_value(reader, &value);
+        found = &value;
     }
+    if (found == NULL) {
+        config_key_hint(hint, name->start, name->length, reader->config->program);
+        return fail(reader, name, "the name %.*s has no value%s", (int)(name->length < 40 ? name->length : 40),
+                    name->start, hint);
+    }
+    push_value(reader, found);
     advance(reader);
     return GT_OK;
-}
-
-static enum gt_status read_word(struct reader *reader)
-{
-    static const char *const constants[] = {"False", "True", "None"};
-    struct config_value value = {CONFIG_VALUE_BOOL, 0, 0.0, NULL};
-
-    if (looking_at(reader, "time"))
-        return read_time(reader);
-    for (int i = 0; i < 3; i++) {
-        if (looking_at(reader, constants[i])) {
-            value.type = i == 2 ? CONFIG_VALUE_NONE : CONFIG_VALUE_BOOL;
-            value.integer = i == 1 ? 1 : 0;
-            push_value(reader, &value);
-            advance(reader);
-            return GT_OK;
-        }
-    }
-    return read_name(reader);
-}
-
-/* Reads str( ; `str` is the current token.  The bracket stays pending until its ')'. */
-static enum gt_status read_str(struct reader *reader)
-{
-    TRY(push_pending(reader, PENDING_STR, CONFIG_OPERATOR_PLUS, 0));
-    advance(reader);
-    return expect(reader, "(");
 }
 
 /* Reads an operand, or a bracket or sign that precedes one.  Sets *complete if it was an operand. */
@@ -314,8 +292,11 @@ static enum gt_status read_operand(struct reader *reader, bool *complete)
         advance(reader);
         return GT_OK;
     }
-    if (looking_at(reader, "str"))
-        return read_str(reader);
+    if (looking_at(reader, "str")) { /* the bracket stays pending until its ')' */
+        TRY(push_pending(reader, PENDING_STR, CONFIG_OPERATOR_PLUS, 0));
+        advance(reader);
+        return expect(reader, "(");
+    }
     *complete = true;
     if (reader->token.type == CONFIG_TOKEN_NUMBER) {
         push_value(reader, &reader->token.value);
@@ -324,8 +305,10 @@ static enum gt_status read_operand(struct reader *reader, bool *complete)
     }
     if (reader->token.type == CONFIG_TOKEN_STRING)
         return read_strings(reader);
+    if (looking_at(reader, "time"))
+        return read_time(reader);
     if (reader->token.type == CONFIG_TOKEN_NAME)
-        return read_word(reader);
+        return read_name(reader);
     return fail_expected(reader, "a value");
 }
 
@@ -467,6 +450,13 @@ static enum gt_status store(struct reader *reader, const struct config_token *na
     return GT_USAGE;
 }
 
+static enum gt_status expect_end(struct reader *reader)
+{
+    if (reader->token.type == CONFIG_TOKEN_NEWLINE || reader->token.type == CONFIG_TOKEN_END || looking_at(reader, ";"))
+        return GT_OK;
+    return fail_expected(reader, "the end of the statement");
+}
+
 /* Reads NAME = EXPRESSION.  Mistakes in the expression are reported even if the name is wrong. */
 static enum gt_status read_assignment(struct reader *reader)
 {
@@ -481,9 +471,7 @@ static enum gt_status read_assignment(struct reader *reader)
     advance(reader);
     target = check_target(reader, &name, key);
     TRY(read_expression(reader, &value));
-    if (reader->token.type != CONFIG_TOKEN_NEWLINE && reader->token.type != CONFIG_TOKEN_END &&
-        !looking_at(reader, ";"))
-        return fail_expected(reader, "the end of the statement");
+    TRY(expect_end(reader));
     if (target == GT_OK)
         (void)store(reader, &name, key, &value); /* store() counts its errors; the statement itself was well-formed */
     return GT_OK;
@@ -529,27 +517,21 @@ static enum gt_status read_statement(struct reader *reader)
             advance(reader);
     else
         return fail_expected(reader, "the name of a key");
-    if (looking_at(reader, ";")) {
+    TRY(expect_end(reader));
+    if (looking_at(reader, ";"))
         advance(reader);
-        return GT_OK;
-    }
-    if (reader->token.type != CONFIG_TOKEN_NEWLINE && reader->token.type != CONFIG_TOKEN_END)
-        return fail_expected(reader, "the end of the statement");
     return GT_OK;
 }
 
 /* Skips the rest of the line, including brackets that span lines, and the indented block below it. */
 static void recover(struct reader *reader)
 {
-    bool inside = true;
+    bool inside = true, newline;
 
     while (reader->token.type != CONFIG_TOKEN_END && inside) {
-        if (reader->token.type == CONFIG_TOKEN_NEWLINE) {
-            advance(reader);
-            inside = reader->token.indented || reader->token.type == CONFIG_TOKEN_NEWLINE;
-        } else {
-            advance(reader);
-        }
+        newline = reader->token.type == CONFIG_TOKEN_NEWLINE;
+        advance(reader);
+        inside = !newline || reader->token.indented || reader->token.type == CONFIG_TOKEN_NEWLINE;
     }
 }
 

@@ -259,17 +259,10 @@ struct config_value config_key_value(const struct config *config, enum config_ke
     return value;
 }
 
-static char *literal_text(char out[static CONFIG_VALUE_TEXT_MAX], const struct config_value *value)
-{
-    if (value->type == CONFIG_VALUE_STRING)
-        return config_text_quote(out, CONFIG_VALUE_TEXT_MAX, value->text);
-    return config_value_text(out, CONFIG_VALUE_TEXT_MAX, value);
-}
-
 char *config_key_text(char out[static CONFIG_VALUE_TEXT_MAX], const struct config *config, enum config_key key)
 {
     struct config_value value = config_key_value(config, key);
-    return literal_text(out, &value);
+    return config_value_text(out, &value);
 }
 
 bool config_key_was_set(const struct config *config, enum config_key key)
@@ -303,7 +296,7 @@ static enum gt_status refuse_type(enum config_key key, const struct config_value
         log_error("%s: %s: expected %s, found None", place, key_table[key].name, wanted);
     else
         log_error("%s: %s: expected %s, found %s %s", place, key_table[key].name, wanted,
-                  config_value_type_name(value->type), literal_text(text, value));
+                  config_value_type_name(value->type), config_value_text(text, value));
     return GT_USAGE;
 }
 
@@ -315,7 +308,7 @@ static enum gt_status refuse_value(enum config_key key, const struct config_valu
     char text[CONFIG_VALUE_TEXT_MAX];
 
     log_error("%s: %s = %s %s", config_origin_text(place, sizeof place, origin), key_table[key].name,
-              literal_text(text, value), problem);
+              config_value_text(text, value), problem);
     return GT_USAGE;
 }
 
@@ -379,8 +372,10 @@ static enum gt_status assign_string(struct config *config, enum config_key key, 
     if (text[0] == '\0' && (info->flags & CONFIG_NEEDED) != 0)
         return refuse_value(key, value, "is empty", origin);
     /* A checkpoint stores only valid text; a path of this invocation may contain any bytes. */
-    if ((info->flags & CONFIG_INVOCATION) == 0 && !config_text_is_utf8(text))
+    json_t *json = (info->flags & CONFIG_INVOCATION) == 0 ? json_string(text) : NULL;
+    if ((info->flags & CONFIG_INVOCATION) == 0 && json == NULL)
         return refuse_value(key, value, "is not UTF-8 text", origin);
+    json_decref(json);
     memmove(field(config, key), text, strlen(text) + 1);
     return GT_OK;
 }

@@ -32,9 +32,6 @@ struct config_key_info {
     double real_min, real_max;
 };
 
-/* Bytes of a value's text in messages, with the zero; longer text is cut. */
-#define CONFIG_VALUE_TEXT_MAX 80
-
 const struct config_key_info *config_key_info_get(enum config_key key);
 const char *config_group_title(enum config_group group);
 /* Returns "gpt-train" or "gpt-sample". */

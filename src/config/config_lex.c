@@ -30,13 +30,10 @@ static bool is_name_part(char c)
 
 static int hex_digit(char c)
 {
-    if (is_digit(c))
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return 99;
+    static const char digits[] = "0123456789abcdefABCDEF";
+    const char *found = c != '\0' ? strchr(digits, c) : NULL;
+    const int at = found != NULL ? (int)(found - digits) : 99;
+    return at >= 16 && found != NULL ? at - 6 : at;
 }
 
 /* Returns the byte `ahead` bytes after the position, or 0 beyond the end. */
@@ -162,38 +159,21 @@ static bool take_digits(struct config_lex *lex, int base, char digits[static 64]
     return *used > first && !separated;
 }
 
-static void number_integer(struct config_token *token, const char *digits, int base)
+/* Sets the token's value from digits without underscores; base 0 stands for a float. */
+static void number_set(struct config_token *token, const char *digits, int base)
 {
     errno = 0;
-    token->value.type = CONFIG_VALUE_INT;
-    token->value.integer = (int64_t)strtoll(digits, NULL, base);
-    if (errno == ERANGE)
+    token->value.type = base == 0 ? CONFIG_VALUE_REAL : CONFIG_VALUE_INT;
+    if (base == 0)
+        token->value.real = strtod(digits, NULL);
+    else
+        token->value.integer = (int64_t)strtoll(digits, NULL, base);
+    if (base == 0 && !isfinite(token->value.real))
+        token_spoil(token, "this number is too large for a float");
+    else if (base != 0 && errno == ERANGE)
         token_spoil(token, "this integer does not fit 64 bits");
     else if (base == 10 && digits[0] == '0' && strspn(digits, "0") != strlen(digits))
         token_spoil(token, "an integer may not begin with 0");
-}
-
-static void number_real(struct config_token *token, const char *digits)
-{
-    token->value.type = CONFIG_VALUE_REAL;
-    token->value.real = strtod(digits, NULL);
-    if (!isfinite(token->value.real))
-        token_spoil(token, "this number is too large for a float");
-}
-
-/* Reads 0x1F, 0o17 or 0b101; the position is at the 0. */
-static void lex_prefixed(struct config_lex *lex, struct config_token *token, int base)
-{
-    char digits[64];
-    size_t used = 0;
-
-    lex->position += peek(lex, 2) == '_' ? 3 : 2;
-    if (!take_digits(lex, base, digits, &used)) {
-        token_spoil(token, "this is not a number");
-        return;
-    }
-    digits[used] = '\0';
-    number_integer(token, digits, base);
 }
 
 /* Reads the fraction and the exponent of a float after its integer part, and sets *real if there is either.  Returns
@@ -223,38 +203,35 @@ static bool take_fraction(struct config_lex *lex, char digits[static 64], size_t
     return take_digits(lex, 10, digits, used);
 }
 
+/* Returns 16, 8 or 2 at 0x, 0o and 0b. */
 static int number_base(const struct config_lex *lex)
 {
-    char c = peek(lex, 1);
-    if (peek(lex, 0) != '0')
-        return 10;
-    if (c == 'x' || c == 'X')
-        return 16;
-    if (c == 'o' || c == 'O')
-        return 8;
-    return c == 'b' || c == 'B' ? 2 : 10;
+    static const char letters[] = "xXoObB";
+    static const int bases[] = {16, 8, 2};
+    const char *found = peek(lex, 0) == '0' && peek(lex, 1) != '\0' ? strchr(letters, peek(lex, 1)) : NULL;
+    return found != NULL ? bases[(found - letters) / 2] : 10;
 }
 
 static void lex_number(struct config_lex *lex, struct config_token *token)
 {
     char digits[64];
     size_t used = 0;
-    bool real = false;
-    int base = number_base(lex);
+    bool real = false, good;
+    const int base = number_base(lex);
 
     token->type = CONFIG_TOKEN_NUMBER;
     if (base != 10) {
-        lex_prefixed(lex, token, base);
-    } else if ((is_digit(peek(lex, 0)) && !take_digits(lex, 10, digits, &used)) ||
-               !take_fraction(lex, digits, &used, &real)) {
-        token_spoil(token, "this is not a number");
+        lex->position += peek(lex, 2) == '_' ? 3 : 2;
+        good = take_digits(lex, base, digits, &used);
     } else {
-        digits[used] = '\0';
-        if (real)
-            number_real(token, digits);
-        else
-            number_integer(token, digits, 10);
+        good = (!is_digit(peek(lex, 0)) || take_digits(lex, 10, digits, &used)) &&
+               take_fraction(lex, digits, &used, &real);
     }
+    digits[used] = '\0';
+    if (good)
+        number_set(token, digits, real ? 0 : base);
+    else
+        token_spoil(token, "this is not a number");
     if (is_name_part(peek(lex, 0)) && token->type == CONFIG_TOKEN_NUMBER)
         token_spoil(token, "a number runs into a name");
     while (token->type == CONFIG_TOKEN_BAD && is_name_part(peek(lex, 0)))
@@ -263,26 +240,22 @@ static void lex_number(struct config_lex *lex, struct config_token *token)
 
 /* ---- strings ---- */
 
-static bool put_byte(struct config_lex *lex, int byte)
+/* Adds a byte to the pool; one byte is reserved for the final zero.  lex_string() reports a full pool. */
+static void put_byte(struct config_lex *lex, unsigned byte)
 {
-    /* One byte is reserved for the final zero. */
-    if (lex->pool_used + 1 >= lex->pool_size)
-        return false;
-    lex->pool[lex->pool_used++] = (char)(unsigned char)byte;
-    return true;
+    if (lex->pool_used + 1 < lex->pool_size)
+        lex->pool[lex->pool_used++] = (char)(unsigned char)byte;
+    else
+        lex->pool_full = true;
 }
 
-static bool put_code_point(struct config_lex *lex, uint32_t code)
+static void put_code_point(struct config_lex *lex, uint32_t code)
 {
-    if (code < 0x80)
-        return put_byte(lex, (int)code);
-    if (code < 0x800)
-        return put_byte(lex, (int)(0xC0 | code >> 6)) && put_byte(lex, (int)(0x80 | (code & 63)));
-    if (code < 0x10000)
-        return put_byte(lex, (int)(0xE0 | code >> 12)) && put_byte(lex, (int)(0x80 | (code >> 6 & 63))) &&
-               put_byte(lex, (int)(0x80 | (code & 63)));
-    return put_byte(lex, (int)(0xF0 | code >> 18)) && put_byte(lex, (int)(0x80 | (code >> 12 & 63))) &&
-           put_byte(lex, (int)(0x80 | (code >> 6 & 63))) && put_byte(lex, (int)(0x80 | (code & 63)));
+    int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+
+    put_byte(lex, (more > 0 ? 0xFF00u >> (more + 1) & 0xFF : 0) | code >> 6 * more);
+    while (more-- > 0)
+        put_byte(lex, 0x80 | (code >> 6 * more & 63));
 }
 
 /* Reads the digits of \xHH, \uHHHH, \UHHHHHHHH or \OOO.  Returns NULL, or an error message. */
@@ -297,7 +270,8 @@ static const char *string_number(struct config_lex *lex, int base, int count_min
         return "an escape in this string lacks digits";
     if (code == 0 || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
         return "an escape in this string names no usable character";
-    return put_code_point(lex, code) ? NULL : "the strings of this file are too long";
+    put_code_point(lex, code);
+    return NULL;
 }
 
 /* Reads an escape after its backslash.  Returns NULL, or an error message. */
@@ -308,10 +282,6 @@ static const char *string_escape(struct config_lex *lex)
     char c = peek(lex, 0);
     const char *found = c != '\0' ? strchr(names, c) : NULL;
 
-    if (at_newline(lex)) {
-        take_newline(lex);
-        return NULL;
-    }
     if (c >= '0' && c <= '7')
         return string_number(lex, 8, 1, 3);
     if (c == 'x' || c == 'u' || c == 'U') {
@@ -319,10 +289,15 @@ static const char *string_escape(struct config_lex *lex)
         lex->position++;
         return string_number(lex, 16, digits, digits);
     }
-    if (found == NULL) /* Python keeps the backslash of an unknown escape. */
-        return put_byte(lex, '\\') ? NULL : "the strings of this file are too long";
-    lex->position++;
-    return put_byte(lex, bytes[found - names]) ? NULL : "the strings of this file are too long";
+    if (at_newline(lex)) {
+        take_newline(lex);
+    } else if (found == NULL) { /* Python keeps the backslash of an unknown escape. */
+        put_byte(lex, '\\');
+    } else {
+        lex->position++;
+        put_byte(lex, (unsigned char)bytes[found - names]);
+    }
+    return NULL;
 }
 
 /* Returns true at the closing quotes. */
@@ -342,12 +317,14 @@ static const char *string_character(struct config_lex *lex, bool triple)
         return "a zero byte in a string";
     if (at_newline(lex)) {
         take_newline(lex);
-        return put_byte(lex, '\n') ? NULL : "the strings of this file are too long";
+        put_byte(lex, '\n');
+        return NULL;
     }
     lex->position++;
     if (c == '\\')
         return string_escape(lex);
-    return put_byte(lex, c) ? NULL : "the strings of this file are too long";
+    put_byte(lex, (unsigned char)c);
+    return NULL;
 }
 
 static void lex_string(struct config_lex *lex, struct config_token *token)
@@ -355,25 +332,21 @@ static void lex_string(struct config_lex *lex, struct config_token *token)
     char quote = peek(lex, 0);
     bool triple = peek(lex, 1) == quote && peek(lex, 2) == quote;
     size_t begin = lex->pool_used;
+    const char *problem = NULL;
 
     token->type = CONFIG_TOKEN_STRING;
     lex->position += triple ? 3 : 1;
-    while (!string_closes(lex, quote, triple)) {
-        const char *problem = string_character(lex, triple);
-        if (problem != NULL) {
-            lex->pool_used = begin;
-            token_spoil(token, problem);
-            return;
-        }
-    }
-    lex->position += triple ? 3 : 1;
-    if (lex->pool_used >= lex->pool_size) {
-        token_spoil(token, "the strings of this file are too long");
+    while (problem == NULL && !lex->pool_full && !string_closes(lex, quote, triple))
+        problem = string_character(lex, triple);
+    if (problem != NULL || lex->pool_full || lex->pool_used >= lex->pool_size) {
+        token_spoil(token, problem != NULL ? problem : "the strings of this file are too long");
+        lex->pool_used = begin;
+        lex->pool_full = false;
         return;
     }
+    lex->position += triple ? 3 : 1;
     lex->pool[lex->pool_used++] = '\0';
-    token->value.type = CONFIG_VALUE_STRING;
-    token->value.text = lex->pool + begin;
+    token->value = (struct config_value){.type = CONFIG_VALUE_STRING, .text = lex->pool + begin};
 }
 
 /* ---- names and marks ---- */
@@ -448,7 +421,6 @@ bool config_lex_literal(const char *text, char *pool, size_t pool_size, struct c
 {
     struct config_lex lex;
     struct config_token token;
-    const char *why = NULL;
     bool negative = text[0] == '-';
     bool sign = negative || text[0] == '+';
     size_t count = strlen(text);
@@ -458,13 +430,9 @@ bool config_lex_literal(const char *text, char *pool, size_t pool_size, struct c
     config_lex_next(&lex, &token);
     if (token.start != lex.text || token.length != lex.count)
         return false;
-    if (token.type == CONFIG_TOKEN_STRING && !sign) {
-        *out = token.value;
-        return true;
-    }
-    if (token.type != CONFIG_TOKEN_NUMBER)
+    if (token.type != CONFIG_TOKEN_NUMBER && (token.type != CONFIG_TOKEN_STRING || sign))
         return false;
-    if (negative && config_value_unary(CONFIG_OPERATOR_MINUS, &token.value, &token.value, &why) != GT_OK)
+    if (negative && config_value_unary(CONFIG_OPERATOR_MINUS, &token.value, &token.value) != NULL)
         return false;
     *out = token.value;
     return true;

@@ -45,6 +45,7 @@ struct config_lex {
     char *pool;    /* borrowed */
     size_t pool_used;
     size_t pool_size;
+    bool pool_full; /* within a string that does not fit */
 };
 
 /* Starts at the beginning of text[count], after a byte order mark.  Decoded strings go to pool[pool_size]. */

@@ -14,7 +14,6 @@
 
 static const char too_large[] = "the result does not fit a 64-bit integer";
 static const char zero_divisor[] = "division by zero";
-static const char not_finite[] = "the result is not a finite number";
 
 const char *config_value_type_name(enum config_value_type type)
 {
@@ -25,7 +24,7 @@ const char *config_value_type_name(enum config_value_type type)
 
 static bool int_add(int64_t a, int64_t b, int64_t *out)
 {
-    if ((b > 0 && a > INT64_MAX - b) || (b < 0 && a < INT64_MIN - b))
+    if (b > 0 ? a > INT64_MAX - b : a < INT64_MIN - b)
         return false;
     *out = a + b;
     return true;
@@ -33,15 +32,12 @@ static bool int_add(int64_t a, int64_t b, int64_t *out)
 
 static bool int_multiply(int64_t a, int64_t b, int64_t *out)
 {
-    if (a == 0 || b == 0) {
-        *out = 0;
-        return true;
-    }
-    if ((a == -1 && b == INT64_MIN) || (b == -1 && a == INT64_MIN))
+    const bool negative = (a < 0) != (b < 0);
+    const uint64_t left = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, right = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
+
+    if (right != 0 && left > ((uint64_t)INT64_MAX + negative) / right)
         return false;
-    if (a > 0 ? (b > 0 ? a > INT64_MAX / b : b < INT64_MIN / a) : (b > 0 ? a < INT64_MIN / b : b < INT64_MAX / a))
-        return false;
-    *out = a * b;
+    *out = (int64_t)(negative ? 0 - left * right : left * right);
     return true;
 }
 
@@ -61,46 +57,28 @@ static bool int_power(int64_t base, int64_t exponent, int64_t *out)
     return true;
 }
 
-/* Divides and rounds down.  b must not be 0, nor -1 if a is INT64_MIN. */
-static int64_t int_floor_divide(int64_t a, int64_t b)
+static const char *int_binary(enum config_operator op, int64_t a, int64_t b, int64_t *out)
 {
-    int64_t quotient = a / b;
-    return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
-}
-
-static enum gt_status int_divide(enum config_operator op, int64_t a, int64_t b, int64_t *out, const char **why)
-{
-    if (b == 0) {
-        *why = zero_divisor;
-        return GT_USAGE;
-    }
-    if (a == INT64_MIN && b == -1) {
-        *why = too_large;
-        return GT_USAGE;
-    }
-    *out = int_floor_divide(a, b);
-    if (op == CONFIG_OPERATOR_MODULO)
-        *out = a - *out * b;
-    return GT_OK;
-}
-
-static enum gt_status int_binary(enum config_operator op, int64_t a, int64_t b, int64_t *out, const char **why)
-{
+    const bool divides = op == CONFIG_OPERATOR_FLOOR_DIVIDE || op == CONFIG_OPERATOR_MODULO;
     bool fits = true;
 
-    if (op == CONFIG_OPERATOR_FLOOR_DIVIDE || op == CONFIG_OPERATOR_MODULO)
-        return int_divide(op, a, b, out, why);
-    if (op == CONFIG_OPERATOR_ADD)
+    if (divides && b == 0)
+        return zero_divisor;
+    if (op == CONFIG_OPERATOR_ADD) {
         fits = int_add(a, b, out);
-    else if (op == CONFIG_OPERATOR_SUBTRACT)
+    } else if (op == CONFIG_OPERATOR_SUBTRACT) {
         fits = b == INT64_MIN ? a < 0 && int_add(a + 1, INT64_MAX, out) : int_add(a, -b, out);
-    else if (op == CONFIG_OPERATOR_MULTIPLY)
+    } else if (op == CONFIG_OPERATOR_MULTIPLY) {
         fits = int_multiply(a, b, out);
-    else
+    } else if (op == CONFIG_OPERATOR_POWER) {
         fits = int_power(a, b, out);
-    if (!fits)
-        *why = too_large;
-    return fits ? GT_OK : GT_USAGE;
+    } else if (a == INT64_MIN && b == -1) {
+        fits = false;
+    } else { /* rounded down */
+        const int64_t quotient = a / b - (a % b != 0 && (a < 0) != (b < 0));
+        *out = op == CONFIG_OPERATOR_MODULO ? a - quotient * b : quotient;
+    }
+    return fits ? NULL : too_large;
 }
 
 static double real_modulo(double a, double b)
@@ -131,26 +109,15 @@ static double real_apply(enum config_operator op, double a, double b)
     }
 }
 
-static bool operator_divides(enum config_operator op)
+static const char *real_binary(enum config_operator op, double a, double b, double *out)
 {
-    return op == CONFIG_OPERATOR_DIVIDE || op == CONFIG_OPERATOR_FLOOR_DIVIDE || op == CONFIG_OPERATOR_MODULO;
-}
+    const bool divides =
+        op == CONFIG_OPERATOR_DIVIDE || op == CONFIG_OPERATOR_FLOOR_DIVIDE || op == CONFIG_OPERATOR_MODULO;
 
-static enum gt_status real_binary(enum config_operator op, double a, double b, double *out, const char **why)
-{
-    double result;
-
-    if (b == 0.0 && operator_divides(op)) {
-        *why = zero_divisor;
-        return GT_USAGE;
-    }
-    result = real_apply(op, a, b);
-    if (!isfinite(result)) {
-        *why = not_finite;
-        return GT_USAGE;
-    }
-    *out = result;
-    return GT_OK;
+    if (b == 0.0 && divides)
+        return zero_divisor;
+    *out = real_apply(op, a, b);
+    return isfinite(*out) ? NULL : "the result is not a finite number";
 }
 
 static bool value_is_number(const struct config_value *value)
@@ -163,40 +130,32 @@ static double value_as_real(const struct config_value *value)
     return value->type == CONFIG_VALUE_REAL ? value->real : (double)value->integer;
 }
 
-enum gt_status config_value_binary(enum config_operator op, const struct config_value *left,
-                                   const struct config_value *right, struct config_value *out, const char **why)
+const char *config_value_binary(enum config_operator op, const struct config_value *left,
+                                const struct config_value *right, struct config_value *out)
 {
-    bool real = left->type == CONFIG_VALUE_REAL || right->type == CONFIG_VALUE_REAL;
-    struct config_value result = {CONFIG_VALUE_INT, 0, 0.0, NULL};
+    const bool real = left->type == CONFIG_VALUE_REAL || right->type == CONFIG_VALUE_REAL ||
+                      op == CONFIG_OPERATOR_DIVIDE || (op == CONFIG_OPERATOR_POWER && right->integer < 0);
+    struct config_value result = {.type = real ? CONFIG_VALUE_REAL : CONFIG_VALUE_INT};
+    const char *why = NULL;
 
     assert(op <= CONFIG_OPERATOR_POWER);
-    if (!value_is_number(left) || !value_is_number(right)) {
-        *why = "arithmetic is for numbers only";
-        return GT_USAGE;
-    }
-    if (op == CONFIG_OPERATOR_DIVIDE || (op == CONFIG_OPERATOR_POWER && right->integer < 0))
-        real = true;
-    if (real) {
-        result.type = CONFIG_VALUE_REAL;
-        TRY(real_binary(op, value_as_real(left), value_as_real(right), &result.real, why));
-    } else {
-        TRY(int_binary(op, left->integer, right->integer, &result.integer, why));
-    }
-    *out = result;
-    return GT_OK;
+    if (!value_is_number(left) || !value_is_number(right))
+        return "arithmetic is for numbers only";
+    if (real)
+        why = real_binary(op, value_as_real(left), value_as_real(right), &result.real);
+    else
+        why = int_binary(op, left->integer, right->integer, &result.integer);
+    if (why == NULL)
+        *out = result;
+    return why;
 }
 
-enum gt_status config_value_unary(enum config_operator op, const struct config_value *in, struct config_value *out,
-                                  const char **why)
+const char *config_value_unary(enum config_operator op, const struct config_value *in, struct config_value *out)
 {
-    const struct config_value zero = {CONFIG_VALUE_INT, 0, 0.0, NULL};
-    const struct config_value minus_one = {CONFIG_VALUE_INT, -1, 0.0, NULL};
-
-    assert(op == CONFIG_OPERATOR_PLUS || op == CONFIG_OPERATOR_MINUS);
-    if (op == CONFIG_OPERATOR_PLUS)
-        return config_value_binary(CONFIG_OPERATOR_ADD, in, &zero, out, why);
     /* Multiplying by -1 negates a float zero, as Python does; subtracting from 0 would not. */
-    return config_value_binary(CONFIG_OPERATOR_MULTIPLY, in, &minus_one, out, why);
+    const struct config_value other = {.type = CONFIG_VALUE_INT, .integer = op == CONFIG_OPERATOR_MINUS ? -1 : 0};
+    return config_value_binary(op == CONFIG_OPERATOR_MINUS ? CONFIG_OPERATOR_MULTIPLY : CONFIG_OPERATOR_ADD, in, &other,
+                               out);
 }
 
 /* Formats `digits` ("123"), where `exponent` is that of the first digit, in the notation that repr() would choose. */
@@ -239,38 +198,6 @@ char *config_real_text(char text[static CONFIG_REAL_TEXT_MAX], double value)
     return text;
 }
 
-/* Returns the number of bytes that follow a first byte of UTF-8, or -1.  *low and *high bound the second byte. */
-static int utf8_followers(unsigned char first, unsigned char *low, unsigned char *high)
-{
-    *low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
-    *high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
-    if (first < 0x80)
-        return 0;
-    if (first < 0xC2 || first > 0xF4)
-        return -1;
-    return first < 0xE0 ? 1 : first < 0xF0 ? 2 : 3;
-}
-
-bool config_text_is_utf8(const char *text)
-{
-    const unsigned char *at = (const unsigned char *)text;
-    unsigned char low = 0;
-    unsigned char high = 0;
-
-    while (*at != 0) {
-        int followers = utf8_followers(*at++, &low, &high);
-        if (followers < 0)
-            return false;
-        for (; followers > 0; followers--, at++) {
-            if (*at < low || *at > high)
-                return false;
-            low = 0x80;
-            high = 0xBF;
-        }
-    }
-    return true;
-}
-
 static void quote_byte(char piece[static 5], char c)
 {
     if (c == '\n')
@@ -285,7 +212,8 @@ static void quote_byte(char piece[static 5], char c)
         snprintf(piece, 5, "%c", c);
 }
 
-char *config_text_quote(char *out, size_t size, const char *text)
+/* Writes `text` in single quotes, cut at `size` bytes (at least 8) with "...'". */
+static void text_quote(char *out, size_t size, const char *text)
 {
     size_t used = 1;
     char piece[5];
@@ -301,29 +229,22 @@ char *config_text_quote(char *out, size_t size, const char *text)
         used += strlen(piece);
     }
     snprintf(out + used, size - used, "%s'", *text != '\0' ? "..." : "");
-    return out;
 }
 
-char *config_value_text(char *out, size_t size, const struct config_value *value)
+char *config_value_text(char out[static CONFIG_VALUE_TEXT_MAX], const struct config_value *value)
 {
     char real[CONFIG_REAL_TEXT_MAX];
 
-    switch (value->type) {
-    case CONFIG_VALUE_NONE:
-        snprintf(out, size, "None");
-        break;
-    case CONFIG_VALUE_BOOL:
-        snprintf(out, size, "%s", value->integer != 0 ? "True" : "False");
-        break;
-    case CONFIG_VALUE_INT:
-        snprintf(out, size, "%" PRId64, value->integer);
-        break;
-    case CONFIG_VALUE_REAL:
-        snprintf(out, size, "%s", config_real_text(real, value->real));
-        break;
-    case CONFIG_VALUE_STRING:
-        snprintf(out, size, "%s", value->text);
-        break;
-    }
+    if (value->type == CONFIG_VALUE_STRING)
+        text_quote(out, CONFIG_VALUE_TEXT_MAX, value->text);
+    else if (value->type == CONFIG_VALUE_REAL)
+        snprintf(out, CONFIG_VALUE_TEXT_MAX, "%s", config_real_text(real, value->real));
+    else if (value->type == CONFIG_VALUE_INT)
+        snprintf(out, CONFIG_VALUE_TEXT_MAX, "%" PRId64, value->integer);
+    else
+        snprintf(out, CONFIG_VALUE_TEXT_MAX, "%s",
+                 value->type == CONFIG_VALUE_NONE ? "None"
+                 : value->integer != 0            ? "True"
+                                                  : "False");
     return out;
 }

@@ -9,8 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status.h"
-
 enum config_value_type {
     CONFIG_VALUE_NONE,
     CONFIG_VALUE_BOOL,
@@ -42,25 +40,19 @@ enum config_operator {
 const char *config_value_type_name(enum config_value_type type);
 
 /* Computes out = left OP right for numbers, with Python's rules: bool counts as int, `/` gives a float, `//` rounds
- * down, `%` takes the divisor's sign, int ** negative int is a float.  `out` may be one of the operands.
- * Errors, unlogged, with a phrase for the caller's message in *why: GT_USAGE. */
-enum gt_status config_value_binary(enum config_operator op, const struct config_value *left,
-                                   const struct config_value *right, struct config_value *out, const char **why);
+ * down, `%` takes the divisor's sign, int ** negative int is a float.  `out` may be one of the operands.  Returns NULL,
+ * or what is wrong, for the caller's message. */
+const char *config_value_binary(enum config_operator op, const struct config_value *left,
+                                const struct config_value *right, struct config_value *out);
 /* Computes unary plus and minus, with the same errors. */
-enum gt_status config_value_unary(enum config_operator op, const struct config_value *in, struct config_value *out,
-                                  const char **why);
+const char *config_value_unary(enum config_operator op, const struct config_value *in, struct config_value *out);
 
 /* Writes Python's repr() of a finite float: the shortest digits that parse back to it ("6e-05", "600.0"). */
 #define CONFIG_REAL_TEXT_MAX 40
 char *config_real_text(char text[static CONFIG_REAL_TEXT_MAX], double value);
 
-/* Returns true if `text` is well-formed UTF-8 (no overlong forms, surrogates or values beyond U+10FFFF). */
-bool config_text_is_utf8(const char *text);
-
-/* Writes `text` as a Python literal in single quotes, cut at `size` bytes (at least 8) with "...'".  Returns `out`. */
-char *config_text_quote(char *out, size_t size, const char *text);
-
-/* Writes Python's str() of a value, cut at `size` bytes.  Returns `out`. */
-char *config_value_text(char *out, size_t size, const struct config_value *value);
+/* Writes a value as a Python literal, cut with "...'".  Returns `out`. */
+#define CONFIG_VALUE_TEXT_MAX 80
+char *config_value_text(char out[static CONFIG_VALUE_TEXT_MAX], const struct config_value *value);
 
 #endif

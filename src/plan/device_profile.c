@@ -16,13 +16,6 @@
 
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)
-/* A CUDA context: PyTorch's reports show 0.18 GiB besides its own memory with 46 multiprocessors, 0.49 with 128, 0.60
- * with 170, which is 4 MiB each.  A library's handle may take as much again.  No figure for OpenCL was found. */
-#define CUDA_CONTEXT_BYTES (128 * MIB)
-#define CUDA_CONTEXT_UNIT_BYTES (4 * MIB)
-#define OPENCL_CONTEXT_BYTES (256 * MIB)
-#define CUDA_ALIGNMENT_BYTES 256
-#define OPENCL_ALIGNMENT_BYTES 512
 /* Intel's drivers limit one buffer to 4 GiB, and to half of the memory. */
 #define INTEL_ALLOCATION_BYTES (4 * GIB - 4096)
 
@@ -35,6 +28,14 @@ struct family {
     enum largest_rule largest;
     uint32_t dtypes;
     const char *source;
+};
+
+static const struct profile_backend {
+    const char *name;
+    uint32_t alignment_bytes, context_mib, unit_mib;
+} backends[] = {
+#define DEVICE_BACKEND(backend, alignment, context, context_per_unit) {backend, alignment, context, context_per_unit},
+#include "plan/device_profiles.def"
 };
 
 enum family_key {
@@ -82,18 +83,28 @@ int32_t device_profile_count(void)
     return (int32_t)(sizeof cards / sizeof cards[0]);
 }
 
-uint64_t device_profile_context_bytes(const char *backend, int32_t units)
+static const struct profile_backend *backend_named(const char *name)
 {
-    if (strcmp(backend, "cuda") != 0)
-        return OPENCL_CONTEXT_BYTES;
-    return CUDA_CONTEXT_BYTES + (uint64_t)units * CUDA_CONTEXT_UNIT_BYTES;
+    for (size_t i = 0; i < sizeof backends / sizeof backends[0]; i++) {
+        if (strcmp(backends[i].name, name) == 0)
+            return &backends[i];
+    }
+    return NULL;
+}
+
+bool device_profile_context_bytes(const char *backend, int32_t units, uint64_t *out)
+{
+    const struct profile_backend *found = backend_named(backend);
+    if (found != NULL)
+        *out = (found->context_mib + (uint64_t)units * found->unit_mib) * MIB;
+    return found != NULL;
 }
 
 static void memory_set(const struct card *card, const struct family *family, struct device_profile *out)
 {
-    bool cuda = strcmp(family->backend, "cuda") == 0;
+    uint64_t context = 0;
     uint64_t total = (uint64_t)(card->memory_mib - card->driver_mib) * MIB;
-    uint64_t context = device_profile_context_bytes(family->backend, out->units);
+    (void)device_profile_context_bytes(family->backend, out->units, &context);
     out->memory_bytes = (uint64_t)card->memory_mib * MIB;
     out->usable_bytes = total - context;
     out->context_bytes = context;
@@ -102,7 +113,7 @@ static void memory_set(const struct card *card, const struct family *family, str
         out->largest_allocation_bytes = out->memory_bytes / 4;
     if (family->largest == INTEL)
         out->largest_allocation_bytes = total / 2 < INTEL_ALLOCATION_BYTES ? total / 2 : INTEL_ALLOCATION_BYTES;
-    out->alignment_bytes = cuda ? CUDA_ALIGNMENT_BYTES : OPENCL_ALIGNMENT_BYTES;
+    out->alignment_bytes = backend_named(family->backend)->alignment_bytes;
 }
 
 static void rates_set(const struct card *card, const struct family *family, struct device_profile *out)

@@ -7,6 +7,7 @@
 #ifndef GPT_TRAIN_PLAN_DEVICE_PROFILE_H
 #define GPT_TRAIN_PLAN_DEVICE_PROFILE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -19,7 +20,7 @@
 struct device_profile {
     char id[DEVICE_PROFILE_NAME_MAX];   /* "rtx3060-12g", or the path of the user's file */
     char name[DEVICE_PROFILE_NAME_MAX]; /* "NVIDIA GeForce RTX 3060 12 GB" */
-    char backend[16];                   /* the backend that would run it: "cuda", "opencl" */
+    char backend[16];                   /* the name of the backend that would run it */
     uint64_t memory_bytes;
     uint64_t usable_bytes;  /* for an arena, if nothing else uses the card */
     uint64_t context_bytes; /* of a process, besides its arena; with the usable bytes, what the driver reports */
@@ -27,7 +28,7 @@ struct device_profile {
     uint32_t alignment_bytes;
     uint32_t dtypes;           /* bit per enum dtype that ops can store */
     int32_t units;             /* multiprocessors or compute units; 0 = unknown */
-    int32_t capability;        /* CUDA compute capability x 10; 0 = none */
+    int32_t capability;        /* compute capability x 10; 0 = none */
     double bytes_per_s;        /* of its memory */
     double vector_flops_per_s; /* fp32 */
     /* Dense matrix products with fp32 accumulation, by the dtype of their operands; 0 = unknown, and the vector rate is
@@ -49,9 +50,9 @@ void device_profile_get(int32_t index, struct device_profile *out);
  * field, which is named. */
 enum gt_status device_profile_find(const char *text, struct device_profile *out);
 
-/* Returns the memory that a process uses on a card of that backend ("cuda", "opencl") besides its arena, by the number
- * of its units. */
-uint64_t device_profile_context_bytes(const char *backend, int32_t units);
+/* Sets *out to the memory that a process uses on a card of that backend besides its arena, by the number of its units.
+ * Returns false if no card has that backend. */
+bool device_profile_context_bytes(const char *backend, int32_t units, uint64_t *out);
 
 /* Reads a profile from a JSON file.  Errors: as above, and GT_IO. */
 enum gt_status device_profile_read(const char *path, struct device_profile *out);

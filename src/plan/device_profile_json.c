@@ -84,8 +84,8 @@ static enum gt_status memory_read(const struct reader *reader, struct device_pro
  * usable. */
 static enum gt_status context_read(const struct reader *reader, struct device_profile *out)
 {
-    uint64_t most = out->memory_bytes - out->usable_bytes;
-    uint64_t usual = device_profile_context_bytes(out->backend, out->units);
+    uint64_t most = out->memory_bytes - out->usable_bytes, usual = most;
+    (void)device_profile_context_bytes(out->backend, out->units, &usual);
     out->context_bytes = usual < most ? usual : most;
     if (json_object_get(reader->root, "context_bytes") == NULL)
         return GT_OK;
@@ -159,6 +159,7 @@ static enum gt_status share_read(const struct reader *reader, struct device_prof
 static enum gt_status profile_fill(const struct reader *reader, struct device_profile *out)
 {
     int64_t schema, units;
+    uint64_t context;
     if (!json_is_object(reader->root)) {
         log_error("%s: a device profile is one JSON object", reader->path);
         return GT_DATA;
@@ -167,7 +168,7 @@ static enum gt_status profile_fill(const struct reader *reader, struct device_pr
     TRY(json_get_int(reader->root, reader->path, "schema", PROFILE_SCHEMA, PROFILE_SCHEMA, &schema));
     TRY(text_read(reader, "name", out->name, sizeof out->name, true));
     TRY(text_read(reader, "backend", out->backend, sizeof out->backend, true));
-    if (strcmp(out->backend, "cuda") != 0 && strcmp(out->backend, "opencl") != 0)
+    if (!device_profile_context_bytes(out->backend, 0, &context))
         return impossible(reader, "backend", "expected cuda or opencl");
     TRY(memory_read(reader, out));
     TRY(json_get_int(reader->root, reader->path, "units", 0, 1000000, &units));

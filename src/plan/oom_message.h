@@ -98,5 +98,7 @@ const char *oom_impossible(const struct oom_message *message);
 uint64_t oom_segment_bytes(enum oom_allocator allocator, uint64_t bytes);
 /* "CUDA", "HIP", "XPU", "MPS", "CPU". */
 const char *oom_allocator_name(enum oom_allocator allocator);
+/* Returns the backend that runs on the allocator's cards here, or NULL if its devices are no cards. */
+const char *oom_allocator_backend(enum oom_allocator allocator);
 
 #endif

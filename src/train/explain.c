@@ -6,9 +6,9 @@
  */
 #include "train/explain.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,14 +66,14 @@ static enum gt_status message_read(const char *path, struct oom_message *out)
 /* ---- the numbers ---- */
 
 /* Prints one line of the table; nothing for an amount that the message does not contain. */
-static void amount_print(FILE *out, const char *name, struct oom_amount amount, const char *meaning)
+static void amount_print(const char *name, struct oom_amount amount, const char *meaning)
 {
     char text[24];
     if (amount.known)
-        fprintf(out, "  %-20s %11s   %s\n", name, log_bytes(text, amount.bytes), meaning);
+        printf("  %-20s %11s   %s\n", name, log_bytes(text, amount.bytes), meaning);
 }
 
-static void frame_print(const struct oom_message *message, FILE *out)
+static void frame_print(const struct oom_message *message)
 {
     static const char *const stages[] = {[OOM_STAGE_UNKNOWN] = "nothing about the stage",
                                          [OOM_STAGE_SETUP] = "while the model moved to the device",
@@ -82,114 +82,112 @@ static void frame_print(const struct oom_message *message, FILE *out)
                                          [OOM_STAGE_OPTIMIZER] = "in the optimizer's step"};
     if (message->frame.line == 0)
         return;
-    fprintf(out, "  traceback            %s%s; %s:%" PRId32 "%s%s: %s\n", stages[message->stage],
-            message->evaluation ? " of an evaluation" : "", message->frame.file, message->frame.line,
-            message->frame.function[0] ? " in " : "", message->frame.function, message->frame.source);
+    printf("  traceback            %s%s; %s:%" PRId32 "%s%s: %s\n", stages[message->stage],
+           message->evaluation ? " of an evaluation" : "", message->frame.file, message->frame.line,
+           message->frame.function[0] ? " in " : "", message->frame.function, message->frame.source);
 }
 
-static void others_print(const struct oom_message *message, FILE *out)
+static void others_print(const struct oom_message *message)
 {
     for (int32_t i = 0; i < message->others_count; i++) {
         char name[32];
         snprintf(name, sizeof name, "process %" PRId64, message->others[i].pid);
-        amount_print(out, name, message->others[i].held, "another program; freed when it ends");
+        amount_print(name, message->others[i].held, "another program; freed when it ends");
     }
-    amount_print(out, "other allocations", message->elsewhere, "other programs, the screen");
+    amount_print("other allocations", message->elsewhere, "other programs, the screen");
 }
 
-static void numbers_print(const struct oom_message *message, FILE *out)
+static void numbers_print(const struct oom_message *message)
 {
     struct oom_amount context = oom_context_bytes(message);
-    fprintf(out, "The message (%s", oom_allocator_name(message->allocator));
+    printf("The message (%s", oom_allocator_name(message->allocator));
     if (message->device >= 0)
-        fprintf(out, ", GPU %" PRId32, message->device);
+        printf(", GPU %" PRId32, message->device);
     if (message->count > 1)
-        fprintf(out, ", the last of %" PRId32 " in the text", message->count);
-    fprintf(out, ")\n");
-    amount_print(out, "tried to allocate", message->tried,
+        printf(", the last of %" PRId32 " in the text", message->count);
+    printf(")\n");
+    amount_print("tried to allocate", message->tried,
                  oom_is_small_segment(message) ? "for small tensors; the card was full"
                                                : "one tensor, rounded up to 2 MiB");
-    amount_print(out, "total", message->total, "memory that the driver reports");
-    amount_print(out, "free", message->free, "free at that moment; a new run can use more");
-    others_print(message, out);
-    amount_print(out, "this process", message->process,
+    amount_print("total", message->total, "memory that the driver reports");
+    amount_print("free", message->free, "free at that moment; a new run can use more");
+    others_print(message);
+    amount_print("this process", message->process,
                  message->own_by_pid ? "PyTorch and its context (listed by number)" : "PyTorch and the context");
-    amount_print(out, "context", context, "of it, kernels of the driver and libraries");
-    amount_print(out, "allocated", message->allocated, "tensors in use");
-    amount_print(out, "in private pools", message->pools, "of it, held for CUDA graphs");
-    amount_print(out, "reserved, unused", message->unallocated, "PyTorch's cache, not used by any tensor");
-    amount_print(out, "allowed", message->allowed, "limit set by the program or framework");
-    frame_print(message, out);
+    amount_print("context", context, "of it, kernels of the driver and libraries");
+    amount_print("allocated", message->allocated, "tensors in use");
+    amount_print("in private pools", message->pools, "of it, held for CUDA graphs");
+    amount_print("reserved, unused", message->unallocated, "PyTorch's cache, not used by any tensor");
+    amount_print("allowed", message->allowed, "limit set by the program or framework");
+    frame_print(message);
     if (!message->tried.known)
-        fprintf(out, "  This kind of message gives no sizes.\n");
+        printf("  This kind of message gives no sizes.\n");
 }
 
 /* Says whether another allocator, or another setting of this one, would have helped. */
-static void fragments_print(const struct oom_message *message, FILE *out)
+static void fragments_print(const struct oom_message *message)
 {
     char text[24];
     if (!message->tried.known || !message->free.known || !message->unallocated.known)
         return;
     double lacking = message->tried.bytes - message->free.bytes - message->unallocated.bytes;
     if (lacking > 0.0)
-        fprintf(out,
-                "  Not fragmentation: even in one piece, free and unused memory would have been\n"
-                "  %s short; expandable_segments, max_split_size_mb and empty_cache\n"
-                "  could not help.\n",
-                log_bytes(text, lacking));
+        printf("  Not fragmentation: even in one piece, free and unused memory would have been\n"
+               "  %s short; expandable_segments, max_split_size_mb and empty_cache\n"
+               "  could not help.\n",
+               log_bytes(text, lacking));
     else
-        fprintf(out, "  Fragmentation: free and unused memory would have been enough in one piece.\n");
+        printf("  Fragmentation: free and unused memory would have been enough in one piece.\n");
 }
 
 /* ---- the tensor ---- */
 
-static void match_print(const struct oom_match *match, FILE *out)
+static void match_print(const struct oom_match *match)
 {
     char text[24];
-    fprintf(out, "  %s: %s in %s, %" PRIu64 " B = %s%s\n", match->name, match->size,
-            match->element_bytes == 2 ? "16 bits" : "32 bits", match->bytes, log_bytes(text, (double)match->bytes),
-            match->fits_traceback ? "" : " (the traceback points elsewhere)");
+    printf("  %s: %s in %s, %" PRIu64 " B = %s%s\n", match->name, match->size,
+           match->element_bytes == 2 ? "16 bits" : "32 bits", match->bytes, log_bytes(text, (double)match->bytes),
+           match->fits_traceback ? "" : " (the traceback points elsewhere)");
 }
 
-static void no_match_print(const struct oom_message *message, const struct oom_shape *shape, FILE *out)
+static void no_match_print(const struct oom_message *message, const struct oom_shape *shape)
 {
     if (oom_is_small_segment(message))
-        fprintf(out, "  Any tensor below 10 MiB: PyTorch asks for 2 or 20 MiB and cuts them from it.\n");
+        printf("  Any tensor below 10 MiB: PyTorch asks for 2 or 20 MiB and cuts them from it.\n");
     else if (!message->tried.known)
-        fprintf(out, "  Unknown: the message gives no size.\n");
+        printf("  Unknown: the message gives no size.\n");
     else
-        fprintf(out, "  No tensor of this configuration has that size; was it another one?\n");
+        printf("  No tensor of this configuration has that size; was it another one?\n");
     for (int32_t element = 2; element <= 4; element += 2) {
         int64_t batch = oom_match_batch(message, shape, element);
         if (batch > 0)
-            fprintf(out, "  It would fit the logits of a batch of %" PRId64 " x %" PRId64 " tokens in %s.\n", batch,
-                    shape->block_size, element == 2 ? "16 bits" : "32 bits");
+            printf("  It would fit the logits of a batch of %" PRId64 " x %" PRId64 " tokens in %s.\n", batch,
+                   shape->block_size, element == 2 ? "16 bits" : "32 bits");
     }
 }
 
-static void tensor_print(const struct oom_message *message, const struct oom_shape *shape, FILE *out)
+static void tensor_print(const struct oom_message *message, const struct oom_shape *shape)
 {
     struct oom_match matches[OOM_MATCHES_MAX];
     int32_t count = oom_match_find(message, shape, matches);
-    fprintf(out,
-            "\nWhich tensor it was, for a batch of %" PRId64 " x %" PRId64 " tokens and a vocabulary of\n%" PRId64
-            " (judged by its size: probable, not certain)\n",
-            shape->batch, shape->block_size, shape->vocab_size);
+    printf("\nWhich tensor it was, for a batch of %" PRId64 " x %" PRId64 " tokens and a vocabulary of\n%" PRId64
+           " (judged by its size: probable, not certain)\n",
+           shape->batch, shape->block_size, shape->vocab_size);
     for (int32_t i = 0; i < count; i++)
-        match_print(&matches[i], out);
+        match_print(&matches[i]);
     if (count == 0)
-        no_match_print(message, shape, out);
-    fprintf(out, "  gpt-train keeps logits for one chunk of tokens at a time (loss_chunk) and never\n"
-                 "  stores attention scores; the plan below shows everything else.\n");
+        no_match_print(message, shape);
+    printf("  gpt-train keeps logits for one chunk of tokens at a time (loss_chunk) and never\n"
+           "  stores attention scores; the plan below shows everything else.\n");
 }
 
 /* ---- the available memory ---- */
 
-static void less_print(struct oom_amount part, const char *name, FILE *out)
+static void less_print(struct oom_amount part, const char *name)
 {
     char text[24];
     if (part.known && part.bytes > 0.0)
-        fprintf(out, " - %s %s", log_bytes(text, part.bytes), name);
+        printf(" - %s %s", log_bytes(text, part.bytes), name);
 }
 
 /* Returns the part of the total that neither free memory nor the known processes explain. */
@@ -203,34 +201,34 @@ static struct oom_amount unexplained(const struct oom_message *message)
     return rest > slack + others.slack_bytes ? (struct oom_amount){true, rest, slack} : none;
 }
 
-static void budget_print(const struct oom_message *message, FILE *out)
+static void budget_print(const struct oom_message *message)
 {
     struct oom_amount budget = oom_budget_bytes(message), context = oom_context_bytes(message);
     char text[24], total[24];
     struct oom_amount most = oom_process_most(message);
-    fprintf(out, "\nWhat there was for the run\n");
+    printf("\nWhat there was for the run\n");
     if (!budget.known && most.known) {
-        fprintf(out, "  At most %s including a context: the total less what other processes hold.\n",
-                log_bytes(text, most.bytes));
+        printf("  At most %s including a context: the total less what other processes hold.\n",
+               log_bytes(text, most.bytes));
         return;
     }
     if (!budget.known) {
-        fprintf(out, "  The message does not say; set it with --memory_budget=SIZE.\n");
+        printf("  The message does not say; set it with --memory_budget=SIZE.\n");
         return;
     }
-    fprintf(out, "  %s for tensors", log_bytes(text, budget.bytes));
+    printf("  %s for tensors", log_bytes(text, budget.bytes));
     if (message->total.known && context.known) {
-        fprintf(out, " = %s total", log_bytes(total, message->total.bytes));
-        less_print(oom_others_bytes(message), "of other processes", out);
-        less_print(context, "context", out);
+        printf(" = %s total", log_bytes(total, message->total.bytes));
+        less_print(oom_others_bytes(message), "of other processes");
+        less_print(context, "context");
         if (unexplained(message).known)
-            fprintf(out, "\n   ");
-        less_print(unexplained(message), "used by something the message does not name", out);
+            printf("\n   ");
+        less_print(unexplained(message), "used by something the message does not name");
     } else if (message->free.known && message->total.known) {
-        fprintf(out, " = free + PyTorch's own; others and the context\n  held the rest of %s",
-                log_bytes(total, message->total.bytes));
+        printf(" = free + PyTorch's own; others and the context\n  held the rest of %s",
+               log_bytes(total, message->total.bytes));
     }
-    fprintf(out, "\n");
+    printf("\n");
 }
 
 /* ---- the configuration ---- */
@@ -249,38 +247,18 @@ static bool says_nothing(const struct config *config)
     return strcmp(config->init_from, "scratch") == 0;
 }
 
-void explain_print(const struct oom_message *message, const struct config *config, const struct model_config *model,
-                   FILE *out)
-{
-    struct oom_shape shape = {
-        .batch = config->batch_size,
-        .block_size = model->block_size,
-        .n_embd = model->n_embd,
-        .n_head = model->n_head,
-        .vocab_size = model->vocab_size,
-    };
-    if (message->evaluation && config->eval_batch_size > 0)
-        shape.batch = config->eval_batch_size;
-    assert(shape.batch > 0 && shape.vocab_size > 0);
-    numbers_print(message, out);
-    fragments_print(message, out);
-    tensor_print(message, &shape, out);
-    budget_print(message, out);
-}
-
 /* ---- the card to plan for ---- */
 
 /* Finds the smallest card of the table that has the memory, the first one of its size.  Returns false when none is that
  * large. */
 static bool card_find(const struct oom_message *message, struct device_profile *out)
 {
-    const char *backend = message->allocator == OOM_CUDA ? "cuda" : "opencl";
     bool found = false;
     for (int32_t i = 0; i < device_profile_count(); i++) {
         struct device_profile card;
         device_profile_get(i, &card);
-        double memory = (double)card.memory_bytes;
-        if (strcmp(card.backend, backend) != 0 || memory + message->total.slack_bytes < message->total.bytes)
+        if (strcmp(card.backend, oom_allocator_backend(message->allocator)) != 0 ||
+            (double)card.memory_bytes + message->total.slack_bytes < message->total.bytes)
             continue;
         if (!found || card.memory_bytes < out->memory_bytes)
             *out = card;
@@ -291,17 +269,15 @@ static bool card_find(const struct oom_message *message, struct device_profile *
 
 /* Chooses the card to plan for: the configuration's profile, or if it names no device, one with as much memory as the
  * message's.  *found is false if the plan is for this machine. */
-static enum gt_status card_choose(struct config *config, const struct oom_message *message, struct device_profile *card,
-                                  bool *found)
+static enum gt_status card_choose(const struct config *config, const struct oom_message *message,
+                                  struct device_profile *card, bool *found)
 {
-    bool card_message = message->allocator <= OOM_XPU && message->total.known;
-    bool named = config_key_was_set(config, CONFIG_KEY_backend) || strcmp(config->device, "cpu") == 0;
+    bool named = config_key_was_set(config, CONFIG_KEY_backend) || config_device(config).backend == CONFIG_BACKEND_CPU;
     *found = config->device_profile[0] != '\0';
     if (*found)
         return device_profile_find(config->device_profile, card);
-    *found = card_message && !named && card_find(message, card);
-    if (*found)
-        snprintf(config->device_profile, sizeof config->device_profile, "%s", card->id);
+    *found =
+        oom_allocator_backend(message->allocator) != NULL && message->total.known && !named && card_find(message, card);
     return GT_OK;
 }
 
@@ -333,21 +309,32 @@ static double process_budget(const struct oom_message *message, const struct dev
     return most.known && most.bytes < sum ? most.bytes : sum;
 }
 
-enum gt_status explain_oom(struct config *config, const struct model_config *model)
+enum gt_status explain_oom(const struct config *config, const struct model_config *model,
+                           struct session_assumption *out)
 {
     struct oom_message message;
     struct device_profile card = {.memory_bytes = 0};
     bool found;
     TRY(message_read(config->explain_oom, &message));
     TRY(card_choose(config, &message, &card, &found));
-    explain_print(&message, config, model, stdout);
+    const struct oom_shape shape = {
+        .batch = message.evaluation && config->eval_batch_size > 0 ? config->eval_batch_size : config->batch_size,
+        .block_size = model->block_size,
+        .n_embd = model->n_embd,
+        .n_head = model->n_head,
+        .vocab_size = model->vocab_size,
+    };
+    numbers_print(&message);
+    fragments_print(&message);
+    tensor_print(&message, &shape);
+    budget_print(&message);
     double budget = process_budget(&message, &card, found);
     bool set = !config_key_was_set(config, CONFIG_KEY_memory_budget) && budget >= 1.0;
     plan_head_print(config, &card, found, set);
-    if (config->dtype == CONFIG_DTYPE_AUTO && message.allocator <= OOM_XPU)
-        config->dtype = CONFIG_DTYPE_BFLOAT16; /* nanoGPT's own default on a card */
+    if (found)
+        snprintf(out->device_profile, sizeof out->device_profile, "%s", card.id);
+    out->bfloat16 = oom_allocator_backend(message.allocator) != NULL; /* nanoGPT's own default there */
     /* The planner subtracts the card's context again. */
-    if (set)
-        snprintf(config->memory_budget, sizeof config->memory_budget, "%.0f", budget);
+    out->budget_bytes = set ? (uint64_t)nearbyint(budget) : 0;
     return GT_OK;
 }

@@ -27,10 +27,12 @@ static void plan_release(struct session *session)
     session->staging = NULL;
 }
 
-enum gt_status session_open(struct hostmem *mem, const struct config *config, struct session *out)
+enum gt_status session_open(struct hostmem *mem, const struct config *config, const struct session_assumption *assumed,
+                            struct session *out)
 {
+    const struct session_assumption nothing = {.budget_bytes = 0};
     *out = (struct session){.mem = mem, .config = config};
-    enum gt_status status = session_device_open(config, &out->device);
+    enum gt_status status = session_device_open(config, assumed ? assumed : &nothing, &out->device);
     if (status != GT_OK)
         session_close(out);
     return status;

@@ -29,6 +29,13 @@
  * the staging buffer and the host's tables.  Measured: 12 to 20 MiB from 0.8M to 124M parameters. */
 #define SESSION_HEADROOM_BYTES ((uint64_t)64 << 20)
 
+/* What a run assumes beyond its configuration, as --explain_oom derives it from a message. */
+struct session_assumption {
+    char device_profile[DEVICE_PROFILE_NAME_MAX]; /* the card to plan for; "": the key's */
+    uint64_t budget_bytes;                        /* 0: the key's */
+    bool bfloat16;                                /* what dtype=auto means */
+};
+
 struct session_device {
     struct backend *backend;
     struct backend_record record; /* of its calls */
@@ -36,6 +43,7 @@ struct session_device {
     enum dtype dtype; /* of weights and activations: as configured, or the nearest that the device supports */
     bool has_profile; /* there is only a profile: the device can be planned for, not used */
     struct device_profile profile; /* valid with has_profile */
+    bool has_budget;               /* memory_budget or an assumption says it */
     uint64_t budget_bytes;         /* for the process: memory_budget, or the free memory at the start less a margin */
 };
 
@@ -67,9 +75,10 @@ struct session {
     union scalar_word scalars[SCALAR_WORDS]; /* the host's copy of the device block */
 };
 
-/* Opens the device that the configuration names, and sets the budget and the dtype.  On failure there is nothing to
- * close.  Errors: GT_USAGE, GT_UNSUPPORTED, GT_DEVICE, GT_NO_MEMORY. */
-enum gt_status session_open(struct hostmem *mem, const struct config *config, struct session *out);
+/* Opens the device that the configuration names, and sets the budget and the dtype.  `assumed` is usually NULL.  On
+ * failure there is nothing to close.  Errors: GT_USAGE, GT_UNSUPPORTED, GT_DEVICE, GT_NO_MEMORY. */
+enum gt_status session_open(struct hostmem *mem, const struct config *config, const struct session_assumption *assumed,
+                            struct session *out);
 
 /* Takes the arena.  If the device now has less free memory than when the plan of a training session was made, and less
  * than the plan needs, plans again for what is left.  The session then has a new model and plan, with the same samples
@@ -89,7 +98,8 @@ enum gt_status session_scalars_set(struct session *session);
 /* Opens the device that the configuration names, and sets the budget and the dtype.  `out` must be zeroed, and must not
  * move.  On failure the caller must close its backend if that is not NULL.
  * Errors: GT_USAGE, GT_UNSUPPORTED, GT_DEVICE, GT_NO_MEMORY. */
-enum gt_status session_device_open(const struct config *config, struct session_device *out);
+enum gt_status session_device_open(const struct config *config, const struct session_assumption *assumed,
+                                   struct session_device *out);
 /* Returns true when ops of the device can store the dtype. */
 bool session_device_has(const struct session_device *device, enum dtype dtype);
 /* Returns the default budget if `free_bytes` are free: it leaves a margin to other programs. */

@@ -208,7 +208,7 @@ static enum gt_status refuse(const struct session *session, uint64_t arena_bytes
     const char *unit = needed + strspn(needed, "0123456789.");
     const int digits = (int)(unit - needed);
     log_bytes(have, (double)session->device.budget_bytes);
-    if (session->config->memory_budget[0] != '\0') {
+    if (session->device.has_budget) {
         log_error("not enough memory: this run needs at least %.*s %s, memory_budget allows %s", digits, needed, unit,
                   have);
         return GT_NO_FIT;

@@ -260,6 +260,7 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config)
                         .lowest_iter = -1};
     bool answers = config->print_program || config->plan != CONFIG_PLAN_OFF;
     char folder[FILE_PATH_MAX];
+    struct session_assumption assumed = {.budget_bytes = 0};
     struct model_config model;
     struct model_options options;
     enum gt_status status;
@@ -272,9 +273,9 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config)
     TRY_GOTO(status, close, restore_open(mem, &t.settled, folder, &t.source, &t.state, &model));
     TRY_GOTO(status, close, feed_folder(t.settled.dataset, folder)); /* the checkpoint may have named another dataset */
     if (config->explain_oom[0] != '\0')
-        TRY_GOTO(status, close, explain_oom(&t.settled, &model));
+        TRY_GOTO(status, close, explain_oom(&t.settled, &model, &assumed));
     t.config = &t.settled;
-    TRY_GOTO(status, close, session_open(mem, t.config, &t.session));
+    TRY_GOTO(status, close, session_open(mem, t.config, &assumed, &t.session));
     if (t.source.resume)
         TRY_GOTO(status, close, algorithms_choose(&t));
     session_train_options(&t.session, &t.state.choices, &model, &options);

@@ -193,8 +193,8 @@ START_TEST(args_win_over_a_file)
     close(fd);
     snprintf(option, sizeof option, "./%s", path);
     ck_assert_int_eq(TRAIN(option, "--backend=cpu"), GT_OK);
-    ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_CPU);
-    ck_assert_str_eq(fixture.config.device, "auto");
+    ck_assert_int_eq(config_device(&fixture.config).backend, CONFIG_BACKEND_CPU);
+    ck_assert_int_eq(config_device(&fixture.config).index, -1);
     ck_assert_int_eq(fixture.notes, 1);
     ASSERT_SAID("because of backend='cpu' (--backend=cpu)");
     refused(TRAIN("--device=opencl", "--backend=cpu"), "contradicts");
@@ -203,8 +203,7 @@ START_TEST(args_win_over_a_file)
     ck_assert_int_eq(write(again, "backend = 'opencl'\n", 19), 19);
     close(again);
     ck_assert_int_eq(TRAIN(option, "--device=cpu"), GT_OK);
-    ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_CPU);
-    ck_assert_str_eq(fixture.config.device, "cpu");
+    ck_assert_int_eq(config_device(&fixture.config).backend, CONFIG_BACKEND_CPU);
     ASSERT_SAID("because of device='cpu' (--device=cpu)");
     ck_assert_int_eq(unlink(path), 0);
 }

@@ -145,12 +145,13 @@ START_TEST(check_devices)
     static const char *const unknown[] = {"tpu", "cuda:", "cudax", "cpu:1", "CPU", "-1", "99999"};
     char text[64];
     ck_assert_int_eq(check("device = 'cpu'"), GT_OK);
-    ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_CPU);
+    ck_assert_int_eq(config_device(&fixture.config).backend, CONFIG_BACKEND_CPU);
     ck_assert_int_eq(fixture.count, 0);
     for (size_t i = 0; i < sizeof noted / sizeof noted[0]; i++) {
         snprintf(text, sizeof text, "device = '%s'", noted[i]);
         ck_assert_int_eq(check(text), GT_OK);
-        ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_AUTO);
+        ck_assert_int_eq(config_device(&fixture.config).backend, CONFIG_BACKEND_AUTO);
+        ck_assert_int_eq(config_device(&fixture.config).index, -1); /* nothing of an ignored device counts */
         ck_assert_int_eq(fixture.notes, 1);
         ck_assert_int_eq(fixture.count, 1);
     }
@@ -182,14 +183,16 @@ START_TEST(check_device_index)
         config_backend_add(&fixture.config, "no such word");
         ck_assert_int_eq(config_check(&fixture.config), GT_OK);
         config_notes(&fixture.config);
-        ck_assert_int_eq(fixture.config.backend, cases[i].backend);
-        ck_assert_int_eq(config_device_index(&fixture.config), cases[i].index);
+        ck_assert_int_eq(config_device(&fixture.config).backend, cases[i].backend);
+        ck_assert_int_eq(config_device(&fixture.config).index, cases[i].index);
         ck_assert_int_eq(fixture.notes, 0);
     }
     ck_assert_int_eq(fixture_read("device = 'cuda:RTX 3060'"), GT_OK);
-    ck_assert_str_eq(config_device_name(&fixture.config), "RTX 3060");
+    config_backend_add(&fixture.config, "cuda");
+    ck_assert_str_eq(config_device(&fixture.config).name, "RTX 3060");
     ck_assert_int_eq(fixture_read("device = 'cuda:3'"), GT_OK);
-    ck_assert_ptr_null(config_device_name(&fixture.config));
+    config_backend_add(&fixture.config, "cuda");
+    ck_assert_ptr_null(config_device(&fixture.config).name);
     ck_assert_int_eq(fixture_read("device = 'opencl'"), GT_OK);
     config_backend_add(&fixture.config, "cuda");
     ck_assert_int_eq(config_check(&fixture.config), GT_USAGE);

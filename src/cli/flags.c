@@ -38,19 +38,13 @@ enum gt_status flags_error(const char *program, const char *what, const char *ar
 /* Reports an unknown flag, and names the nearest known one. */
 static enum gt_status unknown_error(const char *program, const struct flag *flags, const char *flag)
 {
-    const char *typed = flag + strspn(flag, "-"), *nearest = NULL;
-    const size_t length = strcspn(typed, "=");
-    int limit = config_name_limit(length); /* only a smaller distance counts */
-    for (; flags->name != NULL; flags++) {
-        const int distance = config_name_distance(typed, length, flags->name);
-        if (distance >= limit)
-            continue;
-        limit = distance;
-        nearest = flags->name;
-    }
-    if (nearest == NULL)
+    struct config_nearest nearest = {.name = flag + strspn(flag, "-")};
+    nearest.length = strcspn(nearest.name, "=");
+    for (; flags->name != NULL; flags++)
+        config_nearest_try(&nearest, flags->name);
+    if (nearest.known == NULL)
         return flags_error(program, "no such flag", flag);
-    log_error("%s: no such flag; did you mean --%s?", flag, nearest);
+    log_error("%s: no such flag; did you mean --%s?", flag, nearest.known);
     return GT_USAGE;
 }
 

@@ -13,7 +13,6 @@
 #include "base/hostmem.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "cli/exit_status.h"
 #include "cli/flags.h"
 #include "cli/program.h"
 #include "data/tokenizer_import.h"

@@ -14,7 +14,6 @@
 #include "base/hostmem.h"
 #include "base/log.h"
 #include "base/size.h"
-#include "cli/exit_status.h"
 #include "cli/program.h"
 #include "data/stop_text.h"
 #include "data/tokenizer.h"

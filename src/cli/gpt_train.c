@@ -3,7 +3,6 @@
  * This file reads the command line and chooses the exit status; train/trainer.c does the work.
  */
 #include "base/hostmem.h"
-#include "cli/exit_status.h"
 #include "cli/program.h"
 #include "train/judge.h"
 #include "train/report_block.h"

@@ -1,17 +1,65 @@
-/* Shared parts of the programs that open a model: the limit on spinning threads, and the check for a model.
+/* The start and the end of every program, and the check for a model.
  *
- * exit_status.c has the start and the end of every program; program_start.c has the command line of the programs with a
- * struct config.
+ * First the start repairs the state that the caller left: if a descriptor from 0 to 2 is closed, the first file that we
+ * open gets its number, and text for the terminal would go into a checkpoint.  A program fails if it cannot write all of
+ * its standard output, because half an answer looks like a whole one.  If the reader has gone (`| head`), the program
+ * prints no message and returns the status of one that SIGPIPE killed.  program_start.c has the command line of the
+ * programs with a struct config.
  */
 #include "cli/program.h"
 
+#include <config.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
-#include "cli/exit_status.h"
 #include "io/checkpoint.h"
 #include "io/checkpoint_keep.h"
+#include "train/stop.h"
+
+/* Opens /dev/null on each closed descriptor from 0 to 2, so that no file of ours gets one of these numbers.  Reading and
+ * writing them still fails.  Further calls are harmless. */
+static void descriptors_hold(void)
+{
+    for (int fd = 0; fd <= 2; fd++) {
+        /* Open it in the wrong direction, so that reads and writes fail as on a closed descriptor, and without
+         * O_CLOEXEC, because child processes have the same problem.  If this fails, nothing changes. */
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+    }
+}
+
+void program_begin(const char *name)
+{
+    descriptors_hold();
+    (void)signal(SIGCHLD, SIG_DFL); /* if the caller ignored it, our children would be reaped before we wait for them */
+    log_program_set(name);
+    stop_ignore_writes();
+}
+
+void program_version_print(const char *name)
+{
+    printf("%s (gpt-train) %s\nBackends:  %s\nLibraries: %s\n", name, PACKAGE_VERSION, BUILD_BACKENDS, BUILD_LIBRARIES);
+}
+
+int program_exit_status(enum gt_status status)
+{
+    const int lost = log_output_error();
+    if (status == GT_STOPPED && stop_requested())
+        return 128 + stop_requested();
+    if ((status == GT_OK || status == GT_IO) && lost == EPIPE)
+        return 128 + SIGPIPE;
+    if ((status == GT_OK || status == GT_IO) && lost != 0) {
+        log_error("standard output could not be written: %s", strerror(lost));
+        return 1;
+    }
+    return status_exit_code(status);
+}
 
 /* The library's default, 300,000 pauses, is 16 ms on recent processors.  If another program needs the core, a step of
  * a tiny model then takes a second instead of 25 ms.  With 10,000 nothing is lost on an idle machine (median of 150
@@ -21,7 +69,7 @@
 void program_spin_limit(char **argv)
 {
     char path[FILE_PATH_MAX];
-    program_descriptors_hold(); /* the new process inherits them */
+    descriptors_hold(); /* the new process inherits them */
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY"))
         return;
     /* libgomp has already bound this thread, so the new process could use only its processor. */

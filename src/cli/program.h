@@ -1,4 +1,4 @@
-/* Parts that the programs share: the command line, the check for a model, and the limit on spinning threads. */
+/* Parts that the programs share: their start and end, the command line, the check for a model. */
 #ifndef GPT_TRAIN_CLI_PROGRAM_H
 #define GPT_TRAIN_CLI_PROGRAM_H
 
@@ -6,6 +6,15 @@
 
 #include "base/status.h"
 #include "config/config.h"
+
+/* Holds the descriptors 0 to 2, sets the name for log lines, and makes failed writes errors instead of signals.  Call it
+ * before anything is opened. */
+void program_begin(const char *name);
+/* Prints the release, and the backends and libraries that it was built with. */
+void program_version_print(const char *name);
+/* Returns the exit status: 128 + n after GT_STOPPED by signal n; 128 + SIGPIPE when the reader of standard output is
+ * gone; 1, with a log line, when standard output could not be written for another reason; else status_exit_code(). */
+int program_exit_status(enum gt_status status);
 
 /* Reads the command line into `config`.  Handles --help, --version and --list-devices, and sets *answered if it did.
  * Errors: GT_USAGE, all problems logged. */

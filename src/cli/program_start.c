@@ -11,7 +11,6 @@
 
 #include "backend/backend_call.h"
 #include "base/log.h"
-#include "cli/exit_status.h"
 #include "plan/device_profile.h"
 
 #define STACK_BYTES_MIN ((rlim_t)256 << 10)

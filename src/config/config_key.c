@@ -8,12 +8,14 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/size.h"
 
 #define CONFIG_WORDS_BEGIN(name) static const char *const words_##name[] = {
 #define CONFIG_WORD(enumerator, word) word,
@@ -117,35 +119,11 @@ static char name_char(const char *name, size_t at)
     return name[at] == '-' ? '_' : name[at];
 }
 
-enum config_key config_key_find(const char *name, size_t length)
-{
-    for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
-        const char *known = key_table[key].name;
-        size_t at = 0;
-        while (at < length && known[at] != '\0' && known[at] == name_char(name, at))
-            at++;
-        if (at == length && known[at] == '\0')
-            return (enum config_key)key;
-    }
-    return CONFIG_KEY_COUNT;
-}
-
 #define NAME_LENGTH_MAX 40
 
-static int int_min3(int a, int b, int c)
-{
-    int least = a < b ? a : b;
-    return least < c ? least : c;
-}
-
-int config_name_limit(size_t length)
-{
-    /* Allows one error in a very short name, two in a short one, else a third of the name. */
-    return length < 4 ? 2 : length < 9 ? 3 : (int)(length / 3) + 1;
-}
-
-/* Optimal string alignment distance (Damerau's edits without overlaps), in three rolling rows. */
-int config_name_distance(const char *name, size_t length, const char *known)
+/* Returns the edit distance of two names (insertion, deletion, substitution, transposition of neighbours), or INT_MAX if
+ * either is longer than NAME_LENGTH_MAX: Damerau's edits without overlaps, in three rolling rows. */
+static int name_distance(const char *name, size_t length, const char *known)
 {
     int rows[3][NAME_LENGTH_MAX + 1];
     size_t known_length = strlen(known);
@@ -161,31 +139,36 @@ int config_name_distance(const char *name, size_t length, const char *known)
         char c = name_char(name, i - 1);
         now[0] = (int)i;
         for (size_t j = 1; j <= known_length; j++) {
-            now[j] = int_min3(now[j - 1] + 1, last[j] + 1, last[j - 1] + (c == name_char(known, j - 1) ? 0 : 1));
-            if (i > 1 && j > 1 && c == name_char(known, j - 2) && name_char(name, i - 2) == name_char(known, j - 1) &&
-                before[j - 2] < now[j])
-                now[j] = before[j - 2] + 1;
+            now[j] = last[j - 1] + (c == name_char(known, j - 1) ? 0 : 1);
+            now[j] = (int)min_i64(now[j], min_i64(now[j - 1], last[j]) + 1);
+            if (i > 1 && j > 1 && c == name_char(known, j - 2) && name_char(name, i - 2) == name_char(known, j - 1))
+                now[j] = (int)min_i64(now[j], before[j - 2] + 1);
         }
     }
     return rows[length % 3][known_length];
 }
 
-enum config_key config_key_nearest(const char *name, size_t length, enum config_program program)
+void config_nearest_try(struct config_nearest *nearest, const char *known)
 {
-    enum config_key nearest = CONFIG_KEY_COUNT;
-    int limit = config_name_limit(length);
+    const int length = (int)nearest->length;
+    /* One error may be in a very short name, two in a short one, else a third of the name. */
+    const int limit = nearest->known != NULL ? nearest->distance : length < 4 ? 2 : length < 9 ? 3 : length / 3 + 1;
+    /* The difference of the lengths is a lower bound of the distance. */
+    const int distance =
+        abs((int)strlen(known) - length) < limit ? name_distance(nearest->name, nearest->length, known) : INT_MAX;
+    if (distance >= limit)
+        return;
+    nearest->known = known;
+    nearest->distance = distance;
+}
 
+enum config_key config_key_find(const char *name, size_t length)
+{
     for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
-        const int longer = (int)strlen(key_table[key].name) - (int)length; /* a lower bound of the distance */
-        if ((key_table[key].programs & (unsigned)program) == 0 || abs(longer) >= limit)
-            continue;
-        const int distance = config_name_distance(name, length, key_table[key].name);
-        if (distance < limit && distance < (int)length) {
-            limit = distance;
-            nearest = (enum config_key)key;
-        }
+        if (strlen(key_table[key].name) == length && name_distance(name, length, key_table[key].name) == 0)
+            return (enum config_key)key;
     }
-    return nearest;
+    return CONFIG_KEY_COUNT;
 }
 
 /* Names from other programs, and our hints for them. */
@@ -200,63 +183,45 @@ static const struct {
 
 char *config_key_hint(char out[static CONFIG_HINT_MAX], const char *name, size_t length, enum config_program program)
 {
-    enum config_key nearest = config_key_nearest(name, length, program);
+    struct config_nearest nearest = {.name = name, .length = length};
 
     for (size_t i = 0; i < sizeof other_names / sizeof other_names[0]; i++) {
         if ((other_names[i].programs & (unsigned)program) != 0 &&
-            config_name_distance(name, length, other_names[i].name) == 0) {
+            name_distance(name, length, other_names[i].name) == 0) {
             snprintf(out, CONFIG_HINT_MAX, "%s", other_names[i].answer);
             return out;
         }
     }
-    if (nearest == CONFIG_KEY_COUNT)
+    for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
+        if ((key_table[key].programs & (unsigned)program) != 0)
+            config_nearest_try(&nearest, key_table[key].name);
+    }
+    if (nearest.known == NULL || nearest.distance >= (int)length)
         snprintf(out, CONFIG_HINT_MAX, " (--help=all lists the keys)");
     else
-        snprintf(out, CONFIG_HINT_MAX, " (did you mean %s?)", key_table[nearest].name);
+        snprintf(out, CONFIG_HINT_MAX, " (did you mean %s?)", nearest.known);
     return out;
 }
 
 /* ---- reading ---- */
 
-static const void *field_const(const struct config *config, enum config_key key)
-{
-    return (const char *)config + key_table[key].offset;
-}
-
-static void *field(struct config *config, enum config_key key)
-{
-    return (char *)config + key_table[key].offset;
-}
-
 struct config_value config_key_value(const struct config *config, enum config_key key)
 {
     const struct config_key_info *info = config_key_info_get(key);
-    const void *at = field_const(config, key);
-    struct config_value value = {CONFIG_VALUE_NONE, 0, 0.0, NULL};
+    const void *at = (const char *)config + info->offset;
 
     switch (info->type) {
     case CONFIG_TYPE_INT:
-        value.type = CONFIG_VALUE_INT;
-        value.integer = *(const int64_t *)at;
-        break;
+        return (struct config_value){.type = CONFIG_VALUE_INT, .integer = *(const int64_t *)at};
     case CONFIG_TYPE_REAL:
-        value.type = CONFIG_VALUE_REAL;
-        value.real = *(const double *)at;
-        break;
+        return (struct config_value){.type = CONFIG_VALUE_REAL, .real = *(const double *)at};
     case CONFIG_TYPE_BOOL:
-        value.type = CONFIG_VALUE_BOOL;
-        value.integer = *(const bool *)at ? 1 : 0;
-        break;
+        return (struct config_value){.type = CONFIG_VALUE_BOOL, .integer = *(const bool *)at ? 1 : 0};
     case CONFIG_TYPE_STRING:
-        value.type = CONFIG_VALUE_STRING;
-        value.text = at;
-        break;
-    case CONFIG_TYPE_CHOICE:
-        value.type = CONFIG_VALUE_STRING;
-        value.text = info->words[*(const int *)at];
-        break;
+        return (struct config_value){.type = CONFIG_VALUE_STRING, .text = at};
+    default:
+        return (struct config_value){.type = CONFIG_VALUE_STRING, .text = info->words[*(const int *)at]};
     }
-    return value;
 }
 
 char *config_key_text(char out[static CONFIG_VALUE_TEXT_MAX], const struct config *config, enum config_key key)
@@ -284,187 +249,157 @@ char *config_origin_text(char *out, size_t size, const struct config_origin *ori
 
 /* ---- assigning ---- */
 
+struct assignment {
+    const struct config_key_info *info;
+    enum config_key key;
+    const struct config_value *value;
+    const struct config_origin *origin;
+    void *field; /* of the key */
+};
+
 /* Logs "PLACE: KEY: expected WANTED, found TYPE VALUE". */
-static enum gt_status refuse_type(enum config_key key, const struct config_value *value, const char *wanted,
-                                  const struct config_origin *origin)
+static enum gt_status refuse_type(const struct assignment *at, const char *wanted)
 {
     char place[CONFIG_ORIGIN_TEXT_MAX];
-    char text[CONFIG_VALUE_TEXT_MAX];
+    char text[CONFIG_VALUE_TEXT_MAX] = "";
+    const bool none = at->value->type == CONFIG_VALUE_NONE;
 
-    config_origin_text(place, sizeof place, origin);
-    if (value->type == CONFIG_VALUE_NONE)
-        log_error("%s: %s: expected %s, found None", place, key_table[key].name, wanted);
-    else
-        log_error("%s: %s: expected %s, found %s %s", place, key_table[key].name, wanted,
-                  config_value_type_name(value->type), config_value_text(text, value));
+    log_error("%s: %s: expected %s, found %s%s%s", config_origin_text(place, sizeof place, at->origin), at->info->name,
+              wanted, config_value_type_name(at->value->type), none ? "" : " ",
+              none ? "" : config_value_text(text, at->value));
     return GT_USAGE;
 }
 
 /* Logs "PLACE: KEY = VALUE PROBLEM". */
-static enum gt_status refuse_value(enum config_key key, const struct config_value *value, const char *problem,
-                                   const struct config_origin *origin)
+static enum gt_status refuse_value(const struct assignment *at, const char *format, ...) LOG_PRINTF(2, 3);
+static enum gt_status refuse_value(const struct assignment *at, const char *format, ...)
 {
-    char place[CONFIG_ORIGIN_TEXT_MAX];
-    char text[CONFIG_VALUE_TEXT_MAX];
+    char place[CONFIG_ORIGIN_TEXT_MAX], text[CONFIG_VALUE_TEXT_MAX], problem[256];
+    va_list args;
 
-    log_error("%s: %s = %s %s", config_origin_text(place, sizeof place, origin), key_table[key].name,
-              config_value_text(text, value), problem);
+    va_start(args, format);
+    vsnprintf(problem, sizeof problem, format, args);
+    va_end(args);
+    log_error("%s: %s = %s %s", config_origin_text(place, sizeof place, at->origin), at->info->name,
+              config_value_text(text, at->value), problem);
     return GT_USAGE;
 }
 
-static enum gt_status assign_int(struct config *config, enum config_key key, const struct config_value *value,
-                                 const struct config_origin *origin)
+static enum gt_status assign_int(const struct assignment *at)
 {
-    const struct config_key_info *info = &key_table[key];
-    char problem[96];
+    const struct config_key_info *info = at->info;
+    const bool none = at->value->type == CONFIG_VALUE_NONE && (info->flags & CONFIG_NONE_IS_ZERO) != 0;
+    const int64_t integer = none ? 0 : at->value->integer;
 
-    if (value->type == CONFIG_VALUE_NONE && (info->flags & CONFIG_NONE_IS_ZERO) != 0) {
-        *(int64_t *)field(config, key) = 0;
-        return GT_OK;
-    }
-    if (value->type != CONFIG_VALUE_INT)
-        return refuse_type(key, value, "an int", origin);
-    if (value->integer < info->int_min || value->integer > info->int_max) {
-        snprintf(problem, sizeof problem, "is out of range: [%" PRId64 ", %" PRId64 "]", info->int_min, info->int_max);
-        return refuse_value(key, value, problem, origin);
-    }
-    *(int64_t *)field(config, key) = value->integer;
+    if (at->value->type != CONFIG_VALUE_INT && !none)
+        return refuse_type(at, "an int");
+    if (!none && (integer < info->int_min || integer > info->int_max))
+        return refuse_value(at, "is out of range: [%" PRId64 ", %" PRId64 "]", info->int_min, info->int_max);
+    *(int64_t *)at->field = integer;
     return GT_OK;
 }
 
-static enum gt_status assign_real(struct config *config, enum config_key key, const struct config_value *value,
-                                  const struct config_origin *origin)
+static enum gt_status assign_real(const struct assignment *at)
 {
-    const struct config_key_info *info = &key_table[key];
-    bool min_open = (info->flags & CONFIG_MIN_OPEN) != 0;
-    bool max_open = (info->flags & CONFIG_MAX_OPEN) != 0;
-    double real = value->type == CONFIG_VALUE_INT ? (double)value->integer : value->real;
-    char problem[96];
-    char min[CONFIG_REAL_TEXT_MAX];
-    char max[CONFIG_REAL_TEXT_MAX];
+    const struct config_key_info *info = at->info;
+    const bool min_open = (info->flags & CONFIG_MIN_OPEN) != 0, max_open = (info->flags & CONFIG_MAX_OPEN) != 0;
+    const bool is_int = at->value->type == CONFIG_VALUE_INT;
+    const double real = is_int ? (double)at->value->integer : at->value->real;
+    char min[CONFIG_REAL_TEXT_MAX], max[CONFIG_REAL_TEXT_MAX];
 
-    if (value->type != CONFIG_VALUE_INT && value->type != CONFIG_VALUE_REAL)
-        return refuse_type(key, value, "a float", origin);
+    if (!is_int && at->value->type != CONFIG_VALUE_REAL)
+        return refuse_type(at, "a float");
     /* In the positive form, so that a NaN is rejected. */
     if (!((min_open ? real > info->real_min : real >= info->real_min) &&
-          (max_open ? real < info->real_max : real <= info->real_max))) {
-        snprintf(problem, sizeof problem, "is out of range: %c%s, %s%c", min_open ? '(' : '[',
-                 config_real_text(min, info->real_min), config_real_text(max, info->real_max), max_open ? ')' : ']');
-        return refuse_value(key, value, problem, origin);
-    }
-    *(double *)field(config, key) = real;
+          (max_open ? real < info->real_max : real <= info->real_max)))
+        return refuse_value(at, "is out of range: %c%s, %s%c", min_open ? '(' : '[',
+                            config_real_text(min, info->real_min), config_real_text(max, info->real_max),
+                            max_open ? ')' : ']');
+    *(double *)at->field = real;
     return GT_OK;
 }
 
-static enum gt_status assign_string(struct config *config, enum config_key key, const struct config_value *value,
-                                    const struct config_origin *origin)
+static enum gt_status assign_bool(const struct assignment *at)
 {
-    const struct config_key_info *info = &key_table[key];
-    const char *text = value->type == CONFIG_VALUE_NONE ? "" : value->text;
-    char problem[96];
+    if (at->value->type != CONFIG_VALUE_BOOL)
+        return refuse_type(at, "True or False");
+    *(bool *)at->field = at->value->integer != 0;
+    return GT_OK;
+}
 
-    if (value->type != CONFIG_VALUE_STRING && value->type != CONFIG_VALUE_NONE)
-        return refuse_type(key, value, "a str", origin);
-    if (strlen(text) >= info->capacity) {
-        snprintf(problem, sizeof problem, "is too long: %zu bytes, at most %zu", strlen(text), info->capacity - 1);
-        return refuse_value(key, value, problem, origin);
-    }
-    if (text[0] == '\0' && (info->flags & CONFIG_NEEDED) != 0)
-        return refuse_value(key, value, "is empty", origin);
+static enum gt_status assign_string(const struct assignment *at)
+{
+    const bool none = at->value->type == CONFIG_VALUE_NONE, stored = (at->info->flags & CONFIG_INVOCATION) == 0;
+    const char *text = none ? "" : at->value->text;
+
+    if (at->value->type != CONFIG_VALUE_STRING && !none)
+        return refuse_type(at, "a str");
+    if (strlen(text) >= at->info->capacity)
+        return refuse_value(at, "is too long: %zu bytes, at most %zu", strlen(text), at->info->capacity - 1);
+    if (text[0] == '\0' && (at->info->flags & CONFIG_NEEDED) != 0)
+        return refuse_value(at, "is empty");
     /* A checkpoint stores only valid text; a path of this invocation may contain any bytes. */
-    json_t *json = (info->flags & CONFIG_INVOCATION) == 0 ? json_string(text) : NULL;
-    if ((info->flags & CONFIG_INVOCATION) == 0 && json == NULL)
-        return refuse_value(key, value, "is not UTF-8 text", origin);
+    json_t *json = stored ? json_string(text) : NULL;
+    if (stored && json == NULL)
+        return refuse_value(at, "is not UTF-8 text");
     json_decref(json);
-    memmove(field(config, key), text, strlen(text) + 1);
+    memmove(at->field, text, strlen(text) + 1);
     return GT_OK;
 }
 
-/* Writes "is none of auto, erf, tanh", or that there is only one word so far. */
-static void choice_problem(char problem[static 256], const struct config_key_info *info)
+/* Refuses a word: "is none of auto, erf, tanh", or names the only one. */
+static enum gt_status refuse_word(const struct assignment *at)
 {
-    size_t used = 0;
+    const char *const *words = at->info->words;
+    char list[224] = "";
 
-    if (info->words[1] == NULL) {
-        snprintf(problem, 256, "is not known: '%s' is the only value so far", info->words[0]);
-        return;
-    }
-    used = (size_t)snprintf(problem, 256, "is none of ");
-    for (size_t i = 0; info->words[i] != NULL && used < 256; i++)
-        used += (size_t)snprintf(problem + used, 256 - used, "%s%s", i == 0 ? "" : ", ", info->words[i]);
+    if (words[1] == NULL)
+        return refuse_value(at, "is not known: '%s' is the only value so far", words[0]);
+    for (size_t i = 0; words[i] != NULL; i++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i == 0 ? "" : ", ", words[i]);
+    return refuse_value(at, "is none of %s", list);
 }
 
-/* Returns the rule for a word, or NULL. */
-static const struct word_rule *word_rule_find(enum config_key key, const char *word)
+static enum gt_status assign_choice(const struct assignment *at)
 {
-    for (size_t i = 0; i < sizeof word_rules / sizeof word_rules[0]; i++)
-        if (word_rules[i].key == key && strcmp(word_rules[i].word, word) == 0)
-            return &word_rules[i];
-    return NULL;
-}
-
-static enum gt_status assign_choice(struct config *config, enum config_key key, const struct config_value *value,
-                                    const struct config_origin *origin)
-{
-    const struct config_key_info *info = &key_table[key];
-    const struct word_rule *rule = NULL;
-    char problem[256];
-
-    if (value->type != CONFIG_VALUE_STRING)
-        return refuse_type(key, value, "a str", origin);
-    for (int i = 0; info->words[i] != NULL; i++) {
-        if (strcmp(info->words[i], value->text) == 0) {
-            *(int *)field(config, key) = i;
+    if (at->value->type != CONFIG_VALUE_STRING)
+        return refuse_type(at, "a str");
+    for (int i = 0; at->info->words[i] != NULL; i++) {
+        if (strcmp(at->info->words[i], at->value->text) == 0) {
+            *(int *)at->field = i;
             return GT_OK;
         }
     }
-    rule = word_rule_find(key, value->text);
-    if (rule != NULL) {
-        log_note("%s='%s': %s", info->name, value->text, rule->text);
-        *(int *)field(config, key) = rule->meaning;
-        return GT_OK;
+    for (size_t i = 0; i < sizeof word_rules / sizeof word_rules[0]; i++) {
+        if (word_rules[i].key == at->key && strcmp(word_rules[i].word, at->value->text) == 0) {
+            log_note("%s='%s': %s", at->info->name, at->value->text, word_rules[i].text);
+            *(int *)at->field = word_rules[i].meaning;
+            return GT_OK;
+        }
     }
-    choice_problem(problem, info);
-    return refuse_value(key, value, problem, origin);
-}
-
-static enum gt_status assign_field(struct config *config, enum config_key key, const struct config_value *value,
-                                   const struct config_origin *origin)
-{
-    switch (key_table[key].type) {
-    case CONFIG_TYPE_INT:
-        return assign_int(config, key, value, origin);
-    case CONFIG_TYPE_REAL:
-        return assign_real(config, key, value, origin);
-    case CONFIG_TYPE_STRING:
-        return assign_string(config, key, value, origin);
-    case CONFIG_TYPE_CHOICE:
-        return assign_choice(config, key, value, origin);
-    default:
-        break;
-    }
-    if (value->type != CONFIG_VALUE_BOOL)
-        return refuse_type(key, value, "True or False", origin);
-    *(bool *)field(config, key) = value->integer != 0;
-    return GT_OK;
+    return refuse_word(at);
 }
 
 enum gt_status config_key_assign(struct config *config, enum config_key key, const struct config_value *value,
                                  const struct config_origin *origin)
 {
-    enum gt_status status = GT_OK;
+    enum gt_status (*const assign[])(const struct assignment *) = {
+        [CONFIG_TYPE_INT] = assign_int,       [CONFIG_TYPE_REAL] = assign_real,     [CONFIG_TYPE_BOOL] = assign_bool,
+        [CONFIG_TYPE_STRING] = assign_string, [CONFIG_TYPE_CHOICE] = assign_choice,
+    };
+    const struct config_key_info *info = config_key_info_get(key);
+    const struct assignment at = {info, key, value, origin, (char *)config + info->offset};
     const struct config_origin before = config->origin[key];
     char was[CONFIG_VALUE_TEXT_MAX], is[CONFIG_VALUE_TEXT_MAX], place[CONFIG_ORIGIN_TEXT_MAX];
 
-    assert((size_t)key < CONFIG_KEY_COUNT);
     assert(origin->source != NULL);
     config_key_text(was, config, key);
-    status = assign_field(config, key, value, origin);
+    const enum gt_status status = assign[info->type](&at);
     config->origin[key] = *origin;
     if (status == GT_OK && origin->line > 0 && before.source != NULL && before.line == 0 && !before.checkpoint &&
         strcmp(was, config_key_text(is, config, key)) != 0)
         log_note("%s: %s=%s replaces %s of the command line; a flag after the file would stay",
-                 config_origin_text(place, sizeof place, origin), key_table[key].name, is, was);
+                 config_origin_text(place, sizeof place, origin), info->name, is, was);
     config->origin[key].bad = status != GT_OK;
     return status;
 }

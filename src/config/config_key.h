@@ -39,13 +39,14 @@ const char *config_program_name(enum config_program program);
 
 /* Finds a key by name; `-` equals `_`.  Returns CONFIG_KEY_COUNT if there is none. */
 enum config_key config_key_find(const char *name, size_t length);
-/* Returns the key of `program` with the smallest edit distance (insertion, deletion, substitution, transposition of
- * neighbours), or CONFIG_KEY_COUNT if none is close enough to be a likely typo. */
-enum config_key config_key_nearest(const char *name, size_t length, enum config_program program);
-/* Returns the edit distance of two names; `-` equals `_`.  Returns INT_MAX if either is longer than 40 bytes. */
-int config_name_distance(const char *name, size_t length, const char *known);
-/* A name of `length` bytes is a likely typo of a known one if their distance is below this limit. */
-int config_name_limit(size_t length);
+/* The search for the known name that is nearest to a mistyped one; `-` equals `_`. */
+struct config_nearest {
+    const char *name; /* as typed, `length` bytes */
+    size_t length;
+    const char *known; /* NULL: none is close enough to be a likely typo */
+    int distance;      /* number of edits */
+};
+void config_nearest_try(struct config_nearest *nearest, const char *known);
 /* Writes " (did you mean n_layer?)", or our name for a key of another program, to `out`.  Returns `out`. */
 #define CONFIG_HINT_MAX 128
 char *config_key_hint(char out[static CONFIG_HINT_MAX], const char *name, size_t length, enum config_program program);

@@ -22,45 +22,44 @@
 /* Reads standard input to its end, at most TEXT_BYTES_MAX bytes, into memory that the caller frees. */
 static enum gt_status input_read(char **out, size_t *out_count)
 {
+    enum gt_status status = GT_OK;
     char *text = malloc(TEXT_BYTES_MAX + 1);
     if (!text) {
         log_error("no memory for %zu B of standard input", TEXT_BYTES_MAX);
         return GT_NO_MEMORY;
     }
-    size_t count = fread(text, 1, TEXT_BYTES_MAX + 1, stdin);
-    if (ferror(stdin) || count > TEXT_BYTES_MAX) {
-        if (ferror(stdin))
-            log_error("standard input: %s", strerror(errno));
-        else
-            log_error("standard input: more than %zu B; give only the message and its traceback", TEXT_BYTES_MAX);
-        enum gt_status status = ferror(stdin) ? GT_IO : GT_DATA;
-        free(text);
-        return status;
+    *out_count = fread(text, 1, TEXT_BYTES_MAX + 1, stdin);
+    if (ferror(stdin)) {
+        log_error("standard input: %s", strerror(errno));
+        status = GT_IO;
+    } else if (*out_count > TEXT_BYTES_MAX) {
+        log_error("standard input: more than %zu B; give only the message and its traceback", TEXT_BYTES_MAX);
+        status = GT_DATA;
     }
-    *out = text;
-    *out_count = count;
-    return GT_OK;
+    if (status == GT_OK)
+        *out = text;
+    else
+        free(text);
+    return status;
 }
 
 static enum gt_status message_read(const char *path, struct oom_message *out)
 {
-    bool input = strcmp(path, "-") == 0;
+    const bool input = strcmp(path, "-") == 0;
+    const char *name = input ? "standard input" : path;
     char *text;
     size_t count;
-    if (input)
-        TRY(input_read(&text, &count));
-    else
-        TRY(file_read_all(path, TEXT_BYTES_MAX, &text, &count));
+    TRY(input ? input_read(&text, &count) : file_read_all(path, TEXT_BYTES_MAX, &text, &count));
     bool found = oom_message_parse(text, count, out);
     free(text);
     const char *why = found ? oom_impossible(out) : NULL;
-    if (why)
-        log_error("%s: the out-of-memory message cannot be right: %s", input ? "standard input" : path, why);
-    if (found)
-        return why ? GT_DATA : GT_OK;
-    log_error("%s: no out-of-memory message of PyTorch found (such as \"CUDA out of memory. Tried to allocate ...\")",
-              input ? "standard input" : path);
-    return GT_DATA;
+    if (!found)
+        log_error(
+            "%s: no out-of-memory message of PyTorch found (such as \"CUDA out of memory. Tried to allocate ...\")",
+            name);
+    else if (why)
+        log_error("%s: the out-of-memory message cannot be right: %s", name, why);
+    return found && !why ? GT_OK : GT_DATA;
 }
 
 /* ---- the numbers ---- */

@@ -106,23 +106,28 @@ START_TEST(key_words_match_their_enumerators)
 }
 END_TEST
 
-static enum config_key nearest(const char *name)
+static void suggests(const char *name, enum config_program program, const char *expected)
 {
-    return config_key_nearest(name, strlen(name), CONFIG_TRAIN);
+    char hint[CONFIG_HINT_MAX], wanted[CONFIG_HINT_MAX];
+    if (expected != NULL)
+        snprintf(wanted, sizeof wanted, " (did you mean %s?)", expected);
+    else
+        snprintf(wanted, sizeof wanted, " (--help=all lists the keys)");
+    ck_assert_str_eq(config_key_hint(hint, name, strlen(name), program), wanted);
 }
 
 START_TEST(key_nearest)
 {
-    ck_assert_int_eq(nearest("n_layers"), CONFIG_KEY_n_layer);
-    ck_assert_int_eq(nearest("n_lyaer"), CONFIG_KEY_n_layer);
-    ck_assert_int_eq(nearest("batchsize"), CONFIG_KEY_batch_size);
-    ck_assert_int_eq(nearest("learning-rat"), CONFIG_KEY_learning_rate);
-    ck_assert_int_eq(nearest("grad_accumulation_steps"), CONFIG_KEY_gradient_accumulation_steps);
-    ck_assert_int_eq(nearest("top_kk"), CONFIG_KEY_COUNT); /* exists only in gpt-sample */
-    ck_assert_int_eq(config_key_nearest("top_kk", 6, CONFIG_SAMPLE), CONFIG_KEY_top_k);
-    ck_assert_int_eq(nearest("zzzzzzzz"), CONFIG_KEY_COUNT);
-    ck_assert_int_eq(nearest("x"), CONFIG_KEY_COUNT);
-    ck_assert_int_eq(nearest("a_name_that_is_longer_than_any_key_could_ever_be"), CONFIG_KEY_COUNT);
+    suggests("n_layers", CONFIG_TRAIN, "n_layer");
+    suggests("n_lyaer", CONFIG_TRAIN, "n_layer");
+    suggests("batchsize", CONFIG_TRAIN, "batch_size");
+    suggests("learning-rat", CONFIG_TRAIN, "learning_rate");
+    suggests("grad_accumulation_steps", CONFIG_TRAIN, "gradient_accumulation_steps");
+    suggests("top_kk", CONFIG_TRAIN, NULL); /* exists only in gpt-sample */
+    suggests("top_kk", CONFIG_SAMPLE, "top_k");
+    suggests("zzzzzzzz", CONFIG_TRAIN, NULL);
+    suggests("x", CONFIG_TRAIN, NULL);
+    suggests("a_name_that_is_longer_than_any_key_could_ever_be", CONFIG_TRAIN, NULL);
 }
 END_TEST
 

@@ -4,8 +4,6 @@
  */
 #include "base/hostmem.h"
 #include "cli/program.h"
-#include "train/judge.h"
-#include "train/report_block.h"
 #include "train/run.h"
 
 int main(int argc, char **argv)
@@ -20,7 +18,7 @@ int main(int argc, char **argv)
     if (status == GT_OK && !answered)
         status = judge_is_wanted(&config) ? judge_run(mem, &config) : trainer_run(mem, &config);
     else
-        report_block_print(&config, NULL, status, stderr);
+        report_block_print(&config, NULL, status);
     hostmem_destroy(mem);
     return program_exit_status(status);
 }

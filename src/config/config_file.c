@@ -50,6 +50,7 @@ struct reader {
     size_t pool_kept;         /* the pool below this offset contains the temporaries' strings */
     const char *foreign_name; /* the first key that belongs to the other program only */
     int foreign_count;
+    enum { NEXT_OPERAND, NEXT_OPERATOR, NEXT_NOTHING } next; /* of an expression */
     int pending_count;
     int value_count;
     int temporary_count;
@@ -282,10 +283,9 @@ static enum gt_status read_name(struct reader *reader)
     return GT_OK;
 }
 
-/* Reads an operand, or a bracket or sign that precedes one.  Sets *complete if it was an operand. */
-static enum gt_status read_operand(struct reader *reader, bool *complete)
+/* Reads an operand, or a bracket or sign that precedes one. */
+static enum gt_status read_operand(struct reader *reader)
 {
-    *complete = false;
     if (looking_at(reader, "(") || looking_at(reader, "+") || looking_at(reader, "-")) {
         enum pending_kind kind = looking_at(reader, "(") ? PENDING_BRACKET : PENDING_UNARY;
         TRY(push_pending(reader, kind, looking_at(reader, "-") ? CONFIG_OPERATOR_MINUS : CONFIG_OPERATOR_PLUS, 3));
@@ -297,7 +297,7 @@ static enum gt_status read_operand(struct reader *reader, bool *complete)
         advance(reader);
         return expect(reader, "(");
     }
-    *complete = true;
+    reader->next = NEXT_OPERATOR;
     if (reader->token.type == CONFIG_TOKEN_NUMBER) {
         push_value(reader, &reader->token.value);
         advance(reader);
@@ -351,11 +351,9 @@ static enum gt_status finish_expression(struct reader *reader)
     return fail_expected(reader, wanted);
 }
 
-/* Reads what follows a value.  Sets *finished if the expression ends here, and *operand if a value must follow. */
-static enum gt_status read_operator(struct reader *reader, bool *operand, bool *finished)
+/* Reads what follows a value. */
+static enum gt_status read_operator(struct reader *reader)
 {
-    *operand = false;
-    *finished = false;
     if (looking_at(reader, ")"))
         return close_bracket(reader);
     for (size_t i = 0; i < sizeof operator_marks / sizeof operator_marks[0]; i++) {
@@ -366,30 +364,20 @@ static enum gt_status read_operator(struct reader *reader, bool *operand, bool *
         TRY(apply_down_to(reader, mark->op == CONFIG_OPERATOR_POWER ? mark->precedence + 1 : mark->precedence));
         TRY(push_pending(reader, PENDING_BINARY, mark->op, mark->precedence));
         advance(reader);
-        *operand = true;
+        reader->next = NEXT_OPERAND;
         return GT_OK;
     }
-    *finished = true;
+    reader->next = NEXT_NOTHING;
     return finish_expression(reader);
 }
 
 static enum gt_status read_expression(struct reader *reader, struct config_value *out)
 {
-    bool operand = true;
-    bool complete = false;
-    bool finished = false;
-
     reader->pending_count = 0;
     reader->value_count = 0;
-    /* Each round consumes a token or ends. */
-    while (!finished) {
-        if (operand) {
-            TRY(read_operand(reader, &complete));
-            operand = !complete;
-        } else {
-            TRY(read_operator(reader, &operand, &finished));
-        }
-    }
+    reader->next = NEXT_OPERAND;
+    while (reader->next != NEXT_NOTHING) /* each round consumes a token or ends */
+        TRY(reader->next == NEXT_OPERAND ? read_operand(reader) : read_operator(reader));
     assert(reader->value_count == 1 && reader->pending_count == 0);
     *out = reader->values[0];
     return GT_OK;

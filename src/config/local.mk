@@ -2,14 +2,13 @@
 libgpttrain_a_SOURCES += \
 	src/config/config.h \
 	src/config/config_args.c \
-	src/config/config_budget.c \
 	src/config/config_check.c \
-	src/config/config_expected.c \
 	src/config/config_file.c \
 	src/config/config_help.c \
 	src/config/config_json.c \
 	src/config/config_key.c src/config/config_key.h \
 	src/config/config_lex.c src/config/config_lex.h \
+	src/config/config_text.c \
 	src/config/config_value.c src/config/config_value.h \
 	src/config/keys.def
 # src/config/man_options.c is a build-time program of its own; doc/local.mk builds it.

@@ -39,7 +39,7 @@ size_t checkpoint_keep_count(const char *out_dir);
  * existing ones. */
 enum gt_status checkpoint_keep_find(const char *out_dir, const char *which, char path[static FILE_PATH_MAX]);
 
-/* Removes the half-made or half-removed folder that a kill left. */
+/* Removes the half-made or half-removed folder that a kill left.  Call it with checkpoint_repair(). */
 void checkpoint_keep_repair(const char *out_dir);
 
 #endif

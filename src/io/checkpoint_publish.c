@@ -17,7 +17,6 @@
 
 #include "base/log.h"
 #include "io/checkpoint.h"
-#include "io/checkpoint_keep.h"
 
 #define ASIDE_ATTEMPTS 16
 
@@ -44,7 +43,6 @@ enum gt_status checkpoint_repair(const char *out_dir)
     TRY(file_join(path, out_dir, CHECKPOINT_RECORD_NAME));
     TRY(file_look(path, &has_record));
     file_remove_leftovers(out_dir);
-    checkpoint_keep_repair(out_dir);
     if (!has_record) {
         (void)checkpoint_publish_clean(out_dir, "", "");
         return GT_OK;

@@ -15,7 +15,6 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "train/stop.h"
-#include "train/values.h"
 
 #define DIAGNOSES_MAX 3
 #define DEVIATIONS 6.0

@@ -4,7 +4,7 @@
  * available, and how gpt-train treats each of these.  The trainer then prints the plan for that memory in its own
  * format.  The parser has made all text from the file harmless.
  */
-#include "train/explain.h"
+#include "train/run.h"
 
 #include <errno.h>
 #include <inttypes.h>

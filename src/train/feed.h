@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/hostmem.h"
+#include "base/progress.h"
 #include "base/status.h"
 #include "config/config.h"
 #include "data/batch.h"
@@ -61,5 +62,32 @@ enum gt_status feed_evaluate(struct feed *feed, struct session *session, enum to
 /* Loads windows of a pass over the whole split instead, and adds the number of their targets to *targets. */
 enum gt_status feed_windows(struct feed *feed, struct session *session, enum token_split split, int64_t first,
                             int64_t count, int64_t *targets);
+
+/* ---- evaluation: the losses of random batches of a split (nanoGPT train.py estimate_loss), or of all of it ---- */
+
+/* Returns how often the evaluation program runs per split: eval_iters * batch_size samples in batches of
+ * eval_batch_size.  Returns 0 with eval_iters = 0, when the size of the split decides. */
+int64_t evaluation_runs(const struct config *config, const struct model *model);
+
+/* Runs the evaluation program on the ids and targets that are on the device, and adds its sum of losses to *sum. */
+enum gt_status evaluation_batch_add(struct session *session, double *sum);
+
+struct evaluation {
+    struct session *session;
+    struct feed *feed;
+    struct progress *progress;
+    int64_t samples; /* 0: every token of the split that has a context, once */
+    int64_t iter;    /* selects the random draw of `samples` */
+};
+
+struct evaluation_sum {
+    double loss; /* in fp64 over fp32 row losses */
+    int64_t targets;
+};
+
+/* Adds up the losses of a split's targets; `what` names the evaluation in the progress line.  Errors: GT_STOPPED when a
+ * signal came; those of the data and the device. */
+enum gt_status evaluation_split_sum(const struct evaluation *evaluation, enum token_split split, const char *what,
+                                    struct evaluation_sum *out);
 
 #endif

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "plan/plan_cost.h"
-#include "train/evaluate.h"
+#include "train/feed.h"
 
 #define AVERAGE_WEIGHT 0.1
 #define NOTED_ERROR 0.25 /* of the model; a larger one is logged */

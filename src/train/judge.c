@@ -8,7 +8,7 @@
  * number.  The model chooses the answer with the smallest mean loss, which is called "accuracy norm" and is what llm.c
  * prints, or the smallest sum.  Ties go to the first answer.  One answer is one sequence; the other rows are ignored.
  */
-#include "train/judge.h"
+#include "train/run.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -18,10 +18,7 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "data/choices.h"
-#include "train/evaluate.h"
-#include "train/restore.h"
 #include "train/stop.h"
-#include "train/watchdog.h"
 
 /* Default number of sequences at once.  More gain little, since one sequence is already a whole matrix of rows. */
 #define BATCH_DEFAULT 4

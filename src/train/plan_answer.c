@@ -4,13 +4,12 @@
  * only if the requested configuration does not fit, and the front only if it is shown: each of them makes some dozen
  * more plans.
  */
-#include "train/plan_answer.h"
+#include "train/run.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "plan/plan_search.h"
-#include "train/session.h"
 
 #define CONFIGURATION_MAX 256
 
@@ -25,16 +24,16 @@ static void configuration_text(const struct session *session, char text[static C
              dtype_name(session->device.dtype));
 }
 
-static enum gt_status facts_print(const struct session *session, const struct plan_report_facts *facts, FILE *out)
+static enum gt_status facts_print(const struct session *session, const struct plan_report_facts *facts)
 {
     switch (session->config->plan) {
     case CONFIG_PLAN_JSON:
     case CONFIG_PLAN_JSON_PARETO:
-        return plan_print_json(session->plan, facts, out);
+        return plan_print_json(session->plan, facts, stdout);
     case CONFIG_PLAN_SVG:
-        return plan_print_svg(session->mem, session->plan, facts, out);
+        return plan_print_svg(session->mem, session->plan, facts, stdout);
     default:
-        plan_print_text(session->plan, facts, out);
+        plan_print_text(session->plan, facts, stdout);
         return GT_OK;
     }
 }
@@ -70,7 +69,7 @@ static enum gt_status searched(const struct session *session, struct plan_report
     return GT_OK;
 }
 
-enum gt_status plan_answer(const struct session *session, const struct forecast *forecast, FILE *out)
+enum gt_status plan_answer(const struct session *session, const struct forecast *forecast)
 {
     char configuration[CONFIGURATION_MAX];
     struct search_choice choices[SEARCH_CHOICES_MAX], front[SEARCH_FRONT_MAX];
@@ -96,6 +95,6 @@ enum gt_status plan_answer(const struct session *session, const struct forecast 
     };
     if (session->model->options.train)
         TRY(searched(session, &facts, choices, front));
-    TRY(facts_print(session, &facts, out));
+    TRY(facts_print(session, &facts));
     return session_fits(session);
 }

@@ -3,7 +3,7 @@
  * Everything comes from memory: nothing is asked of the device, which may be the cause of the failure, and nothing is
  * allocated.  Only keys that this invocation set are shown.  The error itself is in the lines above the block.
  */
-#include "train/report_block.h"
+#include "train/run.h"
 
 #include <config.h>
 #include <inttypes.h>
@@ -20,8 +20,8 @@
 #define KEYS_INDENT 10
 
 /* Prints one line, with control characters replaced. */
-static void line_print(FILE *out, const char *name, const char *format, ...) LOG_PRINTF(3, 4);
-static void line_print(FILE *out, const char *name, const char *format, ...)
+static void line_print(const char *name, const char *format, ...) LOG_PRINTF(2, 3);
+static void line_print(const char *name, const char *format, ...)
 {
     char line[LINE_BYTES_MAX];
     va_list args;
@@ -32,70 +32,70 @@ static void line_print(FILE *out, const char *name, const char *format, ...)
         if ((unsigned char)*at < ' ' || *at == 0x7f)
             *at = '?';
     }
-    fprintf(out, "%-*s%s\n", KEYS_INDENT, name, line);
+    fprintf(stderr, "%-*s%s\n", KEYS_INDENT, name, line);
 }
 
-static void system_print(enum gt_status status, FILE *out)
+static void system_print(enum gt_status status)
 {
     struct utsname system;
-    line_print(out, "version", "gpt-train %s", PACKAGE_VERSION);
-    line_print(out, "status", "%s, exit status %d", status_name(status), status_exit_code(status));
+    line_print("version", "gpt-train %s", PACKAGE_VERSION);
+    line_print("status", "%s, exit status %d", status_name(status), status_exit_code(status));
     if (uname(&system) == 0)
-        line_print(out, "system", "%s %s %s", system.sysname, system.release, system.machine);
+        line_print("system", "%s %s %s", system.sysname, system.release, system.machine);
 }
 
-static void device_print(const struct session *session, FILE *out)
+static void device_print(const struct session *session)
 {
     const struct backend_info *info = &session->device.info;
     char holders[BACKEND_HOLDERS_TEXT_MAX];
     if (!session->device.backend) {
-        line_print(out, "backend", "none was opened");
+        line_print("backend", "none was opened");
         return;
     }
-    line_print(out, "backend", "%s: %s", session->device.backend->ops->name, info->device);
-    line_print(out, "libraries", "%s", info->detail);
+    line_print("backend", "%s: %s", session->device.backend->ops->name, info->device);
+    line_print("libraries", "%s", info->detail);
     if (backend_holders_read(holders, session->device.backend)[0] != '\0')
-        line_print(out, "others", "%s", holders);
+        line_print("others", "%s", holders);
 }
 
-static void memory_print(const struct session *session, FILE *out)
+static void memory_print(const struct session *session)
 {
     char total[24], left[24], budget[24], now[24], most[24];
     uint64_t bytes = session ? session->device.budget_bytes : 0;
     if (session && session->device.backend)
-        line_print(out, "memory", "%s in all, %s free at the start, budget %s",
+        line_print("memory", "%s in all, %s free at the start, budget %s",
                    log_bytes(total, (double)session->device.info.total_bytes),
                    log_bytes(left, (double)session->device.info.free_bytes),
                    bytes > 0 && bytes < UINT64_MAX ? log_bytes(budget, (double)bytes) : "not known");
-    line_print(out, "process", "%s resident, %s at most", log_bytes(now, (double)process_rss_bytes()),
+    line_print("process", "%s resident, %s at most", log_bytes(now, (double)process_rss_bytes()),
                log_bytes(most, (double)process_rss_bytes_max()));
 }
 
-static void plan_print(const struct session *session, FILE *out)
+static void plan_print(const struct session *session)
 {
     char bytes[24], options[192];
     const struct search_result *search = &session->search.result;
     if (search->arena_bytes == 0 && !session->plan) {
-        line_print(out, "plan", "none was made");
+        line_print("plan", "none was made");
         return;
     }
     search_options_text(options, &search->options);
     if (session->plan)
-        line_print(out, "plan", "%s (%" PRIu64 " B), peak in %s; %s",
-                   log_bytes(bytes, (double)session->plan->arena_bytes), session->plan->arena_bytes,
+        line_print("plan", "%s (%" PRIu64 " B), peak in %s; %s", log_bytes(bytes, (double)session->plan->arena_bytes),
+                   session->plan->arena_bytes,
                    session->plan->peak_program >= 0 ? session->plan->graph->programs[session->plan->peak_program].name
                                                     : "no program",
                    options);
     else
-        line_print(out, "plan", "none fits; the smallest needs %s%s (%" PRIu64 " B): %s",
+        line_print("plan", "none fits; the smallest needs %s%s (%" PRIu64 " B): %s",
                    search->arena_least ? "at least " : "", log_bytes(bytes, (double)search->arena_bytes),
                    search->arena_bytes, options);
 }
 
 /* Prints the keys that were set, as flags, in lines of KEYS_WIDTH. */
-static void keys_print(const struct config *config, FILE *out)
+static void keys_print(const struct config *config)
 {
-    int column = fprintf(out, "%-*s", KEYS_INDENT, "keys");
+    int column = fprintf(stderr, "%-*s", KEYS_INDENT, "keys");
     bool any = false;
     for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
         char value[CONFIG_VALUE_TEXT_MAX];
@@ -105,28 +105,28 @@ static void keys_print(const struct config *config, FILE *out)
         config_key_text(value, config, (enum config_key)key);
         int length = (int)(strlen(name) + strlen(value)) + 4;
         if (any && column + length > KEYS_WIDTH)
-            column = fprintf(out, "\n%-*s", KEYS_INDENT - 1, "") - 1;
-        column += fprintf(out, any ? " --%s=%s" : "--%s=%s", name, value);
+            column = fprintf(stderr, "\n%-*s", KEYS_INDENT - 1, "") - 1;
+        column += fprintf(stderr, any ? " --%s=%s" : "--%s=%s", name, value);
         any = true;
     }
-    fprintf(out, "%s\n", any ? "" : "none");
+    fprintf(stderr, "%s\n", any ? "" : "none");
 }
 
-void report_block_print(const struct config *config, const struct session *session, enum gt_status status, FILE *out)
+void report_block_print(const struct config *config, const struct session *session, enum gt_status status)
 {
     int exit_code = status_exit_code(status);
     if (status == GT_STOPPED || (exit_code != 1 && exit_code != 3))
         return;
     if ((status == GT_NO_FIT || status == GT_IO) && config->plan != CONFIG_PLAN_OFF)
         return; /* the plan was the answer, or its reader is gone */
-    fprintf(out, "%s\n", REPORT_BLOCK_BEGIN);
-    system_print(status, out);
+    fprintf(stderr, "%s\n", REPORT_BLOCK_BEGIN);
+    system_print(status);
     if (session)
-        device_print(session, out);
-    memory_print(session, out);
-    keys_print(config, out);
+        device_print(session);
+    memory_print(session);
+    keys_print(config);
     if (session)
-        plan_print(session, out);
-    fprintf(out, "%s\n", REPORT_BLOCK_END);
-    fflush(out);
+        plan_print(session);
+    fprintf(stderr, "%s\n", REPORT_BLOCK_END);
+    fflush(stderr);
 }

@@ -1,5 +1,5 @@
-/* Shared by the files that make up a run of gpt-train: trainer.c begins and ends it, run_loop.c trains, run_log.c
- * prints. */
+/* The runs of gpt-train.  trainer.c begins and ends a run, run_loop.c trains, run_log.c prints; plan_answer.c and
+ * explain.c answer questions instead, judge.c measures a model, report_block.c reports a failure. */
 #ifndef GPT_TRAIN_TRAIN_RUN_H
 #define GPT_TRAIN_TRAIN_RUN_H
 
@@ -56,6 +56,35 @@ struct trainer {
  * intact in every case.  Errors: GT_STOPPED after a signal, with everything saved; GT_USAGE, GT_DATA, GT_NO_FIT before
  * the first step; others as they come. */
 enum gt_status trainer_run(struct hostmem *mem, const struct config *config);
+
+/* Returns true when eval_data or hellaswag is set. */
+bool judge_is_wanted(const struct config *config);
+
+/* Loads the model that init_from names and prints the results that the configuration requests.  Errors: GT_USAGE (from
+ * scratch; a context longer than the model's), GT_DATA, GT_IO, GT_NO_MEMORY, GT_NO_FIT, GT_STOPPED. */
+enum gt_status judge_run(struct hostmem *mem, const struct config *config);
+
+#define REPORT_BLOCK_BEGIN "---- gpt-train report, to be pasted where you ask for help ----"
+#define REPORT_BLOCK_END "---- end of report ----"
+
+/* Prints a report on a failure to standard error, between two marker lines, for the user to paste where they ask for
+ * help, if `status` ends the process with 1 or 3.  Prints nothing otherwise: a bad key or file needs no
+ * help.  `session` may be NULL, or may have failed at any point of its opening, but session_close() must not have been
+ * called. */
+void report_block_print(const struct config *config, const struct session *session, enum gt_status status);
+
+/* --explain-oom: reads the message that config->explain_oom names ("-": standard input) and prints what its numbers mean for this
+ * configuration.  Then fills `out`, which must be zeroed, for the keys that the user left open: the budget is the memory
+ * that was available according to the message, the device profile a card of that size, the dtype nanoGPT's default.  The
+ * plan that follows is then the answer.  Errors: GT_IO; GT_DATA for a text without such a message; those of
+ * device_profile_find(). */
+enum gt_status explain_oom(const struct config *config, const struct model_config *model,
+                           struct session_assumption *out);
+/* --plan: writes the plan of a session as text, JSON or a picture, together with the configuration and the forecast.  If
+ * the plan does not fit, adds choices that do; on request, adds the front of memory against time.  Needs session_plan()
+ * and a forecast; session_start() must not have been called.  Errors: GT_NO_FIT when the plan does not fit its budget,
+ * after it was written and with one line; GT_IO, GT_NO_MEMORY. */
+enum gt_status plan_answer(const struct session *session, const struct forecast *forecast);
 
 /* Returns the learning rate of an iteration, a pure function of it (nanoGPT train.py get_lr): learning_rate if decay_lr
  * is off.  Otherwise linear warm-up, (iter + 1) / (warmup_iters + 1) of learning_rate, then a cosine from learning_rate

@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "data/tokenizer.h"
-#include "train/evaluate.h"
 #include "train/stop.h"
 
 /* This many skipped updates in a row end the run: the model has diverged, and more steps only cost time.  Updates that

@@ -5,7 +5,6 @@
 #include "data/tokenizer.h"
 #include "io/export_hf_tokens.h"
 #include "train/restore.h"
-#include "train/resume_check.h"
 
 /* Everything that a save needs besides the state.  It is created once, so that saving allocates nothing of ours. */
 struct saver {

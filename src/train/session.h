@@ -2,8 +2,7 @@
  *
  * gpt-train and gpt-sample both open one.  First session_open() opens the device, then session_plan() makes the plan
  * without allocating device memory, then session_start() takes the arena.  A plan or a program can be printed between
- * the last two.  The device is in session_device.c, the plan in session_plan.c, the rates of its times in
- * session_rates.c.
+ * the last two.  The plan is in session_plan.c, the rates of its times in session_rates.c.
  */
 #ifndef GPT_TRAIN_TRAIN_SESSION_H
 #define GPT_TRAIN_TRAIN_SESSION_H
@@ -93,17 +92,15 @@ enum gt_status session_scalars_download(struct session *session);
  * which may be ahead. */
 enum gt_status session_scalars_set(struct session *session);
 
-/* ---- the device ---- */
-
-/* Opens the device that the configuration names, and sets the budget and the dtype.  `out` must be zeroed, and must not
- * move.  On failure the caller must close its backend if that is not NULL.
- * Errors: GT_USAGE, GT_UNSUPPORTED, GT_DEVICE, GT_NO_MEMORY. */
-enum gt_status session_device_open(const struct config *config, const struct session_assumption *assumed,
-                                   struct session_device *out);
 /* Returns true when ops of the device can store the dtype. */
 bool session_device_has(const struct session_device *device, enum dtype dtype);
-/* Returns the default budget if `free_bytes` are free: it leaves a margin to other programs. */
-uint64_t session_device_budget(uint64_t free_bytes);
+
+/* Copy values[count] to elements first .. of `tensor`, and back: unchanged in fp32; rounded to nearest on upload to 16
+ * bits, through a buffer on the stack.  Errors: those of exec_upload() and exec_download(). */
+enum gt_status values_upload(struct exec *exec, const struct graph *graph, int32_t tensor, int64_t first,
+                             const float *values, int64_t count);
+enum gt_status values_download(struct exec *exec, const struct graph *graph, int32_t tensor, int64_t first,
+                               float *values, int64_t count);
 
 /* ---- the plan ---- */
 

@@ -13,9 +13,6 @@
 #include "base/size.h"
 #include "io/checkpoint_keep.h"
 #include "io/checkpoint_tokenizer.h"
-#include "train/explain.h"
-#include "train/plan_answer.h"
-#include "train/report_block.h"
 #include "train/session.h"
 #include "train/stop.h"
 
@@ -194,7 +191,7 @@ static enum gt_status answer(struct trainer *t)
     TRY(watchdog_start(&t->watchdog, t->mem, t->session.device.backend, t->config->out_dir, t->config->watchdog));
     TRY(session_peak_measure(&t->session));
     forecast_model(&t->session, t->state.iter, &t->forecast);
-    return plan_answer(&t->session, &t->forecast, stdout);
+    return plan_answer(&t->session, &t->forecast);
 }
 
 /* Creates and locks the folder, and repairs what a killed run left. */
@@ -212,6 +209,7 @@ static enum gt_status out_dir_claim(struct trainer *t)
     if (status != GT_OK && t->made_out_dir)
         rmdir(t->config->out_dir); /* fails, as it should, if the folder is not empty */
     TRY(status);
+    checkpoint_keep_repair(t->config->out_dir);
     return checkpoint_repair(t->config->out_dir);
 }
 
@@ -283,7 +281,7 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config)
              options.train ? session_plan(&t.session, &options) : session_plan_evaluation(&t.session, &options));
     status = answers ? answer(&t) : run(&t, folder);
 close:
-    report_block_print(t.config, &t.session, status, stderr);
+    report_block_print(t.config, &t.session, status);
     hostmem_phase_set(mem, HOSTMEM_CLOSE);
     metrics_close(&t.metrics);
     steps_ahead_destroy(&t.ahead);

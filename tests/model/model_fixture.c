@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 #include "tests/ops/op_test.h"
-#include "train/values.h"
+#include "train/session.h"
 
 #define STREAM_DATA 1000000
 

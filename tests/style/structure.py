@@ -16,7 +16,6 @@ CIRCLES = {
         "tuning times the shapes and products that both caches keep, and both ask it what it found",
     ("src/data/tokenizer", "src/data/tokenizer_encoder"): "a tokenizer encodes one text through an encoder of its own",
     ("src/io/array_table", "src/io/safetensors"): "an array of another format is opened as a table of tensors",
-    ("src/io/checkpoint_keep", "src/io/checkpoint_publish"): "a repair of the folder includes what is kept in it",
 }
 
 

@@ -1,8 +1,7 @@
-/* Tests of feed.c and evaluate.c: folders, the contents of the data tensors, and a pass over a whole split. */
+/* Tests of feed.c: folders, the contents of the data tensors, and a pass over a whole split. */
 #include <math.h>
 
 #include "tests/unit/data_fixture.h"
-#include "train/evaluate.h"
 #include "train/feed.h"
 #include "train/restore.h"
 

@@ -5,7 +5,7 @@
 
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
-#include "train/evaluate.h"
+#include "train/feed.h"
 #include "train/forecast.h"
 
 /* Counts by the loop's own rule: an evaluation where the iteration is a multiple of the interval; when only the best is

@@ -73,12 +73,6 @@ int main(int argc, char **argv)
     return program_exit_status(status);
 }
 
-static bool is_pickle(const char *path)
-{
-    const size_t length = strlen(path), tail = sizeof ".pkl" - 1;
-    return length > tail && strcmp(path + length - tail, ".pkl") == 0;
-}
-
 /* Sets *out_found if `place` has a tokenizer.  If a folder has only a meta.pkl, `place` becomes its path. */
 static enum gt_status place_look(char place[static FILE_PATH_MAX], bool *out_found)
 {
@@ -93,37 +87,27 @@ static enum gt_status place_look(char place[static FILE_PATH_MAX], bool *out_fou
     return GT_OK;
 }
 
-/* Looks for a tokenizer in the folder of the data set that the checkpoint names. */
-static enum gt_status dataset_look(struct sample *sample, bool *out_found)
-{
-    const json_t *configuration = sample->source.checkpoint->record.state.configuration;
-    const char *dataset = json_string_value(json_object_get(configuration, "dataset"));
-    if (dataset == NULL)
-        return GT_OK;
-    TRY(feed_folder(dataset, sample->vocabulary));
-    return place_look(sample->vocabulary, out_found);
-}
-
-static bool is_word(const char *tokenizer)
-{
-    return strcmp(tokenizer, "bytes") == 0 || strcmp(tokenizer, "gpt2") == 0;
-}
-
-/* Sets sample->vocabulary: the key `tokenizer`, else the model's folder, else the data set's; *out_found is set if a
- * tokenizer is there.  GPT-2's is the fallback where nanoGPT's sample.py uses it, and for a downloaded GPT-2. */
+/* Sets sample->vocabulary: the key `tokenizer`, else the model's folder, else that of the data set that the checkpoint
+ * names; *out_found is set if a tokenizer is there.  GPT-2's is the fallback where nanoGPT's sample.py uses it, and for
+ * a downloaded GPT-2. */
 static enum gt_status vocabulary_find(struct sample *sample, bool *out_found)
 {
     const struct config *config = sample->config;
     const struct checkpoint *checkpoint = sample->source.checkpoint;
     const bool named = config->tokenizer[0] != '\0', downloaded = hf_cache_is_name(config->init_from);
+    const bool is_word = strcmp(config->tokenizer, "bytes") == 0 || strcmp(config->tokenizer, "gpt2") == 0;
     const bool of_nanogpt = checkpoint->kind == CHECKPOINT_NANOGPT && checkpoint->config.vocab_size >= GPT2_TOKENS;
+    const char *dataset = json_string_value(json_object_get(checkpoint->record.state.configuration, "dataset"));
     *out_found = false;
     snprintf(sample->vocabulary, sizeof sample->vocabulary, "%s", named ? config->tokenizer : sample->model);
-    if (!is_word(config->tokenizer))
+    if (!is_word)
         TRY(place_look(sample->vocabulary, out_found));
     if (*out_found || named)
         return GT_OK;
-    TRY(dataset_look(sample, out_found));
+    if (dataset != NULL) {
+        TRY(feed_folder(dataset, sample->vocabulary));
+        TRY(place_look(sample->vocabulary, out_found));
+    }
     if (!*out_found && !of_nanogpt && !downloaded) {
         log_error("%s: the model has no tokenizer; name one with --tokenizer=PATH, gpt2 or bytes", sample->model);
         return GT_DATA;
@@ -138,13 +122,14 @@ static enum gt_status tokenizer_open(struct sample *sample)
 {
     bool found;
     TRY(vocabulary_find(sample, &found));
-    if (is_pickle(sample->vocabulary))
-        return nanogpt_meta_open(sample->mem, sample->vocabulary, &sample->tokenizer);
+    const char *place = sample->vocabulary, *suffix = strrchr(place, '.');
+    if (suffix != NULL && suffix > place && strcmp(suffix, ".pkl") == 0)
+        return nanogpt_meta_open(sample->mem, place, &sample->tokenizer);
     if (found)
-        return tokenizer_import(sample->mem, sample->vocabulary, &sample->tokenizer);
-    if (strcmp(sample->vocabulary, "bytes") == 0)
+        return tokenizer_import(sample->mem, place, &sample->tokenizer);
+    if (strcmp(place, "bytes") == 0)
         return tokenizer_create_bytes(sample->mem, &sample->tokenizer);
-    return tokenizer_find(sample->mem, sample->vocabulary, &sample->tokenizer);
+    return tokenizer_find(sample->mem, place, &sample->tokenizer);
 }
 
 /* Returns the file that contains the prompt, or NULL if the prompt is the text of `start`. */
@@ -156,50 +141,43 @@ static const char *prompt_path(const struct config *config)
     return strncmp(config->start, prefix, sizeof prefix - 1) == 0 ? config->start + sizeof prefix - 1 : NULL;
 }
 
-/* Returns the prompt's text, which the caller must free(). */
-static enum gt_status start_text(const struct config *config, char **out, size_t *out_count)
+/* Reads the file into `out`, which the caller must free().  An unreadable file is a bad value. */
+static enum gt_status prompt_file_read(const char *path, char **out, size_t *out_count)
 {
-    const char *path = prompt_path(config);
     bool exists;
-    if (path != NULL) {
-        TRY(file_look(path, &exists));
-        if (exists)
-            return file_read_all(path, PROMPT_BYTES_MAX, out, out_count);
+    enum gt_status status = file_look(path, &exists);
+    if (status == GT_OK && !exists) {
         log_error("%s: no such file", path);
         return GT_USAGE;
     }
-    *out_count = strlen(config->start);
-    *out = malloc(*out_count + 1);
-    if (!*out) {
-        log_error("out of memory");
-        return GT_NO_MEMORY;
-    }
-    memcpy(*out, config->start, *out_count + 1);
-    return GT_OK;
+    if (status == GT_OK)
+        status = file_read_all(path, PROMPT_BYTES_MAX, out, out_count);
+    return status == GT_IO ? GT_USAGE : status;
 }
 
 static enum gt_status prompt_read(struct sample *sample)
 {
-    const char *path = prompt_path(sample->config);
-    char *text;
-    size_t count;
+    const struct config *config = sample->config;
+    const char *path = prompt_path(config), *name = path != NULL ? path : "--start";
+    size_t count = strlen(config->start);
+    char *text = NULL;
     void *array = NULL;
-    if (sample->config->prompt_file[0] != '\0' && config_key_was_set(sample->config, CONFIG_KEY_start)) {
+    enum gt_status status = GT_OK;
+    if (config->prompt_file[0] != '\0' && config_key_was_set(config, CONFIG_KEY_start)) {
         log_error("--start and --prompt_file both give the text to begin with; use one of them");
         return GT_USAGE;
     }
-    enum gt_status status = start_text(sample->config, &text, &count);
-    if (status != GT_OK)
-        return status == GT_IO ? GT_USAGE : status; /* an unreadable file is a bad value */
+    if (path != NULL)
+        TRY(prompt_file_read(path, &text, &count));
     if (count == 0) {
-        log_error("%s is empty; a sample needs at least one character to begin with", path != NULL ? path : "--start");
+        log_error("%s is empty; a sample needs at least one character to begin with", name);
         status = GT_USAGE;
     }
     if (status == GT_OK)
         status = hostmem_alloc(sample->mem, count, sizeof(int32_t), "prompt", &array);
     sample->prompt = array;
     if (status == GT_OK)
-        status = tokenizer_encode_prompt(sample->tokenizer, text, count, path != NULL ? path : "--start",
+        status = tokenizer_encode_prompt(sample->tokenizer, path != NULL ? text : config->start, count, name,
                                          sample->prompt, &sample->prompt_count);
     free(text);
     return status;

@@ -288,12 +288,12 @@ static enum gt_status read_operand(struct reader *reader)
 {
     if (looking_at(reader, "(") || looking_at(reader, "+") || looking_at(reader, "-")) {
         enum pending_kind kind = looking_at(reader, "(") ? PENDING_BRACKET : PENDING_UNARY;
-        TRY(push_pending(reader, kind, looking_at(reader, "-") ? CONFIG_OPERATOR_MINUS : CONFIG_OPERATOR_PLUS, 3));
+        TRY(push_pending(reader, kind, looking_at(reader, "-") ? CONFIG_OPERATOR_SUBTRACT : CONFIG_OPERATOR_ADD, 3));
         advance(reader);
         return GT_OK;
     }
     if (looking_at(reader, "str")) { /* the bracket stays pending until its ')' */
-        TRY(push_pending(reader, PENDING_STR, CONFIG_OPERATOR_PLUS, 0));
+        TRY(push_pending(reader, PENDING_STR, CONFIG_OPERATOR_ADD, 0));
         advance(reader);
         return expect(reader, "(");
     }

@@ -87,26 +87,34 @@ static bool is_open(const struct config *config, enum config_key key)
     return value.type == CONFIG_VALUE_STRING ? strcmp(value.text, info->words[0]) == 0 : value.integer == 0;
 }
 
+/* Assigns the checkpoint's value to `trial` and writes both values as text to `out`.  Returns false if it is invalid. */
+static bool change_read(const struct config *config, enum config_key key, const struct config_value *value,
+                        const struct config_origin *origin, struct config *trial, struct config_change *out)
+{
+    if (config_key_assign(trial, key, value, origin) != GT_OK)
+        return false;
+    out->name = config_key_info_get(key)->name;
+    config_key_text(out->was, trial, key);
+    config_key_text(out->is, config, key);
+    return true;
+}
+
 /* For a key that this invocation set: checks that the checkpoint's value is valid, and, for a key of the model's shape,
  * equal.  `trial` is scratch. */
 static enum gt_status keep_own(const struct config *config, enum config_key key, const struct config_value *value,
                                const struct config_origin *origin, struct config *trial)
 {
-    char own[CONFIG_VALUE_TEXT_MAX];
-    char stored[CONFIG_VALUE_TEXT_MAX];
+    struct config_change change;
     char place[CONFIG_ORIGIN_TEXT_MAX];
 
-    if (config_key_assign(trial, key, value, origin) != GT_OK)
+    if (!change_read(config, key, value, origin, trial, &change))
         return GT_DATA;
-    if ((config_key_info_get(key)->flags & CONFIG_FIXED) == 0 || is_open(trial, key))
-        return GT_OK;
-    config_key_text(own, config, key);
-    config_key_text(stored, trial, key);
-    if (strcmp(own, stored) == 0)
+    if ((config_key_info_get(key)->flags & CONFIG_FIXED) == 0 || is_open(trial, key) ||
+        strcmp(change.is, change.was) == 0)
         return GT_OK;
     log_error("%s: %s = %s cannot be resumed from %s, whose model has %s",
-              config_origin_text(place, sizeof place, &config->origin[key]), config_key_info_get(key)->name, own,
-              origin->source, stored);
+              config_origin_text(place, sizeof place, &config->origin[key]), change.name, change.is, origin->source,
+              change.was);
     return GT_USAGE;
 }
 
@@ -160,18 +168,10 @@ bool config_key_change(const struct config *config, enum config_key key, const j
 {
     const struct config_origin origin = {"", 0, 0, true, false};
     const struct config_key_info *info = config_key_info_get(key);
-    struct config before = *config;
-    struct config_change change = {.name = info->name};
+    struct config trial = *config;
     struct config_value value;
 
-    if ((info->flags & CONFIG_RESULTS) == 0 || !config_key_was_set(config, key) ||
-        !value_from_json(json_object_get(object, info->name), &value) ||
-        config_key_assign(&before, key, &value, &origin) != GT_OK)
-        return false;
-    config_key_text(change.was, &before, key);
-    config_key_text(change.is, config, key);
-    if (strcmp(change.was, change.is) == 0)
-        return false;
-    *out = change;
-    return true;
+    return (info->flags & CONFIG_RESULTS) != 0 && config_key_was_set(config, key) &&
+           value_from_json(json_object_get(object, info->name), &value) &&
+           change_read(config, key, &value, &origin, &trial, out) && strcmp(out->was, out->is) != 0;
 }

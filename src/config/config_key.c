@@ -96,11 +96,10 @@ void config_defaults(struct config *config, enum config_program program)
     default_copy(config->name, value, sizeof(value));
 #define CONFIG_CHOICE(name, group, value, programs, flags, help) config->name = value;
 #include "config/keys.def"
-    if (program != CONFIG_SAMPLE)
-        return;
-#define CONFIG_DEFAULT_SAMPLE_STRING(name, value) default_copy(config->name, value, sizeof(value));
-#define CONFIG_DEFAULT_SAMPLE_BOOL(name, value) config->name = value;
-#include "config/keys.def"
+    if (program == CONFIG_SAMPLE) { /* sample.py's own defaults */
+        strcpy(config->init_from, "resume");
+        config->compile = false;
+    }
 }
 
 void config_backend_add(struct config *config, const char *name)

@@ -313,8 +313,6 @@ static const char *string_character(struct config_lex *lex, bool triple)
 
     if (at_end(lex) || (at_newline(lex) && !triple))
         return "this string is never closed";
-    if (c == '\0')
-        return "a zero byte in a string";
     if (at_newline(lex)) {
         take_newline(lex);
         put_byte(lex, '\n');
@@ -432,7 +430,7 @@ bool config_lex_literal(const char *text, char *pool, size_t pool_size, struct c
         return false;
     if (token.type != CONFIG_TOKEN_NUMBER && (token.type != CONFIG_TOKEN_STRING || sign))
         return false;
-    if (negative && config_value_unary(CONFIG_OPERATOR_MINUS, &token.value, &token.value) != NULL)
+    if (negative && config_value_unary(CONFIG_OPERATOR_SUBTRACT, &token.value, &token.value) != NULL)
         return false;
     *out = token.value;
     return true;

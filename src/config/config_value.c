@@ -153,9 +153,9 @@ const char *config_value_binary(enum config_operator op, const struct config_val
 const char *config_value_unary(enum config_operator op, const struct config_value *in, struct config_value *out)
 {
     /* Multiplying by -1 negates a float zero, as Python does; subtracting from 0 would not. */
-    const struct config_value other = {.type = CONFIG_VALUE_INT, .integer = op == CONFIG_OPERATOR_MINUS ? -1 : 0};
-    return config_value_binary(op == CONFIG_OPERATOR_MINUS ? CONFIG_OPERATOR_MULTIPLY : CONFIG_OPERATOR_ADD, in, &other,
-                               out);
+    const struct config_value other = {.type = CONFIG_VALUE_INT, .integer = op == CONFIG_OPERATOR_SUBTRACT ? -1 : 0};
+    return config_value_binary(op == CONFIG_OPERATOR_SUBTRACT ? CONFIG_OPERATOR_MULTIPLY : CONFIG_OPERATOR_ADD, in,
+                               &other, out);
 }
 
 /* Formats `digits` ("123"), where `exponent` is that of the first digit, in the notation that repr() would choose. */

@@ -32,8 +32,6 @@ enum config_operator {
     CONFIG_OPERATOR_FLOOR_DIVIDE,
     CONFIG_OPERATOR_MODULO,
     CONFIG_OPERATOR_POWER,
-    CONFIG_OPERATOR_PLUS,  /* unary */
-    CONFIG_OPERATOR_MINUS, /* unary */
 };
 
 /* Returns Python's name of the type, for messages: "None", "bool", "int", "float" or "str". */
@@ -44,7 +42,7 @@ const char *config_value_type_name(enum config_value_type type);
  * or what is wrong, for the caller's message. */
 const char *config_value_binary(enum config_operator op, const struct config_value *left,
                                 const struct config_value *right, struct config_value *out);
-/* Computes unary plus and minus, with the same errors. */
+/* Computes unary plus (ADD) and minus (SUBTRACT), with the same errors. */
 const char *config_value_unary(enum config_operator op, const struct config_value *in, struct config_value *out);
 
 /* Writes Python's repr() of a finite float: the shortest digits that parse back to it ("6e-05", "600.0"). */

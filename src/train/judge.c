@@ -43,17 +43,6 @@ bool judge_is_wanted(const struct config *config)
     return config->eval_data[0] != '\0' || config->hellaswag[0] != '\0';
 }
 
-/* Sets the length of the context that the model is given. */
-static enum gt_status time_choose(struct judge *judge, const struct model_config *model)
-{
-    const int64_t asked = judge->config->eval_block_size;
-    judge->time = asked > 0 ? asked : model->block_size;
-    if (judge->time <= model->block_size)
-        return GT_OK;
-    log_error("eval_block_size=%" PRId64 " is larger than the model's block_size, %" PRId32, asked, model->block_size);
-    return GT_USAGE;
-}
-
 static enum gt_status model_load(struct judge *judge)
 {
     const struct config *config = judge->config;
@@ -64,7 +53,12 @@ static enum gt_status model_load(struct judge *judge)
     }
     TRY(restore_open_weights(judge->mem, config, &judge->source));
     const struct model_config *model = &judge->source.checkpoint->config;
-    TRY(time_choose(judge, model));
+    judge->time = config->eval_block_size > 0 ? config->eval_block_size : model->block_size;
+    if (judge->time > model->block_size) {
+        log_error("eval_block_size=%" PRId64 " is larger than the model's block_size, %" PRId32, judge->time,
+                  model->block_size);
+        return GT_USAGE;
+    }
     judge->batch = config->hellaswag[0] != '\0' ? 1 : BATCH_DEFAULT;
     if (config->eval_batch_size > 0)
         judge->batch = config->eval_batch_size;

@@ -128,21 +128,6 @@ static enum gt_status fill_from_weights(struct config *config, struct model_conf
     return config_check(config);
 }
 
-/* Reads the format of the checkpoint's states.  Old records, from before there was more than one, do not name it. */
-static enum gt_status states_from_record(const struct checkpoint *checkpoint, enum state_format *out)
-{
-    const json_t *plan = checkpoint->record.state.plan;
-    const char *name;
-    *out = STATE_MASTER;
-    if (plan == NULL || json_object_get(plan, "state_format") == NULL)
-        return GT_OK;
-    TRY(json_get_string(plan, checkpoint->source, "state_format", &name));
-    if (state_format_from_name(name, out))
-        return GT_OK;
-    log_error("%s: field \"state_format\": \"%.32s\" is no format of this program", checkpoint->source, name);
-    return GT_DATA;
-}
-
 /* Refuses another optimizer, which cannot use these moments. */
 static enum gt_status optimizer_check(const struct config *config, const struct checkpoint *checkpoint)
 {
@@ -181,13 +166,21 @@ static enum gt_status states_choose(const struct config *config, struct restore_
     return GT_OK;
 }
 
+/* Reads the choices of the plan and the format of the states, which old records do not name: there was only one. */
 static enum gt_status choices_from_record(const struct checkpoint *checkpoint, struct session_choices *choices)
 {
     const json_t *plan = checkpoint->record.state.plan;
-    *choices = (struct session_choices){.states_chosen = false};
+    const char *name;
+    *choices = (struct session_choices){.states = STATE_MASTER};
     if (plan)
         TRY(plan_choice_read(plan, checkpoint->source, checkpoint->config.n_layer, &choices->plan));
-    return states_from_record(checkpoint, &choices->states);
+    if (json_object_get(plan, "state_format") == NULL)
+        return GT_OK;
+    TRY(json_get_string(plan, checkpoint->source, "state_format", &name));
+    if (state_format_from_name(name, &choices->states))
+        return GT_OK;
+    log_error("%s: field \"state_format\": \"%.32s\" is no format of this program", checkpoint->source, name);
+    return GT_DATA;
 }
 
 /* Returns true when the run's batches differ from those of the saved run. */
@@ -317,12 +310,4 @@ void restore_close(struct restore_source *source)
     checkpoint_close(source->weights);
     checkpoint_close(source->checkpoint);
     source->weights = source->checkpoint = NULL;
-}
-
-enum gt_status restore_loss_scaler(const struct restore_source *source, enum dtype dtype, struct loss_scaler *out)
-{
-    loss_scaler_init(out, dtype);
-    if (!source->resume)
-        return GT_OK;
-    return loss_scaler_from_json(out, source->checkpoint->record.state.loss_scaler, source->checkpoint->source);
 }

@@ -49,10 +49,6 @@ enum gt_status restore_open(struct hostmem *mem, struct config *config, const ch
 enum gt_status restore_open_weights(struct hostmem *mem, const struct config *config, struct restore_source *source);
 void restore_close(struct restore_source *source);
 
-/* Initializes the loss scaler of a run in `dtype` from the checkpoint, or to GradScaler's initial state.  Errors:
- * GT_DATA. */
-enum gt_status restore_loss_scaler(const struct restore_source *source, enum dtype dtype, struct loss_scaler *out);
-
 /* Sets the initial weights, a pure function of the seed, and zeroes the moments. */
 enum gt_status session_weights_init(struct session *session, uint64_t seed);
 /* Fills the weights (and moments, and Adam's bias corrections) on the device with initial values from `seed`, or with the checkpoint's. */

@@ -131,6 +131,20 @@ static void value_difference_add(char text[static DIFFERENCES_TEXT_MAX], const c
     free(is);
 }
 
+/* Refuses the differences with `refused`, or warns with `warned`.  Returns GT_OK if there are none. */
+static enum gt_status differences_judge(const struct config *config, const struct restore_source *source,
+                                        const char *differences, const char *refused, const char *warned)
+{
+    if (differences[0] == '\0')
+        return GT_OK;
+    if (config->strict_resume) {
+        log_error("%s: strict_resume: %s: %s", source->checkpoint->source, refused, differences);
+        return GT_USAGE;
+    }
+    log_warning("%s: %s: %s", source->checkpoint->source, warned, differences);
+    return GT_OK;
+}
+
 enum gt_status resume_check_bits(const struct session *session, const struct restore_source *source)
 {
     const json_t *before = source->resume ? source->checkpoint->record.state.plan : NULL;
@@ -148,30 +162,12 @@ enum gt_status resume_check_bits(const struct session *session, const struct res
             value_difference_add(text, key, old, value);
     }
     json_decref(now);
-    if (text[0] == '\0')
-        return GT_OK;
-    if (session->config->strict_resume) {
-        log_error("%s: strict_resume: results would differ in their last bits from an uninterrupted run's: %s",
-                  source->checkpoint->source, text);
-        return GT_USAGE;
-    }
+    if (text[0] == '\0' || session->config->strict_resume)
+        return differences_judge(session->config, source, text,
+                                 "results would differ in their last bits from an uninterrupted run's", "");
     log_note("%s: results will differ in their last bits from an uninterrupted run's (%s); --strict_resume=True "
              "would refuse to resume",
              source->checkpoint->source, text);
-    return GT_OK;
-}
-
-/* Refuses the differences with `refused`, or warns with `warned`.  Returns GT_OK if there are none. */
-static enum gt_status differences_judge(const struct config *config, const struct restore_source *source,
-                                        const char *differences, const char *refused, const char *warned)
-{
-    if (differences[0] == '\0')
-        return GT_OK;
-    if (config->strict_resume) {
-        log_error("%s: strict_resume: %s: %s", source->checkpoint->source, refused, differences);
-        return GT_USAGE;
-    }
-    log_warning("%s: %s: %s", source->checkpoint->source, warned, differences);
     return GT_OK;
 }
 

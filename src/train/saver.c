@@ -48,26 +48,20 @@ void saver_destroy(struct saver *saver)
     *saver = (struct saver){0};
 }
 
-/* Writes the file unless it already has this content.  *out_written is true if it was written. */
-static enum gt_status token_file_put(const char *path, const char *text, bool *out_written)
-{
-    const size_t length = strlen(text);
-    *out_written = !file_matches(path, length, file_crc32c(0, text, length));
-    return *out_written ? file_replace(path, text, length) : GT_OK;
-}
-
+/* Writes the tokenizer's files unless they already have this content. */
 static enum gt_status tokens_put(struct saver *saver, bool repairs)
 {
     char path[FILE_PATH_MAX];
-    bool written;
     for (int i = 0; i < EXPORT_HF_TOKENS_OF_RUN && !saver->tokens_written; i++) {
+        const char *text = saver->tokens[i];
+        const size_t length = text ? strlen(text) : 0;
         TRY(file_join(path, saver->session->config->out_dir, export_hf_tokens_names[i]));
-        if (!saver->tokens[i] && saver->replaces)
+        if (!text && saver->replaces)
             (void)unlink(path); /* it belongs to the earlier run, whose folder has a copy */
-        if (!saver->tokens[i])
+        if (!text || file_matches(path, length, file_crc32c(0, text, length)))
             continue;
-        TRY(token_file_put(path, saver->tokens[i], &written));
-        if (written && repairs)
+        TRY(file_replace(path, text, length));
+        if (repairs)
             log_note("%s was damaged or missing; restored it from the data set", path);
     }
     saver->tokens_written = true;

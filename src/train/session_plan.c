@@ -308,28 +308,13 @@ static enum gt_status states_check(const struct session *session, const struct m
     return GT_OK;
 }
 
-/* Returns true when the search may use leaner states.  Never at a resume, whose states already exist. */
-static bool states_may_change(const struct session *session, const struct model_options *options)
-{
-    const struct config *config = session->config;
-    bool resumes = strcmp(config->init_from, "resume") == 0;
-    bool free = config->state_format == CONFIG_STATES_AUTO && config->allow_lean_states;
-    return !resumes && options->dtype == DTYPE_BF16 && (free || config->state_format == CONFIG_STATES_SR_8BIT);
-}
-
-/* Returns true when a refusal may suggest leaner states: they would work, and the user has not decided about them. */
-static bool states_may_be_offered(const struct session *session, const struct model_options *options)
-{
-    const struct config *config = session->config;
-    bool decided = config_key_was_set(config, CONFIG_KEY_allow_lean_states);
-    bool resumes = strcmp(config->init_from, "resume") == 0;
-    return !resumes && !decided && options->dtype == DTYPE_BF16 && config->state_format == CONFIG_STATES_AUTO;
-}
-
 /* Finds the fastest plan that fits; with --plan, when nothing fits, the smallest one, for the report. */
 static enum gt_status training_search(struct session *session, const struct model_options *options)
 {
     const struct config *config = session->config;
+    const bool is_auto = config->state_format == CONFIG_STATES_AUTO;
+    /* Never at a resume, whose states already exist. */
+    const bool may_be_lean = options->dtype == DTYPE_BF16 && strcmp(config->init_from, "resume") != 0;
     TRY(states_check(session, options));
     session->search.request = (struct search_request){
         .options = *options,
@@ -338,8 +323,10 @@ static enum gt_status training_search(struct session *session, const struct mode
         .pin_recompute = config_key_was_set(config, CONFIG_KEY_recompute),
         .pin_loss_chunk = config->loss_chunk > 0,
         .pin_evaluate_batch = config->eval_batch_size > 0,
-        .lean_states = states_may_change(session, options),
-        .lean_offered = states_may_be_offered(session, options),
+        .lean_states =
+            may_be_lean && (is_auto ? config->allow_lean_states : config->state_format == CONFIG_STATES_SR_8BIT),
+        /* A refusal suggests them only to a user who has not decided about them. */
+        .lean_offered = may_be_lean && is_auto && !config_key_was_set(config, CONFIG_KEY_allow_lean_states),
         .rates = session_rates_nominal(session),
         .budget_bytes = arena_budget(session),
         .memo = &session->search.memo,
@@ -354,53 +341,6 @@ static enum gt_status training_search(struct session *session, const struct mode
     status = refuse(session, session->search.result.arena_bytes);
     choices_log(session);
     return status;
-}
-
-/* ---- evaluation ---- */
-
-/* Plans the options and sets *out to true when the plan fits. */
-static enum gt_status evaluation_fits(const struct session *session, const struct model_options *options, bool *out)
-{
-    const struct plan_options plan = plan_options_of(session);
-    const struct plan_rates rates = {.ramp_rows = 0.0};
-    struct search_choice choice = {.options = *options};
-    TRY(search_options_plan(session->mem, &plan, &rates, &choice));
-    *out = choice.arena_bytes <= arena_budget(session);
-    return GT_OK;
-}
-
-/* Finds the largest batch that fits; 1 if none does. */
-static enum gt_status batch_fit(const struct session *session, struct model_options *options, bool *fits)
-{
-    int64_t asked = options->choice.evaluate_batch;
-    TRY(evaluation_fits(session, options, fits));
-    for (int64_t k = 2; !*fits && options->choice.evaluate_batch > 1; k += 1 + k / PARTS_FINE) {
-        options->choice.evaluate_batch = (int32_t)size_ceil_div(asked, k);
-        TRY(evaluation_fits(session, options, fits));
-    }
-    return GT_OK;
-}
-
-/* Makes the evaluation batch of `options`, which train nothing, as large as the budget allows, and shrinks the loss
- * chunk if not even one sequence fits.  Keys that the user set stay. */
-static enum gt_status evaluation_fit(const struct session *session, struct model_options *options)
-{
-    const struct model_options asked = *options;
-    bool fits;
-    if (session->config->eval_batch_size > 0)
-        TRY(evaluation_fits(session, options, &fits));
-    else
-        TRY(batch_fit(session, options, &fits));
-    while (!fits && session->config->loss_chunk == 0 && options->choice.loss_chunk_rows / 4 >= CHUNK_ROWS_LEAST) {
-        options->choice.loss_chunk_rows /= 4;
-        TRY(evaluation_fits(session, options, &fits));
-    }
-    if (options->choice.evaluate_batch != asked.choice.evaluate_batch ||
-        options->choice.loss_chunk_rows != asked.choice.loss_chunk_rows)
-        log_note("evaluating %" PRId32 " sequences at once does not fit; evaluating %" PRId32
-                 " at once, with the loss in chunks of %" PRId32 " rows; the samples are the same",
-                 asked.choice.evaluate_batch, options->choice.evaluate_batch, options->choice.loss_chunk_rows);
-    return GT_OK;
 }
 
 enum gt_status session_plan(struct session *session, const struct model_options *options)
@@ -419,9 +359,46 @@ enum gt_status session_plan(struct session *session, const struct model_options 
     return GT_OK;
 }
 
+/* ---- evaluation ---- */
+
+/* Plans the options and sets *out to true when the plan fits. */
+static enum gt_status evaluation_fits(const struct session *session, const struct model_options *options, bool *out)
+{
+    const struct plan_options plan = plan_options_of(session);
+    const struct plan_rates rates = {.ramp_rows = 0.0};
+    struct search_choice choice = {.options = *options};
+    TRY(search_options_plan(session->mem, &plan, &rates, &choice));
+    *out = choice.arena_bytes <= arena_budget(session);
+    return GT_OK;
+}
+
+/* If the batch does not fit, finds the largest one that does; 1 if none does. */
+static enum gt_status batch_fit(const struct session *session, struct model_options *options, bool *fits)
+{
+    int64_t asked = options->choice.evaluate_batch;
+    for (int64_t k = 2; !*fits && options->choice.evaluate_batch > 1; k += 1 + k / PARTS_FINE) {
+        options->choice.evaluate_batch = (int32_t)size_ceil_div(asked, k);
+        TRY(evaluation_fits(session, options, fits));
+    }
+    return GT_OK;
+}
+
 enum gt_status session_plan_evaluation(struct session *session, const struct model_options *options)
 {
+    const struct plan_choice *asked = &options->choice;
     struct model_options fitted = *options;
-    TRY(evaluation_fit(session, &fitted));
+    struct plan_choice *choice = &fitted.choice;
+    bool fits;
+    TRY(evaluation_fits(session, &fitted, &fits));
+    if (session->config->eval_batch_size == 0)
+        TRY(batch_fit(session, &fitted, &fits));
+    while (!fits && session->config->loss_chunk == 0 && choice->loss_chunk_rows / 4 >= CHUNK_ROWS_LEAST) {
+        choice->loss_chunk_rows /= 4;
+        TRY(evaluation_fits(session, &fitted, &fits));
+    }
+    if (choice->evaluate_batch != asked->evaluate_batch || choice->loss_chunk_rows != asked->loss_chunk_rows)
+        log_note("evaluating %" PRId32 " sequences at once does not fit; evaluating %" PRId32
+                 " at once, with the loss in chunks of %" PRId32 " rows; the samples are the same",
+                 asked->evaluate_batch, choice->evaluate_batch, choice->loss_chunk_rows);
     return session_plan(session, &fitted);
 }

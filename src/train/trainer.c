@@ -23,7 +23,10 @@
 static enum gt_status weights_load(struct trainer *t)
 {
     memset(t->session.scalars, 0, sizeof t->session.scalars);
-    TRY(restore_loss_scaler(&t->source, t->session.device.dtype, &t->state.loss_scaler));
+    loss_scaler_init(&t->state.loss_scaler, t->session.device.dtype);
+    if (t->source.resume)
+        TRY(loss_scaler_from_json(&t->state.loss_scaler, t->source.checkpoint->record.state.loss_scaler,
+                                  t->source.checkpoint->source));
     TRY(restore_weights(&t->session, &t->source, (uint64_t)t->config->seed));
     restore_close(&t->source); /* open files would keep the disk space of the generation that the next save removes */
     t->session.scalars[SCALAR_ADAM_STEP].i = (int32_t)t->state.adam_step;

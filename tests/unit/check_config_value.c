@@ -122,15 +122,15 @@ START_TEST(value_unary)
 {
     struct config_value out = number(0);
     struct config_value in = number(INT64_MIN);
-    ck_assert_ptr_nonnull(config_value_unary(CONFIG_OPERATOR_MINUS, &in, &out));
+    ck_assert_ptr_nonnull(config_value_unary(CONFIG_OPERATOR_SUBTRACT, &in, &out));
     in = number(5);
-    ck_assert_ptr_null(config_value_unary(CONFIG_OPERATOR_MINUS, &in, &out));
+    ck_assert_ptr_null(config_value_unary(CONFIG_OPERATOR_SUBTRACT, &in, &out));
     ck_assert_int_eq(out.integer, -5);
     in = real(0.0);
-    ck_assert_ptr_null(config_value_unary(CONFIG_OPERATOR_MINUS, &in, &out));
+    ck_assert_ptr_null(config_value_unary(CONFIG_OPERATOR_SUBTRACT, &in, &out));
     ck_assert(signbit(out.real) != 0);
     in = (struct config_value){CONFIG_VALUE_BOOL, 1, 0.0, NULL};
-    ck_assert_ptr_null(config_value_unary(CONFIG_OPERATOR_PLUS, &in, &out));
+    ck_assert_ptr_null(config_value_unary(CONFIG_OPERATOR_ADD, &in, &out));
     ck_assert_int_eq(out.type, CONFIG_VALUE_INT);
     ck_assert_int_eq(out.integer, 1);
 }

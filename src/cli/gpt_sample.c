@@ -351,11 +351,11 @@ static enum gt_status generator_open(struct sample *sample)
         .top_k = config->top_k,
         .top_p = config->top_p,
     };
-    void *texts = NULL, *drawn = NULL;
-    TRY(hostmem_alloc(sample->mem, (size_t)sample->batch, sizeof(struct sample_text), "texts of samples", &texts));
-    sample->texts = texts;
-    TRY(hostmem_alloc(sample->mem, (size_t)sample->batch, sizeof(int32_t), "drawn tokens", &drawn));
-    sample->drawn = drawn;
+    void *array;
+    TRY(hostmem_alloc(sample->mem, (size_t)sample->batch, sizeof(struct sample_text), "texts of samples", &array));
+    sample->texts = array;
+    TRY(hostmem_alloc(sample->mem, (size_t)sample->batch, sizeof(int32_t), "drawn tokens", &array));
+    sample->drawn = array;
     int64_t tokens_max = (int64_t)sample->prompt_count + config->max_new_tokens + 1;
     return generator_create(sample->mem, &sample->session, &options, tokens_max, &sample->generator);
 }

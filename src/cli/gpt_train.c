@@ -16,7 +16,8 @@ int main(int argc, char **argv)
     if (status == GT_OK && !answered)
         status = hostmem_create(&mem);
     if (status == GT_OK && !answered)
-        status = judge_is_wanted(&config) ? judge_run(mem, &config) : trainer_run(mem, &config);
+        status = config.eval_data[0] != '\0' || config.hellaswag[0] != '\0' ? judge_run(mem, &config)
+                                                                            : trainer_run(mem, &config);
     else
         report_block_print(&config, NULL, status);
     hostmem_destroy(mem);

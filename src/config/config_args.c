@@ -153,11 +153,11 @@ static void read_argument(struct args *args)
 {
     const char *argument = args->argv[args->at];
 
-    if (argument[0] != '-')
+    if (argument[0] != '-') {
         read_word(args);
-    else if (argument[1] == '-' && argument[2] != '\0')
+    } else if (argument[1] == '-' && argument[2] != '\0') {
         read_flag(args);
-    else {
+    } else {
         log_error("%s: not a flag; flags are written --key=value", argument);
         args->failed = true;
     }

@@ -7,6 +7,7 @@
 #include "config/config_lex.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,14 +19,10 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-static bool is_name_start(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
+/* The program stays in the "C" locale: letters are those of ASCII. */
 static bool is_name_part(char c)
 {
-    return is_name_start(c) || is_digit(c);
+    return isalnum((unsigned char)c) || c == '_';
 }
 
 static int hex_digit(char c)
@@ -63,17 +60,16 @@ static void take_newline(struct config_lex *lex)
 
 void config_lex_begin(struct config_lex *lex, const char *text, size_t count, char *pool, size_t pool_size)
 {
-    memset(lex, 0, sizeof *lex);
-    lex->text = text;
-    lex->count = count;
-    lex->line = 1;
-    lex->fresh = true;
-    lex->pool = pool;
-    lex->pool_size = pool_size;
-    if (count >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) {
-        lex->position = 3;
-        lex->line_start = 3;
-    }
+    const size_t mark = count >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+
+    *lex = (struct config_lex){.text = text,
+                               .count = count,
+                               .position = mark,
+                               .line_start = mark,
+                               .line = 1,
+                               .fresh = true,
+                               .pool = pool,
+                               .pool_size = pool_size};
 }
 
 char *config_lex_reserve(struct config_lex *lex, size_t count)
@@ -404,7 +400,7 @@ void config_lex_next(struct config_lex *lex, struct config_token *token)
         lex_number(lex, token);
     } else if (c == '\'' || c == '"') {
         lex_string(lex, token);
-    } else if (is_name_start(c)) {
+    } else if (is_name_part(c)) {
         lex_name(lex, token);
     } else {
         lex_mark(lex, token);

@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "plan/plan_cost.h"
-#include "train/feed.h"
 
 #define AVERAGE_WEIGHT 0.1
 #define NOTED_ERROR 0.25 /* of the model; a larger one is logged */
@@ -23,11 +22,6 @@
 static double program_seconds(const struct session *session, int32_t program)
 {
     return plan_cost_seconds(session->model->graph, program, &session->timing.rates);
-}
-
-void forecast_evaluation_runs(const struct session *session, int64_t runs, struct forecast *forecast)
-{
-    forecast->evaluation_seconds = (double)runs * program_seconds(session, session->model->evaluate.program);
 }
 
 int64_t forecast_evaluations(const struct config *config, int64_t iter)
@@ -41,7 +35,7 @@ int64_t forecast_evaluations(const struct config *config, int64_t iter)
     return at_end + (last + 1 > before ? last + 1 - before : 0);
 }
 
-void forecast_model(const struct session *session, int64_t iter, struct forecast *out)
+void forecast_model(const struct session *session, int64_t iter, int64_t evaluation_runs, struct forecast *out)
 {
     const struct config *config = session->config;
     const struct model *model = session->model;
@@ -52,7 +46,7 @@ void forecast_model(const struct session *session, int64_t iter, struct forecast
         (model->options.micro_steps - 1 - remainder) * program_seconds(session, model->train_next.program) +
         program_seconds(session, model->train_remainder.program) + program_seconds(session, model->update.program);
     out->modelled_seconds = out->step_seconds;
-    forecast_evaluation_runs(session, 2 * evaluation_runs(config, model), out);
+    out->evaluation_seconds = (double)evaluation_runs * program_seconds(session, model->evaluate.program);
     out->steps = config->eval_only ? 0 : config->max_iters + 1 - iter;
     out->steps = out->steps > 0 ? out->steps : 0;
     out->evaluations = forecast_evaluations(config, iter);

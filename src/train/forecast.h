@@ -23,10 +23,8 @@ struct forecast {
 #define FORECAST_TEST_STEPS 10
 
 /* Models the run: each op takes the longer of its FLOPs and its bytes, at the session's rates.  `iter` is the first
- * iteration.  Needs session_peak_measure(). */
-void forecast_model(const struct session *session, int64_t iter, struct forecast *out);
-/* Sets how often an evaluation runs the evaluation program (with eval_iters = 0 the data decide). */
-void forecast_evaluation_runs(const struct session *session, int64_t runs, struct forecast *forecast);
+ * iteration; an evaluation runs the evaluation program `evaluation_runs` times.  Needs session_peak_measure(). */
+void forecast_model(const struct session *session, int64_t iter, int64_t evaluation_runs, struct forecast *out);
 /* Adds a measured step (or evaluation).  The first step replaces the model, later ones update a moving average. */
 void forecast_step_measured(struct forecast *forecast, double seconds);
 void forecast_evaluation_measured(struct forecast *forecast, double seconds);

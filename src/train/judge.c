@@ -38,11 +38,6 @@ struct judge {
     int64_t batch, time;         /* B and T of the evaluation program */
 };
 
-bool judge_is_wanted(const struct config *config)
-{
-    return config->eval_data[0] != '\0' || config->hellaswag[0] != '\0';
-}
-
 static enum gt_status model_load(struct judge *judge)
 {
     const struct config *config = judge->config;

@@ -115,18 +115,17 @@ static enum gt_status kept_find(const char *out_dir, const char *today, bool *ou
     *out = false;
     if (!folder)
         return read_error(out_dir);
-    for (;;) {
-        errno = 0;
-        const struct dirent *entry = readdir(folder);
-        if (!entry && errno != 0)
-            status = read_error(out_dir);
-        if (!entry || status != GT_OK)
-            break;
+    const struct dirent *entry;
+    errno = 0;
+    while (status == GT_OK && (entry = readdir(folder)) != NULL) {
         if (strcmp(entry->d_name, today) == 0)
             *out = true;
         else if (is_kept_name(entry->d_name))
             status = move(out_dir, entry->d_name, METRICS_OLD_NAME);
+        errno = 0;
     }
+    if (status == GT_OK && errno != 0)
+        status = read_error(out_dir);
     closedir(folder);
     return status;
 }
@@ -184,19 +183,16 @@ enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_
     TRY(stale_offset(path, resume_iter, evaluated, &offset));
     /* Without O_NONBLOCK the open of a FIFO would wait for a reader. */
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
-    if (fd >= 0 && fstat(fd, &info) == 0 && !S_ISREG(info.st_mode)) {
+    const bool special = fd >= 0 && fstat(fd, &info) == 0 && !S_ISREG(info.st_mode);
+    if (special)
         log_error("%s cannot be written: it is not a regular file", path);
-        close(fd);
-        return GT_IO;
-    }
-    if (fd < 0 || ftruncate(fd, offset) != 0) {
+    else if (fd < 0 || ftruncate(fd, offset) != 0)
         log_error("%s cannot be opened for writing: %s", path, strerror(errno));
-        if (fd >= 0)
-            close(fd);
-        return GT_IO;
-    }
-    metrics->fd = fd;
-    return GT_OK;
+    else
+        metrics->fd = fd;
+    if (metrics->fd < 0 && fd >= 0)
+        close(fd);
+    return metrics->fd >= 0 ? GT_OK : GT_IO;
 }
 
 static void warn_once(struct metrics *metrics, const char *why)

@@ -57,9 +57,6 @@ struct trainer {
  * the first step; others as they come. */
 enum gt_status trainer_run(struct hostmem *mem, const struct config *config);
 
-/* Returns true when eval_data or hellaswag is set. */
-bool judge_is_wanted(const struct config *config);
-
 /* Loads the model that init_from names and prints the results that the configuration requests.  Errors: GT_USAGE (from
  * scratch; a context longer than the model's), GT_DATA, GT_IO, GT_NO_MEMORY, GT_NO_FIT, GT_STOPPED. */
 enum gt_status judge_run(struct hostmem *mem, const struct config *config);
@@ -110,10 +107,8 @@ void run_log_skipped(const struct trainer *t, int64_t iter);
 char *run_log_kept(char text[static KEPT_TEXT_MAX], const struct trainer *t);
 /* Logs the time of each kind of op. */
 void run_log_profile(const struct trainer *t);
-/* Logs the arena at its peak, by category. */
-void run_log_categories(const struct trainer *t);
-/* Logs the device's free memory, and the processes that use most of the rest. */
-void run_log_others(const struct trainer *t);
+/* Logs the arena at its peak, by category; the device's free memory, and the processes that use most of the rest. */
+void run_log_use(const struct trainer *t);
 /* Logs the last paragraph: a summary of the run, the model's folder, the next command. */
 void run_log_end(const struct trainer *t, bool stopped);
 

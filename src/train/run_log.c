@@ -111,34 +111,25 @@ void run_log_profile(const struct trainer *t)
     }
 }
 
-/* The plan determines these figures before the run, and they are also the most that was ever live at once. */
-void run_log_categories(const struct trainer *t)
+void run_log_use(const struct trainer *t)
 {
     const struct plan *plan = t->session.plan;
-    char line[512] = "";
-    size_t used = 0;
-    for (int c = 0; c < CATEGORY_COUNT; c++) {
-        char text[24];
-        if (plan->category_bytes[c] == 0)
-            continue;
-        int length =
-            snprintf(line + used, sizeof line - used, "%s%s %s", used > 0 ? ", " : "",
-                     tensor_category_name((enum tensor_category)c), log_bytes(text, (double)plan->category_bytes[c]));
-        used += length > 0 && (size_t)length < sizeof line - used ? (size_t)length : 0;
-    }
-    log_result("memory at the peak (%s): %s", t->session.device.backend->ops->name, line);
-}
-
-void run_log_others(const struct trainer *t)
-{
-    char left[24], total[24], holders[BACKEND_HOLDERS_TEXT_MAX];
     struct backend *device = t->session.device.backend;
     struct backend_info info;
-    if (backend_info(device, &info) != GT_OK)
-        return;
-    log_result("memory of the device (%s): %s of %s are free; other processes: %s", device->ops->name,
-               log_bytes(left, (double)info.free_bytes), log_bytes(total, (double)info.total_bytes),
-               backend_holders_known(holders, device));
+    char line[512] = "", left[24], total[24], holders[BACKEND_HOLDERS_TEXT_MAX];
+    /* The plan determines these figures before the run, and they are also the most that was ever live at once. */
+    for (int c = 0; c < CATEGORY_COUNT; c++) {
+        char text[24];
+        const size_t used = strlen(line);
+        if (plan->category_bytes[c] > 0)
+            snprintf(line + used, sizeof line - used, "%s%s %s", used > 0 ? ", " : "",
+                     tensor_category_name((enum tensor_category)c), log_bytes(text, (double)plan->category_bytes[c]));
+    }
+    log_result("memory at the peak (%s): %s", device->ops->name, line);
+    if (backend_info(device, &info) == GT_OK)
+        log_result("memory of the device (%s): %s of %s are free; other processes: %s", device->ops->name,
+                   log_bytes(left, (double)info.free_bytes), log_bytes(total, (double)info.total_bytes),
+                   backend_holders_known(holders, device));
 }
 
 /* Logs which model the folder contains, and the command that continues from it. */

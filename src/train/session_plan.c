@@ -109,17 +109,6 @@ static enum dtype muon_dtype(const struct session *session)
     return session_device_has(&session->device, DTYPE_F16) ? DTYPE_F16 : DTYPE_F32;
 }
 
-/* Parses the recompute key, which config_check() has already accepted. */
-static struct recompute_mix recompute_of(const struct config *config)
-{
-    struct recompute_mix mix;
-    const char *why;
-    bool good = recompute_read(config->recompute, config->n_layer, &mix, &why);
-    assert(good);
-    (void)good;
-    return mix;
-}
-
 static int64_t first_set(int64_t key, int64_t choice, int64_t otherwise)
 {
     if (key > 0)
@@ -144,8 +133,11 @@ void session_train_options(const struct session *session, const struct session_c
         evaluate = min_i64(evaluate, config->eval_iters * config->batch_size);
     chunk = chunk_cap(config, chunk, (evaluate > micro ? evaluate : micro) * config->block_size);
     struct recompute_mix recompute = choices->plan.recompute;
-    if (config_key_was_set(config, CONFIG_KEY_recompute))
-        recompute = recompute_of(config);
+    const char *why;
+    bool good = !config_key_was_set(config, CONFIG_KEY_recompute) ||
+                recompute_read(config->recompute, config->n_layer, &recompute, &why);
+    assert(good); /* config_check() has accepted the key */
+    (void)good;
     *out = (struct model_options){
         .config = *model,
         .dtype = session->device.dtype,

@@ -64,14 +64,6 @@ static bool begins_at_best(const struct trainer *t)
     return t->source.own && (t->state.evaluated || t->source.checkpoint->kind == CHECKPOINT_NANOGPT);
 }
 
-/* Returns how often an evaluation of both whole splits runs the evaluation program. */
-static int64_t whole_split_runs(const struct trainer *t)
-{
-    int64_t batch = t->session.model->options.choice.evaluate_batch;
-    return size_ceil_div(sampler_window_count(t->feed.evaluate_sampler[TOKEN_TRAIN], true), batch) +
-           size_ceil_div(sampler_window_count(t->feed.evaluate_sampler[TOKEN_VAL], true), batch);
-}
-
 /* Checks that keys and data are the same as before, or reports the differences.  Fills the digests of the data. */
 static enum gt_status run_so_far_check(struct trainer *t, struct run_data *out)
 {
@@ -97,11 +89,15 @@ static void earlier_note(const struct trainer *t)
             out_dir, folder);
 }
 
+/* Models the run.  The data decide how often a pass over both splits runs the evaluation program. */
 static void forecast_make(struct trainer *t)
 {
-    forecast_model(&t->session, t->state.iter, &t->forecast);
-    if (t->config->eval_iters == 0)
-        forecast_evaluation_runs(&t->session, whole_split_runs(t), &t->forecast);
+    const struct model *model = t->session.model;
+    int64_t runs = 2 * evaluation_runs(t->config, model);
+    for (int split = 0; split < 2 && t->config->eval_iters == 0 && t->feed.mem; split++)
+        runs += size_ceil_div(sampler_window_count(t->feed.evaluate_sampler[split], true),
+                              model->options.choice.evaluate_batch);
+    forecast_model(&t->session, t->state.iter, runs, &t->forecast);
 }
 
 /* Takes the arena.  That may last half a minute, so everything known by then is logged first. */
@@ -174,10 +170,8 @@ static enum gt_status run(struct trainer *t, const char *folder)
         run_log_profile(t);
     if (status != GT_OK && status != GT_STOPPED)
         return status;
-    if (config->verbose || session->search.result.candidates > 1) { /* memory is of interest, or was short */
-        run_log_categories(t);
-        run_log_others(t);
-    }
+    if (config->verbose || session->search.result.candidates > 1) /* memory is of interest, or was short */
+        run_log_use(t);
     if (t->state.iter > t->first_iter)
         run_log_end(t, status == GT_STOPPED);
     return status;
@@ -193,7 +187,7 @@ static enum gt_status answer(struct trainer *t)
     }
     TRY(watchdog_start(&t->watchdog, t->mem, t->session.device.backend, t->config->out_dir, t->config->watchdog));
     TRY(session_peak_measure(&t->session));
-    forecast_model(&t->session, t->state.iter, &t->forecast);
+    forecast_make(t);
     return plan_answer(&t->session, &t->forecast);
 }
 
@@ -228,15 +222,6 @@ static void out_dir_release(const struct trainer *t, enum gt_status status)
     file_unlock(t->lock_fd);
 }
 
-/* Refuses to train on a profile, which is not a device. */
-static enum gt_status profile_check(const struct config *config, bool answers)
-{
-    if (config->device_profile[0] == '\0' || answers)
-        return GT_OK;
-    log_error("device_profile='%s' is only for planning; add --plan, or leave it out to train", config->device_profile);
-    return GT_USAGE;
-}
-
 /* Passes the algorithms of the run so far to the device, then reads its description, which may depend on them. */
 static enum gt_status algorithms_choose(struct trainer *t)
 {
@@ -266,7 +251,11 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config)
     struct model_options options;
     enum gt_status status;
     progress_init(&t.progress);
-    TRY(profile_check(config, answers));
+    if (config->device_profile[0] != '\0' && !answers) {
+        log_error("device_profile='%s' is only for planning; add --plan, or leave it out to train",
+                  config->device_profile);
+        return GT_USAGE;
+    }
     if (!answers && !config->eval_only)
         TRY_GOTO(status, close, out_dir_claim(&t));
     TRY_GOTO(status, close, feed_folder(config->dataset, folder));

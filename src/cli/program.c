@@ -1,10 +1,10 @@
 /* The start and the end of every program, and the check for a model.
  *
- * First the start repairs the state that the caller left: if a descriptor from 0 to 2 is closed, the first file that we
- * open gets its number, and text for the terminal would go into a checkpoint.  A program fails if it cannot write all of
- * its standard output, because half an answer looks like a whole one.  If the reader has gone (`| head`), the program
- * prints no message and returns the status of one that SIGPIPE killed.  program_start.c has the command line of the
- * programs with a struct config.
+ * First the start repairs the state that the caller left: if a descriptor from 0 to 2 is closed, the first file that
+ * we open gets its number, and text for the terminal would go into a checkpoint.  A program fails if it cannot write
+ * all of its standard output, because half an answer looks like a whole one.  If the reader has gone (`| head`), the
+ * program prints no message and returns the status of one that SIGPIPE killed.  program_start.c has the command line
+ * of the programs with a struct config.
  */
 #include "cli/program.h"
 
@@ -22,8 +22,8 @@
 #include "io/checkpoint_keep.h"
 #include "train/stop.h"
 
-/* Opens /dev/null on each closed descriptor from 0 to 2, so that no file of ours gets one of these numbers.  Reading and
- * writing them still fails.  Further calls are harmless. */
+/* Opens /dev/null on each closed descriptor from 0 to 2, so that no file of ours gets one of these numbers.  Reading
+ * and writing them still fails.  Further calls are harmless. */
 static void descriptors_hold(void)
 {
     for (int fd = 0; fd <= 2; fd++) {

@@ -7,8 +7,8 @@
 #include "base/status.h"
 #include "config/config.h"
 
-/* Holds the descriptors 0 to 2, sets the name for log lines, and makes failed writes errors instead of signals.  Call it
- * before anything is opened. */
+/* Holds the descriptors 0 to 2, sets the name for log lines, and makes failed writes errors instead of signals.  Call
+ * it before anything is opened. */
 void program_begin(const char *name);
 /* Prints the release, and the backends and libraries that it was built with. */
 void program_version_print(const char *name);

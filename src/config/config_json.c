@@ -87,7 +87,7 @@ static bool is_open(const struct config *config, enum config_key key)
     return value.type == CONFIG_VALUE_STRING ? strcmp(value.text, info->words[0]) == 0 : value.integer == 0;
 }
 
-/* Assigns the checkpoint's value to `trial` and writes both values as text to `out`.  Returns false if it is invalid. */
+/* Assigns the checkpoint's value to `trial` and writes both values to `out`.  Returns false if it is invalid. */
 static bool change_read(const struct config *config, enum config_key key, const struct config_value *value,
                         const struct config_origin *origin, struct config *trial, struct config_change *out)
 {
@@ -169,9 +169,13 @@ bool config_key_change(const struct config *config, enum config_key key, const j
     const struct config_origin origin = {"", 0, 0, true, false};
     const struct config_key_info *info = config_key_info_get(key);
     struct config trial = *config;
+    struct config_change change;
     struct config_value value;
 
-    return (info->flags & CONFIG_RESULTS) != 0 && config_key_was_set(config, key) &&
-           value_from_json(json_object_get(object, info->name), &value) &&
-           change_read(config, key, &value, &origin, &trial, out) && strcmp(out->was, out->is) != 0;
+    if ((info->flags & CONFIG_RESULTS) == 0 || !config_key_was_set(config, key) ||
+        !value_from_json(json_object_get(object, info->name), &value) ||
+        !change_read(config, key, &value, &origin, &trial, &change) || strcmp(change.was, change.is) == 0)
+        return false;
+    *out = change;
+    return true;
 }

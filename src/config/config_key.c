@@ -120,8 +120,8 @@ static char name_char(const char *name, size_t at)
 
 #define NAME_LENGTH_MAX 40
 
-/* Returns the edit distance of two names (insertion, deletion, substitution, transposition of neighbours), or INT_MAX if
- * either is longer than NAME_LENGTH_MAX: Damerau's edits without overlaps, in three rolling rows. */
+/* Returns the edit distance of two names (insertion, deletion, substitution, transposition of neighbours), or INT_MAX
+ * if either is longer than NAME_LENGTH_MAX: Damerau's edits without overlaps, in three rolling rows. */
 static int name_distance(const char *name, size_t length, const char *known)
 {
     int rows[3][NAME_LENGTH_MAX + 1];

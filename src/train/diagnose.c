@@ -66,9 +66,9 @@ static enum gt_status replay_run(struct replay *replay)
 
 /* ---- the first bad value ----
  *
- * The micro-steps run op by op.  The first output with an infinity or a NaN ends the search.  An input that is not finite
- * can then only be a weight, because everything else was an output before.  If all outputs are finite, the squares of
- * the gradients are added up as the update does. */
+ * The micro-steps run op by op.  The first output with an infinity or a NaN ends the search.  An input that is not
+ * finite can then only be a weight, because everything else was an output before.  If all outputs are finite, the
+ * squares of the gradients are added up as the update does. */
 
 /* The result of scanning a tensor's values. */
 struct scan {

@@ -1,8 +1,8 @@
 /* Judges a model: the perplexity of a token file, and how often it chooses the right answer of a question.
  *
  * The session has only the evaluation program, with eval_batch_size sequences at once.  A token file is evaluated as
- * with eval_iters=0: every token but the first of a shard is predicted once.  Bits per byte divide the same sum of losses
- * by the number of bytes that these tokens encode; special tokens encode none.
+ * with eval_iters=0: every token but the first of a shard is predicted once.  Bits per byte divide the same sum of
+ * losses by the number of bytes that these tokens encode; special tokens encode none.
  *
  * An answer's loss is the sum of the losses of its tokens after the context, and its mean loss is that divided by their
  * number.  The model chooses the answer with the smallest mean loss, which is called "accuracy norm" and is what llm.c

@@ -51,7 +51,8 @@ void restore_close(struct restore_source *source);
 
 /* Sets the initial weights, a pure function of the seed, and zeroes the moments. */
 enum gt_status session_weights_init(struct session *session, uint64_t seed);
-/* Fills the weights (and moments, and Adam's bias corrections) on the device with initial values from `seed`, or with the checkpoint's. */
+/* Fills the weights (and moments, and Adam's bias corrections) on the device with initial values from `seed`, or with
+ * the checkpoint's. */
 enum gt_status restore_weights(struct session *session, const struct restore_source *source, uint64_t seed);
 
 /* Creates the array that describes the model's parameters to io/, which the caller frees.  Errors: GT_NO_MEMORY. */
@@ -76,8 +77,8 @@ enum gt_status restore_part_write(void *context, enum checkpoint_part part, int3
  * Each function returns GT_OK if nothing differs.  It logs differences and continues; with strict_resume it refuses
  * them. */
 
-/* Passes the algorithms in a checkpoint's `plan` to the device.  `source` names the file in errors.  To be called before
- * the arena is taken.  Errors: GT_DATA. */
+/* Passes the algorithms in a checkpoint's `plan` to the device.  `source` names the file in errors.  To be called
+ * before the arena is taken.  Errors: GT_DATA. */
 enum gt_status resume_algorithms_choose(struct backend *device, const json_t *plan, const char *source);
 
 /* Reports differences in kernels and plan, which change the last bits of the results; with strict_resume refuses them.

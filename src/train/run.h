@@ -70,17 +70,17 @@ enum gt_status judge_run(struct hostmem *mem, const struct config *config);
  * called. */
 void report_block_print(const struct config *config, const struct session *session, enum gt_status status);
 
-/* --explain-oom: reads the message that config->explain_oom names ("-": standard input) and prints what its numbers mean for this
- * configuration.  Then fills `out`, which must be zeroed, for the keys that the user left open: the budget is the memory
- * that was available according to the message, the device profile a card of that size, the dtype nanoGPT's default.  The
- * plan that follows is then the answer.  Errors: GT_IO; GT_DATA for a text without such a message; those of
- * device_profile_find(). */
+/* --explain-oom: reads the message that config->explain_oom names ("-": standard input) and prints what its numbers
+ * mean for this configuration.  Then fills `out`, which must be zeroed, for the keys that the user left open: the
+ * budget is the memory that was available according to the message, the device profile a card of that size, the dtype
+ * nanoGPT's default.  The plan that follows is then the answer.  Errors: GT_IO; GT_DATA for a text without such a
+ * message; those of device_profile_find(). */
 enum gt_status explain_oom(const struct config *config, const struct model_config *model,
                            struct session_assumption *out);
-/* --plan: writes the plan of a session as text, JSON or a picture, together with the configuration and the forecast.  If
- * the plan does not fit, adds choices that do; on request, adds the front of memory against time.  Needs session_plan()
- * and a forecast; session_start() must not have been called.  Errors: GT_NO_FIT when the plan does not fit its budget,
- * after it was written and with one line; GT_IO, GT_NO_MEMORY. */
+/* --plan: writes the plan of a session as text, JSON or a picture, together with the configuration and the forecast.
+ * If the plan does not fit, adds choices that do; on request, adds the front of memory against time.  Needs
+ * session_plan() and a forecast; session_start() must not have been called.  Errors: GT_NO_FIT when the plan does not
+ * fit its budget, after it was written and with one line; GT_IO, GT_NO_MEMORY. */
 enum gt_status plan_answer(const struct session *session, const struct forecast *forecast);
 
 /* Returns the learning rate of an iteration, a pure function of it (nanoGPT train.py get_lr): learning_rate if decay_lr

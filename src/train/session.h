@@ -126,8 +126,8 @@ void session_train_options(const struct session *session, const struct session_c
 /* Creates the model and its plan; for a training session, the fastest plan that fits the budget.  Errors: GT_USAGE,
  * GT_UNSUPPORTED, GT_NO_MEMORY, GT_NO_FIT (logged with the bytes that are short). */
 enum gt_status session_plan(struct session *session, const struct model_options *options);
-/* Plans a session that only evaluates (and samples), with an evaluation batch as large as the budget allows.  If not even
- * one sequence fits, the loss chunks shrink.  Keys that the user set stay. */
+/* Plans a session that only evaluates (and samples), with an evaluation batch as large as the budget allows.  If not
+ * even one sequence fits, the loss chunks shrink.  Keys that the user set stay. */
 enum gt_status session_plan_evaluation(struct session *session, const struct model_options *options);
 
 /* Return the memory_budget that an arena of `arena_bytes` needs, and the part of it reserved for the process itself:

@@ -58,17 +58,11 @@ static enum gt_status autodiff_alloc(struct autodiff *ad, int32_t ops)
     size_t count = (size_t)ad->tensor_count;
     int32_t **indices[] = {&ad->gradient, &ad->parameter, &ad->again, &ad->maker};
     bool **flags[] = {&ad->written, &ad->done, &ad->wanted};
-    void *array;
-    TRY(hostmem_alloc(mem, (size_t)ops + 1, sizeof(struct op), "autodiff ops", &array));
-    ad->forward = array;
-    for (size_t i = 0; i < sizeof indices / sizeof indices[0]; i++) {
-        TRY(hostmem_alloc(mem, count, sizeof(int32_t), "autodiff indices", &array));
-        *indices[i] = array;
-    }
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
-        TRY(hostmem_alloc(mem, count, sizeof(bool), "autodiff flags", &array));
-        *flags[i] = array;
-    }
+    TRY(HOSTMEM_NEW(mem, (size_t)ops + 1, "autodiff ops", &ad->forward));
+    for (size_t i = 0; i < sizeof indices / sizeof indices[0]; i++)
+        TRY(HOSTMEM_NEW(mem, count, "autodiff indices", indices[i]));
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+        TRY(HOSTMEM_NEW(mem, count, "autodiff flags", flags[i]));
     return GT_OK;
 }
 
@@ -101,12 +95,6 @@ static void autodiff_close(struct autodiff *ad)
     hostmem_free(ad->graph->mem, ad->parameter);
     hostmem_free(ad->graph->mem, ad->gradient);
     hostmem_free(ad->graph->mem, ad->forward);
-}
-
-int32_t autodiff_gradient(struct autodiff *ad, int32_t tensor)
-{
-    assert(tensor >= 0 && tensor < ad->tensor_count);
-    return ad->gradient[tensor];
 }
 
 static enum gt_status gradient_tensor_add(struct autodiff *ad, int32_t tensor, int32_t *out)
@@ -151,7 +139,8 @@ static enum gt_status copy_emit(struct autodiff *ad, int32_t from, int32_t to, b
     return graph_op_add(&ad->pen, OP_COPY, &attrs, "copy", operands);
 }
 
-enum gt_status autodiff_contribute(struct autodiff *ad, int32_t tensor, int32_t *out, bool *accumulate)
+/* Sets *out to the tensor that takes a contribution to the gradient of `tensor`, and *accumulate if it must be added. */
+static enum gt_status contribute(struct autodiff *ad, int32_t tensor, int32_t *out, bool *accumulate)
 {
     assert(tensor >= 0 && tensor < ad->tensor_count);
     bool first;
@@ -179,21 +168,6 @@ enum gt_status autodiff_contribute(struct autodiff *ad, int32_t tensor, int32_t 
     return GT_OK;
 }
 
-enum gt_status autodiff_contribute_in_place(struct autodiff *ad, int32_t from, int32_t tensor, int32_t *out,
-                                            bool *accumulate)
-{
-    const struct tensor *tensors = ad->graph->tensors;
-    bool plain = ad->parameter[tensor] < 0 && tensors[tensor].base == TENSOR_NONE;
-    bool own = tensors[ad->gradient[from]].base == TENSOR_NONE && tensors[from].dtype == tensors[tensor].dtype;
-    if (!plain || !own || ad->gradient[tensor] != TENSOR_NONE || gradient_is_shared(ad, from))
-        return autodiff_contribute(ad, tensor, out, accumulate);
-    ad->gradient[tensor] = ad->gradient[from];
-    ad->written[tensor] = true;
-    *out = ad->gradient[tensor];
-    *accumulate = false;
-    return GT_OK;
-}
-
 enum gt_status autodiff_share(struct autodiff *ad, int32_t tensor, int32_t gradient)
 {
     bool plain = ad->parameter[tensor] < 0 && ad->graph->tensors[tensor].base == TENSOR_NONE;
@@ -203,7 +177,7 @@ enum gt_status autodiff_share(struct autodiff *ad, int32_t tensor, int32_t gradi
     }
     int32_t to;
     bool accumulate;
-    TRY(autodiff_contribute(ad, tensor, &to, &accumulate));
+    TRY(contribute(ad, tensor, &to, &accumulate));
     return copy_emit(ad, gradient, to, accumulate);
 }
 
@@ -286,28 +260,32 @@ static enum gt_status recompute_emit(struct autodiff *ad, int32_t index)
     return GT_OK;
 }
 
-/* Emits the backward of one forward op if the loss depends on it. */
+/* Emits the backward of one forward op if the loss depends on its first result. */
 static enum gt_status backward_emit(struct autodiff *ad, int32_t index)
 {
     const struct op *op = &ad->forward[index];
     const struct op_declaration *declaration = op_declaration(op->kind);
-    if (declaration->differentiate) {
+    int32_t result = TENSOR_NONE;
+    for (int32_t s = declaration->operands - 1; s >= 0; s--) {
+        if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) == OPERAND_OUT)
+            result = op->operand[s];
+    }
+    const int32_t gradient = result != TENSOR_NONE ? ad->gradient[result] : TENSOR_NONE;
+    if (gradient != TENSOR_NONE && declaration->differentiate == NULL) {
+        log_error("%s has no backward rule, and the loss depends on %s", declaration->name,
+                  ad->graph->tensors[result].name);
+        return GT_USAGE;
+    }
+    if (gradient != TENSOR_NONE || declaration->makes_gradient) {
         ad->pen.pass = PASS_BACKWARD;
         ad->pen.layer = op->layer;
         ad->pen.chunk = op->chunk;
         TRY(recompute_emit(ad, index));
-        TRY(declaration->differentiate(ad, op));
+        TRY(declaration->differentiate(ad, op, gradient));
     }
     for (int32_t s = 0; s < declaration->operands; s++) {
-        if (op->operand[s] == TENSOR_NONE || op_direction(op->kind, &op->attrs, s) == OPERAND_IN)
-            continue;
-        if (!declaration->differentiate && ad->gradient[op->operand[s]] != TENSOR_NONE &&
-            ad->parameter[op->operand[s]] < 0) {
-            log_error("%s has no backward rule, and the loss depends on %s", declaration->name,
-                      ad->graph->tensors[op->operand[s]].name);
-            return GT_USAGE;
-        }
-        ad->done[op->operand[s]] = true;
+        if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_IN)
+            ad->done[op->operand[s]] = true;
     }
     return GT_OK;
 }
@@ -351,7 +329,7 @@ enum gt_status autodiff_target(struct autodiff *ad, int32_t tensor, int32_t slot
                                struct op_attrs *attrs)
 {
     bool accumulate;
-    TRY(autodiff_contribute(ad, tensor, &operands[slot], &accumulate));
+    TRY(contribute(ad, tensor, &operands[slot], &accumulate));
     if (accumulate)
         attrs->accumulate |= 1u << slot;
     return GT_OK;
@@ -360,9 +338,12 @@ enum gt_status autodiff_target(struct autodiff *ad, int32_t tensor, int32_t slot
 enum gt_status autodiff_target_in_place(struct autodiff *ad, int32_t from, int32_t tensor, int32_t slot,
                                         int32_t *operands, struct op_attrs *attrs)
 {
-    bool accumulate;
-    TRY(autodiff_contribute_in_place(ad, from, tensor, &operands[slot], &accumulate));
-    if (accumulate)
-        attrs->accumulate |= 1u << slot;
+    const struct tensor *tensors = ad->graph->tensors;
+    bool plain = ad->parameter[tensor] < 0 && tensors[tensor].base == TENSOR_NONE;
+    bool own = tensors[ad->gradient[from]].base == TENSOR_NONE && tensors[from].dtype == tensors[tensor].dtype;
+    if (!plain || !own || ad->gradient[tensor] != TENSOR_NONE || gradient_is_shared(ad, from))
+        return autodiff_target(ad, tensor, slot, operands, attrs);
+    operands[slot] = ad->gradient[tensor] = ad->gradient[from];
+    ad->written[tensor] = true;
     return GT_OK;
 }

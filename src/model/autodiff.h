@@ -41,33 +41,25 @@ struct autodiff_options {
 enum gt_status autodiff_run(struct graph *graph, const struct autodiff_options *options);
 
 /* The functions below are for the rules: `differentiate` of struct op_declaration.  A rule reads the gradient of the
- * op's output, asks where each input's gradient goes, and emits the backward op.  It knows nothing of micro-steps, loss
+ * op's result, asks where each input's gradient goes, and emits the backward op.  It knows nothing of micro-steps, loss
  * chunks, sharing or memory. */
 
-/* Returns the complete gradient of a tensor that the op produced, or TENSOR_NONE if the loss does not depend on it. */
-int32_t autodiff_gradient(struct autodiff *ad, int32_t tensor);
 /* Returns the tensor that holds the value of a forward tensor: itself, or its recomputed copy. */
 int32_t autodiff_saved(const struct autodiff *ad, int32_t tensor);
-/* Sets *out to the tensor that takes a contribution to the gradient of `tensor`, and *accumulate if it must be
- * added. */
-enum gt_status autodiff_contribute(struct autodiff *ad, int32_t tensor, int32_t *out, bool *accumulate);
+/* Sets operands[slot] to the tensor that takes a contribution to the gradient of `tensor`, and its bit of
+ * attrs->accumulate if it must be added. */
+enum gt_status autodiff_target(struct autodiff *ad, int32_t tensor, int32_t slot, int32_t *operands,
+                               struct op_attrs *attrs);
+/* As above, for an elementwise op that is the last reader of `from`'s gradient.  If no other tensor shares that gradient,
+ * the target is the same buffer. */
+enum gt_status autodiff_target_in_place(struct autodiff *ad, int32_t from, int32_t tensor, int32_t slot,
+                                        int32_t *operands, struct op_attrs *attrs);
 /* Contributes the tensor `gradient` itself to the gradient of `tensor`.  A first contribution shares its buffer; a
  * later one is added by a copy op. */
 enum gt_status autodiff_share(struct autodiff *ad, int32_t tensor, int32_t gradient);
-/* As autodiff_contribute(), for an elementwise op that is the last reader of `from`'s gradient.  If no other tensor
- * shares that gradient, *out is the same buffer. */
-enum gt_status autodiff_contribute_in_place(struct autodiff *ad, int32_t from, int32_t tensor, int32_t *out,
-                                            bool *accumulate);
 /* Appends a backward op named after the forward op `of`. */
 enum gt_status autodiff_emit(struct autodiff *ad, const struct op *of, enum op_kind kind, const struct op_attrs *attrs,
                              int32_t *operands);
 const struct autodiff_options *autodiff_options_get(const struct autodiff *ad);
-
-/* As autodiff_contribute() and autodiff_contribute_in_place(), but they set operands[slot] and its bit of
- * attrs->accumulate. */
-enum gt_status autodiff_target(struct autodiff *ad, int32_t tensor, int32_t slot, int32_t *operands,
-                               struct op_attrs *attrs);
-enum gt_status autodiff_target_in_place(struct autodiff *ad, int32_t from, int32_t tensor, int32_t slot,
-                                        int32_t *operands, struct op_attrs *attrs);
 
 #endif

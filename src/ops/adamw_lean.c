@@ -14,51 +14,31 @@
 #include "base/log.h"
 #include "ops/infer.h"
 
-/* Checks that m and v have the same dtype, and that exponents of blocks are present only with 8-bit codes. */
-static bool adamw_lean_moments_check(const struct op_call *call, struct infer_shape shape)
+/* Checks that exponents of blocks are present only with 8-bit codes. */
+static bool adamw_lean_check(const struct op_call *call, struct infer_sizes *sizes)
 {
-    const struct operand *scales = &call->operand[ADAMW_LEAN_SCALES];
-    if (!infer_check(call, ADAMW_LEAN_M, DTYPES_MOMENT, shape) ||
-        !infer_check(call, ADAMW_LEAN_V, DTYPES_MOMENT, shape) || !infer_same_dtype(call, ADAMW_LEAN_M, ADAMW_LEAN_V))
-        return false;
-    bool codes = call->operand[ADAMW_LEAN_M].dtype == DTYPE_U8;
+    const struct operand *m = &call->operand[ADAMW_LEAN_M], *scales = &call->operand[ADAMW_LEAN_SCALES];
+    const bool codes = m->dtype == DTYPE_U8;
     if (codes != scales->present) {
         log_error("%s: operand scales is %s, expected %s with moments of %s", op_declaration(call->kind)->name,
-                  scales->present ? "present" : "absent", codes ? "them" : "none",
-                  dtype_name(call->operand[ADAMW_LEAN_M].dtype));
+                  scales->present ? "present" : "absent", codes ? "them" : "none", dtype_name(m->dtype));
         return false;
     }
-    return infer_check(call, ADAMW_LEAN_SCALES, DTYPES_U8,
-                       SHAPE2(2, state_blocks(operand_elements(&call->operand[ADAMW_LEAN_M]))));
-}
-
-static bool adamw_lean_infer(struct op_call *call)
-{
-    if (!infer_float(call, ADAMW_LEAN_GRAD) || !infer_scalars(call, ADAMW_LEAN_SCALARS) ||
-        !infer_check(call, ADAMW_LEAN_CORRECTIONS, DTYPES_F32, SHAPE2(ANY, 2)) || !infer_index_base(call))
-        return false;
-    struct infer_shape shape = infer_shape_of(&call->operand[ADAMW_LEAN_GRAD]);
-    return infer_check(call, ADAMW_LEAN_GRAD, DTYPES_LEAN, shape) &&
-           infer_check(call, ADAMW_LEAN_PARAM, DTYPES_BF16, shape) && adamw_lean_moments_check(call, shape);
-}
-
-/* As adamw; random bits and codes are integer work and do not count. */
-static double adamw_lean_flops(const struct op_call *call)
-{
-    return 17.0 * cost_elements(call, ADAMW_LEAN_PARAM);
+    return infer_check(call, ADAMW_LEAN_SCALES, DTYPES_U8, SHAPE2(2, state_blocks(operand_elements(m)))) &&
+           infer_index_base(call, sizes);
 }
 
 const struct op_declaration op_adamw_lean = {
     .name = "adamw_lean",
     .text = "AdamW of a bf16 param without a master; m, v in fp32, bf16 or 8 bits; rounds stochastically",
     .operands = ADAMW_LEAN_OPERANDS,
-    .operand = {[ADAMW_LEAN_GRAD] = {"grad", OPERAND_IN},
-                [ADAMW_LEAN_SCALARS] = {"scalars", OPERAND_IN},
-                [ADAMW_LEAN_CORRECTIONS] = {"corrections", OPERAND_IN},
-                [ADAMW_LEAN_PARAM] = {"param", OPERAND_INOUT},
-                [ADAMW_LEAN_M] = {"m", OPERAND_INOUT},
-                [ADAMW_LEAN_V] = {"v", OPERAND_INOUT},
-                [ADAMW_LEAN_SCALES] = {"scales", OPERAND_INOUT | OPERAND_OPTIONAL}},
-    .infer = adamw_lean_infer,
-    .flops = adamw_lean_flops,
+    .operand = {[ADAMW_LEAN_GRAD] = {"grad", OPERAND_IN, "*", DTYPES_LEAN},
+                [ADAMW_LEAN_SCALARS] = SCALARS(OPERAND_IN),
+                [ADAMW_LEAN_CORRECTIONS] = {"corrections", OPERAND_IN, "?2", DTYPES_F32},
+                [ADAMW_LEAN_PARAM] = {"param", OPERAND_INOUT, "*", DTYPES_BF16},
+                [ADAMW_LEAN_M] = {"m", OPERAND_INOUT, "*", DTYPES_MOMENT},
+                [ADAMW_LEAN_V] = {"v", OPERAND_INOUT | OPERAND_SAME_DTYPE, "*", DTYPES_MOMENT, ADAMW_LEAN_M},
+                [ADAMW_LEAN_SCALES] = {"scales", OPERAND_INOUT | OPERAND_OPTIONAL, "2?", DTYPES_U8}},
+    .check = adamw_lean_check,
+    .cost = {17.0, ADAMW_LEAN_PARAM}, /* as adamw; random bits and codes are integer work and do not count */
 };

@@ -17,42 +17,34 @@
 #include "model/autodiff.h"
 #include "ops/infer.h"
 
-/* Checks that kv_heads divides heads, and that a row of qkv splits into heads + 2 kv_heads heads of equal size. */
-static bool attention_heads_check(const struct op_call *call, int32_t qkv, int64_t *out_head_size)
+/* Checks that kv_heads divides heads, and that a row of qkv splits into heads + 2 kv_heads heads of equal size.  Sets Y,
+ * the width of y, and B, H and T. */
+static bool attention_heads_check(const struct op_call *call, int32_t slot, struct infer_sizes *sizes)
 {
-    int64_t heads = call->attrs.heads, kv_heads = call->attrs.kv_heads;
+    const struct operand *qkv = &call->operand[slot];
+    const int64_t heads = call->attrs.heads, kv_heads = call->attrs.kv_heads, parts = heads + 2 * kv_heads;
     if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0) {
         log_error("%s: heads is %" PRId64 " and kv_heads %" PRId64 ", expected a multiple and its divisor",
                   op_declaration(call->kind)->name, heads, kv_heads);
         return false;
     }
-    if (!infer_check(call, qkv, DTYPES_FLOAT, SHAPE2(ANY, ANY)) || !infer_time(call, infer_rows(call, qkv)))
+    if (!infer_time(call, slot))
         return false;
-    int64_t parts = heads + 2 * kv_heads;
-    if (infer_columns(call, qkv) % parts != 0) {
+    if (qkv->dims[1] % parts != 0) {
         log_error("%s: operand qkv has %" PRId64 " columns, expected a multiple of heads + 2 kv_heads = %" PRId64,
-                  op_declaration(call->kind)->name, infer_columns(call, qkv), parts);
+                  op_declaration(call->kind)->name, qkv->dims[1], parts);
         return false;
     }
-    *out_head_size = infer_columns(call, qkv) / parts;
+    infer_size_set(sizes, 'Y', qkv->dims[1] / parts * heads);
+    infer_size_set(sizes, 'B', qkv->dims[0] / call->attrs.time);
+    infer_size_set(sizes, 'H', heads);
+    infer_size_set(sizes, 'T', call->attrs.time);
     return true;
 }
 
-static struct infer_shape lse_shape(const struct op_call *call, int64_t rows)
+static bool attention_forward_check(const struct op_call *call, struct infer_sizes *sizes)
 {
-    return SHAPE3(rows / call->attrs.time, call->attrs.heads, call->attrs.time);
-}
-
-static bool attention_forward_infer(struct op_call *call)
-{
-    int64_t head_size = 0;
-    if (!attention_heads_check(call, ATTENTION_FORWARD_QKV, &head_size) || !infer_probability(call) ||
-        !infer_scalars(call, ATTENTION_FORWARD_SCALARS))
-        return false;
-    int64_t rows = infer_rows(call, ATTENTION_FORWARD_QKV);
-    enum dtype dtype = call->operand[ATTENTION_FORWARD_QKV].dtype;
-    return infer_fill(call, ATTENTION_FORWARD_Y, dtype, DTYPES_FLOAT, SHAPE2(rows, call->attrs.heads * head_size)) &&
-           infer_fill(call, ATTENTION_FORWARD_LSE, DTYPE_F32, DTYPES_F32, lse_shape(call, rows));
+    return attention_heads_check(call, ATTENTION_FORWARD_QKV, sizes) && infer_probability(call);
 }
 
 /* Returns B H T T D, from y[B T, H D]. */
@@ -67,11 +59,8 @@ static double attention_forward_flops(const struct op_call *call)
     return 2.0 * attention_volume(call, ATTENTION_FORWARD_Y);
 }
 
-static enum gt_status attention_forward_differentiate(struct autodiff *ad, const struct op *op)
+static enum gt_status attention_forward_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
 {
-    int32_t dy = autodiff_gradient(ad, op->operand[ATTENTION_FORWARD_Y]);
-    if (dy == TENSOR_NONE)
-        return GT_OK;
     struct op_attrs attrs = op->attrs;
     int32_t operands[ATTENTION_BACKWARD_OPERANDS] = {
         [ATTENTION_BACKWARD_DY] = dy,
@@ -88,31 +77,27 @@ const struct op_declaration op_attention_forward = {
     .name = "attention_forward",
     .text = "y = dropout(softmax(causal(q k' scale))) v; lse = log-sum-exp of its rows",
     .operands = ATTENTION_FORWARD_OPERANDS,
-    .operand = {[ATTENTION_FORWARD_QKV] = {"qkv", OPERAND_IN | OPERAND_SAVED},
-                [ATTENTION_FORWARD_SCALARS] = {"scalars", OPERAND_IN},
-                [ATTENTION_FORWARD_Y] = {"y", OPERAND_OUT | OPERAND_SAVED},
-                [ATTENTION_FORWARD_LSE] = {"lse", OPERAND_OUT | OPERAND_SAVED}},
+    .operand = {[ATTENTION_FORWARD_QKV] = {"qkv", OPERAND_IN | OPERAND_SAVED, "NW"},
+                [ATTENTION_FORWARD_SCALARS] = SCALARS(OPERAND_IN),
+                [ATTENTION_FORWARD_Y] = {"y", OPERAND_OUT | OPERAND_SAVED, "NY"},
+                [ATTENTION_FORWARD_LSE] = {"lse", OPERAND_OUT | OPERAND_SAVED, "BHT", DTYPES_F32}},
     .recompute = RECOMPUTE_CLASS_ATTENTION,
     .multiplies = true,
-    .infer = attention_forward_infer,
+    .check = attention_forward_check,
     .flops = attention_forward_flops,
     .differentiate = attention_forward_differentiate,
 };
 
-static bool attention_backward_infer(struct op_call *call)
+static bool attention_backward_check(const struct op_call *call, struct infer_sizes *sizes)
 {
-    int64_t head_size = 0;
-    if (!attention_heads_check(call, ATTENTION_BACKWARD_QKV, &head_size) || !infer_probability(call) ||
-        !infer_scalars(call, ATTENTION_BACKWARD_SCALARS))
-        return false;
-    int64_t rows = infer_rows(call, ATTENTION_BACKWARD_QKV);
-    struct infer_shape y = SHAPE2(rows, call->attrs.heads * head_size);
-    if (!infer_check(call, ATTENTION_BACKWARD_DY, DTYPES_FLOAT, y) ||
-        !infer_check(call, ATTENTION_BACKWARD_Y, DTYPES_FLOAT, y) ||
-        !infer_check(call, ATTENTION_BACKWARD_LSE, DTYPES_F32, lse_shape(call, rows)))
-        return false;
     const struct operand *qkv = &call->operand[ATTENTION_BACKWARD_QKV];
-    return infer_fill(call, ATTENTION_BACKWARD_DQKV, qkv->dtype, DTYPES_FLOAT, infer_shape_of(qkv));
+    if (!attention_heads_check(call, ATTENTION_BACKWARD_QKV, sizes) || !infer_probability(call))
+        return false;
+    const struct infer_shape y = SHAPE2(qkv->dims[0], sizes->letter['Y' - 'A']);
+    return infer_check(call, ATTENTION_BACKWARD_DY, DTYPES_FLOAT, y) &&
+           infer_check(call, ATTENTION_BACKWARD_Y, DTYPES_FLOAT, y) &&
+           infer_check(call, ATTENTION_BACKWARD_LSE, DTYPES_F32,
+                       SHAPE3(qkv->dims[0] / call->attrs.time, call->attrs.heads, call->attrs.time));
 }
 
 /* Five products: recomputed scores, dp, dv, dk, dq. */
@@ -131,35 +116,31 @@ const struct op_declaration op_attention_backward = {
     .name = "attention_backward",
     .text = "dqkv of attention_forward",
     .operands = ATTENTION_BACKWARD_OPERANDS,
-    .operand = {[ATTENTION_BACKWARD_DY] = {"dy", OPERAND_IN},
-                [ATTENTION_BACKWARD_QKV] = {"qkv", OPERAND_IN},
-                [ATTENTION_BACKWARD_Y] = {"y", OPERAND_IN},
-                [ATTENTION_BACKWARD_LSE] = {"lse", OPERAND_IN},
-                [ATTENTION_BACKWARD_SCALARS] = {"scalars", OPERAND_IN},
-                [ATTENTION_BACKWARD_DQKV] = {"dqkv", OPERAND_OUT}},
+    .operand = {[ATTENTION_BACKWARD_DY] = {"dy", OPERAND_IN, "??"},
+                [ATTENTION_BACKWARD_QKV] = {"qkv", OPERAND_IN, "NW"},
+                [ATTENTION_BACKWARD_Y] = {"y", OPERAND_IN, "??"},
+                [ATTENTION_BACKWARD_LSE] = {"lse", OPERAND_IN, "???", DTYPES_F32},
+                [ATTENTION_BACKWARD_SCALARS] = SCALARS(OPERAND_IN),
+                [ATTENTION_BACKWARD_DQKV] = {"dqkv", OPERAND_OUT, "NW", .like = ATTENTION_BACKWARD_QKV}},
     .multiplies = true,
-    .infer = attention_backward_infer,
+    .check = attention_backward_check,
     .flops = attention_backward_flops,
     .workspace_cap = attention_backward_workspace_cap,
 };
 
-static bool attention_cached_infer(struct op_call *call)
+static bool attention_cached_check(const struct op_call *call, struct infer_sizes *sizes)
 {
-    int64_t head_size = 0;
-    if (!attention_heads_check(call, ATTENTION_CACHED_QKV, &head_size) ||
-        !infer_scalars(call, ATTENTION_CACHED_SCALARS))
+    const struct operand *cache = &call->operand[ATTENTION_CACHED_CACHE];
+    if (!attention_heads_check(call, ATTENTION_CACHED_QKV, sizes))
         return false;
-    int64_t rows = infer_rows(call, ATTENTION_CACHED_QKV), time = call->attrs.time;
-    struct infer_shape cache = SHAPE4(2, rows / time, ANY, call->attrs.kv_heads * head_size);
-    if (!infer_check(call, ATTENTION_CACHED_CACHE, DTYPES_FLOAT, cache))
+    const int64_t width = sizes->letter['Y' - 'A'] / call->attrs.heads * call->attrs.kv_heads;
+    if (!infer_check(call, ATTENTION_CACHED_CACHE, DTYPES_FLOAT, SHAPE4(2, sizes->letter['B' - 'A'], ANY, width)))
         return false;
-    if (call->operand[ATTENTION_CACHED_CACHE].dims[2] < time) {
-        log_error("%s: operand cache has a capacity of %" PRId64 ", expected at least time = %" PRId64,
-                  op_declaration(call->kind)->name, call->operand[ATTENTION_CACHED_CACHE].dims[2], time);
-        return false;
-    }
-    enum dtype dtype = call->operand[ATTENTION_CACHED_QKV].dtype;
-    return infer_fill(call, ATTENTION_CACHED_Y, dtype, DTYPES_FLOAT, SHAPE2(rows, call->attrs.heads * head_size));
+    if (cache->dims[2] >= call->attrs.time)
+        return true;
+    log_error("%s: operand cache has a capacity of %" PRId64 ", expected at least time = %" PRId32,
+              op_declaration(call->kind)->name, cache->dims[2], call->attrs.time);
+    return false;
 }
 
 /* Assumes a full cache, because the position is a device scalar and unknown here. */
@@ -183,12 +164,12 @@ const struct op_declaration op_attention_cached = {
     .name = "attention_cached",
     .text = "append k, v to the cache; y = softmax(causal(q cache_k' scale)) cache_v",
     .operands = ATTENTION_CACHED_OPERANDS,
-    .operand = {[ATTENTION_CACHED_QKV] = {"qkv", OPERAND_IN},
-                [ATTENTION_CACHED_SCALARS] = {"scalars", OPERAND_IN},
-                [ATTENTION_CACHED_CACHE] = {"cache", OPERAND_INOUT},
-                [ATTENTION_CACHED_Y] = {"y", OPERAND_OUT}},
+    .operand = {[ATTENTION_CACHED_QKV] = {"qkv", OPERAND_IN, "NW"},
+                [ATTENTION_CACHED_SCALARS] = SCALARS(OPERAND_IN),
+                [ATTENTION_CACHED_CACHE] = {"cache", OPERAND_INOUT, "2???"},
+                [ATTENTION_CACHED_Y] = {"y", OPERAND_OUT, "NY"}},
     .multiplies = true,
-    .infer = attention_cached_infer,
+    .check = attention_cached_check,
     .flops = attention_cached_flops,
     .workspace_cap = attention_cached_workspace_cap,
 };

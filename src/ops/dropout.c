@@ -7,23 +7,14 @@
 #include "model/autodiff.h"
 #include "ops/infer.h"
 
-static bool dropout_infer(struct op_call *call)
+static bool dropout_check(const struct op_call *call, struct infer_sizes *sizes)
 {
-    return infer_check(call, DROPOUT_X, DTYPES_FLOAT, SHAPE2(ANY, ANY)) &&
-           infer_time(call, infer_rows(call, DROPOUT_X)) && infer_probability(call) &&
-           infer_scalars(call, DROPOUT_SCALARS) && infer_like(call, DROPOUT_X, DROPOUT_Y);
+    (void)sizes;
+    return infer_time(call, DROPOUT_X) && infer_probability(call);
 }
 
-static double dropout_flops(const struct op_call *call)
+static enum gt_status dropout_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
 {
-    return cost_elements(call, DROPOUT_X);
-}
-
-static enum gt_status dropout_differentiate(struct autodiff *ad, const struct op *op)
-{
-    int32_t dy = autodiff_gradient(ad, op->operand[DROPOUT_Y]);
-    if (dy == TENSOR_NONE)
-        return GT_OK;
     struct op_attrs attrs = op->attrs;
     int32_t operands[DROPOUT_OPERANDS] = {
         [DROPOUT_X] = dy, [DROPOUT_SCALARS] = op->operand[DROPOUT_SCALARS], [DROPOUT_Y] = TENSOR_NONE};
@@ -35,10 +26,10 @@ const struct op_declaration op_dropout = {
     .name = "dropout",
     .text = "y = mask x / (1 - p); its own backward",
     .operands = DROPOUT_OPERANDS,
-    .operand = {[DROPOUT_X] = {"x", OPERAND_IN},
-                [DROPOUT_SCALARS] = {"scalars", OPERAND_IN},
-                [DROPOUT_Y] = {"y", OPERAND_OUT}},
-    .infer = dropout_infer,
-    .flops = dropout_flops,
+    .operand = {[DROPOUT_X] = {"x", OPERAND_IN, "NC"},
+                [DROPOUT_SCALARS] = SCALARS(OPERAND_IN),
+                [DROPOUT_Y] = {"y", OPERAND_OUT, "NC"}},
+    .check = dropout_check,
+    .cost = {1.0, DROPOUT_X},
     .differentiate = dropout_differentiate,
 };

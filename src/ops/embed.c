@@ -16,34 +16,24 @@
 #include "model/autodiff.h"
 #include "ops/infer.h"
 
-static bool embed_forward_infer(struct op_call *call)
+static bool positions_check(const struct op_call *call, const char *name, int64_t positions)
 {
-    if (!infer_check(call, EMBED_FORWARD_IDS, DTYPES_I32, SHAPE1(ANY)) ||
-        !infer_check(call, EMBED_FORWARD_WTE, DTYPES_FLOAT, SHAPE2(ANY, ANY)))
-        return false;
-    int64_t rows = infer_rows(call, EMBED_FORWARD_IDS), channels = infer_columns(call, EMBED_FORWARD_WTE);
-    if (!infer_check(call, EMBED_FORWARD_WPE, DTYPES_FLOAT, SHAPE2(ANY, channels)) || !infer_time(call, rows) ||
-        !infer_scalars(call, EMBED_FORWARD_SCALARS))
-        return false;
-    if (infer_rows(call, EMBED_FORWARD_WPE) < call->attrs.time) {
-        log_error("%s: operand wpe has %" PRId64 " positions, expected at least time = %" PRId32,
-                  op_declaration(call->kind)->name, infer_rows(call, EMBED_FORWARD_WPE), call->attrs.time);
-        return false;
-    }
-    enum dtype dtype = call->operand[EMBED_FORWARD_WTE].dtype;
-    return infer_fill(call, EMBED_FORWARD_Y, dtype, DTYPES_FLOAT, SHAPE2(rows, channels));
+    if (positions >= call->attrs.time)
+        return true;
+    log_error("%s: operand %s has %" PRId64 " positions, expected at least time = %" PRId32,
+              op_declaration(call->kind)->name, name, positions, call->attrs.time);
+    return false;
 }
 
-static double embed_forward_flops(const struct op_call *call)
+static bool embed_forward_check(const struct op_call *call, struct infer_sizes *sizes)
 {
-    return cost_elements(call, EMBED_FORWARD_Y);
+    (void)sizes;
+    return infer_time(call, EMBED_FORWARD_IDS) &&
+           positions_check(call, "wpe", call->operand[EMBED_FORWARD_WPE].dims[0]);
 }
 
-static enum gt_status embed_forward_differentiate(struct autodiff *ad, const struct op *op)
+static enum gt_status embed_forward_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
 {
-    int32_t dy = autodiff_gradient(ad, op->operand[EMBED_FORWARD_Y]);
-    if (dy == TENSOR_NONE)
-        return GT_OK;
     struct op_attrs attrs = op->attrs;
     int32_t operands[EMBED_BACKWARD_OPERANDS] = {
         [EMBED_BACKWARD_DY] = dy,
@@ -73,56 +63,31 @@ const struct op_declaration op_embed_forward = {
     .name = "embed_forward",
     .text = "y[N,C] = wte[ids] + wpe[position + t]",
     .operands = EMBED_FORWARD_OPERANDS,
-    .operand = {[EMBED_FORWARD_IDS] = {"ids", OPERAND_IN | OPERAND_SAVED},
-                [EMBED_FORWARD_WTE] = {"wte", OPERAND_IN},
-                [EMBED_FORWARD_WPE] = {"wpe", OPERAND_IN},
-                [EMBED_FORWARD_SCALARS] = {"scalars", OPERAND_IN},
-                [EMBED_FORWARD_Y] = {"y", OPERAND_OUT}},
-    .infer = embed_forward_infer,
-    .flops = embed_forward_flops,
+    .operand = {[EMBED_FORWARD_IDS] = {"ids", OPERAND_IN | OPERAND_SAVED, "N", DTYPES_I32},
+                [EMBED_FORWARD_WTE] = {"wte", OPERAND_IN, "VC"},
+                [EMBED_FORWARD_WPE] = {"wpe", OPERAND_IN, "PC"},
+                [EMBED_FORWARD_SCALARS] = SCALARS(OPERAND_IN),
+                [EMBED_FORWARD_Y] = {"y", OPERAND_OUT, "NC", .like = EMBED_FORWARD_WTE}},
+    .check = embed_forward_check,
+    .cost = {1.0, EMBED_FORWARD_Y},
     .rows = embed_forward_rows,
     .differentiate = embed_forward_differentiate,
 };
 
 /* `starts` holds the number of groups and, for each of at most min(N, V) groups, a boundary, plus the last one. */
-static bool embed_backward_starts_check(const struct op_call *call)
+static bool embed_backward_check(const struct op_call *call, struct infer_sizes *sizes)
 {
-    int64_t rows = infer_rows(call, EMBED_BACKWARD_DY), ids = infer_rows(call, EMBED_BACKWARD_DWTE);
-    int64_t needed = (rows < ids ? rows : ids) + 2;
-    if (!infer_check(call, EMBED_BACKWARD_STARTS, DTYPES_I32, SHAPE1(ANY)))
-        return false;
-    if (infer_rows(call, EMBED_BACKWARD_STARTS) >= needed)
-        return true;
-    log_error("%s: operand starts is [%" PRId64 "], expected at least [%" PRId64 "]", op_declaration(call->kind)->name,
-              infer_rows(call, EMBED_BACKWARD_STARTS), needed);
-    return false;
-}
-
-static bool embed_backward_infer(struct op_call *call)
-{
-    if (!infer_check(call, EMBED_BACKWARD_DY, DTYPES_FLOAT, SHAPE2(ANY, ANY)))
-        return false;
-    int64_t rows = infer_rows(call, EMBED_BACKWARD_DY), channels = infer_columns(call, EMBED_BACKWARD_DY);
-    if (!infer_check(call, EMBED_BACKWARD_IDS, DTYPES_I32, SHAPE1(rows)) ||
-        !infer_check(call, EMBED_BACKWARD_ORDER, DTYPES_I32, SHAPE1(rows)) ||
-        !infer_check(call, EMBED_BACKWARD_DWTE, DTYPES_FLOAT, SHAPE2(ANY, channels)) ||
-        !embed_backward_starts_check(call) || !infer_time(call, rows))
-        return false;
+    const int64_t rows = call->operand[EMBED_BACKWARD_DY].dims[0], ids = call->operand[EMBED_BACKWARD_DWTE].dims[0];
+    const int64_t starts = call->operand[EMBED_BACKWARD_STARTS].dims[0], needed = (rows < ids ? rows : ids) + 2;
     const struct operand *dwpe = &call->operand[EMBED_BACKWARD_DWPE];
-    int64_t positions = dwpe->present && dwpe->rank == 2 ? dwpe->dims[0] : call->attrs.time;
-    if (positions < call->attrs.time) {
-        log_error("%s: operand dwpe has %" PRId64 " positions, expected at least time = %" PRId32,
-                  op_declaration(call->kind)->name, positions, call->attrs.time);
+    const int64_t positions = dwpe->present && dwpe->rank == 2 ? dwpe->dims[0] : call->attrs.time;
+    if (starts < needed) {
+        log_error("%s: operand starts is [%" PRId64 "], expected at least [%" PRId64 "]",
+                  op_declaration(call->kind)->name, starts, needed);
         return false;
     }
-    enum dtype dtype = call->operand[EMBED_BACKWARD_DWTE].dtype;
-    return infer_fill(call, EMBED_BACKWARD_DWPE, dtype, DTYPES_FLOAT, SHAPE2(positions, channels));
-}
-
-/* Each row of dy is added once to dwte and once to dwpe. */
-static double embed_backward_flops(const struct op_call *call)
-{
-    return 2.0 * cost_elements(call, EMBED_BACKWARD_DY);
+    infer_size_set(sizes, 'P', positions);
+    return infer_time(call, EMBED_BACKWARD_DY) && positions_check(call, "dwpe", positions);
 }
 
 static double embed_backward_rows(const struct op_call *call, int32_t slot)
@@ -134,13 +99,13 @@ const struct op_declaration op_embed_backward = {
     .name = "embed_backward",
     .text = "dwte[id] += sum of dy rows of id; dwpe[t] (+)= sum over b of dy[b,t]",
     .operands = EMBED_BACKWARD_OPERANDS,
-    .operand = {[EMBED_BACKWARD_DY] = {"dy", OPERAND_IN},
-                [EMBED_BACKWARD_IDS] = {"ids", OPERAND_IN},
-                [EMBED_BACKWARD_ORDER] = {"order", OPERAND_IN},
-                [EMBED_BACKWARD_STARTS] = {"starts", OPERAND_IN},
-                [EMBED_BACKWARD_DWTE] = {"dwte", OPERAND_INOUT},
-                [EMBED_BACKWARD_DWPE] = {"dwpe", OPERAND_OUT | OPERAND_ACCUMULATES}},
-    .infer = embed_backward_infer,
-    .flops = embed_backward_flops,
+    .operand = {[EMBED_BACKWARD_DY] = {"dy", OPERAND_IN, "NC"},
+                [EMBED_BACKWARD_IDS] = {"ids", OPERAND_IN, "N", DTYPES_I32},
+                [EMBED_BACKWARD_ORDER] = {"order", OPERAND_IN, "N", DTYPES_I32},
+                [EMBED_BACKWARD_STARTS] = {"starts", OPERAND_IN, "?", DTYPES_I32},
+                [EMBED_BACKWARD_DWTE] = {"dwte", OPERAND_INOUT, "VC"},
+                [EMBED_BACKWARD_DWPE] = {"dwpe", OPERAND_OUT | OPERAND_ACCUMULATES, "PC", .like = EMBED_BACKWARD_DWTE}},
+    .check = embed_backward_check,
+    .cost = {2.0, EMBED_BACKWARD_DY}, /* each row of dy is added once to dwte and once to dwpe */
     .rows = embed_backward_rows,
 };

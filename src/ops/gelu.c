@@ -7,17 +7,13 @@
 #include "model/autodiff.h"
 #include "ops/infer.h"
 
-static bool gelu_kind_check(const struct op_call *call)
+static bool gelu_check(const struct op_call *call, struct infer_sizes *sizes)
 {
+    (void)sizes;
     if (call->attrs.gelu == GELU_ERF || call->attrs.gelu == GELU_TANH)
         return true;
     log_error("%s: gelu is %d, expected erf or tanh", op_declaration(call->kind)->name, (int)call->attrs.gelu);
     return false;
-}
-
-static bool gelu_forward_infer(struct op_call *call)
-{
-    return gelu_kind_check(call) && infer_like(call, GELU_FORWARD_X, GELU_FORWARD_Y);
 }
 
 /* erf: scale, erf, add, halve, multiply.  tanh: four more for the polynomial. */
@@ -26,11 +22,8 @@ static double gelu_forward_flops(const struct op_call *call)
     return (call->attrs.gelu == GELU_ERF ? 5.0 : 9.0) * cost_elements(call, GELU_FORWARD_X);
 }
 
-static enum gt_status gelu_forward_differentiate(struct autodiff *ad, const struct op *op)
+static enum gt_status gelu_forward_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
 {
-    int32_t dy = autodiff_gradient(ad, op->operand[GELU_FORWARD_Y]);
-    if (dy == TENSOR_NONE)
-        return GT_OK;
     struct op_attrs attrs = op->attrs;
     int32_t operands[GELU_BACKWARD_OPERANDS] = {[GELU_BACKWARD_DY] = dy,
                                                 [GELU_BACKWARD_X] = autodiff_saved(ad, op->operand[GELU_FORWARD_X]),
@@ -44,19 +37,12 @@ const struct op_declaration op_gelu_forward = {
     .name = "gelu_forward",
     .text = "y = gelu(x)",
     .operands = GELU_FORWARD_OPERANDS,
-    .operand = {[GELU_FORWARD_X] = {"x", OPERAND_IN | OPERAND_SAVED}, [GELU_FORWARD_Y] = {"y", OPERAND_OUT}},
+    .operand = {[GELU_FORWARD_X] = {"x", OPERAND_IN | OPERAND_SAVED, "*"}, [GELU_FORWARD_Y] = {"y", OPERAND_OUT, "*"}},
     .recompute = RECOMPUTE_CLASS_ACTIVATION,
-    .infer = gelu_forward_infer,
+    .check = gelu_check,
     .flops = gelu_forward_flops,
     .differentiate = gelu_forward_differentiate,
 };
-
-static bool gelu_backward_infer(struct op_call *call)
-{
-    return gelu_kind_check(call) && infer_float(call, GELU_BACKWARD_DY) &&
-           infer_check(call, GELU_BACKWARD_X, DTYPES_FLOAT, infer_shape_of(&call->operand[GELU_BACKWARD_DY])) &&
-           infer_like(call, GELU_BACKWARD_DY, GELU_BACKWARD_DX);
-}
 
 static double gelu_backward_flops(const struct op_call *call)
 {
@@ -67,9 +53,9 @@ const struct op_declaration op_gelu_backward = {
     .name = "gelu_backward",
     .text = "dx = dy gelu'(x)",
     .operands = GELU_BACKWARD_OPERANDS,
-    .operand = {[GELU_BACKWARD_DY] = {"dy", OPERAND_IN},
-                [GELU_BACKWARD_X] = {"x", OPERAND_IN},
-                [GELU_BACKWARD_DX] = {"dx", OPERAND_OUT}},
-    .infer = gelu_backward_infer,
+    .operand = {[GELU_BACKWARD_DY] = {"dy", OPERAND_IN, "*"},
+                [GELU_BACKWARD_X] = {"x", OPERAND_IN, "*"},
+                [GELU_BACKWARD_DX] = {"dx", OPERAND_OUT, "*"}},
+    .check = gelu_check,
     .flops = gelu_backward_flops,
 };

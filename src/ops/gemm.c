@@ -11,25 +11,14 @@
 #include "model/autodiff.h"
 #include "ops/infer.h"
 
-static bool gemm_infer(struct op_call *call)
+static bool gemm_check(const struct op_call *call, struct infer_sizes *sizes)
 {
-    const struct op_attrs *attrs = &call->attrs;
-    if (!infer_check(call, GEMM_A, DTYPES_FLOAT, SHAPE2(ANY, ANY)))
-        return false;
-    int64_t m = attrs->transpose_a ? infer_columns(call, GEMM_A) : infer_rows(call, GEMM_A);
-    int64_t k = attrs->transpose_a ? infer_rows(call, GEMM_A) : infer_columns(call, GEMM_A);
-    struct infer_shape b = attrs->transpose_b ? SHAPE2(ANY, k) : SHAPE2(k, ANY);
-    if (!infer_check(call, GEMM_B, DTYPES_FLOAT, b) || !infer_same_dtype(call, GEMM_A, GEMM_B))
-        return false;
-    int64_t n = attrs->transpose_b ? infer_rows(call, GEMM_B) : infer_columns(call, GEMM_B);
-    if (!infer_check(call, GEMM_BIAS, DTYPES_FLOAT, SHAPE1(n)))
-        return false;
-    if (call->operand[GEMM_BIAS].present && attrs->accumulate != 0) {
-        log_error("%s: operand bias is present, expected none together with accumulation",
-                  op_declaration(call->kind)->name);
-        return false;
-    }
-    return infer_fill(call, GEMM_D, call->operand[GEMM_A].dtype, DTYPES_FLOAT, SHAPE2(m, n));
+    (void)sizes;
+    if (!call->operand[GEMM_BIAS].present || call->attrs.accumulate == 0)
+        return true;
+    log_error("%s: operand bias is present, expected none together with accumulation",
+              op_declaration(call->kind)->name);
+    return false;
 }
 
 static double gemm_flops(const struct op_call *call)
@@ -41,12 +30,9 @@ static double gemm_flops(const struct op_call *call)
 }
 
 /* d = a b: da = dd b', db = a' dd.  d = a b': da = dd b, db = dd' a. */
-static enum gt_status gemm_differentiate(struct autodiff *ad, const struct op *op)
+static enum gt_status gemm_differentiate(struct autodiff *ad, const struct op *op, int32_t dd)
 {
     int32_t a = op->operand[GEMM_A], b = op->operand[GEMM_B], bias = op->operand[GEMM_BIAS];
-    int32_t dd = autodiff_gradient(ad, op->operand[GEMM_D]);
-    if (dd == TENSOR_NONE)
-        return GT_OK;
     assert(!op->attrs.transpose_a && !op->attrs.accumulate);
     if (bias != TENSOR_NONE) {
         struct op_attrs attrs = {0};
@@ -81,29 +67,16 @@ const struct op_declaration op_gemm = {
     .name = "gemm",
     .text = "d (+)= op(a) op(b) + bias",
     .operands = GEMM_OPERANDS,
-    .operand = {[GEMM_A] = {"a", OPERAND_IN | OPERAND_SAVED},
-                [GEMM_B] = {"b", OPERAND_IN | OPERAND_SAVED},
-                [GEMM_BIAS] = {"bias", OPERAND_IN | OPERAND_OPTIONAL},
-                [GEMM_D] = {"d", OPERAND_OUT | OPERAND_ACCUMULATES}},
+    .operand = {[GEMM_A] = {"a", OPERAND_IN | OPERAND_SAVED, "MK"},
+                [GEMM_B] = {"b", OPERAND_IN | OPERAND_SAVED | OPERAND_SAME_DTYPE, "KN"},
+                [GEMM_BIAS] = {"bias", OPERAND_IN | OPERAND_OPTIONAL, "N"},
+                [GEMM_D] = {"d", OPERAND_OUT | OPERAND_ACCUMULATES, "MN"}},
     .multiplies = true,
-    .infer = gemm_infer,
+    .check = gemm_check,
     .flops = gemm_flops,
     .workspace_cap = gemm_workspace_cap,
     .differentiate = gemm_differentiate,
 };
-
-static bool bias_backward_infer(struct op_call *call)
-{
-    if (!infer_check(call, BIAS_BACKWARD_DY, DTYPES_FLOAT, SHAPE2(ANY, ANY)))
-        return false;
-    enum dtype dtype = call->operand[BIAS_BACKWARD_DY].dtype;
-    return infer_fill(call, BIAS_BACKWARD_DBIAS, dtype, DTYPES_FLOAT, SHAPE1(infer_columns(call, BIAS_BACKWARD_DY)));
-}
-
-static double bias_backward_flops(const struct op_call *call)
-{
-    return cost_elements(call, BIAS_BACKWARD_DY);
-}
 
 static size_t bias_backward_workspace_cap(const struct op_call *call)
 {
@@ -114,9 +87,8 @@ const struct op_declaration op_bias_backward = {
     .name = "bias_backward",
     .text = "dbias (+)= sum of the rows of dy",
     .operands = BIAS_BACKWARD_OPERANDS,
-    .operand =
-        {[BIAS_BACKWARD_DY] = {"dy", OPERAND_IN}, [BIAS_BACKWARD_DBIAS] = {"dbias", OPERAND_OUT | OPERAND_ACCUMULATES}},
-    .infer = bias_backward_infer,
-    .flops = bias_backward_flops,
+    .operand = {[BIAS_BACKWARD_DY] = {"dy", OPERAND_IN, "NC"},
+                [BIAS_BACKWARD_DBIAS] = {"dbias", OPERAND_OUT | OPERAND_ACCUMULATES, "C"}},
+    .cost = {1.0, BIAS_BACKWARD_DY},
     .workspace_cap = bias_backward_workspace_cap,
 };

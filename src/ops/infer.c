@@ -1,12 +1,14 @@
-/*
- * Helpers for shape rules: they check operands and fill in results.  Each mismatch is logged in one line that names the
- * op and the operand.  The rules themselves are in the families' files.
+/* Shape rules: checks operands against their declarations, and fills in results.
+ *
+ * Each mismatch is logged in one line that names the op and the operand.  The declarations are in the families' files.
  */
 #include "ops/infer.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/size.h"
@@ -38,14 +40,6 @@ static const char *shape_text(char text[static SHAPE_TEXT_MAX], int32_t rank, co
     text[used++] = ']';
     text[used] = '\0';
     return text;
-}
-
-struct infer_shape infer_shape_of(const struct operand *operand)
-{
-    struct infer_shape shape = {.rank = operand->rank};
-    for (int32_t i = 0; i < operand->rank; i++)
-        shape.dims[i] = operand->dims[i];
-    return shape;
 }
 
 static bool shape_matches(const struct operand *operand, const struct infer_shape *expected)
@@ -128,11 +122,50 @@ bool infer_check(const struct op_call *call, int32_t slot, unsigned dtypes, stru
     return true;
 }
 
-bool infer_fill(struct op_call *call, int32_t slot, enum dtype dtype, unsigned dtypes, struct infer_shape shape)
+static struct infer_shape operand_shape(const struct operand *operand)
+{
+    struct infer_shape shape = {.rank = operand->rank};
+    memcpy(shape.dims, operand->dims, sizeof shape.dims);
+    return shape;
+}
+
+/* Returns the declared shape of an operand, with ANY for sizes that are not known.  gemm's transposed matrices are
+ * declared as they are without transposition. */
+static struct infer_shape shape_expected(const struct op_call *call, int32_t slot, const struct infer_sizes *sizes,
+                                         char letters[static OP_RANK_MAX])
+{
+    const char *text = op_declaration(call->kind)->operand[slot].shape;
+    const bool turned = call->kind == OP_GEMM &&
+                        ((slot == GEMM_A && call->attrs.transpose_a) || (slot == GEMM_B && call->attrs.transpose_b));
+    struct infer_shape shape = {.rank = (int32_t)strlen(text)};
+    if (text[0] == '*')
+        return sizes->whole.rank > 0 ? sizes->whole : operand_shape(&call->operand[slot]);
+    for (int32_t i = 0; i < shape.rank; i++) {
+        const char letter = letters[i] = text[turned ? shape.rank - 1 - i : i];
+        const int64_t known = isupper((unsigned char)letter) ? sizes->letter[letter - 'A'] : 0;
+        shape.dims[i] = known > 0                        ? known
+                        : letter == 's'                  ? SCALAR_WORDS
+                        : letter == '1' || letter == '2' ? letter - '0'
+                                                         : ANY;
+    }
+    return shape;
+}
+
+static void sizes_learn(const struct operand *operand, const char letters[static OP_RANK_MAX],
+                        struct infer_sizes *sizes)
+{
+    if (letters[0] == '\0' && sizes->whole.rank == 0)
+        sizes->whole = operand_shape(operand);
+    for (int32_t i = 0; i < OP_RANK_MAX; i++) {
+        if (isupper((unsigned char)letters[i]))
+            sizes->letter[letters[i] - 'A'] = operand->dims[i];
+    }
+}
+
+/* Fills in a result that is not bound.  An optional one stays absent. */
+static bool result_fill(struct op_call *call, int32_t slot, unsigned dtypes, struct infer_shape shape)
 {
     struct operand *operand = &call->operand[slot];
-    if (operand->present)
-        return infer_check(call, slot, dtypes, shape);
     if (op_accumulates(call, slot)) {
         log_error("%s: operand %s is absent, expected a tensor to accumulate into", op_name(call),
                   slot_name(call, slot));
@@ -140,24 +173,15 @@ bool infer_fill(struct op_call *call, int32_t slot, enum dtype dtype, unsigned d
     }
     if (op_operand_is(call->kind, slot, OPERAND_OPTIONAL))
         return true;
-    operand->present = true;
-    operand->dtype = dtype;
-    operand->rank = shape.rank;
-    for (int32_t i = 0; i < shape.rank; i++)
-        operand->dims[i] = shape.dims[i];
-    return operand_sane(call, slot);
+    enum dtype dtype = call->operand[op_declaration(call->kind)->operand[slot].like].dtype;
+    for (int other = DTYPE_F32; (dtypes >> dtype & 1u) == 0; other++)
+        dtype = (enum dtype)other;
+    *operand = (struct operand){.present = shape.rank > 0, .dtype = dtype, .rank = shape.rank};
+    memcpy(operand->dims, shape.dims, sizeof operand->dims);
+    return infer_check(call, slot, dtypes, shape);
 }
 
-bool infer_float(const struct op_call *call, int32_t slot)
-{
-    const struct operand *operand = &call->operand[slot];
-    struct infer_shape own = {.rank = 1, .dims = {ANY}};
-    if (operand->present && operand->rank >= 1 && operand->rank <= OP_RANK_MAX)
-        own = infer_shape_of(operand);
-    return infer_check(call, slot, DTYPES_FLOAT, own);
-}
-
-bool infer_same_dtype(const struct op_call *call, int32_t first, int32_t second)
+static bool same_dtype(const struct op_call *call, int32_t first, int32_t second)
 {
     const struct operand *a = &call->operand[first], *b = &call->operand[second];
     if (a->dtype == b->dtype)
@@ -167,13 +191,41 @@ bool infer_same_dtype(const struct op_call *call, int32_t first, int32_t second)
     return false;
 }
 
-bool infer_scalars(const struct op_call *call, int32_t slot)
+static bool slot_infer(struct op_call *call, int32_t slot, bool result, struct infer_sizes *sizes)
 {
-    return infer_check(call, slot, DTYPES_WORD, SHAPE1(SCALAR_WORDS));
+    const struct operand_declaration *declared = &op_declaration(call->kind)->operand[slot];
+    const unsigned dtypes = declared->dtypes != 0 ? declared->dtypes : DTYPES_FLOAT;
+    char letters[OP_RANK_MAX] = {0};
+    const struct infer_shape shape = shape_expected(call, slot, sizes, letters);
+    if (result && !call->operand[slot].present)
+        return result_fill(call, slot, dtypes, shape);
+    if (!infer_check(call, slot, dtypes, shape) ||
+        ((declared->use & OPERAND_SAME_DTYPE) != 0 && !same_dtype(call, declared->like, slot)))
+        return false;
+    if (call->operand[slot].present)
+        sizes_learn(&call->operand[slot], letters, sizes);
+    return true;
 }
 
-bool infer_time(const struct op_call *call, int64_t rows)
+bool infer_operands(struct op_call *call)
 {
+    const struct op_declaration *declaration = op_declaration(call->kind);
+    struct infer_sizes sizes = {.whole.rank = 0};
+    for (int pass = 0; pass < 2; pass++) { /* what is read, then results */
+        for (int32_t slot = 0; slot < declaration->operands; slot++) {
+            const bool result = (declaration->operand[slot].use & OPERAND_INOUT) == OPERAND_OUT;
+            if (result == (pass == 1) && !slot_infer(call, slot, result, &sizes))
+                return false;
+        }
+        if (pass == 0 && declaration->check != NULL && !declaration->check(call, &sizes))
+            return false;
+    }
+    return true;
+}
+
+bool infer_time(const struct op_call *call, int32_t slot)
+{
+    const int64_t rows = call->operand[slot].dims[0];
     if (call->attrs.time >= 1 && rows % call->attrs.time == 0)
         return true;
     log_error("%s: time is %" PRId32 ", expected a divisor of the %" PRId64 " rows", op_name(call), call->attrs.time,
@@ -190,28 +242,11 @@ bool infer_probability(const struct op_call *call)
     return false;
 }
 
-bool infer_index_base(const struct op_call *call)
+bool infer_index_base(const struct op_call *call, struct infer_sizes *sizes)
 {
+    (void)sizes;
     if (call->attrs.index_base >= 0)
         return true;
     log_error("%s: index_base is %" PRId64 ", expected 0 or more", op_name(call), call->attrs.index_base);
     return false;
-}
-
-int64_t infer_rows(const struct op_call *call, int32_t slot)
-{
-    return call->operand[slot].dims[0];
-}
-
-int64_t infer_columns(const struct op_call *call, int32_t slot)
-{
-    return call->operand[slot].dims[1];
-}
-
-bool infer_like(struct op_call *call, int32_t in, int32_t out)
-{
-    if (!infer_float(call, in))
-        return false;
-    const struct operand *operand = &call->operand[in];
-    return infer_fill(call, out, operand->dtype, DTYPES_FLOAT, infer_shape_of(operand));
 }

@@ -8,20 +8,6 @@
 #include "model/autodiff.h"
 #include "ops/infer.h"
 
-static bool layernorm_forward_infer(struct op_call *call)
-{
-    if (!infer_check(call, LAYERNORM_FORWARD_X, DTYPES_FLOAT, SHAPE2(ANY, ANY)))
-        return false;
-    int64_t rows = infer_rows(call, LAYERNORM_FORWARD_X), channels = infer_columns(call, LAYERNORM_FORWARD_X);
-    if (!infer_check(call, LAYERNORM_FORWARD_GAIN, DTYPES_FLOAT, SHAPE1(channels)) ||
-        !infer_check(call, LAYERNORM_FORWARD_BIAS, DTYPES_FLOAT, SHAPE1(channels)))
-        return false;
-    enum dtype dtype = call->operand[LAYERNORM_FORWARD_X].dtype;
-    return infer_fill(call, LAYERNORM_FORWARD_Y, dtype, DTYPES_FLOAT, SHAPE2(rows, channels)) &&
-           infer_fill(call, LAYERNORM_FORWARD_MEAN, DTYPE_F32, DTYPES_F32, SHAPE1(rows)) &&
-           infer_fill(call, LAYERNORM_FORWARD_RSTD, DTYPE_F32, DTYPES_F32, SHAPE1(rows));
-}
-
 /* Mean 1, variance 3, normalise 2, gain 1, bias 1. */
 static double layernorm_forward_flops(const struct op_call *call)
 {
@@ -29,11 +15,8 @@ static double layernorm_forward_flops(const struct op_call *call)
     return (6.0 + affine) * cost_elements(call, LAYERNORM_FORWARD_X);
 }
 
-static enum gt_status layernorm_forward_differentiate(struct autodiff *ad, const struct op *op)
+static enum gt_status layernorm_forward_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
 {
-    int32_t dy = autodiff_gradient(ad, op->operand[LAYERNORM_FORWARD_Y]);
-    if (dy == TENSOR_NONE)
-        return GT_OK;
     struct op_attrs attrs = op->attrs;
     int32_t operands[LAYERNORM_BACKWARD_OPERANDS] = {
         [LAYERNORM_BACKWARD_DY] = dy,
@@ -54,34 +37,16 @@ const struct op_declaration op_layernorm_forward = {
     .name = "layernorm_forward",
     .text = "y = (x - mean) rstd gain + bias, over rows",
     .operands = LAYERNORM_FORWARD_OPERANDS,
-    .operand = {[LAYERNORM_FORWARD_X] = {"x", OPERAND_IN | OPERAND_SAVED},
-                [LAYERNORM_FORWARD_GAIN] = {"gain", OPERAND_IN | OPERAND_SAVED},
-                [LAYERNORM_FORWARD_BIAS] = {"bias", OPERAND_IN | OPERAND_OPTIONAL},
-                [LAYERNORM_FORWARD_Y] = {"y", OPERAND_OUT},
-                [LAYERNORM_FORWARD_MEAN] = {"mean", OPERAND_OUT | OPERAND_SAVED},
-                [LAYERNORM_FORWARD_RSTD] = {"rstd", OPERAND_OUT | OPERAND_SAVED}},
+    .operand = {[LAYERNORM_FORWARD_X] = {"x", OPERAND_IN | OPERAND_SAVED, "NC"},
+                [LAYERNORM_FORWARD_GAIN] = {"gain", OPERAND_IN | OPERAND_SAVED, "C"},
+                [LAYERNORM_FORWARD_BIAS] = {"bias", OPERAND_IN | OPERAND_OPTIONAL, "C"},
+                [LAYERNORM_FORWARD_Y] = {"y", OPERAND_OUT, "NC"},
+                [LAYERNORM_FORWARD_MEAN] = {"mean", OPERAND_OUT | OPERAND_SAVED, "N", DTYPES_F32},
+                [LAYERNORM_FORWARD_RSTD] = {"rstd", OPERAND_OUT | OPERAND_SAVED, "N", DTYPES_F32}},
     .recompute = RECOMPUTE_CLASS_NORM,
-    .infer = layernorm_forward_infer,
     .flops = layernorm_forward_flops,
     .differentiate = layernorm_forward_differentiate,
 };
-
-static bool layernorm_backward_infer(struct op_call *call)
-{
-    if (!infer_check(call, LAYERNORM_BACKWARD_DY, DTYPES_FLOAT, SHAPE2(ANY, ANY)))
-        return false;
-    int64_t rows = infer_rows(call, LAYERNORM_BACKWARD_DY), channels = infer_columns(call, LAYERNORM_BACKWARD_DY);
-    if (!infer_check(call, LAYERNORM_BACKWARD_X, DTYPES_FLOAT, SHAPE2(rows, channels)) ||
-        !infer_check(call, LAYERNORM_BACKWARD_GAIN, DTYPES_FLOAT, SHAPE1(channels)) ||
-        !infer_check(call, LAYERNORM_BACKWARD_MEAN, DTYPES_F32, SHAPE1(rows)) ||
-        !infer_check(call, LAYERNORM_BACKWARD_RSTD, DTYPES_F32, SHAPE1(rows)))
-        return false;
-    enum dtype dtype = call->operand[LAYERNORM_BACKWARD_DY].dtype;
-    enum dtype gain_dtype = call->operand[LAYERNORM_BACKWARD_GAIN].dtype;
-    return infer_fill(call, LAYERNORM_BACKWARD_DX, dtype, DTYPES_FLOAT, SHAPE2(rows, channels)) &&
-           infer_fill(call, LAYERNORM_BACKWARD_DGAIN, gain_dtype, DTYPES_FLOAT, SHAPE1(channels)) &&
-           infer_fill(call, LAYERNORM_BACKWARD_DBIAS, gain_dtype, DTYPES_FLOAT, SHAPE1(channels));
-}
 
 /* xh 2, dy g 1, two means 3, dx 4, dgain 2, dbias 1. */
 static double layernorm_backward_flops(const struct op_call *call)
@@ -100,15 +65,16 @@ const struct op_declaration op_layernorm_backward = {
     .name = "layernorm_backward",
     .text = "dx (+)=, dgain (+)=, dbias (+)= of layernorm_forward",
     .operands = LAYERNORM_BACKWARD_OPERANDS,
-    .operand = {[LAYERNORM_BACKWARD_DY] = {"dy", OPERAND_IN},
-                [LAYERNORM_BACKWARD_X] = {"x", OPERAND_IN},
-                [LAYERNORM_BACKWARD_GAIN] = {"gain", OPERAND_IN},
-                [LAYERNORM_BACKWARD_MEAN] = {"mean", OPERAND_IN},
-                [LAYERNORM_BACKWARD_RSTD] = {"rstd", OPERAND_IN},
-                [LAYERNORM_BACKWARD_DX] = {"dx", OPERAND_OUT | OPERAND_ACCUMULATES},
-                [LAYERNORM_BACKWARD_DGAIN] = {"dgain", OPERAND_OUT | OPERAND_ACCUMULATES},
-                [LAYERNORM_BACKWARD_DBIAS] = {"dbias", OPERAND_OUT | OPERAND_OPTIONAL | OPERAND_ACCUMULATES}},
-    .infer = layernorm_backward_infer,
+    .operand = {[LAYERNORM_BACKWARD_DY] = {"dy", OPERAND_IN, "NC"},
+                [LAYERNORM_BACKWARD_X] = {"x", OPERAND_IN, "NC"},
+                [LAYERNORM_BACKWARD_GAIN] = {"gain", OPERAND_IN, "C"},
+                [LAYERNORM_BACKWARD_MEAN] = {"mean", OPERAND_IN, "N", DTYPES_F32},
+                [LAYERNORM_BACKWARD_RSTD] = {"rstd", OPERAND_IN, "N", DTYPES_F32},
+                [LAYERNORM_BACKWARD_DX] = {"dx", OPERAND_OUT | OPERAND_ACCUMULATES, "NC"},
+                [LAYERNORM_BACKWARD_DGAIN] = {"dgain", OPERAND_OUT | OPERAND_ACCUMULATES, "C",
+                                              .like = LAYERNORM_BACKWARD_GAIN},
+                [LAYERNORM_BACKWARD_DBIAS] = {"dbias", OPERAND_OUT | OPERAND_OPTIONAL | OPERAND_ACCUMULATES, "C",
+                                              .like = LAYERNORM_BACKWARD_GAIN}},
     .flops = layernorm_backward_flops,
     .workspace_cap = layernorm_backward_workspace_cap,
 };

@@ -8,17 +8,6 @@
 
 #include "ops/infer.h"
 
-static bool sum_of_squares_infer(struct op_call *call)
-{
-    return infer_float(call, SUM_OF_SQUARES_X) &&
-           infer_fill(call, SUM_OF_SQUARES_PARTIAL, DTYPE_F32, DTYPES_F32, SHAPE1(1));
-}
-
-static double sum_of_squares_flops(const struct op_call *call)
-{
-    return 2.0 * cost_elements(call, SUM_OF_SQUARES_X);
-}
-
 static size_t sum_of_squares_workspace_cap(const struct op_call *call)
 {
     (void)call;
@@ -29,27 +18,17 @@ const struct op_declaration op_sum_of_squares = {
     .name = "sum_of_squares",
     .text = "partial = sum of x squared",
     .operands = SUM_OF_SQUARES_OPERANDS,
-    .operand = {[SUM_OF_SQUARES_X] = {"x", OPERAND_IN}, [SUM_OF_SQUARES_PARTIAL] = {"partial", OPERAND_OUT}},
-    .infer = sum_of_squares_infer,
-    .flops = sum_of_squares_flops,
+    .operand = {[SUM_OF_SQUARES_X] = {"x", OPERAND_IN, "*"},
+                [SUM_OF_SQUARES_PARTIAL] = {"partial", OPERAND_OUT, "1", DTYPES_F32}},
+    .cost = {2.0, SUM_OF_SQUARES_X},
     .workspace_cap = sum_of_squares_workspace_cap,
 };
-
-static bool clip_factor_infer(struct op_call *call)
-{
-    return infer_check(call, CLIP_FACTOR_PARTIALS, DTYPES_F32, SHAPE1(ANY)) && infer_scalars(call, CLIP_FACTOR_SCALARS);
-}
-
-static double clip_factor_flops(const struct op_call *call)
-{
-    return cost_elements(call, CLIP_FACTOR_PARTIALS);
-}
 
 const struct op_declaration op_clip_factor = {
     .name = "clip_factor",
     .text = "norm, clip factor, found_inf and Adam's step count from the partial sums",
     .operands = CLIP_FACTOR_OPERANDS,
-    .operand = {[CLIP_FACTOR_PARTIALS] = {"partials", OPERAND_IN}, [CLIP_FACTOR_SCALARS] = {"scalars", OPERAND_INOUT}},
-    .infer = clip_factor_infer,
-    .flops = clip_factor_flops,
+    .operand = {[CLIP_FACTOR_PARTIALS] = {"partials", OPERAND_IN, "?", DTYPES_F32},
+                [CLIP_FACTOR_SCALARS] = SCALARS(OPERAND_INOUT)},
+    .cost = {1.0, CLIP_FACTOR_PARTIALS},
 };

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "ops/infer.h"
 
 #define OP(KIND, name, ...) extern const struct op_declaration op_##name;
 #include "ops/ops.def"
@@ -66,7 +67,7 @@ bool op_infer(struct op_call *call)
     for (int32_t slot = 0; slot < declaration->operands; slot++)
         allowed |= (uint32_t)op_operand_is(call->kind, slot, OPERAND_ACCUMULATES) << slot;
     if ((call->attrs.accumulate & ~allowed) == 0)
-        return declaration->infer(call);
+        return infer_operands(call);
     log_error("%s: accumulate is 0x%" PRIx32 ", expected only bits of 0x%" PRIx32, declaration->name,
               call->attrs.accumulate, allowed);
     return false;
@@ -74,7 +75,9 @@ bool op_infer(struct op_call *call)
 
 double op_flops(const struct op_call *call)
 {
-    return op_declaration(call->kind)->flops(call);
+    const struct op_declaration *declaration = op_declaration(call->kind);
+    return declaration->flops != NULL ? declaration->flops(call)
+                                      : declaration->cost.each * cost_elements(call, declaration->cost.slot);
 }
 
 double op_bytes(const struct op_call *call)

@@ -55,9 +55,10 @@ enum operand_use {
     OPERAND_OUT = 2,
     OPERAND_INOUT = OPERAND_IN | OPERAND_OUT,
     OPERAND_OPTIONAL = 4,
-    OPERAND_ACCUMULATES = 8,          /* OUT, or INOUT when attrs.accumulate selects it */
-    OPERAND_SAVED = 16,               /* backward reads it: it is kept or recomputed */
-    OPERAND_WRITTEN_FOR_GRADIENT = 32 /* INOUT, but read-only without attrs.gradient */
+    OPERAND_ACCUMULATES = 8,           /* OUT, or INOUT when attrs.accumulate selects it */
+    OPERAND_SAVED = 16,                /* backward reads it: it is kept or recomputed */
+    OPERAND_WRITTEN_FOR_GRADIENT = 32, /* INOUT, but read-only without attrs.gradient */
+    OPERAND_SAME_DTYPE = 64,           /* it must have the dtype of operand `like` */
 };
 enum gelu_kind { GELU_ERF, GELU_TANH };
 
@@ -137,9 +138,15 @@ struct op_call {
 struct operand_declaration {
     const char *name;
     unsigned use; /* of enum operand_use */
+    /* A character per dimension: a capital is a size that the op's operands share, a digit is itself, 's' is
+     * SCALAR_WORDS, '?' any size.  "*" is a shape that the operands share. */
+    const char *shape;
+    unsigned dtypes; /* bit per enum dtype; 0: the floats */
+    int32_t like;    /* a result that is not bound takes the dtype of this operand, if `dtypes` has it */
 };
 
 struct autodiff;
+struct infer_sizes;
 struct op;
 
 struct op_declaration {
@@ -149,14 +156,23 @@ struct op_declaration {
     struct operand_declaration operand[OP_OPERANDS_MAX];
     enum recompute_class recompute; /* decides which recompute levels run it again */
     bool multiplies;                /* matrices: its time follows from its FLOPs, that of other ops from their bytes */
-    bool (*infer)(struct op_call *call);
+    /* Checks what shapes and dtypes do not say, after the operands that are read, and sets the sizes of results that
+     * follow from attributes (ops/infer.h); NULL: nothing. */
+    bool (*check)(const struct op_call *call, struct infer_sizes *sizes);
+    /* FLOPs for each element of an operand; flops(), unless NULL, instead. */
+    struct {
+        double each;
+        int32_t slot;
+    } cost;
     double (*flops)(const struct op_call *call);
     /* The maximum workspace of any backend, in bytes, never more than the shapes can use; NULL: none. */
     size_t (*workspace_cap)(const struct op_call *call);
     /* The maximum number of rows of an operand that a run touches; NULL: all. */
     double (*rows)(const struct op_call *call, int32_t slot);
-    /* Emits the ops that compute the gradients of the inputs; NULL: no backward rule.  See model/autodiff.h. */
-    enum gt_status (*differentiate)(struct autodiff *ad, const struct op *op);
+    bool makes_gradient; /* of its own operand: the backward pass begins with it, without the gradient of a result */
+    /* Emits the ops that compute the gradients of the inputs from that of the first result; NULL: no backward rule.  See
+     * model/autodiff.h. */
+    enum gt_status (*differentiate)(struct autodiff *ad, const struct op *op, int32_t gradient);
 };
 
 const struct op_declaration *op_declaration(enum op_kind kind);

@@ -69,15 +69,5 @@ START_TEST(wall_text)
 }
 END_TEST
 
-Suite *clock_suite(void)
-{
-    Suite *suite = suite_create("clock");
-    TCase *tcase = tcase_create("clock");
-    tcase_add_test(tcase, clocks_run);
-    tcase_add_loop_test(tcase, duration, 0, (int)(sizeof durations / sizeof durations[0]));
-    tcase_add_test(tcase, wall_text);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-UNIT_MAIN(clock)
+UNIT_LOOPS(clock, 0, {clocks_run, 0, 0}, {duration, 0, (int)(sizeof durations / sizeof durations[0])},
+           {wall_text, 0, 0})

@@ -232,18 +232,5 @@ START_TEST(tables)
 }
 END_TEST
 
-Suite *dtype_suite(void)
-{
-    Suite *suite = suite_create("dtype");
-    TCase *tcase = tcase_create("dtype");
-    tcase_add_loop_test(tcase, every_pattern_survives, 0, 2);
-    tcase_add_loop_test(tcase, ties_and_their_neighbours, 0, 2);
-    tcase_add_loop_test(tcase, random_bits, 0, 2);
-    tcase_add_test(tcase, special_values);
-    tcase_add_test(tcase, convert_all_pairs);
-    tcase_add_test(tcase, tables);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-UNIT_MAIN(dtype)
+UNIT_LOOPS(dtype, 0, {every_pattern_survives, 0, 2}, {ties_and_their_neighbours, 0, 2}, {random_bits, 0, 2},
+           {special_values, 0, 0}, {convert_all_pairs, 0, 0}, {tables, 0, 0})

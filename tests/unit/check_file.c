@@ -613,35 +613,11 @@ START_TEST(crc32c)
 }
 END_TEST
 
-Suite *file_suite(void)
-{
-    Suite *suite = suite_create("file");
-    TCase *tcase = tcase_create("file");
-    tcase_add_checked_fixture(tcase, set_up, tear_down);
-    tcase_add_test(tcase, replace_creates_and_replaces);
-    tcase_add_test(tcase, replacement_counts_and_hides_until_commit);
-    tcase_add_test(tcase, modes);
-    tcase_add_test(tcase, links_are_not_followed);
-    tcase_add_test(tcase, two_writers_of_one_id);
-    tcase_add_test(tcase, begin_fails);
-    tcase_add_test(tcase, a_full_disk_leaves_the_old_file);
-    tcase_add_test(tcase, a_failing_rename_leaves_nothing_aside);
-    tcase_add_test(tcase, a_killed_writer_leaves_the_old_file);
-    tcase_add_test(tcase, open_read_refuses);
-    tcase_add_test(tcase, read_at_is_exact);
-    tcase_add_test(tcase, read_at_reaches_beyond_4_gib);
-    tcase_add_test(tcase, read_all);
-    tcase_add_test(tcase, folders);
-    tcase_add_test(tcase, join);
-    tcase_add_test(tcase, shell_words);
-    tcase_add_test(tcase, lock);
-    tcase_add_test(tcase, a_removed_lock_is_held_by_nobody);
-    tcase_add_test(tcase, a_foreign_file_is_no_lock);
-    tcase_add_test(tcase, what_a_dead_holder_left_is_a_lock);
-    tcase_add_loop_test(tcase, lock_without_a_readable_holder, 0, 4);
-    tcase_add_test(tcase, crc32c);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-UNIT_MAIN(file)
+UNIT_LOOPS_WITH(file, 0, set_up, tear_down, {replace_creates_and_replaces, 0, 0},
+                {replacement_counts_and_hides_until_commit, 0, 0}, {modes, 0, 0}, {links_are_not_followed, 0, 0},
+                {two_writers_of_one_id, 0, 0}, {begin_fails, 0, 0}, {a_full_disk_leaves_the_old_file, 0, 0},
+                {a_failing_rename_leaves_nothing_aside, 0, 0}, {a_killed_writer_leaves_the_old_file, 0, 0},
+                {open_read_refuses, 0, 0}, {read_at_is_exact, 0, 0}, {read_at_reaches_beyond_4_gib, 0, 0},
+                {read_all, 0, 0}, {folders, 0, 0}, {join, 0, 0}, {shell_words, 0, 0}, {lock, 0, 0},
+                {a_removed_lock_is_held_by_nobody, 0, 0}, {a_foreign_file_is_no_lock, 0, 0},
+                {what_a_dead_holder_left_is_a_lock, 0, 0}, {lock_without_a_readable_holder, 0, 4}, {crc32c, 0, 0})

@@ -240,19 +240,6 @@ START_TEST(asserts)
 }
 END_TEST
 
-Suite *hostmem_suite(void)
-{
-    Suite *suite = suite_create("hostmem");
-    TCase *tcase = tcase_create("hostmem");
-    tcase_add_test(tcase, blocks_are_aligned_zeroed_and_counted);
-    tcase_add_test(tcase, grow_keeps_the_elements);
-    tcase_add_test(tcase, strdup_copies);
-    tcase_add_test(tcase, leaks_are_reported_once);
-    tcase_add_loop_test(tcase, sizes_that_do_not_fit, 0, 6);
-    tcase_add_test(tcase, injected_faults);
-    tcase_add_loop_test(tcase, asserts, 0, CRIME_COUNT);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-UNIT_MAIN(hostmem)
+UNIT_LOOPS(hostmem, 0, {blocks_are_aligned_zeroed_and_counted, 0, 0}, {grow_keeps_the_elements, 0, 0},
+           {strdup_copies, 0, 0}, {leaks_are_reported_once, 0, 0}, {sizes_that_do_not_fit, 0, 6},
+           {injected_faults, 0, 0}, {asserts, 0, CRIME_COUNT})

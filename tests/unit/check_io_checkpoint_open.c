@@ -248,22 +248,7 @@ START_TEST(refused_memory_is_passed_on)
 }
 END_TEST
 
-Suite *io_checkpoint_open_suite(void)
-{
-    Suite *suite = suite_create("io_checkpoint_open");
-    TCase *tests = tcase_create("open");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, probes_by_name);
-    tcase_add_test(tests, probes_other_trainers);
-    tcase_add_test(tests, refuses_pickles_with_a_way_out);
-    tcase_add_test(tests, opens_its_own);
-    tcase_add_test(tests, says_what_is_missing);
-    tcase_add_loop_test(tests, takes_the_generation_that_replaces_the_one_it_read, 0, 2);
-    tcase_add_test(tests, refuses_files_of_another_generation);
-    tcase_add_test(tests, compares_shapes_with_the_record);
-    tcase_add_test(tests, refused_memory_is_passed_on);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(io_checkpoint_open)
+UNIT_LOOPS_WITH(io_checkpoint_open, 0, setup, teardown, {probes_by_name, 0, 0}, {probes_other_trainers, 0, 0},
+                {refuses_pickles_with_a_way_out, 0, 0}, {opens_its_own, 0, 0}, {says_what_is_missing, 0, 0},
+                {takes_the_generation_that_replaces_the_one_it_read, 0, 2}, {refuses_files_of_another_generation, 0, 0},
+                {compares_shapes_with_the_record, 0, 0}, {refused_memory_is_passed_on, 0, 0})

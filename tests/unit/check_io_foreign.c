@@ -170,12 +170,12 @@ START_TEST(llmc_fields)
         seed_take(seeds[s]);
         ck_assert_int_eq(llmc_model_open(mem, path, &config, &file), GT_OK);
         ck_assert(config.vocab_size == 3 && config.bias && config.gelu == GELU_TANH);
-        for (size_t i = 0; i < hf_layout_count(&config); i++) {
-            struct hf_tensor tensor;
-            hf_layout_tensor(&config, i, &tensor);
+        for (size_t i = 0; i < parameters_count(&config); i++) {
+            struct parameter_shape tensor;
+            parameters_shape(&config, i, &tensor);
             ck_assert_int_eq(hf_layout_find(file, false, &tensor, &index), GT_OK);
-            ck_assert_int_eq(safetensors_read_f32(file, index, 0, hf_tensor_elements(&tensor), values, NULL), GT_OK);
-            for (size_t k = 0; k < hf_tensor_elements(&tensor); k++)
+            ck_assert_int_eq(safetensors_read_f32(file, index, 0, parameter_elements(&tensor), values, NULL), GT_OK);
+            for (size_t k = 0; k < parameter_elements(&tensor); k++)
                 ck_assert_float_eq(values[k], (float)k / 8.0f);
         }
         safetensors_close(file);
@@ -269,23 +269,8 @@ START_TEST(zip_members)
 }
 END_TEST
 
-Suite *io_foreign_suite(void)
-{
-    Suite *suite = suite_create("io_foreign");
-    TCase *tests = tcase_create("foreign");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_set_timeout(tests, 60);
-    tcase_add_loop_test(tests, cut_short_at_every_length, 0, READERS);
-    tcase_add_loop_test(tests, any_byte_changed, 0, READERS);
-    tcase_add_loop_test(tests, refused_memory_is_passed_on, 0, READERS);
-    tcase_add_test(tests, nanogpt_fields);
-    tcase_add_test(tests, llmc_fields);
-    tcase_add_test(tests, llmc_layers_that_are_not_there);
-    tcase_add_test(tests, a_members_bits_are_compared_with_its_checksum);
-    tcase_add_test(tests, a_member_without_checksum_is_read);
-    tcase_add_test(tests, zip_members);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(io_foreign)
+UNIT_LOOPS_WITH(io_foreign, 60, setup, teardown, {cut_short_at_every_length, 0, READERS},
+                {any_byte_changed, 0, READERS}, {refused_memory_is_passed_on, 0, READERS}, {nanogpt_fields, 0, 0},
+                {llmc_fields, 0, 0}, {llmc_layers_that_are_not_there, 0, 0},
+                {a_members_bits_are_compared_with_its_checksum, 0, 0}, {a_member_without_checksum_is_read, 0, 0},
+                {zip_members, 0, 0})

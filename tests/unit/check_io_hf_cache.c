@@ -137,18 +137,6 @@ START_TEST(a_long_reference)
 }
 END_TEST
 
-Suite *io_hf_cache_suite(void)
-{
-    Suite *suite = suite_create("io_hf_cache");
-    TCase *tests = tcase_create("cache");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, names);
-    tcase_add_test(tests, hub_in_order);
-    tcase_add_test(tests, finds_and_refuses);
-    tcase_add_loop_test(tests, references_stay_inside, 0, sizeof bad_references / sizeof bad_references[0]);
-    tcase_add_test(tests, a_long_reference);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(io_hf_cache)
+UNIT_LOOPS_WITH(io_hf_cache, 0, setup, teardown, {names, 0, 0}, {hub_in_order, 0, 0}, {finds_and_refuses, 0, 0},
+                {references_stay_inside, 0, (int)(sizeof bad_references / sizeof bad_references[0])},
+                {a_long_reference, 0, 0})

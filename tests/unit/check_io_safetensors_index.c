@@ -144,17 +144,6 @@ START_TEST(refused_memory_is_passed_on)
 }
 END_TEST
 
-Suite *io_safetensors_index_suite(void)
-{
-    Suite *suite = suite_create("io_safetensors_index");
-    TCase *tests = tcase_create("index");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, joins_the_files);
-    tcase_add_loop_test(tests, refuses_what_is_wrong, 0, sizeof bad / sizeof bad[0]);
-    tcase_add_test(tests, refuses_too_many);
-    tcase_add_test(tests, refused_memory_is_passed_on);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(io_safetensors_index)
+UNIT_LOOPS_WITH(io_safetensors_index, 0, setup, teardown, {joins_the_files, 0, 0},
+                {refuses_what_is_wrong, 0, (int)(sizeof bad / sizeof bad[0])}, {refuses_too_many, 0, 0},
+                {refused_memory_is_passed_on, 0, 0})

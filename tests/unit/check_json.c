@@ -280,20 +280,7 @@ START_TEST(files)
 }
 END_TEST
 
-Suite *json_suite(void)
-{
-    Suite *suite = suite_create("json");
-    TCase *tcase = tcase_create("json");
-    tcase_add_loop_test(tcase, parse_refuses, 0, (int)(sizeof refused / sizeof refused[0]));
-    tcase_add_test(tcase, parse_refuses_depth);
-    tcase_add_test(tcase, getters_read);
-    tcase_add_loop_test(tcase, getters_name_what_is_wrong, 0, (int)(sizeof mismatches / sizeof mismatches[0]));
-    tcase_add_test(tcase, text_keeps_order_and_precision);
-    tcase_add_test(tcase, whole_or_released);
-    tcase_add_test(tcase, text_is_whole_or_none);
-    tcase_add_test(tcase, files);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-UNIT_MAIN(json)
+UNIT_LOOPS(json, 0, {parse_refuses, 0, (int)(sizeof refused / sizeof refused[0])}, {parse_refuses_depth, 0, 0},
+           {getters_read, 0, 0}, {getters_name_what_is_wrong, 0, (int)(sizeof mismatches / sizeof mismatches[0])},
+           {text_keeps_order_and_precision, 0, 0}, {whole_or_released, 0, 0}, {text_is_whole_or_none, 0, 0},
+           {files, 0, 0})

@@ -191,18 +191,6 @@ START_TEST(byte_counts)
 }
 END_TEST
 
-Suite *log_suite(void)
-{
-    Suite *suite = suite_create("log");
-    TCase *tcase = tcase_create("log");
-    tcase_add_test(tcase, prefixes);
-    tcase_add_loop_test(tcase, escaping, 0, (int)(sizeof escapes / sizeof escapes[0]));
-    tcase_add_loop_test(tcase, long_lines_are_cut, 0, 3);
-    tcase_add_test(tcase, default_sink_streams);
-    tcase_add_test(tcase, default_sink_survives_a_closed_pipe);
-    tcase_add_loop_test(tcase, byte_counts, 0, (int)(sizeof byte_texts / sizeof byte_texts[0]));
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-UNIT_MAIN(log)
+UNIT_LOOPS(log, 0, {prefixes, 0, 0}, {escaping, 0, (int)(sizeof escapes / sizeof escapes[0])},
+           {long_lines_are_cut, 0, 3}, {default_sink_streams, 0, 0}, {default_sink_survives_a_closed_pipe, 0, 0},
+           {byte_counts, 0, (int)(sizeof byte_texts / sizeof byte_texts[0])})

@@ -110,17 +110,6 @@ START_TEST(levels_include_each_other)
 }
 END_TEST
 
-Suite *recompute_suite(void)
-{
-    Suite *suite = suite_create("recompute");
-    TCase *tcase = tcase_create("all");
-    tcase_add_loop_test(tcase, levels_and_blocks_are_read_and_written, 0, sizeof good / sizeof good[0]);
-    tcase_add_test(tcase, what_is_no_level_is_refused);
-    tcase_add_test(tcase, blocks_must_add_up);
-    tcase_add_test(tcase, the_first_blocks_have_the_highest_level);
-    tcase_add_test(tcase, levels_include_each_other);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-UNIT_MAIN(recompute)
+UNIT_LOOPS(recompute, 0, {levels_and_blocks_are_read_and_written, 0, (int)(sizeof good / sizeof good[0])},
+           {what_is_no_level_is_refused, 0, 0}, {blocks_must_add_up, 0, 0},
+           {the_first_blocks_have_the_highest_level, 0, 0}, {levels_include_each_other, 0, 0})

@@ -204,19 +204,5 @@ START_TEST(normal_distribution)
 }
 END_TEST
 
-Suite *rng_suite(void)
-{
-    Suite *suite = suite_create("rng");
-    TCase *tcase = tcase_create("rng");
-    tcase_add_loop_test(tcase, known_answers, 0, 3);
-    tcase_add_test(tcase, keys_are_distinct);
-    tcase_add_test(tcase, uniform);
-    tcase_add_test(tcase, below);
-    tcase_add_test(tcase, normal_values);
-    tcase_add_test(tcase, normal_runs);
-    tcase_add_test(tcase, normal_distribution);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-UNIT_MAIN(rng)
+UNIT_LOOPS(rng, 0, {known_answers, 0, 3}, {keys_are_distinct, 0, 0}, {uniform, 0, 0}, {below, 0, 0},
+           {normal_values, 0, 0}, {normal_runs, 0, 0}, {normal_distribution, 0, 0})

@@ -109,19 +109,6 @@ START_TEST(extreme_blocks_have_an_exponent)
 }
 END_TEST
 
-Suite *state_format_suite(void)
-{
-    Suite *suite = suite_create("state_format");
-    TCase *tests = tcase_create("state_format");
-    tcase_add_test(tests, bytes_are_those_of_the_table);
-    tcase_add_test(tests, names_are_found);
-    tcase_add_test(tests, order_goes_down);
-    tcase_add_test(tests, embeddings_keep_wider_moments);
-    tcase_add_loop_test(tests, codes_come_back, 0, 2);
-    tcase_add_test(tests, codes_are_near_and_never_lose_v);
-    tcase_add_test(tests, extreme_blocks_have_an_exponent);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(state_format)
+UNIT_LOOPS(state_format, 0, {bytes_are_those_of_the_table, 0, 0}, {names_are_found, 0, 0}, {order_goes_down, 0, 0},
+           {embeddings_keep_wider_moments, 0, 0}, {codes_come_back, 0, 2}, {codes_are_near_and_never_lose_v, 0, 0},
+           {extreme_blocks_have_an_exponent, 0, 0})

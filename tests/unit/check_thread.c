@@ -213,17 +213,5 @@ START_TEST(loop_of_more_threads_than_it_takes)
 }
 END_TEST
 
-Suite *thread_suite(void)
-{
-    Suite *suite = suite_create("thread");
-    TCase *tcase = tcase_create("thread");
-    tcase_add_loop_test(tcase, quota, 0, (int)(sizeof trees / sizeof trees[0]));
-    tcase_add_test(tcase, this_machine);
-    tcase_add_test(tcase, cores);
-    tcase_add_test(tcase, loop_does_everything_once);
-    tcase_add_test(tcase, loop_of_more_threads_than_it_takes);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-UNIT_MAIN(thread)
+UNIT_LOOPS(thread, 0, {quota, 0, (int)(sizeof trees / sizeof trees[0])}, {this_machine, 0, 0}, {cores, 0, 0},
+           {loop_does_everything_once, 0, 0}, {loop_of_more_threads_than_it_takes, 0, 0})

@@ -79,16 +79,4 @@ START_TEST(refused_memory)
 }
 END_TEST
 
-Suite *ticker_suite(void)
-{
-    Suite *suite = suite_create("ticker");
-    TCase *tests = tcase_create("ticker");
-    tcase_set_timeout(tests, 120);
-    tcase_add_test(tests, ticks_and_ends);
-    tcase_add_test(tests, does_not_wait_for_the_interval);
-    tcase_add_test(tests, refused_memory);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(ticker)
+UNIT_LOOPS(ticker, 120, {ticks_and_ends, 0, 0}, {does_not_wait_for_the_interval, 0, 0}, {refused_memory, 0, 0})

@@ -73,10 +73,13 @@ Suite *unit_suite(const char *name, void (*setup)(void), void (*teardown)(void),
     return suite;
 }
 
-Suite *unit_suite_of_loops(const char *name, double limit_s, const struct unit_loop *tests, size_t count)
+Suite *unit_suite_of_loops(const char *name, double limit_s, void (*setup)(void), void (*teardown)(void),
+                           const struct unit_loop *tests, size_t count)
 {
     Suite *suite = suite_create(name);
     TCase *all = tcase_create("all");
+    if (setup != NULL)
+        tcase_add_checked_fixture(all, setup, teardown);
     if (limit_s > 0.0)
         tcase_set_timeout(all, limit_s);
     for (size_t i = 0; i < count; i++)

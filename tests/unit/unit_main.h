@@ -44,20 +44,23 @@ struct unit_loop {
     int begin, end;
 };
 
-/* Makes a suite of such tests; limit_s is each one's time limit, 0 for the default. */
-Suite *unit_suite_of_loops(const char *name, double limit_s, const struct unit_loop *tests, size_t count);
+/* Makes a suite of such tests, run between setup() and teardown(), both NULL for none; limit_s is each one's time limit,
+ * 0 for the default. */
+Suite *unit_suite_of_loops(const char *name, double limit_s, void (*setup)(void), void (*teardown)(void),
+                           const struct unit_loop *tests, size_t count);
 
 /* The end of a test file with loops: its name, its time limit, and its tests as {test, begin, end} or {test}. */
-#define UNIT_LOOPS(name, limit_s, ...)                                                     \
-    static Suite *name##_suite(void)                                                       \
-    {                                                                                      \
-        const struct unit_loop tests[] = {__VA_ARGS__};                                    \
-        return unit_suite_of_loops(#name, limit_s, tests, sizeof tests / sizeof tests[0]); \
-    }                                                                                      \
-    int main(int argc, char **argv)                                                        \
-    {                                                                                      \
-        return unit_main_run(argc, argv, #name, name##_suite);                             \
+#define UNIT_LOOPS_WITH(name, limit_s, setup, teardown, ...)                                                \
+    static Suite *name##_suite(void)                                                                        \
+    {                                                                                                       \
+        const struct unit_loop tests[] = {__VA_ARGS__};                                                     \
+        return unit_suite_of_loops(#name, limit_s, setup, teardown, tests, sizeof tests / sizeof tests[0]); \
+    }                                                                                                       \
+    int main(int argc, char **argv)                                                                         \
+    {                                                                                                       \
+        return unit_main_run(argc, argv, #name, name##_suite);                                              \
     }
+#define UNIT_LOOPS(name, limit_s, ...) UNIT_LOOPS_WITH(name, limit_s, NULL, NULL, __VA_ARGS__)
 
 /* For suites with several cases, which `Suite *name_suite(void)` makes. */
 #define UNIT_MAIN(name)                                        \

@@ -1,6 +1,8 @@
 /* Tests of the public names in a checkpoint's folder, and of their repair at start-up. */
 #include "io/checkpoint_publish.h"
 
+#include <sys/syscall.h>
+
 #include "tests/unit/io_fixture.h"
 
 static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
@@ -20,6 +22,50 @@ static void teardown(void)
     log_capture_end();
     io_folder_remove(folder);
 }
+
+/* Whether the folder's state was the wanted one when it was synced last: a power cut keeps that state. */
+static bool (*is_wanted)(void);
+static bool was_wanted;
+
+/* Replaces the C library's function in this program. */
+int fsync(int fd)
+{
+    struct stat synced, info;
+    if (fstat(fd, &synced) == 0 && stat(folder, &info) == 0 && synced.st_ino == info.st_ino && is_wanted != NULL)
+        was_wanted = is_wanted();
+    return (int)syscall(SYS_fsync, fd);
+}
+
+static bool shows_generation_2(void)
+{
+    return checkpoint_publish_is_link(folder, "model-000002.safetensors");
+}
+
+static bool has_no_config(void)
+{
+    char config[FILE_PATH_MAX];
+    io_path(config, folder, CHECKPOINT_CONFIG_NAME);
+    return !file_exists(config);
+}
+
+START_TEST(what_is_published_survives_a_power_cut)
+{
+    json_t *config = json_pack("{s:i}", "n_layer", 1);
+    io_path(path, folder, "model-000002.safetensors");
+    io_file_write(path, "two", 3);
+    io_path(path, folder, CHECKPOINT_CONFIG_NAME);
+    io_file_write(path, "{}", 2);
+    is_wanted = has_no_config;
+    ck_assert_int_eq(checkpoint_publish_retract(folder, config), GT_OK);
+    ck_assert(was_wanted);
+    is_wanted = shows_generation_2;
+    was_wanted = false;
+    ck_assert_int_eq(checkpoint_publish_model(folder, "model-000002.safetensors", true), GT_OK);
+    ck_assert(was_wanted);
+    is_wanted = NULL;
+    json_decref(config);
+}
+END_TEST
 
 static bool same_bytes(const char *a, const char *b)
 {
@@ -213,7 +259,7 @@ START_TEST(repair_keeps_its_hands_off_damage)
 }
 END_TEST
 
-UNIT_TESTS_WITH(io_checkpoint_publish, setup, teardown, links_or_copies, leaves_the_names_of_others,
-                rewrites_config_only_when_it_differs, removes_generations_and_nothing_else,
+UNIT_TESTS_WITH(io_checkpoint_publish, setup, teardown, what_is_published_survives_a_power_cut, links_or_copies,
+                leaves_the_names_of_others, rewrites_config_only_when_it_differs, removes_generations_and_nothing_else,
                 repair_restores_the_public_face, repair_accepts_a_copy, repair_removes_leftovers,
                 repair_keeps_its_hands_off_damage)

@@ -34,13 +34,26 @@ static int kind_of(const struct op_call *calls, size_t count)
     return count > 0 ? (int)calls[0].kind : NO_OP;
 }
 
-enum gt_status backend_info(struct backend *backend, struct backend_info *out)
-{
-    struct backend_record *record = begun(backend, "info", NO_OP);
-    enum gt_status status = backend->ops->info(backend, out);
-    ended(record);
-    return status;
-}
+/* Defines the function `name`, which records the call of the backend's function of that name. */
+#define RECORDED(name, op, parameters, arguments)                   \
+    enum gt_status backend_##name parameters                        \
+    {                                                               \
+        struct backend_record *record = begun(backend, #name, op);  \
+        const enum gt_status status = backend->ops->name arguments; \
+        ended(record);                                              \
+        return status;                                              \
+    }
+
+RECORDED(info, NO_OP, (struct backend * backend, struct backend_info *out), (backend, out))
+RECORDED(upload, NO_OP, (struct backend * backend, int32_t queue, struct address to, const void *from, size_t bytes),
+         (backend, queue, to, from, bytes))
+RECORDED(download, NO_OP, (struct backend * backend, int32_t queue, void *to, struct address from, size_t bytes),
+         (backend, queue, to, from, bytes))
+RECORDED(run, kind_of(calls, count),
+         (struct backend * backend, int32_t queue, const struct op_call *calls, size_t count),
+         (backend, queue, calls, count))
+RECORDED(sync, backend->record != NULL ? atomic_load(&backend->record->op) : NO_OP,
+         (struct backend * backend, int32_t queue), (backend, queue))
 
 enum gt_status backend_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
 {
@@ -72,44 +85,11 @@ enum gt_status backend_bind(struct backend *backend, const struct op_call *calls
     return status;
 }
 
-enum gt_status backend_upload(struct backend *backend, int32_t queue, struct address to, const void *from, size_t bytes)
-{
-    struct backend_record *record = begun(backend, "upload", NO_OP);
-    enum gt_status status = backend->ops->upload(backend, queue, to, from, bytes);
-    ended(record);
-    return status;
-}
-
-enum gt_status backend_download(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes)
-{
-    struct backend_record *record = begun(backend, "download", NO_OP);
-    enum gt_status status = backend->ops->download(backend, queue, to, from, bytes);
-    ended(record);
-    return status;
-}
-
 enum gt_status backend_download_later(struct backend *backend, int32_t queue, void *to, struct address from,
                                       size_t bytes)
 {
     struct backend_record *record = begun(backend, "download", NO_OP);
     enum gt_status status = backend->ops->download_later(backend, queue, to, from, bytes);
-    ended(record);
-    return status;
-}
-
-enum gt_status backend_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
-{
-    struct backend_record *record = begun(backend, "run", kind_of(calls, count));
-    enum gt_status status = backend->ops->run(backend, queue, calls, count);
-    ended(record);
-    return status;
-}
-
-enum gt_status backend_sync(struct backend *backend, int32_t queue)
-{
-    struct backend_record *record =
-        begun(backend, "sync", backend->record != NULL ? atomic_load(&backend->record->op) : NO_OP);
-    enum gt_status status = backend->ops->sync(backend, queue);
     ended(record);
     return status;
 }

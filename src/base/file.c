@@ -264,16 +264,19 @@ void file_replacement_abort(struct file_replacement *file)
     file->dir_fd = -1;
 }
 
+enum gt_status file_replacement_end(struct file_replacement *file, enum gt_status status)
+{
+    if (status == GT_OK)
+        return file_replacement_commit(file);
+    file_replacement_abort(file);
+    return status;
+}
+
 enum gt_status file_replace(const char *path, const void *bytes, size_t count)
 {
     struct file_replacement file;
     TRY(file_replacement_begin(&file, path));
-    enum gt_status status = file_replacement_write(&file, bytes, count);
-    if (status != GT_OK) {
-        file_replacement_abort(&file);
-        return status;
-    }
-    return file_replacement_commit(&file);
+    return file_replacement_end(&file, file_replacement_write(&file, bytes, count));
 }
 
 enum gt_status file_open_read(const char *path, int *out_fd, uint64_t *out_size_bytes)
@@ -422,16 +425,12 @@ enum gt_status file_copy(const char *from, const char *to, uint64_t limit_bytes)
     uint64_t size_bytes;
     struct file_replacement file;
     struct stat info = {0};
-    enum gt_status status;
     TRY(file_open_read(from, &fd, &size_bytes));
     const mode_t mode = fstat(fd, &info) == 0 ? info.st_mode & 0777 : 0600;
-    TRY_GOTO(status, close_source, file_replacement_begin_mode(&file, to, &mode));
-    status = copy_to(&file, fd, from, size_bytes < limit_bytes ? size_bytes : limit_bytes);
+    enum gt_status status = file_replacement_begin_mode(&file, to, &mode);
     if (status == GT_OK)
-        status = file_replacement_commit(&file);
-    else
-        file_replacement_abort(&file);
-close_source:
+        status =
+            file_replacement_end(&file, copy_to(&file, fd, from, size_bytes < limit_bytes ? size_bytes : limit_bytes));
     (void)close(fd);
     return status;
 }

@@ -17,6 +17,9 @@
 #define FILE_PATH_MAX 4096
 #define FILE_ASIDE_SUFFIX_BYTES 32 /* ".tmp-", eight digits, "-", the longest process id, the terminating zero */
 
+/* Logs "PATH: cannot VERB: errno's text".  Returns GT_IO. */
+enum gt_status file_error(const char *path, const char *verb);
+
 /* A replacement in progress.  The caller provides the struct; nothing is allocated. */
 struct file_replacement {
     int fd; /* -1 when closed */
@@ -49,6 +52,8 @@ enum gt_status file_replacement_write(struct file_replacement *file, const void 
 enum gt_status file_replacement_commit(struct file_replacement *file);
 /* Removes the temporary file.  Safe after a failed begin or commit. */
 void file_replacement_abort(struct file_replacement *file);
+/* Commits if `status`, that of the writing, is GT_OK, else aborts.  Returns the first failure. */
+enum gt_status file_replacement_end(struct file_replacement *file, enum gt_status status);
 /* Begin, write and commit in one call, for small files. */
 enum gt_status file_replace(const char *path, const void *bytes, size_t count);
 /* Copies `from` to `to` with its permissions, at most the first `limit_bytes`. */

@@ -115,41 +115,19 @@ enum gt_status json_get_int(const json_t *object, const char *source, const char
     return GT_OK;
 }
 
-enum gt_status json_get_real(const json_t *object, const char *source, const char *name, double *out)
-{
-    const json_t *value = member(object, source, name, TYPE(REAL) | TYPE(INTEGER), "number");
-    if (value == NULL)
-        return GT_DATA;
-    *out = json_number_value(value);
-    return GT_OK;
-}
-
-enum gt_status json_get_bool(const json_t *object, const char *source, const char *name, bool *out)
-{
-    const json_t *value = member(object, source, name, TYPE(TRUE) | TYPE(FALSE), "boolean");
-    if (value == NULL)
-        return GT_DATA;
-    *out = json_is_true(value);
-    return GT_OK;
-}
-
-enum gt_status json_get_string(const json_t *object, const char *source, const char *name, const char **out)
-{
-    const json_t *value = member(object, source, name, TYPE(STRING), "string");
-    if (value == NULL)
-        return GT_DATA;
-    *out = json_string_value(value);
-    return GT_OK;
-}
-
-enum gt_status json_get_object(const json_t *object, const char *source, const char *name, const json_t **out)
-{
-    const json_t *value = member(object, source, name, TYPE(OBJECT), "object");
-    if (value == NULL)
-        return GT_DATA;
-    *out = value;
-    return GT_OK;
-}
+#define GETTER(name_of_type, ctype, types, expected, value_of)                                                     \
+    enum gt_status json_get_##name_of_type(const json_t *object, const char *source, const char *name, ctype *out) \
+    {                                                                                                              \
+        const json_t *value = member(object, source, name, types, expected);                                       \
+        if (value == NULL)                                                                                         \
+            return GT_DATA;                                                                                        \
+        *out = value_of(value);                                                                                    \
+        return GT_OK;                                                                                              \
+    }
+GETTER(real, double, TYPE(REAL) | TYPE(INTEGER), "number", json_number_value)
+GETTER(bool, bool, TYPE(TRUE) | TYPE(FALSE), "boolean", json_is_true)
+GETTER(string, const char *, TYPE(STRING), "string", json_string_value)
+GETTER(object, const json_t *, TYPE(OBJECT), "object", )
 
 json_t *json_whole(json_t *value, int failures)
 {
@@ -204,39 +182,26 @@ enum gt_status json_text(const json_t *value, int indent, char **out)
     return GT_OK;
 }
 
-static enum gt_status replace_file(const char *path, const json_t *value, int indent, const mode_t *mode,
-                                   bool *out_in_place)
+enum gt_status json_replace_file_told(const char *path, const json_t *value, int indent, const mode_t *mode,
+                                      bool *out_in_place)
 {
     char *text;
-    *out_in_place = false;
     TRY(json_text(value, indent, &text));
     struct file_replacement file;
-    enum gt_status status;
-    TRY_GOTO(status, free_text, file_replacement_begin_mode(&file, path, mode));
-    TRY_GOTO(status, remove_aside, file_replacement_write(&file, text, strlen(text)));
-    TRY_GOTO(status, remove_aside, file_replacement_write(&file, "\n", 1));
-    status = file_replacement_commit(&file);
-remove_aside:
+    enum gt_status status = file_replacement_begin_mode(&file, path, mode);
+    if (status == GT_OK) {
+        status = file_replacement_write(&file, text, strlen(text));
+        if (status == GT_OK)
+            status = file_replacement_write(&file, "\n", 1);
+        status = file_replacement_end(&file, status);
+    }
     *out_in_place = file.in_place;
-    if (status != GT_OK)
-        file_replacement_abort(&file);
-free_text:
     free(text);
     return status;
 }
 
-enum gt_status json_replace_file_told(const char *path, const json_t *value, int indent, bool *out_in_place)
-{
-    return replace_file(path, value, indent, NULL, out_in_place);
-}
-
-enum gt_status json_replace_file_mode(const char *path, const json_t *value, int indent, const mode_t *mode)
-{
-    bool in_place;
-    return replace_file(path, value, indent, mode, &in_place);
-}
-
 enum gt_status json_replace_file(const char *path, const json_t *value, int indent)
 {
-    return json_replace_file_mode(path, value, indent, NULL);
+    bool in_place;
+    return json_replace_file_told(path, value, indent, NULL, &in_place);
 }

@@ -39,9 +39,9 @@ json_t *json_whole(json_t *value, int failures);
 enum gt_status json_text(const json_t *value, int indent, char **out);
 /* Writes `value` to a file atomically, with a final newline.  Errors: GT_IO, GT_NO_MEMORY. */
 enum gt_status json_replace_file(const char *path, const json_t *value, int indent);
-/* As above, with the permissions *mode: see file_replacement_begin_mode(). */
-enum gt_status json_replace_file_mode(const char *path, const json_t *value, int indent, const mode_t *mode);
-/* As json_replace_file().  Also on failure, *out_in_place is set to whether the new file is, or may be, in place. */
-enum gt_status json_replace_file_told(const char *path, const json_t *value, int indent, bool *out_in_place);
+/* As above, with the permissions *mode unless it is NULL: see file_replacement_begin_mode().  *out_in_place is set to
+ * whether the new file is, or may be, in place, also on failure except GT_NO_MEMORY. */
+enum gt_status json_replace_file_told(const char *path, const json_t *value, int indent, const mode_t *mode,
+                                      bool *out_in_place);
 
 #endif

@@ -168,37 +168,18 @@ static void emit(enum log_level level, const char *format, va_list args)
     log_state.sink(log_state.context, level, line);
 }
 
-void log_error(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    emit(LOG_ERROR, format, args);
-    va_end(args);
-}
-
-void log_warning(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    emit(LOG_WARNING, format, args);
-    va_end(args);
-}
-
-void log_note(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    emit(LOG_NOTE, format, args);
-    va_end(args);
-}
-
-void log_result(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    emit(LOG_RESULT, format, args);
-    va_end(args);
-}
+#define LOG_FUNCTION(name, level)      \
+    void name(const char *format, ...) \
+    {                                  \
+        va_list args;                  \
+        va_start(args, format);        \
+        emit(level, format, args);     \
+        va_end(args);                  \
+    }
+LOG_FUNCTION(log_error, LOG_ERROR)
+LOG_FUNCTION(log_warning, LOG_WARNING)
+LOG_FUNCTION(log_note, LOG_NOTE)
+LOG_FUNCTION(log_result, LOG_RESULT)
 
 char *log_bytes(char text[static 24], double bytes)
 {

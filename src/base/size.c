@@ -23,21 +23,19 @@ bool size_add(size_t a, size_t b, size_t *out)
     return true;
 }
 
-bool size_product(const size_t *factors, size_t count, size_t *out)
+bool size_product(const int64_t *sizes, size_t count, size_t *out)
 {
-    /* Any zero makes the product zero, even if the factors before it overflow. */
-    for (size_t i = 0; i < count; i++) {
-        if (factors[i] == 0) {
-            *out = 0;
-            return true;
-        }
-    }
+    bool fits = true, zero = false; /* any zero makes the product zero, even if the sizes before it overflow */
     size_t product = 1;
     for (size_t i = 0; i < count; i++) {
-        if (!size_mul(product, factors[i], &product))
+        if (sizes[i] < 0)
             return false;
+        zero = zero || sizes[i] == 0;
+        fits = fits && size_mul(product, (size_t)sizes[i], &product);
     }
-    *out = product;
+    if (!fits && !zero)
+        return false;
+    *out = zero ? 0 : product;
     return true;
 }
 

@@ -10,8 +10,8 @@
 bool size_mul(size_t a, size_t b, size_t *out);
 /* *out = a + b.  Returns false, with *out unchanged, when the sum does not fit. */
 bool size_add(size_t a, size_t b, size_t *out);
-/* *out = the product of `count` factors; 1 for count 0.  Returns false when it does not fit. */
-bool size_product(const size_t *factors, size_t count, size_t *out);
+/* *out = the product of `count` sizes; 1 for count 0.  Returns false when it does not fit, or a size is negative. */
+bool size_product(const int64_t *sizes, size_t count, size_t *out);
 /* *out = `value` rounded up to a multiple of `alignment` (a power of two).  Returns false when that does not fit. */
 bool size_align(size_t value, size_t alignment, size_t *out);
 

@@ -119,8 +119,7 @@ static enum gt_status check_checkpoint(const struct config *config)
 /* Bounds the tokens per update, so that no later product of these sizes overflows. */
 static enum gt_status check_tokens(const struct config *config)
 {
-    const size_t factors[] = {(size_t)config->batch_size, (size_t)config->block_size,
-                              (size_t)config->gradient_accumulation_steps};
+    const int64_t factors[] = {config->batch_size, config->block_size, config->gradient_accumulation_steps};
     size_t tokens = 0;
 
     if (!settled_pair(config, CONFIG_KEY_batch_size, CONFIG_KEY_block_size) ||

@@ -20,27 +20,22 @@
 enum gt_status array_table_create(struct hostmem *mem, const char *path, size_t file_capacity, size_t capacity,
                                   struct safetensors **out)
 {
-    void *block;
+    struct safetensors *table;
     enum gt_status status;
     if (capacity > SAFETENSORS_TENSORS_MAX || strlen(path) >= FILE_PATH_MAX) {
         log_error("%.200s: lists %zu tensors; at most %d are accepted", path, capacity, SAFETENSORS_TENSORS_MAX);
         return GT_DATA;
     }
-    TRY(hostmem_alloc(mem, 1, sizeof(struct safetensors), "table of arrays", &block));
-    struct safetensors *table = block;
+    TRY(HOSTMEM_NEW(mem, 1, "table of arrays", &table));
     table->mem = mem;
     table->fd = -1;
     memcpy(table->path, path, strlen(path) + 1);
-    TRY_GOTO(status, fail, hostmem_alloc(mem, 1, sizeof(struct array_places), "places of arrays", &block));
-    table->places = block;
+    TRY_GOTO(status, fail, HOSTMEM_NEW(mem, 1, "places of arrays", &table->places));
     table->places->capacity = capacity;
     table->places->file_capacity = file_capacity;
-    TRY_GOTO(status, fail, hostmem_alloc(mem, capacity, sizeof(struct safetensors_tensor), "table of arrays", &block));
-    table->tensors = block;
-    TRY_GOTO(status, fail, hostmem_alloc(mem, capacity, sizeof(struct array_place), "places of arrays", &block));
-    table->places->at = block;
-    TRY_GOTO(status, fail, hostmem_alloc(mem, file_capacity, sizeof(struct array_file), "files of arrays", &block));
-    table->places->files = block;
+    TRY_GOTO(status, fail, HOSTMEM_NEW(mem, capacity, "table of arrays", &table->tensors));
+    TRY_GOTO(status, fail, HOSTMEM_NEW(mem, capacity, "places of arrays", &table->places->at));
+    TRY_GOTO(status, fail, HOSTMEM_NEW(mem, file_capacity, "files of arrays", &table->places->files));
     *out = table;
     return GT_OK;
 fail:
@@ -74,12 +69,10 @@ enum gt_status array_table_file_add(struct safetensors *table, const char *path,
 /* Fills the computed fields of `tensor`. */
 static enum gt_status size_compute(const char *path, struct safetensors_tensor *tensor)
 {
-    size_t factors[SAFETENSORS_RANK_MAX], bytes;
-    for (int32_t i = 0; i < tensor->rank; i++)
-        factors[i] = (size_t)tensor->dims[i];
+    size_t bytes;
     /* An array without an enum dtype is never read: the caller gives its size in the file. */
     const size_t element_bytes = tensor->dtype < DTYPE_COUNT ? dtype_size_bytes(tensor->dtype) : 0;
-    if (!size_product(factors, (size_t)tensor->rank, &tensor->elements) ||
+    if (!size_product(tensor->dims, (size_t)tensor->rank, &tensor->elements) ||
         !size_mul(tensor->elements, element_bytes, &bytes)) {
         log_error("%s: tensor %s: the product of its sizes does not fit 64 bits", path, tensor->name);
         return GT_DATA;

@@ -121,7 +121,7 @@ struct checkpoint_load_options {
     const struct model_config *config;       /* of the running model: the checkpoint's, but block_size may be smaller */
     const struct checkpoint_tensor *tensors; /* as for saving */
     size_t tensor_count;
-    checkpoint_write_fn *write;
+    checkpoint_write_fn *write; /* NULL: only verify; `tensors` is not used then */
     void *write_context;
     void *staging; /* aligned to 4 bytes */
     size_t staging_bytes;

@@ -40,12 +40,6 @@ struct numbers {
     int64_t at[CHECKPOINT_KEEP_MAX];
 };
 
-static enum gt_status io_error(const char *path, const char *verb)
-{
-    log_error("%s: cannot %s: %s", path, verb, strerror(errno));
-    return GT_IO;
-}
-
 static void name_of(const struct family *family, int64_t number, char out[static NAME_MAX_BYTES])
 {
     (void)snprintf(out, NAME_MAX_BYTES, "%s%0*" PRId64, family->prefix, family->digits, number);
@@ -86,21 +80,19 @@ static enum gt_status path_of(const char *out_dir, const struct family *family, 
     return file_join(path, out_dir, name);
 }
 
-/* Returns true when a file of this name is part of a checkpoint, or of a model that another program put there. */
-static bool belongs(const char *name)
+bool checkpoint_keep_belongs(const char *name)
 {
     static const char *const names[] = {CHECKPOINT_RECORD_NAME, CHECKPOINT_MODEL_NAME, CHECKPOINT_CONFIG_NAME,
                                         SAFETENSORS_INDEX_NAME};
     static const char end[] = ".safetensors";
     const size_t length = strlen(name);
+    bool found = (strncmp(name, "model-", 6) == 0 || strncmp(name, "optimizer-", 10) == 0) && length > sizeof end &&
+                 strcmp(name + length - (sizeof end - 1), end) == 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(name, names[i]) == 0)
-            return true;
+        found = found || strcmp(name, names[i]) == 0;
     for (size_t i = 0; i < EXPORT_HF_TOKENS_FILES; i++)
-        if (strcmp(name, export_hf_tokens_names[i]) == 0)
-            return true;
-    return (strncmp(name, "model-", 6) == 0 || strncmp(name, "optimizer-", 10) == 0) && length > sizeof end &&
-           strcmp(name + length - (sizeof end - 1), end) == 0;
+        found = found || strcmp(name, export_hf_tokens_names[i]) == 0;
+    return found;
 }
 
 /* ---- making and removing a folder ---- */
@@ -145,15 +137,15 @@ static enum gt_status files_add(const char *out_dir, const char *folder)
     enum gt_status status = GT_OK;
     DIR *dir = opendir(out_dir);
     if (dir == NULL)
-        return io_error(out_dir, "look at the files in it");
+        return file_error(out_dir, "look at the files in it");
     while (status == GT_OK) {
         errno = 0;
         const struct dirent *entry = readdir(dir);
         if (entry == NULL && errno != 0)
-            status = io_error(out_dir, "look at the files in it");
+            status = file_error(out_dir, "look at the files in it");
         if (entry == NULL)
             break;
-        if (belongs(entry->d_name))
+        if (checkpoint_keep_belongs(entry->d_name))
             status = file_add(out_dir, entry->d_name, folder);
     }
     (void)closedir(dir);
@@ -180,13 +172,13 @@ static enum gt_status folder_make(const char *out_dir, const char *path, const c
     TRY(file_join(aside, out_dir, ASIDE_NAME));
     folder_remove(aside);
     if (stat(out_dir, &info) != 0 || mkdir(aside, info.st_mode & 0777) != 0)
-        return io_error(aside, "create the folder");
+        return file_error(aside, "create the folder");
     TRY_GOTO(status, fail, files_add(out_dir, aside));
     TRY_GOTO(status, fail, metrics_add(out_dir, metrics, aside, metrics_as));
     TRY_GOTO(status, fail, file_sync_folder(aside));
     if (rename(aside, path) == 0)
         return file_sync_folder(out_dir); /* before a new record replaces this one */
-    status = io_error(path, "rename the new folder to it");
+    status = file_error(path, "rename the new folder to it");
 fail:
     folder_remove(aside);
     return status;
@@ -211,7 +203,7 @@ static void kept_remove(const char *out_dir, int64_t iter)
         return;
     DIR *dir = opendir(path);
     while (dir != NULL && (entry = readdir(dir)) != NULL)
-        ours = ours && (belongs(entry->d_name) || strspn(entry->d_name, ".") == strlen(entry->d_name));
+        ours = ours && (checkpoint_keep_belongs(entry->d_name) || strspn(entry->d_name, ".") == strlen(entry->d_name));
     if (dir != NULL)
         (void)closedir(dir);
     folder_remove(aside);
@@ -261,7 +253,7 @@ static enum gt_status kept_move(const char *out_dir, const struct numbers *kept,
         TRY(path_of(out_dir, &kept_ones, kept->at[i], from));
         TRY(path_of(folder, &kept_ones, kept->at[i], to));
         if (rename(from, to) != 0)
-            return io_error(from, "move it into the folder of the run that it is of");
+            return file_error(from, "move it into the folder of the run that it is of");
         moved = true;
     }
     if (!moved)

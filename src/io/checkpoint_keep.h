@@ -34,6 +34,9 @@ enum gt_status checkpoint_keep_last(const char *out_dir, int64_t keep);
 /* The number of kept checkpoints, not counting out_dir's own. */
 size_t checkpoint_keep_count(const char *out_dir);
 
+/* Returns true when a file of this name is part of a checkpoint, or of a model that another program put there. */
+bool checkpoint_keep_belongs(const char *name);
+
 /* Finds the folder of the checkpoint `which`: an iteration, or "best" (the lowest validation loss).  Gives out_dir for
  * its own checkpoint.  Errors: GT_USAGE when `which` is neither; GT_DATA when there is no such checkpoint, listing the
  * existing ones. */

@@ -11,43 +11,31 @@
 
 #include "base/log.h"
 
-const char *checkpoint_part_prefix(enum checkpoint_part part)
+void checkpoint_part_tensor(const struct parameter_shape *tensor, enum checkpoint_part part,
+                            struct parameter_shape *out)
 {
     static const char *const prefixes[CHECKPOINT_PARTS] = {
         [CHECKPOINT_PARAMETER] = "", [CHECKPOINT_M] = "m.", [CHECKPOINT_V] = "v.", [CHECKPOINT_SCALES] = "s."};
     assert(part >= 0 && part < CHECKPOINT_PARTS);
-    return prefixes[part];
-}
-
-void checkpoint_part_tensor(const struct hf_tensor *tensor, enum checkpoint_part part, struct hf_tensor *out)
-{
     *out = *tensor;
     out->position_table = false;
-    (void)snprintf(out->name, sizeof out->name, "%s" HF_PREFIX "%.100s", checkpoint_part_prefix(part), tensor->name);
+    (void)snprintf(out->name, sizeof out->name, "%s" HF_PREFIX "%.100s", prefixes[part], tensor->name);
     if (part != CHECKPOINT_SCALES)
         return;
     out->rank = 2;
     out->dims[0] = 2;
-    out->dims[1] = state_blocks((int64_t)hf_tensor_elements(tensor));
+    out->dims[1] = state_blocks((int64_t)parameter_elements(tensor));
 }
 
-static enum gt_status part_find(const struct safetensors *file, const struct hf_tensor *tensor,
+static enum gt_status part_find(const struct safetensors *file, const struct parameter_shape *tensor,
                                 enum checkpoint_part part, const struct safetensors_tensor **out)
 {
-    struct hf_tensor wanted;
+    struct parameter_shape wanted;
     size_t index;
     checkpoint_part_tensor(tensor, part, &wanted);
     TRY(hf_layout_find(file, false, &wanted, &index));
     *out = &file->tensors[index];
     return GT_OK;
-}
-
-static bool part_exists(const struct safetensors *file, const struct hf_tensor *tensor, enum checkpoint_part part)
-{
-    struct hf_tensor wanted;
-    size_t index;
-    checkpoint_part_tensor(tensor, part, &wanted);
-    return safetensors_find(file, wanted.name, &index);
 }
 
 static enum gt_status dtype_refuse(const struct safetensors *file, const struct safetensors_tensor *tensor,
@@ -59,7 +47,7 @@ static enum gt_status dtype_refuse(const struct safetensors *file, const struct 
 }
 
 /* Checks the parts of one parameter and adds their number to *found. */
-static enum gt_status moments_check(const struct safetensors *file, const struct hf_tensor *tensor, bool second,
+static enum gt_status moments_check(const struct safetensors *file, const struct parameter_shape *tensor, bool second,
                                     size_t *found)
 {
     const struct safetensors_tensor *m, *v, *scales;
@@ -82,15 +70,16 @@ static enum gt_status moments_check(const struct safetensors *file, const struct
 
 enum gt_status checkpoint_parts_check(const struct safetensors *file, const struct model_config *config)
 {
-    struct hf_tensor tensor = {.name = "h.0.attn.c_attn.weight"};
+    static const char name[] = "m." HF_PREFIX "h.0.attn.c_attn.weight",
+                      second[] = "v." HF_PREFIX "h.0.attn.c_attn.weight";
+    struct parameter_shape tensor;
+    size_t found = 0, index;
     const bool one_moment =
-        config->n_layer > 0 && part_exists(file, &tensor, CHECKPOINT_M) && !part_exists(file, &tensor, CHECKPOINT_V);
-    size_t found = 0;
-    for (size_t i = 0; i < hf_layout_count(config); i++) {
-        hf_layout_tensor(config, i, &tensor);
-        const bool matrix = tensor.rank == 2 && strncmp(tensor.name, "h.", 2) == 0;
+        config->n_layer > 0 && safetensors_find(file, name, &index) && !safetensors_find(file, second, &index);
+    for (size_t i = 0; i < parameters_count(config); i++) {
+        parameters_shape(config, i, &tensor);
         if (!tensor.bias || config->bias)
-            TRY(moments_check(file, &tensor, !(matrix && one_moment), &found));
+            TRY(moments_check(file, &tensor, !(one_moment && parameter_is_linear(&tensor)), &found));
     }
     if (found == file->count)
         return GT_OK;

@@ -19,6 +19,7 @@
 #include "io/checkpoint.h"
 
 #define ASIDE_ATTEMPTS 16
+#define LOOK "look at the files in this folder"
 
 static enum gt_status repair_model(const char *out_dir, const struct checkpoint_record *record);
 
@@ -118,12 +119,11 @@ enum gt_status checkpoint_publish_model(const char *folder, const char *name, bo
         TRY(link_aside(folder, from, aside, &linked));
     if (!linked)
         return file_copy(from, to, UINT64_MAX);
-    if (rename(aside, to) != 0) {
-        log_error("%s: cannot rename the new file over it: %s", to, strerror(errno));
-        (void)unlink(aside);
-        return GT_IO;
-    }
-    return file_sync_folder(folder);
+    if (rename(aside, to) == 0)
+        return file_sync_folder(folder);
+    const enum gt_status status = file_error(to, "rename the new file over it");
+    (void)unlink(aside);
+    return status;
 }
 
 bool checkpoint_json_equals(const char *path, const json_t *value)
@@ -146,10 +146,7 @@ enum gt_status checkpoint_publish_retract(const char *folder, const json_t *conf
         return GT_OK;
     if (unlink(path) == 0)
         return file_sync_folder(folder);
-    if (errno == ENOENT)
-        return GT_OK;
-    log_error("%s: cannot remove this file of another model: %s", path, strerror(errno));
-    return GT_IO;
+    return errno == ENOENT ? GT_OK : file_error(path, "remove this file of another model");
 }
 
 enum gt_status checkpoint_publish_config(const char *folder, const json_t *config, bool *out_changed)
@@ -165,15 +162,8 @@ enum gt_status checkpoint_publish_config(const char *folder, const json_t *confi
     TRY(file_look(path, &exists));
     TRY(checkpoint_publish_mode(folder, CHECKPOINT_FILE_MODEL, &mode,
                                 &is_known)); /* the config of a private model is private too */
-    TRY(json_replace_file_mode(path, config, CHECKPOINT_JSON_INDENT, !exists && is_known ? &mode : NULL));
-    *out_changed = true;
-    return GT_OK;
-}
-
-static enum gt_status folder_error(const char *folder)
-{
-    log_error("%s: cannot look at the files in this folder: %s", folder, strerror(errno));
-    return GT_IO;
+    return json_replace_file_told(path, config, CHECKPOINT_JSON_INDENT, !exists && is_known ? &mode : NULL,
+                                  out_changed);
 }
 
 /* Returns true when the permissions of a file with this name count. */
@@ -191,13 +181,13 @@ static enum gt_status modes_join(DIR *dir, const char *folder, enum checkpoint_f
         if (!is_of_kind(entry->d_name, which))
             continue;
         if (fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
-            return folder_error(folder);
+            return file_error(folder, LOOK);
         if (!S_ISREG(info.st_mode))
             continue;
         *mode &= info.st_mode & 0777;
         *found = true;
     }
-    return errno == 0 ? GT_OK : folder_error(folder);
+    return errno == 0 ? GT_OK : file_error(folder, LOOK);
 }
 
 enum gt_status checkpoint_publish_mode(const char *folder, enum checkpoint_file which, mode_t *out, bool *out_found)
@@ -206,7 +196,7 @@ enum gt_status checkpoint_publish_mode(const char *folder, enum checkpoint_file 
     bool found = false;
     DIR *dir = opendir(folder);
     if (dir == NULL)
-        return folder_error(folder);
+        return file_error(folder, LOOK);
     enum gt_status status = modes_join(dir, folder, which, &mode, &found);
     (void)closedir(dir);
     if (status != GT_OK)

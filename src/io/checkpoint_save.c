@@ -25,7 +25,15 @@
 /* The context of the callbacks for one file. */
 struct save {
     const struct checkpoint_save_options *options;
+    enum checkpoint_file which;
     json_t *sums; /* {name: checksum} of the file being written */
+};
+
+/* An array of a file. */
+struct entry {
+    const struct checkpoint_tensor *parameter; /* NULL: a bias that the model does not have, saved as zeros */
+    enum checkpoint_part part;
+    struct parameter_shape shape; /* as saved */
 };
 
 static enum gt_status tensors_check(const struct checkpoint_save_options *options);
@@ -56,10 +64,10 @@ enum gt_status checkpoint_config_check(const struct model_config *config)
     json_t *hf_config;
     TRY(hf_config_make(config, -1, -1, &hf_config));
     json_decref(hf_config);
-    if (OPTIMIZER_PARTS * hf_layout_count(config) <= SAFETENSORS_TENSORS_MAX)
+    if (OPTIMIZER_PARTS * parameters_count(config) <= SAFETENSORS_TENSORS_MAX)
         return GT_OK;
     log_error("n_layer=%d is too many: the optimizer file would have %zu tensors; at most %d are supported",
-              config->n_layer, OPTIMIZER_PARTS * hf_layout_count(config), SAFETENSORS_TENSORS_MAX);
+              config->n_layer, OPTIMIZER_PARTS * parameters_count(config), SAFETENSORS_TENSORS_MAX);
     return GT_UNSUPPORTED;
 }
 
@@ -76,9 +84,9 @@ static const struct checkpoint_tensor *tensor_find(const struct checkpoint_save_
 static enum gt_status tensors_check(const struct checkpoint_save_options *options)
 {
     size_t expected = 0;
-    for (size_t i = 0; i < hf_layout_count(options->config); i++) {
-        struct hf_tensor tensor;
-        hf_layout_tensor(options->config, i, &tensor);
+    for (size_t i = 0; i < parameters_count(options->config); i++) {
+        struct parameter_shape tensor;
+        parameters_shape(options->config, i, &tensor);
         if (tensor.bias && !options->config->bias)
             continue;
         expected++;
@@ -118,19 +126,6 @@ static enum gt_status names_choose(const char *out_dir, int64_t iter, struct che
 }
 
 /* ---- the files of a generation ---- */
-static void model_describe(void *context, size_t index, struct safetensors_tensor *out)
-{
-    const struct save *save = context;
-    struct hf_tensor tensor;
-    hf_layout_tensor(save->options->config, index, &tensor);
-    int length = snprintf(out->name, sizeof out->name, HF_PREFIX "%.100s", tensor.name);
-    assert(length > 0 && (size_t)length < sizeof out->name);
-    const struct checkpoint_tensor *found = tensor_find(save->options, tensor.name);
-    out->dtype = found != NULL ? found->dtype : DTYPE_F32;
-    out->rank = tensor.rank;
-    memcpy(out->dims, tensor.dims, sizeof tensor.dims);
-}
-
 /* DTYPE_U8 is skipped: codes and exponents are always finite. */
 static enum gt_status values_check(const char *name, enum checkpoint_part part, enum dtype dtype, const void *values,
                                    size_t count)
@@ -157,28 +152,6 @@ static enum dtype part_dtype(const struct checkpoint_tensor *tensor, enum checkp
     return part == CHECKPOINT_PARAMETER ? tensor->dtype : tensor->moment;
 }
 
-static enum gt_status part_fill(const struct save *save, const struct checkpoint_tensor *tensor,
-                                enum checkpoint_part part, size_t first, size_t count, void *out)
-{
-    const struct checkpoint_save_options *options = save->options;
-    assert(part_dtype(tensor, part) != DTYPE_F16);
-    TRY(options->read(options->read_context, part, tensor->index, first, count, out));
-    return values_check(tensor->name, part, part_dtype(tensor, part), out, count);
-}
-
-static enum gt_status model_fill(void *context, size_t index, size_t first, size_t count, void *out)
-{
-    const struct save *save = context;
-    struct hf_tensor tensor;
-    hf_layout_tensor(save->options->config, index, &tensor);
-    const struct checkpoint_tensor *found = tensor_find(save->options, tensor.name);
-    if (found != NULL)
-        return part_fill(save, found, CHECKPOINT_PARAMETER, first, count, out);
-    assert(tensor.bias && !save->options->config->bias);
-    memset(out, 0, count * sizeof(float));
-    return GT_OK;
-}
-
 static bool part_exists(const struct checkpoint_tensor *tensor, enum checkpoint_part part)
 {
     if (part == CHECKPOINT_V)
@@ -196,65 +169,66 @@ static size_t optimizer_count(const struct checkpoint_save_options *options)
     return count;
 }
 
-/* The optimizer's file has all first moments, then all second moments, then all scales, each in the caller's order. */
-static const struct checkpoint_tensor *optimizer_tensor(const struct save *save, size_t index,
-                                                        enum checkpoint_part *out_part)
+/* The model's file has all parameters in the layout's order, the optimizer's all first moments, then all second moments,
+ * then all scales, each in the caller's order. */
+static void entry_get(const struct save *save, size_t index, struct entry *out)
 {
     const struct checkpoint_save_options *options = save->options;
-    for (int part = CHECKPOINT_M; part < CHECKPOINT_PARTS; part++) {
-        for (size_t i = 0; i < options->tensor_count; i++) {
-            if (!part_exists(&options->tensors[i], (enum checkpoint_part)part) || index-- > 0)
-                continue;
-            *out_part = (enum checkpoint_part)part;
-            return &options->tensors[i];
+    struct parameter_shape shape;
+    if (save->which == CHECKPOINT_FILE_MODEL) {
+        parameters_shape(options->config, index, &shape);
+        *out = (struct entry){.parameter = tensor_find(options, shape.name), .part = CHECKPOINT_PARAMETER};
+        assert(out->parameter != NULL || (shape.bias && !options->config->bias));
+    } else {
+        size_t at = 0; /* in a list of all parts of all parameters, of which some do not exist */
+        for (size_t skip = index + 1; skip > 0; at++) {
+            *out = (struct entry){.parameter = &options->tensors[at % options->tensor_count],
+                                  .part = (enum checkpoint_part)(CHECKPOINT_M + at / options->tensor_count)};
+            skip -= part_exists(out->parameter, out->part);
         }
+        shape = (struct parameter_shape){.rank = out->parameter->rank,
+                                         .dims = {out->parameter->dims[0], out->parameter->dims[1]}};
+        (void)snprintf(shape.name, sizeof shape.name, "%.100s", out->parameter->name);
     }
-    assert(false); /* the caller counted with optimizer_count() */
-    return NULL;
+    checkpoint_part_tensor(&shape, out->part, &out->shape);
 }
 
-static void optimizer_describe(void *context, size_t index, struct safetensors_tensor *out)
+static void array_describe(void *context, size_t index, struct safetensors_tensor *out)
 {
-    enum checkpoint_part part;
-    const struct checkpoint_tensor *tensor = optimizer_tensor(context, index, &part);
-    struct hf_tensor own = {.rank = tensor->rank, .dims = {tensor->dims[0], tensor->dims[1]}}, named;
-    (void)snprintf(own.name, sizeof own.name, "%.100s", tensor->name);
-    checkpoint_part_tensor(&own, part, &named);
-    memcpy(out->name, named.name, sizeof named.name);
-    out->dtype = part_dtype(tensor, part);
-    out->rank = named.rank;
-    memcpy(out->dims, named.dims, sizeof named.dims);
+    struct entry entry;
+    entry_get(context, index, &entry);
+    memcpy(out->name, entry.shape.name, sizeof out->name);
+    out->dtype = entry.parameter != NULL ? part_dtype(entry.parameter, entry.part) : DTYPE_F32;
+    out->rank = entry.shape.rank;
+    memcpy(out->dims, entry.shape.dims, sizeof entry.shape.dims);
 }
 
-static enum gt_status optimizer_fill(void *context, size_t index, size_t first, size_t count, void *out)
+static enum gt_status array_fill(void *context, size_t index, size_t first, size_t count, void *out)
 {
-    enum checkpoint_part part;
-    const struct checkpoint_tensor *tensor = optimizer_tensor(context, index, &part);
-    return part_fill(context, tensor, part, first, count, out);
+    const struct checkpoint_save_options *options = ((const struct save *)context)->options;
+    struct entry entry;
+    entry_get(context, index, &entry);
+    if (entry.parameter == NULL) {
+        memset(out, 0, count * sizeof(float));
+        return GT_OK;
+    }
+    const enum dtype dtype = part_dtype(entry.parameter, entry.part);
+    assert(dtype != DTYPE_F16);
+    TRY(options->read(options->read_context, entry.part, entry.parameter->index, first, count, out));
+    return values_check(entry.parameter->name, entry.part, dtype, out, count);
 }
 
-static enum gt_status sum_add(struct save *save, const char *name, uint32_t crc32c)
+static enum gt_status array_written(void *context, size_t index, uint32_t crc32c)
 {
+    const struct save *save = context;
+    struct entry entry;
     char text[9];
+    entry_get(save, index, &entry);
     checkpoint_crc_text(text, crc32c);
-    if (json_object_set_new(save->sums, name, json_string(text)) == 0)
+    if (json_object_set_new(save->sums, entry.shape.name, json_string(text)) == 0)
         return GT_OK;
     log_error("out of memory for the checksums of a checkpoint");
     return GT_NO_MEMORY;
-}
-
-static enum gt_status model_written(void *context, size_t index, uint32_t crc32c)
-{
-    struct safetensors_tensor tensor;
-    model_describe(context, index, &tensor);
-    return sum_add(context, tensor.name, crc32c);
-}
-
-static enum gt_status optimizer_written(void *context, size_t index, uint32_t crc32c)
-{
-    struct safetensors_tensor tensor;
-    optimizer_describe(context, index, &tensor);
-    return sum_add(context, tensor.name, crc32c);
 }
 
 static void step_done(const struct checkpoint_save_options *options, enum checkpoint_step step)
@@ -269,18 +243,19 @@ static enum gt_status file_write(const struct checkpoint_save_options *options, 
 {
     char path[FILE_PATH_MAX];
     struct safetensors_result result;
-    struct save save = {options, sums};
+    struct save save = {options, which, sums};
     mode_t mode;
     bool has_mode;
     TRY(checkpoint_publish_mode(options->out_dir, which, &mode, &has_mode));
-    const mode_t *kept = has_mode ? &mode : NULL;
-    const struct safetensors_source model = {
-        &save, hf_layout_count(options->config), model_describe, model_fill, model_written, kept};
-    const struct safetensors_source optimizer = {&save,          optimizer_count(options), optimizer_describe,
-                                                 optimizer_fill, optimizer_written,        kept};
+    const struct safetensors_source source = {
+        .context = &save,
+        .count = which == CHECKPOINT_FILE_MODEL ? parameters_count(options->config) : optimizer_count(options),
+        .describe = array_describe,
+        .fill = array_fill,
+        .written = array_written,
+        .mode = has_mode ? &mode : NULL};
     TRY(file_join(path, options->out_dir, file->name));
-    TRY(safetensors_write(path, which == CHECKPOINT_FILE_MODEL ? &model : &optimizer, options->staging,
-                          options->staging_bytes, &result));
+    TRY(safetensors_write(path, &source, options->staging, options->staging_bytes, &result));
     file->size_bytes = result.size_bytes;
     file->crc32c = result.crc32c;
     file->header_crc32c = result.header_crc32c;
@@ -295,7 +270,7 @@ static enum gt_status record_write(const struct checkpoint_save_options *options
     json_t *root;
     TRY(file_join(path, options->out_dir, CHECKPOINT_RECORD_NAME));
     TRY(checkpoint_record_make(record, &root));
-    enum gt_status status = json_replace_file_told(path, root, CHECKPOINT_JSON_INDENT, out_in_place);
+    enum gt_status status = json_replace_file_told(path, root, CHECKPOINT_JSON_INDENT, NULL, out_in_place);
     json_decref(root);
     return status;
 }
@@ -321,7 +296,7 @@ static enum gt_status generation_write(const struct checkpoint_save_options *opt
     for (int i = 0; status == GT_OK && i < CHECKPOINT_FILES; i++) {
         status = file_write(options, (enum checkpoint_file)i, sums[i], &record->files[i]);
         if (status == GT_OK)
-            step_done(options, i == CHECKPOINT_FILE_MODEL ? CHECKPOINT_STEP_MODEL : CHECKPOINT_STEP_OPTIMIZER);
+            step_done(options, CHECKPOINT_STEP_MODEL + (enum checkpoint_step)i);
     }
     if (status == GT_OK)
         status = record_write(options, record, &in_place);

@@ -10,8 +10,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "io/checkpoint_publish.h"
-#include "io/export_hf_tokens.h"
+#include "io/checkpoint_keep.h"
 #include "io/export_internal.h"
 
 static const struct {
@@ -32,22 +31,6 @@ const char *export_format_name(enum export_format format)
     return formats[format].name;
 }
 
-/* Returns true when a run's folder may contain a file of this name that belongs to the run. */
-static bool is_of_run(const char *name)
-{
-    static const char *const names[] = {CHECKPOINT_RECORD_NAME, CHECKPOINT_MODEL_NAME, CHECKPOINT_CONFIG_NAME};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(name, names[i]) == 0)
-            return true;
-    }
-    for (int i = 0; i < EXPORT_HF_TOKENS_OF_RUN; i++) {
-        if (strcmp(name, export_hf_tokens_names[i]) == 0)
-            return true;
-    }
-    return checkpoint_file_name_valid(name, CHECKPOINT_FILE_MODEL) ||
-           checkpoint_file_name_valid(name, CHECKPOINT_FILE_OPTIMIZER);
-}
-
 /* Fails when `folder` is the folder of a run, which an export would damage. */
 static enum gt_status run_refuse(const char *output, const char *folder, const char *what)
 {
@@ -65,7 +48,7 @@ static enum gt_status file_check(const char *output)
 {
     char folder[FILE_PATH_MAX] = "";
     const char *slash = strrchr(output, '/');
-    if (!is_of_run(slash != NULL ? slash + 1 : output))
+    if (!checkpoint_keep_belongs(slash != NULL ? slash + 1 : output))
         return GT_OK;
     if (slash != NULL) /* with the slash, for the root; writing will reject a path that is too long */
         (void)snprintf(folder, sizeof folder, "%.*s", (int)(slash + 1 - output), output);

@@ -21,7 +21,7 @@
 
 /* A tensor of the file. */
 struct entry {
-    struct hf_tensor source;
+    struct parameter_shape source;
     char name[NAME_MAX_BYTES];
     enum dtype dtype;
     size_t size_bytes;
@@ -33,23 +33,19 @@ static enum gt_status data_write(const struct export_options *options, const str
 
 enum gt_status export_gguf_write(const struct export_options *options, const struct export_weights *weights)
 {
-    void *block = NULL;
+    struct gguf *gguf;
     struct file_replacement file;
     if (options->checkpoint->config.gelu != GELU_TANH)
         log_warning("the model was trained with gelu=erf, but llama.cpp computes tanh; logits will differ slightly");
     export_gguf_tokens_log(options->tokenizer);
-    TRY(hostmem_alloc(options->mem, 1, sizeof(struct gguf), "GGUF writer", &block));
-    struct gguf *gguf = block;
+    TRY(HOSTMEM_NEW(options->mem, 1, "GGUF writer", &gguf));
     enum gt_status status = file_replacement_begin(&file, options->output);
     if (status == GT_OK) {
         gguf->file = &file;
         status = head_write(options, gguf);
         if (status == GT_OK)
             status = data_write(options, weights, &file);
-        if (status == GT_OK)
-            status = file_replacement_commit(&file);
-        else
-            file_replacement_abort(&file);
+        status = file_replacement_end(&file, status);
     }
     hostmem_free(options->mem, gguf);
     return status;
@@ -76,7 +72,7 @@ static void keys_write(const struct export_options *options, struct gguf *gguf)
 /* The output layer is not in GPT-2's own list of tensors. */
 static size_t entry_count(const struct model_config *config)
 {
-    return hf_layout_count(config) + 1;
+    return parameters_count(config) + 1;
 }
 
 static void entry_name(const struct model_config *config, size_t index, char out[static NAME_MAX_BYTES])
@@ -98,11 +94,11 @@ static void entry_name(const struct model_config *config, size_t index, char out
 static enum gt_status entry_get(const struct export_options *options, size_t index, struct entry *out)
 {
     const struct model_config *config = &options->checkpoint->config;
-    hf_layout_tensor(config, index < hf_layout_count(config) ? index : 0, &out->source);
+    parameters_shape(config, index < parameters_count(config) ? index : 0, &out->source);
     entry_name(config, index, out->name);
     const bool wide = out->source.rank == 1 || out->source.position_table;
     out->dtype = wide ? DTYPE_F32 : options->dtype;
-    if (size_mul(hf_tensor_elements(&out->source), dtype_size_bytes(out->dtype), &out->size_bytes))
+    if (size_mul(parameter_elements(&out->source), dtype_size_bytes(out->dtype), &out->size_bytes))
         return GT_OK;
     log_error("%s: tensor %s does not fit 64 bits", options->output, out->name);
     return GT_UNSUPPORTED;
@@ -111,8 +107,8 @@ static enum gt_status entry_get(const struct export_options *options, size_t ind
 /* ne[0] is the fastest dimension: the inputs of a linear layer after its transposition, the channels of a table. */
 static void info_write(const struct entry *entry, uint64_t offset, struct gguf *gguf)
 {
-    const struct hf_tensor *source = &entry->source;
-    const bool linear = export_weights_linear(source);
+    const struct parameter_shape *source = &entry->source;
+    const bool linear = parameter_is_linear(source);
     gguf_string(gguf, entry->name, strlen(entry->name));
     gguf_u32(gguf, (uint32_t)source->rank);
     if (source->rank == 2)

@@ -30,6 +30,8 @@
 #define ASIDE_INSIDE "export" /* before the mark, inside an existing folder */
 #define SUFFIX_MAX 48
 #define ATTEMPTS_MAX 16
+#define REMOVE "remove this file of another model"
+#define RENAME "rename the new files over it"
 #define FILES (EXPORT_HF_TOKENS_FILES + 3)
 
 struct hf_export {
@@ -144,10 +146,7 @@ static enum gt_status aside_make(struct hf_export *export, bool *out_lost)
     *out_lost = false;
     if (mkdir(export->aside, 0777) != 0) {
         *out_lost = errno == EEXIST;
-        if (*out_lost)
-            return GT_OK;
-        log_error("%s: cannot create the folder: %s", export->aside, strerror(errno));
-        return GT_IO;
+        return *out_lost ? GT_OK : file_error(export->aside, "create the folder");
     }
     export->aside_fd = aside_lock(export->aside);
     *out_lost = (export->aside_fd < 0 && errno == EWOULDBLOCK) || lstat(export->aside, &info) != 0;
@@ -190,8 +189,8 @@ static enum gt_status aside_create(struct hf_export *export)
 static void tensor_describe(void *context, size_t index, struct safetensors_tensor *out)
 {
     const struct hf_export *export = context;
-    struct hf_tensor tensor;
-    hf_layout_tensor(&export->options->checkpoint->config, index, &tensor);
+    struct parameter_shape tensor;
+    parameters_shape(&export->options->checkpoint->config, index, &tensor);
     (void)snprintf(out->name, sizeof out->name, HF_PREFIX "%.100s", tensor.name);
     out->dtype = export->options->dtype;
     out->rank = tensor.rank;
@@ -201,8 +200,8 @@ static void tensor_describe(void *context, size_t index, struct safetensors_tens
 static enum gt_status tensor_fill(void *context, size_t index, size_t first, size_t count, void *out)
 {
     const struct hf_export *export = context;
-    struct hf_tensor tensor;
-    hf_layout_tensor(&export->options->checkpoint->config, index, &tensor);
+    struct parameter_shape tensor;
+    parameters_shape(&export->options->checkpoint->config, index, &tensor);
     return export_weights_read(export->weights, &tensor, first, count, export->options->dtype, out);
 }
 
@@ -211,7 +210,7 @@ static enum gt_status model_write(const struct hf_export *export)
     char path[FILE_PATH_MAX];
     struct safetensors_result result;
     const struct safetensors_source source = {.context = (void *)export,
-                                              .count = hf_layout_count(&export->options->checkpoint->config),
+                                              .count = parameters_count(&export->options->checkpoint->config),
                                               .describe = tensor_describe,
                                               .fill = tensor_fill};
     TRY(file_join(path, export->aside, CHECKPOINT_MODEL_NAME));
@@ -274,24 +273,12 @@ static enum gt_status folder_write(const struct hf_export *export)
 }
 
 /* ---- putting it in place ---- */
-static enum gt_status rename_error(const char *path)
-{
-    log_error("%s: cannot rename the new files over it: %s", path, strerror(errno));
-    return GT_IO;
-}
-
-static enum gt_status remove_error(const char *path)
-{
-    log_error("%s: cannot remove this file of another model: %s", path, strerror(errno));
-    return GT_IO;
-}
-
 /* After this the folder is not a model. */
 static enum gt_status config_remove(const char *output)
 {
     char path[FILE_PATH_MAX];
     TRY(file_join(path, output, CHECKPOINT_CONFIG_NAME));
-    return unlink(path) == 0 || errno == ENOENT ? GT_OK : remove_error(path);
+    return unlink(path) == 0 || errno == ENOENT ? GT_OK : file_error(path, REMOVE);
 }
 
 static enum gt_status file_publish(const struct hf_export *export, size_t index)
@@ -302,9 +289,9 @@ static enum gt_status file_publish(const struct hf_export *export, size_t index)
     TRY(file_join(to, export->options->output, file_name(index)));
     TRY(file_look(from, &exists));
     if (exists && rename(from, to) != 0)
-        return rename_error(to);
+        return file_error(to, RENAME);
     if (!exists && unlink(to) != 0 && errno != ENOENT) /* an earlier export's tokenizer does not belong to this model */
-        return remove_error(to);
+        return file_error(to, REMOVE);
     return GT_OK;
 }
 
@@ -324,7 +311,7 @@ static enum gt_status folder_publish(const struct hf_export *export)
     const char *output = export->options->output;
     if (!export->exists) {
         if (rename(export->aside, output) != 0)
-            return rename_error(output);
+            return file_error(output, RENAME);
         return file_sync_name(export->aside); /* it had the same parent, and does not end in a slash */
     }
     TRY(config_remove(output));

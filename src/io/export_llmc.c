@@ -9,23 +9,16 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "io/export_internal.h"
+#include "io/llmc_model.h"
 
-#define MAGIC 20240326
-#define HEADER_WORDS 256
-#define VERSION_F32 3
-#define VERSION_BF16 5
+#define HEADER_WORDS (LLMC_MODEL_HEADER_BYTES / sizeof(int32_t))
 #define VOCAB_MULTIPLE 128
-#define OUTSIDE_BEFORE 2 /* wte, wpe */
-#define PER_LAYER 12
-
-static enum gt_status body_write(const struct export_weights *weights, enum dtype dtype, size_t padding_bytes,
-                                 struct file_replacement *file);
 
 static void header_make(const struct model_config *config, enum dtype dtype, int32_t padded_vocab,
                         int32_t header[static HEADER_WORDS])
 {
-    header[0] = MAGIC;
-    header[1] = dtype == DTYPE_F32 ? VERSION_F32 : VERSION_BF16;
+    header[0] = LLMC_MODEL_MAGIC;
+    header[1] = dtype == DTYPE_F32 ? LLMC_MODEL_F32 : LLMC_MODEL_BF16;
     header[2] = config->block_size;
     header[3] = config->vocab_size;
     header[4] = config->n_layer;
@@ -41,6 +34,20 @@ static void differences_log(const struct model_config *config)
     if (config->layernorm_epsilon != 1e-5f)
         log_warning("the model's layer_norm_epsilon is %g, but llm.c's is 1e-05; logits will differ slightly",
                     (double)config->layernorm_epsilon);
+}
+
+static enum gt_status body_write(const struct export_weights *weights, enum dtype dtype, size_t padding_bytes,
+                                 struct file_replacement *file)
+{
+    const struct model_config *config = &weights->checkpoint->config;
+    for (size_t position = 0; position < parameters_count(config); position++) {
+        struct parameter_shape shape;
+        parameters_shape(config, llmc_model_index(config, position), &shape);
+        TRY(export_weights_write(weights, &shape, dtype, file));
+        if (position == 0)
+            TRY(export_zeros_write(file, padding_bytes));
+    }
+    return GT_OK;
 }
 
 enum gt_status export_llmc_write(const struct export_options *options, const struct export_weights *weights)
@@ -60,31 +67,5 @@ enum gt_status export_llmc_write(const struct export_options *options, const str
     enum gt_status status = file_replacement_write(&file, header, sizeof header);
     if (status == GT_OK)
         status = body_write(weights, options->dtype, padding_bytes, &file);
-    if (status == GT_OK)
-        return file_replacement_commit(&file);
-    file_replacement_abort(&file);
-    return status;
-}
-
-static enum gt_status one_write(const struct export_weights *weights, size_t index, enum dtype dtype,
-                                struct file_replacement *file)
-{
-    struct hf_tensor tensor;
-    hf_layout_tensor(&weights->checkpoint->config, index, &tensor);
-    return export_weights_write(weights, &tensor, dtype, file);
-}
-
-static enum gt_status body_write(const struct export_weights *weights, enum dtype dtype, size_t padding_bytes,
-                                 struct file_replacement *file)
-{
-    const size_t layers = (size_t)weights->checkpoint->config.n_layer;
-    TRY(one_write(weights, 0, dtype, file));
-    TRY(export_zeros_write(file, padding_bytes));
-    TRY(one_write(weights, 1, dtype, file));
-    for (size_t kind = 0; kind < PER_LAYER; kind++) {
-        for (size_t layer = 0; layer < layers; layer++)
-            TRY(one_write(weights, OUTSIDE_BEFORE + PER_LAYER * layer + kind, dtype, file));
-    }
-    TRY(one_write(weights, OUTSIDE_BEFORE + PER_LAYER * layers, dtype, file));
-    return one_write(weights, OUTSIDE_BEFORE + PER_LAYER * layers + 1, dtype, file);
+    return file_replacement_end(&file, status);
 }

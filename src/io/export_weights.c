@@ -12,18 +12,15 @@
 
 #include "base/log.h"
 
-static enum gt_status weights_verify(const struct export_weights *weights);
-
 enum gt_status export_weights_open(struct hostmem *mem, const struct checkpoint *checkpoint, struct export_weights *out)
 {
-    void *values = NULL, *turned = NULL;
     struct export_weights weights = {.mem = mem, .checkpoint = checkpoint, .capacity = EXPORT_VALUES};
-    TRY(hostmem_alloc(mem, EXPORT_VALUES, sizeof(float), "weights to export", &values));
-    weights.values = values;
-    enum gt_status status = hostmem_alloc(mem, EXPORT_VALUES, sizeof(float), "exported weights", &turned);
-    weights.turned = turned;
+    TRY(HOSTMEM_NEW(mem, EXPORT_VALUES, "weights to export", &weights.values));
+    enum gt_status status = HOSTMEM_NEW(mem, EXPORT_VALUES, "exported weights", &weights.turned);
+    const struct checkpoint_load_options verify = {
+        .config = &checkpoint->config, .staging = weights.values, .staging_bytes = EXPORT_VALUES * sizeof(float)};
     if (status == GT_OK)
-        status = weights_verify(&weights);
+        status = checkpoint_load(checkpoint, &verify);
     if (status != GT_OK) {
         export_weights_close(&weights);
         return status;
@@ -39,44 +36,8 @@ void export_weights_close(struct export_weights *weights)
     weights->values = weights->turned = NULL;
 }
 
-static enum gt_status values_drop(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
-                                  const void *values, enum dtype dtype)
-{
-    (void)context, (void)part, (void)index, (void)first, (void)count, (void)values, (void)dtype;
-    return GT_OK;
-}
-
-static enum gt_status weights_verify(const struct export_weights *weights)
-{
-    const struct model_config *config = &weights->checkpoint->config;
-    const size_t count = hf_layout_count(config);
-    void *layout = NULL, *list = NULL;
-    TRY(hostmem_alloc(weights->mem, count, sizeof(struct hf_tensor), "layout", &layout));
-    enum gt_status status = hostmem_alloc(weights->mem, count, sizeof(struct checkpoint_tensor), "tensors", &list);
-    struct hf_tensor *names = layout;
-    struct checkpoint_tensor *tensors = list;
-    for (size_t i = 0; status == GT_OK && i < count; i++) {
-        hf_layout_tensor(config, i, &names[i]);
-        tensors[i] = (struct checkpoint_tensor){.name = names[i].name,
-                                                .index = (int32_t)i,
-                                                .rank = names[i].rank,
-                                                .dims = {names[i].dims[0], names[i].dims[1]}};
-    }
-    const struct checkpoint_load_options options = {.config = config,
-                                                    .tensors = tensors,
-                                                    .tensor_count = count,
-                                                    .write = values_drop,
-                                                    .staging = weights->values,
-                                                    .staging_bytes = EXPORT_VALUES * sizeof(float)};
-    if (status == GT_OK)
-        status = checkpoint_load(weights->checkpoint, &options);
-    hostmem_free(weights->mem, list);
-    hostmem_free(weights->mem, layout);
-    return status;
-}
-
 /* The tensor is looked up for each piece, which is rare enough. */
-static enum gt_status raw_read(const struct export_weights *weights, const struct hf_tensor *tensor, size_t first,
+static enum gt_status raw_read(const struct export_weights *weights, const struct parameter_shape *tensor, size_t first,
                                size_t count, float *out)
 {
     const struct safetensors *file = weights->checkpoint->model;
@@ -86,8 +47,8 @@ static enum gt_status raw_read(const struct export_weights *weights, const struc
 }
 
 /* Rounds to `dtype`.  Rejects a finite value that would become an infinity, since that would make the model useless. */
-static enum gt_status narrow(const struct export_weights *weights, const struct hf_tensor *tensor, const float *values,
-                             size_t count, enum dtype dtype, void *out)
+static enum gt_status narrow(const struct export_weights *weights, const struct parameter_shape *tensor,
+                             const float *values, size_t count, enum dtype dtype, void *out)
 {
     const uint16_t exponent = dtype == DTYPE_F16 ? 0x7C00 : 0x7F80;
     dtype_convert(out, dtype, values, DTYPE_F32, count);
@@ -104,23 +65,18 @@ static enum gt_status narrow(const struct export_weights *weights, const struct 
     return GT_OK;
 }
 
-enum gt_status export_weights_read(const struct export_weights *weights, const struct hf_tensor *tensor, size_t first,
-                                   size_t count, enum dtype dtype, void *out)
+enum gt_status export_weights_read(const struct export_weights *weights, const struct parameter_shape *tensor,
+                                   size_t first, size_t count, enum dtype dtype, void *out)
 {
     assert(count <= weights->capacity && out != weights->values);
     TRY(raw_read(weights, tensor, first, count, weights->values));
     return narrow(weights, tensor, weights->values, count, dtype, out);
 }
 
-bool export_weights_linear(const struct hf_tensor *tensor)
-{
-    return tensor->rank == 2 && strncmp(tensor->name, "h.", 2) == 0;
-}
-
-static enum gt_status plain_write(const struct export_weights *weights, const struct hf_tensor *tensor,
+static enum gt_status plain_write(const struct export_weights *weights, const struct parameter_shape *tensor,
                                   enum dtype dtype, struct file_replacement *file)
 {
-    const size_t elements = hf_tensor_elements(tensor);
+    const size_t elements = parameter_elements(tensor);
     for (size_t first = 0; first < elements; first += weights->capacity) {
         const size_t count = elements - first < weights->capacity ? elements - first : weights->capacity;
         TRY(export_weights_read(weights, tensor, first, count, dtype, weights->turned));
@@ -130,8 +86,8 @@ static enum gt_status plain_write(const struct export_weights *weights, const st
 }
 
 /* Reads columns first ... first+width-1 of a [rows, columns] tensor into `out`, as `width` rows. */
-static enum gt_status strip_read(const struct export_weights *weights, const struct hf_tensor *tensor, size_t first,
-                                 size_t width, float *out)
+static enum gt_status strip_read(const struct export_weights *weights, const struct parameter_shape *tensor,
+                                 size_t first, size_t width, float *out)
 {
     const size_t rows = (size_t)tensor->dims[0], columns = (size_t)tensor->dims[1];
     const struct safetensors *file = weights->checkpoint->model;
@@ -145,7 +101,7 @@ static enum gt_status strip_read(const struct export_weights *weights, const str
     return GT_OK;
 }
 
-static enum gt_status linear_write(const struct export_weights *weights, const struct hf_tensor *tensor,
+static enum gt_status linear_write(const struct export_weights *weights, const struct parameter_shape *tensor,
                                    enum dtype dtype, struct file_replacement *file)
 {
     const size_t rows = (size_t)tensor->dims[0], columns = (size_t)tensor->dims[1];
@@ -164,11 +120,11 @@ static enum gt_status linear_write(const struct export_weights *weights, const s
     return GT_OK;
 }
 
-enum gt_status export_weights_write(const struct export_weights *weights, const struct hf_tensor *tensor,
+enum gt_status export_weights_write(const struct export_weights *weights, const struct parameter_shape *tensor,
                                     enum dtype dtype, struct file_replacement *file)
 {
-    return export_weights_linear(tensor) ? linear_write(weights, tensor, dtype, file)
-                                         : plain_write(weights, tensor, dtype, file);
+    return parameter_is_linear(tensor) ? linear_write(weights, tensor, dtype, file)
+                                       : plain_write(weights, tensor, dtype, file);
 }
 
 enum gt_status export_zeros_write(struct file_replacement *file, size_t count)

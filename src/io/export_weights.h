@@ -31,14 +31,11 @@ void export_weights_close(struct export_weights *weights);
 /* out[count] = elements first ... of `tensor`, rounded to `dtype`.  `count` is at most the capacity, and `out` is not
  * weights->values.  Errors: GT_IO, GT_DATA; GT_UNSUPPORTED for a value beyond the dtype's largest, naming the
  * tensor. */
-enum gt_status export_weights_read(const struct export_weights *weights, const struct hf_tensor *tensor, size_t first,
-                                   size_t count, enum dtype dtype, void *out);
-
-/* Returns true when `tensor` is the weight of a linear layer, which is [in, out] here and [out, in] elsewhere. */
-bool export_weights_linear(const struct hf_tensor *tensor);
+enum gt_status export_weights_read(const struct export_weights *weights, const struct parameter_shape *tensor,
+                                   size_t first, size_t count, enum dtype dtype, void *out);
 
 /* Appends the tensor to `file`; a linear layer's weight is transposed to [out, in].  Errors: as above, and GT_IO. */
-enum gt_status export_weights_write(const struct export_weights *weights, const struct hf_tensor *tensor,
+enum gt_status export_weights_write(const struct export_weights *weights, const struct parameter_shape *tensor,
                                     enum dtype dtype, struct file_replacement *file);
 
 /* Appends `count` zero bytes.  Errors: GT_IO. */

@@ -33,23 +33,14 @@ enum gt_status gguf_flush(struct gguf *gguf)
     return gguf->status;
 }
 
-static void number(struct gguf *gguf, uint64_t value, size_t count)
-{
-    unsigned char bytes[8];
-    assert(count <= sizeof bytes);
-    for (size_t i = 0; i < count; i++)
-        bytes[i] = (unsigned char)(value >> (8 * i) & 255u);
-    gguf_bytes(gguf, bytes, count);
-}
-
 void gguf_u32(struct gguf *gguf, uint32_t value)
 {
-    number(gguf, value, 4);
+    gguf_bytes(gguf, &value, sizeof value);
 }
 
 void gguf_u64(struct gguf *gguf, uint64_t value)
 {
-    number(gguf, value, 8);
+    gguf_bytes(gguf, &value, sizeof value);
 }
 
 void gguf_string(struct gguf *gguf, const char *text, size_t count)
@@ -79,16 +70,14 @@ void gguf_key_u32(struct gguf *gguf, const char *key, uint32_t value)
 
 void gguf_key_f32(struct gguf *gguf, const char *key, float value)
 {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
     gguf_key(gguf, key, GGUF_FLOAT32);
-    gguf_u32(gguf, bits);
+    gguf_bytes(gguf, &value, sizeof value);
 }
 
 void gguf_key_bool(struct gguf *gguf, const char *key, bool value)
 {
     gguf_key(gguf, key, GGUF_BOOL);
-    number(gguf, value ? 1 : 0, 1);
+    gguf_bytes(gguf, &value, 1);
 }
 
 void gguf_key_string(struct gguf *gguf, const char *key, const char *text)

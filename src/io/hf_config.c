@@ -34,8 +34,7 @@ static json_t *token_json(int32_t token)
 
 enum gt_status hf_config_make(const struct model_config *config, int32_t bos_token, int32_t eos_token, json_t **out)
 {
-    if (config->norm != NORM_LAYERNORM || config->position != POSITION_LEARNED || config->mlp != MLP_GELU ||
-        config->n_kv_head != config->n_head) {
+    if (config->n_kv_head != config->n_head) {
         log_error("a checkpoint in GPT-2's layout cannot hold this model's norm, position, mlp or n_kv_head");
         return GT_UNSUPPORTED;
     }
@@ -186,12 +185,7 @@ static enum gt_status ours_parse(const json_t *root, const char *source, bool *b
 enum gt_status hf_config_parse(const json_t *root, const char *source, struct model_config *out,
                                struct hf_config_rest *out_rest)
 {
-    struct model_config config = {.bias = true,
-                                  .dropout = 0.1f,
-                                  .norm = NORM_LAYERNORM,
-                                  .position = POSITION_LEARNED,
-                                  .mlp = MLP_GELU,
-                                  .layernorm_epsilon = 1e-5f};
+    struct model_config config = {.bias = true, .dropout = 0.1f, .layernorm_epsilon = 1e-5f};
     struct hf_config_rest rest;
     TRY(flags_parse(root, source, &rest));
     TRY(sizes_parse(root, source, &config));

@@ -1,8 +1,8 @@
-/* GPT-2's tensors with Hugging Face's names, shapes and order.
+/* GPT-2's tensors in files with Hugging Face's names.
  *
  * A weights file has all of them, including biases that the model does not have: transformers' GPT-2 always has biases,
- * and zeros have no effect.  Weights of linear layers are [in, out] (Conv1D).  lm_head.weight is not listed: it is
- * wte.weight.  Source: transformers modeling_gpt2.py, GPT2Model and GPT2Block.
+ * and zeros have no effect.  lm_head.weight is not listed: it is wte.weight.  Source: transformers modeling_gpt2.py,
+ * GPT2Model and GPT2Block.
  */
 #ifndef GPT_TRAIN_IO_HF_LAYOUT_H
 #define GPT_TRAIN_IO_HF_LAYOUT_H
@@ -13,30 +13,16 @@
 
 #include "base/status.h"
 #include "io/safetensors.h"
-#include "model/model.h"
+#include "model/parameters.h"
 
 #define HF_PREFIX "transformer."
-
-struct hf_tensor {
-    char name[SAFETENSORS_NAME_MAX]; /* without HF_PREFIX: "h.3.attn.c_attn.weight" */
-    int32_t rank;                    /* 1 or 2 */
-    int64_t dims[2];
-    bool bias;           /* a model without biases does not have it */
-    bool position_table; /* wpe.weight: may be read in part, for a shorter block_size */
-};
-
-/* 4 + 12 n_layer. */
-size_t hf_layout_count(const struct model_config *config);
-/* Gives the tensor `index`, below hf_layout_count(), in the order of the model's modules. */
-void hf_layout_tensor(const struct model_config *config, size_t index, struct hf_tensor *out);
-size_t hf_tensor_elements(const struct hf_tensor *tensor);
 
 /* Returns true when the names in `file` have HF_PREFIX (save_pretrained of a GPT2LMHeadModel), false when they do not
  * (the hub's files). */
 bool hf_layout_prefixed(const struct safetensors *file);
 /* Finds `tensor` in `file`.  The shapes must match, except that a position table may have more rows.  Errors: GT_DATA
  * with "FILE: h.3.attn.c_attn.weight is [768,2300]; the model needs [768,2304]", or "is missing". */
-enum gt_status hf_layout_find(const struct safetensors *file, bool prefixed, const struct hf_tensor *tensor,
+enum gt_status hf_layout_find(const struct safetensors *file, bool prefixed, const struct parameter_shape *tensor,
                               size_t *out_index);
 /* Checks that `file` contains exactly the tensors of `config`; the only others allowed are lm_head.weight and old masks
  * (h.N.attn.bias, h.N.attn.masked_bias).  Errors: GT_DATA, naming the tensor. */

@@ -9,7 +9,7 @@
 #ifndef GPT_TRAIN_IO_LLMC_MODEL_H
 #define GPT_TRAIN_IO_LLMC_MODEL_H
 
-#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/hostmem.h"
@@ -19,6 +19,10 @@
 
 #define LLMC_MODEL_MAGIC 20240326
 #define LLMC_MODEL_HEADER_BYTES 1024
+enum { LLMC_MODEL_F32 = 3, LLMC_MODEL_BF16 = 5 }; /* versions */
+
+/* Returns the index in GPT-2's own order (parameters.h) of the parameter at a position in a file. */
+size_t llmc_model_index(const struct model_config *config, size_t position);
 
 /* Opens a model file as a table with Hugging Face's names and shapes, without the padding.  The model has biases and
  * the tanh GELU.  Errors: GT_IO, GT_NO_MEMORY; GT_DATA (a field out of range, a size that overflows or differs from the

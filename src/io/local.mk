@@ -25,8 +25,7 @@ libgpttrain_a_SOURCES += \
 	src/io/llmc_model.c src/io/llmc_model.h \
 	src/io/nanogpt.c src/io/nanogpt.h \
 	src/io/nanogpt_meta.c src/io/nanogpt_meta.h \
-	src/io/pickle.c src/io/pickle.h src/io/pickle_internal.h \
-	src/io/pickle_call.c \
+	src/io/pickle.c src/io/pickle.h \
 	src/io/safetensors.c src/io/safetensors.h \
 	src/io/safetensors_index.c src/io/safetensors_index.h \
 	src/io/safetensors_write.c \

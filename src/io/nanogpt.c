@@ -109,17 +109,15 @@ static enum gt_status source_open(struct source *source)
     uint64_t size_bytes;
     const struct zip_entry *entry;
     char label[FILE_PATH_MAX + 16];
-    void *block;
     TRY(file_open_read(source->path, &source->fd, &size_bytes));
     TRY(zip_open(source->mem, source->fd, source->path, size_bytes, &source->zip));
     TRY(pickle_member_find(source, &entry));
     TRY(byte_order_check(source));
     TRY(zip_verify(&source->zip, source->fd, source->path, entry));
-    TRY(hostmem_alloc(source->mem, (size_t)entry->size_bytes, 1, "data.pkl", &block));
-    source->text = block;
-    TRY(file_read_at(source->fd, source->path, entry->offset_bytes, block, (size_t)entry->size_bytes));
+    TRY(HOSTMEM_NEW(source->mem, (size_t)entry->size_bytes, "data.pkl", &source->text));
+    TRY(file_read_at(source->fd, source->path, entry->offset_bytes, source->text, (size_t)entry->size_bytes));
     (void)snprintf(label, sizeof label, "%s: data.pkl", source->path);
-    return pickle_read(source->mem, block, (size_t)entry->size_bytes, label, &source->pickle);
+    return pickle_read(source->mem, source->text, (size_t)entry->size_bytes, label, &source->pickle);
 }
 
 static void source_close(struct source *source)
@@ -175,18 +173,17 @@ static enum gt_status size_get(const struct source *source, uint32_t dict, const
 static enum gt_status tensor_place(const struct source *source, const char *name, const struct pickle_tensor *tensor,
                                    struct array_place *out)
 {
-    const struct pickle_storage *storage = &source->pickle->storages[tensor->storage];
-    const struct zip_entry *entry = member_find(source, "data/", storage->key, storage->key_bytes);
-    if (entry == NULL || entry->size_bytes / storage->element_bytes != (uint64_t)storage->elements ||
-        entry->size_bytes % storage->element_bytes != 0) {
+    const struct zip_entry *entry = member_find(source, "data/", tensor->key, tensor->key_bytes);
+    if (entry == NULL || entry->size_bytes / tensor->element_bytes != (uint64_t)tensor->storage_elements ||
+        entry->size_bytes % tensor->element_bytes != 0) {
         log_error("%s: tensor %.100s: member data/%.*s is missing, or not %" PRId64 " elements of %zu bytes",
-                  source->path, name, (int)(storage->key_bytes < 64 ? storage->key_bytes : 64), storage->key,
-                  storage->elements, storage->element_bytes);
+                  source->path, name, (int)(tensor->key_bytes < 64 ? tensor->key_bytes : 64), tensor->key,
+                  tensor->storage_elements, tensor->element_bytes);
         return GT_DATA;
     }
     TRY(zip_verify(&source->zip, source->fd, source->path, entry));
     *out = (struct array_place){.file = 0,
-                                .offset_bytes = entry->offset_bytes + (uint64_t)tensor->first * storage->element_bytes};
+                                .offset_bytes = entry->offset_bytes + (uint64_t)tensor->first * tensor->element_bytes};
     return GT_OK;
 }
 
@@ -206,11 +203,10 @@ static enum gt_status number_get(const struct source *source, uint32_t dict, con
     if (value->kind != PICKLE_TENSOR || source->pickle->tensors[value->as.index].elements != 1)
         return field_refuse(source, name, "is not a number");
     const struct pickle_tensor *tensor = &source->pickle->tensors[value->as.index];
-    const enum dtype dtype = source->pickle->storages[tensor->storage].dtype;
     TRY(tensor_place(source, name, tensor, &place));
-    if (dtype == DTYPE_F64)
+    if (tensor->dtype == DTYPE_F64)
         return file_read_at(source->fd, source->path, place.offset_bytes, out, sizeof *out);
-    if (dtype != DTYPE_F32)
+    if (tensor->dtype != DTYPE_F32)
         return field_refuse(source, name, "is a tensor of a type other than float32 and float64");
     TRY(file_read_at(source->fd, source->path, place.offset_bytes, &single, sizeof single));
     *out = (double)single;
@@ -323,7 +319,7 @@ static enum gt_status tensor_add(const struct source *source, struct safetensors
         return GT_DATA;
     }
     const struct pickle_tensor *tensor = &source->pickle->tensors[value_at(source, index)->as.index];
-    entry.dtype = source->pickle->storages[tensor->storage].dtype;
+    entry.dtype = tensor->dtype;
     if (entry.dtype != DTYPE_F32 && entry.dtype != DTYPE_F16 && entry.dtype != DTYPE_BF16) {
         log_error("%s: tensor %.100s: only float32, float16 and bfloat16 can be loaded", source->path, name);
         return GT_UNSUPPORTED;
@@ -340,7 +336,7 @@ static enum gt_status tensor_add(const struct source *source, struct safetensors
 }
 
 /* Adds zeros for a tensor of the layout that the file lacks. */
-static enum gt_status zeros_add(struct safetensors *table, const char *prefix, const struct hf_tensor *tensor)
+static enum gt_status zeros_add(struct safetensors *table, const char *prefix, const struct parameter_shape *tensor)
 {
     struct safetensors_tensor entry = {
         .dtype = DTYPE_F32, .rank = tensor->rank, .dims = {tensor->dims[0], tensor->dims[1]}};
@@ -360,9 +356,9 @@ static enum gt_status model_fill(const struct source *source, const struct nanog
             return field_refuse(source, "model", "a tensor's name is not 1 to 127 characters of A-Z a-z 0-9 . _ -");
         TRY(tensor_add(source, table, name, name, pickle->items[i].value));
     }
-    for (size_t i = 0; !nanogpt->config.bias && i < hf_layout_count(&nanogpt->config); i++) {
-        struct hf_tensor tensor;
-        hf_layout_tensor(&nanogpt->config, i, &tensor);
+    for (size_t i = 0; !nanogpt->config.bias && i < parameters_count(&nanogpt->config); i++) {
+        struct parameter_shape tensor;
+        parameters_shape(&nanogpt->config, i, &tensor);
         if (tensor.bias)
             TRY(zeros_add(table, HF_PREFIX, &tensor));
     }
@@ -371,7 +367,7 @@ static enum gt_status model_fill(const struct source *source, const struct nanog
 
 static enum gt_status layers_check(const struct source *source, const struct model_config *config)
 {
-    if (hf_layout_count(config) <= SAFETENSORS_TENSORS_MAX / 2)
+    if (parameters_count(config) <= SAFETENSORS_TENSORS_MAX / 2)
         return GT_OK;
     return field_refuse(source, "n_layer", "has more tensors than can be read");
 }
@@ -381,7 +377,7 @@ static enum gt_status model_read(const struct source *source, struct nanogpt *na
     uint32_t dict;
     TRY(dict_get(source, "model", SAFETENSORS_TENSORS_MAX / 2, &dict));
     TRY(layers_check(source, &nanogpt->config));
-    const size_t most = value_at(source, dict)->as.items.count + hf_layout_count(&nanogpt->config);
+    const size_t most = value_at(source, dict)->as.items.count + parameters_count(&nanogpt->config);
     int32_t file;
     TRY(array_table_create(source->mem, source->path, 1, most, &nanogpt->model));
     TRY(array_table_file_add(nanogpt->model, source->path, &file));
@@ -419,7 +415,7 @@ static enum gt_status groups_find(const struct source *source, uint32_t optimize
 }
 
 /* Gets the dict of the next parameter of a group. */
-static enum gt_status state_next(struct groups *groups, const struct hf_tensor *tensor, uint32_t *out)
+static enum gt_status state_next(struct groups *groups, const struct parameter_shape *tensor, uint32_t *out)
 {
     const struct pickle *pickle = groups->source->pickle;
     const int group = tensor->rank == 2 ? 0 : 1;
@@ -437,7 +433,7 @@ static enum gt_status state_next(struct groups *groups, const struct hf_tensor *
 }
 
 /* Adds m and v of a parameter; all parameters must have the same number of steps. */
-static enum gt_status moments_add(struct groups *groups, struct nanogpt *nanogpt, const struct hf_tensor *tensor)
+static enum gt_status moments_add(struct groups *groups, struct nanogpt *nanogpt, const struct parameter_shape *tensor)
 {
     static const char *const fields[] = {"exp_avg", "exp_avg_sq"};
     static const char *const prefixes[] = {"m." HF_PREFIX, "v." HF_PREFIX};
@@ -466,7 +462,7 @@ static enum gt_status moments_add(struct groups *groups, struct nanogpt *nanogpt
 }
 
 /* For a checkpoint saved before the first update, when PyTorch has no state yet. */
-static enum gt_status moments_zero(struct nanogpt *nanogpt, const struct hf_tensor *tensor)
+static enum gt_status moments_zero(struct nanogpt *nanogpt, const struct parameter_shape *tensor)
 {
     nanogpt->adam_step = 0;
     TRY(zeros_add(nanogpt->optimizer, "m." HF_PREFIX, tensor));
@@ -476,9 +472,9 @@ static enum gt_status moments_zero(struct nanogpt *nanogpt, const struct hf_tens
 static enum gt_status moments_read(struct groups *groups, struct nanogpt *nanogpt)
 {
     const bool empty = value_at(groups->source, groups->state)->as.items.count == 0;
-    for (size_t i = 0; i < hf_layout_count(&nanogpt->config); i++) {
-        struct hf_tensor tensor;
-        hf_layout_tensor(&nanogpt->config, i, &tensor);
+    for (size_t i = 0; i < parameters_count(&nanogpt->config); i++) {
+        struct parameter_shape tensor;
+        parameters_shape(&nanogpt->config, i, &tensor);
         if (tensor.bias && !nanogpt->config.bias)
             continue;
         TRY(empty ? moments_zero(nanogpt, &tensor) : moments_add(groups, nanogpt, &tensor));
@@ -495,7 +491,7 @@ static enum gt_status optimizer_read(const struct source *source, struct nanogpt
     int32_t file;
     TRY(dict_get(source, "optimizer", DICT_ITEMS_MAX, &optimizer));
     TRY(groups_find(source, optimizer, &groups));
-    TRY(array_table_create(source->mem, source->path, 1, 2 * hf_layout_count(&nanogpt->config), &nanogpt->optimizer));
+    TRY(array_table_create(source->mem, source->path, 1, 2 * parameters_count(&nanogpt->config), &nanogpt->optimizer));
     TRY(array_table_file_add(nanogpt->optimizer, source->path, &file));
     nanogpt->adam_step = -1;
     return moments_read(&groups, nanogpt);

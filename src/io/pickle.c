@@ -3,8 +3,9 @@
  * A table with 256 entries has one function for each kind of opcode; an opcode with an empty entry is rejected.  Every
  * operand is checked against the rest of the text, every pop against the height of the stack and the last mark.  An
  * opcode makes at most one value, and each item uses up a stack element, so tables cannot outgrow the text; they grow
- * by doubling.  pickle_call.c interprets calls (REDUCE), which build dicts and tensors from their arguments; no
- * function named in a pickle is ever called.
+ * by doubling.  Calls (REDUCE) of a short, closed list of globals (a dict, two ways to rebuild a tensor, the names of
+ * storage types) build values from their arguments, which are checked one by one; any other global is rejected
+ * immediately, and no function named in a pickle is ever called.
  */
 #include "io/pickle.h"
 
@@ -14,39 +15,42 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "io/pickle_internal.h"
+#include "base/size.h"
 
 #define MEMO_MAX 1000000
 #define LINE_BYTES_MAX 256
 
+/* The state of the machine. */
+struct pickle_machine {
+    struct pickle *pickle;
+    const unsigned char *bytes;
+    size_t count, at;
+    const char *source;
+    unsigned char opcode; /* the current one */
+    size_t opcode_at;
+    uint32_t *stack; /* indices of values */
+    size_t depth, stack_capacity;
+    size_t *marks; /* stack depths */
+    size_t mark_count, mark_capacity;
+    uint32_t *memo; /* index of the value + 1; 0: empty */
+    size_t memo_count, memo_capacity;
+    bool stopped;
+};
+
 typedef enum gt_status opcode_fn(struct pickle_machine *m);
 
-enum gt_status pickle_malformed(const struct pickle_machine *m, const char *what)
+/* Logs "SOURCE: byte N: WHAT" and returns GT_DATA. */
+static enum gt_status malformed(const struct pickle_machine *m, const char *what)
 {
     log_error("%s: byte %zu: %s", m->source, m->opcode_at, what);
     return GT_DATA;
-}
-
-enum gt_status pickle_grow(struct hostmem *mem, void **array, size_t *capacity, size_t count, size_t size)
-{
-    if (count < *capacity)
-        return GT_OK;
-    const size_t wanted = count < 32 ? 64 : 2 * count;
-    void *block;
-    TRY(hostmem_alloc(mem, wanted, size, "pickle", &block));
-    if (count > 0)
-        memcpy(block, *array, *capacity * size);
-    hostmem_free(mem, *array);
-    *array = block;
-    *capacity = wanted;
-    return GT_OK;
 }
 
 /* ---- operands ---- */
 static enum gt_status take(struct pickle_machine *m, size_t count, const unsigned char **out)
 {
     if (count > m->count - m->at)
-        return pickle_malformed(m, "the pickle ends within an opcode");
+        return malformed(m, "the pickle ends within an opcode");
     *out = m->bytes + m->at;
     m->at += count;
     return GT_OK;
@@ -64,29 +68,26 @@ static enum gt_status take_integer(struct pickle_machine *m, size_t count, uint6
 }
 
 /* ---- the stack ---- */
-enum gt_status pickle_push(struct pickle_machine *m, uint32_t value)
+static enum gt_status push(struct pickle_machine *m, uint32_t value)
 {
-    void *stack = m->stack;
-    enum gt_status status = pickle_grow(m->pickle->mem, &stack, &m->stack_capacity, m->depth, sizeof *m->stack);
-    m->stack = stack;
-    TRY(status);
+    TRY(hostmem_grow(m->pickle->mem, &m->stack, &m->stack_capacity, m->depth + 1, sizeof *m->stack, "pickle"));
     m->stack[m->depth++] = value;
     return GT_OK;
 }
 
 /* Fails at the last mark: nothing below it can be popped. */
-enum gt_status pickle_pop(struct pickle_machine *m, uint32_t *out)
+static enum gt_status pop(struct pickle_machine *m, uint32_t *out)
 {
     const size_t floor = m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0;
     if (m->depth <= floor)
-        return pickle_malformed(m, "nothing is left on the stack");
+        return malformed(m, "nothing is left on the stack");
     *out = m->stack[--m->depth];
     return GT_OK;
 }
 
 static enum gt_status top(struct pickle_machine *m, uint32_t *out)
 {
-    TRY(pickle_pop(m, out));
+    TRY(pop(m, out));
     m->depth++;
     return GT_OK;
 }
@@ -94,21 +95,23 @@ static enum gt_status top(struct pickle_machine *m, uint32_t *out)
 static enum gt_status mark_pop(struct pickle_machine *m, size_t *out_first)
 {
     if (m->mark_count == 0)
-        return pickle_malformed(m, "there is no mark on the stack");
+        return malformed(m, "there is no mark on the stack");
     *out_first = m->marks[--m->mark_count];
     assert(*out_first <= m->depth);
     return GT_OK;
 }
 
 /* ---- values ---- */
-enum gt_status pickle_value_add(struct pickle_machine *m, const struct pickle_value *value, uint32_t *out)
+static const struct pickle_value *value_at(const struct pickle_machine *m, uint32_t index)
+{
+    return &m->pickle->values[index];
+}
+
+static enum gt_status value_add(struct pickle_machine *m, const struct pickle_value *value, uint32_t *out)
 {
     struct pickle *pickle = m->pickle;
-    void *values = pickle->values;
-    enum gt_status status =
-        pickle_grow(pickle->mem, &values, &pickle->value_capacity, pickle->value_count, sizeof *pickle->values);
-    pickle->values = values;
-    TRY(status);
+    TRY(hostmem_grow(pickle->mem, &pickle->values, &pickle->value_capacity, pickle->value_count + 1,
+                     sizeof *pickle->values, "pickle"));
     pickle->values[pickle->value_count] = *value;
     *out = (uint32_t)pickle->value_count++;
     return GT_OK;
@@ -117,18 +120,15 @@ enum gt_status pickle_value_add(struct pickle_machine *m, const struct pickle_va
 static enum gt_status push_new(struct pickle_machine *m, const struct pickle_value *value)
 {
     uint32_t index;
-    TRY(pickle_value_add(m, value, &index));
-    return pickle_push(m, index);
+    TRY(value_add(m, value, &index));
+    return push(m, index);
 }
 
 static enum gt_status item_append(struct pickle_machine *m, uint32_t container, uint32_t key, uint32_t value)
 {
     struct pickle *pickle = m->pickle;
-    void *items = pickle->items;
-    enum gt_status status =
-        pickle_grow(pickle->mem, &items, &pickle->item_capacity, pickle->item_count, sizeof *pickle->items);
-    pickle->items = items;
-    TRY(status);
+    TRY(hostmem_grow(pickle->mem, &pickle->items, &pickle->item_capacity, pickle->item_count + 1, sizeof *pickle->items,
+                     "pickle"));
     struct pickle_value *owner = &pickle->values[container];
     const uint32_t index = (uint32_t)pickle->item_count++;
     pickle->items[index] = (struct pickle_item){.key = key, .value = value, .next = PICKLE_END};
@@ -140,17 +140,17 @@ static enum gt_status item_append(struct pickle_machine *m, uint32_t container, 
     return GT_OK;
 }
 
-enum gt_status pickle_container_new(struct pickle_machine *m, enum pickle_kind kind, uint32_t *out)
+static enum gt_status container_new(struct pickle_machine *m, enum pickle_kind kind, uint32_t *out)
 {
     const struct pickle_value value = {.kind = kind, .as.items = {.first = PICKLE_END, .last = PICKLE_END}};
-    return pickle_value_add(m, &value, out);
+    return value_add(m, &value, out);
 }
 
 static enum gt_status container_push(struct pickle_machine *m, enum pickle_kind kind)
 {
     uint32_t index;
-    TRY(pickle_container_new(m, kind, &index));
-    return pickle_push(m, index);
+    TRY(container_new(m, kind, &index));
+    return push(m, index);
 }
 
 /* ---- opcodes ---- */
@@ -158,14 +158,14 @@ static enum gt_status op_protocol(struct pickle_machine *m)
 {
     uint64_t version;
     TRY(take_integer(m, 1, &version));
-    return version <= 5 ? GT_OK : pickle_malformed(m, "an unknown protocol");
+    return version <= 5 ? GT_OK : malformed(m, "an unknown protocol");
 }
 
 static enum gt_status op_frame(struct pickle_machine *m)
 {
     uint64_t length;
     TRY(take_integer(m, 8, &length));
-    return length <= m->count - m->at ? GT_OK : pickle_malformed(m, "a frame is longer than the pickle");
+    return length <= m->count - m->at ? GT_OK : malformed(m, "a frame is longer than the pickle");
 }
 
 static enum gt_status op_none(struct pickle_machine *m)
@@ -191,7 +191,7 @@ static enum gt_status op_long(struct pickle_machine *m)
     uint64_t count, value;
     TRY(take_integer(m, 1, &count));
     if (count > 8)
-        return pickle_malformed(m, "an integer of more than 64 bits");
+        return malformed(m, "an integer of more than 64 bits");
     TRY(take_integer(m, (size_t)count, &value));
     if (count > 0 && count < 8 && (value >> (8 * count - 1)) != 0)
         value |= UINT64_MAX << (8 * count);
@@ -217,7 +217,7 @@ static enum gt_status op_text(struct pickle_machine *m)
     const unsigned char *bytes;
     TRY(take_integer(m, is_short ? 1 : m->opcode == 0x8d ? 8 : 4, &count));
     if (count > m->count)
-        return pickle_malformed(m, "a text is longer than the pickle");
+        return malformed(m, "a text is longer than the pickle");
     TRY(take(m, (size_t)count, &bytes));
     const struct pickle_value value = {.kind = PICKLE_TEXT, .as.text = {(const char *)bytes, (size_t)count}};
     return push_new(m, &value);
@@ -230,10 +230,7 @@ static enum gt_status op_empty(struct pickle_machine *m)
 
 static enum gt_status op_mark(struct pickle_machine *m)
 {
-    void *marks = m->marks;
-    enum gt_status status = pickle_grow(m->pickle->mem, &marks, &m->mark_capacity, m->mark_count, sizeof *m->marks);
-    m->marks = marks;
-    TRY(status);
+    TRY(hostmem_grow(m->pickle->mem, &m->marks, &m->mark_capacity, m->mark_count + 1, sizeof *m->marks, "pickle"));
     m->marks[m->mark_count++] = m->depth;
     return GT_OK;
 }
@@ -243,7 +240,7 @@ static enum gt_status move_to(struct pickle_machine *m, uint32_t container, size
 {
     const bool dict = m->pickle->values[container].kind == PICKLE_DICT;
     if (dict && (m->depth - first) % 2 != 0)
-        return pickle_malformed(m, "a key without a value");
+        return malformed(m, "a key without a value");
     for (size_t i = first; i < m->depth; i += dict ? 2 : 1)
         TRY(item_append(m, container, m->stack[i], m->stack[dict ? i + 1 : i]));
     m->depth = first;
@@ -260,12 +257,12 @@ static enum gt_status op_tuple(struct pickle_machine *m)
         const size_t count = (size_t)m->opcode - 0x84; /* TUPLE1, TUPLE2, TUPLE3 */
         const size_t floor = m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0;
         if (m->depth - floor < count)
-            return pickle_malformed(m, "nothing is left on the stack");
+            return malformed(m, "nothing is left on the stack");
         first = m->depth - count;
     }
-    TRY(pickle_container_new(m, PICKLE_TUPLE, &tuple));
+    TRY(container_new(m, PICKLE_TUPLE, &tuple));
     TRY(move_to(m, tuple, first));
-    return pickle_push(m, tuple);
+    return push(m, tuple);
 }
 
 /* Finds the container below the items on the stack. */
@@ -273,7 +270,7 @@ static enum gt_status owner_find(struct pickle_machine *m, size_t first, enum pi
 {
     const size_t floor = m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0;
     if (first <= floor || m->pickle->values[m->stack[first - 1]].kind != kind)
-        return pickle_malformed(m, "items without the dict or list that they belong to");
+        return malformed(m, "items without the dict or list that they belong to");
     *out = m->stack[first - 1];
     return GT_OK;
 }
@@ -292,7 +289,7 @@ static enum gt_status op_item(struct pickle_machine *m)
     const size_t count = m->opcode == 's' ? 2 : 1;
     uint32_t owner;
     if (m->depth < count)
-        return pickle_malformed(m, "nothing is left on the stack");
+        return malformed(m, "nothing is left on the stack");
     TRY(owner_find(m, m->depth - count, m->opcode == 's' ? PICKLE_DICT : PICKLE_LIST, &owner));
     return move_to(m, owner, m->depth - count);
 }
@@ -302,12 +299,12 @@ static enum gt_status memo_put(struct pickle_machine *m, uint64_t index)
     uint32_t value;
     TRY(top(m, &value));
     if (index >= MEMO_MAX)
-        return pickle_malformed(m, "a memo number beyond 1,000,000");
+        return malformed(m, "a memo number beyond 1,000,000");
     const size_t at = (size_t)index;
     if (at >= m->memo_capacity) {
-        void *block;
+        uint32_t *block;
         const size_t wanted = 2 * at + 64;
-        TRY(hostmem_alloc(m->pickle->mem, wanted, sizeof *m->memo, "pickle", &block));
+        TRY(HOSTMEM_NEW(m->pickle->mem, wanted, "pickle", &block));
         if (m->memo_capacity > 0)
             memcpy(block, m->memo, m->memo_capacity * sizeof *m->memo);
         hostmem_free(m->pickle->mem, m->memo);
@@ -332,8 +329,167 @@ static enum gt_status op_get(struct pickle_machine *m)
     uint64_t index;
     TRY(take_integer(m, m->opcode == 'h' ? 1 : 4, &index));
     if (index >= m->memo_capacity || m->memo[index] == 0)
-        return pickle_malformed(m, "nothing was put where this takes it from");
-    return pickle_push(m, m->memo[index] - 1);
+        return malformed(m, "nothing was put where this takes it from");
+    return push(m, m->memo[index] - 1);
+}
+
+/* ---- globals, and the results of calling them ---- */
+enum global_kind { GLOBAL_DICT, GLOBAL_TENSOR, GLOBAL_PARAMETER, GLOBAL_STORAGE };
+enum { ARGUMENTS_MAX = 7 };
+
+static const struct {
+    const char *name;
+    enum global_kind kind;
+    enum dtype dtype; /* of a storage; DTYPE_COUNT: no enum dtype for it */
+    size_t element_bytes;
+} globals[] = {
+    {"collections.OrderedDict", GLOBAL_DICT, DTYPE_COUNT, 0},
+    {"torch._utils._rebuild_tensor_v2", GLOBAL_TENSOR, DTYPE_COUNT, 0},
+    {"torch._utils._rebuild_parameter", GLOBAL_PARAMETER, DTYPE_COUNT, 0},
+    {"torch.FloatStorage", GLOBAL_STORAGE, DTYPE_F32, 4},
+    {"torch.HalfStorage", GLOBAL_STORAGE, DTYPE_F16, 2},
+    {"torch.BFloat16Storage", GLOBAL_STORAGE, DTYPE_BF16, 2},
+    {"torch.DoubleStorage", GLOBAL_STORAGE, DTYPE_F64, 8},
+    {"torch.IntStorage", GLOBAL_STORAGE, DTYPE_I32, 4},
+    {"torch.ByteStorage", GLOBAL_STORAGE, DTYPE_U8, 1},
+    {"torch.LongStorage", GLOBAL_STORAGE, DTYPE_COUNT, 8},
+    {"torch.ShortStorage", GLOBAL_STORAGE, DTYPE_COUNT, 2},
+    {"torch.CharStorage", GLOBAL_STORAGE, DTYPE_COUNT, 1},
+    {"torch.BoolStorage", GLOBAL_STORAGE, DTYPE_COUNT, 1},
+};
+#define GLOBAL_COUNT (sizeof globals / sizeof globals[0])
+
+static enum gt_status global_push(struct pickle_machine *m, const char *name)
+{
+    for (size_t i = 0; i < GLOBAL_COUNT; i++) {
+        if (strcmp(globals[i].name, name) == 0)
+            return push_new(m, &(struct pickle_value){.kind = PICKLE_GLOBAL, .as.index = (uint32_t)i});
+    }
+    log_error("%s: byte %zu: the pickle asks for %.200s, which a state dict does not need; refused, nothing was run",
+              m->source, m->opcode_at, name);
+    return GT_UNSUPPORTED;
+}
+
+/* Copies the items of a tuple to an array.  Returns false when it is not a tuple or has more than `most` items. */
+static bool tuple_items(const struct pickle_machine *m, uint32_t tuple, size_t most, uint32_t *out, size_t *out_count)
+{
+    const struct pickle_value *value = value_at(m, tuple);
+    size_t count = 0;
+    if (value->kind != PICKLE_TUPLE || value->as.items.count > most)
+        return false;
+    for (uint32_t i = value->as.items.first; i != PICKLE_END; i = m->pickle->items[i].next)
+        out[count++] = m->pickle->items[i].value;
+    *out_count = count;
+    return true;
+}
+
+static bool is_global(const struct pickle_machine *m, uint32_t value, enum global_kind kind)
+{
+    const struct pickle_value *found = value_at(m, value);
+    return found->kind == PICKLE_GLOBAL && globals[found->as.index].kind == kind;
+}
+
+/* Adds an entry to the table of tensors, and pushes a value of this kind for it. */
+static enum gt_status tensor_push(struct pickle_machine *m, enum pickle_kind kind, const struct pickle_tensor *tensor)
+{
+    struct pickle *pickle = m->pickle;
+    TRY(hostmem_grow(pickle->mem, &pickle->tensors, &pickle->tensor_capacity, pickle->tensor_count + 1,
+                     sizeof *pickle->tensors, "pickle"));
+    pickle->tensors[pickle->tensor_count] = *tensor;
+    return push_new(m, &(struct pickle_value){.kind = kind, .as.index = (uint32_t)pickle->tensor_count++});
+}
+
+/* ('storage', TYPE, KEY, DEVICE, ELEMENTS) */
+static enum gt_status op_persistent_load(struct pickle_machine *m)
+{
+    uint32_t tuple, items[5];
+    size_t count;
+    TRY(pop(m, &tuple));
+    if (!tuple_items(m, tuple, 5, items, &count) || count != 5 || !pickle_is_text(m->pickle, items[0], "storage") ||
+        !is_global(m, items[1], GLOBAL_STORAGE) || value_at(m, items[2])->kind != PICKLE_TEXT ||
+        value_at(m, items[4])->kind != PICKLE_INT || value_at(m, items[4])->as.integer < 0)
+        return malformed(m, "a persistent id that is not a storage of torch's");
+    const uint32_t type = value_at(m, items[1])->as.index;
+    const struct pickle_tensor storage = {
+        .key = value_at(m, items[2])->as.text.bytes,
+        .key_bytes = value_at(m, items[2])->as.text.count,
+        .dtype = globals[type].dtype,
+        .element_bytes = globals[type].element_bytes,
+        .storage_elements = value_at(m, items[4])->as.integer,
+    };
+    return tensor_push(m, PICKLE_STORAGE, &storage);
+}
+
+/* Reads a tuple of integers of 0 or more. */
+static bool sizes_read(const struct pickle_machine *m, uint32_t tuple, int64_t out[static PICKLE_RANK_MAX],
+                       size_t *out_count)
+{
+    uint32_t items[PICKLE_RANK_MAX];
+    if (!tuple_items(m, tuple, PICKLE_RANK_MAX, items, out_count))
+        return false;
+    for (size_t i = 0; i < *out_count; i++) {
+        const struct pickle_value *value = value_at(m, items[i]);
+        if (value->kind != PICKLE_INT || value->as.integer < 0)
+            return false;
+        out[i] = value->as.integer;
+    }
+    return true;
+}
+
+/* Returns true when the strides are row-major; a dimension of size 1 may have any stride. */
+static bool is_row_major(const struct pickle_tensor *tensor, const int64_t *strides)
+{
+    int64_t expected = 1;
+    for (int32_t i = tensor->rank; i-- > 0;) {
+        if (tensor->dims[i] != 1 && strides[i] != expected)
+            return false;
+        expected *= tensor->dims[i];
+    }
+    return true;
+}
+
+/* (STORAGE, FIRST, SIZES, STRIDES, REQUIRES_GRAD, HOOKS[, METADATA]) */
+static enum gt_status tensor_read(const struct pickle_machine *m, const uint32_t *arguments, size_t count,
+                                  struct pickle_tensor *out)
+{
+    int64_t strides[PICKLE_RANK_MAX];
+    size_t rank, stride_count, elements;
+    if (count < 6 || value_at(m, arguments[0])->kind != PICKLE_STORAGE || value_at(m, arguments[1])->kind != PICKLE_INT)
+        return malformed(m, "a tensor with impossible arguments");
+    *out = m->pickle->tensors[value_at(m, arguments[0])->as.index];
+    if (!sizes_read(m, arguments[2], out->dims, &rank) || !sizes_read(m, arguments[3], strides, &stride_count) ||
+        rank != stride_count)
+        return malformed(m, "a tensor with impossible arguments");
+    out->first = value_at(m, arguments[1])->as.integer;
+    out->rank = (int32_t)rank;
+    if (!size_product(out->dims, rank, &elements) || elements > INT64_MAX)
+        return malformed(m, "a tensor whose sizes do not fit 64 bits");
+    out->elements = (int64_t)elements;
+    if (out->first < 0 || out->first > out->storage_elements || out->elements > out->storage_elements - out->first)
+        return malformed(m, "a tensor that reaches beyond its storage");
+    if (out->elements > 0 && !is_row_major(out, strides))
+        return malformed(m, "a tensor that is not stored row by row (call .contiguous() before torch.save)");
+    return GT_OK;
+}
+
+static enum gt_status op_reduce(struct pickle_machine *m)
+{
+    uint32_t tuple, callable, arguments[ARGUMENTS_MAX];
+    size_t count;
+    struct pickle_tensor tensor;
+    TRY(pop(m, &tuple));
+    TRY(pop(m, &callable));
+    if (!tuple_items(m, tuple, ARGUMENTS_MAX, arguments, &count))
+        return malformed(m, "a call with impossible arguments");
+    if (is_global(m, callable, GLOBAL_DICT) && count == 0)
+        return container_push(m, PICKLE_DICT);
+    if (is_global(m, callable, GLOBAL_TENSOR)) {
+        TRY(tensor_read(m, arguments, count, &tensor));
+        return tensor_push(m, PICKLE_TENSOR, &tensor);
+    }
+    if (is_global(m, callable, GLOBAL_PARAMETER) && count == 3 && value_at(m, arguments[0])->kind == PICKLE_TENSOR)
+        return push(m, arguments[0]);
+    return malformed(m, "a call of something that a state dict does not call");
 }
 
 /* Takes a line of text, without its newline. */
@@ -343,7 +499,7 @@ static enum gt_status take_line(struct pickle_machine *m, const char **out, size
     const size_t left = m->count - m->at < LINE_BYTES_MAX ? m->count - m->at : LINE_BYTES_MAX;
     const unsigned char *end = left > 0 ? memchr(from, '\n', left) : NULL;
     if (end == NULL)
-        return pickle_malformed(m, "the name of a global is cut short");
+        return malformed(m, "the name of a global is cut short");
     *out = (const char *)from;
     *out_count = (size_t)(end - from);
     m->at += *out_count + 1;
@@ -358,56 +514,56 @@ static enum gt_status op_global(struct pickle_machine *m)
     TRY(take_line(m, &module, &module_bytes));
     TRY(take_line(m, &name, &name_bytes));
     (void)snprintf(full, sizeof full, "%.*s.%.*s", (int)module_bytes, module, (int)name_bytes, name);
-    return pickle_global_push(m, full);
+    return global_push(m, full);
 }
 
 static enum gt_status op_stack_global(struct pickle_machine *m)
 {
     uint32_t module, name;
     char full[2 * LINE_BYTES_MAX + 2];
-    TRY(pickle_pop(m, &name));
-    TRY(pickle_pop(m, &module));
+    TRY(pop(m, &name));
+    TRY(pop(m, &module));
     const struct pickle_value *a = &m->pickle->values[module], *b = &m->pickle->values[name];
     if (a->kind != PICKLE_TEXT || b->kind != PICKLE_TEXT)
-        return pickle_malformed(m, "the name of a global is not text");
+        return malformed(m, "the name of a global is not text");
     if (a->as.text.count > LINE_BYTES_MAX || b->as.text.count > LINE_BYTES_MAX)
-        return pickle_malformed(m, "the name of a global is too long");
+        return malformed(m, "the name of a global is too long");
     (void)snprintf(full, sizeof full, "%.*s.%.*s", (int)a->as.text.count, a->as.text.bytes, (int)b->as.text.count,
                    b->as.text.bytes);
-    return pickle_global_push(m, full);
+    return global_push(m, full);
 }
 
 /* Sets the state of an object.  It is ignored: an OrderedDict has _metadata, which is not needed. */
 static enum gt_status op_build(struct pickle_machine *m)
 {
     uint32_t state, object;
-    TRY(pickle_pop(m, &state));
+    TRY(pop(m, &state));
     TRY(top(m, &object));
     if (m->pickle->values[state].kind == PICKLE_DICT && m->pickle->values[object].kind == PICKLE_DICT)
         return GT_OK;
-    return pickle_malformed(m, "state is given to something that is not a dict");
+    return malformed(m, "state is given to something that is not a dict");
 }
 
 static enum gt_status op_stop(struct pickle_machine *m)
 {
     if (m->depth != 1 || m->mark_count != 0)
-        return pickle_malformed(m, "the pickle ends with more or less than one value");
+        return malformed(m, "the pickle ends with more or less than one value");
     m->pickle->root = m->stack[0];
     m->stopped = true;
     return GT_OK;
 }
 
 static opcode_fn *const opcodes[256] = {
-    [0x80] = op_protocol,  [0x95] = op_frame,        ['N'] = op_none,   [0x88] = op_bool,
-    [0x89] = op_bool,      ['J'] = op_int,           ['K'] = op_int,    ['M'] = op_int,
-    [0x8a] = op_long,      ['G'] = op_real,          ['X'] = op_text,   ['T'] = op_text,
-    ['U'] = op_text,       [0x8c] = op_text,         [0x8d] = op_text,  ['}'] = op_empty,
-    [']'] = op_empty,      [')'] = op_empty,         ['('] = op_mark,   ['t'] = op_tuple,
-    [0x85] = op_tuple,     [0x86] = op_tuple,        [0x87] = op_tuple, ['u'] = op_items,
-    ['e'] = op_items,      ['s'] = op_item,          ['a'] = op_item,   ['q'] = op_put,
-    ['r'] = op_put,        [0x94] = op_put,          ['h'] = op_get,    ['j'] = op_get,
-    ['c'] = op_global,     ['b'] = op_build,         ['.'] = op_stop,   ['Q'] = pickle_persistent_load,
-    ['R'] = pickle_reduce, [0x93] = op_stack_global,
+    [0x80] = op_protocol, [0x95] = op_frame,        ['N'] = op_none,   [0x88] = op_bool,
+    [0x89] = op_bool,     ['J'] = op_int,           ['K'] = op_int,    ['M'] = op_int,
+    [0x8a] = op_long,     ['G'] = op_real,          ['X'] = op_text,   ['T'] = op_text,
+    ['U'] = op_text,      [0x8c] = op_text,         [0x8d] = op_text,  ['}'] = op_empty,
+    [']'] = op_empty,     [')'] = op_empty,         ['('] = op_mark,   ['t'] = op_tuple,
+    [0x85] = op_tuple,    [0x86] = op_tuple,        [0x87] = op_tuple, ['u'] = op_items,
+    ['e'] = op_items,     ['s'] = op_item,          ['a'] = op_item,   ['q'] = op_put,
+    ['r'] = op_put,       [0x94] = op_put,          ['h'] = op_get,    ['j'] = op_get,
+    ['c'] = op_global,    ['b'] = op_build,         ['.'] = op_stop,   ['Q'] = op_persistent_load,
+    ['R'] = op_reduce,    [0x93] = op_stack_global,
 };
 
 static enum gt_status machine_run(struct pickle_machine *m)
@@ -424,19 +580,18 @@ static enum gt_status machine_run(struct pickle_machine *m)
         }
         TRY(opcodes[m->opcode](m));
     }
-    return m->at == m->count ? GT_OK : pickle_malformed(m, "bytes follow the end of the pickle");
+    return m->at == m->count ? GT_OK : malformed(m, "bytes follow the end of the pickle");
 }
 
 enum gt_status pickle_read(struct hostmem *mem, const unsigned char *bytes, size_t count, const char *source,
                            struct pickle **out)
 {
-    void *block;
+    struct pickle *pickle;
     if (count > PICKLE_BYTES_MAX) {
         log_error("%s: is %zu bytes long; at most %zu are accepted", source, count, PICKLE_BYTES_MAX);
         return GT_DATA;
     }
-    TRY(hostmem_alloc(mem, 1, sizeof(struct pickle), "pickle", &block));
-    struct pickle *pickle = block;
+    TRY(HOSTMEM_NEW(mem, 1, "pickle", &pickle));
     pickle->mem = mem;
     struct pickle_machine machine = {.pickle = pickle, .bytes = bytes, .count = count, .source = source};
     enum gt_status status = machine_run(&machine);
@@ -457,7 +612,6 @@ void pickle_destroy(struct pickle *pickle)
         return;
     hostmem_free(pickle->mem, pickle->values);
     hostmem_free(pickle->mem, pickle->items);
-    hostmem_free(pickle->mem, pickle->storages);
     hostmem_free(pickle->mem, pickle->tensors);
     hostmem_free(pickle->mem, pickle);
 }
@@ -469,33 +623,29 @@ bool pickle_is_text(const struct pickle *pickle, uint32_t value, const char *tex
            memcmp(found->as.text.bytes, text, found->as.text.count) == 0;
 }
 
-bool pickle_find(const struct pickle *pickle, uint32_t dict, const char *key, uint32_t *out)
+/* Finds the value of a text key, or of an integer one if `text` is NULL. */
+static bool find(const struct pickle *pickle, uint32_t dict, const char *text, int64_t number, uint32_t *out)
 {
-    const struct pickle_value *value = &pickle->values[dict];
     bool found = false;
-    if (value->kind != PICKLE_DICT)
+    if (pickle->values[dict].kind != PICKLE_DICT)
         return false;
-    for (uint32_t i = value->as.items.first; i != PICKLE_END; i = pickle->items[i].next) {
-        if (pickle_is_text(pickle, pickle->items[i].key, key)) {
-            *out = pickle->items[i].value;
-            found = true;
-        }
+    for (uint32_t i = pickle->values[dict].as.items.first; i != PICKLE_END; i = pickle->items[i].next) {
+        const struct pickle_value *key = &pickle->values[pickle->items[i].key];
+        if (text != NULL ? !pickle_is_text(pickle, pickle->items[i].key, text)
+                         : key->kind != PICKLE_INT || key->as.integer != number)
+            continue;
+        *out = pickle->items[i].value;
+        found = true;
     }
     return found;
 }
 
+bool pickle_find(const struct pickle *pickle, uint32_t dict, const char *key, uint32_t *out)
+{
+    return find(pickle, dict, key, 0, out);
+}
+
 bool pickle_find_index(const struct pickle *pickle, uint32_t dict, int64_t key, uint32_t *out)
 {
-    const struct pickle_value *value = &pickle->values[dict];
-    bool found = false;
-    if (value->kind != PICKLE_DICT)
-        return false;
-    for (uint32_t i = value->as.items.first; i != PICKLE_END; i = pickle->items[i].next) {
-        const struct pickle_value *name = &pickle->values[pickle->items[i].key];
-        if (name->kind == PICKLE_INT && name->as.integer == key) {
-            *out = pickle->items[i].value;
-            found = true;
-        }
-    }
-    return found;
+    return find(pickle, dict, NULL, key, out);
 }

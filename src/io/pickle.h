@@ -36,16 +36,13 @@ enum pickle_kind {
     PICKLE_TENSOR,
 };
 
-struct pickle_storage {
+/* A tensor and its storage; of a storage by itself, the first part. */
+struct pickle_tensor {
     const char *key; /* the archive's member is data/KEY; not terminated */
     size_t key_bytes;
     enum dtype dtype; /* DTYPE_COUNT: no enum dtype for it */
     size_t element_bytes;
-    int64_t elements;
-};
-
-struct pickle_tensor {
-    uint32_t storage; /* index into pickle.storages */
+    int64_t storage_elements;
     int32_t rank;
     int64_t dims[PICKLE_RANK_MAX];
     int64_t first; /* index of the first element in the storage */
@@ -64,7 +61,7 @@ struct pickle_value {
         struct {
             uint32_t first, last, count; /* items of TUPLE, LIST, DICT */
         } items;
-        uint32_t index; /* GLOBAL, STORAGE, TENSOR: index into their table */
+        uint32_t index; /* STORAGE, TENSOR: index into pickle.tensors; GLOBAL: into a table of globals */
     } as;
 };
 
@@ -77,10 +74,8 @@ struct pickle {
     struct hostmem *mem;
     struct pickle_value *values;
     struct pickle_item *items;
-    struct pickle_storage *storages;
     struct pickle_tensor *tensors;
-    size_t value_count, value_capacity, item_count, item_capacity;
-    size_t storage_count, storage_capacity, tensor_count, tensor_capacity;
+    size_t value_count, value_capacity, item_count, item_capacity, tensor_count, tensor_capacity;
     uint32_t root;
 };
 

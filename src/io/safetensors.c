@@ -60,13 +60,12 @@ enum gt_status safetensors_open_fd(struct hostmem *mem, const char *path, int fd
                                    struct safetensors **out)
 {
     assert(fd >= 0 && strlen(path) < FILE_PATH_MAX);
-    void *block;
-    enum gt_status status = hostmem_alloc(mem, 1, sizeof(struct safetensors), "safetensors file", &block);
+    struct safetensors *file;
+    enum gt_status status = HOSTMEM_NEW(mem, 1, "safetensors file", &file);
     if (status != GT_OK) {
         (void)close(fd);
         return status;
     }
-    struct safetensors *file = block;
     file->mem = mem;
     file->fd = fd;
     file->size_bytes = size_bytes;
@@ -95,8 +94,8 @@ static enum gt_status file_load(struct safetensors *file)
 {
     size_t header_bytes;
     TRY(header_length_read(file, &header_bytes));
-    void *text;
-    TRY(hostmem_alloc(file->mem, header_bytes, 1, "safetensors header", &text));
+    char *text;
+    TRY(HOSTMEM_NEW(file->mem, header_bytes, "safetensors header", &text));
     enum gt_status status = file_read_at(file->fd, file->path, LENGTH_BYTES, text, header_bytes);
     if (status == GT_OK) {
         file->header_crc32c = file_crc32c(file->header_crc32c, text, header_bytes);
@@ -119,14 +118,13 @@ static bool is_pickle(const unsigned char bytes[static LENGTH_BYTES])
 static enum gt_status header_length_read(struct safetensors *file, size_t *out_bytes)
 {
     unsigned char bytes[LENGTH_BYTES];
+    uint64_t length;
     if (file->size_bytes < LENGTH_BYTES) {
         log_error("%s: is %" PRIu64 " bytes long, too short for a safetensors file", file->path, file->size_bytes);
         return GT_DATA;
     }
     TRY(file_read_at(file->fd, file->path, 0, bytes, sizeof bytes));
-    uint64_t length = 0;
-    for (int i = 0; i < LENGTH_BYTES; i++)
-        length |= (uint64_t)bytes[i] << (8 * i);
+    memcpy(&length, bytes, sizeof length);
     const uint64_t left = file->size_bytes - LENGTH_BYTES;
     if (length > left && is_pickle(bytes)) {
         log_error("%s: is a PyTorch pickle file, which can run code when read, so it is not read here; "
@@ -190,13 +188,10 @@ static enum gt_status header_parse(struct safetensors *file, const char *text, s
                   SAFETENSORS_TENSORS_MAX);
         status = GT_DATA;
     }
-    void *tensors = NULL;
     if (status == GT_OK)
-        status = hostmem_alloc(file->mem, count, sizeof(struct safetensors_tensor), "safetensors table", &tensors);
-    if (status == GT_OK) {
-        file->tensors = tensors;
+        status = HOSTMEM_NEW(file->mem, count, "safetensors table", &file->tensors);
+    if (status == GT_OK)
         status = entries_parse(file, root);
-    }
     json_decref(root);
     return status;
 }
@@ -221,12 +216,9 @@ static enum gt_status shape_parse(const char *source, const json_t *entry, struc
         return GT_DATA;
     }
     out->rank = (int32_t)json_array_size(shape);
-    size_t factors[SAFETENSORS_RANK_MAX];
-    for (size_t i = 0; i < (size_t)out->rank; i++) {
+    for (size_t i = 0; i < (size_t)out->rank; i++)
         TRY(list_item(source, "shape", shape, i, &out->dims[i]));
-        factors[i] = (size_t)out->dims[i];
-    }
-    if (!size_product(factors, (size_t)out->rank, &out->elements)) {
+    if (!size_product(out->dims, (size_t)out->rank, &out->elements)) {
         log_error("%s: field \"shape\": the product of the sizes does not fit 64 bits", source);
         return GT_DATA;
     }

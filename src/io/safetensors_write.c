@@ -40,7 +40,6 @@ static enum gt_status refuse(const char *path, const char *name, const char *why
 
 static enum gt_status tensor_elements(const char *path, const struct safetensors_tensor *tensor, size_t *out)
 {
-    size_t factors[SAFETENSORS_RANK_MAX];
     if (!safetensors_name_valid(tensor->name))
         return refuse(path, tensor->name, "the name is empty, too long, or has characters outside of [A-Za-z0-9._-]");
     if (tensor->rank < 0 || tensor->rank > SAFETENSORS_RANK_MAX || tensor->dtype >= DTYPE_COUNT)
@@ -48,9 +47,8 @@ static enum gt_status tensor_elements(const char *path, const struct safetensors
     for (int32_t i = 0; i < tensor->rank; i++) {
         if (tensor->dims[i] < 0)
             return refuse(path, tensor->name, "a size is negative");
-        factors[i] = (size_t)tensor->dims[i];
     }
-    if (!size_product(factors, (size_t)tensor->rank, out))
+    if (!size_product(tensor->dims, (size_t)tensor->rank, out))
         return refuse(path, tensor->name, "the product of the sizes does not fit 64 bits");
     return GT_OK;
 }
@@ -105,10 +103,8 @@ static enum gt_status header_measure(const char *path, const struct safetensors_
 static enum gt_status header_write(struct file_replacement *file, const char *path,
                                    const struct safetensors_source *source, size_t header_bytes)
 {
-    unsigned char length[ALIGNMENT];
-    for (int i = 0; i < ALIGNMENT; i++)
-        length[i] = (unsigned char)((uint64_t)header_bytes >> (8 * i) & 255u);
-    TRY(file_replacement_write(file, length, sizeof length));
+    const uint64_t length = header_bytes;
+    TRY(file_replacement_write(file, &length, sizeof length));
     struct header header = {.path = path, .file = file};
     TRY(header_make(&header, source));
     assert(header.length_bytes == header_bytes);
@@ -149,17 +145,14 @@ enum gt_status safetensors_write(const char *path, const struct safetensors_sour
 {
     size_t header_bytes;
     struct file_replacement file;
-    enum gt_status status;
     TRY(header_measure(path, source, &header_bytes));
     TRY(file_replacement_begin_mode(&file, path, source->mode));
-    TRY_GOTO(status, abort_file, header_write(&file, path, source, header_bytes));
+    enum gt_status status = header_write(&file, path, source, header_bytes);
     const uint32_t header_crc32c = file.crc32c;
-    TRY_GOTO(status, abort_file, data_write(&file, source, staging, staging_bytes));
+    if (status == GT_OK)
+        status = data_write(&file, source, staging, staging_bytes);
     const struct safetensors_result result = {file.size_bytes, file.crc32c, header_crc32c};
-    TRY(file_replacement_commit(&file)); /* aborts by itself on failure */
+    TRY(file_replacement_end(&file, status));
     *out = result;
     return GT_OK;
-abort_file:
-    file_replacement_abort(&file);
-    return status;
 }

@@ -105,13 +105,12 @@ static enum gt_status end_find(struct hostmem *mem, struct archive *archive)
 {
     const size_t most = END_BYTES + COMMENT_BYTES_MAX;
     const size_t count = archive->size_bytes < most ? (size_t)archive->size_bytes : most;
-    void *block;
+    unsigned char *tail;
     if (count < END_BYTES)
         return damaged(archive, "no end record");
-    TRY(hostmem_alloc(mem, count, 1, "end of a zip archive", &block));
-    const unsigned char *tail = block;
+    TRY(HOSTMEM_NEW(mem, count, "end of a zip archive", &tail));
     const uint64_t first = archive->size_bytes - count;
-    enum gt_status status = file_read_at(archive->fd, archive->path, first, block, count);
+    enum gt_status status = file_read_at(archive->fd, archive->path, first, tail, count);
     size_t at = count - END_BYTES;
     while (at > 0 && (u32_at(tail + at) != SIGNATURE_END || u16_at(tail + at + 20) != count - at - END_BYTES))
         at--;
@@ -119,7 +118,7 @@ static enum gt_status end_find(struct hostmem *mem, struct archive *archive)
         status = damaged(archive, "no end record");
     else if (status == GT_OK)
         status = end_parse(archive, tail + at, first + at);
-    hostmem_free(mem, block);
+    hostmem_free(mem, tail);
     return status;
 }
 
@@ -246,13 +245,10 @@ enum gt_status zip_open(struct hostmem *mem, int fd, const char *path, uint64_t 
 {
     struct archive archive = {.fd = fd, .path = path, .size_bytes = size_bytes};
     struct zip zip = {.mem = mem};
-    void *block;
     enum gt_status status;
     TRY(end_find(mem, &archive));
-    TRY_GOTO(status, fail, hostmem_alloc(mem, (size_t)archive.directory_bytes, 1, "zip directory", &block));
-    zip.directory = block;
-    TRY_GOTO(status, fail, hostmem_alloc(mem, (size_t)archive.count, sizeof(struct zip_entry), "zip members", &block));
-    zip.entries = block;
+    TRY_GOTO(status, fail, HOSTMEM_NEW(mem, (size_t)archive.directory_bytes, "zip directory", &zip.directory));
+    TRY_GOTO(status, fail, HOSTMEM_NEW(mem, (size_t)archive.count, "zip members", &zip.entries));
     TRY_GOTO(status, fail,
              file_read_at(fd, path, archive.directory_offset, zip.directory, (size_t)archive.directory_bytes));
     TRY_GOTO(status, fail, members_read(&archive, &zip));

@@ -31,6 +31,13 @@ static int32_t parameter_tensor(const struct builder *b, int32_t index)
     return index < 0 ? TENSOR_NONE : b->build->model->parameters.at[index].tensor;
 }
 
+/* Returns the weight or bias of a layer of the current block, or of ln_f outside the blocks. */
+static int32_t layer_tensor(const struct builder *b, enum block_layer which, bool bias)
+{
+    const int32_t layer = b->pen.layer < 0 ? b->config->n_layer : b->pen.layer;
+    return parameter_tensor(b, parameters_index(b->config, layer, which, bias));
+}
+
 /* Writes "h.3.attn" in block 3, and "attn" outside the blocks.  Returns `text`. */
 static const char *place_name(const struct builder *b, char text[static 48], const char *name)
 {
@@ -67,12 +74,11 @@ static enum gt_status build_dropout(const struct builder *b, enum dropout_place 
 
 static enum gt_status build_embedding(const struct builder *b, int32_t *x)
 {
-    struct model_parameters at = parameters_outside(b->config);
     struct op_attrs attrs = {.time = (int32_t)b->build->time};
     int32_t operands[EMBED_FORWARD_OPERANDS] = {
         [EMBED_FORWARD_IDS] = b->build->ids,
-        [EMBED_FORWARD_WTE] = parameter_tensor(b, at.wte),
-        [EMBED_FORWARD_WPE] = parameter_tensor(b, at.wpe),
+        [EMBED_FORWARD_WTE] = parameter_tensor(b, PARAMETERS_WTE),
+        [EMBED_FORWARD_WPE] = parameter_tensor(b, PARAMETERS_WPE),
         [EMBED_FORWARD_SCALARS] = b->build->model->scalars,
         [EMBED_FORWARD_Y] = TENSOR_NONE,
     };
@@ -81,15 +87,14 @@ static enum gt_status build_embedding(const struct builder *b, int32_t *x)
     return build_dropout(b, PLACE_EMBEDDING, "embed.dropout", x);
 }
 
-static enum gt_status build_norm(const struct builder *b, const char *name, int32_t gain, int32_t bias, int32_t x,
+static enum gt_status build_norm(const struct builder *b, const char *name, enum block_layer which, int32_t x,
                                  int32_t *y)
 {
-    assert(b->config->norm == NORM_LAYERNORM);
     struct op_attrs attrs = {.epsilon = b->config->layernorm_epsilon};
     int32_t operands[LAYERNORM_FORWARD_OPERANDS] = {
         [LAYERNORM_FORWARD_X] = x,
-        [LAYERNORM_FORWARD_GAIN] = parameter_tensor(b, gain),
-        [LAYERNORM_FORWARD_BIAS] = parameter_tensor(b, bias),
+        [LAYERNORM_FORWARD_GAIN] = layer_tensor(b, which, false),
+        [LAYERNORM_FORWARD_BIAS] = layer_tensor(b, which, true),
         [LAYERNORM_FORWARD_Y] = TENSOR_NONE,
         [LAYERNORM_FORWARD_MEAN] = TENSOR_NONE,
         [LAYERNORM_FORWARD_RSTD] = TENSOR_NONE,
@@ -99,13 +104,13 @@ static enum gt_status build_norm(const struct builder *b, const char *name, int3
     return GT_OK;
 }
 
-static enum gt_status build_linear(const struct builder *b, const char *name, int32_t weight, int32_t bias, int32_t x,
+static enum gt_status build_linear(const struct builder *b, const char *name, enum block_layer which, int32_t x,
                                    int32_t *y)
 {
     struct op_attrs attrs = {0};
     int32_t operands[GEMM_OPERANDS] = {[GEMM_A] = x,
-                                       [GEMM_B] = parameter_tensor(b, weight),
-                                       [GEMM_BIAS] = parameter_tensor(b, bias),
+                                       [GEMM_B] = layer_tensor(b, which, false),
+                                       [GEMM_BIAS] = layer_tensor(b, which, true),
                                        [GEMM_D] = TENSOR_NONE};
     TRY(emit(b, OP_GEMM, &attrs, name, operands));
     *y = operands[GEMM_D];
@@ -158,30 +163,28 @@ static enum gt_status build_attention_op(const struct builder *b, int32_t qkv, i
     return GT_OK;
 }
 
-static enum gt_status build_attention(const struct builder *b, const struct block_parameters *at, bool keys_only,
-                                      int32_t *x)
+static enum gt_status build_attention(const struct builder *b, bool keys_only, int32_t *x)
 {
     int32_t normed, qkv, y, projected;
-    TRY(build_norm(b, "ln_1", at->ln_1_gain, at->ln_1_bias, *x, &normed));
-    TRY(build_linear(b, QKV_NAME, at->c_attn, at->c_attn_bias, normed, &qkv));
+    TRY(build_norm(b, "ln_1", BLOCK_LN_1, *x, &normed));
+    TRY(build_linear(b, QKV_NAME, BLOCK_C_ATTN, normed, &qkv));
     TRY(build_attention_op(b, qkv, &y));
     if (keys_only)
         return GT_OK;
-    TRY(build_linear(b, "attn.c_proj", at->c_proj, at->c_proj_bias, y, &projected));
+    TRY(build_linear(b, "attn.c_proj", BLOCK_C_PROJ, y, &projected));
     TRY(build_dropout(b, PLACE_ATTENTION_OUTPUT, "attn.dropout", &projected));
     return build_residual(b, "attn.residual", projected, x);
 }
 
-static enum gt_status build_mlp(const struct builder *b, const struct block_parameters *at, int32_t *x)
+static enum gt_status build_mlp(const struct builder *b, int32_t *x)
 {
-    assert(b->config->mlp == MLP_GELU);
     int32_t normed, wide, projected;
-    TRY(build_norm(b, "ln_2", at->ln_2_gain, at->ln_2_bias, *x, &normed));
-    TRY(build_linear(b, "mlp.c_fc", at->c_fc, at->c_fc_bias, normed, &wide));
+    TRY(build_norm(b, "ln_2", BLOCK_LN_2, *x, &normed));
+    TRY(build_linear(b, "mlp.c_fc", BLOCK_C_FC, normed, &wide));
     struct op_attrs attrs = {.gelu = b->config->gelu};
     int32_t operands[GELU_FORWARD_OPERANDS] = {[GELU_FORWARD_X] = wide, [GELU_FORWARD_Y] = TENSOR_NONE};
     TRY(emit(b, OP_GELU_FORWARD, &attrs, "mlp.gelu", operands));
-    TRY(build_linear(b, "mlp.c_proj", at->mlp_proj, at->mlp_proj_bias, operands[GELU_FORWARD_Y], &projected));
+    TRY(build_linear(b, "mlp.c_proj", BLOCK_MLP_PROJ, operands[GELU_FORWARD_Y], &projected));
     TRY(build_dropout(b, PLACE_MLP_OUTPUT, "mlp.dropout", &projected));
     return build_residual(b, "mlp.residual", projected, x);
 }
@@ -192,29 +195,28 @@ static enum gt_status build_hidden(struct builder *b, bool keys_only, int32_t *h
     int32_t x;
     TRY(build_embedding(b, &x));
     for (int32_t layer = 0; layer < b->config->n_layer; layer++) {
-        struct block_parameters at = parameters_block(b->config, layer);
         bool last = keys_only && layer == b->config->n_layer - 1;
         b->pen.layer = layer;
         b->level =
             b->build->train ? recompute_level_of(&b->build->model->options.choice.recompute, layer) : RECOMPUTE_NONE;
-        TRY(build_attention(b, &at, last, &x));
+        TRY(build_attention(b, last, &x));
         if (!last)
-            TRY(build_mlp(b, &at, &x));
+            TRY(build_mlp(b, &x));
     }
     b->pen.layer = -1;
     b->level = RECOMPUTE_NONE;
     if (keys_only)
         return GT_OK;
-    struct model_parameters at = parameters_outside(b->config);
-    return build_norm(b, "ln_f", at.ln_f_gain, at.ln_f_bias, x, hidden);
+    return build_norm(b, "ln_f", BLOCK_LN_1, x, hidden);
 }
 
 static enum gt_status build_logits(const struct builder *b, int32_t hidden, int32_t *logits)
 {
     struct op_attrs attrs = {.transpose_b = true};
-    int32_t wte = parameter_tensor(b, parameters_outside(b->config).wte);
-    int32_t operands[GEMM_OPERANDS] = {
-        [GEMM_A] = hidden, [GEMM_B] = wte, [GEMM_BIAS] = TENSOR_NONE, [GEMM_D] = TENSOR_NONE};
+    int32_t operands[GEMM_OPERANDS] = {[GEMM_A] = hidden,
+                                       [GEMM_B] = parameter_tensor(b, PARAMETERS_WTE),
+                                       [GEMM_BIAS] = TENSOR_NONE,
+                                       [GEMM_D] = TENSOR_NONE};
     TRY(emit(b, OP_GEMM, &attrs, "lm_head", operands));
     *logits = operands[GEMM_D];
     b->pen.graph->tensors[*logits].category = CATEGORY_LOGITS;

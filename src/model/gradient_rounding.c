@@ -64,11 +64,11 @@ static void ops_merge(const struct graph *graph, const struct program *program, 
 static enum gt_status ops_move(struct graph *graph, int32_t program, int32_t count, const struct tensor_range *ranges)
 {
     struct program *p = &graph->programs[program];
-    void *array;
-    TRY(hostmem_alloc(graph->mem, (size_t)p->count, sizeof(struct op), "program ops", &array));
-    ops_merge(graph, p, count, ranges, array);
-    memcpy(p->ops, array, (size_t)p->count * sizeof(struct op));
-    hostmem_free(graph->mem, array);
+    struct op *merged;
+    TRY(HOSTMEM_NEW(graph->mem, (size_t)p->count, "program ops", &merged));
+    ops_merge(graph, p, count, ranges, merged);
+    memcpy(p->ops, merged, (size_t)p->count * sizeof(struct op));
+    hostmem_free(graph->mem, merged);
     return GT_OK;
 }
 
@@ -77,16 +77,16 @@ enum gt_status gradient_rounding_insert(struct model *model, int32_t program, bo
 {
     struct graph *graph = model->graph;
     const int32_t count = graph->programs[program].count;
-    void *array;
-    TRY(hostmem_alloc(graph->mem, (size_t)graph->tensor_count, sizeof(struct tensor_range), "program ranges", &array));
-    graph_ranges(graph, program, array);
+    struct tensor_range *ranges;
+    TRY(HOSTMEM_NEW(graph->mem, (size_t)graph->tensor_count, "program ranges", &ranges));
+    graph_ranges(graph, program, ranges);
     enum gt_status status = GT_OK;
     for (int32_t i = 0; i < model->parameters.count && status == GT_OK; i++) {
         if (is_rounded(model, i))
             status = rounding_add(model, program, first, i, targets[i].gradient);
     }
     if (status == GT_OK && graph->programs[program].count > count)
-        status = ops_move(graph, program, count, array);
-    hostmem_free(graph->mem, array);
+        status = ops_move(graph, program, count, ranges);
+    hostmem_free(graph->mem, ranges);
     return status;
 }

@@ -15,9 +15,8 @@
 
 enum gt_status graph_create(struct hostmem *mem, struct graph **out)
 {
-    void *pointer;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct graph), "graph", &pointer));
-    struct graph *graph = pointer;
+    struct graph *graph;
+    TRY(HOSTMEM_NEW(mem, 1, "graph", &graph));
     graph->mem = mem;
     *out = graph;
     return GT_OK;
@@ -31,23 +30,6 @@ void graph_destroy(struct graph *graph)
         hostmem_free(graph->mem, graph->programs[p].ops);
     hostmem_free(graph->mem, graph->tensors);
     hostmem_free(graph->mem, graph);
-}
-
-/* Ensures room for one more element in a doubling array. */
-static enum gt_status array_reserve(struct hostmem *mem, void **array, int32_t count, int32_t *capacity, size_t size,
-                                    const char *what)
-{
-    if (count < *capacity)
-        return GT_OK;
-    int32_t larger = *capacity ? *capacity * 2 : 64;
-    void *moved;
-    TRY(hostmem_alloc(mem, (size_t)larger, size, what, &moved));
-    if (count)
-        memcpy(moved, *array, (size_t)count * size);
-    hostmem_free(mem, *array);
-    *array = moved;
-    *capacity = larger;
-    return GT_OK;
 }
 
 static bool tensor_bytes_fit(const struct tensor *tensor)
@@ -67,10 +49,8 @@ enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto,
         log_error("tensor %s is too large: its size in bytes does not fit 63 bits", proto->name);
         return GT_USAGE;
     }
-    void *array = graph->tensors;
-    TRY(array_reserve(graph->mem, &array, graph->tensor_count, &graph->tensor_capacity, sizeof(struct tensor),
-                      "graph tensors"));
-    graph->tensors = array;
+    TRY(hostmem_grow(graph->mem, &graph->tensors, &graph->tensor_capacity, (size_t)graph->tensor_count + 1,
+                     sizeof(struct tensor), "graph tensors"));
     graph->tensors[graph->tensor_count] = *proto;
     *out = graph->tensor_count++;
     return GT_OK;
@@ -186,9 +166,8 @@ enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, cons
             TRY(made_tensor_add(pen, &call, i, name, &op.operand[i]));
         operands[i] = op.operand[i];
     }
-    void *array = program->ops;
-    TRY(array_reserve(graph->mem, &array, program->count, &program->capacity, sizeof(struct op), "program ops"));
-    program->ops = array;
+    TRY(hostmem_grow(graph->mem, &program->ops, &program->capacity, (size_t)program->count + 1, sizeof(struct op),
+                     "program ops"));
     program->ops[program->count++] = op;
     return GT_OK;
 }
@@ -234,9 +213,8 @@ static void forward_made(const struct graph *graph, const struct program *progra
 enum gt_status graph_categorise(struct graph *graph, int32_t program)
 {
     const struct program *p = &graph->programs[program];
-    void *array;
-    TRY(hostmem_alloc(graph->mem, (size_t)graph->tensor_count, sizeof(bool), "categories", &array));
-    bool *made = array;
+    bool *made;
+    TRY(HOSTMEM_NEW(graph->mem, (size_t)graph->tensor_count, "categories", &made));
     forward_made(graph, p, made);
     for (int32_t i = 0; i < p->count; i++) {
         const struct op *op = &p->ops[i];
@@ -248,7 +226,7 @@ enum gt_status graph_categorise(struct graph *graph, int32_t program)
                 graph->tensors[storage].category = CATEGORY_ACTIVATION;
         }
     }
-    hostmem_free(graph->mem, array);
+    hostmem_free(graph->mem, made);
     return GT_OK;
 }
 
@@ -300,15 +278,12 @@ bool graph_check(const struct graph *graph)
     if (!check_views(graph))
         return false;
     size_t count = (size_t)graph->tensor_count + 1;
-    void *written, *user;
-    if (hostmem_alloc(graph->mem, count, sizeof(bool), "graph check", &written) != GT_OK)
-        return false;
-    if (hostmem_alloc(graph->mem, count, sizeof(int32_t), "graph check", &user) != GT_OK) {
-        hostmem_free(graph->mem, written);
-        return false;
-    }
-    memset(user, 0xff, count * sizeof(int32_t));
-    bool good = true;
+    bool *written = NULL;
+    int32_t *user = NULL;
+    bool good = HOSTMEM_NEW(graph->mem, count, "graph check", &written) == GT_OK &&
+                HOSTMEM_NEW(graph->mem, count, "graph check", &user) == GT_OK;
+    for (size_t i = 0; i < count && good; i++)
+        user[i] = -1;
     for (int32_t p = 0; p < graph->program_count && good; p++) {
         for (int32_t i = 0; i < graph->programs[p].count && good; i++)
             good = check_op(graph, p, &graph->programs[p].ops[i], written, user);
@@ -377,10 +352,9 @@ void graph_print(const struct graph *graph, int32_t program, FILE *out)
             program_phase_name(p->phase), p->count);
     for (int32_t i = 0; i < p->count; i++)
         print_op(graph, &p->ops[i], i, out);
-    void *array;
-    if (hostmem_alloc(graph->mem, (size_t)graph->tensor_count, sizeof(struct tensor_range), "ranges", &array) != GT_OK)
+    struct tensor_range *ranges;
+    if (HOSTMEM_NEW(graph->mem, (size_t)graph->tensor_count, "ranges", &ranges) != GT_OK)
         return;
-    struct tensor_range *ranges = array;
     graph_ranges(graph, program, ranges);
     fprintf(out, "tensors of %s: category, lifetime, first and last op, bytes\n", p->name);
     for (int32_t t = 0; t < graph->tensor_count; t++) {
@@ -392,5 +366,5 @@ void graph_print(const struct graph *graph, int32_t program, FILE *out)
         print_tensor(graph, t, out);
         fprintf(out, "\n");
     }
-    hostmem_free(graph->mem, array);
+    hostmem_free(graph->mem, ranges);
 }

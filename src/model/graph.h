@@ -78,7 +78,8 @@ struct program {
     char name[32]; /* "train_first", "evaluate" */
     enum program_phase phase;
     struct op *ops;
-    int32_t count, capacity;
+    int32_t count;
+    size_t capacity;
 };
 
 #define GRAPH_PROGRAMS_MAX 10
@@ -86,7 +87,8 @@ struct program {
 struct graph {
     struct hostmem *mem; /* borrowed; outlives the graph */
     struct tensor *tensors;
-    int32_t tensor_count, tensor_capacity;
+    int32_t tensor_count;
+    size_t tensor_capacity;
     struct program programs[GRAPH_PROGRAMS_MAX];
     int32_t program_count;
 };

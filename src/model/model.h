@@ -14,11 +14,6 @@
 #include "model/plan_choice.h"
 #include "model/state_format.h"
 
-/* Variants of a block.  GPT-2's are the only values until ops for others exist. */
-enum norm_kind { NORM_LAYERNORM };
-enum position_kind { POSITION_LEARNED };
-enum mlp_kind { MLP_GELU };
-
 struct model_config {
     int32_t n_layer, n_head, n_kv_head, n_embd, block_size;
     int32_t vocab_size;        /* V */
@@ -26,9 +21,6 @@ struct model_config {
     bool bias;                 /* biases of linear layers and layernorms */
     float dropout;
     enum gelu_kind gelu;
-    enum norm_kind norm;
-    enum position_kind position;
-    enum mlp_kind mlp;
     float layernorm_epsilon; /* 1e-5 */
 };
 

@@ -157,10 +157,9 @@ static enum gt_status train_program_build(struct model *model, const char *name,
     TRY(data_add(graph, name, "order", PHASE_TRAIN, rows, &io->order));
     TRY(data_add(graph, name, "starts", PHASE_TRAIN, rows + 2, &io->starts));
     TRY(loss_program_build(model, name, PHASE_TRAIN, batch, io));
-    void *array;
+    struct autodiff_parameter *parameters;
     int32_t count = model->parameters.count;
-    TRY(hostmem_alloc(graph->mem, (size_t)count, sizeof(struct autodiff_parameter), "autodiff parameters", &array));
-    struct autodiff_parameter *parameters = array;
+    TRY(HOSTMEM_NEW(graph->mem, (size_t)count, "autodiff parameters", &parameters));
     struct autodiff_options options = {
         .program = io->program,
         .parameters = parameters,
@@ -174,7 +173,7 @@ static enum gt_status train_program_build(struct model *model, const char *name,
         status = autodiff_run(graph, &options);
     if (status == GT_OK)
         status = gradient_rounding_insert(model, io->program, first, parameters);
-    hostmem_free(graph->mem, array);
+    hostmem_free(graph->mem, parameters);
     return status;
 }
 
@@ -312,9 +311,8 @@ static enum gt_status programs_build(struct model *model)
 enum gt_status model_create(struct hostmem *mem, const struct model_options *options, struct model **out)
 {
     TRY(model_config_check(&options->config));
-    void *pointer;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct model), "model", &pointer));
-    struct model *model = pointer;
+    struct model *model;
+    TRY(HOSTMEM_NEW(mem, 1, "model", &model));
     model->options = *options;
     struct program_io none = {-1, 0, 0, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE};
     model->train_first = model->train_next = model->train_remainder = none;
@@ -325,16 +323,13 @@ enum gt_status model_create(struct hostmem *mem, const struct model_options *opt
         return status;
     }
     status = programs_build(model);
-    if (status != GT_OK) {
+    if (status == GT_OK && !graph_check(model->graph))
+        status = GT_FAILURE;
+    if (status == GT_OK)
+        *out = model;
+    else
         model_destroy(model);
-        return status;
-    }
-    if (!graph_check(model->graph)) {
-        model_destroy(model);
-        return GT_FAILURE;
-    }
-    *out = model;
-    return GT_OK;
+    return status;
 }
 
 void model_destroy(struct model *model)

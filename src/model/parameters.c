@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BLOCK_WEIGHTS 6
 #define INIT_STD 0.02
 
 int64_t model_qkv_width(const struct model_config *config)
@@ -19,39 +18,56 @@ int64_t model_qkv_width(const struct model_config *config)
     return (config->n_head + 2 * (int64_t)config->n_kv_head) * head_size;
 }
 
-static int32_t block_stride(const struct model_config *config)
+size_t parameters_count(const struct model_config *config)
 {
-    return config->bias ? 2 * BLOCK_WEIGHTS : BLOCK_WEIGHTS;
+    assert(config->n_layer >= 0);
+    return 4 + 2 * BLOCK_LAYERS * (size_t)config->n_layer;
 }
 
-struct block_parameters parameters_block(const struct model_config *config, int32_t layer)
+void parameters_shape(const struct model_config *config, size_t index, struct parameter_shape *out)
 {
-    int32_t step = config->bias ? 2 : 1, first = 2 + layer * block_stride(config);
-    int32_t at[BLOCK_WEIGHTS], bias[BLOCK_WEIGHTS];
-    for (int32_t i = 0; i < BLOCK_WEIGHTS; i++) {
-        at[i] = first + i * step;
-        bias[i] = config->bias ? at[i] + 1 : -1;
-    }
-    return (struct block_parameters){
-        .ln_1_gain = at[0],
-        .ln_1_bias = bias[0],
-        .c_attn = at[1],
-        .c_attn_bias = bias[1],
-        .c_proj = at[2],
-        .c_proj_bias = bias[2],
-        .ln_2_gain = at[3],
-        .ln_2_bias = bias[3],
-        .c_fc = at[4],
-        .c_fc_bias = bias[4],
-        .mlp_proj = at[5],
-        .mlp_proj_bias = bias[5],
+    const int64_t c = config->n_embd, qkv = model_qkv_width(config);
+    const struct {
+        const char *name;
+        int64_t rows, columns; /* columns 0: a layernorm */
+    } layers[BLOCK_LAYERS] = {
+        [BLOCK_LN_1] = {"ln_1", c, 0},          [BLOCK_C_ATTN] = {"attn.c_attn", c, qkv},
+        [BLOCK_C_PROJ] = {"attn.c_proj", c, c}, [BLOCK_LN_2] = {"ln_2", c, 0},
+        [BLOCK_C_FC] = {"mlp.c_fc", c, 4 * c},  [BLOCK_MLP_PROJ] = {"mlp.c_proj", 4 * c, c},
     };
+    assert(index < parameters_count(config));
+    if (index < 2) {
+        *out = (struct parameter_shape){
+            .rank = 2, .dims = {index == 0 ? config->vocab_size : config->block_size, c}, .position_table = index == 1};
+        (void)snprintf(out->name, sizeof out->name, "%s", index == 0 ? "wte.weight" : "wpe.weight");
+        return;
+    }
+    const size_t block = (index - 2) / (2 * BLOCK_LAYERS), which = (index - 2) / 2 % BLOCK_LAYERS;
+    const int64_t rows = layers[which].rows, columns = layers[which].columns;
+    const bool bias = index % 2 == 1, matrix = columns > 0 && !bias;
+    *out = (struct parameter_shape){.rank = matrix ? 2 : 1, .bias = bias};
+    out->dims[0] = bias && columns > 0 ? columns : rows;
+    out->dims[1] = matrix ? columns : 0;
+    if (block < (size_t)config->n_layer)
+        (void)snprintf(out->name, sizeof out->name, "h.%zu.%s.%s", block, layers[which].name, bias ? "bias" : "weight");
+    else
+        (void)snprintf(out->name, sizeof out->name, "ln_f.%s", bias ? "bias" : "weight");
 }
 
-struct model_parameters parameters_outside(const struct model_config *config)
+size_t parameter_elements(const struct parameter_shape *shape)
 {
-    int32_t ln_f = 2 + config->n_layer * block_stride(config);
-    return (struct model_parameters){.wte = 0, .wpe = 1, .ln_f_gain = ln_f, .ln_f_bias = config->bias ? ln_f + 1 : -1};
+    return (size_t)shape->dims[0] * (shape->rank == 2 ? (size_t)shape->dims[1] : 1);
+}
+
+bool parameter_is_linear(const struct parameter_shape *shape)
+{
+    return shape->rank == 2 && strncmp(shape->name, "h.", 2) == 0;
+}
+
+int32_t parameters_index(const struct model_config *config, int32_t layer, enum block_layer which, bool bias)
+{
+    const int32_t step = config->bias ? 2 : 1;
+    return bias && !config->bias ? -1 : 2 + (layer * BLOCK_LAYERS + (int32_t)which) * step + bias;
 }
 
 /* The destination of parameters, and their common options. */
@@ -105,89 +121,55 @@ static enum gt_status states_add(const struct parameter_maker *maker, struct par
     return dtypes.moment == DTYPE_U8 ? scales_add(graph, parameter) : GT_OK;
 }
 
-static enum gt_status parameter_add(struct parameter_maker *maker, const struct parameter *proto, enum dtype dtype,
-                                    int32_t rank, int64_t rows, int64_t columns)
+static enum gt_status parameter_add(struct parameter_maker *maker, const struct parameter_shape *shape)
 {
-    struct parameter_list *list = maker->list;
-    struct parameter *parameter = &list->at[list->count];
-    *parameter = *proto;
-    struct tensor tensor = {.dtype = dtype,
-                            .rank = rank,
-                            .dims = {rows, columns},
+    const struct model_config *config = maker->config;
+    const bool matrix = shape->rank == 2, linear = parameter_is_linear(shape);
+    const bool residual = strstr(shape->name, "c_proj.weight") != NULL, norm = strstr(shape->name, "ln_") != NULL;
+    struct parameter *parameter = &maker->list->at[maker->list->count];
+    struct tensor tensor = {.dtype = norm ? DTYPE_F32 : maker->options->dtype,
+                            .rank = shape->rank,
+                            .dims = {shape->dims[0], shape->dims[1]},
                             .base = TENSOR_NONE,
                             .category = CATEGORY_PARAMETER,
                             .lifetime = LIFETIME_RUN};
+    *parameter = (struct parameter){.init = shape->bias ? INIT_ZERO
+                                            : matrix    ? INIT_NORMAL
+                                                        : INIT_ONE,
+                                    .saved_rows = shape->dims[0],
+                                    .decay = matrix,
+                                    .embedding = matrix && !linear,
+                                    .muon = maker->options->muon && linear,
+                                    .index_base = maker->elements};
+    if (matrix)
+        parameter->init_std = (float)(residual ? INIT_STD / sqrt(2.0 * config->n_layer) : INIT_STD);
+    if (maker->list->count == PARAMETERS_WTE)
+        tensor.dims[0] = config->padded_vocab_size;
+    (void)snprintf(parameter->name, sizeof parameter->name, "%.90s", shape->name);
     memcpy(tensor.name, parameter->name, sizeof tensor.name);
     TRY(graph_tensor_add(maker->graph, &tensor, &parameter->tensor));
     parameter->master = parameter->gradient = parameter->m = parameter->v = parameter->scales = TENSOR_NONE;
-    parameter->decay = rank >= 2;
-    parameter->muon = maker->options->muon && rank >= 2 && !parameter->embedding;
-    parameter->index_base = maker->elements;
-    maker->elements += parameter->saved_rows * (rank >= 2 ? columns : 1);
-    list->count++;
+    maker->elements += (int64_t)parameter_elements(shape);
+    maker->list->count++;
     return maker->options->states ? states_add(maker, parameter) : GT_OK;
-}
-
-/* Adds "<prefix>.weight" [rows, columns] (columns 0: a layernorm gain) and, in a model with biases, "<prefix>.bias". */
-static enum gt_status layer_add(struct parameter_maker *maker, const char *prefix, int64_t rows, int64_t columns,
-                                double std)
-{
-    bool matrix = columns > 0;
-    enum dtype dtype = matrix ? maker->options->dtype : DTYPE_F32;
-    struct parameter weight = {.init = matrix ? INIT_NORMAL : INIT_ONE, .init_std = (float)std, .saved_rows = rows};
-    snprintf(weight.name, sizeof weight.name, "%s.weight", prefix);
-    TRY(parameter_add(maker, &weight, dtype, matrix ? 2 : 1, rows, columns));
-    if (!maker->config->bias)
-        return GT_OK;
-    int64_t width = matrix ? columns : rows;
-    struct parameter bias = {.init = INIT_ZERO, .saved_rows = width};
-    snprintf(bias.name, sizeof bias.name, "%s.bias", prefix);
-    return parameter_add(maker, &bias, dtype, 1, width, 0);
-}
-
-static enum gt_status block_add(struct parameter_maker *maker, int32_t layer)
-{
-    const struct model_config *config = maker->config;
-    int64_t c = config->n_embd, qkv = model_qkv_width(config);
-    double residual_std = INIT_STD / sqrt(2.0 * config->n_layer);
-    const struct {
-        const char *name;
-        int64_t rows, columns;
-        double std;
-    } weights[BLOCK_WEIGHTS] = {
-        {"ln_1", c, 0, 0}, {"attn.c_attn", c, qkv, INIT_STD}, {"attn.c_proj", c, c, residual_std},
-        {"ln_2", c, 0, 0}, {"mlp.c_fc", c, 4 * c, INIT_STD},  {"mlp.c_proj", 4 * c, c, residual_std},
-    };
-    for (int32_t i = 0; i < BLOCK_WEIGHTS; i++) {
-        char prefix[64];
-        snprintf(prefix, sizeof prefix, "h.%" PRId32 ".%s", layer, weights[i].name);
-        TRY(layer_add(maker, prefix, weights[i].rows, weights[i].columns, weights[i].std));
-    }
-    return GT_OK;
 }
 
 enum gt_status parameters_create(struct graph *graph, const struct model_config *config,
                                  const struct parameter_options *options, struct parameter_list *out)
 {
-    void *array;
-    size_t count = 4 + (size_t)config->n_layer * 2 * BLOCK_WEIGHTS;
-    TRY(hostmem_alloc(graph->mem, count, sizeof(struct parameter), "parameters", &array));
-    *out = (struct parameter_list){.at = array};
+    const size_t count = parameters_count(config);
     struct parameter_maker maker = {graph, out, config, options, 0};
-    struct parameter wte = {
-        .name = "wte.weight", .init_std = (float)INIT_STD, .saved_rows = config->vocab_size, .embedding = true};
-    struct parameter wpe = {
-        .name = "wpe.weight", .init_std = (float)INIT_STD, .saved_rows = config->block_size, .embedding = true};
-    enum gt_status status = parameter_add(&maker, &wte, options->dtype, 2, config->padded_vocab_size, config->n_embd);
-    if (status == GT_OK)
-        status = parameter_add(&maker, &wpe, options->dtype, 2, config->block_size, config->n_embd);
-    for (int32_t layer = 0; status == GT_OK && layer < config->n_layer; layer++)
-        status = block_add(&maker, layer);
-    if (status == GT_OK)
-        status = layer_add(&maker, "ln_f", config->n_embd, 0, 0);
+    enum gt_status status = GT_OK;
+    *out = (struct parameter_list){.count = 0};
+    TRY(HOSTMEM_NEW(graph->mem, count, "parameters", &out->at));
+    for (size_t i = 0; status == GT_OK && i < count; i++) {
+        struct parameter_shape shape;
+        parameters_shape(config, i, &shape);
+        if (!shape.bias || config->bias)
+            status = parameter_add(&maker, &shape);
+    }
     if (status != GT_OK)
         parameters_destroy(graph, out);
-    assert(status != GT_OK || out->count == 3 + config->bias + config->n_layer * block_stride(config));
     return status;
 }
 

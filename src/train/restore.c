@@ -267,7 +267,7 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
 static enum gt_status counters_check(const struct config *config, const struct run_state *state)
 {
     const int64_t left = state->iter <= config->max_iters ? config->max_iters + 1 - state->iter : 0;
-    const size_t factors[] = {(size_t)left, (size_t)config->batch_size, (size_t)config->gradient_accumulation_steps};
+    const int64_t factors[] = {left, config->batch_size, config->gradient_accumulation_steps};
     size_t samples, all, tokens;
     if (config->eval_only ||
         (state->adam_step <= INT32_MAX - left && state->evaluations <= UINT32_MAX - left &&

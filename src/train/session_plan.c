@@ -48,9 +48,6 @@ void session_model_config(const struct config *config, int64_t vocab_size, struc
         .bias = config->bias,
         .dropout = (float)config->dropout,
         .gelu = config->gelu == CONFIG_GELU_TANH ? GELU_TANH : GELU_ERF,
-        .norm = NORM_LAYERNORM,
-        .position = POSITION_LEARNED,
-        .mlp = MLP_GELU,
         .layernorm_epsilon = LAYERNORM_EPSILON,
     };
 }

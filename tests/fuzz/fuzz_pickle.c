@@ -12,9 +12,9 @@ static void check_value(const struct pickle *pickle, uint32_t index)
     if (value->kind == PICKLE_TENSOR) {
         FUZZ_CHECK(value->as.index < pickle->tensor_count);
         const struct pickle_tensor *tensor = &pickle->tensors[value->as.index];
-        FUZZ_CHECK(tensor->storage < pickle->storage_count && tensor->rank <= PICKLE_RANK_MAX);
+        FUZZ_CHECK(tensor->rank <= PICKLE_RANK_MAX);
         FUZZ_CHECK(tensor->first >= 0 && tensor->elements >= 0);
-        FUZZ_CHECK(tensor->elements <= pickle->storages[tensor->storage].elements - tensor->first);
+        FUZZ_CHECK(tensor->elements <= tensor->storage_elements - tensor->first);
     }
     if (value->kind != PICKLE_TUPLE && value->kind != PICKLE_LIST && value->kind != PICKLE_DICT)
         return;

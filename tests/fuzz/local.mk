@@ -18,11 +18,11 @@ EXTRA_DIST += tests/fuzz/corpus $(FUZZ_SHARED) tests/fuzz/fuzz_common.c tests/fu
 	$(FUZZ_TARGETS:%=tests/fuzz/fuzz_%.c)
 
 FUZZ_IO_FILES = src/io/array_table.c src/io/checkpoint_record.c src/io/hf_config.c src/io/hf_layout.c src/io/llmc_model.c \
-	src/io/nanogpt.c src/io/nanogpt_meta.c src/io/pickle.c src/io/pickle_call.c src/io/safetensors.c src/io/safetensors_index.c src/io/zip_stored.c
+	src/io/nanogpt.c src/io/nanogpt_meta.c src/io/pickle.c src/io/safetensors.c src/io/safetensors_index.c src/io/zip_stored.c
 FUZZ_PLAN_FILES = src/plan/device_profile.c src/plan/device_profile_json.c src/plan/oom_match.c \
 	src/plan/oom_message.c src/plan/plan_cost.c
 # Costs are of ops in graphs; the op families bring the differentiation rules.
-FUZZ_MODEL_FILES = src/model/graph.c src/model/autodiff.c $(filter src/ops/%.c,$(libgpttrain_a_SOURCES))
+FUZZ_MODEL_FILES = src/model/graph.c src/model/autodiff.c src/model/parameters.c src/model/state_format.c $(filter src/ops/%.c,$(libgpttrain_a_SOURCES))
 FUZZ_BACKEND_FILES = backends/cuda/cuda_choices.c
 FUZZ_C_FILES = $(filter src/base/%.c src/config/%.c src/data/%.c,$(libgpttrain_a_SOURCES)) $(FUZZ_IO_FILES) \
 	$(FUZZ_PLAN_FILES) $(FUZZ_MODEL_FILES) $(FUZZ_BACKEND_FILES) src/train/metrics.c tests/fuzz/fuzz_common.c tests/fuzz/pattern_once.c

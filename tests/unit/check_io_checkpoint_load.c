@@ -171,19 +171,19 @@ struct hf_file {
 
 static size_t hf_count(const struct hf_file *hf)
 {
-    return hf_layout_count(&config) + (hf->head != 0) + hf->masks;
+    return parameters_count(&config) + (hf->head != 0) + hf->masks;
 }
 
 static void hf_describe(void *context, size_t index, struct safetensors_tensor *out)
 {
     const struct hf_file *hf = context;
-    const size_t count = hf_layout_count(&config);
-    struct hf_tensor tensor = {.rank = 1, .dims = {2, 0}};
+    const size_t count = parameters_count(&config);
+    struct parameter_shape tensor = {.rank = 1, .dims = {2, 0}};
     const char *prefix = hf->prefix;
     if (index < count) {
-        hf_layout_tensor(&config, index, &tensor);
+        parameters_shape(&config, index, &tensor);
     } else if (index == count && hf->head != 0) {
-        hf_layout_tensor(&config, 0, &tensor);
+        parameters_shape(&config, 0, &tensor);
         (void)snprintf(tensor.name, sizeof tensor.name, "lm_head.weight");
         prefix = "";
     } else {
@@ -200,13 +200,13 @@ static void hf_describe(void *context, size_t index, struct safetensors_tensor *
 /* Values that are exact in fp16 and bf16. */
 static float hf_value(const struct hf_file *hf, size_t index, size_t element)
 {
-    struct hf_tensor tensor;
-    const size_t count = hf_layout_count(&config);
+    struct parameter_shape tensor;
+    const size_t count = parameters_count(&config);
     if (index == count && hf->head != 0)
         return hf_value(hf, 0, element) + (hf->head == 2 && element == 19 ? 1.0f : 0.0f);
     if (index >= count)
         return -10000.0f;
-    hf_layout_tensor(&config, index, &tensor);
+    parameters_shape(&config, index, &tensor);
     if (index == count - 2 && element == 0 && hf->special != 0.0f)
         return hf->special;
     return tensor.bias ? hf->bias : (float)(int)((index * 37 + element * 11) % 127 - 63) * 0.125f;
@@ -246,13 +246,13 @@ static enum gt_status hf_load(const struct hf_file *hf, const char *more_config)
 
 static bool hf_loaded_is(const struct hf_file *hf)
 {
-    for (size_t t = 0; t < hf_layout_count(&config); t++) {
-        struct hf_tensor tensor;
-        hf_layout_tensor(&config, t, &tensor);
+    for (size_t t = 0; t < parameters_count(&config); t++) {
+        struct parameter_shape tensor;
+        parameters_shape(&config, t, &tensor);
         for (size_t k = 0; k < model.tensor_count; k++) {
             if (strcmp(model.tensors[k].name, tensor.name) != 0)
                 continue;
-            for (size_t i = 0; i < hf_tensor_elements(&tensor); i++) {
+            for (size_t i = 0; i < parameter_elements(&tensor); i++) {
                 if (model.loaded[CHECKPOINT_PARAMETER][model.tensors[k].index][i] != hf_value(hf, t, i))
                     return false;
             }

@@ -247,19 +247,7 @@ START_TEST(missing_parts_are_named)
 }
 END_TEST
 
-Suite *io_checkpoint_parts_suite(void)
-{
-    Suite *suite = suite_create("io_checkpoint_parts");
-    TCase *tests = tcase_create("parts");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, every_bit_comes_back);
-    tcase_add_test(tests, another_format_is_refused_or_converted);
-    tcase_add_test(tests, scales_have_a_range);
-    tcase_add_test(tests, halves_that_are_not_finite_are_not_saved);
-    tcase_add_test(tests, matrices_may_have_one_moment);
-    tcase_add_loop_test(tests, missing_parts_are_named, 0, 3);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(io_checkpoint_parts)
+UNIT_LOOPS_WITH(io_checkpoint_parts, 0, setup, teardown, {every_bit_comes_back, 0, 0},
+                {another_format_is_refused_or_converted, 0, 0}, {scales_have_a_range, 0, 0},
+                {halves_that_are_not_finite_are_not_saved, 0, 0}, {matrices_may_have_one_moment, 0, 0},
+                {missing_parts_are_named, 0, 3})

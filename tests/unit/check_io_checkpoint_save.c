@@ -139,58 +139,9 @@ START_TEST(models_with_biases_too)
 END_TEST
 
 struct kill {
-    bool seen_new;
-    int copies, new_copies;
     size_t calls, kill_at;
-    int step;
 };
-
-static void copy_and_check(struct kill *kill, int least)
-{
-    io_folder_copy(folder, copy);
-    const bool is_new = opens_as_new(copy);
-    ck_assert(is_new == (least >= CHECKPOINT_STEP_RECORD));
-    repairs_to_one_generation(copy, is_new);
-    kill->copies++;
-    kill->new_copies += is_new;
-}
-
-static void after_step(void *context, enum checkpoint_step step)
-{
-    struct kill *kill = context;
-    ck_assert_int_eq(kill->step + 1, (int)step);
-    kill->step = (int)step;
-    copy_and_check(kill, (int)step);
-}
-
 static struct kill *read_kill;
-
-/* Copies the folder at every call for data: temporary files are then partly written. */
-static enum gt_status read_and_copy(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
-                                    void *out)
-{
-    copy_and_check(read_kill, -1);
-    return io_read(context, part, index, first, count, out);
-}
-
-START_TEST(a_kill_between_any_two_steps_leaves_one_checkpoint)
-{
-    struct kill kill = {.step = -1};
-    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
-    model.salt = NEW_SALT;
-    struct checkpoint_save_options options = io_save_options(&model, folder, NEW_ITER);
-    options.after_step = after_step;
-    options.after_step_context = &kill;
-    read_kill = &kill;
-    options.read = read_and_copy;
-    ck_assert_int_eq(checkpoint_save(&options), GT_OK);
-    ck_assert_int_eq(kill.step, CHECKPOINT_STEP_CLEAN);
-    ck_assert_int_gt(kill.copies, 40);
-    ck_assert_int_eq(kill.new_copies, 4);
-    ck_assert_int_eq(checkpoint_repair(folder), GT_OK);
-    ck_assert(opens_as_new(folder));
-}
-END_TEST
 
 /* Kills a child with a real kill -9, at each call for data and after each step. */
 static enum gt_status read_and_die(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
@@ -256,18 +207,14 @@ END_TEST
 /* Stale files of a killed save do not stop the next one, even under its own names. */
 START_TEST(saving_twice_at_one_iter_overwrites_nothing)
 {
-    struct kill kill = {.step = -1};
     ck_assert_int_eq(io_save(&model, folder, NEW_ITER), GT_OK);
     model.salt = NEW_SALT;
-    struct checkpoint_save_options options = io_save_options(&model, folder, NEW_ITER);
-    options.read = read_and_die; /* with kill_at 0 it is not killed */
-    read_kill = &kill;
-    ck_assert_int_eq(checkpoint_save(&options), GT_OK);
+    ck_assert_int_eq(io_save(&model, folder, NEW_ITER), GT_OK);
     io_path(path, folder, "model-000020-2.safetensors");
     ck_assert(file_exists(path));
     ck_assert_int_eq(io_folder_count(folder, ""), 5);
     ck_assert(opens_as_new(folder));
-    ck_assert_int_eq(checkpoint_save(&options), GT_OK);
+    ck_assert_int_eq(io_save(&model, folder, NEW_ITER), GT_OK);
     io_path(path, folder, "model-000020.safetensors");
     ck_assert(file_exists(path));
     ck_assert_int_eq(io_folder_count(folder, ""), 5);
@@ -503,8 +450,7 @@ START_TEST(knows_the_deepest_model)
 END_TEST
 
 UNIT_TESTS_WITH(io_checkpoint_save, setup, teardown, saves_a_folder_of_five_files, equal_runs_save_equal_bytes,
-                zero_biases_stand_in_the_file, models_with_biases_too,
-                a_kill_between_any_two_steps_leaves_one_checkpoint, kill_9_during_a_save,
+                zero_biases_stand_in_the_file, models_with_biases_too, kill_9_during_a_save,
                 saving_twice_at_one_iter_overwrites_nothing, a_failing_device_leaves_the_old_checkpoint,
                 values_that_are_not_finite_are_not_saved, a_mode_outlives_its_generation,
                 another_shape_is_never_beside_these_weights, a_full_disk_leaves_the_old_checkpoint,

@@ -61,8 +61,8 @@ START_TEST(writes_in_pieces)
     ck_assert_uint_eq(weights.capacity, EXPORT_VALUES);
     for (size_t c = 0; c < sizeof capacities / sizeof capacities[0]; c++) {
         for (size_t layout = 0; layout < model.tensor_count; layout++) {
-            const struct hf_tensor *tensor = &model.layout[layout];
-            const bool linear = export_weights_linear(tensor);
+            const struct parameter_shape *tensor = &model.layout[layout];
+            const bool linear = parameter_is_linear(tensor);
             const size_t rows = (size_t)tensor->dims[0], columns = tensor->rank == 2 ? (size_t)tensor->dims[1] : 1;
             size_t bytes;
             float *found = written(layout, capacities[c], &bytes);
@@ -119,7 +119,7 @@ START_TEST(survives_every_refused_allocation)
     }
     hostmem_fail_at(mem, 0);
     ck_assert_int_eq(status, GT_OK);
-    ck_assert_uint_ge(failures, 4);
+    ck_assert_uint_ge(failures, 2);
     if (_i == EXPORT_HF) {
         io_folder_remove(output);
     }
@@ -134,17 +134,5 @@ START_TEST(names_formats)
 }
 END_TEST
 
-Suite *io_export_suite(void)
-{
-    Suite *suite = suite_create("io_export");
-    TCase *tests = tcase_create("export");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, writes_in_pieces);
-    tcase_add_test(tests, refuses_what_is_too_wide);
-    tcase_add_loop_test(tests, survives_every_refused_allocation, 0, EXPORT_FORMATS);
-    tcase_add_test(tests, names_formats);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(io_export)
+UNIT_LOOPS_WITH(io_export, 0, setup, teardown, {writes_in_pieces, 0, 0}, {refuses_what_is_too_wide, 0, 0},
+                {survives_every_refused_allocation, 0, EXPORT_FORMATS}, {names_formats, 0, 0})

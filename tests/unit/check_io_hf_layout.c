@@ -26,30 +26,30 @@ static void teardown(void)
 
 START_TEST(lists_gpt2)
 {
-    struct hf_tensor tensor;
+    struct parameter_shape tensor;
     int64_t elements = 0;
     config = io_config(12, 768, 12, true);
     config.vocab_size = 50257;
     config.block_size = 1024;
-    ck_assert_uint_eq(hf_layout_count(&config), 148);
+    ck_assert_uint_eq(parameters_count(&config), 148);
     for (size_t i = 0; i < 148; i++) {
-        hf_layout_tensor(&config, i, &tensor);
-        elements += (int64_t)hf_tensor_elements(&tensor);
+        parameters_shape(&config, i, &tensor);
+        elements += (int64_t)parameter_elements(&tensor);
         ck_assert_int_eq(tensor.bias, strstr(tensor.name, ".bias") != NULL);
         ck_assert_int_eq(tensor.position_table, i == 1);
     }
     ck_assert_int_eq(elements, 124439808); /* the model known as 124M */
-    hf_layout_tensor(&config, 0, &tensor);
+    parameters_shape(&config, 0, &tensor);
     ck_assert_str_eq(tensor.name, "wte.weight");
     ck_assert_int_eq(tensor.dims[0], 50257);
-    hf_layout_tensor(&config, 2 + 3 * 12 + 2, &tensor);
+    parameters_shape(&config, 2 + 3 * 12 + 2, &tensor);
     ck_assert_str_eq(tensor.name, "h.3.attn.c_attn.weight");
     ck_assert_int_eq(tensor.dims[0], 768);
     ck_assert_int_eq(tensor.dims[1], 2304);
-    hf_layout_tensor(&config, 2 + 11 * 12 + 10, &tensor);
+    parameters_shape(&config, 2 + 11 * 12 + 10, &tensor);
     ck_assert_str_eq(tensor.name, "h.11.mlp.c_proj.weight");
     ck_assert_int_eq(tensor.dims[0], 3072);
-    hf_layout_tensor(&config, 147, &tensor);
+    parameters_shape(&config, 147, &tensor);
     ck_assert_str_eq(tensor.name, "ln_f.bias");
     ck_assert_int_eq(tensor.rank, 1);
 }
@@ -68,9 +68,9 @@ static void file_write(const char *prefix, const struct change *change, const ch
     size_t data_bytes = 0;
     char *next = header;
     *next++ = '{';
-    for (size_t i = 0; i < hf_layout_count(&config); i++) {
-        struct hf_tensor tensor;
-        hf_layout_tensor(&config, i, &tensor);
+    for (size_t i = 0; i < parameters_count(&config); i++) {
+        struct parameter_shape tensor;
+        parameters_shape(&config, i, &tensor);
         if (change != NULL && change->index == i) {
             if (change->name == NULL)
                 continue;
@@ -78,7 +78,7 @@ static void file_write(const char *prefix, const struct change *change, const ch
             memcpy(tensor.dims, change->dims, sizeof tensor.dims);
         }
         char shape[SAFETENSORS_SHAPE_TEXT_MAX];
-        const size_t end_bytes = data_bytes + 4 * hf_tensor_elements(&tensor);
+        const size_t end_bytes = data_bytes + 4 * parameter_elements(&tensor);
         next += sprintf(next, "%s\"%s%s\":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
                         next == header + 1 ? "" : ",", prefix, tensor.name,
                         safetensors_shape_text(shape, tensor.dims, tensor.rank), data_bytes, end_bytes);
@@ -130,9 +130,9 @@ START_TEST(names_the_wrong_tensor)
         ck_assert_int_eq(check(), GT_DATA);
         log_capture_one_error(&capture, words[i]);
     }
-    for (size_t i = 0; i < hf_layout_count(&config); i++) {
-        struct hf_tensor tensor;
-        hf_layout_tensor(&config, i, &tensor);
+    for (size_t i = 0; i < parameters_count(&config); i++) {
+        struct parameter_shape tensor;
+        parameters_shape(&config, i, &tensor);
         const struct change dropped = {i, NULL, {0, 0}};
         file_write("", &dropped, "");
         ck_assert_int_eq(check(), GT_DATA);

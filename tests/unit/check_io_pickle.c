@@ -103,8 +103,8 @@ START_TEST(tensors)
     const struct pickle_tensor *tensor = &pickle->tensors[root()->as.index];
     ck_assert(tensor->rank == 2 && tensor->dims[0] == 2 && tensor->dims[1] == 2 && tensor->first == 2);
     ck_assert_int_eq(tensor->elements, 4);
-    ck_assert_int_eq(pickle->storages[tensor->storage].dtype, DTYPE_F32);
-    ck_assert_int_eq(pickle->storages[tensor->storage].elements, 6);
+    ck_assert_int_eq(tensor->dtype, DTYPE_F32);
+    ck_assert_int_eq(tensor->storage_elements, 6);
     ck_assert_int_eq(read_pickle(BYTES("\x80\2" REBUILD "(" STORAGE "K\0)"
                                        ")\x89NtR.")),
                      GT_OK); /* rank 0 */

@@ -144,10 +144,9 @@ START_TEST(parameters_are_in_the_checkpoints_order)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         ck_assert_str_eq(list.at[i].name, names[i]);
     ck_assert_str_eq(list.at[list.count - 1].name, "ln_f.bias");
-    struct block_parameters block = parameters_block(&config, 2);
-    ck_assert_str_eq(list.at[block.mlp_proj].name, "h.2.mlp.c_proj.weight");
-    ck_assert_str_eq(list.at[block.c_attn_bias].name, "h.2.attn.c_attn.bias");
-    ck_assert_str_eq(list.at[parameters_outside(&config).ln_f_gain].name, "ln_f.weight");
+    ck_assert_str_eq(list.at[parameters_index(&config, 2, BLOCK_MLP_PROJ, false)].name, "h.2.mlp.c_proj.weight");
+    ck_assert_str_eq(list.at[parameters_index(&config, 2, BLOCK_C_ATTN, true)].name, "h.2.attn.c_attn.bias");
+    ck_assert_str_eq(list.at[parameters_index(&config, 3, BLOCK_LN_1, false)].name, "ln_f.weight");
     const struct tensor *wte = &graph->tensors[list.at[0].tensor];
     ck_assert_int_eq(wte->dims[0], 16); /* padded; 11 rows are saved */
     ck_assert_int_eq(list.at[0].saved_rows, 11);
@@ -170,8 +169,8 @@ START_TEST(parameters_are_in_the_checkpoints_order)
     ck_assert_int_eq(parameters_create(graph, &config, &weights_only, &list), GT_OK);
     ck_assert_int_eq(list.count, 3 + 3 * 6);
     ck_assert_int_eq(list.at[0].gradient, TENSOR_NONE);
-    ck_assert_int_eq(parameters_block(&config, 0).ln_1_bias, -1);
-    ck_assert_str_eq(list.at[parameters_block(&config, 1).c_fc].name, "h.1.mlp.c_fc.weight");
+    ck_assert_int_eq(parameters_index(&config, 0, BLOCK_LN_1, true), -1);
+    ck_assert_str_eq(list.at[parameters_index(&config, 1, BLOCK_C_FC, false)].name, "h.1.mlp.c_fc.weight");
     parameters_destroy(graph, &list);
     graph_destroy(graph);
     hostmem_destroy(mem);

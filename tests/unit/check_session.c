@@ -345,7 +345,7 @@ START_TEST(converted_moments_keep_their_values)
     config.state_format = CONFIG_STATES_SR_8BIT_FULL;
     session_begin(&config, &session);
     ck_assert_int_eq(session_start(&session), GT_OK);
-    const int32_t index = parameters_block(&session.model->options.config, 0).c_fc;
+    const int32_t index = parameters_index(&session.model->options.config, 0, BLOCK_C_FC, false);
     moments_write(&session, NULL, m, v, DTYPE_F32, index);
     part_get(&session, CHECKPOINT_SCALES, index, sizeof scales, scales);
     part_get(&session, CHECKPOINT_M, index, MOMENTS, m_codes);

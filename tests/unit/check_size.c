@@ -43,11 +43,12 @@ END_TEST
 
 START_TEST(product)
 {
-    const size_t logits[] = {64, 1024, 50304, 2};
-    const size_t large[] = {(size_t)1 << 31, (size_t)1 << 31, 4};
-    const size_t large_by_zero[] = {(size_t)1 << 31, (size_t)1 << 31, 4, 0};
+    const int64_t logits[] = {64, 1024, 50304, 2};
+    const int64_t large[] = {INT64_C(1) << 31, INT64_C(1) << 31, 4}, negative[] = {0, -1};
+    const int64_t large_by_zero[] = {INT64_C(1) << 31, INT64_C(1) << 31, 4, 0};
     size_t out = UNTOUCHED;
     ck_assert(!size_product(large, 3, &out));
+    ck_assert(!size_product(negative, 2, &out));
     ck_assert_uint_eq(out, UNTOUCHED);
     ck_assert(size_product(logits, 4, &out));
     ck_assert_uint_eq(out, 6593445888u);

@@ -135,7 +135,7 @@ static inline void io_safetensors_write(const char *path, const char *header, si
 /* ---- a tiny model ---- */
 struct io_model {
     struct model_config config;
-    struct hf_tensor layout[IO_TENSORS_MAX];
+    struct parameter_shape layout[IO_TENSORS_MAX];
     struct checkpoint_tensor tensors[IO_TENSORS_MAX];
     size_t tensor_count;
     uint32_t salt;
@@ -167,11 +167,11 @@ static inline void io_model_init(struct io_model *model, const struct model_conf
     memset(model, 0, sizeof *model);
     model->config = *config;
     model->salt = salt;
-    for (size_t i = 0; i < hf_layout_count(config); i++) {
-        struct hf_tensor *tensor = &model->layout[model->tensor_count];
+    for (size_t i = 0; i < parameters_count(config); i++) {
+        struct parameter_shape *tensor = &model->layout[model->tensor_count];
         ck_assert_uint_lt(model->tensor_count, IO_TENSORS_MAX);
-        hf_layout_tensor(config, i, tensor);
-        ck_assert_uint_le(hf_tensor_elements(tensor), IO_ELEMENTS_MAX);
+        parameters_shape(config, i, tensor);
+        ck_assert_uint_le(parameter_elements(tensor), IO_ELEMENTS_MAX);
         if (tensor->bias && !config->bias)
             continue;
         struct checkpoint_tensor *entry = &model->tensors[model->tensor_count];

@@ -92,27 +92,12 @@ static size_t shown_length(const unsigned char *s)
     return bad || !is_continuation(s[2]) || !is_continuation(s[3]) ? 0 : 4;
 }
 
-/* Writes the escaped form of `byte` to `unit` (at least 5 bytes); returns its length. */
-static size_t escape_byte(unsigned char byte, char *unit)
+/* Writes the escaped form of `byte` to `unit`; returns its length. */
+static size_t escape_byte(unsigned char byte, char unit[static 5])
 {
-    static const char hex[] = "0123456789abcdef";
-    unit[0] = '\\';
-    switch (byte) {
-    case '\n':
-        unit[1] = 'n';
-        return 2;
-    case '\r':
-        unit[1] = 'r';
-        return 2;
-    case '\t':
-        unit[1] = 't';
-        return 2;
-    default:
-        unit[1] = 'x';
-        unit[2] = hex[byte >> 4];
-        unit[3] = hex[byte & 15];
-        return 4;
-    }
+    if (byte == '\n' || byte == '\r' || byte == '\t')
+        return (size_t)snprintf(unit, 5, "\\%c", byte == '\n' ? 'n' : byte == '\r' ? 'r' : 't');
+    return (size_t)snprintf(unit, 5, "\\x%02x", byte);
 }
 
 /* Copies `raw` to `line`, escaped.  `cut` means that `raw` is truncated. */

@@ -109,59 +109,32 @@ struct group {
     int64_t blocks;
 };
 
-static const char *blanks_skip(const char *text)
-{
-    while (*text == ' ')
-        text++;
-    return text;
-}
-
-static bool level_read(const char **text, int *out)
-{
-    for (int i = 0; i < RECOMPUTE_LEVELS; i++) {
-        size_t length = strlen(levels[i].name);
-        if (strncmp(*text, levels[i].name, length) == 0 && !isalpha((unsigned char)(*text)[length])) {
-            *text += length;
-            *out = i;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Reads ":6" or " x6"; without a number, the result is 0. */
-static bool blocks_read(const char **text, int64_t *out)
-{
-    const char *at = blanks_skip(*text);
-    char *end;
-    *out = 0;
-    if (*at != ':' && *at != 'x')
-        return true;
-    at = blanks_skip(at + 1);
-    if (!isdigit((unsigned char)*at))
-        return false;
-    long long number = strtoll(at, &end, 10);
-    if (number < 1 || number > LAYERS_MAX)
-        return false;
-    *text = end;
-    *out = number;
-    return true;
-}
-
-/* Reads groups between commas or plus signs.  Returns their number, or 0 when the text is something else or a group
- * before the last has no number of blocks. */
+/* Reads groups such as "full:6" or "full x6", or a level alone, between commas or plus signs.  Returns their number, or 0
+ * when the text is something else or a group before the last has no number of blocks. */
 static int groups_read(const char *text, struct group out[static RECOMPUTE_LEVELS])
 {
-    for (int count = 0; count < RECOMPUTE_LEVELS; count++) {
-        text = blanks_skip(text);
-        if (!level_read(&text, &out[count].level) || !blocks_read(&text, &out[count].blocks))
-            return 0;
-        text = blanks_skip(text);
-        if (*text == '\0')
-            return count + 1;
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    for (int count = 0; count < RECOMPUTE_LEVELS; count++, text++) {
+        int level = 0;
+        text += strspn(text, " ");
+        const size_t length = strspn(text, letters);
+        while (level < RECOMPUTE_LEVELS &&
+               (strlen(levels[level].name) != length || strncmp(text, levels[level].name, length) != 0))
+            level++;
+        out[count] = (struct group){.level = level};
+        text += length + strspn(text + length, " ");
+        if (level < RECOMPUTE_LEVELS && (*text == ':' || *text == 'x')) {
+            char *end;
+            text += 1 + strspn(text + 1, " ");
+            out[count].blocks = isdigit((unsigned char)*text) ? strtoll(text, &end, 10) : 0;
+            if (out[count].blocks < 1 || out[count].blocks > LAYERS_MAX)
+                return 0;
+            text = end + strspn(end, " ");
+        }
+        if (level == RECOMPUTE_LEVELS || *text == '\0')
+            return level == RECOMPUTE_LEVELS ? 0 : count + 1;
         if ((*text != ',' && *text != '+') || out[count].blocks == 0)
             return 0;
-        text++;
     }
     return 0;
 }

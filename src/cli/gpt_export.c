@@ -16,8 +16,8 @@
 #include "cli/flags.h"
 #include "cli/program.h"
 #include "data/tokenizer_import.h"
+#include "io/checkpoint.h"
 #include "io/checkpoint_keep.h"
-#include "io/checkpoint_tokenizer.h"
 #include "io/export.h"
 
 #define PROGRAM "gpt-export"

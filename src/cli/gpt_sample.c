@@ -19,7 +19,7 @@
 #include "data/tokenizer.h"
 #include "data/tokenizer_find.h"
 #include "data/tokenizer_import.h"
-#include "io/checkpoint_tokenizer.h"
+#include "io/checkpoint.h"
 #include "io/hf_cache.h"
 #include "io/nanogpt_meta.h"
 #include "train/feed.h"

@@ -48,8 +48,10 @@ void array_table_release(struct safetensors *table)
     struct array_places *places = table->places;
     if (places == NULL)
         return;
-    for (size_t i = 0; i < places->file_count; i++)
+    for (size_t i = 0; i < places->file_count; i++) {
         (void)close(places->files[i].fd);
+        hostmem_free(table->mem, (void *)(uintptr_t)places->files[i].path);
+    }
     hostmem_free(table->mem, places->files);
     hostmem_free(table->mem, places->at);
     hostmem_free(table->mem, places);
@@ -58,11 +60,13 @@ void array_table_release(struct safetensors *table)
 enum gt_status array_table_file_add(struct safetensors *table, const char *path, int32_t *out)
 {
     struct array_places *places = table->places;
-    assert(places->file_count < places->file_capacity && strlen(path) < FILE_PATH_MAX);
+    char *own;
+    assert(places->file_count < places->file_capacity);
     struct array_file *file = &places->files[places->file_count];
     TRY(file_open_read(path, &file->fd, &file->size_bytes));
-    memcpy(file->path, path, strlen(path) + 1);
     *out = (int32_t)places->file_count++;
+    TRY(hostmem_strdup(table->mem, path, &own));
+    file->path = own;
     return GT_OK;
 }
 
@@ -121,19 +125,19 @@ enum gt_status array_table_add(struct safetensors *table, const struct safetenso
     return GT_OK;
 }
 
-/* Reads elements of the stored array as `out_dtype`: its own dtype or DTYPE_F32. */
-static enum gt_status stored_read(const struct array_file *file, uint64_t offset_bytes, enum dtype dtype, size_t first,
-                                  size_t count, void *out, enum dtype out_dtype)
+enum gt_status array_read(const struct array_file *file, uint64_t offset_bytes, enum dtype dtype, size_t first,
+                          size_t count, void *out, enum dtype out_dtype, uint32_t *crc32c)
 {
     uint16_t bits[PIECE_COUNT];
-    const size_t size = dtype_size_bytes(dtype);
-    const uint64_t begin = offset_bytes + (uint64_t)first * size;
-    if (out_dtype == dtype)
-        return file_read_at(file->fd, file->path, begin, out, count * size);
+    const size_t size = dtype_size_bytes(dtype), most = out_dtype == dtype ? count : PIECE_COUNT;
     for (size_t done = 0; done < count;) {
-        const size_t now = count - done < PIECE_COUNT ? count - done : PIECE_COUNT;
-        TRY(file_read_at(file->fd, file->path, begin + done * size, bits, now * size));
-        dtype_convert((float *)out + done, DTYPE_F32, bits, dtype, now);
+        const size_t now = count - done < most ? count - done : most;
+        void *to = out_dtype == dtype ? out : bits;
+        TRY(file_read_at(file->fd, file->path, offset_bytes + (uint64_t)(first + done) * size, to, now * size));
+        if (crc32c != NULL)
+            *crc32c = file_crc32c(*crc32c, to, now * size);
+        if (out_dtype != dtype)
+            dtype_convert((float *)out + done, DTYPE_F32, bits, dtype, now);
         done += now;
     }
     return GT_OK;
@@ -159,8 +163,8 @@ static enum gt_status column_read(const struct piece *piece, size_t column, size
     assert(size <= sizeof values[0]);
     for (size_t row = row_first; row < row_end;) {
         const size_t now = row_end - row < PIECE_COUNT ? row_end - row : PIECE_COUNT;
-        TRY(stored_read(piece->file, piece->place->offset_bytes, tensor->dtype, column * rows + row, now, values,
-                        piece->dtype));
+        TRY(array_read(piece->file, piece->place->offset_bytes, tensor->dtype, column * rows + row, now, values,
+                       piece->dtype, NULL));
         for (size_t i = 0; i < now; i++)
             memcpy(piece->out + ((row + i) * columns + column - piece->first) * size,
                    (const unsigned char *)values + i * size, size);
@@ -195,7 +199,7 @@ enum gt_status array_table_read(const struct safetensors *table, size_t index, s
     }
     const struct array_file *file = &table->places->files[place->file];
     if (!place->transposed)
-        return stored_read(file, place->offset_bytes, tensor->dtype, first, count, out, dtype);
+        return array_read(file, place->offset_bytes, tensor->dtype, first, count, out, dtype, NULL);
     const struct piece piece = {file, place, tensor, first, count, dtype, out};
     return transposed_read(&piece);
 }

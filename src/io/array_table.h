@@ -2,7 +2,7 @@
  *
  * Readers of other containers (shards, llm.c's model files, nanoGPT's ckpt.pt) fill such a table with Hugging Face's
  * names and shapes, so that the readers of weights do not depend on the container.  An array may be stored transposed,
- * or may be zeros that are in no file.  safetensors_find(), safetensors_read_f32(), safetensors_read_raw() and
+ * or may be zeros that are in no file.  safetensors_find(), safetensors_read() and
  * safetensors_close() work on a table.
  */
 #ifndef GPT_TRAIN_IO_ARRAY_TABLE_H
@@ -29,7 +29,7 @@ struct array_place {
 struct array_file {
     int fd;
     uint64_t size_bytes;
-    char path[FILE_PATH_MAX];
+    const char *path; /* owned by the table */
 };
 
 /* The part of a table that struct safetensors points to. */
@@ -52,6 +52,10 @@ enum gt_status array_table_file_add(struct safetensors *table, const char *path,
 enum gt_status array_table_add(struct safetensors *table, const struct safetensors_tensor *tensor,
                                const struct array_place *place);
 
+/* For safetensors.c: reads elements first ... first+count-1 of an array of `dtype` at an offset of a file, as its own dtype
+ * or, if that has 16 bits, as DTYPE_F32.  `crc32c` as in safetensors_read(). */
+enum gt_status array_read(const struct array_file *file, uint64_t offset_bytes, enum dtype dtype, size_t first,
+                          size_t count, void *out, enum dtype out_dtype, uint32_t *crc32c);
 /* For safetensors.c: reads elements first ... first+count-1 of an array in its stored dtype or, if that has 16 bits, as
  * DTYPE_F32.  Errors: GT_IO, GT_DATA when a file became shorter. */
 enum gt_status array_table_read(const struct safetensors *table, size_t index, size_t first, size_t count, void *out,

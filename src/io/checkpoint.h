@@ -15,9 +15,10 @@
 
 #include "base/hostmem.h"
 #include "base/status.h"
+#include "data/tokenizer.h"
 #include "io/checkpoint_record.h"
 #include "io/safetensors.h"
-#include "model/model.h"
+#include "model/parameters.h"
 
 /* The saved parts of a parameter.  Scales are the exponents of 8-bit moments (op.h, state_*), [2, blocks]. */
 enum checkpoint_part { CHECKPOINT_PARAMETER, CHECKPOINT_M, CHECKPOINT_V, CHECKPOINT_SCALES, CHECKPOINT_PARTS };
@@ -117,6 +118,16 @@ enum gt_status checkpoint_open(struct hostmem *mem, const char *path, bool with_
 /* Accepts NULL. */
 void checkpoint_close(struct checkpoint *checkpoint);
 
+#define CHECKPOINT_TOKENIZER_HASH_MAX 32
+/* The record contains the hash of the tokenizer that a checkpoint was trained with: of its behaviour, not of the file
+ * that it was read from.  Writes it, such as "crc32c:89abcdef", to `text`; returns `text`. */
+const char *checkpoint_tokenizer_hash(char text[static CHECKPOINT_TOKENIZER_HASH_MAX],
+                                      const struct tokenizer *tokenizer);
+/* Rejects a tokenizer other than the checkpoint's; `what` names it in the message.  Succeeds when the record has no
+ * hash or either argument is NULL.  Errors: GT_DATA. */
+enum gt_status checkpoint_tokenizer_check(const struct checkpoint *checkpoint, const struct tokenizer *tokenizer,
+                                          const char *what);
+
 struct checkpoint_load_options {
     const struct model_config *config;       /* of the running model: the checkpoint's, but block_size may be smaller */
     const struct checkpoint_tensor *tensors; /* as for saving */
@@ -134,5 +145,14 @@ struct checkpoint_load_options {
  * before their tensor is completely verified, so the model must be discarded after a failure.  Errors: GT_IO, GT_DATA
  * naming file and tensor, GT_UNSUPPORTED, errors of `write`. */
 enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options);
+
+/* For the files of this folder. */
+
+/* Sets the name, with the prefix "", "m.", "v." or "s.", and the shape of a part of a parameter in a file. */
+void checkpoint_part_tensor(const struct parameter_shape *tensor, enum checkpoint_part part,
+                            struct parameter_shape *out);
+/* Checks that the optimizer's file has exactly the required parts of every parameter: m; v, unless it is a block's
+ * matrix whose optimizer has one moment; scales if the moments have 8 bits.  Errors: GT_DATA, naming the tensor. */
+enum gt_status checkpoint_parts_check(const struct safetensors *file, const struct model_config *config);
 
 #endif

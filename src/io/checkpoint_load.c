@@ -13,7 +13,6 @@
 
 #include "base/log.h"
 #include "io/checkpoint.h"
-#include "io/checkpoint_parts.h"
 #include "io/hf_layout.h"
 
 /* The transfer of one array. */
@@ -96,10 +95,7 @@ static enum gt_status piece_load(const struct transfer *transfer, const struct c
 {
     void *values = options->staging;
     uint32_t *crc32c = transfer->sums != NULL ? &seen->crc32c : NULL;
-    if (transfer->dtype == DTYPE_F32)
-        TRY(safetensors_read_f32(transfer->file, transfer->index, first, count, values, crc32c));
-    else
-        TRY(safetensors_read_raw(transfer->file, transfer->index, first, count, values, crc32c));
+    TRY(safetensors_read(transfer->file, transfer->index, first, count, values, transfer->dtype, crc32c));
     values_look(transfer, values, count, seen);
     if (transfer->target == NULL || first >= transfer->wanted || options->write == NULL)
         return GT_OK;
@@ -239,8 +235,8 @@ static enum gt_status head_compare(const struct safetensors *file, size_t head, 
     bool equal = file->tensors[head].elements == elements;
     for (size_t first = 0; equal && first < elements; first += half) {
         const size_t count = elements - first < half ? elements - first : half;
-        TRY(safetensors_read_f32(file, head, first, count, left, NULL));
-        TRY(safetensors_read_f32(file, wte, first, count, right, NULL));
+        TRY(safetensors_read(file, head, first, count, left, DTYPE_F32, NULL));
+        TRY(safetensors_read(file, wte, first, count, right, DTYPE_F32, NULL));
         equal = memcmp(left, right, count * sizeof *left) == 0;
     }
     *out_equal = equal;
@@ -267,4 +263,84 @@ static enum gt_status head_check(const struct checkpoint *checkpoint, const stru
     log_error("%s: lm_head.weight %s; the output layer must be the token embedding", file->path,
               found ? "differs from wte.weight" : "is missing, but tie_word_embeddings is false");
     return GT_UNSUPPORTED;
+}
+
+/* ---- the required contents of the optimizer's file ----
+ *
+ * The file itself determines which moments it has: Muon's matrices have no v, 8-bit moments have scales.  Here it must
+ * only have one of the forms that a save writes; loading checks that it is the form that the run needs. */
+void checkpoint_part_tensor(const struct parameter_shape *tensor, enum checkpoint_part part,
+                            struct parameter_shape *out)
+{
+    static const char *const prefixes[CHECKPOINT_PARTS] = {
+        [CHECKPOINT_PARAMETER] = "", [CHECKPOINT_M] = "m.", [CHECKPOINT_V] = "v.", [CHECKPOINT_SCALES] = "s."};
+    assert(part >= 0 && part < CHECKPOINT_PARTS);
+    *out = *tensor;
+    out->position_table = false;
+    (void)snprintf(out->name, sizeof out->name, "%s" HF_PREFIX "%.100s", prefixes[part], tensor->name);
+    if (part != CHECKPOINT_SCALES)
+        return;
+    out->rank = 2;
+    out->dims[0] = 2;
+    out->dims[1] = state_blocks((int64_t)parameter_elements(tensor));
+}
+
+static enum gt_status part_find(const struct safetensors *file, const struct parameter_shape *tensor,
+                                enum checkpoint_part part, const struct safetensors_tensor **out)
+{
+    struct parameter_shape wanted;
+    size_t index;
+    checkpoint_part_tensor(tensor, part, &wanted);
+    TRY(hf_layout_find(file, false, &wanted, &index));
+    *out = &file->tensors[index];
+    return GT_OK;
+}
+
+static enum gt_status dtype_refuse(const struct safetensors *file, const struct safetensors_tensor *tensor,
+                                   const char *expected)
+{
+    log_error("%s: tensor %s: field \"dtype\" is %s, expected %s", file->path, tensor->name,
+              tensor->dtype < DTYPE_COUNT ? dtype_safetensors_name(tensor->dtype) : "of another kind", expected);
+    return GT_DATA;
+}
+
+/* Checks the parts of one parameter and adds their number to *found. */
+static enum gt_status moments_check(const struct safetensors *file, const struct parameter_shape *tensor, bool second,
+                                    size_t *found)
+{
+    const struct safetensors_tensor *m, *v, *scales;
+    TRY(part_find(file, tensor, CHECKPOINT_M, &m));
+    *found += 1;
+    if (m->dtype != DTYPE_F32 && m->dtype != DTYPE_BF16 && m->dtype != DTYPE_U8)
+        return dtype_refuse(file, m, "F32, BF16 or U8");
+    if (second) {
+        TRY(part_find(file, tensor, CHECKPOINT_V, &v));
+        *found += 1;
+        if (v->dtype != m->dtype)
+            return dtype_refuse(file, v, dtype_safetensors_name(m->dtype));
+    }
+    if (m->dtype != DTYPE_U8)
+        return GT_OK;
+    TRY(part_find(file, tensor, CHECKPOINT_SCALES, &scales));
+    *found += 1;
+    return scales->dtype == DTYPE_U8 ? GT_OK : dtype_refuse(file, scales, "U8");
+}
+
+enum gt_status checkpoint_parts_check(const struct safetensors *file, const struct model_config *config)
+{
+    static const char name[] = "m." HF_PREFIX "h.0.attn.c_attn.weight",
+                      second[] = "v." HF_PREFIX "h.0.attn.c_attn.weight";
+    struct parameter_shape tensor;
+    size_t found = 0, index;
+    const bool one_moment =
+        config->n_layer > 0 && safetensors_find(file, name, &index) && !safetensors_find(file, second, &index);
+    for (size_t i = 0; i < parameters_count(config); i++) {
+        parameters_shape(config, i, &tensor);
+        if (!tensor.bias || config->bias)
+            TRY(moments_check(file, &tensor, !(one_moment && parameter_is_linear(&tensor)), &found));
+    }
+    if (found == file->count)
+        return GT_OK;
+    log_error("%s: has %zu tensors, but the model needs %zu", file->path, file->count, found);
+    return GT_DATA;
 }

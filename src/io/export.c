@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "io/checkpoint_keep.h"
-#include "io/export_internal.h"
+#include "io/export_weights.h"
 
 static const struct {
     const char *name;

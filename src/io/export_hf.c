@@ -22,7 +22,7 @@
 #include "base/log.h"
 #include "io/checkpoint_publish.h"
 #include "io/export_hf_tokens.h"
-#include "io/export_internal.h"
+#include "io/export_weights.h"
 #include "io/hf_config.h"
 
 #define GENERATION_NAME "generation_config.json"

@@ -43,7 +43,7 @@ static enum gt_status raw_read(const struct export_weights *weights, const struc
     const struct safetensors *file = weights->checkpoint->model;
     size_t index;
     TRY(hf_layout_find(file, hf_layout_prefixed(file), tensor, &index));
-    return safetensors_read_f32(file, index, first, count, out, NULL);
+    return safetensors_read(file, index, first, count, out, DTYPE_F32, NULL);
 }
 
 /* Rounds to `dtype`.  Rejects a finite value that would become an infinity, since that would make the model useless. */
@@ -94,7 +94,7 @@ static enum gt_status strip_read(const struct export_weights *weights, const str
     size_t index;
     TRY(hf_layout_find(file, hf_layout_prefixed(file), tensor, &index));
     for (size_t row = 0; row < rows; row++) {
-        TRY(safetensors_read_f32(file, index, row * columns + first, width, weights->values, NULL));
+        TRY(safetensors_read(file, index, row * columns + first, width, weights->values, DTYPE_F32, NULL));
         for (size_t i = 0; i < width; i++)
             out[i * rows + row] = weights->values[i];
     }

@@ -1,4 +1,5 @@
-/* A checkpoint's weights as a source for writers: any part of a tensor, in any dtype, transposed if needed. */
+/* A checkpoint's weights as a source for writers (any part of a tensor, in any dtype, transposed if needed), and the
+ * writers. */
 #ifndef GPT_TRAIN_IO_EXPORT_WEIGHTS_H
 #define GPT_TRAIN_IO_EXPORT_WEIGHTS_H
 
@@ -10,6 +11,7 @@
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "io/checkpoint.h"
+#include "io/export.h"
 #include "io/hf_layout.h"
 
 #define EXPORT_VALUES ((size_t)1 << 20) /* elements in each of the two buffers */
@@ -40,5 +42,24 @@ enum gt_status export_weights_write(const struct export_weights *weights, const 
 
 /* Appends `count` zero bytes.  Errors: GT_IO. */
 enum gt_status export_zeros_write(struct file_replacement *file, size_t count);
+
+/* The writers behind export_run(), one per format, write options->output, replacing it if it exists.  Errors: those of
+ * export_run(). */
+
+/* Writes a folder that transformers opens: config.json, generation_config.json, model.safetensors, and for a tokenizer
+ * tokenizer.json, tokenizer_config.json, gpt_tokenizer.json (and vocab.json, merges.txt for a byte-level BPE).  Source:
+ * transformers modeling_gpt2.py; tokenizers' JSON.  A new folder is written under a temporary name and renamed; the
+ * files of an existing one are replaced one by one, config.json last. */
+enum gt_status export_hf_write(const struct export_options *options, const struct export_weights *weights);
+
+/* Writes GGUF version 3, architecture gpt2.  Weights of linear layers and the embedding have options->dtype; vectors
+ * and the position table are float32, as in the output of llama.cpp's converter.  Source: ggml's docs/gguf.md; names
+ * from llama.cpp's gguf-py/gguf/constants.py. */
+enum gt_status export_gguf_write(const struct export_options *options, const struct export_weights *weights);
+
+/* Writes llm.c's checkpoint: 256 int32 of header (magic 20240326; version 3 float32, 5 bfloat16), then each kind of
+ * tensor for all layers, rows of wte padded with zeros to a multiple of 128.  Source: llm.c train_gpt2.py
+ * write_model(). */
+enum gt_status export_llmc_write(const struct export_options *options, const struct export_weights *weights);
 
 #endif

@@ -20,7 +20,6 @@
 #include "io/array_table.h"
 
 #define LENGTH_BYTES 8
-#define CONVERT_COUNT 4096 /* 16-bit elements converted at a time, on the stack */
 
 /* The format's dtypes; DTYPE_COUNT for those without an enum dtype. */
 static const struct {
@@ -341,54 +340,21 @@ bool safetensors_find(const struct safetensors *file, const char *name, size_t *
     return false;
 }
 
-static enum gt_status read_16_bit(const struct safetensors *file, const struct safetensors_tensor *tensor, size_t first,
-                                  size_t count, float *out, uint32_t *crc32c)
-{
-    uint16_t bits[CONVERT_COUNT];
-    for (size_t done = 0; done < count;) {
-        const size_t now = count - done < CONVERT_COUNT ? count - done : CONVERT_COUNT;
-        const uint64_t at = file->data_offset + tensor->begin_bytes + (uint64_t)(first + done) * sizeof bits[0];
-        TRY(file_read_at(file->fd, file->path, at, bits, now * sizeof bits[0]));
-        if (crc32c != NULL)
-            *crc32c = file_crc32c(*crc32c, bits, now * sizeof bits[0]);
-        dtype_convert(out + done, DTYPE_F32, bits, tensor->dtype, now);
-        done += now;
-    }
-    return GT_OK;
-}
-
-enum gt_status safetensors_read_f32(const struct safetensors *file, size_t index, size_t first, size_t count,
-                                    float *out, uint32_t *crc32c)
+enum gt_status safetensors_read(const struct safetensors *file, size_t index, size_t first, size_t count, void *out,
+                                enum dtype dtype, uint32_t *crc32c)
 {
     assert(index < file->count);
     const struct safetensors_tensor *tensor = &file->tensors[index];
     assert(first <= tensor->elements && count <= tensor->elements - first);
     assert(file->places == NULL || crc32c == NULL); /* only checkpoints of ours have checksums */
-    if (file->places != NULL && (tensor->dtype == DTYPE_BF16 || tensor->dtype == DTYPE_F16))
-        return array_table_read(file, index, first, count, out, DTYPE_F32);
-    if (tensor->dtype == DTYPE_BF16 || tensor->dtype == DTYPE_F16)
-        return read_16_bit(file, tensor, first, count, out, crc32c);
-    if (tensor->dtype != DTYPE_F32) {
+    if (tensor->dtype != dtype && tensor->dtype != DTYPE_BF16 && tensor->dtype != DTYPE_F16) {
         log_error("%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded", file->path, tensor->name);
         return GT_UNSUPPORTED;
     }
-    return safetensors_read_raw(file, index, first, count, out, crc32c);
-}
-
-enum gt_status safetensors_read_raw(const struct safetensors *file, size_t index, size_t first, size_t count, void *out,
-                                    uint32_t *crc32c)
-{
-    assert(index < file->count && file->tensors[index].dtype < DTYPE_COUNT);
-    const struct safetensors_tensor *tensor = &file->tensors[index];
-    assert(first <= tensor->elements && count <= tensor->elements - first);
     if (file->places != NULL)
-        return array_table_read(file, index, first, count, out, tensor->dtype);
-    const size_t size = dtype_size_bytes(tensor->dtype);
-    const uint64_t at = file->data_offset + tensor->begin_bytes + (uint64_t)first * size;
-    TRY(file_read_at(file->fd, file->path, at, out, count * size));
-    if (crc32c != NULL)
-        *crc32c = file_crc32c(*crc32c, out, count * size);
-    return GT_OK;
+        return array_table_read(file, index, first, count, out, dtype);
+    const struct array_file own = {.fd = file->fd, .path = file->path};
+    return array_read(&own, file->data_offset + tensor->begin_bytes, tensor->dtype, first, count, out, dtype, crc32c);
 }
 
 bool safetensors_name_valid(const char *name)

@@ -66,15 +66,11 @@ void safetensors_close(struct safetensors *file);
 /* Finds a tensor by name.  Returns false when there is none. */
 bool safetensors_find(const struct safetensors *file, const char *name, size_t *out_index);
 
-/* out[count] = elements first ... first+count-1 of a tensor of F32, BF16 or F16, as fp32 (exact).  `crc32c`, unless
- * NULL, is continued over the bytes as they are stored.  first + count may not exceed the tensor's elements.
- * Errors: GT_IO; GT_DATA when the file became shorter; GT_UNSUPPORTED for other dtypes. */
-enum gt_status safetensors_read_f32(const struct safetensors *file, size_t index, size_t first, size_t count,
-                                    float *out, uint32_t *crc32c);
-
-/* As above, but in the tensor's own dtype; `out` has room for `count` elements.  Errors: GT_IO; GT_DATA. */
-enum gt_status safetensors_read_raw(const struct safetensors *file, size_t index, size_t first, size_t count, void *out,
-                                    uint32_t *crc32c);
+/* out[count] = elements first ... first+count-1 of a tensor as `dtype`: the tensor's own, or DTYPE_F32 (exact) if that is
+ * F16 or BF16.  `crc32c`, unless NULL, is continued over the bytes as they are stored.  first + count may not exceed the
+ * tensor's elements.  Errors: GT_IO; GT_DATA when the file became shorter; GT_UNSUPPORTED for other dtypes. */
+enum gt_status safetensors_read(const struct safetensors *file, size_t index, size_t first, size_t count, void *out,
+                                enum dtype dtype, uint32_t *crc32c);
 
 /* The input of a writer.  Tensors are written in order of index, each from its first element to its last. */
 struct safetensors_source {

@@ -13,20 +13,25 @@
 
 #include "base/log.h"
 
+/* The state of a tensor that existed before the first backward op. */
+struct tensor_state {
+    int32_t gradient;  /* or TENSOR_NONE */
+    int32_t parameter; /* index into options->parameters, or -1 */
+    int32_t again;     /* the recomputed copy, or TENSOR_NONE */
+    int32_t maker;     /* index in `forward` of the op that can recompute it, or -1 */
+    bool written;      /* of parameters and views: it has a contribution */
+    bool done;         /* the backward of the op that produced it was emitted */
+    bool wanted;       /* scratch of recompute_emit() */
+};
+
 struct autodiff {
     struct graph *graph;
     const struct autodiff_options *options;
     struct graph_pen pen;
     struct op *forward; /* the forward ops, moved out of the program */
     int32_t forward_count;
-    int32_t tensor_count; /* tensors that existed before the first backward op */
-    int32_t *gradient;    /* [tensor_count] or TENSOR_NONE */
-    int32_t *parameter;   /* [tensor_count]: index into options->parameters or -1 */
-    bool *written;        /* [tensor_count]: for parameters and views: it has a contribution */
-    bool *done;           /* [tensor_count]: the backward of the op that produced it was emitted */
-    int32_t *again;       /* [tensor_count]: the recomputed copy, or TENSOR_NONE */
-    int32_t *maker;       /* [tensor_count]: index in `forward` of the op that can recompute it, or -1 */
-    bool *wanted;         /* [tensor_count]: scratch of recompute_emit() */
+    int32_t tensor_count;    /* tensors that existed before the first backward op */
+    struct tensor_state *at; /* [tensor_count] */
 };
 
 const struct autodiff_options *autodiff_options_get(const struct autodiff *ad)
@@ -45,56 +50,31 @@ static void makers_find(struct autodiff *ad)
                 continue;
             bool made = op_direction(op->kind, &op->attrs, s) == OPERAND_OUT;
             if (made && op->recompute)
-                ad->maker[tensor] = i;
-            else if (!made && ad->maker[tensor] >= 0 && ad->forward[ad->maker[tensor]].layer != op->layer)
-                ad->maker[tensor] = -1;
+                ad->at[tensor].maker = i;
+            else if (!made && ad->at[tensor].maker >= 0 && ad->forward[ad->at[tensor].maker].layer != op->layer)
+                ad->at[tensor].maker = -1;
         }
     }
-}
-
-static enum gt_status autodiff_alloc(struct autodiff *ad, int32_t ops)
-{
-    struct hostmem *mem = ad->graph->mem;
-    size_t count = (size_t)ad->tensor_count;
-    int32_t **indices[] = {&ad->gradient, &ad->parameter, &ad->again, &ad->maker};
-    bool **flags[] = {&ad->written, &ad->done, &ad->wanted};
-    TRY(HOSTMEM_NEW(mem, (size_t)ops + 1, "autodiff ops", &ad->forward));
-    for (size_t i = 0; i < sizeof indices / sizeof indices[0]; i++)
-        TRY(HOSTMEM_NEW(mem, count, "autodiff indices", indices[i]));
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
-        TRY(HOSTMEM_NEW(mem, count, "autodiff flags", flags[i]));
-    return GT_OK;
 }
 
 static enum gt_status autodiff_init(struct autodiff *ad)
 {
     struct program *program = &ad->graph->programs[ad->options->program];
-    TRY(autodiff_alloc(ad, program->count));
+    TRY(HOSTMEM_NEW(ad->graph->mem, (size_t)program->count + 1, "autodiff ops", &ad->forward));
+    TRY(HOSTMEM_NEW(ad->graph->mem, (size_t)ad->tensor_count, "autodiff tensors", &ad->at));
     for (int32_t t = 0; t < ad->tensor_count; t++)
-        ad->gradient[t] = ad->parameter[t] = ad->again[t] = ad->maker[t] = TENSOR_NONE;
+        ad->at[t] = (struct tensor_state){TENSOR_NONE, -1, TENSOR_NONE, -1, false, false, false};
     for (int32_t p = 0; p < ad->options->parameter_count; p++) {
         const struct autodiff_parameter *parameter = &ad->options->parameters[p];
-        ad->parameter[parameter->tensor] = p;
-        ad->gradient[parameter->tensor] = parameter->gradient;
-        ad->written[parameter->tensor] = ad->options->accumulate_parameters && !parameter->fresh;
+        ad->at[parameter->tensor].parameter = p;
+        ad->at[parameter->tensor].gradient = parameter->gradient;
+        ad->at[parameter->tensor].written = ad->options->accumulate_parameters && !parameter->fresh;
     }
     ad->forward_count = program->count;
     memcpy(ad->forward, program->ops, (size_t)program->count * sizeof(struct op));
     program->count = 0;
     makers_find(ad);
     return GT_OK;
-}
-
-static void autodiff_close(struct autodiff *ad)
-{
-    hostmem_free(ad->graph->mem, ad->wanted);
-    hostmem_free(ad->graph->mem, ad->maker);
-    hostmem_free(ad->graph->mem, ad->again);
-    hostmem_free(ad->graph->mem, ad->done);
-    hostmem_free(ad->graph->mem, ad->written);
-    hostmem_free(ad->graph->mem, ad->parameter);
-    hostmem_free(ad->graph->mem, ad->gradient);
-    hostmem_free(ad->graph->mem, ad->forward);
 }
 
 static enum gt_status gradient_tensor_add(struct autodiff *ad, int32_t tensor, int32_t *out)
@@ -114,19 +94,19 @@ static enum gt_status gradient_tensor_add(struct autodiff *ad, int32_t tensor, i
 static enum gt_status view_gradient(struct autodiff *ad, int32_t view)
 {
     int32_t base = ad->graph->tensors[view].base;
-    if (ad->gradient[base] == TENSOR_NONE)
-        TRY(gradient_tensor_add(ad, base, &ad->gradient[base]));
+    if (ad->at[base].gradient == TENSOR_NONE)
+        TRY(gradient_tensor_add(ad, base, &ad->at[base].gradient));
     const struct tensor *t = &ad->graph->tensors[view];
     int64_t row_elements = graph_tensor_elements(ad->graph, view) / t->dims[0];
-    return graph_view_add(ad->graph, ad->gradient[base], t->view_offset / row_elements, t->dims[0],
-                          &ad->gradient[view]);
+    return graph_view_add(ad->graph, ad->at[base].gradient, t->view_offset / row_elements, t->dims[0],
+                          &ad->at[view].gradient);
 }
 
 /* Returns true if another tensor, whose gradient is still to be read, shares the gradient buffer of `tensor`. */
 static bool gradient_is_shared(const struct autodiff *ad, int32_t tensor)
 {
     for (int32_t t = 0; t < ad->tensor_count; t++) {
-        if (t != tensor && ad->gradient[t] == ad->gradient[tensor] && !ad->done[t])
+        if (t != tensor && ad->at[t].gradient == ad->at[tensor].gradient && !ad->at[t].done)
             return true;
     }
     return false;
@@ -144,35 +124,35 @@ static enum gt_status contribute(struct autodiff *ad, int32_t tensor, int32_t *o
 {
     assert(tensor >= 0 && tensor < ad->tensor_count);
     bool first;
-    if (ad->parameter[tensor] >= 0) {
-        first = !ad->written[tensor];
+    if (ad->at[tensor].parameter >= 0) {
+        first = !ad->at[tensor].written;
     } else if (ad->graph->tensors[tensor].base != TENSOR_NONE) {
-        first = !ad->written[tensor];
-        if (ad->gradient[tensor] == TENSOR_NONE)
+        first = !ad->at[tensor].written;
+        if (ad->at[tensor].gradient == TENSOR_NONE)
             TRY(view_gradient(ad, tensor));
-    } else if (ad->gradient[tensor] == TENSOR_NONE) {
+    } else if (ad->at[tensor].gradient == TENSOR_NONE) {
         first = true;
-        TRY(gradient_tensor_add(ad, tensor, &ad->gradient[tensor]));
+        TRY(gradient_tensor_add(ad, tensor, &ad->at[tensor].gradient));
     } else {
         first = false;
         if (gradient_is_shared(ad, tensor)) {
             int32_t own;
             TRY(gradient_tensor_add(ad, tensor, &own));
-            TRY(copy_emit(ad, ad->gradient[tensor], own, false));
-            ad->gradient[tensor] = own;
+            TRY(copy_emit(ad, ad->at[tensor].gradient, own, false));
+            ad->at[tensor].gradient = own;
         }
     }
-    ad->written[tensor] = true;
-    *out = ad->gradient[tensor];
+    ad->at[tensor].written = true;
+    *out = ad->at[tensor].gradient;
     *accumulate = !first;
     return GT_OK;
 }
 
 enum gt_status autodiff_share(struct autodiff *ad, int32_t tensor, int32_t gradient)
 {
-    bool plain = ad->parameter[tensor] < 0 && ad->graph->tensors[tensor].base == TENSOR_NONE;
-    if (plain && ad->gradient[tensor] == TENSOR_NONE) {
-        ad->gradient[tensor] = gradient;
+    bool plain = ad->at[tensor].parameter < 0 && ad->graph->tensors[tensor].base == TENSOR_NONE;
+    if (plain && ad->at[tensor].gradient == TENSOR_NONE) {
+        ad->at[tensor].gradient = gradient;
         return GT_OK;
     }
     int32_t to;
@@ -191,17 +171,17 @@ enum gt_status autodiff_emit(struct autodiff *ad, const struct op *of, enum op_k
 
 int32_t autodiff_saved(const struct autodiff *ad, int32_t tensor)
 {
-    if (tensor == TENSOR_NONE || tensor >= ad->tensor_count || ad->again[tensor] == TENSOR_NONE)
+    if (tensor == TENSOR_NONE || tensor >= ad->tensor_count || ad->at[tensor].again == TENSOR_NONE)
         return tensor;
-    return ad->again[tensor];
+    return ad->at[tensor].again;
 }
 
 /* Marks a tensor as wanted and returns true if it can be recomputed and has not been yet. */
 static bool want(struct autodiff *ad, int32_t tensor)
 {
-    if (tensor == TENSOR_NONE || ad->maker[tensor] < 0 || ad->again[tensor] != TENSOR_NONE)
+    if (tensor == TENSOR_NONE || ad->at[tensor].maker < 0 || ad->at[tensor].again != TENSOR_NONE)
         return false;
-    ad->wanted[tensor] = true;
+    ad->at[tensor].wanted = true;
     return true;
 }
 
@@ -211,7 +191,7 @@ static bool makes_wanted(struct autodiff *ad, const struct op *op, int32_t index
     bool makes = false;
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
         int32_t tensor = op->operand[s];
-        makes |= tensor != TENSOR_NONE && ad->maker[tensor] == index && ad->wanted[tensor];
+        makes |= tensor != TENSOR_NONE && ad->at[tensor].maker == index && ad->at[tensor].wanted;
     }
     for (int32_t s = 0; makes && s < op_declaration(op->kind)->operands; s++) {
         if (op_direction(op->kind, &op->attrs, s) != OPERAND_OUT)
@@ -233,7 +213,7 @@ static enum gt_status again_emit(struct autodiff *ad, const struct op *op)
     TRY(graph_op_add(&ad->pen, op->kind, &op->attrs, name, operands));
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
         if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) == OPERAND_OUT)
-            ad->again[op->operand[s]] = operands[s];
+            ad->at[op->operand[s]].again = operands[s];
     }
     return GT_OK;
 }
@@ -244,7 +224,8 @@ static enum gt_status recompute_emit(struct autodiff *ad, int32_t index)
     const struct op *op = &ad->forward[index];
     bool any = false;
     int32_t first = index;
-    memset(ad->wanted, 0, (size_t)ad->tensor_count * sizeof(bool));
+    for (int32_t t = 0; t < ad->tensor_count; t++)
+        ad->at[t].wanted = false;
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
         any |= op_operand_is(op->kind, s, OPERAND_SAVED) && want(ad, op->operand[s]);
     if (!any)
@@ -270,7 +251,7 @@ static enum gt_status backward_emit(struct autodiff *ad, int32_t index)
         if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) == OPERAND_OUT)
             result = op->operand[s];
     }
-    const int32_t gradient = result != TENSOR_NONE ? ad->gradient[result] : TENSOR_NONE;
+    const int32_t gradient = result != TENSOR_NONE ? ad->at[result].gradient : TENSOR_NONE;
     if (gradient != TENSOR_NONE && declaration->differentiate == NULL) {
         log_error("%s has no backward rule, and the loss depends on %s", declaration->name,
                   ad->graph->tensors[result].name);
@@ -285,7 +266,7 @@ static enum gt_status backward_emit(struct autodiff *ad, int32_t index)
     }
     for (int32_t s = 0; s < declaration->operands; s++) {
         if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_IN)
-            ad->done[op->operand[s]] = true;
+            ad->at[op->operand[s]].done = true;
     }
     return GT_OK;
 }
@@ -321,7 +302,8 @@ enum gt_status autodiff_run(struct graph *graph, const struct autodiff_options *
     enum gt_status status = autodiff_init(&ad);
     if (status == GT_OK)
         status = autodiff_walk(&ad);
-    autodiff_close(&ad);
+    hostmem_free(graph->mem, ad.at);
+    hostmem_free(graph->mem, ad.forward);
     return status;
 }
 
@@ -339,11 +321,11 @@ enum gt_status autodiff_target_in_place(struct autodiff *ad, int32_t from, int32
                                         int32_t *operands, struct op_attrs *attrs)
 {
     const struct tensor *tensors = ad->graph->tensors;
-    bool plain = ad->parameter[tensor] < 0 && tensors[tensor].base == TENSOR_NONE;
-    bool own = tensors[ad->gradient[from]].base == TENSOR_NONE && tensors[from].dtype == tensors[tensor].dtype;
-    if (!plain || !own || ad->gradient[tensor] != TENSOR_NONE || gradient_is_shared(ad, from))
+    bool plain = ad->at[tensor].parameter < 0 && tensors[tensor].base == TENSOR_NONE;
+    bool own = tensors[ad->at[from].gradient].base == TENSOR_NONE && tensors[from].dtype == tensors[tensor].dtype;
+    if (!plain || !own || ad->at[tensor].gradient != TENSOR_NONE || gradient_is_shared(ad, from))
         return autodiff_target(ad, tensor, slot, operands, attrs);
-    operands[slot] = ad->gradient[tensor] = ad->gradient[from];
-    ad->written[tensor] = true;
+    operands[slot] = ad->at[tensor].gradient = ad->at[from].gradient;
+    ad->at[tensor].written = true;
     return GT_OK;
 }

@@ -5,7 +5,6 @@ libgpttrain_a_SOURCES += \
 	src/model/gradient_rounding.c src/model/gradient_rounding.h \
 	src/model/graph.c src/model/graph.h \
 	src/model/model.h src/model/model_create.c \
-	src/model/muon.c src/model/muon.h \
 	src/model/parameters.c src/model/parameters.h \
 	src/model/plan_choice.c src/model/plan_choice.h \
 	src/model/state_codes.c src/model/state_codes.h \

@@ -3,10 +3,109 @@
  * The optimizer and the state format determine the ops that update a parameter.  If Muon was chosen, its ops update the
  * matrices of blocks.  Otherwise adamw updates a parameter that is fp32 or has a master, and adamw_lean a bf16
  * parameter without a master.
+ *
+ * Muon is momentum, orthogonalised by a Newton-Schulz iteration: X0 = u / |u|, then five times
+ * X <- a X + b (X X') X + c (X X')^2 X, which brings all singular values close to 1.  Products are GEMM ops in
+ * muon_dtype, 16 bits if the device has such a type, with fp32 sums.  If a matrix has more rows than columns, they use
+ * X' X on the right, X (X' X), through the GEMM's transpose flags.  The square matrices are thus the small ones, and
+ * nothing is transposed in memory.  Source: Jordan et al., "Muon: an optimizer for hidden layers in neural networks"
+ * (2024), KellerJordan/Muon muon.py: coefficients, Nesterov momentum and the scale sqrt(max(1, out / in)).  Matrices are
+ * [out, in] there and [in, out] (Conv1D) here, so the scale is sqrt(max(1, columns / rows)).
  */
 #include "model/update.h"
 
-#include "model/muon.h"
+#include <math.h>
+#include <stdio.h>
+
+#define STEPS 5
+#define COEFFICIENT_A 3.4445f
+#define COEFFICIENT_B (-4.7750f)
+#define COEFFICIENT_C 2.0315f
+
+struct muon {
+    const struct graph_pen *pen;
+    const struct model *model;
+    const struct parameter *parameter;
+    bool tall; /* more rows than columns */
+};
+
+static enum gt_status gemm_add(const struct muon *muon, int32_t a, int32_t b, bool transpose_a, bool transpose_b,
+                               int32_t *out)
+{
+    struct op_attrs attrs = {.transpose_a = transpose_a, .transpose_b = transpose_b};
+    int32_t operands[GEMM_OPERANDS] = {[GEMM_A] = a, [GEMM_B] = b, [GEMM_BIAS] = TENSOR_NONE, [GEMM_D] = TENSOR_NONE};
+    TRY(graph_op_add(muon->pen, OP_GEMM, &attrs, muon->parameter->name, operands));
+    *out = operands[GEMM_D];
+    return GT_OK;
+}
+
+/* Appends z = alpha x + beta z. */
+static enum gt_status blend_add(const struct muon *muon, float alpha, int32_t x, float beta, int32_t z)
+{
+    struct op_attrs attrs = {.alpha = alpha, .beta = beta};
+    int32_t operands[BLEND_OPERANDS] = {[BLEND_X] = x, [BLEND_Z] = z, [BLEND_Y] = z};
+    return graph_op_add(muon->pen, OP_BLEND, &attrs, muon->parameter->name, operands);
+}
+
+/* Appends *out = a X + (b A + c A A) X with A = X X', or the product from the right with A = X' X. */
+static enum gt_status newton_schulz_add(const struct muon *muon, int32_t x, int32_t *out)
+{
+    int32_t square, power;
+    TRY(gemm_add(muon, x, x, muon->tall, !muon->tall, &square));
+    TRY(gemm_add(muon, square, square, false, false, &power));
+    TRY(blend_add(muon, COEFFICIENT_B, square, COEFFICIENT_C, power));
+    TRY(gemm_add(muon, muon->tall ? x : power, muon->tall ? power : x, false, false, out));
+    return blend_add(muon, COEFFICIENT_A, x, 1.0f, *out);
+}
+
+/* Appends *out = the Nesterov momentum, scaled to norm 1, in muon_dtype. */
+static enum gt_status direction_add(const struct muon *muon, int32_t *out)
+{
+    struct graph *graph = muon->pen->graph;
+    const struct parameter *parameter = muon->parameter;
+    struct op_attrs momentum = {.beta1 = muon->model->options.muon_momentum, .index_base = parameter->index_base};
+    struct op_attrs none = {0};
+    int32_t operands[MUON_MOMENTUM_OPERANDS] = {[MUON_MOMENTUM_GRAD] = parameter->gradient,
+                                                [MUON_MOMENTUM_SCALARS] = muon->model->scalars,
+                                                [MUON_MOMENTUM_M] = parameter->m,
+                                                [MUON_MOMENTUM_U] = TENSOR_NONE};
+    TRY(graph_op_add(muon->pen, OP_MUON_MOMENTUM, &momentum, parameter->name, operands));
+    int32_t squares[SUM_OF_SQUARES_OPERANDS] = {
+        [SUM_OF_SQUARES_X] = operands[MUON_MOMENTUM_U], [SUM_OF_SQUARES_PARTIAL] = TENSOR_NONE};
+    TRY(graph_op_add(muon->pen, OP_SUM_OF_SQUARES, &none, parameter->name, squares));
+    struct tensor direction = graph->tensors[operands[MUON_MOMENTUM_U]];
+    direction.dtype = muon->model->options.muon_dtype;
+    snprintf(direction.name, sizeof direction.name, "%.80s.x", parameter->name);
+    TRY(graph_tensor_add(graph, &direction, out));
+    int32_t normalize[MUON_NORMALIZE_OPERANDS] = {[MUON_NORMALIZE_X] = operands[MUON_MOMENTUM_U],
+                                                  [MUON_NORMALIZE_SUM] = squares[SUM_OF_SQUARES_PARTIAL],
+                                                  [MUON_NORMALIZE_Y] = *out};
+    return graph_op_add(muon->pen, OP_MUON_NORMALIZE, &none, parameter->name, normalize);
+}
+
+/* Appends Muon's update of one parameter. */
+static enum gt_status muon_add(const struct graph_pen *pen, const struct model *model,
+                               const struct parameter *parameter)
+{
+    const struct tensor *tensor = &pen->graph->tensors[parameter->tensor];
+    const double rows = (double)tensor->dims[0], columns = (double)tensor->dims[1];
+    const struct muon muon = {pen, model, parameter, rows > columns};
+    int32_t x;
+    TRY(direction_add(&muon, &x));
+    for (int step = 0; step < STEPS; step++)
+        TRY(newton_schulz_add(&muon, x, &x));
+    struct op_attrs attrs = {
+        .alpha = model->options.muon_rate,
+        .value = (float)sqrt(fmax(1.0, columns / rows)),
+        .weight_decay = model->options.weight_decay,
+        .index_base = parameter->index_base,
+    };
+    int32_t operands[MUON_STEP_OPERANDS] = {[MUON_STEP_O] = x,
+                                            [MUON_STEP_SCALARS] = model->scalars,
+                                            [MUON_STEP_PARAM] = parameter->tensor,
+                                            [MUON_STEP_MASTER] = parameter->master};
+    return graph_op_add(pen, OP_MUON_STEP, &attrs, parameter->name, operands);
+}
 
 static enum gt_status adamw_add(const struct graph_pen *pen, const struct model *model,
                                 const struct parameter *parameter, const struct op_attrs *attrs)

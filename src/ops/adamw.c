@@ -11,9 +11,8 @@
 #include "ops/infer.h"
 
 const struct op_declaration op_adamw = {
-    .name = "adamw",
+    OP_NAMED(adamw, ADAMW),
     .text = "AdamW update of master (or param), m, v; param = rounded master; nothing where found_inf",
-    .operands = ADAMW_OPERANDS,
     .operand = {[ADAMW_GRAD] = {"grad", OPERAND_IN, "*"},
                 [ADAMW_SCALARS] = SCALARS(OPERAND_IN),
                 [ADAMW_CORRECTIONS] = {"corrections", OPERAND_IN, "?2", DTYPES_F32},

@@ -29,9 +29,8 @@ static bool adamw_lean_check(const struct op_call *call, struct infer_sizes *siz
 }
 
 const struct op_declaration op_adamw_lean = {
-    .name = "adamw_lean",
+    OP_NAMED(adamw_lean, ADAMW_LEAN),
     .text = "AdamW of a bf16 param without a master; m, v in fp32, bf16 or 8 bits; rounds stochastically",
-    .operands = ADAMW_LEAN_OPERANDS,
     .operand = {[ADAMW_LEAN_GRAD] = {"grad", OPERAND_IN, "*", DTYPES_LEAN},
                 [ADAMW_LEAN_SCALARS] = SCALARS(OPERAND_IN),
                 [ADAMW_LEAN_CORRECTIONS] = {"corrections", OPERAND_IN, "?2", DTYPES_F32},

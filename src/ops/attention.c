@@ -74,9 +74,8 @@ static enum gt_status attention_forward_differentiate(struct autodiff *ad, const
 }
 
 const struct op_declaration op_attention_forward = {
-    .name = "attention_forward",
+    OP_NAMED(attention_forward, ATTENTION_FORWARD),
     .text = "y = dropout(softmax(causal(q k' scale))) v; lse = log-sum-exp of its rows",
-    .operands = ATTENTION_FORWARD_OPERANDS,
     .operand = {[ATTENTION_FORWARD_QKV] = {"qkv", OPERAND_IN | OPERAND_SAVED, "NW"},
                 [ATTENTION_FORWARD_SCALARS] = SCALARS(OPERAND_IN),
                 [ATTENTION_FORWARD_Y] = {"y", OPERAND_OUT | OPERAND_SAVED, "NY"},
@@ -113,9 +112,8 @@ static size_t attention_backward_workspace_cap(const struct op_call *call)
 }
 
 const struct op_declaration op_attention_backward = {
-    .name = "attention_backward",
+    OP_NAMED(attention_backward, ATTENTION_BACKWARD),
     .text = "dqkv of attention_forward",
-    .operands = ATTENTION_BACKWARD_OPERANDS,
     .operand = {[ATTENTION_BACKWARD_DY] = {"dy", OPERAND_IN, "??"},
                 [ATTENTION_BACKWARD_QKV] = {"qkv", OPERAND_IN, "NW"},
                 [ATTENTION_BACKWARD_Y] = {"y", OPERAND_IN, "??"},
@@ -161,9 +159,8 @@ static size_t attention_cached_workspace_cap(const struct op_call *call)
 }
 
 const struct op_declaration op_attention_cached = {
-    .name = "attention_cached",
+    OP_NAMED(attention_cached, ATTENTION_CACHED),
     .text = "append k, v to the cache; y = softmax(causal(q cache_k' scale)) cache_v",
-    .operands = ATTENTION_CACHED_OPERANDS,
     .operand = {[ATTENTION_CACHED_QKV] = {"qkv", OPERAND_IN, "NW"},
                 [ATTENTION_CACHED_SCALARS] = SCALARS(OPERAND_IN),
                 [ATTENTION_CACHED_CACHE] = {"cache", OPERAND_INOUT, "2???"},

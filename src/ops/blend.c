@@ -7,9 +7,8 @@
 #include "ops/infer.h"
 
 const struct op_declaration op_blend = {
-    .name = "blend",
+    OP_NAMED(blend, BLEND),
     .text = "y = alpha x + beta z",
-    .operands = BLEND_OPERANDS,
     .operand = {[BLEND_X] = {"x", OPERAND_IN, "*"},
                 [BLEND_Z] = {"z", OPERAND_IN | OPERAND_SAME_DTYPE, "*"},
                 [BLEND_Y] = {"y", OPERAND_OUT, "*"}},

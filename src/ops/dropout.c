@@ -23,9 +23,8 @@ static enum gt_status dropout_differentiate(struct autodiff *ad, const struct op
 }
 
 const struct op_declaration op_dropout = {
-    .name = "dropout",
+    OP_NAMED(dropout, DROPOUT),
     .text = "y = mask x / (1 - p); its own backward",
-    .operands = DROPOUT_OPERANDS,
     .operand = {[DROPOUT_X] = {"x", OPERAND_IN, "NC"},
                 [DROPOUT_SCALARS] = SCALARS(OPERAND_IN),
                 [DROPOUT_Y] = {"y", OPERAND_OUT, "NC"}},

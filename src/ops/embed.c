@@ -60,9 +60,8 @@ static double embed_forward_rows(const struct op_call *call, int32_t slot)
 }
 
 const struct op_declaration op_embed_forward = {
-    .name = "embed_forward",
+    OP_NAMED(embed_forward, EMBED_FORWARD),
     .text = "y[N,C] = wte[ids] + wpe[position + t]",
-    .operands = EMBED_FORWARD_OPERANDS,
     .operand = {[EMBED_FORWARD_IDS] = {"ids", OPERAND_IN | OPERAND_SAVED, "N", DTYPES_I32},
                 [EMBED_FORWARD_WTE] = {"wte", OPERAND_IN, "VC"},
                 [EMBED_FORWARD_WPE] = {"wpe", OPERAND_IN, "PC"},
@@ -96,9 +95,8 @@ static double embed_backward_rows(const struct op_call *call, int32_t slot)
 }
 
 const struct op_declaration op_embed_backward = {
-    .name = "embed_backward",
+    OP_NAMED(embed_backward, EMBED_BACKWARD),
     .text = "dwte[id] += sum of dy rows of id; dwpe[t] (+)= sum over b of dy[b,t]",
-    .operands = EMBED_BACKWARD_OPERANDS,
     .operand = {[EMBED_BACKWARD_DY] = {"dy", OPERAND_IN, "NC"},
                 [EMBED_BACKWARD_IDS] = {"ids", OPERAND_IN, "N", DTYPES_I32},
                 [EMBED_BACKWARD_ORDER] = {"order", OPERAND_IN, "N", DTYPES_I32},

@@ -7,9 +7,7 @@
 #include "ops/infer.h"
 
 const struct op_declaration op_fill = {
-    .name = "fill",
-    .text = "y = value",
-    .operands = FILL_OPERANDS,
+    OP_NAMED(fill, FILL), .text = "y = value",
     .operand = {[FILL_Y] = {"y", OPERAND_OUT, "*"}}, /* must be bound, because there is no input to infer from */
 };
 
@@ -19,9 +17,8 @@ static double copy_flops(const struct op_call *call)
 }
 
 const struct op_declaration op_copy = {
-    .name = "copy",
+    OP_NAMED(copy, COPY),
     .text = "y (+)= x",
-    .operands = COPY_OPERANDS,
     .operand = {[COPY_X] = {"x", OPERAND_IN, "*"}, [COPY_Y] = {"y", OPERAND_OUT | OPERAND_ACCUMULATES, "*"}},
     .flops = copy_flops,
 };

@@ -34,9 +34,8 @@ static enum gt_status gelu_forward_differentiate(struct autodiff *ad, const stru
 }
 
 const struct op_declaration op_gelu_forward = {
-    .name = "gelu_forward",
+    OP_NAMED(gelu_forward, GELU_FORWARD),
     .text = "y = gelu(x)",
-    .operands = GELU_FORWARD_OPERANDS,
     .operand = {[GELU_FORWARD_X] = {"x", OPERAND_IN | OPERAND_SAVED, "*"}, [GELU_FORWARD_Y] = {"y", OPERAND_OUT, "*"}},
     .recompute = RECOMPUTE_CLASS_ACTIVATION,
     .check = gelu_check,
@@ -50,9 +49,8 @@ static double gelu_backward_flops(const struct op_call *call)
 }
 
 const struct op_declaration op_gelu_backward = {
-    .name = "gelu_backward",
+    OP_NAMED(gelu_backward, GELU_BACKWARD),
     .text = "dx = dy gelu'(x)",
-    .operands = GELU_BACKWARD_OPERANDS,
     .operand = {[GELU_BACKWARD_DY] = {"dy", OPERAND_IN, "*"},
                 [GELU_BACKWARD_X] = {"x", OPERAND_IN, "*"},
                 [GELU_BACKWARD_DX] = {"dx", OPERAND_OUT, "*"}},

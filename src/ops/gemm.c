@@ -64,9 +64,8 @@ static size_t gemm_workspace_cap(const struct op_call *call)
 }
 
 const struct op_declaration op_gemm = {
-    .name = "gemm",
+    OP_NAMED(gemm, GEMM),
     .text = "d (+)= op(a) op(b) + bias",
-    .operands = GEMM_OPERANDS,
     .operand = {[GEMM_A] = {"a", OPERAND_IN | OPERAND_SAVED, "MK"},
                 [GEMM_B] = {"b", OPERAND_IN | OPERAND_SAVED | OPERAND_SAME_DTYPE, "KN"},
                 [GEMM_BIAS] = {"bias", OPERAND_IN | OPERAND_OPTIONAL, "N"},
@@ -84,9 +83,8 @@ static size_t bias_backward_workspace_cap(const struct op_call *call)
 }
 
 const struct op_declaration op_bias_backward = {
-    .name = "bias_backward",
+    OP_NAMED(bias_backward, BIAS_BACKWARD),
     .text = "dbias (+)= sum of the rows of dy",
-    .operands = BIAS_BACKWARD_OPERANDS,
     .operand = {[BIAS_BACKWARD_DY] = {"dy", OPERAND_IN, "NC"},
                 [BIAS_BACKWARD_DBIAS] = {"dbias", OPERAND_OUT | OPERAND_ACCUMULATES, "C"}},
     .cost = {1.0, BIAS_BACKWARD_DY},

@@ -11,9 +11,8 @@ static double gradient_round_flops(const struct op_call *call)
 }
 
 const struct op_declaration op_gradient_round = {
-    .name = "gradient_round",
+    OP_NAMED(gradient_round, GRADIENT_ROUND),
     .text = "y = x, or y + x, rounded stochastically to bf16",
-    .operands = GRADIENT_ROUND_OPERANDS,
     .operand = {[GRADIENT_ROUND_X] = {"x", OPERAND_IN, "*", DTYPES_F32},
                 [GRADIENT_ROUND_SCALARS] = SCALARS(OPERAND_IN),
                 [GRADIENT_ROUND_Y] = {"y", OPERAND_OUT | OPERAND_ACCUMULATES, "*", DTYPES_BF16}},

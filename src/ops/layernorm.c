@@ -34,9 +34,8 @@ static enum gt_status layernorm_forward_differentiate(struct autodiff *ad, const
 }
 
 const struct op_declaration op_layernorm_forward = {
-    .name = "layernorm_forward",
+    OP_NAMED(layernorm_forward, LAYERNORM_FORWARD),
     .text = "y = (x - mean) rstd gain + bias, over rows",
-    .operands = LAYERNORM_FORWARD_OPERANDS,
     .operand = {[LAYERNORM_FORWARD_X] = {"x", OPERAND_IN | OPERAND_SAVED, "NC"},
                 [LAYERNORM_FORWARD_GAIN] = {"gain", OPERAND_IN | OPERAND_SAVED, "C"},
                 [LAYERNORM_FORWARD_BIAS] = {"bias", OPERAND_IN | OPERAND_OPTIONAL, "C"},
@@ -62,9 +61,8 @@ static size_t layernorm_backward_workspace_cap(const struct op_call *call)
 }
 
 const struct op_declaration op_layernorm_backward = {
-    .name = "layernorm_backward",
+    OP_NAMED(layernorm_backward, LAYERNORM_BACKWARD),
     .text = "dx (+)=, dgain (+)=, dbias (+)= of layernorm_forward",
-    .operands = LAYERNORM_BACKWARD_OPERANDS,
     .operand = {[LAYERNORM_BACKWARD_DY] = {"dy", OPERAND_IN, "NC"},
                 [LAYERNORM_BACKWARD_X] = {"x", OPERAND_IN, "NC"},
                 [LAYERNORM_BACKWARD_GAIN] = {"gain", OPERAND_IN, "C"},

@@ -14,9 +14,8 @@
 #include "ops/infer.h"
 
 const struct op_declaration op_muon_momentum = {
-    .name = "muon_momentum",
+    OP_NAMED(muon_momentum, MUON_MOMENTUM),
     .text = "m = mu m + (1 - mu) grad; u = mu m + (1 - mu) grad, Nesterov's look ahead",
-    .operands = MUON_MOMENTUM_OPERANDS,
     .operand = {[MUON_MOMENTUM_GRAD] = {"grad", OPERAND_IN, "*", DTYPES_LEAN},
                 [MUON_MOMENTUM_SCALARS] = SCALARS(OPERAND_IN),
                 [MUON_MOMENTUM_M] = {"m", OPERAND_INOUT, "*", DTYPES_LEAN},
@@ -26,9 +25,8 @@ const struct op_declaration op_muon_momentum = {
 };
 
 const struct op_declaration op_muon_normalize = {
-    .name = "muon_normalize",
+    OP_NAMED(muon_normalize, MUON_NORMALIZE),
     .text = "y = x / (sqrt(sum) + 1e-7)",
-    .operands = MUON_NORMALIZE_OPERANDS,
     .operand = {[MUON_NORMALIZE_X] = {"x", OPERAND_IN, "*", DTYPES_F32},
                 [MUON_NORMALIZE_SUM] = {"sum", OPERAND_IN, "1", DTYPES_F32},
                 [MUON_NORMALIZE_Y] = {"y", OPERAND_OUT, "*"}},
@@ -43,9 +41,8 @@ static bool muon_step_check(const struct op_call *call, struct infer_sizes *size
 }
 
 const struct op_declaration op_muon_step = {
-    .name = "muon_step",
+    OP_NAMED(muon_step, MUON_STEP),
     .text = "param or master -= rate (scale o + decay param); nothing where found_inf",
-    .operands = MUON_STEP_OPERANDS,
     .operand = {[MUON_STEP_O] = {"o", OPERAND_IN, "*"},
                 [MUON_STEP_SCALARS] = SCALARS(OPERAND_IN),
                 [MUON_STEP_PARAM] = {"param", OPERAND_INOUT, "*"},

@@ -175,6 +175,9 @@ struct op_declaration {
     enum gt_status (*differentiate)(struct autodiff *ad, const struct op *op, int32_t gradient);
 };
 
+/* The fields of a declaration that follow from the op's line in ops.def. */
+#define OP_NAMED(name_, KIND) .name = #name_, .operands = KIND##_OPERANDS
+
 const struct op_declaration *op_declaration(enum op_kind kind);
 /* Returns true if operand `slot` is declared with `use`. */
 static inline bool op_operand_is(enum op_kind kind, int32_t slot, enum operand_use use)

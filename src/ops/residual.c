@@ -13,9 +13,8 @@ static enum gt_status residual_differentiate(struct autodiff *ad, const struct o
 }
 
 const struct op_declaration op_residual = {
-    .name = "residual",
+    OP_NAMED(residual, RESIDUAL),
     .text = "r = x + y",
-    .operands = RESIDUAL_OPERANDS,
     .operand = {[RESIDUAL_X] = {"x", OPERAND_IN, "*"},
                 [RESIDUAL_Y] = {"y", OPERAND_IN | OPERAND_SAME_DTYPE, "*"},
                 [RESIDUAL_R] = {"r", OPERAND_OUT, "*"}},

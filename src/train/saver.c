@@ -14,8 +14,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "data/tokens.h"
+#include "io/checkpoint.h"
 #include "io/checkpoint_keep.h"
-#include "io/checkpoint_tokenizer.h"
 #include "train/metrics.h"
 
 enum gt_status saver_create(struct session *session, const struct tokenizer *tokenizer, const struct run_data *data,

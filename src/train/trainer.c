@@ -11,8 +11,8 @@
 
 #include "base/log.h"
 #include "base/size.h"
+#include "io/checkpoint.h"
 #include "io/checkpoint_keep.h"
-#include "io/checkpoint_tokenizer.h"
 #include "train/session.h"
 #include "train/stop.h"
 

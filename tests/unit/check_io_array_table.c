@@ -1,18 +1,16 @@
 /* Tests of tables of arrays in other files: every piece of every array, and the arrays that are refused. */
 #include "io/array_table.h"
-#include "tests/unit/io_fixture.h"
+#include "tests/unit/io_case.h"
 
 enum { ROWS = 5, COLUMNS = 7 };
 
-static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
-static struct hostmem *mem;
 static struct safetensors *table;
-static struct log_capture capture;
 static int32_t file;
 
 /* 3 unused floats, then [COLUMNS, ROWS] in fp32, then the same in bf16. */
 static void setup(void)
 {
+    io_setup();
     float values[3 + ROWS * COLUMNS];
     uint16_t halves[ROWS * COLUMNS];
     unsigned char bytes[sizeof values + sizeof halves];
@@ -22,24 +20,15 @@ static void setup(void)
         halves[i] = bf16_from_f32((float)i);
     memcpy(bytes, values, sizeof values);
     memcpy(bytes + sizeof values, halves, sizeof halves);
-    io_folder_make(folder);
-    io_path(path, folder, "arrays");
     io_file_write(path, bytes, sizeof bytes);
-    log_capture_begin(&capture);
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
     ck_assert_int_eq(array_table_create(mem, "a table", 1, 4, &table), GT_OK);
     ck_assert_int_eq(array_table_file_add(table, path, &file), GT_OK);
 }
 
 static void teardown(void)
 {
-    struct hostmem_counters counters;
     safetensors_close(table);
-    hostmem_counters_get(mem, &counters);
-    ck_assert_uint_eq(counters.live_bytes, 0);
-    hostmem_destroy(mem);
-    log_capture_end();
-    io_folder_remove(folder);
+    io_teardown();
 }
 
 static enum gt_status add(const char *name, enum dtype dtype, int64_t rows, int64_t columns, int32_t where,
@@ -61,7 +50,7 @@ START_TEST(reads_every_piece)
     for (size_t first = 0; first <= ROWS * COLUMNS; first++) {
         for (size_t count = 0; first + count <= ROWS * COLUMNS; count++) {
             for (size_t index = 0; index < 4; index++) {
-                ck_assert_int_eq(safetensors_read_f32(table, index, first, count, out, NULL), GT_OK);
+                ck_assert_int_eq(safetensors_read(table, index, first, count, out, DTYPE_F32, NULL), GT_OK);
                 for (size_t i = 0; i < count; i++) {
                     const size_t at = first + i, turned = at % COLUMNS * ROWS + at / COLUMNS;
                     const size_t expected[] = {at, turned, turned, 0};
@@ -71,7 +60,7 @@ START_TEST(reads_every_piece)
         }
     }
     uint16_t raw[2];
-    ck_assert_int_eq(safetensors_read_raw(table, 2, COLUMNS, 2, raw, NULL), GT_OK);
+    ck_assert_int_eq(safetensors_read(table, 2, COLUMNS, 2, raw, table->tensors[2].dtype, NULL), GT_OK);
     ck_assert_uint_eq(raw[0], bf16_from_f32(1.0f));
     ck_assert_uint_eq(raw[1], bf16_from_f32((float)(ROWS + 1)));
 }
@@ -106,7 +95,7 @@ START_TEST(other_dtypes_are_listed_but_not_read)
 {
     float out[1];
     ck_assert_int_eq(add("bytes", DTYPE_U8, 1, 1, file, false, 0), GT_OK);
-    ck_assert_int_eq(safetensors_read_f32(table, 0, 0, 1, out, NULL), GT_UNSUPPORTED);
+    ck_assert_int_eq(safetensors_read(table, 0, 0, 1, out, DTYPE_F32, NULL), GT_UNSUPPORTED);
     log_capture_one_error(&capture, "bytes");
 }
 END_TEST
@@ -116,7 +105,7 @@ START_TEST(a_file_that_shrinks_is_an_error)
     float out[2];
     ck_assert_int_eq(add("plain", DTYPE_F32, COLUMNS, ROWS, file, false, 12), GT_OK);
     ck_assert_int_eq(truncate(path, 12), 0);
-    ck_assert_int_eq(safetensors_read_f32(table, 0, 0, 2, out, NULL), GT_DATA);
+    ck_assert_int_eq(safetensors_read(table, 0, 0, 2, out, DTYPE_F32, NULL), GT_DATA);
     log_capture_one_error(&capture, path);
 }
 END_TEST

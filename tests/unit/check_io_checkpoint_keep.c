@@ -1,16 +1,14 @@
 /* Tests of checkpoints that are kept: those of an earlier run, and those of the same run. */
 #include "io/checkpoint_keep.h"
 
-#include "tests/unit/io_fixture.h"
+#include "tests/unit/io_case.h"
 
-static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX], found[FILE_PATH_MAX];
+static char found[FILE_PATH_MAX];
 static struct io_model model;
-static struct log_capture capture;
 
 static void setup(void)
 {
-    io_folder_make(folder);
-    log_capture_begin(&capture);
+    io_setup();
     const struct model_config config = io_config(1, 4, 2, false);
     io_model_init(&model, &config, 1);
 }
@@ -29,23 +27,19 @@ static void subfolders_remove(const char *in)
 
 static void teardown(void)
 {
-    log_capture_end();
-    io_path(path, folder, "earlier-001");
-    subfolders_remove(path);
+    subfolders_remove(io_at(folder, "earlier-001"));
     subfolders_remove(folder);
-    io_folder_remove(folder);
+    io_teardown();
 }
 
 static bool has(const char *name)
 {
-    io_path(path, folder, name);
-    return file_exists(path);
+    return file_exists(io_at(folder, name));
 }
 
 static void text_write(const char *name, const char *text)
 {
-    io_path(path, folder, name);
-    io_file_write(path, text, strlen(text));
+    io_file_write(io_at(folder, name), text, strlen(text));
 }
 
 /* Saves as the trainer does; the record contains this validation loss as the least so far. */
@@ -75,8 +69,7 @@ START_TEST(an_earlier_run_is_kept_once)
     ck_assert(has("earlier-001/tokenizer.json") && has("earlier-001/tokenizer_config.json"));
     ck_assert(!has("earlier-001/notes.txt") && has("notes.txt") && has("trainer_state.json"));
     save_next(9, 1, 2.5);
-    io_path(path, folder, "earlier-001");
-    ck_assert_int_eq(io_open_load(&model, path, true, &iter), GT_OK);
+    ck_assert_int_eq(io_open_load(&model, io_at(folder, "earlier-001"), true, &iter), GT_OK);
     ck_assert_int_eq(iter, 2);
     ck_assert_int_eq(checkpoint_keep_earlier(folder, -1, "absent", "metrics.jsonl"), GT_OK);
     ck_assert(has("earlier-002/trainer_state.json") && !has("earlier-002/metrics.jsonl"));
@@ -87,13 +80,10 @@ END_TEST
 
 START_TEST(what_is_behind_a_link_is_copied)
 {
-    char target[FILE_PATH_MAX];
     text_write("blob", "weights");
-    io_path(target, folder, "model.safetensors");
-    ck_assert_int_eq(symlink("blob", target), 0);
+    ck_assert_int_eq(symlink("blob", io_at(folder, "model.safetensors")), 0);
     ck_assert_int_eq(checkpoint_keep_earlier(folder, -1, "", "metrics.jsonl"), GT_OK);
-    io_path(path, folder, "earlier-001/model.safetensors");
-    ck_assert(file_matches(path, 7, file_crc32c(0, "weights", 7)));
+    ck_assert(file_matches(io_at(folder, "earlier-001/model.safetensors"), 7, file_crc32c(0, "weights", 7)));
 }
 END_TEST
 
@@ -129,8 +119,7 @@ END_TEST
 
 START_TEST(a_kill_leaves_nothing_for_good)
 {
-    io_path(path, folder, "checkpoint.tmp");
-    ck_assert_int_eq(mkdir(path, 0700), 0);
+    ck_assert_int_eq(mkdir(io_at(folder, "checkpoint.tmp"), 0700), 0);
     text_write("checkpoint.tmp/model.safetensors", "half");
     checkpoint_keep_repair(folder);
     ck_assert(!has("checkpoint.tmp"));

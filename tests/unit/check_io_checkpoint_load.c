@@ -1,24 +1,16 @@
-/* Tests of loading: every flipped bit of a checkpoint is detected; and folders in Hugging Face's layout. */
+/* Tests of loading: damage is named (tests/reliability/check_flips.c shows that it is detected), and folders in Hugging
+ * Face's layout. */
 #include "io/hf_config.h"
-#include "tests/unit/io_fixture.h"
+#include "tests/unit/io_case.h"
 
-static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
 static struct io_model model;
-static struct log_capture capture;
 static struct model_config config;
 
 static void setup(void)
 {
-    io_folder_make(folder);
-    log_capture_begin(&capture);
+    io_setup();
     config = io_config(1, 4, 2, false);
     io_model_init(&model, &config, 5);
-}
-
-static void teardown(void)
-{
-    log_capture_end();
-    io_folder_remove(folder);
 }
 
 START_TEST(round_trip)
@@ -38,55 +30,18 @@ START_TEST(round_trip)
 }
 END_TEST
 
-/* Flips all bits of both files: the header's checksum detects those of the header, the tensors' checksums those of the
- * data.  Each gives one line. */
-static size_t flip_all(const char *name)
-{
-    size_t count;
-    int64_t iter;
-    io_path(path, folder, name);
-    char *bytes = io_file_read(path, &count);
-    free(bytes);
-    for (size_t bit = 0; bit < 8 * count; bit++) {
-        io_file_flip(path, bit);
-        enum gt_status status = io_open_load(&model, folder, true, &iter);
-        ck_assert_msg(status == GT_DATA || status == GT_UNSUPPORTED, "bit %zu of %s was not noticed", bit, name);
-        ck_assert_msg(capture.lines == 1, "bit %zu of %s: %d lines", bit, name, capture.lines);
-        ck_assert_ptr_nonnull(strstr(capture.text, name));
-        capture.lines = 0;
-        io_file_flip(path, bit);
-    }
-    ck_assert_int_eq(io_open_load(&model, folder, true, &iter), GT_OK);
-    return 8 * count;
-}
-
-START_TEST(every_flipped_bit_is_detected)
-{
-    config = io_config(1, 2, 1, false);
-    config.block_size = 2;
-    config.vocab_size = config.padded_vocab_size = 3;
-    io_model_init(&model, &config, 5);
-    ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
-    const size_t bits = flip_all("model-000001.safetensors") + flip_all("optimizer-000001.safetensors");
-    printf("every_flipped_bit_is_detected: %zu of %zu\n", bits, bits);
-}
-END_TEST
-
 START_TEST(damage_names_file_and_tensor)
 {
     int64_t iter;
-    struct hostmem *mem;
     struct safetensors *file;
     size_t index;
     ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
     io_path(path, folder, "model-000001.safetensors");
     ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
     ck_assert(safetensors_find(file, "transformer.h.0.mlp.c_fc.weight", &index));
     /* Flips bits of the exponent, so that the value is a NaN: still reported as damage. */
     const size_t at = (size_t)file->data_offset + file->tensors[index].begin_bytes;
     safetensors_close(file);
-    hostmem_destroy(mem);
     const int fd = open(path, O_RDWR);
     ck_assert_int_eq(pwrite(fd, "\xff\xff\xff\x7f", 4, (off_t)at), 4);
     (void)close(fd);
@@ -237,9 +192,7 @@ static enum gt_status hf_load(const struct hf_file *hf, const char *more_config)
                    "{\"model_type\":\"gpt2\",\"vocab_size\":5,\"n_positions\":4,\"n_embd\":4,\"n_layer\":1,"
                    "\"n_head\":2%s}",
                    more_config);
-    char config_path[FILE_PATH_MAX];
-    io_path(config_path, folder, "config.json");
-    io_file_write(config_path, text, strlen(text));
+    io_file_write(io_at(folder, "config.json"), text, strlen(text));
     memset(model.loaded, 0, sizeof model.loaded);
     return io_open_load(&model, folder, false, &iter);
 }
@@ -324,8 +277,7 @@ START_TEST(our_own_without_a_record)
 {
     int64_t iter;
     ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
-    io_path(path, folder, CHECKPOINT_RECORD_NAME);
-    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(unlink(io_at(folder, CHECKPOINT_RECORD_NAME)), 0);
     ck_assert_int_eq(io_open_load(&model, folder, false, &iter), GT_OK);
     ck_assert(io_loaded_is(&model, 5, false));
     io_path(path, folder, "config.json");
@@ -345,10 +297,8 @@ static enum gt_status refuse_write(void *context, enum checkpoint_part part, int
 
 START_TEST(a_failing_device_is_passed_on)
 {
-    struct hostmem *mem;
     struct checkpoint *checkpoint;
     ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
     ck_assert_int_eq(checkpoint_open(mem, folder, true, &checkpoint), GT_OK);
     int n = 1;
     for (;; n++) {
@@ -367,11 +317,10 @@ START_TEST(a_failing_device_is_passed_on)
     }
     ck_assert_int_gt(n, 40);
     checkpoint_close(checkpoint);
-    hostmem_destroy(mem);
 }
 END_TEST
 
-UNIT_TESTS_WITH(io_checkpoint_load, setup, teardown, round_trip, every_flipped_bit_is_detected,
-                damage_names_file_and_tensor, a_missing_checksum_is_an_error, the_model_must_be_the_checkpoints,
-                positions_may_be_cut, imports_every_variant, heads_must_be_tied, refuses_wrong_values,
-                our_own_without_a_record, a_failing_device_is_passed_on)
+UNIT_TESTS_WITH(io_checkpoint_load, setup, io_teardown, round_trip, damage_names_file_and_tensor,
+                a_missing_checksum_is_an_error, the_model_must_be_the_checkpoints, positions_may_be_cut,
+                imports_every_variant, heads_must_be_tied, refuses_wrong_values, our_own_without_a_record,
+                a_failing_device_is_passed_on)

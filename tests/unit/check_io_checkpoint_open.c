@@ -1,28 +1,13 @@
 /* Tests of recognising and opening: the kinds of folder, the refusals, and their words. */
-#include "tests/unit/io_fixture.h"
+#include "tests/unit/io_case.h"
 
-static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
-static struct hostmem *mem;
 static struct io_model model;
-static struct log_capture capture;
 
 static void setup(void)
 {
-    io_folder_make(folder);
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-    log_capture_begin(&capture);
+    io_setup();
     const struct model_config config = io_config(1, 4, 2, false);
     io_model_init(&model, &config, 1);
-}
-
-static void teardown(void)
-{
-    struct hostmem_counters counters;
-    log_capture_end();
-    hostmem_counters_get(mem, &counters);
-    ck_assert_uint_eq(counters.live_bytes, 0);
-    hostmem_destroy(mem);
-    io_folder_remove(folder);
 }
 
 static void touch(const char *name, const char *text)
@@ -43,9 +28,7 @@ static enum gt_status open_and_close(bool with_optimizer)
 START_TEST(probes_by_name)
 {
     enum checkpoint_kind kind;
-    char missing[FILE_PATH_MAX];
-    io_path(missing, folder, "none");
-    ck_assert_int_eq(checkpoint_probe(missing, &kind), GT_OK);
+    ck_assert_int_eq(checkpoint_probe(io_at(folder, "none"), &kind), GT_OK);
     ck_assert_int_eq(kind, CHECKPOINT_NONE);
     ck_assert_int_eq(checkpoint_probe(folder, &kind), GT_OK);
     ck_assert_int_eq(kind, CHECKPOINT_NONE);
@@ -149,8 +132,7 @@ START_TEST(says_what_is_missing)
     ck_assert_int_eq(open_and_close(false), GT_OK); /* sampling needs no optimizer */
     ck_assert_int_eq(open_and_close(true), GT_IO);
     log_capture_one_error(&capture, path);
-    io_path(path, folder, CHECKPOINT_RECORD_NAME);
-    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(unlink(io_at(folder, CHECKPOINT_RECORD_NAME)), 0);
     ck_assert_int_eq(open_and_close(false), GT_OK);
     ck_assert_int_eq(open_and_close(true), GT_DATA);
     log_capture_one_error(&capture, "trainer_state.json is not there");
@@ -248,7 +230,7 @@ START_TEST(refused_memory_is_passed_on)
 }
 END_TEST
 
-UNIT_LOOPS_WITH(io_checkpoint_open, 0, setup, teardown, {probes_by_name, 0, 0}, {probes_other_trainers, 0, 0},
+UNIT_LOOPS_WITH(io_checkpoint_open, 0, setup, io_teardown, {probes_by_name, 0, 0}, {probes_other_trainers, 0, 0},
                 {refuses_pickles_with_a_way_out, 0, 0}, {opens_its_own, 0, 0}, {says_what_is_missing, 0, 0},
                 {takes_the_generation_that_replaces_the_one_it_read, 0, 2}, {refuses_files_of_another_generation, 0, 0},
                 {compares_shapes_with_the_record, 0, 0}, {refused_memory_is_passed_on, 0, 0})

@@ -1,10 +1,7 @@
-/* Tests of checkpoint_parts.c, and of saving and loading 16-bit weights and 8-bit moments: every bit is restored, and
+/* Tests of the optimizer's file: of saving and loading 16-bit weights and 8-bit moments: every bit is restored, and
  * foreign parts are refused. */
-#include "io/checkpoint_parts.h"
-#include "tests/unit/io_fixture.h"
+#include "tests/unit/io_case.h"
 
-static struct log_capture capture;
-static char folder[FILE_PATH_MAX];
 static struct io_model model;
 
 /* The data that a load returned: a hash of the bytes, and the dtype, of each part of each parameter. */
@@ -83,18 +80,11 @@ static void lean_model(void)
 
 static void setup(void)
 {
-    log_capture_begin(&capture);
-    io_folder_make(folder);
+    io_setup();
     lean_model();
     memset(&saved, 0, sizeof saved);
     memset(&loaded, 0, sizeof loaded);
     exponent_first = -7;
-}
-
-static void teardown(void)
-{
-    io_folder_remove(folder);
-    log_capture_end();
 }
 
 static enum gt_status parts_save(void)
@@ -106,9 +96,7 @@ static enum gt_status parts_save(void)
 
 static enum gt_status parts_load(bool convert)
 {
-    struct hostmem *mem;
     struct checkpoint *checkpoint;
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
     enum gt_status status = checkpoint_open(mem, folder, true, &checkpoint);
     if (status == GT_OK) {
         const struct checkpoint_load_options options = {
@@ -123,7 +111,6 @@ static enum gt_status parts_load(bool convert)
         status = checkpoint_load(checkpoint, &options);
         checkpoint_close(checkpoint);
     }
-    hostmem_destroy(mem);
     return status;
 }
 
@@ -208,9 +195,7 @@ END_TEST
  * checks the file. */
 static enum gt_status renamed_check(const char *from, const char *to)
 {
-    char path[FILE_PATH_MAX];
     size_t count;
-    struct hostmem *mem;
     struct safetensors *file;
     ck_assert_int_eq(parts_save(), GT_OK);
     io_path(path, folder, "optimizer-000001.safetensors");
@@ -222,13 +207,11 @@ static enum gt_status renamed_check(const char *from, const char *to)
     memcpy(bytes + at, to, strlen(to));
     io_file_write(path, bytes, count);
     free(bytes);
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
     enum gt_status status = safetensors_open(mem, path, &file);
     if (status == GT_OK) {
         status = checkpoint_parts_check(file, &model.config);
         safetensors_close(file);
     }
-    hostmem_destroy(mem);
     return status;
 }
 
@@ -247,7 +230,7 @@ START_TEST(missing_parts_are_named)
 }
 END_TEST
 
-UNIT_LOOPS_WITH(io_checkpoint_parts, 0, setup, teardown, {every_bit_comes_back, 0, 0},
+UNIT_LOOPS_WITH(io_checkpoint_parts, 0, setup, io_teardown, {every_bit_comes_back, 0, 0},
                 {another_format_is_refused_or_converted, 0, 0}, {scales_have_a_range, 0, 0},
                 {halves_that_are_not_finite_are_not_saved, 0, 0}, {matrices_may_have_one_moment, 0, 0},
                 {missing_parts_are_named, 0, 3})

@@ -3,24 +3,15 @@
 
 #include <sys/syscall.h>
 
-#include "tests/unit/io_fixture.h"
+#include "tests/unit/io_case.h"
 
-static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
 static struct io_model model;
-static struct log_capture capture;
 
 static void setup(void)
 {
-    io_folder_make(folder);
-    log_capture_begin(&capture);
+    io_setup();
     const struct model_config config = io_config(1, 4, 2, false);
     io_model_init(&model, &config, 1);
-}
-
-static void teardown(void)
-{
-    log_capture_end();
-    io_folder_remove(folder);
 }
 
 /* Whether the folder's state was the wanted one when it was synced last: a power cut keeps that state. */
@@ -43,18 +34,14 @@ static bool shows_generation_2(void)
 
 static bool has_no_config(void)
 {
-    char config[FILE_PATH_MAX];
-    io_path(config, folder, CHECKPOINT_CONFIG_NAME);
-    return !file_exists(config);
+    return !file_exists(io_at(folder, CHECKPOINT_CONFIG_NAME));
 }
 
 START_TEST(what_is_published_survives_a_power_cut)
 {
     json_t *config = json_pack("{s:i}", "n_layer", 1);
-    io_path(path, folder, "model-000002.safetensors");
-    io_file_write(path, "two", 3);
-    io_path(path, folder, CHECKPOINT_CONFIG_NAME);
-    io_file_write(path, "{}", 2);
+    io_file_write(io_at(folder, "model-000002.safetensors"), "two", 3);
+    io_file_write(io_at(folder, CHECKPOINT_CONFIG_NAME), "{}", 2);
     is_wanted = has_no_config;
     ck_assert_int_eq(checkpoint_publish_retract(folder, config), GT_OK);
     ck_assert(was_wanted);
@@ -69,11 +56,8 @@ END_TEST
 
 static bool same_bytes(const char *a, const char *b)
 {
-    char path_a[FILE_PATH_MAX], path_b[FILE_PATH_MAX];
     size_t count_a, count_b;
-    io_path(path_a, folder, a);
-    io_path(path_b, folder, b);
-    char *bytes_a = io_file_read(path_a, &count_a), *bytes_b = io_file_read(path_b, &count_b);
+    char *bytes_a = io_file_read(io_at(folder, a), &count_a), *bytes_b = io_file_read(io_at(folder, b), &count_b);
     const bool same = count_a == count_b && memcmp(bytes_a, bytes_b, count_a) == 0;
     free(bytes_a);
     free(bytes_b);
@@ -82,10 +66,8 @@ static bool same_bytes(const char *a, const char *b)
 
 START_TEST(links_or_copies)
 {
-    io_path(path, folder, "model-000001.safetensors");
-    io_file_write(path, "one", 3);
-    io_path(path, folder, "model-000002.safetensors");
-    io_file_write(path, "three", 5);
+    io_file_write(io_at(folder, "model-000001.safetensors"), "one", 3);
+    io_file_write(io_at(folder, "model-000002.safetensors"), "three", 5);
     ck_assert_int_eq(checkpoint_publish_model(folder, "model-000001.safetensors", true), GT_OK);
     ck_assert(checkpoint_publish_is_link(folder, "model-000001.safetensors"));
     ck_assert_int_eq(checkpoint_publish_model(folder, "model-000001.safetensors", true), GT_OK); /* again */
@@ -108,14 +90,11 @@ START_TEST(leaves_the_names_of_others)
 {
     char name[64];
     (void)snprintf(name, sizeof name, "model.safetensors.tmp-%ld", (long)getpid());
-    io_path(path, folder, name);
-    io_file_write(path, "other", 5);
-    io_path(path, folder, "model-000001.safetensors");
-    io_file_write(path, "one", 3);
+    io_file_write(io_at(folder, name), "other", 5);
+    io_file_write(io_at(folder, "model-000001.safetensors"), "one", 3);
     ck_assert_int_eq(checkpoint_publish_model(folder, "model-000001.safetensors", true), GT_OK);
     ck_assert(checkpoint_publish_is_link(folder, "model-000001.safetensors"));
-    io_path(path, folder, name);
-    ck_assert(file_exists(path));
+    ck_assert(file_exists(io_at(folder, name)));
     ck_assert_int_eq(io_folder_count(folder, ""), 3);
 }
 END_TEST
@@ -155,12 +134,10 @@ START_TEST(removes_generations_and_nothing_else)
                                           "optimizer-000001.safetensors", "optimizer-1234567.safetensors"};
     enum { KEPT = sizeof kept / sizeof kept[0], REMOVED = sizeof removed / sizeof removed[0] };
     for (int i = 0; i < KEPT; i++) {
-        io_path(path, folder, kept[i]);
-        io_file_write(path, "x", 1);
+        io_file_write(io_at(folder, kept[i]), "x", 1);
     }
     for (int i = 0; i < REMOVED; i++) {
-        io_path(path, folder, removed[i]);
-        io_file_write(path, "x", 1);
+        io_file_write(io_at(folder, removed[i]), "x", 1);
     }
     char inside[FILE_PATH_MAX];
     io_path(inside, folder, "model-000007.safetensors"); /* a folder with such a name stays */
@@ -168,8 +145,7 @@ START_TEST(removes_generations_and_nothing_else)
     ck_assert_uint_eq(checkpoint_publish_clean(folder, kept[1], kept[2]), REMOVED);
     ck_assert_int_eq(rmdir(inside), 0);
     for (int i = 0; i < KEPT; i++) {
-        io_path(path, folder, kept[i]);
-        ck_assert_msg(file_exists(path), "%s", kept[i]);
+        ck_assert_msg(file_exists(io_at(folder, kept[i])), "%s", kept[i]);
     }
     ck_assert_int_eq(io_folder_count(folder, ""), KEPT);
 }
@@ -230,8 +206,7 @@ START_TEST(repair_removes_leftovers)
         if (with_record == 1)
             ck_assert_int_eq(io_save(&model, folder, 3), GT_OK);
         for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-            io_path(path, folder, names[i]);
-            io_file_write(path, "x", 1);
+            io_file_write(io_at(folder, names[i]), "x", 1);
         }
         ck_assert_int_eq(checkpoint_repair(folder), GT_OK);
         ck_assert_int_eq(io_folder_count(folder, ""), with_record == 1 ? 5 : 0);
@@ -254,12 +229,11 @@ START_TEST(repair_keeps_its_hands_off_damage)
     ck_assert_int_eq(io_folder_count(folder, ""), 5);
     ck_assert_int_eq(unlink(path), 0); /* the link stays: a missing file cannot be published */
     ck_assert_int_eq(checkpoint_repair(folder), GT_OK);
-    io_path(path, folder, "model.safetensors");
-    ck_assert(file_exists(path));
+    ck_assert(file_exists(io_at(folder, "model.safetensors")));
 }
 END_TEST
 
-UNIT_TESTS_WITH(io_checkpoint_publish, setup, teardown, what_is_published_survives_a_power_cut, links_or_copies,
+UNIT_TESTS_WITH(io_checkpoint_publish, setup, io_teardown, what_is_published_survives_a_power_cut, links_or_copies,
                 leaves_the_names_of_others, rewrites_config_only_when_it_differs, removes_generations_and_nothing_else,
                 repair_restores_the_public_face, repair_accepts_a_copy, repair_removes_leftovers,
                 repair_keeps_its_hands_off_damage)

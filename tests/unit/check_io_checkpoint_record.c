@@ -1,19 +1,7 @@
 /* Tests of trainer_state.json: the round trip, the check of each field, and file names that must not contain a path. */
 #include "io/checkpoint_record.h"
 
-#include "tests/unit/io_fixture.h"
-
-static struct log_capture capture;
-
-static void setup(void)
-{
-    log_capture_begin(&capture);
-}
-
-static void teardown(void)
-{
-    log_capture_end();
-}
+#include "tests/unit/io_case.h"
 
 /* Returns a complete record; release it with json_decref(). */
 static json_t *record_make(double best_val_loss)
@@ -194,9 +182,7 @@ END_TEST
 
 START_TEST(reads_a_folder)
 {
-    char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
     struct checkpoint_record record;
-    io_folder_make(folder);
     io_path(path, folder, CHECKPOINT_RECORD_NAME);
     ck_assert_int_eq(checkpoint_record_read(folder, &record), GT_IO);
     log_capture_one_error(&capture, path);
@@ -213,7 +199,6 @@ START_TEST(reads_a_folder)
         log_capture_one_error(&capture, path);
     }
     free(bytes);
-    io_folder_remove(folder);
 }
 END_TEST
 
@@ -236,6 +221,6 @@ START_TEST(checksums_and_names_as_text)
 }
 END_TEST
 
-UNIT_TESTS_WITH(io_checkpoint_record, setup, teardown, comes_back_through_text, keeps_no_loss_as_null,
+UNIT_TESTS_WITH(io_checkpoint_record, io_setup, io_teardown, comes_back_through_text, keeps_no_loss_as_null,
                 needs_every_field, needs_every_field_of_a_file, notices_a_changed_number,
                 refuses_other_formats_and_versions, reads_a_folder, checksums_and_names_as_text)

@@ -6,23 +6,21 @@
 
 #include "io/checkpoint_publish.h"
 #include "io/hf_config.h"
-#include "tests/unit/io_fixture.h"
+#include "tests/unit/io_case.h"
 
 #define OLD_SALT 1
 #define NEW_SALT 2
 #define OLD_ITER 10
 #define NEW_ITER 20
 
-static char folder[FILE_PATH_MAX], copy[FILE_PATH_MAX], path[FILE_PATH_MAX];
+static char copy[FILE_PATH_MAX];
 static struct io_model model, reader;
-static struct log_capture capture;
 static struct model_config config;
 
 static void setup(void)
 {
-    io_folder_make(folder);
+    io_setup();
     io_folder_make(copy);
-    log_capture_begin(&capture);
     config = io_config(1, 4, 2, false);
     io_model_init(&model, &config, OLD_SALT);
     io_model_init(&reader, &config, 0);
@@ -30,9 +28,8 @@ static void setup(void)
 
 static void teardown(void)
 {
-    log_capture_end();
-    io_folder_remove(folder);
     io_folder_remove(copy);
+    io_teardown();
 }
 
 /* Expects that the folder opens as the old or as the new checkpoint, complete; returns true for the new one. */
@@ -67,8 +64,7 @@ START_TEST(saves_a_folder_of_five_files)
                                         "model-000010.safetensors", "optimizer-000010.safetensors"};
     ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        io_path(path, folder, names[i]);
-        ck_assert_msg(file_exists(path), "%s", names[i]);
+        ck_assert_msg(file_exists(io_at(folder, names[i])), "%s", names[i]);
     }
     ck_assert_int_eq(io_folder_count(folder, ""), 5);
     ck_assert(checkpoint_publish_is_link(folder, "model-000010.safetensors"));
@@ -86,10 +82,8 @@ START_TEST(equal_runs_save_equal_bytes)
     ck_assert_int_eq(io_save(&model, copy, OLD_ITER), GT_OK);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         size_t count_a, count_b;
-        io_path(path, folder, names[i]);
-        char *a = io_file_read(path, &count_a);
-        io_path(path, copy, names[i]);
-        char *b = io_file_read(path, &count_b);
+        char *a = io_file_read(io_at(folder, names[i]), &count_a);
+        char *b = io_file_read(io_at(copy, names[i]), &count_b);
         ck_assert_uint_eq(count_a, count_b);
         ck_assert_mem_eq(a, b, count_a);
         free(a);
@@ -100,29 +94,24 @@ END_TEST
 
 START_TEST(zero_biases_stand_in_the_file)
 {
-    struct hostmem *mem;
     struct safetensors *file;
     float values[16];
     size_t index;
     ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-    io_path(path, folder, "model.safetensors");
-    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
+    ck_assert_int_eq(safetensors_open(mem, io_at(folder, "model.safetensors"), &file), GT_OK);
     ck_assert_uint_eq(file->count, 16);
     ck_assert(safetensors_find(file, "transformer.h.0.mlp.c_fc.bias", &index));
-    ck_assert_int_eq(safetensors_read_f32(file, index, 0, 16, values, NULL), GT_OK);
+    ck_assert_int_eq(safetensors_read(file, index, 0, 16, values, DTYPE_F32, NULL), GT_OK);
     for (int i = 0; i < 16; i++)
         ck_assert(values[i] == 0.0f);
     safetensors_close(file);
-    io_path(path, folder, "optimizer-000010.safetensors");
-    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
+    ck_assert_int_eq(safetensors_open(mem, io_at(folder, "optimizer-000010.safetensors"), &file), GT_OK);
     ck_assert_uint_eq(file->count, 2 * model.tensor_count);
     ck_assert_str_eq(file->tensors[0].name, "m.transformer.wte.weight"); /* first moments come first */
     ck_assert_str_eq(file->tensors[model.tensor_count].name, "v.transformer.wte.weight");
     ck_assert(safetensors_find(file, "v.transformer.ln_f.weight", &index));
     ck_assert(!safetensors_find(file, "m.transformer.ln_f.bias", &index));
     safetensors_close(file);
-    hostmem_destroy(mem);
 }
 END_TEST
 
@@ -210,13 +199,11 @@ START_TEST(saving_twice_at_one_iter_overwrites_nothing)
     ck_assert_int_eq(io_save(&model, folder, NEW_ITER), GT_OK);
     model.salt = NEW_SALT;
     ck_assert_int_eq(io_save(&model, folder, NEW_ITER), GT_OK);
-    io_path(path, folder, "model-000020-2.safetensors");
-    ck_assert(file_exists(path));
+    ck_assert(file_exists(io_at(folder, "model-000020-2.safetensors")));
     ck_assert_int_eq(io_folder_count(folder, ""), 5);
     ck_assert(opens_as_new(folder));
     ck_assert_int_eq(io_save(&model, folder, NEW_ITER), GT_OK);
-    io_path(path, folder, "model-000020.safetensors");
-    ck_assert(file_exists(path));
+    ck_assert(file_exists(io_at(folder, "model-000020.safetensors")));
     ck_assert_int_eq(io_folder_count(folder, ""), 5);
 }
 END_TEST
@@ -258,16 +245,14 @@ END_TEST
 static void expect_mode(const char *name, mode_t mode)
 {
     struct stat info;
-    io_path(path, folder, name);
-    ck_assert_int_eq(stat(path, &info), 0);
+    ck_assert_int_eq(stat(io_at(folder, name), &info), 0);
     ck_assert_msg((info.st_mode & 0777) == mode, "%s: %o", name, (unsigned)info.st_mode & 0777);
 }
 
 static off_t size_of(const char *where, const char *name)
 {
     struct stat info;
-    io_path(path, where, name);
-    ck_assert_int_eq(stat(path, &info), 0);
+    ck_assert_int_eq(stat(io_at(where, name), &info), 0);
     return info.st_size;
 }
 
@@ -307,8 +292,7 @@ static void expect_a_pair(void *context, enum checkpoint_step step)
     ck_assert_int_eq(size_of(copy, "model.safetensors"), size_of(copy, "model-000020.safetensors"));
     expect_a_pair_or_none(copy);
     ck_assert_int_eq(checkpoint_repair(copy), GT_OK);
-    io_path(path, copy, CHECKPOINT_CONFIG_NAME);
-    ck_assert(file_exists(path));
+    ck_assert(file_exists(io_at(copy, CHECKPOINT_CONFIG_NAME)));
     expect_a_pair_or_none(copy);
 }
 
@@ -318,16 +302,14 @@ START_TEST(another_shape_is_never_beside_these_weights)
     struct model_config two = io_config(2, 4, 2, false);
     io_model_init(&larger, &two, NEW_SALT);
     ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
-    io_path(path, folder, "model.safetensors");
-    ck_assert_int_eq(chmod(path, 0600), 0);
+    ck_assert_int_eq(chmod(io_at(folder, "model.safetensors"), 0600), 0);
     struct checkpoint_save_options options = io_save_options(&larger, folder, NEW_ITER);
     int steps = 0;
     options.after_step = expect_a_pair;
     options.after_step_context = &steps;
     ck_assert_int_eq(checkpoint_save(&options), GT_OK);
     ck_assert_int_eq(steps, CHECKPOINT_STEP_CLEAN + 1);
-    io_path(path, folder, CHECKPOINT_CONFIG_NAME);
-    ck_assert(file_exists(path));
+    ck_assert(file_exists(io_at(folder, CHECKPOINT_CONFIG_NAME)));
     expect_a_pair_or_none(folder);
     expect_mode(CHECKPOINT_CONFIG_NAME, 0600);
 }
@@ -339,14 +321,12 @@ START_TEST(a_mode_outlives_its_generation)
     ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
     expect_mode("model.safetensors", 0644);
     expect_mode("optimizer-000010.safetensors", 0644);
-    io_path(path, folder, "model.safetensors");
-    ck_assert_int_eq(chmod(path, 0600), 0);
+    ck_assert_int_eq(chmod(io_at(folder, "model.safetensors"), 0600), 0);
     ck_assert_int_eq(io_save(&model, folder, NEW_ITER), GT_OK);
     expect_mode("model.safetensors", 0600);
     expect_mode("model-000020.safetensors", 0600);
     expect_mode("optimizer-000020.safetensors", 0644);
-    io_path(path, folder, "optimizer-000020.safetensors");
-    ck_assert_int_eq(chmod(path, 0640), 0);
+    ck_assert_int_eq(chmod(io_at(folder, "optimizer-000020.safetensors"), 0640), 0);
     io_path(path, folder, "model-000020.safetensors");
     ck_assert_int_eq(unlink(path), 0); /* only the public name is left, as for a model put there by hand */
     ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
@@ -412,12 +392,9 @@ START_TEST(an_obstacle_at_a_name)
     capture.lines = 0;
     ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_IO);
     log_capture_one_error(&capture, path);
-    io_path(path, folder, "model-000010.safetensors");
-    ck_assert(!file_exists(path));
-    io_path(path, folder, "model-000020.safetensors");
-    ck_assert(file_exists(path));
-    io_path(path, folder, CHECKPOINT_RECORD_NAME);
-    ck_assert_int_eq(rmdir(path), 0);
+    ck_assert(!file_exists(io_at(folder, "model-000010.safetensors")));
+    ck_assert(file_exists(io_at(folder, "model-000020.safetensors")));
+    ck_assert_int_eq(rmdir(io_at(folder, CHECKPOINT_RECORD_NAME)), 0);
 }
 END_TEST
 

@@ -2,27 +2,22 @@
  * allocations. */
 #include "io/export.h"
 
-#include "io/export_internal.h"
 #include "io/export_weights.h"
-#include "tests/unit/io_fixture.h"
+#include "tests/unit/io_case.h"
 
 #define SALT 5
 
-static char folder[FILE_PATH_MAX], output[FILE_PATH_MAX], target[FILE_PATH_MAX];
-static struct hostmem *mem;
-static struct log_capture capture;
+static char output[FILE_PATH_MAX], target[FILE_PATH_MAX];
 static struct io_model model;
 static struct checkpoint *checkpoint;
 static struct export_weights weights;
 
 static void setup(void)
 {
+    io_setup();
     const struct model_config config = io_config(2, 6, 2, true);
-    io_folder_make(folder);
     io_folder_make(target);
     io_path(output, target, "file");
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-    log_capture_begin(&capture);
     io_model_init(&model, &config, SALT);
     ck_assert_int_eq(io_save(&model, folder, 3), GT_OK);
     ck_assert_int_eq(checkpoint_open(mem, folder, false, &checkpoint), GT_OK);
@@ -30,11 +25,9 @@ static void setup(void)
 
 static void teardown(void)
 {
-    log_capture_end();
     checkpoint_close(checkpoint);
-    hostmem_destroy(mem);
-    io_folder_remove(folder);
     io_folder_remove(target);
+    io_teardown();
 }
 
 /* Returns element (row, column) of tensor `layout` of the saved model. */

@@ -7,32 +7,21 @@
 #include "io/llmc_model.h"
 #include "io/nanogpt.h"
 #include "io/zip_stored.h"
-#include "tests/unit/io_fixture.h"
+#include "tests/unit/io_case.h"
 
-static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
-static struct hostmem *mem;
-static struct log_capture capture;
 static char *bytes;
 static size_t count;
 
 static void setup(void)
 {
+    io_setup();
     bytes = NULL;
-    io_folder_make(folder);
-    io_path(path, folder, "file");
-    log_capture_begin(&capture);
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
 }
 
 static void teardown(void)
 {
-    struct hostmem_counters counters;
     free(bytes);
-    hostmem_counters_get(mem, &counters);
-    ck_assert_uint_eq(counters.live_bytes, 0);
-    hostmem_destroy(mem);
-    log_capture_end();
-    io_folder_remove(folder);
+    io_teardown();
 }
 
 /* Reads the seed into memory and writes it to `path`. */
@@ -147,11 +136,11 @@ START_TEST(nanogpt_fields)
     /* The seed's elements are k / 8 in [in, out], for weights and moments alike. */
     ck_assert(safetensors_find(nanogpt.optimizer, "v.transformer.h.0.mlp.c_fc.weight", &index));
     ck_assert_int_eq(nanogpt.optimizer->tensors[index].dims[1], 8);
-    ck_assert_int_eq(safetensors_read_f32(nanogpt.optimizer, index, 5, 8, values, NULL), GT_OK);
+    ck_assert_int_eq(safetensors_read(nanogpt.optimizer, index, 5, 8, values, DTYPE_F32, NULL), GT_OK);
     for (int i = 0; i < 8; i++)
         ck_assert_float_eq(values[i], (float)(5 + i) / 8.0f);
     ck_assert(safetensors_find(nanogpt.model, "transformer.h.0.ln_1.bias", &index));
-    ck_assert_int_eq(safetensors_read_f32(nanogpt.model, index, 0, 2, values, NULL), GT_OK);
+    ck_assert_int_eq(safetensors_read(nanogpt.model, index, 0, 2, values, DTYPE_F32, NULL), GT_OK);
     ck_assert(values[0] == 0.0f && values[1] == 0.0f);
     ck_assert_int_eq(hf_layout_check(nanogpt.model, &nanogpt.config), GT_OK);
     nanogpt_release(&nanogpt);
@@ -174,7 +163,8 @@ START_TEST(llmc_fields)
             struct parameter_shape tensor;
             parameters_shape(&config, i, &tensor);
             ck_assert_int_eq(hf_layout_find(file, false, &tensor, &index), GT_OK);
-            ck_assert_int_eq(safetensors_read_f32(file, index, 0, parameter_elements(&tensor), values, NULL), GT_OK);
+            ck_assert_int_eq(safetensors_read(file, index, 0, parameter_elements(&tensor), values, DTYPE_F32, NULL),
+                             GT_OK);
             for (size_t k = 0; k < parameter_elements(&tensor); k++)
                 ck_assert_float_eq(values[k], (float)k / 8.0f);
         }

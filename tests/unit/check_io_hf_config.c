@@ -1,19 +1,7 @@
 /* Tests of config.json: the written fields, the accepted ones, and that everything else is refused by field. */
 #include "io/hf_config.h"
 
-#include "tests/unit/io_fixture.h"
-
-static struct log_capture capture;
-
-static void setup(void)
-{
-    log_capture_begin(&capture);
-}
-
-static void teardown(void)
-{
-    log_capture_end();
-}
+#include "tests/unit/io_case.h"
 
 #define SIZES \
     "\"model_type\":\"gpt2\",\"vocab_size\":50257,\"n_positions\":1024,\"n_embd\":768,\"n_layer\":12,\"n_head\":12"
@@ -157,5 +145,5 @@ START_TEST(refuses_by_field)
 }
 END_TEST
 
-UNIT_TESTS_WITH(io_hf_config, setup, teardown, makes_what_it_parses, writes_the_words_of_transformers,
+UNIT_TESTS_WITH(io_hf_config, io_setup, io_teardown, makes_what_it_parses, writes_the_words_of_transformers,
                 has_the_defaults_of_gpt2, refuses_by_field)

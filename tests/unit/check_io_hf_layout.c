@@ -1,27 +1,14 @@
 /* Tests of GPT-2's tensors: names, order and shapes, and files with missing, additional or other tensors. */
 #include "io/hf_layout.h"
 
-#include "tests/unit/io_fixture.h"
+#include "tests/unit/io_case.h"
 
-static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
-static struct hostmem *mem;
-static struct log_capture capture;
 static struct model_config config;
 
 static void setup(void)
 {
-    io_folder_make(folder);
-    io_path(path, folder, "model.safetensors");
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-    log_capture_begin(&capture);
+    io_setup();
     config = io_config(2, 4, 2, true);
-}
-
-static void teardown(void)
-{
-    log_capture_end();
-    hostmem_destroy(mem);
-    io_folder_remove(folder);
 }
 
 START_TEST(lists_gpt2)
@@ -164,5 +151,5 @@ START_TEST(absurd_depth_ends_early)
 }
 END_TEST
 
-UNIT_TESTS_WITH(io_hf_layout, setup, teardown, lists_gpt2, accepts_both_namings, names_the_wrong_tensor,
+UNIT_TESTS_WITH(io_hf_layout, setup, io_teardown, lists_gpt2, accepts_both_namings, names_the_wrong_tensor,
                 absurd_depth_ends_early)

@@ -2,7 +2,7 @@
  * are handled. */
 #include "io/nanogpt_meta.h"
 
-#include "tests/unit/io_fixture.h"
+#include "tests/unit/io_case.h"
 
 #define BEGIN "\x80\2}X\4\0\0\0itos}("
 #define A "K\0X\1\0\0\0a"
@@ -19,29 +19,19 @@ struct meta {
     size_t count;
 };
 
-static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
-static struct hostmem *mem;
-static struct log_capture capture;
 static struct tokenizer *tokenizer;
 
 static void setup(void)
 {
-    io_folder_make(folder);
+    io_setup();
     io_path(path, folder, "meta.pkl");
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-    log_capture_begin(&capture);
     tokenizer = NULL;
 }
 
 static void teardown(void)
 {
-    struct hostmem_counters counters;
     tokenizer_destroy(tokenizer);
-    hostmem_counters_get(mem, &counters);
-    ck_assert_uint_eq(counters.live_bytes, 0);
-    log_capture_end();
-    hostmem_destroy(mem);
-    io_folder_remove(folder);
+    io_teardown();
 }
 
 static enum gt_status open_meta(const struct meta *meta)

@@ -1,6 +1,6 @@
 /* Tests of pickles as data: values, shared and cyclic ones, tensors, and refusals; no code in a pickle is run. */
 #include "io/pickle.h"
-#include "tests/unit/io_fixture.h"
+#include "tests/unit/io_case.h"
 
 #define BYTES(text) (const unsigned char *)(text), sizeof(text) - 1
 /* ('storage', torch.FloatStorage, '0', 'cpu', 6) as a persistent id. */
@@ -9,25 +9,18 @@
     "0X\3\0\0\0cpuK\6tQ"
 #define REBUILD "ctorch._utils\n_rebuild_tensor_v2\n"
 
-static struct hostmem *mem;
 static struct pickle *pickle;
-static struct log_capture capture;
 
 static void setup(void)
 {
+    io_setup();
     pickle = NULL;
-    log_capture_begin(&capture);
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
 }
 
 static void teardown(void)
 {
-    struct hostmem_counters counters;
     pickle_destroy(pickle);
-    hostmem_counters_get(mem, &counters);
-    ck_assert_uint_eq(counters.live_bytes, 0);
-    hostmem_destroy(mem);
-    log_capture_end();
+    io_teardown();
 }
 
 static enum gt_status read_pickle(const unsigned char *bytes, size_t count)

@@ -1,7 +1,7 @@
 /* Tests of reading safetensors: accepted and refused files, by tables, by every flipped bit and by every truncation. */
 #include "io/safetensors.h"
 
-#include "tests/unit/io_fixture.h"
+#include "tests/unit/io_case.h"
 
 #define GOOD                                                                    \
     "{\"__metadata__\":{\"format\":\"pt\"},"                                    \
@@ -10,28 +10,6 @@
     "\"c\":{\"dtype\":\"F16\",\"shape\":[],\"data_offsets\":[22,24]},"          \
     "\"d\":{\"dtype\":\"I64\",\"shape\":[0,9],\"data_offsets\":[24,24]}}  "
 #define GOOD_DATA 24
-
-static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
-static struct hostmem *mem;
-static struct log_capture capture;
-
-static void setup(void)
-{
-    io_folder_make(folder);
-    io_path(path, folder, "x.safetensors");
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-    log_capture_begin(&capture);
-}
-
-static void teardown(void)
-{
-    struct hostmem_counters counters;
-    log_capture_end();
-    hostmem_counters_get(mem, &counters);
-    ck_assert_uint_eq(counters.live_bytes, 0);
-    hostmem_destroy(mem);
-    io_folder_remove(folder);
-}
 
 START_TEST(reads_what_is_there)
 {
@@ -56,24 +34,24 @@ START_TEST(reads_what_is_there)
     ck_assert_int_eq(file->tensors[0].rank, 2);
     ck_assert_int_eq(file->tensors[0].dims[1], 2);
     uint32_t crc = 0;
-    ck_assert_int_eq(safetensors_read_f32(file, 0, 0, 1, values, &crc), GT_OK);
-    ck_assert_int_eq(safetensors_read_f32(file, 0, 1, 3, values + 1, &crc), GT_OK);
+    ck_assert_int_eq(safetensors_read(file, 0, 0, 1, values, DTYPE_F32, &crc), GT_OK);
+    ck_assert_int_eq(safetensors_read(file, 0, 1, 3, values + 1, DTYPE_F32, &crc), GT_OK);
     ck_assert_mem_eq(values, a, sizeof a);
     ck_assert_uint_eq(crc, file_crc32c(0, a, sizeof a));
     ck_assert(safetensors_find(file, "b.weight", &index));
     crc = 0;
-    ck_assert_int_eq(safetensors_read_f32(file, index, 0, 3, values, &crc), GT_OK);
+    ck_assert_int_eq(safetensors_read(file, index, 0, 3, values, DTYPE_F32, &crc), GT_OK);
     ck_assert_float_eq(values[0], 1.5f);
     ck_assert_float_eq(values[1], -3.0f);
     ck_assert_uint_eq(crc, file_crc32c(0, b, sizeof b));
     ck_assert(safetensors_find(file, "c", &index));
     ck_assert_uint_eq(file->tensors[index].elements, 1);
-    ck_assert_int_eq(safetensors_read_f32(file, index, 0, 1, values, NULL), GT_OK);
+    ck_assert_int_eq(safetensors_read(file, index, 0, 1, values, DTYPE_F32, NULL), GT_OK);
     ck_assert_float_eq(values[0], f16_to_f32(c));
     ck_assert(!safetensors_find(file, "e", &index));
     ck_assert_int_eq(capture.lines, 0);
     ck_assert(safetensors_find(file, "d", &index));
-    ck_assert_int_eq(safetensors_read_f32(file, index, 0, 0, values, NULL), GT_UNSUPPORTED);
+    ck_assert_int_eq(safetensors_read(file, index, 0, 0, values, DTYPE_F32, NULL), GT_UNSUPPORTED);
     log_capture_one_error(&capture, "tensor d");
     safetensors_close(file);
 }
@@ -96,7 +74,7 @@ START_TEST(converts_long_tensors)
     ck_assert_int_eq(pwrite(fd, bits, sizeof bits, (off_t)(8 + strlen(header))), sizeof bits);
     (void)close(fd);
     ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
-    ck_assert_int_eq(safetensors_read_f32(file, 0, 3, COUNT - 3, values, NULL), GT_OK);
+    ck_assert_int_eq(safetensors_read(file, 0, 3, COUNT - 3, values, DTYPE_F32, NULL), GT_OK);
     for (int i = 0; i < COUNT - 3; i++)
         ck_assert_float_eq(values[i], bf16_to_f32(bits[i + 3]));
     safetensors_close(file);
@@ -305,7 +283,7 @@ START_TEST(survives_every_flipped_bit_of_the_header)
             for (size_t i = 0; i < file->count; i++) {
                 ck_assert_uint_le(file->tensors[i].elements, GOOD_DATA);
                 if (file->tensors[i].elements <= 16)
-                    (void)safetensors_read_f32(file, i, 0, file->tensors[i].elements, values, NULL);
+                    (void)safetensors_read(file, i, 0, file->tensors[i].elements, values, DTYPE_F32, NULL);
             }
             safetensors_close(file);
         } else {
@@ -340,9 +318,9 @@ START_TEST(notices_truncation_while_reading)
     io_safetensors_write(path, GOOD, GOOD_DATA);
     ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
     ck_assert_int_eq(truncate(path, (off_t)(8 + strlen(GOOD) + 8)), 0);
-    ck_assert_int_eq(safetensors_read_f32(file, 0, 0, 4, values, NULL), GT_DATA);
+    ck_assert_int_eq(safetensors_read(file, 0, 0, 4, values, DTYPE_F32, NULL), GT_DATA);
     log_capture_one_error(&capture, "truncated");
-    ck_assert_int_eq(safetensors_read_f32(file, 1, 0, 3, values, NULL), GT_DATA);
+    ck_assert_int_eq(safetensors_read(file, 1, 0, 3, values, DTYPE_F32, NULL), GT_DATA);
     log_capture_one_error(&capture, "truncated");
     safetensors_close(file);
 }
@@ -387,7 +365,7 @@ START_TEST(writes_shapes)
 }
 END_TEST
 
-UNIT_TESTS_WITH(io_safetensors, setup, teardown, reads_what_is_there, converts_long_tensors, refuses_bad_headers,
+UNIT_TESTS_WITH(io_safetensors, io_setup, io_teardown, reads_what_is_there, converts_long_tensors, refuses_bad_headers,
                 refuses_long_names, refuses_bad_lengths, refuses_huge_headers, bounds_the_number_of_tensors,
                 refuses_pickles, survives_every_flipped_bit_of_the_header, refuses_every_truncation,
                 notices_truncation_while_reading, passes_on_refused_memory_and_files, writes_shapes)

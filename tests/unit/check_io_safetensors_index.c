@@ -2,7 +2,7 @@
  * and failed allocations that are passed on. */
 #include "io/safetensors_index.h"
 
-#include "tests/unit/io_fixture.h"
+#include "tests/unit/io_case.h"
 
 #define FIRST "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}   "
 #define SECOND                                                         \
@@ -11,63 +11,39 @@
 #define INDEX(map) "{\"metadata\":{\"total_size\":16},\"weight_map\":{" map "}}"
 #define GOOD "\"a\":\"x-1.safetensors\",\"b\":\"x-2.safetensors\",\"c\":\"x-2.safetensors\""
 
-static char folder[FILE_PATH_MAX];
-static struct hostmem *mem;
-static struct log_capture capture;
-
 static void put(const char *name, const char *text)
 {
-    char path[FILE_PATH_MAX];
-    io_path(path, folder, name);
-    io_file_write(path, text, strlen(text));
+    io_file_write(io_at(folder, name), text, strlen(text));
 }
 
 static void setup(void)
 {
-    char path[FILE_PATH_MAX];
-    io_folder_make(folder);
-    io_path(path, folder, "x-1.safetensors");
-    io_safetensors_write(path, FIRST, 8);
-    io_path(path, folder, "x-2.safetensors");
-    io_safetensors_write(path, SECOND, 8);
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-    log_capture_begin(&capture);
-}
-
-static void teardown(void)
-{
-    struct hostmem_counters counters;
-    log_capture_end();
-    hostmem_counters_get(mem, &counters);
-    ck_assert_uint_eq(counters.live_bytes, 0);
-    hostmem_destroy(mem);
-    io_folder_remove(folder);
+    io_setup();
+    io_safetensors_write(io_at(folder, "x-1.safetensors"), FIRST, 8);
+    io_safetensors_write(io_at(folder, "x-2.safetensors"), SECOND, 8);
 }
 
 START_TEST(joins_the_files)
 {
     const float a[2] = {1.5f, -2.0f}, b = 3.25f;
-    char path[FILE_PATH_MAX];
     struct safetensors *table;
     float values[2];
     size_t index;
     put(SAFETENSORS_INDEX_NAME, INDEX(GOOD));
-    io_path(path, folder, "x-1.safetensors");
-    int fd = open(path, O_RDWR);
+    int fd = open(io_at(folder, "x-1.safetensors"), O_RDWR);
     ck_assert_int_eq(pwrite(fd, a, sizeof a, (off_t)(8 + strlen(FIRST))), sizeof a);
     (void)close(fd);
-    io_path(path, folder, "x-2.safetensors");
-    fd = open(path, O_RDWR);
+    fd = open(io_at(folder, "x-2.safetensors"), O_RDWR);
     ck_assert_int_eq(pwrite(fd, &b, sizeof b, (off_t)(8 + strlen(SECOND))), sizeof b);
     (void)close(fd);
 
     ck_assert_int_eq(safetensors_index_open(mem, folder, &table), GT_OK);
     ck_assert_uint_eq(table->count, 3);
     ck_assert(safetensors_find(table, "a", &index));
-    ck_assert_int_eq(safetensors_read_f32(table, index, 0, 2, values, NULL), GT_OK);
+    ck_assert_int_eq(safetensors_read(table, index, 0, 2, values, DTYPE_F32, NULL), GT_OK);
     ck_assert_mem_eq(values, a, sizeof a);
     ck_assert(safetensors_find(table, "b", &index));
-    ck_assert_int_eq(safetensors_read_f32(table, index, 0, 1, values, NULL), GT_OK);
+    ck_assert_int_eq(safetensors_read(table, index, 0, 1, values, DTYPE_F32, NULL), GT_OK);
     ck_assert_float_eq(values[0], b);
     ck_assert(safetensors_find(table, "c", &index));
     ck_assert_int_eq(table->tensors[index].dtype, DTYPE_F16);
@@ -144,6 +120,6 @@ START_TEST(refused_memory_is_passed_on)
 }
 END_TEST
 
-UNIT_LOOPS_WITH(io_safetensors_index, 0, setup, teardown, {joins_the_files, 0, 0},
+UNIT_LOOPS_WITH(io_safetensors_index, 0, setup, io_teardown, {joins_the_files, 0, 0},
                 {refuses_what_is_wrong, 0, (int)(sizeof bad / sizeof bad[0])}, {refuses_too_many, 0, 0},
                 {refused_memory_is_passed_on, 0, 0})

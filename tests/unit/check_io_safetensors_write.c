@@ -2,7 +2,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "tests/unit/io_fixture.h"
+#include "tests/unit/io_case.h"
 
 struct source {
     struct safetensors_tensor tensors[4];
@@ -12,9 +12,6 @@ struct source {
     size_t calls, count_max;
 };
 
-static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
-static struct hostmem *mem;
-static struct log_capture capture;
 static struct source data;
 
 static void describe(void *context, size_t index, struct safetensors_tensor *out)
@@ -55,10 +52,7 @@ static enum gt_status write_data(struct safetensors_result *out)
 
 static void setup(void)
 {
-    io_folder_make(folder);
-    io_path(path, folder, "x.safetensors");
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-    log_capture_begin(&capture);
+    io_setup();
     const struct source fresh = {
         .tensors = {{.name = "b", .dtype = DTYPE_F32, .rank = 2, .dims = {2, 5}},
                     {.name = "a", .dtype = DTYPE_BF16, .rank = 1, .dims = {7}},
@@ -68,13 +62,6 @@ static void setup(void)
         .fail_index = SIZE_MAX,
     };
     data = fresh;
-}
-
-static void teardown(void)
-{
-    log_capture_end();
-    hostmem_destroy(mem);
-    io_folder_remove(folder);
 }
 
 START_TEST(writes_exact_bytes)
@@ -121,7 +108,7 @@ START_TEST(reads_back)
     ck_assert_uint_eq(file->header_crc32c, result.header_crc32c);
     ck_assert_str_eq(file->tensors[0].name, "b");
     uint32_t crc = 0;
-    ck_assert_int_eq(safetensors_read_f32(file, 0, 0, 10, values, &crc), GT_OK);
+    ck_assert_int_eq(safetensors_read(file, 0, 0, 10, values, DTYPE_F32, &crc), GT_OK);
     ck_assert_uint_eq(crc, data.crcs[0]);
     safetensors_close(file);
     ck_assert_int_eq(capture.lines, 0);
@@ -207,5 +194,5 @@ START_TEST(full_disk_leaves_the_old_file)
 }
 END_TEST
 
-UNIT_TESTS_WITH(io_safetensors_write, setup, teardown, writes_exact_bytes, reads_back, pads_any_header,
+UNIT_TESTS_WITH(io_safetensors_write, setup, io_teardown, writes_exact_bytes, reads_back, pads_any_header,
                 refuses_what_cannot_be_read_back, failing_source_leaves_the_old_file, full_disk_leaves_the_old_file)

@@ -40,6 +40,14 @@ static inline void io_path(char out[static FILE_PATH_MAX], const char *folder, c
     ck_assert_int_eq(file_join(out, folder, name), GT_OK);
 }
 
+/* Returns the path; valid until the next call. */
+static inline const char *io_at(const char *folder, const char *name)
+{
+    static char path[FILE_PATH_MAX];
+    io_path(path, folder, name);
+    return path;
+}
+
 static inline void io_folder_empty(const char *folder)
 {
     DIR *dir = opendir(folder);

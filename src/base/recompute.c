@@ -109,8 +109,8 @@ struct group {
     int64_t blocks;
 };
 
-/* Reads groups such as "full:6" or "full x6", or a level alone, between commas or plus signs.  Returns their number, or 0
- * when the text is something else or a group before the last has no number of blocks. */
+/* Reads groups such as "full:6" or "full x6", or a level alone, between commas or plus signs.  Returns their number,
+ * or 0 when the text is something else or a group before the last has no number of blocks. */
 static int groups_read(const char *text, struct group out[static RECOMPUTE_LEVELS])
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";

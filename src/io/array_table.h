@@ -52,8 +52,8 @@ enum gt_status array_table_file_add(struct safetensors *table, const char *path,
 enum gt_status array_table_add(struct safetensors *table, const struct safetensors_tensor *tensor,
                                const struct array_place *place);
 
-/* For safetensors.c: reads elements first ... first+count-1 of an array of `dtype` at an offset of a file, as its own dtype
- * or, if that has 16 bits, as DTYPE_F32.  `crc32c` as in safetensors_read(). */
+/* For safetensors.c: reads elements first ... first+count-1 of an array of `dtype` at an offset of a file, as its
+ * own dtype or, if that has 16 bits, as DTYPE_F32.  `crc32c` as in safetensors_read(). */
 enum gt_status array_read(const struct array_file *file, uint64_t offset_bytes, enum dtype dtype, size_t first,
                           size_t count, void *out, enum dtype out_dtype, uint32_t *crc32c);
 /* For safetensors.c: reads elements first ... first+count-1 of an array in its stored dtype or, if that has 16 bits, as

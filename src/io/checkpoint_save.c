@@ -168,8 +168,8 @@ static size_t optimizer_count(const struct checkpoint_save_options *options)
     return count;
 }
 
-/* The model's file has all parameters in the layout's order, the optimizer's all first moments, then all second moments,
- * then all scales, each in the caller's order. */
+/* The model's file has all parameters in the layout's order, the optimizer's all first moments, then all second
+ * moments, then all scales, each in the caller's order. */
 static void entry_get(const struct save *save, size_t index, struct entry *out)
 {
     const struct checkpoint_save_options *options = save->options;

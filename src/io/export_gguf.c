@@ -1,8 +1,8 @@
 /* Writes GPT-2 as a GGUF file: keys, list of tensors, data.
  *
- * Keys and list are made in memory and written at once.  Tensors are in the model's order, followed by the output layer,
- * a copy of the embedding that old versions of llama.cpp need.  llama.cpp computes the tanh form of GELU, so a model
- * trained with the erf form is written with a warning.  Source: ggml's docs/gguf.md, version 3.
+ * Keys and list are made in memory and written at once.  Tensors are in the model's order, followed by the output
+ * layer, a copy of the embedding that old versions of llama.cpp need.  llama.cpp computes the tanh form of GELU, so a
+ * model trained with the erf form is written with a warning.  Source: ggml's docs/gguf.md, version 3.
  *
  * The tokenizer becomes llama.cpp's "gpt2" tokenizer, a byte-level BPE.  Kind bpe maps to it directly.  Kind bytes is a
  * vocabulary of 256 without merges.  Kind chars becomes a BPE too: each multi-byte character gets the merges that build
@@ -20,6 +20,7 @@
 #include "data/bpe.h"
 #include "data/bpe_alphabet.h"
 #include "data/tokenizer_export.h"
+#include "io/export.h"
 #include "io/export_weights.h"
 
 #define NAME_MAX_BYTES 64

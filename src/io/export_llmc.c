@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/size.h"
+#include "io/export.h"
 #include "io/export_weights.h"
 #include "io/llmc_model.h"
 

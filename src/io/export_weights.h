@@ -11,10 +11,11 @@
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "io/checkpoint.h"
-#include "io/export.h"
 #include "io/hf_layout.h"
 
 #define EXPORT_VALUES ((size_t)1 << 20) /* elements in each of the two buffers */
+
+struct export_options;
 
 struct export_weights {
     struct hostmem *mem;                 /* outlives this struct */

@@ -67,9 +67,9 @@ static enum gt_status header_parse(const char *path, const int32_t *header, stru
     return GT_OK;
 }
 
-/* Walks over the parameters in the file's order and adds them to `table`, unless it is NULL.  *out_end is where the last
- * one ends.  In the file wte is padded.  All products are below 2^50: sizes are at most 2^24 each, and no parameter has
- * more than 4 C^2 or V C elements. */
+/* Walks over the parameters in the file's order and adds them to `table`, unless it is NULL.  *out_end is where the
+ * last one ends.  In the file wte is padded.  All products are below 2^50: sizes are at most 2^24 each, and no
+ * parameter has more than 4 C^2 or V C elements. */
 static enum gt_status parameters_walk(const char *path, const struct model_config *config, int32_t padded,
                                       enum dtype dtype, struct safetensors *table, uint64_t *out_end)
 {

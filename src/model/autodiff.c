@@ -119,7 +119,8 @@ static enum gt_status copy_emit(struct autodiff *ad, int32_t from, int32_t to, b
     return graph_op_add(&ad->pen, OP_COPY, &attrs, "copy", operands);
 }
 
-/* Sets *out to the tensor that takes a contribution to the gradient of `tensor`, and *accumulate if it must be added. */
+/* Sets *out to the tensor that takes a contribution to the gradient of `tensor`, and *accumulate if it must be
+ * added. */
 static enum gt_status contribute(struct autodiff *ad, int32_t tensor, int32_t *out, bool *accumulate)
 {
     assert(tensor >= 0 && tensor < ad->tensor_count);

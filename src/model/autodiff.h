@@ -50,8 +50,8 @@ int32_t autodiff_saved(const struct autodiff *ad, int32_t tensor);
  * attrs->accumulate if it must be added. */
 enum gt_status autodiff_target(struct autodiff *ad, int32_t tensor, int32_t slot, int32_t *operands,
                                struct op_attrs *attrs);
-/* As above, for an elementwise op that is the last reader of `from`'s gradient.  If no other tensor shares that gradient,
- * the target is the same buffer. */
+/* As above, for an elementwise op that is the last reader of `from`'s gradient.  If no other tensor shares that
+ * gradient, the target is the same buffer. */
 enum gt_status autodiff_target_in_place(struct autodiff *ad, int32_t from, int32_t tensor, int32_t slot,
                                         int32_t *operands, struct op_attrs *attrs);
 /* Contributes the tensor `gradient` itself to the gradient of `tensor`.  A first contribution shares its buffer; a

@@ -9,8 +9,8 @@
  * muon_dtype, 16 bits if the device has such a type, with fp32 sums.  If a matrix has more rows than columns, they use
  * X' X on the right, X (X' X), through the GEMM's transpose flags.  The square matrices are thus the small ones, and
  * nothing is transposed in memory.  Source: Jordan et al., "Muon: an optimizer for hidden layers in neural networks"
- * (2024), KellerJordan/Muon muon.py: coefficients, Nesterov momentum and the scale sqrt(max(1, out / in)).  Matrices are
- * [out, in] there and [in, out] (Conv1D) here, so the scale is sqrt(max(1, columns / rows)).
+ * (2024), KellerJordan/Muon muon.py: coefficients, Nesterov momentum and the scale sqrt(max(1, out / in)).  Matrices
+ * are [out, in] there and [in, out] (Conv1D) here, so the scale is sqrt(max(1, columns / rows)).
  */
 #include "model/update.h"
 

@@ -17,8 +17,8 @@
 #include "model/autodiff.h"
 #include "ops/infer.h"
 
-/* Checks that kv_heads divides heads, and that a row of qkv splits into heads + 2 kv_heads heads of equal size.  Sets Y,
- * the width of y, and B, H and T. */
+/* Checks that kv_heads divides heads, and that a row of qkv splits into heads + 2 kv_heads heads of equal size.
+ * Sets Y, the width of y, and B, H and T. */
 static bool attention_heads_check(const struct op_call *call, int32_t slot, struct infer_sizes *sizes)
 {
     const struct operand *qkv = &call->operand[slot];

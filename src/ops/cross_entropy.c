@@ -1,8 +1,8 @@
 /* cross_entropy: losses = lse(logits) - logits[target], over the first `vocab` columns of each row.
  *
  * A row with target < 0 has loss 0 and gradient 0.  With attrs.gradient the logits become
- * (softmax - onehot) scalars.LOSS_GRADIENT in place, and columns beyond vocab become 0.  loss_sum adds the losses to scalars.LOSS_SUM, and SCALAR_LOSS_GRADIENT contains the
- * cotangent of that sum.
+ * (softmax - onehot) scalars.LOSS_GRADIENT in place, and columns beyond vocab become 0.  loss_sum adds the losses to
+ * scalars.LOSS_SUM, and SCALAR_LOSS_GRADIENT contains the cotangent of that sum.
  */
 #include "ops/op.h"
 

@@ -207,7 +207,7 @@ static bool slot_infer(struct op_call *call, int32_t slot, bool result, struct i
     return true;
 }
 
-bool infer_operands(struct op_call *call)
+static bool operands_infer(struct op_call *call)
 {
     const struct op_declaration *declaration = op_declaration(call->kind);
     struct infer_sizes sizes = {.whole.rank = 0};
@@ -221,6 +221,19 @@ bool infer_operands(struct op_call *call)
             return false;
     }
     return true;
+}
+
+bool op_infer(struct op_call *call)
+{
+    const struct op_declaration *declaration = op_declaration(call->kind);
+    uint32_t allowed = 0;
+    for (int32_t slot = 0; slot < declaration->operands; slot++)
+        allowed |= (uint32_t)op_operand_is(call->kind, slot, OPERAND_ACCUMULATES) << slot;
+    if ((call->attrs.accumulate & ~allowed) == 0)
+        return operands_infer(call);
+    log_error("%s: accumulate is 0x%" PRIx32 ", expected only bits of 0x%" PRIx32, declaration->name,
+              call->attrs.accumulate, allowed);
+    return false;
 }
 
 bool infer_time(const struct op_call *call, int32_t slot)

@@ -1,8 +1,8 @@
 /* The shape rule of an op, which its operands declare, and helpers for the checks that a declaration cannot express.
  *
  * Operands that are read are checked in order, then comes the op's own check(), then its results.  A result that is
- * already present is bound to an existing tensor: it keeps its dtype and must have the inferred shape.  The rules do not
- * know which combinations a backend supports.  All functions that return bool log one line and return false on a
+ * already present is bound to an existing tensor: it keeps its dtype and must have the inferred shape.  The rules do
+ * not know which combinations a backend supports.  All functions that return bool log one line and return false on a
  * mismatch.
  */
 #ifndef GPT_TRAIN_OPS_INFER_H
@@ -38,9 +38,6 @@ struct infer_sizes {
     int64_t letter['Z' - 'A' + 1]; /* 0: not known */
     struct infer_shape whole;      /* of "*"; rank 0: not known */
 };
-
-/* Checks the operands of a call, and fills in absent results.  An optional operand may stay absent. */
-bool infer_operands(struct op_call *call);
 
 /* Sets the size that a capital stands for in the shapes of results. */
 static inline void infer_size_set(struct infer_sizes *sizes, char letter, int64_t size)

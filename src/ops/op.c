@@ -7,10 +7,6 @@
 #include "ops/op.h"
 
 #include <assert.h>
-#include <inttypes.h>
-
-#include "base/log.h"
-#include "ops/infer.h"
 
 #define OP(KIND, name, ...) extern const struct op_declaration op_##name;
 #include "ops/ops.def"
@@ -60,24 +56,12 @@ size_t operand_bytes(const struct operand *operand)
     return (size_t)elements * dtype_size_bytes(operand->dtype);
 }
 
-bool op_infer(struct op_call *call)
-{
-    const struct op_declaration *declaration = op_declaration(call->kind);
-    uint32_t allowed = 0;
-    for (int32_t slot = 0; slot < declaration->operands; slot++)
-        allowed |= (uint32_t)op_operand_is(call->kind, slot, OPERAND_ACCUMULATES) << slot;
-    if ((call->attrs.accumulate & ~allowed) == 0)
-        return infer_operands(call);
-    log_error("%s: accumulate is 0x%" PRIx32 ", expected only bits of 0x%" PRIx32, declaration->name,
-              call->attrs.accumulate, allowed);
-    return false;
-}
-
 double op_flops(const struct op_call *call)
 {
     const struct op_declaration *declaration = op_declaration(call->kind);
-    return declaration->flops != NULL ? declaration->flops(call)
-                                      : declaration->cost.each * cost_elements(call, declaration->cost.slot);
+    return declaration->flops != NULL
+               ? declaration->flops(call)
+               : declaration->cost.each * (double)operand_elements(&call->operand[declaration->cost.slot]);
 }
 
 double op_bytes(const struct op_call *call)

@@ -170,8 +170,8 @@ struct op_declaration {
     /* The maximum number of rows of an operand that a run touches; NULL: all. */
     double (*rows)(const struct op_call *call, int32_t slot);
     bool makes_gradient; /* of its own operand: the backward pass begins with it, without the gradient of a result */
-    /* Emits the ops that compute the gradients of the inputs from that of the first result; NULL: no backward rule.  See
-     * model/autodiff.h. */
+    /* Emits the ops that compute the gradients of the inputs from that of the first result; NULL: no backward rule.
+     * See model/autodiff.h. */
     enum gt_status (*differentiate)(struct autodiff *ad, const struct op *op, int32_t gradient);
 };
 

@@ -63,7 +63,7 @@ static void tokens_draw(uint64_t stream, int32_t *tokens, int64_t count)
         tokens[i] = (int32_t)(rig_uniform(unit_seed(), stream, (uint64_t)i) * VOCAB);
 }
 
-START_TEST(decoding_equals_a_whole_forward_pass)
+TEST_LOOP(decoding_equals_a_whole_forward_pass, 4)
 {
     struct rig rig;
     struct model_options options = generate_options_make(_i);
@@ -91,10 +91,9 @@ START_TEST(decoding_equals_a_whole_forward_pass)
     }
     rig_close(&rig);
 }
-END_TEST
 
 /* Generates three contexts from prompts of several lengths: each greedy token is the likeliest after its window. */
-START_TEST(generation_sees_its_window)
+TEST_LOOP(generation_sees_its_window, 4)
 {
     static const int64_t prompts[] = {1, 2, 5, TIME, TIME + 3, 2 * TIME};
     for (size_t p = 0; p < sizeof prompts / sizeof prompts[0]; p++) {
@@ -126,9 +125,8 @@ START_TEST(generation_sees_its_window)
         rig_close(&rig);
     }
 }
-END_TEST
 
-START_TEST(sequences_begin_anew)
+TEST(sequences_begin_anew)
 {
     struct rig rig;
     struct model_options options = generate_options_make(2);
@@ -148,9 +146,8 @@ START_TEST(sequences_begin_anew)
     generator_destroy(generator);
     rig_close(&rig);
 }
-END_TEST
 
-START_TEST(draws_follow_the_distribution)
+TEST(draws_follow_the_distribution)
 {
     static const float logits[6] = {0.5f, -1.0f, 2.0f, 0.0f, 1.0f, -3.0f};
     float scratch[6];
@@ -165,9 +162,8 @@ START_TEST(draws_follow_the_distribution)
     for (int i = 0; i < 6; i++)
         ck_assert_int_le(abs(counts[i] - (int)(draws * exp((double)logits[i] / 0.7) / sum)), 1);
 }
-END_TEST
 
-START_TEST(draws_are_limited_to_the_likeliest)
+TEST(draws_are_limited_to_the_likeliest)
 {
     static const float logits[7] = {1.0f, 3.0f, 2.0f, 3.0f, -INFINITY, 2.0f, 0.0f};
     static const char *const allowed[] = {"1111011", "0101000", "0101000", "0111010", "0111010", "1111010"};
@@ -185,7 +181,6 @@ START_TEST(draws_are_limited_to_the_likeliest)
     ck_assert_int_eq(generate_draw(&(struct generate_options){.temperature = 1.0}, logits, 7, 0.99999999999, scratch),
                      6);
 }
-END_TEST
 
 /* The definition, by sorting: the logits that may be drawn, and their probabilities. */
 struct chance {
@@ -225,7 +220,7 @@ static void chances(const struct generate_options *how, const float *logits, int
 
 /* Compares temperature, top-k and top-p together with the definition: the share of each logit among evenly spaced
  * draws. */
-START_TEST(limited_draws_follow_the_distribution)
+TEST(limited_draws_follow_the_distribution)
 {
     static const double top_ps[] = {0.0, 1e-9, 0.1, 0.35, 0.5, 0.9, 0.999, 1.0};
     enum { COUNT = 40, DRAWS = 20000 };
@@ -249,10 +244,9 @@ START_TEST(limited_draws_follow_the_distribution)
         }
     }
 }
-END_TEST
 
 /* Sequences generated in a batch are equal to those generated one by one. */
-START_TEST(a_batch_writes_the_same_sequences)
+TEST(a_batch_writes_the_same_sequences)
 {
     enum { BATCH = 3, LENGTH = 2 * TIME };
     int32_t prompt[3] = {1, 7, 2}, together[LENGTH][BATCH], alone[LENGTH];
@@ -283,9 +277,8 @@ START_TEST(a_batch_writes_the_same_sequences)
     generator_destroy(generator);
     rig_close(&rig);
 }
-END_TEST
 
-START_TEST(a_generator_that_gets_no_memory)
+TEST(a_generator_that_gets_no_memory)
 {
     struct rig rig;
     struct model_options options = generate_options_make(0);
@@ -313,9 +306,3 @@ START_TEST(a_generator_that_gets_no_memory)
     ck_assert_uint_ge(failures, 4);
     rig_close(&rig);
 }
-END_TEST
-
-UNIT_LOOPS(generate, 0, {decoding_equals_a_whole_forward_pass, 0, 4}, {generation_sees_its_window, 0, 4},
-           {sequences_begin_anew, 0, 0}, {draws_follow_the_distribution, 0, 0},
-           {draws_are_limited_to_the_likeliest, 0, 0}, {limited_draws_follow_the_distribution, 0, 0},
-           {a_batch_writes_the_same_sequences, 0, 0}, {a_generator_that_gets_no_memory, 0, 0})

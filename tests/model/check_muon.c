@@ -229,7 +229,7 @@ static void iteration_check(const char *name, const struct matrix *direction, co
 }
 
 /* Tests each matrix of the first block in turn, with a new rig each, because one update changes all of them. */
-START_TEST(direction_is_orthogonal)
+TEST_LOOP(direction_is_orthogonal, 3)
 {
     static const enum dtype products[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
     static const double bounds[] = {0.05, 0.008,
@@ -265,9 +265,8 @@ START_TEST(direction_is_orthogonal)
     }
     ck_assert_int_eq(matrices, 8); /* four in each of two blocks */
 }
-END_TEST
 
-START_TEST(no_gradient_no_step)
+TEST(no_gradient_no_step)
 {
     struct rig rig;
     muon_rig(&rig, DTYPE_BF16);
@@ -283,6 +282,3 @@ START_TEST(no_gradient_no_step)
     }
     rig_close(&rig);
 }
-END_TEST
-
-UNIT_LOOPS(muon, 0, {direction_is_orthogonal, 0, 3}, {no_gradient_no_step, 0, 0})

@@ -84,7 +84,9 @@ static void everything_run(struct rig *rig)
     free(logits);
 }
 
-START_TEST(random_plans_hold)
+TEST_LIMIT(240)
+
+TEST_LOOP(random_plans_hold, SWEEP_PARTS)
 {
     static const uint32_t guards[] = {64, 256};
     double sum = 0.0, worst = 0.0;
@@ -111,7 +113,6 @@ START_TEST(random_plans_hold)
     ck_assert_int_eq(plans, SWEEP_PLANS / SWEEP_PARTS);
     ck_assert_msg(sum / plans <= DISTANCE_MEAN_MAX, "%.4f %% on average", 100.0 * sum / plans);
 }
-END_TEST
 
 /* ---- losses ---- */
 
@@ -200,7 +201,7 @@ static struct search_result budget_search(const struct model_options *options, i
     return result;
 }
 
-START_TEST(budgets_change_losses_by_rounding_only)
+TEST(budgets_change_losses_by_rounding_only)
 {
     static const int percents[] = {100, 80, 60, 50, 45, 40};
     struct model_options options = losses_options();
@@ -228,9 +229,8 @@ START_TEST(budgets_change_losses_by_rounding_only)
     ck_assert_int_lt(micro_batch_min, STEP_SAMPLES);
     free(first.weights);
 }
-END_TEST
 
-START_TEST(recompute_alone_changes_no_bit)
+TEST(recompute_alone_changes_no_bit)
 {
     struct model_options options = losses_options();
     search_micro_batch_set(&options, STEP_SAMPLES, 5);
@@ -251,7 +251,3 @@ START_TEST(recompute_alone_changes_no_bit)
     }
     free(first.weights);
 }
-END_TEST
-
-UNIT_LOOPS(plans, 240, {random_plans_hold, 0, SWEEP_PARTS}, {budgets_change_losses_by_rounding_only, 0, 0},
-           {recompute_alone_changes_no_bit, 0, 0})

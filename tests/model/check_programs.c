@@ -81,7 +81,7 @@ static double both_run(struct rig *rig, const struct program_io *io, bool gradie
     return worst;
 }
 
-START_TEST(training_meets_the_oracle)
+TEST_LOOP(training_meets_the_oracle, VARIANTS_F32)
 {
     struct rig rig;
     rig_variant(&rig, _i, &(struct rig_how){.threads = 2});
@@ -97,7 +97,6 @@ START_TEST(training_meets_the_oracle)
     printf("bias %d, dropout %.1f: worst gradient %.2g\n", variants[_i].bias, (double)variants[_i].dropout, worst);
     rig_close(&rig);
 }
-END_TEST
 
 /* A program on the device, in the oracle and in the naive reference, from the same state. */
 struct trio {
@@ -141,7 +140,7 @@ static double gradient_share(struct trio *trio, const struct parameter *paramete
     return sqrt(of_ours / of_naive) / (NAIVE_FACTOR * (1.0 + DEVIATIONS / sqrt((double)count)));
 }
 
-START_TEST(training_in_16_bits_is_as_good_as_a_plain_one)
+TEST_LOOP(training_in_16_bits_is_as_good_as_a_plain_one, VARIANTS)
 {
     struct rig rig;
     rig_variant(&rig, _i, &(struct rig_how){.threads = 2});
@@ -171,9 +170,8 @@ START_TEST(training_in_16_bits_is_as_good_as_a_plain_one)
            variants[_i].bias, (double)variants[_i].dropout, worst);
     rig_close(&rig);
 }
-END_TEST
 
-START_TEST(weights_in_16_bits_are_their_masters_rounded)
+TEST_LOOP(weights_in_16_bits_are_their_masters_rounded, VARIANTS)
 {
     struct rig rig;
     rig_variant(&rig, _i, &(struct rig_how){.threads = 2});
@@ -208,9 +206,8 @@ START_TEST(weights_in_16_bits_are_their_masters_rounded)
     }
     rig_close(&rig);
 }
-END_TEST
 
-START_TEST(update_meets_the_oracle)
+TEST_LOOP(update_meets_the_oracle, VARIANTS)
 {
     struct rig rig;
     struct replica replica;
@@ -245,12 +242,11 @@ START_TEST(update_meets_the_oracle)
     replica_destroy(&replica);
     rig_close(&rig);
 }
-END_TEST
 
 /* Updates one parameter with a known answer: gradient 0.5, first step.  m = 0.25, v = 0.0625, corrected 0.5 and 0.25;
  * the move is 0.1 (0.5 / (0.5 + 0.5) + 0.25 * 2) = 0.1.  With a master, the weight is in the master, and param
  * follows. */
-START_TEST(the_oracle_updates_as_by_hand)
+TEST_LOOP(the_oracle_updates_as_by_hand, 2)
 {
     double grad = 1.0, param = 2.0, master = 2.0, m = 0.0, v = 0.0, corrections[2] = {0.5, 0.25}, unused[4];
     double scalars[SCALAR_WORDS] = {
@@ -276,9 +272,8 @@ START_TEST(the_oracle_updates_as_by_hand)
     ck_assert_double_eq_tol(m, 0.25, 1e-15);
     ck_assert_double_eq_tol(v, 0.0625, 1e-15);
 }
-END_TEST
 
-START_TEST(evaluation_meets_the_oracle)
+TEST_LOOP(evaluation_meets_the_oracle, VARIANTS_F32)
 {
     struct rig rig;
     rig_variant(&rig, _i, &(struct rig_how){.threads = 2});
@@ -286,9 +281,8 @@ START_TEST(evaluation_meets_the_oracle)
     both_run(&rig, &rig.model->evaluate, false);
     rig_close(&rig);
 }
-END_TEST
 
-START_TEST(a_gradient_that_is_not_finite_changes_nothing)
+TEST(a_gradient_that_is_not_finite_changes_nothing)
 {
     struct rig rig;
     float infinite = INFINITY;
@@ -311,7 +305,6 @@ START_TEST(a_gradient_that_is_not_finite_changes_nothing)
     free(before);
     rig_close(&rig);
 }
-END_TEST
 
 /* The bits of everything that the host reads in a run of all programs. */
 struct bits {
@@ -372,7 +365,7 @@ static void bits_same(const struct bits *a, const struct bits *b, const char *wh
     }
 }
 
-START_TEST(poison_and_threads_change_no_bit)
+TEST_LOOP(poison_and_threads_change_no_bit, VARIANTS)
 {
     static const struct rig_how ways[] = {
         {.threads = 1}, {.threads = 1, .poison = true, .guard_bytes = 256}, {.threads = 2}, {.threads = 3}};
@@ -394,7 +387,6 @@ START_TEST(poison_and_threads_change_no_bit)
     }
     free(first.at);
 }
-END_TEST
 
 /* Runs one shape of the sweep; the loss of a step must not depend on its micro-batches. */
 static double swept_loss(const struct model_options *options)
@@ -417,7 +409,7 @@ static double swept_loss(const struct model_options *options)
     return loss;
 }
 
-START_TEST(every_shape_has_a_plan_that_holds)
+TEST_LOOP(every_shape_has_a_plan_that_holds, VARIANTS)
 {
     static const int32_t batches[][3] = {{1, 1, 0}, {1, 3, 0}, {3, 2, 1}, {5, 1, 0}, {4, 3, 3}};
     static const int32_t chunks[] = {1, 5, 8, 1000};
@@ -442,11 +434,3 @@ START_TEST(every_shape_has_a_plan_that_holds)
     }
     ck_assert_int_eq(shapes, 20);
 }
-END_TEST
-
-UNIT_LOOPS(programs, 0, {training_meets_the_oracle, 0, VARIANTS_F32},
-           {training_in_16_bits_is_as_good_as_a_plain_one, VARIANTS_F32, VARIANTS},
-           {weights_in_16_bits_are_their_masters_rounded, VARIANTS_F32, VARIANTS},
-           {update_meets_the_oracle, 0, VARIANTS}, {the_oracle_updates_as_by_hand, 0, 2},
-           {evaluation_meets_the_oracle, 0, VARIANTS_F32}, {a_gradient_that_is_not_finite_changes_nothing, 0, 0},
-           {poison_and_threads_change_no_bit, 0, VARIANTS}, {every_shape_has_a_plan_that_holds, 0, VARIANTS})

@@ -101,7 +101,10 @@ static bool is_long(void)
     return wanted != NULL && wanted[0] != '\0' && wanted[0] != '0';
 }
 
-START_TEST(every_flip_is_noticed)
+TEST_FIXTURE(setup, teardown)
+TEST_LIMIT(3600)
+
+TEST(every_flip_is_noticed)
 {
     const int count = is_long() ? FLIPS_LONG : FLIPS;
     uint64_t state = unit_seed();
@@ -123,9 +126,8 @@ START_TEST(every_flip_is_noticed)
            count, tried[0], tried[1], tried[2], harmless);
     ck_assert_int_le(harmless, tried[RECORD] / 10);
 }
-END_TEST
 
-START_TEST(every_cut_is_noticed)
+TEST(every_cut_is_noticed)
 {
     json_t *good = record_read();
     size_t cuts = 0;
@@ -144,18 +146,3 @@ START_TEST(every_cut_is_noticed)
     json_decref(good);
     printf("%zu cuts, all noticed\n", cuts);
 }
-END_TEST
-
-Suite *flips_suite(void)
-{
-    Suite *suite = suite_create("flips");
-    TCase *tests = tcase_create("flips");
-    tcase_set_timeout(tests, 3600);
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, every_flip_is_noticed);
-    tcase_add_test(tests, every_cut_is_noticed);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(flips)

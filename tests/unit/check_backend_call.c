@@ -16,7 +16,7 @@ static struct op_call fill_call(const struct backend *backend)
     return call;
 }
 
-START_TEST(passes_on_and_records_the_arena)
+TEST(passes_on_and_records_the_arena)
 {
     for (int recorded = 0; recorded < 2; recorded++) {
         const struct backend_open_options options = {.threads = 1};
@@ -48,9 +48,8 @@ START_TEST(passes_on_and_records_the_arena)
     backend_close(NULL);
     backend_find("cpu")->close(NULL);
 }
-END_TEST
 
-START_TEST(registry_knows_cpu)
+TEST(registry_knows_cpu)
 {
     bool seen = false;
     for (const struct backend_ops *const *ops = backend_registry(); *ops != NULL; ops++)
@@ -60,6 +59,3 @@ START_TEST(registry_knows_cpu)
     ck_assert_ptr_null(backend_find("gpu"));
     ck_assert_ptr_null(backend_find(""));
 }
-END_TEST
-
-UNIT_TESTS(backend_call, passes_on_and_records_the_arena, registry_knows_cpu)

@@ -96,7 +96,9 @@ static void rates_are_possible(const struct plan_rates *rates)
     ck_assert_double_le(rates->ramp_rows, 4096.0);
 }
 
-START_TEST(the_device_is_timed)
+TEST_FIXTURE(setup, teardown)
+
+TEST(the_device_is_timed)
 {
     struct plan_rates rates;
     struct hostmem_counters before, after;
@@ -115,11 +117,10 @@ START_TEST(the_device_is_timed)
     ck_assert(isfinite(step));
     device_stop();
 }
-END_TEST
 
 /* Later ops of a program reuse the bytes of ids and targets.  Unless each pass writes them again, kernels look up words
  * that are not ids; their asserts and AddressSanitizer detect that. */
-START_TEST(ids_stay_ids)
+TEST(ids_stay_ids)
 {
     static const struct {
         int32_t embd, block, vocab, batch;
@@ -139,9 +140,8 @@ START_TEST(ids_stay_ids)
         device_stop();
     }
 }
-END_TEST
 
-START_TEST(no_time_is_time_for_one_pass)
+TEST(no_time_is_time_for_one_pass)
 {
     struct plan_rates rates;
     device_start(true);
@@ -149,9 +149,8 @@ START_TEST(no_time_is_time_for_one_pass)
     rates_are_possible(&rates);
     device_stop();
 }
-END_TEST
 
-START_TEST(a_small_arena_is_no_error)
+TEST(a_small_arena_is_no_error)
 {
     struct plan_rates rates;
     struct log_capture capture;
@@ -167,7 +166,6 @@ START_TEST(a_small_arena_is_no_error)
     log_capture_end();
     device_stop();
 }
-END_TEST
 
 enum faulty_call { FAULTY_UPLOAD, FAULTY_RUN, FAULTY_SYNC, FAULTY_COUNT };
 static const struct backend_ops *cpu;
@@ -197,7 +195,7 @@ static enum gt_status faulty_sync(struct backend *backend, int32_t queue)
     return fails_now(FAULTY_SYNC) ? GT_DEVICE : cpu->sync(backend, queue);
 }
 
-START_TEST(a_failing_device_is_passed_on)
+TEST(a_failing_device_is_passed_on)
 {
     struct plan_rates rates;
     struct log_capture capture;
@@ -225,9 +223,8 @@ START_TEST(a_failing_device_is_passed_on)
     ck_assert_uint_eq(after.live_bytes, before.live_bytes);
     device_stop();
 }
-END_TEST
 
-START_TEST(failing_allocations_are_passed_on)
+TEST(failing_allocations_are_passed_on)
 {
     struct plan_rates rates;
     struct log_capture capture;
@@ -246,7 +243,6 @@ START_TEST(failing_allocations_are_passed_on)
     ck_assert_uint_eq(after.live_bytes, before.live_bytes);
     device_stop();
 }
-END_TEST
 
 /* ---- the cache ---- */
 
@@ -262,7 +258,7 @@ static struct plan_rates some_rates(void)
 }
 
 /* check_user_cache.c tests what is damaged, foreign or cannot be read. */
-START_TEST(what_is_stored_is_loaded)
+TEST(what_is_stored_is_loaded)
 {
     struct plan_rates rates = some_rates(), again;
     struct log_capture capture;
@@ -279,10 +275,9 @@ START_TEST(what_is_stored_is_loaded)
     ck_assert_int_eq(capture.lines, 0);
     log_capture_end();
 }
-END_TEST
 
 /* Where the cache cannot be written, nothing is, and no error is logged. */
-START_TEST(a_cache_that_cannot_be_is_done_without)
+TEST(a_cache_that_cannot_be_is_done_without)
 {
     struct plan_rates rates = some_rates();
     struct log_capture capture;
@@ -297,9 +292,8 @@ START_TEST(a_cache_that_cannot_be_is_done_without)
     ck_assert_int_eq(capture.level, LOG_NOTE);
     log_capture_end();
 }
-END_TEST
 
-START_TEST(keys_tell_devices_and_widths_apart)
+TEST(keys_tell_devices_and_widths_apart)
 {
     char key[CALIBRATE_KEY_MAX], other[CALIBRATE_KEY_MAX];
     struct backend_info first = {.device = "A", .detail = "driver 1"}, second = first;
@@ -317,8 +311,3 @@ START_TEST(keys_tell_devices_and_widths_apart)
     wider.dtype = DTYPE_BF16;
     ck_assert_str_ne(calibrate_key(other, &first, &wider), key);
 }
-END_TEST
-
-UNIT_TESTS_WITH(calibrate, setup, teardown, the_device_is_timed, ids_stay_ids, no_time_is_time_for_one_pass,
-                a_small_arena_is_no_error, a_failing_device_is_passed_on, failing_allocations_are_passed_on,
-                what_is_stored_is_loaded, a_cache_that_cannot_be_is_done_without, keys_tell_devices_and_widths_apart)

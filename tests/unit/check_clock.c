@@ -8,7 +8,7 @@
 
 #include "tests/unit/unit_main.h"
 
-START_TEST(clocks_run)
+TEST(clocks_run)
 {
     const int64_t start_ns = clock_monotonic_ns();
     int64_t last_ns = start_ns;
@@ -23,7 +23,6 @@ START_TEST(clocks_run)
     const int64_t difference_s = clock_wall_s() - (int64_t)time(NULL);
     ck_assert(difference_s >= -1 && difference_s <= 1);
 }
-END_TEST
 
 static const struct {
     double seconds;
@@ -37,16 +36,15 @@ static const struct {
     {1e300, "unknown"},
 };
 
-START_TEST(duration)
+TEST_LOOP(duration, (int)(sizeof durations / sizeof durations[0]))
 {
     char text[32];
     ck_assert_ptr_eq(clock_duration(text, durations[_i].seconds), text);
     ck_assert_str_eq(text, durations[_i].text);
     ck_assert_str_eq(clock_duration(text, (double)NAN), "unknown");
 }
-END_TEST
 
-START_TEST(wall_text)
+TEST(wall_text)
 {
     char text[32];
     ck_assert_int_eq(setenv("TZ", "UTC0", 1), 0);
@@ -67,7 +65,3 @@ START_TEST(wall_text)
     clock_wall_text(text, (int64_t)soon + 90000);
     ck_assert_uint_eq(strlen(text), strlen("Sat 2024-02-03 04:05"));
 }
-END_TEST
-
-UNIT_LOOPS(clock, 0, {clocks_run, 0, 0}, {duration, 0, (int)(sizeof durations / sizeof durations[0])},
-           {wall_text, 0, 0})

@@ -35,7 +35,7 @@ static void refused(enum gt_status status, const char *words)
     ASSERT_SAID(words);
 }
 
-START_TEST(args_forms)
+TEST(args_forms)
 {
     const struct config *config = &fixture.config;
     ck_assert_int_eq(TRAIN("--n_layer=3", "--n-head", "4", "--learning-rate=1e-3", "--eval_only", "--dataset", "a/b"),
@@ -50,9 +50,8 @@ START_TEST(args_forms)
     ck_assert_str_eq(config->origin[CONFIG_KEY_n_layer].source, "--n_layer=3");
     ck_assert_int_eq(parse_words(CONFIG_TRAIN, (const char *const[]){NULL}), GT_OK);
 }
-END_TEST
 
-START_TEST(args_numbers)
+TEST(args_numbers)
 {
     ck_assert_int_eq(TRAIN("--learning_rate=1", "--dropout=0", "--seed=0x10", "--max_iters=1_000"), GT_OK);
     ck_assert(fixture.config.learning_rate == 1.0);
@@ -69,9 +68,8 @@ START_TEST(args_numbers)
     refused(TRAIN("--learning_rate=1e999"), "expected a float");
     refused(TRAIN("--n_layer='3'"), "expected an int");
 }
-END_TEST
 
-START_TEST(args_booleans)
+TEST(args_booleans)
 {
     static const char *const yes[] = {"--bias", "--bias=True", "--bias=true", "--bias=1", "--bias=yes"};
     static const char *const no[] = {"--bias=False", "--bias=false", "--bias=0", "--bias=no"};
@@ -87,9 +85,8 @@ START_TEST(args_booleans)
     ck_assert(fixture.config.bias && !fixture.config.decay_lr);
     refused(TRAIN("--bias=maybe"), "bias: expected True or False, found str 'maybe'");
 }
-END_TEST
 
-START_TEST(args_strings)
+TEST(args_strings)
 {
     ck_assert_int_eq(SAMPLE("--start=\"a\\nb\"", "--out_dir=a=b"), GT_OK);
     ck_assert_str_eq(fixture.config.start, "a\nb");
@@ -105,9 +102,8 @@ START_TEST(args_strings)
     ck_assert_int_eq(fixture.config.top_k, 0);
     refused(SAMPLE("--out_dir="), "out_dir = '' is empty");
 }
-END_TEST
 
-START_TEST(args_choices_and_plan)
+TEST(args_choices_and_plan)
 {
     ck_assert_int_eq(TRAIN("--plan"), GT_OK);
     ck_assert_int_eq(fixture.config.plan, CONFIG_PLAN_TEXT);
@@ -129,9 +125,8 @@ START_TEST(args_choices_and_plan)
     ck_assert_str_eq(fixture.config.device_profile, "rtx3060");
     refused(TRAIN("--norm=rmsnorm"), "'layernorm' is the only value so far");
 }
-END_TEST
 
-START_TEST(args_refusals)
+TEST(args_refusals)
 {
     refused(TRAIN("--n_layers=3"), "--n_layers=3: unknown key n_layers (did you mean n_layer?)");
     refused(TRAIN("--lr=1e-3"), "unknown key lr (did you mean learning_rate?)");
@@ -152,18 +147,16 @@ START_TEST(args_refusals)
     refused(TRAIN("/nonexistent.py"), "/nonexistent.py");
     refused(TRAIN("--=3"), "unknown key");
 }
-END_TEST
 
-START_TEST(args_lists_all_mistakes)
+TEST(args_lists_all_mistakes)
 {
     ck_assert_int_eq(
         TRAIN("--n_layers=3", "--batch_size=x", "--dropout=2", "/nonexistent.py", "--n_embd=100", "--seed"), GT_USAGE);
     ck_assert_int_eq(fixture.errors, 6);
     ASSERT_SAID("n_embd=100 (--n_embd=100) is not a multiple of n_head=12 (the default)");
 }
-END_TEST
 
-START_TEST(args_files_and_order)
+TEST(args_files_and_order)
 {
     char path[] = "/tmp/gpt-train-config-XXXXXX";
     int fd = mkstemp(path);
@@ -181,10 +174,9 @@ START_TEST(args_files_and_order)
     ck_assert_int_eq(fixture.config.n_layer, 6);
     unlink(path);
 }
-END_TEST
 
 /* With the device in a file and the backend on the command line, or vice versa, the command line wins. */
-START_TEST(args_win_over_a_file)
+TEST(args_win_over_a_file)
 {
     char path[] = "config-test-XXXXXX", option[sizeof path + 16];
     const int fd = mkstemp(path);
@@ -207,9 +199,8 @@ START_TEST(args_win_over_a_file)
     ASSERT_SAID("because of device='cpu' (--device=cpu)");
     ck_assert_int_eq(unlink(path), 0);
 }
-END_TEST
 
-START_TEST(args_questions)
+TEST(args_questions)
 {
     ck_assert_int_eq(TRAIN("--nonsense", "--help"), GT_OK);
     ck_assert(fixture.config.help);
@@ -221,7 +212,3 @@ START_TEST(args_questions)
     ck_assert_int_eq(TRAIN("--list-devices"), GT_OK);
     ck_assert(fixture.config.list_devices);
 }
-END_TEST
-
-UNIT_TESTS(config_args, args_forms, args_numbers, args_booleans, args_strings, args_choices_and_plan, args_refusals,
-           args_lists_all_mistakes, args_files_and_order, args_win_over_a_file, args_questions)

@@ -19,7 +19,7 @@ static void refused(const char *text, const char *words)
     ASSERT_SAID(words);
 }
 
-START_TEST(check_defaults_are_silent)
+TEST(check_defaults_are_silent)
 {
     ck_assert_int_eq(check(""), GT_OK);
     ck_assert_int_eq(fixture.count, 0);
@@ -27,9 +27,8 @@ START_TEST(check_defaults_are_silent)
     ck_assert_int_eq(config_check(&fixture.config), GT_OK);
     ck_assert_int_eq(fixture.count, 0);
 }
-END_TEST
 
-START_TEST(check_pairs)
+TEST(check_pairs)
 {
     refused("n_embd = 100\nn_head = 12", "n_embd=100 (x.py:1:1) is not a multiple of n_head=12 (x.py:2:1)");
     refused("n_head = 7", "n_embd=768 (the default) is not a multiple of n_head=7 (x.py:1:1)");
@@ -43,9 +42,8 @@ START_TEST(check_pairs)
     ck_assert_int_eq(check("n_embd = 96; n_head = 4; n_kv_head = 4"), GT_OK);
     ck_assert_int_eq(fixture.count, 0);
 }
-END_TEST
 
-START_TEST(check_expected_losses)
+TEST(check_expected_losses)
 {
     static const char *const bad[] = {"2", "1:2", "1:3-2", "1:0-2", "1:2-3,", "1:2-3 x"};
     struct config_band band;
@@ -72,10 +70,9 @@ START_TEST(check_expected_losses)
     fixture.config.origin[CONFIG_KEY_expected_losses] = (struct config_origin){.source = "--expected_losses=0:1-2"};
     ck_assert_str_eq(config_expected_source(&fixture.config), "--expected_losses=0:1-2");
 }
-END_TEST
 
 /* Keys of patched nanoGPTs. */
-START_TEST(check_aliases)
+TEST(check_aliases)
 {
     refused("eval_block_size = 1025", "eval_block_size=1025 (x.py:1:1) is larger than block_size=1024 (the default)");
     ck_assert_int_eq(check("eval_block_size = 1024"), GT_OK);
@@ -96,10 +93,9 @@ START_TEST(check_aliases)
     refused("recompute = 'full:13,none'", "recompute='full:13,none' (x.py:1:1) covers another number of blocks");
     refused("n_embd = 448", "n_embd=448 (x.py:1:1) is not a multiple of n_head=12 (the default): with 12 heads");
 }
-END_TEST
 
 /* Several mistakes give a line each, and a refused value takes no part in other checks. */
-START_TEST(check_lists_all)
+TEST(check_lists_all)
 {
     ck_assert_int_eq(check("n_head = 7; micro_batch = 13; device = 'tpu'"), GT_USAGE);
     ck_assert_int_eq(fixture.errors, 3);
@@ -107,19 +103,17 @@ START_TEST(check_lists_all)
     ck_assert_int_eq(config_check(&fixture.config), GT_OK);
     ck_assert_int_eq(fixture.errors, 1);
 }
-END_TEST
 
 /* Samples of an evaluation are numbered in 32 bits. */
-START_TEST(check_evaluation_samples)
+TEST(check_evaluation_samples)
 {
     ck_assert_int_eq(check("eval_iters = 1000000000; batch_size = 4"), GT_OK);
     refused("eval_iters = 1000000000; batch_size = 5", "is 2^32 sequences or more per evaluation");
     ck_assert_int_eq(check("init_from = 'resume'; eval_iters = 1000000000"), GT_OK);
 }
-END_TEST
 
 /* At a resume the checkpoint contains the number of heads, so that one half of the pair is not checked. */
-START_TEST(check_leaves_the_shape_to_a_checkpoint)
+TEST(check_leaves_the_shape_to_a_checkpoint)
 {
     ck_assert_int_eq(check("init_from = 'resume'; n_embd = 100"), GT_OK);
     refused("init_from = 'resume'; n_embd = 100; n_head = 3", "is not a multiple of");
@@ -137,9 +131,8 @@ START_TEST(check_leaves_the_shape_to_a_checkpoint)
     ASSERT_SAID("n_embd=10 (state.json) is not a multiple of n_head=3");
     json_decref(object);
 }
-END_TEST
 
-START_TEST(check_devices)
+TEST(check_devices)
 {
     static const char *const noted[] = {"cuda", "cuda:0", "cuda:12", "cuda:x", "mps", "xpu"};
     static const char *const unknown[] = {"tpu", "cuda:", "cudax", "cpu:1", "CPU", "-1", "99999"};
@@ -162,10 +155,9 @@ START_TEST(check_devices)
     refused("device = 'opencl:1'", "built without OpenCL (it needs OpenCL's headers); this build has cpu");
     refused("device = 'opencl'; backend = 'cpu'", "contradicts backend='cpu'");
 }
-END_TEST
 
 /* Tests the device names where the build has the backend, and the device index. */
-START_TEST(check_device_index)
+TEST(check_device_index)
 {
     static const struct {
         const char *text;
@@ -198,9 +190,8 @@ START_TEST(check_device_index)
     ck_assert_int_eq(config_check(&fixture.config), GT_USAGE);
     ASSERT_SAID("built without OpenCL (it needs OpenCL's headers); this build has cpu, cuda");
 }
-END_TEST
 
-START_TEST(check_warnings)
+TEST(check_warnings)
 {
     ck_assert_int_eq(check("learning_rate = 1e-5"), GT_OK);
     ck_assert_int_eq(fixture.warnings, 1);
@@ -213,9 +204,8 @@ START_TEST(check_warnings)
     ck_assert_int_eq(check("lr_decay_iters = 100; max_iters = 100"), GT_OK);
     ck_assert_int_eq(fixture.count, 0);
 }
-END_TEST
 
-START_TEST(check_notes)
+TEST(check_notes)
 {
     ck_assert_int_eq(check("compile = True; wandb_log = True; out_dir = 'o'"), GT_OK);
     ck_assert_int_eq(fixture.notes, 2);
@@ -224,8 +214,3 @@ START_TEST(check_notes)
     ck_assert_int_eq(check("compile = False; wandb_log = False; wandb_run_name = 'x'"), GT_OK);
     ck_assert_int_eq(fixture.count, 0);
 }
-END_TEST
-
-UNIT_TESTS(config_check, check_defaults_are_silent, check_pairs, check_expected_losses, check_aliases, check_lists_all,
-           check_evaluation_samples, check_leaves_the_shape_to_a_checkpoint, check_devices, check_device_index,
-           check_warnings, check_notes)

@@ -1,5 +1,5 @@
-/* Tests of src/config/config_file.c: the syntax, the values, every refusal with its position.  fuzz_config reads mutated
- * files. */
+/* Tests of src/config/config_file.c: the syntax, the values, every refusal with its position.  fuzz_config reads
+ * mutated files. */
 #include <unistd.h>
 
 #include "config/config_key.h"
@@ -38,7 +38,7 @@ static const char pretrain[] = "'''a docstring\n over two lines'''\n"
                                "device = 'cpu'  # run on cpu only\n"
                                "compile = False # do not torch compile\n";
 
-START_TEST(file_nanogpt_idioms)
+TEST(file_nanogpt_idioms)
 {
     const struct config *config = &fixture.config;
     ASSERT_READS(finetune);
@@ -59,9 +59,8 @@ START_TEST(file_nanogpt_idioms)
     ck_assert_str_eq(config->wandb_run_name, "gpt2-124M");
     ck_assert(config->weight_decay == 0.1);
 }
-END_TEST
 
-START_TEST(file_integer_expressions)
+TEST(file_integer_expressions)
 {
     static const struct {
         const char *expression;
@@ -94,9 +93,8 @@ START_TEST(file_integer_expressions)
                       (long long)fixture.config.max_iters);
     }
 }
-END_TEST
 
-START_TEST(file_real_expressions)
+TEST(file_real_expressions)
 {
     static const struct {
         const char *expression;
@@ -112,9 +110,8 @@ START_TEST(file_real_expressions)
                       fixture.config.min_lr);
     }
 }
-END_TEST
 
-START_TEST(file_string_expressions)
+TEST(file_string_expressions)
 {
     static const struct {
         const char *expression, *value;
@@ -138,9 +135,8 @@ START_TEST(file_string_expressions)
     ASSERT_READS("wandb_run_name = None");
     ck_assert_str_eq(fixture.config.wandb_run_name, "");
 }
-END_TEST
 
-START_TEST(file_names)
+TEST(file_names)
 {
     ASSERT_READS(
         "_scale = 2\n_name = 'a'\nn_layer = 3 * _scale\n_scale = 5\nn_head = _scale\nn_embd = n_head * n_layer\n"
@@ -154,9 +150,8 @@ START_TEST(file_names)
     ASSERT_READS("n_layer = 1\nn_layer = 2");
     ck_assert_int_eq(fixture.config.n_layer, 2);
 }
-END_TEST
 
-START_TEST(file_layouts)
+TEST(file_layouts)
 {
     ASSERT_READS("");
     ASSERT_READS("\n\n# nothing\n   # at all\n");
@@ -167,10 +162,9 @@ START_TEST(file_layouts)
     ASSERT_READS("import time; n_layer = 3\n\"doc\" 'string'\n");
     ASSERT_READS("n_layer = 3 # caf\xC3\xA9");
 }
-END_TEST
 
 /* Each text has one mistake, and gives one line that begins with its position. */
-START_TEST(file_refusals)
+TEST(file_refusals)
 {
     static const struct {
         const char *text, *words;
@@ -241,9 +235,8 @@ START_TEST(file_refusals)
     ck_assert_int_eq(fixture_read("not_a_key = [1,\n 2]\n"), GT_USAGE);
     ck_assert_int_eq(fixture.errors, 2);
 }
-END_TEST
 
-START_TEST(file_lists_all_mistakes)
+TEST(file_lists_all_mistakes)
 {
     ck_assert_int_eq(fixture_read("n_layers = 3\nn_layer = 8.0\nn_head = 4\nn_embd = (5 $ 3)\ndropout = 1\n"
                                   "dataset = [1,\n 2,\n 3]\nseed = 7\n"),
@@ -257,9 +250,8 @@ START_TEST(file_lists_all_mistakes)
     ck_assert_int_eq(fixture.config.n_head, 4);
     ck_assert_int_eq(fixture.config.seed, 7);
 }
-END_TEST
 
-START_TEST(file_limits)
+TEST(file_limits)
 {
     static char text[70000];
     size_t used = 0;
@@ -292,26 +284,23 @@ START_TEST(file_limits)
         used += (size_t)snprintf(text + used, sizeof text - used, "_s = _s + _s\n");
     ASSERT_REFUSED(text, "the strings of this file are too long");
 }
-END_TEST
 
-START_TEST(file_not_a_text)
+TEST(file_not_a_text)
 {
     fixture_open(CONFIG_TRAIN);
     ck_assert_int_eq(config_parse_text(&fixture.config, "x.bin", "n_layer\0=3", 10), GT_USAGE);
     ck_assert_int_eq(fixture.errors, 1);
     ASSERT_SAID("x.bin: not a configuration: it holds a zero byte");
 }
-END_TEST
 
-START_TEST(file_of_the_other_program)
+TEST(file_of_the_other_program)
 {
     ck_assert_int_eq(fixture_read("top_k = 5\ntemperature = 0.5\nn_layer = 2\n"), GT_OK);
     ck_assert_int_eq(fixture.notes, 1);
     ASSERT_SAID("x.py: ignoring top_k and 1 more keys of gpt-sample");
 }
-END_TEST
 
-START_TEST(file_from_disk)
+TEST(file_from_disk)
 {
     char path[] = "/tmp/gpt-train-config-XXXXXX";
     int fd = mkstemp(path);
@@ -330,8 +319,3 @@ START_TEST(file_from_disk)
     ck_assert_int_ne(config_parse_file(&fixture.config, "/tmp"), GT_OK);
     ck_assert_int_eq(fixture.errors, 2);
 }
-END_TEST
-
-UNIT_TESTS(config_file, file_nanogpt_idioms, file_integer_expressions, file_real_expressions, file_string_expressions,
-           file_names, file_layouts, file_refusals, file_lists_all_mistakes, file_limits, file_not_a_text,
-           file_of_the_other_program, file_from_disk)

@@ -36,7 +36,7 @@ static int occurrences(const char *text, const char *words)
     return count;
 }
 
-START_TEST(help_lists_every_key_once)
+TEST(help_lists_every_key_once)
 {
     for (int program = CONFIG_TRAIN; program <= CONFIG_SAMPLE; program++) {
         char *text = printed(help_all, (enum config_program)program);
@@ -54,9 +54,8 @@ START_TEST(help_lists_every_key_once)
         free(text);
     }
 }
-END_TEST
 
-START_TEST(help_fits_80_columns)
+TEST(help_fits_80_columns)
 {
     printer *const printers[] = {help_all, help_common};
     for (int i = 0; i < 4; i++) {
@@ -71,10 +70,9 @@ START_TEST(help_fits_80_columns)
         free(text);
     }
 }
-END_TEST
 
 /* The common keys, with examples, fit on one screen; the rest are named. */
-START_TEST(help_alone_is_short)
+TEST(help_alone_is_short)
 {
     static const char *const common[] = {"--out_dir=PATH", "--device=TEXT", "--explain_oom=PATH",
                                          "--help[=common|all]"};
@@ -90,9 +88,8 @@ START_TEST(help_alone_is_short)
         free(text);
     }
 }
-END_TEST
 
-START_TEST(help_shows_defaults)
+TEST(help_shows_defaults)
 {
     char *train = printed(help_all, CONFIG_TRAIN);
     char *sample = printed(help_all, CONFIG_SAMPLE);
@@ -106,9 +103,8 @@ START_TEST(help_shows_defaults)
     free(train);
     free(sample);
 }
-END_TEST
 
-START_TEST(man_is_sound)
+TEST(man_is_sound)
 {
     for (int program = CONFIG_TRAIN; program <= CONFIG_SAMPLE; program++) {
         char *text = printed(config_print_man, (enum config_program)program);
@@ -127,7 +123,3 @@ START_TEST(man_is_sound)
         free(text);
     }
 }
-END_TEST
-
-UNIT_TESTS(config_help, help_lists_every_key_once, help_fits_80_columns, help_alone_is_short, help_shows_defaults,
-           man_is_sound)

@@ -24,7 +24,7 @@ static enum gt_status resume(const char *own, const char *text)
     return status;
 }
 
-START_TEST(json_round_trip)
+TEST(json_round_trip)
 {
     char own[CONFIG_VALUE_TEXT_MAX];
     char read[CONFIG_VALUE_TEXT_MAX];
@@ -52,9 +52,8 @@ START_TEST(json_round_trip)
     json_decref(object);
     json_decref(again);
 }
-END_TEST
 
-START_TEST(json_holds_no_invocation)
+TEST(json_holds_no_invocation)
 {
     static const char *const absent[] = {"out_dir",      "init_from",     "backend",   "device", "threads",
                                          "plan",         "print_program", "eval_only", "help",   "version",
@@ -70,9 +69,8 @@ START_TEST(json_holds_no_invocation)
         ck_assert_msg(json_object_get(object, present[i]) != NULL, "%s", present[i]);
     json_decref(object);
 }
-END_TEST
 
-START_TEST(json_resume)
+TEST(json_resume)
 {
     ck_assert_int_eq(
         resume("max_iters = 40", "{\"max_iters\": 20, \"n_layer\": 3, \"learning_rate\": 1, \"gelu\": \"erf\"}"),
@@ -96,9 +94,8 @@ START_TEST(json_resume)
     ASSERT_SAID("x.py:1:1: n_layer = 6 cannot be resumed from state.json, whose model has 3");
     ck_assert_int_eq(fixture.config.max_iters, 600000); /* nothing is written on failure */
 }
-END_TEST
 
-START_TEST(json_untrusted)
+TEST(json_untrusted)
 {
     static const struct {
         const char *text, *words;
@@ -124,10 +121,9 @@ START_TEST(json_untrusted)
     ck_assert_int_eq(fixture.errors, 3);
     ck_assert_int_eq(fixture.config.max_iters, 4);
 }
-END_TEST
 
 /* A change is a key that this invocation set to another value, where results depend on the key. */
-START_TEST(json_changes)
+TEST(json_changes)
 {
     static const char text[] =
         "{\"learning_rate\": 1, \"seed\": 7, \"log_interval\": 5, \"max_iters\": 9, \"beta1\": 0.5}";
@@ -143,6 +139,3 @@ START_TEST(json_changes)
     ck_assert_str_eq(change.is, "8");
     json_decref(object);
 }
-END_TEST
-
-UNIT_TESTS(config_json, json_round_trip, json_holds_no_invocation, json_resume, json_changes, json_untrusted)

@@ -43,7 +43,7 @@ static const struct {
     {CONFIG_KEY_seed, "1337"},
 };
 
-START_TEST(key_defaults_of_train)
+TEST(key_defaults_of_train)
 {
     char text[CONFIG_VALUE_TEXT_MAX];
     fixture_open(CONFIG_TRAIN);
@@ -52,9 +52,8 @@ START_TEST(key_defaults_of_train)
     for (int key = 0; key < CONFIG_KEY_COUNT; key++)
         ck_assert(!config_key_was_set(&fixture.config, (enum config_key)key));
 }
-END_TEST
 
-START_TEST(key_defaults_of_sample)
+TEST(key_defaults_of_sample)
 {
     const struct config *config = &fixture.config;
     fixture_open(CONFIG_SAMPLE);
@@ -67,10 +66,9 @@ START_TEST(key_defaults_of_sample)
     ck_assert_int_eq(config->seed, 1337);
     ck_assert(!config->compile);
 }
-END_TEST
 
 /* Each default is a value that its key accepts, and each name is found in both spellings. */
-START_TEST(key_table_is_sound)
+TEST(key_table_is_sound)
 {
     char dashed[64];
     for (int program = CONFIG_TRAIN; program <= CONFIG_SAMPLE; program++) {
@@ -94,9 +92,8 @@ START_TEST(key_table_is_sound)
     ck_assert_int_eq(config_key_find("n_layers", 8), CONFIG_KEY_COUNT);
     ck_assert_int_eq(config_key_find("", 0), CONFIG_KEY_COUNT);
 }
-END_TEST
 
-START_TEST(key_words_match_their_enumerators)
+TEST(key_words_match_their_enumerators)
 {
     ck_assert_str_eq(config_key_info_get(CONFIG_KEY_sampler)->words[CONFIG_SAMPLER_EPOCH], "epoch");
     ck_assert_str_eq(config_key_info_get(CONFIG_KEY_gelu)->words[CONFIG_GELU_TANH], "tanh");
@@ -104,7 +101,6 @@ START_TEST(key_words_match_their_enumerators)
     ck_assert_str_eq(config_key_info_get(CONFIG_KEY_backend)->words[CONFIG_BACKEND_CPU], "cpu");
     ck_assert_str_eq(config_key_info_get(CONFIG_KEY_plan)->words[CONFIG_PLAN_JSON], "json");
 }
-END_TEST
 
 static void suggests(const char *name, enum config_program program, const char *expected)
 {
@@ -116,7 +112,7 @@ static void suggests(const char *name, enum config_program program, const char *
     ck_assert_str_eq(config_key_hint(hint, name, strlen(name), program), wanted);
 }
 
-START_TEST(key_nearest)
+TEST(key_nearest)
 {
     suggests("n_layers", CONFIG_TRAIN, "n_layer");
     suggests("n_lyaer", CONFIG_TRAIN, "n_layer");
@@ -129,7 +125,6 @@ START_TEST(key_nearest)
     suggests("x", CONFIG_TRAIN, NULL);
     suggests("a_name_that_is_longer_than_any_key_could_ever_be", CONFIG_TRAIN, NULL);
 }
-END_TEST
 
 static enum gt_status assign(enum config_key key, struct config_value value)
 {
@@ -137,7 +132,7 @@ static enum gt_status assign(enum config_key key, struct config_value value)
     return config_key_assign(&fixture.config, key, &value, &origin);
 }
 
-START_TEST(key_assign_checks_types)
+TEST(key_assign_checks_types)
 {
     const struct config_value integer = {CONFIG_VALUE_INT, 1, 0.0, NULL};
     const struct config_value real = {CONFIG_VALUE_REAL, 0, 8.0, NULL};
@@ -167,9 +162,8 @@ START_TEST(key_assign_checks_types)
     ck_assert(fixture.config.origin[CONFIG_KEY_batch_size].bad);
     ck_assert(!fixture.config.origin[CONFIG_KEY_wandb_project].bad);
 }
-END_TEST
 
-START_TEST(key_assign_checks_ranges)
+TEST(key_assign_checks_ranges)
 {
     static char lengthy[5000];
     fixture_open(CONFIG_TRAIN);
@@ -189,9 +183,8 @@ START_TEST(key_assign_checks_ranges)
     ck_assert_int_eq(fixture.errors, 6);
     ck_assert_str_eq(fixture.config.out_dir, "out");
 }
-END_TEST
 
-START_TEST(key_foreign_words)
+TEST(key_foreign_words)
 {
     fixture_open(CONFIG_TRAIN);
     ck_assert_int_eq(assign(CONFIG_KEY_backend, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "nccl"}), GT_OK);
@@ -202,8 +195,3 @@ START_TEST(key_foreign_words)
     ck_assert_int_eq(assign(CONFIG_KEY_norm, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "rmsnorm"}), GT_USAGE);
     ASSERT_SAID("norm = 'rmsnorm' is not known: 'layernorm' is the only value so far");
 }
-END_TEST
-
-UNIT_TESTS(config_key, key_defaults_of_train, key_defaults_of_sample, key_table_is_sound,
-           key_words_match_their_enumerators, key_nearest, key_assign_checks_types, key_assign_checks_ranges,
-           key_foreign_words)

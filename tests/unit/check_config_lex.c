@@ -31,7 +31,7 @@ static struct config_token first(const char *text)
     return token;
 }
 
-START_TEST(lex_kinds)
+TEST(lex_kinds)
 {
     ck_assert_str_eq(kinds(""), "");
     ck_assert_str_eq(kinds("a = 1\n"), "NM#\n");
@@ -47,9 +47,8 @@ START_TEST(lex_kinds)
     ck_assert_str_eq(kinds("a $ b \xC3\xA9 ?"), "N!N!!");
     ck_assert_str_eq(kinds("f'x'"), "!S");
 }
-END_TEST
 
-START_TEST(lex_positions)
+TEST(lex_positions)
 {
     const char *text = "a = 1\n  bb = '''x\ny''' + c\n";
     static const struct {
@@ -69,9 +68,8 @@ START_TEST(lex_positions)
     config_lex_next(&lex, &token);
     ck_assert_int_eq(token.type, CONFIG_TOKEN_END);
 }
-END_TEST
 
-START_TEST(lex_numbers)
+TEST(lex_numbers)
 {
     static const struct {
         const char *text;
@@ -102,9 +100,8 @@ START_TEST(lex_numbers)
         ck_assert_msg(token.value.real == reals[i].value, "%s", reals[i].text);
     }
 }
-END_TEST
 
-START_TEST(lex_bad_numbers)
+TEST(lex_bad_numbers)
 {
     static const char *const bad[] = {"1__0",
                                       "1_",
@@ -127,9 +124,8 @@ START_TEST(lex_bad_numbers)
         ck_assert_uint_gt(token.length, 0);
     }
 }
-END_TEST
 
-START_TEST(lex_strings)
+TEST(lex_strings)
 {
     static const struct {
         const char *text, *value;
@@ -150,9 +146,8 @@ START_TEST(lex_strings)
         ck_assert_str_eq(token.value.text, strings[i].value);
     }
 }
-END_TEST
 
-START_TEST(lex_bad_strings)
+TEST(lex_bad_strings)
 {
     static const char *const bad[] = {"'abc",          "'abc\ndef'", "'''abc", "'\\x4'", "'\\u12'",
                                       "'\\U00110000'", "'\\ud800'",  "'\\0'",  "'abc\\", "\""};
@@ -162,9 +157,8 @@ START_TEST(lex_bad_strings)
         ck_assert_uint_gt(token.length, 0);
     }
 }
-END_TEST
 
-START_TEST(lex_pool_is_bounded)
+TEST(lex_pool_is_bounded)
 {
     struct config_lex lex;
     struct config_token token;
@@ -181,9 +175,8 @@ START_TEST(lex_pool_is_bounded)
     for (size_t i = 8; i < sizeof guarded; i++)
         ck_assert_int_eq(guarded[i], '#');
 }
-END_TEST
 
-START_TEST(lex_literals)
+TEST(lex_literals)
 {
     struct config_value value;
     ck_assert(config_lex_literal("-12", pool, sizeof pool, &value));
@@ -197,7 +190,3 @@ START_TEST(lex_literals)
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
         ck_assert_msg(!config_lex_literal(none[i], pool, sizeof pool, &value), "%s", none[i]);
 }
-END_TEST
-
-UNIT_TESTS(config_lex, lex_kinds, lex_positions, lex_numbers, lex_bad_numbers, lex_strings, lex_bad_strings,
-           lex_pool_is_bounded, lex_literals)

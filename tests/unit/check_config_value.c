@@ -49,7 +49,7 @@ static void refuses(enum config_operator op, struct config_value left, struct co
     ck_assert_int_eq(out.integer, 77);
 }
 
-START_TEST(value_integers_follow_python)
+TEST(value_integers_follow_python)
 {
     gives(CONFIG_OPERATOR_ADD, 5, -8, -3);
     gives(CONFIG_OPERATOR_SUBTRACT, 5, 8, -3);
@@ -67,9 +67,8 @@ START_TEST(value_integers_follow_python)
     gives(CONFIG_OPERATOR_POWER, 1, INT64_MAX, 1);
     gives(CONFIG_OPERATOR_POWER, -1, INT64_MAX, -1);
 }
-END_TEST
 
-START_TEST(value_integers_stop_at_64_bits)
+TEST(value_integers_stop_at_64_bits)
 {
     const char *large = "64-bit";
     gives(CONFIG_OPERATOR_ADD, INT64_MAX - 1, 1, INT64_MAX);
@@ -89,9 +88,8 @@ START_TEST(value_integers_stop_at_64_bits)
     refuses(CONFIG_OPERATOR_POWER, number(2), number(63), large);
     refuses(CONFIG_OPERATOR_POWER, number(10), number(INT64_MAX), large);
 }
-END_TEST
 
-START_TEST(value_division_and_power_give_floats)
+TEST(value_division_and_power_give_floats)
 {
     gives_real(CONFIG_OPERATOR_DIVIDE, number(7), number(2), 3.5);
     gives_real(CONFIG_OPERATOR_DIVIDE, number(8), number(2), 4.0);
@@ -101,9 +99,8 @@ START_TEST(value_division_and_power_give_floats)
     gives_real(CONFIG_OPERATOR_MODULO, real(-7.5), number(2), 0.5);
     gives_real(CONFIG_OPERATOR_MULTIPLY, real(1.5), (struct config_value){CONFIG_VALUE_BOOL, 1, 0.0, NULL}, 1.5);
 }
-END_TEST
 
-START_TEST(value_refusals)
+TEST(value_refusals)
 {
     const struct config_value text = {CONFIG_VALUE_STRING, 0, 0.0, "x"};
     const struct config_value none = {CONFIG_VALUE_NONE, 0, 0.0, NULL};
@@ -116,9 +113,8 @@ START_TEST(value_refusals)
     refuses(CONFIG_OPERATOR_ADD, text, number(1), "numbers only");
     refuses(CONFIG_OPERATOR_ADD, number(1), none, "numbers only");
 }
-END_TEST
 
-START_TEST(value_unary)
+TEST(value_unary)
 {
     struct config_value out = number(0);
     struct config_value in = number(INT64_MIN);
@@ -134,9 +130,8 @@ START_TEST(value_unary)
     ck_assert_int_eq(out.type, CONFIG_VALUE_INT);
     ck_assert_int_eq(out.integer, 1);
 }
-END_TEST
 
-START_TEST(value_repr_known)
+TEST(value_repr_known)
 {
     static const struct {
         double value;
@@ -165,9 +160,8 @@ START_TEST(value_repr_known)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         ck_assert_str_eq(config_real_text(text, known[i].value), known[i].text);
 }
-END_TEST
 
-START_TEST(value_repr_reads_back)
+TEST(value_repr_reads_back)
 {
     struct philox_key key = philox_key_make(unit_seed(), RNG_SAMPLE);
     char text[CONFIG_REAL_TEXT_MAX];
@@ -181,9 +175,8 @@ START_TEST(value_repr_reads_back)
         ck_assert_msg(strtod(config_real_text(text, value), NULL) == value, "%.17g became %s", value, text);
     }
 }
-END_TEST
 
-START_TEST(value_quoting)
+TEST(value_quoting)
 {
     struct config_value value = {CONFIG_VALUE_STRING, 0, 0.0, "a\n\t'\\\x01"};
     char out[CONFIG_VALUE_TEXT_MAX], text[CONFIG_VALUE_TEXT_MAX];
@@ -199,8 +192,3 @@ START_TEST(value_quoting)
     config_value_text(out, &value);
     ck_assert_msg(strlen(out) == CONFIG_VALUE_TEXT_MAX - 1 && strstr(out, "aaa...'") != NULL, "%s", out);
 }
-END_TEST
-
-UNIT_TESTS(config_value, value_integers_follow_python, value_integers_stop_at_64_bits,
-           value_division_and_power_give_floats, value_refusals, value_unary, value_repr_known, value_repr_reads_back,
-           value_quoting)

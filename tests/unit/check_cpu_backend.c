@@ -34,7 +34,7 @@ static struct backend *open_with(const char *isa, int32_t threads)
     return backend;
 }
 
-START_TEST(isa_is_chosen)
+TEST(isa_is_chosen)
 {
     struct backend *generic = open_with("generic", 1), *best = open_with(NULL, 1);
     ck_assert_ptr_nonnull(generic);
@@ -49,9 +49,8 @@ START_TEST(isa_is_chosen)
     generic->ops->close(generic);
     best->ops->close(best);
 }
-END_TEST
 
-START_TEST(open_refuses)
+TEST(open_refuses)
 {
     log_sink_set(sink_silent, NULL);
     const size_t errors = log_count(LOG_ERROR);
@@ -64,9 +63,8 @@ START_TEST(open_refuses)
     ck_assert_uint_eq(log_count(LOG_ERROR), errors + 4);
     cpu_backend_ops.close(NULL);
 }
-END_TEST
 
-START_TEST(info_is_sane)
+TEST(info_is_sane)
 {
     struct backend *backend = open_with(NULL, 3);
     struct backend_info info;
@@ -80,7 +78,6 @@ START_TEST(info_is_sane)
     ck_assert_ptr_nonnull(strstr(info.device, "thread"));
     backend->ops->close(backend);
 }
-END_TEST
 
 /* ThreadSanitizer's shadow memory counts as memory of the process. */
 #define HAS_SHADOW 0
@@ -102,7 +99,7 @@ static uint64_t resident_bytes(void)
     return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-START_TEST(arena_is_committed_and_given_back)
+TEST(arena_is_committed_and_given_back)
 {
     struct backend *backend = open_with(NULL, 2);
     const struct backend_segment segments[3] = {
@@ -132,9 +129,8 @@ START_TEST(arena_is_committed_and_given_back)
     backend->ops->close(backend);
     ck_assert_uint_lt(resident_bytes(), before + ((uint64_t)8 << 20));
 }
-END_TEST
 
-START_TEST(arena_too_large_is_refused)
+TEST(arena_too_large_is_refused)
 {
     log_sink_set(sink_silent, NULL);
     struct backend *backend = open_with(NULL, 1);
@@ -149,9 +145,8 @@ START_TEST(arena_too_large_is_refused)
     ck_assert_int_eq(backend->ops->arena(backend, &small, 1), GT_OK);
     backend->ops->close(backend);
 }
-END_TEST
 
-START_TEST(peak_is_measured)
+TEST(peak_is_measured)
 {
     struct backend *backend = open_with(NULL, 1);
     const struct backend_segment segment = {SPACE_DEVICE, (uint64_t)4 << 20};
@@ -167,7 +162,6 @@ START_TEST(peak_is_measured)
     ck_assert_int_eq(backend_peak_flops(backend, DTYPE_F32, scratch, 100, 0.2, &rate), GT_NO_FIT);
     backend->ops->close(backend);
 }
-END_TEST
 
 /* Returns true when gemm supports these dtypes of a, b, bias and d. */
 static bool gemm_supports(const struct backend *backend, enum dtype a, enum dtype b, enum dtype bias, enum dtype d)
@@ -179,7 +173,7 @@ static bool gemm_supports(const struct backend *backend, enum dtype a, enum dtyp
     return backend->ops->supports(backend, &call);
 }
 
-START_TEST(supports_what_runs)
+TEST(supports_what_runs)
 {
     struct backend *backend = open_with(NULL, 1);
     struct op_call call = {.kind = OP_RESIDUAL};
@@ -205,7 +199,6 @@ START_TEST(supports_what_runs)
     ck_assert(!backend->ops->supports(backend, &wide));
     backend->ops->close(backend);
 }
-END_TEST
 
 static void file_write(const char *folder, const char *name, const char *text)
 {
@@ -217,7 +210,7 @@ static void file_write(const char *folder, const char *name, const char *text)
     fclose(file);
 }
 
-START_TEST(the_limit_of_the_address_space_counts)
+TEST(the_limit_of_the_address_space_counts)
 {
     const uint64_t most = (uint64_t)1 << 60; /* more than a process can map, even with a sanitizer */
     uint64_t total = UINT64_MAX, available = UINT64_MAX;
@@ -233,10 +226,9 @@ START_TEST(the_limit_of_the_address_space_counts)
     system_memory_space_limit(&total, &available);
     ck_assert_uint_eq(total, 42);
 }
-END_TEST
 
 /* Uses a made-up /sys/fs/cgroup: a limit on the parent, none on the child; and the v1 memory controller. */
-START_TEST(cgroup_limits_count)
+TEST(cgroup_limits_count)
 {
     char root[] = "cgroup-test-XXXXXX", folder[128], membership[128];
     ck_assert_ptr_nonnull(mkdtemp(root));
@@ -278,10 +270,9 @@ START_TEST(cgroup_limits_count)
     }
     ck_assert_int_eq(rmdir(root), 0);
 }
-END_TEST
 
 /* Uses a made-up /proc with six processes: the four largest others are named, by size, without control characters. */
-START_TEST(holders_are_found)
+TEST(holders_are_found)
 {
     static const struct {
         const char *pid, *statm, *name;
@@ -328,8 +319,3 @@ START_TEST(holders_are_found)
     ck_assert_int_eq(remove(path), 0);
     ck_assert_int_eq(rmdir(root), 0);
 }
-END_TEST
-
-UNIT_TESTS(cpu_backend, isa_is_chosen, open_refuses, info_is_sane, arena_is_committed_and_given_back,
-           arena_too_large_is_refused, peak_is_measured, supports_what_runs, cgroup_limits_count,
-           the_limit_of_the_address_space_counts, holders_are_found)

@@ -141,9 +141,11 @@ static void product_check(struct cpu_fixture *fixture, const struct product *p, 
     free(before);
 }
 
+TEST_LIMIT(120.0)
+
 /* Tests strips, blocks, portions and tiles that are full, nearly full, and just begun; all variants, a quarter of them
  * with each shape. */
-START_TEST(odd_shapes_are_right)
+TEST_LOOP(odd_shapes_are_right, SETS)
 {
     static const int64_t shapes[][3] = {{1, 1, 1},      {1, 70, 33},   {3, 1, 257},    {2, 33, 2100},  {16, 32, 32},
                                         {17, 31, 31},   {33, 17, 64},  {31, 65, 300},  {8, 130, 1030}, {9, 130, 1030},
@@ -163,10 +165,9 @@ START_TEST(odd_shapes_are_right)
         cpu_fixture_close(&fixture);
     }
 }
-END_TEST
 
 /* Products near the lower end of fp32's range, where bf16 values are still normal: nothing may be lost. */
-START_TEST(small_values_count)
+TEST_LOOP(small_values_count, SETS)
 {
     struct cpu_fixture fixture;
     if (!cpu_fixture_open(sets[_i], 1, ARENA_BYTES, &fixture))
@@ -175,10 +176,9 @@ START_TEST(small_values_count)
     product_check(&fixture, &p, 0x1p-56f);
     cpu_fixture_close(&fixture);
 }
-END_TEST
 
 /* Sums of small integers are rounded only to d's dtype: all variants give the same bytes. */
-START_TEST(ways_agree_on_whole_numbers)
+TEST(ways_agree_on_whole_numbers)
 {
     for (int variant = 0; variant < VARIANTS; variant++) {
         if (!variant_exists(variant))
@@ -206,7 +206,6 @@ START_TEST(ways_agree_on_whole_numbers)
         free(first);
     }
 }
-END_TEST
 
 /* Returns a product of several tiles and portions, or attention over several bands. */
 static struct op_call large_call(enum op_kind kind, enum dtype dtype, int variant)
@@ -269,7 +268,7 @@ static void threads_check(const char *set, enum op_kind kind, enum dtype dtype, 
     free(first);
 }
 
-START_TEST(threads_do_not_change_a_byte)
+TEST_LOOP(threads_do_not_change_a_byte, SETS)
 {
     static const int variants[2][2] = {{TRANSPOSE_B | BIAS, TRANSPOSE_A | WIDE_D | ACCUMULATE},
                                        {0, TRANSPOSE_A | TRANSPOSE_B | ACCUMULATE}};
@@ -285,10 +284,9 @@ START_TEST(threads_do_not_change_a_byte)
         threads_check(sets[_i], OP_ATTENTION_CACHED, halves[half], 0);
     }
 }
-END_TEST
 
 /* For any product, a thread gets a few MiB: no operand is ever converted as a whole. */
-START_TEST(workspace_is_bounded)
+TEST_LOOP(workspace_is_bounded, SETS)
 {
     static const int64_t shapes[][3] = {{4096, 50304, 768}, {4096, 768, 50304}, {50304, 768, 4096}, {1, 50304, 768},
                                         {90000, 1, 1},      {1, 90000, 1},      {1, 1, 90000},      {2000000, 33, 700},
@@ -315,7 +313,6 @@ START_TEST(workspace_is_bounded)
     cpu_fixture_close(&one);
     cpu_fixture_close(&three);
 }
-END_TEST
 
 static bool detail_has(const char *set, const char *text)
 {
@@ -329,28 +326,10 @@ static bool detail_has(const char *set, const char *text)
     return strstr(info.detail, text) != NULL;
 }
 
-START_TEST(way_is_chosen_and_named)
+TEST(way_is_chosen_and_named)
 {
     const bool amx = detail_has("amx", "avx512 kernels, bf16: AMX (GPT_TRAIN_CPU_ISA)");
     ck_assert(!detail_has("avx512", "bf16"));
     ck_assert(!detail_has("generic", "bf16"));
     ck_assert(detail_has(NULL, "bf16: AMX") == amx);
 }
-END_TEST
-
-Suite *cpu_gemm_suite(void)
-{
-    Suite *suite = suite_create("cpu_gemm");
-    TCase *tests = tcase_create("cpu_gemm");
-    tcase_set_timeout(tests, 120.0);
-    tcase_add_loop_test(tests, odd_shapes_are_right, 0, SETS);
-    tcase_add_loop_test(tests, small_values_count, 0, SETS);
-    tcase_add_test(tests, ways_agree_on_whole_numbers);
-    tcase_add_loop_test(tests, threads_do_not_change_a_byte, 0, SETS);
-    tcase_add_loop_test(tests, workspace_is_bounded, 0, SETS);
-    tcase_add_test(tests, way_is_chosen_and_named);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(cpu_gemm)

@@ -97,7 +97,9 @@ static const void *copied(struct cpu_fixture *fixture, enum dtype from, enum dty
     return cpu_fixture_operand(fixture, &call, COPY_Y);
 }
 
-START_TEST(every_pattern_widens)
+TEST_LIMIT(60)
+
+TEST_LOOP(every_pattern_widens, runs)
 {
     struct cpu_fixture fixture;
     if (!set_open(_i / COUNT(halves), &fixture))
@@ -114,9 +116,8 @@ START_TEST(every_pattern_widens)
     free(pattern);
     cpu_fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(every_place_rounds)
+TEST_LOOP(every_place_rounds, runs)
 {
     struct cpu_fixture fixture;
     if (!set_open(_i / COUNT(halves), &fixture))
@@ -132,10 +133,9 @@ START_TEST(every_place_rounds)
     free(words);
     cpu_fixture_close(&fixture);
 }
-END_TEST
 
 /* Copies lengths around those of the vectors, from and to unaligned places, between all pairs of dtypes. */
-START_TEST(short_runs_convert)
+TEST_LOOP(short_runs_convert, COUNT(sets) * 9)
 {
     static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
     static uint32_t words[WORDS];
@@ -156,10 +156,9 @@ START_TEST(short_runs_convert)
     fixture.arena_bytes = ARENA_BYTES;
     cpu_fixture_close(&fixture);
 }
-END_TEST
 
 /* old + x in fp32 is rounded to 16 bits; x itself is not rounded first. */
-START_TEST(accumulation_rounds_once)
+TEST_LOOP(accumulation_rounds_once, runs)
 {
     struct cpu_fixture fixture;
     if (!set_open(_i / COUNT(halves), &fixture))
@@ -187,7 +186,6 @@ START_TEST(accumulation_rounds_once)
         ck_assert_uint_eq(y[i], half_bits(dtype, old[i] + x[i]));
     cpu_fixture_close(&fixture);
 }
-END_TEST
 
 /* An op, one of its outputs, and the input that the output may overlap. */
 struct alias {
@@ -236,7 +234,7 @@ static void alias_run(struct cpu_fixture *fixture, const struct alias *alias, en
     memcpy(out, cpu_fixture_operand(fixture, &call, alias->output), 61 * 67 * sizeof *out);
 }
 
-START_TEST(outputs_may_lie_over_inputs)
+TEST_LOOP(outputs_may_lie_over_inputs, runs)
 {
     struct cpu_fixture fixture;
     if (!set_open(_i / COUNT(halves), &fixture))
@@ -251,21 +249,3 @@ START_TEST(outputs_may_lie_over_inputs)
     }
     cpu_fixture_close(&fixture);
 }
-END_TEST
-
-Suite *cpu_half_suite(void)
-{
-    Suite *suite = suite_create("cpu_half");
-    TCase *tests = tcase_create("cpu_half");
-    const int runs = COUNT(sets) * COUNT(halves);
-    tcase_set_timeout(tests, 60);
-    tcase_add_loop_test(tests, every_pattern_widens, 0, runs);
-    tcase_add_loop_test(tests, every_place_rounds, 0, runs);
-    tcase_add_loop_test(tests, short_runs_convert, 0, COUNT(sets) * 9);
-    tcase_add_loop_test(tests, accumulation_rounds_once, 0, runs);
-    tcase_add_loop_test(tests, outputs_may_lie_over_inputs, 0, runs);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(cpu_half)

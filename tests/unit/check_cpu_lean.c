@@ -118,7 +118,7 @@ static uint32_t operand_hash(struct cpu_fixture *fixture, const struct op_call *
     return hash(cpu_fixture_operand(fixture, call, slot), operand_bytes(&call->operand[slot]));
 }
 
-START_TEST(random_bits_are_known)
+TEST(random_bits_are_known)
 {
     static const struct {
         uint64_t index;
@@ -136,9 +136,8 @@ START_TEST(random_bits_are_known)
         ck_assert_uint_eq(dropout_bits(block, (int64_t)known[i].index), known[i].bits);
     }
 }
-END_TEST
 
-START_TEST(updates_have_the_known_bits)
+TEST_LOOP(updates_have_the_known_bits, SETS)
 {
     struct cpu_fixture fixture;
     if (!set_open(_i, 2, &fixture))
@@ -159,9 +158,8 @@ START_TEST(updates_have_the_known_bits)
     ck_assert_uint_eq(operand_hash(&fixture, &halves, ADAMW_LEAN_V), 0x688c880eu);
     cpu_fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(gradients_have_the_known_bits)
+TEST_LOOP(gradients_have_the_known_bits, SETS)
 {
     struct cpu_fixture fixture;
     if (!set_open(_i, 2, &fixture))
@@ -184,7 +182,6 @@ START_TEST(gradients_have_the_known_bits)
     ck_assert_uint_eq(operand_hash(&fixture, &call, GRADIENT_ROUND_Y), 0xdf42e0dfu);
     cpu_fixture_close(&fixture);
 }
-END_TEST
 
 /* Enough elements that several threads get some. */
 #define MANY 40007
@@ -202,7 +199,7 @@ static void many_run(int32_t threads, enum dtype moment, unsigned char *out, siz
     cpu_fixture_close(&fixture);
 }
 
-START_TEST(threads_do_not_show)
+TEST_LOOP(threads_do_not_show, 3)
 {
     static const enum dtype moments[] = {DTYPE_U8, DTYPE_BF16, DTYPE_F32};
     unsigned char *one = malloc(ARENA_BYTES), *more = malloc(ARENA_BYTES);
@@ -217,10 +214,9 @@ START_TEST(threads_do_not_show)
     free(one);
     free(more);
 }
-END_TEST
 
 /* Gradients that are not finite set found_inf: then nothing changes, for any gradients. */
-START_TEST(skipped_updates_change_nothing)
+TEST_LOOP(skipped_updates_change_nothing, SETS)
 {
     struct cpu_fixture fixture;
     if (!set_open(_i, 2, &fixture))
@@ -241,10 +237,9 @@ START_TEST(skipped_updates_change_nothing)
     free(before);
     cpu_fixture_close(&fixture);
 }
-END_TEST
 
 /* All-zero blocks stay zero with the least exponent; next to a large value, small nonzero second moments get code 1. */
-START_TEST(codes_vanish_only_for_zero)
+TEST_LOOP(codes_vanish_only_for_zero, SETS)
 {
     struct cpu_fixture fixture;
     if (!set_open(_i, 2, &fixture))
@@ -271,20 +266,3 @@ START_TEST(codes_vanish_only_for_zero)
     ck_assert_int_eq(scales[3], STATE_EXPONENT_MIN);
     cpu_fixture_close(&fixture);
 }
-END_TEST
-
-Suite *cpu_lean_suite(void)
-{
-    Suite *suite = suite_create("cpu_lean");
-    TCase *tests = tcase_create("cpu_lean");
-    tcase_add_test(tests, random_bits_are_known);
-    tcase_add_loop_test(tests, updates_have_the_known_bits, 0, SETS);
-    tcase_add_loop_test(tests, gradients_have_the_known_bits, 0, SETS);
-    tcase_add_loop_test(tests, threads_do_not_show, 0, 3);
-    tcase_add_loop_test(tests, skipped_updates_change_nothing, 0, SETS);
-    tcase_add_loop_test(tests, codes_vanish_only_for_zero, 0, SETS);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(cpu_lean)

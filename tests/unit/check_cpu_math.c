@@ -17,7 +17,7 @@ static double ulps(float found, double expected)
     return fabs((double)found - expected) / unit;
 }
 
-START_TEST(exp_is_accurate)
+TEST(exp_is_accurate)
 {
     double worst = 0.0;
     for (double x = -110.0; x < 88.72; x += 1e-4) {
@@ -27,9 +27,8 @@ START_TEST(exp_is_accurate)
     }
     printf("exp: worst %.3f ulp\n", worst);
 }
-END_TEST
 
-START_TEST(exp_has_edges)
+TEST(exp_has_edges)
 {
     ck_assert(cpu_exp(0.0f) == 1.0f && cpu_exp(-0.0f) == 1.0f);
     ck_assert(cpu_exp(-INFINITY) == 0.0f && cpu_exp(-104.0f) == 0.0f && cpu_exp(-1e30f) == 0.0f);
@@ -38,9 +37,8 @@ START_TEST(exp_has_edges)
     ck_assert(isnan(cpu_exp(NAN)));
     ck_assert(cpu_exp(-103.0f) > 0.0f);
 }
-END_TEST
 
-START_TEST(normal_is_accurate)
+TEST(normal_is_accurate)
 {
     double worst_cdf = 0.0, worst_kernel = 0.0;
     for (double x = -14.6; x < 14.6; x += 1e-4) {
@@ -56,9 +54,8 @@ START_TEST(normal_is_accurate)
     }
     printf("normal cdf: worst %.3f ulp, kernel: worst %.3f ulp\n", worst_cdf, worst_kernel);
 }
-END_TEST
 
-START_TEST(normal_has_edges)
+TEST(normal_has_edges)
 {
     float cdf, kernel;
     cpu_normal(0.0f, &cdf, &kernel);
@@ -70,9 +67,8 @@ START_TEST(normal_has_edges)
     cpu_normal(NAN, &cdf, &kernel);
     ck_assert(isnan(cdf) && isnan(kernel));
 }
-END_TEST
 
-START_TEST(mask_is_philox)
+TEST(mask_is_philox)
 {
     union scalar_word scalars[SCALAR_WORDS] = {{0}};
     scalars[SCALAR_SEED_LO].u = (uint32_t)unit_seed();
@@ -98,6 +94,3 @@ START_TEST(mask_is_philox)
     ck_assert_int_gt(kept, 8 * 32 * 65 / 2);
     ck_assert_int_lt(kept, 8 * 32 * 65);
 }
-END_TEST
-
-UNIT_TESTS(cpu_math, exp_is_accurate, exp_has_edges, normal_is_accurate, normal_has_edges, mask_is_philox)

@@ -345,7 +345,7 @@ static void threads_check(const char *set, enum op_kind kind, int variant, enum 
     free(first);
 }
 
-START_TEST(threads_do_not_change_a_byte)
+TEST_LOOP(threads_do_not_change_a_byte, OP_KIND_COUNT)
 {
     const enum op_kind kind = (enum op_kind)_i;
     for (size_t set = 0; set < sizeof sets / sizeof sets[0]; set++) {
@@ -357,7 +357,6 @@ START_TEST(threads_do_not_change_a_byte)
         }
     }
 }
-END_TEST
 
 /* Returns the largest difference of two images' float outputs, relative to the largest value. */
 static double outputs_distance(const struct op_call *call, const unsigned char *a, const unsigned char *b)
@@ -383,7 +382,7 @@ static double outputs_distance(const struct op_call *call, const unsigned char *
     return worst;
 }
 
-START_TEST(instruction_sets_agree)
+TEST_LOOP(instruction_sets_agree, OP_KIND_COUNT)
 {
     const enum op_kind kind = (enum op_kind)_i;
     for (int variant = 0; variant < variants_of(kind); variant++) {
@@ -407,10 +406,9 @@ START_TEST(instruction_sets_agree)
             free(result[set]);
     }
 }
-END_TEST
 
 /* Checks every element of a product that spans several tiles, against fp64. */
-START_TEST(gemm_tiles_meet)
+TEST(gemm_tiles_meet)
 {
     static const int64_t shapes[][3] = {{513, 257, 33}, {64, 1025, 9}, {1, 2049, 65}, {1030, 300, 2}, {200, 700, 70}};
     struct cpu_fixture fixture;
@@ -440,7 +438,6 @@ START_TEST(gemm_tiles_meet)
     }
     cpu_fixture_close(&fixture);
 }
-END_TEST
 
 /* Computes attention_forward in fp64, for one row and head of a call without dropout; returns lse. */
 static double attention_row(const float *qkv, const struct op_call *call, int64_t sample, int64_t t, int64_t head,
@@ -465,7 +462,7 @@ static double attention_row(const float *qkv, const struct op_call *call, int64_
     return log(sum);
 }
 
-START_TEST(attention_spans_bands)
+TEST(attention_spans_bands)
 {
     struct cpu_fixture fixture;
     ck_assert(cpu_fixture_open(NULL, 2, ARENA_BYTES, &fixture));
@@ -487,10 +484,9 @@ START_TEST(attention_spans_bands)
     }
     cpu_fixture_close(&fixture);
 }
-END_TEST
 
 /* Prefill in one piece, and the same rows one at a time through the cache, give the results of attention_forward. */
-START_TEST(attention_cached_equals_forward)
+TEST(attention_cached_equals_forward)
 {
     enum { TIME = 70, HEADS = 4, SIZE = 24, ROW = 3 * HEADS * SIZE };
     struct cpu_fixture fixture;
@@ -532,9 +528,8 @@ START_TEST(attention_cached_equals_forward)
     free(cache);
     cpu_fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(found_inf_skips_the_update)
+TEST(found_inf_skips_the_update)
 {
     struct cpu_fixture fixture;
     ck_assert(cpu_fixture_open(NULL, 2, ARENA_BYTES / 8, &fixture));
@@ -559,22 +554,3 @@ START_TEST(found_inf_skips_the_update)
     free(before);
     cpu_fixture_close(&fixture);
 }
-END_TEST
-
-Suite *cpu_ops_suite(void)
-{
-    Suite *suite = suite_create("cpu_ops");
-    TCase *all = tcase_create("every op");
-    tcase_add_loop_test(all, threads_do_not_change_a_byte, 0, OP_KIND_COUNT);
-    tcase_add_loop_test(all, instruction_sets_agree, 0, OP_KIND_COUNT);
-    suite_add_tcase(suite, all);
-    TCase *some = tcase_create("some ops");
-    tcase_add_test(some, gemm_tiles_meet);
-    tcase_add_test(some, attention_spans_bands);
-    tcase_add_test(some, attention_cached_equals_forward);
-    tcase_add_test(some, found_inf_skips_the_update);
-    suite_add_tcase(suite, some);
-    return suite;
-}
-
-UNIT_MAIN(cpu_ops)

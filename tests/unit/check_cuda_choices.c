@@ -42,7 +42,7 @@ static bool parses_with(struct backend_timing of)
     return parses();
 }
 
-START_TEST(what_is_written_is_read)
+TEST(what_is_written_is_read)
 {
     struct backend_timing forward = usual;
     forward.kind = OP_ATTENTION_FORWARD;
@@ -61,9 +61,8 @@ START_TEST(what_is_written_is_read)
     ck_assert(!timing_again[0].transpose_a && timing_again[0].transpose_b && timing_again[0].seconds == 1e-4);
     ck_assert_int_eq(timing_again[1].kind, OP_ATTENTION_FORWARD);
 }
-END_TEST
 
-START_TEST(a_full_list_is_read_and_a_fuller_one_is_not)
+TEST(a_full_list_is_read_and_a_fuller_one_is_not)
 {
     choices.count = 0;
     for (uint64_t i = 0; i < CUDA_CHOICES_MAX; i++)
@@ -80,9 +79,8 @@ START_TEST(a_full_list_is_read_and_a_fuller_one_is_not)
     ck_assert_int_eq(again.count, 0);
     free(longer);
 }
-END_TEST
 
-START_TEST(lines_of_anything_else_are_refused)
+TEST(lines_of_anything_else_are_refused)
 {
     static const struct {
         size_t at;
@@ -101,10 +99,9 @@ START_TEST(lines_of_anything_else_are_refused)
     memcpy(text + CUDA_CHOICE_LINE_BYTES, text, CUDA_CHOICE_LINE_BYTES); /* the same call twice */
     ck_assert(!cuda_choices_parse(text, 2 * CUDA_CHOICE_LINE_BYTES, &again, timing_again));
 }
-END_TEST
 
 /* Sums of such timings gave rates of 0 and of infinity, and a forecast of zero or infinite time. */
-START_TEST(timings_give_finite_rates)
+TEST(timings_give_finite_rates)
 {
     static const double impossible[] = {-1.0, 5e-324, 0.5, 1e25, 1e308, INFINITY, NAN};
     static const double seconds[] = {-1.0, 0.0, 5e-324, 1e-10, 2e4, INFINITY, NAN};
@@ -127,7 +124,3 @@ START_TEST(timings_give_finite_rates)
     plan_rates_time(&rates, timing_again, 1);
     ck_assert_double_le(rates.gemm_flops_per_s[3][DTYPE_BF16], 1e34);
 }
-END_TEST
-
-UNIT_TESTS(cuda_choices, what_is_written_is_read, a_full_list_is_read_and_a_fuller_one_is_not,
-           lines_of_anything_else_are_refused, timings_give_finite_rates)

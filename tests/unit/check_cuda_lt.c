@@ -18,7 +18,7 @@ static enum gt_status opened(const char *name, struct log_capture *capture)
     return status;
 }
 
-START_TEST(a_missing_library_is_named)
+TEST(a_missing_library_is_named)
 {
     struct log_capture capture;
     ck_assert_int_eq(opened("libcublasLt.so.none", &capture), GT_DEVICE);
@@ -26,15 +26,11 @@ START_TEST(a_missing_library_is_named)
     ck_assert_ptr_nonnull(strstr(capture.text, "cuBLASLt cannot be opened: libcublasLt.so.none"));
     ck_assert_ptr_nonnull(strstr(capture.text, "CUDA toolkit"));
 }
-END_TEST
 
-START_TEST(a_library_without_the_functions_is_named)
+TEST(a_library_without_the_functions_is_named)
 {
     struct log_capture capture;
     ck_assert_int_eq(opened("libm.so.6", &capture), GT_DEVICE);
     ck_assert_int_eq(capture.lines, 1);
     ck_assert_ptr_nonnull(strstr(capture.text, "libm.so.6 has no cublasLtCreate"));
 }
-END_TEST
-
-UNIT_TESTS(cuda_lt, a_missing_library_is_named, a_library_without_the_functions_is_named)

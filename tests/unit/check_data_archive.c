@@ -9,7 +9,9 @@
 #include "base/file.h"
 #include "tests/unit/data_fixture.h"
 
-START_TEST(archive_names)
+TEST_LIMIT(60)
+
+TEST(archive_names)
 {
     static const struct {
         const char *name;
@@ -22,11 +24,10 @@ START_TEST(archive_names)
             ck_assert_uint_eq(input_name_stem(names[i].name), names[i].stem);
     }
 }
-END_TEST
 
 #ifndef HAVE_LIBARCHIVE
 
-START_TEST(archive_refused_without_libarchive)
+TEST(archive_refused_without_libarchive)
 {
     struct data_fixture fixture;
     struct input *input = NULL;
@@ -37,7 +38,6 @@ START_TEST(archive_refused_without_libarchive)
     FIXTURE_SAYS(&fixture, "a.gz: this gpt-prepare was built without libarchive");
     fixture_close(&fixture);
 }
-END_TEST
 
 #else
 
@@ -139,7 +139,7 @@ static const struct member plain_members[] = {
     {"empty", "", 0, AE_IFREG}};
 enum { PLAIN_COUNT = sizeof plain_members / sizeof plain_members[0] };
 
-START_TEST(archive_members_in_order)
+TEST(archive_members_in_order)
 {
     static unsigned char bytes[ARCHIVE_BYTES_MAX];
     static const struct {
@@ -159,10 +159,9 @@ START_TEST(archive_members_in_order)
     }
     fixture_close(&fixture);
 }
-END_TEST
 
 /* A tar inside a tar, up to the allowed depth and one beyond. */
-START_TEST(archive_levels)
+TEST(archive_levels)
 {
     static unsigned char bytes[2][ARCHIVE_BYTES_MAX];
     struct data_fixture fixture;
@@ -183,9 +182,8 @@ START_TEST(archive_levels)
     expect_refused(&fixture, "deeper.tar.gz", "are followed to a depth of 4");
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(archive_checksum_covers_the_file)
+TEST(archive_checksum_covers_the_file)
 {
     static unsigned char bytes[ARCHIVE_BYTES_MAX];
     struct data_fixture fixture;
@@ -204,9 +202,8 @@ START_TEST(archive_checksum_covers_the_file)
     input_close(input);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(archive_refusals)
+TEST(archive_refusals)
 {
     static unsigned char bytes[ARCHIVE_BYTES_MAX];
     static const char *const bad_names[] = {"../x", "a/../x", "/x", "a/..", ".."};
@@ -230,11 +227,10 @@ START_TEST(archive_refusals)
     }
     fixture_close(&fixture);
 }
-END_TEST
 
 /* A compressed archive that was cut short is never read as a whole one.  One with a flipped bit is refused, or gives
  * the same text when the bit is in a date or in padding, if the compression has a checksum that libarchive verifies. */
-START_TEST(archive_cut_or_damaged)
+TEST(archive_cut_or_damaged)
 {
     static unsigned char bytes[ARCHIVE_BYTES_MAX];
     static const struct {
@@ -267,7 +263,6 @@ START_TEST(archive_cut_or_damaged)
     }
     fixture_close(&fixture);
 }
-END_TEST
 
 /* With a bit of the block at `at` flipped, either all members are read, or it is an error. */
 static void expect_all_or_none(struct data_fixture *fixture, const char *name,
@@ -287,7 +282,7 @@ static void expect_all_or_none(struct data_fixture *fixture, const char *name,
     }
 }
 
-START_TEST(archive_damaged_headers)
+TEST(archive_damaged_headers)
 {
     static unsigned char bytes[ARCHIVE_BYTES_MAX];
     static const struct member members[] = {
@@ -303,11 +298,10 @@ START_TEST(archive_damaged_headers)
     }
     fixture_close(&fixture);
 }
-END_TEST
 
 /* A pax header has no checksum: if one is unreadable, a text may have lost its name or its size.  A name with
  * characters that the locale lacks loses nothing. */
-START_TEST(archive_pax_headers)
+TEST(archive_pax_headers)
 {
     static unsigned char bytes[ARCHIVE_BYTES_MAX];
     static const char *const name = "gr\xc3\xb6\xc3\x9f"
@@ -326,29 +320,5 @@ START_TEST(archive_pax_headers)
     expect_refused(&fixture, "a.tar", "pax");
     fixture_close(&fixture);
 }
-END_TEST
 
 #endif
-
-Suite *data_archive_suite(void)
-{
-    Suite *suite = suite_create("data_archive");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, archive_names);
-#ifndef HAVE_LIBARCHIVE
-    tcase_add_test(cases, archive_refused_without_libarchive);
-#else
-    tcase_add_test(cases, archive_members_in_order);
-    tcase_add_test(cases, archive_levels);
-    tcase_add_test(cases, archive_checksum_covers_the_file);
-    tcase_add_test(cases, archive_refusals);
-    tcase_add_test(cases, archive_cut_or_damaged);
-    tcase_add_test(cases, archive_damaged_headers);
-    tcase_add_test(cases, archive_pax_headers);
-#endif
-    tcase_set_timeout(cases, 60);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_archive)

@@ -27,7 +27,7 @@ static void check_order(const int32_t *ids, int64_t rows, const int32_t *order, 
         ck_assert_int_eq(starts[i], 0);
 }
 
-START_TEST(batch_order_sorts_by_id_then_row)
+TEST(batch_order_sorts_by_id_then_row)
 {
     static const int64_t sizes[] = {1, 2, 3, 17, 255, 256, 599, ROWS_MAX};
     static const uint64_t vocabularies[] = {1, 2, 65, 256, 257, 50304, 65537, 16777217, 2147483647};
@@ -53,9 +53,8 @@ START_TEST(batch_order_sorts_by_id_then_row)
     batch_builder_destroy(builder);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(batch_fill_reads_inputs_and_targets)
+TEST(batch_fill_reads_inputs_and_targets)
 {
     struct data_fixture fixture;
     struct token_source *source = NULL;
@@ -88,9 +87,8 @@ START_TEST(batch_fill_reads_inputs_and_targets)
     token_source_close(source);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(batch_builder_survives_failed_allocations)
+TEST(batch_builder_survives_failed_allocations)
 {
     struct data_fixture fixture;
     struct batch_builder *builder = NULL;
@@ -103,7 +101,3 @@ START_TEST(batch_builder_survives_failed_allocations)
     hostmem_fail_at(fixture.mem, 0);
     fixture_close(&fixture);
 }
-END_TEST
-
-UNIT_TESTS(data_batch, batch_order_sorts_by_id_then_row, batch_fill_reads_inputs_and_targets,
-           batch_builder_survives_failed_allocations)

@@ -46,7 +46,7 @@ static void expect_encoded(const struct bpe *bpe, const char *text, const char *
     bpe_scratch_release(&scratch);
 }
 
-START_TEST(bpe_merges_by_rank_then_from_the_left)
+TEST(bpe_merges_by_rank_then_from_the_left)
 {
     struct data_fixture fixture;
     fixture_open(&fixture);
@@ -73,9 +73,8 @@ START_TEST(bpe_merges_by_rank_then_from_the_left)
     bpe_destroy(bpe);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(bpe_ranks_by_token_try_every_pair)
+TEST(bpe_ranks_by_token_try_every_pair)
 {
     struct data_fixture fixture;
     fixture_open(&fixture);
@@ -90,9 +89,8 @@ START_TEST(bpe_ranks_by_token_try_every_pair)
     bpe_destroy(bpe);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(bpe_refuses_what_is_no_vocabulary)
+TEST(bpe_refuses_what_is_no_vocabulary)
 {
     struct data_fixture fixture;
     fixture_open(&fixture);
@@ -119,7 +117,6 @@ START_TEST(bpe_refuses_what_is_no_vocabulary)
     bpe_destroy(bpe);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Returns the same vocabulary with ranks by token: a copy of its texts. */
 static struct bpe *copy_by_token(struct data_fixture *fixture, const struct bpe *from)
@@ -154,7 +151,7 @@ static void compare_pieces(const struct bpe *bpe, struct bpe_scratch *scratch)
     }
 }
 
-START_TEST(bpe_encodes_as_the_definition_says)
+TEST(bpe_encodes_as_the_definition_says)
 {
     struct data_fixture fixture;
     fixture_open(&fixture);
@@ -169,10 +166,9 @@ START_TEST(bpe_encodes_as_the_definition_says)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* All texts of two letters up to six long, made from all their halves in a random order, so that merges compete. */
-START_TEST(bpe_encodes_under_competition)
+TEST(bpe_encodes_under_competition)
 {
     enum { TEXTS = 124, PIECE = 150, TRIES = 8000 };
     struct data_fixture fixture;
@@ -211,10 +207,9 @@ START_TEST(bpe_encodes_under_competition)
     bpe_scratch_release(&scratch);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* A megabyte without a place to split it: n log n takes a moment, n^2 would take hours. */
-START_TEST(bpe_long_pieces_are_quick)
+TEST(bpe_long_pieces_are_quick)
 {
     struct data_fixture fixture;
     fixture_open(&fixture);
@@ -243,9 +238,8 @@ START_TEST(bpe_long_pieces_are_quick)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(bpe_hash_covers_what_decides_ids)
+TEST(bpe_hash_covers_what_decides_ids)
 {
     struct data_fixture fixture;
     uint32_t hashes[4];
@@ -265,9 +259,8 @@ START_TEST(bpe_hash_covers_what_decides_ids)
     }
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(bpe_survives_failed_allocations)
+TEST(bpe_survives_failed_allocations)
 {
     struct data_fixture fixture;
     fixture_open(&fixture);
@@ -288,8 +281,3 @@ START_TEST(bpe_survives_failed_allocations)
     }
     fixture_close(&fixture);
 }
-END_TEST
-
-UNIT_TESTS(data_bpe, bpe_merges_by_rank_then_from_the_left, bpe_ranks_by_token_try_every_pair,
-           bpe_refuses_what_is_no_vocabulary, bpe_encodes_as_the_definition_says, bpe_encodes_under_competition,
-           bpe_long_pieces_are_quick, bpe_hash_covers_what_decides_ids, bpe_survives_failed_allocations)

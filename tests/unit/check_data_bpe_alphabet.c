@@ -5,7 +5,7 @@
 
 /* The order of bytes_to_unicode() in encoder.py, from its description: printable bytes first, then the others in
  * order. */
-START_TEST(alphabet_has_the_order_of_gpt2)
+TEST(alphabet_has_the_order_of_gpt2)
 {
     int rank = 0;
     for (int pass = 0; pass < 2; pass++)
@@ -18,9 +18,8 @@ START_TEST(alphabet_has_the_order_of_gpt2)
     ck_assert_int_eq(rank, 256);
     ck_assert_int_eq(bpe_alphabet_byte(220), ' '); /* the id of the space in GPT-2 */
 }
-END_TEST
 
-START_TEST(alphabet_goes_both_ways)
+TEST(alphabet_goes_both_ways)
 {
     char bytes[256], text[512], back[512];
     size_t count = 0;
@@ -37,9 +36,8 @@ START_TEST(alphabet_goes_both_ways)
                      "a\xC4\x8A",
                      5);
 }
-END_TEST
 
-START_TEST(alphabet_refuses_the_rest)
+TEST(alphabet_refuses_the_rest)
 {
     static const char *const bad[] = {" ",        "a b",      "\n",           "\x7F", "\xC2\xA0",
                                       "\xC2\xAD", "\xC5\x84", "\xE2\x82\xAC", "\xFF", "\xC4"};
@@ -53,6 +51,3 @@ START_TEST(alphabet_refuses_the_rest)
     ck_assert(bpe_alphabet_read("", 0, out, &count));
     ck_assert_uint_eq(count, 0);
 }
-END_TEST
-
-UNIT_TESTS(data_bpe_alphabet, alphabet_has_the_order_of_gpt2, alphabet_goes_both_ways, alphabet_refuses_the_rest)

@@ -19,7 +19,7 @@ static void close_splitter(struct data_fixture *fixture, struct bpe_splitter *sp
     fixture_close(fixture);
 }
 
-START_TEST(split_known_texts)
+TEST(split_known_texts)
 {
     /* Pieces separated by '|'; verified with the pattern in Python's regex module and with tiktoken. */
     static const struct {
@@ -85,7 +85,6 @@ START_TEST(split_known_texts)
     }
     close_splitter(&fixture, splitter);
 }
-END_TEST
 
 static size_t utf8_put(uint32_t code, char out[static 4])
 {
@@ -97,7 +96,7 @@ static size_t utf8_put(uint32_t code, char out[static 4])
 }
 
 /* Letters that Unicode 15 and 16 added, which older PCRE2 libraries do not know; UnicodeData.txt. */
-START_TEST(new_letters_are_letters)
+TEST(new_letters_are_letters)
 {
     static const uint32_t ranges[][2] = {
         {0x1C89, 0x1C8A},   {0xA7CB, 0xA7CD},   {0xA7DA, 0xA7DC},   {0x105C0, 0x105F3}, {0x10D4A, 0x10D65},
@@ -118,7 +117,6 @@ START_TEST(new_letters_are_letters)
     }
     close_splitter(&fixture, splitter);
 }
-END_TEST
 
 /* ---- the pattern, written by hand for ASCII ---- */
 
@@ -157,7 +155,7 @@ static size_t piece_by_hand(const char *text, size_t count)
     return run == count || run == 1 ? run : run - 1;
 }
 
-START_TEST(split_random_ascii)
+TEST(split_random_ascii)
 {
     struct data_fixture fixture;
     struct bpe_splitter *splitter = open_splitter(&fixture);
@@ -180,7 +178,6 @@ START_TEST(split_random_ascii)
     }
     close_splitter(&fixture, splitter);
 }
-END_TEST
 
 /* Finds the ends of all pieces of a text. */
 static size_t split_ends(struct bpe_splitter *splitter, const char *text, size_t count, size_t *out)
@@ -198,7 +195,7 @@ static size_t split_ends(struct bpe_splitter *splitter, const char *text, size_t
 }
 
 /* For any text, the pieces add up to the text, and cutting at documents_cut() changes none of them, unless it is forced. */
-START_TEST(split_cut_changes_nothing)
+TEST(split_cut_changes_nothing)
 {
     struct data_fixture fixture;
     struct bpe_splitter *splitter = open_splitter(&fixture);
@@ -223,9 +220,8 @@ START_TEST(split_cut_changes_nothing)
     ck_assert_uint_gt(cuts, 1500);
     close_splitter(&fixture, splitter);
 }
-END_TEST
 
-START_TEST(split_survives_failed_allocations)
+TEST(split_survives_failed_allocations)
 {
     struct data_fixture fixture;
     struct bpe_splitter *splitter = NULL;
@@ -235,7 +231,3 @@ START_TEST(split_survives_failed_allocations)
     ck_assert_ptr_null(splitter);
     fixture_close(&fixture);
 }
-END_TEST
-
-UNIT_TESTS(data_bpe_split, split_known_texts, new_letters_are_letters, split_random_ascii, split_cut_changes_nothing,
-           split_survives_failed_allocations)

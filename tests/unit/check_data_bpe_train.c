@@ -35,7 +35,7 @@ static void merges_text(const struct tokenizer *tokenizer, char out[static 512])
     }
 }
 
-START_TEST(train_known_merges)
+TEST(train_known_merges)
 {
     static const struct {
         const char *text;
@@ -67,7 +67,6 @@ START_TEST(train_known_merges)
     }
     fixture_close(&fixture);
 }
-END_TEST
 
 /* ---- a trainer that counts all pairs for every merge ---- */
 
@@ -122,7 +121,7 @@ static void plain_merge(struct plain *plain, int32_t left, int32_t right, int32_
     plain->count = kept;
 }
 
-START_TEST(train_agrees_with_counting_anew)
+TEST(train_agrees_with_counting_anew)
 {
     struct data_fixture fixture;
     struct bpe_splitter *splitter = NULL;
@@ -156,10 +155,9 @@ START_TEST(train_agrees_with_counting_anew)
     bpe_splitter_destroy(splitter);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Parts cut at documents_cut() give the same counts as the whole. */
-START_TEST(train_in_parts)
+TEST(train_in_parts)
 {
     struct data_fixture fixture;
     char text[8000];
@@ -183,10 +181,9 @@ START_TEST(train_in_parts)
     bpe_trainer_destroy(trainer);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* No token is longer than BPE_TOKEN_BYTES_MAX. */
-START_TEST(train_bounds_tokens)
+TEST(train_bounds_tokens)
 {
     struct data_fixture fixture;
     const size_t count = 40000;
@@ -206,9 +203,8 @@ START_TEST(train_bounds_tokens)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(train_survives_failed_allocations)
+TEST(train_survives_failed_allocations)
 {
     struct data_fixture fixture;
     char text[3000];
@@ -235,7 +231,3 @@ START_TEST(train_survives_failed_allocations)
     ck_assert_uint_gt(failures, 15);
     fixture_close(&fixture);
 }
-END_TEST
-
-UNIT_TESTS(data_bpe_train, train_known_merges, train_agrees_with_counting_anew, train_in_parts, train_bounds_tokens,
-           train_survives_failed_allocations)

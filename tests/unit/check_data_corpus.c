@@ -37,7 +37,7 @@ static void expect_files(const struct data_fixture *fixture, const struct corpus
         ck_assert_str_eq(corpus->files[i].path + strlen(fixture->folder) + 1, names[i]);
 }
 
-START_TEST(corpus_lists_sorted_regular_files)
+TEST(corpus_lists_sorted_regular_files)
 {
     struct data_fixture fixture;
     struct corpus *corpus = NULL;
@@ -63,9 +63,8 @@ START_TEST(corpus_lists_sorted_regular_files)
     corpus_destroy(corpus);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(corpus_bad_inputs_are_refused)
+TEST(corpus_bad_inputs_are_refused)
 {
     struct data_fixture fixture;
     struct corpus *corpus = NULL;
@@ -84,10 +83,9 @@ START_TEST(corpus_bad_inputs_are_refused)
     ck_assert_ptr_null(corpus);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* A file that the output would replace cannot be an input, by its name in out_dir or through a link to it. */
-START_TEST(corpus_refuses_outputs)
+TEST(corpus_refuses_outputs)
 {
     struct data_fixture fixture;
     struct corpus *corpus = NULL;
@@ -118,9 +116,8 @@ START_TEST(corpus_refuses_outputs)
     }
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(corpus_survives_failed_allocations)
+TEST(corpus_survives_failed_allocations)
 {
     struct data_fixture fixture;
     struct corpus *corpus = NULL;
@@ -148,9 +145,8 @@ START_TEST(corpus_survives_failed_allocations)
     corpus_destroy(corpus);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(corpus_lists_standard_input_once)
+TEST(corpus_lists_standard_input_once)
 {
     struct data_fixture fixture;
     struct corpus *corpus = NULL;
@@ -169,7 +165,6 @@ START_TEST(corpus_lists_standard_input_once)
     FIXTURE_SAYS(&fixture, "standard input can be given only once");
     fixture_close(&fixture);
 }
-END_TEST
 
 static struct document_hash fingerprint(struct data_fixture *fixture)
 {
@@ -185,7 +180,7 @@ static struct document_hash fingerprint(struct data_fixture *fixture)
 }
 
 /* The fingerprint changes with any name, size or time. */
-START_TEST(corpus_fingerprint_sees_changes)
+TEST(corpus_fingerprint_sees_changes)
 {
     struct data_fixture fixture;
     struct document_hash seen[5];
@@ -211,7 +206,3 @@ START_TEST(corpus_fingerprint_sees_changes)
             ck_assert(seen[i].low != seen[k].low && seen[i].high != seen[k].high);
     fixture_close(&fixture);
 }
-END_TEST
-
-UNIT_TESTS(data_corpus, corpus_lists_sorted_regular_files, corpus_bad_inputs_are_refused, corpus_refuses_outputs,
-           corpus_survives_failed_allocations, corpus_lists_standard_input_once, corpus_fingerprint_sees_changes)

@@ -23,7 +23,7 @@ static uint64_t add_range(struct dedup *dedup, uint64_t first, uint64_t count)
     return known_count;
 }
 
-START_TEST(dedup_knows_what_it_has)
+TEST(dedup_knows_what_it_has)
 {
     struct data_fixture fixture;
     struct dedup *dedup = NULL;
@@ -40,9 +40,8 @@ START_TEST(dedup_knows_what_it_has)
     dedup_destroy(dedup);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(dedup_full_table_still_answers)
+TEST(dedup_full_table_still_answers)
 {
     struct data_fixture fixture;
     struct dedup *dedup = NULL;
@@ -59,10 +58,9 @@ START_TEST(dedup_full_table_still_answers)
     dedup_destroy(dedup);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Entries added after the state was saved are forgotten, so that a document is not a copy of itself. */
-START_TEST(dedup_goes_on_from_its_file)
+TEST(dedup_goes_on_from_its_file)
 {
     struct data_fixture fixture;
     struct dedup *dedup = NULL;
@@ -89,10 +87,9 @@ START_TEST(dedup_goes_on_from_its_file)
     ck_assert_int_eq(dedup_create(fixture.mem, "/nonexistent/seen", none, TABLE_BYTES, &dedup), GT_IO);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Flips each bit of the file, and plants an impossible count. */
-START_TEST(dedup_damaged_file)
+TEST(dedup_damaged_file)
 {
     struct data_fixture fixture;
     struct dedup *dedup = NULL;
@@ -124,9 +121,8 @@ START_TEST(dedup_damaged_file)
     free(bytes);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(dedup_survives_failed_allocations)
+TEST(dedup_survives_failed_allocations)
 {
     struct data_fixture fixture;
     struct dedup *dedup = NULL;
@@ -146,7 +142,3 @@ START_TEST(dedup_survives_failed_allocations)
     dedup_destroy(dedup);
     fixture_close(&fixture);
 }
-END_TEST
-
-UNIT_TESTS(data_dedup, dedup_knows_what_it_has, dedup_full_table_still_answers, dedup_goes_on_from_its_file,
-           dedup_damaged_file, dedup_survives_failed_allocations)

@@ -6,7 +6,7 @@
 #include "tests/unit/unit_main.h"
 
 /* SipHash-2-4-128 of the bytes 0, 1, ... with the key 00 01 .. 0f: vectors_sip128 of the authors' implementation. */
-START_TEST(document_hash_known_answers)
+TEST(document_hash_known_answers)
 {
     unsigned char bytes[16];
     for (size_t i = 0; i < sizeof bytes; i++)
@@ -17,10 +17,9 @@ START_TEST(document_hash_known_answers)
     hash = document_hash_keyed(low, high, bytes, 1);
     ck_assert(hash.low == UINT64_C(0x44af996bd8c187da) && hash.high == UINT64_C(0x45fc229b11597634));
 }
-END_TEST
 
 /* The hash depends on every length up to three words, and on every bit. */
-START_TEST(document_hash_sees_every_bit)
+TEST(document_hash_sees_every_bit)
 {
     unsigned char bytes[24] = {0};
     for (size_t count = 0; count <= sizeof bytes; count++) {
@@ -35,10 +34,9 @@ START_TEST(document_hash_sees_every_bit)
             ck_assert(document_hash_of(bytes, count + 1).low != plain.low);
     }
 }
-END_TEST
 
 /* The draw is uniform (a chi-square test of 16 classes, 1e-6), and differs between seeds. */
-START_TEST(document_hash_draw_is_uniform)
+TEST(document_hash_draw_is_uniform)
 {
     enum { CLASSES = 16, DRAWS = 16000 };
     for (uint64_t seed = 0; seed < 3; seed++) {
@@ -57,6 +55,3 @@ START_TEST(document_hash_draw_is_uniform)
         ck_assert(changed > DRAWS / 2 - 400 && changed < DRAWS / 2 + 400);
     }
 }
-END_TEST
-
-UNIT_TESTS(data_document_hash, document_hash_known_answers, document_hash_sees_every_bit, document_hash_draw_is_uniform)

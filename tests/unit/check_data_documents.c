@@ -63,7 +63,7 @@ static void expect_documents(struct data_fixture *fixture, const char *name, str
     reading_close(&reading);
 }
 
-START_TEST(documents_of_texts)
+TEST(documents_of_texts)
 {
     struct data_fixture fixture;
     struct reading reading;
@@ -97,10 +97,9 @@ START_TEST(documents_of_texts)
     reading_close(&reading);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Places an end mark at every position around the border of two blocks of 1 MiB. */
-START_TEST(documents_marks_across_blocks)
+TEST(documents_marks_across_blocks)
 {
     struct data_fixture fixture;
     const size_t block = (size_t)1 << 20;
@@ -123,9 +122,8 @@ START_TEST(documents_marks_across_blocks)
     free(text);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(documents_of_jsonl)
+TEST(documents_of_jsonl)
 {
     struct data_fixture fixture;
     struct reading reading;
@@ -150,10 +148,9 @@ START_TEST(documents_of_jsonl)
     reading_close(&reading);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* A document of more than two parts is returned whole, and marked as continued. */
-START_TEST(documents_longer_than_a_part)
+TEST(documents_longer_than_a_part)
 {
     struct data_fixture fixture;
     struct reading reading;
@@ -184,7 +181,6 @@ START_TEST(documents_longer_than_a_part)
     reading_close(&reading);
     fixture_close(&fixture);
 }
-END_TEST
 
 static void expect_cut(const char *text, size_t at, bool forced)
 {
@@ -195,7 +191,7 @@ static void expect_cut(const char *text, size_t at, bool forced)
 
 /* Cuts only before a space or newline that follows a character that is certainly not white space; else between
  * characters. */
-START_TEST(documents_cut_places)
+TEST(documents_cut_places)
 {
     expect_cut("one two three", 7, false);
     expect_cut("one two\nthree", 7, false);
@@ -215,7 +211,6 @@ START_TEST(documents_cut_places)
     expect_cut("aaa\xF0\x9F\x98", 3, true);
     expect_cut("\x80\x80\x80\x80\x80", 5, true);
 }
-END_TEST
 
 static void make_corpus(struct data_fixture *fixture)
 {
@@ -228,7 +223,7 @@ static void make_corpus(struct data_fixture *fixture)
 }
 
 /* After each document, a new reader returns the rest, and ends in the same state. */
-START_TEST(documents_resume_anywhere)
+TEST(documents_resume_anywhere)
 {
     struct data_fixture fixture;
     struct reading reading, later;
@@ -262,9 +257,8 @@ START_TEST(documents_resume_anywhere)
     reading_close(&reading);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(documents_resume_compares)
+TEST(documents_resume_compares)
 {
     struct data_fixture fixture;
     struct reading reading;
@@ -287,9 +281,8 @@ START_TEST(documents_resume_compares)
     }
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(documents_second_reading_compares)
+TEST(documents_second_reading_compares)
 {
     struct data_fixture fixture;
     struct reading reading;
@@ -310,10 +303,9 @@ START_TEST(documents_second_reading_compares)
     reading_close(&reading);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* A file may grow, be cut, be rewritten with as many bytes, or be removed after it was listed. */
-START_TEST(documents_listed_files_are_compared)
+TEST(documents_listed_files_are_compared)
 {
     static const char *const changes[] = {"printf d >>", "printf ab >", "touch -d 2001-01-01", "rm"};
     struct data_fixture fixture;
@@ -338,10 +330,9 @@ START_TEST(documents_listed_files_are_compared)
     }
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Files of a folder that are not text are left out; named ones are refused with a hint; --format=text accepts all. */
-START_TEST(documents_that_are_no_text)
+TEST(documents_that_are_no_text)
 {
     struct data_fixture fixture;
     struct reading reading;
@@ -383,11 +374,10 @@ START_TEST(documents_that_are_no_text)
     reading_close(&reading);
     fixture_close(&fixture);
 }
-END_TEST
 
 #ifdef HAVE_ICONV
 /* Paragraphs of UTF-16, detected by its mark, and of Shift_JIS; a later reader continues in the middle of either. */
-START_TEST(documents_in_other_encodings)
+TEST(documents_in_other_encodings)
 {
     struct data_fixture fixture;
     struct reading reading, later;
@@ -426,28 +416,4 @@ START_TEST(documents_in_other_encodings)
     reading_close(&reading);
     fixture_close(&fixture);
 }
-END_TEST
 #endif
-
-Suite *data_documents_suite(void)
-{
-    Suite *suite = suite_create("data_documents");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, documents_of_texts);
-    tcase_add_test(cases, documents_that_are_no_text);
-#ifdef HAVE_ICONV
-    tcase_add_test(cases, documents_in_other_encodings);
-#endif
-    tcase_add_test(cases, documents_marks_across_blocks);
-    tcase_add_test(cases, documents_of_jsonl);
-    tcase_add_test(cases, documents_longer_than_a_part);
-    tcase_add_test(cases, documents_cut_places);
-    tcase_add_test(cases, documents_resume_anywhere);
-    tcase_add_test(cases, documents_resume_compares);
-    tcase_add_test(cases, documents_second_reading_compares);
-    tcase_add_test(cases, documents_listed_files_are_compared);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_documents)

@@ -18,7 +18,7 @@ static size_t read_text(struct input *input, size_t step, char out[static 64])
     return count;
 }
 
-START_TEST(input_plain_file_is_one_text)
+TEST(input_plain_file_is_one_text)
 {
     struct data_fixture fixture;
     char text[64];
@@ -40,9 +40,8 @@ START_TEST(input_plain_file_is_one_text)
     }
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(input_standard_input)
+TEST(input_standard_input)
 {
     struct data_fixture fixture;
     char text[64], copy[512];
@@ -71,9 +70,8 @@ START_TEST(input_standard_input)
     }
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(input_formats_by_name)
+TEST(input_formats_by_name)
 {
     static const struct {
         const char *name;
@@ -94,9 +92,8 @@ START_TEST(input_formats_by_name)
     }
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(input_refusals)
+TEST(input_refusals)
 {
     struct data_fixture fixture;
     struct input *input = NULL;
@@ -109,6 +106,3 @@ START_TEST(input_refusals)
     ck_assert_ptr_null(input);
     fixture_close(&fixture);
 }
-END_TEST
-
-UNIT_TESTS(data_input, input_plain_file_is_one_text, input_standard_input, input_formats_by_name, input_refusals)

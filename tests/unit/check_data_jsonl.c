@@ -31,16 +31,15 @@ static void expect_reason(const char *line, size_t count, const char *says)
     ck_assert_msg(strstr(reason, says) != NULL, "the reason: %s", reason);
 }
 
-START_TEST(jsonl_gives_the_field)
+TEST(jsonl_gives_the_field)
 {
     expect_text("{\"text\":\"abc\"}", "text", "abc", 3);
     expect_text(" {\"id\": 7, \"text\" : \"\" , \"x\":[{}]}\r", "text", "", 0);
     expect_text("{\"a.b\":\"\\u00e4\\ud83d\\ude00\\n\"}", "a.b", "\xC3\xA4\xF0\x9F\x98\x80\n", 7);
     expect_text("{\"text\":\"a\\u0000b\"}", "text", "a\0b", 3);
 }
-END_TEST
 
-START_TEST(jsonl_says_what_is_wrong)
+TEST(jsonl_says_what_is_wrong)
 {
     static const char *const bad[][2] = {
         {"", "not valid JSON"},
@@ -62,14 +61,12 @@ START_TEST(jsonl_says_what_is_wrong)
     expect_reason("{\"text\":\"\xE9\"}", 12, "not valid JSON");
     expect_reason("{\"text\":\"a\0\"}", 13, "not valid JSON");
 }
-END_TEST
 
-START_TEST(jsonl_blank_lines)
+TEST(jsonl_blank_lines)
 {
     ck_assert(jsonl_line_is_blank("", 0) && jsonl_line_is_blank(" \t\r", 3));
     ck_assert(!jsonl_line_is_blank(" {", 2) && !jsonl_line_is_blank("\0", 1));
 }
-END_TEST
 
 static size_t allocations_left;
 static bool for_good;
@@ -82,7 +79,7 @@ static void *allocate_or_not(size_t size)
 }
 
 /* When any allocation fails, once or from then on, the line is not reported as bad, and no other text is returned. */
-START_TEST(jsonl_memory_that_runs_out)
+TEST(jsonl_memory_that_runs_out)
 {
     char text[2000] = "", line[4000], reason[JSONL_REASON_BYTES] = "";
     for (int i = 0; i < 200; i++)
@@ -114,6 +111,3 @@ START_TEST(jsonl_memory_that_runs_out)
     log_capture_end();
     ck_assert_uint_gt(refusals, 40);
 }
-END_TEST
-
-UNIT_TESTS(data_jsonl, jsonl_gives_the_field, jsonl_says_what_is_wrong, jsonl_blank_lines, jsonl_memory_that_runs_out)

@@ -14,7 +14,7 @@ static enum gt_status check(struct data_fixture *fixture, const char *manifest)
 
 #define OURS "{\"format\": \"gpt-train-manifest\", \"version\": 2"
 
-START_TEST(compares_what_is_said)
+TEST(compares_what_is_said)
 {
     struct data_fixture fixture;
     fixture_open(&fixture);
@@ -30,6 +30,3 @@ START_TEST(compares_what_is_said)
     ck_assert_int_eq(check(&fixture, OURS), GT_DATA);
     fixture_close(&fixture);
 }
-END_TEST
-
-UNIT_TESTS(data_manifest, compares_what_is_said)

@@ -58,7 +58,9 @@ static void expect_split(struct data_fixture *fixture, const char *train, const 
     free(text);
 }
 
-START_TEST(prepare_chars_splits_characters)
+TEST_LIMIT(60)
+
+TEST(prepare_chars_splits_characters)
 {
     struct data_fixture fixture;
     struct prepare_result result;
@@ -77,9 +79,8 @@ START_TEST(prepare_chars_splits_characters)
     ck_assert_int_ne(access(fixture_path(&fixture, "out/.gpt-prepare.lock"), F_OK), 0);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(prepare_folder_is_joined_with_newlines)
+TEST(prepare_folder_is_joined_with_newlines)
 {
     struct data_fixture fixture;
     struct prepare_result result;
@@ -102,10 +103,9 @@ START_TEST(prepare_folder_is_joined_with_newlines)
     ck_assert(result.documents.kinds[0].count == 1 && result.documents.kinds[1].count == 0);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Places a character at every offset around the border of two pieces of 1 MiB. */
-START_TEST(prepare_characters_across_pieces)
+TEST(prepare_characters_across_pieces)
 {
     struct data_fixture fixture;
     struct prepare_result result;
@@ -129,10 +129,9 @@ START_TEST(prepare_characters_across_pieces)
     free(text);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* All tokens are for training, by position and by document; an earlier data set's validation files are removed. */
-START_TEST(prepare_without_validation)
+TEST(prepare_without_validation)
 {
     struct data_fixture fixture;
     struct prepare_result result;
@@ -150,9 +149,8 @@ START_TEST(prepare_without_validation)
         }
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(prepare_wide_vocabulary_makes_shards)
+TEST(prepare_wide_vocabulary_makes_shards)
 {
     struct data_fixture fixture;
     struct prepare_result result;
@@ -175,7 +173,6 @@ START_TEST(prepare_wide_vocabulary_makes_shards)
     free(text);
     fixture_close(&fixture);
 }
-END_TEST
 
 static void expect_refused(struct data_fixture *fixture, enum tokenizer_kind kind, const char *input,
                            enum gt_status status, const char *says)
@@ -189,7 +186,7 @@ static void expect_refused(struct data_fixture *fixture, enum tokenizer_kind kin
     expect_split(fixture, "old ", "text");
 }
 
-START_TEST(prepare_refusals_leave_the_old_data_set)
+TEST(prepare_refusals_leave_the_old_data_set)
 {
     struct data_fixture fixture;
     struct prepare_result result;
@@ -215,7 +212,6 @@ START_TEST(prepare_refusals_leave_the_old_data_set)
     ck_assert_int_eq(result.train_tokens + result.val_tokens, 5);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* The progress function makes the file grow, shrink, or change in place between the passes. */
 struct disturbance {
@@ -238,7 +234,7 @@ static void disturb(void *context, uint64_t done_bytes, uint64_t total_bytes)
         ck_assert_int_eq(truncate(disturbance->path, 3), 0);
 }
 
-START_TEST(prepare_changing_files_are_noticed)
+TEST(prepare_changing_files_are_noticed)
 {
     struct data_fixture fixture;
     struct prepare_result result;
@@ -265,9 +261,8 @@ START_TEST(prepare_changing_files_are_noticed)
     ck_assert_int_ne(access(dir, F_OK), 0); /* the run that made it removed it */
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(prepare_survives_failed_allocations)
+TEST(prepare_survives_failed_allocations)
 {
     struct data_fixture fixture;
     struct prepare_result result;
@@ -286,7 +281,6 @@ START_TEST(prepare_survives_failed_allocations)
     ck_assert_uint_gt(n, 8);
     fixture_close(&fixture);
 }
-END_TEST
 
 static struct prepare_spec many_spec(const char *const *inputs, const char *dir)
 {
@@ -327,7 +321,7 @@ static void expect_between(struct data_fixture *fixture, const char *dir)
 }
 
 /* A rename fails half way: the next run only completes the commit; other options are refused, and so is training. */
-START_TEST(prepare_commit_is_taken_up)
+TEST(prepare_commit_is_taken_up)
 {
     struct data_fixture fixture;
     struct prepare_result result, again;
@@ -366,11 +360,10 @@ START_TEST(prepare_commit_is_taken_up)
     free(manifest);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* With any bit of the old manifest flipped, either all files of the old data set are removed, or it is an error and all
  * stay. */
-START_TEST(prepare_damaged_manifest)
+TEST(prepare_damaged_manifest)
 {
     struct data_fixture fixture;
     struct prepare_result result;
@@ -401,10 +394,9 @@ START_TEST(prepare_damaged_manifest)
     free(manifest);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* A new run that fails early in the same folder leaves no half of a data set without the state that marks it. */
-START_TEST(prepare_half_commit_goes_with_its_state)
+TEST(prepare_half_commit_goes_with_its_state)
 {
     struct data_fixture fixture;
     struct prepare_result result;
@@ -424,11 +416,10 @@ START_TEST(prepare_half_commit_goes_with_its_state)
     ck_assert_int_ne(access(fixture_path(&fixture, "out/train_000001.bin"), F_OK), 0);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* A commit that has renamed and removed nothing leaves the old data set, with or without a manifest, to the next new
  * run. */
-START_TEST(prepare_announced_commit_takes_nothing)
+TEST(prepare_announced_commit_takes_nothing)
 {
     struct data_fixture fixture;
     struct prepare_result result;
@@ -451,10 +442,9 @@ START_TEST(prepare_announced_commit_takes_nothing)
     free(old);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* For any state, no name in it is followed out of the folder. */
-START_TEST(prepare_state_names_stay_inside)
+TEST(prepare_state_names_stay_inside)
 {
     struct data_fixture fixture;
     struct prepare_result result;
@@ -488,9 +478,8 @@ START_TEST(prepare_state_names_stay_inside)
     }
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(prepare_many_survives_failed_allocations)
+TEST(prepare_many_survives_failed_allocations)
 {
     struct data_fixture fixture;
     struct prepare_result result;
@@ -514,10 +503,9 @@ START_TEST(prepare_many_survives_failed_allocations)
     ck_assert_uint_gt(n, 30);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* The numbers that nanoGPT's data/shakespeare_char/prepare.py prints. */
-START_TEST(prepare_tinyshakespeare_matches_nanogpt)
+TEST(prepare_tinyshakespeare_matches_nanogpt)
 {
     struct data_fixture fixture;
     struct prepare_result result;
@@ -542,30 +530,3 @@ START_TEST(prepare_tinyshakespeare_matches_nanogpt)
     ck_assert_int_eq(result.vocab_size, 65);
     fixture_close(&fixture);
 }
-END_TEST
-
-Suite *data_prepare_suite(void)
-{
-    Suite *suite = suite_create("data_prepare");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, prepare_chars_splits_characters);
-    tcase_add_test(cases, prepare_folder_is_joined_with_newlines);
-    tcase_add_test(cases, prepare_characters_across_pieces);
-    tcase_add_test(cases, prepare_without_validation);
-    tcase_add_test(cases, prepare_wide_vocabulary_makes_shards);
-    tcase_add_test(cases, prepare_refusals_leave_the_old_data_set);
-    tcase_add_test(cases, prepare_changing_files_are_noticed);
-    tcase_add_test(cases, prepare_survives_failed_allocations);
-    tcase_add_test(cases, prepare_commit_is_taken_up);
-    tcase_add_test(cases, prepare_half_commit_goes_with_its_state);
-    tcase_add_test(cases, prepare_announced_commit_takes_nothing);
-    tcase_add_test(cases, prepare_damaged_manifest);
-    tcase_add_test(cases, prepare_state_names_stay_inside);
-    tcase_add_test(cases, prepare_many_survives_failed_allocations);
-    tcase_set_timeout(cases, 60);
-    tcase_add_test(cases, prepare_tinyshakespeare_matches_nanogpt);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_prepare)

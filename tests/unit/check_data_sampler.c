@@ -37,7 +37,7 @@ static bool inside_one_shard(int64_t position)
     return (position >= 0 && position <= 100 - 9) || position == 108 || (position >= 117 && position <= 178 - 9);
 }
 
-START_TEST(sampler_random_is_pure_and_inside)
+TEST(sampler_random_is_pure_and_inside)
 {
     struct data_fixture fixture;
     struct token_source *source = open_shards(&fixture);
@@ -61,7 +61,6 @@ START_TEST(sampler_random_is_pure_and_inside)
     token_source_close(source);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Runs a chi-square test over all 146 starts; the bound is 6 standard deviations of the statistic. */
 static void check_uniform(const struct sampler *sampler, bool eval)
@@ -82,7 +81,7 @@ static void check_uniform(const struct sampler *sampler, bool eval)
     ck_assert_msg(fabs(chi_square - 145) <= 6 * sqrt(2.0 * 145), "chi-square %g of 145", chi_square);
 }
 
-START_TEST(sampler_draws_are_uniform)
+TEST(sampler_draws_are_uniform)
 {
     struct data_fixture fixture;
     struct token_source *source = open_shards(&fixture);
@@ -93,9 +92,8 @@ START_TEST(sampler_draws_are_uniform)
     token_source_close(source);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(sampler_eval_streams_differ)
+TEST(sampler_eval_streams_differ)
 {
     struct data_fixture fixture;
     struct token_source *source = open_shards(&fixture);
@@ -115,9 +113,8 @@ START_TEST(sampler_eval_streams_differ)
     token_source_close(source);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(sampler_epoch_reads_each_block_once)
+TEST(sampler_epoch_reads_each_block_once)
 {
     struct data_fixture fixture;
     struct token_source *source = open_shards(&fixture);
@@ -145,9 +142,8 @@ START_TEST(sampler_epoch_reads_each_block_once)
     token_source_close(source);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(sampler_permutation_is_a_bijection)
+TEST(sampler_permutation_is_a_bijection)
 {
     static const int64_t counts[] = {1, 2, 3, 4, 5, 7, 8, 9, 31, 64, 65, 1000, 4097, 20000};
     unsigned char *seen = malloc(20000);
@@ -168,10 +164,9 @@ START_TEST(sampler_permutation_is_a_bijection)
     ck_assert_int_lt(sampler_permute(unit_seed(), 1, huge + 1, huge), huge + 1);
     free(seen);
 }
-END_TEST
 
 /* With the tail, every target of every usable shard is counted exactly once. */
-START_TEST(sampler_windows_cover_the_split)
+TEST(sampler_windows_cover_the_split)
 {
     struct data_fixture fixture;
     struct token_source *source = open_shards(&fixture);
@@ -195,9 +190,8 @@ START_TEST(sampler_windows_cover_the_split)
     token_source_close(source);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(sampler_refuses_short_data_and_no_memory)
+TEST(sampler_refuses_short_data_and_no_memory)
 {
     struct data_fixture fixture;
     struct token_source *source = open_shards(&fixture);
@@ -219,8 +213,3 @@ START_TEST(sampler_refuses_short_data_and_no_memory)
     token_source_close(source);
     fixture_close(&fixture);
 }
-END_TEST
-
-UNIT_TESTS(data_sampler, sampler_random_is_pure_and_inside, sampler_draws_are_uniform, sampler_eval_streams_differ,
-           sampler_epoch_reads_each_block_once, sampler_permutation_is_a_bijection, sampler_windows_cover_the_split,
-           sampler_refuses_short_data_and_no_memory)

@@ -47,7 +47,7 @@ static bool stream(const char *text, size_t piece, struct shown *out)
     return state.found;
 }
 
-START_TEST(parses_lists)
+TEST(parses_lists)
 {
     parse("");
     ck_assert_uint_eq(texts.count, 0);
@@ -61,7 +61,6 @@ START_TEST(parses_lists)
     ck_assert_mem_eq(texts.at[2].bytes, "\\t", 2);
     ck_assert_mem_eq(texts.at[3].bytes, "\t", 1);
 }
-END_TEST
 
 static void refused(const char *list, const char *part)
 {
@@ -72,7 +71,7 @@ static void refused(const char *list, const char *part)
     log_capture_one_error(&capture, part);
 }
 
-START_TEST(refuses_bad_lists)
+TEST(refuses_bad_lists)
 {
     char longest[STOP_TEXT_BYTES_MAX + 2];
     refused(",", "empty text");
@@ -88,9 +87,8 @@ START_TEST(refuses_bad_lists)
     parse(longest);
     ck_assert_uint_eq(texts.at[0].count, STOP_TEXT_BYTES_MAX);
 }
-END_TEST
 
-START_TEST(ends_at_the_first)
+TEST(ends_at_the_first)
 {
     static const struct {
         const char *list, *text, *shown;
@@ -116,10 +114,9 @@ START_TEST(ends_at_the_first)
         }
     }
 }
-END_TEST
 
 /* Uses texts and streams over two letters, where everything overlaps. */
-START_TEST(finds_what_a_search_finds)
+TEST(finds_what_a_search_finds)
 {
     srand((unsigned)unit_seed());
     for (int round = 0; round < 20000; round++) {
@@ -156,6 +153,3 @@ START_TEST(finds_what_a_search_finds)
         ck_assert_mem_eq(shown.bytes, text, begin);
     }
 }
-END_TEST
-
-UNIT_TESTS(data_stop_text, parses_lists, refuses_bad_lists, ends_at_the_first, finds_what_a_search_finds)

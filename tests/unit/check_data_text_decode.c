@@ -49,7 +49,7 @@ static void expect_text(struct data_fixture *fixture, const char *encoding, cons
         }
 }
 
-START_TEST(encodings)
+TEST(encodings)
 {
     static const struct {
         const char *encoding, *bytes, *text;
@@ -79,10 +79,9 @@ START_TEST(encodings)
     }
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Two-byte characters at both parities around the border of the raw buffer, in a text of three raw buffers. */
-START_TEST(characters_across_buffers)
+TEST(characters_across_buffers)
 {
     struct data_fixture fixture;
     const size_t pairs = 3 * RAW_BYTES / 2;
@@ -103,9 +102,8 @@ START_TEST(characters_across_buffers)
     free(bytes);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(invalid_bytes_are_named)
+TEST(invalid_bytes_are_named)
 {
     static const struct {
         const char *encoding, *bytes, *says;
@@ -137,9 +135,8 @@ START_TEST(invalid_bytes_are_named)
     free(bytes);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(encodings_are_checked)
+TEST(encodings_are_checked)
 {
     struct data_fixture fixture;
     bool is_ascii = false;
@@ -153,9 +150,8 @@ START_TEST(encodings_are_checked)
     text_decoder_destroy(NULL);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(without_iconv)
+TEST(without_iconv)
 {
     struct data_fixture fixture;
     bool is_ascii = false;
@@ -164,27 +160,3 @@ START_TEST(without_iconv)
     FIXTURE_SAYS(&fixture, "iconv -f latin1 -t UTF-8");
     fixture_close(&fixture);
 }
-END_TEST
-
-Suite *data_text_decode_suite(void)
-{
-    Suite *suite = suite_create("data_text_decode");
-    TCase *cases = tcase_create("all");
-#ifdef HAVE_ICONV
-    (void)without_iconv;
-    tcase_add_test(cases, encodings);
-    tcase_add_test(cases, characters_across_buffers);
-    tcase_add_test(cases, invalid_bytes_are_named);
-    tcase_add_test(cases, encodings_are_checked);
-#else
-    (void)encodings;
-    (void)characters_across_buffers;
-    (void)invalid_bytes_are_named;
-    (void)encodings_are_checked;
-    tcase_add_test(cases, without_iconv);
-#endif
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_text_decode)

@@ -11,7 +11,7 @@ static void expect_kind(const char *bytes, size_t count, bool is_json, const cha
         ck_assert_msg(strstr(kind->name, name) != NULL, "%s is not %s", kind->name, name);
 }
 
-START_TEST(kinds_by_their_first_bytes)
+TEST(kinds_by_their_first_bytes)
 {
     static const struct {
         size_t count;
@@ -44,9 +44,8 @@ START_TEST(kinds_by_their_first_bytes)
             expect_kind(files[i].bytes, cut, true, NULL); /* too short to decide */
     }
 }
-END_TEST
 
-START_TEST(texts_are_no_kind)
+TEST(texts_are_no_kind)
 {
     static const char *const texts[] = {
         "",       "P",       "PAR",       "PART 1", "PK",           "Gif",         "{\"a\": 1}",
@@ -59,9 +58,8 @@ START_TEST(texts_are_no_kind)
     expect_kind("{\"a\": []}", 9, true, NULL);
     expect_kind("  ", 2, true, NULL);
 }
-END_TEST
 
-START_TEST(byte_order_marks)
+TEST(byte_order_marks)
 {
     static const struct {
         size_t count, length;
@@ -86,9 +84,8 @@ START_TEST(byte_order_marks)
         ck_assert_pstr_eq(encoding, marks[i].encoding);
     }
 }
-END_TEST
 
-START_TEST(what_looks_like_latin)
+TEST(what_looks_like_latin)
 {
     static const struct {
         const char *text, *guess;
@@ -107,6 +104,3 @@ START_TEST(what_looks_like_latin)
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         ck_assert_pstr_eq(text_guess_latin(texts[i].text, strlen(texts[i].text)), texts[i].guess);
 }
-END_TEST
-
-UNIT_TESTS(data_text_kind, kinds_by_their_first_bytes, texts_are_no_kind, byte_order_marks, what_looks_like_latin)

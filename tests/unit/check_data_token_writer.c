@@ -83,7 +83,9 @@ static void check_position(struct data_fixture *fixture, size_t width, int64_t s
     token_writer_destroy(writer);
 }
 
-START_TEST(token_writer_position_anywhere)
+TEST_LIMIT(60)
+
+TEST(token_writer_position_anywhere)
 {
     struct data_fixture fixture;
     fixture_open(&fixture);
@@ -95,9 +97,8 @@ START_TEST(token_writer_position_anywhere)
         }
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(token_writer_two_splits)
+TEST(token_writer_two_splits)
 {
     struct data_fixture fixture;
     char folder[512];
@@ -120,7 +121,6 @@ START_TEST(token_writer_two_splits)
     }
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Writes up to `at`, saves the description, writes a little more, and continues from the description. */
 static void check_resume(struct data_fixture *fixture, size_t width, int64_t shard_tokens, int64_t at)
@@ -153,7 +153,7 @@ static void check_resume(struct data_fixture *fixture, size_t width, int64_t sha
     token_writer_destroy(writer);
 }
 
-START_TEST(token_writer_resume_anywhere)
+TEST(token_writer_resume_anywhere)
 {
     struct data_fixture fixture;
     fixture_open(&fixture);
@@ -164,9 +164,8 @@ START_TEST(token_writer_resume_anywhere)
     }
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(token_writer_border_by_weight)
+TEST(token_writer_border_by_weight)
 {
     struct data_fixture fixture;
     char folder[512];
@@ -188,9 +187,8 @@ START_TEST(token_writer_border_by_weight)
         }
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(token_writer_refusals)
+TEST(token_writer_refusals)
 {
     struct data_fixture fixture;
     char folder[512];
@@ -225,9 +223,8 @@ START_TEST(token_writer_refusals)
     ck_assert_int_eq(chmod(folder, 0700), 0);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(token_writer_names)
+TEST(token_writer_names)
 {
     static const char *const ours[] = {"train.bin", "val.bin.partial", "train_000001.bin", "val_999999.bin.partial"};
     static const char *const others[] = {"train",
@@ -244,21 +241,3 @@ START_TEST(token_writer_names)
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         ck_assert_msg(!token_writer_is_name(others[i]), "%s", others[i]);
 }
-END_TEST
-
-Suite *data_token_writer_suite(void)
-{
-    Suite *suite = suite_create("data_token_writer");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, token_writer_position_anywhere);
-    tcase_add_test(cases, token_writer_two_splits);
-    tcase_add_test(cases, token_writer_resume_anywhere);
-    tcase_add_test(cases, token_writer_border_by_weight);
-    tcase_add_test(cases, token_writer_refusals);
-    tcase_add_test(cases, token_writer_names);
-    tcase_set_timeout(cases, 60);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_token_writer)

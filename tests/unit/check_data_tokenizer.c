@@ -28,7 +28,7 @@ static void expect_decoded(const struct tokenizer *tokenizer, const int32_t *ids
     ck_assert_str_eq(text, expected);
 }
 
-START_TEST(tokenizer_chars_encode_and_decode)
+TEST(tokenizer_chars_encode_and_decode)
 {
     struct data_fixture fixture;
     fixture_open(&fixture);
@@ -56,9 +56,8 @@ START_TEST(tokenizer_chars_encode_and_decode)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(tokenizer_bytes_decode_as_a_stream)
+TEST(tokenizer_bytes_decode_as_a_stream)
 {
     struct data_fixture fixture;
     struct tokenizer *tokenizer = NULL;
@@ -87,10 +86,9 @@ START_TEST(tokenizer_bytes_decode_as_a_stream)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* For any ids, the output is valid UTF-8 and within its bound. */
-START_TEST(tokenizer_stream_is_always_valid)
+TEST(tokenizer_stream_is_always_valid)
 {
     struct data_fixture fixture;
     struct tokenizer *tokenizer = NULL;
@@ -118,9 +116,8 @@ START_TEST(tokenizer_stream_is_always_valid)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(tokenizer_file_round_trips)
+TEST(tokenizer_file_round_trips)
 {
     struct data_fixture fixture;
     struct tokenizer *back = NULL, *bytes = NULL;
@@ -144,9 +141,8 @@ START_TEST(tokenizer_file_round_trips)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(tokenizer_bad_files_are_refused)
+TEST(tokenizer_bad_files_are_refused)
 {
 #define HEAD "{\"format\": \"gpt-train-tokenizer\", \"version\": 1, \"kind\": \"chars\", "
 #define TAIL ", \"hash\": \"crc32c:00000000\"}"
@@ -186,10 +182,9 @@ START_TEST(tokenizer_bad_files_are_refused)
     }
     fixture_close(&fixture);
 }
-END_TEST
 
 /* A changed bit anywhere in the list of a good file is detected. */
-START_TEST(tokenizer_flipped_bits_are_noticed)
+TEST(tokenizer_flipped_bits_are_noticed)
 {
     struct data_fixture fixture;
     struct tokenizer *tokenizer = NULL, *back = NULL;
@@ -213,9 +208,8 @@ START_TEST(tokenizer_flipped_bits_are_noticed)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(tokenizer_pickle_is_never_read)
+TEST(tokenizer_pickle_is_never_read)
 {
     struct data_fixture fixture;
     struct tokenizer *tokenizer = (struct tokenizer *)&fixture;
@@ -235,9 +229,8 @@ START_TEST(tokenizer_pickle_is_never_read)
     ck_assert_ptr_null(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(tokenizer_survives_failed_allocations)
+TEST(tokenizer_survives_failed_allocations)
 {
     struct data_fixture fixture;
     struct tokenizer *tokenizer = NULL, *back = NULL;
@@ -253,8 +246,3 @@ START_TEST(tokenizer_survives_failed_allocations)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
-
-UNIT_TESTS(data_tokenizer, tokenizer_chars_encode_and_decode, tokenizer_bytes_decode_as_a_stream,
-           tokenizer_stream_is_always_valid, tokenizer_file_round_trips, tokenizer_bad_files_are_refused,
-           tokenizer_flipped_bits_are_noticed, tokenizer_pickle_is_never_read, tokenizer_survives_failed_allocations)

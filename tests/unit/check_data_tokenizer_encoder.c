@@ -38,7 +38,7 @@ static void expect_decoded(const struct tokenizer *tokenizer, const int32_t *ids
 }
 
 /* The ids are those of the pieces by the definition, for any earlier input of the encoder, and decode to the text. */
-START_TEST(encoder_bpe_is_the_definition)
+TEST(encoder_bpe_is_the_definition)
 {
     struct data_fixture fixture;
     struct tokenizer_encoder *used = NULL, *fresh = NULL;
@@ -75,10 +75,9 @@ START_TEST(encoder_bpe_is_the_definition)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Text shown while it is generated is that of the bytes one by one, however they are divided into tokens. */
-START_TEST(stream_shows_the_bytes)
+TEST(stream_shows_the_bytes)
 {
     struct data_fixture fixture;
     struct tokenizer *bytes = NULL;
@@ -108,9 +107,8 @@ START_TEST(stream_shows_the_bytes)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(encoder_special_tokens)
+TEST(encoder_special_tokens)
 {
     static const char text[] = "x<|endoftext|>\n<|endoftext|><|endoftext|";
     struct data_fixture fixture;
@@ -144,10 +142,9 @@ START_TEST(encoder_special_tokens)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Of two special tokens with the same beginning, the longer one is taken. */
-START_TEST(encoder_longest_special_token)
+TEST(encoder_longest_special_token)
 {
     struct data_fixture fixture;
     struct tokenizer_encoder *encoder = NULL;
@@ -176,10 +173,9 @@ START_TEST(encoder_longest_special_token)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Pieces that are prefixes of others, so many that some share an entry of the cache. */
-START_TEST(encoder_cache_tells_pieces_apart)
+TEST(encoder_cache_tells_pieces_apart)
 {
     enum { LONGEST = 30 };
     struct data_fixture fixture;
@@ -205,9 +201,8 @@ START_TEST(encoder_cache_tells_pieces_apart)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(encoder_chars_and_bytes)
+TEST(encoder_chars_and_bytes)
 {
     struct data_fixture fixture;
     struct tokenizer_encoder *encoder = NULL;
@@ -242,9 +237,8 @@ START_TEST(encoder_chars_and_bytes)
     tokenizer_destroy(bytes);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(encoder_survives_failed_allocations)
+TEST(encoder_survives_failed_allocations)
 {
     struct data_fixture fixture;
     size_t failures = 0;
@@ -266,8 +260,3 @@ START_TEST(encoder_survives_failed_allocations)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
-
-UNIT_TESTS(data_tokenizer_encoder, encoder_bpe_is_the_definition, stream_shows_the_bytes, encoder_special_tokens,
-           encoder_longest_special_token, encoder_cache_tells_pieces_apart, encoder_chars_and_bytes,
-           encoder_survives_failed_allocations)

@@ -36,7 +36,7 @@ static void put_reference(struct data_fixture *fixture, const char *model, const
     fixture_write_text(fixture, name, revision);
 }
 
-START_TEST(find_says_how_to_get_it)
+TEST(find_says_how_to_get_it)
 {
     struct data_fixture fixture;
     struct tokenizer *tokenizer = NULL;
@@ -63,9 +63,8 @@ START_TEST(find_says_how_to_get_it)
     ck_assert_ptr_null(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(find_looks_in_order)
+TEST(find_looks_in_order)
 {
 #define SNAPSHOT "/models--gpt2/snapshots/abc123"
     /* From the last place to the first: each new one must be found before the older ones. */
@@ -110,10 +109,9 @@ START_TEST(find_looks_in_order)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Tests the model's other name, and a revision that leads out of the cache. */
-START_TEST(find_hub_names)
+TEST(find_hub_names)
 {
     struct data_fixture fixture;
     struct tokenizer *back = NULL;
@@ -129,9 +127,8 @@ START_TEST(find_hub_names)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(find_gpt2)
+TEST(find_gpt2)
 {
     struct data_fixture fixture;
     struct tokenizer *tokenizer = NULL;
@@ -160,6 +157,3 @@ START_TEST(find_gpt2)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
-
-UNIT_TESTS(data_tokenizer_find, find_says_how_to_get_it, find_looks_in_order, find_hub_names, find_gpt2)

@@ -6,7 +6,7 @@
 #include "io/export_hf_tokens.h"
 #include "tests/unit/bpe_fixture.h"
 
-START_TEST(import_reads_what_export_wrote)
+TEST(import_reads_what_export_wrote)
 {
     static const char *const removed[] = {"", "gpt_tokenizer.json", "tokenizer.json"};
     bool holds;
@@ -45,9 +45,8 @@ START_TEST(import_reads_what_export_wrote)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(own_file_round_trips)
+TEST(own_file_round_trips)
 {
     struct data_fixture fixture;
     fixture_open(&fixture);
@@ -61,7 +60,6 @@ START_TEST(own_file_round_trips)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Returns a copy of `text` with the first `from` replaced; the caller calls free(). */
 static char *replaced(const char *text, const char *from, const char *to)
@@ -99,7 +97,7 @@ static void expect_refusals(struct data_fixture *fixture, const char *name, cons
     }
 }
 
-START_TEST(own_file_refusals)
+TEST(own_file_refusals)
 {
     static const struct spoiled cases[] = {
         {"\"split\": \"gpt2\"", "\"split\": \"gpt4\"", "split \"gpt4\"", GT_UNSUPPORTED},
@@ -133,9 +131,8 @@ START_TEST(own_file_refusals)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(json_refusals)
+TEST(json_refusals)
 {
     static const struct spoiled cases[] = {
         {"{\"version\"", "[\"version\"", "not valid JSON", GT_DATA},
@@ -191,7 +188,6 @@ START_TEST(json_refusals)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Imports a vocabulary of the bytes and "ab" from the old pair of files. */
 static enum gt_status import_pair(struct data_fixture *fixture, const char *merges, struct tokenizer **out)
@@ -208,7 +204,7 @@ static enum gt_status import_pair(struct data_fixture *fixture, const char *merg
     return status;
 }
 
-START_TEST(merges_lines)
+TEST(merges_lines)
 {
     struct data_fixture fixture;
     fixture_open(&fixture);
@@ -247,7 +243,6 @@ START_TEST(merges_lines)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Returns the tokens of a tokenizer as tiktoken's lines, without special ones; the caller calls free(). */
 static char *tiktoken_text(const struct tokenizer *tokenizer)
@@ -276,7 +271,7 @@ static char *tiktoken_text(const struct tokenizer *tokenizer)
     return text;
 }
 
-START_TEST(tiktoken_lines)
+TEST(tiktoken_lines)
 {
     static const struct spoiled cases[] = {
         {"IQ== 0\n", "IQ== 0 \n", "line 1", GT_DATA},
@@ -314,9 +309,8 @@ START_TEST(tiktoken_lines)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(import_survives_failed_allocations)
+TEST(import_survives_failed_allocations)
 {
     static const char *const files[] = {"gpt_tokenizer.json", "tokenizer.json", "vocab.json"};
     struct data_fixture fixture;
@@ -340,7 +334,3 @@ START_TEST(import_survives_failed_allocations)
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
-END_TEST
-
-UNIT_TESTS(data_tokenizer_import, import_reads_what_export_wrote, own_file_round_trips, own_file_refusals,
-           json_refusals, merges_lines, tiktoken_lines, import_survives_failed_allocations)

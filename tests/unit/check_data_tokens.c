@@ -25,7 +25,7 @@ static void expect_refused(struct data_fixture *fixture, int64_t block, const ch
     FIXTURE_SAYS(fixture, second);
 }
 
-START_TEST(tokens_nanogpt_file_reads)
+TEST(tokens_nanogpt_file_reads)
 {
     struct data_fixture fixture;
     struct token_source *source = NULL;
@@ -53,9 +53,8 @@ START_TEST(tokens_nanogpt_file_reads)
     fixture_close(&fixture);
     free(ids);
 }
-END_TEST
 
-START_TEST(tokens_many_shards_are_one_sequence)
+TEST(tokens_many_shards_are_one_sequence)
 {
     struct data_fixture fixture;
     struct token_source *source = NULL;
@@ -88,9 +87,8 @@ START_TEST(tokens_many_shards_are_one_sequence)
     token_source_close(source);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(tokens_beyond_4_gib_read)
+TEST(tokens_beyond_4_gib_read)
 {
     struct data_fixture fixture;
     struct token_source *source = NULL;
@@ -118,9 +116,8 @@ START_TEST(tokens_beyond_4_gib_read)
     token_source_close(source);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(tokens_the_largest_id)
+TEST(tokens_the_largest_id)
 {
     struct data_fixture fixture;
     struct token_source *source = NULL;
@@ -141,9 +138,8 @@ START_TEST(tokens_the_largest_id)
     token_source_close(source);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(tokens_bad_files_are_refused)
+TEST(tokens_bad_files_are_refused)
 {
     struct data_fixture fixture;
     fixture_open(&fixture);
@@ -174,9 +170,8 @@ START_TEST(tokens_bad_files_are_refused)
     expect_refused(&fixture, 1, "header of 1024 bytes", "has 4");
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(tokens_missing_files_are_refused)
+TEST(tokens_missing_files_are_refused)
 {
     struct data_fixture fixture;
     struct token_source *source = NULL;
@@ -192,9 +187,8 @@ START_TEST(tokens_missing_files_are_refused)
     ck_assert_ptr_null(source);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(tokens_ids_outside_the_vocabulary_are_named)
+TEST(tokens_ids_outside_the_vocabulary_are_named)
 {
     struct data_fixture fixture;
     struct token_source *source = NULL;
@@ -216,9 +210,8 @@ START_TEST(tokens_ids_outside_the_vocabulary_are_named)
     token_source_close(source);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(tokens_truncation_while_reading_is_noticed)
+TEST(tokens_truncation_while_reading_is_noticed)
 {
     struct data_fixture fixture;
     struct token_source *source = NULL;
@@ -234,9 +227,8 @@ START_TEST(tokens_truncation_while_reading_is_noticed)
     token_source_close(source);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(tokens_short_shard_is_warned_about)
+TEST(tokens_short_shard_is_warned_about)
 {
     struct data_fixture fixture;
     struct token_source *source = NULL;
@@ -248,7 +240,6 @@ START_TEST(tokens_short_shard_is_warned_about)
     token_source_close(source);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* The open fails at allocation 1, 2, ... and leaves nothing behind (fixture_close checks), until it succeeds. */
 static uint32_t digest_of(struct data_fixture *fixture)
@@ -262,7 +253,7 @@ static uint32_t digest_of(struct data_fixture *fixture)
 }
 
 /* The same ids in one file, in several, and in another format have the same digest; other ids have another. */
-START_TEST(tokens_digest_tells_contents)
+TEST(tokens_digest_tells_contents)
 {
     struct data_fixture fixture;
     fixture_open(&fixture);
@@ -280,9 +271,8 @@ START_TEST(tokens_digest_tells_contents)
     ck_assert_uint_ne(digest_of(&fixture), one);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(tokens_failed_allocations_are_survived)
+TEST(tokens_failed_allocations_are_survived)
 {
     struct data_fixture fixture;
     struct token_source *source = NULL;
@@ -301,9 +291,3 @@ START_TEST(tokens_failed_allocations_are_survived)
     token_source_close(source);
     fixture_close(&fixture);
 }
-END_TEST
-
-UNIT_TESTS(data_tokens, tokens_nanogpt_file_reads, tokens_many_shards_are_one_sequence, tokens_beyond_4_gib_read,
-           tokens_the_largest_id, tokens_bad_files_are_refused, tokens_missing_files_are_refused,
-           tokens_ids_outside_the_vocabulary_are_named, tokens_truncation_while_reading_is_noticed,
-           tokens_short_shard_is_warned_about, tokens_digest_tells_contents, tokens_failed_allocations_are_survived)

@@ -5,7 +5,7 @@
 
 #include "tests/unit/unit_main.h"
 
-START_TEST(utf8_every_character_round_trips)
+TEST(utf8_every_character_round_trips)
 {
     for (uint32_t value = 0; value < UTF8_CODE_POINTS; value++) {
         char text[4];
@@ -21,10 +21,9 @@ START_TEST(utf8_every_character_round_trips)
     }
     ck_assert(!utf8_is_scalar(0xD800) && !utf8_is_scalar(0xDFFF) && !utf8_is_scalar(0x110000));
 }
-END_TEST
 
 /* Tries all two-byte and three-byte beginnings: exactly the encodings of valid characters decode. */
-START_TEST(utf8_decodes_nothing_else)
+TEST(utf8_decodes_nothing_else)
 {
     uint32_t value = 0, valid = 0;
     for (unsigned i = 0; i < 1u << 24; i++) {
@@ -35,9 +34,8 @@ START_TEST(utf8_decodes_nothing_else)
     }
     ck_assert_uint_eq(valid, 0x10000 - 0x800 - 0x800);
 }
-END_TEST
 
-START_TEST(utf8_bad_bytes_are_invalid)
+TEST(utf8_bad_bytes_are_invalid)
 {
     static const char *const bad[] = {"\x80",
                                       "\xBF",
@@ -59,10 +57,9 @@ START_TEST(utf8_bad_bytes_are_invalid)
         ck_assert_uint_eq(value, 7);
     }
 }
-END_TEST
 
 /* Compares with a count character by character, with invalid bytes at every offset of a word. */
-START_TEST(utf8_counts)
+TEST(utf8_counts)
 {
     static const char text[] = "plain ASCII text, long enough \xC3\xA9t\xC3\xA9 \xE6\x97\xA5 \xF0\x9F\x98\x80 end";
     const size_t count = sizeof text - 1;
@@ -80,7 +77,3 @@ START_TEST(utf8_counts)
     ck_assert_uint_eq(utf8_count_invalid((const unsigned char *)"a\xE6\x97", 3), 2);
     ck_assert_uint_eq(utf8_count_invalid((const unsigned char *)"\xFF\xFE\xC0\x80", 4), 4);
 }
-END_TEST
-
-UNIT_TESTS(data_utf8, utf8_every_character_round_trips, utf8_decodes_nothing_else, utf8_bad_bytes_are_invalid,
-           utf8_counts)

@@ -21,7 +21,7 @@ static struct device_profile card(const char *id)
     return profile;
 }
 
-START_TEST(all_cards_are_sane)
+TEST(all_cards_are_sane)
 {
     int32_t count = device_profile_count();
     ck_assert_int_ge(count, 60);
@@ -53,11 +53,10 @@ START_TEST(all_cards_are_sane)
         ck_assert_double_le(p.share, 1.0);
     }
 }
-END_TEST
 
 /* Published figures of the vendors, in TFLOP/s and GB/s: products of 16-bit numbers with fp32 sums, dense; 0 = not
  * compared. */
-START_TEST(rates_are_the_published_ones)
+TEST(rates_are_the_published_ones)
 {
     static const struct {
         const char *id;
@@ -82,9 +81,8 @@ START_TEST(rates_are_the_published_ones)
     }
     ck_assert(card("gtx1660-6g").matrix_flops_per_s[DTYPE_F16] == card("gtx1660-6g").vector_flops_per_s);
 }
-END_TEST
 
-START_TEST(names_are_found)
+TEST(names_are_found)
 {
     struct device_profile p;
     struct log_capture capture;
@@ -99,14 +97,12 @@ START_TEST(names_are_found)
                                              {"cpu", "--device_profile=list"},       {"a100-40g x", "a100-40g"}};
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         log_capture_begin(&capture);
-        ck_assert_int_eq(device_profile_find(unknown[i][0], &p), GT_USAGE);
-        log_capture_one_error(&capture, unknown[i][1]);
+        log_capture_refused(&capture, device_profile_find(unknown[i][0], &p), GT_USAGE, unknown[i][1]);
         log_capture_end();
     }
 }
-END_TEST
 
-START_TEST(the_list_has_every_card)
+TEST(the_list_has_every_card)
 {
     char *text = NULL;
     size_t size = 0, lines = 0;
@@ -120,7 +116,6 @@ START_TEST(the_list_has_every_card)
     ck_assert_ptr_nonnull(strstr(text, "rtx3060-12g"));
     free(text);
 }
-END_TEST
 
 /* ---- files ---- */
 
@@ -180,7 +175,9 @@ static void changed_refused(const char *field, bool inner, const char *value)
     json_decref(root);
 }
 
-START_TEST(a_file_is_read)
+TEST_FIXTURE(setup, teardown)
+
+TEST(a_file_is_read)
 {
     struct device_profile p;
     ck_assert_int_eq(file_replace(path, good, strlen(good)), GT_OK);
@@ -198,10 +195,9 @@ START_TEST(a_file_is_read)
     ck_assert_int_eq(p.units, 20);
     ck_assert_uint_eq(p.context_bytes, (uint64_t)208 << 20); /* the default: 128 MiB, and 4 MiB for each unit */
 }
-END_TEST
 
 /* The file may give the size of a context, at most that of the memory that is not usable. */
-START_TEST(a_context_is_read)
+TEST(a_context_is_read)
 {
     struct device_profile p;
     json_t *root = json_loads(good, 0, NULL);
@@ -220,9 +216,8 @@ START_TEST(a_context_is_read)
     free(text);
     json_decref(root);
 }
-END_TEST
 
-START_TEST(missing_fields_are_named)
+TEST(missing_fields_are_named)
 {
     json_t *root = json_loads(good, 0, NULL);
     for (void *at = json_object_iter(root); at; at = json_object_iter_next(root, at))
@@ -232,9 +227,8 @@ START_TEST(missing_fields_are_named)
         changed_refused(rates[i], true, NULL);
     json_decref(root);
 }
-END_TEST
 
-START_TEST(impossible_fields_are_named)
+TEST(impossible_fields_are_named)
 {
     static const struct {
         const char *field, *value;
@@ -287,9 +281,8 @@ START_TEST(impossible_fields_are_named)
     changed_refused("float16", true, "1e-300");
     changed_refused("int8", true, "1e13");
 }
-END_TEST
 
-START_TEST(what_is_no_profile_is_refused)
+TEST(what_is_no_profile_is_refused)
 {
     struct device_profile p;
     struct log_capture capture;
@@ -303,29 +296,7 @@ START_TEST(what_is_no_profile_is_refused)
     refused(large, "");
     free(large);
     log_capture_begin(&capture);
-    ck_assert_int_eq(device_profile_find("/nonexistent/card.json", &p), GT_USAGE);
-    log_capture_one_error(&capture, "/nonexistent/card.json");
+    log_capture_refused(&capture, device_profile_find("/nonexistent/card.json", &p), GT_USAGE,
+                        "/nonexistent/card.json");
     log_capture_end();
 }
-END_TEST
-
-Suite *device_profile_suite(void)
-{
-    Suite *suite = suite_create("device_profile");
-    TCase *table = tcase_create("table"), *files = tcase_create("files");
-    tcase_add_test(table, all_cards_are_sane);
-    tcase_add_test(table, rates_are_the_published_ones);
-    tcase_add_test(table, names_are_found);
-    tcase_add_test(table, the_list_has_every_card);
-    suite_add_tcase(suite, table);
-    tcase_add_checked_fixture(files, setup, teardown);
-    tcase_add_test(files, a_file_is_read);
-    tcase_add_test(files, a_context_is_read);
-    tcase_add_test(files, missing_fields_are_named);
-    tcase_add_test(files, impossible_fields_are_named);
-    tcase_add_test(files, what_is_no_profile_is_refused);
-    suite_add_tcase(suite, files);
-    return suite;
-}
-
-UNIT_MAIN(device_profile)

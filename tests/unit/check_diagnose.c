@@ -113,7 +113,7 @@ static void names(struct rig *rig, const char *text)
     ck_assert_msg(strstr(capture.text, text) != NULL, "'%s' is not '%s'", capture.text, text);
 }
 
-START_TEST(an_overflow_is_named_by_its_op)
+TEST(an_overflow_is_named_by_its_op)
 {
     struct rig rig;
     rig_open(&rig);
@@ -123,9 +123,8 @@ START_TEST(an_overflow_is_named_by_its_op)
     names(&rig, ", made by gemm of layer 1, micro-step 1 of 2, from inputs up to 3e+38");
     rig_close(&rig);
 }
-END_TEST
 
-START_TEST(a_bad_weight_is_named_itself)
+TEST(a_bad_weight_is_named_itself)
 {
     struct rig rig;
     rig_open(&rig);
@@ -133,9 +132,8 @@ START_TEST(a_bad_weight_is_named_itself)
     names(&rig, "a weight is not finite: h.1.ln_2.weight[0] = inf, read by layernorm_forward of layer 1");
     rig_close(&rig);
 }
-END_TEST
 
-START_TEST(a_gradient_beyond_its_norm_is_said)
+TEST(a_gradient_beyond_its_norm_is_said)
 {
     struct rig rig;
     rig_open(&rig);
@@ -143,9 +141,8 @@ START_TEST(a_gradient_beyond_its_norm_is_said)
     names(&rig, "the gradient is too large for its norm: ");
     rig_close(&rig);
 }
-END_TEST
 
-START_TEST(nothing_found_is_the_machine_or_later_weights)
+TEST(nothing_found_is_the_machine_or_later_weights)
 {
     struct rig rig;
     struct log_capture capture;
@@ -156,9 +153,8 @@ START_TEST(nothing_found_is_the_machine_or_later_weights)
     ck_assert_ptr_nonnull(strstr(capture.text, "with the weights of 2 updates later, every value is finite"));
     rig_close(&rig);
 }
-END_TEST
 
-START_TEST(a_burst_is_looked_at_once_and_a_run_three_times)
+TEST(a_burst_is_looked_at_once_and_a_run_three_times)
 {
     struct rig rig;
     struct log_capture capture;
@@ -177,7 +173,3 @@ START_TEST(a_burst_is_looked_at_once_and_a_run_three_times)
     }
     rig_close(&rig);
 }
-END_TEST
-
-UNIT_TESTS(diagnose, an_overflow_is_named_by_its_op, a_bad_weight_is_named_itself, a_gradient_beyond_its_norm_is_said,
-           nothing_found_is_the_machine_or_later_weights, a_burst_is_looked_at_once_and_a_run_three_times)

@@ -87,7 +87,7 @@ static void rounding_case(const struct format *format, float value)
                   "%s: %a gave %04x, expected %a", format->name, (double)value, got, want);
 }
 
-START_TEST(every_pattern_survives)
+TEST_LOOP(every_pattern_survives, 2)
 {
     const struct format *format = &formats[_i];
     for (uint32_t i = 0; i < 65536; i++) {
@@ -105,11 +105,10 @@ START_TEST(every_pattern_survives)
         }
     }
 }
-END_TEST
 
 /* Tests every tie between two neighbours, the values one fp32 step next to it, and those next to the patterns
  * themselves. */
-START_TEST(ties_and_their_neighbours)
+TEST_LOOP(ties_and_their_neighbours, 2)
 {
     const struct format *format = &formats[_i];
     for (uint32_t i = 0; i < format->infinity; i++) {
@@ -130,9 +129,8 @@ START_TEST(ties_and_their_neighbours)
         ck_assert_uint_eq(format->from_f32(tie), even);
     }
 }
-END_TEST
 
-START_TEST(random_bits)
+TEST_LOOP(random_bits, 2)
 {
     const struct format *format = &formats[_i];
     const struct philox_key key = philox_key_make(unit_seed(), RNG_INIT);
@@ -145,9 +143,8 @@ START_TEST(random_bits)
         rounding_case(format, value_of((block.word[1] & 0x807fffffu) | exponent << 23));
     }
 }
-END_TEST
 
-START_TEST(special_values)
+TEST(special_values)
 {
     ck_assert_uint_eq(f16_from_f32(65504.0f), 0x7bff);
     ck_assert_uint_eq(f16_from_f32(nextafterf(65520.0f, 0.0f)), 0x7bff);
@@ -167,9 +164,8 @@ START_TEST(special_values)
     ck_assert_uint_eq(bits_of(bf16_to_f32(0x8000)), 0x80000000u);
     ck_assert_uint_eq(bits_of(f16_to_f32(0x8000)), 0x80000000u);
 }
-END_TEST
 
-START_TEST(convert_all_pairs)
+TEST(convert_all_pairs)
 {
     enum { COUNT = 1001 };
     static const enum dtype kinds[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
@@ -202,9 +198,8 @@ START_TEST(convert_all_pairs)
     dtype_convert(NULL, DTYPE_F32, NULL, DTYPE_F32, 0);
     dtype_convert(NULL, DTYPE_BF16, NULL, DTYPE_F32, 0);
 }
-END_TEST
 
-START_TEST(tables)
+TEST(tables)
 {
     static const struct {
         enum dtype dtype;
@@ -230,7 +225,3 @@ START_TEST(tables)
     ck_assert(!dtype_from_name("f32", &untouched) && !dtype_from_name("float32 ", &untouched));
     ck_assert_int_eq(untouched, DTYPE_COUNT);
 }
-END_TEST
-
-UNIT_LOOPS(dtype, 0, {every_pattern_survives, 0, 2}, {ties_and_their_neighbours, 0, 2}, {random_bits, 0, 2},
-           {special_values, 0, 0}, {convert_all_pairs, 0, 0}, {tables, 0, 0})

@@ -107,20 +107,18 @@ static void sum_runs(bool poison, uint32_t guard_bytes)
     bench_close(&sum.b);
 }
 
-START_TEST(programs_run_at_their_planned_addresses)
+TEST(programs_run_at_their_planned_addresses)
 {
     sum_runs(false, 0);
 }
-END_TEST
 
-START_TEST(poison_does_not_change_a_sound_program)
+TEST(poison_does_not_change_a_sound_program)
 {
     sum_runs(true, 0);
     sum_runs(true, GUARD_BYTES);
 }
-END_TEST
 
-START_TEST(the_arena_asked_for_is_the_plan)
+TEST(the_arena_asked_for_is_the_plan)
 {
     struct sum sum;
     sum_create(&sum, 0, false);
@@ -129,9 +127,8 @@ START_TEST(the_arena_asked_for_is_the_plan)
     ck_assert_uint_eq(sum.b.backend.segment_bytes[0], sum.b.plan->arena_bytes);
     bench_close(&sum.b);
 }
-END_TEST
 
-START_TEST(parts_and_views_are_transferred)
+TEST(parts_and_views_are_transferred)
 {
     struct sum sum;
     sum_create(&sum, 0, false);
@@ -153,10 +150,9 @@ START_TEST(parts_and_views_are_transferred)
     ck_assert_float_eq(got[1], 14.0f);
     bench_close(&sum.b);
 }
-END_TEST
 
 #ifndef NDEBUG
-START_TEST(transfers_beyond_a_tensor_assert)
+TEST_SIGNAL(transfers_beyond_a_tensor_assert, 4, SIGABRT)
 {
     struct sum sum;
     sum_create(&sum, 0, false);
@@ -177,10 +173,9 @@ START_TEST(transfers_beyond_a_tensor_assert)
         break;
     }
 }
-END_TEST
 #endif
 
-START_TEST(timing_counts_per_kind)
+TEST(timing_counts_per_kind)
 {
     struct sum sum;
     sum_create(&sum, 0, false);
@@ -204,7 +199,6 @@ START_TEST(timing_counts_per_kind)
     ck_assert_double_eq(timing.seconds[OP_FILL], 0.0);
     bench_close(&sum.b);
 }
-END_TEST
 
 /* When the callback runs, the op's output is in place, even if no op reads it any more. */
 static enum gt_status look(void *context, int32_t program, int32_t index)
@@ -218,7 +212,7 @@ static enum gt_status look(void *context, int32_t program, int32_t index)
     return index == 1 ? GT_STOPPED : GT_OK;
 }
 
-START_TEST(each_op_is_looked_at)
+TEST_LOOP(each_op_is_looked_at, 2)
 {
     struct sum sum;
     sum_create(&sum, GUARD_BYTES, _i == 1);
@@ -230,7 +224,6 @@ START_TEST(each_op_is_looked_at)
     ck_assert_int_eq(exec_run(sum.b.exec, sum.program), GT_OK);
     bench_close(&sum.b);
 }
-END_TEST
 
 /* ---- random programs: the reference gives every storage a separate buffer ---- */
 
@@ -314,7 +307,7 @@ static void random_program_check(struct bench *b, const struct reference *r, str
     }
 }
 
-START_TEST(random_programs_compute_what_separate_buffers_do)
+TEST(random_programs_compute_what_separate_buffers_do)
 {
     for (uint64_t n = 0; n < RANDOM_GRAPHS; n++) {
         struct bench b;
@@ -339,11 +332,10 @@ START_TEST(random_programs_compute_what_separate_buffers_do)
         bench_close(&b);
     }
 }
-END_TEST
 
 /* ---- refusals ---- */
 
-START_TEST(every_failing_allocation_is_reported_and_leaks_nothing)
+TEST(every_failing_allocation_is_reported_and_leaks_nothing)
 {
     struct bench b;
     bench_open(&b);
@@ -372,9 +364,8 @@ START_TEST(every_failing_allocation_is_reported_and_leaks_nothing)
     ck_assert_ptr_nonnull(b.exec);
     bench_close(&b);
 }
-END_TEST
 
-START_TEST(a_device_that_refuses_is_passed_on)
+TEST(a_device_that_refuses_is_passed_on)
 {
     struct bench b;
     bench_open(&b);
@@ -384,8 +375,8 @@ START_TEST(a_device_that_refuses_is_passed_on)
     b.backend.alignment_bytes = 256;
     struct log_capture capture;
     log_capture_begin(&capture);
-    ck_assert_int_eq(exec_create(b.mem, &b.backend.base, b.plan, &options, &b.exec), GT_DEVICE);
-    log_capture_one_error(&capture, "aligns tensors to 64 bytes, but device fixture needs 256");
+    log_capture_refused(&capture, exec_create(b.mem, &b.backend.base, b.plan, &options, &b.exec), GT_DEVICE,
+                        "aligns tensors to 64 bytes, but device fixture needs 256");
     log_capture_end();
     b.backend.alignment_bytes = 64;
     b.backend.arenas = 1; /* a second arena is an error of the fixture's */
@@ -393,26 +384,3 @@ START_TEST(a_device_that_refuses_is_passed_on)
     ck_assert_ptr_null(b.exec);
     bench_close(&b);
 }
-END_TEST
-
-Suite *exec_suite(void)
-{
-    Suite *suite = suite_create("exec");
-    TCase *tests = tcase_create("runs");
-    tcase_add_test(tests, programs_run_at_their_planned_addresses);
-    tcase_add_test(tests, poison_does_not_change_a_sound_program);
-    tcase_add_test(tests, the_arena_asked_for_is_the_plan);
-    tcase_add_test(tests, parts_and_views_are_transferred);
-#ifndef NDEBUG
-    tcase_add_loop_test_raise_signal(tests, transfers_beyond_a_tensor_assert, SIGABRT, 0, 4);
-#endif
-    tcase_add_test(tests, timing_counts_per_kind);
-    tcase_add_loop_test(tests, each_op_is_looked_at, 0, 2);
-    tcase_add_test(tests, random_programs_compute_what_separate_buffers_do);
-    tcase_add_test(tests, every_failing_allocation_is_reported_and_leaks_nothing);
-    tcase_add_test(tests, a_device_that_refuses_is_passed_on);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(exec)

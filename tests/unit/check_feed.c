@@ -61,7 +61,7 @@ static void download(struct rig *rig, int32_t tensor, int32_t *out, int64_t coun
     ck_assert_int_eq(exec_download(rig->session.exec, tensor, 0, out, count), GT_OK);
 }
 
-START_TEST(folders_as_in_nanogpt)
+TEST(folders_as_in_nanogpt)
 {
     struct config config;
     char folder[FILE_PATH_MAX];
@@ -73,9 +73,8 @@ START_TEST(folders_as_in_nanogpt)
     ck_assert_int_eq(feed_folder(config.dataset, folder), GT_OK);
     ck_assert_int_eq(strncmp(folder, "./mine", 6), 0);
 }
-END_TEST
 
-START_TEST(a_micro_step_gets_its_samples)
+TEST(a_micro_step_gets_its_samples)
 {
     struct rig rig;
     const struct program_io *io;
@@ -101,9 +100,8 @@ START_TEST(a_micro_step_gets_its_samples)
     }
     rig_close(&rig);
 }
-END_TEST
 
-START_TEST(an_evaluation_that_is_not_full_ignores_the_rest)
+TEST(an_evaluation_that_is_not_full_ignores_the_rest)
 {
     struct rig rig;
     int32_t targets[4 * TIME];
@@ -120,7 +118,6 @@ START_TEST(an_evaluation_that_is_not_full_ignores_the_rest)
         ck_assert_int_eq(targets[i], BATCH_TARGET_IGNORED);
     rig_close(&rig);
 }
-END_TEST
 
 /* With weights that make all logits 0, every loss is log V: any target counted twice or not at all changes the mean. */
 static void mean_is_log_vocab(struct rig *rig, enum token_split split, int64_t samples, int64_t targets)
@@ -134,7 +131,7 @@ static void mean_is_log_vocab(struct rig *rig, enum token_split split, int64_t s
     ck_assert_msg(fabs(sum.loss / (double)sum.targets - log(100.0)) <= 1e-6, "loss %.9g", sum.loss);
 }
 
-START_TEST(a_whole_split_counts_every_target_once)
+TEST(a_whole_split_counts_every_target_once)
 {
     struct rig rig;
     rig_open(&rig);
@@ -144,9 +141,8 @@ START_TEST(a_whole_split_counts_every_target_once)
     mean_is_log_vocab(&rig, TOKEN_VAL, 9, 9 * TIME); /* in batches of 4 */
     rig_close(&rig);
 }
-END_TEST
 
-START_TEST(bad_folders_leave_nothing_open)
+TEST(bad_folders_leave_nothing_open)
 {
     struct rig rig;
     struct feed feed;
@@ -158,10 +154,9 @@ START_TEST(bad_folders_leave_nothing_open)
     ck_assert_ptr_nonnull(strstr(rig.data.line, "train"));
     rig_close(&rig);
 }
-END_TEST
 
 /* After gpt-prepare --val-fraction=0 the training tokens serve both purposes, and a line reports it. */
-START_TEST(without_val_the_training_tokens_are_evaluated)
+TEST(without_val_the_training_tokens_are_evaluated)
 {
     struct rig rig;
     struct feed feed;
@@ -176,8 +171,3 @@ START_TEST(without_val_the_training_tokens_are_evaluated)
     feed_close(&feed);
     rig_close(&rig);
 }
-END_TEST
-
-UNIT_TESTS(feed, folders_as_in_nanogpt, a_micro_step_gets_its_samples, an_evaluation_that_is_not_full_ignores_the_rest,
-           a_whole_split_counts_every_target_once, bad_folders_leave_nothing_open,
-           without_val_the_training_tokens_are_evaluated)

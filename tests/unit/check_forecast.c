@@ -18,7 +18,7 @@ static int64_t evaluations_counted(int64_t from, int64_t last, int64_t interval,
     return count;
 }
 
-START_TEST(evaluations_are_counted)
+TEST(evaluations_are_counted)
 {
     for (int64_t interval = 1; interval < 9; interval++) {
         for (int64_t last = 0; last < 30; last++) {
@@ -35,9 +35,8 @@ START_TEST(evaluations_are_counted)
     struct config only = {.max_iters = 100, .eval_interval = 10, .eval_only = true};
     ck_assert_int_eq(forecast_evaluations(&only, 0), 1);
 }
-END_TEST
 
-START_TEST(measurements_replace_the_model)
+TEST(measurements_replace_the_model)
 {
     struct forecast forecast = {.step_seconds = 100.0, .evaluation_seconds = 50.0, .steps = 10, .evaluations = 2};
     ck_assert(forecast_seconds_left(&forecast) == 1100.0);
@@ -55,9 +54,8 @@ START_TEST(measurements_replace_the_model)
     forecast_evaluation_measured(&forecast, 3.0);
     ck_assert(forecast_seconds_left(&forecast) == 0.0);
 }
-END_TEST
 
-START_TEST(the_line_says_what_it_is)
+TEST(the_line_says_what_it_is)
 {
     struct log_capture capture;
     struct forecast forecast = {.step_seconds = 0.5, .evaluation_seconds = 10.0, .steps = 100, .evaluations = 5};
@@ -78,10 +76,9 @@ START_TEST(the_line_says_what_it_is)
     ck_assert_int_eq(capture.lines, 3); /* with nothing left, nothing is logged */
     log_capture_end();
 }
-END_TEST
 
 /* The model is compared with the mean of steps 2 to 10, once; never without a modelled time. */
-START_TEST(the_model_is_tested_once)
+TEST(the_model_is_tested_once)
 {
     struct log_capture capture;
     struct forecast forecast = {.modelled_seconds = 3.0, .step_seconds = 3.0, .steps = 100}, blind = {.steps = 100};
@@ -105,9 +102,8 @@ START_TEST(the_model_is_tested_once)
     }
     ck_assert_int_eq(tested, 1);
 }
-END_TEST
 
-START_TEST(runs_of_the_evaluation_program)
+TEST(runs_of_the_evaluation_program)
 {
     struct model model = {.options = {.choice.evaluate_batch = 4}};
     struct config config = {.eval_iters = 5, .batch_size = 3};
@@ -115,7 +111,3 @@ START_TEST(runs_of_the_evaluation_program)
     config.eval_iters = 0;
     ck_assert_int_eq(evaluation_runs(&config, &model), 0);
 }
-END_TEST
-
-UNIT_TESTS(forecast, evaluations_are_counted, measurements_replace_the_model, the_line_says_what_it_is,
-           the_model_is_tested_once, runs_of_the_evaluation_program)

@@ -7,7 +7,7 @@
 #include "model/model.h"
 #include "tests/unit/unit_main.h"
 
-START_TEST(nearest_pairs)
+TEST(nearest_pairs)
 {
     static const struct {
         int64_t n_embd, n_head;
@@ -31,9 +31,8 @@ START_TEST(nearest_pairs)
     char text[HEADS_TEXT_MAX];
     ck_assert_str_eq(strchr(heads_nearest_text(text, &huge), '\0') - 5, "heads");
 }
-END_TEST
 
-START_TEST(counts_as_the_model)
+TEST(counts_as_the_model)
 {
     static const int64_t shapes[][4] = {{12, 12, 768, 50304}, {12, 12, 576, 50304}, {1, 1, 1, 1}, {3, 5, 35, 97}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
@@ -53,6 +52,3 @@ START_TEST(counts_as_the_model)
         }
     }
 }
-END_TEST
-
-UNIT_TESTS(heads, nearest_pairs, counts_as_the_model)

@@ -26,7 +26,7 @@ static struct hostmem *create(void)
     return mem;
 }
 
-START_TEST(blocks_are_aligned_zeroed_and_counted)
+TEST(blocks_are_aligned_zeroed_and_counted)
 {
     struct log_capture capture;
     log_capture_begin(&capture);
@@ -61,9 +61,8 @@ START_TEST(blocks_are_aligned_zeroed_and_counted)
     hostmem_destroy(NULL);
     ck_assert_int_eq(capture.lines, 0);
 }
-END_TEST
 
-START_TEST(grow_keeps_the_elements)
+TEST(grow_keeps_the_elements)
 {
     struct hostmem *mem = NULL;
     uint32_t *list = NULL;
@@ -87,9 +86,8 @@ START_TEST(grow_keeps_the_elements)
     hostmem_free(mem, list);
     hostmem_destroy(mem);
 }
-END_TEST
 
-START_TEST(strdup_copies)
+TEST(strdup_copies)
 {
     struct hostmem *mem = create();
     char *copy = NULL;
@@ -105,9 +103,8 @@ START_TEST(strdup_copies)
     log_capture_one_error(&capture, "6 bytes");
     hostmem_destroy(mem);
 }
-END_TEST
 
-START_TEST(leaks_are_reported_once)
+TEST(leaks_are_reported_once)
 {
     struct log_capture capture;
     struct hostmem *mem = create();
@@ -122,9 +119,8 @@ START_TEST(leaks_are_reported_once)
     ck_assert_ptr_nonnull(strstr(capture.text, "2 of 3 allocations (109 bytes)"));
     log_capture_one_error(&capture, "\"second leak\" of 9 bytes");
 }
-END_TEST
 
-START_TEST(sizes_that_do_not_fit)
+TEST_LOOP(sizes_that_do_not_fit, 6)
 {
     static const struct {
         size_t count, size;
@@ -144,9 +140,8 @@ START_TEST(sizes_that_do_not_fit)
     ck_assert_uint_eq(counters.live_bytes, 0);
     hostmem_destroy(mem);
 }
-END_TEST
 
-START_TEST(injected_faults)
+TEST(injected_faults)
 {
     struct log_capture capture;
     log_capture_begin(&capture);
@@ -170,7 +165,6 @@ START_TEST(injected_faults)
     }
     ck_assert_int_eq(capture.lines, 0);
 }
-END_TEST
 
 enum crime { ALLOC_IN_RUN, ALLOC_IN_CLOSE, FREE_IN_RUN, FREE_FOREIGN, FREE_TWICE, NO_CRIME, CRIME_COUNT };
 
@@ -203,7 +197,7 @@ static void commit_crime(enum crime crime)
 }
 
 /* Each misuse fails its assert; without a misuse the same child exits normally. */
-START_TEST(asserts)
+TEST_LOOP(asserts, CRIME_COUNT)
 {
     if (!HAS_ASSERTS) {
         unit_skip("hostmem asserts", "this build has no asserts");
@@ -238,8 +232,3 @@ START_TEST(asserts)
         ck_assert_ptr_nonnull(strstr(said, crime_words[_i]));
     }
 }
-END_TEST
-
-UNIT_LOOPS(hostmem, 0, {blocks_are_aligned_zeroed_and_counted, 0, 0}, {grow_keeps_the_elements, 0, 0},
-           {strdup_copies, 0, 0}, {leaks_are_reported_once, 0, 0}, {sizes_that_do_not_fit, 0, 6},
-           {injected_faults, 0, 0}, {asserts, 0, CRIME_COUNT})

@@ -25,7 +25,9 @@ static enum gt_status open_and_close(bool with_optimizer)
     return status;
 }
 
-START_TEST(probes_by_name)
+TEST_FIXTURE(setup, io_teardown)
+
+TEST(probes_by_name)
 {
     enum checkpoint_kind kind;
     ck_assert_int_eq(checkpoint_probe(io_at(folder, "none"), &kind), GT_OK);
@@ -44,9 +46,8 @@ START_TEST(probes_by_name)
     ck_assert_int_eq(kind, CHECKPOINT_OURS);
     ck_assert_int_eq(capture.lines, 0);
 }
-END_TEST
 
-START_TEST(probes_other_trainers)
+TEST(probes_other_trainers)
 {
     enum checkpoint_kind kind;
     touch("ckpt.pt", "anything");
@@ -64,9 +65,8 @@ START_TEST(probes_other_trainers)
     ck_assert_int_eq(kind, CHECKPOINT_LLMC);
     ck_assert_int_eq(capture.lines, 0);
 }
-END_TEST
 
-START_TEST(refuses_pickles_with_a_way_out)
+TEST(refuses_pickles_with_a_way_out)
 {
     static const char *const names[] = {"pytorch_model.bin", "pytorch_model.bin.index.json"};
     enum checkpoint_kind kind;
@@ -78,18 +78,14 @@ START_TEST(refuses_pickles_with_a_way_out)
         log_capture_one_error(&capture, "safe_serialization=True");
     }
     touch("weights", "\x80\2.");
-    ck_assert_int_eq(checkpoint_probe(path, &kind), GT_UNSUPPORTED);
-    log_capture_one_error(&capture, "pickle");
+    log_capture_refused(&capture, checkpoint_probe(path, &kind), GT_UNSUPPORTED, "pickle");
     touch("weights", "text");
-    ck_assert_int_eq(checkpoint_probe(path, &kind), GT_DATA);
-    log_capture_one_error(&capture, "is a file");
+    log_capture_refused(&capture, checkpoint_probe(path, &kind), GT_DATA, "is a file");
     touch("weights", "");
-    ck_assert_int_eq(checkpoint_probe(path, &kind), GT_DATA);
-    log_capture_one_error(&capture, "is a file");
+    log_capture_refused(&capture, checkpoint_probe(path, &kind), GT_DATA, "is a file");
 }
-END_TEST
 
-START_TEST(opens_its_own)
+TEST(opens_its_own)
 {
     struct checkpoint *checkpoint;
     json_t *plan = json_pack("{s:i}", "micro_batch", 12), *data = json_pack("{s:s}", "sampler", "epoch");
@@ -120,24 +116,20 @@ START_TEST(opens_its_own)
     checkpoint_close(NULL);
     ck_assert_int_eq(capture.lines, 0);
 }
-END_TEST
 
-START_TEST(says_what_is_missing)
+TEST(says_what_is_missing)
 {
-    ck_assert_int_eq(open_and_close(false), GT_DATA);
-    log_capture_one_error(&capture, "neither trainer_state.json nor both config.json and model.safetensors");
+    log_capture_refused(&capture, open_and_close(false), GT_DATA,
+                        "neither trainer_state.json nor both config.json and model.safetensors");
     ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
     io_path(path, folder, "optimizer-000001.safetensors");
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(open_and_close(false), GT_OK); /* sampling needs no optimizer */
-    ck_assert_int_eq(open_and_close(true), GT_IO);
-    log_capture_one_error(&capture, path);
+    log_capture_refused(&capture, open_and_close(true), GT_IO, path);
     ck_assert_int_eq(unlink(io_at(folder, CHECKPOINT_RECORD_NAME)), 0);
     ck_assert_int_eq(open_and_close(false), GT_OK);
-    ck_assert_int_eq(open_and_close(true), GT_DATA);
-    log_capture_one_error(&capture, "trainer_state.json is not there");
+    log_capture_refused(&capture, open_and_close(true), GT_DATA, "trainer_state.json is not there");
 }
-END_TEST
 
 /* An allocator for jansson that saves a new generation once: at that point a record was read, and its files are not yet
  * open. */
@@ -148,7 +140,7 @@ static void *malloc_and_replace(size_t size)
     return malloc(size);
 }
 
-START_TEST(takes_the_generation_that_replaces_the_one_it_read)
+TEST_LOOP(takes_the_generation_that_replaces_the_one_it_read, 2)
 {
     struct checkpoint *checkpoint;
     ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
@@ -161,9 +153,8 @@ START_TEST(takes_the_generation_that_replaces_the_one_it_read)
     checkpoint_close(checkpoint);
     ck_assert_int_eq(capture.lines, 0);
 }
-END_TEST
 
-START_TEST(refuses_files_of_another_generation)
+TEST(refuses_files_of_another_generation)
 {
     char other[FILE_PATH_MAX];
     ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
@@ -172,13 +163,11 @@ START_TEST(refuses_files_of_another_generation)
     size_t count, other_count;
     char *model_bytes = io_file_read(path, &count), *optimizer_bytes = io_file_read(other, &other_count);
     io_file_write(path, optimizer_bytes, other_count);
-    ck_assert_int_eq(open_and_close(true), GT_DATA);
-    log_capture_one_error(&capture, "bytes long, but trainer_state.json says");
+    log_capture_refused(&capture, open_and_close(true), GT_DATA, "bytes long, but trainer_state.json says");
     io_file_write(path, model_bytes, count);
     model_bytes[count - 1] ^= 1;
     io_file_write(other, optimizer_bytes, other_count - 1);
-    ck_assert_int_eq(open_and_close(true), GT_DATA);
-    log_capture_one_error(&capture, other);
+    log_capture_refused(&capture, open_and_close(true), GT_DATA, other);
     optimizer_bytes[0] = (char)(optimizer_bytes[0] - 8); /* a shorter header and more data */
     io_file_write(other, optimizer_bytes, other_count);
     ck_assert_int_eq(open_and_close(true), GT_DATA);
@@ -186,11 +175,10 @@ START_TEST(refuses_files_of_another_generation)
     free(model_bytes);
     free(optimizer_bytes);
 }
-END_TEST
 
 /* The record and the header differ, and the header's checksum was made to fit: the comparison of shapes still detects
  * it. */
-START_TEST(compares_shapes_with_the_record)
+TEST(compares_shapes_with_the_record)
 {
     json_t *root;
     ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
@@ -206,13 +194,11 @@ START_TEST(compares_shapes_with_the_record)
         json_object_set_new(json_object_get(root, "hf_config"), "gpt_train", json_pack("{s:b}", "bias", 1)), 0);
     ck_assert_int_eq(json_replace_file(path, root, 2), GT_OK);
     ck_assert_int_eq(open_and_close(false), GT_OK);
-    ck_assert_int_eq(open_and_close(true), GT_DATA);
-    log_capture_one_error(&capture, "m.transformer.h.0.ln_1.bias is missing");
+    log_capture_refused(&capture, open_and_close(true), GT_DATA, "m.transformer.h.0.ln_1.bias is missing");
     json_decref(root);
 }
-END_TEST
 
-START_TEST(refused_memory_is_passed_on)
+TEST(refused_memory_is_passed_on)
 {
     size_t n = 1;
     ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
@@ -228,9 +214,3 @@ START_TEST(refused_memory_is_passed_on)
     }
     ck_assert_uint_eq(n, 8); /* the checkpoint, and three for each file */
 }
-END_TEST
-
-UNIT_LOOPS_WITH(io_checkpoint_open, 0, setup, io_teardown, {probes_by_name, 0, 0}, {probes_other_trainers, 0, 0},
-                {refuses_pickles_with_a_way_out, 0, 0}, {opens_its_own, 0, 0}, {says_what_is_missing, 0, 0},
-                {takes_the_generation_that_replaces_the_one_it_read, 0, 2}, {refuses_files_of_another_generation, 0, 0},
-                {compares_shapes_with_the_record, 0, 0}, {refused_memory_is_passed_on, 0, 0})

@@ -58,7 +58,9 @@ static void repairs_to_one_generation(const char *where, bool is_new)
     ck_assert(io_loaded_is(&reader, is_new ? NEW_SALT : OLD_SALT, false));
 }
 
-START_TEST(saves_a_folder_of_five_files)
+TEST_FIXTURE(setup, teardown)
+
+TEST(saves_a_folder_of_five_files)
 {
     static const char *const names[] = {"config.json", "model.safetensors", "trainer_state.json",
                                         "model-000010.safetensors", "optimizer-000010.safetensors"};
@@ -71,9 +73,8 @@ START_TEST(saves_a_folder_of_five_files)
     ck_assert(!opens_as_new(folder));
     ck_assert_int_eq(capture.lines, 0);
 }
-END_TEST
 
-START_TEST(equal_runs_save_equal_bytes)
+TEST(equal_runs_save_equal_bytes)
 {
     static const char *const names[] = {"config.json", "trainer_state.json", "model-000010.safetensors",
                                         "optimizer-000010.safetensors"};
@@ -90,9 +91,8 @@ START_TEST(equal_runs_save_equal_bytes)
         free(b);
     }
 }
-END_TEST
 
-START_TEST(zero_biases_stand_in_the_file)
+TEST(zero_biases_stand_in_the_file)
 {
     struct safetensors *file;
     float values[16];
@@ -113,9 +113,8 @@ START_TEST(zero_biases_stand_in_the_file)
     ck_assert(!safetensors_find(file, "m.transformer.ln_f.bias", &index));
     safetensors_close(file);
 }
-END_TEST
 
-START_TEST(models_with_biases_too)
+TEST(models_with_biases_too)
 {
     int64_t iter;
     config.bias = true;
@@ -125,7 +124,6 @@ START_TEST(models_with_biases_too)
     ck_assert_int_eq(io_open_load(&model, folder, true, &iter), GT_OK);
     ck_assert(io_loaded_is(&model, OLD_SALT, true));
 }
-END_TEST
 
 struct kill {
     size_t calls, kill_at;
@@ -174,7 +172,7 @@ static bool save_killed_at(size_t kill_at)
     return false;
 }
 
-START_TEST(kill_9_during_a_save)
+TEST(kill_9_during_a_save)
 {
     int kills = 0, old = 0;
     for (size_t kill_at = 1;; kill_at++) {
@@ -191,10 +189,9 @@ START_TEST(kill_9_during_a_save)
     ck_assert_int_gt(kills, 40);
     ck_assert_int_eq(kills - old, 4); /* RECORD, PUBLISH, CONFIG, CLEAN */
 }
-END_TEST
 
 /* Stale files of a killed save do not stop the next one, even under its own names. */
-START_TEST(saving_twice_at_one_iter_overwrites_nothing)
+TEST(saving_twice_at_one_iter_overwrites_nothing)
 {
     ck_assert_int_eq(io_save(&model, folder, NEW_ITER), GT_OK);
     model.salt = NEW_SALT;
@@ -206,9 +203,8 @@ START_TEST(saving_twice_at_one_iter_overwrites_nothing)
     ck_assert(file_exists(io_at(folder, "model-000020.safetensors")));
     ck_assert_int_eq(io_folder_count(folder, ""), 5);
 }
-END_TEST
 
-START_TEST(a_failing_device_leaves_the_old_checkpoint)
+TEST(a_failing_device_leaves_the_old_checkpoint)
 {
     ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
     model.salt = NEW_SALT;
@@ -218,29 +214,24 @@ START_TEST(a_failing_device_leaves_the_old_checkpoint)
         enum gt_status status = io_save(&model, folder, NEW_ITER);
         if (status == GT_OK)
             break;
-        ck_assert_int_eq(status, GT_DEVICE);
-        log_capture_one_error(&capture, "device");
+        log_capture_refused(&capture, status, GT_DEVICE, "device");
         ck_assert(!opens_as_new(folder));
         ck_assert_int_eq(io_folder_count(folder, ""), 5);
     }
     ck_assert_int_gt(n, 40);
     ck_assert(opens_as_new(folder));
 }
-END_TEST
 
-START_TEST(values_that_are_not_finite_are_not_saved)
+TEST(values_that_are_not_finite_are_not_saved)
 {
     ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
     model.poison = (float)NAN;
-    ck_assert_int_eq(io_save(&model, folder, NEW_ITER), GT_FAILURE);
-    log_capture_one_error(&capture, "second moment of wte.weight");
+    log_capture_refused(&capture, io_save(&model, folder, NEW_ITER), GT_FAILURE, "second moment of wte.weight");
     model.poison = (float)INFINITY;
-    ck_assert_int_eq(io_save(&model, folder, NEW_ITER), GT_FAILURE);
-    log_capture_one_error(&capture, "not finite");
+    log_capture_refused(&capture, io_save(&model, folder, NEW_ITER), GT_FAILURE, "not finite");
     ck_assert(!opens_as_new(folder));
     ck_assert_int_eq(io_folder_count(folder, ""), 5);
 }
-END_TEST
 
 static void expect_mode(const char *name, mode_t mode)
 {
@@ -296,7 +287,7 @@ static void expect_a_pair(void *context, enum checkpoint_step step)
     expect_a_pair_or_none(copy);
 }
 
-START_TEST(another_shape_is_never_beside_these_weights)
+TEST(another_shape_is_never_beside_these_weights)
 {
     struct io_model larger;
     struct model_config two = io_config(2, 4, 2, false);
@@ -313,9 +304,8 @@ START_TEST(another_shape_is_never_beside_these_weights)
     expect_a_pair_or_none(folder);
     expect_mode(CHECKPOINT_CONFIG_NAME, 0600);
 }
-END_TEST
 
-START_TEST(a_mode_outlives_its_generation)
+TEST(a_mode_outlives_its_generation)
 {
     (void)umask(022);
     ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
@@ -334,10 +324,9 @@ START_TEST(a_mode_outlives_its_generation)
     expect_mode("optimizer-000010.safetensors", 0640);
     ck_assert_int_eq(capture.lines, 0);
 }
-END_TEST
 
 /* Tries every size at which the disk may be full: in the model, the optimizer and the record. */
-START_TEST(a_full_disk_leaves_the_old_checkpoint)
+TEST(a_full_disk_leaves_the_old_checkpoint)
 {
     int failures = 0;
     (void)signal(SIGXFSZ, SIG_IGN);
@@ -350,8 +339,7 @@ START_TEST(a_full_disk_leaves_the_old_checkpoint)
         ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &all), 0);
         if (status == GT_OK)
             break;
-        ck_assert_int_eq(status, GT_IO);
-        log_capture_one_error(&capture, "cannot write");
+        log_capture_refused(&capture, status, GT_IO, "cannot write");
         ck_assert(!opens_as_new(folder));
         ck_assert_int_eq(io_folder_count(folder, ""), 5);
         failures++;
@@ -359,22 +347,18 @@ START_TEST(a_full_disk_leaves_the_old_checkpoint)
     ck_assert_int_gt(failures, 20);
     ck_assert(opens_as_new(folder));
 }
-END_TEST
 
-START_TEST(a_missing_folder_is_an_error)
+TEST(a_missing_folder_is_an_error)
 {
     char missing[FILE_PATH_MAX];
     io_path(missing, folder, "none");
-    ck_assert_int_eq(io_save(&model, missing, OLD_ITER), GT_IO);
-    log_capture_one_error(&capture, missing);
+    log_capture_refused(&capture, io_save(&model, missing, OLD_ITER), GT_IO, missing);
     io_file_write(missing, "x", 1);
-    ck_assert_int_eq(io_save(&model, missing, OLD_ITER), GT_IO);
-    log_capture_one_error(&capture, missing);
+    log_capture_refused(&capture, io_save(&model, missing, OLD_ITER), GT_IO, missing);
 }
-END_TEST
 
 /* Puts an obstacle in place of a rename's target: the record or the public name cannot be made. */
-START_TEST(an_obstacle_at_a_name)
+TEST(an_obstacle_at_a_name)
 {
     ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
     model.salt = NEW_SALT;
@@ -390,46 +374,30 @@ START_TEST(an_obstacle_at_a_name)
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(mkdir(path, 0777), 0);
     capture.lines = 0;
-    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_IO);
-    log_capture_one_error(&capture, path);
+    log_capture_refused(&capture, io_save(&model, folder, OLD_ITER), GT_IO, path);
     ck_assert(!file_exists(io_at(folder, "model-000010.safetensors")));
     ck_assert(file_exists(io_at(folder, "model-000020.safetensors")));
     ck_assert_int_eq(rmdir(io_at(folder, CHECKPOINT_RECORD_NAME)), 0);
 }
-END_TEST
 
-START_TEST(refuses_a_list_that_does_not_fit)
+TEST(refuses_a_list_that_does_not_fit)
 {
     model.tensor_count--;
-    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_FAILURE);
-    log_capture_one_error(&capture, "ln_f.weight");
+    log_capture_refused(&capture, io_save(&model, folder, OLD_ITER), GT_FAILURE, "ln_f.weight");
     model.tensor_count++;
     model.tensors[2].dims[0]++;
-    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_FAILURE);
-    log_capture_one_error(&capture, "h.0.ln_1.weight");
+    log_capture_refused(&capture, io_save(&model, folder, OLD_ITER), GT_FAILURE, "h.0.ln_1.weight");
     model.tensors[2].dims[0]--;
     model.tensors[model.tensor_count] = model.tensors[0];
     model.tensors[model.tensor_count++].name = "other";
-    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_FAILURE);
-    log_capture_one_error(&capture, "10 tensors");
+    log_capture_refused(&capture, io_save(&model, folder, OLD_ITER), GT_FAILURE, "10 tensors");
     ck_assert_int_eq(io_folder_count(folder, ""), 0);
 }
-END_TEST
 
-START_TEST(knows_the_deepest_model)
+TEST(knows_the_deepest_model)
 {
     config.n_layer = 170;
     ck_assert_int_eq(checkpoint_config_check(&config), GT_OK);
     config.n_layer = 171;
-    ck_assert_int_eq(checkpoint_config_check(&config), GT_UNSUPPORTED);
-    log_capture_one_error(&capture, "n_layer");
+    log_capture_refused(&capture, checkpoint_config_check(&config), GT_UNSUPPORTED, "n_layer");
 }
-END_TEST
-
-UNIT_TESTS_WITH(io_checkpoint_save, setup, teardown, saves_a_folder_of_five_files, equal_runs_save_equal_bytes,
-                zero_biases_stand_in_the_file, models_with_biases_too, kill_9_during_a_save,
-                saving_twice_at_one_iter_overwrites_nothing, a_failing_device_leaves_the_old_checkpoint,
-                values_that_are_not_finite_are_not_saved, a_mode_outlives_its_generation,
-                another_shape_is_never_beside_these_weights, a_full_disk_leaves_the_old_checkpoint,
-                a_missing_folder_is_an_error, an_obstacle_at_a_name, refuses_a_list_that_does_not_fit,
-                knows_the_deepest_model)

@@ -46,8 +46,10 @@ static float *written(size_t layout, size_t capacity, size_t *out_count)
     return (float *)(void *)io_file_read(output, out_count);
 }
 
+TEST_FIXTURE(setup, teardown)
+
 /* Exports every tensor, with capacities from one row up: linear ones transposed, the others unchanged. */
-START_TEST(writes_in_pieces)
+TEST(writes_in_pieces)
 {
     static const size_t capacities[] = {24, 25, 47, 48, 100, 1000};
     ck_assert_int_eq(export_weights_open(mem, checkpoint, &weights), GT_OK);
@@ -71,9 +73,8 @@ START_TEST(writes_in_pieces)
     weights.capacity = EXPORT_VALUES;
     export_weights_close(&weights);
 }
-END_TEST
 
-START_TEST(refuses_what_is_too_wide)
+TEST(refuses_what_is_too_wide)
 {
     struct file_replacement file;
     ck_assert_int_eq(export_weights_open(mem, checkpoint, &weights), GT_OK);
@@ -84,7 +85,6 @@ START_TEST(refuses_what_is_too_wide)
     log_capture_one_error(&capture, "h.0.attn.c_attn.weight: has 6 rows");
     export_weights_close(&weights);
 }
-END_TEST
 
 static enum gt_status run(enum export_format format)
 {
@@ -94,7 +94,7 @@ static enum gt_status run(enum export_format format)
 }
 
 /* Each allocation fails once: one line, nothing written, nothing leaked. */
-START_TEST(survives_every_refused_allocation)
+TEST_LOOP(survives_every_refused_allocation, EXPORT_FORMATS)
 {
     struct hostmem_counters before, after;
     hostmem_counters_get(mem, &before);
@@ -117,15 +117,10 @@ START_TEST(survives_every_refused_allocation)
         io_folder_remove(output);
     }
 }
-END_TEST
 
-START_TEST(names_formats)
+TEST(names_formats)
 {
     ck_assert_str_eq(export_format_name(EXPORT_HF), "hf");
     ck_assert_str_eq(export_format_name(EXPORT_GGUF), "gguf");
     ck_assert_str_eq(export_format_name(EXPORT_LLMC), "llmc");
 }
-END_TEST
-
-UNIT_LOOPS_WITH(io_export, 0, setup, teardown, {writes_in_pieces, 0, 0}, {refuses_what_is_too_wide, 0, 0},
-                {survives_every_refused_allocation, 0, EXPORT_FORMATS}, {names_formats, 0, 0})

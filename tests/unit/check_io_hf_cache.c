@@ -44,16 +44,17 @@ static void put_model(const char *directory, const char *weights)
     put(directory, weights, "x");
 }
 
-START_TEST(names)
+TEST_FIXTURE(setup, teardown)
+
+TEST(names)
 {
     ck_assert(hf_cache_is_name("gpt2") && hf_cache_is_name("gpt2-xl"));
     ck_assert(!hf_cache_is_name("gpt2-small") && !hf_cache_is_name("gpt") && !hf_cache_is_name("") &&
               !hf_cache_is_name("openai-community/gpt2"));
 }
-END_TEST
 
 /* From the last place to the first: each new one is found before the older ones. */
-START_TEST(hub_in_order)
+TEST(hub_in_order)
 {
     static const char *const below[] = {"", "", "/hub", "/huggingface/hub"};
     char out[FILE_PATH_MAX], value[FILE_PATH_MAX], expected[FILE_PATH_MAX];
@@ -80,17 +81,15 @@ START_TEST(hub_in_order)
     unsetenv("XDG_CACHE_HOME");
     unsetenv("HOME");
     ck_assert(!hf_hub_folder(out));
-    ck_assert_int_eq(hf_cache_find("gpt2", out), GT_DATA);
-    log_capture_one_error(&capture, "neither HOME nor HF_HOME");
+    log_capture_refused(&capture, hf_cache_find("gpt2", out), GT_DATA, "neither HOME nor HF_HOME");
 }
-END_TEST
 
-START_TEST(finds_and_refuses)
+TEST(finds_and_refuses)
 {
     char out[FILE_PATH_MAX];
     setenv("HF_HUB_CACHE", "hub", 1);
-    ck_assert_int_eq(hf_cache_find("gpt2", out), GT_DATA);
-    log_capture_one_error(&capture, "hf download openai-community/gpt2 config.json model.safetensors");
+    log_capture_refused(&capture, hf_cache_find("gpt2", out), GT_DATA,
+                        "hf download openai-community/gpt2 config.json model.safetensors");
 
     put("hub/models--gpt2/refs", "main", "0123abc\n");
     ck_assert_int_eq(hf_cache_find("gpt2", out), GT_DATA); /* a reference without its snapshot */
@@ -112,22 +111,20 @@ START_TEST(finds_and_refuses)
     ck_assert_str_eq(out, "./gpt2");
     ck_assert_int_eq(capture.lines, 0);
 }
-END_TEST
 
 static const char *const bad_references[] = {
     "", "\n", "..", "../..", "0123abc/..", "0123abc other", "main", " 0123abc", "/0123abc",
 };
 
-START_TEST(references_stay_inside)
+TEST_LOOP(references_stay_inside, (int)(sizeof bad_references / sizeof bad_references[0]))
 {
     char out[FILE_PATH_MAX];
     put_model("hub/models--gpt2/snapshots/0123abc", "model.safetensors");
     put("hub/models--gpt2/refs", "main", bad_references[_i]);
     ck_assert(!hf_hub_snapshot("hub", "models--gpt2", out));
 }
-END_TEST
 
-START_TEST(a_long_reference)
+TEST(a_long_reference)
 {
     char out[FILE_PATH_MAX], text[5000];
     memset(text, 'a', sizeof text - 1);
@@ -135,8 +132,3 @@ START_TEST(a_long_reference)
     put("hub/models--gpt2/refs", "main", text);
     ck_assert(!hf_hub_snapshot("hub", "models--gpt2", out));
 }
-END_TEST
-
-UNIT_LOOPS_WITH(io_hf_cache, 0, setup, teardown, {names, 0, 0}, {hub_in_order, 0, 0}, {finds_and_refuses, 0, 0},
-                {references_stay_inside, 0, (int)(sizeof bad_references / sizeof bad_references[0])},
-                {a_long_reference, 0, 0})

@@ -40,7 +40,9 @@ static enum gt_status open_meta(const struct meta *meta)
     return nanogpt_meta_open(mem, path, &tokenizer);
 }
 
-START_TEST(reads_characters)
+TEST_FIXTURE(setup, teardown)
+
+TEST(reads_characters)
 {
     static const struct meta good = META(BEGIN A SHARP_S KANJI END);
     ck_assert_int_eq(open_meta(&good), GT_OK);
@@ -49,9 +51,8 @@ START_TEST(reads_characters)
     ck_assert_int_eq(tokenizer_id_of(tokenizer, 0xDF), 1);
     ck_assert_int_eq(tokenizer_id_of(tokenizer, 0x65E5), 2);
 }
-END_TEST
 
-START_TEST(refuses_other_tables)
+TEST(refuses_other_tables)
 {
     static const struct meta bad[] = {
         META("\x80\2}."),                           /* no itos */
@@ -73,9 +74,8 @@ START_TEST(refuses_other_tables)
         ck_assert_ptr_nonnull(strstr(capture.text, "meta.pkl: "));
     }
 }
-END_TEST
 
-START_TEST(survives_failed_allocations)
+TEST(survives_failed_allocations)
 {
     static const struct meta good = META(BEGIN A SHARP_S END);
     size_t n = 0;
@@ -88,6 +88,3 @@ START_TEST(survives_failed_allocations)
     ck_assert_int_eq(status, GT_OK);
     ck_assert_uint_gt(n, 5);
 }
-END_TEST
-
-UNIT_TESTS_WITH(io_nanogpt_meta, setup, teardown, reads_characters, refuses_other_tables, survives_failed_allocations)

@@ -23,7 +23,9 @@ static void setup(void)
     io_safetensors_write(io_at(folder, "x-2.safetensors"), SECOND, 8);
 }
 
-START_TEST(joins_the_files)
+TEST_FIXTURE(setup, io_teardown)
+
+TEST(joins_the_files)
 {
     const float a[2] = {1.5f, -2.0f}, b = 3.25f;
     struct safetensors *table;
@@ -50,7 +52,6 @@ START_TEST(joins_the_files)
     ck_assert_int_eq(capture.lines, 0);
     safetensors_close(table);
 }
-END_TEST
 
 static const struct {
     const char *index, *words;
@@ -73,17 +74,16 @@ static const struct {
     {INDEX(GOOD ",\"d\":\"x-1.safetensors\""), "tensor d is not in x-1.safetensors"},
 };
 
-START_TEST(refuses_what_is_wrong)
+TEST_LOOP(refuses_what_is_wrong, (int)(sizeof bad / sizeof bad[0]))
 {
     struct safetensors *table;
     put(SAFETENSORS_INDEX_NAME, bad[_i].index);
     ck_assert_int_ne(safetensors_index_open(mem, folder, &table), GT_OK);
     log_capture_one_error(&capture, bad[_i].words);
 }
-END_TEST
 
 /* One name more than the limit, with as many tensors. */
-START_TEST(refuses_too_many)
+TEST(refuses_too_many)
 {
     static char text[SAFETENSORS_TENSORS_MAX * 40 + 100];
     for (int pass = 0; pass < 2; pass++) {
@@ -95,13 +95,12 @@ START_TEST(refuses_too_many)
                                      i > 0 ? "," : "", i, pass == 0 ? i : 1);
         (void)snprintf(text + used, sizeof text - used, "}}");
         put(SAFETENSORS_INDEX_NAME, text);
-        ck_assert_int_eq(safetensors_index_open(mem, folder, &table), GT_DATA);
-        log_capture_one_error(&capture, pass == 0 ? "names more than" : "at most");
+        log_capture_refused(&capture, safetensors_index_open(mem, folder, &table), GT_DATA,
+                            pass == 0 ? "names more than" : "at most");
     }
 }
-END_TEST
 
-START_TEST(refused_memory_is_passed_on)
+TEST(refused_memory_is_passed_on)
 {
     struct safetensors *table = NULL;
     size_t n = 1;
@@ -112,14 +111,8 @@ START_TEST(refused_memory_is_passed_on)
         hostmem_fail_at(mem, 0);
         if (status == GT_OK)
             break;
-        ck_assert_int_eq(status, GT_NO_MEMORY);
-        log_capture_one_error(&capture, "");
+        log_capture_refused(&capture, status, GT_NO_MEMORY, "");
     }
     safetensors_close(table);
     ck_assert_uint_ge(n, 6);
 }
-END_TEST
-
-UNIT_LOOPS_WITH(io_safetensors_index, 0, setup, io_teardown, {joins_the_files, 0, 0},
-                {refuses_what_is_wrong, 0, (int)(sizeof bad / sizeof bad[0])}, {refuses_too_many, 0, 0},
-                {refused_memory_is_passed_on, 0, 0})

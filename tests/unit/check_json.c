@@ -36,7 +36,7 @@ static const struct {
     {"{}\0x", 4, "line 1"},
 };
 
-START_TEST(parse_refuses)
+TEST_LOOP(parse_refuses, (int)(sizeof refused / sizeof refused[0]))
 {
     struct log_capture capture;
     log_capture_begin(&capture);
@@ -48,10 +48,9 @@ START_TEST(parse_refuses)
     ck_assert_ptr_nonnull(strstr(capture.text, "dir/x.json: line "));
     log_capture_one_error(&capture, refused[_i].words);
 }
-END_TEST
 
 /* A file of a hundred thousand brackets must not exhaust the stack. */
-START_TEST(parse_refuses_depth)
+TEST(parse_refuses_depth)
 {
     enum { DEPTH = 100000 };
     static char text[DEPTH];
@@ -59,16 +58,14 @@ START_TEST(parse_refuses_depth)
     struct log_capture capture;
     log_capture_begin(&capture);
     json_t *value = NULL;
-    ck_assert_int_eq(json_parse(text, sizeof text, "deep.json", &value), GT_DATA);
-    log_capture_one_error(&capture, "deep.json");
+    log_capture_refused(&capture, json_parse(text, sizeof text, "deep.json", &value), GT_DATA, "deep.json");
 }
-END_TEST
 
 static const char sample[] =
     "{\"int\": 12, \"low\": -9223372036854775808, \"real\": 0.5, \"text\": \"hi\", \"yes\": true, "
     "\"no\": false, \"none\": null, \"list\": [1], \"object\": {\"inner\": 3}}";
 
-START_TEST(getters_read)
+TEST(getters_read)
 {
     json_t *root = parsed(sample);
     int64_t integer = 0;
@@ -95,7 +92,6 @@ START_TEST(getters_read)
     ck_assert_int_eq(integer, 3);
     json_decref(root);
 }
-END_TEST
 
 static const struct {
     char getter; /* first letter of the type asked for */
@@ -150,7 +146,7 @@ static enum gt_status get_any(const json_t *root, char getter, const char *name)
     return status;
 }
 
-START_TEST(getters_name_what_is_wrong)
+TEST_LOOP(getters_name_what_is_wrong, (int)(sizeof mismatches / sizeof mismatches[0]))
 {
     json_t *root = parsed(sample);
     struct log_capture capture;
@@ -161,15 +157,13 @@ START_TEST(getters_name_what_is_wrong)
     ck_assert_str_eq(capture.text, line);
     log_capture_one_error(&capture, "a/b.json");
     /* The same field in a value that is not an object. */
-    ck_assert_int_eq(get_any(json_object_get(root, "list"), mismatches[_i].getter, mismatches[_i].name), GT_DATA);
-    log_capture_one_error(&capture, "expected inside an object, found array");
-    ck_assert_int_eq(get_any(NULL, mismatches[_i].getter, mismatches[_i].name), GT_DATA);
-    log_capture_one_error(&capture, "found nothing");
+    log_capture_refused(&capture, get_any(json_object_get(root, "list"), mismatches[_i].getter, mismatches[_i].name),
+                        GT_DATA, "expected inside an object, found array");
+    log_capture_refused(&capture, get_any(NULL, mismatches[_i].getter, mismatches[_i].name), GT_DATA, "found nothing");
     json_decref(root);
 }
-END_TEST
 
-START_TEST(text_keeps_order_and_precision)
+TEST(text_keeps_order_and_precision)
 {
     static const double reals[] = {0.1, 0.1 + 0.2, 1.0 / 3.0, 1e-300, 6.02214076e23, 5e-324, -0.0, 1.0};
     json_t *root = json_object();
@@ -195,9 +189,8 @@ START_TEST(text_keeps_order_and_precision)
     json_decref(again);
     json_decref(root);
 }
-END_TEST
 
-START_TEST(whole_or_released)
+TEST(whole_or_released)
 {
     json_t *value = json_array(), *kept = json_incref(value);
     ck_assert_ptr_eq(json_whole(value, 0), value);
@@ -206,7 +199,6 @@ START_TEST(whole_or_released)
     json_decref(kept);
     ck_assert_ptr_null(json_whole(NULL, -1));
 }
-END_TEST
 
 static size_t allocations_left;
 
@@ -216,7 +208,7 @@ static void *allocate_or_not(size_t size)
 }
 
 /* When any of jansson's allocations fails, once, the text is complete or missing. */
-START_TEST(text_is_whole_or_none)
+TEST(text_is_whole_or_none)
 {
     json_t *root = json_object();
     for (int i = 0; i < 400; i++) {
@@ -236,8 +228,7 @@ START_TEST(text_is_whole_or_none)
             ck_assert_str_eq(text, whole);
             free(text);
         } else {
-            ck_assert_int_eq(status, GT_NO_MEMORY);
-            log_capture_one_error(&capture, "JSON text");
+            log_capture_refused(&capture, status, GT_NO_MEMORY, "JSON text");
         }
     }
     log_capture_end();
@@ -245,9 +236,8 @@ START_TEST(text_is_whole_or_none)
     free(whole);
     json_decref(root);
 }
-END_TEST
 
-START_TEST(files)
+TEST(files)
 {
     char folder[] = "/tmp/gpt-train-json-XXXXXX";
     ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -268,19 +258,10 @@ START_TEST(files)
     free(text);
     struct log_capture capture;
     log_capture_begin(&capture);
-    ck_assert_int_eq(json_parse_file(path, 20, &again), GT_DATA);
-    log_capture_one_error(&capture, "at most 20");
-    ck_assert_int_eq(json_parse_file(bad, 20, &again), GT_IO);
-    log_capture_one_error(&capture, "none/a.json");
-    ck_assert_int_eq(json_replace_file(bad, root, 1), GT_IO);
-    log_capture_one_error(&capture, "none");
+    log_capture_refused(&capture, json_parse_file(path, 20, &again), GT_DATA, "at most 20");
+    log_capture_refused(&capture, json_parse_file(bad, 20, &again), GT_IO, "none/a.json");
+    log_capture_refused(&capture, json_replace_file(bad, root, 1), GT_IO, "none");
     json_decref(root);
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(rmdir(folder), 0);
 }
-END_TEST
-
-UNIT_LOOPS(json, 0, {parse_refuses, 0, (int)(sizeof refused / sizeof refused[0])}, {parse_refuses_depth, 0, 0},
-           {getters_read, 0, 0}, {getters_name_what_is_wrong, 0, (int)(sizeof mismatches / sizeof mismatches[0])},
-           {text_keeps_order_and_precision, 0, 0}, {whole_or_released, 0, 0}, {text_is_whole_or_none, 0, 0},
-           {files, 0, 0})

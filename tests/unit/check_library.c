@@ -12,7 +12,7 @@ struct table {
     void (*release)(void *block);
 };
 
-START_TEST(what_is_there_can_be_called)
+TEST(what_is_there_can_be_called)
 {
     static const struct library_entry entries[] = {{"malloc", offsetof(struct table, allocate)},
                                                    {"free", offsetof(struct table, release)}};
@@ -23,9 +23,8 @@ START_TEST(what_is_there_can_be_called)
     ck_assert_ptr_nonnull(block);
     table.release(block);
 }
-END_TEST
 
-START_TEST(what_is_missing_is_named)
+TEST(what_is_missing_is_named)
 {
     static const struct library_entry entries[] = {{"malloc", offsetof(struct table, allocate)},
                                                    {"no_such_function", offsetof(struct table, release)}};
@@ -34,6 +33,3 @@ START_TEST(what_is_missing_is_named)
     ck_assert_str_eq(library_table(dlopen(NULL, RTLD_NOW), entries, 2, &table), "no_such_function");
     ck_assert(table.release == NULL);
 }
-END_TEST
-
-UNIT_TESTS(library, what_is_there_can_be_called, what_is_missing_is_named)

@@ -9,7 +9,7 @@
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 
-START_TEST(prefixes)
+TEST(prefixes)
 {
     struct log_capture capture;
     log_capture_begin(&capture);
@@ -32,7 +32,6 @@ START_TEST(prefixes)
     ck_assert_uint_eq(log_count(LOG_ERROR), 2);
     ck_assert_uint_eq(log_count(LOG_WARNING), 1);
 }
-END_TEST
 
 static const struct {
     const char *given;
@@ -55,7 +54,7 @@ static const struct {
     {"100% \\ \"", "100% \\ \""},
 };
 
-START_TEST(escaping)
+TEST_LOOP(escaping, (int)(sizeof escapes / sizeof escapes[0]))
 {
     struct log_capture capture;
     log_capture_begin(&capture);
@@ -65,10 +64,9 @@ START_TEST(escaping)
     ck_assert_str_eq(capture.text + strlen("error: x: "), escapes[_i].shown);
     ck_assert_int_eq(capture.lines, 2);
 }
-END_TEST
 
 /* Lines of every length around the limit, of one-byte, three-byte and escaped characters. */
-START_TEST(long_lines_are_cut)
+TEST_LOOP(long_lines_are_cut, 3)
 {
     static const char *const units[] = {"x", "日", "\n"};
     struct log_capture capture;
@@ -95,7 +93,6 @@ START_TEST(long_lines_are_cut)
         }
     }
 }
-END_TEST
 
 /* Captures what a child process writes to descriptor `which` when it logs one line of each level. */
 static void child_output(int which, char out[static 400])
@@ -133,7 +130,7 @@ static void child_output(int which, char out[static 400])
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-START_TEST(default_sink_streams)
+TEST(default_sink_streams)
 {
     char out[400];
     child_output(STDERR_FILENO, out);
@@ -141,9 +138,8 @@ START_TEST(default_sink_streams)
     child_output(STDOUT_FILENO, out);
     ck_assert_str_eq(out, "r\n");
 }
-END_TEST
 
-START_TEST(default_sink_survives_a_closed_pipe)
+TEST(default_sink_survives_a_closed_pipe)
 {
     int ends[2];
     ck_assert_int_eq(pipe(ends), 0);
@@ -163,7 +159,6 @@ START_TEST(default_sink_survives_a_closed_pipe)
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
-END_TEST
 
 static const struct {
     double bytes;
@@ -181,7 +176,7 @@ static const struct {
     {1.5 * 1099511627776, "1.50 TiB"},
 };
 
-START_TEST(byte_counts)
+TEST_LOOP(byte_counts, (int)(sizeof byte_texts / sizeof byte_texts[0]))
 {
     char text[24];
     ck_assert_ptr_eq(log_bytes(text, byte_texts[_i].bytes), text);
@@ -189,8 +184,3 @@ START_TEST(byte_counts)
     ck_assert_uint_lt(strlen(log_bytes(text, 1e300)), 24);
     ck_assert_uint_lt(strlen(log_bytes(text, -1e300)), 24);
 }
-END_TEST
-
-UNIT_LOOPS(log, 0, {prefixes, 0, 0}, {escaping, 0, (int)(sizeof escapes / sizeof escapes[0])},
-           {long_lines_are_cut, 0, 3}, {default_sink_streams, 0, 0}, {default_sink_survives_a_closed_pipe, 0, 0},
-           {byte_counts, 0, (int)(sizeof byte_texts / sizeof byte_texts[0])})

@@ -59,7 +59,7 @@ static struct metrics_step step_make(int64_t iter)
                                  .allocated_bytes = 7};
 }
 
-START_TEST(lines_are_whole_json_at_full_precision)
+TEST(lines_are_whole_json_at_full_precision)
 {
     struct fixture fixture;
     struct metrics metrics;
@@ -81,9 +81,8 @@ START_TEST(lines_are_whole_json_at_full_precision)
     json_decref(line);
     end(&fixture);
 }
-END_TEST
 
-START_TEST(what_is_not_finite_becomes_null)
+TEST(what_is_not_finite_becomes_null)
 {
     struct fixture fixture;
     struct metrics metrics;
@@ -94,12 +93,11 @@ START_TEST(what_is_not_finite_becomes_null)
     text_is(fixture.path, "{\"iter\":5,\"train_loss\":null,\"val_loss\":null}\n");
     end(&fixture);
 }
-END_TEST
 
 #define STEP(n) "{\"iter\":" #n ",\"loss\":1.5}\n"
 #define EVALUATION(n) "{\"iter\":" #n ",\"train_loss\":1,\"val_loss\":2}\n"
 
-START_TEST(a_resume_cuts_back)
+TEST(a_resume_cuts_back)
 {
     static const struct {
         int64_t iter;
@@ -131,9 +129,8 @@ START_TEST(a_resume_cuts_back)
     ck_assert_int_eq(fixture.log.lines, 0);
     end(&fixture);
 }
-END_TEST
 
-START_TEST(what_cannot_be_written)
+TEST(what_cannot_be_written)
 {
     struct fixture fixture;
     struct metrics metrics, none = {.fd = -1}, full = {.fd = -1};
@@ -141,8 +138,7 @@ START_TEST(what_cannot_be_written)
     char missing[FILE_PATH_MAX];
     begin(&fixture);
     io_path(missing, fixture.folder, "absent");
-    ck_assert_int_eq(metrics_open(&metrics, missing, 0, true, true), GT_IO);
-    log_capture_one_error(&fixture.log, "absent cannot be read");
+    log_capture_refused(&fixture.log, metrics_open(&metrics, missing, 0, true, true), GT_IO, "absent cannot be read");
     ck_assert_int_eq(metrics_step_write(&none, &step), GT_OK);
     full.fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
     if (full.fd >= 0) {
@@ -155,10 +151,9 @@ START_TEST(what_cannot_be_written)
     }
     end(&fixture);
 }
-END_TEST
 
 /* The disk is full for a while: the partial line is cut off, and later lines follow. */
-START_TEST(a_torn_line_is_cut_off)
+TEST(a_torn_line_is_cut_off)
 {
     struct fixture fixture;
     struct metrics metrics;
@@ -179,7 +174,6 @@ START_TEST(a_torn_line_is_cut_off)
     ck_assert_int_eq(fixture.log.lines, 1);
     end(&fixture);
 }
-END_TEST
 
 static void open_and_write(struct fixture *fixture, struct metrics *metrics, int64_t resume_iter, int64_t iter)
 {
@@ -194,7 +188,7 @@ static void record_write(const struct fixture *fixture, const char *text)
     text_write(path, text);
 }
 
-START_TEST(lines_stay_with_their_checkpoint)
+TEST(lines_stay_with_their_checkpoint)
 {
     struct fixture fixture;
     struct metrics metrics;
@@ -240,9 +234,8 @@ START_TEST(lines_stay_with_their_checkpoint)
     ck_assert_int_eq(fixture.log.lines, 0);
     end(&fixture);
 }
-END_TEST
 
-START_TEST(a_pipe_is_refused_at_once)
+TEST(a_pipe_is_refused_at_once)
 {
     struct fixture fixture;
     struct metrics metrics;
@@ -250,13 +243,9 @@ START_TEST(a_pipe_is_refused_at_once)
     for (int64_t iter = 0; iter <= 9; iter += 9) {
         ck_assert_int_eq(mkfifo(fixture.path, 0600), 0);
         fixture.log = (struct log_capture){0};
-        ck_assert_int_eq(metrics_open(&metrics, fixture.folder, iter, true, iter == 0), GT_IO);
-        log_capture_one_error(&fixture.log, "metrics.jsonl");
+        log_capture_refused(&fixture.log, metrics_open(&metrics, fixture.folder, iter, true, iter == 0), GT_IO,
+                            "metrics.jsonl");
         ck_assert_int_eq(unlink(fixture.path), 0);
     }
     end(&fixture);
 }
-END_TEST
-
-UNIT_TESTS(metrics, lines_are_whole_json_at_full_precision, what_is_not_finite_becomes_null, a_resume_cuts_back,
-           what_cannot_be_written, a_torn_line_is_cut_off, lines_stay_with_their_checkpoint, a_pipe_is_refused_at_once)

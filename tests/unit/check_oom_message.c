@@ -75,7 +75,7 @@ static void amount_is(size_t form, const char *name, struct oom_amount amount, d
                       "form %zu: %s is %g, not %g", form, name, amount.bytes, expected);
 }
 
-START_TEST(every_form)
+TEST(every_form)
 {
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         const struct form *form = &forms[i];
@@ -95,9 +95,8 @@ START_TEST(every_form)
         amount_is(i, "allowed", message.allowed, form->allowed);
     }
 }
-END_TEST
 
-START_TEST(sums)
+TEST(sums)
 {
     struct oom_message message;
     ck_assert(oom_message_parse(STORY, sizeof STORY - 1, &message));
@@ -120,7 +119,6 @@ START_TEST(sums)
     ck_assert(oom_message_parse(forms[9].text, strlen(forms[9].text), &message));
     ck_assert(!oom_budget_bytes(&message).known);
 }
-END_TEST
 
 #define TRACE_HEAD "step 0: train loss 10.9\nTraceback (most recent call last):\n"
 #define TRACE_EVALUATE                                                                                        \
@@ -145,7 +143,7 @@ END_TEST
     TRACE_HEAD "  File \"train.py\", line 193, in <module>\n    model.to(device)\n" \
                "  File \"/x/site-packages/torch/nn/modules/module.py\", line 900, in _apply\n    module._apply(fn)\n"
 
-START_TEST(tracebacks)
+TEST(tracebacks)
 {
     static const struct {
         const char *text;
@@ -179,10 +177,9 @@ START_TEST(tracebacks)
                       message.frame.source);
     }
 }
-END_TEST
 
 /* Mail programs wrap lines, logs surround the message with text, and control characters must not reach a terminal. */
-START_TEST(odd_surroundings)
+TEST(odd_surroundings)
 {
     struct oom_message message;
     char text[2 * sizeof STORY];
@@ -212,10 +209,9 @@ START_TEST(odd_surroundings)
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
         ck_assert(!oom_message_parse(none[i], strlen(none[i]), &message));
 }
-END_TEST
 
 /* Every prefix, and damage at random places: under the sanitizers this tests the bounds. */
-START_TEST(damaged)
+TEST(damaged)
 {
     static const char whole[] = TRACE_EVALUATE STORY;
     struct oom_message message;
@@ -239,14 +235,13 @@ START_TEST(damaged)
         }
     }
 }
-END_TEST
 
 static void parse(const char *text, struct oom_message *out)
 {
     ck_assert(oom_message_parse(text, strlen(text), out));
 }
 
-START_TEST(matches)
+TEST(matches)
 {
     struct oom_shape story = {.batch = 64, .block_size = 1024, .n_embd = 768, .n_head = 12, .vocab_size = 50304};
     struct oom_match out[OOM_MATCHES_MAX];
@@ -289,9 +284,8 @@ START_TEST(matches)
     struct oom_shape absurd = {.batch = INT64_MAX, .block_size = INT64_MAX, .n_embd = 3, .n_head = 3, .vocab_size = 3};
     ck_assert_int_eq(oom_match_find(&message, &absurd, out), 0);
 }
-END_TEST
 
-START_TEST(segments)
+TEST(segments)
 {
     ck_assert_uint_eq(oom_segment_bytes(OOM_CUDA, 1), UINT64_C(2) << 20);
     ck_assert_uint_eq(oom_segment_bytes(OOM_CUDA, UINT64_C(1) << 20), UINT64_C(2) << 20);
@@ -300,6 +294,3 @@ START_TEST(segments)
     ck_assert_uint_eq(oom_segment_bytes(OOM_CUDA, (UINT64_C(10) << 20) + 1), UINT64_C(12) << 20);
     ck_assert_uint_eq(oom_segment_bytes(OOM_CPU, 12345), 12345);
 }
-END_TEST
-
-UNIT_TESTS(oom_message, every_form, sums, tracebacks, odd_surroundings, damaged, matches, segments)

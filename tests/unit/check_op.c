@@ -61,7 +61,7 @@ static struct op_call attention(int32_t heads, int32_t kv_heads, int64_t size)
     return call;
 }
 
-START_TEST(declarations_are_complete)
+TEST(declarations_are_complete)
 {
     for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
         const struct op_declaration *declaration = op_declaration((enum op_kind)kind);
@@ -75,9 +75,8 @@ START_TEST(declarations_are_complete)
     ck_assert(op_operand_is(OP_GEMM, GEMM_BIAS, OPERAND_OPTIONAL));
     ck_assert(!op_operand_is(OP_GEMM, GEMM_A, OPERAND_OPTIONAL));
 }
-END_TEST
 
-START_TEST(direction_sees_accumulation)
+TEST(direction_sees_accumulation)
 {
     struct op_attrs attrs = {.accumulate = 1u << GEMM_D};
     struct op_attrs plain = {.accumulate = 0};
@@ -86,9 +85,8 @@ START_TEST(direction_sees_accumulation)
     ck_assert_int_eq(op_direction(OP_GEMM, &attrs, GEMM_A), OPERAND_IN);
     ck_assert_int_eq(op_direction(OP_ADAMW, &plain, ADAMW_M), OPERAND_INOUT);
 }
-END_TEST
 
-START_TEST(elements_and_bytes)
+TEST(elements_and_bytes)
 {
     struct operand operand = {.present = true, .dtype = DTYPE_BF16, .rank = 3, .dims = {65536, 50304, 3}};
     ck_assert_int_eq(operand_elements(&operand), 65536ll * 50304 * 3);
@@ -96,9 +94,8 @@ START_TEST(elements_and_bytes)
     operand.present = false;
     ck_assert_uint_eq(operand_bytes(&operand), 0);
 }
-END_TEST
 
-START_TEST(gemm_shapes)
+TEST(gemm_shapes)
 {
     for (int t = 0; t < 4; t++) {
         struct op_call call = gemm(5, 7, 11);
@@ -116,9 +113,8 @@ START_TEST(gemm_shapes)
         ck_assert(op_bytes(&call) == 2.0 * (55 + 77 + 35));
     }
 }
-END_TEST
 
-START_TEST(bound_outputs_keep_their_dtype)
+TEST(bound_outputs_keep_their_dtype)
 {
     struct op_call call = gemm(5, 7, 11);
     call.operand[GEMM_D] = matrix(DTYPE_F32, 5, 7);
@@ -129,9 +125,8 @@ START_TEST(bound_outputs_keep_their_dtype)
     call.operand[GEMM_D] = matrix(DTYPE_F32, 7, 5);
     refuses(call, "gemm: operand d is [7,5], expected [5,7]");
 }
-END_TEST
 
-START_TEST(gemm_refusals)
+TEST(gemm_refusals)
 {
     struct op_call call = gemm(4, 768, 3072);
     call.operand[GEMM_A] = matrix(DTYPE_BF16, 4, 768);
@@ -162,9 +157,8 @@ START_TEST(gemm_refusals)
     call.attrs.accumulate = 1u << GEMM_A;
     refuses(call, "accumulate is 0x1");
 }
-END_TEST
 
-START_TEST(attention_shapes_and_refusals)
+TEST(attention_shapes_and_refusals)
 {
     struct op_call call = attention(4, 2, 48);
     ck_assert(op_infer(&call));
@@ -188,9 +182,8 @@ START_TEST(attention_shapes_and_refusals)
     call.operand[ATTENTION_FORWARD_SCALARS].dims[0] = 3;
     refuses(call, "operand scalars is [3], expected [16]");
 }
-END_TEST
 
-START_TEST(optional_operands_stay_absent)
+TEST(optional_operands_stay_absent)
 {
     struct op_call call = {.kind = OP_LAYERNORM_BACKWARD};
     call.operand[LAYERNORM_BACKWARD_DY] = call.operand[LAYERNORM_BACKWARD_X] = matrix(DTYPE_BF16, 6, 10);
@@ -213,9 +206,8 @@ START_TEST(optional_operands_stay_absent)
     bound.operand[LAYERNORM_BACKWARD_DBIAS] = vector(DTYPE_F32, 6);
     refuses(bound, "operand dbias is [6], expected [10]");
 }
-END_TEST
 
-START_TEST(embed_shapes_and_refusals)
+TEST(embed_shapes_and_refusals)
 {
     struct op_call call = {.kind = OP_EMBED_FORWARD, .attrs = {.time = 8}};
     call.operand[EMBED_FORWARD_IDS] = vector(DTYPE_I32, 16);
@@ -242,9 +234,8 @@ START_TEST(embed_shapes_and_refusals)
     back.operand[EMBED_BACKWARD_DWPE] = matrix(DTYPE_F32, 4, 12);
     refuses(back, "dwpe has 4 positions");
 }
-END_TEST
 
-START_TEST(cross_entropy_and_the_rest)
+TEST(cross_entropy_and_the_rest)
 {
     struct op_call call = {.kind = OP_CROSS_ENTROPY, .attrs = {.vocab = 65}};
     call.operand[CROSS_ENTROPY_TARGETS] = vector(DTYPE_I32, 4);
@@ -287,7 +278,6 @@ START_TEST(cross_entropy_and_the_rest)
     adamw.operand[ADAMW_V] = vector(DTYPE_F32, 15);
     refuses(adamw, "adamw: operand v is [15], expected [3,5]");
 }
-END_TEST
 
 static struct op_call lean_call(enum dtype moment)
 {
@@ -300,7 +290,7 @@ static struct op_call lean_call(enum dtype moment)
     return call;
 }
 
-START_TEST(lean_states_and_refusals)
+TEST(lean_states_and_refusals)
 {
     struct op_call codes = lean_call(DTYPE_U8), halves = lean_call(DTYPE_BF16), rounding = {.kind = OP_GRADIENT_ROUND};
     refuses(codes, "operand scales is absent, expected them with moments of uint8");
@@ -330,8 +320,3 @@ START_TEST(lean_states_and_refusals)
     rounding.operand[GRADIENT_ROUND_X].dtype = DTYPE_BF16;
     refuses(rounding, "operand x is bfloat16, expected float32");
 }
-END_TEST
-
-UNIT_TESTS(op, declarations_are_complete, direction_sees_accumulation, elements_and_bytes, gemm_shapes,
-           bound_outputs_keep_their_dtype, gemm_refusals, attention_shapes_and_refusals, optional_operands_stay_absent,
-           embed_shapes_and_refusals, cross_entropy_and_the_rest, lean_states_and_refusals)

@@ -21,7 +21,7 @@ static void sink_silent(void *context, enum log_level level, const char *line)
     (void)line;
 }
 
-START_TEST(names_are_cleaned_and_found)
+TEST(names_are_cleaned_and_found)
 {
     char name[] = "  NVIDIA\tGeForce \x1b[31m RTX  3060\n";
     opencl_name_clean(name);
@@ -32,16 +32,14 @@ START_TEST(names_are_cleaned_and_found)
     ck_assert(!opencl_name_has(name, "3070"));
     ck_assert(!opencl_name_has("", "x"));
 }
-END_TEST
 
-START_TEST(codes_have_names)
+TEST(codes_have_names)
 {
     char text[OPENCL_CODE_TEXT_MAX];
     ck_assert_str_eq(opencl_code_text(text, CL_OUT_OF_RESOURCES), "CL_OUT_OF_RESOURCES");
     ck_assert_str_eq(opencl_code_text(text, -1001), "CL_PLATFORM_NOT_FOUND_KHR");
     ck_assert_str_eq(opencl_code_text(text, -9999), "code -9999");
 }
-END_TEST
 
 /* Returns the candidate for a device with these properties; no backend is opened. */
 static struct opencl_matrix candidate_of(int32_t nvidia_capability, const char *name, bool has_fp16)
@@ -55,7 +53,7 @@ static struct opencl_matrix candidate_of(int32_t nvidia_capability, const char *
     return matrix;
 }
 
-START_TEST(matrix_units_are_expected_by_generation)
+TEST(matrix_units_are_expected_by_generation)
 {
     const uint32_t bf16 = 1u << DTYPE_BF16, f16 = 1u << DTYPE_F16;
     const struct {
@@ -92,7 +90,6 @@ START_TEST(matrix_units_are_expected_by_generation)
     ck_assert_int_eq(candidate_of(0, "a processor", false).unit, OPENCL_UNIT_NONE);
     unsetenv("GPT_TRAIN_OPENCL_MATRIX");
 }
-END_TEST
 
 /* Returns the first tile shape of products that fits. */
 static const char *tiles_of(bool is_cpu, size_t work_group_max, uint64_t local_bytes)
@@ -106,7 +103,7 @@ static const char *tiles_of(bool is_cpu, size_t work_group_max, uint64_t local_b
     return "";
 }
 
-START_TEST(tiles_fit_the_device)
+TEST(tiles_fit_the_device)
 {
     ck_assert_str_eq(tiles_of(true, 4096, 2 << 20), "64x64 by 1");
     ck_assert_str_eq(tiles_of(true, 1024, 32 << 10), "32x32 by 1");
@@ -115,7 +112,6 @@ START_TEST(tiles_fit_the_device)
     ck_assert_str_eq(tiles_of(false, 128, 32 << 10), "64x64 by 64");
     ck_assert_str_eq(tiles_of(false, 32, 4096), "16x16 by 16");
 }
-END_TEST
 
 /* Opens device number 0; returns NULL when there is none. */
 static struct backend *device_open(void)
@@ -134,7 +130,7 @@ static struct backend *device_open(void)
     return backend;
 }
 
-START_TEST(auto_takes_a_card)
+TEST(auto_takes_a_card)
 {
     const uint64_t gib = UINT64_C(1) << 30;
     struct opencl_listing listing = {
@@ -152,7 +148,6 @@ START_TEST(auto_takes_a_card)
     listing.count = 1;
     ck_assert_int_eq(opencl_card_choose(&listing), -1);
 }
-END_TEST
 
 /* Returns true when CLBlast takes d [rows, columns] = a [rows, 64] b [64, columns], with d at an offset. */
 static bool clblast_takes(int64_t rows, int64_t columns, uint64_t offset_bytes)
@@ -168,14 +163,13 @@ static bool clblast_takes(int64_t rows, int64_t columns, uint64_t offset_bytes)
     return opencl_clblast_usable(&cl.base, &call);
 }
 
-START_TEST(clblast_counts_in_32_bits_and_wants_aligned_operands)
+TEST(clblast_counts_in_32_bits_and_wants_aligned_operands)
 {
     ck_assert(clblast_takes(32768, 50304, 512));
     ck_assert(!clblast_takes(43000, 50304, 512));
     ck_assert(!clblast_takes(INT64_C(1) << 40, INT64_C(1) << 40, 0));
     ck_assert(!clblast_takes(64, 64, 256));
 }
-END_TEST
 
 /* Returns true when CLBlast is opened on a device with this capability, with `wanted` in the environment. */
 static bool clblast_opens(int32_t nvidia_capability, const char *wanted)
@@ -191,7 +185,7 @@ static bool clblast_opens(int32_t nvidia_capability, const char *wanted)
     return opened;
 }
 
-START_TEST(clblast_is_left_alone_where_the_driver_dies_of_it)
+TEST(clblast_is_left_alone_where_the_driver_dies_of_it)
 {
     ck_assert(!clblast_opens(90, NULL));
     ck_assert(!clblast_opens(0, "0"));
@@ -201,9 +195,10 @@ START_TEST(clblast_is_left_alone_where_the_driver_dies_of_it)
     }
     ck_assert(clblast_opens(90, "1"));
 }
-END_TEST
 
-START_TEST(device_keeps_bytes)
+TEST_LIMIT(120)
+
+TEST(device_keeps_bytes)
 {
     struct backend *backend = device_open();
     struct backend_info info;
@@ -228,9 +223,8 @@ START_TEST(device_keeps_bytes)
     ck_assert_mem_eq(bytes, back, sizeof bytes);
     backend->ops->close(backend);
 }
-END_TEST
 
-START_TEST(device_refuses_what_it_has_not)
+TEST(device_refuses_what_it_has_not)
 {
     struct backend *backend = device_open(), *other = NULL;
     struct backend_info info;
@@ -251,25 +245,3 @@ START_TEST(device_refuses_what_it_has_not)
     ck_assert_ptr_null(other);
     ck_assert_uint_eq(log_count(LOG_ERROR) - errors, 2);
 }
-END_TEST
-
-Suite *opencl_suite(void)
-{
-    Suite *suite = suite_create("opencl");
-    TCase *host = tcase_create("host"), *device = tcase_create("device");
-    tcase_add_test(host, names_are_cleaned_and_found);
-    tcase_add_test(host, codes_have_names);
-    tcase_add_test(host, matrix_units_are_expected_by_generation);
-    tcase_add_test(host, tiles_fit_the_device);
-    tcase_add_test(host, auto_takes_a_card);
-    tcase_add_test(host, clblast_counts_in_32_bits_and_wants_aligned_operands);
-    tcase_add_test(host, clblast_is_left_alone_where_the_driver_dies_of_it);
-    tcase_add_test(device, device_keeps_bytes);
-    tcase_add_test(device, device_refuses_what_it_has_not);
-    tcase_set_timeout(device, 120);
-    suite_add_tcase(suite, host);
-    suite_add_tcase(suite, device);
-    return suite;
-}
-
-UNIT_MAIN(opencl)

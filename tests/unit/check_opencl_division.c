@@ -155,29 +155,16 @@ static void test_with(const char *options, bool needs_exact)
     free(pairs);
 }
 
-START_TEST(software_is_correctly_rounded)
+TEST_LIMIT(180)
+
+TEST(software_is_correctly_rounded)
 {
     test_with("", false);
 }
-END_TEST
 
 /* The device's own division is as exact as it reports.  The pairs are the same, so that the test would detect a
  * difference. */
-START_TEST(device_is_correctly_rounded_where_it_says_so)
+TEST(device_is_correctly_rounded_where_it_says_so)
 {
     test_with("-DGT_EXACT_DIVISION -cl-fp32-correctly-rounded-divide-sqrt", true);
 }
-END_TEST
-
-Suite *opencl_division_suite(void)
-{
-    Suite *suite = suite_create("opencl_division");
-    TCase *device = tcase_create("device");
-    tcase_add_test(device, software_is_correctly_rounded);
-    tcase_add_test(device, device_is_correctly_rounded_where_it_says_so);
-    tcase_set_timeout(device, 180);
-    suite_add_tcase(suite, device);
-    return suite;
-}
-
-UNIT_MAIN(opencl_division)

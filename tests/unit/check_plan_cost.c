@@ -30,7 +30,7 @@ static struct plan_rates rates_of(const char *id, double share)
     return plan_rates_of_profile(&profile);
 }
 
-START_TEST(products_run_at_the_rate_of_their_dtype)
+TEST(products_run_at_the_rate_of_their_dtype)
 {
     struct plan_rates rates = rates_of("a100-80g-sxm", 1.0);
     struct op_call single = gemm_call(8192, 3072, 768, DTYPE_F32), half = gemm_call(8192, 3072, 768, DTYPE_BF16);
@@ -39,9 +39,8 @@ START_TEST(products_run_at_the_rate_of_their_dtype)
     ck_assert_double_eq_tol(plan_cost_op(&single, &rates), flops * rows / 8192 / 19.4918e12, 1e-4 * flops / 19.5e12);
     ck_assert_double_eq_tol(plan_cost_op(&half, &rates) * 16.0, plan_cost_op(&single, &rates), 1e-9);
 }
-END_TEST
 
-START_TEST(other_ops_move_bytes)
+TEST(other_ops_move_bytes)
 {
     struct plan_rates rates = rates_of("rtx3060-12g", 0.5);
     struct op_call single = residual_call(4096, DTYPE_F32), half = residual_call(4096, DTYPE_F16);
@@ -49,17 +48,15 @@ START_TEST(other_ops_move_bytes)
     ck_assert_double_eq_tol(plan_cost_op(&single, &rates), seconds, 1e-9 * seconds);
     ck_assert_double_eq_tol(plan_cost_op(&half, &rates), seconds / 2.0, 1e-9 * seconds);
 }
-END_TEST
 
-START_TEST(an_unknown_rate_is_the_vector_rate)
+TEST(an_unknown_rate_is_the_vector_rate)
 {
     struct plan_rates rates = rates_of("rx6800-xt-16g", 1.0);
     struct op_call single = gemm_call(8192, 3072, 3072, DTYPE_F32), half = gemm_call(8192, 3072, 3072, DTYPE_F16);
     ck_assert_double_eq_tol(plan_cost_op(&half, &rates), plan_cost_op(&single, &rates), 1e-12);
 }
-END_TEST
 
-START_TEST(a_share_scales_everything)
+TEST(a_share_scales_everything)
 {
     struct op_call calls[2] = {gemm_call(640, 768, 768, DTYPE_BF16), residual_call(640, DTYPE_BF16)};
     struct plan_rates whole = rates_of("rtx4090-24g", 1.0), quarter = rates_of("rtx4090-24g", 0.25);
@@ -71,9 +68,8 @@ START_TEST(a_share_scales_everything)
         ck_assert_double_lt(plan_cost_op(&calls[i], &assumed), 2.0 * seconds);
     }
 }
-END_TEST
 
-START_TEST(what_times_rest_on_is_said)
+TEST(what_times_rest_on_is_said)
 {
     char text[512];
     struct device_profile profile;
@@ -82,9 +78,8 @@ START_TEST(what_times_rest_on_is_said)
     ck_assert_int_eq(device_profile_find("rtx4090-24g", &profile), GT_OK);
     ck_assert_ptr_nonnull(strstr(plan_rates_basis(text, &profile), profile.share_source));
 }
-END_TEST
 
-START_TEST(few_rows_cost_a_ramp)
+TEST(few_rows_cost_a_ramp)
 {
     struct plan_rates rates = plan_rates_of_peak(1e11);
     struct op_call few = gemm_call(64, 768, 768, DTYPE_F32), many = gemm_call(6400, 768, 768, DTYPE_F32);
@@ -101,10 +96,9 @@ START_TEST(few_rows_cost_a_ramp)
     few.operand[GEMM_A].dims[0] = 4096;
     ck_assert_double_eq(plan_cost_gemm_rows(&few), 4096.0);
 }
-END_TEST
 
 /* A class or a kind that has timings gets their rate, replacing any other; the rest stay. */
-START_TEST(what_was_timed_replaces_what_was_modelled)
+TEST(what_was_timed_replaces_what_was_modelled)
 {
     struct op_call large = gemm_call(22528, 2304, 768, DTYPE_BF16), other = large,
                    small = gemm_call(512, 768, 768, DTYPE_BF16);
@@ -133,10 +127,9 @@ START_TEST(what_was_timed_replaces_what_was_modelled)
     ck_assert_double_eq(rates.flops_per_s[OP_ATTENTION_FORWARD][DTYPE_F32],
                         before.flops_per_s[OP_ATTENTION_FORWARD][DTYPE_F32]);
 }
-END_TEST
 
 /* Timings of a dtype or an op that this release lacks, or of no work, are ignored. */
-START_TEST(a_timing_of_nothing_known_is_passed_over)
+TEST(a_timing_of_nothing_known_is_passed_over)
 {
     struct plan_rates rates = plan_rates_of_peak(1e11), before = rates;
     struct backend_timing timings[] = {
@@ -147,8 +140,3 @@ START_TEST(a_timing_of_nothing_known_is_passed_over)
     ck_assert_int_eq(timed.gemm_classes + timed.kinds, 0);
     ck_assert_mem_eq(&rates, &before, sizeof rates);
 }
-END_TEST
-
-UNIT_TESTS(plan_cost, products_run_at_the_rate_of_their_dtype, other_ops_move_bytes, an_unknown_rate_is_the_vector_rate,
-           a_share_scales_everything, what_times_rest_on_is_said, few_rows_cost_a_ramp,
-           what_was_timed_replaces_what_was_modelled, a_timing_of_nothing_known_is_passed_over)

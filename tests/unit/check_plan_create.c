@@ -57,7 +57,7 @@ static void plan_is_sound(const struct plan *plan)
     ck_assert_uint_le(categories, plan->arena_bytes_bound);
 }
 
-START_TEST(arena_is_run_then_phases_that_overlap)
+TEST(arena_is_run_then_phases_that_overlap)
 {
     struct hostmem *mem = mem_create();
     struct graph *g = graph_make(mem);
@@ -109,10 +109,9 @@ START_TEST(arena_is_run_then_phases_that_overlap)
     graph_destroy(g);
     nothing_is_left(mem);
 }
-END_TEST
 
 /* Two programs of the same ops in the same order, of which the second is larger: its placement is one of its own. */
-START_TEST(programs_of_other_sizes_are_placed_anew)
+TEST(programs_of_other_sizes_are_placed_anew)
 {
     struct hostmem *mem = mem_create();
     struct graph *g = graph_make(mem);
@@ -133,9 +132,8 @@ START_TEST(programs_of_other_sizes_are_placed_anew)
     graph_destroy(g);
     nothing_is_left(mem);
 }
-END_TEST
 
-START_TEST(random_programs_are_sound)
+TEST(random_programs_are_sound)
 {
     uint64_t at_bound = 0;
     for (uint64_t n = 0; n < RANDOM_GRAPHS; n++) {
@@ -161,9 +159,8 @@ START_TEST(random_programs_are_sound)
     printf("random programs: %d of %d at the lower bound\n", (int)at_bound, RANDOM_GRAPHS);
     ck_assert_uint_ge(at_bound, RANDOM_GRAPHS / 2);
 }
-END_TEST
 
-START_TEST(segments_keep_tensors_whole)
+TEST(segments_keep_tensors_whole)
 {
     struct hostmem *mem = mem_create();
     struct graph *g = graph_make(mem);
@@ -189,7 +186,6 @@ START_TEST(segments_keep_tensors_whole)
     graph_destroy(g);
     nothing_is_left(mem);
 }
-END_TEST
 
 /* Expects that plan_create() on `g` fails with `status` and one line with `words`. */
 static void create_fails(struct hostmem *mem, const struct graph *g, const struct plan_options *options,
@@ -204,7 +200,7 @@ static void create_fails(struct hostmem *mem, const struct graph *g, const struc
     ck_assert_ptr_null(plan);
 }
 
-START_TEST(what_cannot_be_planned_is_refused_by_name)
+TEST(what_cannot_be_planned_is_refused_by_name)
 {
     struct hostmem *mem = mem_create();
     struct graph *g = graph_make(mem);
@@ -254,9 +250,8 @@ START_TEST(what_cannot_be_planned_is_refused_by_name)
     graph_destroy(g);
     nothing_is_left(mem);
 }
-END_TEST
 
-START_TEST(every_failing_allocation_is_reported_and_leaks_nothing)
+TEST(every_failing_allocation_is_reported_and_leaks_nothing)
 {
     struct hostmem *mem = mem_create();
     struct graph *graph = fixture_random_graph(mem, unit_seed());
@@ -288,9 +283,8 @@ START_TEST(every_failing_allocation_is_reported_and_leaks_nothing)
     graph_destroy(graph);
     nothing_is_left(mem);
 }
-END_TEST
 
-START_TEST(empty_graphs_have_plans)
+TEST(empty_graphs_have_plans)
 {
     struct hostmem *mem = mem_create();
     struct graph *g = graph_make(mem);
@@ -312,7 +306,6 @@ START_TEST(empty_graphs_have_plans)
     graph_destroy(g);
     nothing_is_left(mem);
 }
-END_TEST
 
 /* Returns a graph as large as a 48-layer step: 1,500 ops, nested saved tensors, temporaries in between, run states. */
 static struct graph *large_graph(struct hostmem *mem)
@@ -336,7 +329,7 @@ static struct graph *large_graph(struct hostmem *mem)
     return g;
 }
 
-START_TEST(a_large_plan_takes_milliseconds)
+TEST(a_large_plan_takes_milliseconds)
 {
     struct hostmem *mem = mem_create();
     struct graph *g = large_graph(mem);
@@ -355,9 +348,3 @@ START_TEST(a_large_plan_takes_milliseconds)
     graph_destroy(g);
     nothing_is_left(mem);
 }
-END_TEST
-
-UNIT_TESTS(plan_create, arena_is_run_then_phases_that_overlap, programs_of_other_sizes_are_placed_anew,
-           random_programs_are_sound, segments_keep_tensors_whole, what_cannot_be_planned_is_refused_by_name,
-           every_failing_allocation_is_reported_and_leaks_nothing, empty_graphs_have_plans,
-           a_large_plan_takes_milliseconds)

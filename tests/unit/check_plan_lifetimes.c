@@ -71,7 +71,7 @@ static void item_is(const struct plan_item *item, int32_t first, int32_t last, u
     ck_assert_uint_eq(item->bytes, bytes);
 }
 
-START_TEST(items_have_lives_and_footprints)
+TEST(items_have_lives_and_footprints)
 {
     struct small s;
     small_create(&s);
@@ -88,9 +88,8 @@ START_TEST(items_have_lives_and_footprints)
     ck_assert_int_eq(workspace->op, 3);
     small_destroy(&s);
 }
-END_TEST
 
-START_TEST(live_bytes_and_peak_are_the_sums)
+TEST(live_bytes_and_peak_are_the_sums)
 {
     struct small s;
     small_create(&s);
@@ -111,9 +110,8 @@ START_TEST(live_bytes_and_peak_are_the_sums)
     ck_assert_uint_eq(out.live_bytes[CATEGORY_PARAMETER], 0);
     small_destroy(&s);
 }
-END_TEST
 
-START_TEST(guards_count)
+TEST(guards_count)
 {
     struct small s;
     small_create(&s);
@@ -126,9 +124,8 @@ START_TEST(guards_count)
     item_is(item_of(items, count, TENSOR_NONE), 3, 3, 256);
     small_destroy(&s);
 }
-END_TEST
 
-START_TEST(an_empty_program_needs_nothing)
+TEST(an_empty_program_needs_nothing)
 {
     struct small s;
     small_create(&s);
@@ -143,7 +140,3 @@ START_TEST(an_empty_program_needs_nothing)
     ck_assert_int_eq(out.peak_op, 0);
     small_destroy(&s);
 }
-END_TEST
-
-UNIT_TESTS(plan_lifetimes, items_have_lives_and_footprints, live_bytes_and_peak_are_the_sums, guards_count,
-           an_empty_program_needs_nothing)

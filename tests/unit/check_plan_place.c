@@ -79,7 +79,7 @@ static uint64_t table_place(struct table *t)
     return plan_high_water_sum(high);
 }
 
-START_TEST(nested_lives_stack_without_gaps)
+TEST(nested_lives_stack_without_gaps)
 {
     struct table *t = table_create(10, 0);
     item_add(t, 2, 7, 25);
@@ -91,9 +91,8 @@ START_TEST(nested_lives_stack_without_gaps)
     ck_assert_uint_eq(t->items[0].offset_bytes, 150);
     free(t);
 }
-END_TEST
 
-START_TEST(lives_that_do_not_meet_share)
+TEST(lives_that_do_not_meet_share)
 {
     struct table *t = table_create(4, 0);
     item_add(t, 0, 1, 64);
@@ -108,10 +107,9 @@ START_TEST(lives_that_do_not_meet_share)
     ck_assert_uint_eq(table_place(t), 128);
     free(t);
 }
-END_TEST
 
 /* Longest first needs 8 for these (worked out by hand: 0, 2, 4, 5), breadth first 6. */
-START_TEST(breadth_wins_where_it_is_smaller)
+TEST(breadth_wins_where_it_is_smaller)
 {
     struct table *t = table_create(5, 0);
     item_add(t, 0, 2, 2);
@@ -122,10 +120,9 @@ START_TEST(breadth_wins_where_it_is_smaller)
     ck_assert_uint_eq(table_place(t), 6);
     free(t);
 }
-END_TEST
 
 /* Longest first needs 6 and breadth 7; another order meets the bound of 5. */
-START_TEST(other_orders_win_where_both_are_larger)
+TEST(other_orders_win_where_both_are_larger)
 {
     struct table *t = table_create(5, 0);
     item_add(t, 0, 3, 1);
@@ -136,10 +133,9 @@ START_TEST(other_orders_win_where_both_are_larger)
     ck_assert_uint_eq(table_place(t), 5);
     free(t);
 }
-END_TEST
 
 /* No placement meets the bound of 4 (found by trying all): every order is tried, and the best one is restored. */
-START_TEST(the_best_order_is_restored_where_the_bound_is_out_of_reach)
+TEST(the_best_order_is_restored_where_the_bound_is_out_of_reach)
 {
     static const int32_t items[][3] = {{0, 0, 3}, {3, 3, 2}, {2, 5, 1}, {5, 5, 3}, {1, 4, 1}, {1, 1, 2}, {0, 2, 1}};
     struct table *t = table_create(6, 0);
@@ -149,9 +145,8 @@ START_TEST(the_best_order_is_restored_where_the_bound_is_out_of_reach)
     ck_assert_uint_eq(table_place(t), 5);
     free(t);
 }
-END_TEST
 
-START_TEST(items_lie_on_top_of_what_is_fixed)
+TEST(items_lie_on_top_of_what_is_fixed)
 {
     struct table *t = table_create(2, 0);
     struct plan_item fixed = {.first = 0, .last = INT32_MAX, .bytes = 1000};
@@ -166,9 +161,8 @@ START_TEST(items_lie_on_top_of_what_is_fixed)
     ck_assert_uint_eq(t->items[0].offset_bytes, 1024);
     free(t);
 }
-END_TEST
 
-START_TEST(no_item_crosses_a_segment)
+TEST(no_item_crosses_a_segment)
 {
     struct table *t = table_create(1, 100);
     item_add(t, 0, 0, 60);
@@ -183,9 +177,8 @@ START_TEST(no_item_crosses_a_segment)
     ck_assert_uint_eq(t->items[3].offset_bytes, 150);
     free(t);
 }
-END_TEST
 
-START_TEST(more_segments_than_there_are_fail)
+TEST(more_segments_than_there_are_fail)
 {
     struct table *t = table_create(1, 100);
     for (int32_t i = 0; i < BACKEND_SEGMENTS_MAX; i++)
@@ -198,7 +191,6 @@ START_TEST(more_segments_than_there_are_fail)
     ck_assert_uint_eq(table_place(t), 60 * BACKEND_SEGMENTS_MAX + 40);
     free(t);
 }
-END_TEST
 
 /* Returns the bytes of first fit in the best of all orders, which is optimal for intervals. */
 static uint64_t brute_force(struct table *t)
@@ -231,7 +223,7 @@ static uint64_t brute_force(struct table *t)
     return best;
 }
 
-START_TEST(random_items_stay_between_optimum_and_twice_it)
+TEST(random_items_stay_between_optimum_and_twice_it)
 {
     struct fixture_random random = {.seed = unit_seed()};
     int32_t optimal = 0, cases = 200;
@@ -251,9 +243,8 @@ START_TEST(random_items_stay_between_optimum_and_twice_it)
     printf("random items: %d of %d at the optimum\n", (int)optimal, (int)cases);
     ck_assert_int_ge(optimal, cases * 8 / 10);
 }
-END_TEST
 
-START_TEST(random_nested_lives_meet_the_bound)
+TEST(random_nested_lives_meet_the_bound)
 {
     struct fixture_random random = {.seed = unit_seed() + 1};
     for (int32_t n = 0; n < 50; n++) {
@@ -267,9 +258,8 @@ START_TEST(random_nested_lives_meet_the_bound)
         free(t);
     }
 }
-END_TEST
 
-START_TEST(random_items_respect_segments)
+TEST(random_items_respect_segments)
 {
     struct fixture_random random = {.seed = unit_seed() + 2};
     for (int32_t n = 0; n < 50; n++) {
@@ -283,9 +273,8 @@ START_TEST(random_items_respect_segments)
         free(t);
     }
 }
-END_TEST
 
-START_TEST(levels_cover_every_span)
+TEST(levels_cover_every_span)
 {
     ck_assert_int_eq(plan_rank_levels(0), 1);
     ck_assert_int_eq(plan_rank_levels(1), 1);
@@ -294,10 +283,3 @@ START_TEST(levels_cover_every_span)
     ck_assert_int_eq(plan_rank_levels(4), 3);
     ck_assert_int_eq(plan_rank_levels(512), 10);
 }
-END_TEST
-
-UNIT_TESTS(plan_place, nested_lives_stack_without_gaps, lives_that_do_not_meet_share, breadth_wins_where_it_is_smaller,
-           other_orders_win_where_both_are_larger, the_best_order_is_restored_where_the_bound_is_out_of_reach,
-           items_lie_on_top_of_what_is_fixed, no_item_crosses_a_segment, more_segments_than_there_are_fail,
-           random_items_stay_between_optimum_and_twice_it, random_nested_lives_meet_the_bound,
-           random_items_respect_segments, levels_cover_every_span)

@@ -89,7 +89,7 @@ static void contains(const char *text, const char *words)
     ck_assert_msg(strstr(text, words) != NULL, "\"%s\" is not in:\n%.4000s", words, text);
 }
 
-START_TEST(text_is_one_screen)
+TEST(text_is_one_screen)
 {
     struct bench b;
     bench_create(&b);
@@ -107,9 +107,8 @@ START_TEST(text_is_one_screen)
     free(text);
     bench_destroy(&b);
 }
-END_TEST
 
-START_TEST(text_says_what_the_plan_says)
+TEST(text_says_what_the_plan_says)
 {
     struct bench b;
     bench_create(&b);
@@ -138,7 +137,6 @@ START_TEST(text_says_what_the_plan_says)
     free(text);
     bench_destroy(&b);
 }
-END_TEST
 
 static int64_t integer_at(const json_t *object, const char *name)
 {
@@ -147,7 +145,7 @@ static int64_t integer_at(const json_t *object, const char *name)
     return value;
 }
 
-START_TEST(json_says_what_the_plan_says)
+TEST(json_says_what_the_plan_says)
 {
     struct bench b;
     bench_create(&b);
@@ -184,9 +182,8 @@ START_TEST(json_says_what_the_plan_says)
     json_decref(report);
     bench_destroy(&b);
 }
-END_TEST
 
-START_TEST(an_end_beyond_all_dates_is_none)
+TEST(an_end_beyond_all_dates_is_none)
 {
     struct bench b;
     const json_t *forecast;
@@ -201,9 +198,8 @@ START_TEST(an_end_beyond_all_dates_is_none)
     free(text);
     bench_destroy(&b);
 }
-END_TEST
 
-START_TEST(json_that_cannot_be_made_or_written_fails)
+TEST(json_that_cannot_be_made_or_written_fails)
 {
     struct bench b;
     bench_create(&b);
@@ -215,14 +211,12 @@ START_TEST(json_that_cannot_be_made_or_written_fails)
         fclose(full);
     }
     b.facts.device = "not \xff UTF-8";
-    ck_assert_int_eq(plan_print_json(b.plan, &b.facts, stdout), GT_NO_MEMORY);
-    log_capture_one_error(&capture, "not UTF-8");
+    log_capture_refused(&capture, plan_print_json(b.plan, &b.facts, stdout), GT_NO_MEMORY, "not UTF-8");
     log_capture_end();
     bench_destroy(&b);
 }
-END_TEST
 
-START_TEST(an_empty_plan_prints)
+TEST(an_empty_plan_prints)
 {
     struct bench b = {0};
     ck_assert_int_eq(hostmem_create(&b.mem), GT_OK);
@@ -236,7 +230,6 @@ START_TEST(an_empty_plan_prints)
     json_decref(json_report(&b));
     bench_destroy(&b);
 }
-END_TEST
 
 /* A search that found a smaller plan, with three choices, the last of another kind. */
 struct found {
@@ -277,7 +270,7 @@ static void found_make(struct found *found, struct plan_report_facts *facts)
     facts->choice_count = SEARCH_CHOICES_MAX;
 }
 
-START_TEST(text_says_what_was_changed_and_what_else_fits)
+TEST(text_says_what_was_changed_and_what_else_fits)
 {
     struct bench b;
     struct found found;
@@ -303,9 +296,8 @@ START_TEST(text_says_what_was_changed_and_what_else_fits)
     free(text);
     bench_destroy(&b);
 }
-END_TEST
 
-START_TEST(json_has_choices_and_on_demand_the_front)
+TEST(json_has_choices_and_on_demand_the_front)
 {
     struct bench b;
     struct found found;
@@ -342,7 +334,6 @@ START_TEST(json_has_choices_and_on_demand_the_front)
     json_decref(report);
     bench_destroy(&b);
 }
-END_TEST
 
 static char *svg_report(const struct bench *b)
 {
@@ -393,7 +384,7 @@ static int32_t xml_elements(const char *text)
     return elements;
 }
 
-START_TEST(svg_is_well_formed_and_shows_every_category)
+TEST(svg_is_well_formed_and_shows_every_category)
 {
     struct bench b;
     struct found found;
@@ -434,10 +425,9 @@ START_TEST(svg_is_well_formed_and_shows_every_category)
     free(text);
     bench_destroy(&b);
 }
-END_TEST
 
 /* Twenty thousand ops, each with a separate tensor, give a small file. */
-START_TEST(svg_of_many_ops_stays_small)
+TEST(svg_of_many_ops_stays_small)
 {
     struct bench b = {0};
     ck_assert_int_eq(hostmem_create(&b.mem), GT_OK);
@@ -456,9 +446,8 @@ START_TEST(svg_of_many_ops_stays_small)
     free(text);
     bench_destroy(&b);
 }
-END_TEST
 
-START_TEST(svg_that_cannot_be_made_or_written_fails)
+TEST(svg_that_cannot_be_made_or_written_fails)
 {
     struct bench b;
     bench_create(&b);
@@ -477,10 +466,3 @@ START_TEST(svg_that_cannot_be_made_or_written_fails)
     }
     bench_destroy(&b);
 }
-END_TEST
-
-UNIT_TESTS(plan_report, text_is_one_screen, text_says_what_the_plan_says, json_says_what_the_plan_says,
-           an_end_beyond_all_dates_is_none, json_that_cannot_be_made_or_written_fails, an_empty_plan_prints,
-           text_says_what_was_changed_and_what_else_fits, json_has_choices_and_on_demand_the_front,
-           svg_is_well_formed_and_shows_every_category, svg_of_many_ops_stays_small,
-           svg_that_cannot_be_made_or_written_fails)

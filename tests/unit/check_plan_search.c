@@ -60,7 +60,10 @@ static uint64_t bytes_asked(struct search_request *request)
     return result.arena_bytes;
 }
 
-START_TEST(larger_budgets_are_never_slower)
+TEST_FIXTURE(setup, teardown)
+TEST_LIMIT(60)
+
+TEST(larger_budgets_are_never_slower)
 {
     struct search_request request = request_make();
     uint64_t asked = bytes_asked(&request);
@@ -85,11 +88,10 @@ START_TEST(larger_budgets_are_never_slower)
     }
     ck_assert_int_gt(fitted, 20);
 }
-END_TEST
 
 /* A tensor that the device cannot allocate excludes only its candidate: others follow, or nothing fits and the result
  * reports it, with options that can be inspected. */
-START_TEST(the_largest_allocation_limits_candidates)
+TEST(the_largest_allocation_limits_candidates)
 {
     struct search_request request = request_make();
     struct search_choice choices[SEARCH_CHOICES_MAX];
@@ -117,11 +119,10 @@ START_TEST(the_largest_allocation_limits_candidates)
     ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
     ck_assert_int_eq(count, 0);
 }
-END_TEST
 
 /* The bytes named in a refusal are enough, whether a bound or a search refused; a plan that would take too long has a
  * bound. */
-START_TEST(the_least_bytes_are_enough)
+TEST(the_least_bytes_are_enough)
 {
     struct search_request request = request_make();
     struct search_result least, again;
@@ -146,10 +147,9 @@ START_TEST(the_least_bytes_are_enough)
     ck_assert(least.arena_least);
     ck_assert_uint_gt(least.arena_bytes, request.budget_bytes);
 }
-END_TEST
 
 /* The printed number is never below the bytes, and above them by at most its last digit. */
-START_TEST(budgets_are_told_so_that_they_work)
+TEST(budgets_are_told_so_that_they_work)
 {
     char text[24], unit[8];
     const uint64_t gib = (uint64_t)1 << 30;
@@ -164,9 +164,8 @@ START_TEST(budgets_are_told_so_that_they_work)
         ck_assert_double_le(number * step, (double)bytes + (unit[0] == 'G' ? 0.01 * step : step) + 1048576.0);
     }
 }
-END_TEST
 
-START_TEST(pinned_choices_stay)
+TEST(pinned_choices_stay)
 {
     struct search_request request = request_make();
     request.budget_bytes = bytes_asked(&request) / 10 * 8;
@@ -183,9 +182,8 @@ START_TEST(pinned_choices_stay)
     request.pin_micro_batch = true;
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_NO_FIT);
 }
-END_TEST
 
-START_TEST(a_hopeless_request_is_not_planned)
+TEST(a_hopeless_request_is_not_planned)
 {
     struct search_request request = request_make();
     struct search_result result;
@@ -197,10 +195,9 @@ START_TEST(a_hopeless_request_is_not_planned)
     ck_assert(result.bytes_request_least);
     ck_assert_uint_le(result.arena_bytes, request.budget_bytes);
 }
-END_TEST
 
 /* States go from wide to lean, each only when no plan of the one before fits, and never when that is not allowed. */
-START_TEST(leaner_states_come_last)
+TEST(leaner_states_come_last)
 {
     struct search_request request = request_make();
     struct search_result result;
@@ -227,9 +224,8 @@ START_TEST(leaner_states_come_last)
     }
     ck_assert(seen[STATE_MASTER] && seen[STATE_SR_BF16] && seen[STATE_SR_8BIT] && !seen[STATE_SR]);
 }
-END_TEST
 
-START_TEST(failing_allocations_are_passed_on)
+TEST(failing_allocations_are_passed_on)
 {
     struct search_request request = request_make();
     struct search_result result;
@@ -244,9 +240,8 @@ START_TEST(failing_allocations_are_passed_on)
     hostmem_counters_get(mem, &counters);
     ck_assert_uint_eq(counters.live_bytes, 0);
 }
-END_TEST
 
-START_TEST(costs_grow_with_work)
+TEST(costs_grow_with_work)
 {
     struct search_request request = request_make();
     double seconds[2];
@@ -262,9 +257,8 @@ START_TEST(costs_grow_with_work)
     ck_assert_double_gt(seconds[1], 1.3 * seconds[0]);
     ck_assert_double_lt(seconds[1], 2.0 * seconds[0]);
 }
-END_TEST
 
-START_TEST(choices_are_told)
+TEST(choices_are_told)
 {
     struct search_request request = request_make();
     char text[192];
@@ -275,10 +269,9 @@ START_TEST(choices_are_told)
     ck_assert_str_eq(search_options_text(text, &request.options),
                      "micro-batch 13, recompute gelu, loss in chunks of 416 rows");
 }
-END_TEST
 
 /* Tests the same for models and batches of several shapes, including sampling. */
-START_TEST(larger_budgets_are_never_slower_for_other_shapes)
+TEST_LOOP(larger_budgets_are_never_slower_for_other_shapes, 6)
 {
     static const int32_t shapes[][4] = {{2, 16, 7, 3},  {6, 24, 10, 10}, {1, 40, 5, 5},
                                         {8, 8, 31, 16}, {4, 32, 61, 60}, {3, 24, 480, 12}};
@@ -307,7 +300,6 @@ START_TEST(larger_budgets_are_never_slower_for_other_shapes)
     }
     ck_assert_int_gt(fitted, 12);
 }
-END_TEST
 
 /* Plans a choice again, with the planner itself. */
 static uint64_t bytes_planned(const struct search_request *request, const struct model_options *options)
@@ -349,7 +341,7 @@ static void choices_check(const struct search_request *request, const struct sea
     }
 }
 
-START_TEST(choices_fit_and_say_what_they_are)
+TEST(choices_fit_and_say_what_they_are)
 {
     struct search_request request = request_make();
     struct search_choice choices[SEARCH_CHOICES_MAX];
@@ -386,9 +378,8 @@ START_TEST(choices_fit_and_say_what_they_are)
     ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
     ck_assert_int_eq(count, 0);
 }
-END_TEST
 
-START_TEST(the_front_is_undominated)
+TEST(the_front_is_undominated)
 {
     struct search_request request = request_make();
     struct search_choice front[SEARCH_FRONT_MAX];
@@ -408,9 +399,8 @@ START_TEST(the_front_is_undominated)
     ck_assert_int_eq(front[count - 1].options.choice.micro_batch, 13);
     ck_assert_int_eq(recompute_level_of(&front[count - 1].options.choice.recompute, 0), RECOMPUTE_NONE);
 }
-END_TEST
 
-START_TEST(choices_pass_failing_allocations_on)
+TEST(choices_pass_failing_allocations_on)
 {
     struct search_request request = request_make();
     struct search_choice choices[SEARCH_FRONT_MAX];
@@ -429,9 +419,8 @@ START_TEST(choices_pass_failing_allocations_on)
     hostmem_counters_get(mem, &counters);
     ck_assert_uint_eq(counters.live_bytes, 0);
 }
-END_TEST
 
-START_TEST(changes_are_told_as_keys)
+TEST(changes_are_told_as_keys)
 {
     struct search_request request = request_make();
     struct model_options other = request.options;
@@ -443,31 +432,3 @@ START_TEST(changes_are_told_as_keys)
     ck_assert_str_eq(search_changes_text(text, &other, &request.options),
                      "micro_batch 4, recompute full x3 + mlp x1, loss_chunk 104");
 }
-END_TEST
-
-static Suite *plan_search_suite(void)
-{
-    Suite *suite = suite_create("plan_search");
-    TCase *tests = tcase_create("all");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, larger_budgets_are_never_slower);
-    tcase_add_test(tests, the_largest_allocation_limits_candidates);
-    tcase_add_test(tests, the_least_bytes_are_enough);
-    tcase_add_test(tests, budgets_are_told_so_that_they_work);
-    tcase_add_test(tests, pinned_choices_stay);
-    tcase_add_test(tests, a_hopeless_request_is_not_planned);
-    tcase_add_test(tests, leaner_states_come_last);
-    tcase_add_test(tests, failing_allocations_are_passed_on);
-    tcase_add_test(tests, costs_grow_with_work);
-    tcase_add_test(tests, choices_are_told);
-    tcase_add_loop_test(tests, larger_budgets_are_never_slower_for_other_shapes, 0, 6);
-    tcase_add_test(tests, choices_fit_and_say_what_they_are);
-    tcase_add_test(tests, the_front_is_undominated);
-    tcase_add_test(tests, choices_pass_failing_allocations_on);
-    tcase_add_test(tests, changes_are_told_as_keys);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(plan_search)

@@ -142,7 +142,7 @@ static void spoil_storage(struct bench *b, int32_t t)
     move_is_rejected(b, t, to, "a segment that does not exist");
 }
 
-START_TEST(spoilt_random_plans_are_rejected)
+TEST(spoilt_random_plans_are_rejected)
 {
     int rejections = 0;
     for (uint64_t n = 0; n < RANDOM_GRAPHS; n++) {
@@ -165,7 +165,6 @@ START_TEST(spoilt_random_plans_are_rejected)
     printf("spoilt plans: %d, all rejected\n", rejections);
     ck_assert_int_gt(rejections, 20 * RANDOM_GRAPHS);
 }
-END_TEST
 
 /* A plan small enough to spoil each part by name. */
 struct hand {
@@ -200,7 +199,7 @@ static void hand_create(struct hand *h, uint32_t guard_bytes)
     ck_assert(plan_verify(h->b.plan));
 }
 
-START_TEST(what_persists_may_not_be_written_by_others)
+TEST(what_persists_may_not_be_written_by_others)
 {
     struct hand h;
     hand_create(&h, 0);
@@ -212,10 +211,9 @@ START_TEST(what_persists_may_not_be_written_by_others)
     move_is_rejected(&h.b, h.in, plan->tensor[h.a], "an input that is overwritten before it is read");
     bench_destroy(&h.b);
 }
-END_TEST
 
 /* All bytes of an operand belong to it when it is read, not only the first ones. */
-START_TEST(the_end_of_an_operand_counts)
+TEST(the_end_of_an_operand_counts)
 {
     struct bench b = {.graph = NULL};
     ck_assert_int_eq(hostmem_create(&b.mem), GT_OK);
@@ -239,9 +237,8 @@ START_TEST(the_end_of_an_operand_counts)
     ck_assert_int_eq(b.rejected, 4);
     bench_destroy(&b);
 }
-END_TEST
 
-START_TEST(outputs_survive_to_the_end)
+TEST(outputs_survive_to_the_end)
 {
     struct hand h;
     hand_create(&h, 0);
@@ -255,9 +252,8 @@ START_TEST(outputs_survive_to_the_end)
     storage_move(&h.b, last, from);
     bench_destroy(&h.b);
 }
-END_TEST
 
-START_TEST(guards_are_bytes_of_their_own)
+TEST(guards_are_bytes_of_their_own)
 {
     struct hand h;
     hand_create(&h, 64);
@@ -269,9 +265,8 @@ START_TEST(guards_are_bytes_of_their_own)
     move_is_rejected(&h.b, h.out, at, "an output over the guard of its op's input");
     bench_destroy(&h.b);
 }
-END_TEST
 
-START_TEST(views_segments_and_addresses_are_checked)
+TEST(views_segments_and_addresses_are_checked)
 {
     struct hand h;
     hand_create(&h, 0);
@@ -297,9 +292,8 @@ START_TEST(views_segments_and_addresses_are_checked)
     rejected(&h.b, "a tensor of another phase");
     bench_destroy(&h.b);
 }
-END_TEST
 
-START_TEST(reads_before_writes_and_short_memory_fail)
+TEST(reads_before_writes_and_short_memory_fail)
 {
     struct hand h;
     hand_create(&h, 0);
@@ -318,8 +312,3 @@ START_TEST(reads_before_writes_and_short_memory_fail)
     ck_assert_uint_eq(before.live_bytes, after.live_bytes);
     bench_destroy(&h.b);
 }
-END_TEST
-
-UNIT_TESTS(plan_verify, spoilt_random_plans_are_rejected, what_persists_may_not_be_written_by_others,
-           the_end_of_an_operand_counts, outputs_survive_to_the_end, guards_are_bytes_of_their_own,
-           views_segments_and_addresses_are_checked, reads_before_writes_and_short_memory_fail)

@@ -5,7 +5,7 @@
 #include "base/process.h"
 #include "tests/unit/unit_main.h"
 
-START_TEST(touched_memory_is_resident)
+TEST(touched_memory_is_resident)
 {
     const size_t size = (size_t)32 << 20, slack = (size_t)4 << 20;
     size_t before = process_rss_bytes();
@@ -25,6 +25,3 @@ START_TEST(touched_memory_is_resident)
     ck_assert_uint_ge(most + slack, before + size);
     ck_assert_uint_ge(most, now);
 }
-END_TEST
-
-UNIT_TESTS(process, touched_memory_is_resident)

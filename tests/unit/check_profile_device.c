@@ -27,7 +27,9 @@ static struct backend *device_make(const char *id, struct device_profile *profil
     return device;
 }
 
-START_TEST(info_is_the_profile)
+TEST_FIXTURE(setup, teardown)
+
+TEST(info_is_the_profile)
 {
     struct device_profile profile;
     struct backend_info info;
@@ -43,7 +45,6 @@ START_TEST(info_is_the_profile)
     device->ops->close(NULL);
     device->ops->close(device);
 }
-END_TEST
 
 static struct op_call gemm_call(int64_t m, int64_t n, int64_t k, enum dtype dtype)
 {
@@ -54,7 +55,7 @@ static struct op_call gemm_call(int64_t m, int64_t n, int64_t k, enum dtype dtyp
     return call;
 }
 
-START_TEST(dtypes_are_those_of_the_card)
+TEST(dtypes_are_those_of_the_card)
 {
     struct device_profile profile;
     struct backend *device = device_make("rtx2080-8g", &profile); /* no bf16 */
@@ -68,9 +69,8 @@ START_TEST(dtypes_are_those_of_the_card)
     }
     device->ops->close(device);
 }
-END_TEST
 
-START_TEST(workspaces_are_capped)
+TEST(workspaces_are_capped)
 {
     struct device_profile profile;
     struct backend *device = device_make("rtx4090-24g", &profile);
@@ -88,7 +88,6 @@ START_TEST(workspaces_are_capped)
     ck_assert_uint_eq(device->ops->workspace_bytes(device, &call), 0);
     device->ops->close(device);
 }
-END_TEST
 
 static struct model_options options_make(enum dtype dtype)
 {
@@ -112,7 +111,7 @@ static struct model_options options_make(enum dtype dtype)
                                   .correction_rows = 1};
 }
 
-START_TEST(models_are_planned_on_it)
+TEST(models_are_planned_on_it)
 {
     static const char *const ids[] = {"rtx3060-12g", "rx6600-8g", "arc-a380-6g", "gtx1650-4g"};
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
@@ -142,7 +141,3 @@ START_TEST(models_are_planned_on_it)
         }
     }
 }
-END_TEST
-
-UNIT_TESTS_WITH(profile_device, setup, teardown, info_is_the_profile, dtypes_are_those_of_the_card,
-                workspaces_are_capped, models_are_planned_on_it)

@@ -48,15 +48,14 @@ static void draw_on_a_terminal(void)
     progress_show(&progress, "nothing to do", 0, 0, "", 0.0);
 }
 
-START_TEST(a_file_stays_clean)
+TEST(a_file_stays_clean)
 {
     char text[1000];
     captured(draw_in_a_file, text, sizeof text);
     ck_assert_str_eq(text, "");
 }
-END_TEST
 
-START_TEST(a_terminal_shows_one_line)
+TEST(a_terminal_shows_one_line)
 {
     char text[2000];
     captured(draw_on_a_terminal, text, sizeof text);
@@ -70,7 +69,6 @@ START_TEST(a_terminal_shows_one_line)
     size_t length = strlen(text);
     ck_assert_str_eq(text + length - 4, "\r\033[K");
 }
-END_TEST
 
 /* A chroot may have no /dev/pts. */
 static bool has_terminals(void)
@@ -125,7 +123,7 @@ static void draw_unknown(void)
 
 /* Tests any width; one that the terminal does not report is taken as 80.  A line that fills the last column would
  * wrap. */
-START_TEST(a_line_is_never_wider_than_the_terminal)
+TEST(a_line_is_never_wider_than_the_terminal)
 {
     if (!has_terminals())
         return;
@@ -141,9 +139,8 @@ START_TEST(a_line_is_never_wider_than_the_terminal)
         ck_assert(columns < 110 || strstr(text, "[====>                   ]") != NULL);
     }
 }
-END_TEST
 
-START_TEST(an_unknown_share_has_no_bar)
+TEST(an_unknown_share_has_no_bar)
 {
     if (!has_terminals())
         return;
@@ -151,9 +148,8 @@ START_TEST(an_unknown_share_has_no_bar)
     on_terminal(draw_unknown, 80, "xterm", text, sizeof text);
     ck_assert_str_eq(text, "\r\033[Kgpt-prepare 1.2 GiB  !");
 }
-END_TEST
 
-START_TEST(a_dumb_terminal_gets_nothing)
+TEST(a_dumb_terminal_gets_nothing)
 {
     if (!has_terminals())
         return;
@@ -164,7 +160,3 @@ START_TEST(a_dumb_terminal_gets_nothing)
         ck_assert_str_eq(text, "!");
     }
 }
-END_TEST
-
-UNIT_TESTS(progress, a_file_stays_clean, a_terminal_shows_one_line, a_line_is_never_wider_than_the_terminal,
-           an_unknown_share_has_no_bar, a_dumb_terminal_gets_nothing)

@@ -23,7 +23,7 @@ static const struct {
      "full x2 + mlp x4 + layernorm x3 + gelu x2 + none x1"},
 };
 
-START_TEST(levels_and_blocks_are_read_and_written)
+TEST_LOOP(levels_and_blocks_are_read_and_written, (int)(sizeof good / sizeof good[0]))
 {
     struct recompute_mix mix, again;
     const char *why;
@@ -34,9 +34,8 @@ START_TEST(levels_and_blocks_are_read_and_written)
     ck_assert_str_eq(recompute_text(text, &mix, LAYERS, " x", " + "), good[_i].sums);
     ck_assert(recompute_read(text, LAYERS, &again, &why) && recompute_equal(&mix, &again));
 }
-END_TEST
 
-START_TEST(what_is_no_level_is_refused)
+TEST(what_is_no_level_is_refused)
 {
     static const char *const bad[] = {"",
                                       "fully",
@@ -60,9 +59,8 @@ START_TEST(what_is_no_level_is_refused)
         ck_assert_int_eq(mix.blocks[0], 77);
     }
 }
-END_TEST
 
-START_TEST(blocks_must_add_up)
+TEST(blocks_must_add_up)
 {
     static const char *const bad[] = {"full:13,none", "full:6,none:5", "full:11", "full x6 + none x7",
                                       "full:6,mlp:6,gelu:1"};
@@ -74,9 +72,8 @@ START_TEST(blocks_must_add_up)
         ck_assert_msg(recompute_read(bad[i], 0, &mix, &why), "%s: a model that is not known yet", bad[i]);
     }
 }
-END_TEST
 
-START_TEST(the_first_blocks_have_the_highest_level)
+TEST(the_first_blocks_have_the_highest_level)
 {
     struct recompute_mix mix;
     const char *why;
@@ -90,10 +87,9 @@ START_TEST(the_first_blocks_have_the_highest_level)
     ck_assert_int_eq(recompute_blocks(&mix, RECOMPUTE_MLP, 2), 1);
     ck_assert_int_eq(recompute_blocks(&mix, RECOMPUTE_NONE, 2), 0);
 }
-END_TEST
 
 /* Each level includes the ones before it, and at least one more class. */
-START_TEST(levels_include_each_other)
+TEST(levels_include_each_other)
 {
     for (int level = 1; level < RECOMPUTE_LEVELS; level++) {
         bool more = false;
@@ -108,8 +104,3 @@ START_TEST(levels_include_each_other)
     ck_assert(!recompute_includes(RECOMPUTE_MLP, RECOMPUTE_CLASS_ATTENTION));
     ck_assert(!recompute_includes(RECOMPUTE_MLP, RECOMPUTE_CLASS_QKV));
 }
-END_TEST
-
-UNIT_LOOPS(recompute, 0, {levels_and_blocks_are_read_and_written, 0, (int)(sizeof good / sizeof good[0])},
-           {what_is_no_level_is_refused, 0, 0}, {blocks_must_add_up, 0, 0},
-           {the_first_blocks_have_the_highest_level, 0, 0}, {levels_include_each_other, 0, 0})

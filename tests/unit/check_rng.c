@@ -25,16 +25,15 @@ static const struct {
      {{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}}},
 };
 
-START_TEST(known_answers)
+TEST_LOOP(known_answers, 3)
 {
     const struct philox_block got = philox4x32_10(vectors[_i].key, vectors[_i].counter);
     for (int j = 0; j < 4; j++)
         ck_assert_uint_eq(got.word[j], vectors[_i].answer.word[j]);
 }
-END_TEST
 
 /* For seeds below 2^56, the pair (seed, purpose) can be read back from the key. */
-START_TEST(keys_are_distinct)
+TEST(keys_are_distinct)
 {
     static const uint64_t seeds[] = {0,
                                      1,
@@ -56,9 +55,8 @@ START_TEST(keys_are_distinct)
     const struct philox_key b = philox_key_make(UINT64_C(0xfe00000000000000), RNG_INIT);
     ck_assert_uint_ne(a.word[1], b.word[1]);
 }
-END_TEST
 
-START_TEST(uniform)
+TEST(uniform)
 {
     ck_assert(philox_uniform(0, 0) == 0.0);
     ck_assert(philox_uniform(0xffffffff, 0xffffffff) == 1.0 - 0x1p-53);
@@ -75,7 +73,6 @@ START_TEST(uniform)
     }
     ck_assert_double_le(fabs(sum / DRAWS - 0.5), 5.0 * sqrt(1.0 / 12.0 / DRAWS));
 }
-END_TEST
 
 /* Computes the upper half of the 128-bit product, with digits of 16 bits. */
 static uint64_t reference_below(uint64_t bits, uint64_t bound)
@@ -95,7 +92,7 @@ static uint64_t reference_below(uint64_t bits, uint64_t bound)
     return (uint64_t)digits[7] << 48 | (uint64_t)digits[6] << 32 | (uint64_t)digits[5] << 16 | digits[4];
 }
 
-START_TEST(below)
+TEST(below)
 {
     static const uint64_t bounds[] = {
         1, 2, 3, 50257, 0xffffffff, UINT64_C(1) << 32, UINT64_C(0x123456789), INT64_MAX, UINT64_MAX - 1, UINT64_MAX};
@@ -119,7 +116,6 @@ START_TEST(below)
     for (int i = 0; i < 10; i++)
         ck_assert_double_le(fabs(counts[i] - DRAWS / 10.0), 5.0 * sqrt(DRAWS * 0.09));
 }
-END_TEST
 
 /* Box and Muller's formula from their paper, with the C library's functions. */
 static void normals_reference(struct philox_block block, float out[4])
@@ -132,7 +128,7 @@ static void normals_reference(struct philox_block block, float out[4])
     }
 }
 
-START_TEST(normal_values)
+TEST(normal_values)
 {
     /* Computed in another language from the first known answer. */
     static const double wanted[4] = {0.9911376790966604, -0.9246625882436951, -0.6176089596525953, -0.4820685869111552};
@@ -141,11 +137,10 @@ START_TEST(normal_values)
     for (int i = 0; i < 4; i++)
         ck_assert_double_le(fabs((double)got[i] - wanted[i]), fabs(wanted[i]) * 0x1p-23);
 }
-END_TEST
 
 /* Any count, across the carry of the counter's low word; of 40,000 values at most one is rounded differently from
  * libm's. */
-START_TEST(normal_runs)
+TEST(normal_runs)
 {
     enum { COUNT = 40003 };
     static float got[COUNT + 1];
@@ -173,9 +168,8 @@ START_TEST(normal_runs)
             ck_assert(few[i] == (i < count ? got[i] : 0.0f));
     }
 }
-END_TEST
 
-START_TEST(normal_distribution)
+TEST(normal_distribution)
 {
     static float z[4 * DRAWS];
     const struct philox_key key = philox_key_make(unit_seed(), RNG_INIT);
@@ -202,7 +196,3 @@ START_TEST(normal_distribution)
     for (int i = 0; i < 6; i++)
         ck_assert_double_le(fabs(pairs[i] / DRAWS), 5.0 * sqrt(1.0 / DRAWS));
 }
-END_TEST
-
-UNIT_LOOPS(rng, 0, {known_answers, 0, 3}, {keys_are_distinct, 0, 0}, {uniform, 0, 0}, {below, 0, 0},
-           {normal_values, 0, 0}, {normal_runs, 0, 0}, {normal_distribution, 0, 0})

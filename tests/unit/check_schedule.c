@@ -17,15 +17,14 @@ static void near(double value, double expected)
     ck_assert_msg(fabs(value - expected) <= 1e-18, "%.17g is not %.17g", value, expected);
 }
 
-START_TEST(constant_without_decay)
+TEST(constant_without_decay)
 {
     struct config config = config_make(false, 10, 100);
     for (int64_t iter = 0; iter < 200; iter += 7)
         ck_assert(run_learning_rate(&config, iter) == 1e-3);
 }
-END_TEST
 
-START_TEST(warms_up_then_decays)
+TEST(warms_up_then_decays)
 {
     struct config config = config_make(true, 9, 109);
     near(run_learning_rate(&config, 0), 1e-3 * 1 / 10);
@@ -38,9 +37,8 @@ START_TEST(warms_up_then_decays)
     for (int64_t iter = 10; iter <= 109; iter++)
         ck_assert(run_learning_rate(&config, iter) < run_learning_rate(&config, iter - 1));
 }
-END_TEST
 
-START_TEST(spans_of_nothing)
+TEST(spans_of_nothing)
 {
     struct config none = config_make(true, 0, 10), equal = config_make(true, 10, 10),
                   crossed = config_make(true, 10, 5);
@@ -49,6 +47,3 @@ START_TEST(spans_of_nothing)
     near(run_learning_rate(&crossed, 7), 1e-3 * 8 / 11);
     near(run_learning_rate(&crossed, 10), 1e-4);
 }
-END_TEST
-
-UNIT_TESTS(schedule, constant_without_decay, warms_up_then_decays, spans_of_nothing)

@@ -62,7 +62,7 @@ static void session_end(struct session *session)
     hostmem_destroy(mem);
 }
 
-START_TEST(updates_are_cut_into_micro_steps)
+TEST(updates_are_cut_into_micro_steps)
 {
     for (int64_t micro = 0; micro <= 6; micro++) {
         for (int64_t accumulation = 1; accumulation < 5; accumulation++) {
@@ -79,9 +79,8 @@ START_TEST(updates_are_cut_into_micro_steps)
         }
     }
 }
-END_TEST
 
-START_TEST(what_a_key_says_wins_over_a_choice)
+TEST(what_a_key_says_wins_over_a_choice)
 {
     struct config config = config_make();
     struct model_config model;
@@ -101,9 +100,8 @@ START_TEST(what_a_key_says_wins_over_a_choice)
     ck_assert_int_eq(options.choice.loss_chunk_rows, 7);
     ck_assert_int_eq(options.choice.evaluate_batch, 1);
 }
-END_TEST
 
-START_TEST(hopeless_sizes_are_refused_at_once)
+TEST(hopeless_sizes_are_refused_at_once)
 {
     struct hostmem *mem;
     struct session session;
@@ -134,10 +132,9 @@ START_TEST(hopeless_sizes_are_refused_at_once)
     ck_assert_uint_le(counters.live_bytes_max, 16 << 20);
     hostmem_destroy(mem);
 }
-END_TEST
 
 /* A text that is not an amount of memory is refused, with valid examples. */
-START_TEST(a_budget_that_is_none_is_refused)
+TEST(a_budget_that_is_none_is_refused)
 {
     static const char *const bad[] = {"0", "-1", "abc", "101%", "1e40", "11.4"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -155,7 +152,6 @@ START_TEST(a_budget_that_is_none_is_refused)
         hostmem_destroy(mem);
     }
 }
-END_TEST
 
 static void weights_get(struct session *session, int32_t index, float *out)
 {
@@ -164,7 +160,7 @@ static void weights_get(struct session *session, int32_t index, float *out)
     ck_assert_int_eq(exec_download(session->exec, tensor, 0, out, count), GT_OK);
 }
 
-START_TEST(initial_weights_follow_from_the_seed)
+TEST(initial_weights_follow_from_the_seed)
 {
     struct session session;
     struct config config = config_make();
@@ -198,9 +194,8 @@ START_TEST(initial_weights_follow_from_the_seed)
     }
     session_end(&session);
 }
-END_TEST
 
-START_TEST(the_arena_is_the_plan)
+TEST(the_arena_is_the_plan)
 {
     struct session session;
     struct config config = config_make();
@@ -212,7 +207,6 @@ START_TEST(the_arena_is_the_plan)
     ck_assert_uint_eq(session.device.record.arena_bytes, session.plan->arena_bytes);
     session_end(&session);
 }
-END_TEST
 
 static const struct backend_ops *cpu;
 static uint64_t free_limit;
@@ -247,7 +241,7 @@ static int starts(struct session *session, uint64_t free_bytes, struct log_captu
     return status;
 }
 
-START_TEST(memory_that_others_took_since_is_planned_for_once)
+TEST(memory_that_others_took_since_is_planned_for_once)
 {
     const uint64_t margin = (uint64_t)256 << 20; /* left to other processes */
     for (int little = 0; little < 2; little++) {
@@ -272,9 +266,8 @@ START_TEST(memory_that_others_took_since_is_planned_for_once)
         session_end(&session);
     }
 }
-END_TEST
 
-START_TEST(a_device_that_refuses_is_reported)
+TEST(a_device_that_refuses_is_reported)
 {
     struct session session;
     struct config config = config_make();
@@ -288,7 +281,6 @@ START_TEST(a_device_that_refuses_is_reported)
     log_capture_end();
     session_end(&session);
 }
-END_TEST
 
 enum { MOMENTS = 64 * 4 * 64, PORTION = 40 * STATE_BLOCK };
 
@@ -327,7 +319,7 @@ static void part_get(struct session *session, enum checkpoint_part part, int32_t
 }
 
 /* fp32 moments become 8 bits and fp32 again, each with the exponents of its own blocks. */
-START_TEST(converted_moments_keep_their_values)
+TEST(converted_moments_keep_their_values)
 {
     static float m[MOMENTS], v[MOMENTS], m_expected[MOMENTS], v_expected[MOMENTS];
     static uint8_t m_codes[MOMENTS], v_codes[MOMENTS];
@@ -361,9 +353,3 @@ START_TEST(converted_moments_keep_their_values)
     ck_assert_mem_eq(m, m_expected, sizeof m);
     ck_assert_mem_eq(v, v_expected, sizeof v);
 }
-END_TEST
-
-UNIT_TESTS(session, updates_are_cut_into_micro_steps, what_a_key_says_wins_over_a_choice,
-           hopeless_sizes_are_refused_at_once, a_budget_that_is_none_is_refused, initial_weights_follow_from_the_seed,
-           the_arena_is_the_plan, memory_that_others_took_since_is_planned_for_once, a_device_that_refuses_is_reported,
-           converted_moments_keep_their_values)

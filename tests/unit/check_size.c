@@ -5,7 +5,7 @@
 
 enum { UNTOUCHED = 77 };
 
-START_TEST(mul)
+TEST(mul)
 {
     size_t out = UNTOUCHED;
     ck_assert(size_mul(6, 7, &out));
@@ -25,9 +25,8 @@ START_TEST(mul)
     ck_assert(!size_mul(SIZE_MAX, SIZE_MAX, &out));
     ck_assert_uint_eq(out, UNTOUCHED);
 }
-END_TEST
 
-START_TEST(add)
+TEST(add)
 {
     size_t out = UNTOUCHED;
     ck_assert(!size_add(SIZE_MAX, 1, &out));
@@ -39,9 +38,8 @@ START_TEST(add)
     ck_assert(size_add(0, 0, &out));
     ck_assert_uint_eq(out, 0);
 }
-END_TEST
 
-START_TEST(product)
+TEST(product)
 {
     const int64_t logits[] = {64, 1024, 50304, 2};
     const int64_t large[] = {INT64_C(1) << 31, INT64_C(1) << 31, 4}, negative[] = {0, -1};
@@ -59,9 +57,8 @@ START_TEST(product)
     ck_assert(size_product(NULL, 0, &out));
     ck_assert_uint_eq(out, 1);
 }
-END_TEST
 
-START_TEST(align)
+TEST(align)
 {
     size_t out = UNTOUCHED;
     ck_assert(!size_align(SIZE_MAX, 2, &out));
@@ -79,9 +76,8 @@ START_TEST(align)
         ck_assert_uint_eq(size_round_up(value, 64), out);
     }
 }
-END_TEST
 
-START_TEST(inline_roundings)
+TEST(inline_roundings)
 {
     ck_assert_uint_eq(size_round_up(10, 3), 12); /* any multiple, not only powers of two */
     ck_assert_uint_eq(size_round_up(12, 3), 12);
@@ -90,6 +86,3 @@ START_TEST(inline_roundings)
     ck_assert_int_eq(size_ceil_div(5, 5), 1);
     ck_assert_int_eq(size_ceil_div(6, 5), 2);
 }
-END_TEST
-
-UNIT_TESTS(size, mul, add, product, align, inline_roundings)

@@ -22,14 +22,13 @@ static int64_t alarms(int64_t updates, double noise, struct spikes *spikes)
     return count;
 }
 
-START_TEST(a_noisy_course_is_no_spike)
+TEST(a_noisy_course_is_no_spike)
 {
     struct spikes spikes = {.count = 0};
     ck_assert_int_eq(alarms(20000, 0.1, &spikes), 0);
 }
-END_TEST
 
-START_TEST(a_rise_is_a_spike_once)
+TEST_LOOP(a_rise_is_a_spike_once, 2)
 {
     struct spikes spikes = {.count = 0};
     struct spike spike = {0};
@@ -44,9 +43,8 @@ START_TEST(a_rise_is_a_spike_once)
     ck_assert_double_eq_tol(spike.usual_norm, 1.05, 0.2);
     ck_assert(!spikes_add(&spikes, 1001, 1e3, 1e3, &spike)); /* so soon after */
 }
-END_TEST
 
-START_TEST(nothing_stands_out_before_the_window_is_full)
+TEST(nothing_stands_out_before_the_window_is_full)
 {
     struct spikes spikes = {.count = 0};
     struct spike spike;
@@ -58,17 +56,3 @@ START_TEST(nothing_stands_out_before_the_window_is_full)
     ck_assert(!spikes_add(&spikes, 3 * SPIKES_WINDOW, 3.2, 1.9, &spike)); /* the rise is too small */
     ck_assert(spikes_add(&spikes, 3 * SPIKES_WINDOW + 1, 3.4, 1.0, &spike));
 }
-END_TEST
-
-Suite *spikes_suite(void)
-{
-    Suite *suite = suite_create("spikes");
-    TCase *tests = tcase_create("windows");
-    tcase_add_test(tests, a_noisy_course_is_no_spike);
-    tcase_add_loop_test(tests, a_rise_is_a_spike_once, 0, 2);
-    tcase_add_test(tests, nothing_stands_out_before_the_window_is_full);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(spikes)

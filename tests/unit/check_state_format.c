@@ -8,7 +8,7 @@
 #include "ops/op.h"
 #include "tests/unit/unit_main.h"
 
-START_TEST(bytes_are_those_of_the_table)
+TEST(bytes_are_those_of_the_table)
 {
     ck_assert(state_format_bytes(STATE_MASTER, DTYPE_F32, false) == 16.0);
     ck_assert(state_format_bytes(STATE_MASTER, DTYPE_BF16, false) == 18.0);
@@ -18,9 +18,8 @@ START_TEST(bytes_are_those_of_the_table)
     ck_assert(state_format_bytes(STATE_SR_8BIT_FULL, DTYPE_BF16, false) == 6.0 + 2.0 / 256.0);
     ck_assert(state_format_bytes(STATE_SR_BF16, DTYPE_BF16, true) == 6.0);
 }
-END_TEST
 
-START_TEST(names_are_found)
+TEST(names_are_found)
 {
     enum state_format format = STATE_FORMATS;
     for (int i = 0; i < STATE_FORMATS; i++) {
@@ -30,10 +29,9 @@ START_TEST(names_are_found)
     ck_assert(!state_format_from_name("sr_4bit", &format));
     ck_assert_int_eq(format, STATE_FORMATS - 1);
 }
-END_TEST
 
 /* Each step of the planner's order takes fewer bytes, and the order ends. */
-START_TEST(order_goes_down)
+TEST(order_goes_down)
 {
     enum state_format format = STATE_MASTER;
     int steps = 0;
@@ -47,9 +45,8 @@ START_TEST(order_goes_down)
     ck_assert_int_eq(steps, 3);
     ck_assert_int_eq(format, STATE_SR_8BIT_FULL);
 }
-END_TEST
 
-START_TEST(embeddings_keep_wider_moments)
+TEST(embeddings_keep_wider_moments)
 {
     ck_assert_int_eq(state_format_dtypes(STATE_SR_8BIT, DTYPE_BF16, true).moment, DTYPE_BF16);
     ck_assert_int_eq(state_format_dtypes(STATE_SR_8BIT, DTYPE_BF16, false).moment, DTYPE_U8);
@@ -59,10 +56,9 @@ START_TEST(embeddings_keep_wider_moments)
         ck_assert(!layernorm.master && layernorm.gradient == DTYPE_F32 && layernorm.moment == DTYPE_F32);
     }
 }
-END_TEST
 
 /* All codes of a moment except the largest magnitude: a block with that one would get the next exponent. */
-START_TEST(codes_come_back)
+TEST_LOOP(codes_come_back, 2)
 {
     const enum state_moment moment = _i == 0 ? STATE_MOMENT_M : STATE_MOMENT_V;
     uint8_t codes[STATE_BLOCK], back[STATE_BLOCK];
@@ -77,9 +73,8 @@ START_TEST(codes_come_back)
         ck_assert_mem_eq(codes, back, sizeof codes);
     }
 }
-END_TEST
 
-START_TEST(codes_are_near_and_never_lose_v)
+TEST(codes_are_near_and_never_lose_v)
 {
     float values[4] = {1.0f, 0.37f, 1e-20f, 0.0f}, back[4];
     uint8_t codes[4];
@@ -94,9 +89,8 @@ START_TEST(codes_are_near_and_never_lose_v)
     state_codes_decode(STATE_MOMENT_M, codes, exponent, 4, back);
     ck_assert(fabsf(back[1] + 0.37f) <= 0.37f / 16.0f && back[2] == 0.0f);
 }
-END_TEST
 
-START_TEST(extreme_blocks_have_an_exponent)
+TEST(extreme_blocks_have_an_exponent)
 {
     float zeros[3] = {0.0f, 0.0f, 0.0f}, huge[2] = {3e38f, -1.0f}, back[3];
     uint8_t codes[3];
@@ -107,8 +101,3 @@ START_TEST(extreme_blocks_have_an_exponent)
     state_codes_decode(STATE_MOMENT_M, codes, exponent, 2, back);
     ck_assert(isfinite(back[0]) && back[0] > 1e38f);
 }
-END_TEST
-
-UNIT_LOOPS(state_format, 0, {bytes_are_those_of_the_table, 0, 0}, {names_are_found, 0, 0}, {order_goes_down, 0, 0},
-           {embeddings_keep_wider_moments, 0, 0}, {codes_come_back, 0, 2}, {codes_are_near_and_never_lose_v, 0, 0},
-           {extreme_blocks_have_an_exponent, 0, 0})

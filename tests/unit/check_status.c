@@ -14,14 +14,13 @@ static const struct {
 };
 enum { CODE_COUNT = sizeof codes / sizeof codes[0] };
 
-START_TEST(exit_codes)
+TEST(exit_codes)
 {
     for (int i = 0; i < CODE_COUNT; i++)
         ck_assert_int_eq(status_exit_code(codes[i].status), codes[i].exit_code);
 }
-END_TEST
 
-START_TEST(names_are_distinct)
+TEST(names_are_distinct)
 {
     for (int i = 0; i < CODE_COUNT; i++) {
         const char *name = status_name(codes[i].status);
@@ -31,7 +30,6 @@ START_TEST(names_are_distinct)
     }
     ck_assert_str_eq(status_name(GT_NO_MEMORY), "no-memory");
 }
-END_TEST
 
 static enum gt_status answer(enum gt_status status, int *calls)
 {
@@ -55,7 +53,7 @@ out:
     return status;
 }
 
-START_TEST(macros_evaluate_once_and_pass_on)
+TEST(macros_evaluate_once_and_pass_on)
 {
     for (int i = 0; i < CODE_COUNT; i++) {
         int calls = 0;
@@ -66,6 +64,3 @@ START_TEST(macros_evaluate_once_and_pass_on)
         ck_assert_int_eq(reached, codes[i].status == GT_OK ? 2 : 0);
     }
 }
-END_TEST
-
-UNIT_TESTS(status, exit_codes, names_are_distinct, macros_evaluate_once_and_pass_on)

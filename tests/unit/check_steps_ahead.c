@@ -9,7 +9,7 @@
 
 enum { MICRO_STEPS = 3 };
 
-START_TEST(results_have_places_of_their_own)
+TEST(results_have_places_of_their_own)
 {
     struct hostmem *mem;
     struct steps_ahead ahead;
@@ -29,10 +29,9 @@ START_TEST(results_have_places_of_their_own)
     steps_ahead_destroy(&ahead); /* accepts destroyed steps */
     hostmem_destroy(mem);
 }
-END_TEST
 
 /* fp32 would lose the small one, and so would fp64 in the other order. */
-START_TEST(losses_are_added_in_fp64_and_in_order)
+TEST(losses_are_added_in_fp64_and_in_order)
 {
     struct hostmem *mem;
     struct steps_ahead ahead;
@@ -46,9 +45,8 @@ START_TEST(losses_are_added_in_fp64_and_in_order)
     steps_ahead_destroy(&ahead);
     hostmem_destroy(mem);
 }
-END_TEST
 
-START_TEST(seconds_are_those_of_each_since_the_first)
+TEST(seconds_are_those_of_each_since_the_first)
 {
     struct hostmem *mem;
     struct steps_ahead ahead;
@@ -70,7 +68,3 @@ START_TEST(seconds_are_those_of_each_since_the_first)
     steps_ahead_destroy(&ahead);
     hostmem_destroy(mem);
 }
-END_TEST
-
-UNIT_TESTS(steps_ahead, results_have_places_of_their_own, losses_are_added_in_fp64_and_in_order,
-           seconds_are_those_of_each_since_the_first)

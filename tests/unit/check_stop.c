@@ -46,7 +46,7 @@ static int ignored(int number)
     return stop_requested();
 }
 
-START_TEST(a_signal_is_a_request)
+TEST_LOOP(a_signal_is_a_request, 3)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     int status = child_status(once, numbers[_i]);
@@ -59,7 +59,6 @@ START_TEST(a_signal_is_a_request)
     ck_assert(WIFEXITED(status));
     ck_assert_int_eq(WEXITSTATUS(status), 0);
 }
-END_TEST
 
 /* A closed pipe and a limit on file sizes give failed writes, but do not kill the process. */
 static int broken_writes(int unused)
@@ -77,22 +76,9 @@ static int broken_writes(int unused)
     return write(fd, "x", 1) == -1 ? 0 : 105;
 }
 
-START_TEST(failed_writes_are_no_deaths)
+TEST(failed_writes_are_no_deaths)
 {
     int status = child_status(broken_writes, 0);
     ck_assert(WIFEXITED(status));
     ck_assert_int_eq(WEXITSTATUS(status), 0);
 }
-END_TEST
-
-Suite *stop_suite(void)
-{
-    Suite *suite = suite_create("stop");
-    TCase *tests = tcase_create("stop");
-    tcase_add_loop_test(tests, a_signal_is_a_request, 0, 3);
-    tcase_add_test(tests, failed_writes_are_no_deaths);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(stop)

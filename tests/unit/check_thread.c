@@ -65,7 +65,7 @@ static void remove_tree(const char *folder)
     ck_assert_int_eq(system(command), 0);
 }
 
-START_TEST(quota)
+TEST_LOOP(quota, (int)(sizeof trees / sizeof trees[0]))
 {
     char folder[] = "/tmp/gpt-train-thread-XXXXXX";
     ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -80,9 +80,8 @@ START_TEST(quota)
     remove_tree(folder);
     ck_assert_int_eq(thread_count_quota(membership, root), 0); /* absent files set no limit */
 }
-END_TEST
 
-START_TEST(this_machine)
+TEST(this_machine)
 {
     const long configured = sysconf(_SC_NPROCESSORS_CONF);
     const int count = thread_count_available();
@@ -106,7 +105,6 @@ START_TEST(this_machine)
     ck_assert_int_eq(thread_count_available(), count);
 #endif
 }
-END_TEST
 
 #ifdef __linux__
 /* Returns the number of cores when only processors `first` and `second` are described, by `text`. */
@@ -121,7 +119,7 @@ static int cores_described(const char *folder, int first, int second, const char
 }
 #endif
 
-START_TEST(cores)
+TEST(cores)
 {
     char folder[] = "/tmp/gpt-train-thread-XXXXXX";
     ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -162,7 +160,6 @@ START_TEST(cores)
 #endif
     remove_tree(folder);
 }
-END_TEST
 
 struct shared_loop {
     atomic_int done[1000];
@@ -186,7 +183,7 @@ static void count_done(void *context, size_t index, int thread)
     atomic_fetch_add(&done[index], 1);
 }
 
-START_TEST(loop_does_everything_once)
+TEST(loop_does_everything_once)
 {
     static const int threads[] = {1, 2, 8};
     static const size_t counts[] = {0, 1, 5, 1000};
@@ -200,10 +197,9 @@ START_TEST(loop_does_everything_once)
                 ck_assert_int_eq(atomic_load(&loop.done[i]), i < counts[c]);
         }
 }
-END_TEST
 
 /* A machine may have more processors than a loop supports. */
-START_TEST(loop_of_more_threads_than_it_takes)
+TEST(loop_of_more_threads_than_it_takes)
 {
     static atomic_int done[2000];
     thread_for_each(257, 2000, count_done, done);
@@ -211,7 +207,3 @@ START_TEST(loop_of_more_threads_than_it_takes)
     for (size_t i = 0; i < 2000; i++)
         ck_assert_int_eq(atomic_load(&done[i]), 2);
 }
-END_TEST
-
-UNIT_LOOPS(thread, 0, {quota, 0, (int)(sizeof trees / sizeof trees[0])}, {this_machine, 0, 0}, {cores, 0, 0},
-           {loop_does_everything_once, 0, 0}, {loop_of_more_threads_than_it_takes, 0, 0})

@@ -26,7 +26,9 @@ static void on_tick(void *context)
     atomic_fetch_add(&seen->ticks, 1);
 }
 
-START_TEST(ticks_and_ends)
+TEST_LIMIT(120)
+
+TEST(ticks_and_ends)
 {
     const struct timespec moment = {.tv_nsec = 2000000};
     struct seen seen = {.main = pthread_self()};
@@ -46,9 +48,8 @@ START_TEST(ticks_and_ends)
     ck_assert(atomic_load(&seen.other_thread));
     hostmem_destroy(mem);
 }
-END_TEST
 
-START_TEST(does_not_wait_for_the_interval)
+TEST(does_not_wait_for_the_interval)
 {
     struct seen seen = {.main = pthread_self()};
     struct hostmem *mem;
@@ -62,9 +63,8 @@ START_TEST(does_not_wait_for_the_interval)
     ck_assert_int_eq(atomic_load(&seen.ticks), 0);
     hostmem_destroy(mem);
 }
-END_TEST
 
-START_TEST(refused_memory)
+TEST(refused_memory)
 {
     struct log_capture capture;
     struct hostmem *mem;
@@ -72,11 +72,7 @@ START_TEST(refused_memory)
     ck_assert_int_eq(hostmem_create(&mem), GT_OK);
     log_capture_begin(&capture);
     hostmem_fail_at(mem, 1);
-    ck_assert_int_eq(ticker_start(mem, 1.0, on_tick, NULL, &ticker), GT_NO_MEMORY);
-    log_capture_one_error(&capture, "ticker");
+    log_capture_refused(&capture, ticker_start(mem, 1.0, on_tick, NULL, &ticker), GT_NO_MEMORY, "ticker");
     log_capture_end();
     hostmem_destroy(mem);
 }
-END_TEST
-
-UNIT_LOOPS(ticker, 120, {ticks_and_ends, 0, 0}, {does_not_wait_for_the_interval, 0, 0}, {refused_memory, 0, 0})

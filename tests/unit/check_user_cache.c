@@ -58,7 +58,7 @@ static bool loads(const char *name, const char *key, const char *wanted)
     return found;
 }
 
-START_TEST(what_was_stored_comes_back_until_it_is_replaced)
+TEST(what_was_stored_comes_back_until_it_is_replaced)
 {
     struct corner corner;
     corner_open(&corner);
@@ -72,9 +72,8 @@ START_TEST(what_was_stored_comes_back_until_it_is_replaced)
     ck_assert_int_eq(corner.log.lines, 0);
     corner_close(&corner);
 }
-END_TEST
 
-START_TEST(what_was_made_for_another_key_is_not_taken_and_said)
+TEST(what_was_made_for_another_key_is_not_taken_and_said)
 {
     struct corner corner;
     corner_open(&corner);
@@ -88,9 +87,8 @@ START_TEST(what_was_made_for_another_key_is_not_taken_and_said)
     ck_assert_int_eq(corner.log.lines, 1);
     corner_close(&corner);
 }
-END_TEST
 
-START_TEST(what_cannot_be_kept_is_not_and_nothing_is_said)
+TEST(what_cannot_be_kept_is_not_and_nothing_is_said)
 {
     struct corner corner;
     char long_key[USER_CACHE_KEY_MAX + 1], folder[FILE_PATH_MAX];
@@ -113,10 +111,9 @@ START_TEST(what_cannot_be_kept_is_not_and_nothing_is_said)
     ck_assert_int_eq(corner.log.lines, 0);
     corner_close(&corner);
 }
-END_TEST
 
 /* The next start would not trust a file that is writable by its group. */
-START_TEST(the_umask_does_not_matter)
+TEST(the_umask_does_not_matter)
 {
     static const mode_t umasks[] = {002, 000};
     for (size_t i = 0; i < sizeof umasks / sizeof umasks[0]; i++) {
@@ -140,7 +137,6 @@ START_TEST(the_umask_does_not_matter)
         corner_close(&corner);
     }
 }
-END_TEST
 
 /* Makes a file in the cache's folder that was last written `age_s` seconds ago. */
 static void leave(const char *name, long owner, int64_t age_s, char path[static FILE_PATH_MAX])
@@ -154,7 +150,7 @@ static void leave(const char *name, long owner, int64_t age_s, char path[static 
     ck_assert_int_eq(utimensat(AT_FDCWD, path, (const struct timespec[2]){then, then}, 0), 0);
 }
 
-START_TEST(what_a_killed_process_left_is_removed)
+TEST(what_a_killed_process_left_is_removed)
 {
     struct corner corner;
     char dead[FILE_PATH_MAX], fresh[FILE_PATH_MAX], living[FILE_PATH_MAX], other[FILE_PATH_MAX];
@@ -175,10 +171,9 @@ START_TEST(what_a_killed_process_left_is_removed)
     ck_assert_int_eq(corner.log.lines, 0);
     corner_close(&corner);
 }
-END_TEST
 
 /* A caller that adds to a list must not replace a list that it could not read. */
-START_TEST(what_cannot_be_read_this_time_is_told_apart)
+TEST(what_cannot_be_read_this_time_is_told_apart)
 {
     struct corner corner;
     struct rlimit files;
@@ -198,9 +193,8 @@ START_TEST(what_cannot_be_read_this_time_is_told_apart)
     ck_assert_int_eq(corner.log.lines, 2);
     corner_close(&corner);
 }
-END_TEST
 
-START_TEST(a_damaged_file_is_said_with_its_consequence)
+TEST(a_damaged_file_is_said_with_its_consequence)
 {
     struct corner corner;
     char command[sizeof corner.root + 128];
@@ -214,9 +208,8 @@ START_TEST(a_damaged_file_is_said_with_its_consequence)
     ck_assert_ptr_nonnull(strstr(corner.log.text, "its length is not the one it states; they are counted again"));
     corner_close(&corner);
 }
-END_TEST
 
-START_TEST(what_others_may_write_is_ignored_and_said)
+TEST(what_others_may_write_is_ignored_and_said)
 {
     static const struct {
         const char *change, *words;
@@ -237,7 +230,6 @@ START_TEST(what_others_may_write_is_ignored_and_said)
         corner_close(&corner);
     }
 }
-END_TEST
 
 static void file_write(const char *path, const void *bytes, size_t count)
 {
@@ -248,7 +240,7 @@ static void file_write(const char *path, const void *bytes, size_t count)
 }
 
 /* Tries every length below the right one, and every single byte changed. */
-START_TEST(no_damage_is_overlooked)
+TEST(no_damage_is_overlooked)
 {
     struct corner corner;
     glob_t found;
@@ -274,10 +266,9 @@ START_TEST(no_damage_is_overlooked)
     globfree(&found);
     corner_close(&corner);
 }
-END_TEST
 
 /* Three old files fill the folder, as holes: the oldest is removed when another is stored. */
-START_TEST(the_folder_is_bounded)
+TEST(the_folder_is_bounded)
 {
     struct corner corner;
     char folder[FILE_PATH_MAX], path[FILE_PATH_MAX + 16];
@@ -299,10 +290,3 @@ START_TEST(the_folder_is_bounded)
     ck_assert(loads("a", "a", "one") && loads("b", "b", "two"));
     corner_close(&corner);
 }
-END_TEST
-
-UNIT_TESTS(user_cache, what_was_stored_comes_back_until_it_is_replaced,
-           what_was_made_for_another_key_is_not_taken_and_said, what_cannot_be_kept_is_not_and_nothing_is_said,
-           the_umask_does_not_matter, what_a_killed_process_left_is_removed,
-           what_cannot_be_read_this_time_is_told_apart, a_damaged_file_is_said_with_its_consequence,
-           what_others_may_write_is_ignored_and_said, no_damage_is_overlooked, the_folder_is_bounded)

@@ -106,7 +106,9 @@ static int child_run(enum gt_status (*sync)(struct backend *, int32_t), void (*c
     return WEXITSTATUS(status);
 }
 
-START_TEST(a_hang_ends_the_process)
+TEST_LIMIT(60)
+
+TEST(a_hang_ends_the_process)
 {
     char text[512];
     ck_assert_int_eq(child_run(sync_hangs, NULL, 1, text), 1);
@@ -114,24 +116,21 @@ START_TEST(a_hang_ends_the_process)
     ck_assert_msg(strstr(text, "waiting for sync of op fill") != NULL, "%s", text);
     ck_assert_msg(strstr(text, "some-folder") != NULL, "%s", text);
 }
-END_TEST
 
-START_TEST(a_hang_at_the_end_too)
+TEST(a_hang_at_the_end_too)
 {
     char text[512];
     ck_assert_int_eq(child_run(NULL, close_hangs, 1, text), 1);
     ck_assert_msg(strstr(text, "waiting for close") != NULL, "%s", text);
 }
-END_TEST
 
 /* The calls together are longer than the limit, each one is shorter. */
-START_TEST(work_does_not)
+TEST(work_does_not)
 {
     char text[512];
     ck_assert_int_eq(child_run(NULL, NULL, 100, text), 0);
     ck_assert_str_eq(text, "");
 }
-END_TEST
 
 /* Takes some tenths of a second, not counting the time that the process is stopped. */
 static enum gt_status sync_slow(struct backend *backend, int32_t queue)
@@ -146,7 +145,7 @@ static enum gt_status sync_slow(struct backend *backend, int32_t queue)
     return GT_OK;
 }
 
-START_TEST(a_stop_is_not_the_devices)
+TEST(a_stop_is_not_the_devices)
 {
     int pipes[2], status;
     char byte;
@@ -165,9 +164,8 @@ START_TEST(a_stop_is_not_the_devices)
     close(pipes[0]);
     close(pipes[1]);
 }
-END_TEST
 
-START_TEST(no_watch_without_seconds)
+TEST(no_watch_without_seconds)
 {
     struct watchdog watchdog = {0};
     struct backend *device = device_open(NULL, NULL);
@@ -177,7 +175,6 @@ START_TEST(no_watch_without_seconds)
     watchdog_stop(&watchdog);
     backend_close(device);
 }
-END_TEST
 
 static const char *seen_call;
 static int seen_op;
@@ -190,7 +187,7 @@ static enum gt_status sync_looks(struct backend *backend, int32_t queue)
     return GT_OK;
 }
 
-START_TEST(what_is_waited_for)
+TEST(what_is_waited_for)
 {
     struct op_call calls[3] = {fill_call(), fill_call(), {.kind = OP_COPY}};
     calls[2].operand[COPY_X] = calls[2].operand[COPY_Y] = calls[0].operand[FILL_Y];
@@ -214,21 +211,3 @@ START_TEST(what_is_waited_for)
     backend_close(device);
     ck_assert_ptr_null(atomic_load(&record->call)); /* the record outlives the backend */
 }
-END_TEST
-
-Suite *watchdog_suite(void)
-{
-    Suite *suite = suite_create("watchdog");
-    TCase *tests = tcase_create("watchdog");
-    tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, a_hang_ends_the_process);
-    tcase_add_test(tests, a_hang_at_the_end_too);
-    tcase_add_test(tests, work_does_not);
-    tcase_add_test(tests, a_stop_is_not_the_devices);
-    tcase_add_test(tests, no_watch_without_seconds);
-    tcase_add_test(tests, what_is_waited_for);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(watchdog)

@@ -45,4 +45,11 @@ static inline void log_capture_one_error(struct log_capture *capture, const char
     capture->lines = 0;
 }
 
+/* Fails unless `call` returns `status` and logs exactly one error line with `words`. */
+#define log_capture_refused(capture, call, status, words) \
+    do {                                                  \
+        ck_assert_int_eq(call, status);                   \
+        log_capture_one_error(capture, words);            \
+    } while (0)
+
 #endif

@@ -14,6 +14,7 @@
 
 #define UNIT_SEED_DEFAULT 1337
 #define UNIT_EXIT_SKIPPED 77
+#define UNIT_TESTS_MAX 64
 
 struct unit_state {
     uint64_t seed;
@@ -21,6 +22,58 @@ struct unit_state {
 };
 
 static struct unit_state unit_state = {.seed = UNIT_SEED_DEFAULT};
+
+struct unit_test {
+    const TTest *test;
+    size_t count;
+    int signal;
+    void (*setup)(void), (*teardown)(void);
+    double limit_s;
+};
+
+/* `next` holds the settings of the next test. */
+static struct {
+    struct unit_test tests[UNIT_TESTS_MAX], next;
+    size_t count;
+} unit_registered;
+
+void unit_test_add(const TTest *test, size_t count, int signal)
+{
+    if (unit_registered.count == UNIT_TESTS_MAX)
+        abort();
+    struct unit_test *added = &unit_registered.tests[unit_registered.count++];
+    *added = unit_registered.next;
+    added->test = test;
+    added->count = count;
+    added->signal = signal;
+}
+
+void unit_fixture_set(void (*setup)(void), void (*teardown)(void))
+{
+    unit_registered.next.setup = setup;
+    unit_registered.next.teardown = teardown;
+}
+
+void unit_limit_set(double seconds)
+{
+    unit_registered.next.limit_s = seconds;
+}
+
+static Suite *unit_suite_registered(void)
+{
+    Suite *suite = suite_create("all");
+    for (size_t i = 0; i < unit_registered.count; i++) {
+        const struct unit_test *test = &unit_registered.tests[i];
+        TCase *one = tcase_create(test->test->name);
+        if (test->setup != NULL)
+            tcase_add_checked_fixture(one, test->setup, test->teardown);
+        if (test->limit_s > 0.0)
+            tcase_set_timeout(one, test->limit_s);
+        tcase_add_loop_test_raise_signal(one, test->test, test->signal, 0, (int)test->count);
+        suite_add_tcase(suite, one);
+    }
+    return suite;
+}
 
 static int unit_seed_parse(const char *text)
 {
@@ -73,13 +126,10 @@ Suite *unit_suite(const char *name, void (*setup)(void), void (*teardown)(void),
     return suite;
 }
 
-Suite *unit_suite_of_loops(const char *name, double limit_s, void (*setup)(void), void (*teardown)(void),
-                           const struct unit_loop *tests, size_t count)
+Suite *unit_suite_of_loops(const char *name, double limit_s, const struct unit_loop *tests, size_t count)
 {
     Suite *suite = suite_create(name);
     TCase *all = tcase_create("all");
-    if (setup != NULL)
-        tcase_add_checked_fixture(all, setup, teardown);
     if (limit_s > 0.0)
         tcase_set_timeout(all, limit_s);
     for (size_t i = 0; i < count; i++)
@@ -122,4 +172,12 @@ void unit_skip(const char *name, const char *reason)
     fflush(stdout);
     if (unit_state.skips != NULL)
         ++*unit_state.skips;
+}
+
+/* Programs with a list of their tests have a main() of their own. */
+__attribute__((weak)) int main(int argc, char **argv)
+{
+    const char *slash = strrchr(argv[0], '/');
+    const char *name = slash != NULL ? slash + 1 : argv[0];
+    return unit_main_run(argc, argv, strncmp(name, "check_", 6) == 0 ? name + 6 : name, unit_suite_registered);
 }

@@ -4,24 +4,8 @@
  */
 #include "ops/op.h"
 
-#include <stdio.h>
-#include <string.h>
-
-#include "base/log.h"
+#include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
-
-struct captured {
-    int lines;
-    char last[512];
-};
-
-static void capture(void *context, enum log_level level, const char *line)
-{
-    struct captured *captured = context;
-    (void)level;
-    captured->lines++;
-    snprintf(captured->last, sizeof captured->last, "%s", line);
-}
 
 static struct operand matrix(enum dtype dtype, int64_t rows, int64_t columns)
 {
@@ -36,13 +20,11 @@ static struct operand vector(enum dtype dtype, int64_t count)
 /* Expects that op_infer() refuses with one line that contains `text`. */
 static void refuses(struct op_call call, const char *text)
 {
-    struct captured captured = {.lines = 0};
-    log_sink_set(capture, &captured);
-    bool accepted = op_infer(&call);
-    log_sink_set(NULL, NULL);
-    ck_assert_msg(!accepted, "accepted, but expected: %s", text);
-    ck_assert_int_eq(captured.lines, 1);
-    ck_assert_msg(strstr(captured.last, text) != NULL, "\"%s\" does not contain \"%s\"", captured.last, text);
+    struct log_capture capture;
+    log_capture_begin(&capture);
+    ck_assert_msg(!op_infer(&call), "accepted, but expected: %s", text);
+    log_capture_end();
+    log_capture_one_error(&capture, text);
 }
 
 static struct op_call gemm(int64_t m, int64_t n, int64_t k)

@@ -26,6 +26,7 @@ static const char *const sets[] = {"generic", "avx2", "avx512"};
 static const enum dtype halves[] = {DTYPE_BF16, DTYPE_F16};
 
 #define COUNT(table) ((int)(sizeof(table) / sizeof(table)[0]))
+#define RUNS (COUNT(sets) * COUNT(halves))
 
 static float float_of(uint32_t bits)
 {
@@ -99,7 +100,7 @@ static const void *copied(struct cpu_fixture *fixture, enum dtype from, enum dty
 
 TEST_LIMIT(60)
 
-TEST_LOOP(every_pattern_widens, runs)
+TEST_LOOP(every_pattern_widens, RUNS)
 {
     struct cpu_fixture fixture;
     if (!set_open(_i / COUNT(halves), &fixture))
@@ -117,7 +118,7 @@ TEST_LOOP(every_pattern_widens, runs)
     cpu_fixture_close(&fixture);
 }
 
-TEST_LOOP(every_place_rounds, runs)
+TEST_LOOP(every_place_rounds, RUNS)
 {
     struct cpu_fixture fixture;
     if (!set_open(_i / COUNT(halves), &fixture))
@@ -158,7 +159,7 @@ TEST_LOOP(short_runs_convert, COUNT(sets) * 9)
 }
 
 /* old + x in fp32 is rounded to 16 bits; x itself is not rounded first. */
-TEST_LOOP(accumulation_rounds_once, runs)
+TEST_LOOP(accumulation_rounds_once, RUNS)
 {
     struct cpu_fixture fixture;
     if (!set_open(_i / COUNT(halves), &fixture))
@@ -234,7 +235,7 @@ static void alias_run(struct cpu_fixture *fixture, const struct alias *alias, en
     memcpy(out, cpu_fixture_operand(fixture, &call, alias->output), 61 * 67 * sizeof *out);
 }
 
-TEST_LOOP(outputs_may_lie_over_inputs, runs)
+TEST_LOOP(outputs_may_lie_over_inputs, RUNS)
 {
     struct cpu_fixture fixture;
     if (!set_open(_i / COUNT(halves), &fixture))

@@ -65,7 +65,10 @@ def built():
         return
     os.chmod(write("tools/nvidia-smi", "#!/bin/sh\necho 'NVIDIA GeForce RTX 3060, 8.6, 12288 MiB, 580.82.07'\n"), 0o700)
     only = "--only=machine,build,smoke,devices,memcheck,speed"
-    for where, arguments in ((".", [only, "--build=" + folder]), (folder, [only])):
+    places = [(".", [only, "--build=" + folder])]
+    if not any(os.path.exists(os.path.join(SOURCE, place, "gpt-train")) for place in ("", "build")):
+        places.append((folder, [only]))  # else the programs of the source folder come first
+    for where, arguments in places:
         done, found = gpu_check(*arguments, "--python=false", work=where, PATH=tools + ":/bin", CUDA_HOME="/nonexistent")
         rows = {row["name"]: (row["result"], row["detail"]) for row in found["rows"]}
         for name, result, detail in (("machine", "PASS", "RTX 3060"), ("build", "PASS", "built already, in built"),

@@ -49,6 +49,7 @@ static void expect_text(struct data_fixture *fixture, const char *encoding, cons
         }
 }
 
+#ifdef HAVE_ICONV
 TEST(encodings)
 {
     static const struct {
@@ -151,6 +152,8 @@ TEST(encodings_are_checked)
     fixture_close(&fixture);
 }
 
+#else
+
 TEST(without_iconv)
 {
     struct data_fixture fixture;
@@ -160,3 +163,5 @@ TEST(without_iconv)
     FIXTURE_SAYS(&fixture, "iconv -f latin1 -t UTF-8");
     fixture_close(&fixture);
 }
+
+#endif

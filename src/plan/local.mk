@@ -13,6 +13,7 @@ libgpttrain_a_SOURCES += \
 	src/plan/plan_json.c \
 	src/plan/plan_lifetimes.c \
 	src/plan/plan_place.c \
+	src/plan/plan_probe.c src/plan/plan_probe.h \
 	src/plan/plan_report.c \
 	src/plan/plan_search.c src/plan/plan_search.h \
 	src/plan/plan_svg.c src/plan/plan_svg.h src/plan/plan_svg_front.c \

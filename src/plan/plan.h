@@ -64,10 +64,10 @@ struct plan {
 enum gt_status plan_create(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
                            struct plan **out);
 void plan_destroy(struct plan *plan);
-/* Computes arena_bytes_bound without making the plan: no placement can need less.  Takes less than half the time of a
- * plan.  Errors: the same. */
-enum gt_status plan_bound(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
-                          uint64_t *bytes);
+/* As plan_create(), but programs are measured and not placed: their own tensors have no address, and a phase's bytes
+ * are those of its PHASE tensors.  The bounds are those of the plan; no placement can need less. */
+enum gt_status plan_measure(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
+                            struct plan **out);
 /* Sets the shapes and the planned addresses of an op. */
 void plan_call(const struct plan *plan, int32_t program, int32_t op, struct op_call *call);
 

@@ -228,71 +228,42 @@ static int64_t units_most(const struct model_config *config, enum choice_kind ki
     return config->block_size > BLOCK_STEP ? (config->block_size - 1) / BLOCK_STEP : config->block_size - 1;
 }
 
-/* Plans options for real and sets *fits when they fit. */
-static enum gt_status option_fits(const struct chooser *chooser, struct search_choice *choice, bool *fits)
-{
-    const struct search_request *request = chooser->request;
-    TRY(search_options_plan(chooser->mem, &request->plan, &request->rates, choice));
-    *fits = choice->arena_bytes != SEARCH_BYTES_NEVER && choice->arena_bytes <= request->budget_bytes;
-    return GT_OK;
-}
-
-/* Makes the smallest plan of `units` units that the pinned keys allow, and sets *fits when it fits. */
-static enum gt_status units_fit(const struct chooser *chooser, int64_t units, struct search_choice *out, bool *fits)
-{
-    struct search_request request = *chooser->request;
-    *fits = false;
-    if (!shrink(&request.options, out->kind, units) || !search_least(&request, &out->options))
-        return GT_OK;
-    return option_fits(chooser, out, fits);
-}
-
-/* Reduces recomputation as far as the choice still fits, then doubles the micro-batch as often as it still fits. */
-static enum gt_status choice_relax(const struct chooser *chooser, struct search_choice *choice)
-{
-    const struct search_request *request = chooser->request;
-    struct search_choice better = *choice;
-    bool fits = false;
-    for (int level = RECOMPUTE_NONE; level < RECOMPUTE_FULL && !request->pin_recompute && !fits; level++) {
-        better.options.choice.recompute = recompute_uniform((enum recompute_level)level, better.options.config.n_layer);
-        TRY(option_fits(chooser, &better, &fits));
-    }
-    if (fits)
-        *choice = better;
-    fits = !request->pin_micro_batch;
-    while (fits && choice->options.choice.micro_batch <= request->options.choice.micro_batch / 2) {
-        better = *choice;
-        search_micro_batch_set(&better.options, request->samples, 2 * (int64_t)choice->options.choice.micro_batch);
-        TRY(option_fits(chooser, &better, &fits));
-        if (fits)
-            *choice = better;
-    }
-    return GT_OK;
-}
-
-/* Adds a choice with the most units that fit, by bisection. */
+/* Adds the fastest choice of the most units that fit, which bisection finds by a lower bound of the smallest plan. */
 static enum gt_status shrunk_add(struct chooser *chooser, enum choice_kind kind)
 {
     int64_t low = 0, high = units_most(&chooser->request->options.config, kind) + 1; /* low fits, high does not */
-    struct search_choice best = {.kind = kind};
-    if (chooser->count == SEARCH_CHOICES_MAX)
-        return GT_OK;
+    const int32_t before = chooser->count;
+    struct search_request request;
     while (high - low > 1) {
-        struct search_choice choice = {.kind = kind};
-        int64_t middle = low + (high - low) / 2;
-        bool fits;
-        TRY(units_fit(chooser, middle, &choice, &fits));
-        if (fits) {
-            low = middle;
-            best = choice;
-        } else {
-            high = middle;
-        }
+        const int64_t middle = low + (high - low) / 2;
+        uint64_t bytes = SEARCH_BYTES_NEVER;
+        request = *chooser->request;
+        if (shrink(&request.options, kind, middle))
+            TRY(search_bytes_least(chooser->mem, &request, &bytes));
+        *(bytes <= request.budget_bytes ? &low : &high) = middle;
     }
-    if (low == 0)
-        return GT_OK;
-    TRY(choice_relax(chooser, &best));
-    choice_add(chooser, &best);
+    for (; low > 0 && chooser->count == before && before < SEARCH_CHOICES_MAX; low--) {
+        request = *chooser->request;
+        request.memo = NULL;
+        if (shrink(&request.options, kind, low))
+            TRY(choice_try(chooser, &request, kind));
+    }
+    return GT_OK;
+}
+
+static enum gt_status choices_find(struct chooser *chooser)
+{
+    struct search_result pinned;
+    enum gt_status status = plan_search(chooser->mem, chooser->request, &pinned);
+    if (status != GT_OK && status != GT_NO_FIT)
+        return status;
+    TRY(equivalents_add(chooser, status == GT_OK));
+    TRY(states_add(chooser, &pinned));
+    if (status == GT_NO_FIT && chooser->count == SEARCH_CHOICES_MAX &&
+        search_choice_equivalent(chooser->out[SEARCH_CHOICES_MAX - 1].kind))
+        chooser->count--; /* makes room for one that is not equivalent */
+    for (int kind = CHOICE_BLOCK_SIZE; status == GT_NO_FIT && kind < CHOICE_KINDS; kind++)
+        TRY(shrunk_add(chooser, (enum choice_kind)kind));
     return GT_OK;
 }
 
@@ -302,18 +273,9 @@ enum gt_status search_choices(struct hostmem *mem, const struct search_request *
     struct search_memo own = {0};
     struct search_request own_request = *request;
     struct chooser chooser = {.mem = mem, .request = &own_request, .out = out};
-    struct search_result pinned;
     own_request.memo = request->memo ? request->memo : &own;
-    enum gt_status status = plan_search(mem, &own_request, &pinned);
-    if (status != GT_OK && status != GT_NO_FIT)
-        return status;
-    TRY(equivalents_add(&chooser, status == GT_OK));
-    TRY(states_add(&chooser, &pinned));
-    if (status == GT_NO_FIT && chooser.count == SEARCH_CHOICES_MAX &&
-        search_choice_equivalent(out[SEARCH_CHOICES_MAX - 1].kind))
-        chooser.count--; /* makes room for one that is not equivalent */
-    for (int kind = CHOICE_BLOCK_SIZE; status == GT_NO_FIT && kind < CHOICE_KINDS; kind++)
-        TRY(shrunk_add(&chooser, (enum choice_kind)kind));
+    enum gt_status status = choices_find(&chooser);
+    search_memo_close(&own);
     *count = chooser.count;
-    return GT_OK;
+    return status;
 }

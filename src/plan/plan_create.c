@@ -34,6 +34,7 @@ struct plan_builder {
     struct plan_scratch scratch;
     uint64_t segment_bytes; /* S of the virtual addresses */
     bool bound_only;        /* programs are measured, not placed */
+    uint64_t enough_bytes;  /* the largest program's lower bound: no placement makes the arena smaller */
 };
 
 static enum gt_status plan_arrays_create(struct plan *plan)
@@ -275,7 +276,7 @@ static bool items_place(struct plan_builder *builder, int32_t count, int32_t ops
     if (placement_reuse(builder, count))
         return true;
     builder->placed_count = -1;
-    if (!plan_place(&builder->fixed, builder->items, count, scratch->live, ops, scratch))
+    if (!plan_place(&builder->fixed, builder->items, count, scratch->live, ops, builder->enough_bytes, scratch))
         return false;
     if (count > 0)
         memcpy(builder->placed, builder->items, (size_t)count * sizeof builder->items[0]);
@@ -400,16 +401,19 @@ static enum gt_status arena_place(struct plan_builder *builder)
     }
     hostmem_free(builder->mem, saved);
     TRY(status);
-    views_resolve(plan);
-    segments_set(plan, high);
+    if (!builder->bound_only) {
+        views_resolve(plan);
+        segments_set(plan, high);
+    }
     return GT_OK;
 }
 
+/* Measures all programs before any is placed, so that those which do not need the whole arena take little time. */
 static enum gt_status plan_fill(struct plan *plan, bool bound_only)
 {
     TRY(plan_arrays_create(plan));
     TRY(workspaces_ask(plan));
-    struct plan_builder builder = {.plan = plan, .mem = plan->mem, .graph = plan->graph, .bound_only = bound_only};
+    struct plan_builder builder = {.plan = plan, .mem = plan->mem, .graph = plan->graph, .bound_only = true};
     for (int32_t p = 0; p < plan->graph->program_count; p++) {
         if (plan->graph->programs[p].count > builder.ops_max)
             builder.ops_max = plan->graph->programs[p].count;
@@ -417,7 +421,14 @@ static enum gt_status plan_fill(struct plan *plan, bool bound_only)
     TRY(sizes_check(&builder));
     enum gt_status status;
     TRY_GOTO(status, destroy_arrays, builder_arrays_create(&builder));
-    status = arena_place(&builder);
+    TRY_GOTO(status, destroy_arrays, arena_place(&builder));
+    if (!bound_only) {
+        builder.bound_only = false;
+        builder.enough_bytes = plan->arena_bytes_bound;
+        builder.fixed.count = 0;
+        plan->peak_program = -1;
+        status = arena_place(&builder);
+    }
 destroy_arrays:
     builder_arrays_destroy(&builder);
     return status;
@@ -451,14 +462,10 @@ enum gt_status plan_create(struct hostmem *mem, const struct graph *graph, const
     return plan_make(mem, graph, options, false, out);
 }
 
-enum gt_status plan_bound(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
-                          uint64_t *bytes)
+enum gt_status plan_measure(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
+                            struct plan **out)
 {
-    struct plan *plan;
-    TRY(plan_make(mem, graph, options, true, &plan));
-    *bytes = plan->arena_bytes_bound;
-    plan_destroy(plan);
-    return GT_OK;
+    return plan_make(mem, graph, options, true, out);
 }
 
 void plan_call(const struct plan *plan, int32_t program, int32_t op, struct op_call *call)

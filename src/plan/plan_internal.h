@@ -62,11 +62,11 @@ bool plan_first_fit(struct plan_placer *placer, struct plan_item *item);
 void plan_high_water(const struct plan_placer *placer, uint64_t high[static BACKEND_SEGMENTS_MAX]);
 uint64_t plan_high_water_sum(const uint64_t high[static BACKEND_SEGMENTS_MAX]);
 
-/* Places all items on top of `fixed` in several orders and keeps the smallest result; leaves its slots in
- * scratch->placer.  `live[ops]` is the sum of footprints at each op.  Returns false when no order stays within the
- * segments. */
+/* Places all items on top of `fixed` in several orders and keeps the smallest result, or the first of at most
+ * `enough_bytes`, `fixed` included; leaves its slots in scratch->placer.  `live[ops]` is the sum of footprints at each
+ * op.  Returns false when no order stays within the segments. */
 bool plan_place(const struct plan_placer *fixed, struct plan_item *items, int32_t count, const uint64_t *live,
-                int32_t ops, struct plan_scratch *scratch);
+                int32_t ops, uint64_t enough_bytes, struct plan_scratch *scratch);
 int32_t plan_rank_levels(int32_t ops);
 
 /* Returns `bytes` rounded up to the alignment, plus the guard; an empty tensor takes one unit. */

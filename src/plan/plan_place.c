@@ -13,9 +13,9 @@
 
 #include "plan/plan_internal.h"
 
-/* Limits for the repairs of one order: the number of placements, and of items placed in all of them together. */
+/* Limits for the repairs of one order: the number of placements, and of pairs of items in all of them together. */
 #define REPAIR_ROUNDS_MAX 64
-#define REPAIR_ITEMS_MAX 65536
+#define REPAIR_SCANS_MAX ((int64_t)4 << 20)
 /* In an arena of one piece, a gap below this fraction of the bound (16 KiB of a GiB) is worth few placements: its cause
  * is a tensor of a few KiB that either fits next to its neighbours in no order, or soon in another one. */
 #define REPAIR_GAIN_PART 65536
@@ -269,13 +269,15 @@ static bool highest_raise(const struct plan_item *items, int32_t count, bool hal
 static void repair(const struct plan_placer *fixed, struct plan_item *items, int32_t count, uint64_t bound, bool half,
                    struct plan_scratch *scratch, uint64_t *least)
 {
-    int32_t rounds = count < REPAIR_ITEMS_MAX / REPAIR_ROUNDS_MAX ? REPAIR_ROUNDS_MAX : REPAIR_ITEMS_MAX / count;
+    int64_t rounds = REPAIR_SCANS_MAX / ((int64_t)count * count);
+    rounds = rounds < REPAIR_ROUNDS_MAX ? rounds : REPAIR_ROUNDS_MAX;
+    const int64_t few = rounds < REPAIR_ROUNDS_FEW ? rounds : REPAIR_ROUNDS_FEW;
     bool one_piece = fixed->segment_bytes == 0 || *least <= fixed->segment_bytes;
-    if (one_piece && *least - bound <= bound / REPAIR_GAIN_PART)
-        rounds = REPAIR_ROUNDS_FEW;
     if (!one_piece)
-        rounds = rounds / REPAIR_PIECES_PART + REPAIR_ROUNDS_FEW;
-    for (int32_t round = 0; round < rounds && *least != bound; round++) {
+        rounds = rounds / REPAIR_PIECES_PART + few;
+    else if (*least - bound <= bound / REPAIR_GAIN_PART)
+        rounds = few;
+    for (; rounds > 0 && bound < *least; rounds--) {
         uint64_t bytes = place_in_order(fixed, items, count, scratch);
         best_keep(items, count, bytes, scratch, least);
         if (bytes == UINT64_MAX || !highest_raise(items, count, half, scratch->keys))
@@ -295,18 +297,18 @@ static void best_restore(const struct plan_placer *fixed, struct plan_item *item
 }
 
 bool plan_place(const struct plan_placer *fixed, struct plan_item *items, int32_t count, const uint64_t *live,
-                int32_t ops, struct plan_scratch *scratch)
+                int32_t ops, uint64_t enough_bytes, struct plan_scratch *scratch)
 {
     uint64_t bound = placer_bytes(fixed), most_live = 0, least = UINT64_MAX;
     for (int32_t i = 0; i < ops; i++)
         most_live = live[i] > most_live ? live[i] : most_live;
     bound += most_live;
-    /* At the bound no order can do better. */
-    for (int order = 0; order < ORDER_COUNT && least != bound; order++) {
+    bound = bound > enough_bytes ? bound : enough_bytes;
+    for (int order = 0; order < ORDER_COUNT && least > bound; order++) {
         order_make((enum place_order)order, items, count, live, ops, scratch);
         best_keep(items, count, place_in_order(fixed, items, count, scratch), scratch, &least);
     }
-    for (int k = 0; k < 2 * ORDER_COUNT && least != bound && least != UINT64_MAX; k++) {
+    for (int k = 0; k < 2 * ORDER_COUNT && least > bound && least != UINT64_MAX; k++) {
         order_make((enum place_order)(k / 2), items, count, live, ops, scratch);
         repair(fixed, items, count, bound, k % 2 != 0, scratch, &least);
     }

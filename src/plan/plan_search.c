@@ -1,9 +1,10 @@
 /* The search, and the front of memory against time.
  *
- * For every uniform recompute level two small plans (micro-batches of 4 and 8, say) give bytes and seconds as straight
- * lines in the micro-batch; a mix of two levels is interpolated between them.  All candidates are sorted by modelled
- * seconds and tried in order until one that the lines do not rule out has a real plan that fits.  The front consists of
- * the candidates that no other dominates according to the same lines, thinned out and then planned for real.
+ * Candidates are all micro-batches, with all loss chunks, with all numbers of blocks at each recompute level.  Probes
+ * (plan_probe.h) give the time of each and a lower bound of its bytes without planning it; whole ranges of numbers are
+ * skipped as soon as no candidate among them can fit, or be among the fastest so far.  The candidates whose bounds fit
+ * are planned in the order of their times, and the first that fits is the fastest of all.  The smallest plan is found
+ * in the same way, in the order of bytes.
  */
 #include "plan/plan_search.h"
 
@@ -12,34 +13,70 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/size.h"
+#include "plan/plan_probe.h"
 
-#define CANDIDATES_MAX 8192
-#define PARTS_FINE 8        /* divisors up to this grow by one, then by an eighth */
-#define MIX_PARTS 4         /* mixes in quarters of the blocks */
-#define ESTIMATE_SLACK 0.9  /* a candidate whose estimate is above budget / this is skipped */
-#define SECONDS_SLACK 0.002 /* estimates of seconds may be too large by this much; most are too small */
-#define CHUNK_ROWS_LEAST 64
+#define PROBES_MAX 512
+#define TRIED_MAX 256
+#define SPLITS_MAX 4096
+#define KEPT_MAX 32     /* candidates that are collected at once, to be planned in their order */
+#define KEPT_LEAST 8    /* the same of the smallest ones */
+#define BATCHES_FINE 64 /* micro-batches above this differ by an eighth */
+#define PARTS_FINE 8    /* more chunks than this differ by an eighth */
+#define CHUNK_ROWS_STEP 64
+#define CHUNK_ROWS_FINE 512 /* smaller chunks are multiples of the least one */
+#define CHUNK_ROWS_LEAST 16
+#define CHUNKS_MANY 4096     /* a program of more loss chunks takes too long to plan */
+#define LEAST_GAIN_PART 4096 /* a plan that can only be smaller by less is not tried */
 #define LAYERNORM_STATE_BYTES 16.0
-#define LINE_BATCH 8
-#define LINE_ROWS_MAX 65536
-#define CHUNKS_MANY 1024
+#define FRONT_RATIO 16.0 /* if the requested plan cannot be made */
+
+/* A micro-batch with a loss chunk, and what follows from them. */
+struct split {
+    struct plan_choice choice; /* without recompute */
+    uint64_t other_bytes;      /* the arena that everything but training needs */
+    uint64_t below_bytes;      /* what lies below training's own tensors */
+    uint64_t low, high, saved[RECOMPUTE_LEVELS], local[RECOMPUTE_LEVELS]; /* as in struct probe_program */
+    double seconds, block_seconds[RECOMPUTE_LEVELS];                      /* of an update, without and by block */
+    double fastest;                                                       /* of all mixes */
+};
 
 struct candidate {
-    struct plan_choice choice; /* options_of() derives remainder and evaluation batch from the rest */
-    double bytes, seconds;     /* estimates */
+    struct plan_choice choice;
+    double seconds; /* exact */
+    uint64_t bytes; /* lower bound */
 };
-_Static_assert(SEARCH_FRONT_MAX >= 4, "the front has two ends, the request and something between");
+
+/* The result of planning a choice. */
+struct tried {
+    struct plan_choice choice;
+    uint64_t bytes;
+    double seconds;
+};
+
+struct search_states_memo {
+    struct probe_fixed fixed;
+    bool has_fixed;
+    struct probe probes[PROBES_MAX];
+    struct tried tried[TRIED_MAX];
+    int32_t probe_count, tried_count; /* ever made: the oldest are replaced */
+};
 
 struct search {
     struct hostmem *mem;
     const struct search_request *request;
+    struct probe_request probe;
     struct search_states_memo *memo;
-    int64_t chunk_rows[SEARCH_CHUNKS_MAX];
-    int32_t chunks;
-    struct candidate *candidates; /* [CANDIDATES_MAX] */
-    int32_t count;
+    struct split *splits; /* [SPLITS_MAX] */
+    int32_t split_count;
+    /* The collection. */
+    struct candidate kept[KEPT_MAX], last;
+    int32_t kept_count, kept_most, considered;
+    bool by_bytes, has_last; /* `last` and everything before it are not collected again */
+    double seconds_most;     /* what is slower or larger is not kept */
+    uint64_t bytes_most;
 };
 
 char *search_options_text(char text[static 192], const struct model_options *options)
@@ -58,24 +95,27 @@ void search_micro_batch_set(struct model_options *options, int64_t samples, int6
     options->choice.remainder_batch = (int32_t)(samples % micro_batch);
 }
 
-/* Returns true when a plan has so many loss chunks that planning it for real takes too long. */
+/* Returns true when a plan has so many loss chunks that planning it takes too long. */
 static bool has_many_chunks(const struct plan_choice *choice, int32_t block_size)
 {
     return (int64_t)choice->micro_batch * block_size > (int64_t)choice->loss_chunk_rows * CHUNKS_MANY;
 }
 
-/* Returns the options of a candidate. */
-static struct model_options options_of(const struct search *search, const struct candidate *candidate)
+static int32_t evaluate_batch_of(const struct search_request *request, int32_t micro_batch)
 {
-    const struct search_request *request = search->request;
+    int32_t asked = request->options.choice.evaluate_batch;
+    return !request->pin_evaluate_batch && asked > micro_batch ? micro_batch : asked;
+}
+
+/* Returns the options of the request with a choice, of which remainder and evaluation batch are derived. */
+static struct model_options options_of(const struct search_request *request, const struct plan_choice *choice)
+{
     struct model_options options = request->options;
-    int64_t rows = (int64_t)candidate->choice.micro_batch * options.config.block_size;
-    search_micro_batch_set(&options, request->samples, candidate->choice.micro_batch);
-    options.choice.recompute = candidate->choice.recompute;
-    options.choice.loss_chunk_rows =
-        (int32_t)(candidate->choice.loss_chunk_rows < rows ? candidate->choice.loss_chunk_rows : rows);
-    if (!request->pin_evaluate_batch && options.choice.evaluate_batch > options.choice.micro_batch)
-        options.choice.evaluate_batch = options.choice.micro_batch;
+    int64_t rows = (int64_t)choice->micro_batch * options.config.block_size;
+    options.choice = *choice;
+    search_micro_batch_set(&options, request->samples, choice->micro_batch);
+    options.choice.loss_chunk_rows = (int32_t)(choice->loss_chunk_rows < rows ? choice->loss_chunk_rows : rows);
+    options.choice.evaluate_batch = evaluate_batch_of(request, choice->micro_batch);
     return options;
 }
 
@@ -91,11 +131,6 @@ char *search_budget_text(char text[static 24], uint64_t bytes)
     return text;
 }
 
-static bool bytes_fit(const struct search_request *request, uint64_t bytes)
-{
-    return bytes != SEARCH_BYTES_NEVER && bytes <= request->budget_bytes;
-}
-
 double search_update_seconds(const struct model *model, const struct plan_rates *rates)
 {
     const struct model_options *options = &model->options;
@@ -106,300 +141,390 @@ double search_update_seconds(const struct model *model, const struct plan_rates 
            plan_cost_seconds(model->graph, model->update.program, rates);
 }
 
-/* Computes the bytes of a graph's plan if its bound is within `limit`, and else the bound. */
-static enum gt_status graph_plan(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
-                                 uint64_t limit, uint64_t *bytes)
-{
-    struct plan *plan;
-    if (limit < UINT64_MAX) {
-        TRY(plan_bound(mem, graph, options, bytes));
-        if (*bytes > limit)
-            return GT_OK;
-    }
-    TRY(plan_create(mem, graph, options, &plan));
-    *bytes = plan->arena_bytes;
-    plan_destroy(plan);
-    return GT_OK;
-}
-
-/* Computes bytes and seconds of the options.  Options slower than `seconds_most` are not planned, and their
- * `arena_bytes` is also SEARCH_BYTES_NEVER. */
-static enum gt_status options_plan(struct hostmem *mem, const struct plan_options *plan_options,
-                                   const struct plan_rates *rates, uint64_t limit, double seconds_most,
-                                   struct search_choice *choice)
-{
-    struct plan_options quiet = *plan_options;
-    struct model *model;
-    quiet.quiet = true;
-    TRY(model_create(mem, &choice->options, &model));
-    choice->seconds = search_update_seconds(model, rates);
-    enum gt_status status = GT_NO_FIT;
-    if (choice->seconds < seconds_most)
-        status = graph_plan(mem, model->graph, &quiet, limit, &choice->arena_bytes);
-    model_destroy(model);
-    if (status != GT_NO_FIT)
-        return status;
-    choice->arena_bytes = SEARCH_BYTES_NEVER;
-    return GT_OK;
-}
-
 enum gt_status search_options_plan(struct hostmem *mem, const struct plan_options *plan, const struct plan_rates *rates,
                                    struct search_choice *choice)
 {
-    return options_plan(mem, plan, rates, UINT64_MAX, INFINITY, choice);
-}
-
-/* Computes the least bytes of a candidate's training program, without remainder, evaluation and sampling. */
-static enum gt_status candidate_bound(const struct search *search, const struct candidate *candidate, uint64_t *bytes,
-                                      double *step_seconds, double *update_seconds)
-{
-    struct model_options options = options_of(search, candidate);
-    const struct plan_rates *rates = &search->request->rates;
-    struct plan_options quiet = search->request->plan;
+    struct plan_options quiet = *plan;
     struct model *model;
+    struct plan *planned;
     quiet.quiet = true;
-    options.evaluate = options.generate = false;
-    search_micro_batch_set(&options, candidate->choice.micro_batch, candidate->choice.micro_batch);
-    TRY(model_create(search->mem, &options, &model));
-    enum gt_status status = plan_bound(search->mem, model->graph, &quiet, bytes);
-    *step_seconds = plan_cost_seconds(model->graph, model->train_first.program, rates);
-    *update_seconds = plan_cost_seconds(model->graph, model->update.program, rates);
+    TRY(model_create(mem, &choice->options, &model));
+    choice->seconds = search_update_seconds(model, rates);
+    choice->arena_bytes = SEARCH_BYTES_NEVER;
+    enum gt_status status = plan_create(mem, model->graph, &quiet, &planned);
+    if (status == GT_OK) {
+        choice->arena_bytes = planned->arena_bytes;
+        plan_destroy(planned);
+    }
     model_destroy(model);
-    return status;
+    return status == GT_NO_FIT ? GT_OK : status;
 }
 
-static struct search_line line_through(const int64_t x[2], double y0, double y1)
-{
-    double slope = (y1 - y0) / (double)(x[1] - x[0]);
-    return (struct search_line){y0 - slope * (double)x[0], slope};
-}
-
-/* Chooses the two micro-batches through which lines are drawn: large enough to fill a loss chunk, small enough to
- * plan. */
-static void line_batches(const struct search_request *request, int64_t out[2])
-{
-    int64_t most = request->options.choice.micro_batch < LINE_BATCH ? request->options.choice.micro_batch : LINE_BATCH;
-    while (most > 1 && most * request->options.config.block_size > LINE_ROWS_MAX)
-        most /= 2;
-    out[0] = most > 1 ? most / 2 : 1;
-    out[1] = most > 1 ? most : 2;
-}
-
-/* Measures bytes and seconds of a level and chunk as lines in the micro-batch, from two plans. */
-static enum gt_status lines_measure(struct search *search, int32_t chunk, enum recompute_level level)
+/* Plans a choice of the request for real, unless an earlier search did. */
+static enum gt_status choice_plan(const struct search *search, struct search_choice *out)
 {
     struct search_states_memo *memo = search->memo;
-    uint64_t bytes[2];
-    double seconds[2];
-    int64_t batches[2];
-    bool placeable = true;
-    if (memo->known[chunk][level])
-        return GT_OK;
-    line_batches(search->request, batches);
-    for (int i = 0; i < 2; i++) {
-        struct candidate small = {
-            .choice = {.micro_batch = (int32_t)batches[i],
-                       .loss_chunk_rows = (int32_t)search->chunk_rows[chunk],
-                       .recompute = recompute_uniform(level, search->request->options.config.n_layer)}};
-        enum gt_status status = candidate_bound(search, &small, &bytes[i], &seconds[i], &memo->update_seconds);
-        if (status != GT_OK && status != GT_NO_FIT)
-            return status;
-        placeable = placeable && status == GT_OK;
+    const struct plan_choice *choice = &out->options.choice;
+    struct tried *tried = memo->tried;
+    const struct tried *end = tried + (memo->tried_count < TRIED_MAX ? memo->tried_count : TRIED_MAX);
+    while (tried < end && !plan_choice_equal(&tried->choice, choice))
+        tried++;
+    if (tried == end) {
+        TRY(search_options_plan(search->mem, &search->request->plan, &search->request->rates, out));
+        tried = &memo->tried[memo->tried_count++ % TRIED_MAX];
+        *tried = (struct tried){*choice, out->arena_bytes, out->seconds};
     }
-    /* If not, they are unknown, and no candidate is skipped because of them. */
-    memo->bytes[chunk][level] =
-        placeable ? line_through(batches, (double)bytes[0], (double)bytes[1]) : (struct search_line){0.0, 0.0};
-    memo->seconds[chunk][level] = line_through(batches, seconds[0], seconds[1]);
-    memo->known[chunk][level] = true;
+    out->arena_bytes = tried->bytes;
+    out->seconds = tried->seconds;
     return GT_OK;
 }
 
-static double line_at(const struct search_line *line, double x)
+static enum gt_status probe_get(struct search *search, int32_t micro_batch, const struct probe **out)
 {
-    return line->at_zero + line->slope * x;
+    struct search_states_memo *memo = search->memo;
+    const int32_t evaluate_batch = evaluate_batch_of(search->request, micro_batch);
+    const int32_t known = memo->probe_count < PROBES_MAX ? memo->probe_count : PROBES_MAX;
+    for (int32_t i = 0; i < known; i++) {
+        *out = &memo->probes[i];
+        if ((*out)->micro_batch == micro_batch && (*out)->evaluate_batch == evaluate_batch)
+            return GT_OK;
+    }
+    struct probe *probe = &memo->probes[memo->probe_count % PROBES_MAX];
+    TRY(probe_make(&search->probe, micro_batch, evaluate_batch, probe));
+    memo->probe_count++;
+    *out = probe;
+    return GT_OK;
 }
 
-static void candidate_add(struct search *search, int64_t micro_batch, int32_t chunk, struct recompute_mix mix)
+static void raise_bytes(uint64_t *bytes, uint64_t value)
 {
-    if (search->count == CANDIDATES_MAX)
-        return;
-    const int32_t layers = search->request->options.config.n_layer;
-    const struct search_line *bytes = search->memo->bytes[chunk], *seconds = search->memo->seconds[chunk];
-    double steps = (double)size_ceil_div(search->request->samples, micro_batch),
-           samples = (double)search->request->samples;
-    struct candidate candidate = {.choice = {.micro_batch = (int32_t)micro_batch,
-                                             .loss_chunk_rows = (int32_t)search->chunk_rows[chunk],
-                                             .recompute = mix},
-                                  .seconds = search->memo->update_seconds};
+    *bytes = value > *bytes ? value : *bytes;
+}
+
+/* Adds a program's times, `times` a update, and if it is not the remainder's, its bytes. */
+static void program_add(const struct search *search, const struct probe *probe, enum probe_kind kind, int64_t times,
+                        bool measured, struct split *split, uint64_t *largest)
+{
+    const struct probe_program *program = &probe->program[kind];
+    struct probe_loss loss = probe_loss_of(&search->probe, &search->memo->fixed, probe, kind,
+                                           (int64_t)probe->micro_batch * search->request->options.config.block_size,
+                                           split->choice.loss_chunk_rows);
+    split->seconds += (double)times * (program->outside_seconds + loss.seconds);
     for (int level = 0; level < RECOMPUTE_LEVELS; level++) {
-        double share = (double)recompute_blocks(&mix, (enum recompute_level)level, layers) / layers;
-        candidate.bytes += share * line_at(&bytes[level], (double)micro_batch);
-        candidate.seconds += share * (steps * seconds[level].at_zero + samples * seconds[level].slope);
+        split->block_seconds[level] += (double)times * program->seconds[level];
+        split->saved[level] = measured ? program->saved[level] : split->saved[level];
+        raise_bytes(&split->local[level], measured ? program->local[level] : 0);
     }
-    search->candidates[search->count++] = candidate;
-}
-
-/* Adds all mixes for a micro-batch and chunk: the uniform levels, and neighbouring levels in quarters of the blocks. */
-static void mixes_add(struct search *search, int64_t micro_batch, int32_t chunk)
-{
-    int32_t layers = search->request->options.config.n_layer;
-    if (search->request->pin_recompute) {
-        candidate_add(search, micro_batch, chunk, search->request->options.choice.recompute);
+    if (!measured)
         return;
-    }
-    for (int level = 0; level < RECOMPUTE_LEVELS; level++) {
-        candidate_add(search, micro_batch, chunk, recompute_uniform((enum recompute_level)level, layers));
-        for (int32_t part = 1; level > 0 && part < MIX_PARTS && layers >= MIX_PARTS; part++)
-            candidate_add(search, micro_batch, chunk,
-                          recompute_two((enum recompute_level)level, layers * part / MIX_PARTS,
-                                        (enum recompute_level)(level - 1), layers));
-    }
+    raise_bytes(&split->low, program->low);
+    raise_bytes(&split->high, program->high > loss.bytes ? program->high : loss.bytes);
+    raise_bytes(largest, program->largest > loss.largest ? program->largest : loss.largest);
 }
 
-/* Adds candidates for the requested micro-batch, then for its halves, thirds and so on, rounded up, in growing
- * steps. */
-static void candidates_add(struct search *search)
+static void evaluation_add(const struct search *search, const struct probe *probe, struct split *split,
+                           uint64_t *largest)
 {
-    int64_t asked = search->request->options.choice.micro_batch, last = 0;
-    for (int64_t k = 1; last != 1; k += 1 + k / PARTS_FINE) {
-        int64_t micro_batch = size_ceil_div(asked, k);
-        for (int32_t chunk = 0; micro_batch != last && chunk < search->chunks; chunk++)
-            mixes_add(search, micro_batch, chunk);
-        last = micro_batch;
-        if (search->request->pin_micro_batch)
+    const struct model_options *options = &search->request->options;
+    const struct probe_program *program = &probe->program[PROBE_EVALUATE];
+    const int64_t time = options->evaluate_time > 0 && options->evaluate_time < options->config.block_size
+                             ? options->evaluate_time
+                             : options->config.block_size;
+    struct probe_loss loss = probe_loss_of(&search->probe, &search->memo->fixed, probe, PROBE_EVALUATE,
+                                           probe->evaluate_batch * time, split->choice.loss_chunk_rows);
+    uint64_t bytes = program->low;
+    raise_bytes(&bytes, program->high);
+    raise_bytes(&bytes, loss.bytes);
+    for (int level = 0; level < RECOMPUTE_LEVELS; level++)
+        raise_bytes(&bytes, program->local[level]);
+    raise_bytes(&split->other_bytes, search->memo->fixed.run_bytes + bytes);
+    raise_bytes(largest, program->largest > loss.largest ? program->largest : loss.largest);
+}
+
+/* Computes what follows from a micro-batch and a chunk, and the largest tensor or workspace. */
+static enum gt_status split_make(struct search *search, int32_t micro_batch, int64_t chunk, struct split *split,
+                                 uint64_t *largest)
+{
+    const struct search_request *request = search->request;
+    const struct probe_fixed *fixed = &search->memo->fixed;
+    const struct probe *probe, *rest = NULL;
+    const int64_t whole = request->samples / micro_batch;
+    *largest = 0;
+    *split = (struct split){
+        .choice = {.micro_batch = micro_batch, .loss_chunk_rows = (int32_t)chunk},
+        .other_bytes = fixed->other_bytes,
+        .below_bytes = fixed->run_bytes + fixed->gradient_bytes,
+        .seconds = fixed->update_seconds,
+    };
+    TRY(probe_get(search, micro_batch, &probe));
+    if (request->samples % micro_batch > 0)
+        TRY(probe_get(search, (int32_t)(request->samples % micro_batch), &rest));
+    program_add(search, probe, PROBE_FIRST, 1, true, split, largest);
+    if (whole > 1)
+        program_add(search, probe, PROBE_NEXT, whole - 1, true, split, largest);
+    if (rest)
+        program_add(search, rest, PROBE_NEXT, 1, false, split, largest);
+    evaluation_add(search, probe, split, largest);
+    split->fastest = split->seconds + request->options.config.n_layer * split->block_seconds[RECOMPUTE_NONE];
+    return GT_OK;
+}
+
+/* Returns the next smaller chunk of a micro-step: evened out, or if it is small, the next multiple of the least one.
+ * 0 if there is none. */
+static int64_t chunk_next(const struct search_request *request, int64_t rows, int64_t chunk)
+{
+    int64_t next = chunk;
+    if (request->pin_loss_chunk || chunk <= CHUNK_ROWS_LEAST)
+        return 0;
+    if (chunk <= CHUNK_ROWS_FINE)
+        return (chunk - 1) / CHUNK_ROWS_LEAST * CHUNK_ROWS_LEAST;
+    for (int64_t parts = size_ceil_div(rows, chunk); next >= chunk;) {
+        parts += 1 + parts / PARTS_FINE;
+        next = size_ceil_div(size_ceil_div(rows, parts), CHUNK_ROWS_STEP) * CHUNK_ROWS_STEP;
+    }
+    return next;
+}
+
+/* Adds the splits of a micro-batch that the device can hold.  Sets *out to the least bytes of any. */
+static enum gt_status batch_add(struct search *search, int32_t micro_batch, uint64_t *out)
+{
+    const struct search_request *request = search->request;
+    const int64_t rows = (int64_t)micro_batch * request->options.config.block_size;
+    const int64_t asked = request->options.choice.loss_chunk_rows;
+    const uint64_t segment = request->plan.largest_segment_bytes;
+    *out = UINT64_MAX;
+    int64_t chunk = asked < rows ? asked : rows;
+    do {
+        struct split *split = &search->splits[search->split_count];
+        uint64_t largest;
+        TRY(split_make(search, micro_batch, chunk, split, &largest));
+        uint64_t bytes =
+            split->below_bytes + split->high + (uint64_t)request->options.config.n_layer * split->saved[RECOMPUTE_FULL];
+        raise_bytes(&bytes, split->other_bytes);
+        *out = bytes < *out ? bytes : *out;
+        search->split_count += (segment == 0 || largest <= segment) && search->split_count + 1 < SPLITS_MAX;
+        chunk = chunk_next(request, rows, chunk);
+    } while (chunk > 0 && rows <= chunk * CHUNKS_MANY);
+    return GT_OK;
+}
+
+static int split_compare(const void *a, const void *b)
+{
+    const struct split *x = a, *y = b;
+    return (x->fastest > y->fastest) - (x->fastest < y->fastest);
+}
+
+/* Makes all splits that may fit `budget`, or only the smallest micro-batch's.  A larger one needs more. */
+static enum gt_status splits_make(struct search *search, bool smallest, uint64_t budget)
+{
+    const struct search_request *request = search->request;
+    const int32_t asked = request->options.choice.micro_batch;
+    uint64_t bytes = 0;
+    if (!search->splits)
+        TRY(HOSTMEM_NEW(search->mem, SPLITS_MAX, "plan splits", &search->splits));
+    if (!search->memo->has_fixed)
+        TRY(probe_fixed_make(&search->probe, &search->memo->fixed));
+    search->memo->has_fixed = true;
+    search->split_count = 0;
+    for (int32_t b = request->pin_micro_batch ? asked : 1; b <= asked && bytes <= budget;) {
+        TRY(batch_add(search, b, &bytes));
+        const int32_t next = b < BATCHES_FINE ? b + 1 : b + b / 8;
+        b = next > asked && b < asked ? asked : next;
+        if (smallest)
             break;
     }
+    qsort(search->splits, (size_t)search->split_count, sizeof search->splits[0], split_compare);
+    return GT_OK;
 }
 
-/* Chooses the requested chunk and, unless it is pinned, smaller ones.  Returns their number. */
-static int32_t chunks_choose(const struct search_request *request, int64_t rows[static SEARCH_CHUNKS_MAX])
+/* By seconds or by bytes, ties by the other; then larger micro-batches and chunks first, and fewer blocks
+ * recomputed. */
+static int candidate_compare(const struct candidate *x, const struct candidate *y, bool by_bytes)
 {
-    int32_t count = 1;
-    rows[0] = request->options.choice.loss_chunk_rows;
-    for (; !request->pin_loss_chunk && count < SEARCH_CHUNKS_MAX && rows[count - 1] / 4 >= CHUNK_ROWS_LEAST; count++)
-        rows[count] = rows[count - 1] / 4;
-    return count;
+    const int seconds = (x->seconds > y->seconds) - (x->seconds < y->seconds);
+    const int bytes = (x->bytes > y->bytes) - (x->bytes < y->bytes);
+    const int first = by_bytes ? bytes : seconds, second = by_bytes ? seconds : bytes;
+    if (first != 0 || second != 0)
+        return first != 0 ? first : second;
+    return memcmp(&x->choice, &y->choice, sizeof x->choice);
 }
 
-/* By seconds; ties by fewer bytes, then by larger micro-batch. */
-static int candidate_compare(const void *a, const void *b)
+/* Inserts a candidate in its place. */
+static void candidate_add(struct search *search, const struct candidate *candidate)
 {
-    const struct candidate *x = a, *y = b;
-    if (x->seconds != y->seconds)
-        return x->seconds < y->seconds ? -1 : 1;
-    if (x->bytes != y->bytes)
-        return x->bytes < y->bytes ? -1 : 1;
-    return (x->choice.micro_batch < y->choice.micro_batch) - (x->choice.micro_batch > y->choice.micro_batch);
+    int32_t at = search->kept_count;
+    search->considered++;
+    if (candidate->bytes > search->bytes_most || candidate->seconds > search->seconds_most ||
+        (search->has_last && candidate_compare(candidate, &search->last, search->by_bytes) <= 0))
+        return;
+    while (at > 0 && candidate_compare(candidate, &search->kept[at - 1], search->by_bytes) < 0)
+        at--;
+    if (at == search->kept_most)
+        return;
+    search->kept_count += search->kept_count < search->kept_most;
+    memmove(&search->kept[at + 1], &search->kept[at], (size_t)(search->kept_count - 1 - at) * sizeof search->kept[0]);
+    search->kept[at] = *candidate;
+    if (search->kept_count < search->kept_most)
+        return;
+    if (search->by_bytes)
+        search->bytes_most = search->kept[search->kept_most - 1].bytes;
+    else
+        search->seconds_most = search->kept[search->kept_most - 1].seconds;
 }
 
-static bool level_needed(const struct search_request *request, enum recompute_level level)
+/* Blocks from the first on, as far as their levels are chosen. */
+struct mixing {
+    struct recompute_mix mix;
+    double seconds;
+    uint64_t saved, peak; /* by these blocks, and at most live until the end of the last of them */
+};
+
+static void blocks_add(struct mixing *mixing, const struct split *split, int level, int32_t blocks)
 {
-    const struct model_options *options = &request->options;
-    return !request->pin_recompute || recompute_blocks(&options->choice.recompute, level, options->config.n_layer) > 0;
+    if (blocks == 0)
+        return;
+    if (level != RECOMPUTE_NONE)
+        mixing->mix.blocks[level] += blocks;
+    mixing->seconds += blocks * split->block_seconds[level];
+    mixing->saved += (uint64_t)(blocks - 1) * split->saved[level];
+    raise_bytes(&mixing->peak, mixing->saved + split->local[level]);
+    mixing->saved += split->saved[level];
 }
 
-static enum gt_status candidates_make(struct search *search)
+/* Returns true when the mixes with `left` other blocks are too slow.  Each level runs the ops of the one below and
+ * more, so none is faster than RECOMPUTE_NONE, and likewise none saves less than RECOMPUTE_FULL. */
+static bool is_slow(const struct search *search, const struct split *split, int32_t left, const struct mixing *mixing)
 {
-    search->chunks = chunks_choose(search->request, search->chunk_rows);
-    for (int32_t chunk = 0; chunk < search->chunks; chunk++) {
-        for (int level = 0; level < RECOMPUTE_LEVELS; level++) {
-            if (level_needed(search->request, (enum recompute_level)level))
-                TRY(lines_measure(search, chunk, (enum recompute_level)level));
+    return mixing->seconds + left * split->block_seconds[RECOMPUTE_NONE] > search->seconds_most;
+}
+
+/* Returns how many of the `left` other blocks must have the level, so that what all save may fit; more than `left`
+ * if none may. */
+static int32_t blocks_least(const struct search *search, const struct split *split, int level, int32_t left,
+                            const struct mixing *mixing)
+{
+    const uint64_t other = split->saved[level - 1], own = split->saved[level];
+    const uint64_t needed = split->below_bytes + mixing->saved + (uint64_t)left * other + split->high;
+    if (needed <= search->bytes_most || other <= own)
+        return 0;
+    const uint64_t blocks = (needed - search->bytes_most + other - own - 1) / (other - own);
+    return blocks > (uint64_t)left ? left + 1 : (int32_t)blocks;
+}
+
+/* Adds the candidates whose `left` other blocks have at most `level`. */
+static void mixes_add(struct search *search, const struct split *split, int level, int32_t left, struct mixing mixing)
+{
+    const struct search_request *request = search->request;
+    const uint64_t saved = mixing.saved + (uint64_t)left * split->saved[level];
+    raise_bytes(&mixing.peak, saved + split->high);
+    if (is_slow(search, split, left, &mixing) || split->below_bytes + mixing.peak > search->bytes_most)
+        return;
+    if (level == RECOMPUTE_NONE) {
+        struct candidate candidate = {.choice = split->choice};
+        blocks_add(&mixing, split, level, left);
+        candidate.choice.recompute = mixing.mix;
+        candidate.seconds = mixing.seconds;
+        candidate.bytes = split->below_bytes + mixing.peak;
+        raise_bytes(&candidate.bytes, split->other_bytes);
+        candidate_add(search, &candidate);
+        return;
+    }
+    if (request->pin_recompute) {
+        const int32_t pinned = request->options.choice.recompute.blocks[level];
+        blocks_add(&mixing, split, level, pinned);
+        mixes_add(search, split, level - 1, left - pinned, mixing);
+        return;
+    }
+    int32_t blocks = blocks_least(search, split, level, left, &mixing);
+    blocks_add(&mixing, split, level, blocks);
+    for (; blocks <= left && !is_slow(search, split, left - blocks, &mixing); blocks++) {
+        mixes_add(search, split, level - 1, left - blocks, mixing);
+        blocks_add(&mixing, split, level, 1);
+    }
+}
+
+/* Collects the next candidates within the limits, in their order. */
+static void candidates_collect(struct search *search, uint64_t budget)
+{
+    search->kept_count = 0;
+    search->kept_most = search->by_bytes ? KEPT_LEAST : KEPT_MAX;
+    search->bytes_most = budget;
+    search->seconds_most = INFINITY;
+    for (int32_t i = 0; i < search->split_count; i++) {
+        const struct split *split = &search->splits[i];
+        struct mixing none = {.seconds = split->seconds, .peak = split->low};
+        if (split->other_bytes <= search->bytes_most && split->fastest <= search->seconds_most)
+            mixes_add(search, split, RECOMPUTE_FULL, search->request->options.config.n_layer, none);
+    }
+    search->has_last = search->kept_count > 0;
+    if (search->has_last)
+        search->last = search->kept[search->kept_count - 1];
+}
+
+/* Finds the fastest choice whose plan fits `budget`; arena_bytes is SEARCH_BYTES_NEVER if there is none. */
+static enum gt_status fastest_find(struct search *search, uint64_t budget, struct search_choice *out)
+{
+    const int32_t block_size = search->request->options.config.block_size;
+    search->by_bytes = search->has_last = false;
+    do {
+        candidates_collect(search, budget);
+        for (int32_t i = 0; i < search->kept_count; i++) {
+            out->options = options_of(search->request, &search->kept[i].choice);
+            if (has_many_chunks(&out->options.choice, block_size))
+                continue;
+            TRY(choice_plan(search, out));
+            if (out->arena_bytes <= budget)
+                return GT_OK;
         }
-    }
-    TRY(HOSTMEM_NEW(search->mem, CANDIDATES_MAX, "plan candidates", &search->candidates));
-    candidates_add(search);
-    assert(search->count > 0 && search->request->samples > 0);
-    qsort(search->candidates, (size_t)search->count, sizeof(struct candidate), candidate_compare);
+    } while (search->kept_count == search->kept_most);
+    out->arena_bytes = SEARCH_BYTES_NEVER;
     return GT_OK;
 }
 
-/* Returns an earlier search's result for a choice; NULL when there is none. */
-static struct search_tried *tried_find(const struct search *search, const struct plan_choice *choice)
+/* Returns options that need little, whether they can be placed or not. */
+static struct model_options options_small(const struct search_request *request)
 {
-    struct search_states_memo *memo = search->memo;
-    for (int32_t i = 0; i < memo->tried_count; i++) {
-        if (plan_choice_equal(&memo->tried[i].choice, choice))
-            return &memo->tried[i];
-    }
-    return NULL;
+    struct plan_choice choice = request->options.choice;
+    if (!request->pin_micro_batch)
+        choice.micro_batch = 1;
+    if (!request->pin_recompute)
+        choice.recompute = recompute_uniform(RECOMPUTE_FULL, request->options.config.n_layer);
+    return options_of(request, &choice);
 }
 
-/* Plans a candidate.  Tries its training program alone first, which rules out most candidates that do not fit for a
- * third of the work. */
-static enum gt_status candidate_measure(const struct search *search, const struct candidate *candidate,
-                                        double seconds_most, struct search_choice *choice, struct search_tried *tried)
+/* Collects the candidates with the fewest bytes.  Errors: as probe_fixed_make(). */
+static enum gt_status smallest_collect(struct search *search)
+{
+    search->by_bytes = true;
+    search->has_last = false;
+    TRY(splits_make(search, true, UINT64_MAX));
+    candidates_collect(search, UINT64_MAX);
+    return GT_OK;
+}
+
+/* Finds the choice with the smallest plan.  Sets *bound if only a bound of it is known, as planning takes too long. */
+static enum gt_status smallest_find(struct search *search, struct search_choice *out, bool *bound)
 {
     const struct search_request *request = search->request;
-    double step_seconds, update_seconds;
-    uint64_t bound;
-    enum gt_status status = candidate_bound(search, candidate, &bound, &step_seconds, &update_seconds);
-    if (status != GT_OK && status != GT_NO_FIT)
-        return status;
-    if (status == GT_OK && bound > request->budget_bytes) {
-        choice->arena_bytes = SEARCH_BYTES_NEVER;
-        choice->seconds = seconds_most;
-        tried->bytes = bound;
-        return GT_OK;
+    *bound = false;
+    *out = (struct search_choice){.options = options_small(request), .arena_bytes = SEARCH_BYTES_NEVER};
+    enum gt_status status = smallest_collect(search);
+    if (status != GT_OK)
+        return status == GT_NO_FIT ? GT_OK : status;
+    for (int32_t i = 0; i < search->kept_count && !*bound; i++) {
+        const struct candidate *candidate = &search->kept[i];
+        struct search_choice choice = {.options = options_of(request, &candidate->choice),
+                                       .arena_bytes = candidate->bytes,
+                                       .seconds = candidate->seconds};
+        if (candidate->bytes >= out->arena_bytes - out->arena_bytes / LEAST_GAIN_PART)
+            break;
+        *bound = has_many_chunks(&choice.options.choice, request->options.config.block_size);
+        if (!*bound)
+            TRY(choice_plan(search, &choice));
+        if (i == 0 || choice.arena_bytes < out->arena_bytes)
+            *out = choice;
     }
-    TRY(options_plan(search->mem, &request->plan, &request->rates, request->budget_bytes, seconds_most, choice));
-    bool planned = choice->seconds < seconds_most;
-    tried->bytes = planned ? choice->arena_bytes : 0;
-    tried->seconds = choice->seconds;
-    tried->exact = planned && choice->arena_bytes <= request->budget_bytes;
     return GT_OK;
-}
-
-/* Plans a candidate, unless earlier results show that it is too large or no faster than `seconds_most`. */
-static enum gt_status candidate_plan(const struct search *search, const struct candidate *candidate,
-                                     double seconds_most, struct search_choice *choice)
-{
-    const struct search_request *request = search->request;
-    struct search_states_memo *memo = search->memo;
-    struct search_tried *known = tried_find(search, &choice->options.choice);
-    if (known && (known->seconds >= seconds_most || known->bytes > request->budget_bytes)) {
-        choice->arena_bytes = SEARCH_BYTES_NEVER;
-        choice->seconds = seconds_most;
-        return GT_OK;
-    }
-    if (known && known->exact) {
-        choice->arena_bytes = known->bytes;
-        choice->seconds = known->seconds;
-        return GT_OK;
-    }
-    struct search_tried tried = {.choice = choice->options.choice};
-    TRY(candidate_measure(search, candidate, seconds_most, choice, &tried));
-    if (!known && memo->tried_count < SEARCH_TRIED_MAX)
-        known = &memo->tried[memo->tried_count++];
-    if (known)
-        *known = tried;
-    return GT_OK;
-}
-
-/* Takes a candidate as the result if its real plan fits and is faster than the current result. */
-static enum gt_status candidate_try(const struct search *search, const struct candidate *candidate,
-                                    struct search_result *out, bool *fits, struct candidate *unplaceable)
-{
-    const struct search_request *request = search->request;
-    struct search_choice choice = {.options = options_of(search, candidate)};
-    double seconds_most = *fits ? out->seconds : INFINITY;
-    TRY(candidate_plan(search, candidate, seconds_most, &choice));
-    if (choice.arena_bytes == SEARCH_BYTES_NEVER && choice.seconds < seconds_most)
-        *unplaceable = *candidate;
-    if (!bytes_fit(request, choice.arena_bytes))
-        return GT_OK;
-    out->options = choice.options;
-    out->arena_bytes = choice.arena_bytes;
-    out->seconds = choice.seconds;
-    *fits = true;
-    return GT_OK;
-}
-
-/* Returns the least bytes of states per parameter of any kind; layernorms have 16. */
-static double state_bytes_least(const struct model_options *options)
-{
-    double bytes = state_format_bytes(options->states, options->dtype, options->muon);
-    return bytes < LAYERNORM_STATE_BYTES ? bytes : LAYERNORM_STATE_BYTES;
 }
 
 /* Returns a lower bound for every plan of a training program: weights, gradients, moments, and the input of every
@@ -408,146 +533,103 @@ static double bytes_bound(const struct model_options *options)
 {
     const struct model_config *config = &options->config;
     double rows = (double)options->choice.micro_batch * (double)config->block_size;
-    double states = state_bytes_least(options) * (double)model_parameter_count(config);
-    double inputs = rows * (double)config->n_embd * (double)config->n_layer;
-    return states + (double)dtype_size_bytes(options->dtype) * inputs;
+    double bytes = state_format_bytes(options->states, options->dtype, options->muon);
+    double states =
+        (bytes < LAYERNORM_STATE_BYTES ? bytes : LAYERNORM_STATE_BYTES) * (double)model_parameter_count(config);
+    return states + (double)dtype_size_bytes(options->dtype) * rows * (double)config->n_embd * (double)config->n_layer;
 }
 
-bool search_least(const struct search_request *request, struct model_options *out)
-{
-    struct search search = {.request = request};
-    struct candidate least = {.choice = request->options.choice};
-    least.choice.loss_chunk_rows = (int32_t)search.chunk_rows[chunks_choose(request, search.chunk_rows) - 1];
-    if (!request->pin_micro_batch)
-        least.choice.micro_batch = 1;
-    if (!request->pin_recompute)
-        least.choice.recompute = recompute_uniform(RECOMPUTE_FULL, request->options.config.n_layer);
-    *out = options_of(&search, &least);
-    return bytes_bound(out) <= (double)request->budget_bytes;
-}
-
-/* Tries the options with the fewest bytes, if every estimate was too large or wrong.  Plans them for real, or uses
- * their bound if planning would take long. */
-static enum gt_status least_try(const struct search *search, struct search_result *out, bool *fits)
+/* Plans the requested options unless a bound shows that they do not fit.  Their seconds are known in any case. */
+static enum gt_status asked_try(struct search *search, struct search_result *result)
 {
     const struct search_request *request = search->request;
-    struct search_choice least = {0};
-    bool hopeless = !search_least(request, &least.options);
-    out->options = least.options;
-    out->arena_bytes = (uint64_t)bytes_bound(&least.options);
-    out->arena_least = hopeless && has_many_chunks(&least.options.choice, least.options.config.block_size);
-    *fits = false;
-    if (out->arena_least)
-        return GT_OK;
-    TRY(search_options_plan(search->mem, &request->plan, &request->rates, &least));
-    out->unplaceable = out->arena_least = least.arena_bytes == SEARCH_BYTES_NEVER;
-    if (!out->unplaceable)
-        out->arena_bytes = least.arena_bytes;
-    out->seconds = least.seconds;
-    *fits = bytes_fit(request, least.arena_bytes);
-    return GT_OK;
-}
-
-/* Returns true when a candidate has at least as many rows, in a step and in a chunk, as one that the device's
- * allocations cannot hold, and keeps at least as much. */
-static bool placing_hopeless(const struct candidate *candidate, const struct candidate *unplaceable)
-{
-    int32_t more = 0; /* blocks that the candidate recomputes at this level or above, less those of the other */
-    for (int level = RECOMPUTE_FULL; level > RECOMPUTE_NONE && more <= 0; level--)
-        more += candidate->choice.recompute.blocks[level] - unplaceable->choice.recompute.blocks[level];
-    return unplaceable->choice.micro_batch > 0 && candidate->choice.micro_batch >= unplaceable->choice.micro_batch &&
-           candidate->choice.loss_chunk_rows >= unplaceable->choice.loss_chunk_rows && more <= 0;
-}
-
-/* Finds the first candidate that fits, then the fastest among it and the following ones within the error of the
- * estimates. */
-static enum gt_status candidates_walk(const struct search *search, struct search_result *out)
-{
-    double limit = (double)search->request->budget_bytes / ESTIMATE_SLACK;
-    struct candidate unplaceable = {0};
-    bool fits = false;
-    if (out->seconds_request <= 0.0)
-        out->seconds_request = search->candidates[0].seconds;
-    for (int32_t i = 0; i < search->count; i++) {
-        const struct candidate *candidate = &search->candidates[i];
-        if (fits && candidate->seconds > out->seconds * (1.0 + SECONDS_SLACK))
-            break;
-        if (candidate->bytes <= limit && !placing_hopeless(candidate, &unplaceable))
-            TRY(candidate_try(search, candidate, out, &fits, &unplaceable));
-    }
-    if (!fits)
-        TRY(least_try(search, out, &fits));
-    return fits ? GT_OK : GT_NO_FIT;
-}
-
-/* Plans the requested options unless they are hopeless. */
-static enum gt_status asked_try(struct search *search, struct search_result *result, bool *fits)
-{
-    const struct search_request *request = search->request;
-    struct candidate asked = {.choice = request->options.choice};
-    struct search_choice choice = {.options = options_of(search, &asked)};
-    struct search_states_memo *memo = search->memo;
+    struct search_choice asked = {.options = options_of(request, &request->options.choice)};
+    const double bound = bytes_bound(&asked.options);
     result->candidates = 1;
-    result->bytes_request = (uint64_t)bytes_bound(&request->options);
+    result->options = asked.options;
+    result->bytes_request = (uint64_t)bound;
     result->bytes_request_least = true;
-    *fits = false;
-    if (result->bytes_request > request->budget_bytes)
+    if (bound > (double)request->budget_bytes)
         return GT_OK;
-    if (memo->asked_evaluate_batch != choice.options.choice.evaluate_batch) {
-        TRY(search_options_plan(search->mem, &request->plan, &request->rates, &choice));
-        memo->asked_evaluate_batch = choice.options.choice.evaluate_batch;
-        memo->asked_bytes = choice.arena_bytes;
-        memo->asked_seconds = choice.seconds;
-    }
-    result->seconds = result->seconds_request = memo->asked_seconds;
-    result->unplaceable = memo->asked_bytes == SEARCH_BYTES_NEVER;
-    if (result->unplaceable)
+    TRY(choice_plan(search, &asked));
+    result->seconds = result->seconds_request = asked.seconds;
+    if (asked.arena_bytes == SEARCH_BYTES_NEVER)
         return GT_OK;
     result->bytes_request_least = false;
-    result->options = choice.options;
-    result->arena_bytes = result->bytes_request = memo->asked_bytes;
-    *fits = bytes_fit(request, result->arena_bytes);
+    result->arena_bytes = result->bytes_request = asked.arena_bytes;
+    result->fits = asked.arena_bytes <= request->budget_bytes;
     return GT_OK;
 }
 
-/* Tries all candidates if the requested options do not fit.  If these have a tensor that is too large for the device,
- * tries the smallest options first: if they cannot be placed, nothing can. */
+/* Returns the modelled seconds of the requested options without building them. */
+static enum gt_status asked_seconds(struct search *search, double *out)
+{
+    const struct plan_choice *choice = &search->request->options.choice;
+    const int32_t layers = search->request->options.config.n_layer;
+    struct split split;
+    uint64_t largest;
+    TRY(split_make(search, choice->micro_batch, choice->loss_chunk_rows, &split, &largest));
+    *out = split.seconds;
+    for (int level = 0; level < RECOMPUTE_LEVELS; level++)
+        *out += recompute_blocks(&choice->recompute, (enum recompute_level)level, layers) * split.block_seconds[level];
+    return GT_OK;
+}
+
+/* Finds the fastest choice if the requested one does not fit, and the smallest if none does. */
 static enum gt_status others_search(struct search *search, struct search_result *result)
 {
-    bool fits;
-    if (result->unplaceable)
-        TRY(least_try(search, result, &fits));
-    if (result->unplaceable)
-        return GT_NO_FIT;
-    enum gt_status status = candidates_make(search);
+    struct search_choice found = {.arena_bytes = SEARCH_BYTES_NEVER};
+    enum gt_status status = splits_make(search, false, search->request->budget_bytes);
+    if (status == GT_OK && result->seconds_request <= 0.0)
+        status = asked_seconds(search, &result->seconds_request);
     if (status == GT_OK)
-        status = candidates_walk(search, result);
-    result->candidates += search->count;
-    hostmem_free(search->mem, search->candidates);
-    return status;
+        status = fastest_find(search, search->request->budget_bytes, &found);
+    if (status != GT_OK && status != GT_NO_FIT)
+        return status;
+    if (found.arena_bytes == SEARCH_BYTES_NEVER)
+        TRY(smallest_find(search, &found, &result->arena_least));
+    result->options = found.options;
+    result->arena_bytes = found.arena_bytes;
+    result->seconds = found.seconds;
+    result->unplaceable = found.arena_bytes == SEARCH_BYTES_NEVER;
+    result->arena_least = result->arena_least || result->unplaceable;
+    result->fits = !result->arena_least && found.arena_bytes <= search->request->budget_bytes;
+    result->candidates += search->considered;
+    return GT_OK;
+}
+
+/* Prepares a search with the state format of the request. */
+static enum gt_status search_open(struct hostmem *mem, const struct search_request *request, struct search_memo *memo,
+                                  struct search *out)
+{
+    struct search_states_memo **states = &memo->states[request->options.states];
+    *out = (struct search){.mem = mem, .request = request};
+    out->probe = (struct probe_request){mem, &request->options, &request->plan, &request->rates};
+    memo->mem = mem;
+    if (*states == NULL)
+        TRY(HOSTMEM_NEW(mem, 1, "plan search", states));
+    out->memo = *states;
+    return GT_OK;
+}
+
+void search_memo_close(struct search_memo *memo)
+{
+    for (int states = 0; states < STATE_FORMATS; states++)
+        hostmem_free(memo->mem, memo->states[states]);
+    *memo = (struct search_memo){0};
 }
 
 /* Searches with the state format of the request. */
-static enum gt_status states_search(struct hostmem *mem, const struct search_request *request,
-                                    struct search_states_memo *memo, struct search_result *out)
+static enum gt_status states_search(struct hostmem *mem, const struct search_request *request, struct search_memo *memo,
+                                    struct search_result *out)
 {
-    struct search search = {.mem = mem, .request = request, .memo = memo};
-    struct search_result result = {0};
-    enum gt_status status;
-    bool fits;
-    *out = result;
-    if (!search_least(request, &result.options)) {
-        TRY(least_try(&search, &result, &fits));
-        result.bytes_request = (uint64_t)bytes_bound(&request->options);
-        result.bytes_request_least = true;
-        *out = result;
-        return GT_NO_FIT;
-    }
-    TRY(asked_try(&search, &result, &fits));
-    status = fits ? GT_OK : others_search(&search, &result);
-    result.fits = status == GT_OK;
-    if (status == GT_OK || status == GT_NO_FIT)
-        *out = result;
+    struct search search;
+    *out = (struct search_result){0};
+    TRY(search_open(mem, request, memo, &search));
+    enum gt_status status = asked_try(&search, out);
+    if (status == GT_OK && !out->fits)
+        status = others_search(&search, out);
+    hostmem_free(mem, search.splits);
     return status;
 }
 
@@ -560,54 +642,46 @@ enum state_format search_states_next(const struct model_options *options)
 
 /* Tries a leaner format only if no candidate of a wider one fits.  The figures for the request stay those of the first
  * format. */
+static enum gt_status formats_search(struct hostmem *mem, const struct search_request *request,
+                                     struct search_memo *memo, struct search_result *out)
+{
+    struct search_request tried = *request;
+    struct search_result first;
+    TRY(states_search(mem, &tried, memo, out));
+    first = *out;
+    for (int32_t candidates = first.candidates; request->lean_states && !out->fits;) {
+        tried.options.states = search_states_next(&tried.options);
+        if (tried.options.states == STATE_FORMATS)
+            break;
+        TRY(states_search(mem, &tried, memo, out));
+        candidates += out->candidates;
+        out->candidates = candidates;
+    }
+    out->bytes_request = first.bytes_request;
+    out->bytes_request_least = first.bytes_request_least;
+    out->seconds_request = first.seconds_request;
+    return out->fits ? GT_OK : GT_NO_FIT;
+}
+
 enum gt_status plan_search(struct hostmem *mem, const struct search_request *request, struct search_result *out)
 {
     struct search_memo own = {0};
-    struct search_memo *memo = request->memo ? request->memo : &own;
-    struct search_request tried = *request;
-    struct search_result result = {0}, first = {0};
-    enum gt_status status = GT_NO_FIT;
-    int32_t candidates = 0;
-    while (status == GT_NO_FIT) {
-        const enum state_format states = tried.options.states, next = search_states_next(&tried.options);
-        status = states_search(mem, &tried, &memo->states[states], &result);
-        if (status != GT_OK && status != GT_NO_FIT)
-            return status;
-        candidates += result.candidates;
-        if (states == request->options.states)
-            first = result;
-        if (!request->lean_states || next == STATE_FORMATS)
-            break;
-        tried.options.states = next;
-    }
-    result.candidates = candidates;
-    result.bytes_request = first.bytes_request;
-    result.bytes_request_least = first.bytes_request_least;
-    result.seconds_request = first.seconds_request > 0.0 ? first.seconds_request : result.seconds_request;
-    *out = result;
+    enum gt_status status = formats_search(mem, request, request->memo ? request->memo : &own, out);
+    search_memo_close(&own);
     return status;
 }
 
-/* Thins the candidates, which are sorted by seconds, to those that need less memory than every faster one, and then to
- * at most `most`, evenly spaced in bytes on a logarithmic scale.  The fastest and the smallest stay. */
-static void front_thin(struct search *search, int32_t most)
+enum gt_status search_bytes_least(struct hostmem *mem, const struct search_request *request, uint64_t *out)
 {
-    struct candidate *at = search->candidates;
-    int32_t count = 0, kept = 1;
-    for (int32_t i = 0; i < search->count; i++) {
-        bool many = has_many_chunks(&at[i].choice, search->request->options.config.block_size);
-        if (!many && at[i].bytes > 0.0 && (count == 0 || at[i].bytes < at[count - 1].bytes))
-            at[count++] = at[i];
-    }
-    search->count = count;
-    if (count <= most)
-        return;
-    double step = pow(at[count - 1].bytes / at[0].bytes, 1.0 / (most - 1));
-    for (int32_t i = 1; i < count; i++) {
-        if (i == count - 1 || (at[i].bytes <= at[kept - 1].bytes * step && kept < most - 1))
-            at[kept++] = at[i];
-    }
-    search->count = kept;
+    struct search_memo own = {0};
+    struct search search;
+    enum gt_status status = search_open(mem, request, &own, &search);
+    if (status == GT_OK)
+        status = smallest_collect(&search);
+    *out = status == GT_OK && search.kept_count > 0 ? search.kept[0].bytes : SEARCH_BYTES_NEVER;
+    hostmem_free(mem, search.splits);
+    search_memo_close(&own);
+    return status == GT_NO_FIT ? GT_OK : status;
 }
 
 static int choice_compare(const void *a, const void *b)
@@ -630,29 +704,29 @@ static int32_t front_sort(struct search_choice *points, int32_t count)
     return kept;
 }
 
-/* Plans one more point, unless that would take long. */
-static enum gt_status point_add(const struct search *search, const struct model_options *options,
-                                struct search_choice *out, int32_t *count)
-{
-    if (has_many_chunks(&options->choice, options->config.block_size))
-        return GT_OK;
-    out[*count] = (struct search_choice){.options = *options};
-    TRY(search_options_plan(search->mem, &search->request->plan, &search->request->rates, &out[*count]));
-    *count += out[*count].arena_bytes != SEARCH_BYTES_NEVER;
-    return GT_OK;
-}
-
+/* Finds the fastest plans for budgets from the smallest plan's bytes to the requested one's, evenly spaced on a
+ * logarithmic scale. */
 static enum gt_status front_plan(struct search *search, struct search_choice *out, int32_t *count)
 {
-    int32_t points = 0;
-    TRY(candidates_make(search));
-    front_thin(search, SEARCH_FRONT_MAX - 1);
-    for (int32_t i = 0; i < search->count; i++) {
-        struct model_options options = options_of(search, &search->candidates[i]);
-        TRY(point_add(search, &options, out, &points));
+    const struct search_request *request = search->request;
+    struct search_choice asked = {.options = options_of(request, &request->options.choice)}, *next = out;
+    bool bound = has_many_chunks(&asked.options.choice, request->options.config.block_size);
+    *count = 0;
+    if (!bound)
+        TRY(choice_plan(search, &asked));
+    TRY(smallest_find(search, next, &bound));
+    if (bound || next->arena_bytes == SEARCH_BYTES_NEVER)
+        return GT_OK;
+    const double least = (double)next++->arena_bytes;
+    if (asked.arena_bytes != 0 && asked.arena_bytes != SEARCH_BYTES_NEVER)
+        *next++ = asked;
+    const double ratio = next - out == 2 ? (double)asked.arena_bytes / least : FRONT_RATIO;
+    TRY(splits_make(search, false, UINT64_MAX));
+    for (int i = 1; next < out + SEARCH_FRONT_MAX; i++) {
+        TRY(fastest_find(search, (uint64_t)(least * pow(ratio, (double)i / SEARCH_FRONT_MAX)), next));
+        next += next->arena_bytes != SEARCH_BYTES_NEVER;
     }
-    TRY(point_add(search, &search->request->options, out, &points));
-    *count = front_sort(out, points);
+    *count = front_sort(out, (int32_t)(next - out));
     return GT_OK;
 }
 
@@ -660,9 +734,11 @@ enum gt_status search_front(struct hostmem *mem, const struct search_request *re
                             struct search_choice out[static SEARCH_FRONT_MAX], int32_t *count)
 {
     struct search_memo own = {0};
-    struct search_memo *memo = request->memo ? request->memo : &own;
-    struct search search = {.mem = mem, .request = request, .memo = &memo->states[request->options.states]};
-    enum gt_status status = front_plan(&search, out, count);
-    hostmem_free(mem, search.candidates);
+    struct search search;
+    enum gt_status status = search_open(mem, request, request->memo ? request->memo : &own, &search);
+    if (status == GT_OK)
+        status = front_plan(&search, out, count);
+    hostmem_free(mem, search.splits);
+    search_memo_close(&own);
     return status;
 }

@@ -1,13 +1,11 @@
 /* The search: finds the fastest plan of a configuration that fits a budget.
  *
- * It varies the micro-batch (any size, the remainder in a micro-step of its own), the recompute level (per block, in
- * two groups), and the rows of a loss chunk.  These change no result but the order of sums.  Leaner state formats are
- * tried only if they are allowed and nothing else fits.
+ * It varies the micro-batch (any size, the remainder in a micro-step of its own), the recompute level (the number of
+ * blocks at each), and the rows of a loss chunk.  These change no result but the order of sums.  Leaner state formats
+ * are tried only if they are allowed and nothing else fits.
  *
- * Candidates and their estimated times do not depend on the budget.  The search finds the first candidate that fits;
- * among it and the later ones that are within the error of the estimates, it takes the fastest.  So a larger budget
- * never gives a slower plan.  Bytes are estimated from few real plans, to skip hopeless candidates, and the choice is
- * planned for real.
+ * Candidates, their times and their bytes do not depend on the budget, and the first that fits, in the order of their
+ * times, is chosen.  So a larger budget never gives a slower plan.
  */
 #ifndef GPT_TRAIN_PLAN_PLAN_SEARCH_H
 #define GPT_TRAIN_PLAN_PLAN_SEARCH_H
@@ -21,38 +19,14 @@
 #include "plan/plan.h"
 #include "plan/plan_cost.h"
 
-#define SEARCH_CHUNKS_MAX 3
+struct search_states_memo;
 
-/* A quantity of the micro-batch: at_zero + slope * micro_batch. */
-struct search_line {
-    double at_zero, slope;
-};
-
-/* The result of planning a candidate. */
-struct search_tried {
-    struct plan_choice choice;
-    bool exact; /* bytes and seconds are those of a real plan; else `bytes` is a lower bound */
-    uint64_t bytes;
-    double seconds; /* 0 = unknown */
-};
-#define SEARCH_TRIED_MAX 128
-
-/* Results shared by searches that differ only in budget and pins.  Zeroed before the first of them. */
-struct search_states_memo {
-    bool known[SEARCH_CHUNKS_MAX][RECOMPUTE_LEVELS];
-    struct search_line bytes[SEARCH_CHUNKS_MAX][RECOMPUTE_LEVELS];   /* of the arena */
-    struct search_line seconds[SEARCH_CHUNKS_MAX][RECOMPUTE_LEVELS]; /* of a micro-step */
-    double update_seconds;
-    struct search_tried tried[SEARCH_TRIED_MAX];
-    int32_t tried_count;
-    int32_t asked_evaluate_batch; /* the batch of the two figures below; 0 = not known yet */
-    uint64_t asked_bytes;
-    double asked_seconds;
-};
-
+/* Results shared by searches that differ only in budget, pins and state format.  Zeroed before the first of them. */
 struct search_memo {
-    struct search_states_memo states[STATE_FORMATS];
+    struct hostmem *mem;
+    struct search_states_memo *states[STATE_FORMATS];
 };
+void search_memo_close(struct search_memo *memo);
 
 struct search_request {
     struct model_options options; /* the requested options; their choices are the first candidate */
@@ -113,9 +87,9 @@ void search_micro_batch_set(struct model_options *options, int64_t samples, int6
  * bytes; GT_NO_MEMORY, and those of model_create() and plan_create(). */
 enum gt_status plan_search(struct hostmem *mem, const struct search_request *request, struct search_result *out);
 
-/* Finds the options with the fewest bytes that the pins allow.  Returns false when a bound that needs no plan shows
- * that none of their plans can fit the budget. */
-bool search_least(const struct search_request *request, struct model_options *out);
+/* Computes a lower bound of the smallest plan that the pins allow; SEARCH_BYTES_NEVER if the device's largest
+ * allocation rules out all.  Errors: the same. */
+enum gt_status search_bytes_least(struct hostmem *mem, const struct search_request *request, uint64_t *out);
 
 /* Returns the next leaner state format that the options allow, or STATE_FORMATS: Muon has no 8-bit momentum. */
 enum state_format search_states_next(const struct model_options *options);

@@ -69,24 +69,20 @@ static enum gt_status searched(const struct session *session, struct plan_report
     return GT_OK;
 }
 
-enum gt_status plan_answer(const struct session *session, const struct forecast *forecast)
+enum gt_status plan_answer(struct session *session, const struct forecast *forecast)
 {
     char configuration[CONFIGURATION_MAX];
     struct search_choice choices[SEARCH_CHOICES_MAX], front[SEARCH_FRONT_MAX];
     struct hostmem_counters host;
     configuration_text(session, configuration);
-    hostmem_counters_get(session->mem, &host);
-    uint64_t headroom = session_headroom_bytes(session);
     struct plan_report_facts facts = {
         .configuration = configuration,
         .state_format = session->model->options.train ? state_format_name(session->model->options.states) : NULL,
         .state_bytes = session->model->options.train ? model_bytes_per_parameter(session->model) : 0.0,
         .device = session->device.info.device,
         .free_bytes = session->device.budget_bytes,
-        .host_bytes = host.live_bytes,
         .host_apart = !session->device.info.host_memory,
         .context_bytes = session->device.info.context_bytes,
-        .headroom_bytes = headroom > host.live_bytes ? headroom - host.live_bytes : 0,
         .budget_least = session_budget_of(session, session->plan->arena_bytes),
         .seconds_per_step = forecast->step_seconds,
         .steps = forecast->steps,
@@ -95,6 +91,11 @@ enum gt_status plan_answer(const struct session *session, const struct forecast 
     };
     if (session->model->options.train)
         TRY(searched(session, &facts, choices, front));
+    search_memo_close(&session->search.memo);
+    hostmem_counters_get(session->mem, &host);
+    uint64_t headroom = session_headroom_bytes(session);
+    facts.host_bytes = host.live_bytes;
+    facts.headroom_bytes = headroom > host.live_bytes ? headroom - host.live_bytes : 0;
     TRY(facts_print(session, &facts));
     return session_fits(session);
 }

@@ -81,7 +81,7 @@ enum gt_status explain_oom(const struct config *config, const struct model_confi
  * If the plan does not fit, adds choices that do; on request, adds the front of memory against time.  Needs
  * session_plan() and a forecast; session_start() must not have been called.  Errors: GT_NO_FIT when the plan does not
  * fit its budget, after it was written and with one line; GT_IO, GT_NO_MEMORY. */
-enum gt_status plan_answer(const struct session *session, const struct forecast *forecast);
+enum gt_status plan_answer(struct session *session, const struct forecast *forecast);
 
 /* Returns the learning rate of an iteration, a pure function of it (nanoGPT train.py get_lr): learning_rate if decay_lr
  * is off.  Otherwise linear warm-up, (iter + 1) / (warmup_iters + 1) of learning_rate, then a cosine from learning_rate

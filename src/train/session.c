@@ -190,6 +190,7 @@ enum gt_status session_open(struct hostmem *mem, const struct config *config, co
 void session_close(struct session *session)
 {
     exec_destroy(session->exec);
+    search_memo_close(&session->search.memo);
     backend_close(session->device.backend);
     session->exec = NULL;
     session->device.backend = NULL;

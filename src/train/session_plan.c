@@ -338,6 +338,8 @@ enum gt_status session_plan(struct session *session, const struct model_options 
     session->search.result.options = *options;
     if (options->train)
         TRY(training_search(session, options));
+    if (session->config->plan == CONFIG_PLAN_OFF)
+        search_memo_close(&session->search.memo); /* a plan's answer goes on searching */
     TRY(model_create(session->mem, &session->search.result.options, &session->model));
     const struct plan_options plan = plan_options_of(session);
     TRY(plan_create(session->mem, session->model->graph, &plan, &session->plan));

@@ -58,7 +58,7 @@ static uint64_t table_bound(struct table *t)
 static uint64_t table_place(struct table *t)
 {
     table_bound(t);
-    ck_assert(plan_place(&t->fixed, t->items, t->count, t->live, t->ops, &t->scratch));
+    ck_assert(plan_place(&t->fixed, t->items, t->count, t->live, t->ops, 0, &t->scratch));
     uint64_t highest = 0, segment = t->fixed.segment_bytes;
     for (int32_t i = 0; i < t->count; i++) {
         const struct plan_item *a = &t->items[i];
@@ -186,7 +186,7 @@ TEST(more_segments_than_there_are_fail)
     ck_assert_uint_eq(table_place(t), 60 * BACKEND_SEGMENTS_MAX);
     item_add(t, 0, 0, 41);
     table_bound(t);
-    ck_assert(!plan_place(&t->fixed, t->items, t->count, t->live, t->ops, &t->scratch));
+    ck_assert(!plan_place(&t->fixed, t->items, t->count, t->live, t->ops, 0, &t->scratch));
     t->items[t->count - 1].bytes = 40;
     ck_assert_uint_eq(table_place(t), 60 * BACKEND_SEGMENTS_MAX + 40);
     free(t);

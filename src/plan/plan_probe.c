@@ -1,0 +1,279 @@
+/* Takes programs apart into the parts that repeat.
+ *
+ * An op belongs to a block, to a loss chunk or to neither, and the planner's own lifetimes say what is live at it.  What
+ * earlier blocks save is subtracted, since the whole model has another number of them.
+ */
+#include "plan/plan_probe.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "plan/plan_internal.h"
+
+/* A program that is being taken apart. */
+struct taking {
+    const struct probe_request *request;
+    const struct plan *plan;
+    const struct program *program;
+    struct tensor_range *ranges; /* [tensors] */
+    struct plan_item *items;     /* [tensors + ops] */
+    uint64_t *live;              /* [ops + 1] */
+    int32_t count;               /* of items */
+};
+
+static void taking_close(struct taking *taking)
+{
+    hostmem_free(taking->request->mem, taking->live);
+    hostmem_free(taking->request->mem, taking->items);
+    hostmem_free(taking->request->mem, taking->ranges);
+}
+
+static enum gt_status taking_open(struct taking *taking, int32_t program)
+{
+    const struct graph *graph = taking->plan->graph;
+    struct hostmem *mem = taking->request->mem;
+    struct plan_program measured;
+    taking->program = &graph->programs[program];
+    size_t tensors = (size_t)graph->tensor_count, ops = (size_t)taking->program->count;
+    enum gt_status status = HOSTMEM_NEW(mem, tensors, "probe ranges", &taking->ranges);
+    if (status == GT_OK)
+        status = HOSTMEM_NEW(mem, tensors + ops, "probe items", &taking->items);
+    if (status == GT_OK)
+        status = HOSTMEM_NEW(mem, ops + 1, "probe bytes", &taking->live);
+    if (status != GT_OK) {
+        taking_close(taking);
+        return status;
+    }
+    graph_ranges(graph, program, taking->ranges);
+    taking->count = plan_items_collect(taking->plan, program, taking->ranges, taking->items);
+    plan_live_measure(taking->plan, program, taking->items, taking->count, taking->live, &measured);
+    return GT_OK;
+}
+
+/* The probed model has a block at each level, highest first. */
+static int level_of(int32_t layer)
+{
+    return RECOMPUTE_FULL - layer;
+}
+
+static void most(uint64_t *bytes, uint64_t value)
+{
+    *bytes = value > *bytes ? value : *bytes;
+}
+
+/* Measures the largest item; what each block saves, which is what it wrote and is still needed at the loss; and what a
+ * program with a single chunk needs at its ops, which is what both chunks need. */
+static void items_take(const struct taking *taking, struct probe_program *out)
+{
+    const struct op *ops = taking->program->ops;
+    int32_t loss = 0, second = 0;
+    while (ops[loss].chunk == 0)
+        loss++;
+    for (second = loss; ops[second].chunk == 1;)
+        second++;
+    const int32_t chunk_ops = second - loss;
+    second = ops[second].chunk == 2 ? second : loss;
+    for (int32_t i = 0; i < taking->count; i++) {
+        const struct plan_item *item = &taking->items[i];
+        const bool block = ops[item->first].layer >= 0;
+        if (ops[item->first].chunk > 0 && ops[item->last].chunk > 0)
+            continue;
+        most(&out->largest, item->bytes);
+        if (block && item->first < loss && item->last >= loss)
+            out->saved[level_of(ops[item->first].layer)] += item->bytes;
+        for (int32_t k = 0; k < chunk_ops && !block; k++)
+            out->chunk[PROBE_CHUNK_ONLY][k] += item->first <= loss + k && item->last >= second + k ? item->bytes : 0;
+    }
+}
+
+/* Returns the bits of the operands that are views of what the program writes row by row, or logits. */
+static struct probe_op chunk_op(const struct graph *graph, const struct op *op)
+{
+    struct probe_op out = {.rows = 0};
+    graph_call(graph, op, &out.call);
+    for (int32_t s = 0; s < OP_OPERANDS_MAX; s++) {
+        const struct tensor *tensor = op->operand[s] == TENSOR_NONE ? NULL : &graph->tensors[op->operand[s]];
+        bool logits = tensor && tensor->category == CATEGORY_LOGITS;
+        out.logits |= (unsigned)logits << s;
+        out.rows |= (unsigned)(logits || (tensor && tensor->base != TENSOR_NONE)) << s;
+    }
+    return out;
+}
+
+static uint64_t footprint(const struct probe_request *request, size_t bytes)
+{
+    return bytes > 0 ? plan_footprint(request->plan, bytes) : 0;
+}
+
+/* Returns the bytes of an op of a loss chunk that exist only within the chunk, and sets those of the larger part. */
+static uint64_t chunk_bytes(const struct probe_request *request, const struct probe_op *op, uint64_t *largest)
+{
+    const struct backend *device = request->plan->device;
+    uint64_t sum = footprint(request, device ? device->ops->workspace_bytes(device, &op->call) : 0);
+    most(largest, sum);
+    for (int32_t s = 0; s < OP_OPERANDS_MAX; s++) {
+        uint64_t bytes = (op->logits >> s & 1u) != 0 ? footprint(request, operand_bytes(&op->call.operand[s])) : 0;
+        most(largest, bytes);
+        sum += bytes;
+    }
+    return sum;
+}
+
+/* Measures times, and bytes while each part runs. */
+static void ops_take(const struct taking *taking, struct probe_program *out)
+{
+    const struct graph *graph = taking->plan->graph;
+    bool any_block = false, any_backward = false;
+    uint64_t all = 0, largest = 0, below[RECOMPUTE_LEVELS];
+    for (int level = RECOMPUTE_FULL; level >= RECOMPUTE_NONE; all += out->saved[level--])
+        below[level] = all;
+    for (int32_t i = 0, in_chunk = 0; i < taking->program->count; i++) {
+        const struct op *op = &taking->program->ops[i];
+        struct probe_op parts = chunk_op(graph, op);
+        double seconds = plan_cost_op(&parts.call, taking->request->rates);
+        in_chunk = i > 0 && op->chunk == op[-1].chunk ? in_chunk + 1 : 0;
+        any_block = any_block || op->layer >= 0;
+        any_backward = any_backward || (op->layer >= 0 && op->pass == PASS_BACKWARD);
+        if (op->chunk > 0) {
+            assert(in_chunk < PROBE_CHUNK_OPS_MAX);
+            uint64_t own = chunk_bytes(taking->request, &parts, &largest);
+            if (op->chunk <= PROBE_CHUNK_NEXT + 1)
+                out->chunk[op->chunk - 1][in_chunk] = taking->live[i] - all - own;
+        } else if (op->layer >= 0) {
+            most(&out->local[level_of(op->layer)], taking->live[i] - below[level_of(op->layer)]);
+            out->seconds[level_of(op->layer)] += seconds;
+        } else {
+            bool loss = any_block && !any_backward;
+            most(loss ? &out->high : &out->low, taking->live[i] - (loss ? all : 0));
+            out->outside_seconds += seconds;
+        }
+    }
+}
+
+static enum gt_status program_take(const struct probe_request *request, const struct plan *plan, int32_t program,
+                                   struct probe_program *out)
+{
+    struct taking taking = {.request = request, .plan = plan};
+    TRY(taking_open(&taking, program));
+    items_take(&taking, out);
+    ops_take(&taking, out);
+    taking_close(&taking);
+    return GT_OK;
+}
+
+/* Builds the model of a request with two micro-steps and, if it has at least two rows, two loss chunks. */
+static enum gt_status model_measure(const struct probe_request *request, struct model_options *options,
+                                    const struct plan_options *plan_options, struct model **model, struct plan **plan)
+{
+    int64_t rows = (int64_t)options->choice.micro_batch * options->config.block_size;
+    options->micro_steps = 2;
+    options->choice.remainder_batch = 0;
+    options->choice.loss_chunk_rows = (int32_t)((rows + 1) / 2);
+    TRY(model_create(request->mem, options, model));
+    enum gt_status status = plan_measure(request->mem, (*model)->graph, plan_options, plan);
+    if (status != GT_OK)
+        model_destroy(*model);
+    return status;
+}
+
+static void chunks_take(const struct graph *graph, int32_t program, enum probe_kind kind, struct probe_fixed *out)
+{
+    for (int32_t i = 0; i < graph->programs[program].count; i++) {
+        const struct op *op = &graph->programs[program].ops[i];
+        if (op->chunk == 0 || op->chunk > 2)
+            continue;
+        int32_t *count = &out->chunk_ops[kind][op->chunk - 1];
+        assert(*count < PROBE_CHUNK_OPS_MAX);
+        out->chunk[kind][op->chunk - 1][(*count)++] = chunk_op(graph, op);
+    }
+}
+
+enum gt_status probe_fixed_make(const struct probe_request *request, struct probe_fixed *out)
+{
+    struct model_options options = *request->options;
+    struct plan_options quiet = *request->plan;
+    struct model *model;
+    struct plan *plan;
+    quiet.quiet = true;
+    options.choice.micro_batch = 2;
+    options.choice.evaluate_batch = 1;
+    TRY(model_measure(request, &options, &quiet, &model, &plan));
+    *out = (struct probe_fixed){.run_bytes = plan->run_bytes, .gradient_bytes = plan->phase_bytes[PHASE_TRAIN]};
+    for (int32_t p = 0; p < plan->program_count; p++) {
+        enum program_phase phase = model->graph->programs[p].phase;
+        if (p == model->update.program || phase == PHASE_GENERATE)
+            most(&out->other_bytes, plan->run_bytes + plan->phase_bytes[phase] + plan->program[p].bytes_bound);
+    }
+    out->update_seconds = plan_cost_seconds(model->graph, model->update.program, request->rates);
+    chunks_take(model->graph, model->train_first.program, PROBE_FIRST, out);
+    chunks_take(model->graph, model->train_next.program, PROBE_NEXT, out);
+    if (options.evaluate)
+        chunks_take(model->graph, model->evaluate.program, PROBE_EVALUATE, out);
+    plan_destroy(plan);
+    model_destroy(model);
+    return GT_OK;
+}
+
+enum gt_status probe_make(const struct probe_request *request, int32_t micro_batch, int32_t evaluate_batch,
+                          struct probe *out)
+{
+    struct model_options options = *request->options;
+    struct plan_options unlimited = *request->plan;
+    struct model *model;
+    struct plan *plan;
+    unlimited.largest_segment_bytes = 0;
+    options.config.n_layer = RECOMPUTE_LEVELS;
+    options.choice.recompute = (struct recompute_mix){{0, 1, 1, 1, 1}};
+    options.choice.micro_batch = micro_batch;
+    options.choice.evaluate_batch = evaluate_batch;
+    options.generate = false;
+    TRY(model_measure(request, &options, &unlimited, &model, &plan));
+    const int32_t programs[PROBE_KINDS] = {model->train_first.program, model->train_next.program,
+                                           model->evaluate.program};
+    enum gt_status status = GT_OK;
+    *out = (struct probe){.micro_batch = micro_batch, .evaluate_batch = evaluate_batch};
+    for (int kind = 0; kind < PROBE_KINDS && status == GT_OK; kind++) {
+        if (programs[kind] >= 0)
+            status = program_take(request, plan, programs[kind], &out->program[kind]);
+    }
+    plan_destroy(plan);
+    model_destroy(model);
+    return status;
+}
+
+/* The loss of one program, as far as its chunks are added. */
+struct adding {
+    const struct probe_request *request;
+    const struct probe_fixed *fixed;
+    const struct probe_program *program;
+    enum probe_kind kind;
+    struct probe_loss loss;
+};
+
+/* Adds `times` chunks of `rows` rows. */
+static void chunk_add(struct adding *adding, enum probe_chunk chunk, int64_t rows, int64_t times)
+{
+    /* In an evaluation chunks do the same. */
+    const int which = chunk == PROBE_CHUNK_NEXT && adding->fixed->chunk_ops[adding->kind][1] > 0;
+    for (int32_t i = 0; i < adding->fixed->chunk_ops[adding->kind][which] && times > 0; i++) {
+        struct probe_op op = adding->fixed->chunk[adding->kind][which][i];
+        for (int32_t s = 0; s < OP_OPERANDS_MAX; s++) {
+            if ((op.rows >> s & 1u) != 0)
+                op.call.operand[s].dims[0] = rows;
+        }
+        adding->loss.seconds += (double)times * plan_cost_op(&op.call, adding->request->rates);
+        most(&adding->loss.bytes,
+             adding->program->chunk[chunk][i] + chunk_bytes(adding->request, &op, &adding->loss.largest));
+    }
+}
+
+struct probe_loss probe_loss_of(const struct probe_request *request, const struct probe_fixed *fixed,
+                                const struct probe *probe, enum probe_kind kind, int64_t rows, int64_t chunk)
+{
+    const int64_t whole = rows / chunk, rest = rows % chunk;
+    struct adding adding = {.request = request, .fixed = fixed, .program = &probe->program[kind], .kind = kind};
+    chunk_add(&adding, rows <= chunk ? PROBE_CHUNK_ONLY : PROBE_CHUNK_FIRST, rows < chunk ? rows : chunk, 1);
+    chunk_add(&adding, PROBE_CHUNK_NEXT, chunk, whole - 1);
+    chunk_add(&adding, PROBE_CHUNK_NEXT, rest, whole > 0 && rest > 0);
+    return adding.loss;
+}

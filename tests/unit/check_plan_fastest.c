@@ -1,0 +1,284 @@
+/* Compares the search with brute force: 12 random small cases, 200 with CHECK_LONG=1.
+ *
+ * The judge builds every candidate of a wider space (every micro-batch, every multiple of 16 rows as loss chunk and the
+ * requested one, every number of blocks at each recompute level), takes its time from its ops, and plans those that are
+ * more than 1 % faster than the choice, or all if the search refused.  None may fit.  The smallest plan of a refusal is
+ * compared with all bounds likewise.  No alternative may be faster than the choice.  The judge shares nothing with the
+ * search but the models, the planner and the cost of an op.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/rng.h"
+#include "plan/plan_search.h"
+#include "plan/profile_device.h"
+#include "tests/unit/unit_main.h"
+
+#define CASES 12
+#define CASES_LONG 200
+#define CANDIDATES_MAX 65536
+#define SLOWER_MAX 0.01   /* than the fastest */
+#define LARGER_MAX 0.0005 /* than the smallest */
+#define CHUNK_STEP 16
+
+static struct hostmem *mem;
+static struct backend *card;
+static struct device_profile profile;
+
+static void setup(void)
+{
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    ck_assert_int_eq(device_profile_find("rtx3060-12g", &profile), GT_OK);
+    ck_assert_int_eq(profile_device_open(&profile, &card), GT_OK);
+}
+
+static void teardown(void)
+{
+    card->ops->close(card);
+    hostmem_phase_set(mem, HOSTMEM_CLOSE);
+    hostmem_destroy(mem);
+}
+
+/* The random numbers of a case. */
+struct draws {
+    uint32_t number, next;
+};
+
+static int32_t draw(struct draws *draws, int32_t low, int32_t high)
+{
+    const struct philox_key key = {{(uint32_t)unit_seed(), 0x7e577e57u}};
+    const struct philox_block counter = {{draws->next++, draws->number, 0, 0}};
+    return low + (int32_t)(philox4x32_10(key, counter).word[0] % (uint32_t)(high - low + 1));
+}
+
+static void model_draw(struct draws *draws, struct model_options *options)
+{
+    static const int32_t vocabularies[] = {65, 1000, 4096, 16384};
+    struct model_config *config = &options->config;
+    *options = (struct model_options){.train = true, .evaluate = true, .generate_batch = 1, .correction_rows = 1};
+    config->n_layer = draw(draws, 1, 5);
+    config->n_head = config->n_kv_head = draw(draws, 1, 3);
+    config->n_embd = config->n_head * 16 * draw(draws, 1, 3);
+    config->block_size = 16 * draw(draws, 1, 4);
+    config->vocab_size = config->padded_vocab_size = vocabularies[draw(draws, 0, 3)];
+    config->bias = draw(draws, 0, 1) == 1;
+    config->dropout = draw(draws, 0, 1) == 1 ? 0.1f : 0.0f;
+    config->layernorm_epsilon = 1e-5f;
+    options->dtype = draw(draws, 0, 1) == 1 ? DTYPE_BF16 : DTYPE_F32;
+    options->states =
+        options->dtype == DTYPE_BF16 ? (enum state_format)draw(draws, 0, STATE_FORMATS - 1) : STATE_MASTER;
+    options->generate = draw(draws, 0, 2) == 0;
+    options->prefill_time = config->block_size / 2;
+}
+
+static struct search_request request_draw(struct draws *draws)
+{
+    struct search_request request = {.plan = {.alignment_bytes = 256}, .rates = plan_rates_of_profile(&profile)};
+    struct model_options *options = &request.options;
+    model_draw(draws, options);
+    const int32_t batch = draw(draws, 1, 7), rows = batch * options->config.block_size;
+    request.samples = (int64_t)batch * draw(draws, 1, 3);
+    search_micro_batch_set(options, request.samples, batch);
+    options->choice.loss_chunk_rows = draw(draws, 0, 1) == 1 ? rows : (rows + 1) / 2;
+    options->choice.evaluate_batch = draw(draws, 1, batch);
+    options->choice.recompute = recompute_uniform(RECOMPUTE_NONE, options->config.n_layer);
+    request.pin_micro_batch = draw(draws, 0, 7) == 0;
+    request.pin_recompute = draw(draws, 0, 7) == 0;
+    request.pin_loss_chunk = draw(draws, 0, 7) == 0;
+    request.pin_evaluate_batch = draw(draws, 0, 3) == 0;
+    if (request.pin_recompute)
+        options->choice.recompute = recompute_two(RECOMPUTE_MLP, 1, RECOMPUTE_GELU, options->config.n_layer);
+    request.plan.device = draw(draws, 0, 1) == 1 ? card : NULL; /* workspaces of 32 MiB outweigh small models */
+    return request;
+}
+
+struct judged {
+    struct model_options options;
+    double seconds;
+};
+
+struct judge {
+    const struct search_request *request;
+    struct judged *at; /* [CANDIDATES_MAX] */
+    int32_t count;
+};
+
+static double seconds_of(const struct search_request *request, const struct model_options *options)
+{
+    struct model_options training = *options;
+    struct model *model;
+    training.evaluate = training.generate = false;
+    ck_assert_int_eq(model_create(mem, &training, &model), GT_OK);
+    double seconds = search_update_seconds(model, &request->rates);
+    model_destroy(model);
+    return seconds;
+}
+
+/* Plans the options if their bound is below `least`; returns the bytes, or UINT64_MAX. */
+static uint64_t bytes_of(const struct search_request *request, const struct model_options *options, uint64_t least)
+{
+    struct model *model;
+    struct plan *plan;
+    uint64_t bytes = UINT64_MAX;
+    ck_assert_int_eq(model_create(mem, options, &model), GT_OK);
+    ck_assert_int_eq(plan_measure(mem, model->graph, &request->plan, &plan), GT_OK);
+    if (plan->arena_bytes_bound <= least) {
+        plan_destroy(plan);
+        ck_assert_int_eq(plan_create(mem, model->graph, &request->plan, &plan), GT_OK);
+        bytes = plan->arena_bytes;
+    }
+    plan_destroy(plan);
+    model_destroy(model);
+    return bytes;
+}
+
+static void judged_add(struct judge *judge, int32_t micro_batch, int32_t chunk, const struct recompute_mix *mix)
+{
+    const struct search_request *request = judge->request;
+    struct model_options options = request->options;
+    const int32_t rows = micro_batch * options.config.block_size, evaluate = options.choice.evaluate_batch;
+    search_micro_batch_set(&options, request->samples, micro_batch);
+    options.choice.loss_chunk_rows = chunk < rows ? chunk : rows;
+    options.choice.recompute = *mix;
+    options.choice.evaluate_batch = !request->pin_evaluate_batch && evaluate > micro_batch ? micro_batch : evaluate;
+    ck_assert_int_lt(judge->count, CANDIDATES_MAX);
+    judge->at[judge->count++] = (struct judged){options, seconds_of(request, &options)};
+}
+
+/* Adds all mixes whose first `from` blocks have more than `level`. */
+static void mixes_add(struct judge *judge, int32_t micro_batch, int32_t chunk, int level, struct recompute_mix mix)
+{
+    const struct model_options *asked = &judge->request->options;
+    int32_t left = recompute_blocks(&mix, RECOMPUTE_NONE, asked->config.n_layer);
+    if (judge->request->pin_recompute || level == RECOMPUTE_NONE) {
+        judged_add(judge, micro_batch, chunk, judge->request->pin_recompute ? &asked->choice.recompute : &mix);
+        return;
+    }
+    for (int32_t blocks = 0; blocks <= left; blocks++) {
+        mix.blocks[level] = blocks;
+        mixes_add(judge, micro_batch, chunk, level - 1, mix);
+    }
+}
+
+static int judged_compare(const void *a, const void *b)
+{
+    const struct judged *x = a, *y = b;
+    return (x->seconds > y->seconds) - (x->seconds < y->seconds);
+}
+
+static void judge_open(struct judge *judge, const struct search_request *request)
+{
+    const struct model_options *asked = &request->options;
+    *judge = (struct judge){.request = request, .at = malloc(CANDIDATES_MAX * sizeof(struct judged))};
+    ck_assert_ptr_nonnull(judge->at);
+    for (int32_t b = request->pin_micro_batch ? asked->choice.micro_batch : 1; b <= asked->choice.micro_batch; b++) {
+        const int32_t rows = b * asked->config.block_size, chunk = asked->choice.loss_chunk_rows;
+        const int32_t most = chunk < rows ? chunk : rows;
+        mixes_add(judge, b, most, RECOMPUTE_FULL, (struct recompute_mix){{0}});
+        for (int32_t c = CHUNK_STEP; c < most && !request->pin_loss_chunk; c += CHUNK_STEP)
+            mixes_add(judge, b, c, RECOMPUTE_FULL, (struct recompute_mix){{0}});
+    }
+    qsort(judge->at, (size_t)judge->count, sizeof judge->at[0], judged_compare);
+}
+
+/* Nothing that is faster than `seconds` by more than 1 % fits. */
+static void fastest_check(const struct judge *judge, double seconds)
+{
+    const uint64_t budget = judge->request->budget_bytes;
+    for (int32_t i = 0; i < judge->count && judge->at[i].seconds < seconds / (1.0 + SLOWER_MAX); i++) {
+        char text[192];
+        uint64_t bytes = bytes_of(judge->request, &judge->at[i].options, budget);
+        ck_assert_msg(bytes > budget, "%s takes %g s, the choice %g s",
+                      search_options_text(text, &judge->at[i].options), judge->at[i].seconds, seconds);
+    }
+}
+
+static void smallest_check(const struct judge *judge, uint64_t least)
+{
+    const uint64_t smaller = (uint64_t)((double)least * (1.0 - LARGER_MAX));
+    for (int32_t i = 0; i < judge->count; i++) {
+        char text[192];
+        uint64_t bytes = bytes_of(judge->request, &judge->at[i].options, smaller);
+        ck_assert_msg(bytes > smaller, "%s needs less", search_options_text(text, &judge->at[i].options));
+    }
+}
+
+/* The alternatives fit, none is faster than the choice, and one that another search made is that of a search of its
+ * own. */
+static void alternatives_check(const struct search_request *request, const struct search_result *result)
+{
+    struct search_choice choices[SEARCH_CHOICES_MAX];
+    struct search_request own = *request;
+    int32_t count;
+    ck_assert_int_eq(search_choices(mem, request, choices, &count), GT_OK);
+    for (int32_t i = 0; i < count; i++) {
+        const struct search_choice *choice = &choices[i];
+        bool free = request->pin_micro_batch || request->pin_recompute || request->pin_loss_chunk;
+        ck_assert_uint_le(choice->arena_bytes, request->budget_bytes);
+        if (search_choice_equivalent(choice->kind) && !free && result->fits && !request->pin_evaluate_batch)
+            ck_assert_double_ge(choice->seconds, result->seconds * (1.0 - 1e-12));
+        if (choice->kind == CHOICE_BLOCK_SIZE || choice->kind > CHOICE_STATES)
+            continue;
+        ck_assert_uint_eq(choice->arena_bytes, bytes_of(request, &choice->options, UINT64_MAX));
+        own.options = choice->options;
+        ck_assert_double_eq_tol(choice->seconds, seconds_of(&own, &choice->options), 1e-9 * choice->seconds);
+    }
+}
+
+/* Sets a budget between the smallest plan and the requested one. */
+static void budget_draw(struct draws *draws, struct search_request *request)
+{
+    struct search_result least, asked;
+    request->budget_bytes = UINT64_MAX;
+    ck_assert_int_eq(plan_search(mem, request, &asked), GT_OK);
+    request->budget_bytes = 1;
+    ck_assert_int_eq(plan_search(mem, request, &least), GT_NO_FIT);
+    ck_assert(!least.arena_least && !least.unplaceable);
+    const double ratio = (double)asked.arena_bytes / (double)least.arena_bytes, share = draw(draws, 0, 1000) / 1000.0;
+    request->budget_bytes = (uint64_t)((double)least.arena_bytes * pow(ratio, share));
+    if (draws->number % 6 == 0)
+        request->budget_bytes = least.arena_bytes;
+    if (draws->number % 6 == 1)
+        request->budget_bytes = least.arena_bytes - 1 - least.arena_bytes / 1000;
+}
+
+START_TEST(the_fastest_is_found)
+{
+    struct draws draws = {.number = (uint32_t)_i};
+    struct search_request request = request_draw(&draws);
+    struct search_memo memo = {0};
+    struct search_result result;
+    struct judge judge;
+    budget_draw(&draws, &request);
+    request.memo = &memo;
+    enum gt_status status = plan_search(mem, &request, &result);
+    judge_open(&judge, &request);
+    if (status == GT_OK) {
+        ck_assert_uint_le(bytes_of(&request, &result.options, UINT64_MAX), request.budget_bytes);
+        ck_assert_double_eq_tol(seconds_of(&request, &result.options), result.seconds, 1e-9 * result.seconds);
+        ck_assert_int_ne(draws.number % 6, 1);
+    } else {
+        ck_assert_int_eq(status, GT_NO_FIT);
+        ck_assert_int_eq(draws.number % 6, 1);
+        smallest_check(&judge, result.arena_bytes);
+    }
+    fastest_check(&judge, status == GT_OK ? result.seconds : INFINITY);
+    alternatives_check(&request, &result);
+    free(judge.at);
+    search_memo_close(&memo);
+}
+END_TEST
+
+static Suite *plan_fastest_suite(void)
+{
+    const char *wanted = getenv("CHECK_LONG");
+    Suite *suite = suite_create("plan_fastest");
+    TCase *tests = tcase_create("all");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_set_timeout(tests, 600);
+    tcase_add_loop_test(tests, the_fastest_is_found, 0, wanted && wanted[0] == '1' ? CASES_LONG : CASES);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(plan_fastest)

@@ -270,6 +270,39 @@ TEST(choices_are_told)
                      "micro-batch 13, recompute gelu, loss in chunks of 416 rows");
 }
 
+/* Returns the bytes that a search finds, the same with the memo as without. */
+static uint64_t bytes_shared(struct search_request *request, struct search_memo *memo, bool pinned)
+{
+    struct search_result shared, own;
+    request->pin_evaluate_batch = pinned;
+    request->memo = memo;
+    enum gt_status status = plan_search(mem, request, &shared);
+    request->memo = NULL;
+    ck_assert_int_eq(plan_search(mem, request, &own), status);
+    ck_assert_uint_eq(shared.arena_bytes, own.arena_bytes);
+    ck_assert_double_eq(shared.seconds, own.seconds);
+    return own.arena_bytes;
+}
+
+/* Searches that share a memo find what searches of their own find, whether the evaluation batch is pinned or not. */
+TEST(shared_results_are_those_of_the_request)
+{
+    struct search_request request = request_make();
+    struct search_memo memo = {0};
+    uint64_t asked = bytes_asked(&request);
+    int differ = 0;
+    for (int percent = 90; percent >= 10; percent -= 4) {
+        request.budget_bytes = asked / 100 * (uint64_t)percent;
+        differ += bytes_shared(&request, &memo, true) != bytes_shared(&request, &memo, false);
+    }
+    ck_assert_int_gt(differ, 2);
+    search_micro_batch_set(&request.options, request.samples, 1);
+    request.options.choice.recompute = recompute_uniform(RECOMPUTE_FULL, request.options.config.n_layer);
+    request.budget_bytes = UINT64_MAX;
+    ck_assert_uint_gt(bytes_shared(&request, &memo, true), bytes_shared(&request, &memo, false));
+    search_memo_close(&memo);
+}
+
 /* Tests the same for models and batches of several shapes, including sampling. */
 TEST_LOOP(larger_budgets_are_never_slower_for_other_shapes, 6)
 {

@@ -2,8 +2,11 @@
  *
  * This file reads the command line and chooses the exit status; train/trainer.c does the work.
  */
+#include <stdio.h>
+
 #include "base/hostmem.h"
 #include "cli/program.h"
+#include "train/compare.h"
 #include "train/run.h"
 
 int main(int argc, char **argv)
@@ -15,9 +18,11 @@ int main(int argc, char **argv)
     enum gt_status status = program_start(&config, CONFIG_TRAIN, "gpt-train", argc, argv, &answered);
     if (status == GT_OK && !answered)
         status = hostmem_create(&mem);
-    if (status == GT_OK && !answered)
+    if (status == GT_OK && !answered && config.compare[0] != '\0')
+        status = compare_run(&config);
+    else if (status == GT_OK && !answered)
         status = config.eval_data[0] != '\0' || config.hellaswag[0] != '\0' ? judge_run(mem, &config)
-                                                                            : trainer_run(mem, &config);
+                                                                            : trainer_run(mem, &config, stdout);
     else
         report_block_print(&config, NULL, status);
     hostmem_destroy(mem);

@@ -104,6 +104,10 @@ enum gt_status config_parse_file(struct config *config, const char *path);
 /* Parses text[count] in the same way; `name` replaces the path. */
 enum gt_status config_parse_text(struct config *config, const char *name, const char *text, size_t count);
 
+/* Reads the file that `compare` names; the flags of `config` apply to it too.  `config` must outlive `out`.
+ * Errors: as config_parse_file() and config_check(). */
+enum gt_status config_compared(const struct config *config, struct config *out);
+
 /* Checks combinations of keys, and sets the keys for which others are another name (grad_checkpoint, explain_oom).
  * Skips the keys that a checkpoint is still to fill in (init_from other than scratch); call it again after
  * config_from_json(), which is the last that sets keys.

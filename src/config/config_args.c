@@ -193,3 +193,17 @@ enum gt_status config_parse_args(struct config *config, int argc, char *const ar
     config_notes(config);
     return GT_OK;
 }
+
+enum gt_status config_compared(const struct config *config, struct config *out)
+{
+    config_defaults(out, config->program);
+    out->backends_built = config->backends_built;
+    TRY(config_parse_file(out, config->compare));
+    for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
+        const struct config_origin *origin = &config->origin[key];
+        const struct config_value value = config_key_value(config, (enum config_key)key);
+        if (origin->source != NULL && strncmp(origin->source, "--", 2) == 0)
+            TRY(config_key_assign(out, (enum config_key)key, &value, origin));
+    }
+    return config_check(out);
+}

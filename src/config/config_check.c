@@ -359,20 +359,19 @@ static enum gt_status check_expected(const struct config *config)
     return GT_USAGE;
 }
 
-/* explain_oom prints a plan too, as text only. */
-static enum gt_status check_explain(struct config *config)
+/* explain_oom and compare print plans too, as text only. */
+static enum gt_status check_answer(struct config *config, enum config_key key, const char *expected)
 {
-    char explain[CONFIG_ORIGIN_TEXT_MAX];
+    char text[CONFIG_ORIGIN_TEXT_MAX];
 
-    if (!config_key_was_set(config, CONFIG_KEY_explain_oom) || config->origin[CONFIG_KEY_explain_oom].bad)
+    if (!config_key_was_set(config, key) || config->origin[key].bad)
         return GT_OK;
-    if (config->explain_oom[0] == '\0') {
-        log_error("%s: name a file, or - for standard input", config->origin[CONFIG_KEY_explain_oom].source);
+    if (config_key_value(config, key).text[0] == '\0') {
+        log_error("%s: name a %s", config->origin[key].source, expected);
         return GT_USAGE;
     }
     if (config->plan != CONFIG_PLAN_OFF && config->plan != CONFIG_PLAN_TEXT) {
-        log_error("%s prints its plan as text only; leave --plan out",
-                  describe(explain, config, CONFIG_KEY_explain_oom));
+        log_error("%s prints its plan as text only; leave --plan out", describe(text, config, key));
         return GT_USAGE;
     }
     config->plan = CONFIG_PLAN_TEXT;
@@ -429,7 +428,9 @@ enum gt_status config_check(struct config *config)
     }
     if (config->program == CONFIG_TRAIN && (check_grad_checkpoint(config) != GT_OK))
         status = GT_USAGE;
-    if (config->program == CONFIG_TRAIN && check_explain(config) != GT_OK)
+    if (config->program == CONFIG_TRAIN &&
+        (check_answer(config, CONFIG_KEY_explain_oom, "file, or - for standard input") != GT_OK ||
+         check_answer(config, CONFIG_KEY_compare, "configuration file") != GT_OK))
         status = GT_USAGE;
     return status;
 }

@@ -99,6 +99,9 @@ struct plan_report_facts {
     double evaluation_seconds; /* one evaluation */
     int64_t evaluations;       /* evaluations to go */
 
+    const char *needless;  /* settings that save memory which the run has; NULL: none is known */
+    double needless_share; /* of the time of an update, which they cost */
+
     /* The search for the plan; NULL if there was none.  The arrays may be empty. */
     const struct search_request *request;
     const struct search_result *search;
@@ -111,6 +114,10 @@ struct plan_report_facts {
 /* Prints one screen of text.  If the requested configuration does not fit, also the bytes that are short, the changes,
  * and the choices. */
 void plan_print_text(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);
+/* Prints the facts that matter for a comparison, one a line: label, tab, text, and where a number can be compared,
+ * tab and number.  At most PLAN_ROWS_MAX lines. */
+#define PLAN_ROWS_MAX 32
+void plan_print_rows(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);
 /* Prints the same facts as JSON (schema in doc/plan.md). */
 enum gt_status plan_print_json(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);
 /* Draws the plan as SVG: ops across, addresses up, and the front of memory against time (doc/plan.md).  Errors:

@@ -1,7 +1,7 @@
 /* Takes programs apart into the parts that repeat.
  *
- * An op belongs to a block, to a loss chunk or to neither, and the planner's own lifetimes say what is live at it.  What
- * earlier blocks save is subtracted, since the whole model has another number of them.
+ * An op belongs to a block, to a loss chunk or to neither, and the planner's own lifetimes say what is live at it.
+ * What earlier blocks save is subtracted, since the whole model has another number of them.
  */
 #include "plan/plan_probe.h"
 

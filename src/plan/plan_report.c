@@ -259,8 +259,52 @@ void plan_print_text(const struct plan *plan, const struct plan_report_facts *fa
     phases_print(plan, out);
     host_print(facts, out);
     forecast_print(facts, out);
+    if (facts->needless)
+        line_print(out, HEAD_INDENT, "Needless  %s: the run fits without, and takes %.1f %% less time (estimated)",
+                   facts->needless, 100.0 * facts->needless_share);
     if (facts->search && (facts->search->candidates > 1 || !facts->search->fits)) {
         change_print(facts, out);
         choices_print(facts, out);
     }
+}
+
+static void row_print(FILE *out, const char *label, const char *text, double number)
+{
+    fprintf(out, "%s\t%s\t%.17g\n", label, text, number);
+}
+
+void plan_print_rows(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
+{
+    char text[192];
+    struct plan_forecast forecast;
+    const double needed = (double)plan_total_bytes(plan, facts);
+    plan_forecast_make(facts, &forecast);
+    row_print(out, "memory", log_bytes(text, needed), needed);
+    for (int32_t c = 0; c < CATEGORY_COUNT; c++) {
+        const double bytes = (double)plan->category_bytes[c];
+        if (bytes > 0.0)
+            row_print(out, tensor_category_name((enum tensor_category)c), log_bytes(text, bytes), bytes);
+    }
+    if (facts->free_bytes > 0)
+        row_print(out, "fits", needed <= (double)facts->free_bytes ? "yes" : "NO", 0.0);
+    if (facts->seconds_per_step > 0.0) {
+        row_print(out, "update", clock_duration(text, facts->seconds_per_step), facts->seconds_per_step);
+        row_print(out, "in all", clock_duration(text, forecast.total_seconds), forecast.total_seconds);
+    }
+    if (facts->search == NULL)
+        return;
+    const struct model_options *options = &facts->search->options;
+    const double seconds = facts->seconds_per_step, samples = (double)facts->request->samples;
+    char recompute[RECOMPUTE_TEXT_MAX];
+    if (seconds > 0.0) {
+        snprintf(text, sizeof text, "%.0f", samples * options->config.block_size / seconds);
+        row_print(out, "tokens/s", text, samples * options->config.block_size / seconds);
+    }
+    snprintf(text, sizeof text, "%" PRId32 " of %" PRId64, options->choice.micro_batch, facts->request->samples);
+    row_print(out, "micro_batch", text, 0.0);
+    row_print(out, "recompute",
+              recompute_text(recompute, &options->choice.recompute, options->config.n_layer, " x", " + "), 0.0);
+    snprintf(text, sizeof text, "%" PRId32, options->choice.loss_chunk_rows);
+    row_print(out, "loss_chunk", text, 0.0);
+    row_print(out, "state_format", facts->state_format, 0.0);
 }

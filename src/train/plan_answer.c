@@ -9,9 +9,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "config/config_key.h"
 #include "plan/plan_search.h"
 
 #define CONFIGURATION_MAX 256
+#define NEEDLESS_MAX 256
+#define NEEDLESS_SHARE_MIN 0.01 /* of the time of an update */
 
 static void configuration_text(const struct session *session, char text[static CONFIGURATION_MAX])
 {
@@ -24,16 +27,20 @@ static void configuration_text(const struct session *session, char text[static C
              dtype_name(session->device.dtype));
 }
 
-static enum gt_status facts_print(const struct session *session, const struct plan_report_facts *facts)
+static enum gt_status facts_print(const struct session *session, const struct plan_report_facts *facts, FILE *out)
 {
+    if (session->config->compare[0] != '\0') {
+        plan_print_rows(session->plan, facts, out);
+        return GT_OK;
+    }
     switch (session->config->plan) {
     case CONFIG_PLAN_JSON:
     case CONFIG_PLAN_JSON_PARETO:
-        return plan_print_json(session->plan, facts, stdout);
+        return plan_print_json(session->plan, facts, out);
     case CONFIG_PLAN_SVG:
-        return plan_print_svg(session->mem, session->plan, facts, stdout);
+        return plan_print_svg(session->mem, session->plan, facts, out);
     default:
-        plan_print_text(session->plan, facts, stdout);
+        plan_print_text(session->plan, facts, out);
         return GT_OK;
     }
 }
@@ -44,6 +51,38 @@ static void seconds_scale(struct search_choice *choices, int32_t count, double s
 {
     for (int32_t i = 0; i < count; i++)
         choices[i].seconds *= scale;
+}
+
+/* Searches without the settings that save memory.  If that is faster by NEEDLESS_SHARE_MIN or more, names them. */
+static enum gt_status needless_find(const struct session *session, struct plan_report_facts *facts,
+                                    char text[static NEEDLESS_MAX])
+{
+    static const enum config_key keys[] = {CONFIG_KEY_micro_batch, CONFIG_KEY_recompute, CONFIG_KEY_loss_chunk};
+    const struct search_request *request = &session->search.request;
+    const struct session_choices none = {.states_chosen = true, .states = request->options.states};
+    struct config config = *session->config;
+    struct session open = *session;
+    struct search_request free = *request;
+    struct search_result result;
+    char value[CONFIG_VALUE_TEXT_MAX];
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (config_key_was_set(&config, keys[i]))
+            used += (size_t)snprintf(text + used, NEEDLESS_MAX - used, "%s%s=%s", used > 0 ? ", " : "",
+                                     config_key_info_get(keys[i])->name, config_key_text(value, &config, keys[i]));
+        config.origin[keys[i]].source = NULL;
+    }
+    config.micro_batch = config.loss_chunk = 0;
+    open.config = &config;
+    session_train_options(&open, &none, &request->options.config, &free.options);
+    free.pin_micro_batch = free.pin_recompute = free.pin_loss_chunk = false;
+    free.memo = NULL;
+    if (used == 0 || !session->search.result.fits)
+        return GT_OK;
+    enum gt_status status = plan_search(session->mem, &free, &result);
+    facts->needless_share = 1.0 - result.seconds / session->search.result.seconds;
+    facts->needless = status == GT_OK && facts->needless_share >= NEEDLESS_SHARE_MIN ? text : NULL;
+    return status == GT_NO_FIT ? GT_OK : status;
 }
 
 /* Adds the search's request and result, the choices and the front. */
@@ -69,11 +108,12 @@ static enum gt_status searched(const struct session *session, struct plan_report
     return GT_OK;
 }
 
-enum gt_status plan_answer(struct session *session, const struct forecast *forecast)
+enum gt_status plan_answer(struct session *session, const struct forecast *forecast, FILE *out)
 {
     char configuration[CONFIGURATION_MAX];
     struct search_choice choices[SEARCH_CHOICES_MAX], front[SEARCH_FRONT_MAX];
     struct hostmem_counters host;
+    char needless[NEEDLESS_MAX];
     configuration_text(session, configuration);
     struct plan_report_facts facts = {
         .configuration = configuration,
@@ -89,13 +129,15 @@ enum gt_status plan_answer(struct session *session, const struct forecast *forec
         .evaluation_seconds = forecast->evaluation_seconds,
         .evaluations = forecast->evaluations,
     };
-    if (session->model->options.train)
+    if (session->model->options.train) {
         TRY(searched(session, &facts, choices, front));
+        TRY(needless_find(session, &facts, needless));
+    }
     search_memo_close(&session->search.memo);
     hostmem_counters_get(session->mem, &host);
     uint64_t headroom = session_headroom_bytes(session);
     facts.host_bytes = host.live_bytes;
     facts.headroom_bytes = headroom > host.live_bytes ? headroom - host.live_bytes : 0;
-    TRY(facts_print(session, &facts));
+    TRY(facts_print(session, &facts, out));
     return session_fits(session);
 }

@@ -55,7 +55,7 @@ struct trainer {
 /* Trains (or evaluates, or prints the plan or the program) as the configuration says.  The last complete checkpoint is
  * intact in every case.  Errors: GT_STOPPED after a signal, with everything saved; GT_USAGE, GT_DATA, GT_NO_FIT before
  * the first step; others as they come. */
-enum gt_status trainer_run(struct hostmem *mem, const struct config *config);
+enum gt_status trainer_run(struct hostmem *mem, const struct config *config, FILE *out);
 
 /* Loads the model that init_from names and prints the results that the configuration requests.  Errors: GT_USAGE (from
  * scratch; a context longer than the model's), GT_DATA, GT_IO, GT_NO_MEMORY, GT_NO_FIT, GT_STOPPED. */
@@ -77,11 +77,11 @@ void report_block_print(const struct config *config, const struct session *sessi
  * message; those of device_profile_find(). */
 enum gt_status explain_oom(const struct config *config, const struct model_config *model,
                            struct session_assumption *out);
-/* --plan: writes the plan of a session as text, JSON or a picture, together with the configuration and the forecast.
+/* --plan: writes the plan of a session to `out`, as text, JSON or a picture, together with the configuration and the forecast.
  * If the plan does not fit, adds choices that do; on request, adds the front of memory against time.  Needs
  * session_plan() and a forecast; session_start() must not have been called.  Errors: GT_NO_FIT when the plan does not
  * fit its budget, after it was written and with one line; GT_IO, GT_NO_MEMORY. */
-enum gt_status plan_answer(struct session *session, const struct forecast *forecast);
+enum gt_status plan_answer(struct session *session, const struct forecast *forecast, FILE *out);
 
 /* Returns the learning rate of an iteration, a pure function of it (nanoGPT train.py get_lr): learning_rate if decay_lr
  * is off.  Otherwise linear warm-up, (iter + 1) / (warmup_iters + 1) of learning_rate, then a cosine from learning_rate

@@ -177,18 +177,18 @@ static enum gt_status run(struct trainer *t, const char *folder)
     return status;
 }
 
-static enum gt_status answer(struct trainer *t)
+static enum gt_status answer(struct trainer *t, FILE *out)
 {
     const struct model *model = t->session.model;
     if (t->config->print_program) {
         for (int32_t p = 0; p < model->graph->program_count; p++)
-            graph_print(model->graph, p, stdout);
+            graph_print(model->graph, p, out);
         return GT_OK;
     }
     TRY(watchdog_start(&t->watchdog, t->mem, t->session.device.backend, t->config->out_dir, t->config->watchdog));
     TRY(session_peak_measure(&t->session));
     forecast_make(t);
-    return plan_answer(&t->session, &t->forecast);
+    return plan_answer(&t->session, &t->forecast, out);
 }
 
 /* Creates and locks the folder, and repairs what a killed run left. */
@@ -234,7 +234,7 @@ static enum gt_status algorithms_choose(struct trainer *t)
     return GT_OK;
 }
 
-enum gt_status trainer_run(struct hostmem *mem, const struct config *config)
+enum gt_status trainer_run(struct hostmem *mem, const struct config *config, FILE *out)
 {
     struct trainer t = {.mem = mem,
                         .config = config,
@@ -271,7 +271,7 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config)
     session_train_options(&t.session, &t.state.choices, &model, &options);
     TRY_GOTO(status, close,
              options.train ? session_plan(&t.session, &options) : session_plan_evaluation(&t.session, &options));
-    status = answers ? answer(&t) : run(&t, folder);
+    status = answers ? answer(&t, out) : run(&t, folder);
 close:
     report_block_print(t.config, &t.session, status);
     hostmem_phase_set(mem, HOSTMEM_CLOSE);

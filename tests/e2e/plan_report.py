@@ -9,6 +9,8 @@
   times     never rise with the budget
   svg       parses as XML, a legend entry for each category in the picture, a rectangle inside the picture for each
             tensor, refused or not
+  compare   two plans side by side: the numbers of each one's own JSON; a file that does not parse is one line
+  needless  a setting that saves memory which the run has: the plan names it and its price
   README    its picture and its example plan match the program's output
 Exit status 3 goes with every plan that does not fit.  Prints "checks: P passed, F failed, S skipped".
 """
@@ -282,6 +284,32 @@ def svg(arguments, categories, status_expected=0):
     check("http" not in text.replace("http://www.w3.org/2000/svg", ""), f"{name}: refers to something outside")
 
 
+def compare():
+    with open("other.py", "w", encoding="utf-8") as file:
+        file.write("n_layer = 8\nn_embd = 64\n")
+    status, text, _ = plan("text", "--compare=other.py", "--memory_budget=100MiB")
+    rows = {line.split()[0]: line for line in text.splitlines()}
+    check(status == 0 and "other.py" in text.splitlines()[0], f"compare: status {status}, {text[:200]!r}")
+    _, report = plan_json("json", "--memory_budget=100MiB")
+    chosen = str(report["search"]["chosen"]["micro_batch"])
+    check(rows["micro_batch"].split()[1:] == 2 * [chosen, "of", "60"], f"compare, as the flags set both: {rows['micro_batch']}")
+    with open("other.py", "w", encoding="utf-8") as file:
+        file.write("learning_rate = 1e-3\ngradient_clipping == 3\n")
+    status, text, error = plan("text", "--compare=other.py")
+    check(status == 2 and text == "" and error.count("\n") == 1 and "other.py:2:" in error, f"compare: {status} {error!r}")
+    os.remove("other.py")
+    status, _, error = plan("json", "--compare=other.py")
+    check(status == 2 and error.count("\n") == 1, f"compare as json: {status} {error!r}")
+
+
+def needless():
+    _, text, _ = plan("text", "--memory_budget=2GiB", "--recompute=full", "--micro_batch=5")
+    line = " ".join(text.split("Needless", 1)[-1].split("\n\n")[0].split())
+    check("micro_batch=5, recompute='full'" in line and re.search(r"[1-9][0-9.]* % less time", line), f"needless: {line!r}")
+    for settings in (("--memory_budget=2GiB",), ("--memory_budget=75MiB", "--recompute=full")):
+        check("Needless" not in plan("text", *settings)[1], f"needless with {settings}")
+
+
 def readme():
     """Compares all but the date and the time of day."""
     command = [GPT_TRAIN, os.path.join(SOURCE, "config", "gpt2_124m.py"), "--batch_size=64", "--device_profile=rtx3060-12g"]
@@ -310,6 +338,8 @@ def main():
     nobody_reads()
     svg(("--memory_budget=84MiB",), base)
     svg(("--memory_budget=2GiB", "--sample_tokens=5"), base | {"cache", "logits"})
+    compare()
+    needless()
     readme()
     svg(("--memory_budget=70MiB",), base, 3)
     check(os.listdir(".") == [], f"a plan left {os.listdir('.')}")

@@ -1,0 +1,12 @@
+/* --compare: the plans of two configurations side by side. */
+#ifndef GPT_TRAIN_TRAIN_COMPARE_H
+#define GPT_TRAIN_TRAIN_COMPARE_H
+
+#include "base/status.h"
+#include "config/config.h"
+
+/* Plans `config` and the file that it compares with, and prints a table.  Errors: those of both plans, GT_NO_FIT if one
+ * does not fit. */
+enum gt_status compare_run(const struct config *config);
+
+#endif

@@ -21,13 +21,16 @@ struct calibrate_request {
     struct backend *device;              /* with its arena, whose content is lost */
     const struct plan *plan;             /* the run's plan: the layout, alignment and guards of the arena */
     const struct model_options *options; /* the run's model */
-    double seconds;                      /* time limit; a pass that has begun may exceed it */
+    double seconds;                      /* for two attempts; a pass that has begun may exceed it */
 };
 
 /* Runs training programs of one block, of the run's width, over few and over more rows, and times every op.  Ops that
- * such a program lacks get the rates of similar ones.  The computed values are not read.  Errors: GT_NO_FIT (not
+ * such a program lacks get the rates of similar ones.  The computed values are not read.  Repeats that until the
+ * new timing agrees with the fastest one within a tenth, at most four times; *settled says whether two did.  The rates
+ * are the fastest ones.  Errors: GT_NO_FIT (not
  * logged) when not even the smallest such model fits the arena; GT_NO_MEMORY, and the device's. */
-enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_request *request, struct plan_rates *out);
+enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_request *request, struct plan_rates *out,
+                                 bool *settled);
 
 /* Writes everything that rates depend on as one line: device and driver, then after a bar the build and the model's
  * width and dtype. */
@@ -37,6 +40,8 @@ char *calibrate_key(char key[static CALIBRATE_KEY_MAX], const struct backend_inf
 /* Loads the rates stored under this key in the user's cache.  Returns false when there are none.  A file that is
  * damaged or not trusted is ignored with a note. */
 bool calibrate_load(const char *key, struct plan_rates *out);
+/* Corrects rates by the ratio of modelled to measured seconds. */
+void calibrate_scale(struct plan_rates *rates, double ratio);
 /* Stores the rates in the user's cache.  A failure is harmless and logged as a note. */
 void calibrate_store(const char *key, const struct plan_rates *rates);
 

@@ -28,7 +28,7 @@ char *calibrate_key(char key[static CALIBRATE_KEY_MAX], const struct backend_inf
     const struct model_config *config = &options->config;
     snprintf(key, CALIBRATE_KEY_MAX,
              "%s; %s | %s " PACKAGE_VERSION "%s; channels %" PRId32 ", heads %" PRId32 ", block %" PRId32
-             ", vocabulary %" PRId32 ", bias %d, dropout %d, gelu %d, %s",
+             ", vocabulary %" PRId32 ", bias %d, dropout %d, gelu %d, %s, %s%s",
              info->device, info->detail, PACKAGE_NAME,
 #ifdef GT_DEBUG
              " debug",
@@ -36,7 +36,8 @@ char *calibrate_key(char key[static CALIBRATE_KEY_MAX], const struct backend_inf
              "",
 #endif
              config->n_embd, config->n_head, config->block_size, config->vocab_size, (int)config->bias,
-             config->dropout > 0.0f, (int)config->gelu, dtype_name(options->dtype));
+             config->dropout > 0.0f, (int)config->gelu, dtype_name(options->dtype), state_format_name(options->states),
+             options->muon ? ", muon" : "");
     return key;
 }
 
@@ -50,6 +51,15 @@ bool calibrate_load(const char *key, struct plan_rates *out)
         memcpy(out, data, bytes);
     free(data);
     return good;
+}
+
+void calibrate_scale(struct plan_rates *rates, double ratio)
+{
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
+        rates->bytes_per_s[kind] *= ratio;
+        for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++)
+            rates->flops_per_s[kind][dtype] *= ratio;
+    }
 }
 
 void calibrate_store(const char *key, const struct plan_rates *rates)

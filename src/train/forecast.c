@@ -75,10 +75,15 @@ bool forecast_is_tested(const struct forecast *forecast)
     return forecast->tested_steps == FORECAST_TEST_STEPS && forecast->modelled_seconds > 0.0;
 }
 
+double forecast_tested_mean(const struct forecast *forecast)
+{
+    return forecast->tested_seconds / (FORECAST_TEST_STEPS - 1);
+}
+
 void forecast_test_log(const struct forecast *forecast)
 {
     char modelled[32], measured[32];
-    double mean = forecast->tested_seconds / (FORECAST_TEST_STEPS - 1);
+    const double mean = forecast_tested_mean(forecast);
     if (fabs(mean / forecast->modelled_seconds - 1.0) > NOTED_ERROR)
         log_result("steps take %s; %s was estimated", clock_duration(measured, mean),
                    clock_duration(modelled, forecast->modelled_seconds));

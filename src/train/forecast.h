@@ -34,6 +34,8 @@ int64_t forecast_evaluations(const struct config *config, int64_t iter);
 double forecast_seconds_left(const struct forecast *forecast);
 /* Returns true only after the step that completes the comparison of model and measurement. */
 bool forecast_is_tested(const struct forecast *forecast);
+/* Returns the seconds of a measured step in that comparison. */
+double forecast_tested_mean(const struct forecast *forecast);
 /* Logs one line with both times if the model was off by more than a quarter. */
 void forecast_test_log(const struct forecast *forecast);
 /* Logs one line: the time left, the end of the run, and the steps and evaluations.  Logs nothing if none are left. */

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/progress.h"
 #include "train/diagnose.h"
@@ -52,9 +53,9 @@ struct trainer {
     int64_t lowest_iter;    /* the evaluation that found state.best_val_loss; -1 = not in this process */
 };
 
-/* Trains (or evaluates, or prints the plan or the program) as the configuration says.  The last complete checkpoint is
- * intact in every case.  Errors: GT_STOPPED after a signal, with everything saved; GT_USAGE, GT_DATA, GT_NO_FIT before
- * the first step; others as they come. */
+/* Trains (or evaluates, or prints the plan or the program to `out`) as the configuration says.  The last complete
+ * checkpoint is intact in every case.  Errors: GT_STOPPED after a signal, with everything saved; GT_USAGE, GT_DATA,
+ * GT_NO_FIT before the first step; others as they come. */
 enum gt_status trainer_run(struct hostmem *mem, const struct config *config, FILE *out);
 
 /* Loads the model that init_from names and prints the results that the configuration requests.  Errors: GT_USAGE (from

@@ -45,9 +45,11 @@ void run_log_skipped(const struct trainer *t, int64_t iter)
 void run_log_iteration(struct trainer *t, const struct step_result *result)
 {
     double rate = run_tokens_per_update(t) / t->step_seconds;
-    double mfu = t->session.timing.peak_flops > 0
-                     ? rate * model_flops_per_token(&t->session.model->options.config) / t->session.timing.peak_flops
-                     : -1.0;
+    const double achieved = rate * model_flops_per_token(&t->session.model->options.config);
+    double *peak = &t->session.timing.peak_flops;
+    if (*peak > 0.0 && achieved > *peak)
+        *peak = achieved; /* it was timed in a slower moment */
+    const double mfu = *peak > 0.0 ? achieved / *peak : -1.0;
     if (result->iter % t->config->log_interval == 0) {
         struct metrics_step step = {
             .iter = result->iter,

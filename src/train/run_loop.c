@@ -244,6 +244,7 @@ static enum gt_status step_settle(struct trainer *t, const struct step_result *r
     if (forecast_is_tested(&t->forecast)) {
         progress_clear(&t->progress);
         forecast_test_log(&t->forecast);
+        session_rates_correct(&t->session, t->forecast.modelled_seconds, forecast_tested_mean(&t->forecast));
     }
     if (result->iter == t->first_iter) {
         progress_clear(&t->progress);

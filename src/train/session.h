@@ -146,9 +146,12 @@ struct plan_rates session_rates_nominal(const struct session *session);
 /* Sets rates before session_start(): those of an earlier run, or a guess from the number of threads.  Returns false for
  * a card that was never timed, for which that guess means nothing. */
 bool session_rates_guess(struct session *session);
-/* Times the device's ops in the arena, whose content is lost, unless the cache has their times.  Takes less than two
- * seconds.  To be called between session_start() and the first upload.  Errors: GT_NO_MEMORY, GT_DEVICE. */
+/* Times the device's ops in the arena, whose content is lost, unless the cache has their times.  Takes a second or
+ * two, and if other programs disturb it, up to four.  To be called between session_start() and the first upload.
+ * Errors: GT_NO_MEMORY, GT_DEVICE. */
 enum gt_status session_rates_calibrate(struct session *session);
+/* Corrects rates that model twice the seconds that a step takes, or half of them, here and in the cache. */
+void session_rates_correct(struct session *session, double modelled, double measured);
 
 /* Measures the device's matrix rate (in 20 to 60 ms on a cpu, 50 to 150 ms on a card).  Before session_start() it takes
  * a small arena for that, which makes session_start() impossible.  After session_start() it uses the session's arena,

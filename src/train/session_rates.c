@@ -17,6 +17,7 @@
 /* A guess of the rate of one thread of a processor, within a factor of three of those measured. */
 #define GUESSED_THREAD_FLOPS 40e9
 #define CALIBRATE_SECONDS 1.0
+#define OUTDATED_RATIO 2.0                     /* of modelled and measured steps */
 #define SCRATCH_BYTES_MIN ((uint64_t)40 << 20) /* the largest workspace of a product, and its matrices */
 #define SHOWN_ROWS 1024                        /* a product of few rows is slower, see ramp_rows */
 
@@ -75,17 +76,33 @@ enum gt_status session_rates_calibrate(struct session *session)
     if (session->timing.is_timed)
         return GT_OK;
     int64_t start_ns = clock_monotonic_ns();
-    enum gt_status status = calibrate_measure(session->mem, &request, &session->timing.rates);
+    bool settled;
+    enum gt_status status = calibrate_measure(session->mem, &request, &session->timing.rates, &settled);
     if (status != GT_OK)
         return status == GT_NO_FIT ? GT_OK : status; /* the arena is too small, so the forecast does without */
     session->timing.is_timed = true;
-    calibrate_store(calibrate_key(key, &session->device.info, &session->model->options), &session->timing.rates);
+    if (settled)
+        calibrate_store(calibrate_key(key, &session->device.info, &session->model->options), &session->timing.rates);
+    else
+        log_note(
+            "calibration does not settle: timings differ by more than a tenth, so other programs use this machine; "
+            "estimates may be far off, and the next run times it again");
     const double share = SHOWN_ROWS / (SHOWN_ROWS + session->timing.rates.ramp_rows);
     log_result("calibration: products %.1f GFLOP/s, elementwise ops %.1f GB/s (timed in %s)",
                session->timing.rates.flops_per_s[OP_GEMM][DTYPE_F32] * share / 1e9,
                session->timing.rates.bytes_per_s[OP_RESIDUAL] / 1e9,
                clock_duration(duration, (double)(clock_monotonic_ns() - start_ns) * 1e-9));
     return GT_OK;
+}
+
+void session_rates_correct(struct session *session, double modelled, double measured)
+{
+    char key[CALIBRATE_KEY_MAX];
+    const double ratio = modelled / measured;
+    if (!session->timing.is_timed || (ratio < OUTDATED_RATIO && ratio > 1.0 / OUTDATED_RATIO))
+        return;
+    calibrate_scale(&session->timing.rates, ratio);
+    calibrate_store(calibrate_key(key, &session->device.info, options_of(session)), &session->timing.rates);
 }
 
 /* Time and memory for measuring the rate of products.  On a cpu the products are small, so that two of them keep to the
@@ -167,5 +184,9 @@ enum gt_status session_peak_measure(struct session *session)
     }
     TRY(peaks_measure(session));
     rates_tuned(session);
+    /* The run's own products may be faster than the one that was timed just now. */
+    const double own = session->timing.rates.flops_per_s[OP_GEMM][session->device.dtype];
+    if (session->timing.is_timed && own > session->timing.peak_flops)
+        session->timing.peak_flops = own;
     return GT_OK;
 }

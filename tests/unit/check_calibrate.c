@@ -78,7 +78,8 @@ static void teardown(void)
 static enum gt_status measure(double seconds, struct plan_rates *out)
 {
     struct calibrate_request request = {.device = device, .plan = plan, .options = &options, .seconds = seconds};
-    return calibrate_measure(mem, &request, out);
+    bool settled;
+    return calibrate_measure(mem, &request, out, &settled);
 }
 
 static void rates_are_possible(const struct plan_rates *rates)
@@ -224,6 +225,42 @@ TEST(a_failing_device_is_passed_on)
     device_stop();
 }
 
+static double delay_s;
+
+/* Waits longer each time, as a machine does on which more and more programs run. */
+static enum gt_status slowing_sync(struct backend *backend, int32_t queue)
+{
+    const int64_t end_ns = clock_monotonic_ns() + (int64_t)(delay_s * 1e9);
+    delay_s *= 1.003;
+    while (clock_monotonic_ns() < end_ns)
+        continue;
+    return cpu->sync(backend, queue);
+}
+
+TEST(a_disturbed_timing_does_not_settle)
+{
+    struct plan_rates rates, first;
+    struct calibrate_request request = {.options = &options, .seconds = 1e-9};
+    bool settled = true;
+    device_start(true);
+    cpu = device->ops;
+    struct backend_ops slowing = *cpu;
+    slowing.sync = slowing_sync;
+    device->ops = &slowing;
+    request.device = device;
+    request.plan = plan;
+    delay_s = 1e-4;
+    ck_assert_int_eq(calibrate_measure(mem, &request, &rates, &settled), GT_OK);
+    ck_assert(!settled);
+    ck_assert_double_gt(delay_s, 3e-4); /* it was tried more than twice */
+    ck_assert_int_eq(calibrate_measure(mem, &request, &first, &settled), GT_OK);
+    ck_assert_double_gt(rates.bytes_per_s[OP_RESIDUAL], first.bytes_per_s[OP_RESIDUAL]); /* the fastest was kept */
+    calibrate_scale(&first, 0.5);
+    ck_assert_double_gt(plan_cost_seconds(model->graph, model->train_first.program, &first),
+                        1.5 * plan_cost_seconds(model->graph, model->train_first.program, &rates));
+    device_stop();
+}
+
 TEST(failing_allocations_are_passed_on)
 {
     struct plan_rates rates;
@@ -310,5 +347,11 @@ TEST(keys_tell_devices_and_widths_apart)
     wider.choice.micro_batch++;
     ck_assert_str_eq(calibrate_key(other, &first, &wider), key);
     wider.dtype = DTYPE_BF16;
+    ck_assert_str_ne(calibrate_key(other, &first, &wider), key);
+    wider = options;
+    wider.muon = true; /* its ops are timed in its own runs only */
+    ck_assert_str_ne(calibrate_key(other, &first, &wider), key);
+    wider.muon = false;
+    wider.states = STATE_SR;
     ck_assert_str_ne(calibrate_key(other, &first, &wider), key);
 }

@@ -26,6 +26,7 @@
 #include "io/checkpoint_record.h"
 
 #define LINE_MAX_BYTES 1024
+#define RECENT_STEPS 11
 
 /* Returns true when the resumed run will write the line again, or it is torn. */
 static bool line_is_stale(const char *line, int64_t resume_iter, bool evaluated)
@@ -70,6 +71,39 @@ static enum gt_status stale_offset(const char *path, int64_t resume_iter, bool e
     const enum gt_status status = *out < 0 || ferror(file) ? read_error(path) : GT_OK;
     fclose(file);
     return status;
+}
+
+static int number_compare(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+double metrics_rate_recent(const char *out_dir)
+{
+    static const char field[] = "\"tokens_per_s\":";
+    char path[FILE_PATH_MAX], line[LINE_MAX_BYTES];
+    double last[RECENT_STEPS];
+    int64_t count = 0;
+    uint64_t size_bytes;
+    int fd;
+    if (file_join(path, out_dir, METRICS_NAME) != GT_OK || !file_exists(path) ||
+        file_open_read(path, &fd, &size_bytes) != GT_OK)
+        return 0.0;
+    FILE *file = fdopen(fd, "r");
+    while (file && fgets(line, sizeof line, file)) {
+        const char *at = strstr(line, field);
+        const double rate = at != NULL ? strtod(at + sizeof field - 1, NULL) : 0.0;
+        if (isfinite(rate) && rate > 0.0)
+            last[count++ % RECENT_STEPS] = rate;
+    }
+    if (file)
+        fclose(file);
+    else
+        close(fd);
+    count = count < RECENT_STEPS ? count : RECENT_STEPS;
+    qsort(last, (size_t)count, sizeof last[0], number_compare);
+    return count > 0 ? last[count / 2] : 0.0;
 }
 
 /* Returns the set-aside name for the lines of the checkpoint in `out_dir`; empty when there is no checkpoint. */

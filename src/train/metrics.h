@@ -35,6 +35,8 @@ struct metrics_step {
  * `out_dir` must live as long.  Errors: GT_IO, GT_NO_MEMORY, GT_DATA. */
 enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_t resume_iter, bool evaluated,
                             bool anew);
+/* Returns the median tokens per second of the last steps in the file of `out_dir`; 0 if there are none. */
+double metrics_rate_recent(const char *out_dir);
 void metrics_close(struct metrics *metrics);
 /* Makes the lines written so far survive a power cut.  To be called before a checkpoint is saved.  A failure is a
  * warning. */

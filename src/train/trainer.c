@@ -177,6 +177,19 @@ static enum gt_status run(struct trainer *t, const char *folder)
     return status;
 }
 
+/* Replaces the modelled time of a step by that of the run's last steps, if they had this plan on this device. */
+static void forecast_recall(struct trainer *t)
+{
+    const struct plan_choice *planned = &t->session.model->options.choice;
+    const bool same =
+        t->source.own && t->config->device_profile[0] == '\0' && plan_choice_equal(planned, &t->state.choices.plan);
+    const double rate = same ? metrics_rate_recent(t->config->out_dir) : 0.0;
+    if (rate <= 0.0)
+        return;
+    t->forecast.step_seconds = run_tokens_per_update(t) / rate;
+    t->forecast.measured = true;
+}
+
 static enum gt_status answer(struct trainer *t, FILE *out)
 {
     const struct model *model = t->session.model;
@@ -188,6 +201,7 @@ static enum gt_status answer(struct trainer *t, FILE *out)
     TRY(watchdog_start(&t->watchdog, t->mem, t->session.device.backend, t->config->out_dir, t->config->watchdog));
     TRY(session_peak_measure(&t->session));
     forecast_make(t);
+    forecast_recall(t);
     return plan_answer(&t->session, &t->forecast, out);
 }
 

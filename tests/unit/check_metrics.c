@@ -249,3 +249,21 @@ TEST(a_pipe_is_refused_at_once)
     }
     end(&fixture);
 }
+
+/* The median of the last steps; lines without a rate and damaged ones do not count. */
+TEST(recent_steps_have_a_rate)
+{
+    struct fixture fixture;
+    char text[4096] = "";
+    begin(&fixture);
+    ck_assert(metrics_rate_recent(fixture.folder) == 0.0);
+    for (int i = 0; i < 40; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "{\"iter\":%d,\"tokens_per_s\":%d}\n", i,
+                 i < 20 ? 7000 : 100 + i);
+    snprintf(text + strlen(text), sizeof text - strlen(text),
+             "{\"iter\":40,\"val_loss\":1}\n{\"tokens_per_s\":null}\n{\"tokens_per_s\":\n");
+    text_write(fixture.path, text);
+    ck_assert_double_eq(metrics_rate_recent(fixture.folder), 134.0);
+    ck_assert_int_eq(fixture.log.lines, 0);
+    end(&fixture);
+}

@@ -64,10 +64,18 @@ struct plan {
 enum gt_status plan_create(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
                            struct plan **out);
 void plan_destroy(struct plan *plan);
+/* What a measured program needs: items with their lives, and the sum of footprints at each op. */
+struct plan_measured {
+    const struct plan_item *items; /* plan_internal.h */
+    int32_t count;
+    const uint64_t *live;
+};
 /* As plan_create(), but programs are measured and not placed: their own tensors have no address, and a phase's bytes
- * are those of its PHASE tensors.  The bounds are those of the plan; no placement can need less. */
+ * are those of its PHASE tensors.  The bounds are those of the plan; no placement can need less.  Calls `visit`, if it
+ * is not NULL, with each program. */
 enum gt_status plan_measure(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
-                            struct plan **out);
+                            void (*visit)(void *user, int32_t program, const struct plan_measured *measured),
+                            void *user, struct plan **out);
 /* Sets the shapes and the planned addresses of an op. */
 void plan_call(const struct plan *plan, int32_t program, int32_t op, struct op_call *call);
 
@@ -114,9 +122,8 @@ struct plan_report_facts {
 /* Prints one screen of text.  If the requested configuration does not fit, also the bytes that are short, the changes,
  * and the choices. */
 void plan_print_text(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);
-/* Prints the facts that matter for a comparison, one a line: label, tab, text, and where a number can be compared,
- * tab and number.  At most PLAN_ROWS_MAX lines. */
-#define PLAN_ROWS_MAX 32
+/* Prints the facts that matter for a comparison, one a line, always in the same order: label, tab, text, tab, number;
+ * the number is 0 where none can be compared. */
 void plan_print_rows(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);
 /* Prints the same facts as JSON (schema in doc/plan.md). */
 enum gt_status plan_print_json(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);

@@ -34,7 +34,9 @@ struct plan_builder {
     struct plan_scratch scratch;
     uint64_t segment_bytes; /* S of the virtual addresses */
     bool bound_only;        /* programs are measured, not placed */
-    uint64_t enough_bytes;  /* the largest program's lower bound: no placement makes the arena smaller */
+    void (*visit)(void *user, int32_t program, const struct plan_measured *measured);
+    void *user;
+    uint64_t enough_bytes; /* the largest program's lower bound: no placement makes the arena smaller */
 };
 
 static enum gt_status plan_arrays_create(struct plan *plan)
@@ -295,6 +297,9 @@ static enum gt_status program_place(struct plan_builder *builder, int32_t progra
     int32_t count = plan_items_collect(plan, program, builder->ranges, builder->items);
     out->program = program;
     plan_live_measure(plan, program, builder->items, count, scratch->live, out);
+    const struct plan_measured measured = {builder->items, count, scratch->live};
+    if (builder->visit)
+        builder->visit(builder->user, program, &measured);
     if (builder->bound_only)
         return GT_OK;
     if (!items_place(builder, count, ops))
@@ -409,11 +414,16 @@ static enum gt_status arena_place(struct plan_builder *builder)
 }
 
 /* Measures all programs before any is placed, so that those which do not need the whole arena take little time. */
-static enum gt_status plan_fill(struct plan *plan, bool bound_only)
+static enum gt_status plan_fill(struct plan *plan, const struct plan_builder *how)
 {
     TRY(plan_arrays_create(plan));
     TRY(workspaces_ask(plan));
-    struct plan_builder builder = {.plan = plan, .mem = plan->mem, .graph = plan->graph, .bound_only = true};
+    struct plan_builder builder = {.plan = plan,
+                                   .mem = plan->mem,
+                                   .graph = plan->graph,
+                                   .bound_only = true,
+                                   .visit = how->visit,
+                                   .user = how->user};
     for (int32_t p = 0; p < plan->graph->program_count; p++) {
         if (plan->graph->programs[p].count > builder.ops_max)
             builder.ops_max = plan->graph->programs[p].count;
@@ -422,7 +432,7 @@ static enum gt_status plan_fill(struct plan *plan, bool bound_only)
     enum gt_status status;
     TRY_GOTO(status, destroy_arrays, builder_arrays_create(&builder));
     TRY_GOTO(status, destroy_arrays, arena_place(&builder));
-    if (!bound_only) {
+    if (!how->bound_only) {
         builder.bound_only = false;
         builder.enough_bytes = plan->arena_bytes_bound;
         builder.fixed.count = 0;
@@ -435,7 +445,7 @@ destroy_arrays:
 }
 
 static enum gt_status plan_make(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
-                                bool bound_only, struct plan **out)
+                                const struct plan_builder *how, struct plan **out)
 {
     assert(options->alignment_bytes > 0 && (options->alignment_bytes & (options->alignment_bytes - 1)) == 0);
     assert(options->guard_bytes % options->alignment_bytes == 0);
@@ -447,7 +457,7 @@ static enum gt_status plan_make(struct hostmem *mem, const struct graph *graph, 
     plan->tensor_count = graph->tensor_count;
     plan->program_count = graph->program_count;
     plan->peak_program = -1;
-    enum gt_status status = plan_fill(plan, bound_only);
+    enum gt_status status = plan_fill(plan, how);
     if (status != GT_OK) {
         plan_destroy(plan);
         return status;
@@ -459,13 +469,15 @@ static enum gt_status plan_make(struct hostmem *mem, const struct graph *graph, 
 enum gt_status plan_create(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
                            struct plan **out)
 {
-    return plan_make(mem, graph, options, false, out);
+    return plan_make(mem, graph, options, &(struct plan_builder){.bound_only = false}, out);
 }
 
 enum gt_status plan_measure(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
-                            struct plan **out)
+                            void (*visit)(void *user, int32_t program, const struct plan_measured *measured),
+                            void *user, struct plan **out)
 {
-    return plan_make(mem, graph, options, true, out);
+    const struct plan_builder how = {.bound_only = true, .visit = visit, .user = user};
+    return plan_make(mem, graph, options, &how, out);
 }
 
 void plan_call(const struct plan *plan, int32_t program, int32_t op, struct op_call *call)

@@ -13,42 +13,11 @@
 /* A program that is being taken apart. */
 struct taking {
     const struct probe_request *request;
-    const struct plan *plan;
+    const struct model *model;
     const struct program *program;
-    struct tensor_range *ranges; /* [tensors] */
-    struct plan_item *items;     /* [tensors + ops] */
-    uint64_t *live;              /* [ops + 1] */
-    int32_t count;               /* of items */
+    const struct plan_measured *measured;
+    struct probe *out;
 };
-
-static void taking_close(struct taking *taking)
-{
-    hostmem_free(taking->request->mem, taking->live);
-    hostmem_free(taking->request->mem, taking->items);
-    hostmem_free(taking->request->mem, taking->ranges);
-}
-
-static enum gt_status taking_open(struct taking *taking, int32_t program)
-{
-    const struct graph *graph = taking->plan->graph;
-    struct hostmem *mem = taking->request->mem;
-    struct plan_program measured;
-    taking->program = &graph->programs[program];
-    size_t tensors = (size_t)graph->tensor_count, ops = (size_t)taking->program->count;
-    enum gt_status status = HOSTMEM_NEW(mem, tensors, "probe ranges", &taking->ranges);
-    if (status == GT_OK)
-        status = HOSTMEM_NEW(mem, tensors + ops, "probe items", &taking->items);
-    if (status == GT_OK)
-        status = HOSTMEM_NEW(mem, ops + 1, "probe bytes", &taking->live);
-    if (status != GT_OK) {
-        taking_close(taking);
-        return status;
-    }
-    graph_ranges(graph, program, taking->ranges);
-    taking->count = plan_items_collect(taking->plan, program, taking->ranges, taking->items);
-    plan_live_measure(taking->plan, program, taking->items, taking->count, taking->live, &measured);
-    return GT_OK;
-}
 
 /* The probed model has a block at each level, highest first. */
 static int level_of(int32_t layer)
@@ -73,8 +42,8 @@ static void items_take(const struct taking *taking, struct probe_program *out)
         second++;
     const int32_t chunk_ops = second - loss;
     second = ops[second].chunk == 2 ? second : loss;
-    for (int32_t i = 0; i < taking->count; i++) {
-        const struct plan_item *item = &taking->items[i];
+    for (int32_t i = 0; i < taking->measured->count; i++) {
+        const struct plan_item *item = &taking->measured->items[i];
         const bool block = ops[item->first].layer >= 0;
         if (ops[item->first].chunk > 0 && ops[item->last].chunk > 0)
             continue;
@@ -122,7 +91,7 @@ static uint64_t chunk_bytes(const struct probe_request *request, const struct pr
 /* Measures times, and bytes while each part runs. */
 static void ops_take(const struct taking *taking, struct probe_program *out)
 {
-    const struct graph *graph = taking->plan->graph;
+    const struct graph *graph = taking->model->graph;
     bool any_block = false, any_backward = false;
     uint64_t all = 0, largest = 0, below[RECOMPUTE_LEVELS];
     for (int level = RECOMPUTE_FULL; level >= RECOMPUTE_NONE; all += out->saved[level--])
@@ -138,42 +107,42 @@ static void ops_take(const struct taking *taking, struct probe_program *out)
             assert(in_chunk < PROBE_CHUNK_OPS_MAX);
             uint64_t own = chunk_bytes(taking->request, &parts, &largest);
             if (op->chunk <= PROBE_CHUNK_NEXT + 1)
-                out->chunk[op->chunk - 1][in_chunk] = taking->live[i] - all - own;
+                out->chunk[op->chunk - 1][in_chunk] = taking->measured->live[i] - all - own;
         } else if (op->layer >= 0) {
-            most(&out->local[level_of(op->layer)], taking->live[i] - below[level_of(op->layer)]);
+            most(&out->local[level_of(op->layer)], taking->measured->live[i] - below[level_of(op->layer)]);
             out->seconds[level_of(op->layer)] += seconds;
         } else {
             bool loss = any_block && !any_backward;
-            most(loss ? &out->high : &out->low, taking->live[i] - (loss ? all : 0));
+            most(loss ? &out->high : &out->low, taking->measured->live[i] - (loss ? all : 0));
             out->outside_seconds += seconds;
         }
     }
 }
 
-static enum gt_status program_take(const struct probe_request *request, const struct plan *plan, int32_t program,
-                                   struct probe_program *out)
+static void program_take(void *user, int32_t program, const struct plan_measured *measured)
 {
-    struct taking taking = {.request = request, .plan = plan};
-    TRY(taking_open(&taking, program));
-    items_take(&taking, out);
-    ops_take(&taking, out);
-    taking_close(&taking);
-    return GT_OK;
+    struct taking *taking = user;
+    const struct model *model = taking->model;
+    const int32_t programs[PROBE_KINDS] = {model->train_first.program, model->train_next.program,
+                                           model->evaluate.program};
+    taking->program = &model->graph->programs[program];
+    taking->measured = measured;
+    for (int kind = 0; kind < PROBE_KINDS; kind++) {
+        if (programs[kind] != program)
+            continue;
+        items_take(taking, &taking->out->program[kind]);
+        ops_take(taking, &taking->out->program[kind]);
+    }
 }
 
-/* Builds the model of a request with two micro-steps and, if it has at least two rows, two loss chunks. */
-static enum gt_status model_measure(const struct probe_request *request, struct model_options *options,
-                                    const struct plan_options *plan_options, struct model **model, struct plan **plan)
+/* Builds a model with two micro-steps and, if it has at least two rows, two loss chunks. */
+static enum gt_status model_make(struct model_options *options, struct hostmem *mem, struct model **out)
 {
     int64_t rows = (int64_t)options->choice.micro_batch * options->config.block_size;
     options->micro_steps = 2;
     options->choice.remainder_batch = 0;
     options->choice.loss_chunk_rows = (int32_t)((rows + 1) / 2);
-    TRY(model_create(request->mem, options, model));
-    enum gt_status status = plan_measure(request->mem, (*model)->graph, plan_options, plan);
-    if (status != GT_OK)
-        model_destroy(*model);
-    return status;
+    return model_create(mem, options, out);
 }
 
 static void chunks_take(const struct graph *graph, int32_t program, enum probe_kind kind, struct probe_fixed *out)
@@ -197,7 +166,9 @@ enum gt_status probe_fixed_make(const struct probe_request *request, struct prob
     quiet.quiet = true;
     options.choice.micro_batch = 2;
     options.choice.evaluate_batch = 1;
-    TRY(model_measure(request, &options, &quiet, &model, &plan));
+    TRY(model_make(&options, request->mem, &model));
+    enum gt_status status;
+    TRY_GOTO(status, close, plan_measure(request->mem, model->graph, &quiet, NULL, NULL, &plan));
     *out = (struct probe_fixed){.run_bytes = plan->run_bytes, .gradient_bytes = plan->phase_bytes[PHASE_TRAIN]};
     for (int32_t p = 0; p < plan->program_count; p++) {
         enum program_phase phase = model->graph->programs[p].phase;
@@ -210,8 +181,9 @@ enum gt_status probe_fixed_make(const struct probe_request *request, struct prob
     if (options.evaluate)
         chunks_take(model->graph, model->evaluate.program, PROBE_EVALUATE, out);
     plan_destroy(plan);
+close:
     model_destroy(model);
-    return GT_OK;
+    return status;
 }
 
 enum gt_status probe_make(const struct probe_request *request, int32_t micro_batch, int32_t evaluate_batch,
@@ -227,16 +199,12 @@ enum gt_status probe_make(const struct probe_request *request, int32_t micro_bat
     options.choice.micro_batch = micro_batch;
     options.choice.evaluate_batch = evaluate_batch;
     options.generate = false;
-    TRY(model_measure(request, &options, &unlimited, &model, &plan));
-    const int32_t programs[PROBE_KINDS] = {model->train_first.program, model->train_next.program,
-                                           model->evaluate.program};
-    enum gt_status status = GT_OK;
+    TRY(model_make(&options, request->mem, &model));
     *out = (struct probe){.micro_batch = micro_batch, .evaluate_batch = evaluate_batch};
-    for (int kind = 0; kind < PROBE_KINDS && status == GT_OK; kind++) {
-        if (programs[kind] >= 0)
-            status = program_take(request, plan, programs[kind], &out->program[kind]);
-    }
-    plan_destroy(plan);
+    struct taking taking = {.request = request, .model = model, .out = out};
+    enum gt_status status = plan_measure(request->mem, model->graph, &unlimited, program_take, &taking, &plan);
+    if (status == GT_OK)
+        plan_destroy(plan);
     model_destroy(model);
     return status;
 }

@@ -282,24 +282,15 @@ void plan_print_rows(const struct plan *plan, const struct plan_report_facts *fa
     row_print(out, "memory", log_bytes(text, needed), needed);
     for (int32_t c = 0; c < CATEGORY_COUNT; c++) {
         const double bytes = (double)plan->category_bytes[c];
-        if (bytes > 0.0)
-            row_print(out, tensor_category_name((enum tensor_category)c), log_bytes(text, bytes), bytes);
+        row_print(out, tensor_category_name((enum tensor_category)c), log_bytes(text, bytes), bytes);
     }
-    if (facts->free_bytes > 0)
-        row_print(out, "fits", needed <= (double)facts->free_bytes ? "yes" : "NO", 0.0);
-    if (facts->seconds_per_step > 0.0) {
-        row_print(out, "update", clock_duration(text, facts->seconds_per_step), facts->seconds_per_step);
-        row_print(out, "in all", clock_duration(text, forecast.total_seconds), forecast.total_seconds);
-    }
+    row_print(out, "fits", facts->free_bytes == 0 || needed <= (double)facts->free_bytes ? "yes" : "NO", 0.0);
+    row_print(out, "update", clock_duration(text, facts->seconds_per_step), facts->seconds_per_step);
+    row_print(out, "in all", clock_duration(text, forecast.total_seconds), forecast.total_seconds);
     if (facts->search == NULL)
         return;
     const struct model_options *options = &facts->search->options;
-    const double seconds = facts->seconds_per_step, samples = (double)facts->request->samples;
     char recompute[RECOMPUTE_TEXT_MAX];
-    if (seconds > 0.0) {
-        snprintf(text, sizeof text, "%.0f", samples * options->config.block_size / seconds);
-        row_print(out, "tokens/s", text, samples * options->config.block_size / seconds);
-    }
     snprintf(text, sizeof text, "%" PRId32 " of %" PRId64, options->choice.micro_batch, facts->request->samples);
     row_print(out, "micro_batch", text, 0.0);
     row_print(out, "recompute",

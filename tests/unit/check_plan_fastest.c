@@ -121,7 +121,7 @@ static uint64_t bytes_of(const struct search_request *request, const struct mode
     struct plan *plan;
     uint64_t bytes = UINT64_MAX;
     ck_assert_int_eq(model_create(mem, options, &model), GT_OK);
-    ck_assert_int_eq(plan_measure(mem, model->graph, &request->plan, &plan), GT_OK);
+    ck_assert_int_eq(plan_measure(mem, model->graph, &request->plan, NULL, NULL, &plan), GT_OK);
     if (plan->arena_bytes_bound <= least) {
         plan_destroy(plan);
         ck_assert_int_eq(plan_create(mem, model->graph, &request->plan, &plan), GT_OK);

@@ -242,7 +242,17 @@ static void budget_draw(struct draws *draws, struct search_request *request)
         request->budget_bytes = least.arena_bytes - 1 - least.arena_bytes / 1000;
 }
 
-START_TEST(the_fastest_is_found)
+/* Returns true in `make check-long`. */
+static bool is_long(void)
+{
+    const char *wanted = getenv("CHECK_LONG");
+    return wanted != NULL && wanted[0] == '1';
+}
+
+TEST_FIXTURE(setup, teardown)
+TEST_LIMIT(600)
+
+TEST_LOOP(the_fastest_is_found, is_long() ? CASES_LONG : CASES)
 {
     struct draws draws = {.number = (uint32_t)_i};
     struct search_request request = request_draw(&draws);
@@ -267,18 +277,3 @@ START_TEST(the_fastest_is_found)
     free(judge.at);
     search_memo_close(&memo);
 }
-END_TEST
-
-static Suite *plan_fastest_suite(void)
-{
-    const char *wanted = getenv("CHECK_LONG");
-    Suite *suite = suite_create("plan_fastest");
-    TCase *tests = tcase_create("all");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_set_timeout(tests, 600);
-    tcase_add_loop_test(tests, the_fastest_is_found, 0, wanted && wanted[0] == '1' ? CASES_LONG : CASES);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(plan_fastest)

@@ -34,7 +34,7 @@ AC_DEFUN([GT_SUMMARY], [
     [gt_text_opencl="no (Debian: opencl-headers)"])
   AS_IF([test "x$gt_x86_simd" = xyes], [gt_text_simd="generic avx2 avx512 (picked at run time)"],
     [gt_text_simd="generic"])
-  AS_IF([test "x$gt_x86_amx" = xyes], [gt_text_bf16="AMX (picked at run time), else in fp32"],
+  AS_IF([test "x$gt_x86_bf16" = xyes], [gt_text_bf16="AMX, AVX512-BF16 (picked at run time), else in fp32"],
     [gt_text_bf16="in fp32"])
   AS_IF([test "x$enable_hardening" = xyes],
     [gt_text_hardening=`echo $HARDENING_CPPFLAGS $HARDENING_CFLAGS $HARDENING_LDFLAGS`], [gt_text_hardening=no])

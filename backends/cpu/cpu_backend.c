@@ -1,8 +1,8 @@
 /* The cpu backend: OpenMP kernels over host memory, CBLAS for matrix products without a kernel of their own.
  *
  * There are three tables of the same kernels, compiled for different instruction sets; open() picks the widest that
- * this processor supports.  On top of the widest, bf16 products may use AMX.  GPT_TRAIN_CPU_ISA=generic|avx2|avx512|amx
- * lowers the choice, for tests.  All spaces are host memory, there is one queue, and every call has finished when it
+ * this processor supports.  On top of the widest, bf16 products may use AMX or AVX512-BF16.
+ * GPT_TRAIN_CPU_ISA=generic|avx2|avx512|avx512_bf16|amx lowers the choice, for tests.  All spaces are host memory, there is one queue, and every call has finished when it
  * returns.  The BLAS library is set to one thread, because our threads call it, tile by tile.
  */
 #ifdef HAVE_CONFIG_H
@@ -76,8 +76,10 @@ static enum gt_status isa_choose(struct cpu_backend *cpu)
 {
     const struct cpu_isa sets[] = {
 #ifdef HAVE_X86_SIMD
-#ifdef HAVE_X86_AMX
+#ifdef HAVE_X86_BF16
         {"amx", "avx512", cpu_table_avx512, &cpu_gemm_path_amx, has_avx512() && cpu_has_amx_bf16()},
+        {"avx512_bf16", "avx512", cpu_table_avx512, &cpu_gemm_path_packed_avx512_bf16,
+         has_avx512() && __builtin_cpu_supports("avx512bf16")},
 #endif
         {"avx512", "avx512", cpu_table_avx512, NULL, has_avx512()},
         {"avx2", "avx2", cpu_table_avx2, NULL, has_avx2()},
@@ -95,7 +97,9 @@ static enum gt_status isa_choose(struct cpu_backend *cpu)
             return GT_OK;
         }
     }
-    log_error("GPT_TRAIN_CPU_ISA=%s: expected generic, avx2, avx512 or amx, where build and processor have it", wanted);
+    log_error("GPT_TRAIN_CPU_ISA=%s: expected generic, avx2, avx512, avx512_bf16 or amx, where build and processor "
+              "have it",
+              wanted);
     return GT_DEVICE;
 }
 

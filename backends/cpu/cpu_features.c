@@ -11,7 +11,7 @@
 
 #include "backends/cpu/cpu_gemm.h"
 
-#ifdef HAVE_X86_AMX
+#ifdef HAVE_X86_BF16
 
 #include <cpuid.h>
 #ifdef __linux__

@@ -1,10 +1,10 @@
 /* gemm: d (+)= op(a) op(b) + bias, tile by tile of d, each on one thread.
  *
  * OpenMP distributes the tiles.  K is never divided among threads.  If the bits of d depend on the tiles, tile sizes
- * follow from the shape alone, so no bit depends on the number of threads.  In fp32 a tile is one single-threaded
- * cblas_sgemm; a bias is first written into the tile, and the product added to it while it is in the cache.  Other
- * paths: wide products with AVX-512 (cpu_gemm_packed.c), few rows (cpu_gemm_few.c), 16-bit operands (cpu_gemm_half.c,
- * cpu_gemm_amx.c).  tile_of_shape() and tile_cheapest() choose the tile sizes.
+ * follow from the shape alone, so no bit depends on the number of threads.  Without AVX-512, an fp32 tile is one
+ * single-threaded cblas_sgemm; a bias is first written into the tile, and the product added to it while it is in the
+ * cache.  Other paths: few rows (cpu_gemm_few.c), 16-bit operands and AVX-512 (cpu_gemm_packed.c), AMX (cpu_gemm_amx.c).
+ * tile_of_shape() and tile_cheapest() choose the tile sizes.
  */
 #include "backends/cpu/cpu_gemm.h"
 
@@ -49,7 +49,6 @@ static bool gemm_supports(const struct backend *backend, const struct op_call *c
 #define TILES_WANTED 8
 #define TILE_MULTIPLE 32       /* for rows and columns, so that no seam cuts a micro-kernel */
 #define SERIAL_PRODUCTS 100000 /* below this, one thread */
-#define BF16_ROWS_MIN 3
 #define PIECES_TRIED 16
 #define TURNS_TRIED 2
 #define PACKED_COLUMNS_MIN 64         /* with fewer columns, packing does not pay */
@@ -61,17 +60,23 @@ static bool product_is_small(int64_t m, int64_t n, int64_t k)
     return (double)m * (double)n * (double)k < SERIAL_PRODUCTS;
 }
 
+static int64_t columns_max(const struct cpu_gemm_path *path, const struct cpu_gemm *job)
+{
+    return job->d_dtype != DTYPE_F32 && path->columns_rounded_max > 0 ? path->columns_rounded_max : path->columns_max;
+}
+
 /* Each tile packs its rows of a and columns of b anew, which costs 15 % of OpenBLAS' rate at 256 x 192 and 5 to 10 % at
  * 512 x 768 (one thread, processor time, K = 768, AVX-512).  Therefore tiles are large: up to 512 rows, then columns
  * divided so that there are 8 tiles or more, an even number, unless they would become narrower than 384.  On two
  * threads, for the products of a step of a 124M model, this ran at 0.75 to 1.15 times the rate of OpenBLAS' own
  * two-thread call, on a machine with other load, whose rates vary as much. */
-static struct cpu_gemm_tile tile_of_shape(const struct cpu_gemm_path *path, int64_t m, int64_t n)
+static struct cpu_gemm_tile tile_of_shape(const struct cpu_gemm_path *path, const struct cpu_gemm *job)
 {
+    const int64_t m = job->m, n = job->n;
     const int64_t multiple = path->columns_multiple > 0 ? path->columns_multiple : TILE_MULTIPLE;
     const int64_t rows = cpu_gemm_piece(m, size_ceil_div(m, path->rows_max), TILE_MULTIPLE),
                   down = size_ceil_div(m, rows);
-    const int64_t least = size_ceil_div(n, path->columns_max), wanted = size_ceil_div(TILES_WANTED, down);
+    const int64_t least = size_ceil_div(n, columns_max(path, job)), wanted = size_ceil_div(TILES_WANTED, down);
     int64_t across = max_i64(min_i64(n / TILE_COLUMNS_MIN, wanted), least);
     if (down * across == 1)
         across = max_i64(min_i64(n / TILE_COLUMNS_LEAST, 2), 1);
@@ -96,9 +101,11 @@ static struct cpu_gemm_tile tile_of_pieces(const struct cpu_gemm_path *path, int
 
 /* Returns the cheapest of equal tiles.  Tries several numbers of pieces of m, and for each the numbers of pieces of n
  * that give every thread one tile, two, ... */
-static struct cpu_gemm_tile tile_cheapest(const struct cpu_gemm_path *path, int64_t m, int64_t n, int threads)
+static struct cpu_gemm_tile tile_cheapest(const struct cpu_gemm_path *path, const struct cpu_gemm *job, int threads)
 {
-    const int64_t down_least = size_ceil_div(m, path->rows_max), across_least = size_ceil_div(n, path->columns_max);
+    const int64_t m = job->m, n = job->n;
+    const int64_t down_least = size_ceil_div(m, path->rows_max),
+                  across_least = size_ceil_div(n, columns_max(path, job));
     struct cpu_gemm_tile best = {0};
     double best_cost = INFINITY;
     for (int64_t down = down_least; down < down_least + min_i64(threads, PIECES_TRIED); down++) {
@@ -122,7 +129,7 @@ static struct cpu_gemm_tile tile_choose(const struct cpu_gemm_path *path, const 
     const int64_t m = job->m, n = job->n;
     if (product_is_small(m, n, job->k))
         return (struct cpu_gemm_tile){.rows = min_i64(m, path->small_max), .columns = min_i64(n, path->small_max)};
-    return path->copy_a > 0 ? tile_cheapest(path, m, n, threads) : tile_of_shape(path, m, n);
+    return path->copy_a > 0 ? tile_cheapest(path, job, threads) : tile_of_shape(path, job);
 }
 
 static void f32_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch)
@@ -142,19 +149,10 @@ static void f32_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile 
                 job->accumulate || job->bias != NULL ? 1.0f : 0.0f, d, (int)job->n);
 }
 
-static size_t f32_scratch_bytes(int64_t rows, int64_t columns, int64_t k)
-{
-    (void)rows;
-    (void)columns;
-    (void)k;
-    return 0;
-}
-
 static const struct cpu_gemm_path path_library = {
     .rows_max = TILE_ROWS_MAX,
     .columns_max = TILE_COLUMNS_MAX,
     .small_max = SERIAL_PRODUCTS,
-    .scratch_bytes = f32_scratch_bytes,
     .tile_run = f32_tile_run,
 };
 
@@ -175,35 +173,30 @@ static struct cpu_gemm job_of(const struct op_call *call)
     };
 }
 
-#ifdef CPU_GEMM_PACKED
+/* In fp32, our own packing beats the library's only with AVX-512. */
 static bool packing_pays(const struct cpu_gemm *job)
 {
     const double products = (double)job->m * (double)job->n * (double)job->k;
-    return job->n >= PACKED_COLUMNS_ALWAYS || (job->n >= PACKED_COLUMNS_MIN && products >= PACKED_PRODUCTS_MIN);
-}
-#endif
-
-static const struct cpu_gemm_path *f32_path_choose(const struct cpu_gemm *job)
-{
-    if (job->m <= CPU_GEMM_FEW_ROWS && !job->transpose_a)
-        return &CPU_NAME(cpu_gemm_path_few);
-#ifdef CPU_GEMM_PACKED
-    if (packing_pays(job))
-        return &CPU_NAME(cpu_gemm_path_packed);
-#endif
-    return &path_library;
+    const bool large =
+        job->n >= PACKED_COLUMNS_ALWAYS || (job->n >= PACKED_COLUMNS_MIN && products >= PACKED_PRODUCTS_MIN);
+    return job->dtype != DTYPE_F32 || (CPU_LANES == 16 && large);
 }
 
-/* AMX instructions need b packed, which does not pay for one or two rows; these read b unpacked. */
+/* Few rows read b as it lies, because packing it would not pay. */
 static const struct cpu_gemm_path *path_choose(const struct backend *backend, const struct cpu_gemm *job)
 {
-    const struct cpu_gemm_path *bf16 = cpu_from(backend)->bf16;
-    if (job->dtype == DTYPE_F32)
-        return f32_path_choose(job);
-    if (job->dtype != DTYPE_BF16 || bf16 == NULL)
-        return &CPU_NAME(cpu_gemm_path_half);
-    const bool as_it_is = job->m < BF16_ROWS_MIN && !job->transpose_a && job->transpose_b;
-    return as_it_is ? &CPU_NAME(cpu_gemm_path_half) : bf16;
+    const struct cpu_gemm_path *path = job->dtype == DTYPE_BF16 ? cpu_from(backend)->bf16 : NULL;
+    if (path == NULL)
+        path = packing_pays(job) ? &CPU_NAME(cpu_gemm_path_packed) : &path_library;
+    const int64_t few = path->few_rows > 0 ? path->few_rows : CPU_GEMM_FEW_ROWS;
+    return job->m <= few && !job->transpose_a ? &CPU_NAME(cpu_gemm_path_few) : path;
+}
+
+/* Returns the bytes that one thread needs. */
+static size_t scratch_bytes(const struct cpu_gemm_path *path, const struct cpu_gemm *job,
+                            const struct cpu_gemm_tile *tile)
+{
+    return path->scratch_bytes != NULL ? path->scratch_bytes(job, tile) : 0;
 }
 
 static size_t gemm_workspace_bytes(const struct backend *backend, const struct op_call *call)
@@ -211,7 +204,7 @@ static size_t gemm_workspace_bytes(const struct backend *backend, const struct o
     const struct cpu_gemm job = job_of(call);
     const struct cpu_gemm_path *path = path_choose(backend, &job);
     const struct cpu_gemm_tile tile = tile_choose(path, &job, (int)cpu_from(backend)->threads);
-    return (size_t)cpu_from(backend)->threads * path->scratch_bytes(tile.rows, tile.columns, job.k);
+    return (size_t)cpu_from(backend)->threads * scratch_bytes(path, &job, &tile);
 }
 
 static enum gt_status gemm_run(struct backend *backend, int32_t queue, const struct op_call *call)
@@ -224,7 +217,7 @@ static enum gt_status gemm_run(struct backend *backend, int32_t queue, const str
     job.bias = cpu_operand(backend, call, GEMM_BIAS);
     job.d = cpu_operand(backend, call, GEMM_D);
     const struct cpu_gemm_tile size = tile_choose(path, &job, (int)cpu_from(backend)->threads);
-    const size_t thread_bytes = path->scratch_bytes(size.rows, size.columns, job.k);
+    const size_t thread_bytes = scratch_bytes(path, &job, &size);
     char *scratch =
         thread_bytes > 0 ? cpu_workspace(backend, call, (size_t)cpu_from(backend)->threads * thread_bytes) : NULL;
     const int64_t down = size_ceil_div(job.m, size.rows), across = size_ceil_div(job.n, size.columns);

@@ -29,15 +29,18 @@ struct cpu_gemm_tile {
 };
 
 struct cpu_gemm_path {
-    const char *name;              /* "AMX"; NULL for paths that every processor has */
+    const char *name;              /* of special instructions, such as "AMX"; else NULL */
     int64_t rows_max, columns_max; /* of a tile */
+    int64_t columns_rounded_max;   /* columns_max where d has 16 bits; 0: the same */
+    int64_t few_rows;              /* products of up to as many rows are left to cpu_gemm_path_few; 0: CPU_GEMM_FEW_ROWS */
     int64_t small_max;             /* rows and columns of a tile when the product is too small for a second thread */
     int64_t columns_multiple;      /* seams between tiles are at multiples of this; 0: no constraint */
     /* Cost of copying an element of a or b, in products; both 0: unknown.  If known, the tile size also depends on the
      * number of threads, so no bit of the result may depend on the tile size. */
     double copy_a, copy_b;
-    /* Returns the bytes of scratch for a tile of this size, a multiple of CPU_ALIGNMENT_BYTES, with a fixed bound. */
-    size_t (*scratch_bytes)(int64_t rows, int64_t columns, int64_t k);
+    /* Returns the bytes of scratch for a tile of this size, a multiple of CPU_ALIGNMENT_BYTES, with a fixed bound; its
+     * place and the job's memory do not count.  NULL: none. */
+    size_t (*scratch_bytes)(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile);
     void (*tile_run)(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch);
 };
 
@@ -47,18 +50,14 @@ static inline int64_t cpu_gemm_piece(int64_t size, int64_t pieces, int64_t multi
     return size_ceil_div(size_ceil_div(size, pieces), multiple) * multiple;
 }
 
-/* fp32 products of at most CPU_GEMM_FEW_ROWS rows with a not transposed; see cpu_gemm_few.c. */
+/* Products of at most CPU_GEMM_FEW_ROWS rows with a not transposed; see cpu_gemm_few.c. */
 #define CPU_GEMM_FEW_ROWS 8
 extern const struct cpu_gemm_path CPU_NAME(cpu_gemm_path_few);
-/* fp32 products if CPU_GEMM_PACKED is defined (AVX-512, and a compiler with shuffles); otherwise the BLAS library
- * computes them.  See cpu_gemm_packed.c. */
-#ifdef CPU_SQUARE
-#define CPU_GEMM_PACKED
-#endif
+/* All others in 16 bits, and in fp32 where AVX-512 makes it faster than the BLAS library; see cpu_gemm_packed.c. */
 extern const struct cpu_gemm_path CPU_NAME(cpu_gemm_path_packed);
-/* 16-bit products via fp32; see cpu_gemm_half.c. */
-extern const struct cpu_gemm_path CPU_NAME(cpu_gemm_path_half);
-/* bf16 products with AMX instructions, on processors that have them; see cpu_gemm_amx.c. */
+/* Products of bf16 on processors that have instructions for them: AVX512-BF16 and AMX; see cpu_gemm_packed.c and
+ * cpu_gemm_amx.c. */
+extern const struct cpu_gemm_path cpu_gemm_path_packed_avx512_bf16;
 extern const struct cpu_gemm_path cpu_gemm_path_amx;
 
 /* Returns true when AMX can be used.  Requests the permission to use tiles from the system, for the whole process.

@@ -225,11 +225,11 @@ static int64_t padded_lines(int64_t lines)
 }
 
 /* Scratch contains packed a, packed b, the bias, and the sums if k has several portions. */
-static size_t amx_scratch_bytes(int64_t rows, int64_t columns, int64_t k)
+static size_t amx_scratch_bytes(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile)
 {
-    const int64_t depth = size_ceil_div(portion_of(k, 0).size, DEPTH) * DEPTH;
-    const int64_t height = padded_lines(rows), width = padded_lines(columns);
-    const int64_t sums = k > PORTION_MAX ? height * width : BLOCK;
+    const int64_t depth = size_ceil_div(portion_of(job->k, 0).size, DEPTH) * DEPTH;
+    const int64_t height = padded_lines(tile->rows), width = padded_lines(tile->columns);
+    const int64_t sums = job->k > PORTION_MAX ? height * width : BLOCK;
     return (size_t)((height + width) * depth) * sizeof(uint16_t) + (size_t)(width + sums) * sizeof(float);
 }
 
@@ -295,6 +295,7 @@ const struct cpu_gemm_path cpu_gemm_path_amx = {
     .name = "AMX",
     .rows_max = ROWS_MAX,
     .columns_max = COLUMNS_MAX,
+    .few_rows = 2,
     .small_max = COLUMNS_MAX,
     .scratch_bytes = amx_scratch_bytes,
     .tile_run = tile_run,

@@ -1,8 +1,9 @@
-/* Tiles of fp32 products with few rows, as in generation; reading b once determines their time.
+/* Tiles of products with few rows, as in generation; reading b once determines their time.
  *
- * The BLAS library would first copy b into its own order, which pays only for many rows.  Here b is read in memory
- * order, and each value read serves all rows.  With b as [k,n], one row takes four lines at a time; several rows keep a
- * strip of their sums in registers over 16 lines.  With b as [n,k], four rows are multiplied with a few lines at once.
+ * Packing b pays only for many rows.  Here b is read in memory order, 16 bits are widened as they are loaded, and each
+ * value read serves all rows.  With b as [k,n], one row takes four lines at a time; several rows keep a strip of their
+ * sums in registers over 16 lines.  With b as [n,k], four rows are multiplied with a few lines at once.  In 16 bits the
+ * rows of a are widened first, and the sums lie in scratch if d is not fp32; k is divided so that both have a bound.
  * The arithmetic for a row does not depend on the number of rows: each element is summed over k in increasing order,
  * for [n,k] in one vector of partial sums.
  */
@@ -16,9 +17,10 @@
 
 #define ROWS_MAX CPU_GEMM_FEW_ROWS
 #define COLUMNS_MAX 512
-#define LINES 4        /* lines of b at a time, for one row */
-#define STRIP 3        /* vectors of sums that a row keeps in registers */
-#define STRIP_LINES 16 /* lines of b for which the sums stay there */
+#define PORTION_MAX 2048 /* of k, in 16 bits */
+#define LINES 4          /* lines of b at a time, for one row */
+#define STRIP 3          /* vectors of sums that a row keeps in registers */
+#define STRIP_LINES 16   /* lines of b for which the sums stay there */
 #define DOT_ROWS 4
 #if CPU_LANES == 16
 #define DOT_LINES 4
@@ -27,137 +29,154 @@
 #endif
 /* Rows that share each value read; for more there are not enough registers. */
 #define SHARE_ROWS CPU_BLOCK_ROWS
+#define INLINED static inline __attribute__((always_inline))
 
-static size_t few_scratch_bytes(int64_t rows, int64_t columns, int64_t k)
+/* A portion of k of a tile: d[rows,columns] += a[rows,k] b.  Element (i, j) of b is bytes on from `b`, its row length
+ * b_row.  b's dtype is a separate argument of all that read it, because it is a constant there. */
+struct few {
+    const float *a;
+    const char *b;
+    float *d;
+    int64_t rows, columns, k, a_row, b_row, d_row;
+};
+
+static int64_t portion_size(const struct cpu_gemm *job)
 {
-    (void)rows;
-    (void)columns;
-    (void)k;
-    return 0;
+    return job->dtype == DTYPE_F32 ? job->k : min_i64(job->k, PORTION_MAX);
 }
 
-/* Initialises d with the bias, its old value, or zero. */
-static void row_begin(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, float *d)
+static size_t floats_bytes(int64_t floats)
 {
-    if (job->bias != NULL) {
-        const float *bias = cpu_load(job->bias, job->bias_dtype, tile->column, tile->columns, d);
-        if (bias != d)
-            memcpy(d, bias, (size_t)tile->columns * sizeof *d);
-    } else if (!job->accumulate) {
-        memset(d, 0, (size_t)tile->columns * sizeof *d);
-    }
+    return size_round_up((size_t)floats * sizeof(float), CPU_ALIGNMENT_BYTES);
 }
 
-/* d[count] += a[0] b[0..] + a[1] b[stride..] + ..., for LINES lines. */
-static void lines_add(float *d, const float *a, const float *b, int64_t stride, int64_t count)
+static size_t few_scratch_bytes(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile)
 {
-    const float *b1 = b + stride, *b2 = b1 + stride, *b3 = b2 + stride;
+    const size_t a = job->dtype != DTYPE_F32 ? floats_bytes(tile->rows * portion_size(job)) : 0;
+    return a + (job->d_dtype != DTYPE_F32 ? floats_bytes(tile->rows * tile->columns) : 0);
+}
+
+INLINED cpu_vector vector_at(const char *b, enum dtype dtype, int64_t at)
+{
+    float buffer[CPU_LANES];
+    return *(const cpu_vector *)cpu_load(b, dtype, at, CPU_LANES, buffer);
+}
+
+INLINED float value_at(const char *b, enum dtype dtype, int64_t at)
+{
+    float buffer[1];
+    return *cpu_load(b, dtype, at, 1, buffer);
+}
+
+/* d[columns] += a[0] b[0..] + a[1] b[b_row..] + ..., for LINES lines from line k on. */
+INLINED void lines_add(const struct few *few, enum dtype dtype, int64_t k)
+{
+    const float *a = few->a + k;
     int64_t j = 0;
-    for (; j + CPU_LANES <= count; j += CPU_LANES) {
-        cpu_vector sum = *(const cpu_vector *)(d + j);
-        sum += a[0] * *(const cpu_vector *)(b + j);
-        sum += a[1] * *(const cpu_vector *)(b1 + j);
-        sum += a[2] * *(const cpu_vector *)(b2 + j);
-        sum += a[3] * *(const cpu_vector *)(b3 + j);
-        *(cpu_vector *)(d + j) = sum;
+    for (; j + CPU_LANES <= few->columns; j += CPU_LANES) {
+        cpu_vector sum = *(const cpu_vector *)(few->d + j);
+        CPU_UNROLLED for (int l = 0; l < LINES; l++) sum += a[l] * vector_at(few->b, dtype, (k + l) * few->b_row + j);
+        *(cpu_vector *)(few->d + j) = sum;
     }
-    for (; j < count; j++)
-        d[j] = d[j] + a[0] * b[j] + a[1] * b1[j] + a[2] * b2[j] + a[3] * b3[j];
+    for (; j < few->columns; j++)
+        for (int l = 0; l < LINES; l++)
+            few->d[j] += a[l] * value_at(few->b, dtype, (k + l) * few->b_row + j);
 }
 
-static void line_add(float *d, float a, const float *b, int64_t count)
+/* d[j..] += a b[k][j..] for one row and line. */
+INLINED void line_add(const struct few *few, enum dtype dtype, int64_t row, int64_t k, int64_t j)
 {
-    for (int64_t j = 0; j < count; j++)
-        d[j] += a * b[j];
+    const float a = few->a[row * few->a_row + k];
+    for (; j < few->columns; j++)
+        few->d[row * few->d_row + j] += a * value_at(few->b, dtype, k * few->b_row + j);
 }
 
-/* sums[rows][vectors] += a[rows][lines] b[lines][vectors].  Inlined so that `rows` and `vectors` are constants. */
-static inline __attribute__((always_inline)) void strip_add(const struct cpu_gemm *job, float *d, const float *a,
-                                                            const float *b, int64_t lines, int rows, int vectors)
+/* Adds to sums[rows][vectors], from `row` and column j on, the products of `lines` lines from k on.  Inlined so that
+ * `rows` and `vectors` are constants. */
+INLINED void strip_add(const struct few *few, enum dtype dtype, int64_t row, int64_t k, int64_t lines, int64_t j,
+                       int rows, int vectors)
 {
+    float *d = few->d + row * few->d_row + j;
+    const float *a = few->a + row * few->a_row + k;
     cpu_vector sum[SHARE_ROWS][STRIP];
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vectors; v++)
-            sum[r][v] = *(const cpu_vector *)(d + r * job->n + v * CPU_LANES);
+            sum[r][v] = *(const cpu_vector *)(d + r * few->d_row + v * CPU_LANES);
     for (int64_t l = 0; l < lines; l++) {
         cpu_vector line[STRIP];
         for (int v = 0; v < vectors; v++)
-            line[v] = *(const cpu_vector *)(b + l * job->n + v * CPU_LANES);
+            line[v] = vector_at(few->b, dtype, (k + l) * few->b_row + j + v * CPU_LANES);
         for (int r = 0; r < rows; r++) {
-            const float factor = a[r * job->k + l];
+            const float factor = a[r * few->a_row + l];
             for (int v = 0; v < vectors; v++)
                 sum[r][v] += factor * line[v];
         }
     }
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vectors; v++)
-            *(cpu_vector *)(d + r * job->n + v * CPU_LANES) = sum[r][v];
+            *(cpu_vector *)(d + r * few->d_row + v * CPU_LANES) = sum[r][v];
 }
 
-/* The same for all columns of a tile. */
-static inline __attribute__((always_inline)) void strips_add(const struct cpu_gemm *job, float *d, const float *a,
-                                                             const float *b, int64_t lines, int64_t columns, int rows)
+/* The same for all columns. */
+INLINED void strips_add(const struct few *few, enum dtype dtype, int64_t row, int64_t k, int64_t lines, int rows)
 {
     int64_t j = 0;
-    for (; j + STRIP * CPU_LANES <= columns; j += STRIP * CPU_LANES)
-        strip_add(job, d + j, a, b + j, lines, rows, STRIP);
-    for (; j + CPU_LANES <= columns; j += CPU_LANES)
-        strip_add(job, d + j, a, b + j, lines, rows, 1);
-    for (int64_t l = 0; l < lines && j < columns; l++)
+    for (; j + STRIP * CPU_LANES <= few->columns; j += STRIP * CPU_LANES)
+        strip_add(few, dtype, row, k, lines, j, rows, STRIP);
+    for (; j + CPU_LANES <= few->columns; j += CPU_LANES)
+        strip_add(few, dtype, row, k, lines, j, rows, 1);
+    for (int64_t l = 0; l < lines && j < few->columns; l++)
         for (int r = 0; r < rows; r++)
-            line_add(d + r * job->n + j, a[r * job->k + l], b + l * job->n + j, columns - j);
+            line_add(few, dtype, row + r, k + l, j);
 }
 
 /* Processes rows in groups of eight (if there are registers for it), four, two and one. */
-static void rows_add(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, const float *a, const float *b,
-                     int64_t lines, float *d)
+INLINED void rows_add(const struct few *few, enum dtype dtype, int64_t k)
 {
-    for (int64_t row = 0; row < tile->rows;) {
-        const int64_t left = tile->rows - row;
-        const float *ar = a + row * job->k;
-        float *dr = d + row * job->n;
+    const int64_t lines = min_i64(STRIP_LINES, few->k - k);
+    for (int64_t row = 0; row < few->rows;) {
+        const int64_t left = few->rows - row;
         if (left >= SHARE_ROWS)
-            strips_add(job, dr, ar, b, lines, tile->columns, SHARE_ROWS);
+            strips_add(few, dtype, row, k, lines, SHARE_ROWS);
         else if (left >= 4)
-            strips_add(job, dr, ar, b, lines, tile->columns, 4);
+            strips_add(few, dtype, row, k, lines, 4);
         else if (left >= 2)
-            strips_add(job, dr, ar, b, lines, tile->columns, 2);
+            strips_add(few, dtype, row, k, lines, 2);
         else
-            strips_add(job, dr, ar, b, lines, tile->columns, 1);
+            strips_add(few, dtype, row, k, lines, 1);
         row += left >= SHARE_ROWS ? SHARE_ROWS : left >= 4 ? 4 : left >= 2 ? 2 : 1;
     }
 }
 
 /* Multiplies with b as [k,n]. */
-static void columns_multiply(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, const float *a, float *d)
+INLINED void columns_multiply(const struct few *few, enum dtype dtype)
 {
-    const float *b = (const float *)job->b + tile->column;
     int64_t k = 0;
-    for (; tile->rows > 1 && k < job->k; k += STRIP_LINES)
-        rows_add(job, tile, a + k, b + k * job->n, min_i64(STRIP_LINES, job->k - k), d);
-    for (; k + LINES <= job->k; k += LINES)
-        lines_add(d, a + k, b + k * job->n, job->n, tile->columns);
-    for (; k < job->k; k++)
-        line_add(d, a[k], b + k * job->n, tile->columns);
+    for (; few->rows > 1 && k < few->k; k += STRIP_LINES)
+        rows_add(few, dtype, k);
+    for (; k + LINES <= few->k; k += LINES)
+        lines_add(few, dtype, k);
+    for (; k < few->k; k++)
+        line_add(few, dtype, 0, k, 0);
 }
 
-/* d[rows][lines] += a[rows][k] b[lines][k]'. */
-static inline __attribute__((always_inline)) void dots_add(const struct cpu_gemm *job, float *d, const float *a,
-                                                           const float *b, int rows, int lines)
+/* Adds to d[rows][lines], from `row` and column j on. */
+INLINED void dots_add(const struct few *few, enum dtype dtype, int64_t row, int64_t j, int rows, int lines)
 {
+    const float *a = few->a + row * few->a_row;
     cpu_vector sums[DOT_ROWS][DOT_LINES];
     int64_t i = 0;
     for (int r = 0; r < rows; r++)
         for (int l = 0; l < lines; l++)
             sums[r][l] = (cpu_vector){0.0f};
-    for (; i + CPU_LANES <= job->k; i += CPU_LANES) {
+    for (; i + CPU_LANES <= few->k; i += CPU_LANES) {
         cpu_vector line[DOT_LINES];
         for (int l = 0; l < lines; l++)
-            line[l] = *(const cpu_vector *)(b + l * job->k + i);
+            line[l] = vector_at(few->b, dtype, (j + l) * few->b_row + i);
         for (int r = 0; r < rows; r++) {
-            const cpu_vector row = *(const cpu_vector *)(a + r * job->k + i);
+            const cpu_vector of_row = *(const cpu_vector *)(a + r * few->a_row + i);
             for (int l = 0; l < lines; l++)
-                sums[r][l] += row * line[l];
+                sums[r][l] += of_row * line[l];
         }
     }
     for (int r = 0; r < rows; r++) {
@@ -165,46 +184,83 @@ static inline __attribute__((always_inline)) void dots_add(const struct cpu_gemm
             float sum = 0.0f;
             for (int v = 0; v < CPU_LANES; v++)
                 sum += sums[r][l][v];
-            for (int64_t at = i; at < job->k; at++)
-                sum += a[r * job->k + at] * b[l * job->k + at];
-            d[r * job->n + l] += sum;
+            for (int64_t at = i; at < few->k; at++)
+                sum += a[r * few->a_row + at] * value_at(few->b, dtype, (j + l) * few->b_row + at);
+            few->d[(row + r) * few->d_row + j + l] += sum;
         }
     }
 }
 
-static inline __attribute__((always_inline)) void dots_rows_add(const struct cpu_gemm *job,
-                                                                const struct cpu_gemm_tile *tile, const float *a,
-                                                                const float *b, float *d, int lines)
+INLINED void dots_rows_add(const struct few *few, enum dtype dtype, int64_t j, int lines)
 {
     int64_t row = 0;
-    for (; row + DOT_ROWS <= tile->rows; row += DOT_ROWS)
-        dots_add(job, d + row * job->n, a + row * job->k, b, DOT_ROWS, lines);
-    for (; row < tile->rows; row++)
-        dots_add(job, d + row * job->n, a + row * job->k, b, 1, lines);
+    for (; row + DOT_ROWS <= few->rows; row += DOT_ROWS)
+        dots_add(few, dtype, row, j, DOT_ROWS, lines);
+    for (; row < few->rows; row++)
+        dots_add(few, dtype, row, j, 1, lines);
 }
 
 /* Multiplies with b as [n,k]. */
-static void lines_multiply(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, const float *a, float *d)
+INLINED void lines_multiply(const struct few *few, enum dtype dtype)
 {
-    const float *b = (const float *)job->b + tile->column * job->k;
     int64_t j = 0;
-    for (; j + DOT_LINES <= tile->columns; j += DOT_LINES)
-        dots_rows_add(job, tile, a, b + j * job->k, d + j, DOT_LINES);
-    for (; j < tile->columns; j++)
-        dots_rows_add(job, tile, a, b + j * job->k, d + j, 1);
+    for (; j + DOT_LINES <= few->columns; j += DOT_LINES)
+        dots_rows_add(few, dtype, j, DOT_LINES);
+    for (; j < few->columns; j++)
+        dots_rows_add(few, dtype, j, 1);
+}
+
+INLINED void portion_multiply(const struct few *few, enum dtype dtype, bool transpose_b)
+{
+    if (transpose_b)
+        lines_multiply(few, dtype);
+    else
+        columns_multiply(few, dtype);
+}
+
+/* Initialises the sums of a row, whose first element in d is `at`, with the bias, the old value, or zero. */
+static void row_begin(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, int64_t at, float *sums)
+{
+    const float *from = sums;
+    if (job->bias != NULL)
+        from = cpu_load(job->bias, job->bias_dtype, tile->column, tile->columns, sums);
+    else if (job->accumulate)
+        from = cpu_load(job->d, job->d_dtype, at, tile->columns, sums);
+    else
+        memset(sums, 0, (size_t)tile->columns * sizeof *sums);
+    if (from != sums)
+        memcpy(sums, from, (size_t)tile->columns * sizeof *sums);
 }
 
 static void few_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch)
 {
-    (void)scratch;
-    const float *a = (const float *)job->a + tile->row * job->k;
-    float *d = (float *)job->d + tile->row * job->n + tile->column;
+    const int64_t portion = portion_size(job), first = tile->row * job->n + tile->column;
+    const bool is_f32 = job->dtype == DTYPE_F32, in_place = job->d_dtype == DTYPE_F32;
+    float *a = scratch, *sums = (float *)scratch + (is_f32 ? 0 : floats_bytes(tile->rows * portion) / sizeof(float));
+    struct few few = {.d = in_place ? (float *)job->d + first : sums,
+                      .d_row = in_place ? job->n : tile->columns,
+                      .rows = tile->rows,
+                      .columns = tile->columns,
+                      .a_row = is_f32 ? job->k : portion,
+                      .b_row = job->transpose_b ? job->k : job->n};
     for (int64_t row = 0; row < tile->rows; row++)
-        row_begin(job, tile, d + row * job->n);
-    if (job->transpose_b)
-        lines_multiply(job, tile, a, d);
-    else
-        columns_multiply(job, tile, a, d);
+        row_begin(job, tile, first + row * job->n, few.d + row * few.d_row);
+    for (int64_t k = 0; k < job->k; k += portion) {
+        few.k = min_i64(portion, job->k - k);
+        few.b = (const char *)job->b + (job->transpose_b ? tile->column * job->k + k : k * job->n + tile->column) *
+                                           (int64_t)dtype_size_bytes(job->dtype);
+        few.a = is_f32 ? (const float *)job->a + tile->row * job->k + k : a;
+        for (int64_t row = 0; !is_f32 && row < tile->rows; row++)
+            cpu_load(job->a, job->dtype, (tile->row + row) * job->k + k, few.k, a + row * portion);
+        if (is_f32)
+            portion_multiply(&few, DTYPE_F32, job->transpose_b);
+        else if (job->dtype == DTYPE_BF16)
+            portion_multiply(&few, DTYPE_BF16, job->transpose_b);
+        else
+            portion_multiply(&few, DTYPE_F16, job->transpose_b);
+    }
+    for (int64_t row = 0; !in_place && row < tile->rows; row++)
+        cpu_store(job->d, job->d_dtype, first + row * job->n, tile->columns, sums + row * tile->columns);
 }
 
 const struct cpu_gemm_path CPU_NAME(cpu_gemm_path_few) = {

@@ -1,40 +1,58 @@
-/* Tiles of fp32 products on processors with AVX-512, where this is faster than the BLAS library.
+/* Tiles of products whose operands are packed: fp32 with AVX-512, where this is faster than the BLAS library, and 16 bits
+ * on every processor.
  *
- * The method is that of Goto and van de Geijn (ACM TOMS 34(3), 2008; as in BLIS).  A portion of up to 384 of k of the
- * tile's rows of a is copied into slivers of 8 rows, which stay in the second-level cache.  Then panel after panel of
- * 48 columns of b is copied, and each sliver is multiplied with it.  A block of 8 x 48 sums stays in registers.
- * Meanwhile the data of the next panel is prefetched.  Edges are padded with zeros.
+ * The method is that of Goto and van de Geijn (ACM TOMS 34(3), 2008; as in BLIS).  A portion of k of the tile's rows of
+ * a is copied into slivers of a few rows, which stay in the second-level cache.  Then panel after panel of three vectors
+ * of columns of b is copied, and each sliver is multiplied with it.  A block of sums stays in registers.  Meanwhile the
+ * data of the next panel is prefetched.  Edges are padded with zeros.
+ *
+ * What is packed are words of 32 bits: an fp32 value of one k, to which bf16 and fp16 are widened, or, where this file
+ * is compiled for AVX512-BF16, the bf16 values of two k, which VDPBF16PS multiplies at twice the rate.  It treats
+ * values and sums below 2^-126 as zero.  Sums are fp32 and are rounded once, after the last portion; between portions
+ * those of a 16-bit d lie in scratch.
  *
  * Every element is summed over k in increasing order, portion by portion, for any tile size, so its bits depend on the
- * shape alone.  Other processors do not have this path; see CPU_GEMM_PACKED.
+ * shape alone.
  */
 #include "backends/cpu/cpu_gemm.h"
 
 #include <string.h>
 
+#include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/cpu_tile.h"
 
-#ifdef CPU_GEMM_PACKED
-
-#define SLIVER 8             /* rows of a */
-#define VECTORS 3            /* vectors in a row of sums */
-#define PANEL (VECTORS * 16) /* columns of b */
-#define SQUARE CPU_SQUARE
-#define PORTION_MAX 384
+#ifdef __AVX512BF16__
+#define DEPTH 2 /* of k in a word */
+#else
+#define DEPTH 1
+#endif
+#define SLIVER CPU_BLOCK_ROWS       /* rows of a */
+#define VECTORS 3                   /* vectors in a row of sums */
+#define PANEL (VECTORS * CPU_LANES) /* columns of b */
+#define SQUARE CPU_LANES            /* lines, and words of k, that are packed at once */
+#define SQUARE_DEPTH (SQUARE * DEPTH)
+#define PORTION_MAX 384 /* words */
 #define ROWS_MAX 512
-#define COLUMNS_MAX 2304
+#define COLUMNS_MAX (2304 / 48 * PANEL)
+#define COLUMNS_ROUNDED_MAX (768 / 48 * PANEL)
 #define SMALL_MAX 512
-#define AHEAD_EVERY 32  /* steps of k between prefetches; all at once, they would wait for each other */
+#define LINE_BYTES 64
+#define AHEAD_EVERY 32  /* words between prefetches; all at once, they would wait for each other */
 #define AHEAD_ROWS 16   /* rows of a sliver to prefetch */
 #define AHEAD_SQUARES 4 /* squares to prefetch, of an operand that is copied */
 
-typedef float half_vector __attribute__((vector_size(SQUARE / 2 * sizeof(float)), aligned(4), may_alias));
+typedef float piece __attribute__((vector_size(SLIVER * sizeof(float)), aligned(4), may_alias));
 
-/* Returns the size of portions: nearly equal, multiples of SQUARE. */
+static int64_t words_of(int64_t k)
+{
+    return size_ceil_div(k, DEPTH);
+}
+
+/* Returns the words of a portion: nearly equal, multiples of SQUARE. */
 static int64_t portion_size(int64_t k)
 {
-    return cpu_gemm_piece(k, size_ceil_div(k, PORTION_MAX), SQUARE);
+    return cpu_gemm_piece(words_of(k), size_ceil_div(words_of(k), PORTION_MAX), SQUARE);
 }
 
 static int64_t slivers_floats(int64_t rows, int64_t k)
@@ -42,44 +60,111 @@ static int64_t slivers_floats(int64_t rows, int64_t k)
     return size_ceil_div(rows, SQUARE) * SQUARE * portion_size(k);
 }
 
-static size_t packed_scratch_bytes(int64_t rows, int64_t columns, int64_t k)
+static bool sums_are_kept(const struct cpu_gemm *job)
 {
-    (void)columns;
-    const int64_t floats = slivers_floats(rows, k) + PANEL * portion_size(k);
+    return job->d_dtype != DTYPE_F32 && words_of(job->k) > portion_size(job->k);
+}
+
+static size_t packed_scratch_bytes(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile)
+{
+    const int64_t sums = sums_are_kept(job) ? tile->rows * tile->columns : 0;
+    const int64_t floats = slivers_floats(tile->rows, job->k) + PANEL * portion_size(job->k) + sums;
     return size_round_up((size_t)floats * sizeof(float), CPU_ALIGNMENT_BYTES);
 }
 
 /* ---- copies ---- */
 
-/* A portion of `lines` rows of op(a), or columns of op(b).  If k is contiguous, a line begins at from + line * stride;
- * else from + k * stride contains element k of every line. */
+/* A portion of `lines` rows of op(a), or columns of op(b), `size` of k long.  If k is contiguous, a line begins `stride`
+ * elements after the previous one; else an element of k does, of every line. */
 struct strip {
-    const float *from;
+    const char *from;
+    enum dtype dtype;
+    int64_t bytes; /* of an element */
     int64_t stride, lines, size;
     bool k_contiguous;
 };
 
-/* Packs 16 lines by 16 of k, from `line` and `k` on: the first eight lines to low[k * row], the others to high. */
-static inline void square_pack(const struct strip *strip, int64_t line, int64_t k, float *low, float *high, int64_t row)
+static inline const char *strip_at(const struct strip *strip, int64_t line, int64_t k)
 {
-    const int64_t lines = min_i64(SQUARE, strip->lines - line), size = min_i64(SQUARE, strip->size - k);
-    const int64_t count = strip->k_contiguous ? lines : size, length = strip->k_contiguous ? size : lines;
-    const float *from = strip->from + (strip->k_contiguous ? line * strip->stride + k : k * strip->stride + line);
-    cpu_vector vector[SQUARE];
-    if (count == SQUARE && length == SQUARE) {
-        for (int i = 0; i < SQUARE; i++)
-            vector[i] = *(const cpu_vector *)(from + i * strip->stride);
-    } else {
-        memset(vector, 0, sizeof vector);
-        for (int64_t i = 0; i < count; i++)
-            memcpy(&vector[i], from + i * strip->stride, (size_t)length * sizeof *from);
+    return strip->from + (strip->k_contiguous ? line * strip->stride + k : k * strip->stride + line) * strip->bytes;
+}
+
+#if DEPTH == 2
+/* Loads a square of words; see square_load().  A word is contiguous with k; else it is two elements, a row apart. */
+static inline __attribute__((always_inline)) void words_load(cpu_vector *vector, const char *from, int64_t row_bytes,
+                                                             bool k_contiguous, enum dtype dtype)
+{
+    (void)dtype;
+    CPU_UNROLLED for (int i = 0; i < SQUARE; i++)
+    {
+        if (k_contiguous) {
+            vector[i] = *(const cpu_vector *)(const void *)(from + i * row_bytes);
+            continue;
+        }
+        const char *row = from + 2 * i * row_bytes;
+        const __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)row));
+        const __m512i high =
+            _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(row + row_bytes)));
+        vector[i] = (cpu_vector)_mm512_or_si512(low, _mm512_slli_epi32(high, 16));
     }
+}
+#else
+static inline __attribute__((always_inline)) void words_load(cpu_vector *vector, const char *from, int64_t row_bytes,
+                                                             bool k_contiguous, enum dtype dtype)
+{
+    (void)k_contiguous;
+    float words[SQUARE];
+    CPU_UNROLLED for (int i = 0; i < SQUARE; i++) vector[i] =
+        *(const cpu_vector *)cpu_load(from + i * row_bytes, dtype, 0, SQUARE, words);
+}
+#endif
+
+/* Loads SQUARE lines by SQUARE words: a vector is a line if k is contiguous, else a word of every line. */
+static inline __attribute__((always_inline)) void square_load(cpu_vector *vector, const char *from, int64_t row_bytes,
+                                                              bool k_contiguous, enum dtype dtype)
+{
+    if (dtype == DTYPE_F32 && DEPTH == 1)
+        words_load(vector, from, row_bytes, k_contiguous, DTYPE_F32);
+    else if (dtype == DTYPE_F16 && DEPTH == 1)
+        words_load(vector, from, row_bytes, k_contiguous, DTYPE_F16);
+    else if (k_contiguous)
+        words_load(vector, from, row_bytes, true, DTYPE_BF16);
+    else
+        words_load(vector, from, row_bytes, false, DTYPE_BF16);
+}
+
+/* Copies the existing part of a square to `edge`, among zeros; returns the bytes of a row of it. */
+static int64_t edge_copy(const struct strip *strip, int64_t line, int64_t k, char *edge)
+{
+    const int64_t lines = min_i64(SQUARE, strip->lines - line), size = min_i64(SQUARE_DEPTH, strip->size - k);
+    const int64_t row_bytes = (strip->k_contiguous ? SQUARE_DEPTH : SQUARE) * strip->bytes;
+    const int64_t count = strip->k_contiguous ? lines : size, length = strip->k_contiguous ? size : lines;
+    memset(edge, 0, (size_t)(SQUARE * SQUARE_DEPTH * strip->bytes));
+    for (int64_t i = 0; i < count; i++)
+        memcpy(edge + i * row_bytes, strip_at(strip, line, k) + i * strip->stride * strip->bytes,
+               (size_t)(length * strip->bytes));
+    return row_bytes;
+}
+
+/* Packs the square at `line` and `k`: word i of lines p * SLIVER.. goes to out[p * skip + i * row]. */
+static inline void square_pack(const struct strip *strip, int64_t line, int64_t k, float *out, int64_t skip,
+                               int64_t row)
+{
+    const char *from = strip_at(strip, line, k);
+    int64_t row_bytes = strip->stride * strip->bytes;
+    char edge[SQUARE * SQUARE_DEPTH * sizeof(float)];
+    if (strip->lines - line < SQUARE || strip->size - k < SQUARE_DEPTH) {
+        row_bytes = edge_copy(strip, line, k, edge);
+        from = edge;
+    }
+    cpu_vector vector[SQUARE];
+    square_load(vector, from, row_bytes, strip->k_contiguous, strip->dtype);
     if (strip->k_contiguous)
         cpu_square_transpose(vector);
-    for (int i = 0; i < SQUARE; i++) {
-        const half_vector *halves = (const half_vector *)&vector[i];
-        *(half_vector *)(low + i * row) = halves[0];
-        *(half_vector *)(high + i * row) = halves[1];
+    CPU_UNROLLED for (int i = 0; i < SQUARE; i++)
+    {
+        const piece *pieces = (const piece *)&vector[i];
+        CPU_UNROLLED for (int p = 0; p < SQUARE / SLIVER; p++) * (piece *)(out + p * skip + i * row) = pieces[p];
     }
 }
 
@@ -87,13 +172,12 @@ static inline void square_pack(const struct strip *strip, int64_t line, int64_t 
 static inline void square_ahead(const struct strip *strip, int64_t line, int64_t k)
 {
     for (int64_t i = line; i < min_i64(line + SQUARE, strip->lines); i++)
-        __builtin_prefetch(strip->from + i * strip->stride + k + AHEAD_SQUARES * SQUARE);
+        __builtin_prefetch(strip_at(strip, i, k + AHEAD_SQUARES * SQUARE_DEPTH));
 }
 
 static inline void slivers_square(const struct strip *strip, int64_t line, int64_t k, int64_t portion, float *out)
 {
-    float *low = out + line * portion + k * SLIVER;
-    square_pack(strip, line, k, low, low + SLIVER * portion, SLIVER);
+    square_pack(strip, line, k, out + line * portion + k / DEPTH * SLIVER, SLIVER * portion, SLIVER);
 }
 
 /* Packs slivers, one after the other, each [portion][SLIVER].  The operand is read along its rows: across them, a
@@ -102,13 +186,13 @@ static void slivers_pack(const struct strip *strip, int64_t portion, float *out)
 {
     if (strip->k_contiguous) {
         for (int64_t line = 0; line < strip->lines; line += SQUARE) {
-            for (int64_t k = 0; k < strip->size; k += SQUARE) {
+            for (int64_t k = 0; k < strip->size; k += SQUARE_DEPTH) {
                 square_ahead(strip, line, k);
                 slivers_square(strip, line, k, portion, out);
             }
         }
     } else {
-        for (int64_t k = 0; k < strip->size; k += SQUARE) {
+        for (int64_t k = 0; k < strip->size; k += SQUARE_DEPTH) {
             for (int64_t line = 0; line < strip->lines; line += SQUARE)
                 slivers_square(strip, line, k, portion, out);
         }
@@ -118,38 +202,41 @@ static void slivers_pack(const struct strip *strip, int64_t portion, float *out)
 /* Packs one panel, [portion][width]. */
 static void panel_pack(const struct strip *strip, int64_t width, float *out)
 {
-    for (int64_t k = 0; k < strip->size; k += SQUARE) {
-        for (int64_t line = 0; line < width; line += SQUARE) {
-            float *low = out + k * width + line;
-            square_pack(strip, line, k, low, low + SQUARE / 2, width);
-        }
+    for (int64_t k = 0; k < strip->size; k += SQUARE_DEPTH) {
+        for (int64_t line = 0; line < width; line += SQUARE)
+            square_pack(strip, line, k, out + k / DEPTH * width + line, SLIVER, width);
     }
 }
 
 /* ---- prefetching the next panel's data, a few cache lines at a time ---- */
 
 struct ahead {
-    const float *row;
-    int64_t stride, length, at, rows;
+    const char *row;
+    int64_t stride_bytes, length_bytes, at, rows;
 };
 
 static struct ahead ahead_of(const struct strip *strip)
 {
     const int64_t columns = min_i64(PANEL, strip->lines);
     return (struct ahead){.row = strip->from,
-                          .stride = strip->stride,
-                          .length = strip->k_contiguous ? strip->size : columns,
+                          .stride_bytes = strip->stride * strip->bytes,
+                          .length_bytes = (strip->k_contiguous ? strip->size : columns) * strip->bytes,
                           .rows = strip->k_contiguous || columns == 0 ? columns : strip->size};
+}
+
+static int64_t ahead_lines(const struct ahead *ahead)
+{
+    return ahead->rows * size_ceil_div(ahead->length_bytes, LINE_BYTES);
 }
 
 static inline void ahead_step(struct ahead *ahead, int64_t lines)
 {
     for (; lines > 0 && ahead->rows > 0; lines--) {
         __builtin_prefetch(ahead->row + ahead->at, 0, 2);
-        ahead->at += SQUARE;
-        if (ahead->at >= ahead->length) {
+        ahead->at += LINE_BYTES;
+        if (ahead->at >= ahead->length_bytes) {
             ahead->at = 0;
-            ahead->row += ahead->stride;
+            ahead->row += ahead->stride_bytes;
             ahead->rows--;
         }
     }
@@ -159,32 +246,47 @@ static inline void ahead_step(struct ahead *ahead, int64_t lines)
 
 static const float zero[PANEL]; /* a zero row to add blocks to */
 
-/* Sums stay in registers only if all their indices are constants. */
-#ifdef __clang__
-#define UNROLLED _Pragma("clang loop unroll(full)")
-#else
-#define UNROLLED _Pragma("GCC unroll 8")
-#endif
-#define EACH_SUM UNROLLED for (int r = 0; r < SLIVER; r++) UNROLLED for (int v = 0; v < vectors; v++)
+#define EACH_SUM CPU_UNROLLED for (int r = 0; r < SLIVER; r++) CPU_UNROLLED for (int v = 0; v < vectors; v++)
 
 /* A sliver of a, a panel of b, and the block of d, which is set to with + sliver * panel. */
 struct block {
     const float *a, *b, *with;
     float *d;
-    int64_t size, with_row, d_row; /* size: of k; with_row, d_row: row lengths */
+    int64_t words, with_row, d_row; /* words of k; row lengths */
     struct ahead *ahead;
-    int64_t ahead_lines, ahead_rows; /* lines of the next panel, and rows of d, to prefetch per AHEAD_EVERY of k */
+    int64_t ahead_lines, ahead_rows; /* lines of the next panel, and rows of d, to prefetch per AHEAD_EVERY words */
 };
 
-static inline __attribute__((always_inline)) void one_k(cpu_vector sum[SLIVER][VECTORS], const float *a, const float *b,
-                                                        int vectors)
+static inline __attribute__((always_inline)) cpu_vector word_spread(float word)
+{
+#if DEPTH == 2
+    return (cpu_vector)_mm512_set1_ps(word); /* no arithmetic, because these bits are not a number */
+#else
+    return word - (cpu_vector){0.0f};
+#endif
+}
+
+static inline __attribute__((always_inline)) void words_multiply(cpu_vector *sum, cpu_vector words, cpu_vector line)
+{
+#if DEPTH == 2
+    *sum = (cpu_vector)_mm512_dpbf16_ps((__m512)*sum, (__m512bh)words, (__m512bh)line);
+#elif CPU_LANES == 8
+    /* This form needs no seventeenth register; gcc chooses another, and spills. */
+    __asm__("vfmadd231ps %2, %1, %0" : "+x"(*sum) : "x"(words), "x"(line));
+#else
+    *sum += words * line;
+#endif
+}
+
+static inline __attribute__((always_inline)) void one_word(cpu_vector sum[SLIVER][VECTORS], const float *a,
+                                                           const float *b, int vectors)
 {
     cpu_vector line[VECTORS];
-    UNROLLED for (int v = 0; v < vectors; v++) line[v] = *(const cpu_vector *)(b + v * SQUARE);
-    UNROLLED for (int r = 0; r < SLIVER; r++)
+    CPU_UNROLLED for (int v = 0; v < vectors; v++) line[v] = *(const cpu_vector *)(b + v * SQUARE);
+    CPU_UNROLLED for (int r = 0; r < SLIVER; r++)
     {
-        const float factor = a[r];
-        UNROLLED for (int v = 0; v < vectors; v++) sum[r][v] += factor * line[v];
+        const cpu_vector words = word_spread(a[r]);
+        CPU_UNROLLED for (int v = 0; v < vectors; v++) words_multiply(&sum[r][v], words, line[v]);
     }
 }
 
@@ -198,7 +300,7 @@ static inline __attribute__((always_inline)) void sums_ahead(const struct block 
     }
 }
 
-/* Computes SLIVER x vectors of d, two of k at a time: `size` is even, or the last line is zero.  Inlined so that
+/* Computes SLIVER x vectors of d, two words at a time: their number is even, or the last line is zero.  Inlined so that
  * `vectors` is a constant. */
 static inline __attribute__((always_inline)) void sums_multiply(const struct block *block, int vectors)
 {
@@ -206,14 +308,14 @@ static inline __attribute__((always_inline)) void sums_multiply(const struct blo
     const int64_t with_row = block->with_row, d_row = block->d_row;
     cpu_vector sum[SLIVER][VECTORS];
     EACH_SUM sum[r][v] = (cpu_vector){0.0f};
-    for (int64_t k = 0; k < block->size; k += 2) {
+    for (int64_t k = 0; k < block->words; k += 2) {
         if (k % AHEAD_EVERY == 0) {
             ahead_step(block->ahead, block->ahead_lines);
             sums_ahead(block, k / AHEAD_EVERY, vectors);
         }
         __builtin_prefetch(a + AHEAD_ROWS * SLIVER);
-        one_k(sum, a, b, vectors);
-        one_k(sum, a + SLIVER, b + vectors * SQUARE, vectors);
+        one_word(sum, a, b, vectors);
+        one_word(sum, a + SLIVER, b + vectors * SQUARE, vectors);
         a += 2 * SLIVER;
         b += 2 * vectors * SQUARE;
     }
@@ -223,107 +325,144 @@ static inline __attribute__((always_inline)) void sums_multiply(const struct blo
 
 static __attribute__((noinline)) void block_multiply(const struct block *block, int64_t vectors)
 {
-    if (vectors == 3)
-        sums_multiply(block, 3);
+    if (vectors == VECTORS)
+        sums_multiply(block, VECTORS);
     else if (vectors == 2)
         sums_multiply(block, 2);
     else
         sums_multiply(block, 1);
 }
 
-/* Does the same for a block of which only rows x columns exist. */
-static void edge_multiply(const struct block *block, int64_t vectors, int64_t rows, int64_t columns)
+/* Where a tile's sums begin and end: with.of.memory == NULL means zero, and stride 0 the same row for all. */
+struct target {
+    struct cpu_rows with, to;
+};
+
+static int64_t rows_at(const struct cpu_rows *rows, int64_t row, int64_t column)
 {
-    float sums[SLIVER * PANEL];
-    struct block whole = *block;
-    whole.with = zero;
-    whole.with_row = 0;
-    whole.d = sums;
-    whole.d_row = PANEL;
-    block_multiply(&whole, vectors);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t i = 0; i < columns; i++)
-            block->d[r * block->d_row + i] = block->with[r * block->with_row + i] + sums[r * PANEL + i];
+    return rows->first + row * rows->stride + column;
+}
+
+/* Does the same for a block of which only rows x columns exist, or whose dtypes are others. */
+static void block_convert(struct block block, const struct target *target, int64_t row, int64_t column, int64_t rows,
+                          int64_t columns)
+{
+    float sums[SLIVER * PANEL], buffer[PANEL];
+    block.with = zero;
+    block.d = sums;
+    block.d_row = PANEL;
+    block_multiply(&block, size_ceil_div(columns, SQUARE));
+    for (int64_t r = 0; r < rows; r++) {
+        float *sum = sums + r * PANEL;
+        if (target->with.of.memory != NULL) {
+            const float *with =
+                cpu_floats_read(target->with.of, rows_at(&target->with, row + r, column), columns, buffer);
+            CPU_OMP(omp simd)
+            for (int64_t i = 0; i < columns; i++)
+                sum[i] += with[i];
+        }
+        cpu_floats_write(target->to.of, rows_at(&target->to, row + r, column), columns, sum);
+    }
+}
+
+/* The same for a whole block of fp32, in place. */
+static void block_in_place(struct block block, const struct target *target, int64_t row, int64_t column,
+                           int64_t vectors)
+{
+    const struct cpu_rows *with = &target->with, *to = &target->to;
+    block.with = zero;
+    if (with->of.memory != NULL) {
+        block.with = (const float *)with->of.memory + rows_at(with, row, column);
+        block.with_row = with->stride;
+    }
+    block.d = (float *)to->of.memory + rows_at(to, row, column);
+    block.d_row = to->stride;
+    block_multiply(&block, vectors);
 }
 
 /* Returns the part of an operand that the tile needs, from k on. */
-static struct strip strip_of(const float *matrix, bool k_contiguous, int64_t row_length, int64_t line, int64_t lines,
-                             int64_t k, int64_t size)
+static struct strip strip_of(const void *matrix, enum dtype dtype, bool k_contiguous, int64_t row_length)
 {
-    return (struct strip){.from = matrix + (k_contiguous ? line * row_length + k : k * row_length + line),
+    return (struct strip){.from = matrix,
+                          .dtype = dtype,
+                          .bytes = (int64_t)dtype_size_bytes(dtype),
                           .stride = row_length,
-                          .lines = lines,
-                          .size = size,
                           .k_contiguous = k_contiguous};
 }
 
-static struct strip strip_skip(struct strip strip, int64_t lines)
+static struct strip strip_part(struct strip strip, int64_t line, int64_t lines, int64_t k, int64_t size)
 {
-    strip.from += strip.k_contiguous ? lines * strip.stride : lines;
-    strip.lines = strip.lines > lines ? strip.lines - lines : 0;
+    strip.from = strip_at(&strip, line, k);
+    strip.lines = lines;
+    strip.size = size;
     return strip;
 }
 
-/* d's tile = with + slivers * the strip of b, panel by panel. */
-static void panels_multiply(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, const float *slivers,
-                            struct strip b, const float *with, int64_t with_row, float *panel)
+static struct strip strip_skip(const struct strip *strip, int64_t lines)
 {
-    const int64_t portion = portion_size(job->k), blocks = size_ceil_div(tile->rows, SLIVER);
-    const int64_t lines = PANEL * size_ceil_div(b.size, SQUARE); /* cache lines in a panel */
-    const int64_t steps = size_ceil_div(b.size, AHEAD_EVERY);
-    for (int64_t column = 0; column < tile->columns; column += PANEL, b = strip_skip(b, PANEL)) {
+    return strip_part(*strip, lines, max_i64(strip->lines - lines, 0), 0, strip->size);
+}
+
+/* The target's tile = with + slivers * the strip of b, panel by panel. */
+static void panels_multiply(const struct cpu_gemm_tile *tile, const float *slivers, int64_t portion, struct strip b,
+                            const struct target *target, float *panel)
+{
+    const int64_t words = words_of(b.size), steps = size_ceil_div(words, AHEAD_EVERY);
+    const int64_t blocks = size_ceil_div(tile->rows, SLIVER);
+    const bool in_place = target->to.of.dtype == DTYPE_F32 && target->with.of.dtype == DTYPE_F32;
+    for (int64_t column = 0; column < tile->columns; column += PANEL) {
         const int64_t columns = min_i64(PANEL, tile->columns - column), vectors = size_ceil_div(columns, SQUARE);
-        const struct strip next = strip_skip(b, PANEL);
+        const struct strip next = strip_skip(&b, PANEL);
         struct ahead ahead = ahead_of(&next);
+        const struct block block = {.b = panel,
+                                    .words = words,
+                                    .ahead = &ahead,
+                                    .ahead_lines = size_ceil_div(ahead_lines(&ahead), blocks * steps),
+                                    .ahead_rows = size_ceil_div(SLIVER, steps)};
         panel_pack(&b, vectors * SQUARE, panel);
         for (int64_t row = 0; row < tile->rows; row += SLIVER) {
             const int64_t rows = min_i64(SLIVER, tile->rows - row);
-            const struct block block = {.a = slivers + row * portion,
-                                        .b = panel,
-                                        .with = with != NULL ? with + row * with_row + column : zero,
-                                        .d = (float *)job->d + (tile->row + row) * job->n + tile->column + column,
-                                        .size = b.size,
-                                        .with_row = with_row,
-                                        .d_row = job->n,
-                                        .ahead = &ahead,
-                                        .ahead_lines = size_ceil_div(lines, blocks * steps),
-                                        .ahead_rows = size_ceil_div(SLIVER, steps)};
-            if (rows == SLIVER && columns == vectors * SQUARE)
-                block_multiply(&block, vectors);
+            struct block this = block;
+            this.a = slivers + row * portion;
+            if (in_place && rows == SLIVER && columns == vectors * SQUARE)
+                block_in_place(this, target, row, column, vectors);
             else
-                edge_multiply(&block, vectors, rows, columns);
+                block_convert(this, target, row, column, rows, columns);
         }
+        b = next;
     }
 }
 
 static void packed_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch)
 {
     const int64_t portion = portion_size(job->k);
-    float *slivers = scratch, *panel = slivers + slivers_floats(tile->rows, job->k), bias[COLUMNS_MAX];
-    const float *d = (const float *)job->d + tile->row * job->n + tile->column, *with = job->accumulate ? d : NULL;
-    int64_t with_row = job->accumulate ? job->n : 0;
-    if (job->bias != NULL)
-        with = cpu_load(job->bias, job->bias_dtype, tile->column, tile->columns, bias);
-    for (int64_t k = 0; k < job->k; k += portion, with = d, with_row = job->n) {
-        const int64_t size = min_i64(portion, job->k - k);
-        const struct strip a =
-            strip_of(job->a, !job->transpose_a, job->transpose_a ? job->m : job->k, tile->row, tile->rows, k, size);
-        const struct strip b = strip_of(job->b, job->transpose_b, job->transpose_b ? job->k : job->n, tile->column,
-                                        tile->columns, k, size);
-        slivers_pack(&a, portion, slivers);
-        panels_multiply(job, tile, slivers, b, with, with_row, panel);
+    float *slivers = scratch, *panel = slivers + slivers_floats(tile->rows, job->k), *sums = panel + PANEL * portion;
+    const struct strip a = strip_of(job->a, job->dtype, !job->transpose_a, job->transpose_a ? job->m : job->k);
+    const struct strip b = strip_of(job->b, job->dtype, job->transpose_b, job->transpose_b ? job->k : job->n);
+    const struct cpu_rows d = {{job->d, job->d_dtype}, tile->row * job->n + tile->column, job->n};
+    const struct cpu_rows bias = {{(void *)job->bias, job->bias_dtype}, tile->column, 0};
+    const struct cpu_rows kept = sums_are_kept(job) ? (struct cpu_rows){{sums, DTYPE_F32}, 0, tile->columns} : d;
+    struct target target = {.with = {.of.dtype = DTYPE_F32}};
+    if (job->bias != NULL || job->accumulate)
+        target.with = job->accumulate ? d : bias;
+    for (int64_t k = 0; k < job->k; k += portion * DEPTH, target.with = kept) {
+        const int64_t size = min_i64(portion * DEPTH, job->k - k);
+        const struct strip a_part = strip_part(a, tile->row, tile->rows, k, size);
+        target.to = k + size < job->k ? kept : d;
+        slivers_pack(&a_part, portion, slivers);
+        panels_multiply(tile, slivers, portion, strip_part(b, tile->column, tile->columns, k, size), &target, panel);
     }
 }
 
 const struct cpu_gemm_path CPU_NAME(cpu_gemm_path_packed) = {
+    .name = DEPTH == 2 ? "AVX512-BF16" : NULL,
     .rows_max = ROWS_MAX,
     .columns_max = COLUMNS_MAX,
+    .columns_rounded_max = COLUMNS_ROUNDED_MAX,
     .small_max = SMALL_MAX,
     .columns_multiple = PANEL,
-    .copy_a = 40,
-    .copy_b = 16,
+    .copy_a = 40 * DEPTH,
+    .copy_b = 16 * DEPTH,
     .scratch_bytes = packed_scratch_bytes,
     .tile_run = packed_tile_run,
 };
-
-#endif

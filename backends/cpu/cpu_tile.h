@@ -28,11 +28,11 @@
 
 typedef float cpu_vector __attribute__((vector_size(CPU_LANES * 4), aligned(4), may_alias));
 
-/* CPU_SQUARE: rows and columns that are transposed at once, if there are registers and shuffles for it. */
-#if defined(__AVX512F__) && defined(__has_builtin)
-#if __has_builtin(__builtin_shufflevector)
-#define CPU_SQUARE 16
-#endif
+/* Sums and squares stay in registers only if all their indices are constants. */
+#ifdef __clang__
+#define CPU_UNROLLED _Pragma("clang loop unroll(full)")
+#else
+#define CPU_UNROLLED _Pragma("GCC unroll 16")
 #endif
 
 /* c[m,n] = a[m,k] b[k,n], or += with `add`.  Element (i, l) of a is a[i * a_row + l * a_column]; b and c are row-major
@@ -114,100 +114,84 @@ static inline void cpu_tile_pack(float *out, int64_t height, int64_t width, cons
     }
 }
 
-#ifdef CPU_SQUARE
-#define CPU_MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define CPU_SHUFFLES
+#endif
+#endif
 
-/* Transposes vector[16] in place by exchanging blocks of 8, 4, 2 and 1. */
+#ifdef CPU_SHUFFLES
+/* Lane l of a pair of vectors after their off-diagonal blocks of `size` lanes have changed places. */
+#define CPU_LOW(l, size) ((l) & (size) ? CPU_LANES + (l) - (size) : (l))
+#define CPU_HIGH(l, size) ((l) & (size) ? CPU_LANES + (l) : (l) + (size))
+#define CPU_FOUR(lane, l, size) lane(l, size), lane(l + 1, size), lane(l + 2, size), lane(l + 3, size)
+#if CPU_LANES == 16
+#define CPU_EACH(lane, size) \
+    CPU_FOUR(lane, 0, size), CPU_FOUR(lane, 4, size), CPU_FOUR(lane, 8, size), CPU_FOUR(lane, 12, size)
+#elif CPU_LANES == 8
+#define CPU_EACH(lane, size) CPU_FOUR(lane, 0, size), CPU_FOUR(lane, 4, size)
+#else
+#define CPU_EACH(lane, size) CPU_FOUR(lane, 0, size)
+#endif
+#define CPU_EXCHANGE(vector, size)                                                             \
+    CPU_UNROLLED for (int i = 0; i < CPU_LANES; i++)                                           \
+    {                                                                                          \
+        if ((i & (size)) == 0) {                                                               \
+            const cpu_vector low = vector[i], high = vector[i + (size)];                       \
+            vector[i] = __builtin_shufflevector(low, high, CPU_EACH(CPU_LOW, size));           \
+            vector[i + (size)] = __builtin_shufflevector(low, high, CPU_EACH(CPU_HIGH, size)); \
+        }                                                                                      \
+    }
+#endif
+
+/* Transposes vector[CPU_LANES] in place. */
 static inline __attribute__((always_inline)) void cpu_square_transpose(cpu_vector *vector)
 {
-    cpu_vector other[CPU_SQUARE];
-    for (int i = 0; i < 8; i++) {
-        other[i] = CPU_MIX(vector[i], vector[i + 8], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
-        other[i + 8] = CPU_MIX(vector[i], vector[i + 8], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
-    }
-    for (int i = 0; i < CPU_SQUARE; i += i % 4 == 3 ? 5 : 1) {
-        vector[i] = CPU_MIX(other[i], other[i + 4], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
-        vector[i + 4] = CPU_MIX(other[i], other[i + 4], 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
-    }
-    for (int i = 0; i < CPU_SQUARE; i += i % 2 == 1 ? 3 : 1) {
-        other[i] = CPU_MIX(vector[i], vector[i + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
-        other[i + 2] = CPU_MIX(vector[i], vector[i + 2], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
-    }
-    for (int i = 0; i < CPU_SQUARE; i += 2) {
-        vector[i] = CPU_MIX(other[i], other[i + 1], 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30);
-        vector[i + 1] = CPU_MIX(other[i], other[i + 1], 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
-    }
-}
-#undef CPU_MIX
+#ifdef CPU_SHUFFLES
+#if CPU_LANES > 8
+    CPU_EXCHANGE(vector, 8)
 #endif
-
-#define CPU_TILE_PIECE 16 /* columns at a time, so that the writes of a transposition stay close together */
-
-/* out[d * width + i] = rows(i, first + d) for d < CPU_TILE_PIECE, for the rows that fill whole squares.  Returns the
- * number of those rows. */
-static inline int64_t cpu_tile_transpose(float *out, int64_t width, const struct cpu_rows *rows, int64_t first,
-                                         int64_t count)
-{
-    int64_t i = 0;
-#ifdef CPU_SQUARE
-    float buffer[CPU_SQUARE];
-    for (; i + CPU_SQUARE <= count; i += CPU_SQUARE) {
-        cpu_vector vector[CPU_SQUARE];
-        for (int r = 0; r < CPU_SQUARE; r++)
-            vector[r] = *(const cpu_vector *)cpu_floats_read(rows->of, rows->first + (i + r) * rows->stride + first,
-                                                             CPU_SQUARE, buffer);
-        cpu_square_transpose(vector);
-        for (int d = 0; d < CPU_SQUARE; d++)
-            *(cpu_vector *)(out + d * width + i) = vector[d];
-    }
+#if CPU_LANES > 4
+    CPU_EXCHANGE(vector, 4)
+#endif
+    CPU_EXCHANGE(vector, 2)
+    CPU_EXCHANGE(vector, 1)
 #else
-    (void)out;
-    (void)width;
-    (void)rows;
-    (void)first;
-    (void)count;
+    float from[CPU_LANES][CPU_LANES];
+    memcpy(from, vector, sizeof from);
+    for (int i = 0; i < CPU_LANES; i++)
+        for (int l = 0; l < CPU_LANES; l++)
+            vector[i][l] = from[l][i];
 #endif
-    return i;
 }
 
-/* out[d * width + i] = rows(i, d) for i < count, d < size; zero up to width. */
+/* out[d * width + i] = rows(i, d) for i < count, d < size; zero up to width.  Squares of rows and columns at a time, so
+ * that the writes stay close together. */
 static inline void cpu_tile_pack_transposed(float *out, int64_t width, const struct cpu_rows *rows, int64_t count,
                                             int64_t size)
 {
-    float buffer[CPU_TILE_PIECE];
-    for (int64_t first = 0; first < size; first += CPU_TILE_PIECE) {
-        const int64_t columns = min_i64(CPU_TILE_PIECE, size - first);
-        const int64_t squares =
-            columns == CPU_TILE_PIECE ? cpu_tile_transpose(out + first * width, width, rows, first, count) : 0;
-        for (int64_t i = squares; i < count; i++) {
+    float buffer[CPU_LANES];
+    for (int64_t first = 0; first < size; first += CPU_LANES) {
+        const int64_t columns = min_i64(CPU_LANES, size - first);
+        int64_t i = 0;
+        for (; columns == CPU_LANES && i + CPU_LANES <= count; i += CPU_LANES) {
+            cpu_vector vector[CPU_LANES];
+            CPU_UNROLLED for (int r = 0; r < CPU_LANES; r++) vector[r] = *(const cpu_vector *)cpu_floats_read(
+                rows->of, rows->first + (i + r) * rows->stride + first, CPU_LANES, buffer);
+            cpu_square_transpose(vector);
+            CPU_UNROLLED for (int d = 0; d < CPU_LANES; d++) * (cpu_vector *)(out + (first + d) * width + i) =
+                vector[d];
+        }
+        for (; i < count; i++) {
             const float *from = cpu_floats_read(rows->of, rows->first + i * rows->stride + first, columns, buffer);
             for (int64_t d = 0; d < columns; d++)
                 out[(first + d) * width + i] = from[d];
         }
         for (int64_t d = first; d < first + columns; d++) {
-            for (int64_t i = count; i < width; i++)
+            for (i = count; i < width; i++)
                 out[d * width + i] = 0.0f;
         }
     }
-}
-
-/* Returns the dot product.  Keeps four sums, so that an addition does not wait for the previous one. */
-static inline float cpu_dot(const float *a, const float *b, int64_t count)
-{
-    enum { SUMS = 4, STEP = SUMS * CPU_LANES };
-    cpu_vector sums[SUMS] = {{0.0f}};
-    float sum = 0.0f;
-    int64_t i = 0;
-    for (; i + STEP <= count; i += STEP) {
-        for (int v = 0; v < SUMS; v++)
-            sums[v] += *(const cpu_vector *)(a + i + v * CPU_LANES) * *(const cpu_vector *)(b + i + v * CPU_LANES);
-    }
-    const cpu_vector all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    for (int l = 0; l < CPU_LANES; l++)
-        sum += all[l];
-    for (; i < count; i++)
-        sum += a[i] * b[i];
-    return sum;
 }
 
 #endif

@@ -15,7 +15,6 @@ cpu_kernels = \
 	backends/cpu/cpu_gemm.c \
 	backends/cpu/cpu_gemm.h \
 	backends/cpu/cpu_gemm_few.c \
-	backends/cpu/cpu_gemm_half.c \
 	backends/cpu/cpu_gemm_packed.c \
 	backends/cpu/cpu_half.h \
 	backends/cpu/cpu_kernel.h \
@@ -43,16 +42,16 @@ libcpu_generic_a_SOURCES += $(cpu_kernels) \
 	backends/cpu/cpu_memory.c
 libcpu_generic_a_CPPFLAGS += -DCPU_ISA=generic
 # Allows the compiler to fuse a multiplication and an addition; ISO mode forbids it by default.
+libcpu_generic_a_CFLAGS += -ffp-contract=fast
 libcpu_avx2_a_SOURCES += $(cpu_kernels)
 libcpu_avx2_a_CPPFLAGS += -UCPU_ISA -DCPU_ISA=avx2
-libcpu_avx2_a_CFLAGS += -ffp-contract=fast
 libcpu_avx512_a_SOURCES += $(cpu_kernels)
 libcpu_avx512_a_CPPFLAGS += -UCPU_ISA -DCPU_ISA=avx512
-libcpu_avx512_a_CFLAGS += -ffp-contract=fast
 libcpu_exact_generic_a_SOURCES += $(cpu_exact_kernels)
 libcpu_exact_generic_a_CPPFLAGS += -DCPU_ISA=generic
 libcpu_exact_avx2_a_SOURCES += $(cpu_exact_kernels)
 libcpu_exact_avx2_a_CPPFLAGS += -UCPU_ISA -DCPU_ISA=avx2
 libcpu_exact_avx512_a_SOURCES += $(cpu_exact_kernels)
 libcpu_exact_avx512_a_CPPFLAGS += -UCPU_ISA -DCPU_ISA=avx512
-libcpu_amx_a_SOURCES += backends/cpu/cpu_gemm_amx.c
+libcpu_bf16_a_SOURCES += backends/cpu/cpu_gemm_amx.c backends/cpu/cpu_gemm_packed.c
+libcpu_bf16_a_CPPFLAGS += -UCPU_ISA -DCPU_ISA=avx512_bf16

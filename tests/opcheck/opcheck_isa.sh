@@ -22,4 +22,5 @@ isa() {
 isa generic --cases=25
 isa avx2 --cases=25
 isa avx512 --cases=50 --op=gemm --dtype=bfloat16
+isa avx512_bf16 --cases=50 --op=gemm --dtype=bfloat16
 finish

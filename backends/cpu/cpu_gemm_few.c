@@ -171,6 +171,8 @@ INLINED void dots_add(const struct few *few, enum dtype dtype, int64_t row, int6
             sums[r][l] = (cpu_vector){0.0f};
     for (; i + CPU_LANES <= few->k; i += CPU_LANES) {
         cpu_vector line[DOT_LINES];
+        for (int l = 0; dtype != DTYPE_F32 && row == 0 && l < lines; l++) /* fp32 gains nothing */
+            __builtin_prefetch(few->b + ((j + lines + l) * few->b_row + i) * 2);
         for (int l = 0; l < lines; l++)
             line[l] = vector_at(few->b, dtype, (j + l) * few->b_row + i);
         for (int r = 0; r < rows; r++) {

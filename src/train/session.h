@@ -51,7 +51,7 @@ struct session_timing {
     struct plan_rates rates;
     bool is_timed;     /* `rates` come from timing every kind of op */
     bool is_recalled;  /* the cache has been searched */
-    double peak_flops; /* measured rate of products in the session's dtype, FLOP/s; 0 = unknown */
+    double peak_flops; /* best known rate of this device, FLOP/s: of timed products, or of a step; 0 = unknown */
 };
 
 /* The search for the plan of a training session. */
@@ -153,9 +153,10 @@ enum gt_status session_rates_calibrate(struct session *session);
 /* Corrects rates that model twice the seconds that a step takes, or half of them, here and in the cache. */
 void session_rates_correct(struct session *session, double modelled, double measured);
 
-/* Measures the device's matrix rate (in 20 to 60 ms on a cpu, 50 to 150 ms on a card).  Before session_start() it takes
- * a small arena for that, which makes session_start() impossible.  After session_start() it uses the session's arena,
- * whose content is lost.  The rate stays unknown if the arena is too small even for a small product. */
+/* Measures the device's matrix rates (in 20 to 60 ms for each dtype on a cpu, 50 to 150 ms on a card).  Before
+ * session_start() it takes a small arena for that, which makes session_start() impossible.  After session_start() it
+ * uses the session's arena, whose content is lost.  The rates stay unknown if the arena is too small even for a small
+ * product. */
 enum gt_status session_peak_measure(struct session *session);
 
 #endif

@@ -7,6 +7,7 @@
 #include "train/session.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -152,24 +153,27 @@ static enum gt_status scratch_take(struct session *session, bool *out)
     return GT_OK;
 }
 
-/* Measures the rate of products in the run's dtype, on which MFU is based.  If no op was timed, also measures the fp32
- * rate, at which everything but products runs. */
+/* Measures the rates of products: on a cpu in every dtype, on a card in the run's, and in fp32, at which everything but
+ * products runs, if no op was timed.  MFU is based on the best. */
 static enum gt_status peaks_measure(struct session *session)
 {
+    struct session_timing *timing = &session->timing;
+    const enum dtype own = session->device.dtype;
+    double rate[PLAN_MATRIX_DTYPES] = {0.0};
     bool has_room = true;
     if (!session->exec)
         TRY(scratch_take(session, &has_room));
-    if (has_room)
-        TRY(peak_measure(session, session->device.dtype, &session->timing.peak_flops));
     rates_recall(session);
-    double other = session->timing.peak_flops;
-    if (session->timing.is_timed)
+    for (int dtype = 0; has_room && dtype < PLAN_MATRIX_DTYPES; dtype++) {
+        const bool is_other_needed = dtype == DTYPE_F32 && !timing->is_timed;
+        if (dtype == (int)own || session->device.info.host_memory || is_other_needed)
+            TRY(peak_measure(session, (enum dtype)dtype, &rate[dtype]));
+        timing->peak_flops = fmax(timing->peak_flops, rate[dtype]);
+    }
+    if (timing->is_timed)
         return GT_OK;
-    if (has_room && session->device.dtype != DTYPE_F32)
-        TRY(peak_measure(session, DTYPE_F32, &other));
-    const bool known = session->timing.peak_flops > 0.0 && other > 0.0;
-    session->timing.rates =
-        known ? plan_rates_of_peaks(session->timing.peak_flops, other) : session_rates_nominal(session);
+    const bool known = rate[own] > 0.0 && rate[DTYPE_F32] > 0.0;
+    timing->rates = known ? plan_rates_of_peaks(rate[own], rate[DTYPE_F32]) : session_rates_nominal(session);
     return GT_OK;
 }
 

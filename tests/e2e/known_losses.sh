@@ -23,5 +23,9 @@ check "the run" run 0 "$GPT_TRAIN" --dataset=fixture --out_dir=out --n_layer=2 -
     --dtype=float32 --backend=cpu
 check "losses" near loss "$losses" 1e-6
 check "gradient norms" near grad_norm "$norms" 1e-5
+mfu_is_a_share() {
+    sed -n 's/.*"mfu": *\([^,]*\),.*/\1/p' out/metrics.jsonl | awk '!($1 > 0 && $1 <= 1) { bad = 1 } END { exit bad || NR != 12 }'
+}
+check "mfu is at most 100 %" mfu_is_a_share
 check "evaluation draws other samples than training" grep -q '^step 0: train loss 3.5610, val loss 3.5582$' stdout
 finish

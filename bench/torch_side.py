@@ -3,7 +3,7 @@
 usage: torch_side.py JSON    {"shape": [layers, heads, channels, vocabulary, samples, block], "micro_batches", "mode",
                               "steps", "seconds", "bias", "device", "threads"}
 Modes as nanoGPT runs them on a card: "eager" and "compile", bf16 by autocast, fp32 weights, fused AdamW there; on a
-processor: "plain" and "fused" (AdamW), float32.  scaled_dot_product_attention, gradients of micro-batches added up,
+processor: "plain", "fused" (AdamW) and "compile_float32", float32.  scaled_dot_product_attention, gradients of micro-batches added up,
 clipping by the norm.  Of several micro-batches, listed largest first, the first that fits is used.  Prints one line of
 JSON: seconds of each update after the first two, of float32 after the first (at least one, and no more than "seconds"
 allows), the micro-batch, the bytes in use on the card at the end, PyTorch's included, and its version; or
@@ -25,7 +25,7 @@ def wait(device):
 
 
 def is_float32(task):
-    return task["mode"] in ("plain", "fused")
+    return task["mode"] in ("plain", "fused", "compile_float32")
 
 
 def update(step, model, optimizer, task, micro):
@@ -63,9 +63,8 @@ def train(task, micro):
     if not is_float32(task):
         torch.set_float32_matmul_precision("high")
     model = torch_gpt2.Gpt2(layers, heads, width, vocab, block, bias=task.get("bias", True)).to(device)
-    fused = device == "cuda" or task["mode"] == "fused"
-    optimizer = model.optimizer(6e-4, (0.9, 0.95), 0.1, **({"fused": True} if fused else {}))
-    step = torch.compile(model) if task["mode"] == "compile" else model
+    optimizer = model.optimizer(6e-4, (0.9, 0.95), 0.1, **({"fused": True} if task["mode"] != "plain" else {}))
+    step = torch.compile(model) if task["mode"].startswith("compile") else model
     times = []
     for _ in range(1 if is_float32(task) else 2):  # compilation, the optimizer's states, the allocator
         update(step, model, optimizer, task, micro)
@@ -90,7 +89,7 @@ def main():
             print(json.dumps(found))
             return
         gc.collect()
-        if task["mode"] == "compile":
+        if task["mode"].startswith("compile"):
             torch._dynamo.reset()  # pylint: disable=protected-access
         torch.cuda.empty_cache()
     print(json.dumps({"out_of_memory": True}))

@@ -32,9 +32,9 @@ struct cpu_gemm_path {
     const char *name;              /* of special instructions, such as "AMX"; else NULL */
     int64_t rows_max, columns_max; /* of a tile */
     int64_t columns_rounded_max;   /* columns_max where d has 16 bits; 0: the same */
-    int64_t few_rows;              /* products of up to as many rows are left to cpu_gemm_path_few; 0: CPU_GEMM_FEW_ROWS */
-    int64_t small_max;             /* rows and columns of a tile when the product is too small for a second thread */
-    int64_t columns_multiple;      /* seams between tiles are at multiples of this; 0: no constraint */
+    int64_t few_rows;         /* products of up to as many rows are left to cpu_gemm_path_few; 0: CPU_GEMM_FEW_ROWS */
+    int64_t small_max;        /* rows and columns of a tile when the product is too small for a second thread */
+    int64_t columns_multiple; /* seams between tiles are at multiples of this; 0: no constraint */
     /* Cost of copying an element of a or b, in products; both 0: unknown.  If known, the tile size also depends on the
      * number of threads, so no bit of the result may depend on the tile size. */
     double copy_a, copy_b;

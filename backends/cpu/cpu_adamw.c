@@ -4,7 +4,6 @@
  * clip_factor found an infinity.  Arithmetic is in fp32 for any storage dtype: m, v and the parameter are rounded once,
  * from the fp32 values of this step.
  */
-#include "backends/cpu/cpu_adamw.h"
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
 

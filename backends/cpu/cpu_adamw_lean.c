@@ -5,7 +5,6 @@
  * without any option that lets a compiler reorder or approximate, so that vectors of any width give the same bits.
  * Blocks share nothing, so the number of threads does not affect results either.
  */
-#include "backends/cpu/cpu_adamw.h"
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/cpu_rounding.h"

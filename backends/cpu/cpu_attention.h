@@ -52,26 +52,4 @@ static inline void attention_mask_fill(const struct cpu_mask *mask, int64_t time
         cpu_mask_fill(mask, (query + i) * groups_per_row + key / 8, ATTENTION_TILE / 8, factor + i * ATTENTION_TILE);
 }
 
-/* One band of queries of one head against the keys that it may see; also used with a key-value cache. */
-struct attention_band {
-    struct cpu_rows q, k, v; /* starting at this head's first rows */
-    struct cpu_rows y;
-    float *lse;          /* of the first row; NULL if not needed */
-    int64_t first, rows; /* queries first .. first + rows - 1 of the sample; rows <= ATTENTION_BAND */
-    int64_t position;    /* query i sees keys 0 .. position + i */
-    int64_t head_size, padded, time;
-    float scale;
-    const struct cpu_mask *mask; /* NULL without dropout */
-};
-
-/* Returns the floats of scratch that cpu_attention_band() needs per thread. */
-static inline size_t attention_band_floats(int64_t padded)
-{
-    return (size_t)(2 * ATTENTION_BAND * padded + 2 * ATTENTION_TILE * padded + 2 * ATTENTION_SQUARE +
-                    2 * ATTENTION_BAND);
-}
-
-/* Runs one band; defined in cpu_attention_forward.c. */
-void CPU_NAME(cpu_attention_band)(const struct attention_band *band, float *scratch);
-
 #endif

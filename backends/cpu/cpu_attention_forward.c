@@ -1,16 +1,31 @@
-/* attention_forward: online softmax over tiles of 64 keys, one band of up to 256 queries of one head at a time.
+/* attention_forward and attention_cached: online softmax over tiles of 64 keys, one band of up to 256 queries of one head
+ * at a time.
  *
  * For each tile of keys, the band's scores are computed 64 rows at a time (queries are scaled when packed), the running
  * maximum and sum of each row are updated, and the weights times v are added to a packed result.  Tiles beyond the
  * diagonal are skipped; on it, strips of 16 rows end at the last key that their last row sees.  The assignment of bands
  * to threads does not affect results: a row's sums depend only on the shape.  16-bit rows are converted to fp32 when
  * packed; y is rounded when written.  Dropout applies to the weights that multiply v, not to the sum: after
- * normalisation, as in PyTorch.
+ * normalisation, as in PyTorch.  attention_cached first appends the new keys and values to the cache, rounded if that has
+ * another dtype, and then reads all of them there; prefill and decode differ only in the number of rows.
  */
 #include "backends/cpu/cpu_attention.h"
 #include "backends/cpu/cpu_math.h"
 
 #include <math.h>
+#include <string.h>
+
+/* One band of queries of one head against the keys that it may see. */
+struct band {
+    struct cpu_rows q, k, v; /* starting at this head's first rows */
+    struct cpu_rows y;
+    float *lse;          /* of the first row; NULL if not needed */
+    int64_t first, rows; /* queries first .. first + rows - 1 of the sample; rows <= ATTENTION_BAND */
+    int64_t position;    /* query i sees keys 0 .. position + i */
+    int64_t head_size, padded, time;
+    float scale;
+    const struct cpu_mask *mask; /* NULL without dropout */
+};
 
 struct band_scratch {
     float *q, *result;       /* [256, padded] */
@@ -33,18 +48,6 @@ static struct band_scratch scratch_cut(float *memory, int64_t padded)
     return s;
 }
 
-static float row_exp(float *row, int64_t width, float largest)
-{
-    float sum = 0.0f;
-    CPU_OMP(omp simd reduction(+ : sum))
-    for (int64_t j = 0; j < width; j++) {
-        const float e = cpu_exp(row[j] - largest);
-        row[j] = e;
-        sum += e;
-    }
-    return sum;
-}
-
 /* Turns a row of `width` scores into weights relative to the row's new maximum, and rescales the previous sums. */
 static void row_update(float *row, int64_t visible, int64_t width, float *largest, float *sum, float *result,
                        int64_t padded)
@@ -52,7 +55,7 @@ static void row_update(float *row, int64_t visible, int64_t width, float *larges
     for (int64_t j = max_i64(visible, 0); j < ATTENTION_TILE; j++)
         row[j] = -INFINITY;
     const float before = *largest, tile = cpu_max_of(row, ATTENTION_TILE), after = tile > before ? tile : before;
-    const float added = row_exp(row, width, after);
+    const float added = cpu_exp_sum(row, width, after);
     if (after > before) {
         const float shrink = cpu_exp(before - after);
         *sum *= shrink;
@@ -66,8 +69,8 @@ static void row_update(float *row, int64_t visible, int64_t width, float *larges
 
 /* Processes `rows` queries from `begin` of the band against the packed tile of `keys` keys from `key`, up to the last
  * key that the last query sees. */
-static void rows_run(const struct attention_band *band, const struct band_scratch *s, int64_t begin, int64_t rows,
-                     int64_t key, int64_t keys)
+static void rows_run(const struct band *band, const struct band_scratch *s, int64_t begin, int64_t rows, int64_t key,
+                     int64_t keys)
 {
     const int64_t padded = band->padded, position = band->position + band->first + begin;
     const int64_t seen = min_i64(keys, position + rows - key), width = attention_width(seen);
@@ -107,8 +110,7 @@ static void rows_run(const struct attention_band *band, const struct band_scratc
 }
 
 /* Processes a square of queries and keys: at once if all keys are visible to all queries, else strip by strip. */
-static void square_run(const struct attention_band *band, const struct band_scratch *s, int64_t begin, int64_t key,
-                       int64_t keys)
+static void square_run(const struct band *band, const struct band_scratch *s, int64_t begin, int64_t key, int64_t keys)
 {
     const int64_t end = min_i64(begin + ATTENTION_TILE, band->rows), position = band->position + band->first;
     const int64_t rows = position + begin + 1 - key >= keys ? ATTENTION_TILE : ATTENTION_STRIP;
@@ -119,7 +121,7 @@ static void square_run(const struct attention_band *band, const struct band_scra
     }
 }
 
-static void band_write(const struct attention_band *band, const struct band_scratch *s)
+static void band_write(const struct band *band, const struct band_scratch *s)
 {
     for (int64_t i = 0; i < band->rows; i++) {
         const float inverse = 1.0f / s->sum[i];
@@ -134,7 +136,7 @@ static void band_write(const struct attention_band *band, const struct band_scra
     }
 }
 
-void CPU_NAME(cpu_attention_band)(const struct attention_band *band, float *scratch)
+static void band_run(const struct band *band, float *scratch)
 {
     const int64_t padded = band->padded, size = band->head_size;
     const struct band_scratch s = scratch_cut(scratch, padded);
@@ -159,10 +161,65 @@ void CPU_NAME(cpu_attention_band)(const struct attention_band *band, float *scra
     band_write(band, &s);
 }
 
-static size_t attention_forward_workspace_bytes(const struct backend *backend, const struct op_call *call)
+/* Returns the floats of scratch that band_run() needs per thread. */
+static size_t band_floats(int64_t padded)
+{
+    return (size_t)(2 * ATTENTION_BAND * padded + 2 * ATTENTION_TILE * padded + 2 * ATTENTION_SQUARE +
+                    2 * ATTENTION_BAND);
+}
+
+_Static_assert((int)ATTENTION_FORWARD_QKV == (int)ATTENTION_CACHED_QKV, "one function serves both ops");
+_Static_assert((int)ATTENTION_FORWARD_SCALARS == (int)ATTENTION_CACHED_SCALARS, "one function serves both ops");
+
+static size_t bands_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_FORWARD_QKV]);
-    return (size_t)cpu_from(backend)->threads * attention_band_floats(shape.padded) * sizeof(float);
+    return (size_t)cpu_from(backend)->threads * band_floats(shape.padded) * sizeof(float);
+}
+
+/* Runs all bands.  `start` has what they share: the dtypes and memory, the strides and first elements of sample 0 and
+ * head 0, and in lse that of the whole call.  k and v of the next sample begin `sample_elements` later. */
+static void bands_run(struct backend *backend, const struct op_call *call, const struct attention_shape *shape,
+                      const struct band *start, int64_t sample_elements, int64_t work)
+{
+    const union scalar_word *scalars = cpu_operand(backend, call, ATTENTION_FORWARD_SCALARS);
+    const int64_t size = shape->head_size, bands = size_ceil_div(shape->time, ATTENTION_BAND);
+    const int64_t per_sample = shape->heads * bands;
+    const size_t thread_floats = band_floats(shape->padded);
+    float *scratch = cpu_workspace(backend, call, bands_workspace_bytes(backend, call));
+    const struct cpu_mask shared = cpu_mask_make(scalars, shape->dropout);
+    (void)work; /* used only with OpenMP */
+    CPU_OMP(omp parallel for schedule(dynamic, 1) num_threads(cpu_threads_for(backend, work)))
+    for (int64_t item = 0; item < shape->samples * per_sample; item++) {
+        const int64_t sample = item / per_sample, head = item % per_sample / bands;
+        const int64_t first = (bands - 1 - item % bands) * ATTENTION_BAND; /* longest bands first */
+        const int64_t row = sample * shape->time + first, of_head = head / shape->group * size;
+        struct cpu_mask mask = shared;
+        mask.site = (uint32_t)shape->site + ((uint32_t)head << 16);
+        mask.sample = scalars[SCALAR_SAMPLE_BASE].u + (uint32_t)sample;
+        struct band band = *start;
+        band.q.first = row * shape->row + head * size;
+        band.k.first += sample * sample_elements + of_head;
+        band.v.first += sample * sample_elements + of_head;
+        band.y.first = (row * shape->heads + head) * size;
+        if (band.lse != NULL)
+            band.lse += (sample * shape->heads + head) * shape->time + first;
+        band.first = first;
+        band.rows = min_i64(ATTENTION_BAND, shape->time - first);
+        band.mask = shared.threshold != 0 ? &mask : NULL;
+        band_run(&band, scratch + (size_t)cpu_thread_index() * thread_floats);
+    }
+}
+
+/* Returns the start of bands_run(), without k and v. */
+static struct band band_start(const struct attention_shape *shape, struct cpu_floats qkv, struct cpu_floats y)
+{
+    return (struct band){.q = {qkv, 0, shape->row},
+                         .y = {y, 0, shape->heads * shape->head_size},
+                         .head_size = shape->head_size,
+                         .padded = shape->padded,
+                         .time = shape->time,
+                         .scale = shape->scale};
 }
 
 static enum gt_status attention_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
@@ -170,42 +227,59 @@ static enum gt_status attention_forward_run(struct backend *backend, int32_t que
     (void)queue;
     const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_FORWARD_QKV]);
     const struct cpu_floats qkv = cpu_floats_of(backend, call, ATTENTION_FORWARD_QKV);
-    const struct cpu_floats y = cpu_floats_of(backend, call, ATTENTION_FORWARD_Y);
-    const union scalar_word *scalars = cpu_operand(backend, call, ATTENTION_FORWARD_SCALARS);
-    float *lse = cpu_operand(backend, call, ATTENTION_FORWARD_LSE);
-    const int64_t size = shape.head_size, bands = size_ceil_div(shape.time, ATTENTION_BAND);
-    const int64_t per_sample = shape.heads * bands;
-    const size_t thread_floats = attention_band_floats(shape.padded);
-    float *scratch = cpu_workspace(backend, call, (size_t)cpu_from(backend)->threads * thread_floats * sizeof(float));
-    const struct cpu_mask shared = cpu_mask_make(scalars, shape.dropout);
     const int64_t work = shape.samples * shape.time * shape.row * min_i64(shape.time, ATTENTION_TILE) / 4;
-    (void)work; /* used only with OpenMP */
-    CPU_OMP(omp parallel for schedule(dynamic, 1) num_threads(cpu_threads_for(backend, work)))
-    for (int64_t item = 0; item < shape.samples * per_sample; item++) {
-        const int64_t sample = item / per_sample, head = item % per_sample / bands;
-        const int64_t first = (bands - 1 - item % bands) * ATTENTION_BAND; /* longest bands first */
-        const int64_t start = sample * shape.time * shape.row;             /* first element of the sample */
-        struct cpu_mask mask = shared;
-        mask.site = (uint32_t)shape.site + ((uint32_t)head << 16);
-        mask.sample = scalars[SCALAR_SAMPLE_BASE].u + (uint32_t)sample;
-        const struct attention_band band = {
-            .q = {qkv, start + first * shape.row + head * size, shape.row},
-            .k = {qkv, start + (shape.heads + head / shape.group) * size, shape.row},
-            .v = {qkv, start + (shape.heads + shape.kv_heads + head / shape.group) * size, shape.row},
-            .y = {y, ((sample * shape.time + first) * shape.heads + head) * size, shape.heads * size},
-            .lse = lse + (sample * shape.heads + head) * shape.time + first,
-            .first = first,
-            .rows = min_i64(ATTENTION_BAND, shape.time - first),
-            .head_size = size,
-            .padded = shape.padded,
-            .time = shape.time,
-            .scale = shape.scale,
-            .mask = shared.threshold != 0 ? &mask : NULL,
-        };
-        CPU_NAME(cpu_attention_band)(&band, scratch + (size_t)cpu_thread_index() * thread_floats);
-    }
+    struct band start = band_start(&shape, qkv, cpu_floats_of(backend, call, ATTENTION_FORWARD_Y));
+    start.k = (struct cpu_rows){qkv, shape.heads * shape.head_size, shape.row};
+    start.v = (struct cpu_rows){qkv, (shape.heads + shape.kv_heads) * shape.head_size, shape.row};
+    start.lse = cpu_operand(backend, call, ATTENTION_FORWARD_LSE);
+    bands_run(backend, call, &shape, &start, shape.time * shape.row, work);
     return GT_OK;
 }
 
-const struct op_impl CPU_NAME(cpu_attention_forward) = {.workspace_bytes = attention_forward_workspace_bytes,
+/* to[at ..] = from[source ..], `count` elements, converted if the dtypes differ. */
+static void row_copy(struct cpu_floats to, int64_t at, struct cpu_floats from, int64_t source, int64_t count)
+{
+    const size_t bytes = dtype_size_bytes(to.dtype);
+    if (to.dtype == from.dtype) {
+        memcpy((char *)to.memory + (size_t)at * bytes, (const char *)from.memory + (size_t)source * bytes,
+               (size_t)count * bytes);
+        return;
+    }
+    float buffer[CPU_BLOCK];
+    for (int64_t i = 0; i < count; i += CPU_BLOCK) {
+        const int64_t piece = min_i64(CPU_BLOCK, count - i);
+        cpu_floats_write(to, at + i, piece, cpu_floats_read(from, source + i, piece, buffer));
+    }
+}
+
+static enum gt_status attention_cached_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_CACHED_QKV]);
+    shape.dropout = 0.0f;
+    const struct cpu_floats qkv = cpu_floats_of(backend, call, ATTENTION_CACHED_QKV);
+    const struct cpu_floats cache = cpu_floats_of(backend, call, ATTENTION_CACHED_CACHE);
+    const union scalar_word *scalars = cpu_operand(backend, call, ATTENTION_CACHED_SCALARS);
+    const int64_t size = shape.head_size, width = shape.kv_heads * size;
+    const int64_t capacity = call->operand[ATTENTION_CACHED_CACHE].dims[2], position = scalars[SCALAR_POSITION].i;
+    const int64_t values = shape.samples * capacity * width; /* keys precede values */
+    assert(position >= 0 && position + shape.time <= capacity);
+    for (int64_t n = 0; n < shape.samples * shape.time; n++) {
+        const int64_t row = n / shape.time * capacity + position + n % shape.time;
+        const int64_t source = n * shape.row + shape.heads * size;
+        row_copy(cache, row * width, qkv, source, width);
+        row_copy(cache, values + row * width, qkv, source + width, width);
+    }
+    const int64_t work = shape.samples * shape.time * shape.heads * size * (position + shape.time);
+    struct band start = band_start(&shape, qkv, cpu_floats_of(backend, call, ATTENTION_CACHED_Y));
+    start.k = (struct cpu_rows){cache, 0, width};
+    start.v = (struct cpu_rows){cache, values, width};
+    start.position = position;
+    bands_run(backend, call, &shape, &start, capacity * width, work);
+    return GT_OK;
+}
+
+const struct op_impl CPU_NAME(cpu_attention_forward) = {.workspace_bytes = bands_workspace_bytes,
                                                         .run = attention_forward_run};
+const struct op_impl CPU_NAME(cpu_attention_cached) = {.workspace_bytes = bands_workspace_bytes,
+                                                       .run = attention_cached_run};

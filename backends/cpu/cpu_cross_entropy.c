@@ -23,25 +23,13 @@ static float block_exp(const float *logits, float largest, int64_t count)
     return sum;
 }
 
-static float block_exp_store(float *logits, float largest, int64_t count)
-{
-    float sum = 0.0f;
-    CPU_OMP(omp simd reduction(+ : sum))
-    for (int64_t i = 0; i < count; i++) {
-        const float e = cpu_exp(logits[i] - largest);
-        logits[i] = e;
-        sum += e;
-    }
-    return sum;
-}
-
 static double row_exp(float *logits, float largest, int64_t count, bool store)
 {
     double sum = 0.0;
     for (int64_t begin = 0; begin < count; begin += SUM_BLOCK) {
         const int64_t width = min_i64(SUM_BLOCK, count - begin);
-        sum += (double)(store ? block_exp_store(logits + begin, largest, width)
-                              : block_exp(logits + begin, largest, width));
+        sum +=
+            (double)(store ? cpu_exp_sum(logits + begin, width, largest) : block_exp(logits + begin, largest, width));
     }
     return sum;
 }

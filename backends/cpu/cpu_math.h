@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "backends/cpu/cpu.h"
+
 static inline float cpu_float_from_bits(uint32_t bits)
 {
     float value;
@@ -53,6 +55,19 @@ static inline float cpu_exp(float x)
 {
     const float a = x < -104.0f ? -104.0f : x; /* e^-104 rounds to 0, e^89 to infinity */
     return cpu_exp_bounded(a > 89.0f ? 89.0f : a, 0.0f);
+}
+
+/* values[count] = e^(value - largest); returns their sum. */
+static inline float cpu_exp_sum(float *values, int64_t count, float largest)
+{
+    float sum = 0.0f;
+    CPU_OMP(omp simd reduction(+ : sum))
+    for (int64_t i = 0; i < count; i++) {
+        const float e = cpu_exp(values[i] - largest);
+        values[i] = e;
+        sum += e;
+    }
+    return sum;
 }
 
 /* *out_cdf = P(X <= x), with a small relative error in both tails; *out_kernel = e^(-x^2 / 2). */

@@ -1,10 +1,8 @@
 # The cpu backend.  Kernels are compiled once per instruction set, which is the suffix of their names; the rest once.
 cpu_kernels = \
 	backends/cpu/cpu_adamw.c \
-	backends/cpu/cpu_adamw.h \
 	backends/cpu/cpu_attention.h \
 	backends/cpu/cpu_attention_backward.c \
-	backends/cpu/cpu_attention_cached.c \
 	backends/cpu/cpu_attention_forward.c \
 	backends/cpu/cpu_bias.c \
 	backends/cpu/cpu_cross_entropy.c \
@@ -30,9 +28,7 @@ cpu_exact_kernels = \
 	backends/cpu/cpu_adamw_lean.c \
 	backends/cpu/cpu_blend.c \
 	backends/cpu/cpu_gradient_round.c \
-	backends/cpu/cpu_muon_momentum.c \
-	backends/cpu/cpu_muon_normalize.c \
-	backends/cpu/cpu_muon_step.c \
+	backends/cpu/cpu_muon.c \
 	backends/cpu/cpu_rounding.h
 
 libcpu_generic_a_SOURCES += $(cpu_kernels) \

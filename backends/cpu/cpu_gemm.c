@@ -3,8 +3,8 @@
  * OpenMP distributes the tiles.  K is never divided among threads.  If the bits of d depend on the tiles, tile sizes
  * follow from the shape alone, so no bit depends on the number of threads.  Without AVX-512, an fp32 tile is one
  * single-threaded cblas_sgemm; a bias is first written into the tile, and the product added to it while it is in the
- * cache.  Other paths: few rows (cpu_gemm_few.c), 16-bit operands and AVX-512 (cpu_gemm_packed.c), AMX (cpu_gemm_amx.c).
- * tile_of_shape() and tile_cheapest() choose the tile sizes.
+ * cache.  Other paths: few rows (cpu_gemm_few.c), 16-bit operands or AVX-512 (cpu_gemm_packed.c), bf16 with AMX
+ * (cpu_gemm_amx.c).  tile_of_shape() and tile_cheapest() choose the tile sizes.
  */
 #include "backends/cpu/cpu_gemm.h"
 

@@ -1,10 +1,10 @@
-/* Tiles of products whose operands are packed: fp32 with AVX-512, where this is faster than the BLAS library, and 16 bits
- * on every processor.
+/* Tiles of products whose operands are packed: fp32 with AVX-512, where this is faster than the BLAS library, and 16
+ * bits on every processor.
  *
  * The method is that of Goto and van de Geijn (ACM TOMS 34(3), 2008; as in BLIS).  A portion of k of the tile's rows of
- * a is copied into slivers of a few rows, which stay in the second-level cache.  Then panel after panel of three vectors
- * of columns of b is copied, and each sliver is multiplied with it.  A block of sums stays in registers.  Meanwhile the
- * data of the next panel is prefetched.  Edges are padded with zeros.
+ * a is copied into slivers of a few rows, which stay in the second-level cache.  Then panel after panel of columns of b,
+ * three vectors wide, is copied, and each sliver is multiplied with it.  A block of sums stays in registers.  Meanwhile
+ * the data of the next panel is prefetched.  Edges are padded with zeros.
  *
  * What is packed are words of 32 bits: an fp32 value of one k, to which bf16 and fp16 are widened, or, where this file
  * is compiled for AVX512-BF16, the bf16 values of two k, which VDPBF16PS multiplies at twice the rate.  It treats
@@ -74,8 +74,8 @@ static size_t packed_scratch_bytes(const struct cpu_gemm *job, const struct cpu_
 
 /* ---- copies ---- */
 
-/* A portion of `lines` rows of op(a), or columns of op(b), `size` of k long.  If k is contiguous, a line begins `stride`
- * elements after the previous one; else an element of k does, of every line. */
+/* A portion of `lines` rows of op(a), or columns of op(b), `size` of k long.  If k is contiguous, a line begins
+ * `stride` elements after the previous one; else an element of k does, of every line. */
 struct strip {
     const char *from;
     enum dtype dtype;

@@ -1,8 +1,8 @@
 /* Muon's elementwise ops: momentum, normalisation before the iteration, and the step.
  *
  * muon_momentum: the moving average of the gradient, and Nesterov's look-ahead; fp32 momenta are updated in place.
- * muon_normalize: y = x / (sqrt(sum) + 1e-7), so that no singular value of y is above 1.  The root and the quotients are
- * correctly rounded; a 16-bit y is rounded once more, to nearest.
+ * muon_normalize: y = x / (sqrt(sum) + 1e-7), so that no singular value of y is above 1.  The root and the quotients
+ * are correctly rounded; a 16-bit y is rounded once more, to nearest.
  * muon_step: applies the orthogonalised direction and the decay to a weight.  With a master, the update applies to the
  * master, and the weight is the master rounded to nearest; otherwise to the weight itself.
  * bf16 momenta and weights without a master are rounded stochastically, in blocks of STATE_BLOCK elements.

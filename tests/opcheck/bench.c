@@ -101,13 +101,13 @@ static void result_print(const struct op_call *call, enum dtype dtype, const str
            of_matrix > of_memory ? "matrix" : "memory");
 }
 
-void bench_run(struct device *device, enum op_kind kind, enum dtype dtype, const struct roofs *roofs)
+void bench_run(struct device *device, enum op_kind kind, enum dtype dtype, int32_t product, const struct roofs *roofs)
 {
     struct check_case check;
     struct timing timing;
     double *value[OP_OPERANDS_MAX] = {NULL};
     const struct op_declaration *declaration = op_declaration(kind);
-    if (!case_make_bench(kind, dtype, &check) || !device_supports(device, &check.call)) {
+    if (!case_make_bench(kind, dtype, product, &check) || !device_supports(device, &check.call)) {
         printf("%-20s %-8s not supported\n", declaration->name, dtype_name(dtype));
         return;
     }

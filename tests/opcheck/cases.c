@@ -147,9 +147,10 @@ void bench_wide(struct maker *maker)
     }
 }
 
-bool case_make_bench(enum op_kind kind, enum dtype dtype, struct check_case *out)
+bool case_make_bench(enum op_kind kind, enum dtype dtype, int32_t product, struct check_case *out)
 {
-    struct maker maker = {.check = out, .dtype = dtype, .kept = DTYPE_F32, .index = 1, .random = {.seed = 1}};
+    struct maker maker = {
+        .check = out, .dtype = dtype, .kept = DTYPE_F32, .index = 1, .random = {.seed = 1}, .product = product};
     *out = (struct check_case){.call = {.kind = kind}, .index = 1, .seed = 1};
     op_test(kind)->shape(&maker);
     out->call.attrs.accumulate = 0;

@@ -4,9 +4,10 @@
  * Options: --seed=N --op=NAME --backend=NAME --except=NAME (a backend to leave out) --dtype=NAME --cases=N --case=N
  * --variant=N --separate --list --bench --support --mutants.  Without options it runs all cases in float32, bfloat16 and float16
  * on all backends, the control, and the mutants.  --cases=N runs N cases of each op, spread over all; --case=N runs
- * case N alone; both leave the mutants out.  --variant=N selects the N-th way in which the backend launches the ops
- * that have several.  --separate, with one op, dtype and case, gives each operand a segment of its own (device.c).  The
- * last line is "checks: P passed, F failed, S skipped"; a case and a mutant are one check each.
+ * case N alone; both leave the mutants out.  --bench --op=gemm --case=N times the N-th product of a step.  --variant=N
+ * selects the N-th way in which the backend launches the ops that have several.  --separate, with one op, dtype and
+ * case, gives each operand a segment of its own (device.c).  The last line is "checks: P passed, F failed, S skipped"; a
+ * case and a mutant are one check each.
  * Exit status: 0 passed, 1 failed, 2 bad option, 77 the backend given with --support cannot be opened on this machine.
  */
 #include <inttypes.h>
@@ -126,6 +127,11 @@ static struct case_range range_of(const struct options *options, enum op_kind ki
     return (struct case_range){.step = all ? 1 : (count + wanted - 1) / wanted, .end = count};
 }
 
+static int32_t bench_product(const struct options *options)
+{
+    return options->one_case != ALL_CASES ? options->one_case : 0;
+}
+
 static size_t larger(size_t a, size_t b)
 {
     return a > b ? a : b;
@@ -152,7 +158,8 @@ static size_t arena_bytes_needed(const struct options *options, const struct dev
         if (!op_selected(options, (int)kind) || !dtype_selected(options, dtype))
             continue;
         if (options->mode == MODE_BENCH)
-            needed = larger(needed, image_bytes_of(device, case_make_bench(kind, dtype, out_last), out_last));
+            needed = larger(
+                needed, image_bytes_of(device, case_make_bench(kind, dtype, bench_product(options), out_last), out_last));
         for (int32_t i = range.first; i < range.end && options->mode != MODE_BENCH; i += range.step)
             needed =
                 larger(needed, image_bytes_of(device, case_make(kind, dtype, i, options->seed, out_last), out_last));
@@ -236,7 +243,7 @@ static int bench(const struct options *options)
             enum op_kind kind = (enum op_kind)(choice / DTYPES_COUNT);
             enum dtype dtype = dtypes[choice % DTYPES_COUNT];
             if (op_selected(options, (int)kind) && dtype_selected(options, dtype) && cases_count(kind, dtype) > 0)
-                bench_run(&device, kind, dtype, &roofs);
+                bench_run(&device, kind, dtype, bench_product(options), &roofs);
         }
         device_close(&device);
     }

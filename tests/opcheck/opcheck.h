@@ -44,8 +44,9 @@ static inline bool case_is_output(const struct check_case *check, int32_t slot)
  * three.  An op whose operands are all fp32 has no cases in another dtype. */
 int32_t cases_count(enum op_kind kind, enum dtype dtype);
 bool case_make(enum op_kind kind, enum dtype dtype, int32_t index, uint64_t seed, struct check_case *out);
-/* Makes a case with the shapes of a 124M model's step, for --bench. */
-bool case_make_bench(enum op_kind kind, enum dtype dtype, struct check_case *out);
+/* Makes a case with the shapes of a 124M model's step, for --bench; `product` selects one of its products for gemm, 0 the
+ * usual one.  Returns false when there is none. */
+bool case_make_bench(enum op_kind kind, enum dtype dtype, int32_t product, struct check_case *out);
 void case_text(const struct check_case *check, char text[static OPCHECK_TEXT_MAX]);
 
 /* inputs.c: fills the values of every operand before the run. */
@@ -116,6 +117,6 @@ struct roofs {
     double flops[DTYPE_COUNT], bytes; /* per second; 0 = not measured */
 };
 void bench_roofs(struct device *device, struct roofs *out);
-void bench_run(struct device *device, enum op_kind kind, enum dtype dtype, const struct roofs *roofs);
+void bench_run(struct device *device, enum op_kind kind, enum dtype dtype, int32_t product, const struct roofs *roofs);
 
 #endif

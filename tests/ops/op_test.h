@@ -71,6 +71,7 @@ struct maker {
     struct random random;
     enum dtype dtype, kept;
     int32_t index;
+    int32_t product; /* which product of a step --bench times; 0: the usual one */
 };
 
 #define COUNT(table) ((int64_t)(sizeof(table) / sizeof(table)[0]))

@@ -2,8 +2,8 @@
  *
  * There are three tables of the same kernels, compiled for different instruction sets; open() picks the widest that
  * this processor supports.  On top of the widest, bf16 products may use AMX or AVX512-BF16.
- * GPT_TRAIN_CPU_ISA=generic|avx2|avx512|avx512_bf16|amx lowers the choice, for tests.  All spaces are host memory, there
- * is one queue, and every call has finished when it returns.  The BLAS library is set to one thread, because our
+ * GPT_TRAIN_CPU_ISA=generic|avx2|avx512|avx512_bf16|amx lowers the choice, for tests.  All spaces are host memory,
+ * there is one queue, and every call has finished when it returns.  The BLAS library is set to one thread, because our
  * threads call it, tile by tile.
  */
 #ifdef HAVE_CONFIG_H

@@ -2,9 +2,9 @@
  * bits on every processor.
  *
  * The method is that of Goto and van de Geijn (ACM TOMS 34(3), 2008; as in BLIS).  A portion of k of the tile's rows of
- * a is copied into slivers of a few rows, which stay in the second-level cache.  Then panel after panel of columns of b,
- * three vectors wide, is copied, and each sliver is multiplied with it.  A block of sums stays in registers.  Meanwhile
- * the data of the next panel is prefetched.  Edges are padded with zeros.
+ * a is copied into slivers of a few rows, which stay in the second-level cache.  Then panel after panel of columns of
+ * b, three vectors wide, is copied, and each sliver is multiplied with it.  A block of sums stays in registers.
+ * Meanwhile the data of the next panel is prefetched.  Edges are padded with zeros.
  *
  * What is packed are words of 32 bits: an fp32 value of one k, to which bf16 and fp16 are widened, or, where this file
  * is compiled for AVX512-BF16, the bf16 values of two k, which VDPBF16PS multiplies at twice the rate.  It treats

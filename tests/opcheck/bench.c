@@ -105,24 +105,13 @@ void bench_run(struct device *device, enum op_kind kind, enum dtype dtype, int32
 {
     struct check_case check;
     struct timing timing;
-    double *value[OP_OPERANDS_MAX] = {NULL};
     const struct op_declaration *declaration = op_declaration(kind);
     if (!case_make_bench(kind, dtype, product, &check) || !device_supports(device, &check.call)) {
         printf("%-20s %-8s not supported\n", declaration->name, dtype_name(dtype));
         return;
     }
     device_layout(device, &check);
-    uint8_t *image = malloc(check.image_bytes);
-    bool complete = image != NULL;
-    for (int32_t slot = 0; slot < declaration->operands; slot++) {
-        size_t count = (size_t)operand_elements(&check.call.operand[slot]);
-        if (check.call.operand[slot].present && (value[slot] = calloc(count, sizeof(double))) == NULL)
-            complete = false;
-    }
-    if (!complete)
-        abort();
-    inputs_fill(&check, value);
-    image_prepare(&check, value, image);
+    uint8_t *image = case_image_make(&check);
     struct address start = {.space = SPACE_DEVICE};
     if (device->backend->ops->upload(device->backend, 0, start, image, check.image_bytes) == GT_OK &&
         timed(device, &check.call, &timing))
@@ -130,7 +119,5 @@ void bench_run(struct device *device, enum op_kind kind, enum dtype dtype, int32
     else
         printf("%-20s %-8s failed\n", declaration->name, dtype_name(dtype));
     fflush(stdout);
-    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++)
-        free(value[slot]);
     free(image);
 }

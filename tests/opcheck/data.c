@@ -23,14 +23,19 @@ static double *duplicate(const double *values, size_t count)
     return copy;
 }
 
-void case_values_make(const struct check_case *check, struct case_data *data)
+static void initial_make(const struct check_case *check, struct case_data *data)
 {
-    *data = (struct case_data){.before = NULL};
     for (int32_t slot = 0; slot < op_declaration(check->call.kind)->operands; slot++) {
         if (check->call.operand[slot].present)
             data->initial[slot] = take((size_t)operand_elements(&check->call.operand[slot]), sizeof(double));
     }
     inputs_fill(check, data->initial);
+}
+
+void case_values_make(const struct check_case *check, struct case_data *data)
+{
+    *data = (struct case_data){.before = NULL};
+    initial_make(check, data);
     for (int32_t slot = 0; slot < op_declaration(check->call.kind)->operands; slot++) {
         size_t count = (size_t)operand_elements(&check->call.operand[slot]);
         if (data->initial[slot] == NULL)
@@ -44,6 +49,17 @@ void case_values_make(const struct check_case *check, struct case_data *data)
     }
     ref_run(&check->call, &data->ref);
     naive_run(&check->call, data->naive, DEFECT_NONE);
+}
+
+uint8_t *case_image_make(const struct check_case *check)
+{
+    struct case_data data = {.before = take(check->image_bytes, 1)};
+    initial_make(check, &data);
+    image_prepare(check, data.initial, data.before);
+    uint8_t *image = data.before;
+    data.before = NULL;
+    case_data_free(&data);
+    return image;
 }
 
 /* Fills `image` with the image before the run, and encodes the outputs in `value` into it. */

@@ -39,10 +39,10 @@ static bool arena_make(struct device *device, size_t arena_bytes, const struct c
     return device->ops->arena(device->backend, segments, count) == GT_OK;
 }
 
-bool device_open(const struct backend_ops *ops, size_t arena_bytes, const struct check_case *separate,
+bool device_open(const struct backend_ops *ops, int32_t threads, size_t arena_bytes, const struct check_case *separate,
                  struct device *out)
 {
-    struct backend_open_options options = {.device = 0, .threads = 0};
+    struct backend_open_options options = {.device = 0, .threads = threads};
     *out = (struct device){.ops = ops, .is_separate = separate != NULL};
     if (ops->open(&options, &out->backend) != GT_OK)
         return false;

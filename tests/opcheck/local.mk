@@ -19,5 +19,6 @@ tests_opcheck_opcheck_SOURCES = \
 	tests/opcheck/bench.c \
 	tests/opcheck/device.c \
 	tests/opcheck/mutants.c \
-	tests/opcheck/suite.c
+	tests/opcheck/suite.c \
+	tests/opcheck/threads.c
 tests_opcheck_opcheck_LDADD = tests/ops/libops_test.a $(LDADD)

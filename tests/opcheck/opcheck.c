@@ -2,12 +2,12 @@
  * backend.
  *
  * Options: --seed=N --op=NAME --backend=NAME --except=NAME (a backend to leave out) --dtype=NAME --cases=N --case=N
- * --variant=N --separate --list --bench --support --mutants.  Without options it runs all cases in float32, bfloat16 and float16
- * on all backends, the control, and the mutants.  --cases=N runs N cases of each op, spread over all; --case=N runs
- * case N alone; both leave the mutants out.  --bench --op=gemm --case=N times the N-th product of a step.  --variant=N
- * selects the N-th way in which the backend launches the ops that have several.  --separate, with one op, dtype and
- * case, gives each operand a segment of its own (device.c).  The last line is "checks: P passed, F failed, S skipped"; a
- * case and a mutant are one check each.
+ * --variant=N --separate --list --bench --support --mutants --threads.  Without options it runs all cases in float32,
+ * bfloat16 and float16 on all backends, the control, and the mutants.  --cases=N runs N cases of each op, spread over
+ * all; --case=N runs case N alone; both leave the mutants out.  --bench --op=gemm --case=N times the N-th product of a
+ * step.  --variant=N selects the N-th way in which the backend launches the ops that have several.  --separate, with one
+ * op, dtype and case, gives each operand a segment of its own (device.c).  --threads compares the bytes that 1, 2 and 3
+ * threads leave.  The last line is "checks: P passed, F failed, S skipped"; a case and a mutant are one check each.
  * Exit status: 0 passed, 1 failed, 2 bad option, 77 the backend given with --support cannot be opened on this machine.
  */
 #include <inttypes.h>
@@ -21,7 +21,7 @@
 #define NUMBER_MAX 1000000
 #define ALL_CASES (-1)
 
-enum opcheck_mode { MODE_CHECK, MODE_LIST, MODE_BENCH, MODE_SUPPORT, MODE_MUTANTS };
+enum opcheck_mode { MODE_CHECK, MODE_LIST, MODE_BENCH, MODE_SUPPORT, MODE_MUTANTS, MODE_THREADS };
 
 static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
 #define DTYPES_COUNT ((int32_t)(sizeof dtypes / sizeof dtypes[0]))
@@ -53,10 +53,10 @@ static bool number_parse(const char *text, unsigned long long limit, unsigned lo
 
 static bool option_parse(const char *argument, struct options *options)
 {
-    static const char *const modes[] = {"", "--list", "--bench", "--support", "--mutants"};
+    static const char *const modes[] = {"", "--list", "--bench", "--support", "--mutants", "--threads"};
     const char *value = NULL;
     unsigned long long number = 0;
-    for (int i = MODE_LIST; i <= MODE_MUTANTS; i++) {
+    for (int i = MODE_LIST; i <= MODE_THREADS; i++) {
         if (strcmp(argument, modes[i]) == 0) {
             options->mode = (enum opcheck_mode)i;
             return true;
@@ -173,13 +173,13 @@ static enum opening device_open_sized(const struct options *options, const struc
 {
     struct device asked;
     struct check_case last;
-    if (!device_open(ops, 0, NULL, &asked)) {
+    if (!device_open(ops, 0, 0, NULL, &asked)) {
         printf("SKIP opcheck_%s: it finds no device here\n", ops->name);
         return NO_DEVICE;
     }
     size_t needed = arena_bytes_needed(options, &asked, &last);
     device_close(&asked);
-    if (!device_open(ops, needed, options->separate ? &last : NULL, out)) {
+    if (!device_open(ops, 0, needed, options->separate ? &last : NULL, out)) {
         printf("FAIL %s: cannot be opened with an arena of %zu bytes\n", ops->name, needed);
         return NO_ARENA;
     }
@@ -269,7 +269,7 @@ static int support(const struct options *options)
     int opened = 0;
     for (const struct backend_ops *const *ops = backend_registry(); *ops != NULL; ops++) {
         struct device device;
-        if (!backend_selected(options, *ops) || !device_open(*ops, 0, NULL, &device))
+        if (!backend_selected(options, *ops) || !device_open(*ops, 0, 0, NULL, &device))
             continue;
         opened++;
         printf("%-9s %-20s %-10s %-10s %-10s\n", (*ops)->name, "op", "float32", "bfloat16", "float16");
@@ -286,14 +286,31 @@ static int support(const struct options *options)
     return opened > 0 ? EXIT_SUCCESS : 77;
 }
 
+static void threads_check(const struct options *options, struct suite *suite)
+{
+    for (const struct backend_ops *const *ops = backend_registry(); *ops != NULL; ops++) {
+        int32_t cases = 0, failed = 0;
+        for (int32_t choice = 0; choice < OP_KIND_COUNT * DTYPES_COUNT && backend_selected(options, *ops); choice++) {
+            enum op_kind kind = (enum op_kind)(choice / DTYPES_COUNT);
+            enum dtype dtype = dtypes[choice % DTYPES_COUNT];
+            if (op_selected(options, (int)kind) && dtype_selected(options, dtype) && cases_count(kind, dtype) > 0)
+                failed += threads_run(*ops, kind, dtype, options->seed, &cases);
+        }
+        suite->passed += cases - failed;
+        suite->failed += failed;
+    }
+}
+
 static int check(const struct options *options)
 {
     struct suite suite = {.devices = 0};
     bool partial = options->cases_max != ALL_CASES || options->one_case != ALL_CASES;
     printf("opcheck: seed %" PRIu64 ", %s\n", options->seed, options->dtype != NULL ? options->dtype : "all dtypes");
-    if (options->mode != MODE_MUTANTS)
+    if (options->mode == MODE_THREADS)
+        threads_check(options, &suite);
+    if (options->mode == MODE_CHECK)
         suite_check(options, &suite);
-    if (options->mode == MODE_MUTANTS || !partial)
+    if (options->mode == MODE_MUTANTS || (options->mode == MODE_CHECK && !partial))
         mutants_check(options, &suite);
     printf("checks: %" PRId64 " passed, %" PRId64 " failed, %" PRId64 " skipped\n", suite.passed, suite.failed,
            suite.skipped);
@@ -308,7 +325,7 @@ int main(int argc, char **argv)
             fprintf(stderr,
                     "usage: opcheck [--seed=N] [--op=NAME] [--backend=NAME | --except=NAME] "
                     "[--dtype=float32|bfloat16|float16] [--cases=N | --case=N] [--variant=N] [--separate] "
-                    "[--list | --bench | --support | --mutants]; found \"%s\"\n",
+                    "[--list | --bench | --support | --mutants | --threads]; found \"%s\"\n",
                     argv[i]);
             return 2;
         }

@@ -68,6 +68,8 @@ void case_values_make(const struct check_case *check, struct case_data *data);
 void case_images_make(const struct check_case *check, struct case_data *data);
 void case_images_free(struct case_data *data);
 void case_data_free(struct case_data *data);
+/* Returns the image of a case before the run, after the case is laid out; free() it. */
+uint8_t *case_image_make(const struct check_case *check);
 /* Fills data->after with the result of the naive reference with a defect, or with a permitted rounding. */
 void case_naive_image(const struct check_case *check, struct case_data *data, enum naive_defect defect);
 
@@ -82,7 +84,7 @@ void judge(const struct check_case *check, const struct case_data *data, const u
 /* mutants.c: plants every defect of `kind`, adds to the counts, and prints the survivors. */
 void mutants_run(enum op_kind kind, enum dtype dtype, uint64_t seed, int32_t *caught, int32_t *planted);
 
-/* device.c: an open backend with an arena for the largest case. */
+/* device.c: an open backend with an arena for the largest case.  0 threads: as many as the backend chooses. */
 struct device {
     const struct backend_ops *ops;
     struct backend *backend;
@@ -90,7 +92,7 @@ struct device {
     bool is_separate;
 };
 /* With `separate`, every operand of that case has a segment of its own, and no other case may be run. */
-bool device_open(const struct backend_ops *ops, size_t arena_bytes, const struct check_case *separate,
+bool device_open(const struct backend_ops *ops, int32_t threads, size_t arena_bytes, const struct check_case *separate,
                  struct device *out);
 void device_close(struct device *device);
 bool device_supports(const struct device *device, const struct op_call *call);
@@ -110,6 +112,10 @@ struct case_range {
     int32_t first, step, end; /* indices first, first + step, ... below end */
 };
 void suite_op(struct suite *suite, enum op_kind kind, enum dtype dtype, uint64_t seed, struct case_range range);
+
+/* threads.c: runs the largest cases of an op with 1, 2 and 3 threads, and compares the bytes.
+ * Returns the number of cases that differ or fail, after a line for each; adds all to *cases. */
+int32_t threads_run(const struct backend_ops *ops, enum op_kind kind, enum dtype dtype, uint64_t seed, int32_t *cases);
 
 /* bench.c: measures the device's roofs, and one op against them. */
 #define BENCH_TRIAD_BYTES ((size_t)128 << 20) /* per array; there are three */

@@ -113,32 +113,7 @@ static int unit_result_print(int run, int failed, int skipped)
     return skipped == run ? UNIT_EXIT_SKIPPED : EXIT_SUCCESS;
 }
 
-Suite *unit_suite(const char *name, void (*setup)(void), void (*teardown)(void), const TTest *const *tests,
-                  size_t count)
-{
-    Suite *suite = suite_create(name);
-    TCase *all = tcase_create("all");
-    if (setup != NULL)
-        tcase_add_checked_fixture(all, setup, teardown);
-    for (size_t i = 0; i < count; i++)
-        tcase_add_test(all, tests[i]);
-    suite_add_tcase(suite, all);
-    return suite;
-}
-
-Suite *unit_suite_of_loops(const char *name, double limit_s, const struct unit_loop *tests, size_t count)
-{
-    Suite *suite = suite_create(name);
-    TCase *all = tcase_create("all");
-    if (limit_s > 0.0)
-        tcase_set_timeout(all, limit_s);
-    for (size_t i = 0; i < count; i++)
-        tcase_add_loop_test(all, tests[i].test, tests[i].begin, tests[i].end > 0 ? tests[i].end : 1);
-    suite_add_tcase(suite, all);
-    return suite;
-}
-
-int unit_main_run(int argc, char **argv, const char *name, Suite *(*make_suite)(void))
+static int unit_main_run(int argc, char **argv, const char *name)
 {
     if (unit_arguments_read(argc, argv) != 0)
         return 2;
@@ -153,7 +128,7 @@ int unit_main_run(int argc, char **argv, const char *name, Suite *(*make_suite)(
     printf("%s: seed %llu\n", name, (unsigned long long)unit_state.seed);
     fflush(stdout);
 
-    SRunner *runner = srunner_create(make_suite());
+    SRunner *runner = srunner_create(unit_suite_registered());
     srunner_run_all(runner, CK_NORMAL);
     int run = srunner_ntests_run(runner);
     int failed = srunner_ntests_failed(runner);
@@ -174,10 +149,9 @@ void unit_skip(const char *name, const char *reason)
         ++*unit_state.skips;
 }
 
-/* Programs with a list of their tests have a main() of their own. */
-__attribute__((weak)) int main(int argc, char **argv)
+int main(int argc, char **argv)
 {
     const char *slash = strrchr(argv[0], '/');
     const char *name = slash != NULL ? slash + 1 : argv[0];
-    return unit_main_run(argc, argv, strncmp(name, "check_", 6) == 0 ? name + 6 : name, unit_suite_registered);
+    return unit_main_run(argc, argv, strncmp(name, "check_", 6) == 0 ? name + 6 : name);
 }

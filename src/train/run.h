@@ -78,8 +78,8 @@ void report_block_print(const struct config *config, const struct session *sessi
  * message; those of device_profile_find(). */
 enum gt_status explain_oom(const struct config *config, const struct model_config *model,
                            struct session_assumption *out);
-/* --plan: writes the plan of a session to `out`, as text, JSON or a picture, together with the configuration and the forecast.
- * If the plan does not fit, adds choices that do; on request, adds the front of memory against time.  Needs
+/* --plan: writes the plan of a session to `out`, as text, JSON or a picture, together with the configuration and the
+ * forecast.  If the plan does not fit, adds choices that do; on request, adds the front of memory against time.  Needs
  * session_plan() and a forecast; session_start() must not have been called.  Errors: GT_NO_FIT when the plan does not
  * fit its budget, after it was written and with one line; GT_IO, GT_NO_MEMORY. */
 enum gt_status plan_answer(struct session *session, const struct forecast *forecast, FILE *out);

@@ -158,8 +158,9 @@ static size_t arena_bytes_needed(const struct options *options, const struct dev
         if (!op_selected(options, (int)kind) || !dtype_selected(options, dtype))
             continue;
         if (options->mode == MODE_BENCH)
-            needed = larger(
-                needed, image_bytes_of(device, case_make_bench(kind, dtype, bench_product(options), out_last), out_last));
+            needed =
+                larger(needed, image_bytes_of(device, case_make_bench(kind, dtype, bench_product(options), out_last),
+                                              out_last));
         for (int32_t i = range.first; i < range.end && options->mode != MODE_BENCH; i += range.step)
             needed =
                 larger(needed, image_bytes_of(device, case_make(kind, dtype, i, options->seed, out_last), out_last));

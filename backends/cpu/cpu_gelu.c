@@ -1,7 +1,7 @@
-/* gelu_forward and gelu_backward, erf and tanh.
+/* gelu_forward and gelu_backward, erf and tanh; swiglu_forward and swiglu_backward.
  *
  * y = x P(X <= x) for erf.  For tanh, y = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), which equals x/2 (1 + tanh
- * u) without its cancellation.  Elementwise in blocks; y may be x, and dx may be dy or x.
+ * u) without its cancellation.  Elementwise in blocks; gelu's y may be x, and its dx may be dy or x.
  */
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
@@ -103,5 +103,71 @@ static enum gt_status gelu_backward_run(struct backend *backend, int32_t queue, 
     return GT_OK;
 }
 
+/* Returns e^-a, clamped before it overflows. */
+static inline float logistic_exponential(float a)
+{
+    return cpu_exp(-a > EXPONENT_MAX ? EXPONENT_MAX : -a);
+}
+
+static enum gt_status swiglu_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    const struct cpu_floats x = cpu_floats_of(backend, call, SWIGLU_FORWARD_X);
+    const struct cpu_floats y = cpu_floats_of(backend, call, SWIGLU_FORWARD_Y);
+    const int64_t rows = op_rows(call, SWIGLU_FORWARD_Y), columns = op_columns(call, SWIGLU_FORWARD_Y);
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, rows * columns)))
+    for (int64_t n = 0; n < rows; n++) {
+        for (int64_t begin = 0; begin < columns; begin += CPU_BLOCK) {
+            float buffer[2][CPU_BLOCK];
+            const int64_t count = min_i64(CPU_BLOCK, columns - begin), at = 2 * n * columns + begin;
+            const float *a = cpu_floats_read(x, at, count, buffer[0]);
+            const float *b = cpu_floats_read(x, at + columns, count, buffer[1]);
+            float *out = cpu_floats_place(y, n * columns + begin, buffer[0]);
+            CPU_OMP(omp simd)
+            for (int64_t i = 0; i < count; i++)
+                out[i] = a[i] / (1.0f + logistic_exponential(a[i])) * b[i];
+            cpu_floats_write(y, n * columns + begin, count, out);
+        }
+    }
+    return GT_OK;
+}
+
+/* 1 - s(a) is computed as e^-a s(a), which does not cancel. */
+static void swiglu_gradient(const float *dy, const float *a, const float *b, float *da, float *db, int64_t count)
+{
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < count; i++) {
+        const float e = logistic_exponential(a[i]), s = 1.0f / (1.0f + e);
+        const float gradient = dy[i] * b[i] * s * (1.0f + a[i] * (e * s));
+        db[i] = dy[i] * (a[i] * s);
+        da[i] = gradient;
+    }
+}
+
+static enum gt_status swiglu_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    const struct cpu_floats dy = cpu_floats_of(backend, call, SWIGLU_BACKWARD_DY);
+    const struct cpu_floats x = cpu_floats_of(backend, call, SWIGLU_BACKWARD_X);
+    const struct cpu_floats dx = cpu_floats_of(backend, call, SWIGLU_BACKWARD_DX);
+    const int64_t rows = op_rows(call, SWIGLU_BACKWARD_DY), columns = op_columns(call, SWIGLU_BACKWARD_DY);
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, rows * columns)))
+    for (int64_t n = 0; n < rows; n++) {
+        for (int64_t begin = 0; begin < columns; begin += CPU_BLOCK) {
+            float buffer[5][CPU_BLOCK];
+            const int64_t count = min_i64(CPU_BLOCK, columns - begin), at = 2 * n * columns + begin;
+            float *da = cpu_floats_place(dx, at, buffer[3]), *db = cpu_floats_place(dx, at + columns, buffer[4]);
+            swiglu_gradient(cpu_floats_read(dy, n * columns + begin, count, buffer[0]),
+                            cpu_floats_read(x, at, count, buffer[1]),
+                            cpu_floats_read(x, at + columns, count, buffer[2]), da, db, count);
+            cpu_floats_write(dx, at, count, da);
+            cpu_floats_write(dx, at + columns, count, db);
+        }
+    }
+    return GT_OK;
+}
+
 const struct op_impl CPU_NAME(cpu_gelu_forward) = {.run = gelu_forward_run};
 const struct op_impl CPU_NAME(cpu_gelu_backward) = {.run = gelu_backward_run};
+const struct op_impl CPU_NAME(cpu_swiglu_forward) = {.run = swiglu_forward_run};
+const struct op_impl CPU_NAME(cpu_swiglu_backward) = {.run = swiglu_backward_run};

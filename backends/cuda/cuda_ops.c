@@ -82,6 +82,30 @@ ELEMENTWISE(muon_normalize, MUON_NORMALIZE_Y, MUON_NORMALIZE_Y, NULL)
 ELEMENTWISE(muon_step, MUON_STEP_PARAM, MUON_STEP_PARAM, NULL)
 ELEMENTWISE(residual, RESIDUAL_R, RESIDUAL_R, cuda_operands_supported)
 
+/* A thread takes eight columns of a row of operand `y`, which has half the columns of [a | b]. */
+static enum gt_status swiglu_walk(struct backend *backend, int32_t queue, const struct op_call *call,
+                                  cuda_launch *launch, int32_t y)
+{
+    struct cuda_args args = args_of(backend, call, y);
+    const int64_t groups = args.rows * size_ceil_div(args.columns, CUDA_GROUP);
+    args.walk.aligned = args.walk.aligned && args.columns % CUDA_GROUP == 0;
+    args.walk.blocks = walk_blocks(backend, call, groups, CUDA_WALK_THREADS);
+    return start(backend, queue, call, launch, &args);
+}
+
+static enum gt_status swiglu_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    return swiglu_walk(backend, queue, call, cuda_launch_swiglu_forward, SWIGLU_FORWARD_Y);
+}
+
+static enum gt_status swiglu_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    return swiglu_walk(backend, queue, call, cuda_launch_swiglu_backward, SWIGLU_BACKWARD_DY);
+}
+
+const struct op_impl cuda_swiglu_forward = {.supports = cuda_operands_supported, .run = swiglu_forward_run};
+const struct op_impl cuda_swiglu_backward = {.supports = cuda_operands_supported, .run = swiglu_backward_run};
+
 /* The elements of dropout are those of a sample. */
 static enum gt_status dropout_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {

@@ -1,4 +1,4 @@
-/* Ops without sums over rows: fill, copy, residual, blend, gelu, dropout, and the embeddings.
+/* Ops without sums over rows: fill, copy, residual, blend, gelu, swiglu, dropout, and the embeddings.
  *
  * The kernels are in kernels/elementwise.cl, gelu.cl and embed.cl.  None needs a workspace.
  */
@@ -79,12 +79,30 @@ static enum gt_status embed_backward_run(struct backend *backend, int32_t queue,
         call->operand[EMBED_BACKWARD_DWPE].dims[0], 0.0);
 }
 
+static enum gt_status swiglu_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    const int64_t columns = op_columns(call, SWIGLU_FORWARD_Y);
+    (void)queue;
+    return opencl_columns(backend, call, &opencl_source_gelu, "gt_swiglu_forward", "tt", VALUES(I64(columns)), columns,
+                          op_rows(call, SWIGLU_FORWARD_Y), 0.0);
+}
+
+static enum gt_status swiglu_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    const int64_t columns = op_columns(call, SWIGLU_BACKWARD_DY);
+    (void)queue;
+    return opencl_columns(backend, call, &opencl_source_gelu, "gt_swiglu_backward", "ttt", VALUES(I64(columns)),
+                          columns, op_rows(call, SWIGLU_BACKWARD_DY), 0.0);
+}
+
 const struct op_impl opencl_fill = {.supports = opencl_floats_supported, .run = fill_run};
 const struct op_impl opencl_copy = {.supports = opencl_floats_supported, .run = copy_run};
 const struct op_impl opencl_residual = {.supports = opencl_floats_supported, .run = residual_run};
 const struct op_impl opencl_blend = {.supports = opencl_exact_supported, .run = blend_run};
 const struct op_impl opencl_gelu_forward = {.supports = opencl_floats_supported, .run = gelu_forward_run};
 const struct op_impl opencl_gelu_backward = {.supports = opencl_floats_supported, .run = gelu_backward_run};
+const struct op_impl opencl_swiglu_forward = {.supports = opencl_floats_supported, .run = swiglu_forward_run};
+const struct op_impl opencl_swiglu_backward = {.supports = opencl_floats_supported, .run = swiglu_backward_run};
 const struct op_impl opencl_dropout = {.supports = opencl_floats_supported, .run = dropout_run};
 const struct op_impl opencl_embed_forward = {.supports = opencl_floats_supported, .run = embed_forward_run};
 const struct op_impl opencl_embed_backward = {.supports = opencl_floats_supported, .run = embed_backward_run};

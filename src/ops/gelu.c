@@ -1,7 +1,13 @@
-/* gelu: erf, x/2 (1 + erf(x / sqrt 2)), or tanh, x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+/* The activations of an MLP: gelu, and swiglu, which is gated.
+ *
+ * gelu: erf, x/2 (1 + erf(x / sqrt 2)), or tanh, x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
  *                                                                            Hendrycks & Gimpel 2016; PyTorch's GELU
+ * swiglu: a row of x is [a | b], y = a s(a) b with s(a) = 1 / (1 + e^-a).   Shazeer 2020, eq. 6; LlamaMLP of transformers
+ *   da = dy b s(a) (1 + a (1 - s(a))),  db = dy a s(a)
  */
 #include "ops/op.h"
+
+#include <inttypes.h>
 
 #include "base/log.h"
 #include "model/autodiff.h"
@@ -56,4 +62,57 @@ const struct op_declaration op_gelu_backward = {
                 [GELU_BACKWARD_DX] = {"dx", OPERAND_OUT, "*"}},
     .check = gelu_check,
     .flops = gelu_backward_flops,
+};
+
+static bool swiglu_forward_check(const struct op_call *call, struct infer_sizes *sizes)
+{
+    int64_t columns = op_columns(call, SWIGLU_FORWARD_X);
+    infer_size_set(sizes, 'F', columns / 2);
+    if (columns % 2 == 0)
+        return true;
+    log_error("swiglu_forward: x has %" PRId64 " columns, expected an even number", columns);
+    return false;
+}
+
+static enum gt_status swiglu_forward_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
+{
+    struct op_attrs attrs = op->attrs;
+    int32_t operands[SWIGLU_BACKWARD_OPERANDS] = {
+        [SWIGLU_BACKWARD_DY] = dy, [SWIGLU_BACKWARD_X] = autodiff_saved(ad, op->operand[SWIGLU_FORWARD_X])};
+    TRY(autodiff_target(ad, op->operand[SWIGLU_FORWARD_X], SWIGLU_BACKWARD_DX, operands, &attrs));
+    return autodiff_emit(ad, op, OP_SWIGLU_BACKWARD, &attrs, operands);
+}
+
+/* A pair: negate, exp, add, divide, two multiplications. */
+const struct op_declaration op_swiglu_forward = {
+    OP_NAMED(swiglu_forward, SWIGLU_FORWARD),
+    .text = "y = silu(a) b, x = [a | b]",
+    .operand =
+        {[SWIGLU_FORWARD_X] = {"x", OPERAND_IN | OPERAND_SAVED, "NX"}, [SWIGLU_FORWARD_Y] = {"y", OPERAND_OUT, "NF"}},
+    .recompute = RECOMPUTE_CLASS_ACTIVATION,
+    .check = swiglu_forward_check,
+    .cost = {3.0, SWIGLU_FORWARD_X},
+    .differentiate = swiglu_forward_differentiate,
+};
+
+static bool swiglu_backward_check(const struct op_call *call, struct infer_sizes *sizes)
+{
+    int64_t columns = op_columns(call, SWIGLU_BACKWARD_X), pairs = op_columns(call, SWIGLU_BACKWARD_DY);
+    (void)sizes;
+    if (columns == 2 * pairs)
+        return true;
+    log_error("swiglu_backward: x has %" PRId64 " columns, expected %" PRId64 ", twice those of dy", columns,
+              2 * pairs);
+    return false;
+}
+
+/* A pair: the logistic function 4, a s(a) 1, db 1, da 6. */
+const struct op_declaration op_swiglu_backward = {
+    OP_NAMED(swiglu_backward, SWIGLU_BACKWARD),
+    .text = "dx = [da | db] of swiglu_forward",
+    .operand = {[SWIGLU_BACKWARD_DY] = {"dy", OPERAND_IN, "NF"},
+                [SWIGLU_BACKWARD_X] = {"x", OPERAND_IN, "NX"},
+                [SWIGLU_BACKWARD_DX] = {"dx", OPERAND_OUT, "NX"}},
+    .check = swiglu_backward_check,
+    .cost = {6.0, SWIGLU_BACKWARD_X},
 };

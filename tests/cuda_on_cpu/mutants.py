@@ -44,7 +44,7 @@ OPS = {
     "dropout.cu": ("dropout",),
     "embed.cu": ("embed_forward", "embed_backward"),
     "fill_copy.cu": ("fill", "copy"),
-    "gelu.cu": ("gelu_forward", "gelu_backward"),
+    "gelu.cu": ("gelu_forward", "gelu_backward", "swiglu_forward", "swiglu_backward"),
     "gemm.cu": ("gemm",),
     "gradient_round.cu": ("gradient_round",),
     "layernorm.cu": ("layernorm_forward", "layernorm_backward"),

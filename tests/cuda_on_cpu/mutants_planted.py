@@ -156,6 +156,8 @@ PLANTED = (
         ("tanh-uncut", r"exponent > EXPONENT_MAX \? EXPONENT_MAX : exponent", "exponent"),
         ("low-part-lost", r"return e \+ e \* rest", "return e"),
         ("kinds-swapped", r"kind == GELU_TANH\)\n        return x /", "kind == GELU_ERF)\n        return x /"),
+        ("gates-swapped", r"place\.b = cuda_span_make\(2 \* row \+ args\.columns \+ c", "place.b = cuda_span_make(2 * row + c"),
+        ("gate-uncut", r"-a > EXPONENT_MAX \? EXPONENT_MAX : -a", "-a"),
     )),
     ("gemm.cu", (
         ("bias-of-column-0", r"addend \+ at % period", "addend"),

@@ -128,6 +128,11 @@ static int32_t toy_body(struct toy *toy)
     struct op_attrs heads = {
         .heads = toy->tied ? 2 : 4, .kv_heads = 2, .time = TIME, .softmax_scale = 0.7f, .dropout = 0.2f, .site = 3};
     int32_t mixed = toy_op(toy, 0, OP_ATTENTION_FORWARD, heads, attention, ATTENTION_FORWARD_Y);
+    if (!toy->tied) { /* qkv then has an even number of pairs of columns */
+        const int32_t gated[] = {toy_gemm(toy, 0, n, at[TOY_QKV].tensor, false), TENSOR_NONE};
+        mixed =
+            toy_residual(toy, mixed, toy_op(toy, 0, OP_SWIGLU_FORWARD, (struct op_attrs){0}, gated, SWIGLU_FORWARD_Y));
+    }
     int32_t both = toy_residual(toy, sum, mixed), twice = toy_residual(toy, both, both);
     const int32_t drop[] = {toy_gelu(toy, twice, GELU_TANH), toy->scalars, TENSOR_NONE};
     int32_t dropped =

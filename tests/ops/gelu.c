@@ -1,4 +1,4 @@
-/* GELU, by erf and by tanh.  The terms are derived in tests/opcheck/bounds.md. */
+/* GELU, by erf and by tanh, and SwiGLU.  The terms are derived in tests/opcheck/bounds.md. */
 #include <math.h>
 
 #include "tests/ops/op_test.h"
@@ -155,4 +155,120 @@ const struct op_test test_gelu_backward = {
     .ref = ref_gelu_backward,
     .naive = naive_gelu_backward,
     .defects = {DEFECT_WRONG_KIND, DEFECT_FORGET_FIRST, DEFECT_FORGET_SCALE, DEFECT_FORGET_SECOND},
+};
+
+/* ---- swiglu: element i of y comes from the pair `at`, `at` + columns of x ---- */
+
+static int64_t swiglu_at(int64_t i, int64_t columns)
+{
+    return i + i / columns * columns;
+}
+
+static void ref_swiglu_forward(const struct op_call *call, const struct ref_tensors *t)
+{
+    int64_t columns = op_columns(call, SWIGLU_FORWARD_Y);
+    for (int64_t i = 0; i < op_elements(call, SWIGLU_FORWARD_Y); i++) {
+        const double *pair = t->value[SWIGLU_FORWARD_X] + swiglu_at(i, columns);
+        double a = pair[0], b = pair[columns], y = a / (1.0 + exp(-a)) * b;
+        t->value[SWIGLU_FORWARD_Y][i] = y;
+        t->term[SWIGLU_FORWARD_Y][i] = 2.0 * fabs(y) + 0x1p-104 * fabs(a * b);
+    }
+}
+
+static void ref_swiglu_backward(const struct op_call *call, const struct ref_tensors *t)
+{
+    int64_t columns = op_columns(call, SWIGLU_BACKWARD_DY);
+    for (int64_t i = 0; i < op_elements(call, SWIGLU_BACKWARD_DY); i++) {
+        int64_t at = swiglu_at(i, columns);
+        double a = t->value[SWIGLU_BACKWARD_X][at], b = t->value[SWIGLU_BACKWARD_X][at + columns];
+        double dy = t->value[SWIGLU_BACKWARD_DY][i], s = 1.0 / (1.0 + exp(-a)), rest = 1.0 / (1.0 + exp(a));
+        t->value[SWIGLU_BACKWARD_DX][at] = dy * b * s * (1.0 + a * rest);
+        t->value[SWIGLU_BACKWARD_DX][at + columns] = dy * a * s;
+        t->term[SWIGLU_BACKWARD_DX][at] =
+            fabs(dy * b) * (sqrt(5.0) * s * (1.0 + sqrt(5.0) * fabs(a) * rest) + 0x1p-104 * (1.0 + fabs(a)));
+        t->term[SWIGLU_BACKWARD_DX][at + columns] = fabs(dy * a) * (sqrt(5.0) * s + 0x1p-104);
+    }
+}
+
+/* Returns s(a), or with a defect another function. */
+static float naive_gate(float a, enum naive_defect defect)
+{
+    return 1.0f / (1.0f + expf(defect == DEFECT_APPROXIMATE ? -1.702f * a : -a));
+}
+
+static void naive_swiglu_forward(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
+                                 enum naive_defect defect)
+{
+    int64_t columns = op_columns(call, SWIGLU_FORWARD_Y);
+    for (int64_t i = 0; i < op_elements(call, SWIGLU_FORWARD_Y); i++) {
+        int64_t at = defect == DEFECT_WRONG_ROW ? i : swiglu_at(i, columns);
+        float a = naive_at(value[SWIGLU_FORWARD_X], at), b = naive_at(value[SWIGLU_FORWARD_X], at + columns);
+        if (defect == DEFECT_SWAPPED) {
+            float first = a;
+            a = b;
+            b = first;
+        }
+        float y = (defect == DEFECT_FORGET_SCALE ? 1.0f : a) * naive_gate(a, defect);
+        value[SWIGLU_FORWARD_Y][i] = (double)(defect == DEFECT_FORGET_GAIN ? y : y * b);
+    }
+}
+
+static void naive_swiglu_backward(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
+                                  enum naive_defect defect)
+{
+    int64_t columns = op_columns(call, SWIGLU_BACKWARD_DY);
+    for (int64_t i = 0; i < op_elements(call, SWIGLU_BACKWARD_DY); i++) {
+        int64_t at = swiglu_at(i, columns);
+        float a = naive_at(value[SWIGLU_BACKWARD_X], at), b = naive_at(value[SWIGLU_BACKWARD_X], at + columns);
+        float dy = defect == DEFECT_FORGET_SCALE ? 1.0f : naive_at(value[SWIGLU_BACKWARD_DY], i);
+        float s = naive_gate(a, defect), rest = defect == DEFECT_FORGET_SECOND ? 0.0f : 1.0f / (1.0f + expf(a));
+        float da = dy * (defect == DEFECT_FORGET_GAIN ? 1.0f : b) * s * (1.0f + a * rest), db = dy * (a * s);
+        value[SWIGLU_BACKWARD_DX][at] = (double)(defect == DEFECT_SWAPPED ? db : da);
+        value[SWIGLU_BACKWARD_DX][at + columns] = (double)(defect == DEFECT_SWAPPED ? da : db);
+    }
+}
+
+static void make_swiglu_forward(struct maker *maker)
+{
+    int64_t columns = maker->index % 40 > 37 ? 2048 : case_any_size(maker, 129);
+    case_tensor(maker, SWIGLU_FORWARD_X, maker->dtype, case_size(maker, 129), 2 * columns);
+}
+
+static void make_swiglu_backward(struct maker *maker)
+{
+    int64_t rows = case_size(maker, 129), columns = maker->index % 40 > 37 ? 2048 : case_any_size(maker, 129);
+    case_tensor(maker, SWIGLU_BACKWARD_DY, maker->dtype, rows, columns);
+    case_tensor(maker, SWIGLU_BACKWARD_X, maker->dtype, rows, 2 * columns);
+}
+
+static void inputs_swiglu_forward(const struct check_case *check, double *const *value, struct random *random)
+{
+    inputs_gelu(check, SWIGLU_FORWARD_X, value[SWIGLU_FORWARD_X], random);
+    inputs_huge(check, SWIGLU_FORWARD_X, value, sqrt(HUGE_SCALE));
+}
+
+static void inputs_swiglu_backward(const struct check_case *check, double *const *value, struct random *random)
+{
+    inputs_gelu(check, SWIGLU_BACKWARD_X, value[SWIGLU_BACKWARD_X], random);
+    inputs_huge(check, SWIGLU_BACKWARD_X, value, sqrt(HUGE_SCALE));
+    inputs_huge(check, SWIGLU_BACKWARD_DY, value, sqrt(HUGE_SCALE));
+}
+
+const struct op_test test_swiglu_forward = {
+    .shape = make_swiglu_forward,
+    .bench = bench_wide,
+    .inputs = inputs_swiglu_forward,
+    .ref = ref_swiglu_forward,
+    .naive = naive_swiglu_forward,
+    .defects = {DEFECT_APPROXIMATE, DEFECT_SWAPPED, DEFECT_FORGET_SCALE, DEFECT_FORGET_GAIN, DEFECT_WRONG_ROW},
+};
+
+const struct op_test test_swiglu_backward = {
+    .shape = make_swiglu_backward,
+    .bench = bench_wide,
+    .bench_dims = {{SWIGLU_BACKWARD_DY, {BENCH_ROWS, BENCH_WIDE / 2}}},
+    .inputs = inputs_swiglu_backward,
+    .ref = ref_swiglu_backward,
+    .naive = naive_swiglu_backward,
+    .defects = {DEFECT_APPROXIMATE, DEFECT_SWAPPED, DEFECT_FORGET_SCALE, DEFECT_FORGET_GAIN, DEFECT_FORGET_SECOND},
 };

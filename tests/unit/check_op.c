@@ -235,6 +235,13 @@ TEST(cross_entropy_and_the_rest)
     refuses(sum, "expected bfloat16 as operand x");
     sum.operand[RESIDUAL_Y] = matrix(DTYPE_BF16, 5, 3);
     refuses(sum, "operand y is [5,3], expected [3,5]");
+    struct op_call gated = {.kind = OP_SWIGLU_FORWARD};
+    gated.operand[SWIGLU_FORWARD_X] = matrix(DTYPE_BF16, 3, 7);
+    refuses(gated, "swiglu_forward: x has 7 columns, expected an even number");
+    gated.kind = OP_SWIGLU_BACKWARD;
+    gated.operand[SWIGLU_BACKWARD_DY] = matrix(DTYPE_BF16, 3, 4);
+    gated.operand[SWIGLU_BACKWARD_X] = matrix(DTYPE_BF16, 3, 6);
+    refuses(gated, "swiglu_backward: x has 6 columns, expected 8, twice those of dy");
     struct op_call step = {.kind = OP_MUON_STEP};
     step.operand[MUON_STEP_O] = matrix(DTYPE_BF16, 3, 5);
     step.operand[MUON_STEP_PARAM] = matrix(DTYPE_BF16, 5, 3);

@@ -13,6 +13,13 @@ struct gelu_args {
     struct cuda_walk walk;
 };
 
+struct swiglu_args {
+    struct cuda_floats dy, x; /* dy: backward only */
+    struct cuda_floats out;   /* y [rows, columns], or dx [rows, 2 columns] */
+    int64_t rows, columns;
+    struct cuda_walk walk; /* aligned: every group of every row is */
+};
+
 #define SQRT_2_OVER_PI 0.797884560802865f
 #define INVERSE_SQRT_2PI 0.398942280401433f
 #define INVERSE_SQRT_2 0.707106781186548f
@@ -115,7 +122,78 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gelu_backward(struct
     }
 }
 
+/* e^-a, capped where it would overflow; NaN stays. */
+DEVICE float logistic_exponential(float a)
+{
+    return expf(-a > EXPONENT_MAX ? EXPONENT_MAX : -a);
+}
+
+/* Eight columns of row n: where they are in a matrix of `columns` columns, and in one of [a | b]. */
+struct swiglu_place {
+    struct cuda_span y, a, b;
+};
+
+DEVICE struct swiglu_place swiglu_place_of(const struct swiglu_args &args, int64_t group)
+{
+    const int64_t groups = (args.columns + CUDA_GROUP - 1) / CUDA_GROUP;
+    const int64_t n = group / groups, c = group % groups * CUDA_GROUP, row = n * args.columns;
+    struct swiglu_place place;
+    place.y = cuda_span_make(row + c, row + args.columns, args.walk.aligned);
+    place.a = cuda_span_make(2 * row + c, 2 * row + args.columns, args.walk.aligned);
+    place.b = cuda_span_make(2 * row + args.columns + c, 2 * (row + args.columns), args.walk.aligned);
+    return place;
+}
+
+DEVICE int64_t swiglu_groups(const struct swiglu_args &args)
+{
+    return args.rows * ((args.columns + CUDA_GROUP - 1) / CUDA_GROUP);
+}
+
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) swiglu_forward(struct swiglu_args args)
+{
+    const int64_t end = swiglu_groups(args), stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t group = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; group < end; group += stride) {
+        const struct swiglu_place place = swiglu_place_of(args, group);
+        const struct cuda_group from_a = cuda_fetch(args.x, place.a), from_b = cuda_fetch(args.x, place.b);
+        float a[CUDA_GROUP], b[CUDA_GROUP];
+        cuda_unpack(from_a, args.x.dtype, a);
+        cuda_unpack(from_b, args.x.dtype, b);
+#pragma unroll
+        for (int k = 0; k < CUDA_GROUP; k++)
+            a[k] = a[k] / (1.0f + logistic_exponential(a[k])) * b[k];
+        cuda_write(args.out, place.y, a);
+    }
+}
+
+/* 1 - s(a) is computed as e^-a s(a), which does not cancel. */
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) swiglu_backward(struct swiglu_args args)
+{
+    const int64_t end = swiglu_groups(args), stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t group = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; group < end; group += stride) {
+        const struct swiglu_place place = swiglu_place_of(args, group);
+        const struct cuda_group from_dy = cuda_fetch(args.dy, place.y), from_a = cuda_fetch(args.x, place.a),
+                                from_b = cuda_fetch(args.x, place.b);
+        float dy[CUDA_GROUP], a[CUDA_GROUP], b[CUDA_GROUP];
+        cuda_unpack(from_dy, args.dy.dtype, dy);
+        cuda_unpack(from_a, args.x.dtype, a);
+        cuda_unpack(from_b, args.x.dtype, b);
+#pragma unroll
+        for (int k = 0; k < CUDA_GROUP; k++) {
+            const float e = logistic_exponential(a[k]), s = 1.0f / (1.0f + e);
+            const float da = dy[k] * b[k] * s * (1.0f + a[k] * (e * s));
+            b[k] = dy[k] * (a[k] * s);
+            a[k] = da;
+        }
+        cuda_write(args.out, place.a, a);
+        cuda_write(args.out, place.b, b);
+    }
+}
+
 CUDA_WALK_LAUNCHER(gelu_forward, gelu_args, {NULL, DTYPE_F32}, args->operand[GELU_FORWARD_X],
                    args->operand[GELU_FORWARD_Y], args->attrs.gelu)
 CUDA_WALK_LAUNCHER(gelu_backward, gelu_args, args->operand[GELU_BACKWARD_DY], args->operand[GELU_BACKWARD_X],
                    args->operand[GELU_BACKWARD_DX], args->attrs.gelu)
+CUDA_WALK_LAUNCHER(swiglu_forward, swiglu_args, {NULL, DTYPE_F32}, args->operand[SWIGLU_FORWARD_X],
+                   args->operand[SWIGLU_FORWARD_Y], args->rows, args->columns)
+CUDA_WALK_LAUNCHER(swiglu_backward, swiglu_args, args->operand[SWIGLU_BACKWARD_DY], args->operand[SWIGLU_BACKWARD_X],
+                   args->operand[SWIGLU_BACKWARD_DX], args->rows, args->columns)

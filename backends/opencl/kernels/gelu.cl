@@ -1,6 +1,6 @@
-/* gelu_forward, gelu_backward: x P(X <= x) by erf, or its tanh form.
+/* gelu: x P(X <= x) by erf, or its tanh form; swiglu: a s(a) b with the logistic function s.
  *
- * One work-item per element; y may be x, dx may be dy or x.  The normal distribution is computed with the cpu backend's
+ * One work-item per element of y; gelu's y may be x, its dx may be dy or x.  The normal distribution is computed with the cpu backend's
  * method and coefficients, because a device's erf may be off by 16 units in the last place.  The tanh form is the
  * logistic function of twice the argument, which does not cancel for negative x.
  */
@@ -96,4 +96,34 @@ __kernel void gt_gelu_backward(GT_TENSOR(dy), GT_TENSOR(x), GT_TENSOR(dx), int k
         derivative = sigmoid + in * slope * (sigmoid * (e * sigmoid));
     }
     GT_STORE(dx, i, GT_LOAD(dy, i) * derivative);
+}
+
+/* Returns e^-a, clamped before it overflows. */
+static float gt_logistic_exponential(float a)
+{
+    return exp(-a > GT_EXPONENT_MAX ? GT_EXPONENT_MAX : -a);
+}
+
+/* A row of x is [a | b], each of `columns`; a work-item per column of a row of y. */
+__kernel void gt_swiglu_forward(GT_TENSOR(x), GT_TENSOR(y), long columns)
+{
+    long n;
+    const long c = gt_column(columns, &n), at = 2 * n * columns + c;
+    if (c >= columns)
+        return;
+    const float a = GT_LOAD(x, at);
+    GT_STORE(y, n * columns + c, a / (1.0f + gt_logistic_exponential(a)) * GT_LOAD(x, at + columns));
+}
+
+/* 1 - s(a) is computed as e^-a s(a), which does not cancel. */
+__kernel void gt_swiglu_backward(GT_TENSOR(dy), GT_TENSOR(x), GT_TENSOR(dx), long columns)
+{
+    long n;
+    const long c = gt_column(columns, &n), at = 2 * n * columns + c;
+    if (c >= columns)
+        return;
+    const float a = GT_LOAD(x, at), b = GT_LOAD(x, at + columns), gradient = GT_LOAD(dy, n * columns + c);
+    const float e = gt_logistic_exponential(a), s = 1.0f / (1.0f + e);
+    GT_STORE(dx, at, gradient * b * s * (1.0f + a * (e * s)));
+    GT_STORE(dx, at + columns, gradient * (a * s));
 }

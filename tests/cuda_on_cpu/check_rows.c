@@ -18,9 +18,9 @@
 #define CORRECTIONS 3
 
 /* The inputs of an op, one letter per operand in the order of ops.def.  Matrices of [rows, columns]: M of the case's
- * dtype, m fp32, b bf16, u uint8.  V, v: tables of [VOCAB, columns] of the dtype and fp32; T: of [time, columns].  c,
- * r: vectors of columns and rows, fp32.  i: rows of int32; g: the groups of ids; s: scalars; k: corrections; e:
- * exponents of codes; 1: one word; -: absent, or made by the shape rule. */
+ * dtype, m fp32, b bf16, u uint8; W: of [rows, 2 columns].  V, v: tables of [VOCAB, columns] of the dtype and fp32; T: of
+ * [time, columns].  c, r: vectors of columns and rows, fp32.  i: rows of int32; g: the groups of ids; s: scalars; k:
+ * corrections; e: exponents of codes; 1: one word; -: absent, or made by the shape rule. */
 struct recipe {
     enum op_kind kind;
     const char *inputs;
@@ -54,6 +54,8 @@ static void operand_make(const struct recipe *recipe, enum dtype dtype, char let
                     : letter == 'b' ? DTYPE_BF16
                                     : DTYPE_U8,
                     rows, columns);
+    else if (letter == 'W')
+        operand_set(check, slot, dtype, rows, 2 * columns);
     else if (letter == 'V' || letter == 'v')
         operand_set(check, slot, letter == 'V' ? dtype : DTYPE_F32, VOCAB, columns);
     else if (letter == 'T')
@@ -152,6 +154,8 @@ static void ops_check(struct totals *totals)
         {OP_BIAS_BACKWARD, "M", 300, 40, 1u << BIAS_BACKWARD_DBIAS, 1},
         {OP_GELU_FORWARD, "M", 1500, 48, 0, 1},
         {OP_GELU_BACKWARD, "MM", 1500, 48, 0, 1},
+        {OP_SWIGLU_FORWARD, "W", 1500, 48, 0, 1},
+        {OP_SWIGLU_BACKWARD, "MW", 1500, 48, 0, 1},
         {OP_DROPOUT, "Ms", 4500, 48, 0, 1},
         {OP_RESIDUAL, "MM", 1500, 48, 0, 1},
         {OP_CROSS_ENTROPY, "isM", 9, 4800, 0, 1},

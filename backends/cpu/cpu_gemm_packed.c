@@ -1,18 +1,18 @@
 /* Tiles of products whose operands are packed: fp32 with AVX-512, where this is faster than the BLAS library, and 16
  * bits on every processor.
  *
- * The method is that of Goto and van de Geijn (ACM TOMS 34(3), 2008; as in BLIS).  A portion of k of the tile's rows of
- * a is copied into slivers of a few rows, which stay in the second-level cache.  Then panel after panel of columns of
- * b, three vectors wide, is copied, and each sliver is multiplied with it.  A block of sums stays in registers.
- * Meanwhile the data of the next panel is prefetched.  Edges are padded with zeros.
+ * The method is that of Goto and van de Geijn (ACM TOMS 34(3), 2008; as in BLIS).  A tile takes k in portions.  For
+ * each portion it copies its rows of a into slivers of a few rows, which stay in the second-level cache.  Then it
+ * copies the columns of b panel by panel, three vectors wide, and multiplies each sliver with the panel.  A block of
+ * sums stays in registers.  Meanwhile it prefetches the data of the next panel.  It pads edges with zeros.
  *
- * What is packed are words of 32 bits: an fp32 value of one k, to which bf16 and fp16 are widened, or, where this file
- * is compiled for AVX512-BF16, the bf16 values of two k, which VDPBF16PS multiplies at twice the rate.  It treats
- * values and sums below 2^-126 as zero.  Sums are fp32 and are rounded once, after the last portion; between portions
- * those of a 16-bit d lie in scratch.
+ * Slivers and panels consist of words of 32 bits.  Usually a word is the fp32 value of one k; packing widens bf16 and
+ * fp16.  If this file is compiled for AVX512-BF16, a word has the bf16 values of two k, which VDPBF16PS multiplies at
+ * twice the rate.  This instruction treats values and sums below 2^-126 as zero.  Sums are fp32.  The tile rounds them
+ * once, after the last portion; between portions it keeps the sums of a 16-bit d in scratch.
  *
- * Every element is summed over k in increasing order, portion by portion, for any tile size, so its bits depend on the
- * shape alone.
+ * A tile of any size sums an element over k in increasing order, portion by portion.  So the bits of an element depend
+ * on the shape alone.
  */
 #include "backends/cpu/cpu_gemm.h"
 
@@ -23,14 +23,14 @@
 #include "backends/cpu/cpu_tile.h"
 
 #ifdef __AVX512BF16__
-#define DEPTH 2 /* of k in a word */
+#define DEPTH 2 /* values of k in a word */
 #else
 #define DEPTH 1
 #endif
 #define SLIVER CPU_BLOCK_ROWS       /* rows of a */
 #define VECTORS 3                   /* vectors in a row of sums */
 #define PANEL (VECTORS * CPU_LANES) /* columns of b */
-#define SQUARE CPU_LANES            /* lines, and words of k, that are packed at once */
+#define SQUARE CPU_LANES            /* square_pack() packs so many lines and words of k */
 #define SQUARE_DEPTH (SQUARE * DEPTH)
 #define PORTION_MAX 384 /* words */
 #define ROWS_MAX 512
@@ -38,7 +38,7 @@
 #define COLUMNS_ROUNDED_MAX (768 / 48 * PANEL)
 #define SMALL_MAX 512
 #define LINE_BYTES 64
-#define AHEAD_EVERY 32  /* words between prefetches; all at once, they would wait for each other */
+#define AHEAD_EVERY 32  /* words between prefetches: many at once would wait for each other */
 #define AHEAD_ROWS 16   /* rows of a sliver to prefetch */
 #define AHEAD_SQUARES 4 /* squares to prefetch, of an operand that is copied */
 
@@ -74,8 +74,9 @@ static size_t packed_scratch_bytes(const struct cpu_gemm *job, const struct cpu_
 
 /* ---- copies ---- */
 
-/* A portion of `lines` rows of op(a), or columns of op(b), `size` of k long.  If k is contiguous, a line begins
- * `stride` elements after the previous one; else an element of k does, of every line. */
+/* `size` elements of k of `lines` lines, which are rows of op(a) or columns of op(b).  If k is contiguous, each line
+ * begins `stride` elements after the previous line.  Otherwise the lines are contiguous, and element k + 1 of a line
+ * lies `stride` elements after element k. */
 struct strip {
     const char *from;
     enum dtype dtype;
@@ -90,7 +91,8 @@ static inline const char *strip_at(const struct strip *strip, int64_t line, int6
 }
 
 #if DEPTH == 2
-/* Loads a square of words; see square_load().  A word is contiguous with k; else it is two elements, a row apart. */
+/* Loads a square of words; see square_load().  If k is contiguous, the two elements of a word are neighbours in memory.
+ * Otherwise they lie a row apart. */
 static inline __attribute__((always_inline)) void words_load(cpu_vector *vector, const char *from, int64_t row_bytes,
                                                              bool k_contiguous, enum dtype dtype)
 {
@@ -119,7 +121,8 @@ static inline __attribute__((always_inline)) void words_load(cpu_vector *vector,
 }
 #endif
 
-/* Loads SQUARE lines by SQUARE words: a vector is a line if k is contiguous, else a word of every line. */
+/* Loads SQUARE lines by SQUARE words.  If k is contiguous, vector i gets the words of line i; otherwise word i of every
+ * line. */
 static inline __attribute__((always_inline)) void square_load(cpu_vector *vector, const char *from, int64_t row_bytes,
                                                               bool k_contiguous, enum dtype dtype)
 {
@@ -133,7 +136,8 @@ static inline __attribute__((always_inline)) void square_load(cpu_vector *vector
         words_load(vector, from, row_bytes, false, DTYPE_BF16);
 }
 
-/* Copies the existing part of a square to `edge`, among zeros; returns the bytes of a row of it. */
+/* Copies the part of a square that exists to `edge` and fills the rest with zeros.  Returns the bytes of a row of
+ * `edge`. */
 static int64_t edge_copy(const struct strip *strip, int64_t line, int64_t k, char *edge)
 {
     const int64_t lines = min_i64(SQUARE, strip->lines - line), size = min_i64(SQUARE_DEPTH, strip->size - k);
@@ -168,7 +172,7 @@ static inline void square_pack(const struct strip *strip, int64_t line, int64_t 
     }
 }
 
-/* For contiguous k: prefetches the data that is read a few squares later. */
+/* For contiguous k: prefetches the data that slivers_pack() reads a few squares later. */
 static inline void square_ahead(const struct strip *strip, int64_t line, int64_t k)
 {
     for (int64_t i = line; i < min_i64(line + SQUARE, strip->lines); i++)
@@ -180,8 +184,8 @@ static inline void slivers_square(const struct strip *strip, int64_t line, int64
     square_pack(strip, line, k, out + line * portion + k / DEPTH * SLIVER, SLIVER * portion, SLIVER);
 }
 
-/* Packs slivers, one after the other, each [portion][SLIVER].  The operand is read along its rows: across them, a
- * product of 1,024 rows takes a tenth longer. */
+/* Packs slivers, one after the other, each [portion][SLIVER].  Reads the operand along its rows in memory: if it
+ * read across them, a product of 1,024 rows would take a tenth longer. */
 static void slivers_pack(const struct strip *strip, int64_t portion, float *out)
 {
     if (strip->k_contiguous) {
@@ -244,11 +248,11 @@ static inline void ahead_step(struct ahead *ahead, int64_t lines)
 
 /* ---- products ---- */
 
-static const float zero[PANEL]; /* a zero row to add blocks to */
+static const float zero[PANEL]; /* a block adds to this row if the target has nothing to add to */
 
 #define EACH_SUM CPU_UNROLLED for (int r = 0; r < SLIVER; r++) CPU_UNROLLED for (int v = 0; v < vectors; v++)
 
-/* A sliver of a, a panel of b, and the block of d, which is set to with + sliver * panel. */
+/* A sliver of a, a panel of b, and a block of d.  block_multiply() sets d to with + sliver * panel. */
 struct block {
     const float *a, *b, *with;
     float *d;
@@ -260,7 +264,7 @@ struct block {
 static inline __attribute__((always_inline)) cpu_vector word_spread(float word)
 {
 #if DEPTH == 2
-    return (cpu_vector)_mm512_set1_ps(word); /* no arithmetic, because these bits are not a number */
+    return (cpu_vector)_mm512_set1_ps(word); /* no arithmetic: the bits of two bf16 are not an fp32 number */
 #else
     return word - (cpu_vector){0.0f};
 #endif
@@ -290,7 +294,7 @@ static inline __attribute__((always_inline)) void one_word(cpu_vector sum[SLIVER
     }
 }
 
-/* Prefetches this step's rows of d; all at once, they would delay lines of the panel. */
+/* Prefetches this step's rows of d.  Prefetching all rows at once would delay the lines of the panel. */
 static inline __attribute__((always_inline)) void sums_ahead(const struct block *block, int64_t step, int vectors)
 {
     const int64_t end = min_i64((step + 1) * block->ahead_rows, SLIVER);
@@ -300,8 +304,8 @@ static inline __attribute__((always_inline)) void sums_ahead(const struct block 
     }
 }
 
-/* Computes SLIVER x vectors of d, two words at a time: their number is even, or the last line is zero.  Inlined so that
- * `vectors` is a constant. */
+/* Computes SLIVER x vectors of d, two words at a time.  If the number of words is odd, packing has added a word of
+ * zeros.  The function is inlined so that `vectors` is a constant. */
 static inline __attribute__((always_inline)) void sums_multiply(const struct block *block, int vectors)
 {
     const float *a = block->a, *b = block->b;
@@ -333,7 +337,8 @@ static __attribute__((noinline)) void block_multiply(const struct block *block, 
         sums_multiply(block, 1);
 }
 
-/* Where a tile's sums begin and end: with.of.memory == NULL means zero, and stride 0 the same row for all. */
+/* A tile's sums begin with the rows `with` and go to the rows `to`.  with.of.memory == NULL means that they begin with
+ * 0; stride 0 means that all rows begin with the same one. */
 struct target {
     struct cpu_rows with, to;
 };
@@ -343,7 +348,7 @@ static int64_t rows_at(const struct cpu_rows *rows, int64_t row, int64_t column)
     return rows->first + row * rows->stride + column;
 }
 
-/* Does the same for a block of which only rows x columns exist, or whose dtypes are others. */
+/* Multiplies a block of which only rows x columns exist, or whose target is not fp32, through a buffer. */
 static void block_convert(struct block block, const struct target *target, int64_t row, int64_t column, int64_t rows,
                           int64_t columns)
 {
@@ -365,7 +370,7 @@ static void block_convert(struct block block, const struct target *target, int64
     }
 }
 
-/* The same for a whole block of fp32, in place. */
+/* Multiplies a whole block whose target is fp32, without a buffer. */
 static void block_in_place(struct block block, const struct target *target, int64_t row, int64_t column,
                            int64_t vectors)
 {
@@ -380,7 +385,7 @@ static void block_in_place(struct block block, const struct target *target, int6
     block_multiply(&block, vectors);
 }
 
-/* Returns the part of an operand that the tile needs, from k on. */
+/* Returns a strip that begins where the matrix does.  strip_part() then sets its lines and its size. */
 static struct strip strip_of(const void *matrix, enum dtype dtype, bool k_contiguous, int64_t row_length)
 {
     return (struct strip){.from = matrix,
@@ -403,7 +408,7 @@ static struct strip strip_skip(const struct strip *strip, int64_t lines)
     return strip_part(*strip, lines, max_i64(strip->lines - lines, 0), 0, strip->size);
 }
 
-/* The target's tile = with + slivers * the strip of b, panel by panel. */
+/* Sets target->to to target->with + slivers * b, panel by panel. */
 static void panels_multiply(const struct cpu_gemm_tile *tile, const float *slivers, int64_t portion, struct strip b,
                             const struct target *target, float *panel)
 {

@@ -1,18 +1,18 @@
-/* The host side of all ops but attention and products: operands, shapes, how rows are split, and launches.
+/* The host side of all ops but attention and products: operands, shapes, the split of rows, and launches.
  *
- * What a kernel gets is its operands, its attributes and the sizes of one of the operands (struct cuda_args).  The ops
+ * A kernel gets its operands, its attributes and the sizes of one of the operands (struct cuda_args).  The ops
  * on states (adamw, adamw_lean, gradient_round, muon's) only convert bf16 and do not compute in it, so every card
  * supports them.  Workspaces and the number of parts of a sum depend on the shape only.
  */
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/cuda_shapes.h"
 
-/* Blocks on a multiprocessor: a few waves of them, or about one. */
+/* Blocks for each multiprocessor: enough for a few waves, or for about one. */
 #define BLOCKS_PER_MULTIPROCESSOR 32
 #define BLOCKS_FEW 8
 
-/* Returns the number of blocks that walk over the work.  CUDA_WALK_ALL has a block for each `work_per_block`.  Results
- * do not depend on the number of blocks. */
+/* Returns the number of blocks that walk over the work.  The shape CUDA_WALK_ALL has a block for each
+ * `work_per_block`.  Results do not depend on the number of blocks. */
 static int32_t walk_blocks(const struct backend *backend, const struct op_call *call, int64_t work,
                            int64_t work_per_block)
 {
@@ -36,7 +36,7 @@ static struct cuda_args args_of(const struct backend *backend, const struct op_c
     return args;
 }
 
-/* The same for kernels that walk along rows: each row must begin at an aligned address too. */
+/* As args_of(), for kernels that walk along rows: sets `aligned` only if each row begins at an aligned address. */
 static struct cuda_args row_args_of(const struct backend *backend, const struct op_call *call, int32_t slot)
 {
     struct cuda_args args = args_of(backend, call, slot);
@@ -52,7 +52,7 @@ static enum gt_status start(struct backend *backend, int32_t queue, const struct
 
 /* ---- elementwise: outputs may be inputs, because a thread reads its group before it writes it ---- */
 
-/* Walks over the elements of `slot`; args.rows are those of `rows_slot`. */
+/* Starts a walk over the elements of `slot`.  args.rows is the number of rows of `rows_slot`. */
 static enum gt_status walk(struct backend *backend, int32_t queue, const struct op_call *call, cuda_launch *launch,
                            int32_t slot, int32_t rows_slot)
 {
@@ -106,7 +106,7 @@ static enum gt_status swiglu_backward_run(struct backend *backend, int32_t queue
 const struct op_impl cuda_swiglu_forward = {.supports = cuda_operands_supported, .run = swiglu_forward_run};
 const struct op_impl cuda_swiglu_backward = {.supports = cuda_operands_supported, .run = swiglu_backward_run};
 
-/* The elements of dropout are those of a sample. */
+/* The kernel walks over the elements of one sample; `parts` is the number of samples. */
 static enum gt_status dropout_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     struct cuda_args args = args_of(backend, call, DROPOUT_X);
@@ -147,13 +147,13 @@ static enum gt_status layernorm_forward_run(struct backend *backend, int32_t que
 
 const struct op_impl cuda_layernorm_forward = {.supports = cuda_operands_supported, .run = layernorm_forward_run};
 
-/* Columns rounded up to whole tiles. */
+/* Returns the columns, rounded up to whole tiles. */
 static int64_t strip_floats_of(int64_t columns)
 {
     return size_ceil_div(columns, CUDA_TILE_COLUMNS) * CUDA_TILE_COLUMNS;
 }
 
-/* Tiles of columns are the grid's y, and rows its x. */
+/* Returns true when the grid can have a block in x for each row and in y for each tile of columns. */
 static bool grid_supported(const struct op_call *call, int32_t slot)
 {
     return op_rows(call, slot) <= CUDA_GRID_X_MAX &&
@@ -166,8 +166,8 @@ static bool embed_backward_supports(const struct backend *backend, const struct 
            grid_supported(call, EMBED_BACKWARD_DWPE);
 }
 
-/* Without a workspace: the host has sorted the rows by id, so that one block sums each row of dwte.  When accumulating,
- * rows of dwpe beyond the time stay unchanged; otherwise they become 0. */
+/* Needs no workspace: the host has sorted the rows by id, so that one block sums each row of dwte.  If the op
+ * accumulates, the kernel leaves the rows of dwpe beyond the time unchanged; otherwise it sets them to 0. */
 static enum gt_status embed_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     const bool accumulates = op_accumulates(call, EMBED_BACKWARD_DWPE);
@@ -188,15 +188,15 @@ static bool cross_entropy_supports(const struct backend *backend, const struct o
     return cuda_operands_supported(backend, call) && op_rows(call, CROSS_ENTROPY_LOGITS) <= CUDA_GRID_X_MAX;
 }
 
-/* A thread for each group of a row, in whole warps. */
+/* Returns the number of threads for a row: one for each group, in whole warps, at most ENTROPY_THREADS_MAX. */
 static int32_t entropy_threads(const struct op_call *call)
 {
     const int64_t groups = size_ceil_div(op_columns(call, CROSS_ENTROPY_LOGITS), CUDA_GROUP);
     return (int32_t)min_i64(size_ceil_div(groups, 32) * 32, ENTROPY_THREADS_MAX);
 }
 
-/* The second shape has half as many threads, for rows that give all of them work: each takes twice the groups, and
- * there is less to add at the end. */
+/* Returns the number of shapes to choose from.  The second shape exists only for rows with work for all threads.  It
+ * has half the threads: each takes twice the groups, and the block has fewer sums to add at the end. */
 int32_t cuda_cross_entropy_shapes(const struct backend *backend, const struct op_call *call)
 {
     (void)backend;
@@ -208,7 +208,7 @@ static enum gt_status cross_entropy_run(struct backend *backend, int32_t queue, 
 {
     struct cuda_args args = args_of(backend, call, CROSS_ENTROPY_LOGITS);
     const uintptr_t logits = (uintptr_t)args.operand[CROSS_ENTROPY_LOGITS].memory;
-    args.walk.aligned = args.columns % CUDA_GROUP == 0 && logits % 16 == 0; /* losses are written one by one */
+    args.walk.aligned = args.columns % CUDA_GROUP == 0 && logits % 16 == 0; /* losses need no alignment */
     args.threads = entropy_threads(call) / (cuda_shape_of(backend, call) == CUDA_ENTROPY_256 ? 2 : 1);
     return start(backend, queue, call, cuda_launch_cross_entropy, &args);
 }
@@ -219,8 +219,8 @@ const struct op_impl cuda_cross_entropy = {.supports = cross_entropy_supports, .
 
 #define PART_ROWS 16
 
-/* Never more than OP_PARTIAL_ROWS rows of `columns` floats, which is what the plan grants for a card that is not
- * present. */
+/* Returns the number of parts.  Their strips never have more floats than OP_PARTIAL_ROWS rows, because a plan for a
+ * card that is not present reserves the bytes of that many rows. */
 static int64_t strip_parts(const struct op_call *call, int32_t slot)
 {
     const int64_t columns = op_columns(call, slot);
@@ -244,7 +244,8 @@ static struct cuda_args strip_args_of(const struct backend *backend, const struc
     return args;
 }
 
-/* Starts both stages.  `first_out` is the operand of the first sum; the second sum's, if there is one, is the next. */
+/* Starts both stages.  The first sum goes to operand `first_out`; a second sum, if there is one, to the next
+ * operand. */
 static enum gt_status strips_sum(struct backend *backend, int32_t queue, const struct op_call *call,
                                  cuda_launch *launch, struct cuda_args *args, int32_t first_out)
 {
@@ -282,7 +283,8 @@ static size_t layernorm_workspace_bytes(const struct backend *backend, const str
     return strips_bytes(call, LAYERNORM_BACKWARD_X, 2);
 }
 
-/* Each warp sums its own strips in shared memory if one warp's fit; else the block's one warp sums in the workspace. */
+/* A block has as many warps as have room for their strips in shared memory.  If there is no room for even one, the
+ * block has one warp, which sums in the workspace. */
 static enum gt_status layernorm_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     struct cuda_args args = strip_args_of(backend, call, LAYERNORM_BACKWARD_X, 2);
@@ -321,7 +323,7 @@ static int64_t square_parts(const struct op_call *call)
     return min_i64(size_ceil_div(op_elements(call, SUM_OF_SQUARES_X), SQUARE_PART_ELEMENTS), SQUARE_PARTS_MAX);
 }
 
-/* One word for each part.  A tensor of one part needs neither workspace nor a second launch. */
+/* Returns the bytes of one word for each part.  A tensor of one part needs neither workspace nor a second launch. */
 static size_t square_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     const int64_t parts = square_parts(call);
@@ -335,7 +337,7 @@ static enum gt_status square_run(struct backend *backend, int32_t queue, const s
     float *workspace = cuda_workspace(backend, call, square_workspace_bytes(backend, call));
     args.parts = square_parts(call);
     args.workspace = workspace != NULL ? workspace : args.operand[SUM_OF_SQUARES_PARTIAL].memory;
-    args.walk.aligned = (uintptr_t)args.operand[SUM_OF_SQUARES_X].memory % 16 == 0; /* the partial sum is one word */
+    args.walk.aligned = (uintptr_t)args.operand[SUM_OF_SQUARES_X].memory % 16 == 0; /* one word of output needs none */
     TRY(start(backend, queue, call, cuda_launch_sum_of_squares, &args));
     return args.parts > 1 ? start(backend, queue, call, cuda_launch_partials_sum, &args) : GT_OK;
 }

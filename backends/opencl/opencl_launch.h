@@ -6,15 +6,15 @@
  * A kernel gets operands first, then values.  `forms` has a letter per operand, in the op's order:
  *     t  a tensor: the pointer, its offset in elements, and its dtype as an int, which is -1 for an absent optional
  *        operand (GT_TENSOR in kernels/common.clh)
- *     a  an array, for an operand with only one possible dtype: the first two of these (GT_ARRAY)
+ *     a  an array, for an operand with only one possible dtype: the pointer and its offset in elements (GT_ARRAY)
  *     -  an operand that the kernel does not get; the string may also be shorter than the list of operands
- * and, without an operand, w for the workspace as an array of floats.
+ * The letter w stands for no operand: it passes the workspace, as an array of floats.
  *
- * The first error of a launch is kept until opencl_launch_run() returns it.  Its log line names the kernel and the CL
- * code.  The first launch of a (source, options) pair builds the program, or takes it from the cache.
+ * A launch keeps its first error until opencl_launch_run() returns it.  The error's log line names the kernel and the
+ * CL code.  The first launch of a (source, options) pair builds the program, or takes it from the cache.
  *
  * In kernels, the index of a work-group is (get_global_id(0) - get_local_id(0)) / get_local_size(0), never
- * get_group_id(): a launch may be split into several dispatches with a global offset.
+ * get_group_id(): opencl_launch_run() may split a launch into several dispatches, each with a global offset.
  */
 #ifndef GPT_TRAIN_OPENCL_OPENCL_LAUNCH_H
 #define GPT_TRAIN_OPENCL_OPENCL_LAUNCH_H
@@ -45,8 +45,8 @@ struct opencl_value {
 #define VALUES_END ((struct opencl_value){0, {0}})
 #define VALUES(...) ((const struct opencl_value[]){__VA_ARGS__, VALUES_END})
 #define NO_VALUES ((const struct opencl_value[]){VALUES_END})
-/* The values that adamw and adamw_lean share; `rows` of corrections.  The differences are computed here, in the cpu
- * backend's order. */
+/* The values that adamw and adamw_lean share.  `rows` is the number of rows of corrections.  The host computes
+ * the differences, as the cpu backend does. */
 #define VALUES_ADAMW(attrs, rows)                                                                 \
     F32((attrs).beta1), F32(1.0f - (attrs).beta1), F32((attrs).beta2), F32(1.0f - (attrs).beta2), \
         F32((attrs).epsilon), F32((attrs).weight_decay), I64(rows)
@@ -59,35 +59,37 @@ struct opencl_launch {
     enum gt_status status;
 };
 
-/* Adds `options` to those that every program gets: -cl-std=CL1.2, the device's limits (GT_LOCAL_BYTES,
- * GT_WORK_GROUP_MAX, GT_IS_CPU), and GT_FMA on GPUs with fma.  `kernel` is a literal. */
+/* Begins a launch of `kernel`.  Adds `options` to those that every program gets: -cl-std=CL1.2, the device's limits
+ * (GT_LOCAL_BYTES, GT_WORK_GROUP_MAX, GT_IS_CPU), and GT_FMA on GPUs with fma.  `kernel` is a literal. */
 void opencl_launch_begin(struct opencl_launch *launch, struct backend *backend, const struct opencl_source *source,
                          const char *options, const char *kernel);
 void opencl_arg_operands(struct opencl_launch *launch, const struct op_call *call, const char *forms);
 /* Passes an operand as a tensor. */
 void opencl_arg_tensor(struct opencl_launch *launch, const struct op_call *call, int32_t slot);
-/* Passes an array in a cl_mem outside the arena, from an element on. */
+/* Passes the array in `memory`, which lies outside the arena, from `first_element` on. */
 void opencl_arg_memory(struct opencl_launch *launch, cl_mem memory, uint64_t first_element);
 void opencl_arg_values(struct opencl_launch *launch, const struct opencl_value *values);
-/* Runs `groups` groups of `items` work-items; both are at least 1: callers skip launches without work.  `flops` is the
- * work of the whole launch, for splitting it into dispatches; 0: never split.  Errors: GT_DEVICE, GT_NO_MEMORY. */
+/* Runs `groups` groups of `items` work-items; both must be at least 1, so callers skip launches without work.  `flops`
+ * is the work of the whole launch, for splitting it into dispatches; 0 means: do not split.  Errors: GT_DEVICE,
+ * GT_NO_MEMORY. */
 enum gt_status opencl_launch_run(struct opencl_launch *launch, int64_t groups, size_t items, double flops);
 /* As opencl_launch_run(), with one work-item per column, for each of `rows` rows (gt_column() in common.clh). */
 enum gt_status opencl_launch_columns(struct opencl_launch *launch, int64_t columns, int64_t rows, double flops);
 
-/* opencl_elements() and the next three launch a kernel of a source that is built with GT_GROUP, and with the device's
- * exact division if it has that.  One work-item per element of operand 0; their number is the kernel's last value. */
+/* opencl_elements() and the next three functions launch a kernel of a source that they build with GT_GROUP, the number
+ * of work-items in a group, and with exact division if the device has it.  opencl_elements() runs one work-item for
+ * each element of operand 0, and passes their number as the kernel's last value. */
 enum gt_status opencl_elements(struct backend *backend, const struct op_call *call, const struct opencl_source *source,
                                const char *kernel, const char *forms, const struct opencl_value *values);
-/* `groups` groups of GT_GROUP. */
+/* Runs `groups` groups of GT_GROUP work-items. */
 enum gt_status opencl_groups(struct backend *backend, const struct op_call *call, const struct opencl_source *source,
                              const char *kernel, const char *forms, const struct opencl_value *values, int64_t groups,
                              double flops);
-/* One group per block of STATE_BLOCK elements of operand 0.  The kernel's last values are the op's index base and the
- * number of elements. */
+/* Runs one group for each block of STATE_BLOCK elements of operand 0.  Passes the op's index base and the number of
+ * elements as the kernel's last values. */
 enum gt_status opencl_blocks(struct backend *backend, const struct op_call *call, const struct opencl_source *source,
                              const char *kernel, const char *forms, const struct opencl_value *values);
-/* One work-item per column, for each of `rows` rows. */
+/* Runs one work-item per column, for each of `rows` rows. */
 enum gt_status opencl_columns(struct backend *backend, const struct op_call *call, const struct opencl_source *source,
                               const char *kernel, const char *forms, const struct opencl_value *values, int64_t columns,
                               int64_t rows, double flops);
@@ -98,7 +100,8 @@ struct opencl_parts {
 };
 
 struct opencl_parts opencl_parts_of(int64_t rows);
-/* out (+)= the sum over parts of the floats [parts, columns] from element `first` of the workspace on. */
+/* Sums the floats [parts, columns], which begin at element `first` of the workspace, over the parts.  Stores the sums
+ * in operand `out`, or adds them to it if the op accumulates. */
 enum gt_status opencl_parts_sum(struct backend *backend, const struct op_call *call, int64_t first, int64_t parts,
                                 int32_t out);
 
@@ -107,9 +110,9 @@ bool opencl_floats_supported(const struct backend *backend, const struct op_call
 /* Returns true when the device's fp32 has subnormals, which bit-exact ops need. */
 bool opencl_exact_supported(const struct backend *backend, const struct op_call *call);
 
-/* opencl_program.c: returns the kernel `name` of a source built with `options`, ready for its arguments.  The pointers
- * `source` and `name` are kept, so `name` must be a literal.  Errors: GT_DEVICE with the compiler's first error;
- * GT_NO_MEMORY; GT_UNSUPPORTED when a table is full. */
+/* opencl_program.c: returns the kernel `name` of a source built with `options`, ready for its arguments.  The cache
+ * keeps the pointers `source` and `name`, so `name` must be a literal.  Errors: GT_DEVICE with the compiler's first
+ * error; GT_NO_MEMORY; GT_UNSUPPORTED when a table is full. */
 enum gt_status opencl_kernel_find(struct opencl_backend *cl, const struct opencl_source *source, const char *options,
                                   const char *name, cl_kernel *out);
 void opencl_programs_release(struct opencl_backend *cl);

@@ -40,8 +40,8 @@ struct documents {
     bool decodes;                 /* the current text is not UTF-8 */
     bool wide;                    /* zero bytes are normal in the given encoding */
     char *buffer;                 /* BUFFER_BYTES */
-    size_t begin, end;            /* what the buffer has of the text, without the documents that were returned */
-    bool text_ended;              /* nothing follows what the buffer has */
+    size_t begin, end;            /* the bytes in the buffer that no returned document has */
+    bool text_ended;              /* the buffer has the last bytes of the text */
     json_t *root;                 /* owns the document's text, for JSONL */
     uint64_t files_bytes;
     char reason[JSONL_REASON_BYTES];
@@ -152,7 +152,8 @@ static void file_count_in(struct documents *documents)
     documents->state.input = (struct documents_input){.size_bytes = 0};
 }
 
-/* Checks that the file is still as listed, and has the checksum of an earlier pass. */
+/* Checks that the file is as the corpus lists it (unless it is skipped).  With compare_files, also compares its
+ * checksum with that of an earlier pass. */
 static enum gt_status file_compare(const struct documents *documents, bool skipped, uint32_t crc32c)
 {
     if (!skipped)
@@ -215,7 +216,8 @@ static enum gt_status text_begin(struct documents *documents, bool *out_found)
     return GT_OK;
 }
 
-/* Starts the conversion of a text that is not UTF-8; its first block goes to the decoder. */
+/* Starts the conversion of a text that has another encoding than UTF-8, and gives its first block to the decoder.  Does
+ * nothing for other texts. */
 static enum gt_status text_decode(struct documents *documents)
 {
     size_t mark_length = 0;
@@ -264,7 +266,7 @@ static void kind_count(struct documents *documents)
     documents->state.skipped_count++;
 }
 
-/* Logs what kind of file a file named by the user is, and how to extract its text. */
+/* Logs the kind of a file that is not text, and how the user can extract text from it.  Returns GT_USAGE. */
 static enum gt_status text_refuse(const struct documents *documents, const struct text_kind *kind)
 {
     char quoted[FILE_PATH_MAX];
@@ -280,8 +282,8 @@ static enum gt_status text_refuse(const struct documents *documents, const struc
     return GT_USAGE;
 }
 
-/* Reads the first block.  If it is not text, *out_skip is set for files that the user did not name, and others are
- * refused.  A named file is not refused for a zero byte. */
+/* Reads the first block.  If it is not text and the user did not name the file, sets *out_skip.  If the user named it,
+ * returns an error, except when a zero byte is the only sign that it is not text. */
 static enum gt_status text_look(struct documents *documents, bool *out_skip)
 {
     size_t mark_length = 0;
@@ -335,8 +337,8 @@ static enum gt_status text_ensure(struct documents *documents, bool *out_found)
 static const char *const end_marks[] = {"", "\n\n", "<|endoftext|>"};
 _Static_assert(sizeof end_marks / sizeof end_marks[0] == DOCUMENTS_END_COUNT, "a mark for every end");
 
-/* Returns how many of the `count` bytes at `bytes` belong to the document that they start: all, or up to and including
- * the mark that ends it.  The first `searched` have no mark. */
+/* Returns how many of the `count` bytes at `bytes` belong to the first document: all, or those up to the end of the
+ * mark that ends it.  Does not look for a mark that ends within the first `searched` bytes. */
 static size_t part_length(const struct documents *documents, const char *bytes, size_t searched, size_t count,
                           bool *out_ends)
 {
@@ -355,7 +357,8 @@ static size_t part_length(const struct documents *documents, const char *bytes, 
     return count;
 }
 
-/* Reads the document, or its first DOCUMENT_BYTES_MAX bytes; *out_count of them are in the buffer. */
+/* Reads until the buffer has the document, or its first DOCUMENT_BYTES_MAX bytes.  Sets *out_count to their number, and
+ * *out_ends to whether the document ends there. */
 static enum gt_status part_read(struct documents *documents, size_t *out_count, bool *out_ends)
 {
     size_t searched = 0;
@@ -372,8 +375,8 @@ static enum gt_status part_read(struct documents *documents, size_t *out_count, 
     }
 }
 
-/* Shortens the part of a document, which is its end if `ends`: with end-of-text marks, it excludes the mark and a
- * newline after the previous mark. */
+/* With end-of-text marks: removes from a part of a document the newline that follows the previous mark and, if the part
+ * ends the document (`ends`), the mark at its end. */
 static void text_trim(const struct documents *documents, bool ends, struct document *out)
 {
     const char *mark = end_marks[DOCUMENTS_END_OF_TEXT];
@@ -388,7 +391,7 @@ static void text_trim(const struct documents *documents, bool ends, struct docum
     }
 }
 
-/* Returns the next part of a document; *out_found is false when it is empty, or when none is left. */
+/* Returns the next part of a document; *out_found is false when it is empty, or when the text has no more. */
 static enum gt_status text_next(struct documents *documents, struct document *out, bool *out_found)
 {
     struct documents_state *state = &documents->state;
@@ -438,7 +441,7 @@ static enum gt_status line_read(struct documents *documents, const char **out_li
     return GT_OK;
 }
 
-/* Handles a line without a document: returns an error, or counts it. */
+/* Handles a line that is not valid.  Returns GT_DATA, or with --bad-lines=skip counts the line and returns GT_OK. */
 static enum gt_status line_refuse(struct documents *documents)
 {
     const char *label = input_info_get(documents->input)->label;
@@ -454,7 +457,8 @@ static enum gt_status line_refuse(struct documents *documents)
     return GT_OK;
 }
 
-/* `line` is NULL when it is too long. */
+/* Sets `out` to the document of a line; `line` is NULL if the line is too long.  *out_found is false for a line that is
+ * blank, bad or empty. */
 static enum gt_status line_parse(struct documents *documents, const char *line, size_t count, struct document *out,
                                  bool *out_found)
 {

@@ -2,8 +2,8 @@
  *
  * The weights and the moments are streamed into two new files.  Then the commit record that names them is renamed into
  * place; from that moment the new checkpoint exists.  Finally the public files are updated and the previous generation
- * is removed.  A failure before the record may be in place removes the new files.  No file that a record names is ever
- * written to: a second save of the same iter uses another name.
+ * is removed.  If a step fails while the record cannot be in place yet, the save removes its new files.  A save never
+ * writes to a file that a record names: a second save of the same iter uses other names.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -79,7 +79,8 @@ static const struct checkpoint_tensor *tensor_find(const struct checkpoint_save_
     return NULL;
 }
 
-/* Checks that the caller's list and the layout are the same, except for biases that the model does not have. */
+/* Checks that the caller lists the tensors of the layout, with their shapes.  If the model has no biases, the list must
+ * not have any. */
 static enum gt_status tensors_check(const struct checkpoint_save_options *options)
 {
     size_t expected = 0;
@@ -125,7 +126,8 @@ static enum gt_status names_choose(const char *out_dir, int64_t iter, struct che
 }
 
 /* ---- the files of a generation ---- */
-/* DTYPE_U8 is skipped: codes and exponents are always finite. */
+/* Returns GT_FAILURE, logged, when a value is not finite.  Does not look at DTYPE_U8: codes and exponents are always
+ * finite. */
 static enum gt_status values_check(const char *name, enum checkpoint_part part, enum dtype dtype, const void *values,
                                    size_t count)
 {
@@ -168,8 +170,8 @@ static size_t optimizer_count(const struct checkpoint_save_options *options)
     return count;
 }
 
-/* The model's file has all parameters in the layout's order, the optimizer's all first moments, then all second
- * moments, then all scales, each in the caller's order. */
+/* Finds the array with a given index in a file.  The model's file has all parameters in the layout's order.  The
+ * optimizer's file has all first moments, then all second moments, then all scales, each in the caller's order. */
 static void entry_get(const struct save *save, size_t index, struct entry *out)
 {
     const struct checkpoint_save_options *options = save->options;
@@ -308,7 +310,8 @@ static enum gt_status generation_write(const struct checkpoint_save_options *opt
     return status;
 }
 
-/* The checkpoint is complete.  The old generation is removed even if publishing fails, perhaps for lack of space. */
+/* Updates the public files of a complete checkpoint.  Then removes the old generation, even if an update failed: its
+ * space may be what the update lacked. */
 static enum gt_status generation_publish(const struct checkpoint_save_options *options,
                                          const struct checkpoint_record *record)
 {

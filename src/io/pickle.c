@@ -1,11 +1,13 @@
 /* The stack machine of pickles, reduced to data.
  *
- * A table with 256 entries has one function for each kind of opcode; an opcode with an empty entry is rejected.  Every
- * operand is checked against the rest of the text, every pop against the height of the stack and the last mark.  An
- * opcode makes at most one value, and each item uses up a stack element, so tables cannot outgrow the text; they grow
- * by doubling.  Calls (REDUCE) of a short, closed list of globals (a dict, two ways to rebuild a tensor, the names of
- * storage types) build values from their arguments, which are checked one by one; any other global is rejected
- * immediately, and no function named in a pickle is ever called.
+ * A table with 256 entries gives each opcode its function.  The machine rejects an opcode whose entry is empty.  It
+ * checks every operand against the rest of the text, and every pop against the height of the stack and the last mark.
+ * An opcode makes at most one value, and each item uses up a stack element.  So the tables of values, items and tensors
+ * cannot outgrow the text.  The memo can, but has at most about twice MEMO_MAX entries.
+ *
+ * The machine knows a short, closed list of globals: a dict, two ways to rebuild a tensor, and the names of storage
+ * types.  A call (REDUCE) of a dict or of a way to rebuild builds a value from its arguments, after checking them.  The
+ * machine rejects any other global immediately, and never calls a function that a pickle names.
  */
 #include "io/pickle.h"
 
@@ -75,7 +77,7 @@ static enum gt_status push(struct pickle_machine *m, uint32_t value)
     return GT_OK;
 }
 
-/* Fails at the last mark: nothing below it can be popped. */
+/* Pops the top of the stack.  Fails if there is no value above the last mark. */
 static enum gt_status pop(struct pickle_machine *m, uint32_t *out)
 {
     const size_t floor = m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0;
@@ -340,7 +342,7 @@ enum { ARGUMENTS_MAX = 7 };
 static const struct {
     const char *name;
     enum global_kind kind;
-    enum dtype dtype; /* of a storage; DTYPE_COUNT: no enum dtype for it */
+    enum dtype dtype; /* of a storage; DTYPE_COUNT: enum dtype has no such type */
     size_t element_bytes;
 } globals[] = {
     {"collections.OrderedDict", GLOBAL_DICT, DTYPE_COUNT, 0},
@@ -399,7 +401,7 @@ static enum gt_status tensor_push(struct pickle_machine *m, enum pickle_kind kin
     return push_new(m, &(struct pickle_value){.kind = kind, .as.index = (uint32_t)pickle->tensor_count++});
 }
 
-/* ('storage', TYPE, KEY, DEVICE, ELEMENTS) */
+/* Pops the tuple ('storage', TYPE, KEY, DEVICE, ELEMENTS) and pushes the storage that it names. */
 static enum gt_status op_persistent_load(struct pickle_machine *m)
 {
     uint32_t tuple, items[5];
@@ -420,7 +422,7 @@ static enum gt_status op_persistent_load(struct pickle_machine *m)
     return tensor_push(m, PICKLE_STORAGE, &storage);
 }
 
-/* Reads a tuple of integers of 0 or more. */
+/* Reads a tuple of integers.  Returns false when an integer is negative, or `tuple` is not such a tuple. */
 static bool sizes_read(const struct pickle_machine *m, uint32_t tuple, int64_t out[static PICKLE_RANK_MAX],
                        size_t *out_count)
 {
@@ -448,7 +450,7 @@ static bool is_row_major(const struct pickle_tensor *tensor, const int64_t *stri
     return true;
 }
 
-/* (STORAGE, FIRST, SIZES, STRIDES, REQUIRES_GRAD, HOOKS[, METADATA]) */
+/* Sets `out` from the arguments (STORAGE, FIRST, SIZES, STRIDES, REQUIRES_GRAD, HOOKS[, METADATA]). */
 static enum gt_status tensor_read(const struct pickle_machine *m, const uint32_t *arguments, size_t count,
                                   struct pickle_tensor *out)
 {
@@ -533,7 +535,8 @@ static enum gt_status op_stack_global(struct pickle_machine *m)
     return global_push(m, full);
 }
 
-/* Sets the state of an object.  It is ignored: an OrderedDict has _metadata, which is not needed. */
+/* Pops the state of an object and drops it: an OrderedDict of torch's has only _metadata, which a reader of weights
+ * does not need. */
 static enum gt_status op_build(struct pickle_machine *m)
 {
     uint32_t state, object;
@@ -623,7 +626,8 @@ bool pickle_is_text(const struct pickle *pickle, uint32_t value, const char *tex
            memcmp(found->as.text.bytes, text, found->as.text.count) == 0;
 }
 
-/* Finds the value of a text key, or of an integer one if `text` is NULL. */
+/* Finds the value of the key `text`, or of the key `number` if `text` is NULL.  If a key occurs twice, the last counts.
+ * Returns false when `dict` has no such key or is not a dict. */
 static bool find(const struct pickle *pickle, uint32_t dict, const char *text, int64_t number, uint32_t *out)
 {
     bool found = false;

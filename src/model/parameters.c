@@ -29,7 +29,7 @@ void parameters_shape(const struct model_config *config, size_t index, struct pa
     const int64_t c = config->n_embd, qkv = model_qkv_width(config);
     const struct {
         const char *name;
-        int64_t rows, columns; /* columns 0: a layernorm */
+        int64_t rows, columns; /* of the weight; columns = 0 for a layernorm's vector */
     } layers[BLOCK_LAYERS] = {
         [BLOCK_LN_1] = {"ln_1", c, 0},          [BLOCK_C_ATTN] = {"attn.c_attn", c, qkv},
         [BLOCK_C_PROJ] = {"attn.c_proj", c, c}, [BLOCK_LN_2] = {"ln_2", c, 0},
@@ -70,13 +70,13 @@ int32_t parameters_index(const struct model_config *config, int32_t layer, enum 
     return bias && !config->bias ? -1 : 2 + (layer * BLOCK_LAYERS + (int32_t)which) * step + bias;
 }
 
-/* The destination of parameters, and their common options. */
+/* Where parameter_add() puts parameters, and the options that all of them share. */
 struct parameter_maker {
     struct graph *graph;
     struct parameter_list *list;
     const struct model_config *config;
     const struct parameter_options *options;
-    int64_t elements; /* saved elements of the parameters so far */
+    int64_t elements; /* the sum of the saved elements of the parameters added so far */
 };
 
 /* Adds a tensor with the shape of a parameter: its master, gradient or moment. */

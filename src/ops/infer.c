@@ -25,7 +25,7 @@ static const char *slot_name(const struct op_call *call, int32_t slot)
     return op_declaration(call->kind)->operand[slot].name;
 }
 
-/* Writes "[768,*]". */
+/* Writes a shape such as "[768,*]", in which * is any size.  Returns `text`. */
 static const char *shape_text(char text[static SHAPE_TEXT_MAX], int32_t rank, const int64_t *dims)
 {
     size_t used = 0;
@@ -53,7 +53,7 @@ static bool shape_matches(const struct operand *operand, const struct infer_shap
     return true;
 }
 
-/* Checks that the rank is in bounds, that every dimension is positive, and that the byte count fits. */
+/* Returns true when the dtype exists, the rank is in bounds, every dimension is positive and the byte count fits. */
 static bool operand_sane(const struct op_call *call, int32_t slot)
 {
     const struct operand *operand = &call->operand[slot];
@@ -129,8 +129,9 @@ static struct infer_shape operand_shape(const struct operand *operand)
     return shape;
 }
 
-/* Returns the declared shape of an operand, with ANY for sizes that are not known.  gemm's transposed matrices are
- * declared as they are without transposition. */
+/* Returns the declared shape of an operand, with ANY for sizes that are not known.  Sets `letters` to the letters of
+ * its dimensions.  The declaration of gemm gives the shapes of untransposed matrices, so this function reads the
+ * letters of a transposed one backwards. */
 static struct infer_shape shape_expected(const struct op_call *call, int32_t slot, const struct infer_sizes *sizes,
                                          char letters[static OP_RANK_MAX])
 {
@@ -162,7 +163,7 @@ static void sizes_learn(const struct operand *operand, const char letters[static
     }
 }
 
-/* Fills in a result that is not bound.  An optional one stays absent. */
+/* Sets the dtype and shape of a result that the caller left absent.  An optional result stays absent. */
 static bool result_fill(struct op_call *call, int32_t slot, unsigned dtypes, struct infer_shape shape)
 {
     struct operand *operand = &call->operand[slot];
@@ -211,7 +212,7 @@ static bool operands_infer(struct op_call *call)
 {
     const struct op_declaration *declaration = op_declaration(call->kind);
     struct infer_sizes sizes = {.whole.rank = 0};
-    for (int pass = 0; pass < 2; pass++) { /* what is read, then results */
+    for (int pass = 0; pass < 2; pass++) { /* first the operands that the op reads, then its results */
         for (int32_t slot = 0; slot < declaration->operands; slot++) {
             const bool result = (declaration->operand[slot].use & OPERAND_INOUT) == OPERAND_OUT;
             if (result == (pass == 1) && !slot_infer(call, slot, result, &sizes))

@@ -1,7 +1,7 @@
 /* Takes programs apart into the parts that repeat.
  *
- * An op belongs to a block, to a loss chunk or to neither, and the planner's own lifetimes say what is live at it.
- * What earlier blocks save is subtracted, since the whole model has another number of them.
+ * An op belongs to a block, to a loss chunk or to neither.  The planner's lifetimes tell which bytes are live at an op.
+ * A probe subtracts the bytes that earlier blocks save, because the whole model has another number of blocks.
  */
 #include "plan/plan_probe.h"
 
@@ -19,7 +19,7 @@ struct taking {
     struct probe *out;
 };
 
-/* The probed model has a block at each level, highest first. */
+/* Returns the recompute level of a layer of the probed model, which has one block at each level, the highest first. */
 static int level_of(int32_t layer)
 {
     return RECOMPUTE_FULL - layer;
@@ -30,8 +30,9 @@ static void most(uint64_t *bytes, uint64_t value)
     *bytes = value > *bytes ? value : *bytes;
 }
 
-/* Measures the largest item; what each block saves, which is what it wrote and is still needed at the loss; and what a
- * program with a single chunk needs at its ops, which is what both chunks need. */
+/* Measures three things.  The largest item.  The bytes that each block saves: those of the items that it writes and
+ * that are still live at the loss.  The bytes that a program with a single loss chunk needs at each op of the chunk:
+ * those of the items that are live from this op in the first chunk to the same op in the second. */
 static void items_take(const struct taking *taking, struct probe_program *out)
 {
     const struct op *ops = taking->program->ops;
@@ -55,7 +56,8 @@ static void items_take(const struct taking *taking, struct probe_program *out)
     }
 }
 
-/* Returns the bits of the operands that are views of what the program writes row by row, or logits. */
+/* Returns the call of an op.  Bit s of `logits` is set if operand s holds logits; bit s of `rows` if it holds logits or
+ * is a view, so that its number of rows is the chunk's. */
 static struct probe_op chunk_op(const struct graph *graph, const struct op *op)
 {
     struct probe_op out = {.rows = 0};
@@ -74,7 +76,8 @@ static uint64_t footprint(const struct probe_request *request, size_t bytes)
     return bytes > 0 ? plan_footprint(request->plan, bytes) : 0;
 }
 
-/* Returns the bytes of an op of a loss chunk that exist only within the chunk, and sets those of the larger part. */
+/* Returns the bytes that an op of a loss chunk needs only within the chunk: its workspace and its logits.  Raises
+ * *largest to the largest of these. */
 static uint64_t chunk_bytes(const struct probe_request *request, const struct probe_op *op, uint64_t *largest)
 {
     const struct backend *device = request->plan->device;
@@ -88,7 +91,7 @@ static uint64_t chunk_bytes(const struct probe_request *request, const struct pr
     return sum;
 }
 
-/* Measures times, and bytes while each part runs. */
+/* Measures the seconds of each part of the program, and the bytes that are live while it runs. */
 static void ops_take(const struct taking *taking, struct probe_program *out)
 {
     const struct graph *graph = taking->model->graph;
@@ -209,7 +212,7 @@ enum gt_status probe_make(const struct probe_request *request, int32_t micro_bat
     return status;
 }
 
-/* The loss of one program, as far as its chunks are added. */
+/* The loss of one program: the sum of the chunks that chunk_add() has added so far. */
 struct adding {
     const struct probe_request *request;
     const struct probe_fixed *fixed;
@@ -221,7 +224,7 @@ struct adding {
 /* Adds `times` chunks of `rows` rows. */
 static void chunk_add(struct adding *adding, enum probe_chunk chunk, int64_t rows, int64_t times)
 {
-    /* In an evaluation chunks do the same. */
+    /* A program without a second chunk here is an evaluation: all its chunks run the ops of the first. */
     const int which = chunk == PROBE_CHUNK_NEXT && adding->fixed->chunk_ops[adding->kind][1] > 0;
     for (int32_t i = 0; i < adding->fixed->chunk_ops[adding->kind][which] && times > 0; i++) {
         struct probe_op op = adding->fixed->chunk[adding->kind][which][i];

@@ -1,10 +1,10 @@
 /* The search, and the front of memory against time.
  *
- * Candidates are all micro-batches, with all loss chunks, with all numbers of blocks at each recompute level.  Probes
- * (plan_probe.h) give the time of each and a lower bound of its bytes without planning it; whole ranges of numbers are
- * skipped as soon as no candidate among them can fit, or be among the fastest so far.  The candidates whose bounds fit
- * are planned in the order of their times, and the first that fits is the fastest of all.  The smallest plan is found
- * in the same way, in the order of bytes.
+ * A candidate is a micro-batch, a loss chunk and a number of blocks at each recompute level.  Probes (plan_probe.h)
+ * give its time and a lower bound of its bytes without planning it.  The search skips a range of candidates when none
+ * of them can fit or be among the fastest so far.  It plans the candidates whose bounds fit in the order of their
+ * times, so the first plan that fits is the fastest of all.  It finds the smallest plan in the same way, in the order
+ * of bytes.
  */
 #include "plan/plan_search.h"
 
@@ -21,17 +21,17 @@
 #define PROBES_MAX 512
 #define TRIED_MAX 256
 #define SPLITS_MAX 4096
-#define KEPT_MAX 32     /* candidates that are collected at once, to be planned in their order */
-#define KEPT_LEAST 8    /* the same of the smallest ones */
+#define KEPT_MAX 32     /* candidates in one collection; the search plans them in their order */
+#define KEPT_LEAST 8    /* as KEPT_MAX, in a search for the smallest plan */
 #define BATCHES_FINE 64 /* micro-batches above this differ by an eighth */
 #define PARTS_FINE 8    /* more chunks than this differ by an eighth */
 #define CHUNK_ROWS_STEP 64
 #define CHUNK_ROWS_FINE 512 /* smaller chunks are multiples of the least one */
 #define CHUNK_ROWS_LEAST 16
 #define CHUNKS_MANY 4096     /* a program of more loss chunks takes too long to plan */
-#define LEAST_GAIN_PART 4096 /* a plan that can only be smaller by less is not tried */
+#define LEAST_GAIN_PART 4096 /* smallest_find() ignores a gain below 1/4096 of the plan */
 #define LAYERNORM_STATE_BYTES 16.0
-#define FRONT_RATIO 16.0 /* if the requested plan cannot be made */
+#define FRONT_RATIO 16.0 /* the front's range if the requested plan cannot be made */
 
 /* A micro-batch with a loss chunk, and what follows from them. */
 struct split {
@@ -74,8 +74,8 @@ struct search {
     /* The collection. */
     struct candidate kept[KEPT_MAX], last;
     int32_t kept_count, kept_most, considered;
-    bool by_bytes, has_last; /* `last` and everything before it are not collected again */
-    double seconds_most;     /* what is slower or larger is not kept */
+    bool by_bytes, has_last; /* has_last: collect only what comes after `last` */
+    double seconds_most;     /* candidate_add() ignores a slower or larger candidate */
     uint64_t bytes_most;
 };
 
@@ -107,7 +107,7 @@ static int32_t evaluate_batch_of(const struct search_request *request, int32_t m
     return !request->pin_evaluate_batch && asked > micro_batch ? micro_batch : asked;
 }
 
-/* Returns the options of the request with a choice, of which remainder and evaluation batch are derived. */
+/* Returns the options of the request with `choice`.  Derives the remainder and the evaluation batch from it. */
 static struct model_options options_of(const struct search_request *request, const struct plan_choice *choice)
 {
     struct model_options options = request->options;
@@ -201,7 +201,8 @@ static void raise_bytes(uint64_t *bytes, uint64_t value)
     *bytes = value > *bytes ? value : *bytes;
 }
 
-/* Adds a program's times, `times` a update, and if it is not the remainder's, its bytes. */
+/* Adds the seconds of a program that runs `times` times in an update.  Adds its bytes too if `measured`, which is false
+ * for the remainder. */
 static void program_add(const struct search *search, const struct probe *probe, enum probe_kind kind, int64_t times,
                         bool measured, struct split *split, uint64_t *largest)
 {
@@ -241,7 +242,7 @@ static void evaluation_add(const struct search *search, const struct probe *prob
     raise_bytes(largest, program->largest > loss.largest ? program->largest : loss.largest);
 }
 
-/* Computes what follows from a micro-batch and a chunk, and the largest tensor or workspace. */
+/* Fills `split` for a micro-batch and a chunk.  Sets *largest to the bytes of its largest tensor or workspace. */
 static enum gt_status split_make(struct search *search, int32_t micro_batch, int64_t chunk, struct split *split,
                                  uint64_t *largest)
 {
@@ -269,8 +270,8 @@ static enum gt_status split_make(struct search *search, int32_t micro_batch, int
     return GT_OK;
 }
 
-/* Returns the next smaller chunk of a micro-step: evened out, or if it is small, the next multiple of the least one.
- * 0 if there is none. */
+/* Returns the next smaller chunk of a micro-step, or 0 if there is none.  A large chunk divides the rows into nearly
+ * equal parts; a small one is a multiple of CHUNK_ROWS_LEAST. */
 static int64_t chunk_next(const struct search_request *request, int64_t rows, int64_t chunk)
 {
     int64_t next = chunk;
@@ -285,7 +286,8 @@ static int64_t chunk_next(const struct search_request *request, int64_t rows, in
     return next;
 }
 
-/* Adds the splits of a micro-batch that the device can hold.  Sets *out to the least bytes of any. */
+/* Adds the splits of a micro-batch whose largest tensor the device can hold.  Sets *out to the bytes of the smallest
+ * split, whether the device can hold it or not. */
 static enum gt_status batch_add(struct search *search, int32_t micro_batch, uint64_t *out)
 {
     const struct search_request *request = search->request;
@@ -314,7 +316,8 @@ static int split_compare(const void *a, const void *b)
     return (x->fastest > y->fastest) - (x->fastest < y->fastest);
 }
 
-/* Makes all splits that may fit `budget`, or only the smallest micro-batch's.  A larger one needs more. */
+/* Makes all splits that may fit `budget`; if `smallest`, only those of the smallest micro-batch.  Stops after the first
+ * micro-batch that cannot fit, because a larger one needs more. */
 static enum gt_status splits_make(struct search *search, bool smallest, uint64_t budget)
 {
     const struct search_request *request = search->request;
@@ -337,8 +340,8 @@ static enum gt_status splits_make(struct search *search, bool smallest, uint64_t
     return GT_OK;
 }
 
-/* By seconds or by bytes, ties by the other; then larger micro-batches and chunks first, and fewer blocks
- * recomputed. */
+/* Compares by seconds or by bytes, and ties by the other.  Candidates that are equal in both are ordered by the bytes
+ * of their choices, only so that no two candidates compare equal. */
 static int candidate_compare(const struct candidate *x, const struct candidate *y, bool by_bytes)
 {
     const int seconds = (x->seconds > y->seconds) - (x->seconds < y->seconds);
@@ -372,11 +375,11 @@ static void candidate_add(struct search *search, const struct candidate *candida
         search->seconds_most = search->kept[search->kept_most - 1].seconds;
 }
 
-/* Blocks from the first on, as far as their levels are chosen. */
+/* The first blocks of a model: those whose levels mixes_add() has chosen so far. */
 struct mixing {
     struct recompute_mix mix;
     double seconds;
-    uint64_t saved, peak; /* by these blocks, and at most live until the end of the last of them */
+    uint64_t saved, peak; /* bytes: that these blocks save; most that are live until the last one ends */
 };
 
 static void blocks_add(struct mixing *mixing, const struct split *split, int level, int32_t blocks)
@@ -391,15 +394,15 @@ static void blocks_add(struct mixing *mixing, const struct split *split, int lev
     mixing->saved += split->saved[level];
 }
 
-/* Returns true when the mixes with `left` other blocks are too slow.  Each level runs the ops of the one below and
- * more, so none is faster than RECOMPUTE_NONE, and likewise none saves less than RECOMPUTE_FULL. */
+/* Returns true when every mix that adds `left` blocks to `mixing` is too slow.  Each level runs the ops of the level
+ * below and more, so RECOMPUTE_NONE is the fastest.  Likewise RECOMPUTE_FULL saves the fewest bytes. */
 static bool is_slow(const struct search *search, const struct split *split, int32_t left, const struct mixing *mixing)
 {
     return mixing->seconds + left * split->block_seconds[RECOMPUTE_NONE] > search->seconds_most;
 }
 
-/* Returns how many of the `left` other blocks must have the level, so that what all save may fit; more than `left`
- * if none may. */
+/* Returns how many of the `left` other blocks must have `level` at least for the saved bytes to fit.  Returns left + 1
+ * if they cannot fit even when all have it. */
 static int32_t blocks_least(const struct search *search, const struct split *split, int level, int32_t left,
                             const struct mixing *mixing)
 {
@@ -411,7 +414,7 @@ static int32_t blocks_least(const struct search *search, const struct split *spl
     return blocks > (uint64_t)left ? left + 1 : (int32_t)blocks;
 }
 
-/* Adds the candidates whose `left` other blocks have at most `level`. */
+/* Adds every candidate that extends `mixing` by `left` blocks at `level` or lower. */
 static void mixes_add(struct search *search, const struct split *split, int level, int32_t left, struct mixing mixing)
 {
     const struct search_request *request = search->request;
@@ -461,7 +464,7 @@ static void candidates_collect(struct search *search, uint64_t budget)
         search->last = search->kept[search->kept_count - 1];
 }
 
-/* Finds the fastest choice whose plan fits `budget`; arena_bytes is SEARCH_BYTES_NEVER if there is none. */
+/* Finds the fastest choice whose plan fits `budget`.  Sets arena_bytes to SEARCH_BYTES_NEVER if no plan fits. */
 static enum gt_status fastest_find(struct search *search, uint64_t budget, struct search_choice *out)
 {
     const int32_t block_size = search->request->options.config.block_size;
@@ -481,7 +484,7 @@ static enum gt_status fastest_find(struct search *search, uint64_t budget, struc
     return GT_OK;
 }
 
-/* Returns options that need little, whether they can be placed or not. */
+/* Returns options that need little memory.  The planner may still be unable to place them. */
 static struct model_options options_small(const struct search_request *request)
 {
     struct plan_choice choice = request->options.choice;
@@ -502,7 +505,8 @@ static enum gt_status smallest_collect(struct search *search)
     return GT_OK;
 }
 
-/* Finds the choice with the smallest plan.  Sets *bound if only a bound of it is known, as planning takes too long. */
+/* Finds the choice with the smallest plan.  Sets *bound if out->arena_bytes is only a lower bound, because the plan has
+ * too many loss chunks to be made. */
 static enum gt_status smallest_find(struct search *search, struct search_choice *out, bool *bound)
 {
     const struct search_request *request = search->request;
@@ -528,7 +532,8 @@ static enum gt_status smallest_find(struct search *search, struct search_choice 
 }
 
 /* Returns a lower bound for every plan of a training program: weights, gradients, moments, and the input of every
- * block.  It saves building programs of millions of ops only to see that they do not fit. */
+ * block.  With it, asked_try() need not build a program of millions of ops to see that it does not
+ * fit. */
 static double bytes_bound(const struct model_options *options)
 {
     const struct model_config *config = &options->config;
@@ -539,7 +544,8 @@ static double bytes_bound(const struct model_options *options)
     return states + (double)dtype_size_bytes(options->dtype) * rows * (double)config->n_embd * (double)config->n_layer;
 }
 
-/* Plans the requested options unless a bound shows that they do not fit.  Their seconds are known in any case. */
+/* Plans the requested options unless a bound shows that they do not fit.  In that case seconds_request stays 0, and
+ * others_search() computes it. */
 static enum gt_status asked_try(struct search *search, struct search_result *result)
 {
     const struct search_request *request = search->request;
@@ -575,7 +581,7 @@ static enum gt_status asked_seconds(struct search *search, double *out)
     return GT_OK;
 }
 
-/* Finds the fastest choice if the requested one does not fit, and the smallest if none does. */
+/* Finds the fastest choice that fits the budget, or the smallest choice if none fits. */
 static enum gt_status others_search(struct search *search, struct search_result *result)
 {
     struct search_choice found = {.arena_bytes = SEARCH_BYTES_NEVER};

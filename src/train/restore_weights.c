@@ -1,12 +1,14 @@
-/* Fills a session's weights and moments: with initial values, or from a checkpoint; and reads them for one.
+/* Fills a session's weights and moments with initial values or from a checkpoint.  Also reads them for a new
+ * checkpoint.
  *
- * An initial value depends only on the seed, the parameter's number and the element's, so that all threads can make
- * pieces of a parameter: 124M values take about a second on two threads.  The device itself clears the moments.
+ * An initial value depends only on the seed, the parameter's number and the element's, so the threads can make
+ * pieces of a parameter in any order: 124M values take about a second on two threads.  The device itself clears the
+ * moments.
  *
- * Data that a file has in the dtype of the device's tensor are copied unchanged, so that a resumed run has every bit.
- * Otherwise the state format changes: codes are decoded with the exponents that came before them, and values are
- * encoded block by block, rounded to nearest once.  Pieces begin at a multiple of a block, because the staging buffer
- * is one.
+ * If a file and the device's tensor have the same dtype, restore_part_write() copies the data unchanged, so a resumed
+ * run has every bit.  Otherwise the state format changes.  Then it decodes codes with the exponents, which the loader
+ * delivers before the codes, and encodes values block by block, rounding to nearest once.  A piece begins at a multiple
+ * of a block, because the size of the staging buffer is such a multiple.
  */
 #include "train/restore.h"
 
@@ -23,7 +25,7 @@
 #define CODES_BLOCKS 32
 #define CODES_ELEMENTS ((size_t)CODES_BLOCKS * STATE_BLOCK)
 
-/* Zeroes m, v and scales of a parameter, as far as it has them. */
+/* Zeroes those of m, v and scales that a parameter has. */
 static enum gt_status moments_zero(struct session *session, const struct parameter *parameter)
 {
     const int32_t tensors[] = {parameter->m, parameter->v, parameter->scales};
@@ -46,7 +48,7 @@ struct initial_values {
     const struct parameter *parameter;
     struct philox_key key;
     uint32_t index;
-    int64_t first, count; /* elements of the parameter; `first` is a multiple of 4, as pieces are */
+    int64_t first, count; /* elements of the parameter; `first` and INITIAL_PIECE are multiples of 4 */
     float *out;
 };
 
@@ -129,7 +131,7 @@ static size_t blocks_of(const struct session *session, int32_t index)
     return (size_t)state_blocks(graph_tensor_elements(session->model->graph, parameter->tensor));
 }
 
-/* Stores the exponents for the codes that follow. */
+/* Keeps the exponents of a parameter until codes_expand() decodes its codes. */
 static enum gt_status exponents_keep(struct restore_parts *parts, int32_t index, size_t first, size_t count,
                                      const int8_t *values)
 {
@@ -148,7 +150,7 @@ static enum gt_status exponents_keep(struct restore_parts *parts, int32_t index,
     return GT_OK;
 }
 
-/* Decodes codes from a file into a tensor of floats. */
+/* Decodes codes from a file and uploads the values to a tensor of floats. */
 static enum gt_status codes_expand(const struct restore_parts *parts, enum checkpoint_part part, int32_t index,
                                    size_t first, size_t count, const uint8_t *codes)
 {
@@ -167,7 +169,7 @@ static enum gt_status codes_expand(const struct restore_parts *parts, enum check
     return GT_OK;
 }
 
-/* Encodes floats from a file as codes and exponents. */
+/* Encodes floats from a file and uploads their codes and exponents. */
 static enum gt_status codes_make(const struct session *session, enum checkpoint_part part, int32_t index, size_t first,
                                  size_t count, const float *values)
 {
@@ -231,7 +233,8 @@ enum gt_status restore_tensors(struct session *session, struct checkpoint_tensor
     return GT_OK;
 }
 
-/* Zeroes everything that the checkpoint lacks: moments of a new optimizer, rows beyond the vocabulary. */
+/* Zeroes the weights with more rows than a checkpoint has (rows beyond the vocabulary), and if `moments`, all
+ * moments. */
 static enum gt_status zero_rest(struct session *session, bool moments)
 {
     const struct model *model = session->model;

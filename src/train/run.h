@@ -19,7 +19,7 @@
 
 struct trainer {
     struct hostmem *mem;
-    const struct config *config; /* the user's; once the model is known, `settled` */
+    const struct config *config; /* the user's; later `settled`, once the run knows the model */
     struct config settled;       /* the user's, completed by the checkpoint and the data */
     struct session session;
     struct feed feed;
@@ -28,7 +28,7 @@ struct trainer {
     struct metrics metrics;
     struct progress progress;
     struct watchdog watchdog;
-    struct steps_ahead ahead; /* updates whose results have not been read yet */
+    struct steps_ahead ahead; /* updates whose results the host has not read yet */
     struct diagnosis diagnosis;
     struct restore_source source; /* the source of the weights */
     struct saver saver;
@@ -49,13 +49,13 @@ struct trainer {
     int64_t first_iter;
     int64_t evaluated_iter; /* the last iteration that was evaluated, -1 = none */
     int64_t saved_iter;     /* the last iteration that was saved, -1 = none */
-    int64_t best_iter;      /* iteration of this run's checkpoint that an evaluation saved; -1 = none in place */
-    int64_t lowest_iter;    /* the evaluation that found state.best_val_loss; -1 = not in this process */
+    int64_t best_iter;      /* iteration of the checkpoint in out_dir, if an evaluation saved it; -1 = not so */
+    int64_t lowest_iter;    /* iteration whose evaluation found state.best_val_loss; -1 = an earlier process did */
 };
 
-/* Trains (or evaluates, or prints the plan or the program to `out`) as the configuration says.  The last complete
- * checkpoint is intact in every case.  Errors: GT_STOPPED after a signal, with everything saved; GT_USAGE, GT_DATA,
- * GT_NO_FIT before the first step; others as they come. */
+/* Trains (or evaluates, or prints the plan or the program to `out`) as the configuration says.  However the run
+ * ends, the last complete checkpoint stays intact.  Errors: GT_STOPPED after a signal, with everything saved; GT_USAGE,
+ * GT_DATA, GT_NO_FIT before the first step; others as they come. */
 enum gt_status trainer_run(struct hostmem *mem, const struct config *config, FILE *out);
 
 /* Loads the model that init_from names and prints the results that the configuration requests.  Errors: GT_USAGE (from
@@ -65,28 +65,28 @@ enum gt_status judge_run(struct hostmem *mem, const struct config *config);
 #define REPORT_BLOCK_BEGIN "---- gpt-train report, to be pasted where you ask for help ----"
 #define REPORT_BLOCK_END "---- end of report ----"
 
-/* Prints a report on a failure to standard error, between two marker lines, for the user to paste where they ask for
- * help, if `status` ends the process with 1 or 3.  Prints nothing otherwise: a bad key or file needs no
- * help.  `session` may be NULL, or may have failed at any point of its opening, but session_close() must not have been
- * called. */
+/* If `status` ends the process with 1 or 3, prints a report on the failure to standard error, between two marker lines.
+ * Users paste it where they ask for help.  Otherwise prints nothing: a bad key or file needs no help.  `session` may be
+ * NULL, or may have failed at any point of its opening, but session_close() must not have been called. */
 void report_block_print(const struct config *config, const struct session *session, enum gt_status status);
 
 /* --explain-oom: reads the message that config->explain_oom names ("-": standard input) and prints what its numbers
- * mean for this configuration.  Then fills `out`, which must be zeroed, for the keys that the user left open: the
- * budget is the memory that was available according to the message, the device profile a card of that size, the dtype
- * nanoGPT's default.  The plan that follows is then the answer.  Errors: GT_IO; GT_DATA for a text without such a
- * message; those of device_profile_find(). */
+ * mean for this configuration.  Then sets the fields of `out`, which the caller has zeroed, for the keys that the
+ * user left open.  The budget becomes the memory that was available according to the message, the device profile that
+ * of a card of this size, and the dtype nanoGPT's default.  The caller answers with a plan under these assumptions.
+ * Errors: GT_IO; GT_DATA for a text without such a message; those of device_profile_find(). */
 enum gt_status explain_oom(const struct config *config, const struct model_config *model,
                            struct session_assumption *out);
 /* --plan: writes the plan of a session to `out`, as text, JSON or a picture, together with the configuration and the
- * forecast.  If the plan does not fit, adds choices that do; on request, adds the front of memory against time.  Needs
- * session_plan() and a forecast; session_start() must not have been called.  Errors: GT_NO_FIT when the plan does not
- * fit its budget, after it was written and with one line; GT_IO, GT_NO_MEMORY. */
+ * forecast.  If the plan does not fit, adds choices that do.  On request, adds the front of memory against time.  Call
+ * it after session_plan() and before session_start().  Errors: GT_NO_FIT when the plan does not fit its budget; it has
+ * then written the plan and logged one line.  GT_IO, GT_NO_MEMORY. */
 enum gt_status plan_answer(struct session *session, const struct forecast *forecast, FILE *out);
 
-/* Returns the learning rate of an iteration, a pure function of it (nanoGPT train.py get_lr): learning_rate if decay_lr
- * is off.  Otherwise linear warm-up, (iter + 1) / (warmup_iters + 1) of learning_rate, then a cosine from learning_rate
- * down to min_lr at lr_decay_iters, then min_lr. */
+/* Returns the learning rate of an iteration, as nanoGPT's get_lr (train.py).  It depends on nothing but `config` and
+ * `iter`.  If decay_lr is off, it is learning_rate.  Otherwise the rate first grows linearly, as (iter + 1) /
+ * (warmup_iters + 1) of learning_rate.  Then it falls along a cosine from learning_rate to min_lr at lr_decay_iters,
+ * and stays there. */
 double run_learning_rate(const struct config *config, int64_t iter);
 double run_tokens_per_update(const struct trainer *t);
 /* Trains from the first iteration to the last, or until a signal.  Errors: GT_STOPPED, and what ended the run. */
@@ -97,7 +97,8 @@ void run_log_start(const struct trainer *t);
 void run_log_plan(const struct trainer *t);
 /* Logs the time left; once, also how to shorten a run that takes more than a month. */
 void run_log_forecast(struct trainer *t);
-/* To be called after the first iteration, which has run everything: nothing more will be allocated. */
+/* Logs the memory in use.  Call it after the first iteration, which has run every program: later ones allocate nothing
+ * more. */
 void run_log_memory(struct trainer *t);
 void run_log_iteration(struct trainer *t, const struct step_result *result);
 /* Logs one line for a skipped update.  It is not a warning while the loss scale is still coming down because float16

@@ -1,9 +1,10 @@
 /* The training loop.
  *
  * One iteration: evaluate and save if due, run the micro-steps (first, next ..., remainder), run the update, read the
- * results, log.  If the device runs ahead, the results of several updates are read together (settle): when one must be
- * logged, evaluated or saved, or the next one needs them.  The loop has no state beyond what a checkpoint stores: the
- * samples of a step and the elements that dropout drops follow from (seed, iter, sample), the learning rate from iter.
+ * results, log.  If the device runs ahead, settle() reads the results of several updates together: when the loop must
+ * log, evaluate or save, or when the next update needs them.  The loop has no state beyond what a checkpoint stores:
+ * the samples of a step and the elements that dropout drops follow from (seed, iter, sample), the learning rate from
+ * iter.
  */
 #include "train/run.h"
 
@@ -41,15 +42,15 @@ static enum gt_status evaluate(struct trainer *t, double *train_loss, double *va
     *val_loss = val.loss / (double)val.targets;
     forecast_evaluation_measured(&t->forecast, (double)(clock_monotonic_ns() - start_ns) / 1e9);
     t->evaluated_iter = t->state.iter;
-    /* An extra evaluation at the end of a run that is later extended is not part of the uninterrupted run, so it is not
-     * counted. */
+    /* finish() may evaluate at other iterations, which an uninterrupted longer run would not do.  So this counts only
+     * the evaluations that are due. */
     t->state.evaluations += t->state.iter % t->config->eval_interval == 0;
     log_result("step %" PRId64 ": train loss %.4f, val loss %.4f", t->state.iter, *train_loss, *val_loss);
     return GT_OK;
 }
 
-/* Returns why the model is considered to have diverged, or NULL.  Such a model must not replace the last good
- * checkpoint.  One skipped update says nothing about the weights, which it leaves unchanged. */
+/* Returns why the model is considered to have diverged, or NULL.  The caller must not let such a model
+ * replace the last good checkpoint.  One skipped update is no sign of divergence: it leaves the weights unchanged. */
 static const char *divergence(const struct trainer *t)
 {
     if (t->evaluated_badly || !isfinite(t->loss))
@@ -92,8 +93,8 @@ static enum gt_status sample_print(struct trainer *t)
     return GT_OK;
 }
 
-/* Saves.  A full disk does not end the run: there may be room at the next evaluation, and the last checkpoint is
- * intact. */
+/* Saves unless the model has diverged.  Returns GT_OK after a failure to write (GT_IO), such as a full disk: there may
+ * be room at the next evaluation, and the last checkpoint is intact. */
 static enum gt_status save_or_go_on(struct trainer *t)
 {
     const char *why = divergence(t);
@@ -113,9 +114,10 @@ static enum gt_status save_or_go_on(struct trainer *t)
     return GT_OK;
 }
 
-/* Saves after an evaluation if due.  If only the best is saved and the save fails, the best loss is reset, so that the
- * next model is compared with the best one on disk.  Nothing is saved at iteration 0, as in nanoGPT.  At the first
- * iteration of a resumed run the weights are saved already, but not as the best. */
+/* Saves after an evaluation if due.  If the run saves only the best model and this save fails, restores the previous
+ * best loss, so that the run compares the next model with the best one on disk.  Like nanoGPT, saves nothing at
+ * iteration 0.  At the first iteration of a resumed run, the checkpoint has these weights already, so saves them only
+ * as a new best. */
 static enum gt_status save_where_due(struct trainer *t, double val_loss)
 {
     const double best_before = t->state.best_val_loss;
@@ -162,7 +164,7 @@ static enum gt_status evaluate_and_save(struct trainer *t)
     return t->config->eval_only ? GT_OK : save_where_due(t, val_loss);
 }
 
-/* If lr_decay_iters <= warmup_iters, nanoGPT divides by zero; here the decay ends at once. */
+/* If lr_decay_iters equals warmup_iters, nanoGPT divides by zero at that iteration.  This function returns min_lr. */
 double run_learning_rate(const struct config *config, int64_t iter)
 {
     if (!config->decay_lr)
@@ -201,7 +203,7 @@ static enum gt_status update(struct trainer *t, double learning_rate)
     scalars_set(t, learning_rate);
     for (int32_t k = 0; k < session->model->options.micro_steps; k++) {
         if (stop_requested())
-            return GT_STOPPED; /* nothing was applied yet: the resumed run repeats the iteration */
+            return GT_STOPPED; /* the weights are unchanged: the resumed run repeats the iteration */
         TRY(feed_micro_step(&t->feed, session, t->state.iter, k));
         TRY(exec_download_later(session->exec, scalars, SCALAR_LOSS_SUM, &result->loss_sums[k], 1));
     }
@@ -269,7 +271,8 @@ static enum gt_status settle(struct trainer *t)
     return GT_OK;
 }
 
-/* Returns true when the results must be read now, or the next update depends on them, as float16's loss scale does. */
+/* Returns true when the host must read the results now: to log, to stop, or because the next update depends on them, as
+ * it does with float16's loss scale. */
 static bool must_settle(const struct trainer *t)
 {
     return !exec_runs_ahead(t->session.exec) || t->ahead.count == STEPS_AHEAD_MAX || t->state.loss_scaler.dynamic ||
@@ -294,7 +297,7 @@ static enum gt_status iteration(struct trainer *t)
     return GT_OK;
 }
 
-/* Saves at the end of a run.  The run fails if the model has diverged. */
+/* Saves at the end of a run.  Returns GT_FAILURE, logged, if the model has diverged. */
 static enum gt_status save_at_end(struct trainer *t)
 {
     const char *why = divergence(t);
@@ -305,15 +308,15 @@ static enum gt_status save_at_end(struct trainer *t)
     return GT_FAILURE;
 }
 
-/* Returns true when only the best model is saved and this run has one.  A save of anything else would lose it, and the
- * next best of the resumed run would have to beat a model that is gone. */
+/* Returns true when the run saves only the best model and out_dir has one.  Saving another model would overwrite it,
+ * and a resumed run would then compare its models with one that no longer exists. */
 static bool keeps_best(const struct trainer *t)
 {
     return !t->config->always_save_checkpoint && t->best_iter >= 0;
 }
 
-/* Ends the run after a signal.  If only the best is saved and there is none yet, saving the current model loses
- * nothing: best_val_loss is unchanged, so the resumed run replaces it with what the uninterrupted run would save
+/* Ends the run after a signal.  Saves the current model if the run saves only the best one but has none yet.  This
+ * leaves best_val_loss unchanged, so the resumed run replaces that model when the uninterrupted run would save its
  * first. */
 static enum gt_status stop(struct trainer *t)
 {
@@ -334,8 +337,8 @@ static enum gt_status stop(struct trainer *t)
     return GT_STOPPED;
 }
 
-/* Ends the run after the last iteration.  If only the best is saved, the model may have improved since the last
- * evaluation, so it is evaluated again unless only one update came after it. */
+/* Ends the run after the last iteration.  If the run saves only the best model, evaluates the last one too, which may
+ * be better, unless at most one update followed the last evaluation. */
 static enum gt_status finish(struct trainer *t)
 {
     const bool always = t->config->always_save_checkpoint;

@@ -2,7 +2,7 @@
  *
  * gpt-train and gpt-sample both open one.  First session_open() opens the device, then session_plan() makes the plan
  * without allocating device memory, then session_start() takes the arena.  A plan or a program can be printed between
- * the last two.  The plan is in session_plan.c, the rates of its times in session_rates.c.
+ * the last two.  session_plan.c makes the plan, session_rates.c the rates with which its times are modelled.
  */
 #ifndef GPT_TRAIN_TRAIN_SESSION_H
 #define GPT_TRAIN_TRAIN_SESSION_H
@@ -24,11 +24,12 @@
 #define SESSION_STAGING_FLOATS ((int64_t)1 << 20)
 /* Maximum length of the prefill program, in tokens. */
 #define SESSION_PREFILL_TIME_MAX 64
-/* Memory that the process may use besides the arena and the backend's own: code, stacks, the C library, BLAS buffers,
- * the staging buffer and the host's tables.  Measured: 12 to 20 MiB from 0.8M to 124M parameters. */
+/* Memory that the process may use besides the arena and the backend's memory: code, stacks, the C library, BLAS
+ * buffers, the staging buffer and the host's tables.  Measured: 12 to 20 MiB from 0.8M to 124M parameters. */
 #define SESSION_HEADROOM_BYTES ((uint64_t)64 << 20)
 
-/* What a run assumes beyond its configuration, as --explain_oom derives it from a message. */
+/* What a run assumes beyond its configuration.  explain_oom() derives it from a message; "the key's" below is the value
+ * that the configuration has. */
 struct session_assumption {
     char device_profile[DEVICE_PROFILE_NAME_MAX]; /* the card to plan for; "": the key's */
     uint64_t budget_bytes;                        /* 0: the key's */
@@ -37,20 +38,20 @@ struct session_assumption {
 
 struct session_device {
     struct backend *backend;
-    struct backend_record record; /* of its calls */
+    struct backend_record record; /* of the calls to the backend */
     struct backend_info info;
     enum dtype dtype; /* of weights and activations: as configured, or the nearest that the device supports */
-    bool has_profile; /* there is only a profile: the device can be planned for, not used */
+    bool has_profile; /* only a profile exists: a session can plan for the device, not use it */
     struct device_profile profile; /* valid with has_profile */
-    bool has_budget;               /* memory_budget or an assumption says it */
+    bool has_budget;               /* memory_budget or an assumption gives the budget */
     uint64_t budget_bytes;         /* for the process: memory_budget, or the free memory at the start less a margin */
 };
 
 /* The rates for modelling times. */
 struct session_timing {
     struct plan_rates rates;
-    bool is_timed;     /* `rates` come from timing every kind of op */
-    bool is_recalled;  /* the cache has been searched */
+    bool is_timed;     /* `rates` come from timings of every kind of op */
+    bool is_recalled;  /* this session has looked for rates in the cache */
     double peak_flops; /* best known rate of this device, FLOP/s: of timed products, or of a step; 0 = unknown */
 };
 
@@ -79,24 +80,25 @@ struct session {
 enum gt_status session_open(struct hostmem *mem, const struct config *config, const struct session_assumption *assumed,
                             struct session *out);
 
-/* Takes the arena.  If the device now has less free memory than when the plan of a training session was made, and less
- * than the plan needs, plans again for what is left.  The session then has a new model and plan, with the same samples
- * and mathematics.  Errors: GT_NO_MEMORY, GT_NO_FIT, GT_DEVICE. */
+/* Takes the arena.  If the device now has less free memory than the plan of a training session needs, plans again for
+ * the memory that is left.  The session then has a new model and plan, with the same samples and mathematics.  Errors:
+ * GT_NO_MEMORY, GT_NO_FIT, GT_DEVICE. */
 enum gt_status session_start(struct session *session);
 void session_close(struct session *session);
 
 /* Copy the host's scalars to the device, and back. */
 enum gt_status session_scalars_upload(struct session *session);
 enum gt_status session_scalars_download(struct session *session);
-/* Uploads only the scalars that the host decides.  The ones that the update computes stay as they are on the device,
- * which may be ahead. */
+/* Uploads only the scalars that the host decides.  Leaves the ones that the update computes as they are on the device,
+ * because the device may have run more updates than the host has read. */
 enum gt_status session_scalars_set(struct session *session);
 
 /* Returns true when ops of the device can store the dtype. */
 bool session_device_has(const struct session_device *device, enum dtype dtype);
 
-/* Copy values[count] to elements first .. of `tensor`, and back: unchanged in fp32; rounded to nearest on upload to 16
- * bits, through a buffer on the stack.  Errors: those of exec_upload() and exec_download(). */
+/* Copy values[count] to the elements of `tensor` from `first` on, and back.  An fp32 tensor gets the values unchanged;
+ * the upload to a 16-bit tensor rounds them to nearest, in a buffer on the stack.  Errors: those of exec_upload() and
+ * exec_download(). */
 enum gt_status values_upload(struct exec *exec, const struct graph *graph, int32_t tensor, int64_t first,
                              const float *values, int64_t count);
 enum gt_status values_download(struct exec *exec, const struct graph *graph, int32_t tensor, int64_t first,
@@ -104,10 +106,10 @@ enum gt_status values_download(struct exec *exec, const struct graph *graph, int
 
 /* ---- the plan ---- */
 
-/* Sets the shape of the model that the configuration describes; `vocab_size` is used if the configuration leaves it
+/* Sets the shape of the model that the configuration describes.  Uses `vocab_size` if the configuration leaves it
  * open. */
 void session_model_config(const struct config *config, int64_t vocab_size, struct model_config *out);
-/* Choices stored in a checkpoint; a field of `plan` that is 0 is not chosen yet. */
+/* The choices that a checkpoint stores.  A 0 in a field of `plan` means that no run has chosen it yet. */
 struct session_choices {
     struct plan_choice plan;
     bool states_chosen; /* the checkpoint's states have the format `states` */
@@ -127,7 +129,7 @@ void session_train_options(const struct session *session, const struct session_c
  * GT_UNSUPPORTED, GT_NO_MEMORY, GT_NO_FIT (logged with the bytes that are short). */
 enum gt_status session_plan(struct session *session, const struct model_options *options);
 /* Plans a session that only evaluates (and samples), with an evaluation batch as large as the budget allows.  If not
- * even one sequence fits, the loss chunks shrink.  Keys that the user set stay. */
+ * even one sequence fits, makes the loss chunks smaller.  Never changes a key that the user set. */
 enum gt_status session_plan_evaluation(struct session *session, const struct model_options *options);
 
 /* Return the memory_budget that an arena of `arena_bytes` needs, and the part of it reserved for the process itself:
@@ -139,24 +141,25 @@ enum gt_status session_fits(const struct session *session);
 
 /* ---- the rates with which times are modelled ---- */
 
-/* Returns the rates at which candidates of a plan are compared: the profile's, or those of a nominal cpu.  They are
- * never timings, so that two fresh runs of a configuration get the same plan. */
+/* Returns the rates with which the search compares candidates: the profile's, or those of a nominal cpu.  They never
+ * depend on timings, so two fresh runs of a configuration get the same plan. */
 struct plan_rates session_rates_nominal(const struct session *session);
 
 /* Sets rates before session_start(): those of an earlier run, or a guess from the number of threads.  Returns false for
- * a card that was never timed, for which that guess means nothing. */
+ * a card that no run has timed: the guess from threads means nothing for it. */
 bool session_rates_guess(struct session *session);
 /* Times the device's ops in the arena, whose content is lost, unless the cache has their times.  Takes a second or
- * two, and if other programs disturb it, up to four.  To be called between session_start() and the first upload.
+ * two, or up to four if other programs disturb it.  Call it between session_start() and the first upload.
  * Errors: GT_NO_MEMORY, GT_DEVICE. */
 enum gt_status session_rates_calibrate(struct session *session);
-/* Corrects rates that model twice the seconds that a step takes, or half of them, here and in the cache. */
+/* Corrects timed rates, here and in the cache, if a step takes at most half of its modelled seconds, or at least twice
+ * as many. */
 void session_rates_correct(struct session *session, double modelled, double measured);
 
 /* Measures the device's matrix rates (in 20 to 60 ms for each dtype on a cpu, 50 to 150 ms on a card).  Before
- * session_start() it takes a small arena for that, which makes session_start() impossible.  After session_start() it
- * uses the session's arena, whose content is lost.  The rates stay unknown if the arena is too small even for a small
- * product. */
+ * session_start() it takes a small arena of its own; after that, session_start() must not be called.  After
+ * session_start() it uses the session's arena, whose content is lost.  The rates stay unknown if the arena is too small
+ * even for a small product. */
 enum gt_status session_peak_measure(struct session *session);
 
 #endif

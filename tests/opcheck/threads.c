@@ -1,8 +1,9 @@
 /* opcheck --threads: the number of threads changes no byte.
  *
  * The largest cases of an op, which are the ones that a backend divides among threads, run with 1, 2 and 3 threads from
- * the same image, in the layout of the largest workspace.  All bytes but the workspace's must be equal, and bytes outside
- * of outputs and workspace unchanged.  The oracle is not used: the other modes compare one number of threads with it.
+ * the same image, in a layout with room for the largest workspace.  The runs must leave equal bytes everywhere before
+ * the workspace, and must not change bytes outside of outputs and workspace.  This mode does not use the oracle: the
+ * other modes compare the results of one number of threads with it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,8 @@
 #define CASES 4
 #define CASES_OF_MANY_VARIANTS 16
 
-/* Opens the backend, with an arena when `check` is laid out, runs the case and replaces `image` by the result. */
+/* Opens the backend with an arena for the case, runs the case from the image `before`, and writes the resulting image
+ * to `after`.  Returns false when the backend fails. */
 static bool image_run(const struct backend_ops *ops, int32_t threads, const struct check_case *check,
                       const uint8_t *before, uint8_t *after)
 {
@@ -47,7 +49,7 @@ static bool layout(const struct backend_ops *ops, struct check_case *check)
     return true;
 }
 
-/* Returns true when all numbers of threads leave the same bytes. */
+/* Returns true when 1, 2 and 3 threads leave the same bytes.  Otherwise prints a line that begins with FAIL. */
 static bool case_agrees(const struct backend_ops *ops, struct check_case *check)
 {
     uint8_t *before = case_image_make(check), *first = malloc(check->image_bytes), *other = malloc(check->image_bytes);
@@ -80,7 +82,7 @@ static int64_t case_elements(const struct check_case *check)
     return elements;
 }
 
-/* Returns the index of the largest number, and clears it; -1 when all are 0. */
+/* Returns the index of the largest number, and sets that number to 0.  Returns -1 when all are 0. */
 static int32_t largest_take(int64_t *elements, int32_t count)
 {
     int32_t largest = -1;

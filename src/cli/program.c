@@ -22,9 +22,7 @@
 #include "io/checkpoint_keep.h"
 #include "train/stop.h"
 
-/* Opens /dev/null on each closed descriptor from 0 to 2, so that no file of ours gets one of these numbers.  Reading
- * and writing them still fails.  Further calls are harmless. */
-static void descriptors_hold(void)
+void program_descriptors_hold(void)
 {
     for (int fd = 0; fd <= 2; fd++) {
         /* Open it in the wrong direction, so that reads and writes fail as on a closed descriptor, and without
@@ -36,7 +34,7 @@ static void descriptors_hold(void)
 
 void program_begin(const char *name)
 {
-    descriptors_hold();
+    program_descriptors_hold();
     (void)signal(SIGCHLD, SIG_DFL); /* if the caller ignored it, our children would be reaped before we wait for them */
     log_program_set(name);
     stop_ignore_writes();
@@ -59,31 +57,6 @@ int program_exit_status(enum gt_status status)
         return 1;
     }
     return status_exit_code(status);
-}
-
-/* The library's default, 300,000 pauses, is 16 ms on recent processors.  If another program needs the core, a step of
- * a tiny model then takes a second instead of 25 ms.  With 10,000 nothing is lost on an idle machine (median of 150
- * steps of config/shakespeare_char_cpu.py on two cores: 26.7 and 27.0 ms before, 26.5 and 25.4 ms after). */
-#define SPIN_COUNT "10000"
-
-void program_spin_limit(char **argv)
-{
-    char path[FILE_PATH_MAX];
-    descriptors_hold(); /* the new process inherits them */
-    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY"))
-        return;
-    /* libgomp has already bound this thread, so the new process could use only its processor. */
-    if (getenv("OMP_PROC_BIND") || getenv("OMP_PLACES") || getenv("GOMP_CPU_AFFINITY"))
-        return;
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (length <= 0 || setenv("GOMP_SPINCOUNT", SPIN_COUNT, 1) != 0)
-        return;
-    path[length] = '\0';
-    /* Otherwise OpenBLAS starts threads that we never use.  Each maps 128 MiB; under ulimit -v OpenBLAS retries
-     * forever, also at exit. */
-    (void)setenv("OPENBLAS_NUM_THREADS", "1", 0);
-    /* libgomp reads the variable before main(), hence the re-execution.  If that fails, the program still works. */
-    execv(path, argv);
 }
 
 enum gt_status program_model_check(const char *path)

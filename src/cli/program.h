@@ -10,6 +10,9 @@
 /* Holds the descriptors 0 to 2, sets the name for log lines, and makes failed writes errors instead of signals.  Call
  * it before anything is opened. */
 void program_begin(const char *name);
+/* Opens /dev/null on each closed descriptor from 0 to 2, so that no file of ours gets one of these numbers.  Reading
+ * and writing them still fails.  Further calls are harmless. */
+void program_descriptors_hold(void);
 /* Prints the release, and the backends and libraries that it was built with. */
 void program_version_print(const char *name);
 /* Returns the exit status: 128 + n after GT_STOPPED by signal n; 128 + SIGPIPE when the reader of standard output is

@@ -2,7 +2,7 @@
  *
  * gelu: erf, x/2 (1 + erf(x / sqrt 2)), or tanh, x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
  *                                                                            Hendrycks & Gimpel 2016; PyTorch's GELU
- * swiglu: a row of x is [a | b], y = a s(a) b with s(a) = 1 / (1 + e^-a).   Shazeer 2020, eq. 6; LlamaMLP of transformers
+ * swiglu: a row of x is [a | b], y = a s(a) b with s(a) = 1 / (1 + e^-a).               Shazeer 2020, eq. 6; LlamaMLP
  *   da = dy b s(a) (1 + a (1 - s(a))),  db = dy a s(a)
  */
 #include "ops/op.h"

@@ -41,7 +41,7 @@ FORBIDDEN = {"system", "popen", "wordexp", "vfork", "posix_spawn", "posix_spawnp
              "execvp", "execvpe", "fexecve", "dlmopen", "socket", "socketpair", "connect", "bind", "listen", "accept", "accept4",
              "getaddrinfo", "gethostbyname", "gets", "strcpy", "stpcpy", "strcat", "sprintf", "vsprintf", "mktemp", "tmpnam",
              "tempnam"}
-# Programs that compute or link with BLAS restart themselves (cli/program.c); a fork without exec tries an OpenCL
+# Programs that compute or link with BLAS restart themselves (cli/restart.c); a fork without exec tries an OpenCL
 # driver, and backends dlopen the loader or NVML.
 NEEDED = {name: {"execv", "fork", "dlopen"} for name in ("gpt-train", "gpt-sample", "gpt-export")}
 POSITION = ["--tokenizer=bytes", "--val-split=position"]

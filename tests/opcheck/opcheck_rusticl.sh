@@ -1,5 +1,5 @@
 #!/bin/sh
-# shellcheck disable=SC1091,SC2154 # opcheck.inc has the rest
+# shellcheck disable=SC1091,SC2034,SC2154 # opcheck.inc has the rest
 # Every op of the opencl backend on Mesa's rusticl with llvmpipe, in three dtypes: a different compiler from PoCL's
 # (SPIR-V and NIR), a different runtime, 32 KiB of local memory, no fp32 subnormals, and a division that need not be
 # exact.  The ops whose bits op.h defines need subnormals, and must be refused.  OPCHECK_RUSTICL_LIBRARY names the ICD

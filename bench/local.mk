@@ -4,6 +4,7 @@ EXTRA_DIST += \
 	bench/memory_table.py \
 	bench/opencl-check \
 	bench/record_exchange.py \
+	bench/record_forecasts.py \
 	bench/record_products.py \
 	bench/record_speed.py \
 	bench/record_tokens.py \

@@ -1,6 +1,7 @@
 # The lowest layer: it uses only the C library and jansson.
 libgpttrain_a_SOURCES += \
 	src/base/clock.c src/base/clock.h \
+	src/base/contention.c src/base/contention.h \
 	src/base/crc32c.c \
 	src/base/dtype.c src/base/dtype.h \
 	src/base/file.c src/base/file.h \

@@ -13,22 +13,30 @@
 
 #include "backend/backend_call.h"
 #include "base/clock.h"
+#include "base/contention.h"
+#include "base/thread.h"
 
 enum { QUEUE = 0 };
 
 #define ROWS_FEW 64
+#define ROWS_LEAST 256
 #define ROWS_MORE 4096
 #define VOCAB_MAX 4096
-#define PASSES_MAX 5
+#define PASSES 5
+#define PASSES_MAX 40 /* while an op's least disturbed run is disturbed */
 #define FILL_BYTES ((size_t)1 << 20)
 #define RAMP_ROWS_MAX 4096.0
 #define ATTEMPTS_MAX 4
 #define AGREEMENT 0.1 /* of the fastest passes of two attempts */
+#define UNSETTLED_UNCERTAINTY 0.5
+#define CONTENTION_MIN 0.02 /* a smaller share is the kernel's own work */
 
-/* One op of the small model, and its shortest time. */
+/* One op of the small model.  Its time is that of its least disturbed run, without the time that its threads waited
+ * for processors which other programs used. */
 struct timed_op {
     struct op_call call;
     double seconds;
+    double disturbed; /* share of that run */
 };
 
 struct bench {
@@ -39,7 +47,8 @@ struct bench {
     struct timed_op *ops; /* of the training program, then of the update */
     void *zeros;          /* [FILL_BYTES] */
     int32_t count;
-    double pass_seconds; /* of the fastest pass */
+    int processors;      /* that this process may use */
+    double pass_seconds; /* of the last pass */
 };
 
 static void bench_close(struct bench *bench)
@@ -183,22 +192,40 @@ static enum gt_status inputs_write(const struct bench *bench)
     return GT_OK;
 }
 
+/* Runs the op and keeps its time if no earlier run was disturbed less. */
+static enum gt_status op_run(const struct bench *bench, struct timed_op *op)
+{
+    struct contention before, after;
+    contention_read(&before);
+    TRY(backend_run(bench->request->device, QUEUE, &op->call, 1));
+    TRY(backend_sync(bench->request->device, QUEUE));
+    const double seconds = (double)(clock_monotonic_ns() - before.at_ns + 1) * 1e-9;
+    contention_read(&after);
+    const double share = contention_share(&before, &after, bench->processors);
+    const double disturbed = share < CONTENTION_MIN ? 0.0 : share, alone = seconds * (1.0 - disturbed);
+    if (op->seconds > 0.0 && (op->disturbed < disturbed || (op->disturbed == disturbed && op->seconds < alone)))
+        return GT_OK;
+    op->seconds = alone;
+    op->disturbed = disturbed;
+    return GT_OK;
+}
+
 static enum gt_status pass_run(struct bench *bench)
 {
-    struct backend *device = bench->request->device;
-    double total = 0.0;
+    const int64_t start_ns = clock_monotonic_ns();
     TRY(inputs_write(bench));
-    for (int32_t i = 0; i < bench->count; i++) {
-        struct timed_op *op = &bench->ops[i];
-        int64_t start_ns = clock_monotonic_ns();
-        TRY(backend_run(device, QUEUE, &op->call, 1));
-        TRY(backend_sync(device, QUEUE));
-        double seconds = (double)(clock_monotonic_ns() - start_ns + 1) * 1e-9;
-        op->seconds = op->seconds > 0.0 && op->seconds < seconds ? op->seconds : seconds;
-        total += seconds;
-    }
-    bench->pass_seconds = bench->pass_seconds > 0.0 && bench->pass_seconds < total ? bench->pass_seconds : total;
+    for (int32_t i = 0; i < bench->count; i++)
+        TRY(op_run(bench, &bench->ops[i]));
+    bench->pass_seconds = (double)(clock_monotonic_ns() - start_ns) * 1e-9;
     return GT_OK;
+}
+
+static bool is_disturbed(const struct bench *bench)
+{
+    for (int32_t i = 0; i < bench->count; i++)
+        if (bench->ops[i].disturbed > 0.0)
+            return true;
+    return false;
 }
 
 /* Runs one pass whose times do not count, as some drivers compile a kernel when it is first run; then one that counts,
@@ -208,10 +235,9 @@ static enum gt_status bench_run(struct bench *bench, double seconds)
     int64_t end_ns = clock_monotonic_ns() + (int64_t)(seconds * 1e9);
     TRY(bench_fill(bench));
     TRY(pass_run(bench));
-    bench->pass_seconds = 0.0;
     for (int32_t i = 0; i < bench->count; i++)
         bench->ops[i].seconds = 0.0;
-    for (int pass = 1; pass < PASSES_MAX; pass++) {
+    for (int pass = 1; pass < PASSES || (pass < PASSES_MAX && is_disturbed(bench)); pass++) {
         TRY(pass_run(bench));
         if (clock_monotonic_ns() + (int64_t)(bench->pass_seconds * 1e9) > end_ns)
             return GT_OK;
@@ -219,61 +245,89 @@ static enum gt_status bench_run(struct bench *bench, double seconds)
     return GT_OK;
 }
 
+/* Sums over the ops of one kind and dtype. */
+struct work {
+    double seconds, flops, bytes;
+    double flops_per_row; /* of products: sum of FLOPs / rows */
+};
+
 struct sums {
-    double seconds[OP_KIND_COUNT], flops[OP_KIND_COUNT], bytes[OP_KIND_COUNT];
-    double gemm_flops_per_row; /* sum of FLOPs / rows */
-    double pass_seconds;       /* of the fastest pass */
+    struct work work[OP_KIND_COUNT][PLAN_MATRIX_DTYPES];
+    double pass_seconds; /* of a pass over all ops that nothing disturbs */
     int32_t rows;
 };
 
 static void sums_make(const struct bench *bench, int32_t rows, struct sums *out)
 {
-    *out = (struct sums){.pass_seconds = bench->pass_seconds, .rows = rows};
+    *out = (struct sums){.rows = rows};
     for (int32_t i = 0; i < bench->count; i++) {
         const struct timed_op *op = &bench->ops[i];
-        double flops = op_flops(&op->call);
-        out->seconds[op->call.kind] += op->seconds;
-        out->flops[op->call.kind] += flops;
-        out->bytes[op->call.kind] += op_bytes(&op->call);
+        struct work *work = &out->work[op->call.kind][plan_cost_dtype(&op->call)];
+        const double flops = op_flops(&op->call);
+        work->seconds += op->seconds;
+        work->flops += flops;
+        work->bytes += op_bytes(&op->call);
         if (op->call.kind == OP_GEMM)
-            out->gemm_flops_per_row += flops / plan_cost_gemm_rows(&op->call);
+            work->flops_per_row += flops / plan_cost_gemm_rows(&op->call);
+        out->pass_seconds += op->seconds;
     }
 }
 
 /* Returns how many rows starting a product costs, from seconds rate = flops + ramp flops_per_row at two row counts. */
-static double ramp_solve(const struct sums *few, const struct sums *more)
+static double ramp_solve(const struct work *few, const struct work *more)
 {
-    double t1 = few->seconds[OP_GEMM], t2 = more->seconds[OP_GEMM];
-    double above = more->flops[OP_GEMM] * t1 - few->flops[OP_GEMM] * t2;
-    double below = few->gemm_flops_per_row * t2 - more->gemm_flops_per_row * t1;
+    double above = more->flops * few->seconds - few->flops * more->seconds;
+    double below = few->flops_per_row * more->seconds - more->flops_per_row * few->seconds;
     double ramp = below > 0.0 ? above / below : 0.0;
     return ramp > 0.0 ? (ramp < RAMP_ROWS_MAX ? ramp : RAMP_ROWS_MAX) : 0.0;
 }
 
-/* Sets the rates: products and attention by their FLOPs, everything else by its bytes. */
-static void rates_make(const struct sums *sums, double ramp_rows, struct plan_rates *out)
+/* Sets the rates of a kind: products and attention by their FLOPs in each dtype, or over all dtypes where the model has
+ * no such op; everything else by its bytes. */
+static void kind_rates_make(const struct work work[PLAN_MATRIX_DTYPES], int kind, double elementwise,
+                            struct plan_rates *out)
+{
+    struct work all = {.seconds = 0.0};
+    double rate[PLAN_MATRIX_DTYPES] = {0.0};
+    for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++) {
+        const double flops = work[dtype].flops + out->ramp_rows * work[dtype].flops_per_row;
+        rate[dtype] = work[dtype].seconds > 0.0 ? flops / work[dtype].seconds : 0.0;
+        all.flops += flops;
+        all.bytes += work[dtype].bytes;
+        all.seconds += work[dtype].seconds;
+    }
+    out->bytes_per_s[kind] = elementwise;
+    if (!op_declaration((enum op_kind)kind)->multiplies) {
+        if (all.seconds > 0.0 && all.bytes > 0.0)
+            out->bytes_per_s[kind] = all.bytes / all.seconds;
+        return;
+    }
+    for (int dtype = 0; all.seconds > 0.0 && dtype < PLAN_MATRIX_DTYPES; dtype++)
+        out->flops_per_s[kind][dtype] = rate[dtype] > 0.0 ? rate[dtype] : all.flops / all.seconds;
+}
+
+static void rates_make(const struct sums *sums, double ramp_rows, enum dtype dtype, struct plan_rates *out)
 {
     *out = (struct plan_rates){.ramp_rows = ramp_rows};
-    double elementwise = sums->bytes[OP_RESIDUAL] / sums->seconds[OP_RESIDUAL];
+    const struct work *residual = &sums->work[OP_RESIDUAL][dtype];
+    const double elementwise = residual->bytes / residual->seconds;
     for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
-        bool multiplies = op_declaration((enum op_kind)kind)->multiplies;
         /* A training program has no attention to a cache. */
-        int like = kind == OP_ATTENTION_CACHED ? OP_ATTENTION_FORWARD : kind;
-        double work = sums->flops[like] + (kind == OP_GEMM ? ramp_rows * sums->gemm_flops_per_row : 0.0);
-        for (int dtype = 0; multiplies && dtype < PLAN_MATRIX_DTYPES; dtype++)
-            out->flops_per_s[kind][dtype] = work / sums->seconds[like];
-        bool timed = !multiplies && sums->seconds[kind] > 0.0 && sums->bytes[kind] > 0.0;
-        out->bytes_per_s[kind] = timed ? sums->bytes[kind] / sums->seconds[kind] : elementwise;
+        const int like = kind == OP_ATTENTION_CACHED ? OP_ATTENTION_FORWARD : kind;
+        kind_rates_make(sums->work[like], kind, elementwise, out);
     }
     /* The small model's ids are all 0, so its embedding behaves unlike a run's. */
     out->bytes_per_s[OP_EMBED_FORWARD] = out->bytes_per_s[OP_EMBED_BACKWARD] = elementwise;
 }
 
-/* Returns a number of rows, a power of two, for which a pass takes about a quarter of the time. */
-static int32_t rows_choose(double few_seconds, double seconds)
+/* Returns a number of rows, a power of two, for which a pass takes about a quarter of the time: at least ROWS_LEAST, at
+ * which rates are near those of many rows, but no more than a micro-batch of the run has. */
+static int32_t rows_choose(const struct calibrate_request *request, double few_seconds, double seconds)
 {
+    const int32_t block = request->options->config.block_size, batch = request->options->choice.micro_batch;
     int32_t rows = ROWS_FEW;
-    while (rows < ROWS_MORE && few_seconds * (double)(2 * rows) / ROWS_FEW < seconds / 4.0)
+    while (rows < ROWS_MORE && 2 * (int64_t)rows <= (int64_t)batch * block &&
+           (rows < ROWS_LEAST || few_seconds * (double)(2 * rows) / ROWS_FEW < seconds / 4.0))
         rows *= 2;
     return rows;
 }
@@ -282,11 +336,11 @@ static int32_t rows_choose(double few_seconds, double seconds)
 static enum gt_status rows_measure(struct hostmem *mem, const struct calibrate_request *request, int32_t rows,
                                    double seconds, struct sums *out)
 {
-    struct bench bench = {.mem = mem, .request = request};
+    struct bench bench = {.mem = mem, .request = request, .processors = thread_count_available()};
     enum gt_status status = bench_open(&bench, rows);
     while (status == GT_NO_FIT && rows > ROWS_FEW) {
         rows /= 2;
-        bench = (struct bench){.mem = mem, .request = request};
+        bench = (struct bench){.mem = mem, .request = request, .processors = bench.processors};
         status = bench_open(&bench, rows);
     }
     TRY(status);
@@ -301,26 +355,28 @@ static enum gt_status rows_measure(struct hostmem *mem, const struct calibrate_r
 struct attempt {
     struct plan_rates rates;
     int32_t rows;        /* of the larger model; 0: to be chosen */
-    double pass_seconds; /* of its fastest pass */
+    double pass_seconds; /* of the larger model's pass */
 };
 
 static enum gt_status attempt_measure(struct hostmem *mem, const struct calibrate_request *request, double seconds,
                                       struct attempt *attempt)
 {
     struct sums few, more;
+    const enum dtype dtype = request->options->dtype;
     int64_t start_ns = clock_monotonic_ns();
     TRY(rows_measure(mem, request, ROWS_FEW, seconds / 4.0, &few));
     double left = seconds - (double)(clock_monotonic_ns() - start_ns) * 1e-9;
     if (attempt->rows == 0)
-        attempt->rows = rows_choose(few.pass_seconds, left);
+        attempt->rows = rows_choose(request, few.pass_seconds, left);
     attempt->pass_seconds = few.pass_seconds;
     if (attempt->rows <= few.rows) {
-        rates_make(&few, 0.0, &attempt->rates);
+        rates_make(&few, 0.0, dtype, &attempt->rates);
         return GT_OK;
     }
     TRY(rows_measure(mem, request, attempt->rows, left, &more));
     attempt->pass_seconds = more.pass_seconds;
-    rates_make(&more, more.rows > few.rows ? ramp_solve(&few, &more) : 0.0, &attempt->rates);
+    const double ramp = ramp_solve(&few.work[OP_GEMM][dtype], &more.work[OP_GEMM][dtype]);
+    rates_make(&more, more.rows > few.rows ? ramp : 0.0, dtype, &attempt->rates);
     return GT_OK;
 }
 
@@ -339,5 +395,6 @@ enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_req
             *out = attempt.rates;
         best = attempt.pass_seconds < best ? attempt.pass_seconds : best;
     }
+    out->uncertainty = *settled ? PLAN_TIMED_UNCERTAINTY : UNSETTLED_UNCERTAINTY;
     return GT_OK;
 }

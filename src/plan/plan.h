@@ -103,6 +103,7 @@ struct plan_report_facts {
     uint64_t budget_least;     /* the memory_budget that this plan needs; 0 = omitted */
     double seconds_per_step;   /* forecast; 0 = unknown */
     bool measured;             /* seconds come from timings, not from a model */
+    double uncertainty;        /* relative error to expect of the seconds; 1 and more: a factor */
     int64_t steps;             /* updates to go */
     double evaluation_seconds; /* one evaluation */
     int64_t evaluations;       /* evaluations to go */

@@ -18,6 +18,9 @@
 #define CPU_RAMP_ROWS 64.0
 /* For cards without a published training speed: the middle of the shares of other cards, 0.51 to 0.93. */
 #define ASSUMED_SHARE 0.7
+#define ASSUMED_UNCERTAINTY 0.4
+/* Where one product was timed, and the rest follows from the constants above. */
+#define PEAKS_UNCERTAINTY 0.5
 /* A product on a card is divided into tiles that its units share; on average half a round of them is lost at the
  * end. */
 #define TILE_ELEMENTS (128.0 * 128.0)
@@ -32,7 +35,7 @@ struct plan_rates plan_rates_of_peak(double peak_flops)
 
 struct plan_rates plan_rates_of_peaks(double product_flops, double other_flops)
 {
-    struct plan_rates rates = {.ramp_rows = CPU_RAMP_ROWS};
+    struct plan_rates rates = {.ramp_rows = CPU_RAMP_ROWS, .uncertainty = PEAKS_UNCERTAINTY};
     for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
         rates.bytes_per_s[kind] = CPU_BANDWIDTH;
         for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++)
@@ -49,7 +52,8 @@ static double share_of(const struct device_profile *profile)
 struct plan_rates plan_rates_of_profile(const struct device_profile *profile)
 {
     double share = share_of(profile);
-    struct plan_rates rates = {.ramp_elements = ROUND_LOST * TILE_ELEMENTS * (double)profile->units};
+    struct plan_rates rates = {.ramp_elements = ROUND_LOST * TILE_ELEMENTS * (double)profile->units,
+                               .uncertainty = profile->share > 0.0 ? PLAN_TIMED_UNCERTAINTY : ASSUMED_UNCERTAINTY};
     for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
         rates.bytes_per_s[kind] = share * profile->bytes_per_s;
         for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++) {
@@ -67,6 +71,14 @@ char *plan_rates_basis(char text[static 512], const struct device_profile *profi
                  profile->share_source);
     else
         snprintf(text, 512, "times are estimates: %.0f %% of this card's peak rates assumed", 100.0 * ASSUMED_SHARE);
+    return text;
+}
+
+char *plan_uncertainty_text(char text[static PLAN_UNCERTAINTY_MAX], double uncertainty)
+{
+    const bool factor = uncertainty >= 1.0;
+    snprintf(text, PLAN_UNCERTAINTY_MAX, factor ? "within a factor of %.0f" : "+-%.0f %%",
+             factor ? uncertainty : 100.0 * uncertainty);
     return text;
 }
 
@@ -152,8 +164,7 @@ struct plan_timed plan_rates_time(struct plan_rates *rates, const struct backend
     return timed;
 }
 
-/* Returns the dtype of the op's first float operand. */
-static int matrix_dtype(const struct op_call *call)
+int plan_cost_dtype(const struct op_call *call)
 {
     for (int slot = 0; slot < OP_OPERANDS_MAX; slot++) {
         if (call->operand[slot].present && call->operand[slot].dtype < PLAN_MATRIX_DTYPES)
@@ -166,7 +177,7 @@ static int matrix_dtype(const struct op_call *call)
 static double gemm_class_rate(const struct op_call *call, const struct plan_rates *rates)
 {
     int class = gemm_class(call->attrs.transpose_a, call->attrs.transpose_b, op_flops(call));
-    return rates->gemm_flops_per_s[class][matrix_dtype(call)];
+    return rates->gemm_flops_per_s[class][plan_cost_dtype(call)];
 }
 
 double plan_cost_op(const struct op_call *call, const struct plan_rates *rates)
@@ -174,7 +185,7 @@ double plan_cost_op(const struct op_call *call, const struct plan_rates *rates)
     double timed = call->kind == OP_GEMM ? gemm_class_rate(call, rates) : 0.0;
     if (timed > 0.0)
         return op_flops(call) / timed;
-    double rate = rates->flops_per_s[call->kind][matrix_dtype(call)];
+    double rate = rates->flops_per_s[call->kind][plan_cost_dtype(call)];
     double flops = op_flops(call) * (call->kind == OP_GEMM ? gemm_ramp(call, rates) : 1.0);
     double compute = rate > 0.0 ? flops / rate : 0.0;
     double memory = op_bytes(call) / rates->bytes_per_s[call->kind];

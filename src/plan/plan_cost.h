@@ -26,7 +26,14 @@ struct plan_rates {
     double ramp_elements; /* and extra elements of its result */
     double gemm_flops_per_s[PLAN_GEMM_CLASSES]
                            [PLAN_MATRIX_DTYPES]; /* timed at a run's own shapes, ramp included; 0: not timed */
+    double uncertainty;                          /* relative error to expect of a step's time; 1 and more: a factor */
 };
+
+/* The uncertainty of rates that were timed at the run's width on a machine that settled. */
+#define PLAN_TIMED_UNCERTAINTY 0.2
+#define PLAN_UNCERTAINTY_MAX 32
+/* Writes "+-20 %" or "within a factor of 4". */
+char *plan_uncertainty_text(char text[static PLAN_UNCERTAINTY_MAX], double uncertainty);
 
 /* Returns the rates of a cpu whose fp32 matrix rate was measured as `peak_flops`.  0 = unknown: products then cost
  * their bytes. */
@@ -48,6 +55,8 @@ char *plan_rates_basis(char text[static 512], const struct device_profile *profi
 
 /* Returns the rows of the activation that a product processes. */
 double plan_cost_gemm_rows(const struct op_call *call);
+/* Returns the dtype of the op's first float operand, by which its rate is chosen. */
+int plan_cost_dtype(const struct op_call *call);
 /* Returns the seconds of one op. */
 double plan_cost_op(const struct op_call *call, const struct plan_rates *rates);
 /* Returns the seconds of one run of a program; 0 for program -1. */

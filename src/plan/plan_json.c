@@ -125,6 +125,7 @@ static json_t *forecast_value(const struct plan_report_facts *facts)
     json_t *object = json_object();
     bool good = set(object, "seconds_per_step", json_real(facts->seconds_per_step)) &&
                 set(object, "measured", json_boolean(facts->measured)) &&
+                set(object, "uncertainty", json_real(facts->uncertainty)) &&
                 set(object, "steps", json_integer(facts->steps)) &&
                 set(object, "seconds_per_evaluation", json_real(facts->evaluation_seconds)) &&
                 set(object, "evaluations", json_integer(facts->evaluations)) &&

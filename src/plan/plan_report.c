@@ -189,9 +189,10 @@ static void forecast_print(const struct plan_report_facts *facts, FILE *out)
         line_print(out, HEAD_INDENT, "Forecast  unknown before the first timings");
         return;
     }
-    char step[32], each[32], total[32], end[32];
-    line_print(out, HEAD_INDENT, "Forecast  %s in all, until %s (%s)", clock_duration(total, forecast.total_seconds),
-               clock_wall_text(end, forecast.end_wall_s), facts->measured ? "measured" : "estimated");
+    char step[32], each[32], total[32], end[32], bounds[PLAN_UNCERTAINTY_MAX];
+    line_print(out, HEAD_INDENT, "Forecast  %s in all, until %s (%s, %s)",
+               clock_duration(total, forecast.total_seconds), clock_wall_text(end, forecast.end_wall_s),
+               facts->measured ? "measured" : "estimated", plan_uncertainty_text(bounds, facts->uncertainty));
     line_print(out, HEAD_INDENT, "          %" PRId64 " step%s of %s, %" PRId64 " evaluation%s of %s (%.1f %%)",
                facts->steps, facts->steps == 1 ? "" : "s", clock_duration(step, facts->seconds_per_step),
                facts->evaluations, facts->evaluations == 1 ? "" : "s", clock_duration(each, facts->evaluation_seconds),

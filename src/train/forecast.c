@@ -11,11 +11,13 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/contention.h"
 #include "base/log.h"
 #include "plan/plan_cost.h"
 
 #define AVERAGE_WEIGHT 0.1
-#define NOTED_ERROR 0.25 /* of the model; a larger one is logged */
+#define NOTED_ERROR 0.2 /* of the model; a larger one is logged */
+#define STEP_ERROR 0.2  /* of the first step */
 #define SECONDS_SAME_DAY 43200.0
 #define SECONDS_MAX 1e15 /* the end of a longer run is not a date */
 
@@ -46,6 +48,7 @@ void forecast_model(const struct session *session, int64_t iter, int64_t evaluat
         (model->options.micro_steps - 1 - remainder) * program_seconds(session, model->train_next.program) +
         program_seconds(session, model->train_remainder.program) + program_seconds(session, model->update.program);
     out->modelled_seconds = out->step_seconds;
+    out->uncertainty = session->timing.rates.uncertainty;
     out->evaluation_seconds = (double)evaluation_runs * program_seconds(session, model->evaluate.program);
     out->steps = config->eval_only ? 0 : config->max_iters + 1 - iter;
     out->steps = out->steps > 0 ? out->steps : 0;
@@ -61,6 +64,7 @@ void forecast_step_measured(struct forecast *forecast, double seconds)
         forecast->tested_seconds += seconds;
     forecast->tested_steps += forecast->tested_steps <= FORECAST_TEST_STEPS;
     forecast->measured = true;
+    forecast->uncertainty = forecast->tested_steps < FORECAST_TEST_STEPS ? STEP_ERROR : FORECAST_STEPS_ERROR;
     forecast->steps -= forecast->steps > 0;
 }
 
@@ -80,11 +84,16 @@ double forecast_tested_mean(const struct forecast *forecast)
     return forecast->tested_seconds / (FORECAST_TEST_STEPS - 1);
 }
 
-void forecast_test_log(const struct forecast *forecast)
+void forecast_test_log(const struct forecast *forecast, double disturbed)
 {
     char modelled[32], measured[32];
     const double mean = forecast_tested_mean(forecast);
-    if (fabs(mean / forecast->modelled_seconds - 1.0) > NOTED_ERROR)
+    if (disturbed >= CONTENTION_DISTURBED)
+        log_result("this machine is disturbed: other programs held its processors for %.0f %% of the time; steps take "
+                   "%s; %s was estimated without them",
+                   100.0 * disturbed, clock_duration(measured, mean),
+                   clock_duration(modelled, forecast->modelled_seconds));
+    else if (fabs(mean / forecast->modelled_seconds - 1.0) > NOTED_ERROR)
         log_result("steps take %s; %s was estimated", clock_duration(measured, mean),
                    clock_duration(modelled, forecast->modelled_seconds));
 }
@@ -97,7 +106,8 @@ double forecast_seconds_left(const struct forecast *forecast)
 
 void forecast_log(const struct forecast *forecast)
 {
-    char step[32], evaluation[32], total[32], end[32], steps[64] = "", evaluations[64] = "";
+    char bounds[PLAN_UNCERTAINTY_MAX], step[32], evaluation[32], total[32], end[32], steps[64] = "",
+                                                                                     evaluations[64] = "";
     const double seconds = forecast_seconds_left(forecast);
     const int64_t capped = (int64_t)(seconds < SECONDS_MAX ? seconds : SECONDS_MAX);
     if (forecast->steps > 0)
@@ -111,7 +121,7 @@ void forecast_log(const struct forecast *forecast)
         return;
     clock_wall_text(end, clock_wall_s() + capped);
     const char *hour = seconds < SECONDS_SAME_DAY ? strrchr(end, ' ') : NULL; /* the date is obvious */
-    log_result("%s%s, until %s (%s%s)",
-               forecast->measured ? "time left: about " : "estimate: ", clock_duration(total, seconds),
+    log_result("%s: %s %s, until %s (%s%s)", forecast->measured ? "time left" : "estimate",
+               clock_duration(total, seconds), plan_uncertainty_text(bounds, forecast->uncertainty),
                hour != NULL ? hour + 1 : end, steps, evaluations);
 }

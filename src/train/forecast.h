@@ -12,6 +12,7 @@ struct forecast {
     double step_seconds;       /* one update */
     double evaluation_seconds; /* one evaluation of both splits */
     bool measured;             /* false: both are modelled */
+    double uncertainty;        /* relative error to expect of both; 1 and more: a factor */
     int64_t steps;             /* updates to go */
     int64_t evaluations;       /* evaluations to go */
     double modelled_seconds;   /* one update according to the model; 0 = not modelled */
@@ -21,6 +22,8 @@ struct forecast {
 
 /* Number of steps whose mean is compared with the model, once. */
 #define FORECAST_TEST_STEPS 10
+/* The relative error to expect after so many steps. */
+#define FORECAST_STEPS_ERROR 0.1
 
 /* Models the run: each op takes the longer of its FLOPs and its bytes, at the session's rates.  `iter` is the first
  * iteration; an evaluation runs the evaluation program `evaluation_runs` times.  Needs session_peak_measure(). */
@@ -36,8 +39,9 @@ double forecast_seconds_left(const struct forecast *forecast);
 bool forecast_is_tested(const struct forecast *forecast);
 /* Returns the seconds of a measured step in that comparison. */
 double forecast_tested_mean(const struct forecast *forecast);
-/* Logs one line with both times if the model was off by more than a quarter. */
-void forecast_test_log(const struct forecast *forecast);
+/* Logs one line with both times if the model was off by more than its uncertainty, or if other programs used the
+ * processors for that share of the time. */
+void forecast_test_log(const struct forecast *forecast, double disturbed);
 /* Logs one line: the time left, the end of the run, and the steps and evaluations.  Logs nothing if none are left. */
 void forecast_log(const struct forecast *forecast);
 

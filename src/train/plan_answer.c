@@ -126,6 +126,7 @@ enum gt_status plan_answer(struct session *session, const struct forecast *forec
         .budget_least = session_budget_of(session, session->plan->arena_bytes),
         .seconds_per_step = forecast->step_seconds,
         .measured = forecast->measured,
+        .uncertainty = forecast->uncertainty,
         .steps = forecast->steps,
         .evaluation_seconds = forecast->evaluation_seconds,
         .evaluations = forecast->evaluations,

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/contention.h"
 #include "base/progress.h"
 #include "train/diagnose.h"
 #include "train/feed.h"
@@ -25,6 +26,7 @@ struct trainer {
     struct feed feed;
     struct run_state state; /* counters and choices, saved in each checkpoint */
     struct forecast forecast;
+    struct contention before_test; /* of the forecast's model: at the end of the first step */
     struct metrics metrics;
     struct progress progress;
     struct watchdog watchdog;

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "data/tokenizer.h"
 #include "train/stop.h"
 
@@ -234,6 +235,19 @@ static enum gt_status skipped_check(struct trainer *t, int64_t iter)
     return GT_FAILURE;
 }
 
+/* Compares the first steps with the model.  Rates are corrected only by steps that no other program slowed. */
+static void forecast_test(struct trainer *t)
+{
+    struct contention now;
+    contention_read(&now);
+    const bool on_host = t->session.device.info.host_memory;
+    const double disturbed = on_host ? contention_share(&t->before_test, &now, thread_count_available()) : 0.0;
+    progress_clear(&t->progress);
+    forecast_test_log(&t->forecast, disturbed);
+    if (disturbed < CONTENTION_DISTURBED)
+        session_rates_correct(&t->session, t->forecast.modelled_seconds, forecast_tested_mean(&t->forecast));
+}
+
 /* Processes the results of one update. */
 static enum gt_status step_settle(struct trainer *t, const struct step_result *result)
 {
@@ -243,11 +257,10 @@ static enum gt_status step_settle(struct trainer *t, const struct step_result *r
     TRY(skipped_check(t, result->iter));
     forecast_step_measured(&t->forecast, t->step_seconds);
     run_log_iteration(t, result);
-    if (forecast_is_tested(&t->forecast)) {
-        progress_clear(&t->progress);
-        forecast_test_log(&t->forecast);
-        session_rates_correct(&t->session, t->forecast.modelled_seconds, forecast_tested_mean(&t->forecast));
-    }
+    if (result->iter == t->first_iter)
+        contention_read(&t->before_test);
+    if (forecast_is_tested(&t->forecast))
+        forecast_test(t);
     if (result->iter == t->first_iter) {
         progress_clear(&t->progress);
         run_log_memory(t);

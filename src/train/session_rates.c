@@ -10,13 +10,16 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "base/contention.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "plan/calibrate.h"
 
 /* The matrix rate of the nominal cpu. */
 #define NOMINAL_PEAK_FLOPS 200e9
-/* A guess of the rate of one thread of a processor, within a factor of three of those measured. */
-#define GUESSED_THREAD_FLOPS 40e9
+/* A guess of the rate of one thread of a processor, within a factor of four of those measured. */
+#define GUESSED_THREAD_FLOPS 60e9
+#define GUESS_FACTOR 4.0
 #define CALIBRATE_SECONDS 1.0
 #define OUTDATED_RATIO 2.0                     /* of modelled and measured steps */
 #define SCRATCH_BYTES_MIN ((uint64_t)40 << 20) /* the largest workspace of a product, and its matrices */
@@ -49,6 +52,8 @@ bool session_rates_guess(struct session *session)
     rates_recall(session);
     if (!session->timing.is_timed)
         session->timing.rates = plan_rates_of_peak(GUESSED_THREAD_FLOPS * session->device.info.threads);
+    if (!session->timing.is_timed)
+        session->timing.rates.uncertainty = GUESS_FACTOR;
     return session->timing.is_timed || session->device.info.host_memory;
 }
 
@@ -61,6 +66,7 @@ static void rates_tuned(struct session *session)
     if (timings == NULL || count == 0)
         return;
     struct plan_timed timed = plan_rates_time(&session->timing.rates, timings, count);
+    session->timing.rates.uncertainty = PLAN_TIMED_UNCERTAINTY;
     log_note("estimates use what --tune measured on this device: %" PRId32 " shapes of products, %" PRId32
              " other kinds of op",
              timed.gemm_classes, timed.kinds);
@@ -76,23 +82,27 @@ enum gt_status session_rates_calibrate(struct session *session)
     rates_recall(session);
     if (session->timing.is_timed)
         return GT_OK;
-    int64_t start_ns = clock_monotonic_ns();
+    struct contention before, after;
     bool settled;
+    contention_read(&before);
     enum gt_status status = calibrate_measure(session->mem, &request, &session->timing.rates, &settled);
     if (status != GT_OK)
         return status == GT_NO_FIT ? GT_OK : status; /* the arena is too small, so the forecast does without */
+    contention_read(&after);
     session->timing.is_timed = true;
+    const double share = SHOWN_ROWS / (SHOWN_ROWS + session->timing.rates.ramp_rows);
+    log_result("calibration: products %.1f GFLOP/s, elementwise ops %.1f GB/s (timed in %s)",
+               session->timing.rates.flops_per_s[OP_GEMM][session->device.dtype] * share / 1e9,
+               session->timing.rates.bytes_per_s[OP_RESIDUAL] / 1e9,
+               clock_duration(duration, (double)(after.at_ns - before.at_ns) * 1e-9));
+    if (settled && contention_share(&before, &after, thread_count_available()) >= CONTENTION_DISTURBED)
+        log_note("this machine is disturbed: other programs use its processors; the estimate is without them");
     if (settled)
         calibrate_store(calibrate_key(key, &session->device.info, &session->model->options), &session->timing.rates);
     else
         log_note(
             "calibration does not settle: timings differ by more than a tenth, so other programs use this machine; "
-            "estimates may be far off, and the next run times it again");
-    const double share = SHOWN_ROWS / (SHOWN_ROWS + session->timing.rates.ramp_rows);
-    log_result("calibration: products %.1f GFLOP/s, elementwise ops %.1f GB/s (timed in %s)",
-               session->timing.rates.flops_per_s[OP_GEMM][DTYPE_F32] * share / 1e9,
-               session->timing.rates.bytes_per_s[OP_RESIDUAL] / 1e9,
-               clock_duration(duration, (double)(clock_monotonic_ns() - start_ns) * 1e-9));
+            "the next run times it again");
     return GT_OK;
 }
 
@@ -174,6 +184,8 @@ static enum gt_status peaks_measure(struct session *session)
         return GT_OK;
     const bool known = rate[own] > 0.0 && rate[DTYPE_F32] > 0.0;
     timing->rates = known ? plan_rates_of_peaks(rate[own], rate[DTYPE_F32]) : session_rates_nominal(session);
+    if (!known)
+        timing->rates.uncertainty = GUESS_FACTOR;
     return GT_OK;
 }
 

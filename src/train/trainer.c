@@ -116,10 +116,9 @@ static enum gt_status device_start(struct trainer *t)
     if (!t->config->eval_only)
         TRY(session_rates_calibrate(session));
     TRY(session_peak_measure(session));
-    const double guessed = forecast_seconds_left(&t->forecast);
+    const double guessed = t->forecast.uncertainty;
     forecast_make(t);
-    const double ratio = forecast_seconds_left(&t->forecast) / guessed;
-    if (!known || !(ratio > 0.5 && ratio < 2.0))
+    if (!known || t->forecast.uncertainty < guessed)
         run_log_forecast(t);
     return GT_OK;
 }
@@ -188,6 +187,7 @@ static void forecast_recall(struct trainer *t)
         return;
     t->forecast.step_seconds = run_tokens_per_update(t) / rate;
     t->forecast.measured = true;
+    t->forecast.uncertainty = FORECAST_STEPS_ERROR;
 }
 
 static enum gt_status answer(struct trainer *t, FILE *out)

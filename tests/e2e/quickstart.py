@@ -39,7 +39,7 @@ MASKS = (
     (r"[ \t]+", " "),
     (r"(?m) +$", ""),
     (r"(?m)^(estimate:|calibration|.*other work on this machine).*\n", ""),
-    (r"(?m)^(time left: about TIME), until .*?\((.*)\)$", r"\1 (\2)"),
+    (r"(?m)^(time left: TIME \+-N %), until .*?\((.*)\)$", r"\1 (\2)"),
 )
 
 

@@ -58,14 +58,17 @@ TEST(measurements_replace_the_model)
 TEST(the_line_says_what_it_is)
 {
     struct log_capture capture;
-    struct forecast forecast = {.step_seconds = 0.5, .evaluation_seconds = 10.0, .steps = 100, .evaluations = 5};
+    struct forecast forecast = {
+        .step_seconds = 0.5, .evaluation_seconds = 10.0, .steps = 100, .evaluations = 5, .uncertainty = 4.0};
     log_capture_begin(&capture);
     forecast_log(&forecast);
     ck_assert_int_eq(capture.lines, 1);
-    ck_assert_ptr_nonnull(strstr(capture.text, "estimate: 1 min 40 s, until "));
+    ck_assert_ptr_nonnull(strstr(capture.text, "estimate: 1 min 40 s within a factor of 4, until "));
     ck_assert_ptr_nonnull(strstr(capture.text, " (100 steps of 500 ms, 5 evaluations of 10.0 s)"));
-    struct forecast last = {.measured = true, .step_seconds = 2.0, .evaluation_seconds = 1.0, .steps = 1};
+    struct forecast last = {
+        .measured = true, .uncertainty = 0.1, .step_seconds = 2.0, .evaluation_seconds = 1.0, .steps = 1};
     forecast_log(&last);
+    ck_assert_ptr_nonnull(strstr(capture.text, "time left: 2.0 s +-10 %, until "));
     ck_assert_ptr_nonnull(strstr(capture.text, " (1 step of 2.0 s)"));
     last.steps = 0;
     last.evaluations = 1;
@@ -88,16 +91,20 @@ TEST(the_model_is_tested_once)
         forecast_step_measured(&blind, 2.0);
         ck_assert(!forecast_is_tested(&blind));
         ck_assert_int_eq(forecast_is_tested(&forecast), step == FORECAST_TEST_STEPS);
+        ck_assert(forecast.uncertainty == (step < FORECAST_TEST_STEPS ? 0.2 : 0.1));
         tested += forecast_is_tested(&forecast);
         if (!forecast_is_tested(&forecast))
             continue;
         log_capture_begin(&capture);
-        forecast_test_log(&forecast);
+        forecast_test_log(&forecast, 0.0);
         ck_assert_int_eq(capture.lines, 1);
         ck_assert_ptr_nonnull(strstr(capture.text, "steps take 2.0 s; 3.0 s was estimated"));
         forecast.modelled_seconds = 2.4; /* near enough */
-        forecast_test_log(&forecast);
+        forecast_test_log(&forecast, 0.05);
         ck_assert_int_eq(capture.lines, 1);
+        forecast_test_log(&forecast, 0.3);
+        ck_assert_ptr_nonnull(strstr(capture.text, "this machine is disturbed: other programs held its processors for "
+                                                   "30 % of the time; steps take 2.0 s; 2.4 s was estimated"));
         log_capture_end();
     }
     ck_assert_int_eq(tested, 1);

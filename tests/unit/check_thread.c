@@ -1,9 +1,11 @@
-/* Tests of base/thread: quotas read from made-up cgroup trees, and the bounds of this machine's count. */
+/* Tests of base/thread and base/contention: quotas read from made-up cgroup trees, the bounds of this machine's count,
+ * and the share of time that another program takes from this one. */
 #ifdef __linux__
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_setaffinity */
 #endif
 #include <sched.h>
+#include <sys/wait.h>
 #endif
 
 #include "base/thread.h"
@@ -15,6 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/contention.h"
 #include "base/file.h"
 #include "tests/unit/unit_main.h"
 
@@ -116,6 +120,72 @@ static int cores_described(const char *folder, int first, int second, const char
     (void)snprintf(name, sizeof name, "cpu%d/topology/thread_siblings_list", second);
     put(folder, name, text);
     return thread_count_cores(folder);
+}
+#endif
+
+/* Counters after one second, in milliseconds; `share` is what other programs took of it. */
+static const struct {
+    int processors;
+    struct {
+        int64_t run_ms, wait_ms;
+    } threads[4];
+    double share;
+} seconds_shared[] = {
+    {2, {{1000, 0}, {1000, 0}}, 0.0},
+    {2, {{700, 300}, {1000, 0}}, 0.225}, /* one of two processors was taken for 300 ms */
+    {2, {{700, 300}, {900, 100}}, 0.3},
+    {2, {{500, 500}, {500, 500}}, 0.5},
+    {1, {{500, 500}, {500, 500}}, 0.0}, /* the threads waited for each other */
+    {1, {{300, 700}, {300, 700}}, 0.4}, /* for each other, and for another program */
+    {4, {{1000, 0}, {200, 10}}, 0.01},  /* an idle thread does not wait */
+    {1, {{1010, 0}}, 0.0},              /* counters may be late */
+    {1, {{0, 0}}, 0.0},
+};
+
+TEST_LOOP(share_of_a_second, (int)(sizeof seconds_shared / sizeof seconds_shared[0]))
+{
+    struct contention before = {.count = 1, .thread[0] = {.id = 7, .run_ns = 5000, .wait_ns = 9000}};
+    struct contention after = {.at_ns = 1000000000, .count = 4};
+    for (int i = 0; i < 4; i++)
+        after.thread[i] = (struct contention_thread){.id = 7 + i,
+                                                     .run_ns = seconds_shared[_i].threads[i].run_ms * 1000000,
+                                                     .wait_ns = seconds_shared[_i].threads[i].wait_ms * 1000000};
+    after.thread[0].run_ns += before.thread[0].run_ns;
+    after.thread[0].wait_ns += before.thread[0].wait_ns;
+    ck_assert_double_eq_tol(contention_share(&before, &after, seconds_shared[_i].processors), seconds_shared[_i].share,
+                            1e-9);
+    ck_assert(contention_share(&after, &after, 1) == 0.0);
+}
+
+#ifdef __linux__
+static void busy(double seconds)
+{
+    for (const int64_t end_ns = clock_monotonic_ns() + (int64_t)(seconds * 1e9); clock_monotonic_ns() < end_ns;)
+        continue;
+}
+
+TEST(a_busy_program_is_noticed)
+{
+    struct contention before, after;
+    cpu_set_t all, one;
+    if (access("/proc/self/schedstat", R_OK) != 0)
+        return;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof all, &all), 0);
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof one, &one), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        busy(0.5);
+        _exit(0);
+    }
+    busy(0.05);
+    contention_read(&before);
+    busy(0.3);
+    contention_read(&after);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof all, &all), 0);
+    ck_assert_double_gt(contention_share(&before, &after, 1), CONTENTION_DISTURBED);
 }
 #endif
 

@@ -24,7 +24,7 @@ static enum gt_status layernorm_forward_run(struct backend *backend, int32_t que
 {
     const int64_t *dims = call->operand[LAYERNORM_FORWARD_X].dims;
     (void)queue;
-    return opencl_groups(backend, call, &opencl_source_layernorm, "gt_layernorm_forward", "ttttaa",
+    return opencl_groups(backend, call, &opencl_source_layernorm, "gt_layernorm_forward", "tttata",
                          VALUES(F32(call->attrs.epsilon), I64(dims[1])), dims[0], flops_of(dims));
 }
 
@@ -41,13 +41,13 @@ static enum gt_status layernorm_backward_run(struct backend *backend, int32_t qu
     const int64_t *dims = call->operand[LAYERNORM_BACKWARD_DY].dims;
     const struct opencl_parts parts = opencl_parts_of(dims[0]);
     (void)queue;
-    TRY(opencl_columns(backend, call, &opencl_source_layernorm, "gt_layernorm_backward_partial", "tt-aaw",
+    TRY(opencl_columns(backend, call, &opencl_source_layernorm, "gt_layernorm_backward_partial", "tt-a---aw",
                        VALUES(I64(parts.rows), I64(parts.part_rows), I64(parts.parts), I64(dims[1])), dims[1],
                        parts.parts, flops_of(dims)));
     TRY(opencl_parts_sum(backend, call, 0, parts.parts, LAYERNORM_BACKWARD_DGAIN));
     if (call->operand[LAYERNORM_BACKWARD_DBIAS].present)
         TRY(opencl_parts_sum(backend, call, parts_elements(call), parts.parts, LAYERNORM_BACKWARD_DBIAS));
-    return opencl_groups(backend, call, &opencl_source_layernorm, "gt_layernorm_backward", "tttaat",
+    return opencl_groups(backend, call, &opencl_source_layernorm, "gt_layernorm_backward", "tttat--a",
                          VALUES(I32(op_accumulates(call, LAYERNORM_BACKWARD_DX)), I64(dims[1])), dims[0],
                          flops_of(dims));
 }

@@ -119,7 +119,7 @@ static int32_t toy_body(struct toy *toy)
     const struct autodiff_parameter *at = toy->parameter;
     const int32_t embed[] = {toy->ids, at[TOY_WTE].tensor, at[TOY_WPE].tensor, toy->scalars, TENSOR_NONE};
     int32_t x = toy_op(toy, 0, OP_EMBED_FORWARD, (struct op_attrs){.time = TIME}, embed, EMBED_FORWARD_Y);
-    const int32_t norm[] = {x, at[TOY_GAIN].tensor, at[TOY_BIAS].tensor, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE};
+    const int32_t norm[] = {x, at[TOY_GAIN].tensor, TENSOR_NONE, TENSOR_NONE, at[TOY_BIAS].tensor, TENSOR_NONE};
     int32_t n = toy_op(toy, 0, OP_LAYERNORM_FORWARD, (struct op_attrs){.epsilon = 1e-5f}, norm, LAYERNORM_FORWARD_Y);
     int32_t a = toy_gemm(toy, 0, n, at[TOY_TWICE].tensor, false), u = toy_gemm(toy, 0, n, at[TOY_TWICE].tensor, true);
     int32_t sum = toy_residual(toy, toy_residual(toy, a, u), x);

@@ -5,8 +5,8 @@
  * work-item per channel, and gt_columns_sum adds the parts in order.
  */
 GT_KERNEL(GT_GROUP)
-gt_layernorm_forward(GT_TENSOR(x), GT_TENSOR(gain), GT_TENSOR(bias), GT_TENSOR(y), GT_ARRAY(float, mean),
-                     GT_ARRAY(float, rstd), float epsilon, long channels)
+gt_layernorm_forward(GT_TENSOR(x), GT_TENSOR(gain), GT_TENSOR(y), GT_ARRAY(float, rstd), GT_TENSOR(bias),
+                     GT_ARRAY(float, mean), float epsilon, long channels)
 {
     __local float scratch[GT_GROUP];
     const long n = gt_group_index(0), first = n * channels;
@@ -31,8 +31,8 @@ gt_layernorm_forward(GT_TENSOR(x), GT_TENSOR(gain), GT_TENSOR(bias), GT_TENSOR(y
 }
 
 GT_KERNEL(GT_GROUP)
-gt_layernorm_backward(GT_TENSOR(dy), GT_TENSOR(x), GT_TENSOR(gain), GT_ARRAY(const float, mean),
-                      GT_ARRAY(const float, rstd), GT_TENSOR(dx), int accumulate, long channels)
+gt_layernorm_backward(GT_TENSOR(dy), GT_TENSOR(x), GT_TENSOR(gain), GT_ARRAY(const float, rstd), GT_TENSOR(dx),
+                      GT_ARRAY(const float, mean), int accumulate, long channels)
 {
     __local float scratch[GT_GROUP];
     const long n = gt_group_index(0), first = n * channels;
@@ -54,8 +54,8 @@ gt_layernorm_backward(GT_TENSOR(dy), GT_TENSOR(x), GT_TENSOR(gain), GT_ARRAY(con
 }
 
 /* partial[part, c] and partial[parts + part, c]: the contributions of the part's rows to dgain and dbias. */
-__kernel void gt_layernorm_backward_partial(GT_TENSOR(dy), GT_TENSOR(x), GT_ARRAY(const float, mean),
-                                            GT_ARRAY(const float, rstd), GT_ARRAY(float, partial), long rows,
+__kernel void gt_layernorm_backward_partial(GT_TENSOR(dy), GT_TENSOR(x), GT_ARRAY(const float, rstd),
+                                            GT_ARRAY(const float, mean), GT_ARRAY(float, partial), long rows,
                                             long part_rows, long parts, long channels)
 {
     long part;

@@ -1,9 +1,12 @@
-/* layernorm_forward and layernorm_backward, one row at a time.
+/* layernorm and rmsnorm, forward and backward, one row at a time.
+ *
+ * Their operands have the same numbers (ops/layernorm.c); rmsnorm is a layernorm whose mean is absent, and counts as 0.
  *
  * Statistics and the two means of the backward pass are summed in fp64.  dgain and dbias are sums over all rows.  The
  * rows are divided into parts whose number follows from the shape, each part sums in fp64 in its own strip of the
  * workspace, and the parts are added in order, so that the result does not depend on the number of threads.  16-bit
- * rows are converted into rows of the workspace, at most three per thread; gain and bias once.
+ * rows are converted into rows of the workspace, at most three per thread; gain and bias once.  An absent gain is a row
+ * of ones there.
  */
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
@@ -18,8 +21,8 @@
 
 struct layernorm_gradient {
     struct cpu_floats dy, x, dx;
-    const float *gain, *mean, *rstd;
-    bool accumulate;
+    const float *gain, *mean, *rstd; /* mean: NULL if absent */
+    bool accumulate, has_bias;
     int64_t channels;
 };
 
@@ -30,10 +33,11 @@ struct gradient_row {
     float mean, rstd;
 };
 
-/* Returns the floats of workspace; 0 if all operands are fp32. */
-static size_t rows_floats(const struct backend *backend, const struct op_call *call, int64_t channels, size_t rows)
+/* Returns the floats of workspace; 0 if there is a gain and all operands are fp32. */
+static size_t rows_floats(const struct backend *backend, const struct op_call *call, int32_t gain, size_t rows)
 {
-    bool converts = false;
+    const int64_t channels = op_columns(call, 0);
+    bool converts = !call->operand[gain].present;
     for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++)
         converts |= call->operand[slot].present && call->operand[slot].dtype != DTYPE_F32;
     return converts ? (SHARED_ROWS + (size_t)cpu_from(backend)->threads * rows) * cpu_row_floats(channels) : 0;
@@ -45,13 +49,28 @@ static float *scratch_row(float *scratch, size_t row_floats, size_t index)
     return row_floats > 0 ? scratch + index * row_floats : NULL;
 }
 
+/* Returns the gain as fp32: the operand's memory, or a row in `scratch`. */
+static const float *gain_read(const struct backend *backend, const struct op_call *call, int32_t slot, float *scratch)
+{
+    const struct cpu_floats gain = cpu_floats_of(backend, call, slot);
+    const int64_t channels = op_columns(call, 0);
+    if (gain.memory != NULL)
+        return cpu_floats_read(gain, 0, channels, scratch);
+    for (int64_t c = 0; c < channels; c++)
+        scratch[c] = 1.0f;
+    return scratch;
+}
+
+/* `out_mean` is NULL for a norm without a mean. */
 static void row_normalise(const float *x, const float *gain, const float *bias, int64_t channels, float epsilon,
                           float *y, float *out_mean, float *out_rstd)
 {
     double sum = 0.0, square = 0.0;
-    CPU_OMP(omp simd reduction(+ : sum))
-    for (int64_t c = 0; c < channels; c++)
-        sum += (double)x[c];
+    if (out_mean != NULL) {
+        CPU_OMP(omp simd reduction(+ : sum))
+        for (int64_t c = 0; c < channels; c++)
+            sum += (double)x[c];
+    }
     const double mean = sum / (double)channels;
     CPU_OMP(omp simd reduction(+ : square))
     for (int64_t c = 0; c < channels; c++)
@@ -67,31 +86,31 @@ static void row_normalise(const float *x, const float *gain, const float *bias, 
         for (int64_t c = 0; c < channels; c++)
             y[c] = (x[c] - centre) * rstd * gain[c];
     }
-    *out_mean = centre;
+    if (out_mean != NULL)
+        *out_mean = centre;
     *out_rstd = rstd;
 }
 
-static size_t layernorm_forward_workspace_bytes(const struct backend *backend, const struct op_call *call)
+static size_t forward_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
-    return rows_floats(backend, call, call->operand[LAYERNORM_FORWARD_X].dims[1], FORWARD_ROWS) * sizeof(float);
+    return rows_floats(backend, call, LAYERNORM_FORWARD_GAIN, FORWARD_ROWS) * sizeof(float);
 }
 
-static enum gt_status layernorm_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const struct cpu_floats x = cpu_floats_of(backend, call, LAYERNORM_FORWARD_X);
     const struct cpu_floats y = cpu_floats_of(backend, call, LAYERNORM_FORWARD_Y);
-    const struct cpu_floats gains = cpu_floats_of(backend, call, LAYERNORM_FORWARD_GAIN);
     const struct cpu_floats biases = cpu_floats_of(backend, call, LAYERNORM_FORWARD_BIAS);
     float *mean = cpu_operand(backend, call, LAYERNORM_FORWARD_MEAN);
     float *rstd = cpu_operand(backend, call, LAYERNORM_FORWARD_RSTD);
     const int64_t rows = call->operand[LAYERNORM_FORWARD_X].dims[0];
     const int64_t channels = call->operand[LAYERNORM_FORWARD_X].dims[1];
     const float epsilon = call->attrs.epsilon;
-    const size_t scratch_bytes = layernorm_forward_workspace_bytes(backend, call);
+    const size_t scratch_bytes = forward_workspace_bytes(backend, call);
     const size_t row_floats = scratch_bytes > 0 ? cpu_row_floats(channels) : 0;
     float *scratch = scratch_bytes > 0 ? cpu_workspace(backend, call, scratch_bytes) : NULL;
-    const float *gain = cpu_floats_read(gains, 0, channels, scratch), *bias = NULL;
+    const float *gain = gain_read(backend, call, LAYERNORM_FORWARD_GAIN, scratch), *bias = NULL;
     if (biases.memory != NULL)
         bias = cpu_floats_read(biases, 0, channels, scratch_row(scratch, row_floats, 1));
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, rows * channels)))
@@ -99,13 +118,14 @@ static enum gt_status layernorm_forward_run(struct backend *backend, int32_t que
         float *buffer = scratch_row(scratch, row_floats, SHARED_ROWS + (size_t)cpu_thread_index());
         const float *in = cpu_floats_read(x, n * channels, channels, buffer);
         float *out = cpu_floats_place(y, n * channels, buffer);
-        row_normalise(in, gain, bias, channels, epsilon, out, mean + n, rstd + n);
+        row_normalise(in, gain, bias, channels, epsilon, out, mean != NULL ? mean + n : NULL, rstd + n);
         cpu_floats_write(y, n * channels, channels, out);
     }
     return GT_OK;
 }
 
-/* Computes dx of a row, and adds its contribution to dgain[channels] and dbias[channels] (both fp64). */
+/* Computes dx of a row, and adds its contribution to dgain[channels] and, if there is a bias, to dbias[channels] (both
+ * fp64). */
 static void row_gradient(const struct layernorm_gradient *g, const struct gradient_row *row, double *dgain,
                          double *dbias)
 {
@@ -120,9 +140,14 @@ static void row_gradient(const struct layernorm_gradient *g, const struct gradie
         sum += (double)weighted;
         product += (double)weighted * (double)normal;
         dgain[c] += (double)dy[c] * (double)normal;
-        dbias[c] += (double)dy[c];
     }
-    const float mean_weighted = (float)(sum / (double)channels), mean_product = (float)(product / (double)channels);
+    if (g->has_bias) {
+        CPU_OMP(omp simd)
+        for (int64_t c = 0; c < channels; c++)
+            dbias[c] += (double)dy[c];
+    }
+    const float mean_weighted = g->mean != NULL ? (float)(sum / (double)channels) : 0.0f;
+    const float mean_product = (float)(product / (double)channels);
     if (g->accumulate) {
         CPU_OMP(omp simd)
         for (int64_t c = 0; c < channels; c++)
@@ -148,7 +173,7 @@ static void part_gradient(const struct layernorm_gradient *g, int64_t begin, int
             .dy = cpu_floats_read(g->dy, first, channels, dy),
             .x = cpu_floats_read(g->x, first, channels, x),
             .dx = g->accumulate ? cpu_floats_edit(g->dx, first, channels, dx) : cpu_floats_place(g->dx, first, dx),
-            .mean = g->mean[n],
+            .mean = g->mean != NULL ? g->mean[n] : 0.0f,
             .rstd = g->rstd[n],
         };
         row_gradient(g, &row, partial, partial + channels);
@@ -163,40 +188,39 @@ static size_t parts_bytes(const struct op_call *call)
 }
 
 /* The sums of the parts, followed by the fp32 rows. */
-static size_t layernorm_backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
+static size_t backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
-    const int64_t channels = call->operand[LAYERNORM_BACKWARD_DY].dims[1];
-    return parts_bytes(call) + rows_floats(backend, call, channels, BACKWARD_ROWS) * sizeof(float);
+    return parts_bytes(call) + rows_floats(backend, call, LAYERNORM_BACKWARD_GAIN, BACKWARD_ROWS) * sizeof(float);
 }
 
-/* Operand `slot`, dgain or dbias, (+)= the sums over the parts. */
+/* Operand `slot`, dgain or dbias, (+)= the sums over the parts, unless it is absent. */
 static void sums_add(const struct backend *backend, const struct op_call *call, int32_t slot, const double *partial,
                      int64_t parts)
 {
-    const int64_t channels = call->operand[slot].dims[0];
+    const int64_t channels = op_elements(call, slot);
     const struct cpu_floats out = cpu_floats_of(backend, call, slot);
     for (int64_t first = 0; first < channels; first += CPU_PART_COLUMNS)
         cpu_parts_add(out, op_accumulates(call, slot), partial, 2 * channels, parts, first, channels);
 }
 
-static enum gt_status layernorm_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const int64_t rows = call->operand[LAYERNORM_BACKWARD_DY].dims[0];
     const int64_t channels = call->operand[LAYERNORM_BACKWARD_DY].dims[1];
-    const size_t workspace_bytes = layernorm_backward_workspace_bytes(backend, call);
+    const size_t workspace_bytes = backward_workspace_bytes(backend, call);
     const size_t row_floats = workspace_bytes > parts_bytes(call) ? cpu_row_floats(channels) : 0;
     double *partial = cpu_workspace(backend, call, workspace_bytes);
     float *scratch = (float *)(void *)((char *)partial + parts_bytes(call));
-    const struct cpu_floats gain = cpu_floats_of(backend, call, LAYERNORM_BACKWARD_GAIN);
     const struct layernorm_gradient gradient = {
         .dy = cpu_floats_of(backend, call, LAYERNORM_BACKWARD_DY),
         .x = cpu_floats_of(backend, call, LAYERNORM_BACKWARD_X),
         .dx = cpu_floats_of(backend, call, LAYERNORM_BACKWARD_DX),
-        .gain = cpu_floats_read(gain, 0, channels, scratch),
+        .gain = gain_read(backend, call, LAYERNORM_BACKWARD_GAIN, scratch),
         .mean = cpu_operand(backend, call, LAYERNORM_BACKWARD_MEAN),
         .rstd = cpu_operand(backend, call, LAYERNORM_BACKWARD_RSTD),
         .accumulate = op_accumulates(call, LAYERNORM_BACKWARD_DX),
+        .has_bias = call->operand[LAYERNORM_BACKWARD_DBIAS].present,
         .channels = channels,
     };
     const int64_t parts = cpu_parts(rows);
@@ -207,12 +231,14 @@ static enum gt_status layernorm_backward_run(struct backend *backend, int32_t qu
                       partial + part * 2 * channels, buffer, row_floats);
     }
     sums_add(backend, call, LAYERNORM_BACKWARD_DGAIN, partial, parts);
-    if (call->operand[LAYERNORM_BACKWARD_DBIAS].present)
-        sums_add(backend, call, LAYERNORM_BACKWARD_DBIAS, partial + channels, parts);
+    sums_add(backend, call, LAYERNORM_BACKWARD_DBIAS, partial + channels, parts);
     return GT_OK;
 }
 
-const struct op_impl CPU_NAME(cpu_layernorm_forward) = {.workspace_bytes = layernorm_forward_workspace_bytes,
-                                                        .run = layernorm_forward_run};
-const struct op_impl CPU_NAME(cpu_layernorm_backward) = {.workspace_bytes = layernorm_backward_workspace_bytes,
-                                                         .run = layernorm_backward_run};
+#define NORM(name)                                                                                       \
+    const struct op_impl CPU_NAME(cpu_##name##_forward) = {.workspace_bytes = forward_workspace_bytes,   \
+                                                           .run = forward_run};                          \
+    const struct op_impl CPU_NAME(cpu_##name##_backward) = {.workspace_bytes = backward_workspace_bytes, \
+                                                            .run = backward_run};
+NORM(layernorm)
+NORM(rmsnorm)

@@ -146,6 +146,7 @@ static enum gt_status layernorm_forward_run(struct backend *backend, int32_t que
 }
 
 const struct op_impl cuda_layernorm_forward = {.supports = cuda_operands_supported, .run = layernorm_forward_run};
+const struct op_impl cuda_rmsnorm_forward = {.supports = cuda_operands_supported, .run = layernorm_forward_run};
 
 /* Returns the columns, rounded up to whole tiles. */
 static int64_t strip_floats_of(int64_t columns)
@@ -277,25 +278,35 @@ static enum gt_status bias_run(struct backend *backend, int32_t queue, const str
 const struct op_impl cuda_bias_backward = {
     .supports = bias_supports, .workspace_bytes = bias_workspace_bytes, .run = bias_run};
 
+/* Returns the number of sums over rows: dgain and dbias, or dgain alone. */
+static int32_t layernorm_strips(const struct op_call *call)
+{
+    return call->operand[LAYERNORM_BACKWARD_MEAN].present ? 2 : 1;
+}
+
 static size_t layernorm_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     (void)backend;
-    return strips_bytes(call, LAYERNORM_BACKWARD_X, 2);
+    return strips_bytes(call, LAYERNORM_BACKWARD_X, layernorm_strips(call));
 }
 
 /* A block has as many warps as have room for their strips in shared memory.  If there is no room for even one, the
  * block has one warp, which sums in the workspace. */
 static enum gt_status layernorm_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
-    struct cuda_args args = strip_args_of(backend, call, LAYERNORM_BACKWARD_X, 2);
-    const size_t warp_bytes = 2 * (size_t)args.strip_floats * sizeof(float);
+    struct cuda_args args = strip_args_of(backend, call, LAYERNORM_BACKWARD_X, layernorm_strips(call));
+    const size_t warp_bytes = (size_t)args.strips * (size_t)args.strip_floats * sizeof(float);
     const size_t fitting = size_min(CUDA_SHARED_DEFAULT_BYTES / warp_bytes, CUDA_ROW_WARPS);
     args.threads = 32 * (fitting > 0 ? (int32_t)fitting : 1);
     args.shared_bytes = fitting * warp_bytes;
+    if (!call->operand[LAYERNORM_BACKWARD_DGAIN].present)
+        return start(backend, queue, call, cuda_launch_layernorm_backward, &args);
     return strips_sum(backend, queue, call, cuda_launch_layernorm_backward, &args, LAYERNORM_BACKWARD_DGAIN);
 }
 
 const struct op_impl cuda_layernorm_backward = {
+    .supports = cuda_operands_supported, .workspace_bytes = layernorm_workspace_bytes, .run = layernorm_backward_run};
+const struct op_impl cuda_rmsnorm_backward = {
     .supports = cuda_operands_supported, .workspace_bytes = layernorm_workspace_bytes, .run = layernorm_backward_run};
 
 /* ---- sums over a tensor ---- */

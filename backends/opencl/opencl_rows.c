@@ -1,4 +1,4 @@
-/* Ops with sums within rows or over rows: layernorm, the gradient of a bias, cross entropy and the sum of its losses.
+/* Ops with sums within rows or over rows: the norms, the gradient of a bias, cross entropy and the sum of its losses.
  *
  * Sums within a row have one group per row.  Sums over rows are made in parts: the workspace contains the parts' sums,
  * [parts, columns] floats, which are then added in order.  cross_entropy has no workspace in any dtype: its kernel
@@ -24,15 +24,15 @@ static enum gt_status layernorm_forward_run(struct backend *backend, int32_t que
 {
     const int64_t *dims = call->operand[LAYERNORM_FORWARD_X].dims;
     (void)queue;
-    return opencl_groups(backend, call, &opencl_source_layernorm, "gt_layernorm_forward", "tttata",
+    return opencl_groups(backend, call, &opencl_source_layernorm, "gt_layernorm_forward", "tttatt",
                          VALUES(F32(call->attrs.epsilon), I64(dims[1])), dims[0], flops_of(dims));
 }
 
-/* The sums of dgain, followed by those of dbias. */
+/* The sums of dgain, followed by those of dbias where there is a mean. */
 static size_t layernorm_backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     (void)backend;
-    return 2 * (size_t)parts_elements(call) * sizeof(float);
+    return (call->operand[LAYERNORM_BACKWARD_MEAN].present ? 2 : 1) * (size_t)parts_elements(call) * sizeof(float);
 }
 
 /* dx comes last: it may be the same memory as dy, which the sums over rows read. */
@@ -41,13 +41,14 @@ static enum gt_status layernorm_backward_run(struct backend *backend, int32_t qu
     const int64_t *dims = call->operand[LAYERNORM_BACKWARD_DY].dims;
     const struct opencl_parts parts = opencl_parts_of(dims[0]);
     (void)queue;
-    TRY(opencl_columns(backend, call, &opencl_source_layernorm, "gt_layernorm_backward_partial", "tt-a---aw",
+    TRY(opencl_columns(backend, call, &opencl_source_layernorm, "gt_layernorm_backward_partial", "tt-a---tw",
                        VALUES(I64(parts.rows), I64(parts.part_rows), I64(parts.parts), I64(dims[1])), dims[1],
                        parts.parts, flops_of(dims)));
-    TRY(opencl_parts_sum(backend, call, 0, parts.parts, LAYERNORM_BACKWARD_DGAIN));
+    if (call->operand[LAYERNORM_BACKWARD_DGAIN].present)
+        TRY(opencl_parts_sum(backend, call, 0, parts.parts, LAYERNORM_BACKWARD_DGAIN));
     if (call->operand[LAYERNORM_BACKWARD_DBIAS].present)
         TRY(opencl_parts_sum(backend, call, parts_elements(call), parts.parts, LAYERNORM_BACKWARD_DBIAS));
-    return opencl_groups(backend, call, &opencl_source_layernorm, "gt_layernorm_backward", "tttat--a",
+    return opencl_groups(backend, call, &opencl_source_layernorm, "gt_layernorm_backward", "tttat--t",
                          VALUES(I32(op_accumulates(call, LAYERNORM_BACKWARD_DX)), I64(dims[1])), dims[0],
                          flops_of(dims));
 }
@@ -89,6 +90,10 @@ const struct op_impl opencl_layernorm_forward = {.supports = opencl_floats_suppo
 const struct op_impl opencl_layernorm_backward = {.supports = opencl_floats_supported,
                                                   .workspace_bytes = layernorm_backward_workspace_bytes,
                                                   .run = layernorm_backward_run};
+const struct op_impl opencl_rmsnorm_forward = {.supports = opencl_floats_supported, .run = layernorm_forward_run};
+const struct op_impl opencl_rmsnorm_backward = {.supports = opencl_floats_supported,
+                                                .workspace_bytes = layernorm_backward_workspace_bytes,
+                                                .run = layernorm_backward_run};
 const struct op_impl opencl_bias_backward = {
     .supports = opencl_floats_supported, .workspace_bytes = bias_backward_workspace_bytes, .run = bias_backward_run};
 const struct op_impl opencl_cross_entropy = {.supports = opencl_floats_supported, .run = cross_entropy_run};

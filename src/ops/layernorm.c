@@ -1,12 +1,25 @@
-/* layernorm: y = (x - mean) rstd gain + bias, over the last dimension.                               Ba et al. 2016
+/* The norms of rows.
  *
+ * layernorm: y = (x - mean) rstd gain + bias, over the last dimension.                               Ba et al. 2016
  * mean and rstd = 1 / sqrt(biased variance + epsilon) are stored in fp32.  With xh = (x - mean) rstd:
  *   dx = rstd (dy g - mean_C(dy g) - xh mean_C(dy g xh)),  dgain = sum dy xh,  dbias = sum dy
+ *
+ * rmsnorm: y = x rstd gain, rstd = 1 / sqrt(mean_C(x^2) + epsilon).          Zhang & Sennrich 2019; LlamaRMSNorm
+ *   dx = rstd (dy g - xh mean_C(dy g xh)),  dgain = sum dy xh;  an absent gain is 1
+ *
+ * The operands of rmsnorm have the numbers of layernorm's, whose bias and mean follow them.  The functions and kernels
+ * of layernorm therefore compute rmsnorm too, where the mean is absent.
  */
 #include "ops/op.h"
 
+#include "base/log.h"
 #include "model/autodiff.h"
 #include "ops/infer.h"
+
+_Static_assert((int)RMSNORM_FORWARD_OPERANDS == (int)LAYERNORM_FORWARD_BIAS, "rmsnorm's operands come first");
+_Static_assert((int)RMSNORM_FORWARD_RSTD == (int)LAYERNORM_FORWARD_RSTD, "rmsnorm's operands come first");
+_Static_assert((int)RMSNORM_BACKWARD_OPERANDS == (int)LAYERNORM_BACKWARD_DBIAS, "rmsnorm's operands come first");
+_Static_assert((int)RMSNORM_BACKWARD_DGAIN == (int)LAYERNORM_BACKWARD_DGAIN, "rmsnorm's operands come first");
 
 /* Mean 1, variance 3, normalise 2, gain 1, bias 1. */
 static double layernorm_forward_flops(const struct op_call *call)
@@ -15,7 +28,7 @@ static double layernorm_forward_flops(const struct op_call *call)
     return (6.0 + affine) * cost_elements(call, LAYERNORM_FORWARD_X);
 }
 
-static enum gt_status layernorm_forward_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
+static enum gt_status norm_differentiate(struct autodiff *ad, const struct op *op, enum op_kind backward, int32_t dy)
 {
     struct op_attrs attrs = op->attrs;
     int32_t operands[LAYERNORM_BACKWARD_OPERANDS] = {
@@ -24,13 +37,20 @@ static enum gt_status layernorm_forward_differentiate(struct autodiff *ad, const
         [LAYERNORM_BACKWARD_GAIN] = autodiff_saved(ad, op->operand[LAYERNORM_FORWARD_GAIN]),
         [LAYERNORM_BACKWARD_MEAN] = autodiff_saved(ad, op->operand[LAYERNORM_FORWARD_MEAN]),
         [LAYERNORM_BACKWARD_RSTD] = autodiff_saved(ad, op->operand[LAYERNORM_FORWARD_RSTD]),
+        [LAYERNORM_BACKWARD_DGAIN] = TENSOR_NONE,
         [LAYERNORM_BACKWARD_DBIAS] = TENSOR_NONE,
     };
     TRY(autodiff_target(ad, op->operand[LAYERNORM_FORWARD_X], LAYERNORM_BACKWARD_DX, operands, &attrs));
-    TRY(autodiff_target(ad, op->operand[LAYERNORM_FORWARD_GAIN], LAYERNORM_BACKWARD_DGAIN, operands, &attrs));
+    if (op->operand[LAYERNORM_FORWARD_GAIN] != TENSOR_NONE)
+        TRY(autodiff_target(ad, op->operand[LAYERNORM_FORWARD_GAIN], LAYERNORM_BACKWARD_DGAIN, operands, &attrs));
     if (op->operand[LAYERNORM_FORWARD_BIAS] != TENSOR_NONE)
         TRY(autodiff_target(ad, op->operand[LAYERNORM_FORWARD_BIAS], LAYERNORM_BACKWARD_DBIAS, operands, &attrs));
-    return autodiff_emit(ad, op, OP_LAYERNORM_BACKWARD, &attrs, operands);
+    return autodiff_emit(ad, op, backward, &attrs, operands);
+}
+
+static enum gt_status layernorm_forward_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
+{
+    return norm_differentiate(ad, op, OP_LAYERNORM_BACKWARD, dy);
 }
 
 const struct op_declaration op_layernorm_forward = {
@@ -75,4 +95,52 @@ const struct op_declaration op_layernorm_backward = {
                                               .like = LAYERNORM_BACKWARD_GAIN}},
     .flops = layernorm_backward_flops,
     .workspace_cap = layernorm_backward_workspace_cap,
+};
+
+static enum gt_status rmsnorm_forward_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
+{
+    return norm_differentiate(ad, op, OP_RMSNORM_BACKWARD, dy);
+}
+
+/* Mean of squares 2, normalise 1, gain 1. */
+const struct op_declaration op_rmsnorm_forward = {
+    OP_NAMED(rmsnorm_forward, RMSNORM_FORWARD),
+    .text = "y = x rstd gain, over rows; an absent gain is 1",
+    .operand = {[RMSNORM_FORWARD_X] = {"x", OPERAND_IN | OPERAND_SAVED, "NC"},
+                [RMSNORM_FORWARD_GAIN] = {"gain", OPERAND_IN | OPERAND_SAVED | OPERAND_OPTIONAL, "C"},
+                [RMSNORM_FORWARD_Y] = {"y", OPERAND_OUT, "NC"},
+                [RMSNORM_FORWARD_RSTD] = {"rstd", OPERAND_OUT | OPERAND_SAVED, "N", DTYPES_F32}},
+    .recompute = RECOMPUTE_CLASS_NORM,
+    .cost = {4.0, RMSNORM_FORWARD_X},
+    .differentiate = rmsnorm_forward_differentiate,
+};
+
+static bool rmsnorm_backward_check(const struct op_call *call, struct infer_sizes *sizes)
+{
+    (void)sizes;
+    if (call->operand[RMSNORM_BACKWARD_GAIN].present || !call->operand[RMSNORM_BACKWARD_DGAIN].present)
+        return true;
+    log_error("rmsnorm_backward: operand dgain is present, expected none without operand gain");
+    return false;
+}
+
+static size_t rmsnorm_backward_workspace_cap(const struct op_call *call)
+{
+    return (size_t)OP_PARTIAL_ROWS * (size_t)op_columns(call, RMSNORM_BACKWARD_X) * sizeof(float);
+}
+
+/* xh 1, dy g 1, mean 2, dx 3, dgain 2. */
+const struct op_declaration op_rmsnorm_backward = {
+    OP_NAMED(rmsnorm_backward, RMSNORM_BACKWARD),
+    .text = "dx (+)=, dgain (+)= of rmsnorm_forward",
+    .operand = {[RMSNORM_BACKWARD_DY] = {"dy", OPERAND_IN, "NC"},
+                [RMSNORM_BACKWARD_X] = {"x", OPERAND_IN, "NC"},
+                [RMSNORM_BACKWARD_GAIN] = {"gain", OPERAND_IN | OPERAND_OPTIONAL, "C"},
+                [RMSNORM_BACKWARD_RSTD] = {"rstd", OPERAND_IN, "N", DTYPES_F32},
+                [RMSNORM_BACKWARD_DX] = {"dx", OPERAND_OUT | OPERAND_ACCUMULATES, "NC"},
+                [RMSNORM_BACKWARD_DGAIN] = {"dgain", OPERAND_OUT | OPERAND_OPTIONAL | OPERAND_ACCUMULATES, "C",
+                                            .like = RMSNORM_BACKWARD_GAIN}},
+    .check = rmsnorm_backward_check,
+    .cost = {9.0, RMSNORM_BACKWARD_X},
+    .workspace_cap = rmsnorm_backward_workspace_cap,
 };

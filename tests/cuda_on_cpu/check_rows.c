@@ -142,6 +142,7 @@ static void recipe_check(struct totals *totals, const struct recipe *recipe, enu
 }
 
 #define LN_ALL (1u << LAYERNORM_BACKWARD_DX | 1u << LAYERNORM_BACKWARD_DGAIN | 1u << LAYERNORM_BACKWARD_DBIAS)
+#define RN_ALL (1u << RMSNORM_BACKWARD_DX | 1u << RMSNORM_BACKWARD_DGAIN)
 
 /* Every op at an aligned and an unaligned size, as operands and as views, on a small and a large card. */
 static void ops_check(struct totals *totals)
@@ -151,6 +152,9 @@ static void ops_check(struct totals *totals)
         {OP_EMBED_BACKWARD, "Miigv", 300, 40, 1u << EMBED_BACKWARD_DWPE, 1},
         {OP_LAYERNORM_FORWARD, "Mc--c", 300, 40, 0, 1},
         {OP_LAYERNORM_BACKWARD, "MMcr---r", 300, 40, LN_ALL, 1},
+        {OP_RMSNORM_FORWARD, "Mc", 300, 40, 0, 1},
+        {OP_RMSNORM_BACKWARD, "MMcr-c", 300, 40, RN_ALL, 1},
+        {OP_RMSNORM_BACKWARD, "MM-r", 300, 40, 0, 1},
         {OP_BIAS_BACKWARD, "M", 300, 40, 1u << BIAS_BACKWARD_DBIAS, 1},
         {OP_GELU_FORWARD, "M", 1500, 48, 0, 1},
         {OP_GELU_BACKWARD, "MM", 1500, 48, 0, 1},
@@ -201,6 +205,9 @@ static void shapes_check(struct totals *totals)
         {OP_LAYERNORM_BACKWARD, "MMcr---r", 20, 6152, 1u << LAYERNORM_BACKWARD_DBIAS, 28},
         {OP_LAYERNORM_BACKWARD, "MMcr---r", 20, 6145, 0, 28},
         {OP_LAYERNORM_BACKWARD, "MMcr---r", 5000, 16, 0, 28},
+        {OP_RMSNORM_FORWARD, "M", 5, 1600, 0, 28},
+        {OP_RMSNORM_BACKWARD, "MMcr-c", 20, 6145, 0, 28},
+        {OP_RMSNORM_BACKWARD, "MMcr-c", 20, 12289, RN_ALL, 28},
         {OP_BIAS_BACKWARD, "M", 5000, 264, 0, 28},
         {OP_BIAS_BACKWARD, "M", 5000, 24, 1u << BIAS_BACKWARD_DBIAS, 28},
         {OP_EMBED_BACKWARD, "Miigv", 600, 520, 0, 28},

@@ -47,7 +47,7 @@ OPS = {
     "gelu.cu": ("gelu_forward", "gelu_backward", "swiglu_forward", "swiglu_backward"),
     "gemm.cu": ("gemm",),
     "gradient_round.cu": ("gradient_round",),
-    "layernorm.cu": ("layernorm_forward", "layernorm_backward"),
+    "layernorm.cu": ("layernorm_forward", "layernorm_backward", "rmsnorm_forward", "rmsnorm_backward"),
     "muon.cu": ("muon_momentum", "muon_normalize", "muon_step"),
     "norm.cu": ("sum_of_squares", "clip_factor"),
     "parts.cu": ("bias_backward", "layernorm_backward"),

@@ -183,6 +183,8 @@ PLANTED = (
          "#define KEPT_CHANNELS (2 * KEPT * CUDA_TILE_COLUMNS)"),
         ("wide-kept", r" && args->operand\[slot\]\.dtype != DTYPE_F32", ""),
         ("dx-overwritten", r"if \(args\.accumulate\)\n", "if (false)\n"),
+        ("mean-of-rms", r"args\.mean != NULL \? row_mean<kept>\(args, row, n\) : 0\.0f", "row_mean<kept>(args, row, n)"),
+        ("gradient-mean-of-rms", r"args\.mean != NULL \? (warp_sum\(weighted\) / \(float\)args\.channels) : 0\.0f", r"\1"),
         ("product-mean-lost", r" - normal \* row\.product", ""),
     )),
     ("muon.cu", (

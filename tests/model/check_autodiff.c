@@ -76,6 +76,12 @@ static int32_t toy_residual(struct toy *toy, int32_t x, int32_t y)
     return toy_op(toy, 0, OP_RESIDUAL, (struct op_attrs){0}, operands, RESIDUAL_R);
 }
 
+static int32_t toy_rmsnorm(struct toy *toy, int32_t x, int32_t gain)
+{
+    const int32_t operands[] = {x, gain, TENSOR_NONE, TENSOR_NONE};
+    return toy_op(toy, 0, OP_RMSNORM_FORWARD, (struct op_attrs){.epsilon = 1e-5f}, operands, RMSNORM_FORWARD_Y);
+}
+
 static int32_t toy_gelu(struct toy *toy, int32_t x, enum gelu_kind kind)
 {
     const int32_t operands[] = {x, TENSOR_NONE};
@@ -129,6 +135,7 @@ static int32_t toy_body(struct toy *toy)
         .heads = toy->tied ? 2 : 4, .kv_heads = 2, .time = TIME, .softmax_scale = 0.7f, .dropout = 0.2f, .site = 3};
     int32_t mixed = toy_op(toy, 0, OP_ATTENTION_FORWARD, heads, attention, ATTENTION_FORWARD_Y);
     if (!toy->tied) { /* qkv then has an even number of pairs of columns */
+        mixed = toy_rmsnorm(toy, toy_rmsnorm(toy, mixed, at[TOY_GAIN].tensor), TENSOR_NONE);
         const int32_t gated[] = {toy_gemm(toy, 0, n, at[TOY_QKV].tensor, false), TENSOR_NONE};
         mixed =
             toy_residual(toy, mixed, toy_op(toy, 0, OP_SWIGLU_FORWARD, (struct op_attrs){0}, gated, SWIGLU_FORWARD_Y));

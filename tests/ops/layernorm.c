@@ -1,10 +1,17 @@
-/* Layernorm.  The oracle's terms are derived in tests/opcheck/bounds.md; a comment names the stage that each line
- * covers. */
+/* Layernorm, and RMSNorm: the same without a mean, a bias or, in some cases, a gain.  The first operands of both have
+ * the same numbers.  The oracle's terms are derived in tests/opcheck/bounds.md; a comment names the stage that each
+ * line covers. */
 #include <math.h>
 
 #include "tests/ops/op_test.h"
 
 #define ULP 0x1p-24
+
+/* Returns element c of an operand, or `otherwise` if it is absent. */
+static double element(const double *values, int64_t c, double otherwise)
+{
+    return values != NULL ? values[c] : otherwise;
+}
 
 static void layernorm_forward_row(const struct op_call *call, const struct ref_tensors *t, int64_t n)
 {
@@ -12,7 +19,7 @@ static void layernorm_forward_row(const struct op_call *call, const struct ref_t
     const double *x = t->value[LAYERNORM_FORWARD_X] + n * channels, *gain = t->value[LAYERNORM_FORWARD_GAIN];
     const double *bias = t->value[LAYERNORM_FORWARD_BIAS];
     double count = (double)channels, mean = 0.0, size = 0.0, variance = 0.0, epsilon = (double)call->attrs.epsilon;
-    for (int64_t c = 0; c < channels; c++) {
+    for (int64_t c = 0; t->value[LAYERNORM_FORWARD_MEAN] != NULL && c < channels; c++) {
         mean += x[c] / count;
         size += fabs(x[c]) / count;
     }
@@ -23,15 +30,17 @@ static void layernorm_forward_row(const struct op_call *call, const struct ref_t
     double mean_term = sqrt(count) * size, mean_error = 8.0 * ULP * mean_term;
     double rstd_term = 0.5 * (sqrt(count) + 2.0) * variance * rstd * rstd + 2.0 +
                        0.5 * mean_error * mean_error * rstd * rstd / (8.0 * ULP);
-    t->value[LAYERNORM_FORWARD_MEAN][n] = mean;
-    t->term[LAYERNORM_FORWARD_MEAN][n] = mean_term;
+    if (t->value[LAYERNORM_FORWARD_MEAN] != NULL) {
+        t->value[LAYERNORM_FORWARD_MEAN][n] = mean;
+        t->term[LAYERNORM_FORWARD_MEAN][n] = mean_term;
+    }
     t->value[LAYERNORM_FORWARD_RSTD][n] = rstd;
     t->term[LAYERNORM_FORWARD_RSTD][n] = rstd * rstd_term;
     for (int64_t c = 0; c < channels; c++) {
-        double scaled = (x[c] - mean) * rstd * gain[c], shift = bias != NULL ? bias[c] : 0.0;
+        double g = element(gain, c, 1.0), scaled = (x[c] - mean) * rstd * g, shift = element(bias, c, 0.0);
         t->value[LAYERNORM_FORWARD_Y][n * channels + c] = scaled + shift;
         t->term[LAYERNORM_FORWARD_Y][n * channels + c] =
-            fabs(gain[c]) * rstd * mean_term + fabs(scaled) * rstd_term + sqrt(3.0) * (fabs(scaled) + fabs(shift));
+            fabs(g) * rstd * mean_term + fabs(scaled) * rstd_term + sqrt(3.0) * (fabs(scaled) + fabs(shift));
     }
 }
 
@@ -41,17 +50,18 @@ static void layernorm_backward_row(const struct op_call *call, const struct ref_
     const double *x = t->value[LAYERNORM_BACKWARD_X] + n * channels,
                  *dy = t->value[LAYERNORM_BACKWARD_DY] + n * channels;
     const double *gain = t->value[LAYERNORM_BACKWARD_GAIN];
-    double mean = t->value[LAYERNORM_BACKWARD_MEAN][n], rstd = t->value[LAYERNORM_BACKWARD_RSTD][n];
+    double mean = element(t->value[LAYERNORM_BACKWARD_MEAN], n, 0.0), rstd = t->value[LAYERNORM_BACKWARD_RSTD][n];
+    bool has_mean = t->value[LAYERNORM_BACKWARD_MEAN] != NULL;
     double count = (double)channels, first = 0.0, second = 0.0, first_size = 0.0, second_size = 0.0;
     for (int64_t c = 0; c < channels; c++) {
-        double g = dy[c] * gain[c], xh = (x[c] - mean) * rstd;
-        first += g / count;
+        double g = dy[c] * element(gain, c, 1.0), xh = (x[c] - mean) * rstd;
+        first += has_mean ? g / count : 0.0;
         second += g * xh / count;
-        first_size += fabs(g) / count;
+        first_size += has_mean ? fabs(g) / count : 0.0;
         second_size += fabs(g * xh) / count;
     }
     for (int64_t c = 0; c < channels; c++) {
-        double g = dy[c] * gain[c], xh = (x[c] - mean) * rstd;
+        double g = dy[c] * element(gain, c, 1.0), xh = (x[c] - mean) * rstd;
         double old = ref_before(call, t, LAYERNORM_BACKWARD_DX, n * channels + c);
         t->value[LAYERNORM_BACKWARD_DX][n * channels + c] = old + rstd * (g - first - xh * second);
         t->term[LAYERNORM_BACKWARD_DX][n * channels + c] =
@@ -63,16 +73,13 @@ static void layernorm_backward_row(const struct op_call *call, const struct ref_
 static void layernorm_backward_column(const struct op_call *call, const struct ref_tensors *t, int64_t c)
 {
     int64_t rows = call->operand[LAYERNORM_BACKWARD_X].dims[0], channels = call->operand[LAYERNORM_BACKWARD_X].dims[1];
-    double gain_sum = ref_before(call, t, LAYERNORM_BACKWARD_DGAIN, c), gain_size = fabs(gain_sum);
-    double bias_sum = 0.0, bias_size = 0.0;
     bool has_bias = t->value[LAYERNORM_BACKWARD_DBIAS] != NULL;
-    if (has_bias)
-        bias_sum = ref_before(call, t, LAYERNORM_BACKWARD_DBIAS, c);
-    bias_size = fabs(bias_sum);
+    double gain_sum = ref_before(call, t, LAYERNORM_BACKWARD_DGAIN, c), gain_size = fabs(gain_sum);
+    double bias_sum = has_bias ? ref_before(call, t, LAYERNORM_BACKWARD_DBIAS, c) : 0.0, bias_size = fabs(bias_sum);
     for (int64_t n = 0; n < rows; n++) {
         double dy = t->value[LAYERNORM_BACKWARD_DY][n * channels + c];
-        double xh = (t->value[LAYERNORM_BACKWARD_X][n * channels + c] - t->value[LAYERNORM_BACKWARD_MEAN][n]) *
-                    t->value[LAYERNORM_BACKWARD_RSTD][n];
+        double mean = element(t->value[LAYERNORM_BACKWARD_MEAN], n, 0.0);
+        double xh = (t->value[LAYERNORM_BACKWARD_X][n * channels + c] - mean) * t->value[LAYERNORM_BACKWARD_RSTD][n];
         gain_sum += dy * xh;
         gain_size += fabs(dy * xh);
         bias_sum += dy;
@@ -96,7 +103,7 @@ static void ref_layernorm_backward(const struct op_call *call, const struct ref_
 {
     for (int64_t n = 0; n < call->operand[LAYERNORM_BACKWARD_X].dims[0]; n++)
         layernorm_backward_row(call, t, n);
-    for (int64_t c = 0; c < call->operand[LAYERNORM_BACKWARD_X].dims[1]; c++)
+    for (int64_t c = 0; c < op_elements(call, LAYERNORM_BACKWARD_DGAIN); c++)
         layernorm_backward_column(call, t, c);
 }
 
@@ -112,22 +119,29 @@ static float row_variance(const double *x, int64_t channels, float mean, enum na
     return sum / (defect == DEFECT_UNBIASED_VARIANCE && channels > 1 ? count - 1.0f : count);
 }
 
+static float naive_gain(const double *gain, int64_t c, enum naive_defect defect)
+{
+    return defect == DEFECT_FORGET_GAIN ? 1.0f : (float)element(gain, c, 1.0);
+}
+
 static void naive_layernorm_backward_row(const struct op_call *call, double *const *value, int64_t n,
                                          enum naive_defect defect)
 {
     int64_t channels = call->operand[LAYERNORM_BACKWARD_X].dims[1], base = n * channels;
-    float mean = naive_at(value[LAYERNORM_BACKWARD_MEAN], n), rstd = naive_at(value[LAYERNORM_BACKWARD_RSTD], n);
+    float mean = (float)element(value[LAYERNORM_BACKWARD_MEAN], n, 0.0);
+    float rstd = naive_at(value[LAYERNORM_BACKWARD_RSTD], n);
+    bool subtracts = (value[LAYERNORM_BACKWARD_MEAN] != NULL) != (defect == DEFECT_WRONG_KIND);
     float first = 0.0f, second = 0.0f;
     for (int64_t c = 0; c < channels; c++) {
-        float gain = defect == DEFECT_FORGET_GAIN ? 1.0f : naive_at(value[LAYERNORM_BACKWARD_GAIN], c);
+        float gain = naive_gain(value[LAYERNORM_BACKWARD_GAIN], c, defect);
         float g = naive_at(value[LAYERNORM_BACKWARD_DY], base + c) * gain;
         first = naive_add(first, g, defect);
         second = naive_add(second, g * ((naive_at(value[LAYERNORM_BACKWARD_X], base + c) - mean) * rstd), defect);
     }
-    first = defect == DEFECT_FORGET_FIRST ? 0.0f : first / (float)channels;
+    first = defect == DEFECT_FORGET_FIRST || !subtracts ? 0.0f : first / (float)channels;
     second = defect == DEFECT_FORGET_SECOND ? 0.0f : second / (float)channels;
     for (int64_t c = 0; c < channels; c++) {
-        float gain = defect == DEFECT_FORGET_GAIN ? 1.0f : naive_at(value[LAYERNORM_BACKWARD_GAIN], c);
+        float gain = naive_gain(value[LAYERNORM_BACKWARD_GAIN], c, defect);
         float xh = (naive_at(value[LAYERNORM_BACKWARD_X], base + c) - mean) * rstd;
         float dx = rstd * (naive_at(value[LAYERNORM_BACKWARD_DY], base + c) * gain - first - xh * second);
         dx += naive_before(call, value, LAYERNORM_BACKWARD_DX, base + c, defect);
@@ -140,18 +154,18 @@ static void naive_layernorm_forward(const struct op_call *call, double *const *v
     int64_t channels = call->operand[LAYERNORM_FORWARD_X].dims[1];
     for (int64_t n = 0; n < call->operand[LAYERNORM_FORWARD_X].dims[0]; n++) {
         const double *x = value[LAYERNORM_FORWARD_X] + n * channels;
+        bool subtracts = (value[LAYERNORM_FORWARD_MEAN] != NULL) != (defect == DEFECT_WRONG_KIND);
         float mean = 0.0f;
-        for (int64_t c = 0; c < channels; c++)
+        for (int64_t c = 0; subtracts && c < channels; c++)
             mean = naive_add(mean, naive_at(x, c), defect);
         mean /= (float)channels;
         float variance = row_variance(x, channels, mean, defect);
         float rstd = 1.0f / sqrtf(variance + (defect == DEFECT_EPSILON ? 0.0f : call->attrs.epsilon));
-        value[LAYERNORM_FORWARD_MEAN][n] = (double)mean;
+        if (value[LAYERNORM_FORWARD_MEAN] != NULL)
+            value[LAYERNORM_FORWARD_MEAN][n] = (double)mean;
         value[LAYERNORM_FORWARD_RSTD][n] = (double)rstd;
         for (int64_t c = 0; c < channels; c++) {
-            float y = (naive_at(x, c) - mean) * rstd;
-            if (defect != DEFECT_FORGET_GAIN)
-                y *= naive_at(value[LAYERNORM_FORWARD_GAIN], c);
+            float y = (naive_at(x, c) - mean) * rstd * naive_gain(value[LAYERNORM_FORWARD_GAIN], c, defect);
             if (value[LAYERNORM_FORWARD_BIAS] != NULL && defect != DEFECT_FORGET_BIAS)
                 y += naive_at(value[LAYERNORM_FORWARD_BIAS], c);
             value[LAYERNORM_FORWARD_Y][n * channels + c] = (double)y;
@@ -164,14 +178,14 @@ static void naive_layernorm_backward(const struct op_call *call, double *const *
     int64_t rows = call->operand[LAYERNORM_BACKWARD_X].dims[0], channels = call->operand[LAYERNORM_BACKWARD_X].dims[1];
     for (int64_t n = 0; n < rows; n++)
         naive_layernorm_backward_row(call, value, n, defect);
-    for (int64_t c = 0; c < channels; c++) {
+    for (int64_t c = 0; c < op_elements(call, LAYERNORM_BACKWARD_DGAIN); c++) {
         bool has_bias = value[LAYERNORM_BACKWARD_DBIAS] != NULL;
         float gain = naive_before(call, value, LAYERNORM_BACKWARD_DGAIN, c, defect);
         float bias = has_bias ? naive_before(call, value, LAYERNORM_BACKWARD_DBIAS, c, defect) : 0.0f;
         for (int64_t n = 0; n < (defect == DEFECT_LAST_TERM ? rows - 1 : rows); n++) {
             float dy = naive_at(value[LAYERNORM_BACKWARD_DY], n * channels + c);
-            float xh = (naive_at(value[LAYERNORM_BACKWARD_X], n * channels + c) -
-                        naive_at(value[LAYERNORM_BACKWARD_MEAN], n)) *
+            float mean = (float)element(value[LAYERNORM_BACKWARD_MEAN], n, 0.0);
+            float xh = (naive_at(value[LAYERNORM_BACKWARD_X], n * channels + c) - mean) *
                        naive_at(value[LAYERNORM_BACKWARD_RSTD], n);
             gain = naive_add(gain, dy * xh, defect);
             bias = naive_add(bias, dy, defect);
@@ -182,30 +196,55 @@ static void naive_layernorm_backward(const struct op_call *call, double *const *
     }
 }
 
-static void make_layernorm_forward(struct maker *maker)
+/* Makes an optional operand of two cases in three. */
+static void make_vector(struct maker *maker, int32_t slot, int64_t channels)
+{
+    if (maker->index % 3 != 0)
+        case_tensor(maker, slot, maker->kept, channels, 0);
+}
+
+static void make_norm_forward(struct maker *maker)
 {
     bool real = maker->index % 40 == 39;
     int64_t rows = case_any_size(maker, 65), channels = real ? 768 : case_size(maker, 129);
     case_attrs(maker)->epsilon = 1e-5f;
     case_tensor(maker, LAYERNORM_FORWARD_X, maker->dtype, rows, channels);
-    case_tensor(maker, LAYERNORM_FORWARD_GAIN, maker->kept, channels, 0);
-    if (maker->index % 3 != 0)
-        case_tensor(maker, LAYERNORM_FORWARD_BIAS, maker->kept, channels, 0);
+    make_vector(maker, LAYERNORM_FORWARD_GAIN, channels);
 }
 
-static void make_layernorm_backward(struct maker *maker)
+static void make_layernorm_forward(struct maker *maker)
+{
+    make_norm_forward(maker);
+    int64_t channels = case_operand(maker->check, LAYERNORM_FORWARD_X)->dims[1];
+    case_tensor(maker, LAYERNORM_FORWARD_GAIN, maker->kept, channels, 0);
+    make_vector(maker, LAYERNORM_FORWARD_BIAS, channels);
+}
+
+/* `last` is the last of the results, which may be absent. */
+static void make_norm_backward(struct maker *maker, int32_t last)
 {
     bool real = maker->index % 40 == 39;
     int64_t rows = case_any_size(maker, 129), channels = real ? 768 : case_size(maker, 129);
     case_tensor(maker, LAYERNORM_BACKWARD_DY, maker->dtype, rows, channels);
     case_tensor(maker, LAYERNORM_BACKWARD_X, maker->dtype, rows, channels);
-    case_tensor(maker, LAYERNORM_BACKWARD_GAIN, maker->kept, channels, 0);
-    case_tensor(maker, LAYERNORM_BACKWARD_MEAN, DTYPE_F32, rows, 0);
+    make_vector(maker, LAYERNORM_BACKWARD_GAIN, channels);
     case_tensor(maker, LAYERNORM_BACKWARD_RSTD, DTYPE_F32, rows, 0);
-    if (maker->index % 3 != 0)
-        case_tensor(maker, LAYERNORM_BACKWARD_DBIAS, maker->kept, channels, 0);
-    uint32_t mask = (uint32_t)(maker->index / 2 % 8) << LAYERNORM_BACKWARD_DX;
-    case_accumulate(maker, maker->index % 3 != 0 ? mask : mask & ~(1u << LAYERNORM_BACKWARD_DBIAS));
+    make_vector(maker, last, channels);
+    uint32_t mask = (uint32_t)(maker->index / 2 % 8) << LAYERNORM_BACKWARD_DX & ((2u << last) - 1u);
+    case_accumulate(maker, maker->index % 3 != 0 ? mask : mask & ~(1u << last));
+}
+
+static void make_rmsnorm_backward(struct maker *maker)
+{
+    make_norm_backward(maker, RMSNORM_BACKWARD_DGAIN);
+}
+
+static void make_layernorm_backward(struct maker *maker)
+{
+    make_norm_backward(maker, LAYERNORM_BACKWARD_DBIAS);
+    const struct operand *x = case_operand(maker->check, LAYERNORM_BACKWARD_X);
+    case_tensor(maker, LAYERNORM_BACKWARD_GAIN, maker->kept, x->dims[1], 0);
+    case_tensor(maker, LAYERNORM_BACKWARD_MEAN, DTYPE_F32, x->dims[0], 0);
 }
 
 static void inputs_layernorm_x(const struct check_case *check, int32_t slot, double *x)
@@ -233,11 +272,12 @@ static void inputs_layernorm_backward(const struct check_case *check, double *co
     for (int64_t n = 0; n < case_operand(check, LAYERNORM_BACKWARD_X)->dims[0]; n++) {
         const double *x = value[LAYERNORM_BACKWARD_X] + n * channels;
         double mean = 0.0, variance = 0.0;
-        for (int64_t c = 0; c < channels; c++)
+        for (int64_t c = 0; value[LAYERNORM_BACKWARD_MEAN] != NULL && c < channels; c++)
             mean += x[c] / (double)channels;
         for (int64_t c = 0; c < channels; c++)
             variance += (x[c] - mean) * (x[c] - mean) / (double)channels;
-        value[LAYERNORM_BACKWARD_MEAN][n] = mean;
+        if (value[LAYERNORM_BACKWARD_MEAN] != NULL)
+            value[LAYERNORM_BACKWARD_MEAN][n] = mean;
         value[LAYERNORM_BACKWARD_RSTD][n] = 1.0 / sqrt(variance + 1e-5);
     }
 }
@@ -275,4 +315,27 @@ const struct op_test test_layernorm_backward = {
     .shared_by = backward_shared_by,
     .defects = {DEFECT_FORGET_GAIN, DEFECT_FORGET_FIRST, DEFECT_FORGET_SECOND, DEFECT_IGNORE_ACCUMULATE,
                 DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_DOUBLE_ROUNDING},
+};
+
+const struct op_test test_rmsnorm_forward = {
+    .shape = make_norm_forward,
+    .bench = bench_plain,
+    .inputs = inputs_layernorm_forward,
+    .ref = ref_layernorm_forward,
+    .naive = naive_layernorm_forward,
+    .shared_by = forward_shared_by,
+    .defects = {DEFECT_FORGET_GAIN, DEFECT_WRONG_KIND, DEFECT_UNBIASED_VARIANCE, DEFECT_EPSILON, DEFECT_BF16_SUM},
+};
+
+const struct op_test test_rmsnorm_backward = {
+    .shape = make_rmsnorm_backward,
+    .bench = bench_plain,
+    .bench_dims = {{RMSNORM_BACKWARD_RSTD, {BENCH_ROWS}}},
+    .inputs = inputs_layernorm_backward,
+    .ref = ref_layernorm_backward,
+    .naive = naive_layernorm_backward,
+    .has_many_variants = true,
+    .shared_by = backward_shared_by,
+    .defects = {DEFECT_FORGET_GAIN, DEFECT_WRONG_KIND, DEFECT_FORGET_SECOND, DEFECT_IGNORE_ACCUMULATE, DEFECT_LAST_TERM,
+                DEFECT_BF16_SUM, DEFECT_DOUBLE_ROUNDING},
 };

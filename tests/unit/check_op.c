@@ -187,6 +187,15 @@ TEST(optional_operands_stay_absent)
     bound.operand[LAYERNORM_BACKWARD_DGAIN] = vector(DTYPE_F32, 10);
     bound.operand[LAYERNORM_BACKWARD_DBIAS] = vector(DTYPE_F32, 6);
     refuses(bound, "operand dbias is [6], expected [10]");
+    call = (struct op_call){.kind = OP_RMSNORM_BACKWARD};
+    call.operand[RMSNORM_BACKWARD_DY] = call.operand[RMSNORM_BACKWARD_X] = matrix(DTYPE_BF16, 6, 10);
+    call.operand[RMSNORM_BACKWARD_RSTD] = vector(DTYPE_F32, 6);
+    ck_assert(op_infer(&call));
+    ck_assert(call.operand[RMSNORM_BACKWARD_DX].present && !call.operand[RMSNORM_BACKWARD_DGAIN].present);
+    call.operand[RMSNORM_BACKWARD_DGAIN] = vector(DTYPE_F32, 10);
+    refuses(call, "rmsnorm_backward: operand dgain is present, expected none without operand gain");
+    call.operand[RMSNORM_BACKWARD_GAIN] = vector(DTYPE_F32, 9);
+    refuses(call, "operand gain is [9], expected [10]");
 }
 
 TEST(embed_shapes_and_refusals)

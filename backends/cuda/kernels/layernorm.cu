@@ -1,4 +1,6 @@
-/* layernorm_forward and layernorm_backward: a warp per row.
+/* layernorm and rmsnorm, forward and backward: a warp per row.
+ *
+ * Their operands have the same numbers (ops/layernorm.c); rmsnorm is a layernorm whose mean is absent, and counts as 0.
  *
  * When a row has at most 1024 channels of 16 bits, a lane keeps its groups of eight channels in registers, as stored;
  * otherwise it fetches them once more, from the cache.  So memory is read once.  Forward: first the mean, then the
@@ -10,8 +12,8 @@
 #include "backends/cuda/cuda_reduce.h"
 
 struct layernorm_forward_args {
-    struct cuda_floats x, gain, bias, y;
-    float *mean, *rstd;
+    struct cuda_floats x, gain, bias, y; /* the gain and the bias may be absent */
+    float *mean, *rstd;                  /* mean: NULL if absent */
     int64_t rows, channels;
     float epsilon;
     bool aligned; /* every group of every row is aligned, in every operand */
@@ -21,8 +23,9 @@ struct layernorm_forward_args {
 struct layernorm_backward_args {
     struct cuda_floats dy, x, gain, dx;
     const float *mean, *rstd;
-    float *strips; /* [parts], two strips each: dgain's and dbias's */
+    float *strips; /* [parts][strips_per_part]: dgain's and, if there is a mean, dbias's */
     int64_t rows, channels, parts, strip_floats;
+    int32_t strips_per_part;
     bool is_shared;  /* each warp sums its own strips in shared memory; else the block's one warp sums in `strips` */
     bool accumulate; /* into dx */
     bool aligned;
@@ -79,6 +82,17 @@ DEVICE void row_values(const struct lane_row<kept> &row, const struct cuda_float
     }
 }
 
+DEVICE void gain_read(const struct cuda_floats &gain, const struct cuda_span &span, float (&value)[CUDA_GROUP])
+{
+    if (gain.memory != NULL) {
+        cuda_read(gain, span, value);
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < CUDA_GROUP; k++)
+        value[k] = 1.0f;
+}
+
 /* ---- forward ---- */
 
 template <int kept>
@@ -132,7 +146,7 @@ DEVICE void row_normalise(const struct layernorm_forward_args &args, const struc
         const struct cuda_span of_vector = vector_span(tile, args.channels, args.aligned);
         float x[CUDA_GROUP], gain[CUDA_GROUP], bias[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
         row_values(row, args.x, span, tile, x);
-        cuda_read(args.gain, of_vector, gain);
+        gain_read(args.gain, of_vector, gain);
         if (args.bias.memory != NULL)
             cuda_read(args.bias, of_vector, bias);
 #pragma unroll
@@ -150,11 +164,12 @@ static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES)
     for (int64_t n = (int64_t)blockIdx.x * CUDA_ROW_WARPS + cuda_warp(); n < args.rows; n += stride) {
         struct lane_row<kept> row;
         row_keep<kept>(args.x, n, args.channels, args.aligned, &row);
-        const float mean = row_mean<kept>(args, row, n);
+        const float mean = args.mean != NULL ? row_mean<kept>(args, row, n) : 0.0f;
         const float rstd = 1.0f / sqrtf(row_variance<kept>(args, row, n, mean) + args.epsilon);
         row_normalise<kept>(args, row, n, mean, rstd);
         if (cuda_lane() == 0) {
-            args.mean[n] = mean;
+            if (args.mean != NULL)
+                args.mean[n] = mean;
             args.rstd[n] = rstd;
         }
     }
@@ -181,7 +196,7 @@ DEVICE void row_means(const struct layernorm_backward_args &args, const struct l
         float dy[CUDA_GROUP], x[CUDA_GROUP], gain[CUDA_GROUP];
         row_values(of_dy, args.dy, span, tile, dy);
         row_values(of_x, args.x, span, tile, x);
-        cuda_read(args.gain, vector_span(tile, args.channels, args.aligned), gain);
+        gain_read(args.gain, vector_span(tile, args.channels, args.aligned), gain);
 #pragma unroll
         for (int k = 0; k < CUDA_GROUP; k++) {
             const float term = dy[k] * gain[k]; /* 0 beyond the count */
@@ -189,7 +204,7 @@ DEVICE void row_means(const struct layernorm_backward_args &args, const struct l
             product += term * ((x[k] - row->mean) * row->rstd);
         }
     }
-    row->weighted = warp_sum(weighted) / (float)args.channels;
+    row->weighted = args.mean != NULL ? warp_sum(weighted) / (float)args.channels : 0.0f;
     row->product = warp_sum(product) / (float)args.channels;
 }
 
@@ -206,7 +221,7 @@ DEVICE void row_gradient(const struct layernorm_backward_args &args, const struc
         float dy[CUDA_GROUP], x[CUDA_GROUP], gain[CUDA_GROUP], dx[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
         row_values(of_dy, args.dy, span, tile, dy);
         row_values(of_x, args.x, span, tile, x);
-        cuda_read(args.gain, vector_span(tile, args.channels, args.aligned), gain);
+        gain_read(args.gain, vector_span(tile, args.channels, args.aligned), gain);
         if (args.accumulate)
             cuda_read(args.dx, span, dx);
         float *dgain = strips + tile * CUDA_TILE_COLUMNS + cuda_lane(), *dbias = dgain + args.strip_floats;
@@ -214,7 +229,8 @@ DEVICE void row_gradient(const struct layernorm_backward_args &args, const struc
         for (int k = 0; k < CUDA_GROUP; k++) {
             const float normal = (x[k] - row.mean) * row.rstd;
             dgain[k * WARP_LANES] += dy[k] * normal;
-            dbias[k * WARP_LANES] += dy[k];
+            if (args.mean != NULL)
+                dbias[k * WARP_LANES] += dy[k];
             dx[k] += row.rstd * (dy[k] * gain[k] - row.weighted - normal * row.product);
         }
         cuda_write(args.dx, span, dx);
@@ -246,11 +262,11 @@ static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES)
 {
     DYN_SHARED(float, shared);
     const struct cuda_part rows = cuda_part_of(args.rows, args.parts, blockIdx.x);
-    const int64_t part = blockIdx.x, floats = 2 * args.strip_floats;
+    const int64_t part = blockIdx.x, floats = args.strips_per_part * args.strip_floats;
     float *out = args.strips + part * floats, *strips = args.is_shared ? shared + cuda_warp() * floats : out;
     strips_clear(strips, floats);
     for (int64_t n = rows.begin + cuda_warp(); n < rows.end; n += cuda_warps()) {
-        struct gradient_row row = {n, args.mean[n], args.rstd[n], 0.0f, 0.0f};
+        struct gradient_row row = {n, args.mean != NULL ? args.mean[n] : 0.0f, args.rstd[n], 0.0f, 0.0f};
         struct lane_row<kept> of_dy, of_x;
         row_keep<kept>(args.dy, n, args.channels, args.aligned, &of_dy);
         row_keep<kept>(args.x, n, args.channels, args.aligned, &of_x);
@@ -300,6 +316,7 @@ extern "C" cudaError_t cuda_launch_layernorm_backward(cudaStream_t stream, const
                                                 args->columns,
                                                 args->parts,
                                                 args->strip_floats,
+                                                args->strips,
                                                 args->shared_bytes > 0,
                                                 CUDA_ACCUMULATES(LAYERNORM_BACKWARD_DX),
                                                 args->walk.aligned};

@@ -136,7 +136,7 @@ static inline bool cpu_adamw_step_read(const union scalar_word *scalars, const f
     const int64_t row = min_i64(max_i64(scalars[SCALAR_ADAM_STEP].i, 1), rows) - 1;
     *out = (struct cpu_adamw_step){
         .clip = scalars[SCALAR_CLIP].f,
-        .learning_rate = scalars[SCALAR_LEARNING_RATE].f,
+        .learning_rate = scalars[SCALAR_LEARNING_RATE].f * attrs->alpha,
         .beta1 = attrs->beta1,
         .beta2 = attrs->beta2,
         .rest1 = 1.0f - attrs->beta1,

@@ -11,7 +11,7 @@ struct cuda_adamw_step {
     const union scalar_word *scalars;
     const float *corrections; /* [rows, 2] */
     int64_t rows;
-    float beta1, beta2, epsilon, weight_decay;
+    float alpha, beta1, beta2, epsilon, weight_decay;
 };
 
 static inline struct cuda_adamw_step cuda_adamw_step_of(const struct cuda_args *args)
@@ -19,6 +19,7 @@ static inline struct cuda_adamw_step cuda_adamw_step_of(const struct cuda_args *
     return {CUDA_POINTER(union scalar_word, ADAMW_SCALARS),
             CUDA_POINTER(const float, ADAMW_CORRECTIONS),
             args->rows,
+            args->attrs.alpha,
             args->attrs.beta1,
             args->attrs.beta2,
             args->attrs.epsilon,
@@ -37,7 +38,7 @@ DEVICE struct cuda_adamw_factors cuda_adamw_factors_make(const struct cuda_adamw
     const int64_t row = (updates < 1 ? 1 : updates > step.rows ? step.rows : updates) - 1;
     struct cuda_adamw_factors f;
     f.clip = step.scalars[SCALAR_CLIP].f;
-    f.learning_rate = step.scalars[SCALAR_LEARNING_RATE].f;
+    f.learning_rate = __fmul_rn(step.scalars[SCALAR_LEARNING_RATE].f, step.alpha);
     f.beta1 = step.beta1;
     f.beta2 = step.beta2;
     f.rest1 = __fsub_rn(1.0f, step.beta1);

@@ -49,7 +49,7 @@ struct opencl_value {
  * the differences, as the cpu backend does. */
 #define VALUES_ADAMW(attrs, rows)                                                                 \
     F32((attrs).beta1), F32(1.0f - (attrs).beta1), F32((attrs).beta2), F32(1.0f - (attrs).beta2), \
-        F32((attrs).epsilon), F32((attrs).weight_decay), I64(rows)
+        F32((attrs).epsilon), F32((attrs).weight_decay), F32((attrs).alpha), I64(rows)
 
 struct opencl_launch {
     struct opencl_backend *cl;

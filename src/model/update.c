@@ -147,6 +147,7 @@ static enum gt_status optimizer_add(const struct graph_pen *pen, const struct mo
         .beta1 = options->beta1,
         .beta2 = options->beta2,
         .epsilon = options->adam_epsilon,
+        .alpha = 1.0f,
         .weight_decay = parameter->decay ? options->weight_decay : 0.0f,
     };
     if (parameter->muon)

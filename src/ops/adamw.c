@@ -1,7 +1,8 @@
 /* adamw                                                              Loshchilov & Hutter 2019, algorithm 2
  *
  *   g = grad CLIP;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g g
- *   p -= lr ((m/bc1) / (sqrt(v/bc2) + epsilon) + weight_decay p);  bc1, bc2 = corrections[min(ADAM_STEP, rows) - 1]
+ *   p -= lr alpha ((m/bc1) / (sqrt(v/bc2) + epsilon) + weight_decay p)
+ *   lr = LEARNING_RATE, bc1, bc2 = corrections[min(ADAM_STEP, rows) - 1]
  *
  * With an fp32 master, p is the master, and param becomes p rounded to nearest, ties to even.  If FOUND_INF is set,
  * nothing changes.

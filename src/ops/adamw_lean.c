@@ -1,7 +1,7 @@
 /* adamw_lean: AdamW of a bf16 parameter without a master.              doc/states.md; Dettmers 2021 for 8-bit moments
  *
  *   g = grad CLIP;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) (g g)
- *   p = p - lr ((m/bc1) / (sqrt(v/bc2) + epsilon) + weight_decay p),  bc1 and bc2 as in adamw
+ *   p = p - (lr alpha) ((m/bc1) / (sqrt(v/bc2) + epsilon) + weight_decay p),  lr, bc1 and bc2 as in adamw
  *
  * param becomes SR(p, ROUNDING_PARAM).  m and v are stored unrounded in fp32, as SR(m, ROUNDING_M) and
  * SR(v, ROUNDING_V) in bf16, or as uint8 codes with a power of two for each block of STATE_BLOCK elements (state_* in

@@ -106,7 +106,7 @@ struct op_attrs {
     float beta1, beta2, weight_decay;
     float clip_max;     /* clip_factor: 0 = no clipping */
     float value;        /* fill; muon_step: the scale of o */
-    float alpha, beta;  /* blend; muon_step: alpha is Muon's learning rate over the schedule's */
+    float alpha, beta;  /* blend; adamw, adamw_lean, muon_step: alpha is the op's learning rate over the schedule's */
     int64_t index_base; /* ops with SR: elements of all earlier parameters */
 };
 

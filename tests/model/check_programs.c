@@ -246,15 +246,16 @@ TEST_LOOP(update_meets_the_oracle, VARIANTS)
 }
 
 /* Updates one parameter with a known answer: gradient 0.5, first step.  m = 0.25, v = 0.0625, corrected 0.5 and 0.25;
- * the move is 0.1 (0.5 / (0.5 + 0.5) + 0.25 * 2) = 0.1.  With a master, the weight is in the master, and param
+ * the move is 0.2 * 0.5 (0.5 / (0.5 + 0.5) + 0.25 * 2) = 0.1.  With a master, the weight is in the master, and param
  * follows. */
 TEST_LOOP(the_oracle_updates_as_by_hand, 2)
 {
     double grad = 1.0, param = 2.0, master = 2.0, m = 0.0, v = 0.0, corrections[2] = {0.5, 0.25}, unused[4];
     double scalars[SCALAR_WORDS] = {
-        [SCALAR_LEARNING_RATE] = 0.1, [SCALAR_CLIP] = 0.5, [SCALAR_ADAM_STEP] = 1.0, [SCALAR_FOUND_INF] = 0.0};
-    struct op_call call = {.kind = OP_ADAMW,
-                           .attrs = {.beta1 = 0.5f, .beta2 = 0.75f, .epsilon = 0.5f, .weight_decay = 0.25f}};
+        [SCALAR_LEARNING_RATE] = 0.2, [SCALAR_CLIP] = 0.5, [SCALAR_ADAM_STEP] = 1.0, [SCALAR_FOUND_INF] = 0.0};
+    struct op_call call = {
+        .kind = OP_ADAMW,
+        .attrs = {.beta1 = 0.5f, .beta2 = 0.75f, .epsilon = 0.5f, .weight_decay = 0.25f, .alpha = 0.5f}};
     struct ref_tensors tensors = {
         .value = {[ADAMW_GRAD] = &grad,
                   [ADAMW_SCALARS] = scalars,

@@ -6,7 +6,8 @@
 static void adamw_element(const struct op_call *call, const struct ref_tensors *t, const double *correction, int64_t i)
 {
     const double *scalars = t->value[ADAMW_SCALARS];
-    double b1 = (double)call->attrs.beta1, b2 = (double)call->attrs.beta2, rate = scalars[SCALAR_LEARNING_RATE];
+    double b1 = (double)call->attrs.beta1, b2 = (double)call->attrs.beta2;
+    double rate = scalars[SCALAR_LEARNING_RATE] * (double)call->attrs.alpha;
     const int32_t weight = call->operand[ADAMW_MASTER].present ? ADAMW_MASTER : ADAMW_PARAM;
     double g = t->value[ADAMW_GRAD][i] * scalars[SCALAR_CLIP], p = t->value[weight][i];
     double m_old = t->value[ADAMW_M][i], v_old = t->value[ADAMW_V][i];
@@ -20,8 +21,8 @@ static void adamw_element(const struct op_call *call, const struct ref_tensors *
     t->value[weight][i] = p - rate * (move + decay);
     t->term[ADAMW_M][i] = m_term;
     t->term[ADAMW_V][i] = sqrt(4.0) * v;
-    t->term[weight][i] = fabs(p) + rate * (2.0 * fabs(decay) + m_term / correction[0] / denominator +
-                                           fabs(move) * (0.5 * sqrt(4.0) * root_share + 4.0));
+    t->term[weight][i] = fabs(p) + rate * (3.0 * fabs(decay) + m_term / correction[0] / denominator +
+                                           fabs(move) * (0.5 * sqrt(4.0) * root_share + 5.0));
     t->value[ADAMW_PARAM][i] = t->value[weight][i];
     t->term[ADAMW_PARAM][i] = t->term[weight][i];
 }
@@ -61,6 +62,8 @@ static void naive_adamw_element(const struct op_call *call, double *const *value
           epsilon = call->attrs.epsilon;
     float rate = (float)scalars[SCALAR_LEARNING_RATE], clip = (float)scalars[SCALAR_CLIP],
           p = naive_at(value[from_master ? ADAMW_MASTER : ADAMW_PARAM], i);
+    if (defect != DEFECT_FORGET_LIMIT)
+        rate *= call->attrs.alpha;
     float bc1 = (float)correction[0], bc2 = (float)correction[1];
     float g = naive_at(value[ADAMW_GRAD], i) * (defect == DEFECT_FORGET_SCALE ? 1.0f : clip);
     if (defect == DEFECT_SWAPPED) {
@@ -101,6 +104,7 @@ static void make_adamw(struct maker *maker)
     case_attrs(maker)->beta2 = maker->index % 2 != 0 ? 0.95f : 0.999f;
     case_attrs(maker)->epsilon = maker->index % 3 == 0 ? 1e-3f : 1e-8f;
     case_attrs(maker)->weight_decay = maker->index % 5 == 0 ? 0.0f : 0.1f;
+    case_attrs(maker)->alpha = maker->index % 7 < 4 ? 1.0f : 3.3f;
     /* Two cases of three have a param with an fp32 master, the third a param alone; moments are fp32 or 16-bit. */
     bool master = maker->index % 3 != 0;
     enum dtype moments = maker->index % 8 < 5 ? DTYPE_F32 : maker->index % 8 == 5 ? maker->dtype : DTYPE_BF16;
@@ -161,5 +165,6 @@ const struct op_test test_adamw = {
     .has_many_variants = true,
     .judge = judge_adamw,
     .defects = {DEFECT_FORGET_SCALE, DEFECT_SWAPPED, DEFECT_COUPLED_DECAY, DEFECT_FORGET_CORRECTION, DEFECT_EPSILON,
-                DEFECT_FORGET_STEP, DEFECT_FORGET_SKIP, DEFECT_PARAM_STALE, DEFECT_MASTER_STALE, DEFECT_FROM_PARAM},
+                DEFECT_FORGET_STEP, DEFECT_FORGET_SKIP, DEFECT_FORGET_LIMIT, DEFECT_PARAM_STALE, DEFECT_MASTER_STALE,
+                DEFECT_FROM_PARAM},
 };

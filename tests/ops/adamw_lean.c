@@ -60,6 +60,8 @@ static float parameter_updated(const struct lean *lean, float p, float m, float 
 {
     const struct op_attrs *a = &lean->call->attrs;
     float rate = (float)lean->value[ADAMW_LEAN_SCALARS][SCALAR_LEARNING_RATE];
+    if (lean->defect != DEFECT_FORGET_LIMIT)
+        rate *= a->alpha;
     bool corrects = lean->defect != DEFECT_FORGET_CORRECTION;
     float m_hat = corrects ? m / lean->correction1 : m, v_hat = corrects ? v / lean->correction2 : v;
     float below = lean->defect == DEFECT_EPSILON ? sqrtf(v_hat + a->epsilon) : sqrtf(v_hat) + a->epsilon;
@@ -151,6 +153,7 @@ static void make_adamw_lean(struct maker *maker)
     case_attrs(maker)->beta2 = maker->index % 2 != 0 ? 0.95f : 0.999f;
     case_attrs(maker)->epsilon = maker->index % 3 == 0 ? 1e-3f : 1e-8f;
     case_attrs(maker)->weight_decay = maker->index % 5 == 0 ? 0.0f : 0.1f;
+    case_attrs(maker)->alpha = maker->index % 7 < 4 ? 1.0f : 3.3f;
     case_tensor(maker, ADAMW_LEAN_GRAD, maker->index / 12 % 2 != 0 ? DTYPE_F32 : DTYPE_BF16, count, 0);
     case_tensor(maker, ADAMW_LEAN_PARAM, DTYPE_BF16, count, 0);
     case_tensor(maker, ADAMW_LEAN_M, moment, count, 0);
@@ -214,6 +217,6 @@ const struct op_test test_adamw_lean = {
     .has_many_variants = true,
     .dtypes = 1u << DTYPE_BF16,
     .defects = {DEFECT_FORGET_SCALE, DEFECT_FORGET_CORRECTION, DEFECT_EPSILON, DEFECT_FORGET_STEP, DEFECT_FORGET_SKIP,
-                DEFECT_SHIFTED, DEFECT_WRONG_STREAM, DEFECT_NEAREST, DEFECT_CONTRACTED, DEFECT_EXPONENT,
-                DEFECT_ZERO_CODE, DEFECT_BLOCK_EDGE},
+                DEFECT_FORGET_LIMIT, DEFECT_SHIFTED, DEFECT_WRONG_STREAM, DEFECT_NEAREST, DEFECT_CONTRACTED,
+                DEFECT_EXPONENT, DEFECT_ZERO_CODE, DEFECT_BLOCK_EDGE},
 };

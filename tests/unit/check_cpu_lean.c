@@ -75,7 +75,7 @@ static struct op_call lean_call(enum dtype moment, int64_t elements)
 {
     struct op_call call = {.kind = OP_ADAMW_LEAN};
     call.attrs = (struct op_attrs){
-        .beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f, .weight_decay = 0.1f, .index_base = INDEX_BASE};
+        .beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f, .weight_decay = 0.1f, .alpha = 1.0f, .index_base = INDEX_BASE};
     call.operand[ADAMW_LEAN_GRAD] = cpu_fixture_tensor(DTYPE_BF16, elements, 0, 0, 0);
     call.operand[ADAMW_LEAN_PARAM] = cpu_fixture_tensor(DTYPE_BF16, elements, 0, 0, 0);
     call.operand[ADAMW_LEAN_M] = call.operand[ADAMW_LEAN_V] = cpu_fixture_tensor(moment, elements, 0, 0, 0);

@@ -6,8 +6,8 @@
  */
 __kernel void gt_adamw(GT_TENSOR(grad), GT_ARRAY(const uint, scalars), GT_ARRAY(const float, corrections),
                        GT_TENSOR(param), GT_TENSOR(master), GT_TENSOR(first), GT_TENSOR(second), float beta1,
-                       float rest1, float beta2, float rest2, float epsilon, float weight_decay, long correction_rows,
-                       long count)
+                       float rest1, float beta2, float rest2, float epsilon, float weight_decay, float alpha,
+                       long correction_rows, long count)
 {
     const long i = (long)get_global_id(0);
     if (i >= count || GT_AT(scalars, GT_FOUND_INF) != 0)
@@ -19,7 +19,7 @@ __kernel void gt_adamw(GT_TENSOR(grad), GT_ARRAY(const uint, scalars), GT_ARRAY(
     const float v = beta2 * GT_LOAD(second, i) + rest2 * g * g;
     const float p = master_dtype >= 0 ? GT_LOAD(master, i) : GT_LOAD(param, i);
     const float move = (m / correction1) / (sqrt(v / correction2) + epsilon) + weight_decay * p;
-    const float updated = p - GT_SCALAR_FLOAT(scalars, GT_LEARNING_RATE) * move;
+    const float updated = p - GT_SCALAR_FLOAT(scalars, GT_LEARNING_RATE) * alpha * move;
     GT_STORE(first, i, m);
     GT_STORE(second, i, v);
     GT_STORE(param, i, updated);

@@ -80,8 +80,8 @@ static uchar gt_second_code(float s, int e, uint random)
 GT_KERNEL(GT_GROUP)
 gt_adamw_lean(GT_TENSOR(grad), GT_ARRAY(const uint, scalars), GT_ARRAY(const float, corrections),
               GT_ARRAY(ushort, param), GT_TENSOR(first), GT_TENSOR(second), GT_ARRAY(char, scales), float beta1,
-              float rest1, float beta2, float rest2, float epsilon, float weight_decay, long correction_rows,
-              long blocks, ulong index_base, long count)
+              float rest1, float beta2, float rest2, float epsilon, float weight_decay, float alpha,
+              long correction_rows, long blocks, ulong index_base, long count)
 {
     __local uint words[3 * GT_ROUNDING_WORDS], scratch[GT_GROUP];
     const long block = gt_group_index(0), begin = block * GT_STATE_BLOCK;
@@ -92,7 +92,7 @@ gt_adamw_lean(GT_TENSOR(grad), GT_ARRAY(const uint, scalars), GT_ARRAY(const flo
                      GT_ROUNDING_PARAM, 3);
     const long row = clamp((long)(int)GT_AT(scalars, GT_ADAM_STEP), 1L, correction_rows) - 1;
     const float correction1 = GT_AT(corrections, 2 * row), correction2 = GT_AT(corrections, 2 * row + 1);
-    const float clip = GT_SCALAR_FLOAT(scalars, GT_CLIP), rate = GT_SCALAR_FLOAT(scalars, GT_LEARNING_RATE);
+    const float clip = GT_SCALAR_FLOAT(scalars, GT_CLIP), rate = GT_SCALAR_FLOAT(scalars, GT_LEARNING_RATE) * alpha;
     const int old_m = codes ? GT_AT(scales, block) : 0, old_s = codes ? GT_AT(scales, blocks + block) : 0;
     float ms[GT_EACH], vs[GT_EACH];
     uint largest_m = 0, largest_s = 0;

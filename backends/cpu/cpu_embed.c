@@ -18,7 +18,7 @@ static enum gt_status embed_forward_run(struct backend *backend, int32_t queue, 
     const struct cpu_floats y = cpu_floats_of(backend, call, EMBED_FORWARD_Y);
     const int64_t rows = call->operand[EMBED_FORWARD_Y].dims[0], channels = call->operand[EMBED_FORWARD_Y].dims[1];
     const int64_t time = call->attrs.time, position = scalars[SCALAR_POSITION].i;
-    assert(position >= 0 && position + time <= call->operand[EMBED_FORWARD_WPE].dims[0]);
+    assert(wpe.memory == NULL || (position >= 0 && position + time <= call->operand[EMBED_FORWARD_WPE].dims[0]));
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, rows * channels)))
     for (int64_t n = 0; n < rows; n++) {
         assert(ids[n] >= 0 && ids[n] < call->operand[EMBED_FORWARD_WTE].dims[0]);
@@ -26,6 +26,10 @@ static enum gt_status embed_forward_run(struct backend *backend, int32_t queue, 
         for (int64_t begin = 0; begin < channels; begin += CPU_BLOCK) {
             const int64_t count = min_i64(CPU_BLOCK, channels - begin), at = n * channels + begin;
             const float *token = cpu_floats_read(wte, ids[n] * channels + begin, count, buffer[0]);
+            if (wpe.memory == NULL) {
+                cpu_floats_write(y, at, count, token);
+                continue;
+            }
             const float *place = cpu_floats_read(wpe, (position + n % time) * channels + begin, count, buffer[1]);
             float *out = cpu_floats_place(y, at, buffer[0]);
             CPU_OMP(omp simd)
@@ -78,7 +82,7 @@ static enum gt_status embed_backward_run(struct backend *backend, int32_t queue,
     const struct cpu_floats dwte = cpu_floats_of(backend, call, EMBED_BACKWARD_DWTE);
     const struct cpu_floats dwpe = cpu_floats_of(backend, call, EMBED_BACKWARD_DWPE);
     const int64_t rows = call->operand[EMBED_BACKWARD_DY].dims[0], channels = call->operand[EMBED_BACKWARD_DY].dims[1];
-    const int64_t time = call->attrs.time, positions = call->operand[EMBED_BACKWARD_DWPE].dims[0];
+    const int64_t time = call->attrs.time, positions = dwpe.memory != NULL ? op_rows(call, EMBED_BACKWARD_DWPE) : 0;
     const bool accumulate = op_accumulates(call, EMBED_BACKWARD_DWPE);
     const int threads = cpu_threads_for(backend, rows * channels);
     (void)threads; /* used only with OpenMP */

@@ -164,7 +164,7 @@ static bool grid_supported(const struct op_call *call, int32_t slot)
 static bool embed_backward_supports(const struct backend *backend, const struct op_call *call)
 {
     return cuda_operands_supported(backend, call) && grid_supported(call, EMBED_BACKWARD_DY) &&
-           grid_supported(call, EMBED_BACKWARD_DWPE);
+           (!call->operand[EMBED_BACKWARD_DWPE].present || grid_supported(call, EMBED_BACKWARD_DWPE));
 }
 
 /* Needs no workspace: the host has sorted the rows by id, so that one block sums each row of dwte.  If the op
@@ -176,6 +176,8 @@ static enum gt_status embed_backward_run(struct backend *backend, int32_t queue,
     args.strip_floats = strip_floats_of(args.columns);
     args.walk.blocks = (int32_t)min_i64(args.rows, op_rows(call, EMBED_BACKWARD_DWTE));
     TRY(start(backend, queue, call, cuda_launch_embed_backward_tokens, &args));
+    if (!call->operand[EMBED_BACKWARD_DWPE].present)
+        return GT_OK;
     args.walk.blocks = accumulates ? call->attrs.time : (int32_t)op_rows(call, EMBED_BACKWARD_DWPE);
     return start(backend, queue, call, cuda_launch_embed_backward_positions, &args);
 }

@@ -73,6 +73,8 @@ static enum gt_status embed_backward_run(struct backend *backend, int32_t queue,
     (void)queue;
     TRY(opencl_columns(backend, call, &opencl_source_embed, "gt_embed_backward_tokens", "taaat", VALUES(I64(channels)),
                        channels, min_i64(rows, call->operand[EMBED_BACKWARD_DWTE].dims[0]), 0.0));
+    if (!call->operand[EMBED_BACKWARD_DWPE].present)
+        return GT_OK;
     return opencl_columns(
         backend, call, &opencl_source_embed, "gt_embed_backward_positions", "t----t",
         VALUES(I32(time), I32(op_accumulates(call, EMBED_BACKWARD_DWPE)), I64(rows / time), I64(channels)), channels,

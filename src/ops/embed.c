@@ -1,4 +1,4 @@
-/* embed: token and position embeddings.
+/* embed: token and position embeddings.  A model with rotary positions (rope.c) has no table wpe.
  *
  *   y[n] = wte[ids[n]] + wpe[scalars.POSITION + n % time]                          nanoGPT model.py, GPT.forward
  *   dwte[id] += sum of dy[n] with ids[n] == id, in rising n
@@ -16,20 +16,22 @@
 #include "model/autodiff.h"
 #include "ops/infer.h"
 
-static bool positions_check(const struct op_call *call, const char *name, int64_t positions)
+/* Checks that wpe, or dwpe, has a row for each position, if it is present. */
+static bool positions_check(const struct op_call *call, int32_t slot)
 {
-    if (positions >= call->attrs.time)
+    const struct operand *table = &call->operand[slot];
+    if (!table->present || table->dims[0] >= call->attrs.time)
         return true;
     log_error("%s: operand %s has %" PRId64 " positions, expected at least time = %" PRId32,
-              op_declaration(call->kind)->name, name, positions, call->attrs.time);
+              op_declaration(call->kind)->name, op_declaration(call->kind)->operand[slot].name, table->dims[0],
+              call->attrs.time);
     return false;
 }
 
 static bool embed_forward_check(const struct op_call *call, struct infer_sizes *sizes)
 {
     (void)sizes;
-    return infer_time(call, EMBED_FORWARD_IDS) &&
-           positions_check(call, "wpe", call->operand[EMBED_FORWARD_WPE].dims[0]);
+    return infer_time(call, EMBED_FORWARD_IDS) && positions_check(call, EMBED_FORWARD_WPE);
 }
 
 static enum gt_status embed_forward_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
@@ -40,6 +42,7 @@ static enum gt_status embed_forward_differentiate(struct autodiff *ad, const str
         [EMBED_BACKWARD_IDS] = autodiff_saved(ad, op->operand[EMBED_FORWARD_IDS]),
         [EMBED_BACKWARD_ORDER] = autodiff_options_get(ad)->order,
         [EMBED_BACKWARD_STARTS] = autodiff_options_get(ad)->starts,
+        [EMBED_BACKWARD_DWPE] = TENSOR_NONE,
     };
     TRY(autodiff_target(ad, op->operand[EMBED_FORWARD_WTE], EMBED_BACKWARD_DWTE, operands, &attrs));
     if (!(attrs.accumulate & 1u << EMBED_BACKWARD_DWTE)) {
@@ -48,7 +51,8 @@ static enum gt_status embed_forward_differentiate(struct autodiff *ad, const str
         TRY(autodiff_emit(ad, op, OP_FILL, &zero, &operands[EMBED_BACKWARD_DWTE]));
     }
     attrs.accumulate &= ~(1u << EMBED_BACKWARD_DWTE);
-    TRY(autodiff_target(ad, op->operand[EMBED_FORWARD_WPE], EMBED_BACKWARD_DWPE, operands, &attrs));
+    if (op->operand[EMBED_FORWARD_WPE] != TENSOR_NONE)
+        TRY(autodiff_target(ad, op->operand[EMBED_FORWARD_WPE], EMBED_BACKWARD_DWPE, operands, &attrs));
     return autodiff_emit(ad, op, OP_EMBED_BACKWARD, &attrs, operands);
 }
 
@@ -64,7 +68,7 @@ const struct op_declaration op_embed_forward = {
     .text = "y[N,C] = wte[ids] + wpe[position + t]",
     .operand = {[EMBED_FORWARD_IDS] = {"ids", OPERAND_IN | OPERAND_SAVED, "N", DTYPES_I32},
                 [EMBED_FORWARD_WTE] = {"wte", OPERAND_IN, "VC"},
-                [EMBED_FORWARD_WPE] = {"wpe", OPERAND_IN, "PC"},
+                [EMBED_FORWARD_WPE] = {"wpe", OPERAND_IN | OPERAND_OPTIONAL, "PC"},
                 [EMBED_FORWARD_SCALARS] = SCALARS(OPERAND_IN),
                 [EMBED_FORWARD_Y] = {"y", OPERAND_OUT, "NC", .like = EMBED_FORWARD_WTE}},
     .check = embed_forward_check,
@@ -78,15 +82,13 @@ static bool embed_backward_check(const struct op_call *call, struct infer_sizes 
 {
     const int64_t rows = call->operand[EMBED_BACKWARD_DY].dims[0], ids = call->operand[EMBED_BACKWARD_DWTE].dims[0];
     const int64_t starts = call->operand[EMBED_BACKWARD_STARTS].dims[0], needed = (rows < ids ? rows : ids) + 2;
-    const struct operand *dwpe = &call->operand[EMBED_BACKWARD_DWPE];
-    const int64_t positions = dwpe->present && dwpe->rank == 2 ? dwpe->dims[0] : call->attrs.time;
+    (void)sizes;
     if (starts < needed) {
         log_error("%s: operand starts is [%" PRId64 "], expected at least [%" PRId64 "]",
                   op_declaration(call->kind)->name, starts, needed);
         return false;
     }
-    infer_size_set(sizes, 'P', positions);
-    return infer_time(call, EMBED_BACKWARD_DY) && positions_check(call, "dwpe", positions);
+    return infer_time(call, EMBED_BACKWARD_DY) && positions_check(call, EMBED_BACKWARD_DWPE);
 }
 
 static double embed_backward_rows(const struct op_call *call, int32_t slot)
@@ -102,7 +104,8 @@ const struct op_declaration op_embed_backward = {
                 [EMBED_BACKWARD_ORDER] = {"order", OPERAND_IN, "N", DTYPES_I32},
                 [EMBED_BACKWARD_STARTS] = {"starts", OPERAND_IN, "?", DTYPES_I32},
                 [EMBED_BACKWARD_DWTE] = {"dwte", OPERAND_INOUT, "VC"},
-                [EMBED_BACKWARD_DWPE] = {"dwpe", OPERAND_OUT | OPERAND_ACCUMULATES, "PC", .like = EMBED_BACKWARD_DWTE}},
+                [EMBED_BACKWARD_DWPE] = {"dwpe", OPERAND_OUT | OPERAND_OPTIONAL | OPERAND_ACCUMULATES, "PC",
+                                         .like = EMBED_BACKWARD_DWTE}},
     .check = embed_backward_check,
     .cost = {2.0, EMBED_BACKWARD_DY}, /* each row of dy is added once to dwte and once to dwpe */
     .rows = embed_backward_rows,

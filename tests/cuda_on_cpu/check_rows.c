@@ -18,8 +18,8 @@
 #define CORRECTIONS 3
 
 /* The inputs of an op, one letter per operand in the order of ops.def.  Matrices of [rows, columns]: M of the case's
- * dtype, m fp32, b bf16, u uint8; W: of [rows, 2 columns].  V, v: tables of [VOCAB, columns] of the dtype and fp32; T: of
- * [time, columns].  c, r: vectors of columns and rows, fp32.  i: rows of int32; g: the groups of ids; s: scalars; k:
+ * dtype, m fp32, b bf16, u uint8; W: of [rows, 2 columns].  V, v: tables of [VOCAB, columns] of the dtype and fp32; T, t:
+ * of [time, columns].  c, r: vectors of columns and rows, fp32.  i: rows of int32; g: the groups of ids; s: scalars; k:
  * corrections; e: exponents of codes; 1: one word; -: absent, or made by the shape rule. */
 struct recipe {
     enum op_kind kind;
@@ -58,8 +58,8 @@ static void operand_make(const struct recipe *recipe, enum dtype dtype, char let
         operand_set(check, slot, dtype, rows, 2 * columns);
     else if (letter == 'V' || letter == 'v')
         operand_set(check, slot, letter == 'V' ? dtype : DTYPE_F32, VOCAB, columns);
-    else if (letter == 'T')
-        operand_set(check, slot, dtype, time_of(recipe), columns);
+    else if (letter == 'T' || letter == 't')
+        operand_set(check, slot, letter == 'T' ? dtype : DTYPE_F32, time_of(recipe), columns);
     else if (letter == 'c' || letter == 'r')
         operand_set(check, slot, DTYPE_F32, letter == 'c' ? columns : rows, 0);
     else if (letter == 'i' || letter == 'g')
@@ -149,7 +149,9 @@ static void ops_check(struct totals *totals)
 {
     static const struct recipe recipes[] = {
         {OP_EMBED_FORWARD, "iVTs", 300, 40, 0, 1},
-        {OP_EMBED_BACKWARD, "Miigv", 300, 40, 1u << EMBED_BACKWARD_DWPE, 1},
+        {OP_EMBED_FORWARD, "iV-s", 300, 40, 0, 1},
+        {OP_EMBED_BACKWARD, "Miigvt", 300, 40, 1u << EMBED_BACKWARD_DWPE, 1},
+        {OP_EMBED_BACKWARD, "Miigv", 300, 40, 0, 1},
         {OP_LAYERNORM_FORWARD, "Mc--c", 300, 40, 0, 1},
         {OP_LAYERNORM_BACKWARD, "MMcr---r", 300, 40, LN_ALL, 1},
         {OP_RMSNORM_FORWARD, "Mc", 300, 40, 0, 1},
@@ -210,7 +212,7 @@ static void shapes_check(struct totals *totals)
         {OP_RMSNORM_BACKWARD, "MMcr-c", 20, 12289, RN_ALL, 28},
         {OP_BIAS_BACKWARD, "M", 5000, 264, 0, 28},
         {OP_BIAS_BACKWARD, "M", 5000, 24, 1u << BIAS_BACKWARD_DBIAS, 28},
-        {OP_EMBED_BACKWARD, "Miigv", 600, 520, 0, 28},
+        {OP_EMBED_BACKWARD, "Miigvt", 600, 520, 0, 28},
         {OP_CROSS_ENTROPY, "isM", 3, 9000, 0, 28},
         {OP_CROSS_ENTROPY, "isM", 3, 9001, 0, 28},
         {OP_SUM_OF_SQUARES, "M", 4200, 1000, 0, 28},

@@ -135,6 +135,9 @@ static int32_t toy_body(struct toy *toy)
         .heads = toy->tied ? 2 : 4, .kv_heads = 2, .time = TIME, .softmax_scale = 0.7f, .dropout = 0.2f, .site = 3};
     int32_t mixed = toy_op(toy, 0, OP_ATTENTION_FORWARD, heads, attention, ATTENTION_FORWARD_Y);
     if (!toy->tied) { /* qkv then has an even number of pairs of columns */
+        const int32_t tokens[] = {toy->ids, at[TOY_WTE].tensor, TENSOR_NONE, toy->scalars, TENSOR_NONE};
+        mixed = toy_residual(
+            toy, mixed, toy_op(toy, 0, OP_EMBED_FORWARD, (struct op_attrs){.time = TIME}, tokens, EMBED_FORWARD_Y));
         mixed = toy_rmsnorm(toy, toy_rmsnorm(toy, mixed, at[TOY_GAIN].tensor), TENSOR_NONE);
         const int32_t gated[] = {toy_gemm(toy, 0, n, at[TOY_QKV].tensor, false), TENSOR_NONE};
         mixed =

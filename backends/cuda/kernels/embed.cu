@@ -9,7 +9,7 @@
 
 struct embed_forward_args {
     const int32_t *ids;
-    struct cuda_floats wte, wpe, y;
+    struct cuda_floats wte, wpe, y; /* wpe may be absent */
     const union scalar_word *scalars;
     int64_t rows, channels, time;
     bool aligned; /* every group of every row is aligned, in every operand */
@@ -41,13 +41,17 @@ static __global__ void __launch_bounds__(THREADS) embed_forward(struct embed_for
             const struct cuda_span of_place = cuda_span_make(place + c, place + args.channels, args.aligned);
             const struct cuda_span of_y = cuda_span_make(n * args.channels + c, (n + 1) * args.channels, args.aligned);
             const struct cuda_group from_wte = cuda_fetch(args.wte, of_token);
-            const struct cuda_group from_wpe = cuda_fetch(args.wpe, of_place);
             float x[CUDA_GROUP], y[CUDA_GROUP];
-            cuda_unpack(from_wte, args.wte.dtype, x);
-            cuda_unpack(from_wpe, args.wpe.dtype, y);
+            if (args.wpe.memory != NULL) {
+                const struct cuda_group from_wpe = cuda_fetch(args.wpe, of_place);
+                cuda_unpack(from_wte, args.wte.dtype, x);
+                cuda_unpack(from_wpe, args.wpe.dtype, y);
 #pragma unroll
-            for (int k = 0; k < CUDA_GROUP; k++)
-                x[k] += y[k];
+                for (int k = 0; k < CUDA_GROUP; k++)
+                    x[k] += y[k];
+            } else {
+                cuda_unpack(from_wte, args.wte.dtype, x);
+            }
             cuda_write(args.y, of_y, x);
         }
     }

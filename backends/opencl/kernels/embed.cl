@@ -11,7 +11,8 @@ __kernel void gt_embed_forward(GT_ARRAY(const int, ids), GT_TENSOR(wte), GT_TENS
     if (c >= channels)
         return;
     const long token = GT_AT(ids, n), place = GT_AT(scalars, GT_POSITION) + (uint)n % (uint)time;
-    GT_STORE(y, n * channels + c, GT_LOAD(wte, token * channels + c) + GT_LOAD(wpe, place * channels + c));
+    const float x = GT_LOAD(wte, token * channels + c);
+    GT_STORE(y, n * channels + c, wpe_dtype >= 0 ? x + GT_LOAD(wpe, place * channels + c) : x);
 }
 
 /* dwte[id] += the sum of dy's rows with this id.  There are starts[0] distinct ids; the launch may cover more. */

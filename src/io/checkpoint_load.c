@@ -21,6 +21,7 @@ struct transfer {
     size_t index; /* in the file */
     enum checkpoint_part part;
     const struct checkpoint_tensor *target;    /* NULL: a bias that the model does not have */
+    size_t offset;                             /* of the array's first element in the target */
     size_t wanted;                             /* the number of elements to pass on, from the first */
     enum dtype dtype;                          /* in which they are passed on */
     const struct checkpoint_file_record *sums; /* NULL: no checksum is known */
@@ -43,11 +44,14 @@ enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct
 {
     assert(options->staging_bytes >= 2 * sizeof(float));
     TRY(config_check(checkpoint, options->config));
-    for (size_t i = 0; i < parameters_count(options->config); i++) {
-        struct parameter_shape tensor;
-        parameters_shape(options->config, i, &tensor);
+    struct parameter_shape tensor;
+    for (size_t i = 0; i < parameters_file_count(options->config); i++) {
+        parameters_file_shape(options->config, i, &tensor);
         TRY(parameter_load(checkpoint, options, &tensor));
-        if (checkpoint->optimizer != NULL && !(tensor.bias && !checkpoint->config.bias))
+    }
+    for (size_t i = 0; checkpoint->optimizer != NULL && i < parameters_count(options->config); i++) {
+        parameters_shape(options->config, i, &tensor);
+        if (!tensor.absent)
             TRY(moments_load(checkpoint, options, &tensor));
     }
     return head_check(checkpoint, options);
@@ -100,7 +104,7 @@ static enum gt_status piece_load(const struct transfer *transfer, const struct c
     if (transfer->target == NULL || first >= transfer->wanted || options->write == NULL)
         return GT_OK;
     const size_t left = transfer->wanted - first;
-    return options->write(options->write_context, transfer->part, transfer->target->index, first,
+    return options->write(options->write_context, transfer->part, transfer->target->index, transfer->offset + first,
                           count < left ? count : left, values, transfer->dtype);
 }
 
@@ -150,17 +154,18 @@ static enum gt_status target_find(const struct checkpoint_load_options *options,
                                   const struct checkpoint_tensor **out)
 {
     static const struct checkpoint_tensor any; /* while values are only verified */
-    const bool lacks = tensor->bias && !options->config->bias;
-    *out = lacks ? NULL : &any;
-    if (lacks || options->write == NULL)
+    struct parameter_shape whole;
+    parameters_shape(options->config, (size_t)tensor->whole, &whole);
+    *out = tensor->absent ? NULL : &any;
+    if (tensor->absent || options->write == NULL)
         return GT_OK;
     for (size_t i = 0; i < options->tensor_count; i++) {
-        if (strcmp(options->tensors[i].name, tensor->name) == 0) {
+        if (strcmp(options->tensors[i].name, whole.name) == 0) {
             *out = &options->tensors[i];
             return GT_OK;
         }
     }
-    log_error("cannot load: %s is not among the model's tensors", tensor->name);
+    log_error("cannot load: %s is not among the model's tensors", whole.name);
     return GT_FAILURE;
 }
 
@@ -189,6 +194,7 @@ static enum gt_status parameter_load(const struct checkpoint *checkpoint, const 
 {
     struct transfer transfer = {.file = checkpoint->model,
                                 .part = CHECKPOINT_PARAMETER,
+                                .offset = tensor->first,
                                 .wanted = parameter_elements(tensor),
                                 .sums = sums_of(checkpoint, CHECKPOINT_FILE_MODEL)};
     TRY(target_find(options, tensor, &transfer.target));
@@ -247,17 +253,24 @@ static enum gt_status head_compare(const struct safetensors *file, size_t head, 
 static enum gt_status head_check(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options)
 {
     const struct safetensors *file = checkpoint->model;
+    struct parameter_shape table;
     size_t head, wte;
+    if (options->config->untied)
+        return GT_OK;
+    parameters_shape(options->config, PARAMETERS_WTE, &table);
     const bool found = safetensors_find(file, "lm_head.weight", &head);
     if (!found && checkpoint->tied)
         return GT_OK;
     bool equal = false;
-    if (found && safetensors_find(file, hf_layout_prefixed(file) ? HF_PREFIX "wte.weight" : "wte.weight", &wte))
+    if (found)
+        TRY(hf_layout_find(file, hf_layout_prefixed(file), &table, &wte));
+    if (found)
         TRY(head_compare(file, head, wte, options, &equal));
     if (equal)
         return GT_OK;
     if (checkpoint->tied) {
-        log_note("%s: lm_head.weight differs from wte.weight and is ignored, as tie_word_embeddings says", file->path);
+        log_note("%s: lm_head.weight differs from %s and is ignored, as tie_word_embeddings says", file->path,
+                 table.name);
         return GT_OK;
     }
     log_error("%s: lm_head.weight %s; the output layer must be the token embedding", file->path,
@@ -277,7 +290,7 @@ void checkpoint_part_tensor(const struct parameter_shape *tensor, enum checkpoin
     assert(part >= 0 && part < CHECKPOINT_PARTS);
     *out = *tensor;
     out->position_table = false;
-    (void)snprintf(out->name, sizeof out->name, "%s" HF_PREFIX "%.100s", prefixes[part], tensor->name);
+    (void)snprintf(out->name, sizeof out->name, "%s%s%.100s", prefixes[part], tensor->prefix, tensor->name);
     if (part != CHECKPOINT_SCALES)
         return;
     out->rank = 2;
@@ -326,18 +339,30 @@ static enum gt_status moments_check(const struct safetensors *file, const struct
     return scales->dtype == DTYPE_U8 ? GT_OK : dtype_refuse(file, scales, "U8");
 }
 
+/* Returns true if the file has a first moment of the first block's first matrix, but no second one. */
+static bool matrices_have_one_moment(const struct safetensors *file, const struct model_config *config)
+{
+    struct parameter_shape tensor, first, second;
+    const int32_t matrix = parameters_index(config, 0, BLOCK_C_ATTN, false);
+    size_t index;
+    if (config->n_layer < 1)
+        return false;
+    for (size_t i = (size_t)matrix; parameters_shape(config, i, &tensor), !tensor.linear;)
+        i++;
+    checkpoint_part_tensor(&tensor, CHECKPOINT_M, &first);
+    checkpoint_part_tensor(&tensor, CHECKPOINT_V, &second);
+    return safetensors_find(file, first.name, &index) && !safetensors_find(file, second.name, &index);
+}
+
 enum gt_status checkpoint_parts_check(const struct safetensors *file, const struct model_config *config)
 {
-    static const char name[] = "m." HF_PREFIX "h.0.attn.c_attn.weight",
-                      second[] = "v." HF_PREFIX "h.0.attn.c_attn.weight";
     struct parameter_shape tensor;
-    size_t found = 0, index;
-    const bool one_moment =
-        config->n_layer > 0 && safetensors_find(file, name, &index) && !safetensors_find(file, second, &index);
+    size_t found = 0;
+    const bool one_moment = matrices_have_one_moment(file, config);
     for (size_t i = 0; i < parameters_count(config); i++) {
         parameters_shape(config, i, &tensor);
-        if (!tensor.bias || config->bias)
-            TRY(moments_check(file, &tensor, !(one_moment && parameter_is_linear(&tensor)), &found));
+        if (!tensor.absent)
+            TRY(moments_check(file, &tensor, !(one_moment && tensor.linear), &found));
     }
     if (found == file->count)
         return GT_OK;

@@ -31,6 +31,7 @@ struct save {
 /* An array of a file. */
 struct entry {
     const struct checkpoint_tensor *parameter; /* NULL: a bias that the model does not have, saved as zeros */
+    size_t first;                              /* its first element in the part */
     enum checkpoint_part part;
     struct parameter_shape shape; /* as saved */
 };
@@ -87,7 +88,7 @@ static enum gt_status tensors_check(const struct checkpoint_save_options *option
     for (size_t i = 0; i < parameters_count(options->config); i++) {
         struct parameter_shape tensor;
         parameters_shape(options->config, i, &tensor);
-        if (tensor.bias && !options->config->bias)
+        if (tensor.absent)
             continue;
         expected++;
         const struct checkpoint_tensor *found = tensor_find(options, tensor.name);
@@ -177,9 +178,12 @@ static void entry_get(const struct save *save, size_t index, struct entry *out)
     const struct checkpoint_save_options *options = save->options;
     struct parameter_shape shape;
     if (save->which == CHECKPOINT_FILE_MODEL) {
-        parameters_shape(options->config, index, &shape);
-        *out = (struct entry){.parameter = tensor_find(options, shape.name), .part = CHECKPOINT_PARAMETER};
-        assert(out->parameter != NULL || (shape.bias && !options->config->bias));
+        struct parameter_shape whole;
+        parameters_file_shape(options->config, index, &shape);
+        parameters_shape(options->config, (size_t)shape.whole, &whole);
+        *out = (struct entry){
+            .parameter = tensor_find(options, whole.name), .first = shape.first, .part = CHECKPOINT_PARAMETER};
+        assert(out->parameter != NULL || shape.absent);
     } else {
         size_t at = 0; /* in a list of all parts of all parameters, of which some do not exist */
         for (size_t skip = index + 1; skip > 0; at++) {
@@ -187,7 +191,9 @@ static void entry_get(const struct save *save, size_t index, struct entry *out)
                                   .part = (enum checkpoint_part)(CHECKPOINT_M + at / options->tensor_count)};
             skip -= part_exists(out->parameter, out->part);
         }
-        shape = (struct parameter_shape){.rank = out->parameter->rank,
+        parameters_shape(options->config, 0, &shape);
+        shape = (struct parameter_shape){.prefix = shape.prefix,
+                                         .rank = out->parameter->rank,
                                          .dims = {out->parameter->dims[0], out->parameter->dims[1]}};
         (void)snprintf(shape.name, sizeof shape.name, "%.100s", out->parameter->name);
     }
@@ -215,7 +221,7 @@ static enum gt_status array_fill(void *context, size_t index, size_t first, size
     }
     const enum dtype dtype = part_dtype(entry.parameter, entry.part);
     assert(dtype != DTYPE_F16);
-    TRY(options->read(options->read_context, entry.part, entry.parameter->index, first, count, out));
+    TRY(options->read(options->read_context, entry.part, entry.parameter->index, entry.first + first, count, out));
     return values_check(entry.parameter->name, entry.part, dtype, out, count);
 }
 
@@ -250,7 +256,7 @@ static enum gt_status file_write(const struct checkpoint_save_options *options, 
     TRY(checkpoint_publish_mode(options->out_dir, which, &mode, &has_mode));
     const struct safetensors_source source = {
         .context = &save,
-        .count = which == CHECKPOINT_FILE_MODEL ? parameters_count(options->config) : optimizer_count(options),
+        .count = which == CHECKPOINT_FILE_MODEL ? parameters_file_count(options->config) : optimizer_count(options),
         .describe = array_describe,
         .fill = array_fill,
         .written = array_written,

@@ -247,7 +247,7 @@ static void keys_put(const struct export_options *options, struct head *head)
     key_u32(head, "gpt2.embedding_length", config->n_embd);
     key_u32(head, "gpt2.feed_forward_length", 4 * config->n_embd);
     key_u32(head, "gpt2.attention.head_count", config->n_head);
-    key(head, "gpt2.attention.layer_norm_epsilon", TYPE_FLOAT32, &config->layernorm_epsilon, sizeof(float));
+    key(head, "gpt2.attention.layer_norm_epsilon", TYPE_FLOAT32, &config->norm_epsilon, sizeof(float));
     tokens_put(head, options->tokenizer, config->vocab_size);
 }
 
@@ -290,7 +290,7 @@ static enum gt_status entry_get(const struct export_options *options, size_t ind
 static void info_put(const struct entry *entry, uint64_t offset, struct head *head)
 {
     const struct parameter_shape *source = &entry->source;
-    const bool linear = parameter_is_linear(source);
+    const bool linear = source->linear;
     put_string(head, entry->name, strlen(entry->name));
     put_u32(head, (uint32_t)source->rank);
     if (source->rank == 2)

@@ -191,7 +191,7 @@ static void tensor_describe(void *context, size_t index, struct safetensors_tens
 {
     const struct hf_export *export = context;
     struct parameter_shape tensor;
-    parameters_shape(&export->options->checkpoint->config, index, &tensor);
+    parameters_file_shape(&export->options->checkpoint->config, index, &tensor);
     (void)snprintf(out->name, sizeof out->name, HF_PREFIX "%.100s", tensor.name);
     out->dtype = export->options->dtype;
     out->rank = tensor.rank;
@@ -202,7 +202,7 @@ static enum gt_status tensor_fill(void *context, size_t index, size_t first, siz
 {
     const struct hf_export *export = context;
     struct parameter_shape tensor;
-    parameters_shape(&export->options->checkpoint->config, index, &tensor);
+    parameters_file_shape(&export->options->checkpoint->config, index, &tensor);
     return export_weights_read(export->weights, &tensor, first, count, export->options->dtype, out);
 }
 
@@ -211,7 +211,7 @@ static enum gt_status model_write(const struct hf_export *export)
     char path[FILE_PATH_MAX];
     struct safetensors_result result;
     const struct safetensors_source source = {.context = (void *)export,
-                                              .count = parameters_count(&export->options->checkpoint->config),
+                                              .count = parameters_file_count(&export->options->checkpoint->config),
                                               .describe = tensor_describe,
                                               .fill = tensor_fill};
     TRY(file_join(path, export->aside, CHECKPOINT_MODEL_NAME));

@@ -123,8 +123,7 @@ static enum gt_status linear_write(const struct export_weights *weights, const s
 enum gt_status export_weights_write(const struct export_weights *weights, const struct parameter_shape *tensor,
                                     enum dtype dtype, struct file_replacement *file)
 {
-    return parameter_is_linear(tensor) ? linear_write(weights, tensor, dtype, file)
-                                       : plain_write(weights, tensor, dtype, file);
+    return tensor->linear ? linear_write(weights, tensor, dtype, file) : plain_write(weights, tensor, dtype, file);
 }
 
 enum gt_status export_zeros_write(struct file_replacement *file, size_t count)

@@ -46,8 +46,8 @@ enum gt_status hf_config_make(const struct model_config *config, int32_t bos_tok
         "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "vocab_size", config->vocab_size, "n_positions",
         config->block_size, "n_ctx", config->block_size, "n_embd", config->n_embd, "n_layer", config->n_layer, "n_head",
         config->n_head, "n_inner", "activation_function", activation, "layer_norm_epsilon",
-        shortest_double(config->layernorm_epsilon), "attn_pdrop", dropout, "embd_pdrop", dropout, "resid_pdrop",
-        dropout, "scale_attn_weights", 1, "scale_attn_by_inverse_layer_idx", 0, "reorder_and_upcast_attn", 0,
+        shortest_double(config->norm_epsilon), "attn_pdrop", dropout, "embd_pdrop", dropout, "resid_pdrop", dropout,
+        "scale_attn_weights", 1, "scale_attn_by_inverse_layer_idx", 0, "reorder_and_upcast_attn", 0,
         "tie_word_embeddings", 1, "bos_token_id", token_json(bos_token), "eos_token_id", token_json(eos_token),
         "torch_dtype", "float32", "gpt_train", "bias", (int)config->bias);
     if (root == NULL) {
@@ -185,12 +185,12 @@ static enum gt_status ours_parse(const json_t *root, const char *source, bool *b
 enum gt_status hf_config_parse(const json_t *root, const char *source, struct model_config *out,
                                struct hf_config_rest *out_rest)
 {
-    struct model_config config = {.bias = true, .dropout = 0.1f, .layernorm_epsilon = 1e-5f};
+    struct model_config config = {.bias = true, .dropout = 0.1f, .norm_epsilon = 1e-5f};
     struct hf_config_rest rest;
     TRY(flags_parse(root, source, &rest));
     TRY(sizes_parse(root, source, &config));
     TRY(activation_parse(root, source, &config.gelu));
-    TRY(real_field(root, source, "layer_norm_epsilon", 1e-12, 1.0, &config.layernorm_epsilon));
+    TRY(real_field(root, source, "layer_norm_epsilon", 1e-12, 1.0, &config.norm_epsilon));
     TRY(real_field(root, source, "resid_pdrop", 0.0, 1.0, &config.dropout));
     TRY(ours_parse(root, source, &config.bias));
     *out = config;

@@ -1,4 +1,4 @@
-/* Looks up GPT-2's tensors in a file.
+/* Looks up a model's tensors in a file.
  *
  * Names are composed, never parsed, except to recognise the causal masks that old versions of transformers saved like
  * weights.  Only headers that safetensors_open() has checked are used here.
@@ -27,7 +27,7 @@ enum gt_status hf_layout_find(const struct safetensors *file, bool prefixed, con
                               size_t *out_index)
 {
     char name[SAFETENSORS_NAME_MAX + sizeof HF_PREFIX];
-    (void)snprintf(name, sizeof name, "%s%s", prefixed ? HF_PREFIX : "", tensor->name);
+    (void)snprintf(name, sizeof name, "%s%s", prefixed ? tensor->prefix : "", tensor->name);
     char wanted[SAFETENSORS_SHAPE_TEXT_MAX], found[SAFETENSORS_SHAPE_TEXT_MAX];
     safetensors_shape_text(wanted, tensor->dims, tensor->rank);
     size_t index;
@@ -64,7 +64,7 @@ static enum gt_status unknown_check(const struct safetensors *file, const struct
         const size_t skip = prefixed && strncmp(name, HF_PREFIX, sizeof HF_PREFIX - 1) == 0 ? sizeof HF_PREFIX - 1 : 0;
         if (known[i] || strcmp(name, "lm_head.weight") == 0 || is_mask(name + skip))
             continue;
-        log_error("%s: tensor %s does not belong to a GPT-2 of %d layers", file->path, name, config->n_layer);
+        log_error("%s: tensor %s does not belong to a model of %d layers", file->path, name, config->n_layer);
         return GT_DATA;
     }
     return GT_OK;
@@ -77,8 +77,8 @@ enum gt_status hf_layout_check(const struct safetensors *file, const struct mode
     struct parameter_shape tensor;
     size_t index;
     /* At most file->count tensors can be found, so this ends early for an absurd n_layer. */
-    for (size_t i = 0; i < parameters_count(config); i++) {
-        parameters_shape(config, i, &tensor);
+    for (size_t i = 0; i < parameters_file_count(config); i++) {
+        parameters_file_shape(config, i, &tensor);
         TRY(hf_layout_find(file, prefixed, &tensor, &index));
         known[index] = true;
     }

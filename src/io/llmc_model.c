@@ -20,7 +20,7 @@ enum { HEADER_WORDS = 8, FIELD_MAX = 16777216, LAYERS_MAX = 4096 };
 
 size_t llmc_model_index(const struct model_config *config, size_t position)
 {
-    const size_t layers = (size_t)config->n_layer, in_blocks = position - 2, per_block = 2 * BLOCK_LAYERS;
+    const size_t layers = (size_t)config->n_layer, in_blocks = position - 2, per_block = GPT2_BLOCK_PARAMETERS;
     if (position < 2 || in_blocks >= per_block * layers)
         return position;
     return 2 + in_blocks % layers * per_block + in_blocks / layers;
@@ -41,7 +41,7 @@ static enum gt_status field_get(const char *path, const int32_t *header, int ind
 static enum gt_status header_parse(const char *path, const int32_t *header, struct model_config *out, int32_t *padded,
                                    enum dtype *dtype)
 {
-    struct model_config config = {.bias = true, .gelu = GELU_TANH, .layernorm_epsilon = 1e-5f};
+    struct model_config config = {.bias = true, .gelu = GELU_TANH, .norm_epsilon = 1e-5f};
     if (header[0] != LLMC_MODEL_MAGIC || (header[1] != LLMC_MODEL_F32 && header[1] != LLMC_MODEL_BF16)) {
         log_error("%s: llm.c model with magic %" PRId32 " and version %" PRId32
                   "; only magic %d with version 3 (float32) or 5 (bfloat16) is read",
@@ -77,7 +77,7 @@ static enum gt_status parameters_walk(const char *path, const struct model_confi
     for (size_t position = 0; position < parameters_count(config); position++) {
         struct parameter_shape shape;
         parameters_shape(config, llmc_model_index(config, position), &shape);
-        const struct array_place place = {.transposed = parameter_is_linear(&shape), .offset_bytes = at};
+        const struct array_place place = {.transposed = shape.linear, .offset_bytes = at};
         struct safetensors_tensor entry = {.dtype = dtype, .rank = shape.rank, .dims = {shape.dims[0], shape.dims[1]}};
         memcpy(entry.name, shape.name, sizeof entry.name);
         if (table != NULL)

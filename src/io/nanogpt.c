@@ -215,7 +215,7 @@ static enum gt_status number_get(const struct source *source, uint32_t dict, con
 
 static enum gt_status model_args_read(const struct source *source, struct model_config *out)
 {
-    struct model_config config = {.bias = true, .gelu = GELU_ERF, .layernorm_epsilon = 1e-5f};
+    struct model_config config = {.bias = true, .gelu = GELU_ERF, .norm_epsilon = 1e-5f};
     uint32_t args, value;
     double dropout = 0.0;
     TRY(dict_get(source, "model_args", DICT_ITEMS_MAX, &args));
@@ -359,7 +359,7 @@ static enum gt_status model_fill(const struct source *source, const struct nanog
     for (size_t i = 0; !nanogpt->config.bias && i < parameters_count(&nanogpt->config); i++) {
         struct parameter_shape tensor;
         parameters_shape(&nanogpt->config, i, &tensor);
-        if (tensor.bias)
+        if (tensor.absent)
             TRY(zeros_add(table, HF_PREFIX, &tensor));
     }
     return GT_OK;
@@ -475,7 +475,7 @@ static enum gt_status moments_read(struct groups *groups, struct nanogpt *nanogp
     for (size_t i = 0; i < parameters_count(&nanogpt->config); i++) {
         struct parameter_shape tensor;
         parameters_shape(&nanogpt->config, i, &tensor);
-        if (tensor.bias && !nanogpt->config.bias)
+        if (tensor.absent)
             continue;
         TRY(empty ? moments_zero(nanogpt, &tensor) : moments_add(groups, nanogpt, &tensor));
     }

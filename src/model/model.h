@@ -1,7 +1,7 @@
 /* The model's configuration, its parameters and the programs that train and use it.
  *
- * Source: nanoGPT model.py (GPT, Block, CausalSelfAttention, MLP) and Hugging Face's modeling_gpt2.py for names and
- * layout (Conv1D: weights are [in, out]).
+ * Source: nanoGPT model.py (GPT, Block, CausalSelfAttention, MLP); for names and layout Hugging Face's modeling_gpt2.py
+ * (Conv1D: weights are [in, out]), modeling_llama.py, modeling_qwen2.py and modeling_qwen3.py (Linear: [out, in]).
  */
 #ifndef GPT_TRAIN_MODEL_MODEL_H
 #define GPT_TRAIN_MODEL_MODEL_H
@@ -12,17 +12,42 @@
 #include "base/status.h"
 #include "model/graph.h"
 #include "model/plan_choice.h"
+#include "model/rope.h"
 #include "model/state_format.h"
 
+enum norm_kind { NORM_LAYERNORM, NORM_RMSNORM };
+enum position_kind { POSITION_LEARNED, POSITION_ROPE };
+enum mlp_kind { MLP_GELU, MLP_SWIGLU };
+/* The norm of queries and keys: none, over each head (Qwen3), or over all heads together (OLMo 2). */
+enum qk_norm_kind { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_FULL };
+
+/* All zero but for the sizes is GPT-2. */
 struct model_config {
     int32_t n_layer, n_head, n_kv_head, n_embd, block_size;
+    int32_t head_dim;          /* D; 0: n_embd / n_head */
+    int32_t n_inner;           /* F, the MLP's width; 0: 4 n_embd */
     int32_t vocab_size;        /* V */
     int32_t padded_vocab_size; /* Vp >= V: rows of wte in memory; rows beyond V stay zero */
     bool bias;                 /* biases of linear layers and layernorms */
+    bool qkv_bias;             /* a bias of queries, keys and values also without `bias` (Qwen2) */
+    bool untied;               /* the output layer has weights of its own, not wte's */
+    enum norm_kind norm;
+    enum position_kind position;
+    enum mlp_kind mlp;
+    enum qk_norm_kind qk_norm;
     float dropout;
     enum gelu_kind gelu;
-    float layernorm_epsilon; /* 1e-5 */
+    float norm_epsilon; /* 1e-5 */
+    struct rope_config rope;
 };
+
+/* Return D, F and H D. */
+int32_t model_head_dim(const struct model_config *config);
+int32_t model_inner_width(const struct model_config *config);
+int64_t model_attention_width(const struct model_config *config);
+/* Returns true for GPT-2's blocks, whose weights have GPT-2's names and layout in memory and in files; all others have
+ * Llama's. */
+bool model_is_gpt2(const struct model_config *config);
 
 /* Logs every impossible value, one line each.  Errors: GT_USAGE. */
 enum gt_status model_config_check(const struct model_config *config);
@@ -30,7 +55,7 @@ enum gt_status model_config_check(const struct model_config *config);
 enum parameter_init { INIT_NORMAL, INIT_ZERO, INIT_ONE };
 
 struct parameter {
-    char name[TENSOR_NAME_MAX]; /* Hugging Face's, without the "transformer." prefix: "h.0.attn.c_attn.weight" */
+    char name[TENSOR_NAME_MAX]; /* see parameters.h: "h.0.attn.c_attn.weight" */
     int32_t tensor;             /* the weight that the ops read */
     int32_t master;             /* fp32 weight that is trained and saved if `tensor` is its rounding; or TENSOR_NONE */
     int32_t gradient, m, v;     /* TENSOR_NONE outside training; v also if Muon updates the parameter */
@@ -40,11 +65,10 @@ struct parameter {
     enum parameter_init init;
     float init_std;
     bool decay;     /* >= 2 dimensions */
-    bool embedding; /* wte, wpe */
+    bool embedding; /* outside the blocks: wte, wpe, lm_head */
     bool muon;      /* updated by Muon */
 };
 
-/* 4 outside the blocks (wte, wpe, ln_f gain and bias) and 12 per block; 3 and 6 without biases. */
 struct parameter_list {
     struct parameter *at;
     int32_t count;
@@ -82,6 +106,7 @@ struct model {
     struct graph *graph;
     struct parameter_list parameters;
     int32_t scalars;     /* [SCALAR_WORDS] */
+    int32_t angles;      /* [block_size, D]: cosines, then sines, of rotary positions; or TENSOR_NONE */
     int32_t corrections; /* [correction_rows, 2]: 1 - beta1^t, 1 - beta2^t for t = 1 .. */
     struct program_io train_first, train_next, train_remainder, update, evaluate, prefill, decode;
     struct program_io refresh; /* weights := their masters, rounded; program is -1 if no weight has a master */
@@ -99,7 +124,8 @@ int64_t model_parameter_count(const struct model_config *config);
 int64_t model_parameter_count_no_positions(const struct model_config *config);
 /* Returns the bytes of weights, masters, gradients and moments per parameter, from the model's tensors. */
 double model_bytes_per_parameter(const struct model *model);
-/* Returns the FLOPs of one token, forward and backward: 6 N + 12 L C T, N without wpe (PaLM; nanoGPT estimate_mfu). */
+/* Returns the FLOPs of one token, forward and backward: 6 N + 12 L H D T, N without tables that are only looked up (PaLM;
+ * nanoGPT estimate_mfu). */
 double model_flops_per_token(const struct model_config *config);
 
 /* Returns the number of updates after which both bias corrections are 1 in fp32, at least 1 and at most `updates`. */

@@ -14,9 +14,9 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "model/autodiff.h"
-#include "model/gpt2.h"
 #include "model/gradient_rounding.h"
 #include "model/parameters.h"
+#include "model/transformer.h"
 #include "model/update.h"
 
 static bool complain(bool bad, const char *text, int64_t value)
@@ -41,7 +41,7 @@ enum gt_status model_config_check(const struct model_config *config)
                     config->padded_vocab_size);
     bad |= complain(!(config->dropout >= 0.0f && config->dropout < 1.0f), "dropout must be in [0, 1), in percent",
                     (int64_t)(config->dropout * 100.0f));
-    if (!bad && config->n_embd % config->n_head != 0) {
+    if (!bad && config->head_dim == 0 && config->n_embd % config->n_head != 0) {
         struct heads_shape shape = {config->n_layer, config->n_head, config->n_embd, config->vocab_size, config->bias};
         char nearest[HEADS_TEXT_MAX];
         log_error("n_embd (%" PRId32 ") must be a multiple of n_head (%" PRId32 "): %s", config->n_embd, config->n_head,
@@ -53,19 +53,30 @@ enum gt_status model_config_check(const struct model_config *config)
                   config->n_kv_head);
         bad = true;
     }
+    bad |= !bad && complain(config->position == POSITION_ROPE && model_head_dim(config) % 2 != 0,
+                            "rotary positions need an even head_dim", model_head_dim(config));
     return bad ? GT_USAGE : GT_OK;
-}
-
-int64_t model_parameter_count_no_positions(const struct model_config *config)
-{
-    int64_t c = config->n_embd, qkv = model_qkv_width(config), bias = config->bias;
-    int64_t block = (2 + 2 * bias) * c + c * qkv + c * c + 8 * c * c + bias * (qkv + c + 4 * c + c);
-    return config->vocab_size * c + config->n_layer * block + (1 + bias) * c;
 }
 
 int64_t model_parameter_count(const struct model_config *config)
 {
-    return model_parameter_count_no_positions(config) + (int64_t)config->block_size * config->n_embd;
+    struct model_config small = *config;
+    int64_t counts[2] = {0, 0}; /* of models with no block and with one */
+    for (int32_t layers = 0; layers < 2; layers++) {
+        struct parameter_shape shape;
+        small.n_layer = layers;
+        for (size_t i = 0; i < parameters_count(&small); i++) {
+            parameters_shape(&small, i, &shape);
+            counts[layers] += shape.absent ? 0 : (int64_t)parameter_elements(&shape);
+        }
+    }
+    return counts[0] + config->n_layer * (counts[1] - counts[0]);
+}
+
+int64_t model_parameter_count_no_positions(const struct model_config *config)
+{
+    const bool has_table = config->position == POSITION_LEARNED;
+    return model_parameter_count(config) - (has_table ? (int64_t)config->block_size * config->n_embd : 0);
 }
 
 double model_bytes_per_parameter(const struct model *model)
@@ -82,8 +93,9 @@ double model_bytes_per_parameter(const struct model *model)
 
 double model_flops_per_token(const struct model_config *config)
 {
-    double attention = 12.0 * config->n_layer * (double)config->n_embd * config->block_size;
-    return 6.0 * (double)model_parameter_count_no_positions(config) + attention;
+    const double attention = 12.0 * config->n_layer * (double)model_attention_width(config) * config->block_size;
+    const double lookup = config->untied ? (double)config->vocab_size * config->n_embd : 0.0; /* is no product */
+    return 6.0 * ((double)model_parameter_count_no_positions(config) - lookup) + attention;
 }
 
 int32_t model_correction_rows(float beta1, float beta2, int64_t updates)
@@ -135,7 +147,7 @@ static enum gt_status loss_program_build(struct model *model, const char *name, 
                             .output = true};
     snprintf(losses.name, sizeof losses.name, "%s.losses", name);
     TRY(graph_tensor_add(graph, &losses, &io->losses));
-    struct gpt2_build build = {
+    struct transformer_build build = {
         .model = model,
         .program = io->program,
         .batch = batch,
@@ -146,7 +158,7 @@ static enum gt_status loss_program_build(struct model *model, const char *name, 
         .cache = TENSOR_NONE,
         .train = phase == PHASE_TRAIN,
     };
-    return gpt2_build_loss(&build);
+    return transformer_build_loss(&build);
 }
 
 static enum gt_status train_program_build(struct model *model, const char *name, int32_t batch, bool first,
@@ -232,7 +244,7 @@ static enum gt_status generate_program_build(struct model *model, const char *na
     io->time = time;
     TRY(graph_program_add(graph, name, PHASE_GENERATE, &io->program));
     TRY(data_add(graph, name, "ids", PHASE_GENERATE, (int64_t)io->batch * time, &io->ids));
-    struct gpt2_build build = {
+    struct transformer_build build = {
         .model = model,
         .program = io->program,
         .batch = io->batch,
@@ -242,7 +254,7 @@ static enum gt_status generate_program_build(struct model *model, const char *na
         .losses = TENSOR_NONE,
         .cache = cache,
     };
-    TRY(gpt2_build_generate(&build, logits ? &io->logits : NULL));
+    TRY(transformer_build_generate(&build, logits ? &io->logits : NULL));
     if (logits)
         graph->tensors[io->logits].output = true;
     return GT_OK;
@@ -251,7 +263,6 @@ static enum gt_status generate_program_build(struct model *model, const char *na
 static enum gt_status generate_build(struct model *model)
 {
     const struct model_config *config = &model->options.config;
-    int64_t head_size = config->n_embd / config->n_head;
     struct tensor cache = {.name = "cache",
                            .dtype = model->options.dtype,
                            .rank = 4,
@@ -260,7 +271,7 @@ static enum gt_status generate_build(struct model *model)
                            .lifetime = LIFETIME_PHASE,
                            .phase = PHASE_GENERATE,
                            .dims = {2 * (int64_t)config->n_layer, model->options.generate_batch, config->block_size,
-                                    config->n_kv_head * head_size}};
+                                    (int64_t)config->n_kv_head * model_head_dim(config)}};
     int32_t tensor;
     TRY(graph_tensor_add(model->graph, &cache, &tensor));
     TRY(generate_program_build(model, "prefill", model->options.prefill_time, tensor, false, &model->prefill));
@@ -277,8 +288,18 @@ static enum gt_status tables_add(struct model *model)
                              .base = TENSOR_NONE,
                              .category = CATEGORY_DATA,
                              .lifetime = LIFETIME_RUN};
+    const struct model_config *config = &model->options.config;
     TRY(graph_tensor_add(model->graph, &scalars, &model->scalars));
-    model->corrections = TENSOR_NONE;
+    struct tensor angles = {.name = "angles",
+                            .dtype = DTYPE_F32,
+                            .rank = 2,
+                            .base = TENSOR_NONE,
+                            .dims = {config->block_size, model_head_dim(config)},
+                            .category = CATEGORY_DATA,
+                            .lifetime = LIFETIME_RUN};
+    model->angles = model->corrections = TENSOR_NONE;
+    if (config->position == POSITION_ROPE)
+        TRY(graph_tensor_add(model->graph, &angles, &model->angles));
     if (!model->options.train)
         return GT_OK;
     struct tensor corrections = {.name = "corrections",

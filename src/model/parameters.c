@@ -1,6 +1,8 @@
-/* The parameters of a GPT-2.  Names and layout are Hugging Face's (modeling_gpt2.py, Conv1D).  Initial values are
- * nanoGPT's (model.py GPT._init_weights): normal with std 0.02, or 0.02 / sqrt(2 L) for the projections into the
- * residual stream; biases 0; layernorm gains 1.
+/* The parameters of a model.
+ *
+ * Names and layout of GPT-2's blocks are those of Hugging Face's modeling_gpt2.py (Conv1D), of all others those of
+ * modeling_llama.py and modeling_qwen3.py (Linear).  Initial values are nanoGPT's (model.py GPT._init_weights): normal
+ * with std 0.02, or 0.02 / sqrt(2 L) for the projections into the residual stream; biases 0; norms' gains 1.
  */
 #include "model/parameters.h"
 
@@ -12,46 +14,272 @@
 
 #define INIT_STD 0.02
 
+int32_t model_head_dim(const struct model_config *config)
+{
+    return config->head_dim > 0 ? config->head_dim : config->n_embd / config->n_head;
+}
+
+int32_t model_inner_width(const struct model_config *config)
+{
+    return config->n_inner > 0 ? config->n_inner : 4 * config->n_embd;
+}
+
+int64_t model_attention_width(const struct model_config *config)
+{
+    return (int64_t)config->n_head * model_head_dim(config);
+}
+
 int64_t model_qkv_width(const struct model_config *config)
 {
-    int64_t head_size = config->n_embd / config->n_head;
-    return (config->n_head + 2 * (int64_t)config->n_kv_head) * head_size;
+    return (config->n_head + 2 * (int64_t)config->n_kv_head) * model_head_dim(config);
+}
+
+bool model_is_gpt2(const struct model_config *config)
+{
+    return config->norm == NORM_LAYERNORM && config->position == POSITION_LEARNED && config->mlp == MLP_GELU &&
+           config->qk_norm == QK_NORM_NONE && !config->untied && (config->bias || !config->qkv_bias) &&
+           config->n_kv_head == config->n_head &&
+           (config->head_dim == 0 || model_attention_width(config) == config->n_embd) &&
+           (config->n_inner == 0 || config->n_inner == 4 * (int64_t)config->n_embd);
+}
+
+/* ---- the layers ---- */
+
+/* A layer of a block, or the last norm. */
+struct layer {
+    const char *name;
+    const char *part[PARAMETER_PARTS_MAX]; /* the names in files, if not `name` */
+    int64_t part_rows[PARAMETER_PARTS_MAX];
+    int64_t in, out; /* of a matrix; a vector has `out` elements */
+    bool exists, bias;
+};
+
+static struct layer layer_get(const struct model_config *config, enum block_layer which)
+{
+    const bool gpt2 = model_is_gpt2(config), gated = config->mlp == MLP_SWIGLU;
+    const bool norm_bias = config->bias && config->norm == NORM_LAYERNORM;
+    const int64_t c = config->n_embd, size = model_head_dim(config), q = model_attention_width(config);
+    const int64_t kv = config->n_kv_head * size, inner = model_inner_width(config);
+    const bool per_head = config->qk_norm == QK_NORM_HEAD;
+    const struct layer layers[BLOCK_LAYERS] = {
+        [BLOCK_LN_1] = {.name = gpt2 ? "ln_1" : "input_layernorm", .out = c, .exists = true, .bias = norm_bias},
+        [BLOCK_C_ATTN] = {.name = gpt2 ? "attn.c_attn" : "self_attn.qkv_proj",
+                          .part = {gpt2 ? NULL : "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
+                          .part_rows = {q, kv, kv},
+                          .in = c,
+                          .out = q + 2 * kv,
+                          .exists = true,
+                          .bias = config->bias || config->qkv_bias},
+        [BLOCK_QK_NORM] = {.name = "self_attn.qk_norm",
+                           .part = {"self_attn.q_norm", "self_attn.k_norm"},
+                           .part_rows = {per_head ? size : q, per_head ? size : kv},
+                           .out = per_head ? 2 * size : q + kv,
+                           .exists = config->qk_norm != QK_NORM_NONE},
+        [BLOCK_C_PROJ] = {gpt2 ? "attn.c_proj" : "self_attn.o_proj", .in = q, .out = c, .exists = true,
+                          .bias = config->bias},
+        [BLOCK_LN_2] = {.name = gpt2 ? "ln_2" : "post_attention_layernorm",
+                        .out = c,
+                        .exists = true,
+                        .bias = norm_bias},
+        [BLOCK_C_FC] = {.name = gpt2    ? "mlp.c_fc"
+                                : gated ? "mlp.gate_up_proj"
+                                        : "mlp.up_proj",
+                        .part = {gated ? "mlp.gate_proj" : NULL, "mlp.up_proj"},
+                        .part_rows = {inner, inner},
+                        .in = c,
+                        .out = gated ? 2 * inner : inner,
+                        .exists = true,
+                        .bias = config->bias},
+        [BLOCK_MLP_PROJ] = {.name = gpt2 ? "mlp.c_proj" : "mlp.down_proj",
+                            .in = inner,
+                            .out = c,
+                            .exists = true,
+                            .bias = config->bias},
+    };
+    return layers[which];
+}
+
+/* A weight or bias of a block, or of the last norm. */
+struct slot {
+    enum block_layer which;
+    bool bias, absent;
+};
+
+/* Lists those of the layers before `end`.  GPT-2's biases are listed even if they are absent. */
+static size_t slots_list(const struct model_config *config, int end, struct slot out[static 2 * BLOCK_LAYERS])
+{
+    const bool gpt2 = model_is_gpt2(config);
+    size_t count = 0;
+    for (int which = 0; which < end; which++) {
+        const struct layer layer = layer_get(config, (enum block_layer)which);
+        if (layer.exists)
+            out[count++] = (struct slot){(enum block_layer)which, false, false};
+        if (layer.exists && (layer.bias || gpt2))
+            out[count++] = (struct slot){(enum block_layer)which, true, !layer.bias};
+    }
+    return count;
+}
+
+static size_t embeddings_count(const struct model_config *config)
+{
+    return config->position == POSITION_LEARNED ? 2 : 1;
 }
 
 size_t parameters_count(const struct model_config *config)
 {
+    struct slot slots[2 * BLOCK_LAYERS];
     assert(config->n_layer >= 0);
-    return 4 + 2 * BLOCK_LAYERS * (size_t)config->n_layer;
+    return embeddings_count(config) + (size_t)config->n_layer * slots_list(config, BLOCK_LAYERS, slots) +
+           slots_list(config, BLOCK_LN_1 + 1, slots) + (config->untied ? 1 : 0);
+}
+
+int32_t parameters_index(const struct model_config *config, int32_t layer, enum block_layer which, bool bias)
+{
+    struct slot slots[2 * BLOCK_LAYERS];
+    const size_t count = slots_list(config, BLOCK_LAYERS, slots);
+    int32_t present = 0, at = -1;
+    for (size_t i = 0; i < count; i++) {
+        if (slots[i].which == which && slots[i].bias == bias && !slots[i].absent)
+            at = present;
+        present += !slots[i].absent;
+    }
+    return at < 0 ? -1 : (int32_t)embeddings_count(config) + layer * present + at;
+}
+
+int32_t parameters_head(const struct model_config *config)
+{
+    const int32_t gain = parameters_index(config, config->n_layer, BLOCK_LN_1, false);
+    const int32_t bias = parameters_index(config, config->n_layer, BLOCK_LN_1, true);
+    return !config->untied ? PARAMETERS_WTE : bias < 0 ? gain + 1 : bias + 1;
+}
+
+/* An embedding, or the output layer, which has the shape of one. */
+static void table_shape(const struct model_config *config, const char *gpt2, const char *llama, int64_t rows,
+                        struct parameter_shape *out)
+{
+    *out = (struct parameter_shape){.rank = 2, .dims = {rows, config->n_embd}, .parts = 1};
+    (void)snprintf(out->name, sizeof out->name, "%s", model_is_gpt2(config) ? gpt2 : llama);
+}
+
+/* Writes "h.3.attn.c_attn.weight". */
+static void slot_name(const struct model_config *config, size_t block, const char *layer, bool bias,
+                      char out[static PARAMETER_NAME_MAX])
+{
+    const bool gpt2 = model_is_gpt2(config);
+    const char *kind = bias ? "bias" : "weight";
+    if (block < (size_t)config->n_layer)
+        (void)snprintf(out, PARAMETER_NAME_MAX, "%s.%zu.%s.%s", gpt2 ? "h" : "model.layers", block, layer, kind);
+    else
+        (void)snprintf(out, PARAMETER_NAME_MAX, "%s.%s", gpt2 ? "ln_f" : "model.norm", kind);
+}
+
+static void slot_shape(const struct model_config *config, size_t block, const struct slot *slot,
+                       struct parameter_shape *out)
+{
+    const struct layer layer = layer_get(config, slot->which);
+    const bool matrix = layer.in > 0 && !slot->bias, gpt2 = model_is_gpt2(config);
+    *out =
+        (struct parameter_shape){.rank = matrix ? 2 : 1,
+                                 .parts = 1,
+                                 .linear = matrix,
+                                 .residual = matrix && (slot->which == BLOCK_C_PROJ || slot->which == BLOCK_MLP_PROJ),
+                                 .norm = layer.in == 0,
+                                 .bias = slot->bias,
+                                 .absent = slot->absent};
+    out->dims[0] = matrix && gpt2 ? layer.in : layer.out;
+    out->dims[1] = !matrix ? 0 : gpt2 ? layer.out : layer.in;
+    if (layer.part[0] != NULL) {
+        memcpy(out->part_rows, layer.part_rows, sizeof out->part_rows);
+        out->parts = layer.part[2] != NULL ? 3 : 2;
+    }
+    slot_name(config, block, layer.name, slot->bias, out->name);
+}
+
+/* Gives the place of a parameter: its block and the slot there.  Returns false for embeddings and the output layer. */
+static bool slot_find(const struct model_config *config, size_t index, size_t *block, struct slot *out)
+{
+    struct slot slots[2 * BLOCK_LAYERS];
+    const size_t embeddings = embeddings_count(config), count = slots_list(config, BLOCK_LAYERS, slots);
+    if (index < embeddings || (config->untied && index + 1 == parameters_count(config)))
+        return false;
+    *block = (index - embeddings) / count;
+    *out = slots[(index - embeddings) % count];
+    return true;
 }
 
 void parameters_shape(const struct model_config *config, size_t index, struct parameter_shape *out)
 {
-    const int64_t c = config->n_embd, qkv = model_qkv_width(config);
-    const struct {
-        const char *name;
-        int64_t rows, columns; /* of the weight; columns = 0 for a layernorm's vector */
-    } layers[BLOCK_LAYERS] = {
-        [BLOCK_LN_1] = {"ln_1", c, 0},          [BLOCK_C_ATTN] = {"attn.c_attn", c, qkv},
-        [BLOCK_C_PROJ] = {"attn.c_proj", c, c}, [BLOCK_LN_2] = {"ln_2", c, 0},
-        [BLOCK_C_FC] = {"mlp.c_fc", c, 4 * c},  [BLOCK_MLP_PROJ] = {"mlp.c_proj", 4 * c, c},
-    };
+    struct slot slot;
+    size_t block;
     assert(index < parameters_count(config));
-    if (index < 2) {
-        *out = (struct parameter_shape){
-            .rank = 2, .dims = {index == 0 ? config->vocab_size : config->block_size, c}, .position_table = index == 1};
-        (void)snprintf(out->name, sizeof out->name, "%s", index == 0 ? "wte.weight" : "wpe.weight");
+    if (slot_find(config, index, &block, &slot)) {
+        slot_shape(config, block, &slot, out);
+    } else if (index == PARAMETERS_WTE) {
+        table_shape(config, "wte.weight", "model.embed_tokens.weight", config->vocab_size, out);
+    } else if (index < embeddings_count(config)) {
+        table_shape(config, "wpe.weight", "model.embed_positions.weight", config->block_size, out);
+        out->position_table = true;
+    } else {
+        table_shape(config, "lm_head.weight", "lm_head.weight", config->vocab_size, out);
+    }
+    out->prefix = model_is_gpt2(config) ? "transformer." : "";
+    out->whole = (int32_t)index;
+}
+
+/* ---- the tensors of a file ---- */
+
+static size_t slots_parts(const struct model_config *config, const struct slot *slots, size_t count)
+{
+    size_t parts = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct parameter_shape shape;
+        slot_shape(config, 0, &slots[i], &shape);
+        parts += (size_t)shape.parts;
+    }
+    return parts;
+}
+
+size_t parameters_file_count(const struct model_config *config)
+{
+    struct slot slots[2 * BLOCK_LAYERS];
+    const size_t count = slots_list(config, BLOCK_LAYERS, slots);
+    return parameters_count(config) + (size_t)config->n_layer * (slots_parts(config, slots, count) - count);
+}
+
+/* Takes a part out of a parameter's shape. */
+static void part_take(const struct model_config *config, size_t part, struct parameter_shape *shape)
+{
+    struct slot slot;
+    size_t block;
+    const bool found = slot_find(config, (size_t)shape->whole, &block, &slot);
+    assert(found);
+    (void)found;
+    for (size_t i = 0; i < part; i++)
+        shape->first += (size_t)shape->part_rows[i] * (shape->rank == 2 ? (size_t)shape->dims[1] : 1);
+    shape->dims[0] = shape->part_rows[part];
+    slot_name(config, block, layer_get(config, slot.which).part[part], slot.bias, shape->name);
+}
+
+void parameters_file_shape(const struct model_config *config, size_t index, struct parameter_shape *out)
+{
+    struct slot slots[2 * BLOCK_LAYERS];
+    const size_t embeddings = embeddings_count(config), count = slots_list(config, BLOCK_LAYERS, slots);
+    const size_t parts = slots_parts(config, slots, count);
+    assert(index < parameters_file_count(config));
+    if (index < embeddings || index >= embeddings + parts * (size_t)config->n_layer) {
+        parameters_shape(config, index < embeddings ? index : index - (parts - count) * (size_t)config->n_layer, out);
         return;
     }
-    const size_t block = (index - 2) / (2 * BLOCK_LAYERS), which = (index - 2) / 2 % BLOCK_LAYERS;
-    const int64_t rows = layers[which].rows, columns = layers[which].columns;
-    const bool bias = index % 2 == 1, matrix = columns > 0 && !bias;
-    *out = (struct parameter_shape){.rank = matrix ? 2 : 1, .bias = bias};
-    out->dims[0] = bias && columns > 0 ? columns : rows;
-    out->dims[1] = matrix ? columns : 0;
-    if (block < (size_t)config->n_layer)
-        (void)snprintf(out->name, sizeof out->name, "h.%zu.%s.%s", block, layers[which].name, bias ? "bias" : "weight");
-    else
-        (void)snprintf(out->name, sizeof out->name, "ln_f.%s", bias ? "bias" : "weight");
+    const size_t block = (index - embeddings) / parts;
+    size_t left = (index - embeddings) % parts, whole = embeddings + block * count;
+    for (;; whole++) {
+        parameters_shape(config, whole, out);
+        if (left < (size_t)out->parts)
+            break;
+        left -= (size_t)out->parts;
+    }
+    if (out->parts > 1)
+        part_take(config, left, out);
 }
 
 size_t parameter_elements(const struct parameter_shape *shape)
@@ -59,16 +287,7 @@ size_t parameter_elements(const struct parameter_shape *shape)
     return (size_t)shape->dims[0] * (shape->rank == 2 ? (size_t)shape->dims[1] : 1);
 }
 
-bool parameter_is_linear(const struct parameter_shape *shape)
-{
-    return shape->rank == 2 && strncmp(shape->name, "h.", 2) == 0;
-}
-
-int32_t parameters_index(const struct model_config *config, int32_t layer, enum block_layer which, bool bias)
-{
-    const int32_t step = config->bias ? 2 : 1;
-    return bias && !config->bias ? -1 : 2 + (layer * BLOCK_LAYERS + (int32_t)which) * step + bias;
-}
+/* ---- the tensors of a graph ---- */
 
 /* Where parameter_add() puts parameters, and the options that all of them share. */
 struct parameter_maker {
@@ -124,10 +343,9 @@ static enum gt_status states_add(const struct parameter_maker *maker, struct par
 static enum gt_status parameter_add(struct parameter_maker *maker, const struct parameter_shape *shape)
 {
     const struct model_config *config = maker->config;
-    const bool matrix = shape->rank == 2, linear = parameter_is_linear(shape);
-    const bool residual = strstr(shape->name, "c_proj.weight") != NULL, norm = strstr(shape->name, "ln_") != NULL;
+    const bool matrix = shape->rank == 2;
     struct parameter *parameter = &maker->list->at[maker->list->count];
-    struct tensor tensor = {.dtype = norm ? DTYPE_F32 : maker->options->dtype,
+    struct tensor tensor = {.dtype = shape->norm ? DTYPE_F32 : maker->options->dtype,
                             .rank = shape->rank,
                             .dims = {shape->dims[0], shape->dims[1]},
                             .base = TENSOR_NONE,
@@ -138,12 +356,12 @@ static enum gt_status parameter_add(struct parameter_maker *maker, const struct 
                                                         : INIT_ONE,
                                     .saved_rows = shape->dims[0],
                                     .decay = matrix,
-                                    .embedding = matrix && !linear,
-                                    .muon = maker->options->muon && linear,
+                                    .embedding = matrix && !shape->linear,
+                                    .muon = maker->options->muon && shape->linear,
                                     .index_base = maker->elements};
     if (matrix)
-        parameter->init_std = (float)(residual ? INIT_STD / sqrt(2.0 * config->n_layer) : INIT_STD);
-    if (maker->list->count == PARAMETERS_WTE)
+        parameter->init_std = (float)(shape->residual ? INIT_STD / sqrt(2.0 * config->n_layer) : INIT_STD);
+    if (maker->list->count == PARAMETERS_WTE || maker->list->count == parameters_head(config))
         tensor.dims[0] = config->padded_vocab_size;
     (void)snprintf(parameter->name, sizeof parameter->name, "%.90s", shape->name);
     memcpy(tensor.name, parameter->name, sizeof tensor.name);
@@ -165,7 +383,7 @@ enum gt_status parameters_create(struct graph *graph, const struct model_config 
     for (size_t i = 0; status == GT_OK && i < count; i++) {
         struct parameter_shape shape;
         parameters_shape(config, i, &shape);
-        if (!shape.bias || config->bias)
+        if (!shape.absent)
             status = parameter_add(&maker, &shape);
     }
     if (status != GT_OK)

@@ -1,4 +1,8 @@
-/* The parameters of a GPT-2: their names, shapes and order, and their indices for the builder. */
+/* The parameters of a model: their names, shapes and order, in memory and in files, and their indices for the builder.
+ *
+ * Queries, keys and values are one matrix, and so are the MLP's gate and its other factor, so that each is one product.
+ * Llama's files have the rows of such a matrix, or of a vector, as several tensors.
+ */
 #ifndef GPT_TRAIN_MODEL_PARAMETERS_H
 #define GPT_TRAIN_MODEL_PARAMETERS_H
 
@@ -7,31 +11,53 @@
 #include "model/model.h"
 
 #define PARAMETER_NAME_MAX 128
+#define PARAMETER_PARTS_MAX 3
 
-/* A parameter as files have it: weights of linear layers are [in, out] (Conv1D). */
+/* A parameter, or a tensor of a model's file.  Weights of linear layers are [in, out] in GPT-2 (Conv1D), else [out, in]. */
 struct parameter_shape {
-    char name[PARAMETER_NAME_MAX]; /* "h.3.attn.c_attn.weight" */
+    char name[PARAMETER_NAME_MAX]; /* "h.3.attn.c_attn.weight", "model.layers.3.self_attn.q_proj.weight" */
+    const char *prefix;            /* that files of ours add, and other files may: "transformer." or "" */
     int32_t rank;                  /* 1 or 2 */
     int64_t dims[2];
-    bool bias;           /* a model without biases does not have it */
-    bool position_table; /* wpe.weight: may be read in part, for a shorter block_size */
+    int32_t parts; /* tensors of a model's file that it consists of */
+    int64_t part_rows[PARAMETER_PARTS_MAX];
+    int32_t whole;       /* of a tensor of a file: the parameter that it is a part of, */
+    size_t first;        /* and its first element there */
+    bool linear;         /* the weight of a linear layer of a block, */
+    bool residual;       /* whose result is added to the residual stream */
+    bool norm;           /* a norm's gain or bias */
+    bool bias;           /* of a linear layer or a norm */
+    bool absent;         /* a bias that the model does not have; GPT-2's files have zeros for it */
+    bool position_table; /* may be read in part, for a shorter block_size */
 };
 
-/* 4 + 12 n_layer, biases included. */
+/* The parameters, those included that are absent, in the order of the model's modules: the embeddings, the blocks, the
+ * last norm, the output layer.  This is the order of checkpoints. */
 size_t parameters_count(const struct model_config *config);
-/* Gives the parameter `index`, below parameters_count(), in the order of the model's modules: wte, wpe, the blocks,
- * ln_f.  This is the order of checkpoints. */
 void parameters_shape(const struct model_config *config, size_t index, struct parameter_shape *out);
+/* The tensors of a model's file, in the same order. */
+size_t parameters_file_count(const struct model_config *config);
+void parameters_file_shape(const struct model_config *config, size_t index, struct parameter_shape *out);
 size_t parameter_elements(const struct parameter_shape *shape);
-/* Returns true for the weight of a linear layer. */
-bool parameter_is_linear(const struct parameter_shape *shape);
 
-/* Indices into parameter_list.at of a model. */
+/* The layers of a block.  BLOCK_C_FC is the MLP's first matrix: of GELU, or of SwiGLU's gate and its other factor. */
+enum block_layer {
+    BLOCK_LN_1,
+    BLOCK_C_ATTN,
+    BLOCK_QK_NORM, /* its weight: the gains of the queries, then of the keys */
+    BLOCK_C_PROJ,
+    BLOCK_LN_2,
+    BLOCK_C_FC,
+    BLOCK_MLP_PROJ,
+    BLOCK_LAYERS
+};
+/* Of a block of GPT-2, absent ones included. */
+#define GPT2_BLOCK_PARAMETERS 12
+/* Return indices into parameter_list.at of a model.  A layer's is -1 if the model has no such weight or bias; layer
+ * n_layer is the last norm, as BLOCK_LN_1.  parameters_head() is wte unless the model is untied. */
 enum { PARAMETERS_WTE, PARAMETERS_WPE };
-enum block_layer { BLOCK_LN_1, BLOCK_C_ATTN, BLOCK_C_PROJ, BLOCK_LN_2, BLOCK_C_FC, BLOCK_MLP_PROJ, BLOCK_LAYERS };
-/* Returns the index of a weight or bias of a block, -1 for biases in a model without them.  Layer n_layer is ln_f, as
- * BLOCK_LN_1. */
 int32_t parameters_index(const struct model_config *config, int32_t layer, enum block_layer which, bool bias);
+int32_t parameters_head(const struct model_config *config);
 
 struct parameter_options {
     enum dtype dtype; /* of weights and linear layers' biases */
@@ -40,8 +66,8 @@ struct parameter_options {
     bool muon; /* matrices of the blocks have one moment, and no 8-bit codes */
 };
 
-/* Adds the parameters.  Layernorms' gains and biases are few and are used with fp32 statistics, so they stay fp32 with
- * fp32 states.  Errors: GT_NO_MEMORY. */
+/* Adds the parameters.  Norms' gains and biases are few and are used with fp32 statistics, so they stay fp32 with fp32
+ * states.  Errors: GT_NO_MEMORY. */
 enum gt_status parameters_create(struct graph *graph, const struct model_config *config,
                                  const struct parameter_options *options, struct parameter_list *out);
 void parameters_destroy(struct graph *graph, struct parameter_list *list);

@@ -48,7 +48,7 @@ void session_model_config(const struct config *config, int64_t vocab_size, struc
         .bias = config->bias,
         .dropout = (float)config->dropout,
         .gelu = config->gelu == CONFIG_GELU_TANH ? GELU_TANH : GELU_ERF,
-        .layernorm_epsilon = LAYERNORM_EPSILON,
+        .norm_epsilon = LAYERNORM_EPSILON,
     };
 }
 

@@ -1,4 +1,4 @@
-/* Tests of graph.c and gpt2.c: tensors, views, ops and the checks; the ops that the builder puts into a program. */
+/* Tests of graph.c and transformer.c: tensors, views, ops and the checks; the ops that the builder puts into a program. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -57,7 +57,7 @@ TEST(writes_in_pieces)
     for (size_t c = 0; c < sizeof capacities / sizeof capacities[0]; c++) {
         for (size_t layout = 0; layout < model.tensor_count; layout++) {
             const struct parameter_shape *tensor = &model.layout[layout];
-            const bool linear = parameter_is_linear(tensor);
+            const bool linear = tensor->linear;
             const size_t rows = (size_t)tensor->dims[0], columns = tensor->rank == 2 ? (size_t)tensor->dims[1] : 1;
             size_t bytes;
             float *found = written(layout, capacities[c], &bytes);

@@ -36,7 +36,7 @@ TEST(makes_what_it_parses)
         ck_assert_int_eq(back.bias, config.bias);
         ck_assert_int_eq(back.gelu, config.gelu);
         ck_assert_float_eq(back.dropout, config.dropout);
-        ck_assert_float_eq(back.layernorm_epsilon, config.layernorm_epsilon);
+        ck_assert_float_eq(back.norm_epsilon, config.norm_epsilon);
         ck_assert(rest.tied);
         ck_assert_int_eq(rest.bos_token, variant == 0 ? -1 : 0);
         ck_assert_int_eq(rest.eos_token, 4);
@@ -76,7 +76,7 @@ TEST(has_the_defaults_of_gpt2)
     ck_assert_int_eq(parse("{" SIZES "}", &config, &rest), GT_OK);
     ck_assert(config.bias && config.gelu == GELU_TANH && rest.tied);
     ck_assert_float_eq(config.dropout, 0.1f);
-    ck_assert_float_eq(config.layernorm_epsilon, 1e-5f);
+    ck_assert_float_eq(config.norm_epsilon, 1e-5f);
     ck_assert_int_eq(config.vocab_size, 50257);
     ck_assert_int_eq(rest.bos_token, -1);
     ck_assert_int_eq(parse("{" SIZES ",\"activation_function\":\"gelu_pytorch_tanh\",\"n_inner\":3072,\"n_ctx\":1024,"
@@ -86,7 +86,7 @@ TEST(has_the_defaults_of_gpt2)
                      GT_OK);
     ck_assert(!config.bias && config.gelu == GELU_TANH);
     ck_assert_float_eq(config.dropout, 0.0f);
-    ck_assert_float_eq(config.layernorm_epsilon, 1e-6f);
+    ck_assert_float_eq(config.norm_epsilon, 1e-6f);
     ck_assert_int_eq(rest.bos_token, 50256);
     ck_assert_int_eq(
         parse("{" SIZES ",\"activation_function\":\"gelu\",\"tie_word_embeddings\":false}", &config, &rest), GT_OK);

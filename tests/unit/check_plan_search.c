@@ -37,7 +37,7 @@ static struct search_request request_make(void)
                                .vocab_size = 65,
                                .padded_vocab_size = 65,
                                .bias = true,
-                               .layernorm_epsilon = 1e-5f},
+                               .norm_epsilon = 1e-5f},
                     .train = true,
                     .evaluate = true,
                     .choice.loss_chunk_rows = 416,

@@ -1,11 +1,11 @@
-/* The GPT-2 builder: the forward pass as ops.  Source: nanoGPT model.py (Block, CausalSelfAttention, MLP,
- * GPT.forward). */
-#ifndef GPT_TRAIN_MODEL_GPT2_H
-#define GPT_TRAIN_MODEL_GPT2_H
+/* The model's builder: the forward pass as ops.  Source: nanoGPT model.py (Block, CausalSelfAttention, MLP, GPT.forward);
+ * transformers modeling_llama.py (LlamaDecoderLayer), modeling_qwen3.py (Qwen3Attention). */
+#ifndef GPT_TRAIN_MODEL_TRANSFORMER_H
+#define GPT_TRAIN_MODEL_TRANSFORMER_H
 
 #include "model/model.h"
 
-struct gpt2_build {
+struct transformer_build {
     const struct model *model;
     int32_t program;
     int64_t batch, time;
@@ -16,10 +16,10 @@ struct gpt2_build {
     bool train;      /* apply dropout, and replace the logits by their gradient */
 };
 
-/* Appends the embedding, the blocks, the final layernorm, giving hidden states [N, C], and the loss in chunks. */
-enum gt_status gpt2_build_loss(const struct gpt2_build *build);
+/* Appends the embedding, the blocks, the last norm, giving hidden states [N, C], and the loss in chunks. */
+enum gt_status transformer_build_loss(const struct transformer_build *build);
 /* Appends the forward pass with a key-value cache, and returns logits [N, Vp] of every row.  With `logits` NULL
  * (prefill), the last block ends once its keys and values are in the cache. */
-enum gt_status gpt2_build_generate(const struct gpt2_build *build, int32_t *logits);
+enum gt_status transformer_build_generate(const struct transformer_build *build, int32_t *logits);
 
 #endif

@@ -1,10 +1,11 @@
-/* The GPT-2 builder: one function per part of the model, each of which appends its ops to a program.
+/* The model's builder: one function per part of the model, each of which appends its ops to a program.
  *
- * It defines the computation, in the order of nanoGPT's forward(), and knows nothing about gradients, memory or
+ * It defines the computation of GPT-2, in the order of nanoGPT's forward(), and of Llama's family, in that of
+ * transformers' modeling_llama.py and modeling_qwen3.py.  It knows nothing about gradients, memory or
  * devices.  Training, evaluation and generation differ in three places: dropout, the loss after the last layernorm, and
  * the kind of attention.
  */
-#include "model/gpt2.h"
+#include "model/transformer.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -20,7 +21,7 @@
 enum dropout_place { PLACE_ATTENTION, PLACE_ATTENTION_OUTPUT, PLACE_MLP_OUTPUT, PLACE_EMBEDDING, PLACES };
 
 struct builder {
-    const struct gpt2_build *build;
+    const struct transformer_build *build;
     const struct model_config *config;
     struct graph_pen pen;
     enum recompute_level level; /* of the current block */
@@ -78,7 +79,7 @@ static enum gt_status build_embedding(const struct builder *b, int32_t *x)
     int32_t operands[EMBED_FORWARD_OPERANDS] = {
         [EMBED_FORWARD_IDS] = b->build->ids,
         [EMBED_FORWARD_WTE] = parameter_tensor(b, PARAMETERS_WTE),
-        [EMBED_FORWARD_WPE] = parameter_tensor(b, PARAMETERS_WPE),
+        [EMBED_FORWARD_WPE] = parameter_tensor(b, b->config->position == POSITION_LEARNED ? PARAMETERS_WPE : -1),
         [EMBED_FORWARD_SCALARS] = b->build->model->scalars,
         [EMBED_FORWARD_Y] = TENSOR_NONE,
     };
@@ -90,7 +91,8 @@ static enum gt_status build_embedding(const struct builder *b, int32_t *x)
 static enum gt_status build_norm(const struct builder *b, const char *name, enum block_layer which, int32_t x,
                                  int32_t *y)
 {
-    struct op_attrs attrs = {.epsilon = b->config->layernorm_epsilon};
+    struct op_attrs attrs = {.epsilon = b->config->norm_epsilon};
+    const bool rms = b->config->norm == NORM_RMSNORM;
     int32_t operands[LAYERNORM_FORWARD_OPERANDS] = {
         [LAYERNORM_FORWARD_X] = x,
         [LAYERNORM_FORWARD_GAIN] = layer_tensor(b, which, false),
@@ -98,8 +100,8 @@ static enum gt_status build_norm(const struct builder *b, const char *name, enum
         [LAYERNORM_FORWARD_Y] = TENSOR_NONE,
         [LAYERNORM_FORWARD_MEAN] = TENSOR_NONE,
         [LAYERNORM_FORWARD_RSTD] = TENSOR_NONE,
-    };
-    TRY(emit(b, OP_LAYERNORM_FORWARD, &attrs, name, operands));
+    }; /* those of rmsnorm come first */
+    TRY(emit(b, rms ? OP_RMSNORM_FORWARD : OP_LAYERNORM_FORWARD, &attrs, name, operands));
     *y = operands[LAYERNORM_FORWARD_Y];
     return GT_OK;
 }
@@ -107,7 +109,7 @@ static enum gt_status build_norm(const struct builder *b, const char *name, enum
 static enum gt_status build_linear(const struct builder *b, const char *name, enum block_layer which, int32_t x,
                                    int32_t *y)
 {
-    struct op_attrs attrs = {0};
+    struct op_attrs attrs = {.transpose_b = !model_is_gpt2(b->config)};
     int32_t operands[GEMM_OPERANDS] = {[GEMM_A] = x,
                                        [GEMM_B] = layer_tensor(b, which, false),
                                        [GEMM_BIAS] = layer_tensor(b, which, true),
@@ -133,7 +135,7 @@ static enum gt_status build_attention_op(const struct builder *b, int32_t qkv, i
         .heads = config->n_head,
         .kv_heads = config->n_kv_head,
         .time = (int32_t)b->build->time,
-        .softmax_scale = 1.0f / sqrtf((float)config->n_embd / (float)config->n_head),
+        .softmax_scale = 1.0f / sqrtf((float)model_head_dim(config)),
     };
     if (b->build->cache != TENSOR_NONE) {
         int32_t cache;
@@ -176,15 +178,28 @@ static enum gt_status build_attention(const struct builder *b, bool keys_only, i
     return build_residual(b, "attn.residual", projected, x);
 }
 
+static enum gt_status build_activation(const struct builder *b, int32_t *x)
+{
+    struct op_attrs attrs = {.gelu = b->config->gelu};
+    int32_t gelu[GELU_FORWARD_OPERANDS] = {[GELU_FORWARD_X] = *x, [GELU_FORWARD_Y] = TENSOR_NONE};
+    int32_t swiglu[SWIGLU_FORWARD_OPERANDS] = {[SWIGLU_FORWARD_X] = *x, [SWIGLU_FORWARD_Y] = TENSOR_NONE};
+    if (b->config->mlp == MLP_SWIGLU) {
+        TRY(emit(b, OP_SWIGLU_FORWARD, &(struct op_attrs){0}, "mlp.swiglu", swiglu));
+        *x = swiglu[SWIGLU_FORWARD_Y];
+    } else {
+        TRY(emit(b, OP_GELU_FORWARD, &attrs, "mlp.gelu", gelu));
+        *x = gelu[GELU_FORWARD_Y];
+    }
+    return GT_OK;
+}
+
 static enum gt_status build_mlp(const struct builder *b, int32_t *x)
 {
     int32_t normed, wide, projected;
     TRY(build_norm(b, "ln_2", BLOCK_LN_2, *x, &normed));
     TRY(build_linear(b, "mlp.c_fc", BLOCK_C_FC, normed, &wide));
-    struct op_attrs attrs = {.gelu = b->config->gelu};
-    int32_t operands[GELU_FORWARD_OPERANDS] = {[GELU_FORWARD_X] = wide, [GELU_FORWARD_Y] = TENSOR_NONE};
-    TRY(emit(b, OP_GELU_FORWARD, &attrs, "mlp.gelu", operands));
-    TRY(build_linear(b, "mlp.c_proj", BLOCK_MLP_PROJ, operands[GELU_FORWARD_Y], &projected));
+    TRY(build_activation(b, &wide));
+    TRY(build_linear(b, "mlp.c_proj", BLOCK_MLP_PROJ, wide, &projected));
     TRY(build_dropout(b, PLACE_MLP_OUTPUT, "mlp.dropout", &projected));
     return build_residual(b, "mlp.residual", projected, x);
 }
@@ -214,7 +229,7 @@ static enum gt_status build_logits(const struct builder *b, int32_t hidden, int3
 {
     struct op_attrs attrs = {.transpose_b = true};
     int32_t operands[GEMM_OPERANDS] = {[GEMM_A] = hidden,
-                                       [GEMM_B] = parameter_tensor(b, PARAMETERS_WTE),
+                                       [GEMM_B] = parameter_tensor(b, parameters_head(b->config)),
                                        [GEMM_BIAS] = TENSOR_NONE,
                                        [GEMM_D] = TENSOR_NONE};
     TRY(emit(b, OP_GEMM, &attrs, "lm_head", operands));
@@ -242,7 +257,7 @@ static enum gt_status build_loss_chunk(const struct builder *b, int32_t hidden, 
     return emit(b, OP_CROSS_ENTROPY, &attrs, "loss", operands);
 }
 
-static struct builder builder_make(const struct gpt2_build *build)
+static struct builder builder_make(const struct transformer_build *build)
 {
     return (struct builder){
         .build = build,
@@ -251,7 +266,7 @@ static struct builder builder_make(const struct gpt2_build *build)
     };
 }
 
-enum gt_status gpt2_build_loss(const struct gpt2_build *build)
+enum gt_status transformer_build_loss(const struct transformer_build *build)
 {
     struct builder b = builder_make(build);
     int64_t rows = build->batch * build->time, chunk = build->model->options.choice.loss_chunk_rows;
@@ -269,7 +284,7 @@ enum gt_status gpt2_build_loss(const struct gpt2_build *build)
     return emit(&b, OP_LOSS_SUM, &attrs, "loss_sum", operands);
 }
 
-enum gt_status gpt2_build_generate(const struct gpt2_build *build, int32_t *logits)
+enum gt_status transformer_build_generate(const struct transformer_build *build, int32_t *logits)
 {
     struct builder b = builder_make(build);
     int32_t hidden;

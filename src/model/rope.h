@@ -1,0 +1,22 @@
+/* The angles of rotary position embeddings.  Source: Su et al. 2021; transformers modeling_rope_utils.py. */
+#ifndef GPT_TRAIN_MODEL_ROPE_H
+#define GPT_TRAIN_MODEL_ROPE_H
+
+#include <stdint.h>
+
+enum rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LINEAR, ROPE_SCALING_LLAMA3 };
+
+struct rope_config {
+    double theta; /* base of the frequencies; 0 without rotary embeddings */
+    enum rope_scaling scaling;
+    double factor;                            /* of LINEAR and LLAMA3 */
+    double low_freq_factor, high_freq_factor; /* of LLAMA3 */
+    int32_t original_context;                 /* of LLAMA3: tokens */
+};
+
+/* Returns the angle in radians by which pair i of a head of D numbers turns from one position to the next, i < D / 2.
+ * LINEAR divides it by the factor; LLAMA3 divides only slow ones, whose wave is longer than the original context over
+ * low_freq_factor, and blends up to high_freq_factor. */
+double rope_frequency(const struct rope_config *rope, int32_t head_dim, int32_t i);
+
+#endif

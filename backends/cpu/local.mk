@@ -21,6 +21,7 @@ cpu_kernels = \
 	backends/cpu/cpu_norm.c \
 	backends/cpu/cpu_philox.h \
 	backends/cpu/cpu_residual.c \
+	backends/cpu/cpu_rope.c \
 	backends/cpu/cpu_table.c \
 	backends/cpu/cpu_tile.h
 

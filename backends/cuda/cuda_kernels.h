@@ -81,10 +81,12 @@ cuda_launch cuda_launch_adamw, cuda_launch_adamw_lean, cuda_launch_blend, cuda_l
     cuda_launch_swiglu_backward, cuda_launch_swiglu_forward;
 /* A row for each warp, or for each block. */
 cuda_launch cuda_launch_cross_entropy, cuda_launch_embed_forward, cuda_launch_layernorm_forward;
+/* A team of `threads` lanes for each head, or for each of `strips` means of a row. */
+cuda_launch cuda_launch_rope_backward, cuda_launch_rope_forward;
 /* A block for each of `blocks` rows of dwte, or of dwpe. */
 cuda_launch cuda_launch_embed_backward_tokens, cuda_launch_embed_backward_positions;
 /* The first stage of sums over rows; then operand[k][columns] (+)= the sum of strip k over the parts. */
-cuda_launch cuda_launch_bias_backward, cuda_launch_layernorm_backward, cuda_launch_parts_sum;
+cuda_launch cuda_launch_bias_backward, cuda_launch_layernorm_backward, cuda_launch_parts_sum, cuda_launch_rope_gain;
 /* Sums over a tensor. */
 cuda_launch cuda_launch_clip_factor, cuda_launch_loss_sum, cuda_launch_partials_sum, cuda_launch_sum_of_squares;
 

@@ -224,10 +224,14 @@ const struct op_impl cuda_cross_entropy = {.supports = cross_entropy_supports, .
 
 /* Returns the number of parts.  Their strips never have more floats than OP_PARTIAL_ROWS rows, because a plan for a
  * card that is not present reserves the bytes of that many rows. */
+static int64_t parts_of(int64_t rows, int64_t columns)
+{
+    return min_i64(size_ceil_div(rows, PART_ROWS), OP_PARTIAL_ROWS * columns / strip_floats_of(columns));
+}
+
 static int64_t strip_parts(const struct op_call *call, int32_t slot)
 {
-    const int64_t columns = op_columns(call, slot);
-    return min_i64(size_ceil_div(op_rows(call, slot), PART_ROWS), OP_PARTIAL_ROWS * columns / strip_floats_of(columns));
+    return parts_of(op_rows(call, slot), op_columns(call, slot));
 }
 
 static size_t strips_bytes(const struct op_call *call, int32_t slot, int32_t strips)
@@ -310,6 +314,75 @@ const struct op_impl cuda_layernorm_backward = {
     .supports = cuda_operands_supported, .workspace_bytes = layernorm_workspace_bytes, .run = layernorm_backward_run};
 const struct op_impl cuda_rmsnorm_backward = {
     .supports = cuda_operands_supported, .workspace_bytes = layernorm_workspace_bytes, .run = layernorm_backward_run};
+
+/* ---- rope ---- */
+
+/* Returns the means of a row: 2 of all heads of the queries and of the keys, one of each head, or none. */
+static int32_t rope_means(const struct op_call *call)
+{
+    const int64_t gains = op_elements(call, ROPE_FORWARD_GAIN), size = op_columns(call, ROPE_FORWARD_TABLE);
+    if (gains == 0)
+        return 0;
+    return gains == 2 * size ? call->attrs.heads + call->attrs.kv_heads : 2;
+}
+
+/* Returns the arguments with the size of a head as columns. */
+static struct cuda_args rope_args_of(const struct backend *backend, const struct op_call *call)
+{
+    struct cuda_args args = args_of(backend, call, ROPE_FORWARD_X);
+    const int64_t size = op_columns(call, ROPE_FORWARD_TABLE), half = size / 2;
+    const int32_t means = rope_means(call), heads = call->attrs.heads + 2 * call->attrs.kv_heads;
+    const int64_t items = means == 2 ? 32 : size_ceil_div(half, CUDA_GROUP);
+    args.columns = size;
+    args.walk.aligned = args.walk.aligned && half % CUDA_GROUP == 0;
+    args.strips = means;
+    for (args.threads = 1; args.threads < 32 && args.threads < items;)
+        args.threads *= 2;
+    args.walk.blocks =
+        walk_blocks(backend, call, args.rows * (means == 2 ? 3 : heads), CUDA_ROW_WARPS * 32 / args.threads);
+    return args;
+}
+
+static enum gt_status rope_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    const struct cuda_args args = rope_args_of(backend, call);
+    return start(backend, queue, call, cuda_launch_rope_forward, &args);
+}
+
+const struct op_impl cuda_rope_forward = {.supports = cuda_operands_supported, .run = rope_forward_run};
+
+/* Each mean's r, and the parts' sums. */
+static size_t rope_workspace_bytes(const struct backend *backend, const struct op_call *call)
+{
+    const int64_t rows = op_rows(call, ROPE_BACKWARD_DY), gains = op_elements(call, ROPE_BACKWARD_GAIN);
+    (void)backend;
+    return gains == 0
+               ? 0
+               : (size_t)(rows * rope_means(call) + parts_of(rows, gains) * strip_floats_of(gains)) * sizeof(float);
+}
+
+static enum gt_status rope_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    struct cuda_args args = rope_args_of(backend, call);
+    args.workspace = cuda_workspace(backend, call, rope_workspace_bytes(backend, call));
+    TRY(start(backend, queue, call, cuda_launch_rope_backward, &args));
+    if (args.strips == 0)
+        return GT_OK;
+    args.walk.elements = op_elements(call, ROPE_BACKWARD_GAIN);
+    args.parts = parts_of(args.rows, args.walk.elements);
+    args.strip_floats = strip_floats_of(args.walk.elements);
+    TRY(start(backend, queue, call, cuda_launch_rope_gain, &args));
+    args.workspace += args.rows * args.strips;
+    args.columns = args.walk.elements;
+    args.strips = 1;
+    args.operand[0] = args.operand[ROPE_BACKWARD_DGAIN];
+    args.operand[1].memory = NULL;
+    args.attrs.accumulate >>= ROPE_BACKWARD_DGAIN;
+    return start(backend, queue, call, cuda_launch_parts_sum, &args);
+}
+
+const struct op_impl cuda_rope_backward = {
+    .supports = cuda_operands_supported, .workspace_bytes = rope_workspace_bytes, .run = rope_backward_run};
 
 /* ---- sums over a tensor ---- */
 

@@ -42,7 +42,8 @@ cuda_kernels = \
 	backends/cuda/kernels/muon.cu \
 	backends/cuda/kernels/norm.cu \
 	backends/cuda/kernels/parts.cu \
-	backends/cuda/kernels/residual.cu
+	backends/cuda/kernels/residual.cu \
+	backends/cuda/kernels/rope.cu
 
 cuda_kernel_headers = \
 	backends/cuda/cuda_adamw.h \

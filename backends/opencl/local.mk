@@ -18,7 +18,8 @@ opencl_kernels = \
 	backends/opencl/kernels/layernorm.cl \
 	backends/opencl/kernels/muon.cl \
 	backends/opencl/kernels/norm.cl \
-	backends/opencl/kernels/probe.cl
+	backends/opencl/kernels/probe.cl \
+	backends/opencl/kernels/rope.cl
 
 EXTRA_DIST += $(opencl_kernels)
 

@@ -1,4 +1,5 @@
-/* Ops with sums within rows or over rows: the norms, the gradient of a bias, cross entropy and the sum of its losses.
+/* Ops with sums within rows or over rows: the norms, rope, the gradient of a bias, cross entropy and the sum of its
+ * losses.
  *
  * Sums within a row have one group per row.  Sums over rows are made in parts: the workspace contains the parts' sums,
  * [parts, columns] floats, which are then added in order.  cross_entropy has no workspace in any dtype: its kernel
@@ -53,6 +54,64 @@ static enum gt_status layernorm_backward_run(struct backend *backend, int32_t qu
                          flops_of(dims));
 }
 
+/* The means of a row: 2 of all heads of the queries and of the keys, one of each head, or none. */
+static int64_t rope_means(const struct op_call *call)
+{
+    const int64_t gains = op_elements(call, ROPE_FORWARD_GAIN), size = op_columns(call, ROPE_FORWARD_TABLE);
+    const int64_t turned = (int64_t)call->attrs.heads + call->attrs.kv_heads;
+    return gains == 0 ? 0 : gains == 2 * size ? turned : 2;
+}
+
+/* Two statistics of each mean, followed in the backward by the parts' sums of dgain. */
+static size_t rope_workspace_bytes(const struct backend *backend, const struct op_call *call)
+{
+    const int64_t rows = op_rows(call, ROPE_FORWARD_X);
+    const int64_t sums = call->operand[ROPE_BACKWARD_DGAIN].present
+                             ? opencl_parts_of(rows).parts * op_elements(call, ROPE_BACKWARD_DGAIN)
+                             : 0;
+    (void)backend;
+    return (size_t)(2 * rows * rope_means(call) + sums) * sizeof(float);
+}
+
+#define ROPE_VALUES                                                                                           \
+    I64(op_columns(call, ROPE_FORWARD_X)), I64(op_columns(call, ROPE_FORWARD_TABLE)), I64(call->attrs.heads), \
+        I64(call->attrs.kv_heads), I64(rope_means(call)), I64(call->attrs.time)
+
+/* Makes the statistics, if there are gains, and then y or dx. */
+static enum gt_status rope_make(struct backend *backend, const struct op_call *call, bool is_backward)
+{
+    const int64_t rows = op_rows(call, ROPE_FORWARD_X), size = op_columns(call, ROPE_FORWARD_TABLE);
+    const int64_t turned = ((int64_t)call->attrs.heads + call->attrs.kv_heads) * size / 2;
+    const double elements = (double)op_elements(call, ROPE_FORWARD_X);
+    if (rope_means(call) > 0)
+        TRY(opencl_groups(backend, call, &opencl_source_rope, "gt_rope_statistics", "taatttw",
+                          VALUES(ROPE_VALUES, F32(call->attrs.epsilon)), rows * rope_means(call),
+                          FLOPS_PER_ELEMENT * elements));
+    return opencl_columns(backend, call, &opencl_source_rope, "gt_rope", "taatttw",
+                          VALUES(ROPE_VALUES, I32(is_backward)), op_columns(call, ROPE_FORWARD_X) - turned, rows,
+                          FLOPS_PER_ELEMENT * elements);
+}
+
+static enum gt_status rope_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    return rope_make(backend, call, false);
+}
+
+static enum gt_status rope_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    const int64_t rows = op_rows(call, ROPE_BACKWARD_DY), gains = op_elements(call, ROPE_BACKWARD_GAIN);
+    const struct opencl_parts parts = opencl_parts_of(rows);
+    (void)queue;
+    TRY(rope_make(backend, call, true));
+    if (gains == 0)
+        return GT_OK;
+    TRY(opencl_columns(backend, call, &opencl_source_rope, "gt_rope_gain_partial", "taa--tw",
+                       VALUES(ROPE_VALUES, I64(rows), I64(parts.part_rows), I64(gains)), gains, parts.parts,
+                       FLOPS_PER_ELEMENT * (double)op_elements(call, ROPE_BACKWARD_DY)));
+    return opencl_parts_sum(backend, call, 2 * rows * rope_means(call), parts.parts, ROPE_BACKWARD_DGAIN);
+}
+
 static size_t bias_backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     (void)backend;
@@ -94,6 +153,10 @@ const struct op_impl opencl_rmsnorm_forward = {.supports = opencl_floats_support
 const struct op_impl opencl_rmsnorm_backward = {.supports = opencl_floats_supported,
                                                 .workspace_bytes = layernorm_backward_workspace_bytes,
                                                 .run = layernorm_backward_run};
+const struct op_impl opencl_rope_forward = {
+    .supports = opencl_floats_supported, .workspace_bytes = rope_workspace_bytes, .run = rope_forward_run};
+const struct op_impl opencl_rope_backward = {
+    .supports = opencl_floats_supported, .workspace_bytes = rope_workspace_bytes, .run = rope_backward_run};
 const struct op_impl opencl_bias_backward = {
     .supports = opencl_floats_supported, .workspace_bytes = bias_backward_workspace_bytes, .run = bias_backward_run};
 const struct op_impl opencl_cross_entropy = {.supports = opencl_floats_supported, .run = cross_entropy_run};

@@ -16,4 +16,5 @@ libgpttrain_a_SOURCES += \
 	src/ops/layernorm.c \
 	src/ops/muon.c \
 	src/ops/norm.c \
-	src/ops/residual.c
+	src/ops/residual.c \
+	src/ops/rope.c

@@ -96,13 +96,13 @@ struct op_attrs {
     bool transpose_a, transpose_b;
     bool gradient; /* cross_entropy: overwrite the logits with their gradient */
     enum gelu_kind gelu;
-    int32_t time; /* rows per sample: embed, attention, dropout */
+    int32_t time; /* rows per sample: embed, rope, attention, dropout */
     int32_t heads, kv_heads;
     int32_t vocab;       /* cross_entropy: V, the columns that count */
     int32_t site;        /* dropout: identifies the place in the model */
     float dropout;       /* probability of dropping */
     float softmax_scale; /* attention: usually 1/sqrt(D) */
-    float epsilon;       /* layernorm, adamw */
+    float epsilon;       /* layernorm, rmsnorm, rope, adamw */
     float beta1, beta2, weight_decay;
     float clip_max;     /* clip_factor: 0 = no clipping */
     float value;        /* fill; muon_step: the scale of o */

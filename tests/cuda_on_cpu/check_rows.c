@@ -16,10 +16,13 @@
 #define SHIFTS 8
 #define VOCAB 37
 #define CORRECTIONS 3
+#define HEADS 3
+#define KV_HEADS 1
 
 /* The inputs of an op, one letter per operand in the order of ops.def.  Matrices of [rows, columns]: M of the case's
- * dtype, m fp32, b bf16, u uint8; W: of [rows, 2 columns].  V, v: tables of [VOCAB, columns] of the dtype and fp32; T, t:
- * of [time, columns].  c, r: vectors of columns and rows, fp32.  i: rows of int32; g: the groups of ids; s: scalars; k:
+ * dtype, m fp32, b bf16, u uint8; W: of [rows, 2 columns].  V, v: tables of [VOCAB, columns] of the dtype and fp32; T,
+ * t: of [time, columns].  H: heads of an even number of columns; h: their cosines and sines, fp32; p, q: gains of a head,
+ * and of all heads.  c, r: vectors of columns and rows, fp32.  i: rows of int32; g: the groups of ids; s: scalars; k:
  * corrections; e: exponents of codes; 1: one word; -: absent, or made by the shape rule. */
 struct recipe {
     enum op_kind kind;
@@ -46,7 +49,7 @@ static int64_t time_of(const struct recipe *recipe)
 static void operand_make(const struct recipe *recipe, enum dtype dtype, char letter, struct check_case *check,
                          int32_t slot)
 {
-    const int64_t rows = recipe->rows, columns = recipe->columns;
+    const int64_t rows = recipe->rows, columns = recipe->columns, head_size = columns / 2 * 2;
     if (strchr("Mmbu", letter) != NULL)
         operand_set(check, slot,
                     letter == 'M'   ? dtype
@@ -60,6 +63,12 @@ static void operand_make(const struct recipe *recipe, enum dtype dtype, char let
         operand_set(check, slot, letter == 'V' ? dtype : DTYPE_F32, VOCAB, columns);
     else if (letter == 'T' || letter == 't')
         operand_set(check, slot, letter == 'T' ? dtype : DTYPE_F32, time_of(recipe), columns);
+    else if (letter == 'H')
+        operand_set(check, slot, dtype, rows, (HEADS + 2 * KV_HEADS) * head_size);
+    else if (letter == 'h')
+        operand_set(check, slot, DTYPE_F32, time_of(recipe), head_size);
+    else if (letter == 'p' || letter == 'q')
+        operand_set(check, slot, DTYPE_F32, (letter == 'p' ? 2 : HEADS + KV_HEADS) * head_size, 0);
     else if (letter == 'c' || letter == 'r')
         operand_set(check, slot, DTYPE_F32, letter == 'c' ? columns : rows, 0);
     else if (letter == 'i' || letter == 'g')
@@ -82,6 +91,8 @@ static bool case_of(const struct recipe *recipe, enum dtype dtype, int32_t index
         (struct check_case){.call = {.kind = recipe->kind}, .index = index, .seed = 91u + (uint64_t)(uint32_t)index};
     check->inputs = flavours[index % 4];
     check->call.attrs = (struct op_attrs){.time = (int32_t)time_of(recipe),
+                                          .heads = HEADS,
+                                          .kv_heads = KV_HEADS,
                                           .vocab = (int32_t)recipe->columns - (recipe->columns > 9 ? 9 : 0),
                                           .gradient = true,
                                           .site = 3 + index,
@@ -158,6 +169,12 @@ static void ops_check(struct totals *totals)
         {OP_RMSNORM_BACKWARD, "MMcr-c", 300, 40, RN_ALL, 1},
         {OP_RMSNORM_BACKWARD, "MM-r", 300, 40, 0, 1},
         {OP_BIAS_BACKWARD, "M", 300, 40, 1u << BIAS_BACKWARD_DBIAS, 1},
+        {OP_ROPE_FORWARD, "Hhs", 300, 48, 0, 1},
+        {OP_ROPE_FORWARD, "Hhsp", 300, 48, 0, 1},
+        {OP_ROPE_FORWARD, "Hhsq", 300, 48, 0, 1},
+        {OP_ROPE_BACKWARD, "Hhs", 300, 48, 0, 1},
+        {OP_ROPE_BACKWARD, "Hhsp-Hp", 300, 48, 0, 1},
+        {OP_ROPE_BACKWARD, "Hhsq-Hq", 300, 48, 1u << ROPE_BACKWARD_DGAIN, 1},
         {OP_GELU_FORWARD, "M", 1500, 48, 0, 1},
         {OP_GELU_BACKWARD, "MM", 1500, 48, 0, 1},
         {OP_SWIGLU_FORWARD, "W", 1500, 48, 0, 1},
@@ -273,6 +290,8 @@ static void aliases_check(struct totals *totals)
         {{OP_GELU_BACKWARD, "MM", 1500, 49, 0, 1}, GELU_BACKWARD_DX, GELU_BACKWARD_DY},
         {{OP_GELU_BACKWARD, "MM", 1500, 49, 0, 1}, GELU_BACKWARD_DX, GELU_BACKWARD_X},
         {{OP_DROPOUT, "Ms", 1500, 49, 0, 1}, DROPOUT_Y, DROPOUT_X},
+        {{OP_ROPE_FORWARD, "Hhsp", 1500, 24, 0, 1}, ROPE_FORWARD_Y, ROPE_FORWARD_X},
+        {{OP_ROPE_BACKWARD, "Hhs", 1500, 24, 0, 1}, ROPE_BACKWARD_DX, ROPE_BACKWARD_DY},
         {{OP_RESIDUAL, "MM", 1500, 49, 0, 1}, RESIDUAL_R, RESIDUAL_X},
         {{OP_RESIDUAL, "MM", 1500, 49, 0, 1}, RESIDUAL_R, RESIDUAL_Y},
         {{OP_BLEND, "MM", 1500, 49, 0, 1}, BLEND_Y, BLEND_X},

@@ -50,8 +50,9 @@ OPS = {
     "layernorm.cu": ("layernorm_forward", "layernorm_backward", "rmsnorm_forward", "rmsnorm_backward"),
     "muon.cu": ("muon_momentum", "muon_normalize", "muon_step"),
     "norm.cu": ("sum_of_squares", "clip_factor"),
-    "parts.cu": ("bias_backward", "layernorm_backward"),
+    "parts.cu": ("bias_backward", "layernorm_backward", "rope_backward"),
     "residual.cu": ("residual",),
+    "rope.cu": ("rope_forward", "rope_backward"),
 }
 # The kernel files that are compiled for a header, unless the mutant names them.
 USERS = {

@@ -23,14 +23,14 @@
 #define DIFFERENCE_BOUND 1e-6
 #define GRADIENT_BOUND 1e-5
 
-enum { SAMPLES = 2, TIME = 5, ROWS = SAMPLES * TIME, CHANNELS = 4, VOCAB = 7 };
+enum { SAMPLES = 2, TIME = 5, ROWS = SAMPLES * TIME, CHANNELS = 4, VOCAB = 7, TURNED = 2 };
 enum toy_parameter { TOY_WTE, TOY_WPE, TOY_GAIN, TOY_BIAS, TOY_TWICE, TOY_QKV, TOY_HEAD, TOY_PARAMETERS };
 
 struct toy {
     struct hostmem *mem;
     struct graph *graph;
     int32_t program;
-    int32_t scalars, ids, targets, order, starts, losses;
+    int32_t scalars, ids, targets, order, starts, losses, table;
     struct autodiff_parameter parameter[TOY_PARAMETERS];
     bool tied; /* the head is the embedding, and TOY_HEAD is not used; else pairs of heads share keys and values */
 };
@@ -82,6 +82,12 @@ static int32_t toy_rmsnorm(struct toy *toy, int32_t x, int32_t gain)
     return toy_op(toy, 0, OP_RMSNORM_FORWARD, (struct op_attrs){.epsilon = 1e-5f}, operands, RMSNORM_FORWARD_Y);
 }
 
+static int32_t toy_rope(struct toy *toy, struct op_attrs attrs, int32_t x, int32_t gain)
+{
+    const int32_t operands[] = {x, toy->table, toy->scalars, gain, TENSOR_NONE};
+    return toy_op(toy, 0, OP_ROPE_FORWARD, attrs, operands, ROPE_FORWARD_Y);
+}
+
 static int32_t toy_gelu(struct toy *toy, int32_t x, enum gelu_kind kind)
 {
     const int32_t operands[] = {x, TENSOR_NONE};
@@ -114,6 +120,7 @@ static void toy_parameters_add(struct toy *toy)
     toy->targets = toy_tensor(toy, "targets", DTYPE_I32, ROWS, 0, LIFETIME_PROGRAM);
     toy->order = toy_tensor(toy, "order", DTYPE_I32, ROWS, 0, LIFETIME_PROGRAM);
     toy->starts = toy_tensor(toy, "starts", DTYPE_I32, ROWS + 2, 0, LIFETIME_PROGRAM);
+    toy->table = toy_tensor(toy, "table", DTYPE_F32, TIME, TURNED, LIFETIME_PROGRAM);
     toy->losses = toy_tensor(toy, "losses", DTYPE_F32, ROWS, 0, LIFETIME_PROGRAM);
     toy->graph->tensors[toy->losses].input = false;
     toy->graph->tensors[toy->losses].output = true;
@@ -129,10 +136,17 @@ static int32_t toy_body(struct toy *toy)
     int32_t n = toy_op(toy, 0, OP_LAYERNORM_FORWARD, (struct op_attrs){.epsilon = 1e-5f}, norm, LAYERNORM_FORWARD_Y);
     int32_t a = toy_gemm(toy, 0, n, at[TOY_TWICE].tensor, false), u = toy_gemm(toy, 0, n, at[TOY_TWICE].tensor, true);
     int32_t sum = toy_residual(toy, toy_residual(toy, a, u), x);
-    const int32_t attention[] = {toy_gemm(toy, 0, x, at[TOY_QKV].tensor, false), toy->scalars, TENSOR_NONE,
-                                 TENSOR_NONE};
-    struct op_attrs heads = {
-        .heads = toy->tied ? 2 : 4, .kv_heads = 2, .time = TIME, .softmax_scale = 0.7f, .dropout = 0.2f, .site = 3};
+    struct op_attrs heads = {.heads = toy->tied ? 2 : 4,
+                             .kv_heads = 2,
+                             .time = TIME,
+                             .softmax_scale = 0.7f,
+                             .dropout = 0.2f,
+                             .site = 3,
+                             .epsilon = 1e-5f};
+    int32_t qkv = toy_gemm(toy, 0, x, at[TOY_QKV].tensor, false);
+    if (toy->tied) /* the heads then have two elements */
+        qkv = toy_rope(toy, heads, toy_rope(toy, heads, qkv, TENSOR_NONE), at[TOY_GAIN].tensor);
+    const int32_t attention[] = {qkv, toy->scalars, TENSOR_NONE, TENSOR_NONE};
     int32_t mixed = toy_op(toy, 0, OP_ATTENTION_FORWARD, heads, attention, ATTENTION_FORWARD_Y);
     if (!toy->tied) { /* qkv then has an even number of pairs of columns */
         const int32_t tokens[] = {toy->ids, at[TOY_WTE].tensor, TENSOR_NONE, toy->scalars, TENSOR_NONE};
@@ -204,6 +218,7 @@ struct toy_host {
     float weights[TOY_PARAMETERS][CHANNELS * 3 * CHANNELS];
     float gradients[TOY_PARAMETERS][CHANNELS * 3 * CHANNELS]; /* before */
     union scalar_word scalars[SCALAR_WORDS];
+    float table[TIME * TURNED];
 };
 
 static void toy_host_fill(struct toy_host *host, uint64_t seed)
@@ -214,6 +229,10 @@ static void toy_host_fill(struct toy_host *host, uint64_t seed)
         host->targets[i] = i == 6 ? -1 : (int32_t)(rig_uniform(seed, 101, i) * VOCAB);
     }
     rig_order(host->ids, ROWS, host->order, host->starts);
+    for (int t = 0; t < TIME; t++) {
+        host->table[t * TURNED] = (float)cos(1.0 + t);
+        host->table[t * TURNED + 1] = (float)sin(1.0 + t);
+    }
     for (uint64_t p = 0; p < TOY_PARAMETERS; p++) {
         for (uint64_t i = 0; i < CHANNELS * 3 * CHANNELS; i++) {
             host->weights[p][i] = (float)((p == TOY_GAIN ? 1.0 : 0.0) + 0.5 * rig_normal(seed, p, i));
@@ -236,6 +255,8 @@ static void toy_fill(const struct toy *toy, const struct toy_host *host, struct 
     }
     for (int i = 0; i < ROWS + 2; i++)
         replica->value[toy->starts][i] = host->starts[i];
+    for (int i = 0; i < TIME * TURNED; i++)
+        replica->value[toy->table][i] = (double)host->table[i];
     for (int p = 0; p < toy_parameters(toy); p++) {
         int64_t count = graph_tensor_elements(toy->graph, toy->parameter[p].tensor);
         for (int64_t i = 0; i < count; i++) {
@@ -299,13 +320,11 @@ static void toy_upload(struct exec *exec, const struct toy *toy, const struct to
         int32_t tensor;
         const void *from;
         int64_t count;
-    } parts[] = {{toy->ids, host->ids, ROWS},
-                 {toy->targets, host->targets, ROWS},
-                 {toy->order, host->order, ROWS},
-                 {toy->starts, host->starts, ROWS + 2},
-                 {toy->scalars, host->scalars, SCALAR_WORDS}};
+    } parts[] = {{toy->table, host->table, TIME * TURNED}, {toy->ids, host->ids, ROWS},
+                 {toy->targets, host->targets, ROWS},      {toy->order, host->order, ROWS},
+                 {toy->starts, host->starts, ROWS + 2},    {toy->scalars, host->scalars, SCALAR_WORDS}};
     bool good = true;
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+    for (size_t i = toy->tied ? 0 : 1; i < sizeof parts / sizeof parts[0]; i++) /* only the tied toy reads the table */
         good = good && exec_upload(exec, parts[i].tensor, 0, parts[i].from, parts[i].count) == GT_OK;
     for (int p = 0; p < toy_parameters(toy); p++) {
         int64_t count = graph_tensor_elements(toy->graph, toy->parameter[p].tensor);

@@ -198,6 +198,36 @@ TEST(optional_operands_stay_absent)
     refuses(call, "operand gain is [9], expected [10]");
 }
 
+TEST(rope_shapes_and_refusals)
+{
+    struct op_call call = {.kind = OP_ROPE_FORWARD, .attrs = {.time = 4, .heads = 3, .kv_heads = 1}};
+    call.operand[ROPE_FORWARD_X] = matrix(DTYPE_BF16, 8, 30);
+    call.operand[ROPE_FORWARD_TABLE] = matrix(DTYPE_F32, 4, 6);
+    call.operand[ROPE_FORWARD_SCALARS] = vector(DTYPE_I32, SCALAR_WORDS);
+    struct op_call good = call;
+    ck_assert(op_infer(&good));
+    ck_assert_int_eq(good.operand[ROPE_FORWARD_Y].dims[1], 30);
+    ck_assert(op_flops(&good) == 3.0 * 8 * 24);
+    call.operand[ROPE_FORWARD_TABLE].dims[0] = 3;
+    refuses(call, "rope_forward: operand table has 3 positions, expected at least time = 4");
+    call.operand[ROPE_FORWARD_TABLE] = matrix(DTYPE_F32, 4, 5);
+    refuses(call, "x has 30 columns, expected those of 3 heads and 2 x 1 key-value heads of an even size");
+    call.operand[ROPE_FORWARD_TABLE].dims[1] = 6;
+    call.operand[ROPE_FORWARD_GAIN] = vector(DTYPE_F32, 12);
+    ck_assert(op_infer(&call));
+    call.operand[ROPE_FORWARD_Y].present = false;
+    call.operand[ROPE_FORWARD_GAIN] = vector(DTYPE_F32, 6);
+    refuses(call, "operand gain is [6], expected [12] or [24]");
+    struct op_call back = good;
+    back.kind = OP_ROPE_BACKWARD;
+    ck_assert(op_infer(&back));
+    back.operand[ROPE_BACKWARD_GAIN] = vector(DTYPE_F32, 24);
+    refuses(back, "operands x and dgain must be present exactly when operand gain is");
+    back.operand[ROPE_BACKWARD_X] = matrix(DTYPE_BF16, 8, 30);
+    back.operand[ROPE_BACKWARD_DGAIN] = vector(DTYPE_F32, 24);
+    ck_assert(op_infer(&back));
+}
+
 TEST(embed_shapes_and_refusals)
 {
     struct op_call call = {.kind = OP_EMBED_FORWARD, .attrs = {.time = 8}};

@@ -1,0 +1,107 @@
+/* rope_forward and rope_backward: queries and keys turn by pairs, values are copied.
+ *
+ * `in` is x or dy, and `out` y or dx; x is present in the backward with gains.  With gains, gt_rope_statistics makes r
+ * and mean(dz g xh) of each mean, one group each, in the workspace.  A row has `means` of them: 2 of all heads of the
+ * queries and of the keys, one of each head, or none.
+ */
+#define GT_ROPE_ANGLE(n) ((GT_AT(scalars, GT_POSITION) + (n) % time) * size)
+/* Element i of the head at `at`, turned back. */
+#define GT_ROPE_BACK(tensor, at, i, angle)                                                                           \
+    (GT_LOAD(tensor, (at) + (i)) * GT_AT(table, (angle) + (i) % (size / 2)) +                                        \
+     GT_LOAD(tensor, (at) + ((i) + size / 2) % size) * GT_AT(table, (angle) + size / 2 + (i) % (size / 2)) *         \
+         ((i) < size / 2 ? 1.0f : -1.0f))
+
+/* The number of the first gain of a head, and of a head's mean. */
+static long gt_rope_gain(long head, long heads, long means, long size)
+{
+    return (means == 2 ? head : head < heads ? 0 : 1) * size;
+}
+
+static long gt_rope_mean(long head, long heads, long means)
+{
+    return means != 2 ? head : head < heads ? 0 : 1;
+}
+
+GT_KERNEL(GT_GROUP)
+gt_rope_statistics(GT_TENSOR(in), GT_ARRAY(const float, table), GT_ARRAY(const int, scalars), GT_TENSOR(gain),
+                   GT_TENSOR(out), GT_TENSOR(x), GT_ARRAY(float, statistics), long columns, long size, long heads,
+                   long kv_heads, long means, long time, float epsilon)
+{
+    __local float scratch[GT_GROUP];
+    const long mean = gt_group_index(0) % means, n = gt_group_index(0) / means, angle = GT_ROPE_ANGLE(n);
+    const long first = means != 2 ? mean : mean * heads, count = (means != 2 ? 1 : mean == 0 ? heads : kv_heads) * size;
+    float square = 0.0f, product = 0.0f;
+    for (long e = (long)get_local_id(0); e < count; e += GT_GROUP) {
+        const long head = first + e / size, i = e % size, at = n * columns + head * size;
+        const float value = x_dtype >= 0 ? GT_LOAD(x, at + i) : GT_LOAD(in, at + i);
+        square = gt_fma(value, value, square);
+        if (x_dtype >= 0)
+            product = gt_fma(GT_ROPE_BACK(in, at, i, angle) * GT_LOAD(gain, gt_rope_gain(head, heads, means, size) + i),
+                             value, product);
+    }
+    const float r = 1.0f / sqrt(gt_group_sum(square, scratch) / (float)count + epsilon);
+    const float sum = gt_group_sum(product, scratch);
+    if (get_local_id(0) == 0) {
+        GT_AT(statistics, 2 * (n * means + mean)) = r;
+        GT_AT(statistics, 2 * (n * means + mean) + 1) = r * sum / (float)count;
+    }
+}
+
+/* The first work-items of a row take a pair each, the others an element of the values. */
+__kernel void gt_rope(GT_TENSOR(in), GT_ARRAY(const float, table), GT_ARRAY(const int, scalars), GT_TENSOR(gain),
+                      GT_TENSOR(out), GT_TENSOR(x), GT_ARRAY(const float, statistics), long columns, long size,
+                      long heads, long kv_heads, long means, long time, int backward)
+{
+    const long half_size = size / 2, turned = (heads + kv_heads) * half_size;
+    long n;
+    const long item = gt_column(columns - turned, &n);
+    if (item >= columns - turned)
+        return;
+    if (item >= turned) {
+        const long from = n * columns + turned + item;
+        GT_STORE(out, from, GT_LOAD(in, from));
+        return;
+    }
+    const long head = item / half_size, i = item % half_size, at = n * columns + head * size + i;
+    const long angle = GT_ROPE_ANGLE(n) + i, gains = gt_rope_gain(head, heads, means, size) + i;
+    const long mean = 2 * (n * means + gt_rope_mean(head, heads, means));
+    const float cosine = GT_AT(table, angle), sine = GT_AT(table, angle + half_size);
+    float a = GT_LOAD(in, at), b = GT_LOAD(in, at + half_size);
+    if (backward) {
+        const float back = a * cosine + b * sine;
+        b = b * cosine - a * sine;
+        a = back;
+    }
+    if (means > 0) {
+        const float r = GT_AT(statistics, mean), product = GT_AT(statistics, mean + 1);
+        const float low = GT_LOAD(gain, gains), high = GT_LOAD(gain, gains + half_size);
+        a = backward ? r * (a * low - GT_LOAD(x, at) * r * product) : a * r * low;
+        b = backward ? r * (b * high - GT_LOAD(x, at + half_size) * r * product) : b * r * high;
+    }
+    GT_STORE(out, at, backward ? a : a * cosine - b * sine);
+    GT_STORE(out, at + half_size, backward ? b : b * cosine + a * sine);
+}
+
+/* statistics[first + part, c]: the contribution of the part's rows to dgain[c]. */
+__kernel void gt_rope_gain_partial(GT_TENSOR(dy), GT_ARRAY(const float, table), GT_ARRAY(const int, scalars),
+                                   GT_TENSOR(x), GT_ARRAY(float, statistics), long columns, long size, long heads,
+                                   long kv_heads, long means, long time, long rows, long part_rows, long gains)
+{
+    long part;
+    const long c = gt_column(gains, &part);
+    if (c >= gains)
+        return;
+    const long own = c / size, i = c % size, row_end = min((part + 1) * part_rows, rows);
+    const long begin = means == 2 ? own : own * heads;
+    const long end = means == 2 ? own + 1 : own == 0 ? heads : heads + kv_heads;
+    float sum = 0.0f;
+    for (long n = part * part_rows; n < row_end; n++) {
+        const long angle = GT_ROPE_ANGLE(n);
+        for (long head = begin; head < end; head++) {
+            const long at = n * columns + head * size;
+            const float r = GT_AT(statistics, 2 * (n * means + gt_rope_mean(head, heads, means)));
+            sum = gt_fma(GT_ROPE_BACK(dy, at, i, angle), GT_LOAD(x, at + i) * r, sum);
+        }
+    }
+    GT_AT(statistics, 2 * rows * means + part * gains + c) = sum;
+}

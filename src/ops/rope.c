@@ -1,0 +1,163 @@
+/* rope: rotary position embedding of packed queries and keys, with an optional norm of each before it.
+ *
+ * A row of x is H + 2 KV heads of size D, as attention reads it: queries, keys, values.  Row n is at position
+ * p = scalars.POSITION + n % time, and c, s are the two halves of row p of the table: cosines and sines.  With z = x,
+ * i < D/2 and j = i + D/2, each head of the queries and keys turns by pairs:
+ *   y_i = z_i c_i - z_j s_i,  y_j = z_j c_i + z_i s_i      Su et al. 2021; pairs as in transformers' rotate_half()
+ * The values are copied.  The host makes the table, so that no kernel knows theta or how frequencies are scaled.
+ *
+ * With gains, z = x r g, r = 1 / sqrt(mean(x^2) + epsilon).  If there are 2 D gains, first those of the queries, then
+ * those of the keys, the mean is over a head (Qwen3).  If there are (H + KV) D, it is over all heads of the queries, or
+ * of the keys (OLMo 2).  The backward computes r again.  With dz, which is dy turned back, and xh = x r:
+ *   dx = r (dz g - xh mean(dz g xh)),  dgain = sum dz xh;  without gains dx = dz
+ *
+ * The first operands of both ops have the same numbers.  y may be x; dx may be dy if there are no gains.
+ */
+#include "ops/op.h"
+
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "model/autodiff.h"
+#include "ops/infer.h"
+
+_Static_assert((int)ROPE_FORWARD_GAIN == (int)ROPE_BACKWARD_GAIN, "the first operands are the same");
+_Static_assert((int)ROPE_FORWARD_Y == (int)ROPE_BACKWARD_DX, "the first operands are the same");
+
+static bool heads_check(const struct op_call *call)
+{
+    const int64_t heads = call->attrs.heads, kv_heads = call->attrs.kv_heads,
+                  size = op_columns(call, ROPE_FORWARD_TABLE);
+    const int64_t columns = op_columns(call, ROPE_FORWARD_X), expected = (heads + 2 * kv_heads) * size;
+    if (heads >= 1 && kv_heads >= 1 && size % 2 == 0 && columns == expected)
+        return true;
+    log_error("%s: operand %s has %" PRId64 " columns, expected those of %" PRId64 " heads and 2 x %" PRId64
+              " key-value heads of an even size, which is the table's %" PRId64,
+              op_declaration(call->kind)->name, op_declaration(call->kind)->operand[ROPE_FORWARD_X].name, columns,
+              heads, kv_heads, size);
+    return false;
+}
+
+static bool rope_check(const struct op_call *call, struct infer_sizes *sizes)
+{
+    const char *name = op_declaration(call->kind)->name;
+    const struct operand *gain = &call->operand[ROPE_FORWARD_GAIN], *table = &call->operand[ROPE_FORWARD_TABLE];
+    (void)sizes;
+    if (!infer_time(call, ROPE_FORWARD_X) || !heads_check(call))
+        return false;
+    if (table->dims[0] < call->attrs.time) {
+        log_error("%s: operand table has %" PRId64 " positions, expected at least time = %" PRId32, name,
+                  table->dims[0], call->attrs.time);
+        return false;
+    }
+    const int64_t size = table->dims[1], all = (call->attrs.heads + call->attrs.kv_heads) * size;
+    if (!gain->present || gain->dims[0] == 2 * size || gain->dims[0] == all)
+        return true;
+    log_error("%s: operand gain is [%" PRId64 "], expected [%" PRId64 "] or [%" PRId64 "]", name, gain->dims[0],
+              2 * size, all);
+    return false;
+}
+
+/* Returns the number of elements of the queries and keys. */
+static double turned_elements(const struct op_call *call)
+{
+    return cost_elements(call, ROPE_FORWARD_X) / (double)op_columns(call, ROPE_FORWARD_X) *
+           (double)(call->attrs.heads + call->attrs.kv_heads) * (double)op_columns(call, ROPE_FORWARD_TABLE);
+}
+
+/* An element of the queries and keys: 3; mean of squares 2, normalise 1, gain 1. */
+static double rope_forward_flops(const struct op_call *call)
+{
+    return (call->operand[ROPE_FORWARD_GAIN].present ? 7.0 : 3.0) * turned_elements(call);
+}
+
+static enum gt_status rope_forward_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
+{
+    struct op_attrs attrs = op->attrs;
+    const int32_t x = op->operand[ROPE_FORWARD_X], gain = op->operand[ROPE_FORWARD_GAIN];
+    int32_t operands[ROPE_BACKWARD_OPERANDS] = {
+        [ROPE_BACKWARD_DY] = dy,
+        [ROPE_BACKWARD_TABLE] = op->operand[ROPE_FORWARD_TABLE],
+        [ROPE_BACKWARD_SCALARS] = op->operand[ROPE_FORWARD_SCALARS],
+        [ROPE_BACKWARD_GAIN] = autodiff_saved(ad, gain),
+        [ROPE_BACKWARD_X] = TENSOR_NONE,
+        [ROPE_BACKWARD_DGAIN] = TENSOR_NONE,
+    };
+    if (gain == TENSOR_NONE) {
+        TRY(autodiff_target_in_place(ad, op->operand[ROPE_FORWARD_Y], x, ROPE_BACKWARD_DX, operands, &attrs));
+    } else {
+        operands[ROPE_BACKWARD_X] = autodiff_saved(ad, x);
+        TRY(autodiff_target(ad, x, ROPE_BACKWARD_DX, operands, &attrs));
+        TRY(autodiff_target(ad, gain, ROPE_BACKWARD_DGAIN, operands, &attrs));
+    }
+    return autodiff_emit(ad, op, OP_ROPE_BACKWARD, &attrs, operands);
+}
+
+static double rope_rows(const struct op_call *call, int32_t slot)
+{
+    return slot == ROPE_FORWARD_TABLE ? (double)call->attrs.time : (double)op_rows(call, slot);
+}
+
+/* Two numbers for each mean. */
+static size_t rope_forward_workspace_cap(const struct op_call *call)
+{
+    const int64_t means = op_rows(call, ROPE_FORWARD_X) * (call->attrs.heads + call->attrs.kv_heads);
+    return call->operand[ROPE_FORWARD_GAIN].present ? (size_t)(2 * means) * sizeof(float) : 0;
+}
+
+const struct op_declaration op_rope_forward = {
+    OP_NAMED(rope_forward, ROPE_FORWARD),
+    .text = "y = x with its queries and keys normalised, if there are gains, and turned by their positions",
+    .operand = {[ROPE_FORWARD_X] = {"x", OPERAND_IN | OPERAND_SAVED, "NW"},
+                [ROPE_FORWARD_TABLE] = {"table", OPERAND_IN, "PD", DTYPES_F32},
+                [ROPE_FORWARD_SCALARS] = SCALARS(OPERAND_IN),
+                [ROPE_FORWARD_GAIN] = {"gain", OPERAND_IN | OPERAND_SAVED | OPERAND_OPTIONAL, "G"},
+                [ROPE_FORWARD_Y] = {"y", OPERAND_OUT, "NW"}},
+    .recompute = RECOMPUTE_CLASS_QKV,
+    .check = rope_check,
+    .flops = rope_forward_flops,
+    .workspace_cap = rope_forward_workspace_cap,
+    .rows = rope_rows,
+    .differentiate = rope_forward_differentiate,
+};
+
+static bool rope_backward_check(const struct op_call *call, struct infer_sizes *sizes)
+{
+    const bool has_gain = call->operand[ROPE_BACKWARD_GAIN].present;
+    if (!rope_check(call, sizes))
+        return false;
+    if (call->operand[ROPE_BACKWARD_X].present == has_gain && call->operand[ROPE_BACKWARD_DGAIN].present == has_gain)
+        return true;
+    log_error("rope_backward: operands x and dgain must be present exactly when operand gain is");
+    return false;
+}
+
+/* With gains: square 2, normalise 1, gain 1, mean 2, dx 3, dgain 2 more. */
+static double rope_backward_flops(const struct op_call *call)
+{
+    return (call->operand[ROPE_BACKWARD_GAIN].present ? 14.0 : 3.0) * turned_elements(call);
+}
+
+/* The same, and the parts of the sums over rows. */
+static size_t rope_backward_workspace_cap(const struct op_call *call)
+{
+    const size_t gains = (size_t)operand_elements(&call->operand[ROPE_BACKWARD_GAIN]);
+    return rope_forward_workspace_cap(call) + OP_PARTIAL_ROWS * gains * sizeof(float);
+}
+
+const struct op_declaration op_rope_backward = {
+    OP_NAMED(rope_backward, ROPE_BACKWARD),
+    .text = "dx =, dgain (+)= of rope_forward",
+    .operand = {[ROPE_BACKWARD_DY] = {"dy", OPERAND_IN, "NW"},
+                [ROPE_BACKWARD_TABLE] = {"table", OPERAND_IN, "PD", DTYPES_F32},
+                [ROPE_BACKWARD_SCALARS] = SCALARS(OPERAND_IN),
+                [ROPE_BACKWARD_GAIN] = {"gain", OPERAND_IN | OPERAND_OPTIONAL, "G"},
+                [ROPE_BACKWARD_DX] = {"dx", OPERAND_OUT, "NW"},
+                [ROPE_BACKWARD_X] = {"x", OPERAND_IN | OPERAND_OPTIONAL, "NW"},
+                [ROPE_BACKWARD_DGAIN] = {"dgain", OPERAND_OUT | OPERAND_OPTIONAL | OPERAND_ACCUMULATES, "G",
+                                         .like = ROPE_BACKWARD_GAIN}},
+    .check = rope_backward_check,
+    .flops = rope_backward_flops,
+    .workspace_cap = rope_backward_workspace_cap,
+    .rows = rope_rows,
+};

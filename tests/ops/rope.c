@@ -1,0 +1,375 @@
+/* Rotary position embedding, with and without a norm of the queries and keys.  The terms are derived in
+ * tests/opcheck/bounds.md. */
+#include <math.h>
+
+#include "tests/ops/op_test.h"
+
+/* A head of a row: its first element, the row's cosines and sines, its gains, and the span that shares its mean. */
+struct head {
+    int64_t at, half, gain, mean_at, mean_count;
+    const double *cosine, *sine;
+};
+
+static int64_t turned_heads(const struct op_call *call)
+{
+    return (int64_t)call->attrs.heads + call->attrs.kv_heads;
+}
+
+static struct head head_of(const struct op_call *call, double *const *value, int64_t n, int64_t h,
+                           enum naive_defect defect)
+{
+    int64_t columns = op_columns(call, ROPE_FORWARD_X), size = op_columns(call, ROPE_FORWARD_TABLE);
+    int64_t queries = call->attrs.heads, gains = op_elements(call, ROPE_FORWARD_GAIN);
+    int64_t position = defect == DEFECT_FORGET_POSITION ? 0 : (int64_t)value[ROPE_FORWARD_SCALARS][SCALAR_POSITION];
+    struct head head = {.at = n * columns + h * size,
+                        .half = size / 2,
+                        .gain = h < queries ? 0 : size,
+                        .mean_at = n * columns + h * size,
+                        .mean_count = size};
+    if (gains != 0 && gains != 2 * size) {
+        head.gain = h * size;
+        head.mean_at = n * columns + (h < queries ? 0 : queries * size);
+        head.mean_count = (h < queries ? queries : call->attrs.kv_heads) * size;
+    }
+    head.cosine = value[ROPE_FORWARD_TABLE] + (position + n % call->attrs.time) * size;
+    head.sine = head.cosine + head.half;
+    return head;
+}
+
+/* Returns mean(x^2) over the span, and r and its relative term. */
+static double ref_r(const struct op_call *call, const double *x, const struct head *head, double *out_term)
+{
+    double square = 0.0, count = (double)head->mean_count;
+    for (int64_t i = 0; i < head->mean_count; i++)
+        square += x[head->mean_at + i] * x[head->mean_at + i] / count;
+    double r = 1.0 / sqrt(square + (double)call->attrs.epsilon);
+    *out_term = 0.5 * (sqrt(count) + 1.0) * square * r * r + 2.0;
+    return r;
+}
+
+static void ref_values(const struct op_call *call, const struct ref_tensors *t)
+{
+    int64_t columns = op_columns(call, ROPE_FORWARD_X),
+            turned = turned_heads(call) * op_columns(call, ROPE_FORWARD_TABLE);
+    for (int64_t i = 0; i < op_elements(call, ROPE_FORWARD_X); i++) {
+        if (i % columns < turned)
+            continue;
+        t->value[ROPE_FORWARD_Y][i] = t->value[ROPE_FORWARD_X][i];
+        t->term[ROPE_FORWARD_Y][i] = REF_EXACT;
+    }
+}
+
+static void ref_rope_forward(const struct op_call *call, const struct ref_tensors *t)
+{
+    const double *x = t->value[ROPE_FORWARD_X], *gain = t->value[ROPE_FORWARD_GAIN];
+    ref_values(call, t);
+    for (int64_t k = 0; k < op_rows(call, ROPE_FORWARD_X) * turned_heads(call); k++) {
+        struct head head = head_of(call, t->value, k / turned_heads(call), k % turned_heads(call), DEFECT_NONE);
+        double r_term, r = ref_r(call, x, &head, &r_term);
+        for (int64_t i = 0; i < head.half; i++) {
+            int64_t first = head.at + i, second = first + head.half;
+            double a = x[first], b = x[second], c = head.cosine[i], s = head.sine[i], term = sqrt(2.0);
+            if (gain != NULL) {
+                a *= r * gain[head.gain + i];
+                b *= r * gain[head.gain + head.half + i];
+                term += r_term + sqrt(2.0);
+            }
+            t->value[ROPE_FORWARD_Y][first] = a * c - b * s;
+            t->value[ROPE_FORWARD_Y][second] = b * c + a * s;
+            t->term[ROPE_FORWARD_Y][first] = term * (fabs(a * c) + fabs(b * s));
+            t->term[ROPE_FORWARD_Y][second] = term * (fabs(b * c) + fabs(a * s));
+        }
+    }
+}
+
+/* Returns element i of a head of dy, turned back, and the size of its two products. */
+static double ref_back(const double *dy, const struct head *head, int64_t i, double *out_size)
+{
+    int64_t pair = i % head->half;
+    double own = dy[head->at + i] * head->cosine[pair];
+    double other = dy[head->at + (i + head->half) % (2 * head->half)] * head->sine[pair];
+    *out_size = fabs(own) + fabs(other);
+    return i < head->half ? own + other : own - other;
+}
+
+/* The terms of dgain collect sizes until they are complete. */
+static void ref_head_gradient(const struct op_call *call, const struct ref_tensors *t, const struct head *head,
+                              double second, double second_size)
+{
+    const double *dy = t->value[ROPE_BACKWARD_DY], *x = t->value[ROPE_BACKWARD_X], *gain = t->value[ROPE_BACKWARD_GAIN];
+    double r_term, r = ref_r(call, x, head, &r_term), count = (double)head->mean_count;
+    for (int64_t i = 0; i < 2 * head->half; i++) {
+        double size, dz = ref_back(dy, head, i, &size), g = gain[head->gain + i], xh = x[head->at + i] * r;
+        t->value[ROPE_BACKWARD_DX][head->at + i] = r * (dz * g - xh * second);
+        t->term[ROPE_BACKWARD_DX][head->at + i] =
+            r * ((sqrt(4.0) + r_term) * size * fabs(g) + fabs(xh) * (sqrt(count) + 3.0 * r_term + 3.0) * second_size);
+        t->value[ROPE_BACKWARD_DGAIN][head->gain + i] += dz * xh;
+        t->term[ROPE_BACKWARD_DGAIN][head->gain + i] += size * fabs(xh) * (2.0 + r_term);
+    }
+}
+
+static void ref_rope_backward(const struct op_call *call, const struct ref_tensors *t)
+{
+    const double *dy = t->value[ROPE_BACKWARD_DY], *x = t->value[ROPE_BACKWARD_X], *gain = t->value[ROPE_BACKWARD_GAIN];
+    int64_t rows = op_rows(call, ROPE_BACKWARD_DY), size = op_columns(call, ROPE_BACKWARD_TABLE),
+            turned = turned_heads(call);
+    ref_values(call, t);
+    for (int64_t i = 0; i < op_elements(call, ROPE_BACKWARD_DGAIN); i++) {
+        t->value[ROPE_BACKWARD_DGAIN][i] = ref_before(call, t, ROPE_BACKWARD_DGAIN, i);
+        t->term[ROPE_BACKWARD_DGAIN][i] = fabs(t->value[ROPE_BACKWARD_DGAIN][i]);
+    }
+    for (int64_t k = 0; k < rows * turned; k++) {
+        struct head head = head_of(call, t->value, k / turned, k % turned, DEFECT_NONE);
+        double second = 0.0, second_size = 0.0;
+        for (int64_t i = 0; gain == NULL && i < head.half; i++) { /* dx may be dy */
+            int64_t first = head.at + i, last = first + head.half;
+            double sizes[2], a = ref_back(dy, &head, i, &sizes[0]), b = ref_back(dy, &head, i + head.half, &sizes[1]);
+            t->value[ROPE_BACKWARD_DX][first] = a;
+            t->value[ROPE_BACKWARD_DX][last] = b;
+            t->term[ROPE_BACKWARD_DX][first] = sqrt(2.0) * sizes[0];
+            t->term[ROPE_BACKWARD_DX][last] = sqrt(2.0) * sizes[1];
+        }
+        for (int64_t m = 0; gain != NULL && m < head.mean_count / size; m++) {
+            /* The heads that share the mean follow each other. */
+            int64_t h = (head.mean_at - k / turned * op_columns(call, ROPE_BACKWARD_DY)) / size + m;
+            struct head other = head_of(call, t->value, k / turned, h, DEFECT_NONE);
+            double term, r = ref_r(call, x, &other, &term), sizes;
+            for (int64_t i = 0; i < size; i++) {
+                double weight = gain[other.gain + i] * x[other.at + i] * r / (double)head.mean_count;
+                second += ref_back(dy, &other, i, &sizes) * weight;
+                second_size += sizes * fabs(weight);
+            }
+        }
+        if (gain != NULL)
+            ref_head_gradient(call, t, &head, second, second_size);
+    }
+    double sums = (double)(rows * turned) * (double)size / (double)op_elements(call, ROPE_BACKWARD_DGAIN);
+    for (int64_t i = 0; i < op_elements(call, ROPE_BACKWARD_DGAIN); i++)
+        t->term[ROPE_BACKWARD_DGAIN][i] *= sqrt(sums + 1.0);
+}
+
+/* ---- the naive reference ---- */
+
+/* A defect may turn neighbours, which is the convention of other files, or leave a part out. */
+static void naive_turn(const struct head *head, const float *in, float *out, float sign, enum naive_defect defect)
+{
+    for (int64_t i = 0; i < head->half; i++) {
+        bool neighbours = defect == DEFECT_SHIFTED;
+        int64_t first = neighbours ? 2 * i : i, second = neighbours ? 2 * i + 1 : i + head->half;
+        float a = in[first], b = in[second], c = naive_at(head->cosine, i), s = sign * naive_at(head->sine, i);
+        if (defect == DEFECT_SWAPPED)
+            s = -s;
+        if (defect == DEFECT_FORGET_FIRST)
+            s = 0.0f;
+        out[first] = a * c - b * s;
+        out[second] = b * c + a * s;
+    }
+}
+
+#define SIZE_MAX_TESTED 256
+
+static float naive_r(const struct op_call *call, const double *x, const struct head *head, enum naive_defect defect)
+{
+    float square = 0.0f, count = (float)head->mean_count;
+    for (int64_t i = 0; i < head->mean_count; i++)
+        square = naive_add(square, naive_at(x, head->mean_at + i) * naive_at(x, head->mean_at + i), defect);
+    return 1.0f / sqrtf(square / count + (defect == DEFECT_EPSILON ? 0.0f : call->attrs.epsilon));
+}
+
+static float naive_gain(double *const *value, int64_t i, enum naive_defect defect)
+{
+    return defect == DEFECT_FORGET_GAIN ? 1.0f : naive_at(value[ROPE_FORWARD_GAIN], i);
+}
+
+/* The number of heads that turn: with a defect all but the last of the keys. */
+static int64_t naive_turned(const struct op_call *call, enum naive_defect defect)
+{
+    return turned_heads(call) - (defect == DEFECT_WRONG_HEAD ? 1 : 0);
+}
+
+static void naive_rope_forward(const struct op_call *call, double *const *value, enum naive_defect defect)
+{
+    int64_t turned = naive_turned(call, defect);
+    const double *x = value[ROPE_FORWARD_X];
+    for (int64_t i = 0; i < op_elements(call, ROPE_FORWARD_X); i++)
+        value[ROPE_FORWARD_Y][i] = x[i];
+    for (int64_t k = 0; k < op_rows(call, ROPE_FORWARD_X) * turned; k++) {
+        struct head head = head_of(call, value, k / turned, k % turned, defect);
+        float in[SIZE_MAX_TESTED], out[SIZE_MAX_TESTED];
+        bool has_gain = value[ROPE_FORWARD_GAIN] != NULL, late = defect == DEFECT_MASK_BEFORE;
+        float r = has_gain ? naive_r(call, x, &head, defect) : 1.0f;
+        for (int64_t i = 0; i < 2 * head.half; i++)
+            in[i] =
+                naive_at(x, head.at + i) * (has_gain && !late ? r * naive_gain(value, head.gain + i, defect) : 1.0f);
+        naive_turn(&head, in, out, 1.0f, defect);
+        for (int64_t i = 0; i < 2 * head.half; i++)
+            value[ROPE_FORWARD_Y][head.at + i] =
+                (double)(out[i] * (has_gain && late ? r * naive_gain(value, head.gain + i, defect) : 1.0f));
+    }
+}
+
+/* dz of a head, from dy. */
+static void naive_back(double *const *value, const struct head *head, float *dz, enum naive_defect defect)
+{
+    float dy[SIZE_MAX_TESTED];
+    for (int64_t i = 0; i < 2 * head->half; i++)
+        dy[i] = naive_at(value[ROPE_BACKWARD_DY], head->at + i);
+    naive_turn(head, dy, dz, -1.0f, defect);
+}
+
+/* Returns mean(dz g xh) of the heads that share a mean with `head`. */
+static float naive_second(const struct op_call *call, double *const *value, int64_t n, const struct head *head, float r,
+                          enum naive_defect defect)
+{
+    int64_t size = 2 * head->half, first = (head->mean_at - n * op_columns(call, ROPE_BACKWARD_DY)) / size;
+    float sum = 0.0f;
+    for (int64_t h = first; h < first + head->mean_count / size; h++) {
+        struct head other = head_of(call, value, n, h, defect);
+        float dz[SIZE_MAX_TESTED];
+        naive_back(value, &other, dz, defect);
+        for (int64_t i = 0; i < size; i++)
+            sum = naive_add(sum,
+                            dz[i] * naive_gain(value, other.gain + i, defect) *
+                                (naive_at(value[ROPE_BACKWARD_X], other.at + i) * r),
+                            defect);
+    }
+    return defect == DEFECT_FORGET_SECOND ? 0.0f : sum / (float)head->mean_count;
+}
+
+static void naive_head_gradient(const struct op_call *call, double *const *value, int64_t n, const struct head *head,
+                                float *dgain, enum naive_defect defect)
+{
+    float dz[SIZE_MAX_TESTED], r = 1.0f, second = 0.0f;
+    bool has_gain = value[ROPE_BACKWARD_GAIN] != NULL;
+    naive_back(value, head, dz, defect);
+    if (has_gain) {
+        r = naive_r(call, value[ROPE_BACKWARD_X], head, defect);
+        second = naive_second(call, value, n, head, r, defect);
+    }
+    for (int64_t i = 0; i < 2 * head->half; i++) {
+        if (has_gain) {
+            float xh = naive_at(value[ROPE_BACKWARD_X], head->at + i) * r;
+            if (n + 1 < op_rows(call, ROPE_BACKWARD_DY) || defect != DEFECT_LAST_TERM)
+                dgain[head->gain + i] = naive_add(dgain[head->gain + i], dz[i] * xh, defect);
+            dz[i] = r * (dz[i] * naive_gain(value, head->gain + i, defect) - xh * second);
+        }
+        value[ROPE_BACKWARD_DX][head->at + i] = (double)dz[i];
+    }
+}
+
+#define GAINS_MAX_TESTED 4096
+
+static void naive_rope_backward(const struct op_call *call, double *const *value, enum naive_defect defect)
+{
+    int64_t turned = naive_turned(call, defect), gains = op_elements(call, ROPE_BACKWARD_DGAIN);
+    float dgain[GAINS_MAX_TESTED];
+    for (int64_t i = 0; i < op_elements(call, ROPE_BACKWARD_DY); i++)
+        value[ROPE_BACKWARD_DX][i] = value[ROPE_BACKWARD_DY][i];
+    for (int64_t i = 0; i < gains; i++)
+        dgain[i] = naive_before(call, value, ROPE_BACKWARD_DGAIN, i, defect);
+    for (int64_t k = 0; k < op_rows(call, ROPE_BACKWARD_DY) * turned; k++) {
+        struct head head = head_of(call, value, k / turned, k % turned, defect);
+        naive_head_gradient(call, value, k / turned, &head, dgain, defect);
+    }
+    for (int64_t i = 0; i < gains; i++)
+        naive_store(call, value, ROPE_BACKWARD_DGAIN, i, dgain[i], defect);
+}
+
+/* ---- cases ---- */
+
+/* Makes the first operands, which both ops have.  A fifth of the cases has no gains. */
+static void make_rope_forward(struct maker *maker)
+{
+    static const int32_t kv_heads[] = {1, 2, 3, 4};
+    int64_t time = case_size(maker, 33), half = maker->index % 20 == 19 ? 64 : case_any_size(maker, 17);
+    int64_t samples = 1 + random_below(&maker->random, 3);
+    struct op_attrs *attrs = case_attrs(maker);
+    attrs->time = (int32_t)time;
+    attrs->kv_heads = kv_heads[maker->index % 4];
+    attrs->heads = attrs->kv_heads * (1 + (int32_t)random_below(&maker->random, 3));
+    attrs->epsilon = 1e-5f;
+    int64_t turned = (int64_t)attrs->heads + attrs->kv_heads;
+    case_tensor(maker, ROPE_FORWARD_X, maker->dtype, samples * time, (turned + attrs->kv_heads) * 2 * half);
+    case_tensor(maker, ROPE_FORWARD_TABLE, DTYPE_F32, time + random_below(&maker->random, 9), 2 * half);
+    case_scalars(maker, ROPE_FORWARD_SCALARS);
+    if (maker->index % 5 != 0)
+        case_tensor(maker, ROPE_FORWARD_GAIN, maker->kept, (maker->index % 5 < 3 ? 2 : turned) * 2 * half, 0);
+}
+
+static void make_rope_backward(struct maker *maker)
+{
+    make_rope_forward(maker);
+    const struct operand *dy = case_operand(maker->check, ROPE_BACKWARD_DY);
+    const struct operand *gain = case_operand(maker->check, ROPE_BACKWARD_GAIN);
+    if (!gain->present)
+        return;
+    case_tensor(maker, ROPE_BACKWARD_X, maker->dtype, dy->dims[0], dy->dims[1]);
+    case_tensor(maker, ROPE_BACKWARD_DGAIN, maker->kept, gain->dims[0], 0);
+    case_accumulate(maker, maker->index % 4 < 2 ? 1u << ROPE_BACKWARD_DGAIN : 0u);
+}
+
+static void bench_rope(struct maker *maker)
+{
+    struct op_attrs *attrs = case_attrs(maker);
+    struct operand *operand = maker->check->call.operand;
+    attrs->time = BENCH_TIME;
+    attrs->heads = attrs->kv_heads = BENCH_CHANNELS / 64;
+    case_tensor(maker, ROPE_FORWARD_X, maker->dtype, BENCH_ROWS, 3 * BENCH_CHANNELS);
+    case_tensor(maker, ROPE_FORWARD_TABLE, DTYPE_F32, BENCH_TIME, 64);
+    if (operand[ROPE_FORWARD_GAIN].present)
+        case_tensor(maker, ROPE_FORWARD_GAIN, maker->kept, 128, 0);
+    if (maker->check->call.kind == OP_ROPE_BACKWARD && operand[ROPE_BACKWARD_X].present) {
+        case_tensor(maker, ROPE_BACKWARD_X, maker->dtype, BENCH_ROWS, 3 * BENCH_CHANNELS);
+        case_tensor(maker, ROPE_BACKWARD_DGAIN, maker->kept, 128, 0);
+    }
+}
+
+static void inputs_rope(const struct check_case *check, double *const *value, struct random *random)
+{
+    int64_t positions = case_operand(check, ROPE_FORWARD_TABLE)->dims[0],
+            size = case_operand(check, ROPE_FORWARD_TABLE)->dims[1];
+    value[ROPE_FORWARD_SCALARS][SCALAR_POSITION] = (double)random_below(random, positions - check->call.attrs.time + 1);
+    for (int64_t i = 0; i < positions * size / 2 && check->inputs != INPUTS_INTEGER; i++) {
+        int64_t p = i / (size / 2), k = i % (size / 2);
+        double angle = (double)(p + 1) * pow(100.0, -2.0 * (double)k / (double)size);
+        value[ROPE_FORWARD_TABLE][p * size + k] = cos(angle);
+        value[ROPE_FORWARD_TABLE][p * size + size / 2 + k] = sin(angle);
+    }
+    if (check->inputs == INPUTS_SMALL && check->call.kind == OP_ROPE_FORWARD)
+        inputs_scale(check, ROPE_FORWARD_X, value[ROPE_FORWARD_X], 1e-2, 0.0);
+    if (check->inputs == INPUTS_SMALL && check->call.kind == OP_ROPE_BACKWARD && value[ROPE_BACKWARD_X] != NULL)
+        inputs_scale(check, ROPE_BACKWARD_X, value[ROPE_BACKWARD_X], 1e-2, 0.0);
+    inputs_huge(check, ROPE_FORWARD_X, value, HUGE_SCALE);
+    inputs_huge(check, ROPE_FORWARD_GAIN, value, HUGE_SCALE);
+}
+
+/* With gains the elements of a row share the error of r. */
+static double rope_shared_by(const struct op_call *call, int32_t slot)
+{
+    return slot == ROPE_FORWARD_Y && call->operand[ROPE_FORWARD_GAIN].present ? judge_row(call, slot) : 1.0;
+}
+
+const struct op_test test_rope_forward = {
+    .shape = make_rope_forward,
+    .bench = bench_rope,
+    .inputs = inputs_rope,
+    .ref = ref_rope_forward,
+    .naive = naive_rope_forward,
+    .has_many_variants = true,
+    .shared_by = rope_shared_by,
+    .defects = {DEFECT_SHIFTED, DEFECT_SWAPPED, DEFECT_FORGET_FIRST, DEFECT_FORGET_POSITION, DEFECT_WRONG_HEAD,
+                DEFECT_MASK_BEFORE, DEFECT_FORGET_GAIN, DEFECT_EPSILON, DEFECT_BF16_SUM},
+};
+
+const struct op_test test_rope_backward = {
+    .shape = make_rope_backward,
+    .bench = bench_rope,
+    .inputs = inputs_rope,
+    .ref = ref_rope_backward,
+    .naive = naive_rope_backward,
+    .has_many_variants = true,
+    .shared_by = rope_shared_by,
+    .defects = {DEFECT_SHIFTED, DEFECT_SWAPPED, DEFECT_FORGET_FIRST, DEFECT_FORGET_POSITION, DEFECT_WRONG_HEAD,
+                DEFECT_FORGET_GAIN, DEFECT_FORGET_SECOND, DEFECT_EPSILON, DEFECT_LAST_TERM, DEFECT_BF16_SUM,
+                DEFECT_IGNORE_ACCUMULATE, DEFECT_DOUBLE_ROUNDING},
+};

@@ -15,6 +15,7 @@ libgpttrain_a_SOURCES += \
 	src/base/progress.c src/base/progress.h \
 	src/base/recompute.c src/base/recompute.h \
 	src/base/rng.c src/base/rng.h \
+	src/base/rope_angles.c src/base/rope_angles.h \
 	src/base/size.c src/base/size.h \
 	src/base/status.c src/base/status.h \
 	src/base/system_memory.c src/base/system_memory.h \

@@ -186,7 +186,7 @@ static enum gt_status prompt_read(struct sample *sample)
 /* Returns the bytes of one sequence's key-value cache. */
 static uint64_t cache_bytes(const struct model_config *config, enum dtype dtype)
 {
-    const uint64_t width = (uint64_t)config->n_embd / (uint64_t)config->n_head * (uint64_t)config->n_kv_head;
+    const uint64_t width = (uint64_t)model_head_dim(config) * (uint64_t)config->n_kv_head;
     return 2 * (uint64_t)config->n_layer * (uint64_t)config->block_size * width * dtype_size_bytes(dtype);
 }
 
@@ -244,15 +244,18 @@ static void context_notes(const struct sample *sample)
 
 static enum gt_status model_open(struct sample *sample)
 {
-    const struct model_config *config = &sample->source.checkpoint->config;
+    struct model_config config = sample->source.checkpoint->config;
+    const int64_t tokens = (int64_t)sample->prompt_count + sample->config->max_new_tokens;
+    if (config.position == POSITION_ROPE && tokens < config.block_size)
+        config.block_size = (int32_t)tokens; /* a table of positions has its size; angles need no more than are used */
     TRY(session_open(sample->mem, sample->config, NULL, &sample->session));
-    sample->batch = batch_choose(sample, config);
+    sample->batch = batch_choose(sample, &config);
     struct model_options options = {
-        .config = *config,
+        .config = config,
         .dtype = sample->session.device.dtype,
         .generate = true,
         .generate_batch = (int32_t)sample->batch,
-        .prefill_time = config->block_size < SESSION_PREFILL_TIME_MAX ? config->block_size : SESSION_PREFILL_TIME_MAX,
+        .prefill_time = config.block_size < SESSION_PREFILL_TIME_MAX ? config.block_size : SESSION_PREFILL_TIME_MAX,
     };
     TRY(session_plan(&sample->session, &options));
     TRY(session_start(&sample->session));

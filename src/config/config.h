@@ -108,6 +108,9 @@ enum gt_status config_parse_text(struct config *config, const char *name, const 
  * Errors: as config_parse_file() and config_check(). */
 enum gt_status config_compared(const struct config *config, struct config *out);
 
+/* Decides the keys of a new model's shape that were left open, but for vocab_size and gelu: those that `arch` gives. */
+void config_arch_settle(struct config *config);
+
 /* Checks combinations of keys, and sets the keys for which others are another name (grad_checkpoint, explain_oom).
  * Skips the keys that a checkpoint is still to fill in (init_from other than scratch); call it again after
  * config_from_json(), which is the last that sets keys.

@@ -12,6 +12,7 @@
 #include "base/heads.h"
 #include "base/log.h"
 #include "base/recompute.h"
+#include "base/rope_angles.h"
 #include "base/size.h"
 #include "config/config_key.h"
 
@@ -72,7 +73,8 @@ static enum gt_status check_heads(const struct config *config)
                                 config->vocab_size > 0 ? config->vocab_size : VOCAB_SIZE_USUAL, config->bias};
     char left[CONFIG_ORIGIN_TEXT_MAX], right[CONFIG_ORIGIN_TEXT_MAX], nearest[HEADS_TEXT_MAX];
 
-    if (!settled_pair(config, CONFIG_KEY_n_embd, CONFIG_KEY_n_head) || config->n_embd % config->n_head == 0)
+    if (!settled_pair(config, CONFIG_KEY_n_embd, CONFIG_KEY_n_head) || config->head_dim > 0 ||
+        config->n_embd % config->n_head == 0)
         return GT_OK;
     log_error("%s is not a multiple of %s: %s; vocabulary %" PRId64, describe(left, config, CONFIG_KEY_n_embd),
               describe(right, config, CONFIG_KEY_n_head), heads_nearest_text(nearest, &shape), shape.vocab_size);
@@ -82,9 +84,30 @@ static enum gt_status check_heads(const struct config *config)
 static enum gt_status check_kv_heads(const struct config *config)
 {
     if (settled_pair(config, CONFIG_KEY_n_kv_head, CONFIG_KEY_n_head) && config->n_kv_head != 0 &&
-        config->n_kv_head != config->n_head)
-        return refuse_pair(config, CONFIG_KEY_n_kv_head, "is not supported yet; use 0 or", CONFIG_KEY_n_head);
+        config->n_head % config->n_kv_head != 0)
+        return refuse_pair(config, CONFIG_KEY_n_kv_head, "does not divide", CONFIG_KEY_n_head);
     return GT_OK;
+}
+
+/* Checks the keys that only rotary positions use. */
+static enum gt_status check_rope(const struct config *config)
+{
+    struct config settled = *config;
+    struct rope_config rope;
+    char text[CONFIG_ORIGIN_TEXT_MAX], left[CONFIG_ORIGIN_TEXT_MAX];
+    config_arch_settle(&settled);
+    if (is_awaited(config, CONFIG_KEY_position))
+        return GT_OK;
+    if (!config->origin[CONFIG_KEY_rope_scaling].bad && !rope_scaling_read(config->rope_scaling, &rope)) {
+        log_error("%s: expected linear:FACTOR, or llama3:FACTOR,LOW,HIGH,CONTEXT with FACTOR >= 1, 0 < LOW < HIGH",
+                  describe(text, config, CONFIG_KEY_rope_scaling));
+        return GT_USAGE;
+    }
+    if (settled.position == CONFIG_POSITION_ROPE || settled.qk_norm == CONFIG_QK_NORM_NONE)
+        return GT_OK;
+    log_error("%s needs rotary positions, but there is %s", describe(text, &settled, CONFIG_KEY_qk_norm),
+              describe(left, &settled, CONFIG_KEY_position));
+    return GT_USAGE;
 }
 
 /* Checks that the value of `first` is at most that of `second`. */
@@ -415,10 +438,20 @@ static void note_legacy(const struct config *config)
 
 enum gt_status config_check(struct config *config)
 {
-    enum gt_status (*const checks[])(const struct config *) = {
-        check_device,    check_backend,    check_heads,   check_kv_heads,         check_micro_batch,
-        check_tokens,    check_chunks,     check_betas,   check_evaluation_block, check_evaluation_samples,
-        check_recompute, check_checkpoint, check_expected};
+    enum gt_status (*const checks[])(const struct config *) = {check_device,
+                                                               check_backend,
+                                                               check_heads,
+                                                               check_kv_heads,
+                                                               check_rope,
+                                                               check_micro_batch,
+                                                               check_tokens,
+                                                               check_chunks,
+                                                               check_betas,
+                                                               check_evaluation_block,
+                                                               check_evaluation_samples,
+                                                               check_recompute,
+                                                               check_checkpoint,
+                                                               check_expected};
     const size_t count = config->program == CONFIG_TRAIN ? sizeof checks / sizeof checks[0] : 2;
     enum gt_status status = GT_OK;
 

@@ -84,7 +84,9 @@ static bool is_open(const struct config *config, enum config_key key)
 
     if ((info->flags & CONFIG_AUTO) == 0)
         return false;
-    return value.type == CONFIG_VALUE_STRING ? strcmp(value.text, info->words[0]) == 0 : value.integer == 0;
+    if (value.type == CONFIG_VALUE_STRING)
+        return strcmp(value.text, info->words[0]) == 0;
+    return value.type == CONFIG_VALUE_REAL ? value.real == 0.0 : value.integer == 0;
 }
 
 /* Assigns the checkpoint's value to `trial` and writes both values to `out`.  Returns false if it is invalid. */

@@ -346,14 +346,12 @@ static enum gt_status assign_string(const struct assignment *at)
     return GT_OK;
 }
 
-/* Refuses a word: "is none of auto, erf, tanh", or names the only one. */
+/* Refuses a word: "is none of auto, erf, tanh". */
 static enum gt_status refuse_word(const struct assignment *at)
 {
     const char *const *words = at->info->words;
     char list[224] = "";
 
-    if (words[1] == NULL)
-        return refuse_value(at, "is not known: '%s' is the only value so far", words[0]);
     for (size_t i = 0; words[i] != NULL; i++)
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i == 0 ? "" : ", ", words[i]);
     return refuse_value(at, "is none of %s", list);

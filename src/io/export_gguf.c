@@ -247,7 +247,8 @@ static void keys_put(const struct export_options *options, struct head *head)
     key_u32(head, "gpt2.embedding_length", config->n_embd);
     key_u32(head, "gpt2.feed_forward_length", 4 * config->n_embd);
     key_u32(head, "gpt2.attention.head_count", config->n_head);
-    key(head, "gpt2.attention.layer_norm_epsilon", TYPE_FLOAT32, &config->norm_epsilon, sizeof(float));
+    const float epsilon = (float)config->norm_epsilon;
+    key(head, "gpt2.attention.layer_norm_epsilon", TYPE_FLOAT32, &epsilon, sizeof epsilon);
     tokens_put(head, options->tokenizer, config->vocab_size);
 }
 

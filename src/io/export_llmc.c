@@ -32,9 +32,9 @@ static void differences_log(const struct model_config *config)
 {
     if (config->gelu != GELU_TANH)
         log_warning("the model was trained with gelu=erf, but llm.c computes tanh; logits will differ slightly");
-    if (config->norm_epsilon != 1e-5f)
+    if (config->norm_epsilon != 1e-5)
         log_warning("the model's layer_norm_epsilon is %g, but llm.c's is 1e-05; logits will differ slightly",
-                    (double)config->norm_epsilon);
+                    config->norm_epsilon);
 }
 
 static enum gt_status body_write(const struct export_weights *weights, enum dtype dtype, size_t padding_bytes,

@@ -38,7 +38,7 @@ bool hf_cache_shape(const char *name, struct model_config *out)
                                      .padded_vocab_size = 50257,
                                      .bias = true,
                                      .gelu = GELU_TANH,
-                                     .norm_epsilon = 1e-5f};
+                                     .norm_epsilon = 1e-5};
         return true;
     }
     return false;

@@ -41,7 +41,7 @@ static enum gt_status field_get(const char *path, const int32_t *header, int ind
 static enum gt_status header_parse(const char *path, const int32_t *header, struct model_config *out, int32_t *padded,
                                    enum dtype *dtype)
 {
-    struct model_config config = {.bias = true, .gelu = GELU_TANH, .norm_epsilon = 1e-5f};
+    struct model_config config = {.bias = true, .gelu = GELU_TANH, .norm_epsilon = 1e-5};
     if (header[0] != LLMC_MODEL_MAGIC || (header[1] != LLMC_MODEL_F32 && header[1] != LLMC_MODEL_BF16)) {
         log_error("%s: llm.c model with magic %" PRId32 " and version %" PRId32
                   "; only magic %d with version 3 (float32) or 5 (bfloat16) is read",

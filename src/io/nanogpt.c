@@ -215,7 +215,7 @@ static enum gt_status number_get(const struct source *source, uint32_t dict, con
 
 static enum gt_status model_args_read(const struct source *source, struct model_config *out)
 {
-    struct model_config config = {.bias = true, .gelu = GELU_ERF, .norm_epsilon = 1e-5f};
+    struct model_config config = {.bias = true, .gelu = GELU_ERF, .norm_epsilon = 1e-5};
     uint32_t args, value;
     double dropout = 0.0;
     TRY(dict_get(source, "model_args", DICT_ITEMS_MAX, &args));

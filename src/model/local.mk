@@ -6,7 +6,6 @@ libgpttrain_a_SOURCES += \
 	src/model/model.h src/model/model_create.c \
 	src/model/parameters.c src/model/parameters.h \
 	src/model/plan_choice.c src/model/plan_choice.h \
-	src/model/rope.c src/model/rope.h \
 	src/model/state_codes.c src/model/state_codes.h \
 	src/model/state_format.c src/model/state_format.h \
 	src/model/transformer.c src/model/transformer.h \

@@ -9,10 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/rope_angles.h"
 #include "base/status.h"
 #include "model/graph.h"
 #include "model/plan_choice.h"
-#include "model/rope.h"
 #include "model/state_format.h"
 
 enum norm_kind { NORM_LAYERNORM, NORM_RMSNORM };
@@ -24,6 +24,7 @@ enum qk_norm_kind { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_FULL };
 /* All zero but for the sizes is GPT-2. */
 struct model_config {
     int32_t n_layer, n_head, n_kv_head, n_embd, block_size;
+    int32_t max_positions;     /* the context that a model with rotary positions was made for; 0: block_size */
     int32_t head_dim;          /* D; 0: n_embd / n_head */
     int32_t n_inner;           /* F, the MLP's width; 0: 4 n_embd */
     int32_t vocab_size;        /* V */
@@ -37,7 +38,7 @@ struct model_config {
     enum qk_norm_kind qk_norm;
     float dropout;
     enum gelu_kind gelu;
-    float norm_epsilon; /* 1e-5 */
+    double norm_epsilon; /* 1e-5 */
     struct rope_config rope;
 };
 

@@ -91,7 +91,7 @@ static enum gt_status build_embedding(const struct builder *b, int32_t *x)
 static enum gt_status build_norm(const struct builder *b, const char *name, enum block_layer which, int32_t x,
                                  int32_t *y)
 {
-    struct op_attrs attrs = {.epsilon = b->config->norm_epsilon};
+    struct op_attrs attrs = {.epsilon = (float)b->config->norm_epsilon};
     const bool rms = b->config->norm == NORM_RMSNORM;
     int32_t operands[LAYERNORM_FORWARD_OPERANDS] = {
         [LAYERNORM_FORWARD_X] = x,
@@ -125,6 +125,22 @@ static enum gt_status build_residual(const struct builder *b, const char *name, 
     int32_t operands[RESIDUAL_OPERANDS] = {[RESIDUAL_X] = *x, [RESIDUAL_Y] = y, [RESIDUAL_R] = TENSOR_NONE};
     TRY(emit(b, OP_RESIDUAL, &attrs, name, operands));
     *x = operands[RESIDUAL_R];
+    return GT_OK;
+}
+
+static enum gt_status build_rope(const struct builder *b, int32_t *qkv)
+{
+    struct op_attrs attrs = {.heads = b->config->n_head,
+                             .kv_heads = b->config->n_kv_head,
+                             .time = (int32_t)b->build->time,
+                             .epsilon = (float)b->config->norm_epsilon};
+    int32_t operands[ROPE_FORWARD_OPERANDS] = {[ROPE_FORWARD_X] = *qkv,
+                                               [ROPE_FORWARD_TABLE] = b->build->model->angles,
+                                               [ROPE_FORWARD_SCALARS] = b->build->model->scalars,
+                                               [ROPE_FORWARD_GAIN] = layer_tensor(b, BLOCK_QK_NORM, false),
+                                               [ROPE_FORWARD_Y] = TENSOR_NONE};
+    TRY(emit(b, OP_ROPE_FORWARD, &attrs, "attn.rope", operands));
+    *qkv = operands[ROPE_FORWARD_Y];
     return GT_OK;
 }
 
@@ -170,6 +186,8 @@ static enum gt_status build_attention(const struct builder *b, bool keys_only, i
     int32_t normed, qkv, y, projected;
     TRY(build_norm(b, "ln_1", BLOCK_LN_1, *x, &normed));
     TRY(build_linear(b, QKV_NAME, BLOCK_C_ATTN, normed, &qkv));
+    if (b->config->position == POSITION_ROPE)
+        TRY(build_rope(b, &qkv));
     TRY(build_attention_op(b, qkv, &y));
     if (keys_only)
         return GT_OK;

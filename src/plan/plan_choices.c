@@ -60,6 +60,10 @@ char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct mod
     change_add(text, "n_layer", options->config.n_layer, asked->config.n_layer);
     change_add(text, "n_head", options->config.n_head, asked->config.n_head);
     change_add(text, "n_embd", options->config.n_embd, asked->config.n_embd);
+    if (!model_is_gpt2(&asked->config)) {
+        change_add(text, "n_kv_head", options->config.n_kv_head, asked->config.n_kv_head);
+        change_add(text, "n_inner", options->config.n_inner, asked->config.n_inner);
+    }
     change_add(text, "micro_batch", options->choice.micro_batch, asked->choice.micro_batch);
     if (!recompute_equal(&options->choice.recompute, &asked->choice.recompute))
         word_add(text, "recompute",
@@ -196,8 +200,8 @@ static int64_t units_scaled(int64_t whole, int64_t units)
 static bool shrink(struct model_options *options, enum choice_kind kind, int64_t units)
 {
     struct model_config *config = &options->config;
-    int64_t heads = config->n_head, layers = config->n_layer, head_size = config->n_embd / config->n_head;
-    bool grouped = config->n_kv_head != config->n_head;
+    int64_t heads = config->n_head, layers = config->n_layer, width = config->n_embd;
+    const int64_t group = config->n_head / config->n_kv_head;
     if (kind == CHOICE_BLOCK_SIZE) {
         config->block_size = (int32_t)(config->block_size > BLOCK_STEP ? units * BLOCK_STEP : units);
         if (options->prefill_time > config->block_size)
@@ -208,12 +212,13 @@ static bool shrink(struct model_options *options, enum choice_kind kind, int64_t
         layers = kind == CHOICE_LAYERS ? units : units_scaled(layers, units);
     if (kind == CHOICE_WIDTH || kind == CHOICE_MODEL)
         heads = kind == CHOICE_WIDTH ? units : units_scaled(heads, units);
+    config->n_inner = (int32_t)(config->n_inner * heads / config->n_head);
+    config->n_embd = (int32_t)(width * heads / config->n_head);
     config->n_layer = (int32_t)layers;
     config->n_head = (int32_t)heads;
-    config->n_embd = (int32_t)(heads * head_size);
-    config->n_kv_head = grouped ? config->n_kv_head : config->n_head;
+    config->n_kv_head = (int32_t)(heads / group);
     recompute_shrink(&options->choice.recompute, config->n_layer);
-    return config->n_head % config->n_kv_head == 0;
+    return heads % group == 0;
 }
 
 /* Returns the largest number of units for the kind, below the requested size. */

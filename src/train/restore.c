@@ -90,27 +90,58 @@ static enum gt_status open_scratch(struct hostmem *mem, struct config *config, c
                   folder, vocab);
         return GT_USAGE;
     }
-    session_model_config(config, vocab, model);
     /* Keys that were left open are decided now, and the checkpoint stores the decision. */
+    config_arch_settle(config);
+    session_model_config(config, vocab, model);
     config->vocab_size = model->vocab_size;
     config->gelu = model->gelu == GELU_TANH ? CONFIG_GELU_TANH : CONFIG_GELU_ERF;
-    config->n_kv_head = model->n_kv_head;
     return checkpoint_config_check(model);
 }
 
-/* Returns the shape keys of a folder of weights as a configuration object. */
+/* Returns the `arch` whose defaults are nearest to a model. */
+static const char *arch_of(const struct model_config *model)
+{
+    if (model->norm == NORM_LAYERNORM)
+        return "gpt2";
+    if (model->qk_norm != QK_NORM_NONE)
+        return "qwen3";
+    return model->qkv_bias ? "qwen2" : "llama";
+}
+
+/* Returns the shape keys of a model as a configuration object. */
 static json_t *shape_object(const struct config *config, const struct model_config *model)
 {
-    json_t *object = json_pack("{s:i, s:i, s:i, s:i, s:b, s:s}", "n_layer", (int)model->n_layer, "n_head",
-                               (int)model->n_head, "n_embd", (int)model->n_embd, "vocab_size", (int)model->vocab_size,
-                               "bias", model->bias ? 1 : 0, "gelu", model->gelu == GELU_TANH ? "tanh" : "erf");
-    /* The user may set a shorter context, as with nanoGPT's crop_block_size. */
-    bool crop = config_key_was_set(config, CONFIG_KEY_block_size) && config->block_size < model->block_size;
-    if (object && !crop && json_object_set_new(object, "block_size", json_integer(model->block_size)) != 0) {
+    static const char *const qk_norms[] = {[QK_NORM_NONE] = "none", [QK_NORM_HEAD] = "head", [QK_NORM_FULL] = "full"};
+    const bool rope = model->position == POSITION_ROPE;
+    char scaling[ROPE_SCALING_TEXT_MAX];
+    json_t *object = json_pack(
+        "{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:s, s:s, s:f, s:s, s:f, s:s, s:s, s:s, s:b, s:b}", "n_layer",
+        model->n_layer, "n_head", model->n_head, "n_kv_head", model->n_kv_head, "head_dim", model_head_dim(model),
+        "n_embd", model->n_embd, "n_inner", model_inner_width(model), "vocab_size", model->vocab_size, "bias",
+        (int)model->bias, "gelu", model->gelu == GELU_TANH ? "tanh" : "erf", "arch", arch_of(model), "norm",
+        model->norm == NORM_RMSNORM ? "rmsnorm" : "layernorm", "norm_epsilon", model->norm_epsilon, "position",
+        rope ? "rope" : "learned", "rope_theta", rope ? model->rope.theta : 1e4, "rope_scaling",
+        rope_scaling_text(scaling, &model->rope), "mlp", model->mlp == MLP_SWIGLU ? "swiglu" : "gelu", "qk_norm",
+        qk_norms[model->qk_norm], "qkv_bias", (int)model->qkv_bias, "tie_embeddings", (int)!model->untied);
+    /* The user may set a shorter context, as with nanoGPT's crop_block_size; rotary positions allow any. */
+    const bool crop = config_key_was_set(config, CONFIG_KEY_block_size) && config->block_size < model->block_size;
+    if (object && !rope && !crop && json_object_set_new(object, "block_size", json_integer(model->block_size)) != 0) {
         json_decref(object);
         return NULL;
     }
     return object;
+}
+
+/* Chooses the context of a model with rotary positions: the one that is set, or as many as usual. */
+static void context_choose(struct config *config, struct model_config *model)
+{
+    const int32_t most = model->max_positions > 0 ? model->max_positions : model->block_size;
+    if (config->origin[CONFIG_KEY_block_size].source == NULL && config->block_size > most)
+        config->block_size = most;
+    if (config->block_size > most)
+        log_warning("block_size=%" PRId64 " is more than the %" PRId32 " positions that the model was made for",
+                    config->block_size, most);
+    model->max_positions = config->block_size > most ? (int32_t)config->block_size : most;
 }
 
 static enum gt_status fill_from_weights(struct config *config, struct model_config *model, const char *source)
@@ -123,6 +154,8 @@ static enum gt_status fill_from_weights(struct config *config, struct model_conf
     enum gt_status status = config_from_json(config, object, source);
     json_decref(object);
     TRY(status);
+    if (model->position == POSITION_ROPE)
+        context_choose(config, model);
     model->block_size = (int32_t)config->block_size;
     model->dropout = (float)config->dropout;
     return config_check(config);

@@ -260,9 +260,32 @@ static enum gt_status corrections_upload(struct session *session)
     return GT_OK;
 }
 
+/* Uploads the cosines and sines by which rotary positions turn. */
+static enum gt_status angles_upload(struct session *session)
+{
+    const struct model_config *config = &session->model->options.config;
+    const int32_t size = model_head_dim(config), rows_max = SESSION_STAGING_FLOATS / size;
+    float *row = session->staging;
+    if (session->model->angles == TENSOR_NONE)
+        return GT_OK;
+    for (int32_t first = 0; first < config->block_size; first += rows_max) {
+        const int32_t left = config->block_size - first, rows = left < rows_max ? left : rows_max;
+        for (int32_t i = 0; i < rows; i++) {
+            for (int32_t k = 0; k < size / 2; k++) {
+                const double angle = (first + i) * rope_frequency(&config->rope, size, k);
+                row[i * size + k] = (float)cos(angle);
+                row[i * size + size / 2 + k] = (float)sin(angle);
+            }
+        }
+        TRY(exec_upload(session->exec, session->model->angles, (int64_t)first * size, row, (int64_t)rows * size));
+    }
+    return GT_OK;
+}
+
 enum gt_status restore_weights(struct session *session, const struct restore_source *source, uint64_t seed)
 {
     TRY(corrections_upload(session));
+    TRY(angles_upload(session));
     if (!source->checkpoint)
         return session_weights_init(session, seed);
     struct checkpoint_tensor *tensors;

@@ -23,7 +23,6 @@
 #define LOSS_CHUNK_ROWS_STEP 64
 #define LOSS_CHUNKS_MAX 512
 #define ADAM_EPSILON 1e-8f
-#define LAYERNORM_EPSILON 1e-5f
 #define PARTS_FINE 8 /* evaluation batches: divisors up to this grow by one, then by an eighth */
 #define CHUNK_ROWS_LEAST 64
 
@@ -40,16 +39,28 @@ void session_model_config(const struct config *config, int64_t vocab_size, struc
     *out = (struct model_config){
         .n_layer = (int32_t)config->n_layer,
         .n_head = (int32_t)config->n_head,
-        .n_kv_head = (int32_t)(config->n_kv_head > 0 ? config->n_kv_head : config->n_head),
+        .n_kv_head = (int32_t)config->n_kv_head,
+        .head_dim = (int32_t)config->head_dim,
+        .n_inner = (int32_t)config->n_inner,
         .n_embd = (int32_t)config->n_embd,
         .block_size = (int32_t)config->block_size,
         .vocab_size = (int32_t)vocab,
         .padded_vocab_size = (int32_t)vocab,
         .bias = config->bias,
+        .qkv_bias = config->qkv_bias,
+        .untied = !config->tie_embeddings,
+        .norm = config->norm == CONFIG_NORM_RMSNORM ? NORM_RMSNORM : NORM_LAYERNORM,
+        .position = config->position == CONFIG_POSITION_ROPE ? POSITION_ROPE : POSITION_LEARNED,
+        .mlp = config->mlp == CONFIG_MLP_SWIGLU ? MLP_SWIGLU : MLP_GELU,
+        .qk_norm = (enum qk_norm_kind)(config->qk_norm - CONFIG_QK_NORM_NONE),
         .dropout = (float)config->dropout,
         .gelu = config->gelu == CONFIG_GELU_TANH ? GELU_TANH : GELU_ERF,
-        .norm_epsilon = LAYERNORM_EPSILON,
+        .norm_epsilon = config->norm_epsilon,
+        .rope = {.theta = config->rope_theta},
     };
+    const bool good = rope_scaling_read(config->rope_scaling, &out->rope);
+    assert(good); /* config_check() has accepted the key */
+    (void)good;
 }
 
 /* Returns the rows per loss chunk: as many as the byte limit allows, evenly over the rows of a micro-step. */

@@ -56,7 +56,7 @@ struct model_options rig_options(bool bias, float dropout, enum gelu_kind gelu)
                    .bias = bias,
                    .dropout = dropout,
                    .gelu = gelu,
-                   .norm_epsilon = 1e-5f},
+                   .norm_epsilon = 1e-5},
         .train = true,
         .evaluate = true,
         .generate = true,

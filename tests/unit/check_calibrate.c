@@ -49,7 +49,7 @@ static void setup(void)
                                                 .padded_vocab_size = 200,
                                                 .bias = true,
                                                 .dropout = 0.1f,
-                                                .norm_epsilon = 1e-5f},
+                                                .norm_epsilon = 1e-5},
                                      .train = true,
                                      .evaluate = true,
                                      .choice.micro_batch = 4,

@@ -123,7 +123,7 @@ TEST(args_choices_and_plan)
     ck_assert_int_eq(TRAIN("--backend=cuda", "--device-profile=rtx3060", "--plan"), GT_OK);
     ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_CUDA);
     ck_assert_str_eq(fixture.config.device_profile, "rtx3060");
-    refused(TRAIN("--norm=rmsnorm"), "'layernorm' is the only value so far");
+    refused(TRAIN("--norm=batchnorm"), "is none of auto, layernorm, rmsnorm");
 }
 
 TEST(args_refusals)

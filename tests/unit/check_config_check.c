@@ -32,7 +32,10 @@ TEST(check_pairs)
 {
     refused("n_embd = 100\nn_head = 12", "n_embd=100 (x.py:1:1) is not a multiple of n_head=12 (x.py:2:1)");
     refused("n_head = 7", "n_embd=768 (the default) is not a multiple of n_head=7 (x.py:1:1)");
-    refused("n_kv_head = 4", "n_kv_head=4 (x.py:1:1) is not supported yet; use 0 or n_head=12 (the default)");
+    refused("n_kv_head = 5", "n_kv_head=5 (x.py:1:1) does not divide n_head=12 (the default)");
+    refused("rope_scaling = 'yarn:4'", "rope_scaling='yarn:4' (x.py:1:1): expected linear:FACTOR");
+    refused("rope_scaling = 'llama3:32,4,1,8192'", "expected linear:FACTOR");
+    refused("qk_norm = 'head'", "qk_norm='head' (x.py:1:1) needs rotary positions, but there is position='learned'");
     refused("micro_batch = 13", "micro_batch=13 (x.py:1:1) is larger than batch_size=12");
     refused("batch_size = 2 ** 20; gradient_accumulation_steps = 2 ** 20", "more than 2^31 sequences");
     refused("batch_size = 2 ** 20; block_size = 2 ** 17", "2^31 tokens or more");
@@ -40,6 +43,7 @@ TEST(check_pairs)
     refused("beta2 = 0.99999999", "beta2=1 must be at most 1 - 1e-06");
     ck_assert_int_eq(check("n_kv_head = 12; micro_batch = 12"), GT_OK);
     ck_assert_int_eq(check("n_embd = 96; n_head = 4; n_kv_head = 4"), GT_OK);
+    ck_assert_int_eq(check("arch = 'qwen3'; n_embd = 100; head_dim = 32; rope_scaling = 'llama3:32,1,4,8192'"), GT_OK);
     ck_assert_int_eq(fixture.count, 0);
 }
 

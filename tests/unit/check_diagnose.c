@@ -37,6 +37,7 @@ static void session_make(struct rig *rig)
     rig->config.gradient_accumulation_steps = MICRO_STEPS;
     rig->config.eval_batch_size = 4;
     rig->config.threads = 1;
+    config_arch_settle(&rig->config);
     session_model_config(&rig->config, 0, &model);
     ck_assert_int_eq(session_open(rig->data.mem, &rig->config, NULL, &rig->session), GT_OK);
     session_train_options(&rig->session, &choices, &model, &options);

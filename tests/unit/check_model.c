@@ -21,7 +21,7 @@ static struct model_config gpt2_124m(bool bias)
                                  .vocab_size = 50257,
                                  .padded_vocab_size = 50304,
                                  .bias = bias,
-                                 .norm_epsilon = 1e-5f};
+                                 .norm_epsilon = 1e-5};
 }
 
 static struct model_config tiny(bool bias)

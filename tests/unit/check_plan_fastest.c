@@ -63,7 +63,7 @@ static void model_draw(struct draws *draws, struct model_options *options)
     config->vocab_size = config->padded_vocab_size = vocabularies[draw(draws, 0, 3)];
     config->bias = draw(draws, 0, 1) == 1;
     config->dropout = draw(draws, 0, 1) == 1 ? 0.1f : 0.0f;
-    config->norm_epsilon = 1e-5f;
+    config->norm_epsilon = 1e-5;
     options->dtype = draw(draws, 0, 1) == 1 ? DTYPE_BF16 : DTYPE_F32;
     options->states =
         options->dtype == DTYPE_BF16 ? (enum state_format)draw(draws, 0, STATE_FORMATS - 1) : STATE_MASTER;

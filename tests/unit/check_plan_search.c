@@ -37,7 +37,7 @@ static struct search_request request_make(void)
                                .vocab_size = 65,
                                .padded_vocab_size = 65,
                                .bias = true,
-                               .norm_epsilon = 1e-5f},
+                               .norm_epsilon = 1e-5},
                     .train = true,
                     .evaluate = true,
                     .choice.loss_chunk_rows = 416,

@@ -99,7 +99,7 @@ static struct model_options options_make(enum dtype dtype)
                                              .vocab_size = 96,
                                              .padded_vocab_size = 96,
                                              .bias = true,
-                                             .norm_epsilon = 1e-5f},
+                                             .norm_epsilon = 1e-5},
                                   .dtype = dtype,
                                   .train = true,
                                   .evaluate = true,

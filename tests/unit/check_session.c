@@ -27,13 +27,20 @@ static struct config config_make(void)
     return config;
 }
 
+static void model_of(const struct config *config, struct model_config *out)
+{
+    struct config settled = *config;
+    config_arch_settle(&settled);
+    session_model_config(&settled, 0, out);
+}
+
 static struct model_options options_make(const struct config *config)
 {
     struct model_config model;
     struct model_options options;
     struct session_choices choices = {0};
     const struct session session = {.config = config, .device.info.host_memory = true};
-    session_model_config(config, 0, &model);
+    model_of(config, &model);
     session_train_options(&session, &choices, &model, &options);
     return options;
 }
@@ -46,7 +53,7 @@ static void session_begin(const struct config *config, struct session *out)
     struct model_config model;
     ck_assert_int_eq(hostmem_create(&mem), GT_OK);
     ck_assert_int_eq(session_open(mem, config, NULL, out), GT_OK);
-    session_model_config(config, 0, &model);
+    model_of(config, &model);
     session_train_options(out, &(struct session_choices){0}, &model, &options);
     ck_assert_int_eq(session_plan(out, &options), GT_OK);
 }
@@ -87,7 +94,7 @@ TEST(what_a_key_says_wins_over_a_choice)
     struct model_options options;
     struct session_choices choices = {.plan = {.micro_batch = 4, .loss_chunk_rows = 5, .evaluate_batch = 3}};
     const struct session session = {.config = &config, .device.info.host_memory = true};
-    session_model_config(&config, 0, &model);
+    model_of(&config, &model);
     session_train_options(&session, &choices, &model, &options);
     ck_assert_int_eq(options.choice.micro_batch, 4);
     ck_assert_int_eq(options.choice.loss_chunk_rows, 5);

@@ -165,7 +165,7 @@ static inline struct model_config io_config(int32_t n_layer, int32_t n_embd, int
                                         .bias = bias,
                                         .dropout = 0.1f,
                                         .gelu = GELU_ERF,
-                                        .norm_epsilon = 1e-5f};
+                                        .norm_epsilon = 1e-5};
     return config;
 }
 

@@ -1,0 +1,34 @@
+/* Fields of config.json, and the classes of models that it describes. */
+#ifndef GPT_TRAIN_IO_HF_CONFIG_FIELDS_H
+#define GPT_TRAIN_IO_HF_CONFIG_FIELDS_H
+
+#include "io/hf_config.h"
+
+#define HF_SIZE_MAX 16777216 /* far beyond any model, and small enough that a product of two fits 64 bits */
+
+/* Returns the double with the fewest digits that rounds to `value`: 0.1 instead of 0.100000001490116. */
+double hf_shortest_double(float value);
+/* Returns the id of a token, or null if it is unknown. */
+json_t *hf_token_json(int32_t token);
+
+/* Returns true when a field is present with a value; null means the default, as in transformers. */
+bool hf_has(const json_t *root, const char *name);
+/* Checks a flag that must have the value that this program supports, if it is present.  Errors: GT_DATA,
+ * GT_UNSUPPORTED. */
+enum gt_status hf_flag_expect(const json_t *root, const char *source, const char *name, bool expected);
+/* Reads a required size, 1 to HF_SIZE_MAX.  Errors: GT_DATA. */
+enum gt_status hf_size_field(const json_t *root, const char *source, const char *name, int32_t *out);
+/* Reads a real in [min, max); leaves *value unchanged if the field is absent.  Errors: GT_DATA. */
+enum gt_status hf_real_field(const json_t *root, const char *source, const char *name, double min, double max,
+                             double *value);
+/* Reads a token's id, or the first of a list; -1 if there is none.  Errors: GT_DATA. */
+enum gt_status hf_token_field(const json_t *root, const char *source, const char *name, int32_t *out);
+
+/* Llama, Mistral, Qwen2, Qwen3, and models of this program that no class of transformers holds. */
+
+/* Returns the configuration, or NULL without memory. */
+json_t *hf_config_llama_make(const struct model_config *config, int32_t bos_token, int32_t eos_token);
+/* Reads all but tie_word_embeddings and the tokens.  Errors: GT_DATA, GT_UNSUPPORTED. */
+enum gt_status hf_config_llama_parse(const json_t *root, const char *source, struct model_config *out);
+
+#endif

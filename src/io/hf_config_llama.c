@@ -1,0 +1,351 @@
+/* config.json of Llama's family: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM.
+ *
+ * Source: transformers, configuration_llama.py and its like for the fields and their defaults, modeling_*.py for their
+ * meaning, modeling_rope_utils.py for rope_scaling.  Releases since 5.0 write rope_parameters, which is read too.  A
+ * field that would change the mathematics is refused by name and value, never ignored.  A model that no class holds has
+ * the type "gpt_train"; what Llama's fields do not say of it is in the object "gpt_train".
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "io/hf_config_fields.h"
+
+#define OWN_TYPE "gpt_train"
+
+static const struct class_row {
+    const char *type, *name;
+    double epsilon, theta; /* of a file without them */
+    bool qkv_bias;
+    enum qk_norm_kind qk_norm;
+} classes[] = {
+    {"llama", "LlamaForCausalLM", 1e-6, 1e4, false, QK_NORM_NONE},
+    {"mistral", "MistralForCausalLM", 1e-6, 1e4, false, QK_NORM_NONE},
+    {"qwen2", "Qwen2ForCausalLM", 1e-6, 1e4, true, QK_NORM_NONE},
+    {"qwen3", "Qwen3ForCausalLM", 1e-6, 1e4, false, QK_NORM_HEAD},
+    {OWN_TYPE, NULL, 1e-6, 1e4, false, QK_NORM_NONE},
+};
+
+static bool is_own(const struct class_row *row)
+{
+    return row->name == NULL;
+}
+
+/* Returns the class that computes what the model does; the last row if there is none. */
+static const struct class_row *class_of(const struct model_config *config)
+{
+    const struct class_row *row = classes;
+    const bool shape = config->norm == NORM_RMSNORM && config->position == POSITION_ROPE && config->mlp == MLP_SWIGLU;
+    for (; !is_own(row); row++) {
+        /* Only Llama's has biases elsewhere: attention_bias and mlp_bias. */
+        const bool biases = config->bias ? row == classes : config->qkv_bias == row->qkv_bias;
+        if (shape && biases && config->qk_norm == row->qk_norm)
+            break;
+    }
+    return row;
+}
+
+const char *hf_config_lacks(const struct model_config *config)
+{
+    if (model_is_gpt2(config) || !is_own(class_of(config)))
+        return NULL;
+    if (config->norm == NORM_LAYERNORM)
+        return "norm='layernorm'";
+    if (config->position == POSITION_LEARNED)
+        return "position='learned'";
+    if (config->mlp == MLP_GELU)
+        return "mlp='gelu'";
+    return config->qk_norm == QK_NORM_FULL ? "qk_norm='full'" : "qk_norm='head' with bias or qkv_bias";
+}
+
+/* ---- writing ---- */
+
+static json_t *scaling_make(const struct rope_config *rope)
+{
+    if (rope->scaling == ROPE_SCALING_NONE)
+        return json_null();
+    if (rope->scaling == ROPE_SCALING_LINEAR)
+        return json_pack("{s:s, s:f}", "rope_type", "linear", "factor", rope->factor);
+    return json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor", rope->factor, "low_freq_factor",
+                     rope->low_freq_factor, "high_freq_factor", rope->high_freq_factor,
+                     "original_max_position_embeddings", rope->original_context);
+}
+
+/* Adds what Llama's fields do not say. */
+static int own_add(json_t *root, const struct model_config *config, bool own)
+{
+    static const char *const qk_norms[] = {[QK_NORM_NONE] = "none", [QK_NORM_HEAD] = "head", [QK_NORM_FULL] = "full"};
+    json_t *object = json_pack("{s:f}", "dropout", hf_shortest_double(config->dropout));
+    if (own && object != NULL)
+        json_object_update_new(object,
+                               json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:s}", "norm",
+                                         config->norm == NORM_RMSNORM ? "rmsnorm" : "layernorm", "position",
+                                         config->position == POSITION_ROPE ? "rope" : "learned", "mlp",
+                                         config->mlp == MLP_SWIGLU ? "swiglu" : "gelu", "qk_norm",
+                                         qk_norms[config->qk_norm], "qkv_bias", (int)config->qkv_bias, "bias",
+                                         (int)config->bias, "gelu", config->gelu == GELU_TANH ? "tanh" : "erf"));
+    return json_object_set_new(root, OWN_TYPE, object);
+}
+
+json_t *hf_config_llama_make(const struct model_config *config, int32_t bos_token, int32_t eos_token)
+{
+    const struct class_row *row = class_of(config);
+    const int32_t positions = config->max_positions > config->block_size ? config->max_positions : config->block_size;
+    json_t *root =
+        json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:f, s:f, s:o, s:b, s:o, s:o, s:f, s:s}",
+                  "model_type", row->type, "vocab_size", config->vocab_size, "max_position_embeddings", positions,
+                  "hidden_size", config->n_embd, "intermediate_size", model_inner_width(config), "num_hidden_layers",
+                  config->n_layer, "num_attention_heads", config->n_head, "num_key_value_heads", config->n_kv_head,
+                  "head_dim", model_head_dim(config), "hidden_act", "silu", "rms_norm_eps", config->norm_epsilon,
+                  "rope_theta", config->rope.theta, "rope_scaling", scaling_make(&config->rope), "tie_word_embeddings",
+                  (int)!config->untied, "bos_token_id", hf_token_json(bos_token), "eos_token_id",
+                  hf_token_json(eos_token), "attention_dropout", 0.0, "torch_dtype", "float32");
+    int failed = root == NULL || own_add(root, config, is_own(row)) != 0;
+    if (!failed && !is_own(row))
+        failed = json_object_set_new(root, "architectures", json_pack("[s]", row->name)) != 0;
+    if (!failed && row == classes)
+        failed = json_object_update_new(root, json_pack("{s:b, s:b}", "attention_bias", (int)config->bias, "mlp_bias",
+                                                        (int)config->bias)) != 0;
+    if (!failed)
+        return root;
+    json_decref(root);
+    return NULL;
+}
+
+/* ---- reading ---- */
+
+static enum gt_status refuse_text(const char *source, const char *name, const char *value, const char *supported)
+{
+    log_error("%s: field \"%s\": \"%.64s\" is not supported; %s", source, name, value, supported);
+    return GT_UNSUPPORTED;
+}
+
+/* Refuses fields of other models that would change the mathematics, unless they have no effect. */
+static enum gt_status foreign_check(const json_t *root, const char *source)
+{
+    static const char *const names[] = {
+        "final_logit_softcapping", "attn_logit_softcapping", "num_local_experts",   "num_experts",
+        "quantization_config",     "embedding_multiplier",   "residual_multiplier", "attention_multiplier",
+        "logits_scaling",          "query_pre_attn_scalar"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const json_t *value = json_object_get(root, names[i]);
+        if (value == NULL || json_is_null(value))
+            continue;
+        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        log_error("%s: field \"%s\": %.64s is not supported", source, names[i], text != NULL ? text : "its value");
+        free(text);
+        return GT_UNSUPPORTED;
+    }
+    double share = 1.0;
+    TRY(hf_real_field(root, source, "partial_rotary_factor", 0.0, 1e9, &share));
+    if (share == 1.0)
+        return GT_OK;
+    log_error("%s: field \"partial_rotary_factor\": %g is not supported; only 1 is", source, share);
+    return GT_UNSUPPORTED;
+}
+
+/* Layers that attend to a window, or have no rotary positions, are refused. */
+static enum gt_status layers_check(const json_t *root, const char *source)
+{
+    const json_t *types = json_object_get(root, "layer_types"), *ropes = json_object_get(root, "no_rope_layers"),
+                 *value;
+    size_t i;
+    json_array_foreach(types, i, value)
+    {
+        const char *type = json_string_value(value);
+        if (type == NULL || strcmp(type, "full_attention") != 0)
+            return refuse_text(source, "layer_types", type != NULL ? type : "?", "only full_attention is");
+    }
+    json_array_foreach(ropes, i, value)
+    {
+        if (json_integer_value(value) != 1) {
+            log_error("%s: field \"no_rope_layers\": layers without rotary positions are not supported", source);
+            return GT_UNSUPPORTED;
+        }
+    }
+    return GT_OK;
+}
+
+/* A window has no effect on contexts that are not longer. */
+static enum gt_status window_parse(const json_t *root, const char *source, const char *type, int32_t *positions)
+{
+    bool used = strcmp(type, "mistral") == 0;
+    int64_t window;
+    if (hf_has(root, "use_sliding_window"))
+        TRY(json_get_bool(root, source, "use_sliding_window", &used));
+    if (!used || !hf_has(root, "sliding_window"))
+        return GT_OK;
+    TRY(json_get_int(root, source, "sliding_window", 1, INT32_MAX, &window));
+    if (window < *positions)
+        log_note("%s: attention sees %d positions back; the model is used with contexts of up to that many", source,
+                 (int)window);
+    *positions = window < *positions ? (int32_t)window : *positions;
+    return GT_OK;
+}
+
+static enum gt_status scaling_parse(const json_t *object, const char *source, struct rope_config *rope)
+{
+    const char *type = "default";
+    double context = 0.0;
+    if (hf_has(object, "rope_type"))
+        TRY(json_get_string(object, source, "rope_type", &type));
+    else if (hf_has(object, "type"))
+        TRY(json_get_string(object, source, "type", &type));
+    if (strcmp(type, "default") == 0)
+        return GT_OK;
+    rope->scaling = strcmp(type, "linear") == 0 ? ROPE_SCALING_LINEAR : ROPE_SCALING_LLAMA3;
+    if (rope->scaling == ROPE_SCALING_LLAMA3 && strcmp(type, "llama3") != 0)
+        return refuse_text(source, "rope_type", type, "default, linear and llama3 are");
+    TRY(hf_real_field(object, source, "factor", 1.0, 1e9, &rope->factor));
+    TRY(hf_real_field(object, source, "low_freq_factor", 1e-9, 1e9, &rope->low_freq_factor));
+    TRY(hf_real_field(object, source, "high_freq_factor", 1e-9, 1e9, &rope->high_freq_factor));
+    TRY(hf_real_field(object, source, "original_max_position_embeddings", 1.0, (double)HF_SIZE_MAX, &context));
+    rope->original_context = (int32_t)context;
+    char text[ROPE_SCALING_TEXT_MAX];
+    struct rope_config again;
+    if (rope_scaling_read(rope_scaling_text(text, rope), &again))
+        return GT_OK;
+    log_error("%s: field \"rope_scaling\": a number is missing or impossible: %s", source, text);
+    return GT_DATA;
+}
+
+static enum gt_status rope_parse(const json_t *root, const char *source, struct rope_config *rope)
+{
+    static const char *const names[] = {"rope_scaling", "rope_parameters"};
+    TRY(hf_real_field(root, source, "rope_theta", 1.0, 1e12, &rope->theta));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const json_t *object;
+        if (!hf_has(root, names[i]))
+            continue;
+        TRY(json_get_object(root, source, names[i], &object));
+        TRY(hf_real_field(object, source, "rope_theta", 1.0, 1e12, &rope->theta));
+        TRY(scaling_parse(object, source, rope));
+    }
+    return GT_OK;
+}
+
+static enum gt_status sizes_parse(const json_t *root, const char *source, struct model_config *config)
+{
+    TRY(hf_size_field(root, source, "vocab_size", &config->vocab_size));
+    TRY(hf_size_field(root, source, "max_position_embeddings", &config->block_size));
+    TRY(hf_size_field(root, source, "hidden_size", &config->n_embd));
+    TRY(hf_size_field(root, source, "intermediate_size", &config->n_inner));
+    TRY(hf_size_field(root, source, "num_hidden_layers", &config->n_layer));
+    TRY(hf_size_field(root, source, "num_attention_heads", &config->n_head));
+    config->n_kv_head = config->n_head;
+    config->padded_vocab_size = config->vocab_size;
+    if (hf_has(root, "num_key_value_heads"))
+        TRY(hf_size_field(root, source, "num_key_value_heads", &config->n_kv_head));
+    if (hf_has(root, "head_dim"))
+        TRY(hf_size_field(root, source, "head_dim", &config->head_dim));
+    if (config->n_head % config->n_kv_head != 0) {
+        log_error("%s: field \"num_key_value_heads\": %d does not divide num_attention_heads, %d", source,
+                  config->n_kv_head, config->n_head);
+        return GT_DATA;
+    }
+    if (config->head_dim > 0 || config->n_embd % config->n_head == 0)
+        return GT_OK;
+    log_error("%s: field \"num_attention_heads\": %d does not divide hidden_size, %d, and there is no head_dim", source,
+              config->n_head, config->n_embd);
+    return GT_DATA;
+}
+
+/* Llama's attention_bias is of all four projections, mlp_bias of the MLP's; here they come together. */
+static enum gt_status biases_parse(const json_t *root, const char *source, struct model_config *config)
+{
+    bool mlp = false;
+    if (hf_has(root, "attention_bias"))
+        TRY(json_get_bool(root, source, "attention_bias", &config->bias));
+    if (hf_has(root, "mlp_bias"))
+        TRY(json_get_bool(root, source, "mlp_bias", &mlp));
+    if (mlp == config->bias)
+        return GT_OK;
+    log_error("%s: field \"attention_bias\": %s is not supported with \"mlp_bias\": %s; both must be equal", source,
+              config->bias ? "true" : "false", mlp ? "true" : "false");
+    return GT_UNSUPPORTED;
+}
+
+/* Sets *out to the index of the field's word. */
+static enum gt_status word_parse(const json_t *object, const char *source, const char *name, const char *const *words,
+                                 int *out)
+{
+    const char *word;
+    TRY(json_get_string(object, source, name, &word));
+    for (*out = 0; words[*out] != NULL; ++*out) {
+        if (strcmp(words[*out], word) == 0)
+            return GT_OK;
+    }
+    return refuse_text(source, name, word, "this release does not know it");
+}
+
+static enum gt_status own_parse(const json_t *object, const char *source, struct model_config *config)
+{
+    static const char *const norms[] = {"layernorm", "rmsnorm", NULL}, *const positions[] = {"learned", "rope", NULL},
+                             *const mlps[] = {"gelu", "swiglu", NULL}, *const gelus[] = {"erf", "tanh", NULL},
+                             *const qk_norms[] = {"none", "head", "full", NULL};
+    int norm, position, mlp, gelu, qk_norm;
+    TRY(word_parse(object, source, "norm", norms, &norm));
+    TRY(word_parse(object, source, "position", positions, &position));
+    TRY(word_parse(object, source, "mlp", mlps, &mlp));
+    TRY(word_parse(object, source, "gelu", gelus, &gelu));
+    TRY(word_parse(object, source, "qk_norm", qk_norms, &qk_norm));
+    TRY(json_get_bool(object, source, "bias", &config->bias));
+    TRY(json_get_bool(object, source, "qkv_bias", &config->qkv_bias));
+    config->norm = (enum norm_kind)norm;
+    config->position = (enum position_kind)position;
+    config->mlp = (enum mlp_kind)mlp;
+    config->gelu = gelu == 1 ? GELU_TANH : GELU_ERF;
+    config->qk_norm = (enum qk_norm_kind)qk_norm;
+    return GT_OK;
+}
+
+static enum gt_status class_find(const char *source, const char *type, const struct class_row **out)
+{
+    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
+        *out = &classes[i];
+        if (strcmp(classes[i].type, type) == 0)
+            return GT_OK;
+    }
+    return refuse_text(source, "model_type", type, "gpt2, llama, mistral, qwen2 and qwen3 are");
+}
+
+enum gt_status hf_config_llama_parse(const json_t *root, const char *source, struct model_config *out)
+{
+    const struct class_row *row;
+    const char *type, *activation = "silu";
+    const json_t *ours = NULL;
+    double dropout = 0.0;
+    TRY(json_get_string(root, source, "model_type", &type));
+    TRY(class_find(source, type, &row));
+    struct model_config config = {.norm = NORM_RMSNORM,
+                                  .position = POSITION_ROPE,
+                                  .mlp = MLP_SWIGLU,
+                                  .qk_norm = row->qk_norm,
+                                  .qkv_bias = row->qkv_bias,
+                                  .norm_epsilon = row->epsilon,
+                                  .rope = {.theta = row->theta}};
+    TRY(sizes_parse(root, source, &config));
+    TRY(foreign_check(root, source));
+    TRY(layers_check(root, source));
+    TRY(hf_real_field(root, source, "rms_norm_eps", 1e-12, 1.0, &config.norm_epsilon));
+    if (hf_has(root, "hidden_act"))
+        TRY(json_get_string(root, source, "hidden_act", &activation));
+    if (strcmp(activation, "silu") != 0 && strcmp(activation, "swish") != 0)
+        return refuse_text(source, "hidden_act", activation, "only silu is");
+    if (row == classes)
+        TRY(biases_parse(root, source, &config));
+    else if (!is_own(row))
+        TRY(hf_flag_expect(root, source, "attention_bias", false));
+    TRY(rope_parse(root, source, &config.rope));
+    TRY(window_parse(root, source, type, &config.block_size));
+    if (is_own(row) || hf_has(root, OWN_TYPE))
+        TRY(json_get_object(root, source, OWN_TYPE, &ours));
+    if (is_own(row))
+        TRY(own_parse(ours, source, &config));
+    TRY(hf_real_field(ours != NULL ? ours : root, source, ours != NULL ? "dropout" : "attention_dropout", 0.0, 1.0,
+                      &dropout));
+    config.dropout = (float)dropout;
+    config.max_positions = config.position == POSITION_ROPE ? config.block_size : 0;
+    *out = config;
+    return GT_OK;
+}

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "io/checkpoint_keep.h"
 #include "io/export_weights.h"
+#include "io/hf_config.h"
 
 static const struct {
     const char *name;
@@ -78,6 +79,22 @@ static enum gt_status output_check(const struct export_options *options)
     return GT_USAGE;
 }
 
+/* Refuses a model that the format cannot hold. */
+static enum gt_status model_check(const struct export_options *options)
+{
+    const struct model_config *config = &options->checkpoint->config;
+    const char *lacks = hf_config_lacks(config);
+    if (options->format == EXPORT_HF && lacks != NULL) {
+        log_error("%s: no class of transformers holds a model with %s", options->checkpoint->source, lacks);
+        return GT_UNSUPPORTED;
+    }
+    if (options->format == EXPORT_HF || model_is_gpt2(config))
+        return GT_OK;
+    log_error("%s: --format=%s holds GPT-2's blocks only so far; --format=hf holds this model",
+              options->checkpoint->source, export_format_name(options->format));
+    return GT_UNSUPPORTED;
+}
+
 enum gt_status export_run(const struct export_options *options)
 {
     struct export_weights weights;
@@ -86,6 +103,7 @@ enum gt_status export_run(const struct export_options *options)
         log_error("--format=%s cannot store %s; choose another --dtype", name, dtype_name(options->dtype));
         return GT_USAGE;
     }
+    TRY(model_check(options));
     TRY(output_check(options));
     TRY(export_weights_open(options->mem, options->checkpoint, &weights));
     const enum gt_status status = formats[options->format].write(options, &weights);

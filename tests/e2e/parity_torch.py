@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""A small GPT-2 compared with PyTorch in double precision: gradients, updates, losses, final weights.
+"""Small models compared with PyTorch in double precision: gradients, updates, losses, final weights.
 
-The reference below is written from the formulas (Radford et al. 2019; Loshchilov and Hutter 2019), in float64.  Both
+The reference below is written from the formulas (Radford et al. 2019; Loshchilov and Hutter 2019; for Llama's family
+Touvron et al. 2023, Su et al. 2021, transformers' modeling_llama.py and modeling_qwen3.py), in float64.  Both
 sides start from the same weights, which this script writes as a Hugging Face folder, and see the same batches, which
-the helper tests/model/step_dump reports.  With and without biases and with both gelu kinds, with accumulation, clipping
-and weight decay:
+the helper tests/model/step_dump reports.  GPT-2 with and without biases and with both gelu kinds; Llama, Qwen2, Qwen3
+and a mixture, with fewer key-value heads, another head size, tied and untied; with accumulation, clipping and weight
+decay:
   teacher   every step starts from the reference's weights and moments: each parameter's gradient, m, v and new weight
   shape     the same gradients if the micro-batch does not divide and loss chunks are small
   free      gpt-train itself, ten steps on its own: each loss, the gradient norms, and the saved weights
@@ -41,8 +43,118 @@ GRADIENT_BOUND = LOSS_BOUND = 1e-5  # doc/numerics.md, the whole model
 
 # ---- the reference ----
 
-def parameter_shapes(bias):
-    """Hugging Face's names in the order of a checkpoint; weights are [in, out]."""
+class Modern:
+    """A model of Llama's family.  Weights are [out, in]; those of queries, keys and values are one, and so are the MLP's
+    gate and its other factor, as in gpt-train's memory."""
+
+    def __init__(self, kind, kv_heads, size, inner, tied, **rest):
+        self.kind, self.kv_heads, self.size, self.inner, self.tied = kind, kv_heads, size, inner, tied
+        self.norm, self.mlp, self.qk_norm = rest.get("norm", "rmsnorm"), rest.get("mlp", "swiglu"), rest.get("qk_norm", "none")
+        self.qkv_bias, self.theta, self.scaling = rest.get("qkv_bias", False), rest.get("theta", 1e4), rest.get("scaling")
+        self.q, self.kv = HEADS * size, kv_heads * size
+
+    def parts(self, name):
+        """Returns the tensors of a file that a parameter consists of, {name: rows}."""
+        qk = [self.size, self.size] if self.qk_norm == "head" else [self.q, self.kv]
+        for whole, parts, rows in (("qkv_proj", ("q_proj", "k_proj", "v_proj"), (self.q, self.kv, self.kv)),
+                                   ("gate_up_proj", ("gate_proj", "up_proj"), (self.inner, self.inner)),
+                                   ("qk_norm", ("q_norm", "k_norm"), qk)):
+            if whole in name:
+                return {name.replace(whole, part): count for part, count in zip(parts, rows)}
+        return {name: -1}
+
+    def shapes(self):
+        c, wide = CHANNELS, "gate_up_proj" if self.mlp == "swiglu" else "up_proj"
+        shapes = {"model.embed_tokens.weight": (VOCAB, c)}
+        for layer in range(LAYERS):
+            at = f"model.layers.{layer}."
+            shapes.update({at + "input_layernorm.weight": (c,), at + "self_attn.qkv_proj.weight": (self.q + 2 * self.kv, c)})
+            if self.qkv_bias:
+                shapes[at + "self_attn.qkv_proj.bias"] = (self.q + 2 * self.kv,)
+            if self.qk_norm != "none":
+                shapes[at + "self_attn.qk_norm.weight"] = (2 * self.size if self.qk_norm == "head" else self.q + self.kv,)
+            shapes.update({at + "self_attn.o_proj.weight": (c, self.q), at + "post_attention_layernorm.weight": (c,),
+                           at + f"mlp.{wide}.weight": ((2 if self.mlp == "swiglu" else 1) * self.inner, c),
+                           at + "mlp.down_proj.weight": (c, self.inner)})
+        shapes["model.norm.weight"] = (c,)
+        if not self.tied:
+            shapes["lm_head.weight"] = (VOCAB, c)
+        return shapes
+
+    def config(self):
+        config = {"model_type": self.kind, "vocab_size": VOCAB, "max_position_embeddings": 2 * BLOCK, "hidden_size": CHANNELS,
+                  "intermediate_size": self.inner, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+                  "num_key_value_heads": self.kv_heads, "head_dim": self.size, "rms_norm_eps": 1e-5, "rope_theta": self.theta,
+                  "rope_scaling": self.scaling, "tie_word_embeddings": self.tied}
+        if self.kind == "gpt_train":
+            config["gpt_train"] = {"norm": self.norm, "position": "rope", "mlp": self.mlp, "qk_norm": self.qk_norm, "bias": False,
+                                   "qkv_bias": self.qkv_bias, "gelu": "erf", "dropout": 0.0}
+        return config
+
+    def norm_of(self, x, gain):
+        if self.norm == "layernorm":
+            x = x - x.mean(-1, keepdim=True)
+        return x / torch.sqrt((x ** 2).mean(-1, keepdim=True) + 1e-5) * gain
+
+    def frequencies(self):
+        f = self.theta ** (-torch.arange(0, self.size, 2, dtype=torch.float64) / self.size)
+        if self.scaling and self.scaling["rope_type"] == "linear":
+            return f / self.scaling["factor"]
+        if self.scaling:
+            s, waves = self.scaling, self.scaling["original_max_position_embeddings"] * f / (2 * torch.pi)
+            share = ((waves - s["low_freq_factor"]) / (s["high_freq_factor"] - s["low_freq_factor"])).clamp(0, 1)
+            return (1 - share) * f / s["factor"] + share * f
+        return f
+
+    def turn(self, x):
+        """Turns [B, heads, T, D] by pairs (i, i + D / 2)."""
+        angles = torch.arange(x.shape[2], dtype=torch.float64)[:, None] * self.frequencies()
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
+
+    def heads_of(self, w, at, qkv):
+        """Returns queries, keys and values, [B, heads, T, D]."""
+        rows, time, parts = qkv.shape[0], qkv.shape[1], list(qkv.split([self.q, self.kv, self.kv], -1))
+        gains = w.get(at + "self_attn.qk_norm.weight")
+        rms = lambda x, gain: x / torch.sqrt((x ** 2).mean(-1, keepdim=True) + 1e-5) * gain
+        if self.qk_norm == "full":
+            parts[:2] = [rms(part, gain) for part, gain in zip(parts, gains.split([self.q, self.kv]))]
+        parts = [part.reshape(rows, time, -1, self.size) for part in parts]
+        if self.qk_norm == "head":
+            parts[:2] = [rms(part, gain) for part, gain in zip(parts, gains.chunk(2))]
+        q, k, v = (part.transpose(1, 2) for part in parts)
+        group = HEADS // self.kv_heads
+        return self.turn(q), self.turn(k).repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+
+    def logits(self, w, ids):
+        rows, time = ids.shape
+        x = w["model.embed_tokens.weight"][ids]
+        future = torch.ones(time, time, dtype=torch.bool).triu(1)
+        for layer in range(LAYERS):
+            at = f"model.layers.{layer}."
+            qkv = self.norm_of(x, w[at + "input_layernorm.weight"]) @ w[at + "self_attn.qkv_proj.weight"].T
+            q, k, v = self.heads_of(w, at, qkv + w.get(at + "self_attn.qkv_proj.bias", torch.zeros(())))
+            scores = (q @ k.transpose(2, 3) / self.size ** 0.5).masked_fill(future, float("-inf"))
+            mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(rows, time, self.q)
+            x = x + mixed @ w[at + "self_attn.o_proj.weight"].T
+            wide = self.norm_of(x, w[at + "post_attention_layernorm.weight"])
+            if self.mlp == "swiglu":
+                gate, up = (wide @ w[at + "mlp.gate_up_proj.weight"].T).chunk(2, -1)
+                wide = gate * torch.sigmoid(gate) * up
+            else:
+                wide = gelu(wide @ w[at + "mlp.up_proj.weight"].T, "erf")
+            x = x + wide @ w[at + "mlp.down_proj.weight"].T
+        head = w["model.embed_tokens.weight" if self.tied else "lm_head.weight"]
+        return self.norm_of(x, w["model.norm.weight"]) @ head.T
+
+
+def parameter_shapes(case):
+    """The parameters in the order of a checkpoint."""
+    return case["modern"].shapes() if case.get("modern") else gpt2_shapes(case["bias"])
+
+
+def gpt2_shapes(bias):
+    """Hugging Face's names; weights are [in, out]."""
     c = CHANNELS
     shapes = {"wte.weight": (VOCAB, c), "wpe.weight": (BLOCK, c)}
     for layer in range(LAYERS):
@@ -57,14 +169,14 @@ def parameter_shapes(bias):
     return {name: shape for name, shape in shapes.items() if bias or not name.endswith(".bias")}
 
 
-def initial_weights(bias, generator):
+def initial_weights(case, generator):
     """No value is exactly 0 or 1, so that a wrong gain or bias shows; rounded to fp32 for both sides."""
     weights = {}
-    for name, shape in parameter_shapes(bias).items():
+    for name, shape in parameter_shapes(case).items():
         values = torch.randn(shape, generator=generator, dtype=torch.float64)
-        scale, centre = (0.1, 1.0) if ".ln_" in "." + name and name.endswith("weight") else (0.05, 0.0)
-        if len(shape) == 2 and not name.startswith("w"):
-            scale = 0.8 / shape[0] ** 0.5
+        scale, centre = (0.1, 1.0) if len(shape) == 1 and name.endswith("weight") else (0.05, 0.0)
+        if len(shape) == 2 and not name.startswith("w") and "embed" not in name:
+            scale = 0.8 / shape[1 if "proj.weight" in name and "c_proj" not in name else 0] ** 0.5
         weights[name] = (centre + scale * values).float().double()
     return weights
 
@@ -87,8 +199,7 @@ def linear(w, at, x):
     return y + w[at + ".bias"] if at + ".bias" in w else y
 
 
-def reference_loss(w, ids, targets, kind):
-    """Returns the sum of the losses of [B, T] tokens."""
+def gpt2_logits(w, ids, kind):
     rows, time = ids.shape
     x = w["wte.weight"][ids] + w["wpe.weight"][:time]
     future = torch.ones(time, time, dtype=torch.bool).triu(1)
@@ -100,15 +211,21 @@ def reference_loss(w, ids, targets, kind):
         mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(rows, time, CHANNELS)
         x = x + linear(w, at + "attn.c_proj", mixed)
         x = x + linear(w, at + "mlp.c_proj", gelu(linear(w, at + "mlp.c_fc", normalise(w, at + "ln_2", x)), kind))
-    logits = normalise(w, "ln_f", x) @ w["wte.weight"].T
-    return torch.nn.functional.cross_entropy(logits.reshape(rows * time, VOCAB), targets.reshape(-1), reduction="sum")
+    return normalise(w, "ln_f", x) @ w["wte.weight"].T
+
+
+def reference_loss(case, w, ids, targets):
+    """Returns the sum of the losses of [B, T] tokens."""
+    logits = case["modern"].logits(w, ids) if case.get("modern") else gpt2_logits(w, ids, case["kind"])
+    return torch.nn.functional.cross_entropy(logits.reshape(ids.numel(), VOCAB), targets.reshape(-1), reduction="sum")
 
 
 class Reference:
     """Weights, AdamW's moments, and one step of training in float64."""
 
-    def __init__(self, weights, kind):
-        self.kind, self.steps = kind, 0
+    def __init__(self, case):
+        weights = case["weights"]
+        self.case, self.steps = case, 0
         self.w = {name: value.clone() for name, value in weights.items()}
         self.m = {name: torch.zeros_like(value) for name, value in weights.items()}
         self.v = {name: torch.zeros_like(value) for name, value in weights.items()}
@@ -119,7 +236,7 @@ class Reference:
         tokens = sum(ids.numel() for ids, _ in batches)
         self.loss = 0.0
         for ids, targets in batches:
-            loss = reference_loss(leaves, ids, targets, self.kind) / tokens
+            loss = reference_loss(self.case, leaves, ids, targets) / tokens
             loss.backward()
             self.loss += loss.item()
         self.g = {name: leaf.grad for name, leaf in leaves.items()}
@@ -137,18 +254,39 @@ class Reference:
 
 # ---- files ----
 
-def write_folder(path, weights, bias, kind):
-    """Writes a model in Hugging Face's layout; without biases they are stored as zeros."""
+def float32(values):
+    return values.float().numpy().astype("<f4").tobytes()
+
+
+def write_folder(case):
+    """Writes a model in Hugging Face's layout; without biases a GPT-2's are stored as zeros."""
+    path, weights, modern, kind, bias = (case.get(name) for name in ("model", "weights", "modern", "kind", "bias"))
     os.makedirs(path)
+    if modern:
+        write_json(os.path.join(path, "config.json"), modern.config())
+        tensors = {}
+        for name, value in weights.items():
+            parts = modern.parts(name)
+            for part, rows in zip(parts, value.split(list(parts.values())) if len(parts) > 1 else [value]):
+                tensors[part] = ("F32", rows.shape, float32(rows))
+        tensors_write(os.path.join(path, "model.safetensors"), tensors)
+        return
     write_json(os.path.join(path, "config.json"), {
         "model_type": "gpt2", "vocab_size": VOCAB, "n_positions": BLOCK, "n_embd": CHANNELS, "n_layer": LAYERS, "n_head": HEADS,
         "activation_function": "gelu_new" if kind == "tanh" else "gelu", "gpt_train": {"bias": bias}})
-    values = {name: weights.get(name, torch.zeros(shape)) for name, shape in parameter_shapes(True).items()}
+    values = {name: weights.get(name, torch.zeros(shape)) for name, shape in gpt2_shapes(True).items()}
     tensors_write(os.path.join(path, "model.safetensors"), {
-        "transformer." + name: ("F32", value.shape, value.float().numpy().astype("<f4").tobytes()) for name, value in values.items()})
+        "transformer." + name: ("F32", value.shape, float32(value)) for name, value in values.items()})
 
 
-def read_weights(path):
+def read_weights(case, path):
+    found = file_weights(path)
+    if case.get("modern"):
+        return {name: torch.cat([found[part] for part in case["modern"].parts(name)]) for name in case["weights"]}
+    return found
+
+
+def file_weights(path):
     return {name.replace("transformer.", "", 1): torch.from_numpy(np.frombuffer(raw, "<f4").reshape(shape).astype(np.float64))
             for name, (_, shape, raw) in tensors_read(path).items()}
 
@@ -229,19 +367,24 @@ def compare(what, ours, reference, worst):
         check(error <= GRADIENT_BOUND, f"{what} of {name}: relative error {error:.3g}")
 
 
-def determined(weights):
+def determined(weights, modern):
     """Returns the weights without the keys' biases: softmax is invariant to them, their gradient is 0 except for
     rounding, and Adam turns the rounding into steps of up to RATE.  (Their gradient is compared like all others, as a
-    part of c_attn.bias.)"""
-    return {name: torch.cat([value[:CHANNELS], value[2 * CHANNELS:]]) if name.endswith("c_attn.bias") else value
-            for name, value in weights.items()}
+    part of the whole bias.)  With rotary positions that is nearly true of pairs that hardly turn."""
+    def of(name, value):
+        if not name.endswith(("c_attn.bias", "qkv_proj.bias")):
+            return value
+        q = CHANNELS if name.endswith("c_attn.bias") else modern.q
+        kv = CHANNELS if name.endswith("c_attn.bias") else modern.kv
+        return torch.cat([value[:q], value[q + kv:]])
+    return {name: of(name, value) for name, value in weights.items()}
 
 
 def common_arguments(case):
     return ["--dataset=" + case["data"], "--init_from=" + case["model"], f"--batch_size={BATCH}",
             f"--gradient_accumulation_steps={ACCUMULATION}", f"--block_size={BLOCK}", f"--learning_rate={RATE}",
             "--decay_lr=False", f"--weight_decay={DECAY}", f"--beta1={BETAS[0]}", f"--beta2={BETAS[1]}",
-            f"--grad_clip={CLIP}", f"--max_iters={STEPS - 1}", f"--bias={case['bias']}", f"--seed={SEED}",
+            f"--grad_clip={CLIP}", f"--max_iters={STEPS - 1}", f"--bias={case.get('bias', False)}", f"--seed={SEED}",
             "--dtype=float32", "--threads=1"]
 
 
@@ -249,8 +392,8 @@ def teacher(case, work, variant, arguments, steps):
     """Every step starts from the reference's weights and moments.  Returns the batches."""
     folder = os.path.join(work, variant)
     os.makedirs(folder)
-    trainer = Trainer(folder, common_arguments(case) + arguments + ["--out_dir=" + folder], parameter_shapes(case["bias"]))
-    reference, seen, worst, clipped = Reference(case["weights"], case["kind"]), [], {}, 0
+    trainer = Trainer(folder, common_arguments(case) + arguments + ["--out_dir=" + folder], parameter_shapes(case))
+    reference, seen, worst, clipped = Reference(case), [], {}, 0
     for iteration in range(steps):
         for part in ("w", "m", "v"):
             trainer.put({"w": "weights"}.get(part, part), getattr(reference, part))
@@ -267,7 +410,8 @@ def teacher(case, work, variant, arguments, steps):
         compare("gradient", trainer.get("gradients"), reference.g, worst)
         compare("m", trainer.get("m"), reference.m, worst)
         compare("v", trainer.get("v"), reference.v, worst)
-        compare("weight", determined(trainer.get("weights")), determined(reference.w), worst)
+        compare("weight", determined(trainer.get("weights"), case.get("modern")), determined(reference.w, case.get("modern")),
+                worst)
     trainer.close()
     check(clipped > 0, "no step was clipped")
     print(f"{case['name']} {variant}: " + ", ".join(f"{what} {error:.2g}" for what, error in worst.items()))
@@ -283,7 +427,7 @@ def free(case, work, batches):
     """Runs ten steps of the real program."""
     out = os.path.join(work, "free")
     train(common_arguments(case) + ["--out_dir=" + out, "--eval_iters=1", "--log_interval=1"])
-    reference, worst, worst_way = Reference(case["weights"], case["kind"]), 0.0, 0.0
+    reference, worst, worst_way = Reference(case), 0.0, 0.0
     lines = metrics(out)
     check(len(lines) == STEPS, f"{len(lines)} lines of metrics")
     for line, micro_batches in zip(lines, batches):
@@ -291,16 +435,16 @@ def free(case, work, batches):
         worst = max(worst, abs(line["loss"] - reference.loss))
         check(abs(line["loss"] - reference.loss) <= LOSS_BOUND, f"free step {line['iter']}: {line['loss']}, {reference.loss}")
         check(abs(line["grad_norm"] - reference.norm) <= 1e-4 * reference.norm, f"free norm at {line['iter']}")
-    saved, moved = read_weights(os.path.join(out, "model.safetensors")), 0
-    ours, start = determined(saved), determined(case["weights"])
-    for name, value in determined(reference.w).items():
+    saved, moved = read_weights(case, os.path.join(out, "model.safetensors")), 0
+    ours, start = determined(saved, case.get("modern")), determined(case["weights"], case.get("modern"))
+    for name, value in determined(reference.w, case.get("modern")).items():
         # Relative to the distance moved: the weights have hardly moved compared to their size.
         error = distance(ours[name] - start[name], value - start[name])
         worst_way = max(worst_way, error)
         check(error <= 1e-3, f"saved {name}: {error:.3g} of the way gone")
         moved += 1
-    check(moved == len(parameter_shapes(case["bias"])), "parameters in the checkpoint")
-    check(case["bias"] or all(not value.any() for name, value in saved.items() if name not in reference.w), "zero biases")
+    check(moved == len(parameter_shapes(case)), "parameters in the checkpoint")
+    check(case.get("bias") or all(not value.any() for name, value in saved.items() if name not in reference.w), "zero biases")
     print(f"{case['name']} free: loss {worst:.2g}, saved weights {worst_way:.2g} of the way")
 
 
@@ -318,23 +462,50 @@ def dropout(case, work):
     check(all(abs(a - b) > 1e-3 for a, b in zip(lines[0], plain)), "dropout changes nothing")
 
 
+MODERN = {
+    "llama": Modern("llama", 2, 20, 72, False, theta=500.0, scaling={
+        "rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 32}),
+    "mistral": Modern("mistral", 4, 16, 40, True, scaling={"rope_type": "linear", "factor": 2.0}),
+    "qwen2": Modern("qwen2", 1, 16, 96, True, qkv_bias=True, theta=1e6),
+    "qwen3": Modern("qwen3", 2, 32, 64, False, qk_norm="head", theta=1e6),
+    "mixture": Modern("gpt_train", 2, 16, 100, True, norm="layernorm", mlp="gelu", qk_norm="full"),
+}
+
+
+def begin(case, folder, generator):
+    """Writes the data and the first weights."""
+    case.update(weights=initial_weights(case, generator), data=os.path.join(folder, "data"), model=os.path.join(folder, "model"))
+    os.makedirs(folder)
+    write_data(case["data"], generator)
+    write_folder(case)
+
+
+def modern():
+    for number, (name, model) in enumerate(MODERN.items()):
+        folder = os.path.abspath(name)
+        case = {"name": name, "modern": model}
+        begin(case, folder, torch.Generator().manual_seed(SEED + 10 + number))
+        batches = teacher(case, folder, "whole", [], STEPS)
+        teacher(case, folder, "recompute", ["--micro_batch=3", "--loss_chunk=7", "--recompute=full"], 2)
+        free(case, folder, batches)
+
+
 def main():
     print(f"parity_torch: seed {SEED}, PyTorch {torch.__version__}")
     torch.set_num_threads(1)  # the helper runs in turn with it
     for number, (bias, kind) in enumerate(((True, "erf"), (False, "tanh"), (True, "tanh"), (False, "erf"))):
         generator = torch.Generator().manual_seed(SEED + number)
         folder = os.path.abspath(f"case-{number}")
-        case = {"bias": bias, "kind": kind, "name": f"bias={bias} gelu={kind}", "weights": initial_weights(bias, generator),
-                "data": os.path.join(folder, "data"), "model": os.path.join(folder, "model")}
-        os.makedirs(folder)
-        write_data(case["data"], generator)
-        write_folder(case["model"], case["weights"], bias, kind)
+        case = {"bias": bias, "kind": kind, "name": f"bias={bias} gelu={kind}"}
+        begin(case, folder, generator)
         batches = teacher(case, folder, "whole", [], STEPS)
         teacher(case, folder, "remainder", ["--micro_batch=3", "--loss_chunk=7"], 2)
         teacher(case, folder, "single", ["--micro_batch=1", "--loss_chunk=1000"], 2)
         free(case, folder, batches)
         if number == 0:
             dropout(case, folder)
+    modern()
 
 
 end(main)

@@ -10,6 +10,7 @@ BASE_CHECKS = \
 	tests/unit/check_log \
 	tests/unit/check_progress \
 	tests/unit/check_recompute \
+	tests/unit/check_rope_angles \
 	tests/unit/check_rng \
 	tests/unit/check_size \
 	tests/unit/check_status \

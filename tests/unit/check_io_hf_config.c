@@ -92,6 +92,84 @@ TEST(has_the_defaults_of_gpt2)
     ck_assert_int_eq(capture.lines, 0);
 }
 
+#define LLAMA_SIZES                                                                                \
+    "\"vocab_size\":9,\"max_position_embeddings\":64,\"hidden_size\":12,\"intermediate_size\":20," \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4"
+#define LLAMA "\"model_type\":\"llama\"," LLAMA_SIZES
+
+/* Every class, and a mixture that none holds, comes back as it was written. */
+TEST(makes_what_it_parses_of_llamas_family)
+{
+    static const struct {
+        const char *type, *lacks;
+        bool bias, qkv_bias;
+        enum norm_kind norm;
+        enum mlp_kind mlp;
+        enum qk_norm_kind qk_norm;
+    } kinds[] = {
+        {"llama", NULL, false, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_NONE},
+        {"llama", NULL, true, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_NONE},
+        {"qwen2", NULL, false, true, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_NONE},
+        {"qwen3", NULL, false, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_HEAD},
+        {"gpt_train", "norm='layernorm'", true, false, NORM_LAYERNORM, MLP_SWIGLU, QK_NORM_NONE},
+        {"gpt_train", "mlp='gelu'", false, false, NORM_RMSNORM, MLP_GELU, QK_NORM_NONE},
+        {"gpt_train", "qk_norm='full'", false, false, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_FULL},
+        {"gpt_train", "qk_norm='head' with bias or qkv_bias", false, true, NORM_RMSNORM, MLP_SWIGLU, QK_NORM_HEAD},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        struct model_config config = io_config(2, 12, 4, kinds[i].bias), back;
+        struct hf_config_rest rest;
+        json_t *root;
+        config.n_kv_head = 2;
+        config.head_dim = 6;
+        config.n_inner = 20;
+        config.untied = i % 2 == 0;
+        config.qkv_bias = kinds[i].qkv_bias;
+        config.norm = kinds[i].norm;
+        config.position = POSITION_ROPE;
+        config.mlp = kinds[i].mlp;
+        config.qk_norm = kinds[i].qk_norm;
+        config.norm_epsilon = 1e-6;
+        config.rope = (struct rope_config){5e5, ROPE_SCALING_LLAMA3, 32.0, 1.0, 4.0, 8192};
+        config.max_positions = 77;
+        ck_assert_int_eq(hf_config_make(&config, 1, -1, &root), GT_OK);
+        ck_assert_str_eq(json_string_value(json_object_get(root, "model_type")), kinds[i].type);
+        ck_assert((kinds[i].lacks == NULL) == (json_object_get(root, "architectures") != NULL));
+        ck_assert_pstr_eq(hf_config_lacks(&config), kinds[i].lacks);
+        ck_assert_int_eq(hf_config_parse(root, "x", &back, &rest), GT_OK);
+        ck_assert_int_eq(back.block_size, 77); /* the positions of the source, not this run's */
+        back.block_size = config.block_size;
+        back.gelu = config.gelu;
+        ck_assert(back.bias == config.bias && back.qkv_bias == config.qkv_bias && back.untied == config.untied);
+        ck_assert(back.norm == config.norm && back.mlp == config.mlp && back.qk_norm == config.qk_norm);
+        ck_assert(back.n_kv_head == 2 && back.head_dim == 6 && back.n_inner == 20 && back.position == POSITION_ROPE);
+        ck_assert(back.norm_epsilon == 1e-6 && back.dropout == config.dropout);
+        char text[ROPE_SCALING_TEXT_MAX];
+        ck_assert_str_eq(rope_scaling_text(text, &back.rope), "llama3:32,1,4,8192");
+        ck_assert(back.rope.theta == 5e5);
+        json_decref(root);
+    }
+}
+
+/* Releases of transformers since 5.0 write rope_parameters; a list of end tokens begins with the usual one. */
+TEST(reads_llamas_other_spellings)
+{
+    struct model_config config;
+    struct hf_config_rest rest;
+    ck_assert_int_eq(
+        parse("{" LLAMA ",\"rope_parameters\":{\"rope_theta\":1e5,\"rope_type\":\"linear\",\"factor\":2},"
+              "\"eos_token_id\":[7,3],\"num_key_value_heads\":null,\"head_dim\":null,\"sliding_window\":8}",
+              &config, &rest),
+        GT_OK);
+    ck_assert(config.rope.theta == 1e5 && config.rope.scaling == ROPE_SCALING_LINEAR && config.rope.factor == 2.0);
+    ck_assert(config.n_kv_head == 4 && config.head_dim == 0 && config.norm_epsilon == 1e-6 && config.untied);
+    ck_assert(rest.eos_token == 7 && config.block_size == 64);
+    ck_assert_int_eq(capture.lines, 0);
+    ck_assert_int_eq(parse("{\"model_type\":\"mistral\"," LLAMA_SIZES ",\"sliding_window\":8}", &config, &rest), GT_OK);
+    ck_assert_int_eq(config.block_size, 8);
+    ck_assert_int_eq(capture.lines, 1);
+}
+
 static const struct {
     const char *text;
     enum gt_status status;
@@ -125,6 +203,26 @@ static const struct {
     {"{" SIZES ",\"bos_token_id\":-5}", GT_DATA, "bos_token_id"},
     {"{" SIZES ",\"gpt_train\":[]}", GT_DATA, "gpt_train"},
     {"{" SIZES ",\"gpt_train\":{}}", GT_DATA, "bias"},
+    {"{\"model_type\":\"llama\"}", GT_DATA, "vocab_size"},
+    {"{" LLAMA ",\"num_key_value_heads\":3}", GT_DATA, "num_key_value_heads"},
+    {"{\"model_type\":\"llama\",\"vocab_size\":9,\"max_position_embeddings\":64,\"hidden_size\":13,"
+     "\"intermediate_size\":20,\"num_hidden_layers\":2,\"num_attention_heads\":4}",
+     GT_DATA, "hidden_size"},
+    {"{" LLAMA ",\"hidden_act\":\"gelu\"}", GT_UNSUPPORTED, "hidden_act"},
+    {"{" LLAMA ",\"attention_bias\":true}", GT_UNSUPPORTED, "mlp_bias"},
+    {"{\"model_type\":\"qwen3\"," LLAMA_SIZES ",\"attention_bias\":true}", GT_UNSUPPORTED, "attention_bias"},
+    {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4}}", GT_UNSUPPORTED, "yarn"},
+    {"{" LLAMA ",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8}}", GT_DATA, "llama3:8,0,0,0"},
+    {"{" LLAMA ",\"partial_rotary_factor\":0.5}", GT_UNSUPPORTED, "partial_rotary_factor"},
+    {"{" LLAMA ",\"final_logit_softcapping\":30}", GT_UNSUPPORTED, "final_logit_softcapping"},
+    {"{" LLAMA ",\"quantization_config\":{\"bits\":4}}", GT_UNSUPPORTED, "quantization_config"},
+    {"{" LLAMA ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", GT_UNSUPPORTED, "sliding_attention"},
+    {"{" LLAMA ",\"no_rope_layers\":[1,0]}", GT_UNSUPPORTED, "no_rope_layers"},
+    {"{" LLAMA ",\"rms_norm_eps\":0}", GT_DATA, "rms_norm_eps"},
+    {"{" LLAMA ",\"eos_token_id\":\"x\"}", GT_DATA, "eos_token_id"},
+    {"{\"model_type\":\"gpt_train\"," LLAMA_SIZES "}", GT_DATA, "gpt_train"},
+    {"{\"model_type\":\"gpt_train\"," LLAMA_SIZES ",\"gpt_train\":{\"norm\":\"batchnorm\"}}", GT_UNSUPPORTED,
+     "batchnorm"},
 };
 
 TEST(refuses_by_field)

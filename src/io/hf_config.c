@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "io/hf_config_fields.h"
+#include "io/hf_config_llama.h"
 
 static json_t *gpt2_make(const struct model_config *config, int32_t bos_token, int32_t eos_token)
 {

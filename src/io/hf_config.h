@@ -20,17 +20,15 @@
  * "gpt_train".  Errors: GT_NO_MEMORY. */
 enum gt_status hf_config_make(const struct model_config *config, int32_t bos_token, int32_t eos_token, json_t **out);
 
-/* Returns NULL if a class of transformers holds the model, else the setting that none has: "norm='layernorm'". */
-const char *hf_config_lacks(const struct model_config *config);
-
 /* The other fields of config.json that the reader of the weights needs. */
 struct hf_config_rest {
     bool tied;                    /* tie_word_embeddings */
     int32_t bos_token, eos_token; /* -1 if absent or null */
 };
 
-/* The inverse; `source` is the file's name for error lines.  Absent fields have the class's defaults, except that
- * sizes are required.  Without "gpt_train" a GPT-2 has biases.  padded_vocab_size is vocab_size; dropout is resid_pdrop.  Errors: GT_DATA, GT_UNSUPPORTED, naming file and field. */
+/* The inverse; `source` is the file's name for error lines.  Absent fields have the class's defaults, except that sizes
+ * are required.  Without "gpt_train" a GPT-2 has biases.  padded_vocab_size is vocab_size; a GPT-2's dropout is
+ * resid_pdrop.  Errors: GT_DATA, GT_UNSUPPORTED, naming file and field. */
 enum gt_status hf_config_parse(const json_t *root, const char *source, struct model_config *out,
                                struct hf_config_rest *out_rest);
 

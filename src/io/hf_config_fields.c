@@ -1,4 +1,5 @@
-/* The fields of config.json that more than one class of models has. */
+/* Fields of config.json.  A value that is absent or null leaves the default, as in transformers; any other is checked
+ * for its type and range, and refused with a line that names the file and the field. */
 #include "io/hf_config_fields.h"
 
 #include <stdio.h>

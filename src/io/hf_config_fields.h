@@ -1,8 +1,12 @@
-/* Fields of config.json, and the classes of models that it describes. */
+/* Fields of config.json that more than one class of models has. */
 #ifndef GPT_TRAIN_IO_HF_CONFIG_FIELDS_H
 #define GPT_TRAIN_IO_HF_CONFIG_FIELDS_H
 
-#include "io/hf_config.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/json.h"
+#include "base/status.h"
 
 #define HF_SIZE_MAX 16777216 /* far beyond any model, and small enough that a product of two fits 64 bits */
 
@@ -23,12 +27,5 @@ enum gt_status hf_real_field(const json_t *root, const char *source, const char 
                              double *value);
 /* Reads a token's id, or the first of a list; -1 if there is none.  Errors: GT_DATA. */
 enum gt_status hf_token_field(const json_t *root, const char *source, const char *name, int32_t *out);
-
-/* Llama, Mistral, Qwen2, Qwen3, and models of this program that no class of transformers holds. */
-
-/* Returns the configuration, or NULL without memory. */
-json_t *hf_config_llama_make(const struct model_config *config, int32_t bos_token, int32_t eos_token);
-/* Reads all but tie_word_embeddings and the tokens.  Errors: GT_DATA, GT_UNSUPPORTED. */
-enum gt_status hf_config_llama_parse(const json_t *root, const char *source, struct model_config *out);
 
 #endif

@@ -5,6 +5,8 @@
  * field that would change the mathematics is refused by name and value, never ignored.  A model that no class holds has
  * the type "gpt_train"; what Llama's fields do not say of it is in the object "gpt_train".
  */
+#include "io/hf_config_llama.h"
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -125,8 +125,8 @@ int64_t model_parameter_count(const struct model_config *config);
 int64_t model_parameter_count_no_positions(const struct model_config *config);
 /* Returns the bytes of weights, masters, gradients and moments per parameter, from the model's tensors. */
 double model_bytes_per_parameter(const struct model *model);
-/* Returns the FLOPs of one token, forward and backward: 6 N + 12 L H D T, N without tables that are only looked up (PaLM;
- * nanoGPT estimate_mfu). */
+/* Returns the FLOPs of one token, forward and backward: 6 N + 12 L H D T, N without tables that are only looked up
+ * (PaLM; nanoGPT estimate_mfu). */
 double model_flops_per_token(const struct model_config *config);
 
 /* Returns the number of updates after which both bias corrections are 1 in fp32, at least 1 and at most `updates`. */

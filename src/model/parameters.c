@@ -29,11 +29,6 @@ int64_t model_attention_width(const struct model_config *config)
     return (int64_t)config->n_head * model_head_dim(config);
 }
 
-int64_t model_qkv_width(const struct model_config *config)
-{
-    return (config->n_head + 2 * (int64_t)config->n_kv_head) * model_head_dim(config);
-}
-
 bool model_is_gpt2(const struct model_config *config)
 {
     return config->norm == NORM_LAYERNORM && config->position == POSITION_LEARNED && config->mlp == MLP_GELU &&

@@ -13,7 +13,8 @@
 #define PARAMETER_NAME_MAX 128
 #define PARAMETER_PARTS_MAX 3
 
-/* A parameter, or a tensor of a model's file.  Weights of linear layers are [in, out] in GPT-2 (Conv1D), else [out, in]. */
+/* A parameter, or a tensor of a model's file.  Weights of linear layers are [in, out] in GPT-2 (Conv1D), else
+ * [out, in]. */
 struct parameter_shape {
     char name[PARAMETER_NAME_MAX]; /* "h.3.attn.c_attn.weight", "model.layers.3.self_attn.q_proj.weight" */
     const char *prefix;            /* that files of ours add, and other files may: "transformer." or "" */
@@ -71,8 +72,5 @@ struct parameter_options {
 enum gt_status parameters_create(struct graph *graph, const struct model_config *config,
                                  const struct parameter_options *options, struct parameter_list *out);
 void parameters_destroy(struct graph *graph, struct parameter_list *list);
-
-/* Returns the width of a row of qkv: (H + 2 KV) D. */
-int64_t model_qkv_width(const struct model_config *config);
 
 #endif

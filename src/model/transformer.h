@@ -1,5 +1,5 @@
-/* The model's builder: the forward pass as ops.  Source: nanoGPT model.py (Block, CausalSelfAttention, MLP, GPT.forward);
- * transformers modeling_llama.py (LlamaDecoderLayer), modeling_qwen3.py (Qwen3Attention). */
+/* The model's builder: the forward pass as ops.  Source: nanoGPT model.py (Block, CausalSelfAttention, MLP,
+ * GPT.forward); transformers modeling_llama.py (LlamaDecoderLayer), modeling_qwen3.py (Qwen3Attention). */
 #ifndef GPT_TRAIN_MODEL_TRANSFORMER_H
 #define GPT_TRAIN_MODEL_TRANSFORMER_H
 

@@ -37,6 +37,12 @@ static inline struct attention_shape attention_shape_of(const struct op_call *ca
     return shape;
 }
 
+/* Returns the first row that row `n` of a call sees; `first` is the operand, NULL if it is absent. */
+static inline int64_t attention_begin(const int32_t *first, int64_t n)
+{
+    return first != NULL ? first[n] : 0;
+}
+
 /* Returns the columns of a square that `seen` keys occupy in products. */
 static inline int64_t attention_width(int64_t seen)
 {

@@ -14,8 +14,9 @@
 struct backward_item {
     const struct attention_shape *shape;
     struct cpu_floats qkv, dy, y, dqkv;
-    int64_t first;    /* first row of the sample */
-    const float *lse; /* of the sample's first head */
+    int64_t first;        /* first row of the sample */
+    const float *lse;     /* of the sample's first head */
+    const int32_t *begin; /* of the sample's first row; NULL: 0 for all */
     int64_t kv_head;
     struct cpu_mask mask;
 };
@@ -75,9 +76,10 @@ static void delta_compute(const struct backward_item *item, const struct backwar
     }
 }
 
-/* weight := p f and slope := ds, from `width` scores and dy v'; 0 for keys from `visible` on.  factor may be NULL. */
+/* weight := p f and slope := ds, from `width` scores and dy v'; 0 for keys before `hidden` and from `visible` on.
+ * `factor` may be NULL. */
 static void row_slopes(float *weight, float *slope, int64_t width, const float *factor, float lse, float delta,
-                       int64_t visible)
+                       int64_t hidden, int64_t visible)
 {
     if (factor != NULL) {
         CPU_OMP(omp simd)
@@ -94,6 +96,8 @@ static void row_slopes(float *weight, float *slope, int64_t width, const float *
             slope[j] = p * (slope[j] - delta);
         }
     }
+    for (int64_t j = 0; j < min_i64(hidden, width); j++)
+        weight[j] = slope[j] = 0.0f;
     for (int64_t j = max_i64(visible, 0); j < width; j++) {
         weight[j] = 0.0f;
         slope[j] = 0.0f;
@@ -168,7 +172,8 @@ static void rows_run(const struct square *square, int64_t first, int64_t rows)
     rows_scores(s->dy + first * padded, s->v_transposed, slope, rows, width, shape);
     for (int64_t i = 0; i < rows; i++)
         row_slopes(weight + i * tile, slope + i * tile, width, factor != NULL ? factor + i * tile : NULL, lse[i],
-                   delta[i], min_i64(square->keys, query + i + 1 - square->key));
+                   delta[i], attention_begin(item->begin, query + i) - square->key,
+                   min_i64(square->keys, query + i + 1 - square->key));
     cpu_tile_multiply(&(struct cpu_tile_product){.a = slope,
                                                  .a_row = tile,
                                                  .a_column = 1,
@@ -196,7 +201,8 @@ static void square_run(const struct square *square)
     const struct cpu_rows dq = dq_rows(item, s, square->head, square->query);
     cpu_tile_pack(s->q, height, padded, &q, rows, size, shape->scale);
     cpu_tile_pack(s->dy, height, padded, &dy, rows, size, 1.0f);
-    cpu_tile_pack(s->dq, height, padded, &dq, square->key == 0 ? 0 : rows, size, 1.0f);
+    const int64_t start = attention_begin(item->begin, square->query) / ATTENTION_TILE * ATTENTION_TILE;
+    cpu_tile_pack(s->dq, height, padded, &dq, square->key == start ? 0 : rows, size, 1.0f);
     if (item->mask.threshold != 0) {
         struct cpu_mask mask = item->mask;
         mask.site = (uint32_t)shape->site + ((uint32_t)square->head << 16);
@@ -244,7 +250,8 @@ static void item_run(const struct backward_item *item, float *memory)
         for (int64_t e = 0; e < 2 * tile * padded; e++)
             s.dk[e] = 0.0f; /* also clears dv, which follows dk */
         for (int64_t h = 0; h < shape->group; h++) {
-            for (int64_t query = key; query < shape->time; query += tile)
+            for (int64_t query = key; query < shape->time && attention_begin(item->begin, query) < key + keys;
+                 query += tile)
                 square_run(&(struct square){.item = item,
                                             .s = &s,
                                             .head = item->kv_head * shape->group + h,
@@ -274,6 +281,7 @@ static enum gt_status attention_backward_run(struct backend *backend, int32_t qu
     (void)queue;
     const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_BACKWARD_QKV]);
     const float *lse = cpu_operand(backend, call, ATTENTION_BACKWARD_LSE);
+    const int32_t *begin = cpu_operand(backend, call, ATTENTION_BACKWARD_FIRST);
     const union scalar_word *scalars = cpu_operand(backend, call, ATTENTION_BACKWARD_SCALARS);
     const struct cpu_floats dqkv = cpu_floats_of(backend, call, ATTENTION_BACKWARD_DQKV);
     const size_t thread_floats = scratch_floats(&shape, dqkv.dtype);
@@ -292,6 +300,7 @@ static enum gt_status attention_backward_run(struct backend *backend, int32_t qu
             .dqkv = dqkv,
             .first = sample * shape.time,
             .lse = lse + sample * shape.heads * shape.time,
+            .begin = begin != NULL ? begin + sample * shape.time : NULL,
             .kv_head = index % shape.kv_heads,
             .mask = mask,
         };

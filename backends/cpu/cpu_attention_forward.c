@@ -3,7 +3,8 @@
  *
  * For each tile of keys, the band's scores are computed 64 rows at a time (queries are scaled when packed), the running
  * maximum and sum of each row are updated, and the weights times v are added to a packed result.  Tiles beyond the
- * diagonal are skipped; on it, strips of 16 rows end at the last key that their last row sees.  The assignment of bands
+ * diagonal, and before the band's first document, are skipped; on the diagonal, strips of 16 rows end at the last key
+ * that their last row sees.  The assignment of bands
  * to threads does not affect results: a row's sums depend only on the shape.  16-bit rows are converted to fp32 when
  * packed; y is rounded when written.  Dropout applies to the weights that multiply v, not to the sum: after
  * normalisation, as in PyTorch.  attention_cached first appends the new keys and values to the cache, rounded if that
@@ -19,9 +20,10 @@
 struct band {
     struct cpu_rows q, k, v; /* starting at this head's first rows */
     struct cpu_rows y;
-    float *lse;          /* of the first row; NULL if not needed */
-    int64_t first, rows; /* queries first .. first + rows - 1 of the sample; rows <= ATTENTION_BAND */
-    int64_t position;    /* query i sees keys 0 .. position + i */
+    float *lse;           /* of the first row; NULL if not needed */
+    int64_t first, rows;  /* queries first .. first + rows - 1 of the sample; rows <= ATTENTION_BAND */
+    int64_t position;     /* query i sees keys begin .. position + i */
+    const int32_t *begin; /* of the band's first row; NULL: 0 for all */
     int64_t head_size, padded, time;
     float scale;
     const struct cpu_mask *mask; /* NULL without dropout */
@@ -48,10 +50,17 @@ static struct band_scratch scratch_cut(float *memory, int64_t padded)
     return s;
 }
 
-/* Turns a row of `width` scores into weights relative to the row's new maximum, and rescales the previous sums. */
-static void row_update(float *row, int64_t visible, int64_t width, float *largest, float *sum, float *result,
-                       int64_t padded)
+/* Turns a row of `width` scores into weights relative to the row's new maximum, and rescales the previous sums.  The
+ * row sees keys hidden .. visible - 1. */
+static void row_update(float *row, int64_t hidden, int64_t visible, int64_t width, float *largest, float *sum,
+                       float *result, int64_t padded)
 {
+    if (hidden > 0 && hidden >= visible) { /* the maximum may still be -infinity */
+        memset(row, 0, (size_t)width * sizeof *row);
+        return;
+    }
+    for (int64_t j = 0; j < hidden; j++)
+        row[j] = -INFINITY;
     for (int64_t j = max_i64(visible, 0); j < ATTENTION_TILE; j++)
         row[j] = -INFINITY;
     const float before = *largest, tile = cpu_max_of(row, ATTENTION_TILE), after = tile > before ? tile : before;
@@ -86,8 +95,9 @@ static void rows_run(const struct band *band, const struct band_scratch *s, int6
                                                  .n = width,
                                                  .k = band->head_size});
     for (int64_t i = 0; i < rows; i++)
-        row_update(s->score + i * ATTENTION_TILE, min_i64(keys, position + i + 1 - key), width, s->largest + begin + i,
-                   s->sum + begin + i, result + i * padded, padded);
+        row_update(s->score + i * ATTENTION_TILE, attention_begin(band->begin, begin + i) - key,
+                   min_i64(keys, position + i + 1 - key), width, s->largest + begin + i, s->sum + begin + i,
+                   result + i * padded, padded);
     if (band->mask != NULL) {
         attention_mask_fill(band->mask, band->time, band->first + begin, key, rows, s->factor);
         for (int64_t i = 0; i < rows; i++) {
@@ -149,7 +159,8 @@ static void band_run(const struct band *band, float *scratch)
         s.sum[i] = 0.0f;
     }
     const int64_t end = band->position + band->first + band->rows;
-    for (int64_t key = 0; key < end; key += ATTENTION_TILE) {
+    const int64_t start = attention_begin(band->begin, 0) / ATTENTION_TILE * ATTENTION_TILE;
+    for (int64_t key = start; key < end; key += ATTENTION_TILE) {
         const int64_t keys = min_i64(ATTENTION_TILE, end - key);
         const struct cpu_rows k = {band->k.of, band->k.first + key * band->k.stride, band->k.stride};
         const struct cpu_rows v = {band->v.of, band->v.first + key * band->v.stride, band->v.stride};
@@ -178,7 +189,7 @@ static size_t bands_workspace_bytes(const struct backend *backend, const struct 
 }
 
 /* Runs all bands.  `start` has what they share: the dtypes and memory, the strides and first elements of sample 0 and
- * head 0, and in lse that of the whole call.  k and v of the next sample begin `sample_elements` later. */
+ * head 0, and lse and begin of the whole call.  k and v of the next sample begin `sample_elements` later. */
 static void bands_run(struct backend *backend, const struct op_call *call, const struct attention_shape *shape,
                       const struct band *start, int64_t sample_elements, int64_t work)
 {
@@ -204,6 +215,8 @@ static void bands_run(struct backend *backend, const struct op_call *call, const
         band.y.first = (row * shape->heads + head) * size;
         if (band.lse != NULL)
             band.lse += (sample * shape->heads + head) * shape->time + first;
+        if (band.begin != NULL)
+            band.begin += row;
         band.first = first;
         band.rows = min_i64(ATTENTION_BAND, shape->time - first);
         band.mask = shared.threshold != 0 ? &mask : NULL;
@@ -232,6 +245,7 @@ static enum gt_status attention_forward_run(struct backend *backend, int32_t que
     start.k = (struct cpu_rows){qkv, shape.heads * shape.head_size, shape.row};
     start.v = (struct cpu_rows){qkv, (shape.heads + shape.kv_heads) * shape.head_size, shape.row};
     start.lse = cpu_operand(backend, call, ATTENTION_FORWARD_LSE);
+    start.begin = cpu_operand(backend, call, ATTENTION_FORWARD_FIRST);
     bands_run(backend, call, &shape, &start, shape.time * shape.row, work);
     return GT_OK;
 }

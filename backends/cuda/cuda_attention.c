@@ -75,7 +75,7 @@ static struct cuda_attention_rows result_rows(const struct backend *backend, con
     return rows_of(cuda_floats_of(backend, call, slot), 0, op_columns(call, slot), call->attrs.time);
 }
 
-/* Returns true when the operands have one 16-bit dtype.  Slots in `others` (scalars and lse) are ignored. */
+/* Returns true when the operands have one 16-bit dtype.  Slots in `others` (scalars, lse and first) are ignored. */
 static bool is_tiled(const struct op_call *call, uint32_t others)
 {
     uint32_t dtypes = 0;
@@ -99,7 +99,7 @@ static bool is_supported(const struct backend *backend, const struct op_call *ca
 
 /* ---- attention_forward ---- */
 
-#define FORWARD_OTHERS (1u << ATTENTION_FORWARD_SCALARS | 1u << ATTENTION_FORWARD_LSE)
+#define FORWARD_OTHERS (1u << ATTENTION_FORWARD_SCALARS | 1u << ATTENTION_FORWARD_LSE | 1u << ATTENTION_FORWARD_FIRST)
 
 int32_t cuda_attention_forward_shapes(const struct backend *backend, const struct op_call *call)
 {
@@ -114,6 +114,7 @@ static enum gt_status forward_run(struct backend *backend, int32_t queue, const 
     struct cuda_attention attention = attention_of(backend, call, ATTENTION_FORWARD_SCALARS);
     attention.y = result_rows(backend, call, ATTENTION_FORWARD_Y);
     attention.lse = cuda_operand(backend, call, ATTENTION_FORWARD_LSE);
+    attention.begin = cuda_operand(backend, call, ATTENTION_FORWARD_FIRST);
     attention_drop(&attention, &call->attrs);
     if (cuda_shape_of(backend, call) == CUDA_FORWARD_EIGHT_WARPS)
         attention.warps = 2 * CUDA_ATTENTION_WARPS;
@@ -129,7 +130,8 @@ const struct op_impl cuda_attention_forward = {.supports = is_supported, .run = 
 
 /* ---- attention_backward ---- */
 
-#define BACKWARD_OTHERS (1u << ATTENTION_BACKWARD_SCALARS | 1u << ATTENTION_BACKWARD_LSE)
+#define BACKWARD_OTHERS \
+    (1u << ATTENTION_BACKWARD_SCALARS | 1u << ATTENTION_BACKWARD_LSE | 1u << ATTENTION_BACKWARD_FIRST)
 
 /* Returns true when a tile can load while another is in use: from sm_80 on, if both fit. */
 static bool backward_has_stages(const struct backend *backend, const struct op_call *call)
@@ -164,6 +166,7 @@ static enum gt_status backward_run(struct backend *backend, int32_t queue, const
     attention.dv = attention.v;
     attention.dq.of = attention.dk.of = attention.dv.of = dqkv; /* has the layout of qkv */
     attention.lse = cuda_operand(backend, call, ATTENTION_BACKWARD_LSE);
+    attention.begin = cuda_operand(backend, call, ATTENTION_BACKWARD_FIRST);
     attention.delta = cuda_workspace(backend, call, backward_workspace_bytes(backend, call));
     attention_drop(&attention, &call->attrs);
     if (backward_has_stages(backend, call) && cuda_shape_of(backend, call) != CUDA_BACKWARD_STAGES_ONE)

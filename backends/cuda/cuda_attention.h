@@ -41,6 +41,7 @@ struct cuda_attention {
     float *lse;                       /* [samples, heads, time]; NULL: not needed */
     float *delta;                     /* backward: [samples, heads, time], workspace */
     const union scalar_word *scalars; /* on the device */
+    const int32_t *begin;             /* [samples, time]: the first key that each query sees; NULL: 0 */
     bool positioned;                  /* query t is at scalars[POSITION] + t, and sees the keys up to there */
     bool tensor_k16;                  /* use mma m16n8k16; if false, fp16 uses m16n8k8 (before sm_80) */
     int32_t samples, time, heads, kv_heads, head_size;

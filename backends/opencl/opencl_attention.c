@@ -63,12 +63,13 @@ static enum gt_status forward_launch(struct backend *backend, const struct op_ca
     const int64_t groups = shape->samples * shape->heads * ((shape->time + QUERIES - 1) / QUERIES);
     opencl_launch_begin(&launch, backend, &opencl_source_attention_forward, shape->options, "gt_attention_forward");
     opencl_arg_tensor(&launch, call, at->slot);
-    opencl_arg_operands(&launch, call, cached ? "ta-ta" : "tata"); /* no lse when cached: it is NULL */
-    opencl_arg_values(&launch,
-                      VALUES(I32(cached), I32(shape->time), I32(shape->heads), I32(shape->heads / shape->kv_heads),
-                             I32(shape->head_size), I64(shape->row), I64(at->row), I64(at->sample), I64(at->k_first),
-                             I64(at->v_first), F32(attrs->softmax_scale), I32(attrs->site),
-                             U32(dropout_threshold(dropout)), F32(dropout_scale(dropout))));
+    /* No lse and first when cached: they are NULL. */
+    opencl_arg_operands(&launch, call, cached ? "ta-taa" : "tataa");
+    opencl_arg_values(&launch, VALUES(I32(cached), I32(!cached && call->operand[ATTENTION_FORWARD_FIRST].present),
+                                      I32(shape->time), I32(shape->heads), I32(shape->heads / shape->kv_heads),
+                                      I32(shape->head_size), I64(shape->row), I64(at->row), I64(at->sample),
+                                      I64(at->k_first), I64(at->v_first), F32(attrs->softmax_scale), I32(attrs->site),
+                                      U32(dropout_threshold(dropout)), F32(dropout_scale(dropout))));
     return opencl_launch_run(&launch, groups, ITEMS,
                              4.0 * (double)groups * QUERIES * (double)at->keys * (double)shape->head_size);
 }
@@ -123,10 +124,11 @@ static enum gt_status tiles_run(struct backend *backend, const struct op_call *c
     const struct op_attrs *attrs = &call->attrs;
     const double squares = (double)shape->samples * (double)shape->heads * (double)shape->time * (double)shape->time;
     opencl_launch_begin(&launch, backend, &opencl_source_attention_backward, shape->options, name);
-    opencl_arg_operands(&launch, call, "tt-aatw");
-    opencl_arg_values(&launch, VALUES(I32(shape->time), I32(shape->heads), I32(shape->kv_heads), I32(shape->head_size),
-                                      F32(attrs->softmax_scale), I32(attrs->site),
-                                      U32(dropout_threshold(attrs->dropout)), F32(dropout_scale(attrs->dropout))));
+    opencl_arg_operands(&launch, call, "tt-aataw");
+    opencl_arg_values(&launch,
+                      VALUES(I32(call->operand[ATTENTION_BACKWARD_FIRST].present), I32(shape->time), I32(shape->heads),
+                             I32(shape->kv_heads), I32(shape->head_size), F32(attrs->softmax_scale), I32(attrs->site),
+                             U32(dropout_threshold(attrs->dropout)), F32(dropout_scale(attrs->dropout))));
     return opencl_launch_run(&launch, shape->samples * ((shape->time + shape->wide - 1) / shape->wide) * heads, ITEMS,
                              4.0 * squares * (double)shape->head_size);
 }

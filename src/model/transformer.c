@@ -171,10 +171,9 @@ static enum gt_status build_attention_op(const struct builder *b, int32_t qkv, i
         attrs.site = b->pen.layer * PLACES + PLACE_ATTENTION;
     }
     int32_t operands[ATTENTION_FORWARD_OPERANDS] = {
-        [ATTENTION_FORWARD_QKV] = qkv,
-        [ATTENTION_FORWARD_SCALARS] = b->build->model->scalars,
-        [ATTENTION_FORWARD_Y] = TENSOR_NONE,
-        [ATTENTION_FORWARD_LSE] = TENSOR_NONE,
+        [ATTENTION_FORWARD_QKV] = qkv,           [ATTENTION_FORWARD_SCALARS] = b->build->model->scalars,
+        [ATTENTION_FORWARD_Y] = TENSOR_NONE,     [ATTENTION_FORWARD_LSE] = TENSOR_NONE,
+        [ATTENTION_FORWARD_FIRST] = TENSOR_NONE,
     };
     TRY(emit(b, OP_ATTENTION_FORWARD, &attrs, "attn", operands));
     *y = operands[ATTENTION_FORWARD_Y];

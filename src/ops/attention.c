@@ -5,6 +5,9 @@
  *   lse[B,H,T] = log sum exp s,  p = exp(s - lse),  y[N, H D]
  * Dropout acts on p after normalisation.  Nothing of size T x T is ever stored.
  *
+ * first[N], if present, is where the document of a row begins: row t of a sample attends to rows first .. t.  It lies
+ * between 0 and t, and never falls within a sample, so that kernels can skip whole tiles.
+ *
  * attention_cached computes `time` new rows of each sample, at positions POSITION and up, against a cache
  * [2, B, capacity, KV D] of k, then v.
  */
@@ -68,6 +71,7 @@ static enum gt_status attention_forward_differentiate(struct autodiff *ad, const
         [ATTENTION_BACKWARD_Y] = autodiff_saved(ad, op->operand[ATTENTION_FORWARD_Y]),
         [ATTENTION_BACKWARD_LSE] = autodiff_saved(ad, op->operand[ATTENTION_FORWARD_LSE]),
         [ATTENTION_BACKWARD_SCALARS] = op->operand[ATTENTION_FORWARD_SCALARS],
+        [ATTENTION_BACKWARD_FIRST] = op->operand[ATTENTION_FORWARD_FIRST],
     };
     TRY(autodiff_target(ad, op->operand[ATTENTION_FORWARD_QKV], ATTENTION_BACKWARD_DQKV, operands, &attrs));
     return autodiff_emit(ad, op, OP_ATTENTION_BACKWARD, &attrs, operands);
@@ -79,7 +83,8 @@ const struct op_declaration op_attention_forward = {
     .operand = {[ATTENTION_FORWARD_QKV] = {"qkv", OPERAND_IN | OPERAND_SAVED, "NW"},
                 [ATTENTION_FORWARD_SCALARS] = SCALARS(OPERAND_IN),
                 [ATTENTION_FORWARD_Y] = {"y", OPERAND_OUT | OPERAND_SAVED, "NY"},
-                [ATTENTION_FORWARD_LSE] = {"lse", OPERAND_OUT | OPERAND_SAVED, "BHT", DTYPES_F32}},
+                [ATTENTION_FORWARD_LSE] = {"lse", OPERAND_OUT | OPERAND_SAVED, "BHT", DTYPES_F32},
+                [ATTENTION_FORWARD_FIRST] = {"first", OPERAND_IN | OPERAND_OPTIONAL, "N", DTYPES_I32}},
     .recompute = RECOMPUTE_CLASS_ATTENTION,
     .multiplies = true,
     .check = attention_forward_check,
@@ -119,7 +124,8 @@ const struct op_declaration op_attention_backward = {
                 [ATTENTION_BACKWARD_Y] = {"y", OPERAND_IN, "??"},
                 [ATTENTION_BACKWARD_LSE] = {"lse", OPERAND_IN, "???", DTYPES_F32},
                 [ATTENTION_BACKWARD_SCALARS] = SCALARS(OPERAND_IN),
-                [ATTENTION_BACKWARD_DQKV] = {"dqkv", OPERAND_OUT, "NW", .like = ATTENTION_BACKWARD_QKV}},
+                [ATTENTION_BACKWARD_DQKV] = {"dqkv", OPERAND_OUT, "NW", .like = ATTENTION_BACKWARD_QKV},
+                [ATTENTION_BACKWARD_FIRST] = {"first", OPERAND_IN | OPERAND_OPTIONAL, "N", DTYPES_I32}},
     .multiplies = true,
     .check = attention_backward_check,
     .flops = attention_backward_flops,

@@ -18,6 +18,7 @@ struct shape {
     int32_t samples, time, heads, kv_heads, head_size;
     float dropout;
     int64_t capacity; /* of the cache */
+    bool documents;
     const char *device;
 };
 
@@ -61,6 +62,8 @@ static bool case_of(const struct shape *shape, int32_t index, struct check_case 
         operand_set(check, ATTENTION_FORWARD_SCALARS, DTYPE_I32, 1, &words);
         if (shape->other != DTYPE_COUNT)
             matrix_set(check, ATTENTION_FORWARD_Y, other, rows, y);
+        if (shape->documents)
+            operand_set(check, ATTENTION_FORWARD_FIRST, DTYPE_I32, 1, &rows);
     } else if (shape->kind == OP_ATTENTION_BACKWARD) {
         matrix_set(check, ATTENTION_BACKWARD_DY, other, rows, y);
         matrix_set(check, ATTENTION_BACKWARD_QKV, shape->dtype, rows, width);
@@ -68,6 +71,8 @@ static bool case_of(const struct shape *shape, int32_t index, struct check_case 
         operand_set(check, ATTENTION_BACKWARD_LSE, DTYPE_F32, 3,
                     (const int64_t[]){shape->samples, shape->heads, shape->time});
         operand_set(check, ATTENTION_BACKWARD_SCALARS, DTYPE_I32, 1, &words);
+        if (shape->documents)
+            operand_set(check, ATTENTION_BACKWARD_FIRST, DTYPE_I32, 1, &rows);
     } else {
         matrix_set(check, ATTENTION_CACHED_QKV, shape->dtype, rows, width);
         operand_set(check, ATTENTION_CACHED_SCALARS, DTYPE_I32, 1, &words);
@@ -196,6 +201,7 @@ static void tiles_check(struct totals *totals)
                                             .kv_heads = heads[(time + size + d) % 4][1],
                                             .head_size = sizes[size],
                                             .dropout = times[time] > 1 && size % 3 == 0 ? 0.1f : 0.0f,
+                                            .documents = (time + size) % 3 == 0,
                                             .device = is_old ? OLD_CARD : CARD});
     }
 }

@@ -30,7 +30,7 @@ struct toy {
     struct hostmem *mem;
     struct graph *graph;
     int32_t program;
-    int32_t scalars, ids, targets, order, starts, losses, table;
+    int32_t scalars, ids, targets, order, starts, losses, table, first;
     struct autodiff_parameter parameter[TOY_PARAMETERS];
     bool tied; /* the head is the embedding, and TOY_HEAD is not used; else pairs of heads share keys and values */
 };
@@ -121,6 +121,7 @@ static void toy_parameters_add(struct toy *toy)
     toy->order = toy_tensor(toy, "order", DTYPE_I32, ROWS, 0, LIFETIME_PROGRAM);
     toy->starts = toy_tensor(toy, "starts", DTYPE_I32, ROWS + 2, 0, LIFETIME_PROGRAM);
     toy->table = toy_tensor(toy, "table", DTYPE_F32, TIME, TURNED, LIFETIME_PROGRAM);
+    toy->first = toy_tensor(toy, "first", DTYPE_I32, ROWS, 0, LIFETIME_PROGRAM);
     toy->losses = toy_tensor(toy, "losses", DTYPE_F32, ROWS, 0, LIFETIME_PROGRAM);
     toy->graph->tensors[toy->losses].input = false;
     toy->graph->tensors[toy->losses].output = true;
@@ -146,7 +147,7 @@ static int32_t toy_body(struct toy *toy)
     int32_t qkv = toy_gemm(toy, 0, x, at[TOY_QKV].tensor, false);
     if (toy->tied) /* the heads then have two elements */
         qkv = toy_rope(toy, heads, toy_rope(toy, heads, qkv, TENSOR_NONE), at[TOY_GAIN].tensor);
-    const int32_t attention[] = {qkv, toy->scalars, TENSOR_NONE, TENSOR_NONE};
+    const int32_t attention[] = {qkv, toy->scalars, TENSOR_NONE, TENSOR_NONE, toy->first};
     int32_t mixed = toy_op(toy, 0, OP_ATTENTION_FORWARD, heads, attention, ATTENTION_FORWARD_Y);
     if (!toy->tied) { /* qkv then has an even number of pairs of columns */
         const int32_t tokens[] = {toy->ids, at[TOY_WTE].tensor, TENSOR_NONE, toy->scalars, TENSOR_NONE};
@@ -214,7 +215,7 @@ static void toy_close(struct toy *toy)
 
 /* The host data of a toy: the same numbers for the replica and for the device. */
 struct toy_host {
-    int32_t ids[ROWS], targets[ROWS], order[ROWS], starts[ROWS + 2];
+    int32_t ids[ROWS], targets[ROWS], order[ROWS], starts[ROWS + 2], first[ROWS];
     float weights[TOY_PARAMETERS][CHANNELS * 3 * CHANNELS];
     float gradients[TOY_PARAMETERS][CHANNELS * 3 * CHANNELS]; /* before */
     union scalar_word scalars[SCALAR_WORDS];
@@ -225,6 +226,7 @@ static void toy_host_fill(struct toy_host *host, uint64_t seed)
 {
     memset(host, 0, sizeof *host);
     for (uint64_t i = 0; i < ROWS; i++) {
+        host->first[i] = i % TIME < 3 ? 0 : 3; /* a document of three rows, one of two */
         host->ids[i] = (int32_t)(rig_uniform(seed, 100, i) * VOCAB);
         host->targets[i] = i == 6 ? -1 : (int32_t)(rig_uniform(seed, 101, i) * VOCAB);
     }
@@ -252,6 +254,7 @@ static void toy_fill(const struct toy *toy, const struct toy_host *host, struct 
         replica->value[toy->ids][i] = host->ids[i];
         replica->value[toy->targets][i] = host->targets[i];
         replica->value[toy->order][i] = host->order[i];
+        replica->value[toy->first][i] = host->first[i];
     }
     for (int i = 0; i < ROWS + 2; i++)
         replica->value[toy->starts][i] = host->starts[i];
@@ -320,9 +323,10 @@ static void toy_upload(struct exec *exec, const struct toy *toy, const struct to
         int32_t tensor;
         const void *from;
         int64_t count;
-    } parts[] = {{toy->table, host->table, TIME * TURNED}, {toy->ids, host->ids, ROWS},
-                 {toy->targets, host->targets, ROWS},      {toy->order, host->order, ROWS},
-                 {toy->starts, host->starts, ROWS + 2},    {toy->scalars, host->scalars, SCALAR_WORDS}};
+    } parts[] = {{toy->table, host->table, TIME * TURNED},   {toy->ids, host->ids, ROWS},
+                 {toy->targets, host->targets, ROWS},        {toy->order, host->order, ROWS},
+                 {toy->starts, host->starts, ROWS + 2},      {toy->first, host->first, ROWS},
+                 {toy->scalars, host->scalars, SCALAR_WORDS}};
     bool good = true;
     for (size_t i = toy->tied ? 0 : 1; i < sizeof parts / sizeof parts[0]; i++) /* only the tied toy reads the table */
         good = good && exec_upload(exec, parts[i].tensor, 0, parts[i].from, parts[i].count) == GT_OK;

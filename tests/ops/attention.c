@@ -15,6 +15,7 @@
 struct geometry {
     int64_t samples, time, heads, kv_heads, size, width; /* width of a qkv row */
     const double *qkv, *keys, *scalars;                  /* keys: qkv, or the cache */
+    const double *begin;                                 /* where the document of a row begins, or NULL */
     int64_t key_row, key_sample, k_first, v_first;
     int64_t position, limit; /* of the first query; keys that exist */
     float scale;
@@ -23,9 +24,10 @@ struct geometry {
     double half_u, half_floor; /* for a factor rounded to that dtype; 0 for fp32 */
 };
 
-/* One query of one head: the addresses of q, of the first key's k and v, and of the head's part of a row of y. */
+/* One query of one head: the first key that it sees, the addresses of q, of that key's k and v, and of the head's part
+ * of a row of y. */
 struct place {
-    int64_t b, h, i, q, k, v, y;
+    int64_t b, h, i, begin, q, k, v, y;
 };
 
 /* One row: the scores s, the softmax p, the mask factors, and the relative condition of p without its normalisation. */
@@ -46,6 +48,8 @@ static struct geometry geometry_make(const struct op_call *call, double *const *
     g.qkv = value[qkv];
     g.keys = value[keys];
     g.scalars = value[backward ? (int32_t)ATTENTION_BACKWARD_SCALARS : (int32_t)ATTENTION_FORWARD_SCALARS];
+    if (call->kind != OP_ATTENTION_CACHED)
+        g.begin = value[backward ? (int32_t)ATTENTION_BACKWARD_FIRST : (int32_t)ATTENTION_FORWARD_FIRST];
     g.limit = cached ? call->operand[keys].dims[2] : g.time;
     g.position = cached ? (int64_t)g.scalars[SCALAR_POSITION] : 0;
     g.key_row = cached ? g.kv_heads * g.size : g.width;
@@ -65,8 +69,11 @@ static struct place place_at(const struct geometry *g, int64_t index, enum naive
     struct place at = {.b = index / (g->heads * g->time), .h = index / g->time % g->heads, .i = index % g->time};
     int64_t kv = defect == DEFECT_WRONG_HEAD ? at.h % g->kv_heads : at.h / (g->heads / g->kv_heads);
     at.q = (at.b * g->time + at.i) * g->width + at.h * g->size;
-    at.k = at.b * g->key_sample + g->k_first + kv * g->size;
-    at.v = at.b * g->key_sample + g->v_first + kv * g->size;
+    at.begin = g->begin != NULL && defect != DEFECT_FORGET_LIMIT ? (int64_t)g->begin[at.b * g->time + at.i] : 0;
+    if (defect == DEFECT_SHIFTED && at.begin > 0)
+        at.begin--;
+    at.k = at.b * g->key_sample + g->k_first + kv * g->size + at.begin * g->key_row;
+    at.v = at.b * g->key_sample + g->v_first + kv * g->size + at.begin * g->key_row;
     at.y = ((at.b * g->time + at.i) * g->heads + at.h) * g->size;
     return at;
 }
@@ -156,7 +163,7 @@ static void row_factors(const struct op_call *call, const struct geometry *g, st
             call->kind == OP_ATTENTION_CACHED
                 ? 1.0
                 : ref_dropout_factor(g->scalars, call->attrs.dropout, call->attrs.site + (int32_t)(at->h << 16), at->b,
-                                     at->i * g->time8 + j);
+                                     at->i * g->time8 + at->begin + j);
 }
 
 /* Computes all rows of y, and of lse unless that is NULL. */
@@ -166,7 +173,7 @@ static void ref_rows(const struct op_call *call, const struct ref_tensors *t, in
     struct row row = row_make(g.limit);
     for (int64_t index = 0; index < g.samples * g.heads * g.time; index++) {
         struct place at = place_at(&g, index, DEFECT_NONE);
-        row.keys = g.position + at.i + 1;
+        row.keys = g.position + at.i + 1 - at.begin;
         assert(row.keys <= g.limit);
         row_scores(&g, &row, &at);
         row_softmax(&row);
@@ -203,7 +210,7 @@ static void backward_row(const struct geometry *g, const struct ref_tensors *t, 
     for (int64_t j = 0; j < row->keys; j++) {
         int64_t k = at->k + j * g->key_row, v = at->v + j * g->key_row;
         double p = exp(row->score[j] - lse), shaken = row->relative[j] + fabs(row->score[j] - lse) + 1.0;
-        double dp = 0.0, dp_size = 0.0, queries_root = sqrt((double)((g->time - j) * group));
+        double dp = 0.0, dp_size = 0.0, queries_root = sqrt((double)((g->time - at->begin - j) * group));
         for (int64_t d = 0; d < g->size; d++) {
             dp += dy[d] * qkv[v + d] * row->factor[j];
             dp_size += fabs(dy[d] * qkv[v + d] * row->factor[j]);
@@ -236,7 +243,7 @@ static void ref_attention_backward(const struct op_call *call, const struct ref_
         t->value[ATTENTION_BACKWARD_DQKV][i] = t->term[ATTENTION_BACKWARD_DQKV][i] = 0.0;
     for (int64_t index = 0; index < g.samples * g.heads * g.time; index++) {
         struct place at = place_at(&g, index, DEFECT_NONE);
-        row.keys = at.i + 1;
+        row.keys = at.i + 1 - at.begin;
         row_scores(&g, &row, &at);
         row_factors(call, &g, &row, &at);
         backward_row(&g, t, &row, &at, t->value[ATTENTION_BACKWARD_LSE][index]);
@@ -273,13 +280,13 @@ static float product_factor(const struct geometry *g, float factor, enum naive_d
     return defect == PERMITTED_HALF_FACTORS ? naive_rounded(g->dtype, factor) : factor;
 }
 
-/* Returns the number of keys that query i sees. */
-static int64_t keys_seen(const struct geometry *g, int64_t i, enum naive_defect defect)
+/* Returns the number of keys that a query sees. */
+static int64_t keys_seen(const struct geometry *g, const struct place *at, enum naive_defect defect)
 {
-    int64_t keys = g->position + i + 1;
+    int64_t keys = g->position + at->i + 1 - at->begin;
     if (defect == DEFECT_MASK_NARROW && keys > 1)
         keys--;
-    if (defect == DEFECT_MASK_WIDE && keys < g->limit)
+    if (defect == DEFECT_MASK_WIDE && keys + at->begin < g->limit)
         keys++;
     return keys;
 }
@@ -342,7 +349,8 @@ static void factors(const struct op_call *call, const struct geometry *g, float 
 {
     int32_t site = call->attrs.site + (int32_t)(at->h << 16);
     for (int64_t j = 0; j < keys; j++)
-        factor[j] = naive_dropout_factor(g->scalars, call->attrs.dropout, site, at->b, at->i * g->time8 + j, defect);
+        factor[j] = naive_dropout_factor(g->scalars, call->attrs.dropout, site, at->b, at->i * g->time8 + at->begin + j,
+                                         defect);
 }
 
 /* Computes all rows of y, and of lse; without dropout if that is NULL, as in attention_cached. */
@@ -352,7 +360,7 @@ static void naive_rows(const struct op_call *call, const struct geometry *g, dou
     float *s = naive_row_make(2 * g->limit), *factor = s + g->limit;
     for (int64_t index = 0; index < g->samples * g->heads * g->time; index++) {
         struct place at = place_at(g, index, defect);
-        int64_t keys = keys_seen(g, at.i, defect);
+        int64_t keys = keys_seen(g, &at, defect);
         scores(g, s, keys, &at, defect);
         if (lse != NULL)
             factors(call, g, factor, keys, &at, defect);
@@ -395,7 +403,7 @@ static void naive_attention_backward(const struct op_call *call, double *const *
         value[ATTENTION_BACKWARD_DQKV][i] = 0.0;
     for (int64_t index = 0; index < g.samples * g.heads * g.time; index++) {
         struct place at = place_at(&g, index, defect);
-        int64_t keys = keys_seen(&g, at.i, defect);
+        int64_t keys = keys_seen(&g, &at, defect);
         float lse = naive_at(value[ATTENTION_BACKWARD_LSE], index);
         float delta = dot(value[ATTENTION_BACKWARD_DY] + at.y, value[ATTENTION_BACKWARD_Y] + at.y, g.size, DEFECT_NONE);
         scores(&g, s, keys, &at, defect);
@@ -442,11 +450,19 @@ static int64_t attention_shape(struct maker *maker, int64_t time, int64_t *out_w
     return samples * time;
 }
 
+/* Two cases of five have documents. */
+static void make_documents(struct maker *maker, int32_t slot, int64_t rows)
+{
+    if (maker->index % 5 < 2)
+        case_tensor(maker, slot, DTYPE_I32, rows, 0);
+}
+
 static void make_attention_forward(struct maker *maker)
 {
     int64_t width = 0, size = 0, rows = attention_shape(maker, case_size(maker, 129), &width, &size);
     case_tensor(maker, ATTENTION_FORWARD_QKV, maker->dtype, rows, width);
     case_scalars(maker, ATTENTION_FORWARD_SCALARS);
+    make_documents(maker, ATTENTION_FORWARD_FIRST, rows);
 }
 
 static void make_attention_backward(struct maker *maker)
@@ -460,6 +476,7 @@ static void make_attention_backward(struct maker *maker)
     maker->check->call.operand[ATTENTION_BACKWARD_LSE].rank = 3;
     maker->check->call.operand[ATTENTION_BACKWARD_LSE].dims[2] = a->time;
     case_scalars(maker, ATTENTION_BACKWARD_SCALARS);
+    make_documents(maker, ATTENTION_BACKWARD_FIRST, rows);
 }
 
 static void make_attention_cached(struct maker *maker)
@@ -495,9 +512,22 @@ static void scale_values(const struct check_case *check, int32_t slot, double *q
         qkv[i] *= i % width >= (attrs->heads + attrs->kv_heads) * size ? factor : 1.0;
 }
 
+/* Begins a document at one row of `period`, drawn for each sample: 1, few or many rows. */
+static void inputs_documents(const struct check_case *check, double *first, struct random *random)
+{
+    const int64_t time = check->call.attrs.time, rows = first != NULL ? case_operand(check, 0)->dims[0] : 0;
+    int64_t period = 1;
+    for (int64_t n = 0; n < rows; n++) {
+        if (n % time == 0)
+            period = INT64_C(1) << random_below(random, 8);
+        bool begins = n % time == 0 || random_below(random, period) == 0;
+        first[n] = begins ? (double)(n % time) : first[n - 1];
+    }
+}
+
 static void inputs_attention_forward(const struct check_case *check, double *const *value, struct random *random)
 {
-    (void)random;
+    inputs_documents(check, value[ATTENTION_FORWARD_FIRST], random);
     double factor = check->inputs == INPUTS_LARGE ? 4.0 : check->inputs == INPUTS_SMALL ? 0.1 : 1.0;
     inputs_scale(check, ATTENTION_FORWARD_QKV, value[ATTENTION_FORWARD_QKV], factor, 0.0);
     if (check->inputs == INPUTS_HUGE)
@@ -510,7 +540,8 @@ static void inputs_attention_backward(const struct check_case *check, double *co
 {
     struct check_case forward = {.call = {.kind = OP_ATTENTION_FORWARD, .attrs = check->call.attrs}};
     struct ref_tensors tensors = {.value = {NULL}};
-    (void)random;
+    inputs_documents(check, value[ATTENTION_BACKWARD_FIRST], random);
+    tensors.value[ATTENTION_FORWARD_FIRST] = value[ATTENTION_BACKWARD_FIRST];
     double factor = check->inputs == INPUTS_LARGE ? 3.0 : check->inputs == INPUTS_SMALL ? 0.1 : 1.0;
     inputs_scale(check, ATTENTION_BACKWARD_QKV, value[ATTENTION_BACKWARD_QKV], factor, 0.0);
     if (check->inputs == INPUTS_HUGE) {
@@ -566,7 +597,7 @@ const struct op_test test_attention_forward = {
     .permits = PERMITTED_HALF_FACTORS,
     .defects = {DEFECT_MASK_NARROW, DEFECT_MASK_WIDE, DEFECT_FORGET_SCALE, DEFECT_WRONG_HEAD, DEFECT_WRONG_SITE,
                 DEFECT_WRONG_SAMPLE, DEFECT_MASK_BEFORE, DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_MASK_INVERTED,
-                DEFECT_HALF_SCORES},
+                DEFECT_HALF_SCORES, DEFECT_FORGET_LIMIT, DEFECT_SHIFTED},
 };
 
 const struct op_test test_attention_backward = {
@@ -584,7 +615,7 @@ const struct op_test test_attention_backward = {
     .permits = PERMITTED_HALF_FACTORS,
     .defects = {DEFECT_MASK_NARROW, DEFECT_MASK_WIDE, DEFECT_FORGET_SCALE, DEFECT_WRONG_HEAD, DEFECT_WRONG_SITE,
                 DEFECT_WRONG_SAMPLE, DEFECT_FORGET_FIRST, DEFECT_FORGET_SECOND, DEFECT_SWAPPED, DEFECT_BF16_SUM,
-                DEFECT_HALF_SCORES},
+                DEFECT_HALF_SCORES, DEFECT_FORGET_LIMIT, DEFECT_SHIFTED},
 };
 
 const struct op_test test_attention_cached = {

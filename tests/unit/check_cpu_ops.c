@@ -80,6 +80,12 @@ TEST_LOOP(gemm_tiles_meet, 5)
     cpu_fixture_close(&three);
 }
 
+/* Returns where the document of row t begins: documents begin within tiles and bands, and span them. */
+static int32_t document_of(int64_t t)
+{
+    return t < 100 ? 0 : t < 101 ? 100 : t < 270 ? 101 : 270;
+}
+
 /* Computes attention_forward in fp64, for one row and head of a call without dropout; returns lse. */
 static double attention_row(const float *qkv, const struct op_call *call, int64_t sample, int64_t t, int64_t head,
                             int64_t size, double *y)
@@ -89,7 +95,7 @@ static double attention_row(const float *qkv, const struct op_call *call, int64_
     const int64_t k_column = (heads + head / (heads / kv)) * size, v_column = k_column + kv * size;
     double sum = 0.0;
     memset(y, 0, (size_t)size * sizeof *y);
-    for (int64_t j = 0; j <= t; j++) {
+    for (int64_t j = call->operand[ATTENTION_FORWARD_FIRST].present ? document_of(t) : 0; j <= t; j++) {
         double score = 0.0;
         for (int64_t d = 0; d < size; d++)
             score += (double)q[d] * (double)rows[j * row + k_column + d];
@@ -103,7 +109,7 @@ static double attention_row(const float *qkv, const struct op_call *call, int64_
     return log(sum);
 }
 
-TEST(attention_spans_bands)
+TEST_LOOP(attention_spans_bands, 2)
 {
     struct cpu_fixture fixture;
     ck_assert(cpu_fixture_open(NULL, 2, ARENA_BYTES, &fixture));
@@ -111,7 +117,11 @@ TEST(attention_spans_bands)
         .kind = OP_ATTENTION_FORWARD,
         .attrs = {.time = 301, .heads = 6, .kv_heads = 2, .softmax_scale = 0.3f},
         .operand = {[ATTENTION_FORWARD_QKV] = f32(602, 190), [ATTENTION_FORWARD_SCALARS] = i32(SCALAR_WORDS)}};
+    if (_i == 1)
+        call.operand[ATTENTION_FORWARD_FIRST] = i32(602);
     cpu_fixture_layout(&fixture, &call);
+    for (int64_t n = 0; n < 602 && _i == 1; n++)
+        ((int32_t *)cpu_fixture_operand(&fixture, &call, ATTENTION_FORWARD_FIRST))[n] = document_of(n % 301);
     cpu_fixture_fill(cpu_fixture_operand(&fixture, &call, ATTENTION_FORWARD_QKV), 602 * 190, unit_seed(), 1.5f);
     scalars_fill(cpu_fixture_operand(&fixture, &call, ATTENTION_FORWARD_SCALARS));
     cpu_fixture_run(&fixture, &call);

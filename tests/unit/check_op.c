@@ -163,6 +163,11 @@ TEST(attention_shapes_and_refusals)
     call = attention(4, 4, 16);
     call.operand[ATTENTION_FORWARD_SCALARS].dims[0] = 3;
     refuses(call, "operand scalars is [3], expected [16]");
+    call = attention(4, 4, 16);
+    call.operand[ATTENTION_FORWARD_FIRST] = vector(DTYPE_I32, 24);
+    ck_assert(op_infer(&call));
+    call.operand[ATTENTION_FORWARD_FIRST] = vector(DTYPE_I32, 8);
+    refuses(call, "operand first is [8], expected [24]");
 }
 
 TEST(optional_operands_stay_absent)

@@ -1,7 +1,8 @@
 /* The common parts of the tiled and the plain attention kernels: which rows a block owns and how far it walks, dropout
  * masks, and how much shared memory a kernel may use.
  *
- * Forward: a block owns a tile of queries of one head and walks over the keys that they see.  Backward: see
+ * Forward: a block owns a tile of queries of one head and walks over the keys that they see, from the first query's
+ * document on.  Backward: see
  * attention_tile_backward.cu.  Blocks with the most work start first; no block depends on another one's result.
  */
 #ifndef GPT_TRAIN_CUDA_KERNELS_ATTENTION_PLACE_H
@@ -27,13 +28,26 @@ DEVICE struct cuda_span attention_span(int64_t row, int column, int head_size, b
     return span;
 }
 
+/* Returns the first key that a query of a sample sees. */
+DEVICE int attention_begin(const struct cuda_attention &attention, int sample, int query)
+{
+    return attention.begin != NULL ? attention.begin[(int64_t)sample * attention.time + query] : 0;
+}
+
+/* Returns true if a query does not see a key.  Queries from the time on are zeros, and have no document. */
+DEVICE bool attention_hides(const struct cuda_attention &attention, int sample, int query, int key)
+{
+    return attention.begin != NULL && query < attention.time && key < attention_begin(attention, sample, query);
+}
+
 /* The sample and head that a block of the forward works on, and where its queries begin. */
 struct forward_place {
     int sample, head, query;
     int position; /* of query 0 among the keys */
+    int start;    /* the first tile of keys that a query sees */
 };
 
-template <int QUERIES> DEVICE struct forward_place forward_place_of(const struct cuda_attention &attention)
+template <int QUERIES, int KEYS> DEVICE struct forward_place forward_place_of(const struct cuda_attention &attention)
 {
     const int tiles = (attention.time + QUERIES - 1) / QUERIES, item = (int)blockIdx.x / tiles;
     struct forward_place place;
@@ -41,6 +55,7 @@ template <int QUERIES> DEVICE struct forward_place forward_place_of(const struct
     place.head = item % attention.heads;
     place.sample = item / attention.heads;
     place.position = attention.positioned ? attention.scalars[SCALAR_POSITION].i : 0;
+    place.start = attention_begin(attention, place.sample, place.query) / KEYS * KEYS;
     return place;
 }
 
@@ -52,6 +67,20 @@ struct backward_place {
     int heads;        /* heads to walk through: those that share the keys; else 1 */
 };
 
+/* Returns the end of the queries from `low` on that see a key before `key_end`: their documents begin in order. */
+DEVICE int queries_end(const struct cuda_attention &attention, int sample, int low, int key_end)
+{
+    int end = attention.time;
+    while (attention.begin != NULL && low < end) {
+        const int middle = (low + end) / 2;
+        if (attention_begin(attention, sample, middle) < key_end)
+            low = middle + 1;
+        else
+            end = middle;
+    }
+    return end;
+}
+
 template <bool KEYS, int OWN, int OTHER>
 DEVICE struct backward_place backward_place_of(const struct cuda_attention &attention)
 {
@@ -61,8 +90,9 @@ DEVICE struct backward_place backward_place_of(const struct cuda_attention &atte
     place.own = (KEYS ? tile : tiles - 1 - tile) * OWN;
     place.head = item % heads;
     place.sample = item / heads;
-    place.first = KEYS ? place.own : 0;
-    const int end = KEYS ? attention.time : min(place.own + OWN, attention.time);
+    place.first = KEYS ? place.own : attention_begin(attention, place.sample, place.own) / OTHER * OTHER;
+    const int end =
+        KEYS ? queries_end(attention, place.sample, place.own, place.own + OWN) : min(place.own + OWN, attention.time);
     place.tiles = (end - place.first + OTHER - 1) / OTHER;
     place.heads = KEYS ? attention.heads / attention.kv_heads : 1;
     return place;

@@ -76,7 +76,8 @@ DEVICE void plain_slopes(const struct cuda_attention &attention, float (&score)[
             const int query = KEYS ? column : row, key = KEYS ? row : column;
             const float lse = query < attention.time ? attention.lse[start + query] : 0.0f;
             const float delta = query < attention.time ? attention.delta[start + query] : 0.0f;
-            const float p = key > query ? 0.0f : expf(fmaf(score[i][j], attention.scale, -lse));
+            const bool hidden = key > query || attention_hides(attention, sample, query, key);
+            const float p = hidden ? 0.0f : expf(fmaf(score[i][j], attention.scale, -lse));
             bool kept = true;
             if (attention.threshold != 0) {
                 const int source = KEYS ? x + 8 * j : y + 4 * i + 8 * j, bit = KEYS ? y + 4 * i : x;

@@ -17,15 +17,19 @@ template <int D>
 constexpr size_t plain_forward_bytes = ((QUERIES + KEYS) * plain_stride<D> +
                                         QUERIES * weight_stride<KEYS>)*sizeof(float);
 
-/* Scales the scores, and sets those of keys that come after the query to minus infinity.  `row` is the position of the
- * lane's first row among the keys, `key` the first key. */
-DEVICE void plain_scores_mask(float (&score)[ROWS_I][KEYS_J], float scale, int row, int key)
+/* Scales the scores, and sets those of keys that the query does not see to minus infinity.  `query` is the lane's first
+ * row, `row` its position among the keys, `key` the first key. */
+DEVICE void plain_scores_mask(const struct cuda_attention &attention, float (&score)[ROWS_I][KEYS_J], int sample,
+                              int query, int row, int key)
 {
 #pragma unroll
     for (int i = 0; i < ROWS_I; i++) {
 #pragma unroll
         for (int j = 0; j < KEYS_J; j++)
-            score[i][j] = key + plain_x() + 8 * j > row + 4 * i ? -INFINITY : score[i][j] * scale;
+            score[i][j] = key + plain_x() + 8 * j > row + 4 * i ||
+                                  attention_hides(attention, sample, query + 4 * i, key + plain_x() + 8 * j)
+                              ? -INFINITY
+                              : score[i][j] * attention.scale;
     }
 }
 
@@ -41,10 +45,11 @@ DEVICE void plain_weights_make(float (&score)[ROWS_I][KEYS_J], float (&largest)[
         for (int j = 0; j < KEYS_J; j++)
             after = fmaxf(after, score[i][j]);
         after = cuda_lanes_max<8>(after);
-        const float shrink = expf(largest[i] - after);
+        const float zero = after == -INFINITY ? 0.0f : after; /* a row may have seen no key of its document so far */
+        const float shrink = expf(largest[i] - zero);
 #pragma unroll
         for (int j = 0; j < KEYS_J; j++) {
-            score[i][j] = expf(score[i][j] - after);
+            score[i][j] = expf(score[i][j] - zero);
             added += score[i][j];
         }
         largest[i] = after;
@@ -77,7 +82,7 @@ template <int D>
 __global__ void __launch_bounds__(PLAIN_THREADS) attention_forward_plain(const struct cuda_attention attention)
 {
     DYN_SHARED(float, shared);
-    const struct forward_place place = forward_place_of<QUERIES>(attention);
+    const struct forward_place place = forward_place_of<QUERIES, KEYS>(attention);
     const int warp_row = cuda_warp() * 4 * ROWS_I, kv_head = place.head / (attention.heads / attention.kv_heads);
     float *q = shared, *other = q + QUERIES * plain_stride<D>;
     float *weights = other + KEYS * plain_stride<D> + warp_row * weight_stride<KEYS>,
@@ -95,14 +100,14 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_forward_plain(const s
     if (attention.threshold != 0)
         mask = attention_mask_make(attention, place.sample, place.head);
     plain_load<D, QUERIES>(q, attention, attention.q, place.sample, place.head, place.query, attention.time);
-    for (int key = 0; key < end; key += KEYS) {
+    for (int key = place.start; key < end; key += KEYS) {
         plain_load<D, KEYS>(other, attention, attention.k, place.sample, kv_head, key, end);
         __syncthreads(); /* the keys have arrived, and before the first tile the queries */
         float score[ROWS_I][KEYS_J];
         plain_scores<D>(score, own, other);
         __syncthreads(); /* the keys are no longer read */
         plain_load<D, KEYS>(other, attention, attention.v, place.sample, kv_head, key, end);
-        plain_scores_mask(score, attention.scale, row, key);
+        plain_scores_mask(attention, score, place.sample, place.query + warp_row + plain_y(), row, key);
         plain_weights_make<D>(score, largest, sum, result);
         if (attention.threshold != 0)
             plain_weights_drop(attention, mask, score, place.query + warp_row, key);

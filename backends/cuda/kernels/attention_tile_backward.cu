@@ -93,11 +93,11 @@ DEVICE struct own_statistics own_statistics_of(const struct cuda_attention &atte
 }
 
 /* Turns scores into p f (without f's scale), and dp into ds.  `own` is the lane's first own row, `other` the tile's
- * first other row.  masked: some of the keys come after some of the queries. */
+ * first other row.  masked: some of the queries do not see some of the keys. */
 template <bool KEYS>
 DEVICE void slopes_make(const struct cuda_attention &attention, float (&score)[OTHER_TILES][4],
                         float (&slope)[OTHER_TILES][4], const struct own_statistics &rows, const float *lse,
-                        const float *delta, uint32_t bits, int own, int other, bool masked)
+                        const float *delta, uint32_t bits, int sample, int own, int other, bool masked)
 {
     const int t = cuda_lane() % 4;
     const float scale = attention.scale * LOG2_E;
@@ -111,7 +111,8 @@ DEVICE void slopes_make(const struct cuda_attention &attention, float (&score)[O
             const int column = n * 8 + 2 * t + e % 2, row = own + e / 2 * 8;
             const float row_lse = KEYS ? lse[column] : rows.lse[e / 2];
             const float row_delta = KEYS ? delta[column] : rows.delta[e / 2];
-            const bool hidden = masked && (KEYS ? row > other + column : other + column > row);
+            const int query = KEYS ? other + column : row, key = KEYS ? row : other + column;
+            const bool hidden = masked && (key > query || attention_hides(attention, sample, query, key));
             const float p = hidden ? 0.0f : exp2f(fmaf(score[n][e], scale, -row_lse * LOG2_E));
             const bool is_kept = (kept >> e & 1u) != 0;
             score[n][e] = is_kept ? p : 0.0f;
@@ -190,9 +191,10 @@ __global__ void __launch_bounds__(TILE_THREADS, BLOCKS_MIN)
             tile_scores<T, D, OTHER_TILES, WIDE>(score, held_first, own_first + warp_row * tile_stride<D>, stage.first);
             tile_scores<T, D, OTHER_TILES, WIDE>(slope, held_second, own_second + warp_row * tile_stride<D>,
                                                  stage.second);
-            const bool masked = KEYS ? place.own + TILE_ROWS - 1 > other : other + OTHER_ROWS - 1 > place.own;
-            slopes_make<KEYS>(attention, score, slope, rows, stage.lse, stage.delta, bits, own_row + cuda_lane() / 4,
-                              other, masked);
+            const bool masked = attention.begin != NULL ||
+                                (KEYS ? place.own + TILE_ROWS - 1 > other : other + OTHER_ROWS - 1 > place.own);
+            slopes_make<KEYS>(attention, score, slope, rows, stage.lse, stage.delta, bits, place.sample,
+                              own_row + cuda_lane() / 4, other, masked);
             if constexpr (KEYS)
                 tile_add<T, D, OTHER_TILES, WIDE>(sum_v, score, stage.second);
             tile_add<T, D, OTHER_TILES, WIDE>(sum, slope, stage.first);

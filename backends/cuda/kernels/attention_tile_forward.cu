@@ -28,23 +28,26 @@ template <int D, int WARPS> constexpr int forward_held = WARPS == 8 ? 1 : tile_h
  * the compiler decides. */
 template <int D, int WARPS> constexpr int forward_blocks_min = WARPS == 8 && D == 64 ? 2 : 0;
 
-/* Sets the scores of keys that a query does not see to minus infinity.  `row` is the position of the lane's first row
- * among the keys, `key` the first key. */
-DEVICE void scores_mask(float (&score)[KEY_TILES][4], int row, int key)
+/* Sets the scores of keys that a query does not see to minus infinity.  `query` is the lane's first row, `row` its
+ * position among the keys, `key` the first key. */
+DEVICE void scores_mask(const struct cuda_attention &attention, float (&score)[KEY_TILES][4], int sample, int query,
+                        int row, int key)
 {
     const int t = cuda_lane() % 4;
 #pragma unroll
     for (int n = 0; n < KEY_TILES; n++) {
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            if (key + n * 8 + 2 * t + e % 2 > row + e / 2 * 8)
+            const int column = key + n * 8 + 2 * t + e % 2;
+            if (column > row + e / 2 * 8 || attention_hides(attention, sample, query + e / 2 * 8, column))
                 score[n][e] = -INFINITY;
         }
     }
 }
 
 /* Turns scores into weights relative to the new maximum of their row, and rescales what was summed before.  `scale` is
- * log2(e) times that of the scores; `largest` is of unscaled scores, and finite from the first tile on. */
+ * log2(e) times that of the scores; `largest` is of unscaled scores, and finite from the first tile with keys of the
+ * row's document on. */
 template <int D>
 DEVICE void weights_make(float (&score)[KEY_TILES][4], float (&largest)[2], float (&sum)[2], float (&result)[D / 8][4],
                          float scale)
@@ -56,7 +59,8 @@ DEVICE void weights_make(float (&score)[KEY_TILES][4], float (&largest)[2], floa
         for (int n = 0; n < KEY_TILES; n++)
             after = fmaxf(after, fmaxf(score[n][2 * r], score[n][2 * r + 1]));
         after = cuda_lanes_max<4>(after);
-        const float shrink = exp2f((largest[r] - after) * scale), zero = after * scale;
+        const float base = after == -INFINITY ? 0.0f : after;
+        const float shrink = exp2f((largest[r] - base) * scale), zero = base * scale;
         float added = 0.0f;
 #pragma unroll
         for (int n = 0; n < KEY_TILES; n++) {
@@ -112,14 +116,14 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
         DYN_SHARED(T, shared);
         constexpr int queries = WARPS * TILE_WARP_ROWS, threads = WARPS * WARP_LANES;
         T *q = shared, *k = q + tile_elements<D, queries>, *v = k + tile_elements<D, TILE_ROWS>;
-        const struct forward_place place = forward_place_of<queries>(attention);
+        const struct forward_place place = forward_place_of<queries, TILE_ROWS>(attention);
         const int size = attention.head_size, kv_head = place.head / (attention.heads / attention.kv_heads);
         const int first = place.position + place.query; /* position of the tile's first query among the keys */
         const int end = min(place.position + attention.time, first + queries);
         const int warp_row = tile_warp_row(), row = first + warp_row + cuda_lane() / 4;
         const int unit = attention.unit;
         struct tile_source<T> keys = {
-            tile_rows<T>(attention.k, place.sample, kv_head, size), attention.k.row, 0, end, size, unit
+            tile_rows<T>(attention.k, place.sample, kv_head, size), attention.k.row, place.start, end, size, unit
         };
         struct tile_source<T> values = {
             tile_rows<T>(attention.v, place.sample, kv_head, size), attention.v.row, 0, end, size, unit
@@ -134,13 +138,13 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
         struct cuda_mask mask;
         if (attention.threshold != 0)
             mask = attention_mask_make(attention, place.sample, place.head);
-        for (int key = 0; key < end; key += TILE_ROWS) {
+        for (int key = place.start; key < end; key += TILE_ROWS) {
             cp_async_wait<0>();
             __syncthreads(); /* the keys have arrived, and the previous tile's values are no longer read */
             values.first = key;
             tile_load<T, D, TILE_ROWS, threads>(v, values);
             cp_async_commit();
-            if (key == 0)
+            if (key == place.start)
                 tile_hold<T, D>(held, q + warp_row * tile_stride<D>);
             float score[KEY_TILES][4];
             tile_scores<T, D, KEY_TILES, WIDE>(score, held, q + warp_row * tile_stride<D>, k);
@@ -151,8 +155,8 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
                 tile_load<T, D, TILE_ROWS, threads>(k, keys);
                 cp_async_commit();
             }
-            if (key + TILE_ROWS - 1 > first)
-                scores_mask(score, row, key);
+            if (key + TILE_ROWS - 1 > first || attention.begin != NULL)
+                scores_mask(attention, score, place.sample, place.query + warp_row + cuda_lane() / 4, row, key);
             weights_make<D>(score, largest, sum, result, attention.scale * LOG2_E);
             if (attention.threshold != 0)
                 weights_drop(score, tile_kept_by_query<KEY_TILES>(attention, mask, place.query + warp_row, key));

@@ -4,8 +4,8 @@
  *     dv += (p f)' dy,   ds = p (f (dy v') - delta),   dk += ds' q,   dq += ds k                 Dao 2023, algorithm 2
  * The first kernel writes delta to the workspace.  The second computes dk and dv: one group per tile of keys of a
  * key-value head, over all queries at or after it, of all heads that share it.  The third computes dq: one group per
- * tile of queries, over all keys up to it.  Scores are computed twice, so that every sum has one owner and dq needs no
- * scratch memory.  A group is 8 x 8 work-items.  It owns the wide side of the tile (GT_WIDE rows) and loops over the
+ * tile of queries, over all keys up to it.  Both skip tiles of other documents.  Scores are computed twice, so that
+ * every sum has one owner and dq needs no scratch memory.  A group is 8 x 8 work-items.  It owns the wide side of the tile (GT_WIDE rows) and loops over the
  * narrow side (GT_NARROW rows).
  */
 #if GT_SLICES > 8
@@ -53,12 +53,13 @@ __kernel void gt_attention_delta(GT_TENSOR(dy), GT_TENSOR(y), GT_ARRAY(float, de
 
 GT_KERNEL(GT_ITEMS)
 gt_attention_backward_keys(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const float, lse), GT_ARRAY(const uint, scalars),
-                           GT_TENSOR(dqkv), GT_ARRAY(const float, delta), int time, int heads, int kv_heads, int size,
-                           float scale, int site, uint threshold, float kept_scale)
+                           GT_TENSOR(dqkv), GT_ARRAY(const int, begin), GT_ARRAY(const float, delta), int documents,
+                           int time, int heads, int kv_heads, int size, float scale, int site, uint threshold, float kept_scale)
 {
     __local float k[GT_WIDE * GT_PITCH], v[GT_WIDE * GT_PITCH], q[GT_NARROW * GT_PITCH], slope[GT_NARROW * GT_PITCH];
     __local float weight[GT_NARROW * (GT_WIDE + 1)], score_slope[GT_NARROW * (GT_WIDE + 1)];
     __local float row_lse[GT_NARROW], row_delta[GT_NARROW];
+    __local int row_begin[GT_NARROW];
     __local uint kept[GT_NARROW * GT_WIDE / 8];
     const struct gt_shape shape = {time,  heads,     heads / kv_heads, size, (long)(heads + 2 * kv_heads) * size,
                                    scale, threshold, kept_scale};
@@ -77,7 +78,15 @@ gt_attention_backward_keys(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const float, 
     }
     gt_rows_load(k, GT_WIDE, qkv, qkv_at + (ulong)k_first, qkv_dtype, shape.row, keys, size);
     gt_rows_load(v, GT_WIDE, qkv, qkv_at + (ulong)v_first, qkv_dtype, shape.row, keys, size);
-    const int steps = (time - key + GT_NARROW - 1) / GT_NARROW;
+    int end = time; /* of the queries that see one of the keys */
+    for (int low = key; documents && low < end;) {
+        const int middle = (low + end) / 2;
+        if (GT_AT(begin, sample * time + middle) < key + keys)
+            low = middle + 1;
+        else
+            end = middle;
+    }
+    const int steps = (end - key + GT_NARROW - 1) / GT_NARROW;
     for (int pass = 0; pass < steps * shape.heads_per_kv; pass++) {
         const int head = kv_head * shape.heads_per_kv + pass / steps, query = key + pass % steps * GT_NARROW;
         const int rows = min(time - query, GT_NARROW);
@@ -90,6 +99,7 @@ gt_attention_backward_keys(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const float, 
         if (item < GT_NARROW) {
             row_lse[item] = item < rows ? GT_AT(lse, statistic + item) : 0.0f;
             row_delta[item] = item < rows ? GT_AT(delta, statistic + item) : 0.0f;
+            row_begin[item] = documents && item < rows ? GT_AT(begin, sample * time + query + item) : 0;
         }
         gt_kept_fill(kept, GT_NARROW, GT_WIDE, time, query, key, counter, GT_AT(scalars, GT_SEED_LO),
                      GT_AT(scalars, GT_SEED_HI), threshold);
@@ -112,7 +122,7 @@ gt_attention_backward_keys(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const float, 
         for (int r = 0; r < GT_NARROW_EACH; r++) {
             for (int c = 0; c < GT_WIDE_EACH; c++) {
                 const int i = y * GT_NARROW_EACH + r, j = x + 8 * c, at = i * (GT_WIDE + 1) + j;
-                const bool visible = i < rows && key + j <= query + i;
+                const bool visible = i < rows && key + j <= query + i && key + j >= row_begin[i];
                 const uint bit = threshold == 0 ? 1u : kept[i * (GT_WIDE / 8) + j / 8] >> (j % 8) & 1u;
                 float pf, ds;
                 gt_weight(&shape, visible, product[r][c], value_slope[r][c], row_lse[i], row_delta[i], bit, &pf, &ds);
@@ -146,8 +156,9 @@ gt_attention_backward_keys(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const float, 
 
 GT_KERNEL(GT_ITEMS)
 gt_attention_backward_queries(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const float, lse), GT_ARRAY(const uint, scalars),
-                              GT_TENSOR(dqkv), GT_ARRAY(const float, delta), int time, int heads, int kv_heads,
-                              int size, float scale, int site, uint threshold, float kept_scale)
+                              GT_TENSOR(dqkv), GT_ARRAY(const int, begin), GT_ARRAY(const float, delta), int documents,
+                              int time, int heads, int kv_heads, int size, float scale, int site, uint threshold,
+                              float kept_scale)
 {
     __local float q[GT_WIDE * GT_PITCH], slope[GT_WIDE * GT_PITCH], k[GT_NARROW * GT_PITCH], v[GT_NARROW * GT_PITCH];
     __local float score_slope[GT_WIDE * (GT_NARROW + 1)];
@@ -165,17 +176,20 @@ gt_attention_backward_queries(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const floa
     const long statistic = (sample * heads + head) * time + query;
     const uint4 counter = (uint4)(0, (uint)site + ((uint)head << 16), GT_AT(scalars, GT_SAMPLE_BASE) + (uint)sample,
                                   GT_AT(scalars, GT_STEP));
+    const int key_start = documents ? GT_AT(begin, sample * time + query) / GT_NARROW * GT_NARROW : 0;
     float dq[GT_WIDE_EACH][GT_SLICES], row_lse[GT_WIDE_EACH], row_delta[GT_WIDE_EACH];
+    int row_begin[GT_WIDE_EACH];
     for (int r = 0; r < GT_WIDE_EACH; r++) {
         const int i = y * GT_WIDE_EACH + r;
         row_lse[r] = i < rows ? GT_AT(lse, statistic + i) : 0.0f;
         row_delta[r] = i < rows ? GT_AT(delta, statistic + i) : 0.0f;
+        row_begin[r] = documents && i < rows ? GT_AT(begin, sample * time + query + i) : 0;
         for (int s = 0; s < GT_SLICES; s++)
             dq[r][s] = 0.0f;
     }
     gt_rows_load(q, GT_WIDE, qkv, qkv_at + (ulong)q_first, qkv_dtype, shape.row, rows, size);
     gt_rows_load(slope, GT_WIDE, dy, dy_at + (ulong)dy_first, dy_dtype, dy_row, rows, size);
-    for (int key = 0; key < end; key += GT_NARROW) {
+    for (int key = key_start; key < end; key += GT_NARROW) {
         const int keys = min(end - key, GT_NARROW);
         gt_rows_load(k, GT_NARROW, qkv, qkv_at + (ulong)(k_start + key * shape.row), qkv_dtype, shape.row, keys, size);
         gt_rows_load(v, GT_NARROW, qkv, qkv_at + (ulong)(v_start + key * shape.row), qkv_dtype, shape.row, keys, size);
@@ -200,7 +214,7 @@ gt_attention_backward_queries(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const floa
         for (int r = 0; r < GT_WIDE_EACH; r++) {
             for (int c = 0; c < GT_NARROW_EACH; c++) {
                 const int i = y * GT_WIDE_EACH + r, j = x + 8 * c;
-                const bool visible = i < rows && key + j <= query + i;
+                const bool visible = i < rows && key + j <= query + i && key + j >= row_begin[r];
                 const uint bit = threshold == 0 ? 1u : kept[i * (GT_NARROW / 8) + j / 8] >> (j % 8) & 1u;
                 float pf, ds;
                 gt_weight(&shape, visible, product[r][c], value_slope[r][c], row_lse[r], row_delta[r], bit, &pf, &ds);

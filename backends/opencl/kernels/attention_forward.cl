@@ -3,8 +3,8 @@
  * A group is 8 x 8 work-items.  For each tile of keys, it computes scores into local memory (4 queries by GT_KEYS / 8
  * keys per work-item).  Two work-items per row update the row's maximum and sum, and turn scores into weights.  Weights
  * times values are added to results in registers (4 queries by GT_SLICES columns per work-item).  Tiles beyond the
- * diagonal are skipped, and nothing of size T x T exists.  Keys and values come from rows of qkv or from the cache:
- * either is a tensor, two offsets and two strides.  Dropout applies to the weights that multiply values, not to their
+ * diagonal, and before the first query's document, are skipped, and nothing of size T x T exists.  Keys and values come
+ * from rows of qkv or from the cache: either is a tensor, two offsets and two strides.  Dropout applies to the weights that multiply values, not to their
  * sum.
  */
 #define GT_QUERIES 32
@@ -19,8 +19,8 @@
 
 GT_KERNEL(GT_ITEMS)
 gt_attention_forward(GT_TENSOR(kv), GT_TENSOR(q), GT_ARRAY(const uint, scalars), GT_TENSOR(y), GT_ARRAY(float, lse),
-                     int cached, int time, int heads, int heads_per_kv, int size, long q_row, long kv_row,
-                     long kv_sample, long k_first, long v_first, float scale, int site, uint threshold,
+                     GT_ARRAY(const int, begin), int cached, int documents, int time, int heads,
+                     int heads_per_kv, int size, long q_row, long kv_row, long kv_sample, long k_first, long v_first, float scale, int site, uint threshold,
                      float kept_scale)
 {
     __local float queries[GT_QUERIES * GT_PITCH], tile[GT_KEYS * GT_PITCH], score[GT_QUERIES * GT_SCORE_PITCH];
@@ -38,12 +38,15 @@ gt_attention_forward(GT_TENSOR(kv), GT_TENSOR(q), GT_ARRAY(const uint, scalars),
     const uint4 counter = (uint4)(0, (uint)site + ((uint)head << 16), GT_AT(scalars, GT_SAMPLE_BASE) + (uint)sample,
                                   GT_AT(scalars, GT_STEP));
     float result[GT_EACH][GT_SLICES], largest = -INFINITY, sum = 0.0f;
+    const int start = documents ? GT_AT(begin, sample * time + first) / GT_KEYS * GT_KEYS : 0;
+    int begins[GT_EACH]; /* the first key that each of the rows sees */
     for (int r = 0; r < GT_EACH; r++) {
+        begins[r] = documents && above + r < rows ? GT_AT(begin, sample * time + first + above + r) : 0;
         for (int s = 0; s < GT_SLICES; s++)
             result[r][s] = 0.0f;
     }
     gt_rows_load(queries, GT_QUERIES, q, q_at + (ulong)q_first, q_dtype, q_row, rows, size);
-    for (int key = 0; key < end; key += GT_KEYS) {
+    for (int key = start; key < end; key += GT_KEYS) {
         const int keys = min(end - key, GT_KEYS);
         gt_rows_load(tile, GT_KEYS, kv, kv_at + (ulong)(kv_first + k_first + key * kv_row), kv_dtype, kv_row, keys,
                      size);
@@ -67,7 +70,8 @@ gt_attention_forward(GT_TENSOR(kv), GT_TENSOR(q), GT_ARRAY(const uint, scalars),
         }
         for (int r = 0; r < GT_EACH; r++) {
             for (int c = 0; c < GT_KEYS_EACH; c++) {
-                const bool visible = key + x + 8 * c <= position + first + above + r;
+                const int at = key + x + 8 * c;
+                const bool visible = at >= begins[r] && at <= position + first + above + r;
                 score[(above + r) * GT_SCORE_PITCH + x + 8 * c] = visible ? product[r][c] * scale : -INFINITY;
             }
         }
@@ -81,10 +85,11 @@ gt_attention_forward(GT_TENSOR(kv), GT_TENSOR(q), GT_ARRAY(const uint, scalars),
                      size);
         GT_SYNC();
         largest = fmax(before, fmax(part[2 * row], part[2 * row + 1]));
-        const float factor = exp(before - largest);
+        /* With documents a row may have seen no key so far. */
+        const float zero = largest == -INFINITY ? 0.0f : largest, factor = exp(before - zero);
         sum *= factor;
         for (int j = 0; j < GT_KEYS / 2; j++) {
-            const float p = exp(weight[j] - largest);
+            const float p = exp(weight[j] - zero);
             const int e = half_first + j;
             const bool dropped = threshold != 0 && (kept[row * (GT_KEYS / 8) + e / 8] >> (e % 8) & 1u) == 0;
             sum += p;

@@ -54,7 +54,8 @@ __kernel void gt_attention_delta(GT_TENSOR(dy), GT_TENSOR(y), GT_ARRAY(float, de
 GT_KERNEL(GT_ITEMS)
 gt_attention_backward_keys(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const float, lse), GT_ARRAY(const uint, scalars),
                            GT_TENSOR(dqkv), GT_ARRAY(const int, begin), GT_ARRAY(const float, delta), int documents,
-                           int time, int heads, int kv_heads, int size, float scale, int site, uint threshold, float kept_scale)
+                           int time, int heads, int kv_heads, int size, float scale, int site, uint threshold,
+                           float kept_scale)
 {
     __local float k[GT_WIDE * GT_PITCH], v[GT_WIDE * GT_PITCH], q[GT_NARROW * GT_PITCH], slope[GT_NARROW * GT_PITCH];
     __local float weight[GT_NARROW * (GT_WIDE + 1)], score_slope[GT_NARROW * (GT_WIDE + 1)];

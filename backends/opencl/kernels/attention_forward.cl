@@ -19,9 +19,9 @@
 
 GT_KERNEL(GT_ITEMS)
 gt_attention_forward(GT_TENSOR(kv), GT_TENSOR(q), GT_ARRAY(const uint, scalars), GT_TENSOR(y), GT_ARRAY(float, lse),
-                     GT_ARRAY(const int, begin), int cached, int documents, int time, int heads,
-                     int heads_per_kv, int size, long q_row, long kv_row, long kv_sample, long k_first, long v_first, float scale, int site, uint threshold,
-                     float kept_scale)
+                     GT_ARRAY(const int, begin), int cached, int documents, int time, int heads, int heads_per_kv,
+                     int size, long q_row, long kv_row, long kv_sample, long k_first, long v_first, float scale,
+                     int site, uint threshold, float kept_scale)
 {
     __local float queries[GT_QUERIES * GT_PITCH], tile[GT_KEYS * GT_PITCH], score[GT_QUERIES * GT_SCORE_PITCH];
     __local float part[GT_ITEMS], shrink[GT_QUERIES];

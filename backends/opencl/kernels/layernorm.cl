@@ -62,9 +62,9 @@ gt_layernorm_backward(GT_TENSOR(dy), GT_TENSOR(x), GT_TENSOR(gain), GT_ARRAY(con
 
 /* partial[part, c] and, if there is a mean, partial[parts + part, c]: the contributions of the part's rows to dgain and
  * dbias. */
-__kernel void gt_layernorm_backward_partial(GT_TENSOR(dy), GT_TENSOR(x), GT_ARRAY(const float, rstd),
-                                            GT_TENSOR(mean), GT_ARRAY(float, partial), long rows,
-                                            long part_rows, long parts, long channels)
+__kernel void gt_layernorm_backward_partial(GT_TENSOR(dy), GT_TENSOR(x), GT_ARRAY(const float, rstd), GT_TENSOR(mean),
+                                            GT_ARRAY(float, partial), long rows, long part_rows, long parts,
+                                            long channels)
 {
     long part;
     const long c = gt_column(channels, &part);

@@ -6,9 +6,9 @@
  */
 #define GT_ROPE_ANGLE(n) ((GT_AT(scalars, GT_POSITION) + (n) % time) * size)
 /* Element i of the head at `at`, turned back. */
-#define GT_ROPE_BACK(tensor, at, i, angle)                                                                           \
-    (GT_LOAD(tensor, (at) + (i)) * GT_AT(table, (angle) + (i) % (size / 2)) +                                        \
-     GT_LOAD(tensor, (at) + ((i) + size / 2) % size) * GT_AT(table, (angle) + size / 2 + (i) % (size / 2)) *         \
+#define GT_ROPE_BACK(tensor, at, i, angle)                                                                   \
+    (GT_LOAD(tensor, (at) + (i)) * GT_AT(table, (angle) + (i) % (size / 2)) +                                \
+     GT_LOAD(tensor, (at) + ((i) + size / 2) % size) * GT_AT(table, (angle) + size / 2 + (i) % (size / 2)) * \
          ((i) < size / 2 ? 1.0f : -1.0f))
 
 /* The number of the first gain of a head, and of a head's mean. */

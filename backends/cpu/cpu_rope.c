@@ -1,8 +1,8 @@
-/* rope_forward and rope_backward, one row at a time.
+/* rope_forward and rope_backward, one head of a row at a time.
  *
- * Queries and keys turn in blocks of pairs; the backward turns the other way.  With gains, the sums of squares and of
- * the gradient's products are made first, in fp64, then the results.  dgain is summed as layernorm's: in parts of the
- * rows, whose number follows from the shape, added in order.
+ * The backward turns the other way.  With gains, the sums of squares and of the gradient's products are made first, in
+ * fp64, then the results.  dgain is summed as layernorm's: in parts of the rows, whose number follows from the shape,
+ * added in order.
  */
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
@@ -12,9 +12,8 @@
 
 /* The slots of the forward name the first operands of the backward too. */
 struct rope {
-    struct cpu_floats in, x, out; /* in: x, or dy; x: backward with gains */
-    const float *table;
-    const float *gain;                    /* fp32; NULL if absent */
+    struct cpu_floats in, x, out;         /* in: x, or dy; x: of the backward with gains */
+    const float *table, *gain;            /* gain: NULL if absent */
     int64_t columns, size, heads, turned; /* size of a head; heads: queries'; turned: queries' and keys' */
     int64_t position, time;
     bool is_whole; /* a mean is over all heads */
@@ -22,47 +21,12 @@ struct rope {
     float epsilon;
 };
 
-/* A block of pairs of a head: as stored, or turned back in the backward; and those of x there. */
-struct pairs {
-    int64_t at, count; /* first element of the first halves */
+/* What a row's elements share: its number, its cosines and sines, and, for the heads of a mean, r and mean(dz g xh). */
+struct row {
+    int64_t n;
     const float *cosine, *sine;
-    float in[2][CPU_BLOCK], x[2][CPU_BLOCK];
+    float r, product;
 };
-
-static void pairs_turn(struct pairs *p, float sign)
-{
-    float *a = p->in[0], *b = p->in[1];
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < p->count; i++) {
-        const float first = a[i], second = b[i], sine = sign * p->sine[i];
-        a[i] = first * p->cosine[i] - second * sine;
-        b[i] = second * p->cosine[i] + first * sine;
-    }
-}
-
-static void pairs_copy(struct cpu_floats from, int64_t at, int64_t count, float *to)
-{
-    const float *values = cpu_floats_read(from, at, count, to);
-    if (values != to)
-        memcpy(to, values, (size_t)count * sizeof *to);
-}
-
-/* Reads the pairs from element `begin` of a head of row n.  The backward turns them back. */
-static void pairs_read(const struct rope *rope, int64_t n, int64_t head, int64_t begin, struct pairs *out)
-{
-    const int64_t half = rope->size / 2;
-    out->at = n * rope->columns + head * rope->size + begin;
-    out->count = min_i64(CPU_BLOCK, half - begin);
-    out->cosine = rope->table + (rope->position + n % rope->time) * rope->size + begin;
-    out->sine = out->cosine + half;
-    for (int second = 0; second < 2; second++) {
-        pairs_copy(rope->in, out->at + second * half, out->count, out->in[second]);
-        if (rope->x.memory != NULL)
-            pairs_copy(rope->x, out->at + second * half, out->count, out->x[second]);
-    }
-    if (rope->is_backward)
-        pairs_turn(out, -1.0f);
-}
 
 /* Returns the number of the first gain of a head. */
 static int64_t gain_of(const struct rope *rope, int64_t head)
@@ -70,90 +34,107 @@ static int64_t gain_of(const struct rope *rope, int64_t head)
     return (rope->is_whole ? head : head < rope->heads ? 0 : 1) * rope->size;
 }
 
-/* What the elements of a mean share: r, and mean(dz g xh). */
-struct shared {
-    float r, product;
-};
-
-static struct shared shared_make(const struct rope *rope, int64_t n, int64_t first, int64_t end, struct pairs *p)
+/* out[size] = in turned by the angles times `sign`; out may be in. */
+static void head_turn(const struct row *row, int64_t half, float sign, const float *in, float *out)
 {
-    const int64_t half = rope->size / 2;
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < half; i++) {
+        const float a = in[i], b = in[i + half], sine = sign * row->sine[i];
+        out[i] = a * row->cosine[i] - b * sine;
+        out[i + half] = b * row->cosine[i] + a * sine;
+    }
+}
+
+static void head_turn_normal(const struct row *row, int64_t half, const float *gain, const float *in, float *out)
+{
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < half; i++) {
+        const float a = in[i] * row->r * gain[i], b = in[i + half] * row->r * gain[i + half];
+        out[i] = a * row->cosine[i] - b * row->sine[i];
+        out[i + half] = b * row->cosine[i] + a * row->sine[i];
+    }
+}
+
+/* Computes r and the mean of heads first .. end - 1. */
+static void means_make(const struct rope *rope, struct row *row, int64_t first, int64_t end)
+{
+    const int64_t size = rope->size;
     double square = 0.0, product = 0.0;
     for (int64_t head = first; head < end; head++) {
-        for (int64_t begin = 0; begin < half; begin += CPU_BLOCK) {
-            pairs_read(rope, n, head, begin, p);
-            for (int second = 0; second < 2; second++) {
-                const float *gain = rope->gain + gain_of(rope, head) + second * half + begin, *in = p->in[second];
-                const float *x = rope->is_backward ? p->x[second] : in;
-                CPU_OMP(omp simd reduction(+ : square, product))
-                for (int64_t i = 0; i < p->count; i++) {
-                    square += (double)x[i] * (double)x[i];
-                    product += (double)(in[i] * gain[i]) * (double)x[i];
-                }
-            }
+        float buffer[2][CPU_BLOCK];
+        const int64_t at = row->n * rope->columns + head * size;
+        const float *in = cpu_floats_read(rope->in, at, size, buffer[0]), *x = in,
+                    *gain = rope->gain + gain_of(rope, head);
+        if (rope->is_backward) {
+            x = cpu_floats_read(rope->x, at, size, buffer[1]);
+            head_turn(row, size / 2, -1.0f, in, buffer[0]);
+            const float *dz = buffer[0];
+            CPU_OMP(omp simd reduction(+ : product))
+            for (int64_t i = 0; i < size; i++)
+                product += (double)(dz[i] * gain[i]) * (double)x[i];
         }
+        CPU_OMP(omp simd reduction(+ : square))
+        for (int64_t i = 0; i < size; i++)
+            square += (double)x[i] * (double)x[i];
     }
-    const double count = (double)((end - first) * rope->size);
-    const double r = 1.0 / sqrt(square / count + (double)rope->epsilon);
-    return (struct shared){(float)r, (float)(r * product / count)};
+    const double count = (double)((end - first) * size), r = 1.0 / sqrt(square / count + (double)rope->epsilon);
+    row->r = (float)r;
+    row->product = (float)(r * product / count);
 }
 
-/* Makes one half of a block of dx from the gradient dz, and adds the half's share of dgain. */
-static void gradient_half(const struct shared *shared, const float *gain, const float *x, float *dz, double *dgain,
-                          int64_t count)
+/* Makes dx[size] of a head from dz, and adds the head's share of dgain. */
+static void gradient_make(const struct row *row, int64_t size, const float *gain, const float *x, const float *dz,
+                          float *dx, double *dgain)
 {
-    const float r = shared->r, product = shared->product;
+    const float r = row->r, product = row->product;
     CPU_OMP(omp simd)
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < size; i++) {
         const float normal = x[i] * r;
         dgain[i] += (double)dz[i] * (double)normal;
-        dz[i] = r * (dz[i] * gain[i] - normal * product);
+        dx[i] = r * (dz[i] * gain[i] - normal * product);
     }
 }
 
-/* Makes heads first .. end - 1 of a row, which share a mean if there are gains. */
-static void heads_make(const struct rope *rope, int64_t n, int64_t first, int64_t end, double *dgain)
+static void head_make(const struct rope *rope, const struct row *row, int64_t head, double *dgain)
 {
-    const int64_t half = rope->size / 2;
-    struct pairs p;
-    struct shared shared = {1.0f, 0.0f};
-    if (rope->gain != NULL)
-        shared = shared_make(rope, n, first, end, &p);
-    for (int64_t head = first; head < end; head++) {
-        for (int64_t begin = 0; begin < half; begin += CPU_BLOCK) {
-            pairs_read(rope, n, head, begin, &p);
-            for (int second = 0; rope->gain != NULL && second < 2; second++) {
-                const int64_t at = gain_of(rope, head) + second * half + begin;
-                if (rope->is_backward) {
-                    gradient_half(&shared, rope->gain + at, p.x[second], p.in[second], dgain + at, p.count);
-                    continue;
-                }
-                CPU_OMP(omp simd)
-                for (int64_t i = 0; i < p.count; i++)
-                    p.in[second][i] = p.in[second][i] * shared.r * rope->gain[at + i];
-            }
-            if (!rope->is_backward)
-                pairs_turn(&p, 1.0f);
-            cpu_floats_write(rope->out, p.at, p.count, p.in[0]);
-            cpu_floats_write(rope->out, p.at + half, p.count, p.in[1]);
-        }
+    float buffer[2][CPU_BLOCK];
+    const int64_t size = rope->size, at = row->n * rope->columns + head * size, gains = gain_of(rope, head);
+    const float *in = cpu_floats_read(rope->in, at, size, buffer[0]);
+    float *out = cpu_floats_place(rope->out, at, buffer[0]);
+    if (rope->gain == NULL) {
+        head_turn(row, size / 2, rope->is_backward ? -1.0f : 1.0f, in, out);
+    } else if (rope->is_backward) {
+        head_turn(row, size / 2, -1.0f, in, buffer[0]);
+        gradient_make(row, size, rope->gain + gains, cpu_floats_read(rope->x, at, size, buffer[1]), buffer[0], out,
+                      dgain + gains);
+    } else {
+        head_turn_normal(row, size / 2, rope->gain + gains, in, out);
     }
+    cpu_floats_write(rope->out, at, size, out);
 }
 
 static void row_make(const struct rope *rope, int64_t n, double *dgain)
 {
-    const int64_t turned = rope->turned;
-    if (rope->is_whole) {
-        heads_make(rope, n, 0, rope->heads, dgain);
-        heads_make(rope, n, rope->heads, turned, dgain);
+    const float *angles = rope->table + (rope->position + n % rope->time) * rope->size;
+    struct row row = {.n = n, .cosine = angles, .sine = angles + rope->size / 2};
+    for (int64_t head = 0; head < rope->turned; head++) {
+        const int64_t end = !rope->is_whole ? head + 1 : head < rope->heads ? rope->heads : rope->turned;
+        if (rope->gain != NULL && (!rope->is_whole || head == 0 || head == rope->heads))
+            means_make(rope, &row, head, end);
+        head_make(rope, &row, head, dgain);
     }
-    for (int64_t head = 0; head < turned && !rope->is_whole; head++)
-        heads_make(rope, n, head, head + 1, dgain);
-    for (int64_t at = turned * rope->size; at < rope->columns; at += CPU_BLOCK) {
+    for (int64_t at = rope->turned * rope->size; at < rope->columns; at += CPU_BLOCK) {
         float buffer[CPU_BLOCK];
         const int64_t count = min_i64(CPU_BLOCK, rope->columns - at), first = n * rope->columns + at;
         cpu_floats_write(rope->out, first, count, cpu_floats_read(rope->in, first, count, buffer));
     }
+}
+
+/* A head must fit the buffers. */
+static bool rope_supports(const struct backend *backend, const struct op_call *call)
+{
+    (void)backend;
+    return op_columns(call, ROPE_FORWARD_TABLE) <= CPU_BLOCK;
 }
 
 /* The sums of the parts, followed by the gain if it has 16 bits. */
@@ -219,5 +200,7 @@ static enum gt_status rope_run(struct backend *backend, int32_t queue, const str
     return GT_OK;
 }
 
-const struct op_impl CPU_NAME(cpu_rope_forward) = {.workspace_bytes = rope_workspace_bytes, .run = rope_run};
-const struct op_impl CPU_NAME(cpu_rope_backward) = {.workspace_bytes = rope_workspace_bytes, .run = rope_run};
+const struct op_impl CPU_NAME(cpu_rope_forward) = {
+    .supports = rope_supports, .workspace_bytes = rope_workspace_bytes, .run = rope_run};
+const struct op_impl CPU_NAME(cpu_rope_backward) = {
+    .supports = rope_supports, .workspace_bytes = rope_workspace_bytes, .run = rope_run};

@@ -213,6 +213,7 @@ TEST(rope_shapes_and_refusals)
     ck_assert(op_infer(&good));
     ck_assert_int_eq(good.operand[ROPE_FORWARD_Y].dims[1], 30);
     ck_assert(op_flops(&good) == 3.0 * 8 * 24);
+    ck_assert(op_bytes(&good) == 2.0 * 2 * 8 * 30 + 4.0 * (4 * 6 + SCALAR_WORDS));
     call.operand[ROPE_FORWARD_TABLE].dims[0] = 3;
     refuses(call, "rope_forward: operand table has 3 positions, expected at least time = 4");
     call.operand[ROPE_FORWARD_TABLE] = matrix(DTYPE_F32, 4, 5);

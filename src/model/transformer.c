@@ -55,7 +55,11 @@ static enum gt_status emit(const struct builder *b, enum op_kind kind, const str
     char text[48];
     struct graph_pen pen = b->pen;
     enum recompute_class op_class = op_declaration(kind)->recompute;
-    pen.recompute = recompute_includes(b->level, strcmp(name, QKV_NAME) == 0 ? RECOMPUTE_CLASS_QKV : op_class);
+    if (strcmp(name, QKV_NAME) == 0)
+        op_class = RECOMPUTE_CLASS_QKV;
+    else if (kind == OP_ROPE_FORWARD && b->config->qk_norm != QK_NORM_NONE)
+        op_class = RECOMPUTE_CLASS_NORM; /* its backward pass needs x, so y is cheaper computed again than kept */
+    pen.recompute = recompute_includes(b->level, op_class);
     return graph_op_add(&pen, kind, attrs, place_name(b, text, name), operands);
 }
 

@@ -5,8 +5,9 @@
 . "${top_srcdir:?}/tests/e2e/e2e.inc"
 
 # train LEVEL [FOLDER]
+arch=gpt2
 train() {
-    run 0 "$GPT_TRAIN" --dataset=tiny --out_dir="${2:-$1}" --recompute="$1" --n_layer=3 --n_head=3 --n_embd=48 --block_size=24 \
+    run 0 "$GPT_TRAIN" --dataset=tiny --out_dir="${2:-$1}" --recompute="$1" --arch="$arch" --n_layer=3 --n_head=3 --n_embd=48 --block_size=24 \
         --batch_size=5 --micro_batch=3 --gradient_accumulation_steps=2 --dropout=0.1 --bias=True --loss_chunk=20 \
         --max_iters=7 --eval_iters=1 --eval_interval=100 --warmup_iters=2
 }
@@ -32,6 +33,17 @@ for level in gelu layernorm mlp full; do
     check "$level plans fewer bytes than the level before" below "$(planned $level)" "$before"
     before=$(planned $level)
 done
+# The ops of other blocks: rmsnorm, rope with norms, swiglu.
+arch=qwen3
+check "qwen3 trains" train none qwen3
+before=$(planned qwen3)
+for level in gelu layernorm mlp full; do
+    check "qwen3: $level trains" train $level qwen3-$level
+    check "qwen3: $level gives the bits of none" is "$(tensor_sums qwen3-$level)" "$(tensor_sums qwen3)"
+    check "qwen3: $level plans fewer bytes" below "$(planned qwen3-$level)" "$before"
+    before=$(planned qwen3-$level)
+done
+arch=gpt2
 # The arena of each level for 124M, 12 x 1024 at a time, in MiB: one tensor is far more than 1 %.
 for level in none:6079 gelu:5215 layernorm:4781 mlp:3701 full:2830; do
     check "the plan of ${level%:*}" run 0 "$GPT_TRAIN" --plan=json --device_profile=rtx3060-12g --dataset=none --eval_iters=1 \

@@ -8,6 +8,17 @@ check_PROGRAMS += tests/unit/check_opencl tests/unit/check_opencl_division
 tests_unit_check_opencl_SOURCES = tests/unit/check_opencl.c
 tests_unit_check_opencl_division_SOURCES = tests/unit/check_opencl_division.c
 endif
+if HAVE_X86_SIMD
+check_PROGRAMS += tests/unit/check_amx_emulation
+tests_unit_check_amx_emulation_SOURCES = tests/unit/check_amx_emulation.c tests/unit/amx_emulation.h
+# cpu_gemm_amx.c on emulated instructions, beside the one that the backend has.
+check_LIBRARIES += tests/unit/libamx_emulated.a
+UNIT_LIB += tests/unit/libamx_emulated.a
+tests_unit_libamx_emulated_a_SOURCES = backends/cpu/cpu_gemm_amx.c
+tests_unit_libamx_emulated_a_CPPFLAGS = $(libcpu_generic_a_CPPFLAGS) -UCPU_ISA -DCPU_ISA=avx512 \
+	-Dcpu_gemm_path_amx=cpu_gemm_path_amx_emulated -include immintrin.h -include $(srcdir)/tests/unit/amx_emulation.h
+tests_unit_libamx_emulated_a_CFLAGS = $(libcpu_avx512_a_CFLAGS)
+endif
 tests_unit_check_backend_call_SOURCES = tests/unit/check_backend_call.c
 tests_unit_check_cpu_backend_SOURCES = tests/unit/check_cpu_backend.c
 tests_unit_check_cpu_gemm_SOURCES = tests/unit/check_cpu_gemm.c tests/unit/cpu_fixture.c tests/unit/cpu_fixture.h

@@ -1,13 +1,19 @@
 /* Tests gemm and attention in 16 bits with every variant of the matrix product that this build and processor have:
  * elements against fp64 over odd shapes and long sums, bytes that do not depend on the number of threads, the bound of
  * the workspace, and the choice of the variant.  opcheck judges the default variant in detail; here all of them run.
+ * AMX products also run on emulated instructions (amx_emulation.h), because few machines have AMX.
  */
+#ifdef HAVE_CONFIG_H
+#include <config.h>
+#endif
+
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/cpu/cpu.h"
 #include "tests/ops/op_test.h"
 #include "tests/unit/cpu_fixture.h"
 #include "tests/unit/unit_main.h"
@@ -15,10 +21,12 @@
 #define ARENA_BYTES ((size_t)4 << 20)
 #define ARENA_LARGE_BYTES ((size_t)12 << 20)
 #define WORKSPACE_THREAD_MAX ((size_t)4 << 20)
-#define SETS 5
+#define SETS 6
 #define KERNEL_SETS 3 /* the others differ only in gemm */
+#define AMX 4
+#define EMULATED 5
 
-static const char *const sets[SETS] = {"generic", "avx2", "avx512", "avx512_bf16", "amx"};
+static const char *const sets[SETS] = {"generic", "avx2", "avx512", "avx512_bf16", "amx", "amx, emulated"};
 static const enum dtype halves[] = {DTYPE_BF16, DTYPE_F16};
 static const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
 
@@ -29,6 +37,33 @@ struct product {
     enum dtype dtype;
     int variant;
 };
+
+#ifdef HAVE_X86_SIMD
+extern const struct cpu_gemm_path cpu_gemm_path_amx_emulated; /* cpu_gemm_amx.c, compiled with amx_emulation.h */
+
+static bool emulated_open(int32_t threads, size_t arena_bytes, struct cpu_fixture *out)
+{
+    if (!cpu_fixture_open("avx512", threads, arena_bytes, out)) {
+        unit_skip("amx_emulated", "the processor has no AVX-512, which packing uses");
+        return false;
+    }
+    ((struct cpu_backend *)(void *)out->backend)->bf16 = &cpu_gemm_path_amx_emulated;
+    return true;
+}
+#else
+static bool emulated_open(int32_t threads, size_t arena_bytes, struct cpu_fixture *out)
+{
+    (void)threads, (void)arena_bytes, (void)out;
+    return false;
+}
+#endif
+
+/* Returns false when this processor or build has no such set. */
+static bool set_open(int set, int32_t threads, size_t arena_bytes, struct cpu_fixture *out)
+{
+    return set == EMULATED ? emulated_open(threads, arena_bytes, out)
+                           : cpu_fixture_open(sets[set], threads, arena_bytes, out);
+}
 
 static bool variant_exists(int variant)
 {
@@ -153,7 +188,7 @@ TEST_LOOP(odd_shapes_are_right, SETS)
                                         {16, 240, 769}, {23, 209, 31}, {513, 243, 16}, {40, 2353, 35}};
     for (size_t dtype = 0; dtype < sizeof dtypes / sizeof dtypes[0]; dtype++) {
         struct cpu_fixture fixture;
-        if (!cpu_fixture_open(sets[_i], 2, ARENA_BYTES, &fixture))
+        if (!set_open(_i, 2, ARENA_BYTES, &fixture))
             return;
         for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
             for (int variant = 0; variant < VARIANTS; variant++) {
@@ -170,28 +205,27 @@ TEST_LOOP(odd_shapes_are_right, SETS)
 TEST_LOOP(small_values_count, SETS)
 {
     struct cpu_fixture fixture;
-    if (!cpu_fixture_open(sets[_i], 1, ARENA_BYTES, &fixture))
+    if (!set_open(_i, 1, ARENA_BYTES, &fixture))
         return;
     const struct product p = {40, 50, 60, DTYPE_BF16, TRANSPOSE_B};
     product_check(&fixture, &p, 0x1p-56f);
     cpu_fixture_close(&fixture);
 }
 
-/* Sums of small integers are rounded only to d's dtype: all variants give the same bytes. */
-TEST(ways_agree_on_whole_numbers)
+static void ways_agree(int first_set, bool whole)
 {
     for (int variant = 0; variant < VARIANTS; variant++) {
         if (!variant_exists(variant))
             continue;
         const struct product p = {67, 133, 700, DTYPE_BF16, variant};
         unsigned char *first = NULL;
-        for (size_t set = 0; set < SETS; set++) {
+        for (int set = first_set; set < SETS; set++) {
             struct cpu_fixture fixture;
-            if (!cpu_fixture_open(sets[set], 2, ARENA_BYTES, &fixture))
+            if (!set_open(set, 2, ARENA_BYTES, &fixture))
                 continue;
             struct op_call call = product_call(&p);
             cpu_fixture_layout(&fixture, &call);
-            product_fill(&fixture, &call, 1.0f, true);
+            product_fill(&fixture, &call, 1.0f, whole);
             cpu_fixture_run(&fixture, &call);
             const size_t bytes = operand_bytes(&call.operand[GEMM_D]);
             const void *d = cpu_fixture_operand(&fixture, &call, GEMM_D);
@@ -200,11 +234,24 @@ TEST(ways_agree_on_whole_numbers)
                 ck_assert_ptr_nonnull(first);
                 memcpy(first, d, bytes);
             }
-            ck_assert_msg(memcmp(first, d, bytes) == 0, "%s, variant %d: other bytes than generic", sets[set], variant);
+            ck_assert_msg(memcmp(first, d, bytes) == 0, "%s, variant %d: other bytes than %s", sets[set], variant,
+                          sets[first_set]);
             cpu_fixture_close(&fixture);
         }
         free(first);
     }
+}
+
+/* Sums of small integers are rounded only to d's dtype: all sets give the same bytes. */
+TEST(ways_agree_on_whole_numbers)
+{
+    ways_agree(0, true);
+}
+
+/* On a processor with AMX, the emulation gives its bytes. */
+TEST(emulation_agrees_with_processor)
+{
+    ways_agree(AMX, false);
 }
 
 /* Returns a product of several tiles and portions, or attention over several bands. */
@@ -245,12 +292,12 @@ static void large_fill(struct cpu_fixture *fixture, const struct op_call *call)
     }
 }
 
-static void threads_check(const char *set, enum op_kind kind, enum dtype dtype, int variant)
+static void threads_check(int set, enum op_kind kind, enum dtype dtype, int variant)
 {
     unsigned char *first = NULL;
     for (int32_t threads = 1; threads <= 3; threads++) {
         struct cpu_fixture fixture;
-        if (!cpu_fixture_open(set, threads, ARENA_LARGE_BYTES, &fixture))
+        if (!set_open(set, threads, ARENA_LARGE_BYTES, &fixture))
             return;
         struct op_call call = large_call(kind, dtype, variant);
         const size_t used = cpu_fixture_layout(&fixture, &call);
@@ -261,8 +308,8 @@ static void threads_check(const char *set, enum op_kind kind, enum dtype dtype, 
             ck_assert_ptr_nonnull(first);
             memcpy(first, fixture.image, used);
         }
-        ck_assert_msg(memcmp(first, fixture.image, used) == 0, "%s, %s, %s, variant %d: other bytes on %d threads", set,
-                      op_declaration(kind)->name, dtype_name(dtype), variant, (int)threads);
+        ck_assert_msg(memcmp(first, fixture.image, used) == 0, "%s, %s, %s, variant %d: other bytes on %d threads",
+                      sets[set], op_declaration(kind)->name, dtype_name(dtype), variant, (int)threads);
         cpu_fixture_close(&fixture);
     }
     free(first);
@@ -273,15 +320,15 @@ TEST_LOOP(threads_do_not_change_a_byte, SETS)
     static const int variants[2][2] = {{TRANSPOSE_B | BIAS, TRANSPOSE_A | WIDE_D | ACCUMULATE},
                                        {0, TRANSPOSE_A | TRANSPOSE_B | ACCUMULATE}};
     for (size_t v = 0; v < 2; v++)
-        threads_check(sets[_i], OP_GEMM, DTYPE_F32, variants[v][v]);
+        threads_check(_i, OP_GEMM, DTYPE_F32, variants[v][v]);
     for (size_t half = 0; half < 2; half++) {
         for (size_t v = 0; v < 2; v++)
-            threads_check(sets[_i], OP_GEMM, halves[half], variants[half][v]);
+            threads_check(_i, OP_GEMM, halves[half], variants[half][v]);
         if (_i >= KERNEL_SETS)
             continue;
-        threads_check(sets[_i], OP_ATTENTION_FORWARD, halves[half], 0);
-        threads_check(sets[_i], OP_ATTENTION_BACKWARD, halves[half], 0);
-        threads_check(sets[_i], OP_ATTENTION_CACHED, halves[half], 0);
+        threads_check(_i, OP_ATTENTION_FORWARD, halves[half], 0);
+        threads_check(_i, OP_ATTENTION_BACKWARD, halves[half], 0);
+        threads_check(_i, OP_ATTENTION_CACHED, halves[half], 0);
     }
 }
 
@@ -294,9 +341,9 @@ TEST_LOOP(workspace_is_bounded, SETS)
     struct cpu_fixture one, three;
     ck_assert(cpu_fixture_open(NULL, 1, 4096, &one));
     cpu_fixture_close(&one);
-    if (!cpu_fixture_open(sets[_i], 1, 4096, &one))
+    if (!set_open(_i, 1, 4096, &one))
         return;
-    ck_assert(cpu_fixture_open(sets[_i], 3, 4096, &three));
+    ck_assert(set_open(_i, 3, 4096, &three));
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
         for (int variant = 0; variant < VARIANTS; variant++) {
             const struct product p = {shapes[s][0], shapes[s][1], shapes[s][2], dtypes[(variant / 2 + s) % 3], variant};

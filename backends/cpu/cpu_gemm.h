@@ -50,6 +50,32 @@ static inline int64_t cpu_gemm_piece(int64_t size, int64_t pieces, int64_t multi
     return size_ceil_div(size_ceil_div(size, pieces), multiple) * multiple;
 }
 
+#define CPU_LINE_BYTES 64
+
+/* Memory to prefetch a few cache lines at a time, inside of blocks: many lines at once would wait for each other. */
+struct cpu_ahead {
+    const char *row;
+    int64_t stride_bytes, length_bytes, at, rows; /* of and in a row; rows left */
+};
+
+static inline int64_t cpu_ahead_lines(const struct cpu_ahead *ahead)
+{
+    return ahead->rows * size_ceil_div(ahead->length_bytes, CPU_LINE_BYTES);
+}
+
+static inline void cpu_ahead_step(struct cpu_ahead *ahead, int64_t lines)
+{
+    for (; lines > 0 && ahead->rows > 0; lines--) {
+        __builtin_prefetch(ahead->row + ahead->at, 0, 2);
+        ahead->at += CPU_LINE_BYTES;
+        if (ahead->at >= ahead->length_bytes) {
+            ahead->at = 0;
+            ahead->row += ahead->stride_bytes;
+            ahead->rows--;
+        }
+    }
+}
+
 /* Products of at most CPU_GEMM_FEW_ROWS rows with a not transposed; see cpu_gemm_few.c. */
 #define CPU_GEMM_FEW_ROWS 8
 extern const struct cpu_gemm_path CPU_NAME(cpu_gemm_path_few);

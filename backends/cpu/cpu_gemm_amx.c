@@ -4,7 +4,8 @@
  * `b` by pairs of k.  32 x 32 blocks of the result are then computed from two strips of lines each, kept in fp32
  * between the portions of k, and rounded once after the last portion.  An element sums its products in groups of 32 of
  * k for any size of tiles and portions, so neither affects its bits.  The unit treats inputs and results below 2^-126
- * as zero.  Compiled once, with its own flags; chosen at run time.  Intel SDM vol. 2: TDPBF16PS
+ * as zero.  Each block prefetches its rows of d and a part of the next portion, a few cache lines at a time.  Compiled
+ * once, with its own flags; chosen at run time.  Intel SDM vol. 2: TDPBF16PS
  */
 #include "backends/cpu/cpu_gemm.h"
 
@@ -125,43 +126,84 @@ static void lines_pack(const struct lines *from, struct portion portion, bool by
     }
 }
 
+/* Returns what lines_pack() reads. */
+static struct cpu_ahead lines_ahead(const struct lines *from, struct portion portion)
+{
+    const bool along_k = from->k_stride == 1;
+    return (struct cpu_ahead){
+        .row = (const char *)(from->memory + portion.begin * from->k_stride),
+        .stride_bytes = (along_k ? from->line_stride : from->k_stride) * (int64_t)sizeof *from->memory,
+        .length_bytes = (along_k ? portion.size : from->count) * (int64_t)sizeof *from->memory,
+        .rows = along_k ? from->count : portion.size,
+    };
+}
+
 /* Compilers do not see the memory that tile instructions access; no access may move across this barrier. */
 static inline void tiles_barrier(void)
 {
     __asm__ volatile("" ::: "memory");
 }
 
-/* block (+)= two strips of a times two strips of b, `blocks` packed blocks deep.  The second strip begins `strip`
- * elements after the first. */
-static void block_multiply(const uint16_t *a, const uint16_t *b, int64_t strip, int64_t blocks, float *block, bool add)
+/* A block of the result.  block_multiply() sets sums (+)= two strips of a times two strips of b. */
+struct block {
+    const uint16_t *a, *b;
+    float *sums;
+    int64_t strip, packed; /* elements between strips; packed blocks in a strip */
+    bool add;
+    struct cpu_ahead *next, d; /* the next portion of a, then of b; the rows of d that the block is stored in */
+    int64_t next_lines;        /* to prefetch per packed block */
+};
+
+/* Returns a block of a portion of k, for which `count` blocks prefetch the next portion. */
+static struct block block_of(int64_t k, struct cpu_ahead next[static 2], int64_t count)
+{
+    const int64_t packed = size_ceil_div(k, DEPTH);
+    return (struct block){
+        .strip = packed * PACKED,
+        .packed = packed,
+        .next = next,
+        .next_lines = size_ceil_div(cpu_ahead_lines(&next[0]) + cpu_ahead_lines(&next[1]), count * packed),
+    };
+}
+
+/* Packing and block_finish() would wait for each line that is not prefetched here. */
+static void block_multiply(const struct block *block)
 {
     enum { ROW_BYTES = 64 };
+    const uint16_t *a = block->a, *b = block->b;
+    float *sums = block->sums;
+    struct cpu_ahead d = block->d;
+    const int64_t d_lines = size_ceil_div(cpu_ahead_lines(&d), block->packed);
     tiles_barrier();
-    if (add) {
-        _tile_loadd(0, block, ROW_BYTES);
-        _tile_loadd(1, block + QUARTER, ROW_BYTES);
-        _tile_loadd(2, block + 2 * QUARTER, ROW_BYTES);
-        _tile_loadd(3, block + 3 * QUARTER, ROW_BYTES);
+    if (block->add) {
+        _tile_loadd(0, sums, ROW_BYTES);
+        _tile_loadd(1, sums + QUARTER, ROW_BYTES);
+        _tile_loadd(2, sums + 2 * QUARTER, ROW_BYTES);
+        _tile_loadd(3, sums + 3 * QUARTER, ROW_BYTES);
     } else {
         _tile_zero(0);
         _tile_zero(1);
         _tile_zero(2);
         _tile_zero(3);
     }
-    for (int64_t i = 0; i < blocks; i++) {
-        _tile_loadd(6, b + i * PACKED, ROW_BYTES);
-        _tile_loadd(4, a + i * PACKED, ROW_BYTES);
-        _tile_loadd(7, b + strip + i * PACKED, ROW_BYTES);
+    for (int64_t i = 0; i < block->packed; i++) {
+        cpu_ahead_step(block->next[0].rows > 0 ? &block->next[0] : &block->next[1], block->next_lines);
+        cpu_ahead_step(&d, d_lines);
+        _tile_loadd(6, b, ROW_BYTES);
+        _tile_loadd(4, a, ROW_BYTES);
+        _tile_loadd(7, b + block->strip, ROW_BYTES);
         _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(5, a + strip + i * PACKED, ROW_BYTES);
+        _tile_loadd(5, a + block->strip, ROW_BYTES);
         _tile_dpbf16ps(1, 4, 7);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
+        a += PACKED;
+        b += PACKED;
     }
-    _tile_stored(0, block, ROW_BYTES);
-    _tile_stored(1, block + QUARTER, ROW_BYTES);
-    _tile_stored(2, block + 2 * QUARTER, ROW_BYTES);
-    _tile_stored(3, block + 3 * QUARTER, ROW_BYTES);
+    _tile_stored(0, sums, ROW_BYTES);
+    _tile_stored(1, sums + QUARTER, ROW_BYTES);
+    _tile_stored(2, sums + 2 * QUARTER, ROW_BYTES);
+    _tile_stored(3, sums + 3 * QUARTER, ROW_BYTES);
     tiles_barrier();
 }
 
@@ -188,6 +230,18 @@ static inline void values_store(void *memory, enum dtype dtype, int64_t at, __mm
     const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
     const __m512i kept = _mm512_srli_epi32(_mm512_mask_mov_epi32(rounded, nan, quiet), 16);
     _mm256_mask_storeu_epi16((uint16_t *)memory + at, mask, _mm512_cvtepi32_epi16(kept));
+}
+
+static struct cpu_ahead d_ahead(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, int64_t row,
+                                int64_t column)
+{
+    const int64_t bytes = (int64_t)dtype_size_bytes(job->d_dtype);
+    return (struct cpu_ahead){
+        .row = (const char *)job->d + ((tile->row + row) * job->n + tile->column + column) * bytes,
+        .stride_bytes = job->n * bytes,
+        .length_bytes = min_i64(SIDE, tile->columns - column) * bytes,
+        .rows = min_i64(SIDE, tile->rows - row),
+    };
 }
 
 /* Stores a finished block in d, with the bias or the old value added. */
@@ -257,15 +311,26 @@ static void tile_multiply(const struct cpu_gemm *job, const struct cpu_gemm_tile
     const int64_t portions = size_ceil_div(job->k, PORTION_MAX);
     for (int64_t index = 0; index < portions; index++) {
         const struct portion portion = portion_of(job->k, index);
-        const int64_t blocks = size_ceil_div(portion.size, DEPTH), strip = blocks * PACKED;
+        const bool last = index == portions - 1;
         lines_pack(&a_lines, portion, true, a);
         lines_pack(&b_lines, portion, false, b);
+        struct cpu_ahead next[2] = {{0}};
+        if (!last) {
+            next[0] = lines_ahead(&a_lines, portion_of(job->k, index + 1));
+            next[1] = lines_ahead(&b_lines, portion_of(job->k, index + 1));
+        }
+        struct block block = block_of(portion.size, next, height / SIDE * (width / SIDE));
+        block.add = index > 0;
         for (int64_t row = 0; row < height; row += SIDE) { /* in this order, so that d is written along its rows */
             for (int64_t column = 0; column < width; column += SIDE) {
-                float *block = portions == 1 ? sums : sums + row * width + column * SIDE;
-                block_multiply(a + row / STRIP * strip, b + column / STRIP * strip, strip, blocks, block, index > 0);
-                if (index == portions - 1)
-                    block_finish(job, tile, row, column, block, bias);
+                block.a = a + row / STRIP * block.strip;
+                block.b = b + column / STRIP * block.strip;
+                block.sums = portions == 1 ? sums : sums + row * width + column * SIDE;
+                if (last)
+                    block.d = d_ahead(job, tile, row, column);
+                block_multiply(&block);
+                if (last)
+                    block_finish(job, tile, row, column, block.sums, bias);
             }
         }
     }

@@ -37,7 +37,6 @@
 #define COLUMNS_MAX (2304 / 48 * PANEL)
 #define COLUMNS_ROUNDED_MAX (768 / 48 * PANEL)
 #define SMALL_MAX 512
-#define LINE_BYTES 64
 #define AHEAD_EVERY 32  /* words between prefetches: many at once would wait for each other */
 #define AHEAD_ROWS 16   /* rows of a sliver to prefetch */
 #define AHEAD_SQUARES 4 /* squares to prefetch, of an operand that is copied */
@@ -212,38 +211,14 @@ static void panel_pack(const struct strip *strip, int64_t width, float *out)
     }
 }
 
-/* ---- prefetching the next panel's data, a few cache lines at a time ---- */
-
-struct ahead {
-    const char *row;
-    int64_t stride_bytes, length_bytes, at, rows;
-};
-
-static struct ahead ahead_of(const struct strip *strip)
+/* Returns what panel_pack() reads of a strip's first panel. */
+static struct cpu_ahead ahead_of(const struct strip *strip)
 {
     const int64_t columns = min_i64(PANEL, strip->lines);
-    return (struct ahead){.row = strip->from,
-                          .stride_bytes = strip->stride * strip->bytes,
-                          .length_bytes = (strip->k_contiguous ? strip->size : columns) * strip->bytes,
-                          .rows = strip->k_contiguous || columns == 0 ? columns : strip->size};
-}
-
-static int64_t ahead_lines(const struct ahead *ahead)
-{
-    return ahead->rows * size_ceil_div(ahead->length_bytes, LINE_BYTES);
-}
-
-static inline void ahead_step(struct ahead *ahead, int64_t lines)
-{
-    for (; lines > 0 && ahead->rows > 0; lines--) {
-        __builtin_prefetch(ahead->row + ahead->at, 0, 2);
-        ahead->at += LINE_BYTES;
-        if (ahead->at >= ahead->length_bytes) {
-            ahead->at = 0;
-            ahead->row += ahead->stride_bytes;
-            ahead->rows--;
-        }
-    }
+    return (struct cpu_ahead){.row = strip->from,
+                              .stride_bytes = strip->stride * strip->bytes,
+                              .length_bytes = (strip->k_contiguous ? strip->size : columns) * strip->bytes,
+                              .rows = strip->k_contiguous || columns == 0 ? columns : strip->size};
 }
 
 /* ---- products ---- */
@@ -257,7 +232,7 @@ struct block {
     const float *a, *b, *with;
     float *d;
     int64_t words, with_row, d_row; /* words of k; row lengths */
-    struct ahead *ahead;
+    struct cpu_ahead *ahead;
     int64_t ahead_lines, ahead_rows; /* lines of the next panel, and rows of d, to prefetch per AHEAD_EVERY words */
 };
 
@@ -314,7 +289,7 @@ static inline __attribute__((always_inline)) void sums_multiply(const struct blo
     EACH_SUM sum[r][v] = (cpu_vector){0.0f};
     for (int64_t k = 0; k < block->words; k += 2) {
         if (k % AHEAD_EVERY == 0) {
-            ahead_step(block->ahead, block->ahead_lines);
+            cpu_ahead_step(block->ahead, block->ahead_lines);
             sums_ahead(block, k / AHEAD_EVERY, vectors);
         }
         __builtin_prefetch(a + AHEAD_ROWS * SLIVER);
@@ -418,11 +393,11 @@ static void panels_multiply(const struct cpu_gemm_tile *tile, const float *slive
     for (int64_t column = 0; column < tile->columns; column += PANEL) {
         const int64_t columns = min_i64(PANEL, tile->columns - column), vectors = size_ceil_div(columns, SQUARE);
         const struct strip next = strip_skip(&b, PANEL);
-        struct ahead ahead = ahead_of(&next);
+        struct cpu_ahead ahead = ahead_of(&next);
         const struct block block = {.b = panel,
                                     .words = words,
                                     .ahead = &ahead,
-                                    .ahead_lines = size_ceil_div(ahead_lines(&ahead), blocks * steps),
+                                    .ahead_lines = size_ceil_div(cpu_ahead_lines(&ahead), blocks * steps),
                                     .ahead_rows = size_ceil_div(SLIVER, steps)};
         panel_pack(&b, vectors * SQUARE, panel);
         for (int64_t row = 0; row < tile->rows; row += SLIVER) {

@@ -4,10 +4,11 @@
  * Options: --seed=N --op=NAME --backend=NAME --except=NAME (a backend to leave out) --dtype=NAME --cases=N --case=N
  * --variant=N --separate --list --bench --support --mutants --threads.  Without options it runs all cases in float32,
  * bfloat16 and float16 on all backends, the control, and the mutants.  --cases=N runs N cases of each op, spread over
- * all; --case=N runs case N alone; both leave the mutants out.  --bench --op=gemm --case=N times the N-th product of a
- * step.  --variant=N selects the N-th way in which the backend launches the ops that have several.  --separate, with one
- * op, dtype and case, gives each operand a segment of its own (device.c).  --threads compares the bytes that 1, 2 and 3
- * threads leave.  The last line is "checks: P passed, F failed, S skipped"; a case and a mutant are one check each.
+ * all; --case=N runs case N alone; both leave the mutants out.  --bench --op=gemm --cases=N times the first N products
+ * of a step.  --variant=N selects the N-th way in which the backend launches the ops that have several.  --separate,
+ * with one op, dtype and case, gives each operand a segment of its own (device.c).  --threads compares the bytes that 1,
+ * 2 and 3 threads leave.  The last line is "checks: P passed, F failed, S skipped"; a case and a mutant are one check
+ * each.
  * Exit status: 0 passed, 1 failed, 2 bad option, 77 the backend given with --support cannot be opened on this machine.
  */
 #include <inttypes.h>
@@ -127,9 +128,11 @@ static struct case_range range_of(const struct options *options, enum op_kind ki
     return (struct case_range){.step = all ? 1 : (count + wanted - 1) / wanted, .end = count};
 }
 
-static int32_t bench_product(const struct options *options)
+/* Returns the numbers of the products that --bench times; see case_make_bench(). */
+static struct case_range products_of(const struct options *options)
 {
-    return options->one_case != ALL_CASES ? options->one_case : 0;
+    const bool several = options->cases_max != ALL_CASES;
+    return (struct case_range){.first = several, .step = 1, .end = several ? options->cases_max + 1 : 1};
 }
 
 static size_t larger(size_t a, size_t b)
@@ -154,16 +157,15 @@ static size_t arena_bytes_needed(const struct options *options, const struct dev
     for (int32_t choice = 0; choice < OP_KIND_COUNT * DTYPES_COUNT; choice++) {
         enum op_kind kind = (enum op_kind)(choice / DTYPES_COUNT);
         enum dtype dtype = dtypes[choice % DTYPES_COUNT];
-        struct case_range range = range_of(options, kind, dtype);
+        const bool is_bench = options->mode == MODE_BENCH;
+        struct case_range range = is_bench ? products_of(options) : range_of(options, kind, dtype);
         if (!op_selected(options, (int)kind) || !dtype_selected(options, dtype))
             continue;
-        if (options->mode == MODE_BENCH)
-            needed =
-                larger(needed, image_bytes_of(device, case_make_bench(kind, dtype, bench_product(options), out_last),
-                                              out_last));
-        for (int32_t i = range.first; i < range.end && options->mode != MODE_BENCH; i += range.step)
-            needed =
-                larger(needed, image_bytes_of(device, case_make(kind, dtype, i, options->seed, out_last), out_last));
+        for (int32_t i = range.first; i < range.end; i += range.step) {
+            const bool made = is_bench ? case_make_bench(kind, dtype, i, out_last)
+                                       : case_make(kind, dtype, i, options->seed, out_last);
+            needed = larger(needed, image_bytes_of(device, made, out_last));
+        }
     }
     return needed;
 }
@@ -243,8 +245,11 @@ static int bench(const struct options *options)
         for (int32_t choice = 0; choice < OP_KIND_COUNT * DTYPES_COUNT; choice++) {
             enum op_kind kind = (enum op_kind)(choice / DTYPES_COUNT);
             enum dtype dtype = dtypes[choice % DTYPES_COUNT];
-            if (op_selected(options, (int)kind) && dtype_selected(options, dtype) && cases_count(kind, dtype) > 0)
-                bench_run(&device, kind, dtype, bench_product(options), &roofs);
+            const struct case_range range = products_of(options);
+            if (!op_selected(options, (int)kind) || !dtype_selected(options, dtype) || cases_count(kind, dtype) == 0)
+                continue;
+            for (int32_t product = range.first; product < range.end; product++)
+                bench_run(&device, kind, dtype, product, &roofs);
         }
         device_close(&device);
     }

@@ -167,26 +167,23 @@ static void make_bias_backward(struct maker *maker)
     case_accumulate(maker, maker->index % 2 != 0 ? 1u << BIAS_BACKWARD_DBIAS : 0u);
 }
 
-/* The products of a step on 256 rows, of the output layer a third: forward, dx and dw. */
+/* The products of a step on 256 and on 1,024 rows; of the output layer a third.  For a weight [p,q] they are x[rows,p]
+ * times the weight, y[rows,q] times its transpose, and the transpose of x times y. */
 static bool bench_product(struct maker *maker)
 {
-    static const struct {
-        int64_t m, n, k;
-        bool transpose_a, transpose_b;
-    } products[] = {{256, 2304, 768, false, false}, {256, 768, 2304, false, true},  {768, 2304, 256, true, false},
-                    {256, 3072, 768, false, false}, {256, 768, 3072, false, true},  {3072, 768, 256, true, false},
-                    {256, 768, 3072, false, false}, {256, 16768, 768, false, true}, {256, 768, 16768, false, false},
-                    {16768, 768, 256, true, false}};
-    const int32_t i = maker->product - 1;
-    if (i < 0 || i >= COUNT(products))
+    static const int64_t weights[][2] = {{768, 2304}, {768, 768}, {768, 3072}, {3072, 768}, {16768, 768}};
+    static const int64_t rows_of[] = {256, 1024};
+    enum { FORWARD, BACKWARD, GRADIENT, WAYS };
+    const int32_t i = maker->product - 1, way = i % WAYS, weight = i / WAYS % COUNT(weights);
+    if (i < 0 || i >= WAYS * COUNT(weights) * COUNT(rows_of))
         return false;
-    const bool ta = products[i].transpose_a, tb = products[i].transpose_b;
-    const int64_t m = products[i].m, n = products[i].n, k = products[i].k;
-    case_attrs(maker)->transpose_a = ta;
-    case_attrs(maker)->transpose_b = tb;
-    case_tensor(maker, GEMM_A, maker->dtype, ta ? k : m, ta ? m : k);
-    case_tensor(maker, GEMM_B, maker->dtype, tb ? n : k, tb ? k : n);
-    case_tensor(maker, GEMM_D, ta ? DTYPE_F32 : maker->dtype, m, n);
+    const int64_t rows = rows_of[i / (WAYS * COUNT(weights))], p = weights[weight][0], q = weights[weight][1];
+    case_attrs(maker)->transpose_a = way == GRADIENT;
+    case_attrs(maker)->transpose_b = way == BACKWARD;
+    case_tensor(maker, GEMM_A, maker->dtype, rows, way == BACKWARD ? q : p);
+    case_tensor(maker, GEMM_B, maker->dtype, way == GRADIENT ? rows : p, q);
+    case_tensor(maker, GEMM_D, way == GRADIENT ? DTYPE_F32 : maker->dtype, way == GRADIENT ? p : rows,
+                way == BACKWARD ? p : q);
     return true;
 }
 

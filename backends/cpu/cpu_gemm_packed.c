@@ -99,7 +99,7 @@ static inline __attribute__((always_inline)) void words_load(cpu_vector *vector,
     CPU_UNROLLED for (int i = 0; i < SQUARE; i++)
     {
         if (k_contiguous) {
-            vector[i] = *(const cpu_vector *)(const void *)(from + i * row_bytes);
+            vector[i] = (cpu_vector)_mm512_loadu_si512(from + i * row_bytes); /* bf16: aligned to 2 bytes */
             continue;
         }
         const char *row = from + 2 * i * row_bytes;

@@ -4,20 +4,16 @@
  * adds a bias of the result's dtype.  With a bias of another dtype (as a rule fp32 with 16-bit activations), d is made
  * in parts: fp32 sums in the workspace, as many rows as fit, and then a kernel of ours adds the bias and rounds once.
  * Products that are added to 16-bit numbers take the same path, because algorithms of the library round them before
- * they add (seen on an H100).  Workspaces depend on shape and capability only, so that the plan is known before the
- * device is asked for memory.  They never exceed what a device profile grants for the shape.
+ * they add (seen on an H100).  Workspaces depend on the shape only, so that the plan is known before the device is asked
+ * for memory.  They never exceed what a device profile grants for the shape.
  */
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/cuda_gemm_cache.h"
 
-/* Limits on the library's workspace for split products.  Cards before sm_90 gain little from more than a few MiB. */
-#define WORKSPACE_BYTES ((size_t)8 << 20)
-#define WORKSPACE_BYTES_SM90 ((size_t)32 << 20)
 /* Limit on the fp32 sums in the workspace: near the L2 cache's size, and still hundreds of rows. */
 #define SUMS_BYTES ((size_t)16 << 20)
 #define SUMS_BYTES_MIN_ROWS 16 /* rows are cut at multiples of this, for the operands' alignment */
 #define SPLIT_K_MIN 256        /* the smallest part of K that is worth a split */
-#define TOTAL_BYTES ((size_t)32 << 20)
 
 struct gemm {
     int64_t m, n, k;
@@ -79,21 +75,21 @@ static size_t sums_bytes(const struct gemm *gemm)
 }
 
 /* Returns the workspace that the library may use: an fp32 copy of the result for each part of K, within the limits. */
-static size_t library_bytes(const struct backend *backend, const struct gemm *gemm)
+static size_t library_bytes(const struct gemm *gemm)
 {
-    const bool is_large = cuda_from(backend)->capability >= 90;
-    const size_t most = is_large ? WORKSPACE_BYTES_SM90 : WORKSPACE_BYTES, used = sums_bytes(gemm);
+    const size_t most = OP_GEMM_WORKSPACE_BYTES, used = sums_bytes(gemm);
     const size_t parts = (size_t)(gemm->k / SPLIT_K_MIN), result = (size_t)gemm->m * (size_t)gemm->n * sizeof(float);
     if (parts < 2)
         return 0;
     const size_t wanted = result > most / parts ? most : result * parts;
-    return size_min(wanted, used < TOTAL_BYTES ? TOTAL_BYTES - used : 0) / CUDA_ALIGNMENT_BYTES * CUDA_ALIGNMENT_BYTES;
+    return size_min(wanted, used < most ? most - used : 0) / CUDA_ALIGNMENT_BYTES * CUDA_ALIGNMENT_BYTES;
 }
 
 static size_t gemm_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     const struct gemm gemm = gemm_of(call);
-    return sums_bytes(&gemm) + library_bytes(backend, &gemm);
+    (void)backend;
+    return sums_bytes(&gemm) + library_bytes(&gemm);
 }
 
 /* The largest power of two, up to CUDA_ALIGNMENT_BYTES, that divides the offset. */
@@ -104,8 +100,7 @@ static uint16_t alignment_of(uint64_t offset_bytes)
 }
 
 /* The product of rows `row` .. row + rows - 1 of d. */
-static struct cuda_gemm_key key_of(const struct backend *backend, const struct op_call *call, const struct gemm *gemm,
-                                   int64_t row, int64_t rows)
+static struct cuda_gemm_key key_of(const struct op_call *call, const struct gemm *gemm, int64_t row, int64_t rows)
 {
     const struct operand *operand = call->operand;
     const int64_t size = (int64_t)dtype_size_bytes(gemm->dtype);
@@ -115,7 +110,7 @@ static struct cuda_gemm_key key_of(const struct backend *backend, const struct o
         .n = gemm->n,
         .k = gemm->k,
         .lda = gemm->transpose_a ? gemm->m : gemm->k,
-        .workspace_bytes = library_bytes(backend, gemm),
+        .workspace_bytes = library_bytes(gemm),
         .alignment_a = alignment_of(operand[GEMM_A].at.offset_bytes + a_offset),
         .alignment_b = alignment_of(operand[GEMM_B].at.offset_bytes),
         .alignment_d = gemm->apart ? CUDA_ALIGNMENT_BYTES : alignment_of(operand[GEMM_D].at.offset_bytes),
@@ -135,7 +130,7 @@ enum gt_status cuda_gemm_bind(struct cuda_backend *cuda, const struct op_call *c
     if (gemm.m == 0 || gemm.n == 0)
         return GT_OK;
     for (int64_t row = 0; row < gemm.m; row += step) {
-        const struct cuda_gemm_key key = key_of(&cuda->base, call, &gemm, row, min_i64(step, gemm.m - row));
+        const struct cuda_gemm_key key = key_of(call, &gemm, row, min_i64(step, gemm.m - row));
         TRY(cuda_gemm_prepare(cuda, &key));
     }
     return GT_OK;
@@ -149,9 +144,9 @@ static enum gt_status run_apart(struct backend *backend, cudaStream_t stream, co
     const char *a = cuda_operand(backend, call, GEMM_A);
     char *d = cuda_operand(backend, call, GEMM_D);
     const int64_t step = sums_rows(gemm), size = (int64_t)dtype_size_bytes(gemm->dtype);
-    operands->d = (char *)operands->workspace + library_bytes(backend, gemm);
+    operands->d = (char *)operands->workspace + library_bytes(gemm);
     for (int64_t row = 0; row < gemm->m; row += step) {
-        const struct cuda_gemm_key key = key_of(backend, call, gemm, row, min_i64(step, gemm->m - row));
+        const struct cuda_gemm_key key = key_of(call, gemm, row, min_i64(step, gemm->m - row));
         char *d_rows = d + row * gemm->n * (int64_t)dtype_size_bytes(gemm->d_dtype);
         const struct cuda_sums_add_args args = {
             .sums = operands->d,
@@ -185,7 +180,7 @@ static enum gt_status gemm_run(struct backend *backend, int32_t queue, const str
     };
     if (gemm.apart)
         return run_apart(backend, cuda_stream(backend, queue), call, &gemm, &operands);
-    const struct cuda_gemm_key key = key_of(backend, call, &gemm, 0, gemm.m);
+    const struct cuda_gemm_key key = key_of(call, &gemm, 0, gemm.m);
     return cuda_gemm_enqueue(cuda_own(backend), cuda_stream(backend, queue), &key, &operands);
 }
 

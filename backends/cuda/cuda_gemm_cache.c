@@ -25,9 +25,12 @@
 /* Number of algorithms that are requested and timed.  It is always the same, so that the first one does not depend on
  * it. */
 #define ALGORITHMS_MAX 8
+/* The limit on the workspace before sm_90 up to release 0.2.0, whose checkpoints name algorithms under it. */
+#define EARLIER_WORKSPACE_BYTES ((uint64_t)8 << 20)
 
 struct product {
-    struct cuda_gemm_key key; /* m is 0 in an empty slot */
+    struct cuda_gemm_key key;     /* m is 0 in an empty slot */
+    struct cuda_gemm_key offered; /* the same, with the limit under which its algorithm was offered */
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t first, second, result;
     cublasLtMatmulAlgo_t algo;
@@ -253,14 +256,29 @@ static enum gt_status candidates_find(struct cuda_backend *cuda, const struct cu
     return good > 0 ? GT_OK : lt_fail(cuda, key, CUBLAS_STATUS_NOT_SUPPORTED, "choosing an algorithm");
 }
 
+/* Returns the key under which algorithms are looked up: `key`, unless the checkpoint names an algorithm for the same
+ * product under the earlier limit only. */
+static struct cuda_gemm_key key_offered(const struct cuda_backend *cuda, const struct cuda_gemm_key *key)
+{
+    const struct cuda_choices *stored = &cuda->tuning->stored;
+    struct cuda_gemm_key earlier = *key;
+    if (earlier.workspace_bytes > EARLIER_WORKSPACE_BYTES)
+        earlier.workspace_bytes = EARLIER_WORKSPACE_BYTES;
+    const bool is_earlier =
+        cuda_choices_find(stored, key_identity(key)) == 0 && cuda_choices_find(stored, key_identity(&earlier)) != 0;
+    return is_earlier ? earlier : *key;
+}
+
 static enum gt_status product_make(struct cuda_backend *cuda, const struct cuda_gemm_key *key, struct product *product)
 {
     cublasLtMatmulHeuristicResult_t found[ALGORITHMS_MAX];
     int32_t count = 0;
+    product->offered = key_offered(cuda, key);
     TRY(desc_make(cuda, key, &product->desc));
     TRY(layouts_make(cuda, key, product));
-    TRY(candidates_find(cuda, key, product, found, &count));
-    const int32_t chosen = cuda_tuning_chosen(cuda->tuning, key_identity(key), count, candidate_identity, found);
+    TRY(candidates_find(cuda, &product->offered, product, found, &count));
+    const int32_t chosen =
+        cuda_tuning_chosen(cuda->tuning, key_identity(&product->offered), count, candidate_identity, found);
     product->known = chosen >= 0;
     product->algo = found[chosen >= 0 ? chosen : 0].algo;
     product->workspace_bytes = found[chosen >= 0 ? chosen : 0].workspaceSize;
@@ -346,13 +364,13 @@ static enum gt_status product_tune(struct cuda_backend *cuda, struct product *pr
 {
     struct cuda_trial trial = {.what = "timing a product", .start = candidate_start, .context = context};
     struct cuda_trial_result result;
-    TRY(candidates_find(cuda, &product->key, product, context->found, &trial.count));
+    TRY(candidates_find(cuda, &product->offered, product, context->found, &trial.count));
     TRY(cuda_trial_run(cuda, &trial, &result));
     const struct backend_timing timing = timing_of(&product->key, result.seconds);
     product->algo = context->found[result.best].algo;
     product->workspace_bytes = context->found[result.best].workspaceSize;
     product->known = true;
-    const struct backend_choice choice = {.call = key_identity(&product->key),
+    const struct backend_choice choice = {.call = key_identity(&product->offered),
                                           .algorithm = algorithm_identity(&product->algo)};
     cuda_tuning_found(cuda->tuning, &cuda->tuning->products, &choice, &result, &timing);
     return GT_OK;
@@ -379,6 +397,7 @@ void cuda_gemm_choices(struct cuda_backend *cuda, struct cuda_choices *out)
     const struct cuda_gemm_cache *cache = cuda->gemm;
     for (int32_t i = 0; i < SLOTS; i++) {
         if (cache->slot[i].bound)
-            (void)cuda_choices_put(out, key_identity(&cache->slot[i].key), algorithm_identity(&cache->slot[i].algo));
+            (void)cuda_choices_put(out, key_identity(&cache->slot[i].offered),
+                                   algorithm_identity(&cache->slot[i].algo));
     }
 }

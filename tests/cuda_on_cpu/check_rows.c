@@ -1,4 +1,4 @@
-/* Tests the cuda backend's ops other than products and attention on the emulator, where opcheck's cases do not go.
+/* Tests the cuda backend's ops other than attention on the emulator, where opcheck's cases do not go.
  * Results are judged as in opcheck.
  *
  * Each operand is an allocation of exactly its size, so that the sanitizers see every access beyond it, and starts some
@@ -10,6 +10,8 @@
  */
 #include <sys/mman.h>
 
+#include "backends/cuda/cuda_gemm_cache.h"
+#include "backends/cuda/cuda_tuning.h"
 #include "separate.h"
 
 #define CARD "86:12g:Card"
@@ -335,6 +337,61 @@ static void graphs_check(struct totals *totals)
     count(totals, right);
 }
 
+/* ---- products ---- */
+
+#define MLP 1536 /* a result of 9 MiB: more than the workspace of earlier releases */
+
+/* Prepares the product on a card, with the choices of a checkpoint, and returns the choice that a new checkpoint names.
+ * Its call is 0 on failure, or if the product was timed although the checkpoint names its algorithm. */
+static struct backend_choice product_choice(const struct cuda_gemm_key *key, const struct backend_choice *stored)
+{
+    static float a[MLP * 512], b[MLP * 512], d[MLP * MLP], workspace[MLP * MLP * 2];
+    const struct cuda_gemm_operands operands = {.a = a, .b = b, .d = d, .workspace = workspace};
+    const struct backend_open_options options = {.device = 0};
+    struct backend_choice choice = {.call = 0};
+    struct backend *backend = NULL;
+    size_t count = 0;
+    if (cuda_backend_ops.open(&options, &backend) != GT_OK)
+        return choice;
+    struct cuda_backend *cuda = cuda_own(backend);
+    bool right =
+        cuda_backend_ops.choose(backend, stored, stored->call != 0) == GT_OK && cuda_gemm_prepare(cuda, key) == GT_OK;
+    cuda->tuning->now = stored->call != 0;
+    right = right && (stored->call == 0 || cuda_gemm_enqueue(cuda, cuda->stream, key, &operands) == GT_OK) &&
+            cuda->tuning->products.timed == 0;
+    const struct backend_choice *choices = cuda_backend_ops.choices(backend, &count);
+    if (right && count == 1)
+        choice = choices[0];
+    cuda_backend_ops.close(backend);
+    return choice;
+}
+
+/* A checkpoint of a release that gave products 8 MiB of workspace keeps its algorithm, and the next checkpoint too. */
+static void products_check(struct totals *totals)
+{
+    const struct backend_choice none = {.call = 0};
+    struct cuda_gemm_key key = {.m = MLP,
+                                .n = MLP,
+                                .k = 512,
+                                .lda = MLP,
+                                .workspace_bytes = sizeof(float) * MLP * MLP * 2,
+                                .alignment_a = 256,
+                                .alignment_b = 256,
+                                .alignment_d = 256,
+                                .transpose_a = true};
+    if (!is_wanted(totals, "gemm of an earlier release"))
+        return;
+    const struct backend_choice now = product_choice(&key, &none);
+    struct cuda_gemm_key narrow = key;
+    narrow.workspace_bytes = (uint64_t)8 << 20;
+    const struct backend_choice earlier = product_choice(&narrow, &none), kept = product_choice(&key, &earlier);
+    const bool right = now.call != 0 && earlier.call != 0 && now.algorithm != earlier.algorithm &&
+                       memcmp(&kept, &earlier, sizeof kept) == 0;
+    if (!right)
+        printf("FAIL gemm of an earlier release: another algorithm than its checkpoint names\n");
+    count(totals, right);
+}
+
 /* ---- NaN ---- */
 
 static bool is_done(cuda_launch *launch, const struct cuda_args *args)
@@ -497,6 +554,7 @@ int main(int argc, char **argv)
     shapes_check(&totals);
     aliases_check(&totals);
     graphs_check(&totals);
+    products_check(&totals);
     nan_check(&totals);
     sums_add_check(&totals);
     far_check(&totals);

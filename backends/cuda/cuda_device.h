@@ -35,7 +35,7 @@ template <> inline constexpr bool is_bfloat16<__nv_bfloat16> = true;
 #ifdef GT_CUDA_EMULATED
 
 /* emulator.h defines, with the meanings below: DEVICE, LAUNCH, SHARED, DYN_SHARED, CUDA_HAS_SM80, threadIdx and the
- * other built-in names, cp_async_*, ldmatrix_*, mma_*, load_16_bytes*, store_16_bytes*. */
+ * other built-in names, cp_async_*, ldmatrix_*, mma_*, fast_*, load_16_bytes*, store_16_bytes*. */
 #include "emulator.h"
 
 #else
@@ -169,6 +169,22 @@ DEVICE void mma_m16n8k8_f16(float (&d)[4], const uint32_t (&a)[2], uint32_t b)
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(b));
+}
+
+/* 2^x, at most two units off, and 1 / x, at most one unit off.  Subnormal arguments and results become zeros.  PTX ISA:
+ * ex2.approx.ftz.f32, rcp.approx.ftz.f32. */
+DEVICE float fast_exp2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+DEVICE float fast_reciprocal(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
 /* One 128-bit access; the address is aligned to 16. */

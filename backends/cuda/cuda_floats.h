@@ -1,9 +1,9 @@
 /* Float operands of any dtype, eight elements at a time, for memory-bound kernels.
  *
  * A thread fetches a group of eight consecutive elements as 128-bit words (one of 16-bit elements, two of fp32),
- * computes in fp32 and stores the group, rounded once, to nearest.  The dtype is tested at run time: the branch is the
- * same for all threads and costs a few instructions per group, where a memory-bound kernel has hundreds to spare, and
- * one kernel serves every mixture of dtypes.  Fetching and unpacking are two calls, so that the loads of all operands
+ * computes in fp32 and stores the group, rounded once, to nearest.  The dtype is tested at run time, so that one kernel
+ * serves every mixture of dtypes: the branch is the same for all threads and costs a few instructions per group.
+ * Kernels that are short of instructions have instances for one 16-bit dtype (cuda_dtype_fix).  Fetching and unpacking are two calls, so that the loads of all operands
  * are in flight before the first is waited for.  Groups that are not whole, or not aligned, go element by element;
  * nothing beyond the count is accessed.
  */
@@ -34,6 +34,13 @@ DEVICE struct cuda_span cuda_span_make(int64_t first, int64_t end, bool aligned)
     span.count = left < CUDA_GROUP ? (int)left : CUDA_GROUP;
     span.whole = aligned && left >= CUDA_GROUP;
     return span;
+}
+
+/* Fixes the operands' dtype in an instance for DTYPE; DTYPE_COUNT is the instance for all others. */
+template <int DTYPE, typename... Operand> DEVICE void cuda_dtype_fix(Operand *...operand)
+{
+    if constexpr (DTYPE != DTYPE_COUNT)
+        ((operand->dtype = (enum dtype)DTYPE), ...);
 }
 
 /* Part `part` of `count` things: begin .. end - 1.  The first parts have one more, where they do not divide evenly. */
@@ -214,14 +221,31 @@ DEVICE void cuda_write_one(const struct cuda_floats &to, int64_t index, float va
 #define CUDA_ACCUMULATES(slot) ((args->attrs.accumulate >> (slot)&1u) != 0)
 #define CUDA_POINTER(type, slot) ((type *)args->operand[slot].memory)
 
-/* Defines the function that launches a kernel with arguments of a type, which are initialised by what follows. */
-#define CUDA_LAUNCHER(kernel, type, grid, block, ...)                                              \
-    extern "C" cudaError_t cuda_launch_##kernel(cudaStream_t stream, const struct cuda_args *args) \
-    {                                                                                              \
-        const struct type own = {__VA_ARGS__};                                                     \
-        return LAUNCH(kernel, (grid), (block), 0, stream, own);                                    \
+/* Returns the operands' dtype if it is one of 16 bits and they all have it, else DTYPE_COUNT. */
+template <typename... Slot> static inline int cuda_dtype_common(const struct cuda_args *args, int first, Slot... others)
+{
+    const enum dtype dtype = args->operand[first].dtype;
+    const bool is_common = ((args->operand[others].dtype == dtype) && ...);
+    return is_common && (dtype == DTYPE_BF16 || dtype == DTYPE_F16) ? (int)dtype : (int)DTYPE_COUNT;
+}
+
+/* The instance of a kernel template for the dtype, its last parameter; the others come first. */
+#define CUDA_BY_DTYPE(dtype, kernel, ...)                          \
+    ((dtype) == DTYPE_BF16  ? kernel<__VA_ARGS__, (int)DTYPE_BF16> \
+     : (dtype) == DTYPE_F16 ? kernel<__VA_ARGS__, (int)DTYPE_F16>  \
+                            : kernel<__VA_ARGS__, (int)DTYPE_COUNT>)
+
+/* Defines the function `name` that launches a kernel with arguments of a type, which are initialised by what follows. */
+#define CUDA_LAUNCHER_OF(name, kernel, type, grid, block, ...)                                   \
+    extern "C" cudaError_t cuda_launch_##name(cudaStream_t stream, const struct cuda_args *args) \
+    {                                                                                            \
+        const struct type own = {__VA_ARGS__};                                                   \
+        return LAUNCH((kernel), (grid), (block), 0, stream, own);                                \
     }
-#define CUDA_WALK_LAUNCHER(kernel, type, ...) \
-    CUDA_LAUNCHER(kernel, type, dim3((unsigned)args->walk.blocks), dim3(CUDA_WALK_THREADS), __VA_ARGS__, args->walk)
+#define CUDA_LAUNCHER(kernel, type, grid, block, ...) CUDA_LAUNCHER_OF(kernel, kernel, type, grid, block, __VA_ARGS__)
+#define CUDA_WALK_LAUNCHER_OF(name, kernel, type, ...)                                                            \
+    CUDA_LAUNCHER_OF(name, kernel, type, dim3((unsigned)args->walk.blocks), dim3(CUDA_WALK_THREADS), __VA_ARGS__, \
+                     args->walk)
+#define CUDA_WALK_LAUNCHER(kernel, type, ...) CUDA_WALK_LAUNCHER_OF(kernel, kernel, type, __VA_ARGS__)
 
 #endif

@@ -9,6 +9,7 @@
 #define GPT_TRAIN_CUDA_ON_CPU_EMULATOR_H
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -294,6 +295,22 @@ static inline void mma_m16n8k8_f16(float (&d)[4], const uint32_t (&a)[2], uint32
 {
     emulator_need(75, "mma.m16n8k8 in fp16");
     emulator_mma_run(EMULATOR_MMA_8_F16, d, a, 2, b, 0);
+}
+
+static inline float emulator_flushed(float x)
+{
+    return fabsf(x) < FLT_MIN ? copysignf(0.0f, x) : x;
+}
+
+static inline float fast_exp2(float x)
+{
+    return emulator_flushed(exp2f(emulator_flushed(x)));
+}
+
+static inline float fast_reciprocal(float x)
+{
+    const float y = 1.0f / emulator_flushed(x);
+    return emulator_flushed(emulator_card_rounding ? emulator_moved(x, y, 1) : y);
 }
 
 static inline void emulator_aligned_to_16(const void *address, const char *what)

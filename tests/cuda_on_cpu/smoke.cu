@@ -6,6 +6,8 @@
  * emulator.cpp, from the text of the PTX ISA 8.7: "Matrix Fragments for mma.m16n8k16 with floating point type", "...
  * for mma.m16n8k8", "ldmatrix", "cp.async".  Exit status: 0 all passed, 1 a failure, 77 no device.
  */
+#include <cfloat>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
@@ -237,6 +239,7 @@ struct values {
     float f32[VALUES], bf16[VALUES], f16[VALUES]; /* stored and reloaded by one 16-byte access each */
     float sum[VALUES], difference[VALUES], product[VALUES], quotient[VALUES], root[VALUES];
     uint32_t high[VALUES], pair_bf16[VALUES], pair_f16[VALUES];
+    float power[VALUES], reciprocal[VALUES];
     float warp_sum, warp_max;
 };
 
@@ -267,6 +270,8 @@ static __global__ void values_kernel(struct values *all)
     all->product[i] = __fmul_rn(x, y);
     all->quotient[i] = __fdiv_rn(x, y);
     all->root[i] = __fsqrt_rn(fabsf(x));
+    all->power[i] = fast_exp2(x);
+    all->reciprocal[i] = fast_reciprocal(x);
     all->high[i] = __umulhi(__float_as_uint(x), __float_as_uint(y));
     all->pair_bf16[i] = pack_pair<__nv_bfloat16>(x, y);
     all->pair_f16[i] = pack_pair<__half>(x, y);
@@ -334,6 +339,31 @@ static bool arithmetic_is_right(const struct values *all)
     return good;
 }
 
+/* Subnormal numbers are zeros. */
+static double flushed(double x)
+{
+    return fabs(x) < 0x1p-126 ? copysign(0.0, x) : x;
+}
+
+/* At most `units` units off, where a unit is 2^-23 of the result. */
+static bool is_near(float result, double exact, double units)
+{
+    const double wanted = fabs(exact) > (double)FLT_MAX ? copysign(HUGE_VAL, exact) : flushed(exact);
+    if (wanted != wanted || wanted - wanted != 0.0 || wanted == 0.0)
+        return wanted != wanted ? result != result : (double)result == wanted;
+    return fabs((double)result - wanted) <= units * 0x1p-23 * fabs(wanted);
+}
+
+static bool fast_is_near(const struct values *all)
+{
+    bool good = true;
+    for (int i = 0; i < VALUES; i++) {
+        const double x = flushed((double)all->in[i]);
+        good = good && is_near(all->power[i], exp2(x), 2.0) && is_near(all->reciprocal[i], 1.0 / x, 1.0);
+    }
+    return good;
+}
+
 static bool pairs_are_right(const struct values *all)
 {
     bool good = true;
@@ -361,6 +391,7 @@ static void check_values(struct totals *totals)
     report(totals, "values-bfloat16", all_same(all.bf16, bf16));
     report(totals, "values-float16", all_same(all.f16, f16));
     report(totals, "exact-arithmetic", arithmetic_is_right(&all));
+    report(totals, "fast-functions", fast_is_near(&all));
     report(totals, "pairs", pairs_are_right(&all));
     report(totals, "warp_sum", all.warp_sum == 10416.0f);
     report(totals, "warp_max", all.warp_max == 31.0f);

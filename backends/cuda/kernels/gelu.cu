@@ -1,15 +1,16 @@
-/* gelu_forward and gelu_backward, erf and tanh: elementwise in groups of eight, one read of each operand and one write.
+/* gelu_forward and gelu_backward, erf and tanh, and swiglu: elementwise in groups of eight, one read of each operand and
+ * one write.
  *
- * erf: y = x P(X <= x); the normal distribution is computed here, so that the relative error is small in both tails.
+ * erf: y = x P(X <= x), from the normal distribution's tail beyond |x|, which one exponential and one reciprocal make.
  * tanh: y = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), which is x/2 (1 + tanh u) without its cancellation.  fp32
- * throughout.
+ * throughout; gelu's kernels have no IEEE division and no exponential that is exact in its subnormals, because their
+ * instructions would take longer than the memory (tests/e2e/cuda_registers.py counts them).
  */
 #include "backends/cuda/cuda_floats.h"
 
 struct gelu_args {
     struct cuda_floats dy, x; /* dy: backward only */
     struct cuda_floats out;   /* y, or dx; may be dy or x */
-    enum gelu_kind kind;
     struct cuda_walk walk;
 };
 
@@ -20,80 +21,65 @@ struct swiglu_args {
     struct cuda_walk walk; /* aligned: every group of every row is */
 };
 
+#define LOG2_E 1.44269504088896f
 #define SQRT_2_OVER_PI 0.797884560802865f
 #define INVERSE_SQRT_2PI 0.398942280401433f
-#define INVERSE_SQRT_2 0.707106781186548f
 #define CUBIC 0.044715f
 #define EXPONENT_MAX 87.0f  /* e^87 is finite in fp32 */
-#define MAGNITUDE_MAX 14.6f /* the distribution is 0 in fp32 beyond -14.6 */
+#define MAGNITUDE_MAX 14.0f /* P(X > 14) is 0 in fp32 */
 
-/* e^(-a^2 / 2) for 0 <= a <= 14.6 or NaN.  a^2 is split into two parts, the first exact, so that its rounding error
- * does not grow with the exponent; the second, below 0.06, goes through the series of e^low - 1. */
-DEVICE float normal_kernel(float a)
+/* Returns P(X > a) for a >= 0, and sets *kernel to e^(-a^2 / 2).  With r = 1 / (1 + 0.4 a), P(X > a) is e^(-a^2 / 2) r
+ * times a function of r that is nearly a polynomial.  This one has a relative error of 3.5e-8 e^(a^2 / 8), at most
+ * 2.1e-6 (weighted minimax, by Remez' algorithm). */
+DEVICE float normal_tail(float a, float *kernel)
 {
-    const float high = __uint_as_float(__float_as_uint(a) & 0xfffff000u);
-    const float low = -0.5f * ((a - high) * (a + high));
-    const float e = expf(-0.5f * (high * high));
-    const float rest = low * (1.0f + low * (0.5f + low * (0.166666667f + low * 0.0416666667f)));
-    return e + e * rest;
+    const float r = fast_reciprocal(fmaf(a, 0.4f, 1.0f));
+    float p = -0.03710092387f;
+    p = fmaf(p, r, 0.1884317371f);
+    p = fmaf(p, r, -0.3486873968f);
+    p = fmaf(p, r, 0.2228153389f);
+    p = fmaf(p, r, 0.006530538352f);
+    p = fmaf(p, r, 0.1507118026f);
+    p = fmaf(p, r, 0.1576287398f);
+    p = fmaf(p, r, 0.1596701464f);
+    *kernel = fast_exp2(a * a * (-0.5f * LOG2_E));
+    return *kernel * r * p;
 }
 
-/* *cdf = P(X <= x), *kernel = e^(-x^2 / 2).  The tail is kernel / 2 times e^(t^2) erfc(t) (1 + 2t) / (1 + 2t), t = |x|
- * / sqrt 2; the polynomial in (t - 2.5) / (t + 2.5) is the Chebyshev interpolation of the cpu backend (relative error
- * 6e-9). */
-DEVICE void normal(float x, float *cdf, float *kernel)
+/* 1 / (1 + e^(-2u)). */
+DEVICE float tanh_sigmoid(float x)
 {
-    const float magnitude = fabsf(x);
-    const float a = magnitude > MAGNITUDE_MAX ? MAGNITUDE_MAX : magnitude;
-    const float t = a * INVERSE_SQRT_2;
-    const float s = (t - 2.5f) / (t + 2.5f);
-    float p = 8.14758524128e-5f;
-    p = p * s + 0.000617004876421f;
-    p = p * s + 0.000340492606547f;
-    p = p * s - 0.00442432385566f;
-    p = p * s + 0.000980188356387f;
-    p = p * s + 0.0327790064919f;
-    p = p * s - 0.102973543454f;
-    p = p * s + 0.157627585304f;
-    p = p * s - 0.0990242129142f;
-    p = p * s - 0.122356686913f;
-    p = p * s + 1.26483818139f;
-    *kernel = normal_kernel(a);
-    const float tail = 0.5f * *kernel * p / (1.0f + 2.0f * t);
-    *cdf = x > 0.0f ? 1.0f - tail : tail;
+    const float by_cube = -2.0f * LOG2_E * SQRT_2_OVER_PI * CUBIC, by_x = -2.0f * LOG2_E * SQRT_2_OVER_PI;
+    return fast_reciprocal(1.0f + fast_exp2(x * fmaf(x * x, by_cube, by_x)));
 }
 
-/* e^(-2u), capped where it would overflow; NaN stays. */
-DEVICE float tanh_exponential(float x)
+/* For erf the positive part of x less |x| P(X > |x|); the positive part by halves, so that NaN and infinity remain. */
+template <enum gelu_kind KIND> DEVICE float gelu(float x)
 {
-    const float exponent = -2.0f * SQRT_2_OVER_PI * (x + CUBIC * x * x * x);
-    return expf(exponent > EXPONENT_MAX ? EXPONENT_MAX : exponent);
+    if constexpr (KIND == GELU_TANH)
+        return x * tanh_sigmoid(x);
+    float kernel;
+    const float a = fminf(fabsf(x), MAGNITUDE_MAX), half = 0.5f * x;
+    return fmaf(-a, normal_tail(a, &kernel), half + fabsf(half));
 }
 
-DEVICE float gelu(float x, enum gelu_kind kind)
+/* The derivative at x; for erf that at -|x|, or 1 less that. */
+template <enum gelu_kind KIND> DEVICE float gelu_slope(float x)
 {
-    if (kind == GELU_TANH)
-        return x / (1.0f + tanh_exponential(x));
-    float cdf, kernel;
-    normal(x, &cdf, &kernel);
-    return x * cdf;
-}
-
-/* The derivative at x. */
-DEVICE float gelu_slope(float x, enum gelu_kind kind)
-{
-    if (kind == GELU_TANH) {
-        const float e = tanh_exponential(x), sigmoid = 1.0f / (1.0f + e);
-        const float inner = 2.0f * SQRT_2_OVER_PI * (1.0f + 3.0f * CUBIC * x * x);
-        return sigmoid + x * inner * (sigmoid * (e * sigmoid));
+    if constexpr (KIND == GELU_TANH) {
+        const float s = tanh_sigmoid(x), rest = fmaf(-s, s, s);
+        const float inner = fmaf(x * x, 6.0f * SQRT_2_OVER_PI * CUBIC, 2.0f * SQRT_2_OVER_PI);
+        return fmaf(x * rest, inner, s); /* in this order: the square may be large, and the rest is 0 then */
     }
-    float cdf, kernel;
-    normal(x, &cdf, &kernel);
-    return cdf + x * INVERSE_SQRT_2PI * kernel;
+    float kernel;
+    const float a = fabsf(x), tail = normal_tail(a, &kernel), slope = fmaf(-a * INVERSE_SQRT_2PI, kernel, tail);
+    return x > 0.0f ? 1.0f - slope : slope;
 }
 
+template <enum gelu_kind KIND, int DTYPE>
 static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gelu_forward(struct gelu_args args)
 {
+    cuda_dtype_fix<DTYPE>(&args.x, &args.out);
     const int64_t end = args.walk.elements;
     for (int64_t first = cuda_walk_first(); first < end; first += cuda_walk_stride()) {
         const struct cuda_span span = cuda_span_make(first, end, args.walk.aligned);
@@ -101,13 +87,15 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gelu_forward(struct 
         cuda_read(args.x, span, x);
 #pragma unroll
         for (int k = 0; k < CUDA_GROUP; k++)
-            x[k] = gelu(x[k], args.kind);
+            x[k] = gelu<KIND>(x[k]);
         cuda_write(args.out, span, x);
     }
 }
 
+template <enum gelu_kind KIND, int DTYPE>
 static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gelu_backward(struct gelu_args args)
 {
+    cuda_dtype_fix<DTYPE>(&args.dy, &args.x, &args.out);
     const int64_t end = args.walk.elements;
     for (int64_t first = cuda_walk_first(); first < end; first += cuda_walk_stride()) {
         const struct cuda_span span = cuda_span_make(first, end, args.walk.aligned);
@@ -117,7 +105,7 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gelu_backward(struct
         cuda_unpack(from_x, args.x.dtype, x);
 #pragma unroll
         for (int k = 0; k < CUDA_GROUP; k++)
-            dy[k] *= gelu_slope(x[k], args.kind);
+            dy[k] *= gelu_slope<KIND>(x[k]);
         cuda_write(args.out, span, dy);
     }
 }
@@ -189,10 +177,17 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) swiglu_backward(stru
     }
 }
 
-CUDA_WALK_LAUNCHER(gelu_forward, gelu_args, {NULL, DTYPE_F32}, args->operand[GELU_FORWARD_X],
-                   args->operand[GELU_FORWARD_Y], args->attrs.gelu)
-CUDA_WALK_LAUNCHER(gelu_backward, gelu_args, args->operand[GELU_BACKWARD_DY], args->operand[GELU_BACKWARD_X],
-                   args->operand[GELU_BACKWARD_DX], args->attrs.gelu)
+/* The instance for the activation and, where all operands have the same 16-bit dtype, for it. */
+#define GELU_INSTANCE(kernel, dtype) \
+    (args->attrs.gelu == GELU_TANH ? CUDA_BY_DTYPE(dtype, kernel, GELU_TANH) : CUDA_BY_DTYPE(dtype, kernel, GELU_ERF))
+CUDA_WALK_LAUNCHER_OF(gelu_forward,
+                      GELU_INSTANCE(gelu_forward, cuda_dtype_common(args, GELU_FORWARD_X, GELU_FORWARD_Y)), gelu_args,
+                      {NULL, DTYPE_F32}, args->operand[GELU_FORWARD_X], args->operand[GELU_FORWARD_Y])
+CUDA_WALK_LAUNCHER_OF(gelu_backward,
+                      GELU_INSTANCE(gelu_backward,
+                                    cuda_dtype_common(args, GELU_BACKWARD_DY, GELU_BACKWARD_X, GELU_BACKWARD_DX)),
+                      gelu_args, args->operand[GELU_BACKWARD_DY], args->operand[GELU_BACKWARD_X],
+                      args->operand[GELU_BACKWARD_DX])
 CUDA_WALK_LAUNCHER(swiglu_forward, swiglu_args, {NULL, DTYPE_F32}, args->operand[SWIGLU_FORWARD_X],
                    args->operand[SWIGLU_FORWARD_Y], args->rows, args->columns)
 CUDA_WALK_LAUNCHER(swiglu_backward, swiglu_args, args->operand[SWIGLU_BACKWARD_DY], args->operand[SWIGLU_BACKWARD_X],

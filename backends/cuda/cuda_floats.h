@@ -10,6 +10,8 @@
 #ifndef GPT_TRAIN_CUDA_CUDA_FLOATS_H
 #define GPT_TRAIN_CUDA_CUDA_FLOATS_H
 
+#include <type_traits>
+
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/cuda_kernels.h"
 
@@ -229,11 +231,13 @@ template <typename... Slot> static inline int cuda_dtype_common(const struct cud
     return is_common && (dtype == DTYPE_BF16 || dtype == DTYPE_F16) ? (int)dtype : (int)DTYPE_COUNT;
 }
 
-/* The instance of a kernel template for the dtype, its last parameter; the others come first. */
-#define CUDA_BY_DTYPE(dtype, kernel, ...)                          \
-    ((dtype) == DTYPE_BF16  ? kernel<__VA_ARGS__, (int)DTYPE_BF16> \
-     : (dtype) == DTYPE_F16 ? kernel<__VA_ARGS__, (int)DTYPE_F16>  \
-                            : kernel<__VA_ARGS__, (int)DTYPE_COUNT>)
+/* Returns instance(dtype) for a constant dtype: cuda_by_dtype(dtype, [](auto dtype) { return kernel<dtype()>; }). */
+template <typename Instance> static inline auto cuda_by_dtype(int dtype, Instance instance)
+{
+    return dtype == DTYPE_BF16  ? instance(std::integral_constant<int, DTYPE_BF16>())
+           : dtype == DTYPE_F16 ? instance(std::integral_constant<int, DTYPE_F16>())
+                                : instance(std::integral_constant<int, DTYPE_COUNT>());
+}
 
 /* Defines the function `name` that launches a kernel with arguments of a type, which are initialised by what follows. */
 #define CUDA_LAUNCHER_OF(name, kernel, type, grid, block, ...)                                   \

@@ -188,7 +188,8 @@ const struct op_impl cuda_embed_backward = {.supports = embed_backward_supports,
 
 static bool cross_entropy_supports(const struct backend *backend, const struct op_call *call)
 {
-    return cuda_operands_supported(backend, call) && op_rows(call, CROSS_ENTROPY_LOGITS) <= CUDA_GRID_X_MAX;
+    return cuda_operands_supported(backend, call) && op_rows(call, CROSS_ENTROPY_LOGITS) <= CUDA_GRID_X_MAX &&
+           op_columns(call, CROSS_ENTROPY_LOGITS) <= INT32_MAX - CUDA_GROUP * ENTROPY_THREADS_MAX;
 }
 
 /* Returns the number of threads for a row: one for each group, in whole warps, at most ENTROPY_THREADS_MAX. */

@@ -127,19 +127,19 @@ PLANTED = (
     )),
     ("cross_entropy.cu", (
         ("target-beside", r"c \+ k == target", "c + k == target + 1"),
-        ("padding-kept", r"c \+ k < args\.vocab \? ", "true ? "),
+        ("padding-kept", r"c \+ k >= args\.vocab \? 0\.0f : ", ""),
         ("correct-read-late",
          r"logf\(total\.sum\) \+ \(total\.largest - correct\);\n    if \(args\.gradient\)\n        "
-         r"row_gradient\(args, n, total, target, args\.scalars\[SCALAR_LOSS_GRADIENT\]\.f\);",
-         "0.0f;\n    if (args.gradient)\n        row_gradient(args, n, total, target, "
+         r"row_gradient\(args, row, total, target, args\.scalars\[SCALAR_LOSS_GRADIENT\]\.f\);",
+         "0.0f;\n    if (args.gradient)\n        row_gradient(args, row, total, target, "
          "args.scalars[SCALAR_LOSS_GRADIENT].f);\n    if (threadIdx.x == 0)\n        args.losses[n] = "
-         "logf(total.sum) + (total.largest - cuda_read_one(args.logits, n * args.width + target));"),
-        ("no-rescale", r"total->sum \* expf\(total->largest - largest\) \+ sum", "total->sum + sum"),
-        ("no-block-rescale", r"own\.sum \* expf\(own\.largest - total\.largest\)", "own.sum"),
-        ("padding-counted", r"return left <= 0 \? 0 : left < CUDA_GROUP \? \(int\)left : CUDA_GROUP", "return CUDA_GROUP"),
-        ("ignored-not-cleared", r"            row_clear\(args, n\);", "            ;"),
-        ("row-32-bits", r"cuda_read_one\(args\.logits, n \* args\.width \+ target\)",
-         "cuda_read_one(args.logits, (int)(n * args.width) + target)"),
+         "logf(total.sum) + (total.largest - cuda_read_one(row, target));"),
+        ("no-rescale", r"fmaf\(total->sum, fast_exp2\(total->zero - zero\), sum\)", "total->sum + sum"),
+        ("no-block-rescale", r"own\.sum \* fast_exp2\(own\.zero - total\.zero\)", "own.sum"),
+        ("padding-counted", r"c \+ k < args\.vocab \? z\[k\] : -INFINITY", "z[k]"),
+        ("ignored-not-cleared", r"            row_clear\(args, row\);", "            ;"),
+        ("row-32-bits", r"n \* args\.width \* size", "(int)(n * args.width) * size"),
+        ("target-in-no-group", r"\(target >= c && target < c \+ CUDA_GROUP\)", "(target > c && target < c + CUDA_GROUP)"),
         ("sum-overwritten", r"\.f \+= sum", ".f = sum"),
     )),
     ("dropout.cu", (

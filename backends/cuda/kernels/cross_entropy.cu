@@ -13,8 +13,7 @@ struct cross_entropy_args {
     const union scalar_word *scalars;
     struct cuda_floats logits;
     float *losses;
-    int64_t width;
-    int32_t vocab;
+    int32_t width, vocab;
     bool gradient;
     bool aligned; /* every group of every row is aligned */
 };
@@ -25,101 +24,112 @@ struct loss_sum_args {
     int64_t count;
 };
 
-#include <float.h>
-
 #define THREADS_MAX 512
 #define LOSS_THREADS 1024
+#define LOG2_E 1.44269504088896f
+#define LEAST (-0x1.6p127f) /* about the smallest number whose product with LOG2_E is finite */
 
-/* The largest logit and the sum of e^(logit - largest). */
+/* The largest logit, LOG2_E times it, and the sum of e^(logit - largest). */
 struct softmax {
-    float largest, sum;
+    float largest, zero, sum;
 };
 
-/* Adds the group's first `count` logits.  A maximum that is not finite makes the sum NaN, as it should be.  The maximum
- * of no logits is the smallest finite number, so that there is always something to subtract. */
-DEVICE void softmax_add(struct softmax *total, const float (&z)[CUDA_GROUP], int count)
+/* Adds a group's logits.  A maximum that is not finite makes the sum NaN, as it should be.  The maximum of no logits is
+ * finite, so that there is always something to subtract. */
+DEVICE void softmax_add(struct softmax *total, const float (&z)[CUDA_GROUP])
 {
     float largest = total->largest;
 #pragma unroll
     for (int k = 0; k < CUDA_GROUP; k++)
-        largest = k < count ? fmaxf(largest, z[k]) : largest;
+        largest = fmaxf(largest, z[k]);
+    const float zero = largest * LOG2_E;
     float sum = 0.0f;
 #pragma unroll
     for (int k = 0; k < CUDA_GROUP; k++)
-        sum += k < count ? expf(z[k] - largest) : 0.0f;
-    total->sum = total->sum * expf(total->largest - largest) + sum;
+        sum += fast_exp2(fmaf(z[k], LOG2_E, -zero));
+    total->sum = fmaf(total->sum, fast_exp2(total->zero - zero), sum);
     total->largest = largest;
+    total->zero = zero;
 }
 
-/* Returns how many columns of the group at `c` are in the vocabulary, at most eight. */
-DEVICE int counted(int64_t c, int32_t vocab)
+/* Returns row n of the logits. */
+DEVICE struct cuda_floats row_of(const struct cross_entropy_args &args, int64_t n)
 {
-    const int64_t left = vocab - c;
-    return left <= 0 ? 0 : left < CUDA_GROUP ? (int)left : CUDA_GROUP;
+    const int64_t size = args.logits.dtype == DTYPE_F32 ? 4 : 2;
+    struct cuda_floats row = {(char *)args.logits.memory + n * args.width * size, args.logits.dtype};
+    return row;
 }
 
 /* Returns the result for the whole row, in every thread. */
-DEVICE struct softmax row_softmax(const struct cross_entropy_args &args, int64_t n, float *shared)
+DEVICE struct softmax row_softmax(const struct cross_entropy_args &args, const struct cuda_floats &row, float *shared)
 {
-    struct softmax own = {-FLT_MAX, 0.0f};
-    const int64_t begin = n * args.width, stride = (int64_t)blockDim.x * CUDA_GROUP;
-    for (int64_t c = CUDA_GROUP * (int64_t)threadIdx.x; c < args.vocab; c += stride) {
+    struct softmax own = {LEAST, LEAST * LOG2_E, 0.0f};
+    for (int c = CUDA_GROUP * (int)threadIdx.x; c < args.vocab; c += CUDA_GROUP * (int)blockDim.x) {
         float z[CUDA_GROUP];
-        cuda_read(args.logits, cuda_span_make(begin + c, begin + args.width, args.aligned), z);
-        softmax_add(&own, z, counted(c, args.vocab));
+        cuda_read(row, cuda_span_make(c, args.width, args.aligned), z);
+        if (c + CUDA_GROUP > args.vocab) {
+#pragma unroll
+            for (int k = 0; k < CUDA_GROUP; k++)
+                z[k] = c + k < args.vocab ? z[k] : -INFINITY;
+        }
+        softmax_add(&own, z);
     }
     struct softmax total;
     total.largest = cuda_block_max(own.largest, shared);
-    total.sum = cuda_block_sum(own.sum * expf(own.largest - total.largest), shared);
+    total.zero = total.largest * LOG2_E;
+    total.sum = cuda_block_sum(own.sum * fast_exp2(own.zero - total.zero), shared);
     return total;
 }
 
-/* Row n becomes (softmax - onehot) scale; zeros when scale is 0, and beyond the vocabulary. */
-DEVICE void row_gradient(const struct cross_entropy_args &args, int64_t n, const struct softmax &total, int32_t target,
-                         float scale)
+/* The row becomes (softmax - onehot) scale; zeros when scale is 0, and beyond the vocabulary. */
+DEVICE void row_gradient(const struct cross_entropy_args &args, const struct cuda_floats &row,
+                         const struct softmax &total, int target, float scale)
 {
-    const int64_t begin = n * args.width, stride = (int64_t)blockDim.x * CUDA_GROUP;
-    const float share = 1.0f / total.sum;
-    for (int64_t c = CUDA_GROUP * (int64_t)threadIdx.x; c < args.width; c += stride) {
-        const struct cuda_span span = cuda_span_make(begin + c, begin + args.width, args.aligned);
+    const float share = scale / total.sum;
+    for (int c = CUDA_GROUP * (int)threadIdx.x; c < args.width; c += CUDA_GROUP * (int)blockDim.x) {
+        const struct cuda_span span = cuda_span_make(c, args.width, args.aligned);
         float z[CUDA_GROUP];
-        cuda_read(args.logits, span, z);
+        cuda_read(row, span, z);
 #pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++) {
-            const float p = expf(z[k] - total.largest) * share;
-            z[k] = c + k < args.vocab ? (c + k == target ? p - 1.0f : p) * scale : 0.0f;
+        for (int k = 0; k < CUDA_GROUP; k++)
+            z[k] = share * fast_exp2(fmaf(z[k], LOG2_E, -total.zero));
+        if ((target >= c && target < c + CUDA_GROUP) || c + CUDA_GROUP > args.vocab) {
+#pragma unroll
+            for (int k = 0; k < CUDA_GROUP; k++)
+                z[k] = c + k >= args.vocab ? 0.0f : c + k == target ? z[k] - scale : z[k];
         }
-        cuda_write(args.logits, span, z);
+        cuda_write(row, span, z);
     }
 }
 
-DEVICE void row_clear(const struct cross_entropy_args &args, int64_t n)
+DEVICE void row_clear(const struct cross_entropy_args &args, const struct cuda_floats &row)
 {
-    const int64_t begin = n * args.width, stride = (int64_t)blockDim.x * CUDA_GROUP;
     const float zero[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
-    for (int64_t c = CUDA_GROUP * (int64_t)threadIdx.x; c < args.width; c += stride)
-        cuda_write(args.logits, cuda_span_make(begin + c, begin + args.width, args.aligned), zero);
+    for (int c = CUDA_GROUP * (int)threadIdx.x; c < args.width; c += CUDA_GROUP * (int)blockDim.x)
+        cuda_write(row, cuda_span_make(c, args.width, args.aligned), zero);
 }
 
-static __global__ void __launch_bounds__(THREADS_MAX) cross_entropy(struct cross_entropy_args args)
+template <int DTYPE> static __global__ void __launch_bounds__(THREADS_MAX) cross_entropy(struct cross_entropy_args args)
 {
     SHARED(float, shared, CUDA_REDUCE_WORDS);
+    cuda_dtype_fix<DTYPE>(&args.logits);
     const int64_t n = blockIdx.x;
-    const int32_t target = args.targets[n];
+    const int target = args.targets[n];
+    const struct cuda_floats row = row_of(args, n);
     if (target < 0) {
         if (threadIdx.x == 0)
             args.losses[n] = 0.0f;
         if (args.gradient)
-            row_clear(args, n);
+            row_clear(args, row);
         return;
     }
     /* Read before the row is overwritten: the barriers of the sum are in between. */
-    const float correct = threadIdx.x == 0 ? cuda_read_one(args.logits, n * args.width + target) : 0.0f;
-    const struct softmax total = row_softmax(args, n, shared);
+    const float correct = threadIdx.x == 0 ? cuda_read_one(row, target) : 0.0f;
+    const struct softmax total = row_softmax(args, row, shared);
     if (threadIdx.x == 0)
         args.losses[n] = logf(total.sum) + (total.largest - correct);
     if (args.gradient)
-        row_gradient(args, n, total, target, args.scalars[SCALAR_LOSS_GRADIENT].f);
+        row_gradient(args, row, total, target, args.scalars[SCALAR_LOSS_GRADIENT].f);
 }
 
 static __global__ void __launch_bounds__(LOSS_THREADS) loss_sum(struct loss_sum_args args)
@@ -134,10 +144,13 @@ static __global__ void __launch_bounds__(LOSS_THREADS) loss_sum(struct loss_sum_
         args.scalars[SCALAR_LOSS_SUM].f += sum;
 }
 
-CUDA_LAUNCHER(cross_entropy, cross_entropy_args, dim3((unsigned)args->rows), dim3((unsigned)args->threads),
-              CUDA_POINTER(const int32_t, CROSS_ENTROPY_TARGETS),
-              CUDA_POINTER(union scalar_word, CROSS_ENTROPY_SCALARS), args->operand[CROSS_ENTROPY_LOGITS],
-              CUDA_POINTER(float, CROSS_ENTROPY_LOSSES), args->columns, args->attrs.vocab, args->attrs.gradient,
-              args->walk.aligned)
+CUDA_LAUNCHER_OF(cross_entropy,
+                 cuda_by_dtype(cuda_dtype_common(args, CROSS_ENTROPY_LOGITS),
+                               [](auto dtype) { return cross_entropy<dtype()>; }),
+                 cross_entropy_args, dim3((unsigned)args->rows), dim3((unsigned)args->threads),
+                 CUDA_POINTER(const int32_t, CROSS_ENTROPY_TARGETS),
+                 CUDA_POINTER(union scalar_word, CROSS_ENTROPY_SCALARS), args->operand[CROSS_ENTROPY_LOGITS],
+                 CUDA_POINTER(float, CROSS_ENTROPY_LOSSES), (int32_t)args->columns, args->attrs.vocab,
+                 args->attrs.gradient, args->walk.aligned)
 CUDA_LAUNCHER(loss_sum, loss_sum_args, dim3(1), dim3(LOSS_THREADS), CUDA_POINTER(const float, LOSS_SUM_LOSSES),
               CUDA_POINTER(union scalar_word, LOSS_SUM_SCALARS), args->walk.elements)

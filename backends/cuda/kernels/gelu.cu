@@ -178,14 +178,13 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) swiglu_backward(stru
 }
 
 /* The instance for the activation and, where all operands have the same 16-bit dtype, for it. */
-#define GELU_INSTANCE(kernel, dtype) \
-    (args->attrs.gelu == GELU_TANH ? CUDA_BY_DTYPE(dtype, kernel, GELU_TANH) : CUDA_BY_DTYPE(dtype, kernel, GELU_ERF))
-CUDA_WALK_LAUNCHER_OF(gelu_forward,
-                      GELU_INSTANCE(gelu_forward, cuda_dtype_common(args, GELU_FORWARD_X, GELU_FORWARD_Y)), gelu_args,
+#define GELU_INSTANCE(kernel, ...)                                                                     \
+    cuda_by_dtype(cuda_dtype_common(args, __VA_ARGS__), [args](auto dtype) {                           \
+        return args->attrs.gelu == GELU_TANH ? kernel<GELU_TANH, dtype()> : kernel<GELU_ERF, dtype()>; \
+    })
+CUDA_WALK_LAUNCHER_OF(gelu_forward, GELU_INSTANCE(gelu_forward, GELU_FORWARD_X, GELU_FORWARD_Y), gelu_args,
                       {NULL, DTYPE_F32}, args->operand[GELU_FORWARD_X], args->operand[GELU_FORWARD_Y])
-CUDA_WALK_LAUNCHER_OF(gelu_backward,
-                      GELU_INSTANCE(gelu_backward,
-                                    cuda_dtype_common(args, GELU_BACKWARD_DY, GELU_BACKWARD_X, GELU_BACKWARD_DX)),
+CUDA_WALK_LAUNCHER_OF(gelu_backward, GELU_INSTANCE(gelu_backward, GELU_BACKWARD_DY, GELU_BACKWARD_X, GELU_BACKWARD_DX),
                       gelu_args, args->operand[GELU_BACKWARD_DY], args->operand[GELU_BACKWARD_X],
                       args->operand[GELU_BACKWARD_DX])
 CUDA_WALK_LAUNCHER(swiglu_forward, swiglu_args, {NULL, DTYPE_F32}, args->operand[SWIGLU_FORWARD_X],

@@ -56,36 +56,65 @@ template <typename T> DEVICE T *tile_rows(const struct cuda_attention_rows &rows
     return (T *)rows.of.memory + rows.first + sample * rows.sample + (int64_t)head * head_size;
 }
 
-/* The source of a tile: rows first .. first + ROWS - 1 of `from`.  Rows from `end` on, and columns from `head_size` on,
- * become zeros. */
+/* The source of a tile: the rows of `from`, `row` elements apart.  Rows from number `rows` on (which may be negative),
+ * and columns from `head_size` on, become zeros. */
 template <typename T> struct tile_source {
     const T *from;
     int64_t row;
-    int first, end;
+    int rows;
     int head_size, unit;
 };
 
+/* Returns the source whose first row is row `first` of the head; rows from `end` on do not exist. */
+template <typename T>
+DEVICE struct tile_source<T> tile_source_of(const struct cuda_attention &attention,
+                                            const struct cuda_attention_rows &rows, int sample, int head, int first,
+                                            int end) {
+    const T *from = tile_rows<T>(rows, sample, head, attention.head_size) + first * rows.row;
+    return {from, rows.row, end - first, attention.head_size, attention.unit};
+}
+
+template <typename T>
+DEVICE void tile_advance(struct tile_source<T> *source, int rows)
+{
+    source->from += rows * source->row;
+    source->rows -= rows;
+}
+
 /* Starts filling the tile, with all threads of a block: by copies of 16 or 4 bytes, or by elements, which are stored at
- * once.  In each case the tile is complete after cp_async_wait and a barrier, and must be free before the call. */
+ * once.  In each case the tile is complete after cp_async_wait and a barrier, and must be free before the call.  Where
+ * the chunks of a row divide the threads, a thread's column is always the same, and its rows have a fixed distance. */
 template <typename T, int D, int ROWS, int THREADS = TILE_THREADS>
 DEVICE void tile_load(T *tile, const struct tile_source<T> &source)
 {
+    constexpr int chunks = D / 8, pass = THREADS / chunks;
+    if (THREADS % chunks == 0 && source.unit == 8) {
+        const int first = (int)threadIdx.x / chunks, column = (int)threadIdx.x % chunks * 8;
+        const int rows = column < source.head_size ? source.rows - first : 0;
+        const T *from = source.from + first * source.row + column;
+        T *to = tile + first * tile_stride<D> + column;
+        UNROLL_COPIES
+        for (int row = 0; row < ROWS; row += pass) {
+            if (ROWS % pass == 0 || first + row < ROWS)
+                cp_async_16(to + row * tile_stride<D>, from, row < rows);
+            from += pass * source.row;
+        }
+        return;
+    }
     if (source.unit == 8) {
-        constexpr int chunks = D / 8;
         UNROLL_COPIES
         for (int i = (int)threadIdx.x; i < ROWS * chunks; i += THREADS) {
             const int row = i / chunks, column = i % chunks * 8;
-            const bool fetch = source.first + row < source.end && column < source.head_size;
-            cp_async_16(tile + row * tile_stride<D> + column, source.from + (source.first + row) * source.row + column,
-                        fetch);
+            cp_async_16(tile + row * tile_stride<D> + column, source.from + row * source.row + column,
+                        row < source.rows && column < source.head_size);
         }
         return;
     }
 #pragma unroll 1
     for (int i = (int)threadIdx.x; i < ROWS * D / 2; i += THREADS) {
         const int row = i / (D / 2), column = i % (D / 2) * 2;
-        const bool fetch = source.first + row < source.end && column < source.head_size;
-        const T *from = source.from + (source.first + row) * source.row + column;
+        const bool fetch = row < source.rows && column < source.head_size;
+        const T *from = source.from + row * source.row + column;
         T *to = tile + row * tile_stride<D> + column;
         if (source.unit == 2) {
             cp_async_4(to, from, fetch);

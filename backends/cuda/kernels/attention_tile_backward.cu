@@ -42,38 +42,40 @@ template <typename T, int D> DEVICE struct stage<T> stage_of(unsigned char *shar
     return stage;
 }
 
-/* Loads lse and delta of 32 queries; zeros from the end on, where the rows are zeros too. */
-DEVICE void
-statistics_load(const struct cuda_attention &attention, float *lse, float *delta, int sample, int head, int first)
-{
-    const int64_t start = ((int64_t)sample * attention.heads + head) * attention.time;
-    const int i = (int)threadIdx.x % OTHER_ROWS, row = first + i;
-    if (threadIdx.x < 2 * OTHER_ROWS) {
-        const bool is_lse = threadIdx.x < OTHER_ROWS;
-        cp_async_4((is_lse ? lse : delta) + i, (is_lse ? attention.lse : attention.delta) + start + row,
-                   row < attention.time);
-    }
+/* The other rows that the next stage is filled with.  statistic: by keys, where this thread finds lse or delta of a
+ * query. */
+template <typename T>
+struct other_rows {
+    struct tile_source<T> first, second;
+    const float *statistic;
+};
+
+/* Returns the rows of one head of the queries from row `row` on. */
+template <typename T, bool KEYS>
+DEVICE struct other_rows<T> other_rows_of(const struct cuda_attention &attention, int sample, int head, int row) {
+    const int64_t start = ((int64_t)sample * attention.heads + head) * attention.time + row;
+    const int end = attention.time, of_keys = head / (attention.heads / attention.kv_heads), at = KEYS ? head : of_keys;
+    return {tile_source_of<T>(attention, KEYS ? attention.q : attention.k, sample, at, row, end),
+            tile_source_of<T>(attention, KEYS ? attention.dy : attention.v, sample, at, row, end),
+            (threadIdx.x < OTHER_ROWS ? attention.lse : attention.delta) + start + threadIdx.x % OTHER_ROWS};
 }
 
-/* Starts filling a stage with the other rows of step `step`. */
+/* Starts filling a stage, and moves to the rows after it.  lse and delta are zeros from the end on, where the rows are
+ * zeros too. */
 template <typename T, int D, bool KEYS>
-DEVICE void stage_load(const struct cuda_attention &attention, const struct backward_place &place,
-                       const struct stage<T> &stage, int step)
+DEVICE void stage_load(const struct stage<T> &stage, struct other_rows<T> *rows)
 {
-    int head, first;
-    backward_step_place<KEYS, OTHER_ROWS>(place, step, &head, &first);
-    const struct cuda_attention_rows &one = KEYS ? attention.q : attention.k, &two = KEYS ? attention.dy : attention.v;
-    const int size = attention.head_size, at = KEYS ? head : head / (attention.heads / attention.kv_heads);
-    tile_load<T, D, OTHER_ROWS>(
-        stage.first, {tile_rows<T>(one, place.sample, at, size), one.row, first, attention.time, size, attention.unit});
-    tile_load<T, D, OTHER_ROWS>(stage.second, {tile_rows<T>(two, place.sample, at, size), two.row, first,
-                                               attention.time, size, attention.unit});
-    if (KEYS)
-        statistics_load(attention, stage.lse, stage.delta, place.sample, head, first);
+    tile_load<T, D, OTHER_ROWS>(stage.first, rows->first);
+    tile_load<T, D, OTHER_ROWS>(stage.second, rows->second);
+    if (KEYS && threadIdx.x < 2 * OTHER_ROWS)
+        cp_async_4(stage.lse + threadIdx.x, rows->statistic, (int)threadIdx.x % OTHER_ROWS < rows->first.rows);
     cp_async_commit();
+    tile_advance(&rows->first, OTHER_ROWS);
+    tile_advance(&rows->second, OTHER_ROWS);
+    rows->statistic += OTHER_ROWS;
 }
 
-/* lse and delta of the lane's two own rows, by queries; zeros for rows from the end on. */
+/* lse, times LOG2_E, and delta of the lane's two own rows, by queries; zeros for rows from the end on. */
 struct own_statistics {
     float lse[2], delta[2];
 };
@@ -86,39 +88,64 @@ DEVICE struct own_statistics own_statistics_of(const struct cuda_attention &atte
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         const int row = place.own + tile_warp_row() + cuda_lane() / 4 + 8 * r;
-        own.lse[r] = row < attention.time ? attention.lse[start + row] : 0.0f;
+        own.lse[r] = row < attention.time ? attention.lse[start + row] * LOG2_E : 0.0f;
         own.delta[r] = row < attention.time ? attention.delta[start + row] : 0.0f;
     }
     return own;
 }
 
-/* Turns scores into p f (without f's scale), and dp into ds.  `own` is the lane's first own row, `other` the tile's
- * first other row.  masked: some of the queries do not see some of the keys. */
+/* Sets scores of keys that a query does not see to minus infinity.  `own` is the lane's first own row, `other` the
+ * tile's first other row. */
 template <bool KEYS>
-DEVICE void slopes_make(const struct cuda_attention &attention, float (&score)[OTHER_TILES][4],
-                        float (&slope)[OTHER_TILES][4], const struct own_statistics &rows, const float *lse,
-                        const float *delta, uint32_t bits, int sample, int own, int other, bool masked)
+DEVICE void scores_hide(const struct cuda_attention &attention, float (&score)[OTHER_TILES][4], int sample, int own,
+                        int other)
 {
-    const int t = cuda_lane() % 4;
-    const float scale = attention.scale * LOG2_E;
 #pragma unroll
     for (int n = 0; n < OTHER_TILES; n++) {
-        uint32_t kept = 15u;
-        if (attention.threshold != 0)
-            kept = KEYS ? tile_kept_key(bits, n) : tile_kept_query(tile_kept_of(bits, n), 0);
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            const int column = n * 8 + 2 * t + e % 2, row = own + e / 2 * 8;
-            const float row_lse = KEYS ? lse[column] : rows.lse[e / 2];
-            const float row_delta = KEYS ? delta[column] : rows.delta[e / 2];
+            const int column = n * 8 + 2 * (cuda_lane() % 4) + e % 2, row = own + e / 2 * 8;
             const int query = KEYS ? other + column : row, key = KEYS ? row : other + column;
-            const bool hidden = masked && (key > query || attention_hides(attention, sample, query, key));
-            const float p = hidden ? 0.0f : exp2f(fmaf(score[n][e], scale, -row_lse * LOG2_E));
-            const bool is_kept = (kept >> e & 1u) != 0;
-            score[n][e] = is_kept ? p : 0.0f;
-            slope[n][e] = p * ((is_kept ? slope[n][e] * attention.kept_scale : 0.0f) - row_delta);
+            if (key > query || attention_hides(attention, sample, query, key))
+                score[n][e] = -INFINITY;
         }
     }
+}
+
+/* Sets what dropout drops to zero, and multiplies the rest by `scale`.  The whole warp takes part. */
+template <bool KEYS> DEVICE void weights_drop(float (&weight)[OTHER_TILES][4], uint32_t bits, float scale)
+{
+#pragma unroll
+    for (int n = 0; n < OTHER_TILES; n++) {
+        const uint32_t kept = KEYS ? tile_kept_key(bits, n) : tile_kept_query(tile_kept_of(bits, n), 0);
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            weight[n][e] = (kept >> e & 1u) != 0 ? weight[n][e] * scale : 0.0f;
+    }
+}
+
+/* Turns scores into p f (without f's scale), and dp into ds.  bits: what dropout keeps. */
+template <typename T, bool KEYS>
+DEVICE void slopes_make(const struct cuda_attention &attention, float (&score)[OTHER_TILES][4],
+                        float (&slope)[OTHER_TILES][4], const struct own_statistics &rows,
+                        const struct stage<T> &others, uint32_t bits)
+{
+    const float scale = attention.scale * LOG2_E;
+    if (attention.threshold != 0)
+        weights_drop<KEYS>(slope, bits, attention.kept_scale);
+#pragma unroll
+    for (int n = 0; n < OTHER_TILES; n++) {
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const int column = n * 8 + 2 * (cuda_lane() % 4) + e % 2;
+            const float row_lse = KEYS ? others.lse[column] * LOG2_E : rows.lse[e / 2];
+            const float row_delta = KEYS ? others.delta[column] : rows.delta[e / 2];
+            score[n][e] = fast_exp2(fmaf(score[n][e], scale, -row_lse));
+            slope[n][e] = score[n][e] * (slope[n][e] - row_delta);
+        }
+    }
+    if (KEYS && attention.threshold != 0)
+        weights_drop<KEYS>(score, bits, 1.0f);
 }
 
 /* Stores the finished sums of the warp's own rows. */
@@ -148,16 +175,16 @@ __global__ void __launch_bounds__(TILE_THREADS, BLOCKS_MIN)
         DYN_SHARED(unsigned char, shared);
         T *own_first = (T *)shared, *own_second = own_first + tile_elements<D, TILE_ROWS>;
         const struct backward_place place = backward_place_of<KEYS, TILE_ROWS, OTHER_ROWS>(attention);
-        const int size = attention.head_size, warp_row = tile_warp_row(), steps = place.heads * place.tiles;
+        const int warp_row = tile_warp_row(), steps = place.heads * place.tiles;
         const int stages = WIDE ? attention.stages : 1; /* synchronous copies gain nothing from a second stage */
-        const int own_row = place.own + warp_row;
-        const struct cuda_attention_rows &one = KEYS ? attention.k : attention.q;
-        const struct cuda_attention_rows &two = KEYS ? attention.v : attention.dy;
-        tile_load<T, D, TILE_ROWS>(own_first, {tile_rows<T>(one, place.sample, place.head, size), one.row, place.own,
-                                               attention.time, size, attention.unit});
-        tile_load<T, D, TILE_ROWS>(own_second, {tile_rows<T>(two, place.sample, place.head, size), two.row, place.own,
-                                                attention.time, size, attention.unit});
-        stage_load<T, D, KEYS>(attention, place, stage_of<T, D>(shared, 0), 0);
+        const int own_row = place.own + warp_row + cuda_lane() / 4;
+        tile_load<T, D, TILE_ROWS>(own_first, tile_source_of<T>(attention, KEYS ? attention.k : attention.q,
+                                                                place.sample, place.head, place.own, attention.time));
+        tile_load<T, D, TILE_ROWS>(own_second, tile_source_of<T>(attention, KEYS ? attention.v : attention.dy,
+                                                                 place.sample, place.head, place.own, attention.time));
+        int head = KEYS ? place.head * place.heads : place.head, tile = 0, stage_now = 0; /* of this step */
+        struct other_rows<T> others = other_rows_of<T, KEYS>(attention, place.sample, head, place.first);
+        stage_load<T, D, KEYS>(stage_of<T, D>(shared, 0), &others);
         struct own_statistics rows = {{0.0f, 0.0f}, {0.0f, 0.0f}};
         if (!KEYS)
             rows = own_statistics_of(attention, place);
@@ -166,10 +193,12 @@ __global__ void __launch_bounds__(TILE_THREADS, BLOCKS_MIN)
         tile_clear(sum);
         tile_clear(sum_v);
         for (int step = 0; step < steps; step++) {
-            const struct stage<T> stage = stage_of<T, D>(shared, step % stages);
-            const bool ahead = stages > 1 && step + 1 < steps;
-            if (ahead) {
-                stage_load<T, D, KEYS>(attention, place, stage_of<T, D>(shared, (step + 1) % stages), step + 1);
+            const struct stage<T> stage = stage_of<T, D>(shared, stage_now);
+            const bool more = step + 1 < steps, head_ends = KEYS && tile + 1 == place.tiles;
+            if (WIDE && more && head_ends)
+                others = other_rows_of<T, KEYS>(attention, place.sample, head + 1, place.first);
+            if (more && stages > 1) {
+                stage_load<T, D, KEYS>(stage_of<T, D>(shared, 1 - stage_now), &others);
                 cp_async_wait<1>();
             } else {
                 cp_async_wait<0>();
@@ -179,28 +208,32 @@ __global__ void __launch_bounds__(TILE_THREADS, BLOCKS_MIN)
                 tile_hold<T, D>(held_first, own_first + warp_row * tile_stride<D>);
                 tile_hold<T, D>(held_second, own_second + warp_row * tile_stride<D>);
             }
-            int head, other;
-            backward_step_place<KEYS, OTHER_ROWS>(place, step, &head, &other);
+            const int other = place.first + tile * OTHER_ROWS;
             uint32_t bits = 0;
             if (attention.threshold != 0) {
                 const struct cuda_mask mask = attention_mask_make(attention, place.sample, head);
-                bits = KEYS ? tile_kept_by_key(attention, mask, other, own_row)
-                            : tile_kept_by_query<OTHER_TILES>(attention, mask, own_row, other);
+                bits = KEYS ? tile_kept_by_key(attention, mask, other, place.own + warp_row)
+                            : tile_kept_by_query<OTHER_TILES>(attention, mask, place.own + warp_row, other);
             }
             float score[OTHER_TILES][4], slope[OTHER_TILES][4];
             tile_scores<T, D, OTHER_TILES, WIDE>(score, held_first, own_first + warp_row * tile_stride<D>, stage.first);
             tile_scores<T, D, OTHER_TILES, WIDE>(slope, held_second, own_second + warp_row * tile_stride<D>,
                                                  stage.second);
-            const bool masked = attention.begin != NULL ||
-                                (KEYS ? place.own + TILE_ROWS - 1 > other : other + OTHER_ROWS - 1 > place.own);
-            slopes_make<KEYS>(attention, score, slope, rows, stage.lse, stage.delta, bits, place.sample,
-                              own_row + cuda_lane() / 4, other, masked);
+            if (attention.begin != NULL ||
+                (KEYS ? place.own + TILE_ROWS - 1 > other : other + OTHER_ROWS - 1 > place.own))
+                scores_hide<KEYS>(attention, score, place.sample, own_row, other);
+            slopes_make<T, KEYS>(attention, score, slope, rows, stage, bits);
             if constexpr (KEYS)
                 tile_add<T, D, OTHER_TILES, WIDE>(sum_v, score, stage.second);
             tile_add<T, D, OTHER_TILES, WIDE>(sum, slope, stage.first);
             __syncthreads(); /* the stage is no longer read */
-            if (stages == 1 && step + 1 < steps)
-                stage_load<T, D, KEYS>(attention, place, stage, step + 1);
+            head += head_ends;
+            tile = head_ends ? 0 : tile + 1;
+            if (!WIDE && more) /* found anew: there are not enough registers to keep it */
+                others = other_rows_of<T, KEYS>(attention, place.sample, head, place.first + tile * OTHER_ROWS);
+            if (more && stages == 1)
+                stage_load<T, D, KEYS>(stage, &others);
+            stage_now = stages > 1 ? 1 - stage_now : 0;
         }
         if constexpr (KEYS)
             sums_store<T, D, KEYS>(attention, place, shared, sum, sum_v);

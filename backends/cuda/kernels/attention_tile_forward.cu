@@ -60,13 +60,13 @@ DEVICE void weights_make(float (&score)[KEY_TILES][4], float (&largest)[2], floa
             after = fmaxf(after, fmaxf(score[n][2 * r], score[n][2 * r + 1]));
         after = cuda_lanes_max<4>(after);
         const float base = after == -INFINITY ? 0.0f : after;
-        const float shrink = exp2f((largest[r] - base) * scale), zero = base * scale;
+        const float shrink = fast_exp2((largest[r] - base) * scale), zero = base * scale;
         float added = 0.0f;
 #pragma unroll
         for (int n = 0; n < KEY_TILES; n++) {
 #pragma unroll
             for (int e = 2 * r; e < 2 * r + 2; e++) {
-                score[n][e] = exp2f(fmaf(score[n][e], scale, -zero));
+                score[n][e] = fast_exp2(fmaf(score[n][e], scale, -zero));
                 added += score[n][e];
             }
         }
@@ -121,15 +121,11 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
         const int first = place.position + place.query; /* position of the tile's first query among the keys */
         const int end = min(place.position + attention.time, first + queries);
         const int warp_row = tile_warp_row(), row = first + warp_row + cuda_lane() / 4;
-        const int unit = attention.unit;
-        struct tile_source<T> keys = {
-            tile_rows<T>(attention.k, place.sample, kv_head, size), attention.k.row, place.start, end, size, unit
-        };
-        struct tile_source<T> values = {
-            tile_rows<T>(attention.v, place.sample, kv_head, size), attention.v.row, 0, end, size, unit
-        };
-        tile_load<T, D, queries, threads>(q, {tile_rows<T>(attention.q, place.sample, place.head, size),
-                                              attention.q.row, place.query, attention.time, size, unit});
+        struct tile_source<T> keys = tile_source_of<T>(attention, attention.k, place.sample, kv_head, place.start, end);
+        struct tile_source<T> values =
+            tile_source_of<T>(attention, attention.v, place.sample, kv_head, place.start, end);
+        tile_load<T, D, queries, threads>(
+            q, tile_source_of<T>(attention, attention.q, place.sample, place.head, place.query, attention.time));
         tile_load<T, D, TILE_ROWS, threads>(k, keys);
         cp_async_commit();
         uint32_t held[forward_held<D, WARPS>][4];
@@ -141,8 +137,8 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
         for (int key = place.start; key < end; key += TILE_ROWS) {
             cp_async_wait<0>();
             __syncthreads(); /* the keys have arrived, and the previous tile's values are no longer read */
-            values.first = key;
             tile_load<T, D, TILE_ROWS, threads>(v, values);
+            tile_advance(&values, TILE_ROWS);
             cp_async_commit();
             if (key == place.start)
                 tile_hold<T, D>(held, q + warp_row * tile_stride<D>);
@@ -150,8 +146,8 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
             tile_scores<T, D, KEY_TILES, WIDE>(score, held, q + warp_row * tile_stride<D>, k);
             cp_async_wait<0>();
             __syncthreads(); /* the values have arrived, and the keys are no longer read */
-            keys.first = key + TILE_ROWS;
-            if (keys.first < end) {
+            tile_advance(&keys, TILE_ROWS);
+            if (keys.rows > 0) {
                 tile_load<T, D, TILE_ROWS, threads>(k, keys);
                 cp_async_commit();
             }
@@ -170,7 +166,7 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
         const float factor[2] = {scale / sum[0], scale / sum[1]};
         tile_store<T, D>(q + warp_row * tile_stride<D>, result, factor,
                          tile_rows<T>(attention.y, place.sample, place.head, size), attention.y.row,
-                         place.query + warp_row, attention.time, size, unit);
+                         place.query + warp_row, attention.time, size, attention.unit);
     } else {
         __trap();
     }

@@ -187,8 +187,8 @@ PLANTED = (
         ("micro-step-ignored", r" \+ 4u \* args\.scalars\[SCALAR_MICRO_STEP\]\.u", ""),
     )),
     ("layernorm.cu", (
-        ("mean-of-squares", r"x\[k\] - mean : 0\.0f", "x[k] : 0.0f"),
-        ("deviation-of-the-tail", r"k < span\.count \? x\[k\] - mean : 0\.0f", "x[k] - mean"),
+        ("mean-of-squares", r"\(x\[k\] - mean\) \* \(x\[k\] - mean\)", "x[k] * x[k]"),
+        ("deviation-of-the-tail", r"k < span\.count \? x\[k\] : mean", "x[k]"),
         ("one-row-more", r"n < args\.rows; n \+= stride", "n <= args.rows; n += stride"),
         ("strips-not-cleared", r"    strips_clear\(strips, floats\);\n", ""),
         ("strips-own-shared", r"shared \+ cuda_warp\(\) \* floats : out", "shared : out"),

@@ -26,7 +26,8 @@ struct layernorm_backward_args {
     float *strips; /* [parts][strips_per_part]: dgain's and, if there is a mean, dbias's */
     int64_t rows, channels, parts, strip_floats;
     int32_t strips_per_part;
-    bool is_shared;  /* each warp sums its own strips in shared memory; else the block's one warp sums in `strips` */
+    bool is_shared;  /* each warp sums its own strips in shared memory, as always for kept rows; else the block's one
+                        warp sums in `strips` */
     bool accumulate; /* into dx */
     bool aligned;
 };
@@ -125,11 +126,14 @@ DEVICE float row_variance(const struct layernorm_forward_args &args, const struc
             continue;
         float x[CUDA_GROUP];
         row_values(row, args.x, span, tile, x);
+        if (span.count < CUDA_GROUP) {
 #pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++) {
-            const float deviation = k < span.count ? x[k] - mean : 0.0f;
-            square += deviation * deviation;
+            for (int k = 0; k < CUDA_GROUP; k++)
+                x[k] = k < span.count ? x[k] : mean;
         }
+#pragma unroll
+        for (int k = 0; k < CUDA_GROUP; k++)
+            square += (x[k] - mean) * (x[k] - mean);
     }
     return warp_sum(square) / (float)args.channels;
 }
@@ -156,10 +160,11 @@ DEVICE void row_normalise(const struct layernorm_forward_args &args, const struc
     }
 }
 
-template <int kept>
+template <int DTYPE, int kept>
 static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES)
     layernorm_forward(struct layernorm_forward_args args)
 {
+    cuda_dtype_fix<DTYPE>(&args.x, &args.y);
     const int64_t stride = (int64_t)gridDim.x * CUDA_ROW_WARPS;
     for (int64_t n = (int64_t)blockIdx.x * CUDA_ROW_WARPS + cuda_warp(); n < args.rows; n += stride) {
         struct lane_row<kept> row;
@@ -256,14 +261,16 @@ DEVICE void strips_add(const float *strips, int64_t floats, float *out)
     }
 }
 
-template <int kept>
+template <int DTYPE, int kept>
 static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES)
     layernorm_backward(struct layernorm_backward_args args)
 {
+    cuda_dtype_fix<DTYPE>(&args.dy, &args.x, &args.dx);
     DYN_SHARED(float, shared);
     const struct cuda_part rows = cuda_part_of(args.rows, args.parts, blockIdx.x);
     const int64_t part = blockIdx.x, floats = args.strips_per_part * args.strip_floats;
-    float *out = args.strips + part * floats, *strips = args.is_shared ? shared + cuda_warp() * floats : out;
+    float *out = args.strips + part * floats,
+          *strips = kept > 0 || args.is_shared ? shared + cuda_warp() * floats : out;
     strips_clear(strips, floats);
     for (int64_t n = rows.begin + cuda_warp(); n < rows.end; n += cuda_warps()) {
         struct gradient_row row = {n, args.mean != NULL ? args.mean[n] : 0.0f, args.rstd[n], 0.0f, 0.0f};
@@ -298,9 +305,11 @@ extern "C" cudaError_t cuda_launch_layernorm_forward(cudaStream_t stream, const 
                                                args->attrs.epsilon,
                                                args->walk.aligned};
     const dim3 grid((unsigned)args->walk.blocks), block(CUDA_ROW_WARPS * WARP_LANES);
+    const int dtype = cuda_dtype_common(args, LAYERNORM_FORWARD_X, LAYERNORM_FORWARD_Y);
     if (is_kept(args, LAYERNORM_FORWARD_X))
-        return LAUNCH(layernorm_forward<KEPT>, grid, block, 0, stream, own);
-    return LAUNCH(layernorm_forward<0>, grid, block, 0, stream, own);
+        return LAUNCH(cuda_by_dtype(dtype, [](auto dtype) { return layernorm_forward<dtype(), KEPT>; }), grid, block, 0,
+                      stream, own);
+    return LAUNCH((layernorm_forward<DTYPE_COUNT, 0>), grid, block, 0, stream, own);
 }
 
 extern "C" cudaError_t cuda_launch_layernorm_backward(cudaStream_t stream, const struct cuda_args *args)
@@ -321,7 +330,9 @@ extern "C" cudaError_t cuda_launch_layernorm_backward(cudaStream_t stream, const
                                                 CUDA_ACCUMULATES(LAYERNORM_BACKWARD_DX),
                                                 args->walk.aligned};
     const dim3 grid((unsigned)args->parts), block((unsigned)args->threads);
+    const int dtype = cuda_dtype_common(args, LAYERNORM_BACKWARD_DY, LAYERNORM_BACKWARD_X, LAYERNORM_BACKWARD_DX);
     if (is_kept(args, LAYERNORM_BACKWARD_X) && is_kept(args, LAYERNORM_BACKWARD_DY))
-        return LAUNCH(layernorm_backward<KEPT>, grid, block, args->shared_bytes, stream, own);
-    return LAUNCH(layernorm_backward<0>, grid, block, args->shared_bytes, stream, own);
+        return LAUNCH(cuda_by_dtype(dtype, [](auto dtype) { return layernorm_backward<dtype(), KEPT>; }), grid, block,
+                      args->shared_bytes, stream, own);
+    return LAUNCH((layernorm_backward<DTYPE_COUNT, 0>), grid, block, args->shared_bytes, stream, own);
 }

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Registers, spills and static shared memory of the cuda backend's kernels, from `nvcc -Xptxas -v`.
+"""Registers, spills, static shared memory and instructions of the cuda backend's kernels, as nvcc compiles them.
 
-A kernel that spills keeps registers in memory, which costs more than any tuning gains; no kernel may spill.  Without
-options attention's backward tiles, the largest, are compiled for sm_86, the tuning target; CHECK_LONG=1, or `--all`,
-compiles every kernel file for sm_75, sm_86, sm_89 and sm_90, from the same PTX as a build, and prints the tables of
-doc/cuda.md: registers, and for the kernels with a large share of a step the warps per multiprocessor, derived from
-registers, shared memory and the limits of CUDA's programming guide ("Technical Specifications per Compute Capability").
-`--arch=75,120` selects other architectures.  No nvcc: skipped by name.  The last line is "checks: P passed, F failed, S
-skipped".
+A kernel that spills keeps registers in memory, which costs more than any tuning gains; no kernel may spill.  The
+kernels of LIMITED, which are short of instructions or have a large share of a step, have limits on their registers, so
+that enough warps are resident, and on the instructions of their fast path (cuda_sass.py), where there is an nvdisasm.
+Without options the two cheapest of them and attention's backward tiles, the largest, are compiled, the former for four
+architectures, the latter for sm_86; CHECK_LONG=1, or `--all`, compiles every kernel file for all architectures, from
+the same PTX as a build, and prints the tables of doc/cuda.md: registers, instructions, and the warps per
+multiprocessor, derived from registers, shared memory and the limits of CUDA's programming guide ("Technical
+Specifications per Compute Capability").  `--arch=75,120` selects other architectures.  No nvcc: skipped by name.  The
+last line is "checks: P passed, F failed, S skipped".
 """
 import concurrent.futures
 import glob
@@ -17,15 +19,34 @@ import shutil
 import subprocess
 import sys
 
+import cuda_sass
 from checks import LONG, SOURCE, check, end, skip
 
-ARCHS = ("75", "86", "89", "90")
-TUNED = ("86",)
-HOT = ("attention_tile_backward", "attention_tile_forward")
+ARCHS = ("75", "86", "89", "90", "120")
+COUNTED = ("86", "89", "90", "120")
+BOUNDED = [("gelu", arch) for arch in COUNTED] + [("cross_entropy", arch) for arch in COUNTED] + [
+    ("attention_tile_backward", "86")]
 REGISTERS_MAX = 255
+# Kernel, in bf16 with whole rows; the most registers; elements, or 1 for a step of attention (32 or 64 other rows, head
+# size 64); what a loop of the fast path goes through, has besides, and does not have; the most instructions for each.
+STORE, LOAD, COPY = r"STG\.E\.128", r"LDG\.E\.128", r"LDGSTS.*128"
+LIMITED = (
+    ("gelu_forward 0 1", 40, 8, STORE, "MUFU", None, 24.5),
+    ("gelu_forward 1 1", 40, 8, STORE, "MUFU", None, 13),
+    ("gelu_backward 0 1", 40, 8, STORE, "MUFU", None, 27.5),
+    ("gelu_backward 1 1", 40, 8, STORE, "MUFU", None, 19.5),
+    ("cross_entropy 1", 42, 8, LOAD, "MUFU", "STG", 9),
+    ("cross_entropy 1", 42, 8, STORE, "MUFU", None, 9),
+    ("layernorm_forward 1 4", 80, 32, None, None, None, 70),
+    ("layernorm_backward 1 4", 128, 32, None, None, None, 93),
+    ("attention_forward_tiles bf16 64 1 4", 168, 1, COPY, "HMMA", None, 415),
+    ("attention_backward_tiles bf16 64 0 1", 255, 1, COPY, "HMMA", None, 265),
+    ("attention_backward_tiles bf16 64 1 1", 255, 1, COPY, "HMMA", None, 345),
+)
 # Per multiprocessor: warps, blocks, KiB of shared memory, registers.  Since 8.0 a block takes 1 KiB more.
 LIMITS = {
-    "75": (32, 16, 64, 65536), "86": (48, 16, 100, 65536), "89": (48, 24, 100, 65536), "90": (64, 32, 228, 65536)
+    "75": (32, 16, 64, 65536), "86": (48, 16, 100, 65536), "89": (48, 24, 100, 65536), "90": (64, 32, 228, 65536),
+    "120": (48, 24, 100, 65536)
 }
 # The kernels that make up most of a step: threads per block, and dynamic shared memory as a function of the numbers in
 # the name (head size first) and the architecture.  The forward's last number is its warps.
@@ -58,15 +79,16 @@ def demangled(name):
             break  # else the file's own namespace
     rest = name[at:]
     kinds = ["bf16" if "bfloat" in word else "fp16" for word in re.findall(r"__nv_bfloat16|__half", rest)]
-    return " ".join([own, *kinds[:2], *re.findall(r"L[ibj](\d+)E", rest)])
+    return " ".join([own, *kinds[:2], *re.findall(r"L(?:[ibj]|\d+[a-z_]+)(\d+)E", rest)])
 
 
-def compiled(nvcc, kernel, arch):
-    """Returns [(name, registers, spilled bytes, shared bytes)] of one file; None when it does not compile."""
-    out, virtual = f"{kernel}-{arch}.o", "80" if int(arch) >= 80 else arch
+def compiled(nvcc, nvdisasm, kernel, arch):
+    """Returns ([(name, registers, spilled bytes, shared bytes)], {name: Code}) of one file; None when it does not
+    compile."""
+    out, virtual = f"{kernel}-{arch}.cubin", "80" if int(arch) >= 80 else arch
     done = subprocess.run(
         [nvcc, f"-gencode=arch=compute_{virtual},code=sm_{arch}", "-std=c++17", "-O3", "-Xptxas=-v", f"-I{SOURCE}/src",
-         f"-I{SOURCE}", "-c", f"{SOURCE}/backends/cuda/kernels/{kernel}.cu", "-o", out], check=False, capture_output=True,
+         f"-I{SOURCE}", "-cubin", f"{SOURCE}/backends/cuda/kernels/{kernel}.cu", "-o", out], check=False, capture_output=True,
         text=True)
     if done.returncode != 0:
         print(done.stderr[-600:], file=sys.stderr)
@@ -84,7 +106,32 @@ def compiled(nvcc, kernel, arch):
             shared = re.search(r"(\d+) bytes smem", line)
             rows.append((demangled(name), int(used.group(1)), spilled, int(shared.group(1)) if shared else 0))
             name = ""
-    return rows
+    codes = cuda_sass.functions(nvdisasm, out) if nvdisasm and arch in COUNTED else {}
+    return rows, {demangled(mangled): code for mangled, code in codes.items()}
+
+
+def limits_check(rows, codes, arch, counts):
+    """Checks the limits of one compiled file, and adds to {name: {arch: instructions}}."""
+    for kernel, registers_most, elements, through, also, without, most in LIMITED:
+        registers = dict((row[0], row[1]) for row in rows).get(kernel)
+        if registers is None:
+            continue
+        check(registers <= registers_most, f"{kernel} for sm_{arch}: {registers} registers, at most {registers_most}")
+        if kernel in codes:
+            code = codes[kernel]
+            each = (code.shortest(through, also, without) if through else len(code.ops)) / elements
+            check(0 < each <= most, f"{kernel} for sm_{arch}: {each} instructions, at most {most} ({through})")
+            text = "all / 32" if not through else "step" if elements == 1 else "element, " + (
+                "first pass" if without else "writing")
+            counts.setdefault((kernel, text, most), {})[arch] = each
+
+
+def counts_print(counts):
+    print("\n| kernel | of | " + " | ".join(f"sm_{arch}" for arch in COUNTED) + " | at most |")
+    print("|---" * (len(COUNTED) + 3) + "|")
+    for (kernel, text, most), by_arch in sorted(counts.items()):
+        cells = [f"{by_arch[arch]:.1f}".replace(".0", "") if arch in by_arch else "-" for arch in COUNTED]
+        print(f"| {kernel} | {text} | " + " | ".join(cells) + f" | {most} |")
 
 
 def span(values):
@@ -143,24 +190,28 @@ def main():
     if not nvcc:
         skip("cuda_registers", "no nvcc")
         return
-    every = "--all" in sys.argv[1:] or LONG
+    nvdisasm = cuda_sass.disassembler(nvcc, os.environ.get("PYTHON_TORCH", "no"))
+    if not nvdisasm:
+        skip("cuda_instructions", "no nvdisasm")
     named = [argument[len("--arch="):].split(",") for argument in sys.argv[1:] if argument.startswith("--arch=")]
-    archs = named[0] if named else ARCHS if every else TUNED
+    archs = named[0] if named else ARCHS
     files = sorted(os.path.basename(path)[:-3] for path in glob.glob(f"{SOURCE}/backends/cuda/kernels/*.cu"))
-    check(set(HOT) <= set(files), f"{SOURCE}/backends/cuda/kernels has {files}")
-    table = {}
+    check({kernel for kernel, _ in BOUNDED} <= set(files), f"{SOURCE}/backends/cuda/kernels has {files}")
+    every = [(kernel, arch) for kernel in files for arch in archs] if named or "--all" in sys.argv[1:] or LONG else BOUNDED
+    table, counts = {}, {}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = {pool.submit(compiled, nvcc, kernel, arch): (kernel, arch)
-                for kernel in (files if every else HOT[:1]) for arch in archs}
+        jobs = {pool.submit(compiled, nvcc, nvdisasm, kernel, arch): (kernel, arch) for kernel, arch in every}
         for job in concurrent.futures.as_completed(jobs):
             kernel, arch = jobs[job]
-            rows = job.result()
+            rows, codes = job.result() or ([], {})
             check(bool(rows), f"{kernel} for sm_{arch}: does not compile, or has no kernels")
-            for name, registers, spilled, shared in rows or []:
+            for name, registers, spilled, shared in rows:
                 check(spilled == 0, f"{kernel} {name} for sm_{arch}: {spilled} bytes spilled")
                 check(registers <= REGISTERS_MAX, f"{kernel} {name} for sm_{arch}: {registers} registers")
                 table.setdefault((kernel, name), {})[arch] = (registers, spilled, shared)
+            limits_check(rows, codes, arch, counts)
     kernels_print(table, archs)
+    counts_print(counts)
     occupancy_print(table, archs)
 
 

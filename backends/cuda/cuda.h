@@ -130,6 +130,10 @@ void cuda_devices(bool automatic, struct backend_devices *out);
  * a name that no card has. */
 enum gt_status cuda_device_describe(struct cuda_backend *cuda, const char *name);
 
+/* backend_ops.run_timed, by events around the calls, or around the program's graph. */
+enum gt_status cuda_run_timed(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count,
+                              bool whole, double *seconds);
+
 /* Enqueues the calls, one kernel or product after the other. */
 enum gt_status cuda_calls_launch(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
 

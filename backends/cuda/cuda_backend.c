@@ -271,6 +271,7 @@ const struct backend_ops cuda_backend_ops = {
     .download_later = cuda_memory_download_later,
     .run = cuda_run,
     .sync = cuda_sync,
+    .run_timed = cuda_run_timed,
     .supports = cuda_supports,
     .workspace_bytes = cuda_workspace_bytes,
 };

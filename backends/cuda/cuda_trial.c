@@ -1,13 +1,17 @@
-/* Times candidates: runs between two events, on the operands of a call, in the arena, while programs are bound.
+/* Times by events: the calls of a program, and candidates for a call, which run on its operands, in the arena, while
+ * programs are bound.
  *
  * A candidate runs once to load what it needs, once to see how long it takes, and then as often as a fiftieth of a
  * second allows, at most RUNS_MAX times.  The results do not matter: the arena has no data yet.
  */
+#include <string.h>
+
 #include "backends/cuda/cuda_tuning.h"
 
 #define GAIN_MIN 0.03
 #define CANDIDATE_SECONDS 0.02
 #define RUNS_MAX 20
+#define EVENTS_MAX 1024 /* calls that are timed between two waits */
 
 /* Measures the seconds of one run, as the mean of `runs` in a row. */
 static enum gt_status runs_time(struct cuda_backend *cuda, const struct cuda_trial *trial, int32_t candidate,
@@ -57,18 +61,71 @@ static enum gt_status candidates_time(struct cuda_backend *cuda, const struct cu
     return GT_OK;
 }
 
-enum gt_status cuda_trial_run(struct cuda_backend *cuda, const struct cuda_trial *trial, struct cuda_trial_result *out)
+/* Makes `count` events, which events_destroy() destroys, also after an error. */
+static enum gt_status events_create(struct cuda_backend *cuda, cudaEvent_t *events, size_t count)
 {
-    struct backend *backend = &cuda->base;
-    cudaEvent_t events[2] = {NULL, NULL};
-    enum gt_status status = GT_OK;
-    for (int i = 0; i < 2 && status == GT_OK; i++)
-        status = cuda_check(backend, cudaEventCreateWithFlags(&events[i], cudaEventDefault), "making an event");
-    if (status == GT_OK)
-        status = candidates_time(cuda, trial, events, out);
-    for (int i = 0; i < 2; i++) {
+    memset(events, 0, count * sizeof *events);
+    for (size_t i = 0; i < count; i++)
+        TRY(cuda_check(&cuda->base, cudaEventCreateWithFlags(&events[i], cudaEventDefault), "making an event"));
+    return GT_OK;
+}
+
+static void events_destroy(cudaEvent_t *events, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
         if (events[i] != NULL)
             (void)cudaEventDestroy(events[i]);
+    }
+}
+
+enum gt_status cuda_trial_run(struct cuda_backend *cuda, const struct cuda_trial *trial, struct cuda_trial_result *out)
+{
+    cudaEvent_t events[2];
+    enum gt_status status = events_create(cuda, events, 2);
+    if (status == GT_OK)
+        status = candidates_time(cuda, trial, events, out);
+    events_destroy(events, 2);
+    return status;
+}
+
+/* Enqueues each part of the calls between two events, waits, and reads the times between them. */
+static enum gt_status parts_time(struct backend *backend, int32_t queue, const struct op_call *calls, size_t parts,
+                                 size_t each, const cudaEvent_t *events, double *seconds)
+{
+    const cudaStream_t stream = cuda_stream(backend, queue);
+    TRY(cuda_check(backend, cudaEventRecord(events[0], stream), "timing ops"));
+    for (size_t i = 0; i < parts; i++) {
+        TRY(backend->ops->run(backend, queue, calls + i * each, each));
+        TRY(cuda_check(backend, cudaEventRecord(events[i + 1], stream), "timing ops"));
+    }
+    TRY(backend->ops->sync(backend, queue));
+    for (size_t i = 0; i < parts; i++) {
+        float ms = 0.0f;
+        TRY(cuda_check(backend, cudaEventElapsedTime(&ms, events[i], events[i + 1]), "timing ops"));
+        seconds[i] = (double)ms * 1e-3;
+    }
+    return GT_OK;
+}
+
+/* The host runs far ahead of the device, but for the first call of each EVENTS_MAX, which waits for its launch. */
+enum gt_status cuda_run_timed(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count,
+                              bool whole, double *seconds)
+{
+    cudaEvent_t events[EVENTS_MAX + 1];
+    enum gt_status status = GT_OK;
+    if (whole) {
+        status = events_create(cuda_own(backend), events, 2);
+        if (status == GT_OK)
+            status = parts_time(backend, queue, calls, 1, count, events, seconds);
+        events_destroy(events, 2);
+        return status;
+    }
+    for (size_t at = 0; at < count && status == GT_OK; at += EVENTS_MAX) {
+        const size_t parts = size_min(count - at, EVENTS_MAX);
+        status = events_create(cuda_own(backend), events, parts + 1);
+        if (status == GT_OK)
+            status = parts_time(backend, queue, calls + at, parts, 1, events, seconds + at);
+        events_destroy(events, parts + 1);
     }
     return status;
 }

@@ -160,6 +160,10 @@ struct backend_ops {
     /* Runs `count` calls in order on a queue. */
     enum gt_status (*run)(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
     enum gt_status (*sync)(struct backend *backend, int32_t queue); /* waits until the queue is empty */
+    /* As run() and sync(), and sets seconds[i] to the device's time of call i, without a wait between calls; if `whole`,
+     * seconds[0] to that of all calls as run() starts them.  NULL: the caller waits after each call. */
+    enum gt_status (*run_timed)(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count,
+                                bool whole, double *seconds);
     /* Whether run() supports the call, and the bytes of workspace that it needs.  Both are pure. */
     bool (*supports)(const struct backend *backend, const struct op_call *call);
     size_t (*workspace_bytes)(const struct backend *backend, const struct op_call *call);

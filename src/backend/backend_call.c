@@ -52,6 +52,10 @@ RECORDED(download, NO_OP, (struct backend * backend, int32_t queue, void *to, st
 RECORDED(run, kind_of(calls, count),
          (struct backend * backend, int32_t queue, const struct op_call *calls, size_t count),
          (backend, queue, calls, count))
+RECORDED(run_timed, kind_of(calls, count),
+         (struct backend * backend, int32_t queue, const struct op_call *calls, size_t count, bool whole,
+          double *seconds),
+         (backend, queue, calls, count, whole, seconds))
 RECORDED(sync, backend->record != NULL ? atomic_load(&backend->record->op) : NO_OP,
          (struct backend * backend, int32_t queue), (backend, queue))
 

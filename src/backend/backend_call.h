@@ -28,6 +28,9 @@ enum gt_status backend_download(struct backend *backend, int32_t queue, void *to
 enum gt_status backend_download_later(struct backend *backend, int32_t queue, void *to, struct address from,
                                       size_t bytes);
 enum gt_status backend_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
+/* The backend must have run_timed(). */
+enum gt_status backend_run_timed(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count,
+                                 bool whole, double *seconds);
 enum gt_status backend_sync(struct backend *backend, int32_t queue);
 /* These two return NULL, and 0 in `count`, when the backend lacks the function. */
 const struct backend_choice *backend_choices(struct backend *backend, size_t *count);

@@ -2,7 +2,8 @@
  *
  * exec_create() turns each op into an op_call with addresses, in one array per program, and allocates the arena on the
  * device; nothing is allocated after that.  A plain run passes a whole program to the backend; exec_start() does not
- * wait for it.  Timing, poison and the look callback pass ops one by one.  All work uses queue 0.
+ * wait for it.  Poison, the look callback, waits and timing pass ops one by one, but a device that can time a program
+ * itself gets it whole.  All work uses queue 0.
  */
 #include "exec/exec.h"
 
@@ -24,21 +25,27 @@ struct exec {
     const struct graph *graph;
     struct op_call *calls[GRAPH_PROGRAMS_MAX]; /* [ops of the program] */
     struct exec_poison *poison;                /* NULL when off */
-    bool timing_on;
+    bool waits, timing_on;
+    int32_t untimed; /* a program, or -1 */
     struct exec_timing timing;
-    exec_look_fn *look; /* NULL when off */
+    double *seconds;                        /* [ops of the longest program] */
+    int64_t timed[GRAPH_PROGRAMS_MAX];      /* runs of each program while timing is on */
+    double ops_seconds[GRAPH_PROGRAMS_MAX]; /* of the last run that was timed op by op */
+    exec_look_fn *look;                     /* NULL when off */
     void *look_context;
 };
 
 static enum gt_status programs_bind(struct exec *exec)
 {
+    int32_t most = 0;
     for (int32_t p = 0; p < exec->graph->program_count; p++) {
         int32_t count = exec->graph->programs[p].count;
+        most = count > most ? count : most;
         TRY(HOSTMEM_NEW(exec->mem, (size_t)count, "bound ops", &exec->calls[p]));
         for (int32_t i = 0; i < count; i++)
             plan_call(exec->plan, p, i, &exec->calls[p][i]);
     }
-    return GT_OK;
+    return HOSTMEM_NEW(exec->mem, (size_t)most, "times of ops", &exec->seconds);
 }
 
 /* The plan may come from a profile, so check its alignment against the real device. */
@@ -99,6 +106,7 @@ void exec_destroy(struct exec *exec)
     exec_poison_destroy(exec->poison);
     for (int32_t p = 0; p < GRAPH_PROGRAMS_MAX; p++)
         hostmem_free(exec->mem, exec->calls[p]);
+    hostmem_free(exec->mem, exec->seconds);
     hostmem_free(exec->mem, exec);
 }
 
@@ -156,15 +164,37 @@ enum gt_status exec_download(struct exec *exec, int32_t tensor, int64_t first, v
     return backend_download(exec->device, QUEUE, to, at, element_bytes(exec, tensor, count));
 }
 
-static enum gt_status call_run_timed(struct exec *exec, const struct op_call *call)
+static bool is_timed(const struct exec *exec, int32_t program)
 {
-    int64_t start_ns = clock_monotonic_ns();
-    TRY(backend_run(exec->device, QUEUE, call, 1));
-    TRY(backend_sync(exec->device, QUEUE));
-    exec->timing.seconds[call->kind] += (double)(clock_monotonic_ns() - start_ns) * 1e-9;
-    exec->timing.flops[call->kind] += op_flops(call);
-    exec->timing.bytes[call->kind] += op_bytes(call);
-    exec->timing.runs[call->kind]++;
+    return exec->timing_on && program != exec->untimed;
+}
+
+static void timing_add(struct exec_timing *timing, const struct op_call *call, double seconds)
+{
+    timing->seconds[call->kind] += seconds;
+    timing->flops[call->kind] += op_flops(call);
+    timing->bytes[call->kind] += op_bytes(call);
+    timing->runs[call->kind]++;
+}
+
+/* Has the device time the program: op by op, and at the next run as a whole. */
+static enum gt_status program_run_timed(struct exec *exec, int32_t program)
+{
+    const struct op_call *calls = exec->calls[program];
+    const int32_t count = exec->graph->programs[program].count;
+    const bool whole = exec->timed[program]++ % 2 != 0;
+    double sum = 0.0;
+    TRY(backend_run_timed(exec->device, QUEUE, calls, (size_t)count, whole, exec->seconds));
+    if (whole) {
+        exec->timing.whole_seconds += exec->seconds[0];
+        exec->timing.ops_seconds += exec->ops_seconds[program];
+        return GT_OK;
+    }
+    for (int32_t i = 0; i < count; i++) {
+        timing_add(&exec->timing, &calls[i], exec->seconds[i]);
+        sum += exec->seconds[i];
+    }
+    exec->ops_seconds[program] = sum;
     return GT_OK;
 }
 
@@ -173,12 +203,11 @@ static enum gt_status call_run(struct exec *exec, int32_t program, int32_t index
     const struct op_call *call = &exec->calls[program][index];
     if (exec->poison)
         TRY(exec_poison_op_begin(exec->poison, program, index));
-    if (exec->timing_on) {
-        TRY(call_run_timed(exec, call));
-    } else {
-        TRY(backend_run(exec->device, QUEUE, call, 1));
-        TRY(backend_sync(exec->device, QUEUE));
-    }
+    const int64_t start_ns = clock_monotonic_ns();
+    TRY(backend_run(exec->device, QUEUE, call, 1));
+    TRY(backend_sync(exec->device, QUEUE));
+    if (is_timed(exec, program))
+        timing_add(&exec->timing, call, (double)(clock_monotonic_ns() - start_ns) * 1e-9);
     if (exec->look)
         TRY(exec->look(exec->look_context, program, index));
     return exec->poison ? exec_poison_op_end(exec->poison, program, index) : GT_OK;
@@ -186,7 +215,7 @@ static enum gt_status call_run(struct exec *exec, int32_t program, int32_t index
 
 static bool op_by_op(const struct exec *exec)
 {
-    return exec->poison || exec->timing_on || exec->look;
+    return exec->poison || exec->waits || exec->timing_on || exec->look;
 }
 
 bool exec_runs_ahead(const struct exec *exec)
@@ -224,6 +253,8 @@ enum gt_status exec_run(struct exec *exec, int32_t program)
         TRY(backend_run(exec->device, QUEUE, exec->calls[program], (size_t)count));
         return backend_sync(exec->device, QUEUE);
     }
+    if (exec->device->ops->run_timed != NULL && is_timed(exec, program) && !exec->poison && !exec->waits && !exec->look)
+        return program_run_timed(exec, program);
     if (exec->poison)
         TRY(exec_poison_program_begin(exec->poison, program));
     for (int32_t i = 0; i < count; i++)
@@ -239,9 +270,15 @@ enum gt_status exec_peak_flops(struct exec *exec, enum dtype dtype, uint64_t byt
     return exec->poison ? exec_poison_arena(exec->poison) : GT_OK;
 }
 
-void exec_timing_set(struct exec *exec, bool on)
+void exec_timing_set(struct exec *exec, bool on, int32_t except)
 {
     exec->timing_on = on;
+    exec->untimed = except;
+}
+
+void exec_waits_set(struct exec *exec, bool on)
+{
+    exec->waits = on;
 }
 
 void exec_timing_get(const struct exec *exec, struct exec_timing *out)

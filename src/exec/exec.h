@@ -49,14 +49,19 @@ enum gt_status exec_wait(struct exec *exec);
  * overwrites the arena, so call it before the first upload.  Errors: those of backend_peak_flops(). */
 enum gt_status exec_peak_flops(struct exec *exec, enum dtype dtype, uint64_t bytes, double seconds, double *out);
 
-/* Totals per op kind, collected while timing is on; exec then waits after every op. */
+/* Totals per op kind, collected while timing is on.  A device with run_timed() times every other run of a program op by
+ * op, without waits, and the others as a whole; the latter's totals, and those of their ops by the former, come last. */
 struct exec_timing {
     double seconds[OP_KIND_COUNT];
     double flops[OP_KIND_COUNT], bytes[OP_KIND_COUNT];
     uint64_t runs[OP_KIND_COUNT];
+    double whole_seconds, ops_seconds;
 };
-void exec_timing_set(struct exec *exec, bool on);
+/* except: a program that is not timed, or -1. */
+void exec_timing_set(struct exec *exec, bool on, int32_t except);
 void exec_timing_get(const struct exec *exec, struct exec_timing *out);
+/* Makes exec wait after every op, so that a watchdog can name one. */
+void exec_waits_set(struct exec *exec, bool on);
 
 /* While `look` is set, programs run op by op, and exec calls it after each op, before poison overwrites dead storage.
  * An error from `look` ends the program with that status.  NULL switches it off. */

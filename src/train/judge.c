@@ -69,7 +69,7 @@ static enum gt_status model_load(struct judge *judge)
     TRY(session_plan(&judge->session, &options));
     TRY(watchdog_start(&judge->watchdog, judge->mem, judge->session.device.backend, judge->folder, config->watchdog));
     TRY(session_start(&judge->session));
-    exec_timing_set(judge->session.exec, config->watchdog > 0); /* op by op, so that the watchdog can name one */
+    exec_waits_set(judge->session.exec, config->watchdog > 0); /* so that the watchdog can name an op */
     return restore_weights(&judge->session, &judge->source, 0);
 }
 

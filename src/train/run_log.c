@@ -111,6 +111,10 @@ void run_log_profile(const struct trainer *t)
                    timing.runs[kind], seconds, 100.0 * seconds / total, timing.flops[kind] / seconds / 1e9,
                    timing.bytes[kind] / seconds / 1e9);
     }
+    if (timing.whole_seconds > 0.0)
+        log_result("programs as they are replayed: %.3f s, the sum of their ops %.3f s, gaps %.1f %%",
+                   timing.whole_seconds, timing.ops_seconds,
+                   100.0 * (timing.whole_seconds - timing.ops_seconds) / timing.whole_seconds);
 }
 
 void run_log_use(const struct trainer *t)

@@ -160,8 +160,8 @@ static enum gt_status run(struct trainer *t, const char *folder)
     t->diagnosis = (struct diagnosis){
         .session = session, .feed = &t->feed, .ahead = &t->ahead, .progress = &t->progress, .tokenizer = t->tokenizer};
     stop_install();
-    exec_timing_set(session->exec,
-                    config->profile || config->watchdog > 0); /* op by op, so that the watchdog can name one */
+    exec_waits_set(session->exec, config->watchdog > 0); /* so that the watchdog can name an op */
+    exec_timing_set(session->exec, config->profile, config->eval_only ? -1 : session->model->evaluate.program);
     hostmem_phase_set(t->mem, HOSTMEM_RUN);
     enum gt_status status = run_loop(t);
     hostmem_phase_set(t->mem, HOSTMEM_CLOSE);

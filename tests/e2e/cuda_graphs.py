@@ -3,6 +3,7 @@
 
   replay    runs with --cuda_graphs=auto and off leave the same checkpoint, losses and norms, with dropout, a smaller
             last micro-step, evaluations and a resume; one replays graphs, the other launches kernels
+  profile   --profile=True times ops and replays by events, training passes only, and leaves the same bytes
   ahead     uploads have their own stream: batches arrive while kernels run, at any time, with the same bytes; without
             graphs there is one stream
   samples   gpt-sample writes the same text both ways
@@ -14,6 +15,8 @@
 A build with --enable-debug inspects every op and replays nothing: only bytes and messages are compared.  Prints
 "checks: P passed, F failed, S skipped".
 """
+import re
+
 from checks import BUILD, check, metrics, read, some
 from cuda_common import GPT_SAMPLE_CUDA, Run, checkpoint, end_emulated, good, losses, train, train_letters
 
@@ -42,6 +45,19 @@ def replay():
                 check(run.calls("cudaStreamWaitEvent") == 0, "a second stream, although everything was to follow in one")
         check(len(files["auto"][0]) >= 2 and len(files["auto"][1]) == 9, f"{dtype}: no checkpoint, or not 9 steps")
         check(files["auto"] == files["off"], f"{dtype}: graphs leave other bytes, losses or norms")
+
+
+def profile():
+    arguments = [*COMMON, "--dtype=bfloat16", "--max_iters=4", "--eval_interval=2"]
+    plain = good(train("profile-off", *arguments))
+    run = good(train("profile-on", *arguments, "--profile=True"), "gaps")
+    check(checkpoint("profile-on") == checkpoint("profile-off"), "--profile changes the bytes")
+    table = {name: int(runs) for name, runs in re.findall(r"^(\w+) +(\d+) +[\d.]+ +[\d.]+ % ", run.out, re.M)}
+    check(table.get("loss_sum") == 6 and table.get("clip_factor") == 3, f"not two micro-steps of every other update: {table}")
+    if not DEBUG:
+        check(plain.calls("cudaGraphLaunch") > run.calls("cudaGraphLaunch") >= 2 * 2, f"{run.report}")
+        launches = run.calls("cudaEventElapsedTime")
+        check(launches > 20 * 3, f"{launches} times were read")
 
 
 def ahead():
@@ -142,4 +158,4 @@ def failing():
         check(checkpoint("replayed") == before, f"{function}{error}: the checkpoint changed")
 
 
-end_emulated("cuda_graphs", replay, ahead, samples, waiting, lagging, refused, failing)
+end_emulated("cuda_graphs", replay, profile, ahead, samples, waiting, lagging, refused, failing)

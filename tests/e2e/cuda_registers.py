@@ -114,7 +114,7 @@ def limits_check(rows, codes, arch, counts):
     """Checks the limits of one compiled file, and adds to {name: {arch: instructions}}."""
     for kernel, registers_most, elements, through, also, without, most in LIMITED:
         registers = dict((row[0], row[1]) for row in rows).get(kernel)
-        if registers is None:
+        if registers is None or arch not in COUNTED:
             continue
         check(registers <= registers_most, f"{kernel} for sm_{arch}: {registers} registers, at most {registers_most}")
         if kernel in codes:

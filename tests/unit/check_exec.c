@@ -184,10 +184,10 @@ TEST(timing_counts_per_kind)
     ck_assert_int_eq(exec_run(sum.b.exec, sum.program), GT_OK);
     exec_timing_get(sum.b.exec, &timing);
     ck_assert_uint_eq(timing.runs[OP_RESIDUAL], 0);
-    exec_timing_set(sum.b.exec, true);
+    exec_timing_set(sum.b.exec, true, -1);
     ck_assert_int_eq(exec_run(sum.b.exec, sum.program), GT_OK);
     ck_assert_int_eq(exec_run(sum.b.exec, sum.program), GT_OK);
-    exec_timing_set(sum.b.exec, false);
+    exec_timing_set(sum.b.exec, false, -1);
     ck_assert_int_eq(exec_run(sum.b.exec, sum.program), GT_OK);
     exec_timing_get(sum.b.exec, &timing);
     ck_assert_uint_eq(timing.runs[OP_RESIDUAL], 2);

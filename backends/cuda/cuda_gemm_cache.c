@@ -22,9 +22,10 @@
 #define SLOTS 1024
 #define SLOTS_USED_MAX 768
 #define BIAS_ALIGNMENT 16
+#define NOISE_BYTES ((size_t)1 << 16)
 /* Number of algorithms that are requested and timed.  It is always the same, so that the first one does not depend on
  * it. */
-#define ALGORITHMS_MAX 8
+#define ALGORITHMS_MAX CUDA_TRIAL_MAX
 /* The limit on the workspace before sm_90 up to release 0.2.0, whose checkpoints name algorithms under it. */
 #define EARLIER_WORKSPACE_BYTES ((uint64_t)8 << 20)
 
@@ -360,11 +361,40 @@ static struct backend_timing timing_of(const struct cuda_gemm_key *key, double s
                                    .seconds = seconds};
 }
 
+/* Fills `bytes` from `to` on with noise of the dtype: uploads some, and then copies what there is beside it. */
+static enum gt_status noise_fill(struct cuda_backend *cuda, enum dtype dtype, void *to, size_t bytes)
+{
+    uint8_t noise[NOISE_BYTES];
+    const size_t first = size_min(bytes, sizeof noise);
+    backend_noise(dtype, (int64_t)(first / dtype_size_bytes(dtype)), noise);
+    TRY(cuda_check(&cuda->base, cudaMemcpyAsync(to, noise, first, cudaMemcpyHostToDevice, cuda->stream), "a trial"));
+    for (size_t done = first; done < bytes; done *= 2)
+        TRY(cuda_check(&cuda->base,
+                       cudaMemcpyAsync((char *)to + done, to, size_min(done, bytes - done), cudaMemcpyDeviceToDevice,
+                                       cuda->stream),
+                       "a trial"));
+    return cuda_check(&cuda->base, cudaStreamSynchronize(cuda->stream), "a trial"); /* the noise is on the stack */
+}
+
+/* Gives a trial random factors: zeros take less power, so that all candidates would look faster than they are.  The
+ * program's inputs are elsewhere, and its arena is cleared before the next one is bound. */
+static enum gt_status factors_fill(struct cuda_backend *cuda, const struct trial_context *trial)
+{
+    const struct cuda_gemm_key *key = &trial->product->key;
+    const enum dtype dtype = (enum dtype)key->dtype;
+    const size_t size = dtype_size_bytes(dtype), k = (size_t)key->k;
+    /* Of a transposed `a` only the rows' own columns may be written. */
+    if (key->transpose_a == 0 || key->lda == key->m)
+        TRY(noise_fill(cuda, dtype, (void *)(uintptr_t)trial->operands->a, (size_t)key->m * k * size));
+    return noise_fill(cuda, dtype, (void *)(uintptr_t)trial->operands->b, (size_t)key->n * k * size);
+}
+
 static enum gt_status product_tune(struct cuda_backend *cuda, struct product *product, struct trial_context *context)
 {
     struct cuda_trial trial = {.what = "timing a product", .start = candidate_start, .context = context};
     struct cuda_trial_result result;
     TRY(candidates_find(cuda, &product->offered, product, context->found, &trial.count));
+    TRY(factors_fill(cuda, context));
     TRY(cuda_trial_run(cuda, &trial, &result));
     const struct backend_timing timing = timing_of(&product->key, result.seconds);
     product->algo = context->found[result.best].algo;

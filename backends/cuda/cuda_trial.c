@@ -1,16 +1,20 @@
 /* Times by events: the calls of a program, and candidates for a call, which run on its operands, in the arena, while
  * programs are bound.
  *
- * A candidate runs once to load what it needs, once to see how long it takes, and then as often as a fiftieth of a
- * second allows, at most RUNS_MAX times.  The results do not matter: the arena has no data yet.
+ * A candidate runs once to load what it needs, once to see how long it takes, and then in ROUNDS rounds, in which the
+ * candidates take turns: the least of the rounds counts, because clocks change.  Before the first trial the card works
+ * for a while, since its clock climbs.  The results do not matter: the arena has no data yet.
  */
 #include <string.h>
 
 #include "backends/cuda/cuda_tuning.h"
 
 #define GAIN_MIN 0.03
-#define CANDIDATE_SECONDS 0.02
-#define RUNS_MAX 20
+#define ROUNDS 3
+#define ROUND_SECONDS 0.007
+#define RUNS_MAX 7 /* of a candidate in a round */
+#define WARM_SECONDS 0.5
+#define WARM_RUNS 4096
 #define EVENTS_MAX 1024 /* calls that are timed between two waits */
 
 /* Measures the seconds of one run, as the mean of `runs` in a row. */
@@ -29,34 +33,46 @@ static enum gt_status runs_time(struct cuda_backend *cuda, const struct cuda_tri
     return GT_OK;
 }
 
-static enum gt_status candidate_time(struct cuda_backend *cuda, const struct cuda_trial *trial, int32_t candidate,
-                                     const cudaEvent_t events[2], double *out)
+/* Returns how many runs of `seconds` each fill `total`, at most `most`. */
+static int32_t runs_of(double total, double seconds, int32_t most)
 {
-    double seconds = 0.0;
-    TRY(runs_time(cuda, trial, candidate, 1, events, &seconds));
-    TRY(runs_time(cuda, trial, candidate, 1, events, &seconds));
-    const double runs = seconds > 0.0 ? CANDIDATE_SECONDS / seconds : RUNS_MAX;
-    if (runs >= 2.0)
-        TRY(runs_time(cuda, trial, candidate, runs < RUNS_MAX ? (int32_t)runs : RUNS_MAX, events, &seconds));
-    *out = seconds;
-    return GT_OK;
+    const double runs = seconds > 0.0 ? total / seconds : most;
+    return runs < 1.0 ? 1 : runs < most ? (int32_t)runs : most;
+}
+
+/* Loads candidate `i`, warms the card up before the first trial, and sets *seconds to about the time of a run. */
+static enum gt_status candidate_load(struct cuda_backend *cuda, const struct cuda_trial *trial, int32_t i,
+                                     const cudaEvent_t events[2], double *seconds)
+{
+    double warm = 0.0;
+    TRY(runs_time(cuda, trial, i, 1, events, seconds));
+    TRY(runs_time(cuda, trial, i, 1, events, seconds));
+    if (cuda->tuning->is_warm)
+        return GT_OK;
+    cuda->tuning->is_warm = true;
+    return runs_time(cuda, trial, i, runs_of(WARM_SECONDS, *seconds, WARM_RUNS), events, &warm);
 }
 
 static enum gt_status candidates_time(struct cuda_backend *cuda, const struct cuda_trial *trial,
                                       const cudaEvent_t events[2], struct cuda_trial_result *out)
 {
+    double about[CUDA_TRIAL_MAX], least[CUDA_TRIAL_MAX] = {0.0};
     struct cuda_trial_result result = {.best = 0};
-    double first = 0.0;
-    for (int32_t i = 0; i < trial->count; i++) {
+    assert(trial->count <= CUDA_TRIAL_MAX);
+    for (int32_t i = 0; i < trial->count; i++)
+        TRY(candidate_load(cuda, trial, i, events, &about[i]));
+    for (int32_t turn = 0; turn < ROUNDS * trial->count; turn++) {
+        const int32_t i = turn % trial->count;
         double seconds = 0.0;
-        TRY(candidate_time(cuda, trial, i, events, &seconds));
-        first = i == 0 ? seconds : first;
-        if (i == 0 || (seconds < result.seconds && seconds < first * (1.0 - GAIN_MIN))) {
-            result.best = i;
-            result.seconds = seconds;
-        }
+        TRY(runs_time(cuda, trial, i, runs_of(ROUND_SECONDS, about[i], RUNS_MAX), events, &seconds));
+        least[i] = turn < trial->count || seconds < least[i] ? seconds : least[i];
     }
-    result.gain = first > 0.0 ? 1.0 - result.seconds / first : 0.0;
+    for (int32_t i = 1; i < trial->count; i++) {
+        if (least[i] < least[result.best] && least[i] < least[0] * (1.0 - GAIN_MIN))
+            result.best = i;
+    }
+    result.seconds = least[result.best];
+    result.gain = least[0] > 0.0 ? 1.0 - result.seconds / least[0] : 0.0;
     *out = result;
     return GT_OK;
 }

@@ -13,6 +13,7 @@
 /* ---- cuda_trial.c: finds the fastest of several ways to compute the same result, and its gain ---- */
 
 /* Candidate 0 is the one that is used without a trial.  `start` enqueues a candidate on queue 0. */
+#define CUDA_TRIAL_MAX 8
 struct cuda_trial {
     const char *what; /* "timing a product", for errors */
     int32_t count;
@@ -40,6 +41,7 @@ struct cuda_found {
 struct cuda_tuning {
     bool on;                            /* --tune */
     bool is_unread;                     /* the stored list could not be read; it may be valid, so it is kept */
+    bool is_warm;                       /* the card has worked since it was opened */
     bool now;                           /* time calls without a choice when they are launched */
     struct cuda_found products, shapes; /* results of tuning */
     struct cuda_choices stored;         /* from the checkpoint */

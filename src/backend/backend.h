@@ -169,6 +169,10 @@ struct backend_ops {
     size_t (*workspace_bytes)(const struct backend *backend, const struct op_call *call);
 };
 
+/* Writes `count` random numbers between -1 and 1, always the same: products of equal numbers, or of zeros, take less power
+ * than those of training. */
+void backend_noise(enum dtype dtype, int64_t count, void *out);
+
 /* Measures the rate of matrix products in `dtype`, in FLOP/s, for MFU; takes about `seconds`.  Uses fp32 if the device
  * cannot multiply `dtype`.  Overwrites at most `scratch_bytes` of the arena from `scratch`.  Errors: GT_NO_FIT (not
  * logged) when not even a small product fits, and those of run(). */

@@ -2,13 +2,14 @@
  *
  * It times square products of growing size, as long as they fit the scratch and the time, then repeats the largest
  * while time remains.  On a card it times several short products together, because launching one and waiting for it
- * takes longer than computing it.  The best rate counts.  All elements are 0.5; with varied numbers a card at its power
- * limit is somewhat slower.
+ * takes longer than computing it.  The best rate counts.  The elements are random numbers, which repeat: a card at its
+ * power limit is faster with equal ones.
  */
 #include <assert.h>
 
 #include "backend/backend_call.h"
 #include "base/clock.h"
+#include "base/rng.h"
 #include "base/size.h"
 
 #define QUEUE 0
@@ -17,9 +18,9 @@
 #define RUNS_EACH 3
 #define RUNS_MORE 64 /* of the largest product */
 #define TOGETHER_MAX 16
-#define TOGETHER_NS 500000 /* shorter products on a card are timed together */
-#define VALUE 0.5f
-#define GROWTH 8 /* a product of twice the side takes this many times as long */
+#define TOGETHER_NS 500000            /* shorter products on a card are timed together */
+#define NOISE_BYTES ((size_t)1 << 14) /* random numbers, before they repeat */
+#define GROWTH 8                      /* a product of twice the side takes this many times as long */
 #define TIME_SHARE 0.8
 
 /* Makes a product of `side`.  Its matrices and workspace lie one after the other in `scratch` and take *out_bytes. */
@@ -40,13 +41,41 @@ static struct op_call square_call(const struct backend *backend, enum dtype dtyp
     return call;
 }
 
+void backend_noise(enum dtype dtype, int64_t count, void *out)
+{
+    const struct philox_key key = philox_key_make(0, RNG_INIT);
+    for (int64_t i = 0; i < count; i++) {
+        const struct philox_block block = philox4x32_10(key, (struct philox_block){{(uint32_t)(i / 4)}});
+        const float value = (float)(int32_t)block.word[i % 4] * 0x1p-31f;
+        if (dtype == DTYPE_F32)
+            ((float *)out)[i] = value;
+        else
+            ((uint16_t *)out)[i] = dtype == DTYPE_BF16 ? bf16_from_f32(value) : f16_from_f32(value);
+    }
+}
+
+/* Fills both factors with the noise: uploads it once, and then copies what there is beside it. */
 static enum gt_status values_write(struct backend *backend, const struct op_call *product)
 {
-    struct op_call fill = {.kind = OP_FILL, .attrs.value = VALUE};
-    fill.operand[FILL_Y] = product->operand[GEMM_A];
-    TRY(backend_run(backend, QUEUE, &fill, 1));
-    fill.operand[FILL_Y] = product->operand[GEMM_B];
-    TRY(backend_run(backend, QUEUE, &fill, 1));
+    static const int32_t slots[] = {GEMM_A, GEMM_B};
+    uint8_t noise[NOISE_BYTES];
+    const enum dtype dtype = product->operand[GEMM_A].dtype;
+    const uint64_t size = dtype_size_bytes(dtype), all = (uint64_t)operand_bytes(&product->operand[GEMM_A]);
+    const uint64_t first = all < sizeof noise ? all : sizeof noise;
+    backend_noise(dtype, (int64_t)(first / size), noise);
+    for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++) {
+        const struct operand *factor = &product->operand[slots[i]];
+        TRY(backend_upload(backend, QUEUE, factor->at, noise, (size_t)first));
+        for (uint64_t done = first; done < all; done *= 2) {
+            struct op_call copy = {.kind = OP_COPY};
+            copy.operand[COPY_X] = *factor;
+            copy.operand[COPY_X].rank = 1;
+            copy.operand[COPY_X].dims[0] = (int64_t)((done < all - done ? done : all - done) / size);
+            copy.operand[COPY_Y] = copy.operand[COPY_X];
+            copy.operand[COPY_Y].at.offset_bytes += done;
+            TRY(backend_run(backend, QUEUE, &copy, 1));
+        }
+    }
     return backend_sync(backend, QUEUE);
 }
 

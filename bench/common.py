@@ -82,6 +82,56 @@ class UsedMemory:
         return max(self.most - self.before, 0)
 
 
+class Clocks:
+    """Clocks, power, temperature and reasons of throttling, read five times a second while this object is open."""
+
+    FIELDS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu")
+    REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")  # by drivers from 535 on, and before
+
+    def __init__(self, absent=False):
+        self.lines, self.process = [], None
+        self.absent = absent
+
+    def __enter__(self):
+        reasons = None if self.absent else next((name for name in self.REASONS if self.query(name)), None)
+        if reasons:
+            self.process = subprocess.Popen(self.command(*self.FIELDS, reasons) + ["--loop-ms=200"], text=True,
+                                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            threading.Thread(target=lambda: self.lines.extend(self.process.stdout), daemon=True).start()
+        return self
+
+    @staticmethod
+    def command(*fields):
+        return ["nvidia-smi", "--id=0", "--query-gpu=" + ",".join(fields), "--format=csv,noheader,nounits"]
+
+    def query(self, field):
+        done = subprocess.run(self.command(field), check=False, capture_output=True, text=True)
+        return done.returncode == 0 and done.stdout.strip().startswith("0x")
+
+    def __exit__(self, *unused):
+        if self.process:
+            self.process.terminate()
+            self.process.wait()
+
+    def mark(self):
+        return len(self.lines)
+
+    def since(self, mark):
+        """Returns "clocks.sm 1500 to 1980, ..., reasons 0x4 (30 of 150)" of the lines since a mark; "" without any."""
+        rows = [[word.strip() for word in line.split(",")] for line in list(self.lines)[mark:]]
+        rows = [row for row in rows if len(row) == len(self.FIELDS) + 1]
+        if not rows:
+            return ""
+        spans = []
+        for at, field in enumerate(self.FIELDS):
+            numbers = sorted(float(row[at]) for row in rows if re.fullmatch(r"[0-9.]+", row[at]))
+            if numbers:
+                spans.append(f"{field} {numbers[0]:g} to {numbers[-1]:g}, median {numbers[len(numbers) // 2]:g}")
+        reasons = [row[-1].lstrip("0x") or "0" for row in rows]
+        spans += [f"reasons 0x{one} ({reasons.count(one)} of {len(rows)})" for one in sorted(set(reasons))]
+        return "; ".join(spans)
+
+
 def random_tokens(folder, vocabulary):
     """Writes train.bin and val.bin of uint16 into the folder, unless it is there; returns it."""
     generator = random.Random(1)
@@ -122,6 +172,13 @@ def op_times(log):
         raise Failed("gpt-train --profile=True printed no table")
     ops = [dict(zip(("op", "runs", "seconds", "share", "gflops", "gbytes"), [row[0], *map(float, row[1:])])) for row in rows]
     return sorted(ops, key=lambda one: -one["seconds"])
+
+
+def gaps_of(log):
+    """Returns {whole_seconds, ops_seconds, share} of the replayed programs of a run with --profile=True; the share is in
+    percent, 0 where the device does not time its programs."""
+    found = re.search(r"^programs as they are replayed: ([\d.]+) s, the sum of their ops ([\d.]+) s, gaps (-?[\d.]+) %", log, re.M)
+    return dict(zip(("whole_seconds", "ops_seconds", "share"), map(float, found.groups() if found else (0, 0, 0))))
 
 
 def has_torch(python, card=False):

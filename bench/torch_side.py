@@ -1,14 +1,16 @@
 """PyTorch's side of bench/run, gpu-check and opencl-check: updates of a GPT-2, timed.
 
 usage: torch_side.py JSON    {"shape": [layers, heads, channels, vocabulary, samples, block], "micro_batches", "mode",
-                              "steps", "seconds", "bias", "device", "threads"}
+                              "steps", "seconds", "bias", "device", "threads", "attention", "most_bytes"}
 Modes as nanoGPT runs them on a card: "eager" and "compile", bf16 by autocast, fp32 weights, fused AdamW there; on a
 processor: "plain", "fused" (AdamW) and "compile_float32", float32.  scaled_dot_product_attention, gradients of micro-batches added up,
-clipping by the norm.  Of several micro-batches, listed largest first, the first that fits is used.  Prints one line of
+clipping by the norm.  "attention" names the only kernel for it, "flash" or "cudnn"; "most_bytes" caps PyTorch's memory on
+the card.  Of several micro-batches, listed largest first, the first that fits is used.  Prints one line of
 JSON: seconds of each update after the first two, of float32 after the first (at least one, and no more than "seconds"
 allows), the micro-batch, the bytes in use on the card at the end, PyTorch's included, and its version; or
 {"out_of_memory": true}.
 """
+import contextlib
 import gc
 import json
 import sys
@@ -73,16 +75,34 @@ def train(task, micro):
     return {"times": times, "micro_batch": micro, "card_bytes": card_bytes(device), "version": torch.__version__}
 
 
+def attention_of(task):
+    """Returns the context in which scaled_dot_product_attention has the task's kernel only."""
+    if not task.get("attention") or task["device"] != "cuda":
+        return contextlib.nullcontext()
+    kernels = torch.nn.attention.SDPBackend
+    return torch.nn.attention.sdpa_kernel({"flash": kernels.FLASH_ATTENTION, "cudnn": kernels.CUDNN_ATTENTION}[task["attention"]])
+
+
+def memory_cap(task):
+    """Leaves PyTorch the task's bytes, less those that its context has taken."""
+    if task.get("most_bytes") and task["device"] == "cuda":
+        torch.zeros(1, device="cuda")
+        total = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(max(task["most_bytes"] - card_bytes("cuda"), 0) / total)
+
+
 def fits(task, micro):
     """Returns train()'s result; None when memory does not suffice.  Its memory is free again when it has returned."""
     try:
-        return train(task, micro)
+        with attention_of(task):
+            return train(task, micro)
     except torch.cuda.OutOfMemoryError:
         return None
 
 
 def main():
     task = json.loads(sys.argv[1])
+    memory_cap(task)
     for micro in task["micro_batches"]:
         found = fits(task, micro)
         if found:

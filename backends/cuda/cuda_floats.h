@@ -3,9 +3,9 @@
  * A thread fetches a group of eight consecutive elements as 128-bit words (one of 16-bit elements, two of fp32),
  * computes in fp32 and stores the group, rounded once, to nearest.  The dtype is tested at run time, so that one kernel
  * serves every mixture of dtypes: the branch is the same for all threads and costs a few instructions per group.
- * Kernels that are short of instructions have instances for one 16-bit dtype (cuda_dtype_fix).  Fetching and unpacking are two calls, so that the loads of all operands
- * are in flight before the first is waited for.  Groups that are not whole, or not aligned, go element by element;
- * nothing beyond the count is accessed.
+ * Kernels that are short of instructions have instances for one 16-bit dtype (cuda_dtype_fix).  Fetching and unpacking
+ * are two calls, so that the loads of all operands are in flight before the first is waited for.  Groups that are not
+ * whole, or not aligned, go element by element; nothing beyond the count is accessed.
  */
 #ifndef GPT_TRAIN_CUDA_CUDA_FLOATS_H
 #define GPT_TRAIN_CUDA_CUDA_FLOATS_H
@@ -239,7 +239,7 @@ template <typename Instance> static inline auto cuda_by_dtype(int dtype, Instanc
                                 : instance(std::integral_constant<int, DTYPE_COUNT>());
 }
 
-/* Defines the function `name` that launches a kernel with arguments of a type, which are initialised by what follows. */
+/* Defines the function `name` that launches a kernel with arguments of a type, which what follows initialises. */
 #define CUDA_LAUNCHER_OF(name, kernel, type, grid, block, ...)                                   \
     extern "C" cudaError_t cuda_launch_##name(cudaStream_t stream, const struct cuda_args *args) \
     {                                                                                            \

@@ -4,8 +4,8 @@
  * adds a bias of the result's dtype.  With a bias of another dtype (as a rule fp32 with 16-bit activations), d is made
  * in parts: fp32 sums in the workspace, as many rows as fit, and then a kernel of ours adds the bias and rounds once.
  * Products that are added to 16-bit numbers take the same path, because algorithms of the library round them before
- * they add (seen on an H100).  Workspaces depend on the shape only, so that the plan is known before the device is asked
- * for memory.  They never exceed what a device profile grants for the shape.
+ * they add (seen on an H100).  Workspaces depend on the shape only, so that the plan is known before the device is
+ * asked for memory.  They never exceed what a device profile grants for the shape.
  */
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/cuda_gemm_cache.h"

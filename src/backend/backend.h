@@ -160,8 +160,8 @@ struct backend_ops {
     /* Runs `count` calls in order on a queue. */
     enum gt_status (*run)(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
     enum gt_status (*sync)(struct backend *backend, int32_t queue); /* waits until the queue is empty */
-    /* As run() and sync(), and sets seconds[i] to the device's time of call i, without a wait between calls; if `whole`,
-     * seconds[0] to that of all calls as run() starts them.  NULL: the caller waits after each call. */
+    /* As run() and sync(), and sets seconds[i] to the device's time of call i, without a wait between calls; if
+     * `whole`, seconds[0] to that of all calls as run() starts them.  NULL: the caller waits after each call. */
     enum gt_status (*run_timed)(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count,
                                 bool whole, double *seconds);
     /* Whether run() supports the call, and the bytes of workspace that it needs.  Both are pure. */
@@ -169,8 +169,8 @@ struct backend_ops {
     size_t (*workspace_bytes)(const struct backend *backend, const struct op_call *call);
 };
 
-/* Writes `count` random numbers between -1 and 1, always the same: products of equal numbers, or of zeros, take less power
- * than those of training. */
+/* Writes `count` random numbers between -1 and 1, always the same: products of equal numbers, or of zeros, take less
+ * power than those of training. */
 void backend_noise(enum dtype dtype, int64_t count, void *out);
 
 /* Measures the rate of matrix products in `dtype`, in FLOP/s, for MFU; takes about `seconds`.  Uses fp32 if the device

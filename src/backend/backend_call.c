@@ -52,10 +52,6 @@ RECORDED(download, NO_OP, (struct backend * backend, int32_t queue, void *to, st
 RECORDED(run, kind_of(calls, count),
          (struct backend * backend, int32_t queue, const struct op_call *calls, size_t count),
          (backend, queue, calls, count))
-RECORDED(run_timed, kind_of(calls, count),
-         (struct backend * backend, int32_t queue, const struct op_call *calls, size_t count, bool whole,
-          double *seconds),
-         (backend, queue, calls, count, whole, seconds))
 RECORDED(sync, backend->record != NULL ? atomic_load(&backend->record->op) : NO_OP,
          (struct backend * backend, int32_t queue), (backend, queue))
 
@@ -85,6 +81,15 @@ enum gt_status backend_bind(struct backend *backend, const struct op_call *calls
         return GT_OK;
     struct backend_record *record = begun(backend, "bind", NO_OP);
     enum gt_status status = backend->ops->bind(backend, calls, count);
+    ended(record);
+    return status;
+}
+
+enum gt_status backend_run_timed(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count,
+                                 bool whole, double *seconds)
+{
+    struct backend_record *record = begun(backend, "run", kind_of(calls, count));
+    const enum gt_status status = backend->ops->run_timed(backend, queue, calls, count, whole, seconds);
     ended(record);
     return status;
 }

@@ -49,8 +49,9 @@ enum gt_status exec_wait(struct exec *exec);
  * overwrites the arena, so call it before the first upload.  Errors: those of backend_peak_flops(). */
 enum gt_status exec_peak_flops(struct exec *exec, enum dtype dtype, uint64_t bytes, double seconds, double *out);
 
-/* Totals per op kind, collected while timing is on.  A device with run_timed() times every other run of a program op by
- * op, without waits, and the others as a whole; the latter's totals, and those of their ops by the former, come last. */
+/* Totals per op kind, collected while timing is on.  A device with run_timed() times every other run of a program op
+ * by op, without waits, and the others as a whole; the latter's total, and that of their ops by the former, come last.
+ */
 struct exec_timing {
     double seconds[OP_KIND_COUNT];
     double flops[OP_KIND_COUNT], bytes[OP_KIND_COUNT];

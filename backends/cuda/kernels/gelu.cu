@@ -1,5 +1,5 @@
-/* gelu_forward and gelu_backward, erf and tanh, and swiglu: elementwise in groups of eight, one read of each operand and
- * one write.
+/* gelu_forward and gelu_backward, erf and tanh, and swiglu: elementwise in groups of eight, one read of each operand
+ * and one write.
  *
  * erf: y = x P(X <= x), from the normal distribution's tail beyond |x|, which one exponential and one reciprocal make.
  * tanh: y = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), which is x/2 (1 + tanh u) without its cancellation.  fp32

@@ -1,0 +1,359 @@
+/* What a card can do, for bench/gpu-check: rates of mma with fp32 and fp16 sums and how both round, memory, L2, an
+ * empty node of a graph; and what cuBLASLt reaches for the products of a GPT-2, by workspace, tuned and not, and with
+ * fp16 sums.
+ *
+ * usage: gpu_rates ROWS CHANNELS VOCABULARY RUNS    (rows of a micro-batch; runs of each measurement)
+ * Prints one line of JSON.  Every time is the least of some rounds, by events, on random numbers.  It also compiles for
+ * the emulator (tests/cuda_on_cpu), which has no fp16 sums and whose times mean nothing.  It allocates what it needs
+ * and checks no result.
+ */
+#include <cstdio>
+#include <cstdlib>
+
+#include <cublasLt.h>
+
+#include "backends/cuda/cuda_device.h"
+
+#define THREADS 256
+#define PRODUCTS 8 /* independent ones of a warp */
+#define ROUNDS 3
+#define NODES 200
+#define ALGORITHMS 8
+#define MIB ((size_t)1 << 20)
+
+static void must(cudaError_t error, const char *what)
+{
+    if (error == cudaSuccess)
+        return;
+    fprintf(stderr, "error: %s: %s\n", what, cudaGetErrorString(error));
+    exit(EXIT_FAILURE);
+}
+
+static bool good(cublasStatus_t status)
+{
+    return status == CUBLAS_STATUS_SUCCESS;
+}
+
+static void *device_memory(size_t bytes)
+{
+    void *memory = nullptr;
+    must(cudaMalloc(&memory, bytes), "cudaMalloc");
+    return memory;
+}
+
+/* ---- times ---- */
+
+static cudaEvent_t begun, ended;
+
+/* Returns the seconds of one run: the least of some rounds of `runs`. */
+template <typename Start> static double seconds_of(cudaStream_t stream, int runs, Start start)
+{
+    double least = 0.0;
+    start();
+    for (int round = 0; round < ROUNDS; round++) {
+        float ms = 0.0f;
+        must(cudaEventRecord(begun, stream), "cudaEventRecord");
+        for (int i = 0; i < runs; i++)
+            start();
+        must(cudaEventRecord(ended, stream), "cudaEventRecord");
+        must(cudaEventSynchronize(ended), "cudaEventSynchronize");
+        must(cudaEventElapsedTime(&ms, begun, ended), "cudaEventElapsedTime");
+        const double seconds = ms * 1e-3 / runs;
+        least = round == 0 || seconds < least ? seconds : least;
+    }
+    return least;
+}
+
+/* ---- mma ---- */
+
+/* d[16,8] += a[16,16] b[16,8] with fp16 sums: d[0] has row lane / 4, d[1] row lane / 4 + 8. */
+DEVICE void mma_half_sums(uint32_t (&d)[2], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+#if !defined(GT_CUDA_EMULATED) && CUDA_HAS_SM80
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%0,%1};"
+                 : "+r"(d[0]), "+r"(d[1])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+    (void)d, (void)a, (void)b0, (void)b1;
+#endif
+}
+
+/* Random numbers of about 1 in fp16: both halves. */
+DEVICE uint32_t some_halves(uint32_t i)
+{
+    return (i * 0x9e3779b9u & 0x83ff83ffu) | 0x38003800u;
+}
+
+template <bool HALF> static __global__ void mma_rate(uint32_t *out, int steps)
+{
+    uint32_t a[4], b[2 * PRODUCTS], half[PRODUCTS][2] = {}, total = 0;
+    float wide[PRODUCTS][4] = {};
+    for (uint32_t i = 0; i < 4; i++)
+        a[i] = some_halves(4 * threadIdx.x + i);
+    for (uint32_t i = 0; i < 2 * PRODUCTS; i++)
+        b[i] = some_halves(77 * threadIdx.x + i);
+    for (int step = 0; step < steps; step++) {
+#pragma unroll
+        for (int i = 0; i < PRODUCTS; i++) {
+            if constexpr (HALF)
+                mma_half_sums(half[i], a, b[2 * i], b[2 * i + 1]);
+            else
+                mma_m16n8k16<__half>(wide[i], a, b[2 * i], b[2 * i + 1]);
+        }
+    }
+    for (int i = 0; i < PRODUCTS; i++)
+        total += HALF ? half[i][0] ^ half[i][1] : __float_as_uint(wide[i][0] + wide[i][3]);
+    out[blockIdx.x * blockDim.x + threadIdx.x] = total;
+}
+
+template <bool HALF> static double mma_flops(int blocks, int steps, int runs)
+{
+    uint32_t *out = (uint32_t *)device_memory((size_t)blocks * THREADS * sizeof *out);
+    const double seconds = seconds_of(0, runs, [=] {
+        must(LAUNCH(mma_rate<HALF>, dim3((unsigned)blocks), dim3(THREADS), 0, 0, out, steps), "mma_rate");
+    });
+    must(cudaFree(out), "cudaFree");
+    return 2.0 * 16 * 8 * 16 * PRODUCTS * steps * (blocks * THREADS / WARP_LANES) / seconds;
+}
+
+/* Element [0][0] of c + a b, with products 0.75 (or one of 1.5) at k = 0 and k = `second`, from c = 2048 in fp16 and
+ * 2^24 in fp32, whose next number is 2 larger. */
+static __global__ void mma_rounding(float *out, int second)
+{
+    const uint32_t lane = threadIdx.x, product = second == 0 ? 0x3e00u : 0x3a00u, one = 0x3c00u; /* 1.5, 0.75, 1 */
+    uint32_t a[4] = {0, 0, 0, 0}, b[2] = {0, 0}, half[2] = {lane == 0 ? 0x6800u : 0u, 0};
+    float wide[4] = {lane == 0 ? 16777216.0f : 0.0f, 0, 0, 0};
+    if (lane == 0)
+        a[0] = product, b[0] = one;
+    if (second == 1 && lane == 0)
+        a[0] |= product << 16, b[0] |= one << 16;
+    if (second == 4 && lane == 2)
+        a[0] = product, b[0] = one;
+    if (second == 8 && lane == 0)
+        a[2] = product, b[1] = one;
+    mma_half_sums(half, a, b[0], b[1]);
+    mma_m16n8k16<__half>(wide, a, b[0], b[1]);
+    if (lane == 0) {
+        out[0] = __half2float(*(const __half *)(const void *)&half[0]) - 2048.0f;
+        out[1] = wide[0] - 16777216.0f;
+    }
+}
+
+static void roundings_print(void)
+{
+    static const int second[] = {0, 1, 4, 8};
+    float *out = (float *)device_memory(2 * sizeof *out), found[4][2];
+    for (int i = 0; i < 4; i++) {
+        must(LAUNCH(mma_rounding, dim3(1), dim3(WARP_LANES), 0, 0, out, second[i]), "mma_rounding");
+        must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+        must(cudaMemcpy(found[i], out, sizeof found[i], cudaMemcpyDeviceToHost), "cudaMemcpy");
+    }
+    must(cudaFree(out), "cudaFree");
+    for (int wide = 0; wide < 2; wide++)
+        printf("\"%s_sums_plus\": [%g, %g, %g, %g], ", wide ? "fp32" : "fp16", found[0][wide], found[1][wide],
+               found[2][wide], found[3][wide]);
+}
+
+/* ---- memory, and a graph's node ---- */
+
+static __global__ void halves_fill(uint32_t *to, size_t count)
+{
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (size_t)gridDim.x * blockDim.x)
+        to[i] = some_halves((uint32_t)i);
+}
+
+static __global__ void words_copy(const uint4 *from, uint4 *to, size_t count)
+{
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (size_t)gridDim.x * blockDim.x)
+        to[i] = from[i];
+}
+
+static __global__ void nothing(int unused)
+{
+    (void)unused;
+}
+
+/* Returns bytes a second, read and written, over `bytes` of each. */
+static double copy_rate(size_t bytes, int blocks, int runs)
+{
+    uint4 *memory = (uint4 *)device_memory(2 * bytes);
+    const size_t count = bytes / sizeof *memory;
+    must(LAUNCH(halves_fill, dim3((unsigned)blocks), dim3(THREADS), 0, 0, (uint32_t *)memory, 2 * bytes / 4),
+         "halves_fill");
+    const double seconds = seconds_of(0, runs, [=] {
+        must(LAUNCH(words_copy, dim3((unsigned)blocks), dim3(THREADS), 0, 0, (const uint4 *)memory, memory + count,
+                    count),
+             "words_copy");
+    });
+    must(cudaFree(memory), "cudaFree");
+    return 2.0 * (double)bytes / seconds;
+}
+
+static double node_seconds(int runs)
+{
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    for (int i = 0; i < NODES; i++)
+        must(LAUNCH(nothing, dim3(1), dim3(WARP_LANES), 0, stream, i), "nothing");
+    must(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+    must(cudaGraphInstantiateWithFlags(&exec, graph, 0), "cudaGraphInstantiate");
+    const double seconds = seconds_of(stream, runs, [=] { must(cudaGraphLaunch(exec, stream), "cudaGraphLaunch"); });
+    must(cudaGraphExecDestroy(exec), "cudaGraphExecDestroy");
+    must(cudaGraphDestroy(graph), "cudaGraphDestroy");
+    must(cudaStreamDestroy(stream), "cudaStreamDestroy");
+    return seconds / NODES;
+}
+
+/* ---- products ---- */
+
+/* d[m,n] = op(a) op(b), row-major, in fp16; sums and d of weight gradients in fp32. */
+struct product {
+    const char *name;
+    uint64_t m, n, k;
+    bool transpose_a, transpose_b;
+};
+
+struct workbench {
+    cublasLtHandle_t handle;
+    void *a, *b, *d, *workspace;
+    int runs;
+};
+
+static int splits_of(const cublasLtMatmulAlgo_t *algo)
+{
+#ifdef GT_CUDA_EMULATED
+    (void)algo;
+    return 1;
+#else
+    int splits = 0;
+    size_t written = 0;
+    (void)cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits, sizeof splits, &written);
+    return splits;
+#endif
+}
+
+/* Prints what the library offers first and the fastest of what it offers, within `workspace` bytes. */
+static void product_print(const struct workbench *bench, const struct product *p, size_t workspace, bool half_sums)
+{
+    const bool ta = p->transpose_a, tb = p->transpose_b;
+    const cublasComputeType_t compute = half_sums ? CUBLAS_COMPUTE_16F : CUBLAS_COMPUTE_32F;
+    const cublasOperation_t first = tb ? CUBLAS_OP_T : CUBLAS_OP_N, second = ta ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cudaDataType_t scale = half_sums ? CUDA_R_16F : CUDA_R_32F, out = ta && !half_sums ? CUDA_R_32F : CUDA_R_16F;
+    const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const uint16_t half_one = 0x3c00, half_zero = 0;
+    const float one = 1.0f, zero = 0.0f;
+    const void *alpha = half_sums ? (const void *)&half_one : &one,
+               *beta = half_sums ? (const void *)&half_zero : &zero;
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t b, a, d;
+    cublasLtMatmulPreference_t preference;
+    cublasLtMatmulHeuristicResult_t found[ALGORITHMS] = {};
+    int count = 0, best = 0;
+    if (!good(cublasLtMatmulDescCreate(&desc, compute, scale)) ||
+        !good(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first)) ||
+        !good(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second)) ||
+        !good(cublasLtMatrixLayoutCreate(&b, CUDA_R_16F, tb ? p->k : p->n, tb ? p->n : p->k,
+                                         (int64_t)(tb ? p->k : p->n))) ||
+        !good(cublasLtMatrixLayoutCreate(&a, CUDA_R_16F, ta ? p->m : p->k, ta ? p->k : p->m,
+                                         (int64_t)(ta ? p->m : p->k))) ||
+        !good(cublasLtMatrixLayoutCreate(&d, out, p->n, p->m, (int64_t)p->n)) ||
+        !good(cublasLtMatmulPreferenceCreate(&preference)) ||
+        !good(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                                   sizeof workspace)) ||
+        !good(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
+                                                   sizeof schemes)))
+        must(cudaErrorInvalidValue, "describing a product");
+    (void)cublasLtMatmulAlgoGetHeuristic(bench->handle, desc, b, a, d, d, preference, ALGORITHMS, found, &count);
+    double least[ALGORITHMS];
+    for (int i = 0; i < count; i++) {
+        least[i] = seconds_of(0, bench->runs, [&] {
+            if (!good(cublasLtMatmul(bench->handle, desc, alpha, bench->b, b, bench->a, a, beta, bench->d, d, bench->d,
+                                     d, &found[i].algo, bench->workspace, workspace, 0)))
+                must(cudaErrorInvalidValue, "starting a product");
+        });
+        best = least[i] < least[best] ? i : best;
+    }
+    const double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
+    printf("{\"product\": \"%s\", \"m\": %llu, \"n\": %llu, \"k\": %llu, \"workspace_mib\": %zu, \"half_sums\": %s, "
+           "\"tflops\": %.2f, \"tuned_tflops\": %.2f, \"splits\": %d, \"waves\": %.2f}",
+           p->name, (unsigned long long)p->m, (unsigned long long)p->n, (unsigned long long)p->k, workspace / MIB,
+           half_sums ? "true" : "false", count > 0 ? flops / least[0] * 1e-12 : 0.0,
+           count > 0 ? flops / least[best] * 1e-12 : 0.0, count > 0 ? splits_of(&found[best].algo) : 0,
+           count > 0 ? (double)found[best].wavesCount : 0.0);
+    (void)cublasLtMatmulPreferenceDestroy(preference);
+    (void)cublasLtMatrixLayoutDestroy(d);
+    (void)cublasLtMatrixLayoutDestroy(a);
+    (void)cublasLtMatrixLayoutDestroy(b);
+    (void)cublasLtMatmulDescDestroy(desc);
+}
+
+static void products_print(uint64_t rows, uint64_t width, uint64_t vocabulary, int runs)
+{
+    static const size_t workspaces[] = {8 * MIB, 32 * MIB, 64 * MIB};
+    const struct {
+        const char *name[3];
+        uint64_t out, in;
+    } layers[] = {{{"attention in", "attention in dx", "attention in dw"}, 3 * width, width},
+                  {{"attention out", "attention out dx", "attention out dw"}, width, width},
+                  {{"mlp in", "mlp in dx", "mlp in dw"}, 4 * width, width},
+                  {{"mlp out", "mlp out dx", "mlp out dw"}, width, 4 * width},
+                  {{"head", "head dx", "head dw"}, vocabulary, width}};
+    const uint64_t widest = vocabulary > 4 * width ? vocabulary : 4 * width, most = (rows + 4 * width) * widest * 2;
+    struct workbench bench = {
+        nullptr, device_memory(most), device_memory(most), device_memory(2 * most), device_memory(64 * MIB), runs};
+    bool begun_already = false;
+    for (void *to : {bench.a, bench.b})
+        must(LAUNCH(halves_fill, dim3(64), dim3(THREADS), 0, 0, (uint32_t *)to, most / 4), "halves_fill");
+    if (!good(cublasLtCreate(&bench.handle)))
+        must(cudaErrorInvalidValue, "opening cuBLASLt");
+    printf("\"products\": [");
+    for (const auto &layer : layers) {
+        const struct product products[] = {{layer.name[0], rows, layer.out, layer.in, false, true},
+                                           {layer.name[1], rows, layer.in, layer.out, false, false},
+                                           {layer.name[2], layer.out, layer.in, rows, true, false}};
+        for (const struct product &product : products) {
+            for (int i = 0; i < 4; i++) {
+                printf("%s", begun_already ? ", " : "");
+                product_print(&bench, &product, workspaces[i == 3 ? 1 : i], i == 3);
+                begun_already = true;
+            }
+        }
+    }
+    printf("]");
+    (void)cublasLtDestroy(bench.handle);
+    for (void *memory : {bench.a, bench.b, bench.d, bench.workspace})
+        must(cudaFree(memory), "cudaFree");
+}
+
+int main(int argc, char **argv)
+{
+    int processors = 0, l2 = 0;
+    if (argc != 5) {
+        fprintf(stderr, "usage: gpu_rates ROWS CHANNELS VOCABULARY RUNS\n");
+        return 2;
+    }
+    const int runs = atoi(argv[4]);
+    const bool small = runs <= 1;
+    must(cudaSetDevice(0), "cudaSetDevice");
+    if (!small) { /* the emulator has neither */
+        must(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), "cudaDeviceGetAttribute");
+        must(cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, 0), "cudaDeviceGetAttribute");
+    }
+    must(cudaEventCreateWithFlags(&begun, cudaEventDefault), "cudaEventCreate");
+    must(cudaEventCreateWithFlags(&ended, cudaEventDefault), "cudaEventCreate");
+    const int blocks = small ? 1 : 8 * processors, steps = small ? 1 : 4096;
+    (void)mma_flops<false>(blocks, steps, runs); /* the clock climbs */
+    printf("{\"l2_bytes\": %d, \"fp32_sums_flops\": %.4g, ", l2, mma_flops<false>(blocks, steps, runs));
+    printf("\"fp16_sums_flops\": %.4g, ", mma_flops<true>(blocks, steps, runs));
+    roundings_print();
+    printf("\"memory_bytes\": %.4g, ", copy_rate(small ? MIB / 16 : 512 * MIB, small ? 1 : 16 * processors, runs));
+    printf("\"l2_rate_bytes\": %.4g, ", copy_rate(small ? MIB / 16 : (size_t)l2 / 4, small ? 1 : 4 * processors, runs));
+    printf("\"node_seconds\": %.4g, ", node_seconds(runs));
+    products_print(strtoull(argv[1], nullptr, 10), strtoull(argv[2], nullptr, 10), strtoull(argv[3], nullptr, 10),
+                   runs);
+    printf("}\n");
+    return 0;
+}

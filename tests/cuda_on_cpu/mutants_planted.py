@@ -97,7 +97,7 @@ PLANTED = (
         ("four-bytes-of-odd-heads", r"source\.unit == 2", "source.unit >= 1"),
     )),
     ("attention_tile_backward.cu", (
-        ("mask-one-too-many", r"masked && \(key > query", "masked && (key > query + 1"),
+        ("mask-one-too-many", r"if \(key > query \|\|", "if (key > query + 1 ||"),
         ("no-scale", r"\{attention\.scale, attention\.scale\}", "{1.0f, 1.0f}"),
         ("statistics-of-one-more", r"% OTHER_ROWS < rows->first\.rows", "% OTHER_ROWS <= rows->first.rows"),
         ("no-log2", r"others\.lse\[column\] \* LOG2_E", "others.lse[column]"),

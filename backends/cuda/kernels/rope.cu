@@ -190,7 +190,7 @@ struct rope_gain_args {
     int32_t size, heads, kv_heads, means;
 };
 
-static __global__ void __launch_bounds__(CUDA_TILE_COLUMNS) rope_gain(struct rope_gain_args args)
+static __global__ void __launch_bounds__(CUDA_TILE_COLUMNS, 4) rope_gain(struct rope_gain_args args)
 {
     const int32_t lane = (int32_t)threadIdx.x, size = args.size, half = size / 2;
     const int64_t tile = (int64_t)blockIdx.y * CUDA_TILE_COLUMNS, column = tile + lane,

@@ -279,6 +279,7 @@ enum gt_status search_choices(struct hostmem *mem, const struct search_request *
     struct search_request own_request = *request;
     struct chooser chooser = {.mem = mem, .request = &own_request, .out = out};
     own_request.memo = request->memo ? request->memo : &own;
+    own_request.fit_only = true;
     enum gt_status status = choices_find(&chooser);
     search_memo_close(&own);
     *count = chooser.count;

@@ -160,33 +160,78 @@ static void chunks_take(const struct graph *graph, int32_t program, enum probe_k
     }
 }
 
-enum gt_status probe_fixed_make(const struct probe_request *request, struct probe_fixed *out)
+/* Adds `times` times the persistent tensors of a model.  Returns the bytes of the cache for generation, one tensor for
+ * all blocks, which it scales to those of the request. */
+static uint64_t persistent_add(const struct probe_request *request, const struct model *model, int64_t times,
+                               struct probe_fixed *out)
 {
-    struct model_options options = *request->options;
-    struct plan_options quiet = *request->plan;
+    const uint64_t all = (uint64_t)request->options->config.n_layer, own = (uint64_t)model->options.config.n_layer;
+    uint64_t cache = 0;
+    for (int32_t t = 0; t < model->graph->tensor_count; t++) {
+        const struct tensor *tensor = &model->graph->tensors[t];
+        uint64_t bytes = graph_tensor_bytes(model->graph, t);
+        if (tensor->base != TENSOR_NONE || tensor->lifetime == LIFETIME_PROGRAM)
+            continue;
+        const bool is_cache = tensor->category == CATEGORY_CACHE;
+        bytes = plan_footprint(request->plan, is_cache ? bytes / own * all : bytes);
+        most(&out->largest, bytes);
+        if (is_cache)
+            cache = bytes;
+        else
+            *(tensor->lifetime == LIFETIME_RUN ? &out->run_bytes : &out->gradient_bytes) += (uint64_t)times * bytes;
+    }
+    return cache;
+}
+
+/* Adds a model of `layers` blocks.  Sums over a model of L blocks are L - 1 times those of two blocks, less L - 2 times
+ * those of one block. */
+static enum gt_status fixed_add(const struct probe_request *request, struct model_options *options, int32_t layers,
+                                struct probe_fixed *out)
+{
+    const int64_t all = request->options->config.n_layer, times = layers == 1 ? 2 - all : all - 1;
+    struct plan_options unlimited = *request->plan;
     struct model *model;
     struct plan *plan;
-    quiet.quiet = true;
-    options.choice.micro_batch = 2;
-    options.choice.evaluate_batch = 1;
-    TRY(model_make(&options, request->mem, &model));
+    unlimited.largest_segment_bytes = 0;
+    options->config.n_layer = layers;
+    TRY(model_make(options, request->mem, &model));
     enum gt_status status;
-    TRY_GOTO(status, close, plan_measure(request->mem, model->graph, &quiet, NULL, NULL, &plan));
-    *out = (struct probe_fixed){.run_bytes = plan->run_bytes, .gradient_bytes = plan->phase_bytes[PHASE_TRAIN]};
+    TRY_GOTO(status, close, plan_measure(request->mem, model->graph, &unlimited, NULL, NULL, &plan));
+    const uint64_t cache = persistent_add(request, model, times, out);
+    out->update_seconds += (double)times * plan_cost_seconds(model->graph, model->update.program, request->rates);
+    out->other_bytes = 0; /* that of the larger model counts */
     for (int32_t p = 0; p < plan->program_count; p++) {
-        enum program_phase phase = model->graph->programs[p].phase;
-        if (p == model->update.program || phase == PHASE_GENERATE)
-            most(&out->other_bytes, plan->run_bytes + plan->phase_bytes[phase] + plan->program[p].bytes_bound);
+        bool generates = model->graph->programs[p].phase == PHASE_GENERATE;
+        if (generates || p == model->update.program)
+            most(&out->other_bytes,
+                 out->run_bytes + (generates ? cache : out->gradient_bytes) + plan->program[p].bytes_bound);
     }
-    out->update_seconds = plan_cost_seconds(model->graph, model->update.program, request->rates);
+    memset(out->chunk_ops, 0, sizeof out->chunk_ops);
     chunks_take(model->graph, model->train_first.program, PROBE_FIRST, out);
     chunks_take(model->graph, model->train_next.program, PROBE_NEXT, out);
-    if (options.evaluate)
+    if (options->evaluate)
         chunks_take(model->graph, model->evaluate.program, PROBE_EVALUATE, out);
     plan_destroy(plan);
 close:
     model_destroy(model);
     return status;
+}
+
+enum gt_status probe_fixed_make(const struct probe_request *request, struct probe_fixed *out)
+{
+    struct model_options options = *request->options;
+    const int32_t layers = options.config.n_layer;
+    const uint64_t segment = request->plan->largest_segment_bytes;
+    const double weights = (double)dtype_size_bytes(options.dtype) * (double)model_parameter_count(&options.config);
+    struct probe_fixed fixed = {.run_bytes = 0};
+    options.choice.micro_batch = 2;
+    options.choice.evaluate_batch = 1;
+    options.choice.recompute = recompute_uniform(RECOMPUTE_NONE, 1);
+    for (int32_t own = 1; own <= 2 && own <= layers; own++)
+        TRY(fixed_add(request, &options, own, &fixed));
+    fixed.unplaceable = weights > (double)PLAN_BYTES_MAX || (segment != 0 && fixed.largest > segment);
+    *out = fixed;
+    return GT_OK;
 }
 
 enum gt_status probe_make(const struct probe_request *request, int32_t micro_batch, int32_t evaluate_batch,

@@ -29,7 +29,9 @@ struct probe_op {
 /* The parts of a plan that depend neither on the micro-batch nor on recompute or chunks. */
 struct probe_fixed {
     uint64_t run_bytes, gradient_bytes; /* of the whole run, and of the training phase */
-    uint64_t other_bytes;               /* the arena that update and generation need */
+    uint64_t other_bytes;               /* the arena that update and generation need, at least */
+    uint64_t largest;                   /* persistent tensor */
+    bool unplaceable; /* it exceeds the largest allocation, or all together exceed the planner's limit */
     double update_seconds;
     /* The ops of the first chunk of a program and of the next ones. */
     struct probe_op chunk[PROBE_KINDS][2][PROBE_CHUNK_OPS_MAX];
@@ -65,10 +67,9 @@ struct probe_request {
     const struct plan_rates *rates;
 };
 
-/* Errors: GT_NO_FIT (not logged) if a tensor of the whole run exceeds the largest allocation; else those of
- * model_create() and plan_create(). */
+/* Errors: those of model_create() and plan_create(). */
 enum gt_status probe_fixed_make(const struct probe_request *request, struct probe_fixed *out);
-/* Measures one micro-batch, and evaluations of `evaluate_batch`.  Errors: the same, without GT_NO_FIT. */
+/* Measures one micro-batch, and evaluations of `evaluate_batch`.  Errors: the same. */
 enum gt_status probe_make(const struct probe_request *request, int32_t micro_batch, int32_t evaluate_batch,
                           struct probe *out);
 struct probe_loss probe_loss_of(const struct probe_request *request, const struct probe_fixed *fixed,

@@ -20,7 +20,6 @@
 
 #define PROBES_MAX 512
 #define TRIED_MAX 256
-#define SPLITS_MAX 4096
 #define KEPT_MAX 32     /* candidates in one collection; the search plans them in their order */
 #define KEPT_LEAST 8    /* as KEPT_MAX, in a search for the smallest plan */
 #define BATCHES_FINE 64 /* micro-batches above this differ by an eighth */
@@ -28,14 +27,15 @@
 #define CHUNK_ROWS_STEP 64
 #define CHUNK_ROWS_FINE 512 /* smaller chunks are multiples of the least one */
 #define CHUNK_ROWS_LEAST 16
-#define CHUNKS_MANY 4096     /* a program of more loss chunks takes too long to plan */
-#define LEAST_GAIN_PART 4096 /* smallest_find() ignores a gain below 1/4096 of the plan */
-#define LAYERNORM_STATE_BYTES 16.0
-#define FRONT_RATIO 16.0 /* the front's range if the requested plan cannot be made */
+#define CHUNKS_MANY 4096      /* a program of more loss chunks takes too long to plan */
+#define SECONDS_EQUAL 0x1p-40 /* times whose difference is a smaller part may compare equal */
+#define LEAST_GAIN_PART 4096  /* smallest_find() ignores a gain below 1/4096 of the plan */
+#define FRONT_RATIO 16.0      /* the front's range if the requested plan cannot be made */
 
 /* A micro-batch with a loss chunk, and what follows from them. */
 struct split {
     struct plan_choice choice; /* without recompute */
+    bool is_widest;            /* of its micro-batch's chunks */
     uint64_t other_bytes;      /* the arena that everything but training needs */
     uint64_t below_bytes;      /* what lies below training's own tensors */
     uint64_t low, high, saved[RECOMPUTE_LEVELS], local[RECOMPUTE_LEVELS]; /* as in struct probe_program */
@@ -56,12 +56,23 @@ struct tried {
     double seconds;
 };
 
+/* A micro-batch whose splits have been made. */
+struct batch {
+    int32_t micro_batch, evaluate_batch;
+    uint64_t bytes; /* of its smallest split, even if the device cannot hold it */
+};
+
 struct search_states_memo {
     struct probe_fixed fixed;
     bool has_fixed;
     struct probe probes[PROBES_MAX];
     struct tried tried[TRIED_MAX];
     int32_t probe_count, tried_count; /* ever made: the oldest are replaced */
+    struct batch batches[PROBES_MAX];
+    int32_t batch_count;
+    struct split *splits; /* of all batches, the fastest first */
+    int32_t split_count;
+    size_t split_capacity;
 };
 
 struct search {
@@ -69,8 +80,6 @@ struct search {
     const struct search_request *request;
     struct probe_request probe;
     struct search_states_memo *memo;
-    struct split *splits; /* [SPLITS_MAX] */
-    int32_t split_count;
     /* The collection. */
     struct candidate kept[KEPT_MAX], last;
     int32_t kept_count, kept_most, considered;
@@ -252,7 +261,9 @@ static enum gt_status split_make(struct search *search, int32_t micro_batch, int
     const int64_t whole = request->samples / micro_batch;
     *largest = 0;
     *split = (struct split){
-        .choice = {.micro_batch = micro_batch, .loss_chunk_rows = (int32_t)chunk},
+        .choice = {.micro_batch = micro_batch,
+                   .loss_chunk_rows = (int32_t)chunk,
+                   .evaluate_batch = evaluate_batch_of(request, micro_batch)},
         .other_bytes = fixed->other_bytes,
         .below_bytes = fixed->run_bytes + fixed->gradient_bytes,
         .seconds = fixed->update_seconds,
@@ -272,10 +283,10 @@ static enum gt_status split_make(struct search *search, int32_t micro_batch, int
 
 /* Returns the next smaller chunk of a micro-step, or 0 if there is none.  A large chunk divides the rows into nearly
  * equal parts; a small one is a multiple of CHUNK_ROWS_LEAST. */
-static int64_t chunk_next(const struct search_request *request, int64_t rows, int64_t chunk)
+static int64_t chunk_next(int64_t rows, int64_t chunk)
 {
     int64_t next = chunk;
-    if (request->pin_loss_chunk || chunk <= CHUNK_ROWS_LEAST)
+    if (chunk <= CHUNK_ROWS_LEAST)
         return 0;
     if (chunk <= CHUNK_ROWS_FINE)
         return (chunk - 1) / CHUNK_ROWS_LEAST * CHUNK_ROWS_LEAST;
@@ -286,27 +297,30 @@ static int64_t chunk_next(const struct search_request *request, int64_t rows, in
     return next;
 }
 
-/* Adds the splits of a micro-batch whose largest tensor the device can hold.  Sets *out to the bytes of the smallest
- * split, whether the device can hold it or not. */
-static enum gt_status batch_add(struct search *search, int32_t micro_batch, uint64_t *out)
+/* Adds the splits of a micro-batch whose largest tensor the device can hold. */
+static enum gt_status batch_add(struct search *search, struct batch *batch)
 {
     const struct search_request *request = search->request;
-    const int64_t rows = (int64_t)micro_batch * request->options.config.block_size;
-    const int64_t asked = request->options.choice.loss_chunk_rows;
+    struct search_states_memo *memo = search->memo;
+    const int64_t rows = (int64_t)batch->micro_batch * request->options.config.block_size;
+    const int64_t widest =
+        request->options.choice.loss_chunk_rows < rows ? request->options.choice.loss_chunk_rows : rows;
     const uint64_t segment = request->plan.largest_segment_bytes;
-    *out = UINT64_MAX;
-    int64_t chunk = asked < rows ? asked : rows;
-    do {
-        struct split *split = &search->splits[search->split_count];
+    batch->bytes = UINT64_MAX;
+    for (int64_t chunk = widest; chunk > 0 && (chunk == widest || rows <= chunk * CHUNKS_MANY);
+         chunk = chunk_next(rows, chunk)) {
+        TRY(hostmem_grow(search->mem, &memo->splits, &memo->split_capacity, (size_t)memo->split_count + 1,
+                         sizeof memo->splits[0], "plan splits"));
+        struct split *split = &memo->splits[memo->split_count];
         uint64_t largest;
-        TRY(split_make(search, micro_batch, chunk, split, &largest));
+        TRY(split_make(search, batch->micro_batch, chunk, split, &largest));
+        split->is_widest = chunk == widest;
         uint64_t bytes =
             split->below_bytes + split->high + (uint64_t)request->options.config.n_layer * split->saved[RECOMPUTE_FULL];
         raise_bytes(&bytes, split->other_bytes);
-        *out = bytes < *out ? bytes : *out;
-        search->split_count += (segment == 0 || largest <= segment) && search->split_count + 1 < SPLITS_MAX;
-        chunk = chunk_next(request, rows, chunk);
-    } while (chunk > 0 && rows <= chunk * CHUNKS_MANY);
+        batch->bytes = bytes < batch->bytes ? bytes : batch->bytes;
+        memo->split_count += segment == 0 || largest <= segment;
+    }
     return GT_OK;
 }
 
@@ -316,66 +330,97 @@ static int split_compare(const void *a, const void *b)
     return (x->fastest > y->fastest) - (x->fastest < y->fastest);
 }
 
+/* Makes the splits of a micro-batch, unless an earlier search did.  Sets *bytes to those of the smallest one. */
+static enum gt_status batch_get(struct search *search, int32_t micro_batch, uint64_t *bytes)
+{
+    struct search_states_memo *memo = search->memo;
+    struct batch *batch = memo->batches, *end = batch + memo->batch_count;
+    const int32_t evaluate_batch = evaluate_batch_of(search->request, micro_batch);
+    while (batch < end && (batch->micro_batch != micro_batch || batch->evaluate_batch != evaluate_batch))
+        batch++;
+    if (batch == end) {
+        assert(memo->batch_count < PROBES_MAX);
+        *batch = (struct batch){.micro_batch = micro_batch, .evaluate_batch = evaluate_batch};
+        TRY(batch_add(search, batch));
+        memo->batch_count++;
+    }
+    *bytes = batch->bytes;
+    return GT_OK;
+}
+
 /* Makes all splits that may fit `budget`; if `smallest`, only those of the smallest micro-batch.  Stops after the first
  * micro-batch that cannot fit, because a larger one needs more. */
 static enum gt_status splits_make(struct search *search, bool smallest, uint64_t budget)
 {
+    struct search_states_memo *memo = search->memo;
     const struct search_request *request = search->request;
     const int32_t asked = request->options.choice.micro_batch;
     uint64_t bytes = 0;
-    if (!search->splits)
-        TRY(HOSTMEM_NEW(search->mem, SPLITS_MAX, "plan splits", &search->splits));
-    if (!search->memo->has_fixed)
-        TRY(probe_fixed_make(&search->probe, &search->memo->fixed));
-    search->memo->has_fixed = true;
-    search->split_count = 0;
-    for (int32_t b = request->pin_micro_batch ? asked : 1; b <= asked && bytes <= budget;) {
-        TRY(batch_add(search, b, &bytes));
+    for (int32_t b = request->pin_micro_batch ? asked : 1; b <= asked && bytes <= budget && !memo->fixed.unplaceable;) {
+        TRY(batch_get(search, b, &bytes));
         const int32_t next = b < BATCHES_FINE ? b + 1 : b + b / 8;
         b = next > asked && b < asked ? asked : next;
         if (smallest)
             break;
     }
-    qsort(search->splits, (size_t)search->split_count, sizeof search->splits[0], split_compare);
+    qsort(memo->splits, (size_t)memo->split_count, sizeof memo->splits[0], split_compare);
     return GT_OK;
 }
 
-/* Compares by seconds or by bytes, and ties by the other.  Candidates that are equal in both are ordered by the bytes
- * of their choices, only so that no two candidates compare equal. */
+static int32_t blocks_recomputed(const struct candidate *candidate)
+{
+    int32_t blocks = 0;
+    for (int level = 0; level < RECOMPUTE_LEVELS; level++)
+        blocks += candidate->choice.recompute.blocks[level];
+    return blocks;
+}
+
+/* Compares by seconds, or by bytes and then by seconds.  Of equal candidates the simpler one comes first: fewer blocks
+ * recomputed, a larger micro-batch, a larger chunk, fewer bytes.  No two candidates have all of these and their mixes
+ * in common. */
 static int candidate_compare(const struct candidate *x, const struct candidate *y, bool by_bytes)
 {
     const int seconds = (x->seconds > y->seconds) - (x->seconds < y->seconds);
     const int bytes = (x->bytes > y->bytes) - (x->bytes < y->bytes);
-    const int first = by_bytes ? bytes : seconds, second = by_bytes ? seconds : bytes;
-    if (first != 0 || second != 0)
-        return first != 0 ? first : second;
-    return memcmp(&x->choice, &y->choice, sizeof x->choice);
+    const int32_t order[] = {
+        by_bytes ? bytes : seconds,
+        seconds,
+        blocks_recomputed(x) - blocks_recomputed(y),
+        y->choice.micro_batch - x->choice.micro_batch,
+        y->choice.loss_chunk_rows - x->choice.loss_chunk_rows,
+        bytes,
+    };
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+        if (order[i] != 0)
+            return order[i];
+    }
+    return memcmp(&x->choice.recompute, &y->choice.recompute, sizeof x->choice.recompute);
 }
 
 /* Inserts a candidate in its place. */
-static void candidate_add(struct search *search, const struct candidate *candidate)
+static void candidate_add(struct search *search, const struct candidate candidate)
 {
     int32_t at = search->kept_count;
     search->considered++;
-    if (candidate->bytes > search->bytes_most || candidate->seconds > search->seconds_most ||
-        (search->has_last && candidate_compare(candidate, &search->last, search->by_bytes) <= 0))
+    if (candidate.bytes > search->bytes_most || candidate.seconds > search->seconds_most ||
+        (search->has_last && candidate_compare(&candidate, &search->last, search->by_bytes) <= 0))
         return;
-    while (at > 0 && candidate_compare(candidate, &search->kept[at - 1], search->by_bytes) < 0)
+    while (at > 0 && candidate_compare(&candidate, &search->kept[at - 1], search->by_bytes) < 0)
         at--;
     if (at == search->kept_most)
         return;
     search->kept_count += search->kept_count < search->kept_most;
     memmove(&search->kept[at + 1], &search->kept[at], (size_t)(search->kept_count - 1 - at) * sizeof search->kept[0]);
-    search->kept[at] = *candidate;
+    search->kept[at] = candidate;
     if (search->kept_count < search->kept_most)
         return;
     if (search->by_bytes)
         search->bytes_most = search->kept[search->kept_most - 1].bytes;
     else
-        search->seconds_most = search->kept[search->kept_most - 1].seconds;
+        search->seconds_most = search->kept[search->kept_most - 1].seconds * (1.0 + SECONDS_EQUAL);
 }
 
-/* The first blocks of a model: those whose levels mixes_add() has chosen so far. */
+/* The first blocks of a model: those whose levels have been chosen so far. */
 struct mixing {
     struct recompute_mix mix;
     double seconds;
@@ -386,12 +431,35 @@ static void blocks_add(struct mixing *mixing, const struct split *split, int lev
 {
     if (blocks == 0)
         return;
-    if (level != RECOMPUTE_NONE)
-        mixing->mix.blocks[level] += blocks;
+    mixing->mix.blocks[level] += level == RECOMPUTE_NONE ? 0 : blocks;
     mixing->seconds += blocks * split->block_seconds[level];
     mixing->saved += (uint64_t)(blocks - 1) * split->saved[level];
     raise_bytes(&mixing->peak, mixing->saved + split->local[level]);
     mixing->saved += split->saved[level];
+}
+
+/* Returns a candidate whose blocks are those of `mixing`. */
+static struct candidate candidate_of(const struct split *split, const struct mixing *mixing)
+{
+    struct candidate candidate = {.choice = split->choice};
+    int exponent;
+    const double part = frexp(mixing->seconds, &exponent);
+    candidate.choice.recompute = mixing->mix;
+    candidate.seconds = ldexp(rint(part / SECONDS_EQUAL), exponent) * SECONDS_EQUAL;
+    candidate.bytes = mixing->peak;
+    raise_bytes(&candidate.bytes, mixing->saved + split->high);
+    candidate.bytes += split->below_bytes;
+    raise_bytes(&candidate.bytes, split->other_bytes);
+    return candidate;
+}
+
+/* Returns a candidate with a given mix. */
+static struct candidate candidate_mixed(const struct split *split, const struct recompute_mix *mix, int32_t layers)
+{
+    struct mixing mixing = {.seconds = split->seconds, .peak = split->low};
+    for (int level = RECOMPUTE_FULL; level >= RECOMPUTE_NONE; level--)
+        blocks_add(&mixing, split, level, recompute_blocks(mix, (enum recompute_level)level, layers));
+    return candidate_of(split, &mixing);
 }
 
 /* Returns true when every mix that adds `left` blocks to `mixing` is too slow.  Each level runs the ops of the level
@@ -417,25 +485,13 @@ static int32_t blocks_least(const struct search *search, const struct split *spl
 /* Adds every candidate that extends `mixing` by `left` blocks at `level` or lower. */
 static void mixes_add(struct search *search, const struct split *split, int level, int32_t left, struct mixing mixing)
 {
-    const struct search_request *request = search->request;
     const uint64_t saved = mixing.saved + (uint64_t)left * split->saved[level];
     raise_bytes(&mixing.peak, saved + split->high);
     if (is_slow(search, split, left, &mixing) || split->below_bytes + mixing.peak > search->bytes_most)
         return;
     if (level == RECOMPUTE_NONE) {
-        struct candidate candidate = {.choice = split->choice};
         blocks_add(&mixing, split, level, left);
-        candidate.choice.recompute = mixing.mix;
-        candidate.seconds = mixing.seconds;
-        candidate.bytes = split->below_bytes + mixing.peak;
-        raise_bytes(&candidate.bytes, split->other_bytes);
-        candidate_add(search, &candidate);
-        return;
-    }
-    if (request->pin_recompute) {
-        const int32_t pinned = request->options.choice.recompute.blocks[level];
-        blocks_add(&mixing, split, level, pinned);
-        mixes_add(search, split, level - 1, left - pinned, mixing);
+        candidate_add(search, candidate_of(split, &mixing));
         return;
     }
     int32_t blocks = blocks_least(search, split, level, left, &mixing);
@@ -446,18 +502,36 @@ static void mixes_add(struct search *search, const struct split *split, int leve
     }
 }
 
+/* Returns true when the pins allow the split; a search for the smallest plan needs only the smallest micro-batch. */
+static bool is_allowed(const struct search *search, const struct split *split)
+{
+    const struct search_request *request = search->request;
+    const struct plan_choice *choice = &split->choice, *asked = &request->options.choice;
+    const int32_t smallest = search->by_bytes ? 1 : choice->micro_batch;
+    return choice->micro_batch == (request->pin_micro_batch ? asked->micro_batch : smallest) &&
+           choice->evaluate_batch == evaluate_batch_of(request, choice->micro_batch) &&
+           (split->is_widest || !request->pin_loss_chunk);
+}
+
 /* Collects the next candidates within the limits, in their order. */
 static void candidates_collect(struct search *search, uint64_t budget)
 {
+    const struct search_request *request = search->request;
+    const int32_t layers = request->options.config.n_layer;
     search->kept_count = 0;
     search->kept_most = search->by_bytes ? KEPT_LEAST : KEPT_MAX;
     search->bytes_most = budget;
     search->seconds_most = INFINITY;
-    for (int32_t i = 0; i < search->split_count; i++) {
-        const struct split *split = &search->splits[i];
-        struct mixing none = {.seconds = split->seconds, .peak = split->low};
-        if (split->other_bytes <= search->bytes_most && split->fastest <= search->seconds_most)
-            mixes_add(search, split, RECOMPUTE_FULL, search->request->options.config.n_layer, none);
+    for (int32_t i = 0; i < search->memo->split_count; i++) {
+        const struct split *split = &search->memo->splits[i];
+        const struct mixing none = {.seconds = split->seconds, .peak = split->low};
+        if (!is_allowed(search, split) || split->other_bytes > search->bytes_most ||
+            split->fastest > search->seconds_most)
+            continue;
+        if (request->pin_recompute)
+            candidate_add(search, candidate_mixed(split, &request->options.choice.recompute, layers));
+        else
+            mixes_add(search, split, RECOMPUTE_FULL, layers, none);
     }
     search->has_last = search->kept_count > 0;
     if (search->has_last)
@@ -495,7 +569,7 @@ static struct model_options options_small(const struct search_request *request)
     return options_of(request, &choice);
 }
 
-/* Collects the candidates with the fewest bytes.  Errors: as probe_fixed_make(). */
+/* Collects the candidates with the fewest bytes. */
 static enum gt_status smallest_collect(struct search *search)
 {
     search->by_bytes = true;
@@ -512,9 +586,7 @@ static enum gt_status smallest_find(struct search *search, struct search_choice 
     const struct search_request *request = search->request;
     *bound = false;
     *out = (struct search_choice){.options = options_small(request), .arena_bytes = SEARCH_BYTES_NEVER};
-    enum gt_status status = smallest_collect(search);
-    if (status != GT_OK)
-        return status == GT_NO_FIT ? GT_OK : status;
+    TRY(smallest_collect(search));
     for (int32_t i = 0; i < search->kept_count && !*bound; i++) {
         const struct candidate *candidate = &search->kept[i];
         struct search_choice choice = {.options = options_of(request, &candidate->choice),
@@ -531,31 +603,22 @@ static enum gt_status smallest_find(struct search *search, struct search_choice 
     return GT_OK;
 }
 
-/* Returns a lower bound for every plan of a training program: weights, gradients, moments, and the input of every
- * block.  With it, asked_try() need not build a program of millions of ops to see that it does not
- * fit. */
-static double bytes_bound(const struct model_options *options)
-{
-    const struct model_config *config = &options->config;
-    double rows = (double)options->choice.micro_batch * (double)config->block_size;
-    double bytes = state_format_bytes(options->states, options->dtype, options->muon);
-    double states =
-        (bytes < LAYERNORM_STATE_BYTES ? bytes : LAYERNORM_STATE_BYTES) * (double)model_parameter_count(config);
-    return states + (double)dtype_size_bytes(options->dtype) * rows * (double)config->n_embd * (double)config->n_layer;
-}
-
-/* Plans the requested options unless a bound shows that they do not fit.  In that case seconds_request stays 0, and
- * others_search() computes it. */
+/* Plans the requested options, unless their bound shows that they do not fit. */
 static enum gt_status asked_try(struct search *search, struct search_result *result)
 {
     const struct search_request *request = search->request;
     struct search_choice asked = {.options = options_of(request, &request->options.choice)};
-    const double bound = bytes_bound(&asked.options);
+    const struct plan_choice *choice = &asked.options.choice;
+    struct split split;
+    uint64_t largest;
+    TRY(split_make(search, choice->micro_batch, choice->loss_chunk_rows, &split, &largest));
+    const struct candidate bound = candidate_mixed(&split, &choice->recompute, request->options.config.n_layer);
     result->candidates = 1;
     result->options = asked.options;
-    result->bytes_request = (uint64_t)bound;
+    result->seconds_request = bound.seconds;
+    result->bytes_request = bound.bytes;
     result->bytes_request_least = true;
-    if (bound > (double)request->budget_bytes)
+    if (bound.bytes > request->budget_bytes)
         return GT_OK;
     TRY(choice_plan(search, &asked));
     result->seconds = result->seconds_request = asked.seconds;
@@ -567,40 +630,23 @@ static enum gt_status asked_try(struct search *search, struct search_result *res
     return GT_OK;
 }
 
-/* Returns the modelled seconds of the requested options without building them. */
-static enum gt_status asked_seconds(struct search *search, double *out)
-{
-    const struct plan_choice *choice = &search->request->options.choice;
-    const int32_t layers = search->request->options.config.n_layer;
-    struct split split;
-    uint64_t largest;
-    TRY(split_make(search, choice->micro_batch, choice->loss_chunk_rows, &split, &largest));
-    *out = split.seconds;
-    for (int level = 0; level < RECOMPUTE_LEVELS; level++)
-        *out += recompute_blocks(&choice->recompute, (enum recompute_level)level, layers) * split.block_seconds[level];
-    return GT_OK;
-}
-
 /* Finds the fastest choice that fits the budget, or the smallest choice if none fits. */
 static enum gt_status others_search(struct search *search, struct search_result *result)
 {
     struct search_choice found = {.arena_bytes = SEARCH_BYTES_NEVER};
-    enum gt_status status = splits_make(search, false, search->request->budget_bytes);
-    if (status == GT_OK && result->seconds_request <= 0.0)
-        status = asked_seconds(search, &result->seconds_request);
-    if (status == GT_OK)
-        status = fastest_find(search, search->request->budget_bytes, &found);
-    if (status != GT_OK && status != GT_NO_FIT)
-        return status;
+    TRY(splits_make(search, false, search->request->budget_bytes));
+    TRY(fastest_find(search, search->request->budget_bytes, &found));
+    if (found.arena_bytes == SEARCH_BYTES_NEVER && search->request->fit_only)
+        return GT_OK;
     if (found.arena_bytes == SEARCH_BYTES_NEVER)
         TRY(smallest_find(search, &found, &result->arena_least));
+    result->candidates += search->considered;
     result->options = found.options;
     result->arena_bytes = found.arena_bytes;
     result->seconds = found.seconds;
     result->unplaceable = found.arena_bytes == SEARCH_BYTES_NEVER;
     result->arena_least = result->arena_least || result->unplaceable;
     result->fits = !result->arena_least && found.arena_bytes <= search->request->budget_bytes;
-    result->candidates += search->considered;
     return GT_OK;
 }
 
@@ -615,13 +661,18 @@ static enum gt_status search_open(struct hostmem *mem, const struct search_reque
     if (*states == NULL)
         TRY(HOSTMEM_NEW(mem, 1, "plan search", states));
     out->memo = *states;
+    if (!out->memo->has_fixed)
+        TRY(probe_fixed_make(&out->probe, &out->memo->fixed));
+    out->memo->has_fixed = true;
     return GT_OK;
 }
 
 void search_memo_close(struct search_memo *memo)
 {
-    for (int states = 0; states < STATE_FORMATS; states++)
+    for (int states = 0; states < STATE_FORMATS; states++) {
+        hostmem_free(memo->mem, memo->states[states] ? memo->states[states]->splits : NULL);
         hostmem_free(memo->mem, memo->states[states]);
+    }
     *memo = (struct search_memo){0};
 }
 
@@ -632,11 +683,8 @@ static enum gt_status states_search(struct hostmem *mem, const struct search_req
     struct search search;
     *out = (struct search_result){0};
     TRY(search_open(mem, request, memo, &search));
-    enum gt_status status = asked_try(&search, out);
-    if (status == GT_OK && !out->fits)
-        status = others_search(&search, out);
-    hostmem_free(mem, search.splits);
-    return status;
+    TRY(asked_try(&search, out));
+    return out->fits ? GT_OK : others_search(&search, out);
 }
 
 enum state_format search_states_next(const struct model_options *options)
@@ -685,9 +733,8 @@ enum gt_status search_bytes_least(struct hostmem *mem, const struct search_reque
     if (status == GT_OK)
         status = smallest_collect(&search);
     *out = status == GT_OK && search.kept_count > 0 ? search.kept[0].bytes : SEARCH_BYTES_NEVER;
-    hostmem_free(mem, search.splits);
     search_memo_close(&own);
-    return status == GT_NO_FIT ? GT_OK : status;
+    return status;
 }
 
 static int choice_compare(const void *a, const void *b)
@@ -744,7 +791,6 @@ enum gt_status search_front(struct hostmem *mem, const struct search_request *re
     enum gt_status status = search_open(mem, request, request->memo ? request->memo : &own, &search);
     if (status == GT_OK)
         status = front_plan(&search, out, count);
-    hostmem_free(mem, search.splits);
     search_memo_close(&own);
     return status;
 }

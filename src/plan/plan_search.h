@@ -34,6 +34,7 @@ struct search_request {
     bool pin_micro_batch, pin_recompute, pin_loss_chunk, pin_evaluate_batch; /* set by the user */
     bool lean_states;  /* if nothing fits, formats leaner than that of `options` are tried */
     bool lean_offered; /* leaner formats are not tried, but a choice may suggest them */
+    bool fit_only;     /* a refusal needs no smallest plan */
     struct plan_options plan;
     struct plan_rates rates;
     uint64_t budget_bytes;    /* for the arena */

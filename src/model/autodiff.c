@@ -21,7 +21,7 @@ struct tensor_state {
     int32_t maker;     /* index in `forward` of the op that can recompute it, or -1 */
     bool written;      /* of parameters and views: it has a contribution */
     bool done;         /* the backward of the op that produced it was emitted */
-    bool wanted;       /* scratch of recompute_emit() */
+    int32_t wanted;    /* the last forward op for whose backward it was wanted, or -1 */
 };
 
 struct autodiff {
@@ -30,6 +30,7 @@ struct autodiff {
     struct graph_pen pen;
     struct op *forward; /* the forward ops, moved out of the program */
     int32_t forward_count;
+    int32_t wanting;         /* index of the forward op whose backward comes next */
     int32_t tensor_count;    /* tensors that existed before the first backward op */
     struct tensor_state *at; /* [tensor_count] */
 };
@@ -63,7 +64,7 @@ static enum gt_status autodiff_init(struct autodiff *ad)
     TRY(HOSTMEM_NEW(ad->graph->mem, (size_t)program->count + 1, "autodiff ops", &ad->forward));
     TRY(HOSTMEM_NEW(ad->graph->mem, (size_t)ad->tensor_count, "autodiff tensors", &ad->at));
     for (int32_t t = 0; t < ad->tensor_count; t++)
-        ad->at[t] = (struct tensor_state){TENSOR_NONE, -1, TENSOR_NONE, -1, false, false, false};
+        ad->at[t] = (struct tensor_state){TENSOR_NONE, -1, TENSOR_NONE, -1, false, false, -1};
     for (int32_t p = 0; p < ad->options->parameter_count; p++) {
         const struct autodiff_parameter *parameter = &ad->options->parameters[p];
         ad->at[parameter->tensor].parameter = p;
@@ -182,7 +183,7 @@ static bool want(struct autodiff *ad, int32_t tensor)
 {
     if (tensor == TENSOR_NONE || ad->at[tensor].maker < 0 || ad->at[tensor].again != TENSOR_NONE)
         return false;
-    ad->at[tensor].wanted = true;
+    ad->at[tensor].wanted = ad->wanting;
     return true;
 }
 
@@ -192,7 +193,7 @@ static bool makes_wanted(struct autodiff *ad, const struct op *op, int32_t index
     bool makes = false;
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
         int32_t tensor = op->operand[s];
-        makes |= tensor != TENSOR_NONE && ad->at[tensor].maker == index && ad->at[tensor].wanted;
+        makes |= tensor != TENSOR_NONE && ad->at[tensor].maker == index && ad->at[tensor].wanted == ad->wanting;
     }
     for (int32_t s = 0; makes && s < op_declaration(op->kind)->operands; s++) {
         if (op_direction(op->kind, &op->attrs, s) != OPERAND_OUT)
@@ -225,8 +226,7 @@ static enum gt_status recompute_emit(struct autodiff *ad, int32_t index)
     const struct op *op = &ad->forward[index];
     bool any = false;
     int32_t first = index;
-    for (int32_t t = 0; t < ad->tensor_count; t++)
-        ad->at[t].wanted = false;
+    ad->wanting = index;
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
         any |= op_operand_is(op->kind, s, OPERAND_SAVED) && want(ad, op->operand[s]);
     if (!any)

@@ -27,7 +27,8 @@
 #define CHUNK_ROWS_STEP 64
 #define CHUNK_ROWS_FINE 512 /* smaller chunks are multiples of the least one */
 #define CHUNK_ROWS_LEAST 16
-#define CHUNKS_MANY 4096      /* a program of more loss chunks takes too long to plan */
+#define CHUNKS_MANY 4096 /* a program of more loss chunks takes too long to plan */
+#define PARTS_SHORT 32   /* a program of at most as many blocks and loss chunks is planned in a millisecond or two */
 #define SECONDS_EQUAL 0x1p-40 /* times whose difference is a smaller part may compare equal */
 #define LEAST_GAIN_PART 4096  /* smallest_find() ignores a gain below 1/4096 of the plan */
 #define FRONT_RATIO 16.0      /* the front's range if the requested plan cannot be made */
@@ -79,7 +80,8 @@ struct search {
     struct hostmem *mem;
     const struct search_request *request;
     struct probe_request probe;
-    struct search_states_memo *memo;
+    struct search_memo *all;
+    struct search_states_memo *memo; /* for the request's state format */
     /* The collection. */
     struct candidate kept[KEPT_MAX], last;
     int32_t kept_count, kept_most, considered;
@@ -107,7 +109,7 @@ void search_micro_batch_set(struct model_options *options, int64_t samples, int6
 /* Returns true when a plan has so many loss chunks that planning it takes too long. */
 static bool has_many_chunks(const struct plan_choice *choice, int32_t block_size)
 {
-    return (int64_t)choice->micro_batch * block_size > (int64_t)choice->loss_chunk_rows * CHUNKS_MANY;
+    return size_ceil_div((int64_t)choice->micro_batch * block_size, choice->loss_chunk_rows) > CHUNKS_MANY;
 }
 
 static int32_t evaluate_batch_of(const struct search_request *request, int32_t micro_batch)
@@ -140,6 +142,12 @@ char *search_budget_text(char text[static 24], uint64_t bytes)
     return text;
 }
 
+static void planned_destroy(struct search_planned *planned)
+{
+    plan_destroy(planned->plan);
+    model_destroy(planned->model);
+}
+
 double search_update_seconds(const struct model *model, const struct plan_rates *rates)
 {
     const struct model_options *options = &model->options;
@@ -150,23 +158,39 @@ double search_update_seconds(const struct model *model, const struct plan_rates 
            plan_cost_seconds(model->graph, model->update.program, rates);
 }
 
+/* As search_options_plan(), and keeps the model and its plan, which is NULL if it could not be made. */
+static enum gt_status model_plan(struct hostmem *mem, const struct plan_options *plan, const struct plan_rates *rates,
+                                 struct search_choice *choice, struct search_planned *out)
+{
+    struct plan_options quiet = *plan;
+    struct search_planned made = {.model = NULL};
+    quiet.quiet = true;
+    TRY(model_create(mem, &choice->options, &made.model));
+    choice->seconds = search_update_seconds(made.model, rates);
+    enum gt_status status = plan_create(mem, made.model->graph, &quiet, &made.plan);
+    choice->arena_bytes = status == GT_OK ? made.plan->arena_bytes : SEARCH_BYTES_NEVER;
+    planned_destroy(out);
+    *out = made;
+    return status == GT_NO_FIT ? GT_OK : status;
+}
+
 enum gt_status search_options_plan(struct hostmem *mem, const struct plan_options *plan, const struct plan_rates *rates,
                                    struct search_choice *choice)
 {
-    struct plan_options quiet = *plan;
-    struct model *model;
-    struct plan *planned;
-    quiet.quiet = true;
-    TRY(model_create(mem, &choice->options, &model));
-    choice->seconds = search_update_seconds(model, rates);
-    choice->arena_bytes = SEARCH_BYTES_NEVER;
-    enum gt_status status = plan_create(mem, model->graph, &quiet, &planned);
-    if (status == GT_OK) {
-        choice->arena_bytes = planned->arena_bytes;
-        plan_destroy(planned);
-    }
-    model_destroy(model);
-    return status == GT_NO_FIT ? GT_OK : status;
+    struct search_planned planned = {.model = NULL};
+    enum gt_status status = model_plan(mem, plan, rates, choice, &planned);
+    planned_destroy(&planned);
+    return status;
+}
+
+struct search_planned search_planned_take(struct search_memo *memo, const struct model_options *options)
+{
+    const struct search_planned last = memo->last;
+    const struct model_options *made = last.plan ? &last.model->options : NULL;
+    if (!made || made->states != options->states || !plan_choice_equal(&made->choice, &options->choice))
+        return (struct search_planned){.model = NULL};
+    memo->last = (struct search_planned){.model = NULL};
+    return last;
 }
 
 /* Plans a choice of the request for real, unless an earlier search did. */
@@ -179,7 +203,7 @@ static enum gt_status choice_plan(const struct search *search, struct search_cho
     while (tried < end && !plan_choice_equal(&tried->choice, choice))
         tried++;
     if (tried == end) {
-        TRY(search_options_plan(search->mem, &search->request->plan, &search->request->rates, out));
+        TRY(model_plan(search->mem, &search->request->plan, &search->request->rates, out, &search->all->last));
         tried = &memo->tried[memo->tried_count++ % TRIED_MAX];
         *tried = (struct tried){*choice, out->arena_bytes, out->seconds};
     }
@@ -367,34 +391,36 @@ static enum gt_status splits_make(struct search *search, bool smallest, uint64_t
     return GT_OK;
 }
 
-static int32_t blocks_recomputed(const struct candidate *candidate)
+static int compare_i64(int64_t x, int64_t y)
 {
-    int32_t blocks = 0;
-    for (int level = 0; level < RECOMPUTE_LEVELS; level++)
-        blocks += candidate->choice.recompute.blocks[level];
-    return blocks;
+    return (x > y) - (x < y);
 }
 
 /* Compares by seconds, or by bytes and then by seconds.  Of equal candidates the simpler one comes first: fewer blocks
- * recomputed, a larger micro-batch, a larger chunk, fewer bytes.  No two candidates have all of these and their mixes
- * in common. */
-static int candidate_compare(const struct candidate *x, const struct candidate *y, bool by_bytes)
+ * recomputed, fewer micro-steps, fewer bytes, a larger micro-batch, a larger chunk.  No two candidates have all of these
+ * and their mixes in common. */
+static int candidate_compare(const struct search *search, const struct candidate *x, const struct candidate *y)
 {
+    const struct plan_choice *a = &x->choice, *b = &y->choice;
+    const int32_t layers = search->request->options.config.n_layer;
+    const int64_t samples = search->request->samples;
     const int seconds = (x->seconds > y->seconds) - (x->seconds < y->seconds);
     const int bytes = (x->bytes > y->bytes) - (x->bytes < y->bytes);
-    const int32_t order[] = {
-        by_bytes ? bytes : seconds,
+    const int order[] = {
+        search->by_bytes ? bytes : seconds,
         seconds,
-        blocks_recomputed(x) - blocks_recomputed(y),
-        y->choice.micro_batch - x->choice.micro_batch,
-        y->choice.loss_chunk_rows - x->choice.loss_chunk_rows,
+        compare_i64(recompute_blocks(&b->recompute, RECOMPUTE_NONE, layers),
+                    recompute_blocks(&a->recompute, RECOMPUTE_NONE, layers)),
+        compare_i64(size_ceil_div(samples, a->micro_batch), size_ceil_div(samples, b->micro_batch)),
         bytes,
+        compare_i64(b->micro_batch, a->micro_batch),
+        compare_i64(b->loss_chunk_rows, a->loss_chunk_rows),
     };
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
         if (order[i] != 0)
             return order[i];
     }
-    return memcmp(&x->choice.recompute, &y->choice.recompute, sizeof x->choice.recompute);
+    return memcmp(&a->recompute, &b->recompute, sizeof a->recompute);
 }
 
 /* Inserts a candidate in its place. */
@@ -403,9 +429,9 @@ static void candidate_add(struct search *search, const struct candidate candidat
     int32_t at = search->kept_count;
     search->considered++;
     if (candidate.bytes > search->bytes_most || candidate.seconds > search->seconds_most ||
-        (search->has_last && candidate_compare(&candidate, &search->last, search->by_bytes) <= 0))
+        (search->has_last && candidate_compare(search, &candidate, &search->last) <= 0))
         return;
-    while (at > 0 && candidate_compare(&candidate, &search->kept[at - 1], search->by_bytes) < 0)
+    while (at > 0 && candidate_compare(search, &candidate, &search->kept[at - 1]) < 0)
         at--;
     if (at == search->kept_most)
         return;
@@ -603,7 +629,8 @@ static enum gt_status smallest_find(struct search *search, struct search_choice 
     return GT_OK;
 }
 
-/* Plans the requested options, unless their bound shows that they do not fit. */
+/* Plans the requested options.  If their bound shows that they do not fit, only the bytes in a report need the plan,
+ * and the bound serves instead where planning takes long. */
 static enum gt_status asked_try(struct search *search, struct search_result *result)
 {
     const struct search_request *request = search->request;
@@ -618,7 +645,9 @@ static enum gt_status asked_try(struct search *search, struct search_result *res
     result->seconds_request = bound.seconds;
     result->bytes_request = bound.bytes;
     result->bytes_request_least = true;
-    if (bound.bytes > request->budget_bytes)
+    const int64_t rows = (int64_t)choice->micro_batch * request->options.config.block_size;
+    bool is_short = request->options.config.n_layer + size_ceil_div(rows, choice->loss_chunk_rows) <= PARTS_SHORT;
+    if (bound.bytes > request->budget_bytes && (request->fit_only || !is_short))
         return GT_OK;
     TRY(choice_plan(search, &asked));
     result->seconds = result->seconds_request = asked.seconds;
@@ -655,7 +684,7 @@ static enum gt_status search_open(struct hostmem *mem, const struct search_reque
                                   struct search *out)
 {
     struct search_states_memo **states = &memo->states[request->options.states];
-    *out = (struct search){.mem = mem, .request = request};
+    *out = (struct search){.mem = mem, .request = request, .all = memo};
     out->probe = (struct probe_request){mem, &request->options, &request->plan, &request->rates};
     memo->mem = mem;
     if (*states == NULL)
@@ -673,6 +702,7 @@ void search_memo_close(struct search_memo *memo)
         hostmem_free(memo->mem, memo->states[states] ? memo->states[states]->splits : NULL);
         hostmem_free(memo->mem, memo->states[states]);
     }
+    planned_destroy(&memo->last);
     *memo = (struct search_memo){0};
 }
 

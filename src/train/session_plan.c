@@ -349,11 +349,16 @@ enum gt_status session_plan(struct session *session, const struct model_options 
     session->search.result.options = *options;
     if (options->train)
         TRY(training_search(session, options));
+    const struct search_planned planned = search_planned_take(&session->search.memo, &session->search.result.options);
+    session->model = planned.model;
+    session->plan = planned.plan;
     if (session->config->plan == CONFIG_PLAN_OFF)
         search_memo_close(&session->search.memo); /* a plan's answer goes on searching */
-    TRY(model_create(session->mem, &session->search.result.options, &session->model));
-    const struct plan_options plan = plan_options_of(session);
-    TRY(plan_create(session->mem, session->model->graph, &plan, &session->plan));
+    if (!session->plan) {
+        const struct plan_options plan = plan_options_of(session);
+        TRY(model_create(session->mem, &session->search.result.options, &session->model));
+        TRY(plan_create(session->mem, session->model->graph, &plan, &session->plan));
+    }
     if (!plan_verify(session->plan))
         return GT_FAILURE;
     TRY(hostmem_alloc(session->mem, SESSION_STAGING_FLOATS, sizeof(float), "staging buffer", &array));

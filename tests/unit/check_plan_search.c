@@ -5,6 +5,7 @@
  */
 #include "plan/plan_search.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -346,6 +347,38 @@ static uint64_t bytes_planned(const struct search_request *request, const struct
     plan_destroy(plan);
     model_destroy(model);
     return bytes;
+}
+
+/* If time costs nothing, the plan has no block recomputed, then the fewest micro-steps, then the fewest bytes; pinned
+ * recompute changes only the first of these. */
+TEST_LOOP(of_equal_times_the_simplest_is_chosen, 2)
+{
+    struct search_request request = request_make();
+    struct search_result result;
+    uint64_t asked = bytes_asked(&request), least = UINT64_MAX;
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
+        request.rates.bytes_per_s[kind] = INFINITY;
+        for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++)
+            request.rates.flops_per_s[kind][dtype] = 0.0;
+    }
+    request.pin_recompute = _i == 1;
+    request.options.choice.recompute = recompute_uniform(_i == 1 ? RECOMPUTE_MLP : RECOMPUTE_NONE, 4);
+    request.budget_bytes = asked / 10 * (_i == 1 ? 4 : 7);
+    ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
+    ck_assert_int_gt(result.candidates, 1);
+    ck_assert(recompute_equal(&result.options.choice.recompute, &request.options.choice.recompute));
+    for (int32_t batch = 13; batch > 0; batch--) {
+        struct model_options options = request.options;
+        search_micro_batch_set(&options, request.samples, batch);
+        options.choice.loss_chunk_rows = 16;
+        options.choice.evaluate_batch = batch;
+        uint64_t bytes = bytes_planned(&request, &options);
+        if (bytes > request.budget_bytes || options.micro_steps > result.options.micro_steps)
+            continue;
+        ck_assert_int_eq(options.micro_steps, result.options.micro_steps);
+        least = bytes < least ? bytes : least;
+    }
+    ck_assert_uint_eq(result.arena_bytes, least);
 }
 
 static void choices_check(const struct search_request *request, const struct search_choice *choices, int32_t count)

@@ -3,17 +3,24 @@
 
     bench/memory_table.py --build=BUILD [--most=1024] [--block=1024] [--dtype=bfloat16] [--tables=batch,states]
                           [--cards=rtx3070-8g,rtx3060-12g,rtx3090-24g] [--models=124M,350M,774M,1558M]
+    bench/memory_table.py --build=BUILD --tables=searches [--searches=200] [--seed=1]
 
 For each card (a device profile) and model it finds the largest micro-batch that fits at each recompute level, by
 doubling and bisection over gpt-train --plan=json with a batch of that size; and for each state format the smallest
 arena of each model, with one sequence at a time and everything recomputed, and the largest micro-batch that fits that
 way.  No other key is pinned.  No GPU is needed, and nothing is trained.  Prints Markdown tables, and for each card a
 command to check one cell.
+
+`searches` times gpt-train --plan=json, from start to exit, under budgets that force a search: named configurations
+under several budgets, then random ones, each under a random share of what it asks for.
 """
 import json
 import os
+import random
+import statistics
 import subprocess
 import sys
+import time
 
 from common import options_of
 
@@ -26,6 +33,15 @@ MODELS = {
     "1558M": (48, 25, 1600),
 }
 GIB = 1 << 30
+SEARCHED = {
+    "issue 30": (8, 3, 144, 256, 4, 1, 8192, "bfloat16"),
+    "124M": (12, 12, 768, 1024, 64, 8, 50257, "bfloat16"),
+    "1558M": (48, 25, 1600, 1024, 32, 4, 50257, "bfloat16"),
+    "96 layers": (96, 12, 384, 1024, 16, 4, 50257, "bfloat16"),
+    "4096 sequences": (6, 6, 384, 1024, 4096, 1, 50257, "bfloat16"),
+    "65536 tokens": (6, 6, 384, 65536, 1, 1, 50257, "bfloat16"),
+}
+BUDGETS = {"issue 30": (317674936,), "1558M": (9 * GIB, 10 * GIB, 11 * GIB), "96 layers": (2 * GIB, 3 * GIB, 4 * GIB, 8 * GIB)}
 
 
 def command(options, card, model, micro_batch, *keys):
@@ -95,9 +111,55 @@ def states_table(options, card):
     print()
 
 
+def search(options, shape, *keys):
+    """Returns the plan of a search, and the milliseconds from start to exit."""
+    names = ("n_layer", "n_head", "n_embd", "block_size", "batch_size", "gradient_accumulation_steps", "vocab_size", "dtype")
+    line = [os.path.join(options.build, "gpt-train"), "--plan=json", "--device-profile=rtx3060-12g", "--dataset=none",
+            "--eval_iters=1", *(f"--{name}={value}" for name, value in zip(names, shape)), *keys]
+    begin = time.perf_counter()
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    took = 1000 * (time.perf_counter() - begin)
+    if done.returncode not in (0, 3):
+        sys.exit(f"{' '.join(line)}: exit status {done.returncode}\n{done.stderr}")
+    return json.loads(done.stdout), took, " ".join(line[1:])
+
+
+def random_search(options, draw):
+    """Searches under a budget from an eighth of what a random configuration asks for to all of it."""
+    heads, layers = draw.randint(1, 16), draw.choice((draw.randint(1, 24), draw.randint(1, 24), 48, 96))
+    shape = (layers, heads, heads * draw.choice((16, 32, 48, 64)), draw.choice((64, 128, 256, 512, 1024, 2048)),
+             round(2 ** draw.uniform(0, 9)), draw.randint(1, 8), draw.choice((65, 4096, 8192, 50257)),
+             draw.choice(("float32", "float16", "bfloat16")))
+    lean = f"--allow_lean_states={draw.random() < 0.5}"
+    made, _, _ = search(options, shape, lean)
+    asked = made["search"]["arena_asked"] + made["bytes"]["context"]
+    budget = int(min(asked, 11 * GIB) * 2 ** -draw.uniform(0, 3))
+    return search(options, shape, lean, f"--memory_budget={budget}")
+
+
+def searches_table(options):
+    head(["search", "budget", "result", "candidates", "milliseconds"])
+    for name, shape in SEARCHED.items():
+        for budget in BUDGETS.get(name, (GIB, 2 * GIB, 4 * GIB, 8 * GIB)):
+            made, took, _ = search(options, shape, f"--memory_budget={budget}")
+            result = "fits" if made["search"]["fits"] else "refused"
+            print(f"| {name} | {budget / GIB:.2f} GiB | {result} | {made['search']['candidates']} | {took:.0f} |", flush=True)
+    draw = random.Random(options.seed)
+    done = sorted((random_search(options, draw) for _ in range(options.searches)), key=lambda one: one[1])
+    times = [took for _, took, _ in done]
+    fits = sum(made["search"]["fits"] for made, _, _ in done)
+    print(f"\n{len(done)} random searches (seed {options.seed}), of which {fits} found a plan: median "
+          f"{statistics.median(times):.0f} ms, 95 % below {times[len(times) * 95 // 100]:.0f} ms, worst {times[-1]:.0f} ms:")
+    for _, took, line in done[-3:]:
+        print(f"    {took:.0f} ms: gpt-train {line}")
+
+
 def main():
     options = options_of(__doc__, build=".", most=1024, block=1024, dtype="bfloat16", cards="rtx3070-8g,rtx3060-12g,rtx3090-24g",
-                         models=",".join(MODELS), tables="batch,states")
+                         models=",".join(MODELS), tables="batch,states", searches=200, seed=1)
+    if options.tables == "searches":
+        searches_table(options)
+        return
     print(f"largest micro-batch (arena in GiB), at most {options.most}, x {options.block}, {options.dtype}\n")
     for card in options.cards.split(","):
         if "batch" in options.tables:

@@ -20,6 +20,7 @@
 struct chooser {
     struct hostmem *mem;
     const struct search_request *request;
+    double fastest;            /* seconds of the plan if it fits and nothing is pinned, else 0 */
     struct search_choice *out; /* [SEARCH_CHOICES_MAX] */
     int32_t count;
 };
@@ -99,10 +100,13 @@ static bool options_same(const struct model_options *a, const struct model_optio
            a->choice.evaluate_batch == b->choice.evaluate_batch;
 }
 
-/* Adds a choice unless an equal one is there. */
+/* Adds a choice unless an equal one is there.  A search without pins may have missed one that is faster by a millionth
+ * (plan_search.c, bytes_limit()). */
 static void choice_add(struct chooser *chooser, const struct search_choice *choice)
 {
     assert(choice->arena_bytes <= chooser->request->budget_bytes && chooser->count < SEARCH_CHOICES_MAX);
+    if (choice->seconds < chooser->fastest)
+        return;
     for (int32_t i = 0; i < chooser->count; i++) {
         if (options_same(&chooser->out[i].options, &choice->options))
             return;
@@ -262,6 +266,10 @@ static enum gt_status choices_find(struct chooser *chooser)
     enum gt_status status = plan_search(chooser->mem, chooser->request, &pinned);
     if (status != GT_OK && status != GT_NO_FIT)
         return status;
+    const struct search_request *request = chooser->request;
+    if (status == GT_OK && !request->pin_micro_batch && !request->pin_recompute && !request->pin_loss_chunk &&
+        !request->pin_evaluate_batch)
+        chooser->fastest = pinned.seconds;
     TRY(equivalents_add(chooser, status == GT_OK));
     TRY(states_add(chooser, &pinned));
     if (status == GT_NO_FIT && chooser->count == SEARCH_CHOICES_MAX &&

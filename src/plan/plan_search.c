@@ -29,6 +29,10 @@
 #define CHUNK_ROWS_LEAST 16
 #define CHUNKS_MANY 4096 /* a program of more loss chunks takes too long to plan */
 #define PARTS_SHORT 32   /* a program of at most as many blocks and loss chunks is planned in a millisecond or two */
+#define FAILED_BLOCKS 64 /* plans beyond the budget before others must leave a margin: 1 + this / blocks */
+#define MARGIN_BITS 10   /* the margin is 1/1024 of the budget at first, and doubles up to */
+#define MARGIN_DOUBLED_MAX 5 /* this many times */
+#define PRICE_ROUNDING 1e-9
 #define SECONDS_EQUAL 0x1p-40 /* times whose difference is a smaller part may compare equal */
 #define LEAST_GAIN_PART 4096  /* smallest_find() ignores a gain below 1/4096 of the plan */
 #define FRONT_RATIO 16.0      /* the front's range if the requested plan cannot be made */
@@ -42,6 +46,7 @@ struct split {
     uint64_t low, high, saved[RECOMPUTE_LEVELS], local[RECOMPUTE_LEVELS]; /* as in struct probe_program */
     double seconds, block_seconds[RECOMPUTE_LEVELS];                      /* of an update, without and by block */
     double fastest;                                                       /* of all mixes */
+    double price[RECOMPUTE_LEVELS]; /* the fewest seconds for a byte that levels up to this one save; 0: NONE's */
 };
 
 struct candidate {
@@ -86,6 +91,7 @@ struct search {
     struct candidate kept[KEPT_MAX], last;
     int32_t kept_count, kept_most, considered;
     bool by_bytes, has_last; /* has_last: collect only what comes after `last` */
+    uint64_t bytes_least;    /* no candidate needs less */
     double seconds_most;     /* candidate_add() ignores a slower or larger candidate */
     uint64_t bytes_most;
 };
@@ -275,6 +281,18 @@ static void evaluation_add(const struct search *search, const struct probe *prob
     raise_bytes(largest, program->largest > loss.largest ? program->largest : loss.largest);
 }
 
+/* Sets the prices a little too low rather than too high. */
+static void prices_set(struct split *split)
+{
+    double least = INFINITY;
+    for (int level = RECOMPUTE_NONE + 1; level < RECOMPUTE_LEVELS; level++) {
+        const double seconds = split->block_seconds[level] - split->block_seconds[RECOMPUTE_NONE];
+        if (split->saved[level] < split->saved[RECOMPUTE_NONE])
+            least = fmin(least, seconds / (double)(split->saved[RECOMPUTE_NONE] - split->saved[level]));
+        split->price[level] = least < INFINITY ? least * (1.0 - PRICE_ROUNDING) : 0.0;
+    }
+}
+
 /* Fills `split` for a micro-batch and a chunk.  Sets *largest to the bytes of its largest tensor or workspace. */
 static enum gt_status split_make(struct search *search, int32_t micro_batch, int64_t chunk, struct split *split,
                                  uint64_t *largest)
@@ -302,6 +320,7 @@ static enum gt_status split_make(struct search *search, int32_t micro_batch, int
         program_add(search, rest, PROBE_NEXT, 1, false, split, largest);
     evaluation_add(search, probe, split, largest);
     split->fastest = split->seconds + request->options.config.n_layer * split->block_seconds[RECOMPUTE_NONE];
+    prices_set(split);
     return GT_OK;
 }
 
@@ -319,6 +338,20 @@ static int64_t chunk_next(int64_t rows, int64_t chunk)
         next = size_ceil_div(size_ceil_div(rows, parts), CHUNK_ROWS_STEP) * CHUNK_ROWS_STEP;
     }
     return next;
+}
+
+/* Returns a lower bound of all mixes. */
+static uint64_t split_least(const struct split *split, int32_t layers)
+{
+    const uint64_t saved = (uint64_t)(layers - 1) * split->saved[RECOMPUTE_FULL];
+    uint64_t local = UINT64_MAX, bytes = split->low;
+    for (int level = 0; level < RECOMPUTE_LEVELS; level++)
+        local = split->local[level] < local ? split->local[level] : local;
+    raise_bytes(&bytes, saved + local);
+    raise_bytes(&bytes, saved + split->saved[RECOMPUTE_FULL] + split->high);
+    bytes += split->below_bytes;
+    raise_bytes(&bytes, split->other_bytes);
+    return bytes;
 }
 
 /* Adds the splits of a micro-batch whose largest tensor the device can hold. */
@@ -339,9 +372,7 @@ static enum gt_status batch_add(struct search *search, struct batch *batch)
         uint64_t largest;
         TRY(split_make(search, batch->micro_batch, chunk, split, &largest));
         split->is_widest = chunk == widest;
-        uint64_t bytes =
-            split->below_bytes + split->high + (uint64_t)request->options.config.n_layer * split->saved[RECOMPUTE_FULL];
-        raise_bytes(&bytes, split->other_bytes);
+        uint64_t bytes = split_least(split, request->options.config.n_layer);
         batch->bytes = bytes < batch->bytes ? bytes : batch->bytes;
         memo->split_count += segment == 0 || largest <= segment;
     }
@@ -440,10 +471,11 @@ static void candidate_add(struct search *search, const struct candidate candidat
     search->kept[at] = candidate;
     if (search->kept_count < search->kept_most)
         return;
+    const struct candidate *most = &search->kept[search->kept_most - 1];
     if (search->by_bytes)
-        search->bytes_most = search->kept[search->kept_most - 1].bytes;
-    else
-        search->seconds_most = search->kept[search->kept_most - 1].seconds * (1.0 + SECONDS_EQUAL);
+        search->bytes_most = most->bytes;
+    if (!search->by_bytes || most->bytes == search->bytes_least)
+        search->seconds_most = most->seconds * (1.0 + SECONDS_EQUAL);
 }
 
 /* The first blocks of a model: those whose levels have been chosen so far. */
@@ -488,11 +520,17 @@ static struct candidate candidate_mixed(const struct split *split, const struct 
     return candidate_of(split, &mixing);
 }
 
-/* Returns true when every mix that adds `left` blocks to `mixing` is too slow.  Each level runs the ops of the level
- * below and more, so RECOMPUTE_NONE is the fastest.  Likewise RECOMPUTE_FULL saves the fewest bytes. */
-static bool is_slow(const struct search *search, const struct split *split, int32_t left, const struct mixing *mixing)
+/* Returns true when every mix that adds `left` blocks at `level` or lower to `mixing` is too slow.  Each level runs the
+ * ops of the level below and more, so RECOMPUTE_NONE is the fastest; each byte by which its blocks exceed the limit costs
+ * the price at least. */
+static bool is_slow(const struct search *search, const struct split *split, int level, int32_t left,
+                    const struct mixing *mixing)
 {
-    return mixing->seconds + left * split->block_seconds[RECOMPUTE_NONE] > search->seconds_most;
+    const uint64_t needed =
+        split->below_bytes + mixing->saved + (uint64_t)left * split->saved[RECOMPUTE_NONE] + split->high;
+    const double excess = needed > search->bytes_most ? (double)(needed - search->bytes_most) : 0.0;
+    const double fastest = mixing->seconds + left * split->block_seconds[RECOMPUTE_NONE];
+    return fastest + excess * split->price[level] > search->seconds_most;
 }
 
 /* Returns how many of the `left` other blocks must have `level` at least for the saved bytes to fit.  Returns left + 1
@@ -513,7 +551,7 @@ static void mixes_add(struct search *search, const struct split *split, int leve
 {
     const uint64_t saved = mixing.saved + (uint64_t)left * split->saved[level];
     raise_bytes(&mixing.peak, saved + split->high);
-    if (is_slow(search, split, left, &mixing) || split->below_bytes + mixing.peak > search->bytes_most)
+    if (is_slow(search, split, level, left, &mixing) || split->below_bytes + mixing.peak > search->bytes_most)
         return;
     if (level == RECOMPUTE_NONE) {
         blocks_add(&mixing, split, level, left);
@@ -522,7 +560,7 @@ static void mixes_add(struct search *search, const struct split *split, int leve
     }
     int32_t blocks = blocks_least(search, split, level, left, &mixing);
     blocks_add(&mixing, split, level, blocks);
-    for (; blocks <= left && !is_slow(search, split, left - blocks, &mixing); blocks++) {
+    for (; blocks <= left && !is_slow(search, split, RECOMPUTE_NONE, left - blocks, &mixing); blocks++) {
         mixes_add(search, split, level - 1, left - blocks, mixing);
         blocks_add(&mixing, split, level, 1);
     }
@@ -564,23 +602,53 @@ static void candidates_collect(struct search *search, uint64_t budget)
         search->last = search->kept[search->kept_count - 1];
 }
 
-/* Finds the fastest choice whose plan fits `budget`.  Sets arena_bytes to SEARCH_BYTES_NEVER if no plan fits. */
-static enum gt_status fastest_find(struct search *search, uint64_t budget, struct search_choice *out)
+/* Returns the bytes that a candidate's bound may have after `failed` plans that exceeded the budget.  The times of many
+ * mixes of a deep model differ by millionths, and where the planner needs a little more than the bound of one of them,
+ * so it does for the others.  After a few failures the bound must therefore leave a part of the budget. */
+static uint64_t bytes_limit(const struct search *search, uint64_t budget, int32_t failed)
+{
+    const int32_t beyond = failed - 1 - FAILED_BLOCKS / search->request->options.config.n_layer;
+    if (beyond < 0)
+        return budget;
+    return budget - (budget >> (beyond < MARGIN_DOUBLED_MAX ? MARGIN_BITS - beyond : MARGIN_BITS - MARGIN_DOUBLED_MAX));
+}
+
+/* Plans candidates in their order until one fits; then out->arena_bytes is at most `budget`.  With `margins`, it skips
+ * those that bytes_limit() excludes and sets *skipped if there are any. */
+static enum gt_status candidates_plan(struct search *search, uint64_t budget, bool margins, struct search_choice *out,
+                                      bool *skipped)
 {
     const int32_t block_size = search->request->options.config.block_size;
+    uint64_t limit = budget;
+    int32_t failed = 0;
     search->by_bytes = search->has_last = false;
     do {
-        candidates_collect(search, budget);
+        candidates_collect(search, limit);
         for (int32_t i = 0; i < search->kept_count; i++) {
             out->options = options_of(search->request, &search->kept[i].choice);
-            if (has_many_chunks(&out->options.choice, block_size))
+            if (search->kept[i].bytes > limit || has_many_chunks(&out->options.choice, block_size))
                 continue;
             TRY(choice_plan(search, out));
             if (out->arena_bytes <= budget)
                 return GT_OK;
+            failed++;
+            limit = margins ? bytes_limit(search, budget, failed) : budget;
         }
     } while (search->kept_count == search->kept_most);
+    *skipped = limit < budget;
+    return GT_OK;
+}
+
+/* Finds the fastest choice whose plan fits `budget`.  Sets arena_bytes to SEARCH_BYTES_NEVER if no plan fits. */
+static enum gt_status fastest_find(struct search *search, uint64_t budget, struct search_choice *out)
+{
+    bool skipped = false;
     out->arena_bytes = SEARCH_BYTES_NEVER;
+    TRY(candidates_plan(search, budget, true, out, &skipped));
+    if (out->arena_bytes > budget && skipped)
+        TRY(candidates_plan(search, budget, false, out, &skipped));
+    if (out->arena_bytes > budget)
+        out->arena_bytes = SEARCH_BYTES_NEVER;
     return GT_OK;
 }
 
@@ -595,13 +663,23 @@ static struct model_options options_small(const struct search_request *request)
     return options_of(request, &choice);
 }
 
-/* Collects the candidates with the fewest bytes. */
-static enum gt_status smallest_collect(struct search *search)
+/* Sets bytes_least and makes the splits of which one has them.  If the pins rule out all, it is SEARCH_BYTES_NEVER. */
+static enum gt_status bytes_least_find(struct search *search)
 {
+    const struct search_request *request = search->request;
+    const int32_t layers = request->options.config.n_layer;
     search->by_bytes = true;
     search->has_last = false;
+    search->bytes_least = SEARCH_BYTES_NEVER;
     TRY(splits_make(search, true, UINT64_MAX));
-    candidates_collect(search, UINT64_MAX);
+    for (int32_t i = 0; i < search->memo->split_count; i++) {
+        const struct split *split = &search->memo->splits[i];
+        const uint64_t bytes = request->pin_recompute
+                                   ? candidate_mixed(split, &request->options.choice.recompute, layers).bytes
+                                   : split_least(split, layers);
+        if (is_allowed(search, split) && bytes < search->bytes_least)
+            search->bytes_least = bytes;
+    }
     return GT_OK;
 }
 
@@ -612,7 +690,8 @@ static enum gt_status smallest_find(struct search *search, struct search_choice 
     const struct search_request *request = search->request;
     *bound = false;
     *out = (struct search_choice){.options = options_small(request), .arena_bytes = SEARCH_BYTES_NEVER};
-    TRY(smallest_collect(search));
+    TRY(bytes_least_find(search));
+    candidates_collect(search, UINT64_MAX);
     for (int32_t i = 0; i < search->kept_count && !*bound; i++) {
         const struct candidate *candidate = &search->kept[i];
         struct search_choice choice = {.options = options_of(request, &candidate->choice),
@@ -761,8 +840,8 @@ enum gt_status search_bytes_least(struct hostmem *mem, const struct search_reque
     struct search search;
     enum gt_status status = search_open(mem, request, &own, &search);
     if (status == GT_OK)
-        status = smallest_collect(&search);
-    *out = status == GT_OK && search.kept_count > 0 ? search.kept[0].bytes : SEARCH_BYTES_NEVER;
+        status = bytes_least_find(&search);
+    *out = search.bytes_least;
     search_memo_close(&own);
     return status;
 }

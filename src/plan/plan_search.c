@@ -27,11 +27,11 @@
 #define CHUNK_ROWS_STEP 64
 #define CHUNK_ROWS_FINE 512 /* smaller chunks are multiples of the least one */
 #define CHUNK_ROWS_LEAST 16
-#define CHUNKS_MANY 4096 /* a program of more loss chunks takes too long to plan */
-#define PARTS_SHORT 32   /* a program of at most as many blocks and loss chunks is planned in a millisecond or two */
-#define FAILED_BLOCKS 64 /* plans beyond the budget before others must leave a margin: 1 + this / blocks */
-#define MARGIN_BITS 10   /* the margin is 1/1024 of the budget at first, and doubles up to */
-#define MARGIN_DOUBLED_MAX 5 /* this many times */
+#define CHUNKS_MANY 4096   /* a program of more loss chunks takes too long to plan */
+#define PARTS_SHORT 32     /* a program of at most as many blocks and loss chunks is planned in a millisecond or two */
+#define FAILED_BLOCKS 64   /* plans beyond the budget before others must leave a margin: 1 + this / blocks */
+#define MARGIN_BITS 10     /* the margin is 1/1024 of the budget at first, and grows fourfold with each further plan, */
+#define MARGIN_GROWN_MAX 2 /* this many times */
 #define PRICE_ROUNDING 1e-9
 #define SECONDS_EQUAL 0x1p-40 /* times whose difference is a smaller part may compare equal */
 #define LEAST_GAIN_PART 4096  /* smallest_find() ignores a gain below 1/4096 of the plan */
@@ -610,7 +610,8 @@ static uint64_t bytes_limit(const struct search *search, uint64_t budget, int32_
     const int32_t beyond = failed - 1 - FAILED_BLOCKS / search->request->options.config.n_layer;
     if (beyond < 0)
         return budget;
-    return budget - (budget >> (beyond < MARGIN_DOUBLED_MAX ? MARGIN_BITS - beyond : MARGIN_BITS - MARGIN_DOUBLED_MAX));
+    const int32_t bits = MARGIN_BITS - 2 * (beyond < MARGIN_GROWN_MAX ? beyond : MARGIN_GROWN_MAX);
+    return budget - (budget >> bits);
 }
 
 /* Plans candidates in their order until one fits; then out->arena_bytes is at most `budget`.  With `margins`, it skips
@@ -803,20 +804,20 @@ enum state_format search_states_next(const struct model_options *options)
     return options->muon && codes ? STATE_FORMATS : next;
 }
 
-/* Tries a leaner format only if no candidate of a wider one fits.  The figures for the request stay those of the first
- * format. */
+/* Tries a leaner format only if no candidate of a wider one fits.  The smallest plan is that of the last format, the
+ * figures for the request stay those of the first. */
 static enum gt_status formats_search(struct hostmem *mem, const struct search_request *request,
                                      struct search_memo *memo, struct search_result *out)
 {
     struct search_request tried = *request;
-    struct search_result first;
-    TRY(states_search(mem, &tried, memo, out));
-    first = *out;
-    for (int32_t candidates = first.candidates; request->lean_states && !out->fits;) {
-        tried.options.states = search_states_next(&tried.options);
-        if (tried.options.states == STATE_FORMATS)
-            break;
+    struct search_result first = {.candidates = 0};
+    enum state_format next = tried.options.states;
+    for (int32_t candidates = 0; next != STATE_FORMATS && !out->fits;) {
+        tried.options.states = next;
+        next = request->lean_states ? search_states_next(&tried.options) : STATE_FORMATS;
+        tried.fit_only = request->fit_only || next != STATE_FORMATS;
         TRY(states_search(mem, &tried, memo, out));
+        first = candidates == 0 ? *out : first;
         candidates += out->candidates;
         out->candidates = candidates;
     }
@@ -829,6 +830,7 @@ static enum gt_status formats_search(struct hostmem *mem, const struct search_re
 enum gt_status plan_search(struct hostmem *mem, const struct search_request *request, struct search_result *out)
 {
     struct search_memo own = {0};
+    out->fits = false;
     enum gt_status status = formats_search(mem, request, request->memo ? request->memo : &own, out);
     search_memo_close(&own);
     return status;

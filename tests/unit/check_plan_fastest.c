@@ -3,8 +3,8 @@
  * The judge builds every candidate of a wider space (every micro-batch, every multiple of 16 rows as loss chunk and the
  * requested one, every number of blocks at each recompute level), takes its time from its ops, and plans those that are
  * more than 1 % faster than the choice, or all if the search refused.  None may fit.  The smallest plan of a refusal is
- * compared with all bounds likewise.  No alternative may be faster than the choice.  The judge shares nothing with the
- * search but the models, the planner and the cost of an op.
+ * compared with all bounds likewise.  No alternative may be faster than the choice.  The bound that refuses the request
+ * is that of its plan.  The judge shares nothing with the search but the models, the planner and the cost of an op.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -20,6 +20,7 @@
 #define SLOWER_MAX 0.01   /* than the fastest */
 #define LARGER_MAX 0.0005 /* than the smallest */
 #define CHUNK_STEP 16
+#define PARTIALS_BYTES 512
 
 static struct hostmem *mem;
 static struct backend *card;
@@ -130,6 +131,28 @@ static uint64_t bytes_of(const struct search_request *request, const struct mode
     plan_destroy(plan);
     model_destroy(model);
     return bytes;
+}
+
+/* The bound that refuses the requested options without planning them is that of their plan.  That of the update counts
+ * the partial sums of one or two blocks only. */
+static void bound_check(const struct search_request *request)
+{
+    struct search_request tight = *request;
+    struct search_result result;
+    struct model *model;
+    struct plan *plan;
+    tight.budget_bytes = 1;
+    tight.fit_only = true;
+    ck_assert_int_eq(plan_search(mem, &tight, &result), GT_NO_FIT);
+    ck_assert(result.bytes_request_least);
+    ck_assert_int_eq(model_create(mem, &request->options, &model), GT_OK);
+    ck_assert_int_eq(plan_measure(mem, model->graph, &request->plan, NULL, NULL, &plan), GT_OK);
+    ck_assert_uint_le(result.bytes_request, plan->arena_bytes_bound);
+    ck_assert_uint_ge(result.bytes_request + PARTIALS_BYTES, plan->arena_bytes_bound);
+    ck_assert_double_eq_tol(result.seconds_request, seconds_of(request, &request->options),
+                            1e-9 * result.seconds_request);
+    plan_destroy(plan);
+    model_destroy(model);
 }
 
 static void judged_add(struct judge *judge, int32_t micro_batch, int32_t chunk, const struct recompute_mix *mix)
@@ -260,6 +283,7 @@ TEST_LOOP(the_fastest_is_found, is_long() ? CASES_LONG : CASES)
     struct search_result result;
     struct judge judge;
     budget_draw(&draws, &request);
+    bound_check(&request);
     request.memo = &memo;
     enum gt_status status = plan_search(mem, &request, &result);
     judge_open(&judge, &request);

@@ -3,8 +3,8 @@
  * A candidate is a micro-batch, a loss chunk and a number of blocks at each recompute level.  Probes (plan_probe.h)
  * give its time and a lower bound of its bytes without planning it.  The search skips a range of candidates when none
  * of them can fit or be among the fastest so far.  It plans the candidates whose bounds fit in the order of their
- * times, so the first plan that fits is the fastest of all.  It finds the smallest plan in the same way, in the order
- * of bytes.
+ * times, so the first plan that fits is the fastest of all (but for bytes_limit()).  It finds the smallest plan in the
+ * same way, in the order of bytes.  A memo keeps probes, splits and plans for further searches.
  */
 #include "plan/plan_search.h"
 
@@ -46,20 +46,14 @@ struct split {
     uint64_t low, high, saved[RECOMPUTE_LEVELS], local[RECOMPUTE_LEVELS]; /* as in struct probe_program */
     double seconds, block_seconds[RECOMPUTE_LEVELS];                      /* of an update, without and by block */
     double fastest;                                                       /* of all mixes */
+    uint64_t largest;                                                     /* tensor or workspace */
     double price[RECOMPUTE_LEVELS]; /* the fewest seconds for a byte that levels up to this one save; 0: NONE's */
 };
 
 struct candidate {
     struct plan_choice choice;
     double seconds; /* exact */
-    uint64_t bytes; /* lower bound */
-};
-
-/* The result of planning a choice. */
-struct tried {
-    struct plan_choice choice;
-    uint64_t bytes;
-    double seconds;
+    uint64_t bytes; /* lower bound; those of the plan in the memo's `tried` */
 };
 
 /* A micro-batch whose splits have been made. */
@@ -72,7 +66,7 @@ struct search_states_memo {
     struct probe_fixed fixed;
     bool has_fixed;
     struct probe probes[PROBES_MAX];
-    struct tried tried[TRIED_MAX];
+    struct candidate tried[TRIED_MAX];
     int32_t probe_count, tried_count; /* ever made: the oldest are replaced */
     struct batch batches[PROBES_MAX];
     int32_t batch_count;
@@ -204,14 +198,14 @@ static enum gt_status choice_plan(const struct search *search, struct search_cho
 {
     struct search_states_memo *memo = search->memo;
     const struct plan_choice *choice = &out->options.choice;
-    struct tried *tried = memo->tried;
-    const struct tried *end = tried + (memo->tried_count < TRIED_MAX ? memo->tried_count : TRIED_MAX);
+    struct candidate *tried = memo->tried;
+    const struct candidate *end = tried + (memo->tried_count < TRIED_MAX ? memo->tried_count : TRIED_MAX);
     while (tried < end && !plan_choice_equal(&tried->choice, choice))
         tried++;
     if (tried == end) {
         TRY(model_plan(search->mem, &search->request->plan, &search->request->rates, out, &search->all->last));
         tried = &memo->tried[memo->tried_count++ % TRIED_MAX];
-        *tried = (struct tried){*choice, out->arena_bytes, out->seconds};
+        *tried = (struct candidate){*choice, out->seconds, out->arena_bytes};
     }
     out->arena_bytes = tried->bytes;
     out->seconds = tried->seconds;
@@ -243,7 +237,7 @@ static void raise_bytes(uint64_t *bytes, uint64_t value)
 /* Adds the seconds of a program that runs `times` times in an update.  Adds its bytes too if `measured`, which is false
  * for the remainder. */
 static void program_add(const struct search *search, const struct probe *probe, enum probe_kind kind, int64_t times,
-                        bool measured, struct split *split, uint64_t *largest)
+                        bool measured, struct split *split)
 {
     const struct probe_program *program = &probe->program[kind];
     struct probe_loss loss = probe_loss_of(&search->probe, &search->memo->fixed, probe, kind,
@@ -259,11 +253,10 @@ static void program_add(const struct search *search, const struct probe *probe, 
         return;
     raise_bytes(&split->low, program->low);
     raise_bytes(&split->high, program->high > loss.bytes ? program->high : loss.bytes);
-    raise_bytes(largest, program->largest > loss.largest ? program->largest : loss.largest);
+    raise_bytes(&split->largest, program->largest > loss.largest ? program->largest : loss.largest);
 }
 
-static void evaluation_add(const struct search *search, const struct probe *probe, struct split *split,
-                           uint64_t *largest)
+static void evaluation_add(const struct search *search, const struct probe *probe, struct split *split)
 {
     const struct model_options *options = &search->request->options;
     const struct probe_program *program = &probe->program[PROBE_EVALUATE];
@@ -278,7 +271,7 @@ static void evaluation_add(const struct search *search, const struct probe *prob
     for (int level = 0; level < RECOMPUTE_LEVELS; level++)
         raise_bytes(&bytes, program->local[level]);
     raise_bytes(&split->other_bytes, search->memo->fixed.run_bytes + bytes);
-    raise_bytes(largest, program->largest > loss.largest ? program->largest : loss.largest);
+    raise_bytes(&split->largest, program->largest > loss.largest ? program->largest : loss.largest);
 }
 
 /* Sets the prices a little too low rather than too high. */
@@ -293,15 +286,13 @@ static void prices_set(struct split *split)
     }
 }
 
-/* Fills `split` for a micro-batch and a chunk.  Sets *largest to the bytes of its largest tensor or workspace. */
-static enum gt_status split_make(struct search *search, int32_t micro_batch, int64_t chunk, struct split *split,
-                                 uint64_t *largest)
+/* Fills `split` for a micro-batch and a chunk. */
+static enum gt_status split_make(struct search *search, int32_t micro_batch, int64_t chunk, struct split *split)
 {
     const struct search_request *request = search->request;
     const struct probe_fixed *fixed = &search->memo->fixed;
     const struct probe *probe, *rest = NULL;
     const int64_t whole = request->samples / micro_batch;
-    *largest = 0;
     *split = (struct split){
         .choice = {.micro_batch = micro_batch,
                    .loss_chunk_rows = (int32_t)chunk,
@@ -313,12 +304,12 @@ static enum gt_status split_make(struct search *search, int32_t micro_batch, int
     TRY(probe_get(search, micro_batch, &probe));
     if (request->samples % micro_batch > 0)
         TRY(probe_get(search, (int32_t)(request->samples % micro_batch), &rest));
-    program_add(search, probe, PROBE_FIRST, 1, true, split, largest);
+    program_add(search, probe, PROBE_FIRST, 1, true, split);
     if (whole > 1)
-        program_add(search, probe, PROBE_NEXT, whole - 1, true, split, largest);
+        program_add(search, probe, PROBE_NEXT, whole - 1, true, split);
     if (rest)
-        program_add(search, rest, PROBE_NEXT, 1, false, split, largest);
-    evaluation_add(search, probe, split, largest);
+        program_add(search, rest, PROBE_NEXT, 1, false, split);
+    evaluation_add(search, probe, split);
     split->fastest = split->seconds + request->options.config.n_layer * split->block_seconds[RECOMPUTE_NONE];
     prices_set(split);
     return GT_OK;
@@ -369,12 +360,11 @@ static enum gt_status batch_add(struct search *search, struct batch *batch)
         TRY(hostmem_grow(search->mem, &memo->splits, &memo->split_capacity, (size_t)memo->split_count + 1,
                          sizeof memo->splits[0], "plan splits"));
         struct split *split = &memo->splits[memo->split_count];
-        uint64_t largest;
-        TRY(split_make(search, batch->micro_batch, chunk, split, &largest));
+        TRY(split_make(search, batch->micro_batch, chunk, split));
         split->is_widest = chunk == widest;
         uint64_t bytes = split_least(split, request->options.config.n_layer);
         batch->bytes = bytes < batch->bytes ? bytes : batch->bytes;
-        memo->split_count += segment == 0 || largest <= segment;
+        memo->split_count += segment == 0 || split->largest <= segment;
     }
     return GT_OK;
 }
@@ -418,7 +408,8 @@ static enum gt_status splits_make(struct search *search, bool smallest, uint64_t
         if (smallest)
             break;
     }
-    qsort(memo->splits, (size_t)memo->split_count, sizeof memo->splits[0], split_compare);
+    if (memo->split_count > 0)
+        qsort(memo->splits, (size_t)memo->split_count, sizeof memo->splits[0], split_compare);
     return GT_OK;
 }
 
@@ -614,16 +605,15 @@ static uint64_t bytes_limit(const struct search *search, uint64_t budget, int32_
     return budget - (budget >> bits);
 }
 
-/* Plans candidates in their order until one fits; then out->arena_bytes is at most `budget`.  With `margins`, it skips
- * those that bytes_limit() excludes and sets *skipped if there are any. */
-static enum gt_status candidates_plan(struct search *search, uint64_t budget, bool margins, struct search_choice *out,
-                                      bool *skipped)
+/* Finds the fastest choice whose plan fits `budget`, first among those that bytes_limit() allows, then among all.  Sets
+ * arena_bytes to SEARCH_BYTES_NEVER if no plan fits. */
+static enum gt_status fastest_find(struct search *search, uint64_t budget, struct search_choice *out)
 {
     const int32_t block_size = search->request->options.config.block_size;
     uint64_t limit = budget;
     int32_t failed = 0;
     search->by_bytes = search->has_last = false;
-    do {
+    for (bool margins = true;;) {
         candidates_collect(search, limit);
         for (int32_t i = 0; i < search->kept_count; i++) {
             out->options = options_of(search->request, &search->kept[i].choice);
@@ -632,24 +622,17 @@ static enum gt_status candidates_plan(struct search *search, uint64_t budget, bo
             TRY(choice_plan(search, out));
             if (out->arena_bytes <= budget)
                 return GT_OK;
-            failed++;
-            limit = margins ? bytes_limit(search, budget, failed) : budget;
+            limit = margins ? bytes_limit(search, budget, ++failed) : budget;
         }
-    } while (search->kept_count == search->kept_most);
-    *skipped = limit < budget;
-    return GT_OK;
-}
-
-/* Finds the fastest choice whose plan fits `budget`.  Sets arena_bytes to SEARCH_BYTES_NEVER if no plan fits. */
-static enum gt_status fastest_find(struct search *search, uint64_t budget, struct search_choice *out)
-{
-    bool skipped = false;
+        if (search->kept_count == search->kept_most)
+            continue;
+        if (limit == budget)
+            break;
+        margins = false;
+        search->has_last = false;
+        limit = budget;
+    }
     out->arena_bytes = SEARCH_BYTES_NEVER;
-    TRY(candidates_plan(search, budget, true, out, &skipped));
-    if (out->arena_bytes > budget && skipped)
-        TRY(candidates_plan(search, budget, false, out, &skipped));
-    if (out->arena_bytes > budget)
-        out->arena_bytes = SEARCH_BYTES_NEVER;
     return GT_OK;
 }
 
@@ -717,8 +700,7 @@ static enum gt_status asked_try(struct search *search, struct search_result *res
     struct search_choice asked = {.options = options_of(request, &request->options.choice)};
     const struct plan_choice *choice = &asked.options.choice;
     struct split split;
-    uint64_t largest;
-    TRY(split_make(search, choice->micro_batch, choice->loss_chunk_rows, &split, &largest));
+    TRY(split_make(search, choice->micro_batch, choice->loss_chunk_rows, &split));
     const struct candidate bound = candidate_mixed(&split, &choice->recompute, request->options.config.n_layer);
     result->candidates = 1;
     result->options = asked.options;

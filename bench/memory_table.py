@@ -11,12 +11,13 @@ arena of each model, with one sequence at a time and everything recomputed, and 
 way.  No other key is pinned.  No GPU is needed, and nothing is trained.  Prints Markdown tables, and for each card a
 command to check one cell.
 
-`searches` times gpt-train --plan=json, from start to exit, under budgets that force a search: named configurations
-under several budgets, then random ones, each under a random share of what it asks for.
+`searches` times gpt-train --plan=json, from start to exit and by processor time, under budgets that force a search:
+named configurations under several budgets, then random ones, each under a random share of what it asks for.
 """
 import json
 import os
 import random
+import resource
 import statistics
 import subprocess
 import sys
@@ -112,16 +113,17 @@ def states_table(options, card):
 
 
 def search(options, shape, *keys):
-    """Returns the plan of a search, and the milliseconds from start to exit."""
+    """Returns the plan of a search, the milliseconds from start to exit, those of the processor, and the command."""
     names = ("n_layer", "n_head", "n_embd", "block_size", "batch_size", "gradient_accumulation_steps", "vocab_size", "dtype")
     line = [os.path.join(options.build, "gpt-train"), "--plan=json", "--device-profile=rtx3060-12g", "--dataset=none",
             "--eval_iters=1", *(f"--{name}={value}" for name, value in zip(names, shape)), *keys]
-    begin = time.perf_counter()
+    begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(line, capture_output=True, text=True, check=False)
-    took = 1000 * (time.perf_counter() - begin)
+    took, after = 1000 * (time.perf_counter() - begin), resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     if done.returncode not in (0, 3):
         sys.exit(f"{' '.join(line)}: exit status {done.returncode}\n{done.stderr}")
-    return json.loads(done.stdout), took, " ".join(line[1:])
+    return json.loads(done.stdout), took, processor, " ".join(line[1:])
 
 
 def random_search(options, draw):
@@ -131,27 +133,29 @@ def random_search(options, draw):
              round(2 ** draw.uniform(0, 9)), draw.randint(1, 8), draw.choice((65, 4096, 8192, 50257)),
              draw.choice(("float32", "float16", "bfloat16")))
     lean = f"--allow_lean_states={draw.random() < 0.5}"
-    made, _, _ = search(options, shape, lean)
+    made = search(options, shape, lean)[0]
     asked = made["search"]["arena_asked"] + made["bytes"]["context"]
     budget = int(min(asked, 11 * GIB) * 2 ** -draw.uniform(0, 3))
     return search(options, shape, lean, f"--memory_budget={budget}")
 
 
 def searches_table(options):
-    head(["search", "budget", "result", "candidates", "milliseconds"])
+    head(["search", "budget", "result", "candidates", "milliseconds", "of the processor"])
     for name, shape in SEARCHED.items():
         for budget in BUDGETS.get(name, (GIB, 2 * GIB, 4 * GIB, 8 * GIB)):
-            made, took, _ = search(options, shape, f"--memory_budget={budget}")
+            made, took, processor, _ = search(options, shape, f"--memory_budget={budget}")
             result = "fits" if made["search"]["fits"] else "refused"
-            print(f"| {name} | {budget / GIB:.2f} GiB | {result} | {made['search']['candidates']} | {took:.0f} |", flush=True)
+            print(f"| {name} | {budget / GIB:.2f} GiB | {result} | {made['search']['candidates']} | {took:.0f} | {processor:.0f} |")
     draw = random.Random(options.seed)
-    done = sorted((random_search(options, draw) for _ in range(options.searches)), key=lambda one: one[1])
-    times = [took for _, took, _ in done]
-    fits = sum(made["search"]["fits"] for made, _, _ in done)
-    print(f"\n{len(done)} random searches (seed {options.seed}), of which {fits} found a plan: median "
-          f"{statistics.median(times):.0f} ms, 95 % below {times[len(times) * 95 // 100]:.0f} ms, worst {times[-1]:.0f} ms:")
-    for _, took, line in done[-3:]:
-        print(f"    {took:.0f} ms: gpt-train {line}")
+    done = [random_search(options, draw) for _ in range(options.searches)]
+    fits = sum(made["search"]["fits"] for made, *_ in done)
+    print(f"\n{len(done)} random searches (seed {options.seed}), {fits} of which found a plan:")
+    for what, column in (("start to exit", 1), ("processor", 2)):
+        times = sorted(one[column] for one in done)
+        print(f"- {what}: median {statistics.median(times):.0f} ms, 95 % below {times[len(times) * 95 // 100]:.0f} ms, "
+              f"worst {times[-1]:.0f} ms")
+    for _, took, processor, line in sorted(done, key=lambda one: one[2])[-3:]:
+        print(f"    {took:.0f} ms, processor {processor:.0f} ms: gpt-train {line}")
 
 
 def main():

@@ -413,11 +413,6 @@ static enum gt_status splits_make(struct search *search, bool smallest, uint64_t
     return GT_OK;
 }
 
-static int compare_i64(int64_t x, int64_t y)
-{
-    return (x > y) - (x < y);
-}
-
 /* Compares by seconds, or by bytes and then by seconds.  Of equal candidates the simpler one comes first: fewer blocks
  * recomputed, fewer micro-steps, fewer bytes, a larger micro-batch, a larger chunk.  No two candidates have all of these
  * and their mixes in common. */
@@ -426,21 +421,20 @@ static int candidate_compare(const struct search *search, const struct candidate
     const struct plan_choice *a = &x->choice, *b = &y->choice;
     const int32_t layers = search->request->options.config.n_layer;
     const int64_t samples = search->request->samples;
-    const int seconds = (x->seconds > y->seconds) - (x->seconds < y->seconds);
-    const int bytes = (x->bytes > y->bytes) - (x->bytes < y->bytes);
-    const int order[] = {
-        search->by_bytes ? bytes : seconds,
-        seconds,
-        compare_i64(recompute_blocks(&b->recompute, RECOMPUTE_NONE, layers),
-                    recompute_blocks(&a->recompute, RECOMPUTE_NONE, layers)),
-        compare_i64(size_ceil_div(samples, a->micro_batch), size_ceil_div(samples, b->micro_batch)),
-        bytes,
-        compare_i64(b->micro_batch, a->micro_batch),
-        compare_i64(b->loss_chunk_rows, a->loss_chunk_rows),
+    const double bytes[] = {(double)x->bytes, (double)y->bytes};
+    const double order[][2] = {
+        {search->by_bytes ? bytes[0] : x->seconds, search->by_bytes ? bytes[1] : y->seconds},
+        {x->seconds, y->seconds},
+        {-recompute_blocks(&a->recompute, RECOMPUTE_NONE, layers),
+         -recompute_blocks(&b->recompute, RECOMPUTE_NONE, layers)},
+        {(double)size_ceil_div(samples, a->micro_batch), (double)size_ceil_div(samples, b->micro_batch)},
+        {bytes[0], bytes[1]},
+        {-a->micro_batch, -b->micro_batch},
+        {-a->loss_chunk_rows, -b->loss_chunk_rows},
     };
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
-        if (order[i] != 0)
-            return order[i];
+        if (order[i][0] != order[i][1])
+            return order[i][0] < order[i][1] ? -1 : 1;
     }
     return memcmp(&a->recompute, &b->recompute, sizeof a->recompute);
 }

@@ -606,6 +606,7 @@ static enum gt_status fastest_find(struct search *search, uint64_t budget, struc
     const int32_t block_size = search->request->options.config.block_size;
     uint64_t limit = budget;
     int32_t failed = 0;
+    *out = (struct search_choice){.kind = CHOICE_SEARCHED};
     search->by_bytes = search->has_last = false;
     for (bool margins = true;;) {
         candidates_collect(search, limit);

@@ -450,12 +450,14 @@ TEST(the_front_is_undominated)
     int32_t count;
     request.budget_bytes = 1; /* does not matter */
     request.memo = &memo;
+    memset(front, 0xa5, sizeof front);
     ck_assert_int_eq(search_front(mem, &request, front, &count), GT_OK);
     search_memo_close(&memo);
     ck_assert_int_ge(count, 6);
     ck_assert_int_le(count, SEARCH_FRONT_MAX);
     for (int32_t i = 0; i < count; i++) {
         ck_assert_uint_eq(front[i].arena_bytes, bytes_planned(&request, &front[i].options));
+        ck_assert(front[i].kind == CHOICE_SEARCHED && !front[i].by_allowing);
         ck_assert(i == 0 || front[i].arena_bytes > front[i - 1].arena_bytes);
         ck_assert(i == 0 || front[i].seconds < front[i - 1].seconds);
     }

@@ -20,7 +20,7 @@
 
 #define PROBES_MAX 512
 #define TRIED_MAX 256
-#define KEPT_MAX 32     /* candidates in one collection; the search plans them in their order */
+#define KEPT_MAX 16     /* candidates in one collection; the search plans them in their order */
 #define KEPT_LEAST 8    /* as KEPT_MAX, in a search for the smallest plan */
 #define BATCHES_FINE 64 /* micro-batches above this differ by an eighth */
 #define PARTS_FINE 8    /* more chunks than this differ by an eighth */
@@ -439,7 +439,7 @@ static int candidate_compare(const struct search *search, const struct candidate
     return memcmp(&a->recompute, &b->recompute, sizeof a->recompute);
 }
 
-/* Inserts a candidate in its place. */
+/* Inserts a candidate in its place, unless it is there. */
 static void candidate_add(struct search *search, const struct candidate candidate)
 {
     int32_t at = search->kept_count;
@@ -449,7 +449,7 @@ static void candidate_add(struct search *search, const struct candidate candidat
         return;
     while (at > 0 && candidate_compare(search, &candidate, &search->kept[at - 1]) < 0)
         at--;
-    if (at == search->kept_most)
+    if (at == search->kept_most || (at > 0 && candidate_compare(search, &candidate, &search->kept[at - 1]) == 0))
         return;
     search->kept_count += search->kept_count < search->kept_most;
     memmove(&search->kept[at + 1], &search->kept[at], (size_t)(search->kept_count - 1 - at) * sizeof search->kept[0]);
@@ -506,8 +506,8 @@ static struct candidate candidate_mixed(const struct split *split, const struct 
 }
 
 /* Returns true when every mix that adds `left` blocks at `level` or lower to `mixing` is too slow.  Each level runs the
- * ops of the level below and more, so RECOMPUTE_NONE is the fastest; each byte by which its blocks exceed the limit costs
- * the price at least. */
+ * ops of the level below and more, so RECOMPUTE_NONE is the fastest; each byte by which its blocks exceed the limit
+ * costs the price at least. */
 static bool is_slow(const struct search *search, const struct split *split, int level, int32_t left,
                     const struct mixing *mixing)
 {
@@ -562,26 +562,34 @@ static bool is_allowed(const struct search *search, const struct split *split)
            (split->is_widest || !request->pin_loss_chunk);
 }
 
-/* Collects the next candidates within the limits, in their order. */
-static void candidates_collect(struct search *search, uint64_t budget)
+/* Adds the candidates of a split; if `few`, only those with all blocks at one level. */
+static void split_add(struct search *search, const struct split *split, bool few)
 {
     const struct search_request *request = search->request;
     const int32_t layers = request->options.config.n_layer;
+    const struct mixing none = {.seconds = split->seconds, .peak = split->low};
+    if (!is_allowed(search, split) || split->other_bytes > search->bytes_most || split->fastest > search->seconds_most)
+        return;
+    if (request->pin_recompute)
+        candidate_add(search, candidate_mixed(split, &request->options.choice.recompute, layers));
+    else if (!few)
+        mixes_add(search, split, RECOMPUTE_FULL, layers, none);
+    for (int level = RECOMPUTE_NONE; few && !request->pin_recompute && level < RECOMPUTE_LEVELS; level++) {
+        const struct recompute_mix mix = recompute_uniform((enum recompute_level)level, layers);
+        candidate_add(search, candidate_mixed(split, &mix, layers));
+    }
+}
+
+/* Collects the next candidates within the limits, in their order.  A few of each split come first, because their times
+ * rule out most of the others. */
+static void candidates_collect(struct search *search, uint64_t budget)
+{
     search->kept_count = 0;
     search->kept_most = search->by_bytes ? KEPT_LEAST : KEPT_MAX;
     search->bytes_most = budget;
     search->seconds_most = INFINITY;
-    for (int32_t i = 0; i < search->memo->split_count; i++) {
-        const struct split *split = &search->memo->splits[i];
-        const struct mixing none = {.seconds = split->seconds, .peak = split->low};
-        if (!is_allowed(search, split) || split->other_bytes > search->bytes_most ||
-            split->fastest > search->seconds_most)
-            continue;
-        if (request->pin_recompute)
-            candidate_add(search, candidate_mixed(split, &request->options.choice.recompute, layers));
-        else
-            mixes_add(search, split, RECOMPUTE_FULL, layers, none);
-    }
+    for (int32_t i = 0; i < 2 * search->memo->split_count; i++)
+        split_add(search, &search->memo->splits[i % search->memo->split_count], i < search->memo->split_count);
     search->has_last = search->kept_count > 0;
     if (search->has_last)
         search->last = search->kept[search->kept_count - 1];

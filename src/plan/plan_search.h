@@ -5,9 +5,9 @@
  * are tried only if they are allowed and nothing else fits.
  *
  * Candidates, their times and their bytes do not depend on the budget, and the first that fits, in the order of their
- * times, is chosen.  So a larger budget never gives a slower plan.  In a deep model, where thousands of mixes are nearly
- * as fast, the search may pass over some of them after plans beyond the budget; then the choice is slower by less than
- * the time that a 64th of the budget saves.
+ * times, is chosen.  So a larger budget never gives a slower plan.  In a deep model, where thousands of mixes are
+ * nearly as fast, the search may pass over some of them after plans beyond the budget; then the choice is slower by
+ * less than the time that a 64th of the budget saves.
  */
 #ifndef GPT_TRAIN_PLAN_PLAN_SEARCH_H
 #define GPT_TRAIN_PLAN_PLAN_SEARCH_H

@@ -414,8 +414,8 @@ static enum gt_status splits_make(struct search *search, bool smallest, uint64_t
 }
 
 /* Compares by seconds, or by bytes and then by seconds.  Of equal candidates the simpler one comes first: fewer blocks
- * recomputed, fewer micro-steps, fewer bytes, a larger micro-batch, a larger chunk.  No two candidates have all of these
- * and their mixes in common. */
+ * recomputed, fewer micro-steps, fewer bytes, a larger micro-batch, a larger chunk.  No two candidates have all of
+ * these and their mixes in common. */
 static int candidate_compare(const struct search *search, const struct candidate *x, const struct candidate *y)
 {
     const struct plan_choice *a = &x->choice, *b = &y->choice;

@@ -54,16 +54,6 @@ struct state_dtypes state_format_dtypes(enum state_format format, enum dtype dty
                                  .moment = embedding ? table[format].embedding_moment : table[format].moment};
 }
 
-double state_format_bytes(enum state_format format, enum dtype dtype, bool muon)
-{
-    const struct state_dtypes dtypes = state_format_dtypes(format, dtype, false);
-    const double moments = muon ? 1.0 : 2.0;
-    double bytes = (double)(dtype_size_bytes(dtype) + dtype_size_bytes(dtypes.gradient));
-    bytes += dtypes.master ? (double)sizeof(float) : 0.0;
-    bytes += moments * (double)dtype_size_bytes(dtypes.moment);
-    return dtypes.moment == DTYPE_U8 ? bytes + moments / STATE_BLOCK : bytes;
-}
-
 enum state_format state_format_next(enum state_format format)
 {
     assert(format >= 0 && format < STATE_FORMATS);

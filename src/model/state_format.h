@@ -33,9 +33,6 @@ bool state_format_from_name(const char *name, enum state_format *out);
 bool state_format_is_lean(enum state_format format);
 /* Returns the dtypes of the states of a parameter stored as `dtype`. */
 struct state_dtypes state_format_dtypes(enum state_format format, enum dtype dtype, bool embedding);
-/* Returns the bytes per parameter of a large matrix in a block: weight, master, gradient and both moments, including
- * the exponents of 8-bit blocks; with `muon` there is one moment. */
-double state_format_bytes(enum state_format format, enum dtype dtype, bool muon);
 /* Returns the next leaner format for the planner, in order of loss per byte saved; STATE_FORMATS: none. */
 enum state_format state_format_next(enum state_format format);
 

@@ -18,6 +18,7 @@ EXTRA_DIST += \
 	bench/results/2026-11-23-h100.md \
 	bench/results/2026-11-25-cpu-16bit.md \
 	bench/results/2026-11-25-products.md \
+	bench/results/2026-11-25-search.md \
 	bench/results/README.md \
 	bench/roof.c \
 	bench/run \

@@ -83,15 +83,17 @@ static enum gt_status output_check(const struct export_options *options)
 static enum gt_status model_check(const struct export_options *options)
 {
     const struct model_config *config = &options->checkpoint->config;
-    const char *lacks = hf_config_lacks(config);
-    if (options->format == EXPORT_HF && lacks != NULL) {
-        log_error("%s: no class of transformers holds a model with %s", options->checkpoint->source, lacks);
+    const bool gguf = options->format == EXPORT_GGUF;
+    const char *lacks = gguf ? export_gguf_lacks(config) : hf_config_lacks(config);
+    if (options->format == EXPORT_LLMC && !model_is_gpt2(config)) {
+        log_error("%s: --format=llmc holds GPT-2's blocks only%s", options->checkpoint->source,
+                  lacks == NULL ? "; --format=hf holds this model" : "");
         return GT_UNSUPPORTED;
     }
-    if (options->format == EXPORT_HF || model_is_gpt2(config))
+    if (lacks == NULL)
         return GT_OK;
-    log_error("%s: --format=%s holds GPT-2's blocks only so far; --format=hf holds this model",
-              options->checkpoint->source, export_format_name(options->format));
+    log_error("%s: no %s holds a model with %s", options->checkpoint->source,
+              gguf ? "architecture of llama.cpp" : "class of transformers", lacks);
     return GT_UNSUPPORTED;
 }
 

@@ -1,8 +1,10 @@
-/* Writes GPT-2 as a GGUF file: keys, list of tensors, data.
+/* Writes a model as a GGUF file: keys, list of tensors, data.
  *
- * Keys and list are made in memory and written at once.  Tensors are in the model's order, followed by the output
- * layer, a copy of the embedding that old versions of llama.cpp need.  llama.cpp computes the tanh form of GELU, so a
- * model trained with the erf form is written with a warning.  Source: ggml's docs/gguf.md, version 3.
+ * Keys and list are made in memory and written at once.  Tensors are in the model's order.  GPT-2's are followed by the
+ * output layer, a copy of the embedding that old versions of llama.cpp need, and those of a model with rope_scaling
+ * llama3 by the divisors of its frequencies.  The architecture llama rotates neighbours in a head, so the rows of its
+ * queries and keys are written in that order.  llama.cpp computes the tanh form of GELU, so a GPT-2 trained with the
+ * erf form is written with a warning.  Source: ggml's docs/gguf.md, version 3; llama.cpp's src/models/.
  *
  * The tokenizer becomes llama.cpp's "gpt2" tokenizer, a byte-level BPE.  Kind bpe maps to it directly.  Kind bytes is a
  * vocabulary of 256 without merges.  Kind chars becomes a BPE too: each multi-byte character gets the merges that build
@@ -22,10 +24,9 @@
 #include "data/tokenizer_export.h"
 #include "io/export.h"
 #include "io/export_weights.h"
+#include "io/hf_config_llama.h"
 
 #define NAME_MAX_BYTES 64
-#define OUTSIDE_BEFORE 2 /* wte, wpe */
-#define PER_LAYER 12
 #define CHARACTER_BYTES_MAX 4
 #define VERSION 3
 #define ALIGNMENT 32
@@ -38,6 +39,7 @@ enum token { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_UNUSED = 5 };
 /* Everything before the data, in memory. */
 struct head {
     FILE *stream;
+    const char *architecture;
     uint64_t keys;
     size_t size_bytes;
 };
@@ -48,6 +50,8 @@ struct entry {
     char name[NAME_MAX_BYTES];
     enum dtype dtype;
     size_t size_bytes;
+    bool divisors;    /* of the frequencies; the model has no such tensor */
+    int32_t head_dim; /* of rows to be written for rotation of neighbours, else 0 */
 };
 
 /* ---- little-endian numbers, counted strings, keys with typed values ---- */
@@ -73,10 +77,13 @@ static void put_string(struct head *head, const char *text, size_t count)
     put(head, text, count);
 }
 
+/* The architecture goes before a name with a dot in front. */
 static void key(struct head *head, const char *name, enum type type, const void *value, size_t count)
 {
+    char full[NAME_MAX_BYTES];
+    const int length = snprintf(full, sizeof full, "%s%s", name[0] == '.' ? head->architecture : "", name);
     head->keys++;
-    put_string(head, name, strlen(name));
+    put_string(head, full, (size_t)length);
     put_u32(head, (uint32_t)type);
     put(head, value, count);
 }
@@ -84,6 +91,11 @@ static void key(struct head *head, const char *name, enum type type, const void 
 static void key_u32(struct head *head, const char *name, int32_t value)
 {
     key(head, name, TYPE_UINT32, &value, sizeof value);
+}
+
+static void key_f32(struct head *head, const char *name, double value)
+{
+    key(head, name, TYPE_FLOAT32, &(float){(float)value}, sizeof(float));
 }
 
 static void key_string(struct head *head, const char *name, const char *text)
@@ -233,52 +245,137 @@ static int32_t dtype_number(enum dtype dtype, int32_t of_bf16)
     return dtype == DTYPE_F32 ? 0 : dtype == DTYPE_F16 ? 1 : of_bf16;
 }
 
+/* Of a model that export_gguf_lacks() accepts. */
+static const char *architecture_of(const struct model_config *config)
+{
+    if (model_is_gpt2(config))
+        return "gpt2";
+    return config->qk_norm != QK_NORM_NONE ? "qwen3" : config->qkv_bias && !config->bias ? "qwen2" : "llama";
+}
+
+static bool is_llama(const struct model_config *config)
+{
+    return strcmp(architecture_of(config), "llama") == 0;
+}
+
+static bool has_divisors(const struct model_config *config)
+{
+    return !model_is_gpt2(config) && config->rope.scaling == ROPE_SCALING_LLAMA3;
+}
+
+const char *export_gguf_lacks(const struct model_config *config)
+{
+    const char *lacks = hf_config_lacks(config);
+    if (lacks != NULL || model_is_gpt2(config) || is_llama(config))
+        return lacks;
+    if (has_divisors(config))
+        return config->qkv_bias ? "rope_scaling='llama3:...' and qkv_bias"
+                                : "rope_scaling='llama3:...' and qk_norm='head'";
+    const bool other_width = model_attention_width(config) != config->n_embd;
+    return config->qkv_bias && other_width ? "qkv_bias and a head_dim other than n_embd / n_head" : NULL;
+}
+
+static void rotary_keys_put(const struct model_config *config, struct head *head)
+{
+    const int32_t head_dim = model_head_dim(config);
+    key_f32(head, ".attention.layer_norm_rms_epsilon", config->norm_epsilon);
+    key_u32(head, ".attention.head_count_kv", config->n_kv_head);
+    key_u32(head, ".attention.key_length", head_dim);
+    key_u32(head, ".attention.value_length", head_dim);
+    key_u32(head, ".rope.dimension_count", head_dim);
+    key_f32(head, ".rope.freq_base", config->rope.theta);
+    if (config->rope.scaling != ROPE_SCALING_LINEAR)
+        return;
+    key_string(head, ".rope.scaling.type", "linear");
+    key_f32(head, ".rope.scaling.factor", config->rope.factor);
+}
+
 static void keys_put(const struct export_options *options, struct head *head)
 {
     const struct model_config *config = &options->checkpoint->config;
-    key_string(head, "general.architecture", "gpt2");
+    key_string(head, "general.architecture", head->architecture);
     key_string(head, "general.type", "model");
     key_string(head, "general.name", options->name);
     key_u32(head, "general.file_type", dtype_number(options->dtype, 32));
     key_u32(head, "general.alignment", ALIGNMENT);
-    key_u32(head, "gpt2.vocab_size", config->vocab_size);
-    key_u32(head, "gpt2.block_count", config->n_layer);
-    key_u32(head, "gpt2.context_length", config->block_size);
-    key_u32(head, "gpt2.embedding_length", config->n_embd);
-    key_u32(head, "gpt2.feed_forward_length", 4 * config->n_embd);
-    key_u32(head, "gpt2.attention.head_count", config->n_head);
-    const float epsilon = (float)config->norm_epsilon;
-    key(head, "gpt2.attention.layer_norm_epsilon", TYPE_FLOAT32, &epsilon, sizeof epsilon);
+    key_u32(head, ".vocab_size", config->vocab_size);
+    key_u32(head, ".block_count", config->n_layer);
+    key_u32(head, ".context_length", model_positions(config));
+    key_u32(head, ".embedding_length", config->n_embd);
+    key_u32(head, ".feed_forward_length", model_inner_width(config));
+    key_u32(head, ".attention.head_count", config->n_head);
+    if (model_is_gpt2(config))
+        key_f32(head, ".attention.layer_norm_epsilon", config->norm_epsilon);
+    else
+        rotary_keys_put(config, head);
     tokens_put(head, options->tokenizer, config->vocab_size);
 }
 
-/* The output layer is not in GPT-2's own list of tensors. */
 static size_t entry_count(const struct model_config *config)
 {
-    return parameters_count(config) + 1;
+    return parameters_file_count(config) + (model_is_gpt2(config) || has_divisors(config) ? 1 : 0);
 }
 
-static void entry_name(const struct model_config *config, size_t index, char out[static NAME_MAX_BYTES])
+/* Gives a tensor its name in the file, and the rows of queries and keys their order. */
+static void entry_name(const struct model_config *config, struct entry *entry)
 {
-    static const char *const pairs[PER_LAYER / 2] = {"attn_norm", "attn_qkv", "attn_output",
-                                                     "ffn_norm",  "ffn_up",   "ffn_down"};
-    const size_t blocks = PER_LAYER * (size_t)config->n_layer, in_blocks = index - OUTSIDE_BEFORE;
-    if (index < OUTSIDE_BEFORE)
-        (void)snprintf(out, NAME_MAX_BYTES, "%s", index == 0 ? "token_embd.weight" : "position_embd.weight");
-    else if (in_blocks < blocks)
-        (void)snprintf(out, NAME_MAX_BYTES, "blk.%zu.%s.%s", in_blocks / PER_LAYER, pairs[in_blocks % PER_LAYER / 2],
-                       in_blocks % 2 == 0 ? "weight" : "bias");
-    else if (in_blocks < blocks + 2)
-        (void)snprintf(out, NAME_MAX_BYTES, "output_norm.%s", in_blocks == blocks ? "weight" : "bias");
-    else
-        (void)snprintf(out, NAME_MAX_BYTES, "output.weight");
+    static const struct {
+        const char *model, *file;
+        bool rotated;
+    } names[] = {
+        {"wte", "token_embd", false},
+        {"wpe", "position_embd", false},
+        {"ln_1", "attn_norm", false},
+        {"attn.c_attn", "attn_qkv", false},
+        {"attn.c_proj", "attn_output", false},
+        {"ln_2", "ffn_norm", false},
+        {"mlp.c_fc", "ffn_up", false},
+        {"mlp.c_proj", "ffn_down", false},
+        {"ln_f", "output_norm", false},
+        {"model.embed_tokens", "token_embd", false},
+        {"input_layernorm", "attn_norm", false},
+        {"self_attn.q_proj", "attn_q", true},
+        {"self_attn.k_proj", "attn_k", true},
+        {"self_attn.v_proj", "attn_v", false},
+        {"self_attn.q_norm", "attn_q_norm", false},
+        {"self_attn.k_norm", "attn_k_norm", false},
+        {"self_attn.o_proj", "attn_output", false},
+        {"post_attention_layernorm", "ffn_norm", false},
+        {"mlp.gate_proj", "ffn_gate", false},
+        {"mlp.up_proj", "ffn_up", false},
+        {"mlp.down_proj", "ffn_down", false},
+        {"model.norm", "output_norm", false},
+        {"lm_head", "output", false},
+    };
+    char block[NAME_MAX_BYTES] = "";
+    int number, skip = 0;
+    const char *full = entry->source.name;
+    if (sscanf(full, model_is_gpt2(config) ? "h.%d.%n" : "model.layers.%d.%n", &number, &skip) == 1)
+        (void)snprintf(block, sizeof block, "blk.%d.", number);
+    const char *kind = strrchr(full, '.');
+    const size_t length = (size_t)(kind - (full + skip));
+    size_t i = 0;
+    while (strncmp(full + skip, names[i].model, length) != 0 || names[i].model[length] != '\0')
+        i++;
+    (void)snprintf(entry->name, sizeof entry->name, "%s%s%s", block, names[i].file, kind);
+    entry->head_dim = names[i].rotated && is_llama(config) ? model_head_dim(config) : 0;
 }
 
 static enum gt_status entry_get(const struct export_options *options, size_t index, struct entry *out)
 {
     const struct model_config *config = &options->checkpoint->config;
-    parameters_shape(config, index < parameters_count(config) ? index : 0, &out->source);
-    entry_name(config, index, out->name);
+    const bool gpt2 = model_is_gpt2(config), extra = index == parameters_file_count(config);
+    *out = (struct entry){.divisors = extra && !gpt2};
+    parameters_file_shape(config, extra ? 0 : index, &out->source);
+    if (!extra) {
+        entry_name(config, out);
+    } else if (gpt2) {
+        (void)snprintf(out->name, sizeof out->name, "output.weight");
+    } else {
+        out->source = (struct parameter_shape){.rank = 1, .dims = {model_head_dim(config) / 2}};
+        (void)snprintf(out->name, sizeof out->name, "rope_freqs.weight");
+    }
+    out->source.linear = out->source.linear && gpt2; /* only Conv1D's weights are turned */
     const bool wide = out->source.rank == 1 || out->source.position_table;
     out->dtype = wide ? DTYPE_F32 : options->dtype;
     if (size_mul(parameter_elements(&out->source), dtype_size_bytes(out->dtype), &out->size_bytes))
@@ -324,7 +421,7 @@ static enum gt_status head_put(const struct export_options *options, struct head
 /* Makes everything before the data, to be released with free(). */
 static enum gt_status head_make(const struct export_options *options, char **out, size_t *out_count)
 {
-    struct head head = {.keys = 0};
+    struct head head = {.architecture = architecture_of(&options->checkpoint->config)};
     head.stream = open_memstream(out, out_count);
     enum gt_status status = head.stream != NULL ? head_put(options, &head) : GT_NO_MEMORY;
     const bool has_failed = head.stream == NULL || ferror(head.stream);
@@ -336,13 +433,30 @@ static enum gt_status head_make(const struct export_options *options, char **out
     return GT_NO_MEMORY;
 }
 
+/* Writes what llama.cpp divides each pair's frequency by. */
+static enum gt_status divisors_write(const struct model_config *config, struct file_replacement *file)
+{
+    struct rope_config plain = config->rope;
+    const int32_t head_dim = model_head_dim(config);
+    plain.scaling = ROPE_SCALING_NONE;
+    for (int32_t i = 0; i < head_dim / 2; i++) {
+        const float divisor = (float)(rope_frequency(&plain, head_dim, i) / rope_frequency(&config->rope, head_dim, i));
+        TRY(file_replacement_write(file, &divisor, sizeof divisor));
+    }
+    return GT_OK;
+}
+
 static enum gt_status data_write(const struct export_options *options, const struct export_weights *weights,
                                  struct file_replacement *file)
 {
-    for (size_t i = 0; i < entry_count(&options->checkpoint->config); i++) {
+    const struct model_config *config = &options->checkpoint->config;
+    for (size_t i = 0; i < entry_count(config); i++) {
         struct entry entry;
         TRY(entry_get(options, i, &entry));
-        TRY(export_weights_write(weights, &entry.source, entry.dtype, file));
+        if (entry.divisors)
+            TRY(divisors_write(config, file));
+        else
+            TRY(export_weights_write(weights, &entry.source, entry.head_dim, entry.dtype, file));
         TRY(export_zeros_write(file, size_round_up(entry.size_bytes, ALIGNMENT) - entry.size_bytes));
     }
     return GT_OK;
@@ -353,7 +467,7 @@ enum gt_status export_gguf_write(const struct export_options *options, const str
     char *head = NULL;
     size_t head_bytes = 0;
     struct file_replacement file;
-    if (options->checkpoint->config.gelu != GELU_TANH)
+    if (options->checkpoint->config.mlp == MLP_GELU && options->checkpoint->config.gelu != GELU_TANH)
         log_warning("the model was trained with gelu=erf, but llama.cpp computes tanh; logits will differ slightly");
     tokens_log(options->tokenizer);
     enum gt_status status = head_make(options, &head, &head_bytes);

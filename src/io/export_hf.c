@@ -6,7 +6,7 @@
  * other files in it are left alone.  config.json is removed first and the new one put in place last, so that in between
  * no reader mixes files of two models.  The temporary folder is locked while its process lives, so that the next export
  * recognises the leftovers of a killed one; a process id would not be unique among machines or containers.  The
- * tensors' names have the prefix that save_pretrained() adds.
+ * tensors' names are those that save_pretrained() writes.
  */
 #include <assert.h>
 #include <dirent.h>
@@ -192,7 +192,7 @@ static void tensor_describe(void *context, size_t index, struct safetensors_tens
     const struct hf_export *export = context;
     struct parameter_shape tensor;
     parameters_file_shape(&export->options->checkpoint->config, index, &tensor);
-    (void)snprintf(out->name, sizeof out->name, HF_PREFIX "%.100s", tensor.name);
+    (void)snprintf(out->name, sizeof out->name, "%s%.100s", tensor.prefix, tensor.name);
     out->dtype = export->options->dtype;
     out->rank = tensor.rank;
     memcpy(out->dims, tensor.dims, sizeof tensor.dims);

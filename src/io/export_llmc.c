@@ -44,7 +44,7 @@ static enum gt_status body_write(const struct export_weights *weights, enum dtyp
     for (size_t position = 0; position < parameters_count(config); position++) {
         struct parameter_shape shape;
         parameters_shape(config, llmc_model_index(config, position), &shape);
-        TRY(export_weights_write(weights, &shape, dtype, file));
+        TRY(export_weights_write(weights, &shape, 0, dtype, file));
         if (position == 0)
             TRY(export_zeros_write(file, padding_bytes));
     }

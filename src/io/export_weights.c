@@ -73,14 +73,19 @@ enum gt_status export_weights_read(const struct export_weights *weights, const s
     return narrow(weights, tensor, weights->values, count, dtype, out);
 }
 
+/* Without heads, the tensor is one row. */
 static enum gt_status plain_write(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                  enum dtype dtype, struct file_replacement *file)
+                                  int32_t head_dim, enum dtype dtype, struct file_replacement *file)
 {
-    const size_t elements = parameter_elements(tensor);
-    for (size_t first = 0; first < elements; first += weights->capacity) {
-        const size_t count = elements - first < weights->capacity ? elements - first : weights->capacity;
-        TRY(export_weights_read(weights, tensor, first, count, dtype, weights->turned));
-        TRY(file_replacement_write(file, weights->turned, count * dtype_size_bytes(dtype)));
+    const size_t elements = parameter_elements(tensor), head = head_dim > 0 ? (size_t)head_dim : 1;
+    const size_t rows = head_dim > 0 ? (size_t)tensor->dims[0] : 1, columns = elements / rows;
+    for (size_t row = 0; row < rows; row++) {
+        const size_t place = row % head, source = row - place + place / 2 + place % 2 * (head / 2);
+        for (size_t first = 0; first < columns; first += weights->capacity) {
+            const size_t count = columns - first < weights->capacity ? columns - first : weights->capacity;
+            TRY(export_weights_read(weights, tensor, source * columns + first, count, dtype, weights->turned));
+            TRY(file_replacement_write(file, weights->turned, count * dtype_size_bytes(dtype)));
+        }
     }
     return GT_OK;
 }
@@ -121,9 +126,10 @@ static enum gt_status linear_write(const struct export_weights *weights, const s
 }
 
 enum gt_status export_weights_write(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                    enum dtype dtype, struct file_replacement *file)
+                                    int32_t head_dim, enum dtype dtype, struct file_replacement *file)
 {
-    return tensor->linear ? linear_write(weights, tensor, dtype, file) : plain_write(weights, tensor, dtype, file);
+    return tensor->linear ? linear_write(weights, tensor, dtype, file)
+                          : plain_write(weights, tensor, head_dim, dtype, file);
 }
 
 enum gt_status export_zeros_write(struct file_replacement *file, size_t count)

@@ -37,9 +37,10 @@ void export_weights_close(struct export_weights *weights);
 enum gt_status export_weights_read(const struct export_weights *weights, const struct parameter_shape *tensor,
                                    size_t first, size_t count, enum dtype dtype, void *out);
 
-/* Appends the tensor to `file`; a linear layer's weight is transposed to [out, in].  Errors: as above, and GT_IO. */
+/* Appends the tensor to `file`; a linear layer's weight is transposed to [out, in].  A head_dim D > 0 writes rows i and
+ * i + D/2 of each head as rows 2 i and 2 i + 1.  Errors: as above, and GT_IO. */
 enum gt_status export_weights_write(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                    enum dtype dtype, struct file_replacement *file);
+                                    int32_t head_dim, enum dtype dtype, struct file_replacement *file);
 
 /* Appends `count` zero bytes.  Errors: GT_IO. */
 enum gt_status export_zeros_write(struct file_replacement *file, size_t count);
@@ -53,10 +54,12 @@ enum gt_status export_zeros_write(struct file_replacement *file, size_t count);
  * files of an existing one are replaced one by one, config.json last. */
 enum gt_status export_hf_write(const struct export_options *options, const struct export_weights *weights);
 
-/* Writes GGUF version 3, architecture gpt2.  Weights of linear layers and the embedding have options->dtype; vectors
- * and the position table are float32, as in the output of llama.cpp's converter.  Source: ggml's docs/gguf.md; names
- * from llama.cpp's gguf-py/gguf/constants.py. */
+/* Writes GGUF version 3, architecture gpt2, llama, qwen2 or qwen3.  Weights of linear layers and the embedding have
+ * options->dtype; vectors and the position table are float32, as in the output of llama.cpp's converter.  Source: ggml's
+ * docs/gguf.md; names from llama.cpp's gguf-py/gguf/constants.py. */
 enum gt_status export_gguf_write(const struct export_options *options, const struct export_weights *weights);
+/* Returns NULL if an architecture of llama.cpp holds the model, else the setting that none has. */
+const char *export_gguf_lacks(const struct model_config *config);
 
 /* Writes llm.c's checkpoint: 256 int32 of header (magic 20240326; version 3 float32, 5 bfloat16), then each kind of
  * tensor for all layers, rows of wte padded with zeros to a multiple of 128.  Source: llm.c train_gpt2.py

@@ -92,7 +92,7 @@ static int own_add(json_t *root, const struct model_config *config, bool own)
 json_t *hf_config_llama_make(const struct model_config *config, int32_t bos_token, int32_t eos_token)
 {
     const struct class_row *row = class_of(config);
-    const int32_t positions = config->max_positions > config->block_size ? config->max_positions : config->block_size;
+    const int32_t positions = model_positions(config);
     json_t *root =
         json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:f, s:f, s:o, s:b, s:o, s:o, s:f, s:s}",
                   "model_type", row->type, "vocab_size", config->vocab_size, "max_position_embeddings", positions,

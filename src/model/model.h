@@ -42,6 +42,8 @@ struct model_config {
     struct rope_config rope;
 };
 
+/* Returns the longest context: of max_positions and block_size the larger. */
+int32_t model_positions(const struct model_config *config);
 /* Return D, F and H D. */
 int32_t model_head_dim(const struct model_config *config);
 int32_t model_inner_width(const struct model_config *config);

@@ -14,6 +14,11 @@
 
 #define INIT_STD 0.02
 
+int32_t model_positions(const struct model_config *config)
+{
+    return config->max_positions > config->block_size ? config->max_positions : config->block_size;
+}
+
 int32_t model_head_dim(const struct model_config *config)
 {
     return config->head_dim > 0 ? config->head_dim : config->n_embd / config->n_head;

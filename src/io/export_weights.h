@@ -55,8 +55,8 @@ enum gt_status export_zeros_write(struct file_replacement *file, size_t count);
 enum gt_status export_hf_write(const struct export_options *options, const struct export_weights *weights);
 
 /* Writes GGUF version 3, architecture gpt2, llama, qwen2 or qwen3.  Weights of linear layers and the embedding have
- * options->dtype; vectors and the position table are float32, as in the output of llama.cpp's converter.  Source: ggml's
- * docs/gguf.md; names from llama.cpp's gguf-py/gguf/constants.py. */
+ * options->dtype; vectors and the position table are float32, as in the output of llama.cpp's converter.  Source:
+ * ggml's docs/gguf.md; names from llama.cpp's gguf-py/gguf/constants.py. */
 enum gt_status export_gguf_write(const struct export_options *options, const struct export_weights *weights);
 /* Returns NULL if an architecture of llama.cpp holds the model, else the setting that none has. */
 const char *export_gguf_lacks(const struct model_config *config);

@@ -6,6 +6,7 @@
           same text
   gguf    every key and tensor, alignment, layout; the vocabulary gives the data set's own ids by an encoder written
           here
+  llama   of Llama's, Qwen2's and Qwen3's blocks: hf and gguf, with every key and tensor; models that llama.cpp lacks
   llmc    header, padding, order, layout
   disks   an output that is a mounted folder, or a link to another disk; leftovers of killed exports
   bad     formats, dtypes, outputs that exist, damage, values that a dtype cannot represent, a full disk: one line, exit
@@ -19,6 +20,7 @@ import array
 import fcntl
 import itertools
 import json
+import math
 import os
 import resource
 import shutil
@@ -36,6 +38,16 @@ TEXT = ("Größe und Maß: für 10 € nähen wir Ärmel, naïve façade, 日本
 RSS_MAX = 48 << 20
 LINEAR = {"attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
 NORMS = {"ln_1": "attn_norm", "ln_2": "ffn_norm"}
+LLAMA_PARTS = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+               "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
+               "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
+               "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+LLAMA_FLAGS = ("--n_layer=2", "--n_head=4", "--n_embd=24", "--block_size=16")
+LLAMA_MODELS = {"tied": ("--arch=llama", "--n_kv_head=2", "--rope_scaling=llama3:8,1,4,400"),
+                "untied": ("--arch=llama", "--n_kv_head=1", "--head_dim=8", "--bias=True", "--tie_embeddings=False",
+                           "--rope_scaling=linear:2"),
+                "qwen2": ("--arch=qwen2", "--n_kv_head=2"),
+                "qwen3": ("--arch=qwen3", "--n_kv_head=2", "--head_dim=8", "--tie_embeddings=False")}
 
 
 def run(*arguments, **options):
@@ -319,6 +331,99 @@ def check_gguf_tokens(name, gguf):
         check(types == [1] * 256 + [5] * 4 and tokens[256] == "[PAD256]", "gguf: padding")
 
 
+# ---- Llama's family ----
+
+def single(value):
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+def llama_gguf_name(tensor):
+    fixed = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
+             "lm_head.weight": "output.weight"}
+    if tensor in fixed:
+        return fixed[tensor]
+    _, _, layer, rest = tensor.split(".", 3)
+    part, kind = rest.rsplit(".", 1)
+    return "blk.%s.%s.%s" % (layer, LLAMA_PARTS[part], kind)
+
+
+def llama_keys(architecture, config):
+    head_dim, scaling = config["head_dim"], config["rope_scaling"]
+    keys = {"vocab_size": config["vocab_size"], "block_count": 2, "context_length": config["max_position_embeddings"],
+            "embedding_length": 24, "feed_forward_length": config["intermediate_size"], "attention.head_count": 4,
+            "attention.head_count_kv": config["num_key_value_heads"], "attention.key_length": head_dim,
+            "attention.value_length": head_dim, "attention.layer_norm_rms_epsilon": single(config["rms_norm_eps"]),
+            "rope.dimension_count": head_dim, "rope.freq_base": single(config["rope_theta"])}
+    if scaling and scaling["rope_type"] == "linear":
+        keys.update({"rope.scaling.type": "linear", "rope.scaling.factor": scaling["factor"]})
+    return {architecture + "." + key: value for key, value in keys.items()}
+
+
+def llama_divisors(config):
+    """Returns what transformers' llama3 scaling divides each frequency by."""
+    divisors, scaling = [], config["rope_scaling"]
+    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    for i in range(config["head_dim"] // 2):
+        wave = 2 * math.pi * config["rope_theta"]**(2 * i / config["head_dim"])
+        turns = scaling["original_max_position_embeddings"] / wave
+        smooth = min(max((turns - low) / (high - low), 0), 1)
+        divisors.append(1 / ((1 - smooth) / scaling["factor"] + smooth))
+    return divisors
+
+
+def neighbours_parted(rows, head_dim):
+    """Undoes llama.cpp's order of rows, in which i and i + D/2 of a head are neighbours."""
+    return [row for head in range(0, len(rows), head_dim) for first in (0, 1) for row in rows[head + first:head + head_dim:2]]
+
+
+def check_llama_gguf(name, dtype):
+    path = "%s-%s.gguf" % (name, dtype)
+    done = run(GPT_EXPORT, "--out_dir=out-" + name, "--format=gguf", "--dtype", dtype, path)
+    check(done.returncode == 0 and b"tanh" not in done.stderr, "%s: %s" % (path, done.stderr))
+    config, wanted, gguf = config_of(name), weights_of(name), Gguf(path)
+    architecture = name if name in ("qwen2", "qwen3") else "llama"
+    check(gguf.keys["general.architecture"] == architecture and gguf.keys["tokenizer.ggml.model"] == "gpt2", "%s: architecture" % path)
+    found = {key: value for key, value in gguf.keys.items() if key.split(".")[0] not in ("general", "tokenizer")}
+    check(found == llama_keys(architecture, config), "%s: keys %s" % (path, found))
+    tensors = dict(gguf.tensors)
+    if name == "tied":
+        dims, kind, data = tensors.pop("rope_freqs.weight")
+        pairs = list(zip(array.array("f", data), llama_divisors(config)))
+        check((dims, kind) == ([3], 0) and all(abs(a - b) < 1e-6 * b for a, b in pairs), "%s: divisors %s" % (path, pairs))
+        check(pairs[0][0] == 1 and 1 < pairs[1][0] < 8 and pairs[2][0] == 8, "%s: kinds of divisors" % path)
+    check(("output.weight" in tensors) == (name in ("untied", "qwen3")), "%s: the output layer" % path)
+    check(set(tensors) == {llama_gguf_name(tensor) for tensor in wanted}, "%s: names" % path)
+    for tensor, (shape, values) in wanted.items():
+        dims, kind, data = tensors[llama_gguf_name(tensor)]
+        of = "float32" if len(shape) == 1 else dtype
+        if architecture == "llama" and (".q_proj." in tensor or ".k_proj." in tensor):
+            size = len(data) // shape[0]
+            data = b"".join(neighbours_parted([data[i:i + size] for i in range(0, len(data), size)], config["head_dim"]))
+        check((dims, kind, data) == (shape[::-1], {"float32": 0, "bfloat16": 30}[of], stored(values, of)), "%s: %s" % (path, tensor))
+
+
+def check_llama():
+    for name, flags in LLAMA_MODELS.items():
+        make_model(name, ("--tokenizer=bytes",), *LLAMA_FLAGS, *flags)
+        for dtype in ("float32", "bfloat16"):
+            check_llama_gguf(name, dtype)
+        must(GPT_EXPORT, "--out_dir=out-" + name, "--format=hf", "hf-" + name)
+        check(tensors_read("hf-%s/model.safetensors" % name) == tensors_read("out-%s/model.safetensors" % name), "hf-%s: tensors" % name)
+        must(GPT_EXPORT, "--out_dir=hf-" + name, "--format=gguf", "again.gguf", "--force")
+        check(Gguf("again.gguf").tensors == Gguf(name + "-float32.gguf").tensors, "%s: the export of an export differs" % name)
+    refused("llmc holds GPT-2's blocks only; --format=hf holds this model", 2, "--out_dir=out-tied", "--format=llmc", "x")
+    make_model("wide", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=qwen2", "--head_dim=8")
+    refused("llama.cpp holds a model with qkv_bias and a head_dim", 2, "--out_dir=out-wide", "--format=gguf", "x")
+    make_model("own", ("--tokenizer=bytes",), *LLAMA_FLAGS, "--arch=llama", "--qk_norm=full")
+    refused("llama.cpp holds a model with qk_norm='full'", 2, "--out_dir=out-own", "--format=gguf", "x")
+    refused("transformers holds a model with qk_norm='full'", 2, "--out_dir=out-own", "--format=hf", "x")
+    refused("llmc holds GPT-2's blocks only", 2, "--out_dir=out-own", "--format=llmc", "x")
+    scaling = read_json("hf-tied/config.json")["rope_scaling"]
+    for name, key in (("qwen2", "qkv_bias"), ("qwen3", "qk_norm='head'")):
+        write_json("hf-%s/config.json" % name, {**read_json("hf-%s/config.json" % name), "rope_scaling": scaling})
+        refused("a model with rope_scaling='llama3:...' and " + key, 2, "--out_dir=hf-" + name, "--format=gguf", "x")
+
+
 # ---- llm.c ----
 
 def check_llmc(name, dtype):
@@ -568,6 +673,7 @@ def main():
         check_gguf_tokens(name, gguf)
         check_round_trip(name)
     check_run_tokens(list(models))
+    check_llama()
     check_usage()
     check_force()
     check_other_disks()

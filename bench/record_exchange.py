@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """For published figures, not in CI: other programs open our files, we open theirs, and the numbers are the same.
 
-    bench/record_exchange.py --build=BUILD [--only=models,tokenizers,generate,nanogpt] [--work=FOLDER]
+    bench/record_exchange.py --build=BUILD [--only=models,modern,tokenizers,generate,nanogpt] [--work=FOLDER]
                              [--vocab=FOLDER] [--tokens=100] [--dtype=float32] [--rounds=5] [--nanogpt=FOLDER]
 
 PYTHON needs torch, transformers and gguf; BUILD needs tests/model/logits_dump, which `make check` builds.
@@ -10,6 +10,9 @@ PYTHON needs torch, transformers and gguf; BUILD needs tests/model/logits_dump, 
               saved with a learning rate of 0 -> gpt-export -> from_pretrained(): identical tensors; the same for GGUF in
               float32, float16 and bfloat16, by every key and tensor.  Models that gpt-train trained, with and without
               biases, by from_pretrained(out_dir).  Logits are equal within 1e-5 of the largest
+  modern      the same of LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM of odd shapes, with
+              each kind of rope_scaling, tied and untied; GGUF is left to tests/e2e/export.py.  Ten training steps beside
+              PyTorch's AdamW: losses within 1e-5
   tokenizers  of bytes, characters and byte pairs: AutoTokenizer gives the data set's ids and the text back
   generate    tokens per second of gpt-sample against generate(), and the same greedy text: GPT-2 124M with random
               weights, two threads, one sequence and eight; the programs alternate, medians are printed.  gpt-sample's
@@ -32,7 +35,8 @@ import sys
 import time
 
 import torch
-from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
+from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig, MistralConfig, Qwen2Config,
+                          Qwen3Config)
 
 from common import options_of
 
@@ -41,6 +45,19 @@ TEXT = "Größe und Maß: für 10 € nähen wir Ärmel, naïve façade.\nIt's w
 SHAPES = [dict(vocab_size=301, n_positions=37, n_embd=42, n_layer=3, n_head=7),
           dict(vocab_size=97, n_positions=16, n_embd=8, n_layer=1, n_head=1),
           dict(vocab_size=1001, n_positions=64, n_embd=96, n_layer=2, n_head=3)]
+LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32,
+          "rope_theta": 5e5}
+MODERN = [LlamaConfig(vocab_size=301, hidden_size=60, intermediate_size=100, num_hidden_layers=3, num_attention_heads=6,
+                      num_key_value_heads=2, max_position_embeddings=96, rope_parameters=LLAMA3, tie_word_embeddings=False),
+          LlamaConfig(vocab_size=77, hidden_size=48, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4, head_dim=20,
+                      max_position_embeddings=64, rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4},
+                      tie_word_embeddings=True, attention_bias=True, mlp_bias=True, rms_norm_eps=1e-3),
+          MistralConfig(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+                        num_key_value_heads=1, max_position_embeddings=64, sliding_window=None, head_dim=8),
+          Qwen2Config(vocab_size=99, hidden_size=64, intermediate_size=90, num_hidden_layers=2, num_attention_heads=8,
+                      num_key_value_heads=1, max_position_embeddings=64, tie_word_embeddings=False),
+          Qwen3Config(vocab_size=120, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+                      num_key_value_heads=2, head_dim=32, max_position_embeddings=64, tie_word_embeddings=True)]
 GGUF_TYPES = {"float32": (torch.float32, 0), "float16": (torch.float16, 1), "bfloat16": (torch.bfloat16, 32)}
 TRAIN = ["--batch_size=2", "--gradient_accumulation_steps=1", "--eval_iters=1"]
 PROMPT, THREADS, AT_ONCE = "Hello, my name is", 2, 8
@@ -85,7 +102,7 @@ def our_logits(options, folder, ids):
 
 def compare_logits(options, name, model, folder):
     """Compares the model's logits with ours of the folder."""
-    ids = [i * 7919 % model.config.vocab_size for i in range(model.config.n_positions)]
+    ids = [i * 7919 % model.config.vocab_size for i in range(model.config.max_position_embeddings)]
     ours = our_logits(options, folder, ids)
     with torch.no_grad():
         theirs = model(torch.tensor([ids])).logits[0]
@@ -168,6 +185,51 @@ def models(options):
                 "--block_size=48", "--n_layer=3", "--n_head=3", "--n_embd=96", "--vocab_size=301", "--bias=" + bias, "--gelu=" + gelu,
                 "--out_dir=" + out)
             compare_logits(options, "from_pretrained(out_dir), bias=%s, gelu=%s" % (bias, gelu), load(out), out)
+
+
+def modern(options):
+    for number, config in enumerate(MODERN):
+        name, work = "%s %d" % (type(config).__name__.replace("Config", ""), number), os.path.join(options.work, "modern-%d" % number)
+        torch.manual_seed(number)
+        model = AutoModelForCausalLM.from_config(config).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.05 * torch.randn_like(parameter))
+        model.save_pretrained(work + "/saved")
+        compare_logits(options, name + ", save_pretrained()", model, work + "/saved")
+        tokens_write(work + "/data", (i * 7919 % config.vocab_size for i in range(33)))  # all batches of 32 tokens agree
+        run(options.train, "--init_from=" + work + "/saved", "--dataset=" + work + "/data", *TRAIN, "--max_iters=0",
+            "--learning_rate=0", "--min_lr=0", "--decay_lr=False", "--block_size=32", "--out_dir=" + work + "/out")
+        run(options.export, "--out_dir=" + work + "/out", "--format=hf", "--force", work + "/hf")
+        again = AutoModelForCausalLM.from_pretrained(work + "/hf").eval()
+        theirs, ours = model.state_dict(), again.state_dict()
+        check(set(theirs) == set(ours) and all(torch.equal(theirs[key], ours[key]) for key in theirs),
+              name + ": identical tensors after save_pretrained, gpt-train, gpt-export")
+        compare_logits(options, name + ", gpt-export", again, work + "/out")
+        ten_steps(options, name, model, work)
+
+
+def ten_steps(options, name, model, work):
+    """Trains both sides on the same batch; decay only on matrices, as gpt-train does."""
+    ids = torch.tensor([[i * 7919 % model.config.vocab_size for i in range(33)]])
+    groups = [{"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": 0.1},
+              {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
+    optimizer, losses = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.95), eps=1e-8), []
+    for _ in range(10):
+        logits = model(ids[:, :-1]).logits
+        loss = torch.nn.functional.cross_entropy(logits[0], ids[0, 1:])
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    run(options.train, "--init_from=" + work + "/saved", "--dataset=" + work + "/data", *TRAIN, "--max_iters=9", "--learning_rate=1e-3",
+        "--decay_lr=False", "--block_size=32", "--log_interval=1", "--dtype=float32", "--out_dir=" + work + "/steps")
+    with open(work + "/steps/metrics.jsonl", encoding="utf-8") as file:
+        ours = [line["loss"] for line in map(json.loads, file) if "loss" in line]
+    worst = max(abs(a - b) for a, b in zip(losses, ours))
+    check(len(ours) == 10 and worst <= BOUND and losses[-1] < losses[0], "%s: ten losses, %.3f to %.3f, differ by at most %.1g" %
+          (name, losses[0], losses[-1], worst))
 
 
 # ---- tokenizers ----
@@ -277,13 +339,13 @@ def nanogpt(options):
 
 
 def main():
-    options = options_of(__doc__, build=".", only="models,tokenizers", work="record-exchange", vocab="", tokens=100, dtype="float32",
+    options = options_of(__doc__, build=".", only="models,modern,tokenizers", work="record-exchange", vocab="", tokens=100, dtype="float32",
                          rounds=5, nanogpt="")
     options.work = os.path.abspath(options.work)
     options.train, options.prepare, options.export = (os.path.join(options.build, "gpt-" + name) for name in ("train", "prepare", "export"))
     os.makedirs(options.work, exist_ok=True)
     for name in options.only.split(","):
-        {"models": models, "tokenizers": tokenizers, "generate": generate, "nanogpt": nanogpt}[name](options)
+        {"models": models, "modern": modern, "tokenizers": tokenizers, "generate": generate, "nanogpt": nanogpt}[name](options)
     return 0 if good else 1
 
 

@@ -1,8 +1,8 @@
-/* GPT-2's tensors in files with Hugging Face's names.
+/* A model's tensors in files with Hugging Face's names (parameters.h).
  *
- * A weights file has all of them, including biases that the model does not have: transformers' GPT-2 always has biases,
- * and zeros have no effect.  lm_head.weight is not listed: it is wte.weight.  Source: transformers modeling_gpt2.py,
- * GPT2Model and GPT2Block.
+ * A GPT-2's weights file has all biases, including those that the model does not have: transformers' GPT-2 always has
+ * them, and zeros have no effect.  lm_head.weight is not listed if it is the token embedding.  Source: transformers
+ * modeling_gpt2.py, GPT2Model and GPT2Block; modeling_llama.py.
  */
 #ifndef GPT_TRAIN_IO_HF_LAYOUT_H
 #define GPT_TRAIN_IO_HF_LAYOUT_H

@@ -17,6 +17,7 @@ EXTRA_DIST += \
 	bench/results/2026-11-23-h100-opencl.json \
 	bench/results/2026-11-23-h100.md \
 	bench/results/2026-11-25-cpu-16bit.md \
+	bench/results/2026-11-25-forecasts.md \
 	bench/results/2026-11-25-products.md \
 	bench/results/2026-11-25-search.md \
 	bench/results/README.md \

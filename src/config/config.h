@@ -108,7 +108,8 @@ enum gt_status config_parse_text(struct config *config, const char *name, const 
  * Errors: as config_parse_file() and config_check(). */
 enum gt_status config_compared(const struct config *config, struct config *out);
 
-/* Decides the keys of a new model's shape that were left open, but for vocab_size and gelu: those that `arch` gives. */
+/* Sets each key of a new model's shape that the user left open to the default of its `arch`.  Leaves vocab_size and
+ * gelu open: they depend on the data and on the checkpoint. */
 void config_arch_settle(struct config *config);
 
 /* Checks combinations of keys, and sets the keys for which others are another name (grad_checkpoint, explain_oom).

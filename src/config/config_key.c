@@ -346,7 +346,7 @@ static enum gt_status assign_string(const struct assignment *at)
     return GT_OK;
 }
 
-/* Refuses a word: "is none of auto, erf, tanh". */
+/* Refuses an unknown word; the message lists the words that the key accepts. */
 static enum gt_status refuse_word(const struct assignment *at)
 {
     const char *const *words = at->info->words;

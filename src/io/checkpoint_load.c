@@ -342,13 +342,12 @@ static enum gt_status moments_check(const struct safetensors *file, const struct
 /* Returns true if the file has a first moment of the first block's first matrix, but no second one. */
 static bool matrices_have_one_moment(const struct safetensors *file, const struct model_config *config)
 {
-    struct parameter_shape tensor, first, second;
-    const int32_t matrix = parameters_index(config, 0, BLOCK_C_ATTN, false);
+    struct parameter_shape tensor = {.linear = false}, first, second;
     size_t index;
     if (config->n_layer < 1)
         return false;
-    for (size_t i = (size_t)matrix; parameters_shape(config, i, &tensor), !tensor.linear;)
-        i++;
+    for (size_t i = 0; !tensor.linear; i++)
+        parameters_shape(config, i, &tensor);
     checkpoint_part_tensor(&tensor, CHECKPOINT_M, &first);
     checkpoint_part_tensor(&tensor, CHECKPOINT_V, &second);
     return safetensors_find(file, first.name, &index) && !safetensors_find(file, second.name, &index);

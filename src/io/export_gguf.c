@@ -245,17 +245,9 @@ static int32_t dtype_number(enum dtype dtype, int32_t of_bf16)
     return dtype == DTYPE_F32 ? 0 : dtype == DTYPE_F16 ? 1 : of_bf16;
 }
 
-/* Of a model that export_gguf_lacks() accepts. */
-static const char *architecture_of(const struct model_config *config)
-{
-    if (model_is_gpt2(config))
-        return "gpt2";
-    return config->qk_norm != QK_NORM_NONE ? "qwen3" : config->qkv_bias && !config->bias ? "qwen2" : "llama";
-}
-
 static bool is_llama(const struct model_config *config)
 {
-    return strcmp(architecture_of(config), "llama") == 0;
+    return strcmp(hf_config_type(config), "llama") == 0;
 }
 
 static bool has_divisors(const struct model_config *config)
@@ -421,7 +413,7 @@ static enum gt_status head_put(const struct export_options *options, struct head
 /* Makes everything before the data, to be released with free(). */
 static enum gt_status head_make(const struct export_options *options, char **out, size_t *out_count)
 {
-    struct head head = {.architecture = architecture_of(&options->checkpoint->config)};
+    struct head head = {.architecture = hf_config_type(&options->checkpoint->config)};
     head.stream = open_memstream(out, out_count);
     enum gt_status status = head.stream != NULL ? head_put(options, &head) : GT_NO_MEMORY;
     const bool has_failed = head.stream == NULL || ferror(head.stream);

@@ -6,7 +6,7 @@
  * other files in it are left alone.  config.json is removed first and the new one put in place last, so that in between
  * no reader mixes files of two models.  The temporary folder is locked while its process lives, so that the next export
  * recognises the leftovers of a killed one; a process id would not be unique among machines or containers.  The
- * tensors' names are those that save_pretrained() writes.
+ * tensors have the names that save_pretrained() gives them.
  */
 #include <assert.h>
 #include <dirent.h>

@@ -25,7 +25,8 @@ enum gt_status hf_size_field(const json_t *root, const char *source, const char 
 /* Reads a real in [min, max); leaves *value unchanged if the field is absent.  Errors: GT_DATA. */
 enum gt_status hf_real_field(const json_t *root, const char *source, const char *name, double min, double max,
                              double *value);
-/* Reads a token's id, or the first of a list; -1 if there is none.  Errors: GT_DATA. */
+/* Reads the id of a token.  The field may be one id or a list, whose first id is taken.  Sets *out to -1 if the field
+ * is absent.  Errors: GT_DATA. */
 enum gt_status hf_token_field(const json_t *root, const char *source, const char *name, int32_t *out);
 
 #endif

@@ -33,7 +33,7 @@ static bool is_own(const struct class_row *row)
     return row->name == NULL;
 }
 
-/* Returns the class that computes what the model does; the last row if there is none. */
+/* Returns the first class that computes what the model does.  If no class does, returns the last row. */
 static const struct class_row *class_of(const struct model_config *config)
 {
     const struct class_row *row = classes;
@@ -45,6 +45,11 @@ static const struct class_row *class_of(const struct model_config *config)
             break;
     }
     return row;
+}
+
+const char *hf_config_type(const struct model_config *config)
+{
+    return model_is_gpt2(config) ? "gpt2" : class_of(config)->type;
 }
 
 const char *hf_config_lacks(const struct model_config *config)
@@ -76,16 +81,13 @@ static json_t *scaling_make(const struct rope_config *rope)
 /* Adds what Llama's fields do not say. */
 static int own_add(json_t *root, const struct model_config *config, bool own)
 {
-    static const char *const qk_norms[] = {[QK_NORM_NONE] = "none", [QK_NORM_HEAD] = "head", [QK_NORM_FULL] = "full"};
     json_t *object = json_pack("{s:f}", "dropout", hf_shortest_double(config->dropout));
     if (own && object != NULL)
-        json_object_update_new(object,
-                               json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:s}", "norm",
-                                         config->norm == NORM_RMSNORM ? "rmsnorm" : "layernorm", "position",
-                                         config->position == POSITION_ROPE ? "rope" : "learned", "mlp",
-                                         config->mlp == MLP_SWIGLU ? "swiglu" : "gelu", "qk_norm",
-                                         qk_norms[config->qk_norm], "qkv_bias", (int)config->qkv_bias, "bias",
-                                         (int)config->bias, "gelu", config->gelu == GELU_TANH ? "tanh" : "erf"));
+        json_object_update_new(
+            object, json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:s}", "norm", model_norm_words[config->norm], "position",
+                              model_position_words[config->position], "mlp", model_mlp_words[config->mlp], "qk_norm",
+                              model_qk_norm_words[config->qk_norm], "qkv_bias", (int)config->qkv_bias, "bias",
+                              (int)config->bias, "gelu", model_gelu_words[config->gelu]));
     return json_object_set_new(root, OWN_TYPE, object);
 }
 
@@ -282,21 +284,18 @@ static enum gt_status word_parse(const json_t *object, const char *source, const
 
 static enum gt_status own_parse(const json_t *object, const char *source, struct model_config *config)
 {
-    static const char *const norms[] = {"layernorm", "rmsnorm", NULL}, *const positions[] = {"learned", "rope", NULL},
-                             *const mlps[] = {"gelu", "swiglu", NULL}, *const gelus[] = {"erf", "tanh", NULL},
-                             *const qk_norms[] = {"none", "head", "full", NULL};
     int norm, position, mlp, gelu, qk_norm;
-    TRY(word_parse(object, source, "norm", norms, &norm));
-    TRY(word_parse(object, source, "position", positions, &position));
-    TRY(word_parse(object, source, "mlp", mlps, &mlp));
-    TRY(word_parse(object, source, "gelu", gelus, &gelu));
-    TRY(word_parse(object, source, "qk_norm", qk_norms, &qk_norm));
+    TRY(word_parse(object, source, "norm", model_norm_words, &norm));
+    TRY(word_parse(object, source, "position", model_position_words, &position));
+    TRY(word_parse(object, source, "mlp", model_mlp_words, &mlp));
+    TRY(word_parse(object, source, "gelu", model_gelu_words, &gelu));
+    TRY(word_parse(object, source, "qk_norm", model_qk_norm_words, &qk_norm));
     TRY(json_get_bool(object, source, "bias", &config->bias));
     TRY(json_get_bool(object, source, "qkv_bias", &config->qkv_bias));
     config->norm = (enum norm_kind)norm;
     config->position = (enum position_kind)position;
     config->mlp = (enum mlp_kind)mlp;
-    config->gelu = gelu == 1 ? GELU_TANH : GELU_ERF;
+    config->gelu = (enum gelu_kind)gelu;
     config->qk_norm = (enum qk_norm_kind)qk_norm;
     return GT_OK;
 }

@@ -1,7 +1,7 @@
 /* A model's tensors in files with Hugging Face's names (parameters.h).
  *
- * A GPT-2's weights file has all biases, including those that the model does not have: transformers' GPT-2 always has
- * them, and zeros have no effect.  lm_head.weight is not listed if it is the token embedding.  Source: transformers
+ * transformers' GPT-2 always has biases.  The weights file of a GPT-2 without them therefore has zeros, which have no
+ * effect.  lm_head.weight is not listed if it is the token embedding.  Source: transformers
  * modeling_gpt2.py, GPT2Model and GPT2Block; modeling_llama.py.
  */
 #ifndef GPT_TRAIN_IO_HF_LAYOUT_H

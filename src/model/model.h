@@ -21,6 +21,10 @@ enum mlp_kind { MLP_GELU, MLP_SWIGLU };
 /* The norm of queries and keys: none, over each head (Qwen3), or over all heads together (OLMo 2). */
 enum qk_norm_kind { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_FULL };
 
+/* The words for them in configurations and files, indexed by the enumerators; NULL comes last. */
+extern const char *const model_norm_words[],
+    *const model_position_words[], *const model_mlp_words[], *const model_qk_norm_words[], *const model_gelu_words[];
+
 /* All zero but for the sizes is GPT-2. */
 struct model_config {
     int32_t n_layer, n_head, n_kv_head, n_embd, block_size;

@@ -14,6 +14,13 @@
 
 #define INIT_STD 0.02
 
+const char *const model_norm_words[] = {[NORM_LAYERNORM] = "layernorm", [NORM_RMSNORM] = "rmsnorm", NULL};
+const char *const model_position_words[] = {[POSITION_LEARNED] = "learned", [POSITION_ROPE] = "rope", NULL};
+const char *const model_mlp_words[] = {[MLP_GELU] = "gelu", [MLP_SWIGLU] = "swiglu", NULL};
+const char *const model_qk_norm_words[] = {
+    [QK_NORM_NONE] = "none", [QK_NORM_HEAD] = "head", [QK_NORM_FULL] = "full", NULL};
+const char *const model_gelu_words[] = {[GELU_ERF] = "erf", [GELU_TANH] = "tanh", NULL};
+
 int32_t model_positions(const struct model_config *config)
 {
     return config->max_positions > config->block_size ? config->max_positions : config->block_size;

@@ -111,18 +111,17 @@ static const char *arch_of(const struct model_config *model)
 /* Returns the shape keys of a model as a configuration object. */
 static json_t *shape_object(const struct config *config, const struct model_config *model)
 {
-    static const char *const qk_norms[] = {[QK_NORM_NONE] = "none", [QK_NORM_HEAD] = "head", [QK_NORM_FULL] = "full"};
     const bool rope = model->position == POSITION_ROPE;
     char scaling[ROPE_SCALING_TEXT_MAX];
     json_t *object = json_pack(
         "{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:s, s:s, s:f, s:s, s:f, s:s, s:s, s:s, s:b, s:b}", "n_layer",
         model->n_layer, "n_head", model->n_head, "n_kv_head", model->n_kv_head, "head_dim", model_head_dim(model),
         "n_embd", model->n_embd, "n_inner", model_inner_width(model), "vocab_size", model->vocab_size, "bias",
-        (int)model->bias, "gelu", model->gelu == GELU_TANH ? "tanh" : "erf", "arch", arch_of(model), "norm",
-        model->norm == NORM_RMSNORM ? "rmsnorm" : "layernorm", "norm_epsilon", model->norm_epsilon, "position",
-        rope ? "rope" : "learned", "rope_theta", rope ? model->rope.theta : 1e4, "rope_scaling",
-        rope_scaling_text(scaling, &model->rope), "mlp", model->mlp == MLP_SWIGLU ? "swiglu" : "gelu", "qk_norm",
-        qk_norms[model->qk_norm], "qkv_bias", (int)model->qkv_bias, "tie_embeddings", (int)!model->untied);
+        (int)model->bias, "gelu", model_gelu_words[model->gelu], "arch", arch_of(model), "norm",
+        model_norm_words[model->norm], "norm_epsilon", model->norm_epsilon, "position",
+        model_position_words[model->position], "rope_theta", rope ? model->rope.theta : 1e4, "rope_scaling",
+        rope_scaling_text(scaling, &model->rope), "mlp", model_mlp_words[model->mlp], "qk_norm",
+        model_qk_norm_words[model->qk_norm], "qkv_bias", (int)model->qkv_bias, "tie_embeddings", (int)!model->untied);
     /* The user may set a shorter context, as with nanoGPT's crop_block_size; rotary positions allow any. */
     const bool crop = config_key_was_set(config, CONFIG_KEY_block_size) && config->block_size < model->block_size;
     if (object && !rope && !crop && json_object_set_new(object, "block_size", json_integer(model->block_size)) != 0) {

@@ -270,9 +270,10 @@ static enum gt_status angles_upload(struct session *session)
         return GT_OK;
     for (int32_t first = 0; first < config->block_size; first += rows_max) {
         const int32_t left = config->block_size - first, rows = left < rows_max ? left : rows_max;
-        for (int32_t i = 0; i < rows; i++) {
-            for (int32_t k = 0; k < size / 2; k++) {
-                const double angle = (first + i) * rope_frequency(&config->rope, size, k);
+        for (int32_t k = 0; k < size / 2; k++) {
+            const double frequency = rope_frequency(&config->rope, size, k);
+            for (int32_t i = 0; i < rows; i++) {
+                const double angle = (first + i) * frequency;
                 row[i * size + k] = (float)cos(angle);
                 row[i * size + size / 2 + k] = (float)sin(angle);
             }

@@ -50,10 +50,10 @@ static void rates_recall(struct session *session)
 bool session_rates_guess(struct session *session)
 {
     rates_recall(session);
-    if (!session->timing.is_timed)
+    if (!session->timing.is_timed) {
         session->timing.rates = plan_rates_of_peak(GUESSED_THREAD_FLOPS * session->device.info.threads);
-    if (!session->timing.is_timed)
         session->timing.rates.uncertainty = GUESS_FACTOR;
+    }
     return session->timing.is_timed || session->device.info.host_memory;
 }
 

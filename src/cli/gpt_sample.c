@@ -21,7 +21,7 @@
 #include "data/tokenizer_import.h"
 #include "io/checkpoint.h"
 #include "io/hf_cache.h"
-#include "io/nanogpt_meta.h"
+#include "io/nanogpt.h"
 #include "train/feed.h"
 #include "train/generate.h"
 #include "train/restore.h"

@@ -9,7 +9,7 @@
  *     "vocabulary": [10, 32, 33, ...], "hash": "crc32c:89abcdef" }
  * where id k is the character with code point vocabulary[k]; kind "bytes" has no "vocabulary".  The hash is the CRC-32C
  * of the kind's name and of each code point as 4 little-endian bytes.  The format of kind "bpe" is in tokenizer_bpe.h.
- * nanoGPT's meta.pkl is only recognised here; io/nanogpt_meta.h reads it.
+ * nanoGPT's meta.pkl is only recognised here; io/nanogpt.h reads it.
  */
 #ifndef GPT_TRAIN_DATA_TOKENIZER_H
 #define GPT_TRAIN_DATA_TOKENIZER_H

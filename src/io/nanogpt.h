@@ -1,10 +1,11 @@
-/* nanoGPT's ckpt.pt: a run that can be continued here.
+/* nanoGPT's files: ckpt.pt, a run that can be continued here, and meta.pkl, the characters of a data set.
  *
  * torch.save() of { model, optimizer, model_args, iter_num, best_val_loss, config } is a zip archive: NAME/data.pkl, a
  * pickle of everything except the tensors' data, and NAME/data/KEY, the data.  The pickle is parsed as data (pickle.h),
  * never executed.  The optimizer numbers its parameters by group: those with two or more dimensions (which decay) in
- * the order of the model's modules, then the others.  Source: nanoGPT (commit 3adf61e) train.py and model.py,
- * configure_optimizers(); PyTorch, torch/serialization.py and torch/optim/adamw.py.
+ * the order of the model's modules, then the others.  meta.pkl is a pickle of { vocab_size, itos, stoi } that
+ * data/NAME/prepare.py writes.  Source: nanoGPT (commit 3adf61e) train.py, model.py, configure_optimizers(), sample.py
+ * and data/shakespeare_char/prepare.py; PyTorch, torch/serialization.py and torch/optim/adamw.py.
  */
 #ifndef GPT_TRAIN_IO_NANOGPT_H
 #define GPT_TRAIN_IO_NANOGPT_H
@@ -15,6 +16,7 @@
 #include "base/hostmem.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "data/tokenizer.h"
 #include "io/safetensors.h"
 #include "model/model.h"
 
@@ -36,5 +38,13 @@ struct nanogpt {
 enum gt_status nanogpt_open(struct hostmem *mem, const char *path, bool with_optimizer, struct nanogpt *out);
 /* Releases the objects that the fields own.  Accepts a zeroed struct. */
 void nanogpt_release(struct nanogpt *nanogpt);
+
+/* Makes a tokenizer of kind chars with the ids of "itos" in meta.pkl.  Errors: GT_IO, GT_NO_MEMORY, GT_UNSUPPORTED (a
+ * pickle that needs to run code), GT_DATA (other content; ids that are not in the order of the characters, as
+ * prepare.py's are). */
+enum gt_status nanogpt_meta_open(struct hostmem *mem, const char *path, struct tokenizer **out);
+/* As above, for the file's content in memory. */
+enum gt_status nanogpt_meta_read(struct hostmem *mem, const unsigned char *bytes, size_t count, const char *path,
+                                 struct tokenizer **out);
 
 #endif

@@ -18,8 +18,7 @@
 struct zip_entry {
     const char *name; /* not terminated; owned by the archive */
     size_t name_bytes;
-    uint64_t header_bytes; /* offset of the member's local header */
-    uint64_t offset_bytes; /* offset of its content, from the beginning of the file */
+    uint64_t offset_bytes; /* of its content, from the beginning of the file */
     uint64_t size_bytes;
     uint32_t crc32;
     bool is_verified;
@@ -27,22 +26,24 @@ struct zip_entry {
 
 struct zip {
     struct hostmem *mem;
+    int fd;           /* borrowed */
+    const char *path; /* borrowed */
+    uint64_t size_bytes;
+    uint64_t directory_offset, directory_bytes, count;
     unsigned char *directory;
-    struct zip_entry *entries; /* sorted by name */
-    size_t count;
+    struct zip_entry *entries; /* [count] */
 };
 
-/* Reads the directory of the archive `fd` of `size_bytes` bytes.  Checks that every member is inside the file, that no
- * two overlap, and that names are unique.  Errors: GT_IO, GT_NO_MEMORY; GT_DATA and GT_UNSUPPORTED (compressed or
- * encrypted members) with one line that names file and member. */
+/* Reads the directory of the archive `fd` of `size_bytes` bytes.  Checks that every member is inside the file.  Errors:
+ * GT_IO, GT_NO_MEMORY; GT_DATA and GT_UNSUPPORTED (compressed or encrypted members) with one line that names file and
+ * member. */
 enum gt_status zip_open(struct hostmem *mem, int fd, const char *path, uint64_t size_bytes, struct zip *out);
 /* Accepts a zeroed struct. */
 void zip_close(struct zip *zip);
 /* Returns NULL when there is none. */
-const struct zip_entry *zip_find(const struct zip *zip, const char *name, size_t name_bytes);
-/* Reads a member of `zip` once and compares its CRC-32 with the directory's.  A stored CRC-32 of 0 is not compared:
- * torch.save() writes it after torch.serialization.set_crc32_options(False).  Errors: GT_IO; GT_DATA, naming file and
- * member. */
-enum gt_status zip_verify(const struct zip *zip, int fd, const char *path, const struct zip_entry *entry);
+struct zip_entry *zip_find(const struct zip *zip, const char *name);
+/* Reads a member once and compares its CRC-32 with the directory's.  A stored CRC-32 of 0 is not compared: torch.save()
+ * writes it after torch.serialization.set_crc32_options(False).  Errors: GT_IO; GT_DATA, naming file and member. */
+enum gt_status zip_verify(const struct zip *zip, struct zip_entry *entry);
 
 #endif

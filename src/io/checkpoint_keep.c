@@ -22,7 +22,7 @@
 #include "io/checkpoint_publish.h"
 #include "io/checkpoint_record.h"
 #include "io/export_hf_tokens.h"
-#include "io/safetensors_index.h"
+#include "io/safetensors.h"
 
 #define ASIDE_NAME "checkpoint.tmp"
 #define NAME_MAX_BYTES 64

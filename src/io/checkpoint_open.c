@@ -20,7 +20,7 @@
 #include "io/hf_layout.h"
 #include "io/llmc_model.h"
 #include "io/nanogpt.h"
-#include "io/safetensors_index.h"
+#include "io/safetensors.h"
 
 #define CONFIG_BYTES_MAX ((size_t)4 << 20)
 #define RECORDS_MAX 6 /* records tried, in case a run saves faster than we open */
@@ -257,8 +257,9 @@ static enum gt_status open_nanogpt(struct checkpoint *checkpoint, const char *pa
 }
 
 /* ---- a checkpoint of ours ---- */
-static enum gt_status file_verify(const struct safetensors *file, const struct checkpoint_file_record *record)
+static enum gt_status file_verify(const struct safetensors *table, const struct checkpoint_file_record *record)
 {
+    const struct safetensors_file *file = &table->files[0];
     if (file->size_bytes != record->size_bytes) {
         log_error("%s: is %" PRIu64 " bytes long, but " CHECKPOINT_RECORD_NAME " says %" PRIu64, file->path,
                   file->size_bytes, record->size_bytes);

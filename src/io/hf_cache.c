@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "data/hf_hub.h"
-#include "io/safetensors_index.h"
+#include "io/safetensors.h"
 
 bool hf_cache_is_name(const char *name)
 {

@@ -13,7 +13,6 @@
 
 #include "base/log.h"
 #include "base/size.h"
-#include "io/array_table.h"
 #include "model/parameters.h"
 
 enum { HEADER_WORDS = 8, FIELD_MAX = 16777216, LAYERS_MAX = 4096 };
@@ -77,11 +76,14 @@ static enum gt_status parameters_walk(const char *path, const struct model_confi
     for (size_t position = 0; position < parameters_count(config); position++) {
         struct parameter_shape shape;
         parameters_shape(config, llmc_model_index(config, position), &shape);
-        const struct array_place place = {.transposed = shape.linear, .offset_bytes = at};
-        struct safetensors_tensor entry = {.dtype = dtype, .rank = shape.rank, .dims = {shape.dims[0], shape.dims[1]}};
+        struct safetensors_tensor entry = {.dtype = dtype,
+                                           .rank = shape.rank,
+                                           .dims = {shape.dims[0], shape.dims[1]},
+                                           .transposed = shape.linear,
+                                           .offset_bytes = at};
         memcpy(entry.name, shape.name, sizeof entry.name);
         if (table != NULL)
-            TRY(array_table_add(table, &entry, &place));
+            TRY(safetensors_add(table, &entry));
         const size_t stored = position == 0 ? (size_t)padded * (size_t)config->n_embd : parameter_elements(&shape);
         if (!size_add(at, stored * dtype_size_bytes(dtype), &at)) {
             log_error("%s: header: the sizes of the parameters do not fit 64 bits", path);
@@ -128,8 +130,8 @@ enum gt_status llmc_model_open(struct hostmem *mem, const char *path, struct mod
     TRY(header_read(path, header, &size_bytes));
     TRY(header_parse(path, header, &config, &padded, &dtype));
     TRY(length_check(path, &config, padded, dtype, size_bytes));
-    TRY(array_table_create(mem, path, 1, parameters_count(&config), &table));
-    enum gt_status status = array_table_file_add(table, path, &file);
+    TRY(safetensors_create(mem, path, &table));
+    enum gt_status status = safetensors_file_add(table, path, &file);
     if (status == GT_OK)
         status = parameters_walk(path, &config, padded, dtype, table, &end);
     if (status != GT_OK) {

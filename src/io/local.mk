@@ -1,6 +1,5 @@
 # The files of src/io; included by Makefile.am.
 libgpttrain_a_SOURCES += \
-	src/io/array_table.c src/io/array_table.h \
 	src/io/checkpoint.h \
 	src/io/checkpoint_keep.c src/io/checkpoint_keep.h \
 	src/io/checkpoint_load.c \
@@ -23,6 +22,6 @@ libgpttrain_a_SOURCES += \
 	src/io/nanogpt.c src/io/nanogpt.h \
 	src/io/pickle.c src/io/pickle.h \
 	src/io/safetensors.c src/io/safetensors.h \
-	src/io/safetensors_index.c src/io/safetensors_index.h \
+	src/io/safetensors_table.c \
 	src/io/safetensors_write.c \
 	src/io/zip_stored.c src/io/zip_stored.h

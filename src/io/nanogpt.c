@@ -19,7 +19,6 @@
 
 #include "base/log.h"
 #include "data/utf8.h"
-#include "io/array_table.h"
 #include "io/hf_config_fields.h"
 #include "io/hf_layout.h"
 #include "io/pickle.h"
@@ -134,7 +133,7 @@ static enum gt_status dict_get(const struct source *source, const char *name, js
 /* Gives the location of a tensor's data.  Verifies the member's checksum here, since the data is later used in pieces;
  * by then it usually is in the page cache. */
 static enum gt_status tensor_place(const struct source *source, const char *name, const struct pickle_tensor *tensor,
-                                   struct array_place *out)
+                                   uint64_t *out_offset_bytes)
 {
     struct zip_entry *entry = member_find(source, "data/", tensor->key);
     if (entry == NULL || entry->size_bytes / tensor->element_bytes != (uint64_t)tensor->storage_elements ||
@@ -144,15 +143,14 @@ static enum gt_status tensor_place(const struct source *source, const char *name
         return GT_DATA;
     }
     TRY(zip_verify(&source->zip, entry));
-    *out = (struct array_place){.file = 0,
-                                .offset_bytes = entry->offset_bytes + (uint64_t)tensor->first * tensor->element_bytes};
+    *out_offset_bytes = entry->offset_bytes + (uint64_t)tensor->first * tensor->element_bytes;
     return GT_OK;
 }
 
 /* Gets a number, or a tensor with one element: older versions of PyTorch store Adam's step as a plain number. */
 static enum gt_status number_get(const struct source *source, const json_t *dict, const char *name, double *out)
 {
-    struct array_place place;
+    uint64_t at;
     float single;
     const json_t *value = json_object_get(dict, name);
     const struct pickle_tensor *tensor = pickle_tensor_of(&source->pickle, value);
@@ -160,10 +158,10 @@ static enum gt_status number_get(const struct source *source, const json_t *dict
         return json_get_real(dict, source->path, name, out);
     if (tensor->elements != 1 || (tensor->dtype != DTYPE_F32 && tensor->dtype != DTYPE_F64))
         return field_refuse(source, name, "is a tensor, but not of one number in float32 or float64");
-    TRY(tensor_place(source, name, tensor, &place));
+    TRY(tensor_place(source, name, tensor, &at));
     if (tensor->dtype == DTYPE_F64)
-        return file_read_at(source->fd, source->path, place.offset_bytes, out, sizeof *out);
-    TRY(file_read_at(source->fd, source->path, place.offset_bytes, &single, sizeof single));
+        return file_read_at(source->fd, source->path, at, out, sizeof *out);
+    TRY(file_read_at(source->fd, source->path, at, &single, sizeof single));
     *out = (double)single;
     return GT_OK;
 }
@@ -228,7 +226,7 @@ static enum gt_status tensor_add(const struct source *source, struct safetensors
 {
     static const char blocks[] = HF_PREFIX "h.";
     const struct pickle_tensor *tensor = pickle_tensor_of(&source->pickle, value);
-    struct array_place place;
+    uint64_t at;
     if (tensor == NULL) {
         log_error("%s: %.100s is not a tensor", source->path, name);
         return GT_DATA;
@@ -237,27 +235,28 @@ static enum gt_status tensor_add(const struct source *source, struct safetensors
         log_error("%s: tensor %.100s: only float32, float16 and bfloat16 can be loaded", source->path, name);
         return GT_UNSUPPORTED;
     }
-    TRY(tensor_place(source, name, tensor, &place));
-    struct safetensors_tensor entry = {.dtype = tensor->dtype, .rank = tensor->rank};
+    TRY(tensor_place(source, name, tensor, &at));
+    struct safetensors_tensor entry = {.dtype = tensor->dtype, .rank = tensor->rank, .offset_bytes = at};
     (void)snprintf(entry.name, sizeof entry.name, "%s", name);
     memcpy(entry.dims, tensor->dims, sizeof tensor->dims);
-    place.transposed = tensor->rank == 2 && strncmp(layer, blocks, sizeof blocks - 1) == 0;
-    if (place.transposed) {
+    entry.transposed = tensor->rank == 2 && strncmp(layer, blocks, sizeof blocks - 1) == 0;
+    if (entry.transposed) {
         entry.dims[0] = tensor->dims[1];
         entry.dims[1] = tensor->dims[0];
     }
-    return array_table_add(table, &entry, &place);
+    return safetensors_add(table, &entry);
 }
 
 /* Adds zeros for a tensor of the layout that the file lacks. */
 static enum gt_status zeros_add(struct safetensors *table, const char *prefix, const struct parameter_shape *tensor)
 {
-    struct safetensors_tensor entry = {
-        .dtype = DTYPE_F32, .rank = tensor->rank, .dims = {tensor->dims[0], tensor->dims[1]}};
-    const struct array_place place = {.file = ARRAY_ZEROS};
+    struct safetensors_tensor entry = {.dtype = DTYPE_F32,
+                                       .rank = tensor->rank,
+                                       .dims = {tensor->dims[0], tensor->dims[1]},
+                                       .file = SAFETENSORS_ZEROS};
     size_t index;
     (void)snprintf(entry.name, sizeof entry.name, "%s%.100s", prefix, tensor->name);
-    return safetensors_find(table, entry.name, &index) ? GT_OK : array_table_add(table, &entry, &place);
+    return safetensors_find(table, entry.name, &index) ? GT_OK : safetensors_add(table, &entry);
 }
 
 static enum gt_status model_read(const struct source *source, struct nanogpt *nanogpt)
@@ -267,10 +266,8 @@ static enum gt_status model_read(const struct source *source, struct nanogpt *na
     json_t *dict, *value;
     int32_t file;
     TRY(dict_get(source, "model", &dict));
-    if (parameters > SAFETENSORS_TENSORS_MAX / 2)
-        return field_refuse(source, "n_layer", "has more tensors than can be read");
-    TRY(array_table_create(source->mem, source->path, 1, json_object_size(dict) + parameters, &nanogpt->model));
-    TRY(array_table_file_add(nanogpt->model, source->path, &file));
+    TRY(safetensors_create(source->mem, source->path, &nanogpt->model));
+    TRY(safetensors_file_add(nanogpt->model, source->path, &file));
     json_object_foreach(dict, name, value)
     {
         const char *layer = strncmp(name, COMPILED_PREFIX, skip) == 0 ? name + skip : name;
@@ -369,8 +366,8 @@ static enum gt_status optimizer_read(const struct source *source, struct nanogpt
     int32_t file;
     TRY(dict_get(source, "optimizer", &optimizer));
     TRY(groups_find(source, optimizer, &groups));
-    TRY(array_table_create(source->mem, source->path, 1, 2 * parameters, &nanogpt->optimizer));
-    TRY(array_table_file_add(nanogpt->optimizer, source->path, &file));
+    TRY(safetensors_create(source->mem, source->path, &nanogpt->optimizer));
+    TRY(safetensors_file_add(nanogpt->optimizer, source->path, &file));
     const bool empty = json_object_size(groups.state) == 0;
     nanogpt->adam_step = -1;
     for (size_t i = 0; i < parameters; i++) {

@@ -1,13 +1,13 @@
-/* Reads safetensors.
+/* Opens safetensors files, and weights that are split into several of them.
  *
- * The header is parsed once, checked completely, and kept as a table in the order of the data.  Arrays are then read
- * piece by piece with pread, straight into the caller's buffer.  The file is not mapped: if another process truncated
- * it, this one would end with SIGBUS.  The checks go from cheap to expensive: length of the file, length of the header,
- * JSON, each entry by itself, all entries together.  safetensors_write.c does the writing.
+ * A header is parsed once, checked completely, and added to a table in the order of the data.  The checks go from cheap
+ * to expensive: length of the file, length of the header, JSON, each entry by itself, all entries together.  The index
+ * of split weights is untrusted JSON too: a shard's name must be a plain file name before it becomes part of a path,
+ * and index and shards must list the same tensors.  Only headers are read.  safetensors_table.c reads the arrays,
+ * safetensors_write.c writes files.
  */
 #include "io/safetensors.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/size.h"
-#include "io/array_table.h"
 
+#define INDEX_BYTES_MAX ((size_t)4 << 20)
 #define LENGTH_BYTES 8
 
 /* The format's dtypes; DTYPE_COUNT for those without an enum dtype. */
@@ -34,77 +34,15 @@ static const struct {
 };
 #define KIND_COUNT (sizeof kinds / sizeof kinds[0])
 
-static enum gt_status file_load(struct safetensors *file);
-static enum gt_status header_length_read(struct safetensors *file, size_t *out_bytes);
-static enum gt_status header_parse(struct safetensors *file, const char *text, size_t text_bytes);
-static enum gt_status entry_parse(const struct safetensors *file, const char *name, const json_t *entry,
-                                  struct safetensors_tensor *out);
-static enum gt_status layout_check(const struct safetensors *file);
-
-enum gt_status safetensors_open(struct hostmem *mem, const char *path, struct safetensors **out)
-{
-    assert(mem != NULL && path != NULL);
-    const size_t length = strlen(path);
-    if (length >= FILE_PATH_MAX) {
-        log_error("the path of a safetensors file has %zu bytes; at most %d are possible", length, FILE_PATH_MAX - 1);
-        return GT_USAGE;
-    }
-    int fd;
-    uint64_t size_bytes;
-    TRY(file_open_read(path, &fd, &size_bytes));
-    return safetensors_open_fd(mem, path, fd, size_bytes, out);
-}
-
-enum gt_status safetensors_open_fd(struct hostmem *mem, const char *path, int fd, uint64_t size_bytes,
-                                   struct safetensors **out)
-{
-    assert(fd >= 0 && strlen(path) < FILE_PATH_MAX);
-    struct safetensors *file;
-    enum gt_status status = HOSTMEM_NEW(mem, 1, "safetensors file", &file);
-    if (status != GT_OK) {
-        (void)close(fd);
-        return status;
-    }
-    file->mem = mem;
-    file->fd = fd;
-    file->size_bytes = size_bytes;
-    memcpy(file->path, path, strlen(path) + 1);
-    status = file_load(file);
-    if (status != GT_OK) {
-        safetensors_close(file);
-        return status;
-    }
-    *out = file;
-    return GT_OK;
-}
-
-void safetensors_close(struct safetensors *file)
-{
-    if (file == NULL)
-        return;
-    if (file->fd >= 0)
-        (void)close(file->fd);
-    array_table_release(file);
-    hostmem_free(file->mem, file->tensors);
-    hostmem_free(file->mem, file);
-}
-
-static enum gt_status file_load(struct safetensors *file)
-{
-    size_t header_bytes;
-    TRY(header_length_read(file, &header_bytes));
-    char *text;
-    TRY(HOSTMEM_NEW(file->mem, header_bytes, "safetensors header", &text));
-    enum gt_status status = file_read_at(file->fd, file->path, LENGTH_BYTES, text, header_bytes);
-    if (status == GT_OK) {
-        file->header_crc32c = file_crc32c(file->header_crc32c, text, header_bytes);
-        file->data_offset = LENGTH_BYTES + header_bytes;
-        file->data_bytes = file->size_bytes - file->data_offset;
-        status = header_parse(file, text, header_bytes);
-    }
-    hostmem_free(file->mem, text);
-    return status == GT_OK ? layout_check(file) : status;
-}
+/* A file whose header is being read. */
+struct opening {
+    struct safetensors *table;
+    const struct safetensors_file *file;
+    int32_t number;       /* of the file in the table */
+    uint64_t data_offset; /* where the arrays begin */
+    const json_t *map;    /* of an index: the file of each tensor; NULL without one */
+    const char *name;     /* of this file in the index */
+};
 
 /* PyTorch's own files begin like a zip archive or like a pickle of protocol 2 to 5. */
 static bool is_pickle(const unsigned char bytes[static LENGTH_BYTES])
@@ -114,8 +52,10 @@ static bool is_pickle(const unsigned char bytes[static LENGTH_BYTES])
     return zip || pickle;
 }
 
-static enum gt_status header_length_read(struct safetensors *file, size_t *out_bytes)
+/* Reads the header's length, and sets where the data begins. */
+static enum gt_status header_length_read(struct opening *opening, uint32_t *crc32c)
 {
+    const struct safetensors_file *file = opening->file;
     unsigned char bytes[LENGTH_BYTES];
     uint64_t length;
     if (file->size_bytes < LENGTH_BYTES) {
@@ -137,62 +77,9 @@ static enum gt_status header_length_read(struct safetensors *file, size_t *out_b
                   file->path, length, left, SAFETENSORS_HEADER_BYTES_MAX);
         return GT_DATA;
     }
-    file->header_crc32c = file_crc32c(0, bytes, sizeof bytes);
-    *out_bytes = (size_t)length;
+    *crc32c = file_crc32c(0, bytes, sizeof bytes);
+    opening->data_offset = LENGTH_BYTES + length;
     return GT_OK;
-}
-
-/* "__metadata__" is a flat table of strings, which are not used. */
-static enum gt_status metadata_check(const struct safetensors *file, json_t *metadata)
-{
-    const char *name;
-    json_t *value;
-    bool strings = json_is_object(metadata);
-    json_object_foreach(metadata, name, value) strings = strings && json_is_string(value);
-    if (strings)
-        return GT_OK;
-    log_error("%s: field \"__metadata__\": expected an object of strings", file->path);
-    return GT_DATA;
-}
-
-static enum gt_status entries_parse(struct safetensors *file, json_t *root)
-{
-    const char *name;
-    json_t *entry;
-    json_object_foreach(root, name, entry)
-    {
-        if (strcmp(name, "__metadata__") == 0) {
-            TRY(metadata_check(file, entry));
-            continue;
-        }
-        assert(file->count < json_object_size(root));
-        TRY(entry_parse(file, name, entry, &file->tensors[file->count]));
-        file->count++;
-    }
-    return GT_OK;
-}
-
-static enum gt_status header_parse(struct safetensors *file, const char *text, size_t text_bytes)
-{
-    if (text[0] != '{') {
-        log_error("%s: the header does not begin with '{', so this is not a safetensors file", file->path);
-        return GT_DATA;
-    }
-    json_t *root;
-    TRY(json_parse(text, text_bytes, file->path, &root));
-    enum gt_status status = GT_OK;
-    const size_t count = json_object_size(root);
-    if (count > SAFETENSORS_TENSORS_MAX + 1) {
-        log_error("%s: the header lists %zu tensors; at most %d are accepted", file->path, count,
-                  SAFETENSORS_TENSORS_MAX);
-        status = GT_DATA;
-    }
-    if (status == GT_OK)
-        status = HOSTMEM_NEW(file->mem, count, "safetensors table", &file->tensors);
-    if (status == GT_OK)
-        status = entries_parse(file, root);
-    json_decref(root);
-    return status;
 }
 
 /* Gets an integer of "shape" or "data_offsets", where JSON allows any value. */
@@ -217,164 +104,300 @@ static enum gt_status shape_parse(const char *source, const json_t *entry, struc
     out->rank = (int32_t)json_array_size(shape);
     for (size_t i = 0; i < (size_t)out->rank; i++)
         TRY(list_item(source, "shape", shape, i, &out->dims[i]));
-    if (!size_product(out->dims, (size_t)out->rank, &out->elements)) {
-        log_error("%s: field \"shape\": the product of the sizes does not fit 64 bits", source);
-        return GT_DATA;
-    }
     return GT_OK;
 }
 
-static enum gt_status dtype_parse(const char *source, const json_t *entry, struct safetensors_tensor *out,
-                                  size_t *out_size_bytes)
-{
-    const char *name;
-    TRY(json_get_string(entry, source, "dtype", &name));
-    for (size_t i = 0; i < KIND_COUNT; i++) {
-        if (strcmp(name, kinds[i].name) == 0) {
-            out->dtype = kinds[i].dtype;
-            *out_size_bytes = kinds[i].size_bytes;
-            return GT_OK;
-        }
-    }
-    log_error("%s: field \"dtype\": \"%.32s\" is not a known type", source, name);
-    return GT_DATA;
-}
-
-/* Gives the location of the array; its length must agree with dtype and shape. */
-static enum gt_status offsets_parse(const struct safetensors *file, const char *source, const json_t *entry,
-                                    size_t element_bytes, struct safetensors_tensor *out)
+/* Sets the dtype, and the location of the array; its length must agree with dtype and shape. */
+static enum gt_status place_parse(const struct opening *opening, const char *source, const json_t *entry,
+                                  struct safetensors_tensor *out)
 {
     const json_t *offsets = json_object_get(entry, "data_offsets");
+    const uint64_t data_bytes = opening->file->size_bytes - opening->data_offset;
+    const char *dtype;
+    size_t kind = 0, elements, expected;
+    int64_t begin, end;
+    TRY(json_get_string(entry, source, "dtype", &dtype));
+    while (kind < KIND_COUNT && strcmp(dtype, kinds[kind].name) != 0)
+        kind++;
+    if (kind == KIND_COUNT) {
+        log_error("%s: field \"dtype\": \"%.32s\" is not a known type", source, dtype);
+        return GT_DATA;
+    }
     if (!json_is_array(offsets) || json_array_size(offsets) != 2) {
         log_error("%s: field \"data_offsets\": expected a list of two integers", source);
         return GT_DATA;
     }
-    int64_t begin, end;
     TRY(list_item(source, "data_offsets", offsets, 0, &begin));
     TRY(list_item(source, "data_offsets", offsets, 1, &end));
-    if (begin > end || (uint64_t)end > file->data_bytes) {
+    if (begin > end || (uint64_t)end > data_bytes) {
         log_error("%s: field \"data_offsets\": [%" PRId64 ", %" PRId64 "] is outside the file's %" PRIu64
                   " bytes of data",
-                  source, begin, end, file->data_bytes);
+                  source, begin, end, data_bytes);
         return GT_DATA;
     }
-    size_t expected;
-    if (!size_mul(out->elements, element_bytes, &expected) || expected != (uint64_t)(end - begin)) {
+    if (size_product(out->dims, (size_t)out->rank, &elements) && /* else safetensors_add() refuses it */
+        (!size_mul(elements, kinds[kind].size_bytes, &expected) || expected != (uint64_t)(end - begin))) {
         log_error("%s: field \"data_offsets\": %" PRId64 " bytes, but dtype and shape need %zu elements of %zu bytes",
-                  source, end - begin, out->elements, element_bytes);
+                  source, end - begin, elements, kinds[kind].size_bytes);
         return GT_DATA;
     }
-    out->begin_bytes = (uint64_t)begin;
+    out->dtype = kinds[kind].dtype;
+    out->offset_bytes = opening->data_offset + (uint64_t)begin;
     out->size_bytes = (uint64_t)(end - begin);
     return GT_OK;
 }
 
-static enum gt_status entry_parse(const struct safetensors *file, const char *name, const json_t *entry,
-                                  struct safetensors_tensor *out)
+/* Adds a tensor.  An index must assign it to this file. */
+static enum gt_status entry_add(const struct opening *opening, const char *name, const json_t *entry)
 {
+    struct safetensors_tensor tensor = {.file = opening->number};
+    const char *where = json_string_value(json_object_get(opening->map, name));
+    char source[FILE_PATH_MAX + SAFETENSORS_NAME_MAX + 16];
     if (!safetensors_name_valid(name)) {
-        log_error("%s: tensor name \"%.64s\" (%zu bytes): must be 1 to %d characters of A-Z a-z 0-9 . _ -", file->path,
-                  name, strlen(name), SAFETENSORS_NAME_MAX - 1);
+        log_error("%s: tensor name \"%.64s\" (%zu bytes): must be 1 to %d characters of A-Z a-z 0-9 . _ -",
+                  opening->file->path, name, strlen(name), SAFETENSORS_NAME_MAX - 1);
         return GT_DATA;
     }
-    char source[FILE_PATH_MAX + SAFETENSORS_NAME_MAX + 16];
-    (void)snprintf(source, sizeof source, "%s: tensor %s", file->path, name);
+    (void)snprintf(source, sizeof source, "%s: tensor %s", opening->file->path, name);
+    if (opening->map != NULL && (where == NULL || strcmp(where, opening->name) != 0)) {
+        log_error("%s: the index says %.64s", source, where != NULL ? where : "nothing about it");
+        return GT_DATA;
+    }
     if (!json_is_object(entry) || json_object_size(entry) != 3) {
         log_error("%s: expected an object of dtype, shape and data_offsets", source);
         return GT_DATA;
     }
-    size_t element_bytes;
-    memcpy(out->name, name, strlen(name) + 1);
-    TRY(dtype_parse(source, entry, out, &element_bytes));
-    TRY(shape_parse(source, entry, out));
-    return offsets_parse(file, source, entry, element_bytes, out);
+    memcpy(tensor.name, name, strlen(name) + 1);
+    TRY(shape_parse(source, entry, &tensor));
+    TRY(place_parse(opening, source, entry, &tensor));
+    return safetensors_add(opening->table, &tensor);
 }
 
-static int by_begin(const void *left, const void *right)
+/* Adds the tensors.  "__metadata__" is a flat table of strings, which are not used. */
+static enum gt_status entries_add(const struct opening *opening, json_t *root)
+{
+    const char *path = opening->file->path, *name;
+    json_t *entry, *metadata = json_object_get(root, "__metadata__"), *value;
+    bool strings = metadata == NULL || json_is_object(metadata);
+    const size_t count = json_object_size(root) - (metadata != NULL);
+    json_object_foreach(metadata, name, value) strings = strings && json_is_string(value);
+    if (!strings) {
+        log_error("%s: field \"__metadata__\": expected an object of strings", path);
+        return GT_DATA;
+    }
+    if (count > SAFETENSORS_TENSORS_MAX) {
+        log_error("%s: the header lists %zu tensors; at most %d are accepted", path, count, SAFETENSORS_TENSORS_MAX);
+        return GT_DATA;
+    }
+    json_object_foreach(root, name, entry)
+    {
+        if (entry != metadata)
+            TRY(entry_add(opening, name, entry));
+    }
+    return GT_OK;
+}
+
+static int by_offset(const void *left, const void *right)
 {
     const struct safetensors_tensor *a = left, *b = right;
-    if (a->begin_bytes != b->begin_bytes)
-        return a->begin_bytes < b->begin_bytes ? -1 : 1;
+    if (a->offset_bytes != b->offset_bytes)
+        return a->offset_bytes < b->offset_bytes ? -1 : 1;
     if (a->size_bytes != b->size_bytes)
         return a->size_bytes < b->size_bytes ? -1 : 1;
     return strcmp(a->name, b->name);
 }
 
-/* Checks that the arrays follow one another from the first byte of the data to the last. */
-static enum gt_status layout_check(const struct safetensors *file)
+/* Sorts the file's tensors, which begin at `first` in the table, and checks that they follow one another from the first
+ * byte of the data to the last. */
+static enum gt_status layout_check(const struct opening *opening, size_t first)
 {
-    if (file->count > SAFETENSORS_TENSORS_MAX) {
-        log_error("%s: the header lists %zu tensors; at most %d are accepted", file->path, file->count,
+    const struct safetensors *table = opening->table;
+    const uint64_t data_bytes = opening->file->size_bytes - opening->data_offset;
+    uint64_t end = 0;
+    if (table->count > first)
+        qsort(table->tensors + first, table->count - first, sizeof table->tensors[0], by_offset);
+    for (size_t i = first; i < table->count; i++) {
+        const uint64_t begin = table->tensors[i].offset_bytes - opening->data_offset;
+        if (begin != end) {
+            log_error("%s: tensor %s: begins at byte %" PRIu64
+                      " of the data, but the tensor before it ends at %" PRIu64,
+                      opening->file->path, table->tensors[i].name, begin, end);
+            return GT_DATA;
+        }
+        end = begin + table->tensors[i].size_bytes;
+    }
+    if (end == data_bytes)
+        return GT_OK;
+    log_error("%s: the tensors end at byte %" PRIu64 " of the data, but the file ends at %" PRIu64, opening->file->path,
+              end, data_bytes);
+    return GT_DATA;
+}
+
+static enum gt_status header_parse(const struct opening *opening, const char *text, size_t text_bytes)
+{
+    json_t *root;
+    if (text[0] != '{') {
+        log_error("%s: the header does not begin with '{', so this is not a safetensors file", opening->file->path);
+        return GT_DATA;
+    }
+    TRY(json_parse(text, text_bytes, opening->file->path, &root));
+    const size_t first = opening->table->count;
+    const enum gt_status status = entries_add(opening, root);
+    json_decref(root);
+    return status == GT_OK ? layout_check(opening, first) : status;
+}
+
+/* Adds an open file with all its tensors to `table`.  Takes ownership of `fd`.  `map` and `name` are those of an
+ * index, or NULL. */
+static enum gt_status file_load(struct safetensors *table, const char *path, int fd, uint64_t size_bytes,
+                                const json_t *map, const char *name)
+{
+    struct opening opening = {.table = table, .map = map, .name = name};
+    char *text;
+    TRY(safetensors_fd_add(table, path, fd, size_bytes, &opening.number));
+    struct safetensors_file *file = &table->files[opening.number];
+    opening.file = file;
+    TRY(header_length_read(&opening, &file->header_crc32c));
+    const size_t header_bytes = (size_t)(opening.data_offset - LENGTH_BYTES);
+    TRY(HOSTMEM_NEW(table->mem, header_bytes, "safetensors header", &text));
+    enum gt_status status = file_read_at(fd, path, LENGTH_BYTES, text, header_bytes);
+    if (status == GT_OK) {
+        file->header_crc32c = file_crc32c(file->header_crc32c, text, header_bytes);
+        status = header_parse(&opening, text, header_bytes);
+    }
+    hostmem_free(table->mem, text);
+    return status;
+}
+
+enum gt_status safetensors_open(struct hostmem *mem, const char *path, struct safetensors **out)
+{
+    int fd;
+    uint64_t size_bytes;
+    TRY(file_open_read(path, &fd, &size_bytes));
+    return safetensors_open_fd(mem, path, fd, size_bytes, out);
+}
+
+enum gt_status safetensors_open_fd(struct hostmem *mem, const char *path, int fd, uint64_t size_bytes,
+                                   struct safetensors **out)
+{
+    struct safetensors *table = NULL;
+    enum gt_status status = safetensors_create(mem, path, &table);
+    if (status == GT_OK)
+        status = file_load(table, path, fd, size_bytes, NULL, NULL);
+    else
+        (void)close(fd);
+    if (status == GT_OK)
+        *out = table;
+    else
+        safetensors_close(table);
+    return status;
+}
+
+/* ---- weights in several files ---- */
+/* The distinct file names of an index, owned by its JSON. */
+struct shard_list {
+    const char *names[SAFETENSORS_SHARDS_MAX];
+    size_t count;
+};
+
+static bool name_is_safe(const char *name)
+{
+    static const char ending[] = ".safetensors";
+    const size_t length = strlen(name);
+    return safetensors_name_valid(name) && name[0] != '.' && length > sizeof ending - 1 &&
+           strcmp(name + length - (sizeof ending - 1), ending) == 0;
+}
+
+static enum gt_status shard_note(const char *path, const char *tensor, const char *name, struct shard_list *list)
+{
+    if (!name_is_safe(name)) {
+        log_error("%s: tensor %.64s: \"%.64s\" is not the name of a safetensors file beside the index", path, tensor,
+                  name);
+        return GT_DATA;
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        if (strcmp(list->names[i], name) == 0)
+            return GT_OK;
+    }
+    if (list->count == SAFETENSORS_SHARDS_MAX) {
+        log_error("%s: names more than %d files", path, SAFETENSORS_SHARDS_MAX);
+        return GT_DATA;
+    }
+    list->names[list->count++] = name;
+    return GT_OK;
+}
+
+static enum gt_status shards_list(json_t *map, const char *path, struct shard_list *list)
+{
+    const char *tensor;
+    json_t *value;
+    if (json_object_size(map) > SAFETENSORS_TENSORS_MAX) {
+        log_error("%s: lists %zu tensors; at most %d are accepted", path, json_object_size(map),
                   SAFETENSORS_TENSORS_MAX);
         return GT_DATA;
     }
-    if (file->count > 0)
-        qsort(file->tensors, file->count, sizeof file->tensors[0], by_begin);
-    uint64_t end = 0;
-    for (size_t i = 0; i < file->count; i++) {
-        const struct safetensors_tensor *tensor = &file->tensors[i];
-        if (tensor->begin_bytes != end) {
-            log_error("%s: tensor %s: begins at byte %" PRIu64
-                      " of the data, but the tensor before it ends at %" PRIu64,
-                      file->path, tensor->name, tensor->begin_bytes, end);
+    json_object_foreach(map, tensor, value)
+    {
+        if (!json_is_string(value)) {
+            log_error("%s: field \"weight_map\": tensor %.64s: expected a file name", path, tensor);
             return GT_DATA;
         }
-        end = tensor->begin_bytes + tensor->size_bytes;
-    }
-    if (end != file->data_bytes) {
-        log_error("%s: the tensors end at byte %" PRIu64 " of the data, but the file ends at %" PRIu64, file->path, end,
-                  file->data_bytes);
-        return GT_DATA;
+        TRY(shard_note(path, tensor, json_string_value(value), list));
     }
     return GT_OK;
 }
 
-bool safetensors_find(const struct safetensors *file, const char *name, size_t *out_index)
+/* Checks that every tensor of the index was found. */
+static enum gt_status complete_check(const struct safetensors *table, json_t *map)
 {
-    for (size_t i = 0; i < file->count; i++) {
-        if (strcmp(file->tensors[i].name, name) == 0) {
-            *out_index = i;
-            return true;
+    const char *tensor;
+    json_t *value;
+    size_t index;
+    json_object_foreach(map, tensor, value)
+    {
+        if (!safetensors_find(table, tensor, &index)) {
+            log_error("%s: tensor %.100s is not in %.100s, where the index says it is", table->path, tensor,
+                      json_string_value(value));
+            return GT_DATA;
         }
     }
-    return false;
+    return GT_OK;
 }
 
-enum gt_status safetensors_read(const struct safetensors *file, size_t index, size_t first, size_t count, void *out,
-                                enum dtype dtype, uint32_t *crc32c)
+static enum gt_status shards_load(struct safetensors *table, const char *folder, json_t *map)
 {
-    assert(index < file->count);
-    const struct safetensors_tensor *tensor = &file->tensors[index];
-    assert(first <= tensor->elements && count <= tensor->elements - first);
-    assert(file->places == NULL || crc32c == NULL); /* only checkpoints of ours have checksums */
-    if (tensor->dtype != dtype && tensor->dtype != DTYPE_BF16 && tensor->dtype != DTYPE_F16) {
-        log_error("%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded", file->path, tensor->name);
-        return GT_UNSUPPORTED;
+    struct shard_list list = {.count = 0};
+    TRY(shards_list(map, table->path, &list));
+    for (size_t i = 0; i < list.count; i++) {
+        char path[FILE_PATH_MAX];
+        int fd;
+        uint64_t size_bytes;
+        TRY(file_join(path, folder, list.names[i]));
+        TRY(file_open_read(path, &fd, &size_bytes));
+        TRY(file_load(table, path, fd, size_bytes, map, list.names[i]));
     }
-    if (file->places != NULL)
-        return array_table_read(file, index, first, count, out, dtype);
-    const struct array_file own = {.fd = file->fd, .path = file->path};
-    return array_read(&own, file->data_offset + tensor->begin_bytes, tensor->dtype, first, count, out, dtype, crc32c);
+    return complete_check(table, map);
 }
 
-bool safetensors_name_valid(const char *name)
+enum gt_status safetensors_index_open(struct hostmem *mem, const char *folder, struct safetensors **out)
 {
-    static const char accepted[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
-    const size_t length = strnlen(name, SAFETENSORS_NAME_MAX);
-    return length > 0 && length < SAFETENSORS_NAME_MAX && strspn(name, accepted) == length;
-}
-
-char *safetensors_shape_text(char text[static SAFETENSORS_SHAPE_TEXT_MAX], const int64_t *dims, int32_t rank)
-{
-    assert(rank >= 0 && rank <= SAFETENSORS_RANK_MAX);
-    size_t length = 0;
-    text[length++] = '[';
-    for (int32_t i = 0; i < rank; i++) {
-        const char *comma = i > 0 ? "," : "";
-        length += (size_t)snprintf(text + length, SAFETENSORS_SHAPE_TEXT_MAX - length, "%s%" PRId64, comma, dims[i]);
-    }
-    assert(length + 2 <= SAFETENSORS_SHAPE_TEXT_MAX);
-    text[length++] = ']';
-    text[length] = '\0';
-    return text;
+    char path[FILE_PATH_MAX];
+    struct safetensors *table = NULL;
+    json_t *root;
+    TRY(file_join(path, folder, SAFETENSORS_INDEX_NAME));
+    TRY(json_parse_file(path, INDEX_BYTES_MAX, &root));
+    json_t *map = json_object_get(root, "weight_map");
+    enum gt_status status = GT_DATA;
+    if (!json_is_object(map))
+        log_error("%s: expected an object with an object \"weight_map\"", path);
+    else
+        status = safetensors_create(mem, path, &table);
+    if (status == GT_OK)
+        status = shards_load(table, folder, map);
+    json_decref(root);
+    if (status == GT_OK)
+        *out = table;
+    else
+        safetensors_close(table);
+    return status;
 }

@@ -26,30 +26,38 @@
 #define SAFETENSORS_RANK_MAX 8
 #define SAFETENSORS_SHAPE_TEXT_MAX 192
 
+#define SAFETENSORS_ZEROS (-1)
+
 struct safetensors_tensor {
     char name[SAFETENSORS_NAME_MAX];
     enum dtype dtype; /* DTYPE_COUNT: a dtype of the format without an enum dtype (BOOL, I64, ...) */
     int32_t rank;
     int64_t dims[SAFETENSORS_RANK_MAX];
-    size_t elements;      /* the product of dims; set by the reader */
-    uint64_t begin_bytes; /* within the data; set by the reader */
-    uint64_t size_bytes;  /* set by the reader */
+    /* The rest concerns arrays in files. */
+    int32_t file;          /* from safetensors_file_add(), or SAFETENSORS_ZEROS: zeros, in no file */
+    bool transposed;       /* rank 2 only: the file stores [dims[1], dims[0]] */
+    uint64_t offset_bytes; /* from the beginning of the file */
+    uint64_t size_bytes;   /* set by safetensors_add() unless the dtype is DTYPE_COUNT */
+    size_t elements;       /* the product of dims; set by safetensors_add() */
 };
 
-struct array_places;
-
-/* An open file.  The fields are read-only for callers. */
-struct safetensors {
-    struct hostmem *mem; /* outlives the file */
+struct safetensors_file {
     int fd;
-    uint64_t size_bytes;    /* of the file */
-    uint64_t data_bytes;    /* of the arrays */
-    uint64_t data_offset;   /* 8 + N */
-    uint32_t header_crc32c; /* of the first data_offset bytes */
-    size_t count;
-    struct safetensors_tensor *tensors; /* in the order of their data */
-    struct array_places *places;        /* not NULL: the arrays are in other files: array_table.h */
-    char path[FILE_PATH_MAX];
+    uint64_t size_bytes;
+    uint32_t header_crc32c; /* of everything before the data; 0 for another format */
+    char *path;             /* owned by the table */
+};
+
+/* A table of arrays in files: those of a safetensors file in the order of their data, of several such files, or arrays
+ * in files of other formats (llm.c's model files, nanoGPT's ckpt.pt) with Hugging Face's names and shapes.  Readers of
+ * weights thus do not depend on the format.  The fields are read-only for callers. */
+struct safetensors {
+    struct hostmem *mem; /* outlives the table */
+    size_t count, capacity;
+    struct safetensors_tensor *tensors;
+    size_t file_count, file_capacity;
+    struct safetensors_file *files;
+    char path[FILE_PATH_MAX]; /* names the table in messages */
 };
 
 /* Opens `path` and checks the whole header: every array is inside the file, no two overlap, and no byte is unused.
@@ -60,17 +68,36 @@ enum gt_status safetensors_open(struct hostmem *mem, const char *path, struct sa
 /* As above, for an open file of `size_bytes`.  Takes ownership of `fd`, also on failure.  `path` is for messages. */
 enum gt_status safetensors_open_fd(struct hostmem *mem, const char *path, int fd, uint64_t size_bytes,
                                    struct safetensors **out);
+
+#define SAFETENSORS_INDEX_NAME "model.safetensors.index.json"
+#define SAFETENSORS_SHARDS_MAX 512
+/* Opens FOLDER/model.safetensors.index.json and every file that it names, as one table.  Each tensor must be in the
+ * file that the index gives, and in no other.  Source: transformers, modeling_utils.py, save_pretrained();
+ * huggingface_hub, serialization.  Errors: those of safetensors_open(); GT_DATA with one line that names the index or
+ * the shard, and the field or tensor. */
+enum gt_status safetensors_index_open(struct hostmem *mem, const char *folder, struct safetensors **out);
+
+/* Creates an empty table.  Errors: GT_NO_MEMORY; GT_USAGE when the path is too long. */
+enum gt_status safetensors_create(struct hostmem *mem, const char *path, struct safetensors **out);
+/* Opens a file that contains arrays; safetensors_fd_add() takes ownership of an open one, also on failure.  Errors:
+ * GT_IO, GT_NO_MEMORY. */
+enum gt_status safetensors_file_add(struct safetensors *table, const char *path, int32_t *out);
+enum gt_status safetensors_fd_add(struct safetensors *table, const char *path, int fd, uint64_t size_bytes,
+                                  int32_t *out);
+/* Adds an array.  Errors: GT_NO_MEMORY; GT_DATA, naming file and tensor: an invalid or duplicate name, a size that
+ * overflows, bytes beyond the end of the file, too many tensors, a transposed array whose rank is not 2. */
+enum gt_status safetensors_add(struct safetensors *table, const struct safetensors_tensor *tensor);
 /* Accepts NULL. */
-void safetensors_close(struct safetensors *file);
+void safetensors_close(struct safetensors *table);
 
 /* Finds a tensor by name.  Returns false when there is none. */
-bool safetensors_find(const struct safetensors *file, const char *name, size_t *out_index);
+bool safetensors_find(const struct safetensors *table, const char *name, size_t *out_index);
 
 /* out[count] = elements first ... first+count-1 of a tensor as `dtype`: the tensor's own, or DTYPE_F32 (exact) if
- * that is F16 or BF16.  `crc32c`, unless NULL, is continued over the bytes as they are stored.  first + count may
- * not exceed the tensor's elements.  Errors: GT_IO; GT_DATA when the file became shorter; GT_UNSUPPORTED for other
- * dtypes. */
-enum gt_status safetensors_read(const struct safetensors *file, size_t index, size_t first, size_t count, void *out,
+ * that is F16 or BF16.  `crc32c`, unless NULL, is continued over the bytes as they are stored; the array must not be
+ * transposed then.  first + count may not exceed the tensor's elements.  Errors: GT_IO; GT_DATA when the file became
+ * shorter; GT_UNSUPPORTED for other dtypes. */
+enum gt_status safetensors_read(const struct safetensors *table, size_t index, size_t first, size_t count, void *out,
                                 enum dtype dtype, uint32_t *crc32c);
 
 /* The input of a writer.  Tensors are written in order of index, each from its first element to its last. */

@@ -1,7 +1,7 @@
 /* Fuzzes safetensors files and the index of their shards: the input is both.  It is stored as
  * "model.safetensors.index.json" and as the only shard that this index can name.
  */
-#include "io/safetensors_index.h"
+#include "io/safetensors.h"
 #include "tests/fuzz/fuzz_folder.h"
 #include "tests/fuzz/fuzz_weights.h"
 

@@ -15,7 +15,6 @@ CIRCLES = {
     ("backends/cuda/cuda_gemm_cache", "backends/cuda/cuda_shapes", "backends/cuda/cuda_tuning"):
         "tuning times the shapes and products that both caches keep, and both ask it what it found",
     ("src/data/tokenizer", "src/data/tokenizer_encoder"): "a tokenizer encodes one text through an encoder of its own",
-    ("src/io/array_table", "src/io/safetensors"): "an array of another format is opened as a table of tensors",
 }
 
 

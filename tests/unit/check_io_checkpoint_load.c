@@ -41,7 +41,7 @@ TEST(damage_names_file_and_tensor)
     ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
     ck_assert(safetensors_find(file, "transformer.h.0.mlp.c_fc.weight", &index));
     /* Flips bits of the exponent, so that the value is a NaN: still reported as damage. */
-    const size_t at = (size_t)file->data_offset + file->tensors[index].begin_bytes;
+    const size_t at = (size_t)file->tensors[index].offset_bytes;
     safetensors_close(file);
     const int fd = open(path, O_RDWR);
     ck_assert_int_eq(pwrite(fd, "\xff\xff\xff\x7f", 4, (off_t)at), 4);

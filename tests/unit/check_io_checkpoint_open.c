@@ -212,5 +212,5 @@ TEST(refused_memory_is_passed_on)
         ck_assert_int_eq(status, GT_NO_MEMORY);
         ck_assert_int_eq(capture.lines, 1);
     }
-    ck_assert_uint_eq(n, 8); /* the checkpoint, and three for each file */
+    ck_assert_uint_eq(n, 12); /* the checkpoint, and five for each file */
 }

@@ -1,6 +1,6 @@
 /* Tests of weights in several files: valid and invalid indices, tensors that come from the file that the index names,
  * and failed allocations that are passed on. */
-#include "io/safetensors_index.h"
+#include "io/safetensors.h"
 
 #include "tests/unit/io_case.h"
 

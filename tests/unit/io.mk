@@ -1,6 +1,5 @@
 # Unit tests of src/io; each program has one source of its name.
 IO_CHECKS = \
-	tests/unit/check_io_array_table \
 	tests/unit/check_io_checkpoint_keep \
 	tests/unit/check_io_checkpoint_load \
 	tests/unit/check_io_checkpoint_open \
@@ -17,5 +16,6 @@ IO_CHECKS = \
 	tests/unit/check_io_pickle \
 	tests/unit/check_io_safetensors \
 	tests/unit/check_io_safetensors_index \
+	tests/unit/check_io_safetensors_table \
 	tests/unit/check_io_safetensors_write
 check_PROGRAMS += $(IO_CHECKS)

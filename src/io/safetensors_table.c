@@ -1,0 +1,233 @@
+/* Tables of arrays in files.
+ *
+ * Every array is checked against its file when it is added, so that reading is just pread, straight into the caller's
+ * buffer.  Files are not mapped: if another process truncated one, this one would end with SIGBUS.  The rows of a
+ * transposed array are the columns of the stored one: of each stored row, the elements that belong to the requested
+ * piece are contiguous in the file; they are read and scattered.  No array is ever in memory as a whole.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/size.h"
+#include "io/safetensors.h"
+
+#define PIECE_COUNT 4096 /* elements read at a time, on the stack */
+
+enum gt_status safetensors_create(struct hostmem *mem, const char *path, struct safetensors **out)
+{
+    struct safetensors *table;
+    const size_t length = strlen(path);
+    if (length >= FILE_PATH_MAX) {
+        log_error("the path of a safetensors file has %zu bytes; at most %d are possible", length, FILE_PATH_MAX - 1);
+        return GT_USAGE;
+    }
+    TRY(HOSTMEM_NEW(mem, 1, "table of arrays", &table));
+    table->mem = mem;
+    memcpy(table->path, path, length + 1);
+    *out = table;
+    return GT_OK;
+}
+
+void safetensors_close(struct safetensors *table)
+{
+    if (table == NULL)
+        return;
+    for (size_t i = 0; i < table->file_count; i++) {
+        (void)close(table->files[i].fd);
+        hostmem_free(table->mem, table->files[i].path);
+    }
+    hostmem_free(table->mem, table->files);
+    hostmem_free(table->mem, table->tensors);
+    hostmem_free(table->mem, table);
+}
+
+enum gt_status safetensors_fd_add(struct safetensors *table, const char *path, int fd, uint64_t size_bytes,
+                                  int32_t *out)
+{
+    const size_t count = table->file_count;
+    enum gt_status status = hostmem_grow(table->mem, &table->files, &table->file_capacity, count + 1,
+                                         sizeof *table->files, "files of arrays");
+    if (status != GT_OK) {
+        (void)close(fd);
+        return status;
+    }
+    table->files[count] = (struct safetensors_file){.fd = fd, .size_bytes = size_bytes};
+    table->file_count++;
+    *out = (int32_t)count;
+    return hostmem_strdup(table->mem, path, &table->files[count].path);
+}
+
+enum gt_status safetensors_file_add(struct safetensors *table, const char *path, int32_t *out)
+{
+    int fd;
+    uint64_t size_bytes;
+    TRY(file_open_read(path, &fd, &size_bytes));
+    return safetensors_fd_add(table, path, fd, size_bytes, out);
+}
+
+bool safetensors_name_valid(const char *name)
+{
+    static const char accepted[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    const size_t length = strnlen(name, SAFETENSORS_NAME_MAX);
+    return length > 0 && length < SAFETENSORS_NAME_MAX && strspn(name, accepted) == length;
+}
+
+/* Sets the computed fields of `tensor`, and compares its place with the file. */
+static enum gt_status place_check(const struct safetensors *table, struct safetensors_tensor *tensor)
+{
+    /* The caller gives the size of an array without an enum dtype, which is never read. */
+    const size_t element_bytes = tensor->dtype < DTYPE_COUNT ? dtype_size_bytes(tensor->dtype) : 0;
+    const struct safetensors_file *file = tensor->file != SAFETENSORS_ZEROS ? &table->files[tensor->file] : NULL;
+    const char *path = file != NULL ? file->path : table->path;
+    size_t bytes;
+    if (!size_product(tensor->dims, (size_t)tensor->rank, &tensor->elements) ||
+        !size_mul(tensor->elements, element_bytes, &bytes)) {
+        log_error("%s: tensor %s: the product of its sizes does not fit 64 bits", path, tensor->name);
+        return GT_DATA;
+    }
+    if (tensor->dtype < DTYPE_COUNT)
+        tensor->size_bytes = bytes;
+    if (file == NULL ||
+        (tensor->offset_bytes <= file->size_bytes && tensor->size_bytes <= file->size_bytes - tensor->offset_bytes))
+        return GT_OK;
+    log_error("%s: tensor %s: %" PRIu64 " bytes at byte %" PRIu64 " lie outside the file, which has %" PRIu64 " bytes",
+              path, tensor->name, tensor->size_bytes, tensor->offset_bytes, file->size_bytes);
+    return GT_DATA;
+}
+
+enum gt_status safetensors_add(struct safetensors *table, const struct safetensors_tensor *tensor)
+{
+    size_t index;
+    assert(tensor->file >= SAFETENSORS_ZEROS && tensor->file < (int32_t)table->file_count);
+    assert(tensor->rank >= 0 && tensor->rank <= SAFETENSORS_RANK_MAX);
+    if (!safetensors_name_valid(tensor->name)) {
+        log_error("%s: tensor name \"%.64s\": must be 1 to %d characters of A-Z a-z 0-9 . _ -", table->path,
+                  tensor->name, SAFETENSORS_NAME_MAX - 1);
+        return GT_DATA;
+    }
+    if (safetensors_find(table, tensor->name, &index) || table->count >= SAFETENSORS_TENSORS_MAX ||
+        (tensor->transposed && tensor->rank != 2)) {
+        log_error("%s: tensor %s: is there twice, is one too many, or does not have two dimensions", table->path,
+                  tensor->name);
+        return GT_DATA;
+    }
+    TRY(hostmem_grow(table->mem, &table->tensors, &table->capacity, table->count + 1, sizeof *table->tensors,
+                     "table of arrays"));
+    struct safetensors_tensor *entry = &table->tensors[table->count];
+    *entry = *tensor;
+    TRY(place_check(table, entry));
+    table->count++;
+    return GT_OK;
+}
+
+bool safetensors_find(const struct safetensors *table, const char *name, size_t *out_index)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        if (strcmp(table->tensors[i].name, name) == 0) {
+            *out_index = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- reading ---- */
+/* Reads elements first ... first+count-1 in the file's order. */
+static enum gt_status stored_read(const struct safetensors *table, const struct safetensors_tensor *tensor,
+                                  size_t first, size_t count, void *out, enum dtype out_dtype, uint32_t *crc32c)
+{
+    uint16_t bits[PIECE_COUNT];
+    const struct safetensors_file *file = &table->files[tensor->file];
+    const enum dtype dtype = tensor->dtype;
+    const size_t size = dtype_size_bytes(dtype), most = out_dtype == dtype ? count : PIECE_COUNT;
+    for (size_t done = 0; done < count;) {
+        const size_t now = size_min(count - done, most);
+        void *to = out_dtype == dtype ? out : bits;
+        TRY(file_read_at(file->fd, file->path, tensor->offset_bytes + (uint64_t)(first + done) * size, to, now * size));
+        if (crc32c != NULL)
+            *crc32c = file_crc32c(*crc32c, to, now * size);
+        if (out_dtype != dtype)
+            dtype_convert((float *)out + done, DTYPE_F32, bits, dtype, now);
+        done += now;
+    }
+    return GT_OK;
+}
+
+/* A request for a part of an array. */
+struct piece {
+    const struct safetensors *table;
+    const struct safetensors_tensor *tensor;
+    size_t first, count;
+    enum dtype dtype; /* of `out` */
+    unsigned char *out;
+};
+
+/* Reads elements `row_first` up to `row_end` of one stored row, which is column `column` of the array. */
+static enum gt_status column_read(const struct piece *piece, size_t column, size_t row_first, size_t row_end)
+{
+    float values[PIECE_COUNT]; /* or smaller elements */
+    const struct safetensors_tensor *tensor = piece->tensor;
+    const size_t rows = (size_t)tensor->dims[0], columns = (size_t)tensor->dims[1];
+    const size_t size = dtype_size_bytes(piece->dtype);
+    assert(size <= sizeof values[0]);
+    for (size_t row = row_first; row < row_end;) {
+        const size_t now = size_min(row_end - row, PIECE_COUNT);
+        TRY(stored_read(piece->table, tensor, column * rows + row, now, values, piece->dtype, NULL));
+        for (size_t i = 0; i < now; i++)
+            memcpy(piece->out + ((row + i) * columns + column - piece->first) * size,
+                   (const unsigned char *)values + i * size, size);
+        row += now;
+    }
+    return GT_OK;
+}
+
+static enum gt_status transposed_read(const struct piece *piece)
+{
+    const size_t columns = (size_t)piece->tensor->dims[1], first = piece->first, end = piece->first + piece->count;
+    for (size_t column = 0; column < columns; column++) {
+        /* The rows r for which first <= r * columns + column < end. */
+        const size_t row_first = first > column ? (first - column + columns - 1) / columns : 0;
+        const size_t row_end = end > column ? (end - column + columns - 1) / columns : 0;
+        if (row_first < row_end)
+            TRY(column_read(piece, column, row_first, row_end));
+    }
+    return GT_OK;
+}
+
+enum gt_status safetensors_read(const struct safetensors *table, size_t index, size_t first, size_t count, void *out,
+                                enum dtype dtype, uint32_t *crc32c)
+{
+    assert(index < table->count);
+    const struct safetensors_tensor *tensor = &table->tensors[index];
+    assert(first <= tensor->elements && count <= tensor->elements - first);
+    assert(!tensor->transposed || crc32c == NULL); /* only checkpoints of ours have checksums */
+    if (tensor->dtype != dtype && tensor->dtype != DTYPE_BF16 && tensor->dtype != DTYPE_F16) {
+        log_error("%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded", table->path, tensor->name);
+        return GT_UNSUPPORTED;
+    }
+    if (tensor->file == SAFETENSORS_ZEROS) {
+        memset(out, 0, count * dtype_size_bytes(dtype));
+        return GT_OK;
+    }
+    if (!tensor->transposed)
+        return stored_read(table, tensor, first, count, out, dtype, crc32c);
+    const struct piece piece = {table, tensor, first, count, dtype, out};
+    return transposed_read(&piece);
+}
+
+char *safetensors_shape_text(char text[static SAFETENSORS_SHAPE_TEXT_MAX], const int64_t *dims, int32_t rank)
+{
+    assert(rank >= 0 && rank <= SAFETENSORS_RANK_MAX);
+    size_t length = 0;
+    text[length++] = '[';
+    for (int32_t i = 0; i < rank; i++)
+        length += (size_t)snprintf(text + length, SAFETENSORS_SHAPE_TEXT_MAX - length, "%s%" PRId64, i > 0 ? "," : "",
+                                   dims[i]);
+    assert(length + 2 <= SAFETENSORS_SHAPE_TEXT_MAX);
+    memcpy(text + length, "]", 2);
+    return text;
+}

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "io/checkpoint_keep.h"
 #include "io/export_weights.h"
-#include "io/hf_config_llama.h"
+#include "io/hf_config.h"
 
 static const struct {
     const char *name;

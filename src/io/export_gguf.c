@@ -24,7 +24,7 @@
 #include "data/tokenizer_export.h"
 #include "io/export.h"
 #include "io/export_weights.h"
-#include "io/hf_config_llama.h"
+#include "io/hf_config.h"
 
 #define NAME_MAX_BYTES 64
 #define CHARACTER_BYTES_MAX 4

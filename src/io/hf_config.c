@@ -1,9 +1,10 @@
-/* Reads and writes config.json.
+/* config.json: reads and writes a model's shape in the terms of transformers' classes.
  *
- * Each field is checked for type and range, and then for a value that this program supports: a flag that would change
- * the mathematics is rejected by name, never ignored.  Fields that only concern generation or training elsewhere
- * (initializer_range, summary_*, use_cache) are ignored.  The trainer calls model_config_check() on every
- * configuration, which checks the shapes again.
+ * Each field is checked for type and range, and then for a value that this program supports: a field that would change
+ * the mathematics is refused by name and value, never ignored.  A value that is absent or null leaves the default, as
+ * in transformers.  Fields that only concern generation or training elsewhere (initializer_range, summary_*, use_cache)
+ * are ignored.  The trainer calls model_config_check() on every configuration, which checks the shapes again.  A model
+ * that no class holds has the type "gpt_train"; what Llama's fields do not say of it is in the object "gpt_train".
  */
 #include "io/hf_config.h"
 
@@ -12,12 +13,93 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "io/hf_config_fields.h"
-#include "io/hf_config_llama.h"
+
+#define HF_SIZE_MAX 16777216 /* far beyond any model, and small enough that a product of two fits 64 bits */
+#define OWN_TYPE "gpt_train"
+
+/* ---- fields ---- */
+/* Returns the double with the fewest digits that rounds to `value`: 0.1 instead of 0.100000001490116. */
+static double shortest_double(float value)
+{
+    char text[32];
+    for (int digits = 1; digits < 9; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, (double)value);
+        if (strtof(text, NULL) == value)
+            return strtod(text, NULL);
+    }
+    return (double)value;
+}
+
+/* Returns the id of a token, or null if it is unknown. */
+static json_t *token_json(int32_t token)
+{
+    return token < 0 ? json_null() : json_integer(token);
+}
+
+/* Returns true when a field is present with a value. */
+static bool has(const json_t *root, const char *name)
+{
+    const json_t *value = json_object_get(root, name);
+    return value != NULL && !json_is_null(value);
+}
+
+/* Checks a flag that must have the value that this program supports, if it is present. */
+static enum gt_status flag_expect(const json_t *root, const char *source, const char *name, bool expected)
+{
+    bool value = expected;
+    if (has(root, name))
+        TRY(json_get_bool(root, source, name, &value));
+    if (value == expected)
+        return GT_OK;
+    log_error("%s: field \"%s\": %s is not supported; only %s is", source, name, value ? "true" : "false",
+              expected ? "true" : "false");
+    return GT_UNSUPPORTED;
+}
+
+enum gt_status hf_size_field(const json_t *root, const char *source, const char *name, int32_t *out)
+{
+    int64_t value;
+    TRY(json_get_int(root, source, name, 1, HF_SIZE_MAX, &value));
+    *out = (int32_t)value;
+    return GT_OK;
+}
+
+enum gt_status hf_real_field(const json_t *root, const char *source, const char *name, double min, double max,
+                             double *value)
+{
+    double number;
+    if (!has(root, name))
+        return GT_OK;
+    TRY(json_get_real(root, source, name, &number));
+    if (!(number >= min && number < max)) {
+        log_error("%s: field \"%s\": %g is not in [%g, %g)", source, name, number, min, max);
+        return GT_DATA;
+    }
+    *value = number;
+    return GT_OK;
+}
+
+/* Reads the id of a token.  The field may be one id or a list, whose first id is taken.  *out is -1 if it is absent. */
+static enum gt_status token_field(const json_t *root, const char *source, const char *name, int32_t *out)
+{
+    const json_t *value = json_object_get(root, name);
+    const json_t *token = json_array_size(value) > 0 ? json_array_get(value, 0) : value;
+    *out = -1;
+    if (token == NULL || json_is_null(token))
+        return GT_OK;
+    if (!json_is_integer(token) || json_integer_value(token) < 0 || json_integer_value(token) > INT32_MAX) {
+        log_error("%s: field \"%s\": expected a token's id, or a list of them", source, name);
+        return GT_DATA;
+    }
+    *out = (int32_t)json_integer_value(token);
+    return GT_OK;
+}
+
+/* ---- GPT2Config ---- */
 
 static json_t *gpt2_make(const struct model_config *config, int32_t bos_token, int32_t eos_token)
 {
-    const double dropout = hf_shortest_double(config->dropout);
+    const double dropout = shortest_double(config->dropout);
     const char *activation = config->gelu == GELU_TANH ? "gelu_new" : "gelu";
     return json_pack(
         "{s:[s], s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:n, s:s, s:f, s:f, s:f, s:f, s:b, s:b, s:b, s:b, s:o, s:o, s:s, "
@@ -27,20 +109,8 @@ static json_t *gpt2_make(const struct model_config *config, int32_t bos_token, i
         config->n_head, "n_inner", "activation_function", activation, "layer_norm_epsilon", config->norm_epsilon,
         "attn_pdrop", dropout, "embd_pdrop", dropout, "resid_pdrop", dropout, "scale_attn_weights", 1,
         "scale_attn_by_inverse_layer_idx", 0, "reorder_and_upcast_attn", 0, "tie_word_embeddings", 1, "bos_token_id",
-        hf_token_json(bos_token), "eos_token_id", hf_token_json(eos_token), "torch_dtype", "float32", "gpt_train",
-        "bias", (int)config->bias);
-}
-
-enum gt_status hf_config_make(const struct model_config *config, int32_t bos_token, int32_t eos_token, json_t **out)
-{
-    json_t *root = model_is_gpt2(config) ? gpt2_make(config, bos_token, eos_token)
-                                         : hf_config_llama_make(config, bos_token, eos_token);
-    if (root == NULL) {
-        log_error("out of memory: config.json could not be made");
-        return GT_NO_MEMORY;
-    }
-    *out = root;
-    return GT_OK;
+        token_json(bos_token), "eos_token_id", token_json(eos_token), "torch_dtype", "float32", "gpt_train", "bias",
+        (int)config->bias);
 }
 
 static enum gt_status sizes_parse(const json_t *root, const char *source, struct model_config *config)
@@ -56,7 +126,7 @@ static enum gt_status sizes_parse(const json_t *root, const char *source, struct
         log_error("%s: field \"n_head\": %d does not divide n_embd, %d", source, config->n_head, config->n_embd);
         return GT_DATA;
     }
-    if (!hf_has(root, "n_inner"))
+    if (!has(root, "n_inner"))
         return GT_OK;
     int64_t inner;
     TRY(json_get_int(root, source, "n_inner", 1, (int64_t)4 * HF_SIZE_MAX, &inner));
@@ -70,7 +140,7 @@ static enum gt_status sizes_parse(const json_t *root, const char *source, struct
 static enum gt_status activation_parse(const json_t *root, const char *source, enum gelu_kind *out)
 {
     const char *name = "gelu_new";
-    if (hf_has(root, "activation_function"))
+    if (has(root, "activation_function"))
         TRY(json_get_string(root, source, "activation_function", &name));
     if (strcmp(name, "gelu_new") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0) {
         *out = GELU_TANH;
@@ -88,16 +158,16 @@ static enum gt_status activation_parse(const json_t *root, const char *source, e
 /* Checks the fields that would change what the model computes. */
 static enum gt_status flags_parse(const json_t *root, const char *source)
 {
-    TRY(hf_flag_expect(root, source, "scale_attn_weights", true));
-    TRY(hf_flag_expect(root, source, "scale_attn_by_inverse_layer_idx", false));
-    TRY(hf_flag_expect(root, source, "reorder_and_upcast_attn", false));
-    return hf_flag_expect(root, source, "add_cross_attention", false);
+    TRY(flag_expect(root, source, "scale_attn_weights", true));
+    TRY(flag_expect(root, source, "scale_attn_by_inverse_layer_idx", false));
+    TRY(flag_expect(root, source, "reorder_and_upcast_attn", false));
+    return flag_expect(root, source, "add_cross_attention", false);
 }
 
 static enum gt_status ours_parse(const json_t *root, const char *source, bool *bias)
 {
     const json_t *ours;
-    if (!hf_has(root, "gpt_train"))
+    if (!has(root, "gpt_train"))
         return GT_OK;
     TRY(json_get_object(root, source, "gpt_train", &ours));
     return json_get_bool(ours, source, "bias", bias);
@@ -118,13 +188,365 @@ static enum gt_status gpt2_parse(const json_t *root, const char *source, struct 
     return GT_OK;
 }
 
+/* ---- Llama's family ---- */
+
+static const struct class_row {
+    const char *type, *name;
+    double epsilon, theta; /* of a file without them */
+    bool qkv_bias;
+    enum qk_norm_kind qk_norm;
+} classes[] = {
+    {"llama", "LlamaForCausalLM", 1e-6, 1e4, false, QK_NORM_NONE},
+    {"mistral", "MistralForCausalLM", 1e-6, 1e4, false, QK_NORM_NONE},
+    {"qwen2", "Qwen2ForCausalLM", 1e-6, 1e4, true, QK_NORM_NONE},
+    {"qwen3", "Qwen3ForCausalLM", 1e-6, 1e4, false, QK_NORM_HEAD},
+    {OWN_TYPE, NULL, 1e-6, 1e4, false, QK_NORM_NONE},
+};
+
+static bool is_own(const struct class_row *row)
+{
+    return row->name == NULL;
+}
+
+/* Returns the first class that computes what the model does.  If no class does, returns the last row. */
+static const struct class_row *class_of(const struct model_config *config)
+{
+    const struct class_row *row = classes;
+    const bool shape = config->norm == NORM_RMSNORM && config->position == POSITION_ROPE && config->mlp == MLP_SWIGLU;
+    for (; !is_own(row); row++) {
+        /* Only Llama's has biases elsewhere: attention_bias and mlp_bias. */
+        const bool biases = config->bias ? row == classes : config->qkv_bias == row->qkv_bias;
+        if (shape && biases && config->qk_norm == row->qk_norm)
+            break;
+    }
+    return row;
+}
+
+const char *hf_config_type(const struct model_config *config)
+{
+    return model_is_gpt2(config) ? "gpt2" : class_of(config)->type;
+}
+
+const char *hf_config_lacks(const struct model_config *config)
+{
+    if (model_is_gpt2(config) || !is_own(class_of(config)))
+        return NULL;
+    if (config->norm == NORM_LAYERNORM)
+        return "norm='layernorm'";
+    if (config->position == POSITION_LEARNED)
+        return "position='learned'";
+    if (config->mlp == MLP_GELU)
+        return "mlp='gelu'";
+    return config->qk_norm == QK_NORM_FULL ? "qk_norm='full'" : "qk_norm='head' with bias or qkv_bias";
+}
+
+/* ---- writing the classes of Llama's family ---- */
+
+static json_t *scaling_make(const struct rope_config *rope)
+{
+    if (rope->scaling == ROPE_SCALING_NONE)
+        return json_null();
+    if (rope->scaling == ROPE_SCALING_LINEAR)
+        return json_pack("{s:s, s:f}", "rope_type", "linear", "factor", rope->factor);
+    return json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor", rope->factor, "low_freq_factor",
+                     rope->low_freq_factor, "high_freq_factor", rope->high_freq_factor,
+                     "original_max_position_embeddings", rope->original_context);
+}
+
+/* Adds what Llama's fields do not say. */
+static int own_add(json_t *root, const struct model_config *config, bool own)
+{
+    json_t *object = json_pack("{s:f}", "dropout", shortest_double(config->dropout));
+    if (own && object != NULL)
+        json_object_update_new(
+            object, json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:s}", "norm", model_norm_words[config->norm], "position",
+                              model_position_words[config->position], "mlp", model_mlp_words[config->mlp], "qk_norm",
+                              model_qk_norm_words[config->qk_norm], "qkv_bias", (int)config->qkv_bias, "bias",
+                              (int)config->bias, "gelu", model_gelu_words[config->gelu]));
+    return json_object_set_new(root, OWN_TYPE, object);
+}
+
+static json_t *llama_make(const struct model_config *config, int32_t bos_token, int32_t eos_token)
+{
+    const struct class_row *row = class_of(config);
+    const int32_t positions = model_positions(config);
+    json_t *root =
+        json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:f, s:f, s:o, s:b, s:o, s:o, s:f, s:s}",
+                  "model_type", row->type, "vocab_size", config->vocab_size, "max_position_embeddings", positions,
+                  "hidden_size", config->n_embd, "intermediate_size", model_inner_width(config), "num_hidden_layers",
+                  config->n_layer, "num_attention_heads", config->n_head, "num_key_value_heads", config->n_kv_head,
+                  "head_dim", model_head_dim(config), "hidden_act", "silu", "rms_norm_eps", config->norm_epsilon,
+                  "rope_theta", config->rope.theta, "rope_scaling", scaling_make(&config->rope), "tie_word_embeddings",
+                  (int)!config->untied, "bos_token_id", token_json(bos_token), "eos_token_id", token_json(eos_token),
+                  "attention_dropout", 0.0, "torch_dtype", "float32");
+    int failed = root == NULL || own_add(root, config, is_own(row)) != 0;
+    if (!failed && !is_own(row))
+        failed = json_object_set_new(root, "architectures", json_pack("[s]", row->name)) != 0;
+    if (!failed && row == classes)
+        failed = json_object_update_new(root, json_pack("{s:b, s:b}", "attention_bias", (int)config->bias, "mlp_bias",
+                                                        (int)config->bias)) != 0;
+    if (!failed)
+        return root;
+    json_decref(root);
+    return NULL;
+}
+
+/* ---- reading them ---- */
+
+static enum gt_status refuse_text(const char *source, const char *name, const char *value, const char *supported)
+{
+    log_error("%s: field \"%s\": \"%.64s\" is not supported; %s", source, name, value, supported);
+    return GT_UNSUPPORTED;
+}
+
+/* Refuses fields of other models that would change the mathematics, unless they have no effect. */
+static enum gt_status foreign_check(const json_t *root, const char *source)
+{
+    static const char *const names[] = {
+        "final_logit_softcapping", "attn_logit_softcapping", "num_local_experts",   "num_experts",
+        "quantization_config",     "embedding_multiplier",   "residual_multiplier", "attention_multiplier",
+        "logits_scaling",          "query_pre_attn_scalar"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const json_t *value = json_object_get(root, names[i]);
+        if (value == NULL || json_is_null(value))
+            continue;
+        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        log_error("%s: field \"%s\": %.64s is not supported", source, names[i], text != NULL ? text : "its value");
+        free(text);
+        return GT_UNSUPPORTED;
+    }
+    double share = 1.0;
+    TRY(hf_real_field(root, source, "partial_rotary_factor", 0.0, 1e9, &share));
+    if (share == 1.0)
+        return GT_OK;
+    log_error("%s: field \"partial_rotary_factor\": %g is not supported; only 1 is", source, share);
+    return GT_UNSUPPORTED;
+}
+
+/* Layers that attend to a window, or have no rotary positions, are refused. */
+static enum gt_status layers_check(const json_t *root, const char *source)
+{
+    const json_t *types = json_object_get(root, "layer_types"), *ropes = json_object_get(root, "no_rope_layers"),
+                 *value;
+    size_t i;
+    json_array_foreach(types, i, value)
+    {
+        const char *type = json_string_value(value);
+        if (type == NULL || strcmp(type, "full_attention") != 0)
+            return refuse_text(source, "layer_types", type != NULL ? type : "?", "only full_attention is");
+    }
+    json_array_foreach(ropes, i, value)
+    {
+        if (json_integer_value(value) != 1) {
+            log_error("%s: field \"no_rope_layers\": layers without rotary positions are not supported", source);
+            return GT_UNSUPPORTED;
+        }
+    }
+    return GT_OK;
+}
+
+/* A window has no effect on contexts that are not longer. */
+static enum gt_status window_parse(const json_t *root, const char *source, const char *type, int32_t *positions)
+{
+    bool used = strcmp(type, "mistral") == 0;
+    int64_t window;
+    if (has(root, "use_sliding_window"))
+        TRY(json_get_bool(root, source, "use_sliding_window", &used));
+    if (!used || !has(root, "sliding_window"))
+        return GT_OK;
+    TRY(json_get_int(root, source, "sliding_window", 1, INT32_MAX, &window));
+    if (window < *positions)
+        log_note("%s: attention sees %d positions back; the model is used with contexts of up to that many", source,
+                 (int)window);
+    *positions = window < *positions ? (int32_t)window : *positions;
+    return GT_OK;
+}
+
+static enum gt_status scaling_parse(const json_t *object, const char *source, struct rope_config *rope)
+{
+    const char *type = "default";
+    double context = 0.0;
+    if (has(object, "rope_type"))
+        TRY(json_get_string(object, source, "rope_type", &type));
+    else if (has(object, "type"))
+        TRY(json_get_string(object, source, "type", &type));
+    if (strcmp(type, "default") == 0)
+        return GT_OK;
+    rope->scaling = strcmp(type, "linear") == 0 ? ROPE_SCALING_LINEAR : ROPE_SCALING_LLAMA3;
+    if (rope->scaling == ROPE_SCALING_LLAMA3 && strcmp(type, "llama3") != 0)
+        return refuse_text(source, "rope_type", type, "default, linear and llama3 are");
+    TRY(hf_real_field(object, source, "factor", 1.0, 1e9, &rope->factor));
+    TRY(hf_real_field(object, source, "low_freq_factor", 1e-9, 1e9, &rope->low_freq_factor));
+    TRY(hf_real_field(object, source, "high_freq_factor", 1e-9, 1e9, &rope->high_freq_factor));
+    TRY(hf_real_field(object, source, "original_max_position_embeddings", 1.0, (double)HF_SIZE_MAX, &context));
+    rope->original_context = (int32_t)context;
+    char text[ROPE_SCALING_TEXT_MAX];
+    struct rope_config again;
+    if (rope_scaling_read(rope_scaling_text(text, rope), &again))
+        return GT_OK;
+    log_error("%s: field \"rope_scaling\": a number is missing or impossible: %s", source, text);
+    return GT_DATA;
+}
+
+static enum gt_status rope_parse(const json_t *root, const char *source, struct rope_config *rope)
+{
+    static const char *const names[] = {"rope_scaling", "rope_parameters"};
+    TRY(hf_real_field(root, source, "rope_theta", 1.0, 1e12, &rope->theta));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const json_t *object;
+        if (!has(root, names[i]))
+            continue;
+        TRY(json_get_object(root, source, names[i], &object));
+        TRY(hf_real_field(object, source, "rope_theta", 1.0, 1e12, &rope->theta));
+        TRY(scaling_parse(object, source, rope));
+    }
+    return GT_OK;
+}
+
+static enum gt_status llama_sizes_parse(const json_t *root, const char *source, struct model_config *config)
+{
+    TRY(hf_size_field(root, source, "vocab_size", &config->vocab_size));
+    TRY(hf_size_field(root, source, "max_position_embeddings", &config->block_size));
+    TRY(hf_size_field(root, source, "hidden_size", &config->n_embd));
+    TRY(hf_size_field(root, source, "intermediate_size", &config->n_inner));
+    TRY(hf_size_field(root, source, "num_hidden_layers", &config->n_layer));
+    TRY(hf_size_field(root, source, "num_attention_heads", &config->n_head));
+    config->n_kv_head = config->n_head;
+    config->padded_vocab_size = config->vocab_size;
+    if (has(root, "num_key_value_heads"))
+        TRY(hf_size_field(root, source, "num_key_value_heads", &config->n_kv_head));
+    if (has(root, "head_dim"))
+        TRY(hf_size_field(root, source, "head_dim", &config->head_dim));
+    if (config->n_head % config->n_kv_head != 0) {
+        log_error("%s: field \"num_key_value_heads\": %d does not divide num_attention_heads, %d", source,
+                  config->n_kv_head, config->n_head);
+        return GT_DATA;
+    }
+    if (config->head_dim > 0 || config->n_embd % config->n_head == 0)
+        return GT_OK;
+    log_error("%s: field \"num_attention_heads\": %d does not divide hidden_size, %d, and there is no head_dim", source,
+              config->n_head, config->n_embd);
+    return GT_DATA;
+}
+
+/* Llama's attention_bias is of all four projections, mlp_bias of the MLP's; here they come together. */
+static enum gt_status biases_parse(const json_t *root, const char *source, struct model_config *config)
+{
+    bool mlp = false;
+    if (has(root, "attention_bias"))
+        TRY(json_get_bool(root, source, "attention_bias", &config->bias));
+    if (has(root, "mlp_bias"))
+        TRY(json_get_bool(root, source, "mlp_bias", &mlp));
+    if (mlp == config->bias)
+        return GT_OK;
+    log_error("%s: field \"attention_bias\": %s is not supported with \"mlp_bias\": %s; both must be equal", source,
+              config->bias ? "true" : "false", mlp ? "true" : "false");
+    return GT_UNSUPPORTED;
+}
+
+/* Sets *out to the index of the field's word. */
+static enum gt_status word_parse(const json_t *object, const char *source, const char *name, const char *const *words,
+                                 int *out)
+{
+    const char *word;
+    TRY(json_get_string(object, source, name, &word));
+    for (*out = 0; words[*out] != NULL; ++*out) {
+        if (strcmp(words[*out], word) == 0)
+            return GT_OK;
+    }
+    return refuse_text(source, name, word, "this release does not know it");
+}
+
+static enum gt_status own_parse(const json_t *object, const char *source, struct model_config *config)
+{
+    int norm, position, mlp, gelu, qk_norm;
+    TRY(word_parse(object, source, "norm", model_norm_words, &norm));
+    TRY(word_parse(object, source, "position", model_position_words, &position));
+    TRY(word_parse(object, source, "mlp", model_mlp_words, &mlp));
+    TRY(word_parse(object, source, "gelu", model_gelu_words, &gelu));
+    TRY(word_parse(object, source, "qk_norm", model_qk_norm_words, &qk_norm));
+    TRY(json_get_bool(object, source, "bias", &config->bias));
+    TRY(json_get_bool(object, source, "qkv_bias", &config->qkv_bias));
+    config->norm = (enum norm_kind)norm;
+    config->position = (enum position_kind)position;
+    config->mlp = (enum mlp_kind)mlp;
+    config->gelu = (enum gelu_kind)gelu;
+    config->qk_norm = (enum qk_norm_kind)qk_norm;
+    return GT_OK;
+}
+
+static enum gt_status class_find(const char *source, const char *type, const struct class_row **out)
+{
+    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
+        *out = &classes[i];
+        if (strcmp(classes[i].type, type) == 0)
+            return GT_OK;
+    }
+    return refuse_text(source, "model_type", type, "gpt2, llama, mistral, qwen2 and qwen3 are");
+}
+
+static enum gt_status llama_parse(const json_t *root, const char *source, struct model_config *out)
+{
+    const struct class_row *row;
+    const char *type, *activation = "silu";
+    const json_t *ours = NULL;
+    double dropout = 0.0;
+    TRY(json_get_string(root, source, "model_type", &type));
+    TRY(class_find(source, type, &row));
+    struct model_config config = {.norm = NORM_RMSNORM,
+                                  .position = POSITION_ROPE,
+                                  .mlp = MLP_SWIGLU,
+                                  .qk_norm = row->qk_norm,
+                                  .qkv_bias = row->qkv_bias,
+                                  .norm_epsilon = row->epsilon,
+                                  .rope = {.theta = row->theta}};
+    TRY(llama_sizes_parse(root, source, &config));
+    TRY(foreign_check(root, source));
+    TRY(layers_check(root, source));
+    TRY(hf_real_field(root, source, "rms_norm_eps", 1e-12, 1.0, &config.norm_epsilon));
+    if (has(root, "hidden_act"))
+        TRY(json_get_string(root, source, "hidden_act", &activation));
+    if (strcmp(activation, "silu") != 0 && strcmp(activation, "swish") != 0)
+        return refuse_text(source, "hidden_act", activation, "only silu is");
+    if (row == classes)
+        TRY(biases_parse(root, source, &config));
+    else if (!is_own(row))
+        TRY(flag_expect(root, source, "attention_bias", false));
+    TRY(rope_parse(root, source, &config.rope));
+    TRY(window_parse(root, source, type, &config.block_size));
+    if (is_own(row) || has(root, OWN_TYPE))
+        TRY(json_get_object(root, source, OWN_TYPE, &ours));
+    if (is_own(row))
+        TRY(own_parse(ours, source, &config));
+    TRY(hf_real_field(ours != NULL ? ours : root, source, ours != NULL ? "dropout" : "attention_dropout", 0.0, 1.0,
+                      &dropout));
+    config.dropout = (float)dropout;
+    config.max_positions = config.position == POSITION_ROPE ? config.block_size : 0;
+    *out = config;
+    return GT_OK;
+}
+
+/* ---- any model ---- */
+
+enum gt_status hf_config_make(const struct model_config *config, int32_t bos_token, int32_t eos_token, json_t **out)
+{
+    json_t *root =
+        model_is_gpt2(config) ? gpt2_make(config, bos_token, eos_token) : llama_make(config, bos_token, eos_token);
+    if (root == NULL) {
+        log_error("out of memory: config.json could not be made");
+        return GT_NO_MEMORY;
+    }
+    *out = root;
+    return GT_OK;
+}
+
 static enum gt_status rest_parse(const json_t *root, const char *source, bool tied, struct hf_config_rest *rest)
 {
     rest->tied = tied;
-    if (hf_has(root, "tie_word_embeddings"))
+    if (has(root, "tie_word_embeddings"))
         TRY(json_get_bool(root, source, "tie_word_embeddings", &rest->tied));
-    TRY(hf_token_field(root, source, "bos_token_id", &rest->bos_token));
-    return hf_token_field(root, source, "eos_token_id", &rest->eos_token);
+    TRY(token_field(root, source, "bos_token_id", &rest->bos_token));
+    return token_field(root, source, "eos_token_id", &rest->eos_token);
 }
 
 enum gt_status hf_config_parse(const json_t *root, const char *source, struct model_config *out,
@@ -139,7 +561,7 @@ enum gt_status hf_config_parse(const json_t *root, const char *source, struct mo
     if (gpt2) {
         TRY(gpt2_parse(root, source, &config));
     } else {
-        TRY(hf_config_llama_parse(root, source, &config));
+        TRY(llama_parse(root, source, &config));
         config.untied = !rest.tied;
     }
     *out = config;

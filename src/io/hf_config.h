@@ -1,8 +1,11 @@
-/* config.json: a model's shape in Hugging Face's terms, in both directions.  hf_config_llama.c has Llama's family.
+/* config.json: a model's shape in Hugging Face's terms, in both directions: GPT2LMHeadModel, LlamaForCausalLM,
+ * MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, and models of this program that no class of transformers
+ * holds.
  *
- * Source of GPT2Config: transformers, models/gpt2/configuration_gpt2.py for the fields and their defaults,
- * modeling_gpt2.py for their meaning; activations.py: "gelu_new" and "gelu_pytorch_tanh" are the same formula, the tanh
- * one, and "gelu" is erf.
+ * Source: transformers, configuration_gpt2.py, configuration_llama.py and its like for the fields and their defaults,
+ * modeling_*.py for their meaning; activations.py: "gelu_new" and "gelu_pytorch_tanh" are the same formula, the tanh
+ * one, and "gelu" is erf; modeling_rope_utils.py for rope_scaling.  Releases since 5.0 write rope_parameters, which is
+ * read too.
  */
 #ifndef GPT_TRAIN_IO_HF_CONFIG_H
 #define GPT_TRAIN_IO_HF_CONFIG_H
@@ -31,5 +34,16 @@ struct hf_config_rest {
  * resid_pdrop.  Errors: GT_DATA, GT_UNSUPPORTED, naming file and field. */
 enum gt_status hf_config_parse(const json_t *root, const char *source, struct model_config *out,
                                struct hf_config_rest *out_rest);
+
+/* Returns the model_type: "gpt2", "llama", "qwen2" or "qwen3"; "gpt_train" if no class holds the model. */
+const char *hf_config_type(const struct model_config *config);
+/* Returns NULL if a class of transformers holds the model, else the setting that none has: "norm='layernorm'". */
+const char *hf_config_lacks(const struct model_config *config);
+
+/* Reads a required size, at least 1 and below 2^24.  Errors: GT_DATA. */
+enum gt_status hf_size_field(const json_t *root, const char *source, const char *name, int32_t *out);
+/* Reads a real in [min, max); leaves *value unchanged if the field is absent or null.  Errors: GT_DATA. */
+enum gt_status hf_real_field(const json_t *root, const char *source, const char *name, double min, double max,
+                             double *value);
 
 #endif

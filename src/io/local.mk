@@ -15,8 +15,6 @@ libgpttrain_a_SOURCES += \
 	src/io/export_weights.c src/io/export_weights.h \
 	src/io/hf_cache.c src/io/hf_cache.h \
 	src/io/hf_config.c src/io/hf_config.h \
-	src/io/hf_config_fields.c src/io/hf_config_fields.h \
-	src/io/hf_config_llama.c src/io/hf_config_llama.h \
 	src/io/hf_layout.c src/io/hf_layout.h \
 	src/io/llmc_model.c src/io/llmc_model.h \
 	src/io/nanogpt.c src/io/nanogpt.h \

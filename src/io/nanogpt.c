@@ -19,7 +19,7 @@
 
 #include "base/log.h"
 #include "data/utf8.h"
-#include "io/hf_config_fields.h"
+#include "io/hf_config.h"
 #include "io/hf_layout.h"
 #include "io/pickle.h"
 #include "io/zip_stored.h"

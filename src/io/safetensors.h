@@ -122,8 +122,7 @@ struct safetensors_result {
 
 /* Writes `path` atomically (file.h).  The bytes depend only on the source: the header keeps the given order and is
  * padded with spaces to a multiple of 8.  `staging` is aligned for the dtypes and has room for at least one element;
- * nothing is allocated.  Errors: GT_IO; GT_UNSUPPORTED for a file that safetensors_open() would reject; errors of the
- * source's functions.  The old file is unchanged then. */
+ * nothing is allocated.  Errors: GT_IO, errors of the source's functions.  The old file is unchanged then. */
 enum gt_status safetensors_write(const char *path, const struct safetensors_source *source, void *staging,
                                  size_t staging_bytes, struct safetensors_result *out);
 

@@ -64,18 +64,22 @@ static void *ticker_run(void *argument)
     return NULL;
 }
 
-/* Creates the condition variable with the monotonic clock. */
-static int ended_create(struct ticker *ticker)
+/* With default attributes and the monotonic clock, Linux refuses neither. */
+static void locks_create(struct ticker *ticker)
 {
     pthread_condattr_t attributes;
-    int error = pthread_condattr_init(&attributes);
-    if (error != 0)
-        return error;
-    error = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    if (error == 0)
-        error = pthread_cond_init(&ticker->ended, &attributes);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&ticker->ended, &attributes);
     pthread_condattr_destroy(&attributes);
-    return error;
+    pthread_mutex_init(&ticker->mutex, NULL);
+}
+
+static void ticker_destroy(struct ticker *ticker)
+{
+    pthread_cond_destroy(&ticker->ended);
+    pthread_mutex_destroy(&ticker->mutex);
+    hostmem_free(ticker->mem, ticker);
 }
 
 static int thread_create(struct ticker *ticker)
@@ -98,23 +102,13 @@ enum gt_status ticker_start(struct hostmem *mem, double seconds, ticker_fn *tick
     ticker->context = context;
     ticker->interval_s = (time_t)seconds;
     ticker->interval_ns = (long)((seconds - (double)ticker->interval_s) * NS_PER_SECOND);
-    int error = pthread_mutex_init(&ticker->mutex, NULL);
-    if (error != 0)
-        goto free_ticker;
-    error = ended_create(ticker);
-    if (error != 0)
-        goto destroy_mutex;
-    error = thread_create(ticker);
-    if (error != 0)
-        goto destroy_ended;
-    *out = ticker;
-    return GT_OK;
-destroy_ended:
-    pthread_cond_destroy(&ticker->ended);
-destroy_mutex:
-    pthread_mutex_destroy(&ticker->mutex);
-free_ticker:
-    hostmem_free(mem, ticker);
+    locks_create(ticker);
+    const int error = thread_create(ticker);
+    if (error == 0) {
+        *out = ticker;
+        return GT_OK;
+    }
+    ticker_destroy(ticker);
     log_error("cannot start a thread that watches: %s", strerror(error));
     return GT_FAILURE;
 }
@@ -128,7 +122,5 @@ void ticker_stop(struct ticker *ticker)
     pthread_cond_signal(&ticker->ended);
     pthread_mutex_unlock(&ticker->mutex);
     pthread_join(ticker->thread, NULL);
-    pthread_cond_destroy(&ticker->ended);
-    pthread_mutex_destroy(&ticker->mutex);
-    hostmem_free(ticker->mem, ticker);
+    ticker_destroy(ticker);
 }

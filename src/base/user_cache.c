@@ -91,83 +91,60 @@ static const char *fault_of(const struct user_cache *cache, const struct header 
     return file_crc32c(0, after, (size_t)rest) == header->crc32c ? NULL : "its checksum does not hold";
 }
 
-static enum user_cache_file read_open(int fd, uint64_t bytes_max, void **out, size_t *out_bytes, const char **why)
+/* Reads the whole file into malloc'ed memory and checks its header.  If it is not trusted, *why is the reason. */
+static enum user_cache_file file_read(const struct user_cache *cache, int fd, struct header *header, char **out,
+                                      const char **why)
 {
     struct stat status;
     *why = "it cannot be read";
     if (fstat(fd, &status) != 0)
         return USER_CACHE_UNREAD;
-    const uint64_t size = (uint64_t)status.st_size;
-    *why = "it is not a file of yours alone";
-    if (!S_ISREG(status.st_mode) || !is_own(&status))
+    const size_t size = (size_t)status.st_size;
+    const bool ours = S_ISREG(status.st_mode) && is_own(&status);
+    if (!ours || size > cache->file_bytes_max || size < sizeof *header) {
+        *why = !ours ? "it is not a file of yours alone" : size < sizeof *header ? "it is too short" : "it is too long";
         return USER_CACHE_REFUSED;
-    *why = "it is too long";
-    if (size > bytes_max)
-        return USER_CACHE_REFUSED;
-    *why = "it cannot be read";
-    char *bytes = malloc((size_t)size + 1); /* not of 0 bytes */
-    if (bytes == NULL || pread(fd, bytes, (size_t)size, 0) != (ssize_t)size) {
+    }
+    char *bytes = malloc(size);
+    if (bytes == NULL || pread(fd, bytes, size, 0) != (ssize_t)size) {
         free(bytes);
         return USER_CACHE_UNREAD;
     }
-    *out = bytes;
-    *out_bytes = (size_t)size;
-    return USER_CACHE_READ;
-}
-
-/* Reads a whole file of at most `bytes_max` bytes into malloc'ed memory.  If it was not read, *why is the reason. */
-static enum user_cache_file file_read(const char *path, uint64_t bytes_max, void **out, size_t *out_bytes,
-                                      const char **why)
-{
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0) {
-        *why = errno == ELOOP ? "it is a link" : "it cannot be opened";
-        return errno == ENOENT ? USER_CACHE_ABSENT : errno == ELOOP ? USER_CACHE_REFUSED : USER_CACHE_UNREAD;
-    }
-    const enum user_cache_file found = read_open(fd, bytes_max, out, out_bytes, why);
-    close(fd);
-    return found;
-}
-
-/* Reads the whole file and checks its header.  Logs a note when the file exists but is not trusted. */
-static enum user_cache_file file_whole(const struct user_cache *cache, const char *path, struct header *header,
-                                       uint8_t **out)
-{
-    void *bytes = NULL;
-    size_t size = 0;
-    const char *why;
-    const enum user_cache_file found = file_read(path, cache->file_bytes_max, &bytes, &size, &why);
-    if (found == USER_CACHE_ABSENT)
-        return found;
-    if (found == USER_CACHE_READ) {
-        why = "it is too short";
-        if (size >= sizeof *header) {
-            memcpy(header, bytes, sizeof *header);
-            why = fault_of(cache, header, (const uint8_t *)bytes + sizeof *header, size - sizeof *header);
-        }
-        if (why == NULL) {
-            *out = bytes;
-            return found;
-        }
+    memcpy(header, bytes, sizeof *header);
+    *why = fault_of(cache, header, (const uint8_t *)bytes + sizeof *header, size - sizeof *header);
+    if (*why == NULL) {
+        *out = bytes;
+        return USER_CACHE_READ;
     }
     free(bytes);
-    log_note("%s: %s; %s", path, why, cache->otherwise);
-    return found == USER_CACHE_READ ? USER_CACHE_REFUSED : found;
+    return USER_CACHE_REFUSED;
 }
 
 enum user_cache_file user_cache_load(const struct user_cache *cache, const char *name, const char *key, void **out,
                                      size_t *out_bytes)
 {
-    char path[FILE_PATH_MAX];
+    char path[FILE_PATH_MAX], *bytes = NULL;
+    const char *why = "it cannot be opened";
     struct header header;
-    uint8_t *bytes = NULL;
+    enum user_cache_file found = USER_CACHE_UNREAD;
     if (!path_of(cache, name, false, path))
         return USER_CACHE_ABSENT;
-    const enum user_cache_file found = file_whole(cache, path, &header, &bytes);
-    if (found != USER_CACHE_READ)
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd >= 0) {
+        found = file_read(cache, fd, &header, &bytes, &why);
+        close(fd);
+    } else if (errno == ELOOP) {
+        found = USER_CACHE_REFUSED;
+        why = "it is a link";
+    } else if (errno == ENOENT) {
+        return USER_CACHE_ABSENT;
+    }
+    if (found != USER_CACHE_READ) {
+        log_note("%s: %s; %s", path, why, cache->otherwise);
         return found;
+    }
     const size_t key_bytes = (size_t)header.key_bytes, data_bytes = (size_t)header.data_bytes;
-    const char *stored = (const char *)bytes + sizeof header;
+    const char *stored = bytes + sizeof header;
     if (key_bytes != strlen(key) || memcmp(stored, key, key_bytes) != 0) { /* the caller will replace it */
         if (strcmp(name, key) != 0)
             log_note("%s: was made for %.*s, not for %s; %s", path, (int)key_bytes, stored, key, cache->otherwise);
@@ -223,18 +200,19 @@ bool user_cache_store(const struct user_cache *cache, const char *name, const ch
     struct header header = {.key_bytes = key_bytes, .data_bytes = bytes};
     struct file_replacement file;
     if (bytes == 0 || key_bytes >= USER_CACHE_KEY_MAX ||
-        bytes > cache->file_bytes_max - USER_CACHE_KEY_MAX - sizeof header || !user_cache_folder(cache, folder, true) ||
-        !path_of(cache, name, true, path))
+        bytes > cache->file_bytes_max - USER_CACHE_KEY_MAX - sizeof header || !path_of(cache, name, true, path))
         return false;
+    file_folder_of(folder, path);
     file_remove_dead_leftovers(folder);
     folder_bound(cache, folder, bytes + key_bytes + sizeof header);
     memcpy(header.magic, cache->magic, MAGIC_BYTES);
     header.crc32c = file_crc32c(file_crc32c(0, key, key_bytes), data, bytes);
     if (file_replacement_begin_mode(&file, path, &file_mode) != GT_OK)
         return false;
-    if (file_replacement_write(&file, &header, sizeof header) == GT_OK &&
-        file_replacement_write(&file, key, key_bytes) == GT_OK && file_replacement_write(&file, data, bytes) == GT_OK)
-        return file_replacement_commit(&file) == GT_OK;
-    file_replacement_abort(&file);
-    return false;
+    enum gt_status status = file_replacement_write(&file, &header, sizeof header);
+    if (status == GT_OK)
+        status = file_replacement_write(&file, key, key_bytes);
+    if (status == GT_OK)
+        status = file_replacement_write(&file, data, bytes);
+    return file_replacement_end(&file, status) == GT_OK;
 }

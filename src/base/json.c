@@ -137,49 +137,25 @@ json_t *json_whole(json_t *value, int failures)
     return NULL;
 }
 
-/* A growing text.  It records a failure to grow, because jansson up to 2.14 continues after a key that it could not
- * write, and json_dumps() returns the text without that key (jansson issue 655). */
-struct growing {
-    char *text;
-    size_t count, room;
-    bool has_failed;
-};
-
-static int growing_append(const char *bytes, size_t count, void *data)
-{
-    struct growing *growing = data;
-    if (growing->has_failed)
-        return -1;
-    if (count >= growing->room - growing->count) { /* the last byte is for the terminating zero */
-        const size_t room = 2 * growing->room + count;
-        char *text = realloc(growing->text, room);
-        growing->has_failed = text == NULL;
-        if (text == NULL)
-            return -1;
-        growing->text = text;
-        growing->room = room;
-    }
-    memcpy(growing->text + growing->count, bytes, count);
-    growing->count += count;
-    return 0;
-}
-
+/* The stream records a failed write, because jansson up to 2.14 continues after a key that it could not write, and
+ * json_dumps() returns the text without that key (jansson issue 655). */
 enum gt_status json_text(const json_t *value, int indent, char **out)
 {
     assert(indent >= 0 && indent <= JSON_MAX_INDENT);
-    struct growing growing = {.room = 256};
-    growing.text = malloc(growing.room);
-    growing.has_failed = growing.text == NULL;
-    const int failed = json_dump_callback(value, growing_append, &growing,
-                                          JSON_INDENT((size_t)indent) | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY);
-    if (failed || growing.has_failed) {
-        free(growing.text);
-        log_error("out of memory: a JSON text could not be made");
-        return GT_NO_MEMORY;
+    char *text = NULL;
+    size_t count;
+    FILE *stream = open_memstream(&text, &count);
+    bool failed =
+        stream == NULL ||
+        json_dumpf(value, stream, JSON_INDENT((size_t)indent) | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY) != 0;
+    failed = failed || ferror(stream) != 0;
+    if ((stream == NULL || fclose(stream) == 0) && !failed) {
+        *out = text;
+        return GT_OK;
     }
-    growing.text[growing.count] = '\0';
-    *out = growing.text;
-    return GT_OK;
+    free(text);
+    log_error("out of memory: a JSON text could not be made");
+    return GT_NO_MEMORY;
 }
 
 enum gt_status json_replace_file_told(const char *path, const json_t *value, int indent, const mode_t *mode,

@@ -22,7 +22,7 @@
 #include "backends/opencl/opencl_memory.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/process.h"
+#include "base/system_memory.h"
 
 #define LIST_SECONDS 30
 #define OPEN_SECONDS 120                    /* a driver may first compile its own library */

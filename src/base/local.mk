@@ -9,9 +9,8 @@ libgpttrain_a_SOURCES += \
 	src/base/heads.c src/base/heads.h \
 	src/base/hostmem.c src/base/hostmem.h \
 	src/base/json.c src/base/json.h \
-	src/base/library.c src/base/library.h \
+	src/base/library.h \
 	src/base/log.c src/base/log.h \
-	src/base/process.c src/base/process.h \
 	src/base/progress.c src/base/progress.h \
 	src/base/recompute.c src/base/recompute.h \
 	src/base/rng.c src/base/rng.h \

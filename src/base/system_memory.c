@@ -6,9 +6,10 @@
  */
 #include "base/system_memory.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -144,4 +145,39 @@ bool system_memory_space_is_limit(void)
     const uint64_t before = available;
     system_memory_space_limit(&total, &available);
     return available < before;
+}
+
+/* ---- what this process uses ---- */
+
+/* Returns the value of the field `name` of /proc/self/status, converted from kB to bytes; 0 when it cannot be read.
+ * Without stdio, so that a query does not allocate and may be made in the RUN phase. */
+static size_t status_field_bytes(const char *name)
+{
+    char text[4096];
+    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t count = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (count <= 0)
+        return 0;
+    text[count] = '\0';
+    const char *field = strstr(text, name);
+    return field ? (size_t)strtoull(field + strlen(name), NULL, 10) * 1024 : 0;
+}
+
+size_t process_rss_bytes(void)
+{
+    return status_field_bytes("VmRSS:");
+}
+
+size_t process_rss_bytes_max(void)
+{
+    /* The kernel updates VmHWM only occasionally.  Without /proc, getrusage() knows the peak. */
+    size_t bytes = status_field_bytes("VmHWM:"), now = status_field_bytes("VmRSS:");
+    struct rusage usage;
+    bytes = now > bytes ? now : bytes;
+    if (bytes == 0 && getrusage(RUSAGE_SELF, &usage) == 0)
+        bytes = (size_t)usage.ru_maxrss * 1024;
+    return bytes;
 }

@@ -1,8 +1,9 @@
-/* The memory that this process may use. */
+/* The memory that this process may use, and what it uses. */
 #ifndef GPT_TRAIN_BASE_SYSTEM_MEMORY_H
 #define GPT_TRAIN_BASE_SYSTEM_MEMORY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Total and available bytes, the minimum over the machine, the process's cgroups and its address space.  Returns false
@@ -16,5 +17,9 @@ void system_memory_space_limit(uint64_t *total_bytes, uint64_t *free_bytes);
 /* Returns true when ulimit -v leaves less memory than the machine and the cgroups do; other processes are then not the
  * cause of a shortage. */
 bool system_memory_space_is_limit(void);
+
+/* The current and the peak resident set in bytes; 0 if the system does not report it. */
+size_t process_rss_bytes(void);
+size_t process_rss_bytes_max(void);
 
 #endif

@@ -19,8 +19,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "io/checkpoint_publish.h"
-#include "io/checkpoint_record.h"
+#include "io/checkpoint.h"
 #include "io/export_hf_tokens.h"
 #include "io/safetensors.h"
 
@@ -34,42 +33,35 @@ struct family {
 };
 static const struct family earlier_runs = {"earlier-", 3}, kept_ones = {"checkpoint-", 6};
 
-/* Numbers of the folders of a family, in descending order.  If there are too many, the lowest are left out. */
-struct numbers {
-    size_t count;
-    int64_t at[CHECKPOINT_KEEP_MAX];
-};
-
 static void name_of(const struct family *family, int64_t number, char out[static NAME_MAX_BYTES])
 {
     (void)snprintf(out, NAME_MAX_BYTES, "%s%0*" PRId64, family->prefix, family->digits, number);
 }
 
-static void number_insert(struct numbers *numbers, int64_t number)
-{
-    size_t at = numbers->count < CHECKPOINT_KEEP_MAX ? numbers->count++ : CHECKPOINT_KEEP_MAX - 1;
-    for (; at > 0 && numbers->at[at - 1] < number; at--)
-        numbers->at[at] = numbers->at[at - 1];
-    numbers->at[at] = number;
-}
-
-static void numbers_list(const char *out_dir, const struct family *family, struct numbers *out)
+/* Returns the highest number below `below` among the folders of a family; -1 if there is none. */
+static int64_t number_below(const char *out_dir, const struct family *family, int64_t below)
 {
     const size_t length = strlen(family->prefix);
     const struct dirent *entry;
+    int64_t highest = -1;
     DIR *dir = opendir(out_dir);
-    out->count = 0;
     while (dir != NULL && (entry = readdir(dir)) != NULL) {
         char name[NAME_MAX_BYTES];
         if (strncmp(entry->d_name, family->prefix, length) != 0 || strlen(entry->d_name) > length + 18)
             continue;
         const int64_t number = strtoll(entry->d_name + length, NULL, 10);
         name_of(family, number, name);
-        if (number >= 0 && strcmp(entry->d_name, name) == 0)
-            number_insert(out, number);
+        if (number > highest && number < below && strcmp(entry->d_name, name) == 0)
+            highest = number;
     }
     if (dir != NULL)
         (void)closedir(dir);
+    return highest;
+}
+
+static int64_t number_last(const char *out_dir, const struct family *family)
+{
+    return number_below(out_dir, family, INT64_MAX);
 }
 
 static enum gt_status path_of(const char *out_dir, const struct family *family, int64_t number,
@@ -216,11 +208,9 @@ static void kept_remove(const char *out_dir, int64_t iter)
 /* Returns the number of the folder with out_dir's checkpoint if there is one (*made), else the next number. */
 static int64_t earlier_number(const char *out_dir, bool *made)
 {
-    struct numbers numbers;
-    numbers_list(out_dir, &earlier_runs, &numbers);
-    const int64_t last = numbers.count > 0 ? numbers.at[0] : 0;
+    const int64_t last = number_last(out_dir, &earlier_runs);
     *made = last > 0 && is_made(out_dir, &earlier_runs, last);
-    return *made ? last : last + 1;
+    return *made ? last : last < 0 ? 1 : last + 1;
 }
 
 static bool has(const char *folder, const char *name)
@@ -238,26 +228,21 @@ bool checkpoint_keep_earlier_next(const char *out_dir, char path[static FILE_PAT
 
 bool checkpoint_keep_earlier_last(const char *out_dir, char path[static FILE_PATH_MAX])
 {
-    struct numbers numbers;
-    numbers_list(out_dir, &earlier_runs, &numbers);
-    return numbers.count > 0 && path_of(out_dir, &earlier_runs, numbers.at[0], path) == GT_OK &&
-           has(path, CHECKPOINT_RECORD_NAME);
+    const int64_t last = number_last(out_dir, &earlier_runs);
+    return last >= 0 && path_of(out_dir, &earlier_runs, last, path) == GT_OK && has(path, CHECKPOINT_RECORD_NAME);
 }
 
 /* Moves kept checkpoints of iterations after `after` into the folder of their run. */
-static enum gt_status kept_move(const char *out_dir, const struct numbers *kept, int64_t after, const char *folder)
+static enum gt_status kept_move(const char *out_dir, int64_t after, const char *folder)
 {
-    bool moved = false;
-    for (size_t i = 0; i < kept->count && kept->at[i] > after; i++) {
+    int64_t iter;
+    while ((iter = number_last(out_dir, &kept_ones)) > after) {
         char from[FILE_PATH_MAX], to[FILE_PATH_MAX];
-        TRY(path_of(out_dir, &kept_ones, kept->at[i], from));
-        TRY(path_of(folder, &kept_ones, kept->at[i], to));
+        TRY(path_of(out_dir, &kept_ones, iter, from));
+        TRY(path_of(folder, &kept_ones, iter, to));
         if (rename(from, to) != 0)
             return file_error(from, "move it into the folder of the run that it is of");
-        moved = true;
     }
-    if (!moved)
-        return GT_OK;
     TRY(file_sync_folder(folder));
     return file_sync_folder(out_dir);
 }
@@ -265,17 +250,15 @@ static enum gt_status kept_move(const char *out_dir, const struct numbers *kept,
 enum gt_status checkpoint_keep_earlier(const char *out_dir, int64_t after, const char *metrics, const char *metrics_as)
 {
     char folder[FILE_PATH_MAX], quoted[FILE_PATH_MAX];
-    struct numbers kept;
     bool made;
-    numbers_list(out_dir, &kept_ones, &kept);
     const int64_t number = earlier_number(out_dir, &made);
     if (!has(out_dir, CHECKPOINT_RECORD_NAME) && !has(out_dir, CHECKPOINT_MODEL_NAME) &&
-        !has(out_dir, CHECKPOINT_CONFIG_NAME) && (kept.count == 0 || kept.at[0] <= after))
+        !has(out_dir, CHECKPOINT_CONFIG_NAME) && number_last(out_dir, &kept_ones) <= after)
         return GT_OK;
     TRY(path_of(out_dir, &earlier_runs, number, folder));
     if (!made)
         TRY(folder_make(out_dir, folder, metrics, metrics_as));
-    TRY(kept_move(out_dir, &kept, after, folder));
+    TRY(kept_move(out_dir, after, folder));
     if (has(folder, CHECKPOINT_RECORD_NAME))
         log_result("the earlier run is in %s now; to resume it: gpt-train --out_dir=%s --init_from=resume", folder,
                    file_shell_quote(quoted, sizeof quoted, folder));
@@ -301,22 +284,21 @@ static enum gt_status record_look(const char *folder, int64_t *out_iter, double 
     return GT_OK;
 }
 
-/* Returns the iteration with the lowest validation loss among these checkpoints and out_dir's; -1 if there is none.  A
- * record contains the lowest loss so far, so the best checkpoint is the first one with the lowest value. */
-static int64_t best_iter(const char *out_dir, const struct numbers *kept)
+/* Returns the iteration with the lowest validation loss among the kept checkpoints and out_dir's; -1 if there is none.
+ * A record contains the lowest loss so far, so the best checkpoint is the first one with the lowest value. */
+static int64_t best_iter(const char *out_dir)
 {
     int64_t iter, best = -1;
     double loss, least = INFINITY;
-    for (size_t left = kept->count + 1; left > 0; left--) {
-        char path[FILE_PATH_MAX];
-        if (left > 1 && path_of(out_dir, &kept_ones, kept->at[left - 2], path) != GT_OK)
-            continue;
-        if (record_look(left > 1 ? path : out_dir, &iter, &loss) == GT_OK && loss < least) {
+    char path[FILE_PATH_MAX];
+    for (int64_t kept = number_last(out_dir, &kept_ones); kept >= 0; kept = number_below(out_dir, &kept_ones, kept)) {
+        if (path_of(out_dir, &kept_ones, kept, path) == GT_OK && record_look(path, &iter, &loss) == GT_OK &&
+            loss <= least && loss < INFINITY) {
             least = loss;
             best = iter;
         }
     }
-    return best;
+    return record_look(out_dir, &iter, &loss) == GT_OK && loss < least ? iter : best;
 }
 
 /* Keeps the checkpoint that the next save replaces. */
@@ -335,36 +317,35 @@ static enum gt_status last_keep(const char *out_dir)
 
 enum gt_status checkpoint_keep_last(const char *out_dir, int64_t keep)
 {
-    struct numbers kept;
     if (keep > 1)
         TRY(last_keep(out_dir));
-    numbers_list(out_dir, &kept_ones, &kept);
-    if ((int64_t)kept.count < keep)
+    if ((int64_t)checkpoint_keep_count(out_dir) < keep)
         return GT_OK;
-    const int64_t best = keep > 1 ? best_iter(out_dir, &kept) : -1;
-    for (size_t i = (size_t)keep - 1; i < kept.count; i++)
-        if (kept.at[i] != best)
-            kept_remove(out_dir, kept.at[i]);
+    const int64_t best = keep > 1 ? best_iter(out_dir) : -1;
+    int64_t left = keep - 1;
+    for (int64_t iter = number_last(out_dir, &kept_ones); iter >= 0; iter = number_below(out_dir, &kept_ones, iter)) {
+        if (left-- <= 0 && iter != best)
+            kept_remove(out_dir, iter);
+    }
     return GT_OK;
 }
 
 size_t checkpoint_keep_count(const char *out_dir)
 {
-    struct numbers kept;
-    numbers_list(out_dir, &kept_ones, &kept);
-    return kept.count;
+    size_t count = 0;
+    for (int64_t iter = number_last(out_dir, &kept_ones); iter >= 0; iter = number_below(out_dir, &kept_ones, iter))
+        count++;
+    return count;
 }
 
 /* Logs that there is no such checkpoint, and the existing ones. */
-static enum gt_status find_error(const char *out_dir, const char *which, int64_t own, const struct numbers *kept)
+static enum gt_status find_error(const char *out_dir, const char *which, int64_t own)
 {
     char text[256] = "";
-    size_t length = 0;
-    for (size_t i = 0; i <= kept->count && length + 24 < sizeof text; i++) {
-        const int64_t iter = i == 0 ? own : kept->at[i - 1];
-        if (iter >= 0)
-            length += (size_t)snprintf(text + length, sizeof text - length, "%s%" PRId64, length > 0 ? ", " : "", iter);
-    }
+    size_t length = own >= 0 ? (size_t)snprintf(text, sizeof text, "%" PRId64, own) : 0;
+    for (int64_t iter = number_last(out_dir, &kept_ones); iter >= 0 && length + 24 < sizeof text;
+         iter = number_below(out_dir, &kept_ones, iter))
+        length += (size_t)snprintf(text + length, sizeof text - length, "%s%" PRId64, length > 0 ? ", " : "", iter);
     log_error("--checkpoint=%s: %s holds no such checkpoint; it holds %s%s", which, out_dir,
               length > 0 ? "those of iterations " : "none", text);
     return GT_DATA;
@@ -372,7 +353,6 @@ static enum gt_status find_error(const char *out_dir, const char *which, int64_t
 
 enum gt_status checkpoint_keep_find(const char *out_dir, const char *which, char path[static FILE_PATH_MAX])
 {
-    struct numbers kept;
     const bool best = strcmp(which, "best") == 0;
     int64_t own;
     double loss;
@@ -381,15 +361,13 @@ enum gt_status checkpoint_keep_find(const char *out_dir, const char *which, char
         log_error("--checkpoint=%s: expected the number of an iteration, or best", which);
         return GT_USAGE;
     }
-    numbers_list(out_dir, &kept_ones, &kept);
     TRY(record_look(out_dir, &own, &loss));
-    const int64_t iter = best ? best_iter(out_dir, &kept) : strtoll(which, NULL, 10);
+    const int64_t iter = best ? best_iter(out_dir) : strtoll(which, NULL, 10);
     if (iter >= 0 && iter == own) {
         (void)snprintf(path, FILE_PATH_MAX, "%s", out_dir);
         return GT_OK;
     }
-    for (size_t i = 0; i < kept.count; i++)
-        if (kept.at[i] == iter)
-            return path_of(out_dir, &kept_ones, iter, path);
-    return find_error(out_dir, which, own, &kept);
+    if (iter >= 0 && number_below(out_dir, &kept_ones, iter + 1) == iter)
+        return path_of(out_dir, &kept_ones, iter, path);
+    return find_error(out_dir, which, own);
 }

@@ -15,7 +15,6 @@
 #include "base/log.h"
 #include "io/checkpoint.h"
 #include "io/checkpoint_keep.h"
-#include "io/checkpoint_publish.h"
 #include "io/hf_config.h"
 #include "io/hf_layout.h"
 #include "io/llmc_model.h"

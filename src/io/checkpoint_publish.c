@@ -4,7 +4,6 @@
  * system without links it is a copy.  Every change is one rename, so a reader sees the old file or the new one.  Only
  * regular files whose names have exactly our form are removed.  Sizes are compared before contents.
  */
-#include "io/checkpoint_publish.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -11,7 +11,6 @@
 
 #include "base/log.h"
 #include "io/checkpoint_keep.h"
-#include "io/export_weights.h"
 #include "io/hf_config.h"
 
 static const struct {

@@ -9,10 +9,12 @@
 #include <stdbool.h>
 
 #include "base/dtype.h"
+#include "base/file.h"
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "data/tokenizer.h"
 #include "io/checkpoint.h"
+#include "io/hf_layout.h"
 
 enum export_format { EXPORT_HF, EXPORT_GGUF, EXPORT_LLMC, EXPORT_FORMATS };
 
@@ -35,5 +37,59 @@ const char *export_format_name(enum export_format format);
  * that the format lacks), GT_DATA and GT_IO of the checkpoint, GT_UNSUPPORTED (a value that the dtype cannot
  * represent), GT_IO, GT_NO_MEMORY. */
 enum gt_status export_run(const struct export_options *options);
+
+/* ---- for the writers: a checkpoint's weights as a source of any part of a tensor, in any dtype, transposed if needed
+ * ---- */
+
+#define EXPORT_VALUES ((size_t)1 << 20) /* elements in each of the two buffers */
+
+struct export_weights {
+    struct hostmem *mem;                 /* outlives this struct */
+    const struct checkpoint *checkpoint; /* outlives this struct */
+    size_t capacity;                     /* elements in each buffer: EXPORT_VALUES; tests lower it */
+    float *values;                       /* [capacity] as read */
+    float *turned;                       /* [capacity] as written */
+};
+
+/* Reads the whole checkpoint once and verifies checksums, finiteness and biases, as checkpoint_load() does.  On failure
+ * there is nothing to close.  Errors: those of checkpoint_load(), GT_NO_MEMORY. */
+enum gt_status export_weights_open(struct hostmem *mem, const struct checkpoint *checkpoint,
+                                   struct export_weights *out);
+void export_weights_close(struct export_weights *weights);
+
+/* out[count] = elements first ... of `tensor`, rounded to `dtype`.  `count` is at most the capacity, and `out` is not
+ * weights->values.  Errors: GT_IO, GT_DATA; GT_UNSUPPORTED for a value beyond the dtype's largest, naming the
+ * tensor. */
+enum gt_status export_weights_read(const struct export_weights *weights, const struct parameter_shape *tensor,
+                                   size_t first, size_t count, enum dtype dtype, void *out);
+
+/* Appends the tensor to `file`; a linear layer's weight is transposed to [out, in].  A head_dim D > 0 writes rows i and
+ * i + D/2 of each head as rows 2 i and 2 i + 1.  Errors: as above, and GT_IO. */
+enum gt_status export_weights_write(const struct export_weights *weights, const struct parameter_shape *tensor,
+                                    int32_t head_dim, enum dtype dtype, struct file_replacement *file);
+
+/* Appends `count` zero bytes.  Errors: GT_IO. */
+enum gt_status export_zeros_write(struct file_replacement *file, size_t count);
+
+/* The writers behind export_run(), one per format, write options->output, replacing it if it exists.  Errors: those of
+ * export_run(). */
+
+/* Writes a folder that transformers opens: config.json, generation_config.json, model.safetensors, and for a tokenizer
+ * tokenizer.json, tokenizer_config.json, gpt_tokenizer.json (and vocab.json, merges.txt for a byte-level BPE).  Source:
+ * transformers modeling_gpt2.py; tokenizers' JSON.  A new folder is written under a temporary name and renamed; the
+ * files of an existing one are replaced one by one, config.json last. */
+enum gt_status export_hf_write(const struct export_options *options, const struct export_weights *weights);
+
+/* Writes GGUF version 3, architecture gpt2, llama, qwen2 or qwen3.  Weights of linear layers and the embedding have
+ * options->dtype; vectors and the position table are float32, as in the output of llama.cpp's converter.  Source:
+ * ggml's docs/gguf.md; names from llama.cpp's gguf-py/gguf/constants.py. */
+enum gt_status export_gguf_write(const struct export_options *options, const struct export_weights *weights);
+/* Returns NULL if an architecture of llama.cpp holds the model, else the setting that none has. */
+const char *export_gguf_lacks(const struct model_config *config);
+
+/* Writes llm.c's checkpoint: 256 int32 of header (magic 20240326; version 3 float32, 5 bfloat16), then each kind of
+ * tensor for all layers, rows of wte padded with zeros to a multiple of 128.  Source: llm.c train_gpt2.py
+ * write_model(). */
+enum gt_status export_llmc_write(const struct export_options *options, const struct export_weights *weights);
 
 #endif

@@ -23,7 +23,6 @@
 #include "data/bpe_alphabet.h"
 #include "data/tokenizer_export.h"
 #include "io/export.h"
-#include "io/export_weights.h"
 #include "io/hf_config.h"
 
 #define NAME_MAX_BYTES 64

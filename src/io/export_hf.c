@@ -20,10 +20,9 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "io/checkpoint_publish.h"
+#include "io/checkpoint.h"
 #include "io/export.h"
 #include "io/export_hf_tokens.h"
-#include "io/export_weights.h"
 #include "io/hf_config.h"
 
 #define GENERATION_NAME "generation_config.json"

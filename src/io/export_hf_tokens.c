@@ -115,10 +115,7 @@ static json_t *chars_vocab(const struct tokenizer *tokenizer)
         memcpy(text, bytes, count);
         failures |= json_object_setn_new(vocab, text, count, json_integer(id));
     }
-    if (failures == 0)
-        return vocab;
-    json_decref(vocab);
-    return NULL;
+    return json_whole(vocab, failures);
 }
 
 static json_t *chars_json(const struct tokenizer *tokenizer)
@@ -140,10 +137,7 @@ static json_t *config_json(const struct tokenizer *tokenizer, int32_t block_size
     int failures = root == NULL;
     for (size_t i = 0; tokenizer_eot(tokenizer) >= 0 && i < sizeof roles / sizeof roles[0]; i++)
         failures |= json_object_set_new(root, roles[i], json_string(BPE_EOT_TEXT));
-    if (failures == 0)
-        return root;
-    json_decref(root);
-    return NULL;
+    return json_whole(root, failures);
 }
 
 /* Appends the newline that ends the file. */

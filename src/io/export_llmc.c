@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "io/export.h"
-#include "io/export_weights.h"
 #include "io/llmc_model.h"
 
 #define HEADER_WORDS (LLMC_MODEL_HEADER_BYTES / sizeof(int32_t))

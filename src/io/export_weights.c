@@ -5,7 +5,7 @@
  * each strip is read row by row and is contiguous in the output.  Nothing of a tensor is kept after it has been
  * written.
  */
-#include "io/export_weights.h"
+#include "io/export.h"
 
 #include <assert.h>
 #include <string.h>

@@ -4,7 +4,7 @@ libgpttrain_a_SOURCES += \
 	src/io/checkpoint_keep.c src/io/checkpoint_keep.h \
 	src/io/checkpoint_load.c \
 	src/io/checkpoint_open.c \
-	src/io/checkpoint_publish.c src/io/checkpoint_publish.h \
+	src/io/checkpoint_publish.c \
 	src/io/checkpoint_record.c src/io/checkpoint_record.h \
 	src/io/checkpoint_save.c \
 	src/io/export.c src/io/export.h \
@@ -12,7 +12,7 @@ libgpttrain_a_SOURCES += \
 	src/io/export_hf.c \
 	src/io/export_hf_tokens.c src/io/export_hf_tokens.h \
 	src/io/export_llmc.c \
-	src/io/export_weights.c src/io/export_weights.h \
+	src/io/export_weights.c \
 	src/io/hf_cache.c src/io/hf_cache.h \
 	src/io/hf_config.c src/io/hf_config.h \
 	src/io/hf_layout.c src/io/hf_layout.h \

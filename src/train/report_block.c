@@ -12,7 +12,7 @@
 #include <sys/utsname.h>
 
 #include "base/log.h"
-#include "base/process.h"
+#include "base/system_memory.h"
 #include "config/config_key.h"
 
 #define LINE_BYTES_MAX 512

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/process.h"
+#include "base/system_memory.h"
 
 #define LONG_SECONDS (31.0 * 86400.0) /* a month; longer runs get advice */
 

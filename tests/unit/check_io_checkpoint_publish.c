@@ -1,5 +1,5 @@
 /* Tests of the public names in a checkpoint's folder, and of their repair at start-up. */
-#include "io/checkpoint_publish.h"
+#include "io/checkpoint.h"
 
 #include <sys/syscall.h>
 

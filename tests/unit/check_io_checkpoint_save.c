@@ -4,7 +4,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "io/checkpoint_publish.h"
+#include "io/checkpoint.h"
 #include "io/hf_config.h"
 #include "tests/unit/io_case.h"
 

@@ -2,7 +2,6 @@
  * allocations. */
 #include "io/export.h"
 
-#include "io/export_weights.h"
 #include "tests/unit/io_case.h"
 
 #define SALT 5

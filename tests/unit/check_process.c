@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/process.h"
+#include "base/system_memory.h"
 #include "tests/unit/unit_main.h"
 
 TEST(touched_memory_is_resident)

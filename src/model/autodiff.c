@@ -32,6 +32,7 @@ struct autodiff {
     int32_t forward_count;
     int32_t wanting;         /* index of the forward op whose backward comes next */
     int32_t tensor_count;    /* tensors that existed before the first backward op */
+    int32_t first;           /* of those of the program's own that its forward ops use */
     struct tensor_state *at; /* [tensor_count] */
 };
 
@@ -40,7 +41,8 @@ const struct autodiff_options *autodiff_options_get(const struct autodiff *ad)
     return ad->options;
 }
 
-/* Finds the op that can recompute each tensor: the marked op that produced it, unless another layer reads it. */
+/* Finds the op that can recompute each tensor: the marked op that produced it, unless another layer reads it.  Finds
+ * the program's first own tensor too. */
 static void makers_find(struct autodiff *ad)
 {
     for (int32_t i = 0; i < ad->forward_count; i++) {
@@ -49,6 +51,8 @@ static void makers_find(struct autodiff *ad)
             int32_t tensor = op->operand[s];
             if (tensor == TENSOR_NONE)
                 continue;
+            if (ad->graph->tensors[tensor].lifetime == LIFETIME_PROGRAM && tensor < ad->first)
+                ad->first = tensor;
             bool made = op_direction(op->kind, &op->attrs, s) == OPERAND_OUT;
             if (made && op->recompute)
                 ad->at[tensor].maker = i;
@@ -106,7 +110,7 @@ static enum gt_status view_gradient(struct autodiff *ad, int32_t view)
 /* Returns true if another tensor, whose gradient is still to be read, shares the gradient buffer of `tensor`. */
 static bool gradient_is_shared(const struct autodiff *ad, int32_t tensor)
 {
-    for (int32_t t = 0; t < ad->tensor_count; t++) {
+    for (int32_t t = ad->first; t < ad->tensor_count; t++) {
         if (t != tensor && ad->at[t].gradient == ad->at[tensor].gradient && !ad->at[t].done)
             return true;
     }
@@ -299,6 +303,7 @@ static enum gt_status autodiff_walk(struct autodiff *ad)
 enum gt_status autodiff_run(struct graph *graph, const struct autodiff_options *options)
 {
     struct autodiff ad = {.graph = graph, .options = options, .tensor_count = graph->tensor_count};
+    ad.first = ad.tensor_count;
     ad.pen = (struct graph_pen){graph, options->program, PASS_BACKWARD, -1, 0, false};
     enum gt_status status = autodiff_init(&ad);
     if (status == GT_OK)

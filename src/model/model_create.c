@@ -110,17 +110,19 @@ int32_t model_correction_rows(float beta1, float beta2, int64_t updates)
     return rows;
 }
 
+/* Adds a vector that the host writes before a program, or reads after it if not `input`. */
 static enum gt_status data_add(struct graph *graph, const char *program, const char *name, enum program_phase phase,
-                               int64_t count, int32_t *out)
+                               int64_t count, bool input, int32_t *out)
 {
-    struct tensor tensor = {.dtype = DTYPE_I32,
+    struct tensor tensor = {.dtype = input ? DTYPE_I32 : DTYPE_F32,
                             .rank = 1,
                             .dims = {count},
-                            .category = CATEGORY_DATA,
+                            .category = input ? CATEGORY_DATA : CATEGORY_TEMPORARY,
                             .phase = phase,
                             .lifetime = LIFETIME_PROGRAM,
                             .base = TENSOR_NONE,
-                            .input = true};
+                            .input = input,
+                            .output = !input};
     snprintf(tensor.name, sizeof tensor.name, "%s.%s", program, name);
     return graph_tensor_add(graph, &tensor, out);
 }
@@ -135,30 +137,10 @@ static enum gt_status loss_program_build(struct model *model, const char *name, 
     io->time = phase == PHASE_EVALUATE && asked > 0 && asked < most ? asked : most;
     int64_t rows = (int64_t)batch * io->time;
     TRY(graph_program_add(graph, name, phase, &io->program));
-    TRY(data_add(graph, name, "ids", phase, rows, &io->ids));
-    TRY(data_add(graph, name, "targets", phase, rows, &io->targets));
-    struct tensor losses = {.dtype = DTYPE_F32,
-                            .rank = 1,
-                            .dims = {rows},
-                            .category = CATEGORY_TEMPORARY,
-                            .phase = phase,
-                            .lifetime = LIFETIME_PROGRAM,
-                            .base = TENSOR_NONE,
-                            .output = true};
-    snprintf(losses.name, sizeof losses.name, "%s.losses", name);
-    TRY(graph_tensor_add(graph, &losses, &io->losses));
-    struct transformer_build build = {
-        .model = model,
-        .program = io->program,
-        .batch = batch,
-        .time = io->time,
-        .ids = io->ids,
-        .targets = io->targets,
-        .losses = io->losses,
-        .cache = TENSOR_NONE,
-        .train = phase == PHASE_TRAIN,
-    };
-    return transformer_build_loss(&build);
+    TRY(data_add(graph, name, "ids", phase, rows, true, &io->ids));
+    TRY(data_add(graph, name, "targets", phase, rows, true, &io->targets));
+    TRY(data_add(graph, name, "losses", phase, rows, false, &io->losses));
+    return transformer_build_loss(model, io, phase == PHASE_TRAIN);
 }
 
 static enum gt_status train_program_build(struct model *model, const char *name, int32_t batch, bool first,
@@ -166,8 +148,8 @@ static enum gt_status train_program_build(struct model *model, const char *name,
 {
     struct graph *graph = model->graph;
     int64_t rows = (int64_t)batch * model->options.config.block_size;
-    TRY(data_add(graph, name, "order", PHASE_TRAIN, rows, &io->order));
-    TRY(data_add(graph, name, "starts", PHASE_TRAIN, rows + 2, &io->starts));
+    TRY(data_add(graph, name, "order", PHASE_TRAIN, rows, true, &io->order));
+    TRY(data_add(graph, name, "starts", PHASE_TRAIN, rows + 2, true, &io->starts));
     TRY(loss_program_build(model, name, PHASE_TRAIN, batch, io));
     struct autodiff_parameter *parameters;
     int32_t count = model->parameters.count;
@@ -243,18 +225,8 @@ static enum gt_status generate_program_build(struct model *model, const char *na
     io->batch = model->options.generate_batch;
     io->time = time;
     TRY(graph_program_add(graph, name, PHASE_GENERATE, &io->program));
-    TRY(data_add(graph, name, "ids", PHASE_GENERATE, (int64_t)io->batch * time, &io->ids));
-    struct transformer_build build = {
-        .model = model,
-        .program = io->program,
-        .batch = io->batch,
-        .time = time,
-        .ids = io->ids,
-        .targets = TENSOR_NONE,
-        .losses = TENSOR_NONE,
-        .cache = cache,
-    };
-    TRY(transformer_build_generate(&build, logits ? &io->logits : NULL));
+    TRY(data_add(graph, name, "ids", PHASE_GENERATE, (int64_t)io->batch * time, true, &io->ids));
+    TRY(transformer_build_generate(model, io, cache, logits ? &io->logits : NULL));
     if (logits)
         graph->tensors[io->logits].output = true;
     return GT_OK;
@@ -278,38 +250,29 @@ static enum gt_status generate_build(struct model *model)
     return generate_program_build(model, "decode", 1, tensor, true, &model->decode);
 }
 
-/* Adds the tensors other than parameters that live for the whole run. */
+/* Adds a table of the whole run; 0 columns: a vector. */
+static enum gt_status table_add(struct graph *graph, const char *name, int64_t rows, int64_t columns, int32_t *out)
+{
+    struct tensor table = {.dtype = DTYPE_F32,
+                           .rank = columns > 0 ? 2 : 1,
+                           .dims = {rows, columns},
+                           .base = TENSOR_NONE,
+                           .category = CATEGORY_DATA,
+                           .lifetime = LIFETIME_RUN};
+    snprintf(table.name, sizeof table.name, "%s", name);
+    return graph_tensor_add(graph, &table, out);
+}
+
 static enum gt_status tables_add(struct model *model)
 {
-    struct tensor scalars = {.name = "scalars",
-                             .dtype = DTYPE_F32,
-                             .rank = 1,
-                             .dims = {SCALAR_WORDS},
-                             .base = TENSOR_NONE,
-                             .category = CATEGORY_DATA,
-                             .lifetime = LIFETIME_RUN};
     const struct model_config *config = &model->options.config;
-    TRY(graph_tensor_add(model->graph, &scalars, &model->scalars));
-    struct tensor angles = {.name = "angles",
-                            .dtype = DTYPE_F32,
-                            .rank = 2,
-                            .base = TENSOR_NONE,
-                            .dims = {config->block_size, model_head_dim(config)},
-                            .category = CATEGORY_DATA,
-                            .lifetime = LIFETIME_RUN};
     model->angles = model->corrections = TENSOR_NONE;
+    TRY(table_add(model->graph, "scalars", SCALAR_WORDS, 0, &model->scalars));
     if (config->position == POSITION_ROPE)
-        TRY(graph_tensor_add(model->graph, &angles, &model->angles));
-    if (!model->options.train)
-        return GT_OK;
-    struct tensor corrections = {.name = "corrections",
-                                 .dtype = DTYPE_F32,
-                                 .rank = 2,
-                                 .base = TENSOR_NONE,
-                                 .dims = {model->options.correction_rows, 2},
-                                 .category = CATEGORY_DATA,
-                                 .lifetime = LIFETIME_RUN};
-    return graph_tensor_add(model->graph, &corrections, &model->corrections);
+        TRY(table_add(model->graph, "angles", config->block_size, model_head_dim(config), &model->angles));
+    if (model->options.train)
+        TRY(table_add(model->graph, "corrections", model->options.correction_rows, 2, &model->corrections));
+    return GT_OK;
 }
 
 static enum gt_status programs_build(struct model *model)

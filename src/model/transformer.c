@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "model/parameters.h"
 
 #define QKV_NAME "attn.c_attn"
@@ -21,22 +22,26 @@
 enum dropout_place { PLACE_ATTENTION, PLACE_ATTENTION_OUTPUT, PLACE_MLP_OUTPUT, PLACE_EMBEDDING, PLACES };
 
 struct builder {
-    const struct transformer_build *build;
+    const struct model *model;
     const struct model_config *config;
+    const struct program_io *io;
+    int32_t cache; /* TENSOR_NONE: attend to the program's own rows */
+    bool train;    /* apply dropout, and replace the logits by their gradient */
     struct graph_pen pen;
-    enum recompute_level level; /* of the current block */
+    enum recompute_level level;             /* of the current block */
+    int32_t first[BLOCK_LAYERS][2], stride; /* parameters_index() of the first block, and from block to block */
 };
 
 static int32_t parameter_tensor(const struct builder *b, int32_t index)
 {
-    return index < 0 ? TENSOR_NONE : b->build->model->parameters.at[index].tensor;
+    return index < 0 ? TENSOR_NONE : b->model->parameters.at[index].tensor;
 }
 
 /* Returns the weight or bias of a layer of the current block, or of ln_f outside the blocks. */
 static int32_t layer_tensor(const struct builder *b, enum block_layer which, bool bias)
 {
-    const int32_t layer = b->pen.layer < 0 ? b->config->n_layer : b->pen.layer;
-    return parameter_tensor(b, parameters_index(b->config, layer, which, bias));
+    const int32_t layer = b->pen.layer < 0 ? b->config->n_layer : b->pen.layer, first = b->first[which][bias];
+    return parameter_tensor(b, first < 0 ? first : first + layer * b->stride);
 }
 
 /* Writes "h.3.attn" in block 3, and "attn" outside the blocks.  Returns `text`. */
@@ -49,8 +54,9 @@ static const char *place_name(const struct builder *b, char text[static 48], con
     return text;
 }
 
+/* Appends an op.  Sets *out to operand `slot`, which is the op's result. */
 static enum gt_status emit(const struct builder *b, enum op_kind kind, const struct op_attrs *attrs, const char *name,
-                           int32_t *operands)
+                           int32_t *operands, int32_t slot, int32_t *out)
 {
     char text[48];
     struct graph_pen pen = b->pen;
@@ -60,35 +66,34 @@ static enum gt_status emit(const struct builder *b, enum op_kind kind, const str
     else if (kind == OP_ROPE_FORWARD && b->config->qk_norm != QK_NORM_NONE)
         op_class = RECOMPUTE_CLASS_NORM; /* its backward pass needs x, so y is cheaper computed again than kept */
     pen.recompute = recompute_includes(b->level, op_class);
-    return graph_op_add(&pen, kind, attrs, place_name(b, text, name), operands);
+    TRY(graph_op_add(&pen, kind, attrs, place_name(b, text, name), operands));
+    *out = operands[slot];
+    return GT_OK;
 }
 
 static enum gt_status build_dropout(const struct builder *b, enum dropout_place place, const char *name, int32_t *x)
 {
-    if (!b->build->train || b->config->dropout <= 0.0f)
+    if (!b->train || b->config->dropout <= 0.0f)
         return GT_OK;
     int32_t layer = b->pen.layer < 0 ? b->config->n_layer : b->pen.layer;
     struct op_attrs attrs = {
-        .dropout = b->config->dropout, .site = layer * PLACES + (int32_t)place, .time = (int32_t)b->build->time};
+        .dropout = b->config->dropout, .site = layer * PLACES + (int32_t)place, .time = b->io->time};
     int32_t operands[DROPOUT_OPERANDS] = {
-        [DROPOUT_X] = *x, [DROPOUT_SCALARS] = b->build->model->scalars, [DROPOUT_Y] = TENSOR_NONE};
-    TRY(emit(b, OP_DROPOUT, &attrs, name, operands));
-    *x = operands[DROPOUT_Y];
-    return GT_OK;
+        [DROPOUT_X] = *x, [DROPOUT_SCALARS] = b->model->scalars, [DROPOUT_Y] = TENSOR_NONE};
+    return emit(b, OP_DROPOUT, &attrs, name, operands, DROPOUT_Y, x);
 }
 
 static enum gt_status build_embedding(const struct builder *b, int32_t *x)
 {
-    struct op_attrs attrs = {.time = (int32_t)b->build->time};
+    struct op_attrs attrs = {.time = b->io->time};
     int32_t operands[EMBED_FORWARD_OPERANDS] = {
-        [EMBED_FORWARD_IDS] = b->build->ids,
+        [EMBED_FORWARD_IDS] = b->io->ids,
         [EMBED_FORWARD_WTE] = parameter_tensor(b, PARAMETERS_WTE),
         [EMBED_FORWARD_WPE] = parameter_tensor(b, b->config->position == POSITION_LEARNED ? PARAMETERS_WPE : -1),
-        [EMBED_FORWARD_SCALARS] = b->build->model->scalars,
+        [EMBED_FORWARD_SCALARS] = b->model->scalars,
         [EMBED_FORWARD_Y] = TENSOR_NONE,
     };
-    TRY(emit(b, OP_EMBED_FORWARD, &attrs, "embed", operands));
-    *x = operands[EMBED_FORWARD_Y];
+    TRY(emit(b, OP_EMBED_FORWARD, &attrs, "embed", operands, EMBED_FORWARD_Y, x));
     return build_dropout(b, PLACE_EMBEDDING, "embed.dropout", x);
 }
 
@@ -105,9 +110,7 @@ static enum gt_status build_norm(const struct builder *b, const char *name, enum
         [LAYERNORM_FORWARD_MEAN] = TENSOR_NONE,
         [LAYERNORM_FORWARD_RSTD] = TENSOR_NONE,
     }; /* those of rmsnorm come first */
-    TRY(emit(b, rms ? OP_RMSNORM_FORWARD : OP_LAYERNORM_FORWARD, &attrs, name, operands));
-    *y = operands[LAYERNORM_FORWARD_Y];
-    return GT_OK;
+    return emit(b, rms ? OP_RMSNORM_FORWARD : OP_LAYERNORM_FORWARD, &attrs, name, operands, LAYERNORM_FORWARD_Y, y);
 }
 
 static enum gt_status build_linear(const struct builder *b, const char *name, enum block_layer which, int32_t x,
@@ -118,34 +121,28 @@ static enum gt_status build_linear(const struct builder *b, const char *name, en
                                        [GEMM_B] = layer_tensor(b, which, false),
                                        [GEMM_BIAS] = layer_tensor(b, which, true),
                                        [GEMM_D] = TENSOR_NONE};
-    TRY(emit(b, OP_GEMM, &attrs, name, operands));
-    *y = operands[GEMM_D];
-    return GT_OK;
+    return emit(b, OP_GEMM, &attrs, name, operands, GEMM_D, y);
 }
 
 static enum gt_status build_residual(const struct builder *b, const char *name, int32_t y, int32_t *x)
 {
     struct op_attrs attrs = {0};
     int32_t operands[RESIDUAL_OPERANDS] = {[RESIDUAL_X] = *x, [RESIDUAL_Y] = y, [RESIDUAL_R] = TENSOR_NONE};
-    TRY(emit(b, OP_RESIDUAL, &attrs, name, operands));
-    *x = operands[RESIDUAL_R];
-    return GT_OK;
+    return emit(b, OP_RESIDUAL, &attrs, name, operands, RESIDUAL_R, x);
 }
 
 static enum gt_status build_rope(const struct builder *b, int32_t *qkv)
 {
     struct op_attrs attrs = {.heads = b->config->n_head,
                              .kv_heads = b->config->n_kv_head,
-                             .time = (int32_t)b->build->time,
+                             .time = b->io->time,
                              .epsilon = (float)b->config->norm_epsilon};
     int32_t operands[ROPE_FORWARD_OPERANDS] = {[ROPE_FORWARD_X] = *qkv,
-                                               [ROPE_FORWARD_TABLE] = b->build->model->angles,
-                                               [ROPE_FORWARD_SCALARS] = b->build->model->scalars,
+                                               [ROPE_FORWARD_TABLE] = b->model->angles,
+                                               [ROPE_FORWARD_SCALARS] = b->model->scalars,
                                                [ROPE_FORWARD_GAIN] = layer_tensor(b, BLOCK_QK_NORM, false),
                                                [ROPE_FORWARD_Y] = TENSOR_NONE};
-    TRY(emit(b, OP_ROPE_FORWARD, &attrs, "attn.rope", operands));
-    *qkv = operands[ROPE_FORWARD_Y];
-    return GT_OK;
+    return emit(b, OP_ROPE_FORWARD, &attrs, "attn.rope", operands, ROPE_FORWARD_Y, qkv);
 }
 
 static enum gt_status build_attention_op(const struct builder *b, int32_t qkv, int32_t *y)
@@ -154,34 +151,30 @@ static enum gt_status build_attention_op(const struct builder *b, int32_t qkv, i
     struct op_attrs attrs = {
         .heads = config->n_head,
         .kv_heads = config->n_kv_head,
-        .time = (int32_t)b->build->time,
+        .time = b->io->time,
         .softmax_scale = 1.0f / sqrtf((float)model_head_dim(config)),
     };
-    if (b->build->cache != TENSOR_NONE) {
+    if (b->cache != TENSOR_NONE) {
         int32_t cache;
-        TRY(graph_view_add(b->pen.graph, b->build->cache, 2 * (int64_t)b->pen.layer, 2, &cache));
+        TRY(graph_view_add(b->pen.graph, b->cache, 2 * (int64_t)b->pen.layer, 2, &cache));
         int32_t operands[ATTENTION_CACHED_OPERANDS] = {
             [ATTENTION_CACHED_QKV] = qkv,
-            [ATTENTION_CACHED_SCALARS] = b->build->model->scalars,
+            [ATTENTION_CACHED_SCALARS] = b->model->scalars,
             [ATTENTION_CACHED_CACHE] = cache,
             [ATTENTION_CACHED_Y] = TENSOR_NONE,
         };
-        TRY(emit(b, OP_ATTENTION_CACHED, &attrs, "attn", operands));
-        *y = operands[ATTENTION_CACHED_Y];
-        return GT_OK;
+        return emit(b, OP_ATTENTION_CACHED, &attrs, "attn", operands, ATTENTION_CACHED_Y, y);
     }
-    if (b->build->train && config->dropout > 0.0f) {
+    if (b->train && config->dropout > 0.0f) {
         attrs.dropout = config->dropout;
         attrs.site = b->pen.layer * PLACES + PLACE_ATTENTION;
     }
     int32_t operands[ATTENTION_FORWARD_OPERANDS] = {
-        [ATTENTION_FORWARD_QKV] = qkv,           [ATTENTION_FORWARD_SCALARS] = b->build->model->scalars,
+        [ATTENTION_FORWARD_QKV] = qkv,           [ATTENTION_FORWARD_SCALARS] = b->model->scalars,
         [ATTENTION_FORWARD_Y] = TENSOR_NONE,     [ATTENTION_FORWARD_LSE] = TENSOR_NONE,
         [ATTENTION_FORWARD_FIRST] = TENSOR_NONE,
     };
-    TRY(emit(b, OP_ATTENTION_FORWARD, &attrs, "attn", operands));
-    *y = operands[ATTENTION_FORWARD_Y];
-    return GT_OK;
+    return emit(b, OP_ATTENTION_FORWARD, &attrs, "attn", operands, ATTENTION_FORWARD_Y, y);
 }
 
 static enum gt_status build_attention(const struct builder *b, bool keys_only, int32_t *x)
@@ -204,14 +197,9 @@ static enum gt_status build_activation(const struct builder *b, int32_t *x)
     struct op_attrs attrs = {.gelu = b->config->gelu};
     int32_t gelu[GELU_FORWARD_OPERANDS] = {[GELU_FORWARD_X] = *x, [GELU_FORWARD_Y] = TENSOR_NONE};
     int32_t swiglu[SWIGLU_FORWARD_OPERANDS] = {[SWIGLU_FORWARD_X] = *x, [SWIGLU_FORWARD_Y] = TENSOR_NONE};
-    if (b->config->mlp == MLP_SWIGLU) {
-        TRY(emit(b, OP_SWIGLU_FORWARD, &(struct op_attrs){0}, "mlp.swiglu", swiglu));
-        *x = swiglu[SWIGLU_FORWARD_Y];
-    } else {
-        TRY(emit(b, OP_GELU_FORWARD, &attrs, "mlp.gelu", gelu));
-        *x = gelu[GELU_FORWARD_Y];
-    }
-    return GT_OK;
+    if (b->config->mlp == MLP_SWIGLU)
+        return emit(b, OP_SWIGLU_FORWARD, &(struct op_attrs){0}, "mlp.swiglu", swiglu, SWIGLU_FORWARD_Y, x);
+    return emit(b, OP_GELU_FORWARD, &attrs, "mlp.gelu", gelu, GELU_FORWARD_Y, x);
 }
 
 static enum gt_status build_mlp(const struct builder *b, int32_t *x)
@@ -233,8 +221,7 @@ static enum gt_status build_hidden(struct builder *b, bool keys_only, int32_t *h
     for (int32_t layer = 0; layer < b->config->n_layer; layer++) {
         bool last = keys_only && layer == b->config->n_layer - 1;
         b->pen.layer = layer;
-        b->level =
-            b->build->train ? recompute_level_of(&b->build->model->options.choice.recompute, layer) : RECOMPUTE_NONE;
+        b->level = b->train ? recompute_level_of(&b->model->options.choice.recompute, layer) : RECOMPUTE_NONE;
         TRY(build_attention(b, last, &x));
         if (!last)
             TRY(build_mlp(b, &x));
@@ -253,8 +240,7 @@ static enum gt_status build_logits(const struct builder *b, int32_t hidden, int3
                                        [GEMM_B] = parameter_tensor(b, parameters_head(b->config)),
                                        [GEMM_BIAS] = TENSOR_NONE,
                                        [GEMM_D] = TENSOR_NONE};
-    TRY(emit(b, OP_GEMM, &attrs, "lm_head", operands));
-    *logits = operands[GEMM_D];
+    TRY(emit(b, OP_GEMM, &attrs, "lm_head", operands, GEMM_D, logits));
     b->pen.graph->tensors[*logits].category = CATEGORY_LOGITS;
     return GT_OK;
 }
@@ -265,51 +251,56 @@ static enum gt_status build_loss_chunk(const struct builder *b, int32_t hidden, 
     struct graph *graph = b->pen.graph;
     int32_t hidden_rows, targets, losses, logits;
     TRY(graph_view_add(graph, hidden, first, rows, &hidden_rows));
-    TRY(graph_view_add(graph, b->build->targets, first, rows, &targets));
-    TRY(graph_view_add(graph, b->build->losses, first, rows, &losses));
+    TRY(graph_view_add(graph, b->io->targets, first, rows, &targets));
+    TRY(graph_view_add(graph, b->io->losses, first, rows, &losses));
     TRY(build_logits(b, hidden_rows, &logits));
-    struct op_attrs attrs = {.vocab = b->config->vocab_size, .gradient = b->build->train};
+    struct op_attrs attrs = {.vocab = b->config->vocab_size, .gradient = b->train};
     int32_t operands[CROSS_ENTROPY_OPERANDS] = {
         [CROSS_ENTROPY_TARGETS] = targets,
-        [CROSS_ENTROPY_SCALARS] = b->build->model->scalars,
+        [CROSS_ENTROPY_SCALARS] = b->model->scalars,
         [CROSS_ENTROPY_LOGITS] = logits,
         [CROSS_ENTROPY_LOSSES] = losses,
     };
-    return emit(b, OP_CROSS_ENTROPY, &attrs, "loss", operands);
+    return emit(b, OP_CROSS_ENTROPY, &attrs, "loss", operands, CROSS_ENTROPY_LOGITS, &logits);
 }
 
-static struct builder builder_make(const struct transformer_build *build)
+static struct builder builder_make(const struct model *model, const struct program_io *io, int32_t cache, bool train)
 {
-    return (struct builder){
-        .build = build,
-        .config = &build->model->options.config,
-        .pen = {build->model->graph, build->program, PASS_FORWARD, -1, 0, false},
-    };
+    const struct model_config *config = &model->options.config;
+    struct builder b = {.model = model,
+                        .config = config,
+                        .io = io,
+                        .cache = cache,
+                        .train = train,
+                        .pen = {model->graph, io->program, PASS_FORWARD, -1, 0, false}};
+    for (int which = 0; which < 2 * BLOCK_LAYERS; which++)
+        b.first[which / 2][which % 2] = parameters_index(config, 0, (enum block_layer)(which / 2), which % 2 != 0);
+    b.stride = parameters_index(config, 1, BLOCK_LN_1, false) - b.first[BLOCK_LN_1][false];
+    return b;
 }
 
-enum gt_status transformer_build_loss(const struct transformer_build *build)
+enum gt_status transformer_build_loss(const struct model *model, const struct program_io *io, bool train)
 {
-    struct builder b = builder_make(build);
-    int64_t rows = build->batch * build->time, chunk = build->model->options.choice.loss_chunk_rows;
+    struct builder b = builder_make(model, io, TENSOR_NONE, train);
+    const int64_t rows = (int64_t)io->batch * io->time, chunk = model->options.choice.loss_chunk_rows;
     int32_t hidden;
-    assert(chunk > 0 && build->targets != TENSOR_NONE);
+    assert(chunk > 0);
     TRY(build_hidden(&b, false, &hidden));
     for (int64_t first = 0; first < rows; first += chunk) {
         b.pen.chunk = (int32_t)(first / chunk) + 1;
-        TRY(build_loss_chunk(&b, hidden, first, rows - first < chunk ? rows - first : chunk));
+        TRY(build_loss_chunk(&b, hidden, first, min_i64(rows - first, chunk)));
     }
     b.pen.chunk = 0;
     struct op_attrs attrs = {0};
-    int32_t operands[LOSS_SUM_OPERANDS] = {
-        [LOSS_SUM_LOSSES] = build->losses, [LOSS_SUM_SCALARS] = build->model->scalars};
-    return emit(&b, OP_LOSS_SUM, &attrs, "loss_sum", operands);
+    int32_t operands[LOSS_SUM_OPERANDS] = {[LOSS_SUM_LOSSES] = io->losses, [LOSS_SUM_SCALARS] = model->scalars};
+    return emit(&b, OP_LOSS_SUM, &attrs, "loss_sum", operands, LOSS_SUM_LOSSES, &hidden);
 }
 
-enum gt_status transformer_build_generate(const struct transformer_build *build, int32_t *logits)
+enum gt_status transformer_build_generate(const struct model *model, const struct program_io *io, int32_t cache,
+                                          int32_t *logits)
 {
-    struct builder b = builder_make(build);
+    struct builder b = builder_make(model, io, cache, false);
     int32_t hidden;
-    assert(build->cache != TENSOR_NONE);
     TRY(build_hidden(&b, logits == NULL, &hidden));
     return logits ? build_logits(&b, hidden, logits) : GT_OK;
 }

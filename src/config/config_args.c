@@ -32,31 +32,22 @@ static int boolean_word(const char *text)
     return -1;
 }
 
-/* Converts `text` to a value for a key of this kind.  Text of the wrong form becomes a str, which the assignment
- * rejects with a message.  An unquoted string is stored in `pool`. */
-static struct config_value value_from_text(const struct config_key_info *info, const char *text, char *pool,
-                                           size_t pool_size)
-{
-    struct config_value raw = {CONFIG_VALUE_STRING, 0, 0.0, text};
-    struct config_value value = raw;
-    bool literal = config_lex_literal(text, pool, pool_size, &value);
-    int boolean = boolean_word(text);
-
-    if (info->type == CONFIG_TYPE_BOOL && boolean >= 0)
-        return (struct config_value){CONFIG_VALUE_BOOL, boolean, 0.0, NULL};
-    if ((info->flags & CONFIG_NONE_IS_ZERO) != 0 && strcmp(text, "None") == 0)
-        return (struct config_value){CONFIG_VALUE_NONE, 0, 0.0, NULL};
-    if (info->type == CONFIG_TYPE_STRING || info->type == CONFIG_TYPE_CHOICE)
-        return literal && value.type == CONFIG_VALUE_STRING ? value : raw;
-    return literal && value.type != CONFIG_VALUE_STRING ? value : raw;
-}
-
+/* Converts `text` to a value for the key and assigns it.  Text of the wrong form becomes a str, which the assignment
+ * rejects with a message. */
 static void assign_text(struct args *args, enum config_key key, const char *argument, const char *text)
 {
-    struct config_origin origin = {argument, 0, 0, false, false};
-    char pool[FILE_PATH_MAX + 16];
-    struct config_value value = value_from_text(config_key_info_get(key), text, pool, sizeof pool);
-
+    const struct config_key_info *info = config_key_info_get(key);
+    const struct config_origin origin = {.source = argument};
+    struct config_value value = {.type = CONFIG_VALUE_STRING, .text = text}, literal;
+    char pool[FILE_PATH_MAX + 16]; /* for a string without its quotes */
+    const bool is_text = info->type == CONFIG_TYPE_STRING || info->type == CONFIG_TYPE_CHOICE;
+    const int boolean = boolean_word(text);
+    if (info->type == CONFIG_TYPE_BOOL && boolean >= 0)
+        value = (struct config_value){.type = CONFIG_VALUE_BOOL, .integer = boolean};
+    else if ((info->flags & CONFIG_NONE_IS_ZERO) != 0 && strcmp(text, "None") == 0)
+        value = (struct config_value){.type = CONFIG_VALUE_NONE};
+    else if (config_lex_literal(text, pool, sizeof pool, &literal) && (literal.type == CONFIG_VALUE_STRING) == is_text)
+        value = literal;
     if (config_key_assign(args->config, key, &value, &origin) != GT_OK)
         args->failed = true;
 }
@@ -73,7 +64,6 @@ static void read_spaced(struct args *args, enum config_key key)
     const struct config_key_info *info = config_key_info_get(key);
     const char *flag = args->argv[args->at];
     const char *next = args->at + 1 < args->argc ? args->argv[args->at + 1] : NULL;
-
     if ((info->flags & CONFIG_BARE) != 0) {
         assign_text(args, key, flag, info->words[1]);
     } else if (info->type == CONFIG_TYPE_BOOL && (next == NULL || boolean_word(next) < 0)) {
@@ -93,7 +83,6 @@ static void refuse_flag(struct args *args, const char *argument, const char *nam
     char hint[CONFIG_HINT_MAX];
     enum config_program program = args->config->program;
     const char *next = args->at + 1 < args->argc ? args->argv[args->at + 1] : NULL;
-
     args->failed = true;
     if (key == CONFIG_KEY_COUNT) {
         log_error("%s: unknown key %.*s%s", argument, (int)(length < 80 ? length : 80), name,
@@ -113,7 +102,6 @@ static void read_flag(struct args *args)
     const char *name = argument + 2;
     size_t length = strcspn(name, "=");
     enum config_key key = config_key_find(name, length);
-
     if (key == CONFIG_KEY_COUNT || (config_key_info_get(key)->programs & (unsigned)args->config->program) == 0)
         refuse_flag(args, argument, name, length, key);
     else if (name[length] == '=')
@@ -140,7 +128,6 @@ static void read_word(struct args *args)
 {
     const char *argument = args->argv[args->at];
     size_t length = strcspn(argument, "=");
-
     if (argument[length] == '=' && config_key_find(argument, length) != CONFIG_KEY_COUNT) {
         log_error("%s: write --%s", argument, argument);
         args->failed = true;
@@ -152,7 +139,6 @@ static void read_word(struct args *args)
 static void read_argument(struct args *args)
 {
     const char *argument = args->argv[args->at];
-
     if (argument[0] != '-') {
         read_word(args);
     } else if (argument[1] == '-' && argument[2] != '\0') {
@@ -180,7 +166,6 @@ static bool find_question(struct config *config, int argc, char *const argv[])
 enum gt_status config_parse_args(struct config *config, int argc, char *const argv[])
 {
     struct args args = {config, argv, argc, 1, false};
-
     assert(argc >= 0 && (argc == 0 || argv[0] != NULL));
     if (find_question(config, argc, argv))
         return GT_OK;

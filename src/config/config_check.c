@@ -21,7 +21,6 @@
 static bool is_awaited(const struct config *config, enum config_key key)
 {
     unsigned flags = config_key_info_get(key)->flags;
-
     if (config->origin[key].source != NULL || strcmp(config->init_from, "scratch") == 0)
         return false;
     return (flags & CONFIG_FIXED) != 0 ||
@@ -44,7 +43,6 @@ static const char *describe(char out[static CONFIG_ORIGIN_TEXT_MAX], const struc
 {
     char value[CONFIG_VALUE_TEXT_MAX];
     char place[256];
-
     snprintf(out, CONFIG_ORIGIN_TEXT_MAX, "%s=%s (%s)", config_key_info_get(key)->name,
              config_key_text(value, config, key), config_origin_text(place, sizeof place, &config->origin[key]));
     return out;
@@ -56,7 +54,6 @@ static enum gt_status refuse_pair(const struct config *config, enum config_key f
 {
     char left[CONFIG_ORIGIN_TEXT_MAX];
     char right[CONFIG_ORIGIN_TEXT_MAX];
-
     log_error("%s %s %s", describe(left, config, first), problem, describe(right, config, second));
     return GT_USAGE;
 }
@@ -72,7 +69,6 @@ static enum gt_status check_heads(const struct config *config)
     struct heads_shape shape = {config->n_layer, config->n_head, config->n_embd,
                                 config->vocab_size > 0 ? config->vocab_size : VOCAB_SIZE_USUAL, config->bias};
     char left[CONFIG_ORIGIN_TEXT_MAX], right[CONFIG_ORIGIN_TEXT_MAX], nearest[HEADS_TEXT_MAX];
-
     if (!settled_pair(config, CONFIG_KEY_n_embd, CONFIG_KEY_n_head) || config->head_dim > 0 ||
         config->n_embd % config->n_head == 0)
         return GT_OK;
@@ -119,15 +115,12 @@ static enum gt_status check_most(const struct config *config, enum config_key fi
     return GT_OK;
 }
 
-static enum gt_status check_micro_batch(const struct config *config)
-{
-    return check_most(config, CONFIG_KEY_micro_batch, CONFIG_KEY_batch_size);
-}
-
 /* An evaluation may use less context than the model has positions, but not more. */
-static enum gt_status check_evaluation_block(const struct config *config)
+static enum gt_status check_limits(const struct config *config)
 {
-    return check_most(config, CONFIG_KEY_eval_block_size, CONFIG_KEY_block_size);
+    const enum gt_status batch = check_most(config, CONFIG_KEY_micro_batch, CONFIG_KEY_batch_size);
+    const enum gt_status block = check_most(config, CONFIG_KEY_eval_block_size, CONFIG_KEY_block_size);
+    return batch != GT_OK ? batch : block;
 }
 
 static enum gt_status check_checkpoint(const struct config *config)
@@ -144,7 +137,6 @@ static enum gt_status check_tokens(const struct config *config)
 {
     const int64_t factors[] = {config->batch_size, config->block_size, config->gradient_accumulation_steps};
     size_t tokens = 0;
-
     if (!settled_pair(config, CONFIG_KEY_batch_size, CONFIG_KEY_block_size) ||
         !is_settled(config, CONFIG_KEY_gradient_accumulation_steps))
         return GT_OK;
@@ -283,7 +275,6 @@ static enum gt_status check_device(const struct config *config)
     char place[CONFIG_ORIGIN_TEXT_MAX];
     const char *device = config->device, *why = elsewhere_why(config);
     bool is_error;
-
     if (config->origin[CONFIG_KEY_device].bad || strcmp(device, "auto") == 0 || is_index(device))
         return GT_OK;
     if (strchr(device, ',') != NULL)
@@ -307,7 +298,6 @@ struct config_device config_device(const struct config *config)
     const char *colon = strchr(config->device, ':'), *part = colon != NULL ? colon + 1 : config->device;
     struct config_device device = {.backend = config->backend, .index = -1};
     bool is_error;
-
     if (!config->origin[CONFIG_KEY_device].bad && elsewhere_why(config) == NULL &&
         !(is_contradiction(config, &is_error) && (is_error || is_argument(config, CONFIG_KEY_backend)))) {
         const int owner = device_owner(config->device);
@@ -328,7 +318,6 @@ static enum gt_status check_backend(const struct config *config)
     char text[CONFIG_ORIGIN_TEXT_MAX], built[64] = "";
     const char *const *words = backend_words();
     const int wanted = config_device(config).backend;
-
     if (is_built(config, wanted) || config->origin[CONFIG_KEY_backend].bad || config->device_profile[0] != '\0')
         return GT_OK;
     for (int backend = CONFIG_BACKEND_CPU; words[backend] != NULL; backend++) {
@@ -349,7 +338,6 @@ static enum gt_status check_recompute(const struct config *config)
     char text[CONFIG_ORIGIN_TEXT_MAX];
     const char *why;
     int64_t layers = is_settled(config, CONFIG_KEY_n_layer) ? config->n_layer : 0;
-
     if (!is_settled(config, CONFIG_KEY_recompute) || recompute_read(config->recompute, layers, &mix, &why))
         return GT_OK;
     log_error("%s %s", describe(text, config, CONFIG_KEY_recompute), why);
@@ -361,7 +349,6 @@ static enum gt_status check_grad_checkpoint(struct config *config)
 {
     const struct config_origin *origin = &config->origin[CONFIG_KEY_grad_checkpoint];
     const char *level = config->grad_checkpoint ? "full" : "none";
-
     if (!config_key_was_set(config, CONFIG_KEY_grad_checkpoint) || origin->bad)
         return GT_OK;
     if (config_key_was_set(config, CONFIG_KEY_recompute) && strcmp(config->recompute, level) != 0)
@@ -386,7 +373,6 @@ static enum gt_status check_expected(const struct config *config)
 static enum gt_status check_answer(struct config *config, enum config_key key, const char *expected)
 {
     char text[CONFIG_ORIGIN_TEXT_MAX];
-
     if (!config_key_was_set(config, key) || config->origin[key].bad)
         return GT_OK;
     if (config_key_value(config, key).text[0] == '\0') {
@@ -406,7 +392,6 @@ static void warn_schedule(const struct config *config)
 {
     char left[CONFIG_ORIGIN_TEXT_MAX];
     char right[CONFIG_ORIGIN_TEXT_MAX];
-
     if (!config->decay_lr || config->program != CONFIG_TRAIN || config->eval_only)
         return;
     if (settled_pair(config, CONFIG_KEY_min_lr, CONFIG_KEY_learning_rate) && config->min_lr > config->learning_rate)
@@ -424,7 +409,6 @@ static void warn_schedule(const struct config *config)
 static void note_legacy(const struct config *config)
 {
     const char *processes = getenv("WORLD_SIZE"), *why = elsewhere_why(config);
-
     if (processes != NULL && strtol(processes, NULL, 10) > 1 && config->program == CONFIG_TRAIN)
         log_warning("WORLD_SIZE=%s: a run uses one card so far; start one run for each card, with its own out_dir",
                     processes);
@@ -438,28 +422,17 @@ static void note_legacy(const struct config *config)
 
 enum gt_status config_check(struct config *config)
 {
-    enum gt_status (*const checks[])(const struct config *) = {check_device,
-                                                               check_backend,
-                                                               check_heads,
-                                                               check_kv_heads,
-                                                               check_rope,
-                                                               check_micro_batch,
-                                                               check_tokens,
-                                                               check_chunks,
-                                                               check_betas,
-                                                               check_evaluation_block,
-                                                               check_evaluation_samples,
-                                                               check_recompute,
-                                                               check_checkpoint,
-                                                               check_expected};
+    enum gt_status (*const checks[])(const struct config *) = {
+        check_device,    check_backend,    check_heads,   check_kv_heads, check_rope,
+        check_limits,    check_tokens,     check_chunks,  check_betas,    check_evaluation_samples,
+        check_recompute, check_checkpoint, check_expected};
     const size_t count = config->program == CONFIG_TRAIN ? sizeof checks / sizeof checks[0] : 2;
     enum gt_status status = GT_OK;
-
     for (size_t i = 0; i < count; i++) {
         if (checks[i](config) != GT_OK)
             status = GT_USAGE;
     }
-    if (config->program == CONFIG_TRAIN && (check_grad_checkpoint(config) != GT_OK))
+    if (config->program == CONFIG_TRAIN && check_grad_checkpoint(config) != GT_OK)
         status = GT_USAGE;
     if (config->program == CONFIG_TRAIN &&
         (check_answer(config, CONFIG_KEY_explain_oom, "file, or - for standard input") != GT_OK ||
@@ -473,7 +446,6 @@ void config_notes(const struct config *config)
     char device[CONFIG_ORIGIN_TEXT_MAX], backend[CONFIG_ORIGIN_TEXT_MAX];
     const bool is_backend = is_argument(config, CONFIG_KEY_backend);
     bool is_error;
-
     describe(device, config, CONFIG_KEY_device);
     describe(backend, config, CONFIG_KEY_backend);
     if (is_contradiction(config, &is_error))

@@ -69,7 +69,6 @@ static enum gt_status fail(struct reader *reader, const struct config_token *tok
 {
     char message[512];
     va_list args;
-
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
@@ -82,7 +81,6 @@ static enum gt_status fail(struct reader *reader, const struct config_token *tok
 static enum gt_status fail_expected(struct reader *reader, const char *wanted)
 {
     char found[64];
-
     config_token_text(found, sizeof found, &reader->token);
     if (reader->token.type == CONFIG_TOKEN_BAD)
         return fail(reader, &reader->token, "%s: %s", reader->token.message, found);
@@ -102,7 +100,6 @@ static bool looking_at(const struct reader *reader, const char *text)
 static enum gt_status expect(struct reader *reader, const char *text)
 {
     char wanted[16];
-
     snprintf(wanted, sizeof wanted, "'%s'", text);
     if (!looking_at(reader, text))
         return fail_expected(reader, wanted);
@@ -135,7 +132,6 @@ static enum gt_status join(struct reader *reader, const struct config_token *tok
     size_t left_length = strlen(left->text);
     size_t right_length = strlen(right->text);
     char *joined = config_lex_reserve(&reader->lex, left_length + right_length);
-
     if (joined == NULL)
         return fail(reader, token, "the strings of this file are too long");
     memcpy(joined, left->text, left_length);
@@ -148,7 +144,6 @@ static enum gt_status apply_binary(struct reader *reader, const struct pending *
 {
     struct config_value *left = &reader->values[reader->value_count - 2];
     struct config_value *right = &reader->values[reader->value_count - 1];
-
     assert(reader->value_count >= 2);
     reader->value_count--;
     if (pending->op == CONFIG_OPERATOR_ADD && left->type == CONFIG_VALUE_STRING && right->type == CONFIG_VALUE_STRING)
@@ -165,7 +160,6 @@ static enum gt_status apply_str(struct reader *reader, const struct pending *pen
     const struct config_value nothing = {.type = CONFIG_VALUE_STRING, .text = ""};
     struct config_value *value = &reader->values[reader->value_count - 1];
     char text[CONFIG_VALUE_TEXT_MAX];
-
     assert(reader->value_count >= 1);
     if (value->type == CONFIG_VALUE_STRING)
         return GT_OK;
@@ -178,7 +172,6 @@ static enum gt_status apply_top(struct reader *reader)
 {
     const struct pending *pending = &reader->pending[reader->pending_count - 1];
     struct config_value *value = &reader->values[reader->value_count - 1];
-
     assert(reader->pending_count >= 1 && reader->value_count >= 1);
     reader->pending_count--;
     if (pending->kind == PENDING_BINARY)
@@ -208,13 +201,12 @@ static enum gt_status apply_down_to(struct reader *reader, int precedence)
 
 /* ---- operands ---- */
 
-/* Reads one or more adjacent string literals and joins them. */
-static enum gt_status read_strings(struct reader *reader)
+/* Reads a number, or one or more adjacent string literals, which it joins. */
+static enum gt_status read_literal(struct reader *reader)
 {
     struct config_value value = reader->token.value;
-
     advance(reader);
-    while (reader->token.type == CONFIG_TOKEN_STRING) {
+    while (value.type == CONFIG_VALUE_STRING && reader->token.type == CONFIG_TOKEN_STRING) {
         TRY(join(reader, &reader->token, &value, &reader->token.value, &value));
         advance(reader);
     }
@@ -227,7 +219,6 @@ static enum gt_status read_time(struct reader *reader)
 {
     static const char *const rest[] = {".", "time", "(", ")"};
     const struct config_value value = {.type = CONFIG_VALUE_REAL, .real = (double)reader->config->wall_s};
-
     if (!reader->time_imported)
         return fail(reader, &reader->token, "write `import time` before this use of time");
     advance(reader);
@@ -261,7 +252,6 @@ static enum gt_status read_name(struct reader *reader)
     const struct config_value *found = temporary != NULL ? &temporary->value : NULL;
     struct config_value value;
     char hint[CONFIG_HINT_MAX];
-
     for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++) {
         if (looking_at(reader, constants[i].name))
             found = &constants[i].value;
@@ -286,9 +276,10 @@ static enum gt_status read_name(struct reader *reader)
 /* Reads an operand, or a bracket or sign that precedes one. */
 static enum gt_status read_operand(struct reader *reader)
 {
-    if (looking_at(reader, "(") || looking_at(reader, "+") || looking_at(reader, "-")) {
-        enum pending_kind kind = looking_at(reader, "(") ? PENDING_BRACKET : PENDING_UNARY;
-        TRY(push_pending(reader, kind, looking_at(reader, "-") ? CONFIG_OPERATOR_SUBTRACT : CONFIG_OPERATOR_ADD, 3));
+    const bool bracket = looking_at(reader, "("), minus = looking_at(reader, "-");
+    if (bracket || minus || looking_at(reader, "+")) {
+        TRY(push_pending(reader, bracket ? PENDING_BRACKET : PENDING_UNARY,
+                         minus ? CONFIG_OPERATOR_SUBTRACT : CONFIG_OPERATOR_ADD, 3));
         advance(reader);
         return GT_OK;
     }
@@ -298,13 +289,8 @@ static enum gt_status read_operand(struct reader *reader)
         return expect(reader, "(");
     }
     reader->next = NEXT_OPERATOR;
-    if (reader->token.type == CONFIG_TOKEN_NUMBER) {
-        push_value(reader, &reader->token.value);
-        advance(reader);
-        return GT_OK;
-    }
-    if (reader->token.type == CONFIG_TOKEN_STRING)
-        return read_strings(reader);
+    if (reader->token.type == CONFIG_TOKEN_NUMBER || reader->token.type == CONFIG_TOKEN_STRING)
+        return read_literal(reader);
     if (looking_at(reader, "time"))
         return read_time(reader);
     if (reader->token.type == CONFIG_TOKEN_NAME)
@@ -338,13 +324,11 @@ static enum gt_status close_bracket(struct reader *reader)
 
 static enum gt_status finish_expression(struct reader *reader)
 {
-    const struct config_token *open = NULL;
     char wanted[80];
-
     TRY(apply_down_to(reader, 0));
     if (reader->pending_count == 0)
         return GT_OK;
-    open = &reader->pending[reader->pending_count - 1].token;
+    const struct config_token *open = &reader->pending[reader->pending_count - 1].token;
     if (reader->token.type == CONFIG_TOKEN_END)
         return fail(reader, open, "this bracket is never closed");
     snprintf(wanted, sizeof wanted, "an operator, or ')' for line %d, column %d", (int)open->line, (int)open->column);
@@ -389,7 +373,6 @@ static enum gt_status temporary_assign(struct reader *reader, const struct confi
                                        const struct config_value *value)
 {
     struct temporary *temporary = temporary_find(reader, name);
-
     if (name->length >= TEMPORARY_NAME_MAX)
         return fail(reader, name, "this name is longer than %d bytes", TEMPORARY_NAME_MAX - 1);
     if (temporary == NULL && reader->temporary_count == TEMPORARY_MAX)
@@ -408,7 +391,6 @@ static enum gt_status temporary_assign(struct reader *reader, const struct confi
 static enum gt_status check_target(struct reader *reader, const struct config_token *name, enum config_key key)
 {
     char hint[CONFIG_HINT_MAX];
-
     if (key == CONFIG_KEY_COUNT && name->start[0] == '_')
         return GT_OK;
     if (key == CONFIG_KEY_COUNT) {
@@ -425,11 +407,9 @@ static enum gt_status store(struct reader *reader, const struct config_token *na
                             const struct config_value *value)
 {
     struct config_origin origin = {reader->path, name->line, name->column, false, false};
-    const struct config_key_info *info = NULL;
-
     if (key == CONFIG_KEY_COUNT)
         return temporary_assign(reader, name, value);
-    info = config_key_info_get(key);
+    const struct config_key_info *info = config_key_info_get(key);
     if ((info->programs & (unsigned)reader->config->program) == 0 && reader->foreign_count++ == 0)
         reader->foreign_name = info->name;
     if (config_key_assign(reader->config, key, value, &origin) == GT_OK)
@@ -449,15 +429,13 @@ static enum gt_status expect_end(struct reader *reader)
 static enum gt_status read_assignment(struct reader *reader)
 {
     struct config_token name = reader->token;
-    struct config_value value = {CONFIG_VALUE_NONE, 0, 0.0, NULL};
+    struct config_value value;
     enum config_key key = config_key_find(name.start, name.length);
-    enum gt_status target = GT_OK;
-
     advance(reader);
     if (!looking_at(reader, "="))
         return fail_expected(reader, "'=' (a configuration holds assignments only)");
     advance(reader);
-    target = check_target(reader, &name, key);
+    const enum gt_status target = check_target(reader, &name, key);
     TRY(read_expression(reader, &value));
     TRY(expect_end(reader));
     if (target == GT_OK)
@@ -514,10 +492,9 @@ static enum gt_status read_statement(struct reader *reader)
 /* Skips the rest of the line, including brackets that span lines, and the indented block below it. */
 static void recover(struct reader *reader)
 {
-    bool inside = true, newline;
-
+    bool inside = true;
     while (reader->token.type != CONFIG_TOKEN_END && inside) {
-        newline = reader->token.type == CONFIG_TOKEN_NEWLINE;
+        const bool newline = reader->token.type == CONFIG_TOKEN_NEWLINE;
         advance(reader);
         inside = !newline || reader->token.indented || reader->token.type == CONFIG_TOKEN_NEWLINE;
     }
@@ -542,7 +519,6 @@ static void read_statements(struct reader *reader)
 static void note_foreign(const struct reader *reader)
 {
     const char *other = config_program_name(reader->config->program == CONFIG_TRAIN ? CONFIG_SAMPLE : CONFIG_TRAIN);
-
     if (reader->foreign_count == 1)
         log_note("%s: ignoring %s, a key of %s", reader->path, reader->foreign_name, other);
     else if (reader->foreign_count > 1)
@@ -553,16 +529,13 @@ static void note_foreign(const struct reader *reader)
 enum gt_status config_parse_text(struct config *config, const char *name, const char *text, size_t count)
 {
     /* Half of the pool is for the strings of one statement, the other half for copies made by names and +. */
-    size_t pool_size = 2 * count + 65536;
-    struct reader *reader = NULL;
+    const size_t pool_size = 2 * count + 65536;
     const char *zero = memchr(text, 0, count);
-    int error_count = 0;
-
     if (zero != NULL || count > FILE_SIZE_MAX) {
         log_error("%s: not a configuration: %s", name, zero != NULL ? "it holds a zero byte" : "it is over 1 MiB");
         return GT_USAGE;
     }
-    reader = calloc(1, sizeof *reader + pool_size);
+    struct reader *reader = calloc(1, sizeof *reader + pool_size);
     if (reader == NULL) {
         log_error("%s: no memory to read it: need %zu B", name, sizeof *reader + pool_size);
         return GT_NO_MEMORY;
@@ -572,19 +545,17 @@ enum gt_status config_parse_text(struct config *config, const char *name, const 
     config_lex_begin(&reader->lex, text, count, (char *)(reader + 1), pool_size);
     read_statements(reader);
     note_foreign(reader);
-    error_count = reader->error_count;
+    const int error_count = reader->error_count;
     free(reader);
     return error_count == 0 ? GT_OK : GT_USAGE;
 }
 
 enum gt_status config_parse_file(struct config *config, const char *path)
 {
-    char *text = NULL;
-    size_t count = 0;
-    enum gt_status status = GT_OK;
-
+    char *text;
+    size_t count;
     TRY(file_read_all(path, FILE_SIZE_MAX, &text, &count));
-    status = config_parse_text(config, path, text, count);
+    const enum gt_status status = config_parse_text(config, path, text, count);
     free(text);
     return status;
 }

@@ -22,21 +22,12 @@ struct folder {
 /* Returns the placeholder for the value in "--key=VALUE".  `out` has room for the words of a choice. */
 static const char *value_form(char out[static 128], const struct config_key_info *info)
 {
+    static const char *const forms[] = {
+        [CONFIG_TYPE_INT] = "N", [CONFIG_TYPE_REAL] = "X", [CONFIG_TYPE_BOOL] = "BOOL", [CONFIG_TYPE_STRING] = "TEXT"};
     size_t used = 0;
-
+    if (info->type != CONFIG_TYPE_CHOICE)
+        return (info->flags & CONFIG_PATH) != 0 ? "PATH" : forms[info->type];
     out[0] = '\0';
-    switch (info->type) {
-    case CONFIG_TYPE_INT:
-        return "N";
-    case CONFIG_TYPE_REAL:
-        return "X";
-    case CONFIG_TYPE_BOOL:
-        return "BOOL";
-    case CONFIG_TYPE_STRING:
-        return (info->flags & CONFIG_PATH) != 0 ? "PATH" : "TEXT";
-    case CONFIG_TYPE_CHOICE:
-        break;
-    }
     /* The first word of a bare key is its value when the flag is absent, so it is not listed. */
     for (size_t i = (info->flags & CONFIG_BARE) != 0; info->words[i] != NULL && used < 128; i++)
         used += (size_t)snprintf(out + used, 128 - used, "%s%s", used == 0 ? "" : "|", info->words[i]);
@@ -49,7 +40,6 @@ static void key_form(char out[static 256], const struct config_key_info *info)
     char words[128];
     const char *value = value_form(words, info);
     bool bare = info->type == CONFIG_TYPE_BOOL || (info->flags & CONFIG_BARE) != 0;
-
     if ((info->flags & CONFIG_FLAG_ONLY) != 0 && info->type == CONFIG_TYPE_BOOL)
         snprintf(out, 256, "--%s", info->name);
     else
@@ -67,7 +57,6 @@ static void key_text(char out[static 512], const struct config *defaults, enum c
     const int length = (int)(brief ? strcspn(info->help, ";") : strlen(info->help));
     const bool bare = (info->flags & (CONFIG_FLAG_ONLY | CONFIG_BARE)) != 0 || strstr(info->help, "(default") != NULL;
     char text[CONFIG_VALUE_TEXT_MAX];
-
     config_key_text(text, defaults, key);
     if (bare || strcmp(text, "''") == 0)
         snprintf(out, 512, "%.*s", length, info->help);
@@ -119,7 +108,6 @@ static void help_key(FILE *stream, const struct config *defaults, enum config_ke
     struct folder folder = {stream, 0};
     char form[256];
     char text[512];
-
     key_form(form, config_key_info_get(key));
     key_text(text, defaults, key, brief);
     folder.column = 2 + (int)strlen(form);
@@ -145,7 +133,6 @@ static void help_head(FILE *stream, enum config_program program, bool all)
                                       "Examples\n"
                                       "  gpt-sample --out_dir=out --start='Once upon a time'\n"
                                       "  gpt-sample --init_from=gpt2 --num_samples=1 --temperature=0.6\n";
-
     fputs(program == CONFIG_SAMPLE ? sample : train, stream);
     if (all)
         fputs("\nFiles and flags are read from left to right; the last value wins.  Files hold\n"
@@ -157,7 +144,6 @@ static void help_head(FILE *stream, enum config_program program, bool all)
 void config_print_help(FILE *stream, enum config_program program, bool all)
 {
     struct config defaults;
-
     config_defaults(&defaults, program);
     help_head(stream, program, all);
     for (int group = 0; group < CONFIG_GROUP_COUNT; group++) {
@@ -197,7 +183,6 @@ static void man_key(FILE *stream, const struct config *defaults, enum config_key
 {
     char form[256];
     char text[512];
-
     key_form(form, config_key_info_get(key));
     key_text(text, defaults, key, false);
     fputs(".TP\n.B ", stream);
@@ -211,7 +196,6 @@ static void man_key(FILE *stream, const struct config *defaults, enum config_key
 void config_print_man(FILE *stream, enum config_program program)
 {
     struct config defaults;
-
     config_defaults(&defaults, program);
     for (int group = 0; group < CONFIG_GROUP_COUNT; group++) {
         int key = key_next(0, (enum config_group)group, program, false);

@@ -19,26 +19,17 @@ static bool is_stored(const struct config_key_info *info)
 
 static json_t *json_from_value(const struct config_value *value)
 {
-    switch (value->type) {
-    case CONFIG_VALUE_BOOL:
-        return json_boolean(value->integer != 0);
-    case CONFIG_VALUE_INT:
-        return json_integer(value->integer);
-    case CONFIG_VALUE_REAL:
-        return json_real(value->real);
-    case CONFIG_VALUE_STRING:
+    if (value->type == CONFIG_VALUE_STRING)
         return json_string(value->text);
-    case CONFIG_VALUE_NONE:
-        break;
-    }
-    return NULL;
+    if (value->type == CONFIG_VALUE_REAL)
+        return json_real(value->real);
+    return value->type == CONFIG_VALUE_BOOL ? json_boolean(value->integer != 0) : json_integer(value->integer);
 }
 
 enum gt_status config_to_json(const struct config *config, json_t **out)
 {
     json_t *object = json_object();
     bool complete = object != NULL;
-
     for (int key = 0; key < CONFIG_KEY_COUNT && complete; key++) {
         const struct config_key_info *info = config_key_info_get((enum config_key)key);
         struct config_value value = config_key_value(config, (enum config_key)key);
@@ -57,22 +48,16 @@ enum gt_status config_to_json(const struct config *config, json_t **out)
 /* Returns false for an array, an object or null, which no key accepts. */
 static bool value_from_json(const json_t *json, struct config_value *out)
 {
-    *out = (struct config_value){CONFIG_VALUE_NONE, 0, 0.0, NULL};
-    if (json_is_boolean(json)) {
-        out->type = CONFIG_VALUE_BOOL;
-        out->integer = json_is_true(json) ? 1 : 0;
-    } else if (json_is_integer(json)) {
-        out->type = CONFIG_VALUE_INT;
-        out->integer = (int64_t)json_integer_value(json);
-    } else if (json_is_real(json)) {
-        out->type = CONFIG_VALUE_REAL;
-        out->real = json_real_value(json);
-    } else if (json_is_string(json)) {
-        out->type = CONFIG_VALUE_STRING;
-        out->text = json_string_value(json);
-    } else {
+    if (json_is_boolean(json))
+        *out = (struct config_value){.type = CONFIG_VALUE_BOOL, .integer = json_is_true(json)};
+    else if (json_is_integer(json))
+        *out = (struct config_value){.type = CONFIG_VALUE_INT, .integer = (int64_t)json_integer_value(json)};
+    else if (json_is_real(json))
+        *out = (struct config_value){.type = CONFIG_VALUE_REAL, .real = json_real_value(json)};
+    else if (json_is_string(json))
+        *out = (struct config_value){.type = CONFIG_VALUE_STRING, .text = json_string_value(json)};
+    else
         return false;
-    }
     return true;
 }
 
@@ -81,7 +66,6 @@ static bool is_open(const struct config *config, enum config_key key)
 {
     const struct config_key_info *info = config_key_info_get(key);
     struct config_value value = config_key_value(config, key);
-
     if ((info->flags & CONFIG_AUTO) == 0)
         return false;
     if (value.type == CONFIG_VALUE_STRING)
@@ -108,7 +92,6 @@ static enum gt_status keep_own(const struct config *config, enum config_key key,
 {
     struct config_change change;
     char place[CONFIG_ORIGIN_TEXT_MAX];
-
     if (!change_read(config, key, value, origin, trial, &change))
         return GT_DATA;
     if ((config_key_info_get(key)->flags & CONFIG_FIXED) == 0 || is_open(trial, key) ||
@@ -125,7 +108,6 @@ static enum gt_status read_member(struct config *config, const char *name, const
 {
     enum config_key key = config_key_find(name, strlen(name));
     struct config_value value;
-
     if (key == CONFIG_KEY_COUNT || !is_stored(config_key_info_get(key)) ||
         strcmp(config_key_info_get(key)->name, name) != 0) {
         log_error("%s: configuration: unknown key \"%s\"; was it written by a newer release?", origin->source, name);
@@ -146,9 +128,8 @@ enum gt_status config_from_json(struct config *config, const json_t *object, con
     struct config trial = *config;
     struct config result = *config;
     enum gt_status status = GT_OK;
-    const char *name = NULL;
-    json_t *json = NULL;
-
+    const char *name;
+    json_t *json;
     if (!json_is_object(object)) {
         log_error("%s: configuration: expected an object", source);
         return GT_DATA;
@@ -173,7 +154,6 @@ bool config_key_change(const struct config *config, enum config_key key, const j
     struct config trial = *config;
     struct config_change change;
     struct config_value value;
-
     if ((info->flags & CONFIG_RESULTS) == 0 || !config_key_was_set(config, key) ||
         !value_from_json(json_object_get(object, info->name), &value) ||
         !change_read(config, key, &value, &origin, &trial, &change) || strcmp(change.was, change.is) == 0)

@@ -126,7 +126,6 @@ static int name_distance(const char *name, size_t length, const char *known)
 {
     int rows[3][NAME_LENGTH_MAX + 1];
     size_t known_length = strlen(known);
-
     if (length > NAME_LENGTH_MAX || known_length > NAME_LENGTH_MAX)
         return INT_MAX;
     for (size_t j = 0; j <= known_length; j++)
@@ -183,7 +182,6 @@ static const struct {
 char *config_key_hint(char out[static CONFIG_HINT_MAX], const char *name, size_t length, enum config_program program)
 {
     struct config_nearest nearest = {.name = name, .length = length};
-
     for (size_t i = 0; i < sizeof other_names / sizeof other_names[0]; i++) {
         if ((other_names[i].programs & (unsigned)program) != 0 &&
             name_distance(name, length, other_names[i].name) == 0) {
@@ -208,7 +206,6 @@ struct config_value config_key_value(const struct config *config, enum config_ke
 {
     const struct config_key_info *info = config_key_info_get(key);
     const void *at = (const char *)config + info->offset;
-
     switch (info->type) {
     case CONFIG_TYPE_INT:
         return (struct config_value){.type = CONFIG_VALUE_INT, .integer = *(const int64_t *)at};
@@ -262,7 +259,6 @@ static enum gt_status refuse_type(const struct assignment *at, const char *wante
     char place[CONFIG_ORIGIN_TEXT_MAX];
     char text[CONFIG_VALUE_TEXT_MAX] = "";
     const bool none = at->value->type == CONFIG_VALUE_NONE;
-
     log_error("%s: %s: expected %s, found %s%s%s", config_origin_text(place, sizeof place, at->origin), at->info->name,
               wanted, config_value_type_name(at->value->type), none ? "" : " ",
               none ? "" : config_value_text(text, at->value));
@@ -275,7 +271,6 @@ static enum gt_status refuse_value(const struct assignment *at, const char *form
 {
     char place[CONFIG_ORIGIN_TEXT_MAX], text[CONFIG_VALUE_TEXT_MAX], problem[256];
     va_list args;
-
     va_start(args, format);
     vsnprintf(problem, sizeof problem, format, args);
     va_end(args);
@@ -289,7 +284,6 @@ static enum gt_status assign_int(const struct assignment *at)
     const struct config_key_info *info = at->info;
     const bool none = at->value->type == CONFIG_VALUE_NONE && (info->flags & CONFIG_NONE_IS_ZERO) != 0;
     const int64_t integer = none ? 0 : at->value->integer;
-
     if (at->value->type != CONFIG_VALUE_INT && !none)
         return refuse_type(at, "an int");
     if (!none && (integer < info->int_min || integer > info->int_max))
@@ -305,7 +299,6 @@ static enum gt_status assign_real(const struct assignment *at)
     const bool is_int = at->value->type == CONFIG_VALUE_INT;
     const double real = is_int ? (double)at->value->integer : at->value->real;
     char min[CONFIG_REAL_TEXT_MAX], max[CONFIG_REAL_TEXT_MAX];
-
     if (!is_int && at->value->type != CONFIG_VALUE_REAL)
         return refuse_type(at, "a float");
     /* In the positive form, so that a NaN is rejected. */
@@ -330,7 +323,6 @@ static enum gt_status assign_string(const struct assignment *at)
 {
     const bool none = at->value->type == CONFIG_VALUE_NONE, stored = (at->info->flags & CONFIG_INVOCATION) == 0;
     const char *text = none ? "" : at->value->text;
-
     if (at->value->type != CONFIG_VALUE_STRING && !none)
         return refuse_type(at, "a str");
     if (strlen(text) >= at->info->capacity)
@@ -351,7 +343,6 @@ static enum gt_status refuse_word(const struct assignment *at)
 {
     const char *const *words = at->info->words;
     char list[224] = "";
-
     for (size_t i = 0; words[i] != NULL; i++)
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i == 0 ? "" : ", ", words[i]);
     return refuse_value(at, "is none of %s", list);
@@ -388,7 +379,6 @@ enum gt_status config_key_assign(struct config *config, enum config_key key, con
     const struct assignment at = {info, key, value, origin, (char *)config + info->offset};
     const struct config_origin before = config->origin[key];
     char was[CONFIG_VALUE_TEXT_MAX], is[CONFIG_VALUE_TEXT_MAX], place[CONFIG_ORIGIN_TEXT_MAX];
-
     assert(origin->source != NULL);
     config_key_text(was, config, key);
     const enum gt_status status = assign[info->type](&at);

@@ -61,7 +61,6 @@ static void take_newline(struct config_lex *lex)
 void config_lex_begin(struct config_lex *lex, const char *text, size_t count, char *pool, size_t pool_size)
 {
     const size_t mark = count >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
-
     *lex = (struct config_lex){.text = text,
                                .count = count,
                                .position = mark,
@@ -75,7 +74,6 @@ void config_lex_begin(struct config_lex *lex, const char *text, size_t count, ch
 char *config_lex_reserve(struct config_lex *lex, size_t count)
 {
     char *out = lex->pool + lex->pool_used;
-
     assert(lex->pool_used <= lex->pool_size);
     if (count >= lex->pool_size - lex->pool_used)
         return NULL;
@@ -94,7 +92,6 @@ char *config_token_text(char *out, size_t size, const struct config_token *token
 {
     const size_t limit = 32;
     size_t length = token->length < limit ? token->length : limit;
-
     if (token->type == CONFIG_TOKEN_END)
         snprintf(out, size, "the end of the file");
     else if (token->type == CONFIG_TOKEN_NEWLINE)
@@ -140,7 +137,6 @@ static bool take_digits(struct config_lex *lex, int base, char digits[static 64]
 {
     size_t first = *used;
     bool separated = false;
-
     for (; hex_digit(peek(lex, 0)) < base || peek(lex, 0) == '_'; lex->position++) {
         char c = peek(lex, 0);
         if (c == '_' && (separated || *used == first))
@@ -177,7 +173,6 @@ static void number_set(struct config_token *token, const char *digits, int base)
 static bool take_fraction(struct config_lex *lex, char digits[static 64], size_t *used, bool *real)
 {
     size_t sign = 1;
-
     if (peek(lex, 0) == '.') {
         *real = true;
         digits[(*used)++] = '.';
@@ -214,7 +209,6 @@ static void lex_number(struct config_lex *lex, struct config_token *token)
     size_t used = 0;
     bool real = false, good;
     const int base = number_base(lex);
-
     token->type = CONFIG_TOKEN_NUMBER;
     if (base != 10) {
         lex->position += peek(lex, 2) == '_' ? 3 : 2;
@@ -248,7 +242,6 @@ static void put_byte(struct config_lex *lex, unsigned byte)
 static void put_code_point(struct config_lex *lex, uint32_t code)
 {
     int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-
     put_byte(lex, (more > 0 ? 0xFF00u >> (more + 1) & 0xFF : 0) | code >> 6 * more);
     while (more-- > 0)
         put_byte(lex, 0x80 | (code >> 6 * more & 63));
@@ -259,7 +252,6 @@ static const char *string_number(struct config_lex *lex, int base, int count_min
 {
     uint32_t code = 0;
     int count = 0;
-
     for (; count < count_max && hex_digit(peek(lex, 0)) < base; count++, lex->position++)
         code = code * (uint32_t)base + (uint32_t)hex_digit(peek(lex, 0));
     if (count < count_min)
@@ -277,7 +269,6 @@ static const char *string_escape(struct config_lex *lex)
     static const char bytes[] = "\a\b\f\n\r\t\v\\'\"";
     char c = peek(lex, 0);
     const char *found = c != '\0' ? strchr(names, c) : NULL;
-
     if (c >= '0' && c <= '7')
         return string_number(lex, 8, 1, 3);
     if (c == 'x' || c == 'u' || c == 'U') {
@@ -306,7 +297,6 @@ static bool string_closes(const struct config_lex *lex, char quote, bool triple)
 static const char *string_character(struct config_lex *lex, bool triple)
 {
     char c = peek(lex, 0);
-
     if (at_end(lex) || (at_newline(lex) && !triple))
         return "this string is never closed";
     if (at_newline(lex)) {
@@ -327,7 +317,6 @@ static void lex_string(struct config_lex *lex, struct config_token *token)
     bool triple = peek(lex, 1) == quote && peek(lex, 2) == quote;
     size_t begin = lex->pool_used;
     const char *problem = NULL;
-
     token->type = CONFIG_TOKEN_STRING;
     lex->position += triple ? 3 : 1;
     while (problem == NULL && !lex->pool_full && !string_closes(lex, quote, triple))
@@ -358,7 +347,6 @@ static void lex_mark(struct config_lex *lex, struct config_token *token)
 {
     static const char *const pairs[] = {"**", "//", "==", "!=", "<=", ">=", "->", ":=", "+=", "-=", "*=", "/=", "%="};
     char c = peek(lex, 0);
-
     token->type = CONFIG_TOKEN_MARK;
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         if (c == pairs[i][0] && peek(lex, 1) == pairs[i][1]) {
@@ -380,17 +368,12 @@ static void lex_mark(struct config_lex *lex, struct config_token *token)
 
 void config_lex_next(struct config_lex *lex, struct config_token *token)
 {
-    const char *begin = NULL;
-    char c = '\0';
-
     skip_blank(lex);
-    memset(token, 0, sizeof *token);
-    begin = lex->text + lex->position;
-    token->start = begin;
-    token->line = lex->line;
-    token->column = (int32_t)(lex->position - lex->line_start) + 1;
+    *token = (struct config_token){.start = lex->text + lex->position,
+                                   .line = lex->line,
+                                   .column = (int32_t)(lex->position - lex->line_start) + 1};
     token->indented = lex->fresh && token->column > 1;
-    c = peek(lex, 0);
+    const char c = peek(lex, 0);
     if (at_end(lex)) {
         token->type = CONFIG_TOKEN_END;
     } else if (at_newline(lex)) {
@@ -405,7 +388,7 @@ void config_lex_next(struct config_lex *lex, struct config_token *token)
     } else {
         lex_mark(lex, token);
     }
-    token->length = (size_t)(lex->text + lex->position - begin);
+    token->length = (size_t)(lex->text + lex->position - token->start);
     lex->fresh = token->type == CONFIG_TOKEN_NEWLINE;
 }
 
@@ -418,7 +401,6 @@ bool config_lex_literal(const char *text, char *pool, size_t pool_size, struct c
     bool negative = text[0] == '-';
     bool sign = negative || text[0] == '+';
     size_t count = strlen(text);
-
     /* The token must span the whole text: no blanks, no second token. */
     config_lex_begin(&lex, sign ? text + 1 : text, sign ? count - 1 : count, pool, pool_size);
     config_lex_next(&lex, &token);

@@ -34,7 +34,6 @@ static bool int_multiply(int64_t a, int64_t b, int64_t *out)
 {
     const bool negative = (a < 0) != (b < 0);
     const uint64_t left = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, right = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
-
     if (right != 0 && left > ((uint64_t)INT64_MAX + negative) / right)
         return false;
     *out = (int64_t)(negative ? 0 - left * right : left * right);
@@ -44,7 +43,6 @@ static bool int_multiply(int64_t a, int64_t b, int64_t *out)
 static bool int_power(int64_t base, int64_t exponent, int64_t *out)
 {
     int64_t result = 1;
-
     assert(exponent >= 0);
     /* Square and multiply, from the lowest bit of the exponent: at most 63 rounds. */
     for (; exponent > 0; exponent /= 2) {
@@ -61,7 +59,6 @@ static const char *int_binary(enum config_operator op, int64_t a, int64_t b, int
 {
     const bool divides = op == CONFIG_OPERATOR_FLOOR_DIVIDE || op == CONFIG_OPERATOR_MODULO;
     bool fits = true;
-
     if (divides && b == 0)
         return zero_divisor;
     if (op == CONFIG_OPERATOR_ADD) {
@@ -113,7 +110,6 @@ static const char *real_binary(enum config_operator op, double a, double b, doub
 {
     const bool divides =
         op == CONFIG_OPERATOR_DIVIDE || op == CONFIG_OPERATOR_FLOOR_DIVIDE || op == CONFIG_OPERATOR_MODULO;
-
     if (b == 0.0 && divides)
         return zero_divisor;
     *out = real_apply(op, a, b);
@@ -137,7 +133,6 @@ const char *config_value_binary(enum config_operator op, const struct config_val
                       op == CONFIG_OPERATOR_DIVIDE || (op == CONFIG_OPERATOR_POWER && right->integer < 0);
     struct config_value result = {.type = real ? CONFIG_VALUE_REAL : CONFIG_VALUE_INT};
     const char *why = NULL;
-
     assert(op <= CONFIG_OPERATOR_POWER);
     if (!value_is_number(left) || !value_is_number(right))
         return "arithmetic is for numbers only";
@@ -163,7 +158,6 @@ static void real_layout(char text[static CONFIG_REAL_TEXT_MAX], const char *digi
 {
     int count = (int)strlen(digits);
     const char *sign = negative ? "-" : "";
-
     assert(count >= 1 && count <= 17);
     if (exponent < -4 || exponent >= 16)
         snprintf(text, CONFIG_REAL_TEXT_MAX, "%s%c%s%se%+03d", sign, digits[0], count > 1 ? "." : "", digits + 1,
@@ -182,7 +176,6 @@ char *config_real_text(char text[static CONFIG_REAL_TEXT_MAX], double value)
     char digits[20];
     size_t count = 0;
     int precision = 0;
-
     assert(isfinite(value));
     /* 17 significant digits always parse back.  The program stays in the "C" locale, so the decimal point is '.'. */
     for (precision = 0; precision <= 16; precision++) {
@@ -217,7 +210,6 @@ static void text_quote(char *out, size_t size, const char *text)
 {
     size_t used = 1;
     char piece[5];
-
     assert(size >= 8);
     out[0] = '\'';
     for (; *text != '\0'; text++) {
@@ -234,7 +226,6 @@ static void text_quote(char *out, size_t size, const char *text)
 char *config_value_text(char out[static CONFIG_VALUE_TEXT_MAX], const struct config_value *value)
 {
     char real[CONFIG_REAL_TEXT_MAX];
-
     if (value->type == CONFIG_VALUE_STRING)
         text_quote(out, CONFIG_VALUE_TEXT_MAX, value->text);
     else if (value->type == CONFIG_VALUE_REAL)

@@ -6,7 +6,6 @@
 
 #include "base/hostmem.h"
 #include "cli/program.h"
-#include "train/compare.h"
 #include "train/run.h"
 
 int main(int argc, char **argv)

@@ -4,17 +4,25 @@
  * Their weights are filled with small numbers and everything else with zeros, and they run op by op with a wait after
  * each.  Two row counts separate a product's rate from the cost of starting one.  The learning rate is 0, so that the
  * values do not change.
+ *
+ * The user's cache has one file of rates per key, that is per device, build, width and dtype.  user_cache.c reads,
+ * checks and bounds the files.  Nothing there is an error: without a cache the device is timed again.
  */
 #include "plan/calibrate.h"
 
 #include <assert.h>
+#include <config.h>
+#include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/backend_call.h"
 #include "base/clock.h"
 #include "base/contention.h"
+#include "base/log.h"
 #include "base/thread.h"
+#include "base/user_cache.h"
 
 enum { QUEUE = 0 };
 
@@ -49,6 +57,7 @@ struct bench {
     int32_t count;
     int processors;      /* that this process may use */
     double pass_seconds; /* of the last pass */
+    bool is_disturbed;   /* some op has had no undisturbed run so far */
 };
 
 static void bench_close(struct bench *bench)
@@ -214,18 +223,13 @@ static enum gt_status pass_run(struct bench *bench)
 {
     const int64_t start_ns = clock_monotonic_ns();
     TRY(inputs_write(bench));
-    for (int32_t i = 0; i < bench->count; i++)
+    bench->is_disturbed = false;
+    for (int32_t i = 0; i < bench->count; i++) {
         TRY(op_run(bench, &bench->ops[i]));
+        bench->is_disturbed = bench->is_disturbed || bench->ops[i].disturbed > 0.0;
+    }
     bench->pass_seconds = (double)(clock_monotonic_ns() - start_ns) * 1e-9;
     return GT_OK;
-}
-
-static bool is_disturbed(const struct bench *bench)
-{
-    for (int32_t i = 0; i < bench->count; i++)
-        if (bench->ops[i].disturbed > 0.0)
-            return true;
-    return false;
 }
 
 /* Runs one pass whose times do not count, as some drivers compile a kernel when it is first run; then one that counts,
@@ -237,7 +241,7 @@ static enum gt_status bench_run(struct bench *bench, double seconds)
     TRY(pass_run(bench));
     for (int32_t i = 0; i < bench->count; i++)
         bench->ops[i].seconds = 0.0;
-    for (int pass = 1; pass < PASSES || (pass < PASSES_MAX && is_disturbed(bench)); pass++) {
+    for (int pass = 1; pass < PASSES || (pass < PASSES_MAX && bench->is_disturbed); pass++) {
         TRY(pass_run(bench));
         if (clock_monotonic_ns() + (int64_t)(bench->pass_seconds * 1e9) > end_ns)
             return GT_OK;
@@ -336,12 +340,12 @@ static int32_t rows_choose(const struct calibrate_request *request, double few_s
 static enum gt_status rows_measure(struct hostmem *mem, const struct calibrate_request *request, int32_t rows,
                                    double seconds, struct sums *out)
 {
-    struct bench bench = {.mem = mem, .request = request, .processors = thread_count_available()};
+    const struct bench closed = {.mem = mem, .request = request, .processors = thread_count_available()};
+    struct bench bench = closed;
     enum gt_status status = bench_open(&bench, rows);
-    while (status == GT_NO_FIT && rows > ROWS_FEW) {
+    for (; status == GT_NO_FIT && rows > ROWS_FEW; status = bench_open(&bench, rows)) {
         rows /= 2;
-        bench = (struct bench){.mem = mem, .request = request, .processors = bench.processors};
-        status = bench_open(&bench, rows);
+        bench = closed;
     }
     TRY(status);
     status = bench_run(&bench, seconds);
@@ -397,4 +401,62 @@ enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_req
     }
     out->uncertainty = *settled ? PLAN_TIMED_UNCERTAINTY : UNSETTLED_UNCERTAINTY;
     return GT_OK;
+}
+
+/* ---- the cache ---- */
+
+/* Some thirty calibrations; the oldest go first. */
+static const struct user_cache calibrations = {
+    .folder = "calibration",
+    .magic = "GTRATES1",
+    .suffix = ".rates",
+    .otherwise = "the device is timed again",
+    .bytes_max = (uint64_t)64 << 10,
+    .file_bytes_max = (uint64_t)16 << 10,
+};
+
+char *calibrate_key(char key[static CALIBRATE_KEY_MAX], const struct backend_info *info,
+                    const struct model_options *options)
+{
+    const struct model_config *config = &options->config;
+    snprintf(key, CALIBRATE_KEY_MAX,
+             "%s; %s | %s " PACKAGE_VERSION "%s; channels %" PRId32 ", heads %" PRId32 ", block %" PRId32
+             ", vocabulary %" PRId32 ", bias %d, dropout %d, gelu %d, %s, %s%s",
+             info->device, info->detail, PACKAGE_NAME,
+#ifdef GT_DEBUG
+             " debug",
+#else
+             "",
+#endif
+             config->n_embd, config->n_head, config->block_size, config->vocab_size, (int)config->bias,
+             config->dropout > 0.0f, (int)config->gelu, dtype_name(options->dtype), state_format_name(options->states),
+             options->muon ? ", muon" : "");
+    return key;
+}
+
+bool calibrate_load(const char *key, struct plan_rates *out)
+{
+    void *data = NULL;
+    size_t bytes = 0;
+    const bool good =
+        user_cache_load(&calibrations, key, key, &data, &bytes) == USER_CACHE_READ && bytes == sizeof *out;
+    if (good)
+        memcpy(out, data, bytes);
+    free(data);
+    return good;
+}
+
+void calibrate_scale(struct plan_rates *rates, double ratio)
+{
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
+        rates->bytes_per_s[kind] *= ratio;
+        for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++)
+            rates->flops_per_s[kind][dtype] *= ratio;
+    }
+}
+
+void calibrate_store(const char *key, const struct plan_rates *rates)
+{
+    if (!user_cache_store(&calibrations, key, key, rates, sizeof *rates))
+        log_note("the user's cache cannot be written; timings of this device are not kept");
 }

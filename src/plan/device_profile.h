@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "backend/backend.h"
 #include "base/dtype.h"
 #include "base/status.h"
 
@@ -59,5 +60,11 @@ enum gt_status device_profile_read(const char *path, struct device_profile *out)
 
 /* Prints the table, one line per card. */
 void device_profile_print_list(FILE *out);
+
+/* Opens a backend for planning only, whose memory and dtypes are the profile's.  It has name, info(), supports(),
+ * workspace_bytes() and close(), which is all that a plan needs; its other functions are NULL.  Each op gets the most
+ * workspace that a real backend may request (workspace_cap of its declaration), so that a profile's plan and the
+ * device's agree byte for byte at equal alignment and segments.  Errors: GT_NO_MEMORY. */
+enum gt_status profile_device_open(const struct device_profile *profile, struct backend **out);
 
 #endif

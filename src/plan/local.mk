@@ -1,21 +1,16 @@
 # The memory plan.
 libgpttrain_a_SOURCES += \
 	src/plan/calibrate.c src/plan/calibrate.h \
-	src/plan/calibrate_cache.c \
-	src/plan/oom_match.c src/plan/oom_match.h \
 	src/plan/oom_message.c src/plan/oom_message.h \
 	src/plan/plan.h src/plan/plan_internal.h \
 	src/plan/device_profile.c src/plan/device_profile.h src/plan/device_profiles.def \
-	src/plan/device_profile_json.c \
 	src/plan/plan_choices.c \
 	src/plan/plan_cost.c src/plan/plan_cost.h \
 	src/plan/plan_create.c \
 	src/plan/plan_json.c \
-	src/plan/plan_lifetimes.c \
 	src/plan/plan_place.c \
 	src/plan/plan_probe.c src/plan/plan_probe.h \
 	src/plan/plan_report.c \
 	src/plan/plan_search.c src/plan/plan_search.h \
-	src/plan/plan_svg.c src/plan/plan_svg.h src/plan/plan_svg_front.c \
-	src/plan/plan_verify.c \
-	src/plan/profile_device.c src/plan/profile_device.h
+	src/plan/plan_svg.c \
+	src/plan/plan_verify.c

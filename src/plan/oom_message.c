@@ -1,25 +1,35 @@
-/* Reads PyTorch's out-of-memory messages.
+/* Reads PyTorch's out-of-memory messages, and compares their sizes with those of nanoGPT's tensors.
  *
  * Finds the last marker of a message.  The text that follows, up to a blank line, is copied into a small buffer with
  * all white space as single blanks, so that wrapped lines read like unwrapped ones.  There each amount is found by the
- * words next to it.  The traceback is the text before the marker, from its last "Traceback" line on.  Nothing here
- * knows a model.
+ * words next to it.  The traceback is the text before the marker, from its last "Traceback" line on.
+ *
+ * One table describes the tensors: the exponents of batch, block, channels, heads and vocabulary, a factor, and the
+ * stages in which a tensor of that size is created.  Both 16-bit and 32-bit forms are tried, since the dtype of the
+ * failed run is not always known.
  */
 #include "plan/oom_message.h"
 
+#include <math.h>
+#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
+
 #define WINDOW_BYTES 4096
 #define TRACEBACK_BYTES_MAX ((size_t)64 << 10)
 #define FRAMES_MAX 4096
-#define NUMBER_BYTES_MAX 24
 #define LINE_BYTES 8192
 #define TRACEBACK "Traceback (most recent call last)"
 /* Plausible sizes: devices from 64 MiB, devices and tensors up to 1 PiB. */
 #define TOTAL_MIN 67108864.0
 #define AMOUNT_MAX 1125899906842624.0
+#define STAGE(name) (1u << OOM_STAGE_##name)
+#define ANY_PASS (STAGE(FORWARD) | STAGE(BACKWARD))
+/* A batch is only inferred if the size of one sequence exceeds the error of the printed number by this factor. */
+#define BATCH_CERTAINTY 8.0
 
 struct marker {
     const char *text;
@@ -66,11 +76,6 @@ const char *oom_allocator_backend(enum oom_allocator allocator)
 static bool is_blank(char c)
 {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\0';
-}
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
 }
 
 /* Returns the character as it may be printed: white space as a blank, and what is not printable ASCII as '?'. */
@@ -130,73 +135,33 @@ static void window_copy(char out[static WINDOW_BYTES], const char *text, size_t 
     out[used] = '\0';
 }
 
-/* Returns the bytes per unit: PyTorch counts in powers of 1,024 under either name.  Returns 0 for an unknown unit. */
-static double unit_bytes(const char *text)
+/* Finds the first match of an extended regular expression in a text.  Sets groups[count]. */
+static bool matches(const char *text, const char *pattern, regmatch_t *groups, size_t count)
 {
-    static const struct {
-        const char *name;
-        double bytes;
-    } units[] = {{"bytes", 1.0},           {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0},
-                 {"TiB", 1099511627776.0}, {"KB", 1024.0},  {"MB", 1048576.0},  {"GB", 1073741824.0},
-                 {"TB", 1099511627776.0},  {"B", 1.0}};
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-        if (strncmp(text, units[i].name, strlen(units[i].name)) == 0)
-            return units[i].bytes;
-    }
-    return 0.0;
+    regex_t regex;
+    if (regcomp(&regex, pattern, REG_EXTENDED) != 0)
+        return false;
+    const bool found = regexec(&regex, text, count, groups, 0) == 0;
+    regfree(&regex);
+    return found;
 }
 
-/* Reads the amount at the beginning of `text`: digits, perhaps a point and digits, a blank, a unit. */
-static struct oom_amount amount_at(const char *text)
+/* An amount: digits, perhaps a point and digits, a unit.  PyTorch counts in powers of 1,024 under either name. */
+#define AMOUNT "([0-9]{1,24})(\\.[0-9]{0,24})? ?(bytes|[KMGT]i?B|B)"
+
+/* Reads the first amount that the pattern finds; AMOUNT must be its first three groups. */
+static struct oom_amount amount_find(const char *text, const char *pattern)
 {
-    double value = 0.0, step = 1.0;
-    int length = 0;
-    bool point = false;
-    while (*text == ' ')
-        text++;
-    if (!is_digit(*text))
+    static const char prefixes[] = "KMGT";
+    regmatch_t groups[4];
+    if (!matches(text, pattern, groups, 4))
         return unknown;
-    for (; (is_digit(*text) || (*text == '.' && !point)) && length < NUMBER_BYTES_MAX; text++, length++) {
-        if (*text == '.') {
-            point = true;
-            continue;
-        }
-        value = 10.0 * value + (*text - '0');
-        step = point ? step / 10.0 : step;
-    }
-    while (*text == ' ')
-        text++;
-    double unit = unit_bytes(text);
-    if (!(unit > 0.0))
-        return unknown;
-    return (struct oom_amount){true, value * step * unit, point ? 0.5 * step * unit : 0.0};
-}
-
-static struct oom_amount amount_after(const char *text, const char *words)
-{
-    const char *found = strstr(text, words);
-    return found ? amount_at(found + strlen(words)) : unknown;
-}
-
-/* Reads the amount before `words`, which begin with a blank: goes back over the unit, the blank and the number. */
-static struct oom_amount amount_before(const char *text, const char *words)
-{
-    const char *found = strstr(text, words);
-    if (!found)
-        return unknown;
-    const char *at = found;
-    while (at > text && at[-1] != ' ')
-        at--;
-    while (at > text && at[-1] == ' ')
-        at--;
-    while (at > text && (is_digit(at[-1]) || at[-1] == '.'))
-        at--;
-    return amount_at(at);
-}
-
-static struct oom_amount first_known(struct oom_amount first, struct oom_amount second)
-{
-    return first.known ? first : second;
+    const char *prefix = strchr(prefixes, text[groups[3].rm_so]);
+    const double unit = prefix != NULL ? ldexp(1024.0, 10 * (int)(prefix - prefixes)) : 1.0;
+    const int decimals = (int)(groups[2].rm_eo - groups[2].rm_so) - 1;
+    return (struct oom_amount){.known = true,
+                               .bytes = strtod(text + groups[1].rm_so, NULL) * unit,
+                               .slack_bytes = groups[2].rm_so >= 0 ? 0.5 * pow(10.0, -decimals) * unit : 0.0};
 }
 
 static struct oom_amount amount_difference(struct oom_amount from, struct oom_amount less)
@@ -217,17 +182,12 @@ static struct oom_amount amount_sum(struct oom_amount a, struct oom_amount b)
 /* Reads any number of "Process 1234 has 1.97 GiB memory in use". */
 static void processes_read(const char *text, struct oom_message *out)
 {
-    static const char word[] = "Process ";
-    const char *at = strstr(text, word);
-    for (; at && out->others_count < OOM_PROCESSES_MAX; at = strstr(at + 1, word)) {
-        const char *number = at + sizeof word - 1;
-        char *end;
-        if (!is_digit(*number))
-            continue;
-        long long pid = strtoll(number, &end, 10);
-        struct oom_amount held = amount_after(end, " has ");
-        if (held.known && strncmp(end, " has ", 5) == 0)
-            out->others[out->others_count++] = (struct oom_process){pid, held};
+    regmatch_t at;
+    while (out->others_count < OOM_PROCESSES_MAX && matches(text, "Process [0-9]+ has " AMOUNT, &at, 1)) {
+        text += at.rm_so;
+        out->others[out->others_count++] =
+            (struct oom_process){strtoll(text + sizeof "Process", NULL, 10), amount_find(text, AMOUNT)};
+        text++;
     }
 }
 
@@ -251,33 +211,41 @@ static void own_process_find(struct oom_message *out)
     }
 }
 
-static int32_t device_read(const char *text)
-{
-    const char *at = strstr(text, "GPU ");
-    return at && is_digit(at[4]) ? (int32_t)strtol(at + 4, NULL, 10) : -1;
-}
+/* Where a message has its amounts, in the words of several years.  The first row that finds one counts. */
+static const struct {
+    size_t offset; /* in struct oom_message */
+    const char *pattern;
+} places[] = {
+    {offsetof(struct oom_message, tried), "[Tt]ried to allocate " AMOUNT},
+    {offsetof(struct oom_message, total), "total capaci?ty of " AMOUNT},
+    {offsetof(struct oom_message, total), AMOUNT " total capacity"},
+    {offsetof(struct oom_message, free), "of which " AMOUNT},
+    {offsetof(struct oom_message, free), AMOUNT " free;"},
+    {offsetof(struct oom_message, process), "this process has " AMOUNT},
+    {offsetof(struct oom_message, allocated), "Of the allocated memory " AMOUNT},
+    {offsetof(struct oom_message, allocated), AMOUNT " already allocated"},
+    {offsetof(struct oom_message, allocated), "MPS allocated: " AMOUNT},
+    {offsetof(struct oom_message, elsewhere), "other allocations: " AMOUNT},
+    {offsetof(struct oom_message, pools), AMOUNT " allocated in private pools"},
+    {offsetof(struct oom_message, allowed), AMOUNT " allowed;"},
+    {offsetof(struct oom_message, allowed), "max allowed: " AMOUNT},
+    {offsetof(struct oom_message, unallocated), AMOUNT " is reserved by PyTorch but unallocated"},
+    /* Before 1.4 the amount called cached is the memory that no tensor uses. */
+    {offsetof(struct oom_message, unallocated), AMOUNT " cached\\)"},
+};
 
 static void amounts_read(const char *text, struct oom_message *out)
 {
-    out->device = device_read(text);
-    out->tried = first_known(amount_after(text, "Tried to allocate "), amount_after(text, "you tried to allocate "));
-    out->total = first_known(amount_after(text, "total capacity of "), amount_after(text, "total capacty of "));
-    out->total = first_known(out->total, amount_before(text, " total capacity"));
-    out->free = first_known(amount_after(text, "of which "), amount_before(text, " free;"));
-    out->process = amount_after(text, "this process has ");
-    out->allocated =
-        first_known(amount_after(text, "Of the allocated memory "), amount_before(text, " already allocated"));
-    out->pools = amount_before(text, " allocated in private pools");
-    out->allowed = first_known(amount_before(text, " allowed;"), amount_after(text, "max allowed: "));
-    out->unallocated = amount_before(text, " is reserved by PyTorch but unallocated");
-    struct oom_amount reserved = amount_before(text, " reserved in total by PyTorch");
-    out->unallocated = first_known(out->unallocated, amount_difference(reserved, out->allocated));
-    /* Before 1.4 the amount called cached is the memory that no tensor uses. */
-    out->unallocated = first_known(out->unallocated, amount_before(text, " cached)"));
-    if (out->allocator == OOM_MPS) {
-        out->allocated = amount_after(text, "MPS allocated: ");
-        out->elsewhere = amount_after(text, "other allocations: ");
+    regmatch_t device;
+    if (matches(text, "GPU [0-9]", &device, 1))
+        out->device = (int32_t)strtol(text + device.rm_so + sizeof "GPU", NULL, 10);
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        struct oom_amount *amount = (struct oom_amount *)(void *)((char *)out + places[i].offset);
+        if (!amount->known)
+            *amount = amount_find(text, places[i].pattern);
     }
+    if (!out->unallocated.known)
+        out->unallocated = amount_difference(amount_find(text, AMOUNT " reserved in total by PyTorch"), out->allocated);
     processes_read(text, out);
     own_process_find(out);
 }
@@ -311,20 +279,13 @@ static bool contains_any(const char *line, const char *const *words)
 /* Reads `File "/x/model.py", line 187, in forward`. */
 static bool frame_read(const char *line, struct oom_frame *out)
 {
-    static const char head[] = "File \"", middle[] = "\", line ", in[] = ", in ";
-    const char *file = line + sizeof head - 1, *end = strchr(line, '\0'), *at = file;
-    if (strncmp(line, head, sizeof head - 1) != 0)
+    regmatch_t groups[5];
+    if (!matches(line, "^File \"([^\"]*[/\\])?([^\"]*)\", line ([0-9]{0,9})[0-9]*(, in )?", groups, 5))
         return false;
-    for (; at < end && *at != '"'; at++)
-        file = *at == '/' || *at == '\\' ? at + 1 : file;
-    if (strncmp(at, middle, sizeof middle - 1) != 0)
-        return false;
-    *out = (struct oom_frame){.line = 0};
-    snprintf(out->file, sizeof out->file, "%.*s", (int)(at - file), file);
-    for (at += sizeof middle - 1; is_digit(*at) && out->line < INT32_MAX / 10 - 1; at++)
-        out->line = 10 * out->line + (*at - '0');
-    if (strncmp(at, in, sizeof in - 1) == 0)
-        snprintf(out->function, sizeof out->function, "%s", at + sizeof in - 1);
+    *out = (struct oom_frame){.line = (int32_t)strtol(line + groups[3].rm_so, NULL, 10)};
+    snprintf(out->file, sizeof out->file, "%.*s", (int)(groups[2].rm_eo - groups[2].rm_so), line + groups[2].rm_so);
+    if (groups[4].rm_so >= 0)
+        snprintf(out->function, sizeof out->function, "%s", line + groups[4].rm_eo);
     return true;
 }
 
@@ -494,4 +455,119 @@ uint64_t oom_segment_bytes(enum oom_allocator allocator, uint64_t bytes)
     if (bytes < (uint64_t)10 << 20)
         return OOM_SEGMENT_MIDDLE_BYTES;
     return (bytes + OOM_SEGMENT_SMALL_BYTES - 1) / OOM_SEGMENT_SMALL_BYTES * OOM_SEGMENT_SMALL_BYTES;
+}
+
+/* ---- the tensors ---- */
+
+struct row {
+    const char *name, *size;
+    int32_t batch, block, channels, heads, vocabulary; /* exponents */
+    int32_t factor;
+    int32_t element_bytes; /* 0: 16 or 32 bits */
+    unsigned stages;
+    enum oom_site site; /* OOM_SITE_UNKNOWN: no line of the user's code shows it */
+};
+
+static const struct row rows[] = {
+    {"the logits", "batch x block_size x vocab_size", 1, 1, 0, 0, 1, 1, 0, ANY_PASS, OOM_SITE_LOGITS},
+    {"cross entropy's float32 copy of the logits, or its gradient", "batch x block_size x vocab_size", 1, 1, 0, 0, 1, 1,
+     4, ANY_PASS, OOM_SITE_LOSS},
+    {"attention scores (without flash attention)", "batch x n_head x block_size x block_size", 1, 2, 0, 1, 0, 1, 0,
+     ANY_PASS, OOM_SITE_ATTENTION},
+    {"queries, keys and values of a block", "batch x block_size x 3 n_embd", 1, 1, 1, 0, 0, 3, 0, ANY_PASS,
+     OOM_SITE_ATTENTION},
+    {"the MLP's hidden layer", "batch x block_size x 4 n_embd", 1, 1, 1, 0, 0, 4, 0, ANY_PASS, OOM_SITE_MLP},
+    {"a block's hidden state", "batch x block_size x n_embd", 1, 1, 1, 0, 0, 1, 0, ANY_PASS, OOM_SITE_UNKNOWN},
+    {"the token embedding: weight, gradient or Adam's moment", "vocab_size x n_embd", 0, 0, 1, 0, 1, 1, 4,
+     STAGE(SETUP) | STAGE(BACKWARD) | STAGE(OPTIMIZER), OOM_SITE_UNKNOWN},
+    {"autocast's 16-bit copy of the token embedding, or its gradient", "vocab_size x n_embd", 0, 0, 1, 0, 1, 1, 2,
+     ANY_PASS, OOM_SITE_LOGITS},
+    {"an MLP matrix: weight, gradient or Adam's moment", "4 n_embd x n_embd", 0, 0, 2, 0, 0, 4, 4,
+     STAGE(SETUP) | STAGE(BACKWARD) | STAGE(OPTIMIZER), OOM_SITE_UNKNOWN},
+    {"attention's matrix: weight, gradient or Adam's moment", "3 n_embd x n_embd", 0, 0, 2, 0, 0, 3, 4,
+     STAGE(SETUP) | STAGE(BACKWARD) | STAGE(OPTIMIZER), OOM_SITE_UNKNOWN},
+};
+#define ROWS (sizeof rows / sizeof rows[0])
+
+/* Computes the bytes of a row's tensor.  Returns false on overflow. */
+static bool row_bytes(const struct row *row, const struct oom_shape *shape, int32_t element_bytes, uint64_t *out)
+{
+    const struct {
+        int32_t power;
+        int64_t size;
+    } parts[] = {{row->batch, shape->batch},
+                 {row->block, shape->block_size},
+                 {row->channels, shape->n_embd},
+                 {row->heads, shape->n_head},
+                 {row->vocabulary, shape->vocab_size}};
+    size_t bytes = (size_t)row->factor * (size_t)element_bytes;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        for (int32_t k = 0; k < parts[i].power; k++) {
+            if (parts[i].size <= 0 || !size_mul(bytes, (size_t)parts[i].size, &bytes))
+                return false;
+        }
+    }
+    *out = bytes;
+    return true;
+}
+
+/* Returns true when a tensor of `bytes` is printed as the amount that failed. */
+static bool prints_as(const struct oom_message *message, uint64_t bytes)
+{
+    double asked = (double)oom_segment_bytes(message->allocator, bytes);
+    return fabs(asked - message->tried.bytes) <= message->tried.slack_bytes;
+}
+
+static bool agrees(const struct row *row, const struct oom_message *message)
+{
+    if (message->stage != OOM_STAGE_UNKNOWN && (row->stages >> message->stage & 1u) == 0)
+        return false;
+    return message->site == OOM_SITE_UNKNOWN || row->site == message->site;
+}
+
+bool oom_is_small_segment(const struct oom_message *message)
+{
+    if (!message->tried.known || message->allocator == OOM_CPU || message->allocator == OOM_MPS)
+        return false;
+    return message->tried.bytes <= (double)OOM_SEGMENT_SMALL_BYTES ||
+           message->tried.bytes == (double)OOM_SEGMENT_MIDDLE_BYTES;
+}
+
+int32_t oom_match_find(const struct oom_message *message, const struct oom_shape *shape,
+                       struct oom_match out[static OOM_MATCHES_MAX])
+{
+    int32_t count = 0, agreeing = 0;
+    if (!message->tried.known || oom_is_small_segment(message))
+        return 0;
+    for (size_t r = 0; r < ROWS; r++) {
+        for (int32_t element = 2; element <= 4; element += 2) {
+            uint64_t bytes;
+            if ((rows[r].element_bytes != 0 && rows[r].element_bytes != element) || count == OOM_MATCHES_MAX)
+                continue;
+            if (!row_bytes(&rows[r], shape, element, &bytes) || !prints_as(message, bytes))
+                continue;
+            struct oom_match match = {rows[r].name, rows[r].size, bytes, element, agrees(&rows[r], message)};
+            int32_t at = match.fits_traceback ? agreeing++ : count;
+            memmove(&out[at + 1], &out[at], (size_t)(count - at) * sizeof *out);
+            out[at] = match;
+            count++;
+        }
+    }
+    return count;
+}
+
+int64_t oom_match_batch(const struct oom_message *message, const struct oom_shape *shape, int32_t element_bytes)
+{
+    struct oom_shape other = *shape;
+    uint64_t each, bytes;
+    other.batch = 1;
+    if (!message->tried.known || oom_is_small_segment(message) || !row_bytes(&rows[0], &other, element_bytes, &each))
+        return 0;
+    double slack = message->tried.slack_bytes + (double)OOM_SEGMENT_SMALL_BYTES;
+    double batch = floor(message->tried.bytes / (double)each + 0.5);
+    if (!(batch >= 1.0 && batch <= 1e6) || slack * BATCH_CERTAINTY > (double)each)
+        return 0;
+    other.batch = (int64_t)batch;
+    bool found = row_bytes(&rows[0], &other, element_bytes, &bytes) && prints_as(message, bytes);
+    return found && other.batch != shape->batch ? other.batch : 0;
 }

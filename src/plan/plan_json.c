@@ -13,30 +13,16 @@
 
 #define PLAN_JSON_SCHEMA 1
 
-static json_t *bytes_value(uint64_t bytes)
-{
-    return json_integer((json_int_t)bytes);
-}
-
 static json_t *text_value(const char *text)
 {
     return text ? json_string(text) : json_null();
 }
 
-/* Sets a member and takes over `value`.  Returns false when there was no memory for either: jansson treats a NULL value
- * as a failure. */
-static bool set(json_t *object, const char *name, json_t *value)
-{
-    return json_object_set_new(object, name, value) == 0;
-}
-
-/* Returns a value that was completed; else releases it and returns NULL. */
+/* Returns an object or array that was completed; else, without memory, releases it and returns NULL, which makes
+ * json_pack() and json_array_append_new() fail in turn. */
 static json_t *whole(json_t *value, bool good)
 {
-    if (good)
-        return value;
-    json_decref(value);
-    return NULL;
+    return json_whole(value, !good);
 }
 
 static json_t *categories_value(const uint64_t bytes[static CATEGORY_COUNT])
@@ -44,23 +30,20 @@ static json_t *categories_value(const uint64_t bytes[static CATEGORY_COUNT])
     json_t *object = json_object();
     bool good = true;
     for (int32_t c = 0; c < CATEGORY_COUNT; c++)
-        good = good && set(object, tensor_category_name((enum tensor_category)c), bytes_value(bytes[c]));
+        good = good && json_object_set_new(object, tensor_category_name((enum tensor_category)c),
+                                           json_integer((json_int_t)bytes[c])) == 0;
     return whole(object, good);
 }
 
 static json_t *memory_value(const struct plan *plan, const struct plan_report_facts *facts)
 {
-    json_t *object = json_object();
-    uint64_t total = plan_total_bytes(plan, facts);
-    bool good =
-        set(object, "arena", bytes_value(plan->arena_bytes)) &&
-        set(object, "arena_bound", bytes_value(plan->arena_bytes_bound)) &&
-        set(object, "run", bytes_value(plan->run_bytes)) && set(object, "host", bytes_value(facts->host_bytes)) &&
-        set(object, "context", bytes_value(facts->context_bytes)) &&
-        set(object, "headroom", bytes_value(facts->headroom_bytes)) && set(object, "total", bytes_value(total)) &&
-        set(object, "free", facts->free_bytes ? bytes_value(facts->free_bytes) : json_null()) &&
-        set(object, "fits", facts->free_bytes ? json_boolean(total <= facts->free_bytes) : json_null());
-    return whole(object, good);
+    const uint64_t total = plan_total_bytes(plan, facts), free_bytes = facts->free_bytes;
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "arena", (json_int_t)plan->arena_bytes,
+                     "arena_bound", (json_int_t)plan->arena_bytes_bound, "run", (json_int_t)plan->run_bytes, "host",
+                     (json_int_t)facts->host_bytes, "context", (json_int_t)facts->context_bytes, "headroom",
+                     (json_int_t)facts->headroom_bytes, "total", (json_int_t)total, "free",
+                     free_bytes ? json_integer((json_int_t)free_bytes) : json_null(), "fits",
+                     free_bytes ? json_boolean(total <= free_bytes) : json_null());
 }
 
 static json_t *segments_value(const struct plan *plan)
@@ -68,41 +51,34 @@ static json_t *segments_value(const struct plan *plan)
     json_t *array = json_array();
     bool good = true;
     for (int32_t k = 0; k < plan->segment_count; k++)
-        good = good && json_array_append_new(array, bytes_value(plan->segment[k].size_bytes)) == 0;
+        good = good && json_array_append_new(array, json_integer((json_int_t)plan->segment[k].size_bytes)) == 0;
     return whole(array, good);
 }
 
 /* Returns the op with most live bytes of a program; null for a program without ops. */
 static json_t *peak_value(const struct plan *plan, int32_t program)
 {
-    const struct program *of = program >= 0 ? &plan->graph->programs[program] : NULL;
-    if (!of || of->count == 0)
+    const struct program *of = &plan->graph->programs[program];
+    if (of->count == 0)
         return json_null();
     const struct op *op = &of->ops[plan->program[program].peak_op];
     return json_pack("{s:i, s:s, s:s}", "op_index", plan->program[program].peak_op, "op",
                      op_declaration(op->kind)->name, "writes", plan_op_target(plan->graph, op));
 }
 
-static json_t *program_value(const struct plan *plan, int32_t program)
-{
-    const struct plan_program *own = &plan->program[program];
-    const struct program *of = &plan->graph->programs[program];
-    json_t *object = json_object();
-    bool good = set(object, "name", json_string(of->name)) &&
-                set(object, "phase", json_string(program_phase_name(of->phase))) &&
-                set(object, "ops", json_integer(of->count)) && set(object, "bytes", bytes_value(own->bytes)) &&
-                set(object, "bytes_bound", bytes_value(own->bytes_bound)) &&
-                set(object, "peak", peak_value(plan, program)) &&
-                set(object, "live_at_peak", categories_value(own->live_bytes));
-    return whole(object, good);
-}
-
 static json_t *programs_value(const struct plan *plan)
 {
     json_t *array = json_array();
     bool good = true;
-    for (int32_t p = 0; p < plan->program_count; p++)
-        good = good && json_array_append_new(array, program_value(plan, p)) == 0;
+    for (int32_t p = 0; p < plan->program_count; p++) {
+        const struct plan_program *own = &plan->program[p];
+        const struct program *of = &plan->graph->programs[p];
+        json_t *value =
+            json_pack("{s:s, s:s, s:i, s:I, s:I, s:o, s:o}", "name", of->name, "phase", program_phase_name(of->phase),
+                      "ops", of->count, "bytes", (json_int_t)own->bytes, "bytes_bound", (json_int_t)own->bytes_bound,
+                      "peak", peak_value(plan, p), "live_at_peak", categories_value(own->live_bytes));
+        good = good && json_array_append_new(array, value) == 0;
+    }
     return whole(array, good);
 }
 
@@ -111,28 +87,22 @@ static json_t *phases_value(const struct plan *plan)
     json_t *object = json_object();
     bool good = true;
     for (int32_t phase = 0; phase < PHASE_COUNT; phase++)
-        good =
-            good && set(object, program_phase_name((enum program_phase)phase), bytes_value(plan->phase_bytes[phase]));
+        good = good && json_object_set_new(object, program_phase_name((enum program_phase)phase),
+                                           json_integer((json_int_t)plan->phase_bytes[phase])) == 0;
     return whole(object, good);
 }
 
 static json_t *forecast_value(const struct plan_report_facts *facts)
 {
+    struct plan_forecast forecast;
     if (!(facts->seconds_per_step > 0.0))
         return json_null();
-    struct plan_forecast forecast;
     plan_forecast_make(facts, &forecast);
-    json_t *object = json_object();
-    bool good = set(object, "seconds_per_step", json_real(facts->seconds_per_step)) &&
-                set(object, "measured", json_boolean(facts->measured)) &&
-                set(object, "uncertainty", json_real(facts->uncertainty)) &&
-                set(object, "steps", json_integer(facts->steps)) &&
-                set(object, "seconds_per_evaluation", json_real(facts->evaluation_seconds)) &&
-                set(object, "evaluations", json_integer(facts->evaluations)) &&
-                set(object, "evaluation_share", json_real(forecast.evaluation_share)) &&
-                set(object, "total_seconds", json_real(forecast.total_seconds)) &&
-                set(object, "end_time", json_integer(forecast.end_wall_s));
-    return whole(object, good);
+    return json_pack("{s:f, s:b, s:f, s:I, s:f, s:I, s:f, s:f, s:I}", "seconds_per_step", facts->seconds_per_step,
+                     "measured", (int)facts->measured, "uncertainty", facts->uncertainty, "steps",
+                     (json_int_t)facts->steps, "seconds_per_evaluation", facts->evaluation_seconds, "evaluations",
+                     (json_int_t)facts->evaluations, "evaluation_share", forecast.evaluation_share, "total_seconds",
+                     forecast.total_seconds, "end_time", (json_int_t)forecast.end_wall_s);
 }
 
 /* Returns [{"level": ..., "blocks": ...}], in the order of the blocks. */
@@ -150,31 +120,29 @@ static json_t *recompute_value(const struct model_options *options)
     return whole(array, good);
 }
 
-/* Sets the keys that a search may change, and the shape. */
-static bool options_set(json_t *object, const struct model_options *options)
+/* Returns the keys that a search may change, and the shape. */
+static json_t *options_value(const struct model_options *options)
 {
-    return set(object, "micro_batch", json_integer(options->choice.micro_batch)) &&
-           set(object, "micro_steps", json_integer(options->micro_steps)) &&
-           set(object, "remainder_batch", json_integer(options->choice.remainder_batch)) &&
-           set(object, "evaluate_batch", json_integer(options->choice.evaluate_batch)) &&
-           set(object, "loss_chunk", json_integer(options->choice.loss_chunk_rows)) &&
-           set(object, "recompute", recompute_value(options)) &&
-           set(object, "block_size", json_integer(options->config.block_size)) &&
-           set(object, "n_layer", json_integer(options->config.n_layer)) &&
-           set(object, "n_head", json_integer(options->config.n_head)) &&
-           set(object, "n_embd", json_integer(options->config.n_embd)) &&
-           set(object, "state_format", json_string(state_format_name(options->states)));
+    const struct plan_choice *choice = &options->choice;
+    const struct model_config *config = &options->config;
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:o, s:i, s:i, s:i, s:i, s:s}", "micro_batch", choice->micro_batch,
+                     "micro_steps", options->micro_steps, "remainder_batch", choice->remainder_batch, "evaluate_batch",
+                     choice->evaluate_batch, "loss_chunk", choice->loss_chunk_rows, "recompute",
+                     recompute_value(options), "block_size", config->block_size, "n_layer", config->n_layer, "n_head",
+                     config->n_head, "n_embd", config->n_embd, "state_format", state_format_name(options->states));
 }
 
+/* Returns a choice, or a point of the front, which has no kind. */
 static json_t *choice_value(const struct plan_report_facts *facts, const struct search_choice *choice, bool named)
 {
     char text[SEARCH_CHANGES_MAX];
-    json_t *object = json_object();
-    bool good = !named || (set(object, "kind", json_string(search_choice_name(choice->kind))) &&
-                           set(object, "equivalent", json_boolean(search_choice_equivalent(choice->kind))));
-    good = good && set(object, "changes", json_string(search_choice_text(text, choice, &facts->request->options))) &&
-           set(object, "arena", bytes_value(choice->arena_bytes)) &&
-           set(object, "seconds_modelled", json_real(choice->seconds)) && options_set(object, &choice->options);
+    json_t *options = options_value(&choice->options);
+    json_t *object = json_pack("{s:s*, s:o*, s:s, s:I, s:f}", "kind", named ? search_choice_name(choice->kind) : NULL,
+                               "equivalent", named ? json_boolean(search_choice_equivalent(choice->kind)) : NULL,
+                               "changes", search_choice_text(text, choice, &facts->request->options), "arena",
+                               (json_int_t)choice->arena_bytes, "seconds_modelled", choice->seconds);
+    const bool good = options != NULL && json_object_update(object, options) == 0;
+    json_decref(options);
     return whole(object, good);
 }
 
@@ -195,21 +163,15 @@ static json_t *search_value(const struct plan_report_facts *facts)
     char text[SEARCH_CHANGES_MAX];
     if (!search)
         return json_null();
-    uint64_t budget = facts->request->budget_bytes;
-    bool timed = search->seconds_request > 0.0;
-    json_t *object = json_object(), *chosen = json_object();
-    bool good =
-        set(object, "arena_budget", budget <= INT64_MAX ? bytes_value(budget) : json_null()) &&
-        set(object, "arena_asked", bytes_value(search->bytes_request)) &&
-        set(object, "arena_asked_at_least", json_boolean(search->bytes_request_least)) &&
-        set(object, "fits", json_boolean(search->fits)) &&
-        set(object, "candidates", json_integer(search->candidates)) &&
-        set(object, "changes", json_string(search_changes_text(text, &search->options, &facts->request->options))) &&
-        set(object, "time_ratio_modelled",
-            timed && search->seconds > 0.0 ? json_real(search->seconds / search->seconds_request) : json_null()) &&
-        options_set(chosen, &search->options) && json_object_set(object, "chosen", chosen) == 0;
-    json_decref(chosen);
-    return whole(object, good);
+    const uint64_t budget = facts->request->budget_bytes;
+    const bool timed = search->seconds_request > 0.0 && search->seconds > 0.0;
+    return json_pack("{s:o, s:I, s:b, s:b, s:i, s:s, s:o, s:o}", "arena_budget",
+                     budget <= INT64_MAX ? json_integer((json_int_t)budget) : json_null(), "arena_asked",
+                     (json_int_t)search->bytes_request, "arena_asked_at_least", (int)search->bytes_request_least,
+                     "fits", (int)search->fits, "candidates", search->candidates, "changes",
+                     search_changes_text(text, &search->options, &facts->request->options), "time_ratio_modelled",
+                     timed ? json_real(search->seconds / search->seconds_request) : json_null(), "chosen",
+                     options_value(&search->options));
 }
 
 static json_t *states_value(const struct plan_report_facts *facts)
@@ -221,20 +183,19 @@ static json_t *states_value(const struct plan_report_facts *facts)
 
 static json_t *report_value(const struct plan *plan, const struct plan_report_facts *facts)
 {
-    json_t *object = json_object();
     const char *peak = plan->peak_program >= 0 ? plan->graph->programs[plan->peak_program].name : NULL;
-    bool good = set(object, "schema", json_integer(PLAN_JSON_SCHEMA)) &&
-                set(object, "configuration", text_value(facts->configuration)) &&
-                set(object, "states", states_value(facts)) && set(object, "device", text_value(facts->device)) &&
-                set(object, "bytes", memory_value(plan, facts)) && set(object, "segments", segments_value(plan)) &&
-                set(object, "peak_program", text_value(peak)) &&
-                set(object, "categories", categories_value(plan->category_bytes)) &&
-                set(object, "unused", bytes_value(plan_unused_bytes(plan))) &&
-                set(object, "phases", phases_value(plan)) && set(object, "programs", programs_value(plan)) &&
-                set(object, "forecast", forecast_value(facts)) && set(object, "search", search_value(facts)) &&
-                set(object, "choices", choices_value(facts, facts->choices, facts->choice_count, true)) &&
-                (!facts->front || set(object, "pareto", choices_value(facts, facts->front, facts->front_count, false)));
-    return whole(object, good);
+    json_t *report =
+        json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "schema", PLAN_JSON_SCHEMA,
+                  "configuration", text_value(facts->configuration), "states", states_value(facts), "device",
+                  text_value(facts->device), "bytes", memory_value(plan, facts), "segments", segments_value(plan),
+                  "peak_program", text_value(peak), "categories", categories_value(plan->category_bytes), "unused",
+                  (json_int_t)plan_unused_bytes(plan), "phases", phases_value(plan), "programs", programs_value(plan),
+                  "forecast", forecast_value(facts), "search", search_value(facts), "choices",
+                  choices_value(facts, facts->choices, facts->choice_count, true));
+    const bool front = facts->front != NULL;
+    return whole(report,
+                 !front || json_object_set_new(report, "pareto",
+                                               choices_value(facts, facts->front, facts->front_count, false)) == 0);
 }
 
 enum gt_status plan_print_json(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)

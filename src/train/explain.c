@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "plan/device_profile.h"
-#include "plan/oom_match.h"
+#include "plan/oom_message.h"
 
 #define TEXT_BYTES_MAX ((size_t)16 << 20)
 

@@ -1,6 +1,5 @@
 # The training loop, evaluation, sampling, saving, and the log lines of a run.
 libgpttrain_a_SOURCES += \
-	src/train/compare.c src/train/compare.h \
 	src/train/diagnose.c src/train/diagnose.h \
 	src/train/explain.c \
 	src/train/feed.c src/train/feed.h \

@@ -84,6 +84,9 @@ enum gt_status explain_oom(const struct config *config, const struct model_confi
  * it after session_plan() and before session_start().  Errors: GT_NO_FIT when the plan does not fit its budget; it has
  * then written the plan and logged one line.  GT_IO, GT_NO_MEMORY. */
 enum gt_status plan_answer(struct session *session, const struct forecast *forecast, FILE *out);
+/* --compare: plans `config` and the file that it compares with, and prints a table.  Errors: those of both plans,
+ * GT_NO_FIT if one does not fit. */
+enum gt_status compare_run(const struct config *config);
 
 /* Returns the learning rate of an iteration, as nanoGPT's get_lr (train.py).  It depends on nothing but `config` and
  * `iter`.  If decay_lr is off, it is learning_rate.  Otherwise the rate first grows linearly, as (iter + 1) /

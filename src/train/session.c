@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "base/system_memory.h"
-#include "plan/profile_device.h"
+#include "plan/device_profile.h"
 
 /* A build with --enable-debug poisons dead bytes. */
 #ifdef GT_DEBUG

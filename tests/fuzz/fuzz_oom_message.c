@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "plan/oom_match.h"
+#include "plan/oom_message.h"
 #include "tests/fuzz/fuzz_common.h"
 
 static void check_amount(struct oom_amount amount)

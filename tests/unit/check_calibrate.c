@@ -1,4 +1,4 @@
-/* Tests of calibrate.c and calibrate_cache.c: rates timed on the cpu, interrupted timings, and their cache. */
+/* Tests of calibrate.c: rates timed on the cpu, interrupted timings, and their cache. */
 #include "plan/calibrate.h"
 
 #include <math.h>

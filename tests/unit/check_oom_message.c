@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "plan/oom_match.h"
 #include "tests/unit/unit_main.h"
 
 #define KIB 1024.0

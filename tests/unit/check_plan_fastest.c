@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 #include "base/rng.h"
+#include "plan/device_profile.h"
 #include "plan/plan_search.h"
-#include "plan/profile_device.h"
 #include "tests/unit/unit_main.h"
 
 #define CASES 12

@@ -1,5 +1,5 @@
 /* Tests of profile_device.c: it has the profile's figures, enforces the caps and plans real models. */
-#include "plan/profile_device.h"
+#include "plan/device_profile.h"
 
 #include "model/model.h"
 #include "plan/plan.h"

@@ -1,6 +1,5 @@
-# Man pages.  The option lists of gpt-train and gpt-sample come from the table of keys: a small program prints them, and
-# they replace the line @OPTIONS@ of the .in file.  A cross build cannot run that program and takes the pages that the
-# release brings.
+# Man pages.  The option lists of gpt-train and gpt-sample come from their --help=all and replace the line @OPTIONS@ of
+# the .in file.  A cross build cannot run the programs and takes the pages that the release brings.
 dist_man_MANS += doc/gpt-train.1 doc/gpt-prepare.1 doc/gpt-sample.1 doc/gpt-export.1
 EXTRA_DIST += doc/gpt-train.1.in doc/gpt-sample.1.in doc/man_page.sh \
 	doc/ARCHITECTURE.md doc/checkpoint.md doc/cpu.md doc/cuda.md doc/data.md doc/devices.md doc/memory.md doc/memory-124m.svg doc/nanogpt.md doc/not.md doc/numerics.md doc/opencl.md doc/own_text.md doc/plan.md doc/reliability.md doc/states.md doc/style.md \
@@ -8,14 +7,11 @@ EXTRA_DIST += doc/gpt-train.1.in doc/gpt-sample.1.in doc/man_page.sh \
 
 if CROSS_COMPILING
 else
-noinst_PROGRAMS += src/config/man_options
-src_config_man_options_SOURCES = src/config/man_options.c
-src_config_man_options_LDADD = $(PROGRAM_LIBS)
 CLEANFILES += doc/gpt-train.1 doc/gpt-sample.1
 
-doc/gpt-train.1: $(srcdir)/doc/gpt-train.1.in src/config/man_options$(EXEEXT)
-	$(AM_V_GEN)$(MAN_MAKE) train <$(srcdir)/doc/gpt-train.1.in >$@.new && mv $@.new $@
-doc/gpt-sample.1: $(srcdir)/doc/gpt-sample.1.in src/config/man_options$(EXEEXT)
-	$(AM_V_GEN)$(MAN_MAKE) sample <$(srcdir)/doc/gpt-sample.1.in >$@.new && mv $@.new $@
-MAN_MAKE = $(MKDIR_P) doc && $(SHELL) $(srcdir)/doc/man_page.sh src/config/man_options$(EXEEXT) $(PACKAGE_VERSION)
+doc/gpt-train.1: $(srcdir)/doc/gpt-train.1.in $(srcdir)/doc/man_page.sh gpt-train$(EXEEXT)
+	$(AM_V_GEN)$(MAN_MAKE) ./gpt-train$(EXEEXT) $(PACKAGE_VERSION) <$(srcdir)/doc/gpt-train.1.in >$@.new && mv $@.new $@
+doc/gpt-sample.1: $(srcdir)/doc/gpt-sample.1.in $(srcdir)/doc/man_page.sh gpt-sample$(EXEEXT)
+	$(AM_V_GEN)$(MAN_MAKE) ./gpt-sample$(EXEEXT) $(PACKAGE_VERSION) <$(srcdir)/doc/gpt-sample.1.in >$@.new && mv $@.new $@
+MAN_MAKE = $(MKDIR_P) doc && $(SHELL) $(srcdir)/doc/man_page.sh
 endif

@@ -160,9 +160,8 @@ struct config_change {
 bool config_key_change(const struct config *config, enum config_key key, const json_t *object,
                        struct config_change *out);
 
-/* Prints --help: the common keys, or all of them, grouped, with defaults, in 80 columns. */
+/* Prints --help: the common keys, or all of them, grouped, with defaults, in 80 columns.  doc/man_page.sh turns the
+ * second form into the man pages' lists. */
 void config_print_help(FILE *stream, enum config_program program, bool all);
-/* Prints all keys as roff for the man page (man(7) macros .SS and .TP). */
-void config_print_man(FILE *stream, enum config_program program);
 
 #endif

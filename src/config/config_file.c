@@ -185,17 +185,15 @@ static enum gt_status apply_top(struct reader *reader)
     return GT_OK;
 }
 
-static bool is_bracket(const struct pending *pending)
-{
-    return pending->kind == PENDING_BRACKET || pending->kind == PENDING_STR;
-}
-
 /* Applies pending operators down to the next bracket, while they bind at least as tightly as `precedence`. */
 static enum gt_status apply_down_to(struct reader *reader, int precedence)
 {
-    while (reader->pending_count > 0 && !is_bracket(&reader->pending[reader->pending_count - 1]) &&
-           reader->pending[reader->pending_count - 1].precedence >= precedence)
+    while (reader->pending_count > 0) {
+        const struct pending *top = &reader->pending[reader->pending_count - 1];
+        if (top->kind == PENDING_BRACKET || top->kind == PENDING_STR || top->precedence < precedence)
+            break;
         TRY(apply_top(reader));
+    }
     return GT_OK;
 }
 

@@ -1,9 +1,8 @@
-/* --help and the man page's option list, from the table of keys.
+/* --help, from the table of keys.
  *
- * Both print the groups in table order, and for each key its form, its help text and its default.  Plain --help prints
- * the common keys, each with its text up to the first semicolon; that part must make sense by itself.  Lines are folded
- * between words at 80 columns.  The roff output uses only the macros .SS, .TP and .B, and escapes roff's own
- * characters.
+ * Prints the groups in table order, and for each key its form, its help text and its default.  Plain --help prints the
+ * common keys, each with its text up to the first semicolon; that part must make sense by itself.  Lines are folded
+ * between words at 80 columns.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -160,51 +159,4 @@ void config_print_help(FILE *stream, enum config_program program, bool all)
     else
         fprintf(stream, "\n%s --help=all lists every key; man %s explains more.\n", config_program_name(program),
                 config_program_name(program));
-}
-
-/* Prints `text` with roff's own characters escaped. */
-static void put_roff(FILE *stream, const char *text)
-{
-    for (; *text != '\0'; text++) {
-        if (*text == '\\')
-            fputs("\\e", stream);
-        else if (*text == '-')
-            fputs("\\-", stream);
-        else if (*text == '\'')
-            fputs("\\(aq", stream);
-        else if (*text == HARD_SPACE)
-            fputs("\\ ", stream);
-        else
-            fputc(*text, stream);
-    }
-}
-
-static void man_key(FILE *stream, const struct config *defaults, enum config_key key)
-{
-    char form[256];
-    char text[512];
-    key_form(form, config_key_info_get(key));
-    key_text(text, defaults, key, false);
-    fputs(".TP\n.B ", stream);
-    put_roff(stream, form);
-    /* \& keeps roff from reading a leading dot as a request. */
-    fputs("\n\\&", stream);
-    put_roff(stream, text);
-    fputs(".\n", stream);
-}
-
-void config_print_man(FILE *stream, enum config_program program)
-{
-    struct config defaults;
-    config_defaults(&defaults, program);
-    for (int group = 0; group < CONFIG_GROUP_COUNT; group++) {
-        int key = key_next(0, (enum config_group)group, program, false);
-        if (key == CONFIG_KEY_COUNT)
-            continue;
-        fputs(".SS ", stream);
-        put_roff(stream, config_group_title((enum config_group)group));
-        fputc('\n', stream);
-        for (; key < CONFIG_KEY_COUNT; key = key_next(key + 1, (enum config_group)group, program, false))
-            man_key(stream, &defaults, (enum config_key)key);
-    }
 }

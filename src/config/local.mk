@@ -12,4 +12,3 @@ libgpttrain_a_SOURCES += \
 	src/config/config_text.c \
 	src/config/config_value.c src/config/config_value.h \
 	src/config/keys.def
-# src/config/man_options.c is a build-time program of its own; doc/local.mk builds it.

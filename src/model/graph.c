@@ -13,6 +13,8 @@
 #include "base/log.h"
 #include "base/size.h"
 
+#define NAME_PART_MAX 44 /* of the names that others are made of */
+
 enum gt_status graph_create(struct hostmem *mem, struct graph **out)
 {
     struct graph *graph;
@@ -139,7 +141,8 @@ static enum gt_status made_tensor_add(const struct graph_pen *pen, const struct 
         .base = TENSOR_NONE,
     };
     memcpy(made.dims, operand->dims, sizeof made.dims);
-    snprintf(made.name, sizeof made.name, "%.44s.%s", name, op_declaration(call->kind)->operand[slot].name);
+    char *end = stpncpy(made.name, name, NAME_PART_MAX); /* snprintf() is too slow for the search of a plan */
+    stpcpy(stpcpy(end, "."), op_declaration(call->kind)->operand[slot].name);
     return graph_tensor_add(pen->graph, &made, out);
 }
 

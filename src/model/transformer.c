@@ -25,8 +25,9 @@ struct builder {
     const struct model *model;
     const struct model_config *config;
     const struct program_io *io;
-    int32_t cache; /* TENSOR_NONE: attend to the program's own rows */
-    bool train;    /* apply dropout, and replace the logits by their gradient */
+    char prefix[16]; /* "h.3." in block 3, "" outside the blocks */
+    int32_t cache;   /* TENSOR_NONE: attend to the program's own rows */
+    bool train;      /* apply dropout, and replace the logits by their gradient */
     struct graph_pen pen;
     enum recompute_level level;             /* of the current block */
     int32_t first[BLOCK_LAYERS][2], stride; /* parameters_index() of the first block, and from block to block */
@@ -44,29 +45,20 @@ static int32_t layer_tensor(const struct builder *b, enum block_layer which, boo
     return parameter_tensor(b, first < 0 ? first : first + layer * b->stride);
 }
 
-/* Writes "h.3.attn" in block 3, and "attn" outside the blocks.  Returns `text`. */
-static const char *place_name(const struct builder *b, char text[static 48], const char *name)
-{
-    if (b->pen.layer < 0)
-        snprintf(text, 48, "%s", name);
-    else
-        snprintf(text, 48, "h.%" PRId32 ".%s", b->pen.layer, name);
-    return text;
-}
-
 /* Appends an op.  Sets *out to operand `slot`, which is the op's result. */
 static enum gt_status emit(const struct builder *b, enum op_kind kind, const struct op_attrs *attrs, const char *name,
                            int32_t *operands, int32_t slot, int32_t *out)
 {
     char text[48];
     struct graph_pen pen = b->pen;
+    stpcpy(stpcpy(text, b->prefix), name);
     enum recompute_class op_class = op_declaration(kind)->recompute;
     if (strcmp(name, QKV_NAME) == 0)
         op_class = RECOMPUTE_CLASS_QKV;
     else if (kind == OP_ROPE_FORWARD && b->config->qk_norm != QK_NORM_NONE)
         op_class = RECOMPUTE_CLASS_NORM; /* its backward pass needs x, so y is cheaper computed again than kept */
     pen.recompute = recompute_includes(b->level, op_class);
-    TRY(graph_op_add(&pen, kind, attrs, place_name(b, text, name), operands));
+    TRY(graph_op_add(&pen, kind, attrs, text, operands));
     *out = operands[slot];
     return GT_OK;
 }
@@ -221,12 +213,14 @@ static enum gt_status build_hidden(struct builder *b, bool keys_only, int32_t *h
     for (int32_t layer = 0; layer < b->config->n_layer; layer++) {
         bool last = keys_only && layer == b->config->n_layer - 1;
         b->pen.layer = layer;
+        snprintf(b->prefix, sizeof b->prefix, "h.%" PRId32 ".", layer);
         b->level = b->train ? recompute_level_of(&b->model->options.choice.recompute, layer) : RECOMPUTE_NONE;
         TRY(build_attention(b, last, &x));
         if (!last)
             TRY(build_mlp(b, &x));
     }
     b->pen.layer = -1;
+    b->prefix[0] = '\0';
     b->level = RECOMPUTE_NONE;
     if (keys_only)
         return GT_OK;

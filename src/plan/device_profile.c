@@ -154,12 +154,6 @@ void device_profile_get(int32_t index, struct device_profile *out)
     assert(out->usable_bytes < out->memory_bytes && out->largest_allocation_bytes <= out->memory_bytes);
 }
 
-static bool is_path(const char *text)
-{
-    size_t length = strlen(text);
-    return strchr(text, '/') || (length > 5 && strcmp(text + length - 5, ".json") == 0);
-}
-
 #define WORD_MAX 64
 
 /* Reduces a name to letters and digits in lower case, without the maker's and the family's words in front: "NVIDIA
@@ -247,7 +241,8 @@ static char *cards_near(char out[static 256], const char *text)
 
 enum gt_status device_profile_find(const char *text, struct device_profile *out)
 {
-    if (is_path(text)) {
+    const size_t length = strlen(text);
+    if (strchr(text, '/') || (length > 5 && strcmp(text + length - 5, ".json") == 0)) {
         enum gt_status status = device_profile_read(text, out);
         return status == GT_IO ? GT_USAGE : status; /* a missing file is a bad value of the key */
     }
@@ -270,10 +265,7 @@ enum gt_status device_profile_find(const char *text, struct device_profile *out)
 /* Writes "35.6", or "-" for an unknown rate. */
 static const char *rate_text(char text[static 16], double flops_per_s)
 {
-    if (flops_per_s > 0.0)
-        snprintf(text, 16, "%.1f", flops_per_s / 1e12);
-    else
-        snprintf(text, 16, "-");
+    snprintf(text, 16, flops_per_s > 0.0 ? "%.1f" : "-", flops_per_s / 1e12);
     return text;
 }
 

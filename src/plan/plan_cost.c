@@ -44,14 +44,9 @@ struct plan_rates plan_rates_of_peaks(double product_flops, double other_flops)
     return rates;
 }
 
-static double share_of(const struct device_profile *profile)
-{
-    return profile->share > 0.0 ? profile->share : ASSUMED_SHARE;
-}
-
 struct plan_rates plan_rates_of_profile(const struct device_profile *profile)
 {
-    double share = share_of(profile);
+    const double share = profile->share > 0.0 ? profile->share : ASSUMED_SHARE;
     struct plan_rates rates = {.ramp_elements = ROUND_LOST * TILE_ELEMENTS * (double)profile->units,
                                .uncertainty = profile->share > 0.0 ? PLAN_TIMED_UNCERTAINTY : ASSUMED_UNCERTAINTY};
     for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
@@ -88,12 +83,6 @@ double plan_cost_gemm_rows(const struct op_call *call)
     return (double)call->operand[call->attrs.transpose_a ? GEMM_A : GEMM_D].dims[0];
 }
 
-static double gemm_ramp(const struct op_call *call, const struct plan_rates *rates)
-{
-    double rows = rates->ramp_rows + rates->ramp_elements / (double)call->operand[GEMM_D].dims[1];
-    return 1.0 + rows / plan_cost_gemm_rows(call);
-}
-
 static int gemm_class(bool transpose_a, bool transpose_b, double flops)
 {
     return 4 * transpose_a + 2 * transpose_b + (flops >= GEMM_FLOPS_LARGE);
@@ -102,13 +91,6 @@ static int gemm_class(bool transpose_a, bool transpose_b, double flops)
 struct work {
     double flops, bytes, seconds;
 };
-
-static void work_add(struct work *work, const struct backend_timing *timing)
-{
-    work->flops += timing->flops;
-    work->bytes += timing->bytes;
-    work->seconds += timing->seconds;
-}
 
 /* Sums of timings: products by class, other ops by kind, both by dtype. */
 struct timed_work {
@@ -122,10 +104,13 @@ static void work_sum(const struct backend_timing *timings, size_t count, struct 
     for (size_t i = 0; i < count; i++) {
         const struct backend_timing *timing = &timings[i];
         int class = gemm_class(timing->transpose_a, timing->transpose_b, timing->flops);
-        if ((unsigned)timing->dtype < PLAN_MATRIX_DTYPES && (unsigned)timing->kind < OP_KIND_COUNT)
-            work_add(timing->kind == OP_GEMM ? &out->gemm[class][timing->dtype]
-                                             : &out->kind[timing->kind][timing->dtype],
-                     timing);
+        if ((unsigned)timing->dtype >= PLAN_MATRIX_DTYPES || (unsigned)timing->kind >= OP_KIND_COUNT)
+            continue;
+        struct work *work =
+            timing->kind == OP_GEMM ? &out->gemm[class][timing->dtype] : &out->kind[timing->kind][timing->dtype];
+        work->flops += timing->flops;
+        work->bytes += timing->bytes;
+        work->seconds += timing->seconds;
     }
 }
 
@@ -173,20 +158,18 @@ int plan_cost_dtype(const struct op_call *call)
     return DTYPE_F32;
 }
 
-/* Returns the rate of the product's class; 0 if it was not timed. */
-static double gemm_class_rate(const struct op_call *call, const struct plan_rates *rates)
-{
-    int class = gemm_class(call->attrs.transpose_a, call->attrs.transpose_b, op_flops(call));
-    return rates->gemm_flops_per_s[class][plan_cost_dtype(call)];
-}
-
 double plan_cost_op(const struct op_call *call, const struct plan_rates *rates)
 {
-    double timed = call->kind == OP_GEMM ? gemm_class_rate(call, rates) : 0.0;
-    if (timed > 0.0)
-        return op_flops(call) / timed;
-    double rate = rates->flops_per_s[call->kind][plan_cost_dtype(call)];
-    double flops = op_flops(call) * (call->kind == OP_GEMM ? gemm_ramp(call, rates) : 1.0);
+    const int dtype = plan_cost_dtype(call);
+    const double rate = rates->flops_per_s[call->kind][dtype];
+    double flops = op_flops(call);
+    if (call->kind == OP_GEMM) {
+        const int class = gemm_class(call->attrs.transpose_a, call->attrs.transpose_b, flops);
+        if (rates->gemm_flops_per_s[class][dtype] > 0.0) /* it was timed */
+            return flops / rates->gemm_flops_per_s[class][dtype];
+        double rows = rates->ramp_rows + rates->ramp_elements / (double)call->operand[GEMM_D].dims[1];
+        flops *= 1.0 + rows / plan_cost_gemm_rows(call);
+    }
     double compute = rate > 0.0 ? flops / rate : 0.0;
     double memory = op_bytes(call) / rates->bytes_per_s[call->kind];
     return compute > memory ? compute : memory;

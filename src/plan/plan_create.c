@@ -21,7 +21,6 @@
 #include "plan/plan_internal.h"
 
 #define SHAPES_TEXT_MAX 512
-#define DEVICE_TEXT_MAX (3 * BACKEND_TEXT_MAX + 8)
 
 /* ---- lifetimes ---- */
 
@@ -104,7 +103,8 @@ struct plan_builder {
     struct plan_item *items;     /* [tensor_count + ops_max] */
     struct plan_item *placed;    /* [tensor_count + ops_max]: items of the last program placed */
     int32_t placed_count;        /* number of items in `placed`; -1 = none in this phase */
-    struct plan_placer fixed;    /* run tensors, and those of the current phase; [tensor_count] */
+    struct plan_placer run;      /* the run's tensors; [tensor_count] */
+    struct plan_placer fixed;    /* and those of the current phase; [tensor_count] */
     struct plan_scratch scratch;
     uint64_t segment_bytes; /* S of the virtual addresses */
     bool bound_only;        /* programs are measured, not placed */
@@ -154,16 +154,6 @@ static const char *operands_text(const struct op_call *call, char text[static SH
     return text;
 }
 
-/* Writes "; the device; its versions; its limits", as far as they are known. */
-static const char *device_text(const struct backend_info *info, char text[static DEVICE_TEXT_MAX])
-{
-    text[0] = '\0';
-    if (info != NULL)
-        snprintf(text, DEVICE_TEXT_MAX, "; %s%s%s%s%s", info->device, info->detail[0] != '\0' ? "; " : "", info->detail,
-                 info->limits[0] != '\0' ? "; " : "", info->limits);
-    return text;
-}
-
 /* Asks the backend whether it supports each op, and for its workspace. */
 static enum gt_status workspaces_ask(struct plan *plan)
 {
@@ -174,24 +164,20 @@ static enum gt_status workspaces_ask(struct plan *plan)
             struct op_call call;
             graph_call(plan->graph, &program->ops[i], &call);
             if (!device->ops->supports(device, &call)) {
-                char text[SHAPES_TEXT_MAX], name[DEVICE_TEXT_MAX];
-                log_error("backend %s cannot run %s (%s), op %" PRId32 " of program %s, which writes %s%s",
+                const struct backend_info nothing = {.device = ""}, *own = plan->options.info;
+                const struct backend_info *info = own != NULL ? own : &nothing;
+                char text[SHAPES_TEXT_MAX];
+                log_error("backend %s cannot run %s (%s), op %" PRId32 " of program %s, which writes %s%s%s%s%s%s%s",
                           device->ops->name, op_declaration(call.kind)->name, operands_text(&call, text), i,
                           program->name, plan_op_target(plan->graph, &program->ops[i]),
-                          device_text(plan->options.info, name));
+                          info->device[0] != '\0' ? "; " : "", info->device, info->detail[0] != '\0' ? "; " : "",
+                          info->detail, info->limits[0] != '\0' ? "; " : "", info->limits);
                 return GT_UNSUPPORTED;
             }
             plan->workspace_bytes[p][i] = device->ops->workspace_bytes(device, &call);
         }
     }
     return GT_OK;
-}
-
-/* Returns the keys that determine a size: of weights and tensors that belong to them, or of tensors of a single
- * program. */
-static const char *size_causes(enum tensor_lifetime lifetime)
-{
-    return lifetime == LIFETIME_PROGRAM ? "batch_size, block_size and n_embd" : "vocab_size, n_embd and block_size";
 }
 
 /* Checks that one size fits a segment and that the sum so far does not overflow. */
@@ -210,7 +196,9 @@ static enum gt_status size_check(const struct plan_builder *builder, const char 
             return GT_NO_FIT;
         log_error("%s %s needs %" PRIu64 " bytes, more than the device's largest allocation of %" PRIu64
                   ", whatever the budget; its size follows from %s",
-                  what, name, footprint, options->largest_segment_bytes, size_causes(lifetime));
+                  what, name, footprint, options->largest_segment_bytes,
+                  lifetime == LIFETIME_PROGRAM ? "batch_size, block_size and n_embd"
+                                               : "vocab_size, n_embd and block_size");
         return GT_NO_FIT;
     }
     *sum += footprint;
@@ -250,6 +238,7 @@ static enum gt_status builder_arrays_create(struct plan_builder *builder)
     TRY(HOSTMEM_NEW(mem, tensors, "plan uses", &builder->touched));
     TRY(HOSTMEM_NEW(mem, items, "plan items", &builder->items));
     TRY(HOSTMEM_NEW(mem, items, "plan items", &builder->placed));
+    TRY(HOSTMEM_NEW(mem, tensors, "plan slots", &builder->run.slots));
     TRY(HOSTMEM_NEW(mem, tensors, "plan slots", &builder->fixed.slots));
     TRY(HOSTMEM_NEW(mem, items, "plan slots", &scratch->placer.slots));
     TRY(HOSTMEM_NEW(mem, items, "plan order", &scratch->keys));
@@ -257,9 +246,9 @@ static enum gt_status builder_arrays_create(struct plan_builder *builder)
     TRY(HOSTMEM_NEW(mem, ops + 1, "plan live bytes", &scratch->live));
     size_t ranks = ops * (size_t)plan_rank_levels(builder->ops_max);
     TRY(HOSTMEM_NEW(mem, ranks, "plan ranks", &scratch->rank_min));
-    builder->fixed.capacity = (int32_t)tensors;
+    builder->run.capacity = builder->fixed.capacity = (int32_t)tensors;
     scratch->placer.capacity = (int32_t)items;
-    builder->fixed.segment_bytes = scratch->placer.segment_bytes = builder->segment_bytes;
+    builder->run.segment_bytes = builder->segment_bytes;
     return GT_OK;
 }
 
@@ -271,6 +260,7 @@ static void builder_arrays_destroy(struct plan_builder *builder)
     hostmem_free(builder->mem, builder->scratch.keys);
     hostmem_free(builder->mem, builder->scratch.placer.slots);
     hostmem_free(builder->mem, builder->fixed.slots);
+    hostmem_free(builder->mem, builder->run.slots);
     hostmem_free(builder->mem, builder->placed);
     hostmem_free(builder->mem, builder->items);
     hostmem_free(builder->mem, builder->touched);
@@ -307,8 +297,9 @@ static enum gt_status segments_exceeded(const struct plan_builder *builder, cons
 
 /* Places the persistent storages of the run (all of them, whether an op uses them or not: the host may own them) or of
  * one phase (those that a program uses).  Adds their footprints to categories[]. */
-static enum gt_status persistent_place(struct plan_builder *builder, enum tensor_lifetime lifetime,
-                                       enum program_phase phase, uint64_t categories[static CATEGORY_COUNT])
+static enum gt_status persistent_place(struct plan_builder *builder, struct plan_placer *placer,
+                                       enum tensor_lifetime lifetime, enum program_phase phase,
+                                       uint64_t categories[static CATEGORY_COUNT])
 {
     for (int32_t t = 0; t < builder->graph->tensor_count; t++) {
         const struct tensor *tensor = &builder->graph->tensors[t];
@@ -322,7 +313,7 @@ static enum gt_status persistent_place(struct plan_builder *builder, enum tensor
             .bytes = plan_footprint(&builder->plan->options, graph_tensor_bytes(builder->graph, t)),
             .tensor = t,
         };
-        if (!plan_first_fit(&builder->fixed, &item))
+        if (!plan_first_fit(placer, &item))
             return segments_exceeded(builder, tensor->name);
         builder->plan->tensor[t] = address_of(builder, item.offset_bytes);
         categories[tensor->category] += item.bytes;
@@ -412,7 +403,7 @@ static void peak_update(struct plan *plan, int32_t program, uint64_t persistent_
         plan->category_bytes[c] = persistent[c] + own->live_bytes[c];
 }
 
-/* Places one phase on top of the run tensors; on entry builder->fixed contains only these. */
+/* Places one phase on top of the run tensors. */
 static enum gt_status phase_place(struct plan_builder *builder, enum program_phase phase,
                                   const uint64_t run_categories[static CATEGORY_COUNT], uint64_t *peak_bytes,
                                   uint64_t arena_high[static BACKEND_SEGMENTS_MAX])
@@ -421,7 +412,8 @@ static enum gt_status phase_place(struct plan_builder *builder, enum program_pha
     uint64_t categories[CATEGORY_COUNT], high[BACKEND_SEGMENTS_MAX];
     memcpy(categories, run_categories, sizeof categories);
     builder->placed_count = -1;
-    TRY(persistent_place(builder, LIFETIME_PHASE, phase, categories));
+    plan_placer_reset(&builder->fixed, &builder->run);
+    TRY(persistent_place(builder, &builder->fixed, LIFETIME_PHASE, phase, categories));
     plan_high_water(&builder->fixed, high);
     uint64_t persistent_bytes = plan_high_water_sum(high) - plan->run_bytes;
     for (int32_t p = 0; p < builder->graph->program_count; p++) {
@@ -448,42 +440,24 @@ static void views_resolve(struct plan *plan)
     }
 }
 
-static void segments_set(struct plan *plan, const uint64_t high[static BACKEND_SEGMENTS_MAX])
-{
-    plan->arena_bytes = plan_high_water_sum(high);
-    for (int32_t k = 0; k < BACKEND_SEGMENTS_MAX && high[k] > 0; k++)
-        plan->segment[plan->segment_count++] = (struct backend_segment){.space = SPACE_DEVICE, .size_bytes = high[k]};
-}
-
 static enum gt_status arena_place(struct plan_builder *builder)
 {
     struct plan *plan = builder->plan;
     uint64_t categories[CATEGORY_COUNT] = {0}, high[BACKEND_SEGMENTS_MAX], peak_bytes = 0;
     touched_mark(builder);
-    TRY(persistent_place(builder, LIFETIME_RUN, PHASE_TRAIN, categories));
-    plan_high_water(&builder->fixed, high);
+    TRY(persistent_place(builder, &builder->run, LIFETIME_RUN, PHASE_TRAIN, categories));
+    plan_high_water(&builder->run, high);
     plan->run_bytes = plan_high_water_sum(high);
     plan->arena_bytes_bound = plan->run_bytes;
     memcpy(plan->category_bytes, categories, sizeof categories);
-    /* Each phase starts with only the run tensors' slots. */
-    int32_t run_slots = builder->fixed.count;
-    struct plan_slot *saved;
-    TRY(HOSTMEM_NEW(builder->mem, (size_t)run_slots, "plan slots", &saved));
-    if (run_slots > 0)
-        memcpy(saved, builder->fixed.slots, (size_t)run_slots * sizeof saved[0]);
-    enum gt_status status = GT_OK;
-    for (int32_t phase = 0; phase < PHASE_COUNT && status == GT_OK; phase++) {
-        if (run_slots > 0)
-            memcpy(builder->fixed.slots, saved, (size_t)run_slots * sizeof saved[0]);
-        builder->fixed.count = run_slots;
-        status = phase_place(builder, (enum program_phase)phase, categories, &peak_bytes, high);
-    }
-    hostmem_free(builder->mem, saved);
-    TRY(status);
-    if (!builder->bound_only) {
-        views_resolve(plan);
-        segments_set(plan, high);
-    }
+    for (int32_t phase = 0; phase < PHASE_COUNT; phase++)
+        TRY(phase_place(builder, (enum program_phase)phase, categories, &peak_bytes, high));
+    if (builder->bound_only)
+        return GT_OK;
+    views_resolve(plan);
+    plan->arena_bytes = plan_high_water_sum(high);
+    for (int32_t k = 0; k < BACKEND_SEGMENTS_MAX && high[k] > 0; k++)
+        plan->segment[plan->segment_count++] = (struct backend_segment){.space = SPACE_DEVICE, .size_bytes = high[k]};
     return GT_OK;
 }
 
@@ -509,7 +483,7 @@ static enum gt_status plan_fill(struct plan *plan, const struct plan_builder *ho
     if (!how->bound_only) {
         builder.bound_only = false;
         builder.enough_bytes = plan->arena_bytes_bound;
-        builder.fixed.count = 0;
+        builder.run.count = 0;
         plan->peak_program = -1;
         status = arena_place(&builder);
     }

@@ -58,6 +58,9 @@ struct plan_scratch {
  * Returns false, and adds nothing, when that address lies beyond BACKEND_SEGMENTS_MAX segments. */
 bool plan_first_fit(struct plan_placer *placer, struct plan_item *item);
 
+/* Gives the placer the slots and the segments of another one. */
+void plan_placer_reset(struct plan_placer *placer, const struct plan_placer *from);
+
 /* Computes the bytes of each segment up to the end of the last slot in it. */
 void plan_high_water(const struct plan_placer *placer, uint64_t high[static BACKEND_SEGMENTS_MAX]);
 uint64_t plan_high_water_sum(const uint64_t high[static BACKEND_SEGMENTS_MAX]);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "plan/plan_internal.h"
 
 /* Limits for the repairs of one order: the number of placements, and of pairs of items in all of them together. */
@@ -74,9 +75,9 @@ static uint64_t fit_unbounded(const struct plan_placer *placer, const struct pla
     int32_t first = item->first, last = item->last;
     uint64_t found = 0, bytes = item->bytes;
     for (; slot < end && slot->start < found + bytes; slot++) {
-        uint64_t after = slot->end > found ? slot->end : found;
         bool meets = (slot->first <= last) & (slot->last >= first);
-        found = meets ? after : found;
+        uint64_t after = meets ? slot->end : 0;
+        found = after > found ? after : found;
     }
     return found;
 }
@@ -180,13 +181,13 @@ static int32_t rank_lowest(const int32_t *rank_min, int32_t ops, int32_t first, 
     return left < right ? left : right;
 }
 
-static void placer_reset(struct plan_placer *placer, const struct plan_placer *fixed)
+void plan_placer_reset(struct plan_placer *placer, const struct plan_placer *from)
 {
-    assert(fixed->count <= placer->capacity);
-    if (fixed->count > 0)
-        memcpy(placer->slots, fixed->slots, (size_t)fixed->count * sizeof fixed->slots[0]);
-    placer->count = fixed->count;
-    placer->segment_bytes = fixed->segment_bytes;
+    assert(from->count <= placer->capacity);
+    if (from->count > 0)
+        memcpy(placer->slots, from->slots, (size_t)from->count * sizeof from->slots[0]);
+    placer->count = from->count;
+    placer->segment_bytes = from->segment_bytes;
 }
 
 static uint64_t placer_bytes(const struct plan_placer *placer)
@@ -201,7 +202,7 @@ static uint64_t placer_bytes(const struct plan_placer *placer)
 static uint64_t place_in_order(const struct plan_placer *fixed, struct plan_item *items, int32_t count,
                                struct plan_scratch *scratch)
 {
-    placer_reset(&scratch->placer, fixed);
+    plan_placer_reset(&scratch->placer, fixed);
     for (int32_t i = 0; i < count; i++) {
         if (!plan_first_fit(&scratch->placer, &items[scratch->keys[i].index]))
             return UINT64_MAX;
@@ -265,13 +266,11 @@ static bool highest_raise(const struct plan_item *items, int32_t count, bool hal
     return highest > 0;
 }
 
-/* Places repeatedly, each time with the item that reached highest moved forward, for a bounded number of rounds. */
+/* Places repeatedly, each time with the item that reached highest moved forward, for at most `rounds` rounds. */
 static void repair(const struct plan_placer *fixed, struct plan_item *items, int32_t count, uint64_t bound, bool half,
-                   struct plan_scratch *scratch, uint64_t *least)
+                   int64_t rounds, struct plan_scratch *scratch, uint64_t *least)
 {
-    int64_t rounds = REPAIR_SCANS_MAX / ((int64_t)count * count);
-    rounds = rounds < REPAIR_ROUNDS_MAX ? rounds : REPAIR_ROUNDS_MAX;
-    const int64_t few = rounds < REPAIR_ROUNDS_FEW ? rounds : REPAIR_ROUNDS_FEW;
+    const int64_t few = min_i64(rounds, REPAIR_ROUNDS_FEW);
     bool one_piece = fixed->segment_bytes == 0 || *least <= fixed->segment_bytes;
     if (!one_piece)
         rounds = rounds / REPAIR_PIECES_PART + few;
@@ -289,7 +288,7 @@ static void repair(const struct plan_placer *fixed, struct plan_item *items, int
 static void best_restore(const struct plan_placer *fixed, struct plan_item *items, int32_t count,
                          struct plan_scratch *scratch)
 {
-    placer_reset(&scratch->placer, fixed);
+    plan_placer_reset(&scratch->placer, fixed);
     for (int32_t i = 0; i < count; i++) {
         items[i].offset_bytes = scratch->best[i];
         slot_take(&scratch->placer, &items[i]);
@@ -308,9 +307,10 @@ bool plan_place(const struct plan_placer *fixed, struct plan_item *items, int32_
         order_make((enum place_order)order, items, count, live, ops, scratch);
         best_keep(items, count, place_in_order(fixed, items, count, scratch), scratch, &least);
     }
-    for (int k = 0; k < 2 * ORDER_COUNT && least > bound && least != UINT64_MAX; k++) {
+    const int64_t rounds = count > 0 ? min_i64(REPAIR_SCANS_MAX / ((int64_t)count * count), REPAIR_ROUNDS_MAX) : 0;
+    for (int k = 0; k < 2 * ORDER_COUNT && rounds > 0 && least > bound && least != UINT64_MAX; k++) {
         order_make((enum place_order)(k / 2), items, count, live, ops, scratch);
-        repair(fixed, items, count, bound, k % 2 != 0, scratch, &least);
+        repair(fixed, items, count, bound, k % 2 != 0, rounds, scratch, &least);
     }
     if (least == UINT64_MAX)
         return false;

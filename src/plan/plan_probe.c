@@ -25,7 +25,7 @@ static int level_of(int32_t layer)
     return RECOMPUTE_FULL - layer;
 }
 
-static void most(uint64_t *bytes, uint64_t value)
+void probe_raise(uint64_t *bytes, uint64_t value)
 {
     *bytes = value > *bytes ? value : *bytes;
 }
@@ -48,7 +48,7 @@ static void items_take(const struct taking *taking, struct probe_program *out)
         const bool block = ops[item->first].layer >= 0;
         if (ops[item->first].chunk > 0 && ops[item->last].chunk > 0)
             continue;
-        most(&out->largest, item->bytes);
+        probe_raise(&out->largest, item->bytes);
         if (block && item->first < loss && item->last >= loss)
             out->saved[level_of(ops[item->first].layer)] += item->bytes;
         for (int32_t k = 0; k < chunk_ops && !block; k++)
@@ -82,10 +82,10 @@ static uint64_t chunk_bytes(const struct probe_request *request, const struct pr
 {
     const struct backend *device = request->plan->device;
     uint64_t sum = footprint(request, device ? device->ops->workspace_bytes(device, &op->call) : 0);
-    most(largest, sum);
+    probe_raise(largest, sum);
     for (int32_t s = 0; s < OP_OPERANDS_MAX; s++) {
         uint64_t bytes = (op->logits >> s & 1u) != 0 ? footprint(request, operand_bytes(&op->call.operand[s])) : 0;
-        most(largest, bytes);
+        probe_raise(largest, bytes);
         sum += bytes;
     }
     return sum;
@@ -112,11 +112,11 @@ static void ops_take(const struct taking *taking, struct probe_program *out)
             if (op->chunk <= PROBE_CHUNK_NEXT + 1)
                 out->chunk[op->chunk - 1][in_chunk] = taking->measured->live[i] - all - own;
         } else if (op->layer >= 0) {
-            most(&out->local[level_of(op->layer)], taking->measured->live[i] - below[level_of(op->layer)]);
+            probe_raise(&out->local[level_of(op->layer)], taking->measured->live[i] - below[level_of(op->layer)]);
             out->seconds[level_of(op->layer)] += seconds;
         } else {
             bool loss = any_block && !any_backward;
-            most(loss ? &out->high : &out->low, taking->measured->live[i] - (loss ? all : 0));
+            probe_raise(loss ? &out->high : &out->low, taking->measured->live[i] - (loss ? all : 0));
             out->outside_seconds += seconds;
         }
     }
@@ -174,7 +174,7 @@ static uint64_t persistent_add(const struct probe_request *request, const struct
             continue;
         const bool is_cache = tensor->category == CATEGORY_CACHE;
         bytes = plan_footprint(request->plan, is_cache ? bytes / own * all : bytes);
-        most(&out->largest, bytes);
+        probe_raise(&out->largest, bytes);
         if (is_cache)
             cache = bytes;
         else
@@ -203,8 +203,8 @@ static enum gt_status fixed_add(const struct probe_request *request, struct mode
     for (int32_t p = 0; p < plan->program_count; p++) {
         bool generates = model->graph->programs[p].phase == PHASE_GENERATE;
         if (generates || p == model->update.program)
-            most(&out->other_bytes,
-                 out->run_bytes + (generates ? cache : out->gradient_bytes) + plan->program[p].bytes_bound);
+            probe_raise(&out->other_bytes,
+                        out->run_bytes + (generates ? cache : out->gradient_bytes) + plan->program[p].bytes_bound);
     }
     memset(out->chunk_ops, 0, sizeof out->chunk_ops);
     chunks_take(model->graph, model->train_first.program, PROBE_FIRST, out);
@@ -278,8 +278,8 @@ static void chunk_add(struct adding *adding, enum probe_chunk chunk, int64_t row
                 op.call.operand[s].dims[0] = rows;
         }
         adding->loss.seconds += (double)times * plan_cost_op(&op.call, adding->request->rates);
-        most(&adding->loss.bytes,
-             adding->program->chunk[chunk][i] + chunk_bytes(adding->request, &op, &adding->loss.largest));
+        probe_raise(&adding->loss.bytes,
+                    adding->program->chunk[chunk][i] + chunk_bytes(adding->request, &op, &adding->loss.largest));
     }
 }
 

@@ -67,6 +67,8 @@ struct probe_request {
     const struct plan_rates *rates;
 };
 
+/* Sets *bytes to `value` if that is larger. */
+void probe_raise(uint64_t *bytes, uint64_t value);
 /* Errors: those of model_create() and plan_create(). */
 enum gt_status probe_fixed_make(const struct probe_request *request, struct probe_fixed *out);
 /* Measures one micro-batch, and evaluations of `evaluate_batch`.  Errors: the same. */

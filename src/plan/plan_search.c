@@ -40,7 +40,6 @@
 /* A micro-batch with a loss chunk, and what follows from them. */
 struct split {
     struct plan_choice choice; /* without recompute */
-    bool is_widest;            /* of its micro-batch's chunks */
     uint64_t other_bytes;      /* the arena that everything but training needs */
     uint64_t below_bytes;      /* what lies below training's own tensors */
     uint64_t low, high, saved[RECOMPUTE_LEVELS], local[RECOMPUTE_LEVELS]; /* as in struct probe_program */
@@ -56,21 +55,13 @@ struct candidate {
     uint64_t bytes; /* lower bound; those of the plan in the memo's `tried` */
 };
 
-/* A micro-batch whose splits have been made. */
-struct batch {
-    int32_t micro_batch, evaluate_batch;
-    uint64_t bytes; /* of its smallest split, even if the device cannot hold it */
-};
-
 struct search_states_memo {
     struct probe_fixed fixed;
     bool has_fixed;
     struct probe probes[PROBES_MAX];
     struct candidate tried[TRIED_MAX];
     int32_t probe_count, tried_count; /* ever made: the oldest are replaced */
-    struct batch batches[PROBES_MAX];
-    int32_t batch_count;
-    struct split *splits; /* of all batches, the fastest first */
+    struct split *splits;             /* of all micro-batches, the fastest first */
     int32_t split_count;
     size_t split_capacity;
 };
@@ -229,11 +220,6 @@ static enum gt_status probe_get(struct search *search, int32_t micro_batch, cons
     return GT_OK;
 }
 
-static void raise_bytes(uint64_t *bytes, uint64_t value)
-{
-    *bytes = value > *bytes ? value : *bytes;
-}
-
 /* Adds the seconds of a program that runs `times` times in an update.  Adds its bytes too if `measured`, which is false
  * for the remainder. */
 static void program_add(const struct search *search, const struct probe *probe, enum probe_kind kind, int64_t times,
@@ -247,13 +233,13 @@ static void program_add(const struct search *search, const struct probe *probe, 
     for (int level = 0; level < RECOMPUTE_LEVELS; level++) {
         split->block_seconds[level] += (double)times * program->seconds[level];
         split->saved[level] = measured ? program->saved[level] : split->saved[level];
-        raise_bytes(&split->local[level], measured ? program->local[level] : 0);
+        probe_raise(&split->local[level], measured ? program->local[level] : 0);
     }
     if (!measured)
         return;
-    raise_bytes(&split->low, program->low);
-    raise_bytes(&split->high, program->high > loss.bytes ? program->high : loss.bytes);
-    raise_bytes(&split->largest, program->largest > loss.largest ? program->largest : loss.largest);
+    probe_raise(&split->low, program->low);
+    probe_raise(&split->high, program->high > loss.bytes ? program->high : loss.bytes);
+    probe_raise(&split->largest, program->largest > loss.largest ? program->largest : loss.largest);
 }
 
 static void evaluation_add(const struct search *search, const struct probe *probe, struct split *split)
@@ -266,12 +252,12 @@ static void evaluation_add(const struct search *search, const struct probe *prob
     struct probe_loss loss = probe_loss_of(&search->probe, &search->memo->fixed, probe, PROBE_EVALUATE,
                                            probe->evaluate_batch * time, split->choice.loss_chunk_rows);
     uint64_t bytes = program->low;
-    raise_bytes(&bytes, program->high);
-    raise_bytes(&bytes, loss.bytes);
+    probe_raise(&bytes, program->high);
+    probe_raise(&bytes, loss.bytes);
     for (int level = 0; level < RECOMPUTE_LEVELS; level++)
-        raise_bytes(&bytes, program->local[level]);
-    raise_bytes(&split->other_bytes, search->memo->fixed.run_bytes + bytes);
-    raise_bytes(&split->largest, program->largest > loss.largest ? program->largest : loss.largest);
+        probe_raise(&bytes, program->local[level]);
+    probe_raise(&split->other_bytes, search->memo->fixed.run_bytes + bytes);
+    probe_raise(&split->largest, program->largest > loss.largest ? program->largest : loss.largest);
 }
 
 /* Sets the prices a little too low rather than too high. */
@@ -338,32 +324,36 @@ static uint64_t split_least(const struct split *split, int32_t layers)
     uint64_t local = UINT64_MAX, bytes = split->low;
     for (int level = 0; level < RECOMPUTE_LEVELS; level++)
         local = split->local[level] < local ? split->local[level] : local;
-    raise_bytes(&bytes, saved + local);
-    raise_bytes(&bytes, saved + split->saved[RECOMPUTE_FULL] + split->high);
+    probe_raise(&bytes, saved + local);
+    probe_raise(&bytes, saved + split->saved[RECOMPUTE_FULL] + split->high);
     bytes += split->below_bytes;
-    raise_bytes(&bytes, split->other_bytes);
+    probe_raise(&bytes, split->other_bytes);
     return bytes;
 }
 
-/* Adds the splits of a micro-batch whose largest tensor the device can hold. */
-static enum gt_status batch_add(struct search *search, struct batch *batch)
+/* Returns the rows of a micro-batch's largest chunk: the requested ones, if it has as many. */
+static int64_t chunk_widest(const struct search_request *request, int32_t micro_batch)
+{
+    return min_i64(request->options.choice.loss_chunk_rows, (int64_t)micro_batch * request->options.config.block_size);
+}
+
+/* Adds the splits of a micro-batch whose largest tensor the device can hold.  Sets *least to the bytes of the smallest
+ * one, even if the device cannot hold it. */
+static enum gt_status batch_add(struct search *search, int32_t micro_batch, uint64_t *least)
 {
     const struct search_request *request = search->request;
     struct search_states_memo *memo = search->memo;
-    const int64_t rows = (int64_t)batch->micro_batch * request->options.config.block_size;
-    const int64_t widest =
-        request->options.choice.loss_chunk_rows < rows ? request->options.choice.loss_chunk_rows : rows;
+    const int64_t rows = (int64_t)micro_batch * request->options.config.block_size;
+    const int64_t widest = chunk_widest(request, micro_batch);
     const uint64_t segment = request->plan.largest_segment_bytes;
-    batch->bytes = UINT64_MAX;
     for (int64_t chunk = widest; chunk > 0 && (chunk == widest || rows <= chunk * CHUNKS_MANY);
          chunk = chunk_next(rows, chunk)) {
         TRY(hostmem_grow(search->mem, &memo->splits, &memo->split_capacity, (size_t)memo->split_count + 1,
                          sizeof memo->splits[0], "plan splits"));
         struct split *split = &memo->splits[memo->split_count];
-        TRY(split_make(search, batch->micro_batch, chunk, split));
-        split->is_widest = chunk == widest;
+        TRY(split_make(search, micro_batch, chunk, split));
         uint64_t bytes = split_least(split, request->options.config.n_layer);
-        batch->bytes = bytes < batch->bytes ? bytes : batch->bytes;
+        *least = bytes < *least ? bytes : *least;
         memo->split_count += segment == 0 || split->largest <= segment;
     }
     return GT_OK;
@@ -375,22 +365,20 @@ static int split_compare(const void *a, const void *b)
     return (x->fastest > y->fastest) - (x->fastest < y->fastest);
 }
 
-/* Makes the splits of a micro-batch, unless an earlier search did.  Sets *bytes to those of the smallest one. */
-static enum gt_status batch_get(struct search *search, int32_t micro_batch, uint64_t *bytes)
+/* Makes the splits of a micro-batch, unless an earlier search did.  Sets *least to the bytes of the smallest one. */
+static enum gt_status batch_get(struct search *search, int32_t micro_batch, uint64_t *least)
 {
-    struct search_states_memo *memo = search->memo;
-    struct batch *batch = memo->batches, *end = batch + memo->batch_count;
+    const struct search_states_memo *memo = search->memo;
     const int32_t evaluate_batch = evaluate_batch_of(search->request, micro_batch);
-    while (batch < end && (batch->micro_batch != micro_batch || batch->evaluate_batch != evaluate_batch))
-        batch++;
-    if (batch == end) {
-        assert(memo->batch_count < PROBES_MAX);
-        *batch = (struct batch){.micro_batch = micro_batch, .evaluate_batch = evaluate_batch};
-        TRY(batch_add(search, batch));
-        memo->batch_count++;
+    *least = UINT64_MAX;
+    for (int32_t i = 0; i < memo->split_count; i++) {
+        const struct split *split = &memo->splits[i];
+        if (split->choice.micro_batch != micro_batch || split->choice.evaluate_batch != evaluate_batch)
+            continue;
+        const uint64_t bytes = split_least(split, search->request->options.config.n_layer);
+        *least = bytes < *least ? bytes : *least;
     }
-    *bytes = batch->bytes;
-    return GT_OK;
+    return *least != UINT64_MAX ? GT_OK : batch_add(search, micro_batch, least);
 }
 
 /* Makes all splits that may fit `budget`; if `smallest`, only those of the smallest micro-batch.  Stops after the first
@@ -477,7 +465,7 @@ static void blocks_add(struct mixing *mixing, const struct split *split, int lev
     mixing->mix.blocks[level] += level == RECOMPUTE_NONE ? 0 : blocks;
     mixing->seconds += blocks * split->block_seconds[level];
     mixing->saved += (uint64_t)(blocks - 1) * split->saved[level];
-    raise_bytes(&mixing->peak, mixing->saved + split->local[level]);
+    probe_raise(&mixing->peak, mixing->saved + split->local[level]);
     mixing->saved += split->saved[level];
 }
 
@@ -490,9 +478,9 @@ static struct candidate candidate_of(const struct split *split, const struct mix
     candidate.choice.recompute = mixing->mix;
     candidate.seconds = ldexp(rint(part / SECONDS_EQUAL), exponent) * SECONDS_EQUAL;
     candidate.bytes = mixing->peak;
-    raise_bytes(&candidate.bytes, mixing->saved + split->high);
+    probe_raise(&candidate.bytes, mixing->saved + split->high);
     candidate.bytes += split->below_bytes;
-    raise_bytes(&candidate.bytes, split->other_bytes);
+    probe_raise(&candidate.bytes, split->other_bytes);
     return candidate;
 }
 
@@ -535,7 +523,7 @@ static int32_t blocks_least(const struct search *search, const struct split *spl
 static void mixes_add(struct search *search, const struct split *split, int level, int32_t left, struct mixing mixing)
 {
     const uint64_t saved = mixing.saved + (uint64_t)left * split->saved[level];
-    raise_bytes(&mixing.peak, saved + split->high);
+    probe_raise(&mixing.peak, saved + split->high);
     if (is_slow(search, split, level, left, &mixing) || split->below_bytes + mixing.peak > search->bytes_most)
         return;
     if (level == RECOMPUTE_NONE) {
@@ -559,7 +547,7 @@ static bool is_allowed(const struct search *search, const struct split *split)
     const int32_t smallest = search->by_bytes ? 1 : choice->micro_batch;
     return choice->micro_batch == (request->pin_micro_batch ? asked->micro_batch : smallest) &&
            choice->evaluate_batch == evaluate_batch_of(request, choice->micro_batch) &&
-           (split->is_widest || !request->pin_loss_chunk);
+           (!request->pin_loss_chunk || choice->loss_chunk_rows == chunk_widest(request, choice->micro_batch));
 }
 
 /* Adds the candidates of a split; if `few`, only those with all blocks at one level. */
@@ -771,17 +759,6 @@ void search_memo_close(struct search_memo *memo)
     *memo = (struct search_memo){0};
 }
 
-/* Searches with the state format of the request. */
-static enum gt_status states_search(struct hostmem *mem, const struct search_request *request, struct search_memo *memo,
-                                    struct search_result *out)
-{
-    struct search search;
-    *out = (struct search_result){0};
-    TRY(search_open(mem, request, memo, &search));
-    TRY(asked_try(&search, out));
-    return out->fits ? GT_OK : others_search(&search, out);
-}
-
 enum state_format search_states_next(const struct model_options *options)
 {
     const enum state_format next = state_format_next(options->states);
@@ -796,12 +773,17 @@ static enum gt_status formats_search(struct hostmem *mem, const struct search_re
 {
     struct search_request tried = *request;
     struct search_result first = {.candidates = 0};
+    struct search search;
     enum state_format next = tried.options.states;
     for (int32_t candidates = 0; next != STATE_FORMATS && !out->fits;) {
         tried.options.states = next;
         next = request->lean_states ? search_states_next(&tried.options) : STATE_FORMATS;
         tried.fit_only = request->fit_only || next != STATE_FORMATS;
-        TRY(states_search(mem, &tried, memo, out));
+        *out = (struct search_result){0};
+        TRY(search_open(mem, &tried, memo, &search));
+        TRY(asked_try(&search, out));
+        if (!out->fits)
+            TRY(others_search(&search, out));
         first = candidates == 0 ? *out : first;
         candidates += out->candidates;
         out->candidates = candidates;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/size.h"
 #include "plan/plan_internal.h"
 
 /* Owners: 2 t is tensor t's bytes, 2 t + 1 its guard; negative ones are none, and the current op's workspace and its
@@ -73,15 +74,6 @@ static bool map_owns(const struct owner_map *map, uint64_t start, uint64_t end, 
     return true;
 }
 
-/* Replaces `removed` ranges from index `at` on by the `count` ranges in `added`. */
-static void map_splice(struct owner_map *map, int32_t at, int32_t removed, const struct owned *added, int32_t count)
-{
-    assert(map->count - removed + count <= map->capacity);
-    memmove(&map->at[at + count], &map->at[at + removed], (size_t)(map->count - at - removed) * sizeof map->at[0]);
-    memcpy(&map->at[at], added, (size_t)count * sizeof map->at[0]);
-    map->count += count - removed;
-}
-
 /* Gives [start, end) to `owner`, whoever owned it. */
 static void map_claim(struct owner_map *map, uint64_t start, uint64_t end, int32_t owner)
 {
@@ -95,7 +87,10 @@ static void map_claim(struct owner_map *map, uint64_t start, uint64_t end, int32
     pieces[count++] = (struct owned){start, end, owner};
     if (first < next && map->at[next - 1].end > end)
         pieces[count++] = (struct owned){end, map->at[next - 1].end, map->at[next - 1].owner};
-    map_splice(map, first, next - first, pieces, count);
+    assert(map->count - (next - first) + count <= map->capacity);
+    memmove(&map->at[first + count], &map->at[next], (size_t)(map->count - next) * sizeof map->at[0]);
+    memcpy(&map->at[first], pieces, (size_t)count * sizeof map->at[0]);
+    map->count += count - (next - first);
 }
 
 static const char *owner_name(const struct replay *replay, int32_t owner)
@@ -112,18 +107,13 @@ static const char *where_op(const struct replay *replay)
     return op_declaration(replay->graph->programs[replay->program].ops[replay->op].kind)->name;
 }
 
-/* Returns true when nothing else may write the owner's bytes while this program runs. */
-static bool owner_persists(const struct replay *replay, int32_t owner)
-{
-    return owner >= 0 && replay->graph->tensors[owner / 2].lifetime != LIFETIME_PROGRAM;
-}
-
+/* Gives [start, end) to `owner`.  Nothing may overwrite a tensor that lives longer than the program. */
 static bool claim(struct replay *replay, uint64_t start, uint64_t end, int32_t owner)
 {
     const struct owner_map *map = &replay->map;
     for (int32_t i = map_find(map, start); i < map->count && map->at[i].start < end; i++) {
         int32_t victim = map->at[i].owner;
-        if (victim == owner || !owner_persists(replay, victim))
+        if (victim == owner || victim < 0 || replay->graph->tensors[victim / 2].lifetime == LIFETIME_PROGRAM)
             continue;
         log_error("plan: program %s, op %" PRId32 " (%s): %s%s overwrites %s%s, which must persist",
                   replay->graph->programs[replay->program].name, replay->op, where_op(replay),
@@ -163,13 +153,6 @@ static bool guard_claim(struct replay *replay, int32_t storage)
     guard_range(replay, storage, &start, &end);
     replay->begun[storage] = true;
     return start == end || claim(replay, start, end, 2 * storage + 1);
-}
-
-static bool guard_check(const struct replay *replay, int32_t storage)
-{
-    uint64_t start, end;
-    guard_range(replay, storage, &start, &end);
-    return owned_check(replay, start, end, 2 * storage + 1);
 }
 
 /* Claims all of a storage, guard included, before the program starts. */
@@ -214,7 +197,10 @@ static bool op_settle(const struct replay *replay, const struct op *op)
         int32_t tensor = op->operand[s];
         if (tensor == TENSOR_NONE)
             continue;
-        if (!operand_check(replay, tensor) || !guard_check(replay, graph_storage(replay->graph, tensor)))
+        const int32_t storage = graph_storage(replay->graph, tensor);
+        uint64_t start, end;
+        guard_range(replay, storage, &start, &end);
+        if (!operand_check(replay, tensor) || !owned_check(replay, start, end, 2 * storage + 1))
             return false;
     }
     return true;
@@ -399,15 +385,6 @@ static bool layout_check(const struct plan *plan)
     return true;
 }
 
-/* Returns the most ranges that a map can have; they begin and end at bounds of tensors, guards and workspaces. */
-static int32_t map_capacity(const struct plan *plan)
-{
-    int32_t ops = 0;
-    for (int32_t p = 0; p < plan->program_count; p++)
-        ops = plan->graph->programs[p].count > ops ? plan->graph->programs[p].count : ops;
-    return 4 * (plan->tensor_count + ops) + 4;
-}
-
 bool plan_verify(const struct plan *plan)
 {
     assert(plan->segment_count >= 0 && plan->segment_count <= BACKEND_SEGMENTS_MAX);
@@ -416,7 +393,11 @@ bool plan_verify(const struct plan *plan)
     struct replay replay = {.plan = plan, .graph = plan->graph};
     for (int32_t k = 1; k < plan->segment_count; k++)
         replay.segment_start[k] = replay.segment_start[k - 1] + plan->segment[k - 1].size_bytes;
-    replay.map.capacity = map_capacity(plan);
+    /* The map's ranges begin and end at bounds of tensors, guards and workspaces. */
+    int64_t ops = 0;
+    for (int32_t p = 0; p < plan->program_count; p++)
+        ops = max_i64(ops, plan->graph->programs[p].count);
+    replay.map.capacity = 4 * (plan->tensor_count + (int32_t)ops) + 4;
     bool good = HOSTMEM_NEW(plan->mem, (size_t)replay.map.capacity, "plan verification", &replay.map.at) == GT_OK &&
                 HOSTMEM_NEW(plan->mem, (size_t)plan->tensor_count, "plan verification", &replay.begun) == GT_OK;
     for (replay.program = 0; replay.program < plan->program_count && good; replay.program++)

@@ -21,11 +21,6 @@
 #define SECONDS_SAME_DAY 43200.0
 #define SECONDS_MAX 1e15 /* the end of a longer run is not a date */
 
-static double program_seconds(const struct session *session, int32_t program)
-{
-    return plan_cost_seconds(session->model->graph, program, &session->timing.rates);
-}
-
 int64_t forecast_evaluations(const struct config *config, int64_t iter)
 {
     if (config->eval_only)
@@ -41,15 +36,12 @@ void forecast_model(const struct session *session, int64_t iter, int64_t evaluat
 {
     const struct config *config = session->config;
     const struct model *model = session->model;
-    int32_t remainder = model->options.choice.remainder_batch > 0;
+    const struct plan_rates *rates = &session->timing.rates;
     *out = (struct forecast){0};
-    out->step_seconds =
-        program_seconds(session, model->train_first.program) +
-        (model->options.micro_steps - 1 - remainder) * program_seconds(session, model->train_next.program) +
-        program_seconds(session, model->train_remainder.program) + program_seconds(session, model->update.program);
+    out->step_seconds = search_update_seconds(model, rates);
     out->modelled_seconds = out->step_seconds;
-    out->uncertainty = session->timing.rates.uncertainty;
-    out->evaluation_seconds = (double)evaluation_runs * program_seconds(session, model->evaluate.program);
+    out->uncertainty = rates->uncertainty;
+    out->evaluation_seconds = (double)evaluation_runs * plan_cost_seconds(model->graph, model->evaluate.program, rates);
     out->steps = config->eval_only ? 0 : config->max_iters + 1 - iter;
     out->steps = out->steps > 0 ? out->steps : 0;
     out->evaluations = forecast_evaluations(config, iter);

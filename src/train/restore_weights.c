@@ -55,8 +55,7 @@ struct initial_values {
 static void initial_piece(void *context, size_t piece, int thread)
 {
     const struct initial_values *values = context;
-    const int64_t begin = (int64_t)piece * INITIAL_PIECE, left = values->count - begin;
-    const int64_t size = left < INITIAL_PIECE ? left : INITIAL_PIECE;
+    const int64_t begin = (int64_t)piece * INITIAL_PIECE, size = min_i64(values->count - begin, INITIAL_PIECE);
     const uint64_t block = (uint64_t)(values->first + begin) / 4;
     const struct philox_block counter = {{(uint32_t)block, (uint32_t)(block >> 32), values->index, 0}};
     float *out = values->out + begin;
@@ -76,7 +75,7 @@ static enum gt_status parameter_init(struct session *session, uint32_t index, st
     int64_t count = total / graph->tensors[home].dims[0] * parameter->saved_rows;
     TRY(exec_zero(session->exec, home));
     for (int64_t first = 0; first < count && parameter->init != INIT_ZERO; first += SESSION_STAGING_FLOATS) {
-        const int64_t left = count - first, part = left < SESSION_STAGING_FLOATS ? left : SESSION_STAGING_FLOATS;
+        const int64_t part = min_i64(count - first, SESSION_STAGING_FLOATS);
         struct initial_values values = {parameter, key, index, first, part, session->staging};
         thread_for_each(threads, (size_t)size_ceil_div(part, INITIAL_PIECE), initial_piece, &values);
         TRY(values_upload(session->exec, graph, home, first, session->staging, part));
@@ -101,16 +100,11 @@ enum gt_status session_weights_init(struct session *session, uint64_t seed)
 static int32_t part_tensor(const struct session *session, enum checkpoint_part part, int32_t index)
 {
     const struct parameter *parameter = &session->model->parameters.at[index];
-    switch (part) {
-    case CHECKPOINT_M:
+    if (part == CHECKPOINT_M)
         return parameter->m;
-    case CHECKPOINT_V:
+    if (part == CHECKPOINT_V)
         return parameter->v;
-    case CHECKPOINT_SCALES:
-        return parameter->scales;
-    default:
-        return model_parameter_home(parameter);
-    }
+    return part == CHECKPOINT_SCALES ? parameter->scales : model_parameter_home(parameter);
 }
 
 enum gt_status restore_part_read(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
@@ -136,15 +130,7 @@ static enum gt_status exponents_keep(struct restore_parts *parts, int32_t index,
                                      const int8_t *values)
 {
     const size_t needed = 2 * blocks_of(parts->session, index);
-    if (needed > parts->capacity) {
-        void *array;
-        hostmem_free(parts->session->mem, parts->exponents);
-        parts->exponents = NULL;
-        parts->capacity = 0;
-        TRY(hostmem_alloc(parts->session->mem, needed, 1, "exponents", &array));
-        parts->exponents = array;
-        parts->capacity = needed;
-    }
+    TRY(hostmem_grow(parts->session->mem, &parts->exponents, &parts->capacity, needed, 1, "exponents"));
     assert(first + count <= needed);
     memcpy(parts->exponents + first, values, count);
     return GT_OK;
@@ -213,10 +199,8 @@ enum gt_status restore_part_write(void *context, enum checkpoint_part part, int3
 enum gt_status restore_tensors(struct session *session, struct checkpoint_tensor **out)
 {
     const struct model *model = session->model;
-    void *array;
-    TRY(hostmem_alloc(session->mem, (size_t)model->parameters.count, sizeof(struct checkpoint_tensor),
-                      "checkpoint tensors", &array));
-    struct checkpoint_tensor *tensors = array;
+    struct checkpoint_tensor *tensors;
+    TRY(HOSTMEM_NEW(session->mem, (size_t)model->parameters.count, "checkpoint tensors", &tensors));
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *parameter = &model->parameters.at[i];
         const struct tensor *tensor = &model->graph->tensors[parameter->tensor];

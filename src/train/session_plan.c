@@ -21,7 +21,7 @@
 /* A card needs larger products, and each chunk passes once over the fp32 gradient of the embedding. */
 #define LOSS_CHUNK_BYTES_CARD ((int64_t)512 << 20)
 #define LOSS_CHUNK_ROWS_STEP 64
-#define LOSS_CHUNKS_MAX 512
+#define LOSS_CHUNKS_MAX 512 /* in a program, unless the user set loss_chunk */
 #define ADAM_EPSILON 1e-8f
 #define PARTS_FINE 8 /* evaluation batches: divisors up to this grow by one, then by an eighth */
 #define CHUNK_ROWS_LEAST 64
@@ -75,13 +75,6 @@ static int64_t loss_chunk_rows(const struct session *session, const struct model
     most = min_i64(most, rows);
     int64_t chunks = size_ceil_div(rows, most);
     return min_i64(most, size_ceil_div(size_ceil_div(rows, chunks), LOSS_CHUNK_ROWS_STEP) * LOSS_CHUNK_ROWS_STEP);
-}
-
-/* Limits the number of loss chunks in a program to LOSS_CHUNKS_MAX, unless the user set loss_chunk. */
-static int64_t chunk_cap(const struct config *config, int64_t chunk, int64_t rows)
-{
-    int64_t least = size_ceil_div(rows, LOSS_CHUNKS_MAX);
-    return config->loss_chunk > 0 || chunk >= least ? chunk : least;
 }
 
 _Static_assert(CONFIG_STATES_MASTER - 1 == (int)STATE_MASTER &&
@@ -139,7 +132,8 @@ void session_train_options(const struct session *session, const struct session_c
     int64_t evaluate = first_set(config->eval_batch_size, min_i64(choices->plan.evaluate_batch, micro), micro);
     if (config->eval_iters > 0)
         evaluate = min_i64(evaluate, config->eval_iters * config->batch_size);
-    chunk = chunk_cap(config, chunk, (evaluate > micro ? evaluate : micro) * config->block_size);
+    if (config->loss_chunk == 0)
+        chunk = max_i64(chunk, size_ceil_div(max_i64(evaluate, micro) * config->block_size, LOSS_CHUNKS_MAX));
     struct recompute_mix recompute = choices->plan.recompute;
     const char *why;
     bool good = !config_key_was_set(config, CONFIG_KEY_recompute) ||
@@ -345,7 +339,6 @@ static enum gt_status training_search(struct session *session, const struct mode
 
 enum gt_status session_plan(struct session *session, const struct model_options *options)
 {
-    void *array;
     session->search.result.options = *options;
     if (options->train)
         TRY(training_search(session, options));
@@ -361,9 +354,7 @@ enum gt_status session_plan(struct session *session, const struct model_options 
     }
     if (!plan_verify(session->plan))
         return GT_FAILURE;
-    TRY(hostmem_alloc(session->mem, SESSION_STAGING_FLOATS, sizeof(float), "staging buffer", &array));
-    session->staging = array;
-    return GT_OK;
+    return HOSTMEM_NEW(session->mem, SESSION_STAGING_FLOATS, "staging buffer", &session->staging);
 }
 
 /* ---- evaluation ---- */

@@ -11,11 +11,9 @@
 
 enum gt_status steps_ahead_create(struct hostmem *mem, int32_t micro_steps, struct steps_ahead *out)
 {
-    void *array;
     assert(micro_steps > 0);
     *out = (struct steps_ahead){.mem = mem, .micro_steps = micro_steps};
-    TRY(hostmem_alloc(mem, (size_t)micro_steps * STEPS_AHEAD_MAX, sizeof(float), "losses of micro-steps", &array));
-    out->loss_sums = array;
+    TRY(HOSTMEM_NEW(mem, (size_t)micro_steps * STEPS_AHEAD_MAX, "losses of micro-steps", &out->loss_sums));
     for (int32_t i = 0; i < STEPS_AHEAD_MAX; i++)
         out->step[i].loss_sums = out->loss_sums + (int64_t)i * micro_steps;
     return GT_OK;

@@ -57,13 +57,6 @@ static int64_t largest_batch(const struct session *session)
                                                                         : options->choice.evaluate_batch;
 }
 
-/* Returns true when the run continues a checkpoint that an evaluation saved, as all of nanoGPT's are.  One of ours that
- * a signal saved just after an evaluation also counts, which costs a second stop some work and no bits. */
-static bool begins_at_best(const struct trainer *t)
-{
-    return t->source.own && (t->state.evaluated || t->source.checkpoint->kind == CHECKPOINT_NANOGPT);
-}
-
 /* Checks that keys and data are the same as before, or reports the differences.  Fills the digests of the data. */
 static enum gt_status run_so_far_check(struct trainer *t, struct run_data *out)
 {
@@ -142,7 +135,10 @@ static enum gt_status run(struct trainer *t, const char *folder)
     TRY(watchdog_start(&t->watchdog, t->mem, session->device.backend, config->out_dir, config->watchdog));
     TRY(device_start(t));
     TRY(resume_check_bits(session, &t->source));
-    t->best_iter = begins_at_best(t) ? t->state.iter : -1;
+    /* A checkpoint that an evaluation saved, as all of nanoGPT's are, is the best.  One of ours that a signal saved just
+     * after an evaluation also counts, which costs a second stop some work and no bits. */
+    if (t->source.own && (t->state.evaluated || t->source.checkpoint->kind == CHECKPOINT_NANOGPT))
+        t->best_iter = t->state.iter;
     TRY(weights_load(t));
     if (!config->eval_only) {
         TRY(saver_create(session, t->tokenizer, &data, &t->saver));

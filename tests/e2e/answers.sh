@@ -82,6 +82,14 @@ for key in --n_layer --cuda_graphs --plan --explain_oom=PATH --out_dir; do
     check "--help=all knows $key" says "$key"
 done
 check "help beside mistakes" run 0 "$GPT_TRAIN" --nonsense=1 --help
+# The man page has the same keys, and roff's own characters are escaped.
+for program in "$GPT_TRAIN" "$GPT_SAMPLE"; do
+    name=${program##*/}
+    echo @OPTIONS@ | sh "$top_srcdir/doc/man_page.sh" "$program" 1.0 >page
+    check "man page of $name" is "$(grep -c '^\.B \\-\\-' page)" "$("$program" --help=all | grep -c '^  --')"
+    check "man page of $name: requests" not grep -qv -e '^\.SS ' -e '^\.TP$' -e '^\.B ' -e '^\\&' page
+    check "man page of $name: escapes" not grep -q -e "'" -e '^-' -e '[^\]-' page
+done
 # Without OpenCL's drivers, whose load time is not ours.
 quick "--list-devices" env CUDA_VISIBLE_DEVICES= OCL_ICD_VENDORS=/nonexistent "$GPT_TRAIN" --list-devices
 check "--list-devices lists the cpu" says "^cpu:0 .*float32"

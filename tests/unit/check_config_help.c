@@ -1,5 +1,4 @@
-/* Tests of src/config/config_help.c: each key is listed once, in 80 columns; --help alone is short; the roff is
- * valid. */
+/* Tests of src/config/config_help.c: each key is listed once, in 80 columns; --help alone is short. */
 #include "config/config_key.h"
 #include "tests/unit/config_fixture.h"
 
@@ -102,24 +101,4 @@ TEST(help_shows_defaults)
     ck_assert_int_eq(occurrences(train, "--plan[=text|json|json-pareto|svg]"), 1);
     free(train);
     free(sample);
-}
-
-TEST(man_is_sound)
-{
-    for (int program = CONFIG_TRAIN; program <= CONFIG_SAMPLE; program++) {
-        char *text = printed(config_print_man, (enum config_program)program);
-        int keys = 0;
-        for (int key = 0; key < CONFIG_KEY_COUNT; key++)
-            keys += (config_key_info_get((enum config_key)key)->programs & (unsigned)program) != 0 ? 1 : 0;
-        ck_assert_int_eq(occurrences(text, ".TP\n.B \\-\\-"), keys);
-        for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + 1) {
-            bool request =
-                strncmp(line, ".SS ", 4) == 0 || strncmp(line, ".TP\n", 4) == 0 || strncmp(line, ".B ", 3) == 0;
-            ck_assert_msg(request || strncmp(line, "\\&", 2) == 0, "%.40s", line);
-        }
-        /* A hyphen or an apostrophe that is not escaped would be printed as another character. */
-        for (const char *at = text; *at != '\0'; at++)
-            ck_assert_msg(*at != '\'' && (*at != '-' || at[-1] == '\\'), "%.40s", at);
-        free(text);
-    }
 }

@@ -1,7 +1,7 @@
 /* The lexer of the configuration language.
  *
  * It scans the text once and never reads past `count`; a zero byte is an error like any other stray byte.  Numbers are
- * copied to a small buffer without their underscores and converted there.  String prefixes (f'', b'', r''), imaginary
+ * copied to a small buffer, judged by regular expressions and converted without their underscores.  String prefixes (f'', b'', r''), imaginary
  * numbers and names outside ASCII are rejected: nanoGPT's files do not use them.
  */
 #include "config/config_lex.h"
@@ -10,6 +10,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,101 +132,67 @@ static void token_spoil(struct config_token *token, const char *message)
 
 /* ---- numbers ---- */
 
-/* Appends digits of `base`, with single underscores between them, to digits[64].  Returns false if an underscore is
- * misplaced, if there is no digit, or if there are too many. */
-static bool take_digits(struct config_lex *lex, int base, char digits[static 64], size_t *used)
+#define DIGITS "[0-9](_?[0-9])*"
+#define NUMBER_LENGTH_MAX 60
+
+static bool matches(const char *text, const char *pattern)
 {
-    size_t first = *used;
-    bool separated = false;
-    for (; hex_digit(peek(lex, 0)) < base || peek(lex, 0) == '_'; lex->position++) {
-        char c = peek(lex, 0);
-        if (c == '_' && (separated || *used == first))
-            return false;
-        separated = c == '_';
-        if (separated)
-            continue;
-        if (*used >= 60)
-            return false;
-        digits[(*used)++] = c;
-    }
-    return *used > first && !separated;
+    regex_t regex;
+    const bool compiled = regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB) == 0;
+    const bool found = compiled && regexec(&regex, text, 0, NULL, 0) == 0;
+    if (compiled)
+        regfree(&regex);
+    return found;
 }
 
-/* Sets the token's value from digits without underscores; base 0 stands for a float. */
-static void number_set(struct config_token *token, const char *digits, int base)
+/* Sets the token's value from a number's text, in which an underscore may stand between two digits. */
+static void number_set(struct config_token *token, const char *text)
 {
-    errno = 0;
-    token->value.type = base == 0 ? CONFIG_VALUE_REAL : CONFIG_VALUE_INT;
-    if (base == 0)
-        token->value.real = strtod(digits, NULL);
-    else
-        token->value.integer = (int64_t)strtoll(digits, NULL, base);
-    if (base == 0 && !isfinite(token->value.real))
-        token_spoil(token, "this number is too large for a float");
-    else if (base != 0 && errno == ERANGE)
-        token_spoil(token, "this integer does not fit 64 bits");
-    else if (base == 10 && digits[0] == '0' && strspn(digits, "0") != strlen(digits))
-        token_spoil(token, "an integer may not begin with 0");
-}
-
-/* Reads the fraction and the exponent of a float after its integer part, and sets *real if there is either.  Returns
- * false if they are malformed. */
-static bool take_fraction(struct config_lex *lex, char digits[static 64], size_t *used, bool *real)
-{
-    size_t sign = 1;
-    if (peek(lex, 0) == '.') {
-        *real = true;
-        digits[(*used)++] = '.';
-        lex->position++;
-        if (is_digit(peek(lex, 0)) && !take_digits(lex, 10, digits, used))
-            return false;
-    }
-    if (peek(lex, 0) != 'e' && peek(lex, 0) != 'E')
-        return true;
-    if (peek(lex, 1) == '+' || peek(lex, 1) == '-')
-        sign = 2;
-    if (!is_digit(peek(lex, sign)) || *used >= 60)
-        return false;
-    *real = true;
-    digits[(*used)++] = 'e';
-    if (sign == 2)
-        digits[(*used)++] = peek(lex, 1);
-    lex->position += sign;
-    return take_digits(lex, 10, digits, used);
-}
-
-/* Returns 16, 8 or 2 at 0x, 0o and 0b. */
-static int number_base(const struct config_lex *lex)
-{
-    static const char letters[] = "xXoObB";
-    static const int bases[] = {16, 8, 2};
-    const char *found = peek(lex, 0) == '0' && peek(lex, 1) != '\0' ? strchr(letters, peek(lex, 1)) : NULL;
-    return found != NULL ? bases[(found - letters) / 2] : 10;
-}
-
-static void lex_number(struct config_lex *lex, struct config_token *token)
-{
-    char digits[64];
+    static const char integer[] = "^(0[xX](_?[0-9a-fA-F])+|0[oO](_?[0-7])+|0[bB](_?[01])+|0(_?0)*|[1-9](_?[0-9])*)$";
+    static const char real[] = "^(" DIGITS ")?\\.(" DIGITS ")?([eE][+-]?" DIGITS ")?$|^" DIGITS "[eE][+-]?" DIGITS "$";
+    char digits[NUMBER_LENGTH_MAX + 1];
     size_t used = 0;
-    bool real = false, good;
-    const int base = number_base(lex);
-    token->type = CONFIG_TOKEN_NUMBER;
-    if (base != 10) {
-        lex->position += peek(lex, 2) == '_' ? 3 : 2;
-        good = take_digits(lex, base, digits, &used);
-    } else {
-        good = (!is_digit(peek(lex, 0)) || take_digits(lex, 10, digits, &used)) &&
-               take_fraction(lex, digits, &used, &real);
+    for (const char *c = text; *c != '\0'; c++) {
+        if (*c != '_')
+            digits[used++] = *c;
     }
     digits[used] = '\0';
-    if (good)
-        number_set(token, digits, real ? 0 : base);
-    else
+    errno = 0;
+    if (matches(text, integer)) {
+        const int letter = digits[0] == '0' ? digits[1] | 0x20 : 0;
+        token->value.type = CONFIG_VALUE_INT;
+        token->value.integer = letter == 'o'   ? strtoll(digits + 2, NULL, 8)
+                               : letter == 'b' ? strtoll(digits + 2, NULL, 2)
+                                               : strtoll(digits, NULL, 0);
+    } else if (matches(text, real)) {
+        token->value = (struct config_value){.type = CONFIG_VALUE_REAL, .real = strtod(digits, NULL)};
+    } else {
         token_spoil(token, "this is not a number");
-    if (is_name_part(peek(lex, 0)) && token->type == CONFIG_TOKEN_NUMBER)
-        token_spoil(token, "a number runs into a name");
-    while (token->type == CONFIG_TOKEN_BAD && is_name_part(peek(lex, 0)))
+    }
+    if (token->value.type == CONFIG_VALUE_REAL && !isfinite(token->value.real))
+        token_spoil(token, "this number is too large for a float");
+    else if (token->value.type == CONFIG_VALUE_INT && errno == ERANGE)
+        token_spoil(token, "this integer does not fit 64 bits");
+}
+
+/* Takes everything that may belong to a number: letters, digits, points, and a sign after an exponent's e. */
+static void lex_number(struct config_lex *lex, struct config_token *token)
+{
+    char text[NUMBER_LENGTH_MAX + 1];
+    size_t used = 0;
+    char before = '\0', c = peek(lex, 0);
+    const bool is_hex = c == '0' && (peek(lex, 1) == 'x' || peek(lex, 1) == 'X');
+    token->type = CONFIG_TOKEN_NUMBER;
+    while (is_name_part(c) || c == '.' || ((before | 0x20) == 'e' && !is_hex && (c == '+' || c == '-'))) {
+        if (used < NUMBER_LENGTH_MAX)
+            text[used] = c;
+        used++;
+        before = c;
         lex->position++;
+        c = peek(lex, 0);
+    }
+    text[used < NUMBER_LENGTH_MAX ? used : 0] = '\0'; /* a longer one is none */
+    number_set(token, text);
 }
 
 /* ---- strings ---- */

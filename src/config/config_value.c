@@ -153,41 +153,17 @@ const char *config_value_unary(enum config_operator op, const struct config_valu
                                &other, out);
 }
 
-/* Formats `digits` ("123"), where `exponent` is that of the first digit, in the notation that repr() would choose. */
-static void real_layout(char text[static CONFIG_REAL_TEXT_MAX], const char *digits, int exponent, bool negative)
-{
-    int count = (int)strlen(digits);
-    const char *sign = negative ? "-" : "";
-    assert(count >= 1 && count <= 17);
-    if (exponent < -4 || exponent >= 16)
-        snprintf(text, CONFIG_REAL_TEXT_MAX, "%s%c%s%se%+03d", sign, digits[0], count > 1 ? "." : "", digits + 1,
-                 exponent);
-    else if (exponent < 0)
-        snprintf(text, CONFIG_REAL_TEXT_MAX, "%s0.%.*s%s", sign, -exponent - 1, "0000", digits);
-    else if (count <= exponent + 1)
-        snprintf(text, CONFIG_REAL_TEXT_MAX, "%s%s%.*s.0", sign, digits, exponent + 1 - count, "0000000000000000");
-    else
-        snprintf(text, CONFIG_REAL_TEXT_MAX, "%s%.*s.%s", sign, exponent + 1, digits, digits + exponent + 1);
-}
-
 char *config_real_text(char text[static CONFIG_REAL_TEXT_MAX], double value)
 {
-    char shortest[40];
-    char digits[20];
-    size_t count = 0;
     int precision = 0;
     assert(isfinite(value));
     /* 17 significant digits always parse back.  The program stays in the "C" locale, so the decimal point is '.'. */
-    for (precision = 0; precision <= 16; precision++) {
-        snprintf(shortest, sizeof shortest, "%.*e", precision, fabs(value));
-        if (strtod(shortest, NULL) == fabs(value))
-            break;
-    }
-    for (const char *c = shortest; *c != 'e'; c++)
-        if (*c != '.')
-            digits[count++] = *c;
-    digits[count] = '\0';
-    real_layout(text, digits, (int)strtol(strchr(shortest, 'e') + 1, NULL, 10), signbit(value) != 0);
+    do {
+        snprintf(text, CONFIG_REAL_TEXT_MAX, "%.*e", precision, value);
+    } while (strtod(text, NULL) != value && ++precision <= 16);
+    const int exponent = (int)strtol(strchr(text, 'e') + 1, NULL, 10);
+    if (exponent >= -4 && exponent < 16) /* as repr() does */
+        snprintf(text, CONFIG_REAL_TEXT_MAX, "%.*f", precision > exponent ? precision - exponent : 1, value);
     return text;
 }
 

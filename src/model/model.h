@@ -88,6 +88,7 @@ struct model_options {
     enum state_format states; /* storage of masters, gradients and moments */
     bool muon;                /* Muon for the blocks' matrices, AdamW for the rest; else AdamW for all */
     bool train, evaluate, generate;
+    bool no_update; /* of the training programs, only the micro-steps */
     struct plan_choice choice;
     int32_t micro_steps;    /* micro-steps per update, including the remainder */
     int32_t evaluate_time;  /* T of the evaluation program, at most block_size; 0 = block_size */

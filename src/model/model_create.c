@@ -214,6 +214,8 @@ static enum gt_status train_build(struct model *model)
     if (options->choice.remainder_batch > 0)
         TRY(train_program_build(model, "train_remainder", options->choice.remainder_batch, false,
                                 &model->train_remainder));
+    if (options->no_update)
+        return GT_OK;
     TRY(update_build(model));
     return refresh_build(model);
 }

@@ -444,7 +444,6 @@ static enum gt_status arena_place(struct plan_builder *builder)
 {
     struct plan *plan = builder->plan;
     uint64_t categories[CATEGORY_COUNT] = {0}, high[BACKEND_SEGMENTS_MAX], peak_bytes = 0;
-    touched_mark(builder);
     TRY(persistent_place(builder, &builder->run, LIFETIME_RUN, PHASE_TRAIN, categories));
     plan_high_water(&builder->run, high);
     plan->run_bytes = plan_high_water_sum(high);
@@ -479,6 +478,7 @@ static enum gt_status plan_fill(struct plan *plan, const struct plan_builder *ho
     TRY(sizes_check(&builder));
     enum gt_status status;
     TRY_GOTO(status, destroy_arrays, builder_arrays_create(&builder));
+    touched_mark(&builder);
     TRY_GOTO(status, destroy_arrays, arena_place(&builder));
     if (!how->bound_only) {
         builder.bound_only = false;

@@ -247,6 +247,7 @@ enum gt_status probe_make(const struct probe_request *request, int32_t micro_bat
     options.choice.micro_batch = micro_batch;
     options.choice.evaluate_batch = evaluate_batch;
     options.generate = false;
+    options.no_update = true;
     TRY(model_make(&options, request->mem, &model));
     *out = (struct probe){.micro_batch = micro_batch, .evaluate_batch = evaluate_batch};
     struct taking taking = {.request = request, .model = model, .out = out};

@@ -47,8 +47,8 @@ static enum gt_status muon_momentum_run(struct backend *backend, int32_t queue, 
         .momentum = cpu_floats_of(backend, call, MUON_MOMENTUM_M),
         .ahead = cpu_operand(backend, call, MUON_MOMENTUM_U),
         .clip = scalars[SCALAR_CLIP].f,
-        .beta = call->attrs.beta1,
-        .rest = 1.0f - call->attrs.beta1,
+        .beta = scalars[SCALAR_MUON_MOMENTUM].f,
+        .rest = 1.0f - scalars[SCALAR_MUON_MOMENTUM].f,
     };
     const struct cpu_rounding rounding = cpu_rounding_make(scalars, call->attrs.index_base);
     const int64_t elements = op_elements(call, MUON_MOMENTUM_U);

@@ -61,8 +61,7 @@ static enum gt_status adamw_lean_run(struct backend *backend, int32_t queue, con
 static enum gt_status muon_momentum_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
-    return opencl_blocks(backend, call, &opencl_source_muon, "gt_muon_momentum", "tata",
-                         VALUES(F32(call->attrs.beta1), F32(1.0f - call->attrs.beta1)));
+    return opencl_blocks(backend, call, &opencl_source_muon, "gt_muon_momentum", "tata", NO_VALUES);
 }
 
 static enum gt_status muon_normalize_run(struct backend *backend, int32_t queue, const struct op_call *call)

@@ -106,6 +106,22 @@ static enum gt_status check_rope(const struct config *config)
     return GT_USAGE;
 }
 
+/* Only the rows of an output layer of its own, and no positions, leave room for the norm of the embedding: it can be
+ * folded into the table when the model is exported. */
+static enum gt_status check_embed_norm(const struct config *config)
+{
+    struct config settled = *config;
+    char text[CONFIG_ORIGIN_TEXT_MAX], other[CONFIG_ORIGIN_TEXT_MAX];
+    config_arch_settle(&settled);
+    const bool rope = settled.position == CONFIG_POSITION_ROPE;
+    if (!config->embed_norm || is_awaited(config, CONFIG_KEY_position) || (rope && !config->tie_embeddings))
+        return GT_OK;
+    log_error("%s needs position='rope' and tie_embeddings=False, but there is %s",
+              describe(text, config, CONFIG_KEY_embed_norm),
+              describe(other, &settled, rope ? CONFIG_KEY_tie_embeddings : CONFIG_KEY_position));
+    return GT_USAGE;
+}
+
 /* Checks that the value of `first` is at most that of `second`. */
 static enum gt_status check_most(const struct config *config, enum config_key first, enum config_key second)
 {
@@ -120,7 +136,8 @@ static enum gt_status check_limits(const struct config *config)
 {
     const enum gt_status batch = check_most(config, CONFIG_KEY_micro_batch, CONFIG_KEY_batch_size);
     const enum gt_status block = check_most(config, CONFIG_KEY_eval_block_size, CONFIG_KEY_block_size);
-    return batch != GT_OK ? batch : block;
+    const enum gt_status cooldown = check_most(config, CONFIG_KEY_cooldown_iters, CONFIG_KEY_lr_decay_iters);
+    return batch != GT_OK || block != GT_OK ? GT_USAGE : cooldown;
 }
 
 static enum gt_status check_checkpoint(const struct config *config)
@@ -358,6 +375,23 @@ static enum gt_status check_grad_checkpoint(struct config *config)
     return GT_OK;
 }
 
+/* Maps decay_lr to lr_schedule.  Old checkpoints have decay_lr only. */
+static enum gt_status check_schedule(struct config *config)
+{
+    const bool named = config_key_was_set(config, CONFIG_KEY_decay_lr),
+               constant = config->lr_schedule == CONFIG_LR_CONSTANT;
+    const bool chosen = config_key_was_set(config, CONFIG_KEY_lr_schedule);
+
+    if (named && chosen && constant == config->decay_lr)
+        return refuse_pair(config, CONFIG_KEY_decay_lr, "contradicts", CONFIG_KEY_lr_schedule);
+    if (!config->decay_lr && !chosen)
+        config->lr_schedule = CONFIG_LR_CONSTANT;
+    else if (named && constant)
+        config->lr_schedule = CONFIG_LR_COSINE; /* the checkpoint's rate was constant */
+    config->decay_lr = config->lr_schedule != CONFIG_LR_CONSTANT;
+    return GT_OK;
+}
+
 static enum gt_status check_expected(const struct config *config)
 {
     struct config_band band;
@@ -422,10 +456,20 @@ static void note_legacy(const struct config *config)
 
 enum gt_status config_check(struct config *config)
 {
-    enum gt_status (*const checks[])(const struct config *) = {
-        check_device,    check_backend,    check_heads,   check_kv_heads, check_rope,
-        check_limits,    check_tokens,     check_chunks,  check_betas,    check_evaluation_samples,
-        check_recompute, check_checkpoint, check_expected};
+    enum gt_status (*const checks[])(const struct config *) = {check_device,
+                                                               check_backend,
+                                                               check_heads,
+                                                               check_kv_heads,
+                                                               check_rope,
+                                                               check_embed_norm,
+                                                               check_limits,
+                                                               check_tokens,
+                                                               check_chunks,
+                                                               check_betas,
+                                                               check_evaluation_samples,
+                                                               check_recompute,
+                                                               check_checkpoint,
+                                                               check_expected};
     const size_t count = config->program == CONFIG_TRAIN ? sizeof checks / sizeof checks[0] : 2;
     enum gt_status status = GT_OK;
     for (size_t i = 0; i < count; i++) {
@@ -433,6 +477,8 @@ enum gt_status config_check(struct config *config)
             status = GT_USAGE;
     }
     if (config->program == CONFIG_TRAIN && check_grad_checkpoint(config) != GT_OK)
+        status = GT_USAGE;
+    if (config->program == CONFIG_TRAIN && check_schedule(config) != GT_OK)
         status = GT_USAGE;
     if (config->program == CONFIG_TRAIN &&
         (check_answer(config, CONFIG_KEY_explain_oom, "file, or - for standard input") != GT_OK ||

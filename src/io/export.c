@@ -99,15 +99,19 @@ static enum gt_status model_check(const struct export_options *options)
 enum gt_status export_run(const struct export_options *options)
 {
     struct export_weights weights;
+    struct checkpoint written = *options->checkpoint;
+    struct export_options output = *options;
     const char *name = export_format_name(options->format);
+    written.config.embed_norm = false; /* export_weights_read() folds it into the table */
+    output.checkpoint = &written;
     if ((formats[options->format].dtypes >> options->dtype & 1u) == 0) {
         log_error("--format=%s cannot store %s; choose another --dtype", name, dtype_name(options->dtype));
         return GT_USAGE;
     }
-    TRY(model_check(options));
+    TRY(model_check(&output));
     TRY(output_check(options));
     TRY(export_weights_open(options->mem, options->checkpoint, &weights));
-    const enum gt_status status = formats[options->format].write(options, &weights);
+    const enum gt_status status = formats[options->format].write(&output, &weights);
     export_weights_close(&weights);
     return status;
 }

@@ -46,9 +46,9 @@ enum gt_status export_run(const struct export_options *options);
 struct export_weights {
     struct hostmem *mem;                 /* outlives this struct */
     const struct checkpoint *checkpoint; /* outlives this struct */
-    size_t capacity;                     /* elements in each buffer: EXPORT_VALUES; tests lower it */
-    float *values;                       /* [capacity] as read */
-    float *turned;                       /* [capacity] as written */
+    size_t capacity; /* elements in each buffer: whole rows of n_embd, where one fits; tests lower it */
+    float *values;   /* [capacity] as read */
+    float *turned;   /* [capacity] as written */
 };
 
 /* Reads the whole checkpoint once and verifies checksums, finiteness and biases, as checkpoint_load() does.  On failure

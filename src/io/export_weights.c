@@ -3,18 +3,22 @@
  * Before anything is written, the whole checkpoint is verified by loading it and discarding the values, so that a
  * damaged file is never passed on under a new name.  A matrix is transposed in strips of columns that fit the buffer:
  * each strip is read row by row and is contiguous in the output.  Nothing of a tensor is kept after it has been
- * written.
+ * written.  The norm of an embedding is folded into its table: other programs then look the normed rows up.
  */
 #include "io/export.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/log.h"
 
 enum gt_status export_weights_open(struct hostmem *mem, const struct checkpoint *checkpoint, struct export_weights *out)
 {
-    struct export_weights weights = {.mem = mem, .checkpoint = checkpoint, .capacity = EXPORT_VALUES};
+    const size_t row = (size_t)checkpoint->config.n_embd;
+    struct export_weights weights = {.mem = mem,
+                                     .checkpoint = checkpoint,
+                                     .capacity = row < EXPORT_VALUES ? EXPORT_VALUES / row * row : EXPORT_VALUES};
     TRY(HOSTMEM_NEW(mem, EXPORT_VALUES, "weights to export", &weights.values));
     enum gt_status status = HOSTMEM_NEW(mem, EXPORT_VALUES, "exported weights", &weights.turned);
     const struct checkpoint_load_options verify = {
@@ -36,6 +40,21 @@ void export_weights_close(struct export_weights *weights)
     weights->values = weights->turned = NULL;
 }
 
+/* Divides each row by its root mean square, as the op rmsnorm does. */
+static void rows_normalize(const struct model_config *config, size_t count, float *values)
+{
+    const size_t row = (size_t)config->n_embd;
+    assert(count % row == 0);
+    for (size_t first = 0; first < count; first += row) {
+        double squares = 0.0;
+        for (size_t i = 0; i < row; i++)
+            squares += (double)values[first + i] * (double)values[first + i];
+        const double root = sqrt(squares / (double)row + (double)(float)config->norm_epsilon);
+        for (size_t i = 0; i < row; i++)
+            values[first + i] = (float)((double)values[first + i] / root);
+    }
+}
+
 /* The tensor is looked up for each piece, which is rare enough. */
 static enum gt_status raw_read(const struct export_weights *weights, const struct parameter_shape *tensor, size_t first,
                                size_t count, float *out)
@@ -43,7 +62,10 @@ static enum gt_status raw_read(const struct export_weights *weights, const struc
     const struct safetensors *file = weights->checkpoint->model;
     size_t index;
     TRY(hf_layout_find(file, hf_layout_prefixed(file), tensor, &index));
-    return safetensors_read(file, index, first, count, out, DTYPE_F32, NULL);
+    TRY(safetensors_read(file, index, first, count, out, DTYPE_F32, NULL));
+    if (weights->checkpoint->config.embed_norm && tensor->whole == PARAMETERS_WTE)
+        rows_normalize(&weights->checkpoint->config, count, out);
+    return GT_OK;
 }
 
 /* Rounds to `dtype`.  Rejects a finite value that would become an infinity, since that would make the model useless. */

@@ -212,7 +212,8 @@ static bool is_own(const struct class_row *row)
 static const struct class_row *class_of(const struct model_config *config)
 {
     const struct class_row *row = classes;
-    const bool shape = config->norm == NORM_RMSNORM && config->position == POSITION_ROPE && config->mlp == MLP_SWIGLU;
+    const bool shape = config->norm == NORM_RMSNORM && config->position == POSITION_ROPE && config->mlp == MLP_SWIGLU &&
+                       !config->embed_norm;
     for (; !is_own(row); row++) {
         /* Only Llama's has biases elsewhere: attention_bias and mlp_bias. */
         const bool biases = config->bias ? row == classes : config->qkv_bias == row->qkv_bias;
@@ -237,6 +238,8 @@ const char *hf_config_lacks(const struct model_config *config)
         return "position='learned'";
     if (config->mlp == MLP_GELU)
         return "mlp='gelu'";
+    if (config->embed_norm)
+        return "embed_norm=True";
     return config->qk_norm == QK_NORM_FULL ? "qk_norm='full'" : "qk_norm='head' with bias or qkv_bias";
 }
 
@@ -259,10 +262,11 @@ static int own_add(json_t *root, const struct model_config *config, bool own)
     json_t *object = json_pack("{s:f}", "dropout", shortest_double(config->dropout));
     if (own && object != NULL)
         json_object_update_new(
-            object, json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:s}", "norm", model_norm_words[config->norm], "position",
-                              model_position_words[config->position], "mlp", model_mlp_words[config->mlp], "qk_norm",
-                              model_qk_norm_words[config->qk_norm], "qkv_bias", (int)config->qkv_bias, "bias",
-                              (int)config->bias, "gelu", model_gelu_words[config->gelu]));
+            object, json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:b, s:s}", "norm", model_norm_words[config->norm],
+                              "position", model_position_words[config->position], "mlp", model_mlp_words[config->mlp],
+                              "qk_norm", model_qk_norm_words[config->qk_norm], "qkv_bias", (int)config->qkv_bias,
+                              "bias", (int)config->bias, "embed_norm", (int)config->embed_norm, "gelu",
+                              model_gelu_words[config->gelu]));
     return json_object_set_new(root, OWN_TYPE, object);
 }
 
@@ -467,6 +471,8 @@ static enum gt_status own_parse(const json_t *object, const char *source, struct
     TRY(word_parse(object, source, "qk_norm", model_qk_norm_words, &qk_norm));
     TRY(json_get_bool(object, source, "bias", &config->bias));
     TRY(json_get_bool(object, source, "qkv_bias", &config->qkv_bias));
+    if (has(object, "embed_norm"))
+        TRY(json_get_bool(object, source, "embed_norm", &config->embed_norm));
     config->norm = (enum norm_kind)norm;
     config->position = (enum position_kind)position;
     config->mlp = (enum mlp_kind)mlp;

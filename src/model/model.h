@@ -36,6 +36,7 @@ struct model_config {
     bool bias;                 /* biases of linear layers and layernorms */
     bool qkv_bias;             /* a bias of queries, keys and values also without `bias` (Qwen2) */
     bool untied;               /* the output layer has weights of its own, not wte's */
+    bool embed_norm;           /* an rmsnorm without gains follows the embedding */
     enum norm_kind norm;
     enum position_kind position;
     enum mlp_kind mlp;
@@ -60,6 +61,20 @@ bool model_is_gpt2(const struct model_config *config);
 enum gt_status model_config_check(const struct model_config *config);
 
 enum parameter_init { INIT_NORMAL, INIT_ZERO, INIT_ONE };
+/* The initial values of a new model; see parameters.c. */
+enum model_init { MODEL_INIT_GPT2, MODEL_INIT_ZERO };
+
+/* Parameters that share a learning rate.  Weight decay applies to all but vectors. */
+enum parameter_group {
+    GROUP_MATRIX, /* a matrix of a block that AdamW updates, */
+    GROUP_MUON,   /* or Muon */
+    GROUP_EMBEDDING,
+    GROUP_HEAD,   /* an output layer with weights of its own */
+    GROUP_VECTOR, /* gains and biases */
+    PARAMETER_GROUPS
+};
+
+#define PARAMETER_PARTS_MAX 3
 
 struct parameter {
     char name[TENSOR_NAME_MAX]; /* see parameters.h: "h.0.attn.c_attn.weight" */
@@ -71,9 +86,9 @@ struct parameter {
     int64_t index_base;         /* elements of all earlier parameters in a checkpoint; see op.h, rounding_* */
     enum parameter_init init;
     float init_std;
-    bool decay;     /* >= 2 dimensions */
-    bool embedding; /* outside the blocks: wte, wpe, lm_head */
-    bool muon;      /* updated by Muon */
+    enum parameter_group group;
+    int32_t parts; /* ranges of rows that are matrices of their own for Muon: 1, or those of part_rows */
+    int64_t part_rows[PARAMETER_PARTS_MAX];
 };
 
 struct parameter_list {
@@ -87,6 +102,7 @@ struct model_options {
     enum dtype dtype;         /* storage of weights and activations; statistics and losses are fp32 */
     enum state_format states; /* storage of masters, gradients and moments */
     bool muon;                /* Muon for the blocks' matrices, AdamW for the rest; else AdamW for all */
+    enum model_init init;
     bool train, evaluate, generate;
     bool no_update; /* of the training programs, only the micro-steps */
     struct plan_choice choice;
@@ -94,10 +110,10 @@ struct model_options {
     int32_t evaluate_time;  /* T of the evaluation program, at most block_size; 0 = block_size */
     int32_t generate_batch; /* sequences sampled at once */
     int32_t prefill_time;   /* tokens per prefill run */
-    float beta1, beta2, weight_decay, grad_clip, adam_epsilon;
-    float muon_momentum, muon_rate; /* the latter: ratio of Muon's learning rate to the schedule's */
-    enum dtype muon_dtype;          /* of its products */
-    int32_t correction_rows;        /* rows of the bias correction table */
+    float beta1, beta2, weight_decay, muon_weight_decay, grad_clip, adam_epsilon;
+    float rates[PARAMETER_GROUPS]; /* ratios of the groups' learning rates to the schedule's */
+    enum dtype muon_dtype;         /* of Muon's products */
+    int32_t correction_rows;       /* rows of the bias correction table */
 };
 
 /* The tensors that the host writes before a program and reads after it.  TENSOR_NONE if a program lacks one. */

@@ -280,8 +280,11 @@ static enum gt_status tables_add(struct model *model)
 static enum gt_status programs_build(struct model *model)
 {
     const struct model_options *options = &model->options;
-    const struct parameter_options parameters = {
-        .dtype = options->dtype, .states = options->train, .format = options->states, .muon = options->muon};
+    const struct parameter_options parameters = {.dtype = options->dtype,
+                                                 .states = options->train,
+                                                 .format = options->states,
+                                                 .muon = options->muon,
+                                                 .init = options->init};
     assert(!state_format_is_lean(options->states) || options->dtype == DTYPE_BF16);
     TRY(parameters_create(model->graph, &options->config, &parameters, &model->parameters));
     TRY(tables_add(model));

@@ -2,7 +2,9 @@
  *
  * Names and layout of GPT-2's blocks are those of Hugging Face's modeling_gpt2.py (Conv1D), of all others those of
  * modeling_llama.py and modeling_qwen3.py (Linear).  Initial values are nanoGPT's (model.py GPT._init_weights): normal
- * with std 0.02, or 0.02 / sqrt(2 L) for the projections into the residual stream; biases 0; norms' gains 1.
+ * with std 0.02, or 0.02 / sqrt(2 L) for the projections into the residual stream; biases 0; norms' gains 1.  Those of
+ * MODEL_INIT_ZERO are modded-nanogpt's: 0 for these projections and an untied output layer, std 1 for embeddings and
+ * 1 / sqrt(3 C) for the other matrices.
  */
 #include "model/parameters.h"
 
@@ -336,15 +338,38 @@ static enum gt_status states_add(const struct parameter_maker *maker, struct par
 {
     struct graph *graph = maker->graph;
     const struct state_dtypes dtypes =
-        state_format_dtypes(maker->options->format, graph->tensors[parameter->tensor].dtype, parameter->embedding);
-    assert(!parameter->muon || dtypes.moment != DTYPE_U8);
+        state_format_dtypes(maker->options->format, graph->tensors[parameter->tensor].dtype,
+                            parameter->group == GROUP_EMBEDDING || parameter->group == GROUP_HEAD);
+    assert(parameter->group != GROUP_MUON || dtypes.moment != DTYPE_U8);
     if (dtypes.master)
         TRY(state_add(graph, parameter, ".master", DTYPE_F32, CATEGORY_MASTER, &parameter->master));
     TRY(state_add(graph, parameter, ".grad", dtypes.gradient, CATEGORY_GRADIENT, &parameter->gradient));
     TRY(state_add(graph, parameter, ".m", dtypes.moment, CATEGORY_MOMENT, &parameter->m));
-    if (!parameter->muon)
+    if (parameter->group != GROUP_MUON)
         TRY(state_add(graph, parameter, ".v", dtypes.moment, CATEGORY_MOMENT, &parameter->v));
     return dtypes.moment == DTYPE_U8 ? scales_add(graph, parameter) : GT_OK;
+}
+
+static enum parameter_group group_of(const struct parameter_maker *maker, const struct parameter_shape *shape)
+{
+    if (shape->rank < 2)
+        return GROUP_VECTOR;
+    if (shape->linear)
+        return maker->options->muon ? GROUP_MUON : GROUP_MATRIX;
+    return maker->config->untied && maker->list->count == parameters_head(maker->config) ? GROUP_HEAD : GROUP_EMBEDDING;
+}
+
+/* Chooses the initial values of a matrix. */
+static void init_choose(const struct parameter_maker *maker, const struct parameter_shape *shape,
+                        struct parameter *parameter)
+{
+    const struct model_config *config = maker->config;
+    if (maker->options->init == MODEL_INIT_GPT2)
+        parameter->init_std = (float)(shape->residual ? INIT_STD / sqrt(2.0 * config->n_layer) : INIT_STD);
+    else if (shape->residual || parameter->group == GROUP_HEAD)
+        parameter->init = INIT_ZERO;
+    else
+        parameter->init_std = (float)(parameter->group == GROUP_EMBEDDING ? 1.0 : 1.0 / sqrt(3.0 * config->n_embd));
 }
 
 static enum gt_status parameter_add(struct parameter_maker *maker, const struct parameter_shape *shape)
@@ -362,12 +387,12 @@ static enum gt_status parameter_add(struct parameter_maker *maker, const struct 
                                             : matrix    ? INIT_NORMAL
                                                         : INIT_ONE,
                                     .saved_rows = shape->dims[0],
-                                    .decay = matrix,
-                                    .embedding = matrix && !shape->linear,
-                                    .muon = maker->options->muon && shape->linear,
+                                    .group = group_of(maker, shape),
+                                    .parts = shape->parts,
                                     .index_base = maker->elements};
+    memcpy(parameter->part_rows, shape->part_rows, sizeof parameter->part_rows);
     if (matrix)
-        parameter->init_std = (float)(shape->residual ? INIT_STD / sqrt(2.0 * config->n_layer) : INIT_STD);
+        init_choose(maker, shape, parameter);
     if (maker->list->count == PARAMETERS_WTE || maker->list->count == parameters_head(config))
         tensor.dims[0] = config->padded_vocab_size;
     (void)snprintf(parameter->name, sizeof parameter->name, "%.90s", shape->name);

@@ -11,7 +11,6 @@
 #include "model/model.h"
 
 #define PARAMETER_NAME_MAX 128
-#define PARAMETER_PARTS_MAX 3
 
 /* A parameter, or a tensor of a model's file.  Weights of linear layers are [in, out] in GPT-2 (Conv1D), else
  * [out, in]. */
@@ -65,6 +64,7 @@ struct parameter_options {
     bool states;      /* also add gradients, moments and masters in `format` */
     enum state_format format;
     bool muon; /* matrices of the blocks have one moment, and no 8-bit codes */
+    enum model_init init;
 };
 
 /* Adds the parameters.  Norms' gains and biases are few and are used with fp32 statistics, so they stay fp32 with fp32

@@ -86,6 +86,14 @@ static enum gt_status build_embedding(const struct builder *b, int32_t *x)
         [EMBED_FORWARD_Y] = TENSOR_NONE,
     };
     TRY(emit(b, OP_EMBED_FORWARD, &attrs, "embed", operands, EMBED_FORWARD_Y, x));
+    if (b->config->embed_norm) {
+        struct op_attrs norm = {.epsilon = (float)b->config->norm_epsilon};
+        int32_t rms[RMSNORM_FORWARD_OPERANDS] = {[RMSNORM_FORWARD_X] = *x,
+                                                 [RMSNORM_FORWARD_GAIN] = TENSOR_NONE,
+                                                 [RMSNORM_FORWARD_Y] = TENSOR_NONE,
+                                                 [RMSNORM_FORWARD_RSTD] = TENSOR_NONE};
+        TRY(emit(b, OP_RMSNORM_FORWARD, &norm, "embed.norm", rms, RMSNORM_FORWARD_Y, x));
+    }
     return build_dropout(b, PLACE_EMBEDDING, "embed.dropout", x);
 }
 

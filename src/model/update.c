@@ -9,8 +9,9 @@
  * muon_dtype, 16 bits if the device has such a type, with fp32 sums.  If a matrix has more rows than columns, they use
  * X' X on the right, X (X' X), through the GEMM's transpose flags.  The square matrices are thus the small ones, and
  * nothing is transposed in memory.  Source: Jordan et al., "Muon: an optimizer for hidden layers in neural networks"
- * (2024), KellerJordan/Muon muon.py: coefficients, Nesterov momentum and the scale sqrt(max(1, out / in)).  Matrices
- * are [out, in] there and [in, out] (Conv1D) here, so the scale is sqrt(max(1, columns / rows)).
+ * (2024), KellerJordan/Muon muon.py: coefficients, Nesterov momentum and the scale sqrt(max(1, out / in)).  Queries,
+ * keys and values, and the two halves of a gated MLP, are matrices of their own where they are ranges of rows: in all
+ * models but GPT-2, whose matrices are [in, out] (Conv1D).
  */
 #include "model/update.h"
 
@@ -22,10 +23,13 @@
 #define COEFFICIENT_B (-4.7750f)
 #define COEFFICIENT_C 2.0315f
 
+/* A matrix that Muon updates: a parameter, or a range of its rows. */
 struct muon {
     const struct graph_pen *pen;
     const struct model *model;
     const struct parameter *parameter;
+    int32_t weight, master, gradient, m;
+    int64_t index_base;
     bool tall; /* more rows than columns */
 };
 
@@ -63,11 +67,11 @@ static enum gt_status direction_add(const struct muon *muon, int32_t *out)
 {
     struct graph *graph = muon->pen->graph;
     const struct parameter *parameter = muon->parameter;
-    struct op_attrs momentum = {.beta1 = muon->model->options.muon_momentum, .index_base = parameter->index_base};
+    struct op_attrs momentum = {.index_base = muon->index_base};
     struct op_attrs none = {0};
-    int32_t operands[MUON_MOMENTUM_OPERANDS] = {[MUON_MOMENTUM_GRAD] = parameter->gradient,
+    int32_t operands[MUON_MOMENTUM_OPERANDS] = {[MUON_MOMENTUM_GRAD] = muon->gradient,
                                                 [MUON_MOMENTUM_SCALARS] = muon->model->scalars,
-                                                [MUON_MOMENTUM_M] = parameter->m,
+                                                [MUON_MOMENTUM_M] = muon->m,
                                                 [MUON_MOMENTUM_U] = TENSOR_NONE};
     TRY(graph_op_add(muon->pen, OP_MUON_MOMENTUM, &momentum, parameter->name, operands));
     int32_t squares[SUM_OF_SQUARES_OPERANDS] = {
@@ -83,28 +87,62 @@ static enum gt_status direction_add(const struct muon *muon, int32_t *out)
     return graph_op_add(muon->pen, OP_MUON_NORMALIZE, &none, parameter->name, normalize);
 }
 
+/* Appends Muon's update of one matrix. */
+static enum gt_status matrix_add(struct muon *muon)
+{
+    const struct model_options *options = &muon->model->options;
+    const struct tensor *tensor = &muon->pen->graph->tensors[muon->weight];
+    const double rows = (double)tensor->dims[0], columns = (double)tensor->dims[1];
+    int32_t x;
+    muon->tall = rows > columns;
+    TRY(direction_add(muon, &x));
+    for (int step = 0; step < STEPS; step++)
+        TRY(newton_schulz_add(muon, x, &x));
+    struct op_attrs attrs = {
+        .alpha = options->rates[GROUP_MUON],
+        .value = (float)sqrt(fmax(1.0, model_is_gpt2(&options->config) ? columns / rows : rows / columns)),
+        .weight_decay = options->muon_weight_decay,
+        .index_base = muon->index_base,
+    };
+    int32_t operands[MUON_STEP_OPERANDS] = {[MUON_STEP_O] = x,
+                                            [MUON_STEP_SCALARS] = muon->model->scalars,
+                                            [MUON_STEP_PARAM] = muon->weight,
+                                            [MUON_STEP_MASTER] = muon->master};
+    return graph_op_add(muon->pen, OP_MUON_STEP, &attrs, muon->parameter->name, operands);
+}
+
+/* Replaces a tensor by a view of its rows; TENSOR_NONE stays. */
+static enum gt_status rows_take(struct graph *graph, int64_t first, int64_t rows, int32_t *tensor)
+{
+    return *tensor == TENSOR_NONE ? GT_OK : graph_view_add(graph, *tensor, first, rows, tensor);
+}
+
 /* Appends Muon's update of one parameter. */
 static enum gt_status muon_add(const struct graph_pen *pen, const struct model *model,
                                const struct parameter *parameter)
 {
-    const struct tensor *tensor = &pen->graph->tensors[parameter->tensor];
-    const double rows = (double)tensor->dims[0], columns = (double)tensor->dims[1];
-    const struct muon muon = {pen, model, parameter, rows > columns};
-    int32_t x;
-    TRY(direction_add(&muon, &x));
-    for (int step = 0; step < STEPS; step++)
-        TRY(newton_schulz_add(&muon, x, &x));
-    struct op_attrs attrs = {
-        .alpha = model->options.muon_rate,
-        .value = (float)sqrt(fmax(1.0, columns / rows)),
-        .weight_decay = model->options.weight_decay,
-        .index_base = parameter->index_base,
-    };
-    int32_t operands[MUON_STEP_OPERANDS] = {[MUON_STEP_O] = x,
-                                            [MUON_STEP_SCALARS] = model->scalars,
-                                            [MUON_STEP_PARAM] = parameter->tensor,
-                                            [MUON_STEP_MASTER] = parameter->master};
-    return graph_op_add(pen, OP_MUON_STEP, &attrs, parameter->name, operands);
+    struct graph *graph = pen->graph;
+    int64_t first = 0;
+    for (int32_t part = 0; part < parameter->parts; part++) {
+        const int64_t rows = parameter->part_rows[part];
+        struct muon muon = {pen,
+                            model,
+                            parameter,
+                            .weight = parameter->tensor,
+                            .master = parameter->master,
+                            .gradient = parameter->gradient,
+                            .m = parameter->m};
+        muon.index_base = parameter->index_base + first * graph->tensors[parameter->tensor].dims[1];
+        if (parameter->parts > 1) {
+            TRY(rows_take(graph, first, rows, &muon.weight));
+            TRY(rows_take(graph, first, rows, &muon.master));
+            TRY(rows_take(graph, first, rows, &muon.gradient));
+            TRY(rows_take(graph, first, rows, &muon.m));
+        }
+        TRY(matrix_add(&muon));
+        first += rows;
+    }
+    return GT_OK;
 }
 
 static enum gt_status adamw_add(const struct graph_pen *pen, const struct model *model,
@@ -147,10 +185,10 @@ static enum gt_status optimizer_add(const struct graph_pen *pen, const struct mo
         .beta1 = options->beta1,
         .beta2 = options->beta2,
         .epsilon = options->adam_epsilon,
-        .alpha = 1.0f,
-        .weight_decay = parameter->decay ? options->weight_decay : 0.0f,
+        .alpha = options->rates[parameter->group],
+        .weight_decay = parameter->group == GROUP_VECTOR ? 0.0f : options->weight_decay,
     };
-    if (parameter->muon)
+    if (parameter->group == GROUP_MUON)
         return muon_add(pen, model, parameter);
     bool fp32 = model->graph->tensors[model_parameter_home(parameter)].dtype == DTYPE_F32;
     return fp32 ? adamw_add(pen, model, parameter, &attrs) : adamw_lean_add(pen, model, parameter, &attrs);

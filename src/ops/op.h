@@ -75,6 +75,7 @@ enum scalar_slot {
     SCALAR_POSITION,      /* int32: position of the first row of each sample (0 except with a key-value cache) */
     SCALAR_MICRO_STEP,    /* int32: index of the micro-step within the update, for the rounding of gradients */
     SCALAR_LOSS_SUM,      /* float: 0, to which loss_sum adds */
+    SCALAR_MUON_MOMENTUM, /* float: decay rate of Muon's momentum */
     SCALAR_HOST_COUNT,
     SCALAR_CLIP = SCALAR_HOST_COUNT, /* float, by clip_factor: the factor for gradients */
     SCALAR_GRAD_NORM,                /* float, by clip_factor: the norm of the unscaled gradient before clipping */

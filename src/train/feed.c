@@ -247,7 +247,9 @@ enum gt_status evaluation_split_sum(const struct evaluation *evaluation, enum to
     struct session *session = evaluation->session;
     struct feed *feed = evaluation->feed;
     const bool whole = evaluation->samples == 0;
-    const int64_t samples = whole ? sampler_window_count(feed->evaluate_sampler[split], true) : evaluation->samples;
+    const int64_t windows = sampler_window_count(feed->evaluate_sampler[split], true);
+    const int64_t most = evaluation->windows > 0 ? min_i64(windows, evaluation->windows) : windows;
+    const int64_t samples = whole ? most : evaluation->samples;
     const int64_t batch = session->model->options.choice.evaluate_batch, start_ns = clock_monotonic_ns();
     struct evaluation_sum sum = {.targets = whole ? 0 : samples * feed->evaluate_time};
     for (int64_t first = 0; first < samples; first += batch) {

@@ -76,7 +76,8 @@ struct evaluation {
     struct session *session;
     struct feed *feed;
     struct progress *progress;
-    int64_t samples; /* 0: every token of the split that has a context, once */
+    int64_t samples; /* 0: every token of the split that has a context, once, */
+    int64_t windows; /* or those of this many windows, from the first on, unless it is 0 */
     int64_t iter;    /* selects the random draw of `samples` */
 };
 

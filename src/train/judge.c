@@ -101,17 +101,18 @@ static size_t token_bytes(const struct tokenizer *tokenizer, int32_t id)
     return id == tokenizer_eot(tokenizer) ? 0 : tokenizer_token_bytes(tokenizer, id, scratch, &bytes);
 }
 
-/* Adds up the bytes of all targets: of every token but the first of each shard that is long enough. */
-static enum gt_status bytes_sum(const struct judge *judge, double *out)
+/* Adds up the bytes of the first `targets` targets: of every token but the first of each shard that is long enough. */
+static enum gt_status bytes_sum(const struct judge *judge, int64_t targets, double *out)
 {
     struct token_source *source = judge->feed.source[TOKEN_VAL];
     int32_t ids[READ_COUNT];
     double sum = 0.0;
     for (size_t shard = 0; shard < token_source_shard_count(source); shard++) {
-        const int64_t length = token_source_shard_length(source, shard);
+        const int64_t length = min_i64(token_source_shard_length(source, shard), targets + 1);
         const int64_t first = token_source_shard_first(source, shard);
-        if (length <= judge->time)
+        if (token_source_shard_length(source, shard) <= judge->time)
             continue;
+        targets -= length - 1;
         for (int64_t at = 1; at < length; at += READ_COUNT) {
             const int64_t count = min_i64(length - at, READ_COUNT);
             TRY(token_source_read(source, first + at, count, ids));
@@ -127,15 +128,17 @@ static enum gt_status bytes_sum(const struct judge *judge, double *out)
 static enum gt_status text_judge(struct judge *judge)
 {
     const char *path = judge->config->eval_data;
-    const struct evaluation evaluation = {
-        .session = &judge->session, .feed = &judge->feed, .progress = &judge->progress};
+    const struct evaluation evaluation = {.session = &judge->session,
+                                          .feed = &judge->feed,
+                                          .progress = &judge->progress,
+                                          .windows = size_ceil_div(judge->config->eval_tokens, judge->time)};
     struct evaluation_sum sum;
     double bytes = 0.0;
     TRY(tokenizer_look(judge));
     TRY(evaluation_split_sum(&evaluation, TOKEN_VAL, "evaluate", &sum));
     progress_clear(&judge->progress);
     if (judge->tokenizer != NULL)
-        TRY(bytes_sum(judge, &bytes));
+        TRY(bytes_sum(judge, sum.targets, &bytes));
     const double loss = sum.loss / (double)sum.targets;
     if (bytes > 0.0)
         log_result("%s: %" PRId64 " tokens, loss %.6f, perplexity %.6g, %.0f bytes, bits per byte %.6f", path,

@@ -114,14 +114,15 @@ static json_t *shape_object(const struct config *config, const struct model_conf
     const bool rope = model->position == POSITION_ROPE;
     char scaling[ROPE_SCALING_TEXT_MAX];
     json_t *object = json_pack(
-        "{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:s, s:s, s:f, s:s, s:f, s:s, s:s, s:s, s:b, s:b}", "n_layer",
-        model->n_layer, "n_head", model->n_head, "n_kv_head", model->n_kv_head, "head_dim", model_head_dim(model),
-        "n_embd", model->n_embd, "n_inner", model_inner_width(model), "vocab_size", model->vocab_size, "bias",
-        (int)model->bias, "gelu", model_gelu_words[model->gelu], "arch", arch_of(model), "norm",
-        model_norm_words[model->norm], "norm_epsilon", model->norm_epsilon, "position",
+        "{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:s, s:s, s:f, s:s, s:f, s:s, s:s, s:s, s:b, s:b, s:b}",
+        "n_layer", model->n_layer, "n_head", model->n_head, "n_kv_head", model->n_kv_head, "head_dim",
+        model_head_dim(model), "n_embd", model->n_embd, "n_inner", model_inner_width(model), "vocab_size",
+        model->vocab_size, "bias", (int)model->bias, "gelu", model_gelu_words[model->gelu], "arch", arch_of(model),
+        "norm", model_norm_words[model->norm], "norm_epsilon", model->norm_epsilon, "position",
         model_position_words[model->position], "rope_theta", rope ? model->rope.theta : 1e4, "rope_scaling",
         rope_scaling_text(scaling, &model->rope), "mlp", model_mlp_words[model->mlp], "qk_norm",
-        model_qk_norm_words[model->qk_norm], "qkv_bias", (int)model->qkv_bias, "tie_embeddings", (int)!model->untied);
+        model_qk_norm_words[model->qk_norm], "qkv_bias", (int)model->qkv_bias, "tie_embeddings", (int)!model->untied,
+        "embed_norm", (int)model->embed_norm);
     /* The user may set a shorter context, as with nanoGPT's crop_block_size; rotary positions allow any. */
     const bool crop = config_key_was_set(config, CONFIG_KEY_block_size) && config->block_size < model->block_size;
     if (object && !rope && !crop && json_object_set_new(object, "block_size", json_integer(model->block_size)) != 0) {
@@ -227,18 +228,21 @@ static enum gt_status state_from_record(const struct checkpoint *checkpoint, str
 {
     const struct checkpoint_state *record = &checkpoint->record.state;
     struct session_choices choices;
-    int64_t evaluated = -1, skipped = 0;
+    int64_t evaluated = -1, skipped = 0, length = 0;
     TRY(choices_from_record(checkpoint, &choices));
     if (record->data)
         TRY(json_get_int(record->data, checkpoint->source, "evaluated_iter", -1, INT64_MAX, &evaluated));
     if (json_object_get(record->data, "skipped")) /* older records lack it */
         TRY(json_get_int(record->data, checkpoint->source, "skipped", 0, record->iter, &skipped));
+    if (json_object_get(record->data, "length"))
+        TRY(json_get_int(record->data, checkpoint->source, "length", 0, RUN_LENGTH_MAX, &length));
     *state = (struct run_state){
         .iter = record->iter,
         .adam_step = record->adam_step,
         .evaluations = record->evaluations,
         .samples_seen = record->samples_seen,
         .skipped = skipped,
+        .length = length,
         .best_val_loss = record->best_val_loss,
         .evaluated = evaluated == record->iter,
         .choices = choices,

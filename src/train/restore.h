@@ -18,12 +18,16 @@
 #include "train/session.h"
 
 /* The run's counters and choices: the part of a checkpoint that is neither tensors nor configuration. */
+/* The most updates of a run: max_iters is at most one less. */
+#define RUN_LENGTH_MAX INT32_MAX
+
 struct run_state {
     int64_t iter;         /* the next iteration */
     int64_t adam_step;    /* updates applied */
     int64_t evaluations;  /* done so far */
     int64_t samples_seen; /* sequences trained on */
     int64_t skipped;      /* updates skipped */
+    int64_t length;       /* updates that `hours` allows, once ten were timed; 0: not known */
     double best_val_loss; /* infinity = none yet */
     bool evaluated;       /* iteration `iter` has been evaluated already */
     struct session_choices choices;

@@ -88,11 +88,15 @@ enum gt_status plan_answer(struct session *session, const struct forecast *forec
  * GT_NO_FIT if one does not fit. */
 enum gt_status compare_run(const struct config *config);
 
-/* Returns the learning rate of an iteration, as nanoGPT's get_lr (train.py).  It depends on nothing but `config` and
- * `iter`.  If decay_lr is off, it is learning_rate.  Otherwise the rate first grows linearly, as (iter + 1) /
- * (warmup_iters + 1) of learning_rate.  Then it falls along a cosine from learning_rate to min_lr at lr_decay_iters,
- * and stays there. */
+/* Returns the learning rate of an iteration; it depends on nothing but `config` and `iter`.  The rate first grows
+ * linearly, as (iter + 1) / (warmup_iters + 1) of learning_rate.  Then it falls to min_lr at lr_decay_iters, and stays
+ * there: along a cosine, as nanoGPT's get_lr (train.py), or along a line, which `wsd` begins cooldown_iters before the
+ * end.  A constant rate is learning_rate from the beginning. */
 double run_learning_rate(const struct config *config, int64_t iter);
+/* Returns the decay rate of Muon's momentum.  In the warm-up it grows linearly from 0.85 (modded-nanogpt). */
+double run_muon_momentum(const struct config *config, int64_t iter);
+/* Sets max_iters and lr_decay_iters to a run of `length` updates, and scales cooldown_iters as lr_decay_iters. */
+void run_length_set(struct config *config, int64_t length);
 double run_tokens_per_update(const struct trainer *t);
 /* Trains from the first iteration to the last, or until a signal.  Errors: GT_STOPPED, and what ended the run. */
 enum gt_status run_loop(struct trainer *t);

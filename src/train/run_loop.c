@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/size.h"
 #include "base/thread.h"
 #include "data/tokenizer.h"
 #include "train/stop.h"
@@ -23,6 +24,7 @@
  * float16 skips while its loss scale is above 1 do not count. */
 #define SKIPPED_IN_A_ROW_MAX 10
 #define PI 3.14159265358979323846
+#define MUON_MOMENTUM_FIRST 0.85
 #define NOT_SAVED "iter %" PRId64 " is not saved: %s; %s"
 
 static enum gt_status evaluate(struct trainer *t, double *train_loss, double *val_loss)
@@ -46,7 +48,12 @@ static enum gt_status evaluate(struct trainer *t, double *train_loss, double *va
     /* finish() may evaluate at other iterations, which an uninterrupted longer run would not do.  So this counts only
      * the evaluations that are due. */
     t->state.evaluations += t->state.iter % t->config->eval_interval == 0;
-    log_result("step %" PRId64 ": train loss %.4f, val loss %.4f", t->state.iter, *train_loss, *val_loss);
+    char expected[80] = "";
+    struct config_band band;
+    if (config_expected_source(t->config) != NULL && config_expected_losses(t->config, t->state.iter, &band))
+        snprintf(expected, sizeof expected, "; expected %g to %g after %.3g M tokens", band.low, band.high,
+                 (double)t->state.iter * run_tokens_per_update(t) / 1e6);
+    log_result("step %" PRId64 ": train loss %.4f, val loss %.4f%s", t->state.iter, *train_loss, *val_loss, expected);
     return GT_OK;
 }
 
@@ -168,15 +175,31 @@ static enum gt_status evaluate_and_save(struct trainer *t)
 /* If lr_decay_iters equals warmup_iters, nanoGPT divides by zero at that iteration.  This function returns min_lr. */
 double run_learning_rate(const struct config *config, int64_t iter)
 {
-    if (!config->decay_lr)
+    if (config->lr_schedule == CONFIG_LR_CONSTANT)
         return config->learning_rate;
     if (iter < config->warmup_iters)
         return config->learning_rate * (double)(iter + 1) / (double)(config->warmup_iters + 1);
     if (iter > config->lr_decay_iters)
         return config->min_lr;
-    int64_t span = config->lr_decay_iters - config->warmup_iters;
-    double done = span > 0 ? (double)(iter - config->warmup_iters) / (double)span : 1.0;
-    return config->min_lr + 0.5 * (1.0 + cos(PI * done)) * (config->learning_rate - config->min_lr);
+    int64_t begin = config->warmup_iters;
+    if (config->lr_schedule == CONFIG_LR_WSD) {
+        int64_t cooldown = config->cooldown_iters > 0 ? config->cooldown_iters : config->lr_decay_iters / 5;
+        begin = max_i64(begin, config->lr_decay_iters - cooldown);
+        if (iter < begin)
+            return config->learning_rate;
+    }
+    int64_t span = config->lr_decay_iters - begin;
+    double done = span > 0 ? (double)(iter - begin) / (double)span : 1.0;
+    double left = config->lr_schedule == CONFIG_LR_COSINE ? 0.5 * (1.0 + cos(PI * done)) : 1.0 - done;
+    return config->min_lr + left * (config->learning_rate - config->min_lr);
+}
+
+double run_muon_momentum(const struct config *config, int64_t iter)
+{
+    const double first = fmin(MUON_MOMENTUM_FIRST, config->muon_momentum);
+    if (iter >= config->muon_momentum_warmup)
+        return config->muon_momentum;
+    return first + (config->muon_momentum - first) * (double)iter / (double)config->muon_momentum_warmup;
 }
 
 static void scalars_set(struct trainer *t, double learning_rate)
@@ -191,6 +214,7 @@ static void scalars_set(struct trainer *t, double learning_rate)
     scalars[SCALAR_SEED_LO].u = (uint32_t)((uint64_t)t->config->seed & 0xffffffffu);
     scalars[SCALAR_SEED_HI].u = (uint32_t)((uint64_t)t->config->seed >> 32);
     scalars[SCALAR_POSITION].i = 0;
+    scalars[SCALAR_MUON_MOMENTUM].f = (float)run_muon_momentum(t->config, t->state.iter);
 }
 
 static enum gt_status update(struct trainer *t, double learning_rate)
@@ -235,6 +259,28 @@ static enum gt_status skipped_check(struct trainer *t, int64_t iter)
     return GT_FAILURE;
 }
 
+void run_length_set(struct config *config, int64_t length)
+{
+    const double factor = (double)(length - 1) / (double)max_i64(config->lr_decay_iters, 1);
+    config->cooldown_iters = llround((double)config->cooldown_iters * factor);
+    config->max_iters = config->lr_decay_iters = length - 1;
+}
+
+/* Sets the length of a run with `hours` from the time of its first steps. */
+static void hours_settle(struct trainer *t)
+{
+    char text[32];
+    const double mean = forecast_tested_mean(&t->forecast), updates = t->config->hours * 3600.0 / mean;
+    if (t->config->hours <= 0.0 || t->state.length > 0)
+        return;
+    t->state.length = (int64_t)fmin(fmax(updates, (double)t->state.iter + 2.0), (double)RUN_LENGTH_MAX);
+    run_length_set(&t->settled, t->state.length);
+    t->forecast.steps = t->config->max_iters - t->state.iter;
+    t->forecast.evaluations = forecast_evaluations(t->config, t->state.iter + 1);
+    log_result("hours=%g at %s an update: max_iters=%" PRId64 ", which the checkpoints keep", t->config->hours,
+               clock_duration(text, mean), t->config->max_iters);
+}
+
 /* Compares the first steps with the model.  Rates are corrected only by steps that no other program slowed. */
 static void forecast_test(struct trainer *t)
 {
@@ -244,6 +290,7 @@ static void forecast_test(struct trainer *t)
     const double disturbed = on_host ? contention_share(&t->before_test, &now, thread_count_available()) : 0.0;
     progress_clear(&t->progress);
     forecast_test_log(&t->forecast, disturbed);
+    hours_settle(t);
     if (disturbed < CONTENTION_DISTURBED)
         session_rates_correct(&t->session, t->forecast.modelled_seconds, forecast_tested_mean(&t->forecast));
 }

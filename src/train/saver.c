@@ -77,10 +77,10 @@ enum gt_status saver_repair_tokenizer(struct saver *saver)
  * json_pack() would omit an optional NULL value and hide the failure. */
 static json_t *data_object(const struct saver *saver, const struct run_state *state)
 {
-    json_t *data =
-        json_pack("{s:I, s:I, s:s, s:s}", "evaluated_iter", (json_int_t)(state->evaluated ? state->iter : -1),
-                  "skipped", (json_int_t)state->skipped, token_split_name(TOKEN_TRAIN), saver->data.text[TOKEN_TRAIN],
-                  token_split_name(TOKEN_VAL), saver->data.text[TOKEN_VAL]);
+    json_t *data = json_pack("{s:I, s:I, s:I, s:s, s:s}", "evaluated_iter",
+                             (json_int_t)(state->evaluated ? state->iter : -1), "skipped", (json_int_t)state->skipped,
+                             "length", (json_int_t)state->length, token_split_name(TOKEN_TRAIN),
+                             saver->data.text[TOKEN_TRAIN], token_split_name(TOKEN_VAL), saver->data.text[TOKEN_VAL]);
     if (data && *saver->tokenizer_hash &&
         json_object_set_new(data, "tokenizer", json_string(saver->tokenizer_hash)) != 0) {
         json_decref(data);

@@ -22,7 +22,6 @@
 #define LOSS_CHUNK_BYTES_CARD ((int64_t)512 << 20)
 #define LOSS_CHUNK_ROWS_STEP 64
 #define LOSS_CHUNKS_MAX 512 /* in a program, unless the user set loss_chunk */
-#define ADAM_EPSILON 1e-8f
 #define PARTS_FINE 8 /* evaluation batches: divisors up to this grow by one, then by an eighth */
 #define CHUNK_ROWS_LEAST 64
 
@@ -49,6 +48,7 @@ void session_model_config(const struct config *config, int64_t vocab_size, struc
         .bias = config->bias,
         .qkv_bias = config->qkv_bias,
         .untied = !config->tie_embeddings,
+        .embed_norm = config->embed_norm,
         .norm = config->norm == CONFIG_NORM_RMSNORM ? NORM_RMSNORM : NORM_LAYERNORM,
         .position = config->position == CONFIG_POSITION_ROPE ? POSITION_ROPE : POSITION_LEARNED,
         .mlp = config->mlp == CONFIG_MLP_SWIGLU ? MLP_SWIGLU : MLP_GELU,
@@ -95,10 +95,13 @@ static enum state_format states_first(const struct config *config, const struct 
     return config->state_format == CONFIG_STATES_AUTO ? STATE_MASTER : session_state_format(config);
 }
 
-/* Returns the factor from the scheduled learning rate to Muon's; 0 when learning_rate is 0. */
-static float muon_rate(const struct config *config)
+/* Returns the factor from the scheduled learning rate to a group's; 1 where the group has none of its own, 0 when
+ * learning_rate is 0. */
+static float rate_of(const struct config *config, double rate)
 {
-    return config->learning_rate > 0.0 ? (float)(config->muon_learning_rate / config->learning_rate) : 0.0f;
+    if (config->learning_rate <= 0.0)
+        return 0.0f;
+    return rate > 0.0 ? (float)(rate / config->learning_rate) : 1.0f;
 }
 
 /* Newton-Schulz needs no more than 16 bits.  Its numbers are within the range of float16, which is used on a device
@@ -145,8 +148,12 @@ void session_train_options(const struct session *session, const struct session_c
         .dtype = session->device.dtype,
         .states = states,
         .muon = config->optimizer == CONFIG_OPTIMIZER_MUON,
-        .muon_momentum = (float)config->muon_momentum,
-        .muon_rate = muon_rate(config),
+        .init = config->init == CONFIG_INIT_ZERO ? MODEL_INIT_ZERO : MODEL_INIT_GPT2,
+        .rates = {[GROUP_MATRIX] = 1.0f,
+                  [GROUP_MUON] = config->muon_learning_rate > 0.0 ? rate_of(config, config->muon_learning_rate) : 0.0f,
+                  [GROUP_EMBEDDING] = rate_of(config, config->embedding_learning_rate),
+                  [GROUP_HEAD] = rate_of(config, config->head_learning_rate),
+                  [GROUP_VECTOR] = rate_of(config, config->scalar_learning_rate)},
         .muon_dtype = muon_dtype(session),
         .train = !config->eval_only,
         .evaluate = true,
@@ -160,8 +167,10 @@ void session_train_options(const struct session *session, const struct session_c
         .beta1 = (float)config->beta1,
         .beta2 = (float)config->beta2,
         .weight_decay = (float)config->weight_decay,
+        .muon_weight_decay =
+            (float)(config->muon_weight_decay < 0.0 ? config->weight_decay : config->muon_weight_decay),
         .grad_clip = (float)config->grad_clip,
-        .adam_epsilon = ADAM_EPSILON,
+        .adam_epsilon = (float)config->adam_epsilon,
         .correction_rows = config->eval_only ? 0
                                              : model_correction_rows((float)config->beta1, (float)config->beta2,
                                                                      config->max_iters + 1),

@@ -91,6 +91,10 @@ static void forecast_make(struct trainer *t)
         runs += size_ceil_div(sampler_window_count(t->feed.evaluate_sampler[split], true),
                               model->options.choice.evaluate_batch);
     forecast_model(&t->session, t->state.iter, runs, &t->forecast);
+    if (t->config->hours > 0.0 && t->state.length == 0 && t->forecast.step_seconds > 0.0) {
+        t->forecast.steps = (int64_t)(t->config->hours * 3600.0 / t->forecast.step_seconds);
+        t->forecast.evaluations = t->forecast.steps / t->config->eval_interval + 1;
+    }
 }
 
 /* Takes the arena.  That may last half a minute, so everything known by then is logged first. */
@@ -272,6 +276,10 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config, FIL
     t.settled = *config;
     TRY_GOTO(status, close, restore_open(mem, &t.settled, folder, &t.source, &t.state, &model));
     TRY_GOTO(status, close, feed_folder(t.settled.dataset, folder)); /* the checkpoint may have named another dataset */
+    if (t.settled.hours > 0.0 && t.state.length > 0)
+        run_length_set(&t.settled, t.state.length);
+    else if (t.settled.hours > 0.0)
+        t.settled.max_iters = RUN_LENGTH_MAX - 1; /* until ten updates have been timed */
     if (config->explain_oom[0] != '\0')
         TRY_GOTO(status, close, explain_oom(&t.settled, &model, &assumed));
     t.config = &t.settled;

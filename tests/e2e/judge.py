@@ -123,6 +123,11 @@ def texts(w, vocabulary):
     done = judge("--eval_data=data/some.bin", "--eval_block_size=3", "--eval_batch_size=7")
     found, loss = judged(done.stdout), walk(w, ids, 3) / (len(ids) - 1)
     check("less context", found and abs(found[1] - loss) < TOLERANCE, f"{found} {loss} {done.stderr}")
+    done = judge("--eval_data=data/some.bin", f"--eval_tokens={2 * T}")
+    found, loss = judged(done.stdout), walk(w, ids[:2 * T + 1]) / (2 * T)
+    size = sum(len(chr(vocabulary[i]).encode()) for i in ids[1:2 * T + 1])
+    check("the first tokens", found and found[0] == 2 * T and abs(found[1] - loss) < TOLERANCE and found[3] == size,
+          f"{found} {loss} {done.stderr}")
     val = array.array("H", read("data/val.bin"))
     done = judge("--eval_data=data")
     found, loss = judged(done.stdout), walk(w, list(val)) / (len(val) - 1)

@@ -6,13 +6,17 @@
   text        it trains on the project's documents and sources, never on test data
   resumed     a second start says that all was done; one after a kill resumes the run
   missing     without a compiler and without root it prints the commands that install one, and stops with status 1
+  weekend     `./quickstart weekend` names the first shard that is missing and the command that downloads it; with all
+              shards it trains, judges and exports; a shard that is cut short is named before the first step
   check       the progress of `./quickstart check`: tests done, failures at once, the time left
 Prints "checks: P passed, F failed, S skipped".
 """
+import array
 import difflib
 import os
 import re
 import shutil
+import struct
 import subprocess
 
 from checks import BUILD, SOURCE, check, end, read, read_json, write
@@ -55,7 +59,7 @@ def copy_made(folder):
             shutil.copy(path, target)
     build = os.path.join(folder, "build")
     os.makedirs(build)
-    for name in ("gpt-train", "gpt-prepare", "gpt-sample"):
+    for name in ("gpt-train", "gpt-prepare", "gpt-sample", "gpt-export"):
         os.symlink(os.path.join(BUILD, name), os.path.join(build, name))
     for name, text in (("configure", "exit 1"), ("build/config.status", "exit 1")):
         os.chmod(write(os.path.join(folder, name), "#!/bin/sh\n" + text + "\n"), 0o755)
@@ -116,6 +120,37 @@ def missing(folder):
         check(done.returncode == 2 and done.stderr.count(b"\n") == 1 and words[0].encode() in done.stderr, f"{words}: {done.stderr}")
 
 
+def shard_write(path, count, written):
+    """Writes a shard of `count` tokens in llm.c's format, of which only `written` follow the header."""
+    ids = array.array("H", (i * i % 251 for i in range(written)))
+    write(path, struct.pack("<256i", 20240520, 1, count, *[0] * 253) + ids.tobytes())
+
+
+def weekend(folder):
+    shards, out = os.path.join(folder, "data", "fineweb10B"), os.path.join(folder, "out-weekend")
+    flags = {"WEEKEND_SHARDS": "2", "WEEKEND_FLAGS": "--n_layer=1 --n_head=1 --n_embd=32 --head_dim=32 --n_inner=64 "
+             "--block_size=16 --batch_size=2 --vocab_size=256 --max_iters=12 --lr_decay_iters=12 --cooldown_iters=8 "
+             "--eval_iters=2 --threads=1 --device=cpu"}
+    os.makedirs(shards)
+    configured = os.path.join(folder, "build", "quickstart-flags")
+    write(configured, "--with-cuda \n" if shutil.which("nvcc") else " \n")
+    shard_write(os.path.join(shards, "fineweb_train_000001.bin"), 500, 500)
+    done = quickstart(folder, "weekend", **flags)
+    said = done.stdout.decode()
+    check(done.returncode == 1 and "fineweb_train_000002.bin" in said and "huggingface.co" in said and "Forecast" in said, said[-900:])
+    shard_write(os.path.join(shards, "fineweb_train_000002.bin"), 500, 400)
+    shard_write(os.path.join(shards, "fineweb_val_000000.bin"), 300, 300)
+    done = quickstart(folder, "weekend", **flags)
+    check(done.returncode == 2 and b"fineweb_train_000002.bin" in done.stderr and b"iter 0" not in done.stdout,
+          f"{done.returncode} {done.stderr.decode()[-500:]}")
+    shard_write(os.path.join(shards, "fineweb_train_000002.bin"), 500, 500)
+    done = quickstart(folder, "weekend", "--hours=0.0002", **flags)
+    said = done.stdout.decode()
+    check(done.returncode == 0 and "hours=0.0002" in said and " tokens, loss " in said, f"{said[-900:]} {done.stderr.decode()[-500:]}")
+    check(read_json(out + "-hf/config.json")["model_type"] == "qwen3" and read(out + ".gguf")[:4] == b"GGUF", "both exports")
+    write(configured, " \n")
+
+
 def installed_since(folder):
     """A package was missing when configure ran, and has been installed since: configure runs again, and fails in this
     copy."""
@@ -145,7 +180,7 @@ def progress(folder):
 
 def main():
     folder = os.path.abspath("gpt-train")
-    for part in (copy_made, transcript, text_read, resumed, installed_since, missing, progress):
+    for part in (copy_made, transcript, text_read, resumed, weekend, installed_since, missing, progress):
         part(folder)
 
 

@@ -1,5 +1,7 @@
 /* Checks Muon's direction, computed from the update program's change of a weight, against linear algebra in double.
  *
+ *   parts       queries, keys and values of a model with Llama's layout, and the halves of its MLP, are matrices of
+ *               their own
  *   orthogonal  all singular values of the direction lie where five Newton-Schulz steps bring them, about 0.7 to 1.2,
  *               for wide, square and tall matrices
  *   direction   it has the gradient's own singular vectors: O G' is symmetric and positive
@@ -112,17 +114,24 @@ static void newton_schulz(const struct matrix *u, double *out)
     free(next);
 }
 
-static void muon_rig(struct rig *rig, enum dtype products)
+static void muon_rig(struct rig *rig, enum dtype products, bool llama)
 {
     const struct rig_how how = {.threads = 1};
-    struct model_options options = rig_options(true, 0.0f, GELU_TANH);
+    struct model_options options = rig_options(!llama, 0.0f, GELU_TANH);
+    if (llama) {
+        options.config.norm = NORM_RMSNORM;
+        options.config.position = POSITION_ROPE;
+        options.config.rope.theta = 1e4;
+        options.config.mlp = MLP_SWIGLU;
+        options.config.untied = true;
+    }
     options.muon = true;
-    options.muon_momentum = (float)MOMENTUM;
-    options.muon_rate = RATE;
+    options.rates[GROUP_MUON] = RATE;
     options.muon_dtype = products;
-    options.weight_decay = 0.0f;
+    options.muon_weight_decay = 0.0f;
     options.grad_clip = 0.0f;
     rig_open(rig, &options, &how, unit_seed());
+    rig->scalars[SCALAR_MUON_MOMENTUM].f = (float)MOMENTUM;
 }
 
 static double gradient_value(const struct rig *rig, int32_t parameter, uint64_t which, int64_t index)
@@ -160,7 +169,7 @@ static double *weights_take(struct rig *rig, const struct parameter *parameter, 
     return out;
 }
 
-/* Returns the direction: the change of the parameter in the next update, divided by rate and scale. */
+/* Returns the direction: the change of the parameter in the next update, divided by the rate. */
 static struct matrix direction_take(struct rig *rig, const struct parameter *parameter)
 {
     const struct tensor *tensor = &rig->model->graph->tensors[parameter->tensor];
@@ -169,9 +178,23 @@ static struct matrix direction_take(struct rig *rig, const struct parameter *par
     rig_run(rig, rig->model->update.program);
     out.at = weights_take(rig, parameter, before);
     free(before);
-    const double scale = sqrt(fmax(1.0, (double)out.columns / (double)out.rows));
     for (int64_t i = 0; i < out.rows * out.columns; i++)
-        out.at[i] /= -(double)rig->scalars[SCALAR_LEARNING_RATE].f * (double)RATE * scale;
+        out.at[i] /= -(double)rig->scalars[SCALAR_LEARNING_RATE].f * (double)RATE;
+    return out;
+}
+
+/* Returns a matrix that Muon treats as one, without its scale if it is a direction: rows of `whole`, borrowed. */
+static struct matrix part_take(const struct matrix *whole, const struct parameter *parameter, int part, bool direction)
+{
+    struct matrix out = *whole;
+    for (int i = 0; i < part; i++)
+        out.at += parameter->part_rows[i] * out.columns;
+    if (parameter->parts > 1)
+        out.rows = parameter->part_rows[part];
+    const bool gpt2 = strncmp(parameter->name, "h.", 2) == 0;
+    const double in = (double)(gpt2 ? out.rows : out.columns), to = (double)(gpt2 ? out.columns : out.rows);
+    for (int64_t i = 0; direction && i < out.rows * out.columns; i++)
+        out.at[i] /= sqrt(fmax(1.0, to / in));
     return out;
 }
 
@@ -228,52 +251,59 @@ static void iteration_check(const char *name, const struct matrix *direction, co
     free(expected);
 }
 
-/* Tests each matrix of the first block in turn, with a new rig each, because one update changes all of them. */
-TEST_LOOP(direction_is_orthogonal, 3)
+/* Compares two updates of a parameter with the gradients that they had; returns the number of its matrices. */
+static int parameter_check(struct rig *rig, int32_t p, double bound)
 {
-    static const enum dtype products[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
-    static const double bounds[] = {0.05, 0.008,
+    const struct parameter *parameter = &rig->model->parameters.at[p];
+    const double mu = MOMENTUM, rest = 1.0 - MOMENTUM;
+    for (uint64_t update = 1; update <= 2; update++) {
+        gradients_fill(rig, update, false);
+        struct matrix direction = direction_take(rig, parameter);
+        struct matrix u =
+            update == 1 ? gradient_of(rig, p, 1.0, 0.0) : gradient_of(rig, p, mu * mu * rest, mu * rest + rest);
+        for (int part = 0; part < parameter->parts; part++) {
+            const struct matrix moved = part_take(&direction, parameter, part, true);
+            const struct matrix from = part_take(&u, parameter, part, false);
+            orthogonal_check(parameter->name, &moved);
+            if (update == 1)
+                vectors_check(parameter->name, &moved, &from);
+            iteration_check(parameter->name, &moved, &from, bound);
+        }
+        free(u.at);
+        free(direction.at);
+    }
+    return parameter->parts;
+}
+
+/* Tests each matrix of the blocks in turn, with a new rig each, because one update changes all of them. */
+TEST_LOOP(direction_is_orthogonal, 4)
+{
+    static const enum dtype products[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32, DTYPE_F32};
+    static const double bounds[] = {0.05, 0.008, 5e-4,
                                     5e-4}; /* units of the dtype, through five steps; for fp32, those of the weight */
+    const bool llama = _i == 3;
     int matrices = 0;
     for (int32_t p = 0;; p++) {
         struct rig rig;
-        muon_rig(&rig, products[_i]);
-        if (p == rig.model->parameters.count) {
-            rig_close(&rig);
-            break;
-        }
-        const struct parameter *parameter = &rig.model->parameters.at[p];
-        if (parameter->muon) {
-            const double mu = MOMENTUM, rest = 1.0 - MOMENTUM;
-            gradients_fill(&rig, 1, false);
-            struct matrix first = direction_take(&rig, parameter), u = gradient_of(&rig, p, 1.0, 0.0);
-            orthogonal_check(parameter->name, &first);
-            vectors_check(parameter->name, &first, &u);
-            iteration_check(parameter->name, &first, &u, bounds[_i]);
-            free(u.at);
-            gradients_fill(&rig, 2, false);
-            struct matrix second = direction_take(&rig, parameter);
-            u = gradient_of(&rig, p, mu * mu * rest, mu * rest + rest);
-            orthogonal_check(parameter->name, &second);
-            iteration_check(parameter->name, &second, &u, bounds[_i]);
-            free(u.at);
-            free(second.at);
-            free(first.at);
-            matrices++;
-        }
+        muon_rig(&rig, products[_i], llama);
+        const bool end = p == rig.model->parameters.count;
+        if (!end && rig.model->parameters.at[p].group == GROUP_MUON)
+            matrices += parameter_check(&rig, p, bounds[_i]);
         rig_close(&rig);
+        if (end)
+            break;
     }
-    ck_assert_int_eq(matrices, 8); /* four in each of two blocks */
+    ck_assert_int_eq(matrices, llama ? 14 : 8); /* in two blocks */
 }
 
 TEST(no_gradient_no_step)
 {
     struct rig rig;
-    muon_rig(&rig, DTYPE_BF16);
+    muon_rig(&rig, DTYPE_BF16, false);
     gradients_fill(&rig, 0, true);
     for (int32_t p = 0; p < rig.model->parameters.count; p++) {
         const struct parameter *parameter = &rig.model->parameters.at[p];
-        if (!parameter->muon)
+        if (parameter->group != GROUP_MUON)
             continue;
         struct matrix direction = direction_take(&rig, parameter);
         for (int64_t i = 0; i < direction.rows * direction.columns; i++)

@@ -70,6 +70,8 @@ struct model_options rig_options(bool bias, float dropout, enum gelu_kind gelu)
         .beta1 = 0.9f,
         .beta2 = 0.95f,
         .weight_decay = 0.1f,
+        .muon_weight_decay = 0.1f,
+        .rates = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f},
         .grad_clip = 1.0f,
         .adam_epsilon = 1e-8f,
         .correction_rows = 4,

@@ -37,6 +37,7 @@ static void fill_scalars(const struct check_case *check, double *word, struct ra
                                  : check->inputs == INPUTS_HUGE ? 131072.0
                                                                 : 1.0 / 48.0;
     word[SCALAR_UNSCALE] = check->inputs == INPUTS_LARGE ? 1.0 / 1024.0 : 0.75;
+    word[SCALAR_MUON_MOMENTUM] = (double)0.95f;
     word[SCALAR_CLIP] = 0.1 + 0.8 * (double)random_word(random) * 0x1p-32;
     word[SCALAR_LOSS_SUM] = integer ? 17.0 : 3.0 * random_normal(random);
     word[SCALAR_FOUND_INF] = 0.0;

@@ -7,7 +7,7 @@ static void naive_muon_momentum(const struct op_call *call, double *const *value
 {
     const double *scalars = value[MUON_MOMENTUM_SCALARS];
     float clip = defect == DEFECT_FORGET_SCALE ? 1.0f : (float)scalars[SCALAR_CLIP];
-    float mu = call->attrs.beta1, rest = 1.0f - mu;
+    float mu = (float)scalars[SCALAR_MUON_MOMENTUM], rest = 1.0f - mu;
     bool skips = scalars[SCALAR_FOUND_INF] != 0.0 && defect != DEFECT_FORGET_SKIP;
     for (int64_t i = 0; i < op_elements(call, MUON_MOMENTUM_U); i++) {
         float g = (float)value[MUON_MOMENTUM_GRAD][i] * clip, old = (float)value[MUON_MOMENTUM_M][i];
@@ -68,7 +68,6 @@ static void naive_muon_step(const struct op_call *call, double *const *value, en
 static void make_muon_momentum(struct maker *maker)
 {
     int64_t count = case_lean_elements(maker);
-    case_attrs(maker)->beta1 = 0.95f;
     case_tensor(maker, MUON_MOMENTUM_GRAD, maker->index % 2 != 0 ? DTYPE_F32 : DTYPE_BF16, count, 0);
     case_tensor(maker, MUON_MOMENTUM_M, maker->index % 3 != 0 ? DTYPE_BF16 : DTYPE_F32, count, 0);
     case_scalars(maker, MUON_MOMENTUM_SCALARS);

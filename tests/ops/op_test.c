@@ -179,7 +179,8 @@ bool scalar_is_float(int64_t slot)
 {
     static const bool is_float[SCALAR_WORDS] = {
         [SCALAR_LEARNING_RATE] = true, [SCALAR_LOSS_GRADIENT] = true, [SCALAR_UNSCALE] = true,
-        [SCALAR_LOSS_SUM] = true,      [SCALAR_CLIP] = true,          [SCALAR_GRAD_NORM] = true};
+        [SCALAR_LOSS_SUM] = true,      [SCALAR_CLIP] = true,          [SCALAR_GRAD_NORM] = true,
+        [SCALAR_MUON_MOMENTUM] = true};
     return is_float[slot];
 }
 

@@ -150,7 +150,7 @@ TEST(parameters_are_in_the_checkpoints_order)
         const struct tensor *tensor = &graph->tensors[parameter->tensor];
         bool bias = strstr(parameter->name, ".bias") != NULL, gain = strstr(parameter->name, "ln_") != NULL && !bias;
         bool projection = strstr(parameter->name, "c_proj.weight") != NULL;
-        ck_assert_int_eq(parameter->decay, tensor->rank >= 2);
+        ck_assert_int_eq(parameter->group != GROUP_VECTOR, tensor->rank >= 2);
         ck_assert_int_eq(tensor->rank, bias || gain ? 1 : 2);
         ck_assert_int_eq(parameter->init, bias ? INIT_ZERO : gain ? INIT_ONE : INIT_NORMAL);
         if (parameter->init == INIT_NORMAL)
@@ -186,6 +186,7 @@ static struct model_options options_make(void)
                                   .prefill_time = 2,
                                   .beta1 = 0.9f,
                                   .beta2 = 0.95f,
+                                  .rates = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f},
                                   .correction_rows = 3};
 }
 
@@ -288,8 +289,8 @@ TEST(lean_states_are_built)
             const bool codes = model->graph->tensors[parameter->m].dtype == DTYPE_U8;
             ck_assert_int_eq(parameter->master, TENSOR_NONE);
             ck_assert_int_eq(parameter->index_base, base);
-            ck_assert_int_eq(
-                codes, half && (format == STATE_SR_8BIT_FULL || (format == STATE_SR_8BIT && !parameter->embedding)));
+            ck_assert_int_eq(codes, half && (format == STATE_SR_8BIT_FULL ||
+                                             (format == STATE_SR_8BIT && parameter->group != GROUP_EMBEDDING)));
             ck_assert_int_eq(codes, parameter->scales != TENSOR_NONE);
             ck_assert_int_eq(op_find(update, OP_ADAMW_LEAN, ADAMW_LEAN_PARAM, parameter->tensor) >= 0, half);
             ck_assert_int_eq(op_find(update, OP_ADAMW, ADAMW_PARAM, parameter->tensor) >= 0, !half);

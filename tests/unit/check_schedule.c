@@ -1,4 +1,4 @@
-/* Tests of run_learning_rate() against the formula of nanoGPT's get_lr, at its boundaries. */
+/* Tests of run_learning_rate() against the formula of nanoGPT's get_lr, at its boundaries, and of the other schedules. */
 #include <math.h>
 
 #include "tests/unit/unit_main.h"
@@ -6,7 +6,9 @@
 
 static struct config config_make(bool decay, int64_t warmup, int64_t decay_iters)
 {
-    struct config config = {.decay_lr = decay, .warmup_iters = warmup, .lr_decay_iters = decay_iters};
+    struct config config = {.lr_schedule = decay ? CONFIG_LR_COSINE : CONFIG_LR_CONSTANT,
+                            .warmup_iters = warmup,
+                            .lr_decay_iters = decay_iters};
     config.learning_rate = 1e-3;
     config.min_lr = 1e-4;
     return config;
@@ -46,4 +48,44 @@ TEST(spans_of_nothing)
     near(run_learning_rate(&equal, 10), 1e-4);
     near(run_learning_rate(&crossed, 7), 1e-3 * 8 / 11);
     near(run_learning_rate(&crossed, 10), 1e-4);
+}
+
+TEST(decays_along_a_line)
+{
+    struct config config = config_make(true, 9, 109);
+    config.lr_schedule = CONFIG_LR_LINEAR;
+    near(run_learning_rate(&config, 8), 1e-3 * 9 / 10);
+    for (int64_t iter = 9; iter <= 109; iter++)
+        near(run_learning_rate(&config, iter), 1e-4 + (1.0 - (double)(iter - 9) / 100) * (1e-3 - 1e-4));
+    near(run_learning_rate(&config, 200), 1e-4);
+}
+
+TEST(stays_then_cools_down)
+{
+    struct config config = config_make(true, 9, 100);
+    config.lr_schedule = CONFIG_LR_WSD;
+    config.cooldown_iters = 40;
+    near(run_learning_rate(&config, 8), 1e-3 * 9 / 10);
+    near(run_learning_rate(&config, 9), 1e-3);
+    near(run_learning_rate(&config, 60), 1e-3);
+    near(run_learning_rate(&config, 80), 1e-4 + 0.5 * (1e-3 - 1e-4));
+    near(run_learning_rate(&config, 100), 1e-4);
+    config.cooldown_iters = 95; /* longer than what the warm-up leaves */
+    near(run_learning_rate(&config, 9), 1e-3);
+    near(run_learning_rate(&config, 100), 1e-4);
+    config.cooldown_iters = 0; /* a fifth */
+    near(run_learning_rate(&config, 80), 1e-3);
+    near(run_learning_rate(&config, 90), 1e-4 + 0.5 * (1e-3 - 1e-4));
+}
+
+TEST(momentum_warms_up)
+{
+    struct config config = {.muon_momentum = 0.95, .muon_momentum_warmup = 300};
+    near(run_muon_momentum(&config, 0), 0.85);
+    ck_assert(fabs(run_muon_momentum(&config, 150) - 0.9) < 1e-15);
+    near(run_muon_momentum(&config, 300), 0.95);
+    config.muon_momentum_warmup = 0;
+    near(run_muon_momentum(&config, 0), 0.95);
+    config = (struct config){.muon_momentum = 0.5, .muon_momentum_warmup = 10}; /* never above its goal */
+    near(run_muon_momentum(&config, 0), 0.5);
 }

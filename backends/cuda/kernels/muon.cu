@@ -7,7 +7,6 @@
 struct muon_momentum_args {
     struct cuda_floats grad, momentum, ahead; /* ahead, u, is fp32 */
     const union scalar_word *scalars;
-    float beta;
     int64_t index_base;
     struct cuda_walk walk;
 };
@@ -42,7 +41,8 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) muon_momentum(struct
         return;
     }
     const struct cuda_rounding rounding = cuda_rounding_make(args.scalars, args.index_base);
-    const float clip = args.scalars[SCALAR_CLIP].f, beta = args.beta, rest = __fsub_rn(1.0f, args.beta);
+    const float clip = args.scalars[SCALAR_CLIP].f, beta = args.scalars[SCALAR_MUON_MOMENTUM].f;
+    const float rest = __fsub_rn(1.0f, beta);
     const int64_t end = args.walk.elements;
     for (int64_t first = cuda_walk_first(); first < end; first += cuda_walk_stride()) {
         const struct cuda_span span = cuda_span_make(first, end, args.walk.aligned);
@@ -107,7 +107,7 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) muon_step(struct muo
 
 CUDA_WALK_LAUNCHER(muon_momentum, muon_momentum_args, args->operand[MUON_MOMENTUM_GRAD], args->operand[MUON_MOMENTUM_M],
                    args->operand[MUON_MOMENTUM_U], CUDA_POINTER(union scalar_word, MUON_MOMENTUM_SCALARS),
-                   args->attrs.beta1, args->attrs.index_base)
+                   args->attrs.index_base)
 CUDA_WALK_LAUNCHER(muon_normalize, muon_normalize_args, args->operand[MUON_NORMALIZE_X],
                    args->operand[MUON_NORMALIZE_Y], CUDA_POINTER(const float, MUON_NORMALIZE_SUM))
 CUDA_WALK_LAUNCHER(muon_step, muon_step_args, args->operand[MUON_STEP_O], args->operand[MUON_STEP_PARAM],

@@ -6,13 +6,14 @@
 #define GT_MUON_NORM_EPSILON 1e-7f
 
 GT_KERNEL(GT_GROUP)
-gt_muon_momentum(GT_TENSOR(grad), GT_ARRAY(const uint, scalars), GT_TENSOR(m), GT_ARRAY(float, u), float mu, float rest,
-                 ulong index_base, long count)
+gt_muon_momentum(GT_TENSOR(grad), GT_ARRAY(const uint, scalars), GT_TENSOR(m), GT_ARRAY(float, u), ulong index_base,
+                 long count)
 {
     __local uint words[GT_ROUNDING_WORDS];
     const long begin = gt_group_index(0) * GT_STATE_BLOCK;
     const ulong index = index_base + (ulong)begin;
     const float clip = GT_SCALAR_FLOAT(scalars, GT_CLIP);
+    const float mu = GT_SCALAR_FLOAT(scalars, GT_MUON_MOMENTUM), rest = 1.0f - mu;
     const bool skips = GT_AT(scalars, GT_FOUND_INF) != 0;
     gt_rounding_fill(words, GT_AT(scalars, GT_SEED_LO), GT_AT(scalars, GT_SEED_HI), GT_AT(scalars, GT_STEP), index,
                      GT_ROUNDING_M, 1);

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""The parts of config/weekend.py, on a tiny model that reads that file.
+
+  file     it plans within a 12 GB card, and the model has its documented size
+  cooldown a run that is killed in the cooldown and resumed has the bytes of one that was not
+  export   the folded table gives the run's own losses; config.json names Qwen3, and the run's own folder does not
+  rates    a group's rate of its own moves that group alone
+  hours    ten updates set max_iters, which a resume keeps
+  refused  keys that contradict each other: one line, exit status 2
+Prints "checks: P passed, F failed, S skipped".
+"""
+
+import os
+import re
+import signal
+import subprocess
+import time
+
+from checks import (GPT_EXPORT, GPT_TRAIN, SOURCE, check, end, error_lines, files, make_tokens, metrics, read_json, some,
+                    tensors_read)
+
+WEEKEND = os.path.join(SOURCE, "config", "weekend.py")
+TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=48", "--head_dim=32", "--n_inner=80", "--block_size=32",
+        "--batch_size=4", "--vocab_size=96", "--gradient_accumulation_steps=2", "--eval_iters=4", "--eval_interval=20",
+        "--max_iters=60", "--lr_decay_iters=60", "--cooldown_iters=42", "--log_interval=1", "--threads=1"]
+
+
+def run(*arguments, status=0):
+    result = subprocess.run(arguments, check=False, capture_output=True, text=True)
+    check(result.returncode == status, f"exit status {result.returncode}, not {status}: {arguments} {result.stderr[-600:]}")
+    return result
+
+
+def train(out, *arguments, status=0):
+    return run(GPT_TRAIN, WEEKEND, *TINY, f"--out_dir={out}", *arguments, status=status)
+
+
+def loss_of(folder):
+    found = re.search(r"loss ([\d.]+)", run(GPT_TRAIN, "--eval_data=./data", f"--init_from=./{folder}", "--out_dir=none",
+                                            "--threads=1").stdout)
+    return float(found.group(1))
+
+
+def file():
+    card = ["--device_profile=rtx3060-12g", "--plan=json"]
+    plan = run(GPT_TRAIN, WEEKEND, "--dataset=./data", *card).stdout
+    check('"fits": true' in plan, "config/weekend.py fits a 12 GB card")
+    parameters = 12 * (768 * 2304 + 768 * 768 + 3 * 768 * 2048 + 2 * 768 + 256) + 768 + 2 * 50304 * 768
+    check(f"{parameters / 1e6:.2f}M" in run(GPT_TRAIN, WEEKEND, "--dataset=./data", *card[:1], "--plan").stdout,
+          f"the plan names {parameters} parameters")
+
+
+def cooldown():
+    for dtype in some(("float32", "bfloat16")):
+        train(f"whole-{dtype}", f"--dtype={dtype}")
+        command = [GPT_TRAIN, WEEKEND, *TINY, f"--dtype={dtype}", f"--out_dir=killed-{dtype}"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline and process.poll() is None:
+                if os.path.exists(f"killed-{dtype}/trainer_state.json"):
+                    if read_json(f"killed-{dtype}/trainer_state.json")["iter"] >= 40:
+                        break
+                time.sleep(0.002)
+            process.send_signal(signal.SIGKILL)
+        at = read_json(f"killed-{dtype}/trainer_state.json")["iter"]
+        check(18 < at <= 61, f"killed in the cooldown, at {at}")
+        run(GPT_TRAIN, WEEKEND, *TINY, f"--dtype={dtype}", f"--out_dir=killed-{dtype}", "--init_from=resume")
+        check(files(f"killed-{dtype}", ".safetensors") == files(f"whole-{dtype}", ".safetensors"), f"{dtype}: the same bytes")
+        rates = [line["lr"] for line in metrics(f"whole-{dtype}")]
+        check(rates[18] == rates[0] > rates[19] > rates[60] == 0.0, f"constant, then down to 0: {rates[17:21]}, {rates[60]}")
+
+
+def export():
+    run(GPT_EXPORT, "--out_dir=whole-float32", "--format=hf", "folded")
+    ours, theirs = loss_of("whole-float32"), loss_of("folded")
+    check(abs(ours - theirs) <= 1e-5, f"the folded table's loss is {theirs}, not {ours}")
+    check(read_json("folded/config.json")["model_type"] == "qwen3", "the export is a Qwen3")
+    check(read_json("whole-float32/config.json")["model_type"] == "gpt_train", "the run's own folder is not")
+    rows = tensors_read("folded/model.safetensors")["model.embed_tokens.weight"]
+    check(rows[1] == [96, 48] or tuple(rows[1]) == (96, 48), "the table has its shape")
+
+
+def rates():
+    groups = {"embedding_learning_rate": ("embed_tokens",), "head_learning_rate": ("lm_head",),
+              "scalar_learning_rate": ("norm",), "muon_learning_rate": ("_proj",)}
+    short = ["--max_iters=0", "--dtype=float32", "--init=gpt2"]
+    train("base", *short)
+    base = tensors_read("base/model.safetensors")
+    for key, names in groups.items():
+        train(key, *short, f"--{key}=0.0004")
+        moved = {name for name, value in tensors_read(f"{key}/model.safetensors").items() if value != base[name]}
+        expected = {name for name in base if any(word in name for word in names) and ("norm" in name) == ("norm" in names)}
+        check(moved == expected, f"{key} moves {sorted(moved ^ expected)[:4]} too, or not")
+
+
+def hours():
+    said = train("timed", "--hours=0.0004").stdout
+    found = re.search(r"hours=0.0004 at ([\d.]+) ms an update: max_iters=(\d+)", said)
+    check(found is not None, f"the run says its length: {said[-300:]}")
+    if found is None:
+        return
+    last, seconds = int(found.group(2)), float(found.group(1)) / 1e3
+    check(abs((last + 1) * seconds - 1.44) <= 0.1 * 1.44 or last == 11, f"{last} updates of {seconds} s take 1.44 s")
+    check(read_json("timed/trainer_state.json")["iter"] == last + 1, f"the run ends after iteration {last}")
+    check(metrics("timed")[-1]["lr"] == 0.0, "the rate ends at 0 there")
+    again = train("timed", "--hours=0.0004", "--init_from=resume")
+    check(f"a max_iters above {last} " in again.stdout + again.stderr, "a resume keeps the length")
+
+
+def refused():
+    for words, text in ((("--lr_schedule=linear", "--decay_lr=False"), "contradicts"),
+                        (("--cooldown_iters=99",), "is larger than"),
+                        (("--tie_embeddings=True",), "needs position='rope' and tie_embeddings=False"),
+                        (("--adam_epsilon=0",), "out of range")):
+        lines = error_lines(train("none", *words, status=2))
+        check(len(lines) == 1 and text in lines[0], f"one line with '{text}', not {lines}")
+
+
+end(file, cooldown, export, rates, hours, refused, begin=lambda: make_tokens("data"))

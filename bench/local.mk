@@ -1,6 +1,7 @@
 # Measurements: bench/run compares with PyTorch; the record_*.py produce the figures that bench/results/ and doc/ cite.
 EXTRA_DIST += \
 	bench/common.py \
+	bench/llmq_twin.py \
 	bench/memory_table.py \
 	bench/opencl-check \
 	bench/record_exchange.py \

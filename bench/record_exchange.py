@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """For published figures, not in CI: other programs open our files, we open theirs, and the numbers are the same.
 
-    bench/record_exchange.py --build=BUILD [--only=models,modern,tokenizers,generate,nanogpt] [--work=FOLDER]
+    bench/record_exchange.py --build=BUILD [--only=models,modern,twin,tokenizers,generate,nanogpt] [--work=FOLDER]
                              [--vocab=FOLDER] [--tokens=100] [--dtype=float32] [--rounds=5] [--nanogpt=FOLDER]
 
 PYTHON needs torch, transformers and gguf; BUILD needs tests/model/logits_dump, which `make check` builds.
@@ -13,6 +13,7 @@ PYTHON needs torch, transformers and gguf; BUILD needs tests/model/logits_dump, 
   modern      the same of LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM of odd shapes, with
               each kind of rope_scaling, tied and untied; GGUF is left to tests/e2e/export.py.  Ten training steps beside
               PyTorch's AdamW: losses within 1e-5
+  twin        bench/llmq_twin.py: 123,587,328 parameters in transformers too; 20 training steps beside it in fp32
   tokenizers  of bytes, characters and byte pairs: AutoTokenizer gives the data set's ids and the text back
   generate    tokens per second of gpt-sample against generate(), and the same greedy text: GPT-2 124M with random
               weights, two threads, one sequence and eight; the programs alternate, medians are printed.  gpt-sample's
@@ -39,6 +40,7 @@ from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2L
                           Qwen3Config)
 
 from common import options_of
+from llmq_twin import twin_write
 
 BOUND = 1e-5
 TEXT = "Größe und Maß: für 10 € nähen wir Ärmel, naïve façade.\nIt's what they'll do, isn't it?\n" * 300
@@ -206,16 +208,25 @@ def modern(options):
         check(set(theirs) == set(ours) and all(torch.equal(theirs[key], ours[key]) for key in theirs),
               name + ": identical tensors after save_pretrained, gpt-train, gpt-export")
         compare_logits(options, name + ", gpt-export", again, work + "/out")
-        ten_steps(options, name, model, work)
+        steps(options, name, model, work, work + "/saved", 10)
 
 
-def ten_steps(options, name, model, work):
+def twin(options):
+    work = os.path.join(options.work, "twin")
+    model = AutoModelForCausalLM.from_pretrained(twin_write(options.build, work), dtype=torch.float32)
+    count = sum(parameter.numel() for parameter in model.parameters())
+    check(count == 123587328, "twin: %d parameters" % count)
+    tokens_write(work + "/data", (i * 7919 % model.config.vocab_size for i in range(33)))
+    steps(options, "twin", model, work, work + "/model", 20)
+
+
+def steps(options, name, model, work, start, count):
     """Trains both sides on the same batch; decay only on matrices, as gpt-train does."""
     ids = torch.tensor([[i * 7919 % model.config.vocab_size for i in range(33)]])
     groups = [{"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": 0.1},
               {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
     optimizer, losses = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.95), eps=1e-8), []
-    for _ in range(10):
+    for _ in range(count):
         logits = model(ids[:, :-1]).logits
         loss = torch.nn.functional.cross_entropy(logits[0], ids[0, 1:])
         optimizer.zero_grad()
@@ -223,13 +234,13 @@ def ten_steps(options, name, model, work):
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         losses.append(loss.item())
-    run(options.train, "--init_from=" + work + "/saved", "--dataset=" + work + "/data", *TRAIN, "--max_iters=9", "--learning_rate=1e-3",
+    run(options.train, "--init_from=" + start, "--dataset=" + work + "/data", *TRAIN, f"--max_iters={count - 1}", "--learning_rate=1e-3",
         "--decay_lr=False", "--block_size=32", "--log_interval=1", "--dtype=float32", "--out_dir=" + work + "/steps")
     with open(work + "/steps/metrics.jsonl", encoding="utf-8") as file:
         ours = [line["loss"] for line in map(json.loads, file) if "loss" in line]
     worst = max(abs(a - b) for a, b in zip(losses, ours))
-    check(len(ours) == 10 and worst <= BOUND and losses[-1] < losses[0], "%s: ten losses, %.3f to %.3f, differ by at most %.1g" %
-          (name, losses[0], losses[-1], worst))
+    check(len(ours) == count and worst <= BOUND and losses[-1] < losses[0], "%s: %d losses, %.3f to %.3f, differ by at most %.1g" %
+          (name, count, losses[0], losses[-1], worst))
 
 
 # ---- tokenizers ----
@@ -345,7 +356,7 @@ def main():
     options.train, options.prepare, options.export = (os.path.join(options.build, "gpt-" + name) for name in ("train", "prepare", "export"))
     os.makedirs(options.work, exist_ok=True)
     for name in options.only.split(","):
-        {"models": models, "modern": modern, "tokenizers": tokenizers, "generate": generate, "nanogpt": nanogpt}[name](options)
+        {"models": models, "modern": modern, "twin": twin, "tokenizers": tokenizers, "generate": generate, "nanogpt": nanogpt}[name](options)
     return 0 if good else 1
 
 

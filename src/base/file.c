@@ -40,6 +40,20 @@ enum gt_status file_error(const char *path, const char *verb)
     return GT_IO;
 }
 
+enum gt_status file_trim(char out[static FILE_PATH_MAX], const char *path)
+{
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    if (length >= FILE_PATH_MAX) {
+        log_error("%.100s...: the path is too long", path);
+        return GT_USAGE;
+    }
+    memcpy(out, path, length);
+    out[length] = '\0';
+    return GT_OK;
+}
+
 const char *file_name_of(const char *path)
 {
     const char *slash = strrchr(path, '/');

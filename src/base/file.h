@@ -17,9 +17,6 @@
 #define FILE_PATH_MAX 4096
 #define FILE_ASIDE_SUFFIX_BYTES 32 /* ".tmp-", eight digits, "-", the longest process id, the terminating zero */
 
-/* Logs "PATH: cannot VERB: errno's text".  Returns GT_IO. */
-enum gt_status file_error(const char *path, const char *verb);
-
 /* A replacement in progress.  The caller provides the struct; nothing is allocated. */
 struct file_replacement {
     int fd; /* -1 when closed */
@@ -81,6 +78,8 @@ bool file_is_folder(const char *path);
 bool file_matches(const char *path, uint64_t size_bytes, uint32_t crc32c);
 /* Creates `path` and its parents, and syncs the parent of each new folder.  Errors: GT_IO. */
 enum gt_status file_make_folders(const char *path);
+/* Copies `path` without slashes at its end, except for the root.  Errors: GT_USAGE when it is too long. */
+enum gt_status file_trim(char out[static FILE_PATH_MAX], const char *path);
 /* Returns the part of `path` after its last slash. */
 const char *file_name_of(const char *path);
 /* Writes the folder that contains `path` to `out`, "." and "/" included.  `path` is shorter than FILE_PATH_MAX. */

@@ -152,20 +152,6 @@ static enum gt_status tokenizer_open(struct hostmem *mem, const char *folder, co
     return GT_DATA;
 }
 
-/* Copies the last component of the folder's path; some formats store it as the model's name. */
-static void name_of(const char *folder, char out[static FILE_PATH_MAX])
-{
-    size_t end = strlen(folder), begin;
-    while (end > 1 && folder[end - 1] == '/')
-        end--;
-    begin = end;
-    while (begin > 0 && folder[begin - 1] != '/')
-        begin--;
-    const size_t length = end - begin < FILE_PATH_MAX ? end - begin : FILE_PATH_MAX - 1;
-    memcpy(out, folder + begin, length);
-    out[length] = '\0';
-}
-
 static void result_log(const struct arguments *arguments, int64_t elapsed_ns)
 {
     log_result("%s: %s, %s, written in %.1f s", arguments->output,
@@ -184,13 +170,13 @@ static enum gt_status export_opened(struct hostmem *mem, const struct arguments 
         TRY(checkpoint_keep_find(arguments->out_dir, arguments->checkpoint, name));
     TRY(checkpoint_open(mem, name, false, checkpoint));
     TRY(tokenizer_open(mem, arguments->out_dir, *checkpoint, tokenizer));
-    name_of(arguments->out_dir, name);
+    TRY(file_trim(name, arguments->out_dir));
     const struct export_options options = {.mem = mem,
                                            .format = (enum export_format)arguments->format,
                                            .checkpoint = *checkpoint,
                                            .tokenizer = *tokenizer,
                                            .output = arguments->output,
-                                           .name = name,
+                                           .name = file_name_of(name), /* some formats store it as the model's */
                                            .dtype = arguments->dtype,
                                            .force = arguments->force};
     TRY(export_run(&options));

@@ -198,7 +198,7 @@ static enum gt_status parameter_load(const struct checkpoint *checkpoint, const 
                                 .wanted = parameter_elements(tensor),
                                 .sums = sums_of(checkpoint, CHECKPOINT_FILE_MODEL)};
     TRY(target_find(options, tensor, &transfer.target));
-    TRY(hf_layout_find(transfer.file, hf_layout_prefixed(transfer.file), tensor, &transfer.index));
+    TRY(hf_layout_find(transfer.file, tensor, &transfer.index));
     if (transfer.file->tensors[transfer.index].dtype == DTYPE_U8) {
         log_error("%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded", transfer.file->path,
                   tensor->name);
@@ -224,7 +224,7 @@ static enum gt_status moments_load(const struct checkpoint *checkpoint, const st
         TRY(target_find(options, tensor, &transfer.target));
         if (order[i] == CHECKPOINT_V && transfer.target != NULL && transfer.target->no_second)
             continue;
-        TRY(hf_layout_find(transfer.file, false, &moment, &transfer.index));
+        TRY(hf_layout_find(transfer.file, &moment, &transfer.index));
         const enum dtype here = transfer.target != NULL ? transfer.target->moment : DTYPE_F32;
         TRY(dtype_choose(checkpoint, options, order[i] == CHECKPOINT_SCALES ? DTYPE_U8 : here, &transfer));
         TRY(transfer_run(&transfer, checkpoint->source, options));
@@ -263,7 +263,7 @@ static enum gt_status head_check(const struct checkpoint *checkpoint, const stru
         return GT_OK;
     bool equal = false;
     if (found)
-        TRY(hf_layout_find(file, hf_layout_prefixed(file), &table, &wte));
+        TRY(hf_layout_find(file, &table, &wte));
     if (found)
         TRY(head_compare(file, head, wte, options, &equal));
     if (equal)
@@ -304,7 +304,7 @@ static enum gt_status part_find(const struct safetensors *file, const struct par
     struct parameter_shape wanted;
     size_t index;
     checkpoint_part_tensor(tensor, part, &wanted);
-    TRY(hf_layout_find(file, false, &wanted, &index));
+    TRY(hf_layout_find(file, &wanted, &index));
     *out = &file->tensors[index];
     return GT_OK;
 }

@@ -96,27 +96,20 @@ static enum gt_status holds(const char *folder, const char *name, bool *out)
     return file_look(path, out);
 }
 
-/* Files that other programs open and we reject, each with a way to convert it. */
-static const struct {
-    const char *name;
-    const char *way_out;
-} refused[] = {
-    {"pytorch_model.bin", "is a pickle file, which can run code when it is read; convert it with transformers: "
-                          "AutoModelForCausalLM.from_pretrained(IN).save_pretrained(OUT, safe_serialization=True)"},
-    {"pytorch_model.bin.index.json",
-     "names pickle files, which can run code when they are read; convert them with transformers: "
-     "AutoModelForCausalLM.from_pretrained(IN).save_pretrained(OUT, safe_serialization=True)"},
-};
-
-static enum gt_status refused_check(const char *folder)
+/* Refuses pickled weights, which other programs open. */
+static enum gt_status pickles_refuse(const char *folder)
 {
-    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+    static const char *const names[] = {"pytorch_model.bin", "pytorch_model.bin.index.json"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         bool is_there;
-        TRY(holds(folder, refused[i].name, &is_there));
-        if (is_there) {
-            log_error("%s: %s %s", folder, refused[i].name, refused[i].way_out);
-            return GT_UNSUPPORTED;
-        }
+        TRY(holds(folder, names[i], &is_there));
+        if (!is_there)
+            continue;
+        log_error("%s: %s: these weights are pickles, which can run code when they are read; convert them with "
+                  "transformers: AutoModelForCausalLM.from_pretrained(IN).save_pretrained(OUT, "
+                  "safe_serialization=True)",
+                  folder, names[i]);
+        return GT_UNSUPPORTED;
     }
     return GT_OK;
 }
@@ -163,7 +156,7 @@ enum gt_status checkpoint_probe(const char *path, enum checkpoint_kind *out)
            : has_config && (has_model || has_index) ? CHECKPOINT_HF
            : has_nanogpt                            ? CHECKPOINT_NANOGPT
                                                     : CHECKPOINT_NONE;
-    return *out == CHECKPOINT_NONE ? refused_check(path) : GT_OK;
+    return *out == CHECKPOINT_NONE ? pickles_refuse(path) : GT_OK;
 }
 
 /* ---- a folder in Hugging Face's layout ---- */

@@ -165,44 +165,29 @@ enum gt_status checkpoint_publish_config(const char *folder, const json_t *confi
                                   out_changed);
 }
 
-/* Returns true when the permissions of a file with this name count. */
-static bool is_of_kind(const char *name, enum checkpoint_file which)
-{
-    return checkpoint_file_name_valid(name, which) ||
-           (which == CHECKPOINT_FILE_MODEL && strcmp(name, CHECKPOINT_MODEL_NAME) == 0);
-}
-
-static enum gt_status modes_join(DIR *dir, const char *folder, enum checkpoint_file which, mode_t *mode, bool *found)
+enum gt_status checkpoint_publish_mode(const char *folder, enum checkpoint_file which, mode_t *out, bool *out_found)
 {
     const struct dirent *entry;
     struct stat info;
-    while (errno = 0, (entry = readdir(dir)) != NULL) {
-        if (!is_of_kind(entry->d_name, which))
-            continue;
-        if (fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
-            return file_error(folder, LOOK);
-        if (!S_ISREG(info.st_mode))
-            continue;
-        *mode &= info.st_mode & 0777;
-        *found = true;
-    }
-    return errno == 0 ? GT_OK : file_error(folder, LOOK);
-}
-
-enum gt_status checkpoint_publish_mode(const char *folder, enum checkpoint_file which, mode_t *out, bool *out_found)
-{
-    mode_t mode = 0777;
-    bool found = false;
     DIR *dir = opendir(folder);
     if (dir == NULL)
         return file_error(folder, LOOK);
-    enum gt_status status = modes_join(dir, folder, which, &mode, &found);
+    *out = 0777;
+    *out_found = false;
+    while (errno = 0, (entry = readdir(dir)) != NULL) {
+        if (!checkpoint_file_name_valid(entry->d_name, which) &&
+            (which != CHECKPOINT_FILE_MODEL || strcmp(entry->d_name, CHECKPOINT_MODEL_NAME) != 0))
+            continue;
+        if (fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+            break;
+        if (!S_ISREG(info.st_mode))
+            continue;
+        *out &= info.st_mode & 0777;
+        *out_found = true;
+    }
+    const enum gt_status status = errno == 0 ? GT_OK : file_error(folder, LOOK);
     (void)closedir(dir);
-    if (status != GT_OK)
-        return status;
-    *out = mode;
-    *out_found = found;
-    return GT_OK;
+    return status;
 }
 
 size_t checkpoint_publish_clean(const char *folder, const char *model_name, const char *optimizer_name)

@@ -30,13 +30,9 @@ void checkpoint_crc_text(char text[static 9], uint32_t crc32c)
 
 bool checkpoint_crc_parse(const char *text, uint32_t *out)
 {
-    static const char digits[] = "0123456789abcdef";
-    uint32_t value = 0;
-    if (strlen(text) != 8 || strspn(text, digits) != 8)
+    if (strlen(text) != 8 || strspn(text, "0123456789abcdef") != 8)
         return false;
-    for (int i = 0; i < 8; i++)
-        value = value << 4 | (uint32_t)(strchr(digits, text[i]) - digits);
-    *out = value;
+    *out = (uint32_t)strtoul(text, NULL, 16);
     return true;
 }
 

@@ -44,25 +44,17 @@ static enum gt_status run_refuse(const char *output, const char *folder, const c
     return GT_USAGE;
 }
 
-static enum gt_status file_check(const char *output)
-{
-    char folder[FILE_PATH_MAX] = "";
-    const char *slash = strrchr(output, '/');
-    if (!checkpoint_keep_belongs(slash != NULL ? slash + 1 : output))
-        return GT_OK;
-    if (slash != NULL) /* with the slash, for the root; writing will reject a path that is too long */
-        (void)snprintf(folder, sizeof folder, "%.*s", (int)(slash + 1 - output), output);
-    return run_refuse(output, slash != NULL ? folder : ".", "a file");
-}
-
 static enum gt_status output_check(const struct export_options *options)
 {
     const char *output = options->output;
     const bool folder = formats[options->format].folder;
+    char parent[FILE_PATH_MAX];
     bool exists;
-    if (!folder)
-        TRY(file_check(output));
     TRY(file_look(output, &exists));
+    if (!folder && checkpoint_keep_belongs(file_name_of(output))) {
+        file_folder_of(parent, output);
+        TRY(run_refuse(output, parent, "a file"));
+    }
     if (!exists)
         return GT_OK;
     if (file_is_folder(output) != folder) {

@@ -28,7 +28,6 @@
 #define GENERATION_NAME "generation_config.json"
 #define ASIDE_MARK ".tmp-"
 #define ASIDE_INSIDE "export" /* before the mark, inside an existing folder */
-#define SUFFIX_MAX 48
 #define ATTEMPTS_MAX 16
 #define REMOVE "remove this file of another model"
 #define RENAME "rename the new files over it"
@@ -128,17 +127,6 @@ static void leftovers_remove(const char *folder, const char *prefix)
     (void)closedir(dir);
 }
 
-/* Gives the parent and the name prefix of the temporary folder, in OUTPUT or next to it.  `output` has no final
- * slash. */
-static void aside_place(bool inside, const char *output, char folder[static FILE_PATH_MAX], const char **out_prefix)
-{
-    const char *slash = strrchr(output, '/');
-    const size_t length = inside ? strlen(output) : slash == NULL ? 0 : slash == output ? 1 : (size_t)(slash - output);
-    memcpy(folder, length > 0 ? output : ".", length > 0 ? length : 1);
-    folder[length > 0 ? length : 1] = '\0';
-    *out_prefix = inside ? ASIDE_INSIDE : slash != NULL ? slash + 1 : output;
-}
-
 /* Makes a temporary folder.  Before it is locked, another export may take it for a leftover: *out_lost. */
 static enum gt_status aside_make(struct hf_export *export, bool *out_lost)
 {
@@ -159,24 +147,22 @@ static enum gt_status aside_make(struct hf_export *export, bool *out_lost)
 
 static enum gt_status aside_create(struct hf_export *export)
 {
-    char output[FILE_PATH_MAX - SUFFIX_MAX], folder[FILE_PATH_MAX], suffix[FILE_ASIDE_SUFFIX_BYTES];
-    const char *prefix;
-    size_t length = strlen(export->options->output);
-    while (length > 1 && export->options->output[length - 1] == '/')
-        length--;
-    if (length >= sizeof output) {
-        log_error("%.100s...: the path is too long", export->options->output);
-        return GT_USAGE;
-    }
-    memcpy(output, export->options->output, length);
-    output[length] = '\0';
-    aside_place(export->exists, output, folder, &prefix);
-    leftovers_remove(folder, prefix);
+    char output[FILE_PATH_MAX], folder[FILE_PATH_MAX], suffix[FILE_ASIDE_SUFFIX_BYTES];
+    TRY(file_trim(output, export->options->output));
+    file_folder_of(folder, output);
+    if (export->exists)
+        leftovers_remove(output, ASIDE_INSIDE);
+    else
+        leftovers_remove(folder, file_name_of(output));
     bool lost = true;
     for (uint32_t attempt = 0; lost && attempt < ATTEMPTS_MAX; attempt++) {
         file_aside_suffix(attempt, suffix);
-        (void)snprintf(export->aside, sizeof export->aside, "%s%s%s", output, export->exists ? "/" ASIDE_INSIDE : "",
-                       suffix);
+        const int length = snprintf(export->aside, sizeof export->aside, "%s%s%s", output,
+                                    export->exists ? "/" ASIDE_INSIDE : "", suffix);
+        if (length >= FILE_PATH_MAX) {
+            log_error("%.100s...: the path is too long", output);
+            return GT_USAGE;
+        }
         TRY(aside_make(export, &lost));
     }
     if (!lost)

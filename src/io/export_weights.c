@@ -61,7 +61,7 @@ static enum gt_status raw_read(const struct export_weights *weights, const struc
 {
     const struct safetensors *file = weights->checkpoint->model;
     size_t index;
-    TRY(hf_layout_find(file, hf_layout_prefixed(file), tensor, &index));
+    TRY(hf_layout_find(file, tensor, &index));
     TRY(safetensors_read(file, index, first, count, out, DTYPE_F32, NULL));
     if (weights->checkpoint->config.embed_norm && tensor->whole == PARAMETERS_WTE)
         rows_normalize(&weights->checkpoint->config, count, out);
@@ -117,11 +117,8 @@ static enum gt_status strip_read(const struct export_weights *weights, const str
                                  size_t first, size_t width, float *out)
 {
     const size_t rows = (size_t)tensor->dims[0], columns = (size_t)tensor->dims[1];
-    const struct safetensors *file = weights->checkpoint->model;
-    size_t index;
-    TRY(hf_layout_find(file, hf_layout_prefixed(file), tensor, &index));
     for (size_t row = 0; row < rows; row++) {
-        TRY(safetensors_read(file, index, row * columns + first, width, weights->values, DTYPE_F32, NULL));
+        TRY(raw_read(weights, tensor, row * columns + first, width, weights->values));
         for (size_t i = 0; i < width; i++)
             out[i * rows + row] = weights->values[i];
     }

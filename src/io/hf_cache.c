@@ -13,12 +13,6 @@
 #include "data/hf_hub.h"
 #include "io/safetensors.h"
 
-bool hf_cache_is_name(const char *name)
-{
-    struct model_config ignored;
-    return hf_cache_shape(name, &ignored);
-}
-
 bool hf_cache_shape(const char *name, struct model_config *out)
 {
     static const struct {

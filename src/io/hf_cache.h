@@ -8,10 +8,13 @@
 #include "base/status.h"
 #include "model/model.h"
 
-/* Returns true when `name` is gpt2, gpt2-medium, gpt2-large or gpt2-xl, the names that nanoGPT's init_from accepts. */
-bool hf_cache_is_name(const char *name);
-/* As above, and gives the model's shape.  Reads no file. */
+/* Returns true when `name` is gpt2, gpt2-medium, gpt2-large or gpt2-xl, the names that nanoGPT's init_from accepts, and
+ * gives the model's shape.  Reads no file. */
 bool hf_cache_shape(const char *name, struct model_config *out);
+static inline bool hf_cache_is_name(const char *name)
+{
+    return hf_cache_shape(name, &(struct model_config){.n_layer = 0});
+}
 
 /* Finds the folder of such a model: the folder of this name in the working folder, else the cache's.  Downloads
  * nothing.  Errors: GT_DATA with one line that names the places searched and the command that downloads it; GT_USAGE

@@ -10,12 +10,6 @@
 
 #include "base/log.h"
 
-bool hf_layout_prefixed(const struct safetensors *file)
-{
-    size_t index;
-    return safetensors_find(file, HF_PREFIX "wte.weight", &index);
-}
-
 static bool shape_fits(const struct safetensors_tensor *found, const struct parameter_shape *wanted)
 {
     if (found->rank != wanted->rank || (wanted->rank == 2 && found->dims[1] != wanted->dims[1]))
@@ -23,14 +17,14 @@ static bool shape_fits(const struct safetensors_tensor *found, const struct para
     return found->dims[0] == wanted->dims[0] || (wanted->position_table && found->dims[0] > wanted->dims[0]);
 }
 
-enum gt_status hf_layout_find(const struct safetensors *file, bool prefixed, const struct parameter_shape *tensor,
-                              size_t *out_index)
+enum gt_status hf_layout_find(const struct safetensors *file, const struct parameter_shape *tensor, size_t *out_index)
 {
     char name[SAFETENSORS_NAME_MAX + sizeof HF_PREFIX];
-    (void)snprintf(name, sizeof name, "%s%s", prefixed ? tensor->prefix : "", tensor->name);
     char wanted[SAFETENSORS_SHAPE_TEXT_MAX], found[SAFETENSORS_SHAPE_TEXT_MAX];
-    safetensors_shape_text(wanted, tensor->dims, tensor->rank);
     size_t index;
+    const bool prefixed = safetensors_find(file, HF_PREFIX "wte.weight", &index);
+    (void)snprintf(name, sizeof name, "%s%s", prefixed ? tensor->prefix : "", tensor->name);
+    safetensors_shape_text(wanted, tensor->dims, tensor->rank);
     if (!safetensors_find(file, name, &index)) {
         log_error("%s: %s is missing; the model needs %s", file->path, tensor->name, wanted);
         return GT_DATA;
@@ -56,12 +50,12 @@ static bool is_mask(const char *name)
 }
 
 /* Checks the tensors of the file that are not in the layout. */
-static enum gt_status unknown_check(const struct safetensors *file, const struct model_config *config, bool prefixed,
+static enum gt_status unknown_check(const struct safetensors *file, const struct model_config *config,
                                     const bool *known)
 {
     for (size_t i = 0; i < file->count; i++) {
         const char *name = file->tensors[i].name;
-        const size_t skip = prefixed && strncmp(name, HF_PREFIX, sizeof HF_PREFIX - 1) == 0 ? sizeof HF_PREFIX - 1 : 0;
+        const size_t skip = strncmp(name, HF_PREFIX, sizeof HF_PREFIX - 1) == 0 ? sizeof HF_PREFIX - 1 : 0;
         if (known[i] || strcmp(name, "lm_head.weight") == 0 || is_mask(name + skip))
             continue;
         log_error("%s: tensor %s does not belong to a model of %d layers", file->path, name, config->n_layer);
@@ -73,14 +67,13 @@ static enum gt_status unknown_check(const struct safetensors *file, const struct
 enum gt_status hf_layout_check(const struct safetensors *file, const struct model_config *config)
 {
     bool known[SAFETENSORS_TENSORS_MAX] = {false};
-    const bool prefixed = hf_layout_prefixed(file);
     struct parameter_shape tensor;
     size_t index;
     /* At most file->count tensors can be found, so this ends early for an absurd n_layer. */
     for (size_t i = 0; i < parameters_file_count(config); i++) {
         parameters_file_shape(config, i, &tensor);
-        TRY(hf_layout_find(file, prefixed, &tensor, &index));
+        TRY(hf_layout_find(file, &tensor, &index));
         known[index] = true;
     }
-    return unknown_check(file, config, prefixed, known);
+    return unknown_check(file, config, known);
 }

@@ -17,13 +17,10 @@
 
 #define HF_PREFIX "transformer."
 
-/* Returns true when the names in `file` have HF_PREFIX (save_pretrained of a GPT2LMHeadModel), false when they do not
- * (the hub's files). */
-bool hf_layout_prefixed(const struct safetensors *file);
-/* Finds `tensor` in `file`.  The shapes must match, except that a position table may have more rows.  Errors: GT_DATA
- * with "FILE: h.3.attn.c_attn.weight is [768,2300]; the model needs [768,2304]", or "is missing". */
-enum gt_status hf_layout_find(const struct safetensors *file, bool prefixed, const struct parameter_shape *tensor,
-                              size_t *out_index);
+/* Finds `tensor` in `file`, whose names all have HF_PREFIX (save_pretrained of a GPT2LMHeadModel) or all lack it (the
+ * hub's files).  The shapes must match, except that a position table may have more rows.  Errors: GT_DATA with
+ * "FILE: h.3.attn.c_attn.weight is [768,2300]; the model needs [768,2304]", or "is missing". */
+enum gt_status hf_layout_find(const struct safetensors *file, const struct parameter_shape *tensor, size_t *out_index);
 /* Checks that `file` contains exactly the tensors of `config`; the only others allowed are lm_head.weight and old masks
  * (h.N.attn.bias, h.N.attn.masked_bias).  Errors: GT_DATA, naming the tensor. */
 enum gt_status hf_layout_check(const struct safetensors *file, const struct model_config *config);

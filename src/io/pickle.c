@@ -11,7 +11,6 @@
  */
 #include "io/pickle.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,10 +36,8 @@ struct machine {
     const char *source;
     unsigned char opcode; /* the current one */
     size_t opcode_at;
-    json_t **stack;
+    json_t **stack; /* NULL: a mark */
     size_t depth, stack_capacity;
-    size_t *marks; /* stack depths */
-    size_t mark_count, mark_capacity;
     json_t **memo; /* NULL: an empty entry */
     size_t memo_count, memo_capacity;
 };
@@ -101,8 +98,11 @@ static enum gt_status push_new(struct machine *m, json_t *value)
 /* Checks that there are `count` values above the last mark. */
 static enum gt_status depth_check(const struct machine *m, size_t count)
 {
-    const size_t floor = m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0;
-    return m->depth - floor >= count ? GT_OK : malformed(m, "nothing is left on the stack");
+    for (size_t i = 1; i <= count; i++) {
+        if (i > m->depth || m->stack[m->depth - i] == NULL)
+            return malformed(m, "nothing is left on the stack");
+    }
+    return GT_OK;
 }
 
 static enum gt_status pop(struct machine *m, json_t **out)
@@ -112,12 +112,17 @@ static enum gt_status pop(struct machine *m, json_t **out)
     return GT_OK;
 }
 
+/* Removes the last mark; the values above it, from *out_first on, move down by one. */
 static enum gt_status mark_pop(struct machine *m, size_t *out_first)
 {
-    if (m->mark_count == 0)
+    size_t at = m->depth;
+    while (at > 0 && m->stack[at - 1] != NULL)
+        at--;
+    if (at == 0)
         return malformed(m, "there is no mark on the stack");
-    *out_first = m->marks[--m->mark_count];
-    assert(*out_first <= m->depth);
+    memmove(m->stack + at - 1, m->stack + at, (m->depth - at) * sizeof *m->stack);
+    m->depth--;
+    *out_first = at - 1;
     return GT_OK;
 }
 
@@ -194,9 +199,7 @@ static enum gt_status op_empty(struct machine *m)
 
 static enum gt_status op_mark(struct machine *m)
 {
-    TRY(hostmem_grow(m->pickle->mem, &m->marks, &m->mark_capacity, m->mark_count + 1, sizeof *m->marks, "pickle"));
-    m->marks[m->mark_count++] = m->depth;
-    return GT_OK;
+    return push(m, NULL);
 }
 
 static enum gt_status dict_set(const struct machine *m, json_t *dict, const json_t *key, json_t *value)
@@ -250,10 +253,10 @@ static enum gt_status op_tuple(struct machine *m)
 static enum gt_status move_down(struct machine *m, size_t first)
 {
     const bool dict = m->opcode == 'u' || m->opcode == 's';
-    const size_t floor = m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0;
-    if (first <= floor || json_typeof(m->stack[first - 1]) != (dict ? JSON_OBJECT : JSON_ARRAY))
+    json_t *container = first > 0 ? m->stack[first - 1] : NULL;
+    if (container == NULL || json_typeof(container) != (dict ? JSON_OBJECT : JSON_ARRAY))
         return malformed(m, "items without the dict or list that they belong to");
-    return move_to(m, m->stack[first - 1], first);
+    return move_to(m, container, first);
 }
 
 static enum gt_status op_items(struct machine *m)
@@ -494,7 +497,7 @@ static enum gt_status op_build(struct machine *m)
 
 static enum gt_status op_stop(struct machine *m)
 {
-    if (m->depth != 1 || m->mark_count != 0)
+    if (m->depth != 1 || m->stack[0] == NULL)
         return malformed(m, "the pickle ends with more or less than one value");
     m->pickle->root = m->stack[0];
     return GT_OK;
@@ -541,7 +544,6 @@ enum gt_status pickle_read(struct hostmem *mem, const unsigned char *bytes, size
     struct machine machine = {.pickle = &pickle, .bytes = bytes, .count = count, .source = source};
     const enum gt_status status = pickle.values != NULL ? machine_run(&machine) : out_of_memory(&machine);
     hostmem_free(mem, machine.stack);
-    hostmem_free(mem, machine.marks);
     hostmem_free(mem, machine.memo);
     if (status == GT_OK)
         *out = pickle;

@@ -157,43 +157,24 @@ static enum gt_status stored_read(const struct safetensors *table, const struct 
     return GT_OK;
 }
 
-/* A request for a part of an array. */
-struct piece {
-    const struct safetensors *table;
-    const struct safetensors_tensor *tensor;
-    size_t first, count;
-    enum dtype dtype; /* of `out` */
-    unsigned char *out;
-};
-
-/* Reads elements `row_first` up to `row_end` of one stored row, which is column `column` of the array. */
-static enum gt_status column_read(const struct piece *piece, size_t column, size_t row_first, size_t row_end)
+/* Reads elements first ... first+count-1 of an array that is stored transposed. */
+static enum gt_status transposed_read(const struct safetensors *table, const struct safetensors_tensor *tensor,
+                                      size_t first, size_t count, unsigned char *out, enum dtype dtype)
 {
     float values[PIECE_COUNT]; /* or smaller elements */
-    const struct safetensors_tensor *tensor = piece->tensor;
-    const size_t rows = (size_t)tensor->dims[0], columns = (size_t)tensor->dims[1];
-    const size_t size = dtype_size_bytes(piece->dtype);
+    const size_t rows = (size_t)tensor->dims[0], columns = (size_t)tensor->dims[1], end = first + count;
+    const size_t size = dtype_size_bytes(dtype);
     assert(size <= sizeof values[0]);
-    for (size_t row = row_first; row < row_end;) {
-        const size_t now = size_min(row_end - row, PIECE_COUNT);
-        TRY(stored_read(piece->table, tensor, column * rows + row, now, values, piece->dtype, NULL));
-        for (size_t i = 0; i < now; i++)
-            memcpy(piece->out + ((row + i) * columns + column - piece->first) * size,
-                   (const unsigned char *)values + i * size, size);
-        row += now;
-    }
-    return GT_OK;
-}
-
-static enum gt_status transposed_read(const struct piece *piece)
-{
-    const size_t columns = (size_t)piece->tensor->dims[1], first = piece->first, end = piece->first + piece->count;
     for (size_t column = 0; column < columns; column++) {
         /* The rows r for which first <= r * columns + column < end. */
-        const size_t row_first = first > column ? (first - column + columns - 1) / columns : 0;
+        size_t row = first > column ? (first - column + columns - 1) / columns : 0;
         const size_t row_end = end > column ? (end - column + columns - 1) / columns : 0;
-        if (row_first < row_end)
-            TRY(column_read(piece, column, row_first, row_end));
+        while (row < row_end) {
+            const size_t now = size_min(row_end - row, PIECE_COUNT);
+            TRY(stored_read(table, tensor, column * rows + row, now, values, dtype, NULL));
+            for (size_t i = 0; i < now; i++, row++)
+                memcpy(out + (row * columns + column - first) * size, (const unsigned char *)values + i * size, size);
+        }
     }
     return GT_OK;
 }
@@ -213,10 +194,8 @@ enum gt_status safetensors_read(const struct safetensors *table, size_t index, s
         memset(out, 0, count * dtype_size_bytes(dtype));
         return GT_OK;
     }
-    if (!tensor->transposed)
-        return stored_read(table, tensor, first, count, out, dtype, crc32c);
-    const struct piece piece = {table, tensor, first, count, dtype, out};
-    return transposed_read(&piece);
+    return tensor->transposed ? transposed_read(table, tensor, first, count, out, dtype)
+                              : stored_read(table, tensor, first, count, out, dtype, crc32c);
 }
 
 char *safetensors_shape_text(char text[static SAFETENSORS_SHAPE_TEXT_MAX], const int64_t *dims, int32_t rank)

@@ -160,7 +160,7 @@ TEST(llmc_fields)
         for (size_t i = 0; i < parameters_count(&config); i++) {
             struct parameter_shape tensor;
             parameters_shape(&config, i, &tensor);
-            ck_assert_int_eq(hf_layout_find(file, false, &tensor, &index), GT_OK);
+            ck_assert_int_eq(hf_layout_find(file, &tensor, &index), GT_OK);
             ck_assert_int_eq(safetensors_read(file, index, 0, parameter_elements(&tensor), values, DTYPE_F32, NULL),
                              GT_OK);
             for (size_t k = 0; k < parameter_elements(&tensor); k++)

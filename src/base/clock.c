@@ -61,14 +61,10 @@ char *clock_wall_text(char text[static 32], int64_t wall_s)
     }
     const int64_t now_s = clock_wall_s();
     const bool near = wall_s >= now_s - DAY_S && wall_s <= now_s + DAY_S;
-    char date[24] = "";
-    if (!near && strftime(date, sizeof date, "%Y-%m-%d ", &local) == 0) {
-        (void)snprintf(text, SIZE, "unknown");
-        return text;
-    }
-    char time_of_day[8];
-    if (strftime(time_of_day, sizeof time_of_day, "%H:%M", &local) == 0)
-        time_of_day[0] = '\0';
+    char date[24] = "", time_of_day[8] = "";
+    if (!near)
+        (void)strftime(date, sizeof date, "%Y-%m-%d ", &local);
+    (void)strftime(time_of_day, sizeof time_of_day, "%H:%M", &local);
     (void)snprintf(text, SIZE, "%s %s%s", days[((local.tm_wday % 7) + 7) % 7], date, time_of_day);
     return text;
 }

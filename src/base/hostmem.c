@@ -1,9 +1,8 @@
 /* Phase-locked host memory: a thin layer over aligned_alloc().
  *
  * Each block is a 64-byte header followed by the payload, so that the payload has the same alignment as the block.  The
- * header stores the size, a magic number that catches foreign pointers and double releases, the purpose, and the links
- * of a list from which hostmem_destroy() reports leaks.  There is no pooling and no locking: only the main thread
- * allocates, a few dozen times, at start.
+ * header stores the size, and a magic number that catches foreign pointers and double releases.  There is no pooling and
+ * no locking: only the main thread allocates, a few dozen times, at start.
  */
 #include "base/hostmem.h"
 
@@ -24,9 +23,6 @@ enum { HOSTMEM_ALIGNMENT = 64, GROW_MIN = 64 };
 struct header {
     uint64_t magic;
     size_t size_bytes;
-    const char *what;
-    struct header *next;
-    struct header *previous;
 };
 
 _Static_assert(sizeof(struct header) <= HOSTMEM_ALIGNMENT, "the header must fit in front of an aligned payload");
@@ -34,8 +30,7 @@ _Static_assert(sizeof(struct header) <= HOSTMEM_ALIGNMENT, "the header must fit 
 struct hostmem {
     enum hostmem_phase phase;
     struct hostmem_counters counters;
-    struct header *latest; /* head of the list of live blocks */
-    size_t fail_in;        /* allocations until the injected fault; 0 is off */
+    size_t fail_in; /* allocations until the injected fault; 0 is off */
 };
 
 enum gt_status hostmem_create(struct hostmem **out)
@@ -53,18 +48,10 @@ void hostmem_destroy(struct hostmem *mem)
 {
     if (mem == NULL)
         return;
-    if (mem->latest != NULL) {
-        log_error("internal error: %zu of %zu allocations (%zu bytes) were never released; the latest is \"%s\" of "
-                  "%zu bytes",
-                  mem->counters.allocations - mem->counters.releases, mem->counters.allocations,
-                  mem->counters.live_bytes, mem->latest->what, mem->latest->size_bytes);
-    }
-    struct header *block = mem->latest;
-    while (block != NULL) {
-        struct header *next = block->next;
-        free(block);
-        block = next;
-    }
+    const struct hostmem_counters *counters = &mem->counters;
+    if (counters->allocations != counters->releases)
+        log_error("internal error: %zu of %zu allocations (%zu bytes) were never released",
+                  counters->allocations - counters->releases, counters->allocations, counters->live_bytes);
     free(mem);
 }
 
@@ -92,25 +79,6 @@ static bool fault_due(struct hostmem *mem)
     return mem->fail_in == 0;
 }
 
-static void block_link(struct hostmem *mem, struct header *block)
-{
-    block->next = mem->latest;
-    block->previous = NULL;
-    if (mem->latest != NULL)
-        mem->latest->previous = block;
-    mem->latest = block;
-}
-
-static void block_unlink(struct hostmem *mem, struct header *block)
-{
-    if (block->previous != NULL)
-        block->previous->next = block->next;
-    else
-        mem->latest = block->next;
-    if (block->next != NULL)
-        block->next->previous = block->previous;
-}
-
 enum gt_status hostmem_alloc(struct hostmem *mem, size_t count, size_t size, const char *what, void *out)
 {
     assert(mem->phase == HOSTMEM_INIT);
@@ -132,8 +100,6 @@ enum gt_status hostmem_alloc(struct hostmem *mem, size_t count, size_t size, con
     memset(block, 0, total_bytes);
     block->magic = HOSTMEM_MAGIC_LIVE;
     block->size_bytes = payload_bytes;
-    block->what = what;
-    block_link(mem, block);
     mem->counters.allocations++;
     mem->counters.live_bytes += payload_bytes;
     if (mem->counters.live_bytes > mem->counters.live_bytes_max)
@@ -151,7 +117,6 @@ void hostmem_free(struct hostmem *mem, void *pointer)
     struct header *block = header_of(pointer);
     assert(block->magic == HOSTMEM_MAGIC_LIVE);
     assert(mem->counters.live_bytes >= block->size_bytes);
-    block_unlink(mem, block);
     mem->counters.releases++;
     mem->counters.live_bytes -= block->size_bytes;
     block->magic = HOSTMEM_MAGIC_DEAD;

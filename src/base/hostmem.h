@@ -25,7 +25,7 @@ struct hostmem_counters {
 
 /* Errors: GT_NO_MEMORY. */
 enum gt_status hostmem_create(struct hostmem **out);
-/* Logs one error line if blocks were never released (a bug of ours), and releases them.  Accepts NULL. */
+/* Logs one error line if blocks were never released, which is a bug of ours.  Accepts NULL. */
 void hostmem_destroy(struct hostmem *mem);
 
 void hostmem_phase_set(struct hostmem *mem, enum hostmem_phase phase);

@@ -15,9 +15,8 @@ libgpttrain_a_SOURCES += \
 	src/base/recompute.c src/base/recompute.h \
 	src/base/rng.c src/base/rng.h \
 	src/base/rope_angles.c src/base/rope_angles.h \
-	src/base/size.c src/base/size.h \
+	src/base/size.h \
 	src/base/status.c src/base/status.h \
 	src/base/system_memory.c src/base/system_memory.h \
 	src/base/thread.c src/base/thread.h \
-	src/base/ticker.c src/base/ticker.h \
 	src/base/user_cache.c src/base/user_cache.h

@@ -1,19 +1,59 @@
-/* Size arithmetic that cannot wrap.  Every product or sum of values from a user or a file goes through here. */
+/* Size arithmetic that cannot wrap.  Every product or sum of values from a user or a file goes through here.  Each
+ * function tests before it computes.  Nothing is logged here: only the caller knows which field is too large. */
 #ifndef GPT_TRAIN_BASE_SIZE_H
 #define GPT_TRAIN_BASE_SIZE_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* *out = a * b.  Returns false, with *out unchanged, when the product does not fit. */
-bool size_mul(size_t a, size_t b, size_t *out);
+static inline bool size_mul(size_t a, size_t b, size_t *out)
+{
+    if (b != 0 && a > SIZE_MAX / b)
+        return false;
+    *out = a * b;
+    return true;
+}
+
 /* *out = a + b.  Returns false, with *out unchanged, when the sum does not fit. */
-bool size_add(size_t a, size_t b, size_t *out);
+static inline bool size_add(size_t a, size_t b, size_t *out)
+{
+    if (a > SIZE_MAX - b)
+        return false;
+    *out = a + b;
+    return true;
+}
+
 /* *out = the product of `count` sizes; 1 for count 0.  Returns false when it does not fit, or a size is negative. */
-bool size_product(const int64_t *sizes, size_t count, size_t *out);
+static inline bool size_product(const int64_t *sizes, size_t count, size_t *out)
+{
+    bool fits = true, zero = false; /* any zero makes the product zero, even if the sizes before it overflow */
+    size_t product = 1;
+    for (size_t i = 0; i < count; i++) {
+        if (sizes[i] < 0)
+            return false;
+        zero = zero || sizes[i] == 0;
+        fits = fits && size_mul(product, (size_t)sizes[i], &product);
+    }
+    if (!fits && !zero)
+        return false;
+    *out = zero ? 0 : product;
+    return true;
+}
+
 /* *out = `value` rounded up to a multiple of `alignment` (a power of two).  Returns false when that does not fit. */
-bool size_align(size_t value, size_t alignment, size_t *out);
+static inline bool size_align(size_t value, size_t alignment, size_t *out)
+{
+    assert(alignment != 0 && (alignment & (alignment - 1)) == 0);
+    size_t raised;
+    if (!size_add(value, alignment - 1, &raised))
+        return false;
+    *out = raised & ~(alignment - 1);
+    assert(*out >= value);
+    return true;
+}
 
 static inline size_t size_min(size_t a, size_t b)
 {

@@ -1,12 +1,14 @@
-/* Threads: counts processors by the affinity mask, the CPU quotas of cgroup v1 and v2 and the cores; and a parallel
- * loop.
+/* Threads: counts processors by the affinity mask, the CPU quotas of cgroup v1 and v2 and the cores; a parallel loop;
+ * and a ticker.
  *
  * In a container with a quota of two processors the affinity mask still contains every processor of the host; starting
  * a thread on each of them would make training slower.  The quota may be set on the process's own cgroup or on any
  * parent, so the whole chain is read and the smallest quota counts.  Missing or unreadable files set no limit.
  *
- * The loop's threads take the next index from a shared counter and live as long as the loop.  They block signals, so
- * that handlers run on the thread that installed them.
+ * The loop's threads take the next index from a shared counter and live as long as the loop.  A ticker sleeps on a
+ * condition variable, so that ticker_stop() does not have to wait for the end of the interval; intervals use the
+ * monotonic clock, so changes of the wall clock do not affect them.  All threads block signals, so that handlers run on
+ * the thread that installed them.
  */
 #ifdef __linux__
 #ifndef _GNU_SOURCE
@@ -18,6 +20,7 @@
 #include "base/thread.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -26,7 +29,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "base/log.h"
 
 enum { LINE_BYTES = 1024, PATH_BYTES = 4096 };
 
@@ -216,6 +222,17 @@ int thread_count_cores(const char *folder)
 
 /* ---- the shared loop ---- */
 
+/* Starts a thread that blocks signals.  Returns an errno. */
+static int thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
+{
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int error = pthread_create(thread, NULL, run, argument);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
 enum { LOOP_THREADS_MAX = 256 }; /* their structs are on the stack, and such loops gain nothing from more threads */
 
 struct loop {
@@ -249,19 +266,116 @@ void thread_for_each(int threads, size_t count, thread_work_fn *work, void *cont
     const int most = threads < LOOP_THREADS_MAX ? threads : LOOP_THREADS_MAX;
     struct loop loop = {.work = work, .context = context, .count = count};
     struct loop_thread all[LOOP_THREADS_MAX];
-    sigset_t blocked, before;
     int started = 1;
     atomic_init(&loop.next, 0);
-    (void)sigfillset(&blocked);
-    (void)pthread_sigmask(SIG_SETMASK, &blocked, &before);
     for (; started < most && (size_t)started < count; started++) {
         all[started] = (struct loop_thread){.loop = &loop, .number = started};
-        if (pthread_create(&all[started].handle, NULL, loop_run, &all[started]) != 0)
+        if (thread_start(&all[started].handle, loop_run, &all[started]) != 0)
             break;
     }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     all[0] = (struct loop_thread){.loop = &loop, .number = 0};
     (void)loop_run(&all[0]);
     for (int i = 1; i < started; i++)
         (void)pthread_join(all[i].handle, NULL);
+}
+
+/* ---- the ticker ---- */
+
+#define NS_PER_SECOND 1000000000
+
+struct ticker {
+    struct hostmem *mem;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t ended;
+    bool end; /* protected by the mutex */
+    long interval_ns;
+    time_t interval_s;
+    ticker_fn *tick;
+    void *context;
+};
+
+static struct timespec next_after(const struct ticker *ticker)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_sec += ticker->interval_s;
+    at.tv_nsec += ticker->interval_ns;
+    if (at.tv_nsec >= NS_PER_SECOND) {
+        at.tv_sec++;
+        at.tv_nsec -= NS_PER_SECOND;
+    }
+    return at;
+}
+
+/* Sleeps for one interval.  Returns true when the ticker must end. */
+static bool interval_end(struct ticker *ticker)
+{
+    struct timespec until = next_after(ticker);
+    pthread_mutex_lock(&ticker->mutex);
+    int error = 0;
+    while (!ticker->end && error != ETIMEDOUT)
+        error = pthread_cond_timedwait(&ticker->ended, &ticker->mutex, &until);
+    bool end = ticker->end;
+    pthread_mutex_unlock(&ticker->mutex);
+    return end;
+}
+
+static void *ticker_run(void *argument)
+{
+    struct ticker *ticker = argument;
+    while (!interval_end(ticker))
+        ticker->tick(ticker->context);
+    return NULL;
+}
+
+/* With default attributes and the monotonic clock, Linux refuses neither. */
+static void locks_create(struct ticker *ticker)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&ticker->ended, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&ticker->mutex, NULL);
+}
+
+static void ticker_destroy(struct ticker *ticker)
+{
+    pthread_cond_destroy(&ticker->ended);
+    pthread_mutex_destroy(&ticker->mutex);
+    hostmem_free(ticker->mem, ticker);
+}
+
+enum gt_status ticker_start(struct hostmem *mem, double seconds, ticker_fn *tick, void *context, struct ticker **out)
+{
+    struct ticker *ticker;
+    assert(seconds > 0.0 && tick != NULL);
+    TRY(HOSTMEM_NEW(mem, 1, "ticker", &ticker));
+    ticker->mem = mem;
+    ticker->tick = tick;
+    ticker->context = context;
+    ticker->interval_s = (time_t)seconds;
+    ticker->interval_ns = (long)((seconds - (double)ticker->interval_s) * NS_PER_SECOND);
+    locks_create(ticker);
+    const int error = thread_start(&ticker->thread, ticker_run, ticker);
+    if (error == 0) {
+        *out = ticker;
+        return GT_OK;
+    }
+    ticker_destroy(ticker);
+    log_error("cannot start a thread that watches: %s", strerror(error));
+    return GT_FAILURE;
+}
+
+void ticker_stop(struct ticker *ticker)
+{
+    if (ticker == NULL)
+        return;
+    pthread_mutex_lock(&ticker->mutex);
+    ticker->end = true;
+    pthread_cond_signal(&ticker->ended);
+    pthread_mutex_unlock(&ticker->mutex);
+    pthread_join(ticker->thread, NULL);
+    ticker_destroy(ticker);
 }

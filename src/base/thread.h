@@ -1,8 +1,12 @@
-/* Threads: counts the processors that this process may use, and runs a loop on several threads. */
+/* Threads: counts the processors that this process may use, runs a loop on several threads, and calls a function
+ * periodically. */
 #ifndef GPT_TRAIN_BASE_THREAD_H
 #define GPT_TRAIN_BASE_THREAD_H
 
 #include <stddef.h>
+
+#include "base/hostmem.h"
+#include "base/status.h"
 
 /* The processors in the affinity mask, at most the cgroup v1/v2 CPU quota rounded up; at least 1. */
 int thread_count_available(void);
@@ -25,5 +29,17 @@ typedef void thread_work_fn(void *context, size_t index, int thread);
 /* Calls work(context, i, thread) once for every i below `count`, in any order, on up to `threads` threads including the
  * caller's.  Returns when all calls are done.  Uses at most 256 threads, fewer if the system refuses more. */
 void thread_for_each(int threads, size_t count, thread_work_fn *work, void *context);
+
+/* A thread that calls a function periodically. */
+struct ticker;
+
+/* Called on the ticker's thread, never twice at the same time. */
+typedef void ticker_fn(void *context);
+
+/* Starts a thread that calls tick(context) about every `seconds`.  `mem` and `context` must outlive the ticker.
+ * Errors: GT_NO_MEMORY, GT_FAILURE (the system refuses a thread). */
+enum gt_status ticker_start(struct hostmem *mem, double seconds, ticker_fn *tick, void *context, struct ticker **out);
+/* Stops the thread and waits for it, for at most the duration of one tick.  Accepts NULL. */
+void ticker_stop(struct ticker *ticker);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "backend/backend_call.h"
 #include "base/hostmem.h"
-#include "base/ticker.h"
+#include "base/thread.h"
 
 struct watchdog {
     const struct backend_record *record; /* of the device's calls */

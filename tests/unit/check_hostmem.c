@@ -116,8 +116,9 @@ TEST(leaks_are_reported_once)
     hostmem_free(mem, kept);
     log_capture_begin(&capture);
     hostmem_destroy(mem);
-    ck_assert_ptr_nonnull(strstr(capture.text, "2 of 3 allocations (109 bytes)"));
-    log_capture_one_error(&capture, "\"second leak\" of 9 bytes");
+    log_capture_one_error(&capture, "2 of 3 allocations (109 bytes)");
+    for (int i = 0; i < 2; i++)
+        free((char *)leaked[i] - 64); /* the block begins with a header of 64 bytes */
 }
 
 TEST_LOOP(sizes_that_do_not_fit, 6)

@@ -1,6 +1,6 @@
 /* Tests of the ticker: it ticks at its interval, on a separate thread, and ends on request, even during a long
  * interval. */
-#include "base/ticker.h"
+#include "base/thread.h"
 
 #include <check.h>
 #include <pthread.h>

@@ -94,14 +94,15 @@ static enum gt_status read_fraction(const struct flag *flag, const char *value)
 
 static enum gt_status read_word(const struct flag *flag, const char *value)
 {
-    char all[128] = "one of ";
+    char all[128] = "";
     for (int i = 0; flag->words[i] != NULL; i++) {
         if (strcmp(value, flag->words[i]) == 0) {
             memcpy(flag->to, &i, sizeof i);
             return GT_OK;
         }
         const size_t used = strlen(all);
-        (void)snprintf(all + used, sizeof all - used, "%s%s", i > 0 ? ", " : "", flag->words[i]);
+        const char *before = i == 0 ? "" : flag->words[i + 1] != NULL ? ", " : " or ";
+        (void)snprintf(all + used, sizeof all - used, "%s%s", before, flag->words[i]);
     }
     return value_error(flag, value, all);
 }
@@ -130,11 +131,7 @@ enum gt_status flags_read(const char *program, const struct flag *flags, int arg
         return read_fraction(flag, value);
     case FLAG_WORD:
         return read_word(flag, value);
-    case FLAG_READ:
-        return flag->read(flag->to, value);
-    case FLAG_TEXT:
-    case FLAG_SWITCH:
-        break;
+    default:
+        return read_text(program, flag, argument, value);
     }
-    return read_text(program, flag, argument, value);
 }

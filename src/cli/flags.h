@@ -11,8 +11,7 @@ enum flag_kind {
     FLAG_TEXT,     /* a const char * */
     FLAG_NUMBER,   /* an int64_t from `min` to `max` */
     FLAG_FRACTION, /* a double from 0 to below 1 */
-    FLAG_WORD,     /* an int or enum: the index of one of `words` */
-    FLAG_READ      /* read(to, value) */
+    FLAG_WORD      /* an int or enum: the index of one of `words` */
 };
 
 struct flag {
@@ -22,8 +21,6 @@ struct flag {
     int64_t min, max;         /* FLAG_NUMBER */
     const char *const *words; /* FLAG_WORD: ends with NULL */
     const char *expected;     /* FLAG_TEXT: what the text must be if it must not be empty, for the message, or NULL */
-    /* FLAG_READ: stores the value, or logs what is wrong with it and returns GT_USAGE. */
-    enum gt_status (*read)(void *to, const char *value);
 };
 
 /* Logs "ARGUMENT: WHAT; PROGRAM --help lists the flags".  Returns GT_USAGE. */

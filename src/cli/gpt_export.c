@@ -29,25 +29,6 @@ struct arguments {
     enum dtype dtype;
 };
 
-static enum gt_status arguments_read(struct arguments *arguments, int argc, char **argv);
-static enum gt_status export_model(const struct arguments *arguments);
-static void print_help(void);
-
-int main(int argc, char **argv)
-{
-    struct arguments arguments = {.out_dir = "out", .checkpoint = "", .format = -1, .dtype = DTYPE_F32};
-    program_spin_limit(argv);
-    program_begin(PROGRAM);
-    enum gt_status status = arguments_read(&arguments, argc, argv);
-    if (status == GT_OK && arguments.help)
-        print_help();
-    else if (status == GT_OK && arguments.version)
-        program_version_print(PROGRAM);
-    else if (status == GT_OK)
-        status = export_model(&arguments);
-    return program_exit_status(status);
-}
-
 static void print_help(void)
 {
     fputs("Usage: gpt-export [--out_dir=DIR] --format=hf|gguf|llmc [OPTION]... OUTPUT\n"
@@ -76,40 +57,17 @@ static void print_help(void)
 
 /* ---- the command line ---- */
 
-static enum gt_status read_format(void *to, const char *value)
-{
-    struct arguments *arguments = to;
-    for (int i = 0; i < EXPORT_FORMATS; i++) {
-        if (strcmp(value, export_format_name((enum export_format)i)) == 0) {
-            arguments->format = i;
-            return GT_OK;
-        }
-    }
-    log_error("--format=%s: expected hf, gguf or llmc", value);
-    return GT_USAGE;
-}
-
-static enum gt_status read_dtype(void *to, const char *value)
-{
-    struct arguments *arguments = to;
-    enum dtype dtype = DTYPE_COUNT;
-    if (!dtype_from_name(value, &dtype) || (dtype != DTYPE_F32 && dtype != DTYPE_BF16 && dtype != DTYPE_F16)) {
-        log_error("--dtype=%s: expected float32, bfloat16 or float16", value);
-        return GT_USAGE;
-    }
-    arguments->dtype = dtype;
-    return GT_OK;
-}
-
 static enum gt_status arguments_read(struct arguments *arguments, int argc, char **argv)
 {
+    static const char *const dtypes[] = {
+        [DTYPE_F32] = "float32", [DTYPE_BF16] = "bfloat16", [DTYPE_F16] = "float16", [DTYPE_F16 + 1] = NULL};
     const struct flag known[] = {{.name = "help", .to = &arguments->help},
                                  {.name = "version", .to = &arguments->version},
                                  {.name = "force", .to = &arguments->force},
                                  {"out-dir", FLAG_TEXT, &arguments->out_dir, .expected = "a folder"},
                                  {.name = "checkpoint", .kind = FLAG_TEXT, .to = &arguments->checkpoint},
-                                 {"format", FLAG_READ, arguments, .read = read_format},
-                                 {"dtype", FLAG_READ, arguments, .read = read_dtype},
+                                 {"format", FLAG_WORD, &arguments->format, .words = export_format_words},
+                                 {"dtype", FLAG_WORD, &arguments->dtype, .words = dtypes},
                                  {.name = NULL}};
     bool flags = true;
     for (int i = 1; i < argc; i++) {
@@ -154,9 +112,8 @@ static enum gt_status tokenizer_open(struct hostmem *mem, const char *folder, co
 
 static void result_log(const struct arguments *arguments, int64_t elapsed_ns)
 {
-    log_result("%s: %s, %s, written in %.1f s", arguments->output,
-               export_format_name((enum export_format)arguments->format), dtype_name(arguments->dtype),
-               (double)elapsed_ns * 1e-9);
+    log_result("%s: %s, %s, written in %.1f s", arguments->output, export_format_words[arguments->format],
+               dtype_name(arguments->dtype), (double)elapsed_ns * 1e-9);
 }
 
 static enum gt_status export_opened(struct hostmem *mem, const struct arguments *arguments,
@@ -195,4 +152,19 @@ static enum gt_status export_model(const struct arguments *arguments)
     checkpoint_close(checkpoint);
     hostmem_destroy(mem);
     return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments arguments = {.out_dir = "out", .checkpoint = "", .format = -1, .dtype = DTYPE_F32};
+    program_spin_limit(argv);
+    program_begin(PROGRAM);
+    enum gt_status status = arguments_read(&arguments, argc, argv);
+    if (status == GT_OK && arguments.help)
+        print_help();
+    else if (status == GT_OK && arguments.version)
+        program_version_print(PROGRAM);
+    else if (status == GT_OK)
+        status = export_model(&arguments);
+    return program_exit_status(status);
 }

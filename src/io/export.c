@@ -5,7 +5,6 @@
  */
 #include "io/export.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,22 +13,17 @@
 #include "io/hf_config.h"
 
 static const struct {
-    const char *name;
     enum gt_status (*write)(const struct export_options *options, const struct export_weights *weights);
     unsigned dtypes; /* bits */
     bool folder;
 } formats[] = {
-    [EXPORT_HF] = {"hf", export_hf_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, true},
-    [EXPORT_GGUF] = {"gguf", export_gguf_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, false},
-    [EXPORT_LLMC] = {"llmc", export_llmc_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16, false},
+    [EXPORT_HF] = {export_hf_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, true},
+    [EXPORT_GGUF] = {export_gguf_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, false},
+    [EXPORT_LLMC] = {export_llmc_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16, false},
 };
 _Static_assert(sizeof formats / sizeof formats[0] == EXPORT_FORMATS, "a writer for every format");
 
-const char *export_format_name(enum export_format format)
-{
-    assert((unsigned)format < EXPORT_FORMATS);
-    return formats[format].name;
-}
+const char *const export_format_words[] = {"hf", "gguf", "llmc", NULL};
 
 /* Fails when `folder` is the folder of a run, which an export would damage. */
 static enum gt_status run_refuse(const char *output, const char *folder, const char *what)
@@ -59,7 +53,7 @@ static enum gt_status output_check(const struct export_options *options)
         return GT_OK;
     if (file_is_folder(output) != folder) {
         log_error("%s: is %s, but --format=%s writes %s", output, folder ? "a file" : "a folder",
-                  formats[options->format].name, folder ? "a folder" : "a file");
+                  export_format_words[options->format], folder ? "a folder" : "a file");
         return GT_USAGE;
     }
     if (folder)
@@ -93,11 +87,11 @@ enum gt_status export_run(const struct export_options *options)
     struct export_weights weights;
     struct checkpoint written = *options->checkpoint;
     struct export_options output = *options;
-    const char *name = export_format_name(options->format);
     written.config.embed_norm = false; /* export_weights_read() folds it into the table */
     output.checkpoint = &written;
     if ((formats[options->format].dtypes >> options->dtype & 1u) == 0) {
-        log_error("--format=%s cannot store %s; choose another --dtype", name, dtype_name(options->dtype));
+        log_error("--format=%s cannot store %s; choose another --dtype", export_format_words[options->format],
+                  dtype_name(options->dtype));
         return GT_USAGE;
     }
     TRY(model_check(&output));

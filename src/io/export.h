@@ -29,8 +29,8 @@ struct export_options {
     bool force;                          /* replace an existing output */
 };
 
-/* "hf", "gguf", "llmc". */
-const char *export_format_name(enum export_format format);
+/* The words of these enumerators on the command line, "hf", "gguf" and "llmc"; the list ends with NULL. */
+extern const char *const export_format_words[];
 
 /* Verifies the checkpoint's tensors, then writes them.  Logs a warning or note about anything that the format cannot
  * express: an activation that its readers do not compute, a tokenizer.  Errors: GT_USAGE (an existing output, a dtype

@@ -119,7 +119,7 @@ TEST_LOOP(survives_every_refused_allocation, EXPORT_FORMATS)
 
 TEST(names_formats)
 {
-    ck_assert_str_eq(export_format_name(EXPORT_HF), "hf");
-    ck_assert_str_eq(export_format_name(EXPORT_GGUF), "gguf");
-    ck_assert_str_eq(export_format_name(EXPORT_LLMC), "llmc");
+    ck_assert_str_eq(export_format_words[EXPORT_HF], "hf");
+    ck_assert_str_eq(export_format_words[EXPORT_GGUF], "gguf");
+    ck_assert_str_eq(export_format_words[EXPORT_LLMC], "llmc");
 }

@@ -41,8 +41,6 @@ struct corpus_walk {
     size_t folder_count, folder_capacity;
 };
 
-static enum gt_status walk_input(struct corpus_walk *walk, const char *path);
-
 /* Identifies the output folder, so that outputs are not taken for inputs.  A folder that does not exist has no
  * identity. */
 static enum gt_status out_dir_know(struct corpus_walk *walk, const char *out_dir)
@@ -56,25 +54,6 @@ static enum gt_status out_dir_know(struct corpus_walk *walk, const char *out_dir
     walk->out_device = info.st_dev;
     walk->out_inode = info.st_ino;
     return GT_OK;
-}
-
-enum gt_status corpus_create(struct hostmem *mem, const struct corpus_spec *spec, struct corpus **out)
-{
-    struct corpus *corpus;
-    TRY(HOSTMEM_NEW(mem, 1, "corpus", &corpus));
-    corpus->mem = mem;
-    struct corpus_walk walk = {.corpus = corpus, .spec = spec};
-    enum gt_status status = out_dir_know(&walk, spec->out_dir);
-    for (walk.input = 0; walk.input < spec->input_count && status == GT_OK; walk.input++)
-        status = walk_input(&walk, spec->inputs[walk.input]);
-    for (size_t i = 0; i < walk.folder_count; i++)
-        hostmem_free(mem, walk.folders[i]);
-    hostmem_free(mem, walk.folders);
-    if (status == GT_OK)
-        *out = corpus;
-    else
-        corpus_destroy(corpus);
-    return status;
 }
 
 void corpus_destroy(struct corpus *corpus)
@@ -266,6 +245,25 @@ static enum gt_status walk_input(struct corpus_walk *walk, const char *path)
     if (found > 0)
         qsort(walk->corpus->files + first_file, found, sizeof walk->corpus->files[0], file_compare);
     return GT_OK;
+}
+
+enum gt_status corpus_create(struct hostmem *mem, const struct corpus_spec *spec, struct corpus **out)
+{
+    struct corpus *corpus;
+    TRY(HOSTMEM_NEW(mem, 1, "corpus", &corpus));
+    corpus->mem = mem;
+    struct corpus_walk walk = {.corpus = corpus, .spec = spec};
+    enum gt_status status = out_dir_know(&walk, spec->out_dir);
+    for (walk.input = 0; walk.input < spec->input_count && status == GT_OK; walk.input++)
+        status = walk_input(&walk, spec->inputs[walk.input]);
+    for (size_t i = 0; i < walk.folder_count; i++)
+        hostmem_free(mem, walk.folders[i]);
+    hostmem_free(mem, walk.folders);
+    if (status == GT_OK)
+        *out = corpus;
+    else
+        corpus_destroy(corpus);
+    return status;
 }
 
 enum gt_status corpus_file_check(const struct corpus_file *file)

@@ -79,7 +79,7 @@ enum gt_status checkpoint_config_check(const struct model_config *config);
 
 /* Saves the run.  Allocates only JSON text, about 100 bytes per tensor, and releases it before returning.  Refuses a
  * value that is not finite, so that it never replaces a good checkpoint.  Errors: GT_IO, GT_NO_MEMORY, GT_FAILURE (a
- * value that is not finite; tensors that do not match config), errors of `read`.  The last checkpoint can still be
+ * value that is not finite), errors of `read`.  The last checkpoint can still be
  * loaded then.  After a failure in PUBLISH or CONFIG the new one is complete, and checkpoint_repair() or the next save
  * finishes publishing it. */
 enum gt_status checkpoint_save(const struct checkpoint_save_options *options);

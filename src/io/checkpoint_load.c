@@ -33,30 +33,6 @@ struct seen {
     bool finite, zero, in_range;
 };
 
-static enum gt_status config_check(const struct checkpoint *checkpoint, const struct model_config *wanted);
-static enum gt_status parameter_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options,
-                                     const struct parameter_shape *tensor);
-static enum gt_status moments_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options,
-                                   const struct parameter_shape *tensor);
-static enum gt_status head_check(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options);
-
-enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options)
-{
-    assert(options->staging_bytes >= 2 * sizeof(float));
-    TRY(config_check(checkpoint, options->config));
-    struct parameter_shape tensor;
-    for (size_t i = 0; i < parameters_file_count(options->config); i++) {
-        parameters_file_shape(options->config, i, &tensor);
-        TRY(parameter_load(checkpoint, options, &tensor));
-    }
-    for (size_t i = 0; checkpoint->optimizer != NULL && i < parameters_count(options->config); i++) {
-        parameters_shape(options->config, i, &tensor);
-        if (!tensor.absent)
-            TRY(moments_load(checkpoint, options, &tensor));
-    }
-    return head_check(checkpoint, options);
-}
-
 /* Checks what the shapes of the tensors do not show. */
 static enum gt_status config_check(const struct checkpoint *checkpoint, const struct model_config *wanted)
 {
@@ -149,24 +125,20 @@ static enum gt_status transfer_run(const struct transfer *transfer, const char *
     return transfer_judge(transfer, source, &seen);
 }
 
-/* Finds the caller's tensor of this name.  Its absence is our bug, unless it is a bias that the model does not have. */
-static enum gt_status target_find(const struct checkpoint_load_options *options, const struct parameter_shape *tensor,
-                                  const struct checkpoint_tensor **out)
+/* Returns the caller's tensor of this name; NULL for a bias that the model does not have. */
+static const struct checkpoint_tensor *target_find(const struct checkpoint_load_options *options,
+                                                   const struct parameter_shape *tensor)
 {
     static const struct checkpoint_tensor any; /* while values are only verified */
     struct parameter_shape whole;
-    parameters_shape(options->config, (size_t)tensor->whole, &whole);
-    *out = tensor->absent ? NULL : &any;
+    size_t i = 0;
     if (tensor->absent || options->write == NULL)
-        return GT_OK;
-    for (size_t i = 0; i < options->tensor_count; i++) {
-        if (strcmp(options->tensors[i].name, whole.name) == 0) {
-            *out = &options->tensors[i];
-            return GT_OK;
-        }
-    }
-    log_error("cannot load: %s is not among the model's tensors", whole.name);
-    return GT_FAILURE;
+        return tensor->absent ? NULL : &any;
+    parameters_shape(options->config, (size_t)tensor->whole, &whole);
+    while (i < options->tensor_count && strcmp(options->tensors[i].name, whole.name) != 0)
+        i++;
+    assert(i < options->tensor_count);
+    return &options->tensors[i];
 }
 
 static const struct checkpoint_file_record *sums_of(const struct checkpoint *checkpoint, enum checkpoint_file which)
@@ -194,10 +166,10 @@ static enum gt_status parameter_load(const struct checkpoint *checkpoint, const 
 {
     struct transfer transfer = {.file = checkpoint->model,
                                 .part = CHECKPOINT_PARAMETER,
+                                .target = target_find(options, tensor),
                                 .offset = tensor->first,
                                 .wanted = parameter_elements(tensor),
                                 .sums = sums_of(checkpoint, CHECKPOINT_FILE_MODEL)};
-    TRY(target_find(options, tensor, &transfer.target));
     TRY(hf_layout_find(transfer.file, tensor, &transfer.index));
     if (transfer.file->tensors[transfer.index].dtype == DTYPE_U8) {
         log_error("%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded", transfer.file->path,
@@ -215,13 +187,13 @@ static enum gt_status moments_load(const struct checkpoint *checkpoint, const st
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
         struct transfer transfer = {.file = checkpoint->optimizer,
                                     .part = order[i],
+                                    .target = target_find(options, tensor),
                                     .wanted = parameter_elements(tensor),
                                     .sums = sums_of(checkpoint, CHECKPOINT_FILE_OPTIMIZER)};
         struct parameter_shape moment;
         checkpoint_part_tensor(tensor, order[i], &moment);
         if (order[i] == CHECKPOINT_SCALES && !safetensors_find(transfer.file, moment.name, &transfer.index))
             continue;
-        TRY(target_find(options, tensor, &transfer.target));
         if (order[i] == CHECKPOINT_V && transfer.target != NULL && transfer.target->no_second)
             continue;
         TRY(hf_layout_find(transfer.file, &moment, &transfer.index));
@@ -276,6 +248,23 @@ static enum gt_status head_check(const struct checkpoint *checkpoint, const stru
     log_error("%s: lm_head.weight %s; the output layer must be the token embedding", file->path,
               found ? "differs from wte.weight" : "is missing, but tie_word_embeddings is false");
     return GT_UNSUPPORTED;
+}
+
+enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options)
+{
+    assert(options->staging_bytes >= 2 * sizeof(float));
+    TRY(config_check(checkpoint, options->config));
+    struct parameter_shape tensor;
+    for (size_t i = 0; i < parameters_file_count(options->config); i++) {
+        parameters_file_shape(options->config, i, &tensor);
+        TRY(parameter_load(checkpoint, options, &tensor));
+    }
+    for (size_t i = 0; checkpoint->optimizer != NULL && i < parameters_count(options->config); i++) {
+        parameters_shape(options->config, i, &tensor);
+        if (!tensor.absent)
+            TRY(moments_load(checkpoint, options, &tensor));
+    }
+    return head_check(checkpoint, options);
 }
 
 /* ---- the required contents of the optimizer's file ----

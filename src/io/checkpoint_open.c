@@ -31,63 +31,6 @@ struct generation {
     uint64_t size_bytes[CHECKPOINT_FILES];
 };
 
-static enum gt_status open_ours(struct checkpoint *checkpoint, const char *folder, bool with_optimizer);
-static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder);
-static enum gt_status open_llmc(struct checkpoint *checkpoint, const char *path);
-static enum gt_status open_nanogpt(struct checkpoint *checkpoint, const char *path, bool with_optimizer);
-
-static enum gt_status open_kind(struct checkpoint *checkpoint, const char *path, bool with_optimizer)
-{
-    switch (checkpoint->kind) {
-    case CHECKPOINT_OURS:
-        return open_ours(checkpoint, path, with_optimizer);
-    case CHECKPOINT_NANOGPT:
-        return open_nanogpt(checkpoint, path, with_optimizer);
-    case CHECKPOINT_LLMC:
-        return open_llmc(checkpoint, path);
-    default:
-        return open_hf(checkpoint, path);
-    }
-}
-
-enum gt_status checkpoint_open(struct hostmem *mem, const char *path, bool with_optimizer, struct checkpoint **out)
-{
-    enum checkpoint_kind kind;
-    TRY(checkpoint_probe(path, &kind));
-    if (kind == CHECKPOINT_NONE || (with_optimizer && kind != CHECKPOINT_OURS && kind != CHECKPOINT_NANOGPT)) {
-        char earlier[FILE_PATH_MAX];
-        const bool has_earlier = checkpoint_keep_earlier_last(path, earlier);
-        log_error("%s: holds no checkpoint: %s%s%s", path,
-                  with_optimizer ? CHECKPOINT_RECORD_NAME " is not there"
-                                 : "neither " CHECKPOINT_RECORD_NAME " nor both " CHECKPOINT_CONFIG_NAME
-                                   " and " CHECKPOINT_MODEL_NAME " are there",
-                  has_earlier ? "; an earlier run is in " : "", has_earlier ? earlier : "");
-        return GT_DATA;
-    }
-    void *block;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct checkpoint), "open checkpoint", &block));
-    struct checkpoint *checkpoint = block;
-    checkpoint->mem = mem;
-    checkpoint->kind = kind;
-    enum gt_status status = open_kind(checkpoint, path, with_optimizer);
-    if (status != GT_OK) {
-        checkpoint_close(checkpoint);
-        return status;
-    }
-    *out = checkpoint;
-    return GT_OK;
-}
-
-void checkpoint_close(struct checkpoint *checkpoint)
-{
-    if (checkpoint == NULL)
-        return;
-    safetensors_close(checkpoint->model);
-    safetensors_close(checkpoint->optimizer);
-    checkpoint_record_release(&checkpoint->record);
-    hostmem_free(checkpoint->mem, checkpoint);
-}
-
 /* ---- the kind of a checkpoint ---- */
 static enum gt_status holds(const char *folder, const char *name, bool *out)
 {
@@ -193,15 +136,9 @@ static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder)
 /* ---- files of other trainers ---- */
 static enum gt_status source_set(struct checkpoint *checkpoint, const char *path)
 {
-    const size_t length = strlen(path);
     if (file_is_folder(path))
         return file_join(checkpoint->source, path, NANOGPT_CHECKPOINT_NAME);
-    if (length >= sizeof checkpoint->source) {
-        log_error("the path of a checkpoint has %zu bytes; at most %d are possible", length, FILE_PATH_MAX - 1);
-        return GT_USAGE;
-    }
-    memcpy(checkpoint->source, path, length + 1);
-    return GT_OK;
+    return file_trim(checkpoint->source, path);
 }
 
 static enum gt_status open_llmc(struct checkpoint *checkpoint, const char *path)
@@ -350,6 +287,57 @@ static enum gt_status open_ours(struct checkpoint *checkpoint, const char *folde
     const enum gt_status status = generation_read(checkpoint, folder, &generation);
     generation_close(&generation);
     return status;
+}
+
+static enum gt_status open_kind(struct checkpoint *checkpoint, const char *path, bool with_optimizer)
+{
+    switch (checkpoint->kind) {
+    case CHECKPOINT_OURS:
+        return open_ours(checkpoint, path, with_optimizer);
+    case CHECKPOINT_NANOGPT:
+        return open_nanogpt(checkpoint, path, with_optimizer);
+    case CHECKPOINT_LLMC:
+        return open_llmc(checkpoint, path);
+    default:
+        return open_hf(checkpoint, path);
+    }
+}
+
+enum gt_status checkpoint_open(struct hostmem *mem, const char *path, bool with_optimizer, struct checkpoint **out)
+{
+    enum checkpoint_kind kind;
+    TRY(checkpoint_probe(path, &kind));
+    if (kind == CHECKPOINT_NONE || (with_optimizer && kind != CHECKPOINT_OURS && kind != CHECKPOINT_NANOGPT)) {
+        char earlier[FILE_PATH_MAX];
+        const bool has_earlier = checkpoint_keep_earlier_last(path, earlier);
+        log_error("%s: holds no checkpoint: %s%s%s", path,
+                  with_optimizer ? CHECKPOINT_RECORD_NAME " is not there"
+                                 : "neither " CHECKPOINT_RECORD_NAME " nor both " CHECKPOINT_CONFIG_NAME
+                                   " and " CHECKPOINT_MODEL_NAME " are there",
+                  has_earlier ? "; an earlier run is in " : "", has_earlier ? earlier : "");
+        return GT_DATA;
+    }
+    struct checkpoint *checkpoint;
+    TRY(HOSTMEM_NEW(mem, 1, "open checkpoint", &checkpoint));
+    checkpoint->mem = mem;
+    checkpoint->kind = kind;
+    enum gt_status status = open_kind(checkpoint, path, with_optimizer);
+    if (status != GT_OK) {
+        checkpoint_close(checkpoint);
+        return status;
+    }
+    *out = checkpoint;
+    return GT_OK;
+}
+
+void checkpoint_close(struct checkpoint *checkpoint)
+{
+    if (checkpoint == NULL)
+        return;
+    safetensors_close(checkpoint->model);
+    safetensors_close(checkpoint->optimizer);
+    checkpoint_record_release(&checkpoint->record);
+    hostmem_free(checkpoint->mem, checkpoint);
 }
 
 /* ---- the tokenizer ---- */

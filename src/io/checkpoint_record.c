@@ -71,15 +71,20 @@ static json_t *file_make(const struct checkpoint_file_record *file)
                      "crc32c", crc, "header_crc32c", header, "tensors", file->tensors);
 }
 
+static enum gt_status crc_set(json_t *root, const char *text)
+{
+    if (json_object_set_new(root, CHECKPOINT_RECORD_CRC, json_string(text)) == 0)
+        return GT_OK;
+    log_error("out of memory for the checksum of %s", CHECKPOINT_RECORD_NAME);
+    return GT_NO_MEMORY;
+}
+
 /* Computes the checksum of a record's text in its shortest form, with `crc_none` in place of the checksum.  Leaves
  * `crc_none` there. */
 static enum gt_status crc_of(json_t *root, uint32_t *out)
 {
     char *text;
-    if (json_object_set_new(root, CHECKPOINT_RECORD_CRC, json_string(crc_none)) != 0) {
-        log_error("out of memory for the checksum of %s", CHECKPOINT_RECORD_NAME);
-        return GT_NO_MEMORY;
-    }
+    TRY(crc_set(root, crc_none));
     TRY(json_text(root, 0, &text));
     *out = file_crc32c(0, text, strlen(text));
     free(text);
@@ -92,10 +97,7 @@ static enum gt_status crc_put(json_t *root)
     char text[9];
     TRY(crc_of(root, &crc));
     checkpoint_crc_text(text, crc);
-    if (json_object_set_new(root, CHECKPOINT_RECORD_CRC, json_string(text)) == 0)
-        return GT_OK;
-    log_error("out of memory for the checksum of %s", CHECKPOINT_RECORD_NAME);
-    return GT_NO_MEMORY;
+    return crc_set(root, text);
 }
 
 enum gt_status checkpoint_record_make(const struct checkpoint_record *record, json_t **out)

@@ -35,29 +35,6 @@ struct entry {
     struct parameter_shape shape; /* as saved */
 };
 
-static enum gt_status tensors_check(const struct checkpoint_save_options *options);
-static enum gt_status names_choose(const char *out_dir, int64_t iter, struct checkpoint_record *record);
-static enum gt_status generation_write(const struct checkpoint_save_options *options, struct checkpoint_record *record);
-static enum gt_status generation_publish(const struct checkpoint_save_options *options,
-                                         const struct checkpoint_record *record);
-
-enum gt_status checkpoint_save(const struct checkpoint_save_options *options)
-{
-    assert(options->staging_bytes >= sizeof(float) && options->state.iter >= 0 && options->state.seed >= 0);
-    struct checkpoint_record record = {.state = options->state};
-    json_t *hf_config;
-    TRY(checkpoint_config_check(options->config));
-    TRY(tensors_check(options));
-    TRY(names_choose(options->out_dir, options->state.iter, &record));
-    TRY(hf_config_make(options->config, options->bos_token, options->eos_token, &hf_config));
-    record.hf_config = hf_config;
-    enum gt_status status = generation_write(options, &record);
-    if (status == GT_OK)
-        status = generation_publish(options, &record);
-    json_decref(hf_config);
-    return status;
-}
-
 enum gt_status checkpoint_config_check(const struct model_config *config)
 {
     json_t *hf_config;
@@ -79,30 +56,13 @@ static const struct checkpoint_tensor *tensor_find(const struct checkpoint_save_
     return NULL;
 }
 
-/* Checks that the caller lists the tensors of the layout, with their shapes.  If the model has no biases, the list must
- * not have any. */
-static enum gt_status tensors_check(const struct checkpoint_save_options *options)
+/* Returns true when the caller's tensor has the shape of the layout; NULL stands for a bias that the model lacks. */
+static bool tensor_fits(const struct checkpoint_tensor *tensor, const struct parameter_shape *whole)
 {
-    size_t expected = 0;
-    for (size_t i = 0; i < parameters_count(options->config); i++) {
-        struct parameter_shape tensor;
-        parameters_shape(options->config, i, &tensor);
-        if (tensor.absent)
-            continue;
-        expected++;
-        const struct checkpoint_tensor *found = tensor_find(options, tensor.name);
-        if (found == NULL || found->rank != tensor.rank || found->dims[0] != tensor.dims[0] ||
-            (tensor.rank == 2 && found->dims[1] != tensor.dims[1])) {
-            log_error("%s: cannot save: tensor %s does not have the shape that the model's configuration gives",
-                      options->out_dir, tensor.name);
-            return GT_FAILURE;
-        }
-    }
-    if (expected == options->tensor_count)
-        return GT_OK;
-    log_error("%s: cannot save: the model has %zu tensors, but its configuration gives %zu", options->out_dir,
-              options->tensor_count, expected);
-    return GT_FAILURE;
+    if (tensor == NULL || whole->absent)
+        return tensor == NULL && whole->absent;
+    return tensor->rank == whole->rank && tensor->dims[0] == whole->dims[0] &&
+           (tensor->rank == 1 || tensor->dims[1] == whole->dims[1]);
 }
 
 /* Chooses unused names, so that no file that a record may name is overwritten. */
@@ -182,7 +142,7 @@ static void entry_get(const struct save *save, size_t index, struct entry *out)
         parameters_shape(options->config, (size_t)shape.whole, &whole);
         *out = (struct entry){
             .parameter = tensor_find(options, whole.name), .first = shape.first, .part = CHECKPOINT_PARAMETER};
-        assert(out->parameter != NULL || shape.absent);
+        assert(tensor_fits(out->parameter, &whole));
     } else {
         size_t at = 0; /* in a list of all parts of all parameters, of which some do not exist */
         for (size_t skip = index + 1; skip > 0; at++) {
@@ -333,5 +293,21 @@ static enum gt_status generation_publish(const struct checkpoint_save_options *o
         step_done(options, CHECKPOINT_STEP_CONFIG);
     (void)checkpoint_publish_clean(options->out_dir, model_name, record->files[CHECKPOINT_FILE_OPTIMIZER].name);
     step_done(options, CHECKPOINT_STEP_CLEAN);
+    return status;
+}
+
+enum gt_status checkpoint_save(const struct checkpoint_save_options *options)
+{
+    assert(options->staging_bytes >= sizeof(float) && options->state.iter >= 0 && options->state.seed >= 0);
+    struct checkpoint_record record = {.state = options->state};
+    json_t *hf_config;
+    TRY(checkpoint_config_check(options->config));
+    TRY(names_choose(options->out_dir, options->state.iter, &record));
+    TRY(hf_config_make(options->config, options->bos_token, options->eos_token, &hf_config));
+    record.hf_config = hf_config;
+    enum gt_status status = generation_write(options, &record);
+    if (status == GT_OK)
+        status = generation_publish(options, &record);
+    json_decref(hf_config);
     return status;
 }

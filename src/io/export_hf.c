@@ -41,31 +41,12 @@ struct hf_export {
     char aside[FILE_PATH_MAX];
 };
 
-static enum gt_status aside_create(struct hf_export *export);
-static void aside_remove(const char *aside);
-static enum gt_status folder_write(const struct hf_export *export);
-static enum gt_status folder_publish(const struct hf_export *export);
-
 /* Returns the name of a possible file of the folder.  The last one, config.json, makes the folder a model. */
 static const char *file_name(size_t index)
 {
     static const char *const rest[] = {CHECKPOINT_MODEL_NAME, GENERATION_NAME, CHECKPOINT_CONFIG_NAME};
     assert(index < FILES);
     return index < EXPORT_HF_TOKENS_FILES ? export_hf_tokens_names[index] : rest[index - EXPORT_HF_TOKENS_FILES];
-}
-
-enum gt_status export_hf_write(const struct export_options *options, const struct export_weights *weights)
-{
-    struct hf_export export = {.options = options, .weights = weights, .aside_fd = -1};
-    TRY(file_look(options->output, &export.exists));
-    TRY(aside_create(&export));
-    enum gt_status status = folder_write(&export);
-    if (status == GT_OK)
-        status = folder_publish(&export);
-    aside_remove(export.aside);
-    if (export.aside_fd >= 0)
-        (void)close(export.aside_fd);
-    return status;
 }
 
 /* ---- the temporary folder ---- */
@@ -305,5 +286,19 @@ static enum gt_status folder_publish(const struct hf_export *export)
     if (status != GT_OK)
         log_warning("%s: may now hold files of two models and has no " CHECKPOINT_CONFIG_NAME "; repeat the export",
                     output);
+    return status;
+}
+
+enum gt_status export_hf_write(const struct export_options *options, const struct export_weights *weights)
+{
+    struct hf_export export = {.options = options, .weights = weights, .aside_fd = -1};
+    TRY(file_look(options->output, &export.exists));
+    TRY(aside_create(&export));
+    enum gt_status status = folder_write(&export);
+    if (status == GT_OK)
+        status = folder_publish(&export);
+    aside_remove(export.aside);
+    if (export.aside_fd >= 0)
+        (void)close(export.aside_fd);
     return status;
 }

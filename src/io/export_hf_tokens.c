@@ -24,56 +24,6 @@ const char *const export_hf_tokens_names[EXPORT_HF_TOKENS_FILES] = {[OURS] = TOK
                                                                     [VOCAB] = "vocab.json",
                                                                     [MERGES] = "merges.txt"};
 
-static enum gt_status bytes_as_bpe(struct hostmem *mem, struct tokenizer **out);
-static enum gt_status text_make(const struct tokenizer *tokenizer, const struct tokenizer *as_bpe, int32_t block_size,
-                                int file, char **out);
-
-enum gt_status export_hf_tokens_texts(struct hostmem *mem, const struct tokenizer *tokenizer, int32_t block_size,
-                                      int count, char *out[])
-{
-    struct tokenizer *bytes = NULL;
-    for (int i = 0; i < count; i++)
-        out[i] = NULL;
-    if (tokenizer_kind_of(tokenizer) == TOKENIZER_BYTES)
-        TRY(bytes_as_bpe(mem, &bytes));
-    enum gt_status status = GT_OK;
-    for (int i = 0; i < count && status == GT_OK; i++)
-        status = text_make(tokenizer, bytes != NULL ? bytes : tokenizer, block_size, i, &out[i]);
-    tokenizer_destroy(bytes);
-    if (status != GT_OK)
-        export_hf_tokens_free(out, count);
-    return status;
-}
-
-void export_hf_tokens_free(char *texts[], int count)
-{
-    for (int i = 0; i < count; i++) {
-        free(texts[i]);
-        texts[i] = NULL;
-    }
-}
-
-enum gt_status export_hf_tokens_save(struct hostmem *mem, const struct tokenizer *tokenizer, int32_t block_size,
-                                     const char *folder)
-{
-    char *texts[EXPORT_HF_TOKENS_FILES], path[FILE_PATH_MAX];
-    TRY(export_hf_tokens_texts(mem, tokenizer, block_size, EXPORT_HF_TOKENS_FILES, texts));
-    if (texts[TOKENIZER] == NULL)
-        log_note(
-            "the tokenizer has ranks but no merges, which tokenizer.json needs; it is written as " TOKENIZER_FILE_NAME
-            " only");
-    enum gt_status status = GT_OK;
-    for (int i = 0; i < EXPORT_HF_TOKENS_FILES && status == GT_OK; i++) {
-        if (texts[i] == NULL)
-            continue;
-        status = file_join(path, folder, export_hf_tokens_names[i]);
-        if (status == GT_OK)
-            status = file_replace(path, texts[i], strlen(texts[i]));
-    }
-    export_hf_tokens_free(texts, EXPORT_HF_TOKENS_FILES);
-    return status;
-}
-
 static enum gt_status bytes_as_bpe(struct hostmem *mem, struct tokenizer **out)
 {
     const struct bpe_spec spec = {.vocab_size = 256, .text_bytes = 256, .rank = BPE_RANK_MERGE};
@@ -171,4 +121,50 @@ static enum gt_status text_make(const struct tokenizer *tokenizer, const struct 
     if (file == TOKENIZER && tokenizer_kind_of(tokenizer) == TOKENIZER_CHARS)
         return json_take(chars_json(tokenizer), file, 0, out);
     return GT_OK;
+}
+
+enum gt_status export_hf_tokens_texts(struct hostmem *mem, const struct tokenizer *tokenizer, int32_t block_size,
+                                      int count, char *out[])
+{
+    struct tokenizer *bytes = NULL;
+    for (int i = 0; i < count; i++)
+        out[i] = NULL;
+    if (tokenizer_kind_of(tokenizer) == TOKENIZER_BYTES)
+        TRY(bytes_as_bpe(mem, &bytes));
+    enum gt_status status = GT_OK;
+    for (int i = 0; i < count && status == GT_OK; i++)
+        status = text_make(tokenizer, bytes != NULL ? bytes : tokenizer, block_size, i, &out[i]);
+    tokenizer_destroy(bytes);
+    if (status != GT_OK)
+        export_hf_tokens_free(out, count);
+    return status;
+}
+
+void export_hf_tokens_free(char *texts[], int count)
+{
+    for (int i = 0; i < count; i++) {
+        free(texts[i]);
+        texts[i] = NULL;
+    }
+}
+
+enum gt_status export_hf_tokens_save(struct hostmem *mem, const struct tokenizer *tokenizer, int32_t block_size,
+                                     const char *folder)
+{
+    char *texts[EXPORT_HF_TOKENS_FILES], path[FILE_PATH_MAX];
+    TRY(export_hf_tokens_texts(mem, tokenizer, block_size, EXPORT_HF_TOKENS_FILES, texts));
+    if (texts[TOKENIZER] == NULL)
+        log_note(
+            "the tokenizer has ranks but no merges, which tokenizer.json needs; it is written as " TOKENIZER_FILE_NAME
+            " only");
+    enum gt_status status = GT_OK;
+    for (int i = 0; i < EXPORT_HF_TOKENS_FILES && status == GT_OK; i++) {
+        if (texts[i] == NULL)
+            continue;
+        status = file_join(path, folder, export_hf_tokens_names[i]);
+        if (status == GT_OK)
+            status = file_replace(path, texts[i], strlen(texts[i]));
+    }
+    export_hf_tokens_free(texts, EXPORT_HF_TOKENS_FILES);
+    return status;
 }

@@ -9,7 +9,6 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "base/size.h"
@@ -94,51 +93,42 @@ static enum gt_status parameters_walk(const char *path, const struct model_confi
     return GT_OK;
 }
 
-/* Compares the length that the header implies with the file's, before anything is allocated. */
-static enum gt_status length_check(const char *path, const struct model_config *config, int32_t padded,
-                                   enum dtype dtype, uint64_t size_bytes)
+/* Reads the header of the table's file.  The length that it implies is compared with the file's, before anything of
+ * that size is allocated. */
+static enum gt_status header_read(const struct safetensors_file *file, struct model_config *config, int32_t *padded,
+                                  enum dtype *dtype)
 {
+    int32_t header[HEADER_WORDS];
     uint64_t end;
-    TRY(parameters_walk(path, config, padded, dtype, NULL, &end));
-    if (end == size_bytes)
+    if (file->size_bytes < LLMC_MODEL_HEADER_BYTES) {
+        log_error("%s: is %" PRIu64 " bytes long, too short for llm.c's header", file->path, file->size_bytes);
+        return GT_DATA;
+    }
+    TRY(file_read_at(file->fd, file->path, 0, header, sizeof header));
+    TRY(header_parse(file->path, header, config, padded, dtype));
+    TRY(parameters_walk(file->path, config, *padded, *dtype, NULL, &end));
+    if (end == file->size_bytes)
         return GT_OK;
-    log_error("%s: is %" PRIu64 " bytes long, but its header says %" PRIu64, path, size_bytes, end);
+    log_error("%s: is %" PRIu64 " bytes long, but its header says %" PRIu64, file->path, file->size_bytes, end);
     return GT_DATA;
-}
-
-static enum gt_status header_read(const char *path, int32_t header[static HEADER_WORDS], uint64_t *out_size_bytes)
-{
-    int fd;
-    TRY(file_open_read(path, &fd, out_size_bytes));
-    enum gt_status status = GT_DATA;
-    if (*out_size_bytes >= LLMC_MODEL_HEADER_BYTES)
-        status = file_read_at(fd, path, 0, header, HEADER_WORDS * sizeof *header);
-    else
-        log_error("%s: is %" PRIu64 " bytes long, too short for llm.c's header", path, *out_size_bytes);
-    (void)close(fd);
-    return status;
 }
 
 enum gt_status llmc_model_open(struct hostmem *mem, const char *path, struct model_config *out_config,
                                struct safetensors **out)
 {
-    int32_t header[HEADER_WORDS], padded, file;
-    uint64_t size_bytes, end;
+    int32_t padded, file;
+    uint64_t end;
     enum dtype dtype;
-    struct model_config config;
     struct safetensors *table;
-    TRY(header_read(path, header, &size_bytes));
-    TRY(header_parse(path, header, &config, &padded, &dtype));
-    TRY(length_check(path, &config, padded, dtype, size_bytes));
     TRY(safetensors_create(mem, path, &table));
     enum gt_status status = safetensors_file_add(table, path, &file);
     if (status == GT_OK)
-        status = parameters_walk(path, &config, padded, dtype, table, &end);
-    if (status != GT_OK) {
+        status = header_read(&table->files[file], out_config, &padded, &dtype);
+    if (status == GT_OK)
+        status = parameters_walk(path, out_config, padded, dtype, table, &end);
+    if (status == GT_OK)
+        *out = table;
+    else
         safetensors_close(table);
-        return status;
-    }
-    *out_config = config;
-    *out = table;
-    return GT_OK;
+    return status;
 }

@@ -20,16 +20,14 @@
 enum gt_status safetensors_create(struct hostmem *mem, const char *path, struct safetensors **out)
 {
     struct safetensors *table;
-    const size_t length = strlen(path);
-    if (length >= FILE_PATH_MAX) {
-        log_error("the path of a safetensors file has %zu bytes; at most %d are possible", length, FILE_PATH_MAX - 1);
-        return GT_USAGE;
-    }
     TRY(HOSTMEM_NEW(mem, 1, "table of arrays", &table));
     table->mem = mem;
-    memcpy(table->path, path, length + 1);
-    *out = table;
-    return GT_OK;
+    const enum gt_status status = file_trim(table->path, path);
+    if (status == GT_OK)
+        *out = table;
+    else
+        safetensors_close(table);
+    return status;
 }
 
 void safetensors_close(struct safetensors *table)

@@ -380,20 +380,6 @@ TEST(an_obstacle_at_a_name)
     ck_assert_int_eq(rmdir(io_at(folder, CHECKPOINT_RECORD_NAME)), 0);
 }
 
-TEST(refuses_a_list_that_does_not_fit)
-{
-    model.tensor_count--;
-    log_capture_refused(&capture, io_save(&model, folder, OLD_ITER), GT_FAILURE, "ln_f.weight");
-    model.tensor_count++;
-    model.tensors[2].dims[0]++;
-    log_capture_refused(&capture, io_save(&model, folder, OLD_ITER), GT_FAILURE, "h.0.ln_1.weight");
-    model.tensors[2].dims[0]--;
-    model.tensors[model.tensor_count] = model.tensors[0];
-    model.tensors[model.tensor_count++].name = "other";
-    log_capture_refused(&capture, io_save(&model, folder, OLD_ITER), GT_FAILURE, "10 tensors");
-    ck_assert_int_eq(io_folder_count(folder, ""), 0);
-}
-
 TEST(knows_the_deepest_model)
 {
     config.n_layer = 170;

@@ -110,41 +110,33 @@ static void read_flag(struct args *args)
         read_spaced(args, key);
 }
 
-/* If an argument of gpt-sample is not a file, logs how a prompt or a folder is given, and returns true. */
-static bool sample_word_refuse(const struct args *args, const char *argument)
+/* Reads an argument without dashes, a file.  Reports a key that lacks its dashes, and tells users of gpt-sample how a
+ * prompt or a folder is given. */
+static enum gt_status read_word(struct args *args, const char *argument)
 {
-    if (args->config->program != CONFIG_SAMPLE || (file_exists(argument) && !file_is_folder(argument)))
-        return false;
-    if (file_is_folder(argument))
+    const bool sample = args->config->program == CONFIG_SAMPLE;
+    const size_t length = strcspn(argument, "=");
+    if (argument[length] == '=' && config_key_find(argument, length) != CONFIG_KEY_COUNT)
+        log_error("%s: write --%s", argument, argument);
+    else if (sample && file_is_folder(argument))
         log_error("%s: is a folder; write --out_dir=%s", argument, argument);
-    else
+    else if (sample && !file_exists(argument))
         log_error("%.60s: no such file; write --start=\"%.60s\" for a prompt, --out_dir=DIR for a model", argument,
                   argument);
-    return true;
-}
-
-/* Reads an argument without dashes, a file; or reports a key that lacks its dashes. */
-static void read_word(struct args *args)
-{
-    const char *argument = args->argv[args->at];
-    size_t length = strcspn(argument, "=");
-    if (argument[length] == '=' && config_key_find(argument, length) != CONFIG_KEY_COUNT) {
-        log_error("%s: write --%s", argument, argument);
-        args->failed = true;
-    } else if (sample_word_refuse(args, argument) || config_parse_file(args->config, argument) != GT_OK) {
-        args->failed = true;
-    }
+    else
+        return config_parse_file(args->config, argument);
+    return GT_USAGE;
 }
 
 static void read_argument(struct args *args)
 {
     const char *argument = args->argv[args->at];
-    if (argument[0] != '-') {
-        read_word(args);
-    } else if (argument[1] == '-' && argument[2] != '\0') {
+    if (argument[0] == '-' && argument[1] == '-' && argument[2] != '\0') {
         read_flag(args);
-    } else {
+    } else if (argument[0] == '-') {
         log_error("%s: not a flag; flags are written --key=value", argument);
+        args->failed = true;
+    } else if (read_word(args, argument) != GT_OK) {
         args->failed = true;
     }
 }

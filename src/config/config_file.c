@@ -310,16 +310,6 @@ static const struct operator_mark operator_marks[] = {
     {"**", CONFIG_OPERATOR_POWER, 4},
 };
 
-static enum gt_status close_bracket(struct reader *reader)
-{
-    TRY(apply_down_to(reader, 0));
-    if (reader->pending_count == 0)
-        return fail(reader, &reader->token, "unmatched ')'");
-    TRY(apply_top(reader));
-    advance(reader);
-    return GT_OK;
-}
-
 static enum gt_status finish_expression(struct reader *reader)
 {
     char wanted[80];
@@ -336,8 +326,14 @@ static enum gt_status finish_expression(struct reader *reader)
 /* Reads what follows a value. */
 static enum gt_status read_operator(struct reader *reader)
 {
-    if (looking_at(reader, ")"))
-        return close_bracket(reader);
+    if (looking_at(reader, ")")) {
+        TRY(apply_down_to(reader, 0));
+        if (reader->pending_count == 0)
+            return fail(reader, &reader->token, "unmatched ')'");
+        TRY(apply_top(reader));
+        advance(reader);
+        return GT_OK;
+    }
     for (size_t i = 0; i < sizeof operator_marks / sizeof operator_marks[0]; i++) {
         const struct operator_mark *mark = &operator_marks[i];
         if (!looking_at(reader, mark->text))

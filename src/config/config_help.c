@@ -18,27 +18,20 @@ struct folder {
     int column; /* of the next character */
 };
 
-/* Returns the placeholder for the value in "--key=VALUE".  `out` has room for the words of a choice. */
-static const char *value_form(char out[static 128], const struct config_key_info *info)
-{
-    static const char *const forms[] = {
-        [CONFIG_TYPE_INT] = "N", [CONFIG_TYPE_REAL] = "X", [CONFIG_TYPE_BOOL] = "BOOL", [CONFIG_TYPE_STRING] = "TEXT"};
-    size_t used = 0;
-    if (info->type != CONFIG_TYPE_CHOICE)
-        return (info->flags & CONFIG_PATH) != 0 ? "PATH" : forms[info->type];
-    out[0] = '\0';
-    /* The first word of a bare key is its value when the flag is absent, so it is not listed. */
-    for (size_t i = (info->flags & CONFIG_BARE) != 0; info->words[i] != NULL && used < 128; i++)
-        used += (size_t)snprintf(out + used, 128 - used, "%s%s", used == 0 ? "" : "|", info->words[i]);
-    return out;
-}
-
 /* Writes "--n_layer=N", "--bias[=BOOL]", "--help". */
 static void key_form(char out[static 256], const struct config_key_info *info)
 {
-    char words[128];
-    const char *value = value_form(words, info);
-    bool bare = info->type == CONFIG_TYPE_BOOL || (info->flags & CONFIG_BARE) != 0;
+    static const char *const forms[] = {[CONFIG_TYPE_INT] = "N",
+                                        [CONFIG_TYPE_REAL] = "X",
+                                        [CONFIG_TYPE_BOOL] = "BOOL",
+                                        [CONFIG_TYPE_STRING] = "TEXT",
+                                        [CONFIG_TYPE_CHOICE] = ""};
+    const bool bare = info->type == CONFIG_TYPE_BOOL || (info->flags & CONFIG_BARE) != 0;
+    char value[128];
+    size_t used = (size_t)snprintf(value, 128, "%s", (info->flags & CONFIG_PATH) != 0 ? "PATH" : forms[info->type]);
+    /* The first word of a bare key is its value when the flag is absent, so it is not listed. */
+    for (size_t i = bare; info->type == CONFIG_TYPE_CHOICE && info->words[i] != NULL && used < 128; i++)
+        used += (size_t)snprintf(value + used, 128 - used, "%s%s", used == 0 ? "" : "|", info->words[i]);
     if ((info->flags & CONFIG_FLAG_ONLY) != 0 && info->type == CONFIG_TYPE_BOOL)
         snprintf(out, 256, "--%s", info->name);
     else

@@ -78,11 +78,6 @@ const char *config_program_name(enum config_program program)
     return program == CONFIG_SAMPLE ? "gpt-sample" : "gpt-train";
 }
 
-static void default_copy(char *field, const char *value, size_t size)
-{
-    memcpy(field, value, size);
-}
-
 void config_defaults(struct config *config, enum config_program program)
 {
     memset(config, 0, sizeof *config);
@@ -92,8 +87,7 @@ void config_defaults(struct config *config, enum config_program program)
 #define CONFIG_INT(name, group, value, min, max, programs, flags, help) config->name = value;
 #define CONFIG_REAL(name, group, value, min, max, programs, flags, help) config->name = value;
 #define CONFIG_BOOL(name, group, value, programs, flags, help) config->name = value;
-#define CONFIG_STRING(name, group, value, capacity, programs, flags, help) \
-    default_copy(config->name, value, sizeof(value));
+#define CONFIG_STRING(name, group, value, capacity, programs, flags, help) strcpy(config->name, value);
 #define CONFIG_CHOICE(name, group, value, programs, flags, help) config->name = value;
 #include "config/keys.def"
     if (program == CONFIG_SAMPLE) { /* sample.py's own defaults */
@@ -338,18 +332,10 @@ static enum gt_status assign_string(const struct assignment *at)
     return GT_OK;
 }
 
-/* Refuses an unknown word; the message lists the words that the key accepts. */
-static enum gt_status refuse_word(const struct assignment *at)
-{
-    const char *const *words = at->info->words;
-    char list[224] = "";
-    for (size_t i = 0; words[i] != NULL; i++)
-        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i == 0 ? "" : ", ", words[i]);
-    return refuse_value(at, "is none of %s", list);
-}
-
+/* The message for an unknown word lists those that the key accepts. */
 static enum gt_status assign_choice(const struct assignment *at)
 {
+    char list[224] = "";
     if (at->value->type != CONFIG_VALUE_STRING)
         return refuse_type(at, "a str");
     for (int i = 0; at->info->words[i] != NULL; i++) {
@@ -357,6 +343,7 @@ static enum gt_status assign_choice(const struct assignment *at)
             *(int *)at->field = i;
             return GT_OK;
         }
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i == 0 ? "" : ", ", at->info->words[i]);
     }
     for (size_t i = 0; i < sizeof word_rules / sizeof word_rules[0]; i++) {
         if (word_rules[i].key == at->key && strcmp(word_rules[i].word, at->value->text) == 0) {
@@ -365,7 +352,7 @@ static enum gt_status assign_choice(const struct assignment *at)
             return GT_OK;
         }
     }
-    return refuse_word(at);
+    return refuse_value(at, "is none of %s", list);
 }
 
 enum gt_status config_key_assign(struct config *config, enum config_key key, const struct config_value *value,

@@ -34,20 +34,12 @@ void graph_destroy(struct graph *graph)
     hostmem_free(graph->mem, graph);
 }
 
-static bool tensor_bytes_fit(const struct tensor *tensor)
-{
-    size_t bytes = dtype_size_bytes(tensor->dtype);
-    for (int32_t i = 0; i < tensor->rank; i++) {
-        if (tensor->dims[i] < 0 || !size_mul(bytes, (size_t)tensor->dims[i], &bytes))
-            return false;
-    }
-    return bytes <= INT64_MAX;
-}
-
 enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto, int32_t *out)
 {
+    size_t elements, bytes;
     assert(proto->rank >= 1 && proto->rank <= OP_RANK_MAX);
-    if (!tensor_bytes_fit(proto)) {
+    if (!size_product(proto->dims, (size_t)proto->rank, &elements) ||
+        !size_mul(elements, dtype_size_bytes(proto->dtype), &bytes) || bytes > INT64_MAX) {
         log_error("tensor %s is too large: its size in bytes does not fit 63 bits", proto->name);
         return GT_USAGE;
     }
@@ -298,18 +290,16 @@ bool graph_check(const struct graph *graph)
 
 const char *tensor_category_name(enum tensor_category category)
 {
-    static const char *const names[CATEGORY_COUNT] = {
-        [CATEGORY_PARAMETER] = "parameters",
-        [CATEGORY_MASTER] = "master",
-        [CATEGORY_MOMENT] = "moments",
-        [CATEGORY_GRADIENT] = "gradients",
-        [CATEGORY_ACTIVATION] = "activations",
-        [CATEGORY_LOGITS] = "logits",
-        [CATEGORY_TEMPORARY] = "temporaries",
-        [CATEGORY_WORKSPACE] = "workspace",
-        [CATEGORY_CACHE] = "cache",
-        [CATEGORY_DATA] = "data",
-    };
+    static const char *const names[CATEGORY_COUNT] = {[CATEGORY_PARAMETER] = "parameters",
+                                                      [CATEGORY_MASTER] = "master",
+                                                      [CATEGORY_MOMENT] = "moments",
+                                                      [CATEGORY_GRADIENT] = "gradients",
+                                                      [CATEGORY_ACTIVATION] = "activations",
+                                                      [CATEGORY_LOGITS] = "logits",
+                                                      [CATEGORY_TEMPORARY] = "temporaries",
+                                                      [CATEGORY_WORKSPACE] = "workspace",
+                                                      [CATEGORY_CACHE] = "cache",
+                                                      [CATEGORY_DATA] = "data"};
     assert(category >= 0 && category < CATEGORY_COUNT);
     return names[category];
 }

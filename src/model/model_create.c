@@ -176,29 +176,21 @@ int32_t model_parameter_home(const struct parameter *parameter)
     return parameter->master != TENSOR_NONE ? parameter->master : parameter->tensor;
 }
 
-static bool has_masters(const struct model *model)
-{
-    for (int32_t i = 0; i < model->parameters.count; i++) {
-        if (model->parameters.at[i].master != TENSOR_NONE)
-            return true;
-    }
-    return false;
-}
-
-/* Builds the program that copies the masters to the weights after the host has written the masters. */
+/* Builds the program that copies the masters, if there are any, to the weights after the host has written them. */
 static enum gt_status refresh_build(struct model *model)
 {
     struct graph *graph = model->graph;
-    if (!has_masters(model))
-        return GT_OK;
-    TRY(graph_program_add(graph, "refresh", PHASE_TRAIN, &model->refresh.program));
-    struct graph_pen pen = {graph, model->refresh.program, PASS_UPDATE, -1, 0, false};
+    int32_t *program = &model->refresh.program;
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *parameter = &model->parameters.at[i];
         struct op_attrs attrs = {0};
         int32_t operands[COPY_OPERANDS] = {[COPY_X] = parameter->master, [COPY_Y] = parameter->tensor};
-        if (parameter->master != TENSOR_NONE)
-            TRY(graph_op_add(&pen, OP_COPY, &attrs, parameter->name, operands));
+        if (parameter->master == TENSOR_NONE)
+            continue;
+        if (*program < 0)
+            TRY(graph_program_add(graph, "refresh", PHASE_TRAIN, program));
+        struct graph_pen pen = {graph, *program, PASS_UPDATE, -1, 0, false};
+        TRY(graph_op_add(&pen, OP_COPY, &attrs, parameter->name, operands));
     }
     return GT_OK;
 }

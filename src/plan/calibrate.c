@@ -153,8 +153,9 @@ static void pattern_make(float *values, uint16_t *half, enum dtype dtype)
     memcpy(values + count / 2, half, count * sizeof(uint16_t));
 }
 
-/* Fills the arena: weights, ones as Adam's corrections, scalars for gradients that are not 0, and zeros elsewhere. */
-static enum gt_status values_fill(struct bench *bench, float *pattern, uint16_t *half)
+/* Fills the arena: weights, ones as Adam's corrections, scalars for gradients that are not 0, and zeros elsewhere.
+ * `pattern` has room for FILL_BYTES and half as much for the same in 16 bits. */
+static enum gt_status values_fill(struct bench *bench, float *pattern)
 {
     const struct model *model = bench->model;
     const struct graph *graph = model->graph;
@@ -171,20 +172,11 @@ static enum gt_status values_fill(struct bench *bench, float *pattern, uint16_t 
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const int32_t tensors[2] = {model->parameters.at[i].tensor, model->parameters.at[i].master};
         for (int k = 0; k < 2 && tensors[k] != TENSOR_NONE; k++) {
-            pattern_make(pattern, half, graph->tensors[tensors[k]].dtype);
+            pattern_make(pattern, (uint16_t *)(pattern + FILL_BYTES / sizeof(float)), graph->tensors[tensors[k]].dtype);
             TRY(bytes_fill(bench, bench->plan->tensor[tensors[k]], graph_tensor_bytes(graph, tensors[k]), pattern));
         }
     }
     return GT_OK;
-}
-
-static enum gt_status bench_fill(struct bench *bench)
-{
-    float *pattern; /* and after it the same in 16 bits */
-    TRY(hostmem_alloc(bench->mem, 3, FILL_BYTES / 2, "calibration weights", &pattern));
-    enum gt_status status = values_fill(bench, pattern, (uint16_t *)(pattern + FILL_BYTES / sizeof(float)));
-    hostmem_free(bench->mem, pattern);
-    return status;
 }
 
 /* Writes what the host writes before each step.  Needed before each pass: later ops have reused those bytes, and an
@@ -237,7 +229,11 @@ static enum gt_status pass_run(struct bench *bench)
 static enum gt_status bench_run(struct bench *bench, double seconds)
 {
     int64_t end_ns = clock_monotonic_ns() + (int64_t)(seconds * 1e9);
-    TRY(bench_fill(bench));
+    float *pattern;
+    TRY(hostmem_alloc(bench->mem, 3, FILL_BYTES / 2, "calibration weights", &pattern));
+    const enum gt_status status = values_fill(bench, pattern);
+    hostmem_free(bench->mem, pattern);
+    TRY(status);
     TRY(pass_run(bench));
     for (int32_t i = 0; i < bench->count; i++)
         bench->ops[i].seconds = 0.0;

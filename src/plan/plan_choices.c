@@ -93,22 +93,18 @@ char *search_choice_text(char text[static SEARCH_CHANGES_MAX], const struct sear
     return text;
 }
 
-static bool options_same(const struct model_options *a, const struct model_options *b)
-{
-    char text[SEARCH_CHANGES_MAX];
-    return strcmp(search_changes_text(text, a, b), "as configured") == 0 &&
-           a->choice.evaluate_batch == b->choice.evaluate_batch;
-}
-
 /* Adds a choice unless an equal one is there.  A search without pins may have missed one that is faster by a millionth
  * (plan_search.c, bytes_limit()). */
 static void choice_add(struct chooser *chooser, const struct search_choice *choice)
 {
     assert(choice->arena_bytes <= chooser->request->budget_bytes && chooser->count < SEARCH_CHOICES_MAX);
+    char text[SEARCH_CHANGES_MAX];
     if (choice->seconds < chooser->fastest)
         return;
     for (int32_t i = 0; i < chooser->count; i++) {
-        if (options_same(&chooser->out[i].options, &choice->options))
+        const struct model_options *other = &chooser->out[i].options;
+        search_changes_text(text, other, &choice->options);
+        if (strcmp(text, "as configured") == 0 && other->choice.evaluate_batch == choice->options.choice.evaluate_batch)
             return;
     }
     chooser->out[chooser->count++] = *choice;

@@ -627,17 +627,6 @@ static enum gt_status fastest_find(struct search *search, uint64_t budget, struc
     return GT_OK;
 }
 
-/* Returns options that need little memory.  The planner may still be unable to place them. */
-static struct model_options options_small(const struct search_request *request)
-{
-    struct plan_choice choice = request->options.choice;
-    if (!request->pin_micro_batch)
-        choice.micro_batch = 1;
-    if (!request->pin_recompute)
-        choice.recompute = recompute_uniform(RECOMPUTE_FULL, request->options.config.n_layer);
-    return options_of(request, &choice);
-}
-
 /* Sets bytes_least and makes the splits of which one has them.  If the pins rule out all, it is SEARCH_BYTES_NEVER. */
 static enum gt_status bytes_least_find(struct search *search)
 {
@@ -663,8 +652,13 @@ static enum gt_status bytes_least_find(struct search *search)
 static enum gt_status smallest_find(struct search *search, struct search_choice *out, bool *bound)
 {
     const struct search_request *request = search->request;
+    struct plan_choice small = request->options.choice; /* which the planner may still be unable to place */
+    if (!request->pin_micro_batch)
+        small.micro_batch = 1;
+    if (!request->pin_recompute)
+        small.recompute = recompute_uniform(RECOMPUTE_FULL, request->options.config.n_layer);
     *bound = false;
-    *out = (struct search_choice){.options = options_small(request), .arena_bytes = SEARCH_BYTES_NEVER};
+    *out = (struct search_choice){.options = options_of(request, &small), .arena_bytes = SEARCH_BYTES_NEVER};
     TRY(bytes_least_find(search));
     candidates_collect(search, UINT64_MAX);
     for (int32_t i = 0; i < search->kept_count && !*bound; i++) {

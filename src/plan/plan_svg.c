@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/size.h"
 #include "plan/plan_internal.h"
 #include "plan/plan_search.h"
 
@@ -270,40 +271,27 @@ static double box_size_choose(const struct map *map)
     return size;
 }
 
-/* Paints one pixel; `covered` is the share of it that the category covers. */
-static void pixel_paint(struct grid *grid, int y, int x, enum tensor_category category, double covered)
-{
-    uint8_t *owner = &grid->category[y][x], *share = &grid->covered[y][x];
-    int part = (int)(covered * 255.0);
-    if (*owner == (uint8_t)category + 1) {
-        *share = (uint8_t)(*share + part > 255 ? 255 : *share + part);
-    } else if (*owner == 0 || part > *share) {
-        *owner = (uint8_t)((int)category + 1);
-        *share = (uint8_t)part;
-    }
-}
-
 static double overlap(double low, double high, int pixel)
 {
     double from = low > pixel ? low : pixel, to = high < pixel + 1 ? high : pixel + 1;
     return to > from ? to - from : 0.0;
 }
 
+/* Paints the pixels of a box, each with the category that covers most of it. */
 static void box_paint(struct grid *grid, const struct box *box)
 {
     for (int y = (int)box->low; y < MAP_HEIGHT && y < box->high; y++) {
-        for (int x = (int)box->left; x < MAP_WIDTH && x < box->right; x++)
-            pixel_paint(grid, y, x, box->category, overlap(box->low, box->high, y) * overlap(box->left, box->right, x));
+        for (int x = (int)box->left; x < MAP_WIDTH && x < box->right; x++) {
+            uint8_t *owner = &grid->category[y][x], *share = &grid->covered[y][x];
+            const int part = (int)(overlap(box->low, box->high, y) * overlap(box->left, box->right, x) * 255.0);
+            if (*owner == (uint8_t)box->category + 1) {
+                *share = (uint8_t)min_i64(*share + part, 255);
+            } else if (*owner == 0 || part > *share) {
+                *owner = (uint8_t)((int)box->category + 1);
+                *share = (uint8_t)part;
+            }
+        }
     }
-}
-
-static bool row_is(const struct grid *grid, int y, int x0, int x1, uint8_t owner)
-{
-    for (int x = x0; x < x1; x++) {
-        if (grid->category[y][x] != owner)
-            return false;
-    }
-    return true;
 }
 
 /* Removes a rectangle of one category from the grid and draws it: the longest row from (x0, y0), extended over the rows
@@ -315,7 +303,7 @@ static int grid_rectangle_draw(struct map *map, int y0, int x0)
     int x1 = x0 + 1, y1 = y0 + 1;
     while (x1 < MAP_WIDTH && grid->category[y0][x1] == owner)
         x1++;
-    while (y1 < MAP_HEIGHT && row_is(grid, y1, x0, x1, owner))
+    while (y1 < MAP_HEIGHT && memcmp(&grid->category[y1][x0], &grid->category[y0][x0], (size_t)(x1 - x0)) == 0)
         y1++;
     for (int y = y0; y < y1; y++)
         memset(&grid->category[y][x0], 0, (size_t)(x1 - x0));
@@ -422,13 +410,6 @@ static void op_axis_draw(const struct map *map, int32_t program)
               page_y(0.0), INK, NULL);
 }
 
-/* Draws a bracket with a name over [left, right] of the map. */
-static void caption_draw(const struct map *map, double left, double right, double y, const char *text)
-{
-    line_draw(map->out, page_x(left), y + 5, page_x(right), y + 5, INK, NULL);
-    text_draw(map->out, page_x((left + right) / 2), y, MIDDLE, TEXT_SIZE, INK, "%s", text);
-}
-
 /* Draws the parts of a training program, which readers look for first: forward, loss, backward. */
 static void passes_draw(const struct map *map, int32_t program)
 {
@@ -473,8 +454,11 @@ static void captions_draw(const struct map *map, const struct plan_report_facts 
 {
     for (int32_t phase = 0; phase < PHASE_COUNT; phase++) {
         double left, right;
-        if (phase_ends(map, (enum program_phase)phase, &left, &right))
-            caption_draw(map, left, right, map_panel.top - 40, program_phase_name((enum program_phase)phase));
+        if (!phase_ends(map, (enum program_phase)phase, &left, &right))
+            continue;
+        line_draw(map->out, page_x(left), map_panel.top - 35, page_x(right), map_panel.top - 35, INK, NULL);
+        text_draw(map->out, page_x((left + right) / 2), map_panel.top - 40, MIDDLE, TEXT_SIZE, INK, "%s",
+                  program_phase_name((enum program_phase)phase));
     }
     for (int32_t p = 0; p < map->graph->program_count; p++) {
         program_caption_draw(map, p, facts);

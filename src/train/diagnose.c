@@ -37,16 +37,6 @@ struct replay {
     bool enough;        /* set by `look` to skip the remaining micro-steps */
 };
 
-static enum gt_status micro_steps_run(struct replay *replay)
-{
-    const int32_t count = replay->session->model->options.micro_steps;
-    for (int32_t k = 0; k < count && !replay->enough && !stop_requested(); k++) {
-        replay->micro_step = k;
-        TRY(feed_micro_step(replay->feed, replay->session, replay->result->iter, k));
-    }
-    return GT_OK;
-}
-
 /* Runs the micro-steps but not the update program; a signal ends the replay early.  The scalars that came back with the
  * update's results are the ones that it ran with, so they are sent to the device again.  Weights, moments and the
  * host's scalars stay unchanged; gradients do not.  Nothing is allocated.  Errors: the device's, those of `look`. */
@@ -57,7 +47,12 @@ static enum gt_status replay_run(struct replay *replay)
     memcpy(scalars, session->scalars, sizeof scalars);
     memcpy(session->scalars, replay->result->scalars, sizeof scalars);
     exec_look_set(session->exec, replay->look, replay->context);
-    const enum gt_status status = micro_steps_run(replay);
+    const int32_t count = session->model->options.micro_steps;
+    enum gt_status status = GT_OK;
+    for (int32_t k = 0; k < count && status == GT_OK && !replay->enough && !stop_requested(); k++) {
+        replay->micro_step = k;
+        status = feed_micro_step(replay->feed, session, replay->result->iter, k);
+    }
     exec_look_set(session->exec, NULL, NULL);
     memcpy(session->scalars, scalars, sizeof scalars);
     TRY(status);

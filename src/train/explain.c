@@ -86,16 +86,6 @@ static void frame_print(const struct oom_message *message)
            message->frame.function[0] ? " in " : "", message->frame.function, message->frame.source);
 }
 
-static void others_print(const struct oom_message *message)
-{
-    for (int32_t i = 0; i < message->others_count; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "process %" PRId64, message->others[i].pid);
-        amount_print(name, message->others[i].held, "another program; freed when it ends");
-    }
-    amount_print("other allocations", message->elsewhere, "other programs, the screen");
-}
-
 static void numbers_print(const struct oom_message *message)
 {
     struct oom_amount context = oom_context_bytes(message);
@@ -110,7 +100,12 @@ static void numbers_print(const struct oom_message *message)
                                                : "one tensor, rounded up to 2 MiB");
     amount_print("total", message->total, "memory that the driver reports");
     amount_print("free", message->free, "free at that moment; a new run can use more");
-    others_print(message);
+    for (int32_t i = 0; i < message->others_count; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "process %" PRId64, message->others[i].pid);
+        amount_print(name, message->others[i].held, "another program; freed when it ends");
+    }
+    amount_print("other allocations", message->elsewhere, "other programs, the screen");
     amount_print("this process", message->process,
                  message->own_by_pid ? "PyTorch and its context (listed by number)" : "PyTorch and the context");
     amount_print("context", context, "of it, kernels of the driver and libraries");
@@ -237,15 +232,6 @@ static const enum config_key shape_keys[] = {
     CONFIG_KEY_n_embd,     CONFIG_KEY_vocab_size, CONFIG_KEY_dtype,   CONFIG_KEY_gradient_accumulation_steps,
 };
 
-static bool says_nothing(const struct config *config)
-{
-    for (size_t i = 0; i < sizeof shape_keys / sizeof shape_keys[0]; i++) {
-        if (config_key_was_set(config, shape_keys[i]))
-            return false;
-    }
-    return strcmp(config->init_from, "scratch") == 0;
-}
-
 /* ---- the card to plan for ---- */
 
 /* Finds the smallest card of the table that has the memory, the first one of its size.  Returns false when none is that
@@ -283,8 +269,11 @@ static enum gt_status card_choose(const struct config *config, const struct oom_
 static void plan_head_print(const struct config *config, const struct device_profile *card, bool found, bool budget)
 {
     char beside[24];
+    bool nothing = strcmp(config->init_from, "scratch") == 0;
+    for (size_t i = 0; i < sizeof shape_keys / sizeof shape_keys[0]; i++)
+        nothing = nothing && !config_key_was_set(config, shape_keys[i]);
     printf("\nThe plan%s%s\n", budget ? " under that budget" : "",
-           says_nothing(config) ? " for nanoGPT's defaults, as no configuration was given" : "");
+           nothing ? " for nanoGPT's defaults, as no configuration was given" : "");
     if (found)
         printf("  For the %s, where a context takes %s of it.\n"
                "  --device_profile=NAME plans for another card: times change, bytes hardly do.\n",

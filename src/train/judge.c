@@ -94,18 +94,14 @@ static enum gt_status tokenizer_look(struct judge *judge)
     return GT_OK;
 }
 
-static size_t token_bytes(const struct tokenizer *tokenizer, int32_t id)
-{
-    char scratch[4];
-    const char *bytes;
-    return id == tokenizer_eot(tokenizer) ? 0 : tokenizer_token_bytes(tokenizer, id, scratch, &bytes);
-}
-
 /* Adds up the bytes of the first `targets` targets: of every token but the first of each shard that is long enough. */
 static enum gt_status bytes_sum(const struct judge *judge, int64_t targets, double *out)
 {
     struct token_source *source = judge->feed.source[TOKEN_VAL];
+    const int32_t eot = tokenizer_eot(judge->tokenizer);
     int32_t ids[READ_COUNT];
+    char scratch[4];
+    const char *bytes;
     double sum = 0.0;
     for (size_t shard = 0; shard < token_source_shard_count(source); shard++) {
         const int64_t length = min_i64(token_source_shard_length(source, shard), targets + 1);
@@ -117,7 +113,7 @@ static enum gt_status bytes_sum(const struct judge *judge, int64_t targets, doub
             const int64_t count = min_i64(length - at, READ_COUNT);
             TRY(token_source_read(source, first + at, count, ids));
             for (int64_t i = 0; i < count; i++)
-                sum += (double)token_bytes(judge->tokenizer, ids[i]);
+                sum += ids[i] == eot ? 0.0 : (double)tokenizer_token_bytes(judge->tokenizer, ids[i], scratch, &bytes);
         }
     }
     *out = sum;

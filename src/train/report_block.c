@@ -35,15 +35,6 @@ static void line_print(const char *name, const char *format, ...)
     fprintf(stderr, "%-*s%s\n", KEYS_INDENT, name, line);
 }
 
-static void system_print(enum gt_status status)
-{
-    struct utsname system;
-    line_print("version", "gpt-train %s", PACKAGE_VERSION);
-    line_print("status", "%s, exit status %d", status_name(status), status_exit_code(status));
-    if (uname(&system) == 0)
-        line_print("system", "%s %s %s", system.sysname, system.release, system.machine);
-}
-
 static void device_print(const struct session *session)
 {
     const struct backend_info *info = &session->device.info;
@@ -114,13 +105,17 @@ static void keys_print(const struct config *config)
 
 void report_block_print(const struct config *config, const struct session *session, enum gt_status status)
 {
+    struct utsname system;
     int exit_code = status_exit_code(status);
     if (status == GT_STOPPED || (exit_code != 1 && exit_code != 3))
         return;
     if ((status == GT_NO_FIT || status == GT_IO) && config->plan != CONFIG_PLAN_OFF)
         return; /* the plan was the answer, or its reader is gone */
     fprintf(stderr, "%s\n", REPORT_BLOCK_BEGIN);
-    system_print(status);
+    line_print("version", "gpt-train %s", PACKAGE_VERSION);
+    line_print("status", "%s, exit status %d", status_name(status), exit_code);
+    if (uname(&system) == 0)
+        line_print("system", "%s %s %s", system.sysname, system.release, system.machine);
     if (session)
         device_print(session);
     memory_print(session);

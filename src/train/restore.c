@@ -216,14 +216,6 @@ static enum gt_status choices_from_record(const struct checkpoint *checkpoint, s
     return GT_DATA;
 }
 
-/* Returns true when the run's batches differ from those of the saved run. */
-static bool is_other_batch(const struct config *config, const struct checkpoint *checkpoint)
-{
-    const json_t *before = checkpoint->record.state.configuration;
-    return json_integer_value(json_object_get(before, "batch_size")) != config->batch_size ||
-           json_integer_value(json_object_get(before, "block_size")) != config->block_size;
-}
-
 static enum gt_status state_from_record(const struct checkpoint *checkpoint, struct run_state *state)
 {
     const struct checkpoint_state *record = &checkpoint->record.state;
@@ -290,7 +282,10 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
     if (source->resume) {
         TRY(optimizer_check(config, checkpoint));
         TRY(states_choose(config, source, &state->choices));
-        if (is_other_batch(config, checkpoint)) /* then only the format of the states still applies */
+        const json_t *before = checkpoint->record.state.configuration;
+        /* In other batches than the saved run's, only the format of the states still applies. */
+        if (json_integer_value(json_object_get(before, "batch_size")) != config->batch_size ||
+            json_integer_value(json_object_get(before, "block_size")) != config->block_size)
             state->choices = (struct session_choices){.states_chosen = true, .states = state->choices.states};
     }
     if (config->eval_only)

@@ -122,15 +122,6 @@ static void difference_add(char text[static DIFFERENCES_TEXT_MAX], const char *k
              is);
 }
 
-static void value_difference_add(char text[static DIFFERENCES_TEXT_MAX], const char *key, const json_t *before,
-                                 const json_t *now)
-{
-    char *was = before != NULL ? json_dumps(before, JSON_ENCODE_ANY) : NULL, *is = json_dumps(now, JSON_ENCODE_ANY);
-    difference_add(text, key, was != NULL ? was : "not known", is != NULL ? is : "?");
-    free(was);
-    free(is);
-}
-
 /* Refuses the differences with `refused`, or warns with `warned`.  Returns GT_OK if there are none. */
 static enum gt_status differences_judge(const struct config *config, const struct restore_source *source,
                                         const char *differences, const char *refused, const char *warned)
@@ -158,8 +149,12 @@ enum gt_status resume_check_bits(const struct session *session, const struct res
     json_object_foreach(now, key, value)
     {
         const json_t *old = json_object_get(before, key);
-        if (is_difference(key, old, value))
-            value_difference_add(text, key, old, value);
+        if (!is_difference(key, old, value))
+            continue;
+        char *was = old != NULL ? json_dumps(old, JSON_ENCODE_ANY) : NULL, *is = json_dumps(value, JSON_ENCODE_ANY);
+        difference_add(text, key, was != NULL ? was : "not known", is != NULL ? is : "?");
+        free(was);
+        free(is);
     }
     json_decref(now);
     if (text[0] == '\0' || session->config->strict_resume)

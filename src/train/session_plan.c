@@ -87,14 +87,6 @@ enum state_format session_state_format(const struct config *config)
     return (enum state_format)(config->state_format - 1);
 }
 
-/* Returns the state format that the run starts with; the search may choose a leaner one. */
-static enum state_format states_first(const struct config *config, const struct session_choices *choices)
-{
-    if (choices->states_chosen)
-        return choices->states;
-    return config->state_format == CONFIG_STATES_AUTO ? STATE_MASTER : session_state_format(config);
-}
-
 /* Returns the factor from the scheduled learning rate to a group's; 1 where the group has none of its own, 0 when
  * learning_rate is 0. */
 static float rate_of(const struct config *config, double rate)
@@ -124,7 +116,9 @@ void session_train_options(const struct session *session, const struct session_c
                            const struct model_config *model, struct model_options *out)
 {
     const struct config *config = session->config;
-    const enum state_format states = states_first(config, choices);
+    enum state_format states = choices->states; /* to begin with; the search may choose a leaner one */
+    if (!choices->states_chosen)
+        states = config->state_format == CONFIG_STATES_AUTO ? STATE_MASTER : session_state_format(config);
     int64_t samples = config->batch_size * config->gradient_accumulation_steps;
     /* At most what a run of this configuration chooses, whatever the checkpoint contains. */
     int64_t chosen = min_i64(choices->plan.micro_batch, config->batch_size);

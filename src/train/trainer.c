@@ -57,15 +57,6 @@ static int64_t largest_batch(const struct session *session)
                                                                         : options->choice.evaluate_batch;
 }
 
-/* Checks that keys and data are the same as before, or reports the differences.  Fills the digests of the data. */
-static enum gt_status run_so_far_check(struct trainer *t, struct run_data *out)
-{
-    for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++)
-        TRY(feed_digest(&t->feed, (enum token_split)split, out->text[split]));
-    TRY(resume_check_keys(t->config, &t->source));
-    return resume_check_data(t->config, &t->source, out);
-}
-
 /* If the run does not continue the existing checkpoint, logs that its first save will move it. */
 static void earlier_note(const struct trainer *t)
 {
@@ -132,7 +123,10 @@ static enum gt_status run(struct trainer *t, const char *folder)
     TRY(feed_open(t->mem, config, folder, session->model->options.config.vocab_size, largest_batch(session), &t->feed));
     TRY(feed_manifest_check(&t->feed, folder, t->tokenizer));
     if (!config->eval_only) {
-        TRY(run_so_far_check(t, &data));
+        for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++)
+            TRY(feed_digest(&t->feed, (enum token_split)split, data.text[split]));
+        TRY(resume_check_keys(config, &t->source));
+        TRY(resume_check_data(config, &t->source, &data));
         TRY(saver_room_check(session, t->source.own));
         earlier_note(t);
     }

@@ -198,13 +198,15 @@ static uint64_t placer_bytes(const struct plan_placer *placer)
 }
 
 /* Runs first fit in the order of the keys, on top of `fixed`.  Returns the bytes needed, UINT64_MAX when it does not
- * fit. */
-static uint64_t place_in_order(const struct plan_placer *fixed, struct plan_item *items, int32_t count,
+ * fit, or ends early because one piece would take `limit` bytes or more. */
+static uint64_t place_in_order(const struct plan_placer *fixed, struct plan_item *items, int32_t count, uint64_t limit,
                                struct plan_scratch *scratch)
 {
     plan_placer_reset(&scratch->placer, fixed);
     for (int32_t i = 0; i < count; i++) {
-        if (!plan_first_fit(&scratch->placer, &items[scratch->keys[i].index]))
+        struct plan_item *item = &items[scratch->keys[i].index];
+        if (!plan_first_fit(&scratch->placer, item) ||
+            (fixed->segment_bytes == 0 && item->offset_bytes + item->bytes >= limit))
             return UINT64_MAX;
     }
     return placer_bytes(&scratch->placer);
@@ -277,7 +279,7 @@ static void repair(const struct plan_placer *fixed, struct plan_item *items, int
     else if (*least - bound <= bound / REPAIR_GAIN_PART)
         rounds = few;
     for (; rounds > 0 && bound < *least; rounds--) {
-        uint64_t bytes = place_in_order(fixed, items, count, scratch);
+        uint64_t bytes = place_in_order(fixed, items, count, UINT64_MAX, scratch);
         best_keep(items, count, bytes, scratch, least);
         if (bytes == UINT64_MAX || !highest_raise(items, count, half, scratch->keys))
             return;
@@ -305,7 +307,7 @@ bool plan_place(const struct plan_placer *fixed, struct plan_item *items, int32_
     bound = bound > enough_bytes ? bound : enough_bytes;
     for (int order = 0; order < ORDER_COUNT && least > bound; order++) {
         order_make((enum place_order)order, items, count, live, ops, scratch);
-        best_keep(items, count, place_in_order(fixed, items, count, scratch), scratch, &least);
+        best_keep(items, count, place_in_order(fixed, items, count, least, scratch), scratch, &least);
     }
     const int64_t rounds = count > 0 ? min_i64(REPAIR_SCANS_MAX / ((int64_t)count * count), REPAIR_ROUNDS_MAX) : 0;
     for (int k = 0; k < 2 * ORDER_COUNT && rounds > 0 && least > bound && least != UINT64_MAX; k++) {

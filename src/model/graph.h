@@ -5,8 +5,8 @@
  * report) and a lifetime (how long its bytes must survive, for the planner), but never an address.  Recompute and loss
  * chunking change the programs; they are not flags for kernels.
  *
- * Invariants, asserted by graph_check(): every operand of an op is a valid tensor; views lie inside their base; a
- * program-lifetime tensor is used by one program only and is written before it is read, unless it is an input.
+ * Invariants: every operand of an op is a valid tensor; views lie inside their base; a program-lifetime tensor is used
+ * by one program only and is written before it is read, unless it is an input.
  */
 #ifndef GPT_TRAIN_MODEL_GRAPH_H
 #define GPT_TRAIN_MODEL_GRAPH_H
@@ -140,9 +140,6 @@ void graph_ranges(const struct graph *graph, int32_t program, struct tensor_rang
 /* Changes temporaries of `program` that a forward op writes and a backward op reads to CATEGORY_ACTIVATION.
  * Errors: GT_NO_MEMORY. */
 enum gt_status graph_categorise(struct graph *graph, int32_t program);
-
-/* Checks the invariants above.  Logs the first violation and returns false. */
-bool graph_check(const struct graph *graph);
 
 const char *tensor_category_name(enum tensor_category category);
 const char *program_phase_name(enum program_phase phase);

@@ -304,8 +304,6 @@ enum gt_status model_create(struct hostmem *mem, const struct model_options *opt
         return status;
     }
     status = programs_build(model);
-    if (status == GT_OK && !graph_check(model->graph))
-        status = GT_FAILURE;
     if (status == GT_OK)
         *out = model;
     else

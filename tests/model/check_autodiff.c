@@ -16,6 +16,7 @@
 
 #include "model/autodiff.h"
 #include "tests/model/model_fixture.h"
+#include "tests/unit/graph_check.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 

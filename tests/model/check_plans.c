@@ -14,6 +14,7 @@
 
 #include "plan/plan_search.h"
 #include "tests/model/model_fixture.h"
+#include "tests/unit/graph_check.h"
 #include "tests/unit/unit_main.h"
 
 #define SWEEP_PLANS 200

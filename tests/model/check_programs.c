@@ -16,6 +16,7 @@
 
 #include "tests/model/model_fixture.h"
 #include "tests/ops/op_test.h"
+#include "tests/unit/graph_check.h"
 #include "tests/unit/unit_main.h"
 
 #define GRADIENT_BOUND 1e-5

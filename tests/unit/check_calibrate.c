@@ -274,7 +274,7 @@ TEST(failing_allocations_are_passed_on)
         enum gt_status status = measure(0.005, &rates);
         log_capture_end();
         hostmem_fail_at(mem, 0);
-        /* graph_check() and plan_verify() only tell that they failed, after the line about the memory */
+        /* plan_verify() only tells that it failed, after the line about the memory */
         ck_assert(status == GT_OK || status == GT_NO_MEMORY || status == GT_FAILURE);
     }
     hostmem_counters_get(mem, &after);

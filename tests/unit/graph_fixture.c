@@ -4,6 +4,7 @@
  * A base that is written row by row through views joins the list after its last row is written.
  */
 #include "tests/unit/graph_fixture.h"
+#include "tests/unit/graph_check.h"
 
 #include <check.h>
 #include <stdio.h>

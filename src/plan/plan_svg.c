@@ -3,24 +3,17 @@
  * Programs are side by side on one scale of ops, small ones widened until their names fit.  A storage is a rectangle
  * with a tooltip.  Storages below the smallest drawn size are painted into a grid of pixels instead, which becomes few
  * rectangles, so that programs of millions of ops give a small file.  The smallest size is doubled until few enough
- * rectangles are left.
- *
- * The second panel is the front of memory against modelled time.  Every point is a real plan; no plan of the search is
- * both smaller and faster than one of them.  Memory is on a logarithmic scale, time is the surplus over the fastest.
- * Points are joined by steps, because no plan exists between them.
- *
- * Lengths are SVG user units, which are pixels at the page's own size.  No element depends on a style sheet, a script,
- * a link or an installed font.  Nothing is computed about the model here.
+ * rectangles are left.  Nothing is computed about the model here; the front of memory against time is in
+ * plan_svg_front.c.
  */
+#include "plan/plan_svg.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/log.h"
-#include "base/size.h"
 #include "plan/plan_internal.h"
 #include "plan/plan_search.h"
 
@@ -35,21 +28,12 @@
 #define BOXES_MAX 6000     /* rectangles drawn individually */
 #define BOX_SIZE_LEAST 1.5 /* in pixels, in both directions */
 #define TEXT_MAX 512
-#define TEXT_SIZE 13
-#define INK "#222222"
-#define FAINT "#777777"
-#define BUDGET "#d62728"
 #define GIB 1073741824.0
 #define MIB 1048576.0
 
-/* A rectangle of the page. */
-struct panel {
-    double left, top, width, height;
-};
-
-static const struct panel map_panel = {MAP_LEFT, MAP_TOP, MAP_WIDTH, MAP_HEIGHT};
-static const struct panel front_panel = {1236, 150, 336, 300};
-static const struct panel legend_panel = {1182, 560, 390, 250};
+static const struct svg_panel map_panel = {MAP_LEFT, MAP_TOP, MAP_WIDTH, MAP_HEIGHT};
+static const struct svg_panel front_panel = {1236, 150, 336, 300};
+static const struct svg_panel legend_panel = {1182, 560, 390, 250};
 
 /* A storage on the map, in pixels from the map's left and bottom. */
 struct box {
@@ -65,8 +49,6 @@ struct grid {
     uint8_t covered[MAP_HEIGHT][MAP_WIDTH];  /* by that category, in 255ths */
 };
 
-enum anchor { START, MIDDLE, END };
-
 struct map {
     const struct plan *plan;
     const struct graph *graph;
@@ -81,8 +63,7 @@ struct map {
     FILE *out;
 };
 
-/* Returns the colour of a category, "#rrggbb". */
-static const char *colour_of(enum tensor_category category)
+const char *svg_colour(enum tensor_category category)
 {
     /* Paul Tol, "Colour Schemes", SRON/EPS/TN/09-002, scheme "muted": distinct for all kinds of colour vision. */
     static const char *const colours[CATEGORY_COUNT] = {
@@ -95,8 +76,7 @@ static const char *colour_of(enum tensor_category category)
     return colours[category];
 }
 
-/* Writes character data: escapes markup characters and replaces what XML or ASCII does not allow by '?'. */
-static void text_escape(FILE *out, const char *text)
+void svg_escape(FILE *out, const char *text)
 {
     for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
         if (*c == '&')
@@ -110,13 +90,10 @@ static void text_escape(FILE *out, const char *text)
     }
 }
 
-/* Writes a line of text with its baseline at (x, y). */
-static void text_draw(FILE *out, double x, double y, enum anchor anchor, int size, const char *colour,
-                      const char *format, ...) LOG_PRINTF(7, 8);
-static void text_draw(FILE *out, double x, double y, enum anchor anchor, int size, const char *colour,
-                      const char *format, ...)
+void svg_text(FILE *out, double x, double y, enum svg_anchor anchor, int size, const char *colour, const char *format,
+              ...)
 {
-    static const char *const anchors[] = {[START] = "start", [MIDDLE] = "middle", [END] = "end"};
+    static const char *const anchors[] = {[SVG_START] = "start", [SVG_MIDDLE] = "middle", [SVG_END] = "end"};
     char text[TEXT_MAX];
     va_list args;
     va_start(args, format);
@@ -127,12 +104,11 @@ static void text_draw(FILE *out, double x, double y, enum anchor anchor, int siz
             "<text x=\"%.2f\" y=\"%.2f\" text-anchor=\"%s\" font-size=\"%d\" fill=\"%s\" stroke=\"#ffffff\" "
             "stroke-width=\"4\" stroke-linejoin=\"round\" paint-order=\"stroke\">",
             x, y, anchors[anchor], size, colour);
-    text_escape(out, text);
+    svg_escape(out, text);
     fprintf(out, "</text>\n");
 }
 
-/* Draws a straight line; `dash` is a dash pattern or NULL. */
-static void line_draw(FILE *out, double x0, double y0, double x1, double y1, const char *colour, const char *dash)
+void svg_line(FILE *out, double x0, double y0, double x1, double y1, const char *colour, const char *dash)
 {
     fprintf(out, "<line x1=\"%.2f\" y1=\"%.2f\" x2=\"%.2f\" y2=\"%.2f\" stroke=\"%s\"", x0, y0, x1, y1, colour);
     if (dash)
@@ -140,8 +116,7 @@ static void line_draw(FILE *out, double x0, double y0, double x1, double y1, con
     fprintf(out, "/>\n");
 }
 
-/* Returns 1, 2 or 5 times a power of ten, such that `range` has about `ticks` of them. */
-static double tick_step(double range, int ticks)
+double svg_step(double range, int ticks)
 {
     assert(range > 0.0 && ticks > 0);
     double raw = range / ticks, power = pow(10.0, floor(log10(raw)));
@@ -149,8 +124,7 @@ static double tick_step(double range, int ticks)
     return power * (rest <= 1.0 ? 1.0 : rest <= 2.0 ? 2.0 : rest <= 5.0 ? 5.0 : 10.0);
 }
 
-/* Returns the bytes that the arena may take according to the facts; 0 = unknown. */
-static uint64_t arena_budget(const struct plan *plan, const struct plan_report_facts *facts)
+uint64_t svg_budget(const struct plan *plan, const struct plan_report_facts *facts)
 {
     uint64_t beside = plan_total_bytes(plan, facts) - plan->arena_bytes;
     return facts->free_bytes > beside && facts->free_bytes <= INT64_MAX ? facts->free_bytes - beside : 0;
@@ -285,7 +259,7 @@ static void box_paint(struct grid *grid, const struct box *box)
             uint8_t *owner = &grid->category[y][x], *share = &grid->covered[y][x];
             const int part = (int)(overlap(box->low, box->high, y) * overlap(box->left, box->right, x) * 255.0);
             if (*owner == (uint8_t)box->category + 1) {
-                *share = (uint8_t)min_i64(*share + part, 255);
+                *share = (uint8_t)(*share + part > 255 ? 255 : *share + part);
             } else if (*owner == 0 || part > *share) {
                 *owner = (uint8_t)((int)box->category + 1);
                 *share = (uint8_t)part;
@@ -309,7 +283,7 @@ static int grid_rectangle_draw(struct map *map, int y0, int x0)
         memset(&grid->category[y][x0], 0, (size_t)(x1 - x0));
     fprintf(map->out, "<rect class=\"%s\" x=\"%d\" y=\"%.2f\" width=\"%d\" height=\"%d\" fill=\"%s\"/>\n",
             tensor_category_name((enum tensor_category)(owner - 1)), MAP_LEFT + x0, page_y(y1), x1 - x0, y1 - y0,
-            colour_of((enum tensor_category)(owner - 1)));
+            svg_colour((enum tensor_category)(owner - 1)));
     return x1;
 }
 
@@ -332,7 +306,7 @@ static void box_title(const struct map *map, const struct box *box)
     if (box->tensor != TENSOR_NONE) {
         const struct tensor *tensor = &map->graph->tensors[box->tensor];
         uint64_t bytes = graph_tensor_bytes(map->graph, box->tensor);
-        text_escape(out, tensor->name);
+        svg_escape(out, tensor->name);
         fprintf(out, "\n%s[", dtype_name(tensor->dtype));
         for (int32_t i = 0; i < tensor->rank; i++)
             fprintf(out, "%s%" PRId64, i ? "," : "", tensor->dims[i]);
@@ -357,7 +331,7 @@ static void box_draw(const struct map *map, const struct box *box)
     double width = box->right - box->left, height = box->high - box->low;
     fprintf(map->out, "<rect class=\"%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"%s><title>",
             tensor_category_name(box->category), page_x(box->left), page_y(box->high), width, height,
-            colour_of(box->category), width > 4.0 && height > 4.0 ? " stroke=\"#ffffff\" stroke-width=\"0.5\"" : "");
+            svg_colour(box->category), width > 4.0 && height > 4.0 ? " stroke=\"#ffffff\" stroke-width=\"0.5\"" : "");
     box_title(map, box);
     fprintf(map->out, "</title></rect>\n");
 }
@@ -380,34 +354,34 @@ static void boxes_draw(struct map *map)
 
 static void address_axis_draw(const struct map *map)
 {
-    double unit = map->bytes_top >= 0.5 * GIB ? GIB : MIB, step = tick_step(map->bytes_top / unit, 9);
+    double unit = map->bytes_top >= 0.5 * GIB ? GIB : MIB, step = svg_step(map->bytes_top / unit, 9);
     FILE *out = map->out;
     for (int i = 0; i * step * unit <= map->bytes_top; i++) {
         double y = page_y(i * step * unit / map->bytes_top * map_panel.height);
-        line_draw(out, map_panel.left - 5, y, map_panel.left + map_panel.width, y, "#e6e6e6", NULL);
-        text_draw(out, map_panel.left - 10, y + 4, END, TEXT_SIZE, INK, "%g", i * step);
+        svg_line(out, map_panel.left - 5, y, map_panel.left + map_panel.width, y, "#e6e6e6", NULL);
+        svg_text(out, map_panel.left - 10, y + 4, SVG_END, SVG_TEXT_SIZE, SVG_INK, "%g", i * step);
     }
     fprintf(out,
             "<text transform=\"translate(26 %.2f) rotate(-90)\" text-anchor=\"middle\" font-size=\"%d\" fill=\"%s\">"
             "address, %s</text>\n",
-            map_panel.top + map_panel.height / 2, TEXT_SIZE + 1, INK, unit == GIB ? "GiB" : "MiB");
+            map_panel.top + map_panel.height / 2, SVG_TEXT_SIZE + 1, SVG_INK, unit == GIB ? "GiB" : "MiB");
 }
 
 /* Draws the indices of the ops under one program. */
 static void op_axis_draw(const struct map *map, int32_t program)
 {
     int32_t ops = map->graph->programs[program].count;
-    double step = ops > 0 ? tick_step(ops, (int)(map->width[program] / 60.0) + 1) : 1.0;
+    double step = ops > 0 ? svg_step(ops, (int)(map->width[program] / 60.0) + 1) : 1.0;
     step = step < 1.0 ? 1.0 : step;
     for (int i = 0; i * step < ops; i++) {
         double x = page_x(op_x(map, program, (int32_t)(i * step)));
         if (i > 0 && i * step > ops - 0.4 * step)
             break; /* it would touch the next program's 0 */
-        line_draw(map->out, x, page_y(0.0), x, page_y(0.0) + 5, INK, NULL);
-        text_draw(map->out, x, page_y(0.0) + 19, MIDDLE, TEXT_SIZE - 1, INK, "%g", i * step);
+        svg_line(map->out, x, page_y(0.0), x, page_y(0.0) + 5, SVG_INK, NULL);
+        svg_text(map->out, x, page_y(0.0) + 19, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_INK, "%g", i * step);
     }
-    line_draw(map->out, page_x(map->left[program]), page_y(0.0), page_x(map->left[program] + map->width[program]),
-              page_y(0.0), INK, NULL);
+    svg_line(map->out, page_x(map->left[program]), page_y(0.0), page_x(map->left[program] + map->width[program]),
+             page_y(0.0), SVG_INK, NULL);
 }
 
 /* Draws the parts of a training program, which readers look for first: forward, loss, backward. */
@@ -428,10 +402,10 @@ static void passes_draw(const struct map *map, int32_t program)
     for (int k = 0; backward && last >= 0 && k < 3; k++) {
         double left = op_x(map, program, ends[k]), right = op_x(map, program, ends[k + 1]);
         if (k > 0)
-            line_draw(map->out, page_x(left), map_panel.top, page_x(left), page_y(0.0), FAINT, "1 4");
+            svg_line(map->out, page_x(left), map_panel.top, page_x(left), page_y(0.0), SVG_FAINT, "1 4");
         if (right - left > 58.0)
-            text_draw(map->out, page_x((left + right) / 2), map_panel.top + 14, MIDDLE, TEXT_SIZE - 1, FAINT, "%s",
-                      names[k]);
+            svg_text(map->out, page_x((left + right) / 2), map_panel.top + 14, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_FAINT,
+                     "%s", names[k]);
     }
 }
 
@@ -445,9 +419,9 @@ static void program_caption_draw(const struct map *map, int32_t program, const s
                         ? options->micro_steps - 1 - (options->choice.remainder_batch > 0)
                         : 1;
     if (times > 1)
-        text_draw(map->out, middle, y, MIDDLE, TEXT_SIZE - 1, INK, "%s, %" PRId32 " times", name, times);
+        svg_text(map->out, middle, y, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_INK, "%s, %" PRId32 " times", name, times);
     else
-        text_draw(map->out, middle, y, MIDDLE, TEXT_SIZE - 1, INK, "%s", name);
+        svg_text(map->out, middle, y, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_INK, "%s", name);
 }
 
 static void captions_draw(const struct map *map, const struct plan_report_facts *facts)
@@ -456,17 +430,17 @@ static void captions_draw(const struct map *map, const struct plan_report_facts 
         double left, right;
         if (!phase_ends(map, (enum program_phase)phase, &left, &right))
             continue;
-        line_draw(map->out, page_x(left), map_panel.top - 35, page_x(right), map_panel.top - 35, INK, NULL);
-        text_draw(map->out, page_x((left + right) / 2), map_panel.top - 40, MIDDLE, TEXT_SIZE, INK, "%s",
-                  program_phase_name((enum program_phase)phase));
+        svg_line(map->out, page_x(left), map_panel.top - 35, page_x(right), map_panel.top - 35, SVG_INK, NULL);
+        svg_text(map->out, page_x((left + right) / 2), map_panel.top - 40, SVG_MIDDLE, SVG_TEXT_SIZE, SVG_INK, "%s",
+                 program_phase_name((enum program_phase)phase));
     }
     for (int32_t p = 0; p < map->graph->program_count; p++) {
         program_caption_draw(map, p, facts);
         op_axis_draw(map, p);
         passes_draw(map, p);
     }
-    text_draw(map->out, map_panel.left + map_panel.width / 2, page_y(0.0) + 42, MIDDLE, TEXT_SIZE + 1, INK,
-              "index of the op, in each program from 0");
+    svg_text(map->out, map_panel.left + map_panel.width / 2, page_y(0.0) + 42, SVG_MIDDLE, SVG_TEXT_SIZE + 1, SVG_INK,
+             "index of the op, in each program from 0");
 }
 
 static void budget_draw(const struct map *map, uint64_t budget)
@@ -477,9 +451,10 @@ static void budget_draw(const struct map *map, uint64_t budget)
     double y = (double)budget / map->bytes_top * map_panel.height;
     bool inside = y <= map_panel.height;
     if (inside)
-        line_draw(map->out, map_panel.left, page_y(y), map_panel.left + map_panel.width, page_y(y), BUDGET, "6 4");
-    text_draw(map->out, map_panel.left + map_panel.width, inside ? page_y(y) - 6 : map_panel.top - 62, END, TEXT_SIZE,
-              BUDGET, "available %s%s", log_bytes(text, (double)budget), inside ? "" : ", above the picture");
+        svg_line(map->out, map_panel.left, page_y(y), map_panel.left + map_panel.width, page_y(y), SVG_BUDGET, "6 4");
+    svg_text(map->out, map_panel.left + map_panel.width, inside ? page_y(y) - 6 : map_panel.top - 62, SVG_END,
+             SVG_TEXT_SIZE, SVG_BUDGET, "available %s%s", log_bytes(text, (double)budget),
+             inside ? "" : ", above the picture");
 }
 
 static void peak_draw(const struct map *map, uint64_t budget)
@@ -496,34 +471,34 @@ static void peak_draw(const struct map *map, uint64_t budget)
         label = limit - 6;
     bool right = x > map_panel.left + 0.5 * map_panel.width;
     char text[24];
-    line_draw(map->out, x, y, x, page_y(0.0), INK, "2 3");
-    fprintf(map->out, "<path id=\"peak\" d=\"M%.2f %.2fl-6 -9h12z\" fill=\"%s\"/>\n", x, y, INK);
-    text_draw(map->out, x, label, right ? END : START, TEXT_SIZE, INK, "peak %s: op %" PRId32 " of %s, %s",
-              log_bytes(text, (double)plan->arena_bytes), peak->peak_op, map->graph->programs[peak->program].name,
-              op_declaration(op->kind)->name);
+    svg_line(map->out, x, y, x, page_y(0.0), SVG_INK, "2 3");
+    fprintf(map->out, "<path id=\"peak\" d=\"M%.2f %.2fl-6 -9h12z\" fill=\"%s\"/>\n", x, y, SVG_INK);
+    svg_text(map->out, x, label, right ? SVG_END : SVG_START, SVG_TEXT_SIZE, SVG_INK,
+             "peak %s: op %" PRId32 " of %s, %s", log_bytes(text, (double)plan->arena_bytes), peak->peak_op,
+             map->graph->programs[peak->program].name, op_declaration(op->kind)->name);
 }
 
 static void legend_draw(const struct map *map)
 {
     bool used[CATEGORY_COUNT] = {false};
-    const struct panel *p = &legend_panel;
+    const struct svg_panel *p = &legend_panel;
     double y = p->top + 24;
     char text[24];
     for (size_t i = 0; i < map->count; i++)
         used[map->boxes[i].category] = true;
     fprintf(map->out, "<g id=\"legend\">\n");
-    text_draw(map->out, p->left, p->top, START, TEXT_SIZE + 2, INK, "In use at the peak");
+    svg_text(map->out, p->left, p->top, SVG_START, SVG_TEXT_SIZE + 2, SVG_INK, "In use at the peak");
     for (int32_t c = 0; c < CATEGORY_COUNT; c++) {
         uint64_t bytes = map->plan->category_bytes[c];
         if (!used[c])
             continue;
         fprintf(map->out, "<rect x=\"%.2f\" y=\"%.2f\" width=\"16\" height=\"14\" fill=\"%s\"/>\n", p->left, y - 12,
-                colour_of((enum tensor_category)c));
-        text_draw(map->out, p->left + 26, y, START, TEXT_SIZE + 1, INK, "%s",
-                  tensor_category_name((enum tensor_category)c));
-        text_draw(map->out, p->left + 250, y, END, TEXT_SIZE + 1, INK, "%s", log_bytes(text, (double)bytes));
-        text_draw(map->out, p->left + 340, y, END, TEXT_SIZE + 1, INK, "%.1f %%",
-                  100.0 * (double)bytes / (double)map->plan->arena_bytes);
+                svg_colour((enum tensor_category)c));
+        svg_text(map->out, p->left + 26, y, SVG_START, SVG_TEXT_SIZE + 1, SVG_INK, "%s",
+                 tensor_category_name((enum tensor_category)c));
+        svg_text(map->out, p->left + 250, y, SVG_END, SVG_TEXT_SIZE + 1, SVG_INK, "%s", log_bytes(text, (double)bytes));
+        svg_text(map->out, p->left + 340, y, SVG_END, SVG_TEXT_SIZE + 1, SVG_INK, "%.1f %%",
+                 100.0 * (double)bytes / (double)map->plan->arena_bytes);
         y += 24;
     }
     fprintf(map->out, "</g>\n");
@@ -534,155 +509,23 @@ static void head_draw(const struct map *map, const struct plan_report_facts *fac
     const struct plan *plan = map->plan;
     char arena[24], text[SEARCH_CHANGES_MAX];
     uint64_t above = plan->arena_bytes - plan->arena_bytes_bound;
-    text_draw(map->out, 24, 34, START, 20, INK, "Memory plan: %s", facts->configuration ? facts->configuration : "-");
-    text_draw(map->out, 24, 58, START, TEXT_SIZE + 1, FAINT, "%s; %s (%" PRIu64 " bytes), %.2f %% above the minimum",
-              facts->device ? facts->device : "-", log_bytes(arena, (double)plan->arena_bytes), plan->arena_bytes,
-              plan->arena_bytes_bound > 0 ? 100.0 * (double)above / (double)plan->arena_bytes_bound : 0.0);
+    svg_text(map->out, 24, 34, SVG_START, 20, SVG_INK, "Memory plan: %s",
+             facts->configuration ? facts->configuration : "-");
+    svg_text(map->out, 24, 58, SVG_START, SVG_TEXT_SIZE + 1, SVG_FAINT,
+             "%s; %s (%" PRIu64 " bytes), %.2f %% above the minimum", facts->device ? facts->device : "-",
+             log_bytes(arena, (double)plan->arena_bytes), plan->arena_bytes,
+             plan->arena_bytes_bound > 0 ? 100.0 * (double)above / (double)plan->arena_bytes_bound : 0.0);
     if (!facts->search || (facts->search->fits && facts->search->candidates <= 1))
         return;
     search_changes_text(text, &facts->search->options, &facts->request->options);
-    text_draw(map->out, 24, 80, START, TEXT_SIZE + 1, facts->search->fits ? INK : BUDGET, "%s %s",
-              facts->search->fits ? "Changed to fit the budget:" : "DOES NOT FIT; the smallest plan:", text);
+    svg_text(map->out, 24, 80, SVG_START, SVG_TEXT_SIZE + 1, facts->search->fits ? SVG_INK : SVG_BUDGET, "%s %s",
+             facts->search->fits ? "Changed to fit the budget:" : "DOES NOT FIT; the smallest plan:", text);
 }
-
-/* ---- the front ---- */
-
-struct axes {
-    const struct panel *panel;
-    double octave_low, octave_high; /* log2 of bytes */
-    double slower_high;             /* surplus of time at the top, as a share */
-    double fastest;
-};
-
-static double x_of(const struct axes *axes, double bytes)
-{
-    double share = (log2(bytes) - axes->octave_low) / (axes->octave_high - axes->octave_low);
-    return axes->panel->left + axes->panel->width * share;
-}
-
-static double y_of(const struct axes *axes, double seconds)
-{
-    double share = (seconds / axes->fastest - 1.0) / axes->slower_high;
-    return axes->panel->top + axes->panel->height * (1.0 - share);
-}
-
-static struct axes axes_make(const struct plan_report_facts *facts, const struct panel *panel)
-{
-    const struct search_choice *smallest = &facts->front[0], *fastest = &facts->front[facts->front_count - 1];
-    struct axes axes = {.panel = panel, .fastest = fastest->seconds};
-    axes.octave_low = log2((double)smallest->arena_bytes) - 0.15;
-    axes.octave_high = log2((double)fastest->arena_bytes) + 0.15;
-    if (floor(axes.octave_high) - ceil(axes.octave_low) < 1.0) { /* at least two powers of two as ticks */
-        axes.octave_low = floor(axes.octave_low);
-        axes.octave_high = fmax(ceil(axes.octave_high), axes.octave_low + 1.0);
-    }
-    double slower = smallest->seconds / fastest->seconds - 1.0;
-    axes.slower_high = slower > 1e-4 ? slower * 1.1 : 0.01;
-    return axes;
-}
-
-static void axes_draw(const struct axes *axes, FILE *out)
-{
-    const struct panel *p = axes->panel;
-    double bottom = p->top + p->height, step = tick_step(axes->slower_high, 5);
-    char text[32];
-    int octave_step = axes->octave_high - axes->octave_low > 6.0 ? 2 : 1;
-    for (int octave = (int)ceil(axes->octave_low); octave <= (int)axes->octave_high; octave += octave_step) {
-        double x = x_of(axes, ldexp(1.0, octave));
-        line_draw(out, x, p->top, x, bottom, "#e6e6e6", NULL);
-        int unit = octave >= 30 ? 30 : octave >= 20 ? 20 : 10;
-        text_draw(out, x, bottom + 18, MIDDLE, TEXT_SIZE, INK, "%g %s", ldexp(1.0, octave - unit),
-                  unit == 30   ? "GiB"
-                  : unit == 20 ? "MiB"
-                               : "KiB");
-    }
-    for (int i = 0; i * step <= axes->slower_high; i++) {
-        double y = y_of(axes, axes->fastest * (1.0 + i * step));
-        line_draw(out, p->left, y, p->left + p->width, y, "#e6e6e6", NULL);
-        text_draw(out, p->left - 8, y + 4, END, TEXT_SIZE, INK, "+%g %%", 100.0 * i * step);
-    }
-    line_draw(out, p->left, bottom, p->left + p->width, bottom, INK, NULL);
-    line_draw(out, p->left, p->top, p->left, bottom, INK, NULL);
-    text_draw(out, p->left + p->width / 2, bottom + 38, MIDDLE, TEXT_SIZE, INK, "memory");
-    text_draw(out, p->left - 54, p->top - 34, START, TEXT_SIZE + 2, INK, "Memory against time (estimated)");
-    text_draw(out, p->left - 54, p->top - 14, START, TEXT_SIZE, FAINT,
-              "how much slower than the fastest, %s per update", clock_duration(text, axes->fastest));
-}
-
-/* Draws the steps between the points, from the smallest to the fastest. */
-static void steps_draw(const struct axes *axes, const struct plan_report_facts *facts, FILE *out)
-{
-    fprintf(out, "<path fill=\"none\" stroke=\"#332288\" stroke-width=\"1.5\" d=\"");
-    for (int32_t i = 0; i < facts->front_count; i++) {
-        double x = x_of(axes, (double)facts->front[i].arena_bytes), y = y_of(axes, facts->front[i].seconds);
-        if (i == 0)
-            fprintf(out, "M%.2f %.2f", x, y);
-        else
-            fprintf(out, "H%.2fV%.2f", x, y);
-    }
-    fprintf(out, "\"/>\n");
-}
-
-static void point_draw(const struct axes *axes, double bytes, double seconds, bool here, const char *text, FILE *out)
-{
-    char bytes_text[24], seconds_text[32];
-    fprintf(out, "<circle cx=\"%.2f\" cy=\"%.2f\" r=\"%s\" fill=\"%s\" stroke=\"#332288\" stroke-width=\"1.5\"><title>",
-            x_of(axes, bytes), y_of(axes, seconds), here ? "6" : "4", here ? "#332288" : "#ffffff");
-    text_escape(out, text);
-    fprintf(out, "\nmemory %s (%.0f bytes)\n%s per update (estimated), %+.2f %%%s</title></circle>\n",
-            log_bytes(bytes_text, bytes), bytes, clock_duration(seconds_text, seconds),
-            100.0 * (seconds / axes->fastest - 1.0), here ? "\nthis plan" : "");
-}
-
-/* Draws the points, and this plan, which may not be one of them. */
-static void points_draw(const struct axes *axes, const struct plan *plan, const struct plan_report_facts *facts,
-                        FILE *out)
-{
-    char changes[SEARCH_CHANGES_MAX];
-    const struct model_options *asked = &facts->request->options;
-    for (int32_t i = 0; i < facts->front_count; i++) {
-        const struct search_choice *point = &facts->front[i];
-        point_draw(axes, (double)point->arena_bytes, point->seconds, false,
-                   search_changes_text(changes, &point->options, asked), out);
-    }
-    if (facts->seconds_per_step > 0.0)
-        point_draw(axes, (double)plan->arena_bytes, facts->seconds_per_step, true,
-                   search_changes_text(changes, &facts->search->options, asked), out);
-}
-
-static void front_budget_draw(const struct axes *axes, uint64_t budget, FILE *out)
-{
-    const struct panel *p = axes->panel;
-    double octave = budget > 0 ? log2((double)budget) : -1.0;
-    if (octave < axes->octave_low || octave > axes->octave_high)
-        return;
-    double x = x_of(axes, (double)budget);
-    bool right = x > p->left + 0.6 * p->width;
-    line_draw(out, x, p->top, x, p->top + p->height, BUDGET, "6 4");
-    text_draw(out, x + (right ? -6 : 6), p->top + 14, right ? END : START, TEXT_SIZE, BUDGET, "budget");
-}
-
-/* Draws the front of memory against time. */
-static void front_draw(const struct plan *plan, const struct plan_report_facts *facts, const struct panel *panel,
-                       FILE *out)
-{
-    if (!facts->front || facts->front_count == 0)
-        return;
-    struct axes axes = axes_make(facts, panel);
-    fprintf(out, "<g id=\"front\">\n");
-    axes_draw(&axes, out);
-    steps_draw(&axes, facts, out);
-    front_budget_draw(&axes, arena_budget(plan, facts), out);
-    points_draw(&axes, plan, facts, out);
-    fprintf(out, "</g>\n");
-}
-
-/* ---- the page ---- */
 
 static void page_draw(struct map *map, const struct plan_report_facts *facts)
 {
     FILE *out = map->out;
-    uint64_t budget = arena_budget(map->plan, facts);
+    uint64_t budget = svg_budget(map->plan, facts);
     fprintf(out,
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
             "height=\"%d\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\">\n<title>gpt-train memory plan</title>\n"
@@ -695,7 +538,7 @@ static void page_draw(struct map *map, const struct plan_report_facts *facts)
     budget_draw(map, budget);
     peak_draw(map, budget);
     legend_draw(map);
-    front_draw(map->plan, facts, &front_panel, out);
+    svg_front_draw(map->plan, facts, &front_panel, out);
     fprintf(out, "</svg>\n");
 }
 
@@ -731,7 +574,7 @@ enum gt_status plan_print_svg(struct hostmem *mem, const struct plan *plan, cons
     enum gt_status status;
     TRY_GOTO(status, destroy_arrays, map_arrays_create(mem, &map));
     widths_set(&map);
-    addresses_set(&map, arena_budget(plan, facts));
+    addresses_set(&map, svg_budget(plan, facts));
     persistent_boxes_add(&map);
     for (int32_t p = 0; p < plan->program_count; p++)
         program_boxes_add(&map, p);

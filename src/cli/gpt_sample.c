@@ -248,7 +248,7 @@ static enum gt_status model_open(struct sample *sample)
     const int64_t tokens = (int64_t)sample->prompt_count + sample->config->max_new_tokens;
     if (config.position == POSITION_ROPE && tokens < config.block_size)
         config.block_size = (int32_t)tokens; /* the table of angles needs no row that is never used */
-    TRY(session_open(sample->mem, sample->config, NULL, &sample->session));
+    TRY(session_open(sample->mem, sample->config, &sample->session));
     sample->batch = batch_choose(sample, &config);
     struct model_options options = {
         .config = config,

@@ -3,7 +3,7 @@
  * It appends the ops to the differentiated program, then moves each one to just after the last contribution.  Only the
  * finished program shows which op that is, because of recompute and loss chunks.
  */
-#include "model/gradient_rounding.h"
+#include "model/programs.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -1,12 +1,10 @@
 # Tensors, programs, the model's builder and autodiff.
 libgpttrain_a_SOURCES += \
 	src/model/autodiff.c src/model/autodiff.h \
-	src/model/gradient_rounding.c src/model/gradient_rounding.h \
+	src/model/gradient_rounding.c \
 	src/model/graph.c src/model/graph.h \
 	src/model/model.h src/model/model_create.c \
 	src/model/parameters.c src/model/parameters.h \
 	src/model/plan_choice.c src/model/plan_choice.h \
-	src/model/state_codes.c src/model/state_codes.h \
 	src/model/state_format.c src/model/state_format.h \
-	src/model/transformer.c src/model/transformer.h \
-	src/model/update.c src/model/update.h
+	src/model/programs.h src/model/transformer.c src/model/update.c

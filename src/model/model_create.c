@@ -14,10 +14,8 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "model/autodiff.h"
-#include "model/gradient_rounding.h"
 #include "model/parameters.h"
-#include "model/transformer.h"
-#include "model/update.h"
+#include "model/programs.h"
 
 static bool complain(bool bad, const char *text, int64_t value)
 {

@@ -7,6 +7,8 @@
 #define GPT_TRAIN_MODEL_STATE_FORMAT_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "base/dtype.h"
 
@@ -35,5 +37,13 @@ bool state_format_is_lean(enum state_format format);
 struct state_dtypes state_format_dtypes(enum state_format format, enum dtype dtype, bool embedding);
 /* Returns the next leaner format for the planner, in order of loss per byte saved; STATE_FORMATS: none. */
 enum state_format state_format_next(enum state_format format);
+
+/* 8-bit moments, for conversions between state formats; op.h, state_*, defines codes and exponents. */
+enum state_moment { STATE_MOMENT_M, STATE_MOMENT_V };
+/* Decodes the codes of one block to out[count]. */
+void state_codes_decode(enum state_moment moment, const uint8_t *codes, int8_t exponent, size_t count, float *out);
+/* Encodes one block (count <= STATE_BLOCK), rounding to nearest, halves away from zero, and returns its exponent.  v
+ * must not be negative; a positive v never becomes 0. */
+int8_t state_codes_encode(enum state_moment moment, const float *values, size_t count, uint8_t *codes);
 
 #endif

@@ -13,7 +13,7 @@
  * keys and values, and the two halves of a gated MLP, are matrices of their own where they are ranges of rows: in all
  * models but GPT-2, whose matrices are [in, out] (Conv1D).
  */
-#include "model/update.h"
+#include "model/programs.h"
 
 #include <math.h>
 #include <stdio.h>

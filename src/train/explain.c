@@ -234,39 +234,29 @@ static const enum config_key shape_keys[] = {
 
 /* ---- the card to plan for ---- */
 
-/* Finds the smallest card of the table that has the memory, the first one of its size.  Returns false when none is that
- * large. */
-static bool card_find(const struct oom_message *message, struct device_profile *out)
-{
-    bool found = false;
-    for (int32_t i = 0; i < device_profile_count(); i++) {
-        struct device_profile card;
-        device_profile_get(i, &card);
-        if (strcmp(card.backend, oom_allocator_backend(message->allocator)) != 0 ||
-            (double)card.memory_bytes + message->total.slack_bytes < message->total.bytes)
-            continue;
-        if (!found || card.memory_bytes < out->memory_bytes)
-            *out = card;
-        found = true;
-    }
-    return found;
-}
-
-/* Chooses the card to plan for: the configuration's profile, or if it names no device, one with as much memory as the
- * message's.  *found is false if the plan is for this machine. */
+/* Chooses the card to plan for: the configuration's profile, or if it names no device, the smallest card of the table
+ * that has the message's memory.  card->memory_bytes stays 0 if the plan is for this machine. */
 static enum gt_status card_choose(const struct config *config, const struct oom_message *message,
-                                  struct device_profile *card, bool *found)
+                                  struct device_profile *card)
 {
-    bool named = config_key_was_set(config, CONFIG_KEY_backend) || config_device(config).backend == CONFIG_BACKEND_CPU;
-    *found = config->device_profile[0] != '\0';
-    if (*found)
+    const char *backend = oom_allocator_backend(message->allocator);
+    if (config->device_profile[0] != '\0')
         return device_profile_find(config->device_profile, card);
-    *found =
-        oom_allocator_backend(message->allocator) != NULL && message->total.known && !named && card_find(message, card);
+    if (backend == NULL || !message->total.known || config_key_was_set(config, CONFIG_KEY_backend) ||
+        config_device(config).backend == CONFIG_BACKEND_CPU)
+        return GT_OK;
+    for (int32_t i = 0; i < device_profile_count(); i++) {
+        struct device_profile other;
+        device_profile_get(i, &other);
+        if (strcmp(other.backend, backend) == 0 &&
+            (double)other.memory_bytes + message->total.slack_bytes >= message->total.bytes &&
+            (card->memory_bytes == 0 || other.memory_bytes < card->memory_bytes))
+            *card = other;
+    }
     return GT_OK;
 }
 
-static void plan_head_print(const struct config *config, const struct device_profile *card, bool found, bool budget)
+static void plan_head_print(const struct config *config, const struct device_profile *card, bool budget)
 {
     char beside[24];
     bool nothing = strcmp(config->init_from, "scratch") == 0;
@@ -274,7 +264,7 @@ static void plan_head_print(const struct config *config, const struct device_pro
         nothing = nothing && !config_key_was_set(config, shape_keys[i]);
     printf("\nThe plan%s%s\n", budget ? " under that budget" : "",
            nothing ? " for nanoGPT's defaults, as no configuration was given" : "");
-    if (found)
+    if (card->memory_bytes > 0)
         printf("  For the %s, where a context takes %s of it.\n"
                "  --device_profile=NAME plans for another card: times change, bytes hardly do.\n",
                card->name, log_bytes(beside, (double)card->context_bytes));
@@ -285,26 +275,24 @@ static void plan_head_print(const struct config *config, const struct device_pro
 
 /* Returns the memory that a process could have used, including its context, according to the message, else for the
  * card.  0: unknown. */
-static double process_budget(const struct oom_message *message, const struct device_profile *card, bool found)
+static double process_budget(const struct oom_message *message, const struct device_profile *card)
 {
     struct oom_amount tensors = oom_budget_bytes(message), context = oom_context_bytes(message);
     struct oom_amount most = oom_process_most(message);
     if (!tensors.known)
         return most.known ? most.bytes : 0.0;
-    if (!found)
+    if (card->memory_bytes == 0)
         return tensors.bytes;
     double sum = tensors.bytes + (context.known ? context.bytes : (double)card->context_bytes);
     return most.known && most.bytes < sum ? most.bytes : sum;
 }
 
-enum gt_status explain_oom(const struct config *config, const struct model_config *model,
-                           struct session_assumption *out)
+enum gt_status explain_oom(struct config *config, const struct model_config *model)
 {
     struct oom_message message;
     struct device_profile card = {.memory_bytes = 0};
-    bool found;
     TRY(message_read(config->explain_oom, &message));
-    TRY(card_choose(config, &message, &card, &found));
+    TRY(card_choose(config, &message, &card));
     const struct oom_shape shape = {
         .batch = message.evaluation && config->eval_batch_size > 0 ? config->eval_batch_size : config->batch_size,
         .block_size = model->block_size,
@@ -316,13 +304,14 @@ enum gt_status explain_oom(const struct config *config, const struct model_confi
     fragments_print(&message);
     tensor_print(&message, &shape);
     budget_print(&message);
-    double budget = process_budget(&message, &card, found);
+    double budget = process_budget(&message, &card);
     bool set = !config_key_was_set(config, CONFIG_KEY_memory_budget) && budget >= 1.0;
-    plan_head_print(config, &card, found, set);
-    if (found)
-        snprintf(out->device_profile, sizeof out->device_profile, "%s", card.id);
-    out->bfloat16 = oom_allocator_backend(message.allocator) != NULL; /* nanoGPT's own default there */
-    /* The planner subtracts the card's context again. */
-    out->budget_bytes = set ? (uint64_t)nearbyint(budget) : 0;
+    plan_head_print(config, &card, set);
+    if (card.memory_bytes > 0)
+        snprintf(config->device_profile, sizeof config->device_profile, "%s", card.id);
+    if (config->dtype == CONFIG_DTYPE_AUTO && oom_allocator_backend(message.allocator) != NULL)
+        config->dtype = CONFIG_DTYPE_BFLOAT16; /* nanoGPT's own default there */
+    if (set)                                   /* the planner subtracts the card's context again */
+        snprintf(config->memory_budget, sizeof config->memory_budget, "%.0fB", nearbyint(budget));
     return GT_OK;
 }

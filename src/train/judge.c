@@ -57,7 +57,7 @@ static enum gt_status model_load(struct judge *judge)
     judge->batch = config->hellaswag[0] != '\0' ? 1 : BATCH_DEFAULT;
     if (config->eval_batch_size > 0)
         judge->batch = config->eval_batch_size;
-    TRY(session_open(judge->mem, config, NULL, &judge->session));
+    TRY(session_open(judge->mem, config, &judge->session));
     const struct model_options options = {
         .config = *model,
         .dtype = judge->session.device.dtype,

@@ -19,7 +19,6 @@
 #include "base/rng.h"
 #include "base/size.h"
 #include "base/thread.h"
-#include "model/state_codes.h"
 
 #define INITIAL_PIECE ((int64_t)1 << 14) /* values; a multiple of 4 */
 #define CODES_BLOCKS 32

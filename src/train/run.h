@@ -73,12 +73,11 @@ enum gt_status judge_run(struct hostmem *mem, const struct config *config);
 void report_block_print(const struct config *config, const struct session *session, enum gt_status status);
 
 /* --explain-oom: reads the message that config->explain_oom names ("-": standard input) and prints what its numbers
- * mean for this configuration.  Then sets the fields of `out`, which the caller has zeroed, for the keys that the
- * user left open.  The budget becomes the memory that was available according to the message, the device profile that
- * of a card of this size, and the dtype nanoGPT's default.  The caller answers with a plan under these assumptions.
+ * mean for this configuration.  Then sets the keys that the user left open: the budget becomes the memory that was
+ * available according to the message, the device profile that of a card of this size, and the dtype nanoGPT's default.
+ * The caller answers with a plan under these assumptions.
  * Errors: GT_IO; GT_DATA for a text without such a message; those of device_profile_find(). */
-enum gt_status explain_oom(const struct config *config, const struct model_config *model,
-                           struct session_assumption *out);
+enum gt_status explain_oom(struct config *config, const struct model_config *model);
 /* --plan: writes the plan of a session to `out`, as text, JSON or a picture, together with the configuration and the
  * forecast.  If the plan does not fit, adds choices that do.  On request, adds the front of memory against time.  Call
  * it after session_plan() and before session_start().  Errors: GT_NO_FIT when the plan does not fit its budget; it has

@@ -33,11 +33,11 @@
 /* ---- the device ---- */
 
 /* Opens the device that a profile describes. */
-static enum gt_status profile_open(const struct config *config, const char *id, struct session_device *device)
+static enum gt_status profile_open(const struct config *config, struct session_device *device)
 {
     struct device_profile *profile = &device->profile;
     const struct config_device wanted = config_device(config);
-    TRY(device_profile_find(id, profile));
+    TRY(device_profile_find(config->device_profile, profile));
     device->has_profile = true;
     if (wanted.backend != CONFIG_BACKEND_AUTO && strcmp(wanted.word, profile->backend) != 0) {
         log_error("device_profile '%s' is a %s device; leave --backend=%s out", profile->id, profile->backend,
@@ -100,11 +100,11 @@ bool session_device_has(const struct session_device *device, enum dtype dtype)
 
 /* Sets the dtype of weights and activations: as configured, or the nearest that the device supports, with a note.  auto
  * is float32 on a cpu, elsewhere bfloat16, or float16 (with loss scaling) if the device lacks that. */
-static void dtype_choose(const struct config *config, bool bfloat16, struct session_device *device)
+static void dtype_choose(const struct config *config, struct session_device *device)
 {
     static const enum dtype wanted[] = {
         [CONFIG_DTYPE_FLOAT32] = DTYPE_F32, [CONFIG_DTYPE_BFLOAT16] = DTYPE_BF16, [CONFIG_DTYPE_FLOAT16] = DTYPE_F16};
-    const enum dtype preferred = device->info.host_memory && !bfloat16 ? DTYPE_F32 : DTYPE_BF16;
+    const enum dtype preferred = device->info.host_memory ? DTYPE_F32 : DTYPE_BF16;
     const enum dtype dtype = config->dtype == CONFIG_DTYPE_AUTO ? preferred : wanted[config->dtype];
     device->dtype = dtype;
     if (!session_device_has(device, device->dtype))
@@ -122,16 +122,14 @@ static uint64_t free_budget(uint64_t free_bytes)
     return free_bytes - (part > least ? part : least);
 }
 
-/* Sets the budget: as assumed, else memory_budget, else from the free memory.  A profile's card can give a little less
- * than its nominal memory. */
-static enum gt_status budget_set(const struct config *config, uint64_t assumed, struct session_device *device)
+/* Sets the budget: memory_budget, else from the free memory.  A profile's card can give a little less than its nominal
+ * memory. */
+static enum gt_status budget_set(const struct config *config, struct session_device *device)
 {
     char total[24];
     const uint64_t most = device->has_profile ? device->profile.memory_bytes : device->info.total_bytes;
     const uint64_t free_bytes = device->info.free_bytes;
-    device->budget_bytes = assumed;
-    if (assumed == 0)
-        TRY(config_memory_budget(config, device->info.total_bytes, &device->budget_bytes));
+    TRY(config_memory_budget(config, device->info.total_bytes, &device->budget_bytes));
     if (config_key_was_set(config, CONFIG_KEY_memory_budget) && most > 0 && device->budget_bytes > most) {
         log_error("memory_budget '%s' is more than %s has: %s", config->memory_budget, device->info.device,
                   log_bytes(total, (double)most));
@@ -148,18 +146,16 @@ static enum gt_status budget_set(const struct config *config, uint64_t assumed, 
     return GT_OK;
 }
 
-static enum gt_status device_open(const struct config *config, const struct session_assumption *assumed,
-                                  struct session_device *out)
+static enum gt_status device_open(const struct config *config, struct session_device *out)
 {
     char limit[24];
-    const char *id = assumed->device_profile[0] != '\0' ? assumed->device_profile : config->device_profile;
-    TRY(id[0] != '\0' ? profile_open(config, id, out) : backend_open(config, &out->backend));
+    TRY(config->device_profile[0] != '\0' ? profile_open(config, out) : backend_open(config, &out->backend));
     out->backend->record = &out->record;
     TRY(backend_info(out->backend, &out->info));
     if (out->info.host_memory && system_memory_space_is_limit())
         log_note("ulimit -v limits the memory of this process to %s", log_bytes(limit, (double)out->info.total_bytes));
-    TRY(budget_set(config, assumed->budget_bytes, out));
-    dtype_choose(config, assumed->bfloat16, out);
+    TRY(budget_set(config, out));
+    dtype_choose(config, out);
     return GT_OK;
 }
 
@@ -176,12 +172,10 @@ static void plan_release(struct session *session)
     session->staging = NULL;
 }
 
-enum gt_status session_open(struct hostmem *mem, const struct config *config, const struct session_assumption *assumed,
-                            struct session *out)
+enum gt_status session_open(struct hostmem *mem, const struct config *config, struct session *out)
 {
-    const struct session_assumption nothing = {.budget_bytes = 0};
     *out = (struct session){.mem = mem, .config = config};
-    enum gt_status status = device_open(config, assumed ? assumed : &nothing, &out->device);
+    enum gt_status status = device_open(config, &out->device);
     if (status != GT_OK)
         session_close(out);
     return status;

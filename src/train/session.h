@@ -28,14 +28,6 @@
  * buffers, the staging buffer and the host's tables.  Measured: 12 to 20 MiB from 0.8M to 124M parameters. */
 #define SESSION_HEADROOM_BYTES ((uint64_t)64 << 20)
 
-/* What a run assumes beyond its configuration.  explain_oom() derives it from a message; "the key's" below is the value
- * that the configuration has. */
-struct session_assumption {
-    char device_profile[DEVICE_PROFILE_NAME_MAX]; /* the card to plan for; "": the key's */
-    uint64_t budget_bytes;                        /* 0: the key's */
-    bool bfloat16;                                /* what dtype=auto means */
-};
-
 struct session_device {
     struct backend *backend;
     struct backend_record record; /* of the calls to the backend */
@@ -43,7 +35,7 @@ struct session_device {
     enum dtype dtype; /* of weights and activations: as configured, or the nearest that the device supports */
     bool has_profile; /* only a profile exists: a session can plan for the device, not use it */
     struct device_profile profile; /* valid with has_profile */
-    bool has_budget;               /* memory_budget or an assumption gives the budget */
+    bool has_budget;               /* memory_budget gives the budget */
     uint64_t budget_bytes;         /* for the process: memory_budget, or the free memory at the start less a margin */
 };
 
@@ -75,10 +67,9 @@ struct session {
     union scalar_word scalars[SCALAR_WORDS]; /* the host's copy of the device block */
 };
 
-/* Opens the device that the configuration names, and sets the budget and the dtype.  `assumed` is usually NULL.  On
- * failure there is nothing to close.  Errors: GT_USAGE, GT_UNSUPPORTED, GT_DEVICE, GT_NO_MEMORY. */
-enum gt_status session_open(struct hostmem *mem, const struct config *config, const struct session_assumption *assumed,
-                            struct session *out);
+/* Opens the device that the configuration names, and sets the budget and the dtype.  On failure there is nothing to
+ * close.  Errors: GT_USAGE, GT_UNSUPPORTED, GT_DEVICE, GT_NO_MEMORY. */
+enum gt_status session_open(struct hostmem *mem, const struct config *config, struct session *out);
 
 /* Takes the arena.  If the device now has less free memory than the plan of a training session needs, plans again for
  * the memory that is left.  The session then has a new model and plan, with the same samples and mathematics.  Errors:

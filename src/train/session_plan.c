@@ -242,15 +242,16 @@ enum gt_status session_fits(const struct session *session)
  * search. */
 static double time_scale(const struct session *session)
 {
-    const struct search_request *request = &session->search.request;
-    struct search_choice own = {.options = session->search.result.options}, nominal = own;
+    struct model_options options = session->search.result.options;
+    struct model *model;
     if (session->search.result.arena_least) /* building all of it would take long */
-        search_micro_batch_set(&own.options, own.options.choice.micro_batch, own.options.choice.micro_batch);
-    nominal.options = own.options;
-    if (search_options_plan(session->mem, &request->plan, &session->timing.rates, &own) != GT_OK ||
-        search_options_plan(session->mem, &request->plan, &request->rates, &nominal) != GT_OK)
+        search_micro_batch_set(&options, options.choice.micro_batch, options.choice.micro_batch);
+    if (model_create(session->mem, &options, &model) != GT_OK)
         return 1.0;
-    return own.seconds > 0.0 && nominal.seconds > 0.0 ? own.seconds / nominal.seconds : 1.0;
+    const double own = search_update_seconds(model, &session->timing.rates);
+    const double nominal = search_update_seconds(model, &session->search.request.rates);
+    model_destroy(model);
+    return own > 0.0 && nominal > 0.0 ? own / nominal : 1.0;
 }
 
 static void choice_log(const struct session *session, const struct search_choice *choice, int32_t number, double scale)

@@ -254,7 +254,6 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config, FIL
                         .lowest_iter = -1};
     bool answers = config->print_program || config->plan != CONFIG_PLAN_OFF;
     char folder[FILE_PATH_MAX];
-    struct session_assumption assumed = {.budget_bytes = 0};
     struct model_config model;
     struct model_options options;
     enum gt_status status;
@@ -275,9 +274,9 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config, FIL
     else if (t.settled.hours > 0.0)
         t.settled.max_iters = RUN_LENGTH_MAX - 1; /* until ten updates have been timed */
     if (config->explain_oom[0] != '\0')
-        TRY_GOTO(status, close, explain_oom(&t.settled, &model, &assumed));
+        TRY_GOTO(status, close, explain_oom(&t.settled, &model));
     t.config = &t.settled;
-    TRY_GOTO(status, close, session_open(mem, t.config, &assumed, &t.session));
+    TRY_GOTO(status, close, session_open(mem, t.config, &t.session));
     if (t.source.resume)
         TRY_GOTO(status, close, algorithms_choose(&t));
     session_train_options(&t.session, &t.state.choices, &model, &options);

@@ -31,7 +31,7 @@ static enum gt_status dump_open(struct dump *dump, const char *folder)
     TRY(restore_open_weights(dump->mem, &dump->config, &dump->source));
     struct model_options options = {
         .config = dump->source.checkpoint->config, .generate = true, .generate_batch = 1, .prefill_time = 1};
-    TRY(session_open(dump->mem, &dump->config, NULL, &dump->session));
+    TRY(session_open(dump->mem, &dump->config, &dump->session));
     TRY(session_plan(&dump->session, &options));
     TRY(session_start(&dump->session));
     TRY(restore_weights(&dump->session, &dump->source, 0));

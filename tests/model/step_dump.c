@@ -170,7 +170,7 @@ static enum gt_status dump_open(struct dump *dump, int argc, char **argv)
     TRY(config_parse_args(&dump->config, argc, argv));
     TRY(feed_folder(dump->config.dataset, folder));
     TRY(restore_open(dump->mem, &dump->config, folder, &dump->source, &state, &model));
-    TRY(session_open(dump->mem, &dump->config, NULL, &dump->session));
+    TRY(session_open(dump->mem, &dump->config, &dump->session));
     session_train_options(&dump->session, &(struct session_choices){0}, &model, &options);
     TRY(session_plan(&dump->session, &options));
     TRY(feed_open(dump->mem, &dump->config, folder, model.vocab_size, options.choice.micro_batch, &dump->feed));

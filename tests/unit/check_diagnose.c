@@ -39,7 +39,7 @@ static void session_make(struct rig *rig)
     rig->config.threads = 1;
     config_arch_settle(&rig->config);
     session_model_config(&rig->config, 0, &model);
-    ck_assert_int_eq(session_open(rig->data.mem, &rig->config, NULL, &rig->session), GT_OK);
+    ck_assert_int_eq(session_open(rig->data.mem, &rig->config, &rig->session), GT_OK);
     session_train_options(&rig->session, &choices, &model, &options);
     ck_assert_int_eq(session_plan(&rig->session, &options), GT_OK);
     ck_assert_int_eq(rig->session.model->options.micro_steps, MICRO_STEPS);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "model/parameters.h"
-#include "model/state_codes.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 #include "train/restore.h"
@@ -52,7 +51,7 @@ static void session_begin(const struct config *config, struct session *out)
     struct model_options options;
     struct model_config model;
     ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-    ck_assert_int_eq(session_open(mem, config, NULL, out), GT_OK);
+    ck_assert_int_eq(session_open(mem, config, out), GT_OK);
     model_of(config, &model);
     session_train_options(out, &(struct session_choices){0}, &model, &options);
     ck_assert_int_eq(session_plan(out, &options), GT_OK);
@@ -125,7 +124,7 @@ TEST(hopeless_sizes_are_refused_at_once)
     ck_assert_int_eq(hostmem_create(&mem), GT_OK);
     size_t errors = log_count(LOG_ERROR);
     log_capture_begin(&capture);
-    ck_assert_int_eq(session_open(mem, &config, NULL, &session), GT_OK);
+    ck_assert_int_eq(session_open(mem, &config, &session), GT_OK);
     ck_assert_int_eq(session_plan(&session, &options), GT_NO_FIT);
     ck_assert_uint_eq(log_count(LOG_ERROR), errors + 1);
     ck_assert_int_eq(capture.lines, 4); /* the refusal and three choices */
@@ -152,7 +151,7 @@ TEST(a_budget_that_is_none_is_refused)
         snprintf(config.memory_budget, sizeof config.memory_budget, "%s", bad[i]);
         ck_assert_int_eq(hostmem_create(&mem), GT_OK);
         log_capture_begin(&capture);
-        ck_assert_int_eq(session_open(mem, &config, NULL, &session), GT_USAGE);
+        ck_assert_int_eq(session_open(mem, &config, &session), GT_USAGE);
         log_capture_one_error(&capture,
                               i < 5 ? "examples: 11.4GiB, 500MiB, 80%" : "means 11 bytes; did you mean 11.4GiB?");
         log_capture_end();

@@ -1,9 +1,8 @@
-/* Tests of state_format.c and state_codes.c: the table, and the round trip of codes. */
+/* Tests of state_format.c: the table, and the round trip of codes. */
 #include <check.h>
 #include <math.h>
 #include <string.h>
 
-#include "model/state_codes.h"
 #include "model/state_format.h"
 #include "ops/op.h"
 #include "tests/unit/unit_main.h"

@@ -38,11 +38,6 @@ struct replay {
     uint64_t segment_start[BACKEND_SEGMENTS_MAX]; /* segments laid end to end on one number line */
 };
 
-static uint64_t linear(const struct replay *replay, struct address at)
-{
-    return replay->segment_start[at.segment] + at.offset_bytes;
-}
-
 /* Returns the index of the first range that ends after `byte`. */
 static int32_t map_find(const struct owner_map *map, uint64_t byte)
 {
@@ -55,42 +50,6 @@ static int32_t map_find(const struct owner_map *map, uint64_t byte)
             high = middle;
     }
     return low;
-}
-
-/* Returns true when `owner` owns all of [start, end); else sets *other to the owner of the first other byte. */
-static bool map_owns(const struct owner_map *map, uint64_t start, uint64_t end, int32_t owner, int32_t *other)
-{
-    for (int32_t i = map_find(map, start); start < end; i++) {
-        if (i == map->count || map->at[i].start > start) {
-            *other = OWNER_NONE;
-            return false;
-        }
-        if (map->at[i].owner != owner) {
-            *other = map->at[i].owner;
-            return false;
-        }
-        start = map->at[i].end;
-    }
-    return true;
-}
-
-/* Gives [start, end) to `owner`, whoever owned it. */
-static void map_claim(struct owner_map *map, uint64_t start, uint64_t end, int32_t owner)
-{
-    int32_t first = map_find(map, start), next = first;
-    while (next < map->count && map->at[next].start < end)
-        next++;
-    struct owned pieces[3];
-    int32_t count = 0;
-    if (first < next && map->at[first].start < start)
-        pieces[count++] = (struct owned){map->at[first].start, start, map->at[first].owner};
-    pieces[count++] = (struct owned){start, end, owner};
-    if (first < next && map->at[next - 1].end > end)
-        pieces[count++] = (struct owned){end, map->at[next - 1].end, map->at[next - 1].owner};
-    assert(map->count - (next - first) + count <= map->capacity);
-    memmove(&map->at[first + count], &map->at[next], (size_t)(map->count - next) * sizeof map->at[0]);
-    memcpy(&map->at[first], pieces, (size_t)count * sizeof map->at[0]);
-    map->count += count - (next - first);
 }
 
 static const char *owner_name(const struct replay *replay, int32_t owner)
@@ -107,87 +66,94 @@ static const char *where_op(const struct replay *replay)
     return op_declaration(replay->graph->programs[replay->program].ops[replay->op].kind)->name;
 }
 
-/* Gives [start, end) to `owner`.  Nothing may overwrite a tensor that lives longer than the program. */
-static bool claim(struct replay *replay, uint64_t start, uint64_t end, int32_t owner)
+/* Gives a range to its owner, whoever owned it.  Nothing may overwrite a tensor that lives longer than the program. */
+static bool claim(struct replay *replay, struct owned range)
 {
-    const struct owner_map *map = &replay->map;
-    for (int32_t i = map_find(map, start); i < map->count && map->at[i].start < end; i++) {
-        int32_t victim = map->at[i].owner;
-        if (victim == owner || victim < 0 || replay->graph->tensors[victim / 2].lifetime == LIFETIME_PROGRAM)
+    struct owner_map *map = &replay->map;
+    const int32_t first = map_find(map, range.start);
+    int32_t next = first, count = 0;
+    struct owned pieces[3];
+    if (range.start == range.end)
+        return true;
+    for (; next < map->count && map->at[next].start < range.end; next++) {
+        const int32_t victim = map->at[next].owner;
+        if (victim == range.owner || victim < 0 || replay->graph->tensors[victim / 2].lifetime == LIFETIME_PROGRAM)
             continue;
         log_error("plan: program %s, op %" PRId32 " (%s): %s%s overwrites %s%s, which must persist",
                   replay->graph->programs[replay->program].name, replay->op, where_op(replay),
-                  owner_name(replay, owner), owner >= 0 && owner % 2 ? "'s guard" : "", owner_name(replay, victim),
-                  victim % 2 ? "'s guard" : "");
+                  owner_name(replay, range.owner), range.owner >= 0 && range.owner % 2 ? "'s guard" : "",
+                  owner_name(replay, victim), victim % 2 ? "'s guard" : "");
         return false;
     }
-    map_claim(&replay->map, start, end, owner);
+    if (first < next && map->at[first].start < range.start)
+        pieces[count++] = (struct owned){map->at[first].start, range.start, map->at[first].owner};
+    pieces[count++] = range;
+    if (first < next && map->at[next - 1].end > range.end)
+        pieces[count++] = (struct owned){range.end, map->at[next - 1].end, map->at[next - 1].owner};
+    assert(map->count - (next - first) + count <= map->capacity);
+    memmove(&map->at[first + count], &map->at[next], (size_t)(map->count - next) * sizeof map->at[0]);
+    memcpy(&map->at[first], pieces, (size_t)count * sizeof map->at[0]);
+    map->count += count - (next - first);
     return true;
 }
 
-static bool owned_check(const struct replay *replay, uint64_t start, uint64_t end, int32_t owner)
+/* Checks that all of the range still belongs to its owner. */
+static bool owned_check(const struct replay *replay, struct owned range)
 {
-    int32_t other;
-    if (map_owns(&replay->map, start, end, owner, &other))
-        return true;
-    log_error("plan: program %s, op %" PRId32
-              " (%s): %s%s does not hold what was last written to it; its bytes belong to "
-              "%s",
-              replay->graph->programs[replay->program].name, replay->op, where_op(replay), owner_name(replay, owner),
-              owner % 2 ? "'s guard" : "", owner_name(replay, other));
-    return false;
+    const struct owner_map *map = &replay->map;
+    for (int32_t i = map_find(map, range.start); range.start < range.end; i++) {
+        const int32_t owner = i == map->count || map->at[i].start > range.start ? OWNER_NONE : map->at[i].owner;
+        if (owner != range.owner) {
+            log_error("plan: program %s, op %" PRId32
+                      " (%s): %s%s does not hold what was last written to it; its bytes belong to %s",
+                      replay->graph->programs[replay->program].name, replay->op, where_op(replay),
+                      owner_name(replay, range.owner), range.owner % 2 ? "'s guard" : "", owner_name(replay, owner));
+            return false;
+        }
+        range.start = map->at[i].end;
+    }
+    return true;
 }
 
-/* Computes the range of the guard behind a storage. */
-static void guard_range(const struct replay *replay, int32_t storage, uint64_t *start, uint64_t *end)
+/* Returns the bytes at an address, or the guard behind them. */
+static struct owned range_of(const struct replay *replay, struct address at, uint64_t bytes, int32_t owner)
 {
-    uint64_t alignment = replay->plan->options.alignment_bytes, bytes = graph_tensor_bytes(replay->graph, storage);
-    uint64_t taken = bytes % alignment ? bytes + (alignment - bytes % alignment) : bytes;
-    *start = linear(replay, replay->plan->tensor[storage]) + taken;
-    *end = *start + replay->plan->options.guard_bytes;
+    const uint64_t start = replay->segment_start[at.segment] + at.offset_bytes;
+    return (struct owned){start, start + bytes, owner};
 }
 
-static bool guard_claim(struct replay *replay, int32_t storage)
+static struct owned guard_of(const struct replay *replay, struct address at, uint64_t bytes, int32_t owner)
 {
-    uint64_t start, end;
-    guard_range(replay, storage, &start, &end);
-    replay->begun[storage] = true;
-    return start == end || claim(replay, start, end, 2 * storage + 1);
+    const uint64_t alignment = replay->plan->options.alignment_bytes;
+    at.offset_bytes += (bytes + alignment - 1) / alignment * alignment;
+    return range_of(replay, at, replay->plan->options.guard_bytes, owner);
+}
+
+/* Returns the bytes of an operand, which may be a view. */
+static struct owned tensor_range(const struct replay *replay, int32_t tensor)
+{
+    return range_of(replay, replay->plan->tensor[tensor], graph_tensor_bytes(replay->graph, tensor),
+                    2 * graph_storage(replay->graph, tensor));
+}
+
+static struct owned tensor_guard(const struct replay *replay, int32_t storage)
+{
+    return guard_of(replay, replay->plan->tensor[storage], graph_tensor_bytes(replay->graph, storage), 2 * storage + 1);
 }
 
 /* Claims all of a storage, guard included, before the program starts. */
 static bool storage_claim(struct replay *replay, int32_t storage)
 {
-    uint64_t start = linear(replay, replay->plan->tensor[storage]);
-    return claim(replay, start, start + graph_tensor_bytes(replay->graph, storage), 2 * storage) &&
-           guard_claim(replay, storage);
-}
-
-/* Computes the bytes of an operand, which may be a view. */
-static void operand_range(const struct replay *replay, int32_t tensor, uint64_t *start, uint64_t *end)
-{
-    *start = linear(replay, replay->plan->tensor[tensor]);
-    *end = *start + graph_tensor_bytes(replay->graph, tensor);
-}
-
-static bool operand_check(const struct replay *replay, int32_t tensor)
-{
-    uint64_t start, end;
-    operand_range(replay, tensor, &start, &end);
-    return owned_check(replay, start, end, 2 * graph_storage(replay->graph, tensor));
+    replay->begun[storage] = true;
+    return claim(replay, tensor_range(replay, storage)) && claim(replay, tensor_guard(replay, storage));
 }
 
 static bool workspace_claim(struct replay *replay)
 {
-    const struct plan *plan = replay->plan;
-    uint64_t bytes = plan->workspace_bytes[replay->program][replay->op];
-    if (bytes == 0)
-        return true;
-    uint64_t alignment = plan->options.alignment_bytes;
-    uint64_t start = linear(replay, plan->workspace[replay->program][replay->op]);
-    uint64_t guard = start + (bytes + alignment - 1) / alignment * alignment, end = guard + plan->options.guard_bytes;
-    return claim(replay, start, start + bytes, OWNER_WORKSPACE) &&
-           (guard == end || claim(replay, guard, end, OWNER_WORKSPACE_GUARD));
+    const uint64_t bytes = replay->plan->workspace_bytes[replay->program][replay->op];
+    const struct address at = replay->plan->workspace[replay->program][replay->op];
+    return bytes == 0 || (claim(replay, range_of(replay, at, bytes, OWNER_WORKSPACE)) &&
+                          claim(replay, guard_of(replay, at, bytes, OWNER_WORKSPACE_GUARD)));
 }
 
 /* After the op's claims, checks that each operand still has its bytes and its guard, so that no two of them overlap. */
@@ -197,10 +163,8 @@ static bool op_settle(const struct replay *replay, const struct op *op)
         int32_t tensor = op->operand[s];
         if (tensor == TENSOR_NONE)
             continue;
-        const int32_t storage = graph_storage(replay->graph, tensor);
-        uint64_t start, end;
-        guard_range(replay, storage, &start, &end);
-        if (!operand_check(replay, tensor) || !owned_check(replay, start, end, 2 * storage + 1))
+        if (!owned_check(replay, tensor_range(replay, tensor)) ||
+            !owned_check(replay, tensor_guard(replay, graph_storage(replay->graph, tensor))))
             return false;
     }
     return true;
@@ -228,7 +192,7 @@ static bool op_replay(struct replay *replay, const struct op *op)
             continue;
         if (!operand_here(replay, tensor))
             return false;
-        if (op_direction(op->kind, &op->attrs, s) != OPERAND_OUT && !operand_check(replay, tensor))
+        if (op_direction(op->kind, &op->attrs, s) != OPERAND_OUT && !owned_check(replay, tensor_range(replay, tensor)))
             return false;
     }
     /* First all claims, then the check: if two operands overlap, the earlier one has lost its bytes. */
@@ -237,11 +201,10 @@ static bool op_replay(struct replay *replay, const struct op *op)
         if (tensor == TENSOR_NONE)
             continue;
         int32_t storage = graph_storage(replay->graph, tensor);
-        uint64_t start, end;
-        operand_range(replay, tensor, &start, &end);
-        if (!replay->begun[storage] && !guard_claim(replay, storage))
+        if (!replay->begun[storage] && !claim(replay, tensor_guard(replay, storage)))
             return false;
-        if (op_direction(op->kind, &op->attrs, s) != OPERAND_IN && !claim(replay, start, end, 2 * storage))
+        replay->begun[storage] = true;
+        if (op_direction(op->kind, &op->attrs, s) != OPERAND_IN && !claim(replay, tensor_range(replay, tensor)))
             return false;
     }
     return workspace_claim(replay) && op_settle(replay, op);
@@ -288,7 +251,7 @@ static bool program_end(struct replay *replay)
             if (op->operand[s] == TENSOR_NONE || op_direction(op->kind, &op->attrs, s) == OPERAND_IN ||
                 !replay->graph->tensors[graph_storage(replay->graph, op->operand[s])].output)
                 continue;
-            if (!operand_check(replay, op->operand[s]))
+            if (!owned_check(replay, tensor_range(replay, op->operand[s])))
                 return false;
         }
     }

@@ -437,16 +437,6 @@ static enum gt_status read_assignment(struct reader *reader)
     return GT_OK;
 }
 
-static enum gt_status read_import(struct reader *reader)
-{
-    advance(reader);
-    if (!looking_at(reader, "time"))
-        return fail_expected(reader, "time, the only module that is understood");
-    reader->time_imported = true;
-    advance(reader);
-    return GT_OK;
-}
-
 /* Returns true for a word that begins an unsupported Python statement.  No key has such a name. */
 static bool is_keyword(const struct config_token *token)
 {
@@ -464,19 +454,24 @@ static enum gt_status read_statement(struct reader *reader)
     if (reader->token.indented)
         return fail(reader, &reader->token,
                     "indented line: a configuration may hold only assignments that start in the first column");
-    if (looking_at(reader, "import"))
-        TRY(read_import(reader));
-    else if (is_keyword(&reader->token))
+    if (looking_at(reader, "import")) {
+        advance(reader);
+        if (!looking_at(reader, "time"))
+            return fail_expected(reader, "time, the only module that is understood");
+        reader->time_imported = true;
+        advance(reader);
+    } else if (is_keyword(&reader->token)) {
         return fail(reader, &reader->token,
                     "%.*s is not supported: a configuration may hold only assignments (NAME = VALUE)",
                     (int)reader->token.length, reader->token.start);
-    else if (reader->token.type == CONFIG_TOKEN_NAME)
+    } else if (reader->token.type == CONFIG_TOKEN_NAME) {
         TRY(read_assignment(reader));
-    else if (reader->token.type == CONFIG_TOKEN_STRING)
+    } else if (reader->token.type == CONFIG_TOKEN_STRING) {
         while (reader->token.type == CONFIG_TOKEN_STRING)
             advance(reader);
-    else
+    } else {
         return fail_expected(reader, "the name of a key");
+    }
     TRY(expect_end(reader));
     if (looking_at(reader, ";"))
         advance(reader);

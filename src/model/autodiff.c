@@ -276,20 +276,15 @@ static enum gt_status backward_emit(struct autodiff *ad, int32_t index)
     return GT_OK;
 }
 
-static enum gt_status forward_emit(struct autodiff *ad, const struct op *op)
-{
-    struct graph_pen pen = {ad->graph, ad->options->program, PASS_FORWARD, op->layer, op->chunk, op->recompute};
-    int32_t operands[OP_OPERANDS_MAX];
-    memcpy(operands, op->operand, sizeof operands);
-    return graph_op_add(&pen, op->kind, &op->attrs, "", operands);
-}
-
 static enum gt_status autodiff_walk(struct autodiff *ad)
 {
     for (int32_t i = 0; i < ad->forward_count;) {
         int32_t chunk = ad->forward[i].chunk, first = i;
-        for (; i < ad->forward_count && ad->forward[i].chunk == chunk; i++)
-            TRY(forward_emit(ad, &ad->forward[i]));
+        for (; i < ad->forward_count && ad->forward[i].chunk == chunk; i++) {
+            struct op op = ad->forward[i];
+            struct graph_pen pen = {ad->graph, ad->options->program, PASS_FORWARD, op.layer, chunk, op.recompute};
+            TRY(graph_op_add(&pen, op.kind, &op.attrs, "", op.operand));
+        }
         for (int32_t k = i - 1; chunk > 0 && k >= first; k--)
             TRY(backward_emit(ad, k));
     }

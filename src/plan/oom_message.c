@@ -327,15 +327,10 @@ static void site_read(const char *line, struct oom_message *out)
     }
 }
 
-static bool is_library(const char *line)
-{
-    static const char *const words[] = {"site-packages", "dist-packages", "/torch/", "\\torch\\", "<frozen", NULL};
-    return contains_any(line, words);
-}
-
 /* Reads the frames between the last "Traceback" line and the message. */
 static void traceback_read(const char *begin, const char *end, struct oom_message *out)
 {
+    static const char *const libraries[] = {"site-packages", "dist-packages", "/torch/", "\\torch\\", "<frozen", NULL};
     char line[LINE_BYTES];
     struct oom_frame frame;
     bool own = false, inside = false;
@@ -353,7 +348,7 @@ static void traceback_read(const char *begin, const char *end, struct oom_messag
             continue;
         bool head = frame_read(line, &frame);
         if (head)
-            own = !is_library(line);
+            own = !contains_any(line, libraries);
         if (head && own)
             out->frame = frame;
         else if (own && out->frame.source[0] == '\0')

@@ -93,36 +93,29 @@ char *search_choice_text(char text[static SEARCH_CHANGES_MAX], const struct sear
     return text;
 }
 
-/* Adds a choice unless an equal one is there.  A search without pins may have missed one that is faster by a millionth
- * (plan_search.c, bytes_limit()). */
-static void choice_add(struct chooser *chooser, const struct search_choice *choice)
-{
-    assert(choice->arena_bytes <= chooser->request->budget_bytes && chooser->count < SEARCH_CHOICES_MAX);
-    char text[SEARCH_CHANGES_MAX];
-    if (choice->seconds < chooser->fastest)
-        return;
-    for (int32_t i = 0; i < chooser->count; i++) {
-        const struct model_options *other = &chooser->out[i].options;
-        search_changes_text(text, other, &choice->options);
-        if (strcmp(text, "as configured") == 0 && other->choice.evaluate_batch == choice->options.choice.evaluate_batch)
-            return;
-    }
-    chooser->out[chooser->count++] = *choice;
-}
-
-/* Adds the result of the search for `request`, if it fits. */
+/* Adds the result of the search for `request`, if it fits, unless an equal choice is there.  A search without pins may
+ * have missed one that is faster by a millionth (plan_search.c, bytes_limit()). */
 static enum gt_status choice_try(struct chooser *chooser, const struct search_request *request, enum choice_kind kind)
 {
     struct search_result result;
+    char text[SEARCH_CHANGES_MAX];
     if (chooser->count == SEARCH_CHOICES_MAX)
         return GT_OK;
     enum gt_status status = plan_search(chooser->mem, request, &result);
     if (status == GT_NO_FIT)
         return GT_OK;
     TRY(status);
-    struct search_choice choice = {
-        .kind = kind, .options = result.options, .arena_bytes = result.arena_bytes, .seconds = result.seconds};
-    choice_add(chooser, &choice);
+    assert(result.arena_bytes <= chooser->request->budget_bytes);
+    bool known = result.seconds < chooser->fastest;
+    for (int32_t i = 0; i < chooser->count; i++) {
+        const struct model_options *other = &chooser->out[i].options;
+        search_changes_text(text, other, &result.options);
+        known = known || (strcmp(text, "as configured") == 0 &&
+                          other->choice.evaluate_batch == result.options.choice.evaluate_batch);
+    }
+    if (!known)
+        chooser->out[chooser->count++] = (struct search_choice){
+            .kind = kind, .options = result.options, .arena_bytes = result.arena_bytes, .seconds = result.seconds};
     return GT_OK;
 }
 

@@ -321,26 +321,19 @@ static enum gt_status persistent_place(struct plan_builder *builder, struct plan
     return GT_OK;
 }
 
-/* If the items equal those of the previous program in sizes and lives, reuses its addresses, which are still in the
- * placer, and returns true.  This happens for the first micro-step and the next ones. */
-static bool placement_reuse(const struct plan_builder *builder, int32_t count)
-{
-    if (count != builder->placed_count)
-        return false;
-    for (int32_t i = 0; i < count; i++) {
-        const struct plan_item *a = &builder->items[i], *b = &builder->placed[i];
-        if (a->first != b->first || a->last != b->last || a->bytes != b->bytes)
-            return false;
-    }
-    for (int32_t i = 0; i < count; i++)
-        builder->items[i].offset_bytes = builder->placed[i].offset_bytes;
-    return true;
-}
-
+/* If the items equal those of the previous program in sizes and lives, as in the first micro-step and the next ones,
+ * reuses its addresses, which are still in the placer. */
 static bool items_place(struct plan_builder *builder, int32_t count, int32_t ops)
 {
     struct plan_scratch *scratch = &builder->scratch;
-    if (placement_reuse(builder, count))
+    bool same = count == builder->placed_count;
+    for (int32_t i = 0; i < count && same; i++) {
+        const struct plan_item *a = &builder->items[i], *b = &builder->placed[i];
+        same = a->first == b->first && a->last == b->last && a->bytes == b->bytes;
+    }
+    for (int32_t i = 0; i < count && same; i++)
+        builder->items[i].offset_bytes = builder->placed[i].offset_bytes;
+    if (same)
         return true;
     builder->placed_count = -1;
     if (!plan_place(&builder->fixed, builder->items, count, scratch->live, ops, builder->enough_bytes, scratch))

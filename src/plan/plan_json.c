@@ -174,24 +174,19 @@ static json_t *search_value(const struct plan_report_facts *facts)
                      options_value(&search->options));
 }
 
-static json_t *states_value(const struct plan_report_facts *facts)
-{
-    if (!facts->state_format)
-        return json_null();
-    return json_pack("{s:s, s:f}", "format", facts->state_format, "bytes_per_parameter", facts->state_bytes);
-}
-
 static json_t *report_value(const struct plan *plan, const struct plan_report_facts *facts)
 {
+    json_t *states = facts->state_format ? json_pack("{s:s, s:f}", "format", facts->state_format, "bytes_per_parameter",
+                                                     facts->state_bytes)
+                                         : json_null();
     const char *peak = plan->peak_program >= 0 ? plan->graph->programs[plan->peak_program].name : NULL;
-    json_t *report =
-        json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "schema", PLAN_JSON_SCHEMA,
-                  "configuration", text_value(facts->configuration), "states", states_value(facts), "device",
-                  text_value(facts->device), "bytes", memory_value(plan, facts), "segments", segments_value(plan),
-                  "peak_program", text_value(peak), "categories", categories_value(plan->category_bytes), "unused",
-                  (json_int_t)plan_unused_bytes(plan), "phases", phases_value(plan), "programs", programs_value(plan),
-                  "forecast", forecast_value(facts), "search", search_value(facts), "choices",
-                  choices_value(facts, facts->choices, facts->choice_count, true));
+    json_t *report = json_pack(
+        "{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "schema", PLAN_JSON_SCHEMA,
+        "configuration", text_value(facts->configuration), "states", states, "device", text_value(facts->device),
+        "bytes", memory_value(plan, facts), "segments", segments_value(plan), "peak_program", text_value(peak),
+        "categories", categories_value(plan->category_bytes), "unused", (json_int_t)plan_unused_bytes(plan), "phases",
+        phases_value(plan), "programs", programs_value(plan), "forecast", forecast_value(facts), "search",
+        search_value(facts), "choices", choices_value(facts, facts->choices, facts->choice_count, true));
     const bool front = facts->front != NULL;
     return whole(report,
                  !front || json_object_set_new(report, "pareto",

@@ -173,14 +173,6 @@ static void phases_print(const struct plan *plan, FILE *out)
     line_print(out, HEAD_INDENT, "Phases    %s; %s of it stays throughout", used ? line : "none", run);
 }
 
-static void host_print(const struct plan_report_facts *facts, FILE *out)
-{
-    char host[24], context[24], headroom[24];
-    line_print(out, HEAD_INDENT, "Outside   host memory %s, driver and libraries %s, headroom %s",
-               log_bytes(host, (double)facts->host_bytes), log_bytes(context, (double)facts->context_bytes),
-               log_bytes(headroom, (double)facts->headroom_bytes));
-}
-
 static void forecast_print(const struct plan_report_facts *facts, FILE *out)
 {
     struct plan_forecast forecast;
@@ -254,11 +246,14 @@ static void choices_print(const struct plan_report_facts *facts, FILE *out)
 
 void plan_print_text(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
 {
+    char host[24], context[24], headroom[24];
     head_print(plan, facts, out);
     categories_print(plan, out);
     peak_print(plan, out);
     phases_print(plan, out);
-    host_print(facts, out);
+    line_print(out, HEAD_INDENT, "Outside   host memory %s, driver and libraries %s, headroom %s",
+               log_bytes(host, (double)facts->host_bytes), log_bytes(context, (double)facts->context_bytes),
+               log_bytes(headroom, (double)facts->headroom_bytes));
     forecast_print(facts, out);
     if (facts->needless)
         line_print(out, HEAD_INDENT, "Needless  %s: the run fits without, and takes %.1f %% less time (estimated)",

@@ -254,16 +254,6 @@ static double time_scale(const struct session *session)
     return own > 0.0 && nominal > 0.0 ? own / nominal : 1.0;
 }
 
-static void choice_log(const struct session *session, const struct search_choice *choice, int32_t number, double scale)
-{
-    char changes[SEARCH_CHANGES_MAX], bytes[24], seconds[32], budget[24];
-    log_note("alternative %" PRId32 " that fits: %s; %s of tensors, %s per update (estimated), memory_budget %s%s",
-             number, search_choice_text(changes, choice, &session->search.request.options),
-             log_bytes(bytes, (double)choice->arena_bytes), clock_duration(seconds, choice->seconds * scale),
-             search_budget_text(budget, session_budget_of(session, choice->arena_bytes)),
-             search_choice_equivalent(choice->kind) ? "" : "; changes the results");
-}
-
 /* To be called after a refused search.  Logs up to three plans that do fit as notes, with the keys that change and
  * their modelled times on this device: those at the search's rates, scaled by the ratio of the smallest plan's times at
  * the device's own rates, measured in a small arena, and at the search's.  Afterwards the session can only be closed.
@@ -281,8 +271,15 @@ static void choices_log(struct session *session)
     session->timing.rates = session->search.request.rates;
     bool measured = session_peak_measure(session) == GT_OK;
     double scale = measured ? time_scale(session) : 1.0;
-    for (int32_t i = 0; i < count; i++)
-        choice_log(session, &choices[i], i + 1, scale);
+    for (int32_t i = 0; i < count; i++) {
+        const struct search_choice *choice = &choices[i];
+        char changes[SEARCH_CHANGES_MAX], bytes[24], seconds[32], budget[24];
+        log_note("alternative %" PRId32 " that fits: %s; %s of tensors, %s per update (estimated), memory_budget %s%s",
+                 i + 1, search_choice_text(changes, choice, &session->search.request.options),
+                 log_bytes(bytes, (double)choice->arena_bytes), clock_duration(seconds, choice->seconds * scale),
+                 search_budget_text(budget, session_budget_of(session, choice->arena_bytes)),
+                 search_choice_equivalent(choice->kind) ? "" : "; changes the results");
+    }
 }
 
 /* Lean states need bfloat16, which the configuration or the device may lack. */
@@ -374,17 +371,6 @@ static enum gt_status evaluation_fits(const struct session *session, const struc
     return GT_OK;
 }
 
-/* If the batch does not fit, finds the largest one that does; 1 if none does. */
-static enum gt_status batch_fit(const struct session *session, struct model_options *options, bool *fits)
-{
-    int64_t asked = options->choice.evaluate_batch;
-    for (int64_t k = 2; !*fits && options->choice.evaluate_batch > 1; k += 1 + k / PARTS_FINE) {
-        options->choice.evaluate_batch = (int32_t)size_ceil_div(asked, k);
-        TRY(evaluation_fits(session, options, fits));
-    }
-    return GT_OK;
-}
-
 enum gt_status session_plan_evaluation(struct session *session, const struct model_options *options)
 {
     const struct plan_choice *asked = &options->choice;
@@ -392,8 +378,12 @@ enum gt_status session_plan_evaluation(struct session *session, const struct mod
     struct plan_choice *choice = &fitted.choice;
     bool fits;
     TRY(evaluation_fits(session, &fitted, &fits));
-    if (session->config->eval_batch_size == 0)
-        TRY(batch_fit(session, &fitted, &fits));
+    /* If the batch does not fit, the largest one that does; 1 if none does. */
+    const bool is_free = session->config->eval_batch_size == 0;
+    for (int64_t k = 2; is_free && !fits && choice->evaluate_batch > 1; k += 1 + k / PARTS_FINE) {
+        choice->evaluate_batch = (int32_t)size_ceil_div(asked->evaluate_batch, k);
+        TRY(evaluation_fits(session, &fitted, &fits));
+    }
     while (!fits && session->config->loss_chunk == 0 && choice->loss_chunk_rows / 4 >= CHUNK_ROWS_LEAST) {
         choice->loss_chunk_rows /= 4;
         TRY(evaluation_fits(session, &fitted, &fits));

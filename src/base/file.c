@@ -28,6 +28,7 @@ _Static_assert(sizeof(off_t) >= 8, "files over 2 GiB need a 64-bit off_t (-D_FIL
 
 enum {
     ASIDE_ATTEMPTS = 16,
+    ASIDE_SUFFIX_BYTES = 32, /* ".tmp-", eight digits, "-", the longest process id, the terminating zero */
     LOCK_ATTEMPTS = 16,
     LOCK_BYTES_MAX = 23,   /* the longest process id and a newline */
     LEFTOVER_AGE_S = 3600, /* longer than writing a small file takes */
@@ -95,16 +96,18 @@ static enum gt_status replacement_names(struct file_replacement *file, const cha
         return GT_IO;
     }
     const size_t length = strlen(path);
-    if (length > FILE_PATH_MAX - FILE_ASIDE_SUFFIX_BYTES) {
+    if (length > FILE_PATH_MAX - ASIDE_SUFFIX_BYTES) {
         log_error("cannot write: the path has %zu bytes, more than the %d allowed: %.100s...", length,
-                  FILE_PATH_MAX - FILE_ASIDE_SUFFIX_BYTES, path);
+                  FILE_PATH_MAX - ASIDE_SUFFIX_BYTES, path);
         return GT_IO;
     }
     memcpy(file->path, path, length + 1);
     return GT_OK;
 }
 
-void file_aside_suffix(uint32_t attempt, char suffix[static FILE_ASIDE_SUFFIX_BYTES])
+/* Writes the suffix ".tmp-DIGITS-PID".  The digits are pseudo-random, so that a process with the same id in another
+ * container is unlikely to choose the same name; each `attempt` gives others. */
+static void aside_suffix(uint32_t attempt, char suffix[static ASIDE_SUFFIX_BYTES])
 {
     struct timespec now;
     (void)clock_gettime(CLOCK_REALTIME, &now);
@@ -113,8 +116,8 @@ void file_aside_suffix(uint32_t attempt, char suffix[static FILE_ASIDE_SUFFIX_BY
         uintptr_t place; /* a stack address, which the system randomizes */
         uint64_t attempt;
     } seed = {(int64_t)now.tv_sec, (int64_t)now.tv_nsec, (uintptr_t)&now, attempt};
-    (void)snprintf(suffix, FILE_ASIDE_SUFFIX_BYTES, ".tmp-%08" PRIu32 "-%ld",
-                   file_crc32c(0, &seed, sizeof seed) % 100000000, (long)getpid());
+    (void)snprintf(suffix, ASIDE_SUFFIX_BYTES, ".tmp-%08" PRIu32 "-%ld", file_crc32c(0, &seed, sizeof seed) % 100000000,
+                   (long)getpid());
 }
 
 /* Opens the temporary file with `mode`.  An existing file of the same name belongs to another writer, perhaps a dead
@@ -126,7 +129,7 @@ static int aside_open(struct file_replacement *file, mode_t mode)
     int fd = -1;
     memcpy(file->aside, file->path, length);
     for (uint32_t attempt = 0; attempt < ASIDE_ATTEMPTS; attempt++) {
-        file_aside_suffix(attempt, file->aside + length);
+        aside_suffix(attempt, file->aside + length);
         fd = openat(file->dir_fd, file_name_of(file->aside), flags, mode);
         if (fd >= 0 || errno != EEXIST)
             break;

@@ -15,7 +15,6 @@
 #include "base/status.h"
 
 #define FILE_PATH_MAX 4096
-#define FILE_ASIDE_SUFFIX_BYTES 32 /* ".tmp-", eight digits, "-", the longest process id, the terminating zero */
 
 /* A replacement in progress.  The caller provides the struct; nothing is allocated. */
 struct file_replacement {
@@ -31,10 +30,6 @@ struct file_replacement {
 
 /* Logs "PATH: cannot VERB: errno's text".  Returns GT_IO. */
 enum gt_status file_error(const char *path, const char *verb);
-/* Writes the suffix ".tmp-DIGITS-PID" of a temporary file.  The eight digits are pseudo-random, so that a process with
- * the same id in another container is unlikely to choose the same name.  If the name exists, try again with the next
- * `attempt`, which gives other digits. */
-void file_aside_suffix(uint32_t attempt, char suffix[static FILE_ASIDE_SUFFIX_BYTES]);
 /* Creates the temporary file `path`.tmp-DIGITS-PID, which no other writer shares, even one with the same process id in
  * another container.  Its mode is that of the file being replaced, else 0666 less umask.  A symbolic link at `path` is
  * replaced, not followed.  On failure nothing is left to abort.  Errors: GT_IO. */

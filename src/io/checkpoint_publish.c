@@ -17,7 +17,6 @@
 #include "base/log.h"
 #include "io/checkpoint.h"
 
-#define ASIDE_ATTEMPTS 16
 #define LOOK "look at the files in this folder"
 
 bool checkpoint_publish_is_link(const char *folder, const char *name)
@@ -29,35 +28,16 @@ bool checkpoint_publish_is_link(const char *folder, const char *name)
     return lstat(path, &a) == 0 && lstat(generation, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* Makes a hard link to `from` and writes its path to `aside`.  No other writer uses that name, even one with the same
- * process id in another container. */
-static enum gt_status link_aside(const char *folder, const char *from, char aside[static FILE_PATH_MAX],
-                                 bool *out_linked)
-{
-    char name[64], suffix[FILE_ASIDE_SUFFIX_BYTES];
-    *out_linked = false;
-    for (uint32_t attempt = 0; attempt < ASIDE_ATTEMPTS && !*out_linked; attempt++) {
-        file_aside_suffix(attempt, suffix);
-        (void)snprintf(name, sizeof name, CHECKPOINT_MODEL_NAME "%s", suffix);
-        TRY(file_join(aside, folder, name));
-        *out_linked = link(from, aside) == 0;
-        if (!*out_linked && errno != EEXIST)
-            break;
-    }
-    return GT_OK;
-}
-
 enum gt_status checkpoint_publish_model(const char *folder, const char *name, bool may_link)
 {
     char from[FILE_PATH_MAX], to[FILE_PATH_MAX], aside[FILE_PATH_MAX];
-    bool linked = false;
     if (checkpoint_publish_is_link(folder, name))
         return GT_OK; /* a rename between two names of one file would do nothing */
     TRY(file_join(from, folder, name));
     TRY(file_join(to, folder, CHECKPOINT_MODEL_NAME));
-    if (may_link)
-        TRY(link_aside(folder, from, aside, &linked));
-    if (!linked)
+    TRY(file_join(aside, folder, CHECKPOINT_MODEL_NAME ".tmp-0")); /* file_remove_leftovers() knows this form */
+    (void)unlink(aside);
+    if (!may_link || link(from, aside) != 0)
         return file_copy(from, to, UINT64_MAX);
     if (rename(aside, to) == 0)
         return file_sync_folder(folder);

@@ -1,6 +1,6 @@
 /* Writes a Hugging Face folder.
  *
- * All files are written to the temporary folder OUTPUT.tmp-RANDOM-PID, which is then renamed, so that a new OUTPUT is
+ * All files are written to the temporary folder OUTPUT.gpt-export.tmp, which is then renamed, so that a new OUTPUT is
  * always complete.  If OUTPUT exists (and --force was given), the temporary folder is inside it, since OUTPUT may be a
  * link or a mount point and a rename cannot cross file systems.  The files of OUTPUT are then replaced one by one, and
  * other files in it are left alone.  config.json is removed first and the new one put in place last, so that in between
@@ -9,7 +9,6 @@
  * tensors have the names that save_pretrained() gives them.
  */
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,9 +25,7 @@
 #include "io/hf_config.h"
 
 #define GENERATION_NAME "generation_config.json"
-#define ASIDE_MARK ".tmp-"
-#define ASIDE_INSIDE "export" /* before the mark, inside an existing folder */
-#define ATTEMPTS_MAX 16
+#define ASIDE_NAME "gpt-export.tmp"
 #define REMOVE "remove this file of another model"
 #define RENAME "rename the new files over it"
 #define FILES (EXPORT_HF_TOKENS_FILES + 3)
@@ -51,8 +48,8 @@ static const char *file_name(size_t index)
 
 /* ---- the temporary folder ---- */
 
-/* Removes a temporary folder and the files that it may contain. */
-static void aside_remove(const char *aside)
+/* Removes the files that a temporary folder may contain. */
+static void aside_empty(const char *aside)
 {
     char path[FILE_PATH_MAX];
     file_remove_leftovers(aside);
@@ -60,96 +57,30 @@ static void aside_remove(const char *aside)
         if (file_join(path, aside, file_name(i)) == GT_OK)
             (void)unlink(path);
     }
-    (void)rmdir(aside);
 }
 
-/* Opens and locks the folder `path`.  Returns -1 with errno on failure: EWOULDBLOCK when another process holds the
- * lock; other values may mean that the file system has no locks. */
-static int aside_lock(const char *path)
-{
-    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0)
-        return fd;
-    const int cause = errno;
-    (void)close(fd);
-    errno = cause;
-    return -1;
-}
-
-/* Returns true when `name` is PREFIX.tmp-RANDOM-PID. */
-static bool aside_is_one(const char *name, const char *prefix)
-{
-    const size_t length = strlen(prefix);
-    if (strncmp(name, prefix, length) != 0 || strncmp(name + length, ASIDE_MARK, sizeof ASIDE_MARK - 1) != 0)
-        return false;
-    const char *random = name + length + sizeof ASIDE_MARK - 1;
-    const size_t digits = strspn(random, "0123456789");
-    const char *id = random + digits + 1;
-    return digits == 8 && random[digits] == '-' && id[0] != '\0' && id[strspn(id, "0123456789")] == '\0';
-}
-
-/* Removes the temporary folders that no process has locked. */
-static void leftovers_remove(const char *folder, const char *prefix)
-{
-    char path[FILE_PATH_MAX];
-    DIR *dir = opendir(folder);
-    if (dir == NULL)
-        return;
-    const struct dirent *entry;
-    while ((entry = readdir(dir)) != NULL) {
-        if (!aside_is_one(entry->d_name, prefix) || file_join(path, folder, entry->d_name) != GT_OK)
-            continue;
-        const int fd = aside_lock(path);
-        if (fd < 0)
-            continue;
-        aside_remove(path);
-        (void)close(fd);
-    }
-    (void)closedir(dir);
-}
-
-/* Makes a temporary folder.  Before it is locked, another export may take it for a leftover: *out_lost. */
-static enum gt_status aside_make(struct hf_export *export, bool *out_lost)
-{
-    struct stat info;
-    *out_lost = false;
-    if (mkdir(export->aside, 0777) != 0) {
-        *out_lost = errno == EEXIST;
-        return *out_lost ? GT_OK : file_error(export->aside, "create the folder");
-    }
-    export->aside_fd = aside_lock(export->aside);
-    *out_lost = (export->aside_fd < 0 && errno == EWOULDBLOCK) || lstat(export->aside, &info) != 0;
-    if (*out_lost && export->aside_fd >= 0) {
-        (void)close(export->aside_fd);
-        export->aside_fd = -1;
-    }
-    return GT_OK;
-}
-
+/* Creates and locks the temporary folder, or takes over what a killed export left of it. */
 static enum gt_status aside_create(struct hf_export *export)
 {
-    char output[FILE_PATH_MAX], folder[FILE_PATH_MAX], suffix[FILE_ASIDE_SUFFIX_BYTES];
+    char output[FILE_PATH_MAX];
     TRY(file_trim(output, export->options->output));
-    file_folder_of(folder, output);
-    if (export->exists)
-        leftovers_remove(output, ASIDE_INSIDE);
-    else
-        leftovers_remove(folder, file_name_of(output));
-    bool lost = true;
-    for (uint32_t attempt = 0; lost && attempt < ATTEMPTS_MAX; attempt++) {
-        file_aside_suffix(attempt, suffix);
-        const int length = snprintf(export->aside, sizeof export->aside, "%s%s%s", output,
-                                    export->exists ? "/" ASIDE_INSIDE : "", suffix);
-        if (length >= FILE_PATH_MAX) {
-            log_error("%.100s...: the path is too long", output);
-            return GT_USAGE;
-        }
-        TRY(aside_make(export, &lost));
+    const int length =
+        snprintf(export->aside, sizeof export->aside, "%s%s", output, export->exists ? "/" ASIDE_NAME : "." ASIDE_NAME);
+    if (length >= FILE_PATH_MAX) {
+        log_error("%.100s...: the path is too long", output);
+        return GT_USAGE;
     }
-    if (!lost)
-        return GT_OK;
-    log_error("%s: cannot create the folder: other exports keep removing it", export->aside);
-    return GT_IO;
+    if (mkdir(export->aside, 0777) != 0 && errno != EEXIST)
+        return file_error(export->aside, "create the folder");
+    export->aside_fd = open(export->aside, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (export->aside_fd < 0)
+        return file_error(export->aside, "open the folder");
+    if (flock(export->aside_fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) { /* else: no locks on this disk */
+        log_error("%s: another export is writing to this folder; let it end first", export->aside);
+        return GT_USAGE;
+    }
+    aside_empty(export->aside);
+    return GT_OK;
 }
 
 /* ---- the weights ---- */
@@ -293,11 +224,14 @@ enum gt_status export_hf_write(const struct export_options *options, const struc
 {
     struct hf_export export = {.options = options, .weights = weights, .aside_fd = -1};
     TRY(file_look(options->output, &export.exists));
-    TRY(aside_create(&export));
-    enum gt_status status = folder_write(&export);
-    if (status == GT_OK)
-        status = folder_publish(&export);
-    aside_remove(export.aside);
+    enum gt_status status = aside_create(&export);
+    if (status == GT_OK) {
+        status = folder_write(&export);
+        if (status == GT_OK)
+            status = folder_publish(&export);
+        aside_empty(export.aside);
+        (void)rmdir(export.aside);
+    }
     if (export.aside_fd >= 0)
         (void)close(export.aside_fd);
     return status;

@@ -534,24 +534,20 @@ def check_other_disks():
 
 
 def check_killed_export():
-    """The next export removes what a killed export left; files of a live process stay."""
+    """The next export removes what a killed export left, but does not touch what another one is writing."""
     shutil.copytree("hf-chars-float32", "killed/hf")
-    left = ("killed/hf/export.tmp-00112233-1", "killed/hf/export.tmp-44556677-%d" % os.getpid(), "killed/new.tmp-00112233-1")
-    alive = ("killed/hf/export.tmp-88990011-1", "killed/new.tmp-88990011-1")
-    mine = ("killed/hf/export.tmp-mine", "killed/newer.tmp-00112233-1")
-    for path in left + alive + mine:
-        os.mkdir(path)
-        for name in ("config.json", "model.safetensors.tmp-1"):
-            write(path + "/" + name, "x")
-    held = [os.open(path, os.O_RDONLY) for path in alive]
-    for fd in held:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-    for output in ("killed/hf", "killed/new"):
+    for output, aside in (("killed/hf", "killed/hf/gpt-export.tmp"), ("killed/new", "killed/new.gpt-export.tmp")):
+        os.mkdir(aside)
+        left = ("config.json", "tokenizer_config.json", "model.safetensors.tmp-1")
+        for name in left:
+            write(aside + "/" + name, "x")
+        held = os.open(aside, os.O_RDONLY)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        refused("another export", 2, "--out_dir=out-bpe", "--format=hf", "--force", output)
+        check(sorted(os.listdir(aside)) == sorted(left), "what another process holds went: %s" % os.listdir(aside))
+        os.close(held)
         must(GPT_EXPORT, "--out_dir=out-bpe", "--format=hf", "--force", output)
-    for fd in held:
-        os.close(fd)
-    check(not any(os.path.exists(path) for path in left), "what a killed export left: %s" % os.listdir("killed/hf"))
-    check(all(len(os.listdir(path)) == 2 for path in alive + mine), "what another process holds, or is no export's, went")
+        check(not os.path.exists(aside) and left[2] not in os.listdir(output), "a killed export left: %s" % os.listdir(output))
 
 
 def patched(name, change):

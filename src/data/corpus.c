@@ -101,14 +101,10 @@ static enum gt_status walk_add_file(struct corpus_walk *walk, const char *path, 
     return GT_OK;
 }
 
-/* Clamps times that 64 bits cannot represent (from 2262 on and before 1677). */
+/* Times before 1677 and from 2262 on wrap around, since they are only compared. */
 static int64_t changed_ns_of(const struct stat *info)
 {
-    if (info->st_mtim.tv_sec >= INT64_MAX / 1000000000)
-        return INT64_MAX;
-    if (info->st_mtim.tv_sec <= INT64_MIN / 1000000000)
-        return INT64_MIN;
-    return (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
+    return (int64_t)((uint64_t)info->st_mtim.tv_sec * 1000000000 + (uint64_t)info->st_mtim.tv_nsec);
 }
 
 static enum gt_status walk_add_regular(struct corpus_walk *walk, const char *path, const struct stat *info,

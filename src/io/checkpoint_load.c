@@ -49,11 +49,6 @@ static enum gt_status config_check(const struct checkpoint *checkpoint, const st
     return GT_DATA;
 }
 
-static float value_of_half(enum dtype dtype, const uint16_t *halves, size_t i)
-{
-    return dtype == DTYPE_BF16 ? bf16_to_f32(halves[i]) : f16_to_f32(halves[i]);
-}
-
 static void values_look(const struct transfer *transfer, const void *values, size_t count, struct seen *seen)
 {
     for (size_t i = 0; i < count; i++) {
@@ -63,8 +58,10 @@ static void values_look(const struct transfer *transfer, const void *values, siz
                                                 (exponent >= STATE_EXPONENT_MIN && exponent <= STATE_EXPONENT_MAX));
             continue;
         }
-        const float value =
-            transfer->dtype == DTYPE_F32 ? ((const float *)values)[i] : value_of_half(transfer->dtype, values, i);
+        const uint16_t *halves = values;
+        const float value = transfer->dtype == DTYPE_F32    ? ((const float *)values)[i]
+                            : transfer->dtype == DTYPE_BF16 ? bf16_to_f32(halves[i])
+                                                            : f16_to_f32(halves[i]);
         seen->finite = seen->finite && isfinite(value);
         seen->zero = seen->zero && value == 0.0f;
     }

@@ -322,12 +322,11 @@ enum gt_status checkpoint_open(struct hostmem *mem, const char *path, bool with_
     checkpoint->mem = mem;
     checkpoint->kind = kind;
     enum gt_status status = open_kind(checkpoint, path, with_optimizer);
-    if (status != GT_OK) {
+    if (status == GT_OK)
+        *out = checkpoint;
+    else
         checkpoint_close(checkpoint);
-        return status;
-    }
-    *out = checkpoint;
-    return GT_OK;
+    return status;
 }
 
 void checkpoint_close(struct checkpoint *checkpoint)

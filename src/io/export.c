@@ -1,11 +1,15 @@
-/* Chooses a writer, after the checks that all formats share.
+/* Chooses a writer, after the checks that all formats share, and reads the checkpoint's weights for it, in the order,
+ * layout and dtype of another format.
  *
  * Errors that do not depend on the weights, such as a wrong dtype or an existing output, are detected before the
- * weights are read.  The checkpoint is then verified, and only then does the writer begin.
+ * weights are read.  The whole checkpoint is then verified by loading it and discarding the values, so that a damaged
+ * file is never passed on under a new name, and only then does the writer begin.  A matrix is transposed in strips of
+ * columns that fit the buffer: each strip is read row by row and is contiguous in the output.  Nothing of a tensor is
+ * kept after it has been written.
  */
 #include "io/export.h"
 
-#include <stdio.h>
+#include <assert.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -100,4 +104,132 @@ enum gt_status export_run(const struct export_options *options)
     const enum gt_status status = formats[options->format].write(&output, &weights);
     export_weights_close(&weights);
     return status;
+}
+
+/* ---- the weights ---- */
+
+enum gt_status export_weights_open(struct hostmem *mem, const struct checkpoint *checkpoint, struct export_weights *out)
+{
+    struct export_weights weights = {.mem = mem, .checkpoint = checkpoint, .capacity = EXPORT_VALUES};
+    TRY(HOSTMEM_NEW(mem, EXPORT_VALUES, "weights to export", &weights.values));
+    enum gt_status status = HOSTMEM_NEW(mem, EXPORT_VALUES, "exported weights", &weights.turned);
+    const struct checkpoint_load_options verify = {
+        .config = &checkpoint->config, .staging = weights.values, .staging_bytes = EXPORT_VALUES * sizeof(float)};
+    if (status == GT_OK)
+        status = checkpoint_load(checkpoint, &verify);
+    if (status == GT_OK)
+        *out = weights;
+    else
+        export_weights_close(&weights);
+    return status;
+}
+
+void export_weights_close(struct export_weights *weights)
+{
+    hostmem_free(weights->mem, weights->turned);
+    hostmem_free(weights->mem, weights->values);
+    weights->values = weights->turned = NULL;
+}
+
+/* The tensor is looked up for each piece, which is rare enough. */
+static enum gt_status raw_read(const struct export_weights *weights, const struct parameter_shape *tensor, size_t first,
+                               size_t count, float *out)
+{
+    const struct safetensors *file = weights->checkpoint->model;
+    size_t index;
+    TRY(hf_layout_find(file, tensor, &index));
+    return safetensors_read(file, index, first, count, out, DTYPE_F32, NULL);
+}
+
+/* Rounds to `dtype`.  Rejects a finite value that would become an infinity, since that would make the model useless. */
+static enum gt_status narrow(const struct export_weights *weights, const struct parameter_shape *tensor,
+                             const float *values, size_t count, enum dtype dtype, void *out)
+{
+    const uint16_t exponent = dtype == DTYPE_F16 ? 0x7C00 : 0x7F80;
+    dtype_convert(out, dtype, values, DTYPE_F32, count);
+    if (dtype == DTYPE_F32)
+        return GT_OK;
+    const uint16_t *bits = out;
+    for (size_t i = 0; i < count; i++) {
+        if ((bits[i] & exponent) != exponent)
+            continue;
+        log_error("%s: tensor %s: holds %g, which %s cannot hold", weights->checkpoint->source, tensor->name,
+                  (double)values[i], dtype_name(dtype));
+        return GT_UNSUPPORTED;
+    }
+    return GT_OK;
+}
+
+enum gt_status export_weights_read(const struct export_weights *weights, const struct parameter_shape *tensor,
+                                   size_t first, size_t count, enum dtype dtype, void *out)
+{
+    assert(count <= weights->capacity && out != weights->values);
+    TRY(raw_read(weights, tensor, first, count, weights->values));
+    return narrow(weights, tensor, weights->values, count, dtype, out);
+}
+
+/* Without heads, the tensor is one row. */
+static enum gt_status plain_write(const struct export_weights *weights, const struct parameter_shape *tensor,
+                                  int32_t head_dim, enum dtype dtype, struct file_replacement *file)
+{
+    const size_t elements = parameter_elements(tensor), head = head_dim > 0 ? (size_t)head_dim : 1;
+    const size_t rows = head_dim > 0 ? (size_t)tensor->dims[0] : 1, columns = elements / rows;
+    for (size_t row = 0; row < rows; row++) {
+        const size_t place = row % head, source = row - place + place / 2 + place % 2 * (head / 2);
+        for (size_t first = 0; first < columns; first += weights->capacity) {
+            const size_t count = columns - first < weights->capacity ? columns - first : weights->capacity;
+            TRY(export_weights_read(weights, tensor, source * columns + first, count, dtype, weights->turned));
+            TRY(file_replacement_write(file, weights->turned, count * dtype_size_bytes(dtype)));
+        }
+    }
+    return GT_OK;
+}
+
+/* Reads columns first ... first+width-1 of a [rows, columns] tensor into `out`, as `width` rows. */
+static enum gt_status strip_read(const struct export_weights *weights, const struct parameter_shape *tensor,
+                                 size_t first, size_t width, float *out)
+{
+    const size_t rows = (size_t)tensor->dims[0], columns = (size_t)tensor->dims[1];
+    for (size_t row = 0; row < rows; row++) {
+        TRY(raw_read(weights, tensor, row * columns + first, width, weights->values));
+        for (size_t i = 0; i < width; i++)
+            out[i * rows + row] = weights->values[i];
+    }
+    return GT_OK;
+}
+
+static enum gt_status linear_write(const struct export_weights *weights, const struct parameter_shape *tensor,
+                                   enum dtype dtype, struct file_replacement *file)
+{
+    const size_t rows = (size_t)tensor->dims[0], columns = (size_t)tensor->dims[1];
+    const size_t strip = weights->capacity / rows;
+    if (strip == 0) {
+        log_error("%s: tensor %s: has %zu rows; at most %zu can be transposed", weights->checkpoint->source,
+                  tensor->name, rows, weights->capacity);
+        return GT_UNSUPPORTED;
+    }
+    for (size_t first = 0; first < columns; first += strip) {
+        const size_t width = columns - first < strip ? columns - first : strip;
+        TRY(strip_read(weights, tensor, first, width, weights->turned));
+        TRY(narrow(weights, tensor, weights->turned, width * rows, dtype, weights->values));
+        TRY(file_replacement_write(file, weights->values, width * rows * dtype_size_bytes(dtype)));
+    }
+    return GT_OK;
+}
+
+enum gt_status export_weights_write(const struct export_weights *weights, const struct parameter_shape *tensor,
+                                    int32_t head_dim, enum dtype dtype, struct file_replacement *file)
+{
+    return tensor->linear ? linear_write(weights, tensor, dtype, file)
+                          : plain_write(weights, tensor, head_dim, dtype, file);
+}
+
+enum gt_status export_zeros_write(struct file_replacement *file, size_t count)
+{
+    static const char zeros[4096];
+    for (size_t done = 0; done < count; done += sizeof zeros) {
+        const size_t left = count - done;
+        TRY(file_replacement_write(file, zeros, left < sizeof zeros ? left : sizeof zeros));
+    }
+    return GT_OK;
 }

@@ -14,19 +14,6 @@
 #define HEADER_WORDS (LLMC_MODEL_HEADER_BYTES / sizeof(int32_t))
 #define VOCAB_MULTIPLE 128
 
-static void header_make(const struct model_config *config, enum dtype dtype, int32_t padded_vocab,
-                        int32_t header[static HEADER_WORDS])
-{
-    header[0] = LLMC_MODEL_MAGIC;
-    header[1] = dtype == DTYPE_F32 ? LLMC_MODEL_F32 : LLMC_MODEL_BF16;
-    header[2] = config->block_size;
-    header[3] = config->vocab_size;
-    header[4] = config->n_layer;
-    header[5] = config->n_head;
-    header[6] = config->n_embd;
-    header[7] = padded_vocab;
-}
-
 static void differences_log(const struct model_config *config)
 {
     if (config->gelu != GELU_TANH)
@@ -53,7 +40,6 @@ static enum gt_status body_write(const struct export_weights *weights, enum dtyp
 enum gt_status export_llmc_write(const struct export_options *options, const struct export_weights *weights)
 {
     const struct model_config *config = &options->checkpoint->config;
-    int32_t header[HEADER_WORDS] = {0};
     struct file_replacement file;
     size_t padded = size_round_up((size_t)config->vocab_size, VOCAB_MULTIPLE), padding_bytes;
     if (!size_mul(padded - (size_t)config->vocab_size, (size_t)config->n_embd * dtype_size_bytes(options->dtype),
@@ -62,7 +48,11 @@ enum gt_status export_llmc_write(const struct export_options *options, const str
         return GT_UNSUPPORTED;
     }
     differences_log(config);
-    header_make(config, options->dtype, (int32_t)padded, header);
+    const int32_t header[HEADER_WORDS] = {
+        LLMC_MODEL_MAGIC,   options->dtype == DTYPE_F32 ? LLMC_MODEL_F32 : LLMC_MODEL_BF16,
+        config->block_size, config->vocab_size,
+        config->n_layer,    config->n_head,
+        config->n_embd,     (int32_t)padded};
     TRY(file_replacement_begin(&file, options->output));
     enum gt_status status = file_replacement_write(&file, header, sizeof header);
     if (status == GT_OK)

@@ -38,15 +38,10 @@ bool hf_cache_shape(const char *name, struct model_config *out)
     return false;
 }
 
-/* Returns true when the folder has the files that loading needs. */
-static bool is_model(const char *folder)
+static bool has(const char *folder, const char *name)
 {
-    static const char *const weights[] = {"model.safetensors", SAFETENSORS_INDEX_NAME};
     char path[FILE_PATH_MAX];
-    bool found = false;
-    for (size_t i = 0; i < sizeof weights / sizeof weights[0]; i++)
-        found = found || (file_join(path, folder, weights[i]) == GT_OK && file_exists(path));
-    return found && file_join(path, folder, "config.json") == GT_OK && file_exists(path);
+    return file_join(path, folder, name) == GT_OK && file_exists(path);
 }
 
 enum gt_status hf_cache_find(const char *name, char out[static FILE_PATH_MAX])
@@ -62,7 +57,8 @@ enum gt_status hf_cache_find(const char *name, char out[static FILE_PATH_MAX])
     }
     for (size_t i = 0; i < sizeof owners / sizeof owners[0]; i++) {
         (void)snprintf(repository, sizeof repository, "%s%s", owners[i], name);
-        if (hf_hub_snapshot(hub, repository, out) && is_model(out))
+        if (hf_hub_snapshot(hub, repository, out) && has(out, "config.json") &&
+            (has(out, "model.safetensors") || has(out, SAFETENSORS_INDEX_NAME)))
             return GT_OK;
     }
     log_error("init_from='%s': there is no folder %s here, and no config.json with model.safetensors in "

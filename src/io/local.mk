@@ -12,7 +12,6 @@ libgpttrain_a_SOURCES += \
 	src/io/export_hf.c \
 	src/io/export_hf_tokens.c src/io/export_hf_tokens.h \
 	src/io/export_llmc.c \
-	src/io/export_weights.c \
 	src/io/hf_cache.c src/io/hf_cache.h \
 	src/io/hf_config.c src/io/hf_config.h \
 	src/io/hf_layout.c src/io/hf_layout.h \
@@ -21,5 +20,4 @@ libgpttrain_a_SOURCES += \
 	src/io/pickle.c src/io/pickle.h \
 	src/io/safetensors.c src/io/safetensors.h \
 	src/io/safetensors_table.c \
-	src/io/safetensors_write.c \
 	src/io/zip_stored.c src/io/zip_stored.h

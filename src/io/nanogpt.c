@@ -458,22 +458,16 @@ static enum gt_status meta_read(const struct pickle *pickle, const char *path, s
     return status;
 }
 
-enum gt_status nanogpt_meta_read(struct hostmem *mem, const unsigned char *bytes, size_t count, const char *path,
-                                 struct tokenizer **out)
-{
-    struct pickle pickle;
-    TRY(pickle_read(mem, bytes, count, path, &pickle));
-    const enum gt_status status = meta_read(&pickle, path, out);
-    pickle_release(&pickle);
-    return status;
-}
-
 enum gt_status nanogpt_meta_open(struct hostmem *mem, const char *path, struct tokenizer **out)
 {
     char *text;
     size_t count;
+    struct pickle pickle = {.mem = NULL};
     TRY(file_read_all(path, PICKLE_BYTES_MAX, &text, &count));
-    const enum gt_status status = nanogpt_meta_read(mem, (const unsigned char *)text, count, path, out);
+    enum gt_status status = pickle_read(mem, (const unsigned char *)text, count, path, &pickle);
     free(text);
+    if (status == GT_OK)
+        status = meta_read(&pickle, path, out);
+    pickle_release(&pickle);
     return status;
 }

@@ -43,8 +43,5 @@ void nanogpt_release(struct nanogpt *nanogpt);
  * pickle that needs to run code), GT_DATA (other content; ids that are not in the order of the characters, as
  * prepare.py's are). */
 enum gt_status nanogpt_meta_open(struct hostmem *mem, const char *path, struct tokenizer **out);
-/* As above, for the file's content in memory. */
-enum gt_status nanogpt_meta_read(struct hostmem *mem, const unsigned char *bytes, size_t count, const char *path,
-                                 struct tokenizer **out);
 
 #endif

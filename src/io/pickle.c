@@ -126,7 +126,7 @@ static enum gt_status mark_pop(struct machine *m, size_t *out_first)
     return GT_OK;
 }
 
-/* ---- numbers and texts ---- */
+/* ---- constants, numbers and texts ---- */
 static enum gt_status op_protocol(struct machine *m)
 {
     uint64_t version;
@@ -141,14 +141,20 @@ static enum gt_status op_frame(struct machine *m)
     return length <= m->count - m->at ? GT_OK : malformed(m, "a frame is longer than the pickle");
 }
 
-static enum gt_status op_none(struct machine *m)
+/* None, True, False, and the empty containers. */
+static enum gt_status op_constant(struct machine *m)
 {
-    return push_new(m, json_null());
-}
-
-static enum gt_status op_bool(struct machine *m)
-{
-    return push_new(m, json_boolean(m->opcode == 0x88));
+    switch (m->opcode) {
+    case 'N':
+        return push_new(m, json_null());
+    case '}':
+        return push_new(m, json_object());
+    case ']':
+    case ')':
+        return push_new(m, json_array());
+    default:
+        return push_new(m, json_boolean(m->opcode == 0x88));
+    }
 }
 
 static enum gt_status op_integer(struct machine *m)
@@ -192,11 +198,6 @@ static enum gt_status op_text(struct machine *m)
 }
 
 /* ---- containers ---- */
-static enum gt_status op_empty(struct machine *m)
-{
-    return push_new(m, m->opcode == '}' ? json_object() : json_array());
-}
-
 static enum gt_status op_mark(struct machine *m)
 {
     return push(m, NULL);
@@ -504,15 +505,15 @@ static enum gt_status op_stop(struct machine *m)
 }
 
 static opcode_fn *const opcodes[256] = {
-    [0x80] = op_protocol, [0x95] = op_frame,        ['N'] = op_none,    [0x88] = op_bool,
-    [0x89] = op_bool,     ['J'] = op_integer,       ['K'] = op_integer, ['M'] = op_integer,
-    [0x8a] = op_integer,  ['G'] = op_real,          ['X'] = op_text,    ['T'] = op_text,
-    ['U'] = op_text,      [0x8c] = op_text,         [0x8d] = op_text,   ['}'] = op_empty,
-    [']'] = op_empty,     [')'] = op_empty,         ['('] = op_mark,    ['t'] = op_tuple,
-    [0x85] = op_tuple,    [0x86] = op_tuple,        [0x87] = op_tuple,  ['u'] = op_items,
-    ['e'] = op_items,     ['s'] = op_item,          ['a'] = op_item,    ['q'] = op_put,
-    ['r'] = op_put,       [0x94] = op_put,          ['h'] = op_get,     ['j'] = op_get,
-    ['c'] = op_global,    ['b'] = op_build,         ['.'] = op_stop,    ['Q'] = op_persistent_load,
+    [0x80] = op_protocol, [0x95] = op_frame,        ['N'] = op_constant, [0x88] = op_constant,
+    [0x89] = op_constant, ['J'] = op_integer,       ['K'] = op_integer,  ['M'] = op_integer,
+    [0x8a] = op_integer,  ['G'] = op_real,          ['X'] = op_text,     ['T'] = op_text,
+    ['U'] = op_text,      [0x8c] = op_text,         [0x8d] = op_text,    ['}'] = op_constant,
+    [']'] = op_constant,  [')'] = op_constant,      ['('] = op_mark,     ['t'] = op_tuple,
+    [0x85] = op_tuple,    [0x86] = op_tuple,        [0x87] = op_tuple,   ['u'] = op_items,
+    ['e'] = op_items,     ['s'] = op_item,          ['a'] = op_item,     ['q'] = op_put,
+    ['r'] = op_put,       [0x94] = op_put,          ['h'] = op_get,      ['j'] = op_get,
+    ['c'] = op_global,    ['b'] = op_build,         ['.'] = op_stop,     ['Q'] = op_persistent_load,
     ['R'] = op_reduce,    [0x93] = op_stack_global,
 };
 

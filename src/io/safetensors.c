@@ -3,8 +3,8 @@
  * A header is parsed once, checked completely, and added to a table in the order of the data.  The checks go from cheap
  * to expensive: length of the file, length of the header, JSON, each entry by itself, all entries together.  The index
  * of split weights is untrusted JSON too: a shard's name must be a plain file name before it becomes part of a path,
- * and index and shards must list the same tensors.  Only headers are read.  safetensors_table.c reads the arrays,
- * safetensors_write.c writes files.
+ * and index and shards must list the same tensors.  Only headers are read.  safetensors_table.c reads and writes the
+ * arrays.
  */
 #include "io/safetensors.h"
 
@@ -294,12 +294,6 @@ enum gt_status safetensors_open_fd(struct hostmem *mem, const char *path, int fd
 }
 
 /* ---- weights in several files ---- */
-/* The distinct file names of an index, owned by its JSON. */
-struct shard_list {
-    const char *names[SAFETENSORS_SHARDS_MAX];
-    size_t count;
-};
-
 static bool name_is_safe(const char *name)
 {
     static const char ending[] = ".safetensors";
@@ -308,75 +302,47 @@ static bool name_is_safe(const char *name)
            strcmp(name + length - (sizeof ending - 1), ending) == 0;
 }
 
-static enum gt_status shard_note(const char *path, const char *tensor, const char *name, struct shard_list *list)
+/* Loads the file that the index gives for a tensor, unless an earlier tensor had the same. */
+static enum gt_status shard_load(struct safetensors *table, const char *folder, const json_t *map, const char *tensor)
 {
-    if (!name_is_safe(name)) {
-        log_error("%s: tensor %.64s: \"%.64s\" is not the name of a safetensors file beside the index", path, tensor,
-                  name);
+    const char *name = json_string_value(json_object_get(map, tensor));
+    char path[FILE_PATH_MAX];
+    int fd;
+    uint64_t size_bytes;
+    if (name == NULL || !name_is_safe(name)) {
+        log_error("%s: tensor %.64s: \"%.64s\" is not the name of a safetensors file beside the index", table->path,
+                  tensor, name != NULL ? name : "");
         return GT_DATA;
     }
-    for (size_t i = 0; i < list->count; i++) {
-        if (strcmp(list->names[i], name) == 0)
+    TRY(file_join(path, folder, name));
+    for (size_t i = 0; i < table->file_count; i++) {
+        if (strcmp(table->files[i].path, path) == 0)
             return GT_OK;
     }
-    if (list->count == SAFETENSORS_SHARDS_MAX) {
-        log_error("%s: names more than %d files", path, SAFETENSORS_SHARDS_MAX);
-        return GT_DATA;
-    }
-    list->names[list->count++] = name;
-    return GT_OK;
-}
-
-static enum gt_status shards_list(json_t *map, const char *path, struct shard_list *list)
-{
-    const char *tensor;
-    json_t *value;
-    if (json_object_size(map) > SAFETENSORS_TENSORS_MAX) {
-        log_error("%s: lists %zu tensors; at most %d are accepted", path, json_object_size(map),
-                  SAFETENSORS_TENSORS_MAX);
-        return GT_DATA;
-    }
-    json_object_foreach(map, tensor, value)
-    {
-        if (!json_is_string(value)) {
-            log_error("%s: field \"weight_map\": tensor %.64s: expected a file name", path, tensor);
-            return GT_DATA;
-        }
-        TRY(shard_note(path, tensor, json_string_value(value), list));
-    }
-    return GT_OK;
-}
-
-/* Checks that every tensor of the index was found. */
-static enum gt_status complete_check(const struct safetensors *table, json_t *map)
-{
-    const char *tensor;
-    json_t *value;
-    size_t index;
-    json_object_foreach(map, tensor, value)
-    {
-        if (!safetensors_find(table, tensor, &index)) {
-            log_error("%s: tensor %.100s is not in %.100s, where the index says it is", table->path, tensor,
-                      json_string_value(value));
-            return GT_DATA;
-        }
-    }
-    return GT_OK;
+    TRY(file_open_read(path, &fd, &size_bytes));
+    return file_load(table, path, fd, size_bytes, map, name);
 }
 
 static enum gt_status shards_load(struct safetensors *table, const char *folder, json_t *map)
 {
-    struct shard_list list = {.count = 0};
-    TRY(shards_list(map, table->path, &list));
-    for (size_t i = 0; i < list.count; i++) {
-        char path[FILE_PATH_MAX];
-        int fd;
-        uint64_t size_bytes;
-        TRY(file_join(path, folder, list.names[i]));
-        TRY(file_open_read(path, &fd, &size_bytes));
-        TRY(file_load(table, path, fd, size_bytes, map, list.names[i]));
+    const char *tensor;
+    json_t *name;
+    size_t index;
+    if (json_object_size(map) > SAFETENSORS_TENSORS_MAX) {
+        log_error("%s: lists %zu tensors; at most %d are accepted", table->path, json_object_size(map),
+                  SAFETENSORS_TENSORS_MAX);
+        return GT_DATA;
     }
-    return complete_check(table, map);
+    json_object_foreach(map, tensor, name) TRY(shard_load(table, folder, map, tensor));
+    json_object_foreach(map, tensor, name)
+    {
+        if (!safetensors_find(table, tensor, &index)) {
+            log_error("%s: tensor %.100s is not in %.100s, where the index says it is", table->path, tensor,
+                      json_string_value(name));
+            return GT_DATA;
+        }
+    }
+    return GT_OK;
 }
 
 enum gt_status safetensors_index_open(struct hostmem *mem, const char *folder, struct safetensors **out)

@@ -70,7 +70,6 @@ enum gt_status safetensors_open_fd(struct hostmem *mem, const char *path, int fd
                                    struct safetensors **out);
 
 #define SAFETENSORS_INDEX_NAME "model.safetensors.index.json"
-#define SAFETENSORS_SHARDS_MAX 512
 /* Opens FOLDER/model.safetensors.index.json and every file that it names, as one table.  Each tensor must be in the
  * file that the index gives, and in no other.  Source: transformers, modeling_utils.py, save_pretrained();
  * huggingface_hub, serialization.  Errors: those of safetensors_open(); GT_DATA with one line that names the index or

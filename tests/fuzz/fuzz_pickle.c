@@ -18,7 +18,7 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
     }
     pickle_release(&pickle);
     struct tokenizer *tokenizer = NULL;
-    if (nanogpt_meta_read(mem, data, size, "input", &tokenizer) == GT_OK)
+    if (nanogpt_meta_open(mem, fuzz_file(data, size), &tokenizer) == GT_OK)
         FUZZ_CHECK(tokenizer_vocab_size(tokenizer) >= 1 && (size_t)tokenizer_vocab_size(tokenizer) <= size);
     tokenizer_destroy(tokenizer);
 }

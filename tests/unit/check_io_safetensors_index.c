@@ -60,7 +60,7 @@ static const struct {
     {"{}", "weight_map"},
     {"{\"weight_map\":[]}", "weight_map"},
     {"{\"weight_map\":{\"a\":", "index.json"},
-    {INDEX("\"a\":7"), "tensor a: expected a file name"},
+    {INDEX("\"a\":7"), "tensor a: \"\" is not the name"},
     {INDEX("\"a\":\"../x-1.safetensors\""), "not the name of a safetensors file"},
     {INDEX("\"a\":\"/etc/x.safetensors\""), "not the name of a safetensors file"},
     {INDEX("\"a\":\".safetensors\""), "not the name of a safetensors file"},
@@ -82,22 +82,16 @@ TEST_LOOP(refuses_what_is_wrong, (int)(sizeof bad / sizeof bad[0]))
     log_capture_one_error(&capture, bad[_i].words);
 }
 
-/* One name more than the limit, with as many tensors. */
 TEST(refuses_too_many)
 {
     static char text[SAFETENSORS_TENSORS_MAX * 40 + 100];
-    for (int pass = 0; pass < 2; pass++) {
-        const int count = pass == 0 ? SAFETENSORS_SHARDS_MAX + 1 : SAFETENSORS_TENSORS_MAX + 1;
-        struct safetensors *table;
-        size_t used = (size_t)snprintf(text, sizeof text, "{\"weight_map\":{");
-        for (int i = 0; i < count; i++)
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s\"t%d\":\"x-%d.safetensors\"",
-                                     i > 0 ? "," : "", i, pass == 0 ? i : 1);
-        (void)snprintf(text + used, sizeof text - used, "}}");
-        put(SAFETENSORS_INDEX_NAME, text);
-        log_capture_refused(&capture, safetensors_index_open(mem, folder, &table), GT_DATA,
-                            pass == 0 ? "names more than" : "at most");
-    }
+    struct safetensors *table;
+    size_t used = (size_t)snprintf(text, sizeof text, "{\"weight_map\":{");
+    for (int i = 0; i <= SAFETENSORS_TENSORS_MAX; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s\"t%d\":\"x-1.safetensors\"", i > 0 ? "," : "", i);
+    (void)snprintf(text + used, sizeof text - used, "}}");
+    put(SAFETENSORS_INDEX_NAME, text);
+    log_capture_refused(&capture, safetensors_index_open(mem, folder, &table), GT_DATA, "at most");
 }
 
 TEST(refused_memory_is_passed_on)

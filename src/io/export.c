@@ -10,6 +10,7 @@
 #include "io/export.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -110,7 +111,10 @@ enum gt_status export_run(const struct export_options *options)
 
 enum gt_status export_weights_open(struct hostmem *mem, const struct checkpoint *checkpoint, struct export_weights *out)
 {
-    struct export_weights weights = {.mem = mem, .checkpoint = checkpoint, .capacity = EXPORT_VALUES};
+    const size_t row = (size_t)checkpoint->config.n_embd;
+    struct export_weights weights = {.mem = mem,
+                                     .checkpoint = checkpoint,
+                                     .capacity = row < EXPORT_VALUES ? EXPORT_VALUES / row * row : EXPORT_VALUES};
     TRY(HOSTMEM_NEW(mem, EXPORT_VALUES, "weights to export", &weights.values));
     enum gt_status status = HOSTMEM_NEW(mem, EXPORT_VALUES, "exported weights", &weights.turned);
     const struct checkpoint_load_options verify = {
@@ -131,6 +135,21 @@ void export_weights_close(struct export_weights *weights)
     weights->values = weights->turned = NULL;
 }
 
+/* Divides each row by its root mean square, as the op rmsnorm does. */
+static void rows_normalize(const struct model_config *config, size_t count, float *values)
+{
+    const size_t row = (size_t)config->n_embd;
+    assert(count % row == 0);
+    for (size_t first = 0; first < count; first += row) {
+        double squares = 0.0;
+        for (size_t i = 0; i < row; i++)
+            squares += (double)values[first + i] * (double)values[first + i];
+        const double root = sqrt(squares / (double)row + (double)(float)config->norm_epsilon);
+        for (size_t i = 0; i < row; i++)
+            values[first + i] = (float)((double)values[first + i] / root);
+    }
+}
+
 /* The tensor is looked up for each piece, which is rare enough. */
 static enum gt_status raw_read(const struct export_weights *weights, const struct parameter_shape *tensor, size_t first,
                                size_t count, float *out)
@@ -138,7 +157,10 @@ static enum gt_status raw_read(const struct export_weights *weights, const struc
     const struct safetensors *file = weights->checkpoint->model;
     size_t index;
     TRY(hf_layout_find(file, tensor, &index));
-    return safetensors_read(file, index, first, count, out, DTYPE_F32, NULL);
+    TRY(safetensors_read(file, index, first, count, out, DTYPE_F32, NULL));
+    if (weights->checkpoint->config.embed_norm && tensor->whole == PARAMETERS_WTE)
+        rows_normalize(&weights->checkpoint->config, count, out);
+    return GT_OK;
 }
 
 /* Rounds to `dtype`.  Rejects a finite value that would become an infinity, since that would make the model useless. */

@@ -11,20 +11,16 @@
  */
 #include "ops/op.h"
 
-#include "base/log.h"
 #include "ops/infer.h"
 
 /* Checks that exponents of blocks are present only with 8-bit codes. */
 static bool adamw_lean_check(const struct op_call *call, struct infer_sizes *sizes)
 {
-    const struct operand *m = &call->operand[ADAMW_LEAN_M], *scales = &call->operand[ADAMW_LEAN_SCALES];
-    const bool codes = m->dtype == DTYPE_U8;
-    if (codes != scales->present) {
-        log_error("%s: operand scales is %s, expected %s with moments of %s", op_declaration(call->kind)->name,
-                  scales->present ? "present" : "absent", codes ? "them" : "none", dtype_name(m->dtype));
-        return false;
-    }
-    return infer_check(call, ADAMW_LEAN_SCALES, DTYPES_U8, SHAPE2(2, state_blocks(operand_elements(m)))) &&
+    const struct operand *m = &call->operand[ADAMW_LEAN_M];
+    const bool codes = m->dtype == DTYPE_U8, present = call->operand[ADAMW_LEAN_SCALES].present;
+    return infer_expect(codes == present, call, "operand scales is %s, expected %s with moments of %s",
+                        present ? "present" : "absent", codes ? "them" : "none", dtype_name(m->dtype)) &&
+           infer_check(call, ADAMW_LEAN_SCALES, DTYPES_U8, SHAPE2(2, state_blocks(operand_elements(m)))) &&
            infer_index_base(call, sizes);
 }
 

@@ -15,7 +15,6 @@
 
 #include <inttypes.h>
 
-#include "base/log.h"
 #include "base/size.h"
 #include "model/autodiff.h"
 #include "ops/infer.h"
@@ -26,18 +25,14 @@ static bool attention_heads_check(const struct op_call *call, int32_t slot, stru
 {
     const struct operand *qkv = &call->operand[slot];
     const int64_t heads = call->attrs.heads, kv_heads = call->attrs.kv_heads, parts = heads + 2 * kv_heads;
-    if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0) {
-        log_error("%s: heads is %" PRId64 " and kv_heads %" PRId64 ", expected a multiple and its divisor",
-                  op_declaration(call->kind)->name, heads, kv_heads);
+    if (!infer_expect(heads >= 1 && kv_heads >= 1 && heads % kv_heads == 0, call,
+                      "heads is %" PRId64 " and kv_heads %" PRId64 ", expected a multiple and its divisor", heads,
+                      kv_heads) ||
+        !infer_time(call, slot) ||
+        !infer_expect(qkv->dims[1] % parts == 0, call,
+                      "operand qkv has %" PRId64 " columns, expected a multiple of heads + 2 kv_heads = %" PRId64,
+                      qkv->dims[1], parts))
         return false;
-    }
-    if (!infer_time(call, slot))
-        return false;
-    if (qkv->dims[1] % parts != 0) {
-        log_error("%s: operand qkv has %" PRId64 " columns, expected a multiple of heads + 2 kv_heads = %" PRId64,
-                  op_declaration(call->kind)->name, qkv->dims[1], parts);
-        return false;
-    }
     infer_size_set(sizes, 'Y', qkv->dims[1] / parts * heads);
     infer_size_set(sizes, 'B', qkv->dims[0] / call->attrs.time);
     infer_size_set(sizes, 'H', heads);
@@ -138,13 +133,10 @@ static bool attention_cached_check(const struct op_call *call, struct infer_size
     if (!attention_heads_check(call, ATTENTION_CACHED_QKV, sizes))
         return false;
     const int64_t width = sizes->letter['Y' - 'A'] / call->attrs.heads * call->attrs.kv_heads;
-    if (!infer_check(call, ATTENTION_CACHED_CACHE, DTYPES_FLOAT, SHAPE4(2, sizes->letter['B' - 'A'], ANY, width)))
-        return false;
-    if (cache->dims[2] >= call->attrs.time)
-        return true;
-    log_error("%s: operand cache has a capacity of %" PRId64 ", expected at least time = %" PRId32,
-              op_declaration(call->kind)->name, cache->dims[2], call->attrs.time);
-    return false;
+    return infer_check(call, ATTENTION_CACHED_CACHE, DTYPES_FLOAT, SHAPE4(2, sizes->letter['B' - 'A'], ANY, width)) &&
+           infer_expect(cache->dims[2] >= call->attrs.time, call,
+                        "operand cache has a capacity of %" PRId64 ", expected at least time = %" PRId32,
+                        cache->dims[2], call->attrs.time);
 }
 
 /* Assumes a full cache, because the position is a device scalar and unknown here. */

@@ -9,7 +9,6 @@
 #include <assert.h>
 #include <inttypes.h>
 
-#include "base/log.h"
 #include "model/autodiff.h"
 #include "ops/infer.h"
 
@@ -17,11 +16,9 @@ static bool cross_entropy_check(const struct op_call *call, struct infer_sizes *
 {
     const int64_t width = call->operand[CROSS_ENTROPY_LOGITS].dims[1];
     (void)sizes;
-    if (call->attrs.vocab >= 1 && call->attrs.vocab <= width)
-        return true;
-    log_error("%s: vocab is %" PRId32 ", expected 1 to the %" PRId64 " columns of logits",
-              op_declaration(call->kind)->name, call->attrs.vocab, width);
-    return false;
+    return infer_expect(call->attrs.vocab >= 1 && call->attrs.vocab <= width, call,
+                        "vocab is %" PRId32 ", expected 1 to the %" PRId64 " columns of logits", call->attrs.vocab,
+                        width);
 }
 
 /* Maximum, subtraction, exp, sum; the gradient adds an exp, a product and a scale. */

@@ -12,7 +12,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "base/log.h"
+#include "base/size.h"
 #include "model/autodiff.h"
 #include "ops/infer.h"
 
@@ -20,12 +20,9 @@
 static bool positions_check(const struct op_call *call, int32_t slot)
 {
     const struct operand *table = &call->operand[slot];
-    if (!table->present || table->dims[0] >= call->attrs.time)
-        return true;
-    log_error("%s: operand %s has %" PRId64 " positions, expected at least time = %" PRId32,
-              op_declaration(call->kind)->name, op_declaration(call->kind)->operand[slot].name, table->dims[0],
-              call->attrs.time);
-    return false;
+    return infer_expect(!table->present || table->dims[0] >= call->attrs.time, call,
+                        "operand %s has %" PRId64 " positions, expected at least time = %" PRId32,
+                        op_declaration(call->kind)->operand[slot].name, table->dims[0], call->attrs.time);
 }
 
 static bool embed_forward_check(const struct op_call *call, struct infer_sizes *sizes)
@@ -80,15 +77,12 @@ const struct op_declaration op_embed_forward = {
 /* `starts` holds the number of groups and, for each of at most min(N, V) groups, a boundary, plus the last one. */
 static bool embed_backward_check(const struct op_call *call, struct infer_sizes *sizes)
 {
-    const int64_t rows = call->operand[EMBED_BACKWARD_DY].dims[0], ids = call->operand[EMBED_BACKWARD_DWTE].dims[0];
-    const int64_t starts = call->operand[EMBED_BACKWARD_STARTS].dims[0], needed = (rows < ids ? rows : ids) + 2;
+    const int64_t rows = op_rows(call, EMBED_BACKWARD_DY), ids = op_rows(call, EMBED_BACKWARD_DWTE);
+    const int64_t starts = call->operand[EMBED_BACKWARD_STARTS].dims[0], needed = min_i64(rows, ids) + 2;
     (void)sizes;
-    if (starts < needed) {
-        log_error("%s: operand starts is [%" PRId64 "], expected at least [%" PRId64 "]",
-                  op_declaration(call->kind)->name, starts, needed);
-        return false;
-    }
-    return infer_time(call, EMBED_BACKWARD_DY) && positions_check(call, EMBED_BACKWARD_DWPE);
+    return infer_expect(starts >= needed, call, "operand starts is [%" PRId64 "], expected at least [%" PRId64 "]",
+                        starts, needed) &&
+           infer_time(call, EMBED_BACKWARD_DY) && positions_check(call, EMBED_BACKWARD_DWPE);
 }
 
 static double embed_backward_rows(const struct op_call *call, int32_t slot)

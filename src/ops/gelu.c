@@ -9,17 +9,14 @@
 
 #include <inttypes.h>
 
-#include "base/log.h"
 #include "model/autodiff.h"
 #include "ops/infer.h"
 
 static bool gelu_check(const struct op_call *call, struct infer_sizes *sizes)
 {
     (void)sizes;
-    if (call->attrs.gelu == GELU_ERF || call->attrs.gelu == GELU_TANH)
-        return true;
-    log_error("%s: gelu is %d, expected erf or tanh", op_declaration(call->kind)->name, (int)call->attrs.gelu);
-    return false;
+    return infer_expect(call->attrs.gelu == GELU_ERF || call->attrs.gelu == GELU_TANH, call,
+                        "gelu is %d, expected erf or tanh", (int)call->attrs.gelu);
 }
 
 /* erf: scale, erf, add, halve, multiply.  tanh: four more for the polynomial. */
@@ -66,12 +63,9 @@ const struct op_declaration op_gelu_backward = {
 
 static bool swiglu_forward_check(const struct op_call *call, struct infer_sizes *sizes)
 {
-    int64_t columns = op_columns(call, SWIGLU_FORWARD_X);
+    const int64_t columns = op_columns(call, SWIGLU_FORWARD_X);
     infer_size_set(sizes, 'F', columns / 2);
-    if (columns % 2 == 0)
-        return true;
-    log_error("swiglu_forward: x has %" PRId64 " columns, expected an even number", columns);
-    return false;
+    return infer_expect(columns % 2 == 0, call, "x has %" PRId64 " columns, expected an even number", columns);
 }
 
 static enum gt_status swiglu_forward_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
@@ -97,13 +91,10 @@ const struct op_declaration op_swiglu_forward = {
 
 static bool swiglu_backward_check(const struct op_call *call, struct infer_sizes *sizes)
 {
-    int64_t columns = op_columns(call, SWIGLU_BACKWARD_X), pairs = op_columns(call, SWIGLU_BACKWARD_DY);
+    const int64_t columns = op_columns(call, SWIGLU_BACKWARD_X), both = 2 * op_columns(call, SWIGLU_BACKWARD_DY);
     (void)sizes;
-    if (columns == 2 * pairs)
-        return true;
-    log_error("swiglu_backward: x has %" PRId64 " columns, expected %" PRId64 ", twice those of dy", columns,
-              2 * pairs);
-    return false;
+    return infer_expect(columns == both, call, "x has %" PRId64 " columns, expected %" PRId64 ", twice those of dy",
+                        columns, both);
 }
 
 /* A pair: the logistic function 4, a s(a) 1, db 1, da 6. */

@@ -7,18 +7,14 @@
 
 #include <assert.h>
 
-#include "base/log.h"
 #include "model/autodiff.h"
 #include "ops/infer.h"
 
 static bool gemm_check(const struct op_call *call, struct infer_sizes *sizes)
 {
     (void)sizes;
-    if (!call->operand[GEMM_BIAS].present || call->attrs.accumulate == 0)
-        return true;
-    log_error("%s: operand bias is present, expected none together with accumulation",
-              op_declaration(call->kind)->name);
-    return false;
+    return infer_expect(!call->operand[GEMM_BIAS].present || call->attrs.accumulate == 0, call,
+                        "operand bias is present, expected none together with accumulation");
 }
 
 static double gemm_flops(const struct op_call *call)

@@ -7,22 +7,31 @@
 #include <assert.h>
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/size.h"
 
 #define SHAPE_TEXT_MAX 128
-
-static const char *op_name(const struct op_call *call)
-{
-    return op_declaration(call->kind)->name;
-}
+#define EXPECT_TEXT_MAX 512
 
 static const char *slot_name(const struct op_call *call, int32_t slot)
 {
     return op_declaration(call->kind)->operand[slot].name;
+}
+
+bool infer_expect(bool holds, const struct op_call *call, const char *format, ...)
+{
+    char text[EXPECT_TEXT_MAX];
+    va_list args;
+    if (holds)
+        return true;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    log_error("%s: %s", op_declaration(call->kind)->name, text);
+    return false;
 }
 
 /* Writes a shape such as "[768,*]", in which * is any size.  Returns `text`. */
@@ -57,22 +66,18 @@ static bool shape_matches(const struct operand *operand, const struct infer_shap
 static bool operand_sane(const struct op_call *call, int32_t slot)
 {
     const struct operand *operand = &call->operand[slot];
-    if ((unsigned)operand->dtype >= DTYPE_COUNT || operand->rank < 1 || operand->rank > OP_RANK_MAX) {
-        log_error("%s: operand %s has dtype %d and rank %" PRId32 ", expected a dtype and a rank of 1 to %d",
-                  op_name(call), slot_name(call, slot), (int)operand->dtype, operand->rank, OP_RANK_MAX);
+    if (!infer_expect((unsigned)operand->dtype < DTYPE_COUNT && operand->rank >= 1 && operand->rank <= OP_RANK_MAX,
+                      call, "operand %s has dtype %d and rank %" PRId32 ", expected a dtype and a rank of 1 to %d",
+                      slot_name(call, slot), (int)operand->dtype, operand->rank, OP_RANK_MAX))
         return false;
-    }
     size_t bytes = dtype_size_bytes(operand->dtype);
-    for (int32_t i = 0; i < operand->rank; i++) {
-        bool fits = operand->dims[i] >= 1 && size_mul(bytes, (size_t)operand->dims[i], &bytes);
-        if (!fits || bytes > INT64_MAX) {
-            char text[SHAPE_TEXT_MAX];
-            log_error("%s: operand %s is %s, expected positive sizes whose product fits", op_name(call),
-                      slot_name(call, slot), shape_text(text, operand->rank, operand->dims));
-            return false;
-        }
-    }
-    return true;
+    bool fits = true;
+    char text[SHAPE_TEXT_MAX];
+    for (int32_t i = 0; i < operand->rank; i++)
+        fits = fits && operand->dims[i] >= 1 && size_mul(bytes, (size_t)operand->dims[i], &bytes);
+    return (fits && bytes <= INT64_MAX) ||
+           infer_expect(false, call, "operand %s is %s, expected positive sizes whose product fits",
+                        slot_name(call, slot), shape_text(text, operand->rank, operand->dims));
 }
 
 static const char *dtypes_text(unsigned dtypes)
@@ -100,26 +105,16 @@ static const char *dtypes_text(unsigned dtypes)
 bool infer_check(const struct op_call *call, int32_t slot, unsigned dtypes, struct infer_shape expected)
 {
     const struct operand *operand = &call->operand[slot];
-    if (!operand->present) {
-        if (op_operand_is(call->kind, slot, OPERAND_OPTIONAL))
-            return true;
-        log_error("%s: operand %s is absent", op_name(call), slot_name(call, slot));
-        return false;
-    }
-    if (!operand_sane(call, slot))
-        return false;
-    if ((dtypes >> operand->dtype & 1u) == 0) {
-        log_error("%s: operand %s is %s, expected %s", op_name(call), slot_name(call, slot), dtype_name(operand->dtype),
-                  dtypes_text(dtypes));
-        return false;
-    }
-    if (!shape_matches(operand, &expected)) {
-        char found[SHAPE_TEXT_MAX], wanted[SHAPE_TEXT_MAX];
-        log_error("%s: operand %s is %s, expected %s", op_name(call), slot_name(call, slot),
-                  shape_text(found, operand->rank, operand->dims), shape_text(wanted, expected.rank, expected.dims));
-        return false;
-    }
-    return true;
+    const char *name = slot_name(call, slot);
+    char found[SHAPE_TEXT_MAX], wanted[SHAPE_TEXT_MAX];
+    if (!operand->present)
+        return infer_expect(op_operand_is(call->kind, slot, OPERAND_OPTIONAL), call, "operand %s is absent", name);
+    return operand_sane(call, slot) &&
+           infer_expect((dtypes >> operand->dtype & 1u) != 0, call, "operand %s is %s, expected %s", name,
+                        dtype_name(operand->dtype), dtypes_text(dtypes)) &&
+           (shape_matches(operand, &expected) || infer_expect(false, call, "operand %s is %s, expected %s", name,
+                                                              shape_text(found, operand->rank, operand->dims),
+                                                              shape_text(wanted, expected.rank, expected.dims)));
 }
 
 static struct infer_shape operand_shape(const struct operand *operand)
@@ -167,11 +162,9 @@ static void sizes_learn(const struct operand *operand, const char letters[static
 static bool result_fill(struct op_call *call, int32_t slot, unsigned dtypes, struct infer_shape shape)
 {
     struct operand *operand = &call->operand[slot];
-    if (op_accumulates(call, slot)) {
-        log_error("%s: operand %s is absent, expected a tensor to accumulate into", op_name(call),
-                  slot_name(call, slot));
+    if (!infer_expect(!op_accumulates(call, slot), call, "operand %s is absent, expected a tensor to accumulate into",
+                      slot_name(call, slot)))
         return false;
-    }
     if (op_operand_is(call->kind, slot, OPERAND_OPTIONAL))
         return true;
     enum dtype dtype = call->operand[op_declaration(call->kind)->operand[slot].like].dtype;
@@ -184,12 +177,9 @@ static bool result_fill(struct op_call *call, int32_t slot, unsigned dtypes, str
 
 static bool same_dtype(const struct op_call *call, int32_t first, int32_t second)
 {
-    const struct operand *a = &call->operand[first], *b = &call->operand[second];
-    if (a->dtype == b->dtype)
-        return true;
-    log_error("%s: operand %s is %s, expected %s as operand %s", op_name(call), slot_name(call, second),
-              dtype_name(b->dtype), dtype_name(a->dtype), slot_name(call, first));
-    return false;
+    const enum dtype wanted = call->operand[first].dtype, found = call->operand[second].dtype;
+    return infer_expect(found == wanted, call, "operand %s is %s, expected %s as operand %s", slot_name(call, second),
+                        dtype_name(found), dtype_name(wanted), slot_name(call, first));
 }
 
 static bool slot_infer(struct op_call *call, int32_t slot, bool result, struct infer_sizes *sizes)
@@ -226,41 +216,32 @@ static bool operands_infer(struct op_call *call)
 
 bool op_infer(struct op_call *call)
 {
-    const struct op_declaration *declaration = op_declaration(call->kind);
     uint32_t allowed = 0;
-    for (int32_t slot = 0; slot < declaration->operands; slot++)
+    for (int32_t slot = 0; slot < op_declaration(call->kind)->operands; slot++)
         allowed |= (uint32_t)op_operand_is(call->kind, slot, OPERAND_ACCUMULATES) << slot;
-    if ((call->attrs.accumulate & ~allowed) == 0)
-        return operands_infer(call);
-    log_error("%s: accumulate is 0x%" PRIx32 ", expected only bits of 0x%" PRIx32, declaration->name,
-              call->attrs.accumulate, allowed);
-    return false;
+    return infer_expect((call->attrs.accumulate & ~allowed) == 0, call,
+                        "accumulate is 0x%" PRIx32 ", expected only bits of 0x%" PRIx32, call->attrs.accumulate,
+                        allowed) &&
+           operands_infer(call);
 }
 
 bool infer_time(const struct op_call *call, int32_t slot)
 {
     const int64_t rows = call->operand[slot].dims[0];
-    if (call->attrs.time >= 1 && rows % call->attrs.time == 0)
-        return true;
-    log_error("%s: time is %" PRId32 ", expected a divisor of the %" PRId64 " rows", op_name(call), call->attrs.time,
-              rows);
-    return false;
+    return infer_expect(call->attrs.time >= 1 && rows % call->attrs.time == 0, call,
+                        "time is %" PRId32 ", expected a divisor of the %" PRId64 " rows", call->attrs.time, rows);
 }
 
 bool infer_probability(const struct op_call *call)
 {
-    float p = call->attrs.dropout;
-    if (p >= 0.0f && p < 1.0f && dropout_threshold(p) < 65536u)
-        return true;
-    log_error("%s: dropout is %g, expected 0 <= p < 1", op_name(call), (double)p);
-    return false;
+    const float p = call->attrs.dropout;
+    return infer_expect(p >= 0.0f && p < 1.0f && dropout_threshold(p) < 65536u, call,
+                        "dropout is %g, expected 0 <= p < 1", (double)p);
 }
 
 bool infer_index_base(const struct op_call *call, struct infer_sizes *sizes)
 {
     (void)sizes;
-    if (call->attrs.index_base >= 0)
-        return true;
-    log_error("%s: index_base is %" PRId64 ", expected 0 or more", op_name(call), call->attrs.index_base);
-    return false;
+    return infer_expect(call->attrs.index_base >= 0, call, "index_base is %" PRId64 ", expected 0 or more",
+                        call->attrs.index_base);
 }

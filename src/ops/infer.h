@@ -8,6 +8,7 @@
 #ifndef GPT_TRAIN_OPS_INFER_H
 #define GPT_TRAIN_OPS_INFER_H
 
+#include "base/log.h"
 #include "ops/op.h"
 
 #define ANY (-1)
@@ -51,6 +52,9 @@ static inline double cost_elements(const struct op_call *call, int32_t slot)
     return (double)operand_elements(&call->operand[slot]);
 }
 
+/* Returns `holds`.  If that is false, logs a line with the op's name before the text, which says what is and what was
+ * expected. */
+bool infer_expect(bool holds, const struct op_call *call, const char *format, ...) LOG_PRINTF(3, 4);
 /* Checks that an operand has the shape and one of the dtypes in the mask.  Only an optional operand may be absent. */
 bool infer_check(const struct op_call *call, int32_t slot, unsigned dtypes, struct infer_shape expected);
 /* Checks that attrs.time divides the number of rows of an operand. */

@@ -12,7 +12,6 @@
  */
 #include "ops/op.h"
 
-#include "base/log.h"
 #include "model/autodiff.h"
 #include "ops/infer.h"
 
@@ -118,10 +117,8 @@ const struct op_declaration op_rmsnorm_forward = {
 static bool rmsnorm_backward_check(const struct op_call *call, struct infer_sizes *sizes)
 {
     (void)sizes;
-    if (call->operand[RMSNORM_BACKWARD_GAIN].present || !call->operand[RMSNORM_BACKWARD_DGAIN].present)
-        return true;
-    log_error("rmsnorm_backward: operand dgain is present, expected none without operand gain");
-    return false;
+    return infer_expect(call->operand[RMSNORM_BACKWARD_GAIN].present || !call->operand[RMSNORM_BACKWARD_DGAIN].present,
+                        call, "operand dgain is present, expected none without operand gain");
 }
 
 static size_t rmsnorm_backward_workspace_cap(const struct op_call *call)

@@ -5,16 +5,13 @@ libgpttrain_a_SOURCES += \
 	src/ops/adamw.c \
 	src/ops/adamw_lean.c \
 	src/ops/attention.c \
-	src/ops/blend.c \
 	src/ops/cross_entropy.c \
-	src/ops/dropout.c \
+	src/ops/elementwise.c \
 	src/ops/embed.c \
-	src/ops/fill_copy.c \
 	src/ops/gelu.c \
 	src/ops/gemm.c \
 	src/ops/gradient_round.c \
 	src/ops/layernorm.c \
 	src/ops/muon.c \
 	src/ops/norm.c \
-	src/ops/residual.c \
 	src/ops/rope.c

@@ -18,7 +18,6 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "base/log.h"
 #include "model/autodiff.h"
 #include "ops/infer.h"
 
@@ -30,33 +29,24 @@ static bool heads_check(const struct op_call *call)
     const int64_t heads = call->attrs.heads, kv_heads = call->attrs.kv_heads,
                   size = op_columns(call, ROPE_FORWARD_TABLE);
     const int64_t columns = op_columns(call, ROPE_FORWARD_X), expected = (heads + 2 * kv_heads) * size;
-    if (heads >= 1 && kv_heads >= 1 && size % 2 == 0 && columns == expected)
-        return true;
-    log_error("%s: operand %s has %" PRId64 " columns, expected those of %" PRId64 " heads and 2 x %" PRId64
-              " key-value heads of an even size, which is the table's %" PRId64,
-              op_declaration(call->kind)->name, op_declaration(call->kind)->operand[ROPE_FORWARD_X].name, columns,
-              heads, kv_heads, size);
-    return false;
+    return infer_expect(heads >= 1 && kv_heads >= 1 && size % 2 == 0 && columns == expected, call,
+                        "operand %s has %" PRId64 " columns, expected those of %" PRId64 " heads and 2 x %" PRId64
+                        " key-value heads of an even size, which is the table's %" PRId64,
+                        op_declaration(call->kind)->operand[ROPE_FORWARD_X].name, columns, heads, kv_heads, size);
 }
 
 static bool rope_check(const struct op_call *call, struct infer_sizes *sizes)
 {
-    const char *name = op_declaration(call->kind)->name;
     const struct operand *gain = &call->operand[ROPE_FORWARD_GAIN], *table = &call->operand[ROPE_FORWARD_TABLE];
+    const int64_t two = 2 * table->dims[1], all = (call->attrs.heads + call->attrs.kv_heads) * table->dims[1];
     (void)sizes;
-    if (!infer_time(call, ROPE_FORWARD_X) || !heads_check(call))
-        return false;
-    if (table->dims[0] < call->attrs.time) {
-        log_error("%s: operand table has %" PRId64 " positions, expected at least time = %" PRId32, name,
-                  table->dims[0], call->attrs.time);
-        return false;
-    }
-    const int64_t size = table->dims[1], all = (call->attrs.heads + call->attrs.kv_heads) * size;
-    if (!gain->present || gain->dims[0] == 2 * size || gain->dims[0] == all)
-        return true;
-    log_error("%s: operand gain is [%" PRId64 "], expected [%" PRId64 "] or [%" PRId64 "]", name, gain->dims[0],
-              2 * size, all);
-    return false;
+    return infer_time(call, ROPE_FORWARD_X) && heads_check(call) &&
+           infer_expect(table->dims[0] >= call->attrs.time, call,
+                        "operand table has %" PRId64 " positions, expected at least time = %" PRId32, table->dims[0],
+                        call->attrs.time) &&
+           infer_expect(!gain->present || gain->dims[0] == two || gain->dims[0] == all, call,
+                        "operand gain is [%" PRId64 "], expected [%" PRId64 "] or [%" PRId64 "]", gain->dims[0], two,
+                        all);
 }
 
 /* Returns the number of elements of the queries and keys. */
@@ -125,12 +115,10 @@ const struct op_declaration op_rope_forward = {
 static bool rope_backward_check(const struct op_call *call, struct infer_sizes *sizes)
 {
     const bool has_gain = call->operand[ROPE_BACKWARD_GAIN].present;
-    if (!rope_check(call, sizes))
-        return false;
-    if (call->operand[ROPE_BACKWARD_X].present == has_gain && call->operand[ROPE_BACKWARD_DGAIN].present == has_gain)
-        return true;
-    log_error("rope_backward: operands x and dgain must be present exactly when operand gain is");
-    return false;
+    return rope_check(call, sizes) &&
+           infer_expect(call->operand[ROPE_BACKWARD_X].present == has_gain &&
+                            call->operand[ROPE_BACKWARD_DGAIN].present == has_gain,
+                        call, "operands x and dgain must be present exactly when operand gain is");
 }
 
 /* With gains: square 2, normalise 1, gain 1, mean 2, dx 3, dgain 2 more. */

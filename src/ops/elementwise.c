@@ -1,0 +1,81 @@
+/* The elementwise ops without parameters of a model.
+ *
+ *   fill      y = value
+ *   copy      y (+)= x
+ *   residual  r = x + y.  Both inputs have the gradient of the sum, so the backward pass emits no op for it.
+ *   blend     y = alpha x + beta z, rounded to nearest if y has 16 bits; exact (ops/op.h).  y may be x or z.
+ *   dropout   y = x / (1 - p) where the mask keeps x, else 0, whatever x is; its own backward.  A mask bit is a pure
+ *             function of (seed, step, sample, site, element), which ops/op.h defines.
+ */
+#include "ops/op.h"
+
+#include "model/autodiff.h"
+#include "ops/infer.h"
+
+const struct op_declaration op_fill = {
+    OP_NAMED(fill, FILL), .text = "y = value",
+    .operand = {[FILL_Y] = {"y", OPERAND_OUT, "*"}}, /* must be bound, because there is no input to infer from */
+};
+
+static double copy_flops(const struct op_call *call)
+{
+    return call->attrs.accumulate != 0 ? cost_elements(call, COPY_Y) : 0.0;
+}
+
+const struct op_declaration op_copy = {
+    OP_NAMED(copy, COPY),
+    .text = "y (+)= x",
+    .operand = {[COPY_X] = {"x", OPERAND_IN, "*"}, [COPY_Y] = {"y", OPERAND_OUT | OPERAND_ACCUMULATES, "*"}},
+    .flops = copy_flops,
+};
+
+static enum gt_status residual_differentiate(struct autodiff *ad, const struct op *op, int32_t dr)
+{
+    TRY(autodiff_share(ad, op->operand[RESIDUAL_Y], dr));
+    return autodiff_share(ad, op->operand[RESIDUAL_X], dr);
+}
+
+const struct op_declaration op_residual = {
+    OP_NAMED(residual, RESIDUAL),
+    .text = "r = x + y",
+    .operand = {[RESIDUAL_X] = {"x", OPERAND_IN, "*"},
+                [RESIDUAL_Y] = {"y", OPERAND_IN | OPERAND_SAME_DTYPE, "*"},
+                [RESIDUAL_R] = {"r", OPERAND_OUT, "*"}},
+    .cost = {1.0, RESIDUAL_R},
+    .differentiate = residual_differentiate,
+};
+
+const struct op_declaration op_blend = {
+    OP_NAMED(blend, BLEND),
+    .text = "y = alpha x + beta z",
+    .operand = {[BLEND_X] = {"x", OPERAND_IN, "*"},
+                [BLEND_Z] = {"z", OPERAND_IN | OPERAND_SAME_DTYPE, "*"},
+                [BLEND_Y] = {"y", OPERAND_OUT, "*"}},
+    .cost = {3.0, BLEND_Y},
+};
+
+static bool dropout_check(const struct op_call *call, struct infer_sizes *sizes)
+{
+    (void)sizes;
+    return infer_time(call, DROPOUT_X) && infer_probability(call);
+}
+
+static enum gt_status dropout_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
+{
+    struct op_attrs attrs = op->attrs;
+    int32_t operands[DROPOUT_OPERANDS] = {
+        [DROPOUT_X] = dy, [DROPOUT_SCALARS] = op->operand[DROPOUT_SCALARS], [DROPOUT_Y] = TENSOR_NONE};
+    TRY(autodiff_target_in_place(ad, op->operand[DROPOUT_Y], op->operand[DROPOUT_X], DROPOUT_Y, operands, &attrs));
+    return autodiff_emit(ad, op, OP_DROPOUT, &attrs, operands);
+}
+
+const struct op_declaration op_dropout = {
+    OP_NAMED(dropout, DROPOUT),
+    .text = "y = mask x / (1 - p); its own backward",
+    .operand = {[DROPOUT_X] = {"x", OPERAND_IN, "NC"},
+                [DROPOUT_SCALARS] = SCALARS(OPERAND_IN),
+                [DROPOUT_Y] = {"y", OPERAND_OUT, "NC"}},
+    .check = dropout_check,
+    .cost = {1.0, DROPOUT_X},
+    .differentiate = dropout_differentiate,
+};

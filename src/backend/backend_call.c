@@ -34,26 +34,48 @@ static int kind_of(const struct op_call *calls, size_t count)
     return count > 0 ? (int)calls[0].kind : NO_OP;
 }
 
-/* Defines the function `name`, which records the call of the backend's function of that name. */
-#define RECORDED(name, op, parameters, arguments)                   \
-    enum gt_status backend_##name parameters                        \
-    {                                                               \
-        struct backend_record *record = begun(backend, #name, op);  \
-        const enum gt_status status = backend->ops->name arguments; \
-        ended(record);                                              \
-        return status;                                              \
+/* Defines backend_NAME(), which calls the backend's function of that name and records the call as `mark`.  Without such
+ * a function, it returns `otherwise`. */
+#define RECORDED(type, name, mark, op, otherwise, parameters, arguments) \
+    type backend_##name parameters                                       \
+    {                                                                    \
+        if (backend->ops->name == NULL)                                  \
+            return otherwise;                                            \
+        struct backend_record *record = begun(backend, mark, op);        \
+        type result = backend->ops->name arguments;                      \
+        ended(record);                                                   \
+        return result;                                                   \
     }
+#define CALLED(name, mark, op, parameters, arguments) \
+    RECORDED(enum gt_status, name, mark, op, GT_OK, parameters, arguments)
 
-RECORDED(info, NO_OP, (struct backend * backend, struct backend_info *out), (backend, out))
-RECORDED(upload, NO_OP, (struct backend * backend, int32_t queue, struct address to, const void *from, size_t bytes),
-         (backend, queue, to, from, bytes))
-RECORDED(download, NO_OP, (struct backend * backend, int32_t queue, void *to, struct address from, size_t bytes),
-         (backend, queue, to, from, bytes))
-RECORDED(run, kind_of(calls, count),
-         (struct backend * backend, int32_t queue, const struct op_call *calls, size_t count),
-         (backend, queue, calls, count))
-RECORDED(sync, backend->record != NULL ? atomic_load(&backend->record->op) : NO_OP,
-         (struct backend * backend, int32_t queue), (backend, queue))
+CALLED(info, "info", NO_OP, (struct backend * backend, struct backend_info *out), (backend, out))
+CALLED(upload, "upload", NO_OP,
+       (struct backend * backend, int32_t queue, struct address to, const void *from, size_t bytes),
+       (backend, queue, to, from, bytes))
+CALLED(download, "download", NO_OP,
+       (struct backend * backend, int32_t queue, void *to, struct address from, size_t bytes),
+       (backend, queue, to, from, bytes))
+CALLED(download_later, "download", NO_OP,
+       (struct backend * backend, int32_t queue, void *to, struct address from, size_t bytes),
+       (backend, queue, to, from, bytes))
+CALLED(bind, "bind", NO_OP, (struct backend * backend, const struct op_call *calls, size_t count),
+       (backend, calls, count))
+CALLED(run, "run", kind_of(calls, count),
+       (struct backend * backend, int32_t queue, const struct op_call *calls, size_t count),
+       (backend, queue, calls, count))
+CALLED(run_timed, "run", kind_of(calls, count),
+       (struct backend * backend, int32_t queue, const struct op_call *calls, size_t count, bool whole,
+        double *seconds),
+       (backend, queue, calls, count, whole, seconds))
+CALLED(sync, "sync", backend->record != NULL ? atomic_load(&backend->record->op) : NO_OP,
+       (struct backend * backend, int32_t queue), (backend, queue))
+CALLED(choose, "choose", NO_OP, (struct backend * backend, const struct backend_choice *choices, size_t count),
+       (backend, choices, count))
+RECORDED(const struct backend_choice *, choices, "choices", NO_OP, (*count = 0, NULL),
+         (struct backend * backend, size_t *count), (backend, count))
+RECORDED(const struct backend_timing *, timings, "timings", NO_OP, (*count = 0, NULL),
+         (struct backend * backend, size_t *count), (backend, count))
 
 enum gt_status backend_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
 {
@@ -63,66 +85,6 @@ enum gt_status backend_arena(struct backend *backend, const struct backend_segme
     enum gt_status status = backend->ops->arena(backend, segments, count);
     ended(record);
     return status;
-}
-
-enum gt_status backend_choose(struct backend *backend, const struct backend_choice *choices, size_t count)
-{
-    if (backend->ops->choose == NULL)
-        return GT_OK;
-    struct backend_record *record = begun(backend, "choose", NO_OP);
-    enum gt_status status = backend->ops->choose(backend, choices, count);
-    ended(record);
-    return status;
-}
-
-enum gt_status backend_bind(struct backend *backend, const struct op_call *calls, size_t count)
-{
-    if (backend->ops->bind == NULL)
-        return GT_OK;
-    struct backend_record *record = begun(backend, "bind", NO_OP);
-    enum gt_status status = backend->ops->bind(backend, calls, count);
-    ended(record);
-    return status;
-}
-
-enum gt_status backend_run_timed(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count,
-                                 bool whole, double *seconds)
-{
-    struct backend_record *record = begun(backend, "run", kind_of(calls, count));
-    const enum gt_status status = backend->ops->run_timed(backend, queue, calls, count, whole, seconds);
-    ended(record);
-    return status;
-}
-
-enum gt_status backend_download_later(struct backend *backend, int32_t queue, void *to, struct address from,
-                                      size_t bytes)
-{
-    struct backend_record *record = begun(backend, "download", NO_OP);
-    enum gt_status status = backend->ops->download_later(backend, queue, to, from, bytes);
-    ended(record);
-    return status;
-}
-
-const struct backend_choice *backend_choices(struct backend *backend, size_t *count)
-{
-    *count = 0;
-    if (backend->ops->choices == NULL)
-        return NULL;
-    struct backend_record *record = begun(backend, "choices", NO_OP);
-    const struct backend_choice *choices = backend->ops->choices(backend, count);
-    ended(record);
-    return choices;
-}
-
-const struct backend_timing *backend_timings(struct backend *backend, size_t *count)
-{
-    *count = 0;
-    if (backend->ops->timings == NULL)
-        return NULL;
-    struct backend_record *record = begun(backend, "timings", NO_OP);
-    const struct backend_timing *timings = backend->ops->timings(backend, count);
-    ended(record);
-    return timings;
 }
 
 void backend_holders(struct backend *backend, struct backend_holders *out)

@@ -1,4 +1,4 @@
-/* State of the cpu backend, and the interface that every kernel file needs: addresses, threads, names.
+/* State of the cpu cpu, and the interface that every kernel file needs: addresses, threads, names.
  *
  * Kernels are compiled once per instruction set (CPU_ISA = generic, avx2 or avx512 on the compiler's command line) and
  * named after it: CPU_NAME(cpu_gemm) is cpu_gemm_avx2.  A kernel file defines only static functions and CPU_NAME
@@ -38,16 +38,23 @@ struct cpu_segment {
     size_t size_bytes;
 };
 
+struct cpu_backend;
 struct cpu_gemm_path;
+
+/* The implementation of an op.  run() is only called with operands that supports() accepted, and cannot fail. */
+struct cpu_op {
+    bool (*supports)(const struct op_call *call); /* NULL: everything that the op's shape rule accepts */
+    size_t (*workspace_bytes)(const struct cpu_backend *cpu, const struct op_call *call); /* NULL: none */
+    void (*run)(const struct cpu_backend *cpu, const struct op_call *call);
+};
 
 struct cpu_backend {
     struct backend base; /* must be first */
-    const struct op_impl *const *table;
+    const struct cpu_op *const *table;
     const char *isa;                  /* instruction set of the kernels: "generic", "avx2" or "avx512" */
     bool isa_lowered;                 /* by GPT_TRAIN_CPU_ISA */
     const struct cpu_gemm_path *bf16; /* path for bf16 products; NULL: the path that every processor has */
     int32_t threads;
-    bool has_arena;
     int32_t segments;
     struct cpu_segment segment[BACKEND_SEGMENTS_MAX];
 };
@@ -69,32 +76,34 @@ static inline const struct cpu_backend *cpu_from(const struct backend *backend)
     return (const struct cpu_backend *)(const void *)backend;
 }
 
-static inline void *cpu_address(const struct backend *backend, struct address at)
+/* Returns the memory of the `bytes` bytes at an address. */
+static inline void *cpu_address(const struct cpu_backend *cpu, struct address at, size_t bytes)
 {
-    const struct cpu_backend *cpu = cpu_from(backend);
-    assert(at.segment < cpu->segments && at.space == cpu->segment[at.segment].space);
-    assert(at.offset_bytes <= cpu->segment[at.segment].size_bytes);
-    return (char *)cpu->segment[at.segment].memory + at.offset_bytes;
+    const struct cpu_segment *segment = &cpu->segment[at.segment];
+    assert(at.segment < cpu->segments && at.space == segment->space);
+    assert(at.offset_bytes <= segment->size_bytes && bytes <= segment->size_bytes - at.offset_bytes);
+    (void)bytes;
+    return (char *)segment->memory + at.offset_bytes;
 }
 
 /* Returns the memory of an operand, or NULL when it is absent. */
-static inline void *cpu_operand(const struct backend *backend, const struct op_call *call, int32_t slot)
+static inline void *cpu_operand(const struct cpu_backend *cpu, const struct op_call *call, int32_t slot)
 {
-    return call->operand[slot].present ? cpu_address(backend, call->operand[slot].at) : NULL;
+    const struct operand *operand = &call->operand[slot];
+    return operand->present ? cpu_address(cpu, operand->at, operand_bytes(operand)) : NULL;
 }
 
-static inline void *cpu_workspace(const struct backend *backend, const struct op_call *call, size_t need_bytes)
+static inline void *cpu_workspace(const struct cpu_backend *cpu, const struct op_call *call, size_t need_bytes)
 {
     assert(call->workspace_bytes >= need_bytes);
-    (void)need_bytes;
-    return cpu_address(backend, call->workspace);
+    return cpu_address(cpu, call->workspace, need_bytes);
 }
 
 /* Returns the threads for a job of `work` element operations: all or one, because libgomp ends and restarts threads
  * when the size of its team changes otherwise.  Results never depend on it. */
-static inline int cpu_threads_for(const struct backend *backend, int64_t work)
+static inline int cpu_threads_for(const struct cpu_backend *cpu, int64_t work)
 {
-    return work <= CPU_SERIAL_WORK_MAX ? 1 : (int)cpu_from(backend)->threads;
+    return work <= CPU_SERIAL_WORK_MAX ? 1 : (int)cpu->threads;
 }
 
 static inline int cpu_thread_index(void)

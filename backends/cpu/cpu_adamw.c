@@ -49,26 +49,24 @@ static void memory_update(const struct cpu_adamw_step *step, const struct adamw_
     cpu_floats_write(memory->second, begin, count, second);
 }
 
-static enum gt_status adamw_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static void adamw_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    (void)queue;
     const struct adamw_memory memory = {
-        .grad = cpu_floats_of(backend, call, ADAMW_GRAD),
-        .param = cpu_floats_of(backend, call, ADAMW_PARAM),
-        .master = cpu_floats_of(backend, call, ADAMW_MASTER),
-        .first = cpu_floats_of(backend, call, ADAMW_M),
-        .second = cpu_floats_of(backend, call, ADAMW_V),
+        .grad = cpu_floats_of(cpu, call, ADAMW_GRAD),
+        .param = cpu_floats_of(cpu, call, ADAMW_PARAM),
+        .master = cpu_floats_of(cpu, call, ADAMW_MASTER),
+        .first = cpu_floats_of(cpu, call, ADAMW_M),
+        .second = cpu_floats_of(cpu, call, ADAMW_V),
     };
-    const union scalar_word *scalars = cpu_operand(backend, call, ADAMW_SCALARS);
-    const float *corrections = cpu_operand(backend, call, ADAMW_CORRECTIONS);
+    const union scalar_word *scalars = cpu_operand(cpu, call, ADAMW_SCALARS);
+    const float *corrections = cpu_operand(cpu, call, ADAMW_CORRECTIONS);
     const int64_t elements = op_elements(call, ADAMW_PARAM), rows = call->operand[ADAMW_CORRECTIONS].dims[0];
     struct cpu_adamw_step step;
     if (!cpu_adamw_step_read(scalars, corrections, rows, &call->attrs, &step))
-        return GT_OK;
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
+        return;
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK)
         memory_update(&step, &memory, begin, min_i64(CPU_BLOCK, elements - begin));
-    return GT_OK;
 }
 
-const struct op_impl CPU_NAME(cpu_adamw) = {.run = adamw_run};
+const struct cpu_op CPU_NAME(cpu_adamw) = {.run = adamw_run};

@@ -12,10 +12,7 @@
 #include <math.h>
 
 struct lean_memory {
-    struct cpu_floats grad;
-    uint16_t *param;
-    void *first, *second;
-    enum dtype moment;
+    struct cpu_floats grad, param, first, second;
     uint8_t *scales; /* int8 exponents: [blocks] of m, then [blocks] of v */
     int64_t blocks;
 };
@@ -74,8 +71,8 @@ static inline uint32_t encode(float x, uint32_t fraction, uint32_t random)
 static void codes_load(const struct lean_memory *memory, struct lean_block *block)
 {
     const int64_t k = block->begin / STATE_BLOCK;
-    const uint8_t *first = (const uint8_t *)memory->first + block->begin;
-    const uint8_t *second = (const uint8_t *)memory->second + block->begin;
+    const uint8_t *first = (const uint8_t *)memory->first.memory + block->begin;
+    const uint8_t *second = (const uint8_t *)memory->second.memory + block->begin;
     const float first_scale = power_of_two((int8_t)memory->scales[k]);
     const float second_scale = power_of_two((int8_t)memory->scales[memory->blocks + k]);
     CPU_OMP(omp simd)
@@ -89,7 +86,7 @@ static void codes_load(const struct lean_memory *memory, struct lean_block *bloc
 
 static void first_store(const struct lean_memory *memory, const struct lean_block *block, const uint16_t *random)
 {
-    uint8_t *codes = (uint8_t *)memory->first + block->begin;
+    uint8_t *codes = (uint8_t *)memory->first.memory + block->begin;
     float largest = 0.0f;
     CPU_OMP(omp simd reduction(max : largest))
     for (int64_t i = 0; i < block->count; i++)
@@ -107,7 +104,7 @@ static void first_store(const struct lean_memory *memory, const struct lean_bloc
 
 static void second_store(const struct lean_memory *memory, const struct lean_block *block, const uint16_t *random)
 {
-    uint8_t *codes = (uint8_t *)memory->second + block->begin;
+    uint8_t *codes = (uint8_t *)memory->second.memory + block->begin;
     float root[STATE_BLOCK], largest = 0.0f;
     CPU_OMP(omp simd reduction(max : largest))
     for (int64_t i = 0; i < block->count; i++) {
@@ -126,89 +123,61 @@ static void second_store(const struct lean_memory *memory, const struct lean_blo
     memory->scales[memory->blocks + block->begin / STATE_BLOCK] = (uint8_t)(int8_t)e;
 }
 
-static void moments_load(const struct lean_memory *memory, struct lean_block *block)
+static void block_load(const struct lean_memory *memory, struct lean_block *block)
 {
-    if (memory->moment == DTYPE_U8) {
+    cpu_floats_copy(memory->grad, block->begin, block->count, block->grad);
+    cpu_floats_copy(memory->param, block->begin, block->count, block->param);
+    if (memory->first.dtype == DTYPE_U8) {
         codes_load(memory, block);
         return;
     }
-    const struct cpu_floats first = {memory->first, memory->moment}, second = {memory->second, memory->moment};
-    const float *m = cpu_floats_read(first, block->begin, block->count, block->first);
-    const float *v = cpu_floats_read(second, block->begin, block->count, block->second);
-    if (memory->moment == DTYPE_F32) {
-        memcpy(block->first, m, (size_t)block->count * sizeof *m);
-        memcpy(block->second, v, (size_t)block->count * sizeof *v);
-    }
+    cpu_floats_copy(memory->first, block->begin, block->count, block->first);
+    cpu_floats_copy(memory->second, block->begin, block->count, block->second);
 }
 
-static void moments_store(const struct lean_memory *memory, const struct cpu_rounding *rounding,
-                          const struct lean_block *block)
+static void block_store(const struct lean_memory *memory, const struct cpu_rounding *rounding,
+                        const struct lean_block *block)
 {
     struct cpu_rounding_bits random;
-    if (memory->moment == DTYPE_F32) {
-        memcpy((float *)memory->first + block->begin, block->first, (size_t)block->count * sizeof(float));
-        memcpy((float *)memory->second + block->begin, block->second, (size_t)block->count * sizeof(float));
+    cpu_rounding_store(rounding, ROUNDING_PARAM, memory->param, block->begin, block->count, block->param);
+    if (memory->first.dtype == DTYPE_U8) {
+        cpu_rounding_fill(rounding, block->begin, ROUNDING_M, &random);
+        first_store(memory, block, random.bits);
+        cpu_rounding_fill(rounding, block->begin, ROUNDING_V, &random);
+        second_store(memory, block, random.bits);
         return;
     }
-    cpu_rounding_fill(rounding, block->begin, ROUNDING_M, &random);
-    if (memory->moment == DTYPE_U8)
-        first_store(memory, block, random.bits);
-    else
-        cpu_rounding_bf16(block->first, random.bits, (uint16_t *)memory->first + block->begin, block->count);
-    cpu_rounding_fill(rounding, block->begin, ROUNDING_V, &random);
-    if (memory->moment == DTYPE_U8)
-        second_store(memory, block, random.bits);
-    else
-        cpu_rounding_bf16(block->second, random.bits, (uint16_t *)memory->second + block->begin, block->count);
+    cpu_rounding_store(rounding, ROUNDING_M, memory->first, block->begin, block->count, block->first);
+    cpu_rounding_store(rounding, ROUNDING_V, memory->second, block->begin, block->count, block->second);
 }
 
-static void block_run(const struct cpu_adamw_step *step, const struct lean_memory *memory,
-                      const struct cpu_rounding *rounding, int64_t begin, int64_t count)
+static void adamw_lean_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    struct lean_block block;
-    struct cpu_rounding_bits random;
-    block.begin = begin;
-    block.count = count;
-    const float *grad = cpu_floats_read(memory->grad, begin, count, block.grad);
-    if (grad != block.grad)
-        memcpy(block.grad, grad, (size_t)count * sizeof *grad);
-    cpu_bf16_load(memory->param + begin, block.param, count);
-    moments_load(memory, &block);
-    block_update(step, &block);
-    cpu_rounding_fill(rounding, begin, ROUNDING_PARAM, &random);
-    cpu_rounding_bf16(block.param, random.bits, memory->param + begin, count);
-    moments_store(memory, rounding, &block);
-}
-
-static struct lean_memory memory_of(const struct backend *backend, const struct op_call *call)
-{
-    return (struct lean_memory){
-        .grad = cpu_floats_of(backend, call, ADAMW_LEAN_GRAD),
-        .param = cpu_operand(backend, call, ADAMW_LEAN_PARAM),
-        .first = cpu_operand(backend, call, ADAMW_LEAN_M),
-        .second = cpu_operand(backend, call, ADAMW_LEAN_V),
-        .moment = call->operand[ADAMW_LEAN_M].dtype,
-        .scales = cpu_operand(backend, call, ADAMW_LEAN_SCALES),
-        .blocks = state_blocks(op_elements(call, ADAMW_LEAN_PARAM)),
-    };
-}
-
-static enum gt_status adamw_lean_run(struct backend *backend, int32_t queue, const struct op_call *call)
-{
-    (void)queue;
-    const struct lean_memory memory = memory_of(backend, call);
-    const union scalar_word *scalars = cpu_operand(backend, call, ADAMW_LEAN_SCALARS);
-    const float *corrections = cpu_operand(backend, call, ADAMW_LEAN_CORRECTIONS);
     const int64_t elements = op_elements(call, ADAMW_LEAN_PARAM);
+    const struct lean_memory memory = {
+        .grad = cpu_floats_of(cpu, call, ADAMW_LEAN_GRAD),
+        .param = cpu_floats_of(cpu, call, ADAMW_LEAN_PARAM),
+        .first = cpu_floats_of(cpu, call, ADAMW_LEAN_M),
+        .second = cpu_floats_of(cpu, call, ADAMW_LEAN_V),
+        .scales = cpu_operand(cpu, call, ADAMW_LEAN_SCALES),
+        .blocks = state_blocks(elements),
+    };
+    const union scalar_word *scalars = cpu_operand(cpu, call, ADAMW_LEAN_SCALARS);
+    const float *corrections = cpu_operand(cpu, call, ADAMW_LEAN_CORRECTIONS);
     const int64_t rows = call->operand[ADAMW_LEAN_CORRECTIONS].dims[0];
     struct cpu_adamw_step step;
     if (!cpu_adamw_step_read(scalars, corrections, rows, &call->attrs, &step))
-        return GT_OK;
+        return;
     const struct cpu_rounding rounding = cpu_rounding_make(scalars, call->attrs.index_base);
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
-    for (int64_t begin = 0; begin < elements; begin += STATE_BLOCK)
-        block_run(&step, &memory, &rounding, begin, min_i64(STATE_BLOCK, elements - begin));
-    return GT_OK;
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, elements)))
+    for (int64_t begin = 0; begin < elements; begin += STATE_BLOCK) {
+        struct lean_block block; /* not initialised: that would take time */
+        block.begin = begin;
+        block.count = min_i64(STATE_BLOCK, elements - begin);
+        block_load(&memory, &block);
+        block_update(&step, &block);
+        block_store(&memory, &rounding, &block);
+    }
 }
 
-const struct op_impl CPU_NAME(cpu_adamw_lean) = {.run = adamw_lean_run};
+const struct cpu_op CPU_NAME(cpu_adamw_lean) = {.run = adamw_lean_run};

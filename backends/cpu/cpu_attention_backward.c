@@ -104,36 +104,11 @@ static void row_slopes(float *weight, float *slope, int64_t width, const float *
     }
 }
 
-/* out[rows, width] = a[rows, padded] transposed[size, width]: scores, or the gradients of the weights. */
-static void rows_scores(const float *a, const float *transposed, float *out, int64_t rows, int64_t width,
-                        const struct attention_shape *shape)
-{
-    cpu_tile_multiply(&(struct cpu_tile_product){.a = a,
-                                                 .a_row = shape->padded,
-                                                 .a_column = 1,
-                                                 .b = transposed,
-                                                 .b_row = ATTENTION_TILE,
-                                                 .c = out,
-                                                 .c_row = ATTENTION_TILE,
-                                                 .m = rows,
-                                                 .n = width,
-                                                 .k = shape->head_size});
-}
-
 /* out[keys, padded] += square[rows, keys]' by_query[rows, padded]: contributions of a square's queries to its keys. */
-static void keys_add(const float *square, const float *by_query, float *out, int64_t rows, int64_t keys, int64_t padded)
+static void keys_add(float *square, float *by_query, float *out, int64_t rows, int64_t keys, int64_t padded)
 {
-    cpu_tile_multiply(&(struct cpu_tile_product){.a = square,
-                                                 .a_row = 1,
-                                                 .a_column = ATTENTION_TILE,
-                                                 .b = by_query,
-                                                 .b_row = padded,
-                                                 .c = out,
-                                                 .c_row = padded,
-                                                 .m = keys,
-                                                 .n = padded,
-                                                 .k = rows,
-                                                 .add = true});
+    cpu_tile_multiply((struct cpu_tile){square, 1, ATTENTION_TILE}, (struct cpu_tile){by_query, padded, 1},
+                      (struct cpu_tile){out, padded, 1}, keys, padded, rows, true);
 }
 
 /* Returns the rows that accumulate dq of `head`, from row `query` of the sample on. */
@@ -168,23 +143,16 @@ static void rows_run(const struct square *square, int64_t first, int64_t rows)
     const float *factor = item->mask.threshold != 0 ? s->factor + first * tile : NULL;
     const float *lse = item->lse + square->head * shape->time + query;
     const float *delta = s->delta + square->head % shape->group * shape->time + query;
-    rows_scores(s->q + first * padded, s->k_transposed, weight, rows, width, shape);
-    rows_scores(s->dy + first * padded, s->v_transposed, slope, rows, width, shape);
+    cpu_tile_multiply((struct cpu_tile){s->q + first * padded, padded, 1}, (struct cpu_tile){s->k_transposed, tile, 1},
+                      (struct cpu_tile){weight, tile, 1}, rows, width, shape->head_size, false);
+    cpu_tile_multiply((struct cpu_tile){s->dy + first * padded, padded, 1}, (struct cpu_tile){s->v_transposed, tile, 1},
+                      (struct cpu_tile){slope, tile, 1}, rows, width, shape->head_size, false);
     for (int64_t i = 0; i < rows; i++)
         row_slopes(weight + i * tile, slope + i * tile, width, factor != NULL ? factor + i * tile : NULL, lse[i],
                    delta[i], attention_begin(item->begin, query + i) - square->key,
                    min_i64(square->keys, query + i + 1 - square->key));
-    cpu_tile_multiply(&(struct cpu_tile_product){.a = slope,
-                                                 .a_row = tile,
-                                                 .a_column = 1,
-                                                 .b = s->k,
-                                                 .b_row = padded,
-                                                 .c = s->dq + first * padded,
-                                                 .c_row = padded,
-                                                 .m = rows,
-                                                 .n = padded,
-                                                 .k = seen,
-                                                 .add = true});
+    cpu_tile_multiply((struct cpu_tile){slope, tile, 1}, (struct cpu_tile){s->k, padded, 1},
+                      (struct cpu_tile){s->dq + first * padded, padded, 1}, rows, padded, seen, true);
 }
 
 /* Processes one square.  On the diagonal, strips of queries skip keys that they do not see, and vice versa. */
@@ -269,34 +237,33 @@ static void item_run(const struct backward_item *item, float *memory)
     dq_store(item, &s);
 }
 
-static size_t attention_backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
+static size_t attention_backward_workspace_bytes(const struct cpu_backend *cpu, const struct op_call *call)
 {
     const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_BACKWARD_QKV]);
     const enum dtype dqkv = call->operand[ATTENTION_BACKWARD_DQKV].dtype;
-    return (size_t)cpu_from(backend)->threads * scratch_floats(&shape, dqkv) * sizeof(float);
+    return (size_t)cpu->threads * scratch_floats(&shape, dqkv) * sizeof(float);
 }
 
-static enum gt_status attention_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static void attention_backward_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    (void)queue;
     const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_BACKWARD_QKV]);
-    const float *lse = cpu_operand(backend, call, ATTENTION_BACKWARD_LSE);
-    const int32_t *begin = cpu_operand(backend, call, ATTENTION_BACKWARD_FIRST);
-    const union scalar_word *scalars = cpu_operand(backend, call, ATTENTION_BACKWARD_SCALARS);
-    const struct cpu_floats dqkv = cpu_floats_of(backend, call, ATTENTION_BACKWARD_DQKV);
+    const float *lse = cpu_operand(cpu, call, ATTENTION_BACKWARD_LSE);
+    const int32_t *begin = cpu_operand(cpu, call, ATTENTION_BACKWARD_FIRST);
+    const union scalar_word *scalars = cpu_operand(cpu, call, ATTENTION_BACKWARD_SCALARS);
+    const struct cpu_floats dqkv = cpu_floats_of(cpu, call, ATTENTION_BACKWARD_DQKV);
     const size_t thread_floats = scratch_floats(&shape, dqkv.dtype);
-    float *scratch = cpu_workspace(backend, call, (size_t)cpu_from(backend)->threads * thread_floats * sizeof(float));
+    float *scratch = cpu_workspace(cpu, call, (size_t)cpu->threads * thread_floats * sizeof(float));
     const struct cpu_mask mask = cpu_mask_make(scalars, shape.dropout);
     const int64_t work = shape.samples * shape.time * shape.row * min_i64(shape.time, ATTENTION_TILE) / 4;
     (void)work; /* used only with OpenMP */
-    CPU_OMP(omp parallel for schedule(dynamic, 1) num_threads(cpu_threads_for(backend, work)))
+    CPU_OMP(omp parallel for schedule(dynamic, 1) num_threads(cpu_threads_for(cpu, work)))
     for (int64_t index = 0; index < shape.samples * shape.kv_heads; index++) {
         const int64_t sample = index / shape.kv_heads;
         struct backward_item item = {
             .shape = &shape,
-            .qkv = cpu_floats_of(backend, call, ATTENTION_BACKWARD_QKV),
-            .dy = cpu_floats_of(backend, call, ATTENTION_BACKWARD_DY),
-            .y = cpu_floats_of(backend, call, ATTENTION_BACKWARD_Y),
+            .qkv = cpu_floats_of(cpu, call, ATTENTION_BACKWARD_QKV),
+            .dy = cpu_floats_of(cpu, call, ATTENTION_BACKWARD_DY),
+            .y = cpu_floats_of(cpu, call, ATTENTION_BACKWARD_Y),
             .dqkv = dqkv,
             .first = sample * shape.time,
             .lse = lse + sample * shape.heads * shape.time,
@@ -307,8 +274,7 @@ static enum gt_status attention_backward_run(struct backend *backend, int32_t qu
         item.mask.sample = scalars[SCALAR_SAMPLE_BASE].u + (uint32_t)sample;
         item_run(&item, scratch + (size_t)cpu_thread_index() * thread_floats);
     }
-    return GT_OK;
 }
 
-const struct op_impl CPU_NAME(cpu_attention_backward) = {.workspace_bytes = attention_backward_workspace_bytes,
-                                                         .run = attention_backward_run};
+const struct cpu_op CPU_NAME(cpu_attention_backward) = {.workspace_bytes = attention_backward_workspace_bytes,
+                                                        .run = attention_backward_run};

@@ -4,11 +4,11 @@
  * For each tile of keys, the band's scores are computed 64 rows at a time (queries are scaled when packed), the running
  * maximum and sum of each row are updated, and the weights times v are added to a packed result.  Tiles beyond the
  * diagonal, and before the band's first document, are skipped; on the diagonal, strips of 16 rows end at the last key
- * that their last row sees.  The assignment of bands
- * to threads does not affect results: a row's sums depend only on the shape.  16-bit rows are converted to fp32 when
- * packed; y is rounded when written.  Dropout applies to the weights that multiply v, not to the sum: after
- * normalisation, as in PyTorch.  attention_cached first appends the new keys and values to the cache, rounded if that
- * has another dtype, and then reads all of them there; prefill and decode differ only in the number of rows.
+ * that their last row sees.  The assignment of bands to threads does not affect results: a row's sums depend only on the
+ * shape.  16-bit rows are converted to fp32 when packed; y is rounded when written.  Dropout applies to the weights that
+ * multiply v, not to the sum: after normalisation, as in PyTorch.  attention_cached first appends the new keys and values
+ * to the cache, rounded if that has another dtype, and then reads all of them there; prefill and decode differ only in
+ * the number of rows.
  */
 #include "backends/cpu/cpu_attention.h"
 #include "backends/cpu/cpu_math.h"
@@ -84,16 +84,9 @@ static void rows_run(const struct band *band, const struct band_scratch *s, int6
     const int64_t padded = band->padded, position = band->position + band->first + begin;
     const int64_t seen = min_i64(keys, position + rows - key), width = attention_width(seen);
     float *result = s->result + begin * padded;
-    cpu_tile_multiply(&(struct cpu_tile_product){.a = s->q + begin * padded,
-                                                 .a_row = padded,
-                                                 .a_column = 1,
-                                                 .b = s->k_transposed,
-                                                 .b_row = ATTENTION_TILE,
-                                                 .c = s->score,
-                                                 .c_row = ATTENTION_TILE,
-                                                 .m = rows,
-                                                 .n = width,
-                                                 .k = band->head_size});
+    cpu_tile_multiply((struct cpu_tile){s->q + begin * padded, padded, 1},
+                      (struct cpu_tile){s->k_transposed, ATTENTION_TILE, 1},
+                      (struct cpu_tile){s->score, ATTENTION_TILE, 1}, rows, width, band->head_size, false);
     for (int64_t i = 0; i < rows; i++)
         row_update(s->score + i * ATTENTION_TILE, attention_begin(band->begin, begin + i) - key,
                    min_i64(keys, position + i + 1 - key), width, s->largest + begin + i, s->sum + begin + i,
@@ -106,17 +99,8 @@ static void rows_run(const struct band *band, const struct band_scratch *s, int6
                 s->score[i * ATTENTION_TILE + j] *= s->factor[i * ATTENTION_TILE + j];
         }
     }
-    cpu_tile_multiply(&(struct cpu_tile_product){.a = s->score,
-                                                 .a_row = ATTENTION_TILE,
-                                                 .a_column = 1,
-                                                 .b = s->v,
-                                                 .b_row = padded,
-                                                 .c = result,
-                                                 .c_row = padded,
-                                                 .m = rows,
-                                                 .n = padded,
-                                                 .k = seen,
-                                                 .add = true});
+    cpu_tile_multiply((struct cpu_tile){s->score, ATTENTION_TILE, 1}, (struct cpu_tile){s->v, padded, 1},
+                      (struct cpu_tile){result, padded, 1}, rows, padded, seen, true);
 }
 
 /* Processes a square of queries and keys: at once if all keys are visible to all queries, else strip by strip. */
@@ -182,25 +166,25 @@ static size_t band_floats(int64_t padded)
 _Static_assert((int)ATTENTION_FORWARD_QKV == (int)ATTENTION_CACHED_QKV, "one function serves both ops");
 _Static_assert((int)ATTENTION_FORWARD_SCALARS == (int)ATTENTION_CACHED_SCALARS, "one function serves both ops");
 
-static size_t bands_workspace_bytes(const struct backend *backend, const struct op_call *call)
+static size_t bands_workspace_bytes(const struct cpu_backend *cpu, const struct op_call *call)
 {
     const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_FORWARD_QKV]);
-    return (size_t)cpu_from(backend)->threads * band_floats(shape.padded) * sizeof(float);
+    return (size_t)cpu->threads * band_floats(shape.padded) * sizeof(float);
 }
 
 /* Runs all bands.  `start` has what they share: the dtypes and memory, the strides and first elements of sample 0 and
  * head 0, and lse and begin of the whole call.  k and v of the next sample begin `sample_elements` later. */
-static void bands_run(struct backend *backend, const struct op_call *call, const struct attention_shape *shape,
+static void bands_run(const struct cpu_backend *cpu, const struct op_call *call, const struct attention_shape *shape,
                       const struct band *start, int64_t sample_elements, int64_t work)
 {
-    const union scalar_word *scalars = cpu_operand(backend, call, ATTENTION_FORWARD_SCALARS);
+    const union scalar_word *scalars = cpu_operand(cpu, call, ATTENTION_FORWARD_SCALARS);
     const int64_t size = shape->head_size, bands = size_ceil_div(shape->time, ATTENTION_BAND);
     const int64_t per_sample = shape->heads * bands;
     const size_t thread_floats = band_floats(shape->padded);
-    float *scratch = cpu_workspace(backend, call, bands_workspace_bytes(backend, call));
+    float *scratch = cpu_workspace(cpu, call, bands_workspace_bytes(cpu, call));
     const struct cpu_mask shared = cpu_mask_make(scalars, shape->dropout);
     (void)work; /* used only with OpenMP */
-    CPU_OMP(omp parallel for schedule(dynamic, 1) num_threads(cpu_threads_for(backend, work)))
+    CPU_OMP(omp parallel for schedule(dynamic, 1) num_threads(cpu_threads_for(cpu, work)))
     for (int64_t item = 0; item < shape->samples * per_sample; item++) {
         const int64_t sample = item / per_sample, head = item % per_sample / bands;
         const int64_t first = (bands - 1 - item % bands) * ATTENTION_BAND; /* longest bands first */
@@ -235,19 +219,17 @@ static struct band band_start(const struct attention_shape *shape, struct cpu_fl
                          .scale = shape->scale};
 }
 
-static enum gt_status attention_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static void attention_forward_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    (void)queue;
     const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_FORWARD_QKV]);
-    const struct cpu_floats qkv = cpu_floats_of(backend, call, ATTENTION_FORWARD_QKV);
+    const struct cpu_floats qkv = cpu_floats_of(cpu, call, ATTENTION_FORWARD_QKV);
     const int64_t work = shape.samples * shape.time * shape.row * min_i64(shape.time, ATTENTION_TILE) / 4;
-    struct band start = band_start(&shape, qkv, cpu_floats_of(backend, call, ATTENTION_FORWARD_Y));
+    struct band start = band_start(&shape, qkv, cpu_floats_of(cpu, call, ATTENTION_FORWARD_Y));
     start.k = (struct cpu_rows){qkv, shape.heads * shape.head_size, shape.row};
     start.v = (struct cpu_rows){qkv, (shape.heads + shape.kv_heads) * shape.head_size, shape.row};
-    start.lse = cpu_operand(backend, call, ATTENTION_FORWARD_LSE);
-    start.begin = cpu_operand(backend, call, ATTENTION_FORWARD_FIRST);
-    bands_run(backend, call, &shape, &start, shape.time * shape.row, work);
-    return GT_OK;
+    start.lse = cpu_operand(cpu, call, ATTENTION_FORWARD_LSE);
+    start.begin = cpu_operand(cpu, call, ATTENTION_FORWARD_FIRST);
+    bands_run(cpu, call, &shape, &start, shape.time * shape.row, work);
 }
 
 /* to[at ..] = from[source ..], `count` elements, converted if the dtypes differ. */
@@ -266,14 +248,13 @@ static void row_copy(struct cpu_floats to, int64_t at, struct cpu_floats from, i
     }
 }
 
-static enum gt_status attention_cached_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static void attention_cached_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    (void)queue;
     struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_CACHED_QKV]);
     shape.dropout = 0.0f;
-    const struct cpu_floats qkv = cpu_floats_of(backend, call, ATTENTION_CACHED_QKV);
-    const struct cpu_floats cache = cpu_floats_of(backend, call, ATTENTION_CACHED_CACHE);
-    const union scalar_word *scalars = cpu_operand(backend, call, ATTENTION_CACHED_SCALARS);
+    const struct cpu_floats qkv = cpu_floats_of(cpu, call, ATTENTION_CACHED_QKV);
+    const struct cpu_floats cache = cpu_floats_of(cpu, call, ATTENTION_CACHED_CACHE);
+    const union scalar_word *scalars = cpu_operand(cpu, call, ATTENTION_CACHED_SCALARS);
     const int64_t size = shape.head_size, width = shape.kv_heads * size;
     const int64_t capacity = call->operand[ATTENTION_CACHED_CACHE].dims[2], position = scalars[SCALAR_POSITION].i;
     const int64_t values = shape.samples * capacity * width; /* keys precede values */
@@ -285,15 +266,14 @@ static enum gt_status attention_cached_run(struct backend *backend, int32_t queu
         row_copy(cache, values + row * width, qkv, source + width, width);
     }
     const int64_t work = shape.samples * shape.time * shape.heads * size * (position + shape.time);
-    struct band start = band_start(&shape, qkv, cpu_floats_of(backend, call, ATTENTION_CACHED_Y));
+    struct band start = band_start(&shape, qkv, cpu_floats_of(cpu, call, ATTENTION_CACHED_Y));
     start.k = (struct cpu_rows){cache, 0, width};
     start.v = (struct cpu_rows){cache, values, width};
     start.position = position;
-    bands_run(backend, call, &shape, &start, capacity * width, work);
-    return GT_OK;
+    bands_run(cpu, call, &shape, &start, capacity * width, work);
 }
 
-const struct op_impl CPU_NAME(cpu_attention_forward) = {.workspace_bytes = bands_workspace_bytes,
-                                                        .run = attention_forward_run};
-const struct op_impl CPU_NAME(cpu_attention_cached) = {.workspace_bytes = bands_workspace_bytes,
-                                                       .run = attention_cached_run};
+const struct cpu_op CPU_NAME(cpu_attention_forward) = {.workspace_bytes = bands_workspace_bytes,
+                                                       .run = attention_forward_run};
+const struct cpu_op CPU_NAME(cpu_attention_cached) = {.workspace_bytes = bands_workspace_bytes,
+                                                      .run = attention_cached_run};

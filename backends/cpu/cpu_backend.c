@@ -21,6 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
 #include <unistd.h>
 #ifdef HAVE_X86_SIMD
 #include <cpuid.h>
@@ -31,10 +34,10 @@
 #include "base/system_memory.h"
 #include "base/thread.h"
 
-extern const struct op_impl *const cpu_table_generic[OP_KIND_COUNT];
+extern const struct cpu_op *const cpu_table_generic[OP_KIND_COUNT];
 #ifdef HAVE_X86_SIMD
-extern const struct op_impl *const cpu_table_avx2[OP_KIND_COUNT];
-extern const struct op_impl *const cpu_table_avx512[OP_KIND_COUNT];
+extern const struct cpu_op *const cpu_table_avx2[OP_KIND_COUNT];
+extern const struct cpu_op *const cpu_table_avx512[OP_KIND_COUNT];
 #endif
 
 /* Not every library's header declares these. */
@@ -50,7 +53,7 @@ void MKL_Set_Num_Threads(int threads);
 
 struct cpu_isa {
     const char *name, *kernels;
-    const struct op_impl *const *table;
+    const struct cpu_op *const *table;
     const struct cpu_gemm_path *bf16;
     bool supported;
 };
@@ -71,6 +74,30 @@ static bool has_avx512(void)
 }
 #endif
 
+#ifdef HAVE_X86_BF16
+#define LEAF7_EDX_AMX_BF16 (1u << 22)
+#define LEAF7_EDX_AMX_TILE (1u << 24)
+#define REQUEST_STATE_PERMISSION 0x1023 /* ARCH_REQ_XCOMP_PERM; missing in the headers of older systems */
+#define STATE_TILE_DATA 18
+
+/* Returns true when AMX, which not every compiler can test, can be used.  The state of its tiles is large, so Linux
+ * saves it only for processes that request it.  The request covers all threads; it fails if the system has not enabled
+ * AMX or a thread's signal stack is too small.
+ *                             Intel SDM vol. 2, CPUID leaf 7; Linux Documentation/arch/x86/xstate.rst */
+static bool has_amx_bf16(void)
+{
+    const unsigned wanted = LEAF7_EDX_AMX_BF16 | LEAF7_EDX_AMX_TILE;
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & wanted) != wanted)
+        return false;
+#if defined(__linux__) && defined(SYS_arch_prctl)
+    return syscall(SYS_arch_prctl, REQUEST_STATE_PERMISSION, STATE_TILE_DATA) == 0;
+#else
+    return false;
+#endif
+}
+#endif
+
 /* Picks the widest set, or the one that the environment names.  Errors: GT_DEVICE for a name that is unknown, not built
  * or not supported here. */
 static enum gt_status isa_choose(struct cpu_backend *cpu)
@@ -78,7 +105,7 @@ static enum gt_status isa_choose(struct cpu_backend *cpu)
     const struct cpu_isa sets[] = {
 #ifdef HAVE_X86_SIMD
 #ifdef HAVE_X86_BF16
-        {"amx", "avx512", cpu_table_avx512, &cpu_gemm_path_amx, has_avx512() && cpu_has_amx_bf16()},
+        {"amx", "avx512", cpu_table_avx512, &cpu_gemm_path_amx, has_avx512() && has_amx_bf16()},
         {"avx512_bf16", "avx512", cpu_table_avx512, &cpu_gemm_path_packed_avx512_bf16,
          has_avx512() && __builtin_cpu_supports("avx512bf16")},
 #endif
@@ -331,55 +358,35 @@ static void cpu_holders(struct backend *backend, struct backend_holders *out)
 static enum gt_status cpu_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
 {
     struct cpu_backend *cpu = cpu_own(backend);
-    if (cpu->has_arena || count < 0 || count > BACKEND_SEGMENTS_MAX) {
-        log_error("cpu: arena of %" PRId32 " segments: expected one call with 0 to %d", count, BACKEND_SEGMENTS_MAX);
-        return GT_DEVICE;
-    }
+    assert(cpu->segments == 0 && count >= 0 && count <= BACKEND_SEGMENTS_MAX);
     TRY(library_space_check(cpu));
     library_touch(cpu);
-    TRY(cpu_memory_map(cpu, segments, count));
-    cpu->has_arena = true;
-    return GT_OK;
-}
-
-/* Errors: GT_DEVICE when `bytes` bytes at `at` are not inside a segment. */
-static enum gt_status range_check(const struct cpu_backend *cpu, const char *what, struct address at, size_t bytes)
-{
-    const bool known = at.segment < cpu->segments && at.space == cpu->segment[at.segment].space;
-    const uint64_t size = known ? cpu->segment[at.segment].size_bytes : 0;
-    if (known && at.offset_bytes <= size && bytes <= size - at.offset_bytes)
-        return GT_OK;
-    log_error("cpu: %s of %zu B at %" PRIu64 " of segment %d, which has %" PRIu64 " B", what, bytes, at.offset_bytes,
-              (int)at.segment, size);
-    return GT_DEVICE;
+    return cpu_memory_map(cpu, segments, count);
 }
 
 static enum gt_status cpu_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
                                  size_t bytes)
 {
     (void)queue;
-    TRY(range_check(cpu_from(backend), "upload", to, bytes));
     if (bytes > 0)
-        memcpy(cpu_address(backend, to), from, bytes);
+        memcpy(cpu_address(cpu_own(backend), to, bytes), from, bytes);
     return GT_OK;
 }
 
 static enum gt_status cpu_download(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes)
 {
     (void)queue;
-    TRY(range_check(cpu_from(backend), "download", from, bytes));
     if (bytes > 0)
-        memcpy(to, cpu_address(backend, from), bytes);
+        memcpy(to, cpu_address(cpu_own(backend), from, bytes), bytes);
     return GT_OK;
 }
 
 static enum gt_status cpu_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
 {
-    const struct op_impl *const *table = cpu_from(backend)->table;
-    for (size_t i = 0; i < count; i++) {
-        assert((unsigned)calls[i].kind < OP_KIND_COUNT);
-        TRY(table[calls[i].kind]->run(backend, queue, &calls[i]));
-    }
+    const struct cpu_backend *cpu = cpu_from(backend);
+    (void)queue;
+    for (size_t i = 0; i < count; i++)
+        cpu->table[calls[i].kind]->run(cpu, &calls[i]);
     return GT_OK;
 }
 
@@ -392,12 +399,14 @@ static enum gt_status cpu_sync(struct backend *backend, int32_t queue)
 
 static bool cpu_supports(const struct backend *backend, const struct op_call *call)
 {
-    return op_impl_supports(cpu_from(backend)->table[call->kind], backend, call);
+    const struct cpu_op *op = cpu_from(backend)->table[call->kind];
+    return op->supports == NULL || op->supports(call);
 }
 
 static size_t cpu_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
-    return op_impl_workspace_bytes(cpu_from(backend)->table[call->kind], backend, call);
+    const struct cpu_op *op = cpu_from(backend)->table[call->kind];
+    return op->workspace_bytes == NULL ? 0 : op->workspace_bytes(cpu_from(backend), call);
 }
 
 const struct backend_ops cpu_backend_ops = {

@@ -8,9 +8,9 @@
 
 #include <string.h>
 
-static size_t bias_backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
+static size_t bias_backward_workspace_bytes(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    (void)backend;
+    (void)cpu;
     const int64_t *dims = call->operand[BIAS_BACKWARD_DY].dims;
     return (size_t)cpu_parts(dims[0]) * (size_t)dims[1] * sizeof(double);
 }
@@ -29,16 +29,15 @@ static void row_add(double *sum, struct cpu_floats dy, int64_t first, int64_t co
     }
 }
 
-static enum gt_status bias_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static void bias_backward_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    (void)queue;
-    const struct cpu_floats dy = cpu_floats_of(backend, call, BIAS_BACKWARD_DY);
-    const struct cpu_floats dbias = cpu_floats_of(backend, call, BIAS_BACKWARD_DBIAS);
+    const struct cpu_floats dy = cpu_floats_of(cpu, call, BIAS_BACKWARD_DY);
+    const struct cpu_floats dbias = cpu_floats_of(cpu, call, BIAS_BACKWARD_DBIAS);
     const int64_t rows = call->operand[BIAS_BACKWARD_DY].dims[0], columns = call->operand[BIAS_BACKWARD_DY].dims[1];
     const bool accumulate = op_accumulates(call, BIAS_BACKWARD_DBIAS);
     const int64_t parts = cpu_parts(rows);
-    double *partial = cpu_workspace(backend, call, (size_t)parts * (size_t)columns * sizeof(double));
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, rows * columns)))
+    double *partial = cpu_workspace(cpu, call, (size_t)parts * (size_t)columns * sizeof(double));
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows * columns)))
     for (int64_t part = 0; part < parts; part++) {
         double *sum = partial + part * columns;
         memset(sum, 0, (size_t)columns * sizeof *sum);
@@ -46,11 +45,10 @@ static enum gt_status bias_backward_run(struct backend *backend, int32_t queue, 
         for (int64_t n = cpu_part_begin(rows, parts, part); n < end; n++)
             row_add(sum, dy, n * columns, columns);
     }
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, parts * columns)))
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, parts * columns)))
     for (int64_t first = 0; first < columns; first += CPU_PART_COLUMNS)
         cpu_parts_add(dbias, accumulate, partial, columns, parts, first, columns);
-    return GT_OK;
 }
 
-const struct op_impl CPU_NAME(cpu_bias_backward) = {.workspace_bytes = bias_backward_workspace_bytes,
-                                                    .run = bias_backward_run};
+const struct cpu_op CPU_NAME(cpu_bias_backward) = {.workspace_bytes = bias_backward_workspace_bytes,
+                                                   .run = bias_backward_run};

@@ -61,27 +61,26 @@ static float row_loss(float *row, int64_t vocab, int64_t width, int32_t target, 
     return (float)(log(sum) + ((double)largest - (double)correct));
 }
 
-static size_t cross_entropy_workspace_bytes(const struct backend *backend, const struct op_call *call)
+static size_t cross_entropy_workspace_bytes(const struct cpu_backend *cpu, const struct op_call *call)
 {
     const struct operand *logits = &call->operand[CROSS_ENTROPY_LOGITS];
     const size_t row_bytes = cpu_row_floats(logits->dims[1]) * sizeof(float);
-    return logits->dtype == DTYPE_F32 ? 0 : (size_t)cpu_from(backend)->threads * row_bytes;
+    return logits->dtype == DTYPE_F32 ? 0 : (size_t)cpu->threads * row_bytes;
 }
 
-static enum gt_status cross_entropy_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static void cross_entropy_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    (void)queue;
-    const int32_t *targets = cpu_operand(backend, call, CROSS_ENTROPY_TARGETS);
-    const union scalar_word *scalars = cpu_operand(backend, call, CROSS_ENTROPY_SCALARS);
-    const struct cpu_floats logits = cpu_floats_of(backend, call, CROSS_ENTROPY_LOGITS);
-    float *losses = cpu_operand(backend, call, CROSS_ENTROPY_LOSSES);
+    const int32_t *targets = cpu_operand(cpu, call, CROSS_ENTROPY_TARGETS);
+    const union scalar_word *scalars = cpu_operand(cpu, call, CROSS_ENTROPY_SCALARS);
+    const struct cpu_floats logits = cpu_floats_of(cpu, call, CROSS_ENTROPY_LOGITS);
+    float *losses = cpu_operand(cpu, call, CROSS_ENTROPY_LOSSES);
     const int64_t rows = call->operand[CROSS_ENTROPY_LOGITS].dims[0];
     const int64_t width = call->operand[CROSS_ENTROPY_LOGITS].dims[1], vocab = call->attrs.vocab;
     const float scale = scalars[SCALAR_LOSS_GRADIENT].f;
     const bool gradient = call->attrs.gradient;
-    const size_t scratch_bytes = cross_entropy_workspace_bytes(backend, call);
-    float *scratch = scratch_bytes > 0 ? cpu_workspace(backend, call, scratch_bytes) : NULL;
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, rows * width)))
+    const size_t scratch_bytes = cross_entropy_workspace_bytes(cpu, call);
+    float *scratch = scratch_bytes > 0 ? cpu_workspace(cpu, call, scratch_bytes) : NULL;
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows * width)))
     for (int64_t n = 0; n < rows; n++) {
         float *buffer = scratch != NULL ? scratch + (size_t)cpu_thread_index() * cpu_row_floats(width) : NULL;
         float *row = cpu_floats_edit(logits, n * width, vocab, buffer);
@@ -89,23 +88,20 @@ static enum gt_status cross_entropy_run(struct backend *backend, int32_t queue, 
         if (gradient)
             cpu_floats_write(logits, n * width, width, row);
     }
-    return GT_OK;
 }
 
-static enum gt_status loss_sum_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static void loss_sum_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    (void)queue;
-    const float *losses = cpu_operand(backend, call, LOSS_SUM_LOSSES);
-    union scalar_word *scalars = cpu_operand(backend, call, LOSS_SUM_SCALARS);
+    const float *losses = cpu_operand(cpu, call, LOSS_SUM_LOSSES);
+    union scalar_word *scalars = cpu_operand(cpu, call, LOSS_SUM_SCALARS);
     const int64_t count = op_elements(call, LOSS_SUM_LOSSES);
     double sum = 0.0;
     CPU_OMP(omp simd reduction(+ : sum))
     for (int64_t i = 0; i < count; i++)
         sum += (double)losses[i];
     scalars[SCALAR_LOSS_SUM].f = (float)((double)scalars[SCALAR_LOSS_SUM].f + sum);
-    return GT_OK;
 }
 
-const struct op_impl CPU_NAME(cpu_cross_entropy) = {.workspace_bytes = cross_entropy_workspace_bytes,
-                                                    .run = cross_entropy_run};
-const struct op_impl CPU_NAME(cpu_loss_sum) = {.run = loss_sum_run};
+const struct cpu_op CPU_NAME(cpu_cross_entropy) = {.workspace_bytes = cross_entropy_workspace_bytes,
+                                                   .run = cross_entropy_run};
+const struct cpu_op CPU_NAME(cpu_loss_sum) = {.run = loss_sum_run};

@@ -8,18 +8,17 @@
 
 #define STRIP 128 /* columns summed at a time */
 
-static enum gt_status embed_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static void embed_forward_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    (void)queue;
-    const int32_t *ids = cpu_operand(backend, call, EMBED_FORWARD_IDS);
-    const struct cpu_floats wte = cpu_floats_of(backend, call, EMBED_FORWARD_WTE);
-    const struct cpu_floats wpe = cpu_floats_of(backend, call, EMBED_FORWARD_WPE);
-    const union scalar_word *scalars = cpu_operand(backend, call, EMBED_FORWARD_SCALARS);
-    const struct cpu_floats y = cpu_floats_of(backend, call, EMBED_FORWARD_Y);
+    const int32_t *ids = cpu_operand(cpu, call, EMBED_FORWARD_IDS);
+    const struct cpu_floats wte = cpu_floats_of(cpu, call, EMBED_FORWARD_WTE);
+    const struct cpu_floats wpe = cpu_floats_of(cpu, call, EMBED_FORWARD_WPE);
+    const union scalar_word *scalars = cpu_operand(cpu, call, EMBED_FORWARD_SCALARS);
+    const struct cpu_floats y = cpu_floats_of(cpu, call, EMBED_FORWARD_Y);
     const int64_t rows = call->operand[EMBED_FORWARD_Y].dims[0], channels = call->operand[EMBED_FORWARD_Y].dims[1];
     const int64_t time = call->attrs.time, position = scalars[SCALAR_POSITION].i;
     assert(wpe.memory == NULL || (position >= 0 && position + time <= call->operand[EMBED_FORWARD_WPE].dims[0]));
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, rows * channels)))
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows * channels)))
     for (int64_t n = 0; n < rows; n++) {
         assert(ids[n] >= 0 && ids[n] < call->operand[EMBED_FORWARD_WTE].dims[0]);
         float buffer[2][CPU_BLOCK];
@@ -38,7 +37,6 @@ static enum gt_status embed_forward_run(struct backend *backend, int32_t queue, 
             cpu_floats_write(y, at, count, out);
         }
     }
-    return GT_OK;
 }
 
 /* Rows of dy: the rows in `list`, or first, first + stride, ... if `list` is NULL. */
@@ -72,19 +70,18 @@ static void rows_sum(struct cpu_floats out, int64_t to, bool accumulate, const s
     }
 }
 
-static enum gt_status embed_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static void embed_backward_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    (void)queue;
-    const struct cpu_floats dy = cpu_floats_of(backend, call, EMBED_BACKWARD_DY);
-    const int32_t *ids = cpu_operand(backend, call, EMBED_BACKWARD_IDS);
-    const int32_t *order = cpu_operand(backend, call, EMBED_BACKWARD_ORDER);
-    const int32_t *starts = cpu_operand(backend, call, EMBED_BACKWARD_STARTS);
-    const struct cpu_floats dwte = cpu_floats_of(backend, call, EMBED_BACKWARD_DWTE);
-    const struct cpu_floats dwpe = cpu_floats_of(backend, call, EMBED_BACKWARD_DWPE);
+    const struct cpu_floats dy = cpu_floats_of(cpu, call, EMBED_BACKWARD_DY);
+    const int32_t *ids = cpu_operand(cpu, call, EMBED_BACKWARD_IDS);
+    const int32_t *order = cpu_operand(cpu, call, EMBED_BACKWARD_ORDER);
+    const int32_t *starts = cpu_operand(cpu, call, EMBED_BACKWARD_STARTS);
+    const struct cpu_floats dwte = cpu_floats_of(cpu, call, EMBED_BACKWARD_DWTE);
+    const struct cpu_floats dwpe = cpu_floats_of(cpu, call, EMBED_BACKWARD_DWPE);
     const int64_t rows = call->operand[EMBED_BACKWARD_DY].dims[0], channels = call->operand[EMBED_BACKWARD_DY].dims[1];
     const int64_t time = call->attrs.time, positions = dwpe.memory != NULL ? op_rows(call, EMBED_BACKWARD_DWPE) : 0;
     const bool accumulate = op_accumulates(call, EMBED_BACKWARD_DWPE);
-    const int threads = cpu_threads_for(backend, rows * channels);
+    const int threads = cpu_threads_for(cpu, rows * channels);
     (void)threads; /* used only with OpenMP */
     const int64_t groups = starts[0];
     assert(groups >= 0 && groups + 2 <= call->operand[EMBED_BACKWARD_STARTS].dims[0]);
@@ -101,8 +98,7 @@ static enum gt_status embed_backward_run(struct backend *backend, int32_t queue,
         if (t < time || !accumulate)
             rows_sum(dwpe, t, accumulate, &rows_at, channels);
     }
-    return GT_OK;
 }
 
-const struct op_impl CPU_NAME(cpu_embed_forward) = {.run = embed_forward_run};
-const struct op_impl CPU_NAME(cpu_embed_backward) = {.run = embed_backward_run};
+const struct cpu_op CPU_NAME(cpu_embed_forward) = {.run = embed_forward_run};
+const struct cpu_op CPU_NAME(cpu_embed_backward) = {.run = embed_backward_run};

@@ -29,9 +29,8 @@ static bool dtypes_supported(const struct op_call *call)
            (!bias->present || dtype_is_float(bias->dtype));
 }
 
-static bool gemm_supports(const struct backend *backend, const struct op_call *call)
+static bool gemm_supports(const struct op_call *call)
 {
-    (void)backend;
     for (int32_t slot = 0; slot < GEMM_OPERANDS; slot++) {
         const struct operand *operand = &call->operand[slot];
         for (int32_t i = 0; operand->present && i < operand->rank; i++) {
@@ -183,9 +182,9 @@ static bool packing_pays(const struct cpu_gemm *job)
 }
 
 /* Few rows read b as it lies, because packing it would not pay. */
-static const struct cpu_gemm_path *path_choose(const struct backend *backend, const struct cpu_gemm *job)
+static const struct cpu_gemm_path *path_choose(const struct cpu_backend *cpu, const struct cpu_gemm *job)
 {
-    const struct cpu_gemm_path *path = job->dtype == DTYPE_BF16 ? cpu_from(backend)->bf16 : NULL;
+    const struct cpu_gemm_path *path = job->dtype == DTYPE_BF16 ? cpu->bf16 : NULL;
     if (path == NULL)
         path = packing_pays(job) ? &CPU_NAME(cpu_gemm_path_packed) : &path_library;
     const int64_t few = path->few_rows > 0 ? path->few_rows : CPU_GEMM_FEW_ROWS;
@@ -199,30 +198,28 @@ static size_t scratch_bytes(const struct cpu_gemm_path *path, const struct cpu_g
     return path->scratch_bytes != NULL ? path->scratch_bytes(job, tile) : 0;
 }
 
-static size_t gemm_workspace_bytes(const struct backend *backend, const struct op_call *call)
+static size_t gemm_workspace_bytes(const struct cpu_backend *cpu, const struct op_call *call)
 {
     const struct cpu_gemm job = job_of(call);
-    const struct cpu_gemm_path *path = path_choose(backend, &job);
-    const struct cpu_gemm_tile tile = tile_choose(path, &job, (int)cpu_from(backend)->threads);
-    return (size_t)cpu_from(backend)->threads * scratch_bytes(path, &job, &tile);
+    const struct cpu_gemm_path *path = path_choose(cpu, &job);
+    const struct cpu_gemm_tile tile = tile_choose(path, &job, (int)cpu->threads);
+    return (size_t)cpu->threads * scratch_bytes(path, &job, &tile);
 }
 
-static enum gt_status gemm_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static void gemm_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    (void)queue;
     struct cpu_gemm job = job_of(call);
-    const struct cpu_gemm_path *path = path_choose(backend, &job);
-    job.a = cpu_operand(backend, call, GEMM_A);
-    job.b = cpu_operand(backend, call, GEMM_B);
-    job.bias = cpu_operand(backend, call, GEMM_BIAS);
-    job.d = cpu_operand(backend, call, GEMM_D);
-    const struct cpu_gemm_tile size = tile_choose(path, &job, (int)cpu_from(backend)->threads);
+    const struct cpu_gemm_path *path = path_choose(cpu, &job);
+    job.a = cpu_operand(cpu, call, GEMM_A);
+    job.b = cpu_operand(cpu, call, GEMM_B);
+    job.bias = cpu_operand(cpu, call, GEMM_BIAS);
+    job.d = cpu_operand(cpu, call, GEMM_D);
+    const struct cpu_gemm_tile size = tile_choose(path, &job, (int)cpu->threads);
     const size_t thread_bytes = scratch_bytes(path, &job, &size);
-    char *scratch =
-        thread_bytes > 0 ? cpu_workspace(backend, call, (size_t)cpu_from(backend)->threads * thread_bytes) : NULL;
+    char *scratch = thread_bytes > 0 ? cpu_workspace(cpu, call, (size_t)cpu->threads * thread_bytes) : NULL;
     const int64_t down = size_ceil_div(job.m, size.rows), across = size_ceil_div(job.n, size.columns);
     const bool serial = down * across == 1 || product_is_small(job.m, job.n, job.k);
-    const int threads = serial ? 1 : (int)cpu_from(backend)->threads;
+    const int threads = serial ? 1 : (int)cpu->threads;
     (void)threads; /* used only with OpenMP */
     CPU_OMP(omp parallel for schedule(dynamic, 1) num_threads(threads))
     for (int64_t t = 0; t < down * across; t++) {
@@ -231,8 +228,7 @@ static enum gt_status gemm_run(struct backend *backend, int32_t queue, const str
         tile.columns = min_i64(size.columns, job.n - tile.column);
         path->tile_run(&job, &tile, thread_bytes > 0 ? scratch + (size_t)cpu_thread_index() * thread_bytes : NULL);
     }
-    return GT_OK;
 }
 
-const struct op_impl CPU_NAME(cpu_gemm) = {
+const struct cpu_op CPU_NAME(cpu_gemm) = {
     .supports = gemm_supports, .workspace_bytes = gemm_workspace_bytes, .run = gemm_run};

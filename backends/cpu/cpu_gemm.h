@@ -86,8 +86,4 @@ extern const struct cpu_gemm_path CPU_NAME(cpu_gemm_path_packed);
 extern const struct cpu_gemm_path cpu_gemm_path_packed_avx512_bf16;
 extern const struct cpu_gemm_path cpu_gemm_path_amx;
 
-/* Returns true when AMX can be used.  Requests the permission to use tiles from the system, for the whole process.
- * Defined in cpu_features.c. */
-bool cpu_has_amx_bf16(void);
-
 #endif

@@ -37,34 +37,6 @@ struct portion {
     int64_t begin, size;
 };
 
-/* Transposes a square of pairs.  Vector i contains 16 pairs of k of line i; or, transposed, pair i of 16 lines. */
-static inline void transpose_pairs(__m512i v[static STRIP])
-{
-    __m512i t[STRIP];
-    for (int i = 0; i < STRIP; i += 2) {
-        t[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
-        t[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
-    }
-    for (int i = 0; i < STRIP; i += 4) {
-        v[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-        v[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-        v[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-        v[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-    }
-    for (int i = 0; i < 4; i++) {
-        t[i] = _mm512_shuffle_i32x4(v[i], v[i + 4], 0x88);
-        t[i + 4] = _mm512_shuffle_i32x4(v[i], v[i + 4], 0xdd);
-        t[i + 8] = _mm512_shuffle_i32x4(v[i + 8], v[i + 12], 0x88);
-        t[i + 12] = _mm512_shuffle_i32x4(v[i + 8], v[i + 12], 0xdd);
-    }
-    for (int i = 0; i < 4; i++) {
-        v[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
-        v[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
-        v[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
-        v[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
-    }
-}
-
 /* Loads 16 lines from `line`, 32 of k from `k`, by line: for operands in which k is contiguous. */
 static inline void block_load_by_line(const struct lines *from, int64_t line, int64_t k, int64_t depth,
                                       __m512i v[static STRIP])
@@ -93,7 +65,7 @@ static inline void block_load_by_pair(const struct lines *from, int64_t line, in
     }
 }
 
-/* Packs one block of 16 lines and 32 of k into `out`. */
+/* Packs one block of 16 lines and 32 of k into `out`: vectors of 16 pairs of k of a line, or of a pair of 16 lines. */
 static inline void block_pack(const struct lines *from, int64_t line, int64_t k, int64_t depth, bool by_line,
                               uint16_t *out)
 {
@@ -103,7 +75,7 @@ static inline void block_pack(const struct lines *from, int64_t line, int64_t k,
     else
         block_load_by_pair(from, line, k, depth, v);
     if ((from->k_stride == 1) != by_line)
-        transpose_pairs(v);
+        cpu_square_transpose((cpu_vector *)v);
     for (int i = 0; i < STRIP; i++)
         _mm512_store_si512(out + i * DEPTH, v[i]);
 }

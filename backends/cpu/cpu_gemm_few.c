@@ -1,11 +1,10 @@
 /* Tiles of products with few rows, as in generation; reading b once determines their time.
  *
  * Packing b pays only for many rows.  Here b is read in memory order, 16 bits are widened as they are loaded, and each
- * value read serves all rows.  With b as [k,n], one row takes four lines at a time; several rows keep a strip of their
- * sums in registers over 16 lines.  With b as [n,k], four rows are multiplied with a few lines at once.  In 16 bits the
- * rows of a are widened first, and the sums lie in scratch if d is not fp32; k is divided so that both have a bound.
- * The arithmetic for a row does not depend on the number of rows: each element is summed over k in increasing order,
- * for [n,k] in one vector of partial sums.
+ * value read serves all rows.  With b as [k,n], rows keep a strip of their sums in registers over 16 lines.  With b as
+ * [n,k], four rows are multiplied with a few lines at once.  In 16 bits the rows of a are widened first, and the sums
+ * lie in scratch if d is not fp32; k is divided so that both have a bound.  The arithmetic for a row does not depend on
+ * the number of rows: each element is summed over k in increasing order, for [n,k] in one vector of partial sums.
  */
 #include "backends/cpu/cpu_gemm.h"
 
@@ -18,7 +17,6 @@
 #define ROWS_MAX CPU_GEMM_FEW_ROWS
 #define COLUMNS_MAX 512
 #define PORTION_MAX 2048 /* of k, in 16 bits */
-#define LINES 4          /* lines of b at a time, for one row */
 #define STRIP 3          /* vectors of sums that a row keeps in registers */
 #define STRIP_LINES 16   /* lines of b for which the sums stay there */
 #define DOT_ROWS 4
@@ -66,21 +64,6 @@ INLINED float value_at(const char *b, enum dtype dtype, int64_t at)
 {
     float buffer[1];
     return *cpu_load(b, dtype, at, 1, buffer);
-}
-
-/* d[columns] += a[0] b[0..] + a[1] b[b_row..] + ..., for LINES lines from line k on. */
-INLINED void lines_add(const struct few *few, enum dtype dtype, int64_t k)
-{
-    const float *a = few->a + k;
-    int64_t j = 0;
-    for (; j + CPU_LANES <= few->columns; j += CPU_LANES) {
-        cpu_vector sum = *(const cpu_vector *)(few->d + j);
-        CPU_UNROLLED for (int l = 0; l < LINES; l++) sum += a[l] * vector_at(few->b, dtype, (k + l) * few->b_row + j);
-        *(cpu_vector *)(few->d + j) = sum;
-    }
-    for (; j < few->columns; j++)
-        for (int l = 0; l < LINES; l++)
-            few->d[j] += a[l] * value_at(few->b, dtype, (k + l) * few->b_row + j);
 }
 
 /* d[j..] += a b[k][j..] for one row and line. */
@@ -151,13 +134,8 @@ INLINED void rows_add(const struct few *few, enum dtype dtype, int64_t k)
 /* Multiplies with b as [k,n]. */
 INLINED void columns_multiply(const struct few *few, enum dtype dtype)
 {
-    int64_t k = 0;
-    for (; few->rows > 1 && k < few->k; k += STRIP_LINES)
+    for (int64_t k = 0; k < few->k; k += STRIP_LINES)
         rows_add(few, dtype, k);
-    for (; k + LINES <= few->k; k += LINES)
-        lines_add(few, dtype, k);
-    for (; k < few->k; k++)
-        line_add(few, dtype, 0, k, 0);
 }
 
 /* Adds to d[rows][lines], from `row` and column j on. */

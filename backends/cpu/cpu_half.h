@@ -150,14 +150,22 @@ struct cpu_floats {
     enum dtype dtype;
 };
 
-static inline struct cpu_floats cpu_floats_of(const struct backend *backend, const struct op_call *call, int32_t slot)
+static inline struct cpu_floats cpu_floats_of(const struct cpu_backend *cpu, const struct op_call *call, int32_t slot)
 {
-    return (struct cpu_floats){cpu_operand(backend, call, slot), call->operand[slot].dtype};
+    return (struct cpu_floats){cpu_operand(cpu, call, slot), call->operand[slot].dtype};
 }
 
 static inline const float *cpu_floats_read(struct cpu_floats from, int64_t first, int64_t count, float *buffer)
 {
     return cpu_load(from.memory, from.dtype, first, count, buffer);
+}
+
+/* Writes the elements as fp32 to `out`. */
+static inline void cpu_floats_copy(struct cpu_floats from, int64_t first, int64_t count, float *out)
+{
+    const float *in = cpu_floats_read(from, first, count, out);
+    if (in != out)
+        memcpy(out, in, (size_t)count * sizeof *out);
 }
 
 static inline float *cpu_floats_place(struct cpu_floats to, int64_t first, float *buffer)
@@ -176,6 +184,36 @@ static inline void cpu_floats_write(struct cpu_floats to, int64_t first, int64_t
 {
     cpu_store(to.memory, to.dtype, first, count, values);
 }
+
+/* Computes elements of a result from the elements of the inputs at the same places, which it may replace. */
+typedef void cpu_elements_fn(const struct op_attrs *attrs, const float *const *in, float *out, int64_t count);
+
+/* Runs an op whose last operand is the result, and whose others are inputs of the same shape, at most two. */
+static inline void cpu_elements_run(const struct cpu_backend *cpu, const struct op_call *call, cpu_elements_fn *compute)
+{
+    const int32_t inputs = op_declaration(call->kind)->operands - 1;
+    const struct cpu_floats result = cpu_floats_of(cpu, call, inputs);
+    const int64_t elements = op_elements(call, inputs);
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, elements)))
+    for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
+        float buffer[3][CPU_BLOCK];
+        const float *in[2];
+        const int64_t count = min_i64(CPU_BLOCK, elements - begin);
+        for (int32_t slot = 0; slot < inputs; slot++)
+            in[slot] = cpu_floats_read(cpu_floats_of(cpu, call, slot), begin, count, buffer[slot]);
+        float *out = cpu_floats_place(result, begin, buffer[2]);
+        compute(&call->attrs, in, out, count);
+        cpu_floats_write(result, begin, count, out);
+    }
+}
+
+/* Defines the op `name`, which the function of that name computes. */
+#define CPU_ELEMENTWISE(name)                                                         \
+    static void name##_run(const struct cpu_backend *cpu, const struct op_call *call) \
+    {                                                                                 \
+        cpu_elements_run(cpu, call, name);                                            \
+    }                                                                                 \
+    const struct cpu_op CPU_NAME(cpu_##name) = {.run = name##_run};
 
 /* Returns the floats in a row of `columns`, padded so that threads do not share cache lines in a workspace. */
 static inline size_t cpu_row_floats(int64_t columns)

@@ -1,4 +1,4 @@
-/* Each kernel file defines a `const struct op_impl CPU_NAME(cpu_NAME)` for each of its ops; expanding ops.def declares
+/* Each kernel file defines a `const struct cpu_op CPU_NAME(cpu_NAME)` for each of its ops; expanding ops.def declares
  * all of them here. */
 #ifndef GPT_TRAIN_CPU_CPU_KERNEL_H
 #define GPT_TRAIN_CPU_CPU_KERNEL_H
@@ -12,10 +12,10 @@
 #define CPU_PASTE(a, b) CPU_PASTE_(a, b)
 #define CPU_NAME(name) CPU_PASTE(name, CPU_ISA)
 
-#define OP(KIND, name, ...) extern const struct op_impl CPU_NAME(cpu_##name);
+#define OP(KIND, name, ...) extern const struct cpu_op CPU_NAME(cpu_##name);
 #include "ops/ops.def"
 #undef OP
 
-extern const struct op_impl *const CPU_NAME(cpu_table)[OP_KIND_COUNT];
+extern const struct cpu_op *const CPU_NAME(cpu_table)[OP_KIND_COUNT];
 
 #endif

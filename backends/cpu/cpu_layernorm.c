@@ -34,13 +34,13 @@ struct gradient_row {
 };
 
 /* Returns the floats of workspace; 0 if there is a gain and all operands are fp32. */
-static size_t rows_floats(const struct backend *backend, const struct op_call *call, int32_t gain, size_t rows)
+static size_t rows_floats(const struct cpu_backend *cpu, const struct op_call *call, int32_t gain, size_t rows)
 {
     const int64_t channels = op_columns(call, 0);
     bool converts = !call->operand[gain].present;
     for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++)
         converts |= call->operand[slot].present && call->operand[slot].dtype != DTYPE_F32;
-    return converts ? (SHARED_ROWS + (size_t)cpu_from(backend)->threads * rows) * cpu_row_floats(channels) : 0;
+    return converts ? (SHARED_ROWS + (size_t)cpu->threads * rows) * cpu_row_floats(channels) : 0;
 }
 
 /* Returns row `index` of the workspace, or NULL if nothing is converted. */
@@ -50,9 +50,9 @@ static float *scratch_row(float *scratch, size_t row_floats, size_t index)
 }
 
 /* Returns the gain as fp32: the operand's memory, or a row in `scratch`. */
-static const float *gain_read(const struct backend *backend, const struct op_call *call, int32_t slot, float *scratch)
+static const float *gain_read(const struct cpu_backend *cpu, const struct op_call *call, int32_t slot, float *scratch)
 {
-    const struct cpu_floats gain = cpu_floats_of(backend, call, slot);
+    const struct cpu_floats gain = cpu_floats_of(cpu, call, slot);
     const int64_t channels = op_columns(call, 0);
     if (gain.memory != NULL)
         return cpu_floats_read(gain, 0, channels, scratch);
@@ -91,29 +91,28 @@ static void row_normalise(const float *x, const float *gain, const float *bias, 
     *out_rstd = rstd;
 }
 
-static size_t forward_workspace_bytes(const struct backend *backend, const struct op_call *call)
+static size_t forward_workspace_bytes(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    return rows_floats(backend, call, LAYERNORM_FORWARD_GAIN, FORWARD_ROWS) * sizeof(float);
+    return rows_floats(cpu, call, LAYERNORM_FORWARD_GAIN, FORWARD_ROWS) * sizeof(float);
 }
 
-static enum gt_status forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static void forward_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    (void)queue;
-    const struct cpu_floats x = cpu_floats_of(backend, call, LAYERNORM_FORWARD_X);
-    const struct cpu_floats y = cpu_floats_of(backend, call, LAYERNORM_FORWARD_Y);
-    const struct cpu_floats biases = cpu_floats_of(backend, call, LAYERNORM_FORWARD_BIAS);
-    float *mean = cpu_operand(backend, call, LAYERNORM_FORWARD_MEAN);
-    float *rstd = cpu_operand(backend, call, LAYERNORM_FORWARD_RSTD);
+    const struct cpu_floats x = cpu_floats_of(cpu, call, LAYERNORM_FORWARD_X);
+    const struct cpu_floats y = cpu_floats_of(cpu, call, LAYERNORM_FORWARD_Y);
+    const struct cpu_floats biases = cpu_floats_of(cpu, call, LAYERNORM_FORWARD_BIAS);
+    float *mean = cpu_operand(cpu, call, LAYERNORM_FORWARD_MEAN);
+    float *rstd = cpu_operand(cpu, call, LAYERNORM_FORWARD_RSTD);
     const int64_t rows = call->operand[LAYERNORM_FORWARD_X].dims[0];
     const int64_t channels = call->operand[LAYERNORM_FORWARD_X].dims[1];
     const float epsilon = call->attrs.epsilon;
-    const size_t scratch_bytes = forward_workspace_bytes(backend, call);
+    const size_t scratch_bytes = forward_workspace_bytes(cpu, call);
     const size_t row_floats = scratch_bytes > 0 ? cpu_row_floats(channels) : 0;
-    float *scratch = scratch_bytes > 0 ? cpu_workspace(backend, call, scratch_bytes) : NULL;
-    const float *gain = gain_read(backend, call, LAYERNORM_FORWARD_GAIN, scratch), *bias = NULL;
+    float *scratch = scratch_bytes > 0 ? cpu_workspace(cpu, call, scratch_bytes) : NULL;
+    const float *gain = gain_read(cpu, call, LAYERNORM_FORWARD_GAIN, scratch), *bias = NULL;
     if (biases.memory != NULL)
         bias = cpu_floats_read(biases, 0, channels, scratch_row(scratch, row_floats, 1));
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, rows * channels)))
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows * channels)))
     for (int64_t n = 0; n < rows; n++) {
         float *buffer = scratch_row(scratch, row_floats, SHARED_ROWS + (size_t)cpu_thread_index());
         const float *in = cpu_floats_read(x, n * channels, channels, buffer);
@@ -121,7 +120,6 @@ static enum gt_status forward_run(struct backend *backend, int32_t queue, const 
         row_normalise(in, gain, bias, channels, epsilon, out, mean != NULL ? mean + n : NULL, rstd + n);
         cpu_floats_write(y, n * channels, channels, out);
     }
-    return GT_OK;
 }
 
 /* Computes dx of a row, and adds its contribution to dgain[channels] and, if there is a bias, to dbias[channels] (both
@@ -188,57 +186,55 @@ static size_t parts_bytes(const struct op_call *call)
 }
 
 /* The sums of the parts, followed by the fp32 rows. */
-static size_t backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
+static size_t backward_workspace_bytes(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    return parts_bytes(call) + rows_floats(backend, call, LAYERNORM_BACKWARD_GAIN, BACKWARD_ROWS) * sizeof(float);
+    return parts_bytes(call) + rows_floats(cpu, call, LAYERNORM_BACKWARD_GAIN, BACKWARD_ROWS) * sizeof(float);
 }
 
 /* Operand `slot`, dgain or dbias, (+)= the sums over the parts, unless it is absent. */
-static void sums_add(const struct backend *backend, const struct op_call *call, int32_t slot, const double *partial,
+static void sums_add(const struct cpu_backend *cpu, const struct op_call *call, int32_t slot, const double *partial,
                      int64_t parts)
 {
     const int64_t channels = op_elements(call, slot);
-    const struct cpu_floats out = cpu_floats_of(backend, call, slot);
+    const struct cpu_floats out = cpu_floats_of(cpu, call, slot);
     for (int64_t first = 0; first < channels; first += CPU_PART_COLUMNS)
         cpu_parts_add(out, op_accumulates(call, slot), partial, 2 * channels, parts, first, channels);
 }
 
-static enum gt_status backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static void backward_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    (void)queue;
     const int64_t rows = call->operand[LAYERNORM_BACKWARD_DY].dims[0];
     const int64_t channels = call->operand[LAYERNORM_BACKWARD_DY].dims[1];
-    const size_t workspace_bytes = backward_workspace_bytes(backend, call);
+    const size_t workspace_bytes = backward_workspace_bytes(cpu, call);
     const size_t row_floats = workspace_bytes > parts_bytes(call) ? cpu_row_floats(channels) : 0;
-    double *partial = cpu_workspace(backend, call, workspace_bytes);
+    double *partial = cpu_workspace(cpu, call, workspace_bytes);
     float *scratch = (float *)(void *)((char *)partial + parts_bytes(call));
     const struct layernorm_gradient gradient = {
-        .dy = cpu_floats_of(backend, call, LAYERNORM_BACKWARD_DY),
-        .x = cpu_floats_of(backend, call, LAYERNORM_BACKWARD_X),
-        .dx = cpu_floats_of(backend, call, LAYERNORM_BACKWARD_DX),
-        .gain = gain_read(backend, call, LAYERNORM_BACKWARD_GAIN, scratch),
-        .mean = cpu_operand(backend, call, LAYERNORM_BACKWARD_MEAN),
-        .rstd = cpu_operand(backend, call, LAYERNORM_BACKWARD_RSTD),
+        .dy = cpu_floats_of(cpu, call, LAYERNORM_BACKWARD_DY),
+        .x = cpu_floats_of(cpu, call, LAYERNORM_BACKWARD_X),
+        .dx = cpu_floats_of(cpu, call, LAYERNORM_BACKWARD_DX),
+        .gain = gain_read(cpu, call, LAYERNORM_BACKWARD_GAIN, scratch),
+        .mean = cpu_operand(cpu, call, LAYERNORM_BACKWARD_MEAN),
+        .rstd = cpu_operand(cpu, call, LAYERNORM_BACKWARD_RSTD),
         .accumulate = op_accumulates(call, LAYERNORM_BACKWARD_DX),
         .has_bias = call->operand[LAYERNORM_BACKWARD_DBIAS].present,
         .channels = channels,
     };
     const int64_t parts = cpu_parts(rows);
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, rows * channels)))
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows * channels)))
     for (int64_t part = 0; part < parts; part++) {
         float *buffer = scratch_row(scratch, row_floats, SHARED_ROWS + (size_t)cpu_thread_index() * BACKWARD_ROWS);
         part_gradient(&gradient, cpu_part_begin(rows, parts, part), cpu_part_begin(rows, parts, part + 1),
                       partial + part * 2 * channels, buffer, row_floats);
     }
-    sums_add(backend, call, LAYERNORM_BACKWARD_DGAIN, partial, parts);
-    sums_add(backend, call, LAYERNORM_BACKWARD_DBIAS, partial + channels, parts);
-    return GT_OK;
+    sums_add(cpu, call, LAYERNORM_BACKWARD_DGAIN, partial, parts);
+    sums_add(cpu, call, LAYERNORM_BACKWARD_DBIAS, partial + channels, parts);
 }
 
-#define NORM(name)                                                                                       \
-    const struct op_impl CPU_NAME(cpu_##name##_forward) = {.workspace_bytes = forward_workspace_bytes,   \
-                                                           .run = forward_run};                          \
-    const struct op_impl CPU_NAME(cpu_##name##_backward) = {.workspace_bytes = backward_workspace_bytes, \
-                                                            .run = backward_run};
+#define NORM(name)                                                                                      \
+    const struct cpu_op CPU_NAME(cpu_##name##_forward) = {.workspace_bytes = forward_workspace_bytes,   \
+                                                          .run = forward_run};                          \
+    const struct cpu_op CPU_NAME(cpu_##name##_backward) = {.workspace_bytes = backward_workspace_bytes, \
+                                                           .run = backward_run};
 NORM(layernorm)
 NORM(rmsnorm)

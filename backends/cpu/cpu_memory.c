@@ -7,11 +7,9 @@
  */
 #include "backends/cpu/cpu.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -22,7 +20,6 @@
 #define PATH_MAX_BYTES 1024
 #define TOUCH_BYTES ((size_t)2 << 20) /* one huge page */
 #define PAGE_BYTES_MIN ((size_t)4096)
-#define PROCESSES_MAX 65536 /* limit on entries of /proc */
 
 enum gt_status cpu_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_bytes)
 {
@@ -33,10 +30,11 @@ enum gt_status cpu_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_byt
 }
 
 /* Returns the resident set of process `pid`, in bytes; 0 when the process is gone or may not be read. */
-static uint64_t resident_bytes(const char *proc, int64_t pid, uint64_t page_bytes)
+static uint64_t resident_bytes(const void *context, const char *proc, int64_t pid)
 {
     char path[PATH_MAX_BYTES];
     uint64_t size = 0, resident = 0;
+    (void)context;
     snprintf(path, sizeof path, "%s/%" PRId64 "/statm", proc, pid);
     FILE *file = fopen(path, "re");
     if (file == NULL)
@@ -44,28 +42,12 @@ static uint64_t resident_bytes(const char *proc, int64_t pid, uint64_t page_byte
     if (fscanf(file, "%" SCNu64 " %" SCNu64, &size, &resident) != 2)
         resident = 0;
     fclose(file);
-    return resident * page_bytes;
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 void cpu_memory_holders(const char *proc, int64_t own_pid, struct backend_holders *out)
 {
-    const long page = sysconf(_SC_PAGESIZE);
-    DIR *folder = opendir(proc);
-    out->count = 0;
-    if (folder == NULL)
-        return;
-    struct dirent *entry;
-    for (int32_t seen = 0; seen < PROCESSES_MAX && (entry = readdir(folder)) != NULL; seen++) {
-        char *end;
-        const int64_t pid = strtoll(entry->d_name, &end, 10);
-        if (pid <= 0 || *end != '\0' || pid == own_pid)
-            continue;
-        const uint64_t bytes = resident_bytes(proc, pid, page > 0 ? (uint64_t)page : PAGE_BYTES_MIN);
-        if (bytes > 0)
-            backend_holders_insert(out, pid, bytes);
-    }
-    closedir(folder);
-    backend_holders_name(out, proc);
+    backend_holders_scan(out, proc, own_pid, resident_bytes, NULL);
 }
 
 static void segment_touch(struct cpu_segment *segment, int32_t threads)

@@ -41,15 +41,14 @@ static double part_square(struct cpu_floats x, int64_t begin, int64_t end)
     return sum;
 }
 
-static enum gt_status sum_of_squares_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static void sum_of_squares_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    (void)queue;
-    const struct cpu_floats x = cpu_floats_of(backend, call, SUM_OF_SQUARES_X);
-    float *out = cpu_operand(backend, call, SUM_OF_SQUARES_PARTIAL);
+    const struct cpu_floats x = cpu_floats_of(cpu, call, SUM_OF_SQUARES_X);
+    float *out = cpu_operand(cpu, call, SUM_OF_SQUARES_PARTIAL);
     const int64_t elements = op_elements(call, SUM_OF_SQUARES_X);
     const int64_t parts = min_i64(size_ceil_div(elements, PART_ELEMENTS), PARTS_MAX);
     double partial[PARTS_MAX];
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, elements)))
     for (int64_t part = 0; part < parts; part++)
         partial[part] =
             part_square(x, cpu_part_begin(elements, parts, part), cpu_part_begin(elements, parts, part + 1));
@@ -57,14 +56,12 @@ static enum gt_status sum_of_squares_run(struct backend *backend, int32_t queue,
     for (int64_t part = 0; part < parts; part++)
         sum += partial[part];
     *out = (float)sum;
-    return GT_OK;
 }
 
-static enum gt_status clip_factor_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static void clip_factor_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    (void)queue;
-    const float *partials = cpu_operand(backend, call, CLIP_FACTOR_PARTIALS);
-    union scalar_word *scalars = cpu_operand(backend, call, CLIP_FACTOR_SCALARS);
+    const float *partials = cpu_operand(cpu, call, CLIP_FACTOR_PARTIALS);
+    union scalar_word *scalars = cpu_operand(cpu, call, CLIP_FACTOR_SCALARS);
     const int64_t count = op_elements(call, CLIP_FACTOR_PARTIALS);
     const double unscale = (double)scalars[SCALAR_UNSCALE].f, limit = (double)call->attrs.clip_max;
     double sum = 0.0;
@@ -78,8 +75,7 @@ static enum gt_status clip_factor_run(struct backend *backend, int32_t queue, co
     scalars[SCALAR_FOUND_INF].i = found_inf ? 1 : 0;
     if (!found_inf)
         scalars[SCALAR_ADAM_STEP].i++;
-    return GT_OK;
 }
 
-const struct op_impl CPU_NAME(cpu_sum_of_squares) = {.run = sum_of_squares_run};
-const struct op_impl CPU_NAME(cpu_clip_factor) = {.run = clip_factor_run};
+const struct cpu_op CPU_NAME(cpu_sum_of_squares) = {.run = sum_of_squares_run};
+const struct cpu_op CPU_NAME(cpu_clip_factor) = {.run = clip_factor_run};

@@ -131,9 +131,8 @@ static void row_make(const struct rope *rope, int64_t n, double *dgain)
 }
 
 /* A head must fit the buffers. */
-static bool rope_supports(const struct backend *backend, const struct op_call *call)
+static bool rope_supports(const struct op_call *call)
 {
-    (void)backend;
     return op_columns(call, ROPE_FORWARD_TABLE) <= CPU_BLOCK;
 }
 
@@ -144,26 +143,26 @@ static size_t parts_bytes(const struct op_call *call)
     return call->kind == OP_ROPE_BACKWARD ? (size_t)(parts * op_elements(call, ROPE_FORWARD_GAIN)) * sizeof(double) : 0;
 }
 
-static size_t rope_workspace_bytes(const struct backend *backend, const struct op_call *call)
+static size_t rope_workspace_bytes(const struct cpu_backend *cpu, const struct op_call *call)
 {
     const struct operand *gain = &call->operand[ROPE_FORWARD_GAIN];
-    (void)backend;
+    (void)cpu;
     return parts_bytes(call) + (gain->dtype != DTYPE_F32 ? (size_t)operand_elements(gain) * sizeof(float) : 0);
 }
 
-static struct rope rope_of(const struct backend *backend, const struct op_call *call)
+static struct rope rope_of(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    const union scalar_word *scalars = cpu_operand(backend, call, ROPE_FORWARD_SCALARS);
-    const struct cpu_floats gain = cpu_floats_of(backend, call, ROPE_FORWARD_GAIN);
+    const union scalar_word *scalars = cpu_operand(cpu, call, ROPE_FORWARD_SCALARS);
+    const struct cpu_floats gain = cpu_floats_of(cpu, call, ROPE_FORWARD_GAIN);
     const int64_t gains = op_elements(call, ROPE_FORWARD_GAIN), size = op_columns(call, ROPE_FORWARD_TABLE);
-    const size_t bytes = rope_workspace_bytes(backend, call);
-    char *workspace = bytes > 0 ? cpu_workspace(backend, call, bytes) : NULL;
+    const size_t bytes = rope_workspace_bytes(cpu, call);
+    char *workspace = bytes > 0 ? cpu_workspace(cpu, call, bytes) : NULL;
     float *scratch = bytes > parts_bytes(call) ? (float *)(void *)(workspace + parts_bytes(call)) : NULL;
     const struct rope rope = {
-        .in = cpu_floats_of(backend, call, ROPE_FORWARD_X),
-        .out = cpu_floats_of(backend, call, ROPE_FORWARD_Y),
-        .x = cpu_floats_of(backend, call, ROPE_BACKWARD_X),
-        .table = cpu_operand(backend, call, ROPE_FORWARD_TABLE),
+        .in = cpu_floats_of(cpu, call, ROPE_FORWARD_X),
+        .out = cpu_floats_of(cpu, call, ROPE_FORWARD_Y),
+        .x = cpu_floats_of(cpu, call, ROPE_BACKWARD_X),
+        .table = cpu_operand(cpu, call, ROPE_FORWARD_TABLE),
         .gain = gain.memory != NULL ? cpu_floats_read(gain, 0, gains, scratch) : NULL,
         .columns = op_columns(call, ROPE_FORWARD_X),
         .size = size,
@@ -179,14 +178,13 @@ static struct rope rope_of(const struct backend *backend, const struct op_call *
     return rope;
 }
 
-static enum gt_status rope_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static void rope_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
-    (void)queue;
-    const struct rope rope = rope_of(backend, call);
+    const struct rope rope = rope_of(cpu, call);
     const int64_t rows = op_rows(call, ROPE_FORWARD_X), parts = cpu_parts(rows);
     const int64_t sums = parts_bytes(call) > 0 ? op_elements(call, ROPE_FORWARD_GAIN) : 0;
-    double *partial = sums > 0 ? cpu_workspace(backend, call, parts_bytes(call)) : NULL;
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, rows * rope.columns)))
+    double *partial = sums > 0 ? cpu_workspace(cpu, call, parts_bytes(call)) : NULL;
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows * rope.columns)))
     for (int64_t part = 0; part < parts; part++) {
         double *dgain = sums > 0 ? partial + part * sums : NULL;
         if (sums > 0)
@@ -195,12 +193,11 @@ static enum gt_status rope_run(struct backend *backend, int32_t queue, const str
             row_make(&rope, n, dgain);
     }
     for (int64_t first = 0; first < sums; first += CPU_PART_COLUMNS)
-        cpu_parts_add(cpu_floats_of(backend, call, ROPE_BACKWARD_DGAIN), op_accumulates(call, ROPE_BACKWARD_DGAIN),
-                      partial, sums, parts, first, sums);
-    return GT_OK;
+        cpu_parts_add(cpu_floats_of(cpu, call, ROPE_BACKWARD_DGAIN), op_accumulates(call, ROPE_BACKWARD_DGAIN), partial,
+                      sums, parts, first, sums);
 }
 
-const struct op_impl CPU_NAME(cpu_rope_forward) = {
+const struct cpu_op CPU_NAME(cpu_rope_forward) = {
     .supports = rope_supports, .workspace_bytes = rope_workspace_bytes, .run = rope_run};
-const struct op_impl CPU_NAME(cpu_rope_backward) = {
+const struct cpu_op CPU_NAME(cpu_rope_backward) = {
     .supports = rope_supports, .workspace_bytes = rope_workspace_bytes, .run = rope_run};

@@ -9,6 +9,7 @@
 #include <float.h>
 
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_math.h"
 #include "backends/cpu/cpu_philox.h"
 #include "base/rng.h"
@@ -68,6 +69,19 @@ static inline void cpu_rounding_bf16(const float *values, const uint16_t *random
         const uint32_t rounded = (bits + random[i]) >> 16;
         out[i] = (uint16_t)((bits & 0x7f800000u) == 0x7f800000u ? special : rounded);
     }
+}
+
+/* Stores the values of the block from `begin` on: as they are in fp32, rounded with the bits of `stream` in bf16. */
+static inline void cpu_rounding_store(const struct cpu_rounding *rounding, uint32_t stream, struct cpu_floats to,
+                                      int64_t begin, int64_t count, const float *values)
+{
+    struct cpu_rounding_bits random;
+    if (to.dtype == DTYPE_F32) {
+        cpu_floats_write(to, begin, count, values);
+        return;
+    }
+    cpu_rounding_fill(rounding, begin, stream, &random);
+    cpu_rounding_bf16(values, random.bits, (uint16_t *)to.memory + begin, count);
 }
 
 #endif

@@ -5,7 +5,7 @@
 #include "backends/cpu/cpu_kernel.h"
 
 #define OP(KIND, name, ...) [OP_##KIND] = &CPU_NAME(cpu_##name),
-const struct op_impl *const CPU_NAME(cpu_table)[OP_KIND_COUNT] = {
+const struct cpu_op *const CPU_NAME(cpu_table)[OP_KIND_COUNT] = {
 #include "ops/ops.def"
 };
 #undef OP

@@ -35,12 +35,14 @@ typedef float cpu_vector __attribute__((vector_size(CPU_LANES * 4), aligned(4), 
 #define CPU_UNROLLED _Pragma("GCC unroll 16")
 #endif
 
-/* c[m,n] = a[m,k] b[k,n], or += with `add`.  Element (i, l) of a is a[i * a_row + l * a_column]; b and c are row-major
- * with row lengths b_row and c_row.  m is rounded up to CPU_BLOCK_ROWS: those rows of a and c must exist. */
+/* A matrix: element (i, j) is at[i * row + j * column]. */
+struct cpu_tile {
+    float *at;
+    ptrdiff_t row, column;
+};
+
 struct cpu_tile_product {
-    const float *a, *b;
-    float *c;
-    ptrdiff_t a_row, a_column, b_row, c_row;
+    struct cpu_tile a, b, c;
     int64_t m, n, k;
     bool add;
 };
@@ -49,13 +51,13 @@ static inline __attribute__((always_inline)) void cpu_tile_block(const struct cp
                                                                  int vectors)
 {
     cpu_vector sum[CPU_BLOCK_ROWS][2];
-    const ptrdiff_t a_row = p->a_row, a_column = p->a_column, b_row = p->b_row;
-    const float *a = p->a + i * a_row, *b = p->b + j;
-    float *c = p->c + i * p->c_row + j;
+    const ptrdiff_t a_row = p->a.row, a_column = p->a.column, b_row = p->b.row, c_row = p->c.row;
+    const float *a = p->a.at + i * a_row, *b = p->b.at + j;
+    float *c = p->c.at + i * c_row + j;
     for (int r = 0; r < CPU_BLOCK_ROWS; r++) {
         for (int v = 0; v < vectors; v++) {
             if (p->add)
-                sum[r][v] = *(const cpu_vector *)(c + r * p->c_row + v * CPU_LANES);
+                sum[r][v] = *(const cpu_vector *)(c + r * c_row + v * CPU_LANES);
             else
                 sum[r][v] = (cpu_vector){0.0f};
         }
@@ -74,12 +76,16 @@ static inline __attribute__((always_inline)) void cpu_tile_block(const struct cp
     }
     for (int r = 0; r < CPU_BLOCK_ROWS; r++) {
         for (int v = 0; v < vectors; v++)
-            *(cpu_vector *)(c + r * p->c_row + v * CPU_LANES) = sum[r][v];
+            *(cpu_vector *)(c + r * c_row + v * CPU_LANES) = sum[r][v];
     }
 }
 
-static inline void cpu_tile_multiply(const struct cpu_tile_product *p)
+/* c[m,n] = a[m,k] b[k,n], or += with `add`.  The rows of b and c are contiguous.  m is rounded up to CPU_BLOCK_ROWS:
+ * those rows of a and c must exist. */
+static inline void cpu_tile_multiply(struct cpu_tile a, struct cpu_tile b, struct cpu_tile c, int64_t m, int64_t n,
+                                     int64_t k, bool add)
 {
+    const struct cpu_tile_product product = {a, b, c, m, n, k, add}, *p = &product;
     for (int64_t j = 0; j < p->n;) {
         const bool wide = p->n - j >= 2 * CPU_LANES;
         for (int64_t i = 0; i < p->m; i += CPU_BLOCK_ROWS) {

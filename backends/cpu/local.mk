@@ -6,10 +6,8 @@ cpu_kernels = \
 	backends/cpu/cpu_attention_forward.c \
 	backends/cpu/cpu_bias.c \
 	backends/cpu/cpu_cross_entropy.c \
-	backends/cpu/cpu_dropout.c \
+	backends/cpu/cpu_elementwise.c \
 	backends/cpu/cpu_embed.c \
-	backends/cpu/cpu_fill_copy.c \
-	backends/cpu/cpu_gelu.c \
 	backends/cpu/cpu_gemm.c \
 	backends/cpu/cpu_gemm.h \
 	backends/cpu/cpu_gemm_few.c \
@@ -20,22 +18,18 @@ cpu_kernels = \
 	backends/cpu/cpu_math.h \
 	backends/cpu/cpu_norm.c \
 	backends/cpu/cpu_philox.h \
-	backends/cpu/cpu_residual.c \
 	backends/cpu/cpu_rope.c \
 	backends/cpu/cpu_table.c \
 	backends/cpu/cpu_tile.h
 
 cpu_exact_kernels = \
 	backends/cpu/cpu_adamw_lean.c \
-	backends/cpu/cpu_blend.c \
-	backends/cpu/cpu_gradient_round.c \
-	backends/cpu/cpu_muon.c \
+	backends/cpu/cpu_exact.c \
 	backends/cpu/cpu_rounding.h
 
 libcpu_generic_a_SOURCES += $(cpu_kernels) \
 	backends/cpu/cpu.h \
 	backends/cpu/cpu_backend.c \
-	backends/cpu/cpu_features.c \
 	backends/cpu/cpu_memory.c
 libcpu_generic_a_CPPFLAGS += -DCPU_ISA=generic
 # Allows the compiler to fuse a multiplication and an addition; ISO mode forbids it by default.

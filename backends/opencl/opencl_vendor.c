@@ -11,7 +11,6 @@
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/library.h"
@@ -24,7 +23,6 @@
 #define PCI_TEXT_MAX 32
 #define PATH_BYTES_MAX 512
 #define LINE_BYTES_MAX 256
-#define PROCESSES_MAX 65536
 #define FILES_MAX 4096
 #define CLIENTS_MAX 64
 
@@ -181,8 +179,8 @@ static void drm_file_read(const char *path, struct drm_file *out)
     fclose(file);
 }
 
-/* Returns the card memory that process `pid` uses, counting each of its DRM clients once. */
-static uint64_t process_bytes(const char *proc, int64_t pid, const char *pci)
+/* Returns the memory of the card at `pci` that process `pid` uses, counting each of its DRM clients once. */
+static uint64_t process_bytes(const void *pci, const char *proc, int64_t pid)
 {
     char path[PATH_BYTES_MAX];
     uint64_t clients[CLIENTS_MAX], total = 0;
@@ -212,22 +210,6 @@ void opencl_vendor_holders(const struct opencl_backend *cl, const char *proc, in
                            struct backend_holders *out)
 {
     char pci[PCI_TEXT_MAX];
-    out->count = 0;
-    if (cl->device.is_cpu || !pci_text(cl, pci))
-        return;
-    DIR *folder = opendir(proc);
-    if (folder == NULL)
-        return;
-    struct dirent *entry = readdir(folder);
-    for (int32_t seen = 0; entry != NULL && seen < PROCESSES_MAX; seen++, entry = readdir(folder)) {
-        char *end = NULL;
-        const int64_t pid = strtoll(entry->d_name, &end, 10);
-        if (pid <= 0 || *end != '\0' || pid == own_pid)
-            continue;
-        const uint64_t bytes = process_bytes(proc, pid, pci);
-        if (bytes > 0)
-            backend_holders_insert(out, pid, bytes);
-    }
-    closedir(folder);
-    backend_holders_name(out, proc);
+    if (!cl->device.is_cpu && pci_text(cl, pci))
+        backend_holders_scan(out, proc, own_pid, process_bytes, pci);
 }

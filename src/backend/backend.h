@@ -1,7 +1,7 @@
 /* The backend interface: memory, copies and op lists on one device.
  *
  * src/ names no vendor; a backend is one `const struct backend_ops` in backends/NAME/.  The path to any kernel is
- * trainer -> exec -> backend_ops.run -> op_impl.run -> the file named after the op.  The arena is the only allocation:
+ * trainer -> exec -> backend_ops.run -> the op's run(), in the file of its family.  The arena is the only allocation:
  * it is allocated once, committed (touched) before step 1 and released at the end.
  */
 #ifndef GPT_TRAIN_BACKEND_BACKEND_H
@@ -75,8 +75,11 @@ void backend_holders_insert(struct backend_holders *holders, int64_t pid, uint64
 /* Sets the name, cut to fit.  A process chooses its own name, so bytes outside printable ASCII become '?'; "" becomes
  * "?". */
 void backend_holder_name(struct backend_holder *holder, const char *name);
-/* Reads the names from PROC/PID/comm; `proc` is "/proc". */
-void backend_holders_name(struct backend_holders *holders, const char *proc);
+/* Returns the bytes of a device's memory that process `pid` uses, as far as the files below `proc` say; else 0. */
+typedef uint64_t backend_usage_fn(const void *context, const char *proc, int64_t pid);
+/* Writes to `out` the processes below `proc` ("/proc") that use most, except `own_pid`, with their names. */
+void backend_holders_scan(struct backend_holders *out, const char *proc, int64_t own_pid, backend_usage_fn *usage,
+                          const void *context);
 /* Writes "firefox (4711) 2.10 GiB, make (12) 3.1 MiB"; empty without holders.  Returns `text`. */
 #define BACKEND_HOLDERS_TEXT_MAX 320
 char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX], const struct backend_holders *holders);

@@ -4,14 +4,17 @@
  * for out-of-memory errors, --list-devices and failure reports.
  */
 #include <assert.h>
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/backend_call.h"
 #include "base/log.h"
 
 #define PATH_BYTES_MAX 128
+#define PROCESSES_MAX 65536 /* limit on entries of /proc */
 
 void backend_holders_insert(struct backend_holders *holders, int64_t pid, uint64_t bytes)
 {
@@ -39,7 +42,8 @@ void backend_holder_name(struct backend_holder *holder, const char *name)
     }
 }
 
-void backend_holders_name(struct backend_holders *holders, const char *proc)
+/* Reads the names from PROC/PID/comm. */
+static void names_read(struct backend_holders *holders, const char *proc)
 {
     for (int32_t i = 0; i < holders->count; i++) {
         char path[PATH_BYTES_MAX], name[BACKEND_HOLDER_NAME_MAX] = "";
@@ -52,6 +56,24 @@ void backend_holders_name(struct backend_holders *holders, const char *proc)
         name[strcspn(name, "\n")] = '\0';
         backend_holder_name(&holders->list[i], name);
     }
+}
+
+void backend_holders_scan(struct backend_holders *out, const char *proc, int64_t own_pid, backend_usage_fn *usage,
+                          const void *context)
+{
+    DIR *folder = opendir(proc);
+    struct dirent *entry;
+    out->count = 0;
+    for (int32_t seen = 0; folder != NULL && seen < PROCESSES_MAX && (entry = readdir(folder)) != NULL; seen++) {
+        char *end;
+        const int64_t pid = strtoll(entry->d_name, &end, 10);
+        const uint64_t bytes = pid > 0 && *end == '\0' && pid != own_pid ? usage(context, proc, pid) : 0;
+        if (bytes > 0)
+            backend_holders_insert(out, pid, bytes);
+    }
+    if (folder != NULL)
+        closedir(folder);
+    names_read(out, proc);
 }
 
 char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX], const struct backend_holders *holders)

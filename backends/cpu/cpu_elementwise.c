@@ -1,0 +1,229 @@
+/* fill, copy, residual, gelu and swiglu forward and backward, and dropout.
+ *
+ * In blocks of fixed size, 16-bit operands converted to fp32.  A result may replace an input at the same place, and is
+ * rounded once; a copy between equal dtypes copies the bytes.
+ *
+ * gelu: y = x P(X <= x) for erf.  For tanh, y = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), which equals x/2 (1 +
+ * tanh u) without its cancellation.
+ * dropout: y = x times a mask that is a pure function of seed, step, sample, site and element (ops/op.h); its own
+ * backward.  Elements are numbered through all rows of a sample.  Blocks start at multiples of eight of these numbers,
+ * so that the eight elements that share a Philox block are never in different blocks.
+ */
+#include "backends/cpu/cpu_half.h"
+#include "backends/cpu/cpu_kernel.h"
+#include "backends/cpu/cpu_math.h"
+#include "backends/cpu/cpu_philox.h"
+
+#include <string.h>
+
+#define SQRT_2_OVER_PI 0.797884560802865f
+#define INVERSE_SQRT_2PI 0.398942280401433f
+#define CUBIC 0.044715f
+#define EXPONENT_MAX 87.0f /* e^87 is finite in fp32 */
+#define SLOPE_MAX 0x1p20f  /* beyond it the slope is 0 or 1 in fp32; the cube of x may be infinite */
+
+static void fill(const struct op_attrs *attrs, const float *const *in, float *out, int64_t count)
+{
+    const float value = attrs->value;
+    (void)in;
+    for (int64_t i = 0; i < count; i++)
+        out[i] = value;
+}
+
+static void residual(const struct op_attrs *attrs, const float *const *in, float *out, int64_t count)
+{
+    const float *x = in[0], *y = in[1];
+    (void)attrs;
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < count; i++)
+        out[i] = x[i] + y[i];
+}
+
+/* Returns e^(-2u), clamped before it overflows. */
+static inline float tanh_exponential(float x)
+{
+    const float exponent = -2.0f * SQRT_2_OVER_PI * (x + CUBIC * x * x * x);
+    return cpu_exp(exponent > EXPONENT_MAX ? EXPONENT_MAX : exponent);
+}
+
+static void gelu_forward(const struct op_attrs *attrs, const float *const *in, float *out, int64_t count)
+{
+    const float *x = in[0];
+    if (attrs->gelu == GELU_TANH) {
+        CPU_OMP(omp simd)
+        for (int64_t i = 0; i < count; i++)
+            out[i] = x[i] / (1.0f + tanh_exponential(x[i]));
+        return;
+    }
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < count; i++) {
+        float cdf, kernel;
+        cpu_normal(x[i], &cdf, &kernel);
+        out[i] = x[i] * cdf;
+    }
+}
+
+static void gelu_backward(const struct op_attrs *attrs, const float *const *in, float *out, int64_t count)
+{
+    const float *dy = in[0], *x = in[1];
+    if (attrs->gelu == GELU_TANH) {
+        CPU_OMP(omp simd)
+        for (int64_t i = 0; i < count; i++) {
+            const float below = x[i] > SLOPE_MAX ? SLOPE_MAX : x[i], a = below < -SLOPE_MAX ? -SLOPE_MAX : below;
+            const float e = tanh_exponential(a), sigmoid = 1.0f / (1.0f + e);
+            const float slope = 2.0f * SQRT_2_OVER_PI * (1.0f + 3.0f * CUBIC * a * a);
+            out[i] = dy[i] * (sigmoid + a * slope * (sigmoid * (e * sigmoid)));
+        }
+        return;
+    }
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < count; i++) {
+        float cdf, kernel;
+        cpu_normal(x[i], &cdf, &kernel);
+        out[i] = dy[i] * (cdf + x[i] * INVERSE_SQRT_2PI * kernel);
+    }
+}
+
+CPU_ELEMENTWISE(fill)
+CPU_ELEMENTWISE(residual)
+CPU_ELEMENTWISE(gelu_forward)
+CPU_ELEMENTWISE(gelu_backward)
+
+static void copy_add(struct cpu_floats x, struct cpu_floats y, int64_t begin, int64_t count)
+{
+    float buffer[2][CPU_BLOCK];
+    const float *from = cpu_floats_read(x, begin, count, buffer[0]);
+    float *to = cpu_floats_edit(y, begin, count, buffer[1]);
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < count; i++)
+        to[i] += from[i];
+    cpu_floats_write(y, begin, count, to);
+}
+
+static void copy_block(struct cpu_floats x, struct cpu_floats y, int64_t begin, int64_t count)
+{
+    float buffer[CPU_BLOCK];
+    if (x.dtype == y.dtype) {
+        const size_t bytes = dtype_size_bytes(x.dtype), offset = (size_t)begin * bytes;
+        memmove((char *)y.memory + offset, (const char *)x.memory + offset, (size_t)count * bytes);
+        return;
+    }
+    cpu_floats_write(y, begin, count, cpu_floats_read(x, begin, count, cpu_floats_place(y, begin, buffer)));
+}
+
+static void copy_run(const struct cpu_backend *cpu, const struct op_call *call)
+{
+    const struct cpu_floats x = cpu_floats_of(cpu, call, COPY_X), y = cpu_floats_of(cpu, call, COPY_Y);
+    const int64_t elements = op_elements(call, COPY_X);
+    const bool accumulate = op_accumulates(call, COPY_Y);
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, elements)))
+    for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
+        const int64_t count = min_i64(CPU_BLOCK, elements - begin);
+        if (accumulate)
+            copy_add(x, y, begin, count);
+        else
+            copy_block(x, y, begin, count);
+    }
+}
+
+/* Returns e^-a, clamped before it overflows. */
+static inline float logistic_exponential(float a)
+{
+    return cpu_exp(-a > EXPONENT_MAX ? EXPONENT_MAX : -a);
+}
+
+static void swiglu_forward_run(const struct cpu_backend *cpu, const struct op_call *call)
+{
+    const struct cpu_floats x = cpu_floats_of(cpu, call, SWIGLU_FORWARD_X);
+    const struct cpu_floats y = cpu_floats_of(cpu, call, SWIGLU_FORWARD_Y);
+    const int64_t rows = op_rows(call, SWIGLU_FORWARD_Y), columns = op_columns(call, SWIGLU_FORWARD_Y);
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows * columns)))
+    for (int64_t n = 0; n < rows; n++) {
+        for (int64_t begin = 0; begin < columns; begin += CPU_BLOCK) {
+            float buffer[2][CPU_BLOCK];
+            const int64_t count = min_i64(CPU_BLOCK, columns - begin), at = 2 * n * columns + begin;
+            const float *a = cpu_floats_read(x, at, count, buffer[0]);
+            const float *b = cpu_floats_read(x, at + columns, count, buffer[1]);
+            float *out = cpu_floats_place(y, n * columns + begin, buffer[0]);
+            CPU_OMP(omp simd)
+            for (int64_t i = 0; i < count; i++)
+                out[i] = a[i] / (1.0f + logistic_exponential(a[i])) * b[i];
+            cpu_floats_write(y, n * columns + begin, count, out);
+        }
+    }
+}
+
+/* 1 - s(a) is computed as e^-a s(a), which does not cancel. */
+static void swiglu_gradient(const float *dy, const float *a, const float *b, float *da, float *db, int64_t count)
+{
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < count; i++) {
+        const float e = logistic_exponential(a[i]), s = 1.0f / (1.0f + e);
+        const float gradient = dy[i] * b[i] * s * (1.0f + a[i] * (e * s));
+        db[i] = dy[i] * (a[i] * s);
+        da[i] = gradient;
+    }
+}
+
+static void swiglu_backward_run(const struct cpu_backend *cpu, const struct op_call *call)
+{
+    const struct cpu_floats dy = cpu_floats_of(cpu, call, SWIGLU_BACKWARD_DY);
+    const struct cpu_floats x = cpu_floats_of(cpu, call, SWIGLU_BACKWARD_X);
+    const struct cpu_floats dx = cpu_floats_of(cpu, call, SWIGLU_BACKWARD_DX);
+    const int64_t rows = op_rows(call, SWIGLU_BACKWARD_DY), columns = op_columns(call, SWIGLU_BACKWARD_DY);
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows * columns)))
+    for (int64_t n = 0; n < rows; n++) {
+        for (int64_t begin = 0; begin < columns; begin += CPU_BLOCK) {
+            float buffer[5][CPU_BLOCK];
+            const int64_t count = min_i64(CPU_BLOCK, columns - begin), at = 2 * n * columns + begin;
+            float *da = cpu_floats_place(dx, at, buffer[3]), *db = cpu_floats_place(dx, at + columns, buffer[4]);
+            swiglu_gradient(cpu_floats_read(dy, n * columns + begin, count, buffer[0]),
+                            cpu_floats_read(x, at, count, buffer[1]),
+                            cpu_floats_read(x, at + columns, count, buffer[2]), da, db, count);
+            cpu_floats_write(dx, at, count, da);
+            cpu_floats_write(dx, at + columns, count, db);
+        }
+    }
+}
+
+/* Processes elements offset .. offset + count - 1; the first is number `first` in its sample. */
+static void block_drop(const struct cpu_mask *mask, struct cpu_floats x, struct cpu_floats y, int64_t offset,
+                       int64_t first, int64_t count)
+{
+    float factor[8 * CPU_MASK_GROUPS], buffer[8 * CPU_MASK_GROUPS];
+    for (int64_t begin = 0; begin < count; begin += 8 * CPU_MASK_GROUPS) {
+        const int64_t width = min_i64(8 * CPU_MASK_GROUPS, count - begin);
+        cpu_mask_fill(mask, (first + begin) / 8, size_ceil_div(width, 8), factor);
+        const float *in = cpu_floats_read(x, offset + begin, width, buffer);
+        float *out = cpu_floats_place(y, offset + begin, buffer);
+        CPU_OMP(omp simd)
+        for (int64_t i = 0; i < width; i++)
+            out[i] = factor[i] != 0.0f ? in[i] * factor[i] : 0.0f;
+        cpu_floats_write(y, offset + begin, width, out);
+    }
+}
+
+static void dropout_run(const struct cpu_backend *cpu, const struct op_call *call)
+{
+    const struct cpu_floats x = cpu_floats_of(cpu, call, DROPOUT_X);
+    const union scalar_word *scalars = cpu_operand(cpu, call, DROPOUT_SCALARS);
+    const struct cpu_floats y = cpu_floats_of(cpu, call, DROPOUT_Y);
+    const int64_t sample_elements = call->attrs.time * call->operand[DROPOUT_X].dims[1];
+    const int64_t samples = op_elements(call, DROPOUT_X) / sample_elements;
+    const int64_t blocks = size_ceil_div(sample_elements, CPU_BLOCK);
+    struct cpu_mask shared = cpu_mask_make(scalars, call->attrs.dropout);
+    shared.site = (uint32_t)call->attrs.site;
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, samples * sample_elements)))
+    for (int64_t item = 0; item < samples * blocks; item++) {
+        const int64_t sample = item / blocks, first = item % blocks * CPU_BLOCK;
+        struct cpu_mask mask = shared;
+        mask.sample = scalars[SCALAR_SAMPLE_BASE].u + (uint32_t)sample;
+        const int64_t offset = sample * sample_elements + first;
+        block_drop(&mask, x, y, offset, first, min_i64(CPU_BLOCK, sample_elements - first));
+    }
+}
+
+const struct cpu_op CPU_NAME(cpu_copy) = {.run = copy_run};
+const struct cpu_op CPU_NAME(cpu_swiglu_forward) = {.run = swiglu_forward_run};
+const struct cpu_op CPU_NAME(cpu_swiglu_backward) = {.run = swiglu_backward_run};
+const struct cpu_op CPU_NAME(cpu_dropout) = {.run = dropout_run};

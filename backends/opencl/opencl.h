@@ -117,7 +117,6 @@ struct opencl_backend {
     char *trying; /* receives errors (BACKEND_REASON_MAX bytes) during an attempt that may fail; else NULL */
     cl_context context;
     cl_command_queue queue;
-    bool has_arena;
     bool is_dry;  /* launches do everything except run: for bind() */
     bool is_lost; /* set by an error after which the driver returns nothing useful; reported once */
     int32_t segments;
@@ -155,14 +154,17 @@ static inline const struct opencl_segment *opencl_segment_at(const struct opencl
     return segment;
 }
 
+/* The implementation of an op.  run() is only called with operands that supports() accepted. */
+struct opencl_op {
+    bool (*supports)(const struct opencl_backend *cl, const struct op_call *call);
+    size_t (*workspace_bytes)(const struct opencl_backend *cl, const struct op_call *call); /* NULL: none */
+    enum gt_status (*run)(struct opencl_backend *cl, const struct op_call *call);
+};
+
 /* The ops; each family's file defines its own. */
-#define OP(KIND, name, ...) extern const struct op_impl opencl_##name;
+#define OP(KIND, name, ...) extern const struct opencl_op opencl_##name;
 #include "ops/ops.def"
 #undef OP
-
-/* Returns the name of a CL error code, such as "CL_OUT_OF_RESOURCES", or "code -1234" for an unknown one. */
-#define OPENCL_CODE_TEXT_MAX 48
-const char *opencl_code_text(char text[static OPENCL_CODE_TEXT_MAX], cl_int code);
 
 /* Logs an error, or stores it in cl->trying if that is set. */
 void opencl_error(struct opencl_backend *cl, const char *format, ...) LOG_PRINTF(2, 3);

@@ -1,4 +1,4 @@
-/* Opens the ICD loader and looks up the functions of opencl_api.def in it.
+/* Opens the ICD loader and looks up the functions of opencl_api.def in it; names of error codes.
  *
  * GPT_TRAIN_OPENCL_LIBRARY replaces libOpenCL.so.1, for systems with another location and for tests.  The loader itself
  * decides which drivers it finds (OCL_ICD_VENDORS, /etc/OpenCL/vendors).  It stays loaded, because drivers leave
@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/library.h"
@@ -38,4 +39,63 @@ enum gt_status opencl_api_open(struct opencl_api *out)
     }
     *out = api;
     return GT_OK;
+}
+
+#define CODE(name)  \
+    {               \
+        name, #name \
+    }
+static const struct {
+    cl_int code;
+    const char *name;
+} code_names[] = {
+    CODE(CL_DEVICE_NOT_FOUND),
+    CODE(CL_DEVICE_NOT_AVAILABLE),
+    CODE(CL_COMPILER_NOT_AVAILABLE),
+    CODE(CL_MEM_OBJECT_ALLOCATION_FAILURE),
+    CODE(CL_OUT_OF_RESOURCES),
+    CODE(CL_OUT_OF_HOST_MEMORY),
+    CODE(CL_MEM_COPY_OVERLAP),
+    CODE(CL_BUILD_PROGRAM_FAILURE),
+    CODE(CL_MAP_FAILURE),
+    CODE(CL_MISALIGNED_SUB_BUFFER_OFFSET),
+    CODE(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST),
+    CODE(CL_INVALID_VALUE),
+    CODE(CL_INVALID_PLATFORM),
+    CODE(CL_INVALID_DEVICE),
+    CODE(CL_INVALID_CONTEXT),
+    CODE(CL_INVALID_COMMAND_QUEUE),
+    CODE(CL_INVALID_HOST_PTR),
+    CODE(CL_INVALID_MEM_OBJECT),
+    CODE(CL_INVALID_BINARY),
+    CODE(CL_INVALID_BUILD_OPTIONS),
+    CODE(CL_INVALID_PROGRAM),
+    CODE(CL_INVALID_PROGRAM_EXECUTABLE),
+    CODE(CL_INVALID_KERNEL_NAME),
+    CODE(CL_INVALID_KERNEL_DEFINITION),
+    CODE(CL_INVALID_KERNEL),
+    CODE(CL_INVALID_ARG_INDEX),
+    CODE(CL_INVALID_ARG_VALUE),
+    CODE(CL_INVALID_ARG_SIZE),
+    CODE(CL_INVALID_KERNEL_ARGS),
+    CODE(CL_INVALID_WORK_DIMENSION),
+    CODE(CL_INVALID_WORK_GROUP_SIZE),
+    CODE(CL_INVALID_WORK_ITEM_SIZE),
+    CODE(CL_INVALID_GLOBAL_OFFSET),
+    CODE(CL_INVALID_EVENT_WAIT_LIST),
+    CODE(CL_INVALID_EVENT),
+    CODE(CL_INVALID_OPERATION),
+    CODE(CL_INVALID_BUFFER_SIZE),
+    CODE(CL_INVALID_GLOBAL_WORK_SIZE),
+    {OPENCL_PLATFORM_NOT_FOUND, "CL_PLATFORM_NOT_FOUND_KHR"},
+};
+
+const char *opencl_code_text(char text[static OPENCL_CODE_TEXT_MAX], cl_int code)
+{
+    snprintf(text, OPENCL_CODE_TEXT_MAX, "code %d", (int)code);
+    for (size_t i = 0; i < sizeof code_names / sizeof code_names[0]; i++) {
+        if (code_names[i].code == code)
+            snprintf(text, OPENCL_CODE_TEXT_MAX, "%s", code_names[i].name);
+    }
+    return text;
 }

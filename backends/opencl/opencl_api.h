@@ -18,6 +18,7 @@
 #include "base/status.h"
 
 #define OPENCL_LIBRARY "libOpenCL.so.1"
+#define OPENCL_PLATFORM_NOT_FOUND (-1001) /* CL_PLATFORM_NOT_FOUND_KHR of the loader */
 
 struct opencl_api {
     void *library;
@@ -25,6 +26,10 @@ struct opencl_api {
 #include "backends/opencl/opencl_api.def"
 #undef OPENCL_FUNCTION
 };
+
+/* Returns the name of a CL error code, such as "CL_OUT_OF_RESOURCES", or "code -1234" for an unknown one. */
+#define OPENCL_CODE_TEXT_MAX 48
+const char *opencl_code_text(char text[static OPENCL_CODE_TEXT_MAX], cl_int code);
 
 /* Errors: GT_DEVICE, logged, when the loader is not installed or lacks a function of OpenCL 1.2. */
 enum gt_status opencl_api_open(struct opencl_api *out);

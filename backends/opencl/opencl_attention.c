@@ -38,12 +38,12 @@ static struct shape shape_of(const struct op_call *call, int32_t qkv)
     };
 }
 
-static bool attention_supports(const struct backend *backend, const struct op_call *call)
+static bool attention_supports(const struct opencl_backend *cl, const struct op_call *call)
 {
-    const struct opencl_device *device = &opencl_from(backend)->device;
+    const struct opencl_device *device = &cl->device;
     const int32_t qkv = call->kind == OP_ATTENTION_BACKWARD ? ATTENTION_BACKWARD_QKV : 0;
     return shape_of(call, qkv).head_size <= HEAD_SIZE_MAX && device->local_bytes >= LOCAL_BYTES &&
-           device->work_group_max >= ITEMS && opencl_floats_supported(backend, call);
+           device->work_group_max >= ITEMS && opencl_floats_supported(cl, call);
 }
 
 /* The layout of keys and values, in elements of the operand `slot`. */
@@ -53,7 +53,7 @@ struct keys_at {
 };
 
 /* qkv and scalars are operands 0 and 1 of both ops. */
-static enum gt_status forward_launch(struct backend *backend, const struct op_call *call, const struct shape *shape,
+static enum gt_status forward_launch(struct opencl_backend *cl, const struct op_call *call, const struct shape *shape,
                                      const struct keys_at *at)
 {
     struct opencl_launch launch;
@@ -61,7 +61,7 @@ static enum gt_status forward_launch(struct backend *backend, const struct op_ca
     const bool cached = call->kind == OP_ATTENTION_CACHED;
     const float dropout = cached ? 0.0f : attrs->dropout;
     const int64_t groups = shape->samples * shape->heads * ((shape->time + QUERIES - 1) / QUERIES);
-    opencl_launch_begin(&launch, backend, &opencl_source_attention_forward, shape->options, "gt_attention_forward");
+    opencl_launch_begin(&launch, cl, &opencl_source_attention_forward, shape->options, "gt_attention_forward");
     opencl_arg_tensor(&launch, call, at->slot);
     /* No lse and first when cached: they are NULL. */
     opencl_arg_operands(&launch, call, cached ? "ta-taa" : "tataa");
@@ -74,7 +74,7 @@ static enum gt_status forward_launch(struct backend *backend, const struct op_ca
                              4.0 * (double)groups * QUERIES * (double)at->keys * (double)shape->head_size);
 }
 
-static enum gt_status attention_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status attention_forward_run(struct opencl_backend *cl, const struct op_call *call)
 {
     const struct shape shape = shape_of(call, ATTENTION_FORWARD_QKV);
     const struct keys_at at = {
@@ -85,11 +85,10 @@ static enum gt_status attention_forward_run(struct backend *backend, int32_t que
         .v_first = (shape.heads + shape.kv_heads) * shape.head_size,
         .keys = shape.time,
     };
-    (void)queue;
-    return forward_launch(backend, call, &shape, &at);
+    return forward_launch(cl, call, &shape, &at);
 }
 
-static enum gt_status attention_cached_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status attention_cached_run(struct opencl_backend *cl, const struct op_call *call)
 {
     struct opencl_launch launch;
     const struct shape shape = shape_of(call, ATTENTION_CACHED_QKV);
@@ -101,29 +100,28 @@ static enum gt_status attention_cached_run(struct backend *backend, int32_t queu
         .v_first = shape.samples * capacity * width,
         .keys = capacity,
     };
-    (void)queue;
-    opencl_launch_begin(&launch, backend, &opencl_source_attention_forward, shape.options, "gt_attention_append");
+    opencl_launch_begin(&launch, cl, &opencl_source_attention_forward, shape.options, "gt_attention_append");
     opencl_arg_operands(&launch, call, "tat");
     opencl_arg_values(&launch, VALUES(I32(shape.time), I64(shape.row), I64(shape.heads * shape.head_size), I64(width),
                                       I64(capacity), I64(shape.samples)));
     TRY(opencl_launch_columns(&launch, 2 * width, shape.samples * shape.time, 0.0));
-    return forward_launch(backend, call, &shape, &at);
+    return forward_launch(cl, call, &shape, &at);
 }
 
-static size_t attention_backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
+static size_t attention_backward_workspace_bytes(const struct opencl_backend *cl, const struct op_call *call)
 {
-    (void)backend;
+    (void)cl;
     return (size_t)op_elements(call, ATTENTION_BACKWARD_LSE) * sizeof(float);
 }
 
 /* Launches the kernel `name`, with a group for each tile of each of `heads` heads. */
-static enum gt_status tiles_run(struct backend *backend, const struct op_call *call, const struct shape *shape,
+static enum gt_status tiles_run(struct opencl_backend *cl, const struct op_call *call, const struct shape *shape,
                                 const char *name, int64_t heads)
 {
     struct opencl_launch launch;
     const struct op_attrs *attrs = &call->attrs;
     const double squares = (double)shape->samples * (double)shape->heads * (double)shape->time * (double)shape->time;
-    opencl_launch_begin(&launch, backend, &opencl_source_attention_backward, shape->options, name);
+    opencl_launch_begin(&launch, cl, &opencl_source_attention_backward, shape->options, name);
     opencl_arg_operands(&launch, call, "tt-aataw");
     opencl_arg_values(&launch,
                       VALUES(I32(call->operand[ATTENTION_BACKWARD_FIRST].present), I32(shape->time), I32(shape->heads),
@@ -133,21 +131,20 @@ static enum gt_status tiles_run(struct backend *backend, const struct op_call *c
                              4.0 * squares * (double)shape->head_size);
 }
 
-static enum gt_status attention_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status attention_backward_run(struct opencl_backend *cl, const struct op_call *call)
 {
     struct opencl_launch launch;
     const struct shape shape = shape_of(call, ATTENTION_BACKWARD_QKV);
-    (void)queue;
-    opencl_launch_begin(&launch, backend, &opencl_source_attention_backward, shape.options, "gt_attention_delta");
+    opencl_launch_begin(&launch, cl, &opencl_source_attention_backward, shape.options, "gt_attention_delta");
     opencl_arg_operands(&launch, call, "t-tw");
     opencl_arg_values(&launch, VALUES(I32(shape.time), I32(shape.heads), I32(shape.head_size)));
     TRY(opencl_launch_columns(&launch, shape.heads, shape.samples * shape.time, 0.0));
-    TRY(tiles_run(backend, call, &shape, "gt_attention_backward_keys", shape.kv_heads));
-    return tiles_run(backend, call, &shape, "gt_attention_backward_queries", shape.heads);
+    TRY(tiles_run(cl, call, &shape, "gt_attention_backward_keys", shape.kv_heads));
+    return tiles_run(cl, call, &shape, "gt_attention_backward_queries", shape.heads);
 }
 
-const struct op_impl opencl_attention_forward = {.supports = attention_supports, .run = attention_forward_run};
-const struct op_impl opencl_attention_cached = {.supports = attention_supports, .run = attention_cached_run};
-const struct op_impl opencl_attention_backward = {.supports = attention_supports,
-                                                  .workspace_bytes = attention_backward_workspace_bytes,
-                                                  .run = attention_backward_run};
+const struct opencl_op opencl_attention_forward = {.supports = attention_supports, .run = attention_forward_run};
+const struct opencl_op opencl_attention_cached = {.supports = attention_supports, .run = attention_cached_run};
+const struct opencl_op opencl_attention_backward = {.supports = attention_supports,
+                                                    .workspace_bytes = attention_backward_workspace_bytes,
+                                                    .run = attention_backward_run};

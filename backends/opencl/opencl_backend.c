@@ -189,55 +189,47 @@ static const char *name_wanted(const struct backend_open_options *options)
     return name != NULL && *name != '\0' ? name : NULL;
 }
 
-/* Lets a child try matrix units that were found but never proven, because their compiler may kill the process.  Without
- * a child, `tried` is unchanged. */
-static void matrix_rehearse(struct opencl_request *request, struct opencl_answer *answer, struct opencl_matrix *tried)
+/* Lets a child open the device and try its matrix units, whose compiler may kill the process.  Writes the units that it
+ * proved to *out.  Without a child, *out is unchanged. */
+static enum gt_status open_rehearse(struct opencl_child *opener, const struct backend_open_options *options,
+                                    const char *name, struct opencl_matrix *out)
 {
-    struct opencl_child child;
-    if (answer->matrix.unit == OPENCL_UNIT_NONE || answer->matrix_is_known)
-        return;
-    request->task = OPENCL_TASK_MATRIX;
-    opencl_child_start(&child);
-    if (child.pid == 0)
-        return;
-    opencl_child_ask(&child, request, OPEN_SECONDS, answer);
-    *tried = answer->matrix;
-    if (answer->status == GT_OK)
-        return;
-    tried->dtypes = 0;
-    snprintf(tried->lost, sizeof tried->lost, "%s", answer->reason);
+    struct opencl_request request = {.task = OPENCL_TASK_OPEN, .device = options->device};
+    struct opencl_answer answer;
+    if (opener->pid == 0)
+        return GT_OK;
+    if (name != NULL)
+        snprintf(request.name, sizeof request.name, "%s", name);
+    opencl_child_ask(opener, &request, OPEN_SECONDS, &answer);
+    *out = answer.matrix;
+    if (answer.status == GT_OK)
+        return GT_OK;
+    if (!answer.has_opened) {
+        answer_log(&answer);
+        return answer.status;
+    }
+    snprintf(out->lost, sizeof out->lost, "%s", answer.reason); /* it died of the units */
+    return GT_OK;
 }
 
 static enum gt_status opencl_open(const struct backend_open_options *options, struct backend **out)
 {
     const char *name = name_wanted(options);
     struct opencl_child opener, committer;
-    struct opencl_request request = {.task = OPENCL_TASK_OPEN, .device = options->device};
-    struct opencl_answer answer;
     struct opencl_matrix tried = {.dtypes = OPENCL_MATRIX_ALL};
-    if (name != NULL)
-        snprintf(request.name, sizeof request.name, "%s", name);
     opencl_child_start(&opener);
     opencl_child_start(&committer);
-    if (opener.pid > 0) {
-        opencl_child_ask(&opener, &request, OPEN_SECONDS, &answer);
-        if (answer.status != GT_OK) {
-            opencl_child_end(&committer);
-            answer_log(&answer);
-            return answer.status;
-        }
-        matrix_rehearse(&request, &answer, &tried);
-    }
-    enum gt_status status = opencl_open_here(options->device, name, out);
+    enum gt_status status = open_rehearse(&opener, options, name, &tried);
+    if (status == GT_OK)
+        status = opencl_open_here(options->device, name, out);
     if (status == GT_OK)
         opencl_matrix_open(opencl_own(*out), tried.dtypes, tried.lost);
     if (status == GT_OK && options->tune)
         status = opencl_tuning_measure(opencl_own(*out));
-    if (status == GT_OK) {
+    if (status == GT_OK)
         opencl_own(*out)->committer = committer;
-        return GT_OK;
-    }
-    opencl_child_end(&committer);
+    else
+        opencl_child_end(&committer);
     return status;
 }
 
@@ -324,10 +316,7 @@ static enum gt_status opencl_arena(struct backend *backend, const struct backend
     struct opencl_backend *cl = opencl_own(backend);
     uint64_t total = 0, left = 0, need = 0;
     const char *basis = "";
-    if (cl->has_arena || count < 0 || count > BACKEND_SEGMENTS_MAX) {
-        log_error("opencl: arena of %" PRId32 " segments: expected one call with 0 to %d", count, BACKEND_SEGMENTS_MAX);
-        return GT_DEVICE;
-    }
+    assert(cl->segments == 0 && count >= 0 && count <= BACKEND_SEGMENTS_MAX);
     for (int32_t i = 0; i < count; i++)
         need = segments[i].size_bytes > UINT64_MAX - need ? UINT64_MAX : need + segments[i].size_bytes;
     TRY(opencl_memory_read(cl, &total, &left, &basis));
@@ -340,7 +329,6 @@ static enum gt_status opencl_arena(struct backend *backend, const struct backend
     opencl_clblast_prove(cl);
     TRY(opencl_memory_commit(cl, segments, count));
     placement_notice(cl, left, need);
-    cl->has_arena = true;
     return GT_OK;
 }
 
@@ -371,7 +359,7 @@ static enum gt_status opencl_download(struct backend *backend, int32_t queue, vo
 }
 
 #define OP(KIND, name, ...) [OP_##KIND] = &opencl_##name,
-static const struct op_impl *const opencl_table[OP_KIND_COUNT] = {
+static const struct opencl_op *const opencl_table[OP_KIND_COUNT] = {
 #include "ops/ops.def"
 };
 #undef OP
@@ -379,8 +367,9 @@ static const struct op_impl *const opencl_table[OP_KIND_COUNT] = {
 static enum gt_status opencl_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
 {
     struct opencl_backend *cl = opencl_own(backend);
+    (void)queue;
     for (size_t i = 0; i < count; i++)
-        TRY(opencl_table[calls[i].kind]->run(backend, queue, &calls[i]));
+        TRY(opencl_table[calls[i].kind]->run(cl, &calls[i]));
     CL_TRY(cl, "clFlush", cl->api.clFlush(cl->queue));
     return GT_OK;
 }
@@ -392,7 +381,7 @@ static enum gt_status opencl_bind(struct backend *backend, const struct op_call 
     enum gt_status status = GT_OK;
     cl->is_dry = true;
     for (size_t i = 0; i < count && status == GT_OK; i++)
-        status = opencl_table[calls[i].kind]->run(backend, 0, &calls[i]);
+        status = opencl_table[calls[i].kind]->run(cl, &calls[i]);
     cl->is_dry = false;
     return status;
 }
@@ -407,12 +396,13 @@ static enum gt_status opencl_sync(struct backend *backend, int32_t queue)
 
 static bool opencl_supports(const struct backend *backend, const struct op_call *call)
 {
-    return op_impl_supports(opencl_table[call->kind], backend, call);
+    return opencl_table[call->kind]->supports(opencl_from(backend), call);
 }
 
 static size_t opencl_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
-    return op_impl_workspace_bytes(opencl_table[call->kind], backend, call);
+    const struct opencl_op *op = opencl_table[call->kind];
+    return op->workspace_bytes == NULL ? 0 : op->workspace_bytes(opencl_from(backend), call);
 }
 
 const struct backend_ops opencl_backend_ops = {

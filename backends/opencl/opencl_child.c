@@ -53,15 +53,14 @@ static enum gt_status request_serve(const struct opencl_request *request, struct
     TRY(opencl_open_here(request->device, name, &backend));
     answer->has_opened = true;
     struct opencl_backend *cl = opencl_own(backend);
-    if (request->task == OPENCL_TASK_MATRIX)
-        opencl_matrix_open(cl, OPENCL_MATRIX_ALL, "");
-    else
-        opencl_matrix_candidate(cl, &cl->matrix);
-    answer->matrix = cl->matrix;
-    answer->matrix_is_known = opencl_matrix_is_known(cl);
     cl->is_clblast_proven = true; /* the parent proves it */
     if (request->task == OPENCL_TASK_COMMIT)
-        TRY(backend->ops->arena(backend, request->segment, request->segments));
+        return backend->ops->arena(backend, request->segment, request->segments);
+    opencl_matrix_candidate(cl, &answer->matrix);
+    if (answer->matrix.unit != OPENCL_UNIT_NONE && !opencl_matrix_is_known(cl)) {
+        opencl_matrix_open(cl, OPENCL_MATRIX_ALL, "");
+        answer->matrix = cl->matrix;
+    }
     return GT_OK;
 }
 
@@ -163,9 +162,7 @@ void opencl_child_ask(struct opencl_child *child, const struct opencl_request *r
     child_release(child);
     if (answered)
         return;
-    memset(out, 0, sizeof *out);
-    out->status = GT_DEVICE;
-    out->is_dead = true;
+    *out = (struct opencl_answer){.status = GT_DEVICE, .is_dead = true, .has_opened = out->has_opened};
     if (late)
         snprintf(out->reason, sizeof out->reason,
                  "opencl: the driver did not answer within %d s (tried in a child process)", seconds);

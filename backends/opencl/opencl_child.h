@@ -1,7 +1,7 @@
 /* A child process that tries driver operations before this process does them.
  *
  * Drivers may abort, hang or exit where they should return a code.  The child is forked before this process loads the
- * ICD loader.  It performs one task: list the devices, open one, prove its matrix units, or commit an arena on one.
+ * ICD loader.  It performs one task: list the devices, open one and prove its matrix units, or commit an arena on one.
  * There is no child if the loader is loaded already (it has then proved itself), or if none can be created.
  */
 #ifndef GPT_TRAIN_OPENCL_OPENCL_CHILD_H
@@ -9,7 +9,7 @@
 
 #include "backends/opencl/opencl_device.h"
 
-enum opencl_task { OPENCL_TASK_LIST, OPENCL_TASK_OPEN, OPENCL_TASK_MATRIX, OPENCL_TASK_COMMIT };
+enum opencl_task { OPENCL_TASK_LIST, OPENCL_TASK_OPEN, OPENCL_TASK_COMMIT };
 
 struct opencl_request {
     enum opencl_task task;
@@ -22,11 +22,10 @@ struct opencl_request {
 struct opencl_answer {
     enum gt_status status;
     char reason[BACKEND_REASON_MAX]; /* the child's error line, if status is not GT_OK */
-    bool is_dead;                    /* the child died or did not answer; all other fields are unknown */
+    bool is_dead;                    /* the child died or did not answer; only `has_opened` is known otherwise */
     bool has_opened;                 /* the device was opened; the task itself may have failed */
     struct opencl_listing listing;   /* for OPENCL_TASK_LIST */
-    struct opencl_matrix matrix;     /* expected units (OPENCL_TASK_OPEN), or proven ones (OPENCL_TASK_MATRIX) */
-    bool matrix_is_known;            /* the units were proven before */
+    struct opencl_matrix matrix;     /* for OPENCL_TASK_OPEN: its units, proven now or before */
 };
 
 /* Starts a child that waits for its request.  out->pid is 0 when there is none. */

@@ -6,6 +6,9 @@
  * that CLBlast reports for its parameters on this device.  16-bit storage never comes here: CLBlast has no bf16, and it
  * sums fp16 in fp16.
  *
+ * CLBlast chooses kernels and their parameters by device name and size, and one release had parameters that multiply
+ * wrongly (its issue 533: 1.6.2 on Arc A770), so known products prove it first.
+ *
  * On NVIDIA, CLBlast is used only if requested, because the driver crashes: 580.159.04 on an H100 ended each of 44 runs
  * with SIGSEGV in clReleaseMemObject() of such a sub-buffer, after everything was saved, and none of 8 runs without
  * CLBlast.  On that card our own tiles reach 0.91 to 1.03 of CLBlast's rate.
@@ -17,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/opencl/opencl_gemm.h"
 #include "base/library.h"
 #include "base/log.h"
 
@@ -124,9 +128,8 @@ static bool is_countable(int64_t rows, int64_t columns)
            rows + TILE_MAX - 1 < ELEMENTS_MAX / (columns + TILE_MAX - 1);
 }
 
-bool opencl_clblast_usable(const struct backend *backend, const struct op_call *call)
+bool opencl_clblast_usable(const struct opencl_backend *cl, const struct op_call *call)
 {
-    const struct opencl_backend *cl = opencl_from(backend);
     static const int32_t slots[] = {GEMM_A, GEMM_B, GEMM_D};
     if (cl->clblast == NULL || !cl->tuning.gemm_clblast)
         return false;
@@ -140,9 +143,8 @@ bool opencl_clblast_usable(const struct backend *backend, const struct op_call *
     return true;
 }
 
-size_t opencl_clblast_workspace_bytes(const struct backend *backend, const struct op_call *call)
+size_t opencl_clblast_workspace_bytes(const struct opencl_backend *cl, const struct op_call *call)
 {
-    const struct opencl_backend *cl = opencl_from(backend);
     const struct product product = product_of(call);
     cl_command_queue queue = cl->queue;
     size_t bytes = 0;
@@ -186,11 +188,10 @@ static enum gt_status operand_find(struct opencl_backend *cl, const struct op_ca
     return place_find(cl, call->operand[slot].at, operand_bytes(&call->operand[slot]), out);
 }
 
-enum gt_status opencl_clblast_run(struct backend *backend, const struct op_call *call, bool accumulate)
+enum gt_status opencl_clblast_run(struct opencl_backend *cl, const struct op_call *call, bool accumulate)
 {
-    struct opencl_backend *cl = opencl_own(backend);
     const struct product product = product_of(call);
-    const size_t need = opencl_clblast_workspace_bytes(backend, call);
+    const size_t need = opencl_clblast_workspace_bytes(cl, call);
     cl_mem a = NULL, b = NULL, d = NULL, temporary = NULL;
     assert(call->workspace_bytes >= need);
     TRY(operand_find(cl, call, GEMM_A, &a));
@@ -208,4 +209,42 @@ enum gt_status opencl_clblast_run(struct backend *backend, const struct op_call 
     char what[OPENCL_NAME_MAX];
     snprintf(what, sizeof what, "CLBlast's SGEMM of %zu x %zu x %zu", product.n, product.m, product.k);
     return opencl_failure(cl, what, code);
+}
+
+/* No size is a multiple of a tile: one for CLBlast's kernel for small products, and larger ones for that for large
+ * products, in the transpositions of training. */
+static const struct opencl_product products_known[] = {
+    {.m = 72, .n = 104, .k = 40, .transpose_b = true},
+    {.m = 72, .n = 104, .k = 40, .transpose_a = true, .accumulate = true},
+    {.m = 72, .n = 104, .k = 40},
+    {.m = 776, .n = 1032, .k = 648, .transpose_b = true},
+    {.m = 776, .n = 1032, .k = 648, .transpose_a = true, .accumulate = true},
+    {.m = 776, .n = 1032, .k = 648},
+    {.m = 1032, .n = 520, .k = 1000, .transpose_b = true, .accumulate = true},
+};
+
+static enum gt_status known_multiply(struct opencl_backend *cl, const struct op_call *call,
+                                     const struct opencl_product *product, const void *context)
+{
+    (void)context;
+    if (opencl_clblast_workspace_bytes(cl, call) <= call->workspace_bytes)
+        return opencl_clblast_run(cl, call, product->accumulate);
+    opencl_error(cl, "a product of %d x %d x %d needs %zu B of workspace", (int)product->m, (int)product->n,
+                 (int)product->k, opencl_clblast_workspace_bytes(cl, call));
+    return GT_UNSUPPORTED;
+}
+
+void opencl_clblast_prove(struct opencl_backend *cl)
+{
+    char lost[BACKEND_REASON_MAX] = "no memory to try it";
+    if (cl->clblast == NULL || !cl->tuning.gemm_clblast || cl->is_clblast_proven)
+        return;
+    cl->is_clblast_proven = opencl_scratch_open(cl);
+    for (size_t i = 0; i < sizeof products_known / sizeof products_known[0] && cl->is_clblast_proven; i++)
+        cl->is_clblast_proven = opencl_known_prove(cl, &products_known[i], known_multiply, NULL, lost);
+    opencl_scratch_close(cl);
+    if (cl->is_clblast_proven)
+        return;
+    cl->tuning.gemm_clblast = false;
+    log_note("opencl: CLBlast on %s is left alone; our own kernels multiply float32: %s", cl->device.name, lost);
 }

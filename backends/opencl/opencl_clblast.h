@@ -17,10 +17,10 @@ void opencl_clblast_prove(struct opencl_backend *cl);
 /* Releases the sub-buffers of the arena; called before the arena is released. */
 void opencl_clblast_forget(struct opencl_backend *cl);
 /* Returns true when CLBlast computes this gemm: all operands are fp32, and it supports their sizes. */
-bool opencl_clblast_usable(const struct backend *backend, const struct op_call *call);
+bool opencl_clblast_usable(const struct opencl_backend *cl, const struct op_call *call);
 /* Returns the bytes of temporary buffer that CLBlast needs for this shape on this device. */
-size_t opencl_clblast_workspace_bytes(const struct backend *backend, const struct op_call *call);
+size_t opencl_clblast_workspace_bytes(const struct opencl_backend *cl, const struct op_call *call);
 /* d = op(a) op(b), or d += if `accumulate`.  The caller adds the bias.  Errors: GT_DEVICE, GT_NO_MEMORY. */
-enum gt_status opencl_clblast_run(struct backend *backend, const struct op_call *call, bool accumulate);
+enum gt_status opencl_clblast_run(struct opencl_backend *cl, const struct op_call *call, bool accumulate);
 
 #endif

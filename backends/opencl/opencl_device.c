@@ -20,7 +20,6 @@
 #define EXTENSIONS_BYTES_MAX 16384
 #define INTEL_ALLOCATION_BYTES_MAX (((uint64_t)4 << 30) - ((uint64_t)64 << 20))
 #define MATRIX_TEXT_MAX 64
-#define PLATFORM_NOT_FOUND (-1001) /* CL_PLATFORM_NOT_FOUND_KHR */
 #define BASE_ALIGN_BITS_MAX 65536u
 #define CAPABILITY_MAJOR_NV 0x4000u /* CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV, MINOR: cl_nv_device_attribute_query */
 #define CAPABILITY_MINOR_NV 0x4001u
@@ -161,7 +160,7 @@ enum gt_status opencl_devices_list(const struct opencl_api *api, struct opencl_l
     cl_uint platform_count = 0;
     char text[OPENCL_CODE_TEXT_MAX];
     const cl_int code = api->clGetPlatformIDs(PLATFORMS_MAX, platforms, &platform_count);
-    if (code == PLATFORM_NOT_FOUND || (code == CL_SUCCESS && platform_count == 0)) {
+    if (code == OPENCL_PLATFORM_NOT_FOUND || (code == CL_SUCCESS && platform_count == 0)) {
         log_error("opencl: no platform, so no driver is installed (Debian: pocl-opencl-icd for the processor; "
                   "intel-opencl-icd, nvidia-opencl-icd, or mesa-opencl-icd with RUSTICL_ENABLE=radeonsi for a card)");
         return GT_DEVICE;

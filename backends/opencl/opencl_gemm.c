@@ -72,26 +72,26 @@ static const struct opencl_gemm_shape *shape_choose(const struct opencl_backend 
     return &opencl_gemm_shapes[index];
 }
 
-static void tiles_begin(struct opencl_launch *launch, struct backend *backend, const struct opencl_gemm_shape *shape)
+static void tiles_begin(struct opencl_launch *launch, struct opencl_backend *cl, const struct opencl_gemm_shape *shape)
 {
     char options[OPENCL_OPTIONS_MAX];
     if (shape->side == 1) {
         snprintf(options, sizeof options, "-DGT_TILE=%" PRId32 " -DGT_INNER=%" PRId32, shape->each, shape->inner);
-        opencl_launch_begin(launch, backend, &opencl_source_gemm_single, options, "gt_gemm_single");
+        opencl_launch_begin(launch, cl, &opencl_source_gemm_single, options, "gt_gemm_single");
         return;
     }
     snprintf(options, sizeof options, "-DGT_SIDE=%" PRId32 " -DGT_EACH=%" PRId32 " -DGT_INNER=%" PRId32, shape->side,
              shape->each, shape->inner);
-    opencl_launch_begin(launch, backend, &opencl_source_gemm, options, "gt_gemm");
+    opencl_launch_begin(launch, cl, &opencl_source_gemm, options, "gt_gemm");
 }
 
-static enum gt_status tiles_run(struct backend *backend, const struct op_call *call,
+static enum gt_status tiles_run(struct opencl_backend *cl, const struct op_call *call,
                                 const struct opencl_product *product)
 {
     struct opencl_launch launch;
-    const struct opencl_gemm_shape *shape = shape_choose(opencl_from(backend), product->dtype);
+    const struct opencl_gemm_shape *shape = shape_choose(cl, product->dtype);
     const int64_t tile = tile_of(shape), groups = size_ceil_div(product->m, tile) * size_ceil_div(product->n, tile);
-    tiles_begin(&launch, backend, shape);
+    tiles_begin(&launch, cl, shape);
     opencl_arg_operands(&launch, call, "tttt");
     opencl_arg_values(&launch, VALUES(I32(product->transpose_a), I32(product->transpose_b), I32(product->accumulate),
                                       I64(product->m), I64(product->n), I64(product->k)));
@@ -99,33 +99,34 @@ static enum gt_status tiles_run(struct backend *backend, const struct op_call *c
                              2.0 * (double)groups * (double)(tile * tile) * (double)product->k);
 }
 
-static bool is_few(const struct backend *backend, const struct op_call *call)
+static bool is_few(const struct opencl_backend *cl, const struct op_call *call)
 {
     return call->operand[GEMM_D].dims[0] <= FEW_ROWS && !call->attrs.transpose_a && call->attrs.transpose_b &&
-           opencl_from(backend)->device.work_group_max >= FEW_ITEMS;
+           cl->device.work_group_max >= FEW_ITEMS;
 }
 
-static enum gt_status few_run(struct backend *backend, const struct op_call *call, const struct opencl_product *product)
+static enum gt_status few_run(struct opencl_backend *cl, const struct op_call *call,
+                              const struct opencl_product *product)
 {
     struct opencl_launch launch;
-    opencl_launch_begin(&launch, backend, &opencl_source_gemm_few, "", "gt_gemm_few");
+    opencl_launch_begin(&launch, cl, &opencl_source_gemm_few, "", "gt_gemm_few");
     opencl_arg_operands(&launch, call, "tttt");
     opencl_arg_values(&launch, VALUES(I32(product->accumulate), I64(product->m), I64(product->n), I64(product->k)));
     return opencl_launch_run(&launch, size_ceil_div(product->n, FEW_COLUMNS), FEW_ITEMS,
                              2.0 * (double)product->m * (double)product->n * (double)product->k);
 }
 
-static enum gt_status clblast_run(struct backend *backend, const struct op_call *call,
+static enum gt_status clblast_run(struct opencl_backend *cl, const struct op_call *call,
                                   const struct opencl_product *product)
 {
     struct opencl_launch launch;
     if (!call->operand[GEMM_BIAS].present)
-        return opencl_clblast_run(backend, call, product->accumulate);
-    opencl_launch_begin(&launch, backend, &opencl_source_gemm_few, "", "gt_gemm_bias");
+        return opencl_clblast_run(cl, call, product->accumulate);
+    opencl_launch_begin(&launch, cl, &opencl_source_gemm_few, "", "gt_gemm_bias");
     opencl_arg_operands(&launch, call, "--tt");
     opencl_arg_values(&launch, VALUES(I64(product->n)));
     TRY(opencl_launch_columns(&launch, product->n, product->m, 0.0));
-    return opencl_clblast_run(backend, call, true);
+    return opencl_clblast_run(cl, call, true);
 }
 
 /* ---- on matrix units ----
@@ -179,59 +180,46 @@ const struct opencl_matrix_shape *opencl_matrix_shape_choose(const struct opencl
     return chosen;
 }
 
-void opencl_matrix_begin(struct opencl_launch *launch, struct opencl_backend *cl,
-                         const struct opencl_matrix_shape *shape, const struct opencl_product *product)
+enum gt_status opencl_matrix_run(struct opencl_backend *cl, const struct op_call *call,
+                                 const struct opencl_matrix_shape *shape, const struct opencl_product *product)
 {
+    struct opencl_launch launch;
     char options[OPENCL_OPTIONS_MAX];
+    const int64_t tiles = tiles_of(shape, product);
     snprintf(options, sizeof options,
              "-DGT_UNIT=%d -DGT_UNIT_DTYPE=%d -DGT_TILE=%" PRId32 " -DGT_WARPS_DOWN=%" PRId32
              " -DGT_WARPS_ACROSS=%" PRId32 " -DGT_TURNED_A=%d -DGT_TURNED_B=%d -DGT_WIDE=%d%s",
              (int)cl->matrix.unit, (int)product->dtype, shape->tile, shape->warps_down, shape->warps_across,
              product->transpose_a, !product->transpose_b, product->is_wide,
              cl->matrix.is_emulated ? " -DGT_EMULATED" : "");
-    opencl_launch_begin(launch, &cl->base, &opencl_source_gemm_matrix, options, "gt_gemm_matrix");
-}
-
-enum gt_status opencl_matrix_end(struct opencl_launch *launch, const struct opencl_matrix_shape *shape,
-                                 const struct opencl_product *product)
-{
-    const int64_t tiles = tiles_of(shape, product);
-    opencl_arg_values(launch, VALUES(I32(product->accumulate), I64(product->m), I64(product->n), I64(product->k)));
-    return opencl_launch_run(launch, tiles, (size_t)items_of(shape),
+    opencl_launch_begin(&launch, cl, &opencl_source_gemm_matrix, options, "gt_gemm_matrix");
+    opencl_arg_operands(&launch, call, "aatt");
+    opencl_arg_values(&launch, VALUES(I32(product->accumulate), I64(product->m), I64(product->n), I64(product->k)));
+    return opencl_launch_run(&launch, tiles, (size_t)items_of(shape),
                              2.0 * (double)tiles * (double)shape->tile * (double)shape->tile * (double)product->k);
 }
 
-static enum gt_status matrix_run(struct backend *backend, const struct op_call *call,
-                                 const struct opencl_matrix_shape *shape, const struct opencl_product *product)
+static size_t gemm_workspace_bytes(const struct opencl_backend *cl, const struct op_call *call)
 {
-    struct opencl_launch launch;
-    opencl_matrix_begin(&launch, opencl_own(backend), shape, product);
-    opencl_arg_operands(&launch, call, "aatt");
-    return opencl_matrix_end(&launch, shape, product);
-}
-
-static size_t gemm_workspace_bytes(const struct backend *backend, const struct op_call *call)
-{
-    if (is_few(backend, call) || !opencl_clblast_usable(backend, call))
+    if (is_few(cl, call) || !opencl_clblast_usable(cl, call))
         return 0;
-    return opencl_clblast_workspace_bytes(backend, call);
+    return opencl_clblast_workspace_bytes(cl, call);
 }
 
-static enum gt_status gemm_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status gemm_run(struct opencl_backend *cl, const struct op_call *call)
 {
     const struct opencl_product product = product_of(call);
-    (void)queue;
-    if (is_few(backend, call))
-        return few_run(backend, call, &product);
-    if (opencl_clblast_usable(backend, call))
-        return clblast_run(backend, call, &product);
-    const struct opencl_matrix_shape *shape = opencl_matrix_shape_choose(opencl_from(backend), &product);
+    if (is_few(cl, call))
+        return few_run(cl, call, &product);
+    if (opencl_clblast_usable(cl, call))
+        return clblast_run(cl, call, &product);
+    const struct opencl_matrix_shape *shape = opencl_matrix_shape_choose(cl, &product);
     if (shape != NULL && call->operand[GEMM_B].dtype == product.dtype)
-        return matrix_run(backend, call, shape, &product);
-    return tiles_run(backend, call, &product);
+        return opencl_matrix_run(cl, call, shape, &product);
+    return tiles_run(cl, call, &product);
 }
 
-const struct op_impl opencl_gemm = {
+const struct opencl_op opencl_gemm = {
     .supports = opencl_floats_supported,
     .workspace_bytes = gemm_workspace_bytes,
     .run = gemm_run,

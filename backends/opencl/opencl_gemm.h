@@ -41,12 +41,9 @@ bool opencl_matrix_shape_fits(const struct opencl_backend *cl, const struct open
 /* Returns the shape for a product that matrix units compute, else NULL. */
 const struct opencl_matrix_shape *opencl_matrix_shape_choose(const struct opencl_backend *cl,
                                                              const struct opencl_product *product);
-/* begin() starts the launch.  The caller then passes a and b as arrays, and bias and d as tensors; end() adds the
- * remaining arguments and runs it. */
-void opencl_matrix_begin(struct opencl_launch *launch, struct opencl_backend *cl,
-                         const struct opencl_matrix_shape *shape, const struct opencl_product *product);
-enum gt_status opencl_matrix_end(struct opencl_launch *launch, const struct opencl_matrix_shape *shape,
-                                 const struct opencl_product *product);
+/* Multiplies on matrix units, in tiles of `shape`. */
+enum gt_status opencl_matrix_run(struct opencl_backend *cl, const struct op_call *call,
+                                 const struct opencl_matrix_shape *shape, const struct opencl_product *product);
 
 /* ---- opencl_matrix.c: selects the kind of matrix units that a device should have, and proves their products ---- */
 
@@ -77,21 +74,22 @@ enum gt_status opencl_tuning_measure(struct opencl_backend *cl);
 enum gt_status opencl_tuning_choose(struct backend *backend, const struct backend_choice *choices, size_t count);
 const struct backend_choice *opencl_tuning_choices(struct backend *backend, size_t *count);
 
-/* ---- matrices with known products: small integers, whose sums are exact in any order ---- */
+/* ---- opencl_known.c: products with known results ---- */
 
-/* Returns 32 bits that differ for each index and salt. */
-static inline uint32_t opencl_known_bits(uint32_t index, uint32_t salt)
-{
-    uint32_t x = index * UINT32_C(2654435761) + salt;
-    x ^= x >> 15;
-    x *= UINT32_C(0x2c1b3c6d);
-    return x ^ x >> 12;
-}
+#define OPENCL_KNOWN_BYTES ((uint64_t)48 << 20) /* of scratch: operands, then workspace */
+#define OPENCL_KNOWN_SIDE_MAX 1024
 
-/* Returns an integer from -4 to 4, which every dtype represents exactly. */
-static inline float opencl_known_value(uint32_t index, uint32_t salt)
-{
-    return (float)(int32_t)(opencl_known_bits(index, salt) % 9) - 4.0f;
-}
+/* Computes d (+)= op(a) op(b), with d in fp32, by the kernel that is to be proved. */
+typedef enum gt_status opencl_multiply_fn(struct opencl_backend *cl, const struct op_call *call,
+                                          const struct opencl_product *product, const void *context);
+
+/* Returns true when `multiply` computes a product of known matrices and writes nothing else; else writes the reason to
+ * lost[BACKEND_REASON_MAX].  Needs the scratch memory. */
+bool opencl_known_prove(struct opencl_backend *cl, const struct opencl_product *product, opencl_multiply_fn *multiply,
+                        const void *context, char *lost);
+/* Commits OPENCL_KNOWN_BYTES of scratch memory as segment 0, before there is an arena.  On an error, logs it and
+ * returns false. */
+bool opencl_scratch_open(struct opencl_backend *cl);
+void opencl_scratch_close(struct opencl_backend *cl);
 
 #endif

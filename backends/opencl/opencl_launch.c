@@ -16,10 +16,10 @@
 #define PARTS_MAX 128
 #define PART_ROWS 32
 
-void opencl_launch_begin(struct opencl_launch *launch, struct backend *backend, const struct opencl_source *source,
+void opencl_launch_begin(struct opencl_launch *launch, struct opencl_backend *cl, const struct opencl_source *source,
                          const char *options, const char *kernel)
 {
-    *launch = (struct opencl_launch){.cl = opencl_own(backend), .name = kernel};
+    *launch = (struct opencl_launch){.cl = cl, .name = kernel};
     launch->status =
         launch->cl->is_lost ? GT_DEVICE : opencl_kernel_find(launch->cl, source, options, kernel, &launch->kernel);
 }
@@ -139,15 +139,14 @@ static int32_t group_items(const struct opencl_backend *cl)
     return items;
 }
 
-static void group_begin(struct opencl_launch *launch, struct backend *backend, const struct op_call *call,
+static void group_begin(struct opencl_launch *launch, struct opencl_backend *cl, const struct op_call *call,
                         const struct opencl_source *source, const char *kernel, const char *forms,
                         const struct opencl_value *values)
 {
     char options[OPENCL_OPTIONS_MAX];
-    const struct opencl_backend *cl = opencl_own(backend);
     snprintf(options, sizeof options, "-DGT_GROUP=%" PRId32 "%s", group_items(cl),
              cl->device.has_exact_division ? " -DGT_EXACT_DIVISION -cl-fp32-correctly-rounded-divide-sqrt" : "");
-    opencl_launch_begin(launch, backend, source, options, kernel);
+    opencl_launch_begin(launch, cl, source, options, kernel);
     opencl_arg_operands(launch, call, forms);
     opencl_arg_values(launch, values);
 }
@@ -159,39 +158,40 @@ static enum gt_status elements_run(struct opencl_launch *launch, int64_t count)
     return opencl_launch_run(launch, size_ceil_div(count, items), (size_t)items, 0.0);
 }
 
-enum gt_status opencl_elements(struct backend *backend, const struct op_call *call, const struct opencl_source *source,
-                               const char *kernel, const char *forms, const struct opencl_value *values)
+enum gt_status opencl_elements(struct opencl_backend *cl, const struct op_call *call,
+                               const struct opencl_source *source, const char *kernel, const char *forms,
+                               const struct opencl_value *values)
 {
     struct opencl_launch launch;
-    group_begin(&launch, backend, call, source, kernel, forms, values);
+    group_begin(&launch, cl, call, source, kernel, forms, values);
     return elements_run(&launch, op_elements(call, 0));
 }
 
-enum gt_status opencl_groups(struct backend *backend, const struct op_call *call, const struct opencl_source *source,
+enum gt_status opencl_groups(struct opencl_backend *cl, const struct op_call *call, const struct opencl_source *source,
                              const char *kernel, const char *forms, const struct opencl_value *values, int64_t groups,
                              double flops)
 {
     struct opencl_launch launch;
-    group_begin(&launch, backend, call, source, kernel, forms, values);
+    group_begin(&launch, cl, call, source, kernel, forms, values);
     return opencl_launch_run(&launch, groups, (size_t)group_items(launch.cl), flops);
 }
 
-enum gt_status opencl_blocks(struct backend *backend, const struct op_call *call, const struct opencl_source *source,
+enum gt_status opencl_blocks(struct opencl_backend *cl, const struct op_call *call, const struct opencl_source *source,
                              const char *kernel, const char *forms, const struct opencl_value *values)
 {
     struct opencl_launch launch;
     const int64_t count = op_elements(call, 0);
-    group_begin(&launch, backend, call, source, kernel, forms, values);
+    group_begin(&launch, cl, call, source, kernel, forms, values);
     opencl_arg_values(&launch, VALUES(I64(call->attrs.index_base), I64(count)));
     return opencl_launch_run(&launch, state_blocks(count), (size_t)group_items(launch.cl), 0.0);
 }
 
-enum gt_status opencl_columns(struct backend *backend, const struct op_call *call, const struct opencl_source *source,
+enum gt_status opencl_columns(struct opencl_backend *cl, const struct op_call *call, const struct opencl_source *source,
                               const char *kernel, const char *forms, const struct opencl_value *values, int64_t columns,
                               int64_t rows, double flops)
 {
     struct opencl_launch launch;
-    group_begin(&launch, backend, call, source, kernel, forms, values);
+    group_begin(&launch, cl, call, source, kernel, forms, values);
     return opencl_launch_columns(&launch, columns, rows, flops);
 }
 
@@ -202,20 +202,20 @@ struct opencl_parts opencl_parts_of(int64_t rows)
     return (struct opencl_parts){.rows = rows, .parts = size_ceil_div(rows, part_rows), .part_rows = part_rows};
 }
 
-enum gt_status opencl_parts_sum(struct backend *backend, const struct op_call *call, int64_t first, int64_t parts,
+enum gt_status opencl_parts_sum(struct opencl_backend *cl, const struct op_call *call, int64_t first, int64_t parts,
                                 int32_t out)
 {
     struct opencl_launch launch;
-    group_begin(&launch, backend, call, &opencl_source_layernorm, "gt_columns_sum", "w", NO_VALUES);
+    group_begin(&launch, cl, call, &opencl_source_layernorm, "gt_columns_sum", "w", NO_VALUES);
     opencl_arg_tensor(&launch, call, out);
     opencl_arg_values(&launch, VALUES(I32(op_accumulates(call, out)), I64(first), I64(parts)));
     return elements_run(&launch, op_elements(call, out));
 }
 
-bool opencl_floats_supported(const struct backend *backend, const struct op_call *call)
+bool opencl_floats_supported(const struct opencl_backend *cl, const struct op_call *call)
 {
     const unsigned dtypes = 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16 | 1u << DTYPE_I32;
-    (void)backend;
+    (void)cl;
     for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
         const struct operand *operand = &call->operand[slot];
         if (operand->present && (dtypes >> operand->dtype & 1u) == 0)
@@ -224,8 +224,8 @@ bool opencl_floats_supported(const struct backend *backend, const struct op_call
     return true;
 }
 
-bool opencl_exact_supported(const struct backend *backend, const struct op_call *call)
+bool opencl_exact_supported(const struct opencl_backend *cl, const struct op_call *call)
 {
     (void)call;
-    return opencl_from(backend)->device.has_subnormals;
+    return cl->device.has_subnormals;
 }

@@ -1,6 +1,6 @@
 /* Launches of kernels, and what the ops' host files share: sources, arguments, common numbers of work-items.
  *
- *     return opencl_elements(backend, call, &opencl_source_blend, "gt_blend", "ttt",
+ *     return opencl_elements(cl, call, &opencl_source_blend, "gt_blend", "ttt",
  *                            VALUES(F32(call->attrs.alpha), F32(call->attrs.beta)));
  *
  * A kernel gets operands first, then values.  `forms` has a letter per operand, in the op's order:
@@ -61,7 +61,7 @@ struct opencl_launch {
 
 /* Begins a launch of `kernel`.  Adds `options` to those that every program gets: -cl-std=CL1.2, the device's limits
  * (GT_LOCAL_BYTES, GT_WORK_GROUP_MAX, GT_IS_CPU), and GT_FMA on GPUs with fma.  `kernel` is a literal. */
-void opencl_launch_begin(struct opencl_launch *launch, struct backend *backend, const struct opencl_source *source,
+void opencl_launch_begin(struct opencl_launch *launch, struct opencl_backend *cl, const struct opencl_source *source,
                          const char *options, const char *kernel);
 void opencl_arg_operands(struct opencl_launch *launch, const struct op_call *call, const char *forms);
 /* Passes an operand as a tensor. */
@@ -79,18 +79,19 @@ enum gt_status opencl_launch_columns(struct opencl_launch *launch, int64_t colum
 /* opencl_elements() and the next three functions launch a kernel of a source that they build with GT_GROUP, the number
  * of work-items in a group, and with exact division if the device has it.  opencl_elements() runs one work-item for
  * each element of operand 0, and passes their number as the kernel's last value. */
-enum gt_status opencl_elements(struct backend *backend, const struct op_call *call, const struct opencl_source *source,
-                               const char *kernel, const char *forms, const struct opencl_value *values);
+enum gt_status opencl_elements(struct opencl_backend *cl, const struct op_call *call,
+                               const struct opencl_source *source, const char *kernel, const char *forms,
+                               const struct opencl_value *values);
 /* Runs `groups` groups of GT_GROUP work-items. */
-enum gt_status opencl_groups(struct backend *backend, const struct op_call *call, const struct opencl_source *source,
+enum gt_status opencl_groups(struct opencl_backend *cl, const struct op_call *call, const struct opencl_source *source,
                              const char *kernel, const char *forms, const struct opencl_value *values, int64_t groups,
                              double flops);
 /* Runs one group for each block of STATE_BLOCK elements of operand 0.  Passes the op's index base and the number of
  * elements as the kernel's last values. */
-enum gt_status opencl_blocks(struct backend *backend, const struct op_call *call, const struct opencl_source *source,
+enum gt_status opencl_blocks(struct opencl_backend *cl, const struct op_call *call, const struct opencl_source *source,
                              const char *kernel, const char *forms, const struct opencl_value *values);
 /* Runs one work-item per column, for each of `rows` rows. */
-enum gt_status opencl_columns(struct backend *backend, const struct op_call *call, const struct opencl_source *source,
+enum gt_status opencl_columns(struct opencl_backend *cl, const struct op_call *call, const struct opencl_source *source,
                               const char *kernel, const char *forms, const struct opencl_value *values, int64_t columns,
                               int64_t rows, double flops);
 
@@ -102,13 +103,21 @@ struct opencl_parts {
 struct opencl_parts opencl_parts_of(int64_t rows);
 /* Sums the floats [parts, columns], which begin at element `first` of the workspace, over the parts.  Stores the sums
  * in operand `out`, or adds them to it if the op accumulates. */
-enum gt_status opencl_parts_sum(struct backend *backend, const struct op_call *call, int64_t first, int64_t parts,
+enum gt_status opencl_parts_sum(struct opencl_backend *cl, const struct op_call *call, int64_t first, int64_t parts,
                                 int32_t out);
 
+/* Defines the op `name`, whose launch is an expression of `cl` and `call`. */
+#define OPENCL_OP(name, supported, launch)                                                  \
+    static enum gt_status name##_run(struct opencl_backend *cl, const struct op_call *call) \
+    {                                                                                       \
+        return launch;                                                                      \
+    }                                                                                       \
+    const struct opencl_op opencl_##name = {.supports = supported, .run = name##_run};
+
 /* Returns true when every present operand is fp32, bf16, fp16 or int32. */
-bool opencl_floats_supported(const struct backend *backend, const struct op_call *call);
+bool opencl_floats_supported(const struct opencl_backend *cl, const struct op_call *call);
 /* Returns true when the device's fp32 has subnormals, which bit-exact ops need. */
-bool opencl_exact_supported(const struct backend *backend, const struct op_call *call);
+bool opencl_exact_supported(const struct opencl_backend *cl, const struct op_call *call);
 
 /* opencl_program.c: returns the kernel `name` of a source built with `options`, ready for its arguments.  The cache
  * keeps the pointers `source` and `name`, so `name` must be a literal.  Errors: GT_DEVICE with the compiler's first

@@ -2,9 +2,9 @@
  *
  * NVIDIA's compiler accepts inline PTX, whose mma supports bf16 and fp16 from capability 8.0 and fp16 from 7.5.  AMD's
  * has Clang's builtins for the WMMA of gfx11.  The kernels assume that a group's work-items are the lanes of warps, in
- * order; no standard guarantees that.  Therefore every tile shape first multiplies small integers, whose sums are exact
- * in any order.  A compiler may also kill its process at unknown code, so the caller tries a new device in a child
- * process first (opencl_child.h).  The cache keeps what was proven there.
+ * order; no standard guarantees that.  Therefore every tile shape first multiplies known matrices (opencl_known.c).  A
+ * compiler may also kill its process at unknown code, so the caller tries a new device in a child process first
+ * (opencl_child.h).  The cache keeps what was proven there.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -21,17 +21,6 @@
 #include "base/log.h"
 
 #define KNOWN "proven"
-#define PROBE_M 40 /* not a multiple of a tile or of a unit */
-#define PROBE_N 72
-#define PROBE_K 56
-#define PROBE_B_BYTES 8192 /* offsets of b and d in the probe's memory, and its size */
-#define PROBE_D_BYTES 32768
-#define PROBE_BYTES 65536
-#define PROBE_GUARD UINT32_C(0x7fc0dead) /* a NaN that marks words not written */
-
-_Static_assert(PROBE_M *PROBE_K * 2 <= PROBE_B_BYTES && PROBE_B_BYTES + PROBE_N * PROBE_K * 2 <= PROBE_D_BYTES &&
-                   PROBE_D_BYTES + PROBE_M * PROBE_N * 4 < PROBE_BYTES,
-               "the probe's matrices lie one after the other");
 
 static const enum dtype dtypes_tried[] = {DTYPE_BF16, DTYPE_F16};
 
@@ -111,72 +100,18 @@ bool opencl_matrix_is_known(const struct opencl_backend *cl)
     return known;
 }
 
-static void probe_fill(uint8_t *memory, enum dtype dtype)
+static enum gt_status shape_multiply(struct opencl_backend *cl, const struct op_call *call,
+                                     const struct opencl_product *product, const void *shape)
 {
-    uint16_t *a = (uint16_t *)(void *)memory, *b = (uint16_t *)(void *)(memory + PROBE_B_BYTES);
-    for (size_t i = 0; i < PROBE_BYTES; i += sizeof(uint32_t))
-        memcpy(memory + i, &(uint32_t){PROBE_GUARD}, sizeof(uint32_t));
-    for (uint32_t i = 0; i < PROBE_M * PROBE_K; i++)
-        a[i] = dtype == DTYPE_BF16 ? bf16_from_f32(opencl_known_value(i, 1)) : f16_from_f32(opencl_known_value(i, 1));
-    for (uint32_t i = 0; i < PROBE_N * PROBE_K; i++)
-        b[i] = dtype == DTYPE_BF16 ? bf16_from_f32(opencl_known_value(i, 2)) : f16_from_f32(opencl_known_value(i, 2));
+    return opencl_matrix_run(cl, call, shape, product);
 }
 
-static float probe_expected(uint32_t row, uint32_t column)
-{
-    float sum = 0.0f;
-    for (uint32_t k = 0; k < PROBE_K; k++)
-        sum += opencl_known_value(row * PROBE_K + k, 1) * opencl_known_value(column * PROBE_K + k, 2);
-    return sum;
-}
-
-/* Returns true when d is correct and nothing behind it was written. */
-static bool probe_check(const struct opencl_backend *cl, const uint8_t *memory, char *lost)
-{
-    const float *d = (const float *)(const void *)(memory + PROBE_D_BYTES);
-    const uint32_t *rest = (const uint32_t *)(const void *)(memory + PROBE_D_BYTES);
-    for (uint32_t i = 0; i < PROBE_M * PROBE_N; i++) {
-        const float expected = probe_expected(i / PROBE_N, i % PROBE_N);
-        if (d[i] == expected)
-            continue;
-        snprintf(lost, BACKEND_REASON_MAX, "%s multiplies wrongly on them: element %u,%u is %g and should be %g",
-                 cl->device.name, i / PROBE_N, i % PROBE_N, (double)d[i], (double)expected);
-        return false;
-    }
-    for (uint32_t i = PROBE_M * PROBE_N; i < (PROBE_BYTES - PROBE_D_BYTES) / sizeof *rest; i++) {
-        if (rest[i] == PROBE_GUARD)
-            continue;
-        snprintf(lost, BACKEND_REASON_MAX, "%s writes %u elements beyond the result of a product on them",
-                 cl->device.name, i - PROBE_M * PROBE_N);
-        return false;
-    }
-    return true;
-}
-
-static enum gt_status probe_run(struct opencl_backend *cl, const struct opencl_matrix_shape *shape, enum dtype dtype,
-                                cl_mem memory, uint8_t *bytes)
+/* Returns true when the products of all shapes are correct; else writes the reason to lost[BACKEND_REASON_MAX].  The
+ * size is not a multiple of a tile or of a unit. */
+static bool shapes_prove(struct opencl_backend *cl, enum dtype dtype, char *lost)
 {
     const struct opencl_product product = {
-        .dtype = dtype, .m = PROBE_M, .n = PROBE_N, .k = PROBE_K, .transpose_b = true, .is_wide = true};
-    struct opencl_launch launch;
-    CL_TRY(cl, "writing a known product",
-           cl->api.clEnqueueWriteBuffer(cl->queue, memory, CL_TRUE, 0, PROBE_BYTES, bytes, 0, NULL, NULL));
-    opencl_matrix_begin(&launch, cl, shape, &product);
-    opencl_arg_memory(&launch, memory, 0);
-    opencl_arg_memory(&launch, memory, PROBE_B_BYTES / sizeof(uint16_t));
-    opencl_arg_memory(&launch, NULL, 0);
-    opencl_arg_values(&launch, VALUES(I32(-1)));
-    opencl_arg_memory(&launch, memory, PROBE_D_BYTES / sizeof(float));
-    opencl_arg_values(&launch, VALUES(I32(DTYPE_F32)));
-    TRY(opencl_matrix_end(&launch, shape, &product));
-    CL_TRY(cl, "reading a known product",
-           cl->api.clEnqueueReadBuffer(cl->queue, memory, CL_TRUE, 0, PROBE_BYTES, bytes, 0, NULL, NULL));
-    return GT_OK;
-}
-
-/* Returns true when the products of all shapes are correct; else writes the reason to lost[BACKEND_REASON_MAX]. */
-static bool shapes_prove(struct opencl_backend *cl, enum dtype dtype, cl_mem memory, uint8_t *bytes, char *lost)
-{
+        .dtype = dtype, .m = 40, .n = 72, .k = 56, .transpose_b = true, .is_wide = true};
     int32_t proven = 0;
     bool right = true;
     snprintf(lost, BACKEND_REASON_MAX, "no tile fits %s", cl->device.name);
@@ -184,11 +119,7 @@ static bool shapes_prove(struct opencl_backend *cl, enum dtype dtype, cl_mem mem
         const struct opencl_matrix_shape *shape = &opencl_matrix_shapes[i];
         if (!opencl_matrix_shape_fits(cl, shape))
             continue;
-        probe_fill(bytes, dtype);
-        cl->trying = lost;
-        right = probe_run(cl, shape, dtype, memory, bytes) == GT_OK;
-        cl->trying = NULL;
-        right = right && probe_check(cl, bytes, lost);
+        right = opencl_known_prove(cl, &product, shape_multiply, shape, lost);
         proven++;
     }
     return right && proven > 0;
@@ -196,21 +127,16 @@ static bool shapes_prove(struct opencl_backend *cl, enum dtype dtype, cl_mem mem
 
 static void dtypes_prove(struct opencl_backend *cl, struct opencl_matrix *matrix)
 {
-    cl_int code = CL_SUCCESS;
-    uint8_t *bytes = malloc(PROBE_BYTES);
-    cl_mem memory = cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, PROBE_BYTES, NULL, &code);
+    const bool has_scratch = opencl_scratch_open(cl);
     for (size_t i = 0; i < sizeof dtypes_tried / sizeof dtypes_tried[0]; i++) {
         const enum dtype dtype = dtypes_tried[i];
         char lost[BACKEND_REASON_MAX] = "no memory to try them";
-        if ((matrix->dtypes >> dtype & 1u) == 0 ||
-            (bytes != NULL && code == CL_SUCCESS && shapes_prove(cl, dtype, memory, bytes, lost)))
+        if ((matrix->dtypes >> dtype & 1u) == 0 || (has_scratch && shapes_prove(cl, dtype, lost)))
             continue;
         matrix->dtypes &= ~(1u << dtype);
         snprintf(matrix->lost, sizeof matrix->lost, "%s", lost);
     }
-    if (code == CL_SUCCESS)
-        (void)cl->api.clReleaseMemObject(memory);
-    free(bytes);
+    opencl_scratch_close(cl);
 }
 
 void opencl_matrix_open(struct opencl_backend *cl, uint32_t dtypes, const char *lost)

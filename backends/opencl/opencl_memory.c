@@ -120,7 +120,7 @@ static enum gt_status segment_write(struct opencl_backend *cl, int32_t index)
     for (uint64_t first = 0; first < samples; first += SAMPLES_MAX) {
         const uint64_t count = samples - first < SAMPLES_MAX ? samples - first : SAMPLES_MAX;
         struct opencl_launch launch;
-        opencl_launch_begin(&launch, &cl->base, &opencl_source_probe, "", "gt_probe_write");
+        opencl_launch_begin(&launch, cl, &opencl_source_probe, "", "gt_probe_write");
         opencl_arg_memory(&launch, segment->memory, 0);
         opencl_arg_values(&launch, VALUES(I64(PAGE_WORDS), I64(first), I64(count), U32(SEED + (uint32_t)index)));
         TRY(probe_launch(&launch, count));
@@ -133,7 +133,7 @@ static enum gt_status samples_check(struct opencl_backend *cl, int32_t index, ui
                                     cl_mem collected, uint32_t *words)
 {
     struct opencl_launch launch;
-    opencl_launch_begin(&launch, &cl->base, &opencl_source_probe, "", "gt_probe_read");
+    opencl_launch_begin(&launch, cl, &opencl_source_probe, "", "gt_probe_read");
     opencl_arg_memory(&launch, cl->segment[index].memory, 0);
     opencl_arg_memory(&launch, collected, 0);
     opencl_arg_values(&launch, VALUES(I64(PAGE_WORDS), I64(first), I64(count)));
@@ -278,7 +278,7 @@ static enum gt_status answer_check(struct opencl_backend *cl, cl_mem memory)
 {
     uint32_t words[ANSWER_WORDS] = {0};
     struct opencl_launch launch;
-    opencl_launch_begin(&launch, &cl->base, &opencl_source_probe, "", "gt_probe_answer");
+    opencl_launch_begin(&launch, cl, &opencl_source_probe, "", "gt_probe_answer");
     opencl_arg_memory(&launch, memory, 0);
     opencl_arg_values(&launch, VALUES(U32(SEED)));
     TRY(probe_launch(&launch, ANSWER_WORDS));

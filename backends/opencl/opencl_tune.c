@@ -15,12 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/opencl/opencl_clblast.h"
-#include "backends/opencl/opencl_memory.h"
 #include "base/log.h"
 
 #define TUNE_SECONDS 0.2
-#define TUNE_SCRATCH_BYTES ((uint64_t)48 << 20)
 
 /* In checkpoints: all fp32 products count as one call, and the algorithm is who computes them. */
 #define CHOICE_PRODUCTS 1
@@ -139,13 +136,11 @@ static const char *shape_name(const struct opencl_backend *cl, enum dtype dtype)
 
 enum gt_status opencl_tuning_measure(struct opencl_backend *cl)
 {
-    const struct backend_segment segment = {.space = SPACE_DEVICE, .size_bytes = TUNE_SCRATCH_BYTES};
     char key[OPENCL_KEY_MAX];
-    assert(!cl->has_arena && cl->segments == 0);
-    TRY(opencl_memory_commit(cl, &segment, 1));
-    const enum gt_status status = all_measure(cl, (size_t)segment.size_bytes);
-    opencl_clblast_forget(cl);
-    opencl_memory_release(cl);
+    if (!opencl_scratch_open(cl))
+        return GT_NO_MEMORY;
+    const enum gt_status status = all_measure(cl, (size_t)OPENCL_KNOWN_BYTES);
+    opencl_scratch_close(cl);
     if (status != GT_OK)
         return status;
     tuning_key(cl, key);

@@ -1,8 +1,8 @@
 /* Phase-locked host memory: a thin layer over aligned_alloc().
  *
  * Each block is a 64-byte header followed by the payload, so that the payload has the same alignment as the block.  The
- * header stores the size, and a magic number that catches foreign pointers and double releases.  There is no pooling and
- * no locking: only the main thread allocates, a few dozen times, at start.
+ * header stores the size, and a magic number that catches foreign pointers and double releases.  There is no pooling
+ * and no locking: only the main thread allocates, a few dozen times, at start.
  */
 #include "base/hostmem.h"
 

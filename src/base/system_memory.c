@@ -14,8 +14,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define LINE_MAX_BYTES 512
-#define PATH_MAX_BYTES 1024
+#define LINE_MAX_BYTES 1024
+#define PATH_MAX_BYTES 4096
 
 /* Reads the first number of the first line of `path` that starts with `key` ("" for any line) and a number.  Returns
  * false when there is none. */
@@ -32,65 +32,79 @@ static bool number_read(const char *path, const char *key, uint64_t *out)
     return found;
 }
 
-/* Applies the limit of one cgroup, whose files `limit` and `usage` are.  Droppable page cache does not count as
- * usage. */
-static void limit_apply(const char *folder, const char *limit, const char *usage, uint64_t *total, uint64_t *available)
+/* Visits ROOT/MOUNT and each folder from there down to `cgroup` ("/", "/a/b"). */
+static void chain_visit(const char *root, const char *mount, const char *cgroup, bool unified, cgroup_fn *visit,
+                        void *context)
 {
-    char path[PATH_MAX_BYTES];
+    char folder[PATH_MAX_BYTES];
+    const int base = snprintf(folder, sizeof folder, "%s/%s", root, mount);
+    const size_t length = strlen(cgroup);
+    if (base < 0 || (size_t)base + length >= sizeof folder)
+        return;
+    memcpy(folder + base, cgroup, length + 1);
+    for (size_t end = (size_t)base + length; end >= (size_t)base && end > 0; end--) {
+        if (end != (size_t)base && folder[end] != '/' && folder[end] != '\0')
+            continue;
+        folder[end] = '\0';
+        visit(context, folder, unified);
+    }
+}
+
+/* Lines are "ID:CONTROLLERS:PATH", with ID 0 and no controllers for v2.  A mount point of v1 has the name of one
+ * controller or of all; one of v2 is `root`, or below it "unified". */
+void cgroups_visit(const char *membership, const char *root, const char *controller, cgroup_fn *visit, void *context)
+{
+    char line[LINE_MAX_BYTES], list[LINE_MAX_BYTES + 2], word[32];
+    FILE *file = fopen(membership, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        char *controllers = strchr(line, ':');
+        char *cgroup = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
+        if (cgroup == NULL)
+            continue;
+        *controllers++ = '\0';
+        *cgroup++ = '\0';
+        const bool unified = strcmp(line, "0") == 0 && *controllers == '\0';
+        snprintf(list, sizeof list, ",%s,", controllers);
+        snprintf(word, sizeof word, ",%s,", controller);
+        if (!unified && strstr(list, word) == NULL)
+            continue;
+        chain_visit(root, unified ? "" : controllers, cgroup, unified, visit, context);
+        chain_visit(root, unified ? "unified" : controller, cgroup, unified, visit, context);
+    }
+    if (file != NULL)
+        fclose(file);
+}
+
+struct limits {
+    uint64_t *total, *available;
+};
+
+/* Applies the limit of one cgroup.  Droppable page cache does not count as usage. */
+static void limit_apply(void *context, const char *folder, bool unified)
+{
+    const struct limits *limits = context;
+    char path[PATH_MAX_BYTES + 32];
     uint64_t limit_bytes = 0, usage_bytes = 0, cache_bytes = 0;
-    snprintf(path, sizeof path, "%s/%s", folder, limit);
+    snprintf(path, sizeof path, "%s/%s", folder, unified ? "memory.max" : "memory.limit_in_bytes");
     if (!number_read(path, "", &limit_bytes))
         return; /* absent, or "max" */
-    if (limit_bytes < *total)
-        *total = limit_bytes;
-    snprintf(path, sizeof path, "%s/%s", folder, usage);
+    if (limit_bytes < *limits->total)
+        *limits->total = limit_bytes;
+    snprintf(path, sizeof path, "%s/%s", folder, unified ? "memory.current" : "memory.usage_in_bytes");
     (void)number_read(path, "", &usage_bytes);
     snprintf(path, sizeof path, "%s/memory.stat", folder);
     if (!number_read(path, "total_inactive_file ", &cache_bytes))
         (void)number_read(path, "inactive_file ", &cache_bytes);
     usage_bytes = usage_bytes > cache_bytes ? usage_bytes - cache_bytes : 0;
     const uint64_t left = limit_bytes > usage_bytes ? limit_bytes - usage_bytes : 0;
-    if (left < *available)
-        *available = left;
-}
-
-/* Applies the limits of `folder` and its parents, up to and including its first `root_length` characters. */
-static void chain_apply(char *folder, size_t root_length, bool unified, uint64_t *total, uint64_t *available)
-{
-    for (;;) {
-        if (unified)
-            limit_apply(folder, "memory.max", "memory.current", total, available);
-        else
-            limit_apply(folder, "memory.limit_in_bytes", "memory.usage_in_bytes", total, available);
-        char *slash = strrchr(folder, '/');
-        if (strlen(folder) <= root_length || slash == NULL)
-            return;
-        *slash = '\0';
-    }
+    if (left < *limits->available)
+        *limits->available = left;
 }
 
 void system_memory_limit(const char *membership, const char *root, uint64_t *total_bytes, uint64_t *free_bytes)
 {
-    FILE *file = fopen(membership, "re");
-    if (file == NULL)
-        return;
-    char line[LINE_MAX_BYTES], folder[PATH_MAX_BYTES];
-    while (fgets(line, sizeof line, file) != NULL) {
-        line[strcspn(line, "\n")] = '\0';
-        char *controllers = strchr(line, ':');
-        char *path = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
-        if (path == NULL)
-            continue;
-        *path++ = '\0';
-        const bool unified = controllers[1] == '\0';
-        if (!unified && strstr(controllers, "memory") == NULL)
-            continue;
-        const int length = snprintf(folder, sizeof folder, "%s%s%s", root, unified ? "" : "/memory",
-                                    strcmp(path, "/") == 0 ? "" : path);
-        if (length > 0 && (size_t)length < sizeof folder)
-            chain_apply(folder, strlen(root) + (unified ? 0 : strlen("/memory")), unified, total_bytes, free_bytes);
-    }
-    fclose(file);
+    cgroups_visit(membership, root, "memory", limit_apply, &(struct limits){total_bytes, free_bytes});
 }
 
 void system_memory_space_limit(uint64_t *total_bytes, uint64_t *free_bytes)

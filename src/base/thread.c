@@ -33,6 +33,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/system_memory.h"
 
 enum { LINE_BYTES = 1024, PATH_BYTES = 4096 };
 
@@ -150,54 +151,15 @@ static int tighter(int a, int b)
     return a < b ? a : b;
 }
 
-/* The smallest quota of ROOT/MOUNT and of each folder from there down to `cgroup` ("/", "/a/b"). */
-static int chain_quota(const char *root, const char *mount, const char *cgroup, int (*read_quota)(const char *folder))
+static void quota_apply(void *limit, const char *folder, bool unified)
 {
-    char folder[PATH_BYTES];
-    const int base = snprintf(folder, sizeof folder, "%s/%s", root, mount);
-    const size_t length = strlen(cgroup);
-    if (base < 0 || (size_t)base + length >= sizeof folder)
-        return 0;
-    memcpy(folder + base, cgroup, length + 1);
-    int limit = 0;
-    for (size_t end = (size_t)base + length; end >= (size_t)base && end > 0; end--) {
-        if (end != (size_t)base && folder[end] != '/' && folder[end] != '\0')
-            continue;
-        folder[end] = '\0';
-        limit = tighter(limit, read_quota(folder));
-    }
-    return limit;
-}
-
-/* The quota for one line "ID:CONTROLLERS:PATH" of the membership file. */
-static int line_quota(char *line, const char *root)
-{
-    line[strcspn(line, "\n")] = '\0';
-    char *controllers = strchr(line, ':');
-    char *cgroup = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
-    if (cgroup == NULL)
-        return 0;
-    *controllers++ = '\0';
-    *cgroup++ = '\0';
-    if (strcmp(line, "0") == 0 && *controllers == '\0')
-        return tighter(chain_quota(root, "", cgroup, quota_v2), chain_quota(root, "unified", cgroup, quota_v2));
-    char list[LINE_BYTES + 2];
-    (void)snprintf(list, sizeof list, ",%s,", controllers);
-    if (strstr(list, ",cpu,") == NULL)
-        return 0;
-    return tighter(chain_quota(root, controllers, cgroup, quota_v1), chain_quota(root, "cpu", cgroup, quota_v1));
+    *(int *)limit = tighter(*(int *)limit, unified ? quota_v2(folder) : quota_v1(folder));
 }
 
 int thread_count_quota(const char *membership, const char *root)
 {
-    FILE *file = fopen(membership, "r");
-    if (file == NULL)
-        return 0;
     int limit = 0;
-    char line[LINE_BYTES];
-    for (int i = 0; i < 256 && fgets(line, sizeof line, file) != NULL; i++)
-        limit = tighter(limit, line_quota(line, root));
-    (void)fclose(file);
+    cgroups_visit(membership, root, "cpu", quota_apply, &limit);
     return limit;
 }
 

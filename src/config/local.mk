@@ -1,7 +1,6 @@
 # The files of src/config; Makefile.am includes this.
 libgpttrain_a_SOURCES += \
 	src/config/config.h \
-	src/config/config_arch.c \
 	src/config/config_args.c \
 	src/config/config_check.c \
 	src/config/config_file.c \

@@ -28,11 +28,6 @@
 /* From here on all units of a card are busy, and the start and end of a product hardly matter. */
 #define GEMM_FLOPS_LARGE 17179869184.0
 
-struct plan_rates plan_rates_of_peak(double peak_flops)
-{
-    return plan_rates_of_peaks(peak_flops, peak_flops);
-}
-
 struct plan_rates plan_rates_of_peaks(double product_flops, double other_flops)
 {
     struct plan_rates rates = {.ramp_rows = CPU_RAMP_ROWS, .uncertainty = PEAKS_UNCERTAINTY};

@@ -35,11 +35,8 @@ struct plan_rates {
 /* Writes "+-20 %" or "within a factor of 4". */
 char *plan_uncertainty_text(char text[static PLAN_UNCERTAINTY_MAX], double uncertainty);
 
-/* Returns the rates of a cpu whose fp32 matrix rate was measured as `peak_flops`.  0 = unknown: products then cost
- * their bytes. */
-struct plan_rates plan_rates_of_peak(double peak_flops);
-/* Returns rates for a device on which products of 16-bit numbers are faster than the rest: attention and the other ops
- * compute in fp32. */
+/* Returns the rates of a cpu whose products reach `product_flops`, and whose attention and other ops, which compute in
+ * fp32, `other_flops`.  0 = unknown: they then cost their bytes. */
 struct plan_rates plan_rates_of_peaks(double product_flops, double other_flops);
 /* Returns the rates of a profile: its share of its peaks, or an assumed share if none was published. */
 struct plan_rates plan_rates_of_profile(const struct device_profile *profile);

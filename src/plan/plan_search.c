@@ -550,8 +550,8 @@ static bool is_allowed(const struct search *search, const struct split *split)
            (!request->pin_loss_chunk || choice->loss_chunk_rows == chunk_widest(request, choice->micro_batch));
 }
 
-/* Adds the candidates of a split; if `few`, only those with all blocks at one level. */
-static void split_add(struct search *search, const struct split *split, bool few)
+/* Adds the candidates of a split. */
+static void split_add(struct search *search, const struct split *split)
 {
     const struct search_request *request = search->request;
     const int32_t layers = request->options.config.n_layer;
@@ -560,15 +560,11 @@ static void split_add(struct search *search, const struct split *split, bool few
         return;
     if (request->pin_recompute)
         candidate_add(search, candidate_mixed(split, &request->options.choice.recompute, layers));
-    else if (!few)
+    else
         mixes_add(search, split, RECOMPUTE_FULL, layers, none);
-    for (int level = RECOMPUTE_NONE; few && !request->pin_recompute && level < RECOMPUTE_LEVELS; level++) {
-        const struct recompute_mix mix = recompute_uniform((enum recompute_level)level, layers);
-        candidate_add(search, candidate_mixed(split, &mix, layers));
-    }
 }
 
-/* Collects the next candidates within the limits, in their order.  A few of each split come first, because their times
+/* Collects the next candidates within the limits, in their order.  The fastest splits come first, because their times
  * rule out most of the others. */
 static void candidates_collect(struct search *search, uint64_t budget)
 {
@@ -576,8 +572,8 @@ static void candidates_collect(struct search *search, uint64_t budget)
     search->kept_most = search->by_bytes ? KEPT_LEAST : KEPT_MAX;
     search->bytes_most = budget;
     search->seconds_most = INFINITY;
-    for (int32_t i = 0; i < 2 * search->memo->split_count; i++)
-        split_add(search, &search->memo->splits[i % search->memo->split_count], i < search->memo->split_count);
+    for (int32_t i = 0; i < search->memo->split_count; i++)
+        split_add(search, &search->memo->splits[i]);
     search->has_last = search->kept_count > 0;
     if (search->has_last)
         search->last = search->kept[search->kept_count - 1];

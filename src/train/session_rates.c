@@ -28,7 +28,7 @@
 struct plan_rates session_rates_nominal(const struct session *session)
 {
     return session->device.has_profile ? plan_rates_of_profile(&session->device.profile)
-                                       : plan_rates_of_peak(NOMINAL_PEAK_FLOPS);
+                                       : plan_rates_of_peaks(NOMINAL_PEAK_FLOPS, NOMINAL_PEAK_FLOPS);
 }
 
 /* Returns the options of the run, or of a refused run, which has no model, the requested ones. */
@@ -51,7 +51,8 @@ bool session_rates_guess(struct session *session)
 {
     rates_recall(session);
     if (!session->timing.is_timed) {
-        session->timing.rates = plan_rates_of_peak(GUESSED_THREAD_FLOPS * session->device.info.threads);
+        session->timing.rates = plan_rates_of_peaks(GUESSED_THREAD_FLOPS * session->device.info.threads,
+                                                    GUESSED_THREAD_FLOPS * session->device.info.threads);
         session->timing.rates.uncertainty = GUESS_FACTOR;
     }
     return session->timing.is_timed || session->device.info.host_memory;

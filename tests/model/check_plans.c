@@ -192,7 +192,7 @@ static struct search_result budget_search(const struct model_options *options, i
     struct search_request request = {.options = *options,
                                      .samples = STEP_SAMPLES,
                                      .plan = {.alignment_bytes = 64},
-                                     .rates = plan_rates_of_peak(1e11),
+                                     .rates = plan_rates_of_peaks(1e11, 1e11),
                                      .budget_bytes = UINT64_MAX};
     rig_need(hostmem_create(&mem) == GT_OK, "hostmem");
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);

@@ -120,7 +120,7 @@ TEST(timings_give_finite_rates)
     of.flops = of.bytes = 1e24;
     of.seconds = 1e-9;
     ck_assert(parses_with(of));
-    struct plan_rates rates = plan_rates_of_peak(1e9);
+    struct plan_rates rates = plan_rates_of_peaks(1e9, 1e9);
     plan_rates_time(&rates, timing_again, 1);
     ck_assert_double_le(rates.gemm_flops_per_s[3][DTYPE_BF16], 1e34);
 }

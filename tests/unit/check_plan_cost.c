@@ -81,7 +81,7 @@ TEST(what_times_rest_on_is_said)
 
 TEST(few_rows_cost_a_ramp)
 {
-    struct plan_rates rates = plan_rates_of_peak(1e11);
+    struct plan_rates rates = plan_rates_of_peaks(1e11, 1e11);
     struct op_call few = gemm_call(64, 768, 768, DTYPE_F32), many = gemm_call(6400, 768, 768, DTYPE_F32);
     double ratio = plan_cost_op(&many, &rates) / plan_cost_op(&few, &rates);
     ck_assert_double_eq_tol(ratio, 100.0 * (1.0 + 0.01) / 2.0, 1e-6);
@@ -89,7 +89,7 @@ TEST(few_rows_cost_a_ramp)
     for (int kind = 0; kind < OP_KIND_COUNT; kind++)
         ck_assert_double_eq_tol(two.flops_per_s[kind][DTYPE_BF16],
                                 (kind == OP_GEMM ? 8.0 : 1.0) * rates.flops_per_s[kind][DTYPE_BF16], 1.0);
-    rates = plan_rates_of_peak(0.0);
+    rates = plan_rates_of_peaks(0.0, 0.0);
     ck_assert_double_eq_tol(plan_cost_op(&many, &rates), op_bytes(&many) / 20e9, 1e-9);
     ck_assert_double_eq(plan_cost_gemm_rows(&few), 64.0);
     few.attrs.transpose_a = true; /* a weight's gradient: a is [K, M] */
@@ -131,7 +131,7 @@ TEST(what_was_timed_replaces_what_was_modelled)
 /* Timings of a dtype or an op that this release lacks, or of no work, are ignored. */
 TEST(a_timing_of_nothing_known_is_passed_over)
 {
-    struct plan_rates rates = plan_rates_of_peak(1e11), before = rates;
+    struct plan_rates rates = plan_rates_of_peaks(1e11, 1e11), before = rates;
     struct backend_timing timings[] = {
         {.kind = OP_KIND_COUNT, .dtype = DTYPE_F32, .flops = 1e9, .bytes = 1e9, .seconds = 1.0},
         {.kind = OP_RESIDUAL, .dtype = (enum dtype)200, .flops = 1e9, .bytes = 1e9, .seconds = 1.0},

@@ -29,7 +29,7 @@ static struct search_request request_make(void)
     struct search_request request = {
         .samples = 26,
         .plan = {.alignment_bytes = 64},
-        .rates = plan_rates_of_peak(1e11),
+        .rates = plan_rates_of_peaks(1e11, 1e11),
         .options = {.config = {.n_layer = 4,
                                .n_head = 2,
                                .n_kv_head = 2,

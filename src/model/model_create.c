@@ -17,6 +17,8 @@
 #include "model/parameters.h"
 #include "model/programs.h"
 
+#define HEAD_DIM_MAX 65536 /* as in keys.def */
+
 static bool complain(bool bad, const char *text, int64_t value)
 {
     if (bad)
@@ -51,8 +53,9 @@ enum gt_status model_config_check(const struct model_config *config)
                   config->n_kv_head);
         bad = true;
     }
-    bad |= !bad && complain(config->position == POSITION_ROPE && model_head_dim(config) % 2 != 0,
-                            "rotary positions need an even head_dim", model_head_dim(config));
+    const int32_t size = bad ? 0 : model_head_dim(config);
+    bad |= complain(config->position == POSITION_ROPE && (size % 2 != 0 || size > HEAD_DIM_MAX),
+                    "rotary positions need an even head_dim of at most 65536", size);
     return bad ? GT_USAGE : GT_OK;
 }
 

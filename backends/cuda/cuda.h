@@ -134,6 +134,11 @@ enum gt_status cuda_device_describe(struct cuda_backend *cuda, const char *name)
 enum gt_status cuda_run_timed(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count,
                               bool whole, double *seconds);
 
+/* Returns how many calls, from the first on, one launch takes: those of AdamW and of the norm that follow one another,
+ * which work on different tensors. */
+size_t cuda_calls_alike(const struct op_call *calls, size_t count);
+/* Enqueues so many calls of such an op. */
+enum gt_status cuda_alike_start(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
 /* Enqueues the calls, one kernel or product after the other. */
 enum gt_status cuda_calls_launch(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
 

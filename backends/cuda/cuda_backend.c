@@ -185,9 +185,11 @@ const struct op_impl *const cuda_table[OP_KIND_COUNT] = {
 
 enum gt_status cuda_calls_launch(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0, alike; i < count; i += alike) {
         assert((unsigned)calls[i].kind < OP_KIND_COUNT);
-        TRY(cuda_table[calls[i].kind]->run(backend, queue, &calls[i]));
+        alike = cuda_calls_alike(&calls[i], count - i);
+        TRY(alike > 1 ? cuda_alike_start(backend, queue, &calls[i], alike)
+                      : cuda_table[calls[i].kind]->run(backend, queue, &calls[i]));
     }
     return GT_OK;
 }

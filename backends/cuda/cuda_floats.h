@@ -57,15 +57,31 @@ DEVICE struct cuda_part cuda_part_of(int64_t count, int64_t parts, int64_t part)
     return result;
 }
 
-/* The first element of this thread's first group in a walk, and the distance to its next group. */
-DEVICE int64_t cuda_walk_first(void)
+/* The first element of this thread's first group in a walk of `blocks` blocks, and the distance to its next group. */
+DEVICE int64_t cuda_walk_first(unsigned block = blockIdx.x)
 {
-    return CUDA_GROUP * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x);
+    return CUDA_GROUP * ((int64_t)block * blockDim.x + threadIdx.x);
 }
 
-DEVICE int64_t cuda_walk_stride(void)
+DEVICE int64_t cuda_walk_stride(unsigned blocks = gridDim.x)
 {
-    return CUDA_GROUP * ((int64_t)gridDim.x * blockDim.x);
+    return CUDA_GROUP * ((int64_t)blocks * blockDim.x);
+}
+
+/* The arguments of one launch for several tensors.  Each block works on one of them. */
+template <typename Args> struct cuda_tensors {
+    unsigned end[CUDA_TENSORS_MAX]; /* the end of each tensor's blocks */
+    Args at[CUDA_TENSORS_MAX];
+};
+
+/* Returns the tensor of this block, and sets *block to the block's number among the tensor's. */
+template <typename Args> DEVICE const Args &cuda_tensor_find(const struct cuda_tensors<Args> &tensors, unsigned *block)
+{
+    int i = 0;
+    while (blockIdx.x >= tensors.end[i])
+        i++;
+    *block = blockIdx.x - (i > 0 ? tensors.end[i - 1] : 0u);
+    return tensors.at[i];
 }
 
 DEVICE struct cuda_group cuda_group_from_words(const uint32_t (&word)[CUDA_GROUP])
@@ -245,6 +261,19 @@ template <typename Instance> static inline auto cuda_by_dtype(int dtype, Instanc
     {                                                                                            \
         const struct type own = {__VA_ARGS__};                                                   \
         return LAUNCH((kernel), (grid), (block), 0, stream, own);                                \
+    }
+/* The same for several tensors in one launch. */
+#define CUDA_TENSORS_LAUNCHER(kernel, type, threads, ...)                                                            \
+    extern "C" cudaError_t cuda_launch_##kernel(cudaStream_t stream, const struct cuda_args *tensors, int32_t count) \
+    {                                                                                                                \
+        struct cuda_tensors<type> own = {};                                                                          \
+        unsigned blocks = 0;                                                                                         \
+        for (int32_t i = 0; i < count; i++) {                                                                        \
+            const struct cuda_args *args = &tensors[i];                                                              \
+            own.end[i] = blocks += (unsigned)args->walk.blocks;                                                      \
+            own.at[i] = {__VA_ARGS__};                                                                               \
+        }                                                                                                            \
+        return LAUNCH((kernel), dim3(blocks), dim3(threads), 0, stream, own);                                        \
     }
 #define CUDA_LAUNCHER(kernel, type, grid, block, ...) CUDA_LAUNCHER_OF(kernel, kernel, type, grid, block, __VA_ARGS__)
 #define CUDA_WALK_LAUNCHER_OF(name, kernel, type, ...)                                                            \

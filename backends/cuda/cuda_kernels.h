@@ -24,7 +24,8 @@
 
 #define CUDA_GROUP 8 /* elements that a thread fetches at once */
 #define CUDA_WALK_THREADS 256
-#define CUDA_ROW_WARPS 8 /* warps of a block whose warps take rows; layernorm_backward has at most as many */
+#define CUDA_TENSORS_MAX 24 /* tensors of one launch: their arguments take less than 4 KiB */
+#define CUDA_ROW_WARPS 8    /* warps of a block whose warps take rows; layernorm_backward has at most as many */
 #define CUDA_TILE_COLUMNS (32 * CUDA_GROUP)
 #define CUDA_SHARED_DEFAULT_BYTES ((size_t)48 << 10) /* the dynamic shared memory of a block that has not opted in */
 #define CUDA_GRID_YZ_MAX 65535                       /* the limit of a grid's second and third dimension */
@@ -74,11 +75,13 @@ struct cuda_sums_add_args {
 extern "C" {
 #endif
 typedef cudaError_t cuda_launch(cudaStream_t stream, const struct cuda_args *args);
+/* One launch for `count` tensors, each with its own arguments and walk.blocks. */
+typedef cudaError_t cuda_launch_tensors(cudaStream_t stream, const struct cuda_args *args, int32_t count);
+cuda_launch_tensors cuda_launch_adamw, cuda_launch_adamw_lean, cuda_launch_partials_sum, cuda_launch_sum_of_squares;
 /* Elementwise. */
-cuda_launch cuda_launch_adamw, cuda_launch_adamw_lean, cuda_launch_blend, cuda_launch_copy, cuda_launch_dropout,
-    cuda_launch_fill, cuda_launch_gelu_backward, cuda_launch_gelu_forward, cuda_launch_gradient_round,
-    cuda_launch_muon_momentum, cuda_launch_muon_normalize, cuda_launch_muon_step, cuda_launch_residual,
-    cuda_launch_swiglu_backward, cuda_launch_swiglu_forward;
+cuda_launch cuda_launch_blend, cuda_launch_copy, cuda_launch_dropout, cuda_launch_fill, cuda_launch_gelu_backward,
+    cuda_launch_gelu_forward, cuda_launch_gradient_round, cuda_launch_muon_momentum, cuda_launch_muon_normalize,
+    cuda_launch_muon_step, cuda_launch_residual, cuda_launch_swiglu_backward, cuda_launch_swiglu_forward;
 /* A row for each warp, or for each block. */
 cuda_launch cuda_launch_cross_entropy, cuda_launch_embed_forward, cuda_launch_layernorm_forward;
 /* A team of `threads` lanes for each head, or for each of `strips` means of a row. */
@@ -88,7 +91,7 @@ cuda_launch cuda_launch_embed_backward_tokens, cuda_launch_embed_backward_positi
 /* The first stage of sums over rows; then operand[k][columns] (+)= the sum of strip k over the parts. */
 cuda_launch cuda_launch_bias_backward, cuda_launch_layernorm_backward, cuda_launch_parts_sum, cuda_launch_rope_gain;
 /* Sums over a tensor. */
-cuda_launch cuda_launch_clip_factor, cuda_launch_loss_sum, cuda_launch_partials_sum, cuda_launch_sum_of_squares;
+cuda_launch cuda_launch_clip_factor, cuda_launch_loss_sum;
 
 cudaError_t cuda_launch_sums_add(cudaStream_t stream, const struct cuda_sums_add_args *args);
 #ifdef __cplusplus

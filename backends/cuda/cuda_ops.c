@@ -52,35 +52,32 @@ static enum gt_status start(struct backend *backend, int32_t queue, const struct
 
 /* ---- elementwise: outputs may be inputs, because a thread reads its group before it writes it ---- */
 
-/* Starts a walk over the elements of `slot`.  args.rows is the number of rows of `rows_slot`. */
-static enum gt_status walk(struct backend *backend, int32_t queue, const struct op_call *call, cuda_launch *launch,
-                           int32_t slot, int32_t rows_slot)
+/* Returns the arguments of a walk over the elements of `slot`. */
+static struct cuda_args walk_args_of(const struct backend *backend, const struct op_call *call, int32_t slot)
 {
     struct cuda_args args = args_of(backend, call, slot);
-    args.rows = op_rows(call, rows_slot);
     args.walk.blocks = walk_blocks(backend, call, args.walk.elements, CUDA_GROUP * CUDA_WALK_THREADS);
-    return start(backend, queue, call, launch, &args);
+    return args;
 }
 
-#define ELEMENTWISE(name, slot, rows_slot, supported)                                                    \
+#define ELEMENTWISE(name, slot, supported)                                                               \
     static enum gt_status name##_run(struct backend *backend, int32_t queue, const struct op_call *call) \
     {                                                                                                    \
-        return walk(backend, queue, call, cuda_launch_##name, (slot), (rows_slot));                      \
+        const struct cuda_args args = walk_args_of(backend, call, (slot));                               \
+        return start(backend, queue, call, cuda_launch_##name, &args);                                   \
     }                                                                                                    \
     const struct op_impl cuda_##name = {.supports = (supported), .run = name##_run};
 
-ELEMENTWISE(adamw, ADAMW_PARAM, ADAMW_CORRECTIONS, NULL)
-ELEMENTWISE(adamw_lean, ADAMW_LEAN_PARAM, ADAMW_LEAN_CORRECTIONS, NULL)
-ELEMENTWISE(blend, BLEND_Y, BLEND_Y, cuda_operands_supported)
-ELEMENTWISE(copy, COPY_X, COPY_X, cuda_operands_supported)
-ELEMENTWISE(fill, FILL_Y, FILL_Y, cuda_operands_supported)
-ELEMENTWISE(gelu_backward, GELU_BACKWARD_X, GELU_BACKWARD_X, cuda_operands_supported)
-ELEMENTWISE(gelu_forward, GELU_FORWARD_X, GELU_FORWARD_X, cuda_operands_supported)
-ELEMENTWISE(gradient_round, GRADIENT_ROUND_Y, GRADIENT_ROUND_Y, NULL)
-ELEMENTWISE(muon_momentum, MUON_MOMENTUM_U, MUON_MOMENTUM_U, NULL)
-ELEMENTWISE(muon_normalize, MUON_NORMALIZE_Y, MUON_NORMALIZE_Y, NULL)
-ELEMENTWISE(muon_step, MUON_STEP_PARAM, MUON_STEP_PARAM, NULL)
-ELEMENTWISE(residual, RESIDUAL_R, RESIDUAL_R, cuda_operands_supported)
+ELEMENTWISE(blend, BLEND_Y, cuda_operands_supported)
+ELEMENTWISE(copy, COPY_X, cuda_operands_supported)
+ELEMENTWISE(fill, FILL_Y, cuda_operands_supported)
+ELEMENTWISE(gelu_backward, GELU_BACKWARD_X, cuda_operands_supported)
+ELEMENTWISE(gelu_forward, GELU_FORWARD_X, cuda_operands_supported)
+ELEMENTWISE(gradient_round, GRADIENT_ROUND_Y, NULL)
+ELEMENTWISE(muon_momentum, MUON_MOMENTUM_U, NULL)
+ELEMENTWISE(muon_normalize, MUON_NORMALIZE_Y, NULL)
+ELEMENTWISE(muon_step, MUON_STEP_PARAM, NULL)
+ELEMENTWISE(residual, RESIDUAL_R, cuda_operands_supported)
 
 /* A thread takes eight columns of a row of operand `y`, which has half the columns of [a | b]. */
 static enum gt_status swiglu_walk(struct backend *backend, int32_t queue, const struct op_call *call,
@@ -402,32 +399,73 @@ static enum gt_status clip_run(struct backend *backend, int32_t queue, const str
 const struct op_impl cuda_loss_sum = {.supports = cuda_operands_supported, .run = loss_sum_run};
 const struct op_impl cuda_clip_factor = {.supports = cuda_operands_supported, .run = clip_run};
 
-#define SQUARE_PARTS_MAX 256
+/* ---- one launch for several tensors: the norm and AdamW of an update ---- */
+
+#define SQUARE_PARTS_MAX (OP_SQUARES_WORDS / CUDA_TENSORS_MAX)
 #define SQUARE_PART_ELEMENTS 16384
 
-static int64_t square_parts(const struct op_call *call)
+static enum gt_status adamw_start(struct backend *backend, int32_t queue, const struct op_call *calls, int32_t count)
 {
-    return min_i64(size_ceil_div(op_elements(call, SUM_OF_SQUARES_X), SQUARE_PART_ELEMENTS), SQUARE_PARTS_MAX);
+    const bool lean = calls->kind == OP_ADAMW_LEAN;
+    struct cuda_args args[CUDA_TENSORS_MAX] = {{.parts = 0}};
+    for (int32_t i = 0; i < count; i++) {
+        args[i] = walk_args_of(backend, &calls[i], lean ? (int32_t)ADAMW_LEAN_PARAM : (int32_t)ADAMW_PARAM);
+        args[i].rows = op_rows(&calls[i], lean ? (int32_t)ADAMW_LEAN_CORRECTIONS : (int32_t)ADAMW_CORRECTIONS);
+    }
+    cuda_launch_tensors *launch = lean ? cuda_launch_adamw_lean : cuda_launch_adamw;
+    return cuda_check(backend, launch(cuda_stream(backend, queue), args, count), op_declaration(calls->kind)->name);
 }
 
-/* Returns the bytes of one word for each part.  A tensor of one part needs neither workspace nor a second launch. */
+/* Returns the bytes of a word for each part of each tensor that one launch may take. */
 static size_t square_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
-    const int64_t parts = square_parts(call);
     (void)backend;
-    return parts > 1 ? (size_t)parts * sizeof(float) : 0;
+    (void)call;
+    return OP_SQUARES_WORDS * sizeof(float);
 }
 
-static enum gt_status square_run(struct backend *backend, int32_t queue, const struct op_call *call)
+/* The parts of a tensor depend on its size alone.  The parts of all tensors are in the first call's workspace. */
+static enum gt_status square_start(struct backend *backend, int32_t queue, const struct op_call *calls, int32_t count)
 {
-    struct cuda_args args = args_of(backend, call, SUM_OF_SQUARES_X);
-    float *workspace = cuda_workspace(backend, call, square_workspace_bytes(backend, call));
-    args.parts = square_parts(call);
-    args.workspace = workspace != NULL ? workspace : args.operand[SUM_OF_SQUARES_PARTIAL].memory;
-    args.walk.aligned = (uintptr_t)args.operand[SUM_OF_SQUARES_X].memory % 16 == 0; /* one word of output needs none */
-    TRY(start(backend, queue, call, cuda_launch_sum_of_squares, &args));
-    return args.parts > 1 ? start(backend, queue, call, cuda_launch_partials_sum, &args) : GT_OK;
+    const cudaStream_t stream = cuda_stream(backend, queue);
+    struct cuda_args args[CUDA_TENSORS_MAX] = {{.parts = 0}};
+    float *workspace = cuda_workspace(backend, calls, square_workspace_bytes(backend, calls));
+    for (int32_t i = 0; i < count; i++) {
+        args[i] = args_of(backend, &calls[i], SUM_OF_SQUARES_X);
+        args[i].parts = min_i64(size_ceil_div(args[i].walk.elements, SQUARE_PART_ELEMENTS), SQUARE_PARTS_MAX);
+        args[i].walk.blocks = (int32_t)args[i].parts;
+        args[i].workspace = workspace + i * SQUARE_PARTS_MAX;
+        args[i].walk.aligned = (uintptr_t)args[i].operand[SUM_OF_SQUARES_X].memory % 16 == 0; /* one word needs none */
+    }
+    TRY(cuda_check(backend, cuda_launch_sum_of_squares(stream, args, count), "sum_of_squares"));
+    for (int32_t i = 0; i < count; i++)
+        args[i].walk.blocks = 1;
+    return cuda_check(backend, cuda_launch_partials_sum(stream, args, count), "sum_of_squares");
 }
 
+size_t cuda_calls_alike(const struct op_call *calls, size_t count)
+{
+    const enum op_kind kind = calls->kind;
+    size_t alike = 1;
+    if (kind != OP_ADAMW && kind != OP_ADAMW_LEAN && kind != OP_SUM_OF_SQUARES)
+        return 1;
+    while (alike < count && alike < CUDA_TENSORS_MAX && calls[alike].kind == kind)
+        alike++;
+    return alike;
+}
+
+enum gt_status cuda_alike_start(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
+{
+    return calls->kind == OP_SUM_OF_SQUARES ? square_start(backend, queue, calls, (int32_t)count)
+                                            : adamw_start(backend, queue, calls, (int32_t)count);
+}
+
+static enum gt_status alike_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    return cuda_alike_start(backend, queue, call, 1);
+}
+
+const struct op_impl cuda_adamw = {.run = alike_run};
+const struct op_impl cuda_adamw_lean = {.run = alike_run};
 const struct op_impl cuda_sum_of_squares = {
-    .supports = cuda_operands_supported, .workspace_bytes = square_workspace_bytes, .run = square_run};
+    .supports = cuda_operands_supported, .workspace_bytes = square_workspace_bytes, .run = alike_run};

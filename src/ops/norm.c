@@ -11,7 +11,7 @@
 static size_t sum_of_squares_workspace_cap(const struct op_call *call)
 {
     (void)call;
-    return OP_PARTIAL_ROWS * sizeof(float);
+    return OP_SQUARES_WORDS * sizeof(float);
 }
 
 const struct op_declaration op_sum_of_squares = {

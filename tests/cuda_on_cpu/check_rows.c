@@ -4,9 +4,9 @@
  * Each operand is an allocation of exactly its size, so that the sanitizers see every access beyond it, and starts some
  * elements after an aligned address, as views do.  A card with one multiprocessor makes grids short, so that threads
  * loop over several groups and rows.  Rows are longer than registers or shared memory can hold.  Outputs overwrite
- * inputs, with the same bits.  Tables have more elements than 32 bits can count.  The cases rotate through the orders
- * of threads.  Option: --only=TEXT (cases whose line contains TEXT).  The last line is "checks: P passed, F failed, S
- * skipped"; exit status 0 or 1.
+ * inputs, with the same bits.  Several tensors in one launch get the bits of one launch each.  Tables have more
+ * elements than 32 bits can count.  The cases rotate through the orders of threads.  Option: --only=TEXT (cases whose
+ * line contains TEXT).  The last line is "checks: P passed, F failed, S skipped"; exit status 0 or 1.
  */
 #include <sys/mman.h>
 
@@ -306,6 +306,74 @@ static void aliases_check(struct totals *totals)
     }
 }
 
+/* ---- several tensors in one launch ---- */
+
+#define TENSORS 27 /* more than one launch takes */
+#define TENSORS_BYTES ((size_t)16 << 20)
+
+/* Makes a call for each tensor, one behind the other in one segment.  Returns false when op_infer() rejects one. */
+static bool tensors_make(const struct recipe *recipe, struct op_call calls[static TENSORS], uint8_t *image)
+{
+    size_t at = 0;
+    for (int32_t i = 0; i < TENSORS; i++) {
+        struct recipe one = *recipe;
+        struct check_case check;
+        one.rows = 1 + i % 5 * 97; /* some have several parts, and some a single row */
+        if (!case_of(&one, DTYPE_BF16, i, &check))
+            return false;
+        for (int32_t slot = 0; slot < op_declaration(recipe->kind)->operands; slot++) {
+            struct operand *operand = &check.call.operand[slot];
+            operand->at = (struct address){.space = SPACE_DEVICE, .offset_bytes = at};
+            at += operand->present ? size_ceil_div(operand_bytes(operand), ALIGNMENT_BYTES) * ALIGNMENT_BYTES : 0;
+            if (operand->present && operand->dtype == DTYPE_I32)
+                memset(image + operand->at.offset_bytes, 0, operand_bytes(operand)); /* FOUND_INF */
+        }
+        check.call.workspace = (struct address){.space = SPACE_DEVICE, .offset_bytes = TENSORS_BYTES};
+        check.call.workspace_bytes = OP_SQUARES_WORDS * sizeof(float);
+        calls[i] = check.call;
+    }
+    return at <= TENSORS_BYTES;
+}
+
+/* A launch for several tensors gives the bits of a launch for each. */
+static void tensors_check(struct totals *totals, const struct recipe *recipe)
+{
+    static uint8_t image[3][TENSORS_BYTES];
+    static struct op_call calls[TENSORS];
+    const struct backend_segment segment = {SPACE_DEVICE, TENSORS_BYTES + OP_SQUARES_WORDS * sizeof(float)};
+    const struct backend_open_options options = {.device = 0};
+    const struct address start = {.space = SPACE_DEVICE};
+    struct backend *backend = NULL;
+    const char *name = op_declaration(recipe->kind)->name;
+    if (!is_wanted(totals, name))
+        return;
+    for (size_t i = 0; i < TENSORS_BYTES / 2; i++) /* numbers of about 0.01, as words of 16 and of 32 bits */
+        ((uint16_t *)(void *)image[0])[i] = (uint16_t)(0x3c00u + i % 61 * (1 + i % 2));
+    bool right = tensors_make(recipe, calls, image[0]) && fake_cuda_devices_set(CARD) &&
+                 emulator_order_set("random:3") && cuda_backend_ops.open(&options, &backend) == GT_OK &&
+                 cuda_backend_ops.arena(backend, &segment, 1) == GT_OK;
+    for (int32_t together = 0; together < 2 && right; together++) {
+        right = cuda_backend_ops.upload(backend, 0, start, image[0], TENSORS_BYTES) == GT_OK;
+        for (int32_t i = 0; i < TENSORS && right; i += together ? TENSORS : 1)
+            right = cuda_backend_ops.run(backend, 0, &calls[i], together ? TENSORS : 1) == GT_OK;
+        right = right && cuda_backend_ops.download(backend, 0, image[1 + together], start, TENSORS_BYTES) == GT_OK;
+    }
+    cuda_backend_ops.close(backend);
+    right = right && memcmp(image[1], image[2], TENSORS_BYTES) == 0 && memcmp(image[0], image[1], TENSORS_BYTES) != 0;
+    if (!right)
+        printf("FAIL %s of %d tensors: other bits than one by one\n", name, TENSORS);
+    count(totals, right);
+}
+
+static void updates_check(struct totals *totals)
+{
+    static const struct recipe recipes[] = {{OP_SUM_OF_SQUARES, "M", 0, 100, 0, 0},
+                                            {OP_ADAMW, "MskMmmm", 0, 100, 0, 0},
+                                            {OP_ADAMW_LEAN, "bskbuue", 0, 100, 0, 0}};
+    for (int32_t i = 0; i < 3; i++)
+        tensors_check(totals, &recipes[i]);
+}
+
 /* ---- graphs ---- */
 
 /* A program beyond those that are kept as graphs is noted, and runs. */
@@ -553,6 +621,7 @@ int main(int argc, char **argv)
     ops_check(&totals);
     shapes_check(&totals);
     aliases_check(&totals);
+    updates_check(&totals);
     graphs_check(&totals);
     products_check(&totals);
     nan_check(&totals);

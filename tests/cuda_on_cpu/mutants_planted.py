@@ -210,6 +210,7 @@ PLANTED = (
         ("norm-epsilon", r"__fadd_rn\(__fsqrt_rn\(\*args\.sum\), MUON_NORM_EPSILON\)", "__fsqrt_rn(*args.sum)"),
     )),
     ("norm.cu", (
+        ("first-tensor-for-all", r"tensors\.at\[blockIdx\.x\]", "tensors.at[0]"),
         ("partials-one-less", r"part < args\.parts; part \+= SUM_THREADS", "part < args.parts - 1; part += SUM_THREADS"),
         ("infinite-norm-passes", r"!isfinite\(\(float\)norm\)", "isnan((float)norm)"),
         ("skipped-step-counts", r"if \(!found_inf\)", "if (true)"),
@@ -248,6 +249,8 @@ PLANTED = (
          "__floats2bfloat162_rn(high, low)", ("attention_tile_forward.cu",)),
     )),
     ("cuda_floats.h", (
+        ("tensor-ends-late", r"blockIdx\.x >= tensors\.end", "blockIdx.x > tensors.end", ("adamw.cu",)),
+        ("block-of-all-tensors", r"\(i > 0 \? tensors\.end\[i - 1\] : 0u\)", "0u", ("norm.cu",)),
         ("part-twice", r"count / parts \+ \(part < rest \? 1 : 0\)", "count / parts + 1", ("norm.cu",)),
         ("part-end", r"count / parts \+ \(part < rest \? 1 : 0\)", "count / parts", ("bias.cu",)),
         ("tail-read", r"word\[k\] = k < span\.count \? memory\[k\] : 0u",
@@ -259,9 +262,9 @@ PLANTED = (
          "memory[k] = (uint16_t)", ("residual.cu",)),
         ("whole-by-7", "aligned && left >= CUDA_GROUP", "aligned && left >= CUDA_GROUP - 1", ("residual.cu",)),
         ("alignment-ignored", r"span\.whole = aligned && left", "span.whole = left", ("residual.cu",)),
-        ("stride-short", r"CUDA_GROUP \* \(\(int64_t\)gridDim\.x \* blockDim\.x\)",
+        ("stride-short", r"CUDA_GROUP \* \(\(int64_t\)blocks \* blockDim\.x\)",
          "CUDA_GROUP * ((int64_t)gridDim.x * blockDim.x) / 2", ("fill_copy.cu",)),
-        ("stride-long", r"CUDA_GROUP \* \(\(int64_t\)gridDim\.x \* blockDim\.x\)",
+        ("stride-long", r"CUDA_GROUP \* \(\(int64_t\)blocks \* blockDim\.x\)",
          "2 * CUDA_GROUP * ((int64_t)gridDim.x * blockDim.x)", ("fill_copy.cu",)),
         ("high-half-lost", r"store_16_bytes\(memory \+ CUDA_GROUP / 2, group\.high\)",
          "store_16_bytes(memory + CUDA_GROUP / 2, group.low)", ("fill_copy.cu",)),

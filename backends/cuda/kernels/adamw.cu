@@ -11,15 +11,17 @@ struct adamw_args {
     struct cuda_walk walk;
 };
 
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS) adamw(struct adamw_args args)
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) adamw(struct cuda_tensors<struct adamw_args> tensors)
 {
+    unsigned block;
+    const struct adamw_args args = cuda_tensor_find(tensors, &block);
     const struct cuda_adamw_factors factors = cuda_adamw_factors_make(args.step);
     if (factors.skip)
         return;
     const bool mastered = args.master.memory != NULL;
     const struct cuda_floats weights = mastered ? args.master : args.param;
     const int64_t end = args.walk.elements;
-    for (int64_t begin = cuda_walk_first(); begin < end; begin += cuda_walk_stride()) {
+    for (int64_t begin = cuda_walk_first(block); begin < end; begin += cuda_walk_stride((unsigned)args.walk.blocks)) {
         const struct cuda_span span = cuda_span_make(begin, end, args.walk.aligned);
         const struct cuda_group from_grad = cuda_fetch(args.grad, span), from_weights = cuda_fetch(weights, span);
         const struct cuda_group from_first = cuda_fetch(args.first, span);
@@ -40,6 +42,6 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) adamw(struct adamw_a
     }
 }
 
-CUDA_WALK_LAUNCHER(adamw, adamw_args, args->operand[ADAMW_GRAD], args->operand[ADAMW_PARAM],
-                   args->operand[ADAMW_MASTER], args->operand[ADAMW_M], args->operand[ADAMW_V],
-                   cuda_adamw_step_of(args))
+CUDA_TENSORS_LAUNCHER(adamw, struct adamw_args, CUDA_WALK_THREADS, args->operand[ADAMW_GRAD],
+                      args->operand[ADAMW_PARAM], args->operand[ADAMW_MASTER], args->operand[ADAMW_M],
+                      args->operand[ADAMW_V], cuda_adamw_step_of(args), args->walk)

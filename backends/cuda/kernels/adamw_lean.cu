@@ -194,15 +194,19 @@ DEVICE void moments_store(const struct adamw_lean_args &args, const struct cuda_
     }
 }
 
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS) adamw_lean(struct adamw_lean_args args)
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS)
+    adamw_lean(struct cuda_tensors<struct adamw_lean_args> tensors)
 {
+    unsigned block;
+    const struct adamw_lean_args args = cuda_tensor_find(tensors, &block);
     const struct cuda_adamw_factors factors = cuda_adamw_factors_make(args.step);
     if (factors.skip)
         return;
     const struct cuda_rounding rounding = cuda_rounding_make(args.step.scalars, args.index_base);
     const int64_t end = args.walk.elements;
     /* A warp's first element decides, so that its lanes leave the loop together. */
-    for (int64_t at = cuda_walk_first(); at - at % STATE_BLOCK < end; at += cuda_walk_stride()) {
+    for (int64_t at = cuda_walk_first(block); at - at % STATE_BLOCK < end;
+         at += cuda_walk_stride((unsigned)args.walk.blocks)) {
         const struct cuda_span span = cuda_span_make(at, end, args.walk.aligned);
         float grad[CUDA_GROUP], param[CUDA_GROUP], first[CUDA_GROUP], second[CUDA_GROUP];
         const struct cuda_group from_grad = cuda_fetch(args.grad, span), from_param = cuda_fetch(args.param, span);
@@ -217,7 +221,7 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) adamw_lean(struct ad
     }
 }
 
-CUDA_WALK_LAUNCHER(adamw_lean, adamw_lean_args, args->operand[ADAMW_LEAN_GRAD], args->operand[ADAMW_LEAN_PARAM],
-                   args->operand[ADAMW_LEAN_M], args->operand[ADAMW_LEAN_V], CUDA_POINTER(uint8_t, ADAMW_LEAN_SCALES),
-                   (args->walk.elements + STATE_BLOCK - 1) / STATE_BLOCK, args->attrs.index_base,
-                   cuda_adamw_step_of(args))
+CUDA_TENSORS_LAUNCHER(adamw_lean, struct adamw_lean_args, CUDA_WALK_THREADS, args->operand[ADAMW_LEAN_GRAD],
+                      args->operand[ADAMW_LEAN_PARAM], args->operand[ADAMW_LEAN_M], args->operand[ADAMW_LEAN_V],
+                      CUDA_POINTER(uint8_t, ADAMW_LEAN_SCALES), (args->walk.elements + STATE_BLOCK - 1) / STATE_BLOCK,
+                      args->attrs.index_base, cuda_adamw_step_of(args), args->walk)

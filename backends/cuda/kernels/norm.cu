@@ -1,14 +1,14 @@
 /* sum_of_squares and clip_factor: the gradient's norm and what follows from it.
  *
- * A block takes a part of the tensor, reads it once and sums its squares in fp32; one more block adds the parts if
- * there are several.  A square beyond fp32 is infinite, as the whole sum would be.  clip_factor is one block and
+ * A block takes a part of a tensor, reads it once and sums its squares in fp32; one more block for each tensor adds the
+ * parts.  A square beyond fp32 is infinite, as the whole sum would be.  clip_factor is one block and
  * computes in fp64, so that the norm is finite whenever fp32 can represent it, even if its square is too large.
  */
 #include "backends/cuda/cuda_reduce.h"
 
 struct sum_of_squares_args {
     struct cuda_floats x;
-    float *partials; /* [parts]; `out` itself when there is one part */
+    float *partials; /* [parts] */
     float *out;
     int64_t elements, parts;
     bool aligned;
@@ -24,11 +24,13 @@ struct clip_factor_args {
 #define THREADS 512
 #define SUM_THREADS 256
 
-static __global__ void __launch_bounds__(THREADS) sum_of_squares(struct sum_of_squares_args args)
+static __global__ void __launch_bounds__(THREADS)
+    sum_of_squares(struct cuda_tensors<struct sum_of_squares_args> tensors)
 {
+    unsigned part;
+    const struct sum_of_squares_args args = cuda_tensor_find(tensors, &part);
     SHARED(float, shared, CUDA_REDUCE_WORDS);
     /* Parts are whole groups, so that all groups but the tensor's last may be aligned. */
-    const int64_t part = blockIdx.x;
     const struct cuda_part groups = cuda_part_of((args.elements + CUDA_GROUP - 1) / CUDA_GROUP, args.parts, part);
     float sum = 0.0f;
 #pragma unroll 2
@@ -44,8 +46,10 @@ static __global__ void __launch_bounds__(THREADS) sum_of_squares(struct sum_of_s
         args.partials[part] = sum;
 }
 
-static __global__ void __launch_bounds__(SUM_THREADS) partials_sum(struct sum_of_squares_args args)
+static __global__ void __launch_bounds__(SUM_THREADS)
+    partials_sum(struct cuda_tensors<struct sum_of_squares_args> tensors)
 {
+    const struct sum_of_squares_args &args = tensors.at[blockIdx.x];
     SHARED(float, shared, CUDA_REDUCE_WORDS);
     float sum = 0.0f;
     for (int64_t part = threadIdx.x; part < args.parts; part += SUM_THREADS)
@@ -88,8 +92,8 @@ static __global__ void __launch_bounds__(SUM_THREADS) clip_factor(struct clip_fa
 #define SQUARES                                                                                    \
     args->operand[SUM_OF_SQUARES_X], args->workspace, CUDA_POINTER(float, SUM_OF_SQUARES_PARTIAL), \
         args->walk.elements, args->parts, args->walk.aligned
-CUDA_LAUNCHER(sum_of_squares, sum_of_squares_args, dim3((unsigned)args->parts), dim3(THREADS), SQUARES)
-CUDA_LAUNCHER(partials_sum, sum_of_squares_args, dim3(1), dim3(SUM_THREADS), SQUARES)
+CUDA_TENSORS_LAUNCHER(sum_of_squares, struct sum_of_squares_args, THREADS, SQUARES)
+CUDA_TENSORS_LAUNCHER(partials_sum, struct sum_of_squares_args, SUM_THREADS, SQUARES)
 CUDA_LAUNCHER(clip_factor, clip_factor_args, dim3(1), dim3(SUM_THREADS),
               CUDA_POINTER(const float, CLIP_FACTOR_PARTIALS), CUDA_POINTER(union scalar_word, CLIP_FACTOR_SCALARS),
               args->walk.elements, args->attrs.clip_max)

@@ -133,26 +133,43 @@ const struct op_impl cuda_attention_forward = {.supports = is_supported, .run = 
 #define BACKWARD_OTHERS \
     (1u << ATTENTION_BACKWARD_SCALARS | 1u << ATTENTION_BACKWARD_LSE | 1u << ATTENTION_BACKWARD_FIRST)
 
-/* Returns true when a tile can load while another is in use: from sm_80 on, if both fit. */
-static bool backward_has_stages(const struct backend *backend, const struct op_call *call)
+/* Returns true when tensor cores compute the call and so much shared memory is there: from sm_80 on. */
+static bool backward_fits(const struct backend *backend, const struct op_call *call, int32_t stages, bool at_once)
 {
     const struct cuda_backend *cuda = cuda_from(backend);
-    const int32_t head_size = (int32_t)head_size_of(call);
-    return cuda->capability >= CUDA_CAPABILITY_BF16 &&
-           cuda_attention_backward_shared_bytes(head_size, 2) <= cuda->shared_bytes_max;
+    return cuda->capability >= CUDA_CAPABILITY_BF16 && is_tiled(call, BACKWARD_OTHERS) &&
+           cuda_attention_backward_shared_bytes((int32_t)head_size_of(call), stages, at_once) <= cuda->shared_bytes_max;
+}
+
+/* Returns the blocks that compute all gradients at once, one on each multiprocessor.  Returns 0 where more than a fifth
+ * of the multiprocessors' time would be idle, for want of heads: two passes compute 7 products instead of 5. */
+static int32_t backward_blocks(const struct backend *backend, const struct op_call *call)
+{
+    const int64_t heads = op_rows(call, ATTENTION_BACKWARD_QKV) / call->attrs.time * call->attrs.kv_heads;
+    const int64_t most = max_i64(cuda_from(backend)->multiprocessors, 1);
+    const bool busy = 5 * heads >= 4 * most * size_ceil_div(heads, most);
+    return busy && backward_fits(backend, call, 1, true) ? (int32_t)min_i64(heads, most) : 0;
 }
 
 /* One stage leaves room for more blocks on a multiprocessor. */
 int32_t cuda_attention_backward_shapes(const struct backend *backend, const struct op_call *call)
 {
-    return is_tiled(call, BACKWARD_OTHERS) && backward_has_stages(backend, call) ? CUDA_BACKWARD_SHAPES : 1;
+    const int32_t two_passes = backward_fits(backend, call, 2, false) ? 2 : 1;
+    return two_passes + (backward_blocks(backend, call) > 0);
 }
 
-/* delta: one number for each element of lse. */
+/* Returns the floats of query_sums. */
+static int64_t query_sums_floats(const struct backend *backend, const struct op_call *call)
+{
+    const int64_t step = CUDA_ATTENTION_STEP, group = call->attrs.heads / call->attrs.kv_heads;
+    return backward_blocks(backend, call) * group * size_ceil_div(call->attrs.time, step) * step *
+           size_ceil_div(head_size_of(call), step) * step;
+}
+
+/* query_sums, then delta: one number for each element of lse. */
 static size_t backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
-    (void)backend;
-    return (size_t)op_elements(call, ATTENTION_BACKWARD_LSE) * sizeof(float);
+    return (size_t)(query_sums_floats(backend, call) + op_elements(call, ATTENTION_BACKWARD_LSE)) * sizeof(float);
 }
 
 static enum gt_status backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
@@ -167,9 +184,14 @@ static enum gt_status backward_run(struct backend *backend, int32_t queue, const
     attention.dq.of = attention.dk.of = attention.dv.of = dqkv; /* has the layout of qkv */
     attention.lse = cuda_operand(backend, call, ATTENTION_BACKWARD_LSE);
     attention.begin = cuda_operand(backend, call, ATTENTION_BACKWARD_FIRST);
-    attention.delta = cuda_workspace(backend, call, backward_workspace_bytes(backend, call));
+    attention.query_sums = cuda_workspace(backend, call, backward_workspace_bytes(backend, call));
+    attention.delta = attention.query_sums + query_sums_floats(backend, call);
     attention_drop(&attention, &call->attrs);
-    if (backward_has_stages(backend, call) && cuda_shape_of(backend, call) != CUDA_BACKWARD_STAGES_ONE)
+    const int32_t shapes = cuda_attention_backward_shapes(backend, call);
+    const int32_t shape = cuda_shape_of(backend, call) + CUDA_BACKWARD_SHAPES - shapes;
+    if (shape == CUDA_BACKWARD_AT_ONCE)
+        attention.blocks = backward_blocks(backend, call);
+    if (shape != CUDA_BACKWARD_STAGES_ONE && backward_fits(backend, call, 2, attention.blocks > 0))
         attention.stages = 2;
     if (attention.samples == 0)
         return GT_OK;

@@ -22,6 +22,7 @@
 #define CUDA_ATTENTION_TILE 64
 #define CUDA_ATTENTION_WARPS 4 /* warps of such a block */
 #define CUDA_ATTENTION_PLAIN_GRADIENT_TILE 32
+#define CUDA_ATTENTION_STEP 32 /* rows of a step of the tiled backward */
 /* A block of the few-rows kernel reads this many keys, or more when the cache is long. */
 #define CUDA_ATTENTION_SPLIT_KEYS 128
 #define CUDA_ATTENTION_SPLITS_MAX 32
@@ -38,8 +39,10 @@ struct cuda_attention_rows {
 /* The arguments of one call.  The forward writes y and the backward reads it; dq, dk and dv are parts of dqkv. */
 struct cuda_attention {
     struct cuda_attention_rows q, k, v, y, dy, dq, dk, dv;
-    float *lse;                       /* [samples, heads, time]; NULL: not needed */
-    float *delta;                     /* backward: [samples, heads, time], workspace */
+    float *lse;        /* [samples, heads, time]; NULL: not needed */
+    float *delta;      /* backward: [samples, heads, time], workspace */
+    float *query_sums; /* backward at once: [blocks, heads / kv_heads, time, head size], workspace; the latter two are
+                          rounded up to CUDA_ATTENTION_STEP */
     const union scalar_word *scalars; /* on the device */
     const int32_t *begin;             /* [samples, time]: the first key that each query sees; NULL: 0 */
     bool positioned;                  /* query t is at scalars[POSITION] + t, and sees the keys up to there */
@@ -48,6 +51,7 @@ struct cuda_attention {
     int32_t unit;       /* elements that one access may move: 8 if all rows begin at multiples of 8, else 2 or 1 */
     int32_t warps;      /* forward, tiles: 4, or 8 with twice the queries; a warp owns 16 rows */
     int32_t stages;     /* backward, tiles: 2 if a tile can load while another is in use (sm_80) and both fit */
+    int32_t blocks;     /* backward, tiles: these compute dq, dk and dv at once; 0: in two passes */
     float scale;        /* of the scores; > 0 */
     int32_t site;       /* of the dropout masks */
     uint32_t threshold; /* op.h's dropout_threshold(); 0: no dropout */
@@ -69,8 +73,8 @@ extern "C" {
 /* Returns the bytes of shared memory that the forward of `tiles` needs with eight warps, or 0 when there is no such
  * kernel for the head size. */
 size_t cuda_attention_forward_eight_bytes(int32_t head_size);
-/* Returns the bytes of shared memory that the backward of `tiles` needs. */
-size_t cuda_attention_backward_shared_bytes(int32_t head_size, int32_t stages);
+/* Returns the bytes of shared memory that the backward of `tiles` needs, at once or in two passes. */
+size_t cuda_attention_backward_shared_bytes(int32_t head_size, int32_t stages, bool at_once);
 
 /* q, k, v and y have the same 16-bit dtype. */
 cudaError_t cuda_launch_attention_forward_tiles(cudaStream_t stream, const struct cuda_attention *attention);

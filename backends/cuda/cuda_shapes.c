@@ -36,22 +36,26 @@ static const struct shapes_of_op shapes_of_ops[OP_KIND_COUNT] = {
     [OP_MUON_STEP] = WALK,
     [OP_ATTENTION_FORWARD] = {.count = cuda_attention_forward_shapes,
                               .name = {[CUDA_FORWARD_FOUR_WARPS] = "4 warps", [CUDA_FORWARD_EIGHT_WARPS] = "8 warps"}},
-    [OP_ATTENTION_BACKWARD] =
-        {.count = cuda_attention_backward_shapes,
-         .name = {[CUDA_BACKWARD_STAGES_MOST] = "2 stages", [CUDA_BACKWARD_STAGES_ONE] = "1 stage"}},
+    [OP_ATTENTION_BACKWARD] = {.count = cuda_attention_backward_shapes,
+                               .name = {[CUDA_BACKWARD_AT_ONCE] = "at once",
+                                        [CUDA_BACKWARD_STAGES_MOST] = "2 stages",
+                                        [CUDA_BACKWARD_STAGES_ONE] = "1 stage"}},
     [OP_CROSS_ENTROPY] = {.count = cuda_cross_entropy_shapes,
                           .name = {[CUDA_ENTROPY_512] = "512 threads", [CUDA_ENTROPY_256] = "256 threads"}},
 };
 
+static int32_t names_of(enum op_kind kind)
+{
+    int32_t count = 0;
+    while (count < 4 && shapes_of_ops[kind].name[count] != NULL)
+        count++;
+    return count;
+}
+
 static int32_t count_of(const struct backend *backend, const struct op_call *call)
 {
     const struct shapes_of_op *shapes = &shapes_of_ops[call->kind];
-    if (shapes->count != NULL)
-        return shapes->count(backend, call);
-    int32_t count = 0;
-    while (count < 4 && shapes->name[count] != NULL)
-        count++;
-    return count > 0 ? count : 1;
+    return shapes->count != NULL ? shapes->count(backend, call) : shapes->name[0] != NULL ? names_of(call->kind) : 1;
 }
 
 /* Hashes everything that the time may depend on: op, shapes, dtypes, and the attributes that change the work. */
@@ -79,10 +83,18 @@ static uint64_t call_identity(const struct backend *backend, const struct op_cal
     return hash_identity(hash_fnv1a(words, sizeof words));
 }
 
-static uint64_t shape_identity(const void *call, int32_t shape)
+/* A call and the number of its shapes: the last ones of its op. */
+struct counted_call {
+    const struct op_call *call;
+    int32_t count;
+};
+
+static uint64_t shape_identity(const void *context, int32_t shape)
 {
-    const enum op_kind kind = ((const struct op_call *)call)->kind;
-    const char *op = op_declaration(kind)->name, *name = shapes_of_ops[kind].name[shape];
+    const struct counted_call *counted = context;
+    const enum op_kind kind = counted->call->kind;
+    const char *op = op_declaration(kind)->name;
+    const char *name = shapes_of_ops[kind].name[names_of(kind) - counted->count + shape];
     return hash_identity(hash_fnv1a(op, strlen(op)) ^ hash_fnv1a(name, strlen(name)));
 }
 
@@ -118,14 +130,16 @@ static enum gt_status shape_start(struct cuda_backend *cuda, int32_t shape, cons
     return status;
 }
 
-static enum gt_status shape_time(struct cuda_backend *cuda, const struct op_call *call, int32_t count,
+static enum gt_status shape_time(struct cuda_backend *cuda, const struct counted_call *counted,
                                  struct cuda_shape *settled)
 {
-    const struct cuda_trial trial = {.what = "timing a kernel", .count = count, .start = shape_start, .context = call};
+    const struct op_call *call = counted->call;
+    const struct cuda_trial trial = {
+        .what = "timing a kernel", .count = counted->count, .start = shape_start, .context = call};
     struct cuda_trial_result result;
     TRY(cuda_trial_run(cuda, &trial, &result));
     settled->shape = result.best;
-    settled->algorithm = shape_identity(call, result.best);
+    settled->algorithm = shape_identity(counted, result.best);
     const struct backend_timing timing = {.kind = call->kind,
                                           .dtype = call->operand[0].dtype,
                                           .flops = op_flops(call),
@@ -139,17 +153,17 @@ static enum gt_status shape_time(struct cuda_backend *cuda, const struct op_call
 enum gt_status cuda_shape_settle(struct cuda_backend *cuda, const struct op_call *call)
 {
     struct cuda_shapes *shapes = cuda->shapes;
-    const int32_t count = count_of(&cuda->base, call);
-    if (count < 2 || shapes->count == CUDA_SHAPES_MAX)
+    const struct counted_call counted = {call, count_of(&cuda->base, call)};
+    if (counted.count < 2 || shapes->count == CUDA_SHAPES_MAX)
         return GT_OK;
     const uint64_t identity = call_identity(&cuda->base, call);
     if (settled_find(shapes, identity) != NULL)
         return GT_OK;
-    const int32_t chosen = cuda_tuning_chosen(cuda->tuning, identity, count, shape_identity, call);
+    const int32_t chosen = cuda_tuning_chosen(cuda->tuning, identity, counted.count, shape_identity, &counted);
     struct cuda_shape settled = {.call = identity, .shape = chosen >= 0 ? chosen : 0};
-    settled.algorithm = shape_identity(call, settled.shape);
+    settled.algorithm = shape_identity(&counted, settled.shape);
     if (chosen < 0 && cuda->tuning->now)
-        TRY(shape_time(cuda, call, count, &settled));
+        TRY(shape_time(cuda, &counted, &settled));
     shapes->at[shapes->count++] = settled;
     return GT_OK;
 }

@@ -16,7 +16,12 @@ enum cuda_walk_shape { CUDA_WALK_WAVES, CUDA_WALK_FEW, CUDA_WALK_ALL, CUDA_WALK_
 /* attention_forward, tiles. */
 enum cuda_forward_shape { CUDA_FORWARD_FOUR_WARPS, CUDA_FORWARD_EIGHT_WARPS, CUDA_FORWARD_SHAPES };
 /* attention_backward, tiles. */
-enum cuda_backward_shape { CUDA_BACKWARD_STAGES_MOST, CUDA_BACKWARD_STAGES_ONE, CUDA_BACKWARD_SHAPES };
+enum cuda_backward_shape {
+    CUDA_BACKWARD_AT_ONCE,
+    CUDA_BACKWARD_STAGES_MOST,
+    CUDA_BACKWARD_STAGES_ONE,
+    CUDA_BACKWARD_SHAPES
+};
 /* cross_entropy: threads for a row.  The sums depend on their number. */
 enum cuda_entropy_shape { CUDA_ENTROPY_512, CUDA_ENTROPY_256, CUDA_ENTROPY_SHAPES };
 
@@ -33,7 +38,7 @@ struct cuda_shapes {
     struct cuda_shape at[CUDA_SHAPES_MAX];
 };
 
-/* Returns how many shapes a call of these ops has on this card; at least 1. */
+/* Returns how many shapes a call of these ops has on this card: the last ones of its op, at least 1. */
 int32_t cuda_attention_forward_shapes(const struct backend *backend, const struct op_call *call);
 int32_t cuda_attention_backward_shapes(const struct backend *backend, const struct op_call *call);
 int32_t cuda_cross_entropy_shapes(const struct backend *backend, const struct op_call *call);

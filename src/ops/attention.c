@@ -105,10 +105,14 @@ static double attention_backward_flops(const struct op_call *call)
     return 5.0 * attention_volume(call, ATTENTION_BACKWARD_Y);
 }
 
+/* A word for each element of lse, and dq in fp32, with rows and heads rounded up to tiles of 32. */
 static size_t attention_backward_workspace_cap(const struct op_call *call)
 {
     const struct operand *y = &call->operand[ATTENTION_BACKWARD_Y], *lse = &call->operand[ATTENTION_BACKWARD_LSE];
-    return (size_t)(operand_elements(y) + operand_elements(lse)) * sizeof(float);
+    const int64_t time = call->attrs.time, heads = call->attrs.heads, tile = 32;
+    const int64_t rows = y->dims[0] / time * size_ceil_div(time, tile) * tile;
+    const int64_t dq = rows * heads * size_ceil_div(y->dims[1] / heads, tile) * tile;
+    return (size_t)(dq + operand_elements(lse)) * sizeof(float);
 }
 
 const struct op_declaration op_attention_backward = {

@@ -5,7 +5,8 @@
  * are the compiled ones and others between them; caches are long enough to be split into parts; dtypes are mixed; a
  * card of capability 7.5 takes the narrow products and one stage.  The cases rotate through the thread orders; cases
  * with time 65 run in all orders and must give the same bits.  16-bit cases with time >= 64 also run with the other
- * launch shape that --tune may choose, and must give the same bits.
+ * launch shapes that --tune may choose, and must give the same bits.  With one or two multiprocessors the backward
+ * computes all gradients at once.
  * Options: --all (every time with every head size; minutes) and --only=TEXT (cases whose line contains TEXT).
  * The last line is "checks: P passed, F failed, 0 skipped"; exit status 0 or 1.
  */
@@ -114,9 +115,13 @@ static void unused_poison(const struct check_case *check, struct case_data *data
 
 /* Runs the case once in one order of threads and judges the result. */
 static bool order_check(const struct shape *shape, struct check_case *check, struct case_data *data, const char *order,
-                        bool other_launch, char *reason)
+                        int32_t variant, char *reason)
 {
-    const struct setting setting = {.device = shape->device, .order = order, .input = -1, .variant = other_launch};
+    const struct setting setting = {.device = shape->device,
+                                    .order = order,
+                                    .multiprocessors = 1 + check->index / 2 % 2,
+                                    .input = -1,
+                                    .variant = variant};
     struct verdict verdict = {.passed = false};
     if (!case_run(&setting, check, data, unused_poison, reason))
         return false;
@@ -145,11 +150,12 @@ static uint64_t outputs_hash(const struct check_case *check, const struct case_d
 #define CARD "86:12g:Card"
 #define OLD_CARD "75:8g:Old card"
 
-/* Returns true when tensor cores compute the case and the card has more than one launch shape for it. */
-static bool has_other_launch(const struct shape *shape)
+/* Returns how many other launch shapes the card has for the case when tensor cores compute it. */
+static int32_t other_launches(const struct shape *shape)
 {
-    return shape->kind != OP_ATTENTION_CACHED && is_half(shape->dtype) && shape->other == DTYPE_COUNT &&
-           shape->time >= 64 && strcmp(shape->device, CARD) == 0;
+    const bool has = shape->kind != OP_ATTENTION_CACHED && is_half(shape->dtype) && shape->other == DTYPE_COUNT &&
+                     shape->time >= 64 && strcmp(shape->device, CARD) == 0;
+    return !has ? 0 : shape->kind == OP_ATTENTION_FORWARD ? 1 : 2;
 }
 
 static void shape_check(struct totals *totals, const struct shape *shape)
@@ -164,12 +170,13 @@ static void shape_check(struct totals *totals, const struct shape *shape)
     case_values_make(&check, &data);
     uint64_t first = 0;
     const int32_t in_orders = shape->time == 65 ? ORDERS : 1;
-    for (int32_t i = 0; i < in_orders + has_other_launch(shape); i++) {
+    for (int32_t i = 0; i < in_orders + other_launches(shape); i++) {
         const char *order = orders[(index + i) % ORDERS];
-        bool passed = order_check(shape, &check, &data, order, i == in_orders, reason);
+        const int32_t variant = i < in_orders ? 0 : i - in_orders + 1;
+        bool passed = order_check(shape, &check, &data, order, variant, reason);
         const uint64_t hash = passed ? outputs_hash(&check, &data) : 0;
         if (passed && i > 0 && hash != first) {
-            snprintf(reason, sizeof reason, "other bits than in the %s before", i == in_orders ? "launch" : "order");
+            snprintf(reason, sizeof reason, "other bits than in the %s before", i >= in_orders ? "launch" : "order");
             passed = false;
         }
         first = hash;

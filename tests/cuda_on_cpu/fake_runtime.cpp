@@ -62,7 +62,7 @@ struct CUstream_st {
 };
 
 struct fake_device {
-    int capability;
+    int capability, multiprocessors;
     size_t bytes;
     std::string name;
 };
@@ -80,7 +80,7 @@ struct trigger {
 };
 
 struct state {
-    std::vector<fake_device> devices = {{86, (size_t)12 << 30, "Emulated GeForce RTX 3060"}};
+    std::vector<fake_device> devices = {{86, 28, (size_t)12 << 30, "Emulated GeForce RTX 3060"}};
     int driver = 13000, device = 0;
     bool opened = false; /* the context exists */
     std::map<char *, size_t> memory, pinned;
@@ -282,6 +282,7 @@ bool fake_cuda_devices_set(const char *text)
         struct fake_device device;
         char *end;
         device.capability = (int)strtol(text, &end, 10);
+        device.multiprocessors = *end == 'x' ? (int)strtol(end + 1, &end, 10) : 28;
         if (end == text || *end != ':' || device.capability < 10)
             return false;
         text = end + 1;
@@ -745,7 +746,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     properties->sharedMemPerBlockOptin = shared_optin_bytes(found->capability);
     properties->major = found->capability / 10;
     properties->minor = found->capability % 10;
-    properties->multiProcessorCount = 28;
+    properties->multiProcessorCount = found->multiprocessors;
     properties->pciBusID = device + 1;
     return cudaSuccess;
 }

@@ -3,6 +3,7 @@
  *
  * A program is configured by its environment, or by these functions:
  *   GT_CUDA_ON_CPU_DEVICES   "86:12g:NAME,75:8g:NAME": capability, memory (k, m, g) and name of each device; "none".
+ *                            "86x2": with two multiprocessors instead of 28.
  *                            Default: one of 12 GiB, sm_86
  *   GT_CUDA_ON_CPU_DRIVER    version that cudaDriverGetVersion reports; 0: no driver.  Default: 13000
  *   GT_CUDA_ON_CPU_TAKEN     "BYTES" or "BYTES@NAME:N": another process takes so much, from the n-th call of NAME on

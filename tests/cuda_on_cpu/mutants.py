@@ -68,8 +68,10 @@ ONE_DTYPE = {"adamw_lean": "bfloat16", "gradient_round": "bfloat16", "muon_momen
 # case occurs.  All cases of the other ops.
 CASES_SLOW = {"attention_forward": "--cases=22", "attention_backward": "--cases=22", "attention_cached": "--cases=15"}
 CASES_ALL = "--cases=1000"
-# Ops with another launch shape that --tune may choose; their cases run in both.
-VARIANTS = ("attention_forward", "attention_backward", "cross_entropy")
+# Ops with other launch shapes that --tune may choose, and how many; their cases run in all.
+VARIANTS = {"attention_forward": 1, "attention_backward": 2, "cross_entropy": 1}
+# With so few multiprocessors attention_backward computes all gradients at once.
+DEVICES = "86x2:12g:Emulated card"
 # The selection of `make check`: cheap to compile and quick to catch, one of every kind that a single order reveals.
 BOUNDED = ("norm.cu", "cross_entropy.cu:target-beside", "layernorm.cu:one-row-more", "embed.cu:tail-column", "bias.cu",
            "cuda_floats.h:part-")
@@ -147,8 +149,8 @@ def opcheck_runs(mutant):
         dtypes = (ONE_DTYPE[op],) if op in ONE_DTYPE else ("bfloat16",) if half_only else ("float32", "bfloat16")
         cases = CASES_SLOW.get(op, CASES_ALL)
         runs += [["--backend=cuda", "--op=" + op, "--dtype=" + dtype, cases] for dtype in dtypes]
-        if op in VARIANTS:
-            runs += [["--backend=cuda", "--op=" + op, "--dtype=bfloat16", cases, "--variant=1"]]
+        for variant in range(1, VARIANTS.get(op, 0) + 1):
+            runs += [["--backend=cuda", "--op=" + op, "--dtype=bfloat16", cases, "--variant=%d" % variant]]
     return runs
 
 
@@ -261,6 +263,7 @@ def main(arguments):
     if "--list" in arguments:
         print("\n".join(m.label() for m in chosen))
         return 0
+    os.environ["GT_CUDA_ON_CPU_DEVICES"] = DEVICES
     jobs = [int(a[len("--jobs="):]) for a in arguments if a.startswith("--jobs=")] or [os.cpu_count()]
     failed, counts = 0, {}
     with tempfile.TemporaryDirectory(prefix="gpt-train-mutants-") as folder, \

@@ -46,9 +46,20 @@ done
 order desc --op=adamw_lean --dtype=bfloat16 --variant=1 --cases=8
 order desc --op=muon_momentum --dtype=bfloat16 --variant=2 --cases=8
 order desc --op=cross_entropy --dtype=bfloat16 --variant=1 --cases="$many"
+# All gradients of attention at once, for which these cases have enough heads if there are two multiprocessors.
+GT_CUDA_ON_CPU_DEVICES='86x2:12g:Emulated card'
+export GT_CUDA_ON_CPU_DEVICES
+for dtype in bfloat16 float16; do
+    order asc --op=attention_backward --dtype=$dtype --cases="$many"
+    order random:7 --op=attention_backward --dtype=$dtype --cases="$few"
+done
+order desc,lockstep --op=attention_backward --dtype=bfloat16 --cases="$few"
+GT_CUDA_ON_CPU_ROUNDING=card
+export GT_CUDA_ON_CPU_ROUNDING
+order desc --op=attention_backward --dtype=bfloat16 --cases="$few"
+unset GT_CUDA_ON_CPU_ROUNDING
 # A card without bf16 arithmetic and asynchronous copies, which runs other kernels.
 GT_CUDA_ON_CPU_DEVICES='75:8g:Emulated Turing'
-export GT_CUDA_ON_CPU_DEVICES
 order desc --dtype=float16 --cases="$many"
 # It still converts bf16: optimizer states may be bf16.
 for op in adamw adamw_lean gradient_round muon_momentum muon_step; do

@@ -42,18 +42,28 @@ LIMITED = (
     ("attention_forward_tiles bf16 64 1 4", 168, 1, COPY, "HMMA", None, 425),
     ("attention_backward_tiles bf16 64 0 1", 255, 1, COPY, "HMMA", None, 270),
     ("attention_backward_tiles bf16 64 1 1", 255, 1, COPY, "HMMA", None, 355),
+    ("attention_backward_tiles bf16 64 2 1", 255, 1, COPY, "HMMA", None, 465),
 )
 # Per multiprocessor: warps, blocks, KiB of shared memory, registers.  Since 8.0 a block takes 1 KiB more.
 LIMITS = {
     "75": (32, 16, 64, 65536), "86": (48, 16, 100, 65536), "89": (48, 24, 100, 65536), "90": (64, 32, 228, 65536),
     "120": (48, 24, 100, 65536)
 }
+
+
+def backward_shared(numbers, arch):
+    """Returns the bytes of a block of attention_backward_tiles: its rows, at once (2) also ds, and one or two stages."""
+    size, at_once = numbers[0] + 8, numbers[1] == 2
+    own, stage = 128 * (4 * size + 80) if at_once else 256 * size, 128 * size + 256
+    most = (LIMITS[arch][2] - 1) * 1024
+    return own + (2 if int(arch) >= 80 and own + 2 * stage <= most else 1) * stage
+
+
 # The kernels that make up most of a step: threads per block, and dynamic shared memory as a function of the numbers in
 # the name (head size first) and the architecture.  The forward's last number is its warps.
 LAUNCHES = {
     "attention_forward_tiles": (None, lambda numbers, _: (16 * numbers[-1] + 128) * (numbers[0] + 8) * 2),
-    "attention_backward_tiles": (128, lambda numbers, arch: 256 * (numbers[0] + 8) + (2 if int(arch) >= 80 else 1) *
-                                 (128 * (numbers[0] + 8) + 256)),
+    "attention_backward_tiles": (None, backward_shared),
     "attention_forward_plain": (128, lambda numbers, _: 4 * ((64 + 32) * (numbers[0] + 4) + 64 * 40)),
     "layernorm_forward": (256, None),
     "layernorm_backward": (256, None),
@@ -175,7 +185,8 @@ def occupancy_print(table, archs):
             continue
         threads, dynamic = LAUNCHES[words[0]]
         numbers = [int(word) for word in words[1:] if word.isdigit()]
-        threads = threads or 32 * numbers[-1]
+        warps_of_name = numbers[-1] if "forward" in words[0] else 8 if numbers[1:2] == [2] else 4
+        threads = threads or 32 * warps_of_name
         cells = []
         for arch in archs:
             registers, _, static = by_arch.get(arch, (0, 0, 0))

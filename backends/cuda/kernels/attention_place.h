@@ -81,11 +81,12 @@ DEVICE int queries_end(const struct cuda_attention &attention, int sample, int l
     return end;
 }
 
+/* `own` numbers the tiles of own rows of all heads of all samples. */
 template <bool KEYS, int OWN, int OTHER>
-DEVICE struct backward_place backward_place_of(const struct cuda_attention &attention)
+DEVICE struct backward_place backward_place_of(const struct cuda_attention &attention, int own = (int)blockIdx.x)
 {
-    const int tiles = (attention.time + OWN - 1) / OWN, item = (int)blockIdx.x / tiles;
-    const int tile = (int)blockIdx.x % tiles, heads = KEYS ? attention.kv_heads : attention.heads;
+    const int tiles = (attention.time + OWN - 1) / OWN, item = own / tiles;
+    const int tile = own % tiles, heads = KEYS ? attention.kv_heads : attention.heads;
     struct backward_place place;
     place.own = (KEYS ? tile : tiles - 1 - tile) * OWN;
     place.head = item % heads;
@@ -127,19 +128,20 @@ struct attention_instance {
     size_t shared_bytes;
 };
 
-/* Launches a block for each tile of `own` rows of each head of each sample, with as much shared memory as it needs. */
+/* Launches a block for each tile of `own` rows of each head of each sample, or attention->blocks, with as much shared
+ * memory as it needs. */
 static inline cudaError_t attention_launch(cudaStream_t stream, struct attention_instance instance, int own, int heads,
                                            int threads, const struct cuda_attention *attention)
 {
-    const int tiles = (attention->time + own - 1) / own;
+    const int tiles = (attention->time + own - 1) / own, items = tiles * heads * attention->samples;
     if (instance.shared_bytes > CUDA_SHARED_DEFAULT_BYTES) {
         const cudaError_t error = cudaFuncSetAttribute(
             (const void *)instance.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)instance.shared_bytes);
         if (error != cudaSuccess)
             return error;
     }
-    return LAUNCH(instance.kernel, dim3((unsigned)(tiles * heads * attention->samples)), dim3((unsigned)threads),
-                  instance.shared_bytes, stream, *attention);
+    return LAUNCH(instance.kernel, dim3((unsigned)(attention->blocks > 0 ? attention->blocks : items)),
+                  dim3((unsigned)threads), instance.shared_bytes, stream, *attention);
 }
 
 #endif

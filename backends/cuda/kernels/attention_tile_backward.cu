@@ -1,31 +1,48 @@
-/* attention_backward on tensor cores, for bf16 and fp16, with recomputed weights.  Dao 2023, algorithm 2, in two
- * passes, so that every sum has one owner and a fixed order, without atomics:
+/* attention_backward on tensor cores, for bf16 and fp16, with recomputed weights.  Dao 2023, algorithm 2, without
+ * atomics: every sum has one owner and a fixed order.  In two passes:
  *     by keys:     a block owns 64 keys and walks over the queries that see them, of all heads that share them, in
- * order:
- *                  dv += (p f)' dy,   dk += ds' q
+ *                  order:   dv += (p f)' dy,   dk += ds' q
  *     by queries:  a block owns 64 queries of one head and walks over the keys that they see:   dq += ds k
- * with p = exp(s - lse), ds = p (f dp - delta), dp = dy v', f the dropout factors, and delta = rowsum(dy y) computed
- * before.  One kernel does both passes: its own rows are (k, v) or (q, dy), the other rows (q, dy) or (k, v), 32 at a
- * time.  The next other rows load while these are used, where shared memory suffices.  By keys everything is computed
- * transposed, so that weights go from accumulators to fragments without leaving the registers.
+ * or, where there are enough heads for all multiprocessors, at once: a block takes one head of the keys after another.
+ * It walks through a head by keys, 128 at a time, and after each step adds ds k to dq.  Between the steps the fp32 sums
+ * of dq are in the block's part of the workspace, where a thread reads only what it wrote.  That makes five products of
+ * seven, with the same bits.
+ *
+ * p = exp(s - lse), ds = p (f dp - delta), dp = dy v', f the dropout factors, and delta = rowsum(dy y) computed before.
+ * One kernel does all passes: its own rows are (k, v) or (q, dy), the other rows (q, dy) or (k, v), 32 at a time.  The
+ * next other rows load while these are used, where shared memory suffices.  By keys everything is computed transposed,
+ * so that weights go from accumulators to fragments without leaving the registers.
  *
  * Scores, dp and ds are fp32; p and ds are rounded to 16 bits as factors.  The scale of the scores, and in dv that of
  * dropout, are applied to the finished sums.
  *
  * Shared memory with two stages: (D + 8) 512 bytes and 512: 21, 37, 53, 69 KiB for D = 32, 64, 96, 128; with one stage
- * a quarter less.  Two blocks fit on a multiprocessor of sm_86 for D = 64, one for 128.
+ * a quarter less.  Two blocks fit on a multiprocessor of sm_86 for D = 64, one for 128.  At once: (D + 8) 768 bytes and
+ * 10.5 KiB: 41, 65, 89, 113 KiB, or with one stage 35, 55, 75, 95.
  */
 #include "backends/cuda/kernels/attention_tile.h"
 
-#define OTHER_ROWS 32
+#define OTHER_ROWS CUDA_ATTENTION_STEP
 #define OTHER_TILES (OTHER_ROWS / 8) /* accumulators for the scores of 32 rows */
 #define STAGES_MAX 2
-#define BLOCKS_MIN 2 /* on a multiprocessor, by registers; otherwise the compiler aims at more, and spills */
+enum pass { BY_QUERIES, BY_KEYS, AT_ONCE };
+template <int PASS> constexpr int pass_warps = PASS == AT_ONCE ? 2 * TILE_WARPS : TILE_WARPS;
+template <int PASS> constexpr int pass_threads = pass_warps<PASS> *WARP_LANES;
+template <int PASS> constexpr int own_rows = pass_warps<PASS> *TILE_WARP_ROWS;
+/* True where there are registers to keep the place of the next other rows.  Elsewhere it is found anew, and there is
+ * one stage. */
+template <int D, int PASS, bool WIDE> constexpr bool place_kept = WIDE && (PASS != AT_ONCE || D < 128);
+/* Blocks on a multiprocessor, by registers; otherwise the compiler aims at more, and spills. */
+template <int PASS> constexpr int blocks_min = PASS == AT_ONCE ? 1 : 2;
 
 /* One stage: two tiles of other rows and, by keys, lse and delta of each row. */
 template <int D>
 constexpr size_t stage_bytes = 2 * tile_elements<D, OTHER_ROWS> * sizeof(uint16_t) + 2 * OTHER_ROWS * sizeof(float);
-template <int D> constexpr size_t own_bytes = 2 * tile_elements<D, TILE_ROWS> * sizeof(uint16_t);
+/* Two tiles of own rows and, at once, ds of a step: [keys][SLOPES_STRIDE], an odd number of 16-byte chunks. */
+#define SLOPES_STRIDE (OTHER_ROWS + 8)
+template <int D, int PASS>
+constexpr size_t own_bytes = own_rows<PASS> *(2 * tile_stride<D> + (PASS == AT_ONCE ? SLOPES_STRIDE : 0)) *
+                             sizeof(uint16_t);
 
 /* The pointers of a stage in shared memory. */
 template <typename T> struct stage {
@@ -33,9 +50,9 @@ template <typename T> struct stage {
     float *lse, *delta;
 };
 
-template <typename T, int D> DEVICE struct stage<T> stage_of(unsigned char *shared, int index) {
+template <typename T, int D, int PASS> DEVICE struct stage<T> stage_of(unsigned char *shared, int index) {
     struct stage<T> stage;
-    stage.first = (T *)(shared + own_bytes<D> + index * stage_bytes<D>);
+    stage.first = (T *)(shared + own_bytes<D, PASS> + index * stage_bytes<D>);
     stage.second = stage.first + tile_elements<D, OTHER_ROWS>;
     stage.lse = (float *)(stage.second + tile_elements<D, OTHER_ROWS>);
     stage.delta = stage.lse + OTHER_ROWS;
@@ -62,12 +79,12 @@ DEVICE struct other_rows<T> other_rows_of(const struct cuda_attention &attention
 
 /* Starts filling a stage, and moves to the rows after it.  lse and delta are zeros from the end on, where the rows are
  * zeros too. */
-template <typename T, int D, bool KEYS>
+template <typename T, int D, int PASS>
 DEVICE void stage_load(const struct stage<T> &stage, struct other_rows<T> *rows)
 {
-    tile_load<T, D, OTHER_ROWS>(stage.first, rows->first);
-    tile_load<T, D, OTHER_ROWS>(stage.second, rows->second);
-    if (KEYS && threadIdx.x < 2 * OTHER_ROWS)
+    tile_load<T, D, OTHER_ROWS, pass_threads<PASS>>(stage.first, rows->first);
+    tile_load<T, D, OTHER_ROWS, pass_threads<PASS>>(stage.second, rows->second);
+    if (PASS != BY_QUERIES && threadIdx.x < 2 * OTHER_ROWS)
         cp_async_4(stage.lse + threadIdx.x, rows->statistic, (int)threadIdx.x % OTHER_ROWS < rows->first.rows);
     cp_async_commit();
     tile_advance(&rows->first, OTHER_ROWS);
@@ -148,11 +165,112 @@ DEVICE void slopes_make(const struct cuda_attention &attention, float (&score)[O
         weights_drop<KEYS>(score, bits, 1.0f);
 }
 
+/* ---- dq at once: a warp has 16 queries of a step and a quarter of the columns, in D / 32 accumulators ---- */
+
+/* Stores the warp's ds of a step, rounded, for all warps. */
+template <typename T> DEVICE void slopes_share(const float (&slope)[OTHER_TILES][4], T *slopes)
+{
+    const int g = cuda_lane() / 4, t = cuda_lane() % 4;
+    T *to = slopes + (tile_warp_row() + g) * SLOPES_STRIDE + 2 * t;
+#pragma unroll
+    for (int n = 0; n < OTHER_TILES; n++) {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const uint32_t pair = pack_pair<T>(slope[n][2 * r], slope[n][2 * r + 1]);
+            void *at = to + 8 * r * SLOPES_STRIDE + n * 8;
+            memcpy(__builtin_assume_aligned(at, 4), &pair, sizeof pair);
+        }
+    }
+}
+
+/* sum += ds k, over the block's keys. */
+template <typename T, int D> DEVICE void queries_add(float (&sum)[D / 32][4], const T *slopes, const T *keys)
+{
+    const int lane = cuda_lane(), warp = cuda_warp();
+    const T *ds = slopes + (lane / 16 * 8 + lane % 8) * SLOPES_STRIDE + warp % 2 * 16 + lane / 8 % 2 * 8;
+    const T *k = keys + lane * tile_stride<D> + warp / 2 * (D / 4);
+#pragma unroll
+    for (int key = 0; key < own_rows<AT_ONCE>; key += 32) {
+        uint32_t low[4], high[4];
+        ldmatrix_x4_trans(low, ds + key * SLOPES_STRIDE);
+        ldmatrix_x4_trans(high, ds + (key + 16) * SLOPES_STRIDE);
+#pragma unroll
+        for (int n = 0; n < D / 32; n++) {
+            uint32_t b[4];
+            ldmatrix_x4_trans(b, k + key * tile_stride<D> + n * 8);
+            tile_multiply<T, true>(sum[n], low, b[0], b[1]);
+            tile_multiply<T, true>(sum[n], high, b[2], b[3]);
+        }
+    }
+}
+
+/* Returns where this thread keeps its sums of the tile that begins at query `query` of a head: 4 floats of each
+ * accumulator, behind those of the threads before it. */
+template <int D>
+DEVICE float *query_sums_of(const struct cuda_attention &attention, const struct backward_place &place, int head,
+                            int query)
+{
+    const int tiles = (attention.time + OTHER_ROWS - 1) / OTHER_ROWS;
+    const int64_t heads = (int64_t)blockIdx.x * place.heads + head - place.head * place.heads;
+    return attention.query_sums + (heads * tiles + query / OTHER_ROWS) * (OTHER_ROWS * D) + 4 * threadIdx.x;
+}
+
+/* Loads the sums of the tile that begins at query `query`, or clears them where these queries see no key before the
+ * block's. */
+template <int D>
+DEVICE void query_sums_load(const struct cuda_attention &attention, const struct backward_place &place, int head,
+                            int query, float (&sum)[D / 32][4])
+{
+    if (attention_begin(attention, place.sample, query) >= place.own) {
+        tile_clear(sum);
+        return;
+    }
+    const float *from = query_sums_of<D>(attention, place, head, query);
+#pragma unroll
+    for (int n = 0; n < D / 32; n++)
+        load_values<float>(sum[n], from + n * 4 * pass_threads<AT_ONCE>);
+}
+
+template <int D>
+DEVICE void query_sums_store(const struct cuda_attention &attention, const struct backward_place &place, int head,
+                             int query, const float (&sum)[D / 32][4])
+{
+    float *to = query_sums_of<D>(attention, place, head, query);
+#pragma unroll
+    for (int n = 0; n < D / 32; n++)
+        store_values<float>(to + n * 4 * pass_threads<AT_ONCE>, sum[n]);
+}
+
+/* Writes the finished dq of the tile that begins at query `query`. */
+template <typename T, int D>
+DEVICE void queries_store(const struct cuda_attention &attention, int sample, int head, int query,
+                          const float (&sum)[D / 32][4])
+{
+    const int row = query + cuda_warp() % 2 * 16 + cuda_lane() / 4, size = attention.head_size;
+    const int first = cuda_warp() / 2 * (D / 4) + 2 * (cuda_lane() % 4);
+    T *to = tile_rows<T>(attention.dq, sample, head, size) + row * attention.dq.row + first;
+#pragma unroll
+    for (int n = 0; n < D / 32; n++) {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            void *at = to + 8 * r * attention.dq.row + n * 8;
+            const T pair[2] = {rounded<T>(sum[n][2 * r] * attention.scale),
+                               rounded<T>(sum[n][2 * r + 1] * attention.scale)};
+            const int left = row + 8 * r < attention.time ? size - first - n * 8 : 0;
+            if (attention.unit > 1 && left > 0)
+                memcpy(__builtin_assume_aligned(at, 4), pair, sizeof pair);
+            for (int i = 0; i < 2 && i < left && attention.unit == 1; i++)
+                ((T *)at)[i] = pair[i];
+        }
+    }
+}
+
 /* Stores the finished sums of the warp's own rows. */
-template <typename T, int D, bool KEYS>
+template <typename T, int D, int PASS>
 DEVICE void sums_store(const struct cuda_attention &attention, const struct backward_place &place,
                        unsigned char *shared, const float (&sum)[D / 8][4], const float (&sum_v)[D / 8][4])
 {
+    constexpr bool KEYS = PASS != BY_QUERIES;
     const int size = attention.head_size, warp_row = tile_warp_row(), first = place.own + warp_row;
     T *scratch = (T *)shared + warp_row * tile_stride<D>;
     const struct cuda_attention_rows &to = KEYS ? attention.dk : attention.dq;
@@ -161,127 +279,173 @@ DEVICE void sums_store(const struct cuda_attention &attention, const struct back
                      attention.time, size, attention.unit);
     if (KEYS) {
         const float kept[2] = {attention.kept_scale, attention.kept_scale};
-        tile_store<T, D>(scratch + tile_elements<D, TILE_ROWS>, sum_v, kept,
+        tile_store<T, D>(scratch + tile_elements<D, own_rows<PASS>>, sum_v, kept,
                          tile_rows<T>(attention.dv, place.sample, place.head, size), attention.dv.row, first,
                          attention.time, size, attention.unit);
     }
 }
 
-template <typename T, int D, bool KEYS, bool WIDE>
-__global__ void __launch_bounds__(TILE_THREADS, BLOCKS_MIN)
+/* Computes the gradients of tile `own` of own rows. */
+template <typename T, int D, int PASS, bool WIDE>
+DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char *shared, int own)
+{
+    constexpr bool KEYS = PASS != BY_QUERIES;
+    constexpr int OWN = own_rows<PASS>, THREADS = pass_threads<PASS>;
+    T *own_first = (T *)shared, *own_second = own_first + tile_elements<D, OWN>;
+    T *slopes = own_second + tile_elements<D, OWN>;
+    const struct backward_place place = backward_place_of<KEYS, OWN, OTHER_ROWS>(attention, own);
+    const int warp_row = tile_warp_row(), steps = place.heads * place.tiles;
+    constexpr bool kept = place_kept<D, PASS, WIDE>;
+    const int stages = kept ? attention.stages : 1; /* synchronous copies gain nothing from a second stage */
+    const int own_row = place.own + warp_row + cuda_lane() / 4;
+    tile_load<T, D, OWN, THREADS>(own_first, tile_source_of<T>(attention, KEYS ? attention.k : attention.q,
+                                                               place.sample, place.head, place.own, attention.time));
+    tile_load<T, D, OWN, THREADS>(own_second, tile_source_of<T>(attention, KEYS ? attention.v : attention.dy,
+                                                                place.sample, place.head, place.own, attention.time));
+    int head = KEYS ? place.head * place.heads : place.head, tile = 0, stage_now = 0; /* of this step */
+    struct other_rows<T> others = other_rows_of<T, KEYS>(attention, place.sample, head, place.first);
+    stage_load<T, D, PASS>(stage_of<T, D, PASS>(shared, 0), &others);
+    struct own_statistics rows = {{0.0f, 0.0f}, {0.0f, 0.0f}};
+    if (!KEYS)
+        rows = own_statistics_of(attention, place);
+    uint32_t held_first[tile_held_fragments<D>][4], held_second[tile_held_fragments<D>][4];
+    float sum[D / 8][4], sum_v[KEYS ? D / 8 : 1][4];
+    tile_clear(sum);
+    tile_clear(sum_v);
+    for (int step = 0; step < steps; step++) {
+        const struct stage<T> stage = stage_of<T, D, PASS>(shared, stage_now);
+        const bool more = step + 1 < steps, head_ends = KEYS && tile + 1 == place.tiles;
+        if (kept && more && head_ends)
+            others = other_rows_of<T, KEYS>(attention, place.sample, head + 1, place.first);
+        if (more && stages > 1) {
+            stage_load<T, D, PASS>(stage_of<T, D, PASS>(shared, 1 - stage_now), &others);
+            cp_async_wait<1>();
+        } else {
+            cp_async_wait<0>();
+        }
+        __syncthreads(); /* this step's stage has arrived, and ds is no longer read */
+        if (step == 0) {
+            tile_hold<T, D>(held_first, own_first + warp_row * tile_stride<D>);
+            tile_hold<T, D>(held_second, own_second + warp_row * tile_stride<D>);
+        }
+        const int other = place.first + tile * OTHER_ROWS;
+        uint32_t bits = 0;
+        if (attention.threshold != 0) {
+            const struct cuda_mask mask = attention_mask_make(attention, place.sample, head);
+            bits = KEYS ? tile_kept_by_key(attention, mask, other, place.own + warp_row)
+                        : tile_kept_by_query<OTHER_TILES>(attention, mask, place.own + warp_row, other);
+        }
+        float score[OTHER_TILES][4], slope[OTHER_TILES][4];
+        tile_scores<T, D, OTHER_TILES, WIDE>(score, held_first, own_first + warp_row * tile_stride<D>, stage.first);
+        tile_scores<T, D, OTHER_TILES, WIDE>(slope, held_second, own_second + warp_row * tile_stride<D>, stage.second);
+        if (attention.begin != NULL || (KEYS ? place.own + OWN - 1 > other : other + OTHER_ROWS - 1 > place.own))
+            scores_hide<KEYS>(attention, score, place.sample, own_row, other);
+        slopes_make<T, KEYS>(attention, score, slope, rows, stage, bits);
+        float dq[PASS == AT_ONCE ? D / 32 : 1][4];
+        if constexpr (PASS == AT_ONCE)
+            slopes_share(slope, slopes);
+        if constexpr (PASS == AT_ONCE && tile_held<D>) /* early, where there are registers for it */
+            query_sums_load<D>(attention, place, head, other, dq);
+        if constexpr (KEYS)
+            tile_add<T, D, OTHER_TILES, WIDE>(sum_v, score, stage.second);
+        tile_add<T, D, OTHER_TILES, WIDE>(sum, slope, stage.first);
+        __syncthreads(); /* the stage is no longer read, and ds is complete */
+        if (!kept && more)
+            others = other_rows_of<T, KEYS>(attention, place.sample, head + head_ends,
+                                            place.first + (head_ends ? 0 : tile + 1) * OTHER_ROWS);
+        if (more && stages == 1)
+            stage_load<T, D, PASS>(stage, &others);
+        if constexpr (PASS == AT_ONCE && !tile_held<D>)
+            query_sums_load<D>(attention, place, head, other, dq);
+        if constexpr (PASS == AT_ONCE) {
+            queries_add<T, D>(dq, slopes, own_first);
+            if (other < place.own + OWN) /* these queries see no key after the block's */
+                queries_store<T, D>(attention, place.sample, head, other, dq);
+            else
+                query_sums_store<D>(attention, place, head, other, dq);
+        }
+        head += head_ends;
+        tile = head_ends ? 0 : tile + 1;
+        stage_now = stages > 1 ? 1 - stage_now : 0;
+    }
+    if constexpr (PASS == AT_ONCE)
+        __syncthreads(); /* the keys are no longer read */
+    if constexpr (KEYS)
+        sums_store<T, D, PASS>(attention, place, shared, sum, sum_v);
+    else
+        sums_store<T, D, PASS>(attention, place, shared, sum, sum);
+}
+
+template <typename T, int D, int PASS, bool WIDE>
+__global__ void __launch_bounds__(pass_threads<PASS>, blocks_min<PASS>)
     attention_backward_tiles(const struct cuda_attention attention)
 {
-    if constexpr (tile_compiled<T, WIDE>) {
-        DYN_SHARED(unsigned char, shared);
-        T *own_first = (T *)shared, *own_second = own_first + tile_elements<D, TILE_ROWS>;
-        const struct backward_place place = backward_place_of<KEYS, TILE_ROWS, OTHER_ROWS>(attention);
-        const int warp_row = tile_warp_row(), steps = place.heads * place.tiles;
-        const int stages = WIDE ? attention.stages : 1; /* synchronous copies gain nothing from a second stage */
-        const int own_row = place.own + warp_row + cuda_lane() / 4;
-        tile_load<T, D, TILE_ROWS>(own_first, tile_source_of<T>(attention, KEYS ? attention.k : attention.q,
-                                                                place.sample, place.head, place.own, attention.time));
-        tile_load<T, D, TILE_ROWS>(own_second, tile_source_of<T>(attention, KEYS ? attention.v : attention.dy,
-                                                                 place.sample, place.head, place.own, attention.time));
-        int head = KEYS ? place.head * place.heads : place.head, tile = 0, stage_now = 0; /* of this step */
-        struct other_rows<T> others = other_rows_of<T, KEYS>(attention, place.sample, head, place.first);
-        stage_load<T, D, KEYS>(stage_of<T, D>(shared, 0), &others);
-        struct own_statistics rows = {{0.0f, 0.0f}, {0.0f, 0.0f}};
-        if (!KEYS)
-            rows = own_statistics_of(attention, place);
-        uint32_t held_first[tile_held_fragments<D>][4], held_second[tile_held_fragments<D>][4];
-        float sum[D / 8][4], sum_v[KEYS ? D / 8 : 1][4];
-        tile_clear(sum);
-        tile_clear(sum_v);
-        for (int step = 0; step < steps; step++) {
-            const struct stage<T> stage = stage_of<T, D>(shared, stage_now);
-            const bool more = step + 1 < steps, head_ends = KEYS && tile + 1 == place.tiles;
-            if (WIDE && more && head_ends)
-                others = other_rows_of<T, KEYS>(attention, place.sample, head + 1, place.first);
-            if (more && stages > 1) {
-                stage_load<T, D, KEYS>(stage_of<T, D>(shared, 1 - stage_now), &others);
-                cp_async_wait<1>();
-            } else {
-                cp_async_wait<0>();
-            }
-            __syncthreads(); /* this step's stage has arrived */
-            if (step == 0) {
-                tile_hold<T, D>(held_first, own_first + warp_row * tile_stride<D>);
-                tile_hold<T, D>(held_second, own_second + warp_row * tile_stride<D>);
-            }
-            const int other = place.first + tile * OTHER_ROWS;
-            uint32_t bits = 0;
-            if (attention.threshold != 0) {
-                const struct cuda_mask mask = attention_mask_make(attention, place.sample, head);
-                bits = KEYS ? tile_kept_by_key(attention, mask, other, place.own + warp_row)
-                            : tile_kept_by_query<OTHER_TILES>(attention, mask, place.own + warp_row, other);
-            }
-            float score[OTHER_TILES][4], slope[OTHER_TILES][4];
-            tile_scores<T, D, OTHER_TILES, WIDE>(score, held_first, own_first + warp_row * tile_stride<D>, stage.first);
-            tile_scores<T, D, OTHER_TILES, WIDE>(slope, held_second, own_second + warp_row * tile_stride<D>,
-                                                 stage.second);
-            if (attention.begin != NULL ||
-                (KEYS ? place.own + TILE_ROWS - 1 > other : other + OTHER_ROWS - 1 > place.own))
-                scores_hide<KEYS>(attention, score, place.sample, own_row, other);
-            slopes_make<T, KEYS>(attention, score, slope, rows, stage, bits);
-            if constexpr (KEYS)
-                tile_add<T, D, OTHER_TILES, WIDE>(sum_v, score, stage.second);
-            tile_add<T, D, OTHER_TILES, WIDE>(sum, slope, stage.first);
-            __syncthreads(); /* the stage is no longer read */
-            head += head_ends;
-            tile = head_ends ? 0 : tile + 1;
-            if (!WIDE && more) /* found anew: there are not enough registers to keep it */
-                others = other_rows_of<T, KEYS>(attention, place.sample, head, place.first + tile * OTHER_ROWS);
-            if (more && stages == 1)
-                stage_load<T, D, KEYS>(stage, &others);
-            stage_now = stages > 1 ? 1 - stage_now : 0;
-        }
-        if constexpr (KEYS)
-            sums_store<T, D, KEYS>(attention, place, shared, sum, sum_v);
-        else
-            sums_store<T, D, KEYS>(attention, place, shared, sum, sum);
-    } else {
+    if constexpr (!tile_compiled<T, WIDE>) {
         __trap();
+    } else if constexpr (PASS == AT_ONCE) {
+        DYN_SHARED(unsigned char, shared);
+        const int tiles = (attention.time + own_rows<PASS> - 1) / own_rows<PASS>;
+        for (int head = (int)blockIdx.x; head < attention.samples * attention.kv_heads; head += (int)gridDim.x) {
+            for (int tile = 0; tile < tiles; tile++) {
+                gradients_make<T, D, PASS, WIDE>(attention, shared, head * tiles + tile);
+                __syncthreads(); /* the tile is stored */
+            }
+        }
+    } else {
+        DYN_SHARED(unsigned char, shared);
+        gradients_make<T, D, PASS, WIDE>(attention, shared, (int)blockIdx.x);
     }
 }
 
 /* ---- host side ---- */
 
-template <typename T, bool KEYS, bool WIDE> static attention_kernel backward_kernel_of(int32_t head_size)
+template <typename T, int PASS, bool WIDE> static attention_kernel backward_kernel_of(int32_t head_size)
 {
-    return head_size <= 32   ? attention_backward_tiles<T, 32, KEYS, WIDE>
-           : head_size <= 64 ? attention_backward_tiles<T, 64, KEYS, WIDE>
-           : head_size <= 96 ? attention_backward_tiles<T, 96, KEYS, WIDE>
-                             : attention_backward_tiles<T, 128, KEYS, WIDE>;
+    return head_size <= 32   ? attention_backward_tiles<T, 32, PASS, WIDE>
+           : head_size <= 64 ? attention_backward_tiles<T, 64, PASS, WIDE>
+           : head_size <= 96 ? attention_backward_tiles<T, 96, PASS, WIDE>
+                             : attention_backward_tiles<T, 128, PASS, WIDE>;
 }
 
-template <bool KEYS> static attention_kernel backward_kernel_by(enum dtype dtype, bool wide, int32_t head_size)
+template <int PASS> static attention_kernel backward_kernel_by(enum dtype dtype, bool wide, int32_t head_size)
 {
     if (dtype == DTYPE_BF16)
-        return backward_kernel_of<__nv_bfloat16, KEYS, true>(head_size);
-    return wide ? backward_kernel_of<__half, KEYS, true>(head_size)
-                : backward_kernel_of<__half, KEYS, false>(head_size);
+        return backward_kernel_of<__nv_bfloat16, PASS, true>(head_size);
+    if constexpr (PASS != AT_ONCE) {
+        if (!wide)
+            return backward_kernel_of<__half, PASS, false>(head_size);
+    }
+    return backward_kernel_of<__half, PASS, true>(head_size);
 }
 
-extern "C" size_t cuda_attention_backward_shared_bytes(int32_t head_size, int32_t stages)
+template <int PASS> static size_t backward_shared_bytes(int32_t head_size, int32_t stages)
 {
     const size_t count = (size_t)stages;
-    return head_size <= 32   ? own_bytes<32> + count * stage_bytes<32>
-           : head_size <= 64 ? own_bytes<64> + count * stage_bytes<64>
-           : head_size <= 96 ? own_bytes<96> + count * stage_bytes<96>
-                             : own_bytes<128> + count * stage_bytes<128>;
+    return head_size <= 32   ? own_bytes<32, PASS> + count * stage_bytes<32>
+           : head_size <= 64 ? own_bytes<64, PASS> + count * stage_bytes<64>
+           : head_size <= 96 ? own_bytes<96, PASS> + count * stage_bytes<96>
+                             : own_bytes<128, PASS> + count * stage_bytes<128>;
 }
 
-template <bool KEYS> static cudaError_t backward_launch(cudaStream_t stream, const struct cuda_attention *attention)
+extern "C" size_t cuda_attention_backward_shared_bytes(int32_t head_size, int32_t stages, bool at_once)
+{
+    return at_once ? backward_shared_bytes<AT_ONCE>(head_size, stages)
+                   : backward_shared_bytes<BY_KEYS>(head_size, stages);
+}
+
+template <int PASS> static cudaError_t backward_launch(cudaStream_t stream, const struct cuda_attention *attention)
 {
     const struct attention_instance instance = {
-        backward_kernel_by<KEYS>(attention->q.of.dtype, attention->tensor_k16, attention->head_size),
-        cuda_attention_backward_shared_bytes(attention->head_size, attention->stages)};
-    return attention_launch(stream, instance, TILE_ROWS, KEYS ? attention->kv_heads : attention->heads, TILE_THREADS,
-                            attention);
+        backward_kernel_by<PASS>(attention->q.of.dtype, attention->tensor_k16, attention->head_size),
+        backward_shared_bytes<PASS>(attention->head_size, attention->stages)};
+    return attention_launch(stream, instance, TILE_ROWS, PASS == BY_KEYS ? attention->kv_heads : attention->heads,
+                            pass_threads<PASS>, attention);
 }
 
 extern "C" cudaError_t cuda_launch_attention_backward_tiles(cudaStream_t stream, const struct cuda_attention *attention)
 {
-    const cudaError_t error = backward_launch<true>(stream, attention);
-    return error != cudaSuccess ? error : backward_launch<false>(stream, attention);
+    if (attention->blocks > 0)
+        return backward_launch<AT_ONCE>(stream, attention);
+    const cudaError_t error = backward_launch<BY_KEYS>(stream, attention);
+    return error != cudaSuccess ? error : backward_launch<BY_QUERIES>(stream, attention);
 }

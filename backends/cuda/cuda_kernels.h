@@ -89,7 +89,7 @@ cuda_launch cuda_launch_rope_backward, cuda_launch_rope_forward;
 /* A block for each of `blocks` rows of dwte, or of dwpe. */
 cuda_launch cuda_launch_embed_backward_tokens, cuda_launch_embed_backward_positions;
 /* The first stage of sums over rows; then operand[k][columns] (+)= the sum of strip k over the parts. */
-cuda_launch cuda_launch_bias_backward, cuda_launch_layernorm_backward, cuda_launch_parts_sum, cuda_launch_rope_gain;
+cuda_launch cuda_launch_bias_backward, cuda_launch_layernorm_backward, cuda_launch_parts_sum;
 /* Sums over a tensor. */
 cuda_launch cuda_launch_clip_factor, cuda_launch_loss_sum;
 

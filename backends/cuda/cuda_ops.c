@@ -349,29 +349,25 @@ static enum gt_status rope_forward_run(struct backend *backend, int32_t queue, c
 
 const struct op_impl cuda_rope_forward = {.supports = cuda_operands_supported, .run = rope_forward_run};
 
-/* Each mean's r, and the parts' sums. */
+/* The parts' sums of dgain. */
 static size_t rope_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     const int64_t rows = op_rows(call, ROPE_BACKWARD_DY), gains = op_elements(call, ROPE_BACKWARD_GAIN);
     (void)backend;
-    return gains == 0
-               ? 0
-               : (size_t)(rows * rope_means(call) + parts_of(rows, gains) * strip_floats_of(gains)) * sizeof(float);
+    return gains == 0 ? 0 : (size_t)(parts_of(rows, gains) * strip_floats_of(gains)) * sizeof(float);
 }
 
 static enum gt_status rope_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     struct cuda_args args = rope_args_of(backend, call);
     args.workspace = cuda_workspace(backend, call, rope_workspace_bytes(backend, call));
+    const int64_t gains = op_elements(call, ROPE_BACKWARD_GAIN);
+    if (gains == 0)
+        return start(backend, queue, call, cuda_launch_rope_backward, &args);
+    args.parts = parts_of(args.rows, gains);
+    args.strip_floats = strip_floats_of(gains);
     TRY(start(backend, queue, call, cuda_launch_rope_backward, &args));
-    if (args.strips == 0)
-        return GT_OK;
-    args.walk.elements = op_elements(call, ROPE_BACKWARD_GAIN);
-    args.parts = parts_of(args.rows, args.walk.elements);
-    args.strip_floats = strip_floats_of(args.walk.elements);
-    TRY(start(backend, queue, call, cuda_launch_rope_gain, &args));
-    args.workspace += args.rows * args.strips;
-    args.columns = args.walk.elements;
+    args.columns = gains;
     args.strips = 1;
     args.operand[0] = args.operand[ROPE_BACKWARD_DGAIN];
     args.operand[1].memory = NULL;

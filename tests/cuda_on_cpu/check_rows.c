@@ -229,6 +229,7 @@ static void shapes_check(struct totals *totals)
         {OP_RMSNORM_FORWARD, "M", 5, 1600, 0, 28},
         {OP_RMSNORM_BACKWARD, "MMcr-c", 20, 6145, 0, 28},
         {OP_RMSNORM_BACKWARD, "MMcr-c", 20, 12289, RN_ALL, 28},
+        {OP_ROPE_BACKWARD, "Hhsq-Hq", 20, 3104, 0, 28},
         {OP_BIAS_BACKWARD, "M", 5000, 264, 0, 28},
         {OP_BIAS_BACKWARD, "M", 5000, 24, 1u << BIAS_BACKWARD_DBIAS, 28},
         {OP_EMBED_BACKWARD, "Miigvt", 600, 520, 0, 28},

@@ -39,7 +39,8 @@ for op in attention_forward attention_backward; do
     done
 done
 for variant in 1 2; do
-    for op in layernorm_forward gelu_forward gelu_backward residual adamw; do
+    for op in layernorm_forward rmsnorm_forward rope_forward gelu_forward gelu_backward swiglu_forward swiglu_backward \
+        residual adamw; do
         order desc --op=$op --dtype=bfloat16 --variant=$variant --cases=8
     done
 done

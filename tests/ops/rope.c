@@ -166,7 +166,7 @@ static void naive_turn(const struct head *head, const float *in, float *out, flo
     }
 }
 
-#define SIZE_MAX_TESTED 256
+#define SIZE_MAX_TESTED 4096
 
 static float naive_r(const struct op_call *call, const double *x, const struct head *head, enum naive_defect defect)
 {
@@ -257,7 +257,7 @@ static void naive_head_gradient(const struct op_call *call, double *const *value
     }
 }
 
-#define GAINS_MAX_TESTED 4096
+#define GAINS_MAX_TESTED (4 * SIZE_MAX_TESTED)
 
 static void naive_rope_backward(const struct op_call *call, double *const *value, enum naive_defect defect)
 {

@@ -1,6 +1,6 @@
 /* layernorm and rmsnorm, forward and backward: a warp per row.
  *
- * Their operands have the same numbers (ops/layernorm.c); rmsnorm is a layernorm whose mean is absent, and counts as 0.
+ * Their operands have the same numbers (ops/layernorm.c); rmsnorm is a layernorm without a mean (MEAN false): 0 counts.
  *
  * When a row has at most 1024 channels of 16 bits, a lane keeps its groups of eight channels in registers, as stored;
  * otherwise it fetches them once more, from the cache.  So memory is read once.  Forward: first the mean, then the
@@ -13,7 +13,7 @@
 
 struct layernorm_forward_args {
     struct cuda_floats x, gain, bias, y; /* the gain and the bias may be absent */
-    float *mean, *rstd;                  /* mean: NULL if absent */
+    float *mean, *rstd;                  /* mean: MEAN */
     int64_t rows, channels;
     float epsilon;
     bool aligned; /* every group of every row is aligned, in every operand */
@@ -31,6 +31,9 @@ struct layernorm_backward_args {
     bool accumulate; /* into dx */
     bool aligned;
 };
+
+/* Blocks of the backward on a multiprocessor, by registers; otherwise the compiler aims at more, and spills. */
+#define BLOCKS_MIN 2
 
 /* Groups that a lane keeps in registers. */
 #define KEPT 4
@@ -160,7 +163,7 @@ DEVICE void row_normalise(const struct layernorm_forward_args &args, const struc
     }
 }
 
-template <int DTYPE, int kept>
+template <int DTYPE, int kept, bool MEAN>
 static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES)
     layernorm_forward(struct layernorm_forward_args args)
 {
@@ -169,11 +172,11 @@ static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES)
     for (int64_t n = (int64_t)blockIdx.x * CUDA_ROW_WARPS + cuda_warp(); n < args.rows; n += stride) {
         struct lane_row<kept> row;
         row_keep<kept>(args.x, n, args.channels, args.aligned, &row);
-        const float mean = args.mean != NULL ? row_mean<kept>(args, row, n) : 0.0f;
+        const float mean = MEAN ? row_mean<kept>(args, row, n) : 0.0f;
         const float rstd = 1.0f / sqrtf(row_variance<kept>(args, row, n, mean) + args.epsilon);
         row_normalise<kept>(args, row, n, mean, rstd);
         if (cuda_lane() == 0) {
-            if (args.mean != NULL)
+            if (MEAN)
                 args.mean[n] = mean;
             args.rstd[n] = rstd;
         }
@@ -188,7 +191,7 @@ struct gradient_row {
     float mean, rstd, weighted, product;
 };
 
-template <int kept>
+template <int kept, bool MEAN>
 DEVICE void row_means(const struct layernorm_backward_args &args, const struct lane_row<kept> &of_dy,
                       const struct lane_row<kept> &of_x, struct gradient_row *row)
 {
@@ -209,12 +212,12 @@ DEVICE void row_means(const struct layernorm_backward_args &args, const struct l
             product += term * ((x[k] - row->mean) * row->rstd);
         }
     }
-    row->weighted = args.mean != NULL ? warp_sum(weighted) / (float)args.channels : 0.0f;
+    row->weighted = MEAN ? warp_sum(weighted) / (float)args.channels : 0.0f;
     row->product = warp_sum(product) / (float)args.channels;
 }
 
 /* Computes dx of the row, and adds the row's share of dgain and dbias to the warp's strips. */
-template <int kept>
+template <int kept, bool MEAN>
 DEVICE void row_gradient(const struct layernorm_backward_args &args, const struct lane_row<kept> &of_dy,
                          const struct lane_row<kept> &of_x, const struct gradient_row &row, float *strips)
 {
@@ -234,7 +237,7 @@ DEVICE void row_gradient(const struct layernorm_backward_args &args, const struc
         for (int k = 0; k < CUDA_GROUP; k++) {
             const float normal = (x[k] - row.mean) * row.rstd;
             dgain[k * WARP_LANES] += dy[k] * normal;
-            if (args.mean != NULL)
+            if (MEAN)
                 dbias[k * WARP_LANES] += dy[k];
             dx[k] += row.rstd * (dy[k] * gain[k] - row.weighted - normal * row.product);
         }
@@ -261,8 +264,8 @@ DEVICE void strips_add(const float *strips, int64_t floats, float *out)
     }
 }
 
-template <int DTYPE, int kept>
-static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES)
+template <int DTYPE, int kept, bool MEAN>
+static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES, BLOCKS_MIN)
     layernorm_backward(struct layernorm_backward_args args)
 {
     cuda_dtype_fix<DTYPE>(&args.dy, &args.x, &args.dx);
@@ -273,12 +276,12 @@ static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES)
           *strips = kept > 0 || args.is_shared ? shared + cuda_warp() * floats : out;
     strips_clear(strips, floats);
     for (int64_t n = rows.begin + cuda_warp(); n < rows.end; n += cuda_warps()) {
-        struct gradient_row row = {n, args.mean != NULL ? args.mean[n] : 0.0f, args.rstd[n], 0.0f, 0.0f};
+        struct gradient_row row = {n, MEAN ? args.mean[n] : 0.0f, args.rstd[n], 0.0f, 0.0f};
         struct lane_row<kept> of_dy, of_x;
         row_keep<kept>(args.dy, n, args.channels, args.aligned, &of_dy);
         row_keep<kept>(args.x, n, args.channels, args.aligned, &of_x);
-        row_means<kept>(args, of_dy, of_x, &row);
-        row_gradient<kept>(args, of_dy, of_x, row, strips);
+        row_means<kept, MEAN>(args, of_dy, of_x, &row);
+        row_gradient<kept, MEAN>(args, of_dy, of_x, row, strips);
     }
     if (args.is_shared)
         strips_add(shared, floats, out);
@@ -292,6 +295,18 @@ static bool is_kept(const struct cuda_args *args, int32_t slot)
 
 #define OPERAND(slot) args->operand[LAYERNORM_##slot]
 
+template <bool MEAN> static auto forward_of(bool kept, int dtype)
+{
+    return kept ? cuda_by_dtype(dtype, [](auto dtype) { return layernorm_forward<dtype(), KEPT, MEAN>; })
+                : layernorm_forward<DTYPE_COUNT, 0, MEAN>;
+}
+
+template <bool MEAN> static auto backward_of(bool kept, int dtype)
+{
+    return kept ? cuda_by_dtype(dtype, [](auto dtype) { return layernorm_backward<dtype(), KEPT, MEAN>; })
+                : layernorm_backward<DTYPE_COUNT, 0, MEAN>;
+}
+
 extern "C" cudaError_t cuda_launch_layernorm_forward(cudaStream_t stream, const struct cuda_args *args)
 {
     const struct layernorm_forward_args own = {OPERAND(FORWARD_X),
@@ -304,12 +319,10 @@ extern "C" cudaError_t cuda_launch_layernorm_forward(cudaStream_t stream, const 
                                                args->columns,
                                                args->attrs.epsilon,
                                                args->walk.aligned};
-    const dim3 grid((unsigned)args->walk.blocks), block(CUDA_ROW_WARPS * WARP_LANES);
     const int dtype = cuda_dtype_common(args, LAYERNORM_FORWARD_X, LAYERNORM_FORWARD_Y);
-    if (is_kept(args, LAYERNORM_FORWARD_X))
-        return LAUNCH(cuda_by_dtype(dtype, [](auto dtype) { return layernorm_forward<dtype(), KEPT>; }), grid, block, 0,
-                      stream, own);
-    return LAUNCH((layernorm_forward<DTYPE_COUNT, 0>), grid, block, 0, stream, own);
+    const bool kept = is_kept(args, LAYERNORM_FORWARD_X);
+    const auto kernel = own.mean != NULL ? forward_of<true>(kept, dtype) : forward_of<false>(kept, dtype);
+    return LAUNCH(kernel, dim3((unsigned)args->walk.blocks), dim3(CUDA_ROW_WARPS * WARP_LANES), 0, stream, own);
 }
 
 extern "C" cudaError_t cuda_launch_layernorm_backward(cudaStream_t stream, const struct cuda_args *args)
@@ -329,10 +342,8 @@ extern "C" cudaError_t cuda_launch_layernorm_backward(cudaStream_t stream, const
                                                 args->shared_bytes > 0,
                                                 CUDA_ACCUMULATES(LAYERNORM_BACKWARD_DX),
                                                 args->walk.aligned};
-    const dim3 grid((unsigned)args->parts), block((unsigned)args->threads);
     const int dtype = cuda_dtype_common(args, LAYERNORM_BACKWARD_DY, LAYERNORM_BACKWARD_X, LAYERNORM_BACKWARD_DX);
-    if (is_kept(args, LAYERNORM_BACKWARD_X) && is_kept(args, LAYERNORM_BACKWARD_DY))
-        return LAUNCH(cuda_by_dtype(dtype, [](auto dtype) { return layernorm_backward<dtype(), KEPT>; }), grid, block,
-                      args->shared_bytes, stream, own);
-    return LAUNCH((layernorm_backward<DTYPE_COUNT, 0>), grid, block, args->shared_bytes, stream, own);
+    const bool kept = is_kept(args, LAYERNORM_BACKWARD_X) && is_kept(args, LAYERNORM_BACKWARD_DY);
+    const auto kernel = own.mean != NULL ? backward_of<true>(kept, dtype) : backward_of<false>(kept, dtype);
+    return LAUNCH(kernel, dim3((unsigned)args->parts), dim3((unsigned)args->threads), args->shared_bytes, stream, own);
 }

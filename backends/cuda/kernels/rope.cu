@@ -2,8 +2,9 @@
  *
  * A lane takes eight pairs at a time: the same eight columns of both halves of a head.  A warp holds as many teams as
  * fit, so that small heads keep its lanes busy.  With gains the team first sums the squares, and in the backward the
- * products of the gradient, in fp32; then it reads its pairs once more, from the cache.  dgain takes another kernel,
- * which reads the r that the first one left in the workspace: a thread sums one gain over a part of the rows.
+ * products of the gradient, in fp32; then it reads its pairs once more, from the cache.  The backward with gains
+ * (GAINS) takes a part of the rows in each block: each team adds up its share of dgain in its own strip, and at the end
+ * the strips are added in order into the workspace.
  */
 #include "backends/cuda/cuda_reduce.h"
 
@@ -11,18 +12,19 @@ struct rope_args {
     struct cuda_floats in, gain, out, x; /* in: x, or dy; x: backward with gains */
     const float *table;
     const union scalar_word *scalars;
-    float *r; /* [rows, means]: backward with gains, else NULL */
-    int64_t rows, time;
+    float *strips; /* GAINS: [parts] */
+    int64_t rows, time, parts, strip_floats;
     int32_t size, heads, kv_heads, means, lanes; /* means: of a row; 2 are over all heads; 0 without gains */
     float epsilon;
     bool is_backward;
-    bool aligned; /* every group of every half of a head is, in every operand */
+    bool is_shared; /* GAINS: each team sums in shared memory; else the block's one team sums in `strips` */
+    bool aligned;   /* every group of every half of a head is, in every operand */
 };
 
 /* The heads of row n that a team takes. */
 struct team {
     int64_t n, position;
-    int32_t first, heads, mean;
+    int32_t first, heads;
     bool turns;
 };
 
@@ -32,7 +34,6 @@ DEVICE struct team team_of(const struct rope_args &args, int64_t at)
     struct team team;
     team.n = at / groups;
     team.position = args.scalars[SCALAR_POSITION].i + team.n % args.time;
-    team.mean = group;
     team.first = args.means != 2 ? group : group == 0 ? 0 : args.heads + (group - 1) * args.kv_heads;
     team.heads = args.means != 2 ? 1 : group == 0 ? args.heads : args.kv_heads;
     team.turns = team.first < args.heads + args.kv_heads;
@@ -100,6 +101,7 @@ DEVICE float team_sum(float value, int32_t lanes)
 }
 
 /* Returns r, and sets *product to mean(dz g xh) in the backward. */
+template <bool GAINS>
 DEVICE float team_r(const struct rope_args &args, const struct team &team, int32_t items, float *product)
 {
     float square = 0.0f, sum = 0.0f;
@@ -107,7 +109,7 @@ DEVICE float team_r(const struct rope_args &args, const struct team &team, int32
         struct pairs p;
         float low[CUDA_GROUP], high[CUDA_GROUP];
         pairs_read(args, team, item, &p);
-        if (args.is_backward) {
+        if (GAINS) {
             float x_low[CUDA_GROUP], x_high[CUDA_GROUP];
             halves_read(args, args.gain, p.gain, p.column, low, high);
             cuda_read(args.x, p.first, x_low);
@@ -125,16 +127,29 @@ DEVICE float team_r(const struct rope_args &args, const struct team &team, int32
     }
     const float count = (float)(team.heads * args.size);
     const float r = 1.0f / sqrtf(team_sum(square, args.lanes) / count + args.epsilon);
-    *product = args.is_backward ? r * team_sum(sum, args.lanes) / count : 0.0f;
+    *product = GAINS ? r * team_sum(sum, args.lanes) / count : 0.0f;
     return r;
 }
 
+/* Adds dz x r to the strip, from gain `first` on. */
+DEVICE void gains_add(float *strip, int64_t first, int count, const float (&dz)[CUDA_GROUP],
+                      const float (&x)[CUDA_GROUP], float r)
+{
+#pragma unroll
+    for (int k = 0; k < CUDA_GROUP; k++) {
+        const int column = (int)(first + k), lane = column % CUDA_TILE_COLUMNS / CUDA_GROUP;
+        if (k < count)
+            strip[column - column % CUDA_TILE_COLUMNS + column % CUDA_GROUP * WARP_LANES + lane] += dz[k] * (x[k] * r);
+    }
+}
+
 /* Replaces values by x r g, or in the backward by r (dz g - x r product). */
-DEVICE void pairs_norm(const struct rope_args &args, float r, float product, struct pairs *p)
+template <bool GAINS>
+DEVICE void pairs_norm(const struct rope_args &args, float r, float product, struct pairs *p, float *strip)
 {
     float low[CUDA_GROUP], high[CUDA_GROUP], x_low[CUDA_GROUP], x_high[CUDA_GROUP];
     halves_read(args, args.gain, p->gain, p->column, low, high);
-    if (!args.is_backward) {
+    if (!GAINS) {
 #pragma unroll
         for (int k = 0; k < CUDA_GROUP; k++) {
             p->a[k] = p->a[k] * r * low[k];
@@ -144,6 +159,8 @@ DEVICE void pairs_norm(const struct rope_args &args, float r, float product, str
     }
     cuda_read(args.x, p->first, x_low);
     cuda_read(args.x, p->second, x_high);
+    gains_add(strip, p->gain + p->column, p->first.count, p->a, x_low, r);
+    gains_add(strip, p->gain + args.size / 2 + p->column, p->second.count, p->b, x_high, r);
 #pragma unroll
     for (int k = 0; k < CUDA_GROUP; k++) {
         p->a[k] = r * (p->a[k] * low[k] - x_low[k] * r * product);
@@ -151,26 +168,23 @@ DEVICE void pairs_norm(const struct rope_args &args, float r, float product, str
     }
 }
 
-static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES) rope(struct rope_args args)
+/* Takes the groups of heads from `first` on; `end` is that of the rows' groups. */
+template <bool GAINS>
+DEVICE void groups_walk(const struct rope_args &args, int64_t first, int64_t stride, int64_t end, float *strip)
 {
-    const int32_t teams = WARP_LANES / args.lanes, tiles = (args.size / 2 + CUDA_GROUP - 1) / CUDA_GROUP;
-    const int64_t end = args.rows * (args.means == 2 ? 3 : args.heads + 2 * args.kv_heads);
-    const int64_t stride = (int64_t)gridDim.x * CUDA_ROW_WARPS * teams;
-    for (int64_t of_warp = ((int64_t)blockIdx.x * CUDA_ROW_WARPS + cuda_warp()) * teams; of_warp < end;
-         of_warp += stride) {
+    const int32_t tiles = (args.size / 2 + CUDA_GROUP - 1) / CUDA_GROUP;
+    for (int64_t of_warp = first; of_warp < end; of_warp += stride) {
         const int64_t at = of_warp + cuda_lane() / args.lanes;
         const struct team team = team_of(args, at < end ? at : end - 1);
         const int32_t items = at < end ? team.heads * tiles : 0;
         float product = 0.0f, r = 1.0f;
         if (args.means > 0)
-            r = team_r(args, team, team.turns ? items : 0, &product);
-        if (args.r != NULL && team.turns && at < end && cuda_lane() % args.lanes == 0)
-            args.r[team.n * args.means + team.mean] = r;
+            r = team_r<GAINS>(args, team, team.turns ? items : 0, &product);
         for (int32_t item = cuda_lane() % args.lanes; item < items; item += args.lanes) {
             struct pairs p;
             pairs_read(args, team, item, &p);
             if (team.turns && args.means > 0)
-                pairs_norm(args, r, product, &p);
+                pairs_norm<GAINS>(args, r, product, &p, strip);
             if (team.turns && !args.is_backward)
                 pairs_turn(args, team, 1.0f, &p);
             cuda_write(args.out, p.first, p.a);
@@ -179,65 +193,65 @@ static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES) rope(struct
     }
 }
 
-/* ---- dgain ---- */
+/* Floats from one team's strip to the next: the teams of a warp are in different banks. */
+#define TEAM_FLOATS(args, lanes) ((args).strip_floats + (lanes))
 
-struct rope_gain_args {
-    struct cuda_floats dy, x;
-    const float *table, *r;
-    const union scalar_word *scalars;
-    float *strips; /* [parts] */
-    int64_t rows, time, gains, parts, strip_floats;
-    int32_t size, heads, kv_heads, means;
-};
-
-static __global__ void __launch_bounds__(CUDA_TILE_COLUMNS, 4) rope_gain(struct rope_gain_args args)
+template <bool GAINS> static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES) rope(struct rope_args args)
 {
-    const int32_t lane = (int32_t)threadIdx.x, size = args.size, half = size / 2;
-    const int64_t tile = (int64_t)blockIdx.y * CUDA_TILE_COLUMNS, column = tile + lane,
-                  position = args.scalars[SCALAR_POSITION].i;
-    if (column >= args.gains)
-        return;
-    const int32_t own = (int32_t)(column / size), i = (int32_t)(column % size), pair = i % half;
-    const int32_t first = args.means == 2 ? own : own * args.heads;
-    const int32_t end = args.means == 2 ? own + 1 : own == 0 ? args.heads : args.heads + args.kv_heads;
-    const struct cuda_part part = cuda_part_of(args.rows, args.parts, blockIdx.x);
-    float sum = 0.0f;
-    for (int64_t n = part.begin; n < part.end; n++) {
-        const float *angle = args.table + (position + n % args.time) * size;
-        const float cosine = angle[pair], sine = i < half ? angle[half + pair] : -angle[half + pair];
-        for (int32_t head = first; head < end; head++) {
-            const int64_t at = (n * (args.heads + 2 * args.kv_heads) + head) * size;
-            const float dz =
-                cuda_read_one(args.dy, at + i) * cosine + cuda_read_one(args.dy, at + (i + half) % size) * sine;
-            const int32_t mean = args.means != 2 ? head : head < args.heads ? 0 : 1;
-            sum += dz * (cuda_read_one(args.x, at + i) * args.r[n * args.means + mean]);
+    const int64_t teams = WARP_LANES / args.lanes, groups = args.means == 2 ? 3 : args.heads + 2 * args.kv_heads;
+    if constexpr (!GAINS) {
+        groups_walk<false>(args, ((int64_t)blockIdx.x * CUDA_ROW_WARPS + cuda_warp()) * teams,
+                           (int64_t)gridDim.x * CUDA_ROW_WARPS * teams, args.rows * groups, NULL);
+    } else {
+        DYN_SHARED(float, shared);
+        const struct cuda_part rows = cuda_part_of(args.rows, args.parts, blockIdx.x);
+        const int64_t team = cuda_warp() * teams + cuda_lane() / args.lanes, strips = cuda_warps() * teams;
+        const int64_t floats = TEAM_FLOATS(args, args.lanes);
+        float *out = args.strips + blockIdx.x * args.strip_floats, *all = args.is_shared ? shared : out;
+        for (int64_t at = threadIdx.x; at < (args.is_shared ? strips * floats : args.strip_floats); at += blockDim.x)
+            all[at] = 0.0f;
+        __syncthreads();
+        groups_walk<true>(args, rows.begin * groups + cuda_warp() * teams, strips, rows.end * groups,
+                          args.is_shared ? shared + team * floats : out);
+        __syncthreads();
+        for (int64_t at = threadIdx.x; args.is_shared && at < args.strip_floats; at += blockDim.x) {
+            float sum = 0.0f;
+            for (int64_t i = 0; i < strips; i++)
+                sum += shared[i * floats + at];
+            out[at] = sum;
         }
     }
-    const int64_t place = tile + lane % CUDA_GROUP * WARP_LANES + lane / CUDA_GROUP;
-    args.strips[blockIdx.x * args.strip_floats + place] = sum;
+}
+
+static struct rope_args rope_args_of(const struct cuda_args *args, bool is_backward)
+{
+    const struct cuda_floats none = {NULL, DTYPE_F32};
+    return {args->operand[ROPE_FORWARD_X],
+            args->operand[ROPE_FORWARD_GAIN],
+            args->operand[ROPE_FORWARD_Y],
+            is_backward ? args->operand[ROPE_BACKWARD_X] : none,
+            CUDA_POINTER(const float, ROPE_FORWARD_TABLE),
+            CUDA_POINTER(const union scalar_word, ROPE_FORWARD_SCALARS),
+            args->workspace,
+            args->rows,
+            args->attrs.time,
+            args->parts,
+            args->strip_floats,
+            (int32_t)args->columns,
+            args->attrs.heads,
+            args->attrs.kv_heads,
+            args->strips,
+            args->threads,
+            args->attrs.epsilon,
+            is_backward,
+            false,
+            args->walk.aligned};
 }
 
 static cudaError_t rope_launch(cudaStream_t stream, const struct cuda_args *args, bool is_backward)
 {
-    const struct cuda_floats none = {NULL, DTYPE_F32};
-    const struct rope_args own = {args->operand[ROPE_FORWARD_X],
-                                  args->operand[ROPE_FORWARD_GAIN],
-                                  args->operand[ROPE_FORWARD_Y],
-                                  is_backward ? args->operand[ROPE_BACKWARD_X] : none,
-                                  CUDA_POINTER(const float, ROPE_FORWARD_TABLE),
-                                  CUDA_POINTER(const union scalar_word, ROPE_FORWARD_SCALARS),
-                                  is_backward ? args->workspace : NULL,
-                                  args->rows,
-                                  args->attrs.time,
-                                  (int32_t)args->columns,
-                                  args->attrs.heads,
-                                  args->attrs.kv_heads,
-                                  args->strips,
-                                  args->threads,
-                                  args->attrs.epsilon,
-                                  is_backward,
-                                  args->walk.aligned};
-    return LAUNCH(rope, dim3((unsigned)args->walk.blocks), dim3(CUDA_ROW_WARPS * WARP_LANES), 0, stream, own);
+    return LAUNCH(rope<false>, dim3((unsigned)args->walk.blocks), dim3(CUDA_ROW_WARPS * WARP_LANES), 0, stream,
+                  rope_args_of(args, is_backward));
 }
 
 extern "C" cudaError_t cuda_launch_rope_forward(cudaStream_t stream, const struct cuda_args *args)
@@ -245,15 +259,17 @@ extern "C" cudaError_t cuda_launch_rope_forward(cudaStream_t stream, const struc
     return rope_launch(stream, args, false);
 }
 
+/* With gains a block has as many warps as have room for their teams' strips in shared memory, or one that sums in the
+ * workspace: its lanes are a single team then. */
 extern "C" cudaError_t cuda_launch_rope_backward(cudaStream_t stream, const struct cuda_args *args)
 {
-    return rope_launch(stream, args, true);
+    if (args->strips == 0)
+        return rope_launch(stream, args, true);
+    struct rope_args own = rope_args_of(args, true);
+    const size_t warp_bytes = (size_t)(WARP_LANES / own.lanes * TEAM_FLOATS(own, own.lanes)) * sizeof(float);
+    const size_t fitting = CUDA_SHARED_DEFAULT_BYTES / warp_bytes;
+    const unsigned warps = fitting < CUDA_ROW_WARPS ? (unsigned)fitting : CUDA_ROW_WARPS;
+    own.is_shared = warps > 0;
+    return LAUNCH(rope<true>, dim3((unsigned)args->parts), dim3(WARP_LANES * (warps > 0 ? warps : 1)),
+                  warps * warp_bytes, stream, own);
 }
-
-CUDA_LAUNCHER(rope_gain, rope_gain_args,
-              dim3((unsigned)args->parts, (unsigned)(args->strip_floats / CUDA_TILE_COLUMNS)), dim3(CUDA_TILE_COLUMNS),
-              args->operand[ROPE_BACKWARD_DY], args->operand[ROPE_BACKWARD_X],
-              CUDA_POINTER(const float, ROPE_BACKWARD_TABLE), args->workspace,
-              CUDA_POINTER(const union scalar_word, ROPE_BACKWARD_SCALARS), args->workspace + args->rows * args->strips,
-              args->rows, args->attrs.time, args->walk.elements, args->parts, args->strip_floats,
-              (int32_t)args->columns, args->attrs.heads, args->attrs.kv_heads, args->strips)

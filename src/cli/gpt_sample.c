@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "cli/program.h"
+#include "data/hf_hub.h"
 #include "data/stop_text.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_find.h"
@@ -174,7 +175,8 @@ static enum gt_status prompt_read(struct sample *sample)
         status = GT_USAGE;
     }
     if (status == GT_OK)
-        status = hostmem_alloc(sample->mem, count, sizeof(int32_t), "prompt", &array);
+        status = hostmem_alloc(sample->mem, count * tokenizer_ids_per_byte(sample->tokenizer) + 1, sizeof(int32_t),
+                               "prompt", &array);
     sample->prompt = array;
     if (status == GT_OK)
         status = tokenizer_encode_prompt(sample->tokenizer, path != NULL ? text : config->start, count, name,
@@ -212,6 +214,8 @@ static enum gt_status checkpoint_find(struct sample *sample)
     const bool own = strcmp(config->init_from, "resume") == 0;
     if (!own && hf_cache_is_name(config->init_from))
         TRY(hf_cache_find(config->init_from, sample->model));
+    else if (!own && hf_hub_is_repository(config->init_from))
+        TRY(hf_hub_find(config->init_from, sample->model));
     else
         snprintf(sample->model, sizeof sample->model, "%s", own ? config->out_dir : config->init_from);
     TRY(program_model_check(sample->model));
@@ -282,12 +286,12 @@ static void text_push(const struct sample *sample, struct sample_text *text, int
     (void)stop_text_push(&text->stop, &sample->stops, bytes, count, show, NULL);
 }
 
-/* Shows the prompt unchanged: it is not searched for stop texts. */
+/* Shows the prompt without the token before it: it is not searched for stop texts. */
 static void text_begin(const struct sample *sample, struct sample_text *text, stop_text_fn *show)
 {
     char bytes[TOKENIZER_TEXT_MAX];
     *text = (struct sample_text){0};
-    for (size_t i = 0; i < sample->prompt_count; i++)
+    for (size_t i = sample->prompt[0] == tokenizer_bos(sample->tokenizer); i < sample->prompt_count; i++)
         show(NULL, bytes, tokenizer_stream_push(sample->tokenizer, &text->stream, sample->prompt[i], bytes));
 }
 

@@ -30,7 +30,7 @@ enum { SHORT_MAX = 48, SCRATCH_MIN = 4096 };
 struct bpe_token {
     uint32_t offset; /* into the text */
     uint16_t count;  /* 0: not set yet */
-    bool special;
+    bool special, literal;
 };
 
 struct bpe_index {
@@ -58,7 +58,9 @@ struct bpe {
     size_t special_count;
     int32_t eot;
     uint32_t hash;
-    struct bpe_index *index; /* from texts to ids; NULL after bpe_finish() */
+    struct bpe_pipeline pipeline;
+    char *json;              /* of the pipeline; NULL: GPT-2's */
+    struct bpe_index *index; /* from texts to ids; after bpe_finish() only with ignore_merges, else NULL */
     size_t index_mask;
     struct bpe_pair *pairs; /* NULL before bpe_finish() */
     size_t pair_mask;
@@ -96,6 +98,7 @@ enum gt_status bpe_create(struct hostmem *mem, const struct bpe_spec *spec, stru
     bpe->merge_capacity = spec->merge_count;
     bpe->rank = spec->rank;
     bpe->eot = -1;
+    bpe->pipeline.bos = -1;
     for (int i = 0; i < 256; i++)
         bpe->byte_ids[i] = -1;
     const enum gt_status status = bpe_allocate(bpe, spec);
@@ -113,6 +116,7 @@ void bpe_destroy(struct bpe *bpe)
     hostmem_free(bpe->mem, bpe->pairs);
     hostmem_free(bpe->mem, bpe->specials);
     hostmem_free(bpe->mem, bpe->index);
+    hostmem_free(bpe->mem, bpe->json);
     hostmem_free(bpe->mem, bpe->merges);
     hostmem_free(bpe->mem, bpe->text);
     hostmem_free(bpe->mem, bpe->tokens);
@@ -238,6 +242,18 @@ enum gt_status bpe_add_eot(struct bpe *bpe, size_t id)
     return GT_OK;
 }
 
+void bpe_set_literal(struct bpe *bpe, int32_t id)
+{
+    assert(bpe_is_special(bpe, id));
+    bpe->tokens[id].literal = true;
+}
+
+enum gt_status bpe_set_pipeline(struct bpe *bpe, const struct bpe_pipeline *pipeline, const char *json)
+{
+    bpe->pipeline = *pipeline;
+    return hostmem_strdup(bpe->mem, json, &bpe->json);
+}
+
 static enum gt_status check_complete(const struct bpe *bpe, const char *source)
 {
     for (size_t id = 0; id < bpe->vocab_size; id++)
@@ -254,8 +270,14 @@ static enum gt_status check_complete(const struct bpe *bpe, const char *source)
     return GT_OK;
 }
 
+static bool token_is(const struct bpe *bpe, const struct bpe_token *token, const char *text)
+{
+    return token->count == strlen(text) && memcmp(bpe->text + token->offset, text, token->count) == 0;
+}
+
 static enum gt_status list_specials(struct bpe *bpe)
 {
+    int32_t of_llama = -1;
     TRY(HOSTMEM_NEW(bpe->mem, bpe->special_count, "special tokens", &bpe->specials));
     size_t next = 0;
     for (size_t id = 0; id < bpe->vocab_size; id++) {
@@ -263,9 +285,12 @@ static enum gt_status list_specials(struct bpe *bpe)
         if (!token->special)
             continue;
         bpe->specials[next++] = (int32_t)id;
-        if (token->count == strlen(BPE_EOT_TEXT) && memcmp(bpe->text + token->offset, BPE_EOT_TEXT, token->count) == 0)
+        if (token_is(bpe, token, BPE_EOT_TEXT))
             bpe->eot = (int32_t)id;
+        if (token_is(bpe, token, BPE_EOT_TEXT_OF_LLAMA))
+            of_llama = (int32_t)id;
     }
+    bpe->eot = bpe->eot >= 0 ? bpe->eot : of_llama;
     assert(next == bpe->special_count);
     return GT_OK;
 }
@@ -366,7 +391,7 @@ static uint32_t hash_all(const struct bpe *bpe)
         crc = le_crc32c(crc, (uint32_t)bpe->merges[i].left);
         crc = le_crc32c(crc, (uint32_t)bpe->merges[i].right);
     }
-    return crc;
+    return bpe->json != NULL ? file_crc32c(crc, bpe->json, strlen(bpe->json)) : crc;
 }
 
 enum gt_status bpe_finish(struct bpe *bpe, const char *source)
@@ -375,8 +400,10 @@ enum gt_status bpe_finish(struct bpe *bpe, const char *source)
     TRY(check_complete(bpe, source));
     TRY(list_specials(bpe));
     TRY(bpe->rank == BPE_RANK_MERGE ? pairs_from_merges(bpe) : pairs_from_tokens(bpe));
-    hostmem_free(bpe->mem, bpe->index);
-    bpe->index = NULL;
+    if (!bpe->pipeline.ignore_merges) {
+        hostmem_free(bpe->mem, bpe->index);
+        bpe->index = NULL;
+    }
     bpe->hash = hash_all(bpe);
     return GT_OK;
 }
@@ -410,6 +437,21 @@ const int32_t *bpe_specials(const struct bpe *bpe, size_t *out_count)
 {
     *out_count = bpe->special_count;
     return bpe->specials;
+}
+
+bool bpe_is_literal(const struct bpe *bpe, int32_t id)
+{
+    return bpe_is_special(bpe, id) && bpe->tokens[id].literal;
+}
+
+const struct bpe_pipeline *bpe_pipeline_of(const struct bpe *bpe)
+{
+    return &bpe->pipeline;
+}
+
+const char *bpe_pipeline_json(const struct bpe *bpe)
+{
+    return bpe->json;
 }
 
 int32_t bpe_eot(const struct bpe *bpe)
@@ -588,8 +630,12 @@ enum gt_status bpe_encode_piece(const struct bpe *bpe, struct bpe_scratch *scrat
                                 int32_t *out, size_t *out_count)
 {
     assert(bpe->pairs != NULL);
+    const int32_t whole = bpe->pipeline.ignore_merges ? bpe_find(bpe, bytes, count) : -1;
     if (count == 0) {
         *out_count = 0;
+    } else if (whole >= 0) {
+        out[0] = whole;
+        *out_count = 1;
     } else if (count <= SHORT_MAX) {
         *out_count = encode_short(bpe, bytes, count, out);
     } else {

@@ -9,7 +9,7 @@
  *   BPE_RANK_TOKEN   the id of the result; any two tokens that concatenate to a third are a pair (tiktoken's files)
  *
  * For GPT-2's own vocabulary both give the same ids.  Plain text never encodes to special tokens: see
- * tokenizer_encoder.h.
+ * tokenizer_encoder.h.  What happens to a text before it is in pieces is the pipeline (tokenizer_pipeline.h).
  */
 #ifndef GPT_TRAIN_DATA_BPE_H
 #define GPT_TRAIN_DATA_BPE_H
@@ -20,17 +20,26 @@
 
 #include "base/hostmem.h"
 #include "base/status.h"
+#include "data/bpe_split.h"
 
 #define BPE_TOKEN_BYTES_MAX 1024
 #define BPE_VOCAB_MAX (1 << 20)
 #define BPE_MERGES_MAX (1 << 22)
 #define BPE_TEXT_BYTES_MAX ((size_t)64 << 20) /* sum over all tokens */
 #define BPE_EOT_TEXT "<|endoftext|>"
+#define BPE_EOT_TEXT_OF_LLAMA "<|end_of_text|>"
 
 enum bpe_rank { BPE_RANK_MERGE, BPE_RANK_TOKEN };
 
 struct bpe_merge {
     int32_t left, right, result;
+};
+
+struct bpe_pipeline {
+    enum bpe_split split;
+    bool nfc;           /* text is normalized to form C */
+    bool ignore_merges; /* a piece that is a token needs no merges */
+    int32_t bos;        /* the token before each text, or -1 */
 };
 
 struct bpe;
@@ -57,7 +66,7 @@ enum bpe_add bpe_add_token(struct bpe *bpe, int32_t id, const char *bytes, size_
 /* The same for a token as vocab.json writes it: in GPT-2's alphabet of printable characters unless it is special.
  * Returns BPE_TEXT_FOREIGN when the text has another character. */
 enum bpe_add bpe_add_written(struct bpe *bpe, int32_t id, const char *text, size_t count, bool special);
-/* Returns the id of a token that is not special, or -1.  Must not be called after bpe_finish(). */
+/* Returns the id of a token that is not special, or -1.  After bpe_finish() only with ignore_merges. */
 int32_t bpe_find(const struct bpe *bpe, const char *bytes, size_t count);
 /* Appends a merge of two tokens that bpe_find() returned.  Returns false when their concatenation is not a token. */
 bool bpe_add_merge(struct bpe *bpe, int32_t left, int32_t right);
@@ -66,6 +75,11 @@ bool bpe_add_merge(struct bpe *bpe, int32_t left, int32_t right);
 bool bpe_add_written_merge(struct bpe *bpe, const char *left, size_t left_count, const char *right, size_t right_count);
 /* Adds BPE_EOT_TEXT as the last token, `id`; the vocabulary ends there.  Errors: GT_NO_MEMORY. */
 enum gt_status bpe_add_eot(struct bpe *bpe, size_t id);
+/* Makes a special token one that text always becomes, like tokenizer.json's added tokens that are not "special". */
+void bpe_set_literal(struct bpe *bpe, int32_t id);
+/* Replaces the pipeline of GPT-2.  `json` is tokenizer.json without the vocabulary, which export writes.  Errors:
+ * GT_NO_MEMORY. */
+enum gt_status bpe_set_pipeline(struct bpe *bpe, const struct bpe_pipeline *pipeline, const char *json);
 /* Checks and indexes the vocabulary, which is constant from then on.  `source` is for the message.  Errors: GT_DATA
  * when an id or the token of a byte is missing, GT_NO_MEMORY. */
 enum gt_status bpe_finish(struct bpe *bpe, const char *source);
@@ -79,7 +93,11 @@ size_t bpe_token(const struct bpe *bpe, int32_t id, const char **out);
 bool bpe_is_special(const struct bpe *bpe, int32_t id);
 /* Returns the ids of the special tokens in ascending order. */
 const int32_t *bpe_specials(const struct bpe *bpe, size_t *out_count);
-/* Returns the id of the special token BPE_EOT_TEXT, or -1. */
+bool bpe_is_literal(const struct bpe *bpe, int32_t id);
+const struct bpe_pipeline *bpe_pipeline_of(const struct bpe *bpe);
+/* Returns the text that bpe_set_pipeline() got, or NULL. */
+const char *bpe_pipeline_json(const struct bpe *bpe);
+/* Returns the id of the special token BPE_EOT_TEXT, else of BPE_EOT_TEXT_OF_LLAMA, or -1. */
 int32_t bpe_eot(const struct bpe *bpe);
 /* Returns the merges in the order they were added; there are none with BPE_RANK_TOKEN. */
 const struct bpe_merge *bpe_merges(const struct bpe *bpe, size_t *out_count);

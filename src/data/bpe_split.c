@@ -1,10 +1,10 @@
-/* GPT-2's split, with PCRE2.
+/* Splits of text, with PCRE2.
  *
- * The pattern is anchored and matches any character, so each match is the next piece.  Character classes are written
+ * Each pattern is anchored and matches any character, so each match is the next piece.  Character classes are written
  * out, because PCRE2's \s has characters that Rust's and Python's \s lack, and because PCRE2 10.42 only knows the
- * letters and numbers of Unicode 14.0; those of 15.0, 15.1 and 16.0 are added.  Repeats are possessive, so only white
- * space backtracks, by one character.  This file validates UTF-8 once and turns off PCRE2's own check.  ASCII words and
- * numbers, which are most of most texts, are found without PCRE2.
+ * letters and numbers of Unicode 14.0; those of 15.0, 15.1 and 16.0 are added.  Repeats of letters, numbers and signs are
+ * possessive, so only white space backtracks.  This file validates UTF-8 once and turns off PCRE2's own check.  ASCII
+ * words, which are most of most texts, are found without PCRE2.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "data/bpe_split.h"
@@ -29,11 +29,31 @@
     "0-9\\p{N}\\x{10D40}-\\x{10D49}\\x{116D0}-\\x{116E3}\\x{11BF0}-\\x{11BF9}\\x{11F50}-\\x{11F59}\\x{16130}-\\x{16139}" \
     "\\x{16D70}-\\x{16D79}\\x{1CCF0}-\\x{1CCF9}\\x{1D2C0}-\\x{1D2D3}\\x{1E4F0}-\\x{1E4F9}\\x{1E5F1}-\\x{1E5FA}"
 
-static const char split_pattern[] = "'(?:[sdmt]|ll|ve|re)|\\x20?[" LETTER "]++|\\x20?[" NUMBER
-                                    "]++|\\x20?[^" SPACE LETTER NUMBER "]++|[" SPACE "]+(?![^" SPACE "])|[" SPACE "]";
+#define ENDINGS "'(?:[sdmt]|ll|ve|re)"
+#define SIGNS "\\x20?[^" SPACE LETTER NUMBER "]++"
+/* White space but for its last character where text follows; `breaks` are characters that end a text. */
+#define SPACES(breaks) "|[" SPACE "]+(?![^" SPACE breaks "])|[" SPACE "]"
+#define OF_LLAMA(number)                                                                                \
+    "(?i:" ENDINGS ")|[^\\r\\n" LETTER NUMBER "]?[" LETTER "]++|" number "|" SIGNS "[\\r\\n]*+|[" SPACE \
+    "]*[\\r\\n]++" SPACES("")
+#define REGEX_OF_LLAMA(number)                                           \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" number \
+    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+static const struct {
+    const char *name, *pattern;
+    const char *regex; /* of "Split" in tokenizer.json, or NULL */
+} splits[] = {
+    [BPE_SPLIT_GPT2] = {"gpt2", ENDINGS "|\\x20?[" LETTER "]++|\\x20?[" NUMBER "]++|" SIGNS SPACES(""), NULL},
+    [BPE_SPLIT_SMOLLM] = {"smollm", ENDINGS "|\\x20?[" LETTER "]++|[" NUMBER "]|" SIGNS SPACES(NUMBER), NULL},
+    [BPE_SPLIT_LLAMA3] = {"llama3", OF_LLAMA("[" NUMBER "]{1,3}+"), REGEX_OF_LLAMA("\\p{N}{1,3}")},
+    [BPE_SPLIT_QWEN2] = {"qwen2", OF_LLAMA("[" NUMBER "]"), REGEX_OF_LLAMA("\\p{N}")},
+};
+_Static_assert(sizeof splits / sizeof splits[0] == BPE_SPLIT_COUNT, "a pattern for every split");
 
 struct bpe_splitter {
     struct hostmem *mem; /* borrowed; outlives the splitter */
+    enum bpe_split split;
     pcre2_code *code;
     pcre2_match_data *match;
     bool jit;
@@ -43,16 +63,37 @@ struct bpe_splitter {
     size_t stretch_end; /* end of the invalid bytes after it, where the next valid text starts */
 };
 
+const char *bpe_split_name(enum bpe_split split)
+{
+    return splits[split].name;
+}
+
+bool bpe_split_of_regex(const char *regex, enum bpe_split *out)
+{
+    for (int i = 0; i < BPE_SPLIT_COUNT; i++)
+        if (splits[i].regex != NULL && strcmp(splits[i].regex, regex) == 0) {
+            *out = (enum bpe_split)i;
+            return true;
+        }
+    return false;
+}
+
+bool bpe_split_joins_newlines(enum bpe_split split)
+{
+    return split == BPE_SPLIT_LLAMA3 || split == BPE_SPLIT_QWEN2;
+}
+
 static enum gt_status pattern_compile(struct bpe_splitter *splitter)
 {
+    const char *pattern = splits[splitter->split].pattern;
     int error = 0;
     PCRE2_SIZE at = 0;
-    splitter->code = pcre2_compile((PCRE2_SPTR)split_pattern, sizeof split_pattern - 1, PCRE2_UTF | PCRE2_ANCHORED,
-                                   &error, &at, NULL);
+    splitter->code =
+        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_ANCHORED, &error, &at, NULL);
     if (splitter->code == NULL) {
         char text[128] = "";
         (void)pcre2_get_error_message(error, (PCRE2_UCHAR *)text, sizeof text);
-        log_error("PCRE2 refuses the pattern of GPT-2's tokenizer at %zu: %s", (size_t)at, text);
+        log_error("PCRE2 refuses the pattern of the tokenizer's split at %zu: %s", (size_t)at, text);
         return error == PCRE2_ERROR_HEAP_FAILED ? GT_NO_MEMORY : GT_FAILURE;
     }
     /* Without a JIT or executable memory, the interpreter gives the same matches. */
@@ -65,11 +106,12 @@ static enum gt_status pattern_compile(struct bpe_splitter *splitter)
     return GT_OK;
 }
 
-enum gt_status bpe_splitter_create(struct hostmem *mem, struct bpe_splitter **out)
+enum gt_status bpe_splitter_create(struct hostmem *mem, enum bpe_split split, struct bpe_splitter **out)
 {
     struct bpe_splitter *splitter;
     TRY(HOSTMEM_NEW(mem, 1, "splitter", &splitter));
     splitter->mem = mem;
+    splitter->split = split;
     const enum gt_status status = pattern_compile(splitter);
     if (status == GT_OK)
         *out = splitter;
@@ -120,15 +162,15 @@ static bool is_digit(unsigned char byte)
     return byte >= '0' && byte <= '9';
 }
 
-/* Returns the length of the piece at `bytes` when it consists of ASCII letters or digits, optionally after a space, and
- * the next byte is ASCII and so shows that it ends; else 0. */
-static size_t piece_plain(const unsigned char *bytes, size_t count)
+/* Returns the length of the piece at `bytes` when it consists of ASCII letters, or digits in GPT-2's split, optionally
+ * after a space, and the next byte is ASCII and so shows that it ends; else 0. */
+static size_t piece_plain(const unsigned char *bytes, size_t count, enum bpe_split split)
 {
     size_t at = bytes[0] == ' ' ? 1 : 0;
     if (at < count && is_letter(bytes[at]))
         while (at < count && is_letter(bytes[at]))
             at++;
-    else if (at < count && is_digit(bytes[at]))
+    else if (split == BPE_SPLIT_GPT2 && at < count && is_digit(bytes[at]))
         while (at < count && is_digit(bytes[at]))
             at++;
     else
@@ -157,7 +199,8 @@ size_t bpe_splitter_next(struct bpe_splitter *splitter, const char **out)
         return 0;
     if (begin < splitter->valid_end) {
         const char *text = splitter->text + begin;
-        const size_t left = splitter->valid_end - begin, plain = piece_plain((const unsigned char *)text, left);
+        const size_t left = splitter->valid_end - begin;
+        const size_t plain = piece_plain((const unsigned char *)text, left, splitter->split);
         splitter->at += plain > 0 ? plain : piece_match(splitter, text, left);
     }
     if (splitter->at == splitter->valid_end) {

@@ -51,7 +51,7 @@ enum gt_status bpe_trainer_create(struct hostmem *mem, struct bpe_trainer **out)
     struct bpe_trainer *trainer;
     TRY(HOSTMEM_NEW(mem, 1, "training a tokenizer", &trainer));
     trainer->mem = mem;
-    const enum gt_status status = bpe_splitter_create(mem, &trainer->splitter);
+    const enum gt_status status = bpe_splitter_create(mem, BPE_SPLIT_GPT2, &trainer->splitter);
     if (status == GT_OK)
         *out = trainer;
     else

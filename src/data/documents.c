@@ -400,7 +400,7 @@ static enum gt_status text_next(struct documents *documents, struct document *ou
     TRY(part_read(documents, &count, &ends));
     const char *text = documents->buffer + documents->begin;
     if (!ends)
-        count = documents_cut(text, count, &forced);
+        count = documents_cut(text, count, documents->spec.joins_newlines, &forced);
     *out = (struct document){.text = text, .count = count, .continues = state->in_document, .unfinished = !ends};
     text_trim(documents, ends, out);
     out->place = state->offset + (uint64_t)(out->text - text);
@@ -608,13 +608,24 @@ static size_t cut_between_characters(const char *text, size_t count)
     return count;
 }
 
-size_t documents_cut(const char *text, size_t count, bool *out_forced)
+/* Returns true when the character that begins at text[at] is certainly not white space. */
+static bool begins_in_visible(const char *text, size_t at, size_t count)
+{
+    uint32_t code_point = 0;
+    const int length = utf8_decode((const unsigned char *)text + at, count - at, &code_point);
+    return length > 0 && ends_in_visible(text, at + (size_t)length);
+}
+
+size_t documents_cut(const char *text, size_t count, bool joins_newlines, bool *out_forced)
 {
     assert(count >= 1);
     *out_forced = false;
-    for (size_t at = count - 1; at > 0; at--)
-        if ((text[at] == '\n' || text[at] == ' ') && ends_in_visible(text, at))
+    for (size_t at = count - 1; at > 0; at--) {
+        if (joins_newlines && text[at - 1] == '\n' && begins_in_visible(text, at, count))
             return at;
+        if ((text[at] == ' ' || (text[at] == '\n' && !joins_newlines)) && ends_in_visible(text, at))
+            return at;
+    }
     *out_forced = true;
     return cut_between_characters(text, count);
 }

@@ -38,6 +38,7 @@ struct documents_spec {
     const char *encoding;   /* of texts without a byte-order mark; borrowed; NULL: UTF-8 or unknown, not converted */
     const char *stdin_path; /* a file with a copy of standard input, or NULL */
     enum documents_end end;
+    bool joins_newlines; /* of documents_cut() */
     bool skip_bad_lines; /* JSONL: false makes them an error */
     bool quiet;          /* for a second pass: bad lines are not logged again */
     bool compare_files;  /* for a second pass: a file whose checksum differs is an error */
@@ -110,10 +111,11 @@ const struct documents_input *documents_inputs(const struct documents *documents
 /* Returns the number of bytes read of all files. */
 uint64_t documents_file_bytes(const struct documents *documents);
 
-/* Returns the best place to cut text[count] when more text follows: the last space or newline that follows a visible
- * character; the cut is before it.  GPT-2's split never has a piece across such a place and never looks back over one,
- * so both sides, encoded separately, give the ids of the whole.  When there is none, *out_forced is true and the cut is
+/* Returns the best place to cut text[count] when more text follows: before the last space or newline that follows a
+ * visible character.  GPT-2's split never has a piece across such a place and never looks back over one, so both sides,
+ * encoded separately, give the ids of the whole.  With `joins_newlines` (bpe_split_joins_newlines()), it is after the
+ * last newline that a visible character follows, or before such a space.  When there is none, *out_forced is true and the cut is
  * between characters if the text is UTF-8, else at `count`.  1 <= count; the result is at least 1. */
-size_t documents_cut(const char *text, size_t count, bool *out_forced);
+size_t documents_cut(const char *text, size_t count, bool joins_newlines, bool *out_forced);
 
 #endif

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
+
 #define REF_BYTES_MAX 256
 
 static const char *variable(const char *name)
@@ -55,4 +57,28 @@ bool hf_hub_snapshot(const char *hub, const char *repository, char out[static FI
     return snprintf(out, FILE_PATH_MAX, "%s/%s/refs/main", hub, repository) < FILE_PATH_MAX &&
            reference_read(out, name) &&
            snprintf(out, FILE_PATH_MAX, "%s/%s/snapshots/%s", hub, repository, name) < FILE_PATH_MAX;
+}
+
+bool hf_hub_is_repository(const char *name)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    char owner[FILE_PATH_MAX];
+    const size_t count = strspn(name, allowed);
+    if (name[0] == '.' || count == 0 || name[count] != '/' ||
+        snprintf(owner, sizeof owner, "%.*s", (int)count, name) < 0)
+        return false;
+    const size_t rest = strspn(name + count + 1, allowed);
+    return rest > 0 && name[count + 1 + rest] == '\0' && !file_is_folder(owner);
+}
+
+enum gt_status hf_hub_find(const char *name, char out[static FILE_PATH_MAX])
+{
+    char hub[FILE_PATH_MAX] = "~/.cache/huggingface/hub", repository[REF_BYTES_MAX];
+    const int owner = (int)strcspn(name, "/");
+    (void)snprintf(repository, sizeof repository, "models--%.*s--%s", owner, name, name + owner + 1);
+    if (hf_hub_folder(hub) && hf_hub_snapshot(hub, repository, out) && file_is_folder(out))
+        return GT_OK;
+    log_error("%s: there is no such folder here, and no %s/%s; to download it: hf download %s --exclude 'original/*'",
+              name, hub, repository, name);
+    return GT_DATA;
 }

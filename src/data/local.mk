@@ -22,6 +22,7 @@ libgpttrain_a_SOURCES += \
 	src/data/stop_text.c src/data/stop_text.h \
 	src/data/text_decode.c src/data/text_decode.h \
 	src/data/text_kind.c src/data/text_kind.h \
+	src/data/text_nfc.c src/data/text_nfc.h \
 	src/data/token_writer.c src/data/token_writer.h \
 	src/data/tokenizer.c src/data/tokenizer.h \
 	src/data/tokenizer_bpe.c src/data/tokenizer_bpe.h \
@@ -29,5 +30,6 @@ libgpttrain_a_SOURCES += \
 	src/data/tokenizer_export.c src/data/tokenizer_export.h \
 	src/data/tokenizer_find.c src/data/tokenizer_find.h \
 	src/data/tokenizer_import.c src/data/tokenizer_import.h \
+	src/data/tokenizer_pipeline.c src/data/tokenizer_pipeline.h \
 	src/data/tokens.c src/data/tokens.h \
 	src/data/utf8.c src/data/utf8.h

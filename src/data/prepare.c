@@ -242,6 +242,7 @@ enum gt_status prepare_open_documents(struct prepare *prep, bool second)
                                         .encoding = prep->spec->encoding,
                                         .stdin_path = prep->stdin_copied ? prep->stdin_path : NULL,
                                         .end = prep->spec->end,
+                                        .joins_newlines = bpe_split_joins_newlines(tokenizer_split(prep->spec->given)),
                                         .skip_bad_lines = prep->spec->skip_bad_lines,
                                         .quiet = second && prep->learns,
                                         .compare_files = second && prep->learns && prep->phase == PREPARE_PHASE_NEW};
@@ -274,7 +275,7 @@ static enum gt_status split_refuse(const struct prepare *prep, int64_t train, in
 }
 
 /* Finds where the last `val_characters` characters begin.  The weight of a bpe token is its number of characters;
- * end-of-text tokens weigh nothing. */
+ * tokens that are not from the text weigh nothing. */
 static enum gt_status border_of_bpe(struct prepare *prep, int64_t val_characters, int64_t *out_train)
 {
     const int64_t vocab_size = tokenizer_vocab_size(prep->tokenizer);
@@ -288,6 +289,8 @@ static enum gt_status border_of_bpe(struct prepare *prep, int64_t val_characters
     }
     if (tokenizer_eot(prep->tokenizer) >= 0)
         weights[tokenizer_eot(prep->tokenizer)] = 0;
+    if (tokenizer_bos(prep->tokenizer) >= 0)
+        weights[tokenizer_bos(prep->tokenizer)] = 0;
     const enum gt_status status = token_writer_border(prep->writer, weights, vocab_size, val_characters, out_train);
     hostmem_free(prep->mem, weights);
     return status;

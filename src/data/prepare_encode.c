@@ -23,7 +23,8 @@ static enum gt_status threads_open(struct prepare *prep)
     TRY(HOSTMEM_NEW(prep->mem, (size_t)prep->spec->threads, "tokens of threads", &prep->ids));
     for (int i = 0; i < prep->spec->threads; i++) {
         TRY(tokenizer_encoder_create(prep->mem, prep->tokenizer, &prep->encoders[i]));
-        TRY(HOSTMEM_NEW(prep->mem, PIECE_BYTES, "tokens of a piece", &prep->ids[i]));
+        TRY(HOSTMEM_NEW(prep->mem, PIECE_BYTES * tokenizer_ids_per_byte(prep->tokenizer), "tokens of a piece",
+                        &prep->ids[i]));
     }
     return GT_OK;
 }
@@ -48,7 +49,8 @@ enum gt_status prepare_encode_open(struct prepare *prep)
         return GT_OK; /* all tokens are written */
     TRY(threads_open(prep));
     TRY(HOSTMEM_NEW(prep->mem, BATCH_BYTES, "text of a batch", &prep->text));
-    TRY(hostmem_alloc(prep->mem, BATCH_BYTES, prep->writer_spec.width_bytes, "tokens of a batch", &prep->packed));
+    prep->packed_width = prep->writer_spec.width_bytes * tokenizer_ids_per_byte(prep->tokenizer);
+    TRY(hostmem_alloc(prep->mem, BATCH_BYTES, prep->packed_width, "tokens of a batch", &prep->packed));
     TRY(HOSTMEM_NEW(prep->mem, BATCH_PIECES_MAX, "pieces of a batch", &prep->pieces));
     TRY(token_writer_create(prep->mem, &prep->writer_spec, &prep->writer));
     if (prep->phase == PREPARE_PHASE_ENCODE) {
@@ -104,8 +106,8 @@ static void piece_encode(void *context, size_t index, int thread)
                                           prep->ids[thread], &count, &piece->fault);
     if (piece->status != GT_OK)
         return;
-    assert(count <= piece->count);
-    tokens_pack(prep->packed + piece->offset * width, width, prep->ids[thread], count);
+    assert(count * width <= piece->count * prep->packed_width);
+    tokens_pack(prep->packed + piece->offset * prep->packed_width, width, prep->ids[thread], count);
     piece->tokens = (int64_t)count;
     piece->invalid_count = utf8_count_invalid((const unsigned char *)text, piece->count);
     piece->character_count = utf8_count_leads((const unsigned char *)text, piece->count);
@@ -122,17 +124,20 @@ static enum gt_status put_token(struct prepare *prep, enum token_split split, in
     return token_writer_put(prep->writer, split, bytes, 1);
 }
 
-/* Writes the separator before a document, which depends on the earlier documents of its split. */
+/* Writes the separator before a document, which depends on the earlier documents of its split, and the tokenizer's
+ * first token. */
 static enum gt_status put_before(struct prepare *prep, enum token_split split)
 {
     const bool later = prep->progress.has_document[split];
     prep->progress.has_document[split] = true;
     if (prep->separator == PREPARE_SEPARATOR_NEWLINE && prep->progress.open_line[split]) {
         prep->progress.character_count++;
-        return put_token(prep, split, tokenizer_id_of(prep->tokenizer, '\n'));
+        TRY(put_token(prep, split, tokenizer_id_of(prep->tokenizer, '\n')));
     }
     if (prep->separator == PREPARE_SEPARATOR_BEFORE || (prep->separator == PREPARE_SEPARATOR_BETWEEN && later))
-        return put_token(prep, split, tokenizer_eot(prep->tokenizer));
+        TRY(put_token(prep, split, tokenizer_eot(prep->tokenizer)));
+    if (tokenizer_bos(prep->tokenizer) >= 0)
+        return put_token(prep, split, tokenizer_bos(prep->tokenizer));
     return GT_OK;
 }
 
@@ -177,8 +182,7 @@ static enum gt_status piece_put(struct prepare *prep, const struct prepare_piece
         return piece_refuse(prep, piece);
     if (piece->first)
         TRY(put_before(prep, piece->split));
-    TRY(token_writer_put(prep->writer, piece->split, prep->packed + piece->offset * prep->writer_spec.width_bytes,
-                         piece->tokens));
+    TRY(token_writer_put(prep->writer, piece->split, prep->packed + piece->offset * prep->packed_width, piece->tokens));
     progress->character_count += piece->character_count;
     progress->counts.invalid_bytes += piece->invalid_count;
     progress->document_invalid |= piece->invalid_count > 0;
@@ -236,11 +240,12 @@ static void pieces_add(struct prepare *prep, const struct document *document, en
     const size_t end = prep->text_count + document->count;
     const uint64_t file = documents_state_get(prep->documents)->file;
     size_t at = prep->text_count;
+    const bool joins = bpe_split_joins_newlines(tokenizer_split(prep->tokenizer));
     bool begins = !document->continues;
     do {
         bool forced = false;
         const size_t left = end - at;
-        const size_t count = left <= PIECE_BYTES ? left : documents_cut(prep->text + at, PIECE_BYTES, &forced);
+        const size_t count = left <= PIECE_BYTES ? left : documents_cut(prep->text + at, PIECE_BYTES, joins, &forced);
         const bool ends = at + count == end;
         assert(prep->piece_count < BATCH_PIECES_MAX);
         prep->pieces[prep->piece_count++] = (struct prepare_piece){.offset = at,

@@ -84,10 +84,11 @@ struct prepare {
     struct token_writer *writer;
     struct token_writer_spec writer_spec;
     struct tokenizer_encoder **encoders; /* one per thread */
-    int32_t **ids;                       /* PIECE_BYTES ids for each thread */
+    int32_t **ids;                       /* for each thread, those of PIECE_BYTES of text */
     char *text;                          /* of the batch: BATCH_BYTES bytes */
     size_t text_count;
-    unsigned char *packed; /* tokens of the batch; a piece's tokens start at its offset * width_bytes */
+    unsigned char *packed; /* tokens of the batch; a piece's tokens start at its offset * packed_width */
+    size_t packed_width;   /* bytes for the tokens of a byte of text */
     struct prepare_piece *pieces;
     size_t piece_count;
     uint64_t saved_at_bytes; /* bytes of text at the last save */

@@ -19,6 +19,7 @@
 #include "data/bpe.h"
 #include "data/little_endian.h"
 #include "data/prepared.h"
+#include "data/text_nfc.h"
 #include "data/tokenizer_bpe.h"
 #include "data/tokenizer_encoder.h"
 #include "data/utf8.h"
@@ -140,6 +141,22 @@ const char *tokenizer_hash_text(const struct tokenizer *tokenizer, char out[stat
 int32_t tokenizer_eot(const struct tokenizer *tokenizer)
 {
     return tokenizer->bpe != NULL ? bpe_eot(tokenizer->bpe) : -1;
+}
+
+int32_t tokenizer_bos(const struct tokenizer *tokenizer)
+{
+    return tokenizer->bpe != NULL ? bpe_pipeline_of(tokenizer->bpe)->bos : -1;
+}
+
+enum bpe_split tokenizer_split(const struct tokenizer *tokenizer)
+{
+    const bool is_bpe = tokenizer != NULL && tokenizer->bpe != NULL;
+    return is_bpe ? bpe_pipeline_of(tokenizer->bpe)->split : BPE_SPLIT_GPT2;
+}
+
+size_t tokenizer_ids_per_byte(const struct tokenizer *tokenizer)
+{
+    return tokenizer->bpe != NULL && bpe_pipeline_of(tokenizer->bpe)->nfc ? TEXT_NFC_GROWTH_MAX : 1;
 }
 
 const struct bpe *tokenizer_bpe(const struct tokenizer *tokenizer)
@@ -385,10 +402,16 @@ enum gt_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const 
     struct tokenizer_encoder *encoder = NULL;
     struct tokenizer_fault fault = {.at = 0};
     TRY(tokenizer_encoder_create(tokenizer->mem, tokenizer, &encoder));
+    const int32_t bos = tokenizer_bos(tokenizer);
     const enum gt_status status =
         tokenizer_encoder_run(encoder, text, count, TOKENIZER_SPECIAL_ALLOWED, out, out_count, &fault);
     if (status != GT_OK)
         tokenizer_fault_report(tokenizer, status, &fault, source);
+    else if (bos >= 0 && (*out_count == 0 || out[0] != bos)) {
+        memmove(out + 1, out, *out_count * sizeof out[0]);
+        out[0] = bos;
+        ++*out_count;
+    }
     tokenizer_encoder_destroy(encoder);
     return status;
 }
@@ -418,6 +441,19 @@ size_t tokenizer_token_bytes(const struct tokenizer *tokenizer, int32_t id, char
         return utf8_encode(tokenizer->code_points[id], scratch);
     scratch[0] = (char)id;
     return 1;
+}
+
+bool tokenizer_has_same_tokens(const struct tokenizer *a, const struct tokenizer *b)
+{
+    for (size_t id = 0; id < a->count && a->count == b->count; id++) {
+        char scratch[2][4];
+        const char *texts[2];
+        const size_t count = tokenizer_token_bytes(a, (int32_t)id, scratch[0], &texts[0]);
+        if (count != tokenizer_token_bytes(b, (int32_t)id, scratch[1], &texts[1]) ||
+            memcmp(texts[0], texts[1], count) != 0)
+            return false;
+    }
+    return a->count == b->count;
 }
 
 /* Moves complete characters from the held bytes to `out`, with U+FFFD for each byte that cannot start one. */

@@ -20,6 +20,7 @@
 
 #include "base/hostmem.h"
 #include "base/status.h"
+#include "data/bpe_split.h"
 
 #define TOKENIZER_FILE_NAME "gpt_tokenizer.json"
 #define TOKENIZER_PICKLE_NAME "meta.pkl"
@@ -62,8 +63,17 @@ uint32_t tokenizer_hash(const struct tokenizer *tokenizer);
 #define TOKENIZER_HASH_TEXT_BYTES 24
 const char *tokenizer_hash_text(const struct tokenizer *tokenizer, char out[static TOKENIZER_HASH_TEXT_BYTES]);
 
-/* Returns the token that ends a document, <|endoftext|>, or -1 when there is none (bytes, chars). */
+/* Returns true when both have the same tokens, though perhaps other merges. */
+bool tokenizer_has_same_tokens(const struct tokenizer *a, const struct tokenizer *b);
+
+/* Returns the token that ends a document, <|endoftext|> or <|end_of_text|>, or -1 when there is none (bytes, chars). */
 int32_t tokenizer_eot(const struct tokenizer *tokenizer);
+/* Returns the token that begins every text, or -1.  The caller puts it there; only tokenizer_encode_prompt() does. */
+int32_t tokenizer_bos(const struct tokenizer *tokenizer);
+/* Returns the split of kind bpe; BPE_SPLIT_GPT2 for the other kinds, and for NULL. */
+enum bpe_split tokenizer_split(const struct tokenizer *tokenizer);
+/* Returns the most ids that a byte of text can become: 3 when text is normalized, which may lengthen it, else 1. */
+size_t tokenizer_ids_per_byte(const struct tokenizer *tokenizer);
 /* Returns the vocabulary and merges of kind bpe, owned by the tokenizer; NULL for the other kinds. */
 const struct bpe *tokenizer_bpe(const struct tokenizer *tokenizer);
 
@@ -71,9 +81,9 @@ const struct bpe *tokenizer_bpe(const struct tokenizer *tokenizer);
  * not in the vocabulary. */
 int32_t tokenizer_id_of(const struct tokenizer *tokenizer, uint32_t code_point);
 
-/* Sets out[*out_count] to the ids of a text that a user typed.  There are at most `count`, and `out` must have room for
- * that many.  `source` (a path or flag) is for the message.  The texts of special tokens become these tokens, as in
- * nanoGPT's sample.py.  To encode other text, or many texts, use tokenizer_encoder.h.  Errors: GT_DATA when a character
+/* Sets out[*out_count] to the ids of a text that a user typed, and tokenizer_bos() before them.  `out` must have room for
+ * `count` * tokenizer_ids_per_byte() + 1.  `source` (a path or flag) is for the message.  The texts of special tokens
+ * become these tokens, as in nanoGPT's sample.py.  To encode other text, or many texts, use tokenizer_encoder.h.  Errors: GT_DATA when a character
  * is not in the vocabulary or the text is not UTF-8 (chars), GT_NO_MEMORY (bpe). */
 enum gt_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const char *text, size_t count,
                                        const char *source, int32_t *out, size_t *out_count);

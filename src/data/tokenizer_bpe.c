@@ -8,8 +8,7 @@
 
 #include "base/log.h"
 #include "data/bpe_alphabet.h"
-
-#define SPLIT_NAME "gpt2"
+#include "data/tokenizer_pipeline.h"
 
 static const char *const rank_names[] = {"merge", "token"};
 
@@ -17,8 +16,9 @@ static const char *const rank_names[] = {"merge", "token"};
 
 struct bpe_reading {
     const char *path;
-    const json_t *vocabulary, *special, *merges;
+    const json_t *vocabulary, *special, *merges, *pipeline; /* pipeline: NULL is GPT-2's */
     size_t vocab_size, special_count, merge_count;
+    struct bpe_pipeline steps;
     struct bpe *bpe;
 };
 
@@ -95,19 +95,21 @@ static enum gt_status merges_read(struct bpe_reading *reading)
 static enum gt_status contents_read(struct bpe_reading *reading)
 {
     TRY(vocabulary_read(reading));
+    if (reading->pipeline != NULL)
+        TRY(tokenizer_pipeline_set(reading->bpe, reading->pipeline, reading->path, &reading->steps));
     TRY(merges_read(reading));
     return bpe_finish(reading->bpe, reading->path);
 }
 
-static enum gt_status names_read(const json_t *root, const char *path, enum bpe_rank *out)
+static enum gt_status names_read(const json_t *root, const char *path, enum bpe_split expected, enum bpe_rank *out)
 {
     const char *split = NULL, *rank = NULL;
     TRY(json_get_string(root, path, "split", &split));
     TRY(json_get_string(root, path, "rank", &rank));
     const bool merge = strcmp(rank, rank_names[BPE_RANK_MERGE]) == 0;
-    if (strcmp(split, SPLIT_NAME) != 0 || (!merge && strcmp(rank, rank_names[BPE_RANK_TOKEN]) != 0)) {
-        log_error("%s: split \"%s\", rank \"%s\"; this release has split \"gpt2\", ranks \"merge\" and \"token\"", path,
-                  split, rank);
+    if (strcmp(split, bpe_split_name(expected)) != 0 || (!merge && strcmp(rank, rank_names[BPE_RANK_TOKEN]) != 0)) {
+        log_error("%s: split \"%s\", rank \"%s\"; this file needs split \"%s\", and rank \"merge\" or \"token\"", path,
+                  split, rank, bpe_split_name(expected));
         return GT_UNSUPPORTED;
     }
     *out = merge ? BPE_RANK_MERGE : BPE_RANK_TOKEN;
@@ -116,10 +118,12 @@ static enum gt_status names_read(const json_t *root, const char *path, enum bpe_
 
 enum gt_status tokenizer_bpe_read(struct hostmem *mem, const json_t *root, const char *path, struct bpe **out)
 {
-    struct bpe_reading reading = {.path = path};
+    struct bpe_reading reading = {.path = path, .pipeline = json_object_get(root, "pipeline")};
     enum bpe_rank rank = BPE_RANK_MERGE;
     size_t text_bytes = 0;
-    TRY(names_read(root, path, &rank));
+    if (reading.pipeline != NULL)
+        TRY(tokenizer_pipeline_read(reading.pipeline, path, &reading.steps));
+    TRY(names_read(root, path, reading.steps.split, &rank));
     TRY(array_get(root, path, "vocabulary", BPE_VOCAB_MAX, &reading.vocabulary, &reading.vocab_size));
     TRY(array_get(root, path, "special", BPE_VOCAB_MAX, &reading.special, &reading.special_count));
     if (rank == BPE_RANK_MERGE)
@@ -163,7 +167,7 @@ bool tokenizer_bpe_write(const struct bpe *bpe, json_t *root)
     const int32_t *specials = bpe_specials(bpe, &special_count);
     const struct bpe_merge *merges = bpe_merges(bpe, &merge_count);
     json_t *vocabulary = json_array(), *special = json_array(), *pairs = json_array();
-    int failures = json_object_set_new(root, "split", json_string(SPLIT_NAME));
+    int failures = json_object_set_new(root, "split", json_string(bpe_split_name(bpe_pipeline_of(bpe)->split)));
     failures |= json_object_set_new(root, "rank", json_string(rank_names[bpe_rank_of(bpe)]));
     for (size_t id = 0; id < bpe_vocab_size(bpe); id++)
         failures |= json_array_append_new(vocabulary, tokenizer_bpe_token(bpe, (int32_t)id));
@@ -179,5 +183,7 @@ bool tokenizer_bpe_write(const struct bpe *bpe, json_t *root)
         failures |= json_object_set_new(root, "merges", pairs);
     else
         json_decref(pairs);
+    if (bpe_pipeline_json(bpe) != NULL)
+        failures |= json_object_set_new(root, "pipeline", json_loads(bpe_pipeline_json(bpe), 0, NULL));
     return failures == 0;
 }

@@ -2,17 +2,18 @@
  *
  * bytes and chars need only the tokenizer.  For bpe the text is split into pieces.  A cache has 2^16 entries of one
  * cache line each, and a newer piece replaces an older one in the same slot.  Pieces or results too long for an entry
- * are encoded every time.  Special tokens, when allowed, cut the text before it is split.
+ * are encoded every time.  Special tokens, when allowed, and literal ones cut the text before it is normalized and split.
  */
 #include "data/tokenizer_encoder.h"
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "data/bpe.h"
-#include "data/bpe_split.h"
+#include "data/text_nfc.h"
 #include "data/utf8.h"
 
 /* Fuzzing uses a smaller cache. */
@@ -38,19 +39,23 @@ struct tokenizer_encoder {
     struct bpe_splitter *splitter;
     struct cached_piece *cache;
     struct bpe_scratch scratch;
-    bool special_begins[256]; /* first bytes of special tokens */
+    bool begins[2][256]; /* first bytes of literal tokens, and of all special ones */
+    bool has_literals;
 };
 
 static enum gt_status encoder_open_bpe(struct tokenizer_encoder *encoder)
 {
     size_t count;
-    TRY(bpe_splitter_create(encoder->mem, &encoder->splitter));
+    TRY(bpe_splitter_create(encoder->mem, bpe_pipeline_of(encoder->bpe)->split, &encoder->splitter));
     TRY(HOSTMEM_NEW(encoder->mem, (size_t)1 << CACHE_BITS, "cache of pieces", &encoder->cache));
     const int32_t *specials = bpe_specials(encoder->bpe, &count);
     for (size_t i = 0; i < count; i++) {
         const char *text = NULL;
-        if (bpe_token(encoder->bpe, specials[i], &text) > 0)
-            encoder->special_begins[(unsigned char)text[0]] = true;
+        const bool literal = bpe_is_literal(encoder->bpe, specials[i]);
+        (void)bpe_token(encoder->bpe, specials[i], &text);
+        encoder->begins[TOKENIZER_SPECIAL_ALLOWED][(unsigned char)text[0]] = true;
+        encoder->begins[TOKENIZER_SPECIAL_AS_TEXT][(unsigned char)text[0]] |= literal;
+        encoder->has_literals |= literal;
     }
     return GT_OK;
 }
@@ -170,19 +175,31 @@ static enum gt_status encode_ordinary(struct tokenizer_encoder *encoder, const c
     return GT_OK;
 }
 
-/* Returns the longest special token at text[at], or -1. */
+static enum gt_status encode_normalized(struct tokenizer_encoder *encoder, const char *text, size_t count, int32_t *out,
+                                        size_t *out_count)
+{
+    char *normal = NULL;
+    if (bpe_pipeline_of(encoder->bpe)->nfc)
+        TRY(text_nfc(text, count, &normal, &count));
+    const enum gt_status status = encode_ordinary(encoder, normal != NULL ? normal : text, count, out, out_count);
+    free(normal);
+    return status;
+}
+
+/* Returns the longest token to be found at text[at], or -1. */
 static int32_t special_at(const struct tokenizer_encoder *encoder, const char *text, size_t count, size_t at,
-                          size_t *out_length)
+                          enum tokenizer_special special, size_t *out_length)
 {
     size_t special_count, best = 0;
     int32_t id = -1;
     const int32_t *specials = bpe_specials(encoder->bpe, &special_count);
-    if (!encoder->special_begins[(unsigned char)text[at]])
+    if (!encoder->begins[special][(unsigned char)text[at]])
         return -1;
     for (size_t i = 0; i < special_count; i++) {
         const char *bytes = NULL;
         const size_t length = bpe_token(encoder->bpe, specials[i], &bytes);
-        if (length > best && length <= count - at && memcmp(text + at, bytes, length) == 0) {
+        if (length > best && length <= count - at && memcmp(text + at, bytes, length) == 0 &&
+            (special == TOKENIZER_SPECIAL_ALLOWED || bpe_is_literal(encoder->bpe, specials[i]))) {
             best = length;
             id = specials[i];
         }
@@ -192,21 +209,21 @@ static int32_t special_at(const struct tokenizer_encoder *encoder, const char *t
 }
 
 static enum gt_status encode_with_specials(struct tokenizer_encoder *encoder, const char *text, size_t count,
-                                           int32_t *out, size_t *out_count)
+                                           enum tokenizer_special special, int32_t *out, size_t *out_count)
 {
     size_t ids = 0, begin = 0;
     for (size_t at = 0; at <= count;) {
         size_t length = 0, ordinary = 0;
-        const int32_t special = at < count ? special_at(encoder, text, count, at, &length) : -1;
-        if (special < 0 && at < count) {
+        const int32_t id = at < count ? special_at(encoder, text, count, at, special, &length) : -1;
+        if (id < 0 && at < count) {
             at++;
             continue;
         }
-        TRY(encode_ordinary(encoder, text + begin, at - begin, out + ids, &ordinary));
+        TRY(encode_normalized(encoder, text + begin, at - begin, out + ids, &ordinary));
         ids += ordinary;
-        if (special < 0)
+        if (id < 0)
             break;
-        out[ids++] = special;
+        out[ids++] = id;
         at += length;
         begin = at;
     }
@@ -224,9 +241,9 @@ enum gt_status tokenizer_encoder_run(struct tokenizer_encoder *encoder, const ch
     case TOKENIZER_CHARS:
         return encode_chars(encoder->tokenizer, text, count, out, out_count, fault);
     case TOKENIZER_BPE:
-        if (special == TOKENIZER_SPECIAL_ALLOWED)
-            return encode_with_specials(encoder, text, count, out, out_count);
-        return encode_ordinary(encoder, text, count, out, out_count);
+        if (special == TOKENIZER_SPECIAL_ALLOWED || encoder->has_literals)
+            return encode_with_specials(encoder, text, count, special, out, out_count);
+        return encode_normalized(encoder, text, count, out, out_count);
     case TOKENIZER_BYTES:
     case TOKENIZER_KIND_COUNT:
         break;

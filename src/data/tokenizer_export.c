@@ -25,10 +25,11 @@ const char *tokenizer_export_name(enum tokenizer_export file)
     return names[file];
 }
 
-bool tokenizer_export_possible(const struct tokenizer *tokenizer)
+bool tokenizer_export_possible(const struct tokenizer *tokenizer, enum tokenizer_export file)
 {
     const struct bpe *bpe = tokenizer_bpe(tokenizer);
-    return bpe != NULL && bpe_rank_of(bpe) == BPE_RANK_MERGE;
+    return bpe != NULL && bpe_rank_of(bpe) == BPE_RANK_MERGE &&
+           (file == TOKENIZER_EXPORT_JSON || bpe_pipeline_json(bpe) == NULL);
 }
 
 /* This and the functions below return NULL when out of memory. */
@@ -87,8 +88,19 @@ static json_t *added_json(const struct bpe *bpe)
     return json_whole(list, failures);
 }
 
+/* Returns the tokenizer.json that was read: its pipeline, with vocabulary and merges. */
+static json_t *pipeline_json(const struct bpe *bpe)
+{
+    json_t *root = json_loads(bpe_pipeline_json(bpe), 0, NULL), *model = json_object_get(root, "model");
+    int failures = json_object_set_new(model, "vocab", vocab_json(bpe));
+    failures |= json_object_set_new(model, "merges", merges_json(bpe));
+    return json_whole(root, failures);
+}
+
 static json_t *all_json(const struct bpe *bpe)
 {
+    if (bpe_pipeline_json(bpe) != NULL)
+        return pipeline_json(bpe);
     json_t *model =
         json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:o}", "type", "BPE", "dropout", "unk_token",
                   "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0, "ignore_merges",
@@ -131,7 +143,7 @@ static enum gt_status merges_txt(const struct bpe *bpe, char **out, size_t *out_
 enum gt_status tokenizer_export_text(const struct tokenizer *tokenizer, enum tokenizer_export file, char **out,
                                      size_t *out_count)
 {
-    assert(tokenizer_export_possible(tokenizer));
+    assert(tokenizer_export_possible(tokenizer, file));
     const struct bpe *bpe = tokenizer_bpe(tokenizer);
     if (file == TOKENIZER_EXPORT_MERGES)
         return merges_txt(bpe, out, out_count);

@@ -142,5 +142,10 @@ enum gt_status tokenizer_find(struct hostmem *mem, const char *name, struct toke
 {
     if (strcmp(name, GPT2_NAME) == 0)
         return find_gpt2(mem, out);
+    if (hf_hub_is_repository(name)) {
+        char folder[FILE_PATH_MAX];
+        TRY(hf_hub_find(name, folder));
+        return tokenizer_import(mem, folder, out);
+    }
     return tokenizer_import(mem, name, out);
 }

@@ -1,11 +1,8 @@
 /* Imports vocabularies of other projects: chooses the files, and reads them.
  *
  * A file is recognised by its name.  Merges are lines "LEFT RIGHT" in GPT-2's alphabet; a first line that starts with
- * #version is skipped.  tiktoken's lines are "BASE64 RANK".
- *
- * Of the many tokenizers that tokenizer.json can describe, only one kind is accepted: BPE over bytes with GPT-2's
- * split, without normalisation and without options that change ids.  Each field that could change ids is checked, and
- * the error names it.  Added tokens must be special, because ordinary text never becomes one.
+ * #version is skipped.  tiktoken's lines are "BASE64 RANK".  tokenizer_pipeline.c reads what tokenizer.json has besides
+ * vocabulary and merges.
  */
 #include "data/tokenizer_import.h"
 
@@ -16,6 +13,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "data/bpe.h"
+#include "data/tokenizer_pipeline.h"
 
 /* vocabulary, merges */
 static const char *const pair_names[][2] = {{"encoder.json", "vocab.bpe"}, {"vocab.json", "merges.txt"}};
@@ -67,21 +65,10 @@ static enum gt_status line_refuse(const struct lines *lines, const char *what)
 struct vocab_reading {
     const char *path;
     const json_t *vocab; /* from text to id */
-    const json_t *added; /* tokenizer.json's list, or NULL */
+    json_t *added;       /* tokenizer.json's added tokens, from text to id, or NULL */
     size_t id_count;     /* ids are below this */
     struct bpe *bpe;
 };
-
-/* Returns the added token with this text, or NULL. */
-static const json_t *added_find(const json_t *added, const char *text)
-{
-    for (size_t i = 0; i < json_array_size(added); i++) {
-        const json_t *token = json_array_get(added, i);
-        if (strcmp(json_string_value(json_object_get(token, "content")), text) == 0)
-            return token;
-    }
-    return NULL;
-}
 
 static enum gt_status token_refuse(const struct vocab_reading *reading, const char *text, const char *what)
 {
@@ -115,7 +102,7 @@ static enum gt_status vocab_put(struct vocab_reading *reading)
     json_object_foreach(vocab, text, id)
     {
         const bool special = reading->added == NULL && strcmp(text, BPE_EOT_TEXT) == 0;
-        if (reading->added == NULL || added_find(reading->added, text) == NULL)
+        if (reading->added == NULL || json_object_get(reading->added, text) == NULL)
             TRY(token_put(reading, text, id, special));
     }
     return GT_OK;
@@ -123,9 +110,10 @@ static enum gt_status vocab_put(struct vocab_reading *reading)
 
 static enum gt_status added_put(struct vocab_reading *reading)
 {
-    for (size_t i = 0; i < json_array_size(reading->added); i++) {
-        const json_t *token = json_array_get(reading->added, i), *id = json_object_get(token, "id");
-        const char *text = json_string_value(json_object_get(token, "content"));
+    const char *text = NULL;
+    json_t *id = NULL;
+    json_object_foreach(reading->added, text, id)
+    {
         const json_t *inside = json_object_get(reading->vocab, text);
         if (inside != NULL && !json_equal(inside, id))
             return token_refuse(reading, text, "its id in \"added_tokens\" is not that in \"vocab\"");
@@ -142,10 +130,10 @@ static enum gt_status vocab_build(struct hostmem *mem, struct vocab_reading *rea
     json_t *vocab = (json_t *)reading->vocab;
     reading->id_count = json_object_size(vocab);
     json_object_foreach(vocab, text, id) text_bytes += strlen(text);
-    for (size_t i = 0; i < json_array_size(reading->added); i++) {
-        const char *content = json_string_value(json_object_get(json_array_get(reading->added, i), "content"));
-        text_bytes += strlen(content);
-        reading->id_count += json_object_get(vocab, content) == NULL;
+    json_object_foreach(reading->added, text, id)
+    {
+        text_bytes += strlen(text);
+        reading->id_count += json_object_get(vocab, text) == NULL;
     }
     if (reading->id_count == 0 || reading->id_count > BPE_VOCAB_MAX || text_bytes > BPE_TEXT_BYTES_MAX) {
         log_error("%s: %zu tokens of %zu bytes; expected 256 to %d tokens", reading->path, reading->id_count,
@@ -340,83 +328,7 @@ enum gt_status tokenizer_import_tiktoken(struct hostmem *mem, const struct token
     return tokenizer_create_bpe(mem, bpe, out);
 }
 
-/* ---- tokenizer.json: required fields ---- */
-
-static enum gt_status field_refuse(const char *path, const char *field, const json_t *value, const char *expected)
-{
-    char *text = value != NULL ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-    log_error("%s: field \"%s\": %.60s; only %s can be read", path, field, text != NULL ? text : "missing", expected);
-    free(text);
-    return GT_UNSUPPORTED;
-}
-
-static bool is_absent(const json_t *value)
-{
-    return value == NULL || json_is_null(value);
-}
-
-static bool is_text(const json_t *value, const char *text)
-{
-    return json_is_string(value) && strcmp(json_string_value(value), text) == 0;
-}
-
-/* Checks the fields of "model" that change ids; they must be absent, null, false or empty. */
-static enum gt_status model_check(const json_t *model, const char *path)
-{
-    static const char *const fields[] = {
-        "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges"};
-    char name[64];
-    const json_t *type = json_object_get(model, "type");
-    if (!json_is_object(model) || (!is_absent(type) && !is_text(type, "BPE")))
-        return field_refuse(path, "model.type", type, "\"BPE\"");
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        const json_t *value = json_object_get(model, fields[i]);
-        if (is_absent(value) || json_is_false(value) || is_text(value, ""))
-            continue;
-        (void)snprintf(name, sizeof name, "model.%s", fields[i]);
-        return field_refuse(path, name, value, "null");
-    }
-    return GT_OK;
-}
-
-static enum gt_status split_check(const json_t *root, const char *path)
-{
-    const json_t *normalizer = json_object_get(root, "normalizer");
-    const json_t *split = json_object_get(root, "pre_tokenizer");
-    const json_t *after = json_object_get(root, "post_processor");
-    const json_t *prefix = json_object_get(split, "add_prefix_space"), *regex = json_object_get(split, "use_regex");
-    if (!is_absent(normalizer))
-        return field_refuse(path, "normalizer", normalizer, "null");
-    if (!json_is_object(split) || !is_text(json_object_get(split, "type"), "ByteLevel"))
-        return field_refuse(path, "pre_tokenizer", split, "\"ByteLevel\"");
-    if (!json_is_false(prefix))
-        return field_refuse(path, "pre_tokenizer.add_prefix_space", prefix, "false");
-    if (!is_absent(regex) && !json_is_true(regex))
-        return field_refuse(path, "pre_tokenizer.use_regex", regex, "true");
-    if (!is_absent(after) && !is_text(json_object_get(after, "type"), "ByteLevel"))
-        return field_refuse(path, "post_processor", after, "null or \"ByteLevel\"");
-    return GT_OK;
-}
-
-static enum gt_status added_check(const json_t *added, const char *path)
-{
-    static const char *const fields[] = {"lstrip", "rstrip", "single_word"};
-    if (!is_absent(added) && (!json_is_array(added) || json_array_size(added) > 1024))
-        return field_refuse(path, "added_tokens", added, "a list of at most 1024");
-    for (size_t i = 0; i < json_array_size(added); i++) {
-        const json_t *token = json_array_get(added, i);
-        if (!json_is_string(json_object_get(token, "content")))
-            return field_refuse(path, "added_tokens.content", token, "text");
-        if (!json_is_true(json_object_get(token, "special")))
-            return field_refuse(path, "added_tokens.special", token, "true");
-        for (size_t k = 0; k < sizeof fields / sizeof fields[0]; k++)
-            if (json_is_true(json_object_get(token, fields[k])))
-                return field_refuse(path, "added_tokens", token, "lstrip, rstrip and single_word false");
-    }
-    return GT_OK;
-}
-
-/* ---- tokenizer.json: merges ---- */
+/* ---- tokenizer.json ---- */
 
 /* "LEFT RIGHT" or, since tokenizers 0.20, ["LEFT", "RIGHT"]. */
 static bool merge_put(struct bpe *bpe, const json_t *merge)
@@ -441,22 +353,41 @@ static enum gt_status merges_put(struct bpe *bpe, const json_t *merges, const ch
     return bpe_finish(bpe, path);
 }
 
+/* Returns the added tokens as an object from text to id, NULL when out of memory. */
+static json_t *added_object(const json_t *list)
+{
+    json_t *object = json_object();
+    int failures = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *token = json_array_get(list, i);
+        json_t *id = json_object_get(token, "id");
+        failures |= json_object_set_new(object, json_string_value(json_object_get(token, "content")),
+                                        id != NULL ? json_incref(id) : json_null());
+    }
+    return json_whole(object, failures);
+}
+
 static enum gt_status json_import(struct hostmem *mem, const json_t *root, const char *path, struct bpe **out)
 {
-    const json_t *model = json_object_get(root, "model"), *added = json_object_get(root, "added_tokens");
+    const json_t *model = json_object_get(root, "model");
     const json_t *vocab = json_object_get(model, "vocab"), *merges = json_object_get(model, "merges");
-    TRY(model_check(model, path));
-    TRY(split_check(root, path));
-    TRY(added_check(added, path));
+    struct bpe_pipeline pipeline;
+    TRY(tokenizer_pipeline_read(root, path, &pipeline));
     if (!json_is_object(vocab) || !json_is_array(merges) || json_array_size(merges) > BPE_MERGES_MAX) {
         log_error("%s: field \"model\": expected \"vocab\", an object, and \"merges\", a list of at most %d", path,
                   BPE_MERGES_MAX);
         return GT_DATA;
     }
-    struct vocab_reading reading = {.path = path, .vocab = vocab, .added = json_is_array(added) ? added : json_array()};
+    struct vocab_reading reading = {
+        .path = path, .vocab = vocab, .added = added_object(json_object_get(root, "added_tokens"))};
+    if (reading.added == NULL) {
+        log_error("%s: out of memory for its added tokens", path);
+        return GT_NO_MEMORY;
+    }
     enum gt_status status = vocab_build(mem, &reading, json_array_size(merges));
-    if (!json_is_array(added))
-        json_decref((json_t *)reading.added);
+    json_decref(reading.added);
+    if (status == GT_OK)
+        status = tokenizer_pipeline_set(reading.bpe, root, path, &pipeline);
     if (status == GT_OK)
         status = merges_put(reading.bpe, merges, path);
     if (status == GT_OK)
@@ -527,6 +458,8 @@ static enum gt_status import_file(struct hostmem *mem, const char *path, struct 
         return tokenizer_open_file(mem, path, out);
     if (ends_with(path, ".json") || ends_with(path, ".tiktoken"))
         return import_files(mem, path, NULL, out);
+    if (strcmp(name, "tokenizer.model") == 0)
+        return tokenizer_pipeline_refuse_kind(path, "SentencePiece");
     log_error(
         "%s: not the name of a vocabulary file; expected %s, vocab.bpe with encoder.json, merges.txt with vocab.json, "
         "NAME.tiktoken or %s",

@@ -33,7 +33,7 @@
 
 /* Constants of the format. */
 enum type { TYPE_UINT32 = 4, TYPE_INT32 = 5, TYPE_FLOAT32 = 6, TYPE_BOOL = 7, TYPE_STRING = 8, TYPE_ARRAY = 9 };
-enum token { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_UNUSED = 5 };
+enum token { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_USER_DEFINED = 4, TOKEN_UNUSED = 5 };
 
 /* Everything before the data, in memory. */
 struct head {
@@ -120,7 +120,8 @@ struct text {
 /* Returns false without a tokenizer, and for a vocabulary with ranks but no merges (tiktoken's). */
 static bool tokens_possible(const struct tokenizer *tokenizer)
 {
-    return tokenizer != NULL && (tokenizer_kind_of(tokenizer) != TOKENIZER_BPE || tokenizer_export_possible(tokenizer));
+    return tokenizer != NULL && (tokenizer_kind_of(tokenizer) != TOKENIZER_BPE ||
+                                 tokenizer_export_possible(tokenizer, TOKENIZER_EXPORT_JSON));
 }
 
 /* Gives the token's text in the file; returns its type. */
@@ -137,7 +138,7 @@ static enum token token_text(const struct tokenizer *tokenizer, int32_t id, stru
     if (bpe != NULL && bpe_is_special(bpe, id)) {
         memcpy(out->bytes, bytes, count);
         out->count = count;
-        return TOKEN_CONTROL;
+        return bpe_is_literal(bpe, id) ? TOKEN_USER_DEFINED : TOKEN_CONTROL;
     }
     out->count = bpe_alphabet_write(bytes, count, out->bytes);
     return TOKEN_NORMAL;
@@ -204,13 +205,19 @@ static void merges_write(struct head *head, const struct tokenizer *tokenizer)
 /* Puts the tokenizer.ggml.* keys for a model of `vocab_size` rows, at least the tokenizer's. */
 static void tokens_put(struct head *head, const struct tokenizer *tokenizer, int32_t vocab_size)
 {
+    static const char *const splits[] = {[BPE_SPLIT_GPT2] = "gpt-2",
+                                         [BPE_SPLIT_SMOLLM] = "smollm",
+                                         [BPE_SPLIT_LLAMA3] = "llama-bpe",
+                                         [BPE_SPLIT_QWEN2] = "qwen2"};
+    const int32_t eot = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
+    const int32_t bos = tokenizer != NULL ? tokenizer_bos(tokenizer) : -1;
     struct text text;
     if (!tokens_possible(tokenizer)) {
         key_string(head, "tokenizer.ggml.model", "none");
         return;
     }
     key_string(head, "tokenizer.ggml.model", "gpt2");
-    key_string(head, "tokenizer.ggml.pre", "gpt-2");
+    key_string(head, "tokenizer.ggml.pre", splits[tokenizer_split(tokenizer)]);
     key_array(head, "tokenizer.ggml.tokens", TYPE_STRING, (uint64_t)vocab_size);
     for (int32_t id = 0; id < vocab_size; id++) {
         (void)token_text(tokenizer, id, &text);
@@ -220,11 +227,11 @@ static void tokens_put(struct head *head, const struct tokenizer *tokenizer, int
     for (int32_t id = 0; id < vocab_size; id++)
         put_u32(head, (uint32_t)token_text(tokenizer, id, &text));
     merges_write(head, tokenizer);
-    key(head, "tokenizer.ggml.add_bos_token", TYPE_BOOL, &(bool){false}, 1);
-    if (tokenizer_eot(tokenizer) < 0)
-        return;
-    key_u32(head, "tokenizer.ggml.bos_token_id", tokenizer_eot(tokenizer));
-    key_u32(head, "tokenizer.ggml.eos_token_id", tokenizer_eot(tokenizer));
+    key(head, "tokenizer.ggml.add_bos_token", TYPE_BOOL, &(bool){bos >= 0}, 1);
+    if (bos >= 0 || eot >= 0)
+        key_u32(head, "tokenizer.ggml.bos_token_id", bos >= 0 ? bos : eot);
+    if (eot >= 0)
+        key_u32(head, "tokenizer.ggml.eos_token_id", eot);
 }
 
 static void tokens_log(const struct tokenizer *tokenizer)

@@ -125,20 +125,16 @@ static enum gt_status json_save(const struct hf_export *export, const char *name
     return json_replace_file(path, root, CHECKPOINT_JSON_INDENT);
 }
 
-/* The end-of-text token of the tokenizer, else the one in the checkpoint's config.json. */
-static int32_t end_token(const struct hf_export *export, int32_t otherwise)
-{
-    const struct tokenizer *tokenizer = export->options->tokenizer;
-    const int32_t end = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
-    return end >= 0 ? end : otherwise;
-}
-
 static enum gt_status configs_write(const struct hf_export *export)
 {
     const struct checkpoint *checkpoint = export->options->checkpoint;
     json_t *config = NULL, *generation = NULL;
-    const int32_t bos = end_token(export, checkpoint->bos_token), eos = end_token(export, checkpoint->eos_token);
-    TRY(hf_config_make(&checkpoint->config, bos, eos, &config));
+    const struct tokenizer *tokenizer = export->options->tokenizer;
+    /* The tokenizer's, else those in the checkpoint's config.json. */
+    const int32_t end = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
+    const int32_t begin = tokenizer != NULL && tokenizer_bos(tokenizer) >= 0 ? tokenizer_bos(tokenizer) : end;
+    TRY(hf_config_make(&checkpoint->config, begin >= 0 ? begin : checkpoint->bos_token,
+                       end >= 0 ? end : checkpoint->eos_token, &config));
     generation =
         json_pack("{s:b, s:O, s:O}", "_from_model_config", 1, "bos_token_id", json_object_get(config, "bos_token_id"),
                   "eos_token_id", json_object_get(config, "eos_token_id"));

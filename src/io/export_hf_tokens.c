@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "data/bpe.h"
+#include "data/tokenizer_bpe.h"
 #include "data/tokenizer_export.h"
 
 #define CHARACTER_BYTES_MAX 4
@@ -83,10 +84,16 @@ static json_t *config_json(const struct tokenizer *tokenizer, int32_t block_size
 {
     json_t *root = json_pack("{s:s, s:i, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "model_max_length",
                              (int)block_size, "clean_up_tokenization_spaces", 0);
-    static const char *const roles[] = {"bos_token", "eos_token", "unk_token"};
+    const int32_t end = tokenizer_eot(tokenizer), begin = tokenizer_bos(tokenizer);
+    const struct {
+        const char *name;
+        int32_t id;
+    } roles[] = {{"bos_token", begin >= 0 ? begin : end}, {"eos_token", end}, {"unk_token", begin >= 0 ? -1 : end}};
     int failures = root == NULL;
-    for (size_t i = 0; tokenizer_eot(tokenizer) >= 0 && i < sizeof roles / sizeof roles[0]; i++)
-        failures |= json_object_set_new(root, roles[i], json_string(BPE_EOT_TEXT));
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
+        if (roles[i].id >= 0)
+            failures |=
+                json_object_set_new(root, roles[i].name, tokenizer_bpe_token(tokenizer_bpe(tokenizer), roles[i].id));
     return json_whole(root, failures);
 }
 
@@ -116,7 +123,7 @@ static enum gt_status text_make(const struct tokenizer *tokenizer, const struct 
     }
     if (file == CONFIG)
         return json_take(config_json(tokenizer, block_size), file, 2, out);
-    if (tokenizer_export_possible(as_bpe))
+    if (tokenizer_export_possible(as_bpe, parts[file]))
         return tokenizer_export_text(as_bpe, parts[file], out, &size_bytes);
     if (file == TOKENIZER && tokenizer_kind_of(tokenizer) == TOKENIZER_CHARS)
         return json_take(chars_json(tokenizer), file, 0, out);

@@ -14,7 +14,9 @@
 
 #include "base/log.h"
 #include "base/size.h"
+#include "data/hf_hub.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer_import.h"
 #include "data/tokens.h"
 #include "io/checkpoint_keep.h"
 #include "io/hf_cache.h"
@@ -250,6 +252,8 @@ static enum gt_status weights_path(const struct config *config, char out[static 
         return checkpoint_keep_find(from, config->checkpoint, out);
     if (from == config->init_from && hf_cache_is_name(from))
         return hf_cache_find(from, out);
+    if (from == config->init_from && hf_hub_is_repository(from))
+        return hf_hub_find(from, out);
     snprintf(out, FILE_PATH_MAX, "%s", from);
     return GT_OK;
 }
@@ -334,6 +338,31 @@ enum gt_status restore_open_weights(struct hostmem *mem, const struct config *co
     *source = (struct restore_source){0};
     TRY(weights_path(config, from));
     return checkpoint_open(mem, from, false, &source->checkpoint);
+}
+
+enum gt_status restore_tokenizer_check(struct hostmem *mem, const struct config *config,
+                                       const struct restore_source *source, const struct tokenizer *data,
+                                       const char *folder)
+{
+    char from[FILE_PATH_MAX];
+    struct tokenizer *own = NULL;
+    bool found = false;
+    if (data == NULL || source->checkpoint == NULL || source->resume)
+        return checkpoint_tokenizer_check(source->checkpoint, data, folder);
+    TRY(weights_path(config, from));
+    if (file_is_folder(from))
+        TRY(tokenizer_import_folder(from, &found));
+    if (found)
+        TRY(tokenizer_import(mem, from, &own));
+    const int64_t tokens = tokenizer_vocab_size(data), rows = source->checkpoint->config.vocab_size;
+    const bool same = own != NULL ? tokenizer_has_same_tokens(own, data) : tokens <= rows;
+    if (!same)
+        log_error("%s: this text was made into ids by a tokenizer of %" PRId64 " tokens, but %s of %s has %" PRId64
+                  "; prepare it again with gpt-prepare --tokenizer=%s",
+                  folder, tokens, own != NULL ? "that" : "the vocabulary", from,
+                  own != NULL ? tokenizer_vocab_size(own) : rows, from);
+    tokenizer_destroy(own);
+    return same ? GT_OK : GT_DATA;
 }
 
 void restore_close(struct restore_source *source)

@@ -118,8 +118,7 @@ static enum gt_status run(struct trainer *t, const char *folder)
     const struct config *config = t->config;
     struct run_data data = {0};
     TRY(tokenizer_open_dataset(t->mem, folder, &t->tokenizer));
-    if (t->source.resume)
-        TRY(checkpoint_tokenizer_check(t->source.checkpoint, t->tokenizer, folder));
+    TRY(restore_tokenizer_check(t->mem, config, &t->source, t->tokenizer, folder));
     TRY(feed_open(t->mem, config, folder, session->model->options.config.vocab_size, largest_batch(session), &t->feed));
     TRY(feed_manifest_check(&t->feed, folder, t->tokenizer));
     if (!config->eval_only) {

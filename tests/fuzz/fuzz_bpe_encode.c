@@ -62,7 +62,7 @@ static void check_cut(struct tokenizer_encoder *encoder, const char *text, size_
     bool forced = false;
     if (text_count < 2)
         return;
-    const size_t cut = documents_cut(text, text_count / 2, &forced);
+    const size_t cut = documents_cut(text, text_count / 2, false, &forced);
     FUZZ_CHECK(cut > 0 && cut <= text_count / 2);
     if (forced)
         return;

@@ -28,7 +28,7 @@ enum { THREADS_MAX = 256 };
 struct record {
     const char *text;
     size_t count; /* bytes, or ids */
-    int32_t *ids; /* with room for `count` */
+    int32_t *ids;
     size_t id_count;
     enum gt_status status;
     struct tokenizer_fault fault;
@@ -42,7 +42,7 @@ struct tool {
     size_t input_count;
     struct record *documents;
     size_t document_count;
-    int32_t *ids; /* of all documents; each has room for as many ids as it has bytes */
+    int32_t *ids; /* of all documents; each has room for those of its bytes */
 };
 
 static enum gt_status fail(const char *what)
@@ -126,9 +126,10 @@ static enum gt_status tool_encode(struct tool *tool, int argc, char **argv)
         TRY(tokenizer_encoder_create(tool->mem, tool->tokenizer, &tool->encoders[i]));
     TRY(file_read_all(argv[4], INPUT_MAX, &tool->input, &tool->input_count));
     TRY(records_list(tool, 1));
-    TRY(HOSTMEM_NEW(tool->mem, tool->input_count, "ids", &tool->ids));
+    const size_t most = tokenizer_ids_per_byte(tool->tokenizer);
+    TRY(hostmem_alloc(tool->mem, tool->input_count, most * sizeof(int32_t), "ids", &tool->ids));
     for (size_t i = 0; i < tool->document_count; i++)
-        tool->documents[i].ids = tool->ids + (tool->documents[i].text - tool->input);
+        tool->documents[i].ids = tool->ids + (size_t)(tool->documents[i].text - tool->input) * most;
     for (int repeat = argc > 6 ? atoi(argv[6]) : 1; repeat > 0; repeat--) {
         const int64_t begin_ns = clock_monotonic_ns();
         TRY(records_encode(tool, threads, argv[4]));

@@ -9,7 +9,7 @@ static struct bpe_splitter *open_splitter(struct data_fixture *fixture)
 {
     struct bpe_splitter *splitter = NULL;
     fixture_open(fixture);
-    ck_assert_int_eq(bpe_splitter_create(fixture->mem, &splitter), GT_OK);
+    ck_assert_int_eq(bpe_splitter_create(fixture->mem, BPE_SPLIT_GPT2, &splitter), GT_OK);
     return splitter;
 }
 
@@ -206,7 +206,7 @@ TEST(split_cut_changes_nothing)
         random_text(5000 + i, true, text, count);
         const size_t pieces = split_ends(splitter, text, count, whole);
         bool forced = false;
-        const size_t cut = documents_cut(text, 1 + random_below(5, i, (uint32_t)count), &forced);
+        const size_t cut = documents_cut(text, 1 + random_below(5, i, (uint32_t)count), false, &forced);
         if (forced)
             continue;
         cuts++;
@@ -227,7 +227,7 @@ TEST(split_survives_failed_allocations)
     struct bpe_splitter *splitter = NULL;
     fixture_open(&fixture);
     hostmem_fail_at(fixture.mem, 1);
-    ck_assert_int_eq(bpe_splitter_create(fixture.mem, &splitter), GT_NO_MEMORY);
+    ck_assert_int_eq(bpe_splitter_create(fixture.mem, BPE_SPLIT_GPT2, &splitter), GT_NO_MEMORY);
     ck_assert_ptr_null(splitter);
     fixture_close(&fixture);
 }

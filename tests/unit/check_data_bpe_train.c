@@ -129,7 +129,7 @@ TEST(train_agrees_with_counting_anew)
     char text[PLAIN_MAX / 2];
     fixture_open(&fixture);
     ck_assert_ptr_nonnull(plain);
-    ck_assert_int_eq(bpe_splitter_create(fixture.mem, &splitter), GT_OK);
+    ck_assert_int_eq(bpe_splitter_create(fixture.mem, BPE_SPLIT_GPT2, &splitter), GT_OK);
     for (uint32_t i = 0; i < 4; i++) {
         size_t count = 0;
         random_text(300 + i, i % 2 == 1, text, sizeof text);
@@ -169,7 +169,7 @@ TEST(train_in_parts)
     ck_assert_int_eq(bpe_trainer_create(fixture.mem, &trainer), GT_OK);
     for (size_t at = 0; at < sizeof text;) {
         bool forced = false;
-        const size_t left = sizeof text - at, cut = left > 500 ? documents_cut(text + at, 500, &forced) : left;
+        const size_t left = sizeof text - at, cut = left > 500 ? documents_cut(text + at, 500, false, &forced) : left;
         ck_assert(!forced);
         ck_assert_int_eq(bpe_trainer_add(trainer, text + at, cut), GT_OK);
         at += cut;

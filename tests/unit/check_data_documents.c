@@ -185,7 +185,7 @@ TEST(documents_longer_than_a_part)
 static void expect_cut(const char *text, size_t at, bool forced)
 {
     bool was_forced = !forced;
-    ck_assert_uint_eq(documents_cut(text, strlen(text), &was_forced), at);
+    ck_assert_uint_eq(documents_cut(text, strlen(text), false, &was_forced), at);
     ck_assert_int_eq(was_forced, forced);
 }
 

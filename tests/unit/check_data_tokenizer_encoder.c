@@ -48,7 +48,7 @@ TEST(encoder_bpe_is_the_definition)
     fixture_open(&fixture);
     struct tokenizer *tokenizer = make_trained(&fixture, 400);
     ck_assert_int_eq(tokenizer_encoder_create(fixture.mem, tokenizer, &used), GT_OK);
-    ck_assert_int_eq(bpe_splitter_create(fixture.mem, &splitter), GT_OK);
+    ck_assert_int_eq(bpe_splitter_create(fixture.mem, BPE_SPLIT_GPT2, &splitter), GT_OK);
     for (uint32_t i = 0; i < 500; i++) {
         const size_t count = random_below(6, i, sizeof text);
         const char *piece = NULL;

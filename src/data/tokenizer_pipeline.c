@@ -1,0 +1,223 @@
+/* Reads the pipeline of tokenizer.json.
+ *
+ * Each field that could change ids is checked, and the error names it and its value.  Fields that only matter to
+ * decoders and to offsets in the text are carried along.
+ */
+#include "data/tokenizer_pipeline.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "data/text_nfc.h"
+
+#define ADDED_MAX 4096
+
+enum gt_status tokenizer_pipeline_refuse_kind(const char *path, const char *kind)
+{
+    log_error("%s: this is a %s vocabulary; only byte-level BPE can be read, as GPT-2, Llama 3, Qwen and SmolLM have "
+              "it; take such a model, or let --tokenizer=train make a vocabulary for a new one",
+              path, kind);
+    return GT_UNSUPPORTED;
+}
+
+static enum gt_status field_refuse(const char *path, const char *field, const json_t *value, const char *expected)
+{
+    char *text = value != NULL ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    log_error("%s: field \"%s\": %.300s; only %s can be read", path, field, text != NULL ? text : "missing", expected);
+    free(text);
+    return GT_UNSUPPORTED;
+}
+
+static bool is_absent(const json_t *value)
+{
+    return value == NULL || json_is_null(value);
+}
+
+static bool is_text(const json_t *value, const char *text)
+{
+    return json_is_string(value) && strcmp(json_string_value(value), text) == 0;
+}
+
+static bool is_type(const json_t *object, const char *type)
+{
+    return is_text(json_object_get(object, "type"), type);
+}
+
+/* Checks the fields of "model" that change ids; they must be absent, null, false or empty. */
+static enum gt_status model_read(const json_t *model, const char *path, struct bpe_pipeline *out)
+{
+    static const char *const fields[] = {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"};
+    char name[64];
+    const json_t *type = json_object_get(model, "type"), *ignores = json_object_get(model, "ignore_merges");
+    if (json_is_string(type) && strcmp(json_string_value(type), "BPE") != 0)
+        return tokenizer_pipeline_refuse_kind(path, json_string_value(type));
+    if (json_is_true(json_object_get(model, "byte_fallback")))
+        return tokenizer_pipeline_refuse_kind(path, "SentencePiece");
+    if (!json_is_object(model) || (!is_absent(type) && !json_is_string(type)))
+        return field_refuse(path, "model.type", type, "\"BPE\"");
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        const json_t *value = json_object_get(model, fields[i]);
+        if (is_absent(value) || is_text(value, ""))
+            continue;
+        (void)snprintf(name, sizeof name, "model.%s", fields[i]);
+        return field_refuse(path, name, value, "null");
+    }
+    if (!is_absent(ignores) && !json_is_boolean(ignores))
+        return field_refuse(path, "model.ignore_merges", ignores, "true or false");
+    out->ignore_merges = json_is_true(ignores);
+    return GT_OK;
+}
+
+/* Reads the step before "ByteLevel" in a sequence: each digit alone, or an expression. */
+static enum gt_status split_first_read(const json_t *first, const char *path, enum bpe_split *out)
+{
+    const json_t *regex = json_object_get(json_object_get(first, "pattern"), "Regex");
+    if (is_type(first, "Digits") && json_is_true(json_object_get(first, "individual_digits"))) {
+        *out = BPE_SPLIT_SMOLLM;
+        return GT_OK;
+    }
+    const bool isolates = is_type(first, "Split") && is_text(json_object_get(first, "behavior"), "Isolated") &&
+                          !json_is_true(json_object_get(first, "invert"));
+    if (isolates && json_is_string(regex) && bpe_split_of_regex(json_string_value(regex), out))
+        return GT_OK;
+    return field_refuse(path, "pre_tokenizer", isolates && regex != NULL ? regex : first,
+                        "the splits of GPT-2, Llama 3, Qwen2 and SmolLM");
+}
+
+static enum gt_status split_read(const json_t *root, const char *path, enum bpe_split *out)
+{
+    const json_t *steps = json_object_get(root, "pre_tokenizer"), *last = steps;
+    *out = BPE_SPLIT_GPT2;
+    if (is_type(steps, "Sequence")) {
+        const json_t *list = json_object_get(steps, "pretokenizers");
+        TRY(split_first_read(json_array_get(list, 0), path, out));
+        last = json_array_size(list) == 2 ? json_array_get(list, 1) : NULL;
+    }
+    const json_t *prefix = json_object_get(last, "add_prefix_space"), *regex = json_object_get(last, "use_regex");
+    const bool splits = *out == BPE_SPLIT_GPT2 || *out == BPE_SPLIT_SMOLLM;
+    if (!is_type(last, "ByteLevel"))
+        return field_refuse(path, "pre_tokenizer", steps, "\"ByteLevel\", alone or behind one other step,");
+    if (!json_is_false(prefix))
+        return field_refuse(path, "pre_tokenizer.add_prefix_space", prefix, "false");
+    if (splits != (is_absent(regex) || json_is_true(regex)))
+        return field_refuse(path, "pre_tokenizer.use_regex", regex, splits ? "true" : "false");
+    return GT_OK;
+}
+
+/* Reads "TemplateProcessing": [BOS, the text], or the text alone. */
+static bool template_read(const json_t *template, int32_t *out)
+{
+    const json_t *single = json_object_get(template, "single");
+    const size_t count = json_array_size(single);
+    const json_t *text = json_object_get(json_array_get(single, count - 1), "Sequence");
+    const json_t *before = json_object_get(json_array_get(single, 0), "SpecialToken");
+    const char *name = json_string_value(json_object_get(before, "id"));
+    const json_t *ids = json_object_get(json_object_get(json_object_get(template, "special_tokens"), name), "ids");
+    const json_t *id = json_array_get(ids, 0);
+    if (count < 1 || count > 2 || !is_text(json_object_get(text, "id"), "A"))
+        return false;
+    if (count == 1)
+        return true;
+    *out = json_is_integer(id) && json_integer_value(id) < BPE_VOCAB_MAX ? (int32_t)json_integer_value(id) : -1;
+    return json_array_size(ids) == 1 && *out >= 0;
+}
+
+static enum gt_status bos_read(const json_t *root, const char *path, int32_t *out)
+{
+    const json_t *all = json_object_get(root, "post_processor"), *list = json_object_get(all, "processors");
+    const size_t count = is_absent(all) ? 0 : is_type(all, "Sequence") ? json_array_size(list) : 1;
+    *out = -1;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *step = is_type(all, "Sequence") ? json_array_get(list, i) : all;
+        const bool adds = is_type(step, "TemplateProcessing") && *out < 0;
+        if (!is_type(step, "ByteLevel") && !(adds && template_read(step, out)))
+            return field_refuse(path, "post_processor", step,
+                                "\"ByteLevel\" and a template of one token before the text");
+    }
+    return GT_OK;
+}
+
+static enum gt_status added_check(const json_t *root, const char *path, bool nfc)
+{
+    static const char *const fields[] = {"lstrip", "rstrip", "single_word"};
+    const json_t *added = json_object_get(root, "added_tokens");
+    if (!is_absent(added) && (!json_is_array(added) || json_array_size(added) > ADDED_MAX))
+        return field_refuse(path, "added_tokens", added, "a list of at most 4096");
+    for (size_t i = 0; i < json_array_size(added); i++) {
+        const json_t *token = json_array_get(added, i);
+        if (!json_is_string(json_object_get(token, "content")))
+            return field_refuse(path, "added_tokens.content", token, "text");
+        for (size_t k = 0; k < sizeof fields / sizeof fields[0]; k++)
+            if (json_is_true(json_object_get(token, fields[k])))
+                return field_refuse(path, "added_tokens", token, "lstrip, rstrip and single_word false");
+        if (nfc && json_is_true(json_object_get(token, "normalized")))
+            return field_refuse(path, "added_tokens", token, "normalized false with a normalizer");
+    }
+    return GT_OK;
+}
+
+enum gt_status tokenizer_pipeline_read(const json_t *root, const char *path, struct bpe_pipeline *out)
+{
+    const json_t *normalizer = json_object_get(root, "normalizer");
+    TRY(model_read(json_object_get(root, "model"), path, out));
+    out->nfc = is_type(normalizer, "NFC");
+    if (!is_absent(normalizer) && !out->nfc)
+        return field_refuse(path, "normalizer", normalizer, "null or \"NFC\"");
+    if (out->nfc)
+        TRY(text_nfc_check(path));
+    TRY(split_read(root, path, &out->split));
+    TRY(bos_read(root, path, &out->bos));
+    return added_check(root, path, out->nfc);
+}
+
+/* Returns the text of `root` without vocabulary and merges, which the caller free()s; NULL when out of memory. */
+static char *json_without_vocabulary(const json_t *root)
+{
+    json_t *copy = json_copy((json_t *)root); /* jansson's copies need a non-const pointer but change nothing */
+    json_t *model = json_copy(json_object_get(root, "model"));
+    json_object_del(model, "vocab");
+    json_object_del(model, "merges");
+    const bool set = json_object_set_new(copy, "model", model) == 0;
+    char *text = set ? json_dumps(copy, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    json_decref(copy);
+    return text;
+}
+
+enum gt_status tokenizer_pipeline_set(struct bpe *bpe, const json_t *root, const char *path,
+                                      const struct bpe_pipeline *pipeline)
+{
+    const json_t *added = json_object_get(root, "added_tokens");
+    bool is_gpt2 = pipeline->split == BPE_SPLIT_GPT2 && !pipeline->nfc && !pipeline->ignore_merges && pipeline->bos < 0;
+    for (size_t i = 0; i < json_array_size(added); i++) {
+        const json_t *token = json_array_get(added, i), *content = json_object_get(token, "content");
+        const json_int_t id = json_integer_value(json_object_get(token, "id"));
+        const char *text = NULL;
+        const size_t count =
+            id < BPE_VOCAB_MAX && bpe_is_special(bpe, (int32_t)id) ? bpe_token(bpe, (int32_t)id, &text) : 0;
+        if (count == 0 || count != json_string_length(content) ||
+            memcmp(text, json_string_value(content), count) != 0) {
+            log_error("%s: field \"added_tokens\": entry %zu is not the token of its id", path, i);
+            return GT_DATA;
+        }
+        if (json_is_true(json_object_get(token, "special")))
+            continue;
+        bpe_set_literal(bpe, (int32_t)id);
+        is_gpt2 = false;
+    }
+    if (pipeline->bos >= 0 && !bpe_is_special(bpe, pipeline->bos)) {
+        log_error("%s: field \"post_processor\": %d is the id of no added token", path, (int)pipeline->bos);
+        return GT_DATA;
+    }
+    if (is_gpt2)
+        return GT_OK;
+    char *text = json_without_vocabulary(root);
+    if (text == NULL) {
+        log_error("out of memory: the pipeline of %s", path);
+        return GT_NO_MEMORY;
+    }
+    const enum gt_status status = bpe_set_pipeline(bpe, pipeline, text);
+    free(text);
+    return status;
+}

@@ -175,7 +175,7 @@ static enum gt_status prompt_read(struct sample *sample)
         status = GT_USAGE;
     }
     if (status == GT_OK)
-        status = hostmem_alloc(sample->mem, count * tokenizer_ids_per_byte(sample->tokenizer) + 1, sizeof(int32_t),
+        status = hostmem_alloc(sample->mem, count * tokenizer_pipeline(sample->tokenizer)->growth + 1, sizeof(int32_t),
                                "prompt", &array);
     sample->prompt = array;
     if (status == GT_OK)
@@ -291,7 +291,7 @@ static void text_begin(const struct sample *sample, struct sample_text *text, st
 {
     char bytes[TOKENIZER_TEXT_MAX];
     *text = (struct sample_text){0};
-    for (size_t i = sample->prompt[0] == tokenizer_bos(sample->tokenizer); i < sample->prompt_count; i++)
+    for (size_t i = sample->prompt[0] == tokenizer_pipeline(sample->tokenizer)->bos; i < sample->prompt_count; i++)
         show(NULL, bytes, tokenizer_stream_push(sample->tokenizer, &text->stream, sample->prompt[i], bytes));
 }
 

@@ -59,12 +59,14 @@ struct bpe {
     int32_t eot;
     uint32_t hash;
     struct bpe_pipeline pipeline;
-    char *json;              /* of the pipeline; NULL: GPT-2's */
+    char *json;              /* owned; pipeline.json */
     struct bpe_index *index; /* from texts to ids; after bpe_finish() only with ignore_merges, else NULL */
     size_t index_mask;
     struct bpe_pair *pairs; /* NULL before bpe_finish() */
     size_t pair_mask;
 };
+
+const struct bpe_pipeline bpe_pipeline_of_gpt2 = {.split = BPE_SPLIT_GPT2, .growth = 1, .bos = -1};
 
 static size_t table_capacity(size_t count)
 {
@@ -98,7 +100,7 @@ enum gt_status bpe_create(struct hostmem *mem, const struct bpe_spec *spec, stru
     bpe->merge_capacity = spec->merge_count;
     bpe->rank = spec->rank;
     bpe->eot = -1;
-    bpe->pipeline.bos = -1;
+    bpe->pipeline = bpe_pipeline_of_gpt2;
     for (int i = 0; i < 256; i++)
         bpe->byte_ids[i] = -1;
     const enum gt_status status = bpe_allocate(bpe, spec);
@@ -248,10 +250,12 @@ void bpe_set_literal(struct bpe *bpe, int32_t id)
     bpe->tokens[id].literal = true;
 }
 
-enum gt_status bpe_set_pipeline(struct bpe *bpe, const struct bpe_pipeline *pipeline, const char *json)
+enum gt_status bpe_set_pipeline(struct bpe *bpe, const struct bpe_pipeline *pipeline)
 {
+    TRY(hostmem_strdup(bpe->mem, pipeline->json, &bpe->json));
     bpe->pipeline = *pipeline;
-    return hostmem_strdup(bpe->mem, json, &bpe->json);
+    bpe->pipeline.json = bpe->json;
+    return GT_OK;
 }
 
 static enum gt_status check_complete(const struct bpe *bpe, const char *source)
@@ -447,11 +451,6 @@ bool bpe_is_literal(const struct bpe *bpe, int32_t id)
 const struct bpe_pipeline *bpe_pipeline_of(const struct bpe *bpe)
 {
     return &bpe->pipeline;
-}
-
-const char *bpe_pipeline_json(const struct bpe *bpe)
-{
-    return bpe->json;
 }
 
 int32_t bpe_eot(const struct bpe *bpe)

@@ -37,10 +37,12 @@ struct bpe_merge {
 
 struct bpe_pipeline {
     enum bpe_split split;
-    bool nfc;           /* text is normalized to form C */
+    size_t growth; /* the most that normalization may lengthen text by: 1 without it, TEXT_NFC_GROWTH_MAX with NFC */
     bool ignore_merges; /* a piece that is a token needs no merges */
     int32_t bos;        /* the token before each text, or -1 */
+    const char *json;   /* tokenizer.json without the vocabulary, which export writes; NULL: GPT-2's pipeline */
 };
+extern const struct bpe_pipeline bpe_pipeline_of_gpt2;
 
 struct bpe;
 
@@ -77,9 +79,8 @@ bool bpe_add_written_merge(struct bpe *bpe, const char *left, size_t left_count,
 enum gt_status bpe_add_eot(struct bpe *bpe, size_t id);
 /* Makes a special token one that text always becomes, like tokenizer.json's added tokens that are not "special". */
 void bpe_set_literal(struct bpe *bpe, int32_t id);
-/* Replaces the pipeline of GPT-2.  `json` is tokenizer.json without the vocabulary, which export writes.  Errors:
- * GT_NO_MEMORY. */
-enum gt_status bpe_set_pipeline(struct bpe *bpe, const struct bpe_pipeline *pipeline, const char *json);
+/* Replaces the pipeline of GPT-2; copies `json`.  Errors: GT_NO_MEMORY. */
+enum gt_status bpe_set_pipeline(struct bpe *bpe, const struct bpe_pipeline *pipeline);
 /* Checks and indexes the vocabulary, which is constant from then on.  `source` is for the message.  Errors: GT_DATA
  * when an id or the token of a byte is missing, GT_NO_MEMORY. */
 enum gt_status bpe_finish(struct bpe *bpe, const char *source);
@@ -95,8 +96,6 @@ bool bpe_is_special(const struct bpe *bpe, int32_t id);
 const int32_t *bpe_specials(const struct bpe *bpe, size_t *out_count);
 bool bpe_is_literal(const struct bpe *bpe, int32_t id);
 const struct bpe_pipeline *bpe_pipeline_of(const struct bpe *bpe);
-/* Returns the text that bpe_set_pipeline() got, or NULL. */
-const char *bpe_pipeline_json(const struct bpe *bpe);
 /* Returns the id of the special token BPE_EOT_TEXT, else of BPE_EOT_TEXT_OF_LLAMA, or -1. */
 int32_t bpe_eot(const struct bpe *bpe);
 /* Returns the merges in the order they were added; there are none with BPE_RANK_TOKEN. */

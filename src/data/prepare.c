@@ -242,7 +242,8 @@ enum gt_status prepare_open_documents(struct prepare *prep, bool second)
                                         .encoding = prep->spec->encoding,
                                         .stdin_path = prep->stdin_copied ? prep->stdin_path : NULL,
                                         .end = prep->spec->end,
-                                        .joins_newlines = bpe_split_joins_newlines(tokenizer_split(prep->spec->given)),
+                                        .joins_newlines =
+                                            bpe_split_joins_newlines(tokenizer_pipeline(prep->spec->given)->split),
                                         .skip_bad_lines = prep->spec->skip_bad_lines,
                                         .quiet = second && prep->learns,
                                         .compare_files = second && prep->learns && prep->phase == PREPARE_PHASE_NEW};
@@ -289,8 +290,8 @@ static enum gt_status border_of_bpe(struct prepare *prep, int64_t val_characters
     }
     if (tokenizer_eot(prep->tokenizer) >= 0)
         weights[tokenizer_eot(prep->tokenizer)] = 0;
-    if (tokenizer_bos(prep->tokenizer) >= 0)
-        weights[tokenizer_bos(prep->tokenizer)] = 0;
+    if (tokenizer_pipeline(prep->tokenizer)->bos >= 0)
+        weights[tokenizer_pipeline(prep->tokenizer)->bos] = 0;
     const enum gt_status status = token_writer_border(prep->writer, weights, vocab_size, val_characters, out_train);
     hostmem_free(prep->mem, weights);
     return status;

@@ -23,7 +23,7 @@ static enum gt_status threads_open(struct prepare *prep)
     TRY(HOSTMEM_NEW(prep->mem, (size_t)prep->spec->threads, "tokens of threads", &prep->ids));
     for (int i = 0; i < prep->spec->threads; i++) {
         TRY(tokenizer_encoder_create(prep->mem, prep->tokenizer, &prep->encoders[i]));
-        TRY(HOSTMEM_NEW(prep->mem, PIECE_BYTES * tokenizer_ids_per_byte(prep->tokenizer), "tokens of a piece",
+        TRY(HOSTMEM_NEW(prep->mem, PIECE_BYTES * tokenizer_pipeline(prep->tokenizer)->growth, "tokens of a piece",
                         &prep->ids[i]));
     }
     return GT_OK;
@@ -49,7 +49,7 @@ enum gt_status prepare_encode_open(struct prepare *prep)
         return GT_OK; /* all tokens are written */
     TRY(threads_open(prep));
     TRY(HOSTMEM_NEW(prep->mem, BATCH_BYTES, "text of a batch", &prep->text));
-    prep->packed_width = prep->writer_spec.width_bytes * tokenizer_ids_per_byte(prep->tokenizer);
+    prep->packed_width = prep->writer_spec.width_bytes * tokenizer_pipeline(prep->tokenizer)->growth;
     TRY(hostmem_alloc(prep->mem, BATCH_BYTES, prep->packed_width, "tokens of a batch", &prep->packed));
     TRY(HOSTMEM_NEW(prep->mem, BATCH_PIECES_MAX, "pieces of a batch", &prep->pieces));
     TRY(token_writer_create(prep->mem, &prep->writer_spec, &prep->writer));
@@ -136,9 +136,8 @@ static enum gt_status put_before(struct prepare *prep, enum token_split split)
     }
     if (prep->separator == PREPARE_SEPARATOR_BEFORE || (prep->separator == PREPARE_SEPARATOR_BETWEEN && later))
         TRY(put_token(prep, split, tokenizer_eot(prep->tokenizer)));
-    if (tokenizer_bos(prep->tokenizer) >= 0)
-        return put_token(prep, split, tokenizer_bos(prep->tokenizer));
-    return GT_OK;
+    const int32_t bos = tokenizer_pipeline(prep->tokenizer)->bos;
+    return bos >= 0 ? put_token(prep, split, bos) : GT_OK;
 }
 
 /* Completes a document: updates the counts and writes the separator after it. */
@@ -240,7 +239,7 @@ static void pieces_add(struct prepare *prep, const struct document *document, en
     const size_t end = prep->text_count + document->count;
     const uint64_t file = documents_state_get(prep->documents)->file;
     size_t at = prep->text_count;
-    const bool joins = bpe_split_joins_newlines(tokenizer_split(prep->tokenizer));
+    const bool joins = bpe_split_joins_newlines(tokenizer_pipeline(prep->tokenizer)->split);
     bool begins = !document->continues;
     do {
         bool forced = false;

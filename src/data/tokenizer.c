@@ -19,7 +19,6 @@
 #include "data/bpe.h"
 #include "data/little_endian.h"
 #include "data/prepared.h"
-#include "data/text_nfc.h"
 #include "data/tokenizer_bpe.h"
 #include "data/tokenizer_encoder.h"
 #include "data/utf8.h"
@@ -143,20 +142,9 @@ int32_t tokenizer_eot(const struct tokenizer *tokenizer)
     return tokenizer->bpe != NULL ? bpe_eot(tokenizer->bpe) : -1;
 }
 
-int32_t tokenizer_bos(const struct tokenizer *tokenizer)
+const struct bpe_pipeline *tokenizer_pipeline(const struct tokenizer *tokenizer)
 {
-    return tokenizer->bpe != NULL ? bpe_pipeline_of(tokenizer->bpe)->bos : -1;
-}
-
-enum bpe_split tokenizer_split(const struct tokenizer *tokenizer)
-{
-    const bool is_bpe = tokenizer != NULL && tokenizer->bpe != NULL;
-    return is_bpe ? bpe_pipeline_of(tokenizer->bpe)->split : BPE_SPLIT_GPT2;
-}
-
-size_t tokenizer_ids_per_byte(const struct tokenizer *tokenizer)
-{
-    return tokenizer->bpe != NULL && bpe_pipeline_of(tokenizer->bpe)->nfc ? TEXT_NFC_GROWTH_MAX : 1;
+    return tokenizer != NULL && tokenizer->bpe != NULL ? bpe_pipeline_of(tokenizer->bpe) : &bpe_pipeline_of_gpt2;
 }
 
 const struct bpe *tokenizer_bpe(const struct tokenizer *tokenizer)
@@ -402,7 +390,7 @@ enum gt_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const 
     struct tokenizer_encoder *encoder = NULL;
     struct tokenizer_fault fault = {.at = 0};
     TRY(tokenizer_encoder_create(tokenizer->mem, tokenizer, &encoder));
-    const int32_t bos = tokenizer_bos(tokenizer);
+    const int32_t bos = tokenizer_pipeline(tokenizer)->bos;
     const enum gt_status status =
         tokenizer_encoder_run(encoder, text, count, TOKENIZER_SPECIAL_ALLOWED, out, out_count, &fault);
     if (status != GT_OK)

@@ -20,7 +20,7 @@
 
 #include "base/hostmem.h"
 #include "base/status.h"
-#include "data/bpe_split.h"
+#include "data/bpe.h"
 
 #define TOKENIZER_FILE_NAME "gpt_tokenizer.json"
 #define TOKENIZER_PICKLE_NAME "meta.pkl"
@@ -28,7 +28,6 @@
 enum tokenizer_kind { TOKENIZER_BYTES, TOKENIZER_CHARS, TOKENIZER_BPE, TOKENIZER_KIND_COUNT };
 
 struct tokenizer;
-struct bpe;
 
 /* Returns "bytes", "chars" or "bpe". */
 const char *tokenizer_kind_name(enum tokenizer_kind kind);
@@ -68,12 +67,9 @@ bool tokenizer_has_same_tokens(const struct tokenizer *a, const struct tokenizer
 
 /* Returns the token that ends a document, <|endoftext|> or <|end_of_text|>, or -1 when there is none (bytes, chars). */
 int32_t tokenizer_eot(const struct tokenizer *tokenizer);
-/* Returns the token that begins every text, or -1.  The caller puts it there; only tokenizer_encode_prompt() does. */
-int32_t tokenizer_bos(const struct tokenizer *tokenizer);
-/* Returns the split of kind bpe; BPE_SPLIT_GPT2 for the other kinds, and for NULL. */
-enum bpe_split tokenizer_split(const struct tokenizer *tokenizer);
-/* Returns the most ids that a byte of text can become: 3 when text is normalized, which may lengthen it, else 1. */
-size_t tokenizer_ids_per_byte(const struct tokenizer *tokenizer);
+/* Returns how a text becomes pieces: for bytes, chars and NULL as for GPT-2.  The caller puts the token `bos` before a
+ * text; of these functions only tokenizer_encode_prompt() does. */
+const struct bpe_pipeline *tokenizer_pipeline(const struct tokenizer *tokenizer);
 /* Returns the vocabulary and merges of kind bpe, owned by the tokenizer; NULL for the other kinds. */
 const struct bpe *tokenizer_bpe(const struct tokenizer *tokenizer);
 
@@ -81,8 +77,8 @@ const struct bpe *tokenizer_bpe(const struct tokenizer *tokenizer);
  * not in the vocabulary. */
 int32_t tokenizer_id_of(const struct tokenizer *tokenizer, uint32_t code_point);
 
-/* Sets out[*out_count] to the ids of a text that a user typed, and tokenizer_bos() before them.  `out` must have room for
- * `count` * tokenizer_ids_per_byte() + 1.  `source` (a path or flag) is for the message.  The texts of special tokens
+/* Sets out[*out_count] to the ids of a text that a user typed, and the pipeline's `bos` before them.  `out` must have room for
+ * `count` * the pipeline's `growth` + 1.  `source` (a path or flag) is for the message.  The texts of special tokens
  * become these tokens, as in nanoGPT's sample.py.  To encode other text, or many texts, use tokenizer_encoder.h.  Errors: GT_DATA when a character
  * is not in the vocabulary or the text is not UTF-8 (chars), GT_NO_MEMORY (bpe). */
 enum gt_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const char *text, size_t count,

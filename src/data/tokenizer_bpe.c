@@ -183,7 +183,7 @@ bool tokenizer_bpe_write(const struct bpe *bpe, json_t *root)
         failures |= json_object_set_new(root, "merges", pairs);
     else
         json_decref(pairs);
-    if (bpe_pipeline_json(bpe) != NULL)
-        failures |= json_object_set_new(root, "pipeline", json_loads(bpe_pipeline_json(bpe), 0, NULL));
+    if (bpe_pipeline_of(bpe)->json != NULL)
+        failures |= json_object_set_new(root, "pipeline", json_loads(bpe_pipeline_of(bpe)->json, 0, NULL));
     return failures == 0;
 }

@@ -179,7 +179,7 @@ static enum gt_status encode_normalized(struct tokenizer_encoder *encoder, const
                                         size_t *out_count)
 {
     char *normal = NULL;
-    if (bpe_pipeline_of(encoder->bpe)->nfc)
+    if (bpe_pipeline_of(encoder->bpe)->growth > 1)
         TRY(text_nfc(text, count, &normal, &count));
     const enum gt_status status = encode_ordinary(encoder, normal != NULL ? normal : text, count, out, out_count);
     free(normal);

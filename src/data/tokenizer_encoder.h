@@ -34,7 +34,7 @@ struct tokenizer_fault {
     uint32_t code_point; /* the character that is not in the vocabulary; UTF8_CODE_POINTS: the byte is not UTF-8 */
 };
 
-/* Sets out[*out_count] to the ids of one document.  There are at most `count` * tokenizer_ids_per_byte(), and `out` must
+/* Sets out[*out_count] to the ids of one document.  There are at most `count` * the pipeline's `growth`, and `out` must
  * have room for that many.  Logs nothing and writes only to its arguments, so that it may run in any thread.  Errors: GT_DATA, with *fault (chars
  * only); GT_NO_MEMORY when there is no memory for a long piece of text, 40 bytes per byte of the piece (bpe only). */
 enum gt_status tokenizer_encoder_run(struct tokenizer_encoder *encoder, const char *text, size_t count,

@@ -29,15 +29,17 @@ bool tokenizer_export_possible(const struct tokenizer *tokenizer, enum tokenizer
 {
     const struct bpe *bpe = tokenizer_bpe(tokenizer);
     return bpe != NULL && bpe_rank_of(bpe) == BPE_RANK_MERGE &&
-           (file == TOKENIZER_EXPORT_JSON || bpe_pipeline_json(bpe) == NULL);
+           (file == TOKENIZER_EXPORT_JSON || bpe_pipeline_of(bpe)->json == NULL);
 }
 
 /* This and the functions below return NULL when out of memory. */
-static json_t *vocab_json(const struct bpe *bpe)
+static json_t *vocab_json(const struct bpe *bpe, bool specials)
 {
     json_t *vocab = json_object();
     int failures = 0;
     for (size_t id = 0; id < bpe_vocab_size(bpe); id++) {
+        if (!specials && bpe_is_special(bpe, (int32_t)id))
+            continue;
         json_t *text = tokenizer_bpe_token(bpe, (int32_t)id);
         const char *key = json_string_value(text);
         failures |= key == NULL || json_object_set_new(vocab, key, json_integer((json_int_t)id)) != 0;
@@ -91,20 +93,22 @@ static json_t *added_json(const struct bpe *bpe)
 /* Returns the tokenizer.json that was read: its pipeline, with vocabulary and merges. */
 static json_t *pipeline_json(const struct bpe *bpe)
 {
-    json_t *root = json_loads(bpe_pipeline_json(bpe), 0, NULL), *model = json_object_get(root, "model");
-    int failures = json_object_set_new(model, "vocab", vocab_json(bpe));
+    json_t *root = json_loads(bpe_pipeline_of(bpe)->json, 0, NULL), *model = json_object_get(root, "model");
+    json_t *vocab = vocab_json(bpe, false);
+    int failures = json_object_update(vocab, json_object_get(model, "vocab"));
+    failures |= json_object_set_new(model, "vocab", vocab);
     failures |= json_object_set_new(model, "merges", merges_json(bpe));
     return json_whole(root, failures);
 }
 
 static json_t *all_json(const struct bpe *bpe)
 {
-    if (bpe_pipeline_json(bpe) != NULL)
+    if (bpe_pipeline_of(bpe)->json != NULL)
         return pipeline_json(bpe);
     json_t *model =
         json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:o}", "type", "BPE", "dropout", "unk_token",
                   "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0, "ignore_merges",
-                  0, "vocab", vocab_json(bpe), "merges", merges_json(bpe));
+                  0, "vocab", vocab_json(bpe, true), "merges", merges_json(bpe));
     json_t *split = json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1,
                               "use_regex", 1);
     /* When an argument is NULL, json_pack() releases the others and fails. */
@@ -147,7 +151,7 @@ enum gt_status tokenizer_export_text(const struct tokenizer *tokenizer, enum tok
     const struct bpe *bpe = tokenizer_bpe(tokenizer);
     if (file == TOKENIZER_EXPORT_MERGES)
         return merges_txt(bpe, out, out_count);
-    json_t *root = file == TOKENIZER_EXPORT_VOCAB ? vocab_json(bpe) : all_json(bpe);
+    json_t *root = file == TOKENIZER_EXPORT_VOCAB ? vocab_json(bpe, true) : all_json(bpe);
     if (root == NULL)
         return out_of_memory(bpe, file);
     const enum gt_status status = json_text(root, 0, out);

@@ -162,25 +162,32 @@ enum gt_status tokenizer_pipeline_read(const json_t *root, const char *path, str
 {
     const json_t *normalizer = json_object_get(root, "normalizer");
     TRY(model_read(json_object_get(root, "model"), path, out));
-    out->nfc = is_type(normalizer, "NFC");
-    if (!is_absent(normalizer) && !out->nfc)
+    const bool nfc = is_type(normalizer, "NFC");
+    out->growth = nfc ? TEXT_NFC_GROWTH_MAX : 1;
+    if (!is_absent(normalizer) && !nfc)
         return field_refuse(path, "normalizer", normalizer, "null or \"NFC\"");
-    if (out->nfc)
+    if (nfc)
         TRY(text_nfc_check(path));
     TRY(split_read(root, path, &out->split));
     TRY(bos_read(root, path, &out->bos));
-    return added_check(root, path, out->nfc);
+    return added_check(root, path, nfc);
 }
 
-/* Returns the text of `root` without vocabulary and merges, which the caller free()s; NULL when out of memory. */
+/* Returns the text of `root` without merges, and with no tokens but the added ones in the vocabulary, if they are there.
+ * The caller free()s it; NULL: out of memory. */
 static char *json_without_vocabulary(const json_t *root)
 {
     json_t *copy = json_copy((json_t *)root); /* jansson's copies need a non-const pointer but change nothing */
-    json_t *model = json_copy(json_object_get(root, "model"));
-    json_object_del(model, "vocab");
+    json_t *model = json_copy(json_object_get(root, "model")), *vocab = json_object(), *token;
+    size_t i;
+    json_array_foreach(json_object_get(root, "added_tokens"), i, token)
+    {
+        const char *text = json_string_value(json_object_get(token, "content"));
+        json_object_set(vocab, text, json_object_get(json_object_get(model, "vocab"), text)); /* fails when not there */
+    }
     json_object_del(model, "merges");
-    const bool set = json_object_set_new(copy, "model", model) == 0;
-    char *text = set ? json_dumps(copy, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    const int failures = json_object_set_new(model, "vocab", vocab) | json_object_set_new(copy, "model", model);
+    char *text = failures == 0 ? json_dumps(copy, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(copy);
     return text;
 }
@@ -189,7 +196,8 @@ enum gt_status tokenizer_pipeline_set(struct bpe *bpe, const json_t *root, const
                                       const struct bpe_pipeline *pipeline)
 {
     const json_t *added = json_object_get(root, "added_tokens");
-    bool is_gpt2 = pipeline->split == BPE_SPLIT_GPT2 && !pipeline->nfc && !pipeline->ignore_merges && pipeline->bos < 0;
+    bool is_gpt2 =
+        pipeline->split == BPE_SPLIT_GPT2 && pipeline->growth == 1 && !pipeline->ignore_merges && pipeline->bos < 0;
     for (size_t i = 0; i < json_array_size(added); i++) {
         const json_t *token = json_array_get(added, i), *content = json_object_get(token, "content");
         const json_int_t id = json_integer_value(json_object_get(token, "id"));
@@ -217,7 +225,9 @@ enum gt_status tokenizer_pipeline_set(struct bpe *bpe, const json_t *root, const
         log_error("out of memory: the pipeline of %s", path);
         return GT_NO_MEMORY;
     }
-    const enum gt_status status = bpe_set_pipeline(bpe, pipeline, text);
+    struct bpe_pipeline whole = *pipeline;
+    whole.json = text;
+    const enum gt_status status = bpe_set_pipeline(bpe, &whole);
     free(text);
     return status;
 }

@@ -210,14 +210,14 @@ static void tokens_put(struct head *head, const struct tokenizer *tokenizer, int
                                          [BPE_SPLIT_LLAMA3] = "llama-bpe",
                                          [BPE_SPLIT_QWEN2] = "qwen2"};
     const int32_t eot = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
-    const int32_t bos = tokenizer != NULL ? tokenizer_bos(tokenizer) : -1;
+    const int32_t bos = tokenizer_pipeline(tokenizer)->bos;
     struct text text;
     if (!tokens_possible(tokenizer)) {
         key_string(head, "tokenizer.ggml.model", "none");
         return;
     }
     key_string(head, "tokenizer.ggml.model", "gpt2");
-    key_string(head, "tokenizer.ggml.pre", splits[tokenizer_split(tokenizer)]);
+    key_string(head, "tokenizer.ggml.pre", splits[tokenizer_pipeline(tokenizer)->split]);
     key_array(head, "tokenizer.ggml.tokens", TYPE_STRING, (uint64_t)vocab_size);
     for (int32_t id = 0; id < vocab_size; id++) {
         (void)token_text(tokenizer, id, &text);

@@ -132,7 +132,7 @@ static enum gt_status configs_write(const struct hf_export *export)
     const struct tokenizer *tokenizer = export->options->tokenizer;
     /* The tokenizer's, else those in the checkpoint's config.json. */
     const int32_t end = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
-    const int32_t begin = tokenizer != NULL && tokenizer_bos(tokenizer) >= 0 ? tokenizer_bos(tokenizer) : end;
+    const int32_t bos = tokenizer_pipeline(tokenizer)->bos, begin = bos >= 0 ? bos : end;
     TRY(hf_config_make(&checkpoint->config, begin >= 0 ? begin : checkpoint->bos_token,
                        end >= 0 ? end : checkpoint->eos_token, &config));
     generation =

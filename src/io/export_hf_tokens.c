@@ -84,7 +84,7 @@ static json_t *config_json(const struct tokenizer *tokenizer, int32_t block_size
 {
     json_t *root = json_pack("{s:s, s:i, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "model_max_length",
                              (int)block_size, "clean_up_tokenization_spaces", 0);
-    const int32_t end = tokenizer_eot(tokenizer), begin = tokenizer_bos(tokenizer);
+    const int32_t end = tokenizer_eot(tokenizer), begin = tokenizer_pipeline(tokenizer)->bos;
     const struct {
         const char *name;
         int32_t id;

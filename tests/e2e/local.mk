@@ -42,4 +42,5 @@ dist_check_SCRIPTS += \
 	tests/e2e/sample.sh \
 	tests/e2e/slow_blas.py \
 	tests/e2e/tokenizer.py \
+	tests/e2e/tokenizer_json.py \
 	tests/e2e/opencl.py

@@ -126,7 +126,7 @@ static enum gt_status tool_encode(struct tool *tool, int argc, char **argv)
         TRY(tokenizer_encoder_create(tool->mem, tool->tokenizer, &tool->encoders[i]));
     TRY(file_read_all(argv[4], INPUT_MAX, &tool->input, &tool->input_count));
     TRY(records_list(tool, 1));
-    const size_t most = tokenizer_ids_per_byte(tool->tokenizer);
+    const size_t most = tokenizer_pipeline(tool->tokenizer)->growth;
     TRY(hostmem_alloc(tool->mem, tool->input_count, most * sizeof(int32_t), "ids", &tool->ids));
     for (size_t i = 0; i < tool->document_count; i++)
         tool->documents[i].ids = tool->ids + (size_t)(tool->documents[i].text - tool->input) * most;

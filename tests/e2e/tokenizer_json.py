@@ -1,0 +1,400 @@
+#!/usr/bin/env python3
+"""tokenizer.json of Llama 3, Qwen2 and SmolLM, made here, against a plain encoder that is written from their definition:
+hand-written splits over unicodedata's categories, merges one by one.
+
+  ids       of odd texts: splits, ignore_merges, added tokens, NFC, merges as pairs and as texts
+  prepare   BOS and end-of-text around documents; a text that gpt-prepare cuts into parts has the ids of the whole
+  model     a folder as it is downloaded goes on training on a text, in the Hub's cache too; gpt-sample encodes and decodes;
+            the files that gpt-train and gpt-export write say the same as the one that was read; other tokens are refused
+  refusals  what would change ids and is not supported, by name
+"""
+import array
+import json
+import os
+import random
+import shutil
+import struct
+import subprocess
+import unicodedata
+
+from checks import BUILD, GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check, end, error_lines, read, read_json, write, write_json
+
+TOOL = os.environ.get("TOKENIZER_TOOL", os.path.join(BUILD, "tests", "tools", "tokenizer_tool"))
+HAS_NFC = b"#define HAVE_ICU 1" in read(os.path.join(BUILD, "config.h"))
+SPACES = set(map(chr, [*range(9, 14), 32, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000]))
+ENDINGS = ("s", "t", "re", "ve", "m", "ll", "d")
+REGEX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+BYTE_STEP = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}
+
+
+# ---- the plain encoder ----
+def kind(character):
+    """Returns "S", "L", "N", or "O" for everything else."""
+    category = unicodedata.category(character)[0]
+    return "S" if character in SPACES else category if category in "LN" else "O"
+
+
+def run_end(text, at, wanted, most=1 << 30):
+    begin = at
+    while at < len(text) and at - begin < most and kind(text[at]) == wanted:
+        at += 1
+    return at
+
+
+def spaces_end(text, at):
+    """The end of a piece of white space: its last character goes to what follows."""
+    last = run_end(text, at, "S")
+    return last if last == len(text) or last == at + 1 else last - 1
+
+
+def ending_end(text, at, fold):
+    if text[at] == "'":
+        for ending in ENDINGS:
+            if fold(text[at + 1:at + 1 + len(ending)]) == ending:
+                return at + 1 + len(ending)
+    return at
+
+
+def gpt2_end(text, at):
+    found = ending_end(text, at, str)
+    for wanted in "LNO":
+        begin = at + (text[at] == " ")
+        if found == at and run_end(text, begin, wanted) > begin:
+            found = run_end(text, begin, wanted)
+    return found if found > at else spaces_end(text, at)
+
+
+def family_end(text, at, digits):
+    found = ending_end(text, at, str.casefold)
+    if found > at:
+        return found
+    begin = at + (kind(text[at]) in "OS" and text[at] not in "\r\n")
+    if run_end(text, begin, "L") > begin:
+        return run_end(text, begin, "L")
+    if kind(text[at]) == "N":
+        return run_end(text, at, "N", digits)
+    begin = at + (text[at] == " ")
+    found = run_end(text, begin, "O")
+    if found > begin:
+        while found < len(text) and text[found] in "\r\n":
+            found += 1
+        return found
+    newlines = [place for place in range(at, run_end(text, at, "S")) if text[place] in "\r\n"]
+    return newlines[-1] + 1 if newlines else spaces_end(text, at)
+
+
+def pieces_of(text, piece_end):
+    at, pieces = 0, []
+    while at < len(text):
+        after = piece_end(text, at)
+        pieces.append(text[at:after])
+        at = after
+    return pieces
+
+
+def smollm_pieces(text):
+    """Cuts at the digits first, then each part as GPT-2's."""
+    pieces, part = [], ""
+    for character in text:
+        if kind(character) == "N":
+            pieces += pieces_of(part, gpt2_end) + [character]
+            part = ""
+        else:
+            part += character
+    return pieces + pieces_of(part, gpt2_end)
+
+
+SPLITS = {"smollm": smollm_pieces, "llama3": lambda text: pieces_of(text, lambda t, at: family_end(t, at, 3)),
+          "qwen2": lambda text: pieces_of(text, lambda t, at: family_end(t, at, 1))}
+
+
+class Plain:
+    """A tokenizer.json as its fields say."""
+
+    def __init__(self, name, root):
+        self.split, self.cache = SPLITS[name], {}
+        self.nfc, self.ignores = root["normalizer"] is not None, root["model"].get("ignore_merges", False)
+        self.vocab = root["model"]["vocab"]
+        pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in root["model"]["merges"]]
+        self.ranks = {tuple(pair): rank for rank, pair in enumerate(pairs)}
+        self.literals = {token["content"]: token["id"] for token in root["added_tokens"] if not token["special"]}
+        self.specials = {token["content"]: token["id"] for token in root["added_tokens"]}
+
+    def piece(self, text):
+        if text not in self.cache:
+            parts = [ALPHABET[byte] for byte in text.encode()]
+            if self.ignores and "".join(parts) in self.vocab:
+                parts = ["".join(parts)]
+            while len(parts) > 1:
+                rank, at = min((self.ranks.get(pair, 1 << 30), at) for at, pair in enumerate(zip(parts, parts[1:])))
+                if rank == 1 << 30:
+                    break
+                parts[at:at + 2] = [parts[at] + parts[at + 1]]
+            self.cache[text] = [self.vocab[part] for part in parts]
+        return self.cache[text]
+
+    def ordinary(self, text):
+        text = unicodedata.normalize("NFC", text) if self.nfc else text
+        return [number for piece in self.split(text) for number in self.piece(piece)]
+
+    def encode(self, text):
+        ids, begin, at = [], 0, 0
+        while at < len(text):
+            found = max((word for word in self.literals if text.startswith(word, at)), key=len, default="")
+            if found:
+                ids += self.ordinary(text[begin:at]) + [self.literals[found]]
+                begin = at + len(found)
+            at = at + len(found) if found else at + 1
+        return ids + self.ordinary(text[begin:])
+
+
+def alphabet():
+    prints = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in prints]
+    return {byte: chr(byte) if byte in prints else chr(256 + others.index(byte)) for byte in range(256)}
+
+
+ALPHABET = alphabet()
+
+
+# ---- the fixtures ----
+def words(count, seed):
+    source = random.Random(seed)
+    parts = ["the", " the", "The", " other", "mother", "'s", "'LL", " 12", "345", "6789", ".", ", ", "!!", ".\n", "\n", "\n\n",
+             " \n ", "  ", "\r\n", "\t", "x=1;", "\u00e9t\u00e9", "e\u0301", " \u65e5\u672c", "\u3002", "\U0001f600", "'\u017f"]
+    return "".join(source.choice(parts) for _ in range(count))
+
+
+def merges_of(text, count):
+    """Learns merges from windows of the text, so that they cross the borders of every split."""
+    lists = [[ALPHABET[byte] for byte in text[at:at + 9].encode()] for at in range(0, len(text), 9)]
+    merges = []
+    for _ in range(count):
+        pairs = {}
+        for parts in lists:
+            for pair in zip(parts, parts[1:]):
+                pairs[pair] = pairs.get(pair, 0) + 1
+        best = max(pairs, key=lambda pair: (pairs[pair], pair))
+        merges.append(list(best))
+        for parts in lists:
+            for at in range(len(parts) - 1, 0, -1):
+                if at < len(parts) and (parts[at - 1], parts[at]) == best:
+                    parts[at - 1:at + 1] = ["".join(best)]
+    return merges
+
+
+def added(first, special, *texts):
+    return [{"id": first + i, "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+             "special": special} for i, text in enumerate(texts)]
+
+
+def split_step(number):
+    return {"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": REGEX % number}, "behavior": "Isolated", "invert": False},
+        {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}]}
+
+
+def make(name):
+    """Returns tokenizer.json with the layout of the model's own."""
+    merges = merges_of(words(3000, 5), 150)
+    texts = [ALPHABET[byte] for byte in range(256)] + list(dict.fromkeys("".join(merge) for merge in merges))
+    vocab = {text: number for number, text in enumerate(texts)}
+    count = len(vocab)
+    model = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": "", "end_of_word_suffix": "",
+             "fuse_unk": False, "byte_fallback": False, "vocab": vocab, "merges": merges}
+    root = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None, "post_processor": BYTE_STEP,
+            "decoder": BYTE_STEP, "model": model}
+    if name == "smollm":
+        root["added_tokens"] = added(0, True, "<|endoftext|>", "<|im_start|>", "<|im_end|>")
+        model["vocab"] = {**{token["content"]: token["id"] for token in root["added_tokens"]},
+                          **{text: number + 3 for text, number in vocab.items()}}
+        model["merges"] = [" ".join(merge) for merge in merges]
+        root["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [
+            {"type": "Digits", "individual_digits": True},
+            {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}]}
+    elif name == "llama3":
+        root["added_tokens"] = added(count, True, "<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>")
+        model["ignore_merges"], model["merges"] = True, [merge for i, merge in enumerate(merges) if i % 4 != 3]
+        root["pre_tokenizer"] = split_step(r"\p{N}{1,3}")
+        single = [{"SpecialToken": {"id": "<|begin_of_text|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+        root["post_processor"] = {"type": "Sequence", "processors": [BYTE_STEP, {
+            "type": "TemplateProcessing", "single": single, "pair": single, "special_tokens": {
+                "<|begin_of_text|>": {"id": "<|begin_of_text|>", "ids": [count], "tokens": ["<|begin_of_text|>"]}}}]}
+    else:
+        root["added_tokens"] = added(count, True, "<|endoftext|>", "<|im_start|>") + added(count + 2, False, "<think>", "</think>")
+        root["pre_tokenizer"], root["normalizer"] = split_step(r"\p{N}"), {"type": "NFC"}
+    return root
+
+
+NAMES = ["smollm", "llama3"] + (["qwen2"] if HAS_NFC else [])
+
+
+def begin():
+    for name in NAMES:
+        write_json(name + "/tokenizer.json", make(name))
+
+
+def plain(name):
+    return Plain(name, read_json(name + "/tokenizer.json"))
+
+
+# ---- the parts ----
+def run(*command, status=0, **options):
+    done = subprocess.run(list(command), capture_output=True, text=True, check=False, **options)
+    check(done.returncode == status, f"{command}: status {done.returncode}, expected {status}: {done.stderr[-600:]}")
+    return done
+
+
+def odd_texts():
+    source = random.Random(7)
+    characters = [chr(code) for code in range(0x20000) if unicodedata.category(chr(code)) not in ("Cn", "Cs", "Co")]
+    marks = [character for character in characters if unicodedata.combining(character)]
+    common = [" ", "  ", "\n", "\r\n", "\t", "\u00a0", "\u3000", "\u0085", "a", "E", "1", "23", "456", "\u0663", "\u00bd", "'", "'s",
+              "'\u017f", "'Re", "\u2019", "!", ".\n", "\u00e9", "e\u0301", "\u212b", "\u0958", "\u1100\u1161\u11a8", "\u65e5", "\U0001f600",
+              "<think>", "<think", "</think>", "<|endoftext|>", "the", " other"]
+    texts = ["".join(characters[at:at + 48]) for at in range(0, len(characters), 48)]
+    for _ in range(2500):
+        draws = [source.random() for _ in range(source.randrange(1, 30))]
+        texts.append("".join(source.choice(common if draw < 0.8 else marks if draw < 0.9 else characters) for draw in draws))
+    return texts + ["\u0958" * 50, " " * 300 + "x", "12345678" * 40, "a" + "\u0316\u0301" * 40, "\n \n" * 90 + "."]
+
+
+def test_ids():
+    texts = odd_texts()
+    write("texts.rec", b"".join(struct.pack("=I", len(text)) + text for text in map(str.encode, texts)))
+    for name in NAMES:
+        run(TOOL, "encode", "./" + name, "2", "texts.rec", "ids.rec")
+        data, at, oracle, wrong = read("ids.rec"), 0, plain(name), []
+        for text in texts:
+            count = 4 * struct.unpack_from("=I", data, at)[0]
+            ids = array.array("i", data[at + 4:at + 4 + count]).tolist()
+            at += 4 + count
+            wrong += [text] if ids != oracle.encode(text) else []
+        check(not wrong, f"{name}: {len(wrong)} of {len(texts)} texts have other ids: {ascii(wrong[:3])}")
+    if not HAS_NFC:
+        write_json("qwen2/tokenizer.json", make("qwen2"))
+        done = run(TOOL, "encode", "./qwen2", "1", "texts.rec", "ids.rec", status=2)
+        check("without ICU" in done.stderr, done.stderr)
+
+
+def tokens(folder):
+    return [number for name in ("train.bin", "val.bin") if os.path.exists(f"{folder}/{name}")
+            for number in array.array("H", read(f"{folder}/{name}"))]
+
+
+def test_prepare():
+    documents = ["The other 12.\n", "x <think>e\u0301</think> <|endoftext|>", "12345"]
+    write("two.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in documents))
+    source = random.Random(3)
+    # Nothing but newlines after signs to cut at.
+    write("long.txt", "".join(source.choice(["\u65e5\u672c", "the", "12345"]) + source.choice(["\u3002\n", "!\n\n", "x", "\u672c"])
+                              for _ in range(100000)))
+    for name in NAMES:
+        oracle = plain(name)
+        bos = [oracle.specials["<|begin_of_text|>"]] if name == "llama3" else []
+        eot = [oracle.specials["<|end_of_text|>" if name == "llama3" else "<|endoftext|>"]]
+        run(GPT_PREPARE, "--tokenizer=" + name, "--val-fraction=0", "--out-dir=data/two", "two.jsonl")
+        check(tokens("data/two") == [number for text in documents for number in bos + oracle.encode(text) + eot], name + ": documents")
+        run(GPT_PREPARE, "--tokenizer=" + name, "--out-dir=data/" + name, "long.txt")
+        check(tokens("data/" + name) == bos + oracle.encode(read("long.txt").decode()), name + ": a text in parts")
+
+
+def same_file(name, path):
+    """Compares tokenizer.json files; merges are texts in one, perhaps pairs in the other."""
+    roots = [read_json(name + "/tokenizer.json"), read_json(path)]
+    for root in roots:
+        root["model"]["merges"] = [merge if isinstance(merge, str) else " ".join(merge) for merge in root["model"]["merges"]]
+    return roots[0] == roots[1]
+
+
+def key(name, number, value):
+    return struct.pack("<Q", len(name)) + name.encode() + struct.pack("<I", number) + value
+
+
+def check_exports(name, oracle):
+    bos = oracle.specials["<|begin_of_text|>" if name == "llama3" else "<|endoftext|>"]
+    eos = oracle.specials["<|end_of_text|>" if name == "llama3" else "<|endoftext|>"]
+    check(same_file(name, "out/tokenizer.json"), name + ": out_dir has the tokenizer.json that was read")
+    run(GPT_EXPORT, "--format=hf", "hf")
+    config, words_of = read_json("hf/config.json"), read_json("hf/tokenizer_config.json")
+    check(same_file(name, "hf/tokenizer.json") and (config["bos_token_id"], config["eos_token_id"]) == (bos, eos) and
+          (oracle.specials[words_of["bos_token"]], oracle.specials[words_of["eos_token"]]) == (bos, eos) and
+          not os.path.exists("hf/vocab.json"), name + ": exported folder")
+    run(GPT_EXPORT, "--format=gguf", "--force", "model.gguf")
+    data, pre = read("model.gguf"), {"llama3": "llama-bpe"}.get(name, name).encode()
+    wanted = [key("tokenizer.ggml.pre", 8, struct.pack("<Q", len(pre)) + pre),
+              key("tokenizer.ggml.add_bos_token", 7, bytes([name == "llama3"])),
+              key("tokenizer.ggml.bos_token_id", 4, struct.pack("<I", bos)), key("tokenizer.ggml.eos_token_id", 4, struct.pack("<I", eos))]
+    check(all(each in data for each in wanted), name + ": keys of the GGUF")
+    types = data[data.index(b"tokenizer.ggml.token_type") + 25 + 4 + 4 + 8:]
+    found = struct.unpack_from(f"<{config['vocab_size']}i", types)
+    check(all(found[number] == (4 if text in oracle.literals else 3) for text, number in oracle.specials.items()), name + ": types")
+    shutil.rmtree("hf")
+
+
+def test_model():
+    small = ["--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=32", "--batch_size=2", "--eval_iters=1", "--threads=1",
+             "--max_iters=2", "--gradient_accumulation_steps=1", "--eval_interval=1"]
+    write("more.txt", words(3000, 9))
+    for name in NAMES:
+        oracle = plain(name)
+        run(GPT_PREPARE, "--tokenizer=" + name, "--out-dir=data/more", "more.txt")
+        run(GPT_TRAIN, "--dataset=./data/more", "--arch=llama", "--out_dir=out", *small)
+        check_exports(name, oracle)
+        for file in ("config.json", "model.safetensors"):
+            shutil.copy("out/" + file, name)
+        shutil.rmtree("out")
+        run(GPT_TRAIN, "--dataset=./data/more", "--init_from=" + name, "--out_dir=out", "--learning_rate=1e-3", *small[3:])
+        prompt = "e\u0301 The 12345 <think>" if name != "qwen2" else "\u00e9 The 12345 <think>"
+        done = run(GPT_SAMPLE, "--start=" + prompt, "--num_samples=1", "--max_new_tokens=1", "--threads=1")
+        check(done.stdout.startswith(prompt), f"{name}: gpt-sample says {done.stdout!r}")
+        shutil.rmtree("out")
+    snapshot = "hub/models--Own--Tiny-1/snapshots/0abc"
+    write("hub/models--Own--Tiny-1/refs/main", "0abc")
+    shutil.copytree(NAMES[-1], snapshot)
+    at_hub = dict(os.environ, HF_HUB_CACHE="hub")
+    run(GPT_PREPARE, "--tokenizer=Own/Tiny-1", "--out-dir=data/hub", "more.txt", env=at_hub)
+    check(tokens("data/hub") == tokens("data/more"), "the tokenizer of a model in the cache")
+    run(GPT_TRAIN, "--dataset=./data/hub", "--init_from=Own/Tiny-1", "--out_dir=out", *small[3:], env=at_hub)
+    for done in (run(GPT_PREPARE, "--tokenizer=Own/Tiny-2", "more.txt", env=at_hub, status=2),
+                 run(GPT_TRAIN, "--dataset=./data/hub", "--init_from=Own/Tiny-2", env=at_hub, status=2)):
+        check("hf download Own/Tiny-2" in done.stderr and len(error_lines(done)) == 1, done.stderr)
+    run(GPT_PREPARE, "--tokenizer=train", "--vocab-size=300", "--out-dir=data/other", "more.txt")
+    done = run(GPT_TRAIN, "--dataset=./data/other", "--init_from=llama3", "--out_dir=no", *small[3:], status=2)
+    size = len(read_json("llama3/tokenizer.json")["model"]["vocab"]) + 3
+    check("a tokenizer of 300 tokens" in done.stderr and f"has {size};" in done.stderr and not os.path.exists("no"), done.stderr)
+
+
+def test_refusals():
+    def refused(says, change):
+        root = make("llama3")
+        change(root)
+        write_json("bad/tokenizer.json", root)
+        done = run(GPT_PREPARE, "--tokenizer=bad", "--out-dir=data/bad", "two.jsonl", status=2)
+        check(len(error_lines(done)) == 1 and says in done.stderr, f"{says}: {done.stderr}")
+
+    write("two.jsonl", '{"text": "x"}\n')
+    steps = make("llama3")["pre_tokenizer"]["pretokenizers"]
+    other = json.dumps(REGEX % r"\p{N}{1,2}").strip('"')
+    refused(other, lambda root: root.update(pre_tokenizer=split_step(r"\p{N}{1,2}")))
+    refused('"behavior":"Removed"', lambda root: root["pre_tokenizer"]["pretokenizers"][0].update(behavior="Removed"))
+    refused("pre_tokenizer.use_regex", lambda root: root["pre_tokenizer"]["pretokenizers"][1].update(use_regex=True))
+    refused('"pre_tokenizer"', lambda root: root["pre_tokenizer"].update(pretokenizers=[*steps, steps[0]]))
+    refused('"normalizer": {"type":"NFKC"}', lambda root: root.update(normalizer={"type": "NFKC"}))
+    refused('"lstrip":true', lambda root: root["added_tokens"][1].update(lstrip=True))
+    refused('"post_processor"', lambda root: root["post_processor"]["processors"][1]["single"].reverse())
+    refused('"post_processor": 3 is the id', lambda root: root["post_processor"]["processors"][1]["special_tokens"][
+        "<|begin_of_text|>"].update(ids=[3]))
+    refused("this is a SentencePiece vocabulary", lambda root: root["model"].update(byte_fallback=True))
+    refused("this is a WordPiece vocabulary", lambda root: root["model"].update(type="WordPiece"))
+    if HAS_NFC:
+        refused("normalized false", lambda root: (root.update(normalizer={"type": "NFC"}), root["added_tokens"][0].update(normalized=True)))
+    write("tokenizer.model", "x")
+    check("SentencePiece" in run(GPT_PREPARE, "--tokenizer=tokenizer.model", "two.jsonl", status=2).stderr, "tokenizer.model")
+    own = read_json("data/llama3/gpt_tokenizer.json") if os.path.exists("data/llama3") else None
+    for change in ({"split": "qwen2"}, {"special": []}, {"pipeline": {}}) if own else ():
+        write_json("bad/gpt_tokenizer.json", {**own, **change})
+        check(len(error_lines(run(GPT_PREPARE, "--tokenizer=bad", "two.jsonl", status=2))) == 1, f"gpt_tokenizer.json: {change}")
+
+
+end(test_ids, test_prepare, test_model, test_refusals, begin=begin)

@@ -8,6 +8,7 @@ EXTRA_DIST += \
 	bench/record_forecasts.py \
 	bench/record_products.py \
 	bench/record_speed.py \
+	bench/record_tokenizers.py \
 	bench/record_tokens.py \
 	bench/record_training.py \
 	bench/results/2026-11-21-cpu-16bit.md \
@@ -21,6 +22,7 @@ EXTRA_DIST += \
 	bench/results/2026-11-25-forecasts.md \
 	bench/results/2026-11-25-products.md \
 	bench/results/2026-11-25-search.md \
+	bench/results/2026-11-25-tokenizers.md \
 	bench/results/README.md \
 	bench/roof.c \
 	bench/run \

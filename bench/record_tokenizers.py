@@ -19,7 +19,8 @@ tokenizers 0.23 normalizes by Unicode 9: it does not know the classes of the mar
 Unicode 14), and leaves two such marks in the order of the text.  gpt-train puts them in order, as Unicode says.  These
 marks are left out of the mixtures and counted.
 
-AutoTokenizer of a folder that gpt-export wrote gives the ids of the tokenizer.json that was read.
+Last, a small model is trained with each: AutoTokenizer of the run's folder and of the folder that gpt-export wrote must give
+the ids of the tokenizer.json that was read, BOS included.
 """
 import array
 import gettext
@@ -218,6 +219,26 @@ def compare(options, name, texts):
     return wrong == 0
 
 
+def through_transformers(options, name, texts):
+    """Trains two updates, exports, and opens both folders in transformers."""
+    from transformers import AutoTokenizer  # pylint: disable=import-outside-toplevel
+    with open("text.txt", "w", encoding="utf-8") as file:
+        file.write("".join(texts[:20]))
+    quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    program = {word: os.path.join(options.build, "gpt-" + word) for word in ("prepare", "train", "export")}
+    subprocess.run([program["prepare"], "--tokenizer=./" + name, "--out-dir=data/" + name, "text.txt"], **quiet)
+    subprocess.run([program["train"], "--dataset=./data/" + name, "--arch=llama", "--n_layer=1", "--n_head=2", "--n_embd=16",
+                    "--block_size=32", "--batch_size=2", "--gradient_accumulation_steps=1", "--max_iters=2", "--eval_iters=1",
+                    "--out_dir=out-" + name], **quiet)
+    subprocess.run([program["export"], "--format=hf", "--out_dir=out-" + name, "hf-" + name], **quiet)
+    reference = Tokenizer.from_file(name + "/tokenizer.json")
+    wanted = [reference.encode(text).ids for text in texts]
+    good = [[AutoTokenizer.from_pretrained(folder + name)(text)["input_ids"] for text in texts] == wanted
+            for folder in ("./out-", "./hf-")]
+    print(f"{name}: AutoTokenizer of out_dir and of the export: ids {'identical' if all(good) else 'DIFFERENT'}", flush=True)
+    return all(good)
+
+
 def main():
     options = options_of(__doc__, build=".", megabytes=10, vocab_size=8192, seed=1, work="")
     os.environ["RAYON_NUM_THREADS"] = "1"
@@ -227,6 +248,7 @@ def main():
         print(f"tokenizers {tokenizers.__version__}, one thread each")
         print("| split | tokens | MB | documents | ids | ids equal | gpt-train MB/s | tokenizers MB/s |\n|-|-|-|-|-|-|-|-|")
         good = all([compare(options, name, texts) for name in SPLITS])
+        good = all([through_transformers(options, name, texts[::100]) for name in SPLITS]) and good
         os.chdir("/")
     return 0 if good else 1
 

@@ -80,7 +80,9 @@ static void print_help(void)
           "\n"
           "Tokens and output\n"
           "  --tokenizer=WHICH      bytes (default), chars, gpt2, train (make a byte-pair\n"
-          "                         encoding from the inputs), or a vocabulary's path\n"
+          "                         encoding from the inputs), a vocabulary's path (also\n"
+          "                         the folder of a Llama 3, Qwen or SmolLM model), or\n"
+          "                         OWNER/NAME, a model in Hugging Face's cache\n"
           "  --vocab-size=N         of --tokenizer=train; default 8192\n"
           "  --out-dir=DIR          default data/NAME, where NAME is that of the first\n"
           "                         INPUT without its extension\n"
@@ -171,7 +173,7 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
         {.name = "version", .to = &arguments->version},
         {.name = "dedup", .to = &spec->dedup},
         {.name = "restart", .to = &spec->restart},
-        {"tokenizer", FLAG_TEXT, &arguments->tokenizer, .expected = "bytes, chars, gpt2, train or a path"},
+        {"tokenizer", FLAG_TEXT, &arguments->tokenizer, .expected = "bytes, chars, gpt2, train, a path or OWNER/NAME"},
         {"vocab-size", FLAG_NUMBER, &spec->vocab_size, .min = BPE_TRAIN_VOCAB_MIN, .max = BPE_TRAIN_VOCAB_MAX},
         {"out-dir", FLAG_TEXT, &arguments->out_dir, .expected = "a folder"},
         {"format", FLAG_WORD, &spec->format, .words = documents_format_words},

@@ -2,9 +2,9 @@
  *
  * Each pattern is anchored and matches any character, so each match is the next piece.  Character classes are written
  * out, because PCRE2's \s has characters that Rust's and Python's \s lack, and because PCRE2 10.42 only knows the
- * letters and numbers of Unicode 14.0; those of 15.0, 15.1 and 16.0 are added.  Repeats of letters, numbers and signs are
- * possessive, so only white space backtracks.  This file validates UTF-8 once and turns off PCRE2's own check.  ASCII
- * words, which are most of most texts, are found without PCRE2.
+ * letters and numbers of Unicode 14.0; those of 15.0, 15.1 and 16.0 are added.  Repeats of letters, numbers and signs
+ * are possessive, so only white space backtracks.  This file validates UTF-8 once and turns off PCRE2's own check.
+ * ASCII words, which are most of most texts, are found without PCRE2.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "data/bpe_split.h"
@@ -40,16 +40,14 @@
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" number \
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-static const struct {
-    const char *name, *pattern;
-    const char *regex; /* of "Split" in tokenizer.json, or NULL */
-} splits[] = {
-    [BPE_SPLIT_GPT2] = {"gpt2", ENDINGS "|\\x20?[" LETTER "]++|\\x20?[" NUMBER "]++|" SIGNS SPACES(""), NULL},
-    [BPE_SPLIT_SMOLLM] = {"smollm", ENDINGS "|\\x20?[" LETTER "]++|[" NUMBER "]|" SIGNS SPACES(NUMBER), NULL},
-    [BPE_SPLIT_LLAMA3] = {"llama3", OF_LLAMA("[" NUMBER "]{1,3}+"), REGEX_OF_LLAMA("\\p{N}{1,3}")},
-    [BPE_SPLIT_QWEN2] = {"qwen2", OF_LLAMA("[" NUMBER "]"), REGEX_OF_LLAMA("\\p{N}")},
+const struct bpe_split_form bpe_splits[] = {
+    [BPE_SPLIT_GPT2] = {"gpt2", "gpt-2", NULL, ENDINGS "|\\x20?[" LETTER "]++|\\x20?[" NUMBER "]++|" SIGNS SPACES(""),
+                        false},
+    [BPE_SPLIT_SMOLLM] = {"smollm", "smollm", NULL, ENDINGS "|\\x20?[" LETTER "]++|[" NUMBER "]|" SIGNS SPACES(NUMBER),
+                          false},
+    [BPE_SPLIT_LLAMA3] = {"llama3", "llama-bpe", REGEX_OF_LLAMA("\\p{N}{1,3}"), OF_LLAMA("[" NUMBER "]{1,3}+"), true},
+    [BPE_SPLIT_QWEN2] = {"qwen2", "qwen2", REGEX_OF_LLAMA("\\p{N}"), OF_LLAMA("[" NUMBER "]"), true},
 };
-_Static_assert(sizeof splits / sizeof splits[0] == BPE_SPLIT_COUNT, "a pattern for every split");
 
 struct bpe_splitter {
     struct hostmem *mem; /* borrowed; outlives the splitter */
@@ -63,29 +61,9 @@ struct bpe_splitter {
     size_t stretch_end; /* end of the invalid bytes after it, where the next valid text starts */
 };
 
-const char *bpe_split_name(enum bpe_split split)
-{
-    return splits[split].name;
-}
-
-bool bpe_split_of_regex(const char *regex, enum bpe_split *out)
-{
-    for (int i = 0; i < BPE_SPLIT_COUNT; i++)
-        if (splits[i].regex != NULL && strcmp(splits[i].regex, regex) == 0) {
-            *out = (enum bpe_split)i;
-            return true;
-        }
-    return false;
-}
-
-bool bpe_split_joins_newlines(enum bpe_split split)
-{
-    return split == BPE_SPLIT_LLAMA3 || split == BPE_SPLIT_QWEN2;
-}
-
 static enum gt_status pattern_compile(struct bpe_splitter *splitter)
 {
-    const char *pattern = splits[splitter->split].pattern;
+    const char *pattern = bpe_splits[splitter->split].pattern;
     int error = 0;
     PCRE2_SIZE at = 0;
     splitter->code =

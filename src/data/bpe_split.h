@@ -1,16 +1,16 @@
 /* Divides text into pieces that are encoded independently, as one of these models does:
  *
- *   gpt2     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+       (encoder.py of GPT-2)
- *   smollm   each number alone; what is between them as gpt2       (tokenizer.json of SmolLM and SmolLM2)
- *   llama3   (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|
- *            \s+(?!\S)|\s+       (tokenizer.json of Llama 3)
- *   qwen2    the same with \p{N} for \p{N}{1,3}       (tokenizer.json of Qwen2, 2.5 and 3)
+ *   gpt2     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+   (its encoder.py)
+ *   smollm   each number alone, and what is between them as GPT-2 (tokenizer.json of SmolLM and SmolLM2)
+ *   llama3   (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|
+ *            \s*[\r\n]+|\s+(?!\S)|\s+   (its tokenizer.json)
+ *   qwen2    the same with \p{N} for \p{N}{1,3} (tokenizer.json of Qwen2, 2.5 and 3)
  *
- * Letters, numbers and white space follow Unicode 16, or PCRE2's version where that is newer.
- * Bytes that are not UTF-8 are kept: the valid text before them is split as if it ended there; the bytes up to the next
- * valid character are appended to its last piece (or form a piece when no text precedes them); and splitting restarts
- * after them.  The pieces therefore always concatenate to the text, and valid text is split exactly as tiktoken or
- * Hugging Face's tokenizers split it.
+ * Letters, numbers and white space follow Unicode 16, or PCRE2's version where that is newer.  Bytes that are not UTF-8
+ * are kept: the valid text before them is split as if it ended there; the bytes up to the next valid character are
+ * appended to its last piece (or form a piece when no text precedes them); and splitting restarts after them.  The
+ * pieces therefore always concatenate to the text, and valid text is split exactly as tiktoken or Hugging Face's
+ * tokenizers split it.
  */
 #ifndef GPT_TRAIN_DATA_BPE_SPLIT_H
 #define GPT_TRAIN_DATA_BPE_SPLIT_H
@@ -25,13 +25,14 @@ enum bpe_split { BPE_SPLIT_GPT2, BPE_SPLIT_SMOLLM, BPE_SPLIT_LLAMA3, BPE_SPLIT_Q
 
 struct bpe_splitter;
 
-/* Returns "gpt2", "smollm", "llama3" or "qwen2". */
-const char *bpe_split_name(enum bpe_split split);
-/* Finds the split whose expression tokenizer.json gives as `regex`.  Returns false when no model has this one. */
-bool bpe_split_of_regex(const char *regex, enum bpe_split *out);
-
-/* Returns true when the newlines after a sign belong to its piece. */
-bool bpe_split_joins_newlines(enum bpe_split split);
+struct bpe_split_form {
+    const char *name;    /* in gpt_tokenizer.json */
+    const char *ggml;    /* "tokenizer.ggml.pre" in GGUF */
+    const char *regex;   /* of "Split" in tokenizer.json, or NULL */
+    const char *pattern; /* for PCRE2 */
+    bool joins_newlines; /* newlines after a sign belong to its piece */
+};
+extern const struct bpe_split_form bpe_splits[BPE_SPLIT_COUNT];
 
 /* Creates a splitter; every thread needs its own.  Errors: GT_NO_MEMORY. */
 enum gt_status bpe_splitter_create(struct hostmem *mem, enum bpe_split split, struct bpe_splitter **out);

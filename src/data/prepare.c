@@ -243,7 +243,7 @@ enum gt_status prepare_open_documents(struct prepare *prep, bool second)
                                         .stdin_path = prep->stdin_copied ? prep->stdin_path : NULL,
                                         .end = prep->spec->end,
                                         .joins_newlines =
-                                            bpe_split_joins_newlines(tokenizer_pipeline(prep->spec->given)->split),
+                                            bpe_splits[tokenizer_pipeline(prep->spec->given)->split].joins_newlines,
                                         .skip_bad_lines = prep->spec->skip_bad_lines,
                                         .quiet = second && prep->learns,
                                         .compare_files = second && prep->learns && prep->phase == PREPARE_PHASE_NEW};

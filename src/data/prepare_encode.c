@@ -239,7 +239,7 @@ static void pieces_add(struct prepare *prep, const struct document *document, en
     const size_t end = prep->text_count + document->count;
     const uint64_t file = documents_state_get(prep->documents)->file;
     size_t at = prep->text_count;
-    const bool joins = bpe_split_joins_newlines(tokenizer_pipeline(prep->tokenizer)->split);
+    const bool joins = bpe_splits[tokenizer_pipeline(prep->tokenizer)->split].joins_newlines;
     bool begins = !document->continues;
     do {
         bool forced = false;

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "data/utf8.h"
 
 #ifdef HAVE_ICU
@@ -22,11 +21,7 @@
 
 #define FIRST_LEAD 0xCC /* of U+0300 */
 
-enum gt_status text_nfc_check(const char *source)
-{
-    (void)source;
-    return GT_OK;
-}
+const bool text_nfc_possible = true;
 
 static bool is_plain(const char *text, size_t count)
 {
@@ -79,17 +74,11 @@ enum gt_status text_nfc(const char *text, size_t count, char **out, size_t *out_
     return GT_OK;
 }
 #else
-enum gt_status text_nfc_check(const char *source)
-{
-    log_error("%s: the tokenizer normalizes text (NFC), and this program was built without ICU (Debian: libicu-dev)",
-              source);
-    return GT_UNSUPPORTED;
-}
+const bool text_nfc_possible = false;
 
 enum gt_status text_nfc(const char *text, size_t count, char **out, size_t *out_count)
 {
-    (void)text, (void)count, (void)out_count;
-    *out = NULL;
-    return GT_OK;
+    (void)text, (void)count, (void)out, (void)out_count;
+    return GT_UNSUPPORTED;
 }
 #endif

@@ -2,14 +2,14 @@
 #ifndef GPT_TRAIN_DATA_TEXT_NFC_H
 #define GPT_TRAIN_DATA_TEXT_NFC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/status.h"
 
 #define TEXT_NFC_GROWTH_MAX 3 /* the factor by which UTF-8 may grow (UAX #15, Maximum Expansion Factors) */
 
-/* Returns GT_OK when this build can normalize; else logs one line and returns GT_UNSUPPORTED. */
-enum gt_status text_nfc_check(const char *source);
+extern const bool text_nfc_possible; /* in this build */
 /* Sets *out to NULL when the text is normalized already, else to text that the caller free()s.  Bytes that are not
  * UTF-8 stay.  May run in any thread.  Errors: GT_NO_MEMORY, not logged. */
 enum gt_status text_nfc(const char *text, size_t count, char **out, size_t *out_count);

@@ -107,9 +107,9 @@ static enum gt_status names_read(const json_t *root, const char *path, enum bpe_
     TRY(json_get_string(root, path, "split", &split));
     TRY(json_get_string(root, path, "rank", &rank));
     const bool merge = strcmp(rank, rank_names[BPE_RANK_MERGE]) == 0;
-    if (strcmp(split, bpe_split_name(expected)) != 0 || (!merge && strcmp(rank, rank_names[BPE_RANK_TOKEN]) != 0)) {
+    if (strcmp(split, bpe_splits[expected].name) != 0 || (!merge && strcmp(rank, rank_names[BPE_RANK_TOKEN]) != 0)) {
         log_error("%s: split \"%s\", rank \"%s\"; this file needs split \"%s\", and rank \"merge\" or \"token\"", path,
-                  split, rank, bpe_split_name(expected));
+                  split, rank, bpe_splits[expected].name);
         return GT_UNSUPPORTED;
     }
     *out = merge ? BPE_RANK_MERGE : BPE_RANK_TOKEN;
@@ -167,7 +167,7 @@ bool tokenizer_bpe_write(const struct bpe *bpe, json_t *root)
     const int32_t *specials = bpe_specials(bpe, &special_count);
     const struct bpe_merge *merges = bpe_merges(bpe, &merge_count);
     json_t *vocabulary = json_array(), *special = json_array(), *pairs = json_array();
-    int failures = json_object_set_new(root, "split", json_string(bpe_split_name(bpe_pipeline_of(bpe)->split)));
+    int failures = json_object_set_new(root, "split", json_string(bpe_splits[bpe_pipeline_of(bpe)->split].name));
     failures |= json_object_set_new(root, "rank", json_string(rank_names[bpe_rank_of(bpe)]));
     for (size_t id = 0; id < bpe_vocab_size(bpe); id++)
         failures |= json_array_append_new(vocabulary, tokenizer_bpe_token(bpe, (int32_t)id));

@@ -2,7 +2,8 @@
  *
  * bytes and chars need only the tokenizer.  For bpe the text is split into pieces.  A cache has 2^16 entries of one
  * cache line each, and a newer piece replaces an older one in the same slot.  Pieces or results too long for an entry
- * are encoded every time.  Special tokens, when allowed, and literal ones cut the text before it is normalized and split.
+ * are encoded every time.  Special tokens, when allowed, and literal ones cut the text before it is normalized and
+ * split.
  */
 #include "data/tokenizer_encoder.h"
 

@@ -35,8 +35,9 @@ struct tokenizer_fault {
 };
 
 /* Sets out[*out_count] to the ids of one document.  There are at most `count` * the pipeline's `growth`, and `out` must
- * have room for that many.  Logs nothing and writes only to its arguments, so that it may run in any thread.  Errors: GT_DATA, with *fault (chars
- * only); GT_NO_MEMORY when there is no memory for a long piece of text, 40 bytes per byte of the piece (bpe only). */
+ * have room for that many.  Logs nothing and writes only to its arguments, so that it may run in any thread.  Errors:
+ * GT_DATA, with *fault (chars only); GT_NO_MEMORY when there is no memory for a long piece of text, 40 bytes per byte
+ * of the piece (bpe only). */
 enum gt_status tokenizer_encoder_run(struct tokenizer_encoder *encoder, const char *text, size_t count,
                                      enum tokenizer_special special, int32_t *out, size_t *out_count,
                                      struct tokenizer_fault *fault);

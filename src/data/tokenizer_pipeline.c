@@ -80,8 +80,11 @@ static enum gt_status split_first_read(const json_t *first, const char *path, en
     }
     const bool isolates = is_type(first, "Split") && is_text(json_object_get(first, "behavior"), "Isolated") &&
                           !json_is_true(json_object_get(first, "invert"));
-    if (isolates && json_is_string(regex) && bpe_split_of_regex(json_string_value(regex), out))
-        return GT_OK;
+    for (int i = 0; i < BPE_SPLIT_COUNT && isolates; i++)
+        if (bpe_splits[i].regex != NULL && is_text(regex, bpe_splits[i].regex)) {
+            *out = (enum bpe_split)i;
+            return GT_OK;
+        }
     return field_refuse(path, "pre_tokenizer", isolates && regex != NULL ? regex : first,
                         "the splits of GPT-2, Llama 3, Qwen2 and SmolLM");
 }
@@ -166,15 +169,19 @@ enum gt_status tokenizer_pipeline_read(const json_t *root, const char *path, str
     out->growth = nfc ? TEXT_NFC_GROWTH_MAX : 1;
     if (!is_absent(normalizer) && !nfc)
         return field_refuse(path, "normalizer", normalizer, "null or \"NFC\"");
-    if (nfc)
-        TRY(text_nfc_check(path));
+    if (nfc && !text_nfc_possible) {
+        log_error(
+            "%s: the tokenizer normalizes text (NFC), and this program was built without ICU (Debian: libicu-dev)",
+            path);
+        return GT_UNSUPPORTED;
+    }
     TRY(split_read(root, path, &out->split));
     TRY(bos_read(root, path, &out->bos));
     return added_check(root, path, nfc);
 }
 
-/* Returns the text of `root` without merges, and with no tokens but the added ones in the vocabulary, if they are there.
- * The caller free()s it; NULL: out of memory. */
+/* Returns the text of `root` without merges, and with no tokens but the added ones in the vocabulary, if they are
+ * there.  The caller free()s it; NULL: out of memory. */
 static char *json_without_vocabulary(const json_t *root)
 {
     json_t *copy = json_copy((json_t *)root); /* jansson's copies need a non-const pointer but change nothing */

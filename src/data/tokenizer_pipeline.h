@@ -8,8 +8,8 @@
  *   model           byte-level BPE, with or without ignore_merges
  *   post_processor  none, or one token (BOS) before the text
  *
- * "pipeline" in gpt_tokenizer.json is the file without model.merges and with only the added tokens in model.vocab; GPT-2's
- * pipeline is not written.
+ * "pipeline" in gpt_tokenizer.json is the file without model.merges and with only the added tokens in model.vocab;
+ * GPT-2's pipeline is not written.
  * Source: https://huggingface.co/docs/tokenizers, "The tokenization pipeline".
  */
 #ifndef GPT_TRAIN_DATA_TOKENIZER_PIPELINE_H

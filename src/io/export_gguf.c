@@ -205,10 +205,6 @@ static void merges_write(struct head *head, const struct tokenizer *tokenizer)
 /* Puts the tokenizer.ggml.* keys for a model of `vocab_size` rows, at least the tokenizer's. */
 static void tokens_put(struct head *head, const struct tokenizer *tokenizer, int32_t vocab_size)
 {
-    static const char *const splits[] = {[BPE_SPLIT_GPT2] = "gpt-2",
-                                         [BPE_SPLIT_SMOLLM] = "smollm",
-                                         [BPE_SPLIT_LLAMA3] = "llama-bpe",
-                                         [BPE_SPLIT_QWEN2] = "qwen2"};
     const int32_t eot = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
     const int32_t bos = tokenizer_pipeline(tokenizer)->bos;
     struct text text;
@@ -217,7 +213,7 @@ static void tokens_put(struct head *head, const struct tokenizer *tokenizer, int
         return;
     }
     key_string(head, "tokenizer.ggml.model", "gpt2");
-    key_string(head, "tokenizer.ggml.pre", splits[tokenizer_pipeline(tokenizer)->split]);
+    key_string(head, "tokenizer.ggml.pre", bpe_splits[tokenizer_pipeline(tokenizer)->split].ggml);
     key_array(head, "tokenizer.ggml.tokens", TYPE_STRING, (uint64_t)vocab_size);
     for (int32_t id = 0; id < vocab_size; id++) {
         (void)token_text(tokenizer, id, &text);

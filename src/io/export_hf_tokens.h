@@ -18,8 +18,8 @@ extern const char *const export_hf_tokens_names[EXPORT_HF_TOKENS_FILES];
 /* out[i] = the content of the i-th of the first `count` files, to be released with free(), or NULL if this tokenizer
  * has no such file.  gpt_tokenizer.json always exists; tokenizer.json unless the vocabulary has ranks without merges;
  * tokenizer_config.json always, since without tokenizer.json it makes transformers reject the folder; vocab.json and
- * merges.txt for kinds bpe (with GPT-2's pipeline) and bytes.  Kind chars becomes a BPE of characters without merges.  `block_size` is the
- * longest input.  Errors: GT_NO_MEMORY. */
+ * merges.txt for kinds bpe (with GPT-2's pipeline) and bytes.  Kind chars becomes a BPE of characters without merges.
+ * `block_size` is the longest input.  Errors: GT_NO_MEMORY. */
 enum gt_status export_hf_tokens_texts(struct hostmem *mem, const struct tokenizer *tokenizer, int32_t block_size,
                                       int count, char *out[]);
 void export_hf_tokens_free(char *texts[], int count);

@@ -51,8 +51,8 @@ enum gt_status restore_open(struct hostmem *mem, struct config *config, const ch
                             struct restore_source *source, struct run_state *state, struct model_config *model);
 /* Opens only the weights of out_dir or init_from, for programs that do not train. */
 enum gt_status restore_open_weights(struct hostmem *mem, const struct config *config, struct restore_source *source);
-/* Refuses data whose tokenizer is not that of the weights: the one that the checkpoint or its folder names, else one with
- * more tokens than the model.  `data` may be NULL; `folder` is the dataset's.  Errors: GT_DATA and those of
+/* Refuses data whose tokenizer is not that of the weights: the one that the checkpoint or its folder names, else one
+ * with more tokens than the model.  `data` may be NULL; `folder` is the dataset's.  Errors: GT_DATA and those of
  * tokenizer_import(). */
 enum gt_status restore_tokenizer_check(struct hostmem *mem, const struct config *config,
                                        const struct restore_source *source, const struct tokenizer *data,

@@ -136,7 +136,7 @@ def test_refusals():
         environment.pop(name, None)
     write("bad.tiktoken", "IQ== 0\nIQ== 1\n")
     write_json("bad.json", {"model": {"type": "WordPiece"}})
-    for word, says in (("bad.tiktoken", "bad.tiktoken: line 2"), ("bad.json", 'bad.json: field "model.type"'),
+    for word, says in (("bad.tiktoken", "bad.tiktoken: line 2"), ("bad.json", "bad.json: this is a WordPiece vocabulary"),
                        ("nowhere", "nowhere"), ("empty", "empty: this folder has no"), ("gpt2", "curl")):
         if word == "gpt2" and os.path.exists("/usr/share/gpt-train/gpt2"):
             continue

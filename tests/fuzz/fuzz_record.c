@@ -40,7 +40,7 @@ static void look(const struct checkpoint_record *record)
     if (record->state.configuration != NULL && config_from_json(&config, record->state.configuration, "input") == GT_OK)
         (void)config_check(&config);
     if (hf_config_parse(record->hf_config, "input", &shape, &rest) == GT_OK)
-        FUZZ_CHECK(shape.n_head > 0 && shape.n_embd % shape.n_head == 0 && shape.n_layer > 0 && rest.eos_token >= -1);
+        FUZZ_CHECK(shape.n_head > 0 && model_head_dim(&shape) > 0 && shape.n_layer > 0 && rest.eos_token >= -1);
     for (int i = 0; i < CHECKPOINT_FILES; i++) {
         FUZZ_CHECK(checkpoint_file_name_valid(record->files[i].name, (enum checkpoint_file)i));
         FUZZ_CHECK(strchr(record->files[i].name, '/') == NULL);

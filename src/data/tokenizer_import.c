@@ -15,11 +15,24 @@
 #include "data/bpe.h"
 #include "data/tokenizer_pipeline.h"
 
-/* vocabulary, merges */
-static const char *const pair_names[][2] = {{"encoder.json", "vocab.bpe"}, {"vocab.json", "merges.txt"}};
-enum { PAIR_COUNT = sizeof pair_names / sizeof pair_names[0] };
+/* The files of a folder in the order of preference; merges are NULL when the file is complete by itself. */
+static const struct {
+    const char *name, *merges;
+} forms[] = {
+    {TOKENIZER_FILE_NAME, NULL}, {"tokenizer.json", NULL}, {"encoder.json", "vocab.bpe"}, {"vocab.json", "merges.txt"}};
+enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
 
-#define JSON_NAME "tokenizer.json"
+/* Finishes the vocabulary, or releases it after an error. */
+static enum gt_status import_end(struct hostmem *mem, enum gt_status status, struct bpe *bpe, const char *path,
+                                 struct tokenizer **out)
+{
+    if (status == GT_OK)
+        status = bpe_finish(bpe, path);
+    if (status == GT_OK)
+        return tokenizer_create_bpe(mem, bpe, out);
+    bpe_destroy(bpe);
+    return status;
+}
 
 /* ---- lines ---- */
 
@@ -147,28 +160,6 @@ static enum gt_status vocab_build(struct hostmem *mem, struct vocab_reading *rea
     return added_put(reading);
 }
 
-/* Creates an unfinished vocabulary, with room for `merge_count` merges, from a map of texts to ids (encoder.json,
- * vocab.json); BPE_EOT_TEXT is special. */
-static enum gt_status vocab_import(struct hostmem *mem, const struct tokenizer_source *source, size_t merge_count,
-                                   struct bpe **out)
-{
-    const char *path = source->path;
-    json_t *root = NULL;
-    TRY(json_parse(source->text, source->count, path, &root));
-    struct vocab_reading reading = {.path = path, .vocab = root};
-    enum gt_status status = GT_DATA;
-    if (json_is_object(root))
-        status = vocab_build(mem, &reading, merge_count);
-    else
-        log_error("%s: expected an object of tokens and ids", path);
-    json_decref(root);
-    if (status == GT_OK)
-        *out = reading.bpe;
-    else
-        bpe_destroy(reading.bpe);
-    return status;
-}
-
 /* ---- vocab.bpe, merges.txt ---- */
 
 static bool merge_read(struct bpe *bpe, const char *text, size_t count)
@@ -206,20 +197,23 @@ enum gt_status tokenizer_import_merges(struct bpe *bpe, const struct tokenizer_s
 enum gt_status tokenizer_import_pair(struct hostmem *mem, const struct tokenizer_source *vocab,
                                      const struct tokenizer_source *merges, struct tokenizer **out)
 {
-    struct bpe *bpe = NULL;
+    json_t *root = NULL;
     const size_t lines = line_count(merges);
     if (lines > BPE_MERGES_MAX) {
         log_error("%s: %zu lines, at most %d", merges->path, lines, BPE_MERGES_MAX);
         return GT_DATA;
     }
-    TRY(vocab_import(mem, vocab, lines, &bpe));
-    enum gt_status status = tokenizer_import_merges(bpe, merges);
+    TRY(json_parse(vocab->text, vocab->count, vocab->path, &root));
+    struct vocab_reading reading = {.path = vocab->path, .vocab = root};
+    enum gt_status status = GT_DATA;
+    if (json_is_object(root))
+        status = vocab_build(mem, &reading, lines);
+    else
+        log_error("%s: expected an object of tokens and ids", vocab->path);
+    json_decref(root);
     if (status == GT_OK)
-        status = bpe_finish(bpe, vocab->path);
-    if (status == GT_OK)
-        return tokenizer_create_bpe(mem, bpe, out);
-    bpe_destroy(bpe);
-    return status;
+        status = tokenizer_import_merges(reading.bpe, merges);
+    return import_end(mem, status, reading.bpe, vocab->path, out);
 }
 
 /* ---- NAME.tiktoken ---- */
@@ -303,8 +297,7 @@ static enum gt_status tiktoken_read(struct bpe *bpe, size_t ranks, const struct 
         if (problem != NULL)
             return line_refuse(&lines, problem);
     }
-    TRY(bpe_add_eot(bpe, ranks));
-    return bpe_finish(bpe, source->path);
+    return bpe_add_eot(bpe, ranks);
 }
 
 enum gt_status tokenizer_import_tiktoken(struct hostmem *mem, const struct tokenizer_source *source,
@@ -319,13 +312,9 @@ enum gt_status tokenizer_import_tiktoken(struct hostmem *mem, const struct token
     }
     const struct bpe_spec spec = {.vocab_size = ranks + 1, .text_bytes = count + 64, .rank = BPE_RANK_TOKEN};
     TRY(bpe_create(mem, &spec, &bpe));
-    const enum gt_status status = tiktoken_read(bpe, ranks, source);
-    if (status != GT_OK) {
-        bpe_destroy(bpe);
-        return status;
-    }
+    TRY(import_end(mem, tiktoken_read(bpe, ranks, source), bpe, source->path, out));
     log_note("%s: this format does not say how text is split into pieces; GPT-2's pattern is used", source->path);
-    return tokenizer_create_bpe(mem, bpe, out);
+    return GT_OK;
 }
 
 /* ---- tokenizer.json ---- */
@@ -350,7 +339,7 @@ static enum gt_status merges_put(struct bpe *bpe, const json_t *merges, const ch
                       path, i);
             return GT_DATA;
         }
-    return bpe_finish(bpe, path);
+    return GT_OK;
 }
 
 /* Returns the added tokens as an object from text to id, NULL when out of memory. */
@@ -367,7 +356,7 @@ static json_t *added_object(const json_t *list)
     return json_whole(object, failures);
 }
 
-static enum gt_status json_import(struct hostmem *mem, const json_t *root, const char *path, struct bpe **out)
+static enum gt_status json_import(struct hostmem *mem, const json_t *root, const char *path, struct tokenizer **out)
 {
     const json_t *model = json_object_get(root, "model");
     const json_t *vocab = json_object_get(model, "vocab"), *merges = json_object_get(model, "merges");
@@ -390,24 +379,21 @@ static enum gt_status json_import(struct hostmem *mem, const json_t *root, const
         status = tokenizer_pipeline_set(reading.bpe, root, path, &pipeline);
     if (status == GT_OK)
         status = merges_put(reading.bpe, merges, path);
-    if (status == GT_OK)
-        *out = reading.bpe;
-    else
-        bpe_destroy(reading.bpe);
-    return status;
+    return import_end(mem, status, reading.bpe, path, out);
 }
 
 enum gt_status tokenizer_import_json(struct hostmem *mem, const struct tokenizer_source *source, struct tokenizer **out)
 {
     json_t *root = NULL;
-    struct bpe *bpe = NULL;
     TRY(json_parse(source->text, source->count, source->path, &root));
-    const enum gt_status status = json_import(mem, root, source->path, &bpe);
+    const enum gt_status status = json_import(mem, root, source->path, out);
     json_decref(root);
-    return status == GT_OK ? tokenizer_create_bpe(mem, bpe, out) : status;
+    return status;
 }
 
 /* ---- choosing the files ---- */
+
+static const char expected[] = "tokenizer.json, vocab.bpe with encoder.json, merges.txt with vocab.json";
 
 static bool ends_with(const char *path, const char *end)
 {
@@ -438,53 +424,43 @@ static enum gt_status import_files(struct hostmem *mem, const char *path, const 
     return status;
 }
 
-/* Imports a pair, given one half; the other half is in the same folder. */
-static enum gt_status import_half(struct hostmem *mem, const char *path, int pair, int half, struct tokenizer **out)
-{
-    char other[FILE_PATH_MAX], folder[FILE_PATH_MAX];
-    file_folder_of(folder, path);
-    TRY(file_join(other, folder, pair_names[pair][1 - half]));
-    return half == 0 ? import_files(mem, path, other, out) : import_files(mem, other, path, out);
-}
-
-static enum gt_status import_file(struct hostmem *mem, const char *path, struct tokenizer **out)
-{
-    const char *name = file_name_of(path);
-    for (int pair = 0; pair < PAIR_COUNT; pair++)
-        for (int half = 0; half < 2; half++)
-            if (strcmp(name, pair_names[pair][half]) == 0)
-                return import_half(mem, path, pair, half, out);
-    if (strcmp(name, TOKENIZER_FILE_NAME) == 0)
-        return tokenizer_open_file(mem, path, out);
-    if (ends_with(path, ".json") || ends_with(path, ".tiktoken"))
-        return import_files(mem, path, NULL, out);
-    if (strcmp(name, "tokenizer.model") == 0)
-        return tokenizer_pipeline_refuse_kind(path, "SentencePiece");
-    log_error(
-        "%s: not the name of a vocabulary file; expected %s, vocab.bpe with encoder.json, merges.txt with vocab.json, "
-        "NAME.tiktoken or %s",
-        path, JSON_NAME, TOKENIZER_FILE_NAME);
-    return GT_USAGE;
-}
-
 static enum gt_status folder_has(const char *folder, const char *name, char path[static FILE_PATH_MAX], bool *out)
 {
     TRY(file_join(path, folder, name));
     return file_look(path, out);
 }
 
+static enum gt_status import_file(struct hostmem *mem, const char *path, struct tokenizer **out)
+{
+    char folder[FILE_PATH_MAX], vocab[FILE_PATH_MAX], merges[FILE_PATH_MAX];
+    const char *name = file_name_of(path);
+    file_folder_of(folder, path);
+    for (int i = 0; i < FORM_COUNT; i++)
+        if (forms[i].merges != NULL && (strcmp(name, forms[i].name) == 0 || strcmp(name, forms[i].merges) == 0)) {
+            TRY(file_join(vocab, folder, forms[i].name));
+            TRY(file_join(merges, folder, forms[i].merges));
+            return import_files(mem, vocab, merges, out);
+        }
+    if (strcmp(name, TOKENIZER_FILE_NAME) == 0)
+        return tokenizer_open_file(mem, path, out);
+    if (ends_with(path, ".json") || ends_with(path, ".tiktoken"))
+        return import_files(mem, path, NULL, out);
+    if (strcmp(name, "tokenizer.model") == 0)
+        return tokenizer_pipeline_refuse_kind(path, "SentencePiece");
+    log_error("%s: not the name of a vocabulary file; expected %s, NAME.tiktoken or %s", path, expected,
+              TOKENIZER_FILE_NAME);
+    return GT_USAGE;
+}
+
 /* Chooses the file of a folder to start with; *out_found is false when there is none. */
 static enum gt_status folder_choose(const char *folder, char out[static FILE_PATH_MAX], bool *out_found)
 {
-    static const char *const names[] = {TOKENIZER_FILE_NAME, JSON_NAME};
-    char other[FILE_PATH_MAX];
+    char merges[FILE_PATH_MAX];
     *out_found = false;
-    for (size_t i = 0; i < sizeof names / sizeof names[0] && !*out_found; i++)
-        TRY(folder_has(folder, names[i], out, out_found));
-    for (int pair = 0; pair < PAIR_COUNT && !*out_found; pair++) {
-        TRY(folder_has(folder, pair_names[pair][0], out, out_found));
-        if (*out_found)
-            TRY(folder_has(folder, pair_names[pair][1], other, out_found));
+    for (int i = 0; i < FORM_COUNT && !*out_found; i++) {
+        TRY(folder_has(folder, forms[i].name, out, out_found));
+        if (*out_found && forms[i].merges != NULL)
+            TRY(folder_has(folder, forms[i].merges, merges, out_found));
     }
     return GT_OK;
 }
@@ -503,8 +479,7 @@ enum gt_status tokenizer_import(struct hostmem *mem, const char *path, struct to
         TRY(folder_choose(path, chosen, &exists));
         if (exists)
             return import_file(mem, chosen, out);
-        log_error("%s: this folder has no %s, vocab.bpe with encoder.json, merges.txt with vocab.json, or %s", path,
-                  JSON_NAME, TOKENIZER_FILE_NAME);
+        log_error("%s: this folder has no %s, or %s", path, expected, TOKENIZER_FILE_NAME);
         return GT_USAGE;
     }
     TRY(file_look(path, &exists));

@@ -5,7 +5,6 @@
  */
 #include "data/tokenizer_pipeline.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,8 +47,8 @@ static bool is_type(const json_t *object, const char *type)
 /* Checks the fields of "model" that change ids; they must be absent, null, false or empty. */
 static enum gt_status model_read(const json_t *model, const char *path, struct bpe_pipeline *out)
 {
-    static const char *const fields[] = {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"};
-    char name[64];
+    static const char *const fields[] = {"model.dropout", "model.unk_token", "model.continuing_subword_prefix",
+                                         "model.end_of_word_suffix"};
     const json_t *type = json_object_get(model, "type"), *ignores = json_object_get(model, "ignore_merges");
     if (json_is_string(type) && strcmp(json_string_value(type), "BPE") != 0)
         return tokenizer_pipeline_refuse_kind(path, json_string_value(type));
@@ -58,11 +57,9 @@ static enum gt_status model_read(const json_t *model, const char *path, struct b
     if (!json_is_object(model) || (!is_absent(type) && !json_is_string(type)))
         return field_refuse(path, "model.type", type, "\"BPE\"");
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        const json_t *value = json_object_get(model, fields[i]);
-        if (is_absent(value) || is_text(value, ""))
-            continue;
-        (void)snprintf(name, sizeof name, "model.%s", fields[i]);
-        return field_refuse(path, name, value, "null");
+        const json_t *value = json_object_get(model, fields[i] + strlen("model."));
+        if (!is_absent(value) && !is_text(value, ""))
+            return field_refuse(path, fields[i], value, "null");
     }
     if (!is_absent(ignores) && !json_is_boolean(ignores))
         return field_refuse(path, "model.ignore_merges", ignores, "true or false");

@@ -17,11 +17,16 @@ int64_t clock_monotonic_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + (int64_t)now.tv_nsec;
 }
 
-int64_t clock_wall_s(void)
+double clock_wall_seconds(void)
 {
     struct timespec now = {0};
     (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec;
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+int64_t clock_wall_s(void)
+{
+    return (int64_t)clock_wall_seconds();
 }
 
 char *clock_duration(char text[static 32], double seconds)

@@ -17,6 +17,7 @@ libgpttrain_a_SOURCES += \
 	src/base/rope_angles.c src/base/rope_angles.h \
 	src/base/size.h \
 	src/base/status.c src/base/status.h \
+	src/base/svg.c src/base/svg.h \
 	src/base/system_memory.c src/base/system_memory.h \
 	src/base/thread.c src/base/thread.h \
 	src/base/user_cache.c src/base/user_cache.h

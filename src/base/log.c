@@ -73,11 +73,11 @@ static bool is_continuation(unsigned char byte)
     return byte >= 0x80 && byte <= 0xbf;
 }
 
-/* Returns the length of the valid UTF-8 character at `s` if it may be shown unescaped, else 0.  The range of the second
- * byte excludes overlong forms, surrogates, values above U+10FFFF and the C1 controls.  A terminating zero is outside
- * of it. */
-static size_t shown_length(const unsigned char *s)
+/* The range of the second byte excludes overlong forms, surrogates, values above U+10FFFF and the C1 controls.  A
+ * terminating zero is outside of it. */
+size_t log_character_length(const char *text)
 {
+    const unsigned char *s = (const unsigned char *)text;
     if (s[0] < 0x80)
         return s[0] >= 0x20 && s[0] != 0x7f ? 1 : 0;
     if (s[0] < 0xc2 || s[0] > 0xf4 || !is_continuation(s[1]))
@@ -105,16 +105,16 @@ static void line_escape(char line[static LOG_LINE_BYTES], const char *raw, bool 
 {
     const size_t limit = LOG_LINE_BYTES - sizeof "...";
     size_t used = 0;
-    const unsigned char *s = (const unsigned char *)raw;
+    const char *s = raw;
     while (*s != '\0') {
         char unit[5];
-        size_t taken = shown_length(s);
+        size_t taken = log_character_length(s);
         size_t given = taken;
         if (taken != 0) {
             memcpy(unit, s, taken);
         } else {
             taken = 1;
-            given = escape_byte(*s, unit);
+            given = escape_byte((unsigned char)*s, unit);
         }
         if (used + given > limit) {
             cut = true;

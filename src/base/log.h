@@ -39,6 +39,9 @@ int log_output_error(void);
 /* The number of lines logged at `level` since the start.  Tests use it to check for one line per error. */
 size_t log_count(enum log_level level);
 
+/* Returns the length of the valid UTF-8 character at `text` if it may be shown unescaped, else 0. */
+size_t log_character_length(const char *text);
+
 /* Formats a byte count as "11.40 GiB", "96.0 MiB" or "512 B" into `text` (at least 24 bytes); returns `text`. */
 char *log_bytes(char text[static 24], double bytes);
 

@@ -134,6 +134,7 @@ static enum gt_status export_opened(struct hostmem *mem, const struct arguments 
                                            .tokenizer = *tokenizer,
                                            .output = arguments->output,
                                            .name = file_name_of(name), /* some formats store it as the model's */
+                                           .run = arguments->out_dir,
                                            .dtype = arguments->dtype,
                                            .force = arguments->force};
     TRY(export_run(&options));

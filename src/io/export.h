@@ -25,6 +25,7 @@ struct export_options {
     const struct tokenizer *tokenizer;   /* NULL: none */
     const char *output;                  /* a file; for EXPORT_HF a folder */
     const char *name;                    /* the model's, for formats that store one */
+    const char *run;                     /* the folder that may have metrics.jsonl */
     enum dtype dtype;                    /* of the weights: float32, bfloat16, float16 */
     bool force;                          /* replace an existing output */
 };

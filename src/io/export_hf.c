@@ -20,7 +20,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "io/checkpoint.h"
-#include "io/export.h"
+#include "io/export_card.h"
 #include "io/export_hf_tokens.h"
 #include "io/hf_config.h"
 
@@ -28,12 +28,13 @@
 #define ASIDE_NAME "gpt-export.tmp"
 #define REMOVE "remove this file of another model"
 #define RENAME "rename the new files over it"
-#define FILES (EXPORT_HF_TOKENS_FILES + 3)
+#define FILES (EXPORT_HF_TOKENS_FILES + 5)
 
 struct hf_export {
     const struct export_options *options;
     const struct export_weights *weights;
-    bool exists;  /* OUTPUT existed when the export began */
+    bool exists; /* OUTPUT existed when the export began */
+    bool has_card;
     int aside_fd; /* locked; -1: none */
     char aside[FILE_PATH_MAX];
 };
@@ -41,7 +42,8 @@ struct hf_export {
 /* Returns the name of a possible file of the folder.  The last one, config.json, makes the folder a model. */
 static const char *file_name(size_t index)
 {
-    static const char *const rest[] = {CHECKPOINT_MODEL_NAME, GENERATION_NAME, CHECKPOINT_CONFIG_NAME};
+    static const char *const rest[] = {EXPORT_CARD_NAME, EXPORT_CARD_PICTURE, CHECKPOINT_MODEL_NAME, GENERATION_NAME,
+                                       CHECKPOINT_CONFIG_NAME};
     assert(index < FILES);
     return index < EXPORT_HF_TOKENS_FILES ? export_hf_tokens_names[index] : rest[index - EXPORT_HF_TOKENS_FILES];
 }
@@ -148,6 +150,8 @@ static enum gt_status configs_write(const struct hf_export *export)
         status = json_save(export, CHECKPOINT_CONFIG_NAME, config);
     if (status == GT_OK)
         status = json_save(export, GENERATION_NAME, generation);
+    if (status == GT_OK && !export->has_card)
+        status = export_card_write(export->options, config, export->aside);
     json_decref(generation);
     json_decref(config);
     return status;
@@ -182,6 +186,9 @@ static enum gt_status file_publish(const struct hf_export *export, size_t index)
     TRY(file_join(from, export->aside, file_name(index)));
     TRY(file_join(to, export->options->output, file_name(index)));
     TRY(file_look(from, &exists));
+    if (export->has_card &&
+        (strcmp(file_name(index), EXPORT_CARD_NAME) == 0 || strcmp(file_name(index), EXPORT_CARD_PICTURE) == 0))
+        return GT_OK;
     if (exists && rename(from, to) != 0)
         return file_error(to, RENAME);
     if (!exists && unlink(to) != 0 && errno != ENOENT) /* an earlier export's tokenizer does not belong to this model */
@@ -219,7 +226,10 @@ static enum gt_status folder_publish(const struct hf_export *export)
 enum gt_status export_hf_write(const struct export_options *options, const struct export_weights *weights)
 {
     struct hf_export export = {.options = options, .weights = weights, .aside_fd = -1};
+    char card[FILE_PATH_MAX];
+    TRY(file_join(card, options->output, EXPORT_CARD_NAME));
     TRY(file_look(options->output, &export.exists));
+    TRY(file_look(card, &export.has_card));
     enum gt_status status = aside_create(&export);
     if (status == GT_OK) {
         status = folder_write(&export);

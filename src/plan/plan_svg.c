@@ -11,7 +11,6 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <string.h>
 
 #include "plan/plan_internal.h"
@@ -27,7 +26,6 @@
 #define PROGRAM_GAP 8.0
 #define BOXES_MAX 6000     /* rectangles drawn individually */
 #define BOX_SIZE_LEAST 1.5 /* in pixels, in both directions */
-#define TEXT_MAX 512
 #define GIB 1073741824.0
 #define MIB 1048576.0
 
@@ -63,66 +61,7 @@ struct map {
     FILE *out;
 };
 
-const char *svg_colour(enum tensor_category category)
-{
-    /* Paul Tol, "Colour Schemes", SRON/EPS/TN/09-002, scheme "muted": distinct for all kinds of colour vision. */
-    static const char *const colours[CATEGORY_COUNT] = {
-        [CATEGORY_PARAMETER] = "#332288", [CATEGORY_MASTER] = "#aa4499",     [CATEGORY_MOMENT] = "#88ccee",
-        [CATEGORY_GRADIENT] = "#cc6677",  [CATEGORY_ACTIVATION] = "#44aa99", [CATEGORY_LOGITS] = "#ddcc77",
-        [CATEGORY_TEMPORARY] = "#999933", [CATEGORY_WORKSPACE] = "#882255",  [CATEGORY_CACHE] = "#117733",
-        [CATEGORY_DATA] = "#bbbbbb",
-    };
-    assert(category >= 0 && category < CATEGORY_COUNT);
-    return colours[category];
-}
-
-void svg_escape(FILE *out, const char *text)
-{
-    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
-        if (*c == '&')
-            fputs("&amp;", out);
-        else if (*c == '<')
-            fputs("&lt;", out);
-        else if (*c == '>')
-            fputs("&gt;", out);
-        else
-            fputc((*c < ' ' && *c != '\n') || *c >= 0x7f ? '?' : *c, out);
-    }
-}
-
-void svg_text(FILE *out, double x, double y, enum svg_anchor anchor, int size, const char *colour, const char *format,
-              ...)
-{
-    static const char *const anchors[] = {[SVG_START] = "start", [SVG_MIDDLE] = "middle", [SVG_END] = "end"};
-    char text[TEXT_MAX];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    /* A white outline keeps the text readable over lines. */
-    fprintf(out,
-            "<text x=\"%.2f\" y=\"%.2f\" text-anchor=\"%s\" font-size=\"%d\" fill=\"%s\" stroke=\"#ffffff\" "
-            "stroke-width=\"4\" stroke-linejoin=\"round\" paint-order=\"stroke\">",
-            x, y, anchors[anchor], size, colour);
-    svg_escape(out, text);
-    fprintf(out, "</text>\n");
-}
-
-void svg_line(FILE *out, double x0, double y0, double x1, double y1, const char *colour, const char *dash)
-{
-    fprintf(out, "<line x1=\"%.2f\" y1=\"%.2f\" x2=\"%.2f\" y2=\"%.2f\" stroke=\"%s\"", x0, y0, x1, y1, colour);
-    if (dash)
-        fprintf(out, " stroke-width=\"1.5\" stroke-dasharray=\"%s\"", dash);
-    fprintf(out, "/>\n");
-}
-
-double svg_step(double range, int ticks)
-{
-    assert(range > 0.0 && ticks > 0);
-    double raw = range / ticks, power = pow(10.0, floor(log10(raw)));
-    double rest = raw / power;
-    return power * (rest <= 1.0 ? 1.0 : rest <= 2.0 ? 2.0 : rest <= 5.0 ? 5.0 : 10.0);
-}
+_Static_assert(SVG_COLOURS == CATEGORY_COUNT, "a colour for every category");
 
 uint64_t svg_budget(const struct plan *plan, const struct plan_report_facts *facts)
 {
@@ -283,7 +222,7 @@ static int grid_rectangle_draw(struct map *map, int y0, int x0)
         memset(&grid->category[y][x0], 0, (size_t)(x1 - x0));
     fprintf(map->out, "<rect class=\"%s\" x=\"%d\" y=\"%.2f\" width=\"%d\" height=\"%d\" fill=\"%s\"/>\n",
             tensor_category_name((enum tensor_category)(owner - 1)), MAP_LEFT + x0, page_y(y1), x1 - x0, y1 - y0,
-            svg_colour((enum tensor_category)(owner - 1)));
+            svg_colours[owner - 1]);
     return x1;
 }
 
@@ -331,7 +270,7 @@ static void box_draw(const struct map *map, const struct box *box)
     double width = box->right - box->left, height = box->high - box->low;
     fprintf(map->out, "<rect class=\"%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"%s><title>",
             tensor_category_name(box->category), page_x(box->left), page_y(box->high), width, height,
-            svg_colour(box->category), width > 4.0 && height > 4.0 ? " stroke=\"#ffffff\" stroke-width=\"0.5\"" : "");
+            svg_colours[box->category], width > 4.0 && height > 4.0 ? " stroke=\"#ffffff\" stroke-width=\"0.5\"" : "");
     box_title(map, box);
     fprintf(map->out, "</title></rect>\n");
 }
@@ -493,7 +432,7 @@ static void legend_draw(const struct map *map)
         if (!used[c])
             continue;
         fprintf(map->out, "<rect x=\"%.2f\" y=\"%.2f\" width=\"16\" height=\"14\" fill=\"%s\"/>\n", p->left, y - 12,
-                svg_colour((enum tensor_category)c));
+                svg_colours[c]);
         svg_text(map->out, p->left + 26, y, SVG_START, SVG_TEXT_SIZE + 1, SVG_INK, "%s",
                  tensor_category_name((enum tensor_category)c));
         svg_text(map->out, p->left + 250, y, SVG_END, SVG_TEXT_SIZE + 1, SVG_INK, "%s", log_bytes(text, (double)bytes));

@@ -7,7 +7,7 @@ libgpttrain_a_SOURCES += \
 	src/train/generate.c src/train/generate.h \
 	src/train/judge.c \
 	src/train/loss_scaler.c src/train/loss_scaler.h \
-	src/train/metrics.c src/train/metrics.h \
+	src/train/metrics.c src/train/metrics.h src/train/metrics_start.c \
 	src/train/plan_answer.c \
 	src/train/report_block.c \
 	src/train/restore.c src/train/restore.h \

@@ -10,11 +10,13 @@
  */
 #include "train/metrics.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +25,9 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "data/utf8.h"
 #include "io/checkpoint_record.h"
 
-#define LINE_MAX_BYTES 1024
 #define RECENT_STEPS 11
 
 /* Returns true when the resumed run will write the line again, or it is torn. */
@@ -49,7 +51,7 @@ static enum gt_status read_error(const char *path)
 /* Finds the offset of the first stale line; 0 when there is no file. */
 static enum gt_status stale_offset(const char *path, int64_t resume_iter, bool evaluated, long *out)
 {
-    char line[LINE_MAX_BYTES];
+    char line[METRICS_LINE_MAX];
     bool exists;
     int fd;
     uint64_t size_bytes;
@@ -66,9 +68,13 @@ static enum gt_status stale_offset(const char *path, int64_t resume_iter, bool e
         close(fd);
         return status;
     }
-    while (*out >= 0 && fgets(line, sizeof line, file) && !line_is_stale(line, resume_iter, evaluated))
-        *out = ftell(file);
-    const enum gt_status status = *out < 0 || ferror(file) ? read_error(path) : GT_OK;
+    long at = 0;
+    while (at >= 0 && fgets(line, sizeof line, file) && !line_is_stale(line, resume_iter, evaluated)) {
+        at = ftell(file);
+        if (!strstr(line, ",\"start\":")) /* start lines that nothing follows are written again */
+            *out = at;
+    }
+    const enum gt_status status = at < 0 || ferror(file) ? read_error(path) : GT_OK;
     fclose(file);
     return status;
 }
@@ -82,7 +88,7 @@ static int number_compare(const void *a, const void *b)
 double metrics_rate_recent(const char *out_dir)
 {
     static const char field[] = "\"tokens_per_s\":";
-    char path[FILE_PATH_MAX], line[LINE_MAX_BYTES];
+    char path[FILE_PATH_MAX], line[METRICS_LINE_MAX];
     double last[RECENT_STEPS];
     int64_t count = 0;
     uint64_t size_bytes;
@@ -281,35 +287,97 @@ static enum gt_status line_write(struct metrics *metrics, const char *line, size
     return GT_IO;
 }
 
-static const char *number_text(char text[static 32], double value)
+void metrics_add(struct metrics_line *line, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const int length = vsnprintf(line->text + line->used, sizeof line->text - line->used, format, args);
+    va_end(args);
+    line->used += length > 0 ? (size_t)length : 0;
+    assert(line->used < sizeof line->text);
+}
+
+void metrics_add_number(struct metrics_line *line, double value)
 {
     if (isfinite(value))
-        snprintf(text, 32, "%.17g", value);
+        metrics_add(line, "%.17g", value);
     else
-        snprintf(text, 32, "null");
-    return text;
+        metrics_add(line, "null");
+}
+
+void metrics_add_text(struct metrics_line *line, const char *text, size_t count, size_t limit)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+    const size_t begin = line->used;
+    metrics_add(line, "\"");
+    for (size_t at = 0; at < count;) {
+        uint32_t code;
+        const int length = utf8_decode(bytes + at, count - at, &code);
+        if (line->used - begin + sizeof "\\u0000...\"" > limit) {
+            metrics_add(line, "...");
+            break;
+        }
+        if (length <= 0)
+            metrics_add(line, "\xef\xbf\xbd");
+        else if (code == '\n' || code == '"' || code == '\\')
+            metrics_add(line, "\\%c", code == '\n' ? 'n' : (int)code);
+        else if (code < ' ')
+            metrics_add(line, "\\u%04" PRIx32, code);
+        else
+            metrics_add(line, "%.*s", length, text + at);
+        at += length <= 0 ? 1 : (size_t)length;
+    }
+    metrics_add(line, "\"");
+}
+
+/* Adds ,"name":value for each of `count` pairs. */
+static void numbers_add(struct metrics_line *line, const char *const *names, const double *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        metrics_add(line, ",\"%s\":", names[i]);
+        metrics_add_number(line, values[i]);
+    }
+}
+
+void metrics_start_begin(struct metrics_line *line, int64_t first_iter, const char *kind)
+{
+    line->used = 0;
+    metrics_add(line, "{\"iter\":%" PRId64 ",\"start\":\"%s\"", first_iter > 0 ? first_iter - 1 : 0, kind);
+}
+
+enum gt_status metrics_line_write(struct metrics *metrics, struct metrics_line *line)
+{
+    metrics_add(line, "}\n");
+    return line_write(metrics, line->text, line->used);
 }
 
 enum gt_status metrics_step_write(struct metrics *metrics, const struct metrics_step *step)
 {
-    char line[LINE_MAX_BYTES], loss[32], lr[32], norm[32], ms[32], rate[32], mfu[32], scale[64] = "", number[32];
+    static const char *const names[] = {"loss", "lr", "grad_norm", "time_ms", "tokens_per_s", "mfu"};
+    const double values[] = {step->loss, step->lr, step->grad_norm, step->time_ms, step->tokens_per_s, step->mfu};
+    struct metrics_line line = {.used = 0};
+    metrics_add(&line, "{\"iter\":%" PRId64, step->iter);
+    numbers_add(&line, names, values, sizeof values / sizeof values[0]);
+    metrics_add(&line, ",\"skipped\":%" PRId64, step->skipped);
     if (step->loss_scale > 0.0)
-        snprintf(scale, sizeof scale, "\"loss_scale\":%s,", number_text(number, step->loss_scale));
-    int length = snprintf(line, sizeof line,
-                          "{\"iter\":%" PRId64 ",\"loss\":%s,\"lr\":%s,\"grad_norm\":%s,\"time_ms\":%s,"
-                          "\"tokens_per_s\":%s,\"mfu\":%s,\"skipped\":%" PRId64 ",%s\"planned_bytes\":%" PRIu64
-                          ",\"allocated_bytes\":%" PRIu64 "}\n",
-                          step->iter, number_text(loss, step->loss), number_text(lr, step->lr),
-                          number_text(norm, step->grad_norm), number_text(ms, step->time_ms),
-                          number_text(rate, step->tokens_per_s), number_text(mfu, step->mfu), step->skipped, scale,
-                          step->planned_bytes, step->allocated_bytes);
-    return line_write(metrics, line, (size_t)length);
+        metrics_add(&line, ",\"loss_scale\":%.17g", step->loss_scale);
+    metrics_add(&line,
+                ",\"planned_bytes\":%" PRIu64 ",\"allocated_bytes\":%" PRIu64 ",\"tokens\":%" PRId64 ",\"time\":%.3f",
+                step->planned_bytes, step->allocated_bytes, step->tokens, step->time);
+    return metrics_line_write(metrics, &line);
 }
 
-enum gt_status metrics_evaluation_write(struct metrics *metrics, int64_t iter, double train_loss, double val_loss)
+enum gt_status metrics_evaluation_write(struct metrics *metrics, const struct metrics_evaluation *evaluation)
 {
-    char line[LINE_MAX_BYTES], train[32], val[32];
-    int length = snprintf(line, sizeof line, "{\"iter\":%" PRId64 ",\"train_loss\":%s,\"val_loss\":%s}\n", iter,
-                          number_text(train, train_loss), number_text(val, val_loss));
-    return line_write(metrics, line, (size_t)length);
+    static const char *const names[] = {"train_loss", "val_loss"};
+    const double values[] = {evaluation->train_loss, evaluation->val_loss};
+    struct metrics_line line = {.used = 0};
+    metrics_add(&line, "{\"iter\":%" PRId64, evaluation->iter);
+    numbers_add(&line, names, values, 2);
+    metrics_add(&line, ",\"tokens\":%" PRId64 ",\"time\":%.3f", evaluation->tokens, evaluation->time);
+    if (evaluation->sample) {
+        metrics_add(&line, ",\"sample\":");
+        metrics_add_text(&line, evaluation->sample, evaluation->sample_bytes, METRICS_SAMPLE_MAX);
+    }
+    return metrics_line_write(metrics, &line);
 }

@@ -9,6 +9,7 @@
 
 #include "base/contention.h"
 #include "base/progress.h"
+#include "report/report.h"
 #include "train/diagnose.h"
 #include "train/feed.h"
 #include "train/forecast.h"
@@ -28,6 +29,7 @@ struct trainer {
     struct forecast forecast;
     struct contention before_test; /* of the forecast's model: at the end of the first step */
     struct metrics metrics;
+    struct run_record *report; /* what report.html shows; NULL: none is written */
     struct progress progress;
     struct watchdog watchdog;
     struct steps_ahead ahead; /* updates whose results the host has not read yet */
@@ -41,13 +43,15 @@ struct trainer {
     bool metrics_opened; /* metrics.jsonl was opened, so out_dir is not empty */
     bool unsaved;        /* the last attempt to save failed */
     int64_t skipped_in_a_row;
-    bool left_course;     /* a loss was outside expected_losses, and a warning was logged */
-    bool evaluated_badly; /* the last evaluation's losses were not finite */
-    double step_seconds;  /* of the last iteration whose results were read */
-    double loss;          /* of the same iteration */
-    double loss_scale;    /* used by that iteration */
-    int64_t start_ns;     /* of the loop */
-    bool advised;         /* the advice for a run that takes months was logged */
+    bool left_course;                /* a loss was outside expected_losses, and a warning was logged */
+    bool evaluated_badly;            /* the last evaluation's losses were not finite */
+    char sample[METRICS_SAMPLE_MAX]; /* the beginning of the last one, for metrics.jsonl */
+    size_t sample_bytes;
+    double step_seconds; /* of the last iteration whose results were read */
+    double loss;         /* of the same iteration */
+    double loss_scale;   /* used by that iteration */
+    int64_t start_ns;    /* of the loop */
+    bool advised;        /* the advice for a run that takes months was logged */
     int64_t first_iter;
     int64_t evaluated_iter; /* the last iteration that was evaluated, -1 = none */
     int64_t saved_iter;     /* the last iteration that was saved, -1 = none */
@@ -100,6 +104,10 @@ double run_tokens_per_update(const struct trainer *t);
 /* Trains from the first iteration to the last, or until a signal.  Errors: GT_STOPPED, and what ended the run. */
 enum gt_status run_loop(struct trainer *t);
 
+/* Writes the start lines of metrics.jsonl. */
+void run_metrics_start(struct trainer *t);
+/* Writes report.html again, if it is asked for.  A failure is logged, and the run goes on. */
+void run_report_write(struct trainer *t, bool goes_on);
 /* Logs parameters, device and plan, before the arena is taken. */
 void run_log_start(const struct trainer *t);
 void run_log_plan(const struct trainer *t);

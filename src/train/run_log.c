@@ -63,6 +63,8 @@ void run_log_iteration(struct trainer *t, const struct step_result *result)
             .loss_scale = t->state.loss_scaler.dynamic ? t->loss_scale : 0.0,
             .planned_bytes = t->session.plan->arena_bytes,
             .allocated_bytes = t->session.device.record.arena_bytes,
+            .tokens = result->tokens,
+            .time = clock_wall_seconds(),
         };
         progress_clear(&t->progress);
         log_result("iter %" PRId64 ": loss %.4f, time %.2fms, mfu %.2f%%", result->iter, t->loss, step.time_ms,

@@ -81,6 +81,14 @@ static enum gt_status save(struct trainer *t)
     return GT_OK;
 }
 
+static void sample_put(struct trainer *t, const char *text, size_t count)
+{
+    const size_t room = sizeof t->sample - t->sample_bytes, kept = count < room ? count : room;
+    fwrite(text, 1, count, stdout);
+    memcpy(t->sample + t->sample_bytes, text, kept);
+    t->sample_bytes += kept;
+}
+
 /* Prints a sample of the model after a newline (or after token 0 if the vocabulary has no newline). */
 static enum gt_status sample_print(struct trainer *t)
 {
@@ -88,14 +96,15 @@ static enum gt_status sample_print(struct trainer *t)
     char text[TOKENIZER_TEXT_MAX];
     int32_t token = tokenizer_id_of(t->tokenizer, '\n');
     token = token < 0 ? 0 : token;
+    t->sample_bytes = 0;
     TRY(generator_begin(t->generator, t->state.iter, &token, 1));
     printf("--- sample after %" PRId64 " iterations\n", t->state.iter);
     for (int64_t i = 0; i < t->config->sample_tokens && !stop_requested(); i++) {
         TRY(generator_next(t->generator, &token));
         size_t length = tokenizer_stream_push(t->tokenizer, &stream, token, text);
-        fwrite(text, 1, length, stdout);
+        sample_put(t, text, length);
     }
-    fwrite(text, 1, tokenizer_stream_end(&stream, text), stdout);
+    sample_put(t, text, tokenizer_stream_end(&stream, text));
     printf("\n---\n");
     fflush(stdout);
     return GT_OK;
@@ -164,12 +173,23 @@ static enum gt_status evaluate_and_save(struct trainer *t)
 {
     double train_loss, val_loss;
     TRY(evaluate(t, &train_loss, &val_loss));
-    (void)metrics_evaluation_write(&t->metrics, t->state.iter, train_loss, val_loss);
-    if (t->generator)
-        TRY(sample_print(t));
+    const enum gt_status sampled = t->generator ? sample_print(t) : GT_OK;
+    const struct metrics_evaluation evaluation = {.iter = t->state.iter,
+                                                  .tokens = t->state.samples_seen * t->config->block_size,
+                                                  .train_loss = train_loss,
+                                                  .val_loss = val_loss,
+                                                  .time = clock_wall_seconds(),
+                                                  .sample = t->generator ? t->sample : NULL,
+                                                  .sample_bytes = t->sample_bytes};
+    (void)metrics_evaluation_write(&t->metrics, &evaluation);
+    TRY(sampled);
     t->evaluated_badly = !isfinite(train_loss) || !isfinite(val_loss);
     expected_check(t, val_loss);
-    return t->config->eval_only ? GT_OK : save_where_due(t, val_loss);
+    if (t->config->eval_only)
+        return GT_OK;
+    TRY(save_where_due(t, val_loss));
+    run_report_write(t, true);
+    return GT_OK;
 }
 
 /* If lr_decay_iters equals warmup_iters, nanoGPT divides by zero at that iteration.  This function returns min_lr. */
@@ -223,6 +243,8 @@ static enum gt_status update(struct trainer *t, double learning_rate)
     struct step_result *result = steps_ahead_next(&t->ahead);
     int32_t scalars = session->model->scalars;
     result->iter = t->state.iter;
+    result->tokens = (t->state.samples_seen + t->config->batch_size * t->config->gradient_accumulation_steps) *
+                     t->config->block_size;
     result->learning_rate = learning_rate;
     result->loss_scale = t->state.loss_scaler.scale;
     scalars_set(t, learning_rate);

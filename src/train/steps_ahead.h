@@ -19,6 +19,7 @@
 /* One update: the values it was started with, and room for its results. */
 struct step_result {
     int64_t iter;
+    int64_t tokens; /* seen by the run, this update included */
     double learning_rate, loss_scale;
     float *loss_sums;                        /* [micro_steps]: one sum per micro-step */
     union scalar_word scalars[SCALAR_WORDS]; /* after the update */

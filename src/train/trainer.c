@@ -47,6 +47,14 @@ static enum gt_status samples_prepare(struct trainer *t, const char *folder)
     return GT_OK;
 }
 
+static enum gt_status report_open(struct trainer *t)
+{
+    if (!t->config->report)
+        return GT_OK;
+    TRY(HOSTMEM_NEW(t->mem, 1, "report", &t->report));
+    return run_record_open(t->report, t->config->out_dir, t->config->out_dir);
+}
+
 /* Returns the largest batch of this plan, or of one that session_start() makes for less memory. */
 static int64_t largest_batch(const struct session *session)
 {
@@ -144,6 +152,8 @@ static enum gt_status run(struct trainer *t, const char *folder)
         const bool own = t->source.own, goes_on = own || t->source.branch;
         TRY(metrics_open(&t->metrics, config->out_dir, goes_on ? t->state.iter : 0, t->state.evaluated, !own));
         t->metrics_opened = true;
+        run_metrics_start(t);
+        TRY(report_open(t));
         t->saver.metrics = own ? NULL : t->metrics.kept;
         t->saver.after = t->source.branch ? t->state.iter : -1;
     }
@@ -158,6 +168,7 @@ static enum gt_status run(struct trainer *t, const char *folder)
     hostmem_phase_set(t->mem, HOSTMEM_RUN);
     enum gt_status status = run_loop(t);
     hostmem_phase_set(t->mem, HOSTMEM_CLOSE);
+    run_report_write(t, false);
     if (config->profile)
         run_log_profile(t);
     if (status != GT_OK && status != GT_STOPPED)
@@ -286,6 +297,9 @@ close:
     report_block_print(t.config, &t.session, status);
     hostmem_phase_set(mem, HOSTMEM_CLOSE);
     metrics_close(&t.metrics);
+    if (t.report)
+        run_record_close(t.report);
+    hostmem_free(mem, t.report);
     steps_ahead_destroy(&t.ahead);
     generator_destroy(t.generator);
     tokenizer_destroy(t.tokenizer);

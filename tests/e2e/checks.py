@@ -9,9 +9,9 @@ import tempfile
 
 LONG = os.environ.get("CHECK_LONG", "") not in ("", "0")
 SOURCE, BUILD = (os.path.abspath(os.environ.get(name, ".")) for name in ("top_srcdir", "top_builddir"))
-GPT_TRAIN, GPT_PREPARE, GPT_SAMPLE, GPT_EXPORT = (
+GPT_TRAIN, GPT_PREPARE, GPT_SAMPLE, GPT_EXPORT, GPT_REPORT = (
     os.path.abspath(os.environ.get(name.upper().replace("-", "_"), os.path.join(BUILD, name)))
-    for name in ("gpt-train", "gpt-prepare", "gpt-sample", "gpt-export"))
+    for name in ("gpt-train", "gpt-prepare", "gpt-sample", "gpt-export", "gpt-report"))
 counts = {"passed": 0, "failed": 0, "skipped": 0}
 
 

@@ -38,6 +38,7 @@ dist_check_SCRIPTS += \
 	tests/e2e/quickstart.py \
 	tests/e2e/recipe.py \
 	tests/e2e/releases.sh \
+	tests/e2e/report.py \
 	tests/e2e/resume.sh \
 	tests/e2e/sample.sh \
 	tests/e2e/slow_blas.py \

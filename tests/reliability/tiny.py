@@ -101,9 +101,10 @@ def contents(out):
 
 
 def metrics(out, name="metrics.jsonl"):
-    """Returns the lines of metrics.jsonl without their times."""
-    return [{name: value for name, value in json.loads(line).items() if name not in ("time_ms", "tokens_per_s", "mfu")}
-            for line in read(os.path.join(out, name)).splitlines()]
+    """Returns the lines of metrics.jsonl without start lines and times."""
+    lines = [json.loads(line) for line in read(os.path.join(out, name)).splitlines()]
+    return [{name: value for name, value in line.items() if name not in ("time", "time_ms", "tokens_per_s", "mfu")}
+            for line in lines if "start" not in line]
 
 
 def lost(out, done, before=0):

@@ -36,7 +36,7 @@ import structure  # pylint: disable=wrong-import-position
 RANKS = {
     "base": 0,
     "config": 1, "data": 1, "model": 1, "ops": 1,
-    "backend": 2, "dist": 2,
+    "backend": 2, "dist": 2, "report": 2,
     "plan": 3, "io": 3,
     "exec": 4,
     "train": 5,

@@ -1,4 +1,5 @@
 /* Tests of metrics.c: complete JSON lines at full precision, and the lines that a resume cuts off. */
+#include <float.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -8,6 +9,10 @@
 #include "io/checkpoint_record.h"
 #include "tests/unit/io_fixture.h"
 #include "train/metrics.h"
+
+#define STEP(n) "{\"iter\":" #n ",\"loss\":1.5}\n"
+#define EVALUATION(n) "{\"iter\":" #n ",\"train_loss\":1,\"val_loss\":2,\"tokens\":0,\"time\":0.000}\n"
+#define START(n) "{\"iter\":" #n ",\"start\":\"run\"}\n"
 
 struct fixture {
     char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
@@ -45,6 +50,12 @@ static void text_is(const char *path, const char *expected)
     free(text);
 }
 
+static enum gt_status evaluation_write(struct metrics *metrics, int64_t iter, double train_loss, double val_loss)
+{
+    const struct metrics_evaluation evaluation = {.iter = iter, .train_loss = train_loss, .val_loss = val_loss};
+    return metrics_evaluation_write(metrics, &evaluation);
+}
+
 static struct metrics_step step_make(int64_t iter)
 {
     return (struct metrics_step){.iter = iter,
@@ -56,7 +67,9 @@ static struct metrics_step step_make(int64_t iter)
                                  .mfu = 0.41,
                                  .skipped = 2,
                                  .planned_bytes = UINT64_C(1) << 40,
-                                 .allocated_bytes = 7};
+                                 .allocated_bytes = 7,
+                                 .tokens = INT64_C(1) << 50,
+                                 .time = 1795633200.125};
 }
 
 TEST(lines_are_whole_json_at_full_precision)
@@ -71,13 +84,15 @@ TEST(lines_are_whole_json_at_full_precision)
     metrics_close(&metrics);
     json_t *line = json_load_file(fixture.path, 0, NULL);
     ck_assert_ptr_nonnull(line);
-    ck_assert_uint_eq(json_object_size(line), 10);
+    ck_assert_uint_eq(json_object_size(line), 12);
     ck_assert(json_real_value(json_object_get(line, "loss")) == 1.0 / 3.0);
     ck_assert(json_real_value(json_object_get(line, "lr")) == 6e-4);
     ck_assert_int_eq(json_integer_value(json_object_get(line, "iter")), 3);
     ck_assert_int_eq(json_integer_value(json_object_get(line, "skipped")), 2);
     ck_assert_int_eq(json_integer_value(json_object_get(line, "planned_bytes")), INT64_C(1) << 40);
     ck_assert_int_eq(json_integer_value(json_object_get(line, "allocated_bytes")), 7);
+    ck_assert_int_eq(json_integer_value(json_object_get(line, "tokens")), INT64_C(1) << 50);
+    ck_assert(json_real_value(json_object_get(line, "time")) == 1795633200.125);
     json_decref(line);
     end(&fixture);
 }
@@ -88,14 +103,46 @@ TEST(what_is_not_finite_becomes_null)
     struct metrics metrics;
     begin(&fixture);
     ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0, true, true), GT_OK);
-    ck_assert_int_eq(metrics_evaluation_write(&metrics, 5, (double)NAN, (double)INFINITY), GT_OK);
+    ck_assert_int_eq(evaluation_write(&metrics, 5, (double)NAN, (double)INFINITY), GT_OK);
     metrics_close(&metrics);
-    text_is(fixture.path, "{\"iter\":5,\"train_loss\":null,\"val_loss\":null}\n");
+    text_is(fixture.path, "{\"iter\":5,\"train_loss\":null,\"val_loss\":null,\"tokens\":0,\"time\":0.000}\n");
     end(&fixture);
 }
 
-#define STEP(n) "{\"iter\":" #n ",\"loss\":1.5}\n"
-#define EVALUATION(n) "{\"iter\":" #n ",\"train_loss\":1,\"val_loss\":2}\n"
+/* A sample of any bytes gives one valid line that release 0.2.0 reads whole. */
+TEST(samples_are_cut_and_escaped)
+{
+    static const char begin_text[] = "<b>\"val_loss\"\\ \n\t\x1b\xff\xc3\xa9\xe2\x82";
+    struct fixture fixture;
+    struct metrics metrics;
+    char sample[METRICS_SAMPLE_MAX];
+    struct metrics_evaluation evaluation = {
+        .iter = INT64_MAX, .tokens = INT64_MAX, .train_loss = -DBL_MIN, .val_loss = -DBL_MIN, .time = 1e10};
+    memset(sample, 1, sizeof sample); /* six bytes each */
+    memcpy(sample, begin_text, sizeof begin_text - 1);
+    begin(&fixture);
+    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0, true, true), GT_OK);
+    evaluation.sample = sample;
+    for (size_t i = 0; i < 2; i++) {
+        evaluation.sample_bytes = i == 0 ? sizeof begin_text - 1 : sizeof sample;
+        ck_assert_int_eq(metrics_evaluation_write(&metrics, &evaluation), GT_OK);
+    }
+    metrics_close(&metrics);
+    FILE *file = fopen(fixture.path, "r");
+    for (size_t i = 0; i < 2; i++) {
+        char line[METRICS_LINE_MAX];
+        ck_assert_ptr_nonnull(fgets(line, sizeof line, file));
+        ck_assert(strchr(line, '\n') != NULL);
+        json_t *root = json_loads(line, 0, NULL);
+        const char *text = json_string_value(json_object_get(root, "sample"));
+        ck_assert_ptr_nonnull(text);
+        ck_assert_int_eq(strncmp(text, "<b>\"val_loss\"\\ \n\t\x1b\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd", 23), 0);
+        ck_assert_int_eq(strcmp(text + strlen(text) - 3, "...") == 0, i == 1);
+        json_decref(root);
+    }
+    fclose(file);
+    end(&fixture);
+}
 
 TEST(a_resume_cuts_back)
 {
@@ -111,6 +158,9 @@ TEST(a_resume_cuts_back)
         {9, STEP(0) "{\"iter\":1,\"lo", STEP(0)},
         {9, STEP(0) "rubbish\n" STEP(1), STEP(0)},
         {9, STEP(0) STEP(1), STEP(0) STEP(1)},
+        /* Start lines stay with the lines that follow them. */
+        {2, START(0) STEP(0) START(1) EVALUATION(2) STEP(2), START(0) STEP(0) START(1) EVALUATION(2)},
+        {2, START(0) STEP(0) STEP(1) START(1) START(1) STEP(2), START(0) STEP(0) STEP(1)},
         {5, "", ""},
     };
     struct fixture fixture;
@@ -123,7 +173,7 @@ TEST(a_resume_cuts_back)
         text_is(fixture.path, cases[i].after);
     }
     ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 9, true, false), GT_OK);
-    ck_assert_int_eq(metrics_evaluation_write(&metrics, 9, 1.0, 2.0), GT_OK);
+    ck_assert_int_eq(evaluation_write(&metrics, 9, 1.0, 2.0), GT_OK);
     metrics_close(&metrics);
     text_is(fixture.path, EVALUATION(9));
     ck_assert_int_eq(fixture.log.lines, 0);
@@ -161,14 +211,14 @@ TEST(a_torn_line_is_cut_off)
     begin(&fixture);
     signal(SIGXFSZ, SIG_IGN);
     ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0, true, true), GT_OK);
-    ck_assert_int_eq(metrics_evaluation_write(&metrics, 1, 1.0, 2.0), GT_OK);
+    ck_assert_int_eq(evaluation_write(&metrics, 1, 1.0, 2.0), GT_OK);
     ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
     small = before;
     small.rlim_cur = sizeof EVALUATION(1) + 9;
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
-    ck_assert_int_eq(metrics_evaluation_write(&metrics, 2, 1.0, 2.0), GT_IO);
+    ck_assert_int_eq(evaluation_write(&metrics, 2, 1.0, 2.0), GT_IO);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
-    ck_assert_int_eq(metrics_evaluation_write(&metrics, 3, 1.0, 2.0), GT_OK);
+    ck_assert_int_eq(evaluation_write(&metrics, 3, 1.0, 2.0), GT_OK);
     metrics_close(&metrics);
     text_is(fixture.path, EVALUATION(1) EVALUATION(3));
     ck_assert_int_eq(fixture.log.lines, 1);
@@ -178,7 +228,7 @@ TEST(a_torn_line_is_cut_off)
 static void open_and_write(struct fixture *fixture, struct metrics *metrics, int64_t resume_iter, int64_t iter)
 {
     ck_assert_int_eq(metrics_open(metrics, fixture->folder, resume_iter, true, resume_iter == 0), GT_OK);
-    ck_assert_int_eq(metrics_evaluation_write(metrics, iter, 1.0, 2.0), GT_OK);
+    ck_assert_int_eq(evaluation_write(metrics, iter, 1.0, 2.0), GT_OK);
 }
 
 static void record_write(const struct fixture *fixture, const char *text)

@@ -1,0 +1,128 @@
+/* gpt-report: makes a page, or TensorBoard's files, of runs' metrics.jsonl.
+ *
+ * This file reads the command line, opens the runs and chooses the exit status; src/report does the work.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/flags.h"
+#include "cli/program.h"
+#include "report/report.h"
+
+#define PROGRAM "gpt-report"
+#define RUNS_MAX 16
+
+enum format { FORMAT_HTML, FORMAT_TENSORBOARD };
+
+struct arguments {
+    bool help, version;
+    enum format format;
+    const char *output;
+    char **runs; /* the first `count` of argv, moved there */
+    int count;
+};
+
+static void print_help(void)
+{
+    fputs("Usage: gpt-report [OPTION]... RUN...\n"
+          "\n"
+          "Shows what runs of gpt-train did, from the metrics.jsonl that each RUN's folder\n"
+          "holds.  A RUN may also be such a file.\n"
+          "\n"
+          "Examples\n"
+          "  gpt-report out                              write report.html\n"
+          "  gpt-report --output=both.html out-a out-b   compare two runs\n"
+          "  gpt-report --format=tensorboard out && tensorboard --logdir=tensorboard\n"
+          "\n"
+          "  --format=html         one page with curves, memory, settings and samples; it\n"
+          "                        needs no network and no JavaScript (the default)\n"
+          "  --format=tensorboard  a folder with every value for TensorBoard, W&B or aim\n"
+          "  --output=PATH         file or folder to write (default report.html or\n"
+          "                        tensorboard); an existing file is replaced\n"
+          "  -h, --help, --version\n"
+          "\n"
+          "gpt-train --report keeps such a page in out_dir while it trains.\n"
+          "Exit status: 0 done, 1 a failure while running, 2 a bad flag or RUN.\n",
+          stdout);
+}
+
+static enum gt_status arguments_read(struct arguments *arguments, int argc, char **argv)
+{
+    static const char *const formats[] = {"html", "tensorboard", NULL};
+    const struct flag known[] = {{.name = "help", .to = &arguments->help},
+                                 {.name = "version", .to = &arguments->version},
+                                 {.name = "format", .kind = FLAG_WORD, .to = &arguments->format, .words = formats},
+                                 {"output", FLAG_TEXT, &arguments->output, .expected = "a path"},
+                                 {.name = NULL}};
+    bool flags = true;
+    arguments->runs = argv;
+    for (int i = 1; i < argc; i++) {
+        if (flags && strcmp(argv[i], "--") == 0)
+            flags = false;
+        else if (flags && argv[i][0] == '-')
+            TRY(flags_read(PROGRAM, known, argc, argv, &i));
+        else
+            argv[arguments->count++] = argv[i];
+    }
+    if (arguments->help || arguments->version || (arguments->count > 0 && arguments->count <= RUNS_MAX))
+        return GT_OK;
+    log_error("name the folders of 1 to %d runs; " PROGRAM " --help shows how", RUNS_MAX);
+    return GT_USAGE;
+}
+
+static enum gt_status page_write(const struct arguments *arguments)
+{
+    static struct run_record records[RUNS_MAX];
+    enum gt_status status = GT_OK;
+    if (file_is_folder(arguments->output)) {
+        log_error("--output=%s: is a folder; name a file", arguments->output);
+        return GT_USAGE;
+    }
+    for (int i = 0; status == GT_OK && i < arguments->count; i++) {
+        status = run_record_open(&records[i], arguments->runs[i], arguments->runs[i]);
+        if (status == GT_OK)
+            status = run_record_update(&records[i]);
+        if (status == GT_OK && records[i].last_iter < 0) {
+            log_error("%s: holds no record of training", records[i].file.path);
+            status = GT_DATA;
+        }
+    }
+    if (status == GT_OK)
+        status = report_page_write(records, (size_t)arguments->count, 0, arguments->output);
+    for (int i = 0; i < arguments->count; i++)
+        run_record_close(&records[i]);
+    return status;
+}
+
+/* TensorBoard shows each folder below --logdir as a run. */
+static enum gt_status events_write(const struct arguments *arguments)
+{
+    char folder[FILE_PATH_MAX], name[64];
+    for (int i = 0; i < arguments->count; i++) {
+        snprintf(name, sizeof name, "run-%d", i + 1);
+        const char *last = file_name_of(arguments->runs[i]);
+        TRY(file_join(folder, arguments->output, last[0] != '\0' && strcmp(last, METRICS_NAME) != 0 ? last : name));
+        TRY(report_events_write(arguments->runs[i], folder));
+    }
+    return GT_OK;
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments arguments = {.output = NULL};
+    program_begin(PROGRAM);
+    enum gt_status status = arguments_read(&arguments, argc, argv);
+    if (status == GT_OK && arguments.help) {
+        print_help();
+    } else if (status == GT_OK && arguments.version) {
+        program_version_print(PROGRAM);
+    } else if (status == GT_OK) {
+        if (!arguments.output)
+            arguments.output = arguments.format == FORMAT_HTML ? "report.html" : "tensorboard";
+        status = arguments.format == FORMAT_HTML ? page_write(&arguments) : events_write(&arguments);
+        if (status == GT_OK)
+            log_result("%s", arguments.output);
+    }
+    return program_exit_status(status);
+}

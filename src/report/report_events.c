@@ -1,0 +1,125 @@
+/* Writes TensorBoard's event file, which W&B, aim and trackio import as well.
+ *
+ * The file is a sequence of records: length (64 bits), masked CRC-32C of the length, data, masked CRC-32C of the data
+ * (tensorflow/core/lib/io/record_writer.h).  The data are protocol buffers (tensorflow/core/util/event.proto and
+ * framework/summary.proto): Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5
+ * }, Summary { Value value = 1 }, Value { string tag = 1; float simple_value = 2 }.  Records are streamed, so that
+ * memory does not depend on their number.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "report/report.h"
+
+#define FILE_NAME "events.out.tfevents.0.gpt-train"
+#define BUFFER_BYTES 65536
+#define MESSAGE_BYTES 16384 /* a line has at most 200 numbers, which take 20 bytes each and their names */
+
+struct events {
+    struct file_replacement file;
+    unsigned char buffer[BUFFER_BYTES];
+    size_t used;
+};
+
+struct message {
+    unsigned char bytes[MESSAGE_BYTES];
+    size_t count;
+};
+
+static void bytes_put(struct message *message, const void *bytes, size_t count)
+{
+    memcpy(message->bytes + message->count, bytes, count);
+    message->count += count;
+}
+
+/* Writes a field's tag and a varint: its value or its length. */
+static void varint_put(struct message *message, unsigned char tag, uint64_t value)
+{
+    message->bytes[message->count++] = tag;
+    for (; value >= 0x80; value >>= 7)
+        message->bytes[message->count++] = (unsigned char)(value | 0x80);
+    message->bytes[message->count++] = (unsigned char)value;
+}
+
+static uint32_t masked_crc(const void *bytes, size_t count)
+{
+    const uint32_t crc = file_crc32c(0, bytes, count);
+    return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+}
+
+static enum gt_status buffer_flush(struct events *events)
+{
+    const size_t count = events->used;
+    events->used = 0;
+    return file_replacement_write(&events->file, events->buffer, count);
+}
+
+static enum gt_status record_put(struct events *events, const struct message *message)
+{
+    const uint64_t length = message->count;
+    const uint32_t sums[] = {masked_crc(&length, sizeof length), masked_crc(message->bytes, message->count)};
+    if (events->used + message->count + 16 > BUFFER_BYTES)
+        TRY(buffer_flush(events));
+    unsigned char *at = events->buffer + events->used;
+    memcpy(at, &length, 8);
+    memcpy(at + 8, &sums[0], 4);
+    memcpy(at + 12, message->bytes, message->count);
+    memcpy(at + 12 + message->count, &sums[1], 4);
+    events->used += message->count + 16;
+    return GT_OK;
+}
+
+static void value_put(struct message *summary, const char *name, double number)
+{
+    struct message value = {.count = 0};
+    const float single = (float)number;
+    varint_put(&value, 0x0a, strlen(name));
+    bytes_put(&value, name, strlen(name));
+    value.bytes[value.count++] = 0x15;
+    bytes_put(&value, &single, sizeof single);
+    varint_put(summary, 0x0a, value.count);
+    bytes_put(summary, value.bytes, value.count);
+}
+
+static enum gt_status line_take(void *context, const json_t *line)
+{
+    struct message event = {.count = 0}, summary = {.count = 0};
+    const double time = json_number_value(json_object_get(line, "time"));
+    const char *name;
+    json_t *value;
+    if (json_object_get(line, "start"))
+        return GT_OK;
+    json_object_foreach((json_t *)line, name, value)
+    {
+        const bool is_value = strcmp(name, "iter") != 0 && strcmp(name, "time") != 0;
+        if (is_value && (json_is_number(value) || json_is_null(value)))
+            value_put(&summary, name, json_is_null(value) ? (double)NAN : json_number_value(value));
+    }
+    event.bytes[event.count++] = 0x09;
+    bytes_put(&event, &time, sizeof time);
+    varint_put(&event, 0x10, (uint64_t)json_integer_value(json_object_get(line, "iter")));
+    varint_put(&event, 0x2a, summary.count);
+    bytes_put(&event, summary.bytes, summary.count);
+    return record_put(context, &event);
+}
+
+enum gt_status report_events_write(const char *run, const char *path)
+{
+    static const char version[] = "brain.Event:2";
+    struct metrics_file source;
+    struct events events = {.used = 0};
+    struct message head = {.count = 0};
+    char name[FILE_PATH_MAX];
+    TRY(metrics_file_find(run, &source));
+    TRY(file_make_folders(path));
+    TRY(file_join(name, path, FILE_NAME));
+    TRY(file_replacement_begin(&events.file, name));
+    varint_put(&head, 0x1a, sizeof version - 1);
+    bytes_put(&head, version, sizeof version - 1);
+    enum gt_status status = record_put(&events, &head);
+    if (status == GT_OK)
+        status = metrics_read(&source, line_take, &events);
+    if (status == GT_OK)
+        status = buffer_flush(&events);
+    return file_replacement_end(&events.file, status);
+}

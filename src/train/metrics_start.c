@@ -1,0 +1,110 @@
+/* The start lines of metrics.jsonl: what runs, where, how it is configured, what its memory holds, how long it should
+ * take.
+ *
+ * Values are those of this process.  Keys are written as Python literals, and only those that differ from the defaults
+ * and that a checkpoint keeps.  gpt-report reads these lines, and so does --report, whose page is written here too.
+ */
+#include "train/run.h"
+
+#include <config.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "config/config_key.h"
+
+#define REPORT_NAME "report.html"
+#define REPORT_REFRESH_S 30
+
+static void text_add(struct metrics_line *line, const char *name, const char *text)
+{
+    metrics_add(line, ",\"%s\":", name);
+    metrics_add_text(line, text, strlen(text), METRICS_TEXT_MAX);
+}
+
+static void run_write(struct trainer *t)
+{
+    const struct session *session = &t->session;
+    struct metrics_line line;
+    metrics_start_begin(&line, t->state.iter, "run");
+    metrics_add(&line, ",\"time\":%.3f,\"version\":\"%s\",\"dtype\":\"%s\",\"parameters\":%" PRId64,
+                clock_wall_seconds(), PACKAGE_VERSION, dtype_name(session->device.dtype),
+                model_parameter_count_no_positions(&session->model->options.config));
+    metrics_add(&line, ",\"tokens\":%" PRId64 ",\"max_iters\":%" PRId64, t->state.samples_seen * t->config->block_size,
+                t->config->max_iters);
+    text_add(&line, "dataset", t->config->dataset);
+    text_add(&line, "device", session->device.info.device);
+    text_add(&line, "detail", session->device.info.detail);
+    (void)metrics_line_write(&t->metrics, &line);
+}
+
+/* Writes as many lines as the keys need. */
+static void keys_write(struct trainer *t)
+{
+    struct config defaults;
+    struct metrics_line line = {.used = 0};
+    char value[CONFIG_VALUE_TEXT_MAX], otherwise[CONFIG_VALUE_TEXT_MAX];
+    config_defaults(&defaults, CONFIG_TRAIN);
+    for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
+        const struct config_key_info *info = config_key_info_get((enum config_key)key);
+        config_key_text(value, t->config, (enum config_key)key);
+        config_key_text(otherwise, &defaults, (enum config_key)key);
+        if ((info->flags & CONFIG_INVOCATION) != 0 || (info->programs & CONFIG_TRAIN) == 0 ||
+            strcmp(value, otherwise) == 0)
+            continue;
+        if (line.used > METRICS_LINE_MAX - METRICS_TEXT_MAX - 64) {
+            metrics_add(&line, "}");
+            (void)metrics_line_write(&t->metrics, &line);
+            line.used = 0;
+        }
+        if (line.used > 0) {
+            text_add(&line, info->name, value);
+            continue;
+        }
+        metrics_start_begin(&line, t->state.iter, "keys");
+        metrics_add(&line, ",\"keys\":{\"%s\":", info->name);
+        metrics_add_text(&line, value, strlen(value), METRICS_TEXT_MAX);
+    }
+    if (line.used == 0)
+        return;
+    metrics_add(&line, "}");
+    (void)metrics_line_write(&t->metrics, &line);
+}
+
+static void plan_write(struct trainer *t)
+{
+    const struct plan *plan = t->session.plan;
+    struct metrics_line line;
+    char options[192];
+    metrics_start_begin(&line, t->state.iter, "plan");
+    metrics_add(&line, ",\"planned_bytes\":%" PRIu64 ",\"categories\":{", plan->arena_bytes);
+    for (int c = 0; c < CATEGORY_COUNT; c++)
+        metrics_add(&line, "%s\"%s\":%" PRIu64, c > 0 ? "," : "", tensor_category_name((enum tensor_category)c),
+                    plan->category_bytes[c]);
+    metrics_add(&line, "}");
+    text_add(&line, "options", search_options_text(options, &t->session.model->options));
+    (void)metrics_line_write(&t->metrics, &line);
+}
+
+void run_report_write(struct trainer *t, bool goes_on)
+{
+    char path[FILE_PATH_MAX];
+    if (t->report && file_join(path, t->config->out_dir, REPORT_NAME) == GT_OK && run_record_update(t->report) == GT_OK)
+        (void)report_page_write(t->report, 1, goes_on ? REPORT_REFRESH_S : 0, path);
+}
+
+void run_metrics_start(struct trainer *t)
+{
+    const struct forecast *forecast = &t->forecast;
+    struct metrics_line line;
+    run_write(t);
+    keys_write(t);
+    plan_write(t);
+    metrics_start_begin(&line, t->state.iter, "forecast");
+    metrics_add(&line, ",\"step_s\":%.6g,\"steps\":%" PRId64 ",\"evaluation_s\":%.6g,\"evaluations\":%" PRId64,
+                forecast->step_seconds, forecast->steps, forecast->evaluation_seconds, forecast->evaluations);
+    metrics_add(&line, ",\"tokens_per_s\":%.6g,\"uncertainty\":%.3g",
+                forecast->step_seconds > 0.0 ? run_tokens_per_update(t) / forecast->step_seconds : 0.0,
+                forecast->uncertainty);
+    (void)metrics_line_write(&t->metrics, &line);
+}

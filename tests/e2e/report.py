@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""What a run records in metrics.jsonl, and what is made of it.
+
+  lines    a run and its resume write start lines, tokens, times and samples; 0.2.0 would cut off nothing but what a
+           resume repeats
+  page     gpt-train --report and gpt-report: one page without scripts or links, in which hostile names and samples are
+           text; NaN, half a line, lines of other programs and of older releases; many records in few points
+  events   TensorBoard's file holds every number, with the right checksums
+  card     gpt-export --format=hf writes a model card, and leaves an existing one alone
+  errors   --explain prints what doc/errors.md says; every identifier in the sources is known
+Prints "checks: P passed, F failed, S skipped".
+"""
+import glob
+import html.parser
+import json
+import math
+import os
+import re
+import resource
+import shutil
+import struct
+import subprocess
+
+from checks import GPT_EXPORT, GPT_PREPARE, GPT_REPORT, GPT_TRAIN, LONG, SOURCE, check, end, make_text, metrics, read, write
+
+TINY = ["--dataset=./data", "--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=16", "--batch_size=2", "--threads=1",
+        "--gradient_accumulation_steps=2", "--eval_iters=1", "--eval_interval=4", "--sample_tokens=40", "--dtype=float32"]
+HOSTILE = '<script>alert("1")</script>\u202e&amp;'
+RECORDS = 10_000_000 if LONG else 300_000
+
+
+def run(*words, status=0):
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    check(done.returncode == status, f"{words}: exit status {done.returncode}, not {status}: {done.stderr[-400:]}")
+    return done
+
+
+def begin():
+    run(GPT_PREPARE, "--tokenizer=chars", "--out-dir=data", make_text("text.txt"))
+    run(GPT_TRAIN, *TINY, "--out_dir=run", "--max_iters=9", "--report")
+
+
+def old_cut(lines, resume, evaluated):
+    """Returns how many lines release 0.2.0 keeps at a resume (line_is_stale in its metrics.c)."""
+    for count, line in enumerate(lines):
+        at = json.loads(line)["iter"]
+        if len(line) >= 1024 or not line.startswith(b'{"iter":') or (
+                at > resume if evaluated and b'"val_loss"' in line else at >= resume):
+            return count
+    return len(lines)
+
+
+def lines():
+    before = read("run/metrics.jsonl")
+    run(GPT_TRAIN, *TINY, "--out_dir=run", "--init_from=resume", "--max_iters=13", "--learning_rate=0.001")
+    after = read("run/metrics.jsonl").splitlines(keepends=True)
+    check(b"".join(after).startswith(before), "a resume changed earlier lines")
+    starts = [json.loads(line) for line in after if b'"start"' in line]
+    check([line["start"] for line in starts] == ["run", "keys", "plan", "forecast"] * 2, f"start lines: {starts}")
+    check([line["iter"] for line in starts] == [0] * 4 + [9] * 4, f"their iterations: {starts}")
+    check(starts[1]["keys"]["n_embd"] == "16" and starts[5]["keys"]["learning_rate"] == "0.001" and "seed" not in starts[5]["keys"],
+          f"keys: {starts[1]} {starts[5]}")
+    plan = starts[2]
+    check(0 < sum(plan["categories"].values()) <= plan["planned_bytes"] == metrics("run")[0]["planned_bytes"], f"plan: {plan}")
+    check(starts[3]["steps"] == 10 and starts[3]["step_s"] > 0, f"forecast: {starts[3]}")
+    steps = metrics("run")
+    check([step["tokens"] for step in steps] == [64 * (step["iter"] + 1) for step in steps], "tokens of steps")
+    evaluations = metrics("run", "val_loss")
+    check([line["tokens"] for line in evaluations] == [64 * line["iter"] for line in evaluations], "tokens of evaluations")
+    check(all(len(line["sample"]) == 40 for line in evaluations), f"samples: {evaluations}")
+    times = [json.loads(line)["time"] for line in after if b'"time"' in line]
+    check(times == sorted(times) and times[0] > 1.7e9, "times")
+    # Iteration 0 is never saved.  An evaluated iteration was saved after its line.
+    for resume in range(1, 14):
+        for evaluated in [False] + [True] * (resume % 4 == 0):
+            kept = old_cut(after, resume, evaluated)
+            lost = [line for line in after[kept:] if json.loads(line)["iter"] < resume and b'"start"' not in line]
+            check(not lost, f"0.2.0 resuming at {resume} loses {lost}")
+
+
+# ---- the page ----
+
+class Page(html.parser.HTMLParser):
+    """Collects tags, attributes and text."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.tags, self.attributes, self.text = [], [], ""
+        self.feed(read(path).decode())
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def page_check(path):
+    page = Page(path)
+    tags = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "p", "div", "table", "tr", "th", "td", "i", "figure",
+            "figcaption", "svg", "line", "text", "path", "circle", "rect", "g", "details", "summary", "pre"}
+    check(set(page.tags) <= tags, f"{path}: tags {set(page.tags) - tags}")
+    check(not [name for name, _ in page.attributes if name.startswith("on") or name in ("href", "src")], f"{path}: attributes")
+    check(("content", "default-src 'none'; style-src 'unsafe-inline'") in page.attributes, f"{path}: no policy")
+    check("nan" not in page.text and "inf" not in page.text, f"{path}: a number that is not finite: {page.text}")
+    return page
+
+
+def step_line(at, loss="1.5", more=""):
+    return f'{{"iter":{at},"loss":{loss},"lr":0.001,"grad_norm":1,"time_ms":5,"tokens_per_s":1000{more}}}\n'
+
+
+def page():
+    finished = page_check("run/report.html")
+    check(("http-equiv", "refresh") not in finished.attributes and finished.tags.count("figure") == 7, "the run's own report")
+    check(metrics("run", "val_loss")[0]["sample"] in finished.text, "no sample")
+    hostile = HOSTILE.replace("/", "_")
+    bad = [step_line(0), step_line(1, "null"), "[1]\n", "rubbish\n", "x" * 5000 + "\n", '{"iter":"2"}\n',
+           json.dumps({"iter": 4, "train_loss": 2, "val_loss": None, "sample": HOSTILE}) + "\n",
+           json.dumps({"iter": 4, "start": "keys", "keys": {HOSTILE: HOSTILE}}) + "\n", step_line(5), step_line(6)[:-9]]
+    write(os.path.join(hostile, "metrics.jsonl"), "".join(bad))
+    run(GPT_REPORT, hostile)
+    found = page_check("report.html")
+    check(found.text.count(HOSTILE) == 3, f"hostile texts: {found.text}")
+    check("left out: 4 unreadable lines, half a line at the end" in found.text, f"bad lines: {found.text}")
+    check("1 not finite" in found.text, "a NaN is not marked")
+    run(GPT_REPORT, "--output=both.html", hostile, "run", "run/metrics.jsonl")
+    both = page_check("both.html")
+    check("What is configured differently" in both.text and both.text.count("16") > 0, "a comparison")
+    write("empty/metrics.jsonl", "")
+    for words, said in ((["absent"], "no such file"), (["empty"], "no record"), ([], "1 to 16 runs"), (["--output=data", "run"], "is a folder"),
+                        (["--format=csv", "run"], "html, tensorboard"), (["--output=", "run"], "expected a path")):
+        check(said in run(GPT_REPORT, *words, status=2).stderr, f"{words}: not '{said}'")
+    with open("long.jsonl", "w", encoding="ascii") as file:
+        for at in range(RECORDS):
+            file.write(step_line(at, "2.5" if at % 1000 else "7.5"))
+    run(GPT_REPORT, "--output=long.html", "long.jsonl")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    stride = 2 ** math.ceil(math.log2(RECORDS / 512))
+    check(f"{stride} records per point" in page_check("long.html").text, f"not {stride} records per point")
+    check(os.path.getsize("long.html") < 250_000 and used.ru_maxrss < 100_000, f"size {os.path.getsize('long.html')}, {used.ru_maxrss} KiB")
+
+
+# ---- TensorBoard ----
+
+def crc32c(data):
+    """Returns the masked sum (Castagnoli's polynomial, bit by bit)."""
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    crc ^= 0xffffffff
+    return ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff
+
+
+def fields(data):
+    """Yields (number, value) of a protocol buffer; value: an integer or bytes."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(data):
+        key = varint()
+        size = {0: 0, 1: 8, 5: 4}.get(key & 7)
+        if key & 7 == 0:
+            yield key >> 3, varint()
+            continue
+        size = varint() if key & 7 == 2 else size
+        yield key >> 3, data[at:at + size]
+        at += size
+
+
+def events():
+    write("odd/metrics.jsonl", step_line(7, "null", ',"time":1795633200.125') + "rubbish\n" + step_line(8, "-1e-3"))
+    run(GPT_REPORT, "--format=tensorboard", "--output=logs", "run", "odd")
+    for name in ("run", "odd"):
+        data, at, found = read(glob.glob(f"logs/{name}/*tfevents*")[0]), 0, []
+        while at < len(data):
+            size, size_sum = struct.unpack_from("<QI", data, at)
+            record = data[at + 12:at + 12 + size]
+            check((size_sum, struct.unpack_from("<I", data, at + 12 + size)[0]) == (crc32c(data[at:at + 8]), crc32c(record)), "a checksum")
+            found.append(dict(fields(record)))
+            at += size + 16
+        check(found.pop(0)[3] == b"brain.Event:2", "no version")
+        records = [json.loads(line) for line in read(f"{name}/metrics.jsonl").splitlines() if line.startswith(b"{") and b'"start"' not in line]
+        check(len(found) == len(records) > 0, f"{name}: {len(found)} events of {len(records)} records")
+        for event, record in zip(found, records):
+            values = {dict(fields(value))[1].decode(): struct.unpack("<f", dict(fields(value))[2])[0] for _, value in fields(event[5])}
+            wanted = {key: math.nan if value is None else struct.unpack("<f", struct.pack("<f", value))[0] for key, value in record.items()
+                      if key not in ("iter", "time", "sample")}
+            check(str(values) == str(wanted), f"{name}: {values} instead of {wanted}")
+            check((event[2], struct.unpack("<d", event[1])[0]) == (record["iter"], record.get("time", 0)), f"{name}: step or time")
+
+
+def card():
+    run(GPT_EXPORT, "--out_dir=run", "--format=hf", "model")
+    text = read("model/README.md").decode()
+    state = json.loads(read("run/trainer_state.json"))
+    evaluation = [line for line in metrics("run", "val_loss") if line["iter"] <= state["iter"]][-1]
+    check(text.startswith("---\nlibrary_name: transformers\n") and text.count("\n---\n") == 1, f"head: {text}")
+    check(f"value: {evaluation['val_loss']:.4f}\n" in text and f"value: {math.exp(evaluation['val_loss']):.4f}\n" in text, f"loss: {text}")
+    check(f"{state['iter']}, {state['tokens_seen']} tokens" in text and "license:" not in text.split("\n---\n")[0], f"facts: {text}")
+    check(b"<svg" in read("model/memory.svg") and "memory.svg" in text, "no picture")
+    write("model/README.md", "mine")
+    os.remove("model/memory.svg")
+    run(GPT_EXPORT, "--out_dir=run", "--format=hf", "--force", "model")
+    check(read("model/README.md") == b"mine" and not os.path.exists("model/memory.svg"), "a card was replaced")
+    shutil.copytree("model", "bare", ignore=lambda *_: ["README.md"])
+    run(GPT_EXPORT, "--out_dir=bare", "--format=hf", "--dtype=bfloat16", 'odd "name" | <b>')
+    check(re.search(r'# odd _name_ _ _b_\n', "# " + 'odd _name_ _ _b_\n') and "| class | GPT2LMHeadModel |" in read('odd "name" | <b>/README.md').decode(),
+          "the card of a model without a run")
+
+
+def errors():
+    sources = [read(path).decode() for path in glob.glob(os.path.join(SOURCE, "src", "**", "*.c"), recursive=True)]
+    names = dict(re.findall(r'#define (ERROR_\w+) "\\1([a-z-]+)\\2"', read(os.path.join(SOURCE, "src", "base", "log.h")).decode()))
+    used = {name for macro, name in names.items() if any(macro + ' "' in text or macro + "\n" in text or macro + " NOT" in text for text in sources)}
+    document = dict(re.findall(r"^## ([a-z-]+)\n\n(.*?)\n*(?=\n## |\Z)", read(os.path.join(SOURCE, "doc", "errors.md")).decode(), re.M | re.S))
+    check(used == set(document) and len(used) == 10, f"identifiers: {used ^ set(document)}")
+    for name, text in document.items():
+        said = run(GPT_TRAIN, f"--explain={name}").stdout
+        check(said.split() == text.split(), f"{name}: {said!r} is not {text!r}")
+    check("known are no-fit, " in run(GPT_TRAIN, "--explain=no", status=2).stderr, "an unknown identifier")
+    for name in ("train", "val"):
+        write(f"large/{name}.bin", struct.pack("<99H", *range(99)))
+    for words, name in ((["--n_layr=1"], "unknown-key"), (["--n_layer=0"], "bad-value"), (["--dataset=./none"], "no-data"),
+                        (["--out_dir=none", "--init_from=resume"], "no-checkpoint"), (["--memory_budget=1MiB"], "no-fit"),
+                        (["--out_dir=run", "--init_from=resume", "--n_embd=32"], "other-shape"), (["--device=opencl:99"], "no-device"),
+                        (["--dataset=./large", "--vocab_size=50"], "bad-token")):
+        done = subprocess.run([GPT_TRAIN, *TINY, *words], check=False, capture_output=True, text=True)
+        check(f"gpt-train: error[{name}]: " in done.stderr, f"{words}: {done.stderr!r}")
+
+
+if __name__ == "__main__":
+    end(lines, page, events, card, errors, begin=begin)

@@ -617,9 +617,9 @@ static enum gt_status lock_refused(int fd, const char *path)
         return file_error(path, "lock");
     const long pid = lock_holder(fd);
     if (pid != 0)
-        log_error("%s: is locked by process %ld, which is still running", path, pid);
+        log_error(ERROR_LOCKED "%s: is locked by process %ld, which is still running", path, pid);
     else
-        log_error("%s: is locked by another process", path);
+        log_error(ERROR_LOCKED "%s: is locked by another process", path);
     return GT_USAGE;
 }
 

@@ -131,16 +131,19 @@ static void emit(enum log_level level, const char *format, va_list args) LOG_PRI
 
 static void emit(enum log_level level, const char *format, va_list args)
 {
-    static const char *const words[LOG_LEVEL_COUNT] = {"error: ", "warning: ", "", ""};
+    static const char *const words[LOG_LEVEL_COUNT] = {"error", "warning", "", ""};
     char raw[LOG_LINE_BYTES];
     raw[0] = '\0';
     int prefix = 0;
+    const int id_length = format[0] == '\1' ? (int)strcspn(format, "\2") - 1 : 0;
     if (level != LOG_RESULT) {
         const char *program = log_state.program;
-        prefix =
-            snprintf(raw, 256, "%s%s%s", program != NULL ? program : "", program != NULL ? ": " : "", words[level]);
+        prefix = snprintf(raw, 256, "%s%s%s%s%.*s%s%s", program != NULL ? program : "", program != NULL ? ": " : "",
+                          words[level], id_length > 0 ? "[" : "", id_length, format + (id_length > 0),
+                          id_length > 0 ? "]" : "", words[level][0] != '\0' ? ": " : "");
         prefix = prefix < 0 ? 0 : prefix > 255 ? 255 : prefix;
     }
+    format += id_length > 0 ? id_length + 2 : 0;
     const size_t room = sizeof raw - (size_t)prefix;
     int length = vsnprintf(raw + prefix, room, format, args);
     if (length < 0)

@@ -27,6 +27,18 @@ void log_program_set(const char *name);
 /* Replaces the sink; NULL restores the default (results to stdout, everything else to stderr). */
 void log_sink_set(log_sink_fn *sink, void *context);
 
+/* Each begins the format of an error that --explain=ID explains: the line then starts with "error[ID]: ". */
+#define ERROR_NO_FIT "\1no-fit\2"
+#define ERROR_UNKNOWN_KEY "\1unknown-key\2"
+#define ERROR_BAD_VALUE "\1bad-value\2"
+#define ERROR_NO_DATA "\1no-data\2"
+#define ERROR_BAD_TOKEN "\1bad-token\2"
+#define ERROR_NO_CHECKPOINT "\1no-checkpoint\2"
+#define ERROR_OTHER_SHAPE "\1other-shape\2"
+#define ERROR_NO_DEVICE "\1no-device\2"
+#define ERROR_LOCKED "\1locked\2"
+#define ERROR_DIVERGED "\1diverged\2"
+
 void log_error(const char *format, ...) LOG_PRINTF(1, 2);   /* a failure, with the numbers */
 void log_warning(const char *format, ...) LOG_PRINTF(1, 2); /* a problem that does not stop the run */
 void log_note(const char *format, ...) LOG_PRINTF(1, 2);    /* a choice or a change */

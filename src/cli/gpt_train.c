@@ -17,7 +17,9 @@ int main(int argc, char **argv)
     enum gt_status status = program_start(&config, CONFIG_TRAIN, "gpt-train", argc, argv, &answered);
     if (status == GT_OK && !answered)
         status = hostmem_create(&mem);
-    if (status == GT_OK && !answered && config.compare[0] != '\0')
+    if (status == GT_OK && !answered && config.explain[0] != '\0')
+        status = error_explain(config.explain);
+    else if (status == GT_OK && !answered && config.compare[0] != '\0')
         status = compare_run(&config);
     else if (status == GT_OK && !answered)
         status = config.eval_data[0] != '\0' || config.hellaswag[0] != '\0' ? judge_run(mem, &config)

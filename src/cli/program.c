@@ -71,10 +71,10 @@ enum gt_status program_model_check(const char *path)
     TRY(file_join(lock, path, "lock")); /* gpt-train's: a run has begun */
     TRY(file_look(lock, &begun));
     if (checkpoint_keep_earlier_last(path, earlier)) {
-        log_error("%s: no model here; an earlier run is in %s", path, earlier);
+        log_error(ERROR_NO_CHECKPOINT "%s: no model here; an earlier run is in %s", path, earlier);
         return GT_DATA;
     }
-    log_error("%s: %s", path,
+    log_error(ERROR_NO_CHECKPOINT "%s: %s", path,
               !exists ? "no such folder; train a model with gpt-train, or use --out_dir"
               : begun ? "no checkpoint yet; gpt-train saves the first one after eval_interval iterations"
                       : "no model here; train one with gpt-train, or use --out_dir");

@@ -85,7 +85,7 @@ static void refuse_flag(struct args *args, const char *argument, const char *nam
     const char *next = args->at + 1 < args->argc ? args->argv[args->at + 1] : NULL;
     args->failed = true;
     if (key == CONFIG_KEY_COUNT) {
-        log_error("%s: unknown key %.*s%s", argument, (int)(length < 80 ? length : 80), name,
+        log_error(ERROR_UNKNOWN_KEY "%s: unknown key %.*s%s", argument, (int)(length < 80 ? length : 80), name,
                   config_key_hint(hint, name, length, program));
         if (name[length] != '=' && next != NULL && is_value(next) && !file_exists(next))
             args->at++; /* skip its value, which would otherwise be reported as a missing file */

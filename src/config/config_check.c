@@ -299,9 +299,10 @@ static enum gt_status check_device(const struct config *config)
     else if (why != NULL && (!is_argument(config, CONFIG_KEY_device) || config->device_profile[0] != '\0'))
         return GT_OK; /* config_notes() logs it */
     else if (why != NULL)
-        log_error("device='%s': %s; leave --device out to use what this machine has", device, why);
+        log_error(ERROR_NO_DEVICE "device='%s': %s; leave --device out to use what this machine has", device, why);
     else if (device_owner(device) == CONFIG_BACKEND_AUTO)
-        log_error("%s: unknown device '%s'; use auto, cpu, cuda, cuda:0, opencl:0 or part of a card's name (cuda:3060)",
+        log_error(ERROR_NO_DEVICE
+                  "%s: unknown device '%s'; use auto, cpu, cuda, cuda:0, opencl:0 or part of a card's name (cuda:3060)",
                   config_origin_text(place, sizeof place, &config->origin[CONFIG_KEY_device]), device);
     else if (is_contradiction(config, &is_error) && is_error)
         return refuse_pair(config, CONFIG_KEY_device, "contradicts", CONFIG_KEY_backend);
@@ -343,8 +344,9 @@ static enum gt_status check_backend(const struct config *config)
                      words[backend]);
     }
     const bool by_device = !config_key_was_set(config, CONFIG_KEY_backend);
-    log_error("%s: %s; this build has %s", describe(text, config, by_device ? CONFIG_KEY_device : CONFIG_KEY_backend),
-              optional[wanted].lacking, built);
+    log_error(ERROR_NO_DEVICE "%s: %s; this build has %s",
+              describe(text, config, by_device ? CONFIG_KEY_device : CONFIG_KEY_backend), optional[wanted].lacking,
+              built);
     return GT_USAGE;
 }
 

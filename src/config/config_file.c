@@ -389,8 +389,10 @@ static enum gt_status check_target(struct reader *reader, const struct config_to
         return GT_OK;
     if (key == CONFIG_KEY_COUNT) {
         config_key_hint(hint, name->start, name->length, reader->config->program);
-        return fail(reader, name, "unknown key %.*s%s", (int)(name->length < 80 ? name->length : 80), name->start,
-                    hint);
+        log_error(ERROR_UNKNOWN_KEY "%s:%d:%d: unknown key %.*s%s", reader->path, (int)name->line, (int)name->column,
+                  (int)(name->length < 80 ? name->length : 80), name->start, hint);
+        reader->error_count++;
+        return GT_USAGE;
     }
     if ((config_key_info_get(key)->flags & CONFIG_FLAG_ONLY) != 0)
         return fail(reader, name, "%s belongs to the command line, not into a file", config_key_info_get(key)->name);

@@ -97,7 +97,7 @@ static enum gt_status keep_own(const struct config *config, enum config_key key,
     if ((config_key_info_get(key)->flags & CONFIG_FIXED) == 0 || is_open(trial, key) ||
         strcmp(change.is, change.was) == 0)
         return GT_OK;
-    log_error("%s: %s = %s cannot be resumed from %s, whose model has %s",
+    log_error(ERROR_OTHER_SHAPE "%s: %s = %s cannot be resumed from %s, whose model has %s",
               config_origin_text(place, sizeof place, &config->origin[key]), change.name, change.is, origin->source,
               change.was);
     return GT_USAGE;

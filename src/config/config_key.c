@@ -253,8 +253,8 @@ static enum gt_status refuse_type(const struct assignment *at, const char *wante
     char place[CONFIG_ORIGIN_TEXT_MAX];
     char text[CONFIG_VALUE_TEXT_MAX] = "";
     const bool none = at->value->type == CONFIG_VALUE_NONE;
-    log_error("%s: %s: expected %s, found %s%s%s", config_origin_text(place, sizeof place, at->origin), at->info->name,
-              wanted, config_value_type_name(at->value->type), none ? "" : " ",
+    log_error(ERROR_BAD_VALUE "%s: %s: expected %s, found %s%s%s", config_origin_text(place, sizeof place, at->origin),
+              at->info->name, wanted, config_value_type_name(at->value->type), none ? "" : " ",
               none ? "" : config_value_text(text, at->value));
     return GT_USAGE;
 }
@@ -268,7 +268,7 @@ static enum gt_status refuse_value(const struct assignment *at, const char *form
     va_start(args, format);
     vsnprintf(problem, sizeof problem, format, args);
     va_end(args);
-    log_error("%s: %s = %s %s", config_origin_text(place, sizeof place, at->origin), at->info->name,
+    log_error(ERROR_BAD_VALUE "%s: %s = %s %s", config_origin_text(place, sizeof place, at->origin), at->info->name,
               config_value_text(text, at->value), problem);
     return GT_USAGE;
 }

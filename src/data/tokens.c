@@ -202,8 +202,8 @@ static enum gt_status source_list_folder(struct token_source *source, const char
         return source_add_path(source, single);
     DIR *stream = opendir(folder);
     if (stream == NULL) {
-        log_error("%s: cannot open this dataset folder: %s; gpt-prepare --out-dir=%s INPUT makes it", folder,
-                  strerror(errno), folder);
+        log_error(ERROR_NO_DATA "%s: cannot open this dataset folder: %s; gpt-prepare --out-dir=%s INPUT makes it",
+                  folder, strerror(errno), folder);
         return GT_DATA;
     }
     size_t count = 0;
@@ -211,8 +211,8 @@ static enum gt_status source_list_folder(struct token_source *source, const char
     closedir(stream);
     TRY(status);
     if (count == 0) {
-        log_error("%s: no %s tokens in this folder (looked for %s.bin, %s*.bin and *_%s*.bin); "
-                  "gpt-prepare --out-dir=%s INPUT makes them",
+        log_error(ERROR_NO_DATA "%s: no %s tokens in this folder (looked for %s.bin, %s*.bin and *_%s*.bin); "
+                                "gpt-prepare --out-dir=%s INPUT makes them",
                   folder, name, name, name, name, folder);
         return GT_DATA;
     }
@@ -391,11 +391,11 @@ static enum gt_status shard_refuse_id(const struct token_source *source, const s
                                       uint32_t id)
 {
     if (source->vocab_size > 0)
-        log_error("%s: token %" PRId64 " is id %" PRIu32 ", outside the vocabulary of %" PRId64, shard->path, index, id,
-                  source->vocab_size);
+        log_error(ERROR_BAD_TOKEN "%s: token %" PRId64 " is id %" PRIu32 ", outside the vocabulary of %" PRId64,
+                  shard->path, index, id, source->vocab_size);
     else
-        log_error("%s: token %" PRId64 " is id %" PRIu32 ", above the largest possible, %" PRIu32, shard->path, index,
-                  id, source->id_limit - 1);
+        log_error(ERROR_BAD_TOKEN "%s: token %" PRId64 " is id %" PRIu32 ", above the largest possible, %" PRIu32,
+                  shard->path, index, id, source->id_limit - 1);
     return GT_DATA;
 }
 

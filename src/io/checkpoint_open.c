@@ -310,7 +310,7 @@ enum gt_status checkpoint_open(struct hostmem *mem, const char *path, bool with_
     if (kind == CHECKPOINT_NONE || (with_optimizer && kind != CHECKPOINT_OURS && kind != CHECKPOINT_NANOGPT)) {
         char earlier[FILE_PATH_MAX];
         const bool has_earlier = checkpoint_keep_earlier_last(path, earlier);
-        log_error("%s: holds no checkpoint: %s%s%s", path,
+        log_error(ERROR_NO_CHECKPOINT "%s: holds no checkpoint: %s%s%s", path,
                   with_optimizer ? CHECKPOINT_RECORD_NAME " is not there"
                                  : "neither " CHECKPOINT_RECORD_NAME " nor both " CHECKPOINT_CONFIG_NAME
                                    " and " CHECKPOINT_MODEL_NAME " are there",

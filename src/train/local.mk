@@ -1,6 +1,7 @@
 # The training loop, evaluation, sampling, saving, and the log lines of a run.
 libgpttrain_a_SOURCES += \
 	src/train/diagnose.c src/train/diagnose.h \
+	src/train/error_help.c \
 	src/train/explain.c \
 	src/train/feed.c src/train/feed.h \
 	src/train/forecast.c src/train/forecast.h \

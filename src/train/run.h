@@ -68,6 +68,9 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config, FIL
  * scratch; a context longer than the model's), GT_DATA, GT_IO, GT_NO_MEMORY, GT_NO_FIT, GT_STOPPED. */
 enum gt_status judge_run(struct hostmem *mem, const struct config *config);
 
+/* Prints what an error means and what to do: `id` is the word in "error[ID]".  Errors: GT_USAGE. */
+enum gt_status error_explain(const char *id);
+
 #define REPORT_BLOCK_BEGIN "---- gpt-train report, to be pasted where you ask for help ----"
 #define REPORT_BLOCK_END "---- end of report ----"
 

@@ -276,7 +276,8 @@ static enum gt_status skipped_check(struct trainer *t, int64_t iter)
     if (t->skipped_in_a_row < SKIPPED_IN_A_ROW_MAX)
         return GT_OK;
     char kept[KEPT_TEXT_MAX];
-    log_error("the model has diverged: %d updates in a row were skipped; try a smaller learning_rate (now %g); %s",
+    log_error(ERROR_DIVERGED
+              "the model has diverged: %d updates in a row were skipped; try a smaller learning_rate (now %g); %s",
               SKIPPED_IN_A_ROW_MAX, t->config->learning_rate, run_log_kept(kept, t));
     return GT_FAILURE;
 }
@@ -386,7 +387,7 @@ static enum gt_status save_at_end(struct trainer *t)
     char kept[KEPT_TEXT_MAX];
     if (!why)
         return save(t);
-    log_error(NOT_SAVED, t->state.iter, why, run_log_kept(kept, t));
+    log_error(ERROR_DIVERGED NOT_SAVED, t->state.iter, why, run_log_kept(kept, t));
     return GT_FAILURE;
 }
 

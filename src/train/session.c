@@ -71,14 +71,15 @@ static enum gt_status backend_open(const struct config *config, struct backend *
     const bool is_named = wanted && wanted[0] != '\0';
     const struct backend_ops *ops = is_named ? backend_find(wanted) : backend_first();
     if (!ops) {
-        log_error("%s'%s': this build has no such backend",
+        log_error(ERROR_NO_DEVICE "%s'%s': this build has no such backend",
                   is_auto ? "GPT_TRAIN_BACKEND=" : "backend = ", is_named ? wanted : "");
         return GT_UNSUPPORTED;
     }
     struct backend_devices devices;
     ops->devices(!is_named, &devices);
     if (device.index >= devices.count && devices.count > 0) {
-        log_error("device = '%s': %s has %" PRId32 " device%s, numbered from 0 (--list_devices shows them)",
+        log_error(ERROR_NO_DEVICE "device = '%s': %s has %" PRId32
+                                  " device%s, numbered from 0 (--list_devices shows them)",
                   config->device, ops->name, devices.count, devices.count == 1 ? "" : "s");
         return GT_USAGE;
     }
@@ -239,7 +240,7 @@ enum gt_status session_start(struct session *session)
     if (bytes_lacking(session) > 0) {
         char needed[24], have[24], holders[BACKEND_HOLDERS_TEXT_MAX];
         uint64_t free_bytes = session->device.info.free_bytes;
-        log_error("not enough memory: this run needs %s, and %s are free on %s now (other processes: %s)",
+        log_error(ERROR_NO_FIT "not enough memory: this run needs %s, and %s are free on %s now (other processes: %s)",
                   log_bytes(needed, (double)(free_bytes + bytes_lacking(session))), log_bytes(have, (double)free_bytes),
                   session->device.info.device, backend_holders_known(holders, session->device.backend));
         return GT_NO_FIT;

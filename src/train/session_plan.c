@@ -206,13 +206,14 @@ static enum gt_status refuse(const struct session *session, uint64_t arena_bytes
     const int digits = (int)(unit - needed);
     log_bytes(have, (double)session->device.budget_bytes);
     if (session->device.has_budget) {
-        log_error("not enough memory: this run needs at least %.*s %s, memory_budget allows %s", digits, needed, unit,
-                  have);
+        log_error(ERROR_NO_FIT "not enough memory: this run needs at least %.*s %s, memory_budget allows %s", digits,
+                  needed, unit, have);
         return GT_NO_FIT;
     }
     backend_holders_read(holders, session->device.backend);
-    log_error("not enough memory: this run needs at least %.*s %s, %s has %s available%s%s", digits, needed, unit,
-              session->device.info.device, have, holders[0] != '\0' ? "; others hold most: " : "", holders);
+    log_error(ERROR_NO_FIT "not enough memory: this run needs at least %.*s %s, %s has %s available%s%s", digits,
+              needed, unit, session->device.info.device, have, holders[0] != '\0' ? "; others hold most: " : "",
+              holders);
     return GT_NO_FIT;
 }
 

@@ -214,7 +214,7 @@ static enum gt_status out_dir_claim(struct trainer *t)
 {
     char path[FILE_PATH_MAX];
     if (strcmp(t->config->init_from, "resume") == 0 && !file_is_folder(t->config->out_dir)) {
-        log_error("%s: no such folder, so there is nothing to resume", t->config->out_dir);
+        log_error(ERROR_NO_CHECKPOINT "%s: no such folder, so there is nothing to resume", t->config->out_dir);
         return GT_DATA;
     }
     t->made_out_dir = !file_exists(t->config->out_dir);

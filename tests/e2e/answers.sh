@@ -171,7 +171,7 @@ check "a note before the work" run 2 env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY "$
 check "is said once" is "$(grep -c "backend='nccl'" stderr)" 1
 check "what auto takes, by the environment" run 0 env GPT_TRAIN_BACKEND=cpu "$GPT_TRAIN" nano.py --plan
 check "and one that is not there" run 2 env GPT_TRAIN_BACKEND=abacus "$GPT_TRAIN" nano.py --plan
-check "is named" grep -q "^gpt-train: error: GPT_TRAIN_BACKEND='abacus': this build has no such backend" stderr
+check "is named" grep -q "^gpt-train: error.no-device.: GPT_TRAIN_BACKEND='abacus': this build has no such backend" stderr
 check "what is said wins over the environment" run 0 env GPT_TRAIN_BACKEND=abacus "$GPT_TRAIN" nano.py --plan --backend=cpu
 check "this project's own configurations" [ -d "$top_srcdir/config" ]
 for file in "$top_srcdir"/config/*.py; do

@@ -181,7 +181,7 @@ def metrics(out, field="loss"):
 
 def error_lines(done):
     """Returns the error lines of a finished process."""
-    return [line for line in done.stderr.splitlines() if " error: " in line]
+    return [line for line in done.stderr.splitlines() if " error: " in line or " error[" in line]
 
 
 # ---- a small text ----

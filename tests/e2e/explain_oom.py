@@ -54,7 +54,7 @@ def story():
     status, out, error = explain("", "--batch_size=64", "--device_profile=rtx4090", *SMALL[3:], path=path)
     contains("story on another card", out, "For the NVIDIA GeForce RTX 4090", "fits")
     status, out, error = explain("", "--device_profile=rtx1", *SMALL, path=path)
-    check(status == 2 and error.count("gpt-train: error: ") == 1, f"no such card: {status}, {error!r}")
+    check(status == 2 and error.count("gpt-train: error") == 1, f"no such card: {status}, {error!r}")
     status, out, error = explain(MESSAGE, "--batch_size=1024", *SMALL)
     contains("logits", out, "the logits: batch x block_size x vocab_size in 16 bits, 6593445888 B = 6.14 GiB")
     check("nanoGPT's defaults" not in out, "logits: a configuration was given")
@@ -102,7 +102,7 @@ def impossible():
                        "others hold more than there is": MESSAGE.replace("1.97 GiB", "19.70 GiB")}.items():
         status, out, error = explain(text, "--batch_size=1", *SMALL)
         check(status == 2 and out == "", f"{name}: exit status {status}, {out!r}")
-        check(error.count("gpt-train: error: ") == 1 and "cannot be right" in error, f"{name}: {error!r}")
+        check(error.count("gpt-train: error") == 1 and "cannot be right" in error, f"{name}: {error!r}")
 
 
 def defaults_and_no_fit():
@@ -111,7 +111,7 @@ def defaults_and_no_fit():
                                  .replace("1.97 GiB", "100.00 MiB"))
     check(status == 3, f"no fit: exit status {status}")
     contains("no fit", out, "nanoGPT's defaults", "DOES NOT FIT")
-    check(error.count("gpt-train: error: ") == 1, f"no fit: {error!r}")
+    check(error.count("gpt-train: error") == 1, f"no fit: {error!r}")
     check("not enough memory" in error and "---- gpt-train report" not in error, f"no fit: {error!r}")
 
 
@@ -121,13 +121,13 @@ def refusals():
     for name, (text, arguments) in cases.items():
         status, out, error = explain(text, *arguments)
         check(status == 2 and out == "", f"{name}: exit status {status}, {out!r}")
-        check(error.count("gpt-train: error: ") == 1, f"{name}: {error!r}")
+        check(error.count("gpt-train: error") == 1, f"{name}: {error!r}")
         check("report" not in error, f"{name}: no report for a wrong call")
     for path in ("absent", "."):
         status, _, error = explain("", path=path)
-        check(status in (1, 2) and error.count("gpt-train: error: ") == 1, f"{path}: {status}, {error!r}")
+        check(status in (1, 2) and error.count("gpt-train: error") == 1, f"{path}: {status}, {error!r}")
     status, _, error = explain("CUDA out of memory " * 1000000)
-    check(status == 2 and error.count("gpt-train: error: ") == 1, f"too long: {status}, {error[:200]!r}")
+    check(status == 2 and error.count("gpt-train: error") == 1, f"too long: {status}, {error[:200]!r}")
     status, out, error = explain("\x1b[2J" + TRACEBACK.replace("lm_head", "\x1b]0;x\x07") + MESSAGE, "--batch_size=1", *SMALL)
     check(status == 0 and "\x1b" not in out + error, "control characters of the text are not printed")
 

@@ -122,7 +122,7 @@ def refusal():
         text, error = process.stdout.read(), process.stderr.read()
         status, peak = ended(process)
         seconds = time.monotonic() - start
-        errors = [line for line in error.splitlines() if line.startswith("gpt-train: error: ")]
+        errors = [line for line in error.splitlines() if line.startswith("gpt-train: error")]
         check(status == 3, f"refusal of batch {batch}: exit status {status}, {error!r}")
         check(seconds <= REFUSAL_SECONDS, f"refusal of batch {batch}: {seconds:.2f} s")
         check(peak <= REFUSAL_RSS_MAX, f"refusal of batch {batch}: {peak} bytes")

@@ -161,7 +161,7 @@ def choices(budget_mib, fits, pins=()):
     for choice in report["choices"]:
         check(choice["changes"].split(", ")[0] in " ".join(text.split()), f"{name}: {choice['changes']} is not in the text")
     if not fits:
-        check(error.count("gpt-train: error: ") == 1 and "needs at least" in error, f"{name}: {error!r}")
+        check(error.count("gpt-train: error") == 1 and "needs at least" in error, f"{name}: {error!r}")
     print(f"{name}: {[choice['changes'] for choice in report['choices']]}, {tried} by hand")
     return report
 
@@ -187,7 +187,7 @@ def refused(name, status_expected, *arguments, forms=(["--plan"], [])):
     for form in forms:
         done = subprocess.run([GPT_TRAIN] + MODEL + list(arguments) + ["--out_dir=refused"] + form, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, check=False, text=True)
-        errors = [line for line in done.stderr.splitlines() if line.startswith("gpt-train: error: ")]
+        errors = [line for line in done.stderr.splitlines() if line.startswith("gpt-train: error")]
         check(done.returncode == status_expected and len(errors) == 1, f"{name} {form}: {done.returncode}, {done.stderr!r}")
         check("must be between" not in done.stderr, f"{name} {form}: {done.stderr!r}")
         lines.append(errors[0] if errors else "")

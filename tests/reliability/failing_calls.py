@@ -84,7 +84,7 @@ def cleanups(found):
 
 def judge(command, what, done, expected, lines, held):
     """`lines` of metrics.jsonl and leaks `held` of an undisturbed run."""
-    errors = len(re.findall(f"^{command.program}: error: ", done.stderr, re.MULTILINE))
+    errors = len(re.findall(f"^{command.program}: error[:[]", done.stderr, re.MULTILINE))
     mute = " write " in what and (" and all" in what or ", then" in what)  # standard error fails too
     by_openmp = done.returncode == -signal.SIGABRT and OPENMP_ENDS in done.stderr
     check(by_openmp or 0 <= done.returncode < 128, f"{what}: died: {done.returncode} {done.stderr[-300:]}")

@@ -43,7 +43,7 @@ def judge(command, fault, expected, held):
     if done.returncode == 0:
         check(command.results(done) == expected, f"{what}: success, and other results: {done.stderr[-300:]}")
     else:
-        check(f"{command.program}: error: " in done.stderr, f"{what}: status {done.returncode} without a line: {done.stderr[-300:]}")
+        check(f"{command.program}: error" in done.stderr, f"{what}: status {done.returncode} without a line: {done.stderr[-300:]}")
     if done.returncode != 0 and command.saves():
         check(not (why := tiny.lost("work", done, command.least_iter())), f"{what}: {why}")
     check(not command.is_mixed(), f"{what}: left half a data set: {os.listdir('work') if os.path.isdir('work') else []}")

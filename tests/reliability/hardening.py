@@ -273,7 +273,7 @@ def linked(name, aside, run, begun, planter):
         check(all(".tmp-" in entry for entry in left), f"{program}: links became {left}")
     what = f"{program}: a link at {name}{' aside' if aside else ''}, {'resume' if begun else 'start'}"
     check(read(victim) == before, f"{what}: the file behind it changed")
-    check(done.returncode == 0 or (1 <= done.returncode <= 3 and f"{program}: error: " in done.stderr),
+    check(done.returncode == 0 or (1 <= done.returncode <= 3 and f"{program}: error" in done.stderr),
           f"{what}: status {done.returncode}: {done.stderr[-300:]}")
 
 

@@ -68,7 +68,7 @@ def judge(record, what, arguments):
     if done is None:
         check(False, f"{what}: hangs")
         return
-    errors = done.stderr.count("gpt-train: error: ")
+    errors = done.stderr.count("gpt-train: error")
     check(done.returncode in (0, 2, 3) and "internal error" not in done.stderr, f"{what}: {done.returncode} {done.stderr[-500:]}")
     check(done.returncode == 0 or errors > 0, f"{what}: no line: {done.stderr[-300:]}")
     if done.returncode == 0 and "saving checkpoint" in done.stdout:

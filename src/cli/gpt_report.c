@@ -90,6 +90,8 @@ static enum gt_status page_write(const struct arguments *arguments)
     }
     if (status == GT_OK)
         status = report_page_write(records, (size_t)arguments->count, 0, arguments->output);
+    if (status == GT_OK)
+        log_result("%s", arguments->output);
     for (int i = 0; i < arguments->count; i++)
         run_record_close(&records[i]);
     return status;
@@ -104,6 +106,7 @@ static enum gt_status events_write(const struct arguments *arguments)
         const char *last = file_name_of(arguments->runs[i]);
         TRY(file_join(folder, arguments->output, last[0] != '\0' && strcmp(last, METRICS_NAME) != 0 ? last : name));
         TRY(report_events_write(arguments->runs[i], folder));
+        log_result("%s", folder);
     }
     return GT_OK;
 }
@@ -113,16 +116,14 @@ int main(int argc, char **argv)
     struct arguments arguments = {.output = NULL};
     program_begin(PROGRAM);
     enum gt_status status = arguments_read(&arguments, argc, argv);
-    if (status == GT_OK && arguments.help) {
+    const bool is_page = arguments.format == FORMAT_HTML;
+    if (!arguments.output)
+        arguments.output = is_page ? "report.html" : "tensorboard";
+    if (status == GT_OK && arguments.help)
         print_help();
-    } else if (status == GT_OK && arguments.version) {
+    else if (status == GT_OK && arguments.version)
         program_version_print(PROGRAM);
-    } else if (status == GT_OK) {
-        if (!arguments.output)
-            arguments.output = arguments.format == FORMAT_HTML ? "report.html" : "tensorboard";
-        status = arguments.format == FORMAT_HTML ? page_write(&arguments) : events_write(&arguments);
-        if (status == GT_OK)
-            log_result("%s", arguments.output);
-    }
+    else if (status == GT_OK)
+        status = is_page ? page_write(&arguments) : events_write(&arguments);
     return program_exit_status(status);
 }

@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/hostmem.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "data/tokenizer.h"
 #include "io/checkpoint.h"
@@ -38,6 +39,12 @@ extern const char *const export_format_words[];
  * that the format lacks), GT_DATA and GT_IO of the checkpoint, GT_UNSUPPORTED (a value that the dtype cannot
  * represent), GT_IO, GT_NO_MEMORY. */
 enum gt_status export_run(const struct export_options *options);
+
+/* For the writer of Hugging Face folders: writes README.md, the model card, to `folder`, and memory.svg if the run's
+ * metrics tell the plan.  `config` is the content of config.json.  Errors: GT_IO, GT_NO_MEMORY. */
+#define EXPORT_CARD_NAME "README.md"
+#define EXPORT_CARD_PICTURE "memory.svg"
+enum gt_status export_card_write(const struct export_options *options, const json_t *config, const char *folder);
 
 /* ---- for the writers: a checkpoint's weights as a source of any part of a tensor, in any dtype, transposed if needed
  * ---- */

@@ -1,166 +1,118 @@
 /* Writes the model card of a Hugging Face folder: README.md with a head of metadata, and the picture memory.svg.
  *
- * The facts come from the model's configuration, from the checkpoint's record and from the run's metrics.jsonl, as far
- * as they exist.  The licence is the owner's to choose.  Names are reduced to characters that mean nothing in YAML and
- * in Markdown.  A card that exists may have been edited, so it is left alone.
+ * The facts come from the model's configuration, the checkpoint's record and the run's metrics.jsonl, as far as they
+ * exist.  The licence is the owner's to choose.  Texts are reduced to characters that mean nothing in YAML and
+ * Markdown.
  */
-#include "io/export_card.h"
-
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
+#include "io/export.h"
 #include "report/report.h"
 
-struct card {
-    const struct export_options *options;
-    const json_t *config; /* config.json */
-    struct run_record *run;
-    FILE *out;
-};
+#define PLAIN_MAX 128
 
-static void name_put(const struct card *card, const char *text)
+/* Writes the harmless characters of a JSON text to `out`, "unknown" if there is none.  Returns `out`. */
+static char *plain(char out[static PLAIN_MAX], const json_t *value)
 {
-    for (; *text != '\0'; text++)
-        fputc(isalnum((unsigned char)*text) || strchr(" ._-/+:,()", *text) ? *text : '_', card->out);
+    const char *text = json_is_string(value) ? json_string_value(value) : "unknown";
+    size_t used = 0;
+    for (; *text != '\0' && used < PLAIN_MAX - 1; text++)
+        out[used++] = isalnum((unsigned char)*text) || strchr(" ._-/+:,()", *text) ? *text : '_';
+    out[used] = '\0';
+    return out;
 }
 
-/* Returns a text of config.json or of the run, or "unknown". */
-static const char *text_of(const json_t *value)
+/* The head: YAML that the Hub reads. */
+static void head_write(FILE *out, const char *name, const char *dataset, const char *type, double loss)
 {
-    return json_is_string(value) ? json_string_value(value) : "unknown";
+    fprintf(out, "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- gpt-train\n- %s\n", type);
+    if (isfinite(loss))
+        fprintf(out,
+                "model-index:\n- name: \"%s\"\n  results:\n  - task:\n      type: text-generation\n    dataset:\n"
+                "      name: \"%s\"\n      type: \"%s\"\n      split: validation\n    metrics:\n    - type: loss\n"
+                "      value: %.4f\n    - type: perplexity\n      value: %.4f\n",
+                name, dataset, dataset, loss, exp(loss));
+    fputs("---\n\n", out);
 }
 
-static const char *dataset_of(const struct card *card)
+static void card_write(const struct export_options *options, const json_t *config, const struct run_record *run,
+                       FILE *out)
 {
-    const json_t *value = json_object_get(card->options->checkpoint->record.state.configuration, "dataset");
-    return file_name_of(text_of(value ? value : json_object_get(card->run->facts, "dataset")));
-}
-
-static void head_put(const struct card *card)
-{
-    const double loss = card->run->last[RUN_VAL_LOSS];
-    fputs("---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- gpt-train\n- ", card->out);
-    name_put(card, text_of(json_object_get(card->config, "model_type")));
-    if (isfinite(loss)) {
-        fputs("\nmodel-index:\n- name: \"", card->out);
-        name_put(card, card->options->name);
-        fputs("\"\n  results:\n  - task:\n      type: text-generation\n    dataset:\n      name: \"", card->out);
-        name_put(card, dataset_of(card));
-        fputs("\"\n      type: \"", card->out);
-        name_put(card, dataset_of(card));
-        fprintf(
-            card->out,
-            "\"\n      split: validation\n    metrics:\n    - type: loss\n      value: %.4f\n    - type: perplexity\n"
-            "      value: %.4f",
-            loss, exp(loss));
-    }
-    fputs("\n---\n\n", card->out);
-}
-
-static void row_put(const struct card *card, const char *name, const char *text)
-{
-    fprintf(card->out, "| %s | ", name);
-    name_put(card, text);
-    fputs(" |\n", card->out);
-}
-
-static void training_put(const struct card *card)
-{
-    const struct run_record *run = card->run;
-    const struct checkpoint *checkpoint = card->options->checkpoint;
-    char text[128];
-    if (checkpoint->kind != CHECKPOINT_OURS)
-        return;
-    row_put(card, "training data", dataset_of(card));
-    snprintf(text, sizeof text, "%" PRId64 ", %" PRId64 " tokens", checkpoint->record.state.iter,
-             checkpoint->record.state.tokens_seen);
-    row_put(card, "updates", text);
-    snprintf(text, sizeof text, "%.4f at iteration %" PRId64 " (perplexity %.2f)", run->last[RUN_VAL_LOSS],
-             run->evaluated_iter, exp(run->last[RUN_VAL_LOSS]));
-    if (isfinite(run->last[RUN_VAL_LOSS]))
-        row_put(card, "validation loss", text);
+    const struct checkpoint *checkpoint = options->checkpoint;
+    const struct model_config *model = &checkpoint->config;
+    const double loss = run->last[RUN_VAL_LOSS];
+    const json_t *dataset = json_object_get(checkpoint->record.state.configuration, "dataset");
+    char name[PLAIN_MAX], data[PLAIN_MAX], text[PLAIN_MAX];
+    json_t *owned = json_string(options->name);
+    plain(name, owned);
+    json_decref(owned);
+    plain(data, dataset);
+    head_write(out, name, file_name_of(data), plain(text, json_object_get(config, "model_type")), loss);
+    fprintf(out, "# %s\n\nA language model trained with gpt-train.\n\n| | |\n|---|---|\n| class | %s |\n", name,
+            plain(text, json_array_get(json_object_get(config, "architectures"), 0)));
+    fprintf(out, "| parameters | %.2f million, without positions |\n",
+            (double)model_parameter_count_no_positions(model) / 1e6);
+    fprintf(out, "| shape | %" PRId32 " layers, %" PRId32 " heads, %" PRId32 " channels, context %" PRId32 " |\n",
+            model->n_layer, model->n_head, model->n_embd, model->block_size);
+    if (checkpoint->kind == CHECKPOINT_OURS)
+        fprintf(out, "| training data | %s |\n| updates | %" PRId64 ", %" PRId64 " tokens |\n", data,
+                checkpoint->record.state.iter, checkpoint->record.state.tokens_seen);
+    if (isfinite(loss))
+        fprintf(out, "| validation loss | %.4f at iteration %" PRId64 ", perplexity %.2f |\n", loss,
+                run->evaluated_iter, exp(loss));
     if (json_object_get(run->facts, "device"))
-        row_put(card, "device", text_of(json_object_get(run->facts, "device")));
-}
-
-static void body_put(const struct card *card)
-{
-    const struct model_config *config = &card->options->checkpoint->config;
-    char text[128];
-    fputs("# ", card->out);
-    name_put(card, card->options->name);
-    fputs("\n\nA language model trained with gpt-train.\n\n| | |\n|---|---|\n", card->out);
-    row_put(card, "class", text_of(json_array_get(json_object_get(card->config, "architectures"), 0)));
-    snprintf(text, sizeof text, "%.2f million without positions",
-             (double)model_parameter_count_no_positions(config) / 1e6);
-    row_put(card, "parameters", text);
-    snprintf(text, sizeof text, "%" PRId32 " layers, %" PRId32 " heads, %" PRId32 " channels, context %" PRId32,
-             config->n_layer, config->n_head, config->n_embd, config->block_size);
-    row_put(card, "shape", text);
-    training_put(card);
+        fprintf(out, "| device | %s |\n", plain(text, json_object_get(run->facts, "device")));
+    if (json_object_get(run->facts, "categories"))
+        fputs("\n![Memory of the training run](" EXPORT_CARD_PICTURE ")\n", out);
     fputs("\n    from transformers import pipeline\n    print(pipeline(\"text-generation\", \".\")(\"Once\"))\n\n"
           "The licence is not stated: the owner adds `license:` to the head of this file.\n",
-          card->out);
+          out);
 }
 
-/* Writes a file of the folder from what `put` prints; none if it returns false. */
-static enum gt_status file_put(struct card *card, const char *folder, const char *name,
-                               bool (*put)(const struct card *))
+/* Begins a file of the folder; `out` is for what it is to contain. */
+static enum gt_status file_begin(const char *folder, const char *name, FILE **out)
 {
-    char path[FILE_PATH_MAX], *text = NULL;
-    size_t count = 0;
+    char path[FILE_PATH_MAX];
     TRY(file_join(path, folder, name));
-    card->out = open_memstream(&text, &count);
-    const bool any = card->out && put(card);
-    if (!card->out || fclose(card->out) != 0) {
-        log_error("out of memory: %s", name);
-        free(text);
-        return GT_NO_MEMORY;
-    }
-    const enum gt_status status = any ? file_replace(path, text, count) : GT_OK;
-    free(text);
-    return status;
+    *out = fopen(path, "wxe");
+    return *out ? GT_OK : file_error(path, "create");
 }
 
-static bool card_put(const struct card *card)
+static enum gt_status file_end(FILE *out, const char *name)
 {
-    head_put(card);
-    body_put(card);
-    if (json_object_get(card->run->facts, "categories"))
-        fputs("\n![Memory of the training run](" EXPORT_CARD_PICTURE ")\n", card->out);
-    return true;
-}
-
-static bool picture_put(const struct card *card)
-{
-    return report_memory_draw(card->run, card->out);
-}
-
-/* Reads the metrics up to the checkpoint, if there are any. */
-static enum gt_status run_read(const struct card *card)
-{
-    const struct checkpoint *checkpoint = card->options->checkpoint;
-    TRY(run_record_open(card->run, card->options->run, card->options->name));
-    if (checkpoint->kind != CHECKPOINT_OURS || !file_exists(card->run->file.path))
-        return GT_OK;
-    card->run->until = checkpoint->record.state.iter;
-    return run_record_update(card->run);
+    const bool failed = fflush(out) != 0 || ferror(out) || fsync(fileno(out)) != 0;
+    return fclose(out) != 0 || failed ? file_error(name, "write") : GT_OK;
 }
 
 enum gt_status export_card_write(const struct export_options *options, const json_t *config, const char *folder)
 {
-    struct card card = {.options = options, .config = config};
-    TRY(HOSTMEM_NEW(options->mem, 1, "the model card", &card.run));
-    enum gt_status status = run_read(&card);
+    const struct checkpoint *checkpoint = options->checkpoint;
+    struct run_record *run;
+    FILE *out = NULL;
+    TRY(HOSTMEM_NEW(options->mem, 1, "the model card", &run));
+    enum gt_status status = run_record_open(run, options->run, options->name);
+    run->until = checkpoint->record.state.iter;
+    if (status == GT_OK && checkpoint->kind == CHECKPOINT_OURS && file_exists(run->file.path))
+        status = run_record_update(run);
     if (status == GT_OK)
-        status = file_put(&card, folder, EXPORT_CARD_NAME, card_put);
-    if (status == GT_OK)
-        status = file_put(&card, folder, EXPORT_CARD_PICTURE, picture_put);
-    run_record_close(card.run);
-    hostmem_free(options->mem, card.run);
+        status = file_begin(folder, EXPORT_CARD_NAME, &out);
+    if (status == GT_OK) {
+        card_write(options, config, run, out);
+        status = file_end(out, EXPORT_CARD_NAME);
+    }
+    if (status == GT_OK && json_object_get(run->facts, "categories")) {
+        status = file_begin(folder, EXPORT_CARD_PICTURE, &out);
+        if (status == GT_OK) {
+            (void)report_memory_draw(run, out);
+            status = file_end(out, EXPORT_CARD_PICTURE);
+        }
+    }
+    run_record_close(run);
+    hostmem_free(options->mem, run);
     return status;
 }

@@ -20,7 +20,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "io/checkpoint.h"
-#include "io/export_card.h"
+#include "io/export.h"
 #include "io/export_hf_tokens.h"
 #include "io/hf_config.h"
 
@@ -150,7 +150,9 @@ static enum gt_status configs_write(const struct hf_export *export)
         status = json_save(export, CHECKPOINT_CONFIG_NAME, config);
     if (status == GT_OK)
         status = json_save(export, GENERATION_NAME, generation);
-    if (status == GT_OK && !export->has_card)
+    if (status == GT_OK && export->has_card)
+        log_note("%s: " EXPORT_CARD_NAME " is left as it is", export->options->output);
+    else if (status == GT_OK)
         status = export_card_write(export->options, config, export->aside);
     json_decref(generation);
     json_decref(config);

@@ -8,7 +8,7 @@ libgpttrain_a_SOURCES += \
 	src/io/checkpoint_record.c src/io/checkpoint_record.h \
 	src/io/checkpoint_save.c \
 	src/io/export.c src/io/export.h \
-	src/io/export_card.c src/io/export_card.h \
+	src/io/export_card.c \
 	src/io/export_gguf.c \
 	src/io/export_hf.c \
 	src/io/export_hf_tokens.c src/io/export_hf_tokens.h \

@@ -14,14 +14,11 @@
 #include "base/svg.h"
 #include "report/report.h"
 
-#define CHART_WIDTH 480.0
-#define CHART_HEIGHT 264.0
-#define LEFT 62.0
+#define LEFT 62.0 /* of the plot, in a chart of 480 x 264 */
 #define RIGHT 460.0
 #define TOP 8.0
 #define BOTTOM 222.0
 #define DOTS_MAX 100
-#define FIELDS_MAX 2
 #define COLOURS 6 /* of runs, .r0 and so on */
 
 struct page {
@@ -33,26 +30,21 @@ struct page {
 static const struct chart {
     const char *title;
     enum run_axis axis;
-    enum run_field fields[FIELDS_MAX]; /* the second may repeat the first */
+    enum run_field fields[2]; /* the second may repeat the first */
     bool from_zero;
-    const char *forecast; /* start line's number to compare with, or NULL */
+    const char *forecast; /* number of the start lines to compare with, or NULL */
 } charts[] = {
     {"Loss by iteration", RUN_ITERATIONS, {RUN_LOSS, RUN_VAL_LOSS}, false, NULL},
     {"Loss by tokens seen", RUN_TOKENS, {RUN_LOSS, RUN_VAL_LOSS}, false, NULL},
     {"Loss by running time", RUN_SECONDS, {RUN_LOSS, RUN_VAL_LOSS}, false, NULL},
     {"Learning rate", RUN_ITERATIONS, {RUN_LR, RUN_LR}, true, NULL},
     {"Norm of the gradient", RUN_ITERATIONS, {RUN_GRAD_NORM, RUN_GRAD_NORM}, true, NULL},
-    {"Tokens per second (dashed: the forecast)",
+    {"Tokens per second (dashed: forecast)",
      RUN_ITERATIONS,
      {RUN_TOKENS_PER_S, RUN_TOKENS_PER_S},
      true,
      "tokens_per_s"},
 };
-
-static const struct run_series *series_of(const struct run_record *run, enum run_field field)
-{
-    return &run->series[field == RUN_TRAIN_LOSS || field == RUN_VAL_LOSS];
-}
 
 /* ---- charts ---- */
 
@@ -71,47 +63,51 @@ static void range_extend(struct range *range, double value)
     range->high = value > range->high ? value : range->high;
 }
 
-static bool point_is_drawn(const struct run_point *point, enum run_axis axis, enum run_field field)
+/* Makes a range wide enough to be divided, whatever values the file has. */
+static void range_widen(struct range *range)
 {
-    return isfinite(point->x[axis]) && point->y[field].finite > 0;
+    const double least = 1e-6 * fmax(fabs(range->low), fabs(range->high));
+    if (!(range->high - range->low > least))
+        range->high = range->low + (least > 0.0 ? least : 1.0);
 }
 
+/* Returns the mean of a point's values; NaN if it has none. */
 static double mean_of(const struct run_point *point, enum run_field field)
 {
-    return point->y[field].sum / (double)point->y[field].finite;
+    return point->y[field].finite > 0 ? point->y[field].sum / (double)point->y[field].finite : (double)NAN;
+}
+
+static const struct run_series *series_of(const struct run_record *run, enum run_field field)
+{
+    return &run->series[field == RUN_VAL_LOSS];
 }
 
 static double chart_forecast(const struct chart *chart, const struct run_record *run)
 {
-    const double value = chart->forecast ? run_number(run->facts, chart->forecast) : (double)NAN;
-    return value > 0.0 ? value : (double)NAN;
+    return chart->forecast ? run_number(run->facts, chart->forecast) : (double)NAN;
 }
 
 /* Returns false when there is nothing to draw. */
 static bool axes_find(const struct page *page, const struct chart *chart, struct axes *out)
 {
     struct axes axes = {chart, {INFINITY, -INFINITY}, {INFINITY, -INFINITY}};
-    for (size_t r = 0; r < page->count; r++) {
-        for (int f = 0; f < FIELDS_MAX; f++) {
-            const struct run_series *series = series_of(&page->runs[r], chart->fields[f]);
-            for (int32_t i = 0; i < series->count; i++) {
-                if (!point_is_drawn(&series->at[i], chart->axis, chart->fields[f]))
-                    continue;
-                range_extend(&axes.x, series->at[i].x[chart->axis]);
-                range_extend(&axes.y, mean_of(&series->at[i], chart->fields[f]));
-            }
+    for (size_t i = 0; i < 2 * RUN_POINTS_MAX * page->count; i++) {
+        const enum run_field field = chart->fields[i % 2];
+        const struct run_series *series = series_of(&page->runs[i / (2 * RUN_POINTS_MAX)], field);
+        const size_t at = i / 2 % RUN_POINTS_MAX;
+        if (at < (size_t)series->count && isfinite(series->at[at].x[chart->axis] + mean_of(&series->at[at], field))) {
+            range_extend(&axes.x, series->at[at].x[chart->axis]);
+            range_extend(&axes.y, mean_of(&series->at[at], field));
         }
-        if (isfinite(axes.x.low) && isfinite(chart_forecast(chart, &page->runs[r])))
-            range_extend(&axes.y, chart_forecast(chart, &page->runs[r]));
     }
     if (!isfinite(axes.x.low))
         return false;
+    for (size_t r = 0; r < page->count; r++)
+        range_extend(&axes.y, chart_forecast(chart, &page->runs[r]));
     if (chart->from_zero)
         range_extend(&axes.y, 0.0);
-    const double room = 0.04 * (axes.y.high - axes.y.low);
-    axes.y.high += room > 0.0 ? room : fabs(axes.y.high) + 1.0;
-    axes.y.low -= chart->from_zero ? 0.0 : room;
-    axes.x.high += axes.x.high > axes.x.low ? 0.0 : 1.0;
+    range_widen(&axes.x);
+    range_widen(&axes.y);
     *out = axes;
     return true;
 }
@@ -125,7 +121,7 @@ static double x_of(const struct axes *axes, double value)
 static double y_of(const struct axes *axes, double value)
 {
     const double share = (value - axes->y.low) / (axes->y.high - axes->y.low);
-    return BOTTOM - (BOTTOM - TOP) * (share < 0.0 ? 0.0 : share > 1.0 ? 1.0 : share);
+    return BOTTOM - (BOTTOM - TOP) * fmin(fmax(share, 0.0), 1.0);
 }
 
 /* Writes the name of the axis.  Returns the unit in which its numbers are short. */
@@ -135,11 +131,12 @@ static double axis_unit(enum run_axis axis, double high, char name[static 32])
     static const char *const words[2][4] = {{"", "thousand ", "million ", "billion "},
                                             {"seconds", "minutes", "hours", "days"}};
     static const char *const nouns[RUN_AXES] = {"iterations", "tokens", ""};
+    const bool is_time = axis == RUN_SECONDS;
     int at = 0;
-    while (at < 3 && high >= 2.0 * units[axis == RUN_SECONDS][at + 1])
+    while (at < 3 && high >= 2.0 * units[is_time][at + 1])
         at++;
-    snprintf(name, 32, "%s%s", words[axis == RUN_SECONDS][at], nouns[axis]);
-    return units[axis == RUN_SECONDS][at];
+    snprintf(name, 32, "%s%s", words[is_time][at], nouns[axis]);
+    return units[is_time][at];
 }
 
 static void axes_draw(const struct axes *axes, FILE *out)
@@ -161,49 +158,41 @@ static void axes_draw(const struct axes *axes, FILE *out)
     svg_text(out, (LEFT + RIGHT) / 2, BOTTOM + 37, SVG_MIDDLE, SVG_TEXT_SIZE, SVG_INK, "%s", name);
 }
 
-/* Draws the means of a series; dots where it has few points. */
-static void curve_draw(const struct axes *axes, const struct run_series *series, enum run_field field, FILE *out)
+enum mark { MARK_MEAN, MARK_EXTREMES, MARK_DOT, MARK_BAD };
+
+/* Draws one kind of mark at each point of a series. */
+static void marks_draw(const struct axes *axes, const struct run_series *series, enum run_field field, enum mark mark,
+                       FILE *out)
 {
-    const enum run_axis axis = axes->chart->axis;
-    const bool is_evaluation = field == RUN_VAL_LOSS;
     char move = 'M';
-    fprintf(out, "<path fill=\"none\" stroke=\"currentColor\" stroke-width=\"%s\" d=\"", is_evaluation ? "2" : "1");
     for (int32_t i = 0; i < series->count; i++) {
-        const bool drawn = point_is_drawn(&series->at[i], axis, field);
-        if (drawn)
-            fprintf(out, "%c%.1f %.1f", move, x_of(axes, series->at[i].x[axis]),
-                    y_of(axes, mean_of(&series->at[i], field)));
+        const struct run_point *point = &series->at[i];
+        const double x = x_of(axes, point->x[axes->chart->axis]), y = y_of(axes, mean_of(point, field));
+        const bool drawn = isfinite(x) && point->y[field].finite > 0;
+        if (mark == MARK_MEAN && drawn)
+            fprintf(out, "%c%.1f %.1f", move, x, y);
+        else if (mark == MARK_EXTREMES && drawn && point->y[field].finite > 1)
+            fprintf(out, "M%.1f %.1fV%.1f", x, y_of(axes, point->y[field].low), y_of(axes, point->y[field].high));
+        else if (mark == MARK_DOT && drawn)
+            fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\"><title>%.4g</title></circle>\n", x, y,
+                    mean_of(point, field));
+        else if (mark == MARK_BAD && isfinite(x) && point->y[field].not_finite > 0)
+            fprintf(out, "<path class=\"bad\" d=\"M%.1f %.1fl4 8h-8z\"><title>%" PRId64 " not finite</title></path>\n",
+                    x, TOP, point->y[field].not_finite);
         move = drawn ? 'L' : 'M';
-    }
-    fputs("\"/>\n", out);
-    for (int32_t i = 0; (is_evaluation || series->count == 1) && series->count <= DOTS_MAX && i < series->count; i++) {
-        if (point_is_drawn(&series->at[i], axis, field))
-            fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"currentColor\"/>\n",
-                    x_of(axes, series->at[i].x[axis]), y_of(axes, mean_of(&series->at[i], field)));
     }
 }
 
-/* Draws the least and the greatest values of points that stand for several records, and marks values that are not
- * finite. */
-static void extremes_draw(const struct axes *axes, const struct run_series *series, enum run_field field, FILE *out)
+static void curve_draw(const struct axes *axes, const struct run_series *series, enum run_field field, FILE *out)
 {
-    const enum run_axis axis = axes->chart->axis;
-    fputs("<path stroke=\"currentColor\" opacity=\"0.3\" d=\"", out);
-    for (int32_t i = 0; i < series->count; i++) {
-        const struct run_point *point = &series->at[i];
-        if (point->y[field].finite > 1 && isfinite(point->x[axis]))
-            fprintf(out, "M%.1f %.1fV%.1f", x_of(axes, point->x[axis]), y_of(axes, point->y[field].low),
-                    y_of(axes, point->y[field].high));
-    }
+    fputs("<path opacity=\"0.3\" d=\"", out);
+    marks_draw(axes, series, field, MARK_EXTREMES, out);
+    fprintf(out, "\"/>\n<path stroke-width=\"%d\" d=\"", field == RUN_VAL_LOSS ? 2 : 1);
+    marks_draw(axes, series, field, MARK_MEAN, out);
     fputs("\"/>\n", out);
-    for (int32_t i = 0; i < series->count; i++) {
-        const struct run_point *point = &series->at[i];
-        if (point->y[field].not_finite > 0 && isfinite(point->x[axis]))
-            fprintf(out,
-                    "<path class=\"bad\" d=\"M%.1f %.1fl4 8h-8z\"><title>iteration %.0f: %" PRId64
-                    " not finite</title></path>\n",
-                    x_of(axes, point->x[axis]), TOP, point->x[RUN_ITERATIONS], point->y[field].not_finite);
-    }
+    if (series->count == 1 || (field == RUN_VAL_LOSS && series->count <= DOTS_MAX))
+        marks_draw(axes, series, field, MARK_DOT, out);
+    marks_draw(axes, series, field, MARK_BAD, out);
 }
 
 static void chart_draw(const struct page *page, const struct chart *chart)
@@ -212,20 +201,17 @@ static void chart_draw(const struct page *page, const struct chart *chart)
     FILE *out = page->out;
     if (!axes_find(page, chart, &axes))
         return;
-    fprintf(out, "<figure><figcaption>%s</figcaption>\n<svg viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"%s\">\n",
-            chart->title, CHART_WIDTH, CHART_HEIGHT, chart->title);
+    fprintf(out, "<figure><figcaption>%s</figcaption>\n<svg viewBox=\"0 0 480 264\" role=\"img\" aria-label=\"%s\">\n",
+            chart->title, chart->title);
     axes_draw(&axes, out);
     for (size_t r = 0; r < page->count; r++) {
         const double forecast = chart_forecast(chart, &page->runs[r]);
         fprintf(out, "<g class=\"r%zu\">\n", r % COLOURS);
-        for (int f = 0; f < FIELDS_MAX && (f == 0 || chart->fields[f] != chart->fields[0]); f++) {
-            const struct run_series *series = series_of(&page->runs[r], chart->fields[f]);
-            extremes_draw(&axes, series, chart->fields[f], out);
-            curve_draw(&axes, series, chart->fields[f], out);
-        }
+        for (int f = 0; f < 2 && (f == 0 || chart->fields[f] != chart->fields[0]); f++)
+            curve_draw(&axes, series_of(&page->runs[r], chart->fields[f]), chart->fields[f], out);
         if (isfinite(forecast))
-            fprintf(out, "<path stroke=\"currentColor\" stroke-dasharray=\"6 4\" d=\"M%.1f %.1fH%.1f\"/>\n", LEFT,
-                    y_of(&axes, forecast), RIGHT);
+            fprintf(out, "<path stroke-dasharray=\"6 4\" d=\"M%.1f %.1fH%.1f\"/>\n", LEFT, y_of(&axes, forecast),
+                    RIGHT);
         fputs("</g>\n", out);
     }
     fputs("</svg></figure>\n", out);
@@ -246,7 +232,7 @@ bool report_memory_draw(const struct run_record *run, FILE *out)
         total += json_number_value(value);
         used += json_number_value(value) > 0.0;
     }
-    if (!(total > 0.0))
+    if (!(total > 0.0 && total < 1e30))
         return false;
     fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 480 %zu\" font-family=\"sans-serif\">\n",
             60 + 20 * used);
@@ -396,22 +382,6 @@ static void settings_write(const struct page *page)
     fputs("</table></div>\n", page->out);
 }
 
-static void evaluations_write(const struct page *page, const struct run_record *run)
-{
-    fputs("<details><summary>Evaluations of ", page->out);
-    svg_escape(page->out, run->name);
-    fprintf(page->out, "</summary>\n<table><tr><th>iteration<th>training loss<th>validation loss\n");
-    for (int32_t i = 0; i < run->series[1].count; i++) {
-        const struct run_point *point = &run->series[1].at[i];
-        fputs("<tr>", page->out);
-        number_write(page, "%.0f", point->x[RUN_ITERATIONS]);
-        number_write(page, "%.4f", mean_of(point, RUN_TRAIN_LOSS));
-        number_write(page, "%.4f", mean_of(point, RUN_VAL_LOSS));
-        fputs("\n", page->out);
-    }
-    fputs("</table></details>\n", page->out);
-}
-
 static void samples_write(const struct page *page, const struct run_record *run)
 {
     const json_t *sample;
@@ -438,7 +408,8 @@ static const char style[] =
     "h1{font-size:1.5em}h2{font-size:1.2em;margin:1.6em 0 .4em}h3{font-size:1em;margin:1em 0 .2em}"
     ".charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr));gap:20px}"
     "figure{margin:0;min-width:0}svg{display:block;width:100%;height:auto}"
-    "svg text{fill:var(--ink);stroke:none}svg line{stroke:var(--line)}.bad{fill:#d62728}"
+    "svg text{fill:var(--ink);stroke:none}svg line{stroke:var(--line)}g path{fill:none;stroke:currentColor}"
+    "circle{fill:currentColor}g .bad{fill:#d62728;stroke:none}"
     ".r0{color:#4477aa}.r1{color:#ee6677}.r2{color:#228833}.r3{color:#b8860b}.r4{color:#3bb0c9}.r5{color:#aa3377}"
     ".runs tbody{display:table-row}.runs tr{display:table-cell}.runs th,.runs td{display:block;white-space:nowrap;"
     "min-height:1.45em}.wide{overflow-x:auto}table{border-collapse:collapse}"
@@ -476,9 +447,7 @@ static void page_draw(const struct page *page, int refresh_s)
     fputs("</div>\n", page->out);
     memory_draw(page);
     settings_write(page);
-    fputs("<h2>Evaluations and samples</h2>\n", page->out);
-    for (size_t r = 0; r < page->count; r++)
-        evaluations_write(page, &page->runs[r]);
+    fputs("<h2>Samples</h2>\n", page->out);
     for (size_t r = 0; r < page->count; r++)
         samples_write(page, &page->runs[r]);
     fputs("</body></html>\n", page->out);

@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
-#include "report/metrics_read.h"
+#include "report/report.h"
 
 #define METRICS_OLD_NAME "metrics-old.jsonl"
 #define METRICS_KEPT_BYTES (sizeof "metrics-01234567.jsonl")

@@ -38,37 +38,39 @@ static void run_write(struct trainer *t)
     (void)metrics_line_write(&t->metrics, &line);
 }
 
+static void keys_end(struct trainer *t, struct metrics_line *line)
+{
+    metrics_add(line, "}");
+    (void)metrics_line_write(&t->metrics, line);
+    line->used = 0;
+}
+
 /* Writes as many lines as the keys need. */
 static void keys_write(struct trainer *t)
 {
     struct config defaults;
     struct metrics_line line = {.used = 0};
-    char value[CONFIG_VALUE_TEXT_MAX], otherwise[CONFIG_VALUE_TEXT_MAX];
     config_defaults(&defaults, CONFIG_TRAIN);
     for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
         const struct config_key_info *info = config_key_info_get((enum config_key)key);
+        char value[CONFIG_VALUE_TEXT_MAX], otherwise[CONFIG_VALUE_TEXT_MAX];
         config_key_text(value, t->config, (enum config_key)key);
-        config_key_text(otherwise, &defaults, (enum config_key)key);
         if ((info->flags & CONFIG_INVOCATION) != 0 || (info->programs & CONFIG_TRAIN) == 0 ||
-            strcmp(value, otherwise) == 0)
+            strcmp(value, config_key_text(otherwise, &defaults, (enum config_key)key)) == 0)
             continue;
-        if (line.used > METRICS_LINE_MAX - METRICS_TEXT_MAX - 64) {
-            metrics_add(&line, "}");
-            (void)metrics_line_write(&t->metrics, &line);
-            line.used = 0;
+        if (line.used == 0) {
+            metrics_start_begin(&line, t->state.iter, "keys");
+            metrics_add(&line, ",\"keys\":{");
+        } else {
+            metrics_add(&line, ",");
         }
-        if (line.used > 0) {
-            text_add(&line, info->name, value);
-            continue;
-        }
-        metrics_start_begin(&line, t->state.iter, "keys");
-        metrics_add(&line, ",\"keys\":{\"%s\":", info->name);
+        metrics_add(&line, "\"%s\":", info->name);
         metrics_add_text(&line, value, strlen(value), METRICS_TEXT_MAX);
+        if (line.used > METRICS_LINE_MAX - METRICS_TEXT_MAX - 64)
+            keys_end(t, &line);
     }
-    if (line.used == 0)
-        return;
-    metrics_add(&line, "}");
-    (void)metrics_line_write(&t->metrics, &line);
+    if (line.used > 0)
+        keys_end(t, &line);
 }
 
 static void plan_write(struct trainer *t)

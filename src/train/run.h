@@ -9,7 +9,6 @@
 
 #include "base/contention.h"
 #include "base/progress.h"
-#include "report/report.h"
 #include "train/diagnose.h"
 #include "train/feed.h"
 #include "train/forecast.h"

@@ -137,7 +137,7 @@ def diverged():
         check("is not saved" in run.stderr, f"{dtype}: what had diverged was saved")
         last = int(re.findall(r"iter (\d+): .*this update is skipped", run.stderr)[-1])
         short = train(out + "-short", f"--max_iters={last - 3}", *absurd, status=1)
-        check(f"error: iter {last - 2} is not saved" in short.stderr, f"{dtype}: an end whose save is refused: {short.stderr[-300:]}")
+        check(f"error[diverged]: iter {last - 2} is not saved" in short.stderr, f"{dtype}: an end whose save is refused: {short.stderr[-300:]}")
         check(finite(out), f"{dtype}: a weight is not finite")
         judged = train(out, "--init_from=resume", f"--dtype={dtype}", "--eval_only=True").stdout
         loss = next(line for line in judged.splitlines() if "val loss" in line).split()[-1]

@@ -128,6 +128,11 @@ def page():
     run(GPT_REPORT, "--output=both.html", hostile, "run", "run/metrics.jsonl")
     both = page_check("both.html")
     check("What is configured differently" in both.text and both.text.count("16") > 0, "a comparison")
+    for number, values in enumerate((["1e300", "-1e300"], ["1e29", "-1e29", "3"], ["1e-300"], ["1", "1.0000000000000002"], ["0"])):
+        write(f"odd-{number}/metrics.jsonl", "".join(step_line(2 ** 63 - 9 + at, value, ',"tokens":1e300,"time":-1e29')
+                                                    for at, value in enumerate(values)))
+        run(GPT_REPORT, "--output=odd.html", f"odd-{number}", f"odd-{number}")
+        check(page_check("odd.html").tags.count("figure") == 5 + (number > 0), f"numbers {values}")
     write("empty/metrics.jsonl", "")
     for words, said in ((["absent"], "no such file"), (["empty"], "no record"), ([], "1 to 16 runs"), (["--output=data", "run"], "is a folder"),
                         (["--format=csv", "run"], "html, tensorboard"), (["--output=", "run"], "expected a path")):

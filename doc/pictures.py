@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Makes the pictures of the documentation with the programs of a build.
+
+Usage: doc/pictures.py BUILD [memory] [session] [report]
+
+  memory   memory-124m.svg: the plan of config/gpt2_124m.py at 64 x 1024 on a 12 GB card
+  session  session.svg: a session in a terminal, as it went, replayed by the style sheet: PyTorch's message, the answer
+           of --explain_oom, a small model that is trained and writes
+  report   report.svg: two curves of gpt-report
+session and report train for a minute on the sources of this folder.
+"""
+import html
+import os
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+DOC = os.path.dirname(os.path.abspath(__file__))
+SOURCE = os.path.dirname(DOC)
+PLAN = [os.path.join(SOURCE, "config", "gpt2_124m.py"), "--batch_size=64", "--gradient_accumulation_steps=1",
+        "--device_profile=rtx3060-12g", "--plan=svg"]
+MESSAGE = ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of 11.63 GiB of which\n"
+           "1.71 GiB is free. Including non-PyTorch memory, this process has 9.66 GiB memory in use. Of the allocated memory\n"
+           "9.38 GiB is allocated by PyTorch, and 81.04 MiB is reserved by PyTorch but unallocated.\n")
+SMALL = "--n_layer=3 --n_head=4 --n_embd=96 --block_size=64 --batch_size=12 --gradient_accumulation_steps=1 --learning_rate=3e-3"
+SESSION = ["cat oom.txt",
+           "gpt-train gpt2_124m.py --batch_size=64 --gradient_accumulation_steps=1 --explain_oom=oom.txt",
+           "gpt-prepare --tokenizer=chars --out-dir=data/code src | head -3",
+           f"gpt-train --dataset=code {SMALL} \\\n    --max_iters=400 --eval_interval=100 --eval_iters=10 --log_interval=10 --sample_tokens=150 --report",
+           "gpt-sample --out_dir=out --num_samples=1 --max_new_tokens=300 --start='static '"]
+ROWS, COLUMNS, WIDTH, HEIGHT, READING_S = 30, 108, 8.4, 18, 3.0
+
+
+def small(picture):
+    """Returns an SVG without tooltips, which no reader of a document sees, and with fewer digits."""
+    text = re.sub(r"<title>[^<]*</title>", "", picture)
+    text = re.sub(r' (?:class|id)="[^"]*"', "", text).replace("></rect>", "/>")
+    text = re.sub(r'="(-?\d+\.\d\d)"', lambda number: f'="{float(number[1]):.1f}"'.replace('.0"', '"'), text)
+    return text.replace(">\n<", "><") + "\n"
+
+
+def memory(build):
+    return small(subprocess.run([os.path.join(build, "gpt-train"), *PLAN], check=True, capture_output=True, text=True).stdout)
+
+
+def record(command, folder, build):
+    """Runs a command in a terminal; returns its lines as (seconds, text).  A line that is drawn again counts once."""
+    begin, lines, rest = time.monotonic(), [], b""
+    master, slave = pty.openpty()
+    environment = {**os.environ, "PATH": build + os.pathsep + os.environ["PATH"], "COLUMNS": str(COLUMNS), "TERM": "dumb"}
+    process = subprocess.Popen(["sh", "-c", command], cwd=folder, env=environment, stdin=slave, stdout=slave, stderr=slave)
+    os.close(slave)
+    while True:
+        try:
+            piece = os.read(master, 65536)
+        except OSError:
+            piece = b""
+        if not piece:
+            break
+        *whole, rest = (rest + piece).split(b"\n")
+        lines += [(time.monotonic() - begin, line.decode(errors="replace").rstrip("\r").split("\r")[-1]) for line in whole]
+    process.wait()
+    os.close(master)
+    return lines
+
+
+def terminal(lines):
+    """Returns an SVG that shows each line at its time and scrolls.  Without animation it shows the last screen."""
+    end = lines[-1][0] + READING_S
+    scrolls = "".join(f"{100 * seconds / end:.3f}%{{transform:translateY({-HEIGHT * max(0, at - ROWS + 1)}px)}}"
+                      for at, (seconds, _) in enumerate(lines) if at >= ROWS)
+    last = -HEIGHT * max(0, len(lines) - ROWS)
+    body = "".join(f'<text y="{HEIGHT * (at + 1)}" style="animation-delay:{seconds:.2f}s"{" class=p" if text.startswith("$") else ""}>'
+                   f"{html.escape(text[:COLUMNS], quote=False)}</text>" for at, (seconds, text) in enumerate(lines) if text)
+    body = body.replace(" class=p", ' class="p"')
+    size = f"{COLUMNS * WIDTH + 24:.0f} {ROWS * HEIGHT + 24}"
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}"><style>'
+            "text{font:14px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;white-space:pre;fill:#ddd}.p{fill:#8fd18f}"
+            "@media(prefers-reduced-motion:no-preference){text{animation:show 1ms backwards}@keyframes show{from{visibility:hidden}}"
+            f"g g{{animation:scroll {end:.2f}s step-end}}@keyframes scroll{{0%{{transform:none}}{scrolls}}}}}"
+            f"g g{{transform:translateY({last}px)}}</style>"
+            f'<rect width="100%" height="100%" rx="8" fill="#1b1d21"/><svg x="12" y="12" width="{COLUMNS * WIDTH:.0f}" height="{ROWS * HEIGHT}">'
+            f"<g><g>{body}</g></g></svg></svg>\n")
+
+
+def prepare(folder):
+    os.symlink(os.path.join(SOURCE, "src"), os.path.join(folder, "src"))
+    os.symlink(PLAN[0], os.path.join(folder, "gpt2_124m.py"))
+    with open(os.path.join(folder, "oom.txt"), "w", encoding="ascii") as file:
+        file.write(MESSAGE)
+
+
+def session(build, folder):
+    lines, at = [], 0.0
+    for command in SESSION:
+        lines += [(at, text) for text in ("$ " + command).split("\n")]
+        said = record(command, folder, build)
+        lines += [(at + 0.5 + seconds, text) for seconds, text in said]
+        lines.append((lines[-1][0], ""))
+        at = lines[-1][0] + READING_S
+    return terminal(lines)
+
+
+def report(build, folder):
+    """Returns two curves of the page side by side, with its style."""
+    for rate in ("3e-3", "1e-3"):
+        record(f"gpt-train --dataset=code {SMALL} --learning_rate={rate} --max_iters=800 --eval_interval=100 --eval_iters=10 --out_dir=lr-{rate}",
+               folder, build)
+    record("gpt-report lr-3e-3 lr-1e-3", folder, build)
+    with open(os.path.join(folder, "report.html"), encoding="utf-8") as file:
+        page = file.read()
+    charts = re.findall(r"<figcaption>(.*?)</figcaption>\s*<svg[^>]*>(.*?)</svg>", page, re.S)
+    style = re.search(r"<style>(.*?)</style>", page, re.S)[1].replace("svg{display:block;width:100%;height:auto}", "")
+    parts = "".join(f'<svg x="{500 * at}" y="20" width="480" height="264">{chart}</svg><text x="{500 * at + 62}" y="16">{title}</text>'
+                    for at, (title, chart) in enumerate((charts[0], charts[3])))
+    return ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 980 290" font-family="sans-serif">'
+            f'<style>{style}</style><rect width="980" height="290" style="fill:var(--back)"/>{re.sub("<title>[^<]*</title>", "", parts)}</svg>\n')
+
+
+def main():
+    build, names = os.path.abspath(sys.argv[1]), sys.argv[2:] or ["memory", "session", "report"]
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(folder)
+        record(SESSION[2], folder, build)
+        made = {"memory": ("memory-124m.svg", lambda: memory(build)), "session": ("session.svg", lambda: session(build, folder)),
+                "report": ("report.svg", lambda: report(build, folder))}
+        for name in names:
+            path, make = made[name]
+            picture = make()
+            with open(os.path.join(DOC, path), "w", encoding="utf-8") as file:
+                file.write(picture)
+            print(f"doc/{path}: {len(picture)} bytes")
+
+
+if __name__ == "__main__":
+    main()

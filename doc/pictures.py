@@ -22,15 +22,16 @@ DOC = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(DOC)
 PLAN = [os.path.join(SOURCE, "config", "gpt2_124m.py"), "--batch_size=64", "--gradient_accumulation_steps=1",
         "--device_profile=rtx3060-12g", "--plan=svg"]
-MESSAGE = ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of 11.63 GiB of which\n"
-           "1.71 GiB is free. Including non-PyTorch memory, this process has 9.66 GiB memory in use. Of the allocated memory\n"
-           "9.38 GiB is allocated by PyTorch, and 81.04 MiB is reserved by PyTorch but unallocated.\n")
-SMALL = "--n_layer=3 --n_head=4 --n_embd=96 --block_size=64 --batch_size=12 --gradient_accumulation_steps=1 --learning_rate=3e-3"
+MESSAGE = ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of 11.63 GiB of "
+           "which 1.71 GiB is free. Including non-PyTorch memory, this process has 9.66 GiB memory in use. Of the allocated "
+           "memory 9.38 GiB is allocated by PyTorch, and 81.04 MiB is reserved by PyTorch but unallocated.\n")
+SMALL = ("--n_layer=2 --n_head=2 --n_embd=64 --block_size=64 --batch_size=12 \\\n    --gradient_accumulation_steps=1 "
+         "--learning_rate=3e-3 --min_lr=1e-4 --warmup_iters=50 --eval_iters=10")
 SESSION = ["cat oom.txt",
            "gpt-train gpt2_124m.py --batch_size=64 --gradient_accumulation_steps=1 --explain_oom=oom.txt",
            "gpt-prepare --tokenizer=chars --out-dir=data/code src | head -3",
-           f"gpt-train --dataset=code {SMALL} \\\n    --max_iters=400 --eval_interval=100 --eval_iters=10 --log_interval=10 --sample_tokens=150 --report",
-           "gpt-sample --out_dir=out --num_samples=1 --max_new_tokens=300 --start='static '"]
+           f"gpt-train --dataset=code {SMALL} \\\n    --max_iters=1000 --lr_decay_iters=1000 --eval_interval=250 --log_interval=50 --sample_tokens=120",
+           "gpt-sample --out_dir=out --num_samples=1 --max_new_tokens=60 --start='static '"]
 ROWS, COLUMNS, WIDTH, HEIGHT, READING_S = 30, 108, 8.4, 18, 3.0
 
 
@@ -50,7 +51,7 @@ def record(command, folder, build):
     """Runs a command in a terminal; returns its lines as (seconds, text).  A line that is drawn again counts once."""
     begin, lines, rest = time.monotonic(), [], b""
     master, slave = pty.openpty()
-    environment = {**os.environ, "PATH": build + os.pathsep + os.environ["PATH"], "COLUMNS": str(COLUMNS), "TERM": "dumb"}
+    environment = {**os.environ, "PATH": build + os.pathsep + os.environ["PATH"], "COLUMNS": str(COLUMNS), "TERM": "dumb", "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(["sh", "-c", command], cwd=folder, env=environment, stdin=slave, stdout=slave, stderr=slave)
     os.close(slave)
     while True:
@@ -69,12 +70,13 @@ def record(command, folder, build):
 
 def terminal(lines):
     """Returns an SVG that shows each line at its time and scrolls.  Without animation it shows the last screen."""
+    lines = [(seconds, text[at:at + COLUMNS]) for seconds, text in lines for at in range(0, max(1, len(text)), COLUMNS)]
     end = lines[-1][0] + READING_S
     scrolls = "".join(f"{100 * seconds / end:.3f}%{{transform:translateY({-HEIGHT * max(0, at - ROWS + 1)}px)}}"
                       for at, (seconds, _) in enumerate(lines) if at >= ROWS)
     last = -HEIGHT * max(0, len(lines) - ROWS)
     body = "".join(f'<text y="{HEIGHT * (at + 1)}" style="animation-delay:{seconds:.2f}s"{" class=p" if text.startswith("$") else ""}>'
-                   f"{html.escape(text[:COLUMNS], quote=False)}</text>" for at, (seconds, text) in enumerate(lines) if text)
+                   f"{html.escape(text, quote=False)}</text>" for at, (seconds, text) in enumerate(lines) if text)
     body = body.replace(" class=p", ' class="p"')
     size = f"{COLUMNS * WIDTH + 24:.0f} {ROWS * HEIGHT + 24}"
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}"><style>'
@@ -107,7 +109,7 @@ def session(build, folder):
 def report(build, folder):
     """Returns two curves of the page side by side, with its style."""
     for rate in ("3e-3", "1e-3"):
-        record(f"gpt-train --dataset=code {SMALL} --learning_rate={rate} --max_iters=800 --eval_interval=100 --eval_iters=10 --out_dir=lr-{rate}",
+        record(f"gpt-train --dataset=code {SMALL} --learning_rate={rate} --max_iters=800 --lr_decay_iters=800 --eval_interval=100 --out_dir=lr-{rate}",
                folder, build)
     record("gpt-report lr-3e-3 lr-1e-3", folder, build)
     with open(os.path.join(folder, "report.html"), encoding="utf-8") as file:

@@ -15,12 +15,14 @@ static void embed_forward_run(const struct cpu_backend *cpu, const struct op_cal
     const struct cpu_floats wpe = cpu_floats_of(cpu, call, EMBED_FORWARD_WPE);
     const union scalar_word *scalars = cpu_operand(cpu, call, EMBED_FORWARD_SCALARS);
     const struct cpu_floats y = cpu_floats_of(cpu, call, EMBED_FORWARD_Y);
+    const int32_t *first = cpu_operand(cpu, call, EMBED_FORWARD_FIRST);
     const int64_t rows = call->operand[EMBED_FORWARD_Y].dims[0], channels = call->operand[EMBED_FORWARD_Y].dims[1];
     const int64_t time = call->attrs.time, position = scalars[SCALAR_POSITION].i;
     assert(wpe.memory == NULL || (position >= 0 && position + time <= call->operand[EMBED_FORWARD_WPE].dims[0]));
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows * channels)))
     for (int64_t n = 0; n < rows; n++) {
         assert(ids[n] >= 0 && ids[n] < call->operand[EMBED_FORWARD_WTE].dims[0]);
+        const int64_t row = position + n % time - (first != NULL ? first[n] : 0);
         float buffer[2][CPU_BLOCK];
         for (int64_t begin = 0; begin < channels; begin += CPU_BLOCK) {
             const int64_t count = min_i64(CPU_BLOCK, channels - begin), at = n * channels + begin;
@@ -29,7 +31,7 @@ static void embed_forward_run(const struct cpu_backend *cpu, const struct op_cal
                 cpu_floats_write(y, at, count, token);
                 continue;
             }
-            const float *place = cpu_floats_read(wpe, (position + n % time) * channels + begin, count, buffer[1]);
+            const float *place = cpu_floats_read(wpe, row * channels + begin, count, buffer[1]);
             float *out = cpu_floats_place(y, at, buffer[0]);
             CPU_OMP(omp simd)
             for (int64_t c = 0; c < count; c++)
@@ -39,11 +41,12 @@ static void embed_forward_run(const struct cpu_backend *cpu, const struct op_cal
     }
 }
 
-/* Rows of dy: the rows in `list`, or first, first + stride, ... if `list` is NULL. */
+/* Rows of dy: the rows in `list`, or first, first + stride, ... if `list` is NULL.  With `starts`, only rows at
+ * `position` of their document count. */
 struct row_set {
     struct cpu_floats dy;
-    const int32_t *list;
-    int64_t first, stride, count;
+    const int32_t *list, *starts;
+    int64_t first, stride, count, time, position;
 };
 
 /* Row `to` of out[*,channels] (+)= the sum of the rows. */
@@ -58,6 +61,8 @@ static void rows_sum(struct cpu_floats out, int64_t to, bool accumulate, const s
             sum[c] = accumulate ? (double)old[c] : 0.0;
         for (int64_t i = 0; i < rows->count; i++) {
             const int64_t n = rows->list != NULL ? rows->list[i] : rows->first + i * rows->stride;
+            if (rows->starts != NULL && n % rows->time - rows->starts[n] != rows->position)
+                continue;
             const float *row = cpu_floats_read(rows->dy, n * channels + begin, width, buffer);
             CPU_OMP(omp simd)
             for (int64_t c = 0; c < width; c++)
@@ -80,6 +85,7 @@ static void embed_backward_run(const struct cpu_backend *cpu, const struct op_ca
     const struct cpu_floats dwpe = cpu_floats_of(cpu, call, EMBED_BACKWARD_DWPE);
     const int64_t rows = call->operand[EMBED_BACKWARD_DY].dims[0], channels = call->operand[EMBED_BACKWARD_DY].dims[1];
     const int64_t time = call->attrs.time, positions = dwpe.memory != NULL ? op_rows(call, EMBED_BACKWARD_DWPE) : 0;
+    const int32_t *first = cpu_operand(cpu, call, EMBED_BACKWARD_FIRST);
     const bool accumulate = op_accumulates(call, EMBED_BACKWARD_DWPE);
     const int threads = cpu_threads_for(cpu, rows * channels);
     (void)threads; /* used only with OpenMP */
@@ -94,7 +100,10 @@ static void embed_backward_run(const struct cpu_backend *cpu, const struct op_ca
     }
     CPU_OMP(omp parallel for schedule(static) num_threads(threads))
     for (int64_t t = 0; t < positions; t++) {
-        const struct row_set rows_at = {.dy = dy, .first = t, .stride = time, .count = t < time ? rows / time : 0};
+        struct row_set rows_at = {.dy = dy, .first = t, .stride = time, .count = t < time ? rows / time : 0};
+        if (first != NULL && t < time)
+            rows_at = (struct row_set){
+                .dy = dy, .starts = first, .first = t, .stride = 1, .count = rows - t, .time = time, .position = t};
         if (t < time || !accumulate)
             rows_sum(dwpe, t, accumulate, &rows_at, channels);
     }

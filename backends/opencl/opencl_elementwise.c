@@ -27,8 +27,9 @@ OPENCL_OP(swiglu_backward, opencl_floats_supported,
                          VALUES(I64(op_columns(call, SWIGLU_BACKWARD_DY))), op_columns(call, SWIGLU_BACKWARD_DY),
                          op_rows(call, SWIGLU_BACKWARD_DY), 0.0))
 OPENCL_OP(embed_forward, opencl_floats_supported,
-          opencl_columns(cl, call, &opencl_source_embed, "gt_embed_forward", "attat",
-                         VALUES(I32(call->attrs.time), I64(op_columns(call, EMBED_FORWARD_Y))),
+          opencl_columns(cl, call, &opencl_source_embed, "gt_embed_forward", "attata",
+                         VALUES(I32(call->operand[EMBED_FORWARD_FIRST].present), I32(call->attrs.time),
+                                I64(op_columns(call, EMBED_FORWARD_Y))),
                          op_columns(call, EMBED_FORWARD_Y), op_rows(call, EMBED_FORWARD_Y), 0.0))
 
 /* One work-item per eight elements that share a block of random numbers.  The threshold and the scale come from op.h,
@@ -52,10 +53,10 @@ static enum gt_status embed_backward_run(struct opencl_backend *cl, const struct
                        channels, min_i64(rows, op_rows(call, EMBED_BACKWARD_DWTE)), 0.0));
     if (!call->operand[EMBED_BACKWARD_DWPE].present)
         return GT_OK;
-    return opencl_columns(
-        cl, call, &opencl_source_embed, "gt_embed_backward_positions", "t----t",
-        VALUES(I32(time), I32(op_accumulates(call, EMBED_BACKWARD_DWPE)), I64(rows / time), I64(channels)), channels,
-        op_rows(call, EMBED_BACKWARD_DWPE), 0.0);
+    return opencl_columns(cl, call, &opencl_source_embed, "gt_embed_backward_positions", "t----ta",
+                          VALUES(I32(call->operand[EMBED_BACKWARD_FIRST].present), I32(time),
+                                 I32(op_accumulates(call, EMBED_BACKWARD_DWPE)), I64(rows / time), I64(channels)),
+                          channels, op_rows(call, EMBED_BACKWARD_DWPE), 0.0);
 }
 
 const struct opencl_op opencl_dropout = {.supports = opencl_floats_supported, .run = dropout_run};

@@ -105,6 +105,7 @@ struct model_options {
     enum model_init init;
     bool train, evaluate, generate;
     bool no_update; /* of the training programs, only the micro-steps */
+    bool document_mask; /* attention and positions of training and evaluation stay inside a document */
     struct plan_choice choice;
     int32_t micro_steps;    /* micro-steps per update, including the remainder */
     int32_t evaluate_time;  /* T of the evaluation program, at most block_size; 0 = block_size */
@@ -121,6 +122,7 @@ struct program_io {
     int32_t program; /* -1 if the run has no such program */
     int32_t batch, time;
     int32_t ids, targets, order, starts;
+    int32_t first;  /* [N] row of its sample at which the document of a row begins */
     int32_t losses; /* [N] fp32 */
     int32_t logits; /* [B, Vp] of each sequence's last position, generate only */
 };

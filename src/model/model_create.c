@@ -140,6 +140,8 @@ static enum gt_status loss_program_build(struct model *model, const char *name, 
     TRY(graph_program_add(graph, name, phase, &io->program));
     TRY(data_add(graph, name, "ids", phase, rows, true, &io->ids));
     TRY(data_add(graph, name, "targets", phase, rows, true, &io->targets));
+    if (model->options.document_mask)
+        TRY(data_add(graph, name, "first", phase, rows, true, &io->first));
     TRY(data_add(graph, name, "losses", phase, rows, false, &io->losses));
     return transformer_build_loss(model, io, phase == PHASE_TRAIN);
 }
@@ -296,7 +298,8 @@ enum gt_status model_create(struct hostmem *mem, const struct model_options *opt
     struct model *model;
     TRY(HOSTMEM_NEW(mem, 1, "model", &model));
     model->options = *options;
-    struct program_io none = {-1, 0, 0, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE};
+    const struct program_io none = {-1,          0,           0,           TENSOR_NONE, TENSOR_NONE,
+                                    TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE};
     model->train_first = model->train_next = model->train_remainder = none;
     model->update = model->evaluate = model->prefill = model->decode = model->refresh = none;
     enum gt_status status = graph_create(mem, &model->graph);

@@ -84,6 +84,7 @@ static enum gt_status build_embedding(const struct builder *b, int32_t *x)
         [EMBED_FORWARD_WPE] = parameter_tensor(b, b->config->position == POSITION_LEARNED ? PARAMETERS_WPE : -1),
         [EMBED_FORWARD_SCALARS] = b->model->scalars,
         [EMBED_FORWARD_Y] = TENSOR_NONE,
+        [EMBED_FORWARD_FIRST] = b->io->first,
     };
     TRY(emit(b, OP_EMBED_FORWARD, &attrs, "embed", operands, EMBED_FORWARD_Y, x));
     if (b->config->embed_norm) {
@@ -170,9 +171,11 @@ static enum gt_status build_attention_op(const struct builder *b, int32_t qkv, i
         attrs.site = b->pen.layer * PLACES + PLACE_ATTENTION;
     }
     int32_t operands[ATTENTION_FORWARD_OPERANDS] = {
-        [ATTENTION_FORWARD_QKV] = qkv,           [ATTENTION_FORWARD_SCALARS] = b->model->scalars,
-        [ATTENTION_FORWARD_Y] = TENSOR_NONE,     [ATTENTION_FORWARD_LSE] = TENSOR_NONE,
-        [ATTENTION_FORWARD_FIRST] = TENSOR_NONE,
+        [ATTENTION_FORWARD_QKV] = qkv,
+        [ATTENTION_FORWARD_SCALARS] = b->model->scalars,
+        [ATTENTION_FORWARD_Y] = TENSOR_NONE,
+        [ATTENTION_FORWARD_LSE] = TENSOR_NONE,
+        [ATTENTION_FORWARD_FIRST] = b->io->first,
     };
     return emit(b, OP_ATTENTION_FORWARD, &attrs, "attn", operands, ATTENTION_FORWARD_Y, y);
 }

@@ -4,6 +4,9 @@
  *   dwte[id] += sum of dy[n] with ids[n] == id, in rising n
  *   dwpe[t] (+)= sum over the samples of dy[b,t]; without accumulation, rows from `time` on become 0
  *
+ * first[N], if present, is where the document of a row begins within its sample (attention.c): positions then count from
+ * there, n % time - first[n].
+ *
  * The host sorts the rows by id into `order` and `starts`: starts[0] is the number of groups, and group k is
  * order[starts[1+k] .. starts[2+k]-1].
  */
@@ -40,6 +43,7 @@ static enum gt_status embed_forward_differentiate(struct autodiff *ad, const str
         [EMBED_BACKWARD_ORDER] = autodiff_options_get(ad)->order,
         [EMBED_BACKWARD_STARTS] = autodiff_options_get(ad)->starts,
         [EMBED_BACKWARD_DWPE] = TENSOR_NONE,
+        [EMBED_BACKWARD_FIRST] = op->operand[EMBED_FORWARD_FIRST],
     };
     TRY(autodiff_target(ad, op->operand[EMBED_FORWARD_WTE], EMBED_BACKWARD_DWTE, operands, &attrs));
     if (!(attrs.accumulate & 1u << EMBED_BACKWARD_DWTE)) {
@@ -67,7 +71,8 @@ const struct op_declaration op_embed_forward = {
                 [EMBED_FORWARD_WTE] = {"wte", OPERAND_IN, "VC"},
                 [EMBED_FORWARD_WPE] = {"wpe", OPERAND_IN | OPERAND_OPTIONAL, "PC"},
                 [EMBED_FORWARD_SCALARS] = SCALARS(OPERAND_IN),
-                [EMBED_FORWARD_Y] = {"y", OPERAND_OUT, "NC", .like = EMBED_FORWARD_WTE}},
+                [EMBED_FORWARD_Y] = {"y", OPERAND_OUT, "NC", .like = EMBED_FORWARD_WTE},
+                [EMBED_FORWARD_FIRST] = {"first", OPERAND_IN | OPERAND_OPTIONAL, "N", DTYPES_I32}},
     .check = embed_forward_check,
     .cost = {1.0, EMBED_FORWARD_Y},
     .rows = embed_forward_rows,
@@ -99,7 +104,8 @@ const struct op_declaration op_embed_backward = {
                 [EMBED_BACKWARD_STARTS] = {"starts", OPERAND_IN, "?", DTYPES_I32},
                 [EMBED_BACKWARD_DWTE] = {"dwte", OPERAND_INOUT, "VC"},
                 [EMBED_BACKWARD_DWPE] = {"dwpe", OPERAND_OUT | OPERAND_OPTIONAL | OPERAND_ACCUMULATES, "PC",
-                                         .like = EMBED_BACKWARD_DWTE}},
+                                         .like = EMBED_BACKWARD_DWTE},
+                [EMBED_BACKWARD_FIRST] = {"first", OPERAND_IN | OPERAND_OPTIONAL, "N", DTYPES_I32}},
     .check = embed_backward_check,
     .cost = {2.0, EMBED_BACKWARD_DY}, /* each row of dy is added once to dwte and once to dwpe */
     .rows = embed_backward_rows,

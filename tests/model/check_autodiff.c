@@ -132,7 +132,8 @@ static void toy_parameters_add(struct toy *toy)
 static int32_t toy_body(struct toy *toy)
 {
     const struct autodiff_parameter *at = toy->parameter;
-    const int32_t embed[] = {toy->ids, at[TOY_WTE].tensor, at[TOY_WPE].tensor, toy->scalars, TENSOR_NONE};
+    const int32_t embed[] = {toy->ids,     at[TOY_WTE].tensor, at[TOY_WPE].tensor,
+                             toy->scalars, TENSOR_NONE,        toy->tied ? TENSOR_NONE : toy->first};
     int32_t x = toy_op(toy, 0, OP_EMBED_FORWARD, (struct op_attrs){.time = TIME}, embed, EMBED_FORWARD_Y);
     const int32_t norm[] = {x, at[TOY_GAIN].tensor, TENSOR_NONE, TENSOR_NONE, at[TOY_BIAS].tensor, TENSOR_NONE};
     int32_t n = toy_op(toy, 0, OP_LAYERNORM_FORWARD, (struct op_attrs){.epsilon = 1e-5f}, norm, LAYERNORM_FORWARD_Y);
@@ -151,7 +152,7 @@ static int32_t toy_body(struct toy *toy)
     const int32_t attention[] = {qkv, toy->scalars, TENSOR_NONE, TENSOR_NONE, toy->first};
     int32_t mixed = toy_op(toy, 0, OP_ATTENTION_FORWARD, heads, attention, ATTENTION_FORWARD_Y);
     if (!toy->tied) { /* qkv then has an even number of pairs of columns */
-        const int32_t tokens[] = {toy->ids, at[TOY_WTE].tensor, TENSOR_NONE, toy->scalars, TENSOR_NONE};
+        const int32_t tokens[] = {toy->ids, at[TOY_WTE].tensor, TENSOR_NONE, toy->scalars, TENSOR_NONE, TENSOR_NONE};
         mixed = toy_residual(
             toy, mixed, toy_op(toy, 0, OP_EMBED_FORWARD, (struct op_attrs){.time = TIME}, tokens, EMBED_FORWARD_Y));
         mixed = toy_rmsnorm(toy, toy_rmsnorm(toy, mixed, at[TOY_GAIN].tensor), TENSOR_NONE);

@@ -450,19 +450,12 @@ static int64_t attention_shape(struct maker *maker, int64_t time, int64_t *out_w
     return samples * time;
 }
 
-/* Two cases of five have documents. */
-static void make_documents(struct maker *maker, int32_t slot, int64_t rows)
-{
-    if (maker->index % 5 < 2)
-        case_tensor(maker, slot, DTYPE_I32, rows, 0);
-}
-
 static void make_attention_forward(struct maker *maker)
 {
     int64_t width = 0, size = 0, rows = attention_shape(maker, case_size(maker, 129), &width, &size);
     case_tensor(maker, ATTENTION_FORWARD_QKV, maker->dtype, rows, width);
     case_scalars(maker, ATTENTION_FORWARD_SCALARS);
-    make_documents(maker, ATTENTION_FORWARD_FIRST, rows);
+    case_documents(maker, ATTENTION_FORWARD_FIRST, rows);
 }
 
 static void make_attention_backward(struct maker *maker)
@@ -476,7 +469,7 @@ static void make_attention_backward(struct maker *maker)
     maker->check->call.operand[ATTENTION_BACKWARD_LSE].rank = 3;
     maker->check->call.operand[ATTENTION_BACKWARD_LSE].dims[2] = a->time;
     case_scalars(maker, ATTENTION_BACKWARD_SCALARS);
-    make_documents(maker, ATTENTION_BACKWARD_FIRST, rows);
+    case_documents(maker, ATTENTION_BACKWARD_FIRST, rows);
 }
 
 static void make_attention_cached(struct maker *maker)
@@ -510,19 +503,6 @@ static void scale_values(const struct check_case *check, int32_t slot, double *q
     int64_t width = case_operand(check, slot)->dims[1], size = width / (attrs->heads + 2 * attrs->kv_heads);
     for (int64_t i = 0, count = operand_elements(case_operand(check, slot)); i < count; i++)
         qkv[i] *= i % width >= (attrs->heads + attrs->kv_heads) * size ? factor : 1.0;
-}
-
-/* Begins a document at one row of `period`, drawn for each sample: 1, few or many rows. */
-static void inputs_documents(const struct check_case *check, double *first, struct random *random)
-{
-    const int64_t time = check->call.attrs.time, rows = first != NULL ? case_operand(check, 0)->dims[0] : 0;
-    int64_t period = 1;
-    for (int64_t n = 0; n < rows; n++) {
-        if (n % time == 0)
-            period = INT64_C(1) << random_below(random, 8);
-        bool begins = n % time == 0 || random_below(random, period) == 0;
-        first[n] = begins ? (double)(n % time) : first[n - 1];
-    }
 }
 
 static void inputs_attention_forward(const struct check_case *check, double *const *value, struct random *random)

@@ -31,7 +31,8 @@ static void ref_embed_forward(const struct op_call *call, const struct ref_tenso
     int64_t position = (int64_t)t->value[EMBED_FORWARD_SCALARS][SCALAR_POSITION];
     for (int64_t n = 0; n < rows; n++) {
         const double *token = t->value[EMBED_FORWARD_WTE] + (int64_t)t->value[EMBED_FORWARD_IDS][n] * channels;
-        int64_t place = (position + n % call->attrs.time) * channels;
+        int64_t begin = t->value[EMBED_FORWARD_FIRST] != NULL ? (int64_t)t->value[EMBED_FORWARD_FIRST][n] : 0;
+        int64_t place = (position + n % call->attrs.time - begin) * channels;
         for (int64_t c = 0; c < channels; c++) {
             double at_place = t->value[EMBED_FORWARD_WPE] != NULL ? t->value[EMBED_FORWARD_WPE][place + c] : 0.0;
             t->value[EMBED_FORWARD_Y][n * channels + c] = token[c] + at_place;
@@ -43,24 +44,28 @@ static void ref_embed_forward(const struct op_call *call, const struct ref_tenso
 static void ref_embed_backward(const struct op_call *call, const struct ref_tensors *t)
 {
     int64_t rows = call->operand[EMBED_BACKWARD_DY].dims[0], channels = call->operand[EMBED_BACKWARD_DY].dims[1];
-    int64_t time = call->attrs.time, samples = rows / time;
+    const double *first = t->value[EMBED_BACKWARD_FIRST];
     embed_backward_tokens(call, t);
     for (int64_t i = 0; i < op_elements(call, EMBED_BACKWARD_DWPE); i++) {
         double sum = ref_before(call, t, EMBED_BACKWARD_DWPE, i), m = fabs(sum);
-        bool used = i < time * channels;
-        for (int64_t b = 0; b < samples && used; b++) {
-            sum += t->value[EMBED_BACKWARD_DY][b * time * channels + i];
-            m += fabs(t->value[EMBED_BACKWARD_DY][b * time * channels + i]);
+        int64_t count = 0;
+        for (int64_t n = 0; n < rows; n++) {
+            if (n % call->attrs.time - (first != NULL ? (int64_t)first[n] : 0) != i / channels)
+                continue;
+            sum += t->value[EMBED_BACKWARD_DY][n * channels + i % channels];
+            m += fabs(t->value[EMBED_BACKWARD_DY][n * channels + i % channels]);
+            count++;
         }
         t->value[EMBED_BACKWARD_DWPE][i] = sum;
-        t->term[EMBED_BACKWARD_DWPE][i] = used ? sqrt((double)samples) * m : REF_EXACT;
+        t->term[EMBED_BACKWARD_DWPE][i] = count > 0 ? sqrt((double)count) * m : REF_EXACT;
     }
 }
 
 static void embed_backward_positions(const struct op_call *call, double *const *value, enum naive_defect defect)
 {
     int64_t channels = call->operand[EMBED_BACKWARD_DY].dims[1], time = call->attrs.time;
-    int64_t samples = call->operand[EMBED_BACKWARD_DY].dims[0] / time;
+    int64_t rows = call->operand[EMBED_BACKWARD_DY].dims[0];
+    const double *first = value[EMBED_BACKWARD_FIRST];
     for (int64_t i = 0; i < op_elements(call, EMBED_BACKWARD_DWPE); i++) {
         float sum = naive_before(call, value, EMBED_BACKWARD_DWPE, i, defect);
         if (i >= time * channels) {
@@ -68,8 +73,13 @@ static void embed_backward_positions(const struct op_call *call, double *const *
                 naive_store(call, value, EMBED_BACKWARD_DWPE, i, sum, defect);
             continue;
         }
-        for (int64_t b = 0; b < samples; b++)
-            sum = naive_add(sum, naive_at(value[EMBED_BACKWARD_DY], b * time * channels + i), defect);
+        for (int64_t n = 0; n < rows; n++) {
+            int64_t begin = first != NULL && defect != DEFECT_FORGET_LIMIT ? (int64_t)first[n] : 0;
+            if (defect == DEFECT_SHIFTED)
+                begin = first != NULL && first[n] > 0.0 ? begin - 1 : begin;
+            if (n % time - begin == i / channels)
+                sum = naive_add(sum, naive_at(value[EMBED_BACKWARD_DY], n * channels + i % channels), defect);
+        }
         naive_store(call, value, EMBED_BACKWARD_DWPE, i, sum, defect);
     }
 }
@@ -83,9 +93,12 @@ static void naive_embed_forward(const struct op_call *call, double *const *value
     for (int64_t n = 0; n < rows; n++) {
         int64_t id = (int64_t)value[EMBED_FORWARD_IDS][n];
         int64_t place = position + (defect == DEFECT_WRONG_ROW ? n / (rows / time) : n % time);
+        int64_t begin = value[EMBED_FORWARD_FIRST] != NULL ? (int64_t)value[EMBED_FORWARD_FIRST][n] : 0;
+        if (defect != DEFECT_FORGET_LIMIT && defect != DEFECT_WRONG_ROW)
+            place -= defect == DEFECT_SHIFTED && begin > 0 ? begin - 1 : begin;
         for (int64_t c = 0; c < channels; c++) {
             bool has_place = value[EMBED_FORWARD_WPE] != NULL && defect != DEFECT_FORGET_BIAS;
-            int64_t from = defect == DEFECT_SHIFTED ? (c + 1) % channels : c;
+            int64_t from = defect == DEFECT_SHIFTED && begin == 0 ? (c + 1) % channels : c;
             value[EMBED_FORWARD_Y][n * channels + c] =
                 (double)(naive_at(value[EMBED_FORWARD_WTE], id * channels + from) +
                          (has_place ? naive_at(value[EMBED_FORWARD_WPE], place * channels + c) : 0.0f));
@@ -127,6 +140,7 @@ static void make_embed_forward(struct maker *maker)
     if (maker->index % 6 != 5)
         case_tensor(maker, EMBED_FORWARD_WPE, maker->index % 5 == 4 ? DTYPE_F32 : maker->dtype,
                     time + random_below(&maker->random, 9), channels);
+    case_documents(maker, EMBED_FORWARD_FIRST, samples * time);
     case_scalars(maker, EMBED_FORWARD_SCALARS);
 }
 
@@ -144,6 +158,7 @@ static void make_embed_backward(struct maker *maker)
     case_tensor(maker, EMBED_BACKWARD_DWTE, maker->kept, vocab, channels);
     if (maker->index % 6 != 5)
         case_tensor(maker, EMBED_BACKWARD_DWPE, maker->kept, time + random_below(&maker->random, 4), channels);
+    case_documents(maker, EMBED_BACKWARD_FIRST, rows);
     case_accumulate(maker, maker->index % 6 == 1 || maker->index % 6 == 3 ? 1u << EMBED_BACKWARD_DWPE : 0u);
 }
 
@@ -152,6 +167,7 @@ static void inputs_embed_forward(const struct check_case *check, double *const *
     const struct operand *wpe = case_operand(check, EMBED_FORWARD_WPE);
     for (int64_t n = 0; n < case_operand(check, EMBED_FORWARD_IDS)->dims[0]; n++)
         value[EMBED_FORWARD_IDS][n] = (double)random_below(random, case_operand(check, EMBED_FORWARD_WTE)->dims[0]);
+    inputs_documents(check, value[EMBED_FORWARD_FIRST], random);
     int64_t positions = wpe->present ? wpe->dims[0] - check->call.attrs.time + 1 : 1000;
     value[EMBED_FORWARD_SCALARS][SCALAR_POSITION] = (double)random_below(random, positions);
     inputs_huge(check, EMBED_FORWARD_WTE, value, HUGE_SCALE);
@@ -164,6 +180,7 @@ static void inputs_embed_backward(const struct check_case *check, double *const 
     int64_t rows = case_operand(check, EMBED_BACKWARD_IDS)->dims[0],
             vocab = case_operand(check, EMBED_BACKWARD_DWTE)->dims[0];
     int64_t groups = 0, listed = 0, capacity = case_operand(check, EMBED_BACKWARD_STARTS)->dims[0];
+    inputs_documents(check, value[EMBED_BACKWARD_FIRST], random);
     for (int64_t n = 0; n < rows; n++)
         value[EMBED_BACKWARD_IDS][n] = (double)(n % 3 == 0 ? vocab - 1 : random_below(random, vocab));
     for (int64_t i = 0; i < capacity; i++)
@@ -189,7 +206,7 @@ const struct op_test test_embed_forward = {
     .ref = ref_embed_forward,
     .naive = naive_embed_forward,
     .is_sum_of_products = true,
-    .defects = {DEFECT_FORGET_BIAS, DEFECT_FORGET_POSITION, DEFECT_WRONG_ROW, DEFECT_SHIFTED},
+    .defects = {DEFECT_FORGET_BIAS, DEFECT_FORGET_POSITION, DEFECT_WRONG_ROW, DEFECT_SHIFTED, DEFECT_FORGET_LIMIT},
 };
 
 const struct op_test test_embed_backward = {
@@ -204,5 +221,5 @@ const struct op_test test_embed_backward = {
     .naive = naive_embed_backward,
     .is_sum_of_products = true,
     .defects = {DEFECT_LAST_TERM, DEFECT_DOUBLE_ROUNDING, DEFECT_BF16_SUM, DEFECT_IGNORE_ACCUMULATE, DEFECT_WRONG_ROW,
-                DEFECT_PADDING},
+                DEFECT_PADDING, DEFECT_SHIFTED, DEFECT_FORGET_LIMIT},
 };

@@ -189,3 +189,23 @@ bool exact_defined(const struct op_call *call)
     const struct op_test *test = op_test(call->kind);
     return test->ref == NULL || (test->is_exact_copy && call->attrs.accumulate == 0);
 }
+
+/* ---- documents ---- */
+
+void case_documents(struct maker *maker, int32_t slot, int64_t rows)
+{
+    if (maker->index % 5 < 2)
+        case_tensor(maker, slot, DTYPE_I32, rows, 0);
+}
+
+void inputs_documents(const struct check_case *check, double *first, struct random *random)
+{
+    const int64_t time = check->call.attrs.time, rows = first != NULL ? case_operand(check, 0)->dims[0] : 0;
+    int64_t period = 1;
+    for (int64_t n = 0; n < rows; n++) {
+        if (n % time == 0)
+            period = INT64_C(1) << random_below(random, 8);
+        bool begins = n % time == 0 || random_below(random, period) == 0;
+        first[n] = begins ? (double)(n % time) : first[n - 1];
+    }
+}

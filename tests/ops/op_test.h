@@ -87,6 +87,8 @@ int64_t case_lean_elements(struct maker *maker);
 void case_tensor(struct maker *maker, int32_t slot, enum dtype dtype, int64_t rows, int64_t columns);
 void case_scalars(struct maker *maker, int32_t slot);
 struct op_attrs *case_attrs(struct maker *maker);
+/* Makes operand `slot`, the starts of documents, present in two cases of five. */
+void case_documents(struct maker *maker, int32_t slot, int64_t rows);
 /* Makes the op accumulate into the outputs in `mask`, after op_infer() has made all outputs from the complete
  * shapes. */
 void case_accumulate(struct maker *maker, uint32_t mask);
@@ -116,6 +118,10 @@ void inputs_rounded(const struct check_case *check, int32_t slot, double *values
 void inputs_scale(const struct check_case *check, int32_t slot, double *values, double factor, double offset);
 /* Multiplies an operand of a "huge" case by `factor`. */
 void inputs_huge(const struct check_case *check, int32_t slot, double *const *value, double factor);
+
+/* Sets first[rows of operand 0], unless it is NULL: a document begins at one row of a period that is drawn for each
+ * sample, 1, few or many rows. */
+void inputs_documents(const struct check_case *check, double *first, struct random *random);
 
 /* ---- the oracle ---- */
 

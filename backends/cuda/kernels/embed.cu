@@ -11,6 +11,7 @@ struct embed_forward_args {
     const int32_t *ids;
     struct cuda_floats wte, wpe, y; /* wpe may be absent */
     const union scalar_word *scalars;
+    const int32_t *first; /* or NULL, as below */
     int64_t rows, channels, time;
     bool aligned; /* every group of every row is aligned, in every operand */
 };
@@ -19,6 +20,7 @@ struct embed_backward_args {
     struct cuda_floats dy;
     const int32_t *ids, *order, *starts;
     struct cuda_floats dwte, dwpe;
+    const int32_t *first;
     int64_t rows, channels, time;
     bool accumulate; /* into dwpe */
     bool aligned;
@@ -35,7 +37,8 @@ static __global__ void __launch_bounds__(THREADS) embed_forward(struct embed_for
     const int64_t position = args.scalars[SCALAR_POSITION].i;
     const int64_t stride = (int64_t)gridDim.x * CUDA_ROW_WARPS;
     for (int64_t n = (int64_t)blockIdx.x * CUDA_ROW_WARPS + cuda_warp(); n < args.rows; n += stride) {
-        const int64_t token = args.ids[n] * args.channels, place = (position + n % args.time) * args.channels;
+        const int64_t skipped = args.first != NULL ? args.first[n] : 0;
+        const int64_t token = args.ids[n] * args.channels, place = (position + n % args.time - skipped) * args.channels;
         for (int64_t c = CUDA_GROUP * cuda_lane(); c < args.channels; c += CUDA_TILE_COLUMNS) {
             const struct cuda_span of_token = cuda_span_make(token + c, token + args.channels, args.aligned);
             const struct cuda_span of_place = cuda_span_make(place + c, place + args.channels, args.aligned);
@@ -57,10 +60,11 @@ static __global__ void __launch_bounds__(THREADS) embed_forward(struct embed_for
     }
 }
 
-/* The rows of dy that make a row of a gradient: those of `list`, or first, first + stride, ... when it is NULL. */
+/* The rows of dy that make a row of a gradient: those of `list`, or first, first + stride, ... when it is NULL.  With
+ * position >= 0, only rows at that position of their document count. */
 struct row_set {
     const int32_t *list;
-    int64_t first, stride, count;
+    int64_t first, stride, count, position;
 };
 
 /* Adds this warp's rows of the set, columns c .. c + 7, to sum. */
@@ -70,6 +74,8 @@ DEVICE void rows_sum(const struct embed_backward_args &args, const struct row_se
 #pragma unroll 4
     for (int64_t i = cuda_warp(); i < set.count; i += CUDA_ROW_WARPS) {
         const int64_t n = set.list != NULL ? set.list[i] : set.first + i * set.stride;
+        if (set.position >= 0 && n % args.time - args.first[n] != set.position)
+            continue;
         float row[CUDA_GROUP];
         cuda_read(args.dy, cuda_span_make(n * args.channels + c, (n + 1) * args.channels, args.aligned), row);
 #pragma unroll
@@ -109,28 +115,31 @@ static __global__ void __launch_bounds__(THREADS) embed_backward_tokens(struct e
     if (group >= args.starts[0]) /* the same for the whole block */
         return;
     const int64_t begin = args.starts[1 + group], end = args.starts[2 + group];
-    const struct row_set set = {args.order + begin, 0, 0, end - begin};
+    const struct row_set set = {args.order + begin, 0, 0, end - begin, -1};
     row_write(args, set, args.dwte, args.ids[args.order[begin]], true);
 }
 
 static __global__ void __launch_bounds__(THREADS) embed_backward_positions(struct embed_backward_args args)
 {
     const int64_t t = blockIdx.x;
-    const struct row_set set = {NULL, t, args.time, t < args.time ? args.rows / args.time : 0};
+    struct row_set set = {NULL, t, args.time, t < args.time ? args.rows / args.time : 0, -1};
+    if (args.first != NULL && t < args.time)
+        set = {NULL, t, 1, args.rows - t, t};
     row_write(args, set, args.dwpe, t, args.accumulate);
 }
 
 #define BACKWARD                                                                                               \
     args->operand[EMBED_BACKWARD_DY], CUDA_POINTER(const int32_t, EMBED_BACKWARD_IDS),                         \
         CUDA_POINTER(const int32_t, EMBED_BACKWARD_ORDER), CUDA_POINTER(const int32_t, EMBED_BACKWARD_STARTS), \
-        args->operand[EMBED_BACKWARD_DWTE], args->operand[EMBED_BACKWARD_DWPE], args->rows, args->columns,     \
-        args->attrs.time, CUDA_ACCUMULATES(EMBED_BACKWARD_DWPE), args->walk.aligned
+        args->operand[EMBED_BACKWARD_DWTE], args->operand[EMBED_BACKWARD_DWPE],                                \
+        CUDA_POINTER(const int32_t, EMBED_BACKWARD_FIRST), args->rows, args->columns, args->attrs.time,        \
+        CUDA_ACCUMULATES(EMBED_BACKWARD_DWPE), args->walk.aligned
 #define BACKWARD_GRID dim3((unsigned)args->walk.blocks, (unsigned)(args->strip_floats / CUDA_TILE_COLUMNS))
 
 CUDA_LAUNCHER(embed_forward, embed_forward_args, dim3((unsigned)args->walk.blocks), dim3(THREADS),
               CUDA_POINTER(const int32_t, EMBED_FORWARD_IDS), args->operand[EMBED_FORWARD_WTE],
               args->operand[EMBED_FORWARD_WPE], args->operand[EMBED_FORWARD_Y],
-              CUDA_POINTER(union scalar_word, EMBED_FORWARD_SCALARS), args->rows, args->columns, args->attrs.time,
-              args->walk.aligned)
+              CUDA_POINTER(union scalar_word, EMBED_FORWARD_SCALARS), CUDA_POINTER(const int32_t, EMBED_FORWARD_FIRST),
+              args->rows, args->columns, args->attrs.time, args->walk.aligned)
 CUDA_LAUNCHER(embed_backward_tokens, embed_backward_args, BACKWARD_GRID, dim3(THREADS), BACKWARD)
 CUDA_LAUNCHER(embed_backward_positions, embed_backward_args, BACKWARD_GRID, dim3(THREADS), BACKWARD)

@@ -4,13 +4,14 @@
  * by id, as the host sorted them: one work-item writes each element of dwte, in the order of the list.
  */
 __kernel void gt_embed_forward(GT_ARRAY(const int, ids), GT_TENSOR(wte), GT_TENSOR(wpe), GT_ARRAY(const int, scalars),
-                               GT_TENSOR(y), int time, long channels)
+                               GT_TENSOR(y), GT_ARRAY(const int, first), int documents, int time, long channels)
 {
     long n;
     const long c = gt_column(channels, &n);
     if (c >= channels)
         return;
-    const long token = GT_AT(ids, n), place = GT_AT(scalars, GT_POSITION) + (uint)n % (uint)time;
+    const long token = GT_AT(ids, n),
+               place = GT_AT(scalars, GT_POSITION) + (uint)n % (uint)time - (documents ? GT_AT(first, n) : 0);
     const float x = GT_LOAD(wte, token * channels + c);
     GT_STORE(y, n * channels + c, wpe_dtype >= 0 ? x + GT_LOAD(wpe, place * channels + c) : x);
 }
@@ -31,17 +32,20 @@ __kernel void gt_embed_backward_tokens(GT_TENSOR(dy), GT_ARRAY(const int, ids), 
     GT_STORE(dwte, to, GT_LOAD(dwte, to) + sum);
 }
 
-/* dwpe[t] (+)= the sum over samples of dy[b,t].  Without accumulation, positions from `time` on become 0. */
-__kernel void gt_embed_backward_positions(GT_TENSOR(dy), GT_TENSOR(dwpe), int time, int accumulate, long samples,
-                                          long channels)
+/* dwpe[t] (+)= the sum over samples of dy[b,t], with documents of their rows at position t.  Without accumulation, positions from `time` on become 0. */
+__kernel void gt_embed_backward_positions(GT_TENSOR(dy), GT_TENSOR(dwpe), GT_ARRAY(const int, first), int documents,
+                                          int time, int accumulate, long samples, long channels)
 {
     long t;
     const long c = gt_column(channels, &t);
     if (c >= channels || (t >= time && accumulate))
         return;
     float sum = 0.0f;
-    for (long b = 0; b < samples && t < time; b++)
+    for (long b = 0; b < samples && t < time && !documents; b++)
         sum += GT_LOAD(dy, (b * time + t) * channels + c);
+    for (long n = t; n < samples * time && t < time && documents; n++)
+        if ((uint)n % (uint)time - GT_AT(first, n) == t)
+            sum += GT_LOAD(dy, n * channels + c);
     const long to = t * channels + c;
     GT_STORE(dwpe, to, accumulate ? GT_LOAD(dwpe, to) + sum : sum);
 }

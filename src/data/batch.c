@@ -50,6 +50,16 @@ void batch_builder_destroy(struct batch_builder *builder)
     hostmem_free(builder->mem, builder);
 }
 
+static void documents_mark(const int32_t *ids, int64_t count, int32_t end, int32_t *first)
+{
+    int32_t begin = 0;
+    for (int64_t t = 0; t < count; t++) {
+        first[t] = begin;
+        if (ids[t] == end)
+            begin = (int32_t)t + 1;
+    }
+}
+
 enum gt_status batch_fill(struct batch_builder *builder, struct token_source *source, const int64_t *positions,
                           int64_t sample_count, int64_t block_size, const struct batch_tensors *out)
 {
@@ -61,6 +71,9 @@ enum gt_status batch_fill(struct batch_builder *builder, struct token_source *so
         TRY(token_source_read(source, positions[sample], block_size + 1, builder->block));
         memcpy(out->ids + sample * block_size, builder->block, block_bytes);
         memcpy(out->targets + sample * block_size, builder->block + 1, block_bytes);
+        (void)token_source_mask(source, positions[sample] + 1, block_size, out->targets + sample * block_size);
+        if (out->first != NULL)
+            documents_mark(builder->block, block_size, out->end, out->first + sample * block_size);
     }
     if (out->order != NULL)
         batch_order_build(builder, out->ids, sample_count * block_size, out->order, out->starts);

@@ -2,7 +2,8 @@
  *
  * With S samples of T tokens, N = S * T rows:
  *   ids[N]       row s*T + t is token t of sample s
- *   targets[N]   the token after it (nanoGPT train.py get_batch: x and y)
+ *   targets[N]   the token after it (nanoGPT train.py get_batch: x and y); BATCH_TARGET_IGNORED if it does not count
+ *   first[N]     the row t of its sample at which the document of a row begins: 0, or the row after a token `end`
  *   order[N]     the rows sorted by (id, row); the embedding's backward sums in this order, without float atomics
  *   starts[N+2]  [0] = g, the number of distinct ids; [1 + k] = where group k begins in order, for k = 0 .. g, so that
  *                [1 + g] = N.  Entries after that are 0.
@@ -17,12 +18,11 @@
 #include "base/status.h"
 #include "data/tokens.h"
 
-/* A target that is ignored by the loss (PyTorch's and nanoGPT's ignore_index). */
-#define BATCH_TARGET_IGNORED (-1)
-
 struct batch_tensors {
     int32_t *ids;
     int32_t *targets;
+    int32_t *first; /* or NULL */
+    int32_t end;    /* the token that ends a document */
     int32_t *order; /* NULL, like starts, when no backward pass follows */
     int32_t *starts;
 };

@@ -28,6 +28,7 @@ struct sampler {
     uint64_t seed;
     int64_t block_size;
     int64_t samples_per_step;
+    enum sampler_unit drawn; /* what a random sample is: a start, or with packed rows a block */
     size_t shard_count;
     struct sampler_shard *shards; /* shard_count + 1; the last one has the totals */
 };
@@ -45,6 +46,7 @@ enum gt_status sampler_create(struct hostmem *mem, const struct sampler_spec *sp
     sampler->seed = spec->seed;
     sampler->block_size = spec->block_size;
     sampler->samples_per_step = spec->samples_per_step;
+    sampler->drawn = token_source_row(spec->source) > 0 ? UNIT_BLOCK : UNIT_START;
     sampler->shard_count = token_source_shard_count(spec->source);
     enum gt_status status = HOSTMEM_NEW(mem, sampler->shard_count + 1, "sampler shards", &sampler->shards);
     if (status == GT_OK)
@@ -147,8 +149,8 @@ struct sampler_window sampler_window_at(const struct sampler *sampler, bool tail
 static int64_t sampler_draw(const struct sampler *sampler, enum rng_purpose purpose, struct philox_block counter)
 {
     const struct philox_block random = philox4x32_10(philox_key_make(sampler->seed, purpose), counter);
-    const uint64_t starts = (uint64_t)sampler_start_count(sampler);
-    return sampler_position_of(sampler, UNIT_START, (int64_t)philox_below(random.word[0], random.word[1], starts));
+    const uint64_t count = (uint64_t)sampler->shards[sampler->shard_count].before[sampler->drawn];
+    return sampler_position_of(sampler, sampler->drawn, (int64_t)philox_below(random.word[0], random.word[1], count));
 }
 
 int64_t sampler_position(const struct sampler *sampler, int64_t step, int64_t sample)

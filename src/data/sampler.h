@@ -4,7 +4,8 @@
  * sample crosses a shard boundary.  Its position is a pure function of (seed, step, sample), the same for any
  * micro-batch, rank count or backend; there is no state to save.
  *   random   a uniform draw over all starts, with replacement.  A shard of n tokens has n - block_size starts, so
- *            shards are weighted by their size (nanoGPT train.py get_batch: randint(len - block_size)).
+ *            shards are weighted by their size (nanoGPT train.py get_batch: randint(len - block_size)).  Of packed
+ *            conversations (tokens.h) a draw takes a row.
  *   epoch    non-overlapping blocks; each is read exactly once per epoch, in an order that differs between epochs.
  *            Samples are numbered step * samples_per_step + sample; an epoch may end in the middle of a step.
  */

@@ -39,6 +39,7 @@ struct token_shard {
     size_t width_bytes;   /* of an id: 2 or 4 */
     int64_t first;        /* position of the first id in the source */
     int64_t length;       /* in tokens */
+    unsigned char *mask;  /* which tokens count, one bit each; NULL: all */
 };
 
 struct token_source {
@@ -47,6 +48,7 @@ struct token_source {
     size_t shard_count, shard_capacity;
     int64_t length;
     int64_t vocab_size;
+    int64_t row;       /* tokens of a row of packed conversations, or 0 */
     uint32_t id_limit; /* every id is below it */
     unsigned char *staging;
     size_t open_ring[OPEN_FILES_MAX]; /* indices of the open shards; once full, the oldest is at open_next */
@@ -94,6 +96,7 @@ void token_source_close(struct token_source *source)
         if (source->shards[i].fd >= 0)
             close(source->shards[i].fd);
         hostmem_free(source->mem, source->shards[i].path);
+        hostmem_free(source->mem, source->shards[i].mask);
     }
     hostmem_free(source->mem, source->shards);
     hostmem_free(source->mem, source->staging);
@@ -353,6 +356,35 @@ static enum gt_status source_check_lengths(const struct token_source *source, in
     return GT_OK;
 }
 
+/* Reads NAME.mask beside NAME.bin, if it is there. */
+static enum gt_status mask_read(struct token_source *source, struct token_shard *shard)
+{
+    char path[FILE_PATH_MAX];
+    unsigned char header[TOKEN_MASK_HEADER_BYTES] = {0};
+    const uint64_t bytes = (uint64_t)(shard->length + 7) / 8;
+    const char *ending = strrchr(shard->path, '.');
+    uint64_t size_bytes = 0;
+    bool exists;
+    int fd;
+    (void)snprintf(path, sizeof path, "%.*s.mask", (int)(ending != NULL ? ending - shard->path : 0), shard->path);
+    TRY(file_look(path, &exists));
+    if (!exists)
+        return GT_OK;
+    TRY(HOSTMEM_NEW(source->mem, bytes, "mask of tokens", &shard->mask));
+    TRY(file_open_read(path, &fd, &size_bytes));
+    const bool whole = size_bytes == sizeof header + bytes && source->shard_count == 1;
+    enum gt_status status = whole ? file_read_at(fd, path, 0, header, sizeof header) : GT_OK;
+    if (whole && status == GT_OK)
+        status = file_read_at(fd, path, sizeof header, shard->mask, bytes);
+    close(fd);
+    TRY(status);
+    source->row = (int64_t)(le_read(header + 8, 8) & INT32_MAX);
+    if (le_read(header, 8) == TOKEN_MASK_MAGIC && source->row > 0 && shard->length % source->row == 1)
+        return GT_OK;
+    log_error("%s: not a mask of %s; run gpt-prepare again", path, shard->path);
+    return GT_DATA;
+}
+
 static enum gt_status source_open_shards(struct token_source *source, const struct token_source_spec *spec)
 {
     for (size_t i = 0; i < source->shard_count; i++) {
@@ -361,6 +393,7 @@ static enum gt_status source_open_shards(struct token_source *source, const stru
         TRY(shard_ensure_open(source, i, &size_bytes));
         shard->size_bytes = size_bytes;
         TRY(shard_recognise(shard));
+        TRY(mask_read(source, shard));
         if (shard->length > INT64_MAX - source->length) {
             log_error("%s: all shards together have more than %" PRId64 " tokens", shard->path, INT64_MAX);
             return GT_DATA;
@@ -453,6 +486,24 @@ enum gt_status token_source_read(struct token_source *source, int64_t position, 
     return GT_OK;
 }
 
+int64_t token_source_row(const struct token_source *source)
+{
+    return source->row;
+}
+
+int64_t token_source_mask(const struct token_source *source, int64_t position, int64_t count, int32_t *targets)
+{
+    const unsigned char *mask = source->shards[0].mask; /* tokens with a mask are one file */
+    int64_t counted = 0;
+    for (int64_t at = position; at < position + count; at++) {
+        const bool counts = mask == NULL || (mask[at / 8] >> at % 8 & 1) != 0;
+        counted += counts;
+        if (targets != NULL && !counts)
+            targets[at - position] = BATCH_TARGET_IGNORED;
+    }
+    return counted;
+}
+
 enum gt_status token_source_largest(struct token_source *source, int32_t *out)
 {
     int32_t ids[DIGEST_PIECE], largest = 0;
@@ -473,6 +524,10 @@ enum gt_status token_source_digest(struct token_source *source, uint32_t *out)
     const int64_t size = min_i64(source->length, DIGEST_PIECE), rest = source->length - size;
     for (int64_t piece = 0; piece < DIGEST_PIECES; piece++) {
         TRY(token_source_read(source, rest / (DIGEST_PIECES - 1) * piece, size, ids));
+        for (int64_t i = 0; i < size; i++)
+            crc = le_crc32c(crc, (uint32_t)ids[i]);
+        if (token_source_mask(source, rest / (DIGEST_PIECES - 1) * piece, size, ids) == size)
+            continue;
         for (int64_t i = 0; i < size; i++)
             crc = le_crc32c(crc, (uint32_t)ids[i]);
     }

@@ -4,6 +4,9 @@
  *   nanoGPT   headerless little-endian uint16 (data/NAME/train.bin, val.bin; prepare.py of nanoGPT)
  *   llm.c     256 int32 of header ([0] magic, [1] version, [2] count), then the ids: magic 20240520 version 1 uint16,
  *             magic 20240801 version 7 uint32 (dataloader.h of llm.c)
+ * Beside NAME.bin, NAME.mask may say which tokens count as targets: 8 bytes TOKEN_MASK_MAGIC, 8 bytes with the number
+ * of tokens R of a row, then one bit per token, the first in the lowest bit.  The tokens are then conversations, packed
+ * into rows of R, and one token more; they are one file, whose mask is read when it is opened.
  * A split may have many files ("shards"); positions run through them in the order of their names.  Files are read by
  * pread with 64-bit offsets, through one staging buffer; nothing is allocated after opening.  Token files are
  * untrusted: every read compares every id with the vocabulary.
@@ -21,11 +24,16 @@
 /* Values are part of the counter of RNG_EVAL: never renumber. */
 enum token_split { TOKEN_TRAIN = 0, TOKEN_VAL = 1 };
 
+/* A target that is ignored by the loss (PyTorch's and nanoGPT's ignore_index). */
+#define BATCH_TARGET_IGNORED (-1)
+
 #define TOKEN_SHARD_HEADER_BYTES 1024
 #define TOKEN_SHARD_MAGIC_U16 20240520
 #define TOKEN_SHARD_VERSION_U16 1
 #define TOKEN_SHARD_MAGIC_U32 20240801
 #define TOKEN_SHARD_VERSION_U32 7
+#define TOKEN_MASK_MAGIC UINT64_C(0x31306b73616d7467) /* "gtmask01" */
+#define TOKEN_MASK_HEADER_BYTES 16
 
 /* The location of the tokens and the conditions they must satisfy.  Not needed after token_source_open(). */
 struct token_source_spec {
@@ -67,11 +75,17 @@ const char *token_source_shard_path(const struct token_source *source, size_t sh
  * shorter since it was opened), GT_IO. */
 enum gt_status token_source_read(struct token_source *source, int64_t position, int64_t count, int32_t *out);
 
+/* Returns the tokens of a row of packed conversations, or 0 for tokens without a mask. */
+int64_t token_source_row(const struct token_source *source);
+/* Returns how many of the `count` tokens count as targets, and sets the others of targets[count], unless that is NULL,
+ * to BATCH_TARGET_IGNORED. */
+int64_t token_source_mask(const struct token_source *source, int64_t position, int64_t count, int32_t *targets);
+
 /* Finds the largest id by reading everything.  Errors: those of token_source_read(). */
 enum gt_status token_source_largest(struct token_source *source, int32_t *out);
 
-/* Computes the CRC-32C of 16 pieces of up to 1,024 ids, evenly spread over the split.  It detects different data, but
- * not every change of a few tokens.  Errors: those of token_source_read(). */
+/* Computes the CRC-32C of 16 pieces of up to 1,024 ids, evenly spread over the split, and of their mask.  It detects
+ * different data, but not every change of a few tokens.  Errors: those of token_source_read(). */
 enum gt_status token_source_digest(struct token_source *source, uint32_t *out);
 
 #endif

@@ -4,8 +4,8 @@
  *   dwte[id] += sum of dy[n] with ids[n] == id, in rising n
  *   dwpe[t] (+)= sum over the samples of dy[b,t]; without accumulation, rows from `time` on become 0
  *
- * first[N], if present, is where the document of a row begins within its sample (attention.c): positions then count from
- * there, n % time - first[n].
+ * first[N], if present, is where the document of a row begins within its sample (attention.c): its position is then
+ * n % time - first[n].
  *
  * The host sorts the rows by id into `order` and `starts`: starts[0] is the number of groups, and group k is
  * order[starts[1+k] .. starts[2+k]-1].

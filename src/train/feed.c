@@ -33,6 +33,13 @@ static enum gt_status split_open(struct feed *feed, const struct token_source_sp
                                  enum token_split split)
 {
     TRY(token_source_open(feed->mem, spec, &feed->source[split]));
+    const int64_t row = token_source_row(feed->source[split]);
+    if (row > 0 && (row != feed->block_size || row != feed->evaluate_time)) {
+        log_error("%s: its conversations are packed into rows of %" PRId64 " tokens; give --block_size=%" PRId64
+                  " and no other eval_block_size, or run gpt-prepare with another --block-size",
+                  token_source_shard_path(feed->source[split], 0), row, row);
+        return GT_USAGE;
+    }
     sampler.source = feed->source[split];
     sampler.block_size = feed->block_size;
     TRY(sampler_create(feed->mem, &sampler, &feed->sampler[split]));
@@ -40,7 +47,7 @@ static enum gt_status split_open(struct feed *feed, const struct token_source_sp
     return sampler_create(feed->mem, &sampler, &feed->evaluate_sampler[split]);
 }
 
-static enum gt_status tensors_alloc(struct feed *feed, int64_t samples_max)
+static enum gt_status tensors_alloc(struct feed *feed, int64_t samples_max, bool documents)
 {
     size_t rows = (size_t)(samples_max * feed->block_size);
     void *array;
@@ -48,6 +55,9 @@ static enum gt_status tensors_alloc(struct feed *feed, int64_t samples_max)
     feed->tensors.ids = array;
     TRY(hostmem_alloc(feed->mem, rows, sizeof(int32_t), "targets", &array));
     feed->tensors.targets = array;
+    if (documents)
+        TRY(hostmem_alloc(feed->mem, rows, sizeof(int32_t), "starts of documents", &array));
+    feed->tensors.first = documents ? array : NULL;
     TRY(hostmem_alloc(feed->mem, rows, sizeof(int32_t), "row order", &array));
     feed->tensors.order = array;
     TRY(hostmem_alloc(feed->mem, rows + 2, sizeof(int32_t), "row groups", &array));
@@ -84,14 +94,14 @@ enum gt_status feed_open(struct hostmem *mem, const struct config *config, const
         out->evaluate_time = config->eval_block_size;
     enum gt_status status = splits_open(out, config, folder, vocab_size);
     if (status == GT_OK)
-        status = tensors_alloc(out, samples_max);
+        status = tensors_alloc(out, samples_max, config->document_mask);
     if (status != GT_OK)
         feed_close(out);
     return status;
 }
 
-enum gt_status feed_open_val(struct hostmem *mem, const char *path, int64_t vocab_size, int64_t time,
-                             int64_t samples_max, struct feed *out)
+enum gt_status feed_open_val(struct hostmem *mem, const struct config *config, const char *path, int64_t vocab_size,
+                             int64_t time, int64_t samples_max, struct feed *out)
 {
     const struct token_source_spec spec = {.folder = path,
                                            .paths = &path,
@@ -103,7 +113,7 @@ enum gt_status feed_open_val(struct hostmem *mem, const char *path, int64_t voca
     *out = (struct feed){.mem = mem, .block_size = time, .evaluate_time = time, .has_val = path[0] != '\0'};
     enum gt_status status = out->has_val ? split_open(out, &spec, sampler, TOKEN_VAL) : GT_OK;
     if (status == GT_OK)
-        status = tensors_alloc(out, samples_max);
+        status = tensors_alloc(out, samples_max, config->document_mask);
     if (status != GT_OK)
         feed_close(out);
     return status;
@@ -117,6 +127,7 @@ void feed_close(struct feed *feed)
     hostmem_free(feed->mem, feed->positions);
     hostmem_free(feed->mem, feed->tensors.starts);
     hostmem_free(feed->mem, feed->tensors.order);
+    hostmem_free(feed->mem, feed->tensors.first);
     hostmem_free(feed->mem, feed->tensors.targets);
     hostmem_free(feed->mem, feed->tensors.ids);
     for (int split = 0; split < 2; split++) {
@@ -134,6 +145,24 @@ enum gt_status feed_manifest_check(const struct feed *feed, const char *folder, 
     return manifest_check(folder, tokens, tokenizer);
 }
 
+enum gt_status feed_documents_set(struct feed *feed, const struct tokenizer *tokenizer)
+{
+    feed->tensors.end = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
+    if (feed->tensors.first == NULL || feed->tensors.end >= 0)
+        return GT_OK;
+    log_error("document_mask=True: documents end at an end-of-text token, and the data's vocabulary has none");
+    return GT_USAGE;
+}
+
+int64_t feed_targets(const struct feed *feed, int64_t iter, int64_t samples)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < samples; i++)
+        count += token_source_mask(feed->source[TOKEN_TRAIN], sampler_position(feed->sampler[TOKEN_TRAIN], iter, i) + 1,
+                                   feed->block_size, NULL);
+    return max_i64(count, 1);
+}
+
 enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[static FEED_DIGEST_MAX])
 {
     uint32_t crc32c;
@@ -148,6 +177,8 @@ enum gt_status feed_upload(const struct feed *feed, struct session *session, con
     int64_t rows = (int64_t)io->batch * io->time;
     TRY(exec_upload(session->exec, io->ids, 0, feed->tensors.ids, rows));
     TRY(exec_upload(session->exec, io->targets, 0, feed->tensors.targets, rows));
+    if (io->first != TENSOR_NONE)
+        TRY(exec_upload(session->exec, io->first, 0, feed->tensors.first, rows));
     if (io->order == TENSOR_NONE)
         return GT_OK;
     TRY(exec_upload(session->exec, io->order, 0, feed->tensors.order, rows));
@@ -193,11 +224,14 @@ enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64
 static enum gt_status evaluation_fill(struct feed *feed, struct session *session, enum token_split split, int64_t count)
 {
     const struct program_io *io = &session->model->evaluate;
-    struct batch_tensors tensors = {.ids = feed->tensors.ids, .targets = feed->tensors.targets};
+    struct batch_tensors tensors = feed->tensors;
+    tensors.order = tensors.starts = NULL;
     assert(count > 0 && count <= io->batch && feed->evaluate_time == io->time);
     TRY(batch_fill(feed->builder, feed->source[split], feed->positions, count, feed->evaluate_time, &tensors));
     int64_t used = count * feed->evaluate_time, rows = (int64_t)io->batch * feed->evaluate_time;
     memset(feed->tensors.ids + used, 0, (size_t)(rows - used) * sizeof(int32_t));
+    if (tensors.first != NULL)
+        memset(tensors.first + used, 0, (size_t)(rows - used) * sizeof(int32_t));
     batch_targets_ignore(feed->tensors.targets + used, rows - used);
     return GT_OK;
 }
@@ -212,7 +246,7 @@ enum gt_status feed_evaluate(struct feed *feed, struct session *session, enum to
 }
 
 enum gt_status feed_windows(struct feed *feed, struct session *session, enum token_split split, int64_t first,
-                            int64_t count, int64_t *targets)
+                            int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
         feed->positions[i] = sampler_window_at(feed->evaluate_sampler[split], true, first + i).position;
@@ -220,7 +254,6 @@ enum gt_status feed_windows(struct feed *feed, struct session *session, enum tok
     for (int64_t i = 0; i < count; i++) {
         int64_t ignored = sampler_window_at(feed->evaluate_sampler[split], true, first + i).ignored;
         batch_targets_ignore(feed->tensors.targets + i * feed->evaluate_time, ignored);
-        *targets += feed->evaluate_time - ignored;
     }
     return feed_upload(feed, session, &session->model->evaluate);
 }
@@ -251,19 +284,22 @@ enum gt_status evaluation_split_sum(const struct evaluation *evaluation, enum to
     const int64_t most = evaluation->windows > 0 ? min_i64(windows, evaluation->windows) : windows;
     const int64_t samples = whole ? most : evaluation->samples;
     const int64_t batch = session->model->options.choice.evaluate_batch, start_ns = clock_monotonic_ns();
-    struct evaluation_sum sum = {.targets = whole ? 0 : samples * feed->evaluate_time};
+    struct evaluation_sum sum = {0};
     for (int64_t first = 0; first < samples; first += batch) {
         const int64_t count = min_i64(samples - first, batch);
         if (stop_requested())
             return GT_STOPPED;
         if (whole)
-            TRY(feed_windows(feed, session, split, first, count, &sum.targets));
+            TRY(feed_windows(feed, session, split, first, count));
         else
             TRY(feed_evaluate(feed, session, split, evaluation->iter, first, count));
+        for (int64_t i = 0; i < count * feed->evaluate_time; i++)
+            sum.targets += feed->tensors.targets[i] != BATCH_TARGET_IGNORED;
         TRY(evaluation_batch_add(session, &sum.loss));
         double each = (double)(clock_monotonic_ns() - start_ns) / 1e9 / (double)(first + count);
         progress_show(evaluation->progress, what, first + count, samples, "", each * (double)(samples - first - count));
     }
+    sum.targets = max_i64(sum.targets, 1); /* the caller divides by it */
     *out = sum;
     return GT_OK;
 }

@@ -22,20 +22,24 @@ struct feed {
     struct sampler *sampler[2];
     struct sampler *evaluate_sampler[2]; /* samplers with blocks of evaluate_time tokens */
     struct batch_builder *builder;
-    struct batch_tensors tensors; /* host side of ids, targets, order, starts */
-    int64_t *positions;           /* of the samples of a batch */
+    struct batch_tensors
+        tensors;        /* host side of ids, targets, first, order, starts; first: NULL without document_mask */
+    int64_t *positions; /* of the samples of a batch */
     int64_t block_size;
     int64_t evaluate_time; /* tokens per sample in an evaluation: eval_block_size, or block_size */
 };
 
 /* Opens train and val of the dataset folder.  If there are no files of val, warns and evaluates train instead.
- * `samples_max` is the largest batch of any program.  Errors: GT_DATA, GT_IO, GT_NO_MEMORY. */
+ * `samples_max` is the largest batch of any program.  Errors: GT_USAGE (rows of packed conversations that are not
+ * block_size), GT_DATA, GT_IO, GT_NO_MEMORY. */
 enum gt_status feed_open(struct hostmem *mem, const struct config *config, const char *folder, int64_t vocab_size,
                          int64_t samples_max, struct feed *out);
 /* Opens a token file, or the val split of a folder, as the val split, for passes over all of it with `time` tokens per
  * sample.  If `path` is empty, there are only the tensors, which the caller fills.  Errors: as above. */
-enum gt_status feed_open_val(struct hostmem *mem, const char *path, int64_t vocab_size, int64_t time,
-                             int64_t samples_max, struct feed *out);
+enum gt_status feed_open_val(struct hostmem *mem, const struct config *config, const char *path, int64_t vocab_size,
+                             int64_t time, int64_t samples_max, struct feed *out);
+/* With document_mask, takes the token that ends a document from `tokenizer` (NULL: none), or refuses one without. */
+enum gt_status feed_documents_set(struct feed *feed, const struct tokenizer *tokenizer);
 void feed_close(struct feed *feed);
 
 /* Checks the data against their manifest: see manifest_check(). */
@@ -47,6 +51,9 @@ enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[
 /* Writes the folder of a dataset: data/NAME below the working folder, or the path itself if it has a slash. */
 enum gt_status feed_folder(const char *dataset, char out[static FILE_PATH_MAX]);
 
+/* Returns how many targets of the `samples` samples of training step `iter` count; at least 1, because the losses are
+ * divided by it. */
+int64_t feed_targets(const struct feed *feed, int64_t iter, int64_t samples);
 /* Uploads the host's tensors to those of the program. */
 enum gt_status feed_upload(const struct feed *feed, struct session *session, const struct program_io *io);
 /* Loads samples first .. first + io->batch of training step `iter` into the tensors of a training program. */
@@ -59,9 +66,9 @@ enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64
  * ignored. */
 enum gt_status feed_evaluate(struct feed *feed, struct session *session, enum token_split split, int64_t evaluation,
                              int64_t first, int64_t count);
-/* Loads windows of a pass over the whole split instead, and adds the number of their targets to *targets. */
+/* Loads windows of a pass over the whole split instead. */
 enum gt_status feed_windows(struct feed *feed, struct session *session, enum token_split split, int64_t first,
-                            int64_t count, int64_t *targets);
+                            int64_t count);
 
 /* ---- evaluation: the losses of random batches of a split (nanoGPT train.py estimate_loss), or of all of it ---- */
 

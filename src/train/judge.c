@@ -62,6 +62,7 @@ static enum gt_status model_load(struct judge *judge)
         .config = *model,
         .dtype = judge->session.device.dtype,
         .evaluate = true,
+        .document_mask = config->document_mask,
         .choice.evaluate_batch = (int32_t)judge->batch,
         .evaluate_time = (int32_t)judge->time,
         .choice.loss_chunk_rows = (int32_t)min_i64(judge->batch * judge->time, LOSS_CHUNK_ROWS),
@@ -94,7 +95,8 @@ static enum gt_status tokenizer_look(struct judge *judge)
     return GT_OK;
 }
 
-/* Adds up the bytes of the first `targets` targets: of every token but the first of each shard that is long enough. */
+/* Adds up the bytes of the first `targets` targets, of those that count: of tokens but the first of each shard that is
+ * long enough. */
 static enum gt_status bytes_sum(const struct judge *judge, int64_t targets, double *out)
 {
     struct token_source *source = judge->feed.source[TOKEN_VAL];
@@ -104,7 +106,7 @@ static enum gt_status bytes_sum(const struct judge *judge, int64_t targets, doub
     const char *bytes;
     double sum = 0.0;
     for (size_t shard = 0; shard < token_source_shard_count(source); shard++) {
-        const int64_t length = min_i64(token_source_shard_length(source, shard), targets + 1);
+        const int64_t length = min_i64(token_source_shard_length(source, shard) - 1, targets) + 1;
         const int64_t first = token_source_shard_first(source, shard);
         if (token_source_shard_length(source, shard) <= judge->time)
             continue;
@@ -112,6 +114,7 @@ static enum gt_status bytes_sum(const struct judge *judge, int64_t targets, doub
         for (int64_t at = 1; at < length; at += READ_COUNT) {
             const int64_t count = min_i64(length - at, READ_COUNT);
             TRY(token_source_read(source, first + at, count, ids));
+            (void)token_source_mask(source, first + at, count, ids); /* what does not count has no bytes */
             for (int64_t i = 0; i < count; i++)
                 sum += ids[i] == eot ? 0.0 : (double)tokenizer_token_bytes(judge->tokenizer, ids[i], scratch, &bytes);
         }
@@ -131,10 +134,11 @@ static enum gt_status text_judge(struct judge *judge)
     struct evaluation_sum sum;
     double bytes = 0.0;
     TRY(tokenizer_look(judge));
+    TRY(feed_documents_set(&judge->feed, judge->tokenizer));
     TRY(evaluation_split_sum(&evaluation, TOKEN_VAL, "evaluate", &sum));
     progress_clear(&judge->progress);
     if (judge->tokenizer != NULL)
-        TRY(bytes_sum(judge, sum.targets, &bytes));
+        TRY(bytes_sum(judge, evaluation.windows > 0 ? evaluation.windows * judge->time : INT64_MAX, &bytes));
     const double loss = sum.loss / (double)sum.targets;
     if (bytes > 0.0)
         log_result("%s: %" PRId64 " tokens, loss %.6f, perplexity %.6g, %.0f bytes, bits per byte %.6f", path,
@@ -161,6 +165,8 @@ static enum gt_status row_fill(const struct judge *judge, const struct choices_q
     }
     memset(ids, 0, (size_t)(judge->batch * judge->time) * sizeof *ids);
     batch_targets_ignore(targets, judge->batch * judge->time);
+    if (judge->feed.tensors.first != NULL)
+        memset(judge->feed.tensors.first, 0, (size_t)(judge->batch * judge->time) * sizeof *ids);
     for (int64_t i = 0; i + 1 < count; i++)
         ids[i] = i < context->count ? context->at[i] : tokens->at[i - context->count];
     for (int32_t i = 0; i < tokens->count; i++)
@@ -221,7 +227,7 @@ static enum gt_status judge_all(struct judge *judge)
     TRY(model_load(judge));
     stop_install();
     const int64_t vocab_size = judge->source.checkpoint->config.vocab_size;
-    TRY(feed_open_val(judge->mem, config->eval_data, vocab_size, judge->time, judge->batch, &judge->feed));
+    TRY(feed_open_val(judge->mem, config, config->eval_data, vocab_size, judge->time, judge->batch, &judge->feed));
     if (config->eval_data[0] != '\0')
         TRY(text_judge(judge));
     if (config->hellaswag[0] == '\0')

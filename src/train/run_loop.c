@@ -222,12 +222,12 @@ double run_muon_momentum(const struct config *config, int64_t iter)
     return first + (config->muon_momentum - first) * (double)iter / (double)config->muon_momentum_warmup;
 }
 
-static void scalars_set(struct trainer *t, double learning_rate)
+static void scalars_set(struct trainer *t, double learning_rate, double targets)
 {
     union scalar_word *scalars = t->session.scalars;
     const double loss_scale = t->state.loss_scaler.scale;
     scalars[SCALAR_LEARNING_RATE].f = (float)learning_rate;
-    scalars[SCALAR_LOSS_GRADIENT].f = (float)(loss_scale / run_tokens_per_update(t));
+    scalars[SCALAR_LOSS_GRADIENT].f = (float)(loss_scale / targets);
     scalars[SCALAR_UNSCALE].f = (float)(1.0 / loss_scale);
     scalars[SCALAR_LOSS_SUM].f = 0.0f;
     scalars[SCALAR_STEP].i = (int32_t)t->state.iter;
@@ -247,7 +247,9 @@ static enum gt_status update(struct trainer *t, double learning_rate)
                      t->config->block_size;
     result->learning_rate = learning_rate;
     result->loss_scale = t->state.loss_scaler.scale;
-    scalars_set(t, learning_rate);
+    result->targets =
+        (double)feed_targets(&t->feed, t->state.iter, t->config->batch_size * t->config->gradient_accumulation_steps);
+    scalars_set(t, learning_rate, result->targets);
     for (int32_t k = 0; k < session->model->options.micro_steps; k++) {
         if (stop_requested())
             return GT_STOPPED; /* the weights are unchanged: the resumed run repeats the iteration */
@@ -321,7 +323,7 @@ static void forecast_test(struct trainer *t)
 /* Processes the results of one update. */
 static enum gt_status step_settle(struct trainer *t, const struct step_result *result)
 {
-    t->loss = steps_ahead_loss_sum(&t->ahead, result) / run_tokens_per_update(t);
+    t->loss = steps_ahead_loss_sum(&t->ahead, result) / result->targets;
     t->loss_scale = result->loss_scale;
     memcpy(t->session.scalars, result->scalars, sizeof result->scalars);
     TRY(skipped_check(t, result->iter));

@@ -152,6 +152,7 @@ void session_train_options(const struct session *session, const struct session_c
         .train = !config->eval_only,
         .evaluate = true,
         .generate = config->sample_tokens > 0,
+        .document_mask = config->document_mask,
         .generate_batch = 1,
         .choice.loss_chunk_rows = (int32_t)min_i64(chunk, rows),
         .choice.evaluate_batch = (int32_t)evaluate,

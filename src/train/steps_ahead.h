@@ -21,6 +21,7 @@ struct step_result {
     int64_t iter;
     int64_t tokens; /* seen by the run, this update included */
     double learning_rate, loss_scale;
+    double targets;                          /* that count: the loss is their mean */
     float *loss_sums;                        /* [micro_steps]: one sum per micro-step */
     union scalar_word scalars[SCALAR_WORDS]; /* after the update */
 };

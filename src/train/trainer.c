@@ -129,6 +129,7 @@ static enum gt_status run(struct trainer *t, const char *folder)
     TRY(restore_tokenizer_check(t->mem, config, &t->source, t->tokenizer, folder));
     TRY(feed_open(t->mem, config, folder, session->model->options.config.vocab_size, largest_batch(session), &t->feed));
     TRY(feed_manifest_check(&t->feed, folder, t->tokenizer));
+    TRY(feed_documents_set(&t->feed, t->tokenizer));
     if (!config->eval_only) {
         for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++)
             TRY(feed_digest(&t->feed, (enum token_split)split, data.text[split]));

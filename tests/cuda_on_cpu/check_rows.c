@@ -163,8 +163,10 @@ static void ops_check(struct totals *totals)
     static const struct recipe recipes[] = {
         {OP_EMBED_FORWARD, "iVTs", 300, 40, 0, 1},
         {OP_EMBED_FORWARD, "iV-s", 300, 40, 0, 1},
+        {OP_EMBED_FORWARD, "iVTs-i", 300, 40, 0, 1},
         {OP_EMBED_BACKWARD, "Miigvt", 300, 40, 1u << EMBED_BACKWARD_DWPE, 1},
         {OP_EMBED_BACKWARD, "Miigv", 300, 40, 0, 1},
+        {OP_EMBED_BACKWARD, "Miigvti", 300, 40, 0, 28},
         {OP_LAYERNORM_FORWARD, "Mc--c", 300, 40, 0, 1},
         {OP_LAYERNORM_BACKWARD, "MMcr---r", 300, 40, LN_ALL, 1},
         {OP_RMSNORM_FORWARD, "Mc", 300, 40, 0, 1},

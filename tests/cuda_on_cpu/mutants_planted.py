@@ -164,7 +164,9 @@ PLANTED = (
     )),
     ("embed.cu", (
         ("tail-column", r"if \(column < args\.channels\)", "if (column <= args.channels)"),
-        ("position-ignored", r"\(position \+ n % args\.time\)", "(n % args.time)"),
+        ("position-ignored", r"\(position \+ n % args\.time - skipped\)", "(n % args.time - skipped)"),
+        ("document-ignored", r"args\.first != NULL \? args\.first\[n\] : 0", "0"),
+        ("document-off-by-one", r"- args\.first\[n\] != set\.position", "- args.first[n] + (args.first[n] > 0) != set.position"),
         ("token-32-bits", r"const int64_t token = args\.ids\[n\] \* args\.channels",
          "const int64_t token = (int)(args.ids[n] * args.channels)"),
         ("groups-one-more", r"group >= args\.starts\[0\]", "group > args.starts[0]"),

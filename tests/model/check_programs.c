@@ -7,6 +7,7 @@
  *   16 bits    losses and gradients are at most 1.5 times as far from the oracle as those of the naive reference, which
  *              rounds the outputs of each op; weights are their masters, rounded
  *   poison     dead bytes filled with NaN and guard bands around every tensor change no bit of any program's results
+ *   documents  a document in a packed row has the losses and gradients that it has in a row of its own
  *   plans      plan_verify accepts batches, chunks, remainders, biases and dropout; the device agrees with each of them
  */
 #include <math.h>
@@ -47,6 +48,7 @@ static void rig_variant(struct rig *rig, int index, const struct rig_how *how)
     const struct variant *variant = &variants[index];
     struct model_options options = rig_options(variant->bias, variant->dropout, variant->gelu);
     options.dtype = variant->dtype;
+    options.document_mask = !variant->bias;
     rig_open(rig, &options, how, unit_seed() + (uint64_t)index);
     if (variant->dtype == DTYPE_F16) {
         rig->scalars[SCALAR_LOSS_GRADIENT].f *= LOSS_SCALE;
@@ -275,6 +277,84 @@ TEST_LOOP(the_oracle_updates_as_by_hand, 2)
     ck_assert_double_eq_tol(master, _i == 1 ? 1.9 : 2.0, 1e-9);
     ck_assert_double_eq_tol(m, 0.25, 1e-15);
     ck_assert_double_eq_tol(v, 0.0625, 1e-15);
+}
+
+#define DOCUMENTS 5
+static const int32_t lengths[DOCUMENTS] = {3, 5, 8, 1, 6};
+
+/* Trains with the documents, each in a row of its own or one after the other where they fit.  place[d] is the row n
+ * where document d begins. */
+static void documents_train(struct rig *rig, bool packed, int32_t place[static DOCUMENTS])
+{
+    const struct program_io *io = &rig->model->train_first;
+    int32_t ids[DOCUMENTS * 8] = {0}, targets[DOCUMENTS * 8], at = 0;
+    for (int32_t n = 0; n < io->batch * io->time; n++)
+        targets[n] = -1;
+    for (int32_t d = 0; d < DOCUMENTS; d++) {
+        if (!packed || io->time - at % io->time < lengths[d])
+            at = (at + io->time - 1) / io->time * io->time;
+        place[d] = at;
+        for (int32_t t = 0; t < lengths[d]; t++, at++) {
+            ids[at] = t + 1 < lengths[d] ? 1 + (3 * d + 7 * t) % 10 : RIG_END;
+            targets[at] = t + 1 < lengths[d] ? (5 * d + 2 * t) % 11 : -1;
+        }
+    }
+    rig_rows_upload(rig, io, ids, targets);
+    rig_run(rig, io->program);
+}
+
+static void documents_compare(struct rig *packed, struct rig *apart)
+{
+    int32_t place[2][DOCUMENTS];
+    documents_train(packed, true, place[0]);
+    documents_train(apart, false, place[1]);
+    float *losses[2] = {rig_download(packed, packed->model->train_first.losses),
+                        rig_download(apart, apart->model->train_first.losses)};
+    for (int d = 0; d < DOCUMENTS; d++)
+        for (int32_t t = 0; t < lengths[d]; t++) {
+            const float one = losses[0][place[0][d] + t], other = losses[1][place[1][d] + t];
+            ck_assert_msg(fabsf(one - other) <= 1e-6f * other, "document %d, token %d: loss %.9g, alone %.9g", d,
+                          (int)t, (double)one, (double)other);
+        }
+    for (int32_t p = 0; p < packed->model->parameters.count; p++) {
+        const struct parameter *parameter = &packed->model->parameters.at[p];
+        const int64_t count = graph_tensor_elements(packed->model->graph, parameter->gradient);
+        float *ours = rig_download(packed, parameter->gradient);
+        float *alone = rig_download(apart, apart->model->parameters.at[p].gradient);
+        double *exact = malloc((size_t)count * sizeof *exact);
+        rig_need(exact != NULL, "out of memory");
+        for (int64_t i = 0; i < count; i++)
+            exact[i] = (double)alone[i];
+        const double distance = replica_distance(ours, exact, count);
+        ck_assert_msg(distance <= GRADIENT_BOUND, "gradient of %s: %.3g", parameter->name, distance);
+        free(exact);
+        free(alone);
+        free(ours);
+    }
+    free(losses[1]);
+    free(losses[0]);
+}
+
+/* Learned and rotary positions. */
+TEST_LOOP(a_packed_row_equals_separate_rows, 2)
+{
+    struct model_options options = rig_options(true, 0.0f, GELU_TANH);
+    struct rig packed, apart;
+    if (_i == 1) {
+        options.config.position = POSITION_ROPE;
+        options.config.rope.theta = 1e4;
+    }
+    options.document_mask = true;
+    options.micro_steps = 1;
+    options.choice.remainder_batch = 0;
+    rig_open(&packed, &options, &(struct rig_how){.threads = 2}, unit_seed());
+    options.document_mask = false;
+    options.choice.micro_batch = DOCUMENTS;
+    rig_open(&apart, &options, &(struct rig_how){.threads = 2}, unit_seed());
+    packed.scalars[SCALAR_LOSS_GRADIENT].f = apart.scalars[SCALAR_LOSS_GRADIENT].f;
+    documents_compare(&packed, &apart);
+    rig_close(&apart);
+    rig_close(&packed);
 }
 
 TEST_LOOP(evaluation_meets_the_oracle, VARIANTS_F32)

@@ -175,17 +175,24 @@ void rig_rows_upload(struct rig *rig, const struct program_io *io, const int32_t
 {
     int64_t rows = (int64_t)io->batch * io->time;
     int32_t *order = need_memory((size_t)rows, sizeof *order), *starts = need_memory((size_t)rows + 2, sizeof *starts);
+    int32_t *first = need_memory((size_t)rows, sizeof *first);
     const struct {
         int32_t tensor;
         const int32_t *from;
         int64_t count;
-    } parts[] = {
-        {io->ids, ids, rows}, {io->targets, targets, rows}, {io->order, order, rows}, {io->starts, starts, rows + 2}};
+    } parts[] = {{io->ids, ids, rows},
+                 {io->targets, targets, rows},
+                 {io->first, first, rows},
+                 {io->order, order, rows},
+                 {io->starts, starts, rows + 2}};
     rig_order(ids, rows, order, starts);
+    for (int64_t n = 0; n < rows; n++)
+        first[n] = n % io->time == 0 ? 0 : ids[n - 1] == RIG_END ? (int32_t)(n % io->time) : first[n - 1];
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         rig_need(parts[i].tensor == TENSOR_NONE ||
                      exec_upload(rig->exec, parts[i].tensor, 0, parts[i].from, parts[i].count) == GT_OK,
                  "upload of rows");
+    free(first);
     free(starts);
     free(order);
 }

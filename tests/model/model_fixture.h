@@ -47,7 +47,9 @@ void rig_close(struct rig *rig);
 
 /* Fills the data tensors of a program from (seed, which), `batch` samples of them. */
 void rig_feed(struct rig *rig, const struct program_io *io, uint64_t which);
-/* Uploads a program's ids, and where it has such tensors, their targets and their order by id. */
+/* Uploads a program's ids, and where it has such tensors, their targets, their order by id, and the starts of
+ * documents, which end with the token RIG_END. */
+#define RIG_END 0
 void rig_rows_upload(struct rig *rig, const struct program_io *io, const int32_t *ids, const int32_t *targets);
 /* Returns the program of micro-step `k` of an update. */
 const struct program_io *rig_step_io(const struct rig *rig, int32_t k);

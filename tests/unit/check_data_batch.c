@@ -88,6 +88,56 @@ TEST(batch_fill_reads_inputs_and_targets)
     fixture_close(&fixture);
 }
 
+/* Three rows of 4 tokens and one more; tokens 2, 6, 7 and 9 count, and a document ends with token 1. */
+TEST(batch_fill_knows_what_counts_and_where_documents_begin)
+{
+    static const unsigned char mask[] = {'g', 't', 'm', 'a', 's', 'k', '0', '1', 4, 0, 0, 0, 0, 0, 0, 0, 0xC4, 0x02};
+    static const int32_t wanted_targets[8] = {-1, 12, -1, -1, -1, 16, 17, -1},
+                         wanted_first[8] = {0, 0, 2, 2, 0, 0, 0, 0};
+    static const unsigned char tokens[26] = {10, 0,  66, 0,  12, 0,  13, 0,  14, 0,  15, 0,  16,
+                                             0,  17, 0,  18, 0,  19, 0,  20, 0,  21, 0,  22, 0};
+    struct data_fixture fixture;
+    struct token_source *source = NULL;
+    struct batch_builder *builder = NULL;
+    int32_t ids[8], targets[8], first[8];
+    uint32_t digests[3];
+    fixture_open(&fixture);
+    const struct token_source_spec spec = {.folder = fixture.folder, .split = TOKEN_TRAIN, .vocab_size = 99};
+    fixture_write(&fixture, "train.bin", tokens, sizeof tokens);
+    for (int i = 0; i < 3; i++) { /* without a mask, with it, with one that is off by one */
+        unsigned char shifted[sizeof mask];
+        memcpy(shifted, mask, sizeof mask);
+        shifted[16] = i == 2 ? 0x88 : mask[16];
+        shifted[17] = i == 2 ? 0x05 : mask[17];
+        if (i > 0)
+            fixture_write(&fixture, "train.mask", shifted, sizeof shifted);
+        ck_assert_int_eq(token_source_open(fixture.mem, &spec, &source), GT_OK);
+        ck_assert_int_eq(token_source_row(source), i == 0 ? 0 : 4);
+        ck_assert_int_eq(token_source_mask(source, 1, 12, NULL), i == 0 ? 12 : 4);
+        ck_assert_int_eq(token_source_digest(source, &digests[i]), GT_OK);
+        token_source_close(source);
+    }
+    ck_assert(digests[0] != digests[1] && digests[1] != digests[2] && digests[0] != digests[2]);
+    fixture_write(&fixture, "train.mask", mask, sizeof mask);
+    ck_assert_int_eq(token_source_open(fixture.mem, &spec, &source), GT_OK);
+    ck_assert_int_eq(batch_builder_create(fixture.mem, 8, 4, &builder), GT_OK);
+    const struct batch_tensors tensors = {.ids = ids, .targets = targets, .first = first, .end = 66};
+    const int64_t positions[2] = {0, 4};
+    ck_assert_int_eq(batch_fill(builder, source, positions, 2, 4, &tensors), GT_OK);
+    for (int i = 0; i < 8; i++) {
+        ck_assert_int_eq(targets[i], wanted_targets[i]);
+        ck_assert_int_eq(first[i], wanted_first[i]);
+    }
+    batch_builder_destroy(builder);
+    token_source_close(source);
+    for (size_t cut = 0; cut < sizeof mask; cut += 8) {
+        fixture_write(&fixture, "train.mask", mask + cut % 16, sizeof mask - cut - (cut == 0));
+        ck_assert_int_eq(token_source_open(fixture.mem, &spec, &source), GT_DATA);
+        FIXTURE_SAYS(&fixture, "not a mask of");
+    }
+    fixture_close(&fixture);
+}
+
 TEST(batch_builder_survives_failed_allocations)
 {
     struct data_fixture fixture;

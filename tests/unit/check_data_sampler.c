@@ -37,6 +37,31 @@ static bool inside_one_shard(int64_t position)
     return (position >= 0 && position <= 100 - 9) || position == 108 || (position >= 117 && position <= 178 - 9);
 }
 
+/* Five rows of packed conversations: every draw is the beginning of a row, and each row is drawn. */
+TEST(sampler_draws_rows_of_conversations)
+{
+    static const unsigned char mask[22] = {'g', 't', 'm', 'a', 's', 'k', '0', '1', BLOCK};
+    struct data_fixture fixture;
+    struct token_source *source = NULL;
+    int64_t seen = 0;
+    fixture_open(&fixture);
+    fixture_write_u16(&fixture, "train.bin", 5 * BLOCK + 1, 0);
+    fixture_write(&fixture, "train.mask", mask, sizeof mask);
+    const struct token_source_spec spec = {.folder = fixture.folder, .split = TOKEN_TRAIN, .block_size = BLOCK};
+    ck_assert_int_eq(token_source_open(fixture.mem, &spec, &source), GT_OK);
+    struct sampler *sampler = make_sampler(&fixture, source, SAMPLER_RANDOM, unit_seed());
+    for (int64_t i = 0; i < 200; i++) {
+        const int64_t position =
+            i % 2 == 0 ? sampler_position(sampler, i, i % 5) : sampler_position_eval(sampler, TOKEN_VAL, i, 3);
+        ck_assert_int_eq(position % BLOCK, 0);
+        seen |= INT64_C(1) << position / BLOCK;
+    }
+    ck_assert_int_eq(seen, 31);
+    sampler_destroy(sampler);
+    token_source_close(source);
+    fixture_close(&fixture);
+}
+
 TEST(sampler_random_is_pure_and_inside)
 {
     struct data_fixture fixture;

@@ -25,6 +25,8 @@
 
 #define VOCAB_SIZE_DEFAULT 8192
 #define SEED_DEFAULT 1337
+#define BLOCK_SIZE_DEFAULT 1024
+#define BLOCK_SIZE_MAX 131072
 
 struct arguments {
     bool help, version;
@@ -106,6 +108,14 @@ static void print_help(void)
           "                         after\n"
           "  --dedup                leave out exact copies of earlier documents\n"
           "\n"
+          "Conversations\n"
+          "  --chat=chatml|llama3   JSONL lines are conversations: a field messages of\n"
+          "                         objects with role (system, user, assistant) and content,\n"
+          "                         in this template.  Only what the assistant says counts\n"
+          "                         in the loss\n"
+          "  --block-size=N         pack them into rows of N tokens, gpt-train's block_size;\n"
+          "                         default 1024; longer ones are cut\n"
+          "\n"
           "Validation\n"
           "  --val-fraction=F       the share kept for validation; default 0.1; with 0,\n"
           "                         everything is for training\n"
@@ -156,6 +166,18 @@ static enum gt_status arguments_finish(struct arguments *arguments)
         return flags_error(PROGRAM, "name a text file or a folder", "no input files given");
     if (spec->vocab_size != 0 && strcmp(arguments->tokenizer, "train") != 0)
         return flags_error(PROGRAM, "needs --tokenizer=train", "--vocab-size");
+    if (spec->block_size != 0 && spec->chat == CHAT_NONE)
+        return flags_error(PROGRAM, "needs --chat", "--block-size");
+    if (spec->block_size % 8 != 0)
+        return flags_error(PROGRAM, "must be a multiple of 8", "--block-size");
+    if (spec->chat != CHAT_NONE && (spec->separator != PREPARE_SEPARATOR_AUTO || spec->shard_tokens != 0 ||
+                                    spec->split == PREPARE_SPLIT_POSITION || spec->format == DOCUMENTS_TEXT))
+        return flags_error(PROGRAM,
+                           "does not go with --document-separator, --shard-tokens, --val-split=position or "
+                           "--format=text",
+                           "--chat");
+    if (spec->block_size == 0)
+        spec->block_size = BLOCK_SIZE_DEFAULT;
     if (spec->vocab_size == 0)
         spec->vocab_size = VOCAB_SIZE_DEFAULT;
     spec->threads = (int)arguments->threads;
@@ -185,6 +207,8 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
         {.name = "val-fraction", .kind = FLAG_FRACTION, .to = &spec->val_fraction},
         {"val-split", FLAG_WORD, &spec->split, .words = prepare_split_words},
         {"seed", FLAG_NUMBER, &spec->seed, .max = INT64_MAX},
+        {"chat", FLAG_WORD, &spec->chat, .words = chat_words},
+        {"block-size", FLAG_NUMBER, &spec->block_size, .min = 8, .max = BLOCK_SIZE_MAX},
         {"shard-tokens", FLAG_NUMBER, &spec->shard_tokens, .min = 1, .max = INT32_MAX},
         {"threads", FLAG_NUMBER, &arguments->threads, .min = 1, .max = PREPARE_THREADS_MAX},
         {"save-every", FLAG_NUMBER, &arguments->save_every_mib, .min = 1, .max = INT64_C(1) << 40},
@@ -270,6 +294,9 @@ static void report_counts(const struct prepare_spec *spec, const struct prepare_
     if (documents->skipped_count > 0)
         log_note("%s left out, not text: %s (give one as INPUT to see why)",
                  counted(first, documents->skipped_count, "file"), prepare_kinds_text(kinds, documents->kinds));
+    if (counts->cut_conversations > 0)
+        log_warning("%s longer than %" PRId64 " tokens cut at the end; a larger --block-size keeps more",
+                    counted(first, counts->cut_conversations, "conversation"), spec->block_size);
     if (counts->invalid_bytes > 0)
         log_warning("not UTF-8: %s in %s, kept as they are; --encoding=NAME converts text",
                     counted(first, counts->invalid_bytes, "byte"),
@@ -293,6 +320,8 @@ static void report_result(const struct arguments *arguments, const struct prepar
                tokenizer_kind_name(arguments->spec.tokenizer), count_text(vocab, result->vocab_size));
     log_result("train has %s", counted(tokens, (uint64_t)result->train_tokens, "token"));
     log_result("val has %s", counted(tokens, (uint64_t)result->val_tokens, "token"));
+    if (arguments->spec.chat != CHAT_NONE)
+        log_result("%s of the assistant count", counted(tokens, result->counts.answer_tokens, "token"));
     log_result("written to %s", arguments->out_dir);
     prepare_suggest(arguments->out_dir, result);
 }

@@ -79,7 +79,8 @@ static int64_t rounded(double value)
     return (int64_t)(value / (double)unit + 0.5) * unit;
 }
 
-static void command_print(const char *out_dir, const struct model_size *size, int64_t block_size, int64_t iterations)
+static void command_print(const char *out_dir, const struct model_size *size, int64_t block_size, int64_t iterations,
+                          bool is_chat)
 {
     char dataset[FILE_PATH_MAX + 2], folder[FILE_PATH_MAX + 8], quoted[2][FILE_PATH_MAX];
     size_t end = strlen(out_dir);
@@ -101,7 +102,8 @@ static void command_print(const char *out_dir, const struct model_size *size, in
                size->accumulation, iterations, iterations);
     log_result("    --learning_rate=%s --min_lr=%s --warmup_iters=%" PRId64 " \\", size->learning_rate, size->min_lr,
                iterations / 20);
-    log_result("    --eval_interval=%" PRId64 " --eval_iters=20", iterations / 10);
+    log_result("    --eval_interval=%" PRId64 " --eval_iters=20%s", iterations / 10,
+               is_chat ? " --document_mask=True" : "");
 }
 
 void prepare_suggest(const char *out_dir, const struct prepare_result *result)
@@ -117,6 +119,7 @@ void prepare_suggest(const char *out_dir, const struct prepare_result *result)
     const int64_t val = result->val_tokens > 0 ? result->val_tokens : result->train_tokens;
     const int64_t shorter = val < result->train_tokens ? val : result->train_tokens;
     block_size = block_size < shorter ? block_size : shorter - 1;
+    block_size = result->row_tokens > 0 ? result->row_tokens : block_size;
     if (block_size < 1) {
         log_result("this is too little text to train on");
         return;
@@ -125,7 +128,7 @@ void prepare_suggest(const char *out_dir, const struct prepare_result *result)
     log_result("a model for this text and %d processor%s: %s, %.1f million parameters, about %s", processors,
                processors == 1 ? "" : "s", size->name, training.parameters * 1e-6,
                clock_duration(duration, (double)rounded(training.seconds)));
-    command_print(out_dir, size, block_size, rounded(training.iterations));
+    command_print(out_dir, size, block_size, rounded(training.iterations), result->row_tokens > 0);
     log_result("(the time is an estimate; with --plan the command tells memory and time)");
     if (chosen < most)
         log_result("on a graphics card, this text is enough for %.0f million parameters: --n_layer=%d --n_head=%d "

@@ -232,16 +232,20 @@ bool bpe_add_merge(struct bpe *bpe, int32_t left, int32_t right)
 
 /* ---- finishing ---- */
 
-enum gt_status bpe_add_eot(struct bpe *bpe, size_t id)
+enum gt_status bpe_add_special(struct bpe *bpe, size_t id, const char *text)
 {
-    assert(id < bpe->vocab_size);
-    TRY(hostmem_grow(bpe->mem, &bpe->text, &bpe->text_capacity, bpe->text_count + strlen(BPE_EOT_TEXT), 1,
-                     "texts of tokens"));
-    bpe->vocab_size = id + 1;
-    const enum bpe_add added = bpe_add_token(bpe, (int32_t)id, BPE_EOT_TEXT, strlen(BPE_EOT_TEXT), true);
+    TRY(hostmem_grow(bpe->mem, &bpe->text, &bpe->text_capacity, bpe->text_count + strlen(text), 1, "texts of tokens"));
+    const enum bpe_add added = bpe_add_token(bpe, (int32_t)id, text, strlen(text), true);
     assert(added == BPE_ADDED);
     (void)added;
     return GT_OK;
+}
+
+enum gt_status bpe_add_eot(struct bpe *bpe, size_t id)
+{
+    assert(id < bpe->vocab_size);
+    bpe->vocab_size = id + 1;
+    return bpe_add_special(bpe, id, BPE_EOT_TEXT);
 }
 
 void bpe_set_literal(struct bpe *bpe, int32_t id)

@@ -75,6 +75,8 @@ bool bpe_add_merge(struct bpe *bpe, int32_t left, int32_t right);
 /* The same for two tokens that are written in GPT-2's alphabet.  Returns false also when one is not in the
  * vocabulary. */
 bool bpe_add_written_merge(struct bpe *bpe, const char *left, size_t left_count, const char *right, size_t right_count);
+/* Adds a special token, for which it makes room.  Errors: GT_NO_MEMORY. */
+enum gt_status bpe_add_special(struct bpe *bpe, size_t id, const char *text);
 /* Adds BPE_EOT_TEXT as the last token, `id`; the vocabulary ends there.  Errors: GT_NO_MEMORY. */
 enum gt_status bpe_add_eot(struct bpe *bpe, size_t id);
 /* Makes a special token one that text always becomes, like tokenizer.json's added tokens that are not "special". */

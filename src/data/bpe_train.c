@@ -16,6 +16,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/size.h"
 #include "data/bpe.h"
 #include "data/bpe_alphabet.h"
 #include "data/bpe_split.h"
@@ -44,6 +45,8 @@ struct bpe_trainer {
     size_t text_count, text_capacity;
     uint32_t *table; /* piece + 1; 0: free */
     size_t table_mask;
+    const char *const *specials; /* of the template, or NULL */
+    size_t special_count;
 };
 
 enum gt_status bpe_trainer_create(struct hostmem *mem, struct bpe_trainer **out)
@@ -167,7 +170,7 @@ struct train {
     uint64_t *fresh; /* keys of pairs whose count rose in this merge */
     size_t fresh_count, fresh_capacity;
     struct bpe *bpe;
-    size_t vocab_target; /* without <|endoftext|> */
+    size_t vocab_target; /* without special tokens */
     size_t token_count;
 };
 
@@ -387,7 +390,7 @@ static enum gt_status train_allocate(struct train *train)
     TRY(HOSTMEM_NEW(train->mem, train->counts->piece_count, "lengths of pieces", &train->lengths));
     /* Tokens are 6 bytes long on average; one without room is not created.  Several merges may have the same result. */
     const size_t text_bytes = 65536 + 128 * train->vocab_target;
-    const struct bpe_spec spec = {.vocab_size = train->vocab_target + 1,
+    const struct bpe_spec spec = {.vocab_size = train->vocab_target + train->counts->special_count + 1,
                                   .text_bytes = text_bytes < BPE_TEXT_BYTES_MAX ? text_bytes : BPE_TEXT_BYTES_MAX,
                                   .merge_count = 2 * train->vocab_target,
                                   .rank = BPE_RANK_MERGE};
@@ -440,14 +443,23 @@ static void train_release(struct train *train)
     bpe_destroy(train->bpe);
 }
 
-/* Appends <|endoftext|> and completes the vocabulary. */
+/* Appends the special tokens and completes the vocabulary. */
 static enum gt_status train_complete(struct train *train, struct bpe **out)
 {
+    for (size_t i = 0; i < train->counts->special_count; i++)
+        TRY(bpe_add_special(train->bpe, train->token_count++, train->counts->specials[i]));
     TRY(bpe_add_eot(train->bpe, train->token_count));
     TRY(bpe_finish(train->bpe, "the trained vocabulary"));
     *out = train->bpe;
     train->bpe = NULL;
     return GT_OK;
+}
+
+void bpe_trainer_specials(struct bpe_trainer *trainer, const char *const *texts)
+{
+    trainer->specials = texts;
+    while (texts[trainer->special_count] != NULL)
+        trainer->special_count++;
 }
 
 enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, int64_t vocab_size, struct tokenizer **out)
@@ -456,7 +468,8 @@ enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, int64_t vocab_siz
     struct bpe *bpe = NULL;
     hostmem_free(trainer->mem, trainer->table);
     trainer->table = NULL;
-    struct train train = {.mem = trainer->mem, .counts = trainer, .vocab_target = (size_t)vocab_size - 1};
+    const int64_t target = max_i64(vocab_size - 1 - (int64_t)trainer->special_count, BPE_TRAIN_VOCAB_MIN - 1);
+    struct train train = {.mem = trainer->mem, .counts = trainer, .vocab_target = (size_t)target};
     enum gt_status status = train_run(&train);
     if (status == GT_OK)
         status = train_complete(&train, &bpe);

@@ -43,6 +43,7 @@ struct documents {
     size_t begin, end;            /* the bytes in the buffer that no returned document has */
     bool text_ended;              /* the buffer has the last bytes of the text */
     json_t *root;                 /* owns the document's text, for JSONL */
+    char *conversation;           /* the document, with spec.chat: DOCUMENT_BYTES_MAX */
     uint64_t files_bytes;
     char reason[JSONL_REASON_BYTES];
 };
@@ -65,6 +66,8 @@ enum gt_status documents_create(struct hostmem *mem, const struct documents_spec
     enum gt_status status = HOSTMEM_NEW(mem, documents->input_count, "input records", &documents->inputs);
     if (status == GT_OK)
         status = HOSTMEM_NEW(mem, BUFFER_BYTES, "a document", &documents->buffer);
+    if (status == GT_OK && spec->chat != CHAT_NONE)
+        status = HOSTMEM_NEW(mem, DOCUMENT_BYTES_MAX, "a conversation", &documents->conversation);
     bool is_ascii = true;
     if (status == GT_OK && spec->encoding != NULL)
         status = text_encoding_check(spec->encoding, &is_ascii);
@@ -83,6 +86,7 @@ void documents_destroy(struct documents *documents)
     json_decref(documents->root);
     input_close(documents->input);
     text_decoder_destroy(documents->decoder);
+    hostmem_free(documents->mem, documents->conversation);
     hostmem_free(documents->mem, documents->buffer);
     hostmem_free(documents->mem, documents->inputs);
     hostmem_free(documents->mem, documents);
@@ -457,6 +461,20 @@ static enum gt_status line_refuse(struct documents *documents)
     return GT_OK;
 }
 
+static enum gt_status conversation_parse(struct documents *documents, const char *line, size_t count,
+                                         struct document *out)
+{
+    const json_t *messages;
+    TRY(jsonl_line_value(line, count, documents->spec.field, JSON_ARRAY, &documents->root, &messages,
+                         documents->reason));
+    const bool good = chat_render(documents->spec.chat, messages, documents->conversation, &out->count,
+                                  documents->reason, sizeof documents->reason);
+    json_decref(documents->root);
+    documents->root = NULL;
+    out->text = documents->conversation;
+    return good ? GT_OK : GT_DATA;
+}
+
 /* Sets `out` to the document of a line; `line` is NULL if the line is too long.  *out_found is false for a line that is
  * blank, bad or empty. */
 static enum gt_status line_parse(struct documents *documents, const char *line, size_t count, struct document *out,
@@ -469,6 +487,8 @@ static enum gt_status line_parse(struct documents *documents, const char *line, 
     enum gt_status status = GT_DATA;
     if (line == NULL)
         snprintf(documents->reason, sizeof documents->reason, "longer than %zu bytes", DOCUMENT_BYTES_MAX);
+    else if (documents->spec.chat != CHAT_NONE)
+        status = conversation_parse(documents, line, count, out);
     else
         status = jsonl_line_text(line, count, documents->spec.field, &documents->root, &out->text, &out->count,
                                  documents->reason);

@@ -14,6 +14,7 @@
 
 #include "base/hostmem.h"
 #include "base/status.h"
+#include "data/chat.h"
 #include "data/corpus.h"
 
 #define DOCUMENT_BYTES_MAX ((size_t)16 << 20)
@@ -35,6 +36,7 @@ struct documents_spec {
     struct corpus *corpus; /* borrowed; outlives the reader, which stores a checksum per file in it */
     enum documents_format format;
     const char *field;      /* for JSONL; borrowed */
+    enum chat_kind chat;    /* of JSONL: the field is a list of messages, the document a conversation (chat.h) */
     const char *encoding;   /* of texts without a byte-order mark; borrowed; NULL: UTF-8 or unknown, not converted */
     const char *stdin_path; /* a file with a copy of standard input, or NULL */
     enum documents_end end;

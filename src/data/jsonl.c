@@ -45,8 +45,8 @@ static void reason_missing(json_t *root, const char *field, char reason[static J
              field, used > 0 ? names : "none");
 }
 
-/* Returns the field's value, or NULL with the reason. */
-static const json_t *root_field(json_t *root, const char *field, char reason[static JSONL_REASON_BYTES])
+/* Returns the field's value, a string or a list, or NULL with the reason. */
+static const json_t *root_field(json_t *root, const char *field, json_type type, char reason[static JSONL_REASON_BYTES])
 {
     if (!json_is_object(root)) {
         snprintf(reason, JSONL_REASON_BYTES, "expected an object, found %s", type_text(root));
@@ -55,13 +55,14 @@ static const json_t *root_field(json_t *root, const char *field, char reason[sta
     const json_t *value = json_object_get(root, field);
     if (value == NULL)
         reason_missing(root, field, reason);
-    else if (!json_is_string(value))
-        snprintf(reason, JSONL_REASON_BYTES, "field \"%.100s\": expected a string, found %s", field, type_text(value));
-    return json_is_string(value) ? value : NULL;
+    else if (json_typeof(value) != type)
+        snprintf(reason, JSONL_REASON_BYTES, "field \"%.100s\": expected %s, found %s", field,
+                 type == JSON_STRING ? "a string" : "a list", type_text(value));
+    return value != NULL && json_typeof(value) == type ? value : NULL;
 }
 
-enum gt_status jsonl_line_text(const char *line, size_t count, const char *field, json_t **out_root,
-                               const char **out_text, size_t *out_count, char reason[static JSONL_REASON_BYTES])
+enum gt_status jsonl_line_value(const char *line, size_t count, const char *field, json_type type, json_t **out_root,
+                                const json_t **out_value, char reason[static JSONL_REASON_BYTES])
 {
     json_error_t error;
     json_t *root = NULL;
@@ -71,12 +72,21 @@ enum gt_status jsonl_line_text(const char *line, size_t count, const char *field
         snprintf(reason, JSONL_REASON_BYTES, "column %d: not valid JSON: %s", error.column, error.text);
     if (status != GT_OK)
         return status;
-    const json_t *value = root_field(root, field, reason);
+    const json_t *value = root_field(root, field, type, reason);
     if (value == NULL) {
         json_decref(root);
         return GT_DATA;
     }
     *out_root = root;
+    *out_value = value;
+    return GT_OK;
+}
+
+enum gt_status jsonl_line_text(const char *line, size_t count, const char *field, json_t **out_root,
+                               const char **out_text, size_t *out_count, char reason[static JSONL_REASON_BYTES])
+{
+    const json_t *value;
+    TRY(jsonl_line_value(line, count, field, JSON_STRING, out_root, &value, reason));
     *out_text = json_string_value(value);
     *out_count = json_string_length(value);
     assert(*out_text != NULL);

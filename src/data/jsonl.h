@@ -18,5 +18,8 @@ bool jsonl_line_is_blank(const char *line, size_t count);
  * missing or not a string; GT_NO_MEMORY. */
 enum gt_status jsonl_line_text(const char *line, size_t count, const char *field, json_t **out_root,
                                const char **out_text, size_t *out_count, char reason[static JSONL_REASON_BYTES]);
+/* The same for a field of type JSON_STRING or JSON_ARRAY. */
+enum gt_status jsonl_line_value(const char *line, size_t count, const char *field, json_type type, json_t **out_root,
+                                const json_t **out_value, char reason[static JSONL_REASON_BYTES]);
 
 #endif

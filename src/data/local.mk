@@ -5,6 +5,7 @@ libgpttrain_a_SOURCES += \
 	src/data/bpe_alphabet.c src/data/bpe_alphabet.h \
 	src/data/bpe_split.c src/data/bpe_split.h \
 	src/data/bpe_train.c src/data/bpe_train.h \
+	src/data/chat.c src/data/chat.h \
 	src/data/choices.c src/data/choices.h \
 	src/data/corpus.c src/data/corpus.h \
 	src/data/dedup.c src/data/dedup.h \

@@ -56,7 +56,9 @@ enum gt_status prepare_run(struct hostmem *mem, const struct prepare_spec *spec,
     if (spec->save_every_bytes == 0)
         whole.save_every_bytes = PREPARE_SAVE_EVERY_BYTES;
     if (spec->field == NULL)
-        whole.field = "text";
+        whole.field = spec->chat != CHAT_NONE ? "messages" : "text";
+    if (spec->chat != CHAT_NONE)
+        whole.format = DOCUMENTS_JSONL;
     if (spec->threads == 0)
         whole.threads = (int)min_i64(thread_count_available(), PREPARE_THREADS_MAX);
     prep->mem = mem;
@@ -137,6 +139,13 @@ static enum gt_status prepare_open(struct prepare *prep)
     TRY(corpus_create(prep->mem, &corpus_spec, &prep->corpus));
     if (prep->corpus->size_bytes == 0 && !prep->corpus->has_stdin)
         return prepare_refuse_empty(prep, &(struct documents_state){.file_count = prep->corpus->file_count});
+    if (spec->chat != CHAT_NONE && spec->tokenizer != TOKENIZER_BPE) {
+        log_error("--chat=%s needs special tokens, and a token of the tokenizer %s is a %s; --tokenizer=train makes a "
+                  "vocabulary with them",
+                  chat_words[spec->chat], tokenizer_kind_name(spec->tokenizer),
+                  spec->tokenizer == TOKENIZER_BYTES ? "byte" : "character");
+        return GT_USAGE;
+    }
     prep->learns = spec->tokenizer == TOKENIZER_CHARS || (spec->tokenizer == TOKENIZER_BPE && spec->given == NULL);
     choose_split(prep);
     TRY(choose_separator(prep));
@@ -231,6 +240,8 @@ static enum gt_status prepare_tokenizer(struct prepare *prep)
         TRY(tokenizer_learn(prep));
     prep->tokenizer = prep->learned != NULL ? prep->learned : prep->spec->given;
     assert(prep->tokenizer != NULL);
+    if (prep->spec->chat != CHAT_NONE)
+        TRY(chat_check(prep->tokenizer, prep->spec->chat));
     return prep->phase == PREPARE_PHASE_NEW ? GT_OK : prepare_state_check_tokenizer(prep);
 }
 
@@ -239,6 +250,7 @@ enum gt_status prepare_open_documents(struct prepare *prep, bool second)
     const struct documents_spec spec = {.corpus = prep->corpus,
                                         .format = prep->spec->format,
                                         .field = prep->spec->field,
+                                        .chat = prep->spec->chat,
                                         .encoding = prep->spec->encoding,
                                         .stdin_path = prep->stdin_copied ? prep->stdin_path : NULL,
                                         .end = prep->spec->end,
@@ -312,6 +324,8 @@ static enum gt_status prepare_finish(struct prepare *prep)
     }
     if (train < 1 || (val < 1 && prep->spec->val_fraction > 0))
         return split_refuse(prep, train, val);
+    if (prep->masks != NULL)
+        TRY(token_writer_finish(prep->masks, -1, &prep->mask_files, &prep->mask_count));
     return token_writer_finish(prep->writer, by_position ? train : -1, &prep->files, &prep->file_count);
 }
 
@@ -320,14 +334,17 @@ static void prepare_result_fill(const struct prepare *prep, struct prepare_resul
 {
     const json_t *files = json_object_get(prep->commit, "files");
     *out = (struct prepare_result){.vocab_size = tokenizer_vocab_size(prep->tokenizer),
+                                   .row_tokens = prep->mask_spec.mask_row,
                                    .documents = prep->progress.documents,
                                    .counts = prep->progress.counts,
                                    .many_documents = prep->many,
                                    .resumed = prep->phase != PREPARE_PHASE_NEW};
     for (size_t i = 0; i < json_array_size(files); i++) {
         const json_t *row = json_array_get(files, i);
-        const bool is_train = strncmp(json_string_value(json_array_get(row, 1)), "train", 5) == 0;
-        *(is_train ? &out->train_tokens : &out->val_tokens) += json_integer_value(json_array_get(row, 2));
+        const char *name = json_string_value(json_array_get(row, 1));
+        const bool is_train = strncmp(name, "train", 5) == 0;
+        if (strstr(name, ".mask") == NULL)
+            *(is_train ? &out->train_tokens : &out->val_tokens) += json_integer_value(json_array_get(row, 2));
     }
 }
 

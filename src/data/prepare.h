@@ -61,7 +61,9 @@ struct prepare_spec {
     int64_t vocab_size;            /* for training a bpe */
     double val_fraction;           /* 0 (no validation tokens) or more, below 1 */
     enum documents_format format;
-    const char *field;      /* for JSONL; NULL: "text" */
+    const char *field;      /* for JSONL; NULL: "text", or "messages" of conversations */
+    enum chat_kind chat;    /* the documents are conversations; each split gets a mask */
+    int64_t block_size;     /* of conversations: tokens of a row, a multiple of 8; longer ones are cut */
     const char *encoding;   /* of the inputs; NULL: UTF-8, or that of the byte-order mark */
     enum documents_end end; /* of documents inside a text */
     bool skip_bad_lines;    /* for JSONL */
@@ -82,12 +84,14 @@ struct prepare_counts {
     uint64_t forced_cuts;                      /* places where the cut may have split a token */
     uint64_t invalid_bytes, invalid_documents; /* bytes that are not UTF-8, and documents with such */
     uint64_t zero_documents;                   /* documents with a zero byte */
+    uint64_t cut_conversations, answer_tokens; /* longer than a row or 256 KiB; tokens that count as targets */
 };
 
 struct prepare_result {
     int64_t train_tokens;
     int64_t val_tokens;
     int64_t vocab_size;
+    int64_t row_tokens;               /* of packed conversations, or 0 */
     struct documents_state documents; /* after the last one */
     struct prepare_counts counts;
     bool many_documents; /* the document counts are worth reporting */

@@ -90,8 +90,9 @@ static enum gt_status texts_add(const struct prepare *prep, json_t *texts)
 static enum gt_status files_add(const struct prepare *prep, json_t *files)
 {
     int failures = 0;
-    for (size_t i = 0; i < prep->file_count; i++) {
-        const struct token_file *file = &prep->files[i];
+    for (size_t i = 0; i < prep->file_count + prep->mask_count; i++) {
+        const bool is_mask = i >= prep->file_count;
+        const struct token_file *file = is_mask ? &prep->mask_files[i - prep->file_count] : &prep->files[i];
         failures |= json_array_append_new(files, json_pack("[s, s, I, I]", file->partial, file->name,
                                                            (json_int_t)file->tokens, (json_int_t)file->size_bytes));
     }
@@ -259,7 +260,7 @@ static enum gt_status commit_file(const struct prepare *prep, const json_t *row)
         return prepare_state_refuse(prep, "commit");
     memcpy(file.partial, partial, strlen(partial) + 1);
     memcpy(file.name, name, strlen(name) + 1);
-    return token_file_settle(&prep->writer_spec, &file);
+    return token_file_settle(strstr(name, ".mask") != NULL ? &prep->mask_spec : &prep->writer_spec, &file);
 }
 
 /* Removes the old manifest first, unless the new one is already in place, and syncs: a power cut must not bring it back

@@ -6,14 +6,18 @@
  * saved state covers exactly the documents written, without the one that was just read.
  */
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/size.h"
 #include "base/thread.h"
 #include "data/little_endian.h"
 #include "data/prepare_internal.h"
 #include "data/text_kind.h"
 #include "data/utf8.h"
+
+#define CONVERSATIONS_BYTES ((uint64_t)4 << 20) /* are packed into rows together */
 
 /* ---- opening and closing ---- */
 
@@ -36,8 +40,13 @@ static void writer_choose(struct prepare *prep)
     spec->folder = prep->spec->out_dir;
     spec->width_bytes = tokenizer_vocab_size(prep->tokenizer) > UINT16_MAX + 1 ? 4 : 2;
     spec->shard_tokens = prep->spec->shard_tokens;
+    prep->mask_spec =
+        (struct token_writer_spec){.folder = spec->folder,
+                                   .width_bytes = 1,
+                                   .mask_row = prep->spec->chat != CHAT_NONE ? prep->spec->block_size : 0};
     const uint64_t most = INT32_MAX / (prep->spec->encoding != NULL ? 8 : 2); /* the text may be longer in UTF-8 */
-    const bool small = !prep->many && !prep->corpus->has_stdin && prep->corpus->size_bytes < most;
+    const bool small =
+        (!prep->many || prep->spec->chat != CHAT_NONE) && !prep->corpus->has_stdin && prep->corpus->size_bytes < most;
     if (spec->width_bytes == 4 && spec->shard_tokens == 0 && !small)
         spec->shard_tokens = (int64_t)1 << 30;
 }
@@ -49,14 +58,15 @@ enum gt_status prepare_encode_open(struct prepare *prep)
         return GT_OK; /* all tokens are written */
     TRY(threads_open(prep));
     TRY(HOSTMEM_NEW(prep->mem, BATCH_BYTES, "text of a batch", &prep->text));
-    prep->packed_width = prep->writer_spec.width_bytes * tokenizer_pipeline(prep->tokenizer)->growth;
+    const size_t width = prep->spec->chat != CHAT_NONE ? sizeof(int32_t) : prep->writer_spec.width_bytes;
+    prep->packed_width = width * tokenizer_pipeline(prep->tokenizer)->growth;
     TRY(hostmem_alloc(prep->mem, BATCH_BYTES, prep->packed_width, "tokens of a batch", &prep->packed));
     TRY(HOSTMEM_NEW(prep->mem, BATCH_PIECES_MAX, "pieces of a batch", &prep->pieces));
     TRY(token_writer_create(prep->mem, &prep->writer_spec, &prep->writer));
-    if (prep->phase == PREPARE_PHASE_ENCODE) {
-        TRY(prepare_state_shards(prep, TOKEN_TRAIN));
-        TRY(prepare_state_shards(prep, TOKEN_VAL));
-    }
+    if (prep->spec->chat != CHAT_NONE)
+        TRY(token_writer_create(prep->mem, &prep->mask_spec, &prep->masks));
+    if (prep->phase == PREPARE_PHASE_ENCODE)
+        TRY(prepare_state_shards(prep));
     if (prep->spec->dedup)
         TRY(dedup_create(prep->mem, prep->dedup_path, prep->progress.dedup, DEDUP_TABLE_BYTES_MAX, &prep->dedup));
     TRY(prepare_open_documents(prep, true));
@@ -72,6 +82,7 @@ void prepare_encode_close(struct prepare *prep)
     prep->documents = NULL;
     dedup_destroy(prep->dedup);
     token_writer_destroy(prep->writer);
+    token_writer_destroy(prep->masks);
     for (int i = 0; i < prep->spec->threads; i++) {
         if (prep->encoders != NULL)
             tokenizer_encoder_destroy(prep->encoders[i]);
@@ -102,6 +113,13 @@ static void piece_encode(void *context, size_t index, int thread)
     const char *text = prep->text + piece->offset;
     const size_t width = prep->writer_spec.width_bytes;
     size_t count = 0;
+    if (prep->spec->chat != CHAT_NONE) {
+        piece->status = chat_encode(prep->encoders[thread], prep->tokenizer, prep->spec->chat, text, piece->count,
+                                    prep->ids[thread], &count);
+        memcpy(prep->packed + piece->offset * prep->packed_width, prep->ids[thread], count * sizeof(int32_t));
+        piece->tokens = (int64_t)count;
+        return;
+    }
     piece->status = tokenizer_encoder_run(prep->encoders[thread], text, piece->count, TOKENIZER_SPECIAL_AS_TEXT,
                                           prep->ids[thread], &count, &piece->fault);
     if (piece->status != GT_OK)
@@ -193,16 +211,103 @@ static enum gt_status piece_put(struct prepare *prep, const struct prepare_piece
     return piece->last ? put_after(prep, piece->split) : GT_OK;
 }
 
+/* ---- conversations ----
+ *
+ * They are packed into rows of --block-size tokens.  Those of a batch are sorted by length; a row takes the longest one
+ * that fits into what is left of it, again and again (best fit), and end-of-text tokens fill the rest.  After the last
+ * row comes one token more, because the last target of a sample is the token after it. */
+
+/* By split, then the longest first, then in the order of the text. */
+static int piece_compare(const void *a, const void *b)
+{
+    const struct prepare_piece *one = a, *other = b;
+    if (one->split != other->split)
+        return one->split < other->split ? -1 : 1;
+    if (one->tokens != other->tokens)
+        return one->tokens > other->tokens ? -1 : 1;
+    return one->offset < other->offset ? -1 : 1;
+}
+
+/* A row that is being written. */
+struct row {
+    enum token_split split;
+    int64_t count;
+    unsigned char bits; /* of the tokens since the last whole byte of the mask */
+};
+
+static enum gt_status row_add(struct prepare *prep, struct row *row, int32_t id)
+{
+    const bool counts = (id & CHAT_COUNTED) != 0;
+    TRY(put_token(prep, row->split, id & ~CHAT_COUNTED));
+    prep->progress.counts.answer_tokens += counts;
+    row->bits |= (unsigned char)(counts << row->count % 8);
+    if (++row->count % 8 != 0)
+        return GT_OK;
+    TRY(token_writer_put(prep->masks, row->split, &row->bits, 1));
+    row->bits = 0;
+    return GT_OK;
+}
+
+/* Adds a conversation, of which no tokens are left. */
+static enum gt_status row_add_piece(struct prepare *prep, struct row *row, struct prepare_piece *piece)
+{
+    const int32_t *ids = (const int32_t *)(void *)(prep->packed + piece->offset * prep->packed_width);
+    for (; piece->tokens > 0; piece->tokens--)
+        TRY(row_add(prep, row, *ids++));
+    return GT_OK;
+}
+
+static enum gt_status rows_put(struct prepare *prep)
+{
+    struct prepare_piece *end = prep->pieces + prep->piece_count;
+    for (struct prepare_piece *piece = prep->pieces; piece < end; piece++) {
+        if (piece->status != GT_OK)
+            return piece_refuse(prep, piece);
+        /* The end of text, which comes last, is not missed. */
+        prep->progress.counts.cut_conversations += !piece->last || piece->tokens - 1 > prep->spec->block_size;
+        piece->tokens = min_i64(piece->tokens, prep->spec->block_size);
+        prep->progress.split_documents[piece->split]++;
+    }
+    qsort(prep->pieces, prep->piece_count, sizeof prep->pieces[0], piece_compare);
+    for (struct prepare_piece *first = prep->pieces; first < end; first++) {
+        struct row row = {.split = first->split};
+        if (first->tokens == 0)
+            continue;
+        for (struct prepare_piece *piece = first; piece < end && piece->split == row.split; piece++)
+            if (piece->tokens <= prep->spec->block_size - row.count)
+                TRY(row_add_piece(prep, &row, piece));
+        while (row.count < prep->spec->block_size)
+            TRY(row_add(prep, &row, tokenizer_eot(prep->tokenizer)));
+    }
+    return GT_OK;
+}
+
+static enum gt_status rows_end(struct prepare *prep)
+{
+    const unsigned char none = 0;
+    for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++) {
+        if (token_writer_tokens(prep->writer, (enum token_split)split) == 0)
+            continue;
+        TRY(put_token(prep, (enum token_split)split, tokenizer_eot(prep->tokenizer)));
+        TRY(token_writer_put(prep->masks, (enum token_split)split, &none, 1));
+    }
+    return GT_OK;
+}
+
 /* Encodes and writes the batch, empties it, and saves the state when enough text has been written. */
 static enum gt_status batch_run(struct prepare *prep)
 {
     thread_for_each(prep->spec->threads, prep->piece_count, piece_encode, prep);
-    for (size_t i = 0; i < prep->piece_count; i++)
+    for (size_t i = 0; i < prep->piece_count && prep->masks == NULL; i++)
         TRY(piece_put(prep, &prep->pieces[i]));
+    if (prep->masks != NULL)
+        TRY(rows_put(prep));
     prep->piece_count = prep->text_count = 0;
     if (prep->progress.documents.text_bytes - prep->saved_at_bytes < prep->spec->save_every_bytes)
         return GT_OK;
     TRY(token_writer_sync(prep->writer));
+    if (prep->masks != NULL)
+        TRY(token_writer_sync(prep->masks));
     if (prep->dedup != NULL) {
         TRY(dedup_sync(prep->dedup));
         prep->progress.dedup = dedup_entries_get(prep->dedup);
@@ -272,13 +377,20 @@ static enum gt_status document_add(struct prepare *prep, const struct document *
 {
     enum token_split split = TOKEN_TRAIN;
     bool known = false;
-    if (!batch_takes(prep, document->count) || prep->text_count >= prep->spec->save_every_bytes)
+    struct document part = *document;
+    if (prep->masks != NULL && part.count > PIECE_BYTES) { /* a conversation is one piece */
+        part.count = chat_cut(part.text, PIECE_BYTES);
+        part.unfinished = true;
+    }
+    /* The rows depend on the batches of conversations, so save_every must not. */
+    const uint64_t most = prep->masks != NULL ? CONVERSATIONS_BYTES : prep->spec->save_every_bytes;
+    if (!batch_takes(prep, document->count) || prep->text_count >= most)
         TRY(batch_run(prep));
     TRY(document_place(prep, document, &split, &known));
     prep->progress.counts.duplicates += known;
     if (!known) {
-        memcpy(prep->text + prep->text_count, document->text, document->count);
-        pieces_add(prep, document, split);
+        memcpy(prep->text + prep->text_count, part.text, part.count);
+        pieces_add(prep, &part, split);
     }
     prep->progress.documents = *documents_state_get(prep->documents);
     return GT_OK;
@@ -308,6 +420,8 @@ enum gt_status prepare_encode(struct prepare *prep)
     }
     prep->progress.documents = *documents_state_get(prep->documents);
     TRY(batch_run(prep));
+    if (prep->masks != NULL)
+        TRY(rows_end(prep));
     prepare_told(prep, true);
     prepare_inputs_take(prep, prep->inputs);
     return inputs_compare(prep);

@@ -83,6 +83,8 @@ struct prepare {
     struct dedup *dedup;
     struct token_writer *writer;
     struct token_writer_spec writer_spec;
+    struct token_writer *masks; /* of conversations, or NULL */
+    struct token_writer_spec mask_spec;
     struct tokenizer_encoder **encoders; /* one per thread */
     int32_t **ids;                       /* for each thread, those of PIECE_BYTES of text */
     char *text;                          /* of the batch: BATCH_BYTES bytes */
@@ -98,6 +100,8 @@ struct prepare {
     uint64_t told_bytes;
     const struct token_file *files;
     size_t file_count;
+    const struct token_file *mask_files;
+    size_t mask_count;
     json_t *commit; /* the list of files to rename and remove */
 };
 
@@ -115,7 +119,7 @@ void prepare_encode_close(struct prepare *prep);
 enum gt_status prepare_state_load(struct prepare *prep);
 enum gt_status prepare_state_restore(struct prepare *prep);
 enum gt_status prepare_state_check_tokenizer(const struct prepare *prep);
-enum gt_status prepare_state_shards(struct prepare *prep, enum token_split split);
+enum gt_status prepare_state_shards(const struct prepare *prep);
 enum gt_status prepare_state_save(struct prepare *prep, enum prepare_phase phase);
 enum gt_status prepare_state_refuse(const struct prepare *prep, const char *field);
 

@@ -68,6 +68,10 @@ json_t *prepare_options_json(const struct prepare *prep)
     failures |= json_object_set_new(object, "val-fraction", json_real(spec->val_fraction));
     failures |= json_object_set_new(object, "seed", json_count(spec->seed & INT64_MAX));
     failures |= json_object_set_new(object, "shard-tokens", json_integer(spec->shard_tokens));
+    if (spec->chat != CHAT_NONE) {
+        failures |= json_object_set_new(object, "chat", json_string(chat_words[spec->chat]));
+        failures |= json_object_set_new(object, "block-size", json_integer(spec->block_size));
+    }
     return json_whole(object, failures);
 }
 
@@ -96,6 +100,7 @@ static json_t *manifest_documents(const struct prepare_progress *progress)
     failures |= json_object_set_new(object, "with_zero_bytes", json_count(counts->zero_documents));
     failures |= json_object_set_new(object, "longer_than_a_part", json_count(documents->long_count));
     failures |= json_object_set_new(object, "cuts_inside_words", json_count(counts->forced_cuts));
+    failures |= json_object_set_new(object, "cut_conversations", json_count(counts->cut_conversations));
     return json_whole(object, failures);
 }
 
@@ -121,6 +126,10 @@ static json_t *manifest_split(const struct prepare *prep, enum token_split split
     failures |=
         json_object_set_new(object, "dtype", json_string(prep->writer_spec.width_bytes == 4 ? "uint32" : "uint16"));
     failures |= json_object_set_new(object, "files", files);
+    for (size_t i = 0; i < prep->mask_count; i++)
+        if (prep->mask_files[i].split == split)
+            failures |= json_object_set_new(object, "mask", manifest_file(&prep->mask_files[i])) |
+                        json_object_del(json_object_get(object, "mask"), "tokens");
     return json_whole(object, failures);
 }
 

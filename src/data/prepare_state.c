@@ -53,6 +53,8 @@ static const struct state_field state_fields[] = {
     FIELD("train_documents", split_documents[TOKEN_TRAIN], COUNT_MAX),
     FIELD("val_documents", split_documents[TOKEN_VAL], COUNT_MAX),
     FIELD("characters", character_count, COUNT_MAX),
+    FIELD("cut_conversations", counts.cut_conversations, COUNT_MAX),
+    FIELD("answer_tokens", counts.answer_tokens, COUNT_MAX),
     FIELD("dedup_count", dedup.count, COUNT_MAX),
     FIELD("in_document", documents.in_document, true),
     FIELD("document_invalid", document_invalid, true),
@@ -118,10 +120,10 @@ static json_t *inputs_to_json(const struct documents_input *inputs, size_t count
     return json_whole(list, failures);
 }
 
-static json_t *shards_to_json(const struct prepare *prep, enum token_split split)
+static json_t *shards_to_json(const struct token_writer *writer, enum token_split split)
 {
     const struct token_shard_state *shards = NULL;
-    const size_t count = token_writer_shards(prep->writer, split, &shards);
+    const size_t count = token_writer_shards(writer, split, &shards);
     json_t *list = json_array();
     int failures = 0;
     for (size_t i = 0; i < count; i++)
@@ -148,7 +150,12 @@ static json_t *state_make(const struct prepare *prep, enum prepare_phase phase)
         progress_to_json(&prep->progress), "stdin_bytes", (json_int_t)prep->stdin_bytes, "stdin_crc32c",
         (json_int_t)prep->stdin_crc32c, "inputs", inputs_to_json(prep->inputs, prepare_inputs_known(prep)),
         "first_inputs", inputs_to_json(prep->first_inputs, prep->spec->input_count), "train",
-        shards_to_json(prep, TOKEN_TRAIN), "val", shards_to_json(prep, TOKEN_VAL));
+        shards_to_json(prep->writer, TOKEN_TRAIN), "val", shards_to_json(prep->writer, TOKEN_VAL));
+    if (prep->masks != NULL)
+        root = json_whole(root,
+                          json_object_set_new(root, "masks",
+                                              json_pack("{s:o, s:o}", "train", shards_to_json(prep->masks, TOKEN_TRAIN),
+                                                        "val", shards_to_json(prep->masks, TOKEN_VAL))));
     if (phase != PREPARE_PHASE_COMMIT)
         return root;
     return json_whole(root, json_object_set(root, "commit", prep->commit));
@@ -368,10 +375,11 @@ enum gt_status prepare_state_check_tokenizer(const struct prepare *prep)
     return GT_DATA;
 }
 
-enum gt_status prepare_state_shards(struct prepare *prep, enum token_split split)
+static enum gt_status shards_restore(const struct prepare *prep, struct token_writer *writer, const json_t *object,
+                                     enum token_split split)
 {
     const char *name = token_split_name(split);
-    const json_t *list = json_object_get(prep->state, name);
+    const json_t *list = json_object_get(object, name);
     const size_t count = json_array_size(list);
     struct token_shard_state *shards = NULL;
     if (!json_is_array(list) || count > TOKEN_WRITER_SHARDS_MAX)
@@ -386,7 +394,18 @@ enum gt_status prepare_state_shards(struct prepare *prep, enum token_split split
             shards[i] = (struct token_shard_state){.tokens = row[0], .crc32c = (uint32_t)row[1]};
     }
     if (status == GT_OK)
-        status = token_writer_resume(prep->writer, split, shards, count);
+        status = token_writer_resume(writer, split, shards, count);
     hostmem_free(prep->mem, shards);
     return status;
+}
+
+enum gt_status prepare_state_shards(const struct prepare *prep)
+{
+    const json_t *masks = json_object_get(prep->state, "masks");
+    for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++) {
+        TRY(shards_restore(prep, prep->writer, prep->state, (enum token_split)split));
+        if (prep->masks != NULL)
+            TRY(shards_restore(prep, prep->masks, masks, (enum token_split)split));
+    }
+    return GT_OK;
 }

@@ -58,6 +58,18 @@ static enum gt_status learn_chars(struct learner *learner, const struct document
     return GT_OK;
 }
 
+/* The marks in a conversation are not text. */
+static enum gt_status learn_pieces(struct learner *learner, const struct document *document)
+{
+    struct chat_part part;
+    size_t at = 0;
+    if (learner->prep->spec->chat == CHAT_NONE)
+        return bpe_trainer_add(learner->trainer, document->text, document->count);
+    while (chat_next(document->text, document->count, &at, &part))
+        TRY(bpe_trainer_add(learner->trainer, part.text, part.count));
+    return GT_OK;
+}
+
 static enum gt_status learn_all(struct learner *learner)
 {
     struct prepare *prep = learner->prep;
@@ -66,7 +78,7 @@ static enum gt_status learn_all(struct learner *learner)
     TRY(documents_next(prep->documents, &document, &found));
     while (found) {
         if (learner->trainer != NULL)
-            TRY(bpe_trainer_add(learner->trainer, document.text, document.count));
+            TRY(learn_pieces(learner, &document));
         else
             TRY(learn_chars(learner, &document));
         prepare_told(prep, false);
@@ -112,6 +124,8 @@ enum gt_status prepare_learn(struct prepare *prep)
     enum gt_status status = prep->spec->tokenizer == TOKENIZER_BPE
                                 ? bpe_trainer_create(prep->mem, &learner.trainer)
                                 : HOSTMEM_NEW(prep->mem, UTF8_CODE_POINTS, "characters seen", &learner.seen);
+    if (status == GT_OK && prep->spec->chat != CHAT_NONE && learner.trainer != NULL)
+        bpe_trainer_specials(learner.trainer, chat_specials(prep->spec->chat));
     if (status == GT_OK)
         status = learn_all(&learner);
     if (status == GT_OK)

@@ -54,13 +54,15 @@ static void shard_name(char out[static TOKEN_WRITER_NAME_BYTES], const struct to
     char number[24] = "";
     if (spec->shard_tokens > 0)
         (void)snprintf(number, sizeof number, "_%06zu", shard + 1);
-    const int length = snprintf(out, TOKEN_WRITER_NAME_BYTES, "%s%s.bin%s", token_split_name(split), number, ending);
+    const int length = snprintf(out, TOKEN_WRITER_NAME_BYTES, "%s%s.%s%s", token_split_name(split), number,
+                                spec->mask_row > 0 ? "mask" : "bin", ending);
     assert(length > 0 && length < TOKEN_WRITER_NAME_BYTES);
     (void)length;
 }
 
 bool token_writer_is_name(const char *name)
 {
+    static const char *const endings[] = {".bin", ".bin" TOKEN_WRITER_PARTIAL, ".mask", ".mask" TOKEN_WRITER_PARTIAL};
     for (int split = 0; split < TOKEN_WRITER_SPLITS; split++) {
         const char *word = token_split_name((enum token_split)split);
         if (strncmp(name, word, strlen(word)) != 0)
@@ -68,8 +70,9 @@ bool token_writer_is_name(const char *name)
         const char *rest = name + strlen(word);
         if (rest[0] == '_' && strspn(rest + 1, "0123456789") == 6)
             rest += 7;
-        if (strcmp(rest, ".bin") == 0 || strcmp(rest, ".bin" TOKEN_WRITER_PARTIAL) == 0)
-            return true;
+        for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
+            if (strcmp(rest, endings[i]) == 0)
+                return true;
     }
     return false;
 }
@@ -87,6 +90,8 @@ static enum gt_status shard_path(char out[static FILE_PATH_MAX], const struct to
 /* Returns the size of the header: 0 for nanoGPT's format. */
 static size_t header_bytes(const struct token_writer_spec *spec)
 {
+    if (spec->mask_row > 0)
+        return TOKEN_MASK_HEADER_BYTES;
     return spec->shard_tokens > 0 || spec->width_bytes == 4 ? TOKEN_SHARD_HEADER_BYTES : 0;
 }
 
@@ -94,6 +99,11 @@ static void header_make(unsigned char out[static TOKEN_SHARD_HEADER_BYTES], cons
                         int64_t tokens)
 {
     memset(out, 0, TOKEN_SHARD_HEADER_BYTES);
+    if (spec->mask_row > 0) {
+        le_write(out, TOKEN_MASK_MAGIC, 8);
+        le_write(out + 8, (uint64_t)spec->mask_row, 8);
+        return;
+    }
     le_write(out, spec->width_bytes == 4 ? TOKEN_SHARD_MAGIC_U32 : TOKEN_SHARD_MAGIC_U16, 4);
     le_write(out + 4, spec->width_bytes == 4 ? TOKEN_SHARD_VERSION_U32 : TOKEN_SHARD_VERSION_U16, 4);
     le_write(out + 8, (uint64_t)tokens, 4);
@@ -119,7 +129,7 @@ static enum gt_status sync_and_close(int fd, const char *path)
 
 enum gt_status token_writer_create(struct hostmem *mem, const struct token_writer_spec *spec, struct token_writer **out)
 {
-    assert(spec->width_bytes == 2 || spec->width_bytes == 4);
+    assert(spec->width_bytes == 2 || spec->width_bytes == 4 || spec->mask_row > 0);
     assert(spec->shard_tokens >= 0 && spec->shard_tokens <= INT32_MAX);
     struct token_writer *writer;
     TRY(HOSTMEM_NEW(mem, 1, "token writer", &writer));
@@ -425,7 +435,8 @@ static enum gt_status file_add(struct token_writer *writer, enum token_split wri
     file->tokens = tokens;
     file->size_bytes = file_size(spec, tokens);
     file->crc32c = state->crc32c;
-    if (tokens == state->tokens && (header_bytes(spec) == 0 || tokens == spec->shard_tokens))
+    const bool same_header = header_bytes(spec) == 0 || tokens == spec->shard_tokens || spec->mask_row > 0;
+    if (tokens == state->tokens && same_header)
         return GT_OK;
     header_make(header, spec, tokens);
     file->crc32c = file_crc32c(0, header, header_bytes(spec));

@@ -22,8 +22,9 @@
 
 struct token_writer_spec {
     const char *folder;   /* borrowed; outlives the writer */
-    size_t width_bytes;   /* of a token: 2 or 4 */
+    size_t width_bytes;   /* of a token: 2 or 4; of a mask: 1 */
     int64_t shard_tokens; /* up to INT32_MAX; 0: one file per split */
+    int64_t mask_row;     /* > 0: the files are masks (tokens.h) with this row, and a token is a byte of them */
 };
 
 /* A file that is still being written. */
@@ -87,7 +88,7 @@ enum gt_status token_writer_is_named(const char *partial, const char *path, bool
  * GT_DATA. */
 enum gt_status token_file_settle(const struct token_writer_spec *spec, const struct token_file *file);
 
-/* Returns true for the names of token files, with or without TOKEN_WRITER_PARTIAL at the end. */
+/* Returns true for the names of token files and masks, with or without TOKEN_WRITER_PARTIAL at the end. */
 bool token_writer_is_name(const char *name);
 
 #endif

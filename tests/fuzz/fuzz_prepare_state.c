@@ -36,8 +36,7 @@ static void folder_fill(void)
 /* Restores the state except for its phase.  Returns false when it is rejected. */
 static bool take_up(struct prepare *prep)
 {
-    return prepare_state_restore(prep) == GT_OK && prepare_state_shards(prep, TOKEN_TRAIN) == GT_OK &&
-           prepare_state_shards(prep, TOKEN_VAL) == GT_OK;
+    return prepare_state_restore(prep) == GT_OK && prepare_state_shards(prep) == GT_OK;
 }
 
 static void check_written(struct fuzz_run *run)

@@ -1,6 +1,8 @@
 # Unit tests of src/data.
 check_PROGRAMS += tests/unit/check_data_batch
 tests_unit_check_data_batch_SOURCES = tests/unit/check_data_batch.c tests/unit/data_fixture.h
+check_PROGRAMS += tests/unit/check_data_chat
+tests_unit_check_data_chat_SOURCES = tests/unit/check_data_chat.c tests/unit/data_fixture.h tests/unit/bpe_fixture.h
 check_PROGRAMS += tests/unit/check_data_corpus
 tests_unit_check_data_corpus_SOURCES = tests/unit/check_data_corpus.c tests/unit/data_fixture.h
 check_PROGRAMS += tests/unit/check_data_manifest

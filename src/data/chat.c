@@ -1,0 +1,245 @@
+/* Chat templates: ChatML, as Qwen and SmolLM use it, and Llama 3's.
+ *
+ * Sources: the chat templates of Qwen2.5 and of Llama 3 Instruct.  Unlike the latter's, ours does not trim the texts.
+ */
+#include "data/chat.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "data/bpe.h"
+
+#define MARK "\xff" /* a digit follows for a special token, or one of these */
+enum { MARK_COUNT = '+', MARK_IGNORE = '-', MARK_END_OF_TEXT = 'e' };
+
+struct template
+{
+    const char *specials[CHAT_SPECIALS_MAX + 1];
+    const char *begin, *before, *after; /* of a conversation; before and after a role */
+    const char *end, *tail;             /* of a message; `end` counts in an answer */
+    size_t end_special;
+    const char *jinja;
+};
+
+static const struct template templates[CHAT_KIND_COUNT] = {
+    [CHAT_CHATML] = {.specials = {"<|im_start|>", "<|im_end|>"},
+                     .begin = "",
+                     .before = MARK "0",
+                     .after = "\n",
+                     .end = MARK "1",
+                     .tail = "\n",
+                     .end_special = 1,
+                     .jinja = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + "
+                              "message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}"
+                              "{{ '<|im_start|>assistant\\n' }}{% endif %}"},
+    [CHAT_LLAMA3] = {.specials = {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
+                     .begin = MARK "0",
+                     .before = MARK "1",
+                     .after = MARK "2\n\n",
+                     .end = MARK "3",
+                     .tail = "",
+                     .end_special = 3,
+                     .jinja = "{{ '<|begin_of_text|>' }}{% for message in messages %}{{ '<|start_header_id|>' + "
+                              "message['role'] + '<|end_header_id|>\\n\\n' + message['content'] + '<|eot_id|>' }}"
+                              "{% endfor %}{% if add_generation_prompt %}"
+                              "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"},
+};
+
+const char *const chat_words[] = {"none", "chatml", "llama3", NULL};
+
+const char *const *chat_specials(enum chat_kind kind)
+{
+    return templates[kind].specials;
+}
+
+const char *chat_jinja(enum chat_kind kind)
+{
+    return templates[kind].jinja;
+}
+
+/* Returns the id of a special token, or -1. */
+static int32_t special_find(const struct tokenizer *tokenizer, const char *text)
+{
+    const struct bpe *bpe = tokenizer_bpe(tokenizer);
+    size_t count = 0;
+    const int32_t *specials = bpe != NULL ? bpe_specials(bpe, &count) : NULL;
+    for (size_t i = 0; i < count; i++) {
+        const char *bytes;
+        if (bpe_token(bpe, specials[i], &bytes) == strlen(text) && memcmp(bytes, text, strlen(text)) == 0)
+            return specials[i];
+    }
+    return -1;
+}
+
+/* Returns the first token of the template that the vocabulary lacks, or NULL. */
+static const char *special_lacking(const struct tokenizer *tokenizer, enum chat_kind kind)
+{
+    for (const char *const *text = templates[kind].specials; *text != NULL; text++)
+        if (special_find(tokenizer, *text) < 0)
+            return *text;
+    return tokenizer_eot(tokenizer) < 0 ? BPE_EOT_TEXT : NULL;
+}
+
+enum chat_kind chat_kind_of(const struct tokenizer *tokenizer)
+{
+    for (int kind = CHAT_NONE + 1; kind < CHAT_KIND_COUNT; kind++)
+        if (special_lacking(tokenizer, (enum chat_kind)kind) == NULL)
+            return (enum chat_kind)kind;
+    return CHAT_NONE;
+}
+
+int32_t chat_end(const struct tokenizer *tokenizer)
+{
+    const struct template *template = &templates[chat_kind_of(tokenizer)];
+    if (template->jinja == NULL)
+        return tokenizer_eot(tokenizer);
+    return special_find(tokenizer, template->specials[template->end_special]);
+}
+
+enum gt_status chat_check(const struct tokenizer *tokenizer, enum chat_kind kind)
+{
+    const char *lacking = special_lacking(tokenizer, kind);
+    if (lacking == NULL)
+        return GT_OK;
+    log_error("--chat=%s: the vocabulary (%s) has no token %s; --tokenizer=train makes one that has it",
+              chat_words[kind], tokenizer_kind_name(tokenizer_kind_of(tokenizer)), lacking);
+    return GT_USAGE;
+}
+
+/* ---- rendering ---- */
+
+static void append(char *out, size_t *count, const char *text, size_t length)
+{
+    memcpy(out + *count, text, length);
+    *count += length;
+}
+
+static void append_text(char *out, size_t *count, const char *text)
+{
+    append(out, count, text, strlen(text));
+}
+
+static void append_role(const struct template *template, char *out, size_t *count, const char *role)
+{
+    append_text(out, count, template->before);
+    append_text(out, count, role);
+    append_text(out, count, template->after);
+}
+
+/* Returns what is wrong with a message, or NULL. */
+static const char *message_fault(const char *role, const json_t *content)
+{
+    if (role == NULL)
+        return "has no \"role\"";
+    if (strcmp(role, "system") != 0 && strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0)
+        return "has an unknown role; system, user and assistant are known";
+    if (!json_is_string(content))
+        return "has no text as \"content\"";
+    return role[0] == 'a' && json_string_length(content) == 0 ? "is an empty answer of the assistant" : NULL;
+}
+
+bool chat_render(enum chat_kind kind, const json_t *messages, char *out, size_t *out_count, char *reason,
+                 size_t reason_bytes)
+{
+    const struct template *template = &templates[kind];
+    size_t count = 0, answers = 0;
+    append_text(out, &count, template->begin);
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *message = json_array_get(messages, i), *content = json_object_get(message, "content");
+        const char *role = json_string_value(json_object_get(message, "role")), *fault = message_fault(role, content);
+        if (fault != NULL) {
+            snprintf(reason, reason_bytes, "message %zu %s", i + 1, fault);
+            return false;
+        }
+        const bool is_answer = role[0] == 'a';
+        answers += is_answer;
+        append_role(template, out, &count, role);
+        append(out, &count, (const char[]){MARK[0], MARK_COUNT}, is_answer ? 2 : 0);
+        append(out, &count, json_string_value(content), json_string_length(content));
+        append_text(out, &count, template->end);
+        append(out, &count, (const char[]){MARK[0], MARK_IGNORE}, is_answer ? 2 : 0);
+        append_text(out, &count, template->tail);
+    }
+    append(out, &count, (const char[]){MARK[0], MARK_END_OF_TEXT}, 2);
+    *out_count = count;
+    if (answers == 0)
+        snprintf(reason, reason_bytes, "no message is the assistant's");
+    return answers > 0;
+}
+
+/* Appends a message from outside, which may have any bytes. */
+static void append_message(const struct template *template, char *out, size_t *count, const char *role,
+                           const char *text)
+{
+    append_role(template, out, count, role);
+    for (; *text != '\0'; text++)
+        append(out, count, text, *text != MARK[0]);
+    append_text(out, count, template->end);
+    append_text(out, count, template->tail);
+}
+
+size_t chat_turn(enum chat_kind kind, bool first, const char *system, const char *text, char *out)
+{
+    const struct template *template = &templates[kind];
+    size_t count = 0;
+    append_text(out, &count, first ? template->begin : template->tail);
+    if (first && system[0] != '\0')
+        append_message(template, out, &count, "system", system);
+    append_message(template, out, &count, "user", text);
+    append_role(template, out, &count, "assistant");
+    return count;
+}
+
+/* ---- rendered text ---- */
+
+bool chat_next(const char *text, size_t count, size_t *at, struct chat_part *out)
+{
+    if (*at == count)
+        return false;
+    if (text[*at] == MARK[0]) {
+        assert(count - *at >= 2);
+        *out = (struct chat_part){.mark = text[*at + 1]};
+        *at += 2;
+        return true;
+    }
+    const char *mark = memchr(text + *at, MARK[0], count - *at);
+    *out = (struct chat_part){.text = text + *at, .count = mark != NULL ? (size_t)(mark - text) - *at : count - *at};
+    *at += out->count;
+    return true;
+}
+
+size_t chat_cut(const char *text, size_t most)
+{
+    while (most > 0 && (((unsigned char)text[most] & 0xC0u) == 0x80 || text[most - 1] == MARK[0]))
+        most--;
+    return most;
+}
+
+enum gt_status chat_encode(struct tokenizer_encoder *encoder, const struct tokenizer *tokenizer, enum chat_kind kind,
+                           const char *text, size_t count, int32_t *out, size_t *out_count)
+{
+    struct tokenizer_fault fault;
+    struct chat_part part;
+    size_t ids = 0, at = 0;
+    int32_t counted = 0;
+    while (chat_next(text, count, &at, &part)) {
+        size_t more = 1;
+        if (part.mark == 0)
+            TRY(tokenizer_encoder_run(encoder, part.text, part.count, TOKENIZER_SPECIAL_AS_TEXT, out + ids, &more,
+                                      &fault));
+        else if (part.mark == MARK_COUNT || part.mark == MARK_IGNORE)
+            more = 0;
+        else if (part.mark == MARK_END_OF_TEXT)
+            out[ids] = tokenizer_eot(tokenizer);
+        else
+            out[ids] = special_find(tokenizer, templates[kind].specials[part.mark - '0']);
+        if (part.mark == MARK_COUNT || part.mark == MARK_IGNORE)
+            counted = part.mark == MARK_COUNT ? CHAT_COUNTED : 0;
+        for (size_t i = 0; i < more; i++)
+            out[ids++] |= counted;
+    }
+    *out_count = ids;
+    return GT_OK;
+}

@@ -1,0 +1,64 @@
+/* Conversations: chat templates, and how a conversation becomes tokens.
+ *
+ * A conversation is first rendered as text, in which a byte that UTF-8 does not have marks what is no text: the special
+ * tokens of the template, and where the tokens begin and end that the model learns to write, the assistant's text and
+ * the token that ends it.  The runs of text between the marks are then encoded; in them the texts of special tokens are
+ * ordinary text, so that no message can end itself.
+ */
+#ifndef GPT_TRAIN_DATA_CHAT_H
+#define GPT_TRAIN_DATA_CHAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "data/tokenizer_encoder.h"
+
+enum chat_kind { CHAT_NONE, CHAT_CHATML, CHAT_LLAMA3, CHAT_KIND_COUNT };
+
+#define CHAT_SPECIALS_MAX 4
+#define CHAT_COUNTED (1 << 30) /* in an id: the token counts as a target */
+#define CHAT_TURN_BYTES 64     /* what chat_turn() adds to a text, at most */
+
+/* The words of the kinds, "none" first; the list ends with NULL. */
+extern const char *const chat_words[];
+
+/* Returns the texts of the template's special tokens; the list ends with NULL. */
+const char *const *chat_specials(enum chat_kind kind);
+/* Returns the template in Jinja, as Hugging Face's tokenizers and GGUF files have it. */
+const char *chat_jinja(enum chat_kind kind);
+/* Returns the template of which the vocabulary has all special tokens, and the end-of-text token; else CHAT_NONE. */
+enum chat_kind chat_kind_of(const struct tokenizer *tokenizer);
+/* Returns the token that ends the model's text: the template's, else the end-of-text token, else -1. */
+int32_t chat_end(const struct tokenizer *tokenizer);
+/* Checks that the vocabulary has the template's tokens.  Errors: GT_USAGE naming the missing one. */
+enum gt_status chat_check(const struct tokenizer *tokenizer, enum chat_kind kind);
+
+/* Renders `messages`, a list of objects with "role" and "content", followed by the end of text.  The result is shorter
+ * than the JSON.  Returns false, with the reason, for messages that are not a conversation to learn from. */
+bool chat_render(enum chat_kind kind, const json_t *messages, char *out, size_t *out_count, char *reason,
+                 size_t reason_bytes);
+/* Renders what the user says and the beginning of the answer, after an answer; or, with `first`, at the beginning of a
+ * conversation, after the system's message, unless it is empty.  Returns the length, at most that of both texts and
+ * CHAT_TURN_BYTES. */
+size_t chat_turn(enum chat_kind kind, bool first, const char *system, const char *text, char *out);
+
+/* A part of rendered text: a run of text, or a mark. */
+struct chat_part {
+    const char *text;
+    size_t count;
+    char mark; /* 0 for text */
+};
+/* Takes the part at text[*at]; returns false at the end. */
+bool chat_next(const char *text, size_t count, size_t *at, struct chat_part *out);
+/* Returns the longest length up to `most` at which rendered text can be cut. */
+size_t chat_cut(const char *text, size_t most);
+
+/* Sets out[*out_count], at most `count`, to the ids of rendered text, with CHAT_COUNTED where they count.  Runs in any
+ * thread.  Errors: those of tokenizer_encoder_run(). */
+enum gt_status chat_encode(struct tokenizer_encoder *encoder, const struct tokenizer *tokenizer, enum chat_kind kind,
+                           const char *text, size_t count, int32_t *out, size_t *out_count);
+
+#endif

@@ -4,17 +4,22 @@
  * reading the weights dominates the time per token.  The first sample of a group is printed as it is generated, the
  * others after it.  The tokenizer is the one that gpt-train copied into the checkpoint's folder, else that of the data
  * set that the checkpoint names, as in nanoGPT's sample.py.
+ *
+ * With --chat, each line of standard input is what the user says, and the answer is what the model writes up to the
+ * token that ends it.  A conversation that fills the context begins anew.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/hostmem.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "cli/program.h"
+#include "data/chat.h"
 #include "data/hf_hub.h"
 #include "data/stop_text.h"
 #include "data/tokenizer.h"
@@ -28,7 +33,9 @@
 #include "train/restore.h"
 #include "train/stop.h"
 
+#define DASHES "\n---------------\n" /* nanoGPT's */
 #define PROMPT_BYTES_MAX ((size_t)16 << 20)
+#define LINE_BYTES_MAX 16384
 #define BATCH_MAX 8       /* unless sample_batch asks for more */
 #define GPT2_TOKENS 50257 /* nanoGPT uses GPT-2's vocabulary if the data set has no meta.pkl */
 
@@ -55,6 +62,9 @@ struct sample {
     struct sample_text *texts; /* [batch] */
     int32_t *drawn;            /* [batch] */
     int64_t tokens_written;
+    enum chat_kind chat;
+    struct tokenizer_encoder *encoder;                                                 /* with --chat */
+    char line[LINE_BYTES_MAX], turn[LINE_BYTES_MAX + FILE_PATH_MAX + CHAT_TURN_BYTES]; /* that, in the template */
 };
 
 static enum gt_status sample_run(struct sample *sample);
@@ -196,7 +206,7 @@ static uint64_t cache_bytes(const struct model_config *config, enum dtype dtype)
  * room for their caches in an eighth of the budget.  All groups have about the same size. */
 static int64_t batch_choose(const struct sample *sample, const struct model_config *config)
 {
-    const int64_t samples = sample->config->num_samples;
+    const int64_t samples = sample->config->chat ? 1 : sample->config->num_samples;
     int64_t most = sample->config->sample_batch;
     if (most == 0) {
         const uint64_t fit =
@@ -246,10 +256,18 @@ static void context_notes(const struct sample *sample)
         log_note("text beyond block_size=%" PRId32 " tokens is slower: each token recomputes the context", block);
 }
 
+/* Returns the most tokens of a sequence; a conversation's are those of the context. */
+static int64_t tokens_most(const struct sample *sample)
+{
+    if (sample->config->chat)
+        return sample->source.checkpoint->config.block_size;
+    return (int64_t)sample->prompt_count + sample->config->max_new_tokens;
+}
+
 static enum gt_status model_open(struct sample *sample)
 {
     struct model_config config = sample->source.checkpoint->config;
-    const int64_t tokens = (int64_t)sample->prompt_count + sample->config->max_new_tokens;
+    const int64_t tokens = tokens_most(sample);
     if (config.position == POSITION_ROPE && tokens < config.block_size)
         config.block_size = (int32_t)tokens; /* the table of angles needs no row that is never used */
     TRY(session_open(sample->mem, sample->config, &sample->session));
@@ -295,7 +313,8 @@ static void text_begin(const struct sample *sample, struct sample_text *text, st
         show(NULL, bytes, tokenizer_stream_push(sample->tokenizer, &text->stream, sample->prompt[i], bytes));
 }
 
-static void text_end(struct sample *sample, struct sample_text *text)
+/* Shows what is left of a text, and `after`. */
+static void text_end(struct sample *sample, struct sample_text *text, const char *after)
 {
     char bytes[TOKENIZER_TEXT_MAX];
     if (!text->stop.found) {
@@ -304,7 +323,7 @@ static void text_end(struct sample *sample, struct sample_text *text)
         stop_text_end(&text->stop, text_show, NULL);
     }
     sample->tokens_written += text->token_count;
-    fputs("\n---------------\n", stdout);
+    fputs(after, stdout);
 }
 
 /* Draws a token for every sample of the group.  Sets *out_all_ended if all of them have ended. */
@@ -331,7 +350,7 @@ static void sample_replay(struct sample *sample, int64_t index)
     text_begin(sample, &text, text_show);
     for (int64_t i = 0; i < sample->texts[index].token_count; i++)
         text_push(sample, &text, tokens[i], text_show);
-    text_end(sample, &text);
+    text_end(sample, &text, DASHES);
 }
 
 /* Generates and prints samples `first` to first+count-1. */
@@ -343,7 +362,7 @@ static enum gt_status group_write(struct sample *sample, int64_t first, int64_t 
         text_begin(sample, &sample->texts[b], b == 0 ? text_show : text_drop);
     for (int64_t i = 0; i < sample->config->max_new_tokens && !all_ended && !stop_requested(); i++)
         TRY(group_step(sample, count, &all_ended));
-    text_end(sample, &sample->texts[0]);
+    text_end(sample, &sample->texts[0], DASHES);
     for (int64_t b = 1; b < count; b++)
         sample_replay(sample, b);
     return stop_requested() ? GT_STOPPED : GT_OK;
@@ -357,36 +376,127 @@ static enum gt_status generator_open(struct sample *sample)
         .temperature = config->temperature,
         .top_k = config->top_k,
         .top_p = config->top_p,
+        .min_p = config->min_p,
+        .repetition = config->repetition_penalty,
     };
     void *array;
     TRY(hostmem_alloc(sample->mem, (size_t)sample->batch, sizeof(struct sample_text), "texts of samples", &array));
     sample->texts = array;
     TRY(hostmem_alloc(sample->mem, (size_t)sample->batch, sizeof(int32_t), "drawn tokens", &array));
     sample->drawn = array;
-    int64_t tokens_max = (int64_t)sample->prompt_count + config->max_new_tokens + 1;
-    return generator_create(sample->mem, &sample->session, &options, tokens_max, &sample->generator);
+    return generator_create(sample->mem, &sample->session, &options, tokens_most(sample) + 1, &sample->generator);
+}
+
+/* ---- a conversation ---- */
+
+static enum gt_status chat_open(struct sample *sample)
+{
+    void *array;
+    sample->chat = chat_kind_of(sample->tokenizer);
+    if (sample->chat == CHAT_NONE) {
+        log_error("%s: no token of a chat template, such as <|im_start|>, is in this vocabulary; --chat needs a model "
+                  "that was trained on data of gpt-prepare --chat",
+                  sample->vocabulary);
+        return GT_USAGE;
+    }
+    TRY(tokenizer_encoder_create(sample->mem, sample->tokenizer, &sample->encoder));
+    TRY(hostmem_alloc(sample->mem, sizeof sample->turn, sizeof(int32_t), "prompt", &array));
+    sample->prompt = array;
+    return GT_OK;
+}
+
+/* Gives the generator what the user says, after `used` tokens; *out_used is 0 if it is too long for the context. */
+static enum gt_status turn_begin(struct sample *sample, int64_t used, int64_t *out_used)
+{
+    const struct config *config = sample->config;
+    const int64_t block = sample->source.checkpoint->config.block_size;
+    const char *system = config_key_was_set(config, CONFIG_KEY_start) ? config->start : "";
+    int64_t prompt = block;
+    for (bool fits = false; !fits; used = fits ? used : 0) {
+        const size_t count = chat_turn(sample->chat, used == 0, system, sample->line, sample->turn);
+        TRY(chat_encode(sample->encoder, sample->tokenizer, sample->chat, sample->turn, count, sample->prompt,
+                        &sample->prompt_count));
+        prompt = (int64_t)sample->prompt_count;
+        fits = used == 0 || used + prompt < block;
+        if (!fits)
+            log_note("the conversation fills the %" PRId64 " tokens of block_size and begins anew", block);
+    }
+    *out_used = prompt < block ? used + prompt : 0;
+    if (prompt >= block)
+        log_warning("this message has %" PRId64 " tokens with the template; block_size is %" PRId64, prompt, block);
+    else if (used == 0)
+        return generator_begin(sample->generator, 0, sample->prompt, prompt);
+    else
+        generator_extend(sample->generator, sample->prompt, prompt);
+    return GT_OK;
+}
+
+/* Prints the answer, and adds its tokens to *used. */
+static enum gt_status answer_write(struct sample *sample, int64_t *used)
+{
+    const int64_t block = sample->source.checkpoint->config.block_size;
+    const int32_t end = chat_end(sample->tokenizer), eot = tokenizer_eot(sample->tokenizer);
+    struct sample_text text = {0};
+    bool ended = false;
+    while (!ended && *used < block && text.token_count < sample->config->max_new_tokens && !text.stop.found) {
+        TRY(generator_next(sample->generator, sample->drawn));
+        ++*used;
+        ended = sample->drawn[0] == end || sample->drawn[0] == eot;
+        if (!ended)
+            text_push(sample, &text, sample->drawn[0], text_show);
+        if (fflush(stdout) != 0)
+            return GT_IO;
+    }
+    if (!ended && *used < block) {
+        generator_extend(sample->generator, &end, 1);
+        ++*used;
+    }
+    text_end(sample, &text, "\n");
+    return GT_OK;
+}
+
+static enum gt_status chat_write(struct sample *sample)
+{
+    int64_t used = 0;
+    for (;;) {
+        if (isatty(STDIN_FILENO))
+            fputs("> ", stdout);
+        if (fflush(stdout) != 0)
+            return GT_IO;
+        if (fgets(sample->line, LINE_BYTES_MAX, stdin) == NULL)
+            return GT_OK;
+        sample->line[strcspn(sample->line, "\r\n")] = '\0';
+        if (sample->line[0] == '\0')
+            continue;
+        TRY(turn_begin(sample, used, &used));
+        if (used > 0)
+            TRY(answer_write(sample, &used));
+    }
 }
 
 static enum gt_status samples_write(struct sample *sample)
 {
     const int64_t samples = sample->config->num_samples;
+    const bool chat = sample->config->chat;
     TRY(stop_texts_parse(sample->config->stop, "stop", &sample->stops));
     TRY(checkpoint_find(sample));
     TRY(tokenizer_open(sample));
     TRY(tokenizer_check(sample));
-    TRY(prompt_read(sample));
+    TRY(chat ? chat_open(sample) : prompt_read(sample));
     TRY(model_open(sample));
-    context_notes(sample);
+    if (!chat)
+        context_notes(sample);
     TRY(generator_open(sample));
-    stop_install();
+    if (!chat) /* there, a signal ends the program at once: it may be waiting for the user */
+        stop_install();
     hostmem_phase_set(sample->mem, HOSTMEM_RUN);
     int64_t start_ns = clock_monotonic_ns();
-    enum gt_status status = GT_OK;
-    for (int64_t i = 0; i < samples && status == GT_OK; i += sample->batch)
+    enum gt_status status = chat ? chat_write(sample) : GT_OK;
+    for (int64_t i = 0; !chat && i < samples && status == GT_OK; i += sample->batch)
         status = group_write(sample, i, samples - i < sample->batch ? samples - i : sample->batch);
     double seconds = (double)(clock_monotonic_ns() - start_ns) / 1e9;
     fflush(stdout);
-    if (status == GT_OK)
+    if (status == GT_OK && !chat) /* the user's time is not the model's */
         log_note("%" PRId64 " tokens in %.2f s, %.1f tokens/s, %" PRId64 " sample%s at a time", sample->tokens_written,
                  seconds, (double)sample->tokens_written / seconds, sample->batch, sample->batch == 1 ? "" : "s");
     return status;
@@ -403,6 +513,7 @@ static enum gt_status sample_run(struct sample *sample)
     hostmem_free(sample->mem, sample->drawn);
     hostmem_free(sample->mem, sample->texts);
     hostmem_free(sample->mem, sample->prompt);
+    tokenizer_encoder_destroy(sample->encoder);
     tokenizer_destroy(sample->tokenizer);
     return status;
 }

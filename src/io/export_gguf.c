@@ -21,6 +21,7 @@
 #include "base/size.h"
 #include "data/bpe.h"
 #include "data/bpe_alphabet.h"
+#include "data/chat.h"
 #include "data/tokenizer_export.h"
 #include "io/export.h"
 #include "io/hf_config.h"
@@ -227,7 +228,9 @@ static void tokens_put(struct head *head, const struct tokenizer *tokenizer, int
     if (bos >= 0 || eot >= 0)
         key_u32(head, "tokenizer.ggml.bos_token_id", bos >= 0 ? bos : eot);
     if (eot >= 0)
-        key_u32(head, "tokenizer.ggml.eos_token_id", eot);
+        key_u32(head, "tokenizer.ggml.eos_token_id", chat_end(tokenizer));
+    if (chat_kind_of(tokenizer) != CHAT_NONE)
+        key_string(head, "tokenizer.chat_template", chat_jinja(chat_kind_of(tokenizer)));
 }
 
 static void tokens_log(const struct tokenizer *tokenizer)

@@ -19,6 +19,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "data/chat.h"
 #include "io/checkpoint.h"
 #include "io/export.h"
 #include "io/export_hf_tokens.h"
@@ -133,8 +134,9 @@ static enum gt_status configs_write(const struct hf_export *export)
     json_t *config = NULL, *generation = NULL;
     const struct tokenizer *tokenizer = export->options->tokenizer;
     /* The tokenizer's, else those in the checkpoint's config.json. */
-    const int32_t end = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
-    const int32_t bos = tokenizer_pipeline(tokenizer)->bos, begin = bos >= 0 ? bos : end;
+    const int32_t end = tokenizer != NULL ? chat_end(tokenizer) : -1,
+                  eot = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
+    const int32_t bos = tokenizer_pipeline(tokenizer)->bos, begin = bos >= 0 ? bos : eot;
     TRY(hf_config_make(&checkpoint->config, begin >= 0 ? begin : checkpoint->bos_token,
                        end >= 0 ? end : checkpoint->eos_token, &config));
     generation =

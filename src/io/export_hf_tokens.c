@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "data/bpe.h"
+#include "data/chat.h"
 #include "data/tokenizer_bpe.h"
 #include "data/tokenizer_export.h"
 
@@ -88,12 +89,17 @@ static json_t *config_json(const struct tokenizer *tokenizer, int32_t block_size
     const struct {
         const char *name;
         int32_t id;
-    } roles[] = {{"bos_token", begin >= 0 ? begin : end}, {"eos_token", end}, {"unk_token", begin >= 0 ? -1 : end}};
+    } roles[] = {{"bos_token", begin >= 0 ? begin : end},
+                 {"eos_token", chat_end(tokenizer)},
+                 {"unk_token", begin >= 0 ? -1 : end}};
     int failures = root == NULL;
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
         if (roles[i].id >= 0)
             failures |=
                 json_object_set_new(root, roles[i].name, tokenizer_bpe_token(tokenizer_bpe(tokenizer), roles[i].id));
+    const enum chat_kind chat = chat_kind_of(tokenizer);
+    if (chat != CHAT_NONE)
+        failures |= json_object_set_new(root, "chat_template", json_string(chat_jinja(chat)));
     return json_whole(root, failures);
 }
 

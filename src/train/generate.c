@@ -127,13 +127,20 @@ static enum gt_status prefill(struct generator *generator, int64_t count)
 enum gt_status generator_begin(struct generator *generator, int64_t sequence, const int32_t *prompt, int64_t count)
 {
     assert(count >= 1 && count < generator->capacity);
-    for (int64_t b = 0; b < generator->batch; b++)
-        memcpy(generator->tokens + b * generator->capacity, prompt, (size_t)count * sizeof(int32_t));
-    generator->count = count;
+    generator->count = 0;
     generator->sequence = sequence;
     generator->cached = 0;
     generator->window = 0;
+    generator_extend(generator, prompt, count);
     return GT_OK;
+}
+
+void generator_extend(struct generator *generator, const int32_t *tokens, int64_t count)
+{
+    assert(generator->count + count < generator->capacity);
+    for (int64_t b = 0; b < generator->batch; b++)
+        memcpy(generator->tokens + b * generator->capacity + generator->count, tokens, (size_t)count * sizeof(int32_t));
+    generator->count += count;
 }
 
 /* Computes the logits after the last token. */
@@ -157,6 +164,20 @@ static enum gt_status logits_compute(struct generator *generator)
                            generator->batch * width);
 }
 
+/* Changes each logit once, however often its token occurs. */
+static void repetition_penalize(const struct generator *generator, const int32_t *tokens, float *logits)
+{
+    const float penalty = (float)generator->options.repetition;
+    if (penalty <= 0.0f || penalty == 1.0f)
+        return;
+    memcpy(generator->scratch, logits,
+           (size_t)generator->session->model->options.config.padded_vocab_size * sizeof(float));
+    for (int64_t i = generator->window; i < generator->count; i++) {
+        const float logit = generator->scratch[tokens[i]];
+        logits[tokens[i]] = logit > 0.0f ? logit / penalty : logit * penalty;
+    }
+}
+
 enum gt_status generator_next(struct generator *generator, int32_t *out)
 {
     assert(generator->count < generator->capacity);
@@ -166,9 +187,12 @@ enum gt_status generator_next(struct generator *generator, int32_t *out)
     for (int64_t b = 0; b < generator->batch; b++) {
         struct philox_block counter = {{(uint32_t)generator->count, (uint32_t)(generator->sequence + b), 0, 0}};
         struct philox_block bits = philox4x32_10(key, counter);
-        out[b] = generate_draw(&generator->options, generator->logits + b * config->padded_vocab_size,
-                               config->vocab_size, philox_uniform(bits.word[0], bits.word[1]), generator->scratch);
-        generator->tokens[b * generator->capacity + generator->count] = out[b];
+        float *logits = generator->logits + b * config->padded_vocab_size;
+        int32_t *tokens = generator->tokens + b * generator->capacity;
+        repetition_penalize(generator, tokens, logits);
+        out[b] = generate_draw(&generator->options, logits, config->vocab_size,
+                               philox_uniform(bits.word[0], bits.word[1]), generator->scratch);
+        tokens[generator->count] = out[b];
     }
     generator->count++;
     return GT_OK;
@@ -180,9 +204,9 @@ const int32_t *generator_sequence(const struct generator *generator, int64_t ind
     return generator->tokens + index * generator->capacity;
 }
 
-/* ---- drawing a token: temperature, top-k, top-p, in this order ----
+/* ---- drawing a token: temperature, top-k, top-p, min-p, in this order ----
  *
- * Both limits become one edge: the smallest logit that may be drawn.  Selection finds it, as the k-th largest logit or
+ * The limits become one edge: the smallest logit that may be drawn.  Selection finds it, as the k-th largest logit or
  * the one at which the probabilities, from the largest down, reach p.  The vocabulary is never sorted. */
 
 /* Result of a partition of values[low .. high]: values[low .. j] >= pivot >= values[i .. high]; the elements between
@@ -272,6 +296,7 @@ static float largest_of(const float *logits, int64_t count)
     return largest;
 }
 
+/* The edge of top-k and top-p. */
 static float edge_find(const struct generate_options *how, const struct scale *scale, const float *logits,
                        int64_t count, float *scratch)
 {
@@ -294,11 +319,17 @@ int32_t generate_draw(const struct generate_options *how, const float *logits, i
                       float *scratch)
 {
     const struct scale scale = {(double)largest_of(logits, count), how->temperature};
-    const float edge = edge_find(how, &scale, logits, count, scratch);
+    int32_t last = 0;
+    while (how->temperature == 0.0 && last + 1 < count && logits[last] < (float)scale.largest)
+        last++;
+    if (how->temperature == 0.0)
+        return last;
+    float edge = edge_find(how, &scale, logits, count, scratch);
+    if (how->min_p > 0.0)
+        edge = fmaxf(edge, (float)(scale.largest + how->temperature * log(how->min_p)));
     double sum = 0.0, reached = 0.0;
     for (int64_t i = 0; i < count; i++)
         sum += logits[i] >= edge ? weight(&scale, logits[i]) : 0.0;
-    int32_t last = 0;
     for (int64_t i = 0; i < count; i++) {
         if (logits[i] < edge)
             continue;

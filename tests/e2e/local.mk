@@ -4,6 +4,7 @@ dist_check_SCRIPTS += \
 	tests/e2e/answers.sh \
 	tests/e2e/bad_input.sh \
 	tests/e2e/cards.py \
+	tests/e2e/chat.py \
 	tests/e2e/cuda_fatbin.py \
 	tests/e2e/cuda_faults.py \
 	tests/e2e/cuda_graphs.py \

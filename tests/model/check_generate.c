@@ -209,6 +209,9 @@ static void chances(const struct generate_options *how, const float *logits, int
     for (int32_t i = 0; i < count; i++) {
         bool tied = i > 0 && out[i].logit == out[i - 1].logit && out[i - 1].probability > 0.0;
         double own = out[i].probability;
+        if (how->min_p > 0.0 &&
+            exp((double)(out[i].logit - out[0].logit) / how->temperature) < how->min_p * (1.0 - 1e-9))
+            out[i].probability = 0.0;
         if (how->top_p > 0.0 && before >= how->top_p * all && !tied)
             out[i].probability = 0.0;
         before += own;
@@ -218,7 +221,7 @@ static void chances(const struct generate_options *how, const float *logits, int
         out[i].probability /= kept;
 }
 
-/* Compares temperature, top-k and top-p together with the definition: the share of each logit among evenly spaced
+/* Compares temperature, top-k, top-p and min-p together with the definition: the share of each logit among evenly spaced
  * draws. */
 TEST(limited_draws_follow_the_distribution)
 {
@@ -229,6 +232,7 @@ TEST(limited_draws_follow_the_distribution)
         for (int64_t k = 0; k < COUNT + 2; k += 7) {
             struct generate_options how = {
                 .temperature = 0.3 + (double)p / 4, .top_k = k, .top_p = top_ps[p] < 1.0 ? top_ps[p] : 0.0};
+            how.min_p = k % 2 != 0 ? 0.0 : 0.02 * (double)p;
             struct chance wanted[COUNT];
             int drawn[COUNT] = {0};
             for (int32_t i = 0; i < COUNT; i++)
@@ -243,6 +247,56 @@ TEST(limited_draws_follow_the_distribution)
                               drawn[wanted[i].id], DRAWS * wanted[i].probability);
         }
     }
+}
+
+TEST(temperature_0_takes_the_likeliest)
+{
+    static const float logits[5] = {1.0f, -INFINITY, 3.0f, 3.0f, 2.0f};
+    float scratch[5];
+    for (int i = 0; i < 10; i++)
+        ck_assert_int_eq(
+            generate_draw(&(struct generate_options){.top_p = 0.9, .min_p = 0.1}, logits, 5, (double)i / 10, scratch),
+            2);
+}
+
+/* Every token is the likeliest after the logits of tokens that are there were divided or multiplied, once. */
+TEST(the_penalty_is_that_of_the_definition)
+{
+    struct rig rig;
+    struct model_options options = generate_options_make(1);
+    const struct generate_options how = {.repetition = 1.7};
+    struct generator *generator;
+    int32_t prompt[3] = {1, 7, 1}, token;
+    int changed = 0;
+    rig_open(&rig, &options, &(struct rig_how){.threads = 1}, unit_seed());
+    struct session session = {.mem = rig.mem, .model = rig.model, .exec = rig.exec};
+    ck_assert_int_eq(generator_create(rig.mem, &session, &how, TIME, &generator), GT_OK);
+    ck_assert_int_eq(generator_begin(generator, 0, prompt, 2), GT_OK);
+    generator_extend(generator, prompt + 2, 1);
+    for (int count = 3; count < TIME; count++) {
+        ck_assert_int_eq(generator_next(generator, &token), GT_OK);
+        const int32_t *sequence = generator_sequence(generator, 0);
+        float *logits = rig_download(&rig, rig.model->decode.logits);
+        int32_t best = 0, plain = 0;
+        double most = -INFINITY;
+        for (int32_t word = 0; word < VOCAB; word++) {
+            double logit = (double)logits[word];
+            bool there = false;
+            for (int i = 0; i < count; i++)
+                there = there || sequence[i] == word;
+            if (there)
+                logit = (double)(logits[word] > 0.0f ? logits[word] / 1.7f : logits[word] * 1.7f);
+            best = logit > most ? word : best;
+            most = fmax(most, logit);
+            plain = logits[word] > logits[plain] ? word : plain;
+        }
+        ck_assert_int_eq(token, best);
+        changed += best != plain;
+        free(logits);
+    }
+    ck_assert_int_gt(changed, 0);
+    generator_destroy(generator);
+    rig_close(&rig);
 }
 
 /* Sequences generated in a batch are equal to those generated one by one. */

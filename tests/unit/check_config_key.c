@@ -173,8 +173,8 @@ TEST(key_assign_checks_ranges)
     ASSERT_SAID("dropout = 1.0 is out of range: [0.0, 0.99]");
     ck_assert_int_eq(assign(CONFIG_KEY_beta1, (struct config_value){CONFIG_VALUE_REAL, 0, 1.0, NULL}), GT_USAGE);
     ASSERT_SAID("beta1 = 1.0 is out of range: [0.0, 1.0)");
-    ck_assert_int_eq(assign(CONFIG_KEY_temperature, (struct config_value){CONFIG_VALUE_INT, 0, 0.0, NULL}), GT_USAGE);
-    ASSERT_SAID("temperature = 0 is out of range: (0.0, 1000000.0]");
+    ck_assert_int_eq(assign(CONFIG_KEY_temperature, (struct config_value){CONFIG_VALUE_INT, -1, 0.0, NULL}), GT_USAGE);
+    ASSERT_SAID("temperature = -1 is out of range: [0.0, 1000000.0]");
     memset(lengthy, 'a', sizeof lengthy - 1);
     ck_assert_int_eq(assign(CONFIG_KEY_out_dir, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, lengthy}), GT_USAGE);
     ASSERT_SAID("is too long: 4999 bytes, at most 4095");

@@ -4,11 +4,11 @@
  * For each tile of keys, the band's scores are computed 64 rows at a time (queries are scaled when packed), the running
  * maximum and sum of each row are updated, and the weights times v are added to a packed result.  Tiles beyond the
  * diagonal, and before the band's first document, are skipped; on the diagonal, strips of 16 rows end at the last key
- * that their last row sees.  The assignment of bands to threads does not affect results: a row's sums depend only on the
- * shape.  16-bit rows are converted to fp32 when packed; y is rounded when written.  Dropout applies to the weights that
- * multiply v, not to the sum: after normalisation, as in PyTorch.  attention_cached first appends the new keys and values
- * to the cache, rounded if that has another dtype, and then reads all of them there; prefill and decode differ only in
- * the number of rows.
+ * that their last row sees.  The assignment of bands to threads does not affect results: a row's sums depend only on
+ * the shape.  16-bit rows are converted to fp32 when packed; y is rounded when written.  Dropout applies to the weights
+ * that multiply v, not to the sum: after normalisation, as in PyTorch.  attention_cached first appends the new keys and
+ * values to the cache, rounded if that has another dtype, and then reads all of them there; prefill and decode differ
+ * only in the number of rows.
  */
 #include "backends/cpu/cpu_attention.h"
 #include "backends/cpu/cpu_math.h"

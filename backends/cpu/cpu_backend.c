@@ -40,15 +40,22 @@ extern const struct cpu_op *const cpu_table_avx2[OP_KIND_COUNT];
 extern const struct cpu_op *const cpu_table_avx512[OP_KIND_COUNT];
 #endif
 
-/* Not every library's header declares these. */
-#ifdef HAVE_OPENBLAS_SET_NUM_THREADS
+/* The library for matrix products, and how to set it to one thread; not every library's header declares that. */
+#if defined(HAVE_OPENBLAS_SET_NUM_THREADS)
+#define BLAS_NAME "OpenBLAS"
+#define BLAS_SERIAL() openblas_set_num_threads(1)
 void openblas_set_num_threads(int threads);
-#endif
-#ifdef HAVE_BLI_THREAD_SET_NUM_THREADS
+#elif defined(HAVE_BLI_THREAD_SET_NUM_THREADS)
+#define BLAS_NAME "BLIS"
+#define BLAS_SERIAL() bli_thread_set_num_threads(1)
 void bli_thread_set_num_threads(int64_t threads);
-#endif
-#ifdef HAVE_MKL_SET_NUM_THREADS
+#elif defined(HAVE_MKL_SET_NUM_THREADS)
+#define BLAS_NAME "MKL"
+#define BLAS_SERIAL() MKL_Set_Num_Threads(1)
 void MKL_Set_Num_Threads(int threads);
+#else
+#define BLAS_NAME "CBLAS"
+#define BLAS_SERIAL() (void)0
 #endif
 
 struct cpu_isa {
@@ -147,37 +154,6 @@ static int32_t threads_default(void)
 }
 #endif
 
-static void threads_set(int32_t threads)
-{
-#ifdef _OPENMP
-    omp_set_dynamic(0);
-    omp_set_num_threads(threads);
-#endif
-#ifdef HAVE_OPENBLAS_SET_NUM_THREADS
-    openblas_set_num_threads(1);
-#endif
-#ifdef HAVE_BLI_THREAD_SET_NUM_THREADS
-    bli_thread_set_num_threads(1);
-#endif
-#ifdef HAVE_MKL_SET_NUM_THREADS
-    MKL_Set_Num_Threads(1);
-#endif
-    (void)threads;
-}
-
-static const char *blas_name(void)
-{
-#if defined(HAVE_OPENBLAS_SET_NUM_THREADS)
-    return "OpenBLAS";
-#elif defined(HAVE_BLI_THREAD_SET_NUM_THREADS)
-    return "BLIS";
-#elif defined(HAVE_MKL_SET_NUM_THREADS)
-    return "MKL";
-#else
-    return "CBLAS";
-#endif
-}
-
 /* The trial product: two operands that all threads share, and one result per thread; all elements are zero. */
 #define TRIAL_ROWS 512
 #define TRIAL_COLUMNS 192
@@ -212,7 +188,7 @@ static void library_warn_slow(const struct cpu_backend *cpu, float *memory)
         log_warning(
             "cpu: the library for matrix products (%s) does %.1f GFLOP/s per thread, others do tens; install OpenBLAS "
             "(Debian: libopenblas-dev), then configure and build again",
-            blas_name(), flops / 1e9);
+            BLAS_NAME, flops / 1e9);
 }
 
 /* OpenBLAS maps this much for each concurrent thread, and retries forever if the system refuses. */
@@ -228,7 +204,7 @@ static enum gt_status library_space_check(const struct cpu_backend *cpu)
     if (memory == MAP_FAILED) {
         log_error("cpu: the library for matrix products (%s) needs %zu B of address space for %" PRId32
                   " threads: %s; lower --threads, or raise the limit (ulimit -v, overcommit)",
-                  blas_name(), size, cpu->threads, strerror(errno));
+                  BLAS_NAME, size, cpu->threads, strerror(errno));
         return GT_NO_MEMORY;
     }
     munmap(memory, size);
@@ -279,10 +255,12 @@ static enum gt_status cpu_open(const struct backend_open_options *options, struc
     }
 #ifdef _OPENMP
     cpu->threads = options->threads > 0 ? options->threads : threads_default();
+    omp_set_dynamic(0);
+    omp_set_num_threads(cpu->threads);
 #else
     cpu->threads = 1;
 #endif
-    threads_set(cpu->threads);
+    BLAS_SERIAL();
     *out = &cpu->base;
     return GT_OK;
 }
@@ -341,7 +319,7 @@ static enum gt_status cpu_info(struct backend *backend, struct backend_info *out
 #else
     const char *threading = "no OpenMP";
 #endif
-    snprintf(info.detail, sizeof info.detail, "%s, %s, %s kernels%s%s%s", blas_name(), threading, cpu->isa,
+    snprintf(info.detail, sizeof info.detail, "%s, %s, %s kernels%s%s%s", BLAS_NAME, threading, cpu->isa,
              cpu->bf16 != NULL ? ", bf16: " : "", cpu->bf16 != NULL ? cpu->bf16->name : "",
              cpu->isa_lowered ? " (GPT_TRAIN_CPU_ISA)" : "");
     *out = info;

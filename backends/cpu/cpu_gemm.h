@@ -17,9 +17,7 @@
 
 /* d[m,n] (+)= op(a)[m,k] op(b)[k,n] + bias[n]; see op.h.  A product has a bias or accumulates, never both. */
 struct cpu_gemm {
-    const void *a, *b, *bias;
-    void *d;
-    enum dtype dtype, bias_dtype, d_dtype; /* dtype of a and b */
+    struct cpu_floats a, b, bias, d; /* a and b have the same dtype */
     int64_t m, n, k;
     bool transpose_a, transpose_b, accumulate;
 };

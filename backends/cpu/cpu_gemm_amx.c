@@ -180,19 +180,19 @@ static void block_multiply(const struct block *block)
 }
 
 /* Returns 16 elements of a bf16 or fp32 operand from `at` on; those outside the mask are zero. */
-static inline __m512 values_load(const void *memory, enum dtype dtype, int64_t at, __mmask16 mask)
+static inline __m512 values_load(struct cpu_floats from, int64_t at, __mmask16 mask)
 {
-    if (dtype == DTYPE_F32)
-        return _mm512_maskz_loadu_ps(mask, (const float *)memory + at);
-    const __m256i halves = _mm256_maskz_loadu_epi16(mask, (const uint16_t *)memory + at);
+    if (from.dtype == DTYPE_F32)
+        return _mm512_maskz_loadu_ps(mask, (const float *)from.memory + at);
+    const __m256i halves = _mm256_maskz_loadu_epi16(mask, (const uint16_t *)from.memory + at);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 
 /* Rounds like cpu_bf16_store(), in a fifth of the instructions that the compiler generates for that function. */
-static inline void values_store(void *memory, enum dtype dtype, int64_t at, __mmask16 mask, __m512 value)
+static inline void values_store(struct cpu_floats to, int64_t at, __mmask16 mask, __m512 value)
 {
-    if (dtype == DTYPE_F32) {
-        _mm512_mask_storeu_ps((float *)memory + at, mask, value);
+    if (to.dtype == DTYPE_F32) {
+        _mm512_mask_storeu_ps((float *)to.memory + at, mask, value);
         return;
     }
     const __m512i bits = _mm512_castps_si512(value);
@@ -201,15 +201,15 @@ static inline void values_store(void *memory, enum dtype dtype, int64_t at, __mm
     const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
     const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
     const __m512i kept = _mm512_srli_epi32(_mm512_mask_mov_epi32(rounded, nan, quiet), 16);
-    _mm256_mask_storeu_epi16((uint16_t *)memory + at, mask, _mm512_cvtepi32_epi16(kept));
+    _mm256_mask_storeu_epi16((uint16_t *)to.memory + at, mask, _mm512_cvtepi32_epi16(kept));
 }
 
 static struct cpu_ahead d_ahead(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, int64_t row,
                                 int64_t column)
 {
-    const int64_t bytes = (int64_t)dtype_size_bytes(job->d_dtype);
+    const int64_t bytes = (int64_t)dtype_size_bytes(job->d.dtype);
     return (struct cpu_ahead){
-        .row = (const char *)job->d + ((tile->row + row) * job->n + tile->column + column) * bytes,
+        .row = (const char *)job->d.memory + ((tile->row + row) * job->n + tile->column + column) * bytes,
         .stride_bytes = job->n * bytes,
         .length_bytes = min_i64(SIDE, tile->columns - column) * bytes,
         .rows = min_i64(SIDE, tile->rows - row),
@@ -230,10 +230,10 @@ static void block_finish(const struct cpu_gemm *job, const struct cpu_gemm_tile 
             const int64_t at = (tile->row + row + r) * job->n + tile->column + column + half * STRIP;
             __m512 value = _mm512_load_ps(block + (r / STRIP * 2 + half) * QUARTER + r % STRIP * STRIP);
             if (job->accumulate)
-                value = _mm512_add_ps(value, values_load(job->d, job->d_dtype, at, wanted));
+                value = _mm512_add_ps(value, values_load(job->d, at, wanted));
             else if (bias != NULL)
                 value = _mm512_add_ps(value, bias_values);
-            values_store(job->d, job->d_dtype, at, wanted, value);
+            values_store(job->d, at, wanted, value);
         }
     }
 }
@@ -266,20 +266,20 @@ static void tile_multiply(const struct cpu_gemm *job, const struct cpu_gemm_tile
     uint16_t *a = scratch, *b = a + height * depth;
     float *buffer = (float *)(void *)(b + width * depth), *sums = buffer + width;
     const struct lines a_lines = {
-        .memory = (const uint16_t *)job->a + tile->row * (job->transpose_a ? 1 : job->k),
+        .memory = (const uint16_t *)job->a.memory + tile->row * (job->transpose_a ? 1 : job->k),
         .line_stride = job->transpose_a ? 1 : job->k,
         .k_stride = job->transpose_a ? job->m : 1,
         .count = tile->rows,
     };
     const struct lines b_lines = {
-        .memory = (const uint16_t *)job->b + tile->column * (job->transpose_b ? job->k : 1),
+        .memory = (const uint16_t *)job->b.memory + tile->column * (job->transpose_b ? job->k : 1),
         .line_stride = job->transpose_b ? job->k : 1,
         .k_stride = job->transpose_b ? 1 : job->n,
         .count = tile->columns,
     };
     const float *bias = NULL;
-    if (job->bias != NULL)
-        bias = cpu_load(job->bias, job->bias_dtype, tile->column, tile->columns, buffer);
+    if (job->bias.memory != NULL)
+        bias = cpu_floats_read(job->bias, tile->column, tile->columns, buffer);
     const int64_t portions = size_ceil_div(job->k, PORTION_MAX);
     for (int64_t index = 0; index < portions; index++) {
         const struct portion portion = portion_of(job->k, index);

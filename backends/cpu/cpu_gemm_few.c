@@ -40,7 +40,7 @@ struct few {
 
 static int64_t portion_size(const struct cpu_gemm *job)
 {
-    return job->dtype == DTYPE_F32 ? job->k : min_i64(job->k, PORTION_MAX);
+    return job->a.dtype == DTYPE_F32 ? job->k : min_i64(job->k, PORTION_MAX);
 }
 
 static size_t floats_bytes(int64_t floats)
@@ -50,20 +50,20 @@ static size_t floats_bytes(int64_t floats)
 
 static size_t few_scratch_bytes(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile)
 {
-    const size_t a = job->dtype != DTYPE_F32 ? floats_bytes(tile->rows * portion_size(job)) : 0;
-    return a + (job->d_dtype != DTYPE_F32 ? floats_bytes(tile->rows * tile->columns) : 0);
+    const size_t a = job->a.dtype != DTYPE_F32 ? floats_bytes(tile->rows * portion_size(job)) : 0;
+    return a + (job->d.dtype != DTYPE_F32 ? floats_bytes(tile->rows * tile->columns) : 0);
 }
 
 INLINED cpu_vector vector_at(const char *b, enum dtype dtype, int64_t at)
 {
     float buffer[CPU_LANES];
-    return *(const cpu_vector *)cpu_load(b, dtype, at, CPU_LANES, buffer);
+    return *(const cpu_vector *)cpu_floats_read((struct cpu_floats){(void *)b, dtype}, at, CPU_LANES, buffer);
 }
 
 INLINED float value_at(const char *b, enum dtype dtype, int64_t at)
 {
     float buffer[1];
-    return *cpu_load(b, dtype, at, 1, buffer);
+    return *cpu_floats_read((struct cpu_floats){(void *)b, dtype}, at, 1, buffer);
 }
 
 /* d[j..] += a b[k][j..] for one row and line. */
@@ -201,23 +201,20 @@ INLINED void portion_multiply(const struct few *few, enum dtype dtype, bool tran
 /* Initialises the sums of a row, whose first element in d is `at`, with the bias, the old value, or zero. */
 static void row_begin(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, int64_t at, float *sums)
 {
-    const float *from = sums;
-    if (job->bias != NULL)
-        from = cpu_load(job->bias, job->bias_dtype, tile->column, tile->columns, sums);
+    if (job->bias.memory != NULL)
+        cpu_floats_copy(job->bias, tile->column, tile->columns, sums);
     else if (job->accumulate)
-        from = cpu_load(job->d, job->d_dtype, at, tile->columns, sums);
+        cpu_floats_copy(job->d, at, tile->columns, sums);
     else
         memset(sums, 0, (size_t)tile->columns * sizeof *sums);
-    if (from != sums)
-        memcpy(sums, from, (size_t)tile->columns * sizeof *sums);
 }
 
 static void few_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch)
 {
     const int64_t portion = portion_size(job), first = tile->row * job->n + tile->column;
-    const bool is_f32 = job->dtype == DTYPE_F32, in_place = job->d_dtype == DTYPE_F32;
+    const bool is_f32 = job->a.dtype == DTYPE_F32, in_place = job->d.dtype == DTYPE_F32;
     float *a = scratch, *sums = (float *)scratch + (is_f32 ? 0 : floats_bytes(tile->rows * portion) / sizeof(float));
-    struct few few = {.d = in_place ? (float *)job->d + first : sums,
+    struct few few = {.d = in_place ? (float *)job->d.memory + first : sums,
                       .d_row = in_place ? job->n : tile->columns,
                       .rows = tile->rows,
                       .columns = tile->columns,
@@ -227,20 +224,21 @@ static void few_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile 
         row_begin(job, tile, first + row * job->n, few.d + row * few.d_row);
     for (int64_t k = 0; k < job->k; k += portion) {
         few.k = min_i64(portion, job->k - k);
-        few.b = (const char *)job->b + (job->transpose_b ? tile->column * job->k + k : k * job->n + tile->column) *
-                                           (int64_t)dtype_size_bytes(job->dtype);
-        few.a = is_f32 ? (const float *)job->a + tile->row * job->k + k : a;
+        few.b =
+            (const char *)job->b.memory + (job->transpose_b ? tile->column * job->k + k : k * job->n + tile->column) *
+                                              (int64_t)dtype_size_bytes(job->a.dtype);
+        few.a = is_f32 ? (const float *)job->a.memory + tile->row * job->k + k : a;
         for (int64_t row = 0; !is_f32 && row < tile->rows; row++)
-            cpu_load(job->a, job->dtype, (tile->row + row) * job->k + k, few.k, a + row * portion);
+            cpu_floats_read(job->a, (tile->row + row) * job->k + k, few.k, a + row * portion);
         if (is_f32)
             portion_multiply(&few, DTYPE_F32, job->transpose_b);
-        else if (job->dtype == DTYPE_BF16)
+        else if (job->a.dtype == DTYPE_BF16)
             portion_multiply(&few, DTYPE_BF16, job->transpose_b);
         else
             portion_multiply(&few, DTYPE_F16, job->transpose_b);
     }
     for (int64_t row = 0; !in_place && row < tile->rows; row++)
-        cpu_store(job->d, job->d_dtype, first + row * job->n, tile->columns, sums + row * tile->columns);
+        cpu_floats_write(job->d, first + row * job->n, tile->columns, sums + row * tile->columns);
 }
 
 const struct cpu_gemm_path CPU_NAME(cpu_gemm_path_few) = {

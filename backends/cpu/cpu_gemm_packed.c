@@ -61,7 +61,7 @@ static int64_t slivers_floats(int64_t rows, int64_t k)
 
 static bool sums_are_kept(const struct cpu_gemm *job)
 {
-    return job->d_dtype != DTYPE_F32 && words_of(job->k) > portion_size(job->k);
+    return job->d.dtype != DTYPE_F32 && words_of(job->k) > portion_size(job->k);
 }
 
 static size_t packed_scratch_bytes(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile)
@@ -115,8 +115,8 @@ static inline __attribute__((always_inline)) void words_load(cpu_vector *vector,
 {
     (void)k_contiguous;
     float words[SQUARE];
-    CPU_UNROLLED for (int i = 0; i < SQUARE; i++) vector[i] =
-        *(const cpu_vector *)cpu_load(from + i * row_bytes, dtype, 0, SQUARE, words);
+    CPU_UNROLLED for (int i = 0; i < SQUARE; i++) vector[i] = *(const cpu_vector *)cpu_floats_read(
+        (struct cpu_floats){(void *)(from + i * row_bytes), dtype}, 0, SQUARE, words);
 }
 #endif
 
@@ -361,11 +361,11 @@ static void block_in_place(struct block block, const struct target *target, int6
 }
 
 /* Returns a strip that begins where the matrix does.  strip_part() then sets its lines and its size. */
-static struct strip strip_of(const void *matrix, enum dtype dtype, bool k_contiguous, int64_t row_length)
+static struct strip strip_of(struct cpu_floats matrix, bool k_contiguous, int64_t row_length)
 {
-    return (struct strip){.from = matrix,
-                          .dtype = dtype,
-                          .bytes = (int64_t)dtype_size_bytes(dtype),
+    return (struct strip){.from = matrix.memory,
+                          .dtype = matrix.dtype,
+                          .bytes = (int64_t)dtype_size_bytes(matrix.dtype),
                           .stride = row_length,
                           .k_contiguous = k_contiguous};
 }
@@ -417,13 +417,13 @@ static void packed_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_ti
 {
     const int64_t portion = portion_size(job->k);
     float *slivers = scratch, *panel = slivers + slivers_floats(tile->rows, job->k), *sums = panel + PANEL * portion;
-    const struct strip a = strip_of(job->a, job->dtype, !job->transpose_a, job->transpose_a ? job->m : job->k);
-    const struct strip b = strip_of(job->b, job->dtype, job->transpose_b, job->transpose_b ? job->k : job->n);
-    const struct cpu_rows d = {{job->d, job->d_dtype}, tile->row * job->n + tile->column, job->n};
-    const struct cpu_rows bias = {{(void *)job->bias, job->bias_dtype}, tile->column, 0};
+    const struct strip a = strip_of(job->a, !job->transpose_a, job->transpose_a ? job->m : job->k);
+    const struct strip b = strip_of(job->b, job->transpose_b, job->transpose_b ? job->k : job->n);
+    const struct cpu_rows d = {job->d, tile->row * job->n + tile->column, job->n};
+    const struct cpu_rows bias = {job->bias, tile->column, 0};
     const struct cpu_rows kept = sums_are_kept(job) ? (struct cpu_rows){{sums, DTYPE_F32}, 0, tile->columns} : d;
     struct target target = {.with = {.of.dtype = DTYPE_F32}};
-    if (job->bias != NULL || job->accumulate)
+    if (job->bias.memory != NULL || job->accumulate)
         target.with = job->accumulate ? d : bias;
     for (int64_t k = 0; k < job->k; k += portion * DEPTH, target.with = kept) {
         const int64_t size = min_i64(portion * DEPTH, job->k - k);

@@ -1,10 +1,10 @@
 /* 16-bit storage: blocks of bf16 or fp16 are converted to fp32 before a kernel's loop and rounded after it.
  *
- * Kernels compute in fp32 on blocks.  cpu_load() returns a block as floats: the operand's own memory if that is fp32,
- * else a converted copy in the caller's buffer.  cpu_place() and cpu_store() are the way back.  Thus one kernel serves
- * every dtype, at no cost for fp32.  Conversions round to nearest, ties to even; NaN stays NaN; fp16 overflows to
- * infinity and keeps its subnormals.  A test proves them equal, bit for bit, to those of base/dtype.  A sum kept in
- * fp64 is rounded to fp32 before it is rounded to 16 bits.
+ * Kernels compute in fp32 on blocks.  cpu_floats_read() returns a block as floats: the operand's own memory if that is
+ * fp32, else a converted copy in the caller's buffer.  cpu_floats_place() and cpu_floats_write() are the way back.
+ * Thus one kernel serves every dtype, at no cost for fp32.  Conversions round to nearest, ties to even; NaN stays NaN;
+ * fp16 overflows to infinity and keeps its subnormals.  A test proves them equal, bit for bit, to those of base/dtype.
+ * A sum kept in fp64 is rounded to fp32 before it is rounded to 16 bits.
  */
 #ifndef GPT_TRAIN_CPU_CPU_HALF_H
 #define GPT_TRAIN_CPU_CPU_HALF_H
@@ -109,41 +109,6 @@ static inline void cpu_f16_store(const float *in, uint16_t *out, int64_t count)
         out[whole + i] = cpu_f16_bits(in[whole + i]);
 }
 
-/* Returns elements first .. first + count - 1 of a float operand as fp32: its own memory, or a copy in `buffer`. */
-static inline const float *cpu_load(const void *memory, enum dtype dtype, int64_t first, int64_t count, float *buffer)
-{
-    if (dtype == DTYPE_F32)
-        return (const float *)memory + first;
-    const uint16_t *halves = (const uint16_t *)memory + first;
-    if (dtype == DTYPE_BF16)
-        cpu_bf16_load(halves, buffer, count);
-    else
-        cpu_f16_load(halves, buffer, count);
-    return buffer;
-}
-
-/* Returns the place for results from element `first` on: the operand's memory, or `buffer` for cpu_store(). */
-static inline float *cpu_place(void *memory, enum dtype dtype, int64_t first, float *buffer)
-{
-    return dtype == DTYPE_F32 ? (float *)memory + first : buffer;
-}
-
-/* Rounds `count` values into elements from `first` on; does nothing if cpu_place() returned the operand's memory. */
-static inline void cpu_store(void *memory, enum dtype dtype, int64_t first, int64_t count, const float *values)
-{
-    if (dtype == DTYPE_F32) {
-        float *out = (float *)memory + first;
-        if (out != values)
-            memcpy(out, values, (size_t)count * sizeof *out);
-        return;
-    }
-    uint16_t *halves = (uint16_t *)memory + first;
-    if (dtype == DTYPE_BF16)
-        cpu_bf16_store(values, halves, count);
-    else
-        cpu_f16_store(values, halves, count);
-}
-
 /* A float operand: its memory, NULL if absent, and its storage dtype. */
 struct cpu_floats {
     void *memory;
@@ -155,9 +120,17 @@ static inline struct cpu_floats cpu_floats_of(const struct cpu_backend *cpu, con
     return (struct cpu_floats){cpu_operand(cpu, call, slot), call->operand[slot].dtype};
 }
 
+/* Returns elements first .. first + count - 1 as fp32: the operand's own memory, or a copy in `buffer`. */
 static inline const float *cpu_floats_read(struct cpu_floats from, int64_t first, int64_t count, float *buffer)
 {
-    return cpu_load(from.memory, from.dtype, first, count, buffer);
+    if (from.dtype == DTYPE_F32)
+        return (const float *)from.memory + first;
+    const uint16_t *halves = (const uint16_t *)from.memory + first;
+    if (from.dtype == DTYPE_BF16)
+        cpu_bf16_load(halves, buffer, count);
+    else
+        cpu_f16_load(halves, buffer, count);
+    return buffer;
 }
 
 /* Writes the elements as fp32 to `out`. */
@@ -168,21 +141,33 @@ static inline void cpu_floats_copy(struct cpu_floats from, int64_t first, int64_
         memcpy(out, in, (size_t)count * sizeof *out);
 }
 
+/* Returns the place for results from element `first` on: the operand's memory, or `buffer` for cpu_floats_write(). */
 static inline float *cpu_floats_place(struct cpu_floats to, int64_t first, float *buffer)
 {
-    return cpu_place(to.memory, to.dtype, first, buffer);
+    return to.dtype == DTYPE_F32 ? (float *)to.memory + first : buffer;
 }
 
 /* Returns the elements as fp32, to be modified and stored with cpu_floats_write(). */
 static inline float *cpu_floats_edit(struct cpu_floats both, int64_t first, int64_t count, float *buffer)
 {
-    cpu_load(both.memory, both.dtype, first, count, buffer);
-    return cpu_place(both.memory, both.dtype, first, buffer);
+    cpu_floats_read(both, first, count, buffer);
+    return cpu_floats_place(both, first, buffer);
 }
 
+/* Rounds `count` values into elements from `first` on; does nothing if cpu_floats_place() returned them. */
 static inline void cpu_floats_write(struct cpu_floats to, int64_t first, int64_t count, const float *values)
 {
-    cpu_store(to.memory, to.dtype, first, count, values);
+    if (to.dtype == DTYPE_F32) {
+        float *out = (float *)to.memory + first;
+        if (out != values)
+            memcpy(out, values, (size_t)count * sizeof *out);
+        return;
+    }
+    uint16_t *halves = (uint16_t *)to.memory + first;
+    if (to.dtype == DTYPE_BF16)
+        cpu_bf16_store(values, halves, count);
+    else
+        cpu_f16_store(values, halves, count);
 }
 
 /* Computes elements of a result from the elements of the inputs at the same places, which it may replace. */

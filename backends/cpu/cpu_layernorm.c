@@ -1,12 +1,12 @@
-/* layernorm and rmsnorm, forward and backward, one row at a time.
+/* layernorm and rmsnorm, forward and backward, one row at a time; bias_backward.
  *
  * Their operands have the same numbers (ops/layernorm.c); rmsnorm is a layernorm whose mean is absent, and counts as 0.
  *
- * Statistics and the two means of the backward pass are summed in fp64.  dgain and dbias are sums over all rows.  The
- * rows are divided into parts whose number follows from the shape, each part sums in fp64 in its own strip of the
- * workspace, and the parts are added in order, so that the result does not depend on the number of threads.  16-bit
- * rows are converted into rows of the workspace, at most three per thread; gain and bias once.  An absent gain is a row
- * of ones there.
+ * Statistics and the two means of the backward pass are summed in fp64.  dgain and dbias, and the gradient of a bias,
+ * are sums over all rows.  The rows are divided into parts whose number follows from the shape, each part sums in fp64
+ * in its own strip of the workspace, and the parts are added in order, so that the result does not depend on the number
+ * of threads.  16-bit rows are converted into rows of the workspace, at most three per thread; gain and bias once.  An
+ * absent gain is a row of ones there.
  */
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
@@ -24,13 +24,6 @@ struct layernorm_gradient {
     const float *gain, *mean, *rstd; /* mean: NULL if absent */
     bool accumulate, has_bias;
     int64_t channels;
-};
-
-/* One row of dy, x and dx (with its old values if it accumulates), as fp32. */
-struct gradient_row {
-    const float *dy, *x;
-    float *dx;
-    float mean, rstd;
 };
 
 /* Returns the floats of workspace; 0 if there is a gain and all operands are fp32. */
@@ -122,60 +115,48 @@ static void forward_run(const struct cpu_backend *cpu, const struct op_call *cal
     }
 }
 
-/* Computes dx of a row, and adds its contribution to dgain[channels] and, if there is a bias, to dbias[channels] (both
- * fp64). */
-static void row_gradient(const struct layernorm_gradient *g, const struct gradient_row *row, double *dgain,
-                         double *dbias)
+/* Computes dx of rows begin .. end - 1, through the three rows of `scratch` if they are 16-bit, and their contributions
+ * to dgain[channels], followed by dbias[channels]. */
+static void part_gradient(const struct layernorm_gradient *g, int64_t begin, int64_t end, double *dgain, float *scratch,
+                          size_t row_floats)
 {
     const int64_t channels = g->channels;
-    const float *dy = row->dy, *x = row->x, *gain = g->gain;
-    float *dx = row->dx;
-    const float mean = row->mean, rstd = row->rstd;
-    double sum = 0.0, product = 0.0;
-    CPU_OMP(omp simd reduction(+ : sum, product))
-    for (int64_t c = 0; c < channels; c++) {
-        const float normal = (x[c] - mean) * rstd, weighted = dy[c] * gain[c];
-        sum += (double)weighted;
-        product += (double)weighted * (double)normal;
-        dgain[c] += (double)dy[c] * (double)normal;
-    }
-    if (g->has_bias) {
-        CPU_OMP(omp simd)
-        for (int64_t c = 0; c < channels; c++)
-            dbias[c] += (double)dy[c];
-    }
-    const float mean_weighted = g->mean != NULL ? (float)(sum / (double)channels) : 0.0f;
-    const float mean_product = (float)(product / (double)channels);
-    if (g->accumulate) {
-        CPU_OMP(omp simd)
-        for (int64_t c = 0; c < channels; c++)
-            dx[c] += rstd * (dy[c] * gain[c] - mean_weighted - (x[c] - mean) * rstd * mean_product);
-    } else {
-        CPU_OMP(omp simd)
-        for (int64_t c = 0; c < channels; c++)
-            dx[c] = rstd * (dy[c] * gain[c] - mean_weighted - (x[c] - mean) * rstd * mean_product);
-    }
-}
-
-/* Processes rows begin .. end - 1, through the three rows of `scratch` if they are 16-bit.  `partial` contains the
- * part's dgain, followed by its dbias. */
-static void part_gradient(const struct layernorm_gradient *g, int64_t begin, int64_t end, double *partial,
-                          float *scratch, size_t row_floats)
-{
-    const int64_t channels = g->channels;
-    float *dy = scratch, *x = scratch_row(scratch, row_floats, 1), *dx = scratch_row(scratch, row_floats, 2);
-    memset(partial, 0, 2 * (size_t)channels * sizeof *partial);
+    const float *gain = g->gain;
+    double *dbias = dgain + channels;
+    memset(dgain, 0, 2 * (size_t)channels * sizeof *dgain);
     for (int64_t n = begin; n < end; n++) {
         const int64_t first = n * channels;
-        const struct gradient_row row = {
-            .dy = cpu_floats_read(g->dy, first, channels, dy),
-            .x = cpu_floats_read(g->x, first, channels, x),
-            .dx = g->accumulate ? cpu_floats_edit(g->dx, first, channels, dx) : cpu_floats_place(g->dx, first, dx),
-            .mean = g->mean != NULL ? g->mean[n] : 0.0f,
-            .rstd = g->rstd[n],
-        };
-        row_gradient(g, &row, partial, partial + channels);
-        cpu_floats_write(g->dx, first, channels, row.dx);
+        const float *dy = cpu_floats_read(g->dy, first, channels, scratch);
+        const float *x = cpu_floats_read(g->x, first, channels, scratch_row(scratch, row_floats, 1));
+        float *buffer = scratch_row(scratch, row_floats, 2);
+        float *dx =
+            g->accumulate ? cpu_floats_edit(g->dx, first, channels, buffer) : cpu_floats_place(g->dx, first, buffer);
+        const float mean = g->mean != NULL ? g->mean[n] : 0.0f, rstd = g->rstd[n];
+        double sum = 0.0, product = 0.0;
+        CPU_OMP(omp simd reduction(+ : sum, product))
+        for (int64_t c = 0; c < channels; c++) {
+            const float normal = (x[c] - mean) * rstd, weighted = dy[c] * gain[c];
+            sum += (double)weighted;
+            product += (double)weighted * (double)normal;
+            dgain[c] += (double)dy[c] * (double)normal;
+        }
+        if (g->has_bias) {
+            CPU_OMP(omp simd)
+            for (int64_t c = 0; c < channels; c++)
+                dbias[c] += (double)dy[c];
+        }
+        const float mean_weighted = g->mean != NULL ? (float)(sum / (double)channels) : 0.0f;
+        const float mean_product = (float)(product / (double)channels);
+        if (g->accumulate) {
+            CPU_OMP(omp simd)
+            for (int64_t c = 0; c < channels; c++)
+                dx[c] += rstd * (dy[c] * gain[c] - mean_weighted - (x[c] - mean) * rstd * mean_product);
+        } else {
+            CPU_OMP(omp simd)
+            for (int64_t c = 0; c < channels; c++)
+                dx[c] = rstd * (dy[c] * gain[c] - mean_weighted - (x[c] - mean) * rstd * mean_product);
+        }
+        cpu_floats_write(g->dx, first, channels, dx);
     }
 }
 
@@ -231,6 +212,48 @@ static void backward_run(const struct cpu_backend *cpu, const struct op_call *ca
     sums_add(cpu, call, LAYERNORM_BACKWARD_DBIAS, partial + channels, parts);
 }
 
+static size_t bias_backward_workspace_bytes(const struct cpu_backend *cpu, const struct op_call *call)
+{
+    (void)cpu;
+    const int64_t *dims = call->operand[BIAS_BACKWARD_DY].dims;
+    return (size_t)cpu_parts(dims[0]) * (size_t)dims[1] * sizeof(double);
+}
+
+/* sum[columns] += the row of dy that begins at element `first`. */
+static void row_add(double *sum, struct cpu_floats dy, int64_t first, int64_t columns)
+{
+    float buffer[CPU_BLOCK];
+    for (int64_t begin = 0; begin < columns; begin += CPU_BLOCK) {
+        const int64_t count = min_i64(CPU_BLOCK, columns - begin);
+        const float *row = cpu_floats_read(dy, first + begin, count, buffer);
+        double *to = sum + begin;
+        CPU_OMP(omp simd)
+        for (int64_t c = 0; c < count; c++)
+            to[c] += (double)row[c];
+    }
+}
+
+static void bias_backward_run(const struct cpu_backend *cpu, const struct op_call *call)
+{
+    const struct cpu_floats dy = cpu_floats_of(cpu, call, BIAS_BACKWARD_DY);
+    const struct cpu_floats dbias = cpu_floats_of(cpu, call, BIAS_BACKWARD_DBIAS);
+    const int64_t rows = call->operand[BIAS_BACKWARD_DY].dims[0], columns = call->operand[BIAS_BACKWARD_DY].dims[1];
+    const bool accumulate = op_accumulates(call, BIAS_BACKWARD_DBIAS);
+    const int64_t parts = cpu_parts(rows);
+    double *partial = cpu_workspace(cpu, call, (size_t)parts * (size_t)columns * sizeof(double));
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows * columns)))
+    for (int64_t part = 0; part < parts; part++) {
+        double *sum = partial + part * columns;
+        memset(sum, 0, (size_t)columns * sizeof *sum);
+        const int64_t end = cpu_part_begin(rows, parts, part + 1);
+        for (int64_t n = cpu_part_begin(rows, parts, part); n < end; n++)
+            row_add(sum, dy, n * columns, columns);
+    }
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, parts * columns)))
+    for (int64_t first = 0; first < columns; first += CPU_PART_COLUMNS)
+        cpu_parts_add(dbias, accumulate, partial, columns, parts, first, columns);
+}
+
 #define NORM(name)                                                                                      \
     const struct cpu_op CPU_NAME(cpu_##name##_forward) = {.workspace_bytes = forward_workspace_bytes,   \
                                                           .run = forward_run};                          \
@@ -238,3 +261,5 @@ static void backward_run(const struct cpu_backend *cpu, const struct op_call *ca
                                                            .run = backward_run};
 NORM(layernorm)
 NORM(rmsnorm)
+const struct cpu_op CPU_NAME(cpu_bias_backward) = {.workspace_bytes = bias_backward_workspace_bytes,
+                                                   .run = bias_backward_run};

@@ -4,7 +4,6 @@ cpu_kernels = \
 	backends/cpu/cpu_attention.h \
 	backends/cpu/cpu_attention_backward.c \
 	backends/cpu/cpu_attention_forward.c \
-	backends/cpu/cpu_bias.c \
 	backends/cpu/cpu_cross_entropy.c \
 	backends/cpu/cpu_elementwise.c \
 	backends/cpu/cpu_embed.c \

@@ -32,12 +32,12 @@ libopencl_backend_a_SOURCES = \
 	backends/opencl/opencl_api.c backends/opencl/opencl_api.def backends/opencl/opencl_api.h \
 	backends/opencl/opencl_attention.c backends/opencl/opencl_backend.c \
 	backends/opencl/opencl_child.c backends/opencl/opencl_child.h \
-	backends/opencl/opencl_clblast.c backends/opencl/opencl_clblast.h \
+	backends/opencl/opencl_clblast.c \
 	backends/opencl/opencl_device.c backends/opencl/opencl_device.h \
 	backends/opencl/opencl_elementwise.c backends/opencl/opencl_gemm.c backends/opencl/opencl_gemm.h \
 	backends/opencl/opencl_known.c backends/opencl/opencl_launch.c backends/opencl/opencl_launch.h \
 	backends/opencl/opencl_matrix.c \
-	backends/opencl/opencl_memory.c backends/opencl/opencl_memory.h backends/opencl/opencl_program.c \
+	backends/opencl/opencl_memory.c backends/opencl/opencl_program.c \
 	backends/opencl/opencl_rows.c backends/opencl/opencl_tune.c \
 	backends/opencl/opencl_update.c backends/opencl/opencl_vendor.c
 nodist_libopencl_backend_a_SOURCES = backends/opencl/opencl_sources.c

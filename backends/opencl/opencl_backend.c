@@ -15,11 +15,9 @@
 #include <unistd.h>
 
 #include "backends/opencl/opencl_child.h"
-#include "backends/opencl/opencl_clblast.h"
 #include "backends/opencl/opencl_device.h"
 #include "backends/opencl/opencl_gemm.h"
 #include "backends/opencl/opencl_launch.h"
-#include "backends/opencl/opencl_memory.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/system_memory.h"

@@ -13,7 +13,6 @@
  * with SIGSEGV in clReleaseMemObject() of such a sub-buffer, after everything was saved, and none of 8 runs without
  * CLBlast.  On that card our own tiles reach 0.91 to 1.03 of CLBlast's rate.
  */
-#include "backends/opencl/opencl_clblast.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

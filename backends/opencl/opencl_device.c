@@ -59,21 +59,10 @@ static void text_read(const struct opencl_api *api, cl_platform_id platform, cl_
     snprintf(out, OPENCL_NAME_MAX, "%.*s", code == CL_SUCCESS ? OPENCL_NAME_MAX - 1 : 0, text);
 }
 
-static uint64_t device_u64(const struct opencl_api *api, cl_device_id id, cl_device_info what)
+/* Reads a number of 4 or 8 bytes, which this little-endian processor extends with zeros. */
+static uint64_t device_number(const struct opencl_api *api, cl_device_id id, cl_device_info what)
 {
-    cl_ulong value = 0;
-    return api->clGetDeviceInfo(id, what, sizeof value, &value, NULL) == CL_SUCCESS ? value : 0;
-}
-
-static uint32_t device_u32(const struct opencl_api *api, cl_device_id id, cl_device_info what)
-{
-    cl_uint value = 0;
-    return api->clGetDeviceInfo(id, what, sizeof value, &value, NULL) == CL_SUCCESS ? value : 0;
-}
-
-static size_t device_size(const struct opencl_api *api, cl_device_id id, cl_device_info what)
-{
-    size_t value = 0;
+    uint64_t value = 0;
     return api->clGetDeviceInfo(id, what, sizeof value, &value, NULL) == CL_SUCCESS ? value : 0;
 }
 
@@ -101,11 +90,11 @@ static const char *device_lacks(const struct opencl_api *api, const struct openc
 {
     if (is_too_old(device->version))
         return "its driver has OpenCL 1.1, but 1.2 is needed (Mesa: rusticl instead of Clover, with RUSTICL_ENABLE)";
-    if (device_u32(api, device->id, CL_DEVICE_AVAILABLE) == 0)
+    if (device_number(api, device->id, CL_DEVICE_AVAILABLE) == 0)
         return "it is not available";
-    if (device_u32(api, device->id, CL_DEVICE_COMPILER_AVAILABLE) == 0)
+    if (device_number(api, device->id, CL_DEVICE_COMPILER_AVAILABLE) == 0)
         return "its driver has no compiler";
-    if (device_u32(api, device->id, CL_DEVICE_ENDIAN_LITTLE) == 0)
+    if (device_number(api, device->id, CL_DEVICE_ENDIAN_LITTLE) == 0)
         return "it is big-endian";
     if (device->work_group_max < 32 || device->local_bytes < 4096)
         return "its work-groups are too small";
@@ -124,23 +113,24 @@ static void device_read(const struct opencl_api *api, cl_platform_id platform, c
     text_read(api, platform, id, CL_DRIVER_VERSION, device.driver);
     text_read(api, platform, id, CL_DEVICE_VENDOR, vendor);
     const bool is_intel = opencl_name_has(vendor, "intel");
-    const uint64_t type = device_u64(api, id, CL_DEVICE_TYPE), fp32 = device_u64(api, id, CL_DEVICE_SINGLE_FP_CONFIG);
-    device.global_bytes = device_u64(api, id, CL_DEVICE_GLOBAL_MEM_SIZE);
-    device.allocation_bytes = size_min(device.global_bytes, device_u64(api, id, CL_DEVICE_MAX_MEM_ALLOC_SIZE));
+    const uint64_t type = device_number(api, id, CL_DEVICE_TYPE),
+                   fp32 = device_number(api, id, CL_DEVICE_SINGLE_FP_CONFIG);
+    device.global_bytes = device_number(api, id, CL_DEVICE_GLOBAL_MEM_SIZE);
+    device.allocation_bytes = size_min(device.global_bytes, device_number(api, id, CL_DEVICE_MAX_MEM_ALLOC_SIZE));
     if (is_intel) /* larger buffers need options for every kernel build */
         device.allocation_bytes = size_min(device.allocation_bytes, INTEL_ALLOCATION_BYTES_MAX);
-    device.local_bytes = device_u64(api, id, CL_DEVICE_LOCAL_MEM_SIZE);
-    device.work_group_max = device_size(api, id, CL_DEVICE_MAX_WORK_GROUP_SIZE);
-    device.compute_units = device_u32(api, id, CL_DEVICE_MAX_COMPUTE_UNITS);
-    device.clock_mhz = device_u32(api, id, CL_DEVICE_MAX_CLOCK_FREQUENCY);
-    const uint32_t align_bits = device_u32(api, id, CL_DEVICE_MEM_BASE_ADDR_ALIGN);
+    device.local_bytes = device_number(api, id, CL_DEVICE_LOCAL_MEM_SIZE);
+    device.work_group_max = (size_t)device_number(api, id, CL_DEVICE_MAX_WORK_GROUP_SIZE);
+    device.compute_units = (uint32_t)device_number(api, id, CL_DEVICE_MAX_COMPUTE_UNITS);
+    device.clock_mhz = (uint32_t)device_number(api, id, CL_DEVICE_MAX_CLOCK_FREQUENCY);
+    const uint64_t align_bits = device_number(api, id, CL_DEVICE_MEM_BASE_ADDR_ALIGN);
     device.alignment_bytes = OPENCL_ALIGNMENT_BYTES_MIN;
     while (device.alignment_bytes * 8 < align_bits && align_bits <= BASE_ALIGN_BITS_MAX)
         device.alignment_bytes *= 2;
     device.is_cpu = (type & CL_DEVICE_TYPE_CPU) != 0;
     device.is_gpu = (type & CL_DEVICE_TYPE_GPU) != 0;
     device.has_narrow_units = !device.is_cpu && is_intel;
-    device.is_host_memory = device_u32(api, id, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0;
+    device.is_host_memory = device_number(api, id, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0;
     const char *division = getenv("GPT_TRAIN_OPENCL_DIVISION"); /* for tests: "software" */
     device.has_exact_division =
         (fp32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0 && (division == NULL || strcmp(division, "software") != 0);
@@ -148,8 +138,8 @@ static void device_read(const struct opencl_api *api, cl_platform_id platform, c
     device.has_fma = (fp32 & CL_FP_FMA) != 0;
     device.has_fp16_arithmetic = device_has(api, id, "cl_khr_fp16");
     if (device_has(api, id, "cl_nv_device_attribute_query"))
-        device.nvidia_capability = (int32_t)(device_u32(api, id, CAPABILITY_MAJOR_NV) % 100 * 10 +
-                                             device_u32(api, id, CAPABILITY_MINOR_NV) % 10);
+        device.nvidia_capability = (int32_t)(device_number(api, id, CAPABILITY_MAJOR_NV) % 100 * 10 +
+                                             device_number(api, id, CAPABILITY_MINOR_NV) % 10);
     snprintf(device.lacks, sizeof device.lacks, "%s", device_lacks(api, &device));
     *out = device;
 }

@@ -11,8 +11,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "backends/opencl/opencl_clblast.h"
-
 #define FEW_ROWS 8    /* GT_FEW_ROWS, GT_FEW_COLUMNS and GT_FEW_ITEMS in the kernel */
 #define FEW_COLUMNS 4 /* per group */
 #define FEW_ITEMS 64
@@ -21,25 +19,47 @@
 #define EMULATED_REGISTERS_MAX 24 /* for a work-item that emulates a unit */
 #define WIDE_BYTES 16             /* that matrix units' kernel reads at once */
 
-const struct opencl_gemm_shape opencl_gemm_shapes[] = {
-    {"64x64 by 1", 1, 64, 64},   {"128x128 by 1", 1, 128, 64}, {"32x32 by 1", 1, 32, 64},
-    {"64x64 by 256", 16, 4, 16}, {"128x128 by 256", 16, 8, 8}, {"64x64 by 64", 8, 8, 8},
-    {"32x32 by 64", 8, 4, 16},   {"16x16 by 16", 4, 4, 16}, /* fits everywhere */
+/* The tile, side, each and inner. */
+const struct opencl_shape opencl_gemm_shapes[] = {
+    {"64x64 by 1", 64, 1, 64, 64, 0, 0},   {"128x128 by 1", 128, 1, 128, 64, 0, 0}, {"32x32 by 1", 32, 1, 32, 64, 0, 0},
+    {"64x64 by 256", 64, 16, 4, 16, 0, 0}, {"128x128 by 256", 128, 16, 8, 8, 0, 0}, {"64x64 by 64", 64, 8, 8, 8, 0, 0},
+    {"32x32 by 64", 32, 8, 4, 16, 0, 0},   {"16x16 by 16", 16, 4, 4, 16, 0, 0}, /* fits everywhere */
 };
 const int32_t opencl_gemm_shape_count = sizeof opencl_gemm_shapes / sizeof opencl_gemm_shapes[0];
 
-static int32_t tile_of(const struct opencl_gemm_shape *shape)
+/* The tile, and the warps down and across. */
+const struct opencl_shape opencl_matrix_shapes[] = {
+    {"128x128 by 256", 128, 0, 0, 0, 2, 4}, {"64x64 by 128", 64, 0, 0, 0, 2, 2}, {"32x32 by 32", 32, 0, 0, 0, 1, 1}};
+const int32_t opencl_matrix_shape_count = sizeof opencl_matrix_shapes / sizeof opencl_matrix_shapes[0];
+
+static size_t items_of(const struct opencl_shape *shape)
 {
-    return shape->side * shape->each;
+    return (size_t)(shape->side > 0 ? shape->side * shape->side : shape->down * shape->across * LANES);
 }
 
-bool opencl_gemm_shape_fits(const struct opencl_backend *cl, const struct opencl_gemm_shape *shape)
+bool opencl_shape_fits(const struct opencl_backend *cl, const struct opencl_shape *shape)
 {
-    const size_t tile = (size_t)tile_of(shape), inner = (size_t)shape->inner;
+    const size_t tile = (size_t)shape->tile, inner = (size_t)shape->inner, items = items_of(shape);
+    size_t words = 2 * inner * (tile + 1);
     if (shape->side == 1)
-        return cl->device.is_cpu && sizeof(float) * tile * (2 * inner + tile) <= cl->device.local_bytes;
-    return (size_t)shape->side * (size_t)shape->side <= cl->device.work_group_max &&
-           2 * sizeof(float) * inner * (tile + 1) <= cl->device.local_bytes;
+        words = tile * (2 * inner + tile);
+    if (shape->side == 0)
+        words = 2 * tile * PITCH_WORDS + (cl->matrix.is_emulated ? items * EMULATED_REGISTERS_MAX : 0);
+    if ((shape->side == 1 && !cl->device.is_cpu) ||
+        (shape->side == 0 && cl->matrix.tile != 0 && cl->matrix.tile != shape->tile))
+        return false;
+    return items <= cl->device.work_group_max && words * sizeof(float) <= cl->device.local_bytes;
+}
+
+static int64_t tiles_of(const struct opencl_shape *shape, const struct opencl_product *product)
+{
+    return size_ceil_div(product->m, shape->tile) * size_ceil_div(product->n, shape->tile);
+}
+
+/* Returns the operations of whole tiles, for the limit of a dispatch. */
+static double flops_of(const struct opencl_shape *shape, const struct opencl_product *product)
+{
+    return 2.0 * (double)tiles_of(shape, product) * (double)(shape->tile * shape->tile) * (double)product->k;
 }
 
 static bool rows_wide(const struct operand *operand)
@@ -62,17 +82,17 @@ static struct opencl_product product_of(const struct op_call *call)
 }
 
 /* Returns the tuned shape, or the first after it that fits. */
-static const struct opencl_gemm_shape *shape_choose(const struct opencl_backend *cl, enum dtype dtype)
+static const struct opencl_shape *shape_choose(const struct opencl_backend *cl, enum dtype dtype)
 {
     int32_t index = cl->tuning.gemm_shape[dtype];
     if (index < 0 || index >= opencl_gemm_shape_count)
         index = 0;
-    while (index + 1 < opencl_gemm_shape_count && !opencl_gemm_shape_fits(cl, &opencl_gemm_shapes[index]))
+    while (index + 1 < opencl_gemm_shape_count && !opencl_shape_fits(cl, &opencl_gemm_shapes[index]))
         index++;
     return &opencl_gemm_shapes[index];
 }
 
-static void tiles_begin(struct opencl_launch *launch, struct opencl_backend *cl, const struct opencl_gemm_shape *shape)
+static void tiles_begin(struct opencl_launch *launch, struct opencl_backend *cl, const struct opencl_shape *shape)
 {
     char options[OPENCL_OPTIONS_MAX];
     if (shape->side == 1) {
@@ -89,14 +109,12 @@ static enum gt_status tiles_run(struct opencl_backend *cl, const struct op_call 
                                 const struct opencl_product *product)
 {
     struct opencl_launch launch;
-    const struct opencl_gemm_shape *shape = shape_choose(cl, product->dtype);
-    const int64_t tile = tile_of(shape), groups = size_ceil_div(product->m, tile) * size_ceil_div(product->n, tile);
+    const struct opencl_shape *shape = shape_choose(cl, product->dtype);
     tiles_begin(&launch, cl, shape);
     opencl_arg_operands(&launch, call, "tttt");
     opencl_arg_values(&launch, VALUES(I32(product->transpose_a), I32(product->transpose_b), I32(product->accumulate),
                                       I64(product->m), I64(product->n), I64(product->k)));
-    return opencl_launch_run(&launch, groups, (size_t)shape->side * (size_t)shape->side,
-                             2.0 * (double)groups * (double)(tile * tile) * (double)product->k);
+    return opencl_launch_run(&launch, tiles_of(shape, product), items_of(shape), flops_of(shape, product));
 }
 
 static bool is_few(const struct opencl_backend *cl, const struct op_call *call)
@@ -137,41 +155,15 @@ static enum gt_status clblast_run(struct opencl_backend *cl, const struct op_cal
  * compiled in: one program for each combination.  opencl_matrix.c decides whether a unit can be used at all.
  */
 
-const struct opencl_matrix_shape opencl_matrix_shapes[] = {
-    {"128x128 by 256", 128, 2, 4}, {"64x64 by 128", 64, 2, 2}, {"32x32 by 32", 32, 1, 1}};
-const int32_t opencl_matrix_shape_count = sizeof opencl_matrix_shapes / sizeof opencl_matrix_shapes[0];
-
-static int32_t items_of(const struct opencl_matrix_shape *shape)
-{
-    return shape->warps_down * shape->warps_across * LANES;
-}
-
-bool opencl_matrix_shape_fits(const struct opencl_backend *cl, const struct opencl_matrix_shape *shape)
-{
-    const size_t items = (size_t)items_of(shape);
-    size_t words = 2 * (size_t)shape->tile * PITCH_WORDS;
-    if (cl->matrix.is_emulated)
-        words += items * EMULATED_REGISTERS_MAX;
-    if (cl->matrix.tile != 0 && cl->matrix.tile != shape->tile)
-        return false;
-    return items <= cl->device.work_group_max && words * sizeof(uint32_t) <= cl->device.local_bytes;
-}
-
-static int64_t tiles_of(const struct opencl_matrix_shape *shape, const struct opencl_product *product)
-{
-    return size_ceil_div(product->m, shape->tile) * size_ceil_div(product->n, shape->tile);
-}
-
 /* The first shape, from the tuned one on, that fits the device and occupies all of its units; else the last shape that
  * fits. */
-const struct opencl_matrix_shape *opencl_matrix_shape_choose(const struct opencl_backend *cl,
-                                                             const struct opencl_product *product)
+const struct opencl_shape *opencl_matrix_shape_choose(const struct opencl_backend *cl,
+                                                      const struct opencl_product *product)
 {
-    const struct opencl_matrix_shape *chosen = NULL;
+    const struct opencl_shape *chosen = NULL;
     for (int32_t i = 0; i < opencl_matrix_shape_count && (cl->matrix.dtypes >> product->dtype & 1u) != 0; i++) {
-        const struct opencl_matrix_shape *shape = &opencl_matrix_shapes[i];
-        if ((i < cl->tuning.matrix_shape[product->dtype] && cl->matrix.tile == 0) ||
-            !opencl_matrix_shape_fits(cl, shape))
+        const struct opencl_shape *shape = &opencl_matrix_shapes[i];
+        if ((i < cl->tuning.matrix_shape[product->dtype] && cl->matrix.tile == 0) || !opencl_shape_fits(cl, shape))
             continue;
         chosen = shape;
         if (tiles_of(shape, product) >= cl->device.compute_units)
@@ -181,22 +173,19 @@ const struct opencl_matrix_shape *opencl_matrix_shape_choose(const struct opencl
 }
 
 enum gt_status opencl_matrix_run(struct opencl_backend *cl, const struct op_call *call,
-                                 const struct opencl_matrix_shape *shape, const struct opencl_product *product)
+                                 const struct opencl_shape *shape, const struct opencl_product *product)
 {
     struct opencl_launch launch;
     char options[OPENCL_OPTIONS_MAX];
-    const int64_t tiles = tiles_of(shape, product);
     snprintf(options, sizeof options,
              "-DGT_UNIT=%d -DGT_UNIT_DTYPE=%d -DGT_TILE=%" PRId32 " -DGT_WARPS_DOWN=%" PRId32
              " -DGT_WARPS_ACROSS=%" PRId32 " -DGT_TURNED_A=%d -DGT_TURNED_B=%d -DGT_WIDE=%d%s",
-             (int)cl->matrix.unit, (int)product->dtype, shape->tile, shape->warps_down, shape->warps_across,
-             product->transpose_a, !product->transpose_b, product->is_wide,
-             cl->matrix.is_emulated ? " -DGT_EMULATED" : "");
+             (int)cl->matrix.unit, (int)product->dtype, shape->tile, shape->down, shape->across, product->transpose_a,
+             !product->transpose_b, product->is_wide, cl->matrix.is_emulated ? " -DGT_EMULATED" : "");
     opencl_launch_begin(&launch, cl, &opencl_source_gemm_matrix, options, "gt_gemm_matrix");
     opencl_arg_operands(&launch, call, "aatt");
     opencl_arg_values(&launch, VALUES(I32(product->accumulate), I64(product->m), I64(product->n), I64(product->k)));
-    return opencl_launch_run(&launch, tiles, (size_t)items_of(shape),
-                             2.0 * (double)tiles * (double)shape->tile * (double)shape->tile * (double)product->k);
+    return opencl_launch_run(&launch, tiles_of(shape, product), items_of(shape), flops_of(shape, product));
 }
 
 static size_t gemm_workspace_bytes(const struct opencl_backend *cl, const struct op_call *call)
@@ -213,7 +202,7 @@ static enum gt_status gemm_run(struct opencl_backend *cl, const struct op_call *
         return few_run(cl, call, &product);
     if (opencl_clblast_usable(cl, call))
         return clblast_run(cl, call, &product);
-    const struct opencl_matrix_shape *shape = opencl_matrix_shape_choose(cl, &product);
+    const struct opencl_shape *shape = opencl_matrix_shape_choose(cl, &product);
     if (shape != NULL && call->operand[GEMM_B].dtype == product.dtype)
         return opencl_matrix_run(cl, call, shape, &product);
     return tiles_run(cl, call, &product);

@@ -11,39 +11,27 @@ struct opencl_product {
     bool transpose_a, transpose_b, accumulate, is_wide;
 };
 
-/* A group has side x side work-items.  Each computes each x each elements of d, `inner` steps of K at a time.  A group
- * of one work-item is for CPUs (kernels/gemm_single.cl). */
-struct opencl_gemm_shape {
+/* A square tile of d, which a group computes.  On vector units a group has side x side work-items; each computes each x
+ * each elements, `inner` steps of K at a time.  A group of one work-item is for CPUs (kernels/gemm_single.cl).  On
+ * matrix units, for which `side` is 0, the tile is divided among warps of 32 work-items: down x across. */
+struct opencl_shape {
     const char *name;
-    int32_t side, each, inner;
+    int32_t tile, side, each, inner, down, across;
 };
 
-/* The first shape that fits a device is its default. */
-extern const struct opencl_gemm_shape opencl_gemm_shapes[];
-extern const int32_t opencl_gemm_shape_count;
+/* Of the first, the first that fits a device is its default.  Of the second, the largest come first. */
+extern const struct opencl_shape opencl_gemm_shapes[], opencl_matrix_shapes[];
+extern const int32_t opencl_gemm_shape_count, opencl_matrix_shape_count;
 
 /* Returns false when the device allows too few work-items or too little local memory for the shape, or is not of the
  * shape's kind (CPU or not). */
-bool opencl_gemm_shape_fits(const struct opencl_backend *cl, const struct opencl_gemm_shape *shape);
-
-/* For matrix units: a square tile of d, divided among warps of 32 work-items: warps_down x warps_across. */
-struct opencl_matrix_shape {
-    const char *name;
-    int32_t tile, warps_down, warps_across;
-};
-
-/* Largest first. */
-extern const struct opencl_matrix_shape opencl_matrix_shapes[];
-extern const int32_t opencl_matrix_shape_count;
-
-/* Returns false when the device allows too few work-items or too little local memory for the shape. */
-bool opencl_matrix_shape_fits(const struct opencl_backend *cl, const struct opencl_matrix_shape *shape);
+bool opencl_shape_fits(const struct opencl_backend *cl, const struct opencl_shape *shape);
 /* Returns the shape for a product that matrix units compute, else NULL. */
-const struct opencl_matrix_shape *opencl_matrix_shape_choose(const struct opencl_backend *cl,
-                                                             const struct opencl_product *product);
+const struct opencl_shape *opencl_matrix_shape_choose(const struct opencl_backend *cl,
+                                                      const struct opencl_product *product);
 /* Multiplies on matrix units, in tiles of `shape`. */
 enum gt_status opencl_matrix_run(struct opencl_backend *cl, const struct op_call *call,
-                                 const struct opencl_matrix_shape *shape, const struct opencl_product *product);
+                                 const struct opencl_shape *shape, const struct opencl_product *product);
 
 /* ---- opencl_matrix.c: selects the kind of matrix units that a device should have, and proves their products ---- */
 
@@ -59,6 +47,24 @@ void opencl_matrix_open(struct opencl_backend *cl, uint32_t dtypes, const char *
 /* Writes texts for people: the dtypes whose products use matrix units ("bfloat16, float16 products on matrix units"),
  * and the work that does not use them. */
 void opencl_matrix_texts(const struct opencl_backend *cl, char *has, size_t has_size, char *lacks, size_t lacks_size);
+
+/* ---- opencl_clblast.c: CLBlast, if installed, for fp32 products; its temporary buffer is part of the plan ---- */
+
+/* Opens the library into cl->clblast.  It stays NULL when CLBlast is not installed, is switched off
+ * (GPT_TRAIN_OPENCL_CLBLAST=0), would hide a temporary buffer from the plan, or, on NVIDIA, is not switched on (=1). */
+void opencl_clblast_open(struct opencl_backend *cl);
+void opencl_clblast_close(struct opencl_backend *cl);
+/* If CLBlast is chosen, multiplies matrices with known products, in its own scratch memory, before there is an arena.
+ * If a product is wrong or fails, logs a note and disables CLBlast. */
+void opencl_clblast_prove(struct opencl_backend *cl);
+/* Releases the sub-buffers of the arena; called before the arena is released. */
+void opencl_clblast_forget(struct opencl_backend *cl);
+/* Returns true when CLBlast computes this gemm: all operands are fp32, and it supports their sizes. */
+bool opencl_clblast_usable(const struct opencl_backend *cl, const struct op_call *call);
+/* Returns the bytes of temporary buffer that CLBlast needs for this shape on this device. */
+size_t opencl_clblast_workspace_bytes(const struct opencl_backend *cl, const struct op_call *call);
+/* d = op(a) op(b), or d += if `accumulate`.  The caller adds the bias.  Errors: GT_DEVICE, GT_NO_MEMORY. */
+enum gt_status opencl_clblast_run(struct opencl_backend *cl, const struct op_call *call, bool accumulate);
 
 /* ---- opencl_tune.c: measures which kernels compute products fastest, and keeps the result in the user's cache ---- */
 

@@ -9,9 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/opencl/opencl_clblast.h"
+#include "backends/opencl/opencl_device.h"
 #include "backends/opencl/opencl_gemm.h"
-#include "backends/opencl/opencl_memory.h"
 
 #define REGION_BYTES ((uint64_t)4 << 20) /* for each of a, b and d, which follow one another */
 #define GUARD_WORDS 1024                 /* after d */

@@ -116,8 +116,8 @@ static bool shapes_prove(struct opencl_backend *cl, enum dtype dtype, char *lost
     bool right = true;
     snprintf(lost, BACKEND_REASON_MAX, "no tile fits %s", cl->device.name);
     for (int32_t i = 0; i < opencl_matrix_shape_count && right; i++) {
-        const struct opencl_matrix_shape *shape = &opencl_matrix_shapes[i];
-        if (!opencl_matrix_shape_fits(cl, shape))
+        const struct opencl_shape *shape = &opencl_matrix_shapes[i];
+        if (!opencl_shape_fits(cl, shape))
             continue;
         right = opencl_known_prove(cl, &product, shape_multiply, shape, lost);
         proven++;

@@ -5,7 +5,6 @@
  * the words, and the host compares them.  On a card, pieces that take far longer to fill than the others are in system
  * memory; that is reported.
  */
-#include "backends/opencl/opencl_memory.h"
 
 #include <inttypes.h>
 #include <stdio.h>

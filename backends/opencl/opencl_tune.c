@@ -45,7 +45,7 @@ static void tuning_wanted(struct opencl_backend *cl)
         return;
     while (shape < opencl_gemm_shape_count && strcmp(tiles, opencl_gemm_shapes[shape].name) != 0)
         shape++;
-    if (shape == opencl_gemm_shape_count || !opencl_gemm_shape_fits(cl, &opencl_gemm_shapes[shape])) {
+    if (shape == opencl_gemm_shape_count || !opencl_shape_fits(cl, &opencl_gemm_shapes[shape])) {
         log_note("opencl: GPT_TRAIN_OPENCL_TILES is \"%s\", which is not a shape that fits %s", tiles, cl->device.name);
         return;
     }
@@ -87,24 +87,23 @@ static enum gt_status dtype_measure(struct opencl_backend *cl, enum dtype dtype,
 {
     const struct address scratch = {.space = SPACE_DEVICE};
     const bool units = on_matrix_units(cl, dtype);
+    const struct opencl_shape *shapes = units ? opencl_matrix_shapes : opencl_gemm_shapes;
     const int32_t count = units ? opencl_matrix_shape_count : opencl_gemm_shape_count, tile = cl->matrix.tile;
     int32_t *chosen = units ? &cl->tuning.matrix_shape[dtype] : &cl->tuning.gemm_shape[dtype], best = 0;
     enum gt_status status = GT_OK;
     *out_rate = 0.0;
     for (int32_t i = 0; i < count && status == GT_OK; i++) {
         double rate = 0.0;
-        if (units ? !opencl_matrix_shape_fits(cl, &opencl_matrix_shapes[i])
-                  : !opencl_gemm_shape_fits(cl, &opencl_gemm_shapes[i]))
+        if (!opencl_shape_fits(cl, &shapes[i]))
             continue;
         *chosen = i;
         if (units) /* for all products, also those that do not occupy the device with it */
-            cl->matrix.tile = opencl_matrix_shapes[i].tile;
+            cl->matrix.tile = shapes[i].tile;
         status = backend_peak_flops(&cl->base, dtype, scratch, scratch_bytes, TUNE_SECONDS, &rate);
         cl->matrix.tile = tile;
         if (status == GT_OK)
             log_note("opencl: products in %s%s, tiles of %s: %.1f GFLOP/s", dtype_name(dtype),
-                     units ? " on matrix units" : "", units ? opencl_matrix_shapes[i].name : opencl_gemm_shapes[i].name,
-                     rate * 1e-9);
+                     units ? " on matrix units" : "", shapes[i].name, rate * 1e-9);
         best = rate > *out_rate ? i : best;
         *out_rate = rate > *out_rate ? rate : *out_rate;
     }

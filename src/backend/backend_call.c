@@ -34,47 +34,47 @@ static int kind_of(const struct op_call *calls, size_t count)
     return count > 0 ? (int)calls[0].kind : NO_OP;
 }
 
-/* Defines backend_NAME(), which calls the backend's function of that name and records the call as `mark`.  Without such
- * a function, it returns `otherwise`. */
-#define RECORDED(type, name, mark, op, otherwise, parameters, arguments) \
-    type backend_##name parameters                                       \
-    {                                                                    \
-        if (backend->ops->name == NULL)                                  \
-            return otherwise;                                            \
-        struct backend_record *record = begun(backend, mark, op);        \
-        type result = backend->ops->name arguments;                      \
-        ended(record);                                                   \
-        return result;                                                   \
+/* Defines `function`, which calls the backend's function `name` and records the call as `mark`.  If the backend lacks
+ * it, `function` returns `otherwise`. */
+#define RECORDED(type, function, name, mark, op, otherwise, parameters, arguments) \
+    type function parameters                                                       \
+    {                                                                              \
+        if (backend->ops->name == NULL)                                            \
+            return otherwise;                                                      \
+        struct backend_record *record = begun(backend, mark, op);                  \
+        type result = backend->ops->name arguments;                                \
+        ended(record);                                                             \
+        return result;                                                             \
     }
-#define CALLED(name, mark, op, parameters, arguments) \
-    RECORDED(enum gt_status, name, mark, op, GT_OK, parameters, arguments)
+#define CALLED(function, name, mark, op, parameters, arguments) \
+    RECORDED(enum gt_status, function, name, mark, op, GT_OK, parameters, arguments)
 
-CALLED(info, "info", NO_OP, (struct backend * backend, struct backend_info *out), (backend, out))
-CALLED(upload, "upload", NO_OP,
+CALLED(backend_info, info, "info", NO_OP, (struct backend * backend, struct backend_info *out), (backend, out))
+CALLED(backend_upload, upload, "upload", NO_OP,
        (struct backend * backend, int32_t queue, struct address to, const void *from, size_t bytes),
        (backend, queue, to, from, bytes))
-CALLED(download, "download", NO_OP,
+CALLED(backend_download, download, "download", NO_OP,
        (struct backend * backend, int32_t queue, void *to, struct address from, size_t bytes),
        (backend, queue, to, from, bytes))
-CALLED(download_later, "download", NO_OP,
+CALLED(backend_download_later, download_later, "download", NO_OP,
        (struct backend * backend, int32_t queue, void *to, struct address from, size_t bytes),
        (backend, queue, to, from, bytes))
-CALLED(bind, "bind", NO_OP, (struct backend * backend, const struct op_call *calls, size_t count),
+CALLED(backend_bind, bind, "bind", NO_OP, (struct backend * backend, const struct op_call *calls, size_t count),
        (backend, calls, count))
-CALLED(run, "run", kind_of(calls, count),
+CALLED(backend_run, run, "run", kind_of(calls, count),
        (struct backend * backend, int32_t queue, const struct op_call *calls, size_t count),
        (backend, queue, calls, count))
-CALLED(run_timed, "run", kind_of(calls, count),
+CALLED(backend_run_timed, run_timed, "run", kind_of(calls, count),
        (struct backend * backend, int32_t queue, const struct op_call *calls, size_t count, bool whole,
         double *seconds),
        (backend, queue, calls, count, whole, seconds))
-CALLED(sync, "sync", backend->record != NULL ? atomic_load(&backend->record->op) : NO_OP,
+CALLED(backend_sync, sync, "sync", backend->record != NULL ? atomic_load(&backend->record->op) : NO_OP,
        (struct backend * backend, int32_t queue), (backend, queue))
-CALLED(choose, "choose", NO_OP, (struct backend * backend, const struct backend_choice *choices, size_t count),
-       (backend, choices, count))
-RECORDED(const struct backend_choice *, choices, "choices", NO_OP, (*count = 0, NULL),
+CALLED(backend_choose, choose, "choose", NO_OP,
+       (struct backend * backend, const struct backend_choice *choices, size_t count), (backend, choices, count))
+RECORDED(const struct backend_choice *, backend_choices, choices, "choices", NO_OP, (*count = 0, NULL),
          (struct backend * backend, size_t *count), (backend, count))
-RECORDED(const struct backend_timing *, timings, "timings", NO_OP, (*count = 0, NULL),
+RECORDED(const struct backend_timing *, backend_timings, timings, "timings", NO_OP, (*count = 0, NULL),
          (struct backend * backend, size_t *count), (backend, count))
 
 enum gt_status backend_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)

@@ -60,14 +60,6 @@ static enum gt_status alignment_check(struct backend *device, const struct plan 
     return GT_DEVICE;
 }
 
-/* Lets the device prepare every program before the first step. */
-static enum gt_status programs_prepare(struct exec *exec)
-{
-    for (int32_t p = 0; p < exec->graph->program_count; p++)
-        TRY(backend_bind(exec->device, exec->calls[p], (size_t)exec->graph->programs[p].count));
-    return GT_OK;
-}
-
 static enum gt_status exec_fill(struct exec *exec, const struct exec_options *options)
 {
     const struct plan *plan = exec->plan;
@@ -77,7 +69,8 @@ static enum gt_status exec_fill(struct exec *exec, const struct exec_options *op
         TRY(exec_poison_create(exec->mem, exec->device, plan, &exec->poison));
     if (plan->segment_count > 0)
         TRY(backend_arena(exec->device, plan->segment, plan->segment_count));
-    TRY(programs_prepare(exec));
+    for (int32_t p = 0; p < exec->graph->program_count; p++)
+        TRY(backend_bind(exec->device, exec->calls[p], (size_t)exec->graph->programs[p].count));
     return exec->poison ? exec_poison_arena(exec->poison) : GT_OK;
 }
 

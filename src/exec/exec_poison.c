@@ -186,51 +186,41 @@ enum gt_status exec_poison_program_begin(struct exec_poison *poison, int32_t pro
     return GT_OK;
 }
 
-/* Returns the storage of an operand if its lifetime is the program, else TENSOR_NONE. */
-static int32_t program_storage(const struct graph *graph, int32_t operand)
-{
-    if (operand == TENSOR_NONE)
-        return TENSOR_NONE;
-    int32_t storage = graph_storage(graph, operand);
-    return graph->tensors[storage].lifetime == LIFETIME_PROGRAM ? storage : TENSOR_NONE;
-}
-
-static struct piece workspace_piece(const struct exec_poison *poison, int32_t program, int32_t op)
-{
-    return (struct piece){"the op's workspace", poison->plan->workspace[program][op],
-                          poison->plan->workspace_bytes[program][op]};
-}
-
-enum gt_status exec_poison_op_begin(struct exec_poison *poison, int32_t program, int32_t op)
-{
-    const struct graph *graph = poison->plan->graph;
-    const struct op *at = &graph->programs[program].ops[op];
-    for (int32_t s = 0; s < op_declaration(at->kind)->operands; s++) {
-        int32_t storage = program_storage(graph, at->operand[s]);
-        if (storage != TENSOR_NONE && poison->ranges[program][storage].first == op)
-            TRY(piece_begin(poison, tensor_piece(poison, storage)));
-    }
-    struct piece workspace = workspace_piece(poison, program, op);
-    return workspace.bytes > 0 ? piece_begin(poison, workspace) : GT_OK;
-}
-
 static enum gt_status piece_end(struct exec_poison *poison, struct piece piece, int32_t program, int32_t op)
 {
     TRY(guard_check(poison, piece, program, op));
     return range_fill(poison, piece.at, piece.bytes, PATTERN_DEAD);
 }
 
-enum gt_status exec_poison_op_end(struct exec_poison *poison, int32_t program, int32_t op)
+/* Begins, or ends, the lives of the storages of the program that begin, or end, at this op, and of its workspace. */
+static enum gt_status op_pieces(struct exec_poison *poison, int32_t program, int32_t op, bool begins)
 {
     const struct graph *graph = poison->plan->graph;
     const struct op *at = &graph->programs[program].ops[op];
+    const struct piece workspace = {"the op's workspace", poison->plan->workspace[program][op],
+                                    poison->plan->workspace_bytes[program][op]};
     for (int32_t s = 0; s < op_declaration(at->kind)->operands; s++) {
-        int32_t storage = program_storage(graph, at->operand[s]);
-        if (storage != TENSOR_NONE && poison->ranges[program][storage].last == op)
-            TRY(piece_end(poison, tensor_piece(poison, storage), program, op));
+        if (at->operand[s] == TENSOR_NONE)
+            continue;
+        const int32_t storage = graph_storage(graph, at->operand[s]);
+        const struct tensor_range *range = &poison->ranges[program][storage];
+        if (graph->tensors[storage].lifetime == LIFETIME_PROGRAM && (begins ? range->first : range->last) == op)
+            TRY(begins ? piece_begin(poison, tensor_piece(poison, storage))
+                       : piece_end(poison, tensor_piece(poison, storage), program, op));
     }
-    struct piece workspace = workspace_piece(poison, program, op);
-    return workspace.bytes > 0 ? piece_end(poison, workspace, program, op) : GT_OK;
+    if (workspace.bytes == 0)
+        return GT_OK;
+    return begins ? piece_begin(poison, workspace) : piece_end(poison, workspace, program, op);
+}
+
+enum gt_status exec_poison_op_begin(struct exec_poison *poison, int32_t program, int32_t op)
+{
+    return op_pieces(poison, program, op, true);
+}
+
+enum gt_status exec_poison_op_end(struct exec_poison *poison, int32_t program, int32_t op)
+{
+    return op_pieces(poison, program, op, false);
 }
 
 enum gt_status exec_poison_program_end(struct exec_poison *poison, int32_t program)

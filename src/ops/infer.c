@@ -82,24 +82,21 @@ static bool operand_sane(const struct op_call *call, int32_t slot)
 
 static const char *dtypes_text(unsigned dtypes)
 {
-    switch (dtypes) {
-    case DTYPES_FLOAT:
-        return "float32, bfloat16 or float16";
-    case DTYPES_F32:
-        return "float32";
-    case DTYPES_WORD:
-        return "32-bit words (int32 or float32)";
-    case DTYPES_BF16:
-        return "bfloat16";
-    case DTYPES_U8:
-        return "uint8";
-    case DTYPES_LEAN:
-        return "float32 or bfloat16";
-    case DTYPES_MOMENT:
-        return "float32, bfloat16 or uint8";
-    default:
-        return "int32";
-    }
+    static const struct {
+        unsigned dtypes;
+        const char *text;
+    } texts[] = {{DTYPES_FLOAT, "float32, bfloat16 or float16"},
+                 {DTYPES_F32, "float32"},
+                 {DTYPES_WORD, "32-bit words (int32 or float32)"},
+                 {DTYPES_BF16, "bfloat16"},
+                 {DTYPES_U8, "uint8"},
+                 {DTYPES_LEAN, "float32 or bfloat16"},
+                 {DTYPES_MOMENT, "float32, bfloat16 or uint8"},
+                 {DTYPES_I32, "int32"}};
+    size_t i = 0;
+    while (texts[i].dtypes != dtypes)
+        i++;
+    return texts[i].text;
 }
 
 bool infer_check(const struct op_call *call, int32_t slot, unsigned dtypes, struct infer_shape expected)

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/opencl/opencl_clblast.h"
 #include "backends/opencl/opencl_device.h"
 #include "backends/opencl/opencl_gemm.h"
 #include "base/log.h"
@@ -97,7 +96,7 @@ static const char *tiles_of(bool is_cpu, size_t work_group_max, uint64_t local_b
     const struct opencl_backend cl = {
         .device = {.is_cpu = is_cpu, .work_group_max = work_group_max, .local_bytes = local_bytes}};
     for (int32_t i = 0; i < opencl_gemm_shape_count; i++) {
-        if (opencl_gemm_shape_fits(&cl, &opencl_gemm_shapes[i]))
+        if (opencl_shape_fits(&cl, &opencl_gemm_shapes[i]))
             return opencl_gemm_shapes[i].name;
     }
     return "";

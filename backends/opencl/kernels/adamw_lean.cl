@@ -56,15 +56,6 @@ static float gt_second_load(__global const uchar *memory, ulong at, int dtype, i
     return s * s;
 }
 
-/* Stores a moment that is not a code. */
-static void gt_moment_store(__global uchar *memory, ulong at, int dtype, float value, uint random)
-{
-    if (dtype == GT_F32)
-        ((__global float *)memory)[at] = value;
-    else
-        ((__global ushort *)memory)[at] = gt_bf16_stochastic(value, random);
-}
-
 static uchar gt_first_code(float m, int e, uint random)
 {
     const uint code = gt_encode(fabs(m) * gt_power_of_two(-e), GT_M_FRACTION, random);
@@ -132,8 +123,8 @@ gt_adamw_lean(GT_TENSOR(grad), GT_ARRAY(const uint, scalars), GT_ARRAY(const flo
             first[first_at + (ulong)i] = gt_first_code(ms[k], new_m, random_m);
             second[second_at + (ulong)i] = gt_second_code(vs[k], new_s, random_v);
         } else {
-            gt_moment_store(first, first_at + (ulong)i, first_dtype, ms[k], random_m);
-            gt_moment_store(second, second_at + (ulong)i, second_dtype, vs[k], random_v);
+            gt_store_rounded(first, first_at + (ulong)i, first_dtype, ms[k], random_m);
+            gt_store_rounded(second, second_at + (ulong)i, second_dtype, vs[k], random_v);
         }
     }
 }

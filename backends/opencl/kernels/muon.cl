@@ -24,10 +24,7 @@ gt_muon_momentum(GT_TENSOR(grad), GT_ARRAY(const uint, scalars), GT_TENSOR(m), G
         GT_AT(u, i) = skips ? 0.0f : mu * next + rest * g;
         if (skips)
             continue;
-        if (m_dtype == GT_F32)
-            GT_STORE(m, i, next);
-        else
-            ((__global ushort *)m)[m_at + (ulong)i] = gt_bf16_stochastic(next, gt_rounding_bits(words, index, e));
+        gt_store_rounded(m, m_at + (ulong)i, m_dtype, next, gt_rounding_bits(words, index, e));
     }
 }
 
@@ -54,12 +51,11 @@ gt_muon_step(GT_TENSOR(o), GT_ARRAY(const uint, scalars), GT_TENSOR(param), GT_T
         const long i = begin + e;
         const float p = mastered ? GT_LOAD(master, i) : GT_LOAD(param, i);
         const float next = p - rate * (scale * GT_LOAD(o, i) + decay * p);
-        if (mastered)
+        if (mastered) {
             GT_STORE(master, i, next);
-        if (mastered || param_dtype == GT_F32)
             GT_STORE(param, i, next);
-        else
-            ((__global ushort *)param)[param_at + (ulong)i] =
-                gt_bf16_stochastic(next, gt_rounding_bits(words, index, e));
+            continue;
+        }
+        gt_store_rounded(param, param_at + (ulong)i, param_dtype, next, gt_rounding_bits(words, index, e));
     }
 }

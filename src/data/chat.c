@@ -62,7 +62,7 @@ const char *chat_jinja(enum chat_kind kind)
 /* Returns the id of a special token, or -1. */
 static int32_t special_find(const struct tokenizer *tokenizer, const char *text)
 {
-    const struct bpe *bpe = tokenizer_bpe(tokenizer);
+    const struct bpe *bpe = tokenizer != NULL ? tokenizer_bpe(tokenizer) : NULL;
     size_t count = 0;
     const int32_t *specials = bpe != NULL ? bpe_specials(bpe, &count) : NULL;
     for (size_t i = 0; i < count; i++) {
@@ -103,8 +103,8 @@ enum gt_status chat_check(const struct tokenizer *tokenizer, enum chat_kind kind
     const char *lacking = special_lacking(tokenizer, kind);
     if (lacking == NULL)
         return GT_OK;
-    log_error("--chat=%s: the vocabulary (%s) has no token %s; --tokenizer=train makes one that has it",
-              chat_words[kind], tokenizer_kind_name(tokenizer_kind_of(tokenizer)), lacking);
+    log_error("--chat=%s: the vocabulary has no token %s; --tokenizer=train makes one that has it", chat_words[kind],
+              lacking);
     return GT_USAGE;
 }
 

@@ -33,7 +33,8 @@ const char *chat_jinja(enum chat_kind kind);
 enum chat_kind chat_kind_of(const struct tokenizer *tokenizer);
 /* Returns the token that ends the model's text: the template's, else the end-of-text token, else -1. */
 int32_t chat_end(const struct tokenizer *tokenizer);
-/* Checks that the vocabulary has the template's tokens.  Errors: GT_USAGE naming the missing one. */
+/* Checks that the vocabulary (NULL: bytes or characters) has the template's tokens.  Errors: GT_USAGE, which names the
+ * missing one. */
 enum gt_status chat_check(const struct tokenizer *tokenizer, enum chat_kind kind);
 
 /* Renders `messages`, a list of objects with "role" and "content", followed by the end of text.  The result is shorter

@@ -461,18 +461,20 @@ static enum gt_status line_refuse(struct documents *documents)
     return GT_OK;
 }
 
-static enum gt_status conversation_parse(struct documents *documents, const char *line, size_t count,
-                                         struct document *out)
+/* Sets `out` to the text of the line's field, or to the conversation that it holds. */
+static enum gt_status field_parse(struct documents *documents, const char *line, size_t count, struct document *out)
 {
-    const json_t *messages;
-    TRY(jsonl_line_value(line, count, documents->spec.field, JSON_ARRAY, &documents->root, &messages,
-                         documents->reason));
-    const bool good = chat_render(documents->spec.chat, messages, documents->conversation, &out->count,
-                                  documents->reason, sizeof documents->reason);
+    const json_t *value;
+    const json_type type = documents->spec.chat != CHAT_NONE ? JSON_ARRAY : JSON_STRING;
+    TRY(jsonl_line_value(line, count, documents->spec.field, type, &documents->root, &value, documents->reason));
+    out->text = type == JSON_ARRAY ? documents->conversation : json_string_value(value);
+    out->count = json_string_length(value);
+    if (type == JSON_STRING || chat_render(documents->spec.chat, value, documents->conversation, &out->count,
+                                           documents->reason, sizeof documents->reason))
+        return GT_OK;
     json_decref(documents->root);
     documents->root = NULL;
-    out->text = documents->conversation;
-    return good ? GT_OK : GT_DATA;
+    return GT_DATA;
 }
 
 /* Sets `out` to the document of a line; `line` is NULL if the line is too long.  *out_found is false for a line that is
@@ -487,11 +489,8 @@ static enum gt_status line_parse(struct documents *documents, const char *line, 
     enum gt_status status = GT_DATA;
     if (line == NULL)
         snprintf(documents->reason, sizeof documents->reason, "longer than %zu bytes", DOCUMENT_BYTES_MAX);
-    else if (documents->spec.chat != CHAT_NONE)
-        status = conversation_parse(documents, line, count, out);
     else
-        status = jsonl_line_text(line, count, documents->spec.field, &documents->root, &out->text, &out->count,
-                                 documents->reason);
+        status = field_parse(documents, line, count, out);
     if (status != GT_OK)
         return status == GT_DATA ? line_refuse(documents) : status;
     *out_found = out->count > 0;

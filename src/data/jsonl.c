@@ -5,7 +5,6 @@
  */
 #include "data/jsonl.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -79,16 +78,5 @@ enum gt_status jsonl_line_value(const char *line, size_t count, const char *fiel
     }
     *out_root = root;
     *out_value = value;
-    return GT_OK;
-}
-
-enum gt_status jsonl_line_text(const char *line, size_t count, const char *field, json_t **out_root,
-                               const char **out_text, size_t *out_count, char reason[static JSONL_REASON_BYTES])
-{
-    const json_t *value;
-    TRY(jsonl_line_value(line, count, field, JSON_STRING, out_root, &value, reason));
-    *out_text = json_string_value(value);
-    *out_count = json_string_length(value);
-    assert(*out_text != NULL);
     return GT_OK;
 }

@@ -139,14 +139,9 @@ static enum gt_status prepare_open(struct prepare *prep)
     TRY(corpus_create(prep->mem, &corpus_spec, &prep->corpus));
     if (prep->corpus->size_bytes == 0 && !prep->corpus->has_stdin)
         return prepare_refuse_empty(prep, &(struct documents_state){.file_count = prep->corpus->file_count});
-    if (spec->chat != CHAT_NONE && spec->tokenizer != TOKENIZER_BPE) {
-        log_error("--chat=%s needs special tokens, and a token of the tokenizer %s is a %s; --tokenizer=train makes a "
-                  "vocabulary with them",
-                  chat_words[spec->chat], tokenizer_kind_name(spec->tokenizer),
-                  spec->tokenizer == TOKENIZER_BYTES ? "byte" : "character");
-        return GT_USAGE;
-    }
     prep->learns = spec->tokenizer == TOKENIZER_CHARS || (spec->tokenizer == TOKENIZER_BPE && spec->given == NULL);
+    if (spec->chat != CHAT_NONE && (spec->tokenizer != TOKENIZER_BPE || spec->given != NULL))
+        TRY(chat_check(spec->given, spec->chat));
     choose_split(prep);
     TRY(choose_separator(prep));
     TRY(HOSTMEM_NEW(prep->mem, spec->input_count, "input records", &prep->inputs));
@@ -240,8 +235,6 @@ static enum gt_status prepare_tokenizer(struct prepare *prep)
         TRY(tokenizer_learn(prep));
     prep->tokenizer = prep->learned != NULL ? prep->learned : prep->spec->given;
     assert(prep->tokenizer != NULL);
-    if (prep->spec->chat != CHAT_NONE)
-        TRY(chat_check(prep->tokenizer, prep->spec->chat));
     return prep->phase == PREPARE_PHASE_NEW ? GT_OK : prepare_state_check_tokenizer(prep);
 }
 

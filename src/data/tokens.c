@@ -39,7 +39,7 @@ struct token_shard {
     size_t width_bytes;   /* of an id: 2 or 4 */
     int64_t first;        /* position of the first id in the source */
     int64_t length;       /* in tokens */
-    unsigned char *mask;  /* which tokens count, one bit each; NULL: all */
+    char *mask;           /* which tokens count, one bit each after the header; NULL: all */
 };
 
 struct token_source {
@@ -96,7 +96,7 @@ void token_source_close(struct token_source *source)
         if (source->shards[i].fd >= 0)
             close(source->shards[i].fd);
         hostmem_free(source->mem, source->shards[i].path);
-        hostmem_free(source->mem, source->shards[i].mask);
+        free(source->shards[i].mask);
     }
     hostmem_free(source->mem, source->shards);
     hostmem_free(source->mem, source->staging);
@@ -360,26 +360,19 @@ static enum gt_status source_check_lengths(const struct token_source *source, in
 static enum gt_status mask_read(struct token_source *source, struct token_shard *shard)
 {
     char path[FILE_PATH_MAX];
-    unsigned char header[TOKEN_MASK_HEADER_BYTES] = {0};
-    const uint64_t bytes = (uint64_t)(shard->length + 7) / 8;
     const char *ending = strrchr(shard->path, '.');
-    uint64_t size_bytes = 0;
+    const size_t bytes = (size_t)(shard->length + 7) / 8;
+    size_t count = 0;
     bool exists;
-    int fd;
     (void)snprintf(path, sizeof path, "%.*s.mask", (int)(ending != NULL ? ending - shard->path : 0), shard->path);
     TRY(file_look(path, &exists));
     if (!exists)
         return GT_OK;
-    TRY(HOSTMEM_NEW(source->mem, bytes, "mask of tokens", &shard->mask));
-    TRY(file_open_read(path, &fd, &size_bytes));
-    const bool whole = size_bytes == sizeof header + bytes && source->shard_count == 1;
-    enum gt_status status = whole ? file_read_at(fd, path, 0, header, sizeof header) : GT_OK;
-    if (whole && status == GT_OK)
-        status = file_read_at(fd, path, sizeof header, shard->mask, bytes);
-    close(fd);
-    TRY(status);
-    source->row = (int64_t)(le_read(header + 8, 8) & INT32_MAX);
-    if (le_read(header, 8) == TOKEN_MASK_MAGIC && source->row > 0 && shard->length % source->row == 1)
+    TRY(file_read_all(path, SIZE_MAX / 2, &shard->mask, &count));
+    const unsigned char *header = (const unsigned char *)shard->mask;
+    const bool is_mask = count == TOKEN_MASK_HEADER_BYTES + bytes && le_read(header, 8) == TOKEN_MASK_MAGIC;
+    source->row = is_mask ? (int64_t)(le_read(header + 8, 8) & INT32_MAX) : 0;
+    if (source->row > 0 && shard->length % source->row == 1 && source->shard_count == 1)
         return GT_OK;
     log_error("%s: not a mask of %s; run gpt-prepare again", path, shard->path);
     return GT_DATA;
@@ -493,10 +486,10 @@ int64_t token_source_row(const struct token_source *source)
 
 int64_t token_source_mask(const struct token_source *source, int64_t position, int64_t count, int32_t *targets)
 {
-    const unsigned char *mask = source->shards[0].mask; /* tokens with a mask are one file */
+    const char *mask = source->shards[0].mask; /* tokens with a mask are one file */
     int64_t counted = 0;
     for (int64_t at = position; at < position + count; at++) {
-        const bool counts = mask == NULL || (mask[at / 8] >> at % 8 & 1) != 0;
+        const bool counts = mask == NULL || (mask[TOKEN_MASK_HEADER_BYTES + at / 8] >> at % 8 & 1) != 0;
         counted += counts;
         if (targets != NULL && !counts)
             targets[at - position] = BATCH_TARGET_IGNORED;

@@ -32,7 +32,7 @@ enum gt_status generator_begin(struct generator *generator, int64_t sequence, co
 /* Appends the same tokens to each sequence. */
 void generator_extend(struct generator *generator, const int32_t *tokens, int64_t count);
 /* Writes the next token of each sequence to out[batch].  The model sees at most the last block_size tokens of a
- * sequence, as in nanoGPT.  The penalty divides logits of tokens that it has if they are positive, and multiplies others
+ * sequence, as in nanoGPT.  The penalty divides positive logits of tokens that it has, and multiplies the others
  * (Keskar et al. 2019, arXiv:1909.05858).  Errors: those of the device. */
 enum gt_status generator_next(struct generator *generator, int32_t *out);
 

@@ -9,14 +9,13 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
     (void)mem;
     const char *line = (const char *)data;
     json_t *root = NULL;
-    const char *text = NULL;
-    size_t count = 0;
+    const json_t *text = NULL;
     char reason[JSONL_REASON_BYTES] = "";
     (void)jsonl_line_is_blank(line, size);
-    if (jsonl_line_text(line, size, "text", &root, &text, &count, reason) != GT_OK) {
+    if (jsonl_line_value(line, size, "text", JSON_STRING, &root, &text, reason) != GT_OK) {
         FUZZ_CHECK(root == NULL && reason[0] != '\0' && memchr(reason, '\0', sizeof reason) != NULL);
         return;
     }
-    FUZZ_CHECK(root != NULL && text != NULL && count <= size && text[count] == '\0');
+    FUZZ_CHECK(root != NULL && json_is_string(text) && json_string_length(text) <= size);
     json_decref(root);
 }

@@ -10,23 +10,21 @@
 static void expect_text(const char *line, const char *field, const char *text, size_t count)
 {
     json_t *root = NULL;
-    const char *found = NULL;
-    size_t found_count = 0;
+    const json_t *found = NULL;
     char reason[JSONL_REASON_BYTES] = "";
-    ck_assert_msg(jsonl_line_text(line, strlen(line), field, &root, &found, &found_count, reason) == GT_OK, "%s",
+    ck_assert_msg(jsonl_line_value(line, strlen(line), field, JSON_STRING, &root, &found, reason) == GT_OK, "%s",
                   reason);
-    ck_assert_uint_eq(found_count, count);
-    ck_assert_int_eq(memcmp(found, text, count), 0);
+    ck_assert_uint_eq(json_string_length(found), count);
+    ck_assert_int_eq(memcmp(json_string_value(found), text, count), 0);
     json_decref(root);
 }
 
 static void expect_reason(const char *line, size_t count, const char *says)
 {
     json_t *root = NULL;
-    const char *found = NULL;
-    size_t found_count = 0;
+    const json_t *found = NULL;
     char reason[JSONL_REASON_BYTES] = "";
-    ck_assert_int_eq(jsonl_line_text(line, count, "text", &root, &found, &found_count, reason), GT_DATA);
+    ck_assert_int_eq(jsonl_line_value(line, count, "text", JSON_STRING, &root, &found, reason), GT_DATA);
     ck_assert_ptr_null(root);
     ck_assert_msg(strstr(reason, says) != NULL, "the reason: %s", reason);
 }
@@ -92,15 +90,15 @@ TEST(jsonl_memory_that_runs_out)
         enum gt_status status = GT_NO_MEMORY;
         for (size_t n = 1; status != GT_OK && n < 200; n++) {
             json_t *root = NULL;
-            const char *found = NULL;
-            size_t count = 0;
+            const json_t *found = NULL;
             for_good = kind == 1;
             allocations_left = n;
             json_set_alloc_funcs(allocate_or_not, free);
-            status = jsonl_line_text(line, strlen(line), "text", &root, &found, &count, reason);
+            status = jsonl_line_value(line, strlen(line), "text", JSON_STRING, &root, &found, reason);
             json_set_alloc_funcs(malloc, free);
-            ck_assert_msg(status == GT_NO_MEMORY || (status == GT_OK && strcmp(found, text) == 0),
-                          "allocation %zu: status %d, %s", n, status, status == GT_OK ? found : reason);
+            ck_assert_msg(status == GT_NO_MEMORY || (status == GT_OK && strcmp(json_string_value(found), text) == 0),
+                          "allocation %zu: status %d, %s", n, status,
+                          status == GT_OK ? json_string_value(found) : reason);
             if (status == GT_NO_MEMORY)
                 log_capture_one_error(&capture, "out of memory");
             refusals += status == GT_NO_MEMORY;

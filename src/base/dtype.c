@@ -118,19 +118,12 @@ float f16_to_f32(uint16_t bits)
     return f32_value(sign | f32_bits((float)magnitude * 0x1p-24f));
 }
 
-typedef uint16_t to_half_fn(float value);
-typedef float from_half_fn(uint16_t bits);
-
-static void narrow(uint16_t *out, const float *in, size_t count, to_half_fn *convert)
+float dtype_value(enum dtype dtype, const void *values, size_t i)
 {
-    for (size_t i = 0; i < count; i++)
-        out[i] = convert(in[i]);
-}
-
-static void widen(float *out, const uint16_t *in, size_t count, from_half_fn *convert)
-{
-    for (size_t i = 0; i < count; i++)
-        out[i] = convert(in[i]);
+    if (dtype == DTYPE_F32)
+        return ((const float *)values)[i];
+    const uint16_t bits = ((const uint16_t *)values)[i];
+    return dtype == DTYPE_BF16 ? bf16_to_f32(bits) : f16_to_f32(bits);
 }
 
 void dtype_convert(void *out, enum dtype out_dtype, const void *in, enum dtype in_dtype, size_t count)
@@ -140,15 +133,13 @@ void dtype_convert(void *out, enum dtype out_dtype, const void *in, enum dtype i
     if (out_dtype == in_dtype) {
         if (out != in && count != 0)
             memcpy(out, in, count * dtype_size_bytes(in_dtype));
-    } else if (in_dtype == DTYPE_F32) {
-        narrow(out, in, count, out_dtype == DTYPE_BF16 ? bf16_from_f32 : f16_from_f32);
-    } else if (out_dtype == DTYPE_F32) {
-        widen(out, in, count, in_dtype == DTYPE_BF16 ? bf16_to_f32 : f16_to_f32);
-    } else {
-        /* Both are subsets of fp32, so converting through it rounds once. */
-        const uint16_t *from = in;
-        uint16_t *to = out;
-        for (size_t i = 0; i < count; i++)
-            to[i] = out_dtype == DTYPE_BF16 ? bf16_from_f32(f16_to_f32(from[i])) : f16_from_f32(bf16_to_f32(from[i]));
+        return;
+    }
+    for (size_t i = 0; i < count; i++) { /* fp32 contains both halves, so this rounds once */
+        const float value = dtype_value(in_dtype, in, i);
+        if (out_dtype == DTYPE_F32)
+            ((float *)out)[i] = value;
+        else
+            ((uint16_t *)out)[i] = out_dtype == DTYPE_BF16 ? bf16_from_f32(value) : f16_from_f32(value);
     }
 }

@@ -27,6 +27,8 @@ float bf16_to_f32(uint16_t bits);
 uint16_t f16_from_f32(float value);
 float f16_to_f32(uint16_t bits);
 
+/* Returns element i of an array of DTYPE_F32, DTYPE_BF16 or DTYPE_F16. */
+float dtype_value(enum dtype dtype, const void *values, size_t i);
 /* out[count] = convert(in[count]) between DTYPE_F32, DTYPE_BF16 and DTYPE_F16.  `in` and `out` may overlap only if
  * address and dtype are equal. */
 void dtype_convert(void *out, enum dtype out_dtype, const void *in, enum dtype in_dtype, size_t count);

@@ -403,6 +403,12 @@ bool file_exists(const char *path)
     return stat(path, &info) == 0;
 }
 
+bool file_is_in(const char *folder, const char *name)
+{
+    char path[FILE_PATH_MAX];
+    return file_join(path, folder, name) == GT_OK && file_exists(path);
+}
+
 bool file_matches(const char *path, uint64_t size_bytes, uint32_t crc32c)
 {
     char piece[PIECE_BYTES];

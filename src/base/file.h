@@ -68,6 +68,7 @@ enum gt_status file_read_all(const char *path, size_t limit, char **out, size_t 
 enum gt_status file_look(const char *path, bool *out_exists);
 /* As above, but an error counts as absent.  Do not use it to decide that something may be removed or replaced. */
 bool file_exists(const char *path);
+bool file_is_in(const char *folder, const char *name);
 bool file_is_folder(const char *path);
 /* Returns true when `path` is a regular file with this size and checksum.  Logs nothing when it is absent. */
 bool file_matches(const char *path, uint64_t size_bytes, uint32_t crc32c);

@@ -60,30 +60,11 @@ void hostmem_phase_set(struct hostmem *mem, enum hostmem_phase phase)
     mem->phase = phase;
 }
 
-static char *payload_of(struct header *block)
-{
-    return (char *)block + HOSTMEM_ALIGNMENT;
-}
-
-static struct header *header_of(void *pointer)
-{
-    return (struct header *)(void *)((char *)pointer - HOSTMEM_ALIGNMENT);
-}
-
-/* Returns true when the current allocation is the one chosen to fail. */
-static bool fault_due(struct hostmem *mem)
-{
-    if (mem->fail_in == 0)
-        return false;
-    mem->fail_in--;
-    return mem->fail_in == 0;
-}
-
 enum gt_status hostmem_alloc(struct hostmem *mem, size_t count, size_t size, const char *what, void *out)
 {
     assert(mem->phase == HOSTMEM_INIT);
     assert(what != NULL);
-    const bool fault = fault_due(mem);
+    const bool fault = mem->fail_in > 0 && --mem->fail_in == 0;
     size_t payload_bytes;
     size_t total_bytes;
     if (!size_mul(count, size, &payload_bytes) || !size_align(payload_bytes, HOSTMEM_ALIGNMENT, &total_bytes) ||
@@ -104,7 +85,7 @@ enum gt_status hostmem_alloc(struct hostmem *mem, size_t count, size_t size, con
     mem->counters.live_bytes += payload_bytes;
     if (mem->counters.live_bytes > mem->counters.live_bytes_max)
         mem->counters.live_bytes_max = mem->counters.live_bytes;
-    char *payload = payload_of(block);
+    char *payload = (char *)block + HOSTMEM_ALIGNMENT;
     memcpy(out, &payload, sizeof payload);
     return GT_OK;
 }
@@ -114,7 +95,7 @@ void hostmem_free(struct hostmem *mem, void *pointer)
     if (pointer == NULL)
         return;
     assert(mem->phase != HOSTMEM_RUN);
-    struct header *block = header_of(pointer);
+    struct header *block = (struct header *)(void *)((char *)pointer - HOSTMEM_ALIGNMENT);
     assert(block->magic == HOSTMEM_MAGIC_LIVE);
     assert(mem->counters.live_bytes >= block->size_bytes);
     mem->counters.releases++;

@@ -53,22 +53,6 @@ static bool first_line(const char *folder, const char *name, char line[static LI
 }
 
 #ifdef __linux__
-/* Returns the affinity mask of `out_bytes` bytes, to be freed with CPU_FREE; NULL when it cannot be read. */
-static cpu_set_t *affinity_read(size_t *out_bytes)
-{
-    /* The kernel rejects a set smaller than its own; no machine has more than 2^20 processors. */
-    for (int processors = 1024; processors <= 1 << 20; processors *= 4) {
-        cpu_set_t *set = CPU_ALLOC((size_t)processors);
-        const size_t size_bytes = CPU_ALLOC_SIZE((size_t)processors);
-        if (set != NULL && sched_getaffinity(0, size_bytes, set) == 0) {
-            *out_bytes = size_bytes;
-            return set;
-        }
-        CPU_FREE(set);
-    }
-    return NULL;
-}
-
 /* Returns true when an earlier processor of the mask shares the core of `processor`.  `siblings` is a list in the
  * kernel's format: "0,8" or "0-1". */
 static bool core_is_counted(const char *siblings, size_t processor, const cpu_set_t *set, size_t size_bytes)
@@ -90,12 +74,12 @@ static bool core_is_counted(const char *siblings, size_t processor, const cpu_se
 /* Counts the processors of the mask, or their cores if `folder` has the kernel's topology.  NULL: processors. */
 static int affinity_count(const char *folder)
 {
-    size_t size_bytes = 0;
-    cpu_set_t *set = affinity_read(&size_bytes);
-    if (set == NULL)
-        return 0;
+    enum { PROCESSORS = 1 << 20 }; /* the kernel refuses a set smaller than its own; no machine has more */
+    const size_t size_bytes = CPU_ALLOC_SIZE(PROCESSORS);
+    cpu_set_t *set = CPU_ALLOC(PROCESSORS);
+    const bool is_read = set != NULL && sched_getaffinity(0, size_bytes, set) == 0;
     int count = 0;
-    for (size_t processor = 0; processor < CHAR_BIT * size_bytes; processor++) {
+    for (size_t processor = 0; is_read && processor < PROCESSORS; processor++) {
         char name[96], siblings[LINE_BYTES];
         if (!CPU_ISSET_S(processor, size_bytes, set))
             continue;

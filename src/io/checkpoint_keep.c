@@ -127,19 +127,16 @@ static enum gt_status file_add(const char *out_dir, const char *name, const char
 static enum gt_status files_add(const char *out_dir, const char *folder)
 {
     enum gt_status status = GT_OK;
+    const struct dirent *entry;
     DIR *dir = opendir(out_dir);
     if (dir == NULL)
         return file_error(out_dir, "look at the files in it");
-    while (status == GT_OK) {
-        errno = 0;
-        const struct dirent *entry = readdir(dir);
-        if (entry == NULL && errno != 0)
-            status = file_error(out_dir, "look at the files in it");
-        if (entry == NULL)
-            break;
+    while (status == GT_OK && (errno = 0, entry = readdir(dir)) != NULL) {
         if (checkpoint_keep_belongs(entry->d_name))
             status = file_add(out_dir, entry->d_name, folder);
     }
+    if (status == GT_OK && errno != 0)
+        status = file_error(out_dir, "look at the files in it");
     (void)closedir(dir);
     return status;
 }
@@ -213,23 +210,18 @@ static int64_t earlier_number(const char *out_dir, bool *made)
     return *made ? last : last < 0 ? 1 : last + 1;
 }
 
-static bool has(const char *folder, const char *name)
-{
-    char path[FILE_PATH_MAX];
-    return file_join(path, folder, name) == GT_OK && file_exists(path);
-}
-
 bool checkpoint_keep_earlier_next(const char *out_dir, char path[static FILE_PATH_MAX])
 {
     bool made;
-    return has(out_dir, CHECKPOINT_RECORD_NAME) &&
+    return file_is_in(out_dir, CHECKPOINT_RECORD_NAME) &&
            path_of(out_dir, &earlier_runs, earlier_number(out_dir, &made), path) == GT_OK;
 }
 
 bool checkpoint_keep_earlier_last(const char *out_dir, char path[static FILE_PATH_MAX])
 {
     const int64_t last = number_last(out_dir, &earlier_runs);
-    return last >= 0 && path_of(out_dir, &earlier_runs, last, path) == GT_OK && has(path, CHECKPOINT_RECORD_NAME);
+    return last >= 0 && path_of(out_dir, &earlier_runs, last, path) == GT_OK &&
+           file_is_in(path, CHECKPOINT_RECORD_NAME);
 }
 
 /* Moves kept checkpoints of iterations after `after` into the folder of their run. */
@@ -252,14 +244,14 @@ enum gt_status checkpoint_keep_earlier(const char *out_dir, int64_t after, const
     char folder[FILE_PATH_MAX], quoted[FILE_PATH_MAX];
     bool made;
     const int64_t number = earlier_number(out_dir, &made);
-    if (!has(out_dir, CHECKPOINT_RECORD_NAME) && !has(out_dir, CHECKPOINT_MODEL_NAME) &&
-        !has(out_dir, CHECKPOINT_CONFIG_NAME) && number_last(out_dir, &kept_ones) <= after)
+    if (!file_is_in(out_dir, CHECKPOINT_RECORD_NAME) && !file_is_in(out_dir, CHECKPOINT_MODEL_NAME) &&
+        !file_is_in(out_dir, CHECKPOINT_CONFIG_NAME) && number_last(out_dir, &kept_ones) <= after)
         return GT_OK;
     TRY(path_of(out_dir, &earlier_runs, number, folder));
     if (!made)
         TRY(folder_make(out_dir, folder, metrics, metrics_as));
     TRY(kept_move(out_dir, after, folder));
-    if (has(folder, CHECKPOINT_RECORD_NAME))
+    if (file_is_in(folder, CHECKPOINT_RECORD_NAME))
         log_result("the earlier run is in %s now; to resume it: gpt-train --out_dir=%s --init_from=resume", folder,
                    file_shell_quote(quoted, sizeof quoted, folder));
     else
@@ -275,7 +267,7 @@ static enum gt_status record_look(const char *folder, int64_t *out_iter, double 
     struct checkpoint_record record;
     *out_iter = -1;
     *out_loss = INFINITY;
-    if (!has(folder, CHECKPOINT_RECORD_NAME))
+    if (!file_is_in(folder, CHECKPOINT_RECORD_NAME))
         return GT_OK;
     TRY(checkpoint_record_read(folder, &record));
     *out_iter = record.state.iter;

@@ -58,10 +58,7 @@ static void values_look(const struct transfer *transfer, const void *values, siz
                                                 (exponent >= STATE_EXPONENT_MIN && exponent <= STATE_EXPONENT_MAX));
             continue;
         }
-        const uint16_t *halves = values;
-        const float value = transfer->dtype == DTYPE_F32    ? ((const float *)values)[i]
-                            : transfer->dtype == DTYPE_BF16 ? bf16_to_f32(halves[i])
-                                                            : f16_to_f32(halves[i]);
+        const float value = dtype_value(transfer->dtype, values, i);
         seen->finite = seen->finite && isfinite(value);
         seen->zero = seen->zero && value == 0.0f;
     }
@@ -284,70 +281,41 @@ void checkpoint_part_tensor(const struct parameter_shape *tensor, enum checkpoin
     out->dims[1] = state_blocks((int64_t)parameter_elements(tensor));
 }
 
-static enum gt_status part_find(const struct safetensors *file, const struct parameter_shape *tensor,
-                                enum checkpoint_part part, const struct safetensors_tensor **out)
+/* Checks the parts of one parameter and adds their number to *found.  A matrix may lack the second moment. */
+static enum gt_status moments_check(const struct safetensors *file, const struct parameter_shape *tensor, size_t *found)
 {
-    struct parameter_shape wanted;
-    size_t index;
-    checkpoint_part_tensor(tensor, part, &wanted);
-    TRY(hf_layout_find(file, &wanted, &index));
-    *out = &file->tensors[index];
-    return GT_OK;
-}
-
-static enum gt_status dtype_refuse(const struct safetensors *file, const struct safetensors_tensor *tensor,
-                                   const char *expected)
-{
-    log_error("%s: tensor %s: field \"dtype\" is %s, expected %s", file->path, tensor->name,
-              tensor->dtype < DTYPE_COUNT ? dtype_safetensors_name(tensor->dtype) : "of another kind", expected);
-    return GT_DATA;
-}
-
-/* Checks the parts of one parameter and adds their number to *found. */
-static enum gt_status moments_check(const struct safetensors *file, const struct parameter_shape *tensor, bool second,
-                                    size_t *found)
-{
-    const struct safetensors_tensor *m, *v, *scales;
-    TRY(part_find(file, tensor, CHECKPOINT_M, &m));
-    *found += 1;
-    if (m->dtype != DTYPE_F32 && m->dtype != DTYPE_BF16 && m->dtype != DTYPE_U8)
-        return dtype_refuse(file, m, "F32, BF16 or U8");
-    if (second) {
-        TRY(part_find(file, tensor, CHECKPOINT_V, &v));
+    const char *expected = "F32, BF16 or U8";
+    enum dtype dtype = DTYPE_COUNT; /* of the first moment */
+    for (int part = CHECKPOINT_M; part < CHECKPOINT_PARTS; part++) {
+        struct parameter_shape wanted;
+        size_t index;
+        checkpoint_part_tensor(tensor, (enum checkpoint_part)part, &wanted);
+        if ((part == CHECKPOINT_V && tensor->linear && !safetensors_find(file, wanted.name, &index)) ||
+            (part == CHECKPOINT_SCALES && dtype != DTYPE_U8))
+            continue;
+        TRY(hf_layout_find(file, &wanted, &index));
         *found += 1;
-        if (v->dtype != m->dtype)
-            return dtype_refuse(file, v, dtype_safetensors_name(m->dtype));
+        const enum dtype stored = file->tensors[index].dtype;
+        const bool first = part == CHECKPOINT_M;
+        if (first ? stored != DTYPE_F32 && stored != DTYPE_BF16 && stored != DTYPE_U8 : stored != dtype) {
+            log_error("%s: tensor %s: field \"dtype\" is %s, expected %s", file->path, wanted.name,
+                      stored < DTYPE_COUNT ? dtype_safetensors_name(stored) : "of another kind", expected);
+            return GT_DATA;
+        }
+        dtype = stored;
+        expected = dtype_safetensors_name(dtype);
     }
-    if (m->dtype != DTYPE_U8)
-        return GT_OK;
-    TRY(part_find(file, tensor, CHECKPOINT_SCALES, &scales));
-    *found += 1;
-    return scales->dtype == DTYPE_U8 ? GT_OK : dtype_refuse(file, scales, "U8");
-}
-
-/* Returns true if the file has a first moment of the first block's first matrix, but no second one. */
-static bool matrices_have_one_moment(const struct safetensors *file, const struct model_config *config)
-{
-    struct parameter_shape tensor = {.linear = false}, first, second;
-    size_t index;
-    if (config->n_layer < 1)
-        return false;
-    for (size_t i = 0; !tensor.linear; i++)
-        parameters_shape(config, i, &tensor);
-    checkpoint_part_tensor(&tensor, CHECKPOINT_M, &first);
-    checkpoint_part_tensor(&tensor, CHECKPOINT_V, &second);
-    return safetensors_find(file, first.name, &index) && !safetensors_find(file, second.name, &index);
+    return GT_OK;
 }
 
 enum gt_status checkpoint_parts_check(const struct safetensors *file, const struct model_config *config)
 {
     struct parameter_shape tensor;
     size_t found = 0;
-    const bool one_moment = matrices_have_one_moment(file, config);
     for (size_t i = 0; i < parameters_count(config); i++) {
         parameters_shape(config, i, &tensor);
         if (!tensor.absent)
-            TRY(moments_check(file, &tensor, !(one_moment && tensor.linear), &found));
+            TRY(moments_check(file, &tensor, &found));
     }
     if (found == file->count)
         return GT_OK;

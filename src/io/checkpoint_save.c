@@ -96,8 +96,7 @@ static enum gt_status values_check(const char *name, enum checkpoint_part part, 
                                         [CHECKPOINT_V] = "the second moment of ",
                                         [CHECKPOINT_SCALES] = "the scales of "};
     for (size_t i = 0; i < count && dtype != DTYPE_U8; i++) {
-        const float value =
-            dtype == DTYPE_F32 ? ((const float *)values)[i] : bf16_to_f32(((const uint16_t *)values)[i]);
+        const float value = dtype_value(dtype, values, i);
         if (!isfinite(value)) {
             log_error("cannot save: %s%s holds a value that is not finite (%g)", parts[part], name, (double)value);
             return GT_FAILURE;

@@ -38,12 +38,6 @@ bool hf_cache_shape(const char *name, struct model_config *out)
     return false;
 }
 
-static bool has(const char *folder, const char *name)
-{
-    char path[FILE_PATH_MAX];
-    return file_join(path, folder, name) == GT_OK && file_exists(path);
-}
-
 enum gt_status hf_cache_find(const char *name, char out[static FILE_PATH_MAX])
 {
     static const char *const owners[] = {"models--openai-community--", "models--"};
@@ -57,8 +51,8 @@ enum gt_status hf_cache_find(const char *name, char out[static FILE_PATH_MAX])
     }
     for (size_t i = 0; i < sizeof owners / sizeof owners[0]; i++) {
         (void)snprintf(repository, sizeof repository, "%s%s", owners[i], name);
-        if (hf_hub_snapshot(hub, repository, out) && has(out, "config.json") &&
-            (has(out, "model.safetensors") || has(out, SAFETENSORS_INDEX_NAME)))
+        if (hf_hub_snapshot(hub, repository, out) && file_is_in(out, "config.json") &&
+            (file_is_in(out, "model.safetensors") || file_is_in(out, SAFETENSORS_INDEX_NAME)))
             return GT_OK;
     }
     log_error("init_from='%s': there is no folder %s here, and no config.json with model.safetensors in "

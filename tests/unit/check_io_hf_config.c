@@ -1,7 +1,6 @@
 /* Tests of config.json: the written fields, the accepted ones, and that everything else is refused by field. */
 #include "io/hf_config.h"
 
-
 #include "tests/unit/io_case.h"
 
 #define SIZES \

@@ -139,12 +139,8 @@ static void print_help(void)
 /* Sets out_dir to data/NAME, where NAME is the last component of `input` without its extension. */
 static enum gt_status out_dir_from_input(struct arguments *arguments, const char *input)
 {
-    char path[FILE_PATH_MAX] = "";
-    size_t length = strlen(input);
-    while (length > 0 && input[length - 1] == '/')
-        length--;
-    if (length < sizeof path)
-        memcpy(path, input, length);
+    char path[FILE_PATH_MAX];
+    TRY(file_trim(path, input));
     const char *name = file_name_of(path);
     char *dot = strrchr(path, '.');
     if (dot != NULL && dot > name) /* a leading dot does not begin an extension */

@@ -82,18 +82,14 @@ static int64_t rounded(double value)
 static void command_print(const char *out_dir, const struct model_size *size, int64_t block_size, int64_t iterations,
                           bool is_chat)
 {
-    char dataset[FILE_PATH_MAX + 2], folder[FILE_PATH_MAX + 8], quoted[2][FILE_PATH_MAX];
-    size_t end = strlen(out_dir);
-    while (end > 1 && out_dir[end - 1] == '/')
-        end--;
-    size_t begin = end;
-    while (begin > 0 && out_dir[begin - 1] != '/')
-        begin--;
-    const bool in_data = begin == 5 && strncmp(out_dir, "data/", 5) == 0;
+    char path[FILE_PATH_MAX], dataset[FILE_PATH_MAX + 2], folder[FILE_PATH_MAX + 8], quoted[2][FILE_PATH_MAX];
+    if (file_trim(path, out_dir) != GT_OK)
+        return;
+    const char *name = file_name_of(path);
+    const bool in_data = name == path + 5 && strncmp(path, "data/", 5) == 0;
     /* gpt-train would look for a name without a slash below data/. */
-    snprintf(dataset, sizeof dataset, "%s%.*s", begin == 0 ? "./" : "", (int)(in_data ? end - 5 : end),
-             in_data ? out_dir + 5 : out_dir);
-    snprintf(folder, sizeof folder, "out-%.*s", (int)(end - begin), out_dir + begin);
+    snprintf(dataset, sizeof dataset, "%s%s", name == path ? "./" : "", in_data ? name : path);
+    snprintf(folder, sizeof folder, "out-%s", name);
     log_result("  gpt-train --dataset=%s --out_dir=%s \\", file_shell_quote(quoted[0], sizeof quoted[0], dataset),
                file_shell_quote(quoted[1], sizeof quoted[1], folder));
     log_result("    --n_layer=%d --n_head=%d --n_embd=%d --block_size=%" PRId64 " --batch_size=%d \\", size->n_layer,

@@ -171,13 +171,9 @@ static enum gt_status walk_folder(struct corpus_walk *walk, const char *path)
     }
     const bool in_out_dir = walk_is_out_dir(walk, &info);
     enum gt_status status = GT_OK;
-    errno = 0;
-    const struct dirent *entry = readdir(stream);
-    while (entry != NULL && status == GT_OK) {
+    const struct dirent *entry;
+    while (status == GT_OK && (errno = 0, entry = readdir(stream)) != NULL)
         status = walk_entry(walk, dirfd(stream), path, entry->d_name, in_out_dir);
-        errno = 0;
-        entry = readdir(stream);
-    }
     if (status == GT_OK && errno != 0)
         status = file_error(path, "list this folder");
     closedir(stream);

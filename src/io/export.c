@@ -150,19 +150,6 @@ static void rows_normalize(const struct model_config *config, size_t count, floa
     }
 }
 
-/* The tensor is looked up for each piece, which is rare enough. */
-static enum gt_status raw_read(const struct export_weights *weights, const struct parameter_shape *tensor, size_t first,
-                               size_t count, float *out)
-{
-    const struct safetensors *file = weights->checkpoint->model;
-    size_t index;
-    TRY(hf_layout_find(file, tensor, &index));
-    TRY(safetensors_read(file, index, first, count, out, DTYPE_F32, NULL));
-    if (weights->checkpoint->config.embed_norm && tensor->whole == PARAMETERS_WTE)
-        rows_normalize(&weights->checkpoint->config, count, out);
-    return GT_OK;
-}
-
 /* Rounds to `dtype`.  Rejects a finite value that would become an infinity, since that would make the model useless. */
 static enum gt_status narrow(const struct export_weights *weights, const struct parameter_shape *tensor,
                              const float *values, size_t count, enum dtype dtype, void *out)
@@ -185,8 +172,13 @@ static enum gt_status narrow(const struct export_weights *weights, const struct 
 enum gt_status export_weights_read(const struct export_weights *weights, const struct parameter_shape *tensor,
                                    size_t first, size_t count, enum dtype dtype, void *out)
 {
+    const struct safetensors *file = weights->checkpoint->model;
+    size_t index;
     assert(count <= weights->capacity && out != weights->values);
-    TRY(raw_read(weights, tensor, first, count, weights->values));
+    TRY(hf_layout_find(file, tensor, &index));
+    TRY(safetensors_read(file, index, first, count, weights->values, DTYPE_F32, NULL));
+    if (weights->checkpoint->config.embed_norm && tensor->whole == PARAMETERS_WTE)
+        rows_normalize(&weights->checkpoint->config, count, weights->values);
     return narrow(weights, tensor, weights->values, count, dtype, out);
 }
 
@@ -212,8 +204,11 @@ static enum gt_status strip_read(const struct export_weights *weights, const str
                                  size_t first, size_t width, float *out)
 {
     const size_t rows = (size_t)tensor->dims[0], columns = (size_t)tensor->dims[1];
+    const struct safetensors *file = weights->checkpoint->model;
+    size_t index;
+    TRY(hf_layout_find(file, tensor, &index));
     for (size_t row = 0; row < rows; row++) {
-        TRY(raw_read(weights, tensor, row * columns + first, width, weights->values));
+        TRY(safetensors_read(file, index, row * columns + first, width, weights->values, DTYPE_F32, NULL));
         for (size_t i = 0; i < width; i++)
             out[i * rows + row] = weights->values[i];
     }

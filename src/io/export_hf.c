@@ -27,7 +27,6 @@
 
 #define GENERATION_NAME "generation_config.json"
 #define ASIDE_NAME "gpt-export.tmp"
-#define REMOVE "remove this file of another model"
 #define RENAME "rename the new files over it"
 #define FILES (EXPORT_HF_TOKENS_FILES + 5)
 
@@ -175,12 +174,11 @@ static enum gt_status folder_write(const struct hf_export *export)
 }
 
 /* ---- putting it in place ---- */
-/* After this the folder is not a model. */
-static enum gt_status config_remove(const char *output)
+static enum gt_status file_remove(const char *output, const char *name)
 {
     char path[FILE_PATH_MAX];
-    TRY(file_join(path, output, CHECKPOINT_CONFIG_NAME));
-    return unlink(path) == 0 || errno == ENOENT ? GT_OK : file_error(path, REMOVE);
+    TRY(file_join(path, output, name));
+    return unlink(path) == 0 || errno == ENOENT ? GT_OK : file_error(path, "remove this file of another model");
 }
 
 static enum gt_status file_publish(const struct hf_export *export, size_t index)
@@ -193,11 +191,9 @@ static enum gt_status file_publish(const struct hf_export *export, size_t index)
     if (export->has_card &&
         (strcmp(file_name(index), EXPORT_CARD_NAME) == 0 || strcmp(file_name(index), EXPORT_CARD_PICTURE) == 0))
         return GT_OK;
-    if (exists && rename(from, to) != 0)
-        return file_error(to, RENAME);
-    if (!exists && unlink(to) != 0 && errno != ENOENT) /* an earlier export's tokenizer does not belong to this model */
-        return file_error(to, REMOVE);
-    return GT_OK;
+    if (!exists) /* an earlier export's tokenizer does not belong to this model */
+        return file_remove(export->options->output, file_name(index));
+    return rename(from, to) == 0 ? GT_OK : file_error(to, RENAME);
 }
 
 /* The syncs preserve this order across a power loss. */
@@ -219,7 +215,7 @@ static enum gt_status folder_publish(const struct hf_export *export)
             return file_error(output, RENAME);
         return file_sync_name(export->aside); /* it had the same parent, and does not end in a slash */
     }
-    TRY(config_remove(output));
+    TRY(file_remove(output, CHECKPOINT_CONFIG_NAME)); /* now the folder is not a model */
     enum gt_status status = files_publish(export);
     if (status != GT_OK)
         log_warning("%s: may now hold files of two models and has no " CHECKPOINT_CONFIG_NAME "; repeat the export",

@@ -49,21 +49,6 @@ static bool is_mask(const char *name)
     return digits > 0 && (strcmp(rest, ".attn.bias") == 0 || strcmp(rest, ".attn.masked_bias") == 0);
 }
 
-/* Checks the tensors of the file that are not in the layout. */
-static enum gt_status unknown_check(const struct safetensors *file, const struct model_config *config,
-                                    const bool *known)
-{
-    for (size_t i = 0; i < file->count; i++) {
-        const char *name = file->tensors[i].name;
-        const size_t skip = strncmp(name, HF_PREFIX, sizeof HF_PREFIX - 1) == 0 ? sizeof HF_PREFIX - 1 : 0;
-        if (known[i] || strcmp(name, "lm_head.weight") == 0 || is_mask(name + skip))
-            continue;
-        log_error("%s: tensor %s does not belong to a model of %d layers", file->path, name, config->n_layer);
-        return GT_DATA;
-    }
-    return GT_OK;
-}
-
 enum gt_status hf_layout_check(const struct safetensors *file, const struct model_config *config)
 {
     bool known[SAFETENSORS_TENSORS_MAX] = {false};
@@ -75,5 +60,13 @@ enum gt_status hf_layout_check(const struct safetensors *file, const struct mode
         TRY(hf_layout_find(file, &tensor, &index));
         known[index] = true;
     }
-    return unknown_check(file, config, known);
+    for (size_t i = 0; i < file->count; i++) {
+        const char *name = file->tensors[i].name;
+        const size_t skip = strncmp(name, HF_PREFIX, sizeof HF_PREFIX - 1) == 0 ? sizeof HF_PREFIX - 1 : 0;
+        if (known[i] || strcmp(name, "lm_head.weight") == 0 || is_mask(name + skip))
+            continue;
+        log_error("%s: tensor %s does not belong to a model of %d layers", file->path, name, config->n_layer);
+        return GT_DATA;
+    }
+    return GT_OK;
 }

@@ -33,7 +33,7 @@ struct nanogpt {
 };
 
 /* Opens the checkpoint at `path`.  Tensor names may begin with "_orig_mod.", which torch.compile adds.  Peak memory:
- * the pickle and its tables, about 1 MiB for 124M parameters, and the archive's directory.  Errors: GT_IO,
+ * the pickle's values, a few MiB for 124M parameters, and the archive's directory.  Errors: GT_IO,
  * GT_NO_MEMORY, GT_DATA, GT_UNSUPPORTED; one line that names file and tensor or field. */
 enum gt_status nanogpt_open(struct hostmem *mem, const char *path, bool with_optimizer, struct nanogpt *out);
 /* Releases the objects that the fields own.  Accepts a zeroed struct. */

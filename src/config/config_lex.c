@@ -1,8 +1,8 @@
 /* The lexer of the configuration language.
  *
  * It scans the text once and never reads past `count`; a zero byte is an error like any other stray byte.  Numbers are
- * copied to a small buffer, judged by regular expressions and converted without their underscores.  String prefixes (f'', b'', r''), imaginary
- * numbers and names outside ASCII are rejected: nanoGPT's files do not use them.
+ * copied to a small buffer, judged by regular expressions and converted without their underscores.  String prefixes
+ * (f'', b'', r''), imaginary numbers and names outside ASCII are rejected: nanoGPT's files do not use them.
  */
 #include "config/config_lex.h"
 
@@ -206,14 +206,6 @@ static void put_byte(struct config_lex *lex, unsigned byte)
         lex->pool_full = true;
 }
 
-static void put_code_point(struct config_lex *lex, uint32_t code)
-{
-    int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-    put_byte(lex, (more > 0 ? 0xFF00u >> (more + 1) & 0xFF : 0) | code >> 6 * more);
-    while (more-- > 0)
-        put_byte(lex, 0x80 | (code >> 6 * more & 63));
-}
-
 /* Reads the digits of \xHH, \uHHHH, \UHHHHHHHH or \OOO.  Returns NULL, or an error message. */
 static const char *string_number(struct config_lex *lex, int base, int count_min, int count_max)
 {
@@ -225,7 +217,10 @@ static const char *string_number(struct config_lex *lex, int base, int count_min
         return "an escape in this string lacks digits";
     if (code == 0 || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
         return "an escape in this string names no usable character";
-    put_code_point(lex, code);
+    int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3; /* bytes of UTF-8 */
+    put_byte(lex, (more > 0 ? 0xFF00u >> (more + 1) & 0xFF : 0) | code >> 6 * more);
+    while (more-- > 0)
+        put_byte(lex, 0x80 | (code >> 6 * more & 63));
     return NULL;
 }
 

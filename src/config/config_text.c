@@ -70,31 +70,22 @@ enum gt_status config_memory_budget(const struct config *config, uint64_t total_
     return GT_OK;
 }
 
-/* Parses one point.  Returns the number of characters read, or 0 if `text` does not begin with a valid point. */
-static int point_read(const char *text, int64_t *iter, struct config_band *band)
-{
-    int length = 0;
-    if (sscanf(text, POINT_FORMAT, iter, &band->low, &band->high, &length) != 3 || length == 0 ||
-        !(band->low > 0.0 && band->low < band->high) || (text[length] != '\0' && text[length] != ' '))
-        return 0;
-    return length + (text[length] == ' ');
-}
-
 bool config_expected_losses(const struct config *config, int64_t iter, struct config_band *out)
 {
     const char *text = config->expected_losses;
     bool found = false;
     while (*text != '\0') {
         int64_t at;
+        int length = 0;
         struct config_band band;
-        const int length = point_read(text, &at, &band);
-        if (length == 0)
+        if (sscanf(text, POINT_FORMAT, &at, &band.low, &band.high, &length) != 3 || length == 0 ||
+            !(band.low > 0.0 && band.low < band.high) || (text[length] != '\0' && text[length] != ' '))
             return false;
         if (at == iter) {
             *out = band;
             found = true;
         }
-        text += length;
+        text += length + (text[length] == ' ');
     }
     return iter < 0 || found;
 }

@@ -78,41 +78,22 @@ static const char *int_binary(enum config_operator op, int64_t a, int64_t b, int
     return fits ? NULL : too_large;
 }
 
-static double real_modulo(double a, double b)
-{
-    double remainder = fmod(a, b);
-    if (remainder != 0.0 && (remainder < 0.0) != (b < 0.0))
-        remainder += b;
-    return remainder;
-}
-
-static double real_apply(enum config_operator op, double a, double b)
-{
-    switch (op) {
-    case CONFIG_OPERATOR_ADD:
-        return a + b;
-    case CONFIG_OPERATOR_SUBTRACT:
-        return a - b;
-    case CONFIG_OPERATOR_MULTIPLY:
-        return a * b;
-    case CONFIG_OPERATOR_DIVIDE:
-        return a / b;
-    case CONFIG_OPERATOR_FLOOR_DIVIDE:
-        return floor((a - real_modulo(a, b)) / b + 0.5);
-    case CONFIG_OPERATOR_MODULO:
-        return real_modulo(a, b);
-    default:
-        return pow(a, b);
-    }
-}
-
 static const char *real_binary(enum config_operator op, double a, double b, double *out)
 {
     const bool divides =
         op == CONFIG_OPERATOR_DIVIDE || op == CONFIG_OPERATOR_FLOOR_DIVIDE || op == CONFIG_OPERATOR_MODULO;
     if (b == 0.0 && divides)
         return zero_divisor;
-    *out = real_apply(op, a, b);
+    double modulo = divides ? fmod(a, b) : 0.0;
+    if (modulo != 0.0 && (modulo < 0.0) != (b < 0.0))
+        modulo += b;
+    *out = op == CONFIG_OPERATOR_ADD            ? a + b
+           : op == CONFIG_OPERATOR_SUBTRACT     ? a - b
+           : op == CONFIG_OPERATOR_MULTIPLY     ? a * b
+           : op == CONFIG_OPERATOR_DIVIDE       ? a / b
+           : op == CONFIG_OPERATOR_FLOOR_DIVIDE ? floor((a - modulo) / b + 0.5)
+           : op == CONFIG_OPERATOR_MODULO       ? modulo
+                                                : pow(a, b);
     return isfinite(*out) ? NULL : "the result is not a finite number";
 }
 

@@ -193,31 +193,22 @@ void graph_ranges(const struct graph *graph, int32_t program, struct tensor_rang
         ranges[t] = ranges[graph_storage(graph, t)];
 }
 
-/* Sets made[storage] for each storage that a forward op of the program writes. */
-static void forward_made(const struct graph *graph, const struct program *program, bool *made)
-{
-    for (int32_t i = 0; i < program->count; i++) {
-        const struct op *op = &program->ops[i];
-        for (int32_t s = 0; op->pass == PASS_FORWARD && s < op_declaration(op->kind)->operands; s++) {
-            if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_IN)
-                made[graph_storage(graph, op->operand[s])] = true;
-        }
-    }
-}
-
 enum gt_status graph_categorise(struct graph *graph, int32_t program)
 {
     const struct program *p = &graph->programs[program];
-    bool *made;
+    bool *made; /* [tensor_count]: a forward op has written the storage, as it has before a backward op reads it */
     TRY(HOSTMEM_NEW(graph->mem, (size_t)graph->tensor_count, "categories", &made));
-    forward_made(graph, p, made);
     for (int32_t i = 0; i < p->count; i++) {
         const struct op *op = &p->ops[i];
-        for (int32_t s = 0; op->pass == PASS_BACKWARD && s < op_declaration(op->kind)->operands; s++) {
-            if (op->operand[s] == TENSOR_NONE || op_direction(op->kind, &op->attrs, s) == OPERAND_OUT)
+        for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
+            if (op->operand[s] == TENSOR_NONE)
                 continue;
-            int32_t storage = graph_storage(graph, op->operand[s]);
-            if (graph->tensors[storage].category == CATEGORY_TEMPORARY && made[storage])
+            const int32_t storage = graph_storage(graph, op->operand[s]);
+            const enum operand_use direction = op_direction(op->kind, &op->attrs, s);
+            if (op->pass == PASS_FORWARD && direction != OPERAND_IN)
+                made[storage] = true;
+            if (op->pass == PASS_BACKWARD && direction != OPERAND_OUT && made[storage] &&
+                graph->tensors[storage].category == CATEGORY_TEMPORARY)
                 graph->tensors[storage].category = CATEGORY_ACTIVATION;
         }
     }

@@ -68,15 +68,6 @@ static void bench_close(struct bench *bench)
     model_destroy(bench->model);
 }
 
-static bool segments_fit(const struct plan *small, const struct plan *arena)
-{
-    for (int32_t i = 0; i < small->segment_count; i++) {
-        if (i >= arena->segment_count || small->segment[i].size_bytes > arena->segment[i].size_bytes)
-            return false;
-    }
-    return true;
-}
-
 static enum gt_status model_make(struct bench *bench, int32_t rows)
 {
     struct model_options options = *bench->request->options;
@@ -108,9 +99,10 @@ static enum gt_status bench_open(struct bench *bench, int32_t rows)
     enum gt_status status;
     TRY(model_make(bench, rows));
     TRY_GOTO(status, fail, plan_create(bench->mem, bench->model->graph, &arena->options, &bench->plan));
-    status = GT_NO_FIT;
-    if (!segments_fit(bench->plan, arena))
-        goto fail;
+    for (int32_t i = 0; i < bench->plan->segment_count; i++) {
+        if (i >= arena->segment_count || bench->plan->segment[i].size_bytes > arena->segment[i].size_bytes)
+            TRY_GOTO(status, fail, GT_NO_FIT);
+    }
     const struct program *programs = bench->model->graph->programs;
     int32_t train = bench->model->train_first.program, update = bench->model->update.program;
     size_t count = (size_t)programs[train].count + (size_t)programs[update].count;

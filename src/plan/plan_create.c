@@ -267,16 +267,6 @@ static void builder_arrays_destroy(struct plan_builder *builder)
     hostmem_free(builder->mem, builder->ranges);
 }
 
-/* Marks the storages that any program uses. */
-static void touched_mark(struct plan_builder *builder)
-{
-    for (int32_t p = 0; p < builder->graph->program_count; p++) {
-        graph_ranges(builder->graph, p, builder->ranges);
-        for (int32_t t = 0; t < builder->graph->tensor_count; t++)
-            builder->touched[t] = builder->touched[t] || builder->ranges[t].last >= 0;
-    }
-}
-
 static struct address address_of(const struct plan_builder *builder, uint64_t virtual_bytes)
 {
     uint64_t segment = builder->segment_bytes;
@@ -471,7 +461,11 @@ static enum gt_status plan_fill(struct plan *plan, const struct plan_builder *ho
     TRY(sizes_check(&builder));
     enum gt_status status;
     TRY_GOTO(status, destroy_arrays, builder_arrays_create(&builder));
-    touched_mark(&builder);
+    for (int32_t p = 0; p < plan->graph->program_count; p++) {
+        graph_ranges(plan->graph, p, builder.ranges);
+        for (int32_t t = 0; t < plan->graph->tensor_count; t++)
+            builder.touched[t] = builder.touched[t] || builder.ranges[t].last >= 0;
+    }
     TRY_GOTO(status, destroy_arrays, arena_place(&builder));
     if (!how->bound_only) {
         builder.bound_only = false;

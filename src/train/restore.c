@@ -67,26 +67,16 @@ static enum gt_status vocab_from_ids(struct hostmem *mem, const char *folder, in
     return GT_OK;
 }
 
-/* Gets the vocabulary of a dataset from its tokenizer.  Without one, returns 0 if the configuration sets vocab_size,
- * else scans the ids. */
-static enum gt_status dataset_vocab(struct hostmem *mem, const struct config *config, const char *folder, int64_t *out)
-{
-    struct tokenizer *tokenizer = NULL;
-    *out = 0;
-    TRY(tokenizer_open_dataset(mem, folder, &tokenizer));
-    if (tokenizer)
-        *out = tokenizer_vocab_size(tokenizer);
-    else if (config->vocab_size == 0)
-        TRY(vocab_from_ids(mem, folder, out));
-    tokenizer_destroy(tokenizer);
-    return GT_OK;
-}
-
+/* The dataset's tokenizer gives the vocabulary; without one, vocab_size, else the ids. */
 static enum gt_status open_scratch(struct hostmem *mem, struct config *config, const char *folder,
                                    struct model_config *model)
 {
-    int64_t vocab;
-    TRY(dataset_vocab(mem, config, folder, &vocab));
+    struct tokenizer *tokenizer = NULL;
+    TRY(tokenizer_open_dataset(mem, folder, &tokenizer));
+    int64_t vocab = tokenizer ? tokenizer_vocab_size(tokenizer) : 0;
+    tokenizer_destroy(tokenizer);
+    if (vocab == 0 && config->vocab_size == 0)
+        TRY(vocab_from_ids(mem, folder, &vocab));
     if (vocab > 0 && config->vocab_size > 0 && vocab > config->vocab_size) {
         log_error("vocab_size=%" PRId64 " is too small: the tokenizer in %s has %" PRId64 " tokens", config->vocab_size,
                   folder, vocab);

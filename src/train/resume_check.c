@@ -73,21 +73,6 @@ enum gt_status resume_algorithms_choose(struct backend *device, const json_t *pl
     return GT_OK;
 }
 
-/* Returns true when a call that occurs in both has different algorithms.  Calls that only one of the runs has do not
- * count. */
-static bool algorithms_differ(const json_t *before, const json_t *now)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)now, key, value)
-    {
-        const json_t *old = json_object_get(before, key);
-        if (old != NULL && !json_equal(old, value))
-            return true;
-    }
-    return false;
-}
-
 json_t *resume_plan_object(const struct session *session)
 {
     const struct model_options *options = &session->model->options;
@@ -104,14 +89,24 @@ json_t *resume_plan_object(const struct session *session)
     return NULL;
 }
 
-/* Ignores recompute, which changes no bit, and the optimizer and its state format, which restore.c has checked. */
-static bool is_difference(const char *key, const json_t *before, const json_t *now)
+/* Ignores recompute, which changes no bit, and the optimizer and its state format, which restore.c has checked.
+ * Algorithms differ when a call that occurs in both has different ones; calls that only one of the runs has do not
+ * count. */
+static bool is_difference(const char *key, const json_t *before, json_t *now)
 {
+    const char *call;
+    json_t *value;
     if (strcmp(key, "recompute") == 0 || strcmp(key, "state_format") == 0 || strcmp(key, "optimizer") == 0)
         return false;
-    if (strcmp(key, "algorithms") == 0)
-        return algorithms_differ(before, now);
-    return before == NULL || !json_equal(before, now);
+    if (strcmp(key, "algorithms") != 0)
+        return before == NULL || !json_equal(before, now);
+    json_object_foreach(now, call, value)
+    {
+        const json_t *old = json_object_get(before, call);
+        if (old != NULL && !json_equal(old, value))
+            return true;
+    }
+    return false;
 }
 
 /* Appends "KEY was WAS, is IS", truncated to the buffer. */

@@ -145,23 +145,17 @@ enum gt_status saver_save(struct saver *saver, const struct run_state *state)
     return status == GT_OK ? tokens_put(saver, false) : status;
 }
 
-/* Returns the bytes of one checkpoint's tensors.  Headers and JSON are small and left out. */
-static double checkpoint_bytes(const struct model *model)
+enum gt_status saver_room_check(const struct session *session, bool own)
 {
-    double bytes = 0.0;
+    const struct config *config = session->config;
+    const struct model *model = session->model;
+    double each = 0.0; /* of the tensors; headers and JSON are small */
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *p = &model->parameters.at[i];
         const int32_t tensors[] = {model_parameter_home(p), p->m, p->v, p->scales};
         for (size_t k = 0; k < sizeof tensors / sizeof tensors[0]; k++)
-            bytes += tensors[k] != TENSOR_NONE ? (double)graph_tensor_bytes(model->graph, tensors[k]) : 0.0;
+            each += tensors[k] != TENSOR_NONE ? (double)graph_tensor_bytes(model->graph, tensors[k]) : 0.0;
     }
-    return bytes;
-}
-
-enum gt_status saver_room_check(const struct session *session, bool own)
-{
-    const struct config *config = session->config;
-    const double each = checkpoint_bytes(session->model);
     char one[24], all[24], left[24];
     struct statvfs disk;
     /* A file system that does not report its size passes. */

@@ -15,22 +15,16 @@
 
 #define LOOKS_PER_LIMIT 8
 
-/* A late check does not mean that the device was slow: the process was stopped (Ctrl-Z, SIGSTOP) or got no time.
- * Anything beyond an interval is not counted. */
-static void lateness_forgive(struct watchdog *watchdog, int64_t now_ns)
-{
-    const int64_t interval_ns = watchdog->seconds * INT64_C(1000000000) / LOOKS_PER_LIMIT;
-    const int64_t gap_ns = now_ns - watchdog->looked_ns;
-    if (gap_ns > 2 * interval_ns)
-        watchdog->since_ns += gap_ns - interval_ns;
-    watchdog->looked_ns = now_ns;
-}
-
 static void look(void *context)
 {
     struct watchdog *watchdog = context;
-    const int64_t now_ns = clock_monotonic_ns();
-    lateness_forgive(watchdog, now_ns);
+    const int64_t now_ns = clock_monotonic_ns(), gap_ns = now_ns - watchdog->looked_ns;
+    const int64_t interval_ns = watchdog->seconds * INT64_C(1000000000) / LOOKS_PER_LIMIT;
+    /* A late check does not mean that the device was slow: the process was stopped (Ctrl-Z, SIGSTOP) or got no time.
+     * Anything beyond an interval is not counted. */
+    if (gap_ns > 2 * interval_ns)
+        watchdog->since_ns += gap_ns - interval_ns;
+    watchdog->looked_ns = now_ns;
     const char *call = atomic_load(&watchdog->record->call);
     const uint64_t number = atomic_load(&watchdog->record->number);
     if (call == NULL || number != watchdog->number) {

@@ -104,19 +104,19 @@ TEST(impossible_shapes_are_named)
         memcpy((char *)&config + fields[i].offset, &fields[i].value, sizeof(int32_t));
         log_capture_refused(&capture, model_config_check(&config), GT_USAGE, fields[i].words);
     }
+    /* A row of the table of angles must fit the staging buffer. */
+    for (int32_t size = 7; size <= 1 << 21; size += (1 << 21) - 7) {
+        struct model_config config = good;
+        config.position = POSITION_ROPE;
+        config.head_dim = size;
+        log_capture_refused(&capture, model_config_check(&config), GT_USAGE, "head_dim");
+    }
     struct model_config config = good;
     config.dropout = NAN;
     log_capture_refused(&capture, model_config_check(&config), GT_USAGE, "dropout");
     config.n_layer = 0; /* all problems at once */
     ck_assert_int_eq(model_config_check(&config), GT_USAGE);
     ck_assert_int_eq(capture.lines, 2);
-    /* A row of the table of angles must fit the staging buffer. */
-    for (int32_t size = 7; size <= 1 << 21; size += (1 << 21) - 7) {
-        config = good;
-        config.position = POSITION_ROPE;
-        config.head_dim = size;
-        log_capture_refused(&capture, model_config_check(&config), GT_USAGE, "head_dim");
-    }
     log_capture_end();
 }
 

@@ -41,29 +41,13 @@ static enum gt_status rounding_add(struct model *model, int32_t program, bool fi
     return graph_op_add(&pen, OP_GRADIENT_ROUND, &attrs, to->name, operands);
 }
 
-/* Writes the program to `out` with each rounding op of ops[count .. all) moved after the last op of [0, count) that
- * touches its input.  It gets the layer and the loss chunk of the op that it follows.  next[i] is the first rounding op
- * that follows op i, or the next one after rounding op i; 0: none. */
-static void ops_merge(const struct program *program, int32_t count, const int32_t *next, struct op *out)
-{
-    int32_t made = 0;
-    for (int32_t i = 0; i < count; i++) {
-        const struct op *before = &program->ops[i];
-        out[made++] = *before;
-        for (int32_t k = next[i]; k != 0; k = next[k]) {
-            out[made] = program->ops[k];
-            out[made].layer = before->layer;
-            out[made++].chunk = before->chunk;
-        }
-    }
-    assert(made == program->count);
-}
-
+/* Moves each rounding op of ops[count .. all) to just after the last op of [0, count) that touches its input.  It gets
+ * the layer and the loss chunk of the op that it follows. */
 static enum gt_status ops_move(struct graph *graph, int32_t program, int32_t count, const struct tensor_range *ranges)
 {
     struct program *p = &graph->programs[program];
-    struct op *merged;
-    int32_t *next;
+    struct op *merged = NULL;
+    int32_t *next, made = 0; /* next[i]: the first rounding op after op i, the next one after rounding op i; 0: none */
     TRY(HOSTMEM_NEW(graph->mem, (size_t)p->count, "program order", &next));
     for (int32_t k = p->count - 1; k >= count; k--) {
         const int32_t last = ranges[graph_storage(graph, p->ops[k].operand[GRADIENT_ROUND_X])].last;
@@ -71,11 +55,19 @@ static enum gt_status ops_move(struct graph *graph, int32_t program, int32_t cou
         next[last] = k;
     }
     enum gt_status status = HOSTMEM_NEW(graph->mem, (size_t)p->count, "program ops", &merged);
-    if (status == GT_OK) {
-        ops_merge(p, count, next, merged);
-        memcpy(p->ops, merged, (size_t)p->count * sizeof(struct op));
-        hostmem_free(graph->mem, merged);
+    for (int32_t i = 0; i < count && status == GT_OK; i++) {
+        const struct op *before = &p->ops[i];
+        merged[made++] = *before;
+        for (int32_t k = next[i]; k != 0; k = next[k]) {
+            merged[made] = p->ops[k];
+            merged[made].layer = before->layer;
+            merged[made++].chunk = before->chunk;
+        }
     }
+    assert(status != GT_OK || made == p->count);
+    if (status == GT_OK)
+        memcpy(p->ops, merged, (size_t)made * sizeof(struct op));
+    hostmem_free(graph->mem, merged);
     hostmem_free(graph->mem, next);
     return status;
 }

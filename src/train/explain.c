@@ -136,14 +136,6 @@ static void fragments_print(const struct oom_message *message)
 
 /* ---- the tensor ---- */
 
-static void match_print(const struct oom_match *match)
-{
-    char text[24];
-    printf("  %s: %s in %s, %" PRIu64 " B = %s%s\n", match->name, match->size,
-           match->element_bytes == 2 ? "16 bits" : "32 bits", match->bytes, log_bytes(text, (double)match->bytes),
-           match->fits_traceback ? "" : " (the traceback points elsewhere)");
-}
-
 static void no_match_print(const struct oom_message *message, const struct oom_shape *shape)
 {
     if (oom_is_small_segment(message))
@@ -167,8 +159,13 @@ static void tensor_print(const struct oom_message *message, const struct oom_sha
     printf("\nWhich tensor it was, for a batch of %" PRId64 " x %" PRId64 " tokens and a vocabulary of\n%" PRId64
            " (judged by its size: probable, not certain)\n",
            shape->batch, shape->block_size, shape->vocab_size);
-    for (int32_t i = 0; i < count; i++)
-        match_print(&matches[i]);
+    for (int32_t i = 0; i < count; i++) {
+        const struct oom_match *match = &matches[i];
+        char text[24];
+        printf("  %s: %s in %s, %" PRIu64 " B = %s%s\n", match->name, match->size,
+               match->element_bytes == 2 ? "16 bits" : "32 bits", match->bytes, log_bytes(text, (double)match->bytes),
+               match->fits_traceback ? "" : " (the traceback points elsewhere)");
+    }
     if (count == 0)
         no_match_print(message, shape);
     printf("  gpt-train keeps logits for one chunk of tokens at a time (loss_chunk) and never\n"

@@ -20,17 +20,6 @@
 #define NEEDLESS_MAX 256
 #define NEEDLESS_SHARE_MIN 0.01 /* of the time of an update */
 
-static void configuration_text(const struct session *session, char text[static CONFIGURATION_MAX])
-{
-    const struct model_config *model = &session->model->options.config;
-    snprintf(text, CONFIGURATION_MAX,
-             "%.2fM parameters, %" PRId32 " layers, %" PRId32 " heads, %" PRId32 " channels, block %" PRId32
-             ", batch %" PRId64 " x %" PRId64 ", %s",
-             (double)model_parameter_count_no_positions(model) / 1e6, model->n_layer, model->n_head, model->n_embd,
-             model->block_size, session->config->batch_size, session->config->gradient_accumulation_steps,
-             dtype_name(session->device.dtype));
-}
-
 static enum gt_status facts_print(const struct session *session, const struct plan_report_facts *facts, FILE *out)
 {
     if (session->config->compare[0] != '\0') {
@@ -118,7 +107,13 @@ enum gt_status plan_answer(struct session *session, const struct forecast *forec
     struct search_choice choices[SEARCH_CHOICES_MAX], front[SEARCH_FRONT_MAX];
     struct hostmem_counters host;
     char needless[NEEDLESS_MAX];
-    configuration_text(session, configuration);
+    const struct model_config *model = &session->model->options.config;
+    snprintf(configuration, CONFIGURATION_MAX,
+             "%.2fM parameters, %" PRId32 " layers, %" PRId32 " heads, %" PRId32 " channels, block %" PRId32
+             ", batch %" PRId64 " x %" PRId64 ", %s",
+             (double)model_parameter_count_no_positions(model) / 1e6, model->n_layer, model->n_head, model->n_embd,
+             model->block_size, session->config->batch_size, session->config->gradient_accumulation_steps,
+             dtype_name(session->device.dtype));
     struct plan_report_facts facts = {
         .configuration = configuration,
         .state_format = session->model->options.train ? state_format_name(session->model->options.states) : NULL,
@@ -150,16 +145,6 @@ enum gt_status plan_answer(struct session *session, const struct forecast *forec
 
 /* ---- --compare ---- */
 
-/* Returns the first file that set a key. */
-static const char *file_of(const struct config *config)
-{
-    for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
-        if (config->origin[key].source != NULL && config->origin[key].line > 0)
-            return config->origin[key].source;
-    }
-    return "the defaults";
-}
-
 /* Sets *out to the rows of a configuration's plan, which the caller frees. */
 static enum gt_status rows_make(const struct config *config, char **out)
 {
@@ -186,7 +171,10 @@ static const char *word_next(char **row)
 
 static void table_print(const struct config *config, char *a, char *b)
 {
-    printf("%-12s  %-28s  %s\n", "", file_of(config), config->compare);
+    const char *file = NULL; /* the first one that set a key */
+    for (int key = 0; key < CONFIG_KEY_COUNT && file == NULL; key++)
+        file = config->origin[key].line > 0 ? config->origin[key].source : NULL;
+    printf("%-12s  %-28s  %s\n", "", file != NULL ? file : "the defaults", config->compare);
     while (a != NULL && *a != '\0') {
         char *row = strsep(&a, "\n"), *other = strsep(&b, "\n"), change[24] = "";
         const char *label = word_next(&row), *text = word_next(&row), *second;

@@ -119,33 +119,30 @@ void session_rates_correct(struct session *session, double modelled, double meas
 
 /* Time and memory for measuring the rate of products.  On a cpu the products are small, so that two of them keep to the
  * time; a plan, which is printed at once, gets less time than a run.  On a card the products fill the card. */
-struct peak_limits {
+static const struct {
     double seconds;
     uint64_t bytes;
-};
-
-static struct peak_limits peak_limits(const struct session *session, bool is_plan)
-{
-    if (session->device.info.host_memory)
-        return is_plan ? (struct peak_limits){0.02, (uint64_t)4 << 20} : (struct peak_limits){0.06, (uint64_t)16 << 20};
-    return is_plan ? (struct peak_limits){0.05, (uint64_t)128 << 20} : (struct peak_limits){0.15, (uint64_t)512 << 20};
-}
+} peak_limits[2][2] = {/* by host_memory, and whether it is a plan */
+                       {{0.15, (uint64_t)512 << 20}, {0.05, (uint64_t)128 << 20}},
+                       {{0.06, (uint64_t)16 << 20}, {0.02, (uint64_t)4 << 20}}};
 
 /* Returns the memory for timing a plan's products: on a card that others use, at most half of the free memory. */
 static uint64_t scratch_bytes(const struct session *session)
 {
-    const uint64_t most = peak_limits(session, true).bytes, free_bytes = session->device.info.free_bytes;
-    return session->device.info.host_memory || free_bytes == 0 || free_bytes / 2 > most ? most : free_bytes / 2;
+    const bool is_host = session->device.info.host_memory;
+    const uint64_t most = peak_limits[is_host][true].bytes, free_bytes = session->device.info.free_bytes;
+    return is_host || free_bytes == 0 || free_bytes / 2 > most ? most : free_bytes / 2;
 }
 
 static enum gt_status peak_measure(struct session *session, enum dtype dtype, double *out)
 {
     struct backend *device = session->device.backend;
     struct address scratch = {.space = SPACE_DEVICE};
-    const struct peak_limits limits = peak_limits(session, !session->exec);
+    const bool is_plan = session->exec == NULL, is_host = session->device.info.host_memory;
+    const double seconds = peak_limits[is_host][is_plan].seconds;
     const enum gt_status status =
-        session->exec ? exec_peak_flops(session->exec, dtype, limits.bytes, limits.seconds, out)
-                      : backend_peak_flops(device, dtype, scratch, (size_t)scratch_bytes(session), limits.seconds, out);
+        is_plan ? backend_peak_flops(device, dtype, scratch, (size_t)scratch_bytes(session), seconds, out)
+                : exec_peak_flops(session->exec, dtype, peak_limits[is_host][false].bytes, seconds, out);
     if (status == GT_NO_FIT)
         *out = 0.0; /* the arena is too small, so forecasts and mfu do without */
     return status == GT_NO_FIT ? GT_OK : status;

@@ -36,7 +36,6 @@ PLANTED = (
          "CUDA_GROUP", ("attention_cached.cu",)),
         ("tail-of-the-head-plain", r"min\(CUDA_GROUP, head_size - column\)",
          "CUDA_GROUP", ("attention_plain_forward.cu",)),
-        ("first-head-for-all-plain", r"step / place\.tiles :", "0 :", ("attention_plain_backward.cu",)),
         ("queries-before-the-keys", r"KEYS \? place\.own : attention_begin",
          "KEYS ? place.own + OTHER : attention_begin", ("attention_tile_backward.cu",)),
         ("keys-cut-short", r"min\(place\.own \+ OWN, attention\.time\)",
@@ -57,6 +56,7 @@ PLANTED = (
         ("columns-beside", r"32 \* c \+ 4 \* plain_x\(\)\);", "32 * c + 4 * (plain_x() ^ 1));"),
     )),
     ("attention_plain_backward.cu", (
+        ("first-head-for-all", r"step / place\.tiles :", "0 :"),
         ("mask-one-too-few", r"hidden = key > query", "hidden = key >= query"),
         ("no-delta", r" - delta\)", ")"),
         ("delta-one-row-more", "index < rows && lane == 0", "index <= rows && lane == 0"),

@@ -2,8 +2,8 @@
  * masks, and how much shared memory a kernel may use.
  *
  * Forward: a block owns a tile of queries of one head and walks over the keys that they see, from the first query's
- * document on.  Backward: see
- * attention_tile_backward.cu.  Blocks with the most work start first; no block depends on another one's result.
+ * document on.  Backward: see attention_tile_backward.cu.  Blocks with the most work start first; no block depends on
+ * another one's result.
  */
 #ifndef GPT_TRAIN_CUDA_KERNELS_ATTENTION_PLACE_H
 #define GPT_TRAIN_CUDA_KERNELS_ATTENTION_PLACE_H
@@ -97,14 +97,6 @@ DEVICE struct backward_place backward_place_of(const struct cuda_attention &atte
     place.tiles = (end - place.first + OTHER - 1) / OTHER;
     place.heads = KEYS ? attention.heads / attention.kv_heads : 1;
     return place;
-}
-
-/* The head and the first other row of step `step`. */
-template <bool KEYS, int OTHER>
-DEVICE void backward_step_place(const struct backward_place &place, int step, int *out_head, int *out_first)
-{
-    *out_head = KEYS ? place.head * place.heads + step / place.tiles : place.head;
-    *out_first = place.first + step % place.tiles * OTHER;
 }
 
 /* The mask of one head, and the group of eight elements that (query, key) belongs to: see op.h. */

@@ -110,9 +110,8 @@ __global__ void __launch_bounds__(PLAIN_THREADS, BLOCKS_MIN)
     plain_load<D, OWN_ROWS>(own_two, attention, KEYS ? attention.v : attention.dy, place.sample, place.head, place.own,
                             attention.time);
     for (int step = 0; step < place.heads * place.tiles; step++) {
-        int head, other; /* head of the queries, first other row */
-        backward_step_place<KEYS, OTHER>(place, step, &head, &other);
-        const int other_head = KEYS ? head : head / group;
+        const int head = KEYS ? place.head * place.heads + step / place.tiles : place.head; /* of the queries */
+        const int other = place.first + step % place.tiles * OTHER, other_head = KEYS ? head : head / group;
         plain_load<D, OTHER>(other_one, attention, KEYS ? attention.q : attention.k, place.sample, other_head, other,
                              attention.time);
         plain_load<D, OTHER>(other_two, attention, KEYS ? attention.dy : attention.v, place.sample, other_head, other,

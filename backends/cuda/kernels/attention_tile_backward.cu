@@ -24,7 +24,6 @@
 
 #define OTHER_ROWS CUDA_ATTENTION_STEP
 #define OTHER_TILES (OTHER_ROWS / 8) /* accumulators for the scores of 32 rows */
-#define STAGES_MAX 2
 enum pass { BY_QUERIES, BY_KEYS, AT_ONCE };
 template <int PASS> constexpr int pass_warps = PASS == AT_ONCE ? 2 * TILE_WARPS : TILE_WARPS;
 template <int PASS> constexpr int pass_threads = pass_warps<PASS> *WARP_LANES;

@@ -193,9 +193,6 @@ DEVICE void groups_walk(const struct rope_args &args, int64_t first, int64_t str
     }
 }
 
-/* Floats from one team's strip to the next: the teams of a warp are in different banks. */
-#define TEAM_FLOATS(args, lanes) ((args).strip_floats + (lanes))
-
 template <bool GAINS> static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES) rope(struct rope_args args)
 {
     const int64_t teams = WARP_LANES / args.lanes, groups = args.means == 2 ? 3 : args.heads + 2 * args.kv_heads;
@@ -206,7 +203,7 @@ template <bool GAINS> static __global__ void __launch_bounds__(CUDA_ROW_WARPS *W
         DYN_SHARED(float, shared);
         const struct cuda_part rows = cuda_part_of(args.rows, args.parts, blockIdx.x);
         const int64_t team = cuda_warp() * teams + cuda_lane() / args.lanes, strips = cuda_warps() * teams;
-        const int64_t floats = TEAM_FLOATS(args, args.lanes);
+        const int64_t floats = args.strip_floats + args.lanes; /* so that the teams of a warp are in different banks */
         float *out = args.strips + blockIdx.x * args.strip_floats, *all = args.is_shared ? shared : out;
         for (int64_t at = threadIdx.x; at < (args.is_shared ? strips * floats : args.strip_floats); at += blockDim.x)
             all[at] = 0.0f;
@@ -223,35 +220,39 @@ template <bool GAINS> static __global__ void __launch_bounds__(CUDA_ROW_WARPS *W
     }
 }
 
-static struct rope_args rope_args_of(const struct cuda_args *args, bool is_backward)
-{
-    const struct cuda_floats none = {NULL, DTYPE_F32};
-    return {args->operand[ROPE_FORWARD_X],
-            args->operand[ROPE_FORWARD_GAIN],
-            args->operand[ROPE_FORWARD_Y],
-            is_backward ? args->operand[ROPE_BACKWARD_X] : none,
-            CUDA_POINTER(const float, ROPE_FORWARD_TABLE),
-            CUDA_POINTER(const union scalar_word, ROPE_FORWARD_SCALARS),
-            args->workspace,
-            args->rows,
-            args->attrs.time,
-            args->parts,
-            args->strip_floats,
-            (int32_t)args->columns,
-            args->attrs.heads,
-            args->attrs.kv_heads,
-            args->strips,
-            args->threads,
-            args->attrs.epsilon,
-            is_backward,
-            false,
-            args->walk.aligned};
-}
-
+/* With gains a block of the backward has as many warps as have room for their teams' strips in shared memory, or one
+ * that sums in the workspace: its lanes are a single team then. */
 static cudaError_t rope_launch(cudaStream_t stream, const struct cuda_args *args, bool is_backward)
 {
-    return LAUNCH(rope<false>, dim3((unsigned)args->walk.blocks), dim3(CUDA_ROW_WARPS * WARP_LANES), 0, stream,
-                  rope_args_of(args, is_backward));
+    const bool has_strips = is_backward && args->strips > 0;
+    const size_t warp_bytes =
+        (size_t)(WARP_LANES / args->threads * (args->strip_floats + args->threads)) * sizeof(float);
+    const size_t fitting = has_strips ? CUDA_SHARED_DEFAULT_BYTES / warp_bytes : CUDA_ROW_WARPS;
+    const unsigned warps = fitting < CUDA_ROW_WARPS ? (unsigned)fitting : CUDA_ROW_WARPS;
+    const struct rope_args own = {args->operand[ROPE_FORWARD_X],
+                                  args->operand[ROPE_FORWARD_GAIN],
+                                  args->operand[ROPE_FORWARD_Y],
+                                  args->operand[ROPE_BACKWARD_X],
+                                  CUDA_POINTER(const float, ROPE_FORWARD_TABLE),
+                                  CUDA_POINTER(const union scalar_word, ROPE_FORWARD_SCALARS),
+                                  args->workspace,
+                                  args->rows,
+                                  args->attrs.time,
+                                  args->parts,
+                                  args->strip_floats,
+                                  (int32_t)args->columns,
+                                  args->attrs.heads,
+                                  args->attrs.kv_heads,
+                                  args->strips,
+                                  args->threads,
+                                  args->attrs.epsilon,
+                                  is_backward,
+                                  warps > 0,
+                                  args->walk.aligned};
+    if (has_strips)
+        return LAUNCH(rope<true>, dim3((unsigned)args->parts), dim3(WARP_LANES * (warps > 0 ? warps : 1)),
+                      warps * warp_bytes, stream, own);
+    return LAUNCH(rope<false>, dim3((unsigned)args->walk.blocks), dim3(CUDA_ROW_WARPS * WARP_LANES), 0, stream, own);
 }
 
 extern "C" cudaError_t cuda_launch_rope_forward(cudaStream_t stream, const struct cuda_args *args)
@@ -259,17 +260,7 @@ extern "C" cudaError_t cuda_launch_rope_forward(cudaStream_t stream, const struc
     return rope_launch(stream, args, false);
 }
 
-/* With gains a block has as many warps as have room for their teams' strips in shared memory, or one that sums in the
- * workspace: its lanes are a single team then. */
 extern "C" cudaError_t cuda_launch_rope_backward(cudaStream_t stream, const struct cuda_args *args)
 {
-    if (args->strips == 0)
-        return rope_launch(stream, args, true);
-    struct rope_args own = rope_args_of(args, true);
-    const size_t warp_bytes = (size_t)(WARP_LANES / own.lanes * TEAM_FLOATS(own, own.lanes)) * sizeof(float);
-    const size_t fitting = CUDA_SHARED_DEFAULT_BYTES / warp_bytes;
-    const unsigned warps = fitting < CUDA_ROW_WARPS ? (unsigned)fitting : CUDA_ROW_WARPS;
-    own.is_shared = warps > 0;
-    return LAUNCH(rope<true>, dim3((unsigned)args->parts), dim3(WARP_LANES * (warps > 0 ? warps : 1)),
-                  warps * warp_bytes, stream, own);
+    return rope_launch(stream, args, true);
 }

@@ -161,7 +161,7 @@ ALPHABET = alphabet()
 def words(count, seed):
     source = random.Random(seed)
     parts = ["the", " the", "The", " other", "mother", "'s", "'LL", " 12", "345", "6789", ".", ", ", "!!", ".\n", "\n", "\n\n",
-             " \n ", "  ", "\r\n", "\t", "x=1;", "\u00e9t\u00e9", "e\u0301", " \u65e5\u672c", "\u3002", "\U0001f600", "'\u017f"]
+             " \n ", "  ", "\r\n", "\t", "x=1;", "\u00e9t\u00e9", "e\u0301", " \u65e5\u672c", "\u3002", "\U0001f600", "'\u017fx", "'REx"]
     return "".join(source.choice(parts) for _ in range(count))
 
 
@@ -250,7 +250,7 @@ def odd_texts():
     characters = [chr(code) for code in range(0x20000) if unicodedata.category(chr(code)) not in ("Cn", "Cs", "Co")]
     marks = [character for character in characters if unicodedata.combining(character)]
     common = [" ", "  ", "\n", "\r\n", "\t", "\u00a0", "\u3000", "\u0085", "a", "E", "1", "23", "456", "\u0663", "\u00bd", "'", "'s",
-              "'\u017f", "'Re", "\u2019", "!", ".\n", "\u00e9", "e\u0301", "\u212b", "\u0958", "\u1100\u1161\u11a8", "\u65e5", "\U0001f600",
+              "'\u017f", "'\u017fx", "'RE", "x", "\u2019", "!", ".\n", "\u00e9", "e\u0301", "\u212b", "\u0958", "\u1100\u1161\u11a8", "\u65e5", "\U0001f600",
               "<think>", "<think", "</think>", "<|endoftext|>", "the", " other"]
     texts = ["".join(characters[at:at + 48]) for at in range(0, len(characters), 48)]
     for _ in range(2500):
@@ -287,7 +287,7 @@ def test_prepare():
     write("two.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in documents))
     source = random.Random(3)
     # Nothing but newlines after signs to cut at.
-    write("long.txt", "".join(source.choice(["\u65e5\u672c", "the", "12345"]) + source.choice(["\u3002\n", "!\n\n", "x", "\u672c"])
+    write("long.txt", "".join(source.choice(["\u65e5\u672c", "the", "12345"]) + source.choice(["\u3002", ".\n", "!!.\n", "x"])
                               for _ in range(100000)))
     for name in NAMES:
         oracle = plain(name)
@@ -339,7 +339,7 @@ def test_model():
     for name in NAMES:
         oracle = plain(name)
         run(GPT_PREPARE, "--tokenizer=" + name, "--out-dir=data/more", "more.txt")
-        run(GPT_TRAIN, "--dataset=./data/more", "--arch=llama", "--out_dir=out", *small)
+        run(GPT_TRAIN, "--dataset=./data/more", "--arch=" + ("qwen3" if name == "qwen2" else "llama"), "--out_dir=out", *small)
         check_exports(name, oracle)
         for file in ("config.json", "model.safetensors"):
             shutil.copy("out/" + file, name)

@@ -388,9 +388,9 @@ static void samples_write(const struct page *page, const struct run_record *run)
     size_t index;
     json_array_foreach(run->samples, index, sample)
     {
-        fputs("<h3>", page->out);
+        fputs("<h2>Sample of ", page->out);
         svg_escape(page->out, run->name);
-        fprintf(page->out, ", after %" JSON_INTEGER_FORMAT " iterations</h3>\n<pre>",
+        fprintf(page->out, " after %" JSON_INTEGER_FORMAT " iterations</h2>\n<pre>",
                 json_integer_value(json_object_get(sample, "iter")));
         svg_escape(page->out, json_string_value(json_object_get(sample, "sample")));
         fputs("</pre>\n", page->out);
@@ -405,7 +405,7 @@ static const char style[] =
     "@media print{:root{--back:#fff;--ink:#000;--line:#ddd}figure,tr,pre{break-inside:avoid}}"
     "body{margin:0 auto;max-width:1100px;padding:0 16px 32px;font:16px/1.45 system-ui,sans-serif;"
     "background:var(--back);color:var(--ink);overflow-wrap:break-word}"
-    "h1{font-size:1.5em}h2{font-size:1.2em;margin:1.6em 0 .4em}h3{font-size:1em;margin:1em 0 .2em}"
+    "h1{font-size:1.5em}h2{font-size:1.2em;margin:1.6em 0 .4em}"
     ".charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr));gap:20px}"
     "figure{margin:0;min-width:0}svg{display:block;width:100%;height:auto}"
     "svg text{fill:var(--ink);stroke:none}svg line{stroke:var(--line)}g path{fill:none;stroke:currentColor}"
@@ -447,7 +447,6 @@ static void page_draw(const struct page *page, int refresh_s)
     fputs("</div>\n", page->out);
     memory_draw(page);
     settings_write(page);
-    fputs("<h2>Samples</h2>\n", page->out);
     for (size_t r = 0; r < page->count; r++)
         samples_write(page, &page->runs[r]);
     fputs("</body></html>\n", page->out);

@@ -77,6 +77,8 @@ enum gt_status metrics_read(struct metrics_file *file, metrics_line_fn *take, vo
 
 /* ---- records ---- */
 
+#define FACTS_MAX 500 /* no release writes as many */
+
 static const char *const names[RUN_FIELDS] = {"loss", "lr", "grad_norm", "tokens_per_s", "train_loss", "val_loss"};
 
 enum gt_status run_record_open(struct run_record *record, const char *path, const char *name)
@@ -157,6 +159,8 @@ static enum gt_status start_take(struct run_record *record, const json_t *line)
         record->start_time = run_number(line, "time");
         record->start_seconds = isfinite(record->seconds) ? record->seconds : 0.0;
     }
+    if (json_object_size(record->facts) > FACTS_MAX)
+        return GT_OK;
     const int failed = json_object_update(record->facts, (json_t *)line) ||
                        (json_is_object(keys) && json_object_update(record->facts, keys));
     return failed ? GT_NO_MEMORY : GT_OK;

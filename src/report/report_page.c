@@ -328,12 +328,14 @@ static void runs_write(const struct page *page)
         number_write(page, "%.4f", run->best);
         number_write(page, "%.0f", isfinite(run->best) ? (double)run->best_iter : (double)NAN);
         measured_write(page, run);
-        snprintf(text, sizeof text, "%" PRId64 " start%s; %" PRId64 " record%s per point", run->starts,
-                 run->starts == 1 ? "" : "s", run->series[0].stride, run->series[0].stride == 1 ? "" : "s");
+        snprintf(text, sizeof text, "%" PRId64 " record%s per point", run->series[0].stride,
+                 run->series[0].stride == 1 ? "" : "s");
         cell_write(page, text);
         if (run->file.unreadable > 0 || run->file.torn)
             fprintf(page->out, "; left out: %" PRId64 " unreadable line%s%s", run->file.unreadable,
                     run->file.unreadable == 1 ? "" : "s", run->file.torn ? ", half a line at the end" : "");
+        if (run->starts > 1)
+            fprintf(page->out, "; %" PRId64 " starts", run->starts);
         fputs("\n", page->out);
     }
     fputs("</table></div>\n", page->out);

@@ -405,29 +405,32 @@ static enum gt_status chat_open(struct sample *sample)
     return GT_OK;
 }
 
-/* Gives the generator what the user says, after `used` tokens; *out_used is 0 if it is too long for the context. */
-static enum gt_status turn_begin(struct sample *sample, int64_t used, int64_t *out_used)
+/* Gives the generator what the user says, and adds its tokens to *used, which stays 0 if the context is too short. */
+static enum gt_status turn_begin(struct sample *sample, int64_t *used)
 {
     const struct config *config = sample->config;
     const int64_t block = sample->source.checkpoint->config.block_size;
     const char *system = config_key_was_set(config, CONFIG_KEY_start) ? config->start : "";
     int64_t prompt = block;
-    for (bool fits = false; !fits; used = fits ? used : 0) {
-        const size_t count = chat_turn(sample->chat, used == 0, system, sample->line, sample->turn);
+    for (bool fits = false; !fits;) {
+        const size_t count = chat_turn(sample->chat, *used == 0, system, sample->line, sample->turn);
         TRY(chat_encode(sample->encoder, sample->tokenizer, sample->chat, sample->turn, count, sample->prompt,
                         &sample->prompt_count));
         prompt = (int64_t)sample->prompt_count;
-        fits = used == 0 || used + prompt < block;
+        fits = *used == 0 || *used + prompt < block;
         if (!fits)
             log_note("the conversation fills the %" PRId64 " tokens of block_size and begins anew", block);
+        *used = fits ? *used : 0;
     }
-    *out_used = prompt < block ? used + prompt : 0;
-    if (prompt >= block)
+    if (prompt >= block) {
         log_warning("this message has %" PRId64 " tokens with the template; block_size is %" PRId64, prompt, block);
-    else if (used == 0)
-        return generator_begin(sample->generator, 0, sample->prompt, prompt);
+        return GT_OK;
+    }
+    if (*used == 0)
+        TRY(generator_begin(sample->generator, 0, sample->prompt, prompt));
     else
         generator_extend(sample->generator, sample->prompt, prompt);
+    *used += prompt;
     return GT_OK;
 }
 
@@ -465,10 +468,10 @@ static enum gt_status chat_write(struct sample *sample)
             return GT_IO;
         if (fgets(sample->line, LINE_BYTES_MAX, stdin) == NULL)
             return GT_OK;
-        sample->line[strcspn(sample->line, "\r\n")] = '\0';
+        sample->line[strcspn(sample->line, "\r\n\xff")] = '\0'; /* 0xFF is in no text; see chat_turn() */
         if (sample->line[0] == '\0')
             continue;
-        TRY(turn_begin(sample, used, &used));
+        TRY(turn_begin(sample, &used));
         if (used > 0)
             TRY(answer_write(sample, &used));
     }

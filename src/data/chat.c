@@ -128,6 +128,18 @@ static void append_role(const struct template *template, char *out, size_t *coun
     append_text(out, count, template->after);
 }
 
+static void append_message(const struct template *template, char *out, size_t *count, const char *role,
+                           const char *text, size_t length)
+{
+    const size_t marks = strcmp(role, "assistant") == 0 ? 2 : 0;
+    append_role(template, out, count, role);
+    append(out, count, (const char[]){MARK[0], MARK_COUNT}, marks);
+    append(out, count, text, length);
+    append_text(out, count, template->end);
+    append(out, count, (const char[]){MARK[0], MARK_IGNORE}, marks);
+    append_text(out, count, template->tail);
+}
+
 /* Returns what is wrong with a message, or NULL. */
 static const char *message_fault(const char *role, const json_t *content)
 {
@@ -153,14 +165,8 @@ bool chat_render(enum chat_kind kind, const json_t *messages, char *out, size_t 
             snprintf(reason, reason_bytes, "message %zu %s", i + 1, fault);
             return false;
         }
-        const bool is_answer = role[0] == 'a';
-        answers += is_answer;
-        append_role(template, out, &count, role);
-        append(out, &count, (const char[]){MARK[0], MARK_COUNT}, is_answer ? 2 : 0);
-        append(out, &count, json_string_value(content), json_string_length(content));
-        append_text(out, &count, template->end);
-        append(out, &count, (const char[]){MARK[0], MARK_IGNORE}, is_answer ? 2 : 0);
-        append_text(out, &count, template->tail);
+        answers += role[0] == 'a';
+        append_message(template, out, &count, role, json_string_value(content), json_string_length(content));
     }
     append(out, &count, (const char[]){MARK[0], MARK_END_OF_TEXT}, 2);
     *out_count = count;
@@ -169,25 +175,14 @@ bool chat_render(enum chat_kind kind, const json_t *messages, char *out, size_t 
     return answers > 0;
 }
 
-/* Appends a message from outside, which may have any bytes. */
-static void append_message(const struct template *template, char *out, size_t *count, const char *role,
-                           const char *text)
-{
-    append_role(template, out, count, role);
-    for (; *text != '\0'; text++)
-        append(out, count, text, *text != MARK[0]);
-    append_text(out, count, template->end);
-    append_text(out, count, template->tail);
-}
-
 size_t chat_turn(enum chat_kind kind, bool first, const char *system, const char *text, char *out)
 {
     const struct template *template = &templates[kind];
     size_t count = 0;
     append_text(out, &count, first ? template->begin : template->tail);
     if (first && system[0] != '\0')
-        append_message(template, out, &count, "system", system);
-    append_message(template, out, &count, "user", text);
+        append_message(template, out, &count, "system", system, strlen(system));
+    append_message(template, out, &count, "user", text, strlen(text));
     append_role(template, out, &count, "assistant");
     return count;
 }

@@ -42,8 +42,8 @@ enum gt_status chat_check(const struct tokenizer *tokenizer, enum chat_kind kind
 bool chat_render(enum chat_kind kind, const json_t *messages, char *out, size_t *out_count, char *reason,
                  size_t reason_bytes);
 /* Renders what the user says and the beginning of the answer, after an answer; or, with `first`, at the beginning of a
- * conversation, after the system's message, unless it is empty.  Returns the length, at most that of both texts and
- * CHAT_TURN_BYTES. */
+ * conversation, after the system's message, unless it is empty.  Neither text has a byte 0xFF.  Returns the length, at
+ * most that of both texts and CHAT_TURN_BYTES. */
 size_t chat_turn(enum chat_kind kind, bool first, const char *system, const char *text, char *out);
 
 /* A part of rendered text: a run of text, or a mark. */

@@ -488,8 +488,10 @@ int64_t token_source_mask(const struct token_source *source, int64_t position, i
 {
     const char *mask = source->shards[0].mask; /* tokens with a mask are one file */
     int64_t counted = 0;
+    if (mask == NULL)
+        return count;
     for (int64_t at = position; at < position + count; at++) {
-        const bool counts = mask == NULL || (mask[TOKEN_MASK_HEADER_BYTES + at / 8] >> at % 8 & 1) != 0;
+        const bool counts = (mask[TOKEN_MASK_HEADER_BYTES + at / 8] >> at % 8 & 1) != 0;
         counted += counts;
         if (targets != NULL && !counts)
             targets[at - position] = BATCH_TARGET_IGNORED;

@@ -85,7 +85,7 @@ TEST_LOOP(a_conversation_becomes_its_template, 2)
     for (size_t i = 0; i < id_count; i++)
         ends += (ids[i] & ~CHAT_COUNTED) == chat_end(tokenizer);
     ck_assert_int_eq(ends, 2);
-    count = chat_turn(kind, true, "x", "t\xFFhe", text);
+    count = chat_turn(kind, true, "x", "the", text);
     ck_assert_int_eq(chat_encode(encoder, tokenizer, kind, text, count, ids, &id_count), GT_OK);
     decode(tokenizer, ids, id_count, said);
     ck_assert_str_eq(said, prompts[_i]);

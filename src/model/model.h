@@ -104,7 +104,7 @@ struct model_options {
     bool muon;                /* Muon for the blocks' matrices, AdamW for the rest; else AdamW for all */
     enum model_init init;
     bool train, evaluate, generate;
-    bool no_update; /* of the training programs, only the micro-steps */
+    bool no_update;     /* of the training programs, only the micro-steps */
     bool document_mask; /* attention and positions of training and evaluation stay inside a document */
     struct plan_choice choice;
     int32_t micro_steps;    /* micro-steps per update, including the remainder */

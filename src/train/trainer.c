@@ -141,8 +141,8 @@ static enum gt_status run(struct trainer *t, const char *folder)
     TRY(watchdog_start(&t->watchdog, t->mem, session->device.backend, config->out_dir, config->watchdog));
     TRY(device_start(t));
     TRY(resume_check_bits(session, &t->source));
-    /* A checkpoint that an evaluation saved, as all of nanoGPT's are, is the best.  One of ours that a signal saved just
-     * after an evaluation also counts, which costs a second stop some work and no bits. */
+    /* A checkpoint that an evaluation saved, as all of nanoGPT's are, is the best.  One of ours that a signal saved
+     * just after an evaluation also counts, which costs a second stop some work and no bits. */
     if (t->source.own && (t->state.evaluated || t->source.checkpoint->kind == CHECKPOINT_NANOGPT))
         t->best_iter = t->state.iter;
     TRY(weights_load(t));

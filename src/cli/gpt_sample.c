@@ -400,7 +400,8 @@ static enum gt_status chat_open(struct sample *sample)
         return GT_USAGE;
     }
     TRY(tokenizer_encoder_create(sample->mem, sample->tokenizer, &sample->encoder));
-    TRY(hostmem_alloc(sample->mem, sizeof sample->turn, sizeof(int32_t), "prompt", &array));
+    const size_t most = sizeof sample->turn * tokenizer_pipeline(sample->tokenizer)->growth;
+    TRY(hostmem_alloc(sample->mem, most, sizeof(int32_t), "prompt", &array));
     sample->prompt = array;
     return GT_OK;
 }

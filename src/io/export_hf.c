@@ -114,8 +114,8 @@ static enum gt_status model_write(const struct hf_export *export)
                                               .describe = tensor_describe,
                                               .fill = tensor_fill};
     TRY(file_join(path, export->aside, CHECKPOINT_MODEL_NAME));
-    /* As many elements as the buffer into which they are read; 16-bit ones use half of this buffer. */
-    const size_t staging_bytes = EXPORT_VALUES * dtype_size_bytes(export->options->dtype);
+    /* As many elements as are read at a time; 16-bit ones use half of this buffer. */
+    const size_t staging_bytes = export->weights->capacity * dtype_size_bytes(export->options->dtype);
     return safetensors_write(path, &source, export->weights->turned, staging_bytes, &result);
 }
 

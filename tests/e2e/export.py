@@ -622,13 +622,13 @@ def check_no_tokenizer():
 # ---- memory ----
 
 def make_large(folder):
-    """50 million zero parameters: a sparse file."""
-    config = {"model_type": "gpt2", "vocab_size": 50000, "n_positions": 512, "n_embd": 512, "n_layer": 8, "n_head": 8}
-    shapes = {"wte.weight": [50000, 512], "wpe.weight": [512, 512], "ln_f.weight": [512], "ln_f.bias": [512]}
-    block = {"ln_1.weight": [512], "ln_1.bias": [512], "attn.c_attn.weight": [512, 1536], "attn.c_attn.bias": [1536],
-             "attn.c_proj.weight": [512, 512], "attn.c_proj.bias": [512], "ln_2.weight": [512], "ln_2.bias": [512],
-             "mlp.c_fc.weight": [512, 2048], "mlp.c_fc.bias": [2048], "mlp.c_proj.weight": [2048, 512],
-             "mlp.c_proj.bias": [512]}
+    """50 million zero parameters: a sparse file.  The width does not divide the buffers."""
+    config = {"model_type": "gpt2", "vocab_size": 50000, "n_positions": 512, "n_embd": 504, "n_layer": 8, "n_head": 8}
+    shapes = {"wte.weight": [50000, 504], "wpe.weight": [512, 504], "ln_f.weight": [504], "ln_f.bias": [504]}
+    block = {"ln_1.weight": [504], "ln_1.bias": [504], "attn.c_attn.weight": [504, 1512], "attn.c_attn.bias": [1512],
+             "attn.c_proj.weight": [504, 504], "attn.c_proj.bias": [504], "ln_2.weight": [504], "ln_2.bias": [504],
+             "mlp.c_fc.weight": [504, 2016], "mlp.c_fc.bias": [2016], "mlp.c_proj.weight": [2016, 504],
+             "mlp.c_proj.bias": [504]}
     for layer in range(8):
         shapes.update({"h.%d.%s" % (layer, part): shape for part, shape in block.items()})
     os.mkdir(folder)

@@ -5,8 +5,8 @@
 
 PYTHON needs tokenizers and transformers; BUILD needs tests/tools/tokenizer_tool, which `make check` builds.
 
-The text is this machine's translations of programs (the .mo files below /usr/share, which are in some ninety languages
-and thirty scripts), this project's sources, and characters of all scripts mixed at random, with runs of white space,
+The text is this machine's translations of programs (the .mo files below /usr/share; of record 95 languages and some
+twenty-five scripts), this project's sources, and characters of all scripts mixed at random, with runs of white space,
 numbers, contractions and combining marks.  For each model a tokenizer.json with its layout is made: `tokenizers` trains
 the vocabulary with the model's real expression.  Then both sides encode every document; the ids are compared one by one.
 

@@ -138,9 +138,11 @@ static enum gt_status configs_write(const struct hf_export *export)
     const int32_t bos = tokenizer_pipeline(tokenizer)->bos, begin = bos >= 0 ? bos : eot;
     TRY(hf_config_make(&checkpoint->config, begin >= 0 ? begin : checkpoint->bos_token,
                        end >= 0 ? end : checkpoint->eos_token, &config));
-    generation =
-        json_pack("{s:b, s:O, s:O}", "_from_model_config", 1, "bos_token_id", json_object_get(config, "bos_token_id"),
-                  "eos_token_id", json_object_get(config, "eos_token_id"));
+    /* The vocabulary may have a template that the text did not use, so both ends stop a sample. */
+    generation = json_pack("{s:b, s:O, s:o}", "_from_model_config", 1, "bos_token_id",
+                           json_object_get(config, "bos_token_id"), "eos_token_id",
+                           end == eot ? json_incref(json_object_get(config, "eos_token_id"))
+                                      : json_pack("[i, i]", (int)end, (int)eot));
     enum gt_status status = GT_OK;
     if (generation == NULL ||
         json_object_set_new(config, "torch_dtype", json_string(dtype_name(export->options->dtype))) != 0) {

@@ -313,10 +313,12 @@ def key(name, number, value):
 
 def check_exports(name, oracle):
     bos = oracle.specials["<|begin_of_text|>" if name == "llama3" else "<|endoftext|>"]
-    eos = oracle.specials["<|end_of_text|>" if name == "llama3" else "<|endoftext|>"]
+    eot = oracle.specials["<|end_of_text|>" if name == "llama3" else "<|endoftext|>"]
+    eos = oracle.specials.get("<|im_end|>", eot)  # of the chat template that the vocabulary has
     check(same_file(name, "out/tokenizer.json"), name + ": out_dir has the tokenizer.json that was read")
     run(GPT_EXPORT, "--format=hf", "hf")
     config, words_of = read_json("hf/config.json"), read_json("hf/tokenizer_config.json")
+    check(read_json("hf/generation_config.json")["eos_token_id"] == (eos if eos == eot else [eos, eot]), name + ": where samples end")
     check(same_file(name, "hf/tokenizer.json") and (config["bos_token_id"], config["eos_token_id"]) == (bos, eos) and
           (oracle.specials[words_of["bos_token"]], oracle.specials[words_of["eos_token"]]) == (bos, eos) and
           not os.path.exists("hf/vocab.json"), name + ": exported folder")

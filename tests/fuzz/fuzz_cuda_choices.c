@@ -25,7 +25,7 @@ static void check_rate(double rate)
 
 static void check_rates(void)
 {
-    struct plan_rates rates = plan_rates_of_peak(1e9);
+    struct plan_rates rates = plan_rates_of_peaks(1e9, 1e9);
     const struct plan_timed timed = plan_rates_time(&rates, timing, (size_t)choices.count);
     FUZZ_CHECK(timed.gemm_classes <= PLAN_GEMM_CLASSES && timed.kinds <= OP_KIND_COUNT);
     for (int kind = 0; kind < OP_KIND_COUNT; kind++) {

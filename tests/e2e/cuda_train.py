@@ -3,7 +3,8 @@
 
   parity    twenty steps in float32, bfloat16 and float16, with dropout and biases, have the cpu backend's losses and
             norms
-  orders    descending and random thread orders leave the bytes of the ascending one
+  orders    descending and random thread orders leave the bytes of the ascending one, as attention's gradients at
+            once do
   tf32      is used on request, and is close to float32
   resume    a run that was stopped and resumed leaves the bytes of the uninterrupted one
   named     a checkpoint names the algorithms of its programs' products, but not of the products that measure the
@@ -23,6 +24,7 @@ from cuda_common import DATA, GPT_SAMPLE_CUDA, GPT_TRAIN_CUDA, Run, TINY, checkp
 
 SIDES_MAX = 24  # of the products that measure the device, a time-dependent number; four steps have hundreds
 DTYPES = ("float32", "bfloat16", "float16")
+FEW = "86x2:12g:Two multiprocessors"  # have heads enough for attention's gradients at once
 # Relative bounds of a loss and a norm.  The first step differs only by the order of sums; Adam then moves every weight
 # by about the learning rate whatever its gradient's size, so that differences grow with the steps.
 BOUNDS = {"float32": (1e-5, 1e-4), "bfloat16": (1e-3, 1e-2), "float16": (2e-4, 2e-3)}
@@ -61,6 +63,10 @@ def orders():
         files[order] = checkpoint("order-" + order)
         check(len(files[order]) >= 2, f"{order}: no checkpoint")
         check(files[order] == files["asc"], f"{order}: other bytes than in ascending order")
+    good(train("order-once", *arguments, DEVICES=FEW))
+    check(checkpoint("order-once") == files["asc"], "attention's gradients at once: other bytes than in two passes")
+    named = [read_json(f"order-{name}/trainer_state.json")["plan"]["algorithms"] for name in ("asc", "once")]
+    check(named[0] != named[1], "attention's gradients are computed in two passes on two multiprocessors")
 
 
 def resume():
@@ -68,7 +74,7 @@ def resume():
         common = ["--backend=cuda", f"--dtype={dtype}", "--eval_interval=4", "--dropout=0.1", "--lr_decay_iters=12"]
         for out, arguments in (("whole", ["--max_iters=11"]), ("parts", ["--max_iters=5"]),
                                ("parts", ["--init_from=resume", "--max_iters=11"])):
-            good(train(f"{out}-{dtype}", *arguments, *common))
+            good(train(f"{out}-{dtype}", *arguments, *common, DEVICES=FEW))
         whole, parts = checkpoint("whole-" + dtype), checkpoint("parts-" + dtype)
         check(len(whole) >= 2 and whole == parts, f"{dtype}: a resumed run leaves other bytes")
 

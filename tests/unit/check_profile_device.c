@@ -80,10 +80,10 @@ TEST(workspaces_are_capped)
     ck_assert_uint_eq(device->ops->workspace_bytes(device, &call), 4);
     call = gemm_call(64, 32, 512, DTYPE_F32);
     ck_assert_uint_eq(device->ops->workspace_bytes(device, &call), 64 * 32 * 4 * 3);
-    call = (struct op_call){.kind = OP_ATTENTION_BACKWARD};
+    call = (struct op_call){.kind = OP_ATTENTION_BACKWARD, .attrs = {.time = 32, .heads = 3}};
     call.operand[ATTENTION_BACKWARD_Y] = (struct operand){.present = true, .rank = 2, .dims = {64, 48}};
     call.operand[ATTENTION_BACKWARD_LSE] = (struct operand){.present = true, .rank = 3, .dims = {2, 3, 32}};
-    ck_assert_uint_eq(device->ops->workspace_bytes(device, &call), (64 * 48 + 2 * 3 * 32) * 4);
+    ck_assert_uint_eq(device->ops->workspace_bytes(device, &call), (64 * 3 * 32 + 2 * 3 * 32) * 4);
     call = (struct op_call){.kind = OP_RESIDUAL};
     ck_assert_uint_eq(device->ops->workspace_bytes(device, &call), 0);
     device->ops->close(device);

@@ -194,11 +194,12 @@ DEVICE void moments_store(const struct adamw_lean_args &args, const struct cuda_
     }
 }
 
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS)
+/* Three blocks on a multiprocessor, by registers: the compiler would aim at two, or at four and spill. */
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS, 3)
     adamw_lean(struct cuda_tensors<struct adamw_lean_args> tensors)
 {
     unsigned block;
-    const struct adamw_lean_args args = cuda_tensor_find(tensors, &block);
+    const struct adamw_lean_args &args = cuda_tensor_find(tensors, &block);
     const struct cuda_adamw_factors factors = cuda_adamw_factors_make(args.step);
     if (factors.skip)
         return;

@@ -193,7 +193,9 @@ DEVICE void groups_walk(const struct rope_args &args, int64_t first, int64_t str
     }
 }
 
-template <bool GAINS> static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES) rope(struct rope_args args)
+/* Two blocks on a multiprocessor, by registers; otherwise the compiler aims at more, and spills. */
+template <bool GAINS>
+static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES, 2) rope(struct rope_args args)
 {
     const int64_t teams = WARP_LANES / args.lanes, groups = args.means == 2 ? 3 : args.heads + 2 * args.kv_heads;
     if constexpr (!GAINS) {

@@ -249,12 +249,6 @@ static const char *string_escape(struct config_lex *lex)
     return NULL;
 }
 
-/* Returns true at the closing quotes. */
-static bool string_closes(const struct config_lex *lex, char quote, bool triple)
-{
-    return peek(lex, 0) == quote && (!triple || (peek(lex, 1) == quote && peek(lex, 2) == quote));
-}
-
 /* Reads one character of a string.  Returns NULL, or an error message. */
 static const char *string_character(struct config_lex *lex, bool triple)
 {
@@ -281,7 +275,8 @@ static void lex_string(struct config_lex *lex, struct config_token *token)
     const char *problem = NULL;
     token->type = CONFIG_TOKEN_STRING;
     lex->position += triple ? 3 : 1;
-    while (problem == NULL && !lex->pool_full && !string_closes(lex, quote, triple))
+    while (problem == NULL && !lex->pool_full &&
+           !(peek(lex, 0) == quote && (!triple || (peek(lex, 1) == quote && peek(lex, 2) == quote))))
         problem = string_character(lex, triple);
     if (problem != NULL || lex->pool_full || lex->pool_used >= lex->pool_size) {
         token_spoil(token, problem != NULL ? problem : "the strings of this file are too long");

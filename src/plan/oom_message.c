@@ -513,13 +513,6 @@ static bool prints_as(const struct oom_message *message, uint64_t bytes)
     return fabs(asked - message->tried.bytes) <= message->tried.slack_bytes;
 }
 
-static bool agrees(const struct row *row, const struct oom_message *message)
-{
-    if (message->stage != OOM_STAGE_UNKNOWN && (row->stages >> message->stage & 1u) == 0)
-        return false;
-    return message->site == OOM_SITE_UNKNOWN || row->site == message->site;
-}
-
 bool oom_is_small_segment(const struct oom_message *message)
 {
     if (!message->tried.known || message->allocator == OOM_CPU || message->allocator == OOM_MPS)
@@ -541,7 +534,9 @@ int32_t oom_match_find(const struct oom_message *message, const struct oom_shape
                 continue;
             if (!row_bytes(&rows[r], shape, element, &bytes) || !prints_as(message, bytes))
                 continue;
-            struct oom_match match = {rows[r].name, rows[r].size, bytes, element, agrees(&rows[r], message)};
+            const bool agrees = (message->stage == OOM_STAGE_UNKNOWN || (rows[r].stages >> message->stage & 1u) != 0) &&
+                                (message->site == OOM_SITE_UNKNOWN || rows[r].site == message->site);
+            struct oom_match match = {rows[r].name, rows[r].size, bytes, element, agrees};
             int32_t at = match.fits_traceback ? agreeing++ : count;
             memmove(&out[at + 1], &out[at], (size_t)(count - at) * sizeof *out);
             out[at] = match;

@@ -411,18 +411,6 @@ static enum gt_status phase_place(struct plan_builder *builder, enum program_pha
     return GT_OK;
 }
 
-/* Gives each view its address within its base. */
-static void views_resolve(struct plan *plan)
-{
-    for (int32_t t = 0; t < plan->tensor_count; t++) {
-        const struct tensor *view = &plan->graph->tensors[t];
-        if (view->base == TENSOR_NONE || plan->tensor[view->base].offset_bytes == PLAN_UNPLACED)
-            continue;
-        plan->tensor[t] = plan->tensor[view->base];
-        plan->tensor[t].offset_bytes += (uint64_t)view->view_offset * dtype_size_bytes(view->dtype);
-    }
-}
-
 static enum gt_status arena_place(struct plan_builder *builder)
 {
     struct plan *plan = builder->plan;
@@ -436,7 +424,13 @@ static enum gt_status arena_place(struct plan_builder *builder)
         TRY(phase_place(builder, (enum program_phase)phase, categories, &peak_bytes, high));
     if (builder->bound_only)
         return GT_OK;
-    views_resolve(plan);
+    for (int32_t t = 0; t < plan->tensor_count; t++) {
+        const struct tensor *view = &plan->graph->tensors[t];
+        if (view->base == TENSOR_NONE || plan->tensor[view->base].offset_bytes == PLAN_UNPLACED)
+            continue;
+        plan->tensor[t] = plan->tensor[view->base];
+        plan->tensor[t].offset_bytes += (uint64_t)view->view_offset * dtype_size_bytes(view->dtype);
+    }
     plan->arena_bytes = plan_high_water_sum(high);
     for (int32_t k = 0; k < BACKEND_SEGMENTS_MAX && high[k] > 0; k++)
         plan->segment[plan->segment_count++] = (struct backend_segment){.space = SPACE_DEVICE, .size_bytes = high[k]};

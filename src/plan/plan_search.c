@@ -550,30 +550,27 @@ static bool is_allowed(const struct search *search, const struct split *split)
            (!request->pin_loss_chunk || choice->loss_chunk_rows == chunk_widest(request, choice->micro_batch));
 }
 
-/* Adds the candidates of a split. */
-static void split_add(struct search *search, const struct split *split)
-{
-    const struct search_request *request = search->request;
-    const int32_t layers = request->options.config.n_layer;
-    const struct mixing none = {.seconds = split->seconds, .peak = split->low};
-    if (!is_allowed(search, split) || split->other_bytes > search->bytes_most || split->fastest > search->seconds_most)
-        return;
-    if (request->pin_recompute)
-        candidate_add(search, candidate_mixed(split, &request->options.choice.recompute, layers));
-    else
-        mixes_add(search, split, RECOMPUTE_FULL, layers, none);
-}
-
 /* Collects the next candidates within the limits, in their order.  The fastest splits come first, because their times
  * rule out most of the others. */
 static void candidates_collect(struct search *search, uint64_t budget)
 {
+    const struct search_request *request = search->request;
+    const int32_t layers = request->options.config.n_layer;
     search->kept_count = 0;
     search->kept_most = search->by_bytes ? KEPT_LEAST : KEPT_MAX;
     search->bytes_most = budget;
     search->seconds_most = INFINITY;
-    for (int32_t i = 0; i < search->memo->split_count; i++)
-        split_add(search, &search->memo->splits[i]);
+    for (int32_t i = 0; i < search->memo->split_count; i++) {
+        const struct split *split = &search->memo->splits[i];
+        const struct mixing none = {.seconds = split->seconds, .peak = split->low};
+        if (!is_allowed(search, split) || split->other_bytes > search->bytes_most ||
+            split->fastest > search->seconds_most)
+            continue;
+        if (request->pin_recompute)
+            candidate_add(search, candidate_mixed(split, &request->options.choice.recompute, layers));
+        else
+            mixes_add(search, split, RECOMPUTE_FULL, layers, none);
+    }
     search->has_last = search->kept_count > 0;
     if (search->has_last)
         search->last = search->kept[search->kept_count - 1];

@@ -258,19 +258,6 @@ static bool program_end(struct replay *replay)
     return true;
 }
 
-static bool program_replay(struct replay *replay)
-{
-    const struct program *program = &replay->graph->programs[replay->program];
-    if (!program_begin(replay))
-        return false;
-    for (replay->op = 0; replay->op < program->count; replay->op++) {
-        if (!op_replay(replay, &program->ops[replay->op]))
-            return false;
-    }
-    replay->op = program->count - 1;
-    return program_end(replay);
-}
-
 static bool address_inside(const struct plan *plan, const char *what, struct address at, uint64_t bytes, uint64_t guard)
 {
     uint64_t alignment = plan->options.alignment_bytes;
@@ -363,8 +350,14 @@ bool plan_verify(const struct plan *plan)
     replay.map.capacity = 4 * (plan->tensor_count + (int32_t)ops) + 4;
     bool good = HOSTMEM_NEW(plan->mem, (size_t)replay.map.capacity, "plan verification", &replay.map.at) == GT_OK &&
                 HOSTMEM_NEW(plan->mem, (size_t)plan->tensor_count, "plan verification", &replay.begun) == GT_OK;
-    for (replay.program = 0; replay.program < plan->program_count && good; replay.program++)
-        good = program_replay(&replay);
+    for (replay.program = 0; replay.program < plan->program_count && good; replay.program++) {
+        const struct program *program = &plan->graph->programs[replay.program];
+        good = program_begin(&replay);
+        for (replay.op = 0; good && replay.op < program->count; replay.op++)
+            good = op_replay(&replay, &program->ops[replay.op]);
+        replay.op = program->count - 1;
+        good = good && program_end(&replay);
+    }
     hostmem_free(plan->mem, replay.begun);
     hostmem_free(plan->mem, replay.map.at);
     return good;

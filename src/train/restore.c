@@ -124,18 +124,6 @@ static json_t *shape_object(const struct config *config, const struct model_conf
     return object;
 }
 
-/* Chooses the context of a model with rotary positions: the one that is set, or as many as usual. */
-static void context_choose(struct config *config, struct model_config *model)
-{
-    const int32_t most = model->max_positions > 0 ? model->max_positions : model->block_size;
-    if (config->origin[CONFIG_KEY_block_size].source == NULL && config->block_size > most)
-        config->block_size = most;
-    if (config->block_size > most)
-        log_warning("block_size=%" PRId64 " is more than the %" PRId32 " positions that the model was made for",
-                    config->block_size, most);
-    model->max_positions = config->block_size > most ? (int32_t)config->block_size : most;
-}
-
 static enum gt_status fill_from_weights(struct config *config, struct model_config *model, const char *source)
 {
     json_t *object = shape_object(config, model);
@@ -146,8 +134,15 @@ static enum gt_status fill_from_weights(struct config *config, struct model_conf
     enum gt_status status = config_from_json(config, object, source);
     json_decref(object);
     TRY(status);
-    if (model->position == POSITION_ROPE)
-        context_choose(config, model);
+    if (model->position == POSITION_ROPE) { /* any context: the one that is set, or as many positions as usual */
+        const int32_t most = model->max_positions > 0 ? model->max_positions : model->block_size;
+        if (config->origin[CONFIG_KEY_block_size].source == NULL && config->block_size > most)
+            config->block_size = most;
+        if (config->block_size > most)
+            log_warning("block_size=%" PRId64 " is more than the %" PRId32 " positions that the model was made for",
+                        config->block_size, most);
+        model->max_positions = config->block_size > most ? (int32_t)config->block_size : most;
+    }
     model->block_size = (int32_t)config->block_size;
     model->dropout = (float)config->dropout;
     return config_check(config);

@@ -1,4 +1,4 @@
-/* Tests of device_profile.c and device_profile_json.c: the table against published figures, names, and refused
+/* Tests of device_profile.c: the table against published figures, names, and refused
  * files. */
 #include "plan/device_profile.h"
 

@@ -1,4 +1,4 @@
-/* Tests of plan/oom_message and plan/oom_match: a table of messages that PyTorch printed over the years, tracebacks,
+/* Tests of plan/oom_message: a table of messages that PyTorch printed over the years, tracebacks,
  * damaged text, and nanoGPT's tensors that the sizes identify. */
 #include "plan/oom_message.h"
 

@@ -1,4 +1,5 @@
-/* Tests of profile_device.c: it has the profile's figures, enforces the caps and plans real models. */
+/* Tests of device_profile.c's backend for planning: it has the profile's figures, enforces the caps and plans real
+ * models. */
 #include "plan/device_profile.h"
 
 #include "model/model.h"

@@ -58,11 +58,9 @@ static void adamw_run(const struct cpu_backend *cpu, const struct op_call *call)
         .first = cpu_floats_of(cpu, call, ADAMW_M),
         .second = cpu_floats_of(cpu, call, ADAMW_V),
     };
-    const union scalar_word *scalars = cpu_operand(cpu, call, ADAMW_SCALARS);
-    const float *corrections = cpu_operand(cpu, call, ADAMW_CORRECTIONS);
-    const int64_t elements = op_elements(call, ADAMW_PARAM), rows = call->operand[ADAMW_CORRECTIONS].dims[0];
+    const int64_t elements = op_elements(call, ADAMW_PARAM);
     struct cpu_adamw_step step;
-    if (!cpu_adamw_step_read(scalars, corrections, rows, &call->attrs, &step))
+    if (!cpu_adamw_step_read(cpu, call, &step))
         return;
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK)

@@ -163,10 +163,8 @@ static void adamw_lean_run(const struct cpu_backend *cpu, const struct op_call *
         .blocks = state_blocks(elements),
     };
     const union scalar_word *scalars = cpu_operand(cpu, call, ADAMW_LEAN_SCALARS);
-    const float *corrections = cpu_operand(cpu, call, ADAMW_LEAN_CORRECTIONS);
-    const int64_t rows = call->operand[ADAMW_LEAN_CORRECTIONS].dims[0];
     struct cpu_adamw_step step;
-    if (!cpu_adamw_step_read(scalars, corrections, rows, &call->attrs, &step))
+    if (!cpu_adamw_step_read(cpu, call, &step))
         return;
     const struct cpu_rounding rounding = cpu_rounding_make(scalars, call->attrs.index_base);
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, elements)))

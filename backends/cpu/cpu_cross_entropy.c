@@ -34,13 +34,6 @@ static double row_exp(float *logits, float largest, int64_t count, bool store)
     return sum;
 }
 
-static void row_scale(float *row, int64_t count, float factor)
-{
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < count; i++)
-        row[i] *= factor;
-}
-
 /* Returns the loss of one row of `width` logits; with `gradient` the row becomes (softmax - onehot) scale. */
 static float row_loss(float *row, int64_t vocab, int64_t width, int32_t target, bool gradient, float scale)
 {
@@ -54,7 +47,10 @@ static float row_loss(float *row, int64_t vocab, int64_t width, int32_t target, 
     const double sum = row_exp(row, largest, vocab, gradient);
     if (gradient) {
         const double share = (double)row[target] / sum;
-        row_scale(row, vocab, (float)((double)scale / sum));
+        const float factor = (float)((double)scale / sum);
+        CPU_OMP(omp simd)
+        for (int64_t i = 0; i < vocab; i++)
+            row[i] *= factor;
         row[target] = (float)((share - 1.0) * (double)scale);
         memset(row + vocab, 0, (size_t)(width - vocab) * sizeof *row);
     }

@@ -16,21 +16,9 @@
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
 
-static bool dtype_is_float(enum dtype dtype)
-{
-    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16;
-}
-
-static bool dtypes_supported(const struct op_call *call)
-{
-    const enum dtype a = call->operand[GEMM_A].dtype, d = call->operand[GEMM_D].dtype;
-    const struct operand *bias = &call->operand[GEMM_BIAS];
-    return dtype_is_float(a) && call->operand[GEMM_B].dtype == a && (d == a || d == DTYPE_F32) &&
-           (!bias->present || dtype_is_float(bias->dtype));
-}
-
 static bool gemm_supports(const struct op_call *call)
 {
+    const enum dtype d = call->operand[GEMM_D].dtype;
     for (int32_t slot = 0; slot < GEMM_OPERANDS; slot++) {
         const struct operand *operand = &call->operand[slot];
         for (int32_t i = 0; operand->present && i < operand->rank; i++) {
@@ -38,7 +26,7 @@ static bool gemm_supports(const struct op_call *call)
                 return false;
         }
     }
-    return dtypes_supported(call);
+    return d == call->operand[GEMM_A].dtype || d == DTYPE_F32;
 }
 
 #define TILE_ROWS_MAX 512
@@ -91,13 +79,6 @@ static double tiles_cost(const struct cpu_gemm_path *path, const struct cpu_gemm
     return (double)size_ceil_div(count, threads) * rows * columns * (1 + path->copy_a / columns + path->copy_b / rows);
 }
 
-static struct cpu_gemm_tile tile_of_pieces(const struct cpu_gemm_path *path, int64_t m, int64_t n, int64_t down,
-                                           int64_t across)
-{
-    return (struct cpu_gemm_tile){.rows = min_i64(cpu_gemm_piece(m, down, TILE_MULTIPLE), m),
-                                  .columns = min_i64(cpu_gemm_piece(n, across, path->columns_multiple), n)};
-}
-
 /* Returns the cheapest of equal tiles.  Tries several numbers of pieces of m, and for each the numbers of pieces of n
  * that give every thread one tile, two, ... */
 static struct cpu_gemm_tile tile_cheapest(const struct cpu_gemm_path *path, const struct cpu_gemm *job, int threads)
@@ -111,7 +92,9 @@ static struct cpu_gemm_tile tile_cheapest(const struct cpu_gemm_path *path, cons
         const int64_t turns = size_ceil_div(down * across_least, threads);
         for (int64_t turn = turns; turn < turns + TURNS_TRIED; turn++) {
             const int64_t across = max_i64(turn * threads / down, across_least);
-            const struct cpu_gemm_tile tile = tile_of_pieces(path, m, n, down, across);
+            const struct cpu_gemm_tile tile = {.rows = min_i64(cpu_gemm_piece(m, down, TILE_MULTIPLE), m),
+                                               .columns =
+                                                   min_i64(cpu_gemm_piece(n, across, path->columns_multiple), n)};
             const int64_t count = size_ceil_div(m, tile.rows) * size_ceil_div(n, tile.columns);
             const double cost = tiles_cost(path, &tile, count, threads);
             if (cost < best_cost) {

@@ -179,13 +179,16 @@ static inline void cpu_elements_run(const struct cpu_backend *cpu, const struct 
     const int32_t inputs = op_declaration(call->kind)->operands - 1;
     const struct cpu_floats result = cpu_floats_of(cpu, call, inputs);
     const int64_t elements = op_elements(call, inputs);
+    struct cpu_floats from[2];
+    for (int32_t slot = 0; slot < inputs; slot++)
+        from[slot] = cpu_floats_of(cpu, call, slot);
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
         float buffer[3][CPU_BLOCK];
         const float *in[2];
         const int64_t count = min_i64(CPU_BLOCK, elements - begin);
         for (int32_t slot = 0; slot < inputs; slot++)
-            in[slot] = cpu_floats_read(cpu_floats_of(cpu, call, slot), begin, count, buffer[slot]);
+            in[slot] = cpu_floats_read(from[slot], begin, count, buffer[slot]);
         float *out = cpu_floats_place(result, begin, buffer[2]);
         compute(&call->attrs, in, out, count);
         cpu_floats_write(result, begin, count, out);

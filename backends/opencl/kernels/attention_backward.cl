@@ -5,8 +5,8 @@
  * The first kernel writes delta to the workspace.  The second computes dk and dv: one group per tile of keys of a
  * key-value head, over all queries at or after it, of all heads that share it.  The third computes dq: one group per
  * tile of queries, over all keys up to it.  Both skip tiles of other documents.  Scores are computed twice, so that
- * every sum has one owner and dq needs no scratch memory.  A group is 8 x 8 work-items.  It owns the wide side of the tile (GT_WIDE rows) and loops over the
- * narrow side (GT_NARROW rows).
+ * every sum has one owner and dq needs no scratch memory.  A group is 8 x 8 work-items.  It owns the wide side of the
+ * tile (GT_WIDE rows) and loops over the narrow side (GT_NARROW rows).
  */
 #if GT_SLICES > 8
 #define GT_WIDE 16
@@ -36,6 +36,24 @@ static void gt_weight(const struct gt_shape *shape, bool visible, float product,
     *weight = p * factor;
     *score_slope = visible ? p * (slope * factor - delta) : 0.0f;
 }
+
+/* Computes `down` by `across` products of q and k, and value_slope of dy and v, per work-item. */
+#define GT_PRODUCTS(down, across)                                                                           \
+    float product[down][across], value_slope[down][across];                                                 \
+    for (int r = 0; r < (down); r++) {                                                                      \
+        for (int c = 0; c < (across); c++)                                                                  \
+            product[r][c] = value_slope[r][c] = 0.0f;                                                       \
+    }                                                                                                       \
+    for (int d = 0; d < size; d++) {                                                                        \
+        for (int c = 0; c < (across); c++) {                                                                \
+            const float right = k[(x + 8 * c) * GT_PITCH + d], right_value = v[(x + 8 * c) * GT_PITCH + d]; \
+            for (int r = 0; r < (down); r++) {                                                              \
+                const int at = (y * (down) + r) * GT_PITCH + d;                                             \
+                product[r][c] = gt_fma(q[at], right, product[r][c]);                                        \
+                value_slope[r][c] = gt_fma(slope[at], right_value, value_slope[r][c]);                      \
+            }                                                                                               \
+        }                                                                                                   \
+    }
 
 /* delta[sample, head, t] = the sum over d of dy y; one work-item per head of a row. */
 __kernel void gt_attention_delta(GT_TENSOR(dy), GT_TENSOR(y), GT_ARRAY(float, delta), int time, int heads, int size)
@@ -105,21 +123,7 @@ gt_attention_backward_keys(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const float, 
         gt_kept_fill(kept, GT_NARROW, GT_WIDE, time, query, key, counter, GT_AT(scalars, GT_SEED_LO),
                      GT_AT(scalars, GT_SEED_HI), threshold);
         GT_SYNC();
-        float product[GT_NARROW_EACH][GT_WIDE_EACH], value_slope[GT_NARROW_EACH][GT_WIDE_EACH];
-        for (int r = 0; r < GT_NARROW_EACH; r++) {
-            for (int c = 0; c < GT_WIDE_EACH; c++)
-                product[r][c] = value_slope[r][c] = 0.0f;
-        }
-        for (int d = 0; d < size; d++) {
-            for (int c = 0; c < GT_WIDE_EACH; c++) {
-                const float right = k[(x + 8 * c) * GT_PITCH + d], right_value = v[(x + 8 * c) * GT_PITCH + d];
-                for (int r = 0; r < GT_NARROW_EACH; r++) {
-                    const int at = (y * GT_NARROW_EACH + r) * GT_PITCH + d;
-                    product[r][c] = gt_fma(q[at], right, product[r][c]);
-                    value_slope[r][c] = gt_fma(slope[at], right_value, value_slope[r][c]);
-                }
-            }
-        }
+        GT_PRODUCTS(GT_NARROW_EACH, GT_WIDE_EACH)
         for (int r = 0; r < GT_NARROW_EACH; r++) {
             for (int c = 0; c < GT_WIDE_EACH; c++) {
                 const int i = y * GT_NARROW_EACH + r, j = x + 8 * c, at = i * (GT_WIDE + 1) + j;
@@ -197,21 +201,7 @@ gt_attention_backward_queries(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const floa
         gt_kept_fill(kept, GT_WIDE, GT_NARROW, time, query, key, counter, GT_AT(scalars, GT_SEED_LO),
                      GT_AT(scalars, GT_SEED_HI), threshold);
         GT_SYNC();
-        float product[GT_WIDE_EACH][GT_NARROW_EACH], value_slope[GT_WIDE_EACH][GT_NARROW_EACH];
-        for (int r = 0; r < GT_WIDE_EACH; r++) {
-            for (int c = 0; c < GT_NARROW_EACH; c++)
-                product[r][c] = value_slope[r][c] = 0.0f;
-        }
-        for (int d = 0; d < size; d++) {
-            for (int c = 0; c < GT_NARROW_EACH; c++) {
-                const float right = k[(x + 8 * c) * GT_PITCH + d], right_value = v[(x + 8 * c) * GT_PITCH + d];
-                for (int r = 0; r < GT_WIDE_EACH; r++) {
-                    const int at = (y * GT_WIDE_EACH + r) * GT_PITCH + d;
-                    product[r][c] = gt_fma(q[at], right, product[r][c]);
-                    value_slope[r][c] = gt_fma(slope[at], right_value, value_slope[r][c]);
-                }
-            }
-        }
+        GT_PRODUCTS(GT_WIDE_EACH, GT_NARROW_EACH)
         for (int r = 0; r < GT_WIDE_EACH; r++) {
             for (int c = 0; c < GT_NARROW_EACH; c++) {
                 const int i = y * GT_WIDE_EACH + r, j = x + 8 * c;

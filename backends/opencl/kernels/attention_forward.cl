@@ -4,8 +4,8 @@
  * keys per work-item).  Two work-items per row update the row's maximum and sum, and turn scores into weights.  Weights
  * times values are added to results in registers (4 queries by GT_SLICES columns per work-item).  Tiles beyond the
  * diagonal, and before the first query's document, are skipped, and nothing of size T x T exists.  Keys and values come
- * from rows of qkv or from the cache: either is a tensor, two offsets and two strides.  Dropout applies to the weights that multiply values, not to their
- * sum.
+ * from rows of qkv or from the cache: either is a tensor, two offsets and two strides.  Dropout applies to the weights
+ * that multiply values, not to their sum.
  */
 #define GT_QUERIES 32
 #define GT_EACH (GT_QUERIES / 8)

@@ -1,8 +1,8 @@
 /* gelu: x P(X <= x) by erf, or its tanh form; swiglu: a s(a) b with the logistic function s.
  *
- * One work-item per element of y; gelu's y may be x, its dx may be dy or x.  The normal distribution is computed with the cpu backend's
- * method and coefficients, because a device's erf may be off by 16 units in the last place.  The tanh form is the
- * logistic function of twice the argument, which does not cancel for negative x.
+ * One work-item per element of y; gelu's y may be x, its dx may be dy or x.  The normal distribution is computed with
+ * the cpu backend's method and coefficients, because a device's erf may be off by 16 units in the last place.  The tanh
+ * form is the logistic function of twice the argument, which does not cancel for negative x.
  */
 #define GT_GELU_ERF 0
 #define GT_SQRT_2_OVER_PI 0.797884560802865f

@@ -550,8 +550,8 @@ static bool is_allowed(const struct search *search, const struct split *split)
            (!request->pin_loss_chunk || choice->loss_chunk_rows == chunk_widest(request, choice->micro_batch));
 }
 
-/* Collects the next candidates within the limits, in their order.  The fastest splits come first, because their times
- * rule out most of the others. */
+/* Collects the next candidates within the limits, in their order.  Those with all blocks at one level come first,
+ * because their times rule out most of the others. */
 static void candidates_collect(struct search *search, uint64_t budget)
 {
     const struct search_request *request = search->request;
@@ -560,16 +560,21 @@ static void candidates_collect(struct search *search, uint64_t budget)
     search->kept_most = search->by_bytes ? KEPT_LEAST : KEPT_MAX;
     search->bytes_most = budget;
     search->seconds_most = INFINITY;
-    for (int32_t i = 0; i < search->memo->split_count; i++) {
-        const struct split *split = &search->memo->splits[i];
+    for (int32_t i = 0; i < 2 * search->memo->split_count; i++) {
+        const bool uniform = i < search->memo->split_count;
+        const struct split *split = &search->memo->splits[i % search->memo->split_count];
         const struct mixing none = {.seconds = split->seconds, .peak = split->low};
         if (!is_allowed(search, split) || split->other_bytes > search->bytes_most ||
             split->fastest > search->seconds_most)
             continue;
         if (request->pin_recompute)
             candidate_add(search, candidate_mixed(split, &request->options.choice.recompute, layers));
-        else
+        else if (!uniform)
             mixes_add(search, split, RECOMPUTE_FULL, layers, none);
+        for (int level = RECOMPUTE_NONE; uniform && !request->pin_recompute && level < RECOMPUTE_LEVELS; level++) {
+            const struct recompute_mix mix = recompute_uniform((enum recompute_level)level, layers);
+            candidate_add(search, candidate_mixed(split, &mix, layers));
+        }
     }
     search->has_last = search->kept_count > 0;
     if (search->has_last)

@@ -20,7 +20,7 @@
 #define INVERSE_SQRT_2PI 0.398942280401433f
 #define CUBIC 0.044715f
 #define EXPONENT_MAX 87.0f /* e^87 is finite in fp32 */
-#define SLOPE_MAX 0x1p20f  /* beyond it the slope is 0 or 1 in fp32; the cube of x may be infinite */
+#define SLOPE_MAX 0x1p38f  /* of 2u, at x = 2^20: what it is multiplied with is 0 there; larger ones overflow */
 
 static void fill(const struct op_attrs *attrs, const float *const *in, float *out, int64_t count)
 {
@@ -69,10 +69,10 @@ static void gelu_backward(const struct op_attrs *attrs, const float *const *in, 
     if (attrs->gelu == GELU_TANH) {
         CPU_OMP(omp simd)
         for (int64_t i = 0; i < count; i++) {
-            const float below = x[i] > SLOPE_MAX ? SLOPE_MAX : x[i], a = below < -SLOPE_MAX ? -SLOPE_MAX : below;
-            const float e = tanh_exponential(a), sigmoid = 1.0f / (1.0f + e);
-            const float slope = 2.0f * SQRT_2_OVER_PI * (1.0f + 3.0f * CUBIC * a * a);
-            out[i] = dy[i] * (sigmoid + a * slope * (sigmoid * (e * sigmoid)));
+            const float e = tanh_exponential(x[i]), sigmoid = 1.0f / (1.0f + e);
+            const float whole = 2.0f * SQRT_2_OVER_PI * (1.0f + 3.0f * CUBIC * x[i] * x[i]);
+            const float slope = whole < SLOPE_MAX ? whole : 0.0f;
+            out[i] = dy[i] * (sigmoid + x[i] * slope * (sigmoid * (e * sigmoid)));
         }
         return;
     }

@@ -9,7 +9,7 @@
 #define GT_INVERSE_SQRT_2PI 0.398942280401433f
 #define GT_CUBIC 0.044715f
 #define GT_EXPONENT_MAX 87.0f
-#define GT_SLOPE_MAX 0x1p20f /* beyond it the slope is 0 or 1 in fp32; the cube of x may be infinite */
+#define GT_SLOPE_MAX 0x1p38f /* of 2u, at x = 2^20: what it is multiplied with is 0 there; larger ones overflow */
 
 /* e^(x + low) for x in -107 .. 89 or NaN, and |low| below 0.1. */
 static float gt_exp_bounded(float x, float low)
@@ -92,10 +92,10 @@ __kernel void gt_gelu_backward(GT_TENSOR(dy), GT_TENSOR(x), GT_TENSOR(dx), int k
         const float density = gt_normal(in, &cdf);
         derivative = cdf + in * GT_INVERSE_SQRT_2PI * density;
     } else {
-        const float below = in > GT_SLOPE_MAX ? GT_SLOPE_MAX : in, a = below < -GT_SLOPE_MAX ? -GT_SLOPE_MAX : below;
-        const float e = gt_tanh_exponential(a), sigmoid = 1.0f / (1.0f + e);
-        const float slope = 2.0f * GT_SQRT_2_OVER_PI * (1.0f + 3.0f * GT_CUBIC * a * a);
-        derivative = sigmoid + a * slope * (sigmoid * (e * sigmoid));
+        const float e = gt_tanh_exponential(in), sigmoid = 1.0f / (1.0f + e);
+        const float whole = 2.0f * GT_SQRT_2_OVER_PI * (1.0f + 3.0f * GT_CUBIC * in * in);
+        const float slope = whole < GT_SLOPE_MAX ? whole : 0.0f;
+        derivative = sigmoid + in * slope * (sigmoid * (e * sigmoid));
     }
     GT_STORE(dx, i, GT_LOAD(dy, i) * derivative);
 }

@@ -87,11 +87,12 @@ void config_defaults(struct config *config, enum config_program program)
 #define CONFIG_INT(name, group, value, min, max, programs, flags, help) config->name = value;
 #define CONFIG_REAL(name, group, value, min, max, programs, flags, help) config->name = value;
 #define CONFIG_BOOL(name, group, value, programs, flags, help) config->name = value;
-#define CONFIG_STRING(name, group, value, capacity, programs, flags, help) strcpy(config->name, value);
+#define CONFIG_STRING(name, group, value, capacity, programs, flags, help) \
+    (void)snprintf(config->name, sizeof config->name, "%s", value);
 #define CONFIG_CHOICE(name, group, value, programs, flags, help) config->name = value;
 #include "config/keys.def"
     if (program == CONFIG_SAMPLE) { /* sample.py's own defaults */
-        strcpy(config->init_from, "resume");
+        (void)snprintf(config->init_from, sizeof config->init_from, "resume");
         config->compile = false;
     }
 }

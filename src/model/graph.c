@@ -133,8 +133,11 @@ static enum gt_status made_tensor_add(const struct graph_pen *pen, const struct 
         .base = TENSOR_NONE,
     };
     memcpy(made.dims, operand->dims, sizeof made.dims);
-    char *end = stpncpy(made.name, name, NAME_PART_MAX); /* snprintf() is too slow for the search of a plan */
-    stpcpy(stpcpy(end, "."), op_declaration(call->kind)->operand[slot].name);
+    const char *part = op_declaration(call->kind)->operand[slot].name;
+    size_t end = strnlen(name, NAME_PART_MAX);
+    memcpy(made.name, name, end); /* snprintf() is too slow for the search of a plan */
+    made.name[end++] = '.';
+    memcpy(made.name + end, part, strlen(part) + 1);
     return graph_tensor_add(pen->graph, &made, out);
 }
 

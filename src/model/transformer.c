@@ -51,7 +51,9 @@ static enum gt_status emit(const struct builder *b, enum op_kind kind, const str
 {
     char text[48];
     struct graph_pen pen = b->pen;
-    stpcpy(stpcpy(text, b->prefix), name);
+    const size_t begin = strlen(b->prefix);
+    memcpy(text, b->prefix, begin);
+    memcpy(text + begin, name, strlen(name) + 1);
     enum recompute_class op_class = op_declaration(kind)->recompute;
     if (strcmp(name, QKV_NAME) == 0)
         op_class = RECOMPUTE_CLASS_QKV;

@@ -22,7 +22,7 @@
 #define LOSS_CHUNK_BYTES_CARD ((int64_t)512 << 20)
 #define LOSS_CHUNK_ROWS_STEP 64
 #define LOSS_CHUNKS_MAX 512 /* in a program, unless the user set loss_chunk */
-#define PARTS_FINE 8 /* evaluation batches: divisors up to this grow by one, then by an eighth */
+#define PARTS_FINE 8        /* evaluation batches: divisors up to this grow by one, then by an eighth */
 #define CHUNK_ROWS_LEAST 64
 
 /* A build with --enable-debug puts a guard band behind every tensor. */

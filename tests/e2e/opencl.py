@@ -267,7 +267,7 @@ def limit():
     check(len(plan["segments"]) > 1 and max(plan["segments"]) <= 256 << 20, f"segments: {plan['segments']}")
     out = "limit"
     train(out, *small, POCL_MEMORY_LIMIT="1")
-    steps = metrics(out, "planned_bytes")
+    steps = metrics(out, "allocated_bytes")
     for step in steps:
         check(step["planned_bytes"] == step["allocated_bytes"] == plan["bytes"]["arena"], f"asked for: {step}")
     check(len(steps) == 2, f"{len(steps)} steps inside 1 GiB")

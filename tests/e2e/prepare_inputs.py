@@ -361,7 +361,7 @@ def test_stdin_and_bytes():
     refused("flag_seed", 2, ["--seed=-1"], "--seed=-1", "bad.txt")
     refused("flag_shard", 2, ["--shard-tokens=0"], "--shard-tokens=0", "bad.txt")
     refused("flag_vocab_size", 2, ["--vocab-size"], "--vocab-size=300", "bad.txt")
-    refused("flag_format", 2, ["auto, text, jsonl"], "--format=xml", "bad.txt")
+    refused("flag_format", 2, ["auto, text or jsonl"], "--format=xml", "bad.txt")
     refused("flag_dedup", 2, ["takes no value"], "--dedup=yes", "bad.txt")
 
 

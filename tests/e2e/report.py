@@ -135,7 +135,7 @@ def page():
         check(page_check("odd.html").tags.count("figure") == 5 + (number > 0), f"numbers {values}")
     write("empty/metrics.jsonl", "")
     for words, said in ((["absent"], "no such file"), (["empty"], "no record"), ([], "1 to 16 runs"), (["--output=data", "run"], "is a folder"),
-                        (["--format=csv", "run"], "html, tensorboard"), (["--output=", "run"], "expected a path")):
+                        (["--format=csv", "run"], "html or tensorboard"), (["--output=", "run"], "expected a path")):
         check(said in run(GPT_REPORT, *words, status=2).stderr, f"{words}: not '{said}'")
     with open("long.jsonl", "w", encoding="ascii") as file:
         for at in range(RECORDS):

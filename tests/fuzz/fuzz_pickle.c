@@ -2,6 +2,8 @@
  * it as a meta.pkl, whose ids and characters must be in the same order. */
 #include "io/pickle.h"
 
+#include <string.h>
+
 #include "io/nanogpt.h"
 #include "tests/fuzz/fuzz_common.h"
 

@@ -328,7 +328,7 @@ class Exported:
 
     def found(self):
         """Temporary files cannot be removed from a disk that became read-only."""
-        return {name: text for name, text in everything(self.folder).items() if not name.startswith("hf.tmp-")}
+        return {name: text for name, text in everything(self.folder).items() if not name.startswith("hf.gpt-export.tmp")}
 
     def whole(self):
         """The output stays in place when the last sync fails."""

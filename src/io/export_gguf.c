@@ -100,14 +100,14 @@ static void key_f32(struct head *head, const char *name, double value)
 
 static void key_string(struct head *head, const char *name, const char *text)
 {
-    key(head, name, TYPE_STRING, NULL, 0);
+    key(head, name, TYPE_STRING, "", 0);
     put_string(head, text, strlen(text));
 }
 
 /* Begins an array; the caller then puts `count` elements of `type`. */
 static void key_array(struct head *head, const char *name, enum type type, uint64_t count)
 {
-    key(head, name, TYPE_ARRAY, NULL, 0);
+    key(head, name, TYPE_ARRAY, "", 0);
     put_u32(head, (uint32_t)type);
     put_u64(head, count);
 }

@@ -22,13 +22,11 @@ marks are left out of the mixtures and counted.
 Last, a small model is trained with each: AutoTokenizer of the run's folder and of the folder that gpt-export wrote must give
 the ids of the tokenizer.json that was read, BOS included.
 """
-import array
 import gettext
 import glob
 import json
 import os
 import random
-import struct
 import subprocess
 import sys
 import tempfile
@@ -39,6 +37,7 @@ import tokenizers
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from common import TOP, options_of
+from record_tokens import read_ids, tool, write_records
 
 FAMILY = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 TOOLS = ["<tool_call>", "</tool_call>", "<think>", "</think>"]
@@ -172,19 +171,9 @@ def make(name, texts, vocab_size):
 
 # ---- comparing ----
 def ids_here(options, folder, texts):
-    with open("texts.rec", "wb") as file:
-        for text in map(str.encode, texts):
-            file.write(struct.pack("=I", len(text)) + text)
-    tool = os.path.join(options.build, "tests", "tools", "tokenizer_tool")
-    done = subprocess.run([tool, "encode", folder, "1", "texts.rec", "ids.rec"], stdout=subprocess.PIPE, text=True, check=True)
-    with open("ids.rec", "rb") as file:
-        data = file.read()
-    at, records = 0, []
-    while at < len(data):
-        count = 4 * struct.unpack_from("=I", data, at)[0]
-        records.append(array.array("i", data[at + 4:at + 4 + count]).tolist())
-        at += 4 + count
-    return records, json.loads(done.stdout)["seconds"]
+    write_records("texts.rec", texts)
+    done = tool(options, "encode", folder, 1, "texts.rec", "ids.rec")
+    return read_ids("ids.rec"), done["seconds"]
 
 
 def ids_there(folder, texts):

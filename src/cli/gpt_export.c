@@ -161,11 +161,7 @@ int main(int argc, char **argv)
     program_spin_limit(argv);
     program_begin(PROGRAM);
     enum gt_status status = arguments_read(&arguments, argc, argv);
-    if (status == GT_OK && arguments.help)
-        print_help();
-    else if (status == GT_OK && arguments.version)
-        program_version_print(PROGRAM);
-    else if (status == GT_OK)
+    if (status == GT_OK && !program_answers(PROGRAM, arguments.help, arguments.version, print_help))
         status = export_model(&arguments);
     return program_exit_status(status);
 }

@@ -55,11 +55,7 @@ int main(int argc, char **argv)
     struct arguments arguments = {.tokenizer = "bytes", .spec = {.val_fraction = 0.1, .seed = SEED_DEFAULT}};
     program_begin(PROGRAM);
     enum gt_status status = arguments_read(&arguments, argc, argv);
-    if (status == GT_OK && arguments.help)
-        print_help();
-    else if (status == GT_OK && arguments.version)
-        program_version_print(PROGRAM);
-    else if (status == GT_OK)
+    if (status == GT_OK && !program_answers(PROGRAM, arguments.help, arguments.version, print_help))
         status = prepare_dataset(&arguments);
     return program_exit_status(status);
 }

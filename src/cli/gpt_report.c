@@ -118,11 +118,7 @@ int main(int argc, char **argv)
     const bool is_page = arguments.format == FORMAT_HTML;
     if (!arguments.output)
         arguments.output = is_page ? "report.html" : "tensorboard";
-    if (status == GT_OK && arguments.help)
-        print_help();
-    else if (status == GT_OK && arguments.version)
-        program_version_print(PROGRAM);
-    else if (status == GT_OK)
+    if (status == GT_OK && !program_answers(PROGRAM, arguments.help, arguments.version, print_help))
         status = is_page ? page_write(&arguments) : events_write(&arguments);
     return program_exit_status(status);
 }

@@ -45,6 +45,15 @@ void program_version_print(const char *name)
     printf("%s (gpt-train) %s\nBackends:  %s\nLibraries: %s\n", name, PACKAGE_VERSION, BUILD_BACKENDS, BUILD_LIBRARIES);
 }
 
+bool program_answers(const char *name, bool help, bool version, void (*print_help)(void))
+{
+    if (help)
+        print_help();
+    else if (version)
+        program_version_print(name);
+    return help || version;
+}
+
 int program_exit_status(enum gt_status status)
 {
     const int lost = log_output_error();

@@ -99,27 +99,21 @@ static enum gt_status check_rope(const struct config *config)
                   describe(text, config, CONFIG_KEY_rope_scaling));
         return GT_USAGE;
     }
-    if (settled.position == CONFIG_POSITION_ROPE || settled.qk_norm == CONFIG_QK_NORM_NONE)
-        return GT_OK;
-    log_error("%s needs rotary positions, but there is %s", describe(text, &settled, CONFIG_KEY_qk_norm),
-              describe(left, &settled, CONFIG_KEY_position));
-    return GT_USAGE;
-}
-
-/* Only the rows of an output layer of its own, and no positions, leave room for the norm of the embedding: it can be
- * folded into the table when the model is exported. */
-static enum gt_status check_embed_norm(const struct config *config)
-{
-    struct config settled = *config;
-    char text[CONFIG_ORIGIN_TEXT_MAX], other[CONFIG_ORIGIN_TEXT_MAX];
-    config_arch_settle(&settled);
-    const bool rope = settled.position == CONFIG_POSITION_ROPE;
-    if (!config->embed_norm || is_awaited(config, CONFIG_KEY_position) || (rope && !config->tie_embeddings))
-        return GT_OK;
-    log_error("%s needs position='rope' and tie_embeddings=False, but there is %s",
-              describe(text, config, CONFIG_KEY_embed_norm),
-              describe(other, &settled, rope ? CONFIG_KEY_tie_embeddings : CONFIG_KEY_position));
-    return GT_USAGE;
+    const bool turns = settled.position == CONFIG_POSITION_ROPE;
+    enum gt_status status = GT_OK;
+    if (!turns && settled.qk_norm != CONFIG_QK_NORM_NONE) {
+        log_error("%s needs rotary positions, but there is %s", describe(text, &settled, CONFIG_KEY_qk_norm),
+                  describe(left, &settled, CONFIG_KEY_position));
+        status = GT_USAGE;
+    }
+    /* An export folds the norm into the table, of which only the blocks may be readers. */
+    if (config->embed_norm && (!turns || config->tie_embeddings)) {
+        log_error("%s needs position='rope' and tie_embeddings=False, but there is %s",
+                  describe(text, config, CONFIG_KEY_embed_norm),
+                  describe(left, &settled, turns ? CONFIG_KEY_tie_embeddings : CONFIG_KEY_position));
+        status = GT_USAGE;
+    }
+    return status;
 }
 
 /* Checks that the value of `first` is at most that of `second`. */
@@ -458,20 +452,10 @@ static void note_legacy(const struct config *config)
 
 enum gt_status config_check(struct config *config)
 {
-    enum gt_status (*const checks[])(const struct config *) = {check_device,
-                                                               check_backend,
-                                                               check_heads,
-                                                               check_kv_heads,
-                                                               check_rope,
-                                                               check_embed_norm,
-                                                               check_limits,
-                                                               check_tokens,
-                                                               check_chunks,
-                                                               check_betas,
-                                                               check_evaluation_samples,
-                                                               check_recompute,
-                                                               check_checkpoint,
-                                                               check_expected};
+    enum gt_status (*const checks[])(const struct config *) = {
+        check_device,    check_backend,    check_heads,   check_kv_heads, check_rope,
+        check_limits,    check_tokens,     check_chunks,  check_betas,    check_evaluation_samples,
+        check_recompute, check_checkpoint, check_expected};
     const size_t count = config->program == CONFIG_TRAIN ? sizeof checks / sizeof checks[0] : 2;
     enum gt_status status = GT_OK;
     for (size_t i = 0; i < count; i++) {

@@ -333,7 +333,7 @@ static enum gt_status assign_string(const struct assignment *at)
     return GT_OK;
 }
 
-/* The message for an unknown word lists those that the key accepts. */
+/* An error message for an unknown word lists the words that the key accepts. */
 static enum gt_status assign_choice(const struct assignment *at)
 {
     char list[224] = "";

@@ -115,9 +115,9 @@ uint64_t documents_file_bytes(const struct documents *documents);
 
 /* Returns the best place to cut text[count] when more text follows: before the last space or newline that follows a
  * visible character.  GPT-2's split never has a piece across such a place and never looks back over one, so both sides,
- * encoded separately, give the ids of the whole.  With `joins_newlines` (bpe_split.h), it is after the last newline
- * that a visible character follows, or before such a space.  When there is none, *out_forced is true and the cut is
- * between characters if the text is UTF-8, else at `count`.  1 <= count; the result is at least 1. */
+ * encoded separately, give the ids of the whole.  With `joins_newlines` (bpe_split.h), the function cuts after the last
+ * newline before a visible character, or before such a space.  If the text has no such place, it sets *out_forced and
+ * cuts between characters if the text is UTF-8, else at `count`.  1 <= count; the result is at least 1. */
 size_t documents_cut(const char *text, size_t count, bool joins_newlines, bool *out_forced);
 
 #endif

@@ -65,7 +65,8 @@ const char *tokenizer_hash_text(const struct tokenizer *tokenizer, char out[stat
 /* Returns true when both have the same tokens, though perhaps other merges. */
 bool tokenizer_has_same_tokens(const struct tokenizer *a, const struct tokenizer *b);
 
-/* Returns the token that ends a document, <|endoftext|> or <|end_of_text|>, or -1 when there is none (bytes, chars). */
+/* Returns the id of the token that ends a document (<|endoftext|> or <|end_of_text|>), or -1 if the vocabulary has no
+ * such token: bytes and chars have none. */
 int32_t tokenizer_eot(const struct tokenizer *tokenizer);
 /* Returns how a text becomes pieces: for bytes, chars and NULL as for GPT-2.  The caller puts the token `bos` before a
  * text; of these functions only tokenizer_encode_prompt() does. */

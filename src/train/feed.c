@@ -157,6 +157,8 @@ enum gt_status feed_documents_set(struct feed *feed, const struct tokenizer *tok
 int64_t feed_targets(const struct feed *feed, int64_t iter, int64_t samples)
 {
     int64_t count = 0;
+    if (token_source_row(feed->source[TOKEN_TRAIN]) == 0)
+        return samples * feed->block_size; /* there is no mask */
     for (int64_t i = 0; i < samples; i++)
         count += token_source_mask(feed->source[TOKEN_TRAIN], sampler_position(feed->sampler[TOKEN_TRAIN], iter, i) + 1,
                                    feed->block_size, NULL);

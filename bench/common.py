@@ -7,6 +7,7 @@ import os
 import random
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
@@ -144,10 +145,12 @@ def random_tokens(folder, vocabulary):
 
 
 def training(work, shape, steps):
-    """Returns gpt-train's arguments for steps on random tokens; a shape is layers, heads, channels, vocabulary, samples
-    per update, tokens per sample."""
+    """Returns gpt-train's arguments for steps on random tokens, with a new out_dir, as an old one would keep the
+    checkpoint of each run; a shape is layers, heads, channels, vocabulary, samples per update, tokens per sample."""
     layers, heads, width, vocabulary, samples, block = shape
-    return ["--dataset=" + random_tokens(os.path.join(work, f"data-{vocabulary}"), vocabulary), f"--n_layer={layers}",
+    shutil.rmtree(os.path.join(work, "out"), ignore_errors=True)
+    return ["--out_dir=" + os.path.join(work, "out"),
+            "--dataset=" + random_tokens(os.path.join(work, f"data-{vocabulary}"), vocabulary), f"--n_layer={layers}",
             f"--n_head={heads}", f"--n_embd={width}", f"--vocab_size={vocabulary}", f"--batch_size={samples}",
             f"--block_size={block}", "--gradient_accumulation_steps=1", "--dropout=0", f"--max_iters={steps}", "--eval_iters=1",
             "--eval_interval=1000000", "--always_save_checkpoint=False", "--log_interval=1"]

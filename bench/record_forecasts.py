@@ -40,7 +40,7 @@ def run_one(options, folder, case):
     shape, *more = case
     environment = dict(os.environ, XDG_CACHE_HOME=os.path.join(folder, f"cache-{os.urandom(4).hex()}"))
     text, _ = run([program(options.build, "gpt-train"), *training(folder, shape, options.steps), "--backend=cpu",
-                   "--bias=True", f"--out_dir={folder}/out", *more], environment=environment)
+                   "--bias=True", *more], environment=environment)
     number, unit = re.findall(PATTERN, text, re.M)[-1]
     steps = [float(ms) / 1e3 for ms in re.findall(r"^iter [1-9]\d*: .*time ([\d.]+)ms", text, re.M)]
     return float(number) * UNITS[unit], steps, re.findall(r"^.*(?:disturbed|settle).*$", text, re.M)

@@ -61,7 +61,7 @@ def main():
             for _ in range(options.rounds):
                 for case, (shape, more) in cases.items():
                     log, peak = run([program(options.build, "gpt-train"), *training(work, shape, options.steps), "--bias=True",
-                                     f"--threads={options.threads}", f"--out_dir={work}/out", *more, *options.extra.split()], work)
+                                     f"--threads={options.threads}", *more, *options.extra.split()], work)
                     one = found[case]
                     one.update(times=one["times"] + step_seconds(log), peak=max(one["peak"], peak), said=said(log))
             print(f"\n| {name} | min s | median s | peak MiB | GFLOP/s | forecast; plan |\n|---|---|---|---|---|---|")

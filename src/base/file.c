@@ -37,8 +37,7 @@ enum {
 
 enum gt_status file_error(const char *path, const char *verb)
 {
-    log_error("%s: cannot %s: %s", path, verb, strerror(errno));
-    return GT_IO;
+    return FAIL(GT_IO, "%s: cannot %s: %s", path, verb, strerror(errno));
 }
 
 enum gt_status file_trim(char out[static FILE_PATH_MAX], const char *path)
@@ -46,10 +45,8 @@ enum gt_status file_trim(char out[static FILE_PATH_MAX], const char *path)
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/')
         length--;
-    if (length >= FILE_PATH_MAX) {
-        log_error("%.100s...: the path is too long", path);
-        return GT_USAGE;
-    }
+    if (length >= FILE_PATH_MAX)
+        return FAIL(GT_USAGE, "%.100s...: the path is too long", path);
     memcpy(out, path, length);
     out[length] = '\0';
     return GT_OK;
@@ -91,16 +88,12 @@ static int fsync_folder(int fd)
 
 static enum gt_status replacement_names(struct file_replacement *file, const char *path)
 {
-    if (*file_name_of(path) == '\0') {
-        log_error("%s: cannot write: this names a folder, not a file", path);
-        return GT_IO;
-    }
+    if (*file_name_of(path) == '\0')
+        return FAIL(GT_IO, "%s: cannot write: this names a folder, not a file", path);
     const size_t length = strlen(path);
-    if (length > FILE_PATH_MAX - ASIDE_SUFFIX_BYTES) {
-        log_error("cannot write: the path has %zu bytes, more than the %d allowed: %.100s...", length,
-                  FILE_PATH_MAX - ASIDE_SUFFIX_BYTES, path);
-        return GT_IO;
-    }
+    if (length > FILE_PATH_MAX - ASIDE_SUFFIX_BYTES)
+        return FAIL(GT_IO, "cannot write: the path has %zu bytes, more than the %d allowed: %.100s...", length,
+                    FILE_PATH_MAX - ASIDE_SUFFIX_BYTES, path);
     memcpy(file->path, path, length + 1);
     return GT_OK;
 }
@@ -160,10 +153,8 @@ static enum gt_status replacement_open(struct file_replacement *file, const mode
     const bool exists = fstatat(file->dir_fd, file_name_of(file->path), &old, AT_SYMLINK_NOFOLLOW) == 0;
     if (!exists && errno != ENOENT)
         return file_error(file->path, "look at it");
-    if (exists && !S_ISREG(old.st_mode) && !S_ISLNK(old.st_mode)) {
-        log_error("%s: cannot replace: it is not a regular file", file->path);
-        return GT_IO;
-    }
+    if (exists && !S_ISREG(old.st_mode) && !S_ISLNK(old.st_mode))
+        return FAIL(GT_IO, "%s: cannot replace: it is not a regular file", file->path);
     const bool is_given = mode != NULL || (exists && S_ISREG(old.st_mode));
     const mode_t wanted = mode != NULL ? *mode : is_given ? old.st_mode & 0777 : 0666;
     file->fd = aside_open(file, wanted);
@@ -198,10 +189,8 @@ enum gt_status file_write_all(int fd, const char *path, const void *bytes, size_
             continue;
         if (written < 0)
             return file_error(path, "write");
-        if (written == 0) {
-            log_error("%s: cannot write: the system took 0 of %zu bytes", path, left);
-            return GT_IO;
-        }
+        if (written == 0)
+            return FAIL(GT_IO, "%s: cannot write: the system took 0 of %zu bytes", path, left);
         next += written;
         left -= (size_t)written;
     }
@@ -323,9 +312,8 @@ enum gt_status file_open_read_if_there(const char *path, int *out_fd, uint64_t *
     if (fstat(fd, &info) != 0) {
         status = file_error(path, "read its size");
     } else if (!S_ISREG(info.st_mode)) {
-        log_error("%s: cannot read: it is %s, not a regular file", path,
-                  S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
-        status = GT_IO;
+        status = FAIL(GT_IO, "%s: cannot read: it is %s, not a regular file", path,
+                      S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
     }
     if (status != GT_OK) {
         (void)close(fd);
@@ -338,10 +326,9 @@ enum gt_status file_open_read_if_there(const char *path, int *out_fd, uint64_t *
 
 enum gt_status file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t count)
 {
-    if (offset > INT64_MAX || count > INT64_MAX - offset) {
-        log_error("%s: cannot read %zu bytes at %llu: no file is that long", path, count, (unsigned long long)offset);
-        return GT_DATA;
-    }
+    if (offset > INT64_MAX || count > INT64_MAX - offset)
+        return FAIL(GT_DATA, "%s: cannot read %zu bytes at %llu: no file is that long", path, count,
+                    (unsigned long long)offset);
     char *next = out;
     size_t left = count;
     while (left > 0) {
@@ -351,11 +338,11 @@ enum gt_status file_read_at(int fd, const char *path, uint64_t offset, void *out
             continue;
         if (got < 0)
             return file_error(path, "read");
-        if (got == 0) {
-            log_error("%s: was truncated while it was being read: %zu bytes are needed at %llu, the file ends at %llu",
-                      path, count, (unsigned long long)offset, (unsigned long long)at);
-            return GT_DATA;
-        }
+        if (got == 0)
+            return FAIL(GT_DATA,
+                        "%s: was truncated while it was being read: %zu bytes are needed at %llu, the file ends at "
+                        "%llu",
+                        path, count, (unsigned long long)offset, (unsigned long long)at);
         next += got;
         left -= (size_t)got;
     }
@@ -371,11 +358,10 @@ enum gt_status file_read_all(const char *path, size_t limit, char **out, size_t 
     TRY(file_open_read(path, &fd, &size_bytes));
     const size_t count = (size_t)size_bytes;
     if (size_bytes > limit || size_bytes >= SIZE_MAX) {
-        log_error("%s: %llu bytes long, at most %zu expected", path, (unsigned long long)size_bytes, limit);
-        status = GT_DATA;
+        status =
+            FAIL(GT_DATA, "%s: %llu bytes long, at most %zu expected", path, (unsigned long long)size_bytes, limit);
     } else if ((text = malloc(count + 1)) == NULL) {
-        log_error("%s: out of memory: %zu bytes to read it", path, count + 1);
-        status = GT_NO_MEMORY;
+        status = FAIL(GT_NO_MEMORY, "%s: out of memory: %zu bytes to read it", path, count + 1);
     } else {
         status = file_read_at(fd, path, 0, text, count);
     }
@@ -473,10 +459,8 @@ static enum gt_status make_folder(const char *path)
     if (file_is_folder(path))
         return GT_OK;
     struct stat info;
-    if (cause == EEXIST && lstat(path, &info) == 0 && S_ISLNK(info.st_mode) && !file_exists(path)) {
-        log_error("%s: cannot create the folder: a broken link has this name", path);
-        return GT_IO;
-    }
+    if (cause == EEXIST && lstat(path, &info) == 0 && S_ISLNK(info.st_mode) && !file_exists(path))
+        return FAIL(GT_IO, "%s: cannot create the folder: a broken link has this name", path);
     errno = cause == EEXIST ? ENOTDIR : cause;
     return file_error(path, "create the folder");
 }
@@ -485,11 +469,9 @@ enum gt_status file_make_folders(const char *path)
 {
     char part[FILE_PATH_MAX];
     size_t length = strlen(path);
-    if (length == 0 || length >= sizeof part) {
-        log_error("cannot create the folder: the path has %zu bytes, 1 to %d are allowed: %.100s", length,
-                  FILE_PATH_MAX - 1, path);
-        return GT_IO;
-    }
+    if (length == 0 || length >= sizeof part)
+        return FAIL(GT_IO, "cannot create the folder: the path has %zu bytes, 1 to %d are allowed: %.100s", length,
+                    FILE_PATH_MAX - 1, path);
     memcpy(part, path, length + 1);
     while (length > 1 && part[length - 1] == '/')
         part[--length] = '\0';
@@ -525,11 +507,9 @@ enum gt_status file_join(char out[static FILE_PATH_MAX], const char *folder, con
     const size_t length = strlen(folder);
     const size_t slash = length != 0 && folder[length - 1] != '/' ? 1 : 0;
     const size_t name_length = strlen(name);
-    if (length >= FILE_PATH_MAX || name_length >= FILE_PATH_MAX || length + slash + name_length >= FILE_PATH_MAX) {
-        log_error("the path of \"%.100s\" in \"%.100s\" has %zu bytes, more than the %d allowed", name, folder,
-                  length + slash + name_length, FILE_PATH_MAX - 1);
-        return GT_USAGE;
-    }
+    if (length >= FILE_PATH_MAX || name_length >= FILE_PATH_MAX || length + slash + name_length >= FILE_PATH_MAX)
+        return FAIL(GT_USAGE, "the path of \"%.100s\" in \"%.100s\" has %zu bytes, more than the %d allowed", name,
+                    folder, length + slash + name_length, FILE_PATH_MAX - 1);
     memmove(out, folder, length);
     memcpy(out + length, "/", slash);
     memcpy(out + length + slash, name, name_length + 1);
@@ -623,10 +603,8 @@ static enum gt_status lock_refused(int fd, const char *path)
         return file_error(path, "lock");
     const long pid = lock_holder(fd);
     if (pid != 0)
-        log_error(ERROR_LOCKED "%s: is locked by process %ld, which is still running", path, pid);
-    else
-        log_error(ERROR_LOCKED "%s: is locked by another process", path);
-    return GT_USAGE;
+        return FAIL(GT_USAGE, ERROR_LOCKED "%s: is locked by process %ld, which is still running", path, pid);
+    return FAIL(GT_USAGE, ERROR_LOCKED "%s: is locked by another process", path);
 }
 
 /* Writes this process's id into the locked file, for the error line of other processes.  The lock works without it, so
@@ -666,8 +644,8 @@ static bool lock_is_current(int fd, const char *path)
 
 static enum gt_status lock_foreign(const char *path, const char *what)
 {
-    log_error("%s: cannot be used as the lock file: it %s; use another folder, or move it away", path, what);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, "%s: cannot be used as the lock file: it %s; use another folder, or move it away", path,
+                what);
 }
 
 /* Checks that the file, which is about to be truncated, is a lock file.  A power loss may have left zeros in it. */
@@ -706,8 +684,7 @@ enum gt_status file_lock(const char *path, int *out_fd)
         }
         (void)close(fd);
     }
-    log_error("%s: cannot lock: another program keeps replacing the file, or it cannot be read", path);
-    return GT_IO;
+    return FAIL(GT_IO, "%s: cannot lock: another program keeps replacing the file, or it cannot be read", path);
 }
 
 void file_unlock(int fd)

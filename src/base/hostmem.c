@@ -36,10 +36,8 @@ struct hostmem {
 enum gt_status hostmem_create(struct hostmem **out)
 {
     struct hostmem *mem = calloc(1, sizeof *mem);
-    if (mem == NULL) {
-        log_error("out of memory: the memory table needs %zu bytes", sizeof *mem);
-        return GT_NO_MEMORY;
-    }
+    if (mem == NULL)
+        return FAIL(GT_NO_MEMORY, "out of memory: the memory table needs %zu bytes", sizeof *mem);
     *out = mem;
     return GT_OK;
 }
@@ -68,16 +66,13 @@ enum gt_status hostmem_alloc(struct hostmem *mem, size_t count, size_t size, con
     size_t payload_bytes;
     size_t total_bytes;
     if (!size_mul(count, size, &payload_bytes) || !size_align(payload_bytes, HOSTMEM_ALIGNMENT, &total_bytes) ||
-        !size_add(total_bytes, HOSTMEM_ALIGNMENT, &total_bytes) || total_bytes > PTRDIFF_MAX) {
-        log_error("out of memory: %s needs %zu x %zu bytes, more than can be addressed", what, count, size);
-        return GT_NO_MEMORY;
-    }
+        !size_add(total_bytes, HOSTMEM_ALIGNMENT, &total_bytes) || total_bytes > PTRDIFF_MAX)
+        return FAIL(GT_NO_MEMORY, "out of memory: %s needs %zu x %zu bytes, more than can be addressed", what, count,
+                    size);
     struct header *block = fault ? NULL : aligned_alloc(HOSTMEM_ALIGNMENT, total_bytes);
-    if (block == NULL) {
-        log_error("out of memory: %s needs %zu bytes, refused %s; %zu bytes are in use", what, payload_bytes,
-                  fault ? "by an injected fault" : "by the system", mem->counters.live_bytes);
-        return GT_NO_MEMORY;
-    }
+    if (block == NULL)
+        return FAIL(GT_NO_MEMORY, "out of memory: %s needs %zu bytes, refused %s; %zu bytes are in use", what,
+                    payload_bytes, fault ? "by an injected fault" : "by the system", mem->counters.live_bytes);
     memset(block, 0, total_bytes);
     block->magic = HOSTMEM_MAGIC_LIVE;
     block->size_bytes = payload_bytes;

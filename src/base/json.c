@@ -40,8 +40,7 @@ enum gt_status json_load(const char *text, size_t count, size_t flags, json_erro
     json_t *value = json_loadb(text, count, flags, error);
     if (allocation_failed) {
         json_decref(value);
-        log_error("out of memory for %zu bytes of JSON", count);
-        return GT_NO_MEMORY;
+        return FAIL(GT_NO_MEMORY, "out of memory for %zu bytes of JSON", count);
     }
     if (value != NULL)
         *out = value;
@@ -107,10 +106,8 @@ enum gt_status json_get_int(const json_t *object, const char *source, const char
     if (value == NULL)
         return GT_DATA;
     const int64_t number = (int64_t)json_integer_value(value);
-    if (number < min || number > max) {
-        log_error("%s: field \"%s\": expected %s, found %" PRId64, source, name, expected, number);
-        return GT_DATA;
-    }
+    if (number < min || number > max)
+        return FAIL(GT_DATA, "%s: field \"%s\": expected %s, found %" PRId64, source, name, expected, number);
     *out = number;
     return GT_OK;
 }
@@ -139,7 +136,7 @@ json_t *json_whole(json_t *value, int failures)
 
 /* The stream records a failed write, because jansson up to 2.14 continues after a key that it could not write, and
  * json_dumps() returns the text without that key (jansson issue 655). */
-enum gt_status json_text(const json_t *value, int indent, char **out)
+static enum gt_status text_make(const json_t *value, int indent, const char *end, char **out)
 {
     assert(indent >= 0 && indent <= JSON_MAX_INDENT);
     char *text = NULL;
@@ -147,30 +144,36 @@ enum gt_status json_text(const json_t *value, int indent, char **out)
     FILE *stream = open_memstream(&text, &count);
     bool failed =
         stream == NULL ||
-        json_dumpf(value, stream, JSON_INDENT((size_t)indent) | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY) != 0;
+        json_dumpf(value, stream, JSON_INDENT((size_t)indent) | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY) != 0 ||
+        fputs(end, stream) < 0;
     failed = failed || ferror(stream) != 0;
     if ((stream == NULL || fclose(stream) == 0) && !failed) {
         *out = text;
         return GT_OK;
     }
     free(text);
-    log_error("out of memory: a JSON text could not be made");
-    return GT_NO_MEMORY;
+    return FAIL(GT_NO_MEMORY, "out of memory: a JSON text could not be made");
+}
+
+enum gt_status json_text(const json_t *value, int indent, char **out)
+{
+    return text_make(value, indent, "", out);
+}
+
+enum gt_status json_file_text(const json_t *value, int indent, char **out)
+{
+    return text_make(value, indent, "\n", out);
 }
 
 enum gt_status json_replace_file_told(const char *path, const json_t *value, int indent, const mode_t *mode,
                                       bool *out_in_place)
 {
     char *text;
-    TRY(json_text(value, indent, &text));
+    TRY(json_file_text(value, indent, &text));
     struct file_replacement file;
     enum gt_status status = file_replacement_begin_mode(&file, path, mode);
-    if (status == GT_OK) {
-        status = file_replacement_write(&file, text, strlen(text));
-        if (status == GT_OK)
-            status = file_replacement_write(&file, "\n", 1);
-        status = file_replacement_end(&file, status);
-    }
+    if (status == GT_OK)
+        status = file_replacement_end(&file, file_replacement_write(&file, text, strlen(text)));
     *out_in_place = file.in_place;
     free(text);
     return status;

@@ -39,6 +39,9 @@ void log_sink_set(log_sink_fn *sink, void *context);
 #define ERROR_LOCKED "\1locked\2"
 #define ERROR_DIVERGED "\1diverged\2"
 
+/* Logs an error and has the value `status`: return FAIL(GT_DATA, "%s: is empty", path). */
+#define FAIL(status, ...) (log_error(__VA_ARGS__), (status))
+
 void log_error(const char *format, ...) LOG_PRINTF(1, 2);   /* a failure, with the numbers */
 void log_warning(const char *format, ...) LOG_PRINTF(1, 2); /* a problem that does not stop the run */
 void log_note(const char *format, ...) LOG_PRINTF(1, 2);    /* a choice or a change */

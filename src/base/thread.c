@@ -310,8 +310,7 @@ enum gt_status ticker_start(struct hostmem *mem, double seconds, ticker_fn *tick
         return GT_OK;
     }
     ticker_destroy(ticker);
-    log_error("cannot start a thread that watches: %s", strerror(error));
-    return GT_FAILURE;
+    return FAIL(GT_FAILURE, "cannot start a thread that watches: %s", strerror(error));
 }
 
 void ticker_stop(struct ticker *ticker)

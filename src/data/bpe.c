@@ -265,16 +265,12 @@ enum gt_status bpe_set_pipeline(struct bpe *bpe, const struct bpe_pipeline *pipe
 static enum gt_status check_complete(const struct bpe *bpe, const char *source)
 {
     for (size_t id = 0; id < bpe->vocab_size; id++)
-        if (bpe->tokens[id].count == 0) {
-            log_error("%s: no token has the id %zu, of %zu", source, id, bpe->vocab_size);
-            return GT_DATA;
-        }
+        if (bpe->tokens[id].count == 0)
+            return FAIL(GT_DATA, "%s: no token has the id %zu, of %zu", source, id, bpe->vocab_size);
     for (int byte = 0; byte < 256; byte++)
-        if (bpe->byte_ids[byte] < 0) {
-            log_error("%s: the byte 0x%02X is no token, so this is not a byte-level vocabulary", source,
-                      (unsigned)byte);
-            return GT_DATA;
-        }
+        if (bpe->byte_ids[byte] < 0)
+            return FAIL(GT_DATA, "%s: the byte 0x%02X is no token, so this is not a byte-level vocabulary", source,
+                        (unsigned)byte);
     return GT_OK;
 }
 

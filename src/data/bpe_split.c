@@ -71,16 +71,14 @@ static enum gt_status pattern_compile(struct bpe_splitter *splitter)
     if (splitter->code == NULL) {
         char text[128] = "";
         (void)pcre2_get_error_message(error, (PCRE2_UCHAR *)text, sizeof text);
-        log_error("PCRE2 refuses the pattern of the tokenizer's split at %zu: %s", (size_t)at, text);
-        return error == PCRE2_ERROR_HEAP_FAILED ? GT_NO_MEMORY : GT_FAILURE;
+        return FAIL(error == PCRE2_ERROR_HEAP_FAILED ? GT_NO_MEMORY : GT_FAILURE,
+                    "PCRE2 refuses the pattern of the tokenizer's split at %zu: %s", (size_t)at, text);
     }
     /* Without a JIT or executable memory, the interpreter gives the same matches. */
     splitter->jit = pcre2_jit_compile(splitter->code, PCRE2_JIT_COMPLETE) == 0;
     splitter->match = pcre2_match_data_create(1, NULL);
-    if (splitter->match == NULL) {
-        log_error("out of memory: PCRE2's match data");
-        return GT_NO_MEMORY;
-    }
+    if (splitter->match == NULL)
+        return FAIL(GT_NO_MEMORY, "out of memory: PCRE2's match data");
     return GT_OK;
 }
 

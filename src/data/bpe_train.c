@@ -236,10 +236,9 @@ static enum gt_status pair_gain(struct train *train, int32_t left, int32_t right
     /* Pieces are processed one after the other, so if the list has this piece, it is the newest. */
     if (pair->first_node != NODE_NONE && train->nodes[pair->first_node].piece == piece)
         return GT_OK;
-    if (train->node_count >= NODE_NONE - 1) {
-        log_error("training a tokenizer: too much text, with more than %u pairs; give less", NODE_NONE - 1);
-        return GT_NO_MEMORY;
-    }
+    if (train->node_count >= NODE_NONE - 1)
+        return FAIL(GT_NO_MEMORY, "training a tokenizer: too much text, with more than %u pairs; give less",
+                    NODE_NONE - 1);
     TRY(hostmem_grow(train->mem, &train->nodes, &train->node_capacity, train->node_count + 1, sizeof train->nodes[0],
                      "places of pairs"));
     train->nodes[train->node_count] = (struct pair_node){.piece = (uint32_t)piece, .next = pair->first_node};

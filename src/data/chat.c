@@ -103,9 +103,8 @@ enum gt_status chat_check(const struct tokenizer *tokenizer, enum chat_kind kind
     const char *lacking = special_lacking(tokenizer, kind);
     if (lacking == NULL)
         return GT_OK;
-    log_error("--chat=%s: the vocabulary has no token %s; --tokenizer=train makes one that has it", chat_words[kind],
-              lacking);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, "--chat=%s: the vocabulary has no token %s; --tokenizer=train makes one that has it",
+                chat_words[kind], lacking);
 }
 
 /* ---- rendering ---- */

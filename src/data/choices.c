@@ -28,20 +28,16 @@ static enum gt_status header_read(struct choices *choices, const char *path)
 {
     int32_t header[3];
     TRY(file_open_read(path, &choices->fd, &choices->size_bytes));
-    if (choices->size_bytes < HEADER_BYTES) {
-        log_error("%s: is %" PRIu64 " bytes long, too short for the header of questions", path, choices->size_bytes);
-        return GT_DATA;
-    }
+    if (choices->size_bytes < HEADER_BYTES)
+        return FAIL(GT_DATA, "%s: is %" PRIu64 " bytes long, too short for the header of questions", path,
+                    choices->size_bytes);
     TRY(file_read_at(choices->fd, path, 0, header, sizeof header));
-    if (header[0] != CHOICES_MAGIC || header[1] != 1) {
-        log_error("%s: questions with magic %" PRId32 " and version %" PRId32 "; %d and 1 are read", path, header[0],
-                  header[1], CHOICES_MAGIC);
-        return header[0] == CHOICES_MAGIC ? GT_UNSUPPORTED : GT_DATA;
-    }
-    if (header[2] < 1) {
-        log_error("%s: header[2], the number of questions, is %" PRId32, path, header[2]);
-        return GT_DATA;
-    }
+    if (header[0] != CHOICES_MAGIC || header[1] != 1)
+        return FAIL(header[0] == CHOICES_MAGIC ? GT_UNSUPPORTED : GT_DATA,
+                    "%s: questions with magic %" PRId32 " and version %" PRId32 "; %d and 1 are read", path, header[0],
+                    header[1], CHOICES_MAGIC);
+    if (header[2] < 1)
+        return FAIL(GT_DATA, "%s: header[2], the number of questions, is %" PRId32, path, header[2]);
     choices->count = header[2];
     choices->at_bytes = HEADER_BYTES;
     return GT_OK;
@@ -79,9 +75,8 @@ int64_t choices_count(const struct choices *choices)
 
 static enum gt_status malformed(const struct choices *choices, const char *what)
 {
-    log_error("%s: question %" PRId64 " at byte %" PRIu64 ": %s", choices->path, choices->done, choices->at_bytes,
-              what);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: question %" PRId64 " at byte %" PRIu64 ": %s", choices->path, choices->done,
+                choices->at_bytes, what);
 }
 
 /* Reads the question's words into the buffer; *out_count is their number. */
@@ -107,11 +102,9 @@ static enum gt_status tokens_take(const struct choices *choices, size_t count, s
         return malformed(choices, "the number of tokens of its context or of an answer is impossible");
     *out = (struct choices_tokens){.at = &choices->words[*at + 1], .count = choices->words[*at]};
     for (int32_t i = 0; i < out->count; i++) {
-        if (out->at[i] >= choices->vocab_size) {
-            log_error("%s: question %" PRId64 ": token %d is outside of the vocabulary of %" PRId64, choices->path,
-                      choices->done, out->at[i], choices->vocab_size);
-            return GT_DATA;
-        }
+        if (out->at[i] >= choices->vocab_size)
+            return FAIL(GT_DATA, "%s: question %" PRId64 ": token %d is outside of the vocabulary of %" PRId64,
+                        choices->path, choices->done, out->at[i], choices->vocab_size);
     }
     *at += (size_t)out->count + 1;
     return GT_OK;

@@ -118,10 +118,8 @@ static enum gt_status walk_add_regular(struct corpus_walk *walk, const char *pat
 
 static enum gt_status walk_add_stdin(struct corpus_walk *walk)
 {
-    if (walk->corpus->has_stdin) {
-        log_error("INPUT %s: standard input can be given only once", CORPUS_STDIN);
-        return GT_USAGE;
-    }
+    if (walk->corpus->has_stdin)
+        return FAIL(GT_USAGE, "INPUT %s: standard input can be given only once", CORPUS_STDIN);
     walk->corpus->has_stdin = true;
     return walk_add_file(walk, CORPUS_STDIN, (struct corpus_file){.is_stdin = true});
 }
@@ -206,8 +204,8 @@ static enum gt_status walk_input_file(struct corpus_walk *walk, const char *path
     free(target);
     if (!is_output)
         return walk_add_regular(walk, path, info, false);
-    log_error("INPUT %s: the output would replace this file; choose another --out-dir, or move the file", path);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, "INPUT %s: the output would replace this file; choose another --out-dir, or move the file",
+                path);
 }
 
 static enum gt_status walk_input(struct corpus_walk *walk, const char *path)
@@ -215,18 +213,15 @@ static enum gt_status walk_input(struct corpus_walk *walk, const char *path)
     struct stat info;
     if (strcmp(path, CORPUS_STDIN) == 0)
         return walk_add_stdin(walk);
-    if (stat(path, &info) != 0 || strlen(path) >= FILE_PATH_MAX) {
-        log_error("INPUT %s: %s", path, strerror(strlen(path) >= FILE_PATH_MAX ? ENAMETOOLONG : errno));
-        return GT_USAGE;
-    }
+    if (stat(path, &info) != 0 || strlen(path) >= FILE_PATH_MAX)
+        return FAIL(GT_USAGE, "INPUT %s: %s", path, strerror(strlen(path) >= FILE_PATH_MAX ? ENAMETOOLONG : errno));
     if (S_ISREG(info.st_mode))
         return walk_input_file(walk, path, &info);
-    if (!S_ISDIR(info.st_mode)) {
-        log_error("INPUT %s: neither a regular file nor a folder; to read a pipe, "
-                  "connect it to standard input and give -",
-                  path);
-        return GT_USAGE;
-    }
+    if (!S_ISDIR(info.st_mode))
+        return FAIL(GT_USAGE,
+                    "INPUT %s: neither a regular file nor a folder; to read a pipe, "
+                    "connect it to standard input and give -",
+                    path);
     const size_t first_file = walk->corpus->file_count;
     size_t next = walk->folder_count;
     TRY(walk_add_folder(walk, path));
@@ -269,12 +264,11 @@ enum gt_status corpus_file_check(const struct corpus_file *file)
     if (found && (uint64_t)info.st_size == file->size_bytes && changed_ns_of(&info) == file->changed_ns)
         return GT_OK;
     if (!found)
-        log_error("%s: the file was removed while it was read", file->path);
-    else
-        log_error("%s: the file changed while it was read: it had %" PRIu64 " bytes when it was listed, it has %" PRIu64
-                  " now, or its time changed",
-                  file->path, file->size_bytes, (uint64_t)info.st_size);
-    return GT_DATA;
+        return FAIL(GT_DATA, "%s: the file was removed while it was read", file->path);
+    return FAIL(GT_DATA,
+                "%s: the file changed while it was read: it had %" PRIu64 " bytes when it was listed, it has %" PRIu64
+                " now, or its time changed",
+                file->path, file->size_bytes, (uint64_t)info.st_size);
 }
 
 struct document_hash corpus_fingerprint(const struct corpus *corpus)

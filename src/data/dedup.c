@@ -100,10 +100,8 @@ static enum gt_status block_take(struct dedup *dedup, size_t entries)
         const unsigned char *entry = dedup->block + i * ENTRY_BYTES;
         const struct document_hash hash = {le_read(entry, 8), le_read(entry + 8, 8)};
         TRY(table_reserve(dedup));
-        if (dedup->full || (hash.low | hash.high) == 0) {
-            log_error("%s: entry %" PRIu64 " is damaged", dedup->path, dedup->count);
-            return GT_DATA;
-        }
+        if (dedup->full || (hash.low | hash.high) == 0)
+            return FAIL(GT_DATA, "%s: entry %" PRIu64 " is damaged", dedup->path, dedup->count);
         *slot_find(dedup->slots, dedup->slot_count, hash) = hash;
         dedup->count++;
     }
@@ -114,10 +112,8 @@ static enum gt_status block_take(struct dedup *dedup, size_t entries)
 static enum gt_status file_restore(struct dedup *dedup, const struct dedup_entries *begun)
 {
     const uint64_t count = begun->count;
-    if (count > INT64_MAX / ENTRY_BYTES) {
-        log_error("%s: %" PRIu64 " entries are more than a file can have", dedup->path, count);
-        return GT_DATA;
-    }
+    if (count > INT64_MAX / ENTRY_BYTES)
+        return FAIL(GT_DATA, "%s: %" PRIu64 " entries are more than a file can have", dedup->path, count);
     for (uint64_t done = 0; done < count;) {
         const uint64_t left = count - done;
         const size_t entries = left < BLOCK_ENTRIES ? (size_t)left : BLOCK_ENTRIES;
@@ -126,17 +122,15 @@ static enum gt_status file_restore(struct dedup *dedup, const struct dedup_entri
         TRY(block_take(dedup, entries));
         done += entries;
     }
-    if (begun->is_summed && dedup->crc32c != begun->crc32c) {
-        log_error("%s: its first %" PRIu64
-                  " entries changed after the stopped run wrote them; start again with --restart",
-                  dedup->path, count);
-        return GT_DATA;
-    }
+    if (begun->is_summed && dedup->crc32c != begun->crc32c)
+        return FAIL(GT_DATA,
+                    "%s: its first %" PRIu64
+                    " entries changed after the stopped run wrote them; start again with --restart",
+                    dedup->path, count);
     const off_t end = (off_t)(count * ENTRY_BYTES);
     if (ftruncate(dedup->fd, end) == 0 && lseek(dedup->fd, end, SEEK_SET) == end)
         return GT_OK;
-    log_error("%s: cannot cut to %" PRIu64 " entries: %s", dedup->path, count, strerror(errno));
-    return GT_IO;
+    return FAIL(GT_IO, "%s: cannot cut to %" PRIu64 " entries: %s", dedup->path, count, strerror(errno));
 }
 
 /* ---- the set ---- */

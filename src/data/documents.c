@@ -164,8 +164,7 @@ static enum gt_status file_compare(const struct documents *documents, bool skipp
         TRY(corpus_file_check(file_current(documents)));
     if (!documents->spec.compare_files || file_current(documents)->crc32c == crc32c)
         return GT_OK;
-    log_error("%s: the file changed while it was read", file_current(documents)->path);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: the file changed while it was read", file_current(documents)->path);
 }
 
 /* Closes the file after all its texts were read, or when it is skipped. */
@@ -449,11 +448,9 @@ static enum gt_status line_read(struct documents *documents, const char **out_li
 static enum gt_status line_refuse(struct documents *documents)
 {
     const char *label = input_info_get(documents->input)->label;
-    if (!documents->spec.skip_bad_lines) {
-        log_error("%s: line %" PRIu64 ": %s; --bad-lines=skip leaves such lines out", label, documents->state.line,
-                  documents->reason);
-        return GT_DATA;
-    }
+    if (!documents->spec.skip_bad_lines)
+        return FAIL(GT_DATA, "%s: line %" PRIu64 ": %s; --bad-lines=skip leaves such lines out", label,
+                    documents->state.line, documents->reason);
     documents->state.bad_line_count++;
     if (documents->state.bad_line_count <= NOTES_MAX && !documents->spec.quiet)
         log_warning("%s: line %" PRIu64 ": skipped: %s%s", label, documents->state.line, documents->reason,
@@ -546,9 +543,9 @@ enum gt_status documents_next(struct documents *documents, struct document *out,
 
 static enum gt_status resume_refuse(const struct documents *documents, uint64_t offset)
 {
-    log_error("%s: its first %" PRIu64 " bytes changed after the stopped run read them; start again with --restart",
-              input_info_get(documents->input)->label, offset);
-    return GT_DATA;
+    return FAIL(GT_DATA,
+                "%s: its first %" PRIu64 " bytes changed after the stopped run read them; start again with --restart",
+                input_info_get(documents->input)->label, offset);
 }
 
 /* Reads up to the position of `state` and compares the checksum. */

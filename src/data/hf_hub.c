@@ -78,7 +78,7 @@ enum gt_status hf_hub_find(const char *name, char out[static FILE_PATH_MAX])
     (void)snprintf(repository, sizeof repository, "models--%.*s--%s", owner, name, name + owner + 1);
     if (hf_hub_folder(hub) && hf_hub_snapshot(hub, repository, out) && file_is_folder(out))
         return GT_OK;
-    log_error("%s: there is no such folder here, and no %s/%s; to download it: hf download %s --exclude 'original/*'",
-              name, hub, repository, name);
-    return GT_DATA;
+    return FAIL(GT_DATA,
+                "%s: there is no such folder here, and no %s/%s; to download it: hf download %s --exclude 'original/*'",
+                name, hub, repository, name);
 }

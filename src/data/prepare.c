@@ -101,16 +101,13 @@ static enum gt_status choose_separator(struct prepare *prep)
         prep->separator = is_bpe ? PREPARE_SEPARATOR_NONE : PREPARE_SEPARATOR_NEWLINE;
     if (prep->separator == PREPARE_SEPARATOR_AUTO)
         prep->separator = prep->many || prep->corpus->file_count > 1 ? PREPARE_SEPARATOR_AFTER : PREPARE_SEPARATOR_NONE;
-    if (prep->separator >= PREPARE_SEPARATOR_BEFORE && !has_eot) {
-        log_error("--document-separator=%s: the tokenizer %s has no end-of-text token; choose none or newline",
-                  prepare_separator_words[prep->separator], tokenizer_kind_name(prep->spec->tokenizer));
-        return GT_USAGE;
-    }
+    if (prep->separator >= PREPARE_SEPARATOR_BEFORE && !has_eot)
+        return FAIL(GT_USAGE,
+                    "--document-separator=%s: the tokenizer %s has no end-of-text token; choose none or newline",
+                    prepare_separator_words[prep->separator], tokenizer_kind_name(prep->spec->tokenizer));
     if (prep->separator == PREPARE_SEPARATOR_NEWLINE && is_bpe && prep->spec->given != NULL &&
-        tokenizer_id_of(prep->spec->given, '\n') < 0) {
-        log_error("--document-separator=newline: the tokenizer has no newline token");
-        return GT_USAGE;
-    }
+        tokenizer_id_of(prep->spec->given, '\n') < 0)
+        return FAIL(GT_USAGE, "--document-separator=newline: the tokenizer has no newline token");
     return GT_OK;
 }
 
@@ -260,11 +257,10 @@ enum gt_status prepare_open_documents(struct prepare *prep, bool second)
 enum gt_status prepare_refuse_empty(const struct prepare *prep, const struct documents_state *state)
 {
     char kinds[PREPARE_KINDS_TEXT_BYTES];
-    log_error("INPUT %s%s: no text in %" PRIu64 " file%s%s%s", prep->spec->inputs[0],
-              prep->spec->input_count > 1 ? " ..." : "", state->file_count + state->skipped_count,
-              state->file_count + state->skipped_count == 1 ? "" : "s", state->skipped_count > 0 ? "; not text: " : "",
-              prepare_kinds_text(kinds, state->kinds));
-    return GT_DATA;
+    return FAIL(GT_DATA, "INPUT %s%s: no text in %" PRIu64 " file%s%s%s", prep->spec->inputs[0],
+                prep->spec->input_count > 1 ? " ..." : "", state->file_count + state->skipped_count,
+                state->file_count + state->skipped_count == 1 ? "" : "s",
+                state->skipped_count > 0 ? "; not text: " : "", prepare_kinds_text(kinds, state->kinds));
 }
 
 static enum gt_status split_refuse(const struct prepare *prep, int64_t train, int64_t val)
@@ -273,11 +269,11 @@ static enum gt_status split_refuse(const struct prepare *prep, int64_t train, in
     const uint64_t documents = prep->progress.documents.document_count;
     if (train + val == 0)
         return prepare_refuse_empty(prep, &prep->progress.documents);
-    log_error("INPUT %s%s: %" PRId64 " token%s in %" PRIu64 " document%s: --val-fraction=%g and --val-split=%s leave "
-              "%" PRId64 " for training and %" PRId64 " for validation; each needs at least 1",
-              spec->inputs[0], spec->input_count > 1 ? " ..." : "", train + val, train + val == 1 ? "" : "s", documents,
-              documents == 1 ? "" : "s", spec->val_fraction, prepare_split_words[prep->split], train, val);
-    return GT_DATA;
+    return FAIL(GT_DATA,
+                "INPUT %s%s: %" PRId64 " token%s in %" PRIu64 " document%s: --val-fraction=%g and --val-split=%s leave "
+                "%" PRId64 " for training and %" PRId64 " for validation; each needs at least 1",
+                spec->inputs[0], spec->input_count > 1 ? " ..." : "", train + val, train + val == 1 ? "" : "s",
+                documents, documents == 1 ? "" : "s", spec->val_fraction, prepare_split_words[prep->split], train, val);
 }
 
 /* Finds where the last `val_characters` characters begin.  The weight of a bpe token is its number of characters;
@@ -388,8 +384,7 @@ enum gt_status prepare_json_check(const json_t *value, int failures, const char 
 {
     if (value != NULL && failures == 0)
         return GT_OK;
-    log_error("out of memory for %s as JSON", what);
-    return GT_NO_MEMORY;
+    return FAIL(GT_NO_MEMORY, "out of memory for %s as JSON", what);
 }
 
 size_t prepare_inputs_known(const struct prepare *prep)

@@ -13,7 +13,6 @@
 
 #include "base/log.h"
 #include "data/prepare_internal.h"
-#include "data/tokenizer_export.h"
 
 #define MANIFEST_BYTES_MAX ((size_t)256 << 20)
 
@@ -34,9 +33,9 @@ static bool name_is(const char *name, size_t length, const char *known)
 /* Returns true for gpt_tokenizer.json and the tokenizer's files for other programs. */
 static bool name_is_tokenizer(const char *name, size_t length)
 {
-    bool is_one = name_is(name, length, TOKENIZER_FILE_NAME);
-    for (int i = 0; i < TOKENIZER_EXPORT_COUNT && !is_one; i++)
-        is_one = name_is(name, length, tokenizer_export_name((enum tokenizer_export)i));
+    bool is_one = false;
+    for (int i = TOKENIZER_FILE_OURS; i < TOKENIZER_FILES && !is_one; i++)
+        is_one = name_is(name, length, tokenizer_file_names[i]);
     return is_one;
 }
 
@@ -65,24 +64,26 @@ static enum gt_status text_add(const struct prepare *prep, json_t *texts, const 
     return prepare_json_check(texts, json_array_append_new(texts, json_string(name)), "a list of files");
 }
 
-static enum gt_status export_add(const struct prepare *prep, json_t *texts, enum tokenizer_export export)
+static enum gt_status tokenizer_add(const struct prepare *prep, json_t *texts, enum tokenizer_file file)
 {
-    char path[FILE_PATH_MAX], *text = NULL;
-    size_t count = 0;
-    TRY(text_add(prep, texts, tokenizer_export_name(export), path));
-    TRY(tokenizer_export_text(prep->tokenizer, export, &text, &count));
-    const enum gt_status status = file_replace(path, text, count);
+    char path[FILE_PATH_MAX], *text;
+    TRY(text_add(prep, texts, tokenizer_file_names[file], path));
+    TRY(tokenizer_file_text(prep->tokenizer, file, 0, &text));
+    const enum gt_status status = file_replace(path, text, strlen(text));
     free(text);
     return status;
+}
+
+int prepare_tokenizer_files(const struct prepare *prep)
+{
+    return prep->learns && prep->spec->tokenizer == TOKENIZER_BPE ? TOKENIZER_FILES : TOKENIZER_FILE_OURS + 1;
 }
 
 static enum gt_status texts_add(const struct prepare *prep, json_t *texts)
 {
     char path[FILE_PATH_MAX];
-    TRY(text_add(prep, texts, TOKENIZER_FILE_NAME, path));
-    TRY(tokenizer_save(prep->tokenizer, path));
-    for (int i = 0; prep->learns && prep->spec->tokenizer == TOKENIZER_BPE && i < TOKENIZER_EXPORT_COUNT; i++)
-        TRY(export_add(prep, texts, (enum tokenizer_export)i));
+    for (int i = TOKENIZER_FILE_OURS; i < prepare_tokenizer_files(prep); i++)
+        TRY(tokenizer_add(prep, texts, (enum tokenizer_file)i));
     TRY(text_add(prep, texts, PREPARE_MANIFEST_NAME, path));
     return prepare_manifest_save(prep, path);
 }
@@ -159,10 +160,10 @@ static enum gt_status old_manifest_open(const struct prepare *prep, json_t **out
         return GT_OK;
     json_decref(*out);
     *out = NULL;
-    log_error("%s: not a manifest of gpt-prepare's, so it does not say which files belong to the data set there; "
-              "move them away",
-              path);
-    return GT_DATA;
+    return FAIL(GT_DATA,
+                "%s: not a manifest of gpt-prepare's, so it does not say which files belong to the data set there; "
+                "move them away",
+                path);
 }
 
 enum gt_status prepare_check_old(const struct prepare *prep)

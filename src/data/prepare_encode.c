@@ -174,10 +174,8 @@ static enum gt_status put_after(struct prepare *prep, enum token_split split)
 static enum gt_status piece_refuse(const struct prepare *prep, const struct prepare_piece *piece)
 {
     const char *path = prep->corpus->files[piece->file].path;
-    if (piece->status == GT_DATA && prep->learns) {
-        log_error("%s: the file changed while it was read", path); /* the first pass had seen all characters */
-        return GT_DATA;
-    }
+    if (piece->status == GT_DATA && prep->learns) /* the first pass had seen all characters */
+        return FAIL(GT_DATA, "%s: the file changed while it was read", path);
     tokenizer_fault_report(prep->tokenizer, piece->status, &piece->fault, path);
     return piece->status;
 }
@@ -401,10 +399,8 @@ static enum gt_status inputs_compare(const struct prepare *prep)
 {
     for (size_t i = 0; prep->learns && i < prep->spec->input_count; i++)
         if (prep->inputs[i].crc32c != prep->first_inputs[i].crc32c ||
-            prep->inputs[i].size_bytes != prep->first_inputs[i].size_bytes) {
-            log_error("INPUT %s: changed while it was read", prep->spec->inputs[i]);
-            return GT_DATA;
-        }
+            prep->inputs[i].size_bytes != prep->first_inputs[i].size_bytes)
+            return FAIL(GT_DATA, "INPUT %s: changed while it was read", prep->spec->inputs[i]);
     return GT_OK;
 }
 

@@ -15,6 +15,7 @@
 #include "data/token_writer.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_encoder.h"
+#include "data/tokenizer_export.h"
 
 #define PREPARE_MANIFEST_FORMAT "gpt-train-manifest"
 #define PREPARE_DEDUP_NAME ".gpt-prepare.seen"
@@ -132,6 +133,8 @@ json_t *prepare_json_crc(uint32_t crc32c);
 /* prepare_commit.c: from NAME.partial to NAME.  prepare_publish() makes the list, prepare_commit() carries it out. */
 enum gt_status prepare_publish(struct prepare *prep);
 enum gt_status prepare_commit(struct prepare *prep);
+/* Returns the end of the tokenizer's files to write, which begin with TOKENIZER_FILE_OURS. */
+int prepare_tokenizer_files(const struct prepare *prep);
 /* Refuses a folder whose data set cannot be replaced, because its manifest does not list the data set's files. */
 enum gt_status prepare_check_old(const struct prepare *prep);
 /* Removes the temporary files of a run that has finished, or that never started to replace anything; the state first.

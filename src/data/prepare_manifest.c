@@ -13,7 +13,6 @@
 
 #include "base/log.h"
 #include "data/prepare_internal.h"
-#include "data/tokenizer_export.h"
 #include "data/utf8.h"
 
 #define MANIFEST_BYTES_MAX ((size_t)64 << 20)
@@ -24,11 +23,6 @@ json_t *prepare_json_crc(uint32_t crc32c)
     char text[24];
     snprintf(text, sizeof text, "crc32c:%08" PRIx32, crc32c);
     return json_string(text);
-}
-
-static json_t *json_count(uint64_t count)
-{
-    return json_integer((json_int_t)count);
 }
 
 /* Paths need not be UTF-8 but JSON must be: invalid bytes become '?'. */
@@ -50,28 +44,23 @@ static json_t *json_path(const char *path)
 json_t *prepare_options_json(const struct prepare *prep)
 {
     const struct prepare_spec *spec = prep->spec;
-    json_t *object = json_object();
-    int failures = json_object_set_new(object, "tokenizer", json_string(tokenizer_kind_name(spec->tokenizer)));
+    json_t *object = json_pack("{s:s}", "tokenizer", tokenizer_kind_name(spec->tokenizer));
+    int failures = 0;
     if (spec->given != NULL)
         failures |= json_object_set_new(object, "tokenizer-hash", prepare_json_crc(tokenizer_hash(spec->given)));
     if (spec->tokenizer == TOKENIZER_BPE && spec->given == NULL)
         failures |= json_object_set_new(object, "vocab-size", json_integer(spec->vocab_size));
-    failures |= json_object_set_new(object, "format", json_string(documents_format_words[spec->format]));
-    failures |= json_object_set_new(object, "field", json_path(spec->field));
-    failures |= json_object_set_new(object, "encoding", json_path(spec->encoding != NULL ? spec->encoding : "auto"));
-    failures |= json_object_set_new(object, "bad-lines", json_string(spec->skip_bad_lines ? "skip" : "stop"));
-    failures |= json_object_set_new(object, "documents", json_string(documents_end_words[spec->end]));
-    failures |=
-        json_object_set_new(object, "document-separator", json_string(prepare_separator_words[prep->separator]));
-    failures |= json_object_set_new(object, "dedup", json_boolean(spec->dedup));
-    failures |= json_object_set_new(object, "val-split", json_string(prepare_split_words[prep->split]));
-    failures |= json_object_set_new(object, "val-fraction", json_real(spec->val_fraction));
-    failures |= json_object_set_new(object, "seed", json_count(spec->seed & INT64_MAX));
-    failures |= json_object_set_new(object, "shard-tokens", json_integer(spec->shard_tokens));
-    if (spec->chat != CHAT_NONE) {
-        failures |= json_object_set_new(object, "chat", json_string(chat_words[spec->chat]));
-        failures |= json_object_set_new(object, "block-size", json_integer(spec->block_size));
-    }
+    failures |= json_object_update_new(
+        object, json_pack("{s:s, s:o, s:o, s:s, s:s, s:s, s:b, s:s, s:f, s:I, s:I}", "format",
+                          documents_format_words[spec->format], "field", json_path(spec->field), "encoding",
+                          json_path(spec->encoding != NULL ? spec->encoding : "auto"), "bad-lines",
+                          spec->skip_bad_lines ? "skip" : "stop", "documents", documents_end_words[spec->end],
+                          "document-separator", prepare_separator_words[prep->separator], "dedup", (int)spec->dedup,
+                          "val-split", prepare_split_words[prep->split], "val-fraction", spec->val_fraction, "seed",
+                          (json_int_t)(spec->seed & INT64_MAX), "shard-tokens", (json_int_t)spec->shard_tokens));
+    if (spec->chat != CHAT_NONE)
+        failures |= json_object_update_new(object, json_pack("{s:s, s:I}", "chat", chat_words[spec->chat], "block-size",
+                                                             (json_int_t)spec->block_size));
     return json_whole(object, failures);
 }
 
@@ -88,20 +77,13 @@ static json_t *manifest_documents(const struct prepare_progress *progress)
 {
     const struct documents_state *documents = &progress->documents;
     const struct prepare_counts *counts = &progress->counts;
-    json_t *object = json_object();
-    int failures = json_object_set_new(object, "count", json_count(documents->document_count));
-    failures |= json_object_set_new(object, "text_bytes", json_count(documents->text_bytes));
-    failures |= json_object_set_new(object, "duplicates_left_out", json_count(counts->duplicates));
-    failures |= json_object_set_new(object, "empty_left_out", json_count(documents->empty_count));
-    failures |= json_object_set_new(object, "bad_lines_left_out", json_count(documents->bad_line_count));
-    failures |= json_object_set_new(object, "binary_left_out", json_count(documents->skipped_count));
-    failures |= json_object_set_new(object, "not_utf8", json_count(counts->invalid_documents));
-    failures |= json_object_set_new(object, "not_utf8_bytes", json_count(counts->invalid_bytes));
-    failures |= json_object_set_new(object, "with_zero_bytes", json_count(counts->zero_documents));
-    failures |= json_object_set_new(object, "longer_than_a_part", json_count(documents->long_count));
-    failures |= json_object_set_new(object, "cuts_inside_words", json_count(counts->forced_cuts));
-    failures |= json_object_set_new(object, "cut_conversations", json_count(counts->cut_conversations));
-    return json_whole(object, failures);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "count", documents->document_count,
+                     "text_bytes", documents->text_bytes, "duplicates_left_out", counts->duplicates, "empty_left_out",
+                     documents->empty_count, "bad_lines_left_out", documents->bad_line_count, "binary_left_out",
+                     documents->skipped_count, "not_utf8", counts->invalid_documents, "not_utf8_bytes",
+                     counts->invalid_bytes, "with_zero_bytes", counts->zero_documents, "longer_than_a_part",
+                     documents->long_count, "cuts_inside_words", counts->forced_cuts, "cut_conversations",
+                     counts->cut_conversations);
 }
 
 static json_t *manifest_file(const struct token_file *file)
@@ -122,7 +104,8 @@ static json_t *manifest_split(const struct prepare *prep, enum token_split split
         }
     failures |= json_object_set_new(object, "tokens", json_integer(tokens));
     if (prep->split == PREPARE_SPLIT_DOCUMENT)
-        failures |= json_object_set_new(object, "documents", json_count(prep->progress.split_documents[split]));
+        failures |=
+            json_object_set_new(object, "documents", json_integer((json_int_t)prep->progress.split_documents[split]));
     failures |=
         json_object_set_new(object, "dtype", json_string(prep->writer_spec.width_bytes == 4 ? "uint32" : "uint16"));
     failures |= json_object_set_new(object, "files", files);
@@ -136,9 +119,9 @@ static json_t *manifest_split(const struct prepare *prep, enum token_split split
 static json_t *manifest_exports(const struct prepare *prep)
 {
     json_t *list = json_array();
-    int failures = json_array_append_new(list, json_string(TOKENIZER_FILE_NAME));
-    for (int i = 0; prep->learns && prep->spec->tokenizer == TOKENIZER_BPE && i < TOKENIZER_EXPORT_COUNT; i++)
-        failures |= json_array_append_new(list, json_string(tokenizer_export_name((enum tokenizer_export)i)));
+    int failures = 0;
+    for (int i = TOKENIZER_FILE_OURS; i < prepare_tokenizer_files(prep); i++)
+        failures |= json_array_append_new(list, json_string(tokenizer_file_names[i]));
     return json_whole(list, failures);
 }
 
@@ -147,22 +130,17 @@ static json_t *manifest_exports(const struct prepare *prep)
 static json_t *manifest_make(const struct prepare *prep)
 {
     const struct prepare_spec *spec = prep->spec;
-    json_t *root = json_object(), *inputs = json_array();
+    json_t *inputs = json_array();
     int failures = 0;
     for (size_t i = 0; i < spec->input_count; i++)
         failures |= json_array_append_new(inputs, manifest_input(spec->inputs[i], &prep->inputs[i]));
-    failures |= json_object_set_new(root, "format", json_string(PREPARE_MANIFEST_FORMAT));
-    failures |= json_object_set_new(root, "version", json_integer(2));
-    failures |= json_object_set_new(root, "tokenizer", json_string(tokenizer_kind_name(spec->tokenizer)));
-    failures |= json_object_set_new(root, "tokenizer_hash", prepare_json_crc(tokenizer_hash(prep->tokenizer)));
-    failures |= json_object_set_new(root, "tokenizer_files", manifest_exports(prep));
-    failures |= json_object_set_new(root, "vocab_size", json_integer(tokenizer_vocab_size(prep->tokenizer)));
-    failures |= json_object_set_new(root, "options", prepare_options_json(prep));
-    failures |= json_object_set_new(root, "inputs", inputs);
-    failures |= json_object_set_new(root, "documents", manifest_documents(&prep->progress));
-    failures |= json_object_set_new(root, "train", manifest_split(prep, TOKEN_TRAIN));
-    failures |= json_object_set_new(root, "val", manifest_split(prep, TOKEN_VAL));
-    return json_whole(root, failures);
+    return json_pack("{s:s, s:i, s:s, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "format", PREPARE_MANIFEST_FORMAT,
+                     "version", 2, "tokenizer", tokenizer_kind_name(spec->tokenizer), "tokenizer_hash",
+                     prepare_json_crc(tokenizer_hash(prep->tokenizer)), "tokenizer_files", manifest_exports(prep),
+                     "vocab_size", (json_int_t)tokenizer_vocab_size(prep->tokenizer), "options",
+                     prepare_options_json(prep), "inputs", json_whole(inputs, failures), "documents",
+                     manifest_documents(&prep->progress), "train", manifest_split(prep, TOKEN_TRAIN), "val",
+                     manifest_split(prep, TOKEN_VAL));
 }
 
 enum gt_status prepare_manifest_save(const struct prepare *prep, const char *path)
@@ -183,22 +161,21 @@ static enum gt_status content_check(const json_t *root, const char *path, const 
     for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++) {
         const char *name = token_split_name((enum token_split)split);
         const json_t *said = json_object_get(json_object_get(root, name), "tokens");
-        if (json_is_integer(said) && json_integer_value(said) != tokens[split]) {
-            log_error("%s lists %" JSON_INTEGER_FORMAT " tokens for the %s split, but its files hold %" PRId64
-                      ": the data set has changed since it was made; " REMEDY,
-                      path, json_integer_value(said), name, tokens[split]);
-            return GT_DATA;
-        }
+        if (json_is_integer(said) && json_integer_value(said) != tokens[split])
+            return FAIL(GT_DATA,
+                        "%s lists %" JSON_INTEGER_FORMAT " tokens for the %s split, but its files hold %" PRId64
+                        ": the data set has changed since it was made; " REMEDY,
+                        path, json_integer_value(said), name, tokens[split]);
     }
     const char *hash = json_string_value(json_object_get(root, "tokenizer_hash"));
     if (hash == NULL || tokenizer == NULL)
         return GT_OK;
     if (strcmp(hash, tokenizer_hash_text(tokenizer, now)) == 0)
         return GT_OK;
-    log_error("%s names tokenizer %.32s, but " TOKENIZER_FILE_NAME
-              " beside it is %s: its ids would stand for other text; " REMEDY,
-              path, hash, now);
-    return GT_DATA;
+    return FAIL(GT_DATA,
+                "%s names tokenizer %.32s, but " TOKENIZER_FILE_NAME
+                " beside it is %s: its ids would stand for other text; " REMEDY,
+                path, hash, now);
 }
 
 enum gt_status manifest_check(const char *folder, const int64_t tokens[static 2], const struct tokenizer *tokenizer)

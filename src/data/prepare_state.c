@@ -214,11 +214,11 @@ static enum gt_status inputs_compare(const struct prepare *prep)
     json_decref(now);
     if (same)
         return GT_OK;
-    log_error("%s: an unfinished run is here, of %" PRId64 " files with %" PRId64
-              " bytes; the inputs are now %zu files "
-              "with %" PRIu64 " bytes, or their names or times changed; start again with --restart",
-              prep->spec->out_dir, files, bytes, prep->corpus->file_count, prep->corpus->size_bytes);
-    return GT_USAGE;
+    return FAIL(GT_USAGE,
+                "%s: an unfinished run is here, of %" PRId64 " files with %" PRId64
+                " bytes; the inputs are now %zu files with %" PRIu64
+                " bytes, or their names or times changed; start again with --restart",
+                prep->spec->out_dir, files, bytes, prep->corpus->file_count, prep->corpus->size_bytes);
 }
 
 static enum gt_status state_check(struct prepare *prep)
@@ -230,10 +230,8 @@ static enum gt_status state_check(struct prepare *prep)
     TRY(json_get_int(prep->state, prep->state_path, "version", STATE_VERSION, STATE_VERSION, &version));
     TRY(json_get_int(prep->state, prep->state_path, "phase", PREPARE_PHASE_ENCODE, PREPARE_PHASE_COMMIT, &phase));
     TRY(json_get_object(prep->state, prep->state_path, "options", &options));
-    if (strcmp(format, STATE_FORMAT) != 0) {
-        log_error("%s: field \"format\": expected \"%s\"", prep->state_path, STATE_FORMAT);
-        return GT_DATA;
-    }
+    if (strcmp(format, STATE_FORMAT) != 0)
+        return FAIL(GT_DATA, "%s: field \"format\": expected \"%s\"", prep->state_path, STATE_FORMAT);
     TRY(options_compare(prep, options));
     TRY(inputs_compare(prep));
     prep->phase = (enum prepare_phase)phase;
@@ -257,8 +255,7 @@ enum gt_status prepare_state_load(struct prepare *prep)
 
 enum gt_status prepare_state_refuse(const struct prepare *prep, const char *field)
 {
-    log_error("%s: field \"%s\" is damaged; start again with --restart", prep->state_path, field);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: field \"%s\" is damaged; start again with --restart", prep->state_path, field);
 }
 
 /* Reads the first `count` numbers of a row, of which the second is a checksum.  Returns false when one is missing or
@@ -354,11 +351,9 @@ enum gt_status prepare_state_restore(struct prepare *prep)
     TRY(inputs_restore(prep, "first_inputs", prep->first_inputs));
     TRY(json_get_int(prep->state, prep->state_path, "stdin_bytes", 0, COUNT_MAX, &bytes));
     TRY(json_get_int(prep->state, prep->state_path, "stdin_crc32c", 0, UINT32_MAX, &crc));
-    if (prepare_copies_stdin(prep) && (prep->stdin_bytes != (uint64_t)bytes || prep->stdin_crc32c != (uint32_t)crc)) {
-        log_error("standard input: %" PRIu64 " bytes, not the same %" PRId64 " that the stopped run read",
-                  prep->stdin_bytes, bytes);
-        return GT_DATA;
-    }
+    if (prepare_copies_stdin(prep) && (prep->stdin_bytes != (uint64_t)bytes || prep->stdin_crc32c != (uint32_t)crc))
+        return FAIL(GT_DATA, "standard input: %" PRIu64 " bytes, not the same %" PRId64 " that the stopped run read",
+                    prep->stdin_bytes, bytes);
     return GT_OK;
 }
 
@@ -369,10 +364,9 @@ enum gt_status prepare_state_check_tokenizer(const struct prepare *prep)
     TRY(json_get_string(prep->state, prep->state_path, "tokenizer_hash", &then));
     if (strcmp(tokenizer_hash_text(prep->tokenizer, now), then) == 0)
         return GT_OK;
-    log_error("%s: the tokenizer changed since the run was stopped (hash %s, was %s); start again with "
-              "--restart",
-              prep->spec->out_dir, now, then);
-    return GT_DATA;
+    return FAIL(GT_DATA,
+                "%s: the tokenizer changed since the run was stopped (hash %s, was %s); start again with --restart",
+                prep->spec->out_dir, now, then);
 }
 
 static enum gt_status shards_restore(const struct prepare *prep, struct token_writer *writer, const json_t *object,

@@ -23,10 +23,9 @@ struct learner {
 static enum gt_status text_refuse(const struct document *document, size_t offset, const char *what)
 {
     if (document->is_line)
-        log_error("%s: line %" PRIu64 ": byte %zu of the text %s", document->label, document->place, offset, what);
-    else
-        log_error("%s: byte %" PRIu64 " %s", document->label, document->place + offset, what);
-    return GT_DATA;
+        return FAIL(GT_DATA, "%s: line %" PRIu64 ": byte %zu of the text %s", document->label, document->place, offset,
+                    what);
+    return FAIL(GT_DATA, "%s: byte %" PRIu64 " %s", document->label, document->place + offset, what);
 }
 
 static enum gt_status refuse_not_utf8(const struct document *document, size_t at)

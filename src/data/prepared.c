@@ -28,6 +28,5 @@ enum gt_status prepared_folder_check(const char *folder)
     json_decref(state);
     if (phase != PREPARE_PHASE_COMMIT)
         return status;
-    log_error("%s: gpt-prepare was stopped while it replaced this data set; give its command again", folder);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: gpt-prepare was stopped while it replaced this data set; give its command again", folder);
 }

@@ -81,9 +81,8 @@ static enum gt_status sampler_count_shards(struct sampler *sampler, const struct
     }
     if (sampler_start_count(sampler) > 0)
         return GT_OK;
-    log_error("%s: no shard holds the block_size + 1 = %" PRId64 " tokens of a sample",
-              token_source_shard_path(source, 0), sampler->block_size + 1);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: no shard holds the block_size + 1 = %" PRId64 " tokens of a sample",
+                token_source_shard_path(source, 0), sampler->block_size + 1);
 }
 
 int64_t sampler_start_count(const struct sampler *sampler)

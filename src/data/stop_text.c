@@ -20,8 +20,7 @@ static char escaped(char c)
 
 static enum gt_status refuse(const char *what, const char *list, const char *why)
 {
-    log_error("%s=%s: %s", what, list, why);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, "%s=%s: %s", what, list, why);
 }
 
 enum gt_status stop_texts_parse(const char *list, const char *what, struct stop_texts *out)

@@ -51,16 +51,16 @@ static enum gt_status encoding_open(const char *encoding, const struct input *in
     *out = iconv_open("UTF-8", encoding);
     if (*out != CLOSED)
         return GT_OK;
-    log_error("--encoding=%s: this system does not know this encoding; iconv -l lists those that it does", encoding);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, "--encoding=%s: this system does not know this encoding; iconv -l lists those that it does",
+                encoding);
 #else
     *out = CLOSED;
     if (input != NULL)
         log_note("%s: this text is %s", input_info_get(input)->label, encoding);
-    log_error("this gpt-prepare was built without iconv and reads UTF-8 only; convert the text first: "
-              "iconv -f %s -t UTF-8 FILE >text.txt",
-              encoding);
-    return GT_UNSUPPORTED;
+    return FAIL(GT_UNSUPPORTED,
+                "this gpt-prepare was built without iconv and reads UTF-8 only; convert the text first: "
+                "iconv -f %s -t UTF-8 FILE >text.txt",
+                encoding);
 #endif
 }
 
@@ -144,11 +144,9 @@ enum gt_status text_decoder_read(struct text_decoder *decoder, struct input *inp
     while (left == capacity && !decoder->flushed) {
         if ((starved || decoder->raw_used == decoder->raw_count) && !decoder->raw_ended)
             TRY(raw_fill(decoder, input));
-        if (!raw_convert(decoder, &to, &left, &starved)) {
-            log_error("%s: byte %" PRIu64 " is not valid in %s; --encoding names the encoding of the text",
-                      input_info_get(input)->label, decoder->raw_offset + decoder->raw_used, decoder->encoding);
-            return GT_DATA;
-        }
+        if (!raw_convert(decoder, &to, &left, &starved))
+            return FAIL(GT_DATA, "%s: byte %" PRIu64 " is not valid in %s; --encoding names the encoding of the text",
+                        input_info_get(input)->label, decoder->raw_offset + decoder->raw_used, decoder->encoding);
     }
     *out_count = capacity - left;
     return GT_OK;

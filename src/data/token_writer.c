@@ -181,11 +181,9 @@ static enum gt_status shard_list_add(struct token_writer *writer, enum token_spl
                                      struct token_shard_state shard)
 {
     struct writer_split *split = &writer->splits[which];
-    if (split->shard_count == TOKEN_WRITER_SHARDS_MAX) {
-        log_error("%s: more than %d shards; give a larger --shard-tokens", writer->spec.folder,
-                  TOKEN_WRITER_SHARDS_MAX);
-        return GT_UNSUPPORTED;
-    }
+    if (split->shard_count == TOKEN_WRITER_SHARDS_MAX)
+        return FAIL(GT_UNSUPPORTED, "%s: more than %d shards; give a larger --shard-tokens", writer->spec.folder,
+                    TOKEN_WRITER_SHARDS_MAX);
     TRY(hostmem_grow(writer->mem, &split->shards, &split->shard_capacity, split->shard_count + 1,
                      sizeof split->shards[0], "list of shards"));
     TRY(shard_path(split->path, writer, which, split->shard_count));
@@ -265,13 +263,11 @@ enum gt_status token_writer_put(struct token_writer *writer, enum token_split wh
             TRY(shard_end(split));
         if (split->fd < 0)
             TRY(shard_begin(writer, which));
-        if (shard_room(writer, split) == 0) {
-            log_error("%s: %s has more than %d tokens of 32 bits, which one file of "
-                      "llm.c's format cannot count; give "
-                      "--shard-tokens",
-                      writer->spec.folder, token_split_name(which), INT32_MAX);
-            return GT_UNSUPPORTED;
-        }
+        if (shard_room(writer, split) == 0)
+            return FAIL(GT_UNSUPPORTED,
+                        "%s: %s has more than %d tokens of 32 bits, which one file of llm.c's format cannot "
+                        "count; give --shard-tokens",
+                        writer->spec.folder, token_split_name(which), INT32_MAX);
         done += shard_append(writer, split, bytes + (size_t)done * width, count - done);
         if (BUFFER_BYTES - split->buffered < width)
             TRY(shard_flush(split));
@@ -302,10 +298,9 @@ static enum gt_status shard_reopen(const struct token_writer *writer, struct wri
     const uint64_t size = file_size(&writer->spec, split->shards[split->shard_count - 1].tokens);
     if (stat(path, &info) != 0)
         return file_error(path, "find what the stopped run wrote");
-    if (!S_ISREG(info.st_mode) || (uint64_t)info.st_size < size || (!last && (uint64_t)info.st_size != size)) {
-        log_error("%s: has %lld bytes; the stopped run had written %" PRIu64, path, (long long)info.st_size, size);
-        return GT_DATA;
-    }
+    if (!S_ISREG(info.st_mode) || (uint64_t)info.st_size < size || (!last && (uint64_t)info.st_size != size))
+        return FAIL(GT_DATA, "%s: has %lld bytes; the stopped run had written %" PRIu64, path, (long long)info.st_size,
+                    size);
     if (!last)
         return GT_OK;
     split->fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -344,11 +339,9 @@ static enum gt_status walk_buffer(struct border_walk *walk, const unsigned char 
 {
     for (int64_t i = count - 1; i >= 0; i--) {
         const uint64_t id = le_read(bytes + (size_t)i * width, width);
-        if (id >= (uint64_t)walk->vocab_size) {
-            log_error("%s: id %" PRIu64 " is outside the vocabulary of %" PRId64 ": the file was changed", path, id,
-                      walk->vocab_size);
-            return GT_DATA;
-        }
+        if (id >= (uint64_t)walk->vocab_size)
+            return FAIL(GT_DATA, "%s: id %" PRIu64 " is outside the vocabulary of %" PRId64 ": the file was changed",
+                        path, id, walk->vocab_size);
         walk->ended = walk->weight_left == 0 || walk->weights[id] > walk->weight_left;
         if (walk->ended)
             break;
@@ -482,10 +475,10 @@ static enum gt_status file_check_magic(const struct token_writer *writer, const 
     const uint32_t word = (uint32_t)le_read(bytes, sizeof bytes);
     if (word / 1000 != TOKEN_SHARD_MAGIC_U16 / 1000 && word != TOKEN_SHARD_MAGIC_U32)
         return GT_OK;
-    log_error("%s: its first two tokens look like the header of an llm.c file (%" PRIu32 "); give "
-              "--shard-tokens, which writes a header",
-              path, word);
-    return GT_DATA;
+    return FAIL(GT_DATA,
+                "%s: its first two tokens look like the header of an llm.c file (%" PRIu32 "); give "
+                "--shard-tokens, which writes a header",
+                path, word);
 }
 
 enum gt_status token_writer_finish(struct token_writer *writer, int64_t train_tokens,
@@ -540,9 +533,9 @@ static enum gt_status settled_check(const char *path, uint64_t size_bytes)
     close(fd);
     if (actual_bytes == size_bytes)
         return GT_OK;
-    log_error("%s: has %" PRIu64 " bytes, not %" PRIu64 ": the prepared file is gone; start again with --restart", path,
-              actual_bytes, size_bytes);
-    return GT_DATA;
+    return FAIL(GT_DATA,
+                "%s: has %" PRIu64 " bytes, not %" PRIu64 ": the prepared file is gone; start again with --restart",
+                path, actual_bytes, size_bytes);
 }
 
 enum gt_status token_file_settle(const struct token_writer_spec *spec, const struct token_file *file)

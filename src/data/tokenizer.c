@@ -156,10 +156,10 @@ const struct bpe *tokenizer_bpe(const struct tokenizer *tokenizer)
 
 static enum gt_status pickle_refuse(const char *path)
 {
-    log_error("%s: a Python pickle is a program and is not read; gpt-prepare --tokenizer=chars INPUT makes a %s "
-              "in its place",
-              path, TOKENIZER_FILE_NAME);
-    return GT_UNSUPPORTED;
+    return FAIL(GT_UNSUPPORTED,
+                "%s: a Python pickle is a program and is not read; gpt-prepare --tokenizer=chars INPUT makes a %s "
+                "in its place",
+                path, TOKENIZER_FILE_NAME);
 }
 
 static enum gt_status code_points_read(const json_t *list, const char *path, uint32_t *out)
@@ -167,15 +167,13 @@ static enum gt_status code_points_read(const json_t *list, const char *path, uin
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *entry = json_array_get(list, i);
         const json_int_t value = json_is_integer(entry) ? json_integer_value(entry) : -1;
-        if (value < 0 || value >= UTF8_CODE_POINTS || !utf8_is_scalar((uint32_t)value)) {
-            log_error("%s: field \"vocabulary\": entry %zu is not the code point of a character", path, i);
-            return GT_DATA;
-        }
-        if (i > 0 && out[i - 1] >= (uint32_t)value) {
-            log_error("%s: field \"vocabulary\": entry %zu (%" PRId64 ") is not above the one before it (%" PRIu32 ")",
-                      path, i, (int64_t)value, out[i - 1]);
-            return GT_DATA;
-        }
+        if (value < 0 || value >= UTF8_CODE_POINTS || !utf8_is_scalar((uint32_t)value))
+            return FAIL(GT_DATA, "%s: field \"vocabulary\": entry %zu is not the code point of a character", path, i);
+        if (i > 0 && out[i - 1] >= (uint32_t)value)
+            return FAIL(GT_DATA,
+                        "%s: field \"vocabulary\": entry %zu (%" PRId64 ") is not above the one before it (%" PRIu32
+                        ")",
+                        path, i, (int64_t)value, out[i - 1]);
         out[i] = (uint32_t)value;
     }
     return GT_OK;
@@ -186,11 +184,9 @@ static enum gt_status vocabulary_read(struct hostmem *mem, const json_t *root, c
     const json_t *list = json_object_get(root, "vocabulary");
     const size_t count = json_array_size(list);
     uint32_t *code_points;
-    if (!json_is_array(list) || count < 1 || count > UTF8_CODE_POINTS) {
-        log_error("%s: field \"vocabulary\": expected a list of 1 to %u code points, found %zu", path, UTF8_CODE_POINTS,
-                  count);
-        return GT_DATA;
-    }
+    if (!json_is_array(list) || count < 1 || count > UTF8_CODE_POINTS)
+        return FAIL(GT_DATA, "%s: field \"vocabulary\": expected a list of 1 to %u code points, found %zu", path,
+                    UTF8_CODE_POINTS, count);
     TRY(HOSTMEM_NEW(mem, count, "vocabulary", &code_points));
     enum gt_status status = code_points_read(list, path, code_points);
     if (status == GT_OK)
@@ -205,16 +201,13 @@ static enum gt_status tokenizer_check_file(const json_t *root, const char *path,
     const char *hash = NULL;
     TRY(json_get_int(root, path, "vocab_size", 1, UTF8_CODE_POINTS, &vocab_size));
     TRY(json_get_string(root, path, "hash", &hash));
-    if (vocab_size != (int64_t)tokenizer->count) {
-        log_error("%s: field \"vocab_size\": %" PRId64 ", but the vocabulary has %zu entries", path, vocab_size,
-                  tokenizer->count);
-        return GT_DATA;
-    }
+    if (vocab_size != (int64_t)tokenizer->count)
+        return FAIL(GT_DATA, "%s: field \"vocab_size\": %" PRId64 ", but the vocabulary has %zu entries", path,
+                    vocab_size, tokenizer->count);
     char expected[TOKENIZER_HASH_TEXT_BYTES];
     if (strcmp(hash, tokenizer_hash_text(tokenizer, expected)) == 0)
         return GT_OK;
-    log_error("%s: field \"hash\": the file says %s, its vocabulary gives %s", path, hash, expected);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: field \"hash\": the file says %s, its vocabulary gives %s", path, hash, expected);
 }
 
 static enum gt_status kind_read(struct hostmem *mem, const json_t *root, const char *path, enum tokenizer_kind kind,
@@ -235,21 +228,18 @@ static enum gt_status tokenizer_from_json(struct hostmem *mem, const json_t *roo
     const char *format = NULL, *kind = NULL;
     int64_t version = 0;
     TRY(json_get_string(root, path, "format", &format));
-    if (strcmp(format, FORMAT_NAME) != 0) {
-        log_error("%s: field \"format\": expected \"%s\", found \"%s\"", path, FORMAT_NAME, format);
-        return GT_DATA;
-    }
+    if (strcmp(format, FORMAT_NAME) != 0)
+        return FAIL(GT_DATA, "%s: field \"format\": expected \"%s\", found \"%s\"", path, FORMAT_NAME, format);
     TRY(json_get_int(root, path, "version", 1, INT32_MAX, &version));
     TRY(json_get_string(root, path, "kind", &kind));
     int which = 0;
     while (which < TOKENIZER_KIND_COUNT && strcmp(kind, kind_names[which]) != 0)
         which++;
-    if (version != FORMAT_VERSION || which == TOKENIZER_KIND_COUNT) {
-        log_error("%s: version %" PRId64
-                  ", kind \"%s\"; this release reads version %d, kinds \"bytes\", \"chars\" and \"bpe\"",
-                  path, version, kind, FORMAT_VERSION);
-        return GT_UNSUPPORTED;
-    }
+    if (version != FORMAT_VERSION || which == TOKENIZER_KIND_COUNT)
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: version %" PRId64
+                    ", kind \"%s\"; this release reads version %d, kinds \"bytes\", \"chars\" and \"bpe\"",
+                    path, version, kind, FORMAT_VERSION);
     struct tokenizer *tokenizer = NULL;
     TRY(kind_read(mem, root, path, (enum tokenizer_kind)which, &tokenizer));
     const enum gt_status status = tokenizer_check_file(root, path, tokenizer);
@@ -309,43 +299,30 @@ static json_t *vocabulary_to_json(const struct tokenizer *tokenizer)
     return json_whole(list, failures);
 }
 
-static enum gt_status tokenizer_to_json(const struct tokenizer *tokenizer, json_t **out)
+enum gt_status tokenizer_text(const struct tokenizer *tokenizer, char **out)
 {
     char hash[TOKENIZER_HASH_TEXT_BYTES];
-    json_t *root = json_object();
-    int failures = json_object_set_new(root, "format", json_string(FORMAT_NAME));
-    failures |= json_object_set_new(root, "version", json_integer(FORMAT_VERSION));
-    failures |= json_object_set_new(root, "kind", json_string(kind_names[tokenizer->kind]));
-    failures |= json_object_set_new(root, "vocab_size", json_integer((json_int_t)tokenizer->count));
+    json_t *root = json_pack("{s:s, s:i, s:s, s:I}", "format", FORMAT_NAME, "version", FORMAT_VERSION, "kind",
+                             kind_names[tokenizer->kind], "vocab_size", (json_int_t)tokenizer->count);
+    int failures = 0;
     if (tokenizer->code_points != NULL)
         failures |= json_object_set_new(root, "vocabulary", vocabulary_to_json(tokenizer));
     if (tokenizer->bpe != NULL)
         failures |= tokenizer_bpe_write(tokenizer->bpe, root) ? 0 : -1;
     failures |= json_object_set_new(root, "hash", json_string(tokenizer_hash_text(tokenizer, hash)));
-    if (failures != 0) {
-        json_decref(root);
-        log_error("out of memory for a vocabulary of %zu entries as JSON", tokenizer->count);
-        return GT_NO_MEMORY;
-    }
-    *out = root;
-    return GT_OK;
-}
-
-enum gt_status tokenizer_text(const struct tokenizer *tokenizer, char **out)
-{
-    json_t *root = NULL;
-    TRY(tokenizer_to_json(tokenizer, &root));
-    const enum gt_status status = json_text(root, 0, out);
+    const enum gt_status status =
+        failures == 0 ? json_file_text(root, 0, out)
+                      : FAIL(GT_NO_MEMORY, "out of memory for a vocabulary of %zu entries as JSON", tokenizer->count);
     json_decref(root);
     return status;
 }
 
 enum gt_status tokenizer_save(const struct tokenizer *tokenizer, const char *path)
 {
-    json_t *root = NULL;
-    TRY(tokenizer_to_json(tokenizer, &root));
-    const enum gt_status status = json_replace_file(path, root, 0);
-    json_decref(root);
+    char *text;
+    TRY(tokenizer_text(tokenizer, &text));
+    const enum gt_status status = file_replace(path, text, strlen(text));
+    free(text);
     return status;
 }
 

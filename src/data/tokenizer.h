@@ -50,8 +50,8 @@ enum gt_status tokenizer_open_file(struct hostmem *mem, const char *path, struct
  * prepared_folder_check(). */
 enum gt_status tokenizer_open_dataset(struct hostmem *mem, const char *folder, struct tokenizer **out);
 
-/* Return the file's content in *out, which the caller free()s, without a final newline; and write the file, replacing
- * it atomically.  Errors: GT_NO_MEMORY, GT_IO. */
+/* Return the file's content in *out, which the caller free()s; and write the file, replacing it atomically.  Errors:
+ * GT_NO_MEMORY, GT_IO. */
 enum gt_status tokenizer_text(const struct tokenizer *tokenizer, char **out);
 enum gt_status tokenizer_save(const struct tokenizer *tokenizer, const char *path);
 

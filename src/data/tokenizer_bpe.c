@@ -24,19 +24,16 @@ struct bpe_reading {
 
 static enum gt_status refuse(const struct bpe_reading *reading, const char *field, size_t index, const char *what)
 {
-    log_error("%s: field \"%s\": entry %zu %s", reading->path, field, index, what);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: field \"%s\": entry %zu %s", reading->path, field, index, what);
 }
 
 static enum gt_status array_get(const json_t *root, const char *path, const char *name, size_t max, const json_t **out,
                                 size_t *out_count)
 {
     const json_t *array = json_object_get(root, name);
-    if (!json_is_array(array) || json_array_size(array) > max) {
-        log_error("%s: field \"%s\": expected a list of at most %zu, found %s of %zu", path, name, max,
-                  json_is_array(array) ? "one" : "none, or something", json_array_size(array));
-        return GT_DATA;
-    }
+    if (!json_is_array(array) || json_array_size(array) > max)
+        return FAIL(GT_DATA, "%s: field \"%s\": expected a list of at most %zu, found %s of %zu", path, name, max,
+                    json_is_array(array) ? "one" : "none, or something", json_array_size(array));
     *out = array;
     *out_count = json_array_size(array);
     return GT_OK;
@@ -107,11 +104,10 @@ static enum gt_status names_read(const json_t *root, const char *path, enum bpe_
     TRY(json_get_string(root, path, "split", &split));
     TRY(json_get_string(root, path, "rank", &rank));
     const bool merge = strcmp(rank, rank_names[BPE_RANK_MERGE]) == 0;
-    if (strcmp(split, bpe_splits[expected].name) != 0 || (!merge && strcmp(rank, rank_names[BPE_RANK_TOKEN]) != 0)) {
-        log_error("%s: split \"%s\", rank \"%s\"; this file needs split \"%s\", and rank \"merge\" or \"token\"", path,
-                  split, rank, bpe_splits[expected].name);
-        return GT_UNSUPPORTED;
-    }
+    if (strcmp(split, bpe_splits[expected].name) != 0 || (!merge && strcmp(rank, rank_names[BPE_RANK_TOKEN]) != 0))
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: split \"%s\", rank \"%s\"; this file needs split \"%s\", and rank \"merge\" or \"token\"",
+                    path, split, rank, bpe_splits[expected].name);
     *out = merge ? BPE_RANK_MERGE : BPE_RANK_TOKEN;
     return GT_OK;
 }
@@ -132,10 +128,9 @@ enum gt_status tokenizer_bpe_read(struct hostmem *mem, const json_t *root, const
         return refuse(&reading, "vocabulary", 0, "is missing");
     for (size_t i = 0; i < reading.vocab_size; i++)
         text_bytes += json_string_length(json_array_get(reading.vocabulary, i));
-    if (text_bytes > BPE_TEXT_BYTES_MAX) {
-        log_error("%s: field \"vocabulary\": %zu bytes of text, at most %zu", path, text_bytes, BPE_TEXT_BYTES_MAX);
-        return GT_DATA;
-    }
+    if (text_bytes > BPE_TEXT_BYTES_MAX)
+        return FAIL(GT_DATA, "%s: field \"vocabulary\": %zu bytes of text, at most %zu", path, text_bytes,
+                    BPE_TEXT_BYTES_MAX);
     const struct bpe_spec spec = {.vocab_size = reading.vocab_size,
                                   .text_bytes = text_bytes,
                                   .merge_count = reading.merge_count / 2,

@@ -1,11 +1,13 @@
-/* A bpe tokenizer as Hugging Face's files.
+/* Writes tokenizers in Hugging Face's formats.
  *
  * tokenizer.json is complete by itself; vocab.json and merges.txt are the older pair, which the GPT-2 classes of
- * transformers read.  Texts are in GPT-2's alphabet, special tokens in plain text.
+ * transformers read.  Texts are in GPT-2's alphabet, special tokens in plain text.  Kind bytes is a BPE of 256 tokens.
+ * Kind chars becomes a BPE with no merges, no split and a decoder that concatenates, so that the `tokenizers` library
+ * looks up each character.  It drops a character that is not in the vocabulary, whereas our own tokenizer rejects the
+ * text.
  */
 #include "data/tokenizer_export.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,35 +16,61 @@
 #include "base/log.h"
 #include "data/bpe.h"
 #include "data/bpe_alphabet.h"
+#include "data/chat.h"
 #include "data/tokenizer_bpe.h"
 
-static const char *const names[] = {"tokenizer.json", "vocab.json", "merges.txt"};
-_Static_assert(sizeof names / sizeof names[0] == TOKENIZER_EXPORT_COUNT, "a name for every file");
+const char *const tokenizer_file_names[TOKENIZER_FILES] = {[TOKENIZER_FILE_CONFIG] = "tokenizer_config.json",
+                                                           [TOKENIZER_FILE_OURS] = TOKENIZER_FILE_NAME,
+                                                           [TOKENIZER_FILE_JSON] = "tokenizer.json",
+                                                           [TOKENIZER_FILE_VOCAB] = "vocab.json",
+                                                           [TOKENIZER_FILE_MERGES] = "merges.txt"};
 
-const char *tokenizer_export_name(enum tokenizer_export file)
-{
-    assert((size_t)file < TOKENIZER_EXPORT_COUNT);
-    return names[file];
-}
-
-bool tokenizer_export_possible(const struct tokenizer *tokenizer, enum tokenizer_export file)
+bool tokenizer_can_merge(const struct tokenizer *tokenizer)
 {
     const struct bpe *bpe = tokenizer_bpe(tokenizer);
-    return bpe != NULL && bpe_rank_of(bpe) == BPE_RANK_MERGE &&
-           (file == TOKENIZER_EXPORT_JSON || bpe_pipeline_of(bpe)->json == NULL);
+    return bpe == NULL || bpe_rank_of(bpe) == BPE_RANK_MERGE;
 }
 
-/* This and the functions below return NULL when out of memory. */
-static json_t *vocab_json(const struct bpe *bpe, bool specials)
+/* Returns the tokenizer.json that was read, without the vocabulary; NULL for GPT-2's pipeline. */
+static const char *pipeline_of(const struct tokenizer *tokenizer)
 {
+    return tokenizer_pipeline(tokenizer)->json;
+}
+
+static bool file_exists_for(const struct tokenizer *tokenizer, enum tokenizer_file file)
+{
+    if (file == TOKENIZER_FILE_CONFIG || file == TOKENIZER_FILE_OURS)
+        return true;
+    return tokenizer_can_merge(tokenizer) &&
+           (file == TOKENIZER_FILE_JSON ||
+            (tokenizer_kind_of(tokenizer) != TOKENIZER_CHARS && pipeline_of(tokenizer) == NULL));
+}
+
+/* ---- parts; the functions return NULL when out of memory ---- */
+
+static json_t *token_json(const struct tokenizer *tokenizer, int32_t id)
+{
+    char scratch[4], text[2 * sizeof scratch];
+    const char *bytes = NULL;
+    if (tokenizer_bpe(tokenizer) != NULL)
+        return tokenizer_bpe_token(tokenizer_bpe(tokenizer), id);
+    const size_t count = tokenizer_token_bytes(tokenizer, id, scratch, &bytes);
+    if (tokenizer_kind_of(tokenizer) == TOKENIZER_CHARS)
+        return json_stringn(bytes, count);
+    return json_stringn(text, bpe_alphabet_write(bytes, count, text));
+}
+
+static json_t *vocab_json(const struct tokenizer *tokenizer, bool specials)
+{
+    const struct bpe *bpe = tokenizer_bpe(tokenizer);
     json_t *vocab = json_object();
     int failures = 0;
-    for (size_t id = 0; id < bpe_vocab_size(bpe); id++) {
-        if (!specials && bpe_is_special(bpe, (int32_t)id))
+    for (int32_t id = 0; id < tokenizer_vocab_size(tokenizer); id++) {
+        if (!specials && bpe_is_special(bpe, id))
             continue;
-        json_t *text = tokenizer_bpe_token(bpe, (int32_t)id);
-        const char *key = json_string_value(text);
-        failures |= key == NULL || json_object_set_new(vocab, key, json_integer((json_int_t)id)) != 0;
+        json_t *text = token_json(tokenizer, id);
+        failures |= text == NULL || json_object_setn_new(vocab, json_string_value(text), json_string_length(text),
+                                                         json_integer(id)) != 0;
         json_decref(text);
     }
     return json_whole(vocab, failures);
@@ -62,11 +90,18 @@ static size_t merge_text(const struct bpe *bpe, const struct bpe_merge *merge,
     return length;
 }
 
+/* Returns the merges; there are none without `bpe`. */
+static const struct bpe_merge *merges_of(const struct bpe *bpe, size_t *out_count)
+{
+    *out_count = 0;
+    return bpe != NULL ? bpe_merges(bpe, out_count) : NULL;
+}
+
 static json_t *merges_json(const struct bpe *bpe)
 {
     char text[4 * BPE_TOKEN_BYTES_MAX + 2];
-    size_t count = 0;
-    const struct bpe_merge *merges = bpe_merges(bpe, &count);
+    size_t count;
+    const struct bpe_merge *merges = merges_of(bpe, &count);
     json_t *list = json_array();
     int failures = 0;
     for (size_t i = 0; i < count; i++) {
@@ -79,7 +114,7 @@ static json_t *merges_json(const struct bpe *bpe)
 static json_t *added_json(const struct bpe *bpe)
 {
     size_t count = 0;
-    const int32_t *specials = bpe_specials(bpe, &count);
+    const int32_t *specials = bpe != NULL ? bpe_specials(bpe, &count) : NULL;
     json_t *list = json_array();
     int failures = 0;
     for (size_t i = 0; i < count; i++)
@@ -90,44 +125,67 @@ static json_t *added_json(const struct bpe *bpe)
     return json_whole(list, failures);
 }
 
+/* ---- whole files ---- */
+
 /* Returns the tokenizer.json that was read: its pipeline, with vocabulary and merges. */
-static json_t *pipeline_json(const struct bpe *bpe)
+static json_t *pipeline_json(const struct tokenizer *tokenizer)
 {
-    json_t *root = json_loads(bpe_pipeline_of(bpe)->json, 0, NULL), *model = json_object_get(root, "model");
-    json_t *vocab = vocab_json(bpe, false);
+    json_t *root = json_loads(pipeline_of(tokenizer), 0, NULL), *model = json_object_get(root, "model");
+    json_t *vocab = vocab_json(tokenizer, false);
     int failures = json_object_update(vocab, json_object_get(model, "vocab"));
     failures |= json_object_set_new(model, "vocab", vocab);
-    failures |= json_object_set_new(model, "merges", merges_json(bpe));
+    failures |= json_object_set_new(model, "merges", merges_json(tokenizer_bpe(tokenizer)));
     return json_whole(root, failures);
 }
 
-static json_t *all_json(const struct bpe *bpe)
+/* When an argument is NULL, json_pack() releases the others and fails. */
+static json_t *tokenizer_json(const struct tokenizer *tokenizer)
 {
-    if (bpe_pipeline_of(bpe)->json != NULL)
-        return pipeline_json(bpe);
+    const struct bpe *bpe = tokenizer_bpe(tokenizer);
+    const bool chars = tokenizer_kind_of(tokenizer) == TOKENIZER_CHARS;
+    if (pipeline_of(tokenizer) != NULL)
+        return pipeline_json(tokenizer);
     json_t *model =
         json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:o}", "type", "BPE", "dropout", "unk_token",
                   "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0, "ignore_merges",
-                  0, "vocab", vocab_json(bpe, true), "merges", merges_json(bpe));
-    json_t *split = json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1,
-                              "use_regex", 1);
-    /* When an argument is NULL, json_pack() releases the others and fails. */
-    return json_pack("{s:s, s:n, s:n, s:o, s:n, s:O, s:n, s:o, s:o}", "version", "1.0", "truncation", "padding",
+                  0, "vocab", vocab_json(tokenizer, true), "merges", merges_json(bpe));
+    json_t *split = chars ? json_null()
+                          : json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0,
+                                      "trim_offsets", 1, "use_regex", 1);
+    json_t *decoder = chars ? json_pack("{s:s}", "type", "Fuse") : json_incref(split);
+    return json_pack("{s:s, s:n, s:n, s:o, s:n, s:o, s:n, s:o, s:o}", "version", "1.0", "truncation", "padding",
                      "added_tokens", added_json(bpe), "normalizer", "pre_tokenizer", split, "post_processor", "decoder",
-                     split, "model", model);
+                     decoder, "model", model);
 }
 
-static enum gt_status out_of_memory(const struct bpe *bpe, enum tokenizer_export file)
+/* PreTrainedTokenizerFast accepts any tokenizer.json; GPT2Tokenizer requires an end-of-text token and merges. */
+static json_t *config_json(const struct tokenizer *tokenizer, int32_t block_size)
 {
-    log_error("out of memory: %s of %zu tokens", names[file], bpe_vocab_size(bpe));
-    return GT_NO_MEMORY;
+    json_t *root = json_pack("{s:s, s:i, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "model_max_length",
+                             (int)block_size, "clean_up_tokenization_spaces", 0);
+    const int32_t end = tokenizer_eot(tokenizer), begin = tokenizer_pipeline(tokenizer)->bos;
+    const struct {
+        const char *name;
+        int32_t id;
+    } roles[] = {{"bos_token", begin >= 0 ? begin : end},
+                 {"eos_token", chat_end(tokenizer)},
+                 {"unk_token", begin >= 0 ? -1 : end}};
+    int failures = root == NULL;
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
+        if (roles[i].id >= 0)
+            failures |= json_object_set_new(root, roles[i].name, token_json(tokenizer, roles[i].id));
+    const enum chat_kind chat = chat_kind_of(tokenizer);
+    if (chat != CHAT_NONE)
+        failures |= json_object_set_new(root, "chat_template", json_string(chat_jinja(chat)));
+    return json_whole(root, failures);
 }
 
-static enum gt_status merges_txt(const struct bpe *bpe, char **out, size_t *out_count)
+/* Returns the text, or NULL. */
+static char *merges_txt(const struct bpe *bpe)
 {
     char line[4 * BPE_TOKEN_BYTES_MAX + 2], *text = NULL;
-    size_t count = 0, size_bytes = 0;
-    const struct bpe_merge *merges = bpe_merges(bpe, &count);
+    size_t count, size_bytes;
+    const struct bpe_merge *merges = merges_of(bpe, &count);
     FILE *stream = open_memstream(&text, &size_bytes);
     bool failed = stream == NULL || fputs("#version: 0.2\n", stream) < 0;
     for (size_t i = 0; i < count && !failed; i++) {
@@ -135,28 +193,47 @@ static enum gt_status merges_txt(const struct bpe *bpe, char **out, size_t *out_
         failed = fprintf(stream, "%s\n", line) < 0;
     }
     failed = (stream != NULL && fclose(stream) != 0) || failed;
-    if (failed) {
-        free(text);
-        return out_of_memory(bpe, TOKENIZER_EXPORT_MERGES);
-    }
-    *out = text;
-    *out_count = size_bytes;
-    return GT_OK;
+    if (!failed)
+        return text;
+    free(text);
+    return NULL;
 }
 
-enum gt_status tokenizer_export_text(const struct tokenizer *tokenizer, enum tokenizer_export file, char **out,
-                                     size_t *out_count)
+enum gt_status tokenizer_file_text(const struct tokenizer *tokenizer, enum tokenizer_file file, int32_t block_size,
+                                   char **out)
 {
-    assert(tokenizer_export_possible(tokenizer, file));
-    const struct bpe *bpe = tokenizer_bpe(tokenizer);
-    if (file == TOKENIZER_EXPORT_MERGES)
-        return merges_txt(bpe, out, out_count);
-    json_t *root = file == TOKENIZER_EXPORT_VOCAB ? vocab_json(bpe, true) : all_json(bpe);
-    if (root == NULL)
-        return out_of_memory(bpe, file);
-    const enum gt_status status = json_text(root, 0, out);
+    json_t *root = NULL;
+    *out = NULL;
+    if (!file_exists_for(tokenizer, file))
+        return GT_OK;
+    if (file == TOKENIZER_FILE_OURS)
+        return tokenizer_text(tokenizer, out);
+    if (file == TOKENIZER_FILE_MERGES)
+        *out = merges_txt(tokenizer_bpe(tokenizer));
+    else if (file == TOKENIZER_FILE_CONFIG)
+        root = config_json(tokenizer, block_size);
+    else
+        root = file == TOKENIZER_FILE_VOCAB ? vocab_json(tokenizer, true) : tokenizer_json(tokenizer);
+    if (root == NULL && *out == NULL)
+        return FAIL(GT_NO_MEMORY, "out of memory: %s", tokenizer_file_names[file]);
+    const enum gt_status status = root != NULL ? json_text(root, file == TOKENIZER_FILE_CONFIG ? 2 : 0, out) : GT_OK;
     json_decref(root);
-    if (status == GT_OK)
-        *out_count = strlen(*out);
     return status;
+}
+
+enum gt_status tokenizer_files_save(const struct tokenizer *tokenizer, int32_t block_size, const char *folder)
+{
+    if (!tokenizer_can_merge(tokenizer))
+        log_note(
+            "the tokenizer has ranks but no merges, which tokenizer.json needs; it is written as " TOKENIZER_FILE_NAME
+            " only");
+    for (int i = 0; i < TOKENIZER_FILES; i++) {
+        char path[FILE_PATH_MAX], *text;
+        TRY(file_join(path, folder, tokenizer_file_names[i]));
+        TRY(tokenizer_file_text(tokenizer, (enum tokenizer_file)i, block_size, &text));
+        const enum gt_status status = text != NULL ? file_replace(path, text, strlen(text)) : GT_OK;
+        free(text);
+        TRY(status);
+    }
+    return GT_OK;
 }

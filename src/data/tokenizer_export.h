@@ -1,28 +1,35 @@
-/* A bpe tokenizer as Hugging Face's files: tokenizer.json, vocab.json, merges.txt. */
+/* A tokenizer as the files of a folder: gpt_tokenizer.json, and Hugging Face's. */
 #ifndef GPT_TRAIN_DATA_TOKENIZER_EXPORT_H
 #define GPT_TRAIN_DATA_TOKENIZER_EXPORT_H
 
 #include <stdbool.h>
-#include <stddef.h>
+#include <stdint.h>
 
 #include "base/status.h"
 #include "data/tokenizer.h"
 
-enum tokenizer_export {
-    TOKENIZER_EXPORT_JSON,
-    TOKENIZER_EXPORT_VOCAB,
-    TOKENIZER_EXPORT_MERGES,
-    TOKENIZER_EXPORT_COUNT
+enum tokenizer_file {
+    TOKENIZER_FILE_CONFIG, /* tokenizer_config.json; the others are those that gpt-prepare may write */
+    TOKENIZER_FILE_OURS,
+    TOKENIZER_FILE_JSON, /* tokenizer.json */
+    TOKENIZER_FILE_VOCAB,
+    TOKENIZER_FILE_MERGES,
+    TOKENIZER_FILES
 };
+#define TOKENIZER_FILES_OF_RUN 3 /* the first ones, which gpt-train writes next to a checkpoint */
 
-/* Returns "tokenizer.json", "vocab.json" or "merges.txt". */
-const char *tokenizer_export_name(enum tokenizer_export file);
-/* Returns true for kind bpe with a list of merges, which vocabularies from tiktoken's files lack.  vocab.json and
- * merges.txt also need GPT-2's pipeline, because they cannot say another. */
-bool tokenizer_export_possible(const struct tokenizer *tokenizer, enum tokenizer_export file);
-/* Returns the content of one file in *out, which the caller free()s.  Requires tokenizer_export_possible().  Errors:
- * GT_NO_MEMORY. */
-enum gt_status tokenizer_export_text(const struct tokenizer *tokenizer, enum tokenizer_export file, char **out,
-                                     size_t *out_count);
+extern const char *const tokenizer_file_names[TOKENIZER_FILES];
+
+/* Returns false for a vocabulary with ranks but no merges (tiktoken's), which other programs cannot read. */
+bool tokenizer_can_merge(const struct tokenizer *tokenizer);
+/* *out = the content of a file, to be released with free(), or NULL if this tokenizer has no such file.
+ * gpt_tokenizer.json always exists; tokenizer.json unless the vocabulary has ranks without merges;
+ * tokenizer_config.json always, since without tokenizer.json it makes transformers reject the folder; vocab.json and
+ * merges.txt for kind bytes, and kind bpe with GPT-2's pipeline, because they cannot say another.  Only
+ * tokenizer_config.json uses `block_size`, the longest input.  Errors: GT_NO_MEMORY. */
+enum gt_status tokenizer_file_text(const struct tokenizer *tokenizer, enum tokenizer_file file, int32_t block_size,
+                                   char **out);
+/* Writes all files to `folder`.  Errors: GT_IO, GT_NO_MEMORY. */
+enum gt_status tokenizer_files_save(const struct tokenizer *tokenizer, int32_t block_size, const char *folder);
 
 #endif

@@ -108,12 +108,12 @@ static void search_data(struct search *search)
 static enum gt_status not_found(const struct search *search)
 {
     const char *folder = search->own[0] != '\0' ? search->own : GPT2_NAME;
-    log_error("gpt2: GPT-2's vocabulary is not on this machine; looked in %s; to fetch it: mkdir -p %s && cd "
-              "%s && curl -O https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/vocab.bpe -O "
-              "https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/encoder.json  (or: hf download gpt2 "
-              "vocab.json merges.txt)",
-              search->places, folder, folder);
-    return GT_USAGE;
+    return FAIL(GT_USAGE,
+                "gpt2: GPT-2's vocabulary is not on this machine; looked in %s; to fetch it: mkdir -p %s && cd "
+                "%s && curl -O https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/vocab.bpe -O "
+                "https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/encoder.json  (or: hf download gpt2 "
+                "vocab.json merges.txt)",
+                search->places, folder, folder);
 }
 
 static enum gt_status find_gpt2(struct hostmem *mem, struct tokenizer **out)

@@ -69,8 +69,7 @@ static size_t line_count(const struct tokenizer_source *source)
 
 static enum gt_status line_refuse(const struct lines *lines, const char *what)
 {
-    log_error("%s: line %zu: %s", lines->source->path, lines->number, what);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: line %zu: %s", lines->source->path, lines->number, what);
 }
 
 /* ---- a map of texts to ids ---- */
@@ -85,8 +84,7 @@ struct vocab_reading {
 
 static enum gt_status token_refuse(const struct vocab_reading *reading, const char *text, const char *what)
 {
-    log_error("%s: the token \"%.*s\": %s", reading->path, 64, text, what);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: the token \"%.*s\": %s", reading->path, 64, text, what);
 }
 
 static enum gt_status token_put(struct vocab_reading *reading, const char *text, const json_t *id_value, bool special)
@@ -97,11 +95,10 @@ static enum gt_status token_put(struct vocab_reading *reading, const char *text,
                                            [BPE_TEXT_FOREIGN] =
                                                "has a character that is not of GPT-2's alphabet of bytes"};
     const json_int_t id = json_is_integer(id_value) ? json_integer_value(id_value) : -1;
-    if (id < 0 || id >= (json_int_t)reading->id_count) {
-        log_error("%s: the token \"%.*s\": the id is no number from 0 to %zu, which the number of tokens allows",
-                  reading->path, 64, text, reading->id_count - 1);
-        return GT_DATA;
-    }
+    if (id < 0 || id >= (json_int_t)reading->id_count)
+        return FAIL(GT_DATA,
+                    "%s: the token \"%.*s\": the id is no number from 0 to %zu, which the number of tokens allows",
+                    reading->path, 64, text, reading->id_count - 1);
     const enum bpe_add added = bpe_add_written(reading->bpe, (int32_t)id, text, strlen(text), special);
     return added == BPE_ADDED ? GT_OK : token_refuse(reading, text, problems[added]);
 }
@@ -148,11 +145,9 @@ static enum gt_status vocab_build(struct hostmem *mem, struct vocab_reading *rea
         text_bytes += strlen(text);
         reading->id_count += json_object_get(vocab, text) == NULL;
     }
-    if (reading->id_count == 0 || reading->id_count > BPE_VOCAB_MAX || text_bytes > BPE_TEXT_BYTES_MAX) {
-        log_error("%s: %zu tokens of %zu bytes; expected 256 to %d tokens", reading->path, reading->id_count,
-                  text_bytes, BPE_VOCAB_MAX);
-        return GT_DATA;
-    }
+    if (reading->id_count == 0 || reading->id_count > BPE_VOCAB_MAX || text_bytes > BPE_TEXT_BYTES_MAX)
+        return FAIL(GT_DATA, "%s: %zu tokens of %zu bytes; expected 256 to %d tokens", reading->path, reading->id_count,
+                    text_bytes, BPE_VOCAB_MAX);
     const struct bpe_spec spec = {
         .vocab_size = reading->id_count, .text_bytes = text_bytes, .merge_count = merge_count, .rank = BPE_RANK_MERGE};
     TRY(bpe_create(mem, &spec, &reading->bpe));
@@ -199,10 +194,8 @@ enum gt_status tokenizer_import_pair(struct hostmem *mem, const struct tokenizer
 {
     json_t *root = NULL;
     const size_t lines = line_count(merges);
-    if (lines > BPE_MERGES_MAX) {
-        log_error("%s: %zu lines, at most %d", merges->path, lines, BPE_MERGES_MAX);
-        return GT_DATA;
-    }
+    if (lines > BPE_MERGES_MAX)
+        return FAIL(GT_DATA, "%s: %zu lines, at most %d", merges->path, lines, BPE_MERGES_MAX);
     TRY(json_parse(vocab->text, vocab->count, vocab->path, &root));
     struct vocab_reading reading = {.path = vocab->path, .vocab = root};
     enum gt_status status = GT_DATA;
@@ -306,10 +299,8 @@ enum gt_status tokenizer_import_tiktoken(struct hostmem *mem, const struct token
     struct bpe *bpe = NULL;
     const size_t count = source->count;
     const size_t ranks = line_count(source) - (count == 0 || source->text[count - 1] == '\n');
-    if (ranks == 0 || ranks >= BPE_VOCAB_MAX || count > TOKENIZER_IMPORT_BYTES_MAX - 64) {
-        log_error("%s: %zu lines, expected 256 to %d", source->path, ranks, BPE_VOCAB_MAX - 1);
-        return GT_DATA;
-    }
+    if (ranks == 0 || ranks >= BPE_VOCAB_MAX || count > TOKENIZER_IMPORT_BYTES_MAX - 64)
+        return FAIL(GT_DATA, "%s: %zu lines, expected 256 to %d", source->path, ranks, BPE_VOCAB_MAX - 1);
     const struct bpe_spec spec = {.vocab_size = ranks + 1, .text_bytes = count + 64, .rank = BPE_RANK_TOKEN};
     TRY(bpe_create(mem, &spec, &bpe));
     TRY(import_end(mem, tiktoken_read(bpe, ranks, source), bpe, source->path, out));
@@ -334,11 +325,11 @@ static bool merge_put(struct bpe *bpe, const json_t *merge)
 static enum gt_status merges_put(struct bpe *bpe, const json_t *merges, const char *path)
 {
     for (size_t i = 0; i < json_array_size(merges); i++)
-        if (!merge_put(bpe, json_array_get(merges, i))) {
-            log_error("%s: field \"model.merges\": entry %zu: expected two tokens of the vocabulary that make a third",
-                      path, i);
-            return GT_DATA;
-        }
+        if (!merge_put(bpe, json_array_get(merges, i)))
+            return FAIL(GT_DATA,
+                        "%s: field \"model.merges\": entry %zu: expected two tokens of the vocabulary that "
+                        "make a third",
+                        path, i);
     return GT_OK;
 }
 
@@ -362,17 +353,13 @@ static enum gt_status json_import(struct hostmem *mem, const json_t *root, const
     const json_t *vocab = json_object_get(model, "vocab"), *merges = json_object_get(model, "merges");
     struct bpe_pipeline pipeline;
     TRY(tokenizer_pipeline_read(root, path, &pipeline));
-    if (!json_is_object(vocab) || !json_is_array(merges) || json_array_size(merges) > BPE_MERGES_MAX) {
-        log_error("%s: field \"model\": expected \"vocab\", an object, and \"merges\", a list of at most %d", path,
-                  BPE_MERGES_MAX);
-        return GT_DATA;
-    }
+    if (!json_is_object(vocab) || !json_is_array(merges) || json_array_size(merges) > BPE_MERGES_MAX)
+        return FAIL(GT_DATA, "%s: field \"model\": expected \"vocab\", an object, and \"merges\", a list of at most %d",
+                    path, BPE_MERGES_MAX);
     struct vocab_reading reading = {
         .path = path, .vocab = vocab, .added = added_object(json_object_get(root, "added_tokens"))};
-    if (reading.added == NULL) {
-        log_error("%s: out of memory for its added tokens", path);
-        return GT_NO_MEMORY;
-    }
+    if (reading.added == NULL)
+        return FAIL(GT_NO_MEMORY, "%s: out of memory for its added tokens", path);
     enum gt_status status = vocab_build(mem, &reading, json_array_size(merges));
     json_decref(reading.added);
     if (status == GT_OK)
@@ -447,9 +434,8 @@ static enum gt_status import_file(struct hostmem *mem, const char *path, struct 
         return import_files(mem, path, NULL, out);
     if (strcmp(name, "tokenizer.model") == 0)
         return tokenizer_pipeline_refuse_kind(path, "SentencePiece");
-    log_error("%s: not the name of a vocabulary file; expected %s, NAME.tiktoken or %s", path, expected,
-              TOKENIZER_FILE_NAME);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, "%s: not the name of a vocabulary file; expected %s, NAME.tiktoken or %s", path, expected,
+                TOKENIZER_FILE_NAME);
 }
 
 /* Chooses the file of a folder to start with; *out_found is false when there is none. */
@@ -479,13 +465,10 @@ enum gt_status tokenizer_import(struct hostmem *mem, const char *path, struct to
         TRY(folder_choose(path, chosen, &exists));
         if (exists)
             return import_file(mem, chosen, out);
-        log_error("%s: this folder has no %s, or %s", path, expected, TOKENIZER_FILE_NAME);
-        return GT_USAGE;
+        return FAIL(GT_USAGE, "%s: this folder has no %s, or %s", path, expected, TOKENIZER_FILE_NAME);
     }
     TRY(file_look(path, &exists));
-    if (!exists) {
-        log_error("%s: no such file or folder", path);
-        return GT_USAGE;
-    }
+    if (!exists)
+        return FAIL(GT_USAGE, "%s: no such file or folder", path);
     return import_file(mem, path, out);
 }

@@ -15,10 +15,10 @@
 
 enum gt_status tokenizer_pipeline_refuse_kind(const char *path, const char *kind)
 {
-    log_error("%s: this is a %s vocabulary; only byte-level BPE can be read, as GPT-2, Llama 3, Qwen and SmolLM have "
-              "it; take such a model, or let --tokenizer=train make a vocabulary for a new one",
-              path, kind);
-    return GT_UNSUPPORTED;
+    return FAIL(GT_UNSUPPORTED,
+                "%s: this is a %s vocabulary; only byte-level BPE can be read, as GPT-2, Llama 3, Qwen and SmolLM have "
+                "it; take such a model, or let --tokenizer=train make a vocabulary for a new one",
+                path, kind);
 }
 
 static enum gt_status field_refuse(const char *path, const char *field, const json_t *value, const char *expected)
@@ -166,12 +166,11 @@ enum gt_status tokenizer_pipeline_read(const json_t *root, const char *path, str
     out->growth = nfc ? TEXT_NFC_GROWTH_MAX : 1;
     if (!is_absent(normalizer) && !nfc)
         return field_refuse(path, "normalizer", normalizer, "null or \"NFC\"");
-    if (nfc && !text_nfc_possible) {
-        log_error(
-            "%s: the tokenizer normalizes text (NFC), and this program was built without ICU (Debian: libicu-dev)",
-            path);
-        return GT_UNSUPPORTED;
-    }
+    if (nfc && !text_nfc_possible)
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: the tokenizer normalizes text (NFC), and this program was built without ICU "
+                    "(Debian: libicu-dev)",
+                    path);
     TRY(split_read(root, path, &out->split));
     TRY(bos_read(root, path, &out->bos));
     return added_check(root, path, nfc);
@@ -208,27 +207,20 @@ enum gt_status tokenizer_pipeline_set(struct bpe *bpe, const json_t *root, const
         const char *text = NULL;
         const size_t count =
             id < BPE_VOCAB_MAX && bpe_is_special(bpe, (int32_t)id) ? bpe_token(bpe, (int32_t)id, &text) : 0;
-        if (count == 0 || count != json_string_length(content) ||
-            memcmp(text, json_string_value(content), count) != 0) {
-            log_error("%s: field \"added_tokens\": entry %zu is not the token of its id", path, i);
-            return GT_DATA;
-        }
+        if (count == 0 || count != json_string_length(content) || memcmp(text, json_string_value(content), count) != 0)
+            return FAIL(GT_DATA, "%s: field \"added_tokens\": entry %zu is not the token of its id", path, i);
         if (json_is_true(json_object_get(token, "special")))
             continue;
         bpe_set_literal(bpe, (int32_t)id);
         is_gpt2 = false;
     }
-    if (pipeline->bos >= 0 && !bpe_is_special(bpe, pipeline->bos)) {
-        log_error("%s: field \"post_processor\": %d is the id of no added token", path, (int)pipeline->bos);
-        return GT_DATA;
-    }
+    if (pipeline->bos >= 0 && !bpe_is_special(bpe, pipeline->bos))
+        return FAIL(GT_DATA, "%s: field \"post_processor\": %d is the id of no added token", path, (int)pipeline->bos);
     if (is_gpt2)
         return GT_OK;
     char *text = json_without_vocabulary(root);
-    if (text == NULL) {
-        log_error("out of memory: the pipeline of %s", path);
-        return GT_NO_MEMORY;
-    }
+    if (text == NULL)
+        return FAIL(GT_NO_MEMORY, "out of memory: the pipeline of %s", path);
     struct bpe_pipeline whole = *pipeline;
     whole.json = text;
     const enum gt_status status = bpe_set_pipeline(bpe, &whole);

@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "data/tokenizer_export.h"
 #include "io/checkpoint.h"
-#include "io/export_hf_tokens.h"
 #include "io/safetensors.h"
 
 #define ASIDE_NAME "checkpoint.tmp"
@@ -82,8 +82,8 @@ bool checkpoint_keep_belongs(const char *name)
                  strcmp(name + length - (sizeof end - 1), end) == 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         found = found || strcmp(name, names[i]) == 0;
-    for (size_t i = 0; i < EXPORT_HF_TOKENS_FILES; i++)
-        found = found || strcmp(name, export_hf_tokens_names[i]) == 0;
+    for (size_t i = 0; i < TOKENIZER_FILES; i++)
+        found = found || strcmp(name, tokenizer_file_names[i]) == 0;
     return found;
 }
 
@@ -338,9 +338,8 @@ static enum gt_status find_error(const char *out_dir, const char *which, int64_t
     for (int64_t iter = number_last(out_dir, &kept_ones); iter >= 0 && length + 24 < sizeof text;
          iter = number_below(out_dir, &kept_ones, iter))
         length += (size_t)snprintf(text + length, sizeof text - length, "%s%" PRId64, length > 0 ? ", " : "", iter);
-    log_error("--checkpoint=%s: %s holds no such checkpoint; it holds %s%s", which, out_dir,
-              length > 0 ? "those of iterations " : "none", text);
-    return GT_DATA;
+    return FAIL(GT_DATA, "--checkpoint=%s: %s holds no such checkpoint; it holds %s%s", which, out_dir,
+                length > 0 ? "those of iterations " : "none", text);
 }
 
 enum gt_status checkpoint_keep_find(const char *out_dir, const char *which, char path[static FILE_PATH_MAX])
@@ -349,10 +348,8 @@ enum gt_status checkpoint_keep_find(const char *out_dir, const char *which, char
     int64_t own;
     double loss;
     const size_t digits = strspn(which, "0123456789");
-    if (!best && (digits == 0 || which[digits] != '\0' || digits > 18)) {
-        log_error("--checkpoint=%s: expected the number of an iteration, or best", which);
-        return GT_USAGE;
-    }
+    if (!best && (digits == 0 || which[digits] != '\0' || digits > 18))
+        return FAIL(GT_USAGE, "--checkpoint=%s: expected the number of an iteration, or best", which);
     TRY(record_look(out_dir, &own, &loss));
     const int64_t iter = best ? best_iter(out_dir) : strtoll(which, NULL, 10);
     if (iter >= 0 && iter == own) {

@@ -37,16 +37,14 @@ struct seen {
 static enum gt_status config_check(const struct checkpoint *checkpoint, const struct model_config *wanted)
 {
     const struct model_config *saved = &checkpoint->config;
-    if (saved->n_layer != wanted->n_layer || saved->n_head != wanted->n_head) {
-        log_error("%s: the checkpoint has n_layer=%d and n_head=%d; the model needs %d and %d", checkpoint->source,
-                  saved->n_layer, saved->n_head, wanted->n_layer, wanted->n_head);
-        return GT_DATA;
-    }
+    if (saved->n_layer != wanted->n_layer || saved->n_head != wanted->n_head)
+        return FAIL(GT_DATA, "%s: the checkpoint has n_layer=%d and n_head=%d; the model needs %d and %d",
+                    checkpoint->source, saved->n_layer, saved->n_head, wanted->n_layer, wanted->n_head);
     if (checkpoint->optimizer == NULL || (saved->bias == wanted->bias && saved->block_size == wanted->block_size))
         return GT_OK;
-    log_error("%s: the optimizer state belongs to a model with bias=%d and block_size=%d; this model has %d and %d",
-              checkpoint->source, (int)saved->bias, saved->block_size, (int)wanted->bias, wanted->block_size);
-    return GT_DATA;
+    return FAIL(GT_DATA,
+                "%s: the optimizer state belongs to a model with bias=%d and block_size=%d; this model has %d and %d",
+                checkpoint->source, (int)saved->bias, saved->block_size, (int)wanted->bias, wanted->block_size);
 }
 
 static void values_look(const struct transfer *transfer, const void *values, size_t count, struct seen *seen)
@@ -84,25 +82,18 @@ static enum gt_status transfer_judge(const struct transfer *transfer, const char
     uint32_t expected = seen->crc32c;
     if (transfer->sums != NULL)
         TRY(checkpoint_record_tensor_crc(transfer->sums, source, name, &expected));
-    if (seen->crc32c != expected) {
-        log_error("%s: tensor %s: the checksum is %08" PRIx32 ", but the record says %08" PRIx32
-                  "; the file is damaged",
-                  path, name, seen->crc32c, expected);
-        return GT_DATA;
-    }
-    if (!seen->finite) {
-        log_error("%s: tensor %s: holds a value that is not finite", path, name);
-        return GT_DATA;
-    }
-    if (!seen->in_range) {
-        log_error("%s: tensor %s: holds an exponent outside %d to %d", path, name, STATE_EXPONENT_MIN,
-                  STATE_EXPONENT_MAX);
-        return GT_DATA;
-    }
-    if (transfer->target == NULL && !seen->zero) {
-        log_error("%s: tensor %s: is not zero, but the model has no biases", path, name);
-        return GT_DATA;
-    }
+    if (seen->crc32c != expected)
+        return FAIL(GT_DATA,
+                    "%s: tensor %s: the checksum is %08" PRIx32 ", but the record says %08" PRIx32
+                    "; the file is damaged",
+                    path, name, seen->crc32c, expected);
+    if (!seen->finite)
+        return FAIL(GT_DATA, "%s: tensor %s: holds a value that is not finite", path, name);
+    if (!seen->in_range)
+        return FAIL(GT_DATA, "%s: tensor %s: holds an exponent outside %d to %d", path, name, STATE_EXPONENT_MIN,
+                    STATE_EXPONENT_MAX);
+    if (transfer->target == NULL && !seen->zero)
+        return FAIL(GT_DATA, "%s: tensor %s: is not zero, but the model has no biases", path, name);
     return GT_OK;
 }
 
@@ -149,10 +140,9 @@ static enum gt_status dtype_choose(const struct checkpoint *checkpoint, const st
     transfer->dtype = stored->dtype == here || stored->dtype == DTYPE_U8 ? stored->dtype : DTYPE_F32;
     if (stored->dtype == here || checkpoint->optimizer == NULL || options->convert || transfer->target == NULL)
         return GT_OK;
-    log_error("%s: tensor %s: is stored as %s, but the run's state format needs %s", transfer->file->path, stored->name,
-              stored->dtype < DTYPE_COUNT ? dtype_safetensors_name(stored->dtype) : "something else",
-              dtype_safetensors_name(here));
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: tensor %s: is stored as %s, but the run's state format needs %s", transfer->file->path,
+                stored->name, stored->dtype < DTYPE_COUNT ? dtype_safetensors_name(stored->dtype) : "something else",
+                dtype_safetensors_name(here));
 }
 
 static enum gt_status parameter_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options,
@@ -165,11 +155,9 @@ static enum gt_status parameter_load(const struct checkpoint *checkpoint, const 
                                 .wanted = parameter_elements(tensor),
                                 .sums = sums_of(checkpoint, CHECKPOINT_FILE_MODEL)};
     TRY(hf_layout_find(transfer.file, tensor, &transfer.index));
-    if (transfer.file->tensors[transfer.index].dtype == DTYPE_U8) {
-        log_error("%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded", transfer.file->path,
-                  tensor->name);
-        return GT_UNSUPPORTED;
-    }
+    if (transfer.file->tensors[transfer.index].dtype == DTYPE_U8)
+        return FAIL(GT_UNSUPPORTED, "%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded",
+                    transfer.file->path, tensor->name);
     TRY(dtype_choose(checkpoint, options, transfer.target != NULL ? transfer.target->dtype : DTYPE_F32, &transfer));
     return transfer_run(&transfer, checkpoint->source, options);
 }
@@ -239,9 +227,8 @@ static enum gt_status head_check(const struct checkpoint *checkpoint, const stru
                  table.name);
         return GT_OK;
     }
-    log_error("%s: lm_head.weight %s; the output layer must be the token embedding", file->path,
-              found ? "differs from wte.weight" : "is missing, but tie_word_embeddings is false");
-    return GT_UNSUPPORTED;
+    return FAIL(GT_UNSUPPORTED, "%s: lm_head.weight %s; the output layer must be the token embedding", file->path,
+                found ? "differs from wte.weight" : "is missing, but tie_word_embeddings is false");
 }
 
 enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options)
@@ -297,11 +284,9 @@ static enum gt_status moments_check(const struct safetensors *file, const struct
         *found += 1;
         const enum dtype stored = file->tensors[index].dtype;
         const bool first = part == CHECKPOINT_M;
-        if (first ? stored != DTYPE_F32 && stored != DTYPE_BF16 && stored != DTYPE_U8 : stored != dtype) {
-            log_error("%s: tensor %s: field \"dtype\" is %s, expected %s", file->path, wanted.name,
-                      stored < DTYPE_COUNT ? dtype_safetensors_name(stored) : "of another kind", expected);
-            return GT_DATA;
-        }
+        if (first ? stored != DTYPE_F32 && stored != DTYPE_BF16 && stored != DTYPE_U8 : stored != dtype)
+            return FAIL(GT_DATA, "%s: tensor %s: field \"dtype\" is %s, expected %s", file->path, wanted.name,
+                        stored < DTYPE_COUNT ? dtype_safetensors_name(stored) : "of another kind", expected);
         dtype = stored;
         expected = dtype_safetensors_name(dtype);
     }
@@ -319,6 +304,5 @@ enum gt_status checkpoint_parts_check(const struct safetensors *file, const stru
     }
     if (found == file->count)
         return GT_OK;
-    log_error("%s: has %zu tensors, but the model needs %zu", file->path, file->count, found);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: has %zu tensors, but the model needs %zu", file->path, file->count, found);
 }

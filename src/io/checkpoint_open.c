@@ -48,11 +48,11 @@ static enum gt_status pickles_refuse(const char *folder)
         TRY(holds(folder, names[i], &is_there));
         if (!is_there)
             continue;
-        log_error("%s: %s: these weights are pickles, which can run code when they are read; convert them with "
-                  "transformers: AutoModelForCausalLM.from_pretrained(IN).save_pretrained(OUT, "
-                  "safe_serialization=True)",
-                  folder, names[i]);
-        return GT_UNSUPPORTED;
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: %s: these weights are pickles, which can run code when they are read; convert them with "
+                    "transformers: AutoModelForCausalLM.from_pretrained(IN).save_pretrained(OUT, "
+                    "safe_serialization=True)",
+                    folder, names[i]);
     }
     return GT_OK;
 }
@@ -72,16 +72,15 @@ static enum gt_status file_probe(const char *path, enum checkpoint_kind *out)
         *out = word == LLMC_MODEL_MAGIC ? CHECKPOINT_LLMC : CHECKPOINT_NANOGPT;
         return GT_OK;
     }
-    if (magic[0] == 0x80 && magic[1] >= 2 && magic[1] <= 5) {
-        log_error(
-            "%s: is a checkpoint of PyTorch before 1.6 (a pickle without a zip archive), which is not read here; load it "
-            "with PyTorch and save it again",
-            path);
-        return GT_UNSUPPORTED;
-    }
-    log_error("%s: is a file, but neither nanoGPT's ckpt.pt nor a model of llm.c; give the folder of other checkpoints",
-              path);
-    return GT_DATA;
+    if (magic[0] == 0x80 && magic[1] >= 2 && magic[1] <= 5)
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: is a checkpoint of PyTorch before 1.6 (a pickle without a zip archive), which is not read "
+                    "here; load it with PyTorch and save it again",
+                    path);
+    return FAIL(GT_DATA,
+                "%s: is a file, but neither nanoGPT's ckpt.pt nor a model of llm.c; give the folder of other "
+                "checkpoints",
+                path);
 }
 
 enum gt_status checkpoint_probe(const char *path, enum checkpoint_kind *out)
@@ -189,17 +188,14 @@ static enum gt_status open_nanogpt(struct checkpoint *checkpoint, const char *pa
 static enum gt_status file_verify(const struct safetensors *table, const struct checkpoint_file_record *record)
 {
     const struct safetensors_file *file = &table->files[0];
-    if (file->size_bytes != record->size_bytes) {
-        log_error("%s: is %" PRIu64 " bytes long, but " CHECKPOINT_RECORD_NAME " says %" PRIu64, file->path,
-                  file->size_bytes, record->size_bytes);
-        return GT_DATA;
-    }
-    if (file->header_crc32c != record->header_crc32c) {
-        log_error("%s: the header's checksum is %08" PRIx32 ", but " CHECKPOINT_RECORD_NAME " says %08" PRIx32
-                  "; the file is damaged",
-                  file->path, file->header_crc32c, record->header_crc32c);
-        return GT_DATA;
-    }
+    if (file->size_bytes != record->size_bytes)
+        return FAIL(GT_DATA, "%s: is %" PRIu64 " bytes long, but " CHECKPOINT_RECORD_NAME " says %" PRIu64, file->path,
+                    file->size_bytes, record->size_bytes);
+    if (file->header_crc32c != record->header_crc32c)
+        return FAIL(GT_DATA,
+                    "%s: the header's checksum is %08" PRIx32 ", but " CHECKPOINT_RECORD_NAME " says %08" PRIx32
+                    "; the file is damaged",
+                    file->path, file->header_crc32c, record->header_crc32c);
     return GT_OK;
 }
 
@@ -310,12 +306,11 @@ enum gt_status checkpoint_open(struct hostmem *mem, const char *path, bool with_
     if (kind == CHECKPOINT_NONE || (with_optimizer && kind != CHECKPOINT_OURS && kind != CHECKPOINT_NANOGPT)) {
         char earlier[FILE_PATH_MAX];
         const bool has_earlier = checkpoint_keep_earlier_last(path, earlier);
-        log_error(ERROR_NO_CHECKPOINT "%s: holds no checkpoint: %s%s%s", path,
-                  with_optimizer ? CHECKPOINT_RECORD_NAME " is not there"
-                                 : "neither " CHECKPOINT_RECORD_NAME " nor both " CHECKPOINT_CONFIG_NAME
-                                   " and " CHECKPOINT_MODEL_NAME " are there",
-                  has_earlier ? "; an earlier run is in " : "", has_earlier ? earlier : "");
-        return GT_DATA;
+        return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: holds no checkpoint: %s%s%s", path,
+                    with_optimizer ? CHECKPOINT_RECORD_NAME " is not there"
+                                   : "neither " CHECKPOINT_RECORD_NAME " nor both " CHECKPOINT_CONFIG_NAME
+                                     " and " CHECKPOINT_MODEL_NAME " are there",
+                    has_earlier ? "; an earlier run is in " : "", has_earlier ? earlier : "");
     }
     struct checkpoint *checkpoint;
     TRY(HOSTMEM_NEW(mem, 1, "open checkpoint", &checkpoint));
@@ -355,7 +350,6 @@ enum gt_status checkpoint_tokenizer_check(const struct checkpoint *checkpoint, c
     char now[CHECKPOINT_TOKENIZER_HASH_MAX];
     if (!stored || !tokenizer || strcmp(stored, checkpoint_tokenizer_hash(now, tokenizer)) == 0)
         return GT_OK;
-    log_error("%s: this tokenizer (%s) is not the one that %s was trained with (%s)", what, now, checkpoint->source,
-              stored);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: this tokenizer (%s) is not the one that %s was trained with (%s)", what, now,
+                checkpoint->source, stored);
 }

@@ -49,11 +49,9 @@ enum gt_status checkpoint_publish_model(const char *folder, const char *name, bo
 bool checkpoint_json_equals(const char *path, const json_t *value)
 {
     char *text;
-    if (json_text(value, CHECKPOINT_JSON_INDENT, &text) != GT_OK)
+    if (json_file_text(value, CHECKPOINT_JSON_INDENT, &text) != GT_OK)
         return false;
-    const size_t length = strlen(text);
-    text[length] = '\n'; /* replaces the zero: json_replace_file() ends a file with it */
-    const bool same = file_matches(path, length + 1, file_crc32c(0, text, length + 1));
+    const bool same = file_matches(path, strlen(text), file_crc32c(0, text, strlen(text)));
     free(text);
     return same;
 }

@@ -75,8 +75,7 @@ static enum gt_status crc_set(json_t *root, const char *text)
 {
     if (json_object_set_new(root, CHECKPOINT_RECORD_CRC, json_string(text)) == 0)
         return GT_OK;
-    log_error("out of memory for the checksum of %s", CHECKPOINT_RECORD_NAME);
-    return GT_NO_MEMORY;
+    return FAIL(GT_NO_MEMORY, "out of memory for the checksum of %s", CHECKPOINT_RECORD_NAME);
 }
 
 /* Computes the checksum of a record's text in its shortest form, with `crc_none` in place of the checksum.  Leaves
@@ -113,10 +112,8 @@ enum gt_status checkpoint_record_make(const struct checkpoint_record *record, js
                   state->plan, "configuration", state->configuration, "loss_scaler", state->loss_scaler, "hf_config",
                   record->hf_config, "files", file_make(&record->files[CHECKPOINT_FILE_MODEL]),
                   file_make(&record->files[CHECKPOINT_FILE_OPTIMIZER]));
-    if (root == NULL) {
-        log_error("out of memory: %s could not be made", CHECKPOINT_RECORD_NAME);
-        return GT_NO_MEMORY;
-    }
+    if (root == NULL)
+        return FAIL(GT_NO_MEMORY, "out of memory: %s could not be made", CHECKPOINT_RECORD_NAME);
     enum gt_status status = crc_put(root);
     if (status == GT_OK)
         *out = root;
@@ -131,8 +128,7 @@ static enum gt_status crc_field(const json_t *object, const char *source, const 
     TRY(json_get_string(object, source, name, &text));
     if (checkpoint_crc_parse(text, out))
         return GT_OK;
-    log_error("%s: field \"%s\": expected 8 hexadecimal digits, found \"%.32s\"", source, name, text);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: field \"%s\": expected 8 hexadecimal digits, found \"%.32s\"", source, name, text);
 }
 
 static enum gt_status file_parse(const json_t *entry, const char *source, enum checkpoint_file which,
@@ -141,11 +137,9 @@ static enum gt_status file_parse(const json_t *entry, const char *source, enum c
     const char *name;
     int64_t size_bytes;
     TRY(json_get_string(entry, source, "name", &name));
-    if (!checkpoint_file_name_valid(name, which)) {
-        log_error("%s: field \"files\": \"%.64s\" is not a name of the form %sNNNNNN.safetensors", source, name,
-                  prefixes[which]);
-        return GT_DATA;
-    }
+    if (!checkpoint_file_name_valid(name, which))
+        return FAIL(GT_DATA, "%s: field \"files\": \"%.64s\" is not a name of the form %sNNNNNN.safetensors", source,
+                    name, prefixes[which]);
     TRY(json_get_int(entry, source, "size_bytes", 0, INT64_MAX, &size_bytes));
     TRY(crc_field(entry, source, "crc32c", &out->crc32c));
     TRY(crc_field(entry, source, "header_crc32c", &out->header_crc32c));
@@ -158,10 +152,8 @@ static enum gt_status file_parse(const json_t *entry, const char *source, enum c
 static enum gt_status files_parse(const json_t *root, const char *source, struct checkpoint_record *out)
 {
     const json_t *files = json_object_get(root, "files");
-    if (!json_is_array(files) || json_array_size(files) != CHECKPOINT_FILES) {
-        log_error("%s: field \"files\": expected a list of %d files", source, CHECKPOINT_FILES);
-        return GT_DATA;
-    }
+    if (!json_is_array(files) || json_array_size(files) != CHECKPOINT_FILES)
+        return FAIL(GT_DATA, "%s: field \"files\": expected a list of %d files", source, CHECKPOINT_FILES);
     for (int i = 0; i < CHECKPOINT_FILES; i++)
         TRY(file_parse(json_array_get(files, (size_t)i), source, (enum checkpoint_file)i, &out->files[i]));
     return GT_OK;
@@ -204,10 +196,10 @@ static enum gt_status crc_check(json_t *root, const char *source)
     TRY(crc_of(root, &now));
     if (stored == now)
         return GT_OK;
-    log_error("%s: field \"%s\" is %08" PRIx32 ", but the record's checksum is %08" PRIx32
-              "; the file was changed or damaged",
-              source, CHECKPOINT_RECORD_CRC, stored, now);
-    return GT_DATA;
+    return FAIL(GT_DATA,
+                "%s: field \"%s\" is %08" PRIx32 ", but the record's checksum is %08" PRIx32
+                "; the file was changed or damaged",
+                source, CHECKPOINT_RECORD_CRC, stored, now);
 }
 
 enum gt_status checkpoint_record_parse(json_t *root, const char *source, struct checkpoint_record *out)
@@ -215,17 +207,15 @@ enum gt_status checkpoint_record_parse(json_t *root, const char *source, struct 
     const char *format;
     int64_t version;
     TRY(json_get_string(root, source, "format", &format));
-    if (strcmp(format, CHECKPOINT_FORMAT) != 0) {
-        log_error("%s: field \"format\": expected \"%s\", found \"%.64s\"", source, CHECKPOINT_FORMAT, format);
-        return GT_DATA;
-    }
+    if (strcmp(format, CHECKPOINT_FORMAT) != 0)
+        return FAIL(GT_DATA, "%s: field \"format\": expected \"%s\", found \"%.64s\"", source, CHECKPOINT_FORMAT,
+                    format);
     TRY(json_get_int(root, source, "version", 1, INT32_MAX, &version));
-    if (version != CHECKPOINT_VERSION) {
-        log_error("%s: field \"version\": this program reads version %d, the checkpoint has %" PRId64
-                  "; resume it with a newer gpt-train",
-                  source, CHECKPOINT_VERSION, version);
-        return GT_UNSUPPORTED;
-    }
+    if (version != CHECKPOINT_VERSION)
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: field \"version\": this program reads version %d, the checkpoint has %" PRId64
+                    "; resume it with a newer gpt-train",
+                    source, CHECKPOINT_VERSION, version);
     struct checkpoint_record record = {.root = root};
     TRY(state_parse(root, source, &record.state));
     TRY(json_get_object(root, source, "hf_config", &record.hf_config));
@@ -259,6 +249,5 @@ enum gt_status checkpoint_record_tensor_crc(const struct checkpoint_file_record 
     const char *text = json_string_value(json_object_get(file->tensors, tensor));
     if (text != NULL && checkpoint_crc_parse(text, out))
         return GT_OK;
-    log_error("%s: field \"files\": no checksum for tensor %s in %s", source, tensor, file->name);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: field \"files\": no checksum for tensor %s in %s", source, tensor, file->name);
 }

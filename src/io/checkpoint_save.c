@@ -42,9 +42,9 @@ enum gt_status checkpoint_config_check(const struct model_config *config)
     json_decref(hf_config);
     if (OPTIMIZER_PARTS * parameters_count(config) <= SAFETENSORS_TENSORS_MAX)
         return GT_OK;
-    log_error("n_layer=%d is too many: the optimizer file would have %zu tensors; at most %d are supported",
-              config->n_layer, OPTIMIZER_PARTS * parameters_count(config), SAFETENSORS_TENSORS_MAX);
-    return GT_UNSUPPORTED;
+    return FAIL(GT_UNSUPPORTED,
+                "n_layer=%d is too many: the optimizer file would have %zu tensors; at most %d are supported",
+                config->n_layer, OPTIMIZER_PARTS * parameters_count(config), SAFETENSORS_TENSORS_MAX);
 }
 
 static const struct checkpoint_tensor *tensor_find(const struct checkpoint_save_options *options, const char *name)
@@ -81,8 +81,7 @@ static enum gt_status names_choose(const char *out_dir, int64_t iter, struct che
         if (!taken)
             return GT_OK;
     }
-    log_error("%s: cannot save: there are already %d files of iter %" PRId64 "", out_dir, ATTEMPTS_MAX, iter);
-    return GT_IO;
+    return FAIL(GT_IO, "%s: cannot save: there are already %d files of iter %" PRId64 "", out_dir, ATTEMPTS_MAX, iter);
 }
 
 /* ---- the files of a generation ---- */
@@ -97,10 +96,9 @@ static enum gt_status values_check(const char *name, enum checkpoint_part part, 
                                         [CHECKPOINT_SCALES] = "the scales of "};
     for (size_t i = 0; i < count && dtype != DTYPE_U8; i++) {
         const float value = dtype_value(dtype, values, i);
-        if (!isfinite(value)) {
-            log_error("cannot save: %s%s holds a value that is not finite (%g)", parts[part], name, (double)value);
-            return GT_FAILURE;
-        }
+        if (!isfinite(value))
+            return FAIL(GT_FAILURE, "cannot save: %s%s holds a value that is not finite (%g)", parts[part], name,
+                        (double)value);
     }
     return GT_OK;
 }
@@ -192,8 +190,7 @@ static enum gt_status array_written(void *context, size_t index, uint32_t crc32c
     checkpoint_crc_text(text, crc32c);
     if (json_object_set_new(save->sums, entry.shape.name, json_string(text)) == 0)
         return GT_OK;
-    log_error("out of memory for the checksums of a checkpoint");
-    return GT_NO_MEMORY;
+    return FAIL(GT_NO_MEMORY, "out of memory for the checksums of a checkpoint");
 }
 
 static void step_done(const struct checkpoint_save_options *options, enum checkpoint_step step)
@@ -254,10 +251,8 @@ static enum gt_status generation_write(const struct checkpoint_save_options *opt
     json_t *sums[CHECKPOINT_FILES] = {json_object(), json_object()};
     enum gt_status status = GT_OK;
     bool in_place = false;
-    if (sums[0] == NULL || sums[1] == NULL) {
-        log_error("out of memory for the checksums of a checkpoint");
-        status = GT_NO_MEMORY;
-    }
+    if (sums[0] == NULL || sums[1] == NULL)
+        status = FAIL(GT_NO_MEMORY, "out of memory for the checksums of a checkpoint");
     for (int i = 0; status == GT_OK && i < CHECKPOINT_FILES; i++) {
         status = file_write(options, (enum checkpoint_file)i, sums[i], &record->files[i]);
         if (status == GT_OK)

@@ -39,8 +39,7 @@ static enum gt_status run_refuse(const char *output, const char *folder, const c
     TRY(file_look(record, &exists));
     if (!exists)
         return GT_OK;
-    log_error("%s: is %s of a run, which an export would damage; choose another OUTPUT", output, what);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, "%s: is %s of a run, which an export would damage; choose another OUTPUT", output, what);
 }
 
 static enum gt_status output_check(const struct export_options *options)
@@ -56,17 +55,14 @@ static enum gt_status output_check(const struct export_options *options)
     }
     if (!exists)
         return GT_OK;
-    if (file_is_folder(output) != folder) {
-        log_error("%s: is %s, but --format=%s writes %s", output, folder ? "a file" : "a folder",
-                  export_format_words[options->format], folder ? "a folder" : "a file");
-        return GT_USAGE;
-    }
+    if (file_is_folder(output) != folder)
+        return FAIL(GT_USAGE, "%s: is %s, but --format=%s writes %s", output, folder ? "a file" : "a folder",
+                    export_format_words[options->format], folder ? "a folder" : "a file");
     if (folder)
         TRY(run_refuse(output, output, "the folder"));
     if (options->force)
         return GT_OK;
-    log_error("%s: already exists; --force replaces it", output);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, "%s: already exists; --force replaces it", output);
 }
 
 /* Refuses a model that the format cannot hold. */
@@ -75,16 +71,13 @@ static enum gt_status model_check(const struct export_options *options)
     const struct model_config *config = &options->checkpoint->config;
     const bool gguf = options->format == EXPORT_GGUF;
     const char *lacks = gguf ? export_gguf_lacks(config) : hf_config_lacks(config);
-    if (options->format == EXPORT_LLMC && !model_is_gpt2(config)) {
-        log_error("%s: --format=llmc holds GPT-2's blocks only%s", options->checkpoint->source,
-                  lacks == NULL ? "; --format=hf holds this model" : "");
-        return GT_UNSUPPORTED;
-    }
+    if (options->format == EXPORT_LLMC && !model_is_gpt2(config))
+        return FAIL(GT_UNSUPPORTED, "%s: --format=llmc holds GPT-2's blocks only%s", options->checkpoint->source,
+                    lacks == NULL ? "; --format=hf holds this model" : "");
     if (lacks == NULL)
         return GT_OK;
-    log_error("%s: no %s holds a model with %s", options->checkpoint->source,
-              gguf ? "architecture of llama.cpp" : "class of transformers", lacks);
-    return GT_UNSUPPORTED;
+    return FAIL(GT_UNSUPPORTED, "%s: no %s holds a model with %s", options->checkpoint->source,
+                gguf ? "architecture of llama.cpp" : "class of transformers", lacks);
 }
 
 enum gt_status export_run(const struct export_options *options)
@@ -94,11 +87,9 @@ enum gt_status export_run(const struct export_options *options)
     struct export_options output = *options;
     written.config.embed_norm = false; /* export_weights_read() folds it into the table */
     output.checkpoint = &written;
-    if ((formats[options->format].dtypes >> options->dtype & 1u) == 0) {
-        log_error("--format=%s cannot store %s; choose another --dtype", export_format_words[options->format],
-                  dtype_name(options->dtype));
-        return GT_USAGE;
-    }
+    if ((formats[options->format].dtypes >> options->dtype & 1u) == 0)
+        return FAIL(GT_USAGE, "--format=%s cannot store %s; choose another --dtype",
+                    export_format_words[options->format], dtype_name(options->dtype));
     TRY(model_check(&output));
     TRY(output_check(options));
     TRY(export_weights_open(options->mem, options->checkpoint, &weights));
@@ -162,9 +153,8 @@ static enum gt_status narrow(const struct export_weights *weights, const struct 
     for (size_t i = 0; i < count; i++) {
         if ((bits[i] & exponent) != exponent)
             continue;
-        log_error("%s: tensor %s: holds %g, which %s cannot hold", weights->checkpoint->source, tensor->name,
-                  (double)values[i], dtype_name(dtype));
-        return GT_UNSUPPORTED;
+        return FAIL(GT_UNSUPPORTED, "%s: tensor %s: holds %g, which %s cannot hold", weights->checkpoint->source,
+                    tensor->name, (double)values[i], dtype_name(dtype));
     }
     return GT_OK;
 }
@@ -220,11 +210,9 @@ static enum gt_status linear_write(const struct export_weights *weights, const s
 {
     const size_t rows = (size_t)tensor->dims[0], columns = (size_t)tensor->dims[1];
     const size_t strip = weights->capacity / rows;
-    if (strip == 0) {
-        log_error("%s: tensor %s: has %zu rows; at most %zu can be transposed", weights->checkpoint->source,
-                  tensor->name, rows, weights->capacity);
-        return GT_UNSUPPORTED;
-    }
+    if (strip == 0)
+        return FAIL(GT_UNSUPPORTED, "%s: tensor %s: has %zu rows; at most %zu can be transposed",
+                    weights->checkpoint->source, tensor->name, rows, weights->capacity);
     for (size_t first = 0; first < columns; first += strip) {
         const size_t width = columns - first < strip ? columns - first : strip;
         TRY(strip_read(weights, tensor, first, width, weights->turned));

@@ -118,11 +118,9 @@ struct text {
     char bytes[2 * BPE_TOKEN_BYTES_MAX + 1];
 };
 
-/* Returns false without a tokenizer, and for a vocabulary with ranks but no merges (tiktoken's). */
 static bool tokens_possible(const struct tokenizer *tokenizer)
 {
-    return tokenizer != NULL && (tokenizer_kind_of(tokenizer) != TOKENIZER_BPE ||
-                                 tokenizer_export_possible(tokenizer, TOKENIZER_EXPORT_JSON));
+    return tokenizer != NULL && tokenizer_can_merge(tokenizer);
 }
 
 /* Gives the token's text in the file; returns its type. */
@@ -377,8 +375,7 @@ static enum gt_status entry_get(const struct export_options *options, size_t ind
     out->dtype = wide ? DTYPE_F32 : options->dtype;
     if (size_mul(parameter_elements(&out->source), dtype_size_bytes(out->dtype), &out->size_bytes))
         return GT_OK;
-    log_error("%s: tensor %s does not fit 64 bits", options->output, out->name);
-    return GT_UNSUPPORTED;
+    return FAIL(GT_UNSUPPORTED, "%s: tensor %s does not fit 64 bits", options->output, out->name);
 }
 
 /* ne[0] is the fastest dimension: the inputs of a linear layer after its transposition, the channels of a table. */
@@ -426,8 +423,7 @@ static enum gt_status head_make(const struct export_options *options, char **out
         memcpy(*out + KEYS_AT, &head.keys, sizeof head.keys);
         return status;
     }
-    log_error("out of memory: the keys of a GGUF file could not be made");
-    return GT_NO_MEMORY;
+    return FAIL(GT_NO_MEMORY, "out of memory: the keys of a GGUF file could not be made");
 }
 
 /* Writes what llama.cpp divides each pair's frequency by. */

@@ -20,15 +20,15 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "data/chat.h"
+#include "data/tokenizer_export.h"
 #include "io/checkpoint.h"
 #include "io/export.h"
-#include "io/export_hf_tokens.h"
 #include "io/hf_config.h"
 
 #define GENERATION_NAME "generation_config.json"
 #define ASIDE_NAME "gpt-export.tmp"
 #define RENAME "rename the new files over it"
-#define FILES (EXPORT_HF_TOKENS_FILES + 5)
+#define FILES ((size_t)TOKENIZER_FILES + 5)
 
 struct hf_export {
     const struct export_options *options;
@@ -45,7 +45,7 @@ static const char *file_name(size_t index)
     static const char *const rest[] = {EXPORT_CARD_NAME, EXPORT_CARD_PICTURE, CHECKPOINT_MODEL_NAME, GENERATION_NAME,
                                        CHECKPOINT_CONFIG_NAME};
     assert(index < FILES);
-    return index < EXPORT_HF_TOKENS_FILES ? export_hf_tokens_names[index] : rest[index - EXPORT_HF_TOKENS_FILES];
+    return index < TOKENIZER_FILES ? tokenizer_file_names[index] : rest[index - TOKENIZER_FILES];
 }
 
 /* ---- the temporary folder ---- */
@@ -68,18 +68,15 @@ static enum gt_status aside_create(struct hf_export *export)
     TRY(file_trim(output, export->options->output));
     const int length =
         snprintf(export->aside, sizeof export->aside, "%s%s", output, export->exists ? "/" ASIDE_NAME : "." ASIDE_NAME);
-    if (length >= FILE_PATH_MAX) {
-        log_error("%.100s...: the path is too long", output);
-        return GT_USAGE;
-    }
+    if (length >= FILE_PATH_MAX)
+        return FAIL(GT_USAGE, "%.100s...: the path is too long", output);
     if (mkdir(export->aside, 0777) != 0 && errno != EEXIST)
         return file_error(export->aside, "create the folder");
     export->aside_fd = open(export->aside, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (export->aside_fd < 0)
         return file_error(export->aside, "open the folder");
     if (flock(export->aside_fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) { /* else: no locks on this disk */
-        log_error("%s: another export is writing to this folder; let it end first", export->aside);
-        return GT_USAGE;
+        return FAIL(GT_USAGE, "%s: another export is writing to this folder; let it end first", export->aside);
     }
     aside_empty(export->aside);
     return GT_OK;
@@ -145,10 +142,8 @@ static enum gt_status configs_write(const struct hf_export *export)
                                       : json_pack("[i, i]", (int)end, (int)eot));
     enum gt_status status = GT_OK;
     if (generation == NULL ||
-        json_object_set_new(config, "torch_dtype", json_string(dtype_name(export->options->dtype))) != 0) {
-        log_error("out of memory: config.json");
-        status = GT_NO_MEMORY;
-    }
+        json_object_set_new(config, "torch_dtype", json_string(dtype_name(export->options->dtype))) != 0)
+        status = FAIL(GT_NO_MEMORY, "out of memory: config.json");
     if (status == GT_OK)
         status = json_save(export, CHECKPOINT_CONFIG_NAME, config);
     if (status == GT_OK)
@@ -167,8 +162,7 @@ static enum gt_status folder_write(const struct hf_export *export)
     const struct export_options *options = export->options;
     TRY(configs_write(export));
     if (options->tokenizer != NULL)
-        TRY(export_hf_tokens_save(options->mem, options->tokenizer, options->checkpoint->config.block_size,
-                                  export->aside));
+        TRY(tokenizer_files_save(options->tokenizer, options->checkpoint->config.block_size, export->aside));
     else
         log_note("the model has no tokenizer, so the folder has none");
     TRY(model_write(export));

@@ -44,20 +44,19 @@ enum gt_status hf_cache_find(const char *name, char out[static FILE_PATH_MAX])
     char hub[FILE_PATH_MAX], repository[64];
     if (file_is_folder(name))
         return file_join(out, ".", name);
-    if (!hf_hub_folder(hub)) {
-        log_error("init_from='%s': there is no folder %s here, and neither HOME nor HF_HOME says where downloads are",
-                  name, name);
-        return GT_DATA;
-    }
+    if (!hf_hub_folder(hub))
+        return FAIL(GT_DATA,
+                    "init_from='%s': there is no folder %s here, and neither HOME nor HF_HOME says where downloads are",
+                    name, name);
     for (size_t i = 0; i < sizeof owners / sizeof owners[0]; i++) {
         (void)snprintf(repository, sizeof repository, "%s%s", owners[i], name);
         if (hf_hub_snapshot(hub, repository, out) && file_is_in(out, "config.json") &&
             (file_is_in(out, "model.safetensors") || file_is_in(out, SAFETENSORS_INDEX_NAME)))
             return GT_OK;
     }
-    log_error("init_from='%s': there is no folder %s here, and no config.json with model.safetensors in "
-              "%s/models--openai-community--%s; to download them: hf download openai-community/%s config.json "
-              "model.safetensors",
-              name, name, hub, name, name);
-    return GT_DATA;
+    return FAIL(GT_DATA,
+                "init_from='%s': there is no folder %s here, and no config.json with model.safetensors in "
+                "%s/models--openai-community--%s; to download them: hf download openai-community/%s config.json "
+                "model.safetensors",
+                name, name, hub, name, name);
 }

@@ -51,9 +51,8 @@ static enum gt_status flag_expect(const json_t *root, const char *source, const 
         TRY(json_get_bool(root, source, name, &value));
     if (value == expected)
         return GT_OK;
-    log_error("%s: field \"%s\": %s is not supported; only %s is", source, name, value ? "true" : "false",
-              expected ? "true" : "false");
-    return GT_UNSUPPORTED;
+    return FAIL(GT_UNSUPPORTED, "%s: field \"%s\": %s is not supported; only %s is", source, name,
+                value ? "true" : "false", expected ? "true" : "false");
 }
 
 enum gt_status hf_size_field(const json_t *root, const char *source, const char *name, int32_t *out)
@@ -71,10 +70,8 @@ enum gt_status hf_real_field(const json_t *root, const char *source, const char 
     if (!has(root, name))
         return GT_OK;
     TRY(json_get_real(root, source, name, &number));
-    if (!(number >= min && number < max)) {
-        log_error("%s: field \"%s\": %g is not in [%g, %g)", source, name, number, min, max);
-        return GT_DATA;
-    }
+    if (!(number >= min && number < max))
+        return FAIL(GT_DATA, "%s: field \"%s\": %g is not in [%g, %g)", source, name, number, min, max);
     *value = number;
     return GT_OK;
 }
@@ -87,10 +84,8 @@ static enum gt_status token_field(const json_t *root, const char *source, const 
     *out = -1;
     if (token == NULL || json_is_null(token))
         return GT_OK;
-    if (!json_is_integer(token) || json_integer_value(token) < 0 || json_integer_value(token) > INT32_MAX) {
-        log_error("%s: field \"%s\": expected a token's id, or a list of them", source, name);
-        return GT_DATA;
-    }
+    if (!json_is_integer(token) || json_integer_value(token) < 0 || json_integer_value(token) > INT32_MAX)
+        return FAIL(GT_DATA, "%s: field \"%s\": expected a token's id, or a list of them", source, name);
     *out = (int32_t)json_integer_value(token);
     return GT_OK;
 }
@@ -122,19 +117,17 @@ static enum gt_status sizes_parse(const json_t *root, const char *source, struct
     TRY(hf_size_field(root, source, "n_head", &config->n_head));
     config->n_kv_head = config->n_head;
     config->padded_vocab_size = config->vocab_size;
-    if (config->n_embd % config->n_head != 0) {
-        log_error("%s: field \"n_head\": %d does not divide n_embd, %d", source, config->n_head, config->n_embd);
-        return GT_DATA;
-    }
+    if (config->n_embd % config->n_head != 0)
+        return FAIL(GT_DATA, "%s: field \"n_head\": %d does not divide n_embd, %d", source, config->n_head,
+                    config->n_embd);
     if (!has(root, "n_inner"))
         return GT_OK;
     int64_t inner;
     TRY(json_get_int(root, source, "n_inner", 1, (int64_t)4 * HF_SIZE_MAX, &inner));
     if (inner == (int64_t)4 * config->n_embd)
         return GT_OK;
-    log_error("%s: field \"n_inner\": %lld is not supported; only null and 4 n_embd = %lld are", source,
-              (long long)inner, (long long)config->n_embd * 4);
-    return GT_UNSUPPORTED;
+    return FAIL(GT_UNSUPPORTED, "%s: field \"n_inner\": %lld is not supported; only null and 4 n_embd = %lld are",
+                source, (long long)inner, (long long)config->n_embd * 4);
 }
 
 static enum gt_status activation_parse(const json_t *root, const char *source, enum gelu_kind *out)
@@ -147,10 +140,10 @@ static enum gt_status activation_parse(const json_t *root, const char *source, e
     } else if (strcmp(name, "gelu") == 0) {
         *out = GELU_ERF;
     } else {
-        log_error("%s: field \"activation_function\": \"%.64s\" is not supported; gelu_new, gelu_pytorch_tanh and "
-                  "gelu are",
-                  source, name);
-        return GT_UNSUPPORTED;
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: field \"activation_function\": \"%.64s\" is not supported; gelu_new, gelu_pytorch_tanh and "
+                    "gelu are",
+                    source, name);
     }
     return GT_OK;
 }
@@ -299,8 +292,7 @@ static json_t *llama_make(const struct model_config *config, int32_t bos_token, 
 
 static enum gt_status refuse_text(const char *source, const char *name, const char *value, const char *supported)
 {
-    log_error("%s: field \"%s\": \"%.64s\" is not supported; %s", source, name, value, supported);
-    return GT_UNSUPPORTED;
+    return FAIL(GT_UNSUPPORTED, "%s: field \"%s\": \"%.64s\" is not supported; %s", source, name, value, supported);
 }
 
 /* Refuses fields of other models that would change the mathematics, unless they have no effect. */
@@ -323,8 +315,7 @@ static enum gt_status foreign_check(const json_t *root, const char *source)
     TRY(hf_real_field(root, source, "partial_rotary_factor", 0.0, 1e9, &share));
     if (share == 1.0)
         return GT_OK;
-    log_error("%s: field \"partial_rotary_factor\": %g is not supported; only 1 is", source, share);
-    return GT_UNSUPPORTED;
+    return FAIL(GT_UNSUPPORTED, "%s: field \"partial_rotary_factor\": %g is not supported; only 1 is", source, share);
 }
 
 /* Layers that attend to a window, or have no rotary positions, are refused. */
@@ -341,10 +332,9 @@ static enum gt_status layers_check(const json_t *root, const char *source)
     }
     json_array_foreach(ropes, i, value)
     {
-        if (json_integer_value(value) != 1) {
-            log_error("%s: field \"no_rope_layers\": layers without rotary positions are not supported", source);
-            return GT_UNSUPPORTED;
-        }
+        if (json_integer_value(value) != 1)
+            return FAIL(GT_UNSUPPORTED,
+                        "%s: field \"no_rope_layers\": layers without rotary positions are not supported", source);
     }
     return GT_OK;
 }
@@ -388,8 +378,7 @@ static enum gt_status scaling_parse(const json_t *object, const char *source, st
     struct rope_config again;
     if (rope_scaling_read(rope_scaling_text(text, rope), &again))
         return GT_OK;
-    log_error("%s: field \"rope_scaling\": a number is missing or impossible: %s", source, text);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: field \"rope_scaling\": a number is missing or impossible: %s", source, text);
 }
 
 static enum gt_status rope_parse(const json_t *root, const char *source, struct rope_config *rope)
@@ -421,16 +410,14 @@ static enum gt_status llama_sizes_parse(const json_t *root, const char *source, 
         TRY(hf_size_field(root, source, "num_key_value_heads", &config->n_kv_head));
     if (has(root, "head_dim"))
         TRY(hf_size_field(root, source, "head_dim", &config->head_dim));
-    if (config->n_head % config->n_kv_head != 0) {
-        log_error("%s: field \"num_key_value_heads\": %d does not divide num_attention_heads, %d", source,
-                  config->n_kv_head, config->n_head);
-        return GT_DATA;
-    }
+    if (config->n_head % config->n_kv_head != 0)
+        return FAIL(GT_DATA, "%s: field \"num_key_value_heads\": %d does not divide num_attention_heads, %d", source,
+                    config->n_kv_head, config->n_head);
     if (config->head_dim > 0 || config->n_embd % config->n_head == 0)
         return GT_OK;
-    log_error("%s: field \"num_attention_heads\": %d does not divide hidden_size, %d, and there is no head_dim", source,
-              config->n_head, config->n_embd);
-    return GT_DATA;
+    return FAIL(GT_DATA,
+                "%s: field \"num_attention_heads\": %d does not divide hidden_size, %d, and there is no head_dim",
+                source, config->n_head, config->n_embd);
 }
 
 /* Llama's attention_bias is of all four projections, mlp_bias of the MLP's; here they come together. */
@@ -443,9 +430,9 @@ static enum gt_status biases_parse(const json_t *root, const char *source, struc
         TRY(json_get_bool(root, source, "mlp_bias", &mlp));
     if (mlp == config->bias)
         return GT_OK;
-    log_error("%s: field \"attention_bias\": %s is not supported with \"mlp_bias\": %s; both must be equal", source,
-              config->bias ? "true" : "false", mlp ? "true" : "false");
-    return GT_UNSUPPORTED;
+    return FAIL(GT_UNSUPPORTED,
+                "%s: field \"attention_bias\": %s is not supported with \"mlp_bias\": %s; both must be equal", source,
+                config->bias ? "true" : "false", mlp ? "true" : "false");
 }
 
 /* Sets *out to the index of the field's word. */
@@ -538,10 +525,8 @@ enum gt_status hf_config_make(const struct model_config *config, int32_t bos_tok
 {
     json_t *root =
         model_is_gpt2(config) ? gpt2_make(config, bos_token, eos_token) : llama_make(config, bos_token, eos_token);
-    if (root == NULL) {
-        log_error("out of memory: config.json could not be made");
-        return GT_NO_MEMORY;
-    }
+    if (root == NULL)
+        return FAIL(GT_NO_MEMORY, "out of memory: config.json could not be made");
     *out = root;
     return GT_OK;
 }

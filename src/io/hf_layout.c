@@ -25,16 +25,12 @@ enum gt_status hf_layout_find(const struct safetensors *file, const struct param
     const bool prefixed = safetensors_find(file, HF_PREFIX "wte.weight", &index);
     (void)snprintf(name, sizeof name, "%s%s", prefixed ? tensor->prefix : "", tensor->name);
     safetensors_shape_text(wanted, tensor->dims, tensor->rank);
-    if (!safetensors_find(file, name, &index)) {
-        log_error("%s: %s is missing; the model needs %s", file->path, tensor->name, wanted);
-        return GT_DATA;
-    }
+    if (!safetensors_find(file, name, &index))
+        return FAIL(GT_DATA, "%s: %s is missing; the model needs %s", file->path, tensor->name, wanted);
     const struct safetensors_tensor *entry = &file->tensors[index];
-    if (!shape_fits(entry, tensor)) {
-        log_error("%s: %s is %s; the model needs %s", file->path, tensor->name,
-                  safetensors_shape_text(found, entry->dims, entry->rank), wanted);
-        return GT_DATA;
-    }
+    if (!shape_fits(entry, tensor))
+        return FAIL(GT_DATA, "%s: %s is %s; the model needs %s", file->path, tensor->name,
+                    safetensors_shape_text(found, entry->dims, entry->rank), wanted);
     *out_index = index;
     return GT_OK;
 }
@@ -65,8 +61,8 @@ enum gt_status hf_layout_check(const struct safetensors *file, const struct mode
         const size_t skip = strncmp(name, HF_PREFIX, sizeof HF_PREFIX - 1) == 0 ? sizeof HF_PREFIX - 1 : 0;
         if (known[i] || strcmp(name, "lm_head.weight") == 0 || is_mask(name + skip))
             continue;
-        log_error("%s: tensor %s does not belong to a model of %d layers", file->path, name, config->n_layer);
-        return GT_DATA;
+        return FAIL(GT_DATA, "%s: tensor %s does not belong to a model of %d layers", file->path, name,
+                    config->n_layer);
     }
     return GT_OK;
 }

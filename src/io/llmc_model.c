@@ -28,10 +28,9 @@ size_t llmc_model_index(const struct model_config *config, size_t position)
 static enum gt_status field_get(const char *path, const int32_t *header, int index, const char *name, int32_t max,
                                 int32_t *out)
 {
-    if (header[index] < 1 || header[index] > max) {
-        log_error("%s: header[%d], %s, is %" PRId32 "; expected 1 to %" PRId32, path, index, name, header[index], max);
-        return GT_DATA;
-    }
+    if (header[index] < 1 || header[index] > max)
+        return FAIL(GT_DATA, "%s: header[%d], %s, is %" PRId32 "; expected 1 to %" PRId32, path, index, name,
+                    header[index], max);
     *out = header[index];
     return GT_OK;
 }
@@ -40,24 +39,22 @@ static enum gt_status header_parse(const char *path, const int32_t *header, stru
                                    enum dtype *dtype)
 {
     struct model_config config = {.bias = true, .gelu = GELU_TANH, .norm_epsilon = 1e-5};
-    if (header[0] != LLMC_MODEL_MAGIC || (header[1] != LLMC_MODEL_F32 && header[1] != LLMC_MODEL_BF16)) {
-        log_error("%s: llm.c model with magic %" PRId32 " and version %" PRId32
-                  "; only magic %d with version 3 (float32) or 5 (bfloat16) is read",
-                  path, header[0], header[1], LLMC_MODEL_MAGIC);
-        return header[0] == LLMC_MODEL_MAGIC ? GT_UNSUPPORTED : GT_DATA;
-    }
+    if (header[0] != LLMC_MODEL_MAGIC || (header[1] != LLMC_MODEL_F32 && header[1] != LLMC_MODEL_BF16))
+        return FAIL(header[0] == LLMC_MODEL_MAGIC ? GT_UNSUPPORTED : GT_DATA,
+                    "%s: llm.c model with magic %" PRId32 " and version %" PRId32
+                    "; only magic %d with version 3 (float32) or 5 (bfloat16) is read",
+                    path, header[0], header[1], LLMC_MODEL_MAGIC);
     TRY(field_get(path, header, 2, "max_seq_len", FIELD_MAX, &config.block_size));
     TRY(field_get(path, header, 3, "vocab_size", FIELD_MAX, &config.vocab_size));
     TRY(field_get(path, header, 4, "num_layers", LAYERS_MAX, &config.n_layer));
     TRY(field_get(path, header, 5, "num_heads", FIELD_MAX, &config.n_head));
     TRY(field_get(path, header, 6, "channels", FIELD_MAX, &config.n_embd));
     TRY(field_get(path, header, 7, "padded_vocab_size", FIELD_MAX, padded));
-    if (*padded < config.vocab_size || config.n_embd % config.n_head != 0) {
-        log_error("%s: header: padded_vocab_size %" PRId32 " is below vocab_size %" PRId32 ", or num_heads %" PRId32
-                  " does not divide channels %" PRId32,
-                  path, *padded, config.vocab_size, config.n_head, config.n_embd);
-        return GT_DATA;
-    }
+    if (*padded < config.vocab_size || config.n_embd % config.n_head != 0)
+        return FAIL(GT_DATA,
+                    "%s: header: padded_vocab_size %" PRId32 " is below vocab_size %" PRId32 ", or num_heads %" PRId32
+                    " does not divide channels %" PRId32,
+                    path, *padded, config.vocab_size, config.n_head, config.n_embd);
     config.n_kv_head = config.n_head;
     config.padded_vocab_size = config.vocab_size;
     *dtype = header[1] == LLMC_MODEL_BF16 ? DTYPE_BF16 : DTYPE_F32;
@@ -84,10 +81,8 @@ static enum gt_status parameters_walk(const char *path, const struct model_confi
         if (table != NULL)
             TRY(safetensors_add(table, &entry));
         const size_t stored = position == 0 ? (size_t)padded * (size_t)config->n_embd : parameter_elements(&shape);
-        if (!size_add(at, stored * dtype_size_bytes(dtype), &at)) {
-            log_error("%s: header: the sizes of the parameters do not fit 64 bits", path);
-            return GT_DATA;
-        }
+        if (!size_add(at, stored * dtype_size_bytes(dtype), &at))
+            return FAIL(GT_DATA, "%s: header: the sizes of the parameters do not fit 64 bits", path);
     }
     *out_end = at;
     return GT_OK;
@@ -100,17 +95,16 @@ static enum gt_status header_read(const struct safetensors_file *file, struct mo
 {
     int32_t header[HEADER_WORDS];
     uint64_t end;
-    if (file->size_bytes < LLMC_MODEL_HEADER_BYTES) {
-        log_error("%s: is %" PRIu64 " bytes long, too short for llm.c's header", file->path, file->size_bytes);
-        return GT_DATA;
-    }
+    if (file->size_bytes < LLMC_MODEL_HEADER_BYTES)
+        return FAIL(GT_DATA, "%s: is %" PRIu64 " bytes long, too short for llm.c's header", file->path,
+                    file->size_bytes);
     TRY(file_read_at(file->fd, file->path, 0, header, sizeof header));
     TRY(header_parse(file->path, header, config, padded, dtype));
     TRY(parameters_walk(file->path, config, *padded, *dtype, NULL, &end));
     if (end == file->size_bytes)
         return GT_OK;
-    log_error("%s: is %" PRIu64 " bytes long, but its header says %" PRIu64, file->path, file->size_bytes, end);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: is %" PRIu64 " bytes long, but its header says %" PRIu64, file->path, file->size_bytes,
+                end);
 }
 
 enum gt_status llmc_model_open(struct hostmem *mem, const char *path, struct model_config *out_config,

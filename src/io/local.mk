@@ -11,7 +11,6 @@ libgpttrain_a_SOURCES += \
 	src/io/export_card.c \
 	src/io/export_gguf.c \
 	src/io/export_hf.c \
-	src/io/export_hf_tokens.c src/io/export_hf_tokens.h \
 	src/io/export_llmc.c \
 	src/io/hf_cache.c src/io/hf_cache.h \
 	src/io/hf_config.c src/io/hf_config.h \

@@ -40,8 +40,7 @@ struct source {
 
 static enum gt_status field_refuse(const struct source *source, const char *field, const char *what)
 {
-    log_error("%s: field \"%s\": %s", source->path, field, what);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: field \"%s\": %s", source->path, field, what);
 }
 
 /* ---- the archive ---- */
@@ -67,12 +66,10 @@ static enum gt_status pickle_member_find(struct source *source, struct zip_entry
         *out = entry;
         if (entry->size_bytes <= PICKLE_BYTES_MAX)
             return GT_OK;
-        log_error("%s: data.pkl is %" PRIu64 " bytes long; at most %zu are accepted", source->path, entry->size_bytes,
-                  PICKLE_BYTES_MAX);
-        return GT_DATA;
+        return FAIL(GT_DATA, "%s: data.pkl is %" PRIu64 " bytes long; at most %zu are accepted", source->path,
+                    entry->size_bytes, PICKLE_BYTES_MAX);
     }
-    log_error("%s: is a zip archive without data.pkl, which torch.save() writes", source->path);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: is a zip archive without data.pkl, which torch.save() writes", source->path);
 }
 
 static enum gt_status byte_order_check(const struct source *source)
@@ -86,8 +83,7 @@ static enum gt_status byte_order_check(const struct source *source)
         TRY(file_read_at(source->fd, source->path, entry->offset_bytes, text, (size_t)entry->size_bytes));
     if (strcmp(text, "little") == 0)
         return GT_OK;
-    log_error("%s: was written on a big-endian machine", source->path);
-    return GT_UNSUPPORTED;
+    return FAIL(GT_UNSUPPORTED, "%s: was written on a big-endian machine", source->path);
 }
 
 static enum gt_status source_open(struct source *source)
@@ -126,8 +122,7 @@ static enum gt_status dict_get(const struct source *source, const char *name, js
     *out = json_object_get(source->pickle.root, name);
     if (json_is_object(*out))
         return GT_OK;
-    log_error("%s: has no dict \"%s\", so it is not a checkpoint of nanoGPT", source->path, name);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: has no dict \"%s\", so it is not a checkpoint of nanoGPT", source->path, name);
 }
 
 /* Gives the location of a tensor's data.  Verifies the member's checksum here, since the data is later used in pieces;
@@ -137,11 +132,10 @@ static enum gt_status tensor_place(const struct source *source, const char *name
 {
     struct zip_entry *entry = member_find(source, "data/", tensor->key);
     if (entry == NULL || entry->size_bytes / tensor->element_bytes != (uint64_t)tensor->storage_elements ||
-        entry->size_bytes % tensor->element_bytes != 0) {
-        log_error("%s: tensor %.100s: member data/%.64s is missing, or not %" PRId64 " elements of %zu bytes",
-                  source->path, name, tensor->key, tensor->storage_elements, tensor->element_bytes);
-        return GT_DATA;
-    }
+        entry->size_bytes % tensor->element_bytes != 0)
+        return FAIL(GT_DATA,
+                    "%s: tensor %.100s: member data/%.64s is missing, or not %" PRId64 " elements of %zu bytes",
+                    source->path, name, tensor->key, tensor->storage_elements, tensor->element_bytes);
     TRY(zip_verify(&source->zip, entry));
     *out_offset_bytes = entry->offset_bytes + (uint64_t)tensor->first * tensor->element_bytes;
     return GT_OK;
@@ -205,11 +199,10 @@ static enum gt_status configuration_read(const struct source *source, json_t **o
         if (value == NULL)
             continue;
         if (!json_is_number(value) && !json_is_boolean(value) && !json_is_string(value)) {
-            log_error("%s: field \"config\": %s is not a number, string or boolean", source->path, keys[i]);
-            status = GT_DATA;
+            status =
+                FAIL(GT_DATA, "%s: field \"config\": %s is not a number, string or boolean", source->path, keys[i]);
         } else if (json_object_set(object, keys[i], value) != 0) {
-            log_error("%s: out of memory for its configuration", source->path);
-            status = GT_NO_MEMORY;
+            status = FAIL(GT_NO_MEMORY, "%s: out of memory for its configuration", source->path);
         }
     }
     if (status == GT_OK)
@@ -227,14 +220,11 @@ static enum gt_status tensor_add(const struct source *source, struct safetensors
     static const char blocks[] = HF_PREFIX "h.";
     const struct pickle_tensor *tensor = pickle_tensor_of(&source->pickle, value);
     uint64_t at;
-    if (tensor == NULL) {
-        log_error("%s: %.100s is not a tensor", source->path, name);
-        return GT_DATA;
-    }
-    if (tensor->dtype != DTYPE_F32 && tensor->dtype != DTYPE_F16 && tensor->dtype != DTYPE_BF16) {
-        log_error("%s: tensor %.100s: only float32, float16 and bfloat16 can be loaded", source->path, name);
-        return GT_UNSUPPORTED;
-    }
+    if (tensor == NULL)
+        return FAIL(GT_DATA, "%s: %.100s is not a tensor", source->path, name);
+    if (tensor->dtype != DTYPE_F32 && tensor->dtype != DTYPE_F16 && tensor->dtype != DTYPE_BF16)
+        return FAIL(GT_UNSUPPORTED, "%s: tensor %.100s: only float32, float16 and bfloat16 can be loaded", source->path,
+                    name);
     TRY(tensor_place(source, name, tensor, &at));
     struct safetensors_tensor entry = {.dtype = tensor->dtype, .rank = tensor->rank, .offset_bytes = at};
     (void)snprintf(entry.name, sizeof entry.name, "%s", name);
@@ -316,8 +306,7 @@ static enum gt_status state_next(struct groups *groups, const struct parameter_s
     *out = json_object_get(groups->state, key);
     if (json_is_integer(number) && json_is_object(*out))
         return GT_OK;
-    log_error("%s: field \"optimizer\": has no state for %s", groups->source->path, tensor->name);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: field \"optimizer\": has no state for %s", groups->source->path, tensor->name);
 }
 
 /* Adds m and v of a parameter; all parameters must have the same number of steps. */
@@ -331,20 +320,17 @@ static enum gt_status moments_add(struct groups *groups, struct nanogpt *nanogpt
     TRY(state_next(groups, tensor, &dict));
     TRY(number_get(groups->source, dict, "step", &step));
     if (!(step >= 0.0 && step <= (double)INT32_MAX) || step != floor(step) ||
-        (nanogpt->adam_step >= 0 && nanogpt->adam_step != (int64_t)step)) {
-        log_error("%s: field \"optimizer\": step of %s is %g; expected the same whole number for all",
-                  groups->source->path, tensor->name, step);
-        return GT_DATA;
-    }
+        (nanogpt->adam_step >= 0 && nanogpt->adam_step != (int64_t)step))
+        return FAIL(GT_DATA, "%s: field \"optimizer\": step of %s is %g; expected the same whole number for all",
+                    groups->source->path, tensor->name, step);
     nanogpt->adam_step = (int64_t)step;
     (void)snprintf(layer, sizeof layer, HF_PREFIX "%.100s", tensor->name);
     for (int i = 0; i < 2; i++) {
         const json_t *value = json_object_get(dict, fields[i]);
         (void)snprintf(name, sizeof name, "%s%.100s", prefixes[i], tensor->name);
-        if (value == NULL) {
-            log_error("%s: field \"optimizer\": %s of %s is missing", groups->source->path, fields[i], tensor->name);
-            return GT_DATA;
-        }
+        if (value == NULL)
+            return FAIL(GT_DATA, "%s: field \"optimizer\": %s of %s is missing", groups->source->path, fields[i],
+                        tensor->name);
         TRY(tensor_add(groups->source, nanogpt->optimizer, name, layer, value));
     }
     return GT_OK;
@@ -431,11 +417,10 @@ static enum gt_status characters_read(json_t *itos, const char *path, uint32_t *
         (void)snprintf(id, sizeof id, "%" PRIu32, count);
         if (strcmp(key, id) != 0 || length == 0 ||
             utf8_decode((const unsigned char *)json_string_value(value), length, &code_points[count]) != (int)length ||
-            (count > 0 && code_points[count - 1] >= code_points[count])) {
-            log_error("%s: field \"itos\": item %" PRIu32 " is not the next id with a character above the one before",
-                      path, count);
-            return GT_DATA;
-        }
+            (count > 0 && code_points[count - 1] >= code_points[count]))
+            return FAIL(GT_DATA,
+                        "%s: field \"itos\": item %" PRIu32 " is not the next id with a character above the one before",
+                        path, count);
         count++;
     }
     return GT_OK;
@@ -446,10 +431,8 @@ static enum gt_status meta_read(const struct pickle *pickle, const char *path, s
     json_t *itos = json_object_get(pickle->root, "itos");
     const size_t count = json_object_size(itos);
     uint32_t *code_points;
-    if (count == 0) {
-        log_error("%s: has no \"itos\", so it is not the meta.pkl of a nanoGPT data set", path);
-        return GT_DATA;
-    }
+    if (count == 0)
+        return FAIL(GT_DATA, "%s: has no \"itos\", so it is not the meta.pkl of a nanoGPT data set", path);
     TRY(HOSTMEM_NEW(pickle->mem, count, "characters of meta.pkl", &code_points));
     enum gt_status status = characters_read(itos, path, code_points);
     if (status == GT_OK)

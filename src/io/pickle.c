@@ -47,14 +47,12 @@ typedef enum gt_status opcode_fn(struct machine *m);
 /* Logs "SOURCE: byte N: WHAT" and returns GT_DATA. */
 static enum gt_status malformed(const struct machine *m, const char *what)
 {
-    log_error("%s: byte %zu: %s", m->source, m->opcode_at, what);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: byte %zu: %s", m->source, m->opcode_at, what);
 }
 
 static enum gt_status out_of_memory(const struct machine *m)
 {
-    log_error("%s: out of memory for the values of a pickle", m->source);
-    return GT_NO_MEMORY;
+    return FAIL(GT_NO_MEMORY, "%s: out of memory for the values of a pickle", m->source);
 }
 
 /* ---- operands ---- */
@@ -335,9 +333,9 @@ static enum gt_status global_push(struct machine *m, const char *module, size_t 
     if (is_text(value, CALL_DICT) || is_text(value, CALL_TENSOR) || is_text(value, CALL_PARAMETER) ||
         storage_type_find(value) != NULL)
         return GT_OK;
-    log_error("%s: byte %zu: the pickle asks for %.200s, which a state dict does not need; refused, nothing was run",
-              m->source, m->opcode_at, full);
-    return GT_UNSUPPORTED;
+    return FAIL(GT_UNSUPPORTED,
+                "%s: byte %zu: the pickle asks for %.200s, which a state dict does not need; refused, nothing was run",
+                m->source, m->opcode_at, full);
 }
 
 /* Sets the first part of `out` from the tuple ('storage', TYPE, KEY, DEVICE, ELEMENTS).  Returns false when `id` is
@@ -524,11 +522,9 @@ static enum gt_status machine_run(struct machine *m)
         m->opcode_at = m->at;
         TRY(take(m, 1, &byte));
         m->opcode = *byte;
-        if (opcodes[m->opcode] == NULL) {
-            log_error("%s: byte %zu: opcode 0x%02x, which a state dict does not need; refused", m->source, m->opcode_at,
-                      (unsigned)m->opcode);
-            return GT_UNSUPPORTED;
-        }
+        if (opcodes[m->opcode] == NULL)
+            return FAIL(GT_UNSUPPORTED, "%s: byte %zu: opcode 0x%02x, which a state dict does not need; refused",
+                        m->source, m->opcode_at, (unsigned)m->opcode);
         TRY(opcodes[m->opcode](m));
     }
     return m->at == m->count ? GT_OK : malformed(m, "bytes follow the end of the pickle");
@@ -537,10 +533,8 @@ static enum gt_status machine_run(struct machine *m)
 enum gt_status pickle_read(struct hostmem *mem, const unsigned char *bytes, size_t count, const char *source,
                            struct pickle *out)
 {
-    if (count > PICKLE_BYTES_MAX) {
-        log_error("%s: is %zu bytes long; at most %zu are accepted", source, count, PICKLE_BYTES_MAX);
-        return GT_DATA;
-    }
+    if (count > PICKLE_BYTES_MAX)
+        return FAIL(GT_DATA, "%s: is %zu bytes long; at most %zu are accepted", source, count, PICKLE_BYTES_MAX);
     struct pickle pickle = {.mem = mem, .values = json_array()};
     struct machine machine = {.pickle = &pickle, .bytes = bytes, .count = count, .source = source};
     const enum gt_status status = pickle.values != NULL ? machine_run(&machine) : out_of_memory(&machine);

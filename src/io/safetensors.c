@@ -58,25 +58,22 @@ static enum gt_status header_length_read(struct opening *opening, uint32_t *crc3
     const struct safetensors_file *file = opening->file;
     unsigned char bytes[LENGTH_BYTES];
     uint64_t length;
-    if (file->size_bytes < LENGTH_BYTES) {
-        log_error("%s: is %" PRIu64 " bytes long, too short for a safetensors file", file->path, file->size_bytes);
-        return GT_DATA;
-    }
+    if (file->size_bytes < LENGTH_BYTES)
+        return FAIL(GT_DATA, "%s: is %" PRIu64 " bytes long, too short for a safetensors file", file->path,
+                    file->size_bytes);
     TRY(file_read_at(file->fd, file->path, 0, bytes, sizeof bytes));
     memcpy(&length, bytes, sizeof length);
     const uint64_t left = file->size_bytes - LENGTH_BYTES;
-    if (length > left && is_pickle(bytes)) {
-        log_error("%s: is a PyTorch pickle file, which can run code when read, so it is not read here; "
-                  "doc/checkpoint.md says how to convert it",
-                  file->path);
-        return GT_UNSUPPORTED;
-    }
-    if (length > left || length > SAFETENSORS_HEADER_BYTES_MAX || length < 2) {
-        log_error("%s: header length %" PRIu64 " is impossible: the file has %" PRIu64
-                  " bytes after it, and 2 to %zu are accepted",
-                  file->path, length, left, SAFETENSORS_HEADER_BYTES_MAX);
-        return GT_DATA;
-    }
+    if (length > left && is_pickle(bytes))
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: is a PyTorch pickle file, which can run code when read, so it is not read here; "
+                    "doc/checkpoint.md says how to convert it",
+                    file->path);
+    if (length > left || length > SAFETENSORS_HEADER_BYTES_MAX || length < 2)
+        return FAIL(GT_DATA,
+                    "%s: header length %" PRIu64 " is impossible: the file has %" PRIu64
+                    " bytes after it, and 2 to %zu are accepted",
+                    file->path, length, left, SAFETENSORS_HEADER_BYTES_MAX);
     *crc32c = file_crc32c(0, bytes, sizeof bytes);
     opening->data_offset = LENGTH_BYTES + length;
     return GT_OK;
@@ -86,10 +83,8 @@ static enum gt_status header_length_read(struct opening *opening, uint32_t *crc3
 static enum gt_status list_item(const char *source, const char *field, const json_t *list, size_t index, int64_t *out)
 {
     const json_t *item = json_array_get(list, index);
-    if (!json_is_integer(item) || json_integer_value(item) < 0) {
-        log_error("%s: field \"%s\": item %zu is not an integer of 0 or more", source, field, index);
-        return GT_DATA;
-    }
+    if (!json_is_integer(item) || json_integer_value(item) < 0)
+        return FAIL(GT_DATA, "%s: field \"%s\": item %zu is not an integer of 0 or more", source, field, index);
     *out = json_integer_value(item);
     return GT_OK;
 }
@@ -97,10 +92,9 @@ static enum gt_status list_item(const char *source, const char *field, const jso
 static enum gt_status shape_parse(const char *source, const json_t *entry, struct safetensors_tensor *out)
 {
     const json_t *shape = json_object_get(entry, "shape");
-    if (!json_is_array(shape) || json_array_size(shape) > SAFETENSORS_RANK_MAX) {
-        log_error("%s: field \"shape\": expected a list of at most %d integers", source, SAFETENSORS_RANK_MAX);
-        return GT_DATA;
-    }
+    if (!json_is_array(shape) || json_array_size(shape) > SAFETENSORS_RANK_MAX)
+        return FAIL(GT_DATA, "%s: field \"shape\": expected a list of at most %d integers", source,
+                    SAFETENSORS_RANK_MAX);
     out->rank = (int32_t)json_array_size(shape);
     for (size_t i = 0; i < (size_t)out->rank; i++)
         TRY(list_item(source, "shape", shape, i, &out->dims[i]));
@@ -119,28 +113,22 @@ static enum gt_status place_parse(const struct opening *opening, const char *sou
     TRY(json_get_string(entry, source, "dtype", &dtype));
     while (kind < KIND_COUNT && strcmp(dtype, kinds[kind].name) != 0)
         kind++;
-    if (kind == KIND_COUNT) {
-        log_error("%s: field \"dtype\": \"%.32s\" is not a known type", source, dtype);
-        return GT_DATA;
-    }
-    if (!json_is_array(offsets) || json_array_size(offsets) != 2) {
-        log_error("%s: field \"data_offsets\": expected a list of two integers", source);
-        return GT_DATA;
-    }
+    if (kind == KIND_COUNT)
+        return FAIL(GT_DATA, "%s: field \"dtype\": \"%.32s\" is not a known type", source, dtype);
+    if (!json_is_array(offsets) || json_array_size(offsets) != 2)
+        return FAIL(GT_DATA, "%s: field \"data_offsets\": expected a list of two integers", source);
     TRY(list_item(source, "data_offsets", offsets, 0, &begin));
     TRY(list_item(source, "data_offsets", offsets, 1, &end));
-    if (begin > end || (uint64_t)end > data_bytes) {
-        log_error("%s: field \"data_offsets\": [%" PRId64 ", %" PRId64 "] is outside the file's %" PRIu64
-                  " bytes of data",
-                  source, begin, end, data_bytes);
-        return GT_DATA;
-    }
+    if (begin > end || (uint64_t)end > data_bytes)
+        return FAIL(GT_DATA,
+                    "%s: field \"data_offsets\": [%" PRId64 ", %" PRId64 "] is outside the file's %" PRIu64
+                    " bytes of data",
+                    source, begin, end, data_bytes);
     if (size_product(out->dims, (size_t)out->rank, &elements) && /* else safetensors_add() refuses it */
-        (!size_mul(elements, kinds[kind].size_bytes, &expected) || expected != (uint64_t)(end - begin))) {
-        log_error("%s: field \"data_offsets\": %" PRId64 " bytes, but dtype and shape need %zu elements of %zu bytes",
-                  source, end - begin, elements, kinds[kind].size_bytes);
-        return GT_DATA;
-    }
+        (!size_mul(elements, kinds[kind].size_bytes, &expected) || expected != (uint64_t)(end - begin)))
+        return FAIL(GT_DATA,
+                    "%s: field \"data_offsets\": %" PRId64 " bytes, but dtype and shape need %zu elements of %zu bytes",
+                    source, end - begin, elements, kinds[kind].size_bytes);
     out->dtype = kinds[kind].dtype;
     out->offset_bytes = opening->data_offset + (uint64_t)begin;
     out->size_bytes = (uint64_t)(end - begin);
@@ -153,20 +141,14 @@ static enum gt_status entry_add(const struct opening *opening, const char *name,
     struct safetensors_tensor tensor = {.file = opening->number};
     const char *where = json_string_value(json_object_get(opening->map, name));
     char source[FILE_PATH_MAX + SAFETENSORS_NAME_MAX + 16];
-    if (!safetensors_name_valid(name)) {
-        log_error("%s: tensor name \"%.64s\" (%zu bytes): must be 1 to %d characters of A-Z a-z 0-9 . _ -",
-                  opening->file->path, name, strlen(name), SAFETENSORS_NAME_MAX - 1);
-        return GT_DATA;
-    }
+    if (!safetensors_name_valid(name))
+        return FAIL(GT_DATA, "%s: tensor name \"%.64s\" (%zu bytes): must be 1 to %d characters of A-Z a-z 0-9 . _ -",
+                    opening->file->path, name, strlen(name), SAFETENSORS_NAME_MAX - 1);
     (void)snprintf(source, sizeof source, "%s: tensor %s", opening->file->path, name);
-    if (opening->map != NULL && (where == NULL || strcmp(where, opening->name) != 0)) {
-        log_error("%s: the index says %.64s", source, where != NULL ? where : "nothing about it");
-        return GT_DATA;
-    }
-    if (!json_is_object(entry) || json_object_size(entry) != 3) {
-        log_error("%s: expected an object of dtype, shape and data_offsets", source);
-        return GT_DATA;
-    }
+    if (opening->map != NULL && (where == NULL || strcmp(where, opening->name) != 0))
+        return FAIL(GT_DATA, "%s: the index says %.64s", source, where != NULL ? where : "nothing about it");
+    if (!json_is_object(entry) || json_object_size(entry) != 3)
+        return FAIL(GT_DATA, "%s: expected an object of dtype, shape and data_offsets", source);
     memcpy(tensor.name, name, strlen(name) + 1);
     TRY(shape_parse(source, entry, &tensor));
     TRY(place_parse(opening, source, entry, &tensor));
@@ -181,14 +163,11 @@ static enum gt_status entries_add(const struct opening *opening, json_t *root)
     bool strings = metadata == NULL || json_is_object(metadata);
     const size_t count = json_object_size(root) - (metadata != NULL);
     json_object_foreach(metadata, name, value) strings = strings && json_is_string(value);
-    if (!strings) {
-        log_error("%s: field \"__metadata__\": expected an object of strings", path);
-        return GT_DATA;
-    }
-    if (count > SAFETENSORS_TENSORS_MAX) {
-        log_error("%s: the header lists %zu tensors; at most %d are accepted", path, count, SAFETENSORS_TENSORS_MAX);
-        return GT_DATA;
-    }
+    if (!strings)
+        return FAIL(GT_DATA, "%s: field \"__metadata__\": expected an object of strings", path);
+    if (count > SAFETENSORS_TENSORS_MAX)
+        return FAIL(GT_DATA, "%s: the header lists %zu tensors; at most %d are accepted", path, count,
+                    SAFETENSORS_TENSORS_MAX);
     json_object_foreach(root, name, entry)
     {
         if (entry != metadata)
@@ -218,28 +197,25 @@ static enum gt_status layout_check(const struct opening *opening, size_t first)
         qsort(table->tensors + first, table->count - first, sizeof table->tensors[0], by_offset);
     for (size_t i = first; i < table->count; i++) {
         const uint64_t begin = table->tensors[i].offset_bytes - opening->data_offset;
-        if (begin != end) {
-            log_error("%s: tensor %s: begins at byte %" PRIu64
-                      " of the data, but the tensor before it ends at %" PRIu64,
-                      opening->file->path, table->tensors[i].name, begin, end);
-            return GT_DATA;
-        }
+        if (begin != end)
+            return FAIL(GT_DATA,
+                        "%s: tensor %s: begins at byte %" PRIu64
+                        " of the data, but the tensor before it ends at %" PRIu64,
+                        opening->file->path, table->tensors[i].name, begin, end);
         end = begin + table->tensors[i].size_bytes;
     }
     if (end == data_bytes)
         return GT_OK;
-    log_error("%s: the tensors end at byte %" PRIu64 " of the data, but the file ends at %" PRIu64, opening->file->path,
-              end, data_bytes);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: the tensors end at byte %" PRIu64 " of the data, but the file ends at %" PRIu64,
+                opening->file->path, end, data_bytes);
 }
 
 static enum gt_status header_parse(const struct opening *opening, const char *text, size_t text_bytes)
 {
     json_t *root;
-    if (text[0] != '{') {
-        log_error("%s: the header does not begin with '{', so this is not a safetensors file", opening->file->path);
-        return GT_DATA;
-    }
+    if (text[0] != '{')
+        return FAIL(GT_DATA, "%s: the header does not begin with '{', so this is not a safetensors file",
+                    opening->file->path);
     TRY(json_parse(text, text_bytes, opening->file->path, &root));
     const size_t first = opening->table->count;
     const enum gt_status status = entries_add(opening, root);
@@ -309,11 +285,9 @@ static enum gt_status shard_load(struct safetensors *table, const char *folder, 
     char path[FILE_PATH_MAX];
     int fd;
     uint64_t size_bytes;
-    if (name == NULL || !name_is_safe(name)) {
-        log_error("%s: tensor %.64s: \"%.64s\" is not the name of a safetensors file beside the index", table->path,
-                  tensor, name != NULL ? name : "");
-        return GT_DATA;
-    }
+    if (name == NULL || !name_is_safe(name))
+        return FAIL(GT_DATA, "%s: tensor %.64s: \"%.64s\" is not the name of a safetensors file beside the index",
+                    table->path, tensor, name != NULL ? name : "");
     TRY(file_join(path, folder, name));
     for (size_t i = 0; i < table->file_count; i++) {
         if (strcmp(table->files[i].path, path) == 0)
@@ -328,19 +302,15 @@ static enum gt_status shards_load(struct safetensors *table, const char *folder,
     const char *tensor;
     json_t *name;
     size_t index;
-    if (json_object_size(map) > SAFETENSORS_TENSORS_MAX) {
-        log_error("%s: lists %zu tensors; at most %d are accepted", table->path, json_object_size(map),
-                  SAFETENSORS_TENSORS_MAX);
-        return GT_DATA;
-    }
+    if (json_object_size(map) > SAFETENSORS_TENSORS_MAX)
+        return FAIL(GT_DATA, "%s: lists %zu tensors; at most %d are accepted", table->path, json_object_size(map),
+                    SAFETENSORS_TENSORS_MAX);
     json_object_foreach(map, tensor, name) TRY(shard_load(table, folder, map, tensor));
     json_object_foreach(map, tensor, name)
     {
-        if (!safetensors_find(table, tensor, &index)) {
-            log_error("%s: tensor %.100s is not in %.100s, where the index says it is", table->path, tensor,
-                      json_string_value(name));
-            return GT_DATA;
-        }
+        if (!safetensors_find(table, tensor, &index))
+            return FAIL(GT_DATA, "%s: tensor %.100s is not in %.100s, where the index says it is", table->path, tensor,
+                        json_string_value(name));
     }
     return GT_OK;
 }

@@ -83,18 +83,17 @@ static enum gt_status place_check(const struct safetensors *table, struct safete
     const char *path = file != NULL ? file->path : table->path;
     size_t bytes;
     if (!size_product(tensor->dims, (size_t)tensor->rank, &tensor->elements) ||
-        !size_mul(tensor->elements, element_bytes, &bytes)) {
-        log_error("%s: tensor %s: the product of its sizes does not fit 64 bits", path, tensor->name);
-        return GT_DATA;
-    }
+        !size_mul(tensor->elements, element_bytes, &bytes))
+        return FAIL(GT_DATA, "%s: tensor %s: the product of its sizes does not fit 64 bits", path, tensor->name);
     if (tensor->dtype < DTYPE_COUNT)
         tensor->size_bytes = bytes;
     if (file == NULL ||
         (tensor->offset_bytes <= file->size_bytes && tensor->size_bytes <= file->size_bytes - tensor->offset_bytes))
         return GT_OK;
-    log_error("%s: tensor %s: %" PRIu64 " bytes at byte %" PRIu64 " lie outside the file, which has %" PRIu64 " bytes",
-              path, tensor->name, tensor->size_bytes, tensor->offset_bytes, file->size_bytes);
-    return GT_DATA;
+    return FAIL(GT_DATA,
+                "%s: tensor %s: %" PRIu64 " bytes at byte %" PRIu64 " lie outside the file, which has %" PRIu64
+                " bytes",
+                path, tensor->name, tensor->size_bytes, tensor->offset_bytes, file->size_bytes);
 }
 
 enum gt_status safetensors_add(struct safetensors *table, const struct safetensors_tensor *tensor)
@@ -102,17 +101,13 @@ enum gt_status safetensors_add(struct safetensors *table, const struct safetenso
     size_t index;
     assert(tensor->file >= SAFETENSORS_ZEROS && tensor->file < (int32_t)table->file_count);
     assert(tensor->rank >= 0 && tensor->rank <= SAFETENSORS_RANK_MAX);
-    if (!safetensors_name_valid(tensor->name)) {
-        log_error("%s: tensor name \"%.64s\": must be 1 to %d characters of A-Z a-z 0-9 . _ -", table->path,
-                  tensor->name, SAFETENSORS_NAME_MAX - 1);
-        return GT_DATA;
-    }
+    if (!safetensors_name_valid(tensor->name))
+        return FAIL(GT_DATA, "%s: tensor name \"%.64s\": must be 1 to %d characters of A-Z a-z 0-9 . _ -", table->path,
+                    tensor->name, SAFETENSORS_NAME_MAX - 1);
     if (safetensors_find(table, tensor->name, &index) || table->count >= SAFETENSORS_TENSORS_MAX ||
-        (tensor->transposed && tensor->rank != 2)) {
-        log_error("%s: tensor %s: is there twice, is one too many, or does not have two dimensions", table->path,
-                  tensor->name);
-        return GT_DATA;
-    }
+        (tensor->transposed && tensor->rank != 2))
+        return FAIL(GT_DATA, "%s: tensor %s: is there twice, is one too many, or does not have two dimensions",
+                    table->path, tensor->name);
     TRY(hostmem_grow(table->mem, &table->tensors, &table->capacity, table->count + 1, sizeof *table->tensors,
                      "table of arrays"));
     struct safetensors_tensor *entry = &table->tensors[table->count];
@@ -184,10 +179,9 @@ enum gt_status safetensors_read(const struct safetensors *table, size_t index, s
     const struct safetensors_tensor *tensor = &table->tensors[index];
     assert(first <= tensor->elements && count <= tensor->elements - first);
     assert(!tensor->transposed || crc32c == NULL); /* only checkpoints of ours have checksums */
-    if (tensor->dtype != dtype && tensor->dtype != DTYPE_BF16 && tensor->dtype != DTYPE_F16) {
-        log_error("%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded", table->path, tensor->name);
-        return GT_UNSUPPORTED;
-    }
+    if (tensor->dtype != dtype && tensor->dtype != DTYPE_BF16 && tensor->dtype != DTYPE_F16)
+        return FAIL(GT_UNSUPPORTED, "%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded", table->path,
+                    tensor->name);
     if (tensor->file == SAFETENSORS_ZEROS) {
         memset(out, 0, count * dtype_size_bytes(dtype));
         return GT_OK;

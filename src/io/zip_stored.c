@@ -43,8 +43,7 @@ static uint32_t u32_at(const unsigned char *bytes)
 
 static enum gt_status damaged(const struct zip *zip, const char *what)
 {
-    log_error("%s: zip archive: %s; the file is cut short or damaged", zip->path, what);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: zip archive: %s; the file is cut short or damaged", zip->path, what);
 }
 
 /* Reads the 64-bit sizes of the Zip64 end record, when those of the end record do not suffice. */
@@ -78,10 +77,10 @@ static enum gt_status end_parse(struct zip *zip, const unsigned char *end, uint6
         return damaged(zip, "the directory lies outside the file");
     if (zip->count <= ZIP_ENTRIES_MAX && zip->directory_bytes <= ZIP_DIRECTORY_BYTES_MAX)
         return GT_OK;
-    log_error("%s: zip archive: %" PRIu64 " members in a directory of %" PRIu64
-              " bytes; at most %d in %zu are accepted",
-              zip->path, zip->count, zip->directory_bytes, ZIP_ENTRIES_MAX, ZIP_DIRECTORY_BYTES_MAX);
-    return GT_DATA;
+    return FAIL(GT_DATA,
+                "%s: zip archive: %" PRIu64 " members in a directory of %" PRIu64
+                " bytes; at most %d in %zu are accepted",
+                zip->path, zip->count, zip->directory_bytes, ZIP_ENTRIES_MAX, ZIP_DIRECTORY_BYTES_MAX);
 }
 
 /* Finds the end record: the last position with its signature and a comment that reaches the end of the file. */
@@ -169,9 +168,9 @@ static enum gt_status member_parse(const struct zip *zip, size_t *at, struct zip
                                 .crc32 = u32_at(bytes + 16)};
     if (u16_at(bytes + 10) == 0 && (u16_at(bytes + 8) & 1u) == 0 && packed == size)
         return content_find(zip, offset, entry);
-    log_error("%s: zip archive: member %.*s is compressed or encrypted, which torch.save() never does", zip->path,
-              (int)size_min(name, 100), entry->name);
-    return GT_UNSUPPORTED;
+    return FAIL(GT_UNSUPPORTED,
+                "%s: zip archive: member %.*s is compressed or encrypted, which torch.save() never does", zip->path,
+                (int)size_min(name, 100), entry->name);
 }
 
 static enum gt_status members_read(struct zip *zip)
@@ -226,11 +225,11 @@ enum gt_status zip_verify(const struct zip *zip, struct zip_entry *entry)
         TRY(file_read_at(zip->fd, zip->path, entry->offset_bytes + at, piece, count));
         crc = file_crc32(crc, piece, count);
     }
-    if (crc != entry->crc32) {
-        log_error("%s: member %.*s has checksum %08" PRIx32 ", but the archive says %08" PRIx32 "; the file is damaged",
-                  zip->path, (int)size_min(entry->name_bytes, 100), entry->name, crc, entry->crc32);
-        return GT_DATA;
-    }
+    if (crc != entry->crc32)
+        return FAIL(GT_DATA,
+                    "%s: member %.*s has checksum %08" PRIx32 ", but the archive says %08" PRIx32
+                    "; the file is damaged",
+                    zip->path, (int)size_min(entry->name_bytes, 100), entry->name, crc, entry->crc32);
     entry->is_verified = true;
     return GT_OK;
 }

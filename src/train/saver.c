@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -25,11 +26,11 @@ enum gt_status saver_create(struct session *session, const struct tokenizer *tok
     TRY(restore_tensors(session, &out->tensors));
     TRY(config_to_json(session->config, &out->configuration));
     out->plan = resume_plan_object(session);
-    if (tokenizer) {
+    if (tokenizer)
         checkpoint_tokenizer_hash(out->tokenizer_hash, tokenizer);
-        TRY(export_hf_tokens_texts(session->mem, tokenizer, session->model->options.config.block_size,
-                                   EXPORT_HF_TOKENS_OF_RUN, out->tokens));
-    }
+    for (int i = 0; tokenizer && i < TOKENIZER_FILES_OF_RUN; i++)
+        TRY(tokenizer_file_text(tokenizer, (enum tokenizer_file)i, session->model->options.config.block_size,
+                                &out->tokens[i]));
     if (!out->plan) {
         log_error("out of memory");
         return GT_NO_MEMORY;
@@ -44,7 +45,8 @@ void saver_destroy(struct saver *saver)
     hostmem_free(saver->session->mem, saver->tensors);
     json_decref(saver->configuration);
     json_decref(saver->plan);
-    export_hf_tokens_free(saver->tokens, EXPORT_HF_TOKENS_OF_RUN);
+    for (int i = 0; i < TOKENIZER_FILES_OF_RUN; i++)
+        free(saver->tokens[i]);
     *saver = (struct saver){0};
 }
 
@@ -52,10 +54,10 @@ void saver_destroy(struct saver *saver)
 static enum gt_status tokens_put(struct saver *saver, bool repairs)
 {
     char path[FILE_PATH_MAX];
-    for (int i = 0; i < EXPORT_HF_TOKENS_OF_RUN && !saver->tokens_written; i++) {
+    for (int i = 0; i < TOKENIZER_FILES_OF_RUN && !saver->tokens_written; i++) {
         const char *text = saver->tokens[i];
         const size_t length = text ? strlen(text) : 0;
-        TRY(file_join(path, saver->session->config->out_dir, export_hf_tokens_names[i]));
+        TRY(file_join(path, saver->session->config->out_dir, tokenizer_file_names[i]));
         if (!text && saver->replaces)
             (void)unlink(path); /* it belongs to the earlier run, whose folder has a copy */
         if (!text || file_matches(path, length, file_crc32c(0, text, length)))

@@ -2,8 +2,7 @@
 #ifndef GPT_TRAIN_TRAIN_SAVER_H
 #define GPT_TRAIN_TRAIN_SAVER_H
 
-#include "data/tokenizer.h"
-#include "io/export_hf_tokens.h"
+#include "data/tokenizer_export.h"
 #include "train/restore.h"
 
 /* Everything that a save needs besides the state.  It is created once, so that saving allocates nothing of ours. */
@@ -13,8 +12,8 @@ struct saver {
     json_t *configuration;
     json_t *plan;
     struct run_data data;
-    char *tokens[EXPORT_HF_TOKENS_OF_RUN]; /* tokenizer files to write next to the checkpoint; NULL = none */
-    char tokenizer_hash[32];               /* "crc32c:89abcdef", or empty */
+    char *tokens[TOKENIZER_FILES_OF_RUN]; /* tokenizer files to write next to the checkpoint; NULL = none */
+    char tokenizer_hash[32];              /* "crc32c:89abcdef", or empty */
     bool tokens_written;
     bool replaces;       /* the first save replaces an earlier run, which got its own folder */
     const char *metrics; /* set-aside metrics of the run that this one replaces; NULL if it continues that run */

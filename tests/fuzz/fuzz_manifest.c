@@ -46,8 +46,8 @@ static void folder_fill(const uint8_t *data, size_t size)
         return;
     for (size_t i = 0; i < COUNT_OF(plain_names); i++)
         file_put(plain_names[i], old, sizeof old);
-    for (int i = 0; i < TOKENIZER_EXPORT_COUNT; i++)
-        file_put(tokenizer_export_name((enum tokenizer_export)i), old, sizeof old);
+    for (int i = TOKENIZER_FILE_JSON; i < TOKENIZER_FILES; i++)
+        file_put(tokenizer_file_names[i], old, sizeof old);
     is_filled = true;
 }
 
@@ -77,8 +77,8 @@ static void check_untouched(size_t size)
     FUZZ_CHECK(size_of(PREPARE_MANIFEST_NAME) == (int64_t)size);
     for (size_t i = 0; i < COUNT_OF(plain_names); i++)
         FUZZ_CHECK(size_of(plain_names[i]) == OLD_BYTES);
-    for (int i = 0; i < TOKENIZER_EXPORT_COUNT; i++)
-        FUZZ_CHECK(size_of(tokenizer_export_name((enum tokenizer_export)i)) == OLD_BYTES);
+    for (int i = TOKENIZER_FILE_JSON; i < TOKENIZER_FILES; i++)
+        FUZZ_CHECK(size_of(tokenizer_file_names[i]) == OLD_BYTES);
 }
 
 static void check_replaced(const uint8_t *data, size_t size)
@@ -88,8 +88,8 @@ static void check_replaced(const uint8_t *data, size_t size)
     check_listed(old);
     FUZZ_CHECK(size_of("train.bin") == NEW_BYTES && size_of("val.bin") == NEW_BYTES);
     FUZZ_CHECK(size_of("train.bin.partial") < 0 && size_of("manifest.json.partial") < 0);
-    for (int i = 0; i < TOKENIZER_EXPORT_COUNT; i++) {
-        const char *name = tokenizer_export_name((enum tokenizer_export)i);
+    for (int i = TOKENIZER_FILE_JSON; i < TOKENIZER_FILES; i++) {
+        const char *name = tokenizer_file_names[i];
         FUZZ_CHECK(size_of(name) == (names_it(old, name) ? -1 : OLD_BYTES));
     }
     json_decref(old);

@@ -19,11 +19,10 @@ static enum gt_status import(struct hostmem *mem, const char *vocab, size_t voca
 static void check_written(struct hostmem *mem, const struct tokenizer *tokenizer)
 {
     char *vocab = NULL, *merges = NULL;
-    size_t vocab_count = 0, merges_count = 0;
     struct tokenizer *again = NULL;
-    FUZZ_CHECK(tokenizer_export_text(tokenizer, TOKENIZER_EXPORT_VOCAB, &vocab, &vocab_count) == GT_OK);
-    FUZZ_CHECK(tokenizer_export_text(tokenizer, TOKENIZER_EXPORT_MERGES, &merges, &merges_count) == GT_OK);
-    FUZZ_CHECK(import(mem, vocab, vocab_count, merges, merges_count, &again) == GT_OK);
+    FUZZ_CHECK(tokenizer_file_text(tokenizer, TOKENIZER_FILE_VOCAB, 1, &vocab) == GT_OK);
+    FUZZ_CHECK(tokenizer_file_text(tokenizer, TOKENIZER_FILE_MERGES, 1, &merges) == GT_OK);
+    FUZZ_CHECK(import(mem, vocab, strlen(vocab), merges, strlen(merges), &again) == GT_OK);
     FUZZ_CHECK(tokenizer_hash(again) == tokenizer_hash(tokenizer));
     tokenizer_destroy(again);
     free(merges);

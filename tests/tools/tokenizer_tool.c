@@ -18,8 +18,8 @@
 #include "base/thread.h"
 #include "data/bpe_train.h"
 #include "data/tokenizer_encoder.h"
+#include "data/tokenizer_export.h"
 #include "data/tokenizer_find.h"
-#include "io/export_hf_tokens.h"
 
 #define INPUT_MAX ((size_t)2 << 30)
 
@@ -192,7 +192,7 @@ static enum gt_status train_records(struct tool *tool, struct bpe_trainer *train
     const int64_t end_ns = clock_monotonic_ns();
     printf("{\"count_seconds\": %.4f, \"merge_seconds\": %.4f}\n", (double)(counted_ns - begin_ns) / 1e9,
            (double)(end_ns - counted_ns) / 1e9);
-    return export_hf_tokens_save(tool->mem, tool->tokenizer, 1, folder);
+    return tokenizer_files_save(tool->tokenizer, 1, folder);
 }
 
 static enum gt_status tool_train(struct tool *tool, int argc, char **argv)

@@ -4,7 +4,7 @@
 #include "data/tokenizer_find.h"
 
 #include "base/file.h"
-#include "io/export_hf_tokens.h"
+#include "data/tokenizer_export.h"
 #include "tests/unit/bpe_fixture.h"
 
 static const char *const variables[] = {"GPT_TRAIN_TOKENIZER_DIR", "HF_HUB_CACHE",  "HUGGINGFACE_HUB_CACHE", "HF_HOME",
@@ -23,7 +23,7 @@ static void put_vocabulary(struct data_fixture *fixture, const struct tokenizer 
     char path[FILE_PATH_MAX];
     ck_assert_int_eq(file_join(path, fixture->folder, folder), GT_OK);
     ck_assert_int_eq(file_make_folders(path), GT_OK);
-    ck_assert_int_eq(export_hf_tokens_save(fixture->mem, tokenizer, 1, path), GT_OK);
+    ck_assert_int_eq(tokenizer_files_save(tokenizer, 1, path), GT_OK);
 }
 
 static void put_reference(struct data_fixture *fixture, const char *model, const char *revision)

@@ -3,7 +3,6 @@
 #include "data/tokenizer_import.h"
 
 #include "data/tokenizer_export.h"
-#include "io/export_hf_tokens.h"
 #include "tests/unit/bpe_fixture.h"
 
 TEST(import_reads_what_export_wrote)
@@ -13,8 +12,7 @@ TEST(import_reads_what_export_wrote)
     struct data_fixture fixture;
     fixture_open(&fixture);
     struct tokenizer *tokenizer = make_trained(&fixture, 400), *back = NULL;
-    ck_assert(tokenizer_export_possible(tokenizer, TOKENIZER_EXPORT_VOCAB));
-    ck_assert_int_eq(export_hf_tokens_save(fixture.mem, tokenizer, 1, fixture.folder), GT_OK);
+    ck_assert_int_eq(tokenizer_files_save(tokenizer, 1, fixture.folder), GT_OK);
     /* The whole folder, then without its first choice, then with the old pair of files only. */
     for (size_t i = 0; i < sizeof removed / sizeof removed[0]; i++) {
         if (removed[i][0] != '\0')
@@ -174,12 +172,12 @@ TEST(json_refusals)
     };
     struct data_fixture fixture;
     char *text = NULL;
-    size_t count = 0;
     struct tokenizer *back = NULL;
     fixture_open(&fixture);
     struct tokenizer *tokenizer = make_trained(&fixture, 400);
-    ck_assert_int_eq(tokenizer_export_text(tokenizer, TOKENIZER_EXPORT_JSON, &text, &count), GT_OK);
-    ck_assert_int_eq(tokenizer_import_json(fixture.mem, &(struct tokenizer_source){"same", text, count}, &back), GT_OK);
+    ck_assert_int_eq(tokenizer_file_text(tokenizer, TOKENIZER_FILE_JSON, 1, &text), GT_OK);
+    ck_assert_int_eq(tokenizer_import_json(fixture.mem, &(struct tokenizer_source){"same", text, strlen(text)}, &back),
+                     GT_OK);
     ck_assert_uint_eq(tokenizer_hash(back), tokenizer_hash(tokenizer));
     tokenizer_destroy(back);
     expect_refusals(&fixture, "tokenizer.json", text, cases, sizeof cases / sizeof cases[0]);
@@ -193,10 +191,9 @@ static enum gt_status import_pair(struct data_fixture *fixture, const char *merg
 {
     struct tokenizer *bytes = make_trained(fixture, 258);
     char *vocab = NULL;
-    size_t count = 0;
-    ck_assert_int_eq(tokenizer_export_text(bytes, TOKENIZER_EXPORT_VOCAB, &vocab, &count), GT_OK);
+    ck_assert_int_eq(tokenizer_file_text(bytes, TOKENIZER_FILE_VOCAB, 1, &vocab), GT_OK);
     const enum gt_status status =
-        tokenizer_import_pair(fixture->mem, &(struct tokenizer_source){"vocab.json", vocab, count},
+        tokenizer_import_pair(fixture->mem, &(struct tokenizer_source){"vocab.json", vocab, strlen(vocab)},
                               &(struct tokenizer_source){"merges.txt", merges, strlen(merges)}, out);
     free(vocab);
     tokenizer_destroy(bytes);
@@ -209,8 +206,7 @@ TEST(merges_lines)
     fixture_open(&fixture);
     struct tokenizer *tokenizer = make_trained(&fixture, 258), *back = NULL;
     char *merges = NULL, line[128];
-    size_t count = 0;
-    ck_assert_int_eq(tokenizer_export_text(tokenizer, TOKENIZER_EXPORT_MERGES, &merges, &count), GT_OK);
+    ck_assert_int_eq(tokenizer_file_text(tokenizer, TOKENIZER_FILE_MERGES, 1, &merges), GT_OK);
     ck_assert(strncmp(merges, "#version: 0.2\n", 14) == 0);
     const int length = (int)strcspn(merges + 14, "\n");
     static const char *const good[] = {"%.*s", "%.*s\n", "%.*s\r\n", "#version: 0.2\n%.*s\n\n\n",
@@ -297,7 +293,7 @@ TEST(tiktoken_lines)
     ck_assert_int_eq(tokenizer_import(fixture.mem, fixture_path(&fixture, "good.tiktoken"), &back), GT_OK);
     ck_assert_int_eq(tokenizer_vocab_size(back), 300);
     ck_assert_int_eq(tokenizer_eot(back), 299);
-    ck_assert(!tokenizer_export_possible(back, TOKENIZER_EXPORT_JSON));
+    ck_assert(!tokenizer_can_merge(back));
     tokenizer_destroy(back);
     back = NULL;
     expect_refusals(&fixture, "bad.tiktoken", text, cases, sizeof cases / sizeof cases[0]);
@@ -315,7 +311,7 @@ TEST(import_survives_failed_allocations)
     struct data_fixture fixture;
     fixture_open(&fixture);
     struct tokenizer *tokenizer = make_trained(&fixture, 300), *back = NULL;
-    ck_assert_int_eq(export_hf_tokens_save(fixture.mem, tokenizer, 1, fixture.folder), GT_OK);
+    ck_assert_int_eq(tokenizer_files_save(tokenizer, 1, fixture.folder), GT_OK);
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         for (size_t n = 1;; n++) {
             hostmem_fail_at(fixture.mem, n);

@@ -1,4 +1,4 @@
-/* State of the cpu cpu, and the interface that every kernel file needs: addresses, threads, names.
+/* State of the cpu backend, and the interface that every kernel file needs: addresses, threads, names.
  *
  * Kernels are compiled once per instruction set (CPU_ISA = generic, avx2 or avx512 on the compiler's command line) and
  * named after it: CPU_NAME(cpu_gemm) is cpu_gemm_avx2.  A kernel file defines only static functions and CPU_NAME
@@ -23,6 +23,21 @@
 #else
 #define CPU_OMP(text)
 #endif
+/* A loop over i = 0 .. count - 1, as vectors. */
+#define CPU_SIMD(i, count) CPU_OMP(omp simd) for (int64_t i = 0; i < (count); i++)
+/* The same with the sums of `...` in several lanes. */
+#define CPU_SIMD_SUM(i, count, ...) CPU_OMP(omp simd reduction(+ : __VA_ARGS__)) for (int64_t i = 0; i < (count); i++)
+/* A loop in steps over 0 .. count - 1 that the threads of `cpu` share, if its `work` (cpu_threads_for) is enough. */
+#define CPU_PARALLEL(i, count, step, work)                                             \
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, work))) \
+    for (int64_t i = 0; i < (count); i += (step))
+
+#ifndef CPU_ISA
+#define CPU_ISA generic
+#endif
+#define CPU_PASTE_(a, b) a##_##b
+#define CPU_PASTE(a, b) CPU_PASTE_(a, b)
+#define CPU_NAME(name) CPU_PASTE(name, CPU_ISA)
 
 #define CPU_ALIGNMENT_BYTES 64
 #define CPU_THREADS_MAX 1024
@@ -47,6 +62,12 @@ struct cpu_op {
     size_t (*workspace_bytes)(const struct cpu_backend *cpu, const struct op_call *call); /* NULL: none */
     void (*run)(const struct cpu_backend *cpu, const struct op_call *call);
 };
+
+/* The ops, which the kernel files define, and their table. */
+#define OP(KIND, name, ...) extern const struct cpu_op CPU_NAME(cpu_##name);
+#include "ops/ops.def"
+#undef OP
+extern const struct cpu_op *const CPU_NAME(cpu_table)[OP_KIND_COUNT];
 
 struct cpu_backend {
     struct backend base; /* must be first */

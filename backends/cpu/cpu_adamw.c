@@ -5,7 +5,6 @@
  * from the fp32 values of this step.
  */
 #include "backends/cpu/cpu_half.h"
-#include "backends/cpu/cpu_kernel.h"
 
 #include <math.h>
 
@@ -17,8 +16,7 @@ static void block_update(const struct cpu_adamw_step *step, const float *grad, f
                          float *second, int64_t count)
 {
     const struct cpu_adamw_step s = *step;
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < count; i++) {
+    CPU_SIMD(i, count) {
         const float g = grad[i] * s.clip;
         const float m = s.beta1 * first[i] + s.rest1 * g;
         const float v = s.beta2 * second[i] + s.rest2 * g * g;
@@ -62,8 +60,7 @@ static void adamw_run(const struct cpu_backend *cpu, const struct op_call *call)
     struct cpu_adamw_step step;
     if (!cpu_adamw_step_read(cpu, call, &step))
         return;
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, elements)))
-    for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK)
+    CPU_PARALLEL(begin, elements, CPU_BLOCK, elements)
         memory_update(&step, &memory, begin, min_i64(CPU_BLOCK, elements - begin));
 }
 

@@ -5,8 +5,6 @@
  * without any option that lets a compiler reorder or approximate, so that vectors of any width give the same bits.
  * Blocks share nothing, so the number of threads does not affect results either.
  */
-#include "backends/cpu/cpu_half.h"
-#include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/cpu_rounding.h"
 
 #include <math.h>
@@ -26,8 +24,7 @@ struct lean_block {
 static void block_update(const struct cpu_adamw_step *step, struct lean_block *block)
 {
     const struct cpu_adamw_step s = *step;
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < block->count; i++) {
+    CPU_SIMD(i, block->count) {
         const float g = block->grad[i] * s.clip;
         const float m = s.beta1 * block->first[i] + s.rest1 * g;
         const float v = s.beta2 * block->second[i] + s.rest2 * (g * g);
@@ -75,8 +72,7 @@ static void codes_load(const struct lean_memory *memory, struct lean_block *bloc
     const uint8_t *second = (const uint8_t *)memory->second.memory + block->begin;
     const float first_scale = power_of_two((int8_t)memory->scales[k]);
     const float second_scale = power_of_two((int8_t)memory->scales[memory->blocks + k]);
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < block->count; i++) {
+    CPU_SIMD(i, block->count) {
         const float m = decode(first[i] & 127u, STATE_M_FRACTION) * first_scale;
         const float s = decode(second[i], STATE_V_FRACTION) * second_scale;
         block->first[i] = (first[i] & 128u) != 0 ? -m : m;
@@ -84,43 +80,28 @@ static void codes_load(const struct lean_memory *memory, struct lean_block *bloc
     }
 }
 
-static void first_store(const struct lean_memory *memory, const struct lean_block *block, const uint16_t *random)
+/* Encodes m, or the root of v, with the block's exponent.  Inlined so that `is_v` is a constant. */
+static inline __attribute__((always_inline)) void codes_store(const float *values, int64_t count,
+                                                              const uint16_t *random, bool is_v, uint8_t *codes,
+                                                              uint8_t *exponent)
 {
-    uint8_t *codes = (uint8_t *)memory->first.memory + block->begin;
-    float largest = 0.0f;
+    const uint32_t fraction = is_v ? STATE_V_FRACTION : STATE_M_FRACTION;
+    const uint32_t most = is_v ? STATE_V_CODE_MAX : STATE_M_CODE_MAX;
+    float magnitude[STATE_BLOCK], largest = 0.0f;
     CPU_OMP(omp simd reduction(max : largest))
-    for (int64_t i = 0; i < block->count; i++)
-        largest = fabsf(block->first[i]) > largest ? fabsf(block->first[i]) : largest;
-    const int32_t e = exponent_of(largest, STATE_M_ADD);
+    for (int64_t i = 0; i < count; i++) {
+        magnitude[i] = is_v ? sqrtf(values[i]) : fabsf(values[i]);
+        largest = magnitude[i] > largest ? magnitude[i] : largest;
+    }
+    const int32_t e = exponent_of(largest, is_v ? STATE_V_ADD : STATE_M_ADD);
     const float scale = power_of_two(-e);
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < block->count; i++) {
-        const uint32_t code = encode(fabsf(block->first[i]) * scale, STATE_M_FRACTION, random[i]);
-        const uint32_t sign = cpu_bits_from_float(block->first[i]) >> 24 & 128u;
-        codes[i] = (uint8_t)((code < STATE_M_CODE_MAX ? code : STATE_M_CODE_MAX) | sign);
+    CPU_SIMD(i, count) {
+        const uint32_t code = encode(magnitude[i] * scale, fraction, random[i]), capped = code < most ? code : most;
+        const uint32_t least = is_v && magnitude[i] > 0.0f ? 1u : 0u;
+        const uint32_t sign = is_v ? 0u : cpu_bits_from_float(values[i]) >> 24 & 128u;
+        codes[i] = (uint8_t)((capped > least ? capped : least) | sign);
     }
-    memory->scales[block->begin / STATE_BLOCK] = (uint8_t)(int8_t)e;
-}
-
-static void second_store(const struct lean_memory *memory, const struct lean_block *block, const uint16_t *random)
-{
-    uint8_t *codes = (uint8_t *)memory->second.memory + block->begin;
-    float root[STATE_BLOCK], largest = 0.0f;
-    CPU_OMP(omp simd reduction(max : largest))
-    for (int64_t i = 0; i < block->count; i++) {
-        root[i] = sqrtf(block->second[i]);
-        largest = root[i] > largest ? root[i] : largest;
-    }
-    const int32_t e = exponent_of(largest, STATE_V_ADD);
-    const float scale = power_of_two(-e);
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < block->count; i++) {
-        const uint32_t code = encode(root[i] * scale, STATE_V_FRACTION, random[i]);
-        const uint32_t least = root[i] > 0.0f ? 1u : 0u;
-        const uint32_t capped = code < STATE_V_CODE_MAX ? code : STATE_V_CODE_MAX;
-        codes[i] = (uint8_t)(capped > least ? capped : least);
-    }
-    memory->scales[memory->blocks + block->begin / STATE_BLOCK] = (uint8_t)(int8_t)e;
+    *exponent = (uint8_t)(int8_t)e;
 }
 
 static void block_load(const struct lean_memory *memory, struct lean_block *block)
@@ -141,10 +122,13 @@ static void block_store(const struct lean_memory *memory, const struct cpu_round
     struct cpu_rounding_bits random;
     cpu_rounding_store(rounding, ROUNDING_PARAM, memory->param, block->begin, block->count, block->param);
     if (memory->first.dtype == DTYPE_U8) {
+        uint8_t *exponents = memory->scales + block->begin / STATE_BLOCK;
         cpu_rounding_fill(rounding, block->begin, ROUNDING_M, &random);
-        first_store(memory, block, random.bits);
+        codes_store(block->first, block->count, random.bits, false, (uint8_t *)memory->first.memory + block->begin,
+                    exponents);
         cpu_rounding_fill(rounding, block->begin, ROUNDING_V, &random);
-        second_store(memory, block, random.bits);
+        codes_store(block->second, block->count, random.bits, true, (uint8_t *)memory->second.memory + block->begin,
+                    exponents + memory->blocks);
         return;
     }
     cpu_rounding_store(rounding, ROUNDING_M, memory->first, block->begin, block->count, block->first);
@@ -167,8 +151,7 @@ static void adamw_lean_run(const struct cpu_backend *cpu, const struct op_call *
     if (!cpu_adamw_step_read(cpu, call, &step))
         return;
     const struct cpu_rounding rounding = cpu_rounding_make(scalars, call->attrs.index_base);
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, elements)))
-    for (int64_t begin = 0; begin < elements; begin += STATE_BLOCK) {
+    CPU_PARALLEL(begin, elements, STATE_BLOCK, elements) {
         struct lean_block block; /* not initialised: that would take time */
         block.begin = begin;
         block.count = min_i64(STATE_BLOCK, elements - begin);

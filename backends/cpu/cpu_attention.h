@@ -2,7 +2,6 @@
 #ifndef GPT_TRAIN_CPU_CPU_ATTENTION_H
 #define GPT_TRAIN_CPU_CPU_ATTENTION_H
 
-#include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/cpu_philox.h"
 #include "backends/cpu/cpu_tile.h"
 

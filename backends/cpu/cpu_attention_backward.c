@@ -9,7 +9,6 @@
  * the forward pass's values.  Dao 2023, algorithm 2
  */
 #include "backends/cpu/cpu_attention.h"
-#include "backends/cpu/cpu_math.h"
 
 struct backward_item {
     const struct attention_shape *shape;
@@ -68,8 +67,7 @@ static void delta_compute(const struct backward_item *item, const struct backwar
             const float *dy = cpu_floats_read(item->dy, at, size, s->dy);
             const float *y = cpu_floats_read(item->y, at, size, s->q);
             double sum = 0.0;
-            CPU_OMP(omp simd reduction(+ : sum))
-            for (int64_t d = 0; d < size; d++)
+            CPU_SIMD_SUM(d, size, sum)
                 sum += (double)dy[d] * (double)y[d];
             s->delta[h * shape->time + t] = (float)sum;
         }
@@ -82,15 +80,13 @@ static void row_slopes(float *weight, float *slope, int64_t width, const float *
                        int64_t hidden, int64_t visible)
 {
     if (factor != NULL) {
-        CPU_OMP(omp simd)
-        for (int64_t j = 0; j < width; j++) {
+        CPU_SIMD(j, width) {
             const float p = cpu_exp(weight[j] - lse);
             weight[j] = p * factor[j];
             slope[j] = p * (slope[j] * factor[j] - delta);
         }
     } else {
-        CPU_OMP(omp simd)
-        for (int64_t j = 0; j < width; j++) {
+        CPU_SIMD(j, width) {
             const float p = cpu_exp(weight[j] - lse);
             weight[j] = p;
             slope[j] = p * (slope[j] - delta);

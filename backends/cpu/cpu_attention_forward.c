@@ -11,7 +11,6 @@
  * only in the number of rows.
  */
 #include "backends/cpu/cpu_attention.h"
-#include "backends/cpu/cpu_math.h"
 
 #include <math.h>
 #include <string.h>
@@ -68,8 +67,7 @@ static void row_update(float *row, int64_t hidden, int64_t visible, int64_t widt
     if (after > before) {
         const float shrink = cpu_exp(before - after);
         *sum *= shrink;
-        CPU_OMP(omp simd)
-        for (int64_t d = 0; d < padded; d++)
+        CPU_SIMD(d, padded)
             result[d] *= shrink;
     }
     *largest = after;
@@ -94,8 +92,7 @@ static void rows_run(const struct band *band, const struct band_scratch *s, int6
     if (band->mask != NULL) {
         attention_mask_fill(band->mask, band->time, band->first + begin, key, rows, s->factor);
         for (int64_t i = 0; i < rows; i++) {
-            CPU_OMP(omp simd)
-            for (int64_t j = 0; j < width; j++)
+            CPU_SIMD(j, width)
                 s->score[i * ATTENTION_TILE + j] *= s->factor[i * ATTENTION_TILE + j];
         }
     }
@@ -121,8 +118,7 @@ static void band_write(const struct band *band, const struct band_scratch *s)
         const float inverse = 1.0f / s->sum[i];
         const int64_t at = band->y.first + i * band->y.stride;
         float *result = s->result + i * band->padded, *y = cpu_floats_place(band->y.of, at, result);
-        CPU_OMP(omp simd)
-        for (int64_t d = 0; d < band->head_size; d++)
+        CPU_SIMD(d, band->head_size)
             y[d] = result[d] * inverse;
         cpu_floats_write(band->y.of, at, band->head_size, y);
         if (band->lse != NULL)

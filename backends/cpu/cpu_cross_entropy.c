@@ -6,8 +6,6 @@
  * as a row of fp32 in the workspace, one row per thread, and are rounded once.
  */
 #include "backends/cpu/cpu_half.h"
-#include "backends/cpu/cpu_kernel.h"
-#include "backends/cpu/cpu_math.h"
 
 #include <math.h>
 #include <string.h>
@@ -17,8 +15,7 @@
 static float block_exp(const float *logits, float largest, int64_t count)
 {
     float sum = 0.0f;
-    CPU_OMP(omp simd reduction(+ : sum))
-    for (int64_t i = 0; i < count; i++)
+    CPU_SIMD_SUM(i, count, sum)
         sum += cpu_exp(logits[i] - largest);
     return sum;
 }
@@ -48,8 +45,7 @@ static float row_loss(float *row, int64_t vocab, int64_t width, int32_t target, 
     if (gradient) {
         const double share = (double)row[target] / sum;
         const float factor = (float)((double)scale / sum);
-        CPU_OMP(omp simd)
-        for (int64_t i = 0; i < vocab; i++)
+        CPU_SIMD(i, vocab)
             row[i] *= factor;
         row[target] = (float)((share - 1.0) * (double)scale);
         memset(row + vocab, 0, (size_t)(width - vocab) * sizeof *row);
@@ -76,8 +72,7 @@ static void cross_entropy_run(const struct cpu_backend *cpu, const struct op_cal
     const bool gradient = call->attrs.gradient;
     const size_t scratch_bytes = cross_entropy_workspace_bytes(cpu, call);
     float *scratch = scratch_bytes > 0 ? cpu_workspace(cpu, call, scratch_bytes) : NULL;
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows * width)))
-    for (int64_t n = 0; n < rows; n++) {
+    CPU_PARALLEL(n, rows, 1, rows * width) {
         float *buffer = scratch != NULL ? scratch + (size_t)cpu_thread_index() * cpu_row_floats(width) : NULL;
         float *row = cpu_floats_edit(logits, n * width, vocab, buffer);
         losses[n] = row_loss(row, vocab, width, targets[n], gradient, scale);
@@ -92,8 +87,7 @@ static void loss_sum_run(const struct cpu_backend *cpu, const struct op_call *ca
     union scalar_word *scalars = cpu_operand(cpu, call, LOSS_SUM_SCALARS);
     const int64_t count = op_elements(call, LOSS_SUM_LOSSES);
     double sum = 0.0;
-    CPU_OMP(omp simd reduction(+ : sum))
-    for (int64_t i = 0; i < count; i++)
+    CPU_SIMD_SUM(i, count, sum)
         sum += (double)losses[i];
     scalars[SCALAR_LOSS_SUM].f = (float)((double)scalars[SCALAR_LOSS_SUM].f + sum);
 }

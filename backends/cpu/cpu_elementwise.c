@@ -10,8 +10,6 @@
  * so that the eight elements that share a Philox block are never in different blocks.
  */
 #include "backends/cpu/cpu_half.h"
-#include "backends/cpu/cpu_kernel.h"
-#include "backends/cpu/cpu_math.h"
 #include "backends/cpu/cpu_philox.h"
 
 #include <string.h>
@@ -34,8 +32,7 @@ static void residual(const struct op_attrs *attrs, const float *const *in, float
 {
     const float *x = in[0], *y = in[1];
     (void)attrs;
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < count; i++)
+    CPU_SIMD(i, count)
         out[i] = x[i] + y[i];
 }
 
@@ -50,13 +47,11 @@ static void gelu_forward(const struct op_attrs *attrs, const float *const *in, f
 {
     const float *x = in[0];
     if (attrs->gelu == GELU_TANH) {
-        CPU_OMP(omp simd)
-        for (int64_t i = 0; i < count; i++)
+        CPU_SIMD(i, count)
             out[i] = x[i] / (1.0f + tanh_exponential(x[i]));
         return;
     }
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < count; i++) {
+    CPU_SIMD(i, count) {
         float cdf, kernel;
         cpu_normal(x[i], &cdf, &kernel);
         out[i] = x[i] * cdf;
@@ -67,8 +62,7 @@ static void gelu_backward(const struct op_attrs *attrs, const float *const *in, 
 {
     const float *dy = in[0], *x = in[1];
     if (attrs->gelu == GELU_TANH) {
-        CPU_OMP(omp simd)
-        for (int64_t i = 0; i < count; i++) {
+        CPU_SIMD(i, count) {
             const float e = tanh_exponential(x[i]), sigmoid = 1.0f / (1.0f + e);
             const float whole = 2.0f * SQRT_2_OVER_PI * (1.0f + 3.0f * CUBIC * x[i] * x[i]);
             const float slope = whole < SLOPE_MAX ? whole : 0.0f;
@@ -76,8 +70,7 @@ static void gelu_backward(const struct op_attrs *attrs, const float *const *in, 
         }
         return;
     }
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < count; i++) {
+    CPU_SIMD(i, count) {
         float cdf, kernel;
         cpu_normal(x[i], &cdf, &kernel);
         out[i] = dy[i] * (cdf + x[i] * INVERSE_SQRT_2PI * kernel);
@@ -94,8 +87,7 @@ static void copy_add(struct cpu_floats x, struct cpu_floats y, int64_t begin, in
     float buffer[2][CPU_BLOCK];
     const float *from = cpu_floats_read(x, begin, count, buffer[0]);
     float *to = cpu_floats_edit(y, begin, count, buffer[1]);
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < count; i++)
+    CPU_SIMD(i, count)
         to[i] += from[i];
     cpu_floats_write(y, begin, count, to);
 }
@@ -116,8 +108,7 @@ static void copy_run(const struct cpu_backend *cpu, const struct op_call *call)
     const struct cpu_floats x = cpu_floats_of(cpu, call, COPY_X), y = cpu_floats_of(cpu, call, COPY_Y);
     const int64_t elements = op_elements(call, COPY_X);
     const bool accumulate = op_accumulates(call, COPY_Y);
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, elements)))
-    for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
+    CPU_PARALLEL(begin, elements, CPU_BLOCK, elements) {
         const int64_t count = min_i64(CPU_BLOCK, elements - begin);
         if (accumulate)
             copy_add(x, y, begin, count);
@@ -137,16 +128,14 @@ static void swiglu_forward_run(const struct cpu_backend *cpu, const struct op_ca
     const struct cpu_floats x = cpu_floats_of(cpu, call, SWIGLU_FORWARD_X);
     const struct cpu_floats y = cpu_floats_of(cpu, call, SWIGLU_FORWARD_Y);
     const int64_t rows = op_rows(call, SWIGLU_FORWARD_Y), columns = op_columns(call, SWIGLU_FORWARD_Y);
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows * columns)))
-    for (int64_t n = 0; n < rows; n++) {
+    CPU_PARALLEL(n, rows, 1, rows * columns) {
         for (int64_t begin = 0; begin < columns; begin += CPU_BLOCK) {
             float buffer[2][CPU_BLOCK];
             const int64_t count = min_i64(CPU_BLOCK, columns - begin), at = 2 * n * columns + begin;
             const float *a = cpu_floats_read(x, at, count, buffer[0]);
             const float *b = cpu_floats_read(x, at + columns, count, buffer[1]);
             float *out = cpu_floats_place(y, n * columns + begin, buffer[0]);
-            CPU_OMP(omp simd)
-            for (int64_t i = 0; i < count; i++)
+            CPU_SIMD(i, count)
                 out[i] = a[i] / (1.0f + logistic_exponential(a[i])) * b[i];
             cpu_floats_write(y, n * columns + begin, count, out);
         }
@@ -156,8 +145,7 @@ static void swiglu_forward_run(const struct cpu_backend *cpu, const struct op_ca
 /* 1 - s(a) is computed as e^-a s(a), which does not cancel. */
 static void swiglu_gradient(const float *dy, const float *a, const float *b, float *da, float *db, int64_t count)
 {
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < count; i++) {
+    CPU_SIMD(i, count) {
         const float e = logistic_exponential(a[i]), s = 1.0f / (1.0f + e);
         const float gradient = dy[i] * b[i] * s * (1.0f + a[i] * (e * s));
         db[i] = dy[i] * (a[i] * s);
@@ -171,8 +159,7 @@ static void swiglu_backward_run(const struct cpu_backend *cpu, const struct op_c
     const struct cpu_floats x = cpu_floats_of(cpu, call, SWIGLU_BACKWARD_X);
     const struct cpu_floats dx = cpu_floats_of(cpu, call, SWIGLU_BACKWARD_DX);
     const int64_t rows = op_rows(call, SWIGLU_BACKWARD_DY), columns = op_columns(call, SWIGLU_BACKWARD_DY);
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows * columns)))
-    for (int64_t n = 0; n < rows; n++) {
+    CPU_PARALLEL(n, rows, 1, rows * columns) {
         for (int64_t begin = 0; begin < columns; begin += CPU_BLOCK) {
             float buffer[5][CPU_BLOCK];
             const int64_t count = min_i64(CPU_BLOCK, columns - begin), at = 2 * n * columns + begin;
@@ -196,8 +183,7 @@ static void block_drop(const struct cpu_mask *mask, struct cpu_floats x, struct 
         cpu_mask_fill(mask, (first + begin) / 8, size_ceil_div(width, 8), factor);
         const float *in = cpu_floats_read(x, offset + begin, width, buffer);
         float *out = cpu_floats_place(y, offset + begin, buffer);
-        CPU_OMP(omp simd)
-        for (int64_t i = 0; i < width; i++)
+        CPU_SIMD(i, width)
             out[i] = factor[i] != 0.0f ? in[i] * factor[i] : 0.0f;
         cpu_floats_write(y, offset + begin, width, out);
     }
@@ -213,8 +199,7 @@ static void dropout_run(const struct cpu_backend *cpu, const struct op_call *cal
     const int64_t blocks = size_ceil_div(sample_elements, CPU_BLOCK);
     struct cpu_mask shared = cpu_mask_make(scalars, call->attrs.dropout);
     shared.site = (uint32_t)call->attrs.site;
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, samples * sample_elements)))
-    for (int64_t item = 0; item < samples * blocks; item++) {
+    CPU_PARALLEL(item, samples * blocks, 1, samples * sample_elements) {
         const int64_t sample = item / blocks, first = item % blocks * CPU_BLOCK;
         struct cpu_mask mask = shared;
         mask.sample = scalars[SCALAR_SAMPLE_BASE].u + (uint32_t)sample;

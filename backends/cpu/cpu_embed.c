@@ -4,7 +4,6 @@
  * in the order of the list, without atomics.  Sums run in fp64 over a strip of columns and are rounded once.
  */
 #include "backends/cpu/cpu_half.h"
-#include "backends/cpu/cpu_kernel.h"
 
 #define STRIP 128 /* columns summed at a time */
 
@@ -19,8 +18,7 @@ static void embed_forward_run(const struct cpu_backend *cpu, const struct op_cal
     const int64_t rows = call->operand[EMBED_FORWARD_Y].dims[0], channels = call->operand[EMBED_FORWARD_Y].dims[1];
     const int64_t time = call->attrs.time, position = scalars[SCALAR_POSITION].i;
     assert(wpe.memory == NULL || (position >= 0 && position + time <= call->operand[EMBED_FORWARD_WPE].dims[0]));
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows * channels)))
-    for (int64_t n = 0; n < rows; n++) {
+    CPU_PARALLEL(n, rows, 1, rows * channels) {
         assert(ids[n] >= 0 && ids[n] < call->operand[EMBED_FORWARD_WTE].dims[0]);
         const int64_t row = position + n % time - (first != NULL ? first[n] : 0);
         float buffer[2][CPU_BLOCK];
@@ -33,8 +31,7 @@ static void embed_forward_run(const struct cpu_backend *cpu, const struct op_cal
             }
             const float *place = cpu_floats_read(wpe, row * channels + begin, count, buffer[1]);
             float *out = cpu_floats_place(y, at, buffer[0]);
-            CPU_OMP(omp simd)
-            for (int64_t c = 0; c < count; c++)
+            CPU_SIMD(c, count)
                 out[c] = token[c] + place[c];
             cpu_floats_write(y, at, count, out);
         }
@@ -64,8 +61,7 @@ static void rows_sum(struct cpu_floats out, int64_t to, bool accumulate, const s
             if (rows->starts != NULL && n % rows->time - rows->starts[n] != rows->position)
                 continue;
             const float *row = cpu_floats_read(rows->dy, n * channels + begin, width, buffer);
-            CPU_OMP(omp simd)
-            for (int64_t c = 0; c < width; c++)
+            CPU_SIMD(c, width)
                 sum[c] += (double)row[c];
         }
         float *total = cpu_floats_place(out, at, buffer);

@@ -4,8 +4,6 @@
  * stochastic in blocks of STATE_BLOCK elements, which share no random bits: neither the number of threads nor the width
  * of vectors affects results.
  */
-#include "backends/cpu/cpu_half.h"
-#include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/cpu_rounding.h"
 
 #include <math.h>
@@ -14,8 +12,7 @@
 static void blend(const struct op_attrs *attrs, const float *const *in, float *out, int64_t count)
 {
     const float alpha = attrs->alpha, beta = attrs->beta, *x = in[0], *z = in[1];
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < count; i++)
+    CPU_SIMD(i, count)
         out[i] = alpha * x[i] + beta * z[i];
 }
 
@@ -29,15 +26,13 @@ static void gradient_round_run(const struct cpu_backend *cpu, const struct op_ca
     const int64_t elements = op_elements(call, GRADIENT_ROUND_Y);
     const struct cpu_rounding rounding = cpu_rounding_make(scalars, call->attrs.index_base);
     const uint32_t stream = ROUNDING_GRADIENT + 4u * scalars[SCALAR_MICRO_STEP].u;
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, elements)))
-    for (int64_t begin = 0; begin < elements; begin += STATE_BLOCK) {
+    CPU_PARALLEL(begin, elements, STATE_BLOCK, elements) {
         float buffer[STATE_BLOCK];
         const int64_t count = min_i64(STATE_BLOCK, elements - begin);
         const float *values = x + begin;
         if (op_accumulates(call, GRADIENT_ROUND_Y)) {
             float *sum = cpu_floats_edit(y, begin, count, buffer);
-            CPU_OMP(omp simd)
-            for (int64_t i = 0; i < count; i++)
+            CPU_SIMD(i, count)
                 sum[i] = sum[i] + x[begin + i];
             values = sum;
         }
@@ -58,15 +53,13 @@ static void muon_momentum_run(const struct cpu_backend *cpu, const struct op_cal
         memset(ahead, 0, (size_t)elements * sizeof *ahead);
         return;
     }
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, elements)))
-    for (int64_t begin = 0; begin < elements; begin += STATE_BLOCK) {
+    CPU_PARALLEL(begin, elements, STATE_BLOCK, elements) {
         float buffer[2][STATE_BLOCK];
         const int64_t count = min_i64(STATE_BLOCK, elements - begin);
         const float *grad = cpu_floats_read(grads, begin, count, buffer[0]);
         float *m = cpu_floats_edit(momenta, begin, count, buffer[1]), *u = ahead + begin;
         const float clip = scalars[SCALAR_CLIP].f, beta = scalars[SCALAR_MUON_MOMENTUM].f, rest = 1.0f - beta;
-        CPU_OMP(omp simd)
-        for (int64_t i = 0; i < count; i++) {
+        CPU_SIMD(i, count) {
             const float g = grad[i] * clip;
             const float next = beta * m[i] + rest * g;
             m[i] = next;
@@ -81,13 +74,11 @@ static void muon_normalize_run(const struct cpu_backend *cpu, const struct op_ca
     const float *x = cpu_operand(cpu, call, MUON_NORMALIZE_X), *sum = cpu_operand(cpu, call, MUON_NORMALIZE_SUM);
     const struct cpu_floats y = cpu_floats_of(cpu, call, MUON_NORMALIZE_Y);
     const int64_t elements = op_elements(call, MUON_NORMALIZE_Y);
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, elements)))
-    for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
+    CPU_PARALLEL(begin, elements, CPU_BLOCK, elements) {
         float buffer[CPU_BLOCK], *to = cpu_floats_place(y, begin, buffer);
         const int64_t count = min_i64(CPU_BLOCK, elements - begin);
         const float below = sqrtf(*sum) + MUON_NORM_EPSILON;
-        CPU_OMP(omp simd)
-        for (int64_t i = 0; i < count; i++)
+        CPU_SIMD(i, count)
             to[i] = x[begin + i] / below;
         cpu_floats_write(y, begin, count, to);
     }
@@ -104,16 +95,14 @@ static void muon_step_run(const struct cpu_backend *cpu, const struct op_call *c
     const int64_t elements = op_elements(call, MUON_STEP_PARAM);
     if (scalars[SCALAR_FOUND_INF].i != 0)
         return;
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, elements)))
-    for (int64_t begin = 0; begin < elements; begin += STATE_BLOCK) {
+    CPU_PARALLEL(begin, elements, STATE_BLOCK, elements) {
         float buffer[2][STATE_BLOCK];
         const int64_t count = min_i64(STATE_BLOCK, elements - begin);
         const float *o = cpu_floats_read(directions, begin, count, buffer[0]);
         float *p = cpu_floats_edit(master.memory != NULL ? master : param, begin, count, buffer[1]);
         const float rate = scalars[SCALAR_LEARNING_RATE].f * call->attrs.alpha, scale = call->attrs.value;
         const float decay = call->attrs.weight_decay;
-        CPU_OMP(omp simd)
-        for (int64_t i = 0; i < count; i++)
+        CPU_SIMD(i, count)
             p[i] = p[i] - rate * (scale * o[i] + decay * p[i]);
         if (master.memory != NULL)
             cpu_floats_write(param, begin, count, p);

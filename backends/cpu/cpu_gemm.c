@@ -13,9 +13,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "backends/cpu/cpu_half.h"
-#include "backends/cpu/cpu_kernel.h"
-
 static bool gemm_supports(const struct op_call *call)
 {
     const enum dtype d = call->operand[GEMM_D].dtype;

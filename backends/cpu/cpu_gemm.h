@@ -10,7 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/cpu_tile.h"
 #include "base/dtype.h"
 #include "base/size.h"

@@ -12,9 +12,6 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "backends/cpu/cpu.h"
-#include "backends/cpu/cpu_half.h"
-
 #define STRIP 16               /* lines of a packed block */
 #define DEPTH 32               /* of k in a packed block */
 #define PACKED (STRIP * DEPTH) /* elements of a packed block: 1 KiB */

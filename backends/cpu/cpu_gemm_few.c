@@ -10,10 +10,6 @@
 
 #include <string.h>
 
-#include "backends/cpu/cpu_half.h"
-#include "backends/cpu/cpu_kernel.h"
-#include "backends/cpu/cpu_tile.h"
-
 #define ROWS_MAX CPU_GEMM_FEW_ROWS
 #define COLUMNS_MAX 512
 #define PORTION_MAX 2048 /* of k, in 16 bits */

@@ -18,10 +18,6 @@
 
 #include <string.h>
 
-#include "backends/cpu/cpu_half.h"
-#include "backends/cpu/cpu_kernel.h"
-#include "backends/cpu/cpu_tile.h"
-
 #ifdef __AVX512BF16__
 #define DEPTH 2 /* values of k in a word */
 #else
@@ -337,8 +333,7 @@ static void block_convert(struct block block, const struct target *target, int64
         if (target->with.of.memory != NULL) {
             const float *with =
                 cpu_floats_read(target->with.of, rows_at(&target->with, row + r, column), columns, buffer);
-            CPU_OMP(omp simd)
-            for (int64_t i = 0; i < columns; i++)
+            CPU_SIMD(i, columns)
                 sum[i] += with[i];
         }
         cpu_floats_write(target->to.of, rows_at(&target->to, row + r, column), columns, sum);

@@ -13,7 +13,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "backends/cpu/cpu.h"
 #include "backends/cpu/cpu_math.h"
 #include "base/dtype.h"
 
@@ -36,16 +35,14 @@ static inline void cpu_bf16_load(const uint16_t *in, float *out, int64_t count)
         _mm256_storeu_ps(out + whole, _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16)));
     }
 #endif
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < count - whole; i++)
+    CPU_SIMD(i, count - whole)
         out[whole + i] = cpu_float_from_bits((uint32_t)in[whole + i] << 16);
 }
 
 /* Adds half of the last kept bit, less one if that bit is even.  NaN keeps its top bits and becomes quiet. */
 static inline void cpu_bf16_store(const float *in, uint16_t *out, int64_t count)
 {
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < count; i++) {
+    CPU_SIMD(i, count) {
         const uint32_t x = cpu_bits_from_float(in[i]);
         const uint32_t to_nearest = 0x7fffu + (x >> 16 & 1u), to_quiet = ~x & 0x400000u;
         out[i] = (uint16_t)((x + (isnan(in[i]) ? to_quiet : to_nearest)) >> 16);
@@ -86,8 +83,7 @@ static inline void cpu_f16_load(const uint16_t *in, float *out, int64_t count)
     for (; whole + 8 <= count; whole += 8)
         _mm256_storeu_ps(out + whole, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(in + whole))));
 #endif
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < count - whole; i++)
+    CPU_SIMD(i, count - whole)
         out[whole + i] = cpu_f16_value(in[whole + i]);
 }
 
@@ -104,8 +100,7 @@ static inline void cpu_f16_store(const float *in, uint16_t *out, int64_t count)
         _mm_storeu_si128((__m128i *)(void *)(out + whole),
                          _mm256_cvtps_ph(_mm256_loadu_ps(in + whole), _MM_FROUND_TO_NEAREST_INT));
 #endif
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < count - whole; i++)
+    CPU_SIMD(i, count - whole)
         out[whole + i] = cpu_f16_bits(in[whole + i]);
 }
 
@@ -182,8 +177,7 @@ static inline void cpu_elements_run(const struct cpu_backend *cpu, const struct 
     struct cpu_floats from[2];
     for (int32_t slot = 0; slot < inputs; slot++)
         from[slot] = cpu_floats_of(cpu, call, slot);
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, elements)))
-    for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
+    CPU_PARALLEL(begin, elements, CPU_BLOCK, elements) {
         float buffer[3][CPU_BLOCK];
         const float *in[2];
         const int64_t count = min_i64(CPU_BLOCK, elements - begin);
@@ -224,8 +218,7 @@ static inline void cpu_parts_add(struct cpu_floats out, bool accumulate, const d
         sum[c] = accumulate ? (double)to[c] : 0.0;
     for (int64_t part = 0; part < parts; part++) {
         const double *share = partial + part * stride + first;
-        CPU_OMP(omp simd)
-        for (int64_t c = 0; c < count; c++)
+        CPU_SIMD(c, count)
             sum[c] += share[c];
     }
     for (int64_t c = 0; c < count; c++)

@@ -9,7 +9,6 @@
  * absent gain is a row of ones there.
  */
 #include "backends/cpu/cpu_half.h"
-#include "backends/cpu/cpu_kernel.h"
 
 #include <math.h>
 #include <string.h>
@@ -60,23 +59,19 @@ static void row_normalise(const float *x, const float *gain, const float *bias, 
 {
     double sum = 0.0, square = 0.0;
     if (out_mean != NULL) {
-        CPU_OMP(omp simd reduction(+ : sum))
-        for (int64_t c = 0; c < channels; c++)
+        CPU_SIMD_SUM(c, channels, sum)
             sum += (double)x[c];
     }
     const double mean = sum / (double)channels;
-    CPU_OMP(omp simd reduction(+ : square))
-    for (int64_t c = 0; c < channels; c++)
+    CPU_SIMD_SUM(c, channels, square)
         square += ((double)x[c] - mean) * ((double)x[c] - mean);
     const float rstd = (float)(1.0 / sqrt(square / (double)channels + (double)epsilon));
     const float centre = (float)mean;
     if (bias != NULL) {
-        CPU_OMP(omp simd)
-        for (int64_t c = 0; c < channels; c++)
+        CPU_SIMD(c, channels)
             y[c] = (x[c] - centre) * rstd * gain[c] + bias[c];
     } else {
-        CPU_OMP(omp simd)
-        for (int64_t c = 0; c < channels; c++)
+        CPU_SIMD(c, channels)
             y[c] = (x[c] - centre) * rstd * gain[c];
     }
     if (out_mean != NULL)
@@ -105,8 +100,7 @@ static void forward_run(const struct cpu_backend *cpu, const struct op_call *cal
     const float *gain = gain_read(cpu, call, LAYERNORM_FORWARD_GAIN, scratch), *bias = NULL;
     if (biases.memory != NULL)
         bias = cpu_floats_read(biases, 0, channels, scratch_row(scratch, row_floats, 1));
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows * channels)))
-    for (int64_t n = 0; n < rows; n++) {
+    CPU_PARALLEL(n, rows, 1, rows * channels) {
         float *buffer = scratch_row(scratch, row_floats, SHARED_ROWS + (size_t)cpu_thread_index());
         const float *in = cpu_floats_read(x, n * channels, channels, buffer);
         float *out = cpu_floats_place(y, n * channels, buffer);
@@ -133,27 +127,23 @@ static void part_gradient(const struct layernorm_gradient *g, int64_t begin, int
             g->accumulate ? cpu_floats_edit(g->dx, first, channels, buffer) : cpu_floats_place(g->dx, first, buffer);
         const float mean = g->mean != NULL ? g->mean[n] : 0.0f, rstd = g->rstd[n];
         double sum = 0.0, product = 0.0;
-        CPU_OMP(omp simd reduction(+ : sum, product))
-        for (int64_t c = 0; c < channels; c++) {
+        CPU_SIMD_SUM(c, channels, sum, product) {
             const float normal = (x[c] - mean) * rstd, weighted = dy[c] * gain[c];
             sum += (double)weighted;
             product += (double)weighted * (double)normal;
             dgain[c] += (double)dy[c] * (double)normal;
         }
         if (g->has_bias) {
-            CPU_OMP(omp simd)
-            for (int64_t c = 0; c < channels; c++)
+            CPU_SIMD(c, channels)
                 dbias[c] += (double)dy[c];
         }
         const float mean_weighted = g->mean != NULL ? (float)(sum / (double)channels) : 0.0f;
         const float mean_product = (float)(product / (double)channels);
         if (g->accumulate) {
-            CPU_OMP(omp simd)
-            for (int64_t c = 0; c < channels; c++)
+            CPU_SIMD(c, channels)
                 dx[c] += rstd * (dy[c] * gain[c] - mean_weighted - (x[c] - mean) * rstd * mean_product);
         } else {
-            CPU_OMP(omp simd)
-            for (int64_t c = 0; c < channels; c++)
+            CPU_SIMD(c, channels)
                 dx[c] = rstd * (dy[c] * gain[c] - mean_weighted - (x[c] - mean) * rstd * mean_product);
         }
         cpu_floats_write(g->dx, first, channels, dx);
@@ -202,8 +192,7 @@ static void backward_run(const struct cpu_backend *cpu, const struct op_call *ca
         .channels = channels,
     };
     const int64_t parts = cpu_parts(rows);
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows * channels)))
-    for (int64_t part = 0; part < parts; part++) {
+    CPU_PARALLEL(part, parts, 1, rows * channels) {
         float *buffer = scratch_row(scratch, row_floats, SHARED_ROWS + (size_t)cpu_thread_index() * BACKWARD_ROWS);
         part_gradient(&gradient, cpu_part_begin(rows, parts, part), cpu_part_begin(rows, parts, part + 1),
                       partial + part * 2 * channels, buffer, row_floats);
@@ -227,8 +216,7 @@ static void row_add(double *sum, struct cpu_floats dy, int64_t first, int64_t co
         const int64_t count = min_i64(CPU_BLOCK, columns - begin);
         const float *row = cpu_floats_read(dy, first + begin, count, buffer);
         double *to = sum + begin;
-        CPU_OMP(omp simd)
-        for (int64_t c = 0; c < count; c++)
+        CPU_SIMD(c, count)
             to[c] += (double)row[c];
     }
 }
@@ -241,16 +229,14 @@ static void bias_backward_run(const struct cpu_backend *cpu, const struct op_cal
     const bool accumulate = op_accumulates(call, BIAS_BACKWARD_DBIAS);
     const int64_t parts = cpu_parts(rows);
     double *partial = cpu_workspace(cpu, call, (size_t)parts * (size_t)columns * sizeof(double));
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows * columns)))
-    for (int64_t part = 0; part < parts; part++) {
+    CPU_PARALLEL(part, parts, 1, rows * columns) {
         double *sum = partial + part * columns;
         memset(sum, 0, (size_t)columns * sizeof *sum);
         const int64_t end = cpu_part_begin(rows, parts, part + 1);
         for (int64_t n = cpu_part_begin(rows, parts, part); n < end; n++)
             row_add(sum, dy, n * columns, columns);
     }
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, parts * columns)))
-    for (int64_t first = 0; first < columns; first += CPU_PART_COLUMNS)
+    CPU_PARALLEL(first, columns, CPU_PART_COLUMNS, parts * columns)
         cpu_parts_add(dbias, accumulate, partial, columns, parts, first, columns);
 }
 

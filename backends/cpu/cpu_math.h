@@ -61,8 +61,7 @@ static inline float cpu_exp(float x)
 static inline float cpu_exp_sum(float *values, int64_t count, float largest)
 {
     float sum = 0.0f;
-    CPU_OMP(omp simd reduction(+ : sum))
-    for (int64_t i = 0; i < count; i++) {
+    CPU_SIMD_SUM(i, count, sum) {
         const float e = cpu_exp(values[i] - largest);
         values[i] = e;
         sum += e;

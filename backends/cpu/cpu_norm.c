@@ -4,7 +4,6 @@
  * infinity or a NaN in the gradient, or a norm beyond fp32, makes the norm non-finite, which skips the update.
  */
 #include "backends/cpu/cpu_half.h"
-#include "backends/cpu/cpu_kernel.h"
 
 #include <math.h>
 
@@ -48,8 +47,7 @@ static void sum_of_squares_run(const struct cpu_backend *cpu, const struct op_ca
     const int64_t elements = op_elements(call, SUM_OF_SQUARES_X);
     const int64_t parts = min_i64(size_ceil_div(elements, PART_ELEMENTS), PARTS_MAX);
     double partial[PARTS_MAX];
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, elements)))
-    for (int64_t part = 0; part < parts; part++)
+    CPU_PARALLEL(part, parts, 1, elements)
         partial[part] =
             part_square(x, cpu_part_begin(elements, parts, part), cpu_part_begin(elements, parts, part + 1));
     double sum = 0.0;

@@ -59,8 +59,7 @@ static inline void cpu_mask_fill(const struct cpu_mask *mask, int64_t first_grou
     const struct philox_key key = mask->key;
     const uint32_t first = (uint32_t)first_group;
     const uint32_t site = mask->site, sample = mask->sample, step = mask->step;
-    CPU_OMP(omp simd)
-    for (int64_t g = 0; g < groups; g++) {
+    CPU_SIMD(g, groups) {
         cpu_philox_words(key, first + (uint32_t)g, site, sample, step, word + 4 * g);
     }
     const uint32_t threshold = mask->threshold;

@@ -5,7 +5,6 @@
  * added in order.
  */
 #include "backends/cpu/cpu_half.h"
-#include "backends/cpu/cpu_kernel.h"
 
 #include <math.h>
 #include <string.h>
@@ -37,8 +36,7 @@ static int64_t gain_of(const struct rope *rope, int64_t head)
 /* out[size] = in turned by the angles times `sign`; out may be in. */
 static void head_turn(const struct row *row, int64_t half, float sign, const float *in, float *out)
 {
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < half; i++) {
+    CPU_SIMD(i, half) {
         const float a = in[i], b = in[i + half], sine = sign * row->sine[i];
         out[i] = a * row->cosine[i] - b * sine;
         out[i + half] = b * row->cosine[i] + a * sine;
@@ -47,8 +45,7 @@ static void head_turn(const struct row *row, int64_t half, float sign, const flo
 
 static void head_turn_normal(const struct row *row, int64_t half, const float *gain, const float *in, float *out)
 {
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < half; i++) {
+    CPU_SIMD(i, half) {
         const float a = in[i] * row->r * gain[i], b = in[i + half] * row->r * gain[i + half];
         out[i] = a * row->cosine[i] - b * row->sine[i];
         out[i + half] = b * row->cosine[i] + a * row->sine[i];
@@ -69,12 +66,10 @@ static void means_make(const struct rope *rope, struct row *row, int64_t first, 
             x = cpu_floats_read(rope->x, at, size, buffer[1]);
             head_turn(row, size / 2, -1.0f, in, buffer[0]);
             const float *dz = buffer[0];
-            CPU_OMP(omp simd reduction(+ : product))
-            for (int64_t i = 0; i < size; i++)
+            CPU_SIMD_SUM(i, size, product)
                 product += (double)(dz[i] * gain[i]) * (double)x[i];
         }
-        CPU_OMP(omp simd reduction(+ : square))
-        for (int64_t i = 0; i < size; i++)
+        CPU_SIMD_SUM(i, size, square)
             square += (double)x[i] * (double)x[i];
     }
     const double count = (double)((end - first) * size), r = 1.0 / sqrt(square / count + (double)rope->epsilon);
@@ -87,8 +82,7 @@ static void gradient_make(const struct row *row, int64_t size, const float *gain
                           float *dx, double *dgain)
 {
     const float r = row->r, product = row->product;
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < size; i++) {
+    CPU_SIMD(i, size) {
         const float normal = x[i] * r;
         dgain[i] += (double)dz[i] * (double)normal;
         dx[i] = r * (dz[i] * gain[i] - normal * product);
@@ -184,8 +178,7 @@ static void rope_run(const struct cpu_backend *cpu, const struct op_call *call)
     const int64_t rows = op_rows(call, ROPE_FORWARD_X), parts = cpu_parts(rows);
     const int64_t sums = parts_bytes(call) > 0 ? op_elements(call, ROPE_FORWARD_GAIN) : 0;
     double *partial = sums > 0 ? cpu_workspace(cpu, call, parts_bytes(call)) : NULL;
-    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows * rope.columns)))
-    for (int64_t part = 0; part < parts; part++) {
+    CPU_PARALLEL(part, parts, 1, rows * rope.columns) {
         double *dgain = sums > 0 ? partial + part * sums : NULL;
         if (sums > 0)
             memset(dgain, 0, (size_t)sums * sizeof *dgain);

@@ -8,9 +8,7 @@
 
 #include <float.h>
 
-#include "backends/cpu/cpu.h"
 #include "backends/cpu/cpu_half.h"
-#include "backends/cpu/cpu_math.h"
 #include "backends/cpu/cpu_philox.h"
 #include "base/rng.h"
 #include "ops/op.h"
@@ -62,8 +60,7 @@ static inline void cpu_rounding_fill(const struct cpu_rounding *rounding, int64_
 /* out[i] = values[i] rounded to bf16 with random[i]; branch-free. */
 static inline void cpu_rounding_bf16(const float *values, const uint16_t *random, uint16_t *out, int64_t count)
 {
-    CPU_OMP(omp simd)
-    for (int64_t i = 0; i < count; i++) {
+    CPU_SIMD(i, count) {
         const uint32_t bits = cpu_bits_from_float(values[i]);
         const uint32_t special = bits >> 16 | ((bits & 0x7fffffu) != 0 ? 0x40u : 0u);
         const uint32_t rounded = (bits + random[i]) >> 16;

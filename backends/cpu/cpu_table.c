@@ -2,7 +2,7 @@
  *
  * Compiled once per instruction set, like the kernels.
  */
-#include "backends/cpu/cpu_kernel.h"
+#include "backends/cpu/cpu.h"
 
 #define OP(KIND, name, ...) [OP_##KIND] = &CPU_NAME(cpu_##name),
 const struct cpu_op *const CPU_NAME(cpu_table)[OP_KIND_COUNT] = {

@@ -112,8 +112,7 @@ static inline void cpu_tile_pack(float *out, int64_t height, int64_t width, cons
         float *to = out + i * width;
         const int64_t filled = i < count ? size : 0;
         const float *from = cpu_floats_read(rows->of, rows->first + i * rows->stride, filled, to);
-        CPU_OMP(omp simd) /* safe: `from` is either far from `to` or the same */
-        for (int64_t d = 0; d < filled; d++)
+        CPU_SIMD(d, filled) /* safe: `from` is either far from `to` or the same */
             to[d] = from[d] * factor;
         for (int64_t d = filled; d < width; d++)
             to[d] = 0.0f;

@@ -12,7 +12,6 @@ cpu_kernels = \
 	backends/cpu/cpu_gemm_few.c \
 	backends/cpu/cpu_gemm_packed.c \
 	backends/cpu/cpu_half.h \
-	backends/cpu/cpu_kernel.h \
 	backends/cpu/cpu_layernorm.c \
 	backends/cpu/cpu_math.h \
 	backends/cpu/cpu_norm.c \

@@ -5,7 +5,6 @@
  * on the call and on the card's capability, never on values.
  */
 #include "backends/cuda/cuda_attention.h"
-#include "backends/cuda/cuda.h"
 #include "backends/cuda/cuda_shapes.h"
 
 static int32_t qkv_of(const struct op_call *call)

@@ -28,6 +28,8 @@
 
 #define WARP_LANES 32
 #define ALL_LANES 0xffffffffu
+/* A loop over i = 0 .. count - 1 that is unrolled, so that arrays indexed by i stay in registers. */
+#define UNROLLED(i, count) _Pragma("unroll") for (int i = 0; i < (count); i++)
 
 template <typename T> inline constexpr bool is_bfloat16 = false;
 template <> inline constexpr bool is_bfloat16<__nv_bfloat16> = true;
@@ -252,16 +254,14 @@ template <typename T> DEVICE void unpack_values(float (&to)[vector_length<T>], u
 {
     T values[vector_length<T>];
     memcpy(static_cast<void *>(values), &bits, sizeof bits);
-#pragma unroll
-    for (int i = 0; i < vector_length<T>; i++)
+    UNROLLED(i, vector_length<T>)
         to[i] = to_float(values[i]);
 }
 
 template <typename T> DEVICE uint4 pack_values(const float (&from)[vector_length<T>])
 {
     T values[vector_length<T>];
-#pragma unroll
-    for (int i = 0; i < vector_length<T>; i++)
+    UNROLLED(i, vector_length<T>)
         values[i] = rounded<T>(from[i]);
     uint4 bits;
     memcpy(&bits, values, sizeof bits);

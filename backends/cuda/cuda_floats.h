@@ -3,9 +3,9 @@
  * A thread fetches a group of eight consecutive elements as 128-bit words (one of 16-bit elements, two of fp32),
  * computes in fp32 and stores the group, rounded once, to nearest.  The dtype is tested at run time, so that one kernel
  * serves every mixture of dtypes: the branch is the same for all threads and costs a few instructions per group.
- * Kernels that are short of instructions have instances for one 16-bit dtype (cuda_dtype_fix).  Fetching and unpacking
- * are two calls, so that the loads of all operands are in flight before the first is waited for.  Groups that are not
- * whole, or not aligned, go element by element; nothing beyond the count is accessed.
+ * Kernels that are short of instructions have instances for one 16-bit dtype (cuda_dtype_fix).  The loads of all
+ * operands are in flight before the first is waited for.  Groups that are not whole, or not aligned, go element by
+ * element; nothing beyond the count is accessed.
  */
 #ifndef GPT_TRAIN_CUDA_CUDA_FLOATS_H
 #define GPT_TRAIN_CUDA_CUDA_FLOATS_H
@@ -57,15 +57,15 @@ DEVICE struct cuda_part cuda_part_of(int64_t count, int64_t parts, int64_t part)
     return result;
 }
 
-/* The first element of this thread's first group in a walk of `blocks` blocks, and the distance to its next group. */
-DEVICE int64_t cuda_walk_first(unsigned block = blockIdx.x)
+/* Calls body(span) for the groups of this thread in a walk of `blocks` blocks, of which its own is number `block`. */
+template <typename Body>
+DEVICE void cuda_walk_each(const struct cuda_walk &walk, Body body, unsigned block = blockIdx.x,
+                           unsigned blocks = gridDim.x)
 {
-    return CUDA_GROUP * ((int64_t)block * blockDim.x + threadIdx.x);
-}
-
-DEVICE int64_t cuda_walk_stride(unsigned blocks = gridDim.x)
-{
-    return CUDA_GROUP * ((int64_t)blocks * blockDim.x);
+    const int64_t stride = CUDA_GROUP * ((int64_t)blocks * blockDim.x);
+    for (int64_t first = CUDA_GROUP * ((int64_t)block * blockDim.x + threadIdx.x); first < walk.elements;
+         first += stride)
+        body(cuda_span_make(first, walk.elements, walk.aligned));
 }
 
 /* The arguments of one launch for several tensors.  Each block works on one of them. */
@@ -110,13 +110,11 @@ DEVICE struct cuda_group cuda_fetch_elements(const struct cuda_floats &from, con
     uint32_t word[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
     if (from.dtype == DTYPE_F32) {
         const uint32_t *memory = (const uint32_t *)from.memory + span.first;
-#pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++)
+        UNROLLED(k, CUDA_GROUP)
             word[k] = k < span.count ? memory[k] : 0u;
     } else {
         const uint16_t *memory = (const uint16_t *)from.memory + span.first;
-#pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++)
+        UNROLLED(k, CUDA_GROUP)
             word[k / 2] |= (k < span.count ? (uint32_t)memory[k] : 0u) << 16 * (k % 2);
     }
     return cuda_group_from_words(word);
@@ -174,15 +172,13 @@ DEVICE void cuda_put_elements(const struct cuda_floats &to, const struct cuda_sp
     cuda_group_to_words(group, word);
     if (to.dtype == DTYPE_F32) {
         uint32_t *memory = (uint32_t *)to.memory + span.first;
-#pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++) {
+        UNROLLED(k, CUDA_GROUP) {
             if (k < span.count)
                 memory[k] = word[k];
         }
     } else {
         uint16_t *memory = (uint16_t *)to.memory + span.first;
-#pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++) {
+        UNROLLED(k, CUDA_GROUP) {
             if (k < span.count)
                 memory[k] = (uint16_t)(word[k / 2] >> 16 * (k % 2));
         }
@@ -203,9 +199,17 @@ DEVICE void cuda_put(const struct cuda_floats &to, const struct cuda_span &span,
     }
 }
 
-DEVICE void cuda_read(const struct cuda_floats &from, const struct cuda_span &span, float (&value)[CUDA_GROUP])
+/* Reads one group or more, each given as operand, span and values.  All are fetched before the first is unpacked. */
+DEVICE void cuda_read(void)
+{
+}
+
+template <typename... More>
+DEVICE void cuda_read(const struct cuda_floats &from, const struct cuda_span &span, float (&value)[CUDA_GROUP],
+                      More &...more)
 {
     const struct cuda_group group = cuda_fetch(from, span);
+    cuda_read(more...);
     cuda_unpack(group, from.dtype, value);
 }
 
@@ -234,16 +238,17 @@ DEVICE void cuda_write_one(const struct cuda_floats &to, int64_t index, float va
         ((float *)to.memory)[index] = value;
 }
 
+/* In kernels and launch functions, whose arguments are `args`. */
+#define CUDA_ACCUMULATES(slot) ((args.attrs.accumulate >> (slot)&1u) != 0)
+#define CUDA_POINTER(type, slot) ((type *)args.operand[slot].memory)
+
 /* ---- host side: for launch functions ---- */
 
-#define CUDA_ACCUMULATES(slot) ((args->attrs.accumulate >> (slot)&1u) != 0)
-#define CUDA_POINTER(type, slot) ((type *)args->operand[slot].memory)
-
 /* Returns the operands' dtype if it is one of 16 bits and they all have it, else DTYPE_COUNT. */
-template <typename... Slot> static inline int cuda_dtype_common(const struct cuda_args *args, int first, Slot... others)
+template <typename... Slot> static inline int cuda_dtype_common(const struct cuda_args &args, int first, Slot... others)
 {
-    const enum dtype dtype = args->operand[first].dtype;
-    const bool is_common = ((args->operand[others].dtype == dtype) && ...);
+    const enum dtype dtype = args.operand[first].dtype;
+    const bool is_common = ((args.operand[others].dtype == dtype) && ...);
     return is_common && (dtype == DTYPE_BF16 || dtype == DTYPE_F16) ? (int)dtype : (int)DTYPE_COUNT;
 }
 
@@ -255,30 +260,27 @@ template <typename Instance> static inline auto cuda_by_dtype(int dtype, Instanc
                                 : instance(std::integral_constant<int, DTYPE_COUNT>());
 }
 
-/* Defines the function `name` that launches a kernel with arguments of a type, which what follows initialises. */
-#define CUDA_LAUNCHER_OF(name, kernel, type, grid, block, ...)                                   \
-    extern "C" cudaError_t cuda_launch_##name(cudaStream_t stream, const struct cuda_args *args) \
-    {                                                                                            \
-        const struct type own = {__VA_ARGS__};                                                   \
-        return LAUNCH((kernel), (grid), (block), 0, stream, own);                                \
+/* Defines cuda_launch_NAME(), which launches a kernel. */
+#define CUDA_LAUNCHER(name, kernel, grid, block)                                                \
+    extern "C" cudaError_t cuda_launch_##name(cudaStream_t stream, const struct cuda_args *own) \
+    {                                                                                           \
+        const struct cuda_args &args = *own;                                                    \
+        return LAUNCH((kernel), (grid), (block), 0, stream, args);                              \
     }
-/* The same for several tensors in one launch. */
+#define CUDA_WALK_LAUNCHER(name, kernel) \
+    CUDA_LAUNCHER(name, kernel, dim3((unsigned)args.walk.blocks), dim3(CUDA_WALK_THREADS))
+/* The same for several tensors in one launch, with arguments of a type for each, which what follows initialises. */
 #define CUDA_TENSORS_LAUNCHER(kernel, type, threads, ...)                                                            \
     extern "C" cudaError_t cuda_launch_##kernel(cudaStream_t stream, const struct cuda_args *tensors, int32_t count) \
     {                                                                                                                \
         struct cuda_tensors<type> own = {};                                                                          \
         unsigned blocks = 0;                                                                                         \
         for (int32_t i = 0; i < count; i++) {                                                                        \
-            const struct cuda_args *args = &tensors[i];                                                              \
-            own.end[i] = blocks += (unsigned)args->walk.blocks;                                                      \
+            const struct cuda_args &args = tensors[i];                                                               \
+            own.end[i] = blocks += (unsigned)args.walk.blocks;                                                       \
             own.at[i] = {__VA_ARGS__};                                                                               \
         }                                                                                                            \
         return LAUNCH((kernel), dim3(blocks), dim3(threads), 0, stream, own);                                        \
     }
-#define CUDA_LAUNCHER(kernel, type, grid, block, ...) CUDA_LAUNCHER_OF(kernel, kernel, type, grid, block, __VA_ARGS__)
-#define CUDA_WALK_LAUNCHER_OF(name, kernel, type, ...)                                                            \
-    CUDA_LAUNCHER_OF(name, kernel, type, dim3((unsigned)args->walk.blocks), dim3(CUDA_WALK_THREADS), __VA_ARGS__, \
-                     args->walk)
-#define CUDA_WALK_LAUNCHER(kernel, type, ...) CUDA_WALK_LAUNCHER_OF(kernel, kernel, type, __VA_ARGS__)
 
 #endif

@@ -1,9 +1,8 @@
 /* What the host side and the kernels have in common: the arguments of all kernels but attention's, and the functions
  * that launch them.
  *
- * Operands are found by the slots of ops.def: operand[BLEND_X].  cuda_ops.c fills in the arguments; the launch
- * functions in kernels/FAMILY.cu pick what their kernels need.  (nvcc keeps a kernel's arguments in registers only up
- * to 128 bytes.)
+ * Operands are found by the slots of ops.def: operand[BLEND_X].  cuda_ops.c fills in the arguments, and the kernels get
+ * them as they are; those that work on several tensors get what they need of each.
  *
  * Sums over rows take two stages: each part of the rows is summed into a row of the workspace, and those rows are
  * summed in order into the result.  A row of the workspace ("strip") stores its columns in tile order.  In a tile of
@@ -57,7 +56,6 @@ struct cuda_args {
     float kept_scale;      /* dropout_scale(attrs.dropout) */
     int32_t threads;       /* of a block, where they are not fixed */
     int32_t strips;        /* sums of each part */
-    bool aligned;          /* a group whose first element, in its row, is a multiple of eight is aligned */
 };
 
 /* d[rows, columns] = sums + addend, rounded once: the end of a product.  sums is fp32 and not d.  The addend is a bias

@@ -4,7 +4,6 @@
  * on states (adamw, adamw_lean, gradient_round, muon's) only convert bf16 and do not compute in it, so every card
  * supports them.  Workspaces and the number of parts of a sum depend on the shape only.
  */
-#include "backends/cuda/cuda.h"
 #include "backends/cuda/cuda_shapes.h"
 
 /* Blocks for each multiprocessor: enough for a few waves, or for about one. */
@@ -50,6 +49,15 @@ static enum gt_status start(struct backend *backend, int32_t queue, const struct
     return cuda_check(backend, launch(cuda_stream(backend, queue), args), op_declaration(call->kind)->name);
 }
 
+/* Defines the op `name`, which one launch computes, with the arguments that args_by() returns for `call` and `slot`. */
+#define LAUNCHED(name, supported, launch, args_by, slot)                                                 \
+    static enum gt_status name##_run(struct backend *backend, int32_t queue, const struct op_call *call) \
+    {                                                                                                    \
+        const struct cuda_args args = args_by(backend, call, (slot));                                    \
+        return start(backend, queue, call, cuda_launch_##launch, &args);                                 \
+    }                                                                                                    \
+    const struct op_impl cuda_##name = {.supports = (supported), .run = name##_run};
+
 /* ---- elementwise: outputs may be inputs, because a thread reads its group before it writes it ---- */
 
 /* Returns the arguments of a walk over the elements of `slot`. */
@@ -60,13 +68,7 @@ static struct cuda_args walk_args_of(const struct backend *backend, const struct
     return args;
 }
 
-#define ELEMENTWISE(name, slot, supported)                                                               \
-    static enum gt_status name##_run(struct backend *backend, int32_t queue, const struct op_call *call) \
-    {                                                                                                    \
-        const struct cuda_args args = walk_args_of(backend, call, (slot));                               \
-        return start(backend, queue, call, cuda_launch_##name, &args);                                   \
-    }                                                                                                    \
-    const struct op_impl cuda_##name = {.supports = (supported), .run = name##_run};
+#define ELEMENTWISE(name, slot, supported) LAUNCHED(name, supported, name, walk_args_of, slot)
 
 ELEMENTWISE(blend, BLEND_Y, cuda_operands_supported)
 ELEMENTWISE(copy, COPY_X, cuda_operands_supported)
@@ -80,33 +82,21 @@ ELEMENTWISE(muon_step, MUON_STEP_PARAM, NULL)
 ELEMENTWISE(residual, RESIDUAL_R, cuda_operands_supported)
 
 /* A thread takes eight columns of a row of operand `y`, which has half the columns of [a | b]. */
-static enum gt_status swiglu_walk(struct backend *backend, int32_t queue, const struct op_call *call,
-                                  cuda_launch *launch, int32_t y)
+static struct cuda_args swiglu_args_of(const struct backend *backend, const struct op_call *call, int32_t y)
 {
-    struct cuda_args args = args_of(backend, call, y);
+    struct cuda_args args = row_args_of(backend, call, y);
     const int64_t groups = args.rows * size_ceil_div(args.columns, CUDA_GROUP);
-    args.walk.aligned = args.walk.aligned && args.columns % CUDA_GROUP == 0;
     args.walk.blocks = walk_blocks(backend, call, groups, CUDA_WALK_THREADS);
-    return start(backend, queue, call, launch, &args);
+    return args;
 }
 
-static enum gt_status swiglu_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
-{
-    return swiglu_walk(backend, queue, call, cuda_launch_swiglu_forward, SWIGLU_FORWARD_Y);
-}
-
-static enum gt_status swiglu_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
-{
-    return swiglu_walk(backend, queue, call, cuda_launch_swiglu_backward, SWIGLU_BACKWARD_DY);
-}
-
-const struct op_impl cuda_swiglu_forward = {.supports = cuda_operands_supported, .run = swiglu_forward_run};
-const struct op_impl cuda_swiglu_backward = {.supports = cuda_operands_supported, .run = swiglu_backward_run};
+LAUNCHED(swiglu_forward, cuda_operands_supported, swiglu_forward, swiglu_args_of, SWIGLU_FORWARD_Y)
+LAUNCHED(swiglu_backward, cuda_operands_supported, swiglu_backward, swiglu_args_of, SWIGLU_BACKWARD_DY)
 
 /* The kernel walks over the elements of one sample; `parts` is the number of samples. */
-static enum gt_status dropout_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static struct cuda_args dropout_args_of(const struct backend *backend, const struct op_call *call, int32_t slot)
 {
-    struct cuda_args args = args_of(backend, call, DROPOUT_X);
+    struct cuda_args args = args_of(backend, call, slot);
     const int64_t elements = call->attrs.time * args.columns;
     args.parts = args.walk.elements / elements;
     args.walk.elements = elements;
@@ -114,36 +104,24 @@ static enum gt_status dropout_run(struct backend *backend, int32_t queue, const 
     args.kept_scale = dropout_scale(call->attrs.dropout);
     args.walk.blocks = walk_blocks(backend, call, elements, CUDA_GROUP * CUDA_WALK_THREADS);
     args.walk.aligned = args.walk.aligned && elements % CUDA_GROUP == 0;
-    return start(backend, queue, call, cuda_launch_dropout, &args);
+    return args;
 }
 
-const struct op_impl cuda_dropout = {.supports = cuda_operands_supported, .run = dropout_run};
+LAUNCHED(dropout, cuda_operands_supported, dropout, dropout_args_of, DROPOUT_X)
 
 /* ---- rows ---- */
 
 /* A warp takes a row of `slot`. */
-static enum gt_status rows_walk(struct backend *backend, int32_t queue, const struct op_call *call, cuda_launch *launch,
-                                int32_t slot)
+static struct cuda_args warp_rows_args_of(const struct backend *backend, const struct op_call *call, int32_t slot)
 {
     struct cuda_args args = row_args_of(backend, call, slot);
     args.walk.blocks = walk_blocks(backend, call, args.rows, CUDA_ROW_WARPS);
-    return start(backend, queue, call, launch, &args);
+    return args;
 }
 
-static enum gt_status embed_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
-{
-    return rows_walk(backend, queue, call, cuda_launch_embed_forward, EMBED_FORWARD_Y);
-}
-
-const struct op_impl cuda_embed_forward = {.supports = cuda_operands_supported, .run = embed_forward_run};
-
-static enum gt_status layernorm_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
-{
-    return rows_walk(backend, queue, call, cuda_launch_layernorm_forward, LAYERNORM_FORWARD_X);
-}
-
-const struct op_impl cuda_layernorm_forward = {.supports = cuda_operands_supported, .run = layernorm_forward_run};
-const struct op_impl cuda_rmsnorm_forward = {.supports = cuda_operands_supported, .run = layernorm_forward_run};
+LAUNCHED(embed_forward, cuda_operands_supported, embed_forward, warp_rows_args_of, EMBED_FORWARD_Y)
+LAUNCHED(layernorm_forward, cuda_operands_supported, layernorm_forward, warp_rows_args_of, LAYERNORM_FORWARD_X)
+LAUNCHED(rmsnorm_forward, cuda_operands_supported, layernorm_forward, warp_rows_args_of, LAYERNORM_FORWARD_X)
 
 /* Returns the columns, rounded up to whole tiles. */
 static int64_t strip_floats_of(int64_t columns)
@@ -205,16 +183,16 @@ int32_t cuda_cross_entropy_shapes(const struct backend *backend, const struct op
 }
 
 /* A block takes a row. */
-static enum gt_status cross_entropy_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static struct cuda_args entropy_args_of(const struct backend *backend, const struct op_call *call, int32_t slot)
 {
-    struct cuda_args args = args_of(backend, call, CROSS_ENTROPY_LOGITS);
-    const uintptr_t logits = (uintptr_t)args.operand[CROSS_ENTROPY_LOGITS].memory;
+    struct cuda_args args = args_of(backend, call, slot);
+    const uintptr_t logits = (uintptr_t)args.operand[slot].memory;
     args.walk.aligned = args.columns % CUDA_GROUP == 0 && logits % 16 == 0; /* losses need no alignment */
     args.threads = entropy_threads(call) / (cuda_shape_of(backend, call) == CUDA_ENTROPY_256 ? 2 : 1);
-    return start(backend, queue, call, cuda_launch_cross_entropy, &args);
+    return args;
 }
 
-const struct op_impl cuda_cross_entropy = {.supports = cross_entropy_supports, .run = cross_entropy_run};
+LAUNCHED(cross_entropy, cross_entropy_supports, cross_entropy, entropy_args_of, CROSS_ENTROPY_LOGITS)
 
 /* ---- sums over rows: a strip of fp32 columns in the workspace for each part of the rows and each sum ---- */
 
@@ -227,15 +205,9 @@ static int64_t parts_of(int64_t rows, int64_t columns)
     return min_i64(size_ceil_div(rows, PART_ROWS), OP_PARTIAL_ROWS * columns / strip_floats_of(columns));
 }
 
-static int64_t strip_parts(const struct op_call *call, int32_t slot)
+static size_t strips_bytes(int64_t rows, int64_t columns, int32_t strips)
 {
-    return parts_of(op_rows(call, slot), op_columns(call, slot));
-}
-
-static size_t strips_bytes(const struct op_call *call, int32_t slot, int32_t strips)
-{
-    const int64_t floats = strip_floats_of(op_columns(call, slot));
-    return (size_t)strip_parts(call, slot) * (size_t)strips * (size_t)floats * sizeof(float);
+    return (size_t)(parts_of(rows, columns) * strips * strip_floats_of(columns)) * sizeof(float);
 }
 
 static struct cuda_args strip_args_of(const struct backend *backend, const struct op_call *call, int32_t slot,
@@ -243,9 +215,9 @@ static struct cuda_args strip_args_of(const struct backend *backend, const struc
 {
     struct cuda_args args = row_args_of(backend, call, slot);
     args.strips = strips;
-    args.parts = strip_parts(call, slot);
+    args.parts = parts_of(args.rows, args.columns);
     args.strip_floats = strip_floats_of(args.columns);
-    args.workspace = cuda_workspace(backend, call, strips_bytes(call, slot, strips));
+    args.workspace = cuda_workspace(backend, call, strips_bytes(args.rows, args.columns, strips));
     return args;
 }
 
@@ -270,7 +242,7 @@ static bool bias_supports(const struct backend *backend, const struct op_call *c
 static size_t bias_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     (void)backend;
-    return strips_bytes(call, BIAS_BACKWARD_DY, 1);
+    return strips_bytes(op_rows(call, BIAS_BACKWARD_DY), op_columns(call, BIAS_BACKWARD_DY), 1);
 }
 
 static enum gt_status bias_run(struct backend *backend, int32_t queue, const struct op_call *call)
@@ -291,7 +263,8 @@ static int32_t layernorm_strips(const struct op_call *call)
 static size_t layernorm_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     (void)backend;
-    return strips_bytes(call, LAYERNORM_BACKWARD_X, layernorm_strips(call));
+    return strips_bytes(op_rows(call, LAYERNORM_BACKWARD_X), op_columns(call, LAYERNORM_BACKWARD_X),
+                        layernorm_strips(call));
 }
 
 /* A block has as many warps as have room for their strips in shared memory.  If there is no room for even one, the
@@ -325,9 +298,9 @@ static int32_t rope_means(const struct op_call *call)
 }
 
 /* Returns the arguments with the size of a head as columns. */
-static struct cuda_args rope_args_of(const struct backend *backend, const struct op_call *call)
+static struct cuda_args rope_args_of(const struct backend *backend, const struct op_call *call, int32_t slot)
 {
-    struct cuda_args args = args_of(backend, call, ROPE_FORWARD_X);
+    struct cuda_args args = args_of(backend, call, slot);
     const int64_t size = op_columns(call, ROPE_FORWARD_TABLE), half = size / 2;
     const int32_t means = rope_means(call), heads = call->attrs.heads + 2 * call->attrs.kv_heads;
     const int64_t items = means == 2 ? 32 : size_ceil_div(half, CUDA_GROUP);
@@ -341,25 +314,19 @@ static struct cuda_args rope_args_of(const struct backend *backend, const struct
     return args;
 }
 
-static enum gt_status rope_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
-{
-    const struct cuda_args args = rope_args_of(backend, call);
-    return start(backend, queue, call, cuda_launch_rope_forward, &args);
-}
-
-const struct op_impl cuda_rope_forward = {.supports = cuda_operands_supported, .run = rope_forward_run};
+LAUNCHED(rope_forward, cuda_operands_supported, rope_forward, rope_args_of, ROPE_FORWARD_X)
 
 /* The parts' sums of dgain. */
 static size_t rope_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     const int64_t rows = op_rows(call, ROPE_BACKWARD_DY), gains = op_elements(call, ROPE_BACKWARD_GAIN);
     (void)backend;
-    return gains == 0 ? 0 : (size_t)(parts_of(rows, gains) * strip_floats_of(gains)) * sizeof(float);
+    return gains == 0 ? 0 : strips_bytes(rows, gains, 1);
 }
 
 static enum gt_status rope_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
-    struct cuda_args args = rope_args_of(backend, call);
+    struct cuda_args args = rope_args_of(backend, call, ROPE_BACKWARD_DY);
     args.workspace = cuda_workspace(backend, call, rope_workspace_bytes(backend, call));
     const int64_t gains = op_elements(call, ROPE_BACKWARD_GAIN);
     if (gains == 0)
@@ -380,20 +347,8 @@ const struct op_impl cuda_rope_backward = {
 
 /* ---- sums over a tensor ---- */
 
-static enum gt_status loss_sum_run(struct backend *backend, int32_t queue, const struct op_call *call)
-{
-    const struct cuda_args args = args_of(backend, call, LOSS_SUM_LOSSES);
-    return start(backend, queue, call, cuda_launch_loss_sum, &args);
-}
-
-static enum gt_status clip_run(struct backend *backend, int32_t queue, const struct op_call *call)
-{
-    const struct cuda_args args = args_of(backend, call, CLIP_FACTOR_PARTIALS);
-    return start(backend, queue, call, cuda_launch_clip_factor, &args);
-}
-
-const struct op_impl cuda_loss_sum = {.supports = cuda_operands_supported, .run = loss_sum_run};
-const struct op_impl cuda_clip_factor = {.supports = cuda_operands_supported, .run = clip_run};
+LAUNCHED(loss_sum, cuda_operands_supported, loss_sum, args_of, LOSS_SUM_LOSSES)
+LAUNCHED(clip_factor, cuda_operands_supported, clip_factor, args_of, CLIP_FACTOR_PARTIALS)
 
 /* ---- one launch for several tensors: the norm and AdamW of an update ---- */
 

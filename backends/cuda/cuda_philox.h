@@ -15,8 +15,7 @@ DEVICE struct philox_block cuda_philox(struct philox_key key, struct philox_bloc
 {
     uint32_t x0 = counter.word[0], x1 = counter.word[1], x2 = counter.word[2], x3 = counter.word[3];
     uint32_t key0 = key.word[0], key1 = key.word[1];
-#pragma unroll
-    for (int round = 0; round < 10; round++) {
+    UNROLLED(round, 10) {
         const uint32_t even_high = __umulhi(0xd2511f53u, x0), even_low = 0xd2511f53u * x0;
         const uint32_t odd_high = __umulhi(0xcd9e8d57u, x2), odd_low = 0xcd9e8d57u * x2;
         x0 = odd_high ^ x1 ^ key0;
@@ -79,8 +78,7 @@ DEVICE uint32_t cuda_mask_kept(const struct cuda_mask &mask, int64_t group)
 {
     const struct philox_block block = cuda_mask_block(mask, group);
     uint32_t kept = 0;
-#pragma unroll
-    for (int k = 0; k < 8; k++)
+    UNROLLED(k, 8)
         kept |= (cuda_philox_bits(block, k) >= mask.threshold ? 1u : 0u) << k;
     return kept;
 }
@@ -119,20 +117,16 @@ DEVICE struct philox_block cuda_rounding_bits(const struct cuda_rounding &roundi
         return bits;
     const struct philox_block next = cuda_rounding_group(rounding, group + 1, stream);
     uint32_t word[8];
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
+    UNROLLED(k, 4) {
         word[k] = bits.word[k];
         word[k + 4] = next.word[k];
     }
     /* Shift by 4, 2 and 1 elements: every index is a constant, so that the words stay in registers. */
-#pragma unroll
-    for (int k = 0; k < 6; k++)
+    UNROLLED(k, 6)
         word[k] = (shift & 4u) != 0 ? word[k + 2] : word[k];
-#pragma unroll
-    for (int k = 0; k < 5; k++)
+    UNROLLED(k, 5)
         word[k] = (shift & 2u) != 0 ? word[k + 1] : word[k];
-#pragma unroll
-    for (int k = 0; k < 4; k++)
+    UNROLLED(k, 4)
         bits.word[k] = (shift & 1u) != 0 ? word[k] >> 16 | word[k + 1] << 16 : word[k];
     return bits;
 }
@@ -156,8 +150,7 @@ DEVICE void cuda_write_rounded(const struct cuda_floats &to, const struct cuda_s
     }
     const struct philox_block random = cuda_rounding_bits(rounding, span.first, stream);
     uint32_t half[CUDA_GROUP];
-#pragma unroll
-    for (int k = 0; k < CUDA_GROUP; k++)
+    UNROLLED(k, CUDA_GROUP)
         half[k] = cuda_rounding_bf16(__float_as_uint(value[k]), cuda_philox_bits(random, k)) & 0xffffu;
     struct cuda_group group;
     group.low =

@@ -28,25 +28,18 @@ cuda_kernels = \
 	backends/cuda/kernels/attention_tile_backward.cu \
 	backends/cuda/kernels/attention_tile_forward.cu \
 	backends/cuda/kernels/adamw.cu \
-	backends/cuda/kernels/adamw_lean.cu \
-	backends/cuda/kernels/bias.cu \
-	backends/cuda/kernels/blend.cu \
 	backends/cuda/kernels/cross_entropy.cu \
-	backends/cuda/kernels/dropout.cu \
+	backends/cuda/kernels/elementwise.cu \
 	backends/cuda/kernels/embed.cu \
-	backends/cuda/kernels/fill_copy.cu \
 	backends/cuda/kernels/gelu.cu \
 	backends/cuda/kernels/gemm.cu \
-	backends/cuda/kernels/gradient_round.cu \
 	backends/cuda/kernels/layernorm.cu \
 	backends/cuda/kernels/muon.cu \
 	backends/cuda/kernels/norm.cu \
-	backends/cuda/kernels/parts.cu \
-	backends/cuda/kernels/residual.cu \
-	backends/cuda/kernels/rope.cu
+	backends/cuda/kernels/rope.cu \
+	backends/cuda/kernels/rows_sum.cu
 
 cuda_kernel_headers = \
-	backends/cuda/cuda_adamw.h \
 	backends/cuda/cuda_attention.h \
 	backends/cuda/cuda_device.h \
 	backends/cuda/cuda_floats.h \

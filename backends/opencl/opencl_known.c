@@ -41,10 +41,7 @@ static void known_fill(void *memory, enum dtype dtype, int64_t count, uint32_t m
 {
     for (int64_t i = 0; i < count; i++) {
         const float value = known_value(i, matrix);
-        if (dtype == DTYPE_F32)
-            ((float *)memory)[i] = value;
-        else
-            ((uint16_t *)memory)[i] = dtype == DTYPE_BF16 ? bf16_from_f32(value) : f16_from_f32(value);
+        dtype_convert((char *)memory + (size_t)i * dtype_size_bytes(dtype), dtype, &value, DTYPE_F32, 1);
     }
 }
 

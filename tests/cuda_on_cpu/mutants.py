@@ -31,28 +31,22 @@ LIMIT_S = 240
 
 # The ops that run the kernels of a file.
 OPS = {
-    "adamw.cu": ("adamw",),
-    "adamw_lean.cu": ("adamw_lean",),
+    "adamw.cu": ("adamw", "adamw_lean"),
     "attention_cached.cu": ("attention_cached",),
     "attention_plain_backward.cu": ("attention_backward",),
     "attention_plain_forward.cu": ("attention_forward", "attention_cached"),
     "attention_tile_backward.cu": ("attention_backward",),
     "attention_tile_forward.cu": ("attention_forward", "attention_cached"),
-    "bias.cu": ("bias_backward",),
-    "blend.cu": ("blend",),
     "cross_entropy.cu": ("cross_entropy", "loss_sum"),
-    "dropout.cu": ("dropout",),
+    "elementwise.cu": ("fill", "copy", "residual", "blend", "gradient_round", "dropout"),
     "embed.cu": ("embed_forward", "embed_backward"),
-    "fill_copy.cu": ("fill", "copy"),
     "gelu.cu": ("gelu_forward", "gelu_backward", "swiglu_forward", "swiglu_backward"),
     "gemm.cu": ("gemm",),
-    "gradient_round.cu": ("gradient_round",),
     "layernorm.cu": ("layernorm_forward", "layernorm_backward", "rmsnorm_forward", "rmsnorm_backward"),
     "muon.cu": ("muon_momentum", "muon_normalize", "muon_step"),
     "norm.cu": ("sum_of_squares", "clip_factor"),
-    "parts.cu": ("bias_backward", "layernorm_backward", "rope_backward"),
-    "residual.cu": ("residual",),
     "rope.cu": ("rope_forward", "rope_backward"),
+    "rows_sum.cu": ("bias_backward", "layernorm_backward", "rope_backward"),
 }
 # The kernel files that are compiled for a header, unless the mutant names them.
 USERS = {
@@ -73,7 +67,7 @@ VARIANTS = {"attention_forward": 1, "attention_backward": 2, "cross_entropy": 1}
 # With so few multiprocessors attention_backward computes all gradients at once.
 DEVICES = "86x2:12g:Emulated card"
 # The selection of `make check`: cheap to compile and quick to catch, one of every kind that a single order reveals.
-BOUNDED = ("norm.cu", "cross_entropy.cu:target-beside", "layernorm.cu:one-row-more", "embed.cu:tail-column", "bias.cu",
+BOUNDED = ("norm.cu", "cross_entropy.cu:target-beside", "layernorm.cu:one-row-more", "embed.cu:tail-column", "rows_sum.cu",
            "cuda_floats.h:part-")
 SPARED = {
     "cuda_device.h:nan-lost-in-maximum": "who takes the maximum of logits takes their sum too, which has the NaN",

@@ -69,7 +69,7 @@ def of_this_build(program, archs, ptx):
 def of_one_kernel(nvcc):
     done = subprocess.run(
         [nvcc, "-gencode=arch=compute_75,code=sm_75", "-gencode=arch=compute_80,code=[sm_80,sm_86,compute_80]",
-         "-std=c++17", f"-I{SOURCE}/src", f"-I{SOURCE}", "-c", f"{SOURCE}/backends/cuda/kernels/residual.cu", "-o", "kernel.o"],
+         "-std=c++17", f"-I{SOURCE}/src", f"-I{SOURCE}", "-c", f"{SOURCE}/backends/cuda/kernels/norm.cu", "-o", "kernel.o"],
         check=False, capture_output=True, text=True)
     check(done.returncode == 0, f"nvcc: {done.stderr[-400:]}")
     found = containers(section("kernel.o", ".nv_fatbin")) if done.returncode == 0 else []

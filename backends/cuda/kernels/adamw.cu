@@ -1,47 +1,251 @@
-/* adamw: one pass over gradient, parameter, master and both moments, bound by memory.
+/* adamw; and adamw_lean, for a bf16 parameter without a master, with m and v in fp32, bf16 or 8-bit codes.
  *
- * Elementwise in groups of eight, each operand in its own dtype; the loads of all operands are in flight before the
- * first is used.  Arithmetic is fp32 throughout, and the same as adamw_lean's; each result is rounded once.
+ * One pass in groups of eight, bound by memory; each operand has its own dtype.  Exact: every operation is rounded to
+ * fp32 by itself, in op.h's order, and each result is rounded once.  So adamw_lean has the bits of every other backend.
  */
-#include "backends/cuda/cuda_adamw.h"
+#include "backends/cuda/cuda_philox.h"
+#include "backends/cuda/cuda_reduce.h"
+
+static_assert(ADAMW_SCALARS == (int)ADAMW_LEAN_SCALARS && ADAMW_CORRECTIONS == (int)ADAMW_LEAN_CORRECTIONS,
+              "STEP reads both ops' operands");
 
 struct adamw_args {
-    struct cuda_floats grad, param, master, first, second; /* master: NULL when absent */
-    struct cuda_adamw_step step;
+    struct cuda_floats grad, param, first, second;
+    struct cuda_floats master; /* adamw; memory is NULL when it is absent */
+    uint8_t *scales;           /* adamw_lean, of codes: int8 exponents, [blocks] of m, then [blocks] of v */
+    const union scalar_word *scalars;
+    const float *corrections; /* [rows, 2] */
+    int64_t rows;
+    float alpha, beta1, beta2, epsilon, weight_decay;
+    int64_t index_base;
     struct cuda_walk walk;
 };
+
+/* Values common to all elements; every thread reads them.  skip: nothing is updated. */
+struct factors {
+    float clip, learning_rate, beta1, beta2, rest1, rest2, correction1, correction2, epsilon, weight_decay;
+    bool skip;
+};
+
+DEVICE struct factors factors_make(const struct adamw_args &args)
+{
+    const int64_t updates = args.scalars[SCALAR_ADAM_STEP].i;
+    const int64_t row = (updates < 1 ? 1 : updates > args.rows ? args.rows : updates) - 1;
+    struct factors f;
+    f.clip = args.scalars[SCALAR_CLIP].f;
+    f.learning_rate = __fmul_rn(args.scalars[SCALAR_LEARNING_RATE].f, args.alpha);
+    f.beta1 = args.beta1;
+    f.beta2 = args.beta2;
+    f.rest1 = __fsub_rn(1.0f, args.beta1);
+    f.rest2 = __fsub_rn(1.0f, args.beta2);
+    f.correction1 = args.corrections[2 * row];
+    f.correction2 = args.corrections[2 * row + 1];
+    f.epsilon = args.epsilon;
+    f.weight_decay = args.weight_decay;
+    f.skip = args.scalars[SCALAR_FOUND_INF].i != 0;
+    return f;
+}
+
+DEVICE void element_update(const struct factors &f, float grad, float *param, float *first, float *second)
+{
+    const float g = __fmul_rn(grad, f.clip);
+    const float m = __fadd_rn(__fmul_rn(f.beta1, *first), __fmul_rn(f.rest1, g));
+    const float v = __fadd_rn(__fmul_rn(f.beta2, *second), __fmul_rn(f.rest2, __fmul_rn(g, g)));
+    const float root = __fsqrt_rn(__fdiv_rn(v, f.correction2));
+    const float move = __fdiv_rn(__fdiv_rn(m, f.correction1), __fadd_rn(root, f.epsilon));
+    const float p = *param;
+    *first = m;
+    *second = v;
+    *param = __fsub_rn(p, __fmul_rn(f.learning_rate, __fadd_rn(move, __fmul_rn(f.weight_decay, p))));
+}
 
 static __global__ void __launch_bounds__(CUDA_WALK_THREADS) adamw(struct cuda_tensors<struct adamw_args> tensors)
 {
     unsigned block;
     const struct adamw_args args = cuda_tensor_find(tensors, &block);
-    const struct cuda_adamw_factors factors = cuda_adamw_factors_make(args.step);
-    if (factors.skip)
-        return;
+    const struct factors factors = factors_make(args);
     const bool mastered = args.master.memory != NULL;
     const struct cuda_floats weights = mastered ? args.master : args.param;
-    const int64_t end = args.walk.elements;
-    for (int64_t begin = cuda_walk_first(block); begin < end; begin += cuda_walk_stride((unsigned)args.walk.blocks)) {
-        const struct cuda_span span = cuda_span_make(begin, end, args.walk.aligned);
-        const struct cuda_group from_grad = cuda_fetch(args.grad, span), from_weights = cuda_fetch(weights, span);
-        const struct cuda_group from_first = cuda_fetch(args.first, span);
-        const struct cuda_group from_second = cuda_fetch(args.second, span);
+    if (factors.skip)
+        return;
+    const auto update = [&](const struct cuda_span &span) {
         float grad[CUDA_GROUP], weight[CUDA_GROUP], first[CUDA_GROUP], second[CUDA_GROUP];
-        cuda_unpack(from_grad, args.grad.dtype, grad);
-        cuda_unpack(from_weights, weights.dtype, weight);
-        cuda_unpack(from_first, args.first.dtype, first);
-        cuda_unpack(from_second, args.second.dtype, second);
-#pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++)
-            cuda_adamw_update(factors, grad[k], &weight[k], &first[k], &second[k]);
+        cuda_read(args.grad, span, grad, weights, span, weight, args.first, span, first, args.second, span, second);
+        UNROLLED(k, CUDA_GROUP)
+            element_update(factors, grad[k], &weight[k], &first[k], &second[k]);
         cuda_write(args.param, span, weight);
         if (mastered)
             cuda_write(args.master, span, weight);
         cuda_write(args.first, span, first);
         cuda_write(args.second, span, second);
+    };
+    cuda_walk_each(args.walk, update, block, (unsigned)args.walk.blocks);
+}
+
+/* ---- adamw_lean: a warp takes a block of STATE_BLOCK elements and a lane eight of them.  So the exponent of a block
+ * of codes is a maximum over a warp, and a lane's elements share one Philox block for each stream. ---- */
+
+static_assert(STATE_BLOCK == WARP_LANES * CUDA_GROUP, "a warp takes a block");
+
+/* 2^e, for -127 < e < 128. */
+DEVICE float power_of_two(int e)
+{
+    return __uint_as_float((uint32_t)(127 + e) << 23);
+}
+
+/* Returns the exponent of a block whose largest magnitude is `largest`. */
+DEVICE int exponent_of(float largest, uint32_t add)
+{
+    const int e = (int)((__float_as_uint(largest) + add) >> 23) - 127;
+    return e < STATE_EXPONENT_MIN ? STATE_EXPONENT_MIN : e > STATE_EXPONENT_MAX ? STATE_EXPONENT_MAX : e;
+}
+
+DEVICE float decode(uint32_t code, int fraction)
+{
+    const float subnormal = __fmul_rn((float)(int)code, power_of_two(-14 - fraction));
+    const float normal = __uint_as_float((code + (112u << fraction)) << (23 - fraction));
+    return code < 1u << fraction ? subnormal : normal;
+}
+
+DEVICE uint32_t encode(float x, int fraction, uint32_t random)
+{
+    const bool small = x < 0x1p-14f;
+    const uint32_t units = (uint32_t)(int)__fmul_rn(small ? x : 0.0f, power_of_two(30 + fraction));
+    const uint32_t subnormal = (units + random) >> 16;
+    const uint32_t normal = ((__float_as_uint(x) + (random << (7 - fraction))) >> (23 - fraction)) - (112u << fraction);
+    return small ? subnormal : normal;
+}
+
+/* Fetches the eight codes of a span, one in each byte; element by element if the span is not whole. */
+DEVICE uint64_t codes_fetch(const struct cuda_floats &from, const struct cuda_span &span)
+{
+    const uint8_t *memory = (const uint8_t *)from.memory + span.first;
+    uint64_t codes = 0;
+    if (span.whole)
+        return *(const uint64_t *)memory;
+    UNROLLED(k, CUDA_GROUP)
+        codes |= (uint64_t)(k < span.count ? memory[k] : 0u) << 8 * k;
+    return codes;
+}
+
+DEVICE void codes_put(const struct cuda_floats &to, const struct cuda_span &span, uint64_t codes)
+{
+    uint8_t *memory = (uint8_t *)to.memory + span.first;
+    if (span.whole) {
+        *(uint64_t *)memory = codes;
+        return;
+    }
+    UNROLLED(k, CUDA_GROUP) {
+        if (k < span.count)
+            memory[k] = (uint8_t)(codes >> 8 * k);
     }
 }
 
-CUDA_TENSORS_LAUNCHER(adamw, struct adamw_args, CUDA_WALK_THREADS, args->operand[ADAMW_GRAD],
-                      args->operand[ADAMW_PARAM], args->operand[ADAMW_MASTER], args->operand[ADAMW_M],
-                      args->operand[ADAMW_V], cuda_adamw_step_of(args), args->walk)
+/* Decodes m, or v of its root. */
+template <bool IS_V> DEVICE void codes_decode(uint64_t codes, uint8_t exponent, float (&value)[CUDA_GROUP])
+{
+    const float scale = power_of_two((int8_t)exponent);
+    UNROLLED(k, CUDA_GROUP) {
+        const uint32_t code = (uint32_t)(codes >> 8 * k) & 255u;
+        const float x = __fmul_rn(IS_V ? decode(code, STATE_V_FRACTION) : decode(code & 127u, STATE_M_FRACTION), scale);
+        value[k] = IS_V ? __fmul_rn(x, x) : (code & 128u) != 0 ? -x : x;
+    }
+}
+
+/* Encodes m, or the root of v, with the block's exponent.  The whole warp takes part; elements beyond the count do not
+ * affect the exponent, and neither do NaNs.  (There are none unless the gradient is not finite, and then nothing is
+ * updated.) */
+template <bool IS_V>
+DEVICE uint64_t codes_encode(const float (&value)[CUDA_GROUP], int count, const struct philox_block &random,
+                             int *exponent)
+{
+    constexpr uint32_t most = IS_V ? STATE_V_CODE_MAX : STATE_M_CODE_MAX;
+    float magnitude[CUDA_GROUP], largest = 0.0f;
+    UNROLLED(k, CUDA_GROUP) {
+        magnitude[k] = k < count ? (IS_V ? __fsqrt_rn(value[k]) : fabsf(value[k])) : 0.0f;
+        largest = fmaxf(largest, magnitude[k]);
+    }
+    *exponent = exponent_of(cuda_lanes_max<WARP_LANES>(largest), IS_V ? STATE_V_ADD : STATE_M_ADD);
+    const float scale = power_of_two(-*exponent);
+    uint64_t codes = 0;
+    UNROLLED(k, CUDA_GROUP) {
+        const uint32_t code = encode(__fmul_rn(magnitude[k], scale), IS_V ? STATE_V_FRACTION : STATE_M_FRACTION,
+                                     cuda_philox_bits(random, k));
+        const uint32_t capped = code < most ? code : most, least = IS_V && magnitude[k] > 0.0f ? 1u : 0u;
+        const uint32_t sign = IS_V ? 0u : __float_as_uint(value[k]) >> 24 & 128u;
+        codes |= (uint64_t)((capped > least ? capped : least) | sign) << 8 * k;
+    }
+    return codes;
+}
+
+DEVICE int64_t blocks_of(const struct adamw_args &args)
+{
+    return (args.walk.elements + STATE_BLOCK - 1) / STATE_BLOCK;
+}
+
+/* Stores both moments of block `block` as codes, with their exponents. */
+DEVICE void codes_store(const struct adamw_args &args, const struct cuda_rounding &rounding, int64_t block,
+                        const struct cuda_span &span, const float (&first)[CUDA_GROUP],
+                        const float (&second)[CUDA_GROUP])
+{
+    int of_first, of_second;
+    const int64_t at = span.first;
+    const uint64_t m = codes_encode<false>(first, span.count, cuda_rounding_bits(rounding, at, ROUNDING_M), &of_first);
+    const uint64_t v = codes_encode<true>(second, span.count, cuda_rounding_bits(rounding, at, ROUNDING_V), &of_second);
+    codes_put(args.first, span, m);
+    codes_put(args.second, span, v);
+    __syncwarp(); /* every lane has read the old exponents */
+    if (cuda_lane() == 0) {
+        args.scales[block] = (uint8_t)(int8_t)of_first;
+        args.scales[blocks_of(args) + block] = (uint8_t)(int8_t)of_second;
+    }
+}
+
+/* Three blocks on a multiprocessor, by registers: the compiler would aim at two, or at four and spill. */
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS, 3)
+    adamw_lean(struct cuda_tensors<struct adamw_args> tensors)
+{
+    unsigned number;
+    const struct adamw_args &args = cuda_tensor_find(tensors, &number);
+    const struct factors factors = factors_make(args);
+    if (factors.skip)
+        return;
+    const struct cuda_rounding rounding = cuda_rounding_make(args.scalars, args.index_base);
+    const bool has_codes = args.first.dtype == DTYPE_U8;
+    const struct cuda_walk whole = {blocks_of(args) * STATE_BLOCK, args.walk.blocks, args.walk.aligned};
+    const auto update = [&](const struct cuda_span &group) {
+        const struct cuda_span span = cuda_span_make(group.first, args.walk.elements, args.walk.aligned);
+        const int64_t block = span.first / STATE_BLOCK;
+        float grad[CUDA_GROUP], param[CUDA_GROUP], first[CUDA_GROUP], second[CUDA_GROUP];
+        if (has_codes) {
+            const uint64_t m = codes_fetch(args.first, span), v = codes_fetch(args.second, span);
+            cuda_read(args.grad, span, grad, args.param, span, param);
+            codes_decode<false>(m, args.scales[block], first);
+            codes_decode<true>(v, args.scales[blocks_of(args) + block], second);
+        } else {
+            cuda_read(args.grad, span, grad, args.param, span, param, args.first, span, first, args.second, span,
+                      second);
+        }
+        UNROLLED(k, CUDA_GROUP)
+            element_update(factors, grad[k], &param[k], &first[k], &second[k]);
+        cuda_write_rounded(args.param, span, param, rounding, ROUNDING_PARAM);
+        if (has_codes) {
+            codes_store(args, rounding, block, span, first, second);
+        } else {
+            cuda_write_rounded(args.first, span, first, rounding, ROUNDING_M);
+            cuda_write_rounded(args.second, span, second, rounding, ROUNDING_V);
+        }
+    };
+    /* In whole blocks, so that the lanes of a warp leave the loop together. */
+    cuda_walk_each(whole, update, number, (unsigned)args.walk.blocks);
+}
+
+#define STEP                                                                                                       \
+    CUDA_POINTER(const union scalar_word, ADAMW_SCALARS), CUDA_POINTER(const float, ADAMW_CORRECTIONS), args.rows, \
+        args.attrs.alpha, args.attrs.beta1, args.attrs.beta2, args.attrs.epsilon, args.attrs.weight_decay,         \
+        args.attrs.index_base, args.walk
+CUDA_TENSORS_LAUNCHER(adamw, struct adamw_args, CUDA_WALK_THREADS, args.operand[ADAMW_GRAD], args.operand[ADAMW_PARAM],
+                      args.operand[ADAMW_M], args.operand[ADAMW_V], args.operand[ADAMW_MASTER], NULL, STEP)
+CUDA_TENSORS_LAUNCHER(adamw_lean, struct adamw_args, CUDA_WALK_THREADS, args.operand[ADAMW_LEAN_GRAD],
+                      args.operand[ADAMW_LEAN_PARAM], args.operand[ADAMW_LEAN_M], args.operand[ADAMW_LEAN_V],
+                      {NULL, DTYPE_F32}, CUDA_POINTER(uint8_t, ADAMW_LEAN_SCALES), STEP)

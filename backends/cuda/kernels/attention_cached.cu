@@ -56,8 +56,7 @@ DEVICE void cached_merge(struct cached_sum &one, const struct cached_sum &other)
     const float shrink_other = other.largest == after ? 1.0f : expf(other.largest - after);
     one.largest = after;
     one.sum = one.sum * shrink_one + other.sum * shrink_other;
-#pragma unroll
-    for (int k = 0; k < CUDA_GROUP; k++)
+    UNROLLED(k, CUDA_GROUP)
         one.result[k] = one.result[k] * shrink_one + other.result[k] * shrink_other;
 }
 
@@ -69,8 +68,7 @@ template <int LANES> DEVICE void cached_merge_warp(struct cached_sum &sum)
         struct cached_sum other;
         other.largest = __shfl_xor_sync(ALL_LANES, sum.largest, distance);
         other.sum = __shfl_xor_sync(ALL_LANES, sum.sum, distance);
-#pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++)
+        UNROLLED(k, CUDA_GROUP)
             other.result[k] = __shfl_xor_sync(ALL_LANES, sum.result[k], distance);
         cached_merge(sum, other);
     }
@@ -80,8 +78,7 @@ template <int LANES> DEVICE void cached_merge_warp(struct cached_sum &sum)
 template <int LANES> DEVICE float cached_score(const float (&q)[CUDA_GROUP], const float (&k)[CUDA_GROUP], float scale)
 {
     float dot = 0.0f;
-#pragma unroll
-    for (int e = 0; e < CUDA_GROUP; e++)
+    UNROLLED(e, CUDA_GROUP)
         dot = fmaf(q[e], k[e], dot);
     return cuda_lanes_sum<LANES>(dot) * scale;
 }
@@ -93,11 +90,9 @@ DEVICE void cached_step(const struct cuda_attention &attention, struct cached_su
                         int64_t k_row, int64_t v_row, int first, int step, int end, int column)
 {
     float k[KEYS_AT_ONCE][CUDA_GROUP], v[KEYS_AT_ONCE][CUDA_GROUP], score[KEYS_AT_ONCE], after = sum.largest;
-#pragma unroll
-    for (int i = 0; i < KEYS_AT_ONCE; i++) {
+    UNROLLED(i, KEYS_AT_ONCE) {
         const int key = first + i * step;
-#pragma unroll
-        for (int e = 0; e < CUDA_GROUP; e++)
+        UNROLLED(e, CUDA_GROUP)
             k[i][e] = v[i][e] = 0.0f;
         if (key < end && column < attention.head_size) {
             cuda_read(attention.k.of,
@@ -110,8 +105,7 @@ DEVICE void cached_step(const struct cuda_attention &attention, struct cached_su
                       v[i]);
         }
     }
-#pragma unroll
-    for (int i = 0; i < KEYS_AT_ONCE; i++) {
+    UNROLLED(i, KEYS_AT_ONCE) {
         const float dot = cached_score<LANES>(q, k[i], attention.scale);
         score[i] = first + i * step < end ? dot : -INFINITY;
         after = fmaxf(after, score[i]);
@@ -121,15 +115,12 @@ DEVICE void cached_step(const struct cuda_attention &attention, struct cached_su
     const float shrink = expf(sum.largest - after);
     sum.largest = after;
     sum.sum *= shrink;
-#pragma unroll
-    for (int e = 0; e < CUDA_GROUP; e++)
+    UNROLLED(e, CUDA_GROUP)
         sum.result[e] *= shrink;
-#pragma unroll
-    for (int i = 0; i < KEYS_AT_ONCE; i++) {
+    UNROLLED(i, KEYS_AT_ONCE) {
         const float p = expf(score[i] - after);
         sum.sum += p;
-#pragma unroll
-        for (int e = 0; e < CUDA_GROUP; e++)
+        UNROLLED(e, CUDA_GROUP)
             sum.result[e] = fmaf(p, v[i][e], sum.result[e]);
     }
 }
@@ -164,8 +155,7 @@ DEVICE void cached_finish(const struct cuda_attention_cache &cached, const struc
         return;
     if (cached.splits > 1) {
         float *partial = cached.partial + (int64_t)blockIdx.x * (size + PARTIAL_EXTRA);
-#pragma unroll
-        for (int e = 0; e < CUDA_GROUP; e++) {
+        UNROLLED(e, CUDA_GROUP) {
             if (column + e < size)
                 partial[column + e] = sum.result[e];
         }
@@ -177,8 +167,7 @@ DEVICE void cached_finish(const struct cuda_attention_cache &cached, const struc
     }
     const int64_t y = attention_row(attention.y, place.sample, place.t, place.head, size);
     float value[CUDA_GROUP];
-#pragma unroll
-    for (int e = 0; e < CUDA_GROUP; e++)
+    UNROLLED(e, CUDA_GROUP)
         value[e] = sum.result[e] / sum.sum;
     cuda_write(attention.y.of, attention_span(y, column, size, attention.unit == CUDA_GROUP), value);
 }

@@ -120,6 +120,15 @@ struct attention_instance {
     size_t shared_bytes;
 };
 
+/* Returns instance(size) for the smallest compiled head size that is enough, a constant. */
+template <typename Instance> static inline auto attention_by_size(int32_t head_size, Instance instance)
+{
+    return head_size <= 32   ? instance(std::integral_constant<int, 32>())
+           : head_size <= 64 ? instance(std::integral_constant<int, 64>())
+           : head_size <= 96 ? instance(std::integral_constant<int, 96>())
+                             : instance(std::integral_constant<int, 128>());
+}
+
 /* Launches a block for each tile of `own` rows of each head of each sample, or attention->blocks, with as much shared
  * memory as it needs. */
 static inline cudaError_t attention_launch(cudaStream_t stream, struct attention_instance instance, int own, int heads,

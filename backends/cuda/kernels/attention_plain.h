@@ -58,27 +58,20 @@ DEVICE void plain_load(float *tile, const struct cuda_attention &attention, cons
  * tile's. */
 template <int D, int I, int J> DEVICE void plain_scores(float (&d)[I][J], const float *own, const float *other)
 {
-#pragma unroll
-    for (int i = 0; i < I; i++) {
-#pragma unroll
-        for (int j = 0; j < J; j++)
+    UNROLLED(i, I) {
+        UNROLLED(j, J)
             d[i][j] = 0.0f;
     }
 #pragma unroll 2
     for (int c = 0; c < D; c += 4) {
         float a[I][4], b[J][4];
-#pragma unroll
-        for (int i = 0; i < I; i++)
+        UNROLLED(i, I)
             load_values<float>(a[i], own + (plain_y() + 4 * i) * plain_stride<D> + c);
-#pragma unroll
-        for (int j = 0; j < J; j++)
+        UNROLLED(j, J)
             load_values<float>(b[j], other + (plain_x() + 8 * j) * plain_stride<D> + c);
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-#pragma unroll
-            for (int i = 0; i < I; i++) {
-#pragma unroll
-                for (int j = 0; j < J; j++)
+        UNROLLED(e, 4) {
+            UNROLLED(i, I) {
+                UNROLLED(j, J)
                     d[i][j] = fmaf(a[i][e], b[j][e], d[i][j]);
             }
         }
@@ -88,10 +81,8 @@ template <int D, int I, int J> DEVICE void plain_scores(float (&d)[I][J], const 
 /* Writes the lane's weights to the warp's rows of shared memory. */
 template <int I, int J> DEVICE void plain_weights_put(float *weights, const float (&d)[I][J])
 {
-#pragma unroll
-    for (int i = 0; i < I; i++) {
-#pragma unroll
-        for (int j = 0; j < J; j++)
+    UNROLLED(i, I) {
+        UNROLLED(j, J)
             weights[(plain_y() + 4 * i) * weight_stride<8 * J> + plain_x() + 8 * j] = d[i][j];
     }
 }
@@ -102,19 +93,14 @@ template <int D, int I, int J> DEVICE void plain_add(float (&sum)[I][D / 8], con
 #pragma unroll 1
     for (int j = 0; j < 8 * J; j += 4) {
         float a[I][4];
-#pragma unroll
-        for (int i = 0; i < I; i++)
+        UNROLLED(i, I)
             load_values<float>(a[i], weights + (plain_y() + 4 * i) * weight_stride<8 * J> + j);
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-#pragma unroll
-            for (int c = 0; c < D / 32; c++) {
+        UNROLLED(e, 4) {
+            UNROLLED(c, D / 32) {
                 float b[4];
                 load_values<float>(b, other + (j + e) * plain_stride<D> + 32 * c + 4 * plain_x());
-#pragma unroll
-                for (int i = 0; i < I; i++) {
-#pragma unroll
-                    for (int k = 0; k < 4; k++)
+                UNROLLED(i, I) {
+                    UNROLLED(k, 4)
                         sum[i][4 * c + k] = fmaf(a[i][e], b[k], sum[i][4 * c + k]);
                 }
             }
@@ -124,10 +110,8 @@ template <int D, int I, int J> DEVICE void plain_add(float (&sum)[I][D / 8], con
 
 template <int I, int N> DEVICE void plain_clear(float (&sum)[I][N])
 {
-#pragma unroll
-    for (int i = 0; i < I; i++) {
-#pragma unroll
-        for (int n = 0; n < N; n++)
+    UNROLLED(i, I) {
+        UNROLLED(n, N)
             sum[i][n] = 0.0f;
     }
 }
@@ -141,10 +125,8 @@ DEVICE void plain_store(float *rows, const float (&sum)[I][D / 8], const float (
 {
     constexpr int groups = D / CUDA_GROUP;
     const int size = attention.head_size;
-#pragma unroll
-    for (int i = 0; i < I; i++) {
-#pragma unroll
-        for (int c = 0; c < D / 32; c++) {
+    UNROLLED(i, I) {
+        UNROLLED(c, D / 32) {
             const float value[4] = {sum[i][4 * c] * factor[i], sum[i][4 * c + 1] * factor[i],
                                     sum[i][4 * c + 2] * factor[i], sum[i][4 * c + 3] * factor[i]};
             store_values<float>(rows + (plain_y() + 4 * i) * plain_stride<D> + 32 * c + 4 * plain_x(), value);

@@ -39,8 +39,7 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_delta(const struct cu
                   attention_span(attention_row(attention.dy, sample, row, head, size), column, size,
                                  attention.unit == CUDA_GROUP),
                   dy);
-#pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++)
+        UNROLLED(k, CUDA_GROUP)
             sum = fmaf(dy[k], y[k], sum);
     }
 #pragma unroll
@@ -68,10 +67,8 @@ DEVICE void plain_slopes(const struct cuda_attention &attention, float (&score)[
 {
     const int64_t start = ((int64_t)sample * attention.heads + head) * attention.time;
     const int x = plain_x(), y = plain_y();
-#pragma unroll
-    for (int i = 0; i < ROWS_I; i++) {
-#pragma unroll
-        for (int j = 0; j < J; j++) {
+    UNROLLED(i, ROWS_I) {
+        UNROLLED(j, J) {
             const int row = own + y + 4 * i, column = other + x + 8 * j;
             const int query = KEYS ? column : row, key = KEYS ? row : column;
             const float lse = query < attention.time ? attention.lse[start + query] : 0.0f;
@@ -146,15 +143,14 @@ __global__ void __launch_bounds__(PLAIN_THREADS, BLOCKS_MIN)
 
 /* ---- host side ---- */
 
-template <bool KEYS> static struct attention_instance plain_backward_of(int32_t head_size)
+template <bool KEYS>
+static cudaError_t plain_backward_launch(cudaStream_t stream, const struct cuda_attention *attention)
 {
-    if (head_size <= 32)
-        return {attention_backward_plain<32, KEYS>, plain_backward_bytes<32>};
-    if (head_size <= 64)
-        return {attention_backward_plain<64, KEYS>, plain_backward_bytes<64>};
-    if (head_size <= 96)
-        return {attention_backward_plain<96, KEYS>, plain_backward_bytes<96>};
-    return {attention_backward_plain<128, KEYS>, plain_backward_bytes<128>};
+    const auto instance = attention_by_size(attention->head_size, [](auto size) {
+        return attention_instance{attention_backward_plain<size(), KEYS>, plain_backward_bytes<size()>};
+    });
+    return attention_launch(stream, instance, OWN_ROWS, KEYS ? attention->kv_heads : attention->heads, PLAIN_THREADS,
+                            attention);
 }
 
 extern "C" cudaError_t cuda_launch_attention_delta(cudaStream_t stream, const struct cuda_attention *attention)
@@ -166,10 +162,6 @@ extern "C" cudaError_t cuda_launch_attention_delta(cudaStream_t stream, const st
 
 extern "C" cudaError_t cuda_launch_attention_backward_plain(cudaStream_t stream, const struct cuda_attention *attention)
 {
-    const cudaError_t error = attention_launch(stream, plain_backward_of<true>(attention->head_size), OWN_ROWS,
-                                               attention->kv_heads, PLAIN_THREADS, attention);
-    if (error != cudaSuccess)
-        return error;
-    return attention_launch(stream, plain_backward_of<false>(attention->head_size), OWN_ROWS, attention->heads,
-                            PLAIN_THREADS, attention);
+    const cudaError_t error = plain_backward_launch<true>(stream, attention);
+    return error != cudaSuccess ? error : plain_backward_launch<false>(stream, attention);
 }

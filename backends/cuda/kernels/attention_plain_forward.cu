@@ -22,10 +22,8 @@ constexpr size_t plain_forward_bytes = ((QUERIES + KEYS) * plain_stride<D> +
 DEVICE void plain_scores_mask(const struct cuda_attention &attention, float (&score)[ROWS_I][KEYS_J], int sample,
                               int query, int row, int key)
 {
-#pragma unroll
-    for (int i = 0; i < ROWS_I; i++) {
-#pragma unroll
-        for (int j = 0; j < KEYS_J; j++)
+    UNROLLED(i, ROWS_I) {
+        UNROLLED(j, KEYS_J)
             score[i][j] = key + plain_x() + 8 * j > row + 4 * i ||
                                   attention_hides(attention, sample, query + 4 * i, key + plain_x() + 8 * j)
                               ? -INFINITY
@@ -38,24 +36,20 @@ template <int D>
 DEVICE void plain_weights_make(float (&score)[ROWS_I][KEYS_J], float (&largest)[ROWS_I], float (&sum)[ROWS_I],
                                float (&result)[ROWS_I][D / 8])
 {
-#pragma unroll
-    for (int i = 0; i < ROWS_I; i++) {
+    UNROLLED(i, ROWS_I) {
         float after = largest[i], added = 0.0f;
-#pragma unroll
-        for (int j = 0; j < KEYS_J; j++)
+        UNROLLED(j, KEYS_J)
             after = fmaxf(after, score[i][j]);
         after = cuda_lanes_max<8>(after);
         const float zero = after == -INFINITY ? 0.0f : after; /* a row may have seen no key of its document so far */
         const float shrink = expf(largest[i] - zero);
-#pragma unroll
-        for (int j = 0; j < KEYS_J; j++) {
+        UNROLLED(j, KEYS_J) {
             score[i][j] = expf(score[i][j] - zero);
             added += score[i][j];
         }
         largest[i] = after;
         sum[i] = fmaf(sum[i], shrink, added);
-#pragma unroll
-        for (int n = 0; n < D / 8; n++)
+        UNROLLED(n, D / 8)
             result[i][n] *= shrink;
     }
 }
@@ -68,10 +62,8 @@ DEVICE void plain_weights_drop(const struct cuda_attention &attention, const str
     const int x = plain_x(), y = plain_y();
     const int64_t group = attention_mask_group(attention, query + y + x / 2 * 4, key) + x % 2 * 2;
     const uint32_t bits = cuda_mask_kept(mask, group) | cuda_mask_kept(mask, group + 1) << 8;
-#pragma unroll
-    for (int i = 0; i < ROWS_I; i++) {
-#pragma unroll
-        for (int j = 0; j < KEYS_J; j++) {
+    UNROLLED(i, ROWS_I) {
+        UNROLLED(j, KEYS_J) {
             const uint32_t kept = __shfl_sync(ALL_LANES, bits, y * 8 + i * 2 + j / 2) >> (j % 2 * 8 + x);
             weight[i][j] = (kept & 1u) != 0 ? weight[i][j] : 0.0f;
         }
@@ -91,8 +83,7 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_forward_plain(const s
     const int end = min(place.position + attention.time, first + QUERIES), row = first + warp_row + plain_y();
     float result[ROWS_I][D / 8], largest[ROWS_I], sum[ROWS_I];
     plain_clear(result);
-#pragma unroll
-    for (int i = 0; i < ROWS_I; i++) {
+    UNROLLED(i, ROWS_I) {
         largest[i] = -INFINITY;
         sum[i] = 0.0f;
     }
@@ -119,8 +110,7 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_forward_plain(const s
     const float scale = attention.threshold != 0 ? attention.kept_scale : 1.0f;
     const int64_t statistics = ((int64_t)place.sample * attention.heads + place.head) * attention.time;
     float factor[ROWS_I];
-#pragma unroll
-    for (int i = 0; i < ROWS_I; i++) {
+    UNROLLED(i, ROWS_I) {
         const float total = cuda_lanes_sum<8>(sum[i]);
         const int at = place.query + warp_row + plain_y() + 4 * i;
         factor[i] = scale / total;
@@ -133,19 +123,10 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_forward_plain(const s
 
 /* ---- host side ---- */
 
-static struct attention_instance plain_forward_of(int32_t head_size)
-{
-    if (head_size <= 32)
-        return {attention_forward_plain<32>, plain_forward_bytes<32>};
-    if (head_size <= 64)
-        return {attention_forward_plain<64>, plain_forward_bytes<64>};
-    if (head_size <= 96)
-        return {attention_forward_plain<96>, plain_forward_bytes<96>};
-    return {attention_forward_plain<128>, plain_forward_bytes<128>};
-}
-
 extern "C" cudaError_t cuda_launch_attention_forward_plain(cudaStream_t stream, const struct cuda_attention *attention)
 {
-    return attention_launch(stream, plain_forward_of(attention->head_size), QUERIES, attention->heads, PLAIN_THREADS,
-                            attention);
+    const auto instance = attention_by_size(attention->head_size, [](auto size) {
+        return attention_instance{attention_forward_plain<size()>, plain_forward_bytes<size()>};
+    });
+    return attention_launch(stream, instance, QUERIES, attention->heads, PLAIN_THREADS, attention);
 }

@@ -136,8 +136,7 @@ template <typename T, int D> DEVICE void tile_fragment(uint32_t (&a)[4], const T
 template <typename T, int D, int HELD> DEVICE void tile_hold(uint32_t (&held)[HELD][4], const T *rows)
 {
     if constexpr (HELD > 1) {
-#pragma unroll
-        for (int k = 0; k < D / 16; k++)
+        UNROLLED(k, D / 16)
             tile_fragment<T, D>(held[k], rows, k);
     }
 }
@@ -157,10 +156,8 @@ DEVICE void tile_multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, ui
 
 template <int N> DEVICE void tile_clear(float (&d)[N][4])
 {
-#pragma unroll
-    for (int n = 0; n < N; n++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++)
+    UNROLLED(n, N) {
+        UNROLLED(e, 4)
             d[n][e] = 0.0f;
     }
 }
@@ -222,10 +219,8 @@ DEVICE void tile_store(T *rows, const float (&d)[D / 8][4], const float (&factor
 {
     constexpr int chunks = D / 8;
     const int lane = cuda_lane(), g = lane / 4, t = lane % 4;
-#pragma unroll
-    for (int n = 0; n < D / 8; n++) {
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
+    UNROLLED(n, D / 8) {
+        UNROLLED(r, 2) {
             const uint32_t pair = pack_pair<T>(d[n][2 * r] * factor[r], d[n][2 * r + 1] * factor[r]);
             void *at = rows + (g + 8 * r) * tile_stride<D> + n * 8 + 2 * t;
             memcpy(__builtin_assume_aligned(at, 4), &pair, sizeof pair);
@@ -260,10 +255,8 @@ DEVICE uint32_t tile_kept_by_query(const struct cuda_attention &attention, const
 {
     const int lane = cuda_lane(), g = lane / 4, t = lane % 4;
     uint32_t bits = 0;
-#pragma unroll
-    for (int m = 0; m < N / 4; m++) {
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
+    UNROLLED(m, N / 4) {
+        UNROLLED(r, 2) {
             const int64_t group = attention_mask_group(attention, query + g + 8 * r, key + (4 * m + t) * 8);
             bits |= cuda_mask_kept(mask, group) << 8 * (2 * m + r);
         }

@@ -101,8 +101,7 @@ DEVICE struct own_statistics own_statistics_of(const struct cuda_attention &atte
 {
     const int64_t start = ((int64_t)place.sample * attention.heads + place.head) * attention.time;
     struct own_statistics own;
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
+    UNROLLED(r, 2) {
         const int row = place.own + tile_warp_row() + cuda_lane() / 4 + 8 * r;
         own.lse[r] = row < attention.time ? attention.lse[start + row] * LOG2_E : 0.0f;
         own.delta[r] = row < attention.time ? attention.delta[start + row] : 0.0f;
@@ -116,10 +115,8 @@ template <bool KEYS>
 DEVICE void scores_hide(const struct cuda_attention &attention, float (&score)[OTHER_TILES][4], int sample, int own,
                         int other)
 {
-#pragma unroll
-    for (int n = 0; n < OTHER_TILES; n++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
+    UNROLLED(n, OTHER_TILES) {
+        UNROLLED(e, 4) {
             const int column = n * 8 + 2 * (cuda_lane() % 4) + e % 2, row = own + e / 2 * 8;
             const int query = KEYS ? other + column : row, key = KEYS ? row : other + column;
             if (key > query || attention_hides(attention, sample, query, key))
@@ -131,11 +128,9 @@ DEVICE void scores_hide(const struct cuda_attention &attention, float (&score)[O
 /* Sets what dropout drops to zero, and multiplies the rest by `scale`.  The whole warp takes part. */
 template <bool KEYS> DEVICE void weights_drop(float (&weight)[OTHER_TILES][4], uint32_t bits, float scale)
 {
-#pragma unroll
-    for (int n = 0; n < OTHER_TILES; n++) {
+    UNROLLED(n, OTHER_TILES) {
         const uint32_t kept = KEYS ? tile_kept_key(bits, n) : tile_kept_query(tile_kept_of(bits, n), 0);
-#pragma unroll
-        for (int e = 0; e < 4; e++)
+        UNROLLED(e, 4)
             weight[n][e] = (kept >> e & 1u) != 0 ? weight[n][e] * scale : 0.0f;
     }
 }
@@ -149,10 +144,8 @@ DEVICE void slopes_make(const struct cuda_attention &attention, float (&score)[O
     const float scale = attention.scale * LOG2_E;
     if (attention.threshold != 0)
         weights_drop<KEYS>(slope, bits, attention.kept_scale);
-#pragma unroll
-    for (int n = 0; n < OTHER_TILES; n++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
+    UNROLLED(n, OTHER_TILES) {
+        UNROLLED(e, 4) {
             const int column = n * 8 + 2 * (cuda_lane() % 4) + e % 2;
             const float row_lse = KEYS ? others.lse[column] * LOG2_E : rows.lse[e / 2];
             const float row_delta = KEYS ? others.delta[column] : rows.delta[e / 2];
@@ -171,10 +164,8 @@ template <typename T> DEVICE void slopes_share(const float (&slope)[OTHER_TILES]
 {
     const int g = cuda_lane() / 4, t = cuda_lane() % 4;
     T *to = slopes + (tile_warp_row() + g) * SLOPES_STRIDE + 2 * t;
-#pragma unroll
-    for (int n = 0; n < OTHER_TILES; n++) {
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
+    UNROLLED(n, OTHER_TILES) {
+        UNROLLED(r, 2) {
             const uint32_t pair = pack_pair<T>(slope[n][2 * r], slope[n][2 * r + 1]);
             void *at = to + 8 * r * SLOPES_STRIDE + n * 8;
             memcpy(__builtin_assume_aligned(at, 4), &pair, sizeof pair);
@@ -193,8 +184,7 @@ template <typename T, int D> DEVICE void queries_add(float (&sum)[D / 32][4], co
         uint32_t low[4], high[4];
         ldmatrix_x4_trans(low, ds + key * SLOPES_STRIDE);
         ldmatrix_x4_trans(high, ds + (key + 16) * SLOPES_STRIDE);
-#pragma unroll
-        for (int n = 0; n < D / 32; n++) {
+        UNROLLED(n, D / 32) {
             uint32_t b[4];
             ldmatrix_x4_trans(b, k + key * tile_stride<D> + n * 8);
             tile_multiply<T, true>(sum[n], low, b[0], b[1]);
@@ -225,8 +215,7 @@ DEVICE void query_sums_load(const struct cuda_attention &attention, const struct
         return;
     }
     const float *from = query_sums_of<D>(attention, place, head, query);
-#pragma unroll
-    for (int n = 0; n < D / 32; n++)
+    UNROLLED(n, D / 32)
         load_values<float>(sum[n], from + n * 4 * pass_threads<AT_ONCE>);
 }
 
@@ -235,8 +224,7 @@ DEVICE void query_sums_store(const struct cuda_attention &attention, const struc
                              int query, const float (&sum)[D / 32][4])
 {
     float *to = query_sums_of<D>(attention, place, head, query);
-#pragma unroll
-    for (int n = 0; n < D / 32; n++)
+    UNROLLED(n, D / 32)
         store_values<float>(to + n * 4 * pass_threads<AT_ONCE>, sum[n]);
 }
 
@@ -248,10 +236,8 @@ DEVICE void queries_store(const struct cuda_attention &attention, int sample, in
     const int row = query + cuda_warp() % 2 * 16 + cuda_lane() / 4, size = attention.head_size;
     const int first = cuda_warp() / 2 * (D / 4) + 2 * (cuda_lane() % 4);
     T *to = tile_rows<T>(attention.dq, sample, head, size) + row * attention.dq.row + first;
-#pragma unroll
-    for (int n = 0; n < D / 32; n++) {
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
+    UNROLLED(n, D / 32) {
+        UNROLLED(r, 2) {
             void *at = to + 8 * r * attention.dq.row + n * 8;
             const T pair[2] = {rounded<T>(sum[n][2 * r] * attention.scale),
                                rounded<T>(sum[n][2 * r + 1] * attention.scale)};
@@ -400,10 +386,7 @@ __global__ void __launch_bounds__(pass_threads<PASS>, blocks_min<PASS>)
 
 template <typename T, int PASS, bool WIDE> static attention_kernel backward_kernel_of(int32_t head_size)
 {
-    return head_size <= 32   ? attention_backward_tiles<T, 32, PASS, WIDE>
-           : head_size <= 64 ? attention_backward_tiles<T, 64, PASS, WIDE>
-           : head_size <= 96 ? attention_backward_tiles<T, 96, PASS, WIDE>
-                             : attention_backward_tiles<T, 128, PASS, WIDE>;
+    return attention_by_size(head_size, [](auto size) { return attention_backward_tiles<T, size(), PASS, WIDE>; });
 }
 
 template <int PASS> static attention_kernel backward_kernel_by(enum dtype dtype, bool wide, int32_t head_size)
@@ -419,11 +402,8 @@ template <int PASS> static attention_kernel backward_kernel_by(enum dtype dtype,
 
 template <int PASS> static size_t backward_shared_bytes(int32_t head_size, int32_t stages)
 {
-    const size_t count = (size_t)stages;
-    return head_size <= 32   ? own_bytes<32, PASS> + count * stage_bytes<32>
-           : head_size <= 64 ? own_bytes<64, PASS> + count * stage_bytes<64>
-           : head_size <= 96 ? own_bytes<96, PASS> + count * stage_bytes<96>
-                             : own_bytes<128, PASS> + count * stage_bytes<128>;
+    return attention_by_size(head_size,
+                             [&](auto size) { return own_bytes<size(), PASS> + (size_t)stages * stage_bytes<size()>; });
 }
 
 extern "C" size_t cuda_attention_backward_shared_bytes(int32_t head_size, int32_t stages, bool at_once)

@@ -34,10 +34,8 @@ DEVICE void scores_mask(const struct cuda_attention &attention, float (&score)[K
                         int row, int key)
 {
     const int t = cuda_lane() % 4;
-#pragma unroll
-    for (int n = 0; n < KEY_TILES; n++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
+    UNROLLED(n, KEY_TILES) {
+        UNROLLED(e, 4) {
             const int column = key + n * 8 + 2 * t + e % 2;
             if (column > row + e / 2 * 8 || attention_hides(attention, sample, query + e / 2 * 8, column))
                 score[n][e] = -INFINITY;
@@ -52,18 +50,15 @@ template <int D>
 DEVICE void weights_make(float (&score)[KEY_TILES][4], float (&largest)[2], float (&sum)[2], float (&result)[D / 8][4],
                          float scale)
 {
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
+    UNROLLED(r, 2) {
         float after = largest[r];
-#pragma unroll
-        for (int n = 0; n < KEY_TILES; n++)
+        UNROLLED(n, KEY_TILES)
             after = fmaxf(after, fmaxf(score[n][2 * r], score[n][2 * r + 1]));
         after = cuda_lanes_max<4>(after);
         const float base = after == -INFINITY ? 0.0f : after;
         const float shrink = fast_exp2((largest[r] - base) * scale), zero = base * scale;
         float added = 0.0f;
-#pragma unroll
-        for (int n = 0; n < KEY_TILES; n++) {
+        UNROLLED(n, KEY_TILES) {
 #pragma unroll
             for (int e = 2 * r; e < 2 * r + 2; e++) {
                 score[n][e] = fast_exp2(fmaf(score[n][e], scale, -zero));
@@ -72,8 +67,7 @@ DEVICE void weights_make(float (&score)[KEY_TILES][4], float (&largest)[2], floa
         }
         largest[r] = after;
         sum[r] = fmaf(sum[r], shrink, added);
-#pragma unroll
-        for (int n = 0; n < D / 8; n++) {
+        UNROLLED(n, D / 8) {
             result[n][2 * r] *= shrink;
             result[n][2 * r + 1] *= shrink;
         }
@@ -82,14 +76,11 @@ DEVICE void weights_make(float (&score)[KEY_TILES][4], float (&largest)[2], floa
 
 DEVICE void weights_drop(float (&weight)[KEY_TILES][4], uint32_t bits)
 {
-#pragma unroll
-    for (int t = 0; t < 4; t++) {
+    UNROLLED(t, 4) {
         const uint32_t known = tile_kept_of(bits, t);
-#pragma unroll
-        for (int m = 0; m < KEY_TILES / 4; m++) {
+        UNROLLED(m, KEY_TILES / 4) {
             const uint32_t kept = tile_kept_query(known, m);
-#pragma unroll
-            for (int e = 0; e < 4; e++)
+            UNROLLED(e, 4)
                 weight[4 * m + t][e] = (kept >> e & 1u) != 0 ? weight[4 * m + t][e] : 0.0f;
         }
     }
@@ -101,8 +92,7 @@ DEVICE void lse_write(const struct cuda_attention &attention, const struct forwa
 {
     const int lane = cuda_lane(), row = place.query + tile_warp_row() + lane / 4;
     float *lse = attention.lse + ((int64_t)place.sample * attention.heads + place.head) * attention.time;
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
+    UNROLLED(r, 2) {
         if (lane % 4 == 0 && row + 8 * r < attention.time)
             lse[row + 8 * r] = fmaf(largest[r], attention.scale, logf(sum[r]));
     }
@@ -185,13 +175,7 @@ template <typename T, int D, bool WIDE> static struct attention_instance forward
 
 template <typename T, bool WIDE> static struct attention_instance forward_instance_of(int32_t head_size, int32_t warps)
 {
-    if (head_size <= 32)
-        return forward_instance_with<T, 32, WIDE>(warps);
-    if (head_size <= 64)
-        return forward_instance_with<T, 64, WIDE>(warps);
-    if (head_size <= 96)
-        return forward_instance_with<T, 96, WIDE>(warps);
-    return forward_instance_with<T, 128, WIDE>(warps);
+    return attention_by_size(head_size, [&](auto size) { return forward_instance_with<T, size(), WIDE>(warps); });
 }
 
 static struct attention_instance forward_instance_by(enum dtype dtype, bool wide, int32_t head_size, int32_t warps)

@@ -8,22 +8,6 @@
  */
 #include "backends/cuda/cuda_reduce.h"
 
-struct cross_entropy_args {
-    const int32_t *targets;
-    const union scalar_word *scalars;
-    struct cuda_floats logits;
-    float *losses;
-    int32_t width, vocab;
-    bool gradient;
-    bool aligned; /* every group of every row is aligned */
-};
-
-struct loss_sum_args {
-    const float *losses;
-    union scalar_word *scalars;
-    int64_t count;
-};
-
 #define THREADS_MAX 512
 #define LOSS_THREADS 1024
 #define LOG2_E 1.44269504088896f
@@ -39,38 +23,28 @@ struct softmax {
 DEVICE void softmax_add(struct softmax *total, const float (&z)[CUDA_GROUP])
 {
     float largest = total->largest;
-#pragma unroll
-    for (int k = 0; k < CUDA_GROUP; k++)
+    UNROLLED(k, CUDA_GROUP)
         largest = fmaxf(largest, z[k]);
     const float zero = largest * LOG2_E;
     float sum = 0.0f;
-#pragma unroll
-    for (int k = 0; k < CUDA_GROUP; k++)
+    UNROLLED(k, CUDA_GROUP)
         sum += fast_exp2(fmaf(z[k], LOG2_E, -zero));
     total->sum = fmaf(total->sum, fast_exp2(total->zero - zero), sum);
     total->largest = largest;
     total->zero = zero;
 }
 
-/* Returns row n of the logits. */
-DEVICE struct cuda_floats row_of(const struct cross_entropy_args &args, int64_t n)
-{
-    const int64_t size = args.logits.dtype == DTYPE_F32 ? 4 : 2;
-    struct cuda_floats row = {(char *)args.logits.memory + n * args.width * size, args.logits.dtype};
-    return row;
-}
-
 /* Returns the result for the whole row, in every thread. */
-DEVICE struct softmax row_softmax(const struct cross_entropy_args &args, const struct cuda_floats &row, float *shared)
+DEVICE struct softmax row_softmax(const struct cuda_args &args, const struct cuda_floats &row, float *shared)
 {
     struct softmax own = {LEAST, LEAST * LOG2_E, 0.0f};
-    for (int c = CUDA_GROUP * (int)threadIdx.x; c < args.vocab; c += CUDA_GROUP * (int)blockDim.x) {
+    const int vocab = args.attrs.vocab;
+    for (int c = CUDA_GROUP * (int)threadIdx.x; c < vocab; c += CUDA_GROUP * (int)blockDim.x) {
         float z[CUDA_GROUP];
-        cuda_read(row, cuda_span_make(c, args.width, args.aligned), z);
-        if (c + CUDA_GROUP > args.vocab) {
-#pragma unroll
-            for (int k = 0; k < CUDA_GROUP; k++)
-                z[k] = c + k < args.vocab ? z[k] : -INFINITY;
+        cuda_read(row, cuda_span_make(c, args.columns, args.walk.aligned), z);
+        if (c + CUDA_GROUP > vocab) {
+            UNROLLED(k, CUDA_GROUP)
+                z[k] = c + k < vocab ? z[k] : -INFINITY;
         }
         softmax_add(&own, z);
     }
@@ -82,44 +56,46 @@ DEVICE struct softmax row_softmax(const struct cross_entropy_args &args, const s
 }
 
 /* The row becomes (softmax - onehot) scale; zeros when scale is 0, and beyond the vocabulary. */
-DEVICE void row_gradient(const struct cross_entropy_args &args, const struct cuda_floats &row,
-                         const struct softmax &total, int target, float scale)
+DEVICE void row_gradient(const struct cuda_args &args, const struct cuda_floats &row, const struct softmax &total,
+                         int target, float scale)
 {
+    const int width = (int)args.columns, vocab = args.attrs.vocab;
     const float share = scale / total.sum;
-    for (int c = CUDA_GROUP * (int)threadIdx.x; c < args.width; c += CUDA_GROUP * (int)blockDim.x) {
-        const struct cuda_span span = cuda_span_make(c, args.width, args.aligned);
+    for (int c = CUDA_GROUP * (int)threadIdx.x; c < width; c += CUDA_GROUP * (int)blockDim.x) {
+        const struct cuda_span span = cuda_span_make(c, width, args.walk.aligned);
         float z[CUDA_GROUP];
         cuda_read(row, span, z);
-#pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++)
+        UNROLLED(k, CUDA_GROUP)
             z[k] = share * fast_exp2(fmaf(z[k], LOG2_E, -total.zero));
-        if ((target >= c && target < c + CUDA_GROUP) || c + CUDA_GROUP > args.vocab) {
-#pragma unroll
-            for (int k = 0; k < CUDA_GROUP; k++)
-                z[k] = c + k >= args.vocab ? 0.0f : c + k == target ? z[k] - scale : z[k];
+        if ((target >= c && target < c + CUDA_GROUP) || c + CUDA_GROUP > vocab) {
+            UNROLLED(k, CUDA_GROUP)
+                z[k] = c + k >= vocab ? 0.0f : c + k == target ? z[k] - scale : z[k];
         }
         cuda_write(row, span, z);
     }
 }
 
-DEVICE void row_clear(const struct cross_entropy_args &args, const struct cuda_floats &row)
+DEVICE void row_clear(const struct cuda_args &args, const struct cuda_floats &row)
 {
+    const int width = (int)args.columns;
     const float zero[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
-    for (int c = CUDA_GROUP * (int)threadIdx.x; c < args.width; c += CUDA_GROUP * (int)blockDim.x)
-        cuda_write(row, cuda_span_make(c, args.width, args.aligned), zero);
+    for (int c = CUDA_GROUP * (int)threadIdx.x; c < width; c += CUDA_GROUP * (int)blockDim.x)
+        cuda_write(row, cuda_span_make(c, width, args.walk.aligned), zero);
 }
 
-template <int DTYPE> static __global__ void __launch_bounds__(THREADS_MAX) cross_entropy(struct cross_entropy_args args)
+template <int DTYPE> static __global__ void __launch_bounds__(THREADS_MAX) cross_entropy(const struct cuda_args args)
 {
     SHARED(float, shared, CUDA_REDUCE_WORDS);
-    cuda_dtype_fix<DTYPE>(&args.logits);
     const int64_t n = blockIdx.x;
-    const int target = args.targets[n];
-    const struct cuda_floats row = row_of(args, n);
+    const int target = CUDA_POINTER(const int32_t, CROSS_ENTROPY_TARGETS)[n];
+    float *loss = CUDA_POINTER(float, CROSS_ENTROPY_LOSSES) + n;
+    struct cuda_floats row = args.operand[CROSS_ENTROPY_LOGITS];
+    cuda_dtype_fix<DTYPE>(&row);
+    row.memory = (char *)row.memory + n * args.columns * (row.dtype == DTYPE_F32 ? 4 : 2);
     if (target < 0) {
         if (threadIdx.x == 0)
-            args.losses[n] = 0.0f;
-        if (args.gradient)
+            *loss = 0.0f;
+        if (args.attrs.gradient)
             row_clear(args, row);
         return;
     }
@@ -127,30 +103,26 @@ template <int DTYPE> static __global__ void __launch_bounds__(THREADS_MAX) cross
     const float correct = threadIdx.x == 0 ? cuda_read_one(row, target) : 0.0f;
     const struct softmax total = row_softmax(args, row, shared);
     if (threadIdx.x == 0)
-        args.losses[n] = logf(total.sum) + (total.largest - correct);
-    if (args.gradient)
-        row_gradient(args, row, total, target, args.scalars[SCALAR_LOSS_GRADIENT].f);
+        *loss = logf(total.sum) + (total.largest - correct);
+    if (args.attrs.gradient)
+        row_gradient(args, row, total, target,
+                     CUDA_POINTER(const union scalar_word, CROSS_ENTROPY_SCALARS)[SCALAR_LOSS_GRADIENT].f);
 }
 
-static __global__ void __launch_bounds__(LOSS_THREADS) loss_sum(struct loss_sum_args args)
+static __global__ void __launch_bounds__(LOSS_THREADS) loss_sum(const struct cuda_args args)
 {
     SHARED(float, shared, CUDA_REDUCE_WORDS);
     float sum = 0.0f;
 #pragma unroll 4
-    for (int64_t n = threadIdx.x; n < args.count; n += LOSS_THREADS)
-        sum += args.losses[n];
+    for (int64_t n = threadIdx.x; n < args.walk.elements; n += LOSS_THREADS)
+        sum += CUDA_POINTER(const float, LOSS_SUM_LOSSES)[n];
     sum = cuda_block_sum(sum, shared);
     if (threadIdx.x == 0)
-        args.scalars[SCALAR_LOSS_SUM].f += sum;
+        CUDA_POINTER(union scalar_word, LOSS_SUM_SCALARS)[SCALAR_LOSS_SUM].f += sum;
 }
 
-CUDA_LAUNCHER_OF(cross_entropy,
-                 cuda_by_dtype(cuda_dtype_common(args, CROSS_ENTROPY_LOGITS),
-                               [](auto dtype) { return cross_entropy<dtype()>; }),
-                 cross_entropy_args, dim3((unsigned)args->rows), dim3((unsigned)args->threads),
-                 CUDA_POINTER(const int32_t, CROSS_ENTROPY_TARGETS),
-                 CUDA_POINTER(union scalar_word, CROSS_ENTROPY_SCALARS), args->operand[CROSS_ENTROPY_LOGITS],
-                 CUDA_POINTER(float, CROSS_ENTROPY_LOSSES), (int32_t)args->columns, args->attrs.vocab,
-                 args->attrs.gradient, args->walk.aligned)
-CUDA_LAUNCHER(loss_sum, loss_sum_args, dim3(1), dim3(LOSS_THREADS), CUDA_POINTER(const float, LOSS_SUM_LOSSES),
-              CUDA_POINTER(union scalar_word, LOSS_SUM_SCALARS), args->walk.elements)
+CUDA_LAUNCHER(cross_entropy,
+              cuda_by_dtype(cuda_dtype_common(args, CROSS_ENTROPY_LOGITS),
+                            [](auto dtype) { return cross_entropy<dtype()>; }),
+              dim3((unsigned)args.rows), dim3((unsigned)args.threads))
+CUDA_LAUNCHER(loss_sum, loss_sum, dim3(1), dim3(LOSS_THREADS))

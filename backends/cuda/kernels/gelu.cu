@@ -8,19 +8,6 @@
  */
 #include "backends/cuda/cuda_floats.h"
 
-struct gelu_args {
-    struct cuda_floats dy, x; /* dy: backward only */
-    struct cuda_floats out;   /* y, or dx; may be dy or x */
-    struct cuda_walk walk;
-};
-
-struct swiglu_args {
-    struct cuda_floats dy, x; /* dy: backward only */
-    struct cuda_floats out;   /* y [rows, columns], or dx [rows, 2 columns] */
-    int64_t rows, columns;
-    struct cuda_walk walk; /* aligned: every group of every row is */
-};
-
 #define LOG2_E 1.44269504088896f
 #define SQRT_2_OVER_PI 0.797884560802865f
 #define INVERSE_SQRT_2PI 0.398942280401433f
@@ -77,37 +64,32 @@ template <enum gelu_kind KIND> DEVICE float gelu_slope(float x)
 }
 
 template <enum gelu_kind KIND, int DTYPE>
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gelu_forward(struct gelu_args args)
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gelu_forward(const struct cuda_args args)
 {
-    cuda_dtype_fix<DTYPE>(&args.x, &args.out);
-    const int64_t end = args.walk.elements;
-    for (int64_t first = cuda_walk_first(); first < end; first += cuda_walk_stride()) {
-        const struct cuda_span span = cuda_span_make(first, end, args.walk.aligned);
+    struct cuda_floats from = args.operand[GELU_FORWARD_X], to = args.operand[GELU_FORWARD_Y];
+    cuda_dtype_fix<DTYPE>(&from, &to);
+    cuda_walk_each(args.walk, [&](const struct cuda_span &span) {
         float x[CUDA_GROUP];
-        cuda_read(args.x, span, x);
-#pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++)
+        cuda_read(from, span, x);
+        UNROLLED(k, CUDA_GROUP)
             x[k] = gelu<KIND>(x[k]);
-        cuda_write(args.out, span, x);
-    }
+        cuda_write(to, span, x);
+    });
 }
 
 template <enum gelu_kind KIND, int DTYPE>
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gelu_backward(struct gelu_args args)
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gelu_backward(const struct cuda_args args)
 {
-    cuda_dtype_fix<DTYPE>(&args.dy, &args.x, &args.out);
-    const int64_t end = args.walk.elements;
-    for (int64_t first = cuda_walk_first(); first < end; first += cuda_walk_stride()) {
-        const struct cuda_span span = cuda_span_make(first, end, args.walk.aligned);
-        const struct cuda_group from_dy = cuda_fetch(args.dy, span), from_x = cuda_fetch(args.x, span);
+    struct cuda_floats of_dy = args.operand[GELU_BACKWARD_DY], of_x = args.operand[GELU_BACKWARD_X];
+    struct cuda_floats to = args.operand[GELU_BACKWARD_DX];
+    cuda_dtype_fix<DTYPE>(&of_dy, &of_x, &to);
+    cuda_walk_each(args.walk, [&](const struct cuda_span &span) {
         float dy[CUDA_GROUP], x[CUDA_GROUP];
-        cuda_unpack(from_dy, args.dy.dtype, dy);
-        cuda_unpack(from_x, args.x.dtype, x);
-#pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++)
+        cuda_read(of_dy, span, dy, of_x, span, x);
+        UNROLLED(k, CUDA_GROUP)
             dy[k] *= gelu_slope<KIND>(x[k]);
-        cuda_write(args.out, span, dy);
-    }
+        cuda_write(to, span, dy);
+    });
 }
 
 /* e^-a, capped where it would overflow; NaN stays. */
@@ -116,78 +98,56 @@ DEVICE float logistic_exponential(float a)
     return expf(-a > EXPONENT_MAX ? EXPONENT_MAX : -a);
 }
 
-/* Eight columns of row n: where they are in a matrix of `columns` columns, and in one of [a | b]. */
-struct swiglu_place {
-    struct cuda_span y, a, b;
-};
-
-DEVICE struct swiglu_place swiglu_place_of(const struct swiglu_args &args, int64_t group)
+/* Calls body(y, a, b) with the spans of this thread's groups of columns in a matrix of `columns` columns, and in one of
+ * [a | b]. */
+template <typename Body> DEVICE void swiglu_each(const struct cuda_args &args, Body body)
 {
-    const int64_t groups = (args.columns + CUDA_GROUP - 1) / CUDA_GROUP;
-    const int64_t n = group / groups, c = group % groups * CUDA_GROUP, row = n * args.columns;
-    struct swiglu_place place;
-    place.y = cuda_span_make(row + c, row + args.columns, args.walk.aligned);
-    place.a = cuda_span_make(2 * row + c, 2 * row + args.columns, args.walk.aligned);
-    place.b = cuda_span_make(2 * row + args.columns + c, 2 * (row + args.columns), args.walk.aligned);
-    return place;
-}
-
-DEVICE int64_t swiglu_groups(const struct swiglu_args &args)
-{
-    return args.rows * ((args.columns + CUDA_GROUP - 1) / CUDA_GROUP);
-}
-
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS) swiglu_forward(struct swiglu_args args)
-{
-    const int64_t end = swiglu_groups(args), stride = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t group = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; group < end; group += stride) {
-        const struct swiglu_place place = swiglu_place_of(args, group);
-        const struct cuda_group from_a = cuda_fetch(args.x, place.a), from_b = cuda_fetch(args.x, place.b);
-        float a[CUDA_GROUP], b[CUDA_GROUP];
-        cuda_unpack(from_a, args.x.dtype, a);
-        cuda_unpack(from_b, args.x.dtype, b);
-#pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++)
-            a[k] = a[k] / (1.0f + logistic_exponential(a[k])) * b[k];
-        cuda_write(args.out, place.y, a);
+    const int64_t columns = args.columns, groups = (columns + CUDA_GROUP - 1) / CUDA_GROUP;
+    const int64_t stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < args.rows * groups; at += stride) {
+        const int64_t c = at % groups * CUDA_GROUP, row = at / groups * columns;
+        body(cuda_span_make(row + c, row + columns, args.walk.aligned),
+             cuda_span_make(2 * row + c, 2 * row + columns, args.walk.aligned),
+             cuda_span_make(2 * row + columns + c, 2 * (row + columns), args.walk.aligned));
     }
 }
 
-/* 1 - s(a) is computed as e^-a s(a), which does not cancel. */
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS) swiglu_backward(struct swiglu_args args)
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) swiglu_forward(const struct cuda_args args)
 {
-    const int64_t end = swiglu_groups(args), stride = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t group = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; group < end; group += stride) {
-        const struct swiglu_place place = swiglu_place_of(args, group);
-        const struct cuda_group from_dy = cuda_fetch(args.dy, place.y), from_a = cuda_fetch(args.x, place.a),
-                                from_b = cuda_fetch(args.x, place.b);
+    const struct cuda_floats x = args.operand[SWIGLU_FORWARD_X];
+    swiglu_each(args, [&](const struct cuda_span &of_y, const struct cuda_span &of_a, const struct cuda_span &of_b) {
+        float a[CUDA_GROUP], b[CUDA_GROUP];
+        cuda_read(x, of_a, a, x, of_b, b);
+        UNROLLED(k, CUDA_GROUP)
+            a[k] = a[k] / (1.0f + logistic_exponential(a[k])) * b[k];
+        cuda_write(args.operand[SWIGLU_FORWARD_Y], of_y, a);
+    });
+}
+
+/* 1 - s(a) is computed as e^-a s(a), which does not cancel. */
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) swiglu_backward(const struct cuda_args args)
+{
+    const struct cuda_floats x = args.operand[SWIGLU_BACKWARD_X], dx = args.operand[SWIGLU_BACKWARD_DX];
+    swiglu_each(args, [&](const struct cuda_span &of_y, const struct cuda_span &of_a, const struct cuda_span &of_b) {
         float dy[CUDA_GROUP], a[CUDA_GROUP], b[CUDA_GROUP];
-        cuda_unpack(from_dy, args.dy.dtype, dy);
-        cuda_unpack(from_a, args.x.dtype, a);
-        cuda_unpack(from_b, args.x.dtype, b);
-#pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++) {
+        cuda_read(args.operand[SWIGLU_BACKWARD_DY], of_y, dy, x, of_a, a, x, of_b, b);
+        UNROLLED(k, CUDA_GROUP) {
             const float e = logistic_exponential(a[k]), s = 1.0f / (1.0f + e);
             const float da = dy[k] * b[k] * s * (1.0f + a[k] * (e * s));
             b[k] = dy[k] * (a[k] * s);
             a[k] = da;
         }
-        cuda_write(args.out, place.a, a);
-        cuda_write(args.out, place.b, b);
-    }
+        cuda_write(dx, of_a, a);
+        cuda_write(dx, of_b, b);
+    });
 }
 
 /* The instance for the activation and, where all operands have the same 16-bit dtype, for it. */
-#define GELU_INSTANCE(kernel, ...)                                                                     \
-    cuda_by_dtype(cuda_dtype_common(args, __VA_ARGS__), [args](auto dtype) {                           \
-        return args->attrs.gelu == GELU_TANH ? kernel<GELU_TANH, dtype()> : kernel<GELU_ERF, dtype()>; \
+#define GELU_INSTANCE(kernel, ...)                                                                    \
+    cuda_by_dtype(cuda_dtype_common(args, __VA_ARGS__), [&](auto dtype) {                             \
+        return args.attrs.gelu == GELU_TANH ? kernel<GELU_TANH, dtype()> : kernel<GELU_ERF, dtype()>; \
     })
-CUDA_WALK_LAUNCHER_OF(gelu_forward, GELU_INSTANCE(gelu_forward, GELU_FORWARD_X, GELU_FORWARD_Y), gelu_args,
-                      {NULL, DTYPE_F32}, args->operand[GELU_FORWARD_X], args->operand[GELU_FORWARD_Y])
-CUDA_WALK_LAUNCHER_OF(gelu_backward, GELU_INSTANCE(gelu_backward, GELU_BACKWARD_DY, GELU_BACKWARD_X, GELU_BACKWARD_DX),
-                      gelu_args, args->operand[GELU_BACKWARD_DY], args->operand[GELU_BACKWARD_X],
-                      args->operand[GELU_BACKWARD_DX])
-CUDA_WALK_LAUNCHER(swiglu_forward, swiglu_args, {NULL, DTYPE_F32}, args->operand[SWIGLU_FORWARD_X],
-                   args->operand[SWIGLU_FORWARD_Y], args->rows, args->columns)
-CUDA_WALK_LAUNCHER(swiglu_backward, swiglu_args, args->operand[SWIGLU_BACKWARD_DY], args->operand[SWIGLU_BACKWARD_X],
-                   args->operand[SWIGLU_BACKWARD_DX], args->rows, args->columns)
+CUDA_WALK_LAUNCHER(gelu_forward, GELU_INSTANCE(gelu_forward, GELU_FORWARD_X, GELU_FORWARD_Y))
+CUDA_WALK_LAUNCHER(gelu_backward, GELU_INSTANCE(gelu_backward, GELU_BACKWARD_DY, GELU_BACKWARD_X, GELU_BACKWARD_DX))
+CUDA_WALK_LAUNCHER(swiglu_forward, swiglu_forward)
+CUDA_WALK_LAUNCHER(swiglu_backward, swiglu_backward)

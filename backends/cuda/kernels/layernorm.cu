@@ -11,26 +11,10 @@
  */
 #include "backends/cuda/cuda_reduce.h"
 
-struct layernorm_forward_args {
-    struct cuda_floats x, gain, bias, y; /* the gain and the bias may be absent */
-    float *mean, *rstd;                  /* mean: MEAN */
-    int64_t rows, channels;
-    float epsilon;
-    bool aligned; /* every group of every row is aligned, in every operand */
-};
-
-/* The arguments of dx and of the first stage of dgain and dbias; the second stage is cuda_launch_parts_sum(). */
-struct layernorm_backward_args {
-    struct cuda_floats dy, x, gain, dx;
-    const float *mean, *rstd;
-    float *strips; /* [parts][strips_per_part]: dgain's and, if there is a mean, dbias's */
-    int64_t rows, channels, parts, strip_floats;
-    int32_t strips_per_part;
-    bool is_shared;  /* each warp sums its own strips in shared memory, as always for kept rows; else the block's one
-                        warp sums in `strips` */
-    bool accumulate; /* into dx */
-    bool aligned;
-};
+/* Operands, of which the gain, the bias and the mean may be absent. */
+#define FORWARD(slot) args.operand[LAYERNORM_FORWARD_##slot]
+#define BACKWARD(slot) args.operand[LAYERNORM_BACKWARD_##slot]
+#define FLOATS(operand) ((float *)(operand).memory)
 
 /* Blocks of the backward on a multiprocessor, by registers; otherwise the compiler aims at more, and spills. */
 #define BLOCKS_MIN 2
@@ -40,9 +24,9 @@ struct layernorm_backward_args {
 #define KEPT_CHANNELS (KEPT * CUDA_TILE_COLUMNS)
 
 /* The tile loops below run `kept` times, unrolled, or as often as the row needs when nothing is kept. */
-template <int kept> DEVICE int64_t tiles_of(int64_t channels)
+template <int kept> DEVICE int tiles_of(int64_t channels)
 {
-    return kept > 0 ? kept : (channels + CUDA_TILE_COLUMNS - 1) / CUDA_TILE_COLUMNS;
+    return kept > 0 ? kept : (int)((channels + CUDA_TILE_COLUMNS - 1) / CUDA_TILE_COLUMNS);
 }
 
 /* Returns the lane's span of tile `tile` of row n; it is empty when the count is not positive. */
@@ -66,8 +50,7 @@ template <int kept> struct lane_row {
 template <int kept>
 DEVICE void row_keep(const struct cuda_floats &x, int64_t n, int64_t channels, bool aligned, struct lane_row<kept> *row)
 {
-#pragma unroll
-    for (int tile = 0; tile < kept; tile++) {
+    UNROLLED(tile, kept) {
         const struct cuda_span span = row_span(n, tile, channels, aligned);
         if (span.count > 0)
             row->group[tile] = cuda_fetch(x, span).low;
@@ -92,93 +75,68 @@ DEVICE void gain_read(const struct cuda_floats &gain, const struct cuda_span &sp
         cuda_read(gain, span, value);
         return;
     }
-#pragma unroll
-    for (int k = 0; k < CUDA_GROUP; k++)
+    UNROLLED(k, CUDA_GROUP)
         value[k] = 1.0f;
 }
 
 /* ---- forward ---- */
 
-template <int kept>
-DEVICE float row_mean(const struct layernorm_forward_args &args, const struct lane_row<kept> &row, int64_t n)
+/* Returns the mean of the row, or with SQUARES of the squared deviations from `mean`. */
+template <int kept, bool SQUARES>
+DEVICE float row_mean(const struct cuda_args &args, const struct lane_row<kept> &row, int64_t n, float mean)
 {
     float sum = 0.0f;
-#pragma unroll
-    for (int64_t tile = 0; tile < tiles_of<kept>(args.channels); tile++) {
-        const struct cuda_span span = row_span(n, tile, args.channels, args.aligned);
+    UNROLLED(tile, tiles_of<kept>(args.columns)) {
+        const struct cuda_span span = row_span(n, tile, args.columns, args.walk.aligned);
         if (span.count <= 0)
             continue;
         float x[CUDA_GROUP];
-        row_values(row, args.x, span, tile, x);
-#pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++)
-            sum += x[k]; /* zeros beyond the count */
-    }
-    return warp_sum(sum) / (float)args.channels;
-}
-
-template <int kept>
-DEVICE float row_variance(const struct layernorm_forward_args &args, const struct lane_row<kept> &row, int64_t n,
-                          float mean)
-{
-    float square = 0.0f;
-#pragma unroll
-    for (int64_t tile = 0; tile < tiles_of<kept>(args.channels); tile++) {
-        const struct cuda_span span = row_span(n, tile, args.channels, args.aligned);
-        if (span.count <= 0)
-            continue;
-        float x[CUDA_GROUP];
-        row_values(row, args.x, span, tile, x);
-        if (span.count < CUDA_GROUP) {
-#pragma unroll
-            for (int k = 0; k < CUDA_GROUP; k++)
+        row_values(row, FORWARD(X), span, tile, x); /* zeros beyond the count */
+        if (SQUARES && span.count < CUDA_GROUP) {
+            UNROLLED(k, CUDA_GROUP)
                 x[k] = k < span.count ? x[k] : mean;
         }
-#pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++)
-            square += (x[k] - mean) * (x[k] - mean);
+        UNROLLED(k, CUDA_GROUP)
+            sum += SQUARES ? (x[k] - mean) * (x[k] - mean) : x[k];
     }
-    return warp_sum(square) / (float)args.channels;
+    return warp_sum(sum) / (float)args.columns;
 }
 
 template <int kept>
-DEVICE void row_normalise(const struct layernorm_forward_args &args, const struct lane_row<kept> &row, int64_t n,
-                          float mean, float rstd)
+DEVICE void row_normalise(const struct cuda_args &args, const struct lane_row<kept> &row, int64_t n, float mean,
+                          float rstd)
 {
-#pragma unroll
-    for (int64_t tile = 0; tile < tiles_of<kept>(args.channels); tile++) {
-        const struct cuda_span span = row_span(n, tile, args.channels, args.aligned);
+    UNROLLED(tile, tiles_of<kept>(args.columns)) {
+        const struct cuda_span span = row_span(n, tile, args.columns, args.walk.aligned);
         if (span.count <= 0)
             continue;
-        const struct cuda_span of_vector = vector_span(tile, args.channels, args.aligned);
+        const struct cuda_span of_vector = vector_span(tile, args.columns, args.walk.aligned);
         float x[CUDA_GROUP], gain[CUDA_GROUP], bias[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
-        row_values(row, args.x, span, tile, x);
-        gain_read(args.gain, of_vector, gain);
-        if (args.bias.memory != NULL)
-            cuda_read(args.bias, of_vector, bias);
-#pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++)
+        row_values(row, FORWARD(X), span, tile, x);
+        gain_read(FORWARD(GAIN), of_vector, gain);
+        if (FORWARD(BIAS).memory != NULL)
+            cuda_read(FORWARD(BIAS), of_vector, bias);
+        UNROLLED(k, CUDA_GROUP)
             x[k] = (x[k] - mean) * rstd * gain[k] + bias[k];
-        cuda_write(args.y, span, x);
+        cuda_write(FORWARD(Y), span, x);
     }
 }
 
 template <int DTYPE, int kept, bool MEAN>
-static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES)
-    layernorm_forward(struct layernorm_forward_args args)
+static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES) layernorm_forward(struct cuda_args args)
 {
-    cuda_dtype_fix<DTYPE>(&args.x, &args.y);
+    cuda_dtype_fix<DTYPE>(&FORWARD(X), &FORWARD(Y));
     const int64_t stride = (int64_t)gridDim.x * CUDA_ROW_WARPS;
     for (int64_t n = (int64_t)blockIdx.x * CUDA_ROW_WARPS + cuda_warp(); n < args.rows; n += stride) {
         struct lane_row<kept> row;
-        row_keep<kept>(args.x, n, args.channels, args.aligned, &row);
-        const float mean = MEAN ? row_mean<kept>(args, row, n) : 0.0f;
-        const float rstd = 1.0f / sqrtf(row_variance<kept>(args, row, n, mean) + args.epsilon);
+        row_keep<kept>(FORWARD(X), n, args.columns, args.walk.aligned, &row);
+        const float mean = MEAN ? row_mean<kept, false>(args, row, n, 0.0f) : 0.0f;
+        const float rstd = 1.0f / sqrtf(row_mean<kept, true>(args, row, n, mean) + args.attrs.epsilon);
         row_normalise<kept>(args, row, n, mean, rstd);
         if (cuda_lane() == 0) {
             if (MEAN)
-                args.mean[n] = mean;
-            args.rstd[n] = rstd;
+                FLOATS(FORWARD(MEAN))[n] = mean;
+            FLOATS(FORWARD(RSTD))[n] = rstd;
         }
     }
 }
@@ -192,56 +150,52 @@ struct gradient_row {
 };
 
 template <int kept, bool MEAN>
-DEVICE void row_means(const struct layernorm_backward_args &args, const struct lane_row<kept> &of_dy,
+DEVICE void row_means(const struct cuda_args &args, const struct lane_row<kept> &of_dy,
                       const struct lane_row<kept> &of_x, struct gradient_row *row)
 {
     float weighted = 0.0f, product = 0.0f;
-#pragma unroll
-    for (int64_t tile = 0; tile < tiles_of<kept>(args.channels); tile++) {
-        const struct cuda_span span = row_span(row->n, tile, args.channels, args.aligned);
+    UNROLLED(tile, tiles_of<kept>(args.columns)) {
+        const struct cuda_span span = row_span(row->n, tile, args.columns, args.walk.aligned);
         if (span.count <= 0)
             continue;
         float dy[CUDA_GROUP], x[CUDA_GROUP], gain[CUDA_GROUP];
-        row_values(of_dy, args.dy, span, tile, dy);
-        row_values(of_x, args.x, span, tile, x);
-        gain_read(args.gain, vector_span(tile, args.channels, args.aligned), gain);
-#pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++) {
+        row_values(of_dy, BACKWARD(DY), span, tile, dy);
+        row_values(of_x, BACKWARD(X), span, tile, x);
+        gain_read(BACKWARD(GAIN), vector_span(tile, args.columns, args.walk.aligned), gain);
+        UNROLLED(k, CUDA_GROUP) {
             const float term = dy[k] * gain[k]; /* 0 beyond the count */
             weighted += term;
             product += term * ((x[k] - row->mean) * row->rstd);
         }
     }
-    row->weighted = MEAN ? warp_sum(weighted) / (float)args.channels : 0.0f;
-    row->product = warp_sum(product) / (float)args.channels;
+    row->weighted = MEAN ? warp_sum(weighted) / (float)args.columns : 0.0f;
+    row->product = warp_sum(product) / (float)args.columns;
 }
 
 /* Computes dx of the row, and adds the row's share of dgain and dbias to the warp's strips. */
 template <int kept, bool MEAN>
-DEVICE void row_gradient(const struct layernorm_backward_args &args, const struct lane_row<kept> &of_dy,
+DEVICE void row_gradient(const struct cuda_args &args, const struct lane_row<kept> &of_dy,
                          const struct lane_row<kept> &of_x, const struct gradient_row &row, float *strips)
 {
-#pragma unroll
-    for (int64_t tile = 0; tile < tiles_of<kept>(args.channels); tile++) {
-        const struct cuda_span span = row_span(row.n, tile, args.channels, args.aligned);
+    UNROLLED(tile, tiles_of<kept>(args.columns)) {
+        const struct cuda_span span = row_span(row.n, tile, args.columns, args.walk.aligned);
         if (span.count <= 0)
             continue;
         float dy[CUDA_GROUP], x[CUDA_GROUP], gain[CUDA_GROUP], dx[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
-        row_values(of_dy, args.dy, span, tile, dy);
-        row_values(of_x, args.x, span, tile, x);
-        gain_read(args.gain, vector_span(tile, args.channels, args.aligned), gain);
-        if (args.accumulate)
-            cuda_read(args.dx, span, dx);
+        row_values(of_dy, BACKWARD(DY), span, tile, dy);
+        row_values(of_x, BACKWARD(X), span, tile, x);
+        gain_read(BACKWARD(GAIN), vector_span(tile, args.columns, args.walk.aligned), gain);
+        if (CUDA_ACCUMULATES(LAYERNORM_BACKWARD_DX))
+            cuda_read(BACKWARD(DX), span, dx);
         float *dgain = strips + tile * CUDA_TILE_COLUMNS + cuda_lane(), *dbias = dgain + args.strip_floats;
-#pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++) {
+        UNROLLED(k, CUDA_GROUP) {
             const float normal = (x[k] - row.mean) * row.rstd;
             dgain[k * WARP_LANES] += dy[k] * normal;
             if (MEAN)
                 dbias[k * WARP_LANES] += dy[k];
             dx[k] += row.rstd * (dy[k] * gain[k] - row.weighted - normal * row.product);
         }
-        cuda_write(args.dx, span, dx);
+        cuda_write(BACKWARD(DX), span, dx);
     }
 }
 
@@ -266,24 +220,24 @@ DEVICE void strips_add(const float *strips, int64_t floats, float *out)
 
 template <int DTYPE, int kept, bool MEAN>
 static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES, BLOCKS_MIN)
-    layernorm_backward(struct layernorm_backward_args args)
+    layernorm_backward(struct cuda_args args)
 {
-    cuda_dtype_fix<DTYPE>(&args.dy, &args.x, &args.dx);
+    cuda_dtype_fix<DTYPE>(&BACKWARD(DY), &BACKWARD(X), &BACKWARD(DX));
     DYN_SHARED(float, shared);
     const struct cuda_part rows = cuda_part_of(args.rows, args.parts, blockIdx.x);
-    const int64_t part = blockIdx.x, floats = args.strips_per_part * args.strip_floats;
-    float *out = args.strips + part * floats,
-          *strips = kept > 0 || args.is_shared ? shared + cuda_warp() * floats : out;
+    const int64_t part = blockIdx.x, floats = args.strips * args.strip_floats;
+    float *out = args.workspace + part * floats,
+          *strips = kept > 0 || args.shared_bytes > 0 ? shared + cuda_warp() * floats : out;
     strips_clear(strips, floats);
     for (int64_t n = rows.begin + cuda_warp(); n < rows.end; n += cuda_warps()) {
-        struct gradient_row row = {n, MEAN ? args.mean[n] : 0.0f, args.rstd[n], 0.0f, 0.0f};
+        struct gradient_row row = {n, MEAN ? FLOATS(BACKWARD(MEAN))[n] : 0.0f, FLOATS(BACKWARD(RSTD))[n], 0.0f, 0.0f};
         struct lane_row<kept> of_dy, of_x;
-        row_keep<kept>(args.dy, n, args.channels, args.aligned, &of_dy);
-        row_keep<kept>(args.x, n, args.channels, args.aligned, &of_x);
+        row_keep<kept>(BACKWARD(DY), n, args.columns, args.walk.aligned, &of_dy);
+        row_keep<kept>(BACKWARD(X), n, args.columns, args.walk.aligned, &of_x);
         row_means<kept, MEAN>(args, of_dy, of_x, &row);
         row_gradient<kept, MEAN>(args, of_dy, of_x, row, strips);
     }
-    if (args.is_shared)
+    if (args.shared_bytes > 0)
         strips_add(shared, floats, out);
 }
 
@@ -292,8 +246,6 @@ static bool is_kept(const struct cuda_args *args, int32_t slot)
 {
     return args->columns <= KEPT_CHANNELS && args->operand[slot].dtype != DTYPE_F32;
 }
-
-#define OPERAND(slot) args->operand[LAYERNORM_##slot]
 
 template <bool MEAN> static auto forward_of(bool kept, int dtype)
 {
@@ -309,41 +261,20 @@ template <bool MEAN> static auto backward_of(bool kept, int dtype)
 
 extern "C" cudaError_t cuda_launch_layernorm_forward(cudaStream_t stream, const struct cuda_args *args)
 {
-    const struct layernorm_forward_args own = {OPERAND(FORWARD_X),
-                                               OPERAND(FORWARD_GAIN),
-                                               OPERAND(FORWARD_BIAS),
-                                               OPERAND(FORWARD_Y),
-                                               CUDA_POINTER(float, LAYERNORM_FORWARD_MEAN),
-                                               CUDA_POINTER(float, LAYERNORM_FORWARD_RSTD),
-                                               args->rows,
-                                               args->columns,
-                                               args->attrs.epsilon,
-                                               args->walk.aligned};
-    const int dtype = cuda_dtype_common(args, LAYERNORM_FORWARD_X, LAYERNORM_FORWARD_Y);
-    const bool kept = is_kept(args, LAYERNORM_FORWARD_X);
-    const auto kernel = own.mean != NULL ? forward_of<true>(kept, dtype) : forward_of<false>(kept, dtype);
-    return LAUNCH(kernel, dim3((unsigned)args->walk.blocks), dim3(CUDA_ROW_WARPS * WARP_LANES), 0, stream, own);
+    const int dtype = cuda_dtype_common(*args, LAYERNORM_FORWARD_X, LAYERNORM_FORWARD_Y);
+    const bool kept = is_kept(args, LAYERNORM_FORWARD_X),
+               has_mean = args->operand[LAYERNORM_FORWARD_MEAN].memory != NULL;
+    const auto kernel = has_mean ? forward_of<true>(kept, dtype) : forward_of<false>(kept, dtype);
+    return LAUNCH(kernel, dim3((unsigned)args->walk.blocks), dim3(CUDA_ROW_WARPS * WARP_LANES), 0, stream, *args);
 }
 
+/* dx, and the first stage of dgain and dbias; the second stage is cuda_launch_parts_sum(). */
 extern "C" cudaError_t cuda_launch_layernorm_backward(cudaStream_t stream, const struct cuda_args *args)
 {
-    const struct layernorm_backward_args own = {OPERAND(BACKWARD_DY),
-                                                OPERAND(BACKWARD_X),
-                                                OPERAND(BACKWARD_GAIN),
-                                                OPERAND(BACKWARD_DX),
-                                                CUDA_POINTER(const float, LAYERNORM_BACKWARD_MEAN),
-                                                CUDA_POINTER(const float, LAYERNORM_BACKWARD_RSTD),
-                                                args->workspace,
-                                                args->rows,
-                                                args->columns,
-                                                args->parts,
-                                                args->strip_floats,
-                                                args->strips,
-                                                args->shared_bytes > 0,
-                                                CUDA_ACCUMULATES(LAYERNORM_BACKWARD_DX),
-                                                args->walk.aligned};
-    const int dtype = cuda_dtype_common(args, LAYERNORM_BACKWARD_DY, LAYERNORM_BACKWARD_X, LAYERNORM_BACKWARD_DX);
+    const int dtype = cuda_dtype_common(*args, LAYERNORM_BACKWARD_DY, LAYERNORM_BACKWARD_X, LAYERNORM_BACKWARD_DX);
     const bool kept = is_kept(args, LAYERNORM_BACKWARD_X) && is_kept(args, LAYERNORM_BACKWARD_DY);
-    const auto kernel = own.mean != NULL ? backward_of<true>(kept, dtype) : backward_of<false>(kept, dtype);
-    return LAUNCH(kernel, dim3((unsigned)args->parts), dim3((unsigned)args->threads), args->shared_bytes, stream, own);
+    const bool has_mean = args->operand[LAYERNORM_BACKWARD_MEAN].memory != NULL;
+    const auto kernel = has_mean ? backward_of<true>(kept, dtype) : backward_of<false>(kept, dtype);
+    return LAUNCH(kernel, dim3((unsigned)args->parts), dim3((unsigned)args->threads), args->shared_bytes, stream,
+                  *args);
 }

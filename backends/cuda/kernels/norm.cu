@@ -14,13 +14,6 @@ struct sum_of_squares_args {
     bool aligned;
 };
 
-struct clip_factor_args {
-    const float *partials;
-    union scalar_word *scalars;
-    int64_t count;
-    float clip_max;
-};
-
 #define THREADS 512
 #define SUM_THREADS 256
 
@@ -37,8 +30,7 @@ static __global__ void __launch_bounds__(THREADS)
     for (int64_t group = groups.begin + threadIdx.x; group < groups.end; group += THREADS) {
         float x[CUDA_GROUP];
         cuda_read(args.x, cuda_span_make(CUDA_GROUP * group, args.elements, args.aligned), x);
-#pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++)
+        UNROLLED(k, CUDA_GROUP)
             sum += x[k] * x[k]; /* zeros beyond the end */
     }
     sum = cuda_block_sum(sum, shared);
@@ -72,12 +64,12 @@ DEVICE void scalars_set(union scalar_word *scalars, double sum, double limit)
         scalars[SCALAR_ADAM_STEP].i++;
 }
 
-static __global__ void __launch_bounds__(SUM_THREADS) clip_factor(struct clip_factor_args args)
+static __global__ void __launch_bounds__(SUM_THREADS) clip_factor(const struct cuda_args args)
 {
     SHARED(double, shared, SUM_THREADS);
     double sum = 0.0;
-    for (int64_t i = threadIdx.x; i < args.count; i += SUM_THREADS)
-        sum += (double)args.partials[i];
+    for (int64_t i = threadIdx.x; i < args.walk.elements; i += SUM_THREADS)
+        sum += (double)CUDA_POINTER(const float, CLIP_FACTOR_PARTIALS)[i];
     shared[threadIdx.x] = sum;
     __syncthreads();
     for (int half = SUM_THREADS / 2; half > 0; half /= 2) {
@@ -86,14 +78,12 @@ static __global__ void __launch_bounds__(SUM_THREADS) clip_factor(struct clip_fa
         __syncthreads();
     }
     if (threadIdx.x == 0)
-        scalars_set(args.scalars, shared[0], (double)args.clip_max);
+        scalars_set(CUDA_POINTER(union scalar_word, CLIP_FACTOR_SCALARS), shared[0], (double)args.attrs.clip_max);
 }
 
-#define SQUARES                                                                                    \
-    args->operand[SUM_OF_SQUARES_X], args->workspace, CUDA_POINTER(float, SUM_OF_SQUARES_PARTIAL), \
-        args->walk.elements, args->parts, args->walk.aligned
+#define SQUARES                                                                                                      \
+    args.operand[SUM_OF_SQUARES_X], args.workspace, CUDA_POINTER(float, SUM_OF_SQUARES_PARTIAL), args.walk.elements, \
+        args.parts, args.walk.aligned
 CUDA_TENSORS_LAUNCHER(sum_of_squares, struct sum_of_squares_args, THREADS, SQUARES)
 CUDA_TENSORS_LAUNCHER(partials_sum, struct sum_of_squares_args, SUM_THREADS, SQUARES)
-CUDA_LAUNCHER(clip_factor, clip_factor_args, dim3(1), dim3(SUM_THREADS),
-              CUDA_POINTER(const float, CLIP_FACTOR_PARTIALS), CUDA_POINTER(union scalar_word, CLIP_FACTOR_SCALARS),
-              args->walk.elements, args->attrs.clip_max)
+CUDA_LAUNCHER(clip_factor, clip_factor, dim3(1), dim3(SUM_THREADS))

@@ -73,8 +73,7 @@ DEVICE void pairs_turn(const struct rope_args &args, const struct team &team, fl
     const struct cuda_floats table = {(void *)args.table, DTYPE_F32};
     float cosine[CUDA_GROUP], sine[CUDA_GROUP];
     halves_read(args, table, team.position * args.size, p->column, cosine, sine);
-#pragma unroll
-    for (int k = 0; k < CUDA_GROUP; k++) {
+    UNROLLED(k, CUDA_GROUP) {
         const float turned = p->a[k] * cosine[k] - p->b[k] * (sign * sine[k]);
         p->b[k] = p->b[k] * cosine[k] + p->a[k] * (sign * sine[k]);
         p->a[k] = turned;
@@ -85,9 +84,7 @@ DEVICE void pairs_turn(const struct rope_args &args, const struct team &team, fl
 DEVICE void pairs_read(const struct rope_args &args, const struct team &team, int32_t item, struct pairs *p)
 {
     pairs_place(args, team, item, p);
-    const struct cuda_group from_a = cuda_fetch(args.in, p->first), from_b = cuda_fetch(args.in, p->second);
-    cuda_unpack(from_a, args.in.dtype, p->a);
-    cuda_unpack(from_b, args.in.dtype, p->b);
+    cuda_read(args.in, p->first, p->a, args.in, p->second, p->b);
     if (args.is_backward && team.turns)
         pairs_turn(args, team, -1.0f, p);
 }
@@ -112,17 +109,14 @@ DEVICE float team_r(const struct rope_args &args, const struct team &team, int32
         if (GAINS) {
             float x_low[CUDA_GROUP], x_high[CUDA_GROUP];
             halves_read(args, args.gain, p.gain, p.column, low, high);
-            cuda_read(args.x, p.first, x_low);
-            cuda_read(args.x, p.second, x_high);
-#pragma unroll
-            for (int k = 0; k < CUDA_GROUP; k++) {
+            cuda_read(args.x, p.first, x_low, args.x, p.second, x_high);
+            UNROLLED(k, CUDA_GROUP) {
                 sum += p.a[k] * low[k] * x_low[k] + p.b[k] * high[k] * x_high[k];
                 p.a[k] = x_low[k];
                 p.b[k] = x_high[k];
             }
         }
-#pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++)
+        UNROLLED(k, CUDA_GROUP)
             square += p.a[k] * p.a[k] + p.b[k] * p.b[k]; /* zeros beyond the count */
     }
     const float count = (float)(team.heads * args.size);
@@ -135,8 +129,7 @@ DEVICE float team_r(const struct rope_args &args, const struct team &team, int32
 DEVICE void gains_add(float *strip, int64_t first, int count, const float (&dz)[CUDA_GROUP],
                       const float (&x)[CUDA_GROUP], float r)
 {
-#pragma unroll
-    for (int k = 0; k < CUDA_GROUP; k++) {
+    UNROLLED(k, CUDA_GROUP) {
         const int column = (int)(first + k), lane = column % CUDA_TILE_COLUMNS / CUDA_GROUP;
         if (k < count)
             strip[column - column % CUDA_TILE_COLUMNS + column % CUDA_GROUP * WARP_LANES + lane] += dz[k] * (x[k] * r);
@@ -150,19 +143,16 @@ DEVICE void pairs_norm(const struct rope_args &args, float r, float product, str
     float low[CUDA_GROUP], high[CUDA_GROUP], x_low[CUDA_GROUP], x_high[CUDA_GROUP];
     halves_read(args, args.gain, p->gain, p->column, low, high);
     if (!GAINS) {
-#pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++) {
+        UNROLLED(k, CUDA_GROUP) {
             p->a[k] = p->a[k] * r * low[k];
             p->b[k] = p->b[k] * r * high[k];
         }
         return;
     }
-    cuda_read(args.x, p->first, x_low);
-    cuda_read(args.x, p->second, x_high);
+    cuda_read(args.x, p->first, x_low, args.x, p->second, x_high);
     gains_add(strip, p->gain + p->column, p->first.count, p->a, x_low, r);
     gains_add(strip, p->gain + args.size / 2 + p->column, p->second.count, p->b, x_high, r);
-#pragma unroll
-    for (int k = 0; k < CUDA_GROUP; k++) {
+    UNROLLED(k, CUDA_GROUP) {
         p->a[k] = r * (p->a[k] * low[k] - x_low[k] * r * product);
         p->b[k] = r * (p->b[k] * high[k] - x_high[k] * r * product);
     }
@@ -224,45 +214,44 @@ static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES, 2) rope(str
 
 /* With gains a block of the backward has as many warps as have room for their teams' strips in shared memory, or one
  * that sums in the workspace: its lanes are a single team then. */
-static cudaError_t rope_launch(cudaStream_t stream, const struct cuda_args *args, bool is_backward)
+static cudaError_t rope_launch(cudaStream_t stream, const struct cuda_args &args, bool is_backward)
 {
-    const bool has_strips = is_backward && args->strips > 0;
-    const size_t warp_bytes =
-        (size_t)(WARP_LANES / args->threads * (args->strip_floats + args->threads)) * sizeof(float);
+    const bool has_strips = is_backward && args.strips > 0;
+    const size_t warp_bytes = (size_t)(WARP_LANES / args.threads * (args.strip_floats + args.threads)) * sizeof(float);
     const size_t fitting = has_strips ? CUDA_SHARED_DEFAULT_BYTES / warp_bytes : CUDA_ROW_WARPS;
     const unsigned warps = fitting < CUDA_ROW_WARPS ? (unsigned)fitting : CUDA_ROW_WARPS;
-    const struct rope_args own = {args->operand[ROPE_FORWARD_X],
-                                  args->operand[ROPE_FORWARD_GAIN],
-                                  args->operand[ROPE_FORWARD_Y],
-                                  args->operand[ROPE_BACKWARD_X],
+    const struct rope_args own = {args.operand[ROPE_FORWARD_X],
+                                  args.operand[ROPE_FORWARD_GAIN],
+                                  args.operand[ROPE_FORWARD_Y],
+                                  args.operand[ROPE_BACKWARD_X],
                                   CUDA_POINTER(const float, ROPE_FORWARD_TABLE),
                                   CUDA_POINTER(const union scalar_word, ROPE_FORWARD_SCALARS),
-                                  args->workspace,
-                                  args->rows,
-                                  args->attrs.time,
-                                  args->parts,
-                                  args->strip_floats,
-                                  (int32_t)args->columns,
-                                  args->attrs.heads,
-                                  args->attrs.kv_heads,
-                                  args->strips,
-                                  args->threads,
-                                  args->attrs.epsilon,
+                                  args.workspace,
+                                  args.rows,
+                                  args.attrs.time,
+                                  args.parts,
+                                  args.strip_floats,
+                                  (int32_t)args.columns,
+                                  args.attrs.heads,
+                                  args.attrs.kv_heads,
+                                  args.strips,
+                                  args.threads,
+                                  args.attrs.epsilon,
                                   is_backward,
                                   warps > 0,
-                                  args->walk.aligned};
+                                  args.walk.aligned};
     if (has_strips)
-        return LAUNCH(rope<true>, dim3((unsigned)args->parts), dim3(WARP_LANES * (warps > 0 ? warps : 1)),
+        return LAUNCH(rope<true>, dim3((unsigned)args.parts), dim3(WARP_LANES * (warps > 0 ? warps : 1)),
                       warps * warp_bytes, stream, own);
-    return LAUNCH(rope<false>, dim3((unsigned)args->walk.blocks), dim3(CUDA_ROW_WARPS * WARP_LANES), 0, stream, own);
+    return LAUNCH(rope<false>, dim3((unsigned)args.walk.blocks), dim3(CUDA_ROW_WARPS * WARP_LANES), 0, stream, own);
 }
 
 extern "C" cudaError_t cuda_launch_rope_forward(cudaStream_t stream, const struct cuda_args *args)
 {
-    return rope_launch(stream, args, false);
+    return rope_launch(stream, *args, false);
 }
 
 extern "C" cudaError_t cuda_launch_rope_backward(cudaStream_t stream, const struct cuda_args *args)
 {
-    return rope_launch(stream, args, true);
+    return rope_launch(stream, *args, true);
 }

@@ -51,6 +51,7 @@ typedef float4 gt_part_d;
 #else
 #define GT_UNROLL _Pragma("unroll")
 #endif
+#define GT_UNROLLED(i, count) GT_UNROLL for (uint i = 0; i < (count); i++)
 
 /* ---- units: parts of a tile's rows from `tile` on, at a step of k that is a multiple of GT_UNIT_INNER ---- */
 
@@ -242,8 +243,7 @@ GT_INLINE uint8 gt_chunk_fetch(const struct gt_source *from, long row, long k)
     } else {
         const long down = from->turned ? 1 : 0, along = from->turned ? 0 : 2;
         uint one[8];
-        GT_UNROLL
-        for (uint i = 0; i < 8; i++) {
+        GT_UNROLLED(i, 8) {
             const long r = row + i * down, step = k + i * along;
             one[i] = gt_source_one(from, r, step) | gt_source_one(from, r, step + 1) << 16;
         }
@@ -265,8 +265,7 @@ GT_INLINE uint gt_chunk_step(uint chunk, int turned)
 
 GT_INLINE void gt_tile_fetch(const struct gt_source *from, long first_row, long first_step, uint item, uint8 *chunks)
 {
-    GT_UNROLL
-    for (uint c = 0; c < GT_CHUNKS; c++) {
+    GT_UNROLLED(c, GT_CHUNKS) {
         const uint chunk = c * GT_ITEMS + item;
         chunks[c] = gt_chunk_fetch(from, first_row + gt_chunk_row(chunk, from->turned),
                                    first_step + gt_chunk_step(chunk, from->turned));
@@ -275,8 +274,7 @@ GT_INLINE void gt_tile_fetch(const struct gt_source *from, long first_row, long 
 
 GT_INLINE void gt_tile_store(__local uint *tile, int turned, uint item, const uint8 *chunks)
 {
-    GT_UNROLL
-    for (uint c = 0; c < GT_CHUNKS; c++) {
+    GT_UNROLLED(c, GT_CHUNKS) {
         const uint chunk = c * GT_ITEMS + item;
         __local uint *to = tile + gt_chunk_row(chunk, turned) * GT_PITCH + gt_chunk_step(chunk, turned) / 2;
         const uint next = turned ? GT_PITCH : 1;
@@ -309,10 +307,8 @@ gt_gemm_matrix(GT_ARRAY(const ushort, a), GT_ARRAY(const ushort, b), GT_TENSOR(b
     gt_tile_place(m, n, GT_TILE, &first_row, &first_column);
     uint8 next_a[GT_CHUNKS], next_b[GT_CHUNKS];
     gt_part_d sum[GT_DOWN][GT_ACROSS];
-    GT_UNROLL
-    for (uint i = 0; i < GT_DOWN; i++) {
-        GT_UNROLL
-        for (uint j = 0; j < GT_ACROSS; j++)
+    GT_UNROLLED(i, GT_DOWN) {
+        GT_UNROLLED(j, GT_ACROSS)
             sum[i][j] = (gt_part_d)(0.0f);
     }
     gt_tile_fetch(&from_a, first_row, 0, item, next_a);
@@ -328,26 +324,19 @@ gt_gemm_matrix(GT_ARRAY(const ushort, a), GT_ARRAY(const ushort, b), GT_TENSOR(b
         for (uint step = 0; step < GT_INNER; step += GT_UNIT_INNER) {
             gt_part_a part_a[GT_DOWN];
             gt_part_b part_b[GT_ACROSS];
-            GT_UNROLL
-            for (uint i = 0; i < GT_DOWN; i++)
+            GT_UNROLLED(i, GT_DOWN)
                 part_a[i] = gt_part_a_load(tile_a + (warp_row + i * GT_UNIT_ROWS) * GT_PITCH + step / 2, lane);
-            GT_UNROLL
-            for (uint j = 0; j < GT_ACROSS; j++)
+            GT_UNROLLED(j, GT_ACROSS)
                 part_b[j] = gt_part_b_load(tile_b + (warp_column + j * GT_UNIT_COLUMNS) * GT_PITCH + step / 2, lane);
-            GT_UNROLL
-            for (uint i = 0; i < GT_DOWN; i++) {
-                GT_UNROLL
-                for (uint j = 0; j < GT_ACROSS; j++)
+            GT_UNROLLED(i, GT_DOWN) {
+                GT_UNROLLED(j, GT_ACROSS)
                     GT_MULTIPLY(&sum[i][j], &part_a[i], &part_b[j]);
             }
         }
     }
-    GT_UNROLL
-    for (uint i = 0; i < GT_DOWN; i++) {
-        GT_UNROLL
-        for (uint j = 0; j < GT_ACROSS; j++) {
-            GT_UNROLL
-            for (uint e = 0; e < GT_WORDS_D; e++) {
+    GT_UNROLLED(i, GT_DOWN) {
+        GT_UNROLLED(j, GT_ACROSS) {
+            GT_UNROLLED(e, GT_WORDS_D) {
                 const long row = first_row + warp_row + i * GT_UNIT_ROWS + gt_part_row(lane, e);
                 const long column = first_column + warp_column + j * GT_UNIT_COLUMNS + gt_part_column(lane, e);
                 const long at = row * n + column;

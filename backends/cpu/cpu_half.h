@@ -205,25 +205,30 @@ static inline size_t cpu_row_floats(int64_t columns)
 
 #define CPU_PART_COLUMNS 128 /* columns of a sum over parts, at a time */
 
-/* Columns first .. first + CPU_PART_COLUMNS - 1 of out[columns] (+)= the sum of partial[parts], `stride` doubles apart,
- * added in the order of the parts. */
-static inline void cpu_parts_add(struct cpu_floats out, bool accumulate, const double *partial, int64_t stride,
-                                 int64_t parts, int64_t first, int64_t columns)
+/* Operand `slot` (+)= the sum of partial[parts], `stride` doubles apart, added in the order of the parts.  Does nothing
+ * if it is absent. */
+static inline void cpu_parts_add(const struct cpu_backend *cpu, const struct op_call *call, int32_t slot,
+                                 const double *partial, int64_t stride, int64_t parts)
 {
-    double sum[CPU_PART_COLUMNS];
-    float buffer[CPU_PART_COLUMNS];
-    const int64_t count = min_i64(CPU_PART_COLUMNS, columns - first);
-    float *to = accumulate ? cpu_floats_edit(out, first, count, buffer) : cpu_floats_place(out, first, buffer);
-    for (int64_t c = 0; c < count; c++)
-        sum[c] = accumulate ? (double)to[c] : 0.0;
-    for (int64_t part = 0; part < parts; part++) {
-        const double *share = partial + part * stride + first;
-        CPU_SIMD(c, count)
-            sum[c] += share[c];
+    const struct cpu_floats out = cpu_floats_of(cpu, call, slot);
+    const bool accumulate = op_accumulates(call, slot);
+    const int64_t columns = op_elements(call, slot);
+    CPU_PARALLEL(first, columns, CPU_PART_COLUMNS, parts * columns) {
+        double sum[CPU_PART_COLUMNS];
+        float buffer[CPU_PART_COLUMNS];
+        const int64_t count = min_i64(CPU_PART_COLUMNS, columns - first);
+        float *to = accumulate ? cpu_floats_edit(out, first, count, buffer) : cpu_floats_place(out, first, buffer);
+        for (int64_t c = 0; c < count; c++)
+            sum[c] = accumulate ? (double)to[c] : 0.0;
+        for (int64_t part = 0; part < parts; part++) {
+            const double *share = partial + part * stride + first;
+            CPU_SIMD(c, count)
+                sum[c] += share[c];
+        }
+        for (int64_t c = 0; c < count; c++)
+            to[c] = (float)sum[c];
+        cpu_floats_write(out, first, count, to);
     }
-    for (int64_t c = 0; c < count; c++)
-        to[c] = (float)sum[c];
-    cpu_floats_write(out, first, count, to);
 }
 
 #endif

@@ -162,16 +162,6 @@ static size_t backward_workspace_bytes(const struct cpu_backend *cpu, const stru
     return parts_bytes(call) + rows_floats(cpu, call, LAYERNORM_BACKWARD_GAIN, BACKWARD_ROWS) * sizeof(float);
 }
 
-/* Operand `slot`, dgain or dbias, (+)= the sums over the parts, unless it is absent. */
-static void sums_add(const struct cpu_backend *cpu, const struct op_call *call, int32_t slot, const double *partial,
-                     int64_t parts)
-{
-    const int64_t channels = op_elements(call, slot);
-    const struct cpu_floats out = cpu_floats_of(cpu, call, slot);
-    for (int64_t first = 0; first < channels; first += CPU_PART_COLUMNS)
-        cpu_parts_add(out, op_accumulates(call, slot), partial, 2 * channels, parts, first, channels);
-}
-
 static void backward_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
     const int64_t rows = call->operand[LAYERNORM_BACKWARD_DY].dims[0];
@@ -197,8 +187,8 @@ static void backward_run(const struct cpu_backend *cpu, const struct op_call *ca
         part_gradient(&gradient, cpu_part_begin(rows, parts, part), cpu_part_begin(rows, parts, part + 1),
                       partial + part * 2 * channels, buffer, row_floats);
     }
-    sums_add(cpu, call, LAYERNORM_BACKWARD_DGAIN, partial, parts);
-    sums_add(cpu, call, LAYERNORM_BACKWARD_DBIAS, partial + channels, parts);
+    cpu_parts_add(cpu, call, LAYERNORM_BACKWARD_DGAIN, partial, 2 * channels, parts);
+    cpu_parts_add(cpu, call, LAYERNORM_BACKWARD_DBIAS, partial + channels, 2 * channels, parts);
 }
 
 static size_t bias_backward_workspace_bytes(const struct cpu_backend *cpu, const struct op_call *call)
@@ -224,9 +214,7 @@ static void row_add(double *sum, struct cpu_floats dy, int64_t first, int64_t co
 static void bias_backward_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
     const struct cpu_floats dy = cpu_floats_of(cpu, call, BIAS_BACKWARD_DY);
-    const struct cpu_floats dbias = cpu_floats_of(cpu, call, BIAS_BACKWARD_DBIAS);
     const int64_t rows = call->operand[BIAS_BACKWARD_DY].dims[0], columns = call->operand[BIAS_BACKWARD_DY].dims[1];
-    const bool accumulate = op_accumulates(call, BIAS_BACKWARD_DBIAS);
     const int64_t parts = cpu_parts(rows);
     double *partial = cpu_workspace(cpu, call, (size_t)parts * (size_t)columns * sizeof(double));
     CPU_PARALLEL(part, parts, 1, rows * columns) {
@@ -236,8 +224,7 @@ static void bias_backward_run(const struct cpu_backend *cpu, const struct op_cal
         for (int64_t n = cpu_part_begin(rows, parts, part); n < end; n++)
             row_add(sum, dy, n * columns, columns);
     }
-    CPU_PARALLEL(first, columns, CPU_PART_COLUMNS, parts * columns)
-        cpu_parts_add(dbias, accumulate, partial, columns, parts, first, columns);
+    cpu_parts_add(cpu, call, BIAS_BACKWARD_DBIAS, partial, columns, parts);
 }
 
 #define NORM(name)                                                                                      \

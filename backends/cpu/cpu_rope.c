@@ -185,9 +185,8 @@ static void rope_run(const struct cpu_backend *cpu, const struct op_call *call)
         for (int64_t n = cpu_part_begin(rows, parts, part); n < cpu_part_begin(rows, parts, part + 1); n++)
             row_make(&rope, n, dgain);
     }
-    for (int64_t first = 0; first < sums; first += CPU_PART_COLUMNS)
-        cpu_parts_add(cpu_floats_of(cpu, call, ROPE_BACKWARD_DGAIN), op_accumulates(call, ROPE_BACKWARD_DGAIN), partial,
-                      sums, parts, first, sums);
+    if (sums > 0)
+        cpu_parts_add(cpu, call, ROPE_BACKWARD_DGAIN, partial, sums, parts);
 }
 
 const struct cpu_op CPU_NAME(cpu_rope_forward) = {

@@ -1,7 +1,6 @@
 # The opencl backend.  config/embed.sh turns the kernels' text into a C file in the build folder; drivers compile it at
 # run time.  A new kernel file must be listed in opencl_kernels and declared in opencl_launch.h.
 opencl_kernels = \
-	backends/opencl/kernels/adamw.cl \
 	backends/opencl/kernels/adamw_lean.cl \
 	backends/opencl/kernels/attention_backward.cl \
 	backends/opencl/kernels/attention_forward.cl \
@@ -14,7 +13,6 @@ opencl_kernels = \
 	backends/opencl/kernels/gemm_few.cl \
 	backends/opencl/kernels/gemm_matrix.cl \
 	backends/opencl/kernels/gemm_single.cl \
-	backends/opencl/kernels/gradient_round.cl \
 	backends/opencl/kernels/layernorm.cl \
 	backends/opencl/kernels/muon.cl \
 	backends/opencl/kernels/norm.cl \
@@ -34,12 +32,11 @@ libopencl_backend_a_SOURCES = \
 	backends/opencl/opencl_child.c backends/opencl/opencl_child.h \
 	backends/opencl/opencl_clblast.c \
 	backends/opencl/opencl_device.c backends/opencl/opencl_device.h \
-	backends/opencl/opencl_elementwise.c backends/opencl/opencl_gemm.c backends/opencl/opencl_gemm.h \
+	backends/opencl/opencl_gemm.c backends/opencl/opencl_gemm.h \
 	backends/opencl/opencl_known.c backends/opencl/opencl_launch.c backends/opencl/opencl_launch.h \
 	backends/opencl/opencl_matrix.c \
 	backends/opencl/opencl_memory.c backends/opencl/opencl_program.c \
-	backends/opencl/opencl_rows.c backends/opencl/opencl_tune.c \
-	backends/opencl/opencl_update.c backends/opencl/opencl_vendor.c
+	backends/opencl/opencl_ops.c backends/opencl/opencl_tune.c backends/opencl/opencl_vendor.c
 nodist_libopencl_backend_a_SOURCES = backends/opencl/opencl_sources.c
 endif
 

@@ -7,6 +7,8 @@
  */
 #include "backends/opencl/opencl_launch.h"
 
+#include <stdio.h>
+
 #define QUERIES 32 /* queries per group of the forward pass: GT_QUERIES */
 #define ITEMS 64   /* work-items per group */
 #define HEAD_SIZE_MAX 128
@@ -114,14 +116,17 @@ static size_t attention_backward_workspace_bytes(const struct opencl_backend *cl
     return (size_t)op_elements(call, ATTENTION_BACKWARD_LSE) * sizeof(float);
 }
 
-/* Launches the kernel `name`, with a group for each tile of each of `heads` heads. */
+/* Launches the kernel by keys or by queries, with a group for each tile of each head of them. */
 static enum gt_status tiles_run(struct opencl_backend *cl, const struct op_call *call, const struct shape *shape,
-                                const char *name, int64_t heads)
+                                bool by_keys)
 {
     struct opencl_launch launch;
+    char options[OPENCL_OPTIONS_MAX];
+    const int64_t heads = by_keys ? shape->kv_heads : shape->heads;
     const struct op_attrs *attrs = &call->attrs;
     const double squares = (double)shape->samples * (double)shape->heads * (double)shape->time * (double)shape->time;
-    opencl_launch_begin(&launch, cl, &opencl_source_attention_backward, shape->options, name);
+    snprintf(options, sizeof options, "%s -DGT_BY_KEYS=%d", shape->options, by_keys);
+    opencl_launch_begin(&launch, cl, &opencl_source_attention_backward, options, "gt_attention_backward");
     opencl_arg_operands(&launch, call, "tt-aataw");
     opencl_arg_values(&launch,
                       VALUES(I32(call->operand[ATTENTION_BACKWARD_FIRST].present), I32(shape->time), I32(shape->heads),
@@ -135,12 +140,12 @@ static enum gt_status attention_backward_run(struct opencl_backend *cl, const st
 {
     struct opencl_launch launch;
     const struct shape shape = shape_of(call, ATTENTION_BACKWARD_QKV);
-    opencl_launch_begin(&launch, cl, &opencl_source_attention_backward, shape.options, "gt_attention_delta");
+    opencl_launch_begin(&launch, cl, &opencl_source_attention_forward, shape.options, "gt_attention_delta");
     opencl_arg_operands(&launch, call, "t-tw");
     opencl_arg_values(&launch, VALUES(I32(shape.time), I32(shape.heads), I32(shape.head_size)));
     TRY(opencl_launch_columns(&launch, shape.heads, shape.samples * shape.time, 0.0));
-    TRY(tiles_run(cl, call, &shape, "gt_attention_backward_keys", shape.kv_heads));
-    return tiles_run(cl, call, &shape, "gt_attention_backward_queries", shape.heads);
+    TRY(tiles_run(cl, call, &shape, true));
+    return tiles_run(cl, call, &shape, false);
 }
 
 const struct opencl_op opencl_attention_forward = {.supports = attention_supports, .run = attention_forward_run};

@@ -1,20 +1,13 @@
 /* Arguments and launches of kernels on the one queue.
  *
- * Group sizes follow from the device's limits and are part of a program's options, so that kernels can size local
- * memory by them.  A launch that would keep a slow card busy for longer than a watchdog allows is split into dispatches
+ * A launch that would keep a slow card busy for longer than a watchdog allows is split into dispatches
  * with a global offset.  Nothing waits here: the next sync reports errors that a driver finds later.
  */
 #include "backends/opencl/opencl_launch.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 
-#define GROUP_ITEMS_MAX 256
 #define COLUMN_ITEMS 64 /* work-items per group in kernels whose columns are independent */
-/* The largest number of parts in a sum over rows.  At most OP_PARTIAL_ROWS, for which plans for other devices
- * provide. */
-#define PARTS_MAX 128
-#define PART_ROWS 32
 
 void opencl_launch_begin(struct opencl_launch *launch, struct opencl_backend *cl, const struct opencl_source *source,
                          const char *options, const char *kernel)
@@ -128,88 +121,6 @@ enum gt_status opencl_launch_columns(struct opencl_launch *launch, int64_t colum
     const int64_t groups = size_ceil_div(columns, (int64_t)items) * rows;
     assert(groups <= UINT32_MAX); /* gt_column() counts in 32 bits */
     return opencl_launch_run(launch, groups, items, flops);
-}
-
-/* Returns GT_GROUP: the work-items in a group that reduces. */
-static int32_t group_items(const struct opencl_backend *cl)
-{
-    int32_t items = GROUP_ITEMS_MAX;
-    while (items > 1 && (size_t)items > cl->device.work_group_max)
-        items /= 2;
-    return items;
-}
-
-static void group_begin(struct opencl_launch *launch, struct opencl_backend *cl, const struct op_call *call,
-                        const struct opencl_source *source, const char *kernel, const char *forms,
-                        const struct opencl_value *values)
-{
-    char options[OPENCL_OPTIONS_MAX];
-    snprintf(options, sizeof options, "-DGT_GROUP=%" PRId32 "%s", group_items(cl),
-             cl->device.has_exact_division ? " -DGT_EXACT_DIVISION -cl-fp32-correctly-rounded-divide-sqrt" : "");
-    opencl_launch_begin(launch, cl, source, options, kernel);
-    opencl_arg_operands(launch, call, forms);
-    opencl_arg_values(launch, values);
-}
-
-static enum gt_status elements_run(struct opencl_launch *launch, int64_t count)
-{
-    const int64_t items = group_items(launch->cl);
-    opencl_arg_values(launch, VALUES(I64(count)));
-    return opencl_launch_run(launch, size_ceil_div(count, items), (size_t)items, 0.0);
-}
-
-enum gt_status opencl_elements(struct opencl_backend *cl, const struct op_call *call,
-                               const struct opencl_source *source, const char *kernel, const char *forms,
-                               const struct opencl_value *values)
-{
-    struct opencl_launch launch;
-    group_begin(&launch, cl, call, source, kernel, forms, values);
-    return elements_run(&launch, op_elements(call, 0));
-}
-
-enum gt_status opencl_groups(struct opencl_backend *cl, const struct op_call *call, const struct opencl_source *source,
-                             const char *kernel, const char *forms, const struct opencl_value *values, int64_t groups,
-                             double flops)
-{
-    struct opencl_launch launch;
-    group_begin(&launch, cl, call, source, kernel, forms, values);
-    return opencl_launch_run(&launch, groups, (size_t)group_items(launch.cl), flops);
-}
-
-enum gt_status opencl_blocks(struct opencl_backend *cl, const struct op_call *call, const struct opencl_source *source,
-                             const char *kernel, const char *forms, const struct opencl_value *values)
-{
-    struct opencl_launch launch;
-    const int64_t count = op_elements(call, 0);
-    group_begin(&launch, cl, call, source, kernel, forms, values);
-    opencl_arg_values(&launch, VALUES(I64(call->attrs.index_base), I64(count)));
-    return opencl_launch_run(&launch, state_blocks(count), (size_t)group_items(launch.cl), 0.0);
-}
-
-enum gt_status opencl_columns(struct opencl_backend *cl, const struct op_call *call, const struct opencl_source *source,
-                              const char *kernel, const char *forms, const struct opencl_value *values, int64_t columns,
-                              int64_t rows, double flops)
-{
-    struct opencl_launch launch;
-    group_begin(&launch, cl, call, source, kernel, forms, values);
-    return opencl_launch_columns(&launch, columns, rows, flops);
-}
-
-struct opencl_parts opencl_parts_of(int64_t rows)
-{
-    const int64_t wanted = min_i64(size_ceil_div(rows, PART_ROWS), PARTS_MAX);
-    const int64_t part_rows = size_ceil_div(rows, wanted);
-    return (struct opencl_parts){.rows = rows, .parts = size_ceil_div(rows, part_rows), .part_rows = part_rows};
-}
-
-enum gt_status opencl_parts_sum(struct opencl_backend *cl, const struct op_call *call, int64_t first, int64_t parts,
-                                int32_t out)
-{
-    struct opencl_launch launch;
-    group_begin(&launch, cl, call, &opencl_source_layernorm, "gt_columns_sum", "w", NO_VALUES);
-    opencl_arg_tensor(&launch, call, out);
-    opencl_arg_values(&launch, VALUES(I32(op_accumulates(call, out)), I64(first), I64(parts)));
-    return elements_run(&launch, op_elements(call, out));
 }
 
 bool opencl_floats_supported(const struct opencl_backend *cl, const struct op_call *call)

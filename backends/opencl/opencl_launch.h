@@ -1,8 +1,5 @@
 /* Launches of kernels, and what the ops' host files share: sources, arguments, common numbers of work-items.
  *
- *     return opencl_elements(cl, call, &opencl_source_blend, "gt_blend", "ttt",
- *                            VALUES(F32(call->attrs.alpha), F32(call->attrs.beta)));
- *
  * A kernel gets operands first, then values.  `forms` has a letter per operand, in the op's order:
  *     t  a tensor: the pointer, its offset in elements, and its dtype as an int, which is -1 for an absent optional
  *        operand (GT_TENSOR in kernels/common.clh)
@@ -22,11 +19,10 @@
 #include "backends/opencl/opencl.h"
 #include "base/size.h"
 
-extern const struct opencl_source opencl_source_adamw, opencl_source_adamw_lean, opencl_source_attention_backward,
+extern const struct opencl_source opencl_source_adamw_lean, opencl_source_attention_backward,
     opencl_source_attention_forward, opencl_source_cross_entropy, opencl_source_elementwise, opencl_source_embed,
     opencl_source_gelu, opencl_source_gemm, opencl_source_gemm_few, opencl_source_gemm_matrix,
-    opencl_source_gemm_single, opencl_source_gradient_round, opencl_source_layernorm, opencl_source_muon,
-    opencl_source_norm, opencl_source_rope;
+    opencl_source_gemm_single, opencl_source_layernorm, opencl_source_muon, opencl_source_norm, opencl_source_rope;
 
 /* A value that a kernel gets: int, uint, long or float in the kernel. */
 struct opencl_value {
@@ -45,11 +41,6 @@ struct opencl_value {
 #define VALUES_END ((struct opencl_value){0, {0}})
 #define VALUES(...) ((const struct opencl_value[]){__VA_ARGS__, VALUES_END})
 #define NO_VALUES ((const struct opencl_value[]){VALUES_END})
-/* The values that adamw and adamw_lean share.  `rows` is the number of rows of corrections.  The host computes
- * the differences, as the cpu backend does. */
-#define VALUES_ADAMW(attrs, rows)                                                                 \
-    F32((attrs).beta1), F32(1.0f - (attrs).beta1), F32((attrs).beta2), F32(1.0f - (attrs).beta2), \
-        F32((attrs).epsilon), F32((attrs).weight_decay), F32((attrs).alpha), I64(rows)
 
 struct opencl_launch {
     struct opencl_backend *cl;
@@ -75,44 +66,6 @@ void opencl_arg_values(struct opencl_launch *launch, const struct opencl_value *
 enum gt_status opencl_launch_run(struct opencl_launch *launch, int64_t groups, size_t items, double flops);
 /* As opencl_launch_run(), with one work-item per column, for each of `rows` rows (gt_column() in common.clh). */
 enum gt_status opencl_launch_columns(struct opencl_launch *launch, int64_t columns, int64_t rows, double flops);
-
-/* opencl_elements() and the next three functions launch a kernel of a source that they build with GT_GROUP, the number
- * of work-items in a group, and with exact division if the device has it.  opencl_elements() runs one work-item for
- * each element of operand 0, and passes their number as the kernel's last value. */
-enum gt_status opencl_elements(struct opencl_backend *cl, const struct op_call *call,
-                               const struct opencl_source *source, const char *kernel, const char *forms,
-                               const struct opencl_value *values);
-/* Runs `groups` groups of GT_GROUP work-items. */
-enum gt_status opencl_groups(struct opencl_backend *cl, const struct op_call *call, const struct opencl_source *source,
-                             const char *kernel, const char *forms, const struct opencl_value *values, int64_t groups,
-                             double flops);
-/* Runs one group for each block of STATE_BLOCK elements of operand 0.  Passes the op's index base and the number of
- * elements as the kernel's last values. */
-enum gt_status opencl_blocks(struct opencl_backend *cl, const struct op_call *call, const struct opencl_source *source,
-                             const char *kernel, const char *forms, const struct opencl_value *values);
-/* Runs one work-item per column, for each of `rows` rows. */
-enum gt_status opencl_columns(struct opencl_backend *cl, const struct op_call *call, const struct opencl_source *source,
-                              const char *kernel, const char *forms, const struct opencl_value *values, int64_t columns,
-                              int64_t rows, double flops);
-
-/* A sum over rows, divided into parts by its shape alone. */
-struct opencl_parts {
-    int64_t rows, parts, part_rows; /* parts * part_rows >= rows; no part is empty */
-};
-
-struct opencl_parts opencl_parts_of(int64_t rows);
-/* Sums the floats [parts, columns], which begin at element `first` of the workspace, over the parts.  Stores the sums
- * in operand `out`, or adds them to it if the op accumulates. */
-enum gt_status opencl_parts_sum(struct opencl_backend *cl, const struct op_call *call, int64_t first, int64_t parts,
-                                int32_t out);
-
-/* Defines the op `name`, whose launch is an expression of `cl` and `call`. */
-#define OPENCL_OP(name, supported, launch)                                                  \
-    static enum gt_status name##_run(struct opencl_backend *cl, const struct op_call *call) \
-    {                                                                                       \
-        return launch;                                                                      \
-    }                                                                                       \
-    const struct opencl_op opencl_##name = {.supports = supported, .run = name##_run};
 
 /* Returns true when every present operand is fp32, bf16, fp16 or int32. */
 bool opencl_floats_supported(const struct opencl_backend *cl, const struct op_call *call);

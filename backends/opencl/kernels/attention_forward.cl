@@ -140,3 +140,17 @@ __kernel void gt_attention_append(GT_TENSOR(qkv), GT_ARRAY(const int, scalars), 
     const long to = ((part * samples + sample) * capacity + place) * width + e % width;
     GT_STORE(cache, to, GT_LOAD(qkv, n * q_row + k_first + e));
 }
+
+/* For attention_backward: delta[sample, head, t] = the sum over d of dy y; one work-item per head of a row. */
+__kernel void gt_attention_delta(GT_TENSOR(dy), GT_TENSOR(y), GT_ARRAY(float, delta), int time, int heads, int size)
+{
+    long n;
+    const int head = (int)gt_column(heads, &n);
+    const long first = (n * heads + head) * size;
+    if (head >= heads)
+        return;
+    float sum = 0.0f;
+    for (int d = 0; d < size; d++)
+        sum = gt_fma(GT_LOAD(dy, first + d), GT_LOAD(y, first + d), sum);
+    GT_AT(delta, (n / time * heads + head) * time + n % time) = sum;
+}

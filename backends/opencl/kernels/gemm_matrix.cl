@@ -277,15 +277,8 @@ GT_INLINE void gt_tile_store(__local uint *tile, int turned, uint item, const ui
     GT_UNROLLED(c, GT_CHUNKS) {
         const uint chunk = c * GT_ITEMS + item;
         __local uint *to = tile + gt_chunk_row(chunk, turned) * GT_PITCH + gt_chunk_step(chunk, turned) / 2;
-        const uint next = turned ? GT_PITCH : 1;
-        to[0] = chunks[c].s0;
-        to[next] = chunks[c].s1;
-        to[2 * next] = chunks[c].s2;
-        to[3 * next] = chunks[c].s3;
-        to[4 * next] = chunks[c].s4;
-        to[5 * next] = chunks[c].s5;
-        to[6 * next] = chunks[c].s6;
-        to[7 * next] = chunks[c].s7;
+        GT_UNROLLED(i, 8)
+            to[i * (turned ? GT_PITCH : 1)] = ((const uint *)&chunks[c])[i];
     }
 }
 

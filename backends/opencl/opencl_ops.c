@@ -1,0 +1,337 @@
+/* The host side of all ops but attention and products: operands, values and numbers of work-items; see the kernels'
+ * files.
+ *
+ * Sums within a row have one group per row.  Sums over rows are made in parts: the workspace contains the parts' sums,
+ * [parts, columns] floats, which are then added in order.  cross_entropy has no workspace in any dtype: its kernel
+ * reads the logits twice instead.  Ops that are defined bit for bit are not supported on devices without subnormals.
+ */
+#include "backends/opencl/opencl_launch.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define GROUP_ITEMS_MAX 256
+/* The largest number of parts in a sum over rows.  At most OP_PARTIAL_ROWS, for which plans for other devices
+ * provide. */
+#define ROW_PARTS_MAX 128
+#define PART_ROWS 32
+#define SQUARE_PARTS_MAX 256
+#define SQUARE_PART_ELEMENTS 4096
+#define FLOPS_PER_ELEMENT 10.0
+#define FLOPS_PER_LOGIT 20.0 /* including exponentials */
+
+/* ---- launches of kernels that are built with GT_GROUP, the number of work-items in a group that reduces, and with
+ * exact division if the device has it ---- */
+
+static int32_t group_items(const struct opencl_backend *cl)
+{
+    int32_t items = GROUP_ITEMS_MAX;
+    while (items > 1 && (size_t)items > cl->device.work_group_max)
+        items /= 2;
+    return items;
+}
+
+/* A kernel, and the forms of its operands. */
+struct kernel {
+    const struct opencl_source *source;
+    const char *name, *forms;
+};
+#define KERNEL(source, name, forms) ((struct kernel){&opencl_source_##source, name, forms})
+
+static struct opencl_launch group_begin(struct opencl_backend *cl, const struct op_call *call, struct kernel kernel,
+                                        const struct opencl_value *values)
+{
+    struct opencl_launch launch;
+    char options[OPENCL_OPTIONS_MAX];
+    snprintf(options, sizeof options, "-DGT_GROUP=%" PRId32 "%s", group_items(cl),
+             cl->device.has_exact_division ? " -DGT_EXACT_DIVISION -cl-fp32-correctly-rounded-divide-sqrt" : "");
+    opencl_launch_begin(&launch, cl, kernel.source, options, kernel.name);
+    opencl_arg_operands(&launch, call, kernel.forms);
+    opencl_arg_values(&launch, values);
+    return launch;
+}
+
+static enum gt_status elements_launch(struct opencl_launch *launch, int64_t count)
+{
+    const int64_t items = group_items(launch->cl);
+    opencl_arg_values(launch, VALUES(I64(count)));
+    return opencl_launch_run(launch, size_ceil_div(count, items), (size_t)items, 0.0);
+}
+
+/* Runs one work-item for each element of operand 0, and passes their number as the kernel's last value. */
+static enum gt_status elements_run(struct opencl_backend *cl, const struct op_call *call, struct kernel kernel,
+                                   const struct opencl_value *values)
+{
+    struct opencl_launch launch = group_begin(cl, call, kernel, values);
+    return elements_launch(&launch, op_elements(call, 0));
+}
+
+static enum gt_status groups_run(struct opencl_backend *cl, const struct op_call *call, struct kernel kernel,
+                                 const struct opencl_value *values, int64_t groups, double flops)
+{
+    struct opencl_launch launch = group_begin(cl, call, kernel, values);
+    return opencl_launch_run(&launch, groups, (size_t)group_items(cl), flops);
+}
+
+/* Runs one group for each block of STATE_BLOCK elements of operand 0.  Passes the op's index base and the number of
+ * elements as the kernel's last values. */
+static enum gt_status blocks_run(struct opencl_backend *cl, const struct op_call *call, struct kernel kernel,
+                                 const struct opencl_value *values)
+{
+    struct opencl_launch launch = group_begin(cl, call, kernel, values);
+    const int64_t count = op_elements(call, 0);
+    opencl_arg_values(&launch, VALUES(I64(call->attrs.index_base), I64(count)));
+    return opencl_launch_run(&launch, state_blocks(count), (size_t)group_items(cl), 0.0);
+}
+
+/* Runs one work-item per column, for each of `rows` rows. */
+static enum gt_status columns_run(struct opencl_backend *cl, const struct op_call *call, struct kernel kernel,
+                                  const struct opencl_value *values, int64_t columns, int64_t rows, double flops)
+{
+    struct opencl_launch launch = group_begin(cl, call, kernel, values);
+    return opencl_launch_columns(&launch, columns, rows, flops);
+}
+
+/* Defines the op `name`, whose launches are an expression of `cl` and `call`, with a workspace of `floats` floats. */
+#define OPENCL_OP(name, supported, floats, launches)                                        \
+    static size_t name##_bytes(const struct opencl_backend *cl, const struct op_call *call) \
+    {                                                                                       \
+        (void)cl;                                                                           \
+        (void)call;                                                                         \
+        return (size_t)(floats) * sizeof(float);                                            \
+    }                                                                                       \
+    static enum gt_status name##_run(struct opencl_backend *cl, const struct op_call *call) \
+    {                                                                                       \
+        return launches;                                                                    \
+    }                                                                                       \
+    const struct opencl_op opencl_##name = {.supports = supported, .workspace_bytes = name##_bytes, .run = name##_run};
+#define FLOATS(name, launches) OPENCL_OP(name, opencl_floats_supported, 0, launches)
+#define EXACT(name, launches) OPENCL_OP(name, opencl_exact_supported, 0, launches)
+
+/* ---- elementwise ---- */
+
+FLOATS(fill, elements_run(cl, call, KERNEL(elementwise, "gt_fill", "t"), VALUES(F32(call->attrs.value))))
+FLOATS(copy, elements_run(cl, call, KERNEL(elementwise, "gt_copy", "tt"), VALUES(I32(op_accumulates(call, COPY_Y)))))
+FLOATS(residual, elements_run(cl, call, KERNEL(elementwise, "gt_residual", "ttt"), NO_VALUES))
+EXACT(blend, elements_run(cl, call, KERNEL(elementwise, "gt_blend", "ttt"),
+                          VALUES(F32(call->attrs.alpha), F32(call->attrs.beta))))
+FLOATS(gelu_forward, elements_run(cl, call, KERNEL(gelu, "gt_gelu_forward", "tt"), VALUES(I32(call->attrs.gelu))))
+FLOATS(gelu_backward, elements_run(cl, call, KERNEL(gelu, "gt_gelu_backward", "ttt"), VALUES(I32(call->attrs.gelu))))
+
+/* A work-item per column of a row of operand `y`. */
+static enum gt_status swiglu_run(struct opencl_backend *cl, const struct op_call *call, const char *name,
+                                 const char *forms, int32_t y)
+{
+    const int64_t columns = op_columns(call, y);
+    return columns_run(cl, call, KERNEL(gelu, name, forms), VALUES(I64(columns)), columns, op_rows(call, y), 0.0);
+}
+
+FLOATS(swiglu_forward, swiglu_run(cl, call, "gt_swiglu_forward", "tt", SWIGLU_FORWARD_Y))
+FLOATS(swiglu_backward, swiglu_run(cl, call, "gt_swiglu_backward", "ttt", SWIGLU_BACKWARD_DY))
+
+/* One work-item per eight elements that share a block of random numbers.  The threshold and the scale come from op.h,
+ * so masks are the same in every backend. */
+static enum gt_status masks_run(struct opencl_backend *cl, const struct op_call *call)
+{
+    const struct op_attrs *attrs = &call->attrs;
+    const int64_t elements = attrs->time * op_columns(call, DROPOUT_X); /* of a sample */
+    return columns_run(cl, call, KERNEL(elementwise, "gt_dropout", "tat"),
+                       VALUES(I32(attrs->site), U32(dropout_threshold(attrs->dropout)),
+                              F32(dropout_scale(attrs->dropout)), I64(elements)),
+                       (elements + 7) / 8, op_elements(call, DROPOUT_X) / elements, 0.0);
+}
+
+FLOATS(dropout, masks_run(cl, call))
+
+/* ---- embeddings ---- */
+
+FLOATS(embed_forward, columns_run(cl, call, KERNEL(embed, "gt_embed_forward", "attata"),
+                                  VALUES(I32(call->operand[EMBED_FORWARD_FIRST].present), I32(call->attrs.time),
+                                         I64(op_columns(call, EMBED_FORWARD_Y))),
+                                  op_columns(call, EMBED_FORWARD_Y), op_rows(call, EMBED_FORWARD_Y), 0.0))
+
+/* Only the device knows the number of distinct ids in a micro-batch, so their kernel is launched for the maximum. */
+static enum gt_status embed_gradients_run(struct opencl_backend *cl, const struct op_call *call)
+{
+    const int64_t rows = op_rows(call, EMBED_BACKWARD_DY), channels = op_columns(call, EMBED_BACKWARD_DY);
+    const int32_t time = call->attrs.time;
+    TRY(columns_run(cl, call, KERNEL(embed, "gt_embed_backward_tokens", "taaat"), VALUES(I64(channels)), channels,
+                    min_i64(rows, op_rows(call, EMBED_BACKWARD_DWTE)), 0.0));
+    if (!call->operand[EMBED_BACKWARD_DWPE].present)
+        return GT_OK;
+    return columns_run(cl, call, KERNEL(embed, "gt_embed_backward_positions", "t----ta"),
+                       VALUES(I32(call->operand[EMBED_BACKWARD_FIRST].present), I32(time),
+                              I32(op_accumulates(call, EMBED_BACKWARD_DWPE)), I64(rows / time), I64(channels)),
+                       channels, op_rows(call, EMBED_BACKWARD_DWPE), 0.0);
+}
+
+FLOATS(embed_backward, embed_gradients_run(cl, call))
+
+/* ---- sums over rows, divided into parts by their shape alone ---- */
+
+struct parts {
+    int64_t rows, parts, part_rows; /* parts * part_rows >= rows; no part is empty */
+};
+
+static struct parts parts_of(int64_t rows)
+{
+    const int64_t wanted = min_i64(size_ceil_div(rows, PART_ROWS), ROW_PARTS_MAX);
+    const int64_t part_rows = size_ceil_div(rows, wanted);
+    return (struct parts){.rows = rows, .parts = size_ceil_div(rows, part_rows), .part_rows = part_rows};
+}
+
+/* Returns the number of floats in the sums of all parts, of the operand in slot 0. */
+static int64_t parts_elements(const struct op_call *call)
+{
+    return parts_of(call->operand[0].dims[0]).parts * call->operand[0].dims[1];
+}
+
+/* Sums the floats [parts, columns], which begin at element `first` of the workspace, over the parts.  Stores the sums
+ * in operand `out`, or adds them to it if the op accumulates. */
+static enum gt_status parts_sum(struct opencl_backend *cl, const struct op_call *call, int64_t first, int64_t parts,
+                                int32_t out)
+{
+    struct opencl_launch launch = group_begin(cl, call, KERNEL(layernorm, "gt_columns_sum", "w"), NO_VALUES);
+    opencl_arg_tensor(&launch, call, out);
+    opencl_arg_values(&launch, VALUES(I32(op_accumulates(call, out)), I64(first), I64(parts)));
+    return elements_launch(&launch, op_elements(call, out));
+}
+
+static double flops_of(const int64_t *dims)
+{
+    return FLOPS_PER_ELEMENT * (double)dims[0] * (double)dims[1];
+}
+
+static enum gt_status norm_run(struct opencl_backend *cl, const struct op_call *call)
+{
+    const int64_t *dims = call->operand[LAYERNORM_FORWARD_X].dims;
+    return groups_run(cl, call, KERNEL(layernorm, "gt_layernorm_forward", "tttatt"),
+                      VALUES(F32(call->attrs.epsilon), I64(dims[1])), dims[0], flops_of(dims));
+}
+
+/* The workspace has the sums of dgain, followed by those of dbias where there is a mean.  dx comes last: it may be the
+ * same memory as dy, which the sums over rows read. */
+static enum gt_status norm_gradients_run(struct opencl_backend *cl, const struct op_call *call)
+{
+    const int64_t *dims = call->operand[LAYERNORM_BACKWARD_DY].dims;
+    const struct parts parts = parts_of(dims[0]);
+    TRY(columns_run(cl, call, KERNEL(layernorm, "gt_layernorm_backward_partial", "tt-a---tw"),
+                    VALUES(I64(parts.rows), I64(parts.part_rows), I64(parts.parts), I64(dims[1])), dims[1], parts.parts,
+                    flops_of(dims)));
+    if (call->operand[LAYERNORM_BACKWARD_DGAIN].present)
+        TRY(parts_sum(cl, call, 0, parts.parts, LAYERNORM_BACKWARD_DGAIN));
+    if (call->operand[LAYERNORM_BACKWARD_DBIAS].present)
+        TRY(parts_sum(cl, call, parts_elements(call), parts.parts, LAYERNORM_BACKWARD_DBIAS));
+    return groups_run(cl, call, KERNEL(layernorm, "gt_layernorm_backward", "tttat--t"),
+                      VALUES(I32(op_accumulates(call, LAYERNORM_BACKWARD_DX)), I64(dims[1])), dims[0], flops_of(dims));
+}
+
+#define NORM_FLOATS ((call->operand[LAYERNORM_BACKWARD_MEAN].present ? 2 : 1) * parts_elements(call))
+FLOATS(layernorm_forward, norm_run(cl, call))
+FLOATS(rmsnorm_forward, norm_run(cl, call))
+OPENCL_OP(layernorm_backward, opencl_floats_supported, NORM_FLOATS, norm_gradients_run(cl, call))
+OPENCL_OP(rmsnorm_backward, opencl_floats_supported, NORM_FLOATS, norm_gradients_run(cl, call))
+
+static enum gt_status bias_sum_run(struct opencl_backend *cl, const struct op_call *call)
+{
+    const int64_t *dims = call->operand[BIAS_BACKWARD_DY].dims;
+    const struct parts parts = parts_of(dims[0]);
+    TRY(columns_run(cl, call, KERNEL(layernorm, "gt_bias_backward_partial", "t-w"),
+                    VALUES(I64(parts.rows), I64(parts.part_rows), I64(dims[1])), dims[1], parts.parts,
+                    (double)dims[0] * (double)dims[1]));
+    return parts_sum(cl, call, 0, parts.parts, BIAS_BACKWARD_DBIAS);
+}
+
+OPENCL_OP(bias_backward, opencl_floats_supported, parts_elements(call), bias_sum_run(cl, call))
+
+/* ---- rope ---- */
+
+/* The means of a row: 2 of all heads of the queries and of the keys, one of each head, or none. */
+static int64_t rope_means(const struct op_call *call)
+{
+    const int64_t gains = op_elements(call, ROPE_FORWARD_GAIN), size = op_columns(call, ROPE_FORWARD_TABLE);
+    const int64_t turned = (int64_t)call->attrs.heads + call->attrs.kv_heads;
+    return gains == 0 ? 0 : gains == 2 * size ? turned : 2;
+}
+
+/* Two statistics of each mean, followed in the backward by the parts' sums of dgain. */
+static int64_t rope_floats(const struct op_call *call)
+{
+    const int64_t rows = op_rows(call, ROPE_FORWARD_X);
+    const bool has_sums = call->operand[ROPE_BACKWARD_DGAIN].present;
+    return 2 * rows * rope_means(call) + (has_sums ? parts_of(rows).parts * op_elements(call, ROPE_BACKWARD_DGAIN) : 0);
+}
+
+#define ROPE_VALUES                                                                                           \
+    I64(op_columns(call, ROPE_FORWARD_X)), I64(op_columns(call, ROPE_FORWARD_TABLE)), I64(call->attrs.heads), \
+        I64(call->attrs.kv_heads), I64(rope_means(call)), I64(call->attrs.time)
+
+/* Makes the statistics, if there are gains, then y, or dx of the backward, and then dgain. */
+static enum gt_status turn_run(struct opencl_backend *cl, const struct op_call *call)
+{
+    const bool is_backward = call->kind == OP_ROPE_BACKWARD;
+    const int64_t rows = op_rows(call, ROPE_FORWARD_X), size = op_columns(call, ROPE_FORWARD_TABLE);
+    const int64_t turned = ((int64_t)call->attrs.heads + call->attrs.kv_heads) * size / 2;
+    const int64_t gains = op_elements(call, ROPE_FORWARD_GAIN);
+    const double flops = FLOPS_PER_ELEMENT * (double)op_elements(call, ROPE_FORWARD_X);
+    const struct parts parts = parts_of(rows);
+    if (gains > 0)
+        TRY(groups_run(cl, call, KERNEL(rope, "gt_rope_statistics", "taatttw"),
+                       VALUES(ROPE_VALUES, F32(call->attrs.epsilon)), rows * rope_means(call), flops));
+    TRY(columns_run(cl, call, KERNEL(rope, "gt_rope", "taatttw"), VALUES(ROPE_VALUES, I32(is_backward)),
+                    op_columns(call, ROPE_FORWARD_X) - turned, rows, flops));
+    if (!is_backward || gains == 0)
+        return GT_OK;
+    TRY(columns_run(cl, call, KERNEL(rope, "gt_rope_gain_partial", "taa--tw"),
+                    VALUES(ROPE_VALUES, I64(rows), I64(parts.part_rows), I64(gains)), gains, parts.parts, flops));
+    return parts_sum(cl, call, 2 * rows * rope_means(call), parts.parts, ROPE_BACKWARD_DGAIN);
+}
+
+OPENCL_OP(rope_forward, opencl_floats_supported, rope_floats(call), turn_run(cl, call))
+OPENCL_OP(rope_backward, opencl_floats_supported, rope_floats(call), turn_run(cl, call))
+
+/* ---- the loss ---- */
+
+FLOATS(cross_entropy, groups_run(cl, call, KERNEL(cross_entropy, "gt_cross_entropy", "aata"),
+                                 VALUES(I32(call->attrs.gradient), I64(call->attrs.vocab),
+                                        I64(op_columns(call, CROSS_ENTROPY_LOGITS))),
+                                 op_rows(call, CROSS_ENTROPY_LOGITS),
+                                 FLOPS_PER_LOGIT *(double)op_elements(call, CROSS_ENTROPY_LOGITS)))
+FLOATS(loss_sum, groups_run(cl, call, KERNEL(norm, "gt_sum", "aa"),
+                            VALUES(I64(SCALAR_LOSS_SUM), I32(true), I64(op_elements(call, LOSS_SUM_LOSSES))), 1, 0.0))
+
+/* ---- an update ---- */
+
+/* The number of parts of sum_of_squares, and therefore the order of the sum, follows from the shape. */
+static int64_t square_parts(const struct op_call *call)
+{
+    return min_i64(size_ceil_div(op_elements(call, SUM_OF_SQUARES_X), SQUARE_PART_ELEMENTS), SQUARE_PARTS_MAX);
+}
+
+static enum gt_status squares_run(struct opencl_backend *cl, const struct op_call *call)
+{
+    const int64_t count = op_elements(call, SUM_OF_SQUARES_X), parts = square_parts(call);
+    TRY(groups_run(cl, call, KERNEL(norm, "gt_sum_of_squares", "tw"),
+                   VALUES(I64(size_ceil_div(count, parts)), I64(count)), parts, 2.0 * (double)count));
+    return groups_run(cl, call, KERNEL(norm, "gt_sum", "w-a"), VALUES(I64(0), I32(false), I64(parts)), 1, 0.0);
+}
+
+/* The values that adamw and adamw_lean share.  The host computes the differences, as the cpu backend does. */
+#define ADAMW_VALUES(corrections)                                                                                 \
+    F32(call->attrs.beta1), F32(1.0f - call->attrs.beta1), F32(call->attrs.beta2), F32(1.0f - call->attrs.beta2), \
+        F32(call->attrs.epsilon), F32(call->attrs.weight_decay), F32(call->attrs.alpha),                          \
+        I64(op_rows(call, corrections))
+
+OPENCL_OP(sum_of_squares, opencl_floats_supported, square_parts(call), squares_run(cl, call))
+FLOATS(clip_factor, groups_run(cl, call, KERNEL(norm, "gt_clip_factor", "aa"),
+                               VALUES(F32(call->attrs.clip_max), I64(op_elements(call, CLIP_FACTOR_PARTIALS))), 1, 0.0))
+EXACT(gradient_round, blocks_run(cl, call, KERNEL(muon, "gt_gradient_round", "aaa"),
+                                 VALUES(I32(op_accumulates(call, GRADIENT_ROUND_Y)))))
+FLOATS(adamw, elements_run(cl, call, KERNEL(norm, "gt_adamw", "taatttt"), VALUES(ADAMW_VALUES(ADAMW_CORRECTIONS))))
+EXACT(adamw_lean,
+      blocks_run(cl, call, KERNEL(adamw_lean, "gt_adamw_lean", "taaatta"),
+                 VALUES(ADAMW_VALUES(ADAMW_LEAN_CORRECTIONS), I64(state_blocks(op_elements(call, ADAMW_LEAN_GRAD))))))
+EXACT(muon_momentum, blocks_run(cl, call, KERNEL(muon, "gt_muon_momentum", "tata"), NO_VALUES))
+EXACT(muon_normalize, elements_run(cl, call, KERNEL(muon, "gt_muon_normalize", "aat"), NO_VALUES))
+EXACT(muon_step, blocks_run(cl, call, KERNEL(muon, "gt_muon_step", "tatt"),
+                            VALUES(F32(call->attrs.alpha), F32(call->attrs.value), F32(call->attrs.weight_decay))))

@@ -84,26 +84,6 @@ template <typename Args> DEVICE const Args &cuda_tensor_find(const struct cuda_t
     return tensors.at[i];
 }
 
-DEVICE struct cuda_group cuda_group_from_words(const uint32_t (&word)[CUDA_GROUP])
-{
-    struct cuda_group group;
-    group.low = make_uint4(word[0], word[1], word[2], word[3]);
-    group.high = make_uint4(word[4], word[5], word[6], word[7]);
-    return group;
-}
-
-DEVICE void cuda_group_to_words(const struct cuda_group &group, uint32_t (&word)[CUDA_GROUP])
-{
-    word[0] = group.low.x;
-    word[1] = group.low.y;
-    word[2] = group.low.z;
-    word[3] = group.low.w;
-    word[4] = group.high.x;
-    word[5] = group.high.y;
-    word[6] = group.high.z;
-    word[7] = group.high.w;
-}
-
 /* Fetches the group element by element, with zeros beyond the count. */
 DEVICE struct cuda_group cuda_fetch_elements(const struct cuda_floats &from, const struct cuda_span &span)
 {
@@ -117,7 +97,9 @@ DEVICE struct cuda_group cuda_fetch_elements(const struct cuda_floats &from, con
         UNROLLED(k, CUDA_GROUP)
             word[k / 2] |= (k < span.count ? (uint32_t)memory[k] : 0u) << 16 * (k % 2);
     }
-    return cuda_group_from_words(word);
+    struct cuda_group group;
+    memcpy(&group, word, sizeof group);
+    return group;
 }
 
 DEVICE struct cuda_group cuda_fetch(const struct cuda_floats &from, const struct cuda_span &span)
@@ -143,9 +125,7 @@ DEVICE void cuda_unpack(const struct cuda_group &group, enum dtype dtype, float 
     } else if (dtype == DTYPE_F16) {
         unpack_values<__half>(value, group.low);
     } else {
-        uint32_t word[CUDA_GROUP];
-        cuda_group_to_words(group, word);
-        memcpy(value, word, sizeof word);
+        memcpy(value, &group, sizeof group);
     }
 }
 
@@ -158,9 +138,7 @@ DEVICE struct cuda_group cuda_pack(enum dtype dtype, const float (&value)[CUDA_G
     } else if (dtype == DTYPE_F16) {
         group.low = pack_values<__half>(value);
     } else {
-        uint32_t word[CUDA_GROUP];
-        memcpy(word, value, sizeof word);
-        group = cuda_group_from_words(word);
+        memcpy(&group, value, sizeof group);
     }
     return group;
 }
@@ -169,7 +147,7 @@ DEVICE void cuda_put_elements(const struct cuda_floats &to, const struct cuda_sp
                               const struct cuda_group &group)
 {
     uint32_t word[CUDA_GROUP];
-    cuda_group_to_words(group, word);
+    memcpy(word, &group, sizeof word);
     if (to.dtype == DTYPE_F32) {
         uint32_t *memory = (uint32_t *)to.memory + span.first;
         UNROLLED(k, CUDA_GROUP) {

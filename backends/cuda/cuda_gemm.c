@@ -148,11 +148,9 @@ static enum gt_status run_apart(struct backend *backend, cudaStream_t stream, co
         const struct cuda_gemm_key key = key_of(call, gemm, row, min_i64(step, gemm->m - row));
         char *d_rows = d + row * gemm->n * (int64_t)dtype_size_bytes(gemm->d_dtype);
         const struct cuda_sums_add_args args = {
-            .sums = operands->d,
-            .addend = gemm->accumulate ? d_rows : operands->bias,
-            .d = d_rows,
-            .addend_dtype = gemm->bias_dtype,
-            .d_dtype = gemm->d_dtype,
+            .sums = {operands->d, DTYPE_F32},
+            .addend = {gemm->accumulate ? d_rows : operands->bias, gemm->bias_dtype},
+            .d = {d_rows, gemm->d_dtype},
             .addend_is_matrix = gemm->accumulate,
             .rows = key.m,
             .columns = gemm->n,

@@ -22,8 +22,8 @@ struct cuda_gemm_key {
 };
 
 struct cuda_gemm_operands {
-    const void *a, *b, *bias;
-    void *d, *workspace;
+    const void *a, *b;
+    void *bias, *d, *workspace; /* the bias is only read */
 };
 
 /* Errors: GT_DEVICE, GT_NO_MEMORY. */

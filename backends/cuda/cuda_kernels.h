@@ -61,10 +61,7 @@ struct cuda_args {
 /* d[rows, columns] = sums + addend, rounded once: the end of a product.  sums is fp32 and not d.  The addend is a bias
  * [columns] with its own dtype, or a matrix [rows, columns] of d's dtype, which may be d. */
 struct cuda_sums_add_args {
-    const float *sums;
-    const void *addend;
-    void *d;
-    enum dtype addend_dtype, d_dtype;
+    struct cuda_floats sums, addend, d;
     bool addend_is_matrix;
     int64_t rows, columns;
 };

@@ -66,17 +66,11 @@ DEVICE struct cuda_mask cuda_mask_make(const union scalar_word *scalars, int32_t
     return mask;
 }
 
-/* The random bits of elements 8 group .. 8 group + 7. */
-DEVICE struct philox_block cuda_mask_block(const struct cuda_mask &mask, int64_t group)
-{
-    struct philox_block counter = {{(uint32_t)group, mask.site, mask.sample, mask.step}};
-    return cuda_philox(mask.key, counter);
-}
-
 /* Bit k is set when element 8 group + k is kept. */
 DEVICE uint32_t cuda_mask_kept(const struct cuda_mask &mask, int64_t group)
 {
-    const struct philox_block block = cuda_mask_block(mask, group);
+    const struct philox_block counter = {{(uint32_t)group, mask.site, mask.sample, mask.step}};
+    const struct philox_block block = cuda_philox(mask.key, counter);
     uint32_t kept = 0;
     UNROLLED(k, 8)
         kept |= (cuda_philox_bits(block, k) >= mask.threshold ? 1u : 0u) << k;

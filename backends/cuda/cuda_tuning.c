@@ -2,7 +2,6 @@
  *
  * Candidates are timed on the operands of the call, in the arena, while programs are bound (cuda_trial.c).  The list is
  * one file of the user's cache for each card, made for one driver and one library; a list made for others is ignored.
- * cuda_choices.c reads and writes its text.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -23,13 +22,13 @@
 
 static const struct user_cache tunings = {
     .folder = "cuda",
-    .magic = "GTCUDAT2",
+    .magic = "GTCUDAT3",
     .suffix = ".tuning",
     .otherwise = "products have cuBLASLt's first algorithms until --tune=True times them again",
     .bytes_max = (uint64_t)4 << 20,
     .file_bytes_max = (uint64_t)256 << 10,
 };
-_Static_assert(CUDA_CHOICES_MAX *CUDA_CHOICE_LINE_BYTES < 200 << 10, "a full list fits a file");
+_Static_assert(CUDA_CHOICES_MAX *CUDA_CHOICE_BYTES < 200 << 10, "a full list fits a file");
 
 enum gt_status cuda_tuning_create(struct cuda_backend *cuda)
 {
@@ -66,16 +65,16 @@ static void names_of(const struct cuda_backend *cuda, char name[static USER_CACH
 void cuda_tuning_load(struct cuda_backend *cuda)
 {
     char name[USER_CACHE_KEY_MAX], key[USER_CACHE_KEY_MAX];
-    void *text = NULL;
-    size_t bytes = 0;
+    void *bytes = NULL;
+    size_t size = 0;
     names_of(cuda, name, key);
-    const enum user_cache_file found = user_cache_load(&tunings, name, key, &text, &bytes);
+    const enum user_cache_file found = user_cache_load(&tunings, name, key, &bytes, &size);
     cuda->tuning->is_unread = found == USER_CACHE_UNREAD;
     if (found != USER_CACHE_READ)
         return;
-    if (!cuda_choices_parse(text, bytes, &cuda->tuning->kept, cuda->tuning->timing))
+    if (!cuda_choices_read(bytes, size, &cuda->tuning->kept, cuda->tuning->timing))
         log_note("cuda: the list of algorithms for %s is not one of ours; %s", cuda->name, tunings.otherwise);
-    free(text);
+    free(bytes);
 }
 
 /* Stores the list.  Returns NULL, or the reason why the list is not stored. */
@@ -83,16 +82,16 @@ static const char *kept_store(const struct cuda_backend *cuda)
 {
     const struct cuda_tuning *tuning = cuda->tuning;
     char name[USER_CACHE_KEY_MAX], key[USER_CACHE_KEY_MAX];
-    const size_t bytes = (size_t)tuning->kept.count * CUDA_CHOICE_LINE_BYTES;
+    const size_t size = (size_t)tuning->kept.count * CUDA_CHOICE_BYTES;
     if (tuning->is_unread)
         return "the list in the user's cache could not be read and stays as it is";
-    char *text = malloc(bytes + 1);
-    if (text == NULL)
+    char *bytes = malloc(size);
+    if (bytes == NULL)
         return "there is no memory to keep them, so later runs do without them";
     names_of(cuda, name, key);
-    cuda_choices_write(&tuning->kept, tuning->timing, text);
-    const bool stored = user_cache_store(&tunings, name, key, text, bytes);
-    free(text);
+    cuda_choices_write(&tuning->kept, tuning->timing, bytes);
+    const bool stored = user_cache_store(&tunings, name, key, bytes, size);
+    free(bytes);
     return stored ? NULL : "the user's cache cannot be written, so later runs do without them";
 }
 

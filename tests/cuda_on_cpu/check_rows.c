@@ -503,7 +503,7 @@ static void sums_add_check(struct totals *totals)
 {
     static _Alignas(16) float sums[BIASED_ROWS * BIASED_COLUMNS];
     static _Alignas(16) uint16_t d[BIASED_ROWS * BIASED_COLUMNS + SHIFTS];
-    float bias[BIASED_COLUMNS];
+    static _Alignas(16) float bias[BIASED_COLUMNS];
     if (!is_wanted(totals, "gemm sums_add"))
         return;
     for (int32_t i = 0; i < BIASED_ROWS * BIASED_COLUMNS; i++)
@@ -511,11 +511,9 @@ static void sums_add_check(struct totals *totals)
     for (int32_t i = 0; i < BIASED_COLUMNS; i++)
         bias[i] = 0.5f * (float)i;
     for (int32_t shift = 0; shift < SHIFTS; shift++) {
-        const struct cuda_sums_add_args args = {.sums = sums,
-                                                .addend = bias,
-                                                .d = d + shift,
-                                                .addend_dtype = DTYPE_F32,
-                                                .d_dtype = DTYPE_BF16,
+        const struct cuda_sums_add_args args = {.sums = {sums, DTYPE_F32},
+                                                .addend = {bias, DTYPE_F32},
+                                                .d = {d + shift, DTYPE_BF16},
                                                 .rows = BIASED_ROWS,
                                                 .columns = BIASED_COLUMNS};
         bool right = cuda_launch_sums_add(NULL, &args) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess;

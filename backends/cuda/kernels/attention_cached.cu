@@ -34,12 +34,9 @@ __global__ void __launch_bounds__(CACHED_THREADS) attention_append(const struct 
         const struct cuda_attention_rows &from = is_key ? cached.new_k : cached.new_v;
         const struct cuda_attention_rows &to = is_key ? attention.k : attention.v;
         float value[CUDA_GROUP];
-        cuda_read(from.of,
-                  attention_span(attention_row(from, sample, t, head, size), column, attention.head_size,
-                                 attention.unit == CUDA_GROUP),
-                  value);
+        cuda_read(from.of, attention_span(attention, attention_row(from, sample, t, head, size), column), value);
         const int64_t to_row = attention_row(to, sample, (int64_t)position + t, head, size);
-        cuda_write(to.of, attention_span(to_row, column, size, attention.unit == CUDA_GROUP), value);
+        cuda_write(to.of, attention_span(attention, to_row, column), value);
     }
 }
 
@@ -95,14 +92,8 @@ DEVICE void cached_step(const struct cuda_attention &attention, struct cached_su
         UNROLLED(e, CUDA_GROUP)
             k[i][e] = v[i][e] = 0.0f;
         if (key < end && column < attention.head_size) {
-            cuda_read(attention.k.of,
-                      attention_span(k_row + key * attention.k.row, column, attention.head_size,
-                                     attention.unit == CUDA_GROUP),
-                      k[i]);
-            cuda_read(attention.v.of,
-                      attention_span(v_row + key * attention.v.row, column, attention.head_size,
-                                     attention.unit == CUDA_GROUP),
-                      v[i]);
+            cuda_read(attention.k.of, attention_span(attention, k_row + key * attention.k.row, column), k[i]);
+            cuda_read(attention.v.of, attention_span(attention, v_row + key * attention.v.row, column), v[i]);
         }
     }
     UNROLLED(i, KEYS_AT_ONCE) {
@@ -169,7 +160,7 @@ DEVICE void cached_finish(const struct cuda_attention_cache &cached, const struc
     float value[CUDA_GROUP];
     UNROLLED(e, CUDA_GROUP)
         value[e] = sum.result[e] / sum.sum;
-    cuda_write(attention.y.of, attention_span(y, column, size, attention.unit == CUDA_GROUP), value);
+    cuda_write(attention.y.of, attention_span(attention, y, column), value);
 }
 
 template <int LANES>
@@ -185,10 +176,9 @@ __global__ void __launch_bounds__(CACHED_THREADS) attention_few_rows(const struc
     const int column = lane % LANES * CUDA_GROUP, step = CACHED_WARPS * WARP_LANES / LANES;
     float q[CUDA_GROUP] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     if (column < size)
-        cuda_read(attention.q.of,
-                  attention_span(attention_row(attention.q, place.sample, place.t, place.head, size), column,
-                                 attention.head_size, attention.unit == CUDA_GROUP),
-                  q);
+        cuda_read(
+            attention.q.of,
+            attention_span(attention, attention_row(attention.q, place.sample, place.t, place.head, size), column), q);
     const int64_t k_row = attention_row(attention.k, place.sample, 0, kv_head, size);
     const int64_t v_row = attention_row(attention.v, place.sample, 0, kv_head, size);
     struct cached_sum sum = {-INFINITY, 0.0f, {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f}};

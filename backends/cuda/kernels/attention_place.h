@@ -19,13 +19,9 @@ DEVICE int64_t attention_row(const struct cuda_attention_rows &rows, int sample,
 }
 
 /* Returns the span of columns column .. column + 7 of a row, cut off at the head size. */
-DEVICE struct cuda_span attention_span(int64_t row, int column, int head_size, bool whole_groups)
+DEVICE struct cuda_span attention_span(const struct cuda_attention &attention, int64_t row, int column)
 {
-    struct cuda_span span;
-    span.first = row + column;
-    span.count = min(CUDA_GROUP, head_size - column);
-    span.whole = whole_groups;
-    return span;
+    return {row + column, min(CUDA_GROUP, attention.head_size - column), attention.unit == CUDA_GROUP};
 }
 
 /* Returns the first key that a query of a sample sees. */

@@ -42,9 +42,7 @@ DEVICE void plain_load(float *tile, const struct cuda_attention &attention, cons
         const int row = i / groups, column = i % groups * CUDA_GROUP;
         float value[CUDA_GROUP] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
         if (first + row < end && column < size)
-            cuda_read(rows.of,
-                      attention_span(attention_row(rows, sample, first + row, head, size), column, size,
-                                     attention.unit == CUDA_GROUP),
+            cuda_read(rows.of, attention_span(attention, attention_row(rows, sample, first + row, head, size), column),
                       value);
         float *to = tile + row * plain_stride<D> + column;
         const float low[4] = {value[0], value[1], value[2], value[3]};
@@ -141,10 +139,7 @@ DEVICE void plain_store(float *rows, const float (&sum)[I][D / 8], const float (
         load_values<float>(low, rows + row * plain_stride<D> + column);
         load_values<float>(high, rows + row * plain_stride<D> + column + 4);
         const float value[CUDA_GROUP] = {low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]};
-        cuda_write(to.of,
-                   attention_span(attention_row(to, sample, first + row, head, size), column, size,
-                                  attention.unit == CUDA_GROUP),
-                   value);
+        cuda_write(to.of, attention_span(attention, attention_row(to, sample, first + row, head, size), column), value);
     }
 }
 

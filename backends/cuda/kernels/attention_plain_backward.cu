@@ -32,13 +32,9 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_delta(const struct cu
     if (index < rows && column < size) {
         float y[CUDA_GROUP], dy[CUDA_GROUP];
         cuda_read(attention.y.of,
-                  attention_span(attention_row(attention.y, sample, row, head, size), column, size,
-                                 attention.unit == CUDA_GROUP),
-                  y);
+                  attention_span(attention, attention_row(attention.y, sample, row, head, size), column), y);
         cuda_read(attention.dy.of,
-                  attention_span(attention_row(attention.dy, sample, row, head, size), column, size,
-                                 attention.unit == CUDA_GROUP),
-                  dy);
+                  attention_span(attention, attention_row(attention.dy, sample, row, head, size), column), dy);
         UNROLLED(k, CUDA_GROUP)
             sum = fmaf(dy[k], y[k], sum);
     }

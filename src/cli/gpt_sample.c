@@ -28,7 +28,6 @@
 #include "io/checkpoint.h"
 #include "io/hf_cache.h"
 #include "io/nanogpt.h"
-#include "train/feed.h"
 #include "train/generate.h"
 #include "train/restore.h"
 #include "train/stop.h"
@@ -98,9 +97,9 @@ static enum gt_status place_look(char place[static FILE_PATH_MAX], bool *out_fou
     return GT_OK;
 }
 
-/* Sets sample->vocabulary: the key `tokenizer`, else the model's folder, else that of the data set that the checkpoint
- * names; *out_found is set if a tokenizer is there.  GPT-2's is the fallback where nanoGPT's sample.py uses it, and for
- * a downloaded GPT-2. */
+/* Sets sample->vocabulary: the key `tokenizer`, else the model's folder, else those of the data sets that the
+ * checkpoint names; *out_found is set if a tokenizer is there.  GPT-2's is the fallback where nanoGPT's sample.py uses
+ * it, and for a downloaded GPT-2. */
 static enum gt_status vocabulary_find(struct sample *sample, bool *out_found)
 {
     const struct config *config = sample->config;
@@ -115,8 +114,11 @@ static enum gt_status vocabulary_find(struct sample *sample, bool *out_found)
         TRY(place_look(sample->vocabulary, out_found));
     if (*out_found || named)
         return GT_OK;
-    if (dataset != NULL) {
-        TRY(feed_folder(dataset, sample->vocabulary));
+    struct mixture mixture = {0};
+    if (dataset != NULL)
+        TRY(mixture_parse(dataset, &mixture));
+    for (int i = 0; i < mixture.count && !*out_found; i++) {
+        memcpy(sample->vocabulary, mixture.parts[i].folder, FILE_PATH_MAX);
         TRY(place_look(sample->vocabulary, out_found));
     }
     if (!*out_found && !of_nanogpt && !downloaded) {

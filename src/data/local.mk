@@ -15,6 +15,7 @@ libgpttrain_a_SOURCES += \
 	src/data/input.c src/data/input.h \
 	src/data/jsonl.c src/data/jsonl.h \
 	src/data/little_endian.h \
+	src/data/mixture.c src/data/mixture.h \
 	src/data/prepare.c src/data/prepare.h \
 	src/data/prepare_commit.c src/data/prepare_encode.c src/data/prepare_internal.h \
 	src/data/prepare_manifest.c src/data/prepare_state.c src/data/prepare_vocabulary.c \

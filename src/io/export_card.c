@@ -52,7 +52,8 @@ static void card_write(const struct export_options *options, const json_t *confi
     plain(name, owned);
     json_decref(owned);
     plain(data, dataset);
-    head_write(out, name, file_name_of(data), plain(text, json_object_get(config, "model_type")), loss);
+    head_write(out, name, strchr(data, ',') ? data : file_name_of(data),
+               plain(text, json_object_get(config, "model_type")), loss);
     fprintf(out, "# %s\n\nA language model trained with gpt-train.\n\n| | |\n|---|---|\n| class | %s |\n", name,
             plain(text, json_array_get(json_object_get(config, "architectures"), 0)));
     fprintf(out, "| parameters | %.2f million, without positions |\n",

@@ -342,9 +342,9 @@ static const char *text_begin(struct token_source *source, const struct tokenize
 static void sample_log(const struct worst *worst, int32_t place, const struct tokenizer *tokenizer)
 {
     struct feed *feed = worst->replay->feed;
-    struct token_source *source = feed->source[TOKEN_TRAIN];
     const int64_t iter = worst->replay->result->iter, sample = worst->at[place].sample;
-    const int64_t position = sampler_position(feed->sampler[TOKEN_TRAIN], iter, sample);
+    int64_t position;
+    struct token_source *source = feed_sample(feed, iter, sample, &position);
     size_t shard = token_source_shard_count(source) - 1;
     char text[TEXT_BYTES + 8];
     while (shard > 0 && token_source_shard_first(source, shard) > position)

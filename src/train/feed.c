@@ -18,33 +18,27 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "data/little_endian.h"
 #include "data/prepare.h"
 #include "train/stop.h"
 
-enum gt_status feed_folder(const char *dataset, char out[static FILE_PATH_MAX])
+/* Opens the tokens of a split of a data set and the samplers over them. */
+static enum gt_status split_open(struct feed *feed, struct feed_part *part, const struct token_source_spec *spec,
+                                 struct sampler_spec sampler, enum token_split split)
 {
-    if (strchr(dataset, '/'))
-        return file_join(out, dataset, "");
-    return file_join(out, "data", dataset);
-}
-
-/* Opens the tokens of a split and the samplers over them. */
-static enum gt_status split_open(struct feed *feed, const struct token_source_spec *spec, struct sampler_spec sampler,
-                                 enum token_split split)
-{
-    TRY(token_source_open(feed->mem, spec, &feed->source[split]));
-    const int64_t row = token_source_row(feed->source[split]);
+    TRY(token_source_open(feed->mem, spec, &part->source[split]));
+    const int64_t row = token_source_row(part->source[split]);
     if (row > 0 && (row != feed->block_size || row != feed->evaluate_time)) {
         log_error("%s: its conversations are packed into rows of %" PRId64 " tokens; give --block_size=%" PRId64
                   " and no other eval_block_size, or run gpt-prepare with another --block-size",
-                  token_source_shard_path(feed->source[split], 0), row, row);
+                  token_source_shard_path(part->source[split], 0), row, row);
         return GT_USAGE;
     }
-    sampler.source = feed->source[split];
+    sampler.source = part->source[split];
     sampler.block_size = feed->block_size;
-    TRY(sampler_create(feed->mem, &sampler, &feed->sampler[split]));
+    TRY(sampler_create(feed->mem, &sampler, &part->sampler[split]));
     sampler.block_size = feed->evaluate_time;
-    return sampler_create(feed->mem, &sampler, &feed->evaluate_sampler[split]);
+    return sampler_create(feed->mem, &sampler, &part->evaluate_sampler[split]);
 }
 
 static enum gt_status tensors_alloc(struct feed *feed, int64_t samples_max, bool documents)
@@ -62,37 +56,41 @@ static enum gt_status tensors_alloc(struct feed *feed, int64_t samples_max, bool
     feed->tensors.order = array;
     TRY(hostmem_alloc(feed->mem, rows + 2, sizeof(int32_t), "row groups", &array));
     feed->tensors.starts = array;
-    TRY(hostmem_alloc(feed->mem, (size_t)samples_max, sizeof(int64_t), "sample positions", &array));
-    feed->positions = array;
     return batch_builder_create(feed->mem, (int64_t)rows, feed->block_size, &feed->builder);
 }
 
-static enum gt_status splits_open(struct feed *feed, const struct config *config, const char *folder,
-                                  int64_t vocab_size)
+static enum gt_status part_open(struct feed *feed, struct feed_part *part, const struct config *config,
+                                const char *folder, int64_t vocab_size)
 {
     struct token_source_spec spec = {
         .folder = folder, .split = TOKEN_TRAIN, .vocab_size = vocab_size, .block_size = feed->block_size};
     const struct sampler_spec sampler = {
         .kind = config->sampler == CONFIG_SAMPLER_EPOCH ? SAMPLER_EPOCH : SAMPLER_RANDOM,
         .seed = (uint64_t)config->seed,
-        .samples_per_step = config->batch_size * config->gradient_accumulation_steps,
+        .samples_per_step = feed->samples_per_step,
     };
-    TRY(split_open(feed, &spec, sampler, TOKEN_TRAIN));
-    TRY(token_split_exists(folder, TOKEN_VAL, &feed->has_val));
-    if (feed->has_val)
+    TRY(split_open(feed, part, &spec, sampler, TOKEN_TRAIN));
+    TRY(token_split_exists(folder, TOKEN_VAL, &part->has_val));
+    if (part->has_val)
         spec.split = TOKEN_VAL;
     else
         log_warning("%s has no val.bin: val loss is measured on training tokens and cannot show overfitting", folder);
-    return split_open(feed, &spec, sampler, TOKEN_VAL);
+    return split_open(feed, part, &spec, sampler, TOKEN_VAL);
 }
 
-enum gt_status feed_open(struct hostmem *mem, const struct config *config, const char *folder, int64_t vocab_size,
-                         int64_t samples_max, struct feed *out)
+enum gt_status feed_open(struct hostmem *mem, const struct config *config, const struct mixture *mixture,
+                         int64_t vocab_size, int64_t samples_max, struct feed *out)
 {
-    *out = (struct feed){.mem = mem, .block_size = config->block_size, .evaluate_time = config->block_size};
+    *out = (struct feed){.mem = mem,
+                         .mixture = mixture,
+                         .samples_per_step = config->batch_size * config->gradient_accumulation_steps,
+                         .block_size = config->block_size,
+                         .evaluate_time = config->block_size};
     if (config->eval_block_size > 0)
         out->evaluate_time = config->eval_block_size;
-    enum gt_status status = splits_open(out, config, folder, vocab_size);
+    enum gt_status status = GT_OK;
+    for (int i = 0; i < mixture->count && status == GT_OK; i++)
+        status = part_open(out, &out->parts[i], config, mixture->parts[i].folder, vocab_size);
     if (status == GT_OK)
         status = tensors_alloc(out, samples_max, config->document_mask);
     if (status != GT_OK)
@@ -110,8 +108,8 @@ enum gt_status feed_open_val(struct hostmem *mem, const struct config *config, c
                                            .vocab_size = vocab_size,
                                            .block_size = time};
     const struct sampler_spec sampler = {.kind = SAMPLER_EPOCH, .samples_per_step = 1};
-    *out = (struct feed){.mem = mem, .block_size = time, .evaluate_time = time, .has_val = path[0] != '\0'};
-    enum gt_status status = out->has_val ? split_open(out, &spec, sampler, TOKEN_VAL) : GT_OK;
+    *out = (struct feed){.mem = mem, .block_size = time, .evaluate_time = time};
+    enum gt_status status = path[0] != '\0' ? split_open(out, &out->parts[0], &spec, sampler, TOKEN_VAL) : GT_OK;
     if (status == GT_OK)
         status = tensors_alloc(out, samples_max, config->document_mask);
     if (status != GT_OK)
@@ -124,25 +122,29 @@ void feed_close(struct feed *feed)
     if (!feed->mem)
         return;
     batch_builder_destroy(feed->builder);
-    hostmem_free(feed->mem, feed->positions);
     hostmem_free(feed->mem, feed->tensors.starts);
     hostmem_free(feed->mem, feed->tensors.order);
     hostmem_free(feed->mem, feed->tensors.first);
     hostmem_free(feed->mem, feed->tensors.targets);
     hostmem_free(feed->mem, feed->tensors.ids);
-    for (int split = 0; split < 2; split++) {
-        sampler_destroy(feed->evaluate_sampler[split]);
-        sampler_destroy(feed->sampler[split]);
-        token_source_close(feed->source[split]);
+    for (int i = 0; i < 2 * MIXTURE_MAX; i++) {
+        const struct feed_part *part = &feed->parts[i / 2];
+        sampler_destroy(part->evaluate_sampler[i % 2]);
+        sampler_destroy(part->sampler[i % 2]);
+        token_source_close(part->source[i % 2]);
     }
     *feed = (struct feed){0};
 }
 
-enum gt_status feed_manifest_check(const struct feed *feed, const char *folder, const struct tokenizer *tokenizer)
+enum gt_status feed_manifest_check(const struct feed *feed, const struct tokenizer *tokenizer)
 {
-    const int64_t tokens[] = {token_source_length(feed->source[TOKEN_TRAIN]),
-                              feed->has_val ? token_source_length(feed->source[TOKEN_VAL]) : 0};
-    return manifest_check(folder, tokens, tokenizer);
+    for (int i = 0; i < feed->mixture->count; i++) {
+        const struct feed_part *part = &feed->parts[i];
+        const int64_t tokens[] = {token_source_length(part->source[TOKEN_TRAIN]),
+                                  part->has_val ? token_source_length(part->source[TOKEN_VAL]) : 0};
+        TRY(manifest_check(feed->mixture->parts[i].folder, tokens, tokenizer));
+    }
+    return GT_OK;
 }
 
 enum gt_status feed_documents_set(struct feed *feed, const struct tokenizer *tokenizer)
@@ -154,23 +156,40 @@ enum gt_status feed_documents_set(struct feed *feed, const struct tokenizer *tok
     return GT_USAGE;
 }
 
+/* The samples of each data set are numbered separately, as if the run read nothing else. */
+struct token_source *feed_sample(const struct feed *feed, int64_t iter, int64_t sample, int64_t *out_position)
+{
+    const struct mixture_place place = mixture_place(feed->mixture, iter * feed->samples_per_step + sample);
+    const struct feed_part *part = &feed->parts[place.part];
+    *out_position = sampler_position(part->sampler[TOKEN_TRAIN], place.number / feed->samples_per_step,
+                                     place.number % feed->samples_per_step);
+    return part->source[TOKEN_TRAIN];
+}
+
 int64_t feed_targets(const struct feed *feed, int64_t iter, int64_t samples)
 {
-    int64_t count = 0;
-    if (token_source_row(feed->source[TOKEN_TRAIN]) == 0)
-        return samples * feed->block_size; /* there is no mask */
-    for (int64_t i = 0; i < samples; i++)
-        count += token_source_mask(feed->source[TOKEN_TRAIN], sampler_position(feed->sampler[TOKEN_TRAIN], iter, i) + 1,
-                                   feed->block_size, NULL);
+    int64_t count = 0, position;
+    for (int64_t i = 0; i < samples; i++) {
+        const struct token_source *source = feed_sample(feed, iter, i, &position);
+        count += token_source_mask(source, position + 1, feed->block_size, NULL);
+    }
     return max_i64(count, 1);
 }
 
 enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[static FEED_DIGEST_MAX])
 {
-    uint32_t crc32c;
-    TRY(token_source_digest(feed->source[split], &crc32c));
-    snprintf(text, FEED_DIGEST_MAX, "%" PRId64 " tokens, crc32c:%08" PRIx32, token_source_length(feed->source[split]),
-             crc32c);
+    uint32_t crc32c = 0, digest;
+    int64_t length = 0;
+    for (int i = 0; i < feed->mixture->count; i++) {
+        TRY(token_source_digest(feed->parts[i].source[split], &digest));
+        crc32c = i == 0 ? digest : le_crc32c(crc32c, digest);
+        length += token_source_length(feed->parts[i].source[split]);
+    }
+    int used = snprintf(text, FEED_DIGEST_MAX, "%" PRId64 " tokens", length);
+    for (int i = 0; i < feed->mixture->count && feed->mixture->count > 1; i++)
+        used += snprintf(text + used, FEED_DIGEST_MAX - (size_t)used, "%s%.6g", i == 0 ? " in shares " : ":",
+                         feed->mixture->parts[i].share);
+    snprintf(text + used, FEED_DIGEST_MAX - (size_t)used, ", crc32c:%08" PRIx32, crc32c);
     return GT_OK;
 }
 
@@ -187,13 +206,28 @@ enum gt_status feed_upload(const struct feed *feed, struct session *session, con
     return exec_upload(session->exec, io->starts, 0, feed->tensors.starts, rows + 2);
 }
 
+/* Reads a block of `time` tokens as sample `index` of the host's tensors, all but the row order. */
+static enum gt_status sample_read(struct feed *feed, struct token_source *source, int64_t position, int64_t time,
+                                  int64_t index)
+{
+    struct batch_tensors tensors = {.ids = feed->tensors.ids + index * time,
+                                    .targets = feed->tensors.targets + index * time,
+                                    .end = feed->tensors.end};
+    if (feed->tensors.first != NULL)
+        tensors.first = feed->tensors.first + index * time;
+    return batch_fill(feed->builder, source, &position, 1, time, &tensors);
+}
+
 enum gt_status feed_train(struct feed *feed, struct session *session, const struct program_io *io, int64_t iter,
                           int64_t first)
 {
-    for (int32_t i = 0; i < io->batch; i++)
-        feed->positions[i] = sampler_position(feed->sampler[TOKEN_TRAIN], iter, first + i);
-    TRY(batch_fill(feed->builder, feed->source[TOKEN_TRAIN], feed->positions, io->batch, feed->block_size,
-                   &feed->tensors));
+    for (int32_t i = 0; i < io->batch; i++) {
+        int64_t position;
+        struct token_source *source = feed_sample(feed, iter, first + i, &position);
+        TRY(sample_read(feed, source, position, feed->block_size, i));
+    }
+    batch_order_build(feed->builder, feed->tensors.ids, io->batch * feed->block_size, feed->tensors.order,
+                      feed->tensors.starts);
     return feed_upload(feed, session, io);
 }
 
@@ -221,43 +255,41 @@ enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64
 
 /* ---- evaluation ---- */
 
-/* Reads `count` samples, without their row order, into the host tensors, and fills the rest of the batch with ignored
- * rows. */
-static enum gt_status evaluation_fill(struct feed *feed, struct session *session, enum token_split split, int64_t count)
+/* Uploads the first `count` samples of the host's tensors as a batch of the evaluation program, whose other rows are
+ * ignored. */
+static enum gt_status evaluation_upload(struct feed *feed, struct session *session, int64_t count)
 {
     const struct program_io *io = &session->model->evaluate;
-    struct batch_tensors tensors = feed->tensors;
-    tensors.order = tensors.starts = NULL;
+    const int64_t used = count * feed->evaluate_time, rows = (int64_t)io->batch * feed->evaluate_time;
     assert(count > 0 && count <= io->batch && feed->evaluate_time == io->time);
-    TRY(batch_fill(feed->builder, feed->source[split], feed->positions, count, feed->evaluate_time, &tensors));
-    int64_t used = count * feed->evaluate_time, rows = (int64_t)io->batch * feed->evaluate_time;
     memset(feed->tensors.ids + used, 0, (size_t)(rows - used) * sizeof(int32_t));
-    if (tensors.first != NULL)
-        memset(tensors.first + used, 0, (size_t)(rows - used) * sizeof(int32_t));
+    if (feed->tensors.first != NULL)
+        memset(feed->tensors.first + used, 0, (size_t)(rows - used) * sizeof(int32_t));
     batch_targets_ignore(feed->tensors.targets + used, rows - used);
-    return GT_OK;
+    return feed_upload(feed, session, io);
 }
 
-enum gt_status feed_evaluate(struct feed *feed, struct session *session, enum token_split split, int64_t evaluation,
-                             int64_t first, int64_t count)
+enum gt_status feed_evaluate(const struct evaluation *evaluation, enum token_split split, int64_t first, int64_t count)
 {
+    struct feed *feed = evaluation->feed;
+    const struct feed_part *part = &feed->parts[evaluation->part];
     for (int64_t i = 0; i < count; i++)
-        feed->positions[i] = sampler_position_eval(feed->evaluate_sampler[split], split, evaluation, first + i);
-    TRY(evaluation_fill(feed, session, split, count));
-    return feed_upload(feed, session, &session->model->evaluate);
+        TRY(sample_read(feed, part->source[split],
+                        sampler_position_eval(part->evaluate_sampler[split], split, evaluation->iter, first + i),
+                        feed->evaluate_time, i));
+    return evaluation_upload(feed, evaluation->session, count);
 }
 
-enum gt_status feed_windows(struct feed *feed, struct session *session, enum token_split split, int64_t first,
-                            int64_t count)
+enum gt_status feed_windows(const struct evaluation *evaluation, enum token_split split, int64_t first, int64_t count)
 {
-    for (int64_t i = 0; i < count; i++)
-        feed->positions[i] = sampler_window_at(feed->evaluate_sampler[split], true, first + i).position;
-    TRY(evaluation_fill(feed, session, split, count));
+    struct feed *feed = evaluation->feed;
+    const struct feed_part *part = &feed->parts[evaluation->part];
     for (int64_t i = 0; i < count; i++) {
-        int64_t ignored = sampler_window_at(feed->evaluate_sampler[split], true, first + i).ignored;
-        batch_targets_ignore(feed->tensors.targets + i * feed->evaluate_time, ignored);
+        const struct sampler_window window = sampler_window_at(part->evaluate_sampler[split], true, first + i);
+        TRY(sample_read(feed, part->source[split], window.position, feed->evaluate_time, i));
+        batch_targets_ignore(feed->tensors.targets + i * feed->evaluate_time, window.ignored);
     }
-    return feed_upload(feed, session, &session->model->evaluate);
+    return evaluation_upload(feed, evaluation->session, count);
 }
 
 int64_t evaluation_runs(const struct config *config, const struct model *model)
@@ -282,7 +314,7 @@ enum gt_status evaluation_split_sum(const struct evaluation *evaluation, enum to
     struct session *session = evaluation->session;
     struct feed *feed = evaluation->feed;
     const bool whole = evaluation->samples == 0;
-    const int64_t windows = sampler_window_count(feed->evaluate_sampler[split], true);
+    const int64_t windows = sampler_window_count(feed->parts[evaluation->part].evaluate_sampler[split], true);
     const int64_t most = evaluation->windows > 0 ? min_i64(windows, evaluation->windows) : windows;
     const int64_t samples = whole ? most : evaluation->samples;
     const int64_t batch = session->model->options.choice.evaluate_batch, start_ns = clock_monotonic_ns();
@@ -292,9 +324,9 @@ enum gt_status evaluation_split_sum(const struct evaluation *evaluation, enum to
         if (stop_requested())
             return GT_STOPPED;
         if (whole)
-            TRY(feed_windows(feed, session, split, first, count));
+            TRY(feed_windows(evaluation, split, first, count));
         else
-            TRY(feed_evaluate(feed, session, split, evaluation->iter, first, count));
+            TRY(feed_evaluate(evaluation, split, first, count));
         for (int64_t i = 0; i < count * feed->evaluate_time; i++)
             sum.targets += feed->tensors.targets[i] != BATCH_TARGET_IGNORED;
         TRY(evaluation_batch_add(session, &sum.loss));

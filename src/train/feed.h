@@ -10,30 +10,37 @@
 #include "base/status.h"
 #include "config/config.h"
 #include "data/batch.h"
+#include "data/mixture.h"
 #include "data/sampler.h"
 #include "data/tokenizer.h"
 #include "data/tokens.h"
 #include "train/session.h"
 
-struct feed {
-    struct hostmem *mem;
+/* A data set of the mixture. */
+struct feed_part {
     struct token_source *source[2]; /* by enum token_split */
     bool has_val;                   /* false: the training tokens serve for both */
     struct sampler *sampler[2];
     struct sampler *evaluate_sampler[2]; /* samplers with blocks of evaluate_time tokens */
+};
+
+struct feed {
+    struct hostmem *mem;
+    const struct mixture *mixture;       /* borrowed; NULL after feed_open_val() */
+    struct feed_part parts[MIXTURE_MAX]; /* as in the mixture; the token file of feed_open_val() is the first */
     struct batch_builder *builder;
     struct batch_tensors
-        tensors;        /* host side of ids, targets, first, order, starts; first: NULL without document_mask */
-    int64_t *positions; /* of the samples of a batch */
+        tensors; /* host side of ids, targets, first, order, starts; first: NULL without document_mask */
+    int64_t samples_per_step;
     int64_t block_size;
     int64_t evaluate_time; /* tokens per sample in an evaluation: eval_block_size, or block_size */
 };
 
-/* Opens train and val of the dataset folder.  If there are no files of val, warns and evaluates train instead.
- * `samples_max` is the largest batch of any program.  Errors: GT_USAGE (rows of packed conversations that are not
- * block_size), GT_DATA, GT_IO, GT_NO_MEMORY. */
-enum gt_status feed_open(struct hostmem *mem, const struct config *config, const char *folder, int64_t vocab_size,
-                         int64_t samples_max, struct feed *out);
+/* Opens train and val of each data set.  If one has no files of val, warns and evaluates its train instead.
+ * `samples_max` is the largest batch of any program; `mixture` must outlive the feed.
+ * Errors: GT_USAGE (rows of packed conversations that are not block_size), GT_DATA, GT_IO, GT_NO_MEMORY. */
+enum gt_status feed_open(struct hostmem *mem, const struct config *config, const struct mixture *mixture,
+                         int64_t vocab_size, int64_t samples_max, struct feed *out);
 /* Opens a token file, or the val split of a folder, as the val split, for passes over all of it with `time` tokens per
  * sample.  If `path` is empty, there are only the tensors, which the caller fills.  Errors: as above. */
 enum gt_status feed_open_val(struct hostmem *mem, const struct config *config, const char *path, int64_t vocab_size,
@@ -42,15 +49,15 @@ enum gt_status feed_open_val(struct hostmem *mem, const struct config *config, c
 enum gt_status feed_documents_set(struct feed *feed, const struct tokenizer *tokenizer);
 void feed_close(struct feed *feed);
 
-/* Checks the data against their manifest: see manifest_check(). */
-enum gt_status feed_manifest_check(const struct feed *feed, const char *folder, const struct tokenizer *tokenizer);
-/* Writes the length and the token_source_digest() of a split: "1003854 tokens, crc32c:89abcdef". */
-#define FEED_DIGEST_MAX 64
+/* Checks each data set against its manifest: see manifest_check(). */
+enum gt_status feed_manifest_check(const struct feed *feed, const struct tokenizer *tokenizer);
+/* Writes the length and the token_source_digest() of a split: "1003854 tokens, crc32c:89abcdef"; of several data sets
+ * the sum, the shares and a digest of digests: "1003854 tokens in shares 0.7:0.3, crc32c:89abcdef". */
+#define FEED_DIGEST_MAX 192
 enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[static FEED_DIGEST_MAX]);
 
-/* Writes the folder of a dataset: data/NAME below the working folder, or the path itself if it has a slash. */
-enum gt_status feed_folder(const char *dataset, char out[static FILE_PATH_MAX]);
-
+/* Returns the tokens that sample `sample` of training step `iter` comes from, and sets its first position in them. */
+struct token_source *feed_sample(const struct feed *feed, int64_t iter, int64_t sample, int64_t *out_position);
 /* Returns how many targets of the `samples` samples of training step `iter` count; at least 1, because the losses are
  * divided by it. */
 int64_t feed_targets(const struct feed *feed, int64_t iter, int64_t samples);
@@ -62,14 +69,6 @@ enum gt_status feed_train(struct feed *feed, struct session *session, const stru
 /* Starts micro-step `k` of an update whose scalars are in the host's copy: uploads its samples and scalars and starts
  * its program (exec_start). */
 enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64_t iter, int32_t k);
-/* Loads `count` <= io->batch samples of a random evaluation into the evaluation program; rows beyond count are
- * ignored. */
-enum gt_status feed_evaluate(struct feed *feed, struct session *session, enum token_split split, int64_t evaluation,
-                             int64_t first, int64_t count);
-/* Loads windows of a pass over the whole split instead. */
-enum gt_status feed_windows(struct feed *feed, struct session *session, enum token_split split, int64_t first,
-                            int64_t count);
-
 /* ---- evaluation: the losses of random batches of a split (nanoGPT train.py estimate_loss), or of all of it ---- */
 
 /* Returns how often the evaluation program runs per split: eval_iters * batch_size samples in batches of
@@ -83,10 +82,16 @@ struct evaluation {
     struct session *session;
     struct feed *feed;
     struct progress *progress;
+    int part;        /* the data set */
     int64_t samples; /* 0: every token of the split that has a context, once, */
     int64_t windows; /* or those of this many windows, from the first on, unless it is 0 */
     int64_t iter;    /* selects the random draw of `samples` */
 };
+
+/* Loads samples first .. first + count of the random draw into the evaluation program, whose other rows are ignored. */
+enum gt_status feed_evaluate(const struct evaluation *evaluation, enum token_split split, int64_t first, int64_t count);
+/* Loads windows of a pass over the whole split instead. */
+enum gt_status feed_windows(const struct evaluation *evaluation, enum token_split split, int64_t first, int64_t count);
 
 struct evaluation_sum {
     double loss; /* in fp64 over fp32 row losses */

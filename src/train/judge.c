@@ -99,7 +99,7 @@ static enum gt_status tokenizer_look(struct judge *judge)
  * long enough. */
 static enum gt_status bytes_sum(const struct judge *judge, int64_t targets, double *out)
 {
-    struct token_source *source = judge->feed.source[TOKEN_VAL];
+    struct token_source *source = judge->feed.parts[0].source[TOKEN_VAL];
     const int32_t eot = tokenizer_eot(judge->tokenizer);
     int32_t ids[READ_COUNT];
     char scratch[4];

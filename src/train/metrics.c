@@ -38,7 +38,7 @@ static bool line_is_stale(const char *line, int64_t resume_iter, bool evaluated)
     if (length == 0 || line[length - 1] != '\n' || strncmp(line, head, sizeof head - 1) != 0)
         return true;
     int64_t iter = strtoll(line + sizeof head - 1, NULL, 10);
-    bool kept_here = evaluated && strstr(line, "\"val_loss\"") != NULL;
+    bool kept_here = evaluated && strstr(line, "val_loss\"") != NULL;
     return kept_here ? iter > resume_iter : iter >= resume_iter;
 }
 
@@ -379,5 +379,16 @@ enum gt_status metrics_evaluation_write(struct metrics *metrics, const struct me
         metrics_add(&line, ",\"sample\":");
         metrics_add_text(&line, evaluation->sample, evaluation->sample_bytes, METRICS_SAMPLE_MAX);
     }
+    return metrics_line_write(metrics, &line);
+}
+
+enum gt_status metrics_dataset_write(struct metrics *metrics, int64_t iter, const struct mixture_part *part,
+                                     double val_loss)
+{
+    struct metrics_line line = {.used = 0};
+    metrics_add(&line, "{\"iter\":%" PRId64 ",\"dataset\":", iter);
+    metrics_add_text(&line, part->name, (size_t)part->name_length, METRICS_TEXT_MAX);
+    metrics_add(&line, ",\"dataset_val_loss\":");
+    metrics_add_number(&line, val_loss);
     return metrics_line_write(metrics, &line);
 }

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "data/mixture.h"
 #include "report/report.h"
 
 #define METRICS_OLD_NAME "metrics-old.jsonl"
@@ -66,6 +67,9 @@ void metrics_saved(struct metrics *metrics);
 /* Errors: GT_IO; the run continues without this line. */
 enum gt_status metrics_step_write(struct metrics *metrics, const struct metrics_step *step);
 enum gt_status metrics_evaluation_write(struct metrics *metrics, const struct metrics_evaluation *evaluation);
+/* Writes an evaluation's loss of one data set of several. */
+enum gt_status metrics_dataset_write(struct metrics *metrics, int64_t iter, const struct mixture_part *part,
+                                     double val_loss);
 
 /* Start lines describe the run.  They begin with {"iter":N,"start":"KIND".  A run's file has them before its first
  * line; a resume adds them again, with the iteration before its first, so that 0.2.0 keeps them with what follows. */

@@ -48,13 +48,16 @@ static enum gt_status split_largest(struct hostmem *mem, const char *folder, enu
     return status;
 }
 
-/* Derives the vocabulary of a folder without a tokenizer from the largest id.  Uses GPT-2's if that could have produced
+/* Derives the vocabulary of data without a tokenizer from the largest id.  Uses GPT-2's if that could have produced
  * the ids, if there is no data, or if there is too much to scan. */
-static enum gt_status vocab_from_ids(struct hostmem *mem, const char *folder, int64_t *out)
+static enum gt_status vocab_from_ids(struct hostmem *mem, const struct mixture *mixture, int64_t *out)
 {
+    const char *folder = mixture->parts[0].folder;
     int32_t largest = -1;
-    TRY(split_largest(mem, folder, TOKEN_TRAIN, &largest));
-    TRY(split_largest(mem, folder, TOKEN_VAL, &largest));
+    for (int i = 0; i < mixture->count; i++) {
+        TRY(split_largest(mem, mixture->parts[i].folder, TOKEN_TRAIN, &largest));
+        TRY(split_largest(mem, mixture->parts[i].folder, TOKEN_VAL, &largest));
+    }
     if (largest >= VOCAB_SIZE_MAX) {
         log_error("%s: token id %" PRId32 " is too large for a vocabulary (at most %d)", folder, largest,
                   VOCAB_SIZE_MAX);
@@ -68,18 +71,18 @@ static enum gt_status vocab_from_ids(struct hostmem *mem, const char *folder, in
 }
 
 /* The dataset's tokenizer gives the vocabulary; without one, vocab_size, else the ids. */
-static enum gt_status open_scratch(struct hostmem *mem, struct config *config, const char *folder,
+static enum gt_status open_scratch(struct hostmem *mem, struct config *config, const struct mixture *mixture,
                                    struct model_config *model)
 {
-    struct tokenizer *tokenizer = NULL;
-    TRY(tokenizer_open_dataset(mem, folder, &tokenizer));
+    struct tokenizer *tokenizer;
+    TRY(mixture_tokenizer_open(mem, mixture, &tokenizer));
     int64_t vocab = tokenizer ? tokenizer_vocab_size(tokenizer) : 0;
     tokenizer_destroy(tokenizer);
     if (vocab == 0 && config->vocab_size == 0)
-        TRY(vocab_from_ids(mem, folder, &vocab));
+        TRY(vocab_from_ids(mem, mixture, &vocab));
     if (vocab > 0 && config->vocab_size > 0 && vocab > config->vocab_size) {
         log_error("vocab_size=%" PRId64 " is too small: the tokenizer in %s has %" PRId64 " tokens", config->vocab_size,
-                  folder, vocab);
+                  mixture->parts[0].folder, vocab);
         return GT_USAGE;
     }
     /* Keys that were left open are decided now, and the checkpoint stores the decision. */
@@ -302,13 +305,13 @@ static enum gt_status counters_check(const struct config *config, const struct r
     return GT_USAGE;
 }
 
-enum gt_status restore_open(struct hostmem *mem, struct config *config, const char *folder,
+enum gt_status restore_open(struct hostmem *mem, struct config *config, const struct mixture *mixture,
                             struct restore_source *source, struct run_state *state, struct model_config *model)
 {
     *source = (struct restore_source){0};
     *state = (struct run_state){.best_val_loss = INFINITY};
     enum gt_status status = strcmp(config->init_from, "scratch") == 0
-                                ? open_scratch(mem, config, folder, model)
+                                ? open_scratch(mem, config, mixture, model)
                                 : open_checkpoint(mem, config, source, state, model);
     if (status == GT_OK)
         status = counters_check(config, state);

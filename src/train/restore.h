@@ -45,9 +45,9 @@ struct restore_source {
 };
 
 /* Decides where the run begins.  Settles `config`: a checkpoint fills the keys that this invocation did not set, and
- * the data or the weights decide keys that were left open.  Describes the model in `model`.  `folder` is the dataset's;
- * its tokenizer gives the vocabulary of a new model.  Errors: GT_DATA, GT_IO, GT_USAGE, GT_UNSUPPORTED. */
-enum gt_status restore_open(struct hostmem *mem, struct config *config, const char *folder,
+ * the data or the weights decide keys that were left open.  Describes the model in `model`.  The
+ * tokenizer of the `mixture` gives the vocabulary of a new model.  Errors: GT_DATA, GT_IO, GT_USAGE, GT_UNSUPPORTED. */
+enum gt_status restore_open(struct hostmem *mem, struct config *config, const struct mixture *mixture,
                             struct restore_source *source, struct run_state *state, struct model_config *model);
 /* Opens only the weights of out_dir or init_from, for programs that do not train. */
 enum gt_status restore_open_weights(struct hostmem *mem, const struct config *config, struct restore_source *source);

@@ -22,9 +22,11 @@ struct trainer {
     struct hostmem *mem;
     const struct config *config; /* the user's; later `settled`, once the run knows the model */
     struct config settled;       /* the user's, completed by the checkpoint and the data */
+    struct mixture mixture;      /* of the data sets in config->dataset */
     struct session session;
     struct feed feed;
-    struct run_state state; /* counters and choices, saved in each checkpoint */
+    double val_losses[MIXTURE_MAX]; /* of the last evaluation, by data set */
+    struct run_state state;         /* counters and choices, saved in each checkpoint */
     struct forecast forecast;
     struct contention before_test; /* of the forecast's model: at the end of the first step */
     struct metrics metrics;

@@ -29,20 +29,28 @@
 
 static enum gt_status evaluate(struct trainer *t, double *train_loss, double *val_loss)
 {
-    const struct evaluation evaluation = {.session = &t->session,
-                                          .feed = &t->feed,
-                                          .progress = &t->progress,
-                                          .samples = t->config->eval_iters * t->config->batch_size,
-                                          .iter = t->state.iter};
+    const struct mixture *mixture = &t->mixture;
+    struct evaluation evaluation = {.session = &t->session,
+                                    .feed = &t->feed,
+                                    .progress = &t->progress,
+                                    .samples = t->config->eval_iters * t->config->batch_size,
+                                    .iter = t->state.iter};
     struct evaluation_sum train, val;
     int64_t start_ns = clock_monotonic_ns();
-    enum gt_status status = evaluation_split_sum(&evaluation, TOKEN_TRAIN, "evaluate train", &train);
-    if (status == GT_OK)
-        status = evaluation_split_sum(&evaluation, TOKEN_VAL, "evaluate val", &val);
+    enum gt_status status = GT_OK;
+    *train_loss = *val_loss = 0.0;
+    for (; evaluation.part < mixture->count && status == GT_OK; evaluation.part++) {
+        status = evaluation_split_sum(&evaluation, TOKEN_TRAIN, "evaluate train", &train);
+        if (status == GT_OK)
+            status = evaluation_split_sum(&evaluation, TOKEN_VAL, "evaluate val", &val);
+        if (status != GT_OK)
+            break;
+        t->val_losses[evaluation.part] = val.loss / (double)val.targets;
+        *train_loss += mixture->parts[evaluation.part].share * (train.loss / (double)train.targets);
+        *val_loss += mixture->parts[evaluation.part].share * t->val_losses[evaluation.part];
+    }
     progress_clear(&t->progress);
     TRY(status);
-    *train_loss = train.loss / (double)train.targets;
-    *val_loss = val.loss / (double)val.targets;
     forecast_evaluation_measured(&t->forecast, (double)(clock_monotonic_ns() - start_ns) / 1e9);
     t->evaluated_iter = t->state.iter;
     /* finish() may evaluate at other iterations, which an uninterrupted longer run would not do.  So this counts only
@@ -54,6 +62,9 @@ static enum gt_status evaluate(struct trainer *t, double *train_loss, double *va
         snprintf(expected, sizeof expected, "; expected %g to %g after %.3g M tokens", band.low, band.high,
                  (double)t->state.iter * run_tokens_per_update(t) / 1e6);
     log_result("step %" PRId64 ": train loss %.4f, val loss %.4f%s", t->state.iter, *train_loss, *val_loss, expected);
+    for (int i = 0; i < mixture->count && mixture->count > 1; i++)
+        log_result("dataset %.*s: val loss %.4f", mixture->parts[i].name_length, mixture->parts[i].name,
+                   t->val_losses[i]);
     return GT_OK;
 }
 
@@ -182,6 +193,8 @@ static enum gt_status evaluate_and_save(struct trainer *t)
                                                   .sample = t->generator ? t->sample : NULL,
                                                   .sample_bytes = t->sample_bytes};
     (void)metrics_evaluation_write(&t->metrics, &evaluation);
+    for (int i = 0; i < t->mixture.count && t->mixture.count > 1; i++)
+        (void)metrics_dataset_write(&t->metrics, t->state.iter, &t->mixture.parts[i], t->val_losses[i]);
     TRY(sampled);
     t->evaluated_badly = !isfinite(train_loss) || !isfinite(val_loss);
     expected_check(t, val_loss);

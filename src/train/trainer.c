@@ -34,7 +34,7 @@ static enum gt_status weights_load(struct trainer *t)
 }
 
 /* Creates the generator that sample_tokens needs. */
-static enum gt_status samples_prepare(struct trainer *t, const char *folder)
+static enum gt_status samples_prepare(struct trainer *t)
 {
     const struct config *config = t->config;
     struct generate_options options = {
@@ -43,7 +43,7 @@ static enum gt_status samples_prepare(struct trainer *t, const char *folder)
         return GT_OK;
     if (t->tokenizer)
         return generator_create(t->mem, &t->session, &options, config->sample_tokens + 2, &t->generator);
-    log_note("sample_tokens has no effect: %s has no %s", folder, TOKENIZER_FILE_NAME);
+    log_note("sample_tokens has no effect: %s has no %s", t->mixture.parts[0].folder, TOKENIZER_FILE_NAME);
     return GT_OK;
 }
 
@@ -81,13 +81,14 @@ static void earlier_note(const struct trainer *t)
             out_dir, folder);
 }
 
-/* Models the run.  The data decide how often a pass over both splits runs the evaluation program. */
+/* Models the run.  The data decide how often a pass over all splits runs the evaluation program. */
 static void forecast_make(struct trainer *t)
 {
     const struct model *model = t->session.model;
-    int64_t runs = 2 * evaluation_runs(t->config, model);
-    for (int split = 0; split < 2 && t->config->eval_iters == 0 && t->feed.mem; split++)
-        runs += size_ceil_div(sampler_window_count(t->feed.evaluate_sampler[split], true),
+    const int splits = 2 * t->mixture.count;
+    int64_t runs = splits * evaluation_runs(t->config, model);
+    for (int i = 0; i < splits && t->config->eval_iters == 0 && t->feed.mem; i++)
+        runs += size_ceil_div(sampler_window_count(t->feed.parts[i / 2].evaluate_sampler[i % 2], true),
                               model->options.choice.evaluate_batch);
     forecast_model(&t->session, t->state.iter, runs, &t->forecast);
     if (t->config->hours > 0.0 && t->state.length == 0 && t->forecast.step_seconds > 0.0) {
@@ -120,15 +121,16 @@ static enum gt_status device_start(struct trainer *t)
 }
 
 /* Runs the part that needs the data and the arena. */
-static enum gt_status run(struct trainer *t, const char *folder)
+static enum gt_status run(struct trainer *t)
 {
     struct session *session = &t->session;
     const struct config *config = t->config;
     struct run_data data = {0};
-    TRY(tokenizer_open_dataset(t->mem, folder, &t->tokenizer));
-    TRY(restore_tokenizer_check(t->mem, config, &t->source, t->tokenizer, folder));
-    TRY(feed_open(t->mem, config, folder, session->model->options.config.vocab_size, largest_batch(session), &t->feed));
-    TRY(feed_manifest_check(&t->feed, folder, t->tokenizer));
+    TRY(mixture_tokenizer_open(t->mem, &t->mixture, &t->tokenizer));
+    TRY(restore_tokenizer_check(t->mem, config, &t->source, t->tokenizer, t->mixture.parts[0].folder));
+    TRY(feed_open(t->mem, config, &t->mixture, session->model->options.config.vocab_size, largest_batch(session),
+                  &t->feed));
+    TRY(feed_manifest_check(&t->feed, t->tokenizer));
     TRY(feed_documents_set(&t->feed, t->tokenizer));
     if (!config->eval_only) {
         for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++)
@@ -158,7 +160,7 @@ static enum gt_status run(struct trainer *t, const char *folder)
         t->saver.metrics = own ? NULL : t->metrics.kept;
         t->saver.after = t->source.branch ? t->state.iter : -1;
     }
-    TRY(samples_prepare(t, folder));
+    TRY(samples_prepare(t));
     if (!config->eval_only)
         TRY(steps_ahead_create(t->mem, session->model->options.micro_steps, &t->ahead));
     t->diagnosis = (struct diagnosis){
@@ -264,7 +266,6 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config, FIL
                         .best_iter = -1,
                         .lowest_iter = -1};
     bool answers = config->print_program || config->plan != CONFIG_PLAN_OFF;
-    char folder[FILE_PATH_MAX];
     struct model_config model;
     struct model_options options;
     enum gt_status status;
@@ -276,10 +277,10 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config, FIL
     }
     if (!answers && !config->eval_only)
         TRY_GOTO(status, close, out_dir_claim(&t));
-    TRY_GOTO(status, close, feed_folder(config->dataset, folder));
     t.settled = *config;
-    TRY_GOTO(status, close, restore_open(mem, &t.settled, folder, &t.source, &t.state, &model));
-    TRY_GOTO(status, close, feed_folder(t.settled.dataset, folder)); /* the checkpoint may have named another dataset */
+    TRY_GOTO(status, close, mixture_parse(config->dataset, &t.mixture));
+    TRY_GOTO(status, close, restore_open(mem, &t.settled, &t.mixture, &t.source, &t.state, &model));
+    TRY_GOTO(status, close, mixture_parse(t.settled.dataset, &t.mixture)); /* the checkpoint may have named another */
     if (t.settled.hours > 0.0 && t.state.length > 0)
         run_length_set(&t.settled, t.state.length);
     else if (t.settled.hours > 0.0)
@@ -293,7 +294,7 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config, FIL
     session_train_options(&t.session, &t.state.choices, &model, &options);
     TRY_GOTO(status, close,
              options.train ? session_plan(&t.session, &options) : session_plan_evaluation(&t.session, &options));
-    status = answers ? answer(&t, out) : run(&t, folder);
+    status = answers ? answer(&t, out) : run(&t);
 close:
     report_block_print(t.config, &t.session, status);
     hostmem_phase_set(mem, HOSTMEM_CLOSE);

@@ -26,6 +26,7 @@
 struct dump {
     struct hostmem *mem;
     struct config config;
+    struct mixture mixture;
     struct restore_source source;
     struct session session;
     struct feed feed;
@@ -162,18 +163,17 @@ static enum gt_status obey(struct dump *dump, const char *line)
 
 static enum gt_status dump_open(struct dump *dump, int argc, char **argv)
 {
-    char folder[FILE_PATH_MAX];
     struct run_state state;
     struct model_config model;
     struct model_options options;
     config_defaults(&dump->config, CONFIG_TRAIN);
     TRY(config_parse_args(&dump->config, argc, argv));
-    TRY(feed_folder(dump->config.dataset, folder));
-    TRY(restore_open(dump->mem, &dump->config, folder, &dump->source, &state, &model));
+    TRY(mixture_parse(dump->config.dataset, &dump->mixture));
+    TRY(restore_open(dump->mem, &dump->config, &dump->mixture, &dump->source, &state, &model));
     TRY(session_open(dump->mem, &dump->config, &dump->session));
     session_train_options(&dump->session, &(struct session_choices){0}, &model, &options);
     TRY(session_plan(&dump->session, &options));
-    TRY(feed_open(dump->mem, &dump->config, folder, model.vocab_size, options.choice.micro_batch, &dump->feed));
+    TRY(feed_open(dump->mem, &dump->config, &dump->mixture, model.vocab_size, options.choice.micro_batch, &dump->feed));
     TRY(session_start(&dump->session));
     TRY(restore_weights(&dump->session, &dump->source, (uint64_t)dump->config.seed));
     return session_scalars_upload(&dump->session);

@@ -17,6 +17,7 @@ struct rig {
     struct data_fixture data;
     struct config config;
     struct session session;
+    struct mixture mixture;
     struct feed feed;
     struct steps_ahead ahead;
     struct progress progress;
@@ -58,7 +59,8 @@ static void rig_open(struct rig *rig)
     fixture_write(&rig->data, "train.bin", ids, sizeof ids);
     fixture_write(&rig->data, "val.bin", ids, sizeof ids);
     session_make(rig);
-    ck_assert_int_eq(feed_open(rig->data.mem, &rig->config, rig->data.folder, TOKENS, 4, &rig->feed), GT_OK);
+    ck_assert_int_eq(mixture_parse(rig->data.folder, &rig->mixture), GT_OK);
+    ck_assert_int_eq(feed_open(rig->data.mem, &rig->config, &rig->mixture, TOKENS, 4, &rig->feed), GT_OK);
     ck_assert_int_eq(steps_ahead_create(rig->data.mem, MICRO_STEPS, &rig->ahead), GT_OK);
     rig->diagnosis = (struct diagnosis){
         .session = &rig->session, .feed = &rig->feed, .ahead = &rig->ahead, .progress = &rig->progress};

@@ -1,4 +1,4 @@
-/* Tests of feed.c: folders, the contents of the data tensors, and a pass over a whole split. */
+/* Tests of feed.c: the contents of the data tensors, and a pass over a whole split. */
 #include <math.h>
 
 #include "tests/unit/data_fixture.h"
@@ -12,6 +12,7 @@ struct rig {
     struct data_fixture data;
     struct config config;
     struct session session;
+    struct mixture mixture;
     struct feed feed;
 };
 
@@ -46,7 +47,8 @@ static void rig_open(struct rig *rig)
     ck_assert_int_eq(session_plan(&rig->session, &options), GT_OK);
     ck_assert_int_eq(session_start(&rig->session), GT_OK);
     ck_assert_int_eq(session_weights_init(&rig->session, 1), GT_OK);
-    ck_assert_int_eq(feed_open(rig->data.mem, &rig->config, rig->data.folder, TOKENS, 4, &rig->feed), GT_OK);
+    ck_assert_int_eq(mixture_parse(rig->data.folder, &rig->mixture), GT_OK);
+    ck_assert_int_eq(feed_open(rig->data.mem, &rig->config, &rig->mixture, TOKENS, 4, &rig->feed), GT_OK);
 }
 
 static void rig_close(struct rig *rig)
@@ -60,19 +62,6 @@ static void rig_close(struct rig *rig)
 static void download(struct rig *rig, int32_t tensor, int32_t *out, int64_t count)
 {
     ck_assert_int_eq(exec_download(rig->session.exec, tensor, 0, out, count), GT_OK);
-}
-
-TEST(folders_as_in_nanogpt)
-{
-    struct config config;
-    char folder[FILE_PATH_MAX];
-    config_defaults(&config, CONFIG_TRAIN);
-    snprintf(config.dataset, sizeof config.dataset, "openwebtext");
-    ck_assert_int_eq(feed_folder(config.dataset, folder), GT_OK);
-    ck_assert_str_eq(folder, "data/openwebtext");
-    snprintf(config.dataset, sizeof config.dataset, "./mine");
-    ck_assert_int_eq(feed_folder(config.dataset, folder), GT_OK);
-    ck_assert_int_eq(strncmp(folder, "./mine", 6), 0);
 }
 
 TEST(a_micro_step_gets_its_samples)
@@ -89,7 +78,7 @@ TEST(a_micro_step_gets_its_samples)
         download(&rig, io->order, order, 3 * TIME);
         download(&rig, io->starts, starts, 3 * TIME + 2);
         for (int64_t s = 0; s < 3; s++) {
-            int64_t position = sampler_position(rig.feed.sampler[TOKEN_TRAIN], iter, s);
+            int64_t position = sampler_position(rig.feed.parts[0].sampler[TOKEN_TRAIN], iter, s);
             for (int64_t t = 0; t < TIME; t++) {
                 ck_assert_int_eq(ids[s * TIME + t], position + t);
                 ck_assert_int_eq(targets[s * TIME + t], position + t + 1);
@@ -108,10 +97,11 @@ TEST(an_evaluation_that_is_not_full_ignores_the_rest)
     int32_t targets[4 * TIME];
     rig_open(&rig);
     const struct program_io *io = &rig.session.model->evaluate;
-    ck_assert_int_eq(feed_evaluate(&rig.feed, &rig.session, TOKEN_VAL, 7, 0, 2), GT_OK);
+    const struct evaluation evaluation = {.session = &rig.session, .feed = &rig.feed, .iter = 7};
+    ck_assert_int_eq(feed_evaluate(&evaluation, TOKEN_VAL, 0, 2), GT_OK);
     download(&rig, io->targets, targets, 4 * TIME);
     for (int64_t s = 0; s < 2; s++) {
-        int64_t position = sampler_position_eval(rig.feed.sampler[TOKEN_VAL], TOKEN_VAL, 7, s);
+        int64_t position = sampler_position_eval(rig.feed.parts[0].sampler[TOKEN_VAL], TOKEN_VAL, 7, s);
         for (int64_t t = 0; t < TIME; t++)
             ck_assert_int_eq(targets[s * TIME + t], 3 * (position + t + 1) % TOKENS);
     }
@@ -147,11 +137,13 @@ TEST(bad_folders_leave_nothing_open)
 {
     struct rig rig;
     struct feed feed;
+    struct mixture absent;
     rig_open(&rig);
-    ck_assert_int_eq(feed_open(rig.data.mem, &rig.config, "absent-folder", TOKENS, 4, &feed), GT_DATA);
+    ck_assert_int_eq(mixture_parse("./absent-folder", &absent), GT_OK);
+    ck_assert_int_eq(feed_open(rig.data.mem, &rig.config, &absent, TOKENS, 4, &feed), GT_DATA);
     ck_assert_ptr_nonnull(strstr(rig.data.line, "absent-folder"));
     ck_assert_int_eq(unlink(fixture_path(&rig.data, "train.bin")), 0);
-    ck_assert_int_eq(feed_open(rig.data.mem, &rig.config, rig.data.folder, TOKENS, 4, &feed), GT_DATA);
+    ck_assert_int_eq(feed_open(rig.data.mem, &rig.config, &rig.mixture, TOKENS, 4, &feed), GT_DATA);
     ck_assert_ptr_nonnull(strstr(rig.data.line, "train"));
     rig_close(&rig);
 }
@@ -164,7 +156,7 @@ TEST(without_val_the_training_tokens_are_evaluated)
     char train[FEED_DIGEST_MAX], val[FEED_DIGEST_MAX];
     rig_open(&rig);
     ck_assert_int_eq(unlink(fixture_path(&rig.data, "val.bin")), 0);
-    ck_assert_int_eq(feed_open(rig.data.mem, &rig.config, rig.data.folder, TOKENS, 4, &feed), GT_OK);
+    ck_assert_int_eq(feed_open(rig.data.mem, &rig.config, &rig.mixture, TOKENS, 4, &feed), GT_OK);
     ck_assert_ptr_nonnull(strstr(rig.data.line, "has no val.bin: val loss is measured on training tokens"));
     ck_assert_int_eq(feed_digest(&feed, TOKEN_TRAIN, train), GT_OK);
     ck_assert_int_eq(feed_digest(&feed, TOKEN_VAL, val), GT_OK);

@@ -1,0 +1,124 @@
+/* Reads the key `dataset`, and divides samples among data sets.
+ *
+ * The samples are divided in two repeatedly: the last data set against all before it, then the last of those, and so
+ * on.  Of the first n samples, floor(n * a / b) go to the data sets before, where a and b are integer weights; sample n
+ * is one of them if that number grows from n to n + 1.  The number itself counts the earlier ones, so that no state is
+ * needed.
+ */
+#include "data/mixture.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+#define WEIGHTS 1073741824.0 /* the sum of all weights, up to rounding; products of two stay below 2^63 */
+
+/* Adds the data set that the first `length` characters of `name` name. */
+static enum gt_status part_add(struct mixture *mixture, const char *name, size_t length, double share)
+{
+    char text[FILE_PATH_MAX];
+    struct mixture_part *part = &mixture->parts[mixture->count];
+    snprintf(text, sizeof text, "%.*s", (int)length, name);
+    *part = (struct mixture_part){.name = name, .name_length = (int)length, .share = share};
+    TRY(strchr(text, '/') ? file_join(part->folder, text, "") : file_join(part->folder, "data", text));
+    for (int i = 0; i < mixture->count; i++)
+        if (strcmp(mixture->parts[i].folder, part->folder) == 0) {
+            log_error("dataset: %s is named twice; add its shares", text);
+            return GT_USAGE;
+        }
+    mixture->count++;
+    return GT_OK;
+}
+
+static enum gt_status list_parse(const char *text, struct mixture *out)
+{
+    double sum = 0.0;
+    for (const char *at = text, *end; at != NULL; at = *end == ',' ? end + 1 : NULL) {
+        char item[FILE_PATH_MAX], *rest = item;
+        end = at + strcspn(at, ",");
+        snprintf(item, sizeof item, "%.*s", (int)(end - at), at);
+        const char *colon = strrchr(item, ':');
+        const double share = colon != NULL ? strtod(colon + 1, &rest) : 0.0;
+        if (colon == NULL || colon == item || *rest != '\0' || !(share > 0.0 && isfinite(share))) {
+            log_error("dataset='%s': '%s' is not NAME:SHARE with a share above 0; a mixture is written "
+                      "--dataset=old:0.7,mine:0.3",
+                      text, item);
+            return GT_USAGE;
+        }
+        if (out->count == MIXTURE_MAX) {
+            log_error("dataset='%s': a mixture has at most %d data sets", text, MIXTURE_MAX);
+            return GT_USAGE;
+        }
+        TRY(part_add(out, at, (size_t)(colon - item), share));
+        sum += share;
+    }
+    for (int i = 0; i < out->count; i++) {
+        out->parts[i].share /= sum;
+        out->parts[i].weight = (int64_t)fmax(1.0, round(out->parts[i].share * WEIGHTS));
+    }
+    return GT_OK;
+}
+
+enum gt_status mixture_parse(const char *text, struct mixture *out)
+{
+    *out = (struct mixture){0};
+    TRY(part_add(out, text, strlen(text), 1.0));
+    out->parts[0].weight = 1;
+    if (strpbrk(text, ":,") == NULL || file_is_folder(out->parts[0].folder))
+        return GT_OK;
+    out->count = 0;
+    return list_parse(text, out);
+}
+
+enum gt_status mixture_tokenizer_open(struct hostmem *mem, const struct mixture *mixture, struct tokenizer **out)
+{
+    struct tokenizer *tokenizers[MIXTURE_MAX] = {NULL};
+    enum gt_status status = GT_OK;
+    int known = 0; /* the first data set with a tokenizer */
+    for (int i = 0; i < mixture->count && status == GT_OK; i++) {
+        status = tokenizer_open_dataset(mem, mixture->parts[i].folder, &tokenizers[i]);
+        if (tokenizers[known] == NULL)
+            known = i;
+        if (status != GT_OK || tokenizers[i] == NULL || tokenizer_has_same_tokens(tokenizers[known], tokenizers[i]))
+            continue;
+        log_error("%s: its tokenizer of %" PRId64 " tokens is not that of %s, of %" PRId64
+                  "; prepare it again with gpt-prepare --tokenizer=%s",
+                  mixture->parts[i].folder, tokenizer_vocab_size(tokenizers[i]), mixture->parts[known].folder,
+                  tokenizer_vocab_size(tokenizers[known]), mixture->parts[known].folder);
+        status = GT_DATA;
+    }
+    for (int i = 0; i < mixture->count; i++)
+        if (i != known || status != GT_OK)
+            tokenizer_destroy(tokenizers[i]);
+    if (status == GT_OK)
+        *out = tokenizers[known];
+    return status;
+}
+
+/* Returns floor(n * part / whole) for part <= whole < 2^31. */
+static int64_t share_of(int64_t n, int64_t part, int64_t whole)
+{
+    return n / whole * part + n % whole * part / whole;
+}
+
+struct mixture_place mixture_place(const struct mixture *mixture, int64_t sample)
+{
+    assert(sample >= 0 && sample < INT64_MAX);
+    int64_t all = 0;
+    for (int i = 0; i < mixture->count; i++)
+        all += mixture->parts[i].weight;
+    int part = mixture->count - 1;
+    for (; part > 0; part--) {
+        const int64_t before = all - mixture->parts[part].weight, number = share_of(sample, before, all);
+        if (share_of(sample + 1, before, all) == number)
+            return (struct mixture_place){.part = part, .number = sample - number};
+        sample = number;
+        all = before;
+    }
+    return (struct mixture_place){.part = 0, .number = sample};
+}

@@ -1,8 +1,12 @@
 # Man pages.  The option lists of gpt-train and gpt-sample come from their --help=all and replace the line @OPTIONS@ of
 # the .in file.  A cross build cannot run the programs and takes the pages that the release brings.
 dist_man_MANS += doc/gpt-train.1 doc/gpt-prepare.1 doc/gpt-sample.1 doc/gpt-export.1 doc/gpt-report.1
-EXTRA_DIST += doc/gpt-train.1.in doc/gpt-sample.1.in doc/man_page.sh \
-	doc/ARCHITECTURE.md doc/checkpoint.md doc/cpu.md doc/cuda.md doc/data.md doc/devices.md doc/errors.md doc/memory.md doc/memory-124m.svg doc/pictures.py doc/report.svg doc/session.svg doc/nanogpt.md doc/not.md doc/numerics.md doc/opencl.md doc/own_text.md doc/plan.md doc/reliability.md doc/report.md doc/states.md doc/style.md doc/weekend.md \
+EXTRA_DIST += doc/gpt-train.1.in doc/gpt-sample.1.in doc/man_page.sh doc/pictures.py
+# The documents link to each other, and README.md, beside this folder, to them.
+documentsdir = $(docdir)/doc
+dist_documents_DATA = doc/ARCHITECTURE.md doc/checkpoint.md doc/cpu.md doc/cuda.md doc/data.md doc/devices.md doc/errors.md \
+	doc/memory.md doc/memory-124m.svg doc/nanogpt.md doc/not.md doc/numerics.md doc/opencl.md doc/own_text.md doc/plan.md \
+	doc/reliability.md doc/report.md doc/report.svg doc/session.svg doc/states.md doc/style.md doc/weekend.md \
 	doc/when_training_goes_wrong.md
 
 if CROSS_COMPILING

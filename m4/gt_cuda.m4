@@ -2,6 +2,7 @@
 # --with-cuda[=PREFIX]: the cuda backend.  Needs nvcc, cudart and cuBLASLt of CUDA 11.8 or later, and no card; looked for in
 # PREFIX, $CUDA_HOME, PATH, /usr/local/cuda.  --with-cuda-arch=86,89 narrows what is compiled; the default is what the
 # toolkit knows of 75, 80, 86, 89, 90, 100 and 120.  PTX is added, for cards to come.
+# --enable-cuda-module: the programs load the backend from gpt-train-cuda.so; --with-cuda makes that module.
 # Sets NVCC, NVCC_FLAGS, CUDA_CPPFLAGS, CUDA_LIBS, CUDA_ARCHS, CUDA_PTX_ARCH, HAVE_CUDA and its conditional.  The driver is
 # not linked: a program starts without one.
 AC_DEFUN([GT_CUDA], [
@@ -11,6 +12,9 @@ AC_DEFUN([GT_CUDA], [
   AC_ARG_WITH([cuda-arch],
     [AS_HELP_STRING([--with-cuda-arch=LIST], [architectures to compile for, e.g. 86,89; default: all])],
     [], [with_cuda_arch=all])
+  AC_ARG_ENABLE([cuda-module],
+    [AS_HELP_STRING([--enable-cuda-module], [the programs load gpt-train-cuda.so, which --with-cuda then makes])],
+    [], [enable_cuda_module=no])
   AC_ARG_VAR([NVCC], [CUDA's compiler])
   AC_ARG_VAR([NVCCFLAGS], [more flags for nvcc, e.g. -ccbin=g++-11])
   CUDA_CPPFLAGS= CUDA_LIBS= CUDA_ARCHS= CUDA_PTX_ARCH= NVCC_FLAGS=
@@ -19,6 +23,9 @@ AC_DEFUN([GT_CUDA], [
     [AS_IF([test "x$with_cuda_arch" != xall], [AC_MSG_ERROR([--with-cuda-arch has no effect without --with-cuda])])])
   AM_CONDITIONAL([HAVE_CUDA], [test "x$with_cuda" != xno])
   AS_IF([test "x$with_cuda" != xno], [AC_DEFINE([HAVE_CUDA], [1], [The cuda backend is part of this build.])])
+  AM_CONDITIONAL([HAVE_CUDA_MODULE], [test "x$enable_cuda_module" != xno])
+  AS_IF([test "x$enable_cuda_module" != xno],
+    [AC_DEFINE([HAVE_CUDA_MODULE], [1], [The cuda backend is a module, which is loaded when it is asked for.])])
   AC_SEARCH_LIBS([dlopen], [dl])
   AC_SUBST([CUDA_CPPFLAGS])
   AC_SUBST([CUDA_LIBS])

@@ -11,9 +11,11 @@ AC_DEFUN([GT_BUILD], [
   AS_IF([test "x$gt_openmp" = xyes],
     [gt_libraries="$gt_libraries, OpenMP `echo _OPENMP | $CC $OPENMP_CFLAGS -E -x c - | sed -n '$p'`"])
   AS_IF([test "x$gt_opencl" = xyes], [gt_backends="opencl, $gt_backends"])
+  AS_IF([test "x$enable_cuda_module" != xno], [gt_backends="cuda (module), $gt_backends"])
   AS_IF([test "x$with_cuda" != xno],
     [gt_cuda_release=`"$NVCC" --version | sed -n 's/.*release \(@<:@0-9.@:>@*\).*/\1/p'`
-     gt_backends="cuda, $gt_backends" gt_libraries="$gt_libraries, CUDA $gt_cuda_release"])
+     AS_IF([test "x$enable_cuda_module" = xno],
+       [gt_backends="cuda, $gt_backends" gt_libraries="$gt_libraries, CUDA $gt_cuda_release"])])
   AC_DEFINE_UNQUOTED([BUILD_BACKENDS], ["$gt_backends"], [The backends of this build.])
   AC_DEFINE_UNQUOTED([BUILD_LIBRARIES], ["$gt_libraries"], [The libraries of this build, with their versions.])
 ])

@@ -52,19 +52,24 @@ cuda_kernel_headers = \
 
 EXTRA_DIST += $(cuda_kernels) $(cuda_kernel_headers)
 
+cuda_module = backends/cuda/cuda_module.c
+cuda_module_map = backends/cuda/cuda_module.map
+EXTRA_DIST += $(cuda_module) $(cuda_module_map)
+CUDA_MODULE_LINK = -shared -Wl,--version-script=$(top_srcdir)/$(cuda_module_map) -Wl,--no-undefined-version
+
 CUDA_ARCHIVE =
 if HAVE_CUDA
 noinst_LIBRARIES += libcuda_backend.a
-CUDA_ARCHIVE += libcuda_backend.a
 libcuda_backend_a_SOURCES = $(cuda_sources) $(cuda_loader)
 libcuda_backend_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+libcuda_backend_a_CFLAGS = $(AM_CFLAGS) $(CUDA_PIC)
 libcuda_backend_a_LIBADD = $(CUDA_OBJECTS)
 libcuda_backend_a_DEPENDENCIES = $(CUDA_OBJECTS)
 
-# Position-independent, because the programs are; without exceptions, so that the C++ library is not needed.
+# Position-independent, because programs and modules are; without exceptions, so that the C++ library is not needed.
 CUDA_OBJECTS = $(cuda_kernels:.cu=.o)
 NVCC_COMPILE = $(NVCC) $(NVCC_FLAGS) -std=c++17 -O3 -I$(top_srcdir)/src -I$(top_srcdir) \
-	-Xcompiler=-fPIE,-fno-exceptions,-fno-threadsafe-statics,-Wall $(NVCCFLAGS)
+	-Xcompiler=$(CUDA_PIC),-fno-exceptions,-fno-threadsafe-statics,-Wall $(NVCCFLAGS)
 backends/cuda/kernels/%.o: backends/cuda/kernels/%.cu backends/cuda/kernels/nvcc.flags
 	$(AM_V_GEN)$(NVCC_COMPILE) -MD -MF $(@:.o=.d) -c $< -o $@
 -include $(CUDA_OBJECTS:.o=.d)
@@ -74,4 +79,18 @@ backends/cuda/kernels/nvcc.flags: nvcc-flags-force
 	@echo '$(NVCC_COMPILE)' | cmp -s - $@ || echo '$(NVCC_COMPILE)' >$@
 nvcc-flags-force:
 CLEANFILES += $(CUDA_OBJECTS) $(CUDA_OBJECTS:.o=.d) backends/cuda/kernels/nvcc.flags
+
+if HAVE_CUDA_MODULE
+CUDA_PIC = -fPIC
+modulesdir = $(pkglibdir)
+modules_PROGRAMS = gpt-train-cuda.so
+gpt_train_cuda_so_SOURCES = backends/cuda/cuda_module.c
+gpt_train_cuda_so_CPPFLAGS = $(AM_CPPFLAGS)
+gpt_train_cuda_so_CFLAGS = $(AM_CFLAGS) $(CUDA_PIC)
+gpt_train_cuda_so_LDFLAGS = $(BUILD_LDFLAGS) $(CUDA_MODULE_LINK)
+gpt_train_cuda_so_LDADD = libcuda_backend.a $(CUDA_LIBS)
+else
+CUDA_PIC = -fPIE
+CUDA_ARCHIVE += libcuda_backend.a
+endif
 endif

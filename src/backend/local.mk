@@ -5,5 +5,12 @@ libgpttrain_a_SOURCES += \
 	src/backend/backend_call.h \
 	src/backend/backend_holders.c \
 	src/backend/backend_list.def \
+	src/backend/backend_module.c \
+	src/backend/backend_module.h \
 	src/backend/backend_peak.c \
 	src/backend/backend_registry.c
+
+# A program that loads the cuda module is linked with the functions that the module calls, and shows them to it.
+module_symbols = $(top_srcdir)/src/backend/module_symbols.list
+EXTRA_DIST += src/backend/module_symbols.list
+MODULE_HOST_LINK = $(shell sed -n 's/^\t\(.*\);/-Wl,-u,\1/p' $(module_symbols)) -Wl,--dynamic-list=$(module_symbols)

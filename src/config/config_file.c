@@ -8,6 +8,7 @@
  * so that all mistakes of a file are reported at once.
  */
 #include <assert.h>
+#include <config.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -541,11 +542,20 @@ enum gt_status config_parse_text(struct config *config, const char *name, const 
     return error_count == 0 ? GT_OK : GT_USAGE;
 }
 
+/* Writes the path of an installed configuration to `out`, if a bare name that is not in the current folder is one's.
+ * Returns the path to read. */
+static const char *installed_path(char out[static FILE_PATH_MAX], const char *path)
+{
+    const char *wanted = getenv("GPT_TRAIN_CONFIG_DIR"), *folder = wanted != NULL ? wanted : PKGDATA_DIR "/config";
+    const bool is_bare = strchr(path, '/') == NULL && !file_exists(path);
+    return is_bare && file_join(out, folder, path) == GT_OK && file_exists(out) ? out : path;
+}
+
 enum gt_status config_parse_file(struct config *config, const char *path)
 {
-    char *text;
+    char installed[FILE_PATH_MAX], *text;
     size_t count;
-    TRY(file_read_all(path, FILE_SIZE_MAX, &text, &count));
+    TRY(file_read_all(installed_path(installed, path), FILE_SIZE_MAX, &text, &count));
     const enum gt_status status = config_parse_text(config, path, text, count);
     free(text);
     return status;

@@ -20,9 +20,9 @@ EMULATED_CPPFLAGS = -I$(top_srcdir)/tests/cuda_on_cpu -I$(top_srcdir)/tests/cuda
 	$(AM_CPPFLAGS)
 EMULATED_WARNINGS = -Wall -Wextra -Wno-unknown-pragmas
 # Kernels are compiled as in a release, whatever the build is, because they are slow enough; products and sums are never
-# fused.  They access memory as words and as numbers, as device code may; programs are position-independent
-# (m4/gt_hardening.m4).
-EMULATED_CODE = -fPIE -fno-strict-aliasing -ffp-contract=off
+# fused.  They access memory as words and as numbers, as device code may; they go into programs and into a module.
+EMULATED_PIC = -fPIC -fvisibility=hidden
+EMULATED_CODE = $(EMULATED_PIC) -fno-strict-aliasing -ffp-contract=off
 EMULATED_CXXFLAGS = -std=c++17 $(BUILD_CFLAGS) -O2 $(EMULATED_CODE) $(EMULATED_WARNINGS) $(CXXFLAGS)
 
 if HAVE_CXX
@@ -34,6 +34,7 @@ tests_cuda_on_cpu_libemulator_a_CPPFLAGS = $(EMULATED_CPPFLAGS) -U_FILE_OFFSET_B
 tests_cuda_on_cpu_libemulator_a_CXXFLAGS = -std=c++17 -g -O2 $(EMULATED_CODE) $(EMULATED_WARNINGS)
 tests_cuda_on_cpu_libcuda_emulated_a_SOURCES = $(cuda_sources) tests/cuda_on_cpu/linked_lt.c
 tests_cuda_on_cpu_libcuda_emulated_a_CPPFLAGS = $(EMULATED_CPPFLAGS)
+tests_cuda_on_cpu_libcuda_emulated_a_CFLAGS = $(AM_CFLAGS) $(EMULATED_PIC)
 tests_cuda_on_cpu_libcuda_emulated_a_LIBADD = $(EMULATED_KERNELS)
 tests_cuda_on_cpu_libcuda_emulated_a_DEPENDENCIES = $(EMULATED_KERNELS)
 
@@ -63,6 +64,25 @@ tests_cuda_on_cpu_opcheck_cuda_SOURCES = $(tests_opcheck_opcheck_SOURCES) src/ba
 nodist_EXTRA_tests_cuda_on_cpu_opcheck_cuda_SOURCES = links_with_cxx.cpp
 tests_cuda_on_cpu_opcheck_cuda_CPPFLAGS = $(AM_CPPFLAGS) -DHAVE_CUDA
 tests_cuda_on_cpu_opcheck_cuda_LDADD = tests/ops/libops_test.a libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)
+
+# The emulated backend as a module, and programs that load it (--enable-cuda-module).
+module_programs = tests/cuda_on_cpu/gpt-train-module tests/cuda_on_cpu/opcheck-module
+EXTRA_PROGRAMS += $(module_programs) tests/cuda_on_cpu/module/gpt-train-cuda.so
+check_DATA += $(module_programs:=$(EXEEXT)) tests/cuda_on_cpu/module/gpt-train-cuda.so$(EXEEXT)
+CLEANFILES += $(module_programs:=$(EXEEXT)) tests/cuda_on_cpu/module/gpt-train-cuda.so$(EXEEXT)
+tests_cuda_on_cpu_gpt_train_module_SOURCES = $(gpt_train_SOURCES) src/backend/backend_registry.c
+tests_cuda_on_cpu_gpt_train_module_CPPFLAGS = $(AM_CPPFLAGS) -DHAVE_CUDA_MODULE=1
+tests_cuda_on_cpu_gpt_train_module_LDFLAGS = $(AM_LDFLAGS) $(MODULE_HOST_LINK)
+tests_cuda_on_cpu_gpt_train_module_LDADD = libgpttrain.a $(BACKEND_LIBS)
+tests_cuda_on_cpu_opcheck_module_SOURCES = $(tests_opcheck_opcheck_SOURCES) src/backend/backend_registry.c
+tests_cuda_on_cpu_opcheck_module_CPPFLAGS = $(tests_cuda_on_cpu_gpt_train_module_CPPFLAGS)
+tests_cuda_on_cpu_opcheck_module_LDFLAGS = $(tests_cuda_on_cpu_gpt_train_module_LDFLAGS)
+tests_cuda_on_cpu_opcheck_module_LDADD = tests/ops/libops_test.a libgpttrain.a $(BACKEND_LIBS)
+tests_cuda_on_cpu_module_gpt_train_cuda_so_SOURCES = $(cuda_module)
+nodist_EXTRA_tests_cuda_on_cpu_module_gpt_train_cuda_so_SOURCES = links_with_cxx.cpp
+tests_cuda_on_cpu_module_gpt_train_cuda_so_CFLAGS = $(AM_CFLAGS) -fPIC
+tests_cuda_on_cpu_module_gpt_train_cuda_so_LDFLAGS = $(BUILD_LDFLAGS) $(CUDA_MODULE_LINK)
+tests_cuda_on_cpu_module_gpt_train_cuda_so_LDADD = $(EMULATED_LIBS)
 
 # A test makes the dynamic linker find this fake management library, which reports invented processes, by naming its
 # folder.

@@ -46,6 +46,7 @@ bool device_open(const struct backend_ops *ops, int32_t threads, size_t arena_by
     *out = (struct device){.ops = ops, .is_separate = separate != NULL};
     if (ops->open(&options, &out->backend) != GT_OK)
         return false;
+    out->ops = ops = out->backend->ops; /* a module has its own table */
     if (ops->info(out->backend, &out->info) == GT_OK && (arena_bytes == 0 || arena_make(out, arena_bytes, separate)))
         return true;
     ops->close(out->backend);

@@ -22,3 +22,4 @@ tests_opcheck_opcheck_SOURCES = \
 	tests/opcheck/suite.c \
 	tests/opcheck/threads.c
 tests_opcheck_opcheck_LDADD = tests/ops/libops_test.a $(LDADD)
+tests_opcheck_opcheck_LDFLAGS = $(DEVICE_LINK)

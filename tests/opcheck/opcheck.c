@@ -187,7 +187,7 @@ static enum opening device_open_sized(const struct options *options, const struc
         return NO_ARENA;
     }
     const struct backend_choice variant = {.call = 0, .algorithm = (uint64_t)options->variant};
-    if (options->variant > 0 && (ops->choose == NULL || ops->choose(out->backend, &variant, 1) != GT_OK)) {
+    if (options->variant > 0 && (out->ops->choose == NULL || out->ops->choose(out->backend, &variant, 1) != GT_OK)) {
         printf("FAIL %s: has one way of launching each op, and --variant=%" PRId32 " was asked for\n", ops->name,
                options->variant);
         device_close(out);

@@ -319,3 +319,24 @@ TEST(file_from_disk)
     ck_assert_int_ne(config_parse_file(&fixture.config, "/tmp"), GT_OK);
     ck_assert_int_eq(fixture.errors, 2);
 }
+
+TEST(file_installed)
+{
+    char folder[] = "/tmp/gpt-train-config-XXXXXX", path[sizeof folder + 16];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/installed.py", folder);
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs("n_layer = 3\n", file);
+    fclose(file);
+    setenv("GPT_TRAIN_CONFIG_DIR", folder, 1);
+    fixture_open(CONFIG_TRAIN);
+    ck_assert_int_eq(config_parse_file(&fixture.config, "installed.py"), GT_OK);
+    ck_assert_int_eq(fixture.config.n_layer, 3);
+    ck_assert_int_ne(config_parse_file(&fixture.config, "./installed.py"), GT_OK); /* a path is a path */
+    ck_assert_int_ne(config_parse_file(&fixture.config, "absent.py"), GT_OK);
+    ASSERT_SAID("absent.py");
+    unsetenv("GPT_TRAIN_CONFIG_DIR");
+    unlink(path);
+    rmdir(folder);
+}

@@ -119,6 +119,26 @@ if [ -c /dev/full ]; then
 fi
 check "answers leave nothing behind" is "$(find . -name lock -o -name metrics.jsonl -o -name out)" ""
 
+# ---- completion ----
+# completed WORD: what bash offers after `gpt-train WORD`.
+completed() {
+    bash -c '. ./gpt-train.bash; COMP_LINE="gpt-train $1"; COMP_POINT=${#COMP_LINE}; _gpt_train; echo "${COMPREPLY[*]}"' - "$1"
+}
+for shell in bash zsh fish; do
+    check "completion for $shell" run 0 sh "$top_srcdir/doc/completion.sh" $shell "$GPT_TRAIN"
+    cp stdout gpt-train.$shell
+    check "$shell completes every key" is "$("$GPT_TRAIN" --help=all | sed -n 's/^  --\([a-z0-9_]*\).*/\1/p' | while read -r key; do
+        grep -q -e "-\(-\|l \)$key\b" gpt-train.$shell || echo "$key"
+    done)" ""
+done
+if command -v bash >/dev/null; then
+    check "a key" is "$(completed --learning_r)" "--learning_rate="
+    check "a choice" is "$(completed --arch=qwen)" "qwen2 qwen3"
+    : >a_file.py
+    check "a file" is "$(completed a_fi)" a_file.py
+    check "a file after =" is "$(completed --out_dir=a_fi)" a_file.py
+fi
+
 # ---- nanoGPT's files ----
 cat >nano.py <<'PY'
 # the idioms of nanoGPT's config folder

@@ -117,6 +117,12 @@ static void copy_run(const struct cpu_backend *cpu, const struct op_call *call)
     }
 }
 
+/* All memory is the host's, so fetch and store are plain copies. */
+static void move_run(const struct cpu_backend *cpu, const struct op_call *call)
+{
+    memcpy(cpu_operand(cpu, call, 1), cpu_operand(cpu, call, 0), operand_bytes(&call->operand[0]));
+}
+
 /* Returns e^-a, clamped before it overflows. */
 static inline float logistic_exponential(float a)
 {
@@ -209,6 +215,8 @@ static void dropout_run(const struct cpu_backend *cpu, const struct op_call *cal
 }
 
 const struct cpu_op CPU_NAME(cpu_copy) = {.run = copy_run};
+const struct cpu_op CPU_NAME(cpu_fetch) = {.run = move_run};
+const struct cpu_op CPU_NAME(cpu_store) = {.run = move_run};
 const struct cpu_op CPU_NAME(cpu_swiglu_forward) = {.run = swiglu_forward_run};
 const struct cpu_op CPU_NAME(cpu_swiglu_backward) = {.run = swiglu_backward_run};
 const struct cpu_op CPU_NAME(cpu_dropout) = {.run = dropout_run};

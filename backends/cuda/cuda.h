@@ -48,7 +48,7 @@ struct cuda_tuning;
 
 struct cuda_segment {
     enum memory_space space;
-    void *memory; /* on the device */
+    void *memory; /* of the device, or pinned memory of the host */
     size_t size_bytes;
 };
 

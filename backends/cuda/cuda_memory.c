@@ -1,6 +1,7 @@
 /* The card's memory: the arena, and copies to and from it through pinned memory.
  *
- * A segment of the arena is one cudaMalloc.  All segments together stay below what is free at that moment, by a margin:
+ * A segment of the arena is one cudaMalloc, or pinned memory of the host, where copies are as good.  Those of the card
+ * together stay below what is free at that moment, by a margin:
  * drivers for Windows, including WSL2's, hand out host memory instead of failing, and a run in host memory is many
  * times slower.  Every byte is written once, so that the memory is really there.
  *
@@ -53,8 +54,12 @@ uint64_t cuda_memory_ahead_bytes(const struct cuda_backend *cuda)
 
 static void segments_free(struct cuda_backend *cuda)
 {
-    for (int32_t i = 0; i < cuda->segments; i++)
-        (void)cudaFree(cuda->segment[i].memory);
+    for (int32_t i = 0; i < cuda->segments; i++) {
+        if (cuda->segment[i].space == SPACE_HOST)
+            (void)cudaFreeHost(cuda->segment[i].memory);
+        else
+            (void)cudaFree(cuda->segment[i].memory);
+    }
     cuda->segments = 0;
     if (cuda->ahead != NULL)
         (void)cudaFree(cuda->ahead);
@@ -100,12 +105,8 @@ static enum gt_status room_check(struct backend *backend, const struct backend_s
     size_t free_bytes = 0, total_bytes = 0;
     uint64_t need = cuda_memory_ahead_bytes(cuda);
     for (int32_t i = 0; i < count; i++) {
-        if (segments[i].space != SPACE_DEVICE || segments[i].size_bytes > SIZE_MAX - need) {
-            log_error("cuda: segment %" PRId32 " of %" PRIu64 " B is not in the device's memory", i,
-                      segments[i].size_bytes);
-            return GT_DEVICE;
-        }
-        need += segments[i].size_bytes;
+        const uint64_t bytes = segments[i].space == SPACE_DEVICE ? segments[i].size_bytes : 0;
+        need = bytes > UINT64_MAX - need ? UINT64_MAX : need + bytes;
     }
     TRY(cuda_check(backend, cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory"));
     if (free_bytes < margin || need > free_bytes - margin)
@@ -124,6 +125,20 @@ static enum gt_status memory_take(struct backend *backend, size_t bytes, void **
         return arena_refuse(cuda, bytes, free_bytes);
     }
     return cuda_check(backend, error, "allocating the arena");
+}
+
+/* Takes pinned host memory, which the card reads and writes by itself. */
+static enum gt_status host_take(struct backend *backend, size_t bytes, void **out)
+{
+    const cudaError_t error = cudaHostAlloc(out, bytes, cudaHostAllocDefault);
+    char text[24];
+    if (error != cudaErrorMemoryAllocation)
+        return cuda_check(backend, error, "pinning host memory");
+    (void)cudaGetLastError();
+    log_error("cuda: the driver does not pin %s of host memory for the optimizer state; a smaller host_budget, or "
+              "offload = 'none', needs less",
+              log_bytes(text, (double)bytes));
+    return GT_NO_FIT;
 }
 
 enum gt_status cuda_memory_clear(struct backend *backend)
@@ -148,8 +163,10 @@ enum gt_status cuda_memory_arena(struct backend *backend, const struct backend_s
     enum gt_status status;
     for (int32_t i = 0; i < count; i++) {
         struct cuda_segment *segment = &cuda->segment[i];
-        *segment = (struct cuda_segment){.space = SPACE_DEVICE, .size_bytes = (size_t)segments[i].size_bytes};
-        TRY_GOTO(status, free_segments, memory_take(backend, segment->size_bytes, &segment->memory));
+        *segment = (struct cuda_segment){.space = segments[i].space, .size_bytes = (size_t)segments[i].size_bytes};
+        TRY_GOTO(status, free_segments,
+                 segment->space == SPACE_HOST ? host_take(backend, segment->size_bytes, &segment->memory)
+                                              : memory_take(backend, segment->size_bytes, &segment->memory));
         cuda->segments++;
     }
     if (cuda->copies != NULL)
@@ -210,7 +227,7 @@ static enum gt_status upload_beside(struct backend *backend, cudaStream_t stream
     TRY(cuda_check(backend, cudaMemcpyAsync(image, staging, bytes, cudaMemcpyHostToDevice, cuda->copies), "uploading"));
     TRY(cuda_check(backend, cudaEventRecord(cuda->arrived, cuda->copies), "marking an upload"));
     TRY(cuda_check(backend, cudaStreamWaitEvent(stream, cuda->arrived, 0), "waiting for an upload"));
-    return cuda_check(backend, cudaMemcpyAsync(target, image, bytes, cudaMemcpyDeviceToDevice, stream), "uploading");
+    return cuda_check(backend, cudaMemcpyAsync(target, image, bytes, cudaMemcpyDefault, stream), "uploading");
 }
 
 enum gt_status cuda_memory_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
@@ -227,8 +244,7 @@ enum gt_status cuda_memory_upload(struct backend *backend, int32_t queue, struct
         if (beside)
             TRY(upload_beside(backend, stream, target, staging, piece));
         else
-            TRY(cuda_check(backend, cudaMemcpyAsync(target, staging, piece, cudaMemcpyHostToDevice, stream),
-                           "uploading"));
+            TRY(cuda_check(backend, cudaMemcpyAsync(target, staging, piece, cudaMemcpyDefault, stream), "uploading"));
         TRY(copy_mark(backend, stream));
     }
     return GT_OK;
@@ -264,7 +280,7 @@ enum gt_status cuda_memory_download(struct backend *backend, int32_t queue, void
         TRY(staging_take(backend, piece.bytes, &staging));
         piece.staging = staging;
         piece.arrived = cuda_own(backend)->copied[cuda_own(backend)->staging_half];
-        TRY(cuda_check(backend, cudaMemcpyAsync(staging, source, piece.bytes, cudaMemcpyDeviceToHost, stream),
+        TRY(cuda_check(backend, cudaMemcpyAsync(staging, source, piece.bytes, cudaMemcpyDefault, stream),
                        "downloading"));
         TRY(copy_mark(backend, stream));
         TRY(piece_take(backend, &last));

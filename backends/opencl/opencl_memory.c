@@ -77,8 +77,9 @@ static enum gt_status segment_make(struct opencl_backend *cl, const struct backe
         return GT_NO_MEMORY;
     }
     if (wanted->size_bytes > 0)
-        segment->memory =
-            cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, (size_t)wanted->size_bytes, NULL, &code);
+        segment->memory = cl->api.clCreateBuffer(
+            cl->context, CL_MEM_READ_WRITE | (wanted->space == SPACE_HOST ? CL_MEM_ALLOC_HOST_PTR : 0),
+            (size_t)wanted->size_bytes, NULL, &code);
     if (code != CL_SUCCESS) {
         char text[OPENCL_CODE_TEXT_MAX];
         log_error("opencl: cannot allocate a segment of %" PRIu64 " B on %s: clCreateBuffer: %s", wanted->size_bytes,
@@ -204,7 +205,8 @@ static int32_t pieces_slow(struct opencl_backend *cl, double *out_fastest)
     double fastest = 1e30;
     int32_t count = 0, slow = 0;
     for (int32_t i = 0; i < cl->segments; i++) {
-        for (uint64_t at = 0; at + PIECE_BYTES <= cl->segment[i].size_bytes && count < PIECES_MAX; at += PIECE_BYTES) {
+        const uint64_t bytes = cl->segment[i].space == SPACE_DEVICE ? cl->segment[i].size_bytes : 0;
+        for (uint64_t at = 0; at + PIECE_BYTES <= bytes && count < PIECES_MAX; at += PIECE_BYTES) {
             pieces[count] = (struct piece){i, (size_t)at, 1e30};
             if (!piece_time(cl, &pieces[count]))
                 return 0;

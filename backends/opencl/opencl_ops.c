@@ -112,6 +112,30 @@ static enum gt_status columns_run(struct opencl_backend *cl, const struct op_cal
 
 FLOATS(fill, elements_run(cl, call, KERNEL(elementwise, "gt_fill", "t"), VALUES(F32(call->attrs.value))))
 FLOATS(copy, elements_run(cl, call, KERNEL(elementwise, "gt_copy", "tt"), VALUES(I32(op_accumulates(call, COPY_Y)))))
+
+/* fetch and store are copies between buffers. */
+static enum gt_status move_run(struct opencl_backend *cl, const struct op_call *call)
+{
+    const struct address from = call->operand[FETCH_X].at, to = call->operand[FETCH_Y].at;
+    const size_t bytes = operand_bytes(&call->operand[FETCH_X]);
+    if (!cl->is_dry)
+        CL_TRY(cl, op_declaration(call->kind)->name,
+               cl->api.clEnqueueCopyBuffer(cl->queue, opencl_segment_at(cl, from, bytes)->memory,
+                                           opencl_segment_at(cl, to, bytes)->memory, (size_t)from.offset_bytes,
+                                           (size_t)to.offset_bytes, bytes, 0, NULL, NULL));
+    return GT_OK;
+}
+
+static bool is_always_supported(const struct opencl_backend *cl, const struct op_call *call)
+{
+    (void)cl;
+    (void)call;
+    return true;
+}
+
+OPENCL_OP(fetch, is_always_supported, 0, move_run(cl, call))
+OPENCL_OP(store, is_always_supported, 0, move_run(cl, call))
+
 FLOATS(residual, elements_run(cl, call, KERNEL(elementwise, "gt_residual", "ttt"), NO_VALUES))
 EXACT(blend, elements_run(cl, call, KERNEL(elementwise, "gt_blend", "ttt"),
                           VALUES(F32(call->attrs.alpha), F32(call->attrs.beta))))

@@ -127,6 +127,8 @@ void config_notes(const struct config *config);
  * total_bytes.
  * Errors: GT_USAGE, logged, for an invalid amount. */
 enum gt_status config_memory_budget(const struct config *config, uint64_t total_bytes, uint64_t *out);
+/* The same for host_budget, which may be 0. */
+enum gt_status config_host_budget(const struct config *config, uint64_t total_bytes, uint64_t *out);
 
 /* Looks up the range of validation losses that expected_losses gives for iteration `iter`.  Returns false if it gives
  * none or is malformed (its form is ITER:LOW-HIGH, separated by blanks).  With iter = -1, checks the form only. */

@@ -45,9 +45,9 @@ static double unit_factor(const char *unit, uint64_t total_bytes)
     return 0.0;
 }
 
-enum gt_status config_memory_budget(const struct config *config, uint64_t total_bytes, uint64_t *out)
+/* Converts the amount of key `name`. */
+static enum gt_status amount_read(const char *name, const char *text, uint64_t total_bytes, uint64_t *out)
 {
-    const char *text = config->memory_budget;
     char *end;
     if (*text == '\0') {
         *out = 0;
@@ -58,16 +58,26 @@ enum gt_status config_memory_budget(const struct config *config, uint64_t total_
     const double bytes = end == text ? 0.0 : number * unit_factor(unit, total_bytes);
     const bool beyond = strcmp(unit, "%") == 0 && number > 100.0;
     if (beyond || !(bytes >= 1.0 && bytes <= BUDGET_BYTES_MAX)) {
-        log_error("invalid memory_budget '%s'; examples: 11.4GiB, 500MiB, 80%%", text);
+        log_error("invalid %s '%s'; examples: 11.4GiB, 500MiB, 80%%", name, text);
         return GT_USAGE;
     }
     if (*unit == '\0' && bytes < BUDGET_BARE_MIN) {
-        log_error("memory_budget '%s' means %.0f bytes; did you mean %.*sGiB?", text, floor(bytes), (int)(end - text),
-                  text);
+        log_error("%s '%s' means %.0f bytes; did you mean %.*sGiB?", name, text, floor(bytes), (int)(end - text), text);
         return GT_USAGE;
     }
     *out = (uint64_t)bytes;
     return GT_OK;
+}
+
+enum gt_status config_memory_budget(const struct config *config, uint64_t total_bytes, uint64_t *out)
+{
+    return amount_read("memory_budget", config->memory_budget, total_bytes, out);
+}
+
+enum gt_status config_host_budget(const struct config *config, uint64_t total_bytes, uint64_t *out)
+{
+    const char *text = config->host_budget;
+    return amount_read("host_budget", strcmp(text, "0") == 0 ? "" : text, total_bytes, out);
 }
 
 bool config_expected_losses(const struct config *config, int64_t iter, struct config_band *out)

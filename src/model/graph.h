@@ -60,6 +60,7 @@ struct tensor {
     enum program_phase phase; /* of PHASE and PROGRAM lifetimes */
     int32_t base;             /* the tensor that this is a view of, or TENSOR_NONE */
     int64_t view_offset;      /* elements from the base's start; views are contiguous */
+    enum memory_space home;   /* where the bytes are; a view's are its base's */
     bool input;               /* the host writes it before the program runs: live from its start */
     bool output;              /* the host reads it after the program ran: live to its end */
 };

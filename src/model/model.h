@@ -87,6 +87,7 @@ struct parameter {
     enum parameter_init init;
     float init_std;
     enum parameter_group group;
+    enum memory_space states_home; /* where master, m, v and scales live */
     int32_t parts; /* ranges of rows that are matrices of their own for Muon: 1, or those of part_rows */
     int64_t part_rows[PARAMETER_PARTS_MAX];
 };

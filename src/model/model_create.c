@@ -179,25 +179,6 @@ int32_t model_parameter_home(const struct parameter *parameter)
     return parameter->master != TENSOR_NONE ? parameter->master : parameter->tensor;
 }
 
-/* Builds the program that copies the masters, if there are any, to the weights after the host has written them. */
-static enum gt_status refresh_build(struct model *model)
-{
-    struct graph *graph = model->graph;
-    int32_t *program = &model->refresh.program;
-    for (int32_t i = 0; i < model->parameters.count; i++) {
-        const struct parameter *parameter = &model->parameters.at[i];
-        struct op_attrs attrs = {0};
-        int32_t operands[COPY_OPERANDS] = {[COPY_X] = parameter->master, [COPY_Y] = parameter->tensor};
-        if (parameter->master == TENSOR_NONE)
-            continue;
-        if (*program < 0)
-            TRY(graph_program_add(graph, "refresh", PHASE_TRAIN, program));
-        struct graph_pen pen = {graph, *program, PASS_UPDATE, -1, 0, false};
-        TRY(graph_op_add(&pen, OP_COPY, &attrs, parameter->name, operands));
-    }
-    return GT_OK;
-}
-
 static enum gt_status train_build(struct model *model)
 {
     const struct model_options *options = &model->options;
@@ -279,6 +260,7 @@ static enum gt_status programs_build(struct model *model)
                                                  .states = options->train,
                                                  .format = options->states,
                                                  .muon = options->muon,
+                                                 .offload = options->choice.offload,
                                                  .init = options->init};
     assert(!state_format_is_lean(options->states) || options->dtype == DTYPE_BF16);
     TRY(parameters_create(model->graph, &options->config, &parameters, &model->parameters));

@@ -313,6 +313,7 @@ static enum gt_status state_add(struct graph *graph, const struct parameter *par
 {
     struct tensor state = graph->tensors[parameter->tensor];
     state.dtype = dtype;
+    state.home = category == CATEGORY_GRADIENT ? SPACE_DEVICE : parameter->states_home;
     snprintf(state.name, sizeof state.name, "%.80s%s", parameter->name, suffix);
     state.category = category;
     state.lifetime = category == CATEGORY_GRADIENT ? LIFETIME_PHASE : LIFETIME_RUN;
@@ -329,6 +330,7 @@ static enum gt_status scales_add(struct graph *graph, struct parameter *paramete
                             .base = TENSOR_NONE,
                             .category = CATEGORY_MOMENT,
                             .lifetime = LIFETIME_RUN,
+                            .home = parameter->states_home,
                             .phase = PHASE_TRAIN};
     snprintf(scales.name, sizeof scales.name, "%.80s.scales", parameter->name);
     return graph_tensor_add(graph, &scales, &parameter->scales);
@@ -348,6 +350,18 @@ static enum gt_status states_add(const struct parameter_maker *maker, struct par
     if (parameter->group != GROUP_MUON)
         TRY(state_add(graph, parameter, ".v", dtypes.moment, CATEGORY_MOMENT, &parameter->v));
     return dtypes.moment == DTYPE_U8 ? scales_add(graph, parameter) : GT_OK;
+}
+
+/* Returns where the states of a parameter live.  Those of vectors are few and stay on the device. */
+static enum memory_space states_home(const struct parameter_maker *maker, const struct parameter_shape *shape)
+{
+    struct slot slot;
+    size_t block;
+    const int32_t layers = maker->config->n_layer, offload = maker->options->offload;
+    if (shape->rank < 2 || offload == 0)
+        return SPACE_DEVICE;
+    const bool outside = !slot_find(maker->config, (size_t)shape->whole, &block, &slot);
+    return outside || block < (size_t)plan_choice_offload_blocks(offload, layers) ? SPACE_HOST : SPACE_DEVICE;
 }
 
 static enum parameter_group group_of(const struct parameter_maker *maker, const struct parameter_shape *shape)
@@ -388,6 +402,7 @@ static enum gt_status parameter_add(struct parameter_maker *maker, const struct 
                                                         : INIT_ONE,
                                     .saved_rows = shape->dims[0],
                                     .group = group_of(maker, shape),
+                                    .states_home = states_home(maker, shape),
                                     .parts = shape->parts,
                                     .index_base = maker->elements};
     memcpy(parameter->part_rows, shape->part_rows, sizeof parameter->part_rows);

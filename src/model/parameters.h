@@ -63,7 +63,8 @@ struct parameter_options {
     enum dtype dtype; /* of weights and linear layers' biases */
     bool states;      /* also add gradients, moments and masters in `format` */
     enum state_format format;
-    bool muon; /* matrices of the blocks have one moment, and no 8-bit codes */
+    bool muon;       /* matrices of the blocks have one moment, and no 8-bit codes */
+    int32_t offload; /* as in struct plan_choice */
     enum model_init init;
 };
 

@@ -14,7 +14,7 @@ bool plan_choice_equal(const struct plan_choice *a, const struct plan_choice *b)
 {
     return a->micro_batch == b->micro_batch && a->remainder_batch == b->remainder_batch &&
            a->loss_chunk_rows == b->loss_chunk_rows && a->evaluate_batch == b->evaluate_batch &&
-           recompute_equal(&a->recompute, &b->recompute);
+           a->offload == b->offload && recompute_equal(&a->recompute, &b->recompute);
 }
 
 bool plan_choice_write(json_t *object, const struct plan_choice *choice, int32_t layers)
@@ -94,9 +94,12 @@ static void recompute_sentence(char text[static RECOMPUTE_TEXT_MAX], const struc
 
 char *plan_choice_text(char text[static PLAN_CHOICE_TEXT_MAX], const struct plan_choice *choice, int32_t layers)
 {
+    static const char *const offloads[] = {
+        "", ", a quarter of the optimizer state in host memory", ", half of the optimizer state in host memory",
+        ", three quarters of the optimizer state in host memory", ", the optimizer state in host memory"};
     char recompute[RECOMPUTE_TEXT_MAX];
     recompute_sentence(recompute, &choice->recompute, layers);
-    snprintf(text, PLAN_CHOICE_TEXT_MAX, "micro-batch %" PRId32 ", recompute %s, loss in chunks of %" PRId32 " rows",
-             choice->micro_batch, recompute, choice->loss_chunk_rows);
+    snprintf(text, PLAN_CHOICE_TEXT_MAX, "micro-batch %" PRId32 ", recompute %s, loss in chunks of %" PRId32 " rows%s",
+             choice->micro_batch, recompute, choice->loss_chunk_rows, offloads[choice->offload]);
     return text;
 }

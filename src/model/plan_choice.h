@@ -1,7 +1,7 @@
 /* The part of a plan that may vary without changing what is trained: how an update is computed.
  *
- * Recompute changes no bit.  The others change the order of sums, and with it the last bits, so a checkpoint stores the
- * choice and a resumed run uses it again.
+ * Recompute and offload change no bit.  The others change the order of sums, and with it the last bits, so a checkpoint
+ * stores the choice, all but offload, and a resumed run uses it again.
  */
 #ifndef GPT_TRAIN_MODEL_PLAN_CHOICE_H
 #define GPT_TRAIN_MODEL_PLAN_CHOICE_H
@@ -19,8 +19,17 @@ struct plan_choice {
     int32_t remainder_batch; /* sequences of the last micro-step if micro_batch does not divide the samples; 0 = none */
     int32_t loss_chunk_rows; /* rows of logits that exist at once in training */
     int32_t evaluate_batch;  /* sequences that are evaluated at once */
+    int32_t offload;         /* quarters of the optimizer state that live in host memory, 0 .. OFFLOAD_ALL */
     struct recompute_mix recompute;
 };
+
+#define OFFLOAD_ALL 4
+/* Returns how many of the first blocks have their optimizer state in host memory.  If any does, so have the embeddings
+ * and the output layer. */
+static inline int32_t plan_choice_offload_blocks(int32_t offload, int32_t layers)
+{
+    return (int32_t)(((int64_t)layers * offload + OFFLOAD_ALL - 1) / OFFLOAD_ALL);
+}
 
 bool plan_choice_equal(const struct plan_choice *a, const struct plan_choice *b);
 /* Writes the keys of a choice to `object`; `layers` is the model's number of blocks.  Returns false without memory. */
@@ -29,7 +38,7 @@ bool plan_choice_write(json_t *object, const struct plan_choice *choice, int32_t
  * messages.  Errors: GT_DATA, logged. */
 enum gt_status plan_choice_read(const json_t *object, const char *source, int32_t layers, struct plan_choice *out);
 
-#define PLAN_CHOICE_TEXT_MAX 160
+#define PLAN_CHOICE_TEXT_MAX 224
 /* Writes "micro-batch 8, recompute mlp in 7 of 12 blocks, gelu in the others, loss in chunks of 512 rows".  Returns
  * `text`. */
 char *plan_choice_text(char text[static PLAN_CHOICE_TEXT_MAX], const struct plan_choice *choice, int32_t layers);

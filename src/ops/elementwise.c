@@ -2,6 +2,8 @@
  *
  *   fill      y = value
  *   copy      y (+)= x
+ *   fetch     y = x, from the host's memory to the device's; any dtype
+ *   store     y = x, from the device's memory to the host's
  *   residual  r = x + y.  Both inputs have the gradient of the sum, so the backward pass emits no op for it.
  *   blend     y = alpha x + beta z, rounded to nearest if y has 16 bits; exact (ops/op.h).  y may be x or z.
  *   dropout   y = x / (1 - p) where the mask keeps x, else 0, whatever x is; its own backward.  A mask bit is a pure
@@ -27,6 +29,20 @@ const struct op_declaration op_copy = {
     .text = "y (+)= x",
     .operand = {[COPY_X] = {"x", OPERAND_IN, "*"}, [COPY_Y] = {"y", OPERAND_OUT | OPERAND_ACCUMULATES, "*"}},
     .flops = copy_flops,
+};
+
+const struct op_declaration op_fetch = {
+    OP_NAMED(fetch, FETCH),
+    .text = "y = x, from host memory",
+    .operand = {[FETCH_X] = {"x", OPERAND_IN, "*", DTYPES_STATE},
+                [FETCH_Y] = {"y", OPERAND_OUT | OPERAND_SAME_DTYPE, "*", DTYPES_STATE}},
+};
+
+const struct op_declaration op_store = {
+    OP_NAMED(store, STORE),
+    .text = "y = x, to host memory",
+    .operand = {[STORE_X] = {"x", OPERAND_IN, "*", DTYPES_STATE},
+                [STORE_Y] = {"y", OPERAND_OUT | OPERAND_SAME_DTYPE, "*", DTYPES_STATE}},
 };
 
 static enum gt_status residual_differentiate(struct autodiff *ad, const struct op *op, int32_t dr)

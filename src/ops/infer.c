@@ -92,6 +92,7 @@ static const char *dtypes_text(unsigned dtypes)
                  {DTYPES_U8, "uint8"},
                  {DTYPES_LEAN, "float32 or bfloat16"},
                  {DTYPES_MOMENT, "float32, bfloat16 or uint8"},
+                 {DTYPES_STATE, "float32, bfloat16, float16 or uint8"},
                  {DTYPES_I32, "int32"}};
     size_t i = 0;
     while (texts[i].dtypes != dtypes)

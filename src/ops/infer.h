@@ -24,6 +24,7 @@
 #define DTYPES_U8 (1u << DTYPE_U8)
 #define DTYPES_LEAN (1u << DTYPE_F32 | 1u << DTYPE_BF16)
 #define DTYPES_MOMENT (DTYPES_LEAN | DTYPES_U8)
+#define DTYPES_STATE (DTYPES_FLOAT | DTYPES_U8)
 
 struct infer_shape {
     int32_t rank;

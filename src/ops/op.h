@@ -113,7 +113,8 @@ struct op_attrs {
     int64_t index_base; /* ops with SR: elements of all earlier parameters */
 };
 
-enum memory_space { SPACE_DEVICE, SPACE_PINNED, SPACE_HOST, SPACE_COUNT };
+/* Where a tensor lives.  Only fetch reads, and only store writes, what lives in the host's memory. */
+enum memory_space { SPACE_DEVICE, SPACE_HOST };
 
 /* A location in the arena; not a pointer, so that a program can be planned without a device. */
 struct address {

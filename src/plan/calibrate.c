@@ -83,6 +83,7 @@ static enum gt_status model_make(struct bench *bench, int32_t rows)
     options.choice.remainder_batch = 0;
     options.choice.loss_chunk_rows = options.choice.micro_batch * config->block_size;
     options.choice.recompute = (struct recompute_mix){{0}};
+    options.choice.offload = 0;
     options.correction_rows = 1;
     return model_create(bench->mem, &options, &bench->model);
 }
@@ -100,7 +101,7 @@ static enum gt_status bench_open(struct bench *bench, int32_t rows)
     TRY(model_make(bench, rows));
     TRY_GOTO(status, fail, plan_create(bench->mem, bench->model->graph, &arena->options, &bench->plan));
     for (int32_t i = 0; i < bench->plan->segment_count; i++) {
-        if (i >= arena->segment_count || bench->plan->segment[i].size_bytes > arena->segment[i].size_bytes)
+        if (i >= arena->device_segments || bench->plan->segment[i].size_bytes > arena->segment[i].size_bytes)
             TRY_GOTO(status, fail, GT_NO_FIT);
     }
     const struct program *programs = bench->model->graph->programs;

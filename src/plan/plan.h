@@ -1,9 +1,11 @@
 /* The memory plan: an address for every tensor of every program, before anything runs.
  *
- * One arena, laid out as [run][phase region]: tensors of LIFETIME_RUN first; then a region that the phases use in turn,
- * each as [its PHASE tensors][its programs' tensors].  Programs of a phase overlap each other entirely; phases overlap
- * each other entirely.  Within a program every storage lives from its first to its last op, and storages whose lives do
- * not meet may share bytes.  The peak is the exact number of bytes requested from the device.
+ * One arena on the device, laid out as [run][phase region]: tensors of LIFETIME_RUN first; then a region that the
+ * phases use in turn, each as [its PHASE tensors][its programs' tensors].  Programs of a phase overlap each other
+ * entirely; phases overlap each other entirely.  Within a program every storage lives from its first to its last op, and
+ * storages whose lives do not meet may share bytes.  The peak is the exact number of bytes requested from the device.
+ *
+ * Run tensors whose home is host memory have an arena of their own there.
  *
  * Placement: first fit in several orders, longest lifetime first; the smallest result is kept, and its distance to the
  * lower bound (the largest sum of live bytes) is reported.
@@ -48,6 +50,8 @@ struct plan {
     int32_t tensor_count;
     struct backend_segment segment[BACKEND_SEGMENTS_MAX];
     int32_t segment_count;
+    int32_t device_segments;                 /* the first ones; the others are in host memory */
+    uint64_t host_bytes;                     /* of these others: run tensors that live in host memory */
     uint64_t run_bytes;                      /* LIFETIME_RUN */
     uint64_t phase_bytes[PHASE_COUNT];       /* PHASE tensors + the largest of the phase's programs */
     uint64_t arena_bytes;                    /* run + largest phase: allocated on the device */
@@ -64,6 +68,11 @@ struct plan {
 enum gt_status plan_create(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
                            struct plan **out);
 void plan_destroy(struct plan *plan);
+/* Returns the bytes of both arenas, which are asked for at once. */
+static inline uint64_t plan_asked_bytes(const struct plan *plan)
+{
+    return plan->arena_bytes + plan->host_bytes;
+}
 /* What a measured program needs: items with their lives, and the sum of footprints at each op. */
 struct plan_measured {
     const struct plan_item *items; /* plan_internal.h */
@@ -102,6 +111,7 @@ struct plan_report_facts {
     uint64_t headroom_bytes;
     uint64_t budget_least;     /* the memory_budget that this plan needs; 0 = omitted */
     double seconds_per_step;   /* forecast; 0 = unknown */
+    double offload_seconds;    /* of these, for moving the optimizer state; 0 = unknown */
     bool measured;             /* seconds come from timings, not from a model */
     double uncertainty;        /* relative error to expect of the seconds; 1 and more: a factor */
     int64_t steps;             /* updates to go */

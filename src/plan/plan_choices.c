@@ -55,6 +55,7 @@ static void word_add(char text[static SEARCH_CHANGES_MAX], const char *name, con
 char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct model_options *options,
                           const struct model_options *asked)
 {
+    static const char *const offloads[] = {"none", "1/4 of states", "1/2 of states", "3/4 of states", "states"};
     char recompute[RECOMPUTE_TEXT_MAX];
     text[0] = '\0';
     change_add(text, "block_size", options->config.block_size, asked->config.block_size);
@@ -76,6 +77,8 @@ char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct mod
     if (options->choice.evaluate_batch != options->choice.micro_batch &&
         options->choice.evaluate_batch != asked->choice.evaluate_batch)
         change_add(text, "eval_batch_size", options->choice.evaluate_batch, asked->choice.evaluate_batch);
+    if (options->choice.offload != asked->choice.offload)
+        word_add(text, "offload", offloads[options->choice.offload]);
     if (options->states != asked->states)
         word_add(text, "state_format", state_format_name(options->states));
     if (text[0] == '\0')

@@ -51,7 +51,14 @@ struct plan_rates plan_rates_of_profile(const struct device_profile *profile)
             rates.flops_per_s[kind][dtype] = share * (matrix > 0.0 ? matrix : profile->vector_flops_per_s);
         }
     }
+    plan_rates_link_set(&rates, PLAN_LINK_BYTES_PER_S);
     return rates;
+}
+
+void plan_rates_link_set(struct plan_rates *rates, double bytes_per_s)
+{
+    /* An op's bytes count what it reads and what it writes. */
+    rates->bytes_per_s[OP_FETCH] = rates->bytes_per_s[OP_STORE] = 2.0 * bytes_per_s;
 }
 
 char *plan_rates_basis(char text[static 512], const struct device_profile *profile)
@@ -170,7 +177,7 @@ double plan_cost_op(const struct op_call *call, const struct plan_rates *rates)
     return compute > memory ? compute : memory;
 }
 
-double plan_cost_seconds(const struct graph *graph, int32_t program, const struct plan_rates *rates)
+static double ops_seconds(const struct graph *graph, int32_t program, bool moves_only, const struct plan_rates *rates)
 {
     double seconds = 0.0;
     if (program < 0)
@@ -178,9 +185,20 @@ double plan_cost_seconds(const struct graph *graph, int32_t program, const struc
     for (int32_t i = 0; i < graph->programs[program].count; i++) {
         struct op_call call;
         graph_call(graph, &graph->programs[program].ops[i], &call);
-        seconds += plan_cost_op(&call, rates);
+        if (!moves_only || call.kind == OP_FETCH || call.kind == OP_STORE)
+            seconds += plan_cost_op(&call, rates);
     }
     return seconds;
+}
+
+double plan_cost_seconds(const struct graph *graph, int32_t program, const struct plan_rates *rates)
+{
+    return ops_seconds(graph, program, false, rates);
+}
+
+double plan_cost_moves(const struct graph *graph, int32_t program, const struct plan_rates *rates)
+{
+    return ops_seconds(graph, program, true, rates);
 }
 
 _Static_assert(DTYPE_F32 < PLAN_MATRIX_DTYPES && DTYPE_BF16 < PLAN_MATRIX_DTYPES && DTYPE_F16 < PLAN_MATRIX_DTYPES,

@@ -38,6 +38,10 @@ char *plan_uncertainty_text(char text[static PLAN_UNCERTAINTY_MAX], double uncer
 /* Returns the rates of a cpu whose products reach `product_flops`, and whose attention and other ops, which compute in
  * fp32, `other_flops`.  0 = unknown: they then cost their bytes. */
 struct plan_rates plan_rates_of_peaks(double product_flops, double other_flops);
+/* Sets the rates of fetch and store to those of a link between device and host, each way. */
+void plan_rates_link_set(struct plan_rates *rates, double bytes_per_s);
+/* The link of most cards: 16 lanes of PCIe 3.0, or 8 of 4.0 (nvbandwidth's README and users' logs). */
+#define PLAN_LINK_BYTES_PER_S 12.4e9
 /* Returns the rates of a profile: its share of its peaks, or an assumed share if none was published. */
 struct plan_rates plan_rates_of_profile(const struct device_profile *profile);
 /* The number of shape classes of products, in any dtype, and of other kinds of op that have timings. */
@@ -58,5 +62,7 @@ int plan_cost_dtype(const struct op_call *call);
 double plan_cost_op(const struct op_call *call, const struct plan_rates *rates);
 /* Returns the seconds of one run of a program; 0 for program -1. */
 double plan_cost_seconds(const struct graph *graph, int32_t program, const struct plan_rates *rates);
+/* Returns those of its fetches and stores. */
+double plan_cost_moves(const struct graph *graph, int32_t program, const struct plan_rates *rates);
 
 #endif

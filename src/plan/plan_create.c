@@ -106,8 +106,9 @@ struct plan_builder {
     struct plan_placer run;      /* the run's tensors; [tensor_count] */
     struct plan_placer fixed;    /* and those of the current phase; [tensor_count] */
     struct plan_scratch scratch;
-    uint64_t segment_bytes; /* S of the virtual addresses */
-    bool bound_only;        /* programs are measured, not placed */
+    uint64_t segment_bytes;  /* S of the virtual addresses */
+    enum memory_space space; /* whose tensors are being placed */
+    bool bound_only;         /* programs are measured, not placed */
     void (*visit)(void *user, int32_t program, const struct plan_measured *measured);
     void *user;
     uint64_t enough_bytes; /* the largest program's lower bound: no placement makes the arena smaller */
@@ -270,9 +271,10 @@ static void builder_arrays_destroy(struct plan_builder *builder)
 static struct address address_of(const struct plan_builder *builder, uint64_t virtual_bytes)
 {
     uint64_t segment = builder->segment_bytes;
+    const int32_t first = builder->space == SPACE_DEVICE ? 0 : builder->plan->device_segments;
     return (struct address){
-        .space = SPACE_DEVICE,
-        .segment = (uint8_t)(segment == 0 ? 0 : virtual_bytes / segment),
+        .space = (uint8_t)builder->space,
+        .segment = (uint8_t)(first + (segment == 0 ? 0 : (int32_t)(virtual_bytes / segment))),
         .offset_bytes = segment == 0 ? virtual_bytes : virtual_bytes % segment,
     };
 }
@@ -293,7 +295,7 @@ static enum gt_status persistent_place(struct plan_builder *builder, struct plan
 {
     for (int32_t t = 0; t < builder->graph->tensor_count; t++) {
         const struct tensor *tensor = &builder->graph->tensors[t];
-        if (tensor->base != TENSOR_NONE || tensor->lifetime != lifetime)
+        if (tensor->base != TENSOR_NONE || tensor->lifetime != lifetime || tensor->home != builder->space)
             continue;
         if (lifetime == LIFETIME_PHASE && (tensor->phase != phase || !builder->touched[t]))
             continue;
@@ -411,6 +413,33 @@ static enum gt_status phase_place(struct plan_builder *builder, enum program_pha
     return GT_OK;
 }
 
+/* Appends the segments in use to the plan's. */
+static enum gt_status segments_add(const struct plan_builder *builder, const uint64_t high[static BACKEND_SEGMENTS_MAX])
+{
+    struct plan *plan = builder->plan;
+    for (int32_t k = 0; k < BACKEND_SEGMENTS_MAX && high[k] > 0; k++) {
+        if (plan->segment_count == BACKEND_SEGMENTS_MAX)
+            return segments_exceeded(builder, "the optimizer state in host memory");
+        plan->segment[plan->segment_count++] = (struct backend_segment){.space = builder->space, .size_bytes = high[k]};
+    }
+    return GT_OK;
+}
+
+/* Places the run's tensors in host memory, after all of the device's. */
+static enum gt_status host_place(struct plan_builder *builder)
+{
+    uint64_t categories[CATEGORY_COUNT] = {0}, high[BACKEND_SEGMENTS_MAX];
+    builder->space = SPACE_HOST;
+    builder->fixed.count = 0;
+    enum gt_status status = persistent_place(builder, &builder->fixed, LIFETIME_RUN, PHASE_TRAIN, categories);
+    plan_high_water(&builder->fixed, high);
+    builder->plan->host_bytes = plan_high_water_sum(high);
+    if (status == GT_OK && !builder->bound_only)
+        status = segments_add(builder, high);
+    builder->space = SPACE_DEVICE;
+    return status;
+}
+
 static enum gt_status arena_place(struct plan_builder *builder)
 {
     struct plan *plan = builder->plan;
@@ -422,18 +451,19 @@ static enum gt_status arena_place(struct plan_builder *builder)
     memcpy(plan->category_bytes, categories, sizeof categories);
     for (int32_t phase = 0; phase < PHASE_COUNT; phase++)
         TRY(phase_place(builder, (enum program_phase)phase, categories, &peak_bytes, high));
-    if (builder->bound_only)
-        return GT_OK;
-    for (int32_t t = 0; t < plan->tensor_count; t++) {
+    if (!builder->bound_only) {
+        plan->arena_bytes = plan_high_water_sum(high);
+        TRY(segments_add(builder, high));
+        plan->device_segments = plan->segment_count;
+    }
+    TRY(host_place(builder));
+    for (int32_t t = 0; t < plan->tensor_count && !builder->bound_only; t++) {
         const struct tensor *view = &plan->graph->tensors[t];
         if (view->base == TENSOR_NONE || plan->tensor[view->base].offset_bytes == PLAN_UNPLACED)
             continue;
         plan->tensor[t] = plan->tensor[view->base];
         plan->tensor[t].offset_bytes += (uint64_t)view->view_offset * dtype_size_bytes(view->dtype);
     }
-    plan->arena_bytes = plan_high_water_sum(high);
-    for (int32_t k = 0; k < BACKEND_SEGMENTS_MAX && high[k] > 0; k++)
-        plan->segment[plan->segment_count++] = (struct backend_segment){.space = SPACE_DEVICE, .size_bytes = high[k]};
     return GT_OK;
 }
 

@@ -38,11 +38,11 @@ static json_t *categories_value(const uint64_t bytes[static CATEGORY_COUNT])
 static json_t *memory_value(const struct plan *plan, const struct plan_report_facts *facts)
 {
     const uint64_t total = plan_total_bytes(plan, facts), free_bytes = facts->free_bytes;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "arena", (json_int_t)plan->arena_bytes,
-                     "arena_bound", (json_int_t)plan->arena_bytes_bound, "run", (json_int_t)plan->run_bytes, "host",
-                     (json_int_t)facts->host_bytes, "context", (json_int_t)facts->context_bytes, "headroom",
-                     (json_int_t)facts->headroom_bytes, "total", (json_int_t)total, "free",
-                     free_bytes ? json_integer((json_int_t)free_bytes) : json_null(), "fits",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "arena", (json_int_t)plan->arena_bytes,
+                     "arena_bound", (json_int_t)plan->arena_bytes_bound, "host_arena", (json_int_t)plan->host_bytes,
+                     "run", (json_int_t)plan->run_bytes, "host", (json_int_t)facts->host_bytes, "context",
+                     (json_int_t)facts->context_bytes, "headroom", (json_int_t)facts->headroom_bytes, "total",
+                     (json_int_t)total, "free", free_bytes ? json_integer((json_int_t)free_bytes) : json_null(), "fits",
                      free_bytes ? json_boolean(total <= free_bytes) : json_null());
 }
 
@@ -50,7 +50,7 @@ static json_t *segments_value(const struct plan *plan)
 {
     json_t *array = json_array();
     bool good = true;
-    for (int32_t k = 0; k < plan->segment_count; k++)
+    for (int32_t k = 0; k < plan->device_segments; k++)
         good = good && json_array_append_new(array, json_integer((json_int_t)plan->segment[k].size_bytes)) == 0;
     return whole(array, good);
 }

@@ -160,10 +160,11 @@ static void chunks_take(const struct graph *graph, int32_t program, enum probe_k
     }
 }
 
-/* Adds `times` times the persistent tensors of a model.  Returns the bytes of the cache for generation, one tensor for
+/* Adds `times` times the persistent tensors of a model, of which `host_times` times those that live in host memory are
+ * there and the rest on the device.  Returns the bytes of the cache for generation, one tensor for
  * all blocks, which it scales to those of the request. */
 static uint64_t persistent_add(const struct probe_request *request, const struct model *model, int64_t times,
-                               struct probe_fixed *out)
+                               int64_t host_times, struct probe_fixed *out)
 {
     const uint64_t all = (uint64_t)request->options->config.n_layer, own = (uint64_t)model->options.config.n_layer;
     uint64_t cache = 0;
@@ -175,20 +176,25 @@ static uint64_t persistent_add(const struct probe_request *request, const struct
         const bool is_cache = tensor->category == CATEGORY_CACHE;
         bytes = plan_footprint(request->plan, is_cache ? bytes / own * all : bytes);
         probe_raise(&out->largest, bytes);
+        const int64_t away = tensor->home == SPACE_HOST ? host_times : 0;
+        out->host_bytes += (uint64_t)away * bytes;
         if (is_cache)
             cache = bytes;
         else
-            *(tensor->lifetime == LIFETIME_RUN ? &out->run_bytes : &out->gradient_bytes) += (uint64_t)times * bytes;
+            *(tensor->lifetime == LIFETIME_RUN ? &out->run_bytes : &out->gradient_bytes) +=
+                (uint64_t)(times - away) * bytes;
     }
     return cache;
 }
 
-/* Adds a model of `layers` blocks.  Sums over a model of L blocks are L - 1 times those of two blocks, less L - 2 times
- * those of one block. */
+/* Adds a model of `layers` blocks, whose optimizer state lives in host memory if that of any block does.
+ * Sums over a model of L blocks are L - 1 times those of two blocks, less L - 2 times those of one block. */
 static enum gt_status fixed_add(const struct probe_request *request, struct model_options *options, int32_t layers,
                                 struct probe_fixed *out)
 {
     const int64_t all = request->options->config.n_layer, times = layers == 1 ? 2 - all : all - 1;
+    const int64_t host = plan_choice_offload_blocks(request->options->choice.offload, (int32_t)all);
+    const int64_t host_times = layers == 1 ? 2 - host : host - 1;
     struct plan_options unlimited = *request->plan;
     struct model *model;
     struct plan *plan;
@@ -197,8 +203,10 @@ static enum gt_status fixed_add(const struct probe_request *request, struct mode
     TRY(model_make(options, request->mem, &model));
     enum gt_status status;
     TRY_GOTO(status, close, plan_measure(request->mem, model->graph, &unlimited, NULL, NULL, &plan));
-    const uint64_t cache = persistent_add(request, model, times, out);
-    out->update_seconds += (double)times * plan_cost_seconds(model->graph, model->update.program, request->rates);
+    const uint64_t cache = persistent_add(request, model, times, host_times, out);
+    out->update_seconds +=
+        (double)times * plan_cost_seconds(model->graph, model->update.program, request->rates) +
+        (double)(host_times - times) * plan_cost_moves(model->graph, model->update.program, request->rates);
     out->other_bytes = 0; /* that of the larger model counts */
     for (int32_t p = 0; p < plan->program_count; p++) {
         bool generates = model->graph->programs[p].phase == PHASE_GENERATE;
@@ -227,6 +235,7 @@ enum gt_status probe_fixed_make(const struct probe_request *request, struct prob
     options.choice.micro_batch = 2;
     options.choice.evaluate_batch = 1;
     options.choice.recompute = recompute_uniform(RECOMPUTE_NONE, 1);
+    options.choice.offload = options.choice.offload > 0 ? OFFLOAD_ALL : 0;
     for (int32_t own = 1; own <= 2 && own <= layers; own++)
         TRY(fixed_add(request, &options, own, &fixed));
     fixed.unplaceable = weights > (double)PLAN_BYTES_MAX || (segment != 0 && fixed.largest > segment);

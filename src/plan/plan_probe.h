@@ -29,6 +29,7 @@ struct probe_op {
 /* The parts of a plan that depend neither on the micro-batch nor on recompute or chunks. */
 struct probe_fixed {
     uint64_t run_bytes, gradient_bytes; /* of the whole run, and of the training phase */
+    uint64_t host_bytes;                /* of the run, in host memory */
     uint64_t other_bytes;               /* the arena that update and generation need, at least */
     uint64_t largest;                   /* persistent tensor */
     bool unplaceable; /* it exceeds the largest allocation, or all together exceed the planner's limit */

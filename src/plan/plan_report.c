@@ -109,6 +109,15 @@ static void head_print(const struct plan *plan, const struct plan_report_facts *
                fits ? "fits, " : "DOES NOT FIT, ", gap, fits ? " to spare" : " short");
 }
 
+static void offload_print(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
+{
+    char bytes[24], seconds[32];
+    if (plan->host_bytes > 0)
+        line_print(out, HEAD_INDENT, "Offload   %s of optimizer state in host memory, moved in %s of each update",
+                   log_bytes(bytes, (double)plan->host_bytes),
+                   facts->offload_seconds > 0.0 ? clock_duration(seconds, facts->offload_seconds) : "an unknown part");
+}
+
 static void share_print(const struct plan *plan, const char *name, uint64_t bytes, FILE *out)
 {
     char text[24], bar[BAR_WIDTH + 1];
@@ -129,8 +138,8 @@ static void categories_print(const struct plan *plan, FILE *out)
     share_print(plan, "unused", plan_unused_bytes(plan), out);
     char arena[24];
     line_print(out, HEAD_INDENT, "  %-12s %12s           %" PRIu64 " bytes in %" PRId32 " piece%s", "total",
-               log_bytes(arena, (double)plan->arena_bytes), plan->arena_bytes, plan->segment_count,
-               plan->segment_count == 1 ? "" : "s");
+               log_bytes(arena, (double)plan->arena_bytes), plan->arena_bytes, plan->device_segments,
+               plan->device_segments == 1 ? "" : "s");
     fprintf(out, "\n");
 }
 
@@ -248,6 +257,7 @@ void plan_print_text(const struct plan *plan, const struct plan_report_facts *fa
 {
     char host[24], context[24], headroom[24];
     head_print(plan, facts, out);
+    offload_print(plan, facts, out);
     categories_print(plan, out);
     peak_print(plan, out);
     phases_print(plan, out);

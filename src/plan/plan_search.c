@@ -1,5 +1,7 @@
 /* The search, and the front of memory against time.
  *
+ * Each part of the optimizer state in host memory has its own candidates; the fastest plan of all parts is chosen.
+ *
  * A candidate is a micro-batch, a loss chunk and a number of blocks at each recompute level.  Probes (plan_probe.h)
  * give its time and a lower bound of its bytes without planning it.  The search skips a range of candidates when none
  * of them can fit or be among the fastest so far.  It plans the candidates whose bounds fit in the order of their
@@ -71,7 +73,7 @@ struct search {
     const struct search_request *request;
     struct probe_request probe;
     struct search_memo *all;
-    struct search_states_memo *memo; /* for the request's state format */
+    struct search_states_memo *memo; /* for the request's state format and offload */
     /* The collection. */
     struct candidate kept[KEPT_MAX], last;
     int32_t kept_count, kept_most, considered;
@@ -81,12 +83,13 @@ struct search {
     uint64_t bytes_most;
 };
 
-char *search_options_text(char text[static 192], const struct model_options *options)
+char *search_options_text(char text[static SEARCH_OPTIONS_TEXT_MAX], const struct model_options *options)
 {
     char choice[PLAN_CHOICE_TEXT_MAX];
     bool lean = state_format_is_lean(options->states);
-    snprintf(text, 192, "%s%s%s", plan_choice_text(choice, &options->choice, options->config.n_layer),
-             lean ? ", states " : "", lean ? state_format_name(options->states) : "");
+    snprintf(text, SEARCH_OPTIONS_TEXT_MAX, "%s%s%s",
+             plan_choice_text(choice, &options->choice, options->config.n_layer), lean ? ", states " : "",
+             lean ? state_format_name(options->states) : "");
     return text;
 }
 
@@ -115,6 +118,7 @@ static struct model_options options_of(const struct search_request *request, con
     struct model_options options = request->options;
     int64_t rows = (int64_t)choice->micro_batch * options.config.block_size;
     options.choice = *choice;
+    options.choice.offload = request->options.choice.offload;
     search_micro_batch_set(&options, request->samples, choice->micro_batch);
     options.choice.loss_chunk_rows = (int32_t)(choice->loss_chunk_rows < rows ? choice->loss_chunk_rows : rows);
     options.choice.evaluate_batch = evaluate_batch_of(request, choice->micro_batch);
@@ -728,7 +732,7 @@ static enum gt_status others_search(struct search *search, struct search_result 
 static enum gt_status search_open(struct hostmem *mem, const struct search_request *request, struct search_memo *memo,
                                   struct search *out)
 {
-    struct search_states_memo **states = &memo->states[request->options.states];
+    struct search_states_memo **states = &memo->states[request->options.states][request->options.choice.offload];
     *out = (struct search){.mem = mem, .request = request, .all = memo};
     out->probe = (struct probe_request){mem, &request->options, &request->plan, &request->rates};
     memo->mem = mem;
@@ -743,9 +747,10 @@ static enum gt_status search_open(struct hostmem *mem, const struct search_reque
 
 void search_memo_close(struct search_memo *memo)
 {
-    for (int states = 0; states < STATE_FORMATS; states++) {
-        hostmem_free(memo->mem, memo->states[states] ? memo->states[states]->splits : NULL);
-        hostmem_free(memo->mem, memo->states[states]);
+    for (int i = 0; i < STATE_FORMATS * (OFFLOAD_ALL + 1); i++) {
+        struct search_states_memo *states = memo->states[i / (OFFLOAD_ALL + 1)][i % (OFFLOAD_ALL + 1)];
+        hostmem_free(memo->mem, states ? states->splits : NULL);
+        hostmem_free(memo->mem, states);
     }
     planned_destroy(&memo->last);
     *memo = (struct search_memo){0};
@@ -758,6 +763,83 @@ enum state_format search_states_next(const struct model_options *options)
     return options->muon && codes ? STATE_FORMATS : next;
 }
 
+/* Prepares a search with a part of the optimizer state in host memory.  Sets *room if the host's budget allows it. */
+static enum gt_status offload_open(struct hostmem *mem, struct search_request *tried, int32_t offload,
+                                   struct search_memo *memo, struct search *out, bool *room)
+{
+    tried->options.choice.offload = offload;
+    TRY(search_open(mem, tried, memo, out));
+    *room = out->memo->fixed.host_bytes <= tried->host_budget;
+    return GT_OK;
+}
+
+/* Finds the largest part that the request and the host's budget allow, or the requested one. */
+static enum gt_status offload_most(struct hostmem *mem, struct search_request *tried, struct search_memo *memo,
+                                   int32_t *most)
+{
+    struct search search;
+    bool room = !tried->pin_offload;
+    *most = tried->options.choice.offload;
+    while (room && *most < OFFLOAD_ALL && tried->host_budget > 0) {
+        TRY(offload_open(mem, tried, *most + 1, memo, &search, &room));
+        *most += room;
+    }
+    return GT_OK;
+}
+
+/* Plans the requested choices: as they are, and if that does not fit, in a resumed run with larger parts of the
+ * optimizer state in host memory.  Sets *most to the largest part that the search may try. */
+static enum gt_status asked_search(struct hostmem *mem, struct search_request *tried, struct search_memo *memo,
+                                   struct search_result *out, int32_t *most)
+{
+    struct search search;
+    bool room;
+    int32_t offload = tried->options.choice.offload;
+    TRY(offload_open(mem, tried, offload, memo, &search, &room));
+    TRY(asked_try(&search, out));
+    out->fits = out->fits && room;
+    if (!out->fits)
+        TRY(offload_most(mem, tried, memo, most));
+    while (tried->resumed && !out->fits && offload < *most) {
+        struct search_result larger = {.candidates = 0};
+        TRY(offload_open(mem, tried, ++offload, memo, &search, &room));
+        TRY(asked_try(&search, &larger));
+        if (larger.fits) {
+            larger.bytes_request = out->bytes_request;
+            larger.candidates += out->candidates;
+            *out = larger;
+        }
+    }
+    return GT_OK;
+}
+
+/* Tries the requested choices, and then all others, with every part of the optimizer state in host memory that the
+ * request and the host's budget allow.  Of the plans that fit, the fastest wins; if none does, the result is the
+ * smallest plan with the largest part. */
+static enum gt_status offloads_search(struct hostmem *mem, const struct search_request *request,
+                                      struct search_memo *memo, struct search_result *out)
+{
+    struct search_request tried = *request;
+    int32_t most = 0;
+    TRY(asked_search(mem, &tried, memo, out, &most));
+    const struct search_result first = *out;
+    for (int32_t offload = request->options.choice.offload; offload <= most && !first.fits; offload++) {
+        struct search_result result = first;
+        struct search search;
+        bool room;
+        TRY(offload_open(mem, &tried, offload, memo, &search, &room));
+        tried.fit_only = request->fit_only || offload < most || out->fits;
+        TRY(others_search(&search, &result));
+        result.host_bytes = search.memo->fixed.host_bytes;
+        result.fits = result.fits && room;
+        result.candidates += out->candidates - first.candidates;
+        if (result.fits ? !out->fits || result.seconds < out->seconds : !out->fits)
+            *out = result;
+        out->candidates = result.candidates;
+    }
+    return GT_OK;
+}
+
 /* Tries a leaner format only if no candidate of a wider one fits.  The smallest plan is that of the last format, the
  * figures for the request stay those of the first. */
 static enum gt_status formats_search(struct hostmem *mem, const struct search_request *request,
@@ -765,17 +847,13 @@ static enum gt_status formats_search(struct hostmem *mem, const struct search_re
 {
     struct search_request tried = *request;
     struct search_result first = {.candidates = 0};
-    struct search search;
     enum state_format next = tried.options.states;
     for (int32_t candidates = 0; next != STATE_FORMATS && !out->fits;) {
         tried.options.states = next;
         next = request->lean_states ? search_states_next(&tried.options) : STATE_FORMATS;
         tried.fit_only = request->fit_only || next != STATE_FORMATS;
         *out = (struct search_result){0};
-        TRY(search_open(mem, &tried, memo, &search));
-        TRY(asked_try(&search, out));
-        if (!out->fits)
-            TRY(others_search(&search, out));
+        TRY(offloads_search(mem, &tried, memo, out));
         first = candidates == 0 ? *out : first;
         candidates += out->candidates;
         out->candidates = candidates;
@@ -798,11 +876,16 @@ enum gt_status plan_search(struct hostmem *mem, const struct search_request *req
 enum gt_status search_bytes_least(struct hostmem *mem, const struct search_request *request, uint64_t *out)
 {
     struct search_memo own = {0};
+    struct search_request tried = *request;
     struct search search;
-    enum gt_status status = search_open(mem, request, &own, &search);
+    bool room;
+    int32_t most;
+    enum gt_status status = offload_most(mem, &tried, &own, &most);
+    if (status == GT_OK)
+        status = offload_open(mem, &tried, most, &own, &search, &room);
     if (status == GT_OK)
         status = bytes_least_find(&search);
-    *out = search.bytes_least;
+    *out = status == GT_OK ? search.bytes_least : 0;
     search_memo_close(&own);
     return status;
 }

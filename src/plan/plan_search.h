@@ -1,8 +1,9 @@
 /* The search: finds the fastest plan of a configuration that fits a budget.
  *
  * It varies the micro-batch (any size, the remainder in a micro-step of its own), the recompute level (the number of
- * blocks at each), and the rows of a loss chunk.  These change no result but the order of sums.  Leaner state formats
- * are tried only if they are allowed and nothing else fits.
+ * blocks at each), the rows of a loss chunk, and the part of the optimizer state that lives in host memory.  These
+ * change no result but the order of sums.  Leaner state formats are tried only if they are allowed and nothing else
+ * fits.
  *
  * Candidates, their times and their bytes do not depend on the budget, and the first that fits, in the order of their
  * times, is chosen.  So a larger budget never gives a slower plan.  In a deep model, where thousands of mixes are
@@ -32,7 +33,7 @@ struct search_planned {
 /* Results shared by searches that differ only in budget, pins and state format.  Zeroed before the first of them. */
 struct search_memo {
     struct hostmem *mem;
-    struct search_states_memo *states[STATE_FORMATS];
+    struct search_states_memo *states[STATE_FORMATS][OFFLOAD_ALL + 1];
     struct search_planned last; /* made in a search */
 };
 void search_memo_close(struct search_memo *memo);
@@ -43,12 +44,15 @@ struct search_request {
     struct model_options options; /* the requested options; their choices are the first candidate */
     int64_t samples;              /* per update */
     bool pin_micro_batch, pin_recompute, pin_loss_chunk, pin_evaluate_batch; /* set by the user */
+    bool pin_offload;
+    bool resumed;      /* the requested choices, but offload, come before all others */
     bool lean_states;  /* if nothing fits, formats leaner than that of `options` are tried */
     bool lean_offered; /* leaner formats are not tried, but a choice may suggest them */
     bool fit_only;     /* a refusal needs no smallest plan */
     struct plan_options plan;
     struct plan_rates rates;
     uint64_t budget_bytes;    /* for the arena */
+    uint64_t host_budget;     /* for the arena in host memory */
     struct search_memo *memo; /* NULL: the search uses its own */
 };
 
@@ -60,6 +64,7 @@ struct search_result {
     uint64_t bytes_request;   /* for the requested options */
     bool bytes_request_least; /* bytes_request is a lower bound: that plan was not completed */
     int32_t candidates;       /* number considered */
+    uint64_t host_bytes;      /* lower bound of the arena in host memory */
     bool arena_least;         /* arena_bytes is a lower bound: planning the options would take too long */
     bool unplaceable;         /* a tensor exceeds the device's largest allocation, so no budget would do */
     bool fits;
@@ -143,7 +148,8 @@ char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct mod
 
 /* Writes the options in words: "micro-batch 8, recompute mlp in 7 of 12 blocks, gelu in the others, loss in chunks of
  * 512 rows". */
-char *search_options_text(char text[static 192], const struct model_options *options);
+#define SEARCH_OPTIONS_TEXT_MAX 256
+char *search_options_text(char text[static SEARCH_OPTIONS_TEXT_MAX], const struct model_options *options);
 /* Writes a memory_budget of at least `bytes` as the user can type it: "84MiB", "2.01GiB". */
 char *search_budget_text(char text[static 24], uint64_t bytes);
 

@@ -135,7 +135,7 @@ static void persistent_boxes_add(struct map *map)
 {
     for (int32_t t = 0; t < map->graph->tensor_count; t++) {
         const struct tensor *tensor = &map->graph->tensors[t];
-        if (tensor->base != TENSOR_NONE || tensor->lifetime == LIFETIME_PROGRAM ||
+        if (tensor->base != TENSOR_NONE || tensor->lifetime == LIFETIME_PROGRAM || tensor->home != SPACE_DEVICE ||
             map->plan->tensor[t].offset_bytes == PLAN_UNPLACED)
             continue;
         struct box box = {.category = tensor->category, .tensor = t, .program = -1, .right = map_panel.width};

@@ -170,17 +170,23 @@ static bool op_settle(const struct replay *replay, const struct op *op)
     return true;
 }
 
-/* Returns true when the operand has an address, and its bytes survive in this program's phase. */
-static bool operand_here(const struct replay *replay, int32_t tensor)
+/* Returns true when the operand has an address in the memory where the op expects it, and its bytes survive in this
+ * program's phase. */
+static bool operand_here(const struct replay *replay, const struct op *op, int32_t slot)
 {
+    const int32_t tensor = op->operand[slot];
     const struct tensor *storage = &replay->graph->tensors[graph_storage(replay->graph, tensor)];
     const struct program *program = &replay->graph->programs[replay->program];
-    bool placed = replay->plan->tensor[tensor].offset_bytes != PLAN_UNPLACED;
-    if (placed && (storage->lifetime != LIFETIME_PHASE || storage->phase == program->phase))
-        return true;
-    log_error("plan: program %s, op %" PRId32 " (%s): %s %s", program->name, replay->op, where_op(replay),
-              storage->name, placed ? "belongs to another phase" : "has no address");
-    return false;
+    const bool moved = (op->kind == OP_FETCH && slot == FETCH_X) || (op->kind == OP_STORE && slot == STORE_Y);
+    const char *why = "has no address";
+    if (replay->plan->tensor[tensor].offset_bytes != PLAN_UNPLACED)
+        why = storage->lifetime == LIFETIME_PHASE && storage->phase != program->phase ? "belongs to another phase"
+              : storage->home != (moved ? SPACE_HOST : SPACE_DEVICE)                  ? "lies in the wrong memory"
+                                                                                      : NULL;
+    if (why != NULL)
+        log_error("plan: program %s, op %" PRId32 " (%s): %s %s", program->name, replay->op, where_op(replay),
+                  storage->name, why);
+    return why == NULL;
 }
 
 static bool op_replay(struct replay *replay, const struct op *op)
@@ -190,7 +196,7 @@ static bool op_replay(struct replay *replay, const struct op *op)
         int32_t tensor = op->operand[s];
         if (tensor == TENSOR_NONE)
             continue;
-        if (!operand_here(replay, tensor))
+        if (!operand_here(replay, op, s))
             return false;
         if (op_direction(op->kind, &op->attrs, s) != OPERAND_OUT && !owned_check(replay, tensor_range(replay, tensor)))
             return false;
@@ -261,7 +267,8 @@ static bool program_end(struct replay *replay)
 static bool address_inside(const struct plan *plan, const char *what, struct address at, uint64_t bytes, uint64_t guard)
 {
     uint64_t alignment = plan->options.alignment_bytes;
-    uint64_t size = at.segment < plan->segment_count ? plan->segment[at.segment].size_bytes : 0;
+    const bool known = at.segment < plan->segment_count && plan->segment[at.segment].space == at.space;
+    uint64_t size = known ? plan->segment[at.segment].size_bytes : 0;
     if (at.offset_bytes <= size && bytes <= size - at.offset_bytes && guard <= size - at.offset_bytes - bytes &&
         at.offset_bytes % alignment == 0)
         return true;
@@ -275,6 +282,10 @@ static bool tensor_check(const struct plan *plan, int32_t t)
 {
     const struct tensor *tensor = &plan->graph->tensors[t];
     struct address at = plan->tensor[t];
+    if (at.offset_bytes != PLAN_UNPLACED && at.space != tensor->home) {
+        log_error("plan: %s lies in the wrong memory", tensor->name);
+        return false;
+    }
     if (tensor->base == TENSOR_NONE) {
         return at.offset_bytes == PLAN_UNPLACED ||
                address_inside(plan, tensor->name, at, graph_tensor_bytes(plan->graph, t), plan->options.guard_bytes);
@@ -318,8 +329,9 @@ static bool layout_check(const struct plan *plan)
         }
         sum += plan->segment[k].size_bytes;
     }
-    if (sum != plan->arena_bytes) {
-        log_error("plan: the segments have %" PRIu64 " bytes, the arena %" PRIu64, sum, plan->arena_bytes);
+    if (sum != plan->arena_bytes + plan->host_bytes) {
+        log_error("plan: the segments have %" PRIu64 " bytes, the arenas %" PRIu64, sum,
+                  plan->arena_bytes + plan->host_bytes);
         return false;
     }
     for (int32_t t = 0; t < plan->tensor_count; t++) {

@@ -77,9 +77,9 @@ static void plan_write(struct trainer *t)
 {
     const struct plan *plan = t->session.plan;
     struct metrics_line line;
-    char options[192];
+    char options[SEARCH_OPTIONS_TEXT_MAX];
     metrics_start_begin(&line, t->state.iter, "plan");
-    metrics_add(&line, ",\"planned_bytes\":%" PRIu64 ",\"categories\":{", plan->arena_bytes);
+    metrics_add(&line, ",\"planned_bytes\":%" PRIu64 ",\"categories\":{", plan_asked_bytes(plan));
     for (int c = 0; c < CATEGORY_COUNT; c++)
         metrics_add(&line, "%s\"%s\":%" PRIu64, c > 0 ? "," : "", tensor_category_name((enum tensor_category)c),
                     plan->category_bytes[c]);

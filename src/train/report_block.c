@@ -64,7 +64,7 @@ static void memory_print(const struct session *session)
 
 static void plan_print(const struct session *session)
 {
-    char bytes[24], options[192];
+    char bytes[24], options[SEARCH_OPTIONS_TEXT_MAX];
     const struct search_result *search = &session->search.result;
     if (search->arena_bytes == 0 && !session->plan) {
         line_print("plan", "none was made");

@@ -61,7 +61,7 @@ void run_log_iteration(struct trainer *t, const struct step_result *result)
             .mfu = mfu,
             .skipped = t->state.skipped,
             .loss_scale = t->state.loss_scaler.dynamic ? t->loss_scale : 0.0,
-            .planned_bytes = t->session.plan->arena_bytes,
+            .planned_bytes = plan_asked_bytes(t->session.plan),
             .allocated_bytes = t->session.device.record.arena_bytes,
             .tokens = result->tokens,
             .time = clock_wall_seconds(),
@@ -91,7 +91,7 @@ void run_log_memory(struct trainer *t)
 {
     char planned[24], allocated[24], process[24];
     log_result("memory: %s planned, %s allocated (process %s); nothing more will be allocated",
-               log_bytes(planned, (double)t->session.plan->arena_bytes),
+               log_bytes(planned, (double)plan_asked_bytes(t->session.plan)),
                log_bytes(allocated, (double)t->session.device.record.arena_bytes),
                log_bytes(process, (double)process_rss_bytes()));
     run_log_forecast(t);
@@ -172,7 +172,7 @@ void run_log_end(const struct trainer *t, bool stopped)
     log_result("%s: %" PRId64 " update%s in %s%s.", stopped ? "Stopped" : "Done", updates, updates == 1 ? "" : "s",
                clock_duration(duration, (double)(clock_monotonic_ns() - t->start_ns) / 1e9), best);
     log_result("Memory: %s planned, %s allocated, process at most %s.",
-               log_bytes(planned, (double)t->session.plan->arena_bytes),
+               log_bytes(planned, (double)plan_asked_bytes(t->session.plan)),
                log_bytes(allocated, (double)t->session.device.record.arena_bytes),
                log_bytes(most, (double)process_rss_bytes_max()));
     folder_log(t, stopped);
@@ -182,7 +182,7 @@ void run_log_end(const struct trainer *t, bool stopped)
 static void change_log(const struct trainer *t)
 {
     const struct search_result *search = &t->session.search.result;
-    char text[192], asked[24], budget[24];
+    char text[SEARCH_OPTIONS_TEXT_MAX], asked[24], budget[24];
     if (search->candidates <= 1)
         return;
     log_result("plan: changed to fit a budget of %s (as configured it needs %s%s): %s; %+.1f %% time (estimated), same "
@@ -212,6 +212,9 @@ void run_log_plan(const struct trainer *t)
         log_result("plan: %s; %" PRId32 " steps of %s%" PRId32 " sequence%s of %" PRId32 " tokens per update", arena,
                    steps, options->choice.remainder_batch > 0 ? "up to " : "", options->choice.micro_batch,
                    options->choice.micro_batch == 1 ? "" : "s", block);
+    if (t->session.plan->host_bytes > 0)
+        log_result("offload: %s of optimizer state in host memory, the same bits",
+                   log_bytes(arena, (double)t->session.plan->host_bytes));
     if (options->train && state_format_is_lean(options->states))
         log_result("optimizer states: %s, %.2f bytes per parameter with its gradient, rounded stochastically",
                    state_format_name(options->states), model_bytes_per_parameter(t->session.model));

@@ -147,6 +147,24 @@ static enum gt_status budget_set(const struct config *config, struct session_dev
     return GT_OK;
 }
 
+/* Sets the budget of the arena in host memory: host_budget, else half of what is free.  Of the machine that a profile's
+ * card is in, nothing is known. */
+static enum gt_status host_budget_set(const struct config *config, struct session_device *device)
+{
+    char total_text[24];
+    uint64_t total = 0, free_bytes = 0;
+    const bool is_known = system_memory_read(&total, &free_bytes) && !device->has_profile;
+    TRY(config_host_budget(config, total, &device->host_budget_bytes));
+    if (is_known && device->host_budget_bytes > total) {
+        log_error("host_budget '%s' is more than this machine has: %s", config->host_budget,
+                  log_bytes(total_text, (double)total));
+        return GT_USAGE;
+    }
+    if (is_known && !config_key_was_set(config, CONFIG_KEY_host_budget))
+        device->host_budget_bytes = free_bytes / 2;
+    return GT_OK;
+}
+
 static enum gt_status device_open(const struct config *config, struct session_device *out)
 {
     char limit[24];
@@ -156,6 +174,7 @@ static enum gt_status device_open(const struct config *config, struct session_de
     if (out->info.host_memory && system_memory_space_is_limit())
         log_note("ulimit -v limits the memory of this process to %s", log_bytes(limit, (double)out->info.total_bytes));
     TRY(budget_set(config, out));
+    TRY(host_budget_set(config, out));
     dtype_choose(config, out);
     return GT_OK;
 }
@@ -210,7 +229,9 @@ enum gt_status session_scalars_set(struct session *session)
 /* Returns how many bytes the device's free memory is short of the plan, whatever the budget says. */
 static uint64_t bytes_lacking(const struct session *session)
 {
-    uint64_t need = session->plan->arena_bytes + session->device.info.context_bytes + session_headroom_bytes(session);
+    const uint64_t host = session->device.info.host_memory ? session->plan->host_bytes : 0;
+    uint64_t need =
+        session->plan->arena_bytes + host + session->device.info.context_bytes + session_headroom_bytes(session);
     uint64_t free_bytes = session->device.info.free_bytes;
     return free_bytes > 0 && need > free_bytes ? need - free_bytes : 0;
 }

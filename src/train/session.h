@@ -36,6 +36,7 @@ struct session_device {
     bool has_profile; /* only a profile exists: a session can plan for the device, not use it */
     struct device_profile profile; /* valid with has_profile */
     bool has_budget;               /* memory_budget gives the budget */
+    uint64_t host_budget_bytes;    /* for the arena in host memory */
     uint64_t budget_bytes;         /* for the process: memory_budget, or the free memory at the start less a margin */
 };
 

@@ -158,6 +158,7 @@ void session_train_options(const struct session *session, const struct session_c
         .choice.evaluate_batch = (int32_t)evaluate,
         .evaluate_time = (int32_t)config->eval_block_size,
         .choice.recompute = recompute,
+        .choice.offload = config->offload == CONFIG_OFFLOAD_STATES && !config->eval_only ? OFFLOAD_ALL : 0,
         .prefill_time = (int32_t)min_i64(config->block_size, SESSION_PREFILL_TIME_MAX),
         .beta1 = (float)config->beta1,
         .beta2 = (float)config->beta2,
@@ -197,6 +198,16 @@ static uint64_t arena_budget(const struct session *session)
     return session->device.budget_bytes > beside ? session->device.budget_bytes - beside : 0;
 }
 
+/* Logs that the optimizer state does not fit the host's budget.  Returns GT_NO_FIT. */
+static enum gt_status host_refuse(const struct session *session, uint64_t host_bytes)
+{
+    char least[24], have[24];
+    log_error(ERROR_NO_FIT "not enough host memory: offload = 'states' needs %s, host_budget allows %s; offload = "
+                           "'auto' moves only what fits",
+              search_budget_text(least, host_bytes), log_bytes(have, (double)session->device.host_budget_bytes));
+    return GT_NO_FIT;
+}
+
 /* Logs how much memory a plan with an arena of `arena_bytes` needs and how much is available, with the other processes
  * that use the device if free memory is the limit.  Returns GT_NO_FIT. */
 static enum gt_status refuse(const struct session *session, uint64_t arena_bytes)
@@ -233,6 +244,8 @@ static struct plan_options plan_options_of(const struct session *session)
 
 enum gt_status session_fits(const struct session *session)
 {
+    if (session->plan->host_bytes > session->device.host_budget_bytes)
+        return host_refuse(session, session->plan->host_bytes);
     if (session->plan->arena_bytes <= arena_budget(session))
         return GT_OK;
     return refuse(session, session->plan->arena_bytes);
@@ -320,12 +333,16 @@ static enum gt_status training_search(struct session *session, const struct mode
         .pin_recompute = config_key_was_set(config, CONFIG_KEY_recompute),
         .pin_loss_chunk = config->loss_chunk > 0,
         .pin_evaluate_batch = config->eval_batch_size > 0,
+        /* A device that shares the host's memory would gain nothing. */
+        .pin_offload = config->offload != CONFIG_OFFLOAD_AUTO || session->device.info.host_memory,
+        .resumed = strcmp(config->init_from, "resume") == 0,
         .lean_states =
             may_be_lean && (is_auto ? config->allow_lean_states : config->state_format == CONFIG_STATES_SR_8BIT),
         /* A refusal suggests them only to a user who has not decided about them. */
         .lean_offered = may_be_lean && is_auto && !config_key_was_set(config, CONFIG_KEY_allow_lean_states),
         .rates = session_rates_nominal(session),
         .budget_bytes = arena_budget(session),
+        .host_budget = session->device.host_budget_bytes,
         .memo = &session->search.memo,
         .plan = plan_options_of(session),
     };
@@ -335,6 +352,8 @@ static enum gt_status training_search(struct session *session, const struct mode
         return status;
     if (answers || session->search.result.unplaceable) /* plan_create() names a tensor that cannot be placed */
         return GT_OK;
+    if (session->search.result.host_bytes > session->device.host_budget_bytes)
+        return host_refuse(session, session->search.result.host_bytes);
     status = refuse(session, session->search.result.arena_bytes);
     choices_log(session);
     return status;

@@ -17,6 +17,8 @@
 
 /* The matrix rate of the nominal cpu. */
 #define NOMINAL_PEAK_FLOPS 200e9
+/* The link of a card whose products would have that rate, in the ratio of 12.4 GB/s to 25 TFLOP/s. */
+#define NOMINAL_LINK_BYTES_PER_S 0.1e9
 /* A guess of the rate of one thread of a processor, within a factor of four of those measured. */
 #define GUESSED_THREAD_FLOPS 60e9
 #define GUESS_FACTOR 4.0
@@ -27,8 +29,12 @@
 
 struct plan_rates session_rates_nominal(const struct session *session)
 {
-    return session->device.has_profile ? plan_rates_of_profile(&session->device.profile)
-                                       : plan_rates_of_peaks(NOMINAL_PEAK_FLOPS, NOMINAL_PEAK_FLOPS);
+    struct plan_rates rates = plan_rates_of_peaks(NOMINAL_PEAK_FLOPS, NOMINAL_PEAK_FLOPS);
+    if (session->device.has_profile)
+        return plan_rates_of_profile(&session->device.profile);
+    if (!session->device.info.host_memory)
+        plan_rates_link_set(&rates, NOMINAL_LINK_BYTES_PER_S);
+    return rates;
 }
 
 /* Returns the options of the run, or of a refused run, which has no model, the requested ones. */
@@ -90,6 +96,8 @@ enum gt_status session_rates_calibrate(struct session *session)
     if (status != GT_OK)
         return status == GT_NO_FIT ? GT_OK : status; /* the arena is too small, so the forecast does without */
     contention_read(&after);
+    if (!session->device.info.host_memory) /* no link is timed */
+        plan_rates_link_set(&session->timing.rates, PLAN_LINK_BYTES_PER_S);
     session->timing.is_timed = true;
     const double share = SHOWN_ROWS / (SHOWN_ROWS + session->timing.rates.ramp_rows);
     log_result("calibration: products %.1f GFLOP/s, elementwise ops %.1f GB/s (timed in %s)",

@@ -4,6 +4,8 @@
  *              not): plan_verify accepts each, the device is asked for the planned bytes in one call, the distance to
  *              the lower bound is at most 0.1 % on average and 1 % at worst, and one step of every program runs with
  *              dead bytes poisoned and guard bands around every tensor
+ *   offload    two updates give the same bits wherever the optimizer state lives, in every format and with Muon, also
+ *              where it moves in several slices
  *   losses     plans for smaller and smaller budgets train to the same losses over 50 steps, up to the order of sums;
  *              plans that differ only in recompute train to the same bits
  */
@@ -54,6 +56,7 @@ static struct model_options options_draw(uint64_t plan)
     options.choice.evaluate_batch = draw(plan, &at, 1, micro_batch);
     options.generate = draw(plan, &at, 0, 1);
     options.prefill_time = draw(plan, &at, 1, config->block_size);
+    options.choice.offload = draw(plan, &at, 0, OFFLOAD_ALL);
     return options;
 }
 
@@ -99,7 +102,7 @@ TEST_LOOP(random_plans_hold, SWEEP_PARTS)
                  unit_seed() + plan);
         ck_assert_msg(plan_verify(rig.plan), "plan %d", (int)plan);
         ck_assert(graph_check(rig.model->graph));
-        ck_assert_uint_eq(rig.record.arena_bytes, rig.plan->arena_bytes);
+        ck_assert_uint_eq(rig.record.arena_bytes, rig.plan->arena_bytes + rig.plan->host_bytes);
         ck_assert_uint_ge(rig.plan->arena_bytes, rig.plan->arena_bytes_bound);
         double distance = (double)rig.plan->arena_bytes / (double)rig.plan->arena_bytes_bound - 1.0;
         ck_assert_msg(distance <= DISTANCE_MAX, "plan %d is %.3f %% above the bound", (int)plan, 100.0 * distance);
@@ -113,6 +116,99 @@ TEST_LOOP(random_plans_hold, SWEEP_PARTS)
            100.0 * worst);
     ck_assert_int_eq(plans, SWEEP_PLANS / SWEEP_PARTS);
     ck_assert_msg(sum / plans <= DISTANCE_MEAN_MAX, "%.4f %% on average", 100.0 * sum / plans);
+}
+
+/* ---- offload ---- */
+
+/* Enough rows for three slices of the embedding, the last one short. */
+#define SLICED_VOCAB (2 * (4 << 20) / 16 + 16)
+
+static const struct {
+    enum dtype dtype;
+    enum state_format states;
+    bool muon;
+} offload_cases[] = {{DTYPE_F32, STATE_MASTER, false},   {DTYPE_BF16, STATE_MASTER, false},
+                     {DTYPE_BF16, STATE_SR, false},      {DTYPE_BF16, STATE_SR_BF16, false},
+                     {DTYPE_BF16, STATE_SR_8BIT, false}, {DTYPE_BF16, STATE_SR_8BIT_FULL, false},
+                     {DTYPE_BF16, STATE_MASTER, true},   {DTYPE_BF16, STATE_SR_BF16, true}};
+
+/* Runs the refresh, which rounds the masters, and two updates from gradients drawn from the seed. */
+static void offload_run(struct rig *rig, const struct model_options *options)
+{
+    rig_open(rig, options, &(struct rig_how){.threads = 1}, 7);
+    ck_assert(plan_verify(rig->plan));
+    rig->scalars[SCALAR_LEARNING_RATE].f = 1e-2f;
+    rig->scalars[SCALAR_MUON_MOMENTUM].f = 0.95f;
+    if (rig->model->refresh.program >= 0)
+        rig_run(rig, rig->model->refresh.program);
+    for (int32_t step = 0; step < 2; step++) {
+        rig->scalars[SCALAR_STEP].i = step;
+        for (int32_t k = 0; k < rig->model->options.micro_steps; k++) {
+            rig_feed(rig, rig_step_io(rig, k), (uint64_t)(step + k));
+            rig_run(rig, rig_step_io(rig, k)->program);
+        }
+        rig_run(rig, rig->model->update.program);
+    }
+}
+
+/* Returns the bytes of a tensor; the caller calls free(). */
+static void *tensor_bytes(struct rig *rig, int32_t tensor)
+{
+    void *bytes = malloc((size_t)graph_tensor_bytes(rig->model->graph, tensor));
+    rig_need(bytes != NULL, "out of memory");
+    ck_assert_int_eq(exec_download(rig->exec, tensor, 0, bytes, graph_tensor_elements(rig->model->graph, tensor)),
+                     GT_OK);
+    return bytes;
+}
+
+static void states_compare(struct rig *rig, struct rig *other, const char *what)
+{
+    for (int32_t p = 0; p < rig->model->parameters.count; p++) {
+        const struct parameter *a = &rig->model->parameters.at[p], *b = &other->model->parameters.at[p];
+        const int32_t own[] = {a->tensor, a->master, a->m, a->v, a->scales};
+        const int32_t of[] = {b->tensor, b->master, b->m, b->v, b->scales};
+        for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+            if (own[i] == TENSOR_NONE)
+                continue;
+            void *x = tensor_bytes(rig, own[i]), *y = tensor_bytes(other, of[i]);
+            ck_assert_msg(memcmp(x, y, (size_t)graph_tensor_bytes(rig->model->graph, own[i])) == 0, "%s: %s differs",
+                          what, rig->model->graph->tensors[own[i]].name);
+            free(x);
+            free(y);
+        }
+    }
+}
+
+TEST_LOOP(offload_keeps_every_bit, sizeof offload_cases / sizeof offload_cases[0])
+{
+    struct model_options options = rig_options(true, 0.0f, GELU_TANH);
+    options.generate = false;
+    options.dtype = options.muon_dtype = offload_cases[_i].dtype;
+    options.states = offload_cases[_i].states;
+    options.muon = offload_cases[_i].muon;
+    options.choice.loss_chunk_rows = 1;
+    uint64_t all = 0;
+    for (int32_t vocab = 16; vocab <= SLICED_VOCAB; vocab += SLICED_VOCAB - 16) {
+        struct rig resident;
+        options.config.vocab_size = vocab - 5;
+        options.config.padded_vocab_size = vocab;
+        options.choice.offload = 0;
+        offload_run(&resident, &options);
+        ck_assert_uint_eq(resident.plan->host_bytes, 0);
+        for (int32_t offload = vocab == 16 ? 1 : OFFLOAD_ALL; offload <= OFFLOAD_ALL; offload++) {
+            struct rig moved;
+            char what[64];
+            options.choice.offload = offload;
+            offload_run(&moved, &options);
+            snprintf(what, sizeof what, "case %d, vocabulary %d, offload %d", _i, (int)vocab, (int)offload);
+            ck_assert_msg(moved.plan->host_bytes > all / 2, "%s moves little", what);
+            all = moved.plan->host_bytes;
+            states_compare(&resident, &moved, what);
+            rig_close(&moved);
+        }
+        all = 0;
+        rig_close(&resident);
+    }
 }
 
 /* ---- losses ---- */
@@ -213,7 +309,7 @@ TEST(budgets_change_losses_by_rounding_only)
     double worst = 0.0;
     for (size_t i = 0; i < sizeof percents / sizeof percents[0]; i++) {
         struct search_result result = budget_search(&options, percents[i]);
-        char text[192];
+        char text[SEARCH_OPTIONS_TEXT_MAX];
         course_run(&result.options, &other);
         for (int32_t step = 0; step < STEPS; step++) {
             double distance = fabs(other.loss[step] / first.loss[step] - 1.0);

@@ -1,4 +1,4 @@
-/* Fill and copy, which have the same bits on every backend when they do not accumulate. */
+/* Fill, copy, fetch and store, which have the same bits on every backend when they do not accumulate. */
 #include <math.h>
 
 #include "tests/ops/op_test.h"
@@ -60,6 +60,13 @@ static void make_copy(struct maker *maker)
     case_accumulate(maker, maker->index % 2 != 0 ? 1u << COPY_Y : 0u);
 }
 
+static void make_move(struct maker *maker)
+{
+    const int64_t rows = case_size(maker, 129), columns = maker->index % 4 == 0 ? 0 : case_any_size(maker, 129);
+    case_tensor(maker, FETCH_X, maker->dtype, rows, columns);
+    case_tensor(maker, FETCH_Y, maker->dtype, rows, columns);
+}
+
 static void bench_copy(struct maker *maker)
 {
     case_tensor(maker, COPY_X, maker->dtype, BENCH_ROWS, BENCH_CHANNELS);
@@ -97,3 +104,13 @@ const struct op_test test_copy = {
     .is_sum_of_products = true,
     .defects = {DEFECT_SHIFTED, DEFECT_IGNORE_ACCUMULATE, DEFECT_DOUBLE_ROUNDING, DEFECT_ZERO_SIGN},
 };
+
+/* A copy's oracle serves: the operands have the same indices. */
+#define MOVE                                                                                                    \
+    {                                                                                                           \
+        .shape = make_move, .bench = bench_copy, .inputs = inputs_copy, .ref = ref_copy, .naive = naive_copy,   \
+        .is_exact_copy = true, .is_sum_of_products = true, .never_overflows = true, .unrounded = 1u << FETCH_Y, \
+        .defects = {DEFECT_SHIFTED, DEFECT_ZERO_SIGN},                                                          \
+    }
+const struct op_test test_fetch = MOVE;
+const struct op_test test_store = MOVE;

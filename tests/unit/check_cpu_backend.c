@@ -103,14 +103,14 @@ TEST(arena_is_committed_and_given_back)
 {
     struct backend *backend = open_with(NULL, 2);
     const struct backend_segment segments[3] = {
-        {SPACE_DEVICE, (uint64_t)40 << 20}, {SPACE_PINNED, 12345}, {SPACE_HOST, 0}};
+        {SPACE_DEVICE, (uint64_t)40 << 20}, {SPACE_HOST, 12345}, {SPACE_HOST, 0}};
     const uint64_t before = resident_bytes();
     ck_assert_int_eq(backend->ops->arena(backend, segments, 3), GT_OK);
     const uint64_t with = resident_bytes();
     ck_assert_uint_ge(with - before, (uint64_t)40 << 20);
     if (!HAS_SHADOW)
         ck_assert_uint_le(with - before, (uint64_t)46 << 20);
-    const struct address at = {.space = SPACE_PINNED, .segment = 1, .offset_bytes = 12344};
+    const struct address at = {.space = SPACE_HOST, .segment = 1, .offset_bytes = 12344};
     char in = 'x', out = 0;
     ck_assert_int_eq(backend->ops->upload(backend, 0, at, &in, 1), GT_OK);
     ck_assert_int_eq(backend->ops->download(backend, 0, &out, at, 1), GT_OK);

@@ -96,6 +96,9 @@ static struct search_request request_draw(struct draws *draws)
     if (request.pin_recompute)
         options->choice.recompute = recompute_two(RECOMPUTE_MLP, 1, RECOMPUTE_GELU, options->config.n_layer);
     request.plan.device = draw(draws, 0, 1) == 1 ? card : NULL; /* workspaces of 32 MiB outweigh small models */
+    options->choice.offload = draw(draws, 0, OFFLOAD_ALL);
+    request.pin_offload = true;
+    request.host_budget = UINT64_MAX;
     return request;
 }
 
@@ -215,7 +218,7 @@ static void fastest_check(const struct judge *judge, double seconds)
 {
     const uint64_t budget = judge->request->budget_bytes;
     for (int32_t i = 0; i < judge->count && judge->at[i].seconds < seconds / (1.0 + SLOWER_MAX); i++) {
-        char text[192];
+        char text[SEARCH_OPTIONS_TEXT_MAX];
         uint64_t bytes = bytes_of(judge->request, &judge->at[i].options, budget);
         ck_assert_msg(bytes > budget, "%s takes %g s, the choice %g s",
                       search_options_text(text, &judge->at[i].options), judge->at[i].seconds, seconds);
@@ -226,7 +229,7 @@ static void smallest_check(const struct judge *judge, uint64_t least)
 {
     const uint64_t smaller = (uint64_t)((double)least * (1.0 - LARGER_MAX));
     for (int32_t i = 0; i < judge->count; i++) {
-        char text[192];
+        char text[SEARCH_OPTIONS_TEXT_MAX];
         uint64_t bytes = bytes_of(judge->request, &judge->at[i].options, smaller);
         ck_assert_msg(bytes > smaller, "%s needs less", search_options_text(text, &judge->at[i].options));
     }

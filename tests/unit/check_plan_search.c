@@ -251,6 +251,44 @@ TEST(leaner_states_come_last)
     ck_assert(seen[STATE_MASTER] && seen[STATE_SR_BF16] && seen[STATE_SR_8BIT] && !seen[STATE_SR]);
 }
 
+/* Budgets of both kinds, from large to small: the state moves before anything leaner is tried, as little of it as is
+ * fastest, never more than the host's budget; a larger host budget is never slower. */
+TEST(the_state_moves_before_it_becomes_leaner)
+{
+    struct search_request request = request_make();
+    struct search_result result;
+    bool seen[OFFLOAD_ALL + 1] = {false};
+    request.options.dtype = DTYPE_BF16;
+    request.options.config.n_layer = 8;
+    const uint64_t asked = bytes_asked(&request);
+    struct search_memo memo = {0};
+    request.memo = &memo;
+    request.lean_states = request.fit_only = true;
+    for (int percent = 100; percent >= 5; percent -= 5) {
+        double before = INFINITY;
+        request.budget_bytes = asked / 100 * (uint64_t)percent;
+        for (uint64_t host = 0; host <= asked / 2; host += asked / 10) {
+            request.host_budget = host;
+            if (plan_search(mem, &request, &result) != GT_OK)
+                continue;
+            ck_assert_uint_le(result.arena_bytes, request.budget_bytes);
+            ck_assert_uint_le(result.host_bytes, host);
+            ck_assert(result.options.choice.offload == 0 || result.host_bytes > 0);
+            if (result.options.states != STATE_MASTER)
+                continue;
+            ck_assert_double_le(result.seconds, before * (1.0 + 1e-12));
+            before = result.seconds;
+            seen[result.options.choice.offload] = true;
+        }
+        request.resumed = true; /* the same samples at once as before */
+        if (plan_search(mem, &request, &result) == GT_OK && result.options.choice.offload > 0 && result.candidates < 5)
+            ck_assert_int_eq(result.options.choice.micro_batch, request.options.choice.micro_batch);
+        request.resumed = false;
+    }
+    search_memo_close(&memo);
+    ck_assert(seen[0] && seen[1] && seen[OFFLOAD_ALL]);
+}
+
 TEST(failing_allocations_are_passed_on)
 {
     struct search_request request = request_make();
@@ -287,7 +325,7 @@ TEST(costs_grow_with_work)
 TEST(choices_are_told)
 {
     struct search_request request = request_make();
-    char text[192];
+    char text[SEARCH_OPTIONS_TEXT_MAX];
     request.options.choice.recompute = recompute_two(RECOMPUTE_FULL, 3, RECOMPUTE_MLP, 4);
     ck_assert_str_eq(search_options_text(text, &request.options),
                      "micro-batch 13, recompute full in 3 of 4 blocks, mlp in the others, loss in chunks of 416 rows");

@@ -293,6 +293,48 @@ TEST(views_segments_and_addresses_are_checked)
     bench_destroy(&h.b);
 }
 
+/* Host memory is for fetch and store alone. */
+TEST(each_memory_has_its_tensors)
+{
+    struct bench b = {.graph = NULL};
+    const struct op_attrs none = {0};
+    ck_assert_int_eq(hostmem_create(&b.mem), GT_OK);
+    ck_assert_int_eq(graph_create(b.mem, &b.graph), GT_OK);
+    const int32_t home = fixture_tensor(b.graph, "state", 4, 16, LIFETIME_RUN, CATEGORY_MOMENT);
+    const int32_t other = fixture_tensor(b.graph, "other", 4, 16, LIFETIME_RUN, CATEGORY_MOMENT);
+    b.graph->tensors[home].home = b.graph->tensors[other].home = SPACE_HOST;
+    const struct graph_pen pen = {.graph = b.graph, .program = fixture_program(b.graph, "update", PHASE_TRAIN)};
+    int32_t fetch[FETCH_OPERANDS] = {home, TENSOR_NONE};
+    ck_assert_int_eq(graph_op_add(&pen, OP_FETCH, &none, "state", fetch), GT_OK);
+    const int32_t sum = fixture_copy(b.graph, pen.program, fetch[FETCH_Y], TENSOR_NONE, false);
+    int32_t store[STORE_OPERANDS] = {sum, other};
+    ck_assert_int_eq(graph_op_add(&pen, OP_STORE, &none, "state", store), GT_OK);
+    const struct plan_options options = {.alignment_bytes = 64};
+    ck_assert_int_eq(plan_create(b.mem, b.graph, &options, &b.plan), GT_OK);
+    ck_assert(plan_verify(b.plan));
+    ck_assert_uint_eq(b.plan->arena_bytes, 2 * 256);
+    ck_assert_uint_eq(b.plan->host_bytes, 2 * 256);
+    ck_assert_int_eq(b.plan->segment_count, 2);
+    ck_assert_int_eq(b.plan->device_segments, 1);
+    struct op *copy = &b.graph->programs[pen.program].ops[1], *last = &b.graph->programs[pen.program].ops[2];
+    copy->operand[COPY_X] = home;
+    rejected(&b, "an op that reads host memory");
+    copy->operand[COPY_X] = fetch[FETCH_Y];
+    last->operand[STORE_Y] = fetch[FETCH_Y];
+    rejected(&b, "a store to the device's memory");
+    last->operand[STORE_Y] = other;
+    move_is_rejected(&b, other, b.plan->tensor[home], "a state over another");
+    b.plan->tensor[home].space = SPACE_DEVICE;
+    rejected(&b, "a state on the device that lives in host memory");
+    b.plan->tensor[home].space = SPACE_HOST;
+    b.plan->segment[1].space = SPACE_DEVICE;
+    rejected(&b, "a segment in the wrong memory");
+    b.plan->segment[1].space = SPACE_HOST;
+    b.plan->host_bytes += 64;
+    rejected(&b, "an arena that is not the sum of its segments");
+    bench_destroy(&b);
+}
+
 TEST(reads_before_writes_and_short_memory_fail)
 {
     struct hand h;

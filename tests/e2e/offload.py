@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Optimizer state in host memory: the same bytes on every backend, planned and asked for to the byte.
+
+  bytes     offload=states leaves the checkpoint of offload=none, in the state formats and with Muon, on the cpu, the
+            emulated card and OpenCL; a resume with the other setting goes on to the same bytes
+  auto      a budget that is too small for the state on the card is met by moving a part of it; no more than host_budget
+            goes to the host, every byte of it is pinned, and the checkpoint is that of an unlimited run
+  refused   each budget that cannot be, and pinning that the driver refuses: one line, exit status 2 or 3, and the last
+            checkpoint stays whole
+  plans     GPT-2 XL with fp32 masters and moments fits a 12 GB card by the plan alone; a larger host_budget is never slower
+Prints "checks: P passed, F failed, S skipped".
+"""
+import json
+import os
+import re
+import subprocess
+
+from checks import BUILD, GPT_TRAIN, check, end, error_lines, files, make_tokens, metrics, opencl_device, read, skip, some
+from cuda_common import GPT_TRAIN_CUDA, TINY, Run, checkpoint, good, train
+
+GIB = 1 << 30
+FORMATS = (("--dtype=bfloat16", "--state_format=sr_8bit"), ("--dtype=bfloat16", "--state_format=master"),
+           ("--dtype=bfloat16", "--state_format=master", "--optimizer=muon", "--muon_learning_rate=0.02"),
+           ("--dtype=float32",), ("--dtype=bfloat16", "--state_format=sr"), ("--dtype=bfloat16", "--state_format=sr_bf16"))
+
+
+def devices():
+    """Returns (backend, program) of those that this machine can use; backend auto finds only the emulated card."""
+    found = [("cpu", GPT_TRAIN)]
+    if os.path.exists(GPT_TRAIN_CUDA):
+        found.append(("cuda", GPT_TRAIN_CUDA))
+    else:
+        skip("cuda_emulated", "no C++17 compiler, so that the cuda backend cannot be emulated")
+    if opencl_device():
+        found.append(("opencl", GPT_TRAIN))
+    return found
+
+
+def run(device, out, *arguments):
+    backend, program = device
+    return train(out, f"--backend={backend}", "--max_iters=3", "--eval_interval=100", *arguments, program=program,
+                 **({"GPT_TRAIN_OPENCL_LIBRARY": ""} if backend == "opencl" else {}))
+
+
+def moved(out):
+    """Returns the bytes that the plan and the device agreed on."""
+    line = metrics(out, "planned_bytes")[-1]
+    check(line["planned_bytes"] == line["allocated_bytes"], f"{out}: {line['allocated_bytes']} bytes asked for, not as planned")
+    return line["planned_bytes"]
+
+
+def bytes_equal():
+    for device in devices():
+        for i, arguments in enumerate(FORMATS if device[0] == "cpu" else some(FORMATS, 2)):
+            outs = [f"{device[0]}-{i}-{word}" for word in ("none", "states")]
+            good(run(device, outs[0], *arguments, "--offload=none"))
+            good(run(device, outs[1], *arguments, "--offload=states"), "of optimizer state in host memory")
+            check(len(checkpoint(outs[0])) >= 2 and checkpoint(outs[0]) == checkpoint(outs[1]), f"{outs[1]}: other bytes")
+            check(read(f"{outs[0]}/trainer_state.json") == read(f"{outs[1]}/trainer_state.json"), f"{outs[1]}: another record")
+            moved(outs[1])
+        for out, word in ((outs[0], "states"), (outs[1], "none")):
+            good(run(device, out, *arguments, f"--offload={word}", "--init_from=resume", "--max_iters=5"))
+        check(checkpoint(outs[0]) == checkpoint(outs[1]), f"{device[0]}: resumed with the other setting: other bytes")
+
+
+def plan(*arguments, status=0, program=GPT_TRAIN):
+    done = subprocess.run([program, *arguments, "--plan=json"], check=False, capture_output=True, text=True)
+    check(done.returncode == status, f"exit status {done.returncode}, not {status}: {arguments} {done.stderr[-500:]}")
+    return json.loads(done.stdout)
+
+
+def auto():
+    if not os.path.exists(GPT_TRAIN_CUDA):
+        return
+    wide = ["--dtype=bfloat16", "--n_embd=256", "--n_layer=4", "--micro_batch=2", "--loss_chunk=32", "--recompute=none"]
+    resident = good(run(("cuda", GPT_TRAIN_CUDA), "wide", *wide))
+    check("host memory" not in resident.out, "offload without need")
+    total = moved("wide")
+    context = int(re.search(r"driver and libraries +([\d.]+) MiB", Run(GPT_TRAIN_CUDA, "--dataset=./data", "--vocab_size=96", *TINY, *wide,
+                                                                     "--plan").out).group(1).split(".")[0]) << 20
+    least = None
+    for share in (0.9, 0.75, 0.6):
+        out = f"wide-{share}"
+        budget = int(total * share) + context + (1 << 20)
+        done = good(run(("cuda", GPT_TRAIN_CUDA), out, *wide, f"--memory_budget={budget}B"), "of optimizer state in host memory")
+        check(checkpoint(out) == checkpoint("wide"), f"{out}: other bytes")
+        pinned = done.report["pinned_bytes_peak"] - resident.report["pinned_bytes_peak"]
+        on_card = done.report["live_bytes_peak"] - resident.report["live_bytes_peak"]
+        check(0 < pinned and moved(out) - pinned == total + on_card, f"{out}: {pinned} bytes pinned, {on_card} on the card")
+        check(least is None or pinned >= least, f"{out}: a smaller budget moves less")
+        least = pinned
+    done = run(("cuda", GPT_TRAIN_CUDA), "none", *wide, f"--memory_budget={int(total * 0.6) + context}B", "--host_budget=0")
+    check(done.status == 3 and "not enough memory" in done.err, done.said())
+
+
+def refused():
+    device = ("cuda", GPT_TRAIN_CUDA) if os.path.exists(GPT_TRAIN_CUDA) else ("cpu", GPT_TRAIN)
+    good(run(device, "kept"))
+    before = files("kept", ".safetensors")
+    for status, text, *arguments in ((2, "more than this machine has", "--host_budget=900000GiB"), (2, "invalid host_budget", "--host_budget=much"),
+                                     (2, "invalid host_budget", "--host_budget=200%"),
+                                     (2, "did you mean 16GiB", "--host_budget=16"),
+                                     (3, "not enough host memory", "--offload=states", "--host_budget=0"),
+                                     (3, "host_budget allows 1.0 MiB", "--offload=states", "--host_budget=1MiB", "--n_embd=256")):
+        done = run(device, "kept", *arguments, "--init_from=" + ("scratch" if len(arguments) == 3 else "resume"))
+        check(done.status == status and len(done.errors) == 1 and text in done.errors[0], f"'{text}' wanted: {done.said()}")
+    if device[0] == "cuda":
+        done = train("kept", "--offload=states", "--init_from=resume", FAIL="cudaHostAlloc:2")
+        check(done.status == 3 and len(done.errors) == 1 and "does not pin" in done.errors[0], done.said())
+    check(files("kept", ".safetensors") == before, "a refusal changed the checkpoint")
+
+
+def plans():
+    xl = ["--dataset=none", "--device_profile=rtx3060-12g", "--n_layer=48", "--n_head=25", "--n_embd=1600", "--block_size=1024",
+          "--vocab_size=50304", "--dtype=bfloat16", "--batch_size=12", "--gradient_accumulation_steps=40", "--eval_iters=1"]
+    alone = plan(*xl, status=3)
+    check(alone["bytes"]["host_arena"] == 0, "a profile's host memory was guessed")
+    seconds = []
+    for host in (17.6, 24, 64):
+        found = plan(*xl, f"--host_budget={host}GiB")
+        check(found["bytes"]["fits"] and found["states"]["format"] == "master" and found["bytes"]["host_arena"] <= host * GIB,
+              f"{host} GiB: {found['bytes']}")
+        seconds.append(found["search"]["time_ratio_modelled"])
+    check(seconds == sorted(seconds, reverse=True), f"a larger host_budget is slower: {seconds}")
+    small = plan(*xl, "--host_budget=17.6GiB", "--memory_budget=9.2GiB")
+    check(small["bytes"]["fits"], f"XL does not fit 9.2 GiB: {small['bytes']}")
+
+
+end(bytes_equal, auto, refused, plans, begin=lambda: make_tokens("data"))

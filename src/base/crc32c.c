@@ -9,7 +9,6 @@
 #if defined(__x86_64__) && defined(__GNUC__)
 #define HAS_INSTRUCTION 1
 #include <nmmintrin.h>
-#include <string.h>
 #endif
 
 /* Eight bytes per step ("slicing-by-8", Kounavis and Berry, 2008).  Table k maps a byte to its remainder after k

@@ -7,9 +7,6 @@
 #ifndef GPT_TRAIN_BASE_FILE_H
 #define GPT_TRAIN_BASE_FILE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/status.h"

@@ -6,12 +6,6 @@
  */
 #include "base/hostmem.h"
 
-#include <assert.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/log.h"
 #include "base/size.h"
 

@@ -8,8 +8,6 @@
 #ifndef GPT_TRAIN_BASE_HOSTMEM_H
 #define GPT_TRAIN_BASE_HOSTMEM_H
 
-#include <stddef.h>
-
 #include "base/status.h"
 
 enum hostmem_phase { HOSTMEM_INIT, HOSTMEM_RUN, HOSTMEM_CLOSE };

@@ -6,12 +6,6 @@
  */
 #include "base/json.h"
 
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/log.h"
 
 /* jansson's allocator is process-wide and takes no context, so this state cannot be in a struct. */
@@ -172,8 +166,7 @@ enum gt_status json_replace_file_told(const char *path, const json_t *value, int
     TRY(json_file_text(value, indent, &text));
     struct file_replacement file;
     enum gt_status status = file_replacement_begin_mode(&file, path, mode);
-    if (status == GT_OK)
-        status = file_replacement_end(&file, file_replacement_write(&file, text, strlen(text)));
+    THEN(status, file_replacement_end(&file, file_replacement_write(&file, text, strlen(text))));
     *out_in_place = file.in_place;
     free(text);
     return status;

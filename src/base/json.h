@@ -7,9 +7,6 @@
 #define GPT_TRAIN_BASE_JSON_H
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "base/file.h"
 #include "base/status.h"

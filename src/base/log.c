@@ -7,15 +7,14 @@
  */
 #include "base/log.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
+
+#include "base/status.h"
+#include "base/utf8.h"
 
 enum { LOG_LINE_BYTES = 4096, LOG_LEVEL_COUNT = LOG_RESULT + 1 };
 
@@ -68,28 +67,12 @@ static void default_sink(void *context, enum log_level level, const char *line)
     clearerr(stream); /* the next line may find room */
 }
 
-static bool is_continuation(unsigned char byte)
-{
-    return byte >= 0x80 && byte <= 0xbf;
-}
-
-/* The range of the second byte excludes overlong forms, surrogates, values above U+10FFFF and the C1 controls.  A
- * terminating zero is outside of it. */
 size_t log_character_length(const char *text)
 {
-    const unsigned char *s = (const unsigned char *)text;
-    if (s[0] < 0x80)
-        return s[0] >= 0x20 && s[0] != 0x7f ? 1 : 0;
-    if (s[0] < 0xc2 || s[0] > 0xf4 || !is_continuation(s[1]))
-        return 0;
-    if (s[0] < 0xe0)
-        return s[0] == 0xc2 && s[1] < 0xa0 ? 0 : 2;
-    if (s[0] < 0xf0) {
-        bool bad = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f);
-        return bad || !is_continuation(s[2]) ? 0 : 3;
-    }
-    bool bad = (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f);
-    return bad || !is_continuation(s[2]) || !is_continuation(s[3]) ? 0 : 4;
+    uint32_t code_point;
+    const int length = utf8_decode((const unsigned char *)text, strnlen(text, 4), &code_point);
+    const bool is_control = length > 0 && (code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0));
+    return length > 0 && !is_control ? (size_t)length : 0;
 }
 
 /* Writes the escaped form of `byte` to `unit`; returns its length. */

@@ -2,9 +2,20 @@
  *
  * Zero is success, negative values are failures.  The function that detects an error logs it once, with the numbers
  * (log.h); its callers pass the status on with TRY().  Only main() turns a status into an exit status.
+ *
+ * Almost every file includes this one, which brings the standard headers that almost every file needs.
  */
 #ifndef GPT_TRAIN_BASE_STATUS_H
 #define GPT_TRAIN_BASE_STATUS_H
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum gt_status {
     GT_OK = 0,
@@ -33,6 +44,13 @@ const char *status_name(enum gt_status status);
         if (try_status_ != GT_OK)            \
             return try_status_;              \
     } while (0)
+
+/* As TRY, for functions that own resources: does nothing unless `status` is GT_OK, else stores that of `call` in it. */
+#define THEN(status, call) ((status) = (status) == GT_OK ? (call) : (status))
+
+/* Ends a function that makes an object: return FINISH(status, out, object, object_destroy).  Sets *out to the object if
+ * `status` is GT_OK, else destroys it.  Has the value `status`. */
+#define FINISH(status, out, object, destroy) ((status) == GT_OK ? (void)(*(out) = (object)) : destroy(object), (status))
 
 /* As TRY, for functions that own resources: stores the status in `status` and jumps to `label` on failure. */
 #define TRY_GOTO(status, label, call) \

@@ -3,8 +3,6 @@
 #ifndef GPT_TRAIN_BASE_THREAD_H
 #define GPT_TRAIN_BASE_THREAD_H
 
-#include <stddef.h>
-
 #include "base/hostmem.h"
 #include "base/status.h"
 

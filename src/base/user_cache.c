@@ -10,10 +10,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -210,9 +206,7 @@ bool user_cache_store(const struct user_cache *cache, const char *name, const ch
     if (file_replacement_begin_mode(&file, path, &file_mode) != GT_OK)
         return false;
     enum gt_status status = file_replacement_write(&file, &header, sizeof header);
-    if (status == GT_OK)
-        status = file_replacement_write(&file, key, key_bytes);
-    if (status == GT_OK)
-        status = file_replacement_write(&file, data, bytes);
+    THEN(status, file_replacement_write(&file, key, key_bytes));
+    THEN(status, file_replacement_write(&file, data, bytes));
     return file_replacement_end(&file, status) == GT_OK;
 }

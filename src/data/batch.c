@@ -6,10 +6,6 @@
  */
 #include "data/batch.h"
 
-#include <assert.h>
-#include <stddef.h>
-#include <string.h>
-
 #define DIGITS 256
 
 struct batch_builder {
@@ -32,13 +28,8 @@ enum gt_status batch_builder_create(struct hostmem *mem, int64_t rows_max, int64
     builder->rows_max = rows_max;
     builder->block_size_max = block_size_max;
     enum gt_status status = HOSTMEM_NEW(mem, (size_t)block_size_max + 1, "batch block", &builder->block);
-    if (status == GT_OK)
-        status = HOSTMEM_NEW(mem, (size_t)rows_max, "batch rows", &builder->rows);
-    if (status == GT_OK)
-        *out = builder;
-    else
-        batch_builder_destroy(builder);
-    return status;
+    THEN(status, HOSTMEM_NEW(mem, (size_t)rows_max, "batch rows", &builder->rows));
+    return FINISH(status, out, builder, batch_builder_destroy);
 }
 
 void batch_builder_destroy(struct batch_builder *builder)

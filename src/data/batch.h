@@ -12,8 +12,6 @@
 #ifndef GPT_TRAIN_DATA_BATCH_H
 #define GPT_TRAIN_DATA_BATCH_H
 
-#include <stdint.h>
-
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "data/tokens.h"

@@ -11,10 +11,6 @@
  */
 #include "data/bpe.h"
 
-#include <assert.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/log.h"
 #include "base/size.h"
 #include "data/bpe_alphabet.h"
@@ -42,28 +38,6 @@ struct bpe_pair {
     uint64_t key;
     uint32_t rank;
     int32_t result;
-};
-
-struct bpe {
-    struct hostmem *mem; /* borrowed; outlives it */
-    struct bpe_token *tokens;
-    size_t vocab_size;
-    char *text;
-    size_t text_count, text_capacity;
-    struct bpe_merge *merges;
-    size_t merge_count, merge_capacity;
-    enum bpe_rank rank;
-    int32_t byte_ids[256];
-    int32_t *specials;
-    size_t special_count;
-    int32_t eot;
-    uint32_t hash;
-    struct bpe_pipeline pipeline;
-    char *json;              /* owned; pipeline.json */
-    struct bpe_index *index; /* from texts to ids; after bpe_finish() only with ignore_merges, else NULL */
-    size_t index_mask;
-    struct bpe_pair *pairs; /* NULL before bpe_finish() */
-    size_t pair_mask;
 };
 
 const struct bpe_pipeline bpe_pipeline_of_gpt2 = {.split = BPE_SPLIT_GPT2, .growth = 1, .bos = -1};
@@ -104,11 +78,7 @@ enum gt_status bpe_create(struct hostmem *mem, const struct bpe_spec *spec, stru
     for (int i = 0; i < 256; i++)
         bpe->byte_ids[i] = -1;
     const enum gt_status status = bpe_allocate(bpe, spec);
-    if (status == GT_OK)
-        *out = bpe;
-    else
-        bpe_destroy(bpe);
-    return status;
+    return FINISH(status, out, bpe, bpe_destroy);
 }
 
 void bpe_destroy(struct bpe *bpe)
@@ -414,16 +384,6 @@ enum gt_status bpe_finish(struct bpe *bpe, const char *source)
 
 /* ---- queries ---- */
 
-size_t bpe_vocab_size(const struct bpe *bpe)
-{
-    return bpe->vocab_size;
-}
-
-enum bpe_rank bpe_rank_of(const struct bpe *bpe)
-{
-    return bpe->rank;
-}
-
 size_t bpe_token(const struct bpe *bpe, int32_t id, const char **out)
 {
     if (id < 0 || (size_t)id >= bpe->vocab_size)
@@ -437,36 +397,9 @@ bool bpe_is_special(const struct bpe *bpe, int32_t id)
     return id >= 0 && (size_t)id < bpe->vocab_size && bpe->tokens[id].special;
 }
 
-const int32_t *bpe_specials(const struct bpe *bpe, size_t *out_count)
-{
-    *out_count = bpe->special_count;
-    return bpe->specials;
-}
-
 bool bpe_is_literal(const struct bpe *bpe, int32_t id)
 {
     return bpe_is_special(bpe, id) && bpe->tokens[id].literal;
-}
-
-const struct bpe_pipeline *bpe_pipeline_of(const struct bpe *bpe)
-{
-    return &bpe->pipeline;
-}
-
-int32_t bpe_eot(const struct bpe *bpe)
-{
-    return bpe->eot;
-}
-
-const struct bpe_merge *bpe_merges(const struct bpe *bpe, size_t *out_count)
-{
-    *out_count = bpe->merge_count;
-    return bpe->merges;
-}
-
-uint32_t bpe_hash(const struct bpe *bpe)
-{
-    return bpe->hash;
 }
 
 /* ---- encoding ---- */

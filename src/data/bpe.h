@@ -14,10 +14,6 @@
 #ifndef GPT_TRAIN_DATA_BPE_H
 #define GPT_TRAIN_DATA_BPE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "data/bpe_split.h"
@@ -44,7 +40,30 @@ struct bpe_pipeline {
 };
 extern const struct bpe_pipeline bpe_pipeline_of_gpt2;
 
-struct bpe;
+/* A vocabulary.  The fields are read-only for callers, and valid once it is finished. */
+struct bpe {
+    size_t vocab_size;
+    enum bpe_rank rank;
+    struct bpe_merge *merges; /* in the order they were added; none with BPE_RANK_TOKEN */
+    size_t merge_count;
+    int32_t *specials; /* the ids of the special tokens in ascending order */
+    size_t special_count;
+    int32_t eot;   /* the id of the special token BPE_EOT_TEXT, else of BPE_EOT_TEXT_OF_LLAMA, or -1 */
+    uint32_t hash; /* the CRC-32C of everything that determines ids: see tokenizer_bpe.h */
+    struct bpe_pipeline pipeline;
+    /* The rest is for bpe.c. */
+    struct hostmem *mem; /* borrowed; outlives it */
+    struct bpe_token *tokens;
+    char *text;
+    size_t text_count, text_capacity;
+    size_t merge_capacity;
+    int32_t byte_ids[256];
+    char *json;              /* owned; pipeline.json */
+    struct bpe_index *index; /* from texts to ids; after bpe_finish() only with ignore_merges, else NULL */
+    size_t index_mask;
+    struct bpe_pair *pairs; /* NULL before bpe_finish() */
+    size_t pair_mask;
+};
 
 /* ---- construction: create, add every token, add the merges, finish ---- */
 
@@ -89,21 +108,10 @@ enum gt_status bpe_finish(struct bpe *bpe, const char *source);
 
 /* ---- queries on a finished vocabulary ---- */
 
-size_t bpe_vocab_size(const struct bpe *bpe);
-enum bpe_rank bpe_rank_of(const struct bpe *bpe);
 /* Returns the length of a token in bytes, or 0 when the id is out of range.  *out points into the vocabulary. */
 size_t bpe_token(const struct bpe *bpe, int32_t id, const char **out);
 bool bpe_is_special(const struct bpe *bpe, int32_t id);
-/* Returns the ids of the special tokens in ascending order. */
-const int32_t *bpe_specials(const struct bpe *bpe, size_t *out_count);
 bool bpe_is_literal(const struct bpe *bpe, int32_t id);
-const struct bpe_pipeline *bpe_pipeline_of(const struct bpe *bpe);
-/* Returns the id of the special token BPE_EOT_TEXT, else of BPE_EOT_TEXT_OF_LLAMA, or -1. */
-int32_t bpe_eot(const struct bpe *bpe);
-/* Returns the merges in the order they were added; there are none with BPE_RANK_TOKEN. */
-const struct bpe_merge *bpe_merges(const struct bpe *bpe, size_t *out_count);
-/* Returns the CRC-32C of everything that determines ids: see tokenizer_bpe.h. */
-uint32_t bpe_hash(const struct bpe *bpe);
 
 /* ---- encoding ---- */
 

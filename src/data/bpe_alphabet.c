@@ -7,7 +7,7 @@
 
 #include <assert.h>
 
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 #define FIRST_SHIFTED 0x100u
 
@@ -54,6 +54,15 @@ size_t bpe_alphabet_write(const char *bytes, size_t count, char *out)
         for (size_t k = 0; k < used; k++)
             out[length++] = encoded[k];
     }
+    return length;
+}
+
+size_t bpe_alphabet_write_pair(const char *left, size_t left_count, const char *right, size_t right_count, char *out)
+{
+    size_t length = bpe_alphabet_write(left, left_count, out);
+    out[length++] = ' ';
+    length += bpe_alphabet_write(right, right_count, out + length);
+    out[length] = '\0';
     return length;
 }
 

@@ -17,7 +17,10 @@ unsigned char bpe_alphabet_byte(int rank);
 /* Writes bytes as UTF-8 in this alphabet, 1 or 2 bytes each, without a terminator, to out[2 * count].  Returns the
  * length. */
 size_t bpe_alphabet_write(const char *bytes, size_t count, char *out);
-/* The inverse, with out[count].  Returns false when the text has a character outside the alphabet or is not UTF-8. */
+/* Writes "LEFT RIGHT", a merge, and a terminator.  Returns the length. */
+size_t bpe_alphabet_write_pair(const char *left, size_t left_count, const char *right, size_t right_count, char *out);
+/* The inverse of bpe_alphabet_write(), with out[count].  Returns false when the text has a character outside the
+ * alphabet or is not UTF-8. */
 bool bpe_alphabet_read(const char *text, size_t count, char *out, size_t *out_count);
 
 #endif

@@ -9,13 +9,10 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "data/bpe_split.h"
 
-#include <assert.h>
 #include <pcre2.h>
-#include <stdint.h>
-#include <string.h>
 
 #include "base/log.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 #define SPACE "\\t-\\r\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
 #define LETTER                                                                                                        \
@@ -89,11 +86,7 @@ enum gt_status bpe_splitter_create(struct hostmem *mem, enum bpe_split split, st
     splitter->mem = mem;
     splitter->split = split;
     const enum gt_status status = pattern_compile(splitter);
-    if (status == GT_OK)
-        *out = splitter;
-    else
-        bpe_splitter_destroy(splitter);
-    return status;
+    return FINISH(status, out, splitter, bpe_splitter_destroy);
 }
 
 void bpe_splitter_destroy(struct bpe_splitter *splitter)

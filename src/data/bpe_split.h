@@ -15,9 +15,6 @@
 #ifndef GPT_TRAIN_DATA_BPE_SPLIT_H
 #define GPT_TRAIN_DATA_BPE_SPLIT_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/hostmem.h"
 #include "base/status.h"
 

@@ -11,9 +11,6 @@
  */
 #include "data/bpe_train.h"
 
-#include <assert.h>
-#include <string.h>
-
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/size.h"
@@ -55,11 +52,7 @@ enum gt_status bpe_trainer_create(struct hostmem *mem, struct bpe_trainer **out)
     TRY(HOSTMEM_NEW(mem, 1, "training a tokenizer", &trainer));
     trainer->mem = mem;
     const enum gt_status status = bpe_splitter_create(mem, BPE_SPLIT_GPT2, &trainer->splitter);
-    if (status == GT_OK)
-        *out = trainer;
-    else
-        bpe_trainer_destroy(trainer);
-    return status;
+    return FINISH(status, out, trainer, bpe_trainer_destroy);
 }
 
 void bpe_trainer_destroy(struct bpe_trainer *trainer)
@@ -420,11 +413,9 @@ static enum gt_status train_begin(struct train *train)
 static enum gt_status train_run(struct train *train)
 {
     uint64_t key = 0;
-    size_t merge_count = 0;
     TRY(train_begin(train));
     while (train->token_count < train->vocab_target && heap_pop(train, &key)) {
-        (void)bpe_merges(train->bpe, &merge_count);
-        if (merge_count == 2 * train->vocab_target)
+        if (train->bpe->merge_count == 2 * train->vocab_target)
             break;
         TRY(pair_merge(train, key));
     }
@@ -470,8 +461,7 @@ enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, int64_t vocab_siz
     const int64_t target = max_i64(vocab_size - 1 - (int64_t)trainer->special_count, BPE_TRAIN_VOCAB_MIN - 1);
     struct train train = {.mem = trainer->mem, .counts = trainer, .vocab_target = (size_t)target};
     enum gt_status status = train_run(&train);
-    if (status == GT_OK)
-        status = train_complete(&train, &bpe);
+    THEN(status, train_complete(&train, &bpe));
     train_release(&train);
     return status == GT_OK ? tokenizer_create_bpe(trainer->mem, bpe, out) : status;
 }

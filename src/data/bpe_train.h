@@ -8,9 +8,6 @@
 #ifndef GPT_TRAIN_DATA_BPE_TRAIN_H
 #define GPT_TRAIN_DATA_BPE_TRAIN_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "data/tokenizer.h"

@@ -4,10 +4,6 @@
  */
 #include "data/chat.h"
 
-#include <assert.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "base/log.h"
 #include "data/bpe.h"
 
@@ -63,12 +59,10 @@ const char *chat_jinja(enum chat_kind kind)
 static int32_t special_find(const struct tokenizer *tokenizer, const char *text)
 {
     const struct bpe *bpe = tokenizer != NULL ? tokenizer_bpe(tokenizer) : NULL;
-    size_t count = 0;
-    const int32_t *specials = bpe != NULL ? bpe_specials(bpe, &count) : NULL;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; bpe != NULL && i < bpe->special_count; i++) {
         const char *bytes;
-        if (bpe_token(bpe, specials[i], &bytes) == strlen(text) && memcmp(bytes, text, strlen(text)) == 0)
-            return specials[i];
+        if (bpe_token(bpe, bpe->specials[i], &bytes) == strlen(text) && memcmp(bytes, text, strlen(text)) == 0)
+            return bpe->specials[i];
     }
     return -1;
 }

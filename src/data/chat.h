@@ -8,10 +8,6 @@
 #ifndef GPT_TRAIN_DATA_CHAT_H
 #define GPT_TRAIN_DATA_CHAT_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/json.h"
 #include "base/status.h"
 #include "data/tokenizer_encoder.h"

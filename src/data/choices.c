@@ -5,9 +5,6 @@
  */
 #include "data/choices.h"
 
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -52,11 +49,7 @@ enum gt_status choices_open(struct hostmem *mem, const char *path, int64_t vocab
     choices->vocab_size = vocab_size;
     (void)snprintf(choices->path, sizeof choices->path, "%s", path);
     const enum gt_status status = header_read(choices, choices->path);
-    if (status == GT_OK)
-        *out = choices;
-    else
-        choices_close(choices);
-    return status;
+    return FINISH(status, out, choices, choices_close);
 }
 
 void choices_close(struct choices *choices)

@@ -10,8 +10,6 @@
 #ifndef GPT_TRAIN_DATA_CHOICES_H
 #define GPT_TRAIN_DATA_CHOICES_H
 
-#include <stdint.h>
-
 #include "base/hostmem.h"
 #include "base/status.h"
 

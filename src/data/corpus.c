@@ -6,13 +6,9 @@
  */
 #include "data/corpus.h"
 
-#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -246,11 +242,7 @@ enum gt_status corpus_create(struct hostmem *mem, const struct corpus_spec *spec
     for (size_t i = 0; i < walk.folder_count; i++)
         hostmem_free(mem, walk.folders[i]);
     hostmem_free(mem, walk.folders);
-    if (status == GT_OK)
-        *out = corpus;
-    else
-        corpus_destroy(corpus);
-    return status;
+    return FINISH(status, out, corpus, corpus_destroy);
 }
 
 enum gt_status corpus_file_check(const struct corpus_file *file)

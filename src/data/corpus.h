@@ -8,10 +8,6 @@
 #ifndef GPT_TRAIN_DATA_CORPUS_H
 #define GPT_TRAIN_DATA_CORPUS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "data/document_hash.h"

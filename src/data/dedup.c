@@ -6,11 +6,8 @@
  */
 #include "data/dedup.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -146,13 +143,8 @@ enum gt_status dedup_create(struct hostmem *mem, const char *path, struct dedup_
     dedup->slot_count_max = table_bytes_max / sizeof(struct document_hash);
     dedup->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     enum gt_status status = dedup->fd < 0 ? file_error(path, "open") : table_grow(dedup);
-    if (status == GT_OK)
-        status = file_restore(dedup, &entries);
-    if (status == GT_OK)
-        *out = dedup;
-    else
-        dedup_destroy(dedup);
-    return status;
+    THEN(status, file_restore(dedup, &entries));
+    return FINISH(status, out, dedup, dedup_destroy);
 }
 
 void dedup_destroy(struct dedup *dedup)

@@ -8,9 +8,6 @@
 #ifndef GPT_TRAIN_DATA_DEDUP_H
 #define GPT_TRAIN_DATA_DEDUP_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "data/document_hash.h"

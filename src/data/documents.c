@@ -7,20 +7,16 @@
  */
 #include "data/documents.h"
 
-#include <assert.h>
 #include <ctype.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "base/utf8.h"
 #include "data/input.h"
 #include "data/jsonl.h"
 #include "data/text_decode.h"
 #include "data/text_kind.h"
-#include "data/utf8.h"
 
 #define BLOCK_BYTES ((size_t)1 << 20)
 #define DECODE_BYTES_MIN ((size_t)64)
@@ -64,19 +60,14 @@ enum gt_status documents_create(struct hostmem *mem, const struct documents_spec
     if (spec->corpus->file_count > 0)
         documents->input_count = spec->corpus->files[spec->corpus->file_count - 1].input + 1;
     enum gt_status status = HOSTMEM_NEW(mem, documents->input_count, "input records", &documents->inputs);
-    if (status == GT_OK)
-        status = HOSTMEM_NEW(mem, BUFFER_BYTES, "a document", &documents->buffer);
+    THEN(status, HOSTMEM_NEW(mem, BUFFER_BYTES, "a document", &documents->buffer));
     if (status == GT_OK && spec->chat != CHAT_NONE)
         status = HOSTMEM_NEW(mem, DOCUMENT_BYTES_MAX, "a conversation", &documents->conversation);
     bool is_ascii = true;
     if (status == GT_OK && spec->encoding != NULL)
         status = text_encoding_check(spec->encoding, &is_ascii);
     documents->wide = !is_ascii;
-    if (status == GT_OK)
-        *out = documents;
-    else
-        documents_destroy(documents);
-    return status;
+    return FINISH(status, out, documents, documents_destroy);
 }
 
 void documents_destroy(struct documents *documents)

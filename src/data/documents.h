@@ -8,10 +8,6 @@
 #ifndef GPT_TRAIN_DATA_DOCUMENTS_H
 #define GPT_TRAIN_DATA_DOCUMENTS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "data/chat.h"

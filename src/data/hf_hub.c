@@ -5,10 +5,6 @@
  */
 #include "data/hf_hub.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/log.h"
 
 #define REF_BYTES_MAX 256

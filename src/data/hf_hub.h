@@ -11,8 +11,6 @@
 #ifndef GPT_TRAIN_DATA_HF_HUB_H
 #define GPT_TRAIN_DATA_HF_HUB_H
 
-#include <stdbool.h>
-
 #include "base/file.h"
 #include "base/status.h"
 

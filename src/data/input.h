@@ -13,10 +13,6 @@
 #ifndef GPT_TRAIN_DATA_INPUT_H
 #define GPT_TRAIN_DATA_INPUT_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "data/corpus.h"

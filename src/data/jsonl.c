@@ -5,9 +5,6 @@
  */
 #include "data/jsonl.h"
 
-#include <stdio.h>
-#include <string.h>
-
 bool jsonl_line_is_blank(const char *line, size_t count)
 {
     for (size_t i = 0; i < count; i++)

@@ -2,9 +2,6 @@
 #ifndef GPT_TRAIN_DATA_JSONL_H
 #define GPT_TRAIN_DATA_JSONL_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/json.h"
 
 #define JSONL_REASON_BYTES 512

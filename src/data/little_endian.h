@@ -2,9 +2,6 @@
 #ifndef GPT_TRAIN_DATA_LITTLE_ENDIAN_H
 #define GPT_TRAIN_DATA_LITTLE_ENDIAN_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/file.h"
 
 /* Returns the number in bytes[count], count <= 8. */

@@ -33,5 +33,4 @@ libgpttrain_a_SOURCES += \
 	src/data/tokenizer_find.c src/data/tokenizer_find.h \
 	src/data/tokenizer_import.c src/data/tokenizer_import.h \
 	src/data/tokenizer_pipeline.c src/data/tokenizer_pipeline.h \
-	src/data/tokens.c src/data/tokens.h \
-	src/data/utf8.c src/data/utf8.h
+	src/data/tokens.c src/data/tokens.h

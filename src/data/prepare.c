@@ -6,20 +6,16 @@
  */
 #include "data/prepare.h"
 
-#include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/size.h"
 #include "base/thread.h"
+#include "base/utf8.h"
 #include "data/input.h"
 #include "data/prepare_internal.h"
-#include "data/utf8.h"
 
 #define TELL_EVERY_BYTES ((uint64_t)1 << 20)
 #define COPY_BYTES ((size_t)1 << 20)

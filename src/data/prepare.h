@@ -10,10 +10,6 @@
 #ifndef GPT_TRAIN_DATA_PREPARE_H
 #define GPT_TRAIN_DATA_PREPARE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "data/documents.h"

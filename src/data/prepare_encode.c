@@ -5,17 +5,14 @@
  * (documents_cut()), so the output does not depend on the number of threads.  The run can be saved after a batch: the
  * saved state covers exactly the documents written, without the one that was just read.
  */
-#include <assert.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/size.h"
 #include "base/thread.h"
+#include "base/utf8.h"
 #include "data/little_endian.h"
 #include "data/prepare_internal.h"
 #include "data/text_kind.h"
-#include "data/utf8.h"
 
 #define CONVERSATIONS_BYTES ((uint64_t)4 << 20) /* are packed into rows together */
 

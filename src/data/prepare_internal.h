@@ -2,10 +2,6 @@
 #ifndef GPT_TRAIN_DATA_PREPARE_INTERNAL_H
 #define GPT_TRAIN_DATA_PREPARE_INTERNAL_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/file.h"
 #include "base/json.h"
 #include "data/corpus.h"

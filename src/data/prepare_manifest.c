@@ -7,13 +7,10 @@
  * The hash detects a different tokenizer, whose ids would mean other text.  The contents of token files are not hashed,
  * because that would read all of them at each start.
  */
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/log.h"
+#include "base/utf8.h"
 #include "data/prepare_internal.h"
-#include "data/utf8.h"
 
 #define MANIFEST_BYTES_MAX ((size_t)64 << 20)
 #define REMEDY "run gpt-prepare again, or delete " PREPARE_MANIFEST_NAME " if you meant to change it"

@@ -5,11 +5,6 @@
  * its output would be a mix of two data sets.  The file is in the user's folder, so its fields are checked like any
  * other input's.
  */
-#include <inttypes.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "data/prepare_internal.h"
@@ -387,8 +382,7 @@ static enum gt_status shards_restore(const struct prepare *prep, struct token_wr
         else
             shards[i] = (struct token_shard_state){.tokens = row[0], .crc32c = (uint32_t)row[1]};
     }
-    if (status == GT_OK)
-        status = token_writer_resume(writer, split, shards, count);
+    THEN(status, token_writer_resume(writer, split, shards, count));
     hostmem_free(prep->mem, shards);
     return status;
 }

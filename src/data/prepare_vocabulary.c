@@ -3,15 +3,12 @@
  * Characters are marked in a list of all code points; bpe_train.c counts pieces of text.  The checksum of each file
  * stays in the corpus, so that the second pass detects a file that changed.
  */
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
 
 #include "base/log.h"
+#include "base/utf8.h"
 #include "data/bpe_train.h"
 #include "data/prepare_internal.h"
 #include "data/text_kind.h"
-#include "data/utf8.h"
 
 struct learner {
     struct prepare *prep;
@@ -125,10 +122,8 @@ enum gt_status prepare_learn(struct prepare *prep)
                                 : HOSTMEM_NEW(prep->mem, UTF8_CODE_POINTS, "characters seen", &learner.seen);
     if (status == GT_OK && prep->spec->chat != CHAT_NONE && learner.trainer != NULL)
         bpe_trainer_specials(learner.trainer, chat_specials(prep->spec->chat));
-    if (status == GT_OK)
-        status = learn_all(&learner);
-    if (status == GT_OK)
-        status = learn_finish(&learner);
+    THEN(status, learn_all(&learner));
+    THEN(status, learn_finish(&learner));
     if (status == GT_OK) {
         prep->done_before_bytes = documents_file_bytes(prep->documents);
         prepare_inputs_take(prep, prep->first_inputs);

@@ -4,8 +4,6 @@
  */
 #include "data/prepared.h"
 
-#include <stdbool.h>
-
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"

@@ -5,10 +5,6 @@
  */
 #include "data/sampler.h"
 
-#include <assert.h>
-#include <inttypes.h>
-#include <stddef.h>
-
 #include "base/log.h"
 #include "base/rng.h"
 
@@ -49,13 +45,8 @@ enum gt_status sampler_create(struct hostmem *mem, const struct sampler_spec *sp
     sampler->drawn = token_source_row(spec->source) > 0 ? UNIT_BLOCK : UNIT_START;
     sampler->shard_count = token_source_shard_count(spec->source);
     enum gt_status status = HOSTMEM_NEW(mem, sampler->shard_count + 1, "sampler shards", &sampler->shards);
-    if (status == GT_OK)
-        status = sampler_count_shards(sampler, spec->source);
-    if (status == GT_OK)
-        *out = sampler;
-    else
-        sampler_destroy(sampler);
-    return status;
+    THEN(status, sampler_count_shards(sampler, spec->source));
+    return FINISH(status, out, sampler, sampler_destroy);
 }
 
 void sampler_destroy(struct sampler *sampler)

@@ -12,9 +12,6 @@
 #ifndef GPT_TRAIN_DATA_SAMPLER_H
 #define GPT_TRAIN_DATA_SAMPLER_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "data/tokens.h"

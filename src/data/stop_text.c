@@ -6,9 +6,6 @@
  */
 #include "data/stop_text.h"
 
-#include <assert.h>
-#include <string.h>
-
 #include "base/log.h"
 
 /* Returns the byte that the escape \C stands for, or 0. */

@@ -6,9 +6,6 @@
 #ifndef GPT_TRAIN_DATA_STOP_TEXT_H
 #define GPT_TRAIN_DATA_STOP_TEXT_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/status.h"
 
 #define STOP_TEXT_MAX 16        /* number of texts */

@@ -9,10 +9,7 @@
 
 #include "data/text_decode.h"
 
-#include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
-#include <string.h>
 
 #include "base/log.h"
 

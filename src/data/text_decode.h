@@ -6,9 +6,6 @@
 #ifndef GPT_TRAIN_DATA_TEXT_DECODE_H
 #define GPT_TRAIN_DATA_TEXT_DECODE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "data/input.h"

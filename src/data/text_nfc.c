@@ -9,11 +9,7 @@
 
 #include "data/text_nfc.h"
 
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 #ifdef HAVE_ICU
 #include <unicode/unorm2.h>

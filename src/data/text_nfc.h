@@ -2,9 +2,6 @@
 #ifndef GPT_TRAIN_DATA_TEXT_NFC_H
 #define GPT_TRAIN_DATA_TEXT_NFC_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/status.h"
 
 #define TEXT_NFC_GROWTH_MAX 3 /* the factor by which UTF-8 may grow (UAX #15, Maximum Expansion Factors) */

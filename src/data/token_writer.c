@@ -7,12 +7,8 @@
  */
 #include "data/token_writer.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -138,14 +134,9 @@ enum gt_status token_writer_create(struct hostmem *mem, const struct token_write
     enum gt_status status = GT_OK;
     for (int i = 0; i < TOKEN_WRITER_SPLITS; i++) {
         writer->splits[i].fd = -1;
-        if (status == GT_OK)
-            status = HOSTMEM_NEW(mem, BUFFER_BYTES, "writing", &writer->splits[i].buffer);
+        THEN(status, HOSTMEM_NEW(mem, BUFFER_BYTES, "writing", &writer->splits[i].buffer));
     }
-    if (status == GT_OK)
-        *out = writer;
-    else
-        token_writer_destroy(writer);
-    return status;
+    return FINISH(status, out, writer, token_writer_destroy);
 }
 
 void token_writer_destroy(struct token_writer *writer)
@@ -366,8 +357,7 @@ static enum gt_status walk_shard(const struct token_writer *writer, size_t shard
         const int64_t count = min_i64(left, (int64_t)(BUFFER_BYTES / width));
         left -= count;
         status = file_read_at(fd, path, file_size(&writer->spec, left), buffer, (size_t)count * width);
-        if (status == GT_OK)
-            status = walk_buffer(walk, buffer, width, count, path);
+        THEN(status, walk_buffer(walk, buffer, width, count, path));
     }
     close(fd);
     return status;

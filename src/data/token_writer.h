@@ -7,10 +7,6 @@
 #ifndef GPT_TRAIN_DATA_TOKEN_WRITER_H
 #define GPT_TRAIN_DATA_TOKEN_WRITER_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "data/tokens.h"

@@ -7,21 +7,15 @@
  */
 #include "data/tokenizer.h"
 
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "data/bpe.h"
 #include "data/little_endian.h"
 #include "data/prepared.h"
 #include "data/tokenizer_bpe.h"
 #include "data/tokenizer_encoder.h"
-#include "data/utf8.h"
 
 #define FORMAT_NAME "gpt-train-tokenizer"
 #define FORMAT_VERSION 1
@@ -96,13 +90,13 @@ enum gt_status tokenizer_create_chars(struct hostmem *mem, const uint32_t *code_
 enum gt_status tokenizer_create_bpe(struct hostmem *mem, struct bpe *bpe, struct tokenizer **out)
 {
     struct tokenizer *tokenizer = NULL;
-    const enum gt_status status = tokenizer_make(mem, TOKENIZER_BPE, bpe_vocab_size(bpe), &tokenizer);
+    const enum gt_status status = tokenizer_make(mem, TOKENIZER_BPE, bpe->vocab_size, &tokenizer);
     if (status != GT_OK) {
         bpe_destroy(bpe);
         return status;
     }
     tokenizer->bpe = bpe;
-    tokenizer->hash = bpe_hash(bpe);
+    tokenizer->hash = bpe->hash;
     *out = tokenizer;
     return GT_OK;
 }
@@ -139,12 +133,12 @@ const char *tokenizer_hash_text(const struct tokenizer *tokenizer, char out[stat
 
 int32_t tokenizer_eot(const struct tokenizer *tokenizer)
 {
-    return tokenizer->bpe != NULL ? bpe_eot(tokenizer->bpe) : -1;
+    return tokenizer->bpe != NULL ? tokenizer->bpe->eot : -1;
 }
 
 const struct bpe_pipeline *tokenizer_pipeline(const struct tokenizer *tokenizer)
 {
-    return tokenizer != NULL && tokenizer->bpe != NULL ? bpe_pipeline_of(tokenizer->bpe) : &bpe_pipeline_of_gpt2;
+    return tokenizer != NULL && tokenizer->bpe != NULL ? &tokenizer->bpe->pipeline : &bpe_pipeline_of_gpt2;
 }
 
 const struct bpe *tokenizer_bpe(const struct tokenizer *tokenizer)
@@ -189,8 +183,7 @@ static enum gt_status vocabulary_read(struct hostmem *mem, const json_t *root, c
                     UTF8_CODE_POINTS, count);
     TRY(HOSTMEM_NEW(mem, count, "vocabulary", &code_points));
     enum gt_status status = code_points_read(list, path, code_points);
-    if (status == GT_OK)
-        status = tokenizer_create_chars(mem, code_points, count, out);
+    THEN(status, tokenizer_create_chars(mem, code_points, count, out));
     hostmem_free(mem, code_points);
     return status;
 }
@@ -243,11 +236,7 @@ static enum gt_status tokenizer_from_json(struct hostmem *mem, const json_t *roo
     struct tokenizer *tokenizer = NULL;
     TRY(kind_read(mem, root, path, (enum tokenizer_kind)which, &tokenizer));
     const enum gt_status status = tokenizer_check_file(root, path, tokenizer);
-    if (status == GT_OK)
-        *out = tokenizer;
-    else
-        tokenizer_destroy(tokenizer);
-    return status;
+    return FINISH(status, out, tokenizer, tokenizer_destroy);
 }
 
 enum gt_status tokenizer_open_file(struct hostmem *mem, const char *path, struct tokenizer **out)

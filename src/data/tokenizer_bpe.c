@@ -4,8 +4,6 @@
  */
 #include "data/tokenizer_bpe.h"
 
-#include <string.h>
-
 #include "base/log.h"
 #include "data/bpe_alphabet.h"
 #include "data/tokenizer_pipeline.h"
@@ -137,11 +135,7 @@ enum gt_status tokenizer_bpe_read(struct hostmem *mem, const json_t *root, const
                                   .rank = rank};
     TRY(bpe_create(mem, &spec, &reading.bpe));
     const enum gt_status status = contents_read(&reading);
-    if (status == GT_OK)
-        *out = reading.bpe;
-    else
-        bpe_destroy(reading.bpe);
-    return status;
+    return FINISH(status, out, reading.bpe, bpe_destroy);
 }
 
 /* ---- writing ---- */
@@ -158,27 +152,24 @@ json_t *tokenizer_bpe_token(const struct bpe *bpe, int32_t id)
 
 bool tokenizer_bpe_write(const struct bpe *bpe, json_t *root)
 {
-    size_t special_count, merge_count;
-    const int32_t *specials = bpe_specials(bpe, &special_count);
-    const struct bpe_merge *merges = bpe_merges(bpe, &merge_count);
     json_t *vocabulary = json_array(), *special = json_array(), *pairs = json_array();
-    int failures = json_object_set_new(root, "split", json_string(bpe_splits[bpe_pipeline_of(bpe)->split].name));
-    failures |= json_object_set_new(root, "rank", json_string(rank_names[bpe_rank_of(bpe)]));
-    for (size_t id = 0; id < bpe_vocab_size(bpe); id++)
+    int failures = json_object_set_new(root, "split", json_string(bpe_splits[bpe->pipeline.split].name));
+    failures |= json_object_set_new(root, "rank", json_string(rank_names[bpe->rank]));
+    for (size_t id = 0; id < bpe->vocab_size; id++)
         failures |= json_array_append_new(vocabulary, tokenizer_bpe_token(bpe, (int32_t)id));
-    for (size_t i = 0; i < special_count; i++)
-        failures |= json_array_append_new(special, json_integer(specials[i]));
-    for (size_t i = 0; i < merge_count; i++) {
-        failures |= json_array_append_new(pairs, json_integer(merges[i].left));
-        failures |= json_array_append_new(pairs, json_integer(merges[i].right));
+    for (size_t i = 0; i < bpe->special_count; i++)
+        failures |= json_array_append_new(special, json_integer(bpe->specials[i]));
+    for (size_t i = 0; i < bpe->merge_count; i++) {
+        failures |= json_array_append_new(pairs, json_integer(bpe->merges[i].left));
+        failures |= json_array_append_new(pairs, json_integer(bpe->merges[i].right));
     }
     failures |= json_object_set_new(root, "vocabulary", vocabulary);
     failures |= json_object_set_new(root, "special", special);
-    if (bpe_rank_of(bpe) == BPE_RANK_MERGE)
+    if (bpe->rank == BPE_RANK_MERGE)
         failures |= json_object_set_new(root, "merges", pairs);
     else
         json_decref(pairs);
-    if (bpe_pipeline_of(bpe)->json != NULL)
-        failures |= json_object_set_new(root, "pipeline", json_loads(bpe_pipeline_of(bpe)->json, 0, NULL));
+    if (bpe->pipeline.json != NULL)
+        failures |= json_object_set_new(root, "pipeline", json_loads(bpe->pipeline.json, 0, NULL));
     return failures == 0;
 }

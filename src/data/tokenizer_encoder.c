@@ -7,15 +7,10 @@
  */
 #include "data/tokenizer_encoder.h"
 
-#include <assert.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/log.h"
+#include "base/utf8.h"
 #include "data/bpe.h"
 #include "data/text_nfc.h"
-#include "data/utf8.h"
 
 /* Fuzzing uses a smaller cache. */
 #ifndef CACHE_BITS
@@ -46,14 +41,13 @@ struct tokenizer_encoder {
 
 static enum gt_status encoder_open_bpe(struct tokenizer_encoder *encoder)
 {
-    size_t count;
-    TRY(bpe_splitter_create(encoder->mem, bpe_pipeline_of(encoder->bpe)->split, &encoder->splitter));
+    const struct bpe *bpe = encoder->bpe;
+    TRY(bpe_splitter_create(encoder->mem, encoder->bpe->pipeline.split, &encoder->splitter));
     TRY(HOSTMEM_NEW(encoder->mem, (size_t)1 << CACHE_BITS, "cache of pieces", &encoder->cache));
-    const int32_t *specials = bpe_specials(encoder->bpe, &count);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < bpe->special_count; i++) {
         const char *text = NULL;
-        const bool literal = bpe_is_literal(encoder->bpe, specials[i]);
-        (void)bpe_token(encoder->bpe, specials[i], &text);
+        const bool literal = bpe_is_literal(bpe, bpe->specials[i]);
+        (void)bpe_token(bpe, bpe->specials[i], &text);
         encoder->begins[TOKENIZER_SPECIAL_ALLOWED][(unsigned char)text[0]] = true;
         encoder->begins[TOKENIZER_SPECIAL_AS_TEXT][(unsigned char)text[0]] |= literal;
         encoder->has_literals |= literal;
@@ -70,11 +64,7 @@ enum gt_status tokenizer_encoder_create(struct hostmem *mem, const struct tokeni
     encoder->tokenizer = tokenizer;
     encoder->bpe = tokenizer_bpe(tokenizer);
     const enum gt_status status = encoder->bpe != NULL ? encoder_open_bpe(encoder) : GT_OK;
-    if (status == GT_OK)
-        *out = encoder;
-    else
-        tokenizer_encoder_destroy(encoder);
-    return status;
+    return FINISH(status, out, encoder, tokenizer_encoder_destroy);
 }
 
 void tokenizer_encoder_destroy(struct tokenizer_encoder *encoder)
@@ -180,7 +170,7 @@ static enum gt_status encode_normalized(struct tokenizer_encoder *encoder, const
                                         size_t *out_count)
 {
     char *normal = NULL;
-    if (bpe_pipeline_of(encoder->bpe)->growth > 1)
+    if (encoder->bpe->pipeline.growth > 1)
         TRY(text_nfc(text, count, &normal, &count));
     const enum gt_status status = encode_ordinary(encoder, normal != NULL ? normal : text, count, out, out_count);
     free(normal);
@@ -191,18 +181,18 @@ static enum gt_status encode_normalized(struct tokenizer_encoder *encoder, const
 static int32_t special_at(const struct tokenizer_encoder *encoder, const char *text, size_t count, size_t at,
                           enum tokenizer_special special, size_t *out_length)
 {
-    size_t special_count, best = 0;
+    const struct bpe *bpe = encoder->bpe;
+    size_t best = 0;
     int32_t id = -1;
-    const int32_t *specials = bpe_specials(encoder->bpe, &special_count);
     if (!encoder->begins[special][(unsigned char)text[at]])
         return -1;
-    for (size_t i = 0; i < special_count; i++) {
+    for (size_t i = 0; i < bpe->special_count; i++) {
         const char *bytes = NULL;
-        const size_t length = bpe_token(encoder->bpe, specials[i], &bytes);
+        const size_t length = bpe_token(bpe, bpe->specials[i], &bytes);
         if (length > best && length <= count - at && memcmp(text + at, bytes, length) == 0 &&
-            (special == TOKENIZER_SPECIAL_ALLOWED || bpe_is_literal(encoder->bpe, specials[i]))) {
+            (special == TOKENIZER_SPECIAL_ALLOWED || bpe_is_literal(bpe, bpe->specials[i]))) {
             best = length;
-            id = specials[i];
+            id = bpe->specials[i];
         }
     }
     *out_length = best;

@@ -6,9 +6,6 @@
 #ifndef GPT_TRAIN_DATA_TOKENIZER_ENCODER_H
 #define GPT_TRAIN_DATA_TOKENIZER_ENCODER_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "data/tokenizer.h"

@@ -8,10 +8,6 @@
  */
 #include "data/tokenizer_export.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/json.h"
 #include "base/log.h"
 #include "data/bpe.h"
@@ -28,7 +24,7 @@ const char *const tokenizer_file_names[TOKENIZER_FILES] = {[TOKENIZER_FILE_CONFI
 bool tokenizer_can_merge(const struct tokenizer *tokenizer)
 {
     const struct bpe *bpe = tokenizer_bpe(tokenizer);
-    return bpe == NULL || bpe_rank_of(bpe) == BPE_RANK_MERGE;
+    return bpe == NULL || bpe->rank == BPE_RANK_MERGE;
 }
 
 /* Returns the tokenizer.json that was read, without the vocabulary; NULL for GPT-2's pipeline. */
@@ -80,32 +76,18 @@ static json_t *vocab_json(const struct tokenizer *tokenizer, bool specials)
 static size_t merge_text(const struct bpe *bpe, const struct bpe_merge *merge,
                          char out[static 4 * BPE_TOKEN_BYTES_MAX + 2])
 {
-    const char *bytes = NULL;
-    size_t count = bpe_token(bpe, merge->left, &bytes);
-    size_t length = bpe_alphabet_write(bytes, count, out);
-    out[length++] = ' ';
-    count = bpe_token(bpe, merge->right, &bytes);
-    length += bpe_alphabet_write(bytes, count, out + length);
-    out[length] = '\0';
-    return length;
-}
-
-/* Returns the merges; there are none without `bpe`. */
-static const struct bpe_merge *merges_of(const struct bpe *bpe, size_t *out_count)
-{
-    *out_count = 0;
-    return bpe != NULL ? bpe_merges(bpe, out_count) : NULL;
+    const char *left = NULL, *right = NULL;
+    const size_t left_count = bpe_token(bpe, merge->left, &left), right_count = bpe_token(bpe, merge->right, &right);
+    return bpe_alphabet_write_pair(left, left_count, right, right_count, out);
 }
 
 static json_t *merges_json(const struct bpe *bpe)
 {
     char text[4 * BPE_TOKEN_BYTES_MAX + 2];
-    size_t count;
-    const struct bpe_merge *merges = merges_of(bpe, &count);
     json_t *list = json_array();
     int failures = 0;
-    for (size_t i = 0; i < count; i++) {
-        const size_t length = merge_text(bpe, &merges[i], text);
+    for (size_t i = 0; bpe != NULL && i < bpe->merge_count; i++) {
+        const size_t length = merge_text(bpe, &bpe->merges[i], text);
         failures |= json_array_append_new(list, json_stringn(text, length));
     }
     return json_whole(list, failures);
@@ -113,15 +95,13 @@ static json_t *merges_json(const struct bpe *bpe)
 
 static json_t *added_json(const struct bpe *bpe)
 {
-    size_t count = 0;
-    const int32_t *specials = bpe != NULL ? bpe_specials(bpe, &count) : NULL;
     json_t *list = json_array();
     int failures = 0;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; bpe != NULL && i < bpe->special_count; i++)
         failures |=
-            json_array_append_new(list, json_pack("{s:i, s:o, s:b, s:b, s:b, s:b, s:b}", "id", specials[i], "content",
-                                                  tokenizer_bpe_token(bpe, specials[i]), "single_word", 0, "lstrip", 0,
-                                                  "rstrip", 0, "normalized", 0, "special", 1));
+            json_array_append_new(list, json_pack("{s:i, s:o, s:b, s:b, s:b, s:b, s:b}", "id", bpe->specials[i],
+                                                  "content", tokenizer_bpe_token(bpe, bpe->specials[i]), "single_word",
+                                                  0, "lstrip", 0, "rstrip", 0, "normalized", 0, "special", 1));
     return json_whole(list, failures);
 }
 
@@ -184,12 +164,11 @@ static json_t *config_json(const struct tokenizer *tokenizer, int32_t block_size
 static char *merges_txt(const struct bpe *bpe)
 {
     char line[4 * BPE_TOKEN_BYTES_MAX + 2], *text = NULL;
-    size_t count, size_bytes;
-    const struct bpe_merge *merges = merges_of(bpe, &count);
+    size_t size_bytes;
     FILE *stream = open_memstream(&text, &size_bytes);
     bool failed = stream == NULL || fputs("#version: 0.2\n", stream) < 0;
-    for (size_t i = 0; i < count && !failed; i++) {
-        merge_text(bpe, &merges[i], line);
+    for (size_t i = 0; bpe != NULL && i < bpe->merge_count && !failed; i++) {
+        merge_text(bpe, &bpe->merges[i], line);
         failed = fprintf(stream, "%s\n", line) < 0;
     }
     failed = (stream != NULL && fclose(stream) != 0) || failed;

@@ -5,11 +5,6 @@
  */
 #include "data/tokenizer_find.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/file.h"
 #include "base/log.h"
 #include "data/bpe.h"
@@ -18,7 +13,7 @@
 
 #define GPT2_NAME "gpt2"
 #define OWN_FOLDER "gpt-train/gpt2"
-/* bpe_hash() of vocab.bpe with encoder.json, and of gpt2.tiktoken. */
+/* The hashes of vocab.bpe with encoder.json, and of gpt2.tiktoken. */
 #define GPT2_HASH_MERGES UINT32_C(0xB35C6B87)
 #define GPT2_HASH_RANKS UINT32_C(0x97176D28)
 

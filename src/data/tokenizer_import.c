@@ -6,10 +6,6 @@
  */
 #include "data/tokenizer_import.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/json.h"
 #include "base/log.h"
 #include "data/bpe.h"
@@ -26,8 +22,7 @@ enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
 static enum gt_status import_end(struct hostmem *mem, enum gt_status status, struct bpe *bpe, const char *path,
                                  struct tokenizer **out)
 {
-    if (status == GT_OK)
-        status = bpe_finish(bpe, path);
+    THEN(status, bpe_finish(bpe, path));
     if (status == GT_OK)
         return tokenizer_create_bpe(mem, bpe, out);
     bpe_destroy(bpe);
@@ -204,8 +199,7 @@ enum gt_status tokenizer_import_pair(struct hostmem *mem, const struct tokenizer
     else
         log_error("%s: expected an object of tokens and ids", vocab->path);
     json_decref(root);
-    if (status == GT_OK)
-        status = tokenizer_import_merges(reading.bpe, merges);
+    THEN(status, tokenizer_import_merges(reading.bpe, merges));
     return import_end(mem, status, reading.bpe, vocab->path, out);
 }
 
@@ -362,10 +356,8 @@ static enum gt_status json_import(struct hostmem *mem, const json_t *root, const
         return FAIL(GT_NO_MEMORY, "%s: out of memory for its added tokens", path);
     enum gt_status status = vocab_build(mem, &reading, json_array_size(merges));
     json_decref(reading.added);
-    if (status == GT_OK)
-        status = tokenizer_pipeline_set(reading.bpe, root, path, &pipeline);
-    if (status == GT_OK)
-        status = merges_put(reading.bpe, merges, path);
+    THEN(status, tokenizer_pipeline_set(reading.bpe, root, path, &pipeline));
+    THEN(status, merges_put(reading.bpe, merges, path));
     return import_end(mem, status, reading.bpe, path, out);
 }
 
@@ -404,8 +396,8 @@ static enum gt_status import_files(struct hostmem *mem, const char *path, const 
         status = tokenizer_import_pair(mem, &source, &merges, out);
     else if (status == GT_OK && ends_with(path, ".json"))
         status = tokenizer_import_json(mem, &source, out);
-    else if (status == GT_OK)
-        status = tokenizer_import_tiktoken(mem, &source, out);
+    else
+        THEN(status, tokenizer_import_tiktoken(mem, &source, out));
     free(merges_text);
     free(text);
     return status;

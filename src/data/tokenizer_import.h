@@ -11,8 +11,6 @@
 #ifndef GPT_TRAIN_DATA_TOKENIZER_IMPORT_H
 #define GPT_TRAIN_DATA_TOKENIZER_IMPORT_H
 
-#include <stddef.h>
-
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "data/tokenizer.h"

@@ -5,9 +5,6 @@
  */
 #include "data/tokenizer_pipeline.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/log.h"
 #include "data/text_nfc.h"
 

@@ -14,10 +14,6 @@
 #ifndef GPT_TRAIN_DATA_TOKENS_H
 #define GPT_TRAIN_DATA_TOKENS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/hostmem.h"
 #include "base/status.h"
 

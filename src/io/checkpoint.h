@@ -9,9 +9,6 @@
 #ifndef GPT_TRAIN_IO_CHECKPOINT_H
 #define GPT_TRAIN_IO_CHECKPOINT_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/hostmem.h"

@@ -8,10 +8,6 @@
 #ifndef GPT_TRAIN_IO_CHECKPOINT_KEEP_H
 #define GPT_TRAIN_IO_CHECKPOINT_KEEP_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/file.h"
 #include "base/status.h"
 

@@ -5,11 +5,7 @@
  * position table longer than the model's is read to its end for the checksum and passed on in part.  Nothing is undone
  * after a failure: the caller discards the model.
  */
-#include <assert.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "io/checkpoint.h"

@@ -6,10 +6,6 @@
  * if one is gone because there is a new record, the new record is used.  Pickled weights are recognised so that the
  * error line can say how to convert them.  checkpoint_load.c verifies contents while loading them.
  */
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -317,11 +313,7 @@ enum gt_status checkpoint_open(struct hostmem *mem, const char *path, bool with_
     checkpoint->mem = mem;
     checkpoint->kind = kind;
     enum gt_status status = open_kind(checkpoint, path, with_optimizer);
-    if (status == GT_OK)
-        *out = checkpoint;
-    else
-        checkpoint_close(checkpoint);
-    return status;
+    return FINISH(status, out, checkpoint, checkpoint_close);
 }
 
 void checkpoint_close(struct checkpoint *checkpoint)

@@ -7,12 +7,7 @@
  */
 #include "io/checkpoint_record.h"
 
-#include <assert.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -115,11 +110,7 @@ enum gt_status checkpoint_record_make(const struct checkpoint_record *record, js
     if (root == NULL)
         return FAIL(GT_NO_MEMORY, "out of memory: %s could not be made", CHECKPOINT_RECORD_NAME);
     enum gt_status status = crc_put(root);
-    if (status == GT_OK)
-        *out = root;
-    else
-        json_decref(root);
-    return status;
+    return FINISH(status, out, root, json_decref);
 }
 
 static enum gt_status crc_field(const json_t *object, const char *source, const char *name, uint32_t *out)

@@ -7,9 +7,6 @@
 #ifndef GPT_TRAIN_IO_CHECKPOINT_RECORD_H
 #define GPT_TRAIN_IO_CHECKPOINT_RECORD_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/json.h"
 #include "base/status.h"
 

@@ -5,11 +5,7 @@
  * is removed.  If a step fails while the record cannot be in place yet, the save removes its new files.  A save never
  * writes to a file that a record names: a second save of the same iter uses other names.
  */
-#include <assert.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -258,8 +254,7 @@ static enum gt_status generation_write(const struct checkpoint_save_options *opt
         if (status == GT_OK)
             step_done(options, CHECKPOINT_STEP_MODEL + (enum checkpoint_step)i);
     }
-    if (status == GT_OK)
-        status = record_write(options, record, &in_place);
+    THEN(status, record_write(options, record, &in_place));
     if (status == GT_OK)
         step_done(options, CHECKPOINT_STEP_RECORD);
     if (!in_place)
@@ -277,12 +272,10 @@ static enum gt_status generation_publish(const struct checkpoint_save_options *o
     const char *model_name = record->files[CHECKPOINT_FILE_MODEL].name;
     bool changed;
     enum gt_status status = checkpoint_publish_retract(options->out_dir, record->hf_config);
-    if (status == GT_OK)
-        status = checkpoint_publish_model(options->out_dir, model_name, true);
+    THEN(status, checkpoint_publish_model(options->out_dir, model_name, true));
     if (status == GT_OK)
         step_done(options, CHECKPOINT_STEP_PUBLISH);
-    if (status == GT_OK)
-        status = checkpoint_publish_config(options->out_dir, record->hf_config, &changed);
+    THEN(status, checkpoint_publish_config(options->out_dir, record->hf_config, &changed));
     if (status == GT_OK)
         step_done(options, CHECKPOINT_STEP_CONFIG);
     (void)checkpoint_publish_clean(options->out_dir, model_name, record->files[CHECKPOINT_FILE_OPTIMIZER].name);
@@ -300,8 +293,7 @@ enum gt_status checkpoint_save(const struct checkpoint_save_options *options)
     TRY(hf_config_make(options->config, options->bos_token, options->eos_token, &hf_config));
     record.hf_config = hf_config;
     enum gt_status status = generation_write(options, &record);
-    if (status == GT_OK)
-        status = generation_publish(options, &record);
+    THEN(status, generation_publish(options, &record));
     json_decref(hf_config);
     return status;
 }

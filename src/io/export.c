@@ -9,9 +9,7 @@
  */
 #include "io/export.h"
 
-#include <assert.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "io/checkpoint_keep.h"
@@ -110,8 +108,7 @@ enum gt_status export_weights_open(struct hostmem *mem, const struct checkpoint 
     enum gt_status status = HOSTMEM_NEW(mem, EXPORT_VALUES, "exported weights", &weights.turned);
     const struct checkpoint_load_options verify = {
         .config = &checkpoint->config, .staging = weights.values, .staging_bytes = EXPORT_VALUES * sizeof(float)};
-    if (status == GT_OK)
-        status = checkpoint_load(checkpoint, &verify);
+    THEN(status, checkpoint_load(checkpoint, &verify));
     if (status == GT_OK)
         *out = weights;
     else

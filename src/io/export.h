@@ -6,8 +6,6 @@
 #ifndef GPT_TRAIN_IO_EXPORT_H
 #define GPT_TRAIN_IO_EXPORT_H
 
-#include <stdbool.h>
-
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/hostmem.h"

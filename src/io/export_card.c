@@ -5,9 +5,7 @@
  * Markdown.
  */
 #include <ctype.h>
-#include <inttypes.h>
 #include <math.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -100,8 +98,7 @@ enum gt_status export_card_write(const struct export_options *options, const jso
     run->until = checkpoint->record.state.iter;
     if (status == GT_OK && checkpoint->kind == CHECKPOINT_OURS && file_exists(run->file.path))
         status = run_record_update(run);
-    if (status == GT_OK)
-        status = file_begin(folder, EXPORT_CARD_NAME, &out);
+    THEN(status, file_begin(folder, EXPORT_CARD_NAME, &out));
     if (status == GT_OK) {
         card_write(options, config, run, out);
         status = file_end(out, EXPORT_CARD_NAME);

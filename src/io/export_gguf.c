@@ -12,10 +12,6 @@
  * no token.  Rows of the model beyond the vocabulary become unused tokens, because llama.cpp takes the number of rows
  * from this list.
  */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/size.h"
@@ -145,19 +141,15 @@ static enum token token_text(const struct tokenizer *tokenizer, int32_t id, stru
 
 static void pair_write(struct head *head, const char *left, size_t left_count, const char *right, size_t right_count)
 {
-    char line[4 * BPE_TOKEN_BYTES_MAX + 1];
-    size_t length = bpe_alphabet_write(left, left_count, line);
-    line[length++] = ' ';
-    length += bpe_alphabet_write(right, right_count, line + length);
-    put_string(head, line, length);
+    char line[4 * BPE_TOKEN_BYTES_MAX + 2];
+    put_string(head, line, bpe_alphabet_write_pair(left, left_count, right, right_count, line));
 }
 
 static void bpe_merges_write(struct head *head, const struct bpe *bpe)
 {
-    size_t count = 0;
-    const struct bpe_merge *merges = bpe_merges(bpe, &count);
-    key_array(head, "tokenizer.ggml.merges", TYPE_STRING, count);
-    for (size_t i = 0; i < count; i++) {
+    const struct bpe_merge *merges = bpe->merges;
+    key_array(head, "tokenizer.ggml.merges", TYPE_STRING, bpe->merge_count);
+    for (size_t i = 0; i < bpe->merge_count; i++) {
         const char *left = NULL, *right = NULL;
         const size_t left_count = bpe_token(bpe, merges[i].left, &left);
         const size_t right_count = bpe_token(bpe, merges[i].right, &right);
@@ -464,12 +456,10 @@ enum gt_status export_gguf_write(const struct export_options *options, const str
         log_warning("the model was trained with gelu=erf, but llama.cpp computes tanh; logits will differ slightly");
     tokens_log(options->tokenizer);
     enum gt_status status = head_make(options, &head, &head_bytes);
-    if (status == GT_OK)
-        status = file_replacement_begin(&file, options->output);
+    THEN(status, file_replacement_begin(&file, options->output));
     if (status == GT_OK) {
         status = file_replacement_write(&file, head, head_bytes);
-        if (status == GT_OK)
-            status = data_write(options, weights, &file);
+        THEN(status, data_write(options, weights, &file));
         status = file_replacement_end(&file, status);
     }
     free(head);

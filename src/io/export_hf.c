@@ -8,11 +8,8 @@
  * recognises the leftovers of a killed one; a process id would not be unique among machines or containers.  The
  * tensors have the names that save_pretrained() gives them.
  */
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -144,14 +141,12 @@ static enum gt_status configs_write(const struct hf_export *export)
     if (generation == NULL ||
         json_object_set_new(config, "torch_dtype", json_string(dtype_name(export->options->dtype))) != 0)
         status = FAIL(GT_NO_MEMORY, "out of memory: config.json");
-    if (status == GT_OK)
-        status = json_save(export, CHECKPOINT_CONFIG_NAME, config);
-    if (status == GT_OK)
-        status = json_save(export, GENERATION_NAME, generation);
+    THEN(status, json_save(export, CHECKPOINT_CONFIG_NAME, config));
+    THEN(status, json_save(export, GENERATION_NAME, generation));
     if (status == GT_OK && export->has_card)
         log_note("%s: " EXPORT_CARD_NAME " is left as it is", export->options->output);
-    else if (status == GT_OK)
-        status = export_card_write(export->options, config, export->aside);
+    else
+        THEN(status, export_card_write(export->options, config, export->aside));
     json_decref(generation);
     json_decref(config);
     return status;
@@ -229,8 +224,7 @@ enum gt_status export_hf_write(const struct export_options *options, const struc
     enum gt_status status = aside_create(&export);
     if (status == GT_OK) {
         status = folder_write(&export);
-        if (status == GT_OK)
-            status = folder_publish(&export);
+        THEN(status, folder_publish(&export));
         aside_empty(export.aside);
         (void)rmdir(export.aside);
     }

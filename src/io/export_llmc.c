@@ -4,7 +4,6 @@
  * always computes the tanh form of GELU and uses an epsilon of 1e-5, so a model that differs is written with a warning.
  * It keeps its tokenizer in another file, which is not written.
  */
-#include <inttypes.h>
 
 #include "base/log.h"
 #include "base/size.h"
@@ -53,7 +52,6 @@ enum gt_status export_llmc_write(const struct export_options *options, const str
         config->n_embd,     (int32_t)padded};
     TRY(file_replacement_begin(&file, options->output));
     enum gt_status status = file_replacement_write(&file, header, sizeof header);
-    if (status == GT_OK)
-        status = body_write(weights, options->dtype, padding_bytes, &file);
+    THEN(status, body_write(weights, options->dtype, padding_bytes, &file));
     return file_replacement_end(&file, status);
 }

@@ -2,8 +2,6 @@
 #ifndef GPT_TRAIN_IO_HF_CACHE_H
 #define GPT_TRAIN_IO_HF_CACHE_H
 
-#include <stdbool.h>
-
 #include "base/file.h"
 #include "base/status.h"
 #include "model/model.h"

@@ -10,9 +10,6 @@
 #ifndef GPT_TRAIN_IO_HF_CONFIG_H
 #define GPT_TRAIN_IO_HF_CONFIG_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/json.h"
 #include "base/status.h"
 #include "model/model.h"

@@ -5,9 +5,6 @@
  */
 #include "io/hf_layout.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "base/log.h"
 
 static bool shape_fits(const struct safetensors_tensor *found, const struct parameter_shape *wanted)

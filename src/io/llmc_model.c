@@ -7,9 +7,6 @@
  */
 #include "io/llmc_model.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 #include "base/log.h"
 #include "base/size.h"
 #include "model/parameters.h"
@@ -116,13 +113,7 @@ enum gt_status llmc_model_open(struct hostmem *mem, const char *path, struct mod
     struct safetensors *table;
     TRY(safetensors_create(mem, path, &table));
     enum gt_status status = safetensors_file_add(table, path, &file);
-    if (status == GT_OK)
-        status = header_read(&table->files[file], out_config, &padded, &dtype);
-    if (status == GT_OK)
-        status = parameters_walk(path, out_config, padded, dtype, table, &end);
-    if (status == GT_OK)
-        *out = table;
-    else
-        safetensors_close(table);
-    return status;
+    THEN(status, header_read(&table->files[file], out_config, &padded, &dtype));
+    THEN(status, parameters_walk(path, out_config, padded, dtype, table, &end));
+    return FINISH(status, out, table, safetensors_close);
 }

@@ -9,9 +9,6 @@
 #ifndef GPT_TRAIN_IO_LLMC_MODEL_H
 #define GPT_TRAIN_IO_LLMC_MODEL_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "io/safetensors.h"

@@ -10,15 +10,11 @@
  */
 #include "io/nanogpt.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 #include "io/hf_config.h"
 #include "io/hf_layout.h"
 #include "io/pickle.h"
@@ -101,8 +97,7 @@ static enum gt_status source_open(struct source *source)
     (void)snprintf(label, sizeof label, "%s: data.pkl", source->path);
     enum gt_status status =
         file_read_at(source->fd, source->path, entry->offset_bytes, text, (size_t)entry->size_bytes);
-    if (status == GT_OK)
-        status = pickle_read(source->mem, text, (size_t)entry->size_bytes, label, &source->pickle);
+    THEN(status, pickle_read(source->mem, text, (size_t)entry->size_bytes, label, &source->pickle));
     hostmem_free(source->mem, text);
     return status;
 }
@@ -205,11 +200,7 @@ static enum gt_status configuration_read(const struct source *source, json_t **o
             status = FAIL(GT_NO_MEMORY, "%s: out of memory for its configuration", source->path);
         }
     }
-    if (status == GT_OK)
-        *out = object;
-    else
-        json_decref(object);
-    return status;
+    return FINISH(status, out, object, json_decref);
 }
 
 /* ---- tensors ---- */
@@ -385,8 +376,7 @@ enum gt_status nanogpt_open(struct hostmem *mem, const char *path, bool with_opt
     struct source source = {.mem = mem, .path = path, .fd = -1};
     struct nanogpt nanogpt = {.iter = 0};
     enum gt_status status = source_open(&source);
-    if (status == GT_OK)
-        status = everything_read(&source, with_optimizer, &nanogpt);
+    THEN(status, everything_read(&source, with_optimizer, &nanogpt));
     source_close(&source);
     if (status == GT_OK)
         *out = nanogpt;
@@ -435,8 +425,7 @@ static enum gt_status meta_read(const struct pickle *pickle, const char *path, s
         return FAIL(GT_DATA, "%s: has no \"itos\", so it is not the meta.pkl of a nanoGPT data set", path);
     TRY(HOSTMEM_NEW(pickle->mem, count, "characters of meta.pkl", &code_points));
     enum gt_status status = characters_read(itos, path, code_points);
-    if (status == GT_OK)
-        status = tokenizer_create_chars(pickle->mem, code_points, count, out);
+    THEN(status, tokenizer_create_chars(pickle->mem, code_points, count, out));
     hostmem_free(pickle->mem, code_points);
     return status;
 }
@@ -449,8 +438,7 @@ enum gt_status nanogpt_meta_open(struct hostmem *mem, const char *path, struct t
     TRY(file_read_all(path, PICKLE_BYTES_MAX, &text, &count));
     enum gt_status status = pickle_read(mem, (const unsigned char *)text, count, path, &pickle);
     free(text);
-    if (status == GT_OK)
-        status = meta_read(&pickle, path, out);
+    THEN(status, meta_read(&pickle, path, out));
     pickle_release(&pickle);
     return status;
 }

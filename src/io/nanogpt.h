@@ -10,9 +10,6 @@
 #ifndef GPT_TRAIN_IO_NANOGPT_H
 #define GPT_TRAIN_IO_NANOGPT_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/hostmem.h"
 #include "base/json.h"
 #include "base/status.h"

@@ -12,13 +12,11 @@
 #include "io/pickle.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/size.h"
+#include "base/utf8.h"
 #include "data/little_endian.h"
-#include "data/utf8.h"
 
 #define MEMO_MAX 1000000
 #define LINE_BYTES_MAX 256

@@ -8,10 +8,6 @@
  */
 #include "io/safetensors.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -262,11 +258,7 @@ enum gt_status safetensors_open_fd(struct hostmem *mem, const char *path, int fd
         status = file_load(table, path, fd, size_bytes, NULL, NULL);
     else
         (void)close(fd);
-    if (status == GT_OK)
-        *out = table;
-    else
-        safetensors_close(table);
-    return status;
+    return FINISH(status, out, table, safetensors_close);
 }
 
 /* ---- weights in several files ---- */
@@ -328,12 +320,7 @@ enum gt_status safetensors_index_open(struct hostmem *mem, const char *folder, s
         log_error("%s: expected an object with an object \"weight_map\"", path);
     else
         status = safetensors_create(mem, path, &table);
-    if (status == GT_OK)
-        status = shards_load(table, folder, map);
+    THEN(status, shards_load(table, folder, map));
     json_decref(root);
-    if (status == GT_OK)
-        *out = table;
-    else
-        safetensors_close(table);
-    return status;
+    return FINISH(status, out, table, safetensors_close);
 }

@@ -11,10 +11,6 @@
 #ifndef GPT_TRAIN_IO_SAFETENSORS_H
 #define GPT_TRAIN_IO_SAFETENSORS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/hostmem.h"

@@ -5,10 +5,6 @@
  * transposed array are the columns of the stored one: of each stored row, the elements that belong to the requested
  * piece are contiguous in the file; they are read and scattered.  No array is ever in memory as a whole.
  */
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -23,11 +19,7 @@ enum gt_status safetensors_create(struct hostmem *mem, const char *path, struct 
     TRY(HOSTMEM_NEW(mem, 1, "table of arrays", &table));
     table->mem = mem;
     const enum gt_status status = file_trim(table->path, path);
-    if (status == GT_OK)
-        *out = table;
-    else
-        safetensors_close(table);
-    return status;
+    return FINISH(status, out, table, safetensors_close);
 }
 
 void safetensors_close(struct safetensors *table)

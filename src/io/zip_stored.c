@@ -6,23 +6,12 @@
  */
 #include "io/zip_stored.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 #include "base/file.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "data/little_endian.h"
 
-enum {
-    END_BYTES = 22,
-    LOCATOR_BYTES = 20,
-    END64_BYTES = 56,
-    MEMBER_BYTES = 46,
-    LOCAL_BYTES = 30,
-    COMMENT_BYTES_MAX = 65535,
-    PIECE_BYTES = 16384
-};
+enum { END_BYTES = 22, LOCATOR_BYTES = 20, END64_BYTES = 56, MEMBER_BYTES = 46, LOCAL_BYTES = 30, PIECE_BYTES = 16384 };
 
 #define SIGNATURE_END UINT32_C(0x06054b50)
 #define SIGNATURE_LOCATOR UINT32_C(0x07064b50)
@@ -83,25 +72,15 @@ static enum gt_status end_parse(struct zip *zip, const unsigned char *end, uint6
                 zip->path, zip->count, zip->directory_bytes, ZIP_ENTRIES_MAX, ZIP_DIRECTORY_BYTES_MAX);
 }
 
-/* Finds the end record: the last position with its signature and a comment that reaches the end of the file. */
-static enum gt_status end_find(struct zip *zip)
+/* Reads the end record, which ends the file: torch.save() writes no comment behind it. */
+static enum gt_status end_read(struct zip *zip)
 {
-    const size_t most = END_BYTES + COMMENT_BYTES_MAX;
-    const size_t count = zip->size_bytes < most ? (size_t)zip->size_bytes : most;
-    unsigned char *tail;
-    if (count < END_BYTES)
+    unsigned char end[END_BYTES];
+    if (zip->size_bytes < END_BYTES)
         return damaged(zip, "no end record");
-    TRY(HOSTMEM_NEW(zip->mem, count, "end of a zip archive", &tail));
-    const uint64_t first = zip->size_bytes - count;
-    enum gt_status status = file_read_at(zip->fd, zip->path, first, tail, count);
-    size_t at = count - END_BYTES + 1;
-    bool found = false;
-    while (status == GT_OK && !found && at-- > 0)
-        found = u32_at(tail + at) == SIGNATURE_END && u16_at(tail + at + 20) == count - at - END_BYTES;
-    if (status == GT_OK)
-        status = found ? end_parse(zip, tail + at, first + at) : damaged(zip, "no end record");
-    hostmem_free(zip->mem, tail);
-    return status;
+    const uint64_t at = zip->size_bytes - END_BYTES;
+    TRY(file_read_at(zip->fd, zip->path, at, end, sizeof end));
+    return u32_at(end) == SIGNATURE_END ? end_parse(zip, end, at) : damaged(zip, "no end record");
 }
 
 /* Replaces each *wanted[i] that is UINT32_MAX by the next value of the Zip64 field.  Returns false if one is
@@ -185,7 +164,7 @@ enum gt_status zip_open(struct hostmem *mem, int fd, const char *path, uint64_t 
 {
     struct zip zip = {.mem = mem, .fd = fd, .path = path, .size_bytes = size_bytes};
     enum gt_status status;
-    TRY(end_find(&zip));
+    TRY(end_read(&zip));
     TRY_GOTO(status, fail, HOSTMEM_NEW(mem, (size_t)zip.directory_bytes, "zip directory", &zip.directory));
     TRY_GOTO(status, fail, HOSTMEM_NEW(mem, (size_t)zip.count, "zip members", &zip.entries));
     TRY_GOTO(status, fail, file_read_at(fd, path, zip.directory_offset, zip.directory, (size_t)zip.directory_bytes));

@@ -5,10 +5,6 @@
 #ifndef GPT_TRAIN_IO_ZIP_STORED_H
 #define GPT_TRAIN_IO_ZIP_STORED_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/hostmem.h"
 #include "base/status.h"
 

@@ -25,7 +25,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 #include "io/checkpoint_record.h"
 
 #define RECENT_STEPS 11

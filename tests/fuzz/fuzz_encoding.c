@@ -2,9 +2,9 @@
  * result, in valid UTF-8; a build without iconv rejects every input.  The first byte selects the encoding. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "data/text_decode.h"
 #include "data/text_kind.h"
-#include "data/utf8.h"
 #include "tests/fuzz/fuzz_common.h"
 
 enum { TEXT_BYTES = 1 << 16 };

@@ -16,5 +16,6 @@ BASE_CHECKS = \
 	tests/unit/check_status \
 	tests/unit/check_thread \
 	tests/unit/check_ticker \
-	tests/unit/check_user_cache
+	tests/unit/check_user_cache \
+	tests/unit/check_utf8
 check_PROGRAMS += $(BASE_CHECKS)

@@ -54,7 +54,7 @@ static inline struct tokenizer *make_trained(struct data_fixture *fixture, int64
 static inline int32_t plain_find(const struct bpe *bpe, const char *bytes, size_t count)
 {
     const char *token = NULL;
-    for (size_t id = 0; id < bpe_vocab_size(bpe); id++)
+    for (size_t id = 0; id < bpe->vocab_size; id++)
         if (!bpe_is_special(bpe, (int32_t)id) && bpe_token(bpe, (int32_t)id, &token) == count &&
             memcmp(token, bytes, count) == 0)
             return (int32_t)id;
@@ -64,10 +64,9 @@ static inline int32_t plain_find(const struct bpe *bpe, const char *bytes, size_
 /* Returns the rank of a pair straight from the definition, or -1; *result is the merged token. */
 static inline int64_t plain_rank(const struct bpe *bpe, int32_t left, int32_t right, int32_t *result)
 {
-    size_t count = 0;
-    const struct bpe_merge *merges = bpe_merges(bpe, &count);
-    if (bpe_rank_of(bpe) == BPE_RANK_MERGE) {
-        for (size_t i = count; i-- > 0;)
+    const struct bpe_merge *merges = bpe->merges;
+    if (bpe->rank == BPE_RANK_MERGE) {
+        for (size_t i = bpe->merge_count; i-- > 0;)
             if (merges[i].left == left && merges[i].right == right) {
                 *result = merges[i].result;
                 return (int64_t)i;

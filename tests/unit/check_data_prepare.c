@@ -2,8 +2,8 @@
  * failed run must leave an earlier data set unchanged, and no other files. */
 #include "data/prepare.h"
 
+#include "base/utf8.h"
 #include "data/tokens.h"
-#include "data/utf8.h"
 #include "tests/unit/data_fixture.h"
 
 static enum gt_status prepare(struct data_fixture *fixture, enum tokenizer_kind kind, const char *input,

@@ -2,7 +2,7 @@
 #include "data/tokenizer.h"
 
 #include "base/rng.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 #include "tests/unit/data_fixture.h"
 
 static const uint32_t sample_points[] = {'\n', ' ', 'a', 'b', 0xE9, 0x4E2D, 0x1F600};

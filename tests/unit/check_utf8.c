@@ -1,5 +1,5 @@
-/* Tests of src/data/utf8.c: every character in both directions, and every kind of invalid byte. */
-#include "data/utf8.h"
+/* Tests of src/base/utf8.c: every character in both directions, and every kind of invalid byte. */
+#include "base/utf8.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * forms, surrogates and everything above U+10FFFF (table 3-7 of the Unicode standard), so nothing is checked twice.
  * There is no state: callers that read in chunks keep the bytes of an incomplete character.
  */
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Strict UTF-8: overlong forms, surrogates and values above U+10FFFF are invalid (RFC 3629). */
-#ifndef GPT_TRAIN_DATA_UTF8_H
-#define GPT_TRAIN_DATA_UTF8_H
+#ifndef GPT_TRAIN_BASE_UTF8_H
+#define GPT_TRAIN_BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>

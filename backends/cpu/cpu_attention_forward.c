@@ -228,22 +228,6 @@ static void attention_forward_run(const struct cpu_backend *cpu, const struct op
     bands_run(cpu, call, &shape, &start, shape.time * shape.row, work);
 }
 
-/* to[at ..] = from[source ..], `count` elements, converted if the dtypes differ. */
-static void row_copy(struct cpu_floats to, int64_t at, struct cpu_floats from, int64_t source, int64_t count)
-{
-    const size_t bytes = dtype_size_bytes(to.dtype);
-    if (to.dtype == from.dtype) {
-        memcpy((char *)to.memory + (size_t)at * bytes, (const char *)from.memory + (size_t)source * bytes,
-               (size_t)count * bytes);
-        return;
-    }
-    float buffer[CPU_BLOCK];
-    for (int64_t i = 0; i < count; i += CPU_BLOCK) {
-        const int64_t piece = min_i64(CPU_BLOCK, count - i);
-        cpu_floats_write(to, at + i, piece, cpu_floats_read(from, source + i, piece, buffer));
-    }
-}
-
 static void attention_cached_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
     struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_CACHED_QKV]);
@@ -258,8 +242,8 @@ static void attention_cached_run(const struct cpu_backend *cpu, const struct op_
     for (int64_t n = 0; n < shape.samples * shape.time; n++) {
         const int64_t row = n / shape.time * capacity + position + n % shape.time;
         const int64_t source = n * shape.row + shape.heads * size;
-        row_copy(cache, row * width, qkv, source, width);
-        row_copy(cache, values + row * width, qkv, source + width, width);
+        cpu_floats_move(cache, row * width, qkv, source, width);
+        cpu_floats_move(cache, values + row * width, qkv, source + width, width);
     }
     const int64_t work = shape.samples * shape.time * shape.heads * size * (position + shape.time);
     struct band start = band_start(&shape, qkv, cpu_floats_of(cpu, call, ATTENTION_CACHED_Y));

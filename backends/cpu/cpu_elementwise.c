@@ -12,8 +12,6 @@
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_philox.h"
 
-#include <string.h>
-
 #define SQRT_2_OVER_PI 0.797884560802865f
 #define INVERSE_SQRT_2PI 0.398942280401433f
 #define CUBIC 0.044715f
@@ -92,17 +90,6 @@ static void copy_add(struct cpu_floats x, struct cpu_floats y, int64_t begin, in
     cpu_floats_write(y, begin, count, to);
 }
 
-static void copy_block(struct cpu_floats x, struct cpu_floats y, int64_t begin, int64_t count)
-{
-    float buffer[CPU_BLOCK];
-    if (x.dtype == y.dtype) {
-        const size_t bytes = dtype_size_bytes(x.dtype), offset = (size_t)begin * bytes;
-        memmove((char *)y.memory + offset, (const char *)x.memory + offset, (size_t)count * bytes);
-        return;
-    }
-    cpu_floats_write(y, begin, count, cpu_floats_read(x, begin, count, cpu_floats_place(y, begin, buffer)));
-}
-
 static void copy_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
     const struct cpu_floats x = cpu_floats_of(cpu, call, COPY_X), y = cpu_floats_of(cpu, call, COPY_Y);
@@ -113,7 +100,7 @@ static void copy_run(const struct cpu_backend *cpu, const struct op_call *call)
         if (accumulate)
             copy_add(x, y, begin, count);
         else
-            copy_block(x, y, begin, count);
+            cpu_floats_move(y, begin, x, begin, count);
     }
 }
 

@@ -165,6 +165,24 @@ static inline void cpu_floats_write(struct cpu_floats to, int64_t first, int64_t
         cpu_f16_store(values, halves, count);
 }
 
+/* to[at ..] = from[first ..], `count` elements, converted if the dtypes differ. */
+static inline void cpu_floats_move(struct cpu_floats to, int64_t at, struct cpu_floats from, int64_t first,
+                                   int64_t count)
+{
+    float buffer[CPU_BLOCK];
+    const size_t bytes = dtype_size_bytes(to.dtype);
+    if (to.dtype == from.dtype) {
+        memmove((char *)to.memory + (size_t)at * bytes, (const char *)from.memory + (size_t)first * bytes,
+                (size_t)count * bytes);
+        return;
+    }
+    for (int64_t i = 0; i < count; i += CPU_BLOCK) {
+        const int64_t piece = min_i64(CPU_BLOCK, count - i);
+        float *values = cpu_floats_place(to, at + i, buffer);
+        cpu_floats_write(to, at + i, piece, cpu_floats_read(from, first + i, piece, values));
+    }
+}
+
 /* Computes elements of a result from the elements of the inputs at the same places, which it may replace. */
 typedef void cpu_elements_fn(const struct op_attrs *attrs, const float *const *in, float *out, int64_t count);
 

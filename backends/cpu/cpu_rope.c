@@ -117,11 +117,8 @@ static void row_make(const struct rope *rope, int64_t n, double *dgain)
             means_make(rope, &row, head, end);
         head_make(rope, &row, head, dgain);
     }
-    for (int64_t at = rope->turned * rope->size; at < rope->columns; at += CPU_BLOCK) {
-        float buffer[CPU_BLOCK];
-        const int64_t count = min_i64(CPU_BLOCK, rope->columns - at), first = n * rope->columns + at;
-        cpu_floats_write(rope->out, first, count, cpu_floats_read(rope->in, first, count, buffer));
-    }
+    const int64_t values = rope->turned * rope->size, first = n * rope->columns + values;
+    cpu_floats_move(rope->out, first, rope->in, first, rope->columns - values);
 }
 
 /* A head must fit the buffers. */

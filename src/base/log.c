@@ -152,7 +152,7 @@ LOG_FUNCTION(log_warning, LOG_WARNING)
 LOG_FUNCTION(log_note, LOG_NOTE)
 LOG_FUNCTION(log_result, LOG_RESULT)
 
-char *log_bytes(char text[static 24], double bytes)
+char *log_bytes(char text[24], double bytes)
 {
     static const struct {
         const char *name;

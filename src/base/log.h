@@ -58,6 +58,6 @@ size_t log_count(enum log_level level);
 size_t log_character_length(const char *text);
 
 /* Formats a byte count as "11.40 GiB", "96.0 MiB" or "512 B" into `text` (at least 24 bytes); returns `text`. */
-char *log_bytes(char text[static 24], double bytes);
+char *log_bytes(char text[24], double bytes);
 
 #endif

@@ -3,7 +3,7 @@
  * Zero is success, negative values are failures.  The function that detects an error logs it once, with the numbers
  * (log.h); its callers pass the status on with TRY().  Only main() turns a status into an exit status.
  *
- * Almost every file includes this one, which brings the standard headers that almost every file needs.
+ * Almost every file includes this one, which brings the log and the standard headers that almost every file needs.
  */
 #ifndef GPT_TRAIN_BASE_STATUS_H
 #define GPT_TRAIN_BASE_STATUS_H
@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/log.h"
 
 enum gt_status {
     GT_OK = 0,

@@ -6,13 +6,6 @@
  */
 #include "model/autodiff.h"
 
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "base/log.h"
-
 /* The state of a tensor that existed before the first backward op. */
 struct tensor_state {
     int32_t gradient;  /* or TENSOR_NONE */
@@ -257,11 +250,9 @@ static enum gt_status backward_emit(struct autodiff *ad, int32_t index)
             result = op->operand[s];
     }
     const int32_t gradient = result != TENSOR_NONE ? ad->at[result].gradient : TENSOR_NONE;
-    if (gradient != TENSOR_NONE && declaration->differentiate == NULL) {
-        log_error("%s has no backward rule, and the loss depends on %s", declaration->name,
-                  ad->graph->tensors[result].name);
-        return GT_USAGE;
-    }
+    if (gradient != TENSOR_NONE && declaration->differentiate == NULL)
+        return FAIL(GT_USAGE, "%s has no backward rule, and the loss depends on %s", declaration->name,
+                    ad->graph->tensors[result].name);
     if (gradient != TENSOR_NONE || declaration->makes_gradient) {
         ad->pen.pass = PASS_BACKWARD;
         ad->pen.layer = op->layer;
@@ -301,8 +292,7 @@ enum gt_status autodiff_run(struct graph *graph, const struct autodiff_options *
     ad.first = ad.tensor_count;
     ad.pen = (struct graph_pen){graph, options->program, PASS_BACKWARD, -1, 0, false};
     enum gt_status status = autodiff_init(&ad);
-    if (status == GT_OK)
-        status = autodiff_walk(&ad);
+    THEN(status, autodiff_walk(&ad));
     hostmem_free(graph->mem, ad.at);
     hostmem_free(graph->mem, ad.forward);
     return status;

@@ -18,7 +18,6 @@
 #ifndef GPT_TRAIN_MODEL_AUTODIFF_H
 #define GPT_TRAIN_MODEL_AUTODIFF_H
 
-#include "base/status.h"
 #include "model/graph.h"
 
 struct autodiff;

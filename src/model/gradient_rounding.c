@@ -5,10 +5,6 @@
  */
 #include "model/programs.h"
 
-#include <assert.h>
-#include <stdio.h>
-#include <string.h>
-
 static bool is_rounded(const struct model *model, int32_t parameter)
 {
     return model->graph->tensors[model->parameters.at[parameter].gradient].dtype != DTYPE_F32;

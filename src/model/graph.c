@@ -5,12 +5,6 @@
  */
 #include "model/graph.h"
 
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "base/log.h"
 #include "base/size.h"
 
 #define NAME_PART_MAX 44 /* of the names that others are made of */
@@ -39,10 +33,8 @@ enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto,
     size_t elements, bytes;
     assert(proto->rank >= 1 && proto->rank <= OP_RANK_MAX);
     if (!size_product(proto->dims, (size_t)proto->rank, &elements) ||
-        !size_mul(elements, dtype_size_bytes(proto->dtype), &bytes) || bytes > INT64_MAX) {
-        log_error("tensor %s is too large: its size in bytes does not fit 63 bits", proto->name);
-        return GT_USAGE;
-    }
+        !size_mul(elements, dtype_size_bytes(proto->dtype), &bytes) || bytes > INT64_MAX)
+        return FAIL(GT_USAGE, "tensor %s is too large: its size in bytes does not fit 63 bits", proto->name);
     TRY(hostmem_grow(graph->mem, &graph->tensors, &graph->tensor_capacity, (size_t)graph->tensor_count + 1,
                      sizeof(struct tensor), "graph tensors"));
     graph->tensors[graph->tensor_count] = *proto;

@@ -11,12 +11,7 @@
 #ifndef GPT_TRAIN_MODEL_GRAPH_H
 #define GPT_TRAIN_MODEL_GRAPH_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "ops/op.h"
 
 #define TENSOR_NAME_MAX 96

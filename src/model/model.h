@@ -6,11 +6,7 @@
 #ifndef GPT_TRAIN_MODEL_MODEL_H
 #define GPT_TRAIN_MODEL_MODEL_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/rope_angles.h"
-#include "base/status.h"
 #include "model/graph.h"
 #include "model/plan_choice.h"
 #include "model/state_format.h"

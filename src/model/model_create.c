@@ -5,13 +5,9 @@
  */
 #include "model/model.h"
 
-#include <assert.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 
 #include "base/heads.h"
-#include "base/log.h"
 #include "base/size.h"
 #include "model/autodiff.h"
 #include "model/parameters.h"
@@ -166,10 +162,8 @@ static enum gt_status train_program_build(struct model *model, const char *name,
         .accumulate_parameters = !first,
     };
     enum gt_status status = gradient_rounding_targets(model, name, parameters);
-    if (status == GT_OK)
-        status = autodiff_run(graph, &options);
-    if (status == GT_OK)
-        status = gradient_rounding_insert(model, io->program, first, parameters);
+    THEN(status, autodiff_run(graph, &options));
+    THEN(status, gradient_rounding_insert(model, io->program, first, parameters));
     hostmem_free(graph->mem, parameters);
     return status;
 }

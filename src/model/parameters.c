@@ -8,11 +8,7 @@
  */
 #include "model/parameters.h"
 
-#include <assert.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #define INIT_STD 0.02
 

@@ -6,8 +6,6 @@
 #ifndef GPT_TRAIN_MODEL_PARAMETERS_H
 #define GPT_TRAIN_MODEL_PARAMETERS_H
 
-#include <stddef.h>
-
 #include "model/model.h"
 
 #define PARAMETER_NAME_MAX 128

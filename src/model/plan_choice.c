@@ -5,11 +5,6 @@
  */
 #include "model/plan_choice.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
-#include "base/log.h"
-
 bool plan_choice_equal(const struct plan_choice *a, const struct plan_choice *b)
 {
     return a->micro_batch == b->micro_batch && a->remainder_batch == b->remainder_batch &&
@@ -51,8 +46,7 @@ static enum gt_status recompute_from(const json_t *value, const char *source, in
         text = "";
     if (recompute_read(text, layers, out, &why))
         return GT_OK;
-    log_error("%s: recompute '%.80s' %s", source, text, why);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: recompute '%.80s' %s", source, text, why);
 }
 
 enum gt_status plan_choice_read(const json_t *object, const char *source, int32_t layers, struct plan_choice *out)

@@ -6,12 +6,8 @@
 #ifndef GPT_TRAIN_MODEL_PLAN_CHOICE_H
 #define GPT_TRAIN_MODEL_PLAN_CHOICE_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/json.h"
 #include "base/recompute.h"
-#include "base/status.h"
 
 /* All 0: not chosen yet. */
 struct plan_choice {

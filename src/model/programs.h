@@ -10,7 +10,6 @@
 #ifndef GPT_TRAIN_MODEL_PROGRAMS_H
 #define GPT_TRAIN_MODEL_PROGRAMS_H
 
-#include "base/status.h"
 #include "model/autodiff.h"
 #include "model/model.h"
 

@@ -9,9 +9,7 @@
  */
 #include "model/state_format.h"
 
-#include <assert.h>
 #include <math.h>
-#include <string.h>
 
 #include "ops/op.h"
 

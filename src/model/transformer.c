@@ -7,11 +7,7 @@
  */
 #include "model/programs.h"
 
-#include <assert.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/size.h"
 #include "model/parameters.h"

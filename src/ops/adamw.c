@@ -7,8 +7,6 @@
  * With an fp32 master, p is the master, and param becomes p rounded to nearest, ties to even.  If FOUND_INF is set,
  * nothing changes.
  */
-#include "ops/op.h"
-
 #include "ops/infer.h"
 
 const struct op_declaration op_adamw = {

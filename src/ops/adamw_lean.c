@@ -9,8 +9,6 @@
  * exactly when m and v are uint8.  If FOUND_INF is set, nothing changes; otherwise grad CLIP is finite, because the
  * norm is.  The op is exact (ops/op.h).
  */
-#include "ops/op.h"
-
 #include "ops/infer.h"
 
 /* Checks that exponents of blocks are present only with 8-bit codes. */

@@ -11,10 +11,6 @@
  * attention_cached computes `time` new rows of each sample, at positions POSITION and up, against a cache
  * [2, B, capacity, KV D] of k, then v.
  */
-#include "ops/op.h"
-
-#include <inttypes.h>
-
 #include "base/size.h"
 #include "model/autodiff.h"
 #include "ops/infer.h"

@@ -4,11 +4,6 @@
  * (softmax - onehot) scalars.LOSS_GRADIENT in place, and columns beyond vocab become 0.  loss_sum adds the losses to
  * scalars.LOSS_SUM, and SCALAR_LOSS_GRADIENT contains the cotangent of that sum.
  */
-#include "ops/op.h"
-
-#include <assert.h>
-#include <inttypes.h>
-
 #include "model/autodiff.h"
 #include "ops/infer.h"
 

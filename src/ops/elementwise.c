@@ -9,8 +9,6 @@
  *   dropout   y = x / (1 - p) where the mask keeps x, else 0, whatever x is; its own backward.  A mask bit is a pure
  *             function of (seed, step, sample, site, element), which ops/op.h defines.
  */
-#include "ops/op.h"
-
 #include "model/autodiff.h"
 #include "ops/infer.h"
 

@@ -10,9 +10,6 @@
  * The host sorts the rows by id into `order` and `starts`: starts[0] is the number of groups, and group k is
  * order[starts[1+k] .. starts[2+k]-1].
  */
-#include "ops/op.h"
-
-#include <inttypes.h>
 #include <math.h>
 
 #include "base/size.h"

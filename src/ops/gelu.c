@@ -5,10 +5,6 @@
  * swiglu: a row of x is [a | b], y = a s(a) b with s(a) = 1 / (1 + e^-a).               Shazeer 2020, eq. 6; LlamaMLP
  *   da = dy b s(a) (1 + a (1 - s(a))),  db = dy a s(a)
  */
-#include "ops/op.h"
-
-#include <inttypes.h>
-
 #include "model/autodiff.h"
 #include "ops/infer.h"
 

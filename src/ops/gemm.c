@@ -3,10 +3,6 @@
  * a is [M,K], or [K,M] with transpose_a; b is [K,N], or [N,K] with transpose_b.  The bias is added to every row; it
  * must be absent when the op accumulates.  bias_backward sums the rows of dy.
  */
-#include "ops/op.h"
-
-#include <assert.h>
-
 #include "model/autodiff.h"
 #include "ops/infer.h"
 

@@ -1,8 +1,6 @@
 /* gradient_round: y = SR(x, ROUNDING_GRADIENT of the micro-step), or SR(y + x, ...) if it accumulates.  The op is exact
  * (ops/op.h).
  */
-#include "ops/op.h"
-
 #include "ops/infer.h"
 
 static double gradient_round_flops(const struct op_call *call)

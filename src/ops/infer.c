@@ -4,12 +4,8 @@
  */
 #include "ops/infer.h"
 
-#include <assert.h>
 #include <ctype.h>
-#include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/size.h"
 

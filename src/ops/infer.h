@@ -8,7 +8,6 @@
 #ifndef GPT_TRAIN_OPS_INFER_H
 #define GPT_TRAIN_OPS_INFER_H
 
-#include "base/log.h"
 #include "ops/op.h"
 
 #define ANY (-1)

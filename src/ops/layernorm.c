@@ -10,8 +10,6 @@
  * The operands of rmsnorm have the numbers of layernorm's, whose bias and mean follow them.  The functions and kernels
  * of layernorm therefore compute rmsnorm too, where the mean is absent.
  */
-#include "ops/op.h"
-
 #include "model/autodiff.h"
 #include "ops/infer.h"
 

@@ -10,8 +10,6 @@
  *
  * The ops are exact (ops/op.h).
  */
-#include "ops/op.h"
-
 #include "ops/infer.h"
 
 const struct op_declaration op_muon_momentum = {

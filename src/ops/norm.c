@@ -4,8 +4,6 @@
  *   norm = sqrt(sum partials) UNSCALE;  CLIP = UNSCALE min(1, clip_max / (norm + 1e-6)), or UNSCALE if clip_max is 0
  * If the norm is not finite, FOUND_INF becomes 1; otherwise it becomes 0 and ADAM_STEP advances by 1.
  */
-#include "ops/op.h"
-
 #include "ops/infer.h"
 
 static size_t sum_of_squares_workspace_cap(const struct op_call *call)

@@ -6,8 +6,6 @@
  */
 #include "ops/op.h"
 
-#include <assert.h>
-
 #define OP(KIND, name, ...) extern const struct op_declaration op_##name;
 #include "ops/ops.def"
 #undef OP

@@ -16,10 +16,6 @@
 #ifndef GPT_TRAIN_OPS_OP_H
 #define GPT_TRAIN_OPS_OP_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/dtype.h"
 #include "base/recompute.h"
 #include "base/rng.h"

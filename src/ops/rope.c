@@ -13,9 +13,6 @@
  *
  * The first operands of both ops have the same numbers.  y may be x; dx may be dy if there are no gains.
  */
-#include "ops/op.h"
-
-#include <inttypes.h>
 #include <math.h>
 
 #include "model/autodiff.h"

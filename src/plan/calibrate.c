@@ -10,17 +10,12 @@
  */
 #include "plan/calibrate.h"
 
-#include <assert.h>
 #include <config.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backend/backend_call.h"
 #include "base/clock.h"
 #include "base/contention.h"
-#include "base/log.h"
 #include "base/thread.h"
 #include "base/user_cache.h"
 

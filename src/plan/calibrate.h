@@ -6,11 +6,8 @@
 #ifndef GPT_TRAIN_PLAN_CALIBRATE_H
 #define GPT_TRAIN_PLAN_CALIBRATE_H
 
-#include <stdbool.h>
-
 #include "backend/backend.h"
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "model/model.h"
 #include "plan/plan.h"
 #include "plan/plan_cost.h"

@@ -8,16 +8,11 @@
  */
 #include "plan/device_profile.h"
 
-#include <assert.h>
 #include <ctype.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
 #include "base/json.h"
-#include "base/log.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)
@@ -302,8 +297,7 @@ struct reader {
 
 static enum gt_status impossible(const struct reader *reader, const char *name, const char *why)
 {
-    log_error("%s: field \"%s\": %s", reader->path, name, why);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: field \"%s\": %s", reader->path, name, why);
 }
 
 static enum gt_status text_read(const struct reader *reader, const char *name, char *out, size_t size, bool needed)
@@ -442,10 +436,8 @@ static enum gt_status profile_fill(const struct reader *reader, struct device_pr
                                         "bandwidth_bytes_per_s",
                                         NULL};
     int64_t schema;
-    if (!json_is_object(reader->root)) {
-        log_error("%s: a device profile is one JSON object", reader->path);
-        return GT_DATA;
-    }
+    if (!json_is_object(reader->root))
+        return FAIL(GT_DATA, "%s: a device profile is one JSON object", reader->path);
     TRY(names_check(reader, reader->root, names));
     TRY(json_get_int(reader->root, reader->path, "schema", SCHEMA, SCHEMA, &schema));
     TRY(text_read(reader, "name", out->name, sizeof out->name, true));
@@ -529,10 +521,8 @@ static enum gt_status profile_info(struct backend *backend, struct backend_info 
 enum gt_status profile_device_open(const struct device_profile *profile, struct backend **out)
 {
     struct profile_device *device = calloc(1, sizeof *device);
-    if (device == NULL) {
-        log_error("no memory for %zu B of a device profile", sizeof *device);
-        return GT_NO_MEMORY;
-    }
+    if (device == NULL)
+        return FAIL(GT_NO_MEMORY, "no memory for %zu B of a device profile", sizeof *device);
     device->profile = *profile;
     device->ops = (struct backend_ops){
         .name = device->profile.backend,

@@ -7,13 +7,8 @@
 #ifndef GPT_TRAIN_PLAN_DEVICE_PROFILE_H
 #define GPT_TRAIN_PLAN_DEVICE_PROFILE_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-
 #include "backend/backend.h"
 #include "base/dtype.h"
-#include "base/status.h"
 
 #define DEVICE_PROFILE_NAME_MAX 96
 #define DEVICE_PROFILE_SOURCE_MAX 256

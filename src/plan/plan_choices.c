@@ -6,11 +6,6 @@
  * fits, found by bisection.  They train something else, and their kind says so.  Every choice is planned for real
  * before it is listed.
  */
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "base/size.h"
 #include "plan/plan_search.h"
 

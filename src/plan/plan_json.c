@@ -3,11 +3,7 @@
  * Contains every number of the text report, unrounded.  The value is built completely and written at once, so that a
  * failure leaves no partial output.  Unknown values are null.
  */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "base/json.h"
-#include "base/log.h"
 #include "plan/plan_internal.h"
 #include "plan/plan_search.h"
 
@@ -196,10 +192,8 @@ static json_t *report_value(const struct plan *plan, const struct plan_report_fa
 enum gt_status plan_print_json(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
 {
     json_t *report = report_value(plan, facts);
-    if (!report) {
-        log_error("out of memory: the plan's JSON could not be made, or a text in it is not UTF-8");
-        return GT_NO_MEMORY;
-    }
+    if (!report)
+        return FAIL(GT_NO_MEMORY, "out of memory: the plan's JSON could not be made, or a text in it is not UTF-8");
     char *text;
     enum gt_status status = json_text(report, 2, &text);
     json_decref(report);

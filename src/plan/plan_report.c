@@ -5,13 +5,9 @@
  * If the requested configuration does not fit, some more lines: the bytes that are short, the changes, and the choices
  * that fit.  Everything comes from the plan and the facts; nothing is computed about the model here.
  */
-#include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "plan/plan_internal.h"
 #include "plan/plan_search.h"
 

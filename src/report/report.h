@@ -5,12 +5,7 @@
 #ifndef GPT_TRAIN_REPORT_REPORT_H
 #define GPT_TRAIN_REPORT_REPORT_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-
 #include "base/json.h"
-#include "base/status.h"
 
 #define METRICS_NAME "metrics.jsonl"
 #define METRICS_LINE_MAX 1024 /* with newline and terminating zero: what release 0.2.0 reads */

@@ -7,7 +7,6 @@
  * memory does not depend on their number.
  */
 #include <math.h>
-#include <string.h>
 
 #include "report/report.h"
 
@@ -117,9 +116,7 @@ enum gt_status report_events_write(const char *run, const char *path)
     varint_put(&head, 0x1a, sizeof version - 1);
     bytes_put(&head, version, sizeof version - 1);
     enum gt_status status = record_put(&events, &head);
-    if (status == GT_OK)
-        status = metrics_read(&source, line_take, &events);
-    if (status == GT_OK)
-        status = buffer_flush(&events);
+    THEN(status, metrics_read(&source, line_take, &events));
+    THEN(status, buffer_flush(&events));
     return file_replacement_end(&events.file, status);
 }

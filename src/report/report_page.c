@@ -4,10 +4,7 @@
  * escaped.  Colours follow the reader's choice of light or dark.  What is drawn is one table of charts; charts without
  * data are left out, so that runs of different releases can be compared.
  */
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"

@@ -6,10 +6,8 @@
  * knows the mean, the least and the greatest of its values.
  */
 #include <math.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "report/report.h"
 
 /* ---- lines ---- */
@@ -57,10 +55,8 @@ enum gt_status metrics_read(struct metrics_file *file, metrics_line_fn *take, vo
     int fd;
     uint64_t size_bytes;
     TRY(file_open_read_if_there(file->path, &fd, &size_bytes));
-    if (fd < 0) {
-        log_error("%s: no such file; name the folder of a run of gpt-train", file->path);
-        return GT_DATA;
-    }
+    if (fd < 0)
+        return FAIL(GT_DATA, "%s: no such file; name the folder of a run of gpt-train", file->path);
     FILE *stream = fdopen(fd, "r");
     if (!stream || fseek(stream, file->offset, SEEK_SET) != 0) {
         const enum gt_status status = file_error(file->path, "open");
@@ -97,8 +93,7 @@ enum gt_status run_record_open(struct run_record *record, const char *path, cons
     record->samples = json_array();
     if (record->facts && record->samples)
         return GT_OK;
-    log_error("out of memory: a run's record");
-    return GT_NO_MEMORY;
+    return FAIL(GT_NO_MEMORY, "out of memory: a run's record");
 }
 
 void run_record_close(struct run_record *record)

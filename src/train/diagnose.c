@@ -7,12 +7,8 @@
 #include "train/diagnose.h"
 
 #include <float.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "base/log.h"
 #include "base/size.h"
 #include "train/stop.h"
 

@@ -7,11 +7,7 @@
 #ifndef GPT_TRAIN_TRAIN_DIAGNOSE_H
 #define GPT_TRAIN_TRAIN_DIAGNOSE_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/progress.h"
-#include "base/status.h"
 #include "train/feed.h"
 #include "train/steps_ahead.h"
 

@@ -5,11 +5,6 @@
  */
 #include "train/run.h"
 
-#include <stdio.h>
-#include <string.h>
-
-#include "base/log.h"
-
 static const struct {
     const char *id, *text;
 } errors[] = {
@@ -56,6 +51,5 @@ enum gt_status error_explain(const char *id)
         }
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i > 0 ? ", " : "", errors[i].id);
     }
-    log_error("--explain=%s: no such error; known are %s", id, known);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, "--explain=%s: no such error; known are %s", id, known);
 }

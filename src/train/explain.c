@@ -7,14 +7,8 @@
 #include "train/run.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/file.h"
-#include "base/log.h"
-#include "plan/device_profile.h"
 #include "plan/oom_message.h"
 
 #define TEXT_BYTES_MAX ((size_t)16 << 20)
@@ -24,17 +18,14 @@ static enum gt_status input_read(char **out, size_t *out_count)
 {
     enum gt_status status = GT_OK;
     char *text = malloc(TEXT_BYTES_MAX + 1);
-    if (!text) {
-        log_error("no memory for %zu B of standard input", TEXT_BYTES_MAX);
-        return GT_NO_MEMORY;
-    }
+    if (!text)
+        return FAIL(GT_NO_MEMORY, "no memory for %zu B of standard input", TEXT_BYTES_MAX);
     *out_count = fread(text, 1, TEXT_BYTES_MAX + 1, stdin);
     if (ferror(stdin)) {
-        log_error("standard input: %s", strerror(errno));
-        status = GT_IO;
+        status = FAIL(GT_IO, "standard input: %s", strerror(errno));
     } else if (*out_count > TEXT_BYTES_MAX) {
-        log_error("standard input: more than %zu B; give only the message and its traceback", TEXT_BYTES_MAX);
-        status = GT_DATA;
+        status =
+            FAIL(GT_DATA, "standard input: more than %zu B; give only the message and its traceback", TEXT_BYTES_MAX);
     }
     if (status == GT_OK)
         *out = text;

@@ -5,15 +5,10 @@
  */
 #include "train/forecast.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/contention.h"
-#include "base/log.h"
-#include "plan/plan_cost.h"
 
 #define AVERAGE_WEIGHT 0.1
 #define NOTED_ERROR 0.2 /* of the model; a larger one is logged */

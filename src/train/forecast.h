@@ -2,9 +2,6 @@
 #ifndef GPT_TRAIN_TRAIN_FORECAST_H
 #define GPT_TRAIN_TRAIN_FORECAST_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "config/config.h"
 #include "train/session.h"
 

@@ -8,13 +8,8 @@
  */
 #include "train/generate.h"
 
-#include <assert.h>
-#include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
-#include "base/log.h"
-#include "base/rng.h"
 #include "base/size.h"
 #include "base/system_memory.h"
 
@@ -37,49 +32,37 @@ static enum gt_status tokens_check(size_t batch, int64_t tokens_max, size_t *out
 {
     uint64_t total_bytes, free_bytes = SIZE_MAX;
     size_t bytes;
-    if (!size_mul(batch, (size_t)tokens_max, out_count) || !size_mul(*out_count, sizeof(int32_t), &bytes)) {
-        log_error("%zu samples of %" PRId64 " tokens need more memory than 64 bits can count", batch, tokens_max);
-        return GT_NO_FIT;
-    }
+    if (!size_mul(batch, (size_t)tokens_max, out_count) || !size_mul(*out_count, sizeof(int32_t), &bytes))
+        return FAIL(GT_NO_FIT, "%zu samples of %" PRId64 " tokens need more memory than 64 bits can count", batch,
+                    tokens_max);
     if (!system_memory_read(&total_bytes, &free_bytes) || bytes <= free_bytes)
         return GT_OK;
     char need[24], have[24];
-    log_error("%zu samples of up to %" PRId64 " tokens need %s of memory, and %s is free; lower --max_new_tokens",
-              batch, tokens_max, log_bytes(need, (double)bytes), log_bytes(have, (double)free_bytes));
-    return GT_NO_FIT;
+    return FAIL(GT_NO_FIT,
+                "%zu samples of up to %" PRId64 " tokens need %s of memory, and %s is free; lower --max_new_tokens",
+                batch, tokens_max, log_bytes(need, (double)bytes), log_bytes(have, (double)free_bytes));
 }
 
 enum gt_status generator_create(struct hostmem *mem, struct session *session, const struct generate_options *options,
                                 int64_t tokens_max, struct generator **out)
 {
-    void *pointer, *tokens = NULL, *logits = NULL, *scratch = NULL, *ids = NULL;
-    size_t width = (size_t)session->model->options.config.padded_vocab_size, all_tokens = 0;
-    size_t batch = (size_t)session->model->decode.batch;
+    const size_t width = (size_t)session->model->options.config.padded_vocab_size;
+    const size_t batch = (size_t)session->model->decode.batch;
+    struct generator *generator;
+    size_t all_tokens;
     TRY(tokens_check(batch, tokens_max, &all_tokens));
-    TRY(hostmem_alloc(mem, 1, sizeof(struct generator), "generator", &pointer));
-    struct generator *generator = pointer;
-    enum gt_status status = hostmem_alloc(mem, all_tokens, sizeof(int32_t), "generated tokens", &tokens);
+    TRY(HOSTMEM_NEW(mem, 1, "generator", &generator));
+    *generator = (struct generator){
+        .mem = mem, .session = session, .options = *options, .batch = (int64_t)batch, .capacity = tokens_max};
+    enum gt_status status = HOSTMEM_NEW(mem, all_tokens, "generated tokens", &generator->tokens);
+    THEN(status, HOSTMEM_NEW(mem, batch * width, "logits", &generator->logits));
+    THEN(status, HOSTMEM_NEW(mem, width, "sorted logits", &generator->scratch));
+    THEN(status, HOSTMEM_NEW(mem, batch * (size_t)session->model->prefill.time, "prefill ids", &generator->ids));
     if (status == GT_OK)
-        status = hostmem_alloc(mem, batch * width, sizeof(float), "logits", &logits);
-    if (status == GT_OK)
-        status = hostmem_alloc(mem, width, sizeof(float), "sorted logits", &scratch);
-    if (status == GT_OK)
-        status = hostmem_alloc(mem, batch * (size_t)session->model->prefill.time, sizeof(int32_t), "prefill ids", &ids);
-    *generator = (struct generator){.mem = mem,
-                                    .session = session,
-                                    .options = *options,
-                                    .tokens = tokens,
-                                    .batch = (int64_t)batch,
-                                    .capacity = tokens_max,
-                                    .logits = logits,
-                                    .scratch = scratch,
-                                    .ids = ids};
-    if (status != GT_OK) {
+        *out = generator;
+    else
         generator_destroy(generator);
-        return status;
-    }
-    *out = generator;
-    return GT_OK;
+    return status;
 }
 
 void generator_destroy(struct generator *generator)

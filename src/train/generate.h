@@ -2,10 +2,7 @@
 #ifndef GPT_TRAIN_TRAIN_GENERATE_H
 #define GPT_TRAIN_TRAIN_GENERATE_H
 
-#include <stdint.h>
-
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "train/session.h"
 
 struct generate_options {

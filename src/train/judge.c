@@ -41,19 +41,16 @@ struct judge {
 static enum gt_status model_load(struct judge *judge)
 {
     const struct config *config = judge->config;
-    if (strcmp(config->init_from, "scratch") == 0) {
-        log_error("%s measures a trained model; add --init_from=resume, or --init_from with a folder or file",
-                  config->eval_data[0] != '\0' ? "eval_data" : "hellaswag");
-        return GT_USAGE;
-    }
+    if (strcmp(config->init_from, "scratch") == 0)
+        return FAIL(GT_USAGE,
+                    "%s measures a trained model; add --init_from=resume, or --init_from with a folder or file",
+                    config->eval_data[0] != '\0' ? "eval_data" : "hellaswag");
     TRY(restore_open_weights(judge->mem, config, &judge->source));
     const struct model_config *model = &judge->source.checkpoint->config;
     judge->time = config->eval_block_size > 0 ? config->eval_block_size : model->block_size;
-    if (judge->time > model->block_size) {
-        log_error("eval_block_size=%" PRId64 " is larger than the model's block_size, %" PRId32, judge->time,
-                  model->block_size);
-        return GT_USAGE;
-    }
+    if (judge->time > model->block_size)
+        return FAIL(GT_USAGE, "eval_block_size=%" PRId64 " is larger than the model's block_size, %" PRId32,
+                    judge->time, model->block_size);
     judge->batch = config->hellaswag[0] != '\0' ? 1 : BATCH_DEFAULT;
     if (config->eval_batch_size > 0)
         judge->batch = config->eval_batch_size;
@@ -157,12 +154,11 @@ static enum gt_status row_fill(const struct judge *judge, const struct choices_q
     const struct choices_tokens *context = &question->context, *tokens = &question->answers[answer];
     const int64_t count = (int64_t)context->count + tokens->count;
     int32_t *ids = judge->feed.tensors.ids, *targets = judge->feed.tensors.targets;
-    if (count - 1 > judge->time) {
-        log_error("%s: question %" PRId64 " has %" PRId64 " tokens with answer %" PRId32 ", more than the %" PRId64
-                  " that the model takes",
-                  judge->config->hellaswag, number, count, answer, judge->time + 1);
-        return GT_DATA;
-    }
+    if (count - 1 > judge->time)
+        return FAIL(GT_DATA,
+                    "%s: question %" PRId64 " has %" PRId64 " tokens with answer %" PRId32 ", more than the %" PRId64
+                    " that the model takes",
+                    judge->config->hellaswag, number, count, answer, judge->time + 1);
     memset(ids, 0, (size_t)(judge->batch * judge->time) * sizeof *ids);
     batch_targets_ignore(targets, judge->batch * judge->time);
     if (judge->feed.tensors.first != NULL)

@@ -5,10 +5,7 @@
  */
 #include "train/loss_scaler.h"
 
-#include <assert.h>
 #include <float.h>
-
-#include "base/log.h"
 
 void loss_scaler_init(struct loss_scaler *scaler, enum dtype dtype)
 {
@@ -49,10 +46,9 @@ enum gt_status loss_scaler_from_json(struct loss_scaler *scaler, const json_t *o
     if (!scaler->dynamic || !object)
         return GT_OK;
     const json_t *scale = json_object_get(object, "scale");
-    if (!json_is_number(scale) || !in_range(json_number_value(scale))) {
-        log_error("%s: loss_scaler.scale is not a number between %g and %g", source, (double)FLT_MIN, (double)FLT_MAX);
-        return GT_DATA;
-    }
+    if (!json_is_number(scale) || !in_range(json_number_value(scale)))
+        return FAIL(GT_DATA, "%s: loss_scaler.scale is not a number between %g and %g", source, (double)FLT_MIN,
+                    (double)FLT_MAX);
     TRY(json_get_int(object, source, "growth_tracker", 0, LOSS_SCALE_GROWTH_INTERVAL - 1, &tracker));
     scaler->scale = json_number_value(scale);
     scaler->growth_tracker = tracker;

@@ -8,12 +8,8 @@
 #ifndef GPT_TRAIN_TRAIN_LOSS_SCALER_H
 #define GPT_TRAIN_TRAIN_LOSS_SCALER_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/dtype.h"
 #include "base/json.h"
-#include "base/status.h"
 
 #define LOSS_SCALE_FIRST 65536.0
 #define LOSS_SCALE_GROWTH 2.0

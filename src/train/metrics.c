@@ -10,21 +10,14 @@
  */
 #include "train/metrics.h"
 
-#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/log.h"
 #include "base/utf8.h"
 #include "io/checkpoint_record.h"
 
@@ -44,8 +37,8 @@ static bool line_is_stale(const char *line, int64_t resume_iter, bool evaluated)
 
 static enum gt_status read_error(const char *path)
 {
-    log_error("%s cannot be read: %s; not continuing, to keep what it holds of the run", path, strerror(errno));
-    return GT_IO;
+    return FAIL(GT_IO, "%s cannot be read: %s; not continuing, to keep what it holds of the run", path,
+                strerror(errno));
 }
 
 /* Finds the offset of the first stale line; 0 when there is no file. */
@@ -142,8 +135,7 @@ static enum gt_status move(const char *out_dir, const char *from, const char *to
     TRY(file_join(new, out_dir, to));
     if (rename(old, new) == 0)
         return file_sync_folder(out_dir); /* or a power cut might keep the next file of that name, and lose this one */
-    log_error("%s cannot be renamed to %s: %s", old, to, strerror(errno));
-    return GT_IO;
+    return FAIL(GT_IO, "%s cannot be renamed to %s: %s", old, to, strerror(errno));
 }
 
 /* Sets *out to true when the lines of the current checkpoint are set aside under the name `today`.  Renames those of

@@ -3,12 +3,6 @@
 #ifndef GPT_TRAIN_TRAIN_METRICS_H
 #define GPT_TRAIN_TRAIN_METRICS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/log.h"
-#include "base/status.h"
 #include "data/mixture.h"
 #include "report/report.h"
 

@@ -7,8 +7,6 @@
 #include "train/run.h"
 
 #include <config.h>
-#include <inttypes.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "config/config_key.h"

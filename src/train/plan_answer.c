@@ -7,14 +7,7 @@
  */
 #include "train/run.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/log.h"
 #include "config/config_key.h"
-#include "plan/plan_search.h"
 
 #define CONFIGURATION_MAX 256
 #define NEEDLESS_MAX 256
@@ -155,13 +148,10 @@ static enum gt_status rows_make(const struct config *config, char **out)
     struct hostmem *mem = NULL;
     size_t bytes;
     FILE *file = open_memstream(out, &bytes);
-    if (file == NULL) {
-        log_error("no memory to compare plans");
-        return GT_NO_MEMORY;
-    }
+    if (file == NULL)
+        return FAIL(GT_NO_MEMORY, "no memory to compare plans");
     enum gt_status status = hostmem_create(&mem);
-    if (status == GT_OK)
-        status = trainer_run(mem, config, file);
+    THEN(status, trainer_run(mem, config, file));
     hostmem_destroy(mem);
     return fclose(file) == 0 ? status : GT_NO_MEMORY;
 }

@@ -6,12 +6,9 @@
 #include "train/run.h"
 
 #include <config.h>
-#include <inttypes.h>
 #include <stdarg.h>
-#include <string.h>
 #include <sys/utsname.h>
 
-#include "base/log.h"
 #include "base/system_memory.h"
 #include "config/config_key.h"
 

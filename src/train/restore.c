@@ -5,19 +5,12 @@
  */
 #include "train/restore.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/size.h"
 #include "data/hf_hub.h"
-#include "data/tokenizer.h"
 #include "data/tokenizer_import.h"
-#include "data/tokens.h"
 #include "io/checkpoint_keep.h"
 #include "io/hf_cache.h"
 #include "train/metrics.h"
@@ -58,11 +51,9 @@ static enum gt_status vocab_from_ids(struct hostmem *mem, const struct mixture *
         TRY(split_largest(mem, mixture->parts[i].folder, TOKEN_TRAIN, &largest));
         TRY(split_largest(mem, mixture->parts[i].folder, TOKEN_VAL, &largest));
     }
-    if (largest >= VOCAB_SIZE_MAX) {
-        log_error("%s: token id %" PRId32 " is too large for a vocabulary (at most %d)", folder, largest,
-                  VOCAB_SIZE_MAX);
-        return GT_DATA;
-    }
+    if (largest >= VOCAB_SIZE_MAX)
+        return FAIL(GT_DATA, "%s: token id %" PRId32 " is too large for a vocabulary (at most %d)", folder, largest,
+                    VOCAB_SIZE_MAX);
     const bool is_gpt2 = largest < 0 || (largest >= GPT2_ID_LARGE && largest < GPT2_VOCAB_SIZE);
     *out = is_gpt2 ? GPT2_VOCAB_SIZE : largest + 1;
     log_note("%s has no %s; using vocab_size=%" PRId64 " (%s)", folder, TOKENIZER_FILE_NAME, *out,
@@ -80,11 +71,9 @@ static enum gt_status open_scratch(struct hostmem *mem, struct config *config, c
     tokenizer_destroy(tokenizer);
     if (vocab == 0 && config->vocab_size == 0)
         TRY(vocab_from_ids(mem, mixture, &vocab));
-    if (vocab > 0 && config->vocab_size > 0 && vocab > config->vocab_size) {
-        log_error("vocab_size=%" PRId64 " is too small: the tokenizer in %s has %" PRId64 " tokens", config->vocab_size,
-                  mixture->parts[0].folder, vocab);
-        return GT_USAGE;
-    }
+    if (vocab > 0 && config->vocab_size > 0 && vocab > config->vocab_size)
+        return FAIL(GT_USAGE, "vocab_size=%" PRId64 " is too small: the tokenizer in %s has %" PRId64 " tokens",
+                    config->vocab_size, mixture->parts[0].folder, vocab);
     /* Keys that were left open are decided now, and the checkpoint stores the decision. */
     config_arch_settle(config);
     session_model_config(config, vocab, model);
@@ -130,10 +119,8 @@ static json_t *shape_object(const struct config *config, const struct model_conf
 static enum gt_status fill_from_weights(struct config *config, struct model_config *model, const char *source)
 {
     json_t *object = shape_object(config, model);
-    if (!object) {
-        log_error("out of memory");
-        return GT_NO_MEMORY;
-    }
+    if (!object)
+        return FAIL(GT_NO_MEMORY, "out of memory");
     enum gt_status status = config_from_json(config, object, source);
     json_decref(object);
     TRY(status);
@@ -159,11 +146,11 @@ static enum gt_status optimizer_check(const struct config *config, const struct 
     const char *before = plan ? json_string_value(json_object_get(plan, "optimizer")) : NULL;
     if (strcmp(before ? before : names[CONFIG_OPTIMIZER_ADAMW], names[config->optimizer]) == 0)
         return GT_OK;
-    log_error(
+    return FAIL(
+        GT_USAGE,
         "%s: this run uses optimizer='%s' and cannot continue with '%s'; leave --optimizer out, or start a new run from "
         "its weights with --init_from=%s and another out_dir",
         checkpoint->source, before ? before : names[CONFIG_OPTIMIZER_ADAMW], names[config->optimizer], config->out_dir);
-    return GT_USAGE;
 }
 
 /* Chooses the format in which the run continues: the checkpoint's, unless it is to be converted. */
@@ -176,12 +163,11 @@ static enum gt_status states_choose(const struct config *config, struct restore_
     choices->states_chosen = true;
     if (wanted == choices->states)
         return GT_OK;
-    if (!config->convert_states) {
-        log_error("%s: the optimizer states are stored as '%s', not '%s'; leave --state_format out, or add "
-                  "--convert_states=True to round them to the new format",
-                  source->checkpoint->source, from, state_format_name(wanted));
-        return GT_USAGE;
-    }
+    if (!config->convert_states)
+        return FAIL(GT_USAGE,
+                    "%s: the optimizer states are stored as '%s', not '%s'; leave --state_format out, or add "
+                    "--convert_states=True to round them to the new format",
+                    source->checkpoint->source, from, state_format_name(wanted));
     log_note("%s: converting the optimizer states from '%s' to '%s', which rounds them", source->checkpoint->source,
              from, state_format_name(wanted));
     source->convert_states = true;
@@ -202,8 +188,8 @@ static enum gt_status choices_from_record(const struct checkpoint *checkpoint, s
     TRY(json_get_string(plan, checkpoint->source, "state_format", &name));
     if (state_format_from_name(name, &choices->states))
         return GT_OK;
-    log_error("%s: field \"state_format\": \"%.32s\" is no format of this program", checkpoint->source, name);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: field \"state_format\": \"%.32s\" is no format of this program", checkpoint->source,
+                name);
 }
 
 static enum gt_status state_from_record(const struct checkpoint *checkpoint, struct run_state *state)
@@ -297,12 +283,12 @@ static enum gt_status counters_check(const struct config *config, const struct r
          size_product(factors, 3, &samples) && size_add((size_t)state->samples_seen, samples, &all) &&
          size_mul(all, (size_t)config->block_size, &tokens) && tokens <= INT64_MAX))
         return GT_OK;
-    log_error("max_iters=%" PRId64 " is too many: with the %" PRId64 " iterations, %" PRId64 " updates, %" PRId64
-              " evaluations and %" PRId64
-              " samples so far, the run would exceed 2^31 updates, 2^32 evaluations or 2^63 "
-              "tokens",
-              config->max_iters, state->iter, state->adam_step, state->evaluations, state->samples_seen);
-    return GT_USAGE;
+    return FAIL(GT_USAGE,
+                "max_iters=%" PRId64 " is too many: with the %" PRId64 " iterations, %" PRId64 " updates, %" PRId64
+                " evaluations and %" PRId64
+                " samples so far, the run would exceed 2^31 updates, 2^32 evaluations or 2^63 "
+                "tokens",
+                config->max_iters, state->iter, state->adam_step, state->evaluations, state->samples_seen);
 }
 
 enum gt_status restore_open(struct hostmem *mem, struct config *config, const struct mixture *mixture,
@@ -313,8 +299,7 @@ enum gt_status restore_open(struct hostmem *mem, struct config *config, const st
     enum gt_status status = strcmp(config->init_from, "scratch") == 0
                                 ? open_scratch(mem, config, mixture, model)
                                 : open_checkpoint(mem, config, source, state, model);
-    if (status == GT_OK)
-        status = counters_check(config, state);
+    THEN(status, counters_check(config, state));
     if (status != GT_OK)
         restore_close(source);
     return status;

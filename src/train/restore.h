@@ -6,21 +6,17 @@
 #ifndef GPT_TRAIN_TRAIN_RESTORE_H
 #define GPT_TRAIN_TRAIN_RESTORE_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "config/config.h"
 #include "io/checkpoint.h"
 #include "train/feed.h"
 #include "train/loss_scaler.h"
 #include "train/session.h"
 
-/* The run's counters and choices: the part of a checkpoint that is neither tensors nor configuration. */
 /* The most updates of a run: max_iters is at most one less. */
 #define RUN_LENGTH_MAX INT32_MAX
 
+/* The run's counters and choices: the part of a checkpoint that is neither tensors nor configuration. */
 struct run_state {
     int64_t iter;         /* the next iteration */
     int64_t adam_step;    /* updates applied */

@@ -12,9 +12,7 @@
  */
 #include "train/restore.h"
 
-#include <assert.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/rng.h"
 #include "base/size.h"

@@ -8,12 +8,6 @@
  */
 #include "train/restore.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/log.h"
 #include "data/tokens.h"
 
 #define DIFFERENCES_TEXT_MAX 1024
@@ -56,18 +50,14 @@ enum gt_status resume_algorithms_choose(struct backend *device, const json_t *pl
     const char *key;
     if (object == NULL || device->ops->choose == NULL)
         return GT_OK;
-    if (!json_is_object(object) || json_object_size(object) > CHOICES_MAX) {
-        log_error("%s: field \"algorithms\": not an object of at most %d members", source, CHOICES_MAX);
-        return GT_DATA;
-    }
+    if (!json_is_object(object) || json_object_size(object) > CHOICES_MAX)
+        return FAIL(GT_DATA, "%s: field \"algorithms\": not an object of at most %d members", source, CHOICES_MAX);
     json_object_foreach(object, key, value)
     {
         struct backend_choice choice;
-        if (!identity_read(key, &choice.call) || !identity_read(json_string_value(value), &choice.algorithm)) {
-            log_error("%s: field \"algorithms\": \"%.32s\" and its value are not two numbers of %d digits", source, key,
-                      DIGITS);
-            return GT_DATA;
-        }
+        if (!identity_read(key, &choice.call) || !identity_read(json_string_value(value), &choice.algorithm))
+            return FAIL(GT_DATA, "%s: field \"algorithms\": \"%.32s\" and its value are not two numbers of %d digits",
+                        source, key, DIGITS);
         TRY(backend_choose(device, &choice, 1));
     }
     return GT_OK;
@@ -123,10 +113,8 @@ static enum gt_status differences_judge(const struct config *config, const struc
 {
     if (differences[0] == '\0')
         return GT_OK;
-    if (config->strict_resume) {
-        log_error("%s: strict_resume: %s: %s", source->checkpoint->source, refused, differences);
-        return GT_USAGE;
-    }
+    if (config->strict_resume)
+        return FAIL(GT_USAGE, "%s: strict_resume: %s: %s", source->checkpoint->source, refused, differences);
     log_warning("%s: %s: %s", source->checkpoint->source, warned, differences);
     return GT_OK;
 }
@@ -137,10 +125,8 @@ enum gt_status resume_check_bits(const struct session *session, const struct res
     json_t *now = before ? resume_plan_object(session) : NULL, *value;
     char text[DIFFERENCES_TEXT_MAX] = "";
     const char *key;
-    if (before && !now) {
-        log_error("out of memory");
-        return GT_NO_MEMORY;
-    }
+    if (before && !now)
+        return FAIL(GT_NO_MEMORY, "out of memory");
     json_object_foreach(now, key, value)
     {
         const json_t *old = json_object_get(before, key);

@@ -3,10 +3,6 @@
 #ifndef GPT_TRAIN_TRAIN_RUN_H
 #define GPT_TRAIN_TRAIN_RUN_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-
 #include "base/contention.h"
 #include "base/progress.h"
 #include "train/diagnose.h"

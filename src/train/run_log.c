@@ -4,14 +4,9 @@
  */
 #include "train/run.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/file.h"
-#include "base/log.h"
 #include "base/system_memory.h"
 
 #define LONG_SECONDS (31.0 * 86400.0) /* a month; longer runs get advice */

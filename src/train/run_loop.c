@@ -8,16 +8,10 @@
  */
 #include "train/run.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/size.h"
-#include "base/thread.h"
-#include "data/tokenizer.h"
 #include "train/stop.h"
 
 /* This many skipped updates in a row end the run: the model has diverged, and more steps only cost time.  Updates that
@@ -41,8 +35,7 @@ static enum gt_status evaluate(struct trainer *t, double *train_loss, double *va
     *train_loss = *val_loss = 0.0;
     for (; evaluation.part < mixture->count && status == GT_OK; evaluation.part++) {
         status = evaluation_split_sum(&evaluation, TOKEN_TRAIN, "evaluate train", &train);
-        if (status == GT_OK)
-            status = evaluation_split_sum(&evaluation, TOKEN_VAL, "evaluate val", &val);
+        THEN(status, evaluation_split_sum(&evaluation, TOKEN_VAL, "evaluate val", &val));
         if (status != GT_OK)
             break;
         t->val_losses[evaluation.part] = val.loss / (double)val.targets;
@@ -291,10 +284,10 @@ static enum gt_status skipped_check(struct trainer *t, int64_t iter)
     if (t->skipped_in_a_row < SKIPPED_IN_A_ROW_MAX)
         return GT_OK;
     char kept[KEPT_TEXT_MAX];
-    log_error(ERROR_DIVERGED
-              "the model has diverged: %d updates in a row were skipped; try a smaller learning_rate (now %g); %s",
-              SKIPPED_IN_A_ROW_MAX, t->config->learning_rate, run_log_kept(kept, t));
-    return GT_FAILURE;
+    return FAIL(GT_FAILURE,
+                ERROR_DIVERGED
+                "the model has diverged: %d updates in a row were skipped; try a smaller learning_rate (now %g); %s",
+                SKIPPED_IN_A_ROW_MAX, t->config->learning_rate, run_log_kept(kept, t));
 }
 
 void run_length_set(struct config *config, int64_t length)
@@ -402,8 +395,7 @@ static enum gt_status save_at_end(struct trainer *t)
     char kept[KEPT_TEXT_MAX];
     if (!why)
         return save(t);
-    log_error(ERROR_DIVERGED NOT_SAVED, t->state.iter, why, run_log_kept(kept, t));
-    return GT_FAILURE;
+    return FAIL(GT_FAILURE, ERROR_DIVERGED NOT_SAVED, t->state.iter, why, run_log_kept(kept, t));
 }
 
 /* Returns true when the run saves only the best model and out_dir has one.  Saving another model would overwrite it,
@@ -447,11 +439,10 @@ static enum gt_status finish(struct trainer *t)
     }
     if (!always && t->evaluated_iter < t->state.iter - 1)
         TRY(evaluate_and_save(t));
-    if (t->unsaved && keeps_best(t)) {
-        log_error("%s: a better model than that of iter %" PRId64 ", which stays, could not be saved and is lost",
-                  t->config->out_dir, t->best_iter);
-        return GT_IO;
-    }
+    if (t->unsaved && keeps_best(t))
+        return FAIL(GT_IO,
+                    "%s: a better model than that of iter %" PRId64 ", which stays, could not be saved and is lost",
+                    t->config->out_dir, t->best_iter);
     if ((always || t->unsaved) && t->saved_iter != t->state.iter)
         return save_at_end(t);
     return GT_OK;
@@ -472,7 +463,6 @@ enum gt_status run_loop(struct trainer *t)
         status = settled != GT_OK ? settled : status;
     }
     progress_clear(&t->progress);
-    if (status == GT_OK)
-        status = stop_requested() != 0 ? GT_STOPPED : finish(t);
+    THEN(status, stop_requested() != 0 ? GT_STOPPED : finish(t));
     return status == GT_STOPPED ? stop(t) : status;
 }

@@ -5,17 +5,9 @@
  */
 #include "train/saver.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/log.h"
-#include "data/tokens.h"
-#include "io/checkpoint.h"
 #include "io/checkpoint_keep.h"
 #include "train/metrics.h"
 
@@ -31,10 +23,8 @@ enum gt_status saver_create(struct session *session, const struct tokenizer *tok
     for (int i = 0; tokenizer && i < TOKENIZER_FILES_OF_RUN; i++)
         TRY(tokenizer_file_text(tokenizer, (enum tokenizer_file)i, session->model->options.config.block_size,
                                 &out->tokens[i]));
-    if (!out->plan) {
-        log_error("out of memory");
-        return GT_NO_MEMORY;
-    }
+    if (!out->plan)
+        return FAIL(GT_NO_MEMORY, "out of memory");
     return GT_OK;
 }
 
@@ -112,8 +102,7 @@ enum gt_status saver_save(struct saver *saver, const struct run_state *state)
     json_t *loss_scaler = state->loss_scaler.dynamic ? loss_scaler_to_json(&state->loss_scaler) : NULL;
     if (!data || (state->loss_scaler.dynamic && !loss_scaler)) {
         json_decref(data);
-        log_error("out of memory");
-        return GT_NO_MEMORY;
+        return FAIL(GT_NO_MEMORY, "out of memory");
     }
     struct checkpoint_save_options options = {
         .out_dir = config->out_dir,
@@ -139,8 +128,7 @@ enum gt_status saver_save(struct saver *saver, const struct run_state *state)
         .staging_bytes = SESSION_STAGING_FLOATS * sizeof(float),
     };
     enum gt_status status = others_keep(saver);
-    if (status == GT_OK)
-        status = checkpoint_save(&options);
+    THEN(status, checkpoint_save(&options));
     json_decref(loss_scaler);
     json_decref(data);
     /* Only after the commit: until then the earlier run's checkpoint and tokenizer stay together. */
@@ -170,12 +158,12 @@ enum gt_status saver_room_check(const struct session *session, bool own)
     log_bytes(one, each);
     log_bytes(all, (double)count * each);
     log_bytes(left, free_bytes);
-    if (free_bytes < each) {
-        log_error("%s: not enough disk space for a checkpoint: it takes %s, and %s are free; free some space or choose "
-                  "another out_dir",
-                  config->out_dir, one, left);
-        return GT_IO;
-    }
+    if (free_bytes < each)
+        return FAIL(
+            GT_IO,
+            "%s: not enough disk space for a checkpoint: it takes %s, and %s are free; free some space or choose "
+            "another out_dir",
+            config->out_dir, one, left);
     if (free_bytes < (double)count * each)
         log_warning("%s: disk space may run out: %" PRId64 " checkpoints of %s take %s, and %s are free",
                     config->out_dir, count, one, all, left);

@@ -6,17 +6,10 @@
  */
 #include "train/session.h"
 
-#include <assert.h>
 #include <config.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/dtype.h"
-#include "base/log.h"
 #include "base/size.h"
 #include "base/system_memory.h"
-#include "plan/device_profile.h"
 
 /* A build with --enable-debug poisons dead bytes. */
 #ifdef GT_DEBUG
@@ -39,11 +32,9 @@ static enum gt_status profile_open(const struct config *config, struct session_d
     const struct config_device wanted = config_device(config);
     TRY(device_profile_find(config->device_profile, profile));
     device->has_profile = true;
-    if (wanted.backend != CONFIG_BACKEND_AUTO && strcmp(wanted.word, profile->backend) != 0) {
-        log_error("device_profile '%s' is a %s device; leave --backend=%s out", profile->id, profile->backend,
-                  wanted.word);
-        return GT_USAGE;
-    }
+    if (wanted.backend != CONFIG_BACKEND_AUTO && strcmp(wanted.word, profile->backend) != 0)
+        return FAIL(GT_USAGE, "device_profile '%s' is a %s device; leave --backend=%s out", profile->id,
+                    profile->backend, wanted.word);
     return profile_device_open(profile, &device->backend);
 }
 
@@ -70,19 +61,16 @@ static enum gt_status backend_open(const struct config *config, struct backend *
     const char *wanted = is_auto ? getenv("GPT_TRAIN_BACKEND") : device.word;
     const bool is_named = wanted && wanted[0] != '\0';
     const struct backend_ops *ops = is_named ? backend_find(wanted) : backend_first();
-    if (!ops) {
-        log_error(ERROR_NO_DEVICE "%s'%s': this build has no such backend",
-                  is_auto ? "GPT_TRAIN_BACKEND=" : "backend = ", is_named ? wanted : "");
-        return GT_UNSUPPORTED;
-    }
+    if (!ops)
+        return FAIL(GT_UNSUPPORTED, ERROR_NO_DEVICE "%s'%s': this build has no such backend",
+                    is_auto ? "GPT_TRAIN_BACKEND=" : "backend = ", is_named ? wanted : "");
     struct backend_devices devices;
     ops->devices(!is_named, &devices);
-    if (device.index >= devices.count && devices.count > 0) {
-        log_error(ERROR_NO_DEVICE "device = '%s': %s has %" PRId32
-                                  " device%s, numbered from 0 (--list_devices shows them)",
-                  config->device, ops->name, devices.count, devices.count == 1 ? "" : "s");
-        return GT_USAGE;
-    }
+    if (device.index >= devices.count && devices.count > 0)
+        return FAIL(GT_USAGE,
+                    ERROR_NO_DEVICE "device = '%s': %s has %" PRId32
+                                    " device%s, numbered from 0 (--list_devices shows them)",
+                    config->device, ops->name, devices.count, devices.count == 1 ? "" : "s");
     struct backend_open_options options = {.name = device.name,
                                            .device = device.index >= 0   ? device.index
                                                      : devices.first > 0 ? devices.first
@@ -131,11 +119,9 @@ static enum gt_status budget_set(const struct config *config, struct session_dev
     const uint64_t most = device->has_profile ? device->profile.memory_bytes : device->info.total_bytes;
     const uint64_t free_bytes = device->info.free_bytes;
     TRY(config_memory_budget(config, device->info.total_bytes, &device->budget_bytes));
-    if (config_key_was_set(config, CONFIG_KEY_memory_budget) && most > 0 && device->budget_bytes > most) {
-        log_error("memory_budget '%s' is more than %s has: %s", config->memory_budget, device->info.device,
-                  log_bytes(total, (double)most));
-        return GT_USAGE;
-    }
+    if (config_key_was_set(config, CONFIG_KEY_memory_budget) && most > 0 && device->budget_bytes > most)
+        return FAIL(GT_USAGE, "memory_budget '%s' is more than %s has: %s", config->memory_budget, device->info.device,
+                    log_bytes(total, (double)most));
     device->has_budget = device->budget_bytes > 0;
     if (device->has_budget)
         return GT_OK;
@@ -261,10 +247,11 @@ enum gt_status session_start(struct session *session)
     if (bytes_lacking(session) > 0) {
         char needed[24], have[24], holders[BACKEND_HOLDERS_TEXT_MAX];
         uint64_t free_bytes = session->device.info.free_bytes;
-        log_error(ERROR_NO_FIT "not enough memory: this run needs %s, and %s are free on %s now (other processes: %s)",
-                  log_bytes(needed, (double)(free_bytes + bytes_lacking(session))), log_bytes(have, (double)free_bytes),
-                  session->device.info.device, backend_holders_known(holders, session->device.backend));
-        return GT_NO_FIT;
+        return FAIL(
+            GT_NO_FIT,
+            ERROR_NO_FIT "not enough memory: this run needs %s, and %s are free on %s now (other processes: %s)",
+            log_bytes(needed, (double)(free_bytes + bytes_lacking(session))), log_bytes(have, (double)free_bytes),
+            session->device.info.device, backend_holders_known(holders, session->device.backend));
     }
     return exec_create(session->mem, session->device.backend, session->plan, &options, &session->exec);
 }

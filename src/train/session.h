@@ -7,12 +7,8 @@
 #ifndef GPT_TRAIN_TRAIN_SESSION_H
 #define GPT_TRAIN_TRAIN_SESSION_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "backend/backend_call.h"
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "config/config.h"
 #include "exec/exec.h"
 #include "model/model.h"

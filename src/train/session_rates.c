@@ -6,12 +6,10 @@
  */
 #include "train/session.h"
 
-#include <inttypes.h>
 #include <math.h>
 
 #include "base/clock.h"
 #include "base/contention.h"
-#include "base/log.h"
 #include "base/thread.h"
 #include "plan/calibrate.h"
 

@@ -5,8 +5,6 @@
  */
 #include "train/steps_ahead.h"
 
-#include <assert.h>
-
 #include "base/clock.h"
 
 enum gt_status steps_ahead_create(struct hostmem *mem, int32_t micro_steps, struct steps_ahead *out)

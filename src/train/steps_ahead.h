@@ -7,10 +7,7 @@
 #ifndef GPT_TRAIN_TRAIN_STEPS_AHEAD_H
 #define GPT_TRAIN_TRAIN_STEPS_AHEAD_H
 
-#include <stdint.h>
-
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "ops/op.h"
 
 /* Maximum number of updates in flight: their results fit the backend's slots, and a signal is noticed in time. */

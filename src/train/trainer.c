@@ -5,15 +5,10 @@
  */
 #include "train/run.h"
 
-#include <inttypes.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/size.h"
-#include "io/checkpoint.h"
 #include "io/checkpoint_keep.h"
-#include "train/session.h"
 #include "train/stop.h"
 
 /* Samples printed during training use the defaults of sample.py. */
@@ -216,10 +211,9 @@ static enum gt_status answer(struct trainer *t, FILE *out)
 static enum gt_status out_dir_claim(struct trainer *t)
 {
     char path[FILE_PATH_MAX];
-    if (strcmp(t->config->init_from, "resume") == 0 && !file_is_folder(t->config->out_dir)) {
-        log_error(ERROR_NO_CHECKPOINT "%s: no such folder, so there is nothing to resume", t->config->out_dir);
-        return GT_DATA;
-    }
+    if (strcmp(t->config->init_from, "resume") == 0 && !file_is_folder(t->config->out_dir))
+        return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: no such folder, so there is nothing to resume",
+                    t->config->out_dir);
     t->made_out_dir = !file_exists(t->config->out_dir);
     TRY(file_make_folders(t->config->out_dir));
     TRY(file_join(path, t->config->out_dir, "lock"));
@@ -270,11 +264,9 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config, FIL
     struct model_options options;
     enum gt_status status;
     progress_init(&t.progress);
-    if (config->device_profile[0] != '\0' && !answers) {
-        log_error("device_profile='%s' is only for planning; add --plan, or leave it out to train",
-                  config->device_profile);
-        return GT_USAGE;
-    }
+    if (config->device_profile[0] != '\0' && !answers)
+        return FAIL(GT_USAGE, "device_profile='%s' is only for planning; add --plan, or leave it out to train",
+                    config->device_profile);
     if (!answers && !config->eval_only)
         TRY_GOTO(status, close, out_dir_claim(&t));
     t.settled = *config;

@@ -7,11 +7,9 @@
  */
 #include "train/watchdog.h"
 
-#include <inttypes.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 
 #define LOOKS_PER_LIMIT 8
 

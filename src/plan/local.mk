@@ -12,5 +12,5 @@ libgpttrain_a_SOURCES += \
 	src/plan/plan_probe.c src/plan/plan_probe.h \
 	src/plan/plan_report.c \
 	src/plan/plan_search.c src/plan/plan_search.h \
-	src/plan/plan_svg.c src/plan/plan_svg.h src/plan/plan_svg_front.c \
+	src/plan/plan_svg.c \
 	src/plan/plan_verify.c

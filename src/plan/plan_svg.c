@@ -3,16 +3,12 @@
  * Programs are side by side on one scale of ops, small ones widened until their names fit.  A storage is a rectangle
  * with a tooltip.  Storages below the smallest drawn size are painted into a grid of pixels instead, which becomes few
  * rectangles, so that programs of millions of ops give a small file.  The smallest size is doubled until few enough
- * rectangles are left.  Nothing is computed about the model here; the front of memory against time is in
- * plan_svg_front.c.
+ * rectangles are left.  A second panel has the front of memory against time.  Nothing is computed about the model here.
  */
-#include "plan/plan_svg.h"
-
-#include <assert.h>
-#include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
+#include "base/clock.h"
+#include "base/svg.h"
 #include "plan/plan_internal.h"
 #include "plan/plan_search.h"
 
@@ -28,10 +24,16 @@
 #define BOX_SIZE_LEAST 1.5 /* in pixels, in both directions */
 #define GIB 1073741824.0
 #define MIB 1048576.0
+#define BUDGET_COLOUR "#d62728"
 
-static const struct svg_panel map_panel = {MAP_LEFT, MAP_TOP, MAP_WIDTH, MAP_HEIGHT};
-static const struct svg_panel front_panel = {1236, 150, 336, 300};
-static const struct svg_panel legend_panel = {1182, 560, 390, 250};
+/* A rectangle of the page. */
+struct panel {
+    double left, top, width, height;
+};
+
+static const struct panel map_panel = {MAP_LEFT, MAP_TOP, MAP_WIDTH, MAP_HEIGHT};
+static const struct panel front_panel = {1236, 150, 336, 300};
+static const struct panel legend_panel = {1182, 560, 390, 250};
 
 /* A storage on the map, in pixels from the map's left and bottom. */
 struct box {
@@ -63,7 +65,8 @@ struct map {
 
 _Static_assert(SVG_COLOURS == CATEGORY_COUNT, "a colour for every category");
 
-uint64_t svg_budget(const struct plan *plan, const struct plan_report_facts *facts)
+/* Returns the bytes that the arena may take according to the facts; 0 = unknown. */
+static uint64_t budget_bytes(const struct plan *plan, const struct plan_report_facts *facts)
 {
     uint64_t beside = plan_total_bytes(plan, facts) - plan->arena_bytes;
     return facts->free_bytes > beside && facts->free_bytes <= INT64_MAX ? facts->free_bytes - beside : 0;
@@ -390,9 +393,10 @@ static void budget_draw(const struct map *map, uint64_t budget)
     double y = (double)budget / map->bytes_top * map_panel.height;
     bool inside = y <= map_panel.height;
     if (inside)
-        svg_line(map->out, map_panel.left, page_y(y), map_panel.left + map_panel.width, page_y(y), SVG_BUDGET, "6 4");
+        svg_line(map->out, map_panel.left, page_y(y), map_panel.left + map_panel.width, page_y(y), BUDGET_COLOUR,
+                 "6 4");
     svg_text(map->out, map_panel.left + map_panel.width, inside ? page_y(y) - 6 : map_panel.top - 62, SVG_END,
-             SVG_TEXT_SIZE, SVG_BUDGET, "available %s%s", log_bytes(text, (double)budget),
+             SVG_TEXT_SIZE, BUDGET_COLOUR, "available %s%s", log_bytes(text, (double)budget),
              inside ? "" : ", above the picture");
 }
 
@@ -420,7 +424,7 @@ static void peak_draw(const struct map *map, uint64_t budget)
 static void legend_draw(const struct map *map)
 {
     bool used[CATEGORY_COUNT] = {false};
-    const struct svg_panel *p = &legend_panel;
+    const struct panel *p = &legend_panel;
     double y = p->top + 24;
     char text[24];
     for (size_t i = 0; i < map->count; i++)
@@ -457,14 +461,151 @@ static void head_draw(const struct map *map, const struct plan_report_facts *fac
     if (!facts->search || (facts->search->fits && facts->search->candidates <= 1))
         return;
     search_changes_text(text, &facts->search->options, &facts->request->options);
-    svg_text(map->out, 24, 80, SVG_START, SVG_TEXT_SIZE + 1, facts->search->fits ? SVG_INK : SVG_BUDGET, "%s %s",
+    svg_text(map->out, 24, 80, SVG_START, SVG_TEXT_SIZE + 1, facts->search->fits ? SVG_INK : BUDGET_COLOUR, "%s %s",
              facts->search->fits ? "Changed to fit the budget:" : "DOES NOT FIT; the smallest plan:", text);
 }
+
+/* ---- the front of memory against modelled time ----
+ *
+ * Every point is a real plan; no plan of the search is both smaller and faster than one of them.  Memory is on a
+ * logarithmic scale, time is the surplus over the fastest.  Points are joined by steps, because no plan exists between
+ * them. */
+
+struct front_axes {
+    double octave_low, octave_high; /* log2 of bytes */
+    double slower_high;             /* surplus of time at the top, as a share */
+    double fastest;
+};
+
+static double x_of(const struct front_axes *axes, double bytes)
+{
+    double share = (log2(bytes) - axes->octave_low) / (axes->octave_high - axes->octave_low);
+    return front_panel.left + front_panel.width * share;
+}
+
+static double y_of(const struct front_axes *axes, double seconds)
+{
+    double share = (seconds / axes->fastest - 1.0) / axes->slower_high;
+    return front_panel.top + front_panel.height * (1.0 - share);
+}
+
+static struct front_axes axes_make(const struct plan_report_facts *facts)
+{
+    const struct search_choice *smallest = &facts->front[0], *fastest = &facts->front[facts->front_count - 1];
+    struct front_axes axes = {.fastest = fastest->seconds};
+    axes.octave_low = log2((double)smallest->arena_bytes) - 0.15;
+    axes.octave_high = log2((double)fastest->arena_bytes) + 0.15;
+    if (floor(axes.octave_high) - ceil(axes.octave_low) < 1.0) { /* at least two powers of two as ticks */
+        axes.octave_low = floor(axes.octave_low);
+        axes.octave_high = fmax(ceil(axes.octave_high), axes.octave_low + 1.0);
+    }
+    double slower = smallest->seconds / fastest->seconds - 1.0;
+    axes.slower_high = slower > 1e-4 ? slower * 1.1 : 0.01;
+    return axes;
+}
+
+static void front_axes_draw(const struct front_axes *axes, FILE *out)
+{
+    const struct panel *p = &front_panel;
+    double bottom = p->top + p->height, step = svg_step(axes->slower_high, 5);
+    char text[32];
+    int octave_step = axes->octave_high - axes->octave_low > 6.0 ? 2 : 1;
+    for (int octave = (int)ceil(axes->octave_low); octave <= (int)axes->octave_high; octave += octave_step) {
+        double x = x_of(axes, ldexp(1.0, octave));
+        svg_line(out, x, p->top, x, bottom, "#e6e6e6", NULL);
+        int unit = octave >= 30 ? 30 : octave >= 20 ? 20 : 10;
+        svg_text(out, x, bottom + 18, SVG_MIDDLE, SVG_TEXT_SIZE, SVG_INK, "%g %s", ldexp(1.0, octave - unit),
+                 unit == 30   ? "GiB"
+                 : unit == 20 ? "MiB"
+                              : "KiB");
+    }
+    for (int i = 0; i * step <= axes->slower_high; i++) {
+        double y = y_of(axes, axes->fastest * (1.0 + i * step));
+        svg_line(out, p->left, y, p->left + p->width, y, "#e6e6e6", NULL);
+        svg_text(out, p->left - 8, y + 4, SVG_END, SVG_TEXT_SIZE, SVG_INK, "+%g %%", 100.0 * i * step);
+    }
+    svg_line(out, p->left, bottom, p->left + p->width, bottom, SVG_INK, NULL);
+    svg_line(out, p->left, p->top, p->left, bottom, SVG_INK, NULL);
+    svg_text(out, p->left + p->width / 2, bottom + 38, SVG_MIDDLE, SVG_TEXT_SIZE, SVG_INK, "memory");
+    svg_text(out, p->left - 54, p->top - 34, SVG_START, SVG_TEXT_SIZE + 2, SVG_INK, "Memory against time (estimated)");
+    svg_text(out, p->left - 54, p->top - 14, SVG_START, SVG_TEXT_SIZE, SVG_FAINT,
+             "how much slower than the fastest, %s per update", clock_duration(text, axes->fastest));
+}
+
+/* Draws the steps between the points, from the smallest to the fastest. */
+static void steps_draw(const struct front_axes *axes, const struct plan_report_facts *facts, FILE *out)
+{
+    fprintf(out, "<path fill=\"none\" stroke=\"#332288\" stroke-width=\"1.5\" d=\"");
+    for (int32_t i = 0; i < facts->front_count; i++) {
+        double x = x_of(axes, (double)facts->front[i].arena_bytes), y = y_of(axes, facts->front[i].seconds);
+        if (i == 0)
+            fprintf(out, "M%.2f %.2f", x, y);
+        else
+            fprintf(out, "H%.2fV%.2f", x, y);
+    }
+    fprintf(out, "\"/>\n");
+}
+
+static void point_draw(const struct front_axes *axes, double bytes, double seconds, bool here, const char *text,
+                       FILE *out)
+{
+    char bytes_text[24], seconds_text[32];
+    fprintf(out, "<circle cx=\"%.2f\" cy=\"%.2f\" r=\"%s\" fill=\"%s\" stroke=\"#332288\" stroke-width=\"1.5\"><title>",
+            x_of(axes, bytes), y_of(axes, seconds), here ? "6" : "4", here ? "#332288" : "#ffffff");
+    svg_escape(out, text);
+    fprintf(out, "\nmemory %s (%.0f bytes)\n%s per update (estimated), %+.2f %%%s</title></circle>\n",
+            log_bytes(bytes_text, bytes), bytes, clock_duration(seconds_text, seconds),
+            100.0 * (seconds / axes->fastest - 1.0), here ? "\nthis plan" : "");
+}
+
+/* Draws the points, and this plan, which may not be one of them. */
+static void points_draw(const struct front_axes *axes, const struct plan *plan, const struct plan_report_facts *facts,
+                        FILE *out)
+{
+    char changes[SEARCH_CHANGES_MAX];
+    const struct model_options *asked = &facts->request->options;
+    for (int32_t i = 0; i < facts->front_count; i++) {
+        const struct search_choice *point = &facts->front[i];
+        point_draw(axes, (double)point->arena_bytes, point->seconds, false,
+                   search_changes_text(changes, &point->options, asked), out);
+    }
+    if (facts->seconds_per_step > 0.0)
+        point_draw(axes, (double)plan->arena_bytes, facts->seconds_per_step, true,
+                   search_changes_text(changes, &facts->search->options, asked), out);
+}
+
+static void front_budget_draw(const struct front_axes *axes, uint64_t budget, FILE *out)
+{
+    const struct panel *p = &front_panel;
+    double octave = budget > 0 ? log2((double)budget) : -1.0;
+    if (octave < axes->octave_low || octave > axes->octave_high)
+        return;
+    double x = x_of(axes, (double)budget);
+    bool right = x > p->left + 0.6 * p->width;
+    svg_line(out, x, p->top, x, p->top + p->height, BUDGET_COLOUR, "6 4");
+    svg_text(out, x + (right ? -6 : 6), p->top + 14, right ? SVG_END : SVG_START, SVG_TEXT_SIZE, BUDGET_COLOUR,
+             "budget");
+}
+
+static void front_draw(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
+{
+    if (!facts->front || facts->front_count == 0)
+        return;
+    struct front_axes axes = axes_make(facts);
+    fprintf(out, "<g id=\"front\">\n");
+    front_axes_draw(&axes, out);
+    steps_draw(&axes, facts, out);
+    front_budget_draw(&axes, budget_bytes(plan, facts), out);
+    points_draw(&axes, plan, facts, out);
+    fprintf(out, "</g>\n");
+}
+
+/* ---- the page ---- */
 
 static void page_draw(struct map *map, const struct plan_report_facts *facts)
 {
     FILE *out = map->out;
-    uint64_t budget = svg_budget(map->plan, facts);
+    uint64_t budget = budget_bytes(map->plan, facts);
     fprintf(out,
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
             "height=\"%d\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\">\n<title>gpt-train memory plan</title>\n"
@@ -477,7 +618,7 @@ static void page_draw(struct map *map, const struct plan_report_facts *facts)
     budget_draw(map, budget);
     peak_draw(map, budget);
     legend_draw(map);
-    svg_front_draw(map->plan, facts, &front_panel, out);
+    front_draw(map->plan, facts, out);
     fprintf(out, "</svg>\n");
 }
 
@@ -513,7 +654,7 @@ enum gt_status plan_print_svg(struct hostmem *mem, const struct plan *plan, cons
     enum gt_status status;
     TRY_GOTO(status, destroy_arrays, map_arrays_create(mem, &map));
     widths_set(&map);
-    addresses_set(&map, svg_budget(plan, facts));
+    addresses_set(&map, budget_bytes(plan, facts));
     persistent_boxes_add(&map);
     for (int32_t p = 0; p < plan->program_count; p++)
         program_boxes_add(&map, p);

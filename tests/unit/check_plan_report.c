@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/svg.h"
 #include "plan/plan_internal.h"
 #include "plan/plan_search.h"
-#include "plan/plan_svg.h"
 #include "tests/unit/graph_fixture.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"

@@ -8,14 +8,8 @@
 #ifndef GPT_TRAIN_CONFIG_CONFIG_H
 #define GPT_TRAIN_CONFIG_CONFIG_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
 #include "base/file.h"
 #include "base/json.h"
-#include "base/status.h"
 
 /* The programs that read a configuration.  Each key belongs to one of them or to both. */
 enum config_program { CONFIG_TRAIN = 1, CONFIG_SAMPLE = 2, CONFIG_BOTH = 3 };
@@ -36,11 +30,8 @@ enum config_flag {
 };
 
 /* enum config_sampler, config_gelu, ...: the words of each choice, in table order. */
-/* clang-format off */
-#define CONFIG_WORDS_BEGIN(name) enum config_##name {
-#define CONFIG_WORD(enumerator, word) enumerator,
-#define CONFIG_WORDS_END(name) config_##name##_count };
-/* clang-format on */
+#define CONFIG_LIST(...) __VA_ARGS__
+#define CONFIG_WORDS(name, enumerators, words) enum config_##name{CONFIG_LIST enumerators, config_##name##_count};
 #include "config/keys.def"
 
 /* CONFIG_KEY_n_layer and so on.  They use the key's own spelling, so that a search for the key finds every use. */

@@ -4,12 +4,7 @@
  * spellings, strings verbatim (but quotes around a valid literal are removed, because nanoGPT's users expect that).
  * Only files may contain arithmetic.  After a mistake the reader continues, so that it reports all of them.
  */
-#include <assert.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "base/file.h"
-#include "base/log.h"
 #include "config/config_key.h"
 #include "config/config_lex.h"
 #include "config/config_value.h"
@@ -19,7 +14,6 @@ struct args {
     char *const *argv;
     int argc;
     int at; /* the argument being read */
-    bool failed;
 };
 
 /* Returns 0 or 1, or -1 for a word that is not a boolean. */
@@ -34,7 +28,7 @@ static int boolean_word(const char *text)
 
 /* Converts `text` to a value for the key and assigns it.  Text of the wrong form becomes a str, which the assignment
  * rejects with a message. */
-static void assign_text(struct args *args, enum config_key key, const char *argument, const char *text)
+static enum gt_status assign_text(struct args *args, enum config_key key, const char *argument, const char *text)
 {
     const struct config_key_info *info = config_key_info_get(key);
     const struct config_origin origin = {.source = argument};
@@ -48,8 +42,7 @@ static void assign_text(struct args *args, enum config_key key, const char *argu
         value = (struct config_value){.type = CONFIG_VALUE_NONE};
     else if (config_lex_literal(text, pool, sizeof pool, &literal) && (literal.type == CONFIG_VALUE_STRING) == is_text)
         value = literal;
-    if (config_key_assign(args->config, key, &value, &origin) != GT_OK)
-        args->failed = true;
+    return config_key_assign(args->config, key, &value, &origin);
 }
 
 /* Returns true if the argument can be the value of the preceding flag. */
@@ -59,55 +52,48 @@ static bool is_value(const char *text)
 }
 
 /* Reads --key without '=': a switch, or a key whose value is the next argument. */
-static void read_spaced(struct args *args, enum config_key key)
+static enum gt_status read_spaced(struct args *args, enum config_key key)
 {
     const struct config_key_info *info = config_key_info_get(key);
     const char *flag = args->argv[args->at];
     const char *next = args->at + 1 < args->argc ? args->argv[args->at + 1] : NULL;
-    if ((info->flags & CONFIG_BARE) != 0) {
-        assign_text(args, key, flag, info->words[1]);
-    } else if (info->type == CONFIG_TYPE_BOOL && (next == NULL || boolean_word(next) < 0)) {
-        assign_text(args, key, flag, "True");
-    } else if (next == NULL || !is_value(next)) {
-        log_error("%s: a value must follow (%s=VALUE)", flag, flag);
+    if ((info->flags & CONFIG_BARE) != 0)
+        return assign_text(args, key, flag, info->words[1]);
+    if (info->type == CONFIG_TYPE_BOOL && (next == NULL || boolean_word(next) < 0))
+        return assign_text(args, key, flag, "True");
+    if (next == NULL || !is_value(next)) {
         args->config->origin[key].bad = true;
-        args->failed = true;
-    } else {
-        args->at++;
-        assign_text(args, key, flag, next);
+        return FAIL(GT_USAGE, "%s: a value must follow (%s=VALUE)", flag, flag);
     }
+    args->at++;
+    return assign_text(args, key, flag, next);
 }
 
-static void refuse_flag(struct args *args, const char *argument, const char *name, size_t length, enum config_key key)
+static enum gt_status refuse_flag(struct args *args, const char *argument, const char *name, size_t length,
+                                  enum config_key key)
 {
     char hint[CONFIG_HINT_MAX];
     enum config_program program = args->config->program;
     const char *next = args->at + 1 < args->argc ? args->argv[args->at + 1] : NULL;
-    args->failed = true;
-    if (key == CONFIG_KEY_COUNT) {
-        log_error(ERROR_UNKNOWN_KEY "%s: unknown key %.*s%s", argument, (int)(length < 80 ? length : 80), name,
-                  config_key_hint(hint, name, length, program));
-        if (name[length] != '=' && next != NULL && is_value(next) && !file_exists(next))
-            args->at++; /* skip its value, which would otherwise be reported as a missing file */
-    } else {
-        log_error("%s: %s is a key of %s, not of %s", argument, config_key_info_get(key)->name,
-                  config_program_name(program == CONFIG_TRAIN ? CONFIG_SAMPLE : CONFIG_TRAIN),
-                  config_program_name(program));
-    }
+    if (key != CONFIG_KEY_COUNT)
+        return FAIL(GT_USAGE, "%s: %s is a key of %s, not of %s", argument, config_key_info_get(key)->name,
+                    config_program_name(program == CONFIG_TRAIN ? CONFIG_SAMPLE : CONFIG_TRAIN),
+                    config_program_name(program));
+    if (name[length] != '=' && next != NULL && is_value(next) && !file_exists(next))
+        args->at++; /* skip its value, which would otherwise be reported as a missing file */
+    return FAIL(GT_USAGE, ERROR_UNKNOWN_KEY "%s: unknown key %.*s%s", argument, (int)(length < 80 ? length : 80), name,
+                config_key_hint(hint, name, length, program));
 }
 
-static void read_flag(struct args *args)
+static enum gt_status read_flag(struct args *args)
 {
     const char *argument = args->argv[args->at];
     const char *name = argument + 2;
     size_t length = strcspn(name, "=");
     enum config_key key = config_key_find(name, length);
     if (key == CONFIG_KEY_COUNT || (config_key_info_get(key)->programs & (unsigned)args->config->program) == 0)
-        refuse_flag(args, argument, name, length, key);
-    else if (name[length] == '=')
-        assign_text(args, key, argument, name + length + 1);
-    else
-        read_spaced(args, key);
+        return refuse_flag(args, argument, name, length, key);
+    return name[length] == '=' ? assign_text(args, key, argument, name + length + 1) : read_spaced(args, key);
 }
 
 /* Reads an argument without dashes, a file.  Reports a key that lacks its dashes, and tells users of gpt-sample how a
@@ -117,28 +103,23 @@ static enum gt_status read_word(struct args *args, const char *argument)
     const bool sample = args->config->program == CONFIG_SAMPLE;
     const size_t length = strcspn(argument, "=");
     if (argument[length] == '=' && config_key_find(argument, length) != CONFIG_KEY_COUNT)
-        log_error("%s: write --%s", argument, argument);
-    else if (sample && file_is_folder(argument))
-        log_error("%s: is a folder; write --out_dir=%s", argument, argument);
-    else if (sample && !file_exists(argument))
-        log_error("%.60s: no such file; write --start=\"%.60s\" for a prompt, --out_dir=DIR for a model", argument,
-                  argument);
-    else
-        return config_parse_file(args->config, argument);
-    return GT_USAGE;
+        return FAIL(GT_USAGE, "%s: write --%s", argument, argument);
+    if (sample && file_is_folder(argument))
+        return FAIL(GT_USAGE, "%s: is a folder; write --out_dir=%s", argument, argument);
+    if (sample && !file_exists(argument))
+        return FAIL(GT_USAGE, "%.60s: no such file; write --start=\"%.60s\" for a prompt, --out_dir=DIR for a model",
+                    argument, argument);
+    return config_parse_file(args->config, argument);
 }
 
-static void read_argument(struct args *args)
+static enum gt_status read_argument(struct args *args)
 {
     const char *argument = args->argv[args->at];
-    if (argument[0] == '-' && argument[1] == '-' && argument[2] != '\0') {
-        read_flag(args);
-    } else if (argument[0] == '-') {
-        log_error("%s: not a flag; flags are written --key=value", argument);
-        args->failed = true;
-    } else if (read_word(args, argument) != GT_OK) {
-        args->failed = true;
-    }
+    if (argument[0] == '-' && argument[1] == '-' && argument[2] != '\0')
+        return read_flag(args);
+    if (argument[0] == '-')
+        return FAIL(GT_USAGE, "%s: not a flag; flags are written --key=value", argument);
+    return read_word(args, argument);
 }
 
 /* Sets `help` or `version` if --help, --help=all, -h or --version occurs anywhere.  Returns true if one does. */
@@ -157,15 +138,14 @@ static bool find_question(struct config *config, int argc, char *const argv[])
 
 enum gt_status config_parse_args(struct config *config, int argc, char *const argv[])
 {
-    struct args args = {config, argv, argc, 1, false};
+    struct args args = {config, argv, argc, 1};
+    bool failed = false;
     assert(argc >= 0 && (argc == 0 || argv[0] != NULL));
     if (find_question(config, argc, argv))
         return GT_OK;
     for (; args.at < args.argc; args.at++)
-        read_argument(&args);
-    if (config_check(config) != GT_OK)
-        args.failed = true;
-    if (args.failed)
+        failed = read_argument(&args) != GT_OK || failed;
+    if (config_check(config) != GT_OK || failed)
         return GT_USAGE;
     config_notes(config);
     return GT_OK;

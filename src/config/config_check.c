@@ -3,14 +3,7 @@
  * config_key_assign() has already checked the range of each key.  Checks skip a key whose value was rejected, so that
  * one mistake gives one message.  A configuration that nanoGPT runs, and that we can run, gets at most a warning.
  */
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/heads.h"
-#include "base/log.h"
 #include "base/recompute.h"
 #include "base/rope_angles.h"
 #include "base/size.h"
@@ -52,10 +45,8 @@ static const char *describe(char out[static CONFIG_ORIGIN_TEXT_MAX], const struc
 static enum gt_status refuse_pair(const struct config *config, enum config_key first, const char *problem,
                                   enum config_key second)
 {
-    char left[CONFIG_ORIGIN_TEXT_MAX];
-    char right[CONFIG_ORIGIN_TEXT_MAX];
-    log_error("%s %s %s", describe(left, config, first), problem, describe(right, config, second));
-    return GT_USAGE;
+    char left[CONFIG_ORIGIN_TEXT_MAX], right[CONFIG_ORIGIN_TEXT_MAX];
+    return FAIL(GT_USAGE, "%s %s %s", describe(left, config, first), problem, describe(right, config, second));
 }
 
 static bool settled_pair(const struct config *config, enum config_key first, enum config_key second)
@@ -72,9 +63,9 @@ static enum gt_status check_heads(const struct config *config)
     if (!settled_pair(config, CONFIG_KEY_n_embd, CONFIG_KEY_n_head) || config->head_dim > 0 ||
         config->n_embd % config->n_head == 0)
         return GT_OK;
-    log_error("%s is not a multiple of %s: %s; vocabulary %" PRId64, describe(left, config, CONFIG_KEY_n_embd),
-              describe(right, config, CONFIG_KEY_n_head), heads_nearest_text(nearest, &shape), shape.vocab_size);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, "%s is not a multiple of %s: %s; vocabulary %" PRId64,
+                describe(left, config, CONFIG_KEY_n_embd), describe(right, config, CONFIG_KEY_n_head),
+                heads_nearest_text(nearest, &shape), shape.vocab_size);
 }
 
 static enum gt_status check_kv_heads(const struct config *config)
@@ -94,25 +85,20 @@ static enum gt_status check_rope(const struct config *config)
     config_arch_settle(&settled);
     if (is_awaited(config, CONFIG_KEY_position))
         return GT_OK;
-    if (!config->origin[CONFIG_KEY_rope_scaling].bad && !rope_scaling_read(config->rope_scaling, &rope)) {
-        log_error("%s: expected linear:FACTOR, or llama3:FACTOR,LOW,HIGH,CONTEXT with FACTOR >= 1, 0 < LOW < HIGH",
-                  describe(text, config, CONFIG_KEY_rope_scaling));
-        return GT_USAGE;
-    }
+    if (!config->origin[CONFIG_KEY_rope_scaling].bad && !rope_scaling_read(config->rope_scaling, &rope))
+        return FAIL(GT_USAGE,
+                    "%s: expected linear:FACTOR, or llama3:FACTOR,LOW,HIGH,CONTEXT with FACTOR >= 1, 0 < LOW < HIGH",
+                    describe(text, config, CONFIG_KEY_rope_scaling));
     const bool turns = settled.position == CONFIG_POSITION_ROPE;
     enum gt_status status = GT_OK;
-    if (!turns && settled.qk_norm != CONFIG_QK_NORM_NONE) {
-        log_error("%s needs rotary positions, but there is %s", describe(text, &settled, CONFIG_KEY_qk_norm),
-                  describe(left, &settled, CONFIG_KEY_position));
-        status = GT_USAGE;
-    }
+    if (!turns && settled.qk_norm != CONFIG_QK_NORM_NONE)
+        status = FAIL(GT_USAGE, "%s needs rotary positions, but there is %s",
+                      describe(text, &settled, CONFIG_KEY_qk_norm), describe(left, &settled, CONFIG_KEY_position));
     /* An export folds the norm into the table, of which only the blocks may be readers. */
-    if (config->embed_norm && (!turns || config->tie_embeddings)) {
-        log_error("%s needs position='rope' and tie_embeddings=False, but there is %s",
-                  describe(text, config, CONFIG_KEY_embed_norm),
-                  describe(left, &settled, turns ? CONFIG_KEY_tie_embeddings : CONFIG_KEY_position));
-        status = GT_USAGE;
-    }
+    if (config->embed_norm && (!turns || config->tie_embeddings))
+        status = FAIL(GT_USAGE, "%s needs position='rope' and tie_embeddings=False, but there is %s",
+                      describe(text, config, CONFIG_KEY_embed_norm),
+                      describe(left, &settled, turns ? CONFIG_KEY_tie_embeddings : CONFIG_KEY_position));
     return status;
 }
 
@@ -138,9 +124,8 @@ static enum gt_status check_checkpoint(const struct config *config)
 {
     if (config->checkpoint[0] == '\0' || strcmp(config->init_from, "scratch") != 0)
         return GT_OK;
-    log_error("checkpoint = '%s' names a checkpoint to begin from: add --init_from=resume, or a folder",
-              config->checkpoint);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, "checkpoint = '%s' names a checkpoint to begin from: add --init_from=resume, or a folder",
+                config->checkpoint);
 }
 
 /* Bounds the tokens per update, so that no later product of these sizes overflows. */
@@ -151,19 +136,18 @@ static enum gt_status check_tokens(const struct config *config)
     if (!settled_pair(config, CONFIG_KEY_batch_size, CONFIG_KEY_block_size) ||
         !is_settled(config, CONFIG_KEY_gradient_accumulation_steps))
         return GT_OK;
-    if (size_product(factors, 2, &tokens) && (int64_t)tokens >= BATCH_TOKENS_MAX) {
-        log_error("batch_size=%" PRId64 " x block_size=%" PRId64 " is 2^31 tokens or more; use "
-                  "gradient_accumulation_steps",
-                  config->batch_size, config->block_size);
-        return GT_USAGE;
-    }
+    if (size_product(factors, 2, &tokens) && (int64_t)tokens >= BATCH_TOKENS_MAX)
+        return FAIL(GT_USAGE,
+                    "batch_size=%" PRId64 " x block_size=%" PRId64 " is 2^31 tokens or more; use "
+                    "gradient_accumulation_steps",
+                    config->batch_size, config->block_size);
     if (size_product(factors, 3, &tokens) && tokens <= INT64_C(1) << 48 &&
         config->batch_size * config->gradient_accumulation_steps <= INT32_MAX)
         return GT_OK;
-    log_error("batch_size=%" PRId64 " x gradient_accumulation_steps=%" PRId64
-              " is more than 2^31 sequences, or more than 2^48 tokens, per update",
-              config->batch_size, config->gradient_accumulation_steps);
-    return GT_USAGE;
+    return FAIL(GT_USAGE,
+                "batch_size=%" PRId64 " x gradient_accumulation_steps=%" PRId64
+                " is more than 2^31 sequences, or more than 2^48 tokens, per update",
+                config->batch_size, config->gradient_accumulation_steps);
 }
 
 /* The samples of an evaluation have 32-bit numbers. */
@@ -172,10 +156,10 @@ static enum gt_status check_evaluation_samples(const struct config *config)
     if (!settled_pair(config, CONFIG_KEY_eval_iters, CONFIG_KEY_batch_size) ||
         config->eval_iters <= UINT32_MAX / config->batch_size)
         return GT_OK;
-    log_error("eval_iters=%" PRId64 " x batch_size=%" PRId64
-              " is 2^32 sequences or more per evaluation; eval_iters=0 covers each split once",
-              config->eval_iters, config->batch_size);
-    return GT_USAGE;
+    return FAIL(GT_USAGE,
+                "eval_iters=%" PRId64 " x batch_size=%" PRId64
+                " is 2^32 sequences or more per evaluation; eval_iters=0 covers each split once",
+                config->eval_iters, config->batch_size);
 }
 
 /* Bounds the number of chunks, because each one adds ops to the program. */
@@ -189,9 +173,8 @@ static enum gt_status check_chunks(const struct config *config)
     if (batch <= BATCH_TOKENS_MAX / config->block_size &&
         size_ceil_div(batch * config->block_size, config->loss_chunk) <= LOSS_CHUNKS_MAX)
         return GT_OK;
-    log_error("loss_chunk=%" PRId64 " cuts %" PRId64 " x %" PRId64 " tokens into more than %d chunks",
-              config->loss_chunk, batch, config->block_size, LOSS_CHUNKS_MAX);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, "loss_chunk=%" PRId64 " cuts %" PRId64 " x %" PRId64 " tokens into more than %d chunks",
+                config->loss_chunk, batch, config->block_size, LOSS_CHUNKS_MAX);
 }
 
 /* A beta of 1 in fp32 would divide by zero; one close to 1 needs a table of corrections as long as the run. */
@@ -199,8 +182,8 @@ static enum gt_status check_betas(const struct config *config)
 {
     if (1.0 - config->beta1 >= BETA_DISTANCE_MIN && 1.0 - config->beta2 >= BETA_DISTANCE_MIN)
         return GT_OK;
-    log_error("beta1=%g and beta2=%g must be at most 1 - %g", config->beta1, config->beta2, BETA_DISTANCE_MIN);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, "beta1=%g and beta2=%g must be at most 1 - %g", config->beta1, config->beta2,
+                BETA_DISTANCE_MIN);
 }
 
 #define DEVICE_DIGITS_MAX 2 /* longer numbers are part of a name: 3060 */
@@ -289,20 +272,23 @@ static enum gt_status check_device(const struct config *config)
     if (config->origin[CONFIG_KEY_device].bad || strcmp(device, "auto") == 0 || is_index(device))
         return GT_OK;
     if (strchr(device, ',') != NULL)
-        log_error("device='%s': a run uses one card so far; start one run for each card, with its own out_dir", device);
-    else if (why != NULL && (!is_argument(config, CONFIG_KEY_device) || config->device_profile[0] != '\0'))
+        return FAIL(GT_USAGE,
+                    "device='%s': a run uses one card so far; start one run for each card, with its own out_dir",
+                    device);
+    if (why != NULL && (!is_argument(config, CONFIG_KEY_device) || config->device_profile[0] != '\0'))
         return GT_OK; /* config_notes() logs it */
-    else if (why != NULL)
-        log_error(ERROR_NO_DEVICE "device='%s': %s; leave --device out to use what this machine has", device, why);
-    else if (device_owner(device) == CONFIG_BACKEND_AUTO)
-        log_error(ERROR_NO_DEVICE
-                  "%s: unknown device '%s'; use auto, cpu, cuda, cuda:0, opencl:0 or part of a card's name (cuda:3060)",
-                  config_origin_text(place, sizeof place, &config->origin[CONFIG_KEY_device]), device);
-    else if (is_contradiction(config, &is_error) && is_error)
+    if (why != NULL)
+        return FAIL(GT_USAGE, ERROR_NO_DEVICE "device='%s': %s; leave --device out to use what this machine has",
+                    device, why);
+    if (device_owner(device) == CONFIG_BACKEND_AUTO)
+        return FAIL(GT_USAGE,
+                    ERROR_NO_DEVICE
+                    "%s: unknown device '%s'; use auto, cpu, cuda, cuda:0, opencl:0 or part of a card's "
+                    "name (cuda:3060)",
+                    config_origin_text(place, sizeof place, &config->origin[CONFIG_KEY_device]), device);
+    if (is_contradiction(config, &is_error) && is_error)
         return refuse_pair(config, CONFIG_KEY_device, "contradicts", CONFIG_KEY_backend);
-    else
-        return GT_OK;
-    return GT_USAGE;
+    return GT_OK;
 }
 
 struct config_device config_device(const struct config *config)
@@ -338,10 +324,9 @@ static enum gt_status check_backend(const struct config *config)
                      words[backend]);
     }
     const bool by_device = !config_key_was_set(config, CONFIG_KEY_backend);
-    log_error(ERROR_NO_DEVICE "%s: %s; this build has %s",
-              describe(text, config, by_device ? CONFIG_KEY_device : CONFIG_KEY_backend), optional[wanted].lacking,
-              built);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, ERROR_NO_DEVICE "%s: %s; this build has %s",
+                describe(text, config, by_device ? CONFIG_KEY_device : CONFIG_KEY_backend), optional[wanted].lacking,
+                built);
 }
 
 /* `recompute` must be one level, or several with numbers of blocks that the model has. */
@@ -353,8 +338,7 @@ static enum gt_status check_recompute(const struct config *config)
     int64_t layers = is_settled(config, CONFIG_KEY_n_layer) ? config->n_layer : 0;
     if (!is_settled(config, CONFIG_KEY_recompute) || recompute_read(config->recompute, layers, &mix, &why))
         return GT_OK;
-    log_error("%s %s", describe(text, config, CONFIG_KEY_recompute), why);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, "%s %s", describe(text, config, CONFIG_KEY_recompute), why);
 }
 
 /* Maps grad_checkpoint to recompute. */
@@ -394,9 +378,8 @@ static enum gt_status check_expected(const struct config *config)
     char text[CONFIG_ORIGIN_TEXT_MAX];
     if (config_expected_losses(config, -1, &band))
         return GT_OK;
-    log_error("%s: expected points such as 250:2.3-2.6 (iteration, lowest, highest), separated by blanks",
-              describe(text, config, CONFIG_KEY_expected_losses));
-    return GT_USAGE;
+    return FAIL(GT_USAGE, "%s: expected points such as 250:2.3-2.6 (iteration, lowest, highest), separated by blanks",
+                describe(text, config, CONFIG_KEY_expected_losses));
 }
 
 /* explain_oom and compare print plans too, as text only. */
@@ -405,14 +388,10 @@ static enum gt_status check_answer(struct config *config, enum config_key key, c
     char text[CONFIG_ORIGIN_TEXT_MAX];
     if (!config_key_was_set(config, key) || config->origin[key].bad)
         return GT_OK;
-    if (config_key_value(config, key).text[0] == '\0') {
-        log_error("%s: name a %s", config->origin[key].source, expected);
-        return GT_USAGE;
-    }
-    if (config->plan != CONFIG_PLAN_OFF && config->plan != CONFIG_PLAN_TEXT) {
-        log_error("%s prints its plan as text only; leave --plan out", describe(text, config, key));
-        return GT_USAGE;
-    }
+    if (config_key_value(config, key).text[0] == '\0')
+        return FAIL(GT_USAGE, "%s: name a %s", config->origin[key].source, expected);
+    if (config->plan != CONFIG_PLAN_OFF && config->plan != CONFIG_PLAN_TEXT)
+        return FAIL(GT_USAGE, "%s prints its plan as text only; leave --plan out", describe(text, config, key));
     config->plan = CONFIG_PLAN_TEXT;
     return GT_OK;
 }
@@ -456,21 +435,16 @@ enum gt_status config_check(struct config *config)
         check_device,    check_backend,    check_heads,   check_kv_heads, check_rope,
         check_limits,    check_tokens,     check_chunks,  check_betas,    check_evaluation_samples,
         check_recompute, check_checkpoint, check_expected};
-    const size_t count = config->program == CONFIG_TRAIN ? sizeof checks / sizeof checks[0] : 2;
-    enum gt_status status = GT_OK;
-    for (size_t i = 0; i < count; i++) {
-        if (checks[i](config) != GT_OK)
-            status = GT_USAGE;
-    }
-    if (config->program == CONFIG_TRAIN && check_grad_checkpoint(config) != GT_OK)
-        status = GT_USAGE;
-    if (config->program == CONFIG_TRAIN && check_schedule(config) != GT_OK)
-        status = GT_USAGE;
-    if (config->program == CONFIG_TRAIN &&
-        (check_answer(config, CONFIG_KEY_explain_oom, "file, or - for standard input") != GT_OK ||
-         check_answer(config, CONFIG_KEY_compare, "configuration file") != GT_OK))
-        status = GT_USAGE;
-    return status;
+    const bool train = config->program == CONFIG_TRAIN;
+    bool failed = false;
+    for (size_t i = 0; i < (train ? sizeof checks / sizeof checks[0] : 2); i++)
+        failed = checks[i](config) != GT_OK || failed;
+    failed = (train && check_grad_checkpoint(config) != GT_OK) || failed;
+    failed = (train && check_schedule(config) != GT_OK) || failed;
+    failed = (train && (check_answer(config, CONFIG_KEY_explain_oom, "file, or - for standard input") != GT_OK ||
+                        check_answer(config, CONFIG_KEY_compare, "configuration file") != GT_OK)) ||
+             failed;
+    return failed ? GT_USAGE : GT_OK;
 }
 
 void config_notes(const struct config *config)

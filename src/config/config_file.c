@@ -7,16 +7,10 @@
  * operators by precedence on an explicit stack of bounded depth.  After a mistake it continues with the next statement,
  * so that all mistakes of a file are reported at once.
  */
-#include <assert.h>
 #include <config.h>
-#include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
-#include "base/log.h"
 #include "config/config_key.h"
 #include "config/config_lex.h"
 #include "config/config_value.h"
@@ -126,18 +120,17 @@ static void push_value(struct reader *reader, const struct config_value *value)
     reader->values[reader->value_count++] = *value;
 }
 
-/* Stores the concatenation of left and right in the pool. */
-static enum gt_status join(struct reader *reader, const struct config_token *token, const struct config_value *left,
-                           const struct config_value *right, struct config_value *out)
+/* Stores the concatenation of two texts in the pool. */
+static enum gt_status join(struct reader *reader, const struct config_token *token, const char *left, const char *right,
+                           struct config_value *out)
 {
-    size_t left_length = strlen(left->text);
-    size_t right_length = strlen(right->text);
+    const size_t left_length = strlen(left), right_length = strlen(right);
     char *joined = config_lex_reserve(&reader->lex, left_length + right_length);
     if (joined == NULL)
         return fail(reader, token, "the strings of this file are too long");
-    memcpy(joined, left->text, left_length);
-    memcpy(joined + left_length, right->text, right_length);
-    *out = (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, joined};
+    memcpy(joined, left, left_length);
+    memcpy(joined + left_length, right, right_length);
+    *out = (struct config_value){.type = CONFIG_VALUE_STRING, .text = joined};
     return GT_OK;
 }
 
@@ -148,24 +141,22 @@ static enum gt_status apply_binary(struct reader *reader, const struct pending *
     assert(reader->value_count >= 2);
     reader->value_count--;
     if (pending->op == CONFIG_OPERATOR_ADD && left->type == CONFIG_VALUE_STRING && right->type == CONFIG_VALUE_STRING)
-        return join(reader, &pending->token, left, right, left);
+        return join(reader, &pending->token, left->text, right->text, left);
     const char *why = config_value_binary(pending->op, left, right, left);
-    return why == NULL
-               ? GT_OK
-               : fail(reader, &pending->token, "%s %.*s %s: %s", config_value_type_name(left->type),
-                      (int)pending->token.length, pending->token.start, config_value_type_name(right->type), why);
+    if (why == NULL)
+        return GT_OK;
+    return fail(reader, &pending->token, "%s %.*s %s: %s", config_value_type_name(left->type),
+                (int)pending->token.length, pending->token.start, config_value_type_name(right->type), why);
 }
 
 static enum gt_status apply_str(struct reader *reader, const struct pending *pending)
 {
-    const struct config_value nothing = {.type = CONFIG_VALUE_STRING, .text = ""};
     struct config_value *value = &reader->values[reader->value_count - 1];
     char text[CONFIG_VALUE_TEXT_MAX];
     assert(reader->value_count >= 1);
     if (value->type == CONFIG_VALUE_STRING)
         return GT_OK;
-    const struct config_value digits = {.type = CONFIG_VALUE_STRING, .text = config_value_text(text, value)};
-    return join(reader, &pending->token, &digits, &nothing, value);
+    return join(reader, &pending->token, config_value_text(text, value), "", value);
 }
 
 /* Pops the topmost pending operator and applies it. */
@@ -206,7 +197,7 @@ static enum gt_status read_literal(struct reader *reader)
     struct config_value value = reader->token.value;
     advance(reader);
     while (value.type == CONFIG_VALUE_STRING && reader->token.type == CONFIG_TOKEN_STRING) {
-        TRY(join(reader, &reader->token, &value, &reader->token.value, &value));
+        TRY(join(reader, &reader->token, value.text, reader->token.value.text, &value));
         advance(reader);
     }
     push_value(reader, &value);
@@ -238,36 +229,27 @@ static struct temporary *temporary_find(struct reader *reader, const struct conf
 /* Pushes the value of a constant, a temporary or a key. */
 static enum gt_status read_name(struct reader *reader)
 {
-    static const struct {
-        const char *name;
-        struct config_value value;
-    } constants[] = {{"False", {.type = CONFIG_VALUE_BOOL}},
-                     {"True", {.type = CONFIG_VALUE_BOOL, .integer = 1}},
-                     {"None", {.type = CONFIG_VALUE_NONE}}};
     const struct config_token *name = &reader->token;
     const struct temporary *temporary = temporary_find(reader, name);
     const enum config_key key = config_key_find(name->start, name->length);
-    const struct config_value nothing = {.type = CONFIG_VALUE_STRING, .text = ""};
-    const struct config_value *found = temporary != NULL ? &temporary->value : NULL;
-    struct config_value value;
+    const bool is_true = looking_at(reader, "True");
+    struct config_value value = {.type = CONFIG_VALUE_BOOL, .integer = is_true};
     char hint[CONFIG_HINT_MAX];
-    for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++) {
-        if (looking_at(reader, constants[i].name))
-            found = &constants[i].value;
-    }
-    if (found == NULL && key != CONFIG_KEY_COUNT) {
+    if (looking_at(reader, "None")) {
+        value.type = CONFIG_VALUE_NONE;
+    } else if (temporary != NULL) {
+        value = temporary->value;
+    } else if (key != CONFIG_KEY_COUNT) {
         value = config_key_value(reader->config, key);
         /* Copy it, because the field may be overwritten while the value is in use. */
         if (value.type == CONFIG_VALUE_STRING)
-            TRY(join(reader, name, &value, &nothing, &value));
-        found = &value;
-    }
-    if (found == NULL) {
+            TRY(join(reader, name, value.text, "", &value));
+    } else if (!is_true && !looking_at(reader, "False")) {
         config_key_hint(hint, name->start, name->length, reader->config->program);
         return fail(reader, name, "the name %.*s has no value%s", (int)(name->length < 40 ? name->length : 40),
                     name->start, hint);
     }
-    push_value(reader, found);
+    push_value(reader, &value);
     advance(reader);
     return GT_OK;
 }
@@ -299,17 +281,11 @@ static enum gt_status read_operand(struct reader *reader)
 
 /* ---- operators ---- */
 
-struct operator_mark {
+/* By enum config_operator.  A higher precedence binds tighter; unary signs have 3. */
+static const struct {
     const char *text;
-    enum config_operator op;
-    int precedence; /* higher binds tighter; unary signs have 3 */
-};
-
-static const struct operator_mark operator_marks[] = {
-    {"+", CONFIG_OPERATOR_ADD, 1},    {"-", CONFIG_OPERATOR_SUBTRACT, 1},      {"*", CONFIG_OPERATOR_MULTIPLY, 2},
-    {"/", CONFIG_OPERATOR_DIVIDE, 2}, {"//", CONFIG_OPERATOR_FLOOR_DIVIDE, 2}, {"%", CONFIG_OPERATOR_MODULO, 2},
-    {"**", CONFIG_OPERATOR_POWER, 4},
-};
+    int precedence;
+} operators[] = {{"+", 1}, {"-", 1}, {"*", 2}, {"/", 2}, {"//", 2}, {"%", 2}, {"**", 4}};
 
 static enum gt_status finish_expression(struct reader *reader)
 {
@@ -335,13 +311,13 @@ static enum gt_status read_operator(struct reader *reader)
         advance(reader);
         return GT_OK;
     }
-    for (size_t i = 0; i < sizeof operator_marks / sizeof operator_marks[0]; i++) {
-        const struct operator_mark *mark = &operator_marks[i];
-        if (!looking_at(reader, mark->text))
+    for (int op = CONFIG_OPERATOR_ADD; op <= CONFIG_OPERATOR_POWER; op++) {
+        const int precedence = operators[op].precedence;
+        if (!looking_at(reader, operators[op].text))
             continue;
         /* ** is right-associative: one that is pending on the stack waits. */
-        TRY(apply_down_to(reader, mark->op == CONFIG_OPERATOR_POWER ? mark->precedence + 1 : mark->precedence));
-        TRY(push_pending(reader, PENDING_BINARY, mark->op, mark->precedence));
+        TRY(apply_down_to(reader, op == CONFIG_OPERATOR_POWER ? precedence + 1 : precedence));
+        TRY(push_pending(reader, PENDING_BINARY, (enum config_operator)op, precedence));
         advance(reader);
         reader->next = NEXT_OPERAND;
         return GT_OK;
@@ -523,15 +499,12 @@ enum gt_status config_parse_text(struct config *config, const char *name, const 
     /* Half of the pool is for the strings of one statement, the other half for copies made by names and +. */
     const size_t pool_size = 2 * count + 65536;
     const char *zero = memchr(text, 0, count);
-    if (zero != NULL || count > FILE_SIZE_MAX) {
-        log_error("%s: not a configuration: %s", name, zero != NULL ? "it holds a zero byte" : "it is over 1 MiB");
-        return GT_USAGE;
-    }
+    if (zero != NULL || count > FILE_SIZE_MAX)
+        return FAIL(GT_USAGE, "%s: not a configuration: %s", name,
+                    zero != NULL ? "it holds a zero byte" : "it is over 1 MiB");
     struct reader *reader = calloc(1, sizeof *reader + pool_size);
-    if (reader == NULL) {
-        log_error("%s: no memory to read it: need %zu B", name, sizeof *reader + pool_size);
-        return GT_NO_MEMORY;
-    }
+    if (reader == NULL)
+        return FAIL(GT_NO_MEMORY, "%s: no memory to read it: need %zu B", name, sizeof *reader + pool_size);
     reader->config = config;
     reader->path = name;
     config_lex_begin(&reader->lex, text, count, (char *)(reader + 1), pool_size);

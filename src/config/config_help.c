@@ -4,10 +4,6 @@
  * common keys, each with its text up to the first semicolon; that part must make sense by itself.  Lines are folded
  * between words at 80 columns.
  */
-#include <assert.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "config/config_key.h"
 
 #define HELP_WIDTH 80

@@ -4,10 +4,6 @@
  * is an error, because it may change the meaning of the others.  Keys that this invocation set keep their value, but
  * nothing can change the shape of an existing model.
  */
-#include <assert.h>
-#include <string.h>
-
-#include "base/log.h"
 #include "config/config_key.h"
 
 _Static_assert(sizeof((struct config_change *)0)->was == CONFIG_VALUE_TEXT_MAX, "config_key_text() fills it");
@@ -97,10 +93,9 @@ static enum gt_status keep_own(const struct config *config, enum config_key key,
     if ((config_key_info_get(key)->flags & CONFIG_FIXED) == 0 || is_open(trial, key) ||
         strcmp(change.is, change.was) == 0)
         return GT_OK;
-    log_error(ERROR_OTHER_SHAPE "%s: %s = %s cannot be resumed from %s, whose model has %s",
-              config_origin_text(place, sizeof place, &config->origin[key]), change.name, change.is, origin->source,
-              change.was);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, ERROR_OTHER_SHAPE "%s: %s = %s cannot be resumed from %s, whose model has %s",
+                config_origin_text(place, sizeof place, &config->origin[key]), change.name, change.is, origin->source,
+                change.was);
 }
 
 static enum gt_status read_member(struct config *config, const char *name, const json_t *json,
@@ -109,14 +104,11 @@ static enum gt_status read_member(struct config *config, const char *name, const
     enum config_key key = config_key_find(name, strlen(name));
     struct config_value value;
     if (key == CONFIG_KEY_COUNT || !is_stored(config_key_info_get(key)) ||
-        strcmp(config_key_info_get(key)->name, name) != 0) {
-        log_error("%s: configuration: unknown key \"%s\"; was it written by a newer release?", origin->source, name);
-        return GT_DATA;
-    }
-    if (!value_from_json(json, &value)) {
-        log_error("%s: configuration: %s is neither a number, a string nor a boolean", origin->source, name);
-        return GT_DATA;
-    }
+        strcmp(config_key_info_get(key)->name, name) != 0)
+        return FAIL(GT_DATA, "%s: configuration: unknown key \"%s\"; was it written by a newer release?",
+                    origin->source, name);
+    if (!value_from_json(json, &value))
+        return FAIL(GT_DATA, "%s: configuration: %s is neither a number, a string nor a boolean", origin->source, name);
     if (config_key_was_set(config, key) && !is_open(config, key))
         return keep_own(config, key, &value, origin, trial);
     return config_key_assign(config, key, &value, origin) == GT_OK ? GT_OK : GT_DATA;
@@ -130,10 +122,8 @@ enum gt_status config_from_json(struct config *config, const json_t *object, con
     enum gt_status status = GT_OK;
     const char *name;
     json_t *json;
-    if (!json_is_object(object)) {
-        log_error("%s: configuration: expected an object", source);
-        return GT_DATA;
-    }
+    if (!json_is_object(object))
+        return FAIL(GT_DATA, "%s: configuration: expected an object", source);
     /* jansson's macro takes a pointer to non-const, but changes nothing. */
     json_object_foreach((json_t *)object, name, json)
     {

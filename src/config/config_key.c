@@ -5,24 +5,15 @@
  */
 #include "config/config_key.h"
 
-#include <assert.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/size.h"
 
-#define CONFIG_WORDS_BEGIN(name) static const char *const words_##name[] = {
-#define CONFIG_WORD(enumerator, word) word,
-#define CONFIG_WORDS_END(name) \
-    NULL                       \
-    }                          \
-    ;
+#define CONFIG_WORDS(name, enumerators, words)                           \
+    static const char *const words_##name[] = {CONFIG_LIST words, NULL}; \
+    _Static_assert(sizeof words_##name / sizeof words_##name[0] == config_##name##_count + 1, "a word each");
 #include "config/keys.def"
 
 /* clang-format off */
@@ -44,15 +35,13 @@ static const struct config_key_info key_table[CONFIG_KEY_COUNT] = {
 };
 /* clang-format on */
 
-/* A word of a choice that is an alias of another word. */
-struct word_rule {
+/* Words of choices that are aliases of other words. */
+static const struct {
     enum config_key key;
     const char *word;
     int meaning;
     const char *text;
-};
-
-static const struct word_rule word_rules[] = {
+} word_rules[] = {
 #define CONFIG_ALIAS(name, word, enumerator, note) {CONFIG_KEY_##name, word, enumerator, note},
 #include "config/keys.def"
 };
@@ -254,10 +243,10 @@ static enum gt_status refuse_type(const struct assignment *at, const char *wante
     char place[CONFIG_ORIGIN_TEXT_MAX];
     char text[CONFIG_VALUE_TEXT_MAX] = "";
     const bool none = at->value->type == CONFIG_VALUE_NONE;
-    log_error(ERROR_BAD_VALUE "%s: %s: expected %s, found %s%s%s", config_origin_text(place, sizeof place, at->origin),
-              at->info->name, wanted, config_value_type_name(at->value->type), none ? "" : " ",
-              none ? "" : config_value_text(text, at->value));
-    return GT_USAGE;
+    return FAIL(GT_USAGE, ERROR_BAD_VALUE "%s: %s: expected %s, found %s%s%s",
+                config_origin_text(place, sizeof place, at->origin), at->info->name, wanted,
+                config_value_type_name(at->value->type), none ? "" : " ",
+                none ? "" : config_value_text(text, at->value));
 }
 
 /* Logs "PLACE: KEY = VALUE PROBLEM". */
@@ -269,9 +258,8 @@ static enum gt_status refuse_value(const struct assignment *at, const char *form
     va_start(args, format);
     vsnprintf(problem, sizeof problem, format, args);
     va_end(args);
-    log_error(ERROR_BAD_VALUE "%s: %s = %s %s", config_origin_text(place, sizeof place, at->origin), at->info->name,
-              config_value_text(text, at->value), problem);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, ERROR_BAD_VALUE "%s: %s = %s %s", config_origin_text(place, sizeof place, at->origin),
+                at->info->name, config_value_text(text, at->value), problem);
 }
 
 static enum gt_status assign_int(const struct assignment *at)

@@ -2,11 +2,6 @@
 #ifndef GPT_TRAIN_CONFIG_CONFIG_KEY_H
 #define GPT_TRAIN_CONFIG_CONFIG_KEY_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/status.h"
 #include "config/config.h"
 #include "config/config_value.h"
 

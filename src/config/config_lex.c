@@ -1,19 +1,14 @@
 /* The lexer of the configuration language.
  *
  * It scans the text once and never reads past `count`; a zero byte is an error like any other stray byte.  Numbers are
- * copied to a small buffer, judged by regular expressions and converted without their underscores.  String prefixes
- * (f'', b'', r''), imaginary numbers and names outside ASCII are rejected: nanoGPT's files do not use them.
+ * converted without their prefix and underscores.  String prefixes (f'', b'', r''), imaginary numbers and names outside
+ * ASCII are rejected: nanoGPT's files do not use them.
  */
 #include "config/config_lex.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
-#include <regex.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static bool is_digit(char c)
 {
@@ -26,12 +21,10 @@ static bool is_name_part(char c)
     return isalnum((unsigned char)c) || c == '_';
 }
 
+/* Returns the value of a hexadecimal digit, or 99. */
 static int hex_digit(char c)
 {
-    static const char digits[] = "0123456789abcdefABCDEF";
-    const char *found = c != '\0' ? strchr(digits, c) : NULL;
-    const int at = found != NULL ? (int)(found - digits) : 99;
-    return at >= 16 && found != NULL ? at - 6 : at;
+    return is_digit(c) ? c - '0' : isxdigit((unsigned char)c) ? (c | 0x20) - 'a' + 10 : 99;
 }
 
 /* Returns the byte `ahead` bytes after the position, or 0 beyond the end. */
@@ -132,67 +125,51 @@ static void token_spoil(struct config_token *token, const char *message)
 
 /* ---- numbers ---- */
 
-#define DIGITS "[0-9](_?[0-9])*"
 #define NUMBER_LENGTH_MAX 60
 
-static bool matches(const char *text, const char *pattern)
+/* Sets the value of a number's text without prefix and underscores, whose characters were `good` so far. */
+static void number_set(struct config_token *token, const char *text, int base, bool real, bool good)
 {
-    regex_t regex;
-    const bool compiled = regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB) == 0;
-    const bool found = compiled && regexec(&regex, text, 0, NULL, 0) == 0;
-    if (compiled)
-        regfree(&regex);
-    return found;
-}
-
-/* Sets the token's value from a number's text, in which an underscore may stand between two digits. */
-static void number_set(struct config_token *token, const char *text)
-{
-    static const char integer[] = "^(0[xX](_?[0-9a-fA-F])+|0[oO](_?[0-7])+|0[bB](_?[01])+|0(_?0)*|[1-9](_?[0-9])*)$";
-    static const char real[] = "^(" DIGITS ")?\\.(" DIGITS ")?([eE][+-]?" DIGITS ")?$|^" DIGITS "[eE][+-]?" DIGITS "$";
-    char digits[NUMBER_LENGTH_MAX + 1];
-    size_t used = 0;
-    for (const char *c = text; *c != '\0'; c++) {
-        if (*c != '_')
-            digits[used++] = *c;
-    }
-    digits[used] = '\0';
+    char *end;
     errno = 0;
-    if (matches(text, integer)) {
-        const int letter = digits[0] == '0' ? digits[1] | 0x20 : 0;
-        token->value.type = CONFIG_VALUE_INT;
-        token->value.integer = letter == 'o'   ? strtoll(digits + 2, NULL, 8)
-                               : letter == 'b' ? strtoll(digits + 2, NULL, 2)
-                                               : strtoll(digits, NULL, 0);
-    } else if (matches(text, real)) {
-        token->value = (struct config_value){.type = CONFIG_VALUE_REAL, .real = strtod(digits, NULL)};
-    } else {
+    if (real)
+        token->value = (struct config_value){.type = CONFIG_VALUE_REAL, .real = strtod(text, &end)};
+    else
+        token->value = (struct config_value){.type = CONFIG_VALUE_INT, .integer = strtoll(text, &end, base)};
+    const bool zeros = !real && base == 10 && text[0] == '0' && text[strspn(text, "0")] != '\0'; /* 012 is none */
+    if (!good || zeros || text[0] == '\0' || *end != '\0')
         token_spoil(token, "this is not a number");
-    }
-    if (token->value.type == CONFIG_VALUE_REAL && !isfinite(token->value.real))
+    else if (real && !isfinite(token->value.real))
         token_spoil(token, "this number is too large for a float");
-    else if (token->value.type == CONFIG_VALUE_INT && errno == ERANGE)
+    else if (!real && errno == ERANGE)
         token_spoil(token, "this integer does not fit 64 bits");
 }
 
-/* Takes everything that may belong to a number: letters, digits, points, and a sign after an exponent's e. */
+/* Takes everything that may belong to a number: letters, digits, points, and a sign after an exponent's e.  An
+ * underscore may stand between two digits, and after the prefix. */
 static void lex_number(struct config_lex *lex, struct config_token *token)
 {
-    char text[NUMBER_LENGTH_MAX + 1];
+    const char prefix = peek(lex, 0) == '0' ? (char)(peek(lex, 1) | 0x20) : '\0';
+    const int base = prefix == 'x' ? 16 : prefix == 'o' ? 8 : prefix == 'b' ? 2 : 10;
+    char text[NUMBER_LENGTH_MAX + 1], before = '0';
     size_t used = 0;
-    char before = '\0', c = peek(lex, 0);
-    const bool is_hex = c == '0' && (peek(lex, 1) == 'x' || peek(lex, 1) == 'X');
+    bool real = false, good = true;
     token->type = CONFIG_TOKEN_NUMBER;
-    while (is_name_part(c) || c == '.' || ((before | 0x20) == 'e' && !is_hex && (c == '+' || c == '-'))) {
-        if (used < NUMBER_LENGTH_MAX)
-            text[used] = c;
-        used++;
-        before = c;
+    lex->position += base == 10 ? 0 : 2;
+    for (char c = peek(lex, 0);
+         is_name_part(c) || c == '.' || (real && (before | 0x20) == 'e' && (c == '+' || c == '-')); c = peek(lex, 0)) {
         lex->position++;
-        c = peek(lex, 0);
+        real = real || (base == 10 && (c == '.' || (c | 0x20) == 'e'));
+        if (c == '_')
+            good = good && hex_digit(before) < base && hex_digit(peek(lex, 0)) < base;
+        else if (used == NUMBER_LENGTH_MAX || (base != 10 && hex_digit(c) >= base))
+            good = false;
+        else
+            text[used++] = c;
+        before = c;
     }
-    text[used < NUMBER_LENGTH_MAX ? used : 0] = '\0'; /* a longer one is none */
-    number_set(token, text);
+    text[used] = '\0';
+    number_set(token, text, base, real, good);
 }
 
 /* ---- strings ---- */

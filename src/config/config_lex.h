@@ -6,10 +6,6 @@
 #ifndef GPT_TRAIN_CONFIG_CONFIG_LEX_H
 #define GPT_TRAIN_CONFIG_CONFIG_LEX_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/status.h"
 #include "config/config_value.h"
 

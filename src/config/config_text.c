@@ -11,14 +11,9 @@
  * configuration_qwen3.py) and those of published models: Llama's epsilon and theta are those of the first Llamas and of
  * SmolLM, Qwen's those of Qwen2.5 and Qwen3.
  */
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
-#include "base/log.h"
 #include "config/config_key.h"
 
 #define BUDGET_BARE_MIN 1048576.0              /* a smaller number probably lacks its unit */
@@ -57,14 +52,11 @@ static enum gt_status amount_read(const char *name, const char *text, uint64_t t
     const char *unit = end + strspn(end, " ");
     const double bytes = end == text ? 0.0 : number * unit_factor(unit, total_bytes);
     const bool beyond = strcmp(unit, "%") == 0 && number > 100.0;
-    if (beyond || !(bytes >= 1.0 && bytes <= BUDGET_BYTES_MAX)) {
-        log_error("invalid %s '%s'; examples: 11.4GiB, 500MiB, 80%%", name, text);
-        return GT_USAGE;
-    }
-    if (*unit == '\0' && bytes < BUDGET_BARE_MIN) {
-        log_error("%s '%s' means %.0f bytes; did you mean %.*sGiB?", name, text, floor(bytes), (int)(end - text), text);
-        return GT_USAGE;
-    }
+    if (beyond || !(bytes >= 1.0 && bytes <= BUDGET_BYTES_MAX))
+        return FAIL(GT_USAGE, "invalid %s '%s'; examples: 11.4GiB, 500MiB, 80%%", name, text);
+    if (*unit == '\0' && bytes < BUDGET_BARE_MIN)
+        return FAIL(GT_USAGE, "%s '%s' means %.0f bytes; did you mean %.*sGiB?", name, text, floor(bytes),
+                    (int)(end - text), text);
     *out = (uint64_t)bytes;
     return GT_OK;
 }

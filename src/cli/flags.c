@@ -1,18 +1,11 @@
 /* Flags of gpt-prepare and gpt-export, looked up in a table.
  *
- * The programs handle "--" and arguments that are not flags themselves.  gpt-train and gpt-sample have keys instead,
- * which files can set too; config/config_args.c reads those.
+ * gpt-train and gpt-sample have keys instead, which files can set too; config/config_args.c reads those.
  */
 #include "cli/flags.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/log.h"
 #include "config/config_key.h"
 
 /* Returns true if `flag` (up to its '=') is --`name`; -h equals --help. */
@@ -31,8 +24,7 @@ static bool flag_is(const char *flag, const char *name)
 
 enum gt_status flags_error(const char *program, const char *what, const char *argument)
 {
-    log_error("%s: %s; %s --help lists the flags", argument, what, program);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, "%s: %s; %s --help lists the flags", argument, what, program);
 }
 
 /* Reports an unknown flag, and names the nearest known one. */
@@ -44,16 +36,14 @@ static enum gt_status unknown_error(const char *program, const struct flag *flag
         config_nearest_try(&nearest, flags->name);
     if (nearest.known == NULL)
         return flags_error(program, "no such flag", flag);
-    log_error("%s: no such flag; did you mean --%s?", flag, nearest.known);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, "%s: no such flag; did you mean --%s?", flag, nearest.known);
 }
 
 /* ---- values ---- */
 
 static enum gt_status value_error(const struct flag *flag, const char *value, const char *expected)
 {
-    log_error("--%s=%s: expected %s", flag->name, value, expected);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, "--%s=%s: expected %s", flag->name, value, expected);
 }
 
 static enum gt_status read_text(const char *program, const struct flag *flag, const char *argument, const char *value)
@@ -107,7 +97,8 @@ static enum gt_status read_word(const struct flag *flag, const char *value)
     return value_error(flag, value, all);
 }
 
-enum gt_status flags_read(const char *program, const struct flag *flags, int argc, char **argv, int *at)
+/* Reads the flag argv[*at].  If its value is the next argument, advances *at to that. */
+static enum gt_status flag_read(const char *program, const struct flag *flags, int argc, char **argv, int *at)
 {
     const char *argument = argv[*at], *equals = strchr(argument, '=');
     const struct flag *flag = flags;
@@ -134,4 +125,18 @@ enum gt_status flags_read(const char *program, const struct flag *flags, int arg
     default:
         return read_text(program, flag, argument, value);
     }
+}
+
+enum gt_status flags_read(const char *program, const struct flag *flags, int argc, char **argv, int *count)
+{
+    bool ended = false;
+    for (int i = 1; i < argc; i++) {
+        if (ended || argv[i][0] != '-' || argv[i][1] == '\0')
+            argv[(*count)++] = argv[i];
+        else if (strcmp(argv[i], "--") == 0)
+            ended = true;
+        else
+            TRY(flag_read(program, flags, argc, argv, &i));
+    }
+    return GT_OK;
 }

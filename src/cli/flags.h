@@ -2,8 +2,6 @@
 #ifndef GPT_TRAIN_CLI_FLAGS_H
 #define GPT_TRAIN_CLI_FLAGS_H
 
-#include <stdint.h>
-
 #include "base/status.h"
 
 enum flag_kind {
@@ -25,8 +23,8 @@ struct flag {
 
 /* Logs "ARGUMENT: WHAT; PROGRAM --help lists the flags".  Returns GT_USAGE. */
 enum gt_status flags_error(const char *program, const char *what, const char *argument);
-/* Reads the flag argv[*at].  `flags` ends with a NULL name.  If the flag needs a value but has no '=', uses the next
- * argument and advances *at to it.  Errors: GT_USAGE, logged. */
-enum gt_status flags_read(const char *program, const struct flag *flags, int argc, char **argv, int *at);
+/* Reads the flags in argv[1..] up to "--", and moves the other arguments, "-" included, to argv[0..*count-1].  `flags`
+ * ends with a NULL name.  A flag that needs a value but has no '=' takes the next argument.  Errors: GT_USAGE. */
+enum gt_status flags_read(const char *program, const struct flag *flags, int argc, char **argv, int *count);
 
 #endif

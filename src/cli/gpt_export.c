@@ -3,16 +3,9 @@
  * This file reads the command line, opens the checkpoint and its tokenizer, and chooses the exit status; io/export.c
  * does the work.  Flags are --name=value or --name value; '-' equals '_'.  They may follow OUTPUT; "--" ends them.
  */
-#include <inttypes.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/hostmem.h"
-#include "base/log.h"
-#include "base/status.h"
 #include "cli/flags.h"
 #include "cli/program.h"
 #include "data/tokenizer_import.h"
@@ -69,25 +62,18 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
                                  {"format", FLAG_WORD, &arguments->format, .words = export_format_words},
                                  {"dtype", FLAG_WORD, &arguments->dtype, .words = dtypes},
                                  {.name = NULL}};
-    bool flags = true;
-    for (int i = 1; i < argc; i++) {
-        if (flags && strcmp(argv[i], "--") == 0)
-            flags = false;
-        else if (flags && argv[i][0] == '-')
-            TRY(flags_read(PROGRAM, known, argc, argv, &i));
-        else if (arguments->output != NULL)
-            return flags_error(PROGRAM, "only one OUTPUT can be given", argv[i]);
-        else
-            arguments->output = argv[i];
-    }
+    int count = 0;
+    TRY(flags_read(PROGRAM, known, argc, argv, &count));
+    arguments->output = argv[0];
     if (arguments->help || arguments->version)
         return GT_OK;
-    const bool has_output = arguments->output != NULL && arguments->output[0] != '\0';
+    if (count > 1)
+        return flags_error(PROGRAM, "only one OUTPUT can be given", argv[1]);
     if (arguments->format < 0)
-        log_error("choose a format: --format=hf, gguf or llmc");
-    else if (!has_output)
-        log_error("name the OUTPUT file or folder to write");
-    return arguments->format >= 0 && has_output ? GT_OK : GT_USAGE;
+        return FAIL(GT_USAGE, "choose a format: --format=hf, gguf or llmc");
+    if (count == 0 || argv[0][0] == '\0' || strcmp(argv[0], "-") == 0)
+        return FAIL(GT_USAGE, "name the OUTPUT file or folder to write");
+    return GT_OK;
 }
 
 /* ---- the work ---- */
@@ -105,15 +91,8 @@ static enum gt_status tokenizer_open(struct hostmem *mem, const char *folder, co
     const int32_t vocab_size = checkpoint->config.vocab_size;
     if (tokenizer_vocab_size(*out) <= vocab_size)
         return GT_OK;
-    log_error("%s: the tokenizer has %" PRId64 " tokens, but the model only %" PRId32, folder,
-              tokenizer_vocab_size(*out), vocab_size);
-    return GT_DATA;
-}
-
-static void result_log(const struct arguments *arguments, int64_t elapsed_ns)
-{
-    log_result("%s: %s, %s, written in %.1f s", arguments->output, export_format_words[arguments->format],
-               dtype_name(arguments->dtype), (double)elapsed_ns * 1e-9);
+    return FAIL(GT_DATA, "%s: the tokenizer has %" PRId64 " tokens, but the model only %" PRId32, folder,
+                tokenizer_vocab_size(*out), vocab_size);
 }
 
 static enum gt_status export_opened(struct hostmem *mem, const struct arguments *arguments,
@@ -138,7 +117,8 @@ static enum gt_status export_opened(struct hostmem *mem, const struct arguments 
                                            .dtype = arguments->dtype,
                                            .force = arguments->force};
     TRY(export_run(&options));
-    result_log(arguments, clock_monotonic_ns() - start_ns);
+    log_result("%s: %s, %s, written in %.1f s", arguments->output, export_format_words[arguments->format],
+               dtype_name(arguments->dtype), (double)(clock_monotonic_ns() - start_ns) * 1e-9);
     return GT_OK;
 }
 

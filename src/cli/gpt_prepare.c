@@ -3,17 +3,10 @@
  * This file reads the command line, draws the progress line and chooses the exit status; data/prepare.c does the work.
  * Flags are --name=value or --name value; '-' equals '_'.  They may follow inputs; "--" ends them.
  */
-#include <inttypes.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/hostmem.h"
-#include "base/log.h"
 #include "base/progress.h"
-#include "base/status.h"
 #include "cli/flags.h"
 #include "cli/prepare_suggest.h"
 #include "cli/program.h"
@@ -35,7 +28,7 @@ struct arguments {
     int bad_lines;       /* index of "stop", "skip" */
     const char *out_dir; /* NULL: out_dir_default */
     const char **inputs; /* argv, compacted in place */
-    size_t input_count;
+    int input_count;
     struct prepare_spec spec;
     char out_dir_default[FILE_PATH_MAX];
 };
@@ -141,10 +134,8 @@ static enum gt_status out_dir_from_input(struct arguments *arguments, const char
     char *dot = strrchr(path, '.');
     if (dot != NULL && dot > name) /* a leading dot does not begin an extension */
         *dot = '\0';
-    if (name[strspn(name, ".")] == '\0' || strcmp(input, CORPUS_STDIN) == 0) {
-        log_error("INPUT %s: choose a folder for the data set: give --out-dir=DIR", input);
-        return GT_USAGE;
-    }
+    if (name[strspn(name, ".")] == '\0' || strcmp(input, CORPUS_STDIN) == 0)
+        return FAIL(GT_USAGE, "INPUT %s: choose a folder for the data set: give --out-dir=DIR", input);
     TRY(file_join(arguments->out_dir_default, "data", name));
     arguments->out_dir = arguments->out_dir_default;
     return GT_OK;
@@ -205,16 +196,8 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
         {"threads", FLAG_NUMBER, &arguments->threads, .min = 1, .max = PREPARE_THREADS_MAX},
         {"save-every", FLAG_NUMBER, &arguments->save_every_mib, .min = 1, .max = INT64_C(1) << 40},
         {.name = NULL}};
-    bool flags = true;
     arguments->inputs = (const char **)argv;
-    for (int i = 1; i < argc; i++) {
-        if (flags && strcmp(argv[i], "--") == 0)
-            flags = false;
-        else if (flags && argv[i][0] == '-' && strcmp(argv[i], CORPUS_STDIN) != 0)
-            TRY(flags_read(PROGRAM, known, argc, argv, &i));
-        else
-            arguments->inputs[arguments->input_count++] = argv[i];
-    }
+    TRY(flags_read(PROGRAM, known, argc, argv, &arguments->input_count));
     return arguments->help || arguments->version ? GT_OK : arguments_finish(arguments);
 }
 
@@ -332,9 +315,9 @@ static enum gt_status tokenizer_open(struct hostmem *mem, struct arguments *argu
     TRY(tokenizer_find(mem, name, out));
     if (tokenizer_kind_of(*out) == TOKENIZER_BPE)
         return GT_OK;
-    log_error("--tokenizer=%s: this vocabulary is of kind %s, which is made from the inputs; give --tokenizer=%s", name,
-              tokenizer_kind_name(tokenizer_kind_of(*out)), tokenizer_kind_name(tokenizer_kind_of(*out)));
-    return GT_USAGE;
+    return FAIL(GT_USAGE,
+                "--tokenizer=%s: this vocabulary is of kind %s, which is made from the inputs; give --tokenizer=%s",
+                name, tokenizer_kind_name(tokenizer_kind_of(*out)), tokenizer_kind_name(tokenizer_kind_of(*out)));
 }
 
 static enum gt_status prepare_dataset(struct arguments *arguments)
@@ -349,7 +332,7 @@ static enum gt_status prepare_dataset(struct arguments *arguments)
     if (status == GT_OK) {
         spec->given = given;
         spec->inputs = arguments->inputs;
-        spec->input_count = arguments->input_count;
+        spec->input_count = (size_t)arguments->input_count;
         spec->out_dir = arguments->out_dir;
         progress_init(&line.progress);
         spec->progress = line.progress.terminal ? progress_show_bytes : NULL;

@@ -2,10 +2,6 @@
  *
  * This file reads the command line, opens the runs and chooses the exit status; src/report does the work.
  */
-#include <stdio.h>
-#include <string.h>
-
-#include "base/log.h"
 #include "cli/flags.h"
 #include "cli/program.h"
 #include "report/report.h"
@@ -55,41 +51,26 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
                                  {.name = "format", .kind = FLAG_WORD, .to = &arguments->format, .words = formats},
                                  {"output", FLAG_TEXT, &arguments->output, .expected = "a path"},
                                  {.name = NULL}};
-    bool flags = true;
     arguments->runs = argv;
-    for (int i = 1; i < argc; i++) {
-        if (flags && strcmp(argv[i], "--") == 0)
-            flags = false;
-        else if (flags && argv[i][0] == '-')
-            TRY(flags_read(PROGRAM, known, argc, argv, &i));
-        else
-            argv[arguments->count++] = argv[i];
-    }
+    TRY(flags_read(PROGRAM, known, argc, argv, &arguments->count));
     if (arguments->help || arguments->version || (arguments->count > 0 && arguments->count <= RUNS_MAX))
         return GT_OK;
-    log_error("name the folders of 1 to %d runs; " PROGRAM " --help shows how", RUNS_MAX);
-    return GT_USAGE;
+    return FAIL(GT_USAGE, "name the folders of 1 to %d runs; " PROGRAM " --help shows how", RUNS_MAX);
 }
 
 static enum gt_status page_write(const struct arguments *arguments)
 {
     static struct run_record records[RUNS_MAX];
     enum gt_status status = GT_OK;
-    if (file_is_folder(arguments->output)) {
-        log_error("--output=%s: is a folder; name a file", arguments->output);
-        return GT_USAGE;
-    }
+    if (file_is_folder(arguments->output))
+        return FAIL(GT_USAGE, "--output=%s: is a folder; name a file", arguments->output);
     for (int i = 0; status == GT_OK && i < arguments->count; i++) {
         status = run_record_open(&records[i], arguments->runs[i], arguments->runs[i]);
-        if (status == GT_OK)
-            status = run_record_update(&records[i]);
-        if (status == GT_OK && records[i].last_iter < 0) {
-            log_error("%s: holds no record of training", records[i].file.path);
-            status = GT_DATA;
-        }
+        THEN(status, run_record_update(&records[i]));
+        if (status == GT_OK && records[i].last_iter < 0)
+            status = FAIL(GT_DATA, "%s: holds no record of training", records[i].file.path);
     }
-    if (status == GT_OK)
-        status = report_page_write(records, (size_t)arguments->count, 0, arguments->output);
+    THEN(status, report_page_write(records, (size_t)arguments->count, 0, arguments->output));
     if (status == GT_OK)
         log_result("%s", arguments->output);
     for (int i = 0; i < arguments->count; i++)

@@ -8,15 +8,10 @@
  * With --chat, each line of standard input is what the user says, and the answer is what the model writes up to the
  * token that ends it.  A conversation that fills the context begins anew.
  */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/hostmem.h"
-#include "base/log.h"
 #include "base/size.h"
 #include "cli/program.h"
 #include "data/chat.h"
@@ -121,10 +116,9 @@ static enum gt_status vocabulary_find(struct sample *sample, bool *out_found)
         memcpy(sample->vocabulary, mixture.parts[i].folder, FILE_PATH_MAX);
         TRY(place_look(sample->vocabulary, out_found));
     }
-    if (!*out_found && !of_nanogpt && !downloaded) {
-        log_error("%s: the model has no tokenizer; name one with --tokenizer=PATH, gpt2 or bytes", sample->model);
-        return GT_DATA;
-    }
+    if (!*out_found && !of_nanogpt && !downloaded)
+        return FAIL(GT_DATA, "%s: the model has no tokenizer; name one with --tokenizer=PATH, gpt2 or bytes",
+                    sample->model);
     if (!*out_found)
         snprintf(sample->vocabulary, sizeof sample->vocabulary, "gpt2");
     log_note("%s has no tokenizer; using %s", sample->model, sample->vocabulary);
@@ -159,12 +153,9 @@ static enum gt_status prompt_file_read(const char *path, char **out, size_t *out
 {
     bool exists;
     enum gt_status status = file_look(path, &exists);
-    if (status == GT_OK && !exists) {
-        log_error("%s: no such file", path);
-        return GT_USAGE;
-    }
-    if (status == GT_OK)
-        status = file_read_all(path, PROMPT_BYTES_MAX, out, out_count);
+    if (status == GT_OK && !exists)
+        return FAIL(GT_USAGE, "%s: no such file", path);
+    THEN(status, file_read_all(path, PROMPT_BYTES_MAX, out, out_count));
     return status == GT_IO ? GT_USAGE : status;
 }
 
@@ -174,25 +165,17 @@ static enum gt_status prompt_read(struct sample *sample)
     const char *path = prompt_path(config), *name = path != NULL ? path : "--start";
     size_t count = strlen(config->start);
     char *text = NULL;
-    void *array = NULL;
     enum gt_status status = GT_OK;
-    if (config->prompt_file[0] != '\0' && config_key_was_set(config, CONFIG_KEY_start)) {
-        log_error("--start and --prompt_file both give the text to begin with; use one of them");
-        return GT_USAGE;
-    }
+    if (config->prompt_file[0] != '\0' && config_key_was_set(config, CONFIG_KEY_start))
+        return FAIL(GT_USAGE, "--start and --prompt_file both give the text to begin with; use one of them");
     if (path != NULL)
         TRY(prompt_file_read(path, &text, &count));
-    if (count == 0) {
-        log_error("%s is empty; a sample needs at least one character to begin with", name);
-        status = GT_USAGE;
-    }
-    if (status == GT_OK)
-        status = hostmem_alloc(sample->mem, count * tokenizer_pipeline(sample->tokenizer)->growth + 1, sizeof(int32_t),
-                               "prompt", &array);
-    sample->prompt = array;
-    if (status == GT_OK)
-        status = tokenizer_encode_prompt(sample->tokenizer, path != NULL ? text : config->start, count, name,
-                                         sample->prompt, &sample->prompt_count);
+    if (count == 0)
+        status = FAIL(GT_USAGE, "%s is empty; a sample needs at least one character to begin with", name);
+    THEN(status, HOSTMEM_NEW(sample->mem, count * tokenizer_pipeline(sample->tokenizer)->growth + 1, "prompt",
+                             &sample->prompt));
+    THEN(status, tokenizer_encode_prompt(sample->tokenizer, path != NULL ? text : config->start, count, name,
+                                         sample->prompt, &sample->prompt_count));
     free(text);
     return status;
 }
@@ -241,10 +224,10 @@ static enum gt_status tokenizer_check(const struct sample *sample)
     TRY(checkpoint_tokenizer_check(sample->source.checkpoint, sample->tokenizer, sample->vocabulary));
     if (tokens <= vocab_size)
         return GT_OK;
-    log_error("%s: this tokenizer has %" PRId64 " tokens, the model only %" PRId32
-              "; name the model's own with --tokenizer",
-              sample->vocabulary, tokens, vocab_size);
-    return GT_DATA;
+    return FAIL(GT_DATA,
+                "%s: this tokenizer has %" PRId64 " tokens, the model only %" PRId32
+                "; name the model's own with --tokenizer",
+                sample->vocabulary, tokens, vocab_size);
 }
 
 /* Notes the limits of block_size; see generator_next(). */
@@ -381,11 +364,8 @@ static enum gt_status generator_open(struct sample *sample)
         .min_p = config->min_p,
         .repetition = config->repetition_penalty,
     };
-    void *array;
-    TRY(hostmem_alloc(sample->mem, (size_t)sample->batch, sizeof(struct sample_text), "texts of samples", &array));
-    sample->texts = array;
-    TRY(hostmem_alloc(sample->mem, (size_t)sample->batch, sizeof(int32_t), "drawn tokens", &array));
-    sample->drawn = array;
+    TRY(HOSTMEM_NEW(sample->mem, (size_t)sample->batch, "texts of samples", &sample->texts));
+    TRY(HOSTMEM_NEW(sample->mem, (size_t)sample->batch, "drawn tokens", &sample->drawn));
     return generator_create(sample->mem, &sample->session, &options, tokens_most(sample) + 1, &sample->generator);
 }
 
@@ -393,19 +373,16 @@ static enum gt_status generator_open(struct sample *sample)
 
 static enum gt_status chat_open(struct sample *sample)
 {
-    void *array;
     sample->chat = chat_kind_of(sample->tokenizer);
-    if (sample->chat == CHAT_NONE) {
-        log_error("%s: no token of a chat template, such as <|im_start|>, is in this vocabulary; --chat needs a model "
-                  "that was trained on data of gpt-prepare --chat",
-                  sample->vocabulary);
-        return GT_USAGE;
-    }
+    if (sample->chat == CHAT_NONE)
+        return FAIL(
+            GT_USAGE,
+            "%s: no token of a chat template, such as <|im_start|>, is in this vocabulary; --chat needs a model "
+            "that was trained on data of gpt-prepare --chat",
+            sample->vocabulary);
     TRY(tokenizer_encoder_create(sample->mem, sample->tokenizer, &sample->encoder));
-    const size_t most = sizeof sample->turn * tokenizer_pipeline(sample->tokenizer)->growth;
-    TRY(hostmem_alloc(sample->mem, most, sizeof(int32_t), "prompt", &array));
-    sample->prompt = array;
-    return GT_OK;
+    return HOSTMEM_NEW(sample->mem, sizeof sample->turn * tokenizer_pipeline(sample->tokenizer)->growth, "prompt",
+                       &sample->prompt);
 }
 
 /* Gives the generator what the user says, and adds its tokens to *used, which stays 0 if the context is too short. */

@@ -2,9 +2,6 @@
  *
  * This file reads the command line and chooses the exit status; train/trainer.c does the work.
  */
-#include <stdio.h>
-
-#include "base/hostmem.h"
 #include "cli/program.h"
 #include "train/run.h"
 

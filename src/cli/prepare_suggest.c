@@ -7,13 +7,7 @@
  */
 #include "cli/prepare_suggest.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "base/clock.h"
-#include "base/file.h"
-#include "base/log.h"
 #include "base/thread.h"
 
 #define TOKENS_PER_PARAMETER 20.0

@@ -12,12 +12,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "io/checkpoint.h"
 #include "io/checkpoint_keep.h"
 #include "train/stop.h"
@@ -79,13 +75,10 @@ enum gt_status program_model_check(const char *path)
     TRY(file_look(path, &exists));
     TRY(file_join(lock, path, "lock")); /* gpt-train's: a run has begun */
     TRY(file_look(lock, &begun));
-    if (checkpoint_keep_earlier_last(path, earlier)) {
-        log_error(ERROR_NO_CHECKPOINT "%s: no model here; an earlier run is in %s", path, earlier);
-        return GT_DATA;
-    }
-    log_error(ERROR_NO_CHECKPOINT "%s: %s", path,
-              !exists ? "no such folder; train a model with gpt-train, or use --out_dir"
-              : begun ? "no checkpoint yet; gpt-train saves the first one after eval_interval iterations"
-                      : "no model here; train one with gpt-train, or use --out_dir");
-    return GT_DATA;
+    if (checkpoint_keep_earlier_last(path, earlier))
+        return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: no model here; an earlier run is in %s", path, earlier);
+    return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: %s", path,
+                !exists ? "no such folder; train a model with gpt-train, or use --out_dir"
+                : begun ? "no checkpoint yet; gpt-train saves the first one after eval_interval iterations"
+                        : "no model here; train one with gpt-train, or use --out_dir");
 }

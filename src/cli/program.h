@@ -2,9 +2,6 @@
 #ifndef GPT_TRAIN_CLI_PROGRAM_H
 #define GPT_TRAIN_CLI_PROGRAM_H
 
-#include <stdbool.h>
-
-#include "base/status.h"
 #include "config/config.h"
 
 /* Holds the descriptors 0 to 2, sets the name for log lines, and makes failed writes errors instead of signals.  Call

@@ -4,13 +4,9 @@
  */
 #include "cli/program.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "backend/backend_call.h"
-#include "base/log.h"
 #include "plan/device_profile.h"
 
 #define STACK_BYTES_MIN ((rlim_t)256 << 10)
@@ -22,9 +18,8 @@ static enum gt_status stack_check(void)
     char found[24], needed[24];
     if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= STACK_BYTES_MIN)
         return GT_OK;
-    log_error("the stack is limited to %s (ulimit -s), at least %s are needed",
-              log_bytes(found, (double)limit.rlim_cur), log_bytes(needed, (double)STACK_BYTES_MIN));
-    return GT_FAILURE;
+    return FAIL(GT_FAILURE, "the stack is limited to %s (ulimit -s), at least %s are needed",
+                log_bytes(found, (double)limit.rlim_cur), log_bytes(needed, (double)STACK_BYTES_MIN));
 }
 
 static enum gt_status device_print(const struct backend_ops *ops, int32_t index)

@@ -4,7 +4,6 @@
  */
 #include "cli/program.h"
 
-#include <stdlib.h>
 #include <sys/types.h>
 #include <unistd.h>
 

@@ -57,10 +57,8 @@ int program_exit_status(enum gt_status status)
         return 128 + stop_requested();
     if ((status == GT_OK || status == GT_IO) && lost == EPIPE)
         return 128 + SIGPIPE;
-    if ((status == GT_OK || status == GT_IO) && lost != 0) {
-        log_error("standard output could not be written: %s", strerror(lost));
-        return 1;
-    }
+    if ((status == GT_OK || status == GT_IO) && lost != 0)
+        return FAIL(1, "standard output could not be written: %s", strerror(lost));
     return status_exit_code(status);
 }
 

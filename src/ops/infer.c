@@ -26,8 +26,7 @@ bool infer_expect(bool holds, const struct op_call *call, const char *format, ..
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    log_error("%s: %s", op_declaration(call->kind)->name, text);
-    return false;
+    return FAIL(false, "%s: %s", op_declaration(call->kind)->name, text);
 }
 
 /* Writes a shape such as "[768,*]", in which * is any size.  Returns `text`. */

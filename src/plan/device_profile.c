@@ -242,17 +242,14 @@ enum gt_status device_profile_find(const char *text, struct device_profile *out)
         return status == GT_IO ? GT_USAGE : status; /* a missing file is a bad value of the key */
     }
     int32_t index = card_index(text);
-    if (index < 0) {
-        char near[256];
-        if (is_too_old(text))
-            log_error(
-                "device_profile='%s': not supported; NVIDIA cards need compute capability 7.5 or later (GTX 16, RTX 20, "
-                "T4)",
-                text);
-        else
-            log_error("unknown device_profile '%s'%s", text, cards_near(near, text));
-        return GT_USAGE;
-    }
+    char near[256];
+    if (index < 0 && is_too_old(text))
+        return FAIL(GT_USAGE,
+                    "device_profile='%s': not supported; NVIDIA cards need compute capability 7.5 or later (GTX 16, "
+                    "RTX 20, T4)",
+                    text);
+    if (index < 0)
+        return FAIL(GT_USAGE, "unknown device_profile '%s'%s", text, cards_near(near, text));
     device_profile_get(index, out);
     return GT_OK;
 }

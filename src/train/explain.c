@@ -43,14 +43,13 @@ static enum gt_status message_read(const char *path, struct oom_message *out)
     TRY(input ? input_read(&text, &count) : file_read_all(path, TEXT_BYTES_MAX, &text, &count));
     bool found = oom_message_parse(text, count, out);
     free(text);
-    const char *why = found ? oom_impossible(out) : NULL;
     if (!found)
-        log_error(
-            "%s: no out-of-memory message of PyTorch found (such as \"CUDA out of memory. Tried to allocate ...\")",
-            name);
-    else if (why)
-        log_error("%s: the out-of-memory message cannot be right: %s", name, why);
-    return found && !why ? GT_OK : GT_DATA;
+        return FAIL(GT_DATA,
+                    "%s: no out-of-memory message of PyTorch found (such as \"CUDA out of memory. Tried to allocate "
+                    "...\")",
+                    name);
+    const char *why = oom_impossible(out);
+    return why == NULL ? GT_OK : FAIL(GT_DATA, "%s: the out-of-memory message cannot be right: %s", name, why);
 }
 
 /* ---- the numbers ---- */
@@ -213,13 +212,6 @@ static void budget_print(const struct oom_message *message)
     printf("\n");
 }
 
-/* ---- the configuration ---- */
-
-static const enum config_key shape_keys[] = {
-    CONFIG_KEY_batch_size, CONFIG_KEY_block_size, CONFIG_KEY_n_layer, CONFIG_KEY_n_head,
-    CONFIG_KEY_n_embd,     CONFIG_KEY_vocab_size, CONFIG_KEY_dtype,   CONFIG_KEY_gradient_accumulation_steps,
-};
-
 /* ---- the card to plan for ---- */
 
 /* Chooses the card to plan for: the configuration's profile, or if it names no device, the smallest card of the table
@@ -246,6 +238,10 @@ static enum gt_status card_choose(const struct config *config, const struct oom_
 
 static void plan_head_print(const struct config *config, const struct device_profile *card, bool budget)
 {
+    static const enum config_key shape_keys[] = {
+        CONFIG_KEY_batch_size, CONFIG_KEY_block_size, CONFIG_KEY_n_layer, CONFIG_KEY_n_head,
+        CONFIG_KEY_n_embd,     CONFIG_KEY_vocab_size, CONFIG_KEY_dtype,   CONFIG_KEY_gradient_accumulation_steps,
+    };
     char beside[24];
     bool nothing = strcmp(config->init_from, "scratch") == 0;
     for (size_t i = 0; i < sizeof shape_keys / sizeof shape_keys[0]; i++)

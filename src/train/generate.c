@@ -58,11 +58,7 @@ enum gt_status generator_create(struct hostmem *mem, struct session *session, co
     THEN(status, HOSTMEM_NEW(mem, batch * width, "logits", &generator->logits));
     THEN(status, HOSTMEM_NEW(mem, width, "sorted logits", &generator->scratch));
     THEN(status, HOSTMEM_NEW(mem, batch * (size_t)session->model->prefill.time, "prefill ids", &generator->ids));
-    if (status == GT_OK)
-        *out = generator;
-    else
-        generator_destroy(generator);
-    return status;
+    return FINISH(status, out, generator, generator_destroy);
 }
 
 void generator_destroy(struct generator *generator)

@@ -7,13 +7,15 @@
  */
 #include "base/log.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
 #include "base/utf8.h"
 
 enum { LOG_LINE_BYTES = 4096, LOG_LEVEL_COUNT = LOG_RESULT + 1 };

@@ -81,11 +81,6 @@ int64_t sampler_start_count(const struct sampler *sampler)
     return sampler->shards[sampler->shard_count].before[UNIT_START];
 }
 
-int64_t sampler_block_count(const struct sampler *sampler)
-{
-    return sampler->shards[sampler->shard_count].before[UNIT_BLOCK];
-}
-
 int64_t sampler_window_count(const struct sampler *sampler, bool tail)
 {
     return sampler->shards[sampler->shard_count].before[tail ? UNIT_WINDOW : UNIT_BLOCK];
@@ -154,7 +149,7 @@ int64_t sampler_position(const struct sampler *sampler, int64_t step, int64_t sa
             sampler, RNG_SAMPLE,
             (struct philox_block){{(uint32_t)sample, 0, (uint32_t)step_bits, (uint32_t)(step_bits >> 32)}});
     }
-    const int64_t blocks = sampler_block_count(sampler);
+    const int64_t blocks = sampler_window_count(sampler, false);
     return sampler_position_of(sampler, UNIT_BLOCK,
                                sampler_permute(sampler->seed, number / blocks, blocks, number % blocks));
 }

@@ -43,9 +43,8 @@ int64_t sampler_position(const struct sampler *sampler, int64_t step, int64_t sa
 int64_t sampler_position_eval(const struct sampler *sampler, enum token_split split, int64_t evaluation,
                               int64_t sample);
 
-/* Return the number of possible starts, and of non-overlapping blocks (an epoch of sampler=epoch). */
+/* Returns the number of possible starts. */
 int64_t sampler_start_count(const struct sampler *sampler);
-int64_t sampler_block_count(const struct sampler *sampler);
 
 /* A window of a walk through the whole split.  The previous window has already counted the first `ignored` targets. */
 struct sampler_window {
@@ -53,10 +52,10 @@ struct sampler_window {
     int64_t ignored;
 };
 
-/* Windows of block_size that cover the split once, in order.  Without `tail`, up to block_size - 1 targets at the end
- * of each shard are dropped.  With it, each such shard gets one more window that ends at its last token and overlaps
- * the previous window, whose targets it must not count again (`ignored` > 0; see batch_targets_ignore()).  Shards that
- * are too short for a window have none. */
+/* Windows of block_size that cover the split once, in order.  Without `tail`, they are the blocks of an epoch of
+ * sampler=epoch, and up to block_size - 1 targets at the end of each shard are dropped.  With it, each such shard gets
+ * one more window that ends at its last token and overlaps the previous window, whose targets it must not count again
+ * (`ignored` > 0; see batch_targets_ignore()).  Shards that are too short for a window have none. */
 int64_t sampler_window_count(const struct sampler *sampler, bool tail);
 struct sampler_window sampler_window_at(const struct sampler *sampler, bool tail, int64_t index);
 

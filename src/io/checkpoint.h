@@ -120,13 +120,9 @@ enum gt_status checkpoint_open(struct hostmem *mem, const char *path, bool with_
 /* Accepts NULL. */
 void checkpoint_close(struct checkpoint *checkpoint);
 
-#define CHECKPOINT_TOKENIZER_HASH_MAX 32
 /* The record contains the hash of the tokenizer that a checkpoint was trained with: of its behaviour, not of the file
- * that it was read from.  Writes it, such as "crc32c:89abcdef", to `text`; returns `text`. */
-const char *checkpoint_tokenizer_hash(char text[static CHECKPOINT_TOKENIZER_HASH_MAX],
-                                      const struct tokenizer *tokenizer);
-/* Rejects a tokenizer other than the checkpoint's; `what` names it in the message.  Succeeds when the record has no
- * hash or either argument is NULL.  Errors: GT_DATA. */
+ * that it was read from.  Rejects a tokenizer other than the checkpoint's; `what` names it in the message.  Succeeds
+ * when the record has no hash or either argument is NULL.  Errors: GT_DATA. */
 enum gt_status checkpoint_tokenizer_check(const struct checkpoint *checkpoint, const struct tokenizer *tokenizer,
                                           const char *what);
 

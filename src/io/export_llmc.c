@@ -40,10 +40,9 @@ enum gt_status export_llmc_write(const struct export_options *options, const str
 {
     const struct model_config *config = &options->checkpoint->config;
     struct file_replacement file;
-    size_t padded = size_round_up((size_t)config->vocab_size, VOCAB_MULTIPLE), padding_bytes;
-    if (!size_mul(padded - (size_t)config->vocab_size, (size_t)config->n_embd * dtype_size_bytes(options->dtype),
-                  &padding_bytes))
-        return FAIL(GT_UNSUPPORTED, "%s: the padding of wte does not fit 64 bits", options->output);
+    const size_t padded = size_round_up((size_t)config->vocab_size, VOCAB_MULTIPLE);
+    const size_t padding_bytes =
+        (padded - (size_t)config->vocab_size) * (size_t)config->n_embd * dtype_size_bytes(options->dtype);
     differences_log(config);
     const int32_t header[HEADER_WORDS] = {
         LLMC_MODEL_MAGIC,   options->dtype == DTYPE_F32 ? LLMC_MODEL_F32 : LLMC_MODEL_BF16,

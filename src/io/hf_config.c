@@ -131,16 +131,13 @@ static enum gt_status activation_parse(const json_t *root, const char *source, e
     const char *name = "gelu_new";
     if (has(root, "activation_function"))
         TRY(json_get_string(root, source, "activation_function", &name));
-    if (strcmp(name, "gelu_new") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0) {
-        *out = GELU_TANH;
-    } else if (strcmp(name, "gelu") == 0) {
-        *out = GELU_ERF;
-    } else {
+    const bool is_tanh = strcmp(name, "gelu_new") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0;
+    if (!is_tanh && strcmp(name, "gelu") != 0)
         return FAIL(GT_UNSUPPORTED,
                     "%s: field \"activation_function\": \"%.64s\" is not supported; gelu_new, gelu_pytorch_tanh and "
                     "gelu are",
                     source, name);
-    }
+    *out = is_tanh ? GELU_TANH : GELU_ERF;
     return GT_OK;
 }
 

@@ -19,7 +19,7 @@ enum gt_status saver_create(struct session *session, const struct tokenizer *tok
     TRY(config_to_json(session->config, &out->configuration));
     out->plan = resume_plan_object(session);
     if (tokenizer)
-        checkpoint_tokenizer_hash(out->tokenizer_hash, tokenizer);
+        tokenizer_hash_text(tokenizer, out->tokenizer_hash);
     for (int i = 0; tokenizer && i < TOKENIZER_FILES_OF_RUN; i++)
         TRY(tokenizer_file_text(tokenizer, (enum tokenizer_file)i, session->model->options.config.block_size,
                                 &out->tokens[i]));

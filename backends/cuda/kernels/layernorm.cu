@@ -16,7 +16,7 @@
 #define BACKWARD(slot) args.operand[LAYERNORM_BACKWARD_##slot]
 #define FLOATS(operand) ((float *)(operand).memory)
 
-/* Blocks of the backward on a multiprocessor, by registers; otherwise the compiler aims at more, and spills. */
+/* Blocks on a multiprocessor, by registers; otherwise the compiler aims at more, and spills. */
 #define BLOCKS_MIN 2
 
 /* Groups that a lane keeps in registers. */
@@ -123,7 +123,8 @@ DEVICE void row_normalise(const struct cuda_args &args, const struct lane_row<ke
 }
 
 template <int DTYPE, int kept, bool MEAN>
-static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES) layernorm_forward(struct cuda_args args)
+static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES, BLOCKS_MIN)
+    layernorm_forward(struct cuda_args args)
 {
     cuda_dtype_fix<DTYPE>(&FORWARD(X), &FORWARD(Y));
     const int64_t stride = (int64_t)gridDim.x * CUDA_ROW_WARPS;

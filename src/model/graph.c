@@ -89,26 +89,19 @@ uint64_t graph_tensor_bytes(const struct graph *graph, int32_t tensor)
     return (uint64_t)graph_tensor_elements(graph, tensor) * dtype_size_bytes(graph->tensors[tensor].dtype);
 }
 
-void graph_operand(const struct graph *graph, int32_t tensor, struct operand *out)
-{
-    memset(out, 0, sizeof *out);
-    if (tensor == TENSOR_NONE)
-        return;
-    const struct tensor *t = &graph->tensors[tensor];
-    out->present = true;
-    out->dtype = t->dtype;
-    out->rank = t->rank;
-    memcpy(out->dims, t->dims, sizeof out->dims);
-}
-
 void graph_call(const struct graph *graph, const struct op *op, struct op_call *out)
 {
     memset(out, 0, sizeof *out);
     out->kind = op->kind;
     out->attrs = op->attrs;
-    int32_t count = op_declaration(op->kind)->operands;
-    for (int32_t i = 0; i < count; i++)
-        graph_operand(graph, op->operand[i], &out->operand[i]);
+    const int32_t count = op_declaration(op->kind)->operands;
+    for (int32_t i = 0; i < count; i++) {
+        if (op->operand[i] == TENSOR_NONE)
+            continue;
+        const struct tensor *t = &graph->tensors[op->operand[i]];
+        out->operand[i] = (struct operand){.present = true, .dtype = t->dtype, .rank = t->rank};
+        memcpy(out->operand[i].dims, t->dims, sizeof t->dims);
+    }
 }
 
 /* Adds the tensor for output `slot` of an op. */

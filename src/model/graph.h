@@ -103,8 +103,6 @@ enum gt_status graph_program_add(struct graph *graph, const char *name, enum pro
 int32_t graph_storage(const struct graph *graph, int32_t tensor);
 int64_t graph_tensor_elements(const struct graph *graph, int32_t tensor);
 uint64_t graph_tensor_bytes(const struct graph *graph, int32_t tensor);
-/* Fills in shape and dtype (not the address) of an operand from a tensor. */
-void graph_operand(const struct graph *graph, int32_t tensor, struct operand *out);
 /* Fills in a call (not the addresses) from an op. */
 void graph_call(const struct graph *graph, const struct op *op, struct op_call *out);
 

@@ -92,7 +92,9 @@ static const struct profile_backend *backend_named(const char *name)
     return NULL;
 }
 
-bool device_profile_context_bytes(const char *backend, int32_t units, uint64_t *out)
+/* Sets *out to the memory that a process uses on a card of that backend besides its arena, by the number of its units.
+ * Returns false if no card has that backend. */
+static bool context_bytes_of(const char *backend, int32_t units, uint64_t *out)
 {
     const struct profile_backend *found = backend_named(backend);
     if (found != NULL)
@@ -104,7 +106,7 @@ static void memory_set(const struct card *card, const struct family *family, str
 {
     uint64_t context = 0;
     uint64_t total = (uint64_t)(card->memory_mib - card->driver_mib) * MIB;
-    (void)device_profile_context_bytes(family->backend, out->units, &context);
+    (void)context_bytes_of(family->backend, out->units, &context);
     out->memory_bytes = (uint64_t)card->memory_mib * MIB;
     out->usable_bytes = total - context;
     out->context_bytes = context;
@@ -346,7 +348,7 @@ static enum gt_status memory_read(const struct reader *reader, struct device_pro
     TRY(bytes_read(reader, "units", 0, 1000000, &units));
     out->units = (int32_t)units;
     const uint64_t most = out->memory_bytes - out->usable_bytes;
-    if (!device_profile_context_bytes(out->backend, out->units, &out->context_bytes))
+    if (!context_bytes_of(out->backend, out->units, &out->context_bytes))
         return impossible(reader, "backend", "expected cuda or opencl");
     if (out->context_bytes > most)
         out->context_bytes = most;

@@ -46,10 +46,6 @@ void device_profile_get(int32_t index, struct device_profile *out);
  * field, which is named. */
 enum gt_status device_profile_find(const char *text, struct device_profile *out);
 
-/* Sets *out to the memory that a process uses on a card of that backend besides its arena, by the number of its units.
- * Returns false if no card has that backend. */
-bool device_profile_context_bytes(const char *backend, int32_t units, uint64_t *out);
-
 /* Reads a profile from a JSON file.  Errors: as above, and GT_IO. */
 enum gt_status device_profile_read(const char *path, struct device_profile *out);
 

@@ -289,14 +289,6 @@ void metrics_add(struct metrics_line *line, const char *format, ...)
     assert(line->used < sizeof line->text);
 }
 
-void metrics_add_number(struct metrics_line *line, double value)
-{
-    if (isfinite(value))
-        metrics_add(line, "%.17g", value);
-    else
-        metrics_add(line, "null");
-}
-
 void metrics_add_text(struct metrics_line *line, const char *text, size_t count, size_t limit)
 {
     const unsigned char *bytes = (const unsigned char *)text;
@@ -326,8 +318,10 @@ void metrics_add_text(struct metrics_line *line, const char *text, size_t count,
 static void numbers_add(struct metrics_line *line, const char *const *names, const double *values, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        metrics_add(line, ",\"%s\":", names[i]);
-        metrics_add_number(line, values[i]);
+        if (isfinite(values[i]))
+            metrics_add(line, ",\"%s\":%.17g", names[i], values[i]);
+        else
+            metrics_add(line, ",\"%s\":null", names[i]);
     }
 }
 

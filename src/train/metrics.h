@@ -68,9 +68,8 @@ enum gt_status metrics_dataset_write(struct metrics *metrics, int64_t iter, cons
 /* Start lines describe the run.  They begin with {"iter":N,"start":"KIND".  A run's file has them before its first
  * line; a resume adds them again, with the iteration before its first, so that 0.2.0 keeps them with what follows. */
 void metrics_start_begin(struct metrics_line *line, int64_t first_iter, const char *kind);
-/* Append to a line.  The caller writes the commas and names. */
+/* Appends to a line.  The caller writes the commas and names. */
 void metrics_add(struct metrics_line *line, const char *format, ...) LOG_PRINTF(2, 3);
-void metrics_add_number(struct metrics_line *line, double value);
 /* Adds a JSON string.  Invalid UTF-8 becomes U+FFFD.  A text that takes more than `limit` bytes is cut and ends in
  * "...". */
 void metrics_add_text(struct metrics_line *line, const char *text, size_t count, size_t limit);

@@ -32,13 +32,8 @@ enum gt_status config_to_json(const struct config *config, json_t **out)
         if (is_stored(info))
             complete = json_object_set_new(object, info->name, json_from_value(&value)) == 0;
     }
-    if (!complete) {
-        log_error("no memory for the configuration as JSON");
-        json_decref(object);
-        return GT_NO_MEMORY;
-    }
-    *out = object;
-    return GT_OK;
+    const enum gt_status status = complete ? GT_OK : FAIL(GT_NO_MEMORY, "no memory for the configuration as JSON");
+    return FINISH(status, out, object, json_decref);
 }
 
 /* Returns false for an array, an object or null, which no key accepts. */

@@ -284,11 +284,7 @@ enum gt_status model_create(struct hostmem *mem, const struct model_options *opt
         return status;
     }
     status = programs_build(model);
-    if (status == GT_OK)
-        *out = model;
-    else
-        model_destroy(model);
-    return status;
+    return FINISH(status, out, model, model_destroy);
 }
 
 void model_destroy(struct model *model)

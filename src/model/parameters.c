@@ -56,7 +56,7 @@ struct layer {
     const char *part[PARAMETER_PARTS_MAX]; /* the names in files, if not `name` */
     int64_t part_rows[PARAMETER_PARTS_MAX];
     int64_t in, out; /* of a matrix; a vector has `out` elements */
-    bool exists, bias;
+    bool missing, bias;
 };
 
 static struct layer layer_get(const struct model_config *config, enum block_layer which)
@@ -67,25 +67,20 @@ static struct layer layer_get(const struct model_config *config, enum block_laye
     const int64_t kv = config->n_kv_head * size, inner = model_inner_width(config);
     const bool per_head = config->qk_norm == QK_NORM_HEAD;
     const struct layer layers[BLOCK_LAYERS] = {
-        [BLOCK_LN_1] = {.name = gpt2 ? "ln_1" : "input_layernorm", .out = c, .exists = true, .bias = norm_bias},
+        [BLOCK_LN_1] = {.name = gpt2 ? "ln_1" : "input_layernorm", .out = c, .bias = norm_bias},
         [BLOCK_C_ATTN] = {.name = gpt2 ? "attn.c_attn" : "self_attn.qkv_proj",
                           .part = {gpt2 ? NULL : "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
                           .part_rows = {q, kv, kv},
                           .in = c,
                           .out = q + 2 * kv,
-                          .exists = true,
                           .bias = config->bias || config->qkv_bias},
         [BLOCK_QK_NORM] = {.name = "self_attn.qk_norm",
                            .part = {"self_attn.q_norm", "self_attn.k_norm"},
                            .part_rows = {per_head ? size : q, per_head ? size : kv},
                            .out = per_head ? 2 * size : q + kv,
-                           .exists = config->qk_norm != QK_NORM_NONE},
-        [BLOCK_C_PROJ] = {gpt2 ? "attn.c_proj" : "self_attn.o_proj", .in = q, .out = c, .exists = true,
-                          .bias = config->bias},
-        [BLOCK_LN_2] = {.name = gpt2 ? "ln_2" : "post_attention_layernorm",
-                        .out = c,
-                        .exists = true,
-                        .bias = norm_bias},
+                           .missing = config->qk_norm == QK_NORM_NONE},
+        [BLOCK_C_PROJ] = {gpt2 ? "attn.c_proj" : "self_attn.o_proj", .in = q, .out = c, .bias = config->bias},
+        [BLOCK_LN_2] = {.name = gpt2 ? "ln_2" : "post_attention_layernorm", .out = c, .bias = norm_bias},
         [BLOCK_C_FC] = {.name = gpt2    ? "mlp.c_fc"
                                 : gated ? "mlp.gate_up_proj"
                                         : "mlp.up_proj",
@@ -93,13 +88,8 @@ static struct layer layer_get(const struct model_config *config, enum block_laye
                         .part_rows = {inner, inner},
                         .in = c,
                         .out = gated ? 2 * inner : inner,
-                        .exists = true,
                         .bias = config->bias},
-        [BLOCK_MLP_PROJ] = {.name = gpt2 ? "mlp.c_proj" : "mlp.down_proj",
-                            .in = inner,
-                            .out = c,
-                            .exists = true,
-                            .bias = config->bias},
+        [BLOCK_MLP_PROJ] = {.name = gpt2 ? "mlp.c_proj" : "mlp.down_proj", .in = inner, .out = c, .bias = config->bias},
     };
     return layers[which];
 }
@@ -117,9 +107,9 @@ static size_t slots_list(const struct model_config *config, int end, struct slot
     size_t count = 0;
     for (int which = 0; which < end; which++) {
         const struct layer layer = layer_get(config, (enum block_layer)which);
-        if (layer.exists)
+        if (!layer.missing)
             out[count++] = (struct slot){(enum block_layer)which, false, false};
-        if (layer.exists && (layer.bias || gpt2))
+        if (!layer.missing && (layer.bias || gpt2))
             out[count++] = (struct slot){(enum block_layer)which, true, !layer.bias};
     }
     return count;

@@ -16,22 +16,17 @@
 /* Reads standard input to its end, at most TEXT_BYTES_MAX bytes, into memory that the caller frees. */
 static enum gt_status input_read(char **out, size_t *out_count)
 {
-    enum gt_status status = GT_OK;
     char *text = malloc(TEXT_BYTES_MAX + 1);
     if (!text)
         return FAIL(GT_NO_MEMORY, "no memory for %zu B of standard input", TEXT_BYTES_MAX);
     *out_count = fread(text, 1, TEXT_BYTES_MAX + 1, stdin);
-    if (ferror(stdin)) {
+    enum gt_status status = GT_OK;
+    if (ferror(stdin))
         status = FAIL(GT_IO, "standard input: %s", strerror(errno));
-    } else if (*out_count > TEXT_BYTES_MAX) {
+    else if (*out_count > TEXT_BYTES_MAX)
         status =
             FAIL(GT_DATA, "standard input: more than %zu B; give only the message and its traceback", TEXT_BYTES_MAX);
-    }
-    if (status == GT_OK)
-        *out = text;
-    else
-        free(text);
-    return status;
+    return FINISH(status, out, text, free);
 }
 
 static enum gt_status message_read(const char *path, struct oom_message *out)

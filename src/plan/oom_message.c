@@ -54,24 +54,11 @@ static const struct marker markers[] = {
 
 static const struct oom_amount unknown = {.known = false};
 
-static const struct {
-    const char *name;
-    const char *backend; /* that runs on its devices here; NULL: they are no cards */
-} allocators[] = {[OOM_CUDA] = {"CUDA", "cuda"},
-                  [OOM_HIP] = {"HIP", "opencl"},
-                  [OOM_XPU] = {"XPU", "opencl"},
-                  [OOM_MPS] = {"MPS", NULL},
-                  [OOM_CPU] = {"CPU", NULL}};
-
-const char *oom_allocator_name(enum oom_allocator allocator)
-{
-    return allocators[allocator].name;
-}
-
-const char *oom_allocator_backend(enum oom_allocator allocator)
-{
-    return allocators[allocator].backend;
-}
+const struct oom_allocator_info oom_allocators[] = {[OOM_CUDA] = {"CUDA", "cuda"},
+                                                    [OOM_HIP] = {"HIP", "opencl"},
+                                                    [OOM_XPU] = {"XPU", "opencl"},
+                                                    [OOM_MPS] = {"MPS", NULL},
+                                                    [OOM_CPU] = {"CPU", NULL}};
 
 static bool is_blank(char c)
 {

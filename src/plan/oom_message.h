@@ -101,10 +101,11 @@ struct oom_amount oom_process_most(const struct oom_message *message);
 const char *oom_impossible(const struct oom_message *message);
 /* Returns the size that the allocator requests from the driver to place a tensor of `bytes`. */
 uint64_t oom_segment_bytes(enum oom_allocator allocator, uint64_t bytes);
-/* "CUDA", "HIP", "XPU", "MPS", "CPU". */
-const char *oom_allocator_name(enum oom_allocator allocator);
-/* Returns the backend that runs on the allocator's cards here, or NULL if its devices are no cards. */
-const char *oom_allocator_backend(enum oom_allocator allocator);
+/* By enum oom_allocator. */
+extern const struct oom_allocator_info {
+    const char *name;
+    const char *backend; /* that runs on its cards here; NULL: its devices are no cards */
+} oom_allocators[];
 
 #define OOM_MATCHES_MAX 8
 

@@ -74,7 +74,7 @@ static void frame_print(const struct oom_message *message)
 static void numbers_print(const struct oom_message *message)
 {
     struct oom_amount context = oom_context_bytes(message);
-    printf("The message (%s", oom_allocator_name(message->allocator));
+    printf("The message (%s", oom_allocators[message->allocator].name);
     if (message->device >= 0)
         printf(", GPU %" PRId32, message->device);
     if (message->count > 1)
@@ -214,7 +214,7 @@ static void budget_print(const struct oom_message *message)
 static enum gt_status card_choose(const struct config *config, const struct oom_message *message,
                                   struct device_profile *card)
 {
-    const char *backend = oom_allocator_backend(message->allocator);
+    const char *backend = oom_allocators[message->allocator].backend;
     if (config->device_profile[0] != '\0')
         return device_profile_find(config->device_profile, card);
     if (backend == NULL || !message->total.known || config_key_was_set(config, CONFIG_KEY_backend) ||
@@ -288,7 +288,7 @@ enum gt_status explain_oom(struct config *config, const struct model_config *mod
     plan_head_print(config, &card, set);
     if (card.memory_bytes > 0)
         snprintf(config->device_profile, sizeof config->device_profile, "%s", card.id);
-    if (config->dtype == CONFIG_DTYPE_AUTO && oom_allocator_backend(message.allocator) != NULL)
+    if (config->dtype == CONFIG_DTYPE_AUTO && oom_allocators[message.allocator].backend != NULL)
         config->dtype = CONFIG_DTYPE_BFLOAT16; /* nanoGPT's own default there */
     if (set)                                   /* the planner subtracts the card's context again */
         snprintf(config->memory_budget, sizeof config->memory_budget, "%.0fB", nearbyint(budget));

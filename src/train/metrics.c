@@ -256,18 +256,11 @@ void metrics_close(struct metrics *metrics)
     metrics->fd = -1;
 }
 
-/* Cuts off a partly written line, which would corrupt the next one.  If that fails, closes the file. */
-static void torn_cut(struct metrics *metrics, ssize_t written)
-{
-    struct stat info;
-    if (written > 0 && (fstat(metrics->fd, &info) != 0 || ftruncate(metrics->fd, info.st_size - written) != 0))
-        metrics_close(metrics);
-}
-
 static enum gt_status line_write(struct metrics *metrics, const char *line, size_t length)
 {
     if (metrics->fd < 0)
         return GT_OK;
+    struct stat info;
     ssize_t written;
     do
         written = write(metrics->fd, line, length);
@@ -275,7 +268,9 @@ static enum gt_status line_write(struct metrics *metrics, const char *line, size
     if (written == (ssize_t)length)
         return GT_OK;
     warn_once(metrics, written < 0 ? strerror(errno) : "only a part of a line fitted");
-    torn_cut(metrics, written);
+    /* A partly written line would corrupt the next one. */
+    if (written > 0 && (fstat(metrics->fd, &info) != 0 || ftruncate(metrics->fd, info.st_size - written) != 0))
+        metrics_close(metrics);
     return GT_IO;
 }
 

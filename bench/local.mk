@@ -6,6 +6,7 @@ EXTRA_DIST += \
 	bench/opencl-check \
 	bench/record_exchange.py \
 	bench/record_forecasts.py \
+	bench/record_lm_eval.py \
 	bench/record_products.py \
 	bench/record_speed.py \
 	bench/record_tokenizers.py \
@@ -20,6 +21,7 @@ EXTRA_DIST += \
 	bench/results/2026-11-23-h100.md \
 	bench/results/2026-11-25-cpu-16bit.md \
 	bench/results/2026-11-25-forecasts.md \
+	bench/results/2026-11-25-lm-eval.md \
 	bench/results/2026-11-25-products.md \
 	bench/results/2026-11-25-search.md \
 	bench/results/2026-11-25-tokenizers.md \

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """For published figures, not in CI: other programs open our files, we open theirs, and the numbers are the same.
 
-    bench/record_exchange.py --build=BUILD [--only=models,modern,twin,tokenizers,generate,nanogpt] [--work=FOLDER]
+    bench/record_exchange.py --build=BUILD [--only=models,modern,twin,tokenizers,llamacpp,generate,nanogpt] [--work=FOLDER]
                              [--vocab=FOLDER] [--tokens=100] [--dtype=float32] [--rounds=5] [--nanogpt=FOLDER]
 
 PYTHON needs torch, transformers and gguf; BUILD needs tests/model/logits_dump, which `make check` builds.
@@ -15,6 +15,9 @@ PYTHON needs torch, transformers and gguf; BUILD needs tests/model/logits_dump, 
               PyTorch's AdamW: losses within 1e-5
   twin        bench/llmq_twin.py: 123,587,328 parameters in transformers too; 20 training steps beside it in fp32
   tokenizers  of bytes, characters and byte pairs: AutoTokenizer gives the data set's ids and the text back
+  llamacpp    of a trained Llama, Qwen2 and Qwen3 (3 layers, grouped queries, a trained vocabulary) as GGUF in float32:
+              llama.cpp's tokenizer gives the data set's ids, and its 64 greedy tokens are those of gpt-sample
+              --temperature=0.  PYTHON needs llama_cpp (published figures: 0.3.36, whose source package is compiled)
   generate    tokens per second of gpt-sample against generate(), and the same greedy text: GPT-2 124M with random
               weights, two threads, one sequence and eight; the programs alternate, medians are printed.  gpt-sample's
               time is its own figure, without loading, as is generate()'s.  --vocab has GPT-2's vocabulary.  With
@@ -264,6 +267,34 @@ def tokenizers(options):
         check(tokenizer.decode(found) == TEXT, "%s: and the text back" % kind)
 
 
+# ---- llama.cpp ----
+def llamacpp(options):
+    from llama_cpp import Llama  # pylint: disable=import-outside-toplevel
+    work = os.path.join(options.work, "llamacpp")
+    os.makedirs(work, exist_ok=True)
+    with open(work + "/text.txt", "w", encoding="utf-8") as file:
+        file.write(TEXT)
+    run(options.prepare, "--tokenizer=train", "--vocab-size=320", "--restart", "--out-dir=" + work + "/data", work + "/text.txt")
+    with open(work + "/data/train.bin", "rb") as file:
+        ids = array.array("H", file.read()).tolist()
+    for arch in ("llama", "qwen2", "qwen3"):
+        out, gguf = f"{work}/{arch}", f"{work}/{arch}.gguf"
+        run(options.train, "--dataset=" + work + "/data", "--arch=" + arch, "--n_layer=3", "--n_head=4", "--n_kv_head=2", "--head_dim=32",
+            "--n_embd=64", "--block_size=128", "--batch_size=8", "--gradient_accumulation_steps=1", "--eval_iters=1", "--dtype=float32",
+            "--max_iters=200", "--lr_decay_iters=200", "--warmup_iters=20", "--learning_rate=3e-3", "--out_dir=" + out)
+        run(options.export, "--out_dir=" + out, "--format=gguf", "--dtype=float32", "--force", gguf)
+        model = Llama(gguf, n_ctx=256, n_threads=1, type_k=0, type_v=0, verbose=False)  # 0: float32
+        found = model.tokenize(TEXT.encode(), add_bos=False)
+        check(found[:len(ids)] == ids, f"{arch}: llama.cpp's tokenizer gives the data set's {len(ids)} ids")
+        for prompt in ("It's what", "Größe", "façade"):
+            tokens = model.tokenize(prompt.encode(), add_bos=False)
+            theirs = model.create_completion(tokens, max_tokens=64, temperature=0, repeat_penalty=1.0)
+            ours = run(os.path.join(options.build, "gpt-sample"), "--out_dir=" + out, "--start=" + prompt, "--temperature=0",
+                       "--num_samples=1", "--max_new_tokens=64", "--dtype=float32").stdout.split("\n---------------\n")[0]
+            text, count = theirs["choices"][0]["text"], theirs["usage"]["completion_tokens"]
+            check(ours == prompt + text and count == 64, f"{arch}: {count} greedy tokens after {prompt!r}: {text!r}")
+
+
 # ---- generate ----
 def make_model(options):
     folder, text, data = (os.path.join(options.work, name) for name in ("model", "text.txt", "data-gpt2"))
@@ -357,7 +388,8 @@ def main():
     options.train, options.prepare, options.export = (os.path.join(options.build, "gpt-" + name) for name in ("train", "prepare", "export"))
     os.makedirs(options.work, exist_ok=True)
     for name in options.only.split(","):
-        {"models": models, "modern": modern, "twin": twin, "tokenizers": tokenizers, "generate": generate, "nanogpt": nanogpt}[name](options)
+        {"models": models, "modern": modern, "twin": twin, "tokenizers": tokenizers, "llamacpp": llamacpp, "generate": generate,
+         "nanogpt": nanogpt}[name](options)
     return 0 if good else 1
 
 

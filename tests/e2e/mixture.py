@@ -15,8 +15,8 @@ import re
 import struct
 import subprocess
 
-from checks import (GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, error_lines, files, make_text, metrics,
-                    patience, read, write)
+from checks import (GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, error_lines, files, make_text,
+                    metrics, patience, read, write)
 
 TINY = ["--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=16", "--gradient_accumulation_steps=1", "--threads=1",
         "--dtype=float32", "--eval_iters=2", "--log_interval=1", "--warmup_iters=0"]

@@ -8,7 +8,6 @@
 #include "data/mixture.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,12 +83,11 @@ enum gt_status mixture_tokenizer_open(struct hostmem *mem, const struct mixture 
         status = tokenizer_open_dataset(mem, mixture->parts[i].folder, &tokenizers[i]);
         if (tokenizers[known] == NULL)
             known = i;
-        if (status != GT_OK || tokenizers[i] == NULL || tokenizer_has_same_tokens(tokenizers[known], tokenizers[i]))
+        if (status != GT_OK || tokenizers[i] == NULL ||
+            tokenizer_hash(tokenizers[known]) == tokenizer_hash(tokenizers[i]))
             continue;
-        log_error("%s: its tokenizer of %" PRId64 " tokens is not that of %s, of %" PRId64
-                  "; prepare it again with gpt-prepare --tokenizer=%s",
-                  mixture->parts[i].folder, tokenizer_vocab_size(tokenizers[i]), mixture->parts[known].folder,
-                  tokenizer_vocab_size(tokenizers[known]), mixture->parts[known].folder);
+        log_error("%s: its tokenizer is not that of %s; prepare it again with gpt-prepare --tokenizer=%s",
+                  mixture->parts[i].folder, mixture->parts[known].folder, mixture->parts[known].folder);
         status = GT_DATA;
     }
     for (int i = 0; i < mixture->count; i++)

@@ -31,7 +31,7 @@ struct mixture {
  * Errors: GT_USAGE. */
 enum gt_status mixture_parse(const char *text, struct mixture *out);
 
-/* Opens the data sets' tokenizer; NULL if none of them has one.  Errors: GT_DATA if two have different tokens; those of
+/* Opens the data sets' tokenizer; NULL if none of them has one.  Errors: GT_DATA if two have different ones; those of
  * tokenizer_open_dataset(). */
 enum gt_status mixture_tokenizer_open(struct hostmem *mem, const struct mixture *mixture, struct tokenizer **out);
 

@@ -3,7 +3,8 @@
  * One arena on the device, laid out as [run][phase region]: tensors of LIFETIME_RUN first; then a region that the
  * phases use in turn, each as [its PHASE tensors][its programs' tensors].  Programs of a phase overlap each other
  * entirely; phases overlap each other entirely.  Within a program every storage lives from its first to its last op,
- * and storages whose lives do not meet may share bytes.  The peak is the exact number of bytes requested from the device.
+ * and storages whose lives do not meet may share bytes.  The peak is the exact number of bytes requested from the
+ * device.
  *
  * Run tensors whose home is host memory have an arena of their own there.
  *

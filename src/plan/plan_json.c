@@ -121,11 +121,12 @@ static json_t *options_value(const struct model_options *options)
 {
     const struct plan_choice *choice = &options->choice;
     const struct model_config *config = &options->config;
-    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:o, s:i, s:i, s:i, s:i, s:s}", "micro_batch", choice->micro_batch,
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:i, s:i, s:i, s:i, s:s}", "micro_batch", choice->micro_batch,
                      "micro_steps", options->micro_steps, "remainder_batch", choice->remainder_batch, "evaluate_batch",
-                     choice->evaluate_batch, "loss_chunk", choice->loss_chunk_rows, "recompute",
-                     recompute_value(options), "block_size", config->block_size, "n_layer", config->n_layer, "n_head",
-                     config->n_head, "n_embd", config->n_embd, "state_format", state_format_name(options->states));
+                     choice->evaluate_batch, "loss_chunk", choice->loss_chunk_rows, "offload_quarters", choice->offload,
+                     "recompute", recompute_value(options), "block_size", config->block_size, "n_layer",
+                     config->n_layer, "n_head", config->n_head, "n_embd", config->n_embd, "state_format",
+                     state_format_name(options->states));
 }
 
 /* Returns a choice, or a point of the front, which has no kind. */

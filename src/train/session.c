@@ -237,10 +237,28 @@ static enum gt_status plan_again(struct session *session)
     return session_fits(session);
 }
 
+/* If other programs have taken the host memory that the optimizer state needs, makes another plan for what is left. */
+static enum gt_status host_check(struct session *session)
+{
+    uint64_t total, free_bytes;
+    char have[24];
+    const struct model_options options = session->search.request.options;
+    if (session->device.info.host_memory || !system_memory_read(&total, &free_bytes) ||
+        session->plan->host_bytes <= free_bytes)
+        return GT_OK;
+    log_note("%s of host memory are free now, less than the plan needs; planning again",
+             log_bytes(have, (double)free_bytes));
+    session->device.host_budget_bytes = free_budget(free_bytes);
+    plan_release(session);
+    TRY(session_plan(session, &options));
+    return session_fits(session);
+}
+
 enum gt_status session_start(struct session *session)
 {
     struct exec_options options = {.poison = DEBUG_RUN};
     TRY(session_fits(session));
+    TRY(host_check(session));
     TRY(backend_info(session->device.backend, &session->device.info));
     if (bytes_lacking(session) > 0 && session->model->options.train)
         TRY(plan_again(session));

@@ -96,14 +96,14 @@ static void forecast_make(struct trainer *t)
 static enum gt_status device_start(struct trainer *t)
 {
     struct session *session = &t->session;
-    const uint64_t planned = session->plan->arena_bytes;
+    const uint64_t planned = plan_asked_bytes(session->plan);
     const bool known = session_rates_guess(session);
     run_log_start(t);
     forecast_make(t);
     if (known)
         run_log_forecast(t);
     TRY(session_start(session));
-    if (session->plan->arena_bytes != planned)
+    if (plan_asked_bytes(session->plan) != planned)
         run_log_plan(t); /* less memory was free */
     if (!t->config->eval_only)
         TRY(session_rates_calibrate(session));

@@ -12,11 +12,10 @@ Prints "checks: P passed, F failed, S skipped".
 """
 import json
 import os
-import re
 import subprocess
 
-from checks import BUILD, GPT_TRAIN, check, end, error_lines, files, make_tokens, metrics, opencl_device, read, skip, some
-from cuda_common import GPT_TRAIN_CUDA, TINY, Run, checkpoint, good, train
+from checks import GPT_TRAIN, check, end, error_lines, files, make_tokens, metrics, opencl_device, read, skip, some
+from cuda_common import DATA, GPT_TRAIN_CUDA, TINY, checkpoint, good, train
 
 GIB = 1 << 30
 FORMATS = (("--dtype=bfloat16", "--state_format=sr_8bit"), ("--dtype=bfloat16", "--state_format=master"),
@@ -51,7 +50,7 @@ def moved(out):
 
 def bytes_equal():
     for device in devices():
-        for i, arguments in enumerate(FORMATS if device[0] == "cpu" else some(FORMATS, 2)):
+        for i, arguments in enumerate(FORMATS if device[0] == "cpu" else some(FORMATS)):
             outs = [f"{device[0]}-{i}-{word}" for word in ("none", "states")]
             good(run(device, outs[0], *arguments, "--offload=none"))
             good(run(device, outs[1], *arguments, "--offload=states"), "of optimizer state in host memory")
@@ -72,16 +71,15 @@ def plan(*arguments, status=0, program=GPT_TRAIN):
 def auto():
     if not os.path.exists(GPT_TRAIN_CUDA):
         return
-    wide = ["--dtype=bfloat16", "--n_embd=256", "--n_layer=4", "--micro_batch=2", "--loss_chunk=32", "--recompute=none"]
+    wide = ["--dtype=bfloat16", "--n_embd=128", "--n_layer=4", "--micro_batch=2", "--loss_chunk=32", "--recompute=none"]
     resident = good(run(("cuda", GPT_TRAIN_CUDA), "wide", *wide))
     check("host memory" not in resident.out, "offload without need")
     total = moved("wide")
-    context = int(re.search(r"driver and libraries +([\d.]+) MiB", Run(GPT_TRAIN_CUDA, "--dataset=./data", "--vocab_size=96", *TINY, *wide,
-                                                                     "--plan").out).group(1).split(".")[0]) << 20
+    context = plan("--backend=cuda", *DATA, *TINY, *wide, program=GPT_TRAIN_CUDA)["bytes"]["context"]
     least = None
     for share in (0.9, 0.75, 0.6):
         out = f"wide-{share}"
-        budget = int(total * share) + context + (1 << 20)
+        budget = int(total * share) + context
         done = good(run(("cuda", GPT_TRAIN_CUDA), out, *wide, f"--memory_budget={budget}B"), "of optimizer state in host memory")
         check(checkpoint(out) == checkpoint("wide"), f"{out}: other bytes")
         pinned = done.report["pinned_bytes_peak"] - resident.report["pinned_bytes_peak"]
@@ -101,7 +99,7 @@ def refused():
                                      (2, "invalid host_budget", "--host_budget=200%"),
                                      (2, "did you mean 16GiB", "--host_budget=16"),
                                      (3, "not enough host memory", "--offload=states", "--host_budget=0"),
-                                     (3, "host_budget allows 1.0 MiB", "--offload=states", "--host_budget=1MiB", "--n_embd=256")):
+                                     (3, "host_budget allows 1.0 MiB", "--offload=states", "--host_budget=1MiB", "--n_embd=192")):
         done = run(device, "kept", *arguments, "--init_from=" + ("scratch" if len(arguments) == 3 else "resume"))
         check(done.status == status and len(done.errors) == 1 and text in done.errors[0], f"'{text}' wanted: {done.said()}")
     if device[0] == "cuda":

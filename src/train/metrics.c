@@ -366,10 +366,10 @@ enum gt_status metrics_evaluation_write(struct metrics *metrics, const struct me
 enum gt_status metrics_dataset_write(struct metrics *metrics, int64_t iter, const struct mixture_part *part,
                                      double val_loss)
 {
+    static const char *const name = "dataset_val_loss";
     struct metrics_line line = {.used = 0};
     metrics_add(&line, "{\"iter\":%" PRId64 ",\"dataset\":", iter);
     metrics_add_text(&line, part->name, (size_t)part->name_length, METRICS_TEXT_MAX);
-    metrics_add(&line, ",\"dataset_val_loss\":");
-    metrics_add_number(&line, val_loss);
+    numbers_add(&line, &name, &val_loss, 1);
     return metrics_line_write(metrics, &line);
 }

@@ -1,7 +1,7 @@
 /* --explain: what the errors that people meet most mean, and what to do.
  *
- * An error line names its identifier, as in "error[no-fit]: ..." (base/log.h).  doc/errors.md has the same
- * texts, which tests/e2e/errors.py compares.
+ * An error line names its identifier, as in "error[no-fit]: ..." (base/log.h).  doc/errors.md has the same texts;
+ * tests/e2e/report.py compares them.
  */
 #include "train/run.h"
 

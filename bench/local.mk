@@ -21,6 +21,7 @@ EXTRA_DIST += \
 	bench/results/2026-11-23-h100.md \
 	bench/results/2026-11-25-cpu-16bit.md \
 	bench/results/2026-11-25-forecasts.md \
+	bench/results/2026-11-25-llama-cpp.md \
 	bench/results/2026-11-25-lm-eval.md \
 	bench/results/2026-11-25-products.md \
 	bench/results/2026-11-25-search.md \

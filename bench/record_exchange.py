@@ -17,7 +17,8 @@ PYTHON needs torch, transformers and gguf; BUILD needs tests/model/logits_dump, 
   tokenizers  of bytes, characters and byte pairs: AutoTokenizer gives the data set's ids and the text back
   llamacpp    of a trained Llama, Qwen2 and Qwen3 (3 layers, grouped queries, a trained vocabulary) as GGUF in float32:
               llama.cpp's tokenizer gives the data set's ids, and its 64 greedy tokens are those of gpt-sample
-              --temperature=0.  PYTHON needs llama_cpp (published figures: 0.3.36, whose source package is compiled)
+              --temperature=0; with other frequencies of rope they are not.  PYTHON needs llama_cpp (published figures:
+              0.3.36, compiled from its source package)
   generate    tokens per second of gpt-sample against generate(), and the same greedy text: GPT-2 124M with random
               weights, two threads, one sequence and eight; the programs alternate, medians are printed.  gpt-sample's
               time is its own figure, without loading, as is generate()'s.  --vocab has GPT-2's vocabulary.  With
@@ -28,6 +29,7 @@ PYTHON needs torch, transformers and gguf; BUILD needs tests/model/logits_dump, 
               part of nanoGPT
 """
 import array
+import itertools
 import json
 import os
 import random
@@ -272,27 +274,37 @@ def llamacpp(options):
     from llama_cpp import Llama  # pylint: disable=import-outside-toplevel
     work = os.path.join(options.work, "llamacpp")
     os.makedirs(work, exist_ok=True)
+    dice, words = random.Random(3), TEXT[:90].split()
+    text = "".join(" ".join(dice.choices(words, k=8)) + ".\n" for _ in range(1500))  # in an order that no model remembers
     with open(work + "/text.txt", "w", encoding="utf-8") as file:
-        file.write(TEXT)
+        file.write(text)
     run(options.prepare, "--tokenizer=train", "--vocab-size=320", "--restart", "--out-dir=" + work + "/data", work + "/text.txt")
     with open(work + "/data/train.bin", "rb") as file:
         ids = array.array("H", file.read()).tolist()
     for arch in ("llama", "qwen2", "qwen3"):
         out, gguf = f"{work}/{arch}", f"{work}/{arch}.gguf"
-        run(options.train, "--dataset=" + work + "/data", "--arch=" + arch, "--n_layer=3", "--n_head=4", "--n_kv_head=2", "--head_dim=32",
-            "--n_embd=64", "--block_size=128", "--batch_size=8", "--gradient_accumulation_steps=1", "--eval_iters=1", "--dtype=float32",
-            "--max_iters=200", "--lr_decay_iters=200", "--warmup_iters=20", "--learning_rate=3e-3", "--out_dir=" + out)
+        run(options.train, "--dataset=" + work + "/data", "--arch=" + arch, "--n_layer=3", "--n_head=6", "--n_kv_head=2",
+            "--n_embd=96", "--head_dim=" + ("32" if arch == "qwen3" else "16"), "--block_size=128", "--batch_size=8",
+            "--gradient_accumulation_steps=1", "--eval_iters=1", "--dtype=float32", "--max_iters=200", "--lr_decay_iters=200",
+            "--warmup_iters=20", "--learning_rate=3e-3", "--out_dir=" + out)
         run(options.export, "--out_dir=" + out, "--format=gguf", "--dtype=float32", "--force", gguf)
-        model = Llama(gguf, n_ctx=256, n_threads=1, type_k=0, type_v=0, verbose=False)  # 0: float32
-        found = model.tokenize(TEXT.encode(), add_bos=False)
+
+        def greedy(prompt, **words):
+            """Returns llama.cpp's text and its number of new tokens; the last character may be cut."""
+            model = Llama(gguf, n_ctx=128, n_threads=1, type_k=0, type_v=0, verbose=False, **words)  # 0: float32
+            tokens = list(itertools.islice(model.generate(model.tokenize(prompt.encode(), add_bos=False), temp=0, repeat_penalty=1.0), 64))
+            return prompt + model.detokenize(tokens).decode("utf-8", "ignore"), len(tokens)
+
+        found = Llama(gguf, vocab_only=True, verbose=False).tokenize(text.encode(), add_bos=False)
         check(found[:len(ids)] == ids, f"{arch}: llama.cpp's tokenizer gives the data set's {len(ids)} ids")
-        for prompt in ("It's what", "Größe", "façade"):
-            tokens = model.tokenize(prompt.encode(), add_bos=False)
-            theirs = model.create_completion(tokens, max_tokens=64, temperature=0, repeat_penalty=1.0)
+        changed = 0
+        for prompt in ("It's what", "Größe", text[:60]):
             ours = run(os.path.join(options.build, "gpt-sample"), "--out_dir=" + out, "--start=" + prompt, "--temperature=0",
                        "--num_samples=1", "--max_new_tokens=64", "--dtype=float32").stdout.split("\n---------------\n")[0]
-            text, count = theirs["choices"][0]["text"], theirs["usage"]["completion_tokens"]
-            check(ours == prompt + text and count == 64, f"{arch}: {count} greedy tokens after {prompt!r}: {text!r}")
+            theirs, count = greedy(prompt)
+            check(ours.rstrip("\ufffd") == theirs and count == 64, f"{arch}: {count} greedy tokens after {prompt!r}: {theirs!r}")
+            changed += greedy(prompt, rope_freq_scale=0.5)[0] != theirs
+        check(changed > 0, f"{arch}: at half the frequencies of rope, {changed} of 3 texts are others")
 
 
 # ---- generate ----

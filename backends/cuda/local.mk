@@ -58,6 +58,7 @@ EXTRA_DIST += $(cuda_module) $(cuda_module_map)
 CUDA_MODULE_LINK = -shared -Wl,--version-script=$(top_srcdir)/$(cuda_module_map) -Wl,--no-undefined-version
 
 CUDA_ARCHIVE =
+CUDA_PROGRAM_LIBS =
 if HAVE_CUDA
 noinst_LIBRARIES += libcuda_backend.a
 libcuda_backend_a_SOURCES = $(cuda_sources) $(cuda_loader)
@@ -92,5 +93,6 @@ gpt_train_cuda_so_LDADD = libcuda_backend.a $(CUDA_LIBS)
 else
 CUDA_PIC = -fPIE
 CUDA_ARCHIVE += libcuda_backend.a
+CUDA_PROGRAM_LIBS += $(CUDA_LIBS)
 endif
 endif

@@ -7,14 +7,8 @@
 #ifndef GPT_TRAIN_CPU_CPU_H
 #define GPT_TRAIN_CPU_CPU_H
 
-#include <assert.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "backend/backend.h"
 #include "base/size.h"
-#include "base/status.h"
 #include "ops/op.h"
 
 #ifdef _OPENMP

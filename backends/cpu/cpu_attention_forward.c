@@ -13,7 +13,6 @@
 #include "backends/cpu/cpu_attention.h"
 
 #include <math.h>
-#include <string.h>
 
 /* One band of queries of one head against the keys that it may see. */
 struct band {

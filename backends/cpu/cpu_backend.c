@@ -15,11 +15,7 @@
 
 #include <cblas.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #ifdef __linux__
 #include <sys/syscall.h>
@@ -30,7 +26,6 @@
 #endif
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/system_memory.h"
 #include "base/thread.h"
 
@@ -132,10 +127,10 @@ static enum gt_status isa_choose(struct cpu_backend *cpu)
             return GT_OK;
         }
     }
-    log_error("GPT_TRAIN_CPU_ISA=%s: expected generic, avx2, avx512, avx512_bf16 or amx, where build and processor "
-              "have it",
-              wanted);
-    return GT_DEVICE;
+    return FAIL(GT_DEVICE,
+                "GPT_TRAIN_CPU_ISA=%s: expected generic, avx2, avx512, avx512_bf16 or amx, where build and processor "
+                "have it",
+                wanted);
 }
 
 #ifdef _OPENMP
@@ -201,12 +196,11 @@ static enum gt_status library_space_check(const struct cpu_backend *cpu)
     /* Tests with one large mapping instead of many small ones, which is equivalent with MAP_NORESERVE, except under
      * strict overcommit, which counts such mappings too. */
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-        log_error("cpu: the library for matrix products (%s) needs %zu B of address space for %" PRId32
-                  " threads: %s; lower --threads, or raise the limit (ulimit -v, overcommit)",
-                  BLAS_NAME, size, cpu->threads, strerror(errno));
-        return GT_NO_MEMORY;
-    }
+    if (memory == MAP_FAILED)
+        return FAIL(GT_NO_MEMORY,
+                    "cpu: the library for matrix products (%s) needs %zu B of address space for %" PRId32
+                    " threads: %s; lower --threads, or raise the limit (ulimit -v, overcommit)",
+                    BLAS_NAME, size, cpu->threads, strerror(errno));
     munmap(memory, size);
 #endif
     (void)cpu;
@@ -235,19 +229,13 @@ static void cpu_devices(bool automatic, struct backend_devices *out)
 
 static enum gt_status cpu_open(const struct backend_open_options *options, struct backend **out)
 {
-    if (options->device != 0) {
-        log_error("cpu: device %" PRId32 " does not exist; the only one is 0", options->device);
-        return GT_DEVICE;
-    }
-    if (options->threads < 0 || options->threads > CPU_THREADS_MAX) {
-        log_error("cpu: threads: expected 0 to %d, found %" PRId32, CPU_THREADS_MAX, options->threads);
-        return GT_DEVICE;
-    }
+    if (options->device != 0)
+        return FAIL(GT_DEVICE, "cpu: device %" PRId32 " does not exist; the only one is 0", options->device);
+    if (options->threads < 0 || options->threads > CPU_THREADS_MAX)
+        return FAIL(GT_DEVICE, "cpu: threads: expected 0 to %d, found %" PRId32, CPU_THREADS_MAX, options->threads);
     struct cpu_backend *cpu = calloc(1, sizeof *cpu);
-    if (cpu == NULL) {
-        log_error("cpu: no memory for %zu B", sizeof *cpu);
-        return GT_NO_MEMORY;
-    }
+    if (cpu == NULL)
+        return FAIL(GT_NO_MEMORY, "cpu: no memory for %zu B", sizeof *cpu);
     const enum gt_status status = isa_choose(cpu);
     if (status != GT_OK) {
         free(cpu);

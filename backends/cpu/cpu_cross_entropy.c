@@ -8,7 +8,6 @@
 #include "backends/cpu/cpu_half.h"
 
 #include <math.h>
-#include <string.h>
 
 #define SUM_BLOCK 256
 

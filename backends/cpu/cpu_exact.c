@@ -7,7 +7,6 @@
 #include "backends/cpu/cpu_rounding.h"
 
 #include <math.h>
-#include <string.h>
 
 static void blend(const struct op_attrs *attrs, const float *const *in, float *out, int64_t count)
 {

@@ -11,7 +11,6 @@
 #include <cblas.h>
 #include <limits.h>
 #include <math.h>
-#include <string.h>
 
 static bool gemm_supports(const struct op_call *call)
 {

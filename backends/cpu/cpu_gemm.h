@@ -6,10 +6,6 @@
 #ifndef GPT_TRAIN_CPU_CPU_GEMM_H
 #define GPT_TRAIN_CPU_CPU_GEMM_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "backends/cpu/cpu_tile.h"
 #include "base/dtype.h"
 #include "base/size.h"

@@ -10,7 +10,6 @@
 #include "backends/cpu/cpu_gemm.h"
 
 #include <immintrin.h>
-#include <string.h>
 
 #define STRIP 16               /* lines of a packed block */
 #define DEPTH 32               /* of k in a packed block */

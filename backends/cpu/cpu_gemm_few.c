@@ -8,8 +8,6 @@
  */
 #include "backends/cpu/cpu_gemm.h"
 
-#include <string.h>
-
 #define ROWS_MAX CPU_GEMM_FEW_ROWS
 #define COLUMNS_MAX 512
 #define PORTION_MAX 2048 /* of k, in 16 bits */

@@ -16,8 +16,6 @@
  */
 #include "backends/cpu/cpu_gemm.h"
 
-#include <string.h>
-
 #ifdef __AVX512BF16__
 #define DEPTH 2 /* values of k in a word */
 #else

@@ -10,8 +10,6 @@
 #define GPT_TRAIN_CPU_CPU_HALF_H
 
 #include <math.h>
-#include <stdint.h>
-#include <string.h>
 
 #include "backends/cpu/cpu_math.h"
 #include "base/dtype.h"

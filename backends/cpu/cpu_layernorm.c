@@ -11,7 +11,6 @@
 #include "backends/cpu/cpu_half.h"
 
 #include <math.h>
-#include <string.h>
 
 /* fp32 rows in the workspace: SHARED_ROWS for gain and bias, then FORWARD_ROWS or BACKWARD_ROWS per thread. */
 #define SHARED_ROWS 2

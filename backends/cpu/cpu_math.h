@@ -9,9 +9,6 @@
 #ifndef GPT_TRAIN_CPU_CPU_MATH_H
 #define GPT_TRAIN_CPU_CPU_MATH_H
 
-#include <stdint.h>
-#include <string.h>
-
 #include "backends/cpu/cpu.h"
 
 static inline float cpu_float_from_bits(uint32_t bits)

@@ -8,13 +8,9 @@
 #include "backends/cpu/cpu.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/system_memory.h"
 
 #define PATH_MAX_BYTES 1024
@@ -25,8 +21,7 @@ enum gt_status cpu_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_byt
 {
     if (system_memory_read(out_total_bytes, out_free_bytes))
         return GT_OK;
-    log_error("cpu: the system does not say how much memory it has (/proc/meminfo, sysconf)");
-    return GT_DEVICE;
+    return FAIL(GT_DEVICE, "cpu: the system does not say how much memory it has (/proc/meminfo, sysconf)");
 }
 
 /* Returns the resident set of process `pid`, in bytes; 0 when the process is gone or may not be read. */
@@ -73,10 +68,8 @@ static enum gt_status segment_map(struct cpu_segment *segment, const struct back
     if (wanted->size_bytes == 0)
         return GT_OK;
     void *memory = mmap(NULL, segment->size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-        log_error("cpu: mmap of %" PRIu64 " B for the arena: %s", wanted->size_bytes, strerror(errno));
-        return GT_NO_MEMORY;
-    }
+    if (memory == MAP_FAILED)
+        return FAIL(GT_NO_MEMORY, "cpu: mmap of %" PRIu64 " B for the arena: %s", wanted->size_bytes, strerror(errno));
 #ifdef MADV_HUGEPAGE
     (void)madvise(memory, segment->size_bytes, MADV_HUGEPAGE); /* best effort: kernels without huge pages refuse it */
 #endif
@@ -94,11 +87,10 @@ enum gt_status cpu_memory_map(struct cpu_backend *cpu, const struct backend_segm
         else
             need += segments[i].size_bytes;
     }
-    if (need > available) {
-        log_error("cpu: the arena needs %" PRIu64 " B, but only %" PRIu64 " B of %" PRIu64 " B are free", need,
-                  available, total);
-        return GT_NO_MEMORY;
-    }
+    if (need > available)
+        return FAIL(GT_NO_MEMORY,
+                    "cpu: the arena needs %" PRIu64 " B, but only %" PRIu64 " B of %" PRIu64 " B are free", need,
+                    available, total);
     for (int32_t i = 0; i < count; i++) {
         const enum gt_status status = segment_map(&cpu->segment[i], &segments[i]);
         if (status != GT_OK) {

@@ -5,9 +5,6 @@
 #ifndef GPT_TRAIN_CPU_CPU_PHILOX_H
 #define GPT_TRAIN_CPU_CPU_PHILOX_H
 
-#include <assert.h>
-#include <stdint.h>
-
 #include "backends/cpu/cpu.h"
 #include "base/rng.h"
 #include "ops/op.h"

@@ -7,7 +7,6 @@
 #include "backends/cpu/cpu_half.h"
 
 #include <math.h>
-#include <string.h>
 
 /* The slots of the forward name the first operands of the backward too. */
 struct rope {

@@ -7,10 +7,6 @@
 #ifndef GPT_TRAIN_CPU_CPU_TILE_H
 #define GPT_TRAIN_CPU_CPU_TILE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "backends/cpu/cpu_half.h"
 
 #if defined(__AVX512F__)

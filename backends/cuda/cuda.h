@@ -11,17 +11,11 @@
 #ifndef GPT_TRAIN_CUDA_CUDA_H
 #define GPT_TRAIN_CUDA_CUDA_H
 
-#include <assert.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include <cuda_runtime.h>
 
 #include "backend/backend.h"
 #include "backends/cuda/cuda_kernels.h"
 #include "base/size.h"
-#include "base/status.h"
 
 /* The alignment of cudaMalloc, which 128-bit accesses and cuBLASLt's fastest kernels need.  Every tensor and every
  * workspace starts at a multiple of it. */

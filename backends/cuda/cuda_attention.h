@@ -8,10 +8,6 @@
 #ifndef GPT_TRAIN_CUDA_CUDA_ATTENTION_H
 #define GPT_TRAIN_CUDA_CUDA_ATTENTION_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include <cuda_runtime.h>
 
 #include "backends/cuda/cuda_kernels.h"

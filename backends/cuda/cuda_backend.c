@@ -12,17 +12,11 @@
 
 #include "backends/cuda/cuda.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "backends/cuda/cuda_attention.h"
 #include "backends/cuda/cuda_gemm_cache.h"
 #include "backends/cuda/cuda_nvml.h"
 #include "backends/cuda/cuda_shapes.h"
 #include "backends/cuda/cuda_tuning.h"
-#include "base/log.h"
 
 /* In this range the run-time API reports a fault of a kernel or of the card: the context is lost. */
 #define ERROR_LOST_FIRST cudaErrorIllegalAddress
@@ -111,10 +105,8 @@ static enum gt_status device_fill(struct cuda_backend *cuda, const struct backen
 static enum gt_status cuda_open(const struct backend_open_options *options, struct backend **out)
 {
     struct cuda_backend *cuda = calloc(1, sizeof *cuda);
-    if (cuda == NULL) {
-        log_error("cuda: no memory for %zu B", sizeof *cuda);
-        return GT_NO_MEMORY;
-    }
+    if (cuda == NULL)
+        return FAIL(GT_NO_MEMORY, "cuda: no memory for %zu B", sizeof *cuda);
     const enum gt_status status = device_fill(cuda, options);
     if (status != GT_OK) {
         cuda_close(&cuda->base);
@@ -221,8 +213,7 @@ static enum gt_status calls_first_launch(struct cuda_backend *cuda, const struct
     cuda->tuning->now = cuda->tuning->on;
     for (size_t i = 0; i < count && status == GT_OK; i++) {
         status = cuda_shape_settle(cuda, &calls[i]);
-        if (status == GT_OK)
-            status = cuda_calls_launch(&cuda->base, 0, &calls[i], 1);
+        THEN(status, cuda_calls_launch(&cuda->base, 0, &calls[i], 1));
     }
     cuda->tuning->now = false;
     return status;

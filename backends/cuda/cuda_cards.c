@@ -5,14 +5,8 @@
  */
 #include "backends/cuda/cuda.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 #include <unistd.h>
-
-#include "base/log.h"
 
 #define VERSION_TEXT_MAX 16
 
@@ -133,15 +127,11 @@ enum gt_status cuda_device_describe(struct cuda_backend *cuda, const char *name)
     char reason[BACKEND_REASON_MAX];
     int driver = 0, runtime = CUDART_VERSION;
     cuda_devices(false, &devices);
-    if (devices.count == 0) {
-        log_error("cuda: %s", devices.reason);
-        return GT_DEVICE;
-    }
+    if (devices.count == 0)
+        return FAIL(GT_DEVICE, "cuda: %s", devices.reason);
     TRY(device_select(cuda, devices.count, name));
-    if (!is_usable(cuda->device, &properties, reason)) {
-        log_error("cuda: %s", reason);
-        return GT_DEVICE;
-    }
+    if (!is_usable(cuda->device, &properties, reason))
+        return FAIL(GT_DEVICE, "cuda: %s", reason);
     (void)cudaDriverGetVersion(&driver);
     (void)cudaRuntimeGetVersion(&runtime);
     snprintf(cuda->name, sizeof cuda->name, "%.60s", properties.name);

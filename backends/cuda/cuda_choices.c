@@ -4,8 +4,6 @@
  */
 #include "backends/cuda/cuda_choices.h"
 
-#include <string.h>
-
 /* A choice with its timing; `what` is the op, the dtype << 8, and the transposes << 16 and 17. */
 struct stored {
     uint64_t call, algorithm, what;

@@ -6,10 +6,6 @@
 #ifndef GPT_TRAIN_CUDA_CUDA_CHOICES_H
 #define GPT_TRAIN_CUDA_CUDA_CHOICES_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "backend/backend.h"
 
 #define CUDA_CHOICES_MAX 1024

@@ -9,15 +9,9 @@
  */
 #include "backends/cuda/cuda_gemm_cache.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "backends/cuda/cuda_lt.h"
 #include "backends/cuda/cuda_tuning.h"
 #include "base/hash.h"
-#include "base/log.h"
 
 #define SLOTS 1024
 #define SLOTS_USED_MAX 768
@@ -88,10 +82,8 @@ enum gt_status cuda_gemm_cache_create(struct cuda_backend *cuda)
 {
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     struct cuda_gemm_cache *cache = calloc(1, sizeof *cache);
-    if (cache == NULL) {
-        log_error("cuda: no memory for %zu B of prepared products", sizeof *cache);
-        return GT_NO_MEMORY;
-    }
+    if (cache == NULL)
+        return FAIL(GT_NO_MEMORY, "cuda: no memory for %zu B of prepared products", sizeof *cache);
     cuda->gemm = cache; /* the backend destroys it, even if it is half made */
     TRY(cuda_lt_open(&cache->lt));
     LT_TRY(cuda, NULL, cache->lt.cublasLtCreate(&cache->handle), "opening the library");

@@ -7,10 +7,6 @@
  */
 #include "backends/cuda/cuda.h"
 
-#include <string.h>
-
-#include "base/log.h"
-
 static bool is_same(const struct cuda_graph *graph, const struct op_call *calls, size_t count)
 {
     return graph->calls == calls && graph->count == count && memcmp(&graph->first, &calls[0], sizeof calls[0]) == 0 &&

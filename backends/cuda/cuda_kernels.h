@@ -13,10 +13,6 @@
 #ifndef GPT_TRAIN_CUDA_CUDA_KERNELS_H
 #define GPT_TRAIN_CUDA_CUDA_KERNELS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include <cuda_runtime.h>
 
 #include "ops/op.h"

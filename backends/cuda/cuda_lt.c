@@ -6,10 +6,8 @@
 #include "backends/cuda/cuda_lt.h"
 
 #include <dlfcn.h>
-#include <stddef.h>
 
 #include "base/library.h"
-#include "base/log.h"
 
 #define TEXT_OF(number) #number
 #define NAME_OF(major) "libcublasLt.so." TEXT_OF(major)
@@ -29,10 +27,10 @@ enum gt_status cuda_lt_open(struct cuda_lt *out)
     struct cuda_lt lt = {.cublasLtCreate = NULL};
     if (library == NULL) {
         const char *why = dlerror();
-        log_error(
+        return FAIL(
+            GT_DEVICE,
             "cuda: cuBLASLt cannot be opened: %s (it is part of the CUDA toolkit that this program was built with)",
             why != NULL ? why : CUDA_LT_LIBRARY);
-        return GT_DEVICE;
     }
     const char *missing = library_table(library, entries, sizeof entries / sizeof entries[0], &lt);
     if (missing != NULL) {

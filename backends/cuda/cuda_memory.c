@@ -17,11 +17,7 @@
  */
 #include "backends/cuda/cuda.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 #include "backends/cuda/cuda_nvml.h"
-#include "base/log.h"
 
 /* Left free for the driver's needs during a run; more where the driver swaps to host memory. */
 #define MARGIN_BYTES ((uint64_t)16 << 20)
@@ -92,10 +88,9 @@ static enum gt_status arena_refuse(const struct cuda_backend *cuda, uint64_t nee
     char need[24], have[24], text[BACKEND_HOLDERS_TEXT_MAX];
     struct backend_holders holders = {.count = 0};
     cuda_nvml_holders(cuda->nvml, &holders);
-    log_error("cuda: the arena takes %s, but only %s is free on %s now%s%s", log_bytes(need, (double)need_bytes),
-              log_bytes(have, (double)free_bytes), cuda->name, holders.count > 0 ? "; other processes hold most: " : "",
-              backend_holders_text(text, &holders));
-    return GT_NO_FIT;
+    return FAIL(GT_NO_FIT, "cuda: the arena takes %s, but only %s is free on %s now%s%s",
+                log_bytes(need, (double)need_bytes), log_bytes(have, (double)free_bytes), cuda->name,
+                holders.count > 0 ? "; other processes hold most: " : "", backend_holders_text(text, &holders));
 }
 
 static enum gt_status room_check(struct backend *backend, const struct backend_segment *segments, int32_t count)
@@ -135,10 +130,10 @@ static enum gt_status host_take(struct backend *backend, size_t bytes, void **ou
     if (error != cudaErrorMemoryAllocation)
         return cuda_check(backend, error, "pinning host memory");
     (void)cudaGetLastError();
-    log_error("cuda: the driver does not pin %s of host memory for the optimizer state; a smaller host_budget, or "
-              "offload = 'none', needs less",
-              log_bytes(text, (double)bytes));
-    return GT_NO_FIT;
+    return FAIL(GT_NO_FIT,
+                "cuda: the driver does not pin %s of host memory for the optimizer state; a smaller host_budget, or "
+                "offload = 'none', needs less",
+                log_bytes(text, (double)bytes));
 }
 
 enum gt_status cuda_memory_clear(struct backend *backend)
@@ -155,10 +150,9 @@ enum gt_status cuda_memory_clear(struct backend *backend)
 enum gt_status cuda_memory_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
 {
     struct cuda_backend *cuda = cuda_own(backend);
-    if (cuda->has_arena || count < 0 || count > BACKEND_SEGMENTS_MAX) {
-        log_error("cuda: arena of %" PRId32 " segments: expected one call with 0 to %d", count, BACKEND_SEGMENTS_MAX);
-        return GT_DEVICE;
-    }
+    if (cuda->has_arena || count < 0 || count > BACKEND_SEGMENTS_MAX)
+        return FAIL(GT_DEVICE, "cuda: arena of %" PRId32 " segments: expected one call with 0 to %d", count,
+                    BACKEND_SEGMENTS_MAX);
     TRY(room_check(backend, segments, count));
     enum gt_status status;
     for (int32_t i = 0; i < count; i++) {
@@ -189,9 +183,8 @@ static enum gt_status range_check(const struct cuda_backend *cuda, const char *w
         return GT_DEVICE;
     if (known && at.offset_bytes <= size && bytes <= size - at.offset_bytes)
         return GT_OK;
-    log_error("cuda: %s of %zu B at %" PRIu64 " of segment %d, which has %" PRIu64 " B", what, bytes, at.offset_bytes,
-              (int)at.segment, size);
-    return GT_DEVICE;
+    return FAIL(GT_DEVICE, "cuda: %s of %zu B at %" PRIu64 " of segment %d, which has %" PRIu64 " B", what, bytes,
+                at.offset_bytes, (int)at.segment, size);
 }
 
 /* Takes `bytes`, at most a half, from the half that is being filled, or from the other one once its copies have

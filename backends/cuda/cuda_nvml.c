@@ -9,16 +9,11 @@
 #include "backends/cuda/cuda_nvml.h"
 
 #include <dlfcn.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <cuda_runtime.h>
 
 #include "base/library.h"
-#include "base/log.h"
 
 #define LIBRARY "libnvidia-ml.so.1"
 #define NVML_SUCCESS 0
@@ -83,8 +78,7 @@ enum gt_status cuda_nvml_open(int32_t device, struct cuda_nvml **out)
     struct cuda_nvml *nvml = calloc(1, sizeof *nvml);
     int (*init)(void);
     if (nvml == NULL) { /* an error: timings are stored by the driver's release, which would be missing */
-        log_error("cuda: no memory for %zu B", sizeof *nvml);
-        return GT_NO_MEMORY;
+        return FAIL(GT_NO_MEMORY, "cuda: no memory for %zu B", sizeof *nvml);
     }
     *out = NULL;
     nvml->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);

@@ -3,8 +3,6 @@
 #ifndef GPT_TRAIN_CUDA_CUDA_NVML_H
 #define GPT_TRAIN_CUDA_CUDA_NVML_H
 
-#include <stdint.h>
-
 #include "backend/backend.h"
 
 struct cuda_nvml;

@@ -7,8 +7,6 @@
  */
 #include "backends/cuda/cuda_shapes.h"
 
-#include <string.h>
-
 #include "backends/cuda/cuda_tuning.h"
 #include "base/hash.h"
 

@@ -5,8 +5,6 @@
  * candidates take turns: the least of the rounds counts, because clocks change.  Before the first trial the card works
  * for a while, since its clock climbs.  The results do not matter: the arena has no data yet.
  */
-#include <string.h>
-
 #include "backends/cuda/cuda_tuning.h"
 
 #define GAIN_MIN 0.03
@@ -98,8 +96,7 @@ enum gt_status cuda_trial_run(struct cuda_backend *cuda, const struct cuda_trial
 {
     cudaEvent_t events[2];
     enum gt_status status = events_create(cuda, events, 2);
-    if (status == GT_OK)
-        status = candidates_time(cuda, trial, events, out);
+    THEN(status, candidates_time(cuda, trial, events, out));
     events_destroy(events, 2);
     return status;
 }
@@ -131,16 +128,14 @@ enum gt_status cuda_run_timed(struct backend *backend, int32_t queue, const stru
     enum gt_status status = GT_OK;
     if (whole) {
         status = events_create(cuda_own(backend), events, 2);
-        if (status == GT_OK)
-            status = parts_time(backend, queue, calls, 1, count, events, seconds);
+        THEN(status, parts_time(backend, queue, calls, 1, count, events, seconds));
         events_destroy(events, 2);
         return status;
     }
     for (size_t at = 0; at < count && status == GT_OK; at += EVENTS_MAX) {
         const size_t parts = size_min(count - at, EVENTS_MAX);
         status = events_create(cuda_own(backend), events, parts + 1);
-        if (status == GT_OK)
-            status = parts_time(backend, queue, calls + at, parts, 1, events, seconds + at);
+        THEN(status, parts_time(backend, queue, calls + at, parts, 1, events, seconds + at));
         events_destroy(events, parts + 1);
     }
     return status;

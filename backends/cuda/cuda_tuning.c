@@ -9,15 +9,9 @@
 
 #include "backends/cuda/cuda_tuning.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "backends/cuda/cuda_gemm_cache.h"
 #include "backends/cuda/cuda_nvml.h"
 #include "backends/cuda/cuda_shapes.h"
-#include "base/log.h"
 #include "base/user_cache.h"
 
 static const struct user_cache tunings = {
@@ -34,10 +28,8 @@ enum gt_status cuda_tuning_create(struct cuda_backend *cuda)
 {
     cuda->tuning = calloc(1, sizeof *cuda->tuning);
     cuda->shapes = calloc(1, sizeof *cuda->shapes);
-    if (cuda->tuning == NULL || cuda->shapes == NULL) {
-        log_error("cuda: no memory for %zu B of choices", sizeof *cuda->tuning + sizeof *cuda->shapes);
-        return GT_NO_MEMORY;
-    }
+    if (cuda->tuning == NULL || cuda->shapes == NULL)
+        return FAIL(GT_NO_MEMORY, "cuda: no memory for %zu B of choices", sizeof *cuda->tuning + sizeof *cuda->shapes);
     cuda->shapes->trying = -1;
     return GT_OK;
 }

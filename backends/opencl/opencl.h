@@ -7,17 +7,11 @@
 #ifndef GPT_TRAIN_OPENCL_OPENCL_H
 #define GPT_TRAIN_OPENCL_OPENCL_H
 
-#include <assert.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 #include "backend/backend.h"
 #include "backends/opencl/opencl_api.h"
-#include "base/log.h"
 #include "base/size.h"
-#include "base/status.h"
 #include "base/user_cache.h"
 #include "ops/op.h"
 

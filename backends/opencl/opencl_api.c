@@ -7,12 +7,8 @@
 #include "backends/opencl/opencl_api.h"
 
 #include <dlfcn.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "base/library.h"
-#include "base/log.h"
 
 static const struct library_entry entries[] = {
 #define OPENCL_FUNCTION(function) {#function, offsetof(struct opencl_api, function)},
@@ -27,9 +23,9 @@ enum gt_status opencl_api_open(struct opencl_api *out)
     struct opencl_api api = {.library = dlopen(name, RTLD_NOW | RTLD_LOCAL)};
     if (api.library == NULL) {
         const char *why = dlerror();
-        log_error("opencl: the ICD loader cannot be opened: %s (Debian: apt-get install ocl-icd-libopencl1)",
-                  why != NULL ? why : name);
-        return GT_DEVICE;
+        return FAIL(GT_DEVICE,
+                    "opencl: the ICD loader cannot be opened: %s (Debian: apt-get install ocl-icd-libopencl1)",
+                    why != NULL ? why : name);
     }
     const char *missing = library_table(api.library, entries, sizeof entries / sizeof entries[0], &api);
     if (missing != NULL) {

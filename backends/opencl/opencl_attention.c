@@ -7,8 +7,6 @@
  */
 #include "backends/opencl/opencl_launch.h"
 
-#include <stdio.h>
-
 #define QUERIES 32 /* queries per group of the forward pass: GT_QUERIES */
 #define ITEMS 64   /* work-items per group */
 #define HEAD_SIZE_MAX 128

@@ -6,11 +6,7 @@
  */
 #include "backends/opencl/opencl.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,7 +15,6 @@
 #include "backends/opencl/opencl_gemm.h"
 #include "backends/opencl/opencl_launch.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/system_memory.h"
 
 #define LIST_SECONDS 30
@@ -130,10 +125,8 @@ enum gt_status opencl_open_here(int32_t index, const char *name, struct backend 
 {
     const size_t rss_bytes = process_rss_bytes();
     struct opencl_backend *cl = calloc(1, sizeof *cl);
-    if (cl == NULL) {
-        log_error("opencl: no memory for %zu B", sizeof *cl);
-        return GT_NO_MEMORY;
-    }
+    if (cl == NULL)
+        return FAIL(GT_NO_MEMORY, "opencl: no memory for %zu B", sizeof *cl);
     cl->base.ops = &opencl_backend_ops;
     const enum gt_status status = device_begin(cl, index, name);
     if (status != GT_OK) {
@@ -218,8 +211,7 @@ static enum gt_status opencl_open(const struct backend_open_options *options, st
     opencl_child_start(&opener);
     opencl_child_start(&committer);
     enum gt_status status = open_rehearse(&opener, options, name, &tried);
-    if (status == GT_OK)
-        status = opencl_open_here(options->device, name, out);
+    THEN(status, opencl_open_here(options->device, name, out));
     if (status == GT_OK)
         opencl_matrix_open(opencl_own(*out), tried.dtypes, tried.lost);
     if (status == GT_OK && options->tune)
@@ -318,11 +310,11 @@ static enum gt_status opencl_arena(struct backend *backend, const struct backend
     for (int32_t i = 0; i < count; i++)
         need = segments[i].size_bytes > UINT64_MAX - need ? UINT64_MAX : need + segments[i].size_bytes;
     TRY(opencl_memory_read(cl, &total, &left, &basis));
-    if (need > left) {
-        log_error("opencl: the arena needs %" PRIu64 " B, but only %" PRIu64 " B of %" PRIu64 " B are free on %s (%s)",
-                  need, left, total, cl->device.name, basis);
-        return GT_NO_FIT;
-    }
+    if (need > left)
+        return FAIL(GT_NO_FIT,
+                    "opencl: the arena needs %" PRIu64 " B, but only %" PRIu64 " B of %" PRIu64
+                    " B are free on %s (%s)",
+                    need, left, total, cl->device.name, basis);
     TRY(arena_rehearse(cl, segments, count, need));
     opencl_clblast_prove(cl);
     TRY(opencl_memory_commit(cl, segments, count));

@@ -11,9 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -21,7 +18,6 @@
 
 #include "backends/opencl/opencl_gemm.h"
 #include "base/clock.h"
-#include "base/log.h"
 
 #define FILES_MAX 4096
 #define REAP_SECONDS 10

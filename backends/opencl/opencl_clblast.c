@@ -13,15 +13,10 @@
  * with SIGSEGV in clReleaseMemObject() of such a sub-buffer, after everything was saved, and none of 8 runs without
  * CLBlast.  On that card our own tiles reach 0.91 to 1.03 of CLBlast's rate.
  */
-
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/opencl/opencl_gemm.h"
 #include "base/library.h"
-#include "base/log.h"
 
 #define CLBLAST_LIBRARY "libclblast.so.1"
 #define PLACES_MAX 4096                 /* a power of two */
@@ -167,10 +162,8 @@ static enum gt_status place_find(struct opencl_backend *cl, struct address at, u
             return GT_OK;
         }
     }
-    if (clblast->places == PLACES_MAX - 1) {
-        log_error("opencl: more than %d operands of products", PLACES_MAX - 1);
-        return GT_UNSUPPORTED;
-    }
+    if (clblast->places == PLACES_MAX - 1)
+        return FAIL(GT_UNSUPPORTED, "opencl: more than %d operands of products", PLACES_MAX - 1);
     const cl_buffer_region region = {.origin = (size_t)at.offset_bytes, .size = (size_t)bytes};
     cl_int code = CL_SUCCESS;
     cl_mem memory = cl->api.clCreateSubBuffer(cl->segment[at.segment].memory, CL_MEM_READ_WRITE,

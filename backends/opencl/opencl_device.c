@@ -8,13 +8,8 @@
 
 #include <ctype.h>
 #include <glob.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/opencl/opencl_gemm.h"
-#include "base/log.h"
 
 #define PLATFORMS_MAX 16
 #define EXTENSIONS_BYTES_MAX 16384
@@ -150,15 +145,12 @@ enum gt_status opencl_devices_list(const struct opencl_api *api, struct opencl_l
     cl_uint platform_count = 0;
     char text[OPENCL_CODE_TEXT_MAX];
     const cl_int code = api->clGetPlatformIDs(PLATFORMS_MAX, platforms, &platform_count);
-    if (code == OPENCL_PLATFORM_NOT_FOUND || (code == CL_SUCCESS && platform_count == 0)) {
-        log_error("opencl: no platform, so no driver is installed (Debian: pocl-opencl-icd for the processor; "
-                  "intel-opencl-icd, nvidia-opencl-icd, or mesa-opencl-icd with RUSTICL_ENABLE=radeonsi for a card)");
-        return GT_DEVICE;
-    }
-    if (code != CL_SUCCESS) {
-        log_error("opencl: clGetPlatformIDs: %s", opencl_code_text(text, code));
-        return GT_DEVICE;
-    }
+    if (code == OPENCL_PLATFORM_NOT_FOUND || (code == CL_SUCCESS && platform_count == 0))
+        return FAIL(GT_DEVICE,
+                    "opencl: no platform, so no driver is installed (Debian: pocl-opencl-icd for the processor; "
+                    "intel-opencl-icd, nvidia-opencl-icd, or mesa-opencl-icd with RUSTICL_ENABLE=radeonsi for a card)");
+    if (code != CL_SUCCESS)
+        return FAIL(GT_DEVICE, "opencl: clGetPlatformIDs: %s", opencl_code_text(text, code));
     out->count = 0;
     for (cl_uint p = 0; p < platform_count && p < PLATFORMS_MAX; p++) {
         cl_device_id ids[OPENCL_DEVICES_MAX];
@@ -173,9 +165,8 @@ enum gt_status opencl_devices_list(const struct opencl_api *api, struct opencl_l
     }
     if (out->count > 0)
         return GT_OK;
-    log_error("opencl: %u platform%s, but no device in %s", platform_count, platform_count == 1 ? "" : "s",
-              platform_count == 1 ? "it" : "them");
-    return GT_DEVICE;
+    return FAIL(GT_DEVICE, "opencl: %u platform%s, but no device in %s", platform_count, platform_count == 1 ? "" : "s",
+                platform_count == 1 ? "it" : "them");
 }
 
 int32_t opencl_card_choose(const struct opencl_listing *listing)
@@ -217,20 +208,16 @@ enum gt_status opencl_device_find(const struct opencl_api *api, int32_t index, c
     TRY(opencl_devices_list(api, &listing));
     if (name != NULL)
         index = name_find(&listing, name);
-    if (name != NULL && index < 0) {
-        log_error("opencl: no device has \"%s\" in its name (--list_devices shows them)", name);
-        return GT_USAGE;
-    }
-    if (index < 0 || index >= listing.count) {
-        log_error("opencl: device %" PRId32 " does not exist; there %s %" PRId32 ", numbered from 0 (--list_devices)",
-                  index, listing.count == 1 ? "is" : "are", listing.count);
-        return GT_DEVICE;
-    }
+    if (name != NULL && index < 0)
+        return FAIL(GT_USAGE, "opencl: no device has \"%s\" in its name (--list_devices shows them)", name);
+    if (index < 0 || index >= listing.count)
+        return FAIL(GT_DEVICE,
+                    "opencl: device %" PRId32 " does not exist; there %s %" PRId32 ", numbered from 0 (--list_devices)",
+                    index, listing.count == 1 ? "is" : "are", listing.count);
     *out = listing.device[index];
     if (out->lacks[0] == '\0')
         return GT_OK;
-    log_error("opencl: device %" PRId32 ", %s, cannot be used: %s", index, out->name, out->lacks);
-    return GT_DEVICE;
+    return FAIL(GT_DEVICE, "opencl: device %" PRId32 ", %s, cannot be used: %s", index, out->name, out->lacks);
 }
 
 void opencl_device_texts(const struct opencl_backend *cl, struct backend_info *info)

@@ -8,9 +8,6 @@
  */
 #include "backends/opencl/opencl_gemm.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 #define FEW_ROWS 8    /* GT_FEW_ROWS, GT_FEW_COLUMNS and GT_FEW_ITEMS in the kernel */
 #define FEW_COLUMNS 4 /* per group */
 #define FEW_ITEMS 64

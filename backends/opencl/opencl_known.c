@@ -5,10 +5,6 @@
  * single wrong element is always detected.  NaN behind d, and in d unless the product adds to it, shows what is written
  * too far or not at all.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "backends/opencl/opencl_device.h"
 #include "backends/opencl/opencl_gemm.h"
 

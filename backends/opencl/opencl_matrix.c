@@ -12,13 +12,7 @@
 
 #include "backends/opencl/opencl_gemm.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/file.h"
-#include "base/log.h"
 
 #define KNOWN "proven"
 

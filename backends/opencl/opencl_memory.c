@@ -5,15 +5,9 @@
  * the words, and the host compares them.  On a card, pieces that take far longer to fill than the others are in system
  * memory; that is reported.
  */
-
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "backends/opencl/opencl_device.h"
 #include "backends/opencl/opencl_launch.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/system_memory.h"
 
 #define PAGE_WORDS ((uint64_t)1024)     /* 4 KiB */
@@ -46,10 +40,8 @@ enum gt_status opencl_memory_read(struct opencl_backend *cl, uint64_t *out_total
     uint64_t total = cl->device.global_bytes, left = 0, host_total = 0, host_free = 0;
     const bool shares_host = cl->device.is_cpu || cl->device.is_host_memory;
     const bool host_known = shares_host && system_memory_read(&host_total, &host_free);
-    if (shares_host && !host_known) {
-        log_error("opencl: the system does not say how much memory it has");
-        return GT_DEVICE;
-    }
+    if (shares_host && !host_known)
+        return FAIL(GT_DEVICE, "opencl: the system does not say how much memory it has");
     if (cl->device.is_cpu) {
         *out_basis = "free: what the system has";
         left = host_free;
@@ -71,20 +63,18 @@ static enum gt_status segment_make(struct opencl_backend *cl, const struct backe
     struct opencl_segment *segment = &cl->segment[cl->segments];
     cl_int code = CL_SUCCESS;
     *segment = (struct opencl_segment){.space = wanted->space, .size_bytes = wanted->size_bytes};
-    if (wanted->size_bytes > cl->device.allocation_bytes) {
-        log_error("opencl: a segment needs %" PRIu64 " B; the largest allocation of %s is %" PRIu64 " B",
-                  wanted->size_bytes, cl->device.name, cl->device.allocation_bytes);
-        return GT_NO_MEMORY;
-    }
+    if (wanted->size_bytes > cl->device.allocation_bytes)
+        return FAIL(GT_NO_MEMORY,
+                    "opencl: a segment needs %" PRIu64 " B; the largest allocation of %s is %" PRIu64 " B",
+                    wanted->size_bytes, cl->device.name, cl->device.allocation_bytes);
     if (wanted->size_bytes > 0)
         segment->memory = cl->api.clCreateBuffer(
             cl->context, CL_MEM_READ_WRITE | (wanted->space == SPACE_HOST ? CL_MEM_ALLOC_HOST_PTR : 0),
             (size_t)wanted->size_bytes, NULL, &code);
     if (code != CL_SUCCESS) {
         char text[OPENCL_CODE_TEXT_MAX];
-        log_error("opencl: cannot allocate a segment of %" PRIu64 " B on %s: clCreateBuffer: %s", wanted->size_bytes,
-                  cl->device.name, opencl_code_text(text, code));
-        return GT_NO_MEMORY;
+        return FAIL(GT_NO_MEMORY, "opencl: cannot allocate a segment of %" PRIu64 " B on %s: clCreateBuffer: %s",
+                    wanted->size_bytes, cl->device.name, opencl_code_text(text, code));
     }
     cl->segments++;
     return GT_OK;
@@ -144,11 +134,11 @@ static enum gt_status samples_check(struct opencl_backend *cl, int32_t index, ui
     for (uint64_t i = 0; i < count; i++) {
         if (words[i] == probe_hash(first + i, SEED + (uint32_t)index))
             continue;
-        log_error("opencl: %s does not hold what was written to byte %" PRIu64 " of %" PRIu64 " of segment %" PRId32
-                  " of %" PRId32 "; it has less memory than it says",
-                  cl->device.name, (first + i) * PAGE_WORDS * sizeof *words, cl->segment[index].size_bytes, index + 1,
-                  cl->segments);
-        return GT_NO_MEMORY;
+        return FAIL(GT_NO_MEMORY,
+                    "opencl: %s does not hold what was written to byte %" PRIu64 " of %" PRIu64 " of segment %" PRId32
+                    " of %" PRId32 "; it has less memory than it says",
+                    cl->device.name, (first + i) * PAGE_WORDS * sizeof *words, cl->segment[index].size_bytes, index + 1,
+                    cl->segments);
     }
     return GT_OK;
 }
@@ -255,8 +245,7 @@ enum gt_status opencl_memory_commit(struct opencl_backend *cl, const struct back
     }
     for (int32_t i = 0; i < count && status == GT_OK; i++)
         status = segment_make(cl, &segments[i]);
-    if (status == GT_OK)
-        status = segments_prove(cl, collected, words);
+    THEN(status, segments_prove(cl, collected, words));
     (void)cl->api.clReleaseMemObject(collected);
     free(words);
     if (status != GT_OK)
@@ -289,10 +278,10 @@ static enum gt_status answer_check(struct opencl_backend *cl, cl_mem memory)
         const uint32_t expected = probe_hash(i / 32 * 32 + 31 - i % 32, SEED);
         if (words[i] == expected)
             continue;
-        log_error("opencl: %s computes wrongly: word %u of a kernel with a known answer is %08" PRIx32
-                  " and should be %08" PRIx32,
-                  cl->device.name, i, words[i], expected);
-        return GT_DEVICE;
+        return FAIL(GT_DEVICE,
+                    "opencl: %s computes wrongly: word %u of a kernel with a known answer is %08" PRIx32
+                    " and should be %08" PRIx32,
+                    cl->device.name, i, words[i], expected);
     }
     return GT_OK;
 }

@@ -7,9 +7,6 @@
  */
 #include "backends/opencl/opencl_launch.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 #define GROUP_ITEMS_MAX 256
 /* The largest number of parts in a sum over rows.  At most OP_PARTIAL_ROWS, for which plans for other devices
  * provide. */

@@ -10,14 +10,8 @@
 
 #include "backends/opencl/opencl_launch.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/user_cache.h"
 
 #define CACHE_FILE_BYTES_MAX ((uint64_t)64 << 20)
@@ -171,11 +165,9 @@ static enum gt_status program_make(struct opencl_backend *cl, const struct openc
                                    int32_t *out)
 {
     char all_options[ALL_OPTIONS_MAX], key[OPENCL_KEY_MAX];
-    if (cl->programs == OPENCL_PROGRAMS_MAX || strlen(options) >= OPENCL_OPTIONS_MAX) {
-        log_error("opencl: %s.cl with \"%s\": more than %d programs, or %d characters of options", source->name,
-                  options, OPENCL_PROGRAMS_MAX, OPENCL_OPTIONS_MAX - 1);
-        return GT_UNSUPPORTED;
-    }
+    if (cl->programs == OPENCL_PROGRAMS_MAX || strlen(options) >= OPENCL_OPTIONS_MAX)
+        return FAIL(GT_UNSUPPORTED, "opencl: %s.cl with \"%s\": more than %d programs, or %d characters of options",
+                    source->name, options, OPENCL_PROGRAMS_MAX, OPENCL_OPTIONS_MAX - 1);
     options_text(cl, options, all_options);
     key_text(cl, source, all_options, key);
     struct opencl_program *program = &cl->program[cl->programs];
@@ -216,10 +208,8 @@ enum gt_status opencl_kernel_find(struct opencl_backend *cl, const struct opencl
             return GT_OK;
         }
     }
-    if (cl->kernels == OPENCL_KERNELS_MAX) {
-        log_error("opencl: more than %d kernels", OPENCL_KERNELS_MAX);
-        return GT_UNSUPPORTED;
-    }
+    if (cl->kernels == OPENCL_KERNELS_MAX)
+        return FAIL(GT_UNSUPPORTED, "opencl: more than %d kernels", OPENCL_KERNELS_MAX);
     cl_int code = CL_SUCCESS;
     cl_kernel kernel = cl->api.clCreateKernel(cl->program[program].program, name, &code);
     if (code != CL_SUCCESS)

@@ -10,13 +10,6 @@
 
 #include "backends/opencl/opencl_gemm.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/log.h"
-
 #define TUNE_SECONDS 0.2
 
 /* In checkpoints: all fp32 products count as one call, and the algorithm is who computes them. */

@@ -9,9 +9,6 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/library.h"
 

@@ -7,12 +7,7 @@
 #ifndef GPT_TRAIN_BACKEND_BACKEND_H
 #define GPT_TRAIN_BACKEND_BACKEND_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/dtype.h"
-#include "base/status.h"
 #include "ops/op.h"
 
 #define BACKEND_SEGMENTS_MAX 16

@@ -3,15 +3,9 @@
  * The backends find them (cpu: by resident set size; cards: from the driver).  This file sorts, names and formats them
  * for out-of-memory errors, --list-devices and failure reports.
  */
-#include <assert.h>
 #include <dirent.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backend/backend_call.h"
-#include "base/log.h"
 
 #define PATH_BYTES_MAX 128
 #define PROCESSES_MAX 65536 /* limit on entries of /proc */

@@ -11,13 +11,9 @@
 #include "backend/backend_module.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "base/log.h"
 
 #define MODULE_FILE "gpt-train-cuda.so"
 #define MODULE_PACKAGE "gpt-train-cuda"
@@ -87,8 +83,7 @@ static enum gt_status module_open(const struct backend_open_options *options, st
     const struct backend_ops *ops = module_ops(reason, &absent);
     if (ops != NULL)
         return ops->open(options, out);
-    log_error(ERROR_NO_DEVICE "cuda: %s", reason);
-    return GT_DEVICE;
+    return FAIL(GT_DEVICE, ERROR_NO_DEVICE "cuda: %s", reason);
 }
 
 /* The backend that open() returns has the module's own table. */

@@ -8,8 +8,6 @@
 
 #include "backend/backend.h"
 
-#include <string.h>
-
 #define BACKEND(name) extern const struct backend_ops name##_backend_ops;
 #include "backend/backend_list.def"
 #undef BACKEND

@@ -6,7 +6,6 @@
  */
 #include "base/hostmem.h"
 
-#include "base/log.h"
 #include "base/size.h"
 
 enum { HOSTMEM_ALIGNMENT = 64, GROW_MIN = 64 };

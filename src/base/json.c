@@ -6,8 +6,6 @@
  */
 #include "base/json.h"
 
-#include "base/log.h"
-
 /* jansson's allocator is process-wide and takes no context, so this state cannot be in a struct. */
 static json_malloc_t allocate;
 static _Thread_local bool allocation_failed;
@@ -75,11 +73,9 @@ static const char *type_name(const json_t *value)
 static const json_t *member(const json_t *object, const char *source, const char *name, unsigned types,
                             const char *expected)
 {
-    if (!json_is_object(object)) {
-        log_error("%s: field \"%s\": expected inside an object, found %s", source, name,
-                  object != NULL ? type_name(object) : "nothing");
-        return NULL;
-    }
+    if (!json_is_object(object))
+        return FAIL(NULL, "%s: field \"%s\": expected inside an object, found %s", source, name,
+                    object != NULL ? type_name(object) : "nothing");
     const json_t *value = json_object_get(object, name);
     if (value != NULL && (types >> json_typeof(value) & 1u) != 0)
         return value;

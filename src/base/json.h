@@ -9,7 +9,6 @@
 #include <jansson.h>
 
 #include "base/file.h"
-#include "base/status.h"
 
 /* As json_loadb(), but running out of memory is an error.  Errors: GT_DATA (fills `error`, logs nothing);
  * GT_NO_MEMORY. */

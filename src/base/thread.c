@@ -27,7 +27,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/system_memory.h"
 
 enum { LINE_BYTES = 1024, PATH_BYTES = 4096 };

@@ -4,7 +4,6 @@
 #define GPT_TRAIN_BASE_THREAD_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 
 /* The processors in the affinity mask, at most the cgroup v1/v2 CPU quota rounded up; at least 1. */
 int thread_count_available(void);

@@ -15,7 +15,6 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/log.h"
 
 #define MAGIC_BYTES 8
 #define NAME_MAX_BYTES 64

@@ -13,7 +13,6 @@
 #define GPT_TRAIN_DATA_BATCH_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "data/tokens.h"
 
 struct batch_tensors {

@@ -11,7 +11,6 @@
  */
 #include "data/bpe.h"
 
-#include "base/log.h"
 #include "base/size.h"
 #include "data/bpe_alphabet.h"
 #include "data/little_endian.h"

@@ -15,7 +15,6 @@
 #define GPT_TRAIN_DATA_BPE_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "data/bpe_split.h"
 
 #define BPE_TOKEN_BYTES_MAX 1024

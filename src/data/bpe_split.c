@@ -11,7 +11,6 @@
 
 #include <pcre2.h>
 
-#include "base/log.h"
 #include "base/utf8.h"
 
 #define SPACE "\\t-\\r\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"

@@ -16,7 +16,6 @@
 #define GPT_TRAIN_DATA_BPE_SPLIT_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 
 enum bpe_split { BPE_SPLIT_GPT2, BPE_SPLIT_SMOLLM, BPE_SPLIT_LLAMA3, BPE_SPLIT_QWEN2, BPE_SPLIT_COUNT };
 

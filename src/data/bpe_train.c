@@ -12,11 +12,8 @@
 #include "data/bpe_train.h"
 
 #include "base/hash.h"
-#include "base/log.h"
 #include "base/size.h"
-#include "data/bpe.h"
 #include "data/bpe_alphabet.h"
-#include "data/bpe_split.h"
 
 /* Initial capacities, which grow.  Fuzzing starts with less. */
 #ifndef BPE_PIECES_MIN

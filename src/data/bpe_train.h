@@ -9,7 +9,6 @@
 #define GPT_TRAIN_DATA_BPE_TRAIN_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "data/tokenizer.h"
 
 #define BPE_TRAIN_VOCAB_MIN 257 /* the bytes and <|endoftext|> */

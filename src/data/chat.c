@@ -4,9 +4,6 @@
  */
 #include "data/chat.h"
 
-#include "base/log.h"
-#include "data/bpe.h"
-
 #define MARK "\xff" /* a digit follows for a special token, or one of these */
 enum { MARK_COUNT = '+', MARK_IGNORE = '-', MARK_END_OF_TEXT = 'e' };
 

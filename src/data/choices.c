@@ -1,14 +1,13 @@
 /* Reads multiple-choice questions.
  *
  * A question is at most 65535 bytes long and is read into one buffer.  Its parts are then taken one after the other,
- * and each count is compared with the remaining words.  How a model answers is in train/judge_choices.c.
+ * and each count is compared with the remaining words.  How a model answers is in train/judge.c.
  */
 #include "data/choices.h"
 
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/log.h"
 
 enum { HEADER_BYTES = 1024, WORDS_MAX = 32768, START = 65535, FIRST_WORDS = 3 };
 

@@ -11,7 +11,6 @@
 #define GPT_TRAIN_DATA_CHOICES_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 
 #define CHOICES_MAGIC 20240522
 #define CHOICES_ANSWERS_MAX 16

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/log.h"
 
 #define PATHS_BLOCK_BYTES ((size_t)1 << 16)
 

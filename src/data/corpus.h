@@ -9,7 +9,6 @@
 #define GPT_TRAIN_DATA_CORPUS_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "data/document_hash.h"
 
 #define CORPUS_STDIN "-"

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/log.h"
 #include "data/little_endian.h"
 
 #define ENTRY_BYTES ((size_t)16)

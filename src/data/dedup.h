@@ -9,7 +9,6 @@
 #define GPT_TRAIN_DATA_DEDUP_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "data/document_hash.h"
 
 #define DEDUP_TABLE_BYTES_MAX ((size_t)512 << 20)

@@ -9,8 +9,6 @@
 
 #include <ctype.h>
 
-#include "base/file.h"
-#include "base/log.h"
 #include "base/size.h"
 #include "base/utf8.h"
 #include "data/input.h"

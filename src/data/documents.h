@@ -9,7 +9,6 @@
 #define GPT_TRAIN_DATA_DOCUMENTS_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "data/chat.h"
 #include "data/corpus.h"
 

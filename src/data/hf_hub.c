@@ -5,8 +5,6 @@
  */
 #include "data/hf_hub.h"
 
-#include "base/log.h"
-
 #define REF_BYTES_MAX 256
 
 static const char *variable(const char *name)

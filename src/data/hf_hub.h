@@ -12,7 +12,6 @@
 #define GPT_TRAIN_DATA_HF_HUB_H
 
 #include "base/file.h"
-#include "base/status.h"
 
 /* Returns false when there is no home folder or the path is too long. */
 bool hf_hub_folder(char out[static FILE_PATH_MAX]);

@@ -13,10 +13,7 @@
 
 #include "data/input.h"
 
-#include <assert.h>
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #ifdef HAVE_LIBARCHIVE
@@ -25,7 +22,6 @@
 #endif
 
 #include "base/file.h"
-#include "base/log.h"
 
 struct packed;
 
@@ -178,30 +174,26 @@ static enum gt_status level_enable(const struct input *input, struct archive *ar
                  {"tar", archive_read_support_format_tar},    {"raw", archive_read_support_format_raw},
                  {"empty", archive_read_support_format_empty}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (parts[i].enable(archive) != ARCHIVE_OK) {
-            log_error("%s: this system's libarchive was built without %s; decompress it, or pipe it in",
-                      input->info.label, parts[i].name);
-            return GT_UNSUPPORTED;
-        }
+        if (parts[i].enable(archive) != ARCHIVE_OK)
+            return FAIL(GT_UNSUPPORTED,
+                        "%s: this system's libarchive was built without %s; decompress it, or pipe it in",
+                        input->info.label, parts[i].name);
     return GT_OK;
 }
 
 static enum gt_status level_open(struct input *input)
 {
     struct packed *packed = input->packed;
-    if (packed->depth == INPUT_DEPTH_MAX) {
-        log_error("%s: archives in archives are followed to a depth of %d", input->info.label, INPUT_DEPTH_MAX);
-        return GT_DATA;
-    }
+    if (packed->depth == INPUT_DEPTH_MAX)
+        return FAIL(GT_DATA, "%s: archives in archives are followed to a depth of %d", input->info.label,
+                    INPUT_DEPTH_MAX);
     struct packed_level *level = &packed->levels[packed->depth];
     level->input = input;
     level->members = 0;
     level->name[0] = '\0';
     level->archive = archive_read_new();
-    if (level->archive == NULL) {
-        log_error("%s: out of memory for an archive reader", input->info.label);
-        return GT_NO_MEMORY;
-    }
+    if (level->archive == NULL)
+        return FAIL(GT_NO_MEMORY, "%s: out of memory for an archive reader", input->info.label);
     packed->depth++; /* from here on, packed_close() releases it */
     TRY(level_enable(input, level->archive));
     if (archive_read_open(level->archive, level, NULL, level_pull, NULL) != ARCHIVE_OK)
@@ -216,8 +208,7 @@ static enum gt_status packed_open(struct input *input)
     TRY(file_open(input, input->file->path, &size_bytes));
     if (size_bytes > 0)
         return level_open(input);
-    log_error("%s: the file is empty, neither a compressed file nor an archive", input->info.label);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: the file is empty, neither a compressed file nor an archive", input->info.label);
 }
 
 static void packed_close(struct input *input)
@@ -269,12 +260,11 @@ static enum gt_status level_take_member(struct input *input, struct archive_entr
     else
         snprintf(level->name, sizeof level->name, "number-%llu", (unsigned long long)level->members);
     label_set(input, true);
-    if (!name_is_safe(name != NULL ? name : level->name, &is_hidden) || (name != NULL && strlen(name) >= NAME_BYTES)) {
-        log_error("%s: the member's name is absolute, has a \"..\" in it, or has %d bytes or more; such an "
-                  "archive is refused",
-                  input->info.label, NAME_BYTES);
-        return GT_DATA;
-    }
+    if (!name_is_safe(name != NULL ? name : level->name, &is_hidden) || (name != NULL && strlen(name) >= NAME_BYTES))
+        return FAIL(GT_DATA,
+                    "%s: the member's name is absolute, has a \"..\" in it, or has %d bytes or more; such an "
+                    "archive is refused",
+                    input->info.label, NAME_BYTES);
     *out_wanted = archive_entry_filetype(entry) == AE_IFREG && archive_entry_hardlink(entry) == NULL && !is_hidden;
     return GT_OK;
 }
@@ -293,15 +283,12 @@ static enum gt_status level_take_raw(struct input *input)
 {
     struct packed_level *level = level_last(input);
     const char *holder = input->packed->depth > 1 ? level[-1].name : input->file->path;
-    if (archive_filter_count(level->archive) <= 1) {
-        log_error("%s: is neither compressed nor a tar archive, although its name says so", input->info.label);
-        return GT_DATA;
-    }
-    if (name_is_tar(holder)) {
-        log_error("%s: holds no tar archive, although its name says so, or its first header is damaged",
-                  input->info.label);
-        return GT_DATA;
-    }
+    if (archive_filter_count(level->archive) <= 1)
+        return FAIL(GT_DATA, "%s: is neither compressed nor a tar archive, although its name says so",
+                    input->info.label);
+    if (name_is_tar(holder))
+        return FAIL(GT_DATA, "%s: holds no tar archive, although its name says so, or its first header is damaged",
+                    input->info.label);
     holder = file_name_of(holder);
     snprintf(level->name, sizeof level->name, "%.*s", (int)input_name_stem(holder), holder);
     return GT_OK;
@@ -379,10 +366,10 @@ static enum gt_status packed_read(struct input *input, unsigned char *out, size_
 
 static enum gt_status packed_open(struct input *input)
 {
-    log_error("%s: this gpt-prepare was built without libarchive and cannot read compressed files or archives; "
-              "decompress it, or pipe it in: xz -dc FILE | gpt-prepare -",
-              input->info.label);
-    return GT_UNSUPPORTED;
+    return FAIL(GT_UNSUPPORTED,
+                "%s: this gpt-prepare was built without libarchive and cannot read compressed files or archives; "
+                "decompress it, or pipe it in: xz -dc FILE | gpt-prepare -",
+                input->info.label);
 }
 
 /* Never called, because `packed` is NULL. */

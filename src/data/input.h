@@ -14,7 +14,6 @@
 #define GPT_TRAIN_DATA_INPUT_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "data/corpus.h"
 
 #define INPUT_DEPTH_MAX 4

@@ -7,13 +7,7 @@
  */
 #include "data/mixture.h"
 
-#include <assert.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/log.h"
 
 #define WEIGHTS 1073741824.0 /* the sum of all weights, up to rounding; products of two stay below 2^63 */
 
@@ -26,10 +20,8 @@ static enum gt_status part_add(struct mixture *mixture, const char *name, size_t
     *part = (struct mixture_part){.name = name, .name_length = (int)length, .share = share};
     TRY(strchr(text, '/') ? file_join(part->folder, text, "") : file_join(part->folder, "data", text));
     for (int i = 0; i < mixture->count; i++)
-        if (strcmp(mixture->parts[i].folder, part->folder) == 0) {
-            log_error("dataset: %s is named twice; add its shares", text);
-            return GT_USAGE;
-        }
+        if (strcmp(mixture->parts[i].folder, part->folder) == 0)
+            return FAIL(GT_USAGE, "dataset: %s is named twice; add its shares", text);
     mixture->count++;
     return GT_OK;
 }
@@ -43,16 +35,13 @@ static enum gt_status list_parse(const char *text, struct mixture *out)
         snprintf(item, sizeof item, "%.*s", (int)(end - at), at);
         const char *colon = strrchr(item, ':');
         const double share = colon != NULL ? strtod(colon + 1, &rest) : 0.0;
-        if (colon == NULL || colon == item || *rest != '\0' || !(share > 0.0 && isfinite(share))) {
-            log_error("dataset='%s': '%s' is not NAME:SHARE with a share above 0; a mixture is written "
-                      "--dataset=old:0.7,mine:0.3",
-                      text, item);
-            return GT_USAGE;
-        }
-        if (out->count == MIXTURE_MAX) {
-            log_error("dataset='%s': a mixture has at most %d data sets", text, MIXTURE_MAX);
-            return GT_USAGE;
-        }
+        if (colon == NULL || colon == item || *rest != '\0' || !(share > 0.0 && isfinite(share)))
+            return FAIL(GT_USAGE,
+                        "dataset='%s': '%s' is not NAME:SHARE with a share above 0; a mixture is written "
+                        "--dataset=old:0.7,mine:0.3",
+                        text, item);
+        if (out->count == MIXTURE_MAX)
+            return FAIL(GT_USAGE, "dataset='%s': a mixture has at most %d data sets", text, MIXTURE_MAX);
         TRY(part_add(out, at, (size_t)(colon - item), share));
         sum += share;
     }
@@ -86,9 +75,8 @@ enum gt_status mixture_tokenizer_open(struct hostmem *mem, const struct mixture 
         if (status != GT_OK || tokenizers[i] == NULL ||
             tokenizer_hash(tokenizers[known]) == tokenizer_hash(tokenizers[i]))
             continue;
-        log_error("%s: its tokenizer is not that of %s; prepare it again with gpt-prepare --tokenizer=%s",
-                  mixture->parts[i].folder, mixture->parts[known].folder, mixture->parts[known].folder);
-        status = GT_DATA;
+        status = FAIL(GT_DATA, "%s: its tokenizer is not that of %s; prepare it again with gpt-prepare --tokenizer=%s",
+                      mixture->parts[i].folder, mixture->parts[known].folder, mixture->parts[known].folder);
     }
     for (int i = 0; i < mixture->count; i++)
         if (i != known || status != GT_OK)

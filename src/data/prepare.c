@@ -10,7 +10,6 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/size.h"
 #include "base/thread.h"
 #include "base/utf8.h"

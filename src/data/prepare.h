@@ -11,7 +11,6 @@
 #define GPT_TRAIN_DATA_PREPARE_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "data/documents.h"
 #include "data/prepared.h"
 #include "data/tokenizer.h"

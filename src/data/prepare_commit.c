@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "data/prepare_internal.h"
 
 #define MANIFEST_BYTES_MAX ((size_t)256 << 20)

@@ -5,8 +5,6 @@
  * (documents_cut()), so the output does not depend on the number of threads.  The run can be saved after a batch: the
  * saved state covers exactly the documents written, without the one that was just read.
  */
-
-#include "base/log.h"
 #include "base/size.h"
 #include "base/thread.h"
 #include "base/utf8.h"

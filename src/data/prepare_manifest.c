@@ -7,8 +7,6 @@
  * The hash detects a different tokenizer, whose ids would mean other text.  The contents of token files are not hashed,
  * because that would read all of them at each start.
  */
-
-#include "base/log.h"
 #include "base/utf8.h"
 #include "data/prepare_internal.h"
 

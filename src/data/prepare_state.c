@@ -5,8 +5,6 @@
  * its output would be a mix of two data sets.  The file is in the user's folder, so its fields are checked like any
  * other input's.
  */
-
-#include "base/log.h"
 #include "data/prepare_internal.h"
 
 #define STATE_FORMAT "gpt-prepare-state"

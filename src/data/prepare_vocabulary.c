@@ -3,8 +3,6 @@
  * Characters are marked in a list of all code points; bpe_train.c counts pieces of text.  The checksum of each file
  * stays in the corpus, so that the second pass detects a file that changed.
  */
-
-#include "base/log.h"
 #include "base/utf8.h"
 #include "data/bpe_train.h"
 #include "data/prepare_internal.h"

@@ -6,7 +6,6 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/log.h"
 
 enum gt_status prepared_folder_check(const char *folder)
 {

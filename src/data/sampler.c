@@ -5,7 +5,6 @@
  */
 #include "data/sampler.h"
 
-#include "base/log.h"
 #include "base/rng.h"
 
 #define FEISTEL_ROUNDS 8

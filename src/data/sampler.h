@@ -13,7 +13,6 @@
 #define GPT_TRAIN_DATA_SAMPLER_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "data/tokens.h"
 
 enum sampler_kind { SAMPLER_RANDOM, SAMPLER_EPOCH };

@@ -6,8 +6,6 @@
  */
 #include "data/stop_text.h"
 
-#include "base/log.h"
-
 /* Returns the byte that the escape \C stands for, or 0. */
 static char escaped(char c)
 {

@@ -11,8 +11,6 @@
 
 #include <errno.h>
 
-#include "base/log.h"
-
 #ifdef HAVE_ICONV
 #include <iconv.h>
 #else

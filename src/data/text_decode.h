@@ -7,7 +7,6 @@
 #define GPT_TRAIN_DATA_TEXT_DECODE_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "data/input.h"
 
 struct text_decoder;

@@ -8,7 +8,6 @@
 #define GPT_TRAIN_DATA_TOKEN_WRITER_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "data/tokens.h"
 
 #define TOKEN_WRITER_SPLITS 2

@@ -9,9 +9,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/utf8.h"
-#include "data/bpe.h"
 #include "data/little_endian.h"
 #include "data/prepared.h"
 #include "data/tokenizer_bpe.h"

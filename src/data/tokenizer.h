@@ -15,7 +15,6 @@
 #define GPT_TRAIN_DATA_TOKENIZER_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "data/bpe.h"
 
 #define TOKENIZER_FILE_NAME "gpt_tokenizer.json"

@@ -4,7 +4,6 @@
  */
 #include "data/tokenizer_bpe.h"
 
-#include "base/log.h"
 #include "data/bpe_alphabet.h"
 #include "data/tokenizer_pipeline.h"
 

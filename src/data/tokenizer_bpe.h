@@ -17,7 +17,6 @@
 
 #include "base/hostmem.h"
 #include "base/json.h"
-#include "base/status.h"
 #include "data/bpe.h"
 
 /* Reads the fields from "vocab_size" to "pipeline".  Errors: GT_DATA (one line with file and field), GT_UNSUPPORTED

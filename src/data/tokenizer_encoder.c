@@ -7,9 +7,7 @@
  */
 #include "data/tokenizer_encoder.h"
 
-#include "base/log.h"
 #include "base/utf8.h"
-#include "data/bpe.h"
 #include "data/text_nfc.h"
 
 /* Fuzzing uses a smaller cache. */

@@ -7,7 +7,6 @@
 #define GPT_TRAIN_DATA_TOKENIZER_ENCODER_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "data/tokenizer.h"
 
 /* How to encode the text of special tokens, such as <|endoftext|>.  Literal tokens (bpe_set_literal()) are always

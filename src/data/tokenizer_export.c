@@ -9,8 +9,6 @@
 #include "data/tokenizer_export.h"
 
 #include "base/json.h"
-#include "base/log.h"
-#include "data/bpe.h"
 #include "data/bpe_alphabet.h"
 #include "data/chat.h"
 #include "data/tokenizer_bpe.h"

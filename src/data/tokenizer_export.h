@@ -2,7 +2,6 @@
 #ifndef GPT_TRAIN_DATA_TOKENIZER_EXPORT_H
 #define GPT_TRAIN_DATA_TOKENIZER_EXPORT_H
 
-#include "base/status.h"
 #include "data/tokenizer.h"
 
 enum tokenizer_file {

@@ -6,8 +6,6 @@
 #include "data/tokenizer_find.h"
 
 #include "base/file.h"
-#include "base/log.h"
-#include "data/bpe.h"
 #include "data/hf_hub.h"
 #include "data/tokenizer_import.h"
 

@@ -3,7 +3,6 @@
 #define GPT_TRAIN_DATA_TOKENIZER_FIND_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "data/tokenizer.h"
 
 /* `name` is "gpt2", a path, or OWNER/NAME, a model in Hugging Face's cache.  "gpt2" is searched for in

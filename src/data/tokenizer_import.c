@@ -7,8 +7,6 @@
 #include "data/tokenizer_import.h"
 
 #include "base/json.h"
-#include "base/log.h"
-#include "data/bpe.h"
 #include "data/tokenizer_pipeline.h"
 
 /* The files of a folder in the order of preference; merges are NULL when the file is complete by itself. */

@@ -12,7 +12,6 @@
 #define GPT_TRAIN_DATA_TOKENIZER_IMPORT_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "data/tokenizer.h"
 
 #define TOKENIZER_IMPORT_BYTES_MAX ((size_t)64 << 20)

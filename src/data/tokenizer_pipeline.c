@@ -5,7 +5,6 @@
  */
 #include "data/tokenizer_pipeline.h"
 
-#include "base/log.h"
 #include "data/text_nfc.h"
 
 #define ADDED_MAX 4096

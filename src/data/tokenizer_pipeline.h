@@ -16,7 +16,6 @@
 #define GPT_TRAIN_DATA_TOKENIZER_PIPELINE_H
 
 #include "base/json.h"
-#include "base/status.h"
 #include "data/bpe.h"
 
 /* Reads the pipeline from tokenizer.json or "pipeline".  Errors: GT_UNSUPPORTED, with the field and its value. */

@@ -7,18 +7,12 @@
  */
 #include "data/tokens.h"
 
-#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/log.h"
 #include "base/size.h"
 #include "data/little_endian.h"
 #include "data/prepared.h"
@@ -204,21 +198,19 @@ static enum gt_status source_list_folder(struct token_source *source, const char
     if (exists)
         return source_add_path(source, single);
     DIR *stream = opendir(folder);
-    if (stream == NULL) {
-        log_error(ERROR_NO_DATA "%s: cannot open this dataset folder: %s; gpt-prepare --out-dir=%s INPUT makes it",
-                  folder, strerror(errno), folder);
-        return GT_DATA;
-    }
+    if (stream == NULL)
+        return FAIL(GT_DATA,
+                    ERROR_NO_DATA "%s: cannot open this dataset folder: %s; gpt-prepare --out-dir=%s INPUT makes it",
+                    folder, strerror(errno), folder);
     size_t count = 0;
     const enum gt_status status = source_scan_folder(source, stream, folder, name, &count);
     closedir(stream);
     TRY(status);
-    if (count == 0) {
-        log_error(ERROR_NO_DATA "%s: no %s tokens in this folder (looked for %s.bin, %s*.bin and *_%s*.bin); "
-                                "gpt-prepare --out-dir=%s INPUT makes them",
-                  folder, name, name, name, name, folder);
-        return GT_DATA;
-    }
+    if (count == 0)
+        return FAIL(GT_DATA,
+                    ERROR_NO_DATA "%s: no %s tokens in this folder (looked for %s.bin, %s*.bin and *_%s*.bin); "
+                                  "gpt-prepare --out-dir=%s INPUT makes them",
+                    folder, name, name, name, name, folder);
     qsort(source->shards, source->shard_count, sizeof source->shards[0], shard_compare);
     return GT_OK;
 }
@@ -282,26 +274,21 @@ static enum gt_status shard_read_header(struct token_shard *shard, const unsigne
     const uint32_t magic = (uint32_t)le_read(header, 4), version = (uint32_t)le_read(header + 4, 4);
     const uint32_t count = (uint32_t)le_read(header + 8, 4);
     const uint32_t expected = magic == TOKEN_SHARD_MAGIC_U16 ? TOKEN_SHARD_VERSION_U16 : TOKEN_SHARD_VERSION_U32;
-    if (version != expected) {
-        log_error("%s: header[1] (version) is %" PRIu32 "; magic %" PRIu32 " goes with version %" PRIu32, shard->path,
-                  version, magic, expected);
-        return GT_DATA;
-    }
-    if (count == 0 || count > INT32_MAX) {
-        log_error("%s: header[2] (token count) is %" PRId64 "; it must be positive", shard->path,
-                  (int64_t)(int32_t)count);
-        return GT_DATA;
-    }
+    if (version != expected)
+        return FAIL(GT_DATA, "%s: header[1] (version) is %" PRIu32 "; magic %" PRIu32 " goes with version %" PRIu32,
+                    shard->path, version, magic, expected);
+    if (count == 0 || count > INT32_MAX)
+        return FAIL(GT_DATA, "%s: header[2] (token count) is %" PRId64 "; it must be positive", shard->path,
+                    (int64_t)(int32_t)count);
     shard->width_bytes = magic == TOKEN_SHARD_MAGIC_U16 ? 2 : 4;
     shard->data_offset = TOKEN_SHARD_HEADER_BYTES;
     shard->length = (int64_t)count;
     const uint64_t need = TOKEN_SHARD_HEADER_BYTES + (uint64_t)count * shard->width_bytes;
-    if (shard->size_bytes != need) {
-        log_error("%s: header[2] says %" PRIu32 " tokens of %zu bytes, which makes a file of %" PRIu64
-                  " bytes; it has %" PRIu64,
-                  shard->path, count, shard->width_bytes, need, shard->size_bytes);
-        return GT_DATA;
-    }
+    if (shard->size_bytes != need)
+        return FAIL(GT_DATA,
+                    "%s: header[2] says %" PRIu32 " tokens of %zu bytes, which makes a file of %" PRIu64
+                    " bytes; it has %" PRIu64,
+                    shard->path, count, shard->width_bytes, need, shard->size_bytes);
     return GT_OK;
 }
 
@@ -309,29 +296,23 @@ static enum gt_status shard_read_header(struct token_shard *shard, const unsigne
 static enum gt_status shard_recognise(struct token_shard *shard)
 {
     unsigned char header[12] = {0};
-    if (shard->size_bytes == 0) {
-        log_error("%s: the file is empty", shard->path);
-        return GT_DATA;
-    }
+    if (shard->size_bytes == 0)
+        return FAIL(GT_DATA, "%s: the file is empty", shard->path);
     const size_t available = shard->size_bytes < sizeof header ? (size_t)shard->size_bytes : sizeof header;
     TRY(file_read_at(shard->fd, shard->path, 0, header, available));
     const uint32_t magic = (uint32_t)le_read(header, 4);
     if (magic == TOKEN_SHARD_MAGIC_U16 || magic == TOKEN_SHARD_MAGIC_U32) {
         if (shard->size_bytes >= TOKEN_SHARD_HEADER_BYTES)
             return shard_read_header(shard, header);
-        log_error("%s: an llm.c token file has a header of %d bytes; this file has %" PRIu64, shard->path,
-                  TOKEN_SHARD_HEADER_BYTES, shard->size_bytes);
-        return GT_DATA;
+        return FAIL(GT_DATA, "%s: an llm.c token file has a header of %d bytes; this file has %" PRIu64, shard->path,
+                    TOKEN_SHARD_HEADER_BYTES, shard->size_bytes);
     }
-    if (llmc_kind_of(magic) != NULL) {
-        log_error("%s: magic %" PRIu32 " marks an llm.c %s file, not tokens", shard->path, magic, llmc_kind_of(magic));
-        return GT_DATA;
-    }
-    if (shard->size_bytes % 2 != 0) {
-        log_error("%s: a file of 16-bit tokens has an even size; this one has %" PRIu64 " bytes", shard->path,
-                  shard->size_bytes);
-        return GT_DATA;
-    }
+    if (llmc_kind_of(magic) != NULL)
+        return FAIL(GT_DATA, "%s: magic %" PRIu32 " marks an llm.c %s file, not tokens", shard->path, magic,
+                    llmc_kind_of(magic));
+    if (shard->size_bytes % 2 != 0)
+        return FAIL(GT_DATA, "%s: a file of 16-bit tokens has an even size; this one has %" PRIu64 " bytes",
+                    shard->path, shard->size_bytes);
     shard->width_bytes = 2;
     shard->data_offset = 0;
     shard->length = (int64_t)(shard->size_bytes / 2);
@@ -344,11 +325,10 @@ static enum gt_status source_check_lengths(const struct token_source *source, in
     int64_t longest = 0;
     for (size_t i = 0; i < source->shard_count; i++)
         longest = max_i64(longest, source->shards[i].length);
-    if (longest <= block_size) {
-        log_error("%s: %" PRId64 " tokens%s are fewer than block_size + 1 = %" PRId64, source->shards[0].path, longest,
-                  source->shard_count > 1 ? " in the longest shard" : "", block_size + 1);
-        return GT_DATA;
-    }
+    if (longest <= block_size)
+        return FAIL(GT_DATA, "%s: %" PRId64 " tokens%s are fewer than block_size + 1 = %" PRId64,
+                    source->shards[0].path, longest, source->shard_count > 1 ? " in the longest shard" : "",
+                    block_size + 1);
     for (size_t i = 0; i < source->shard_count && block_size > 0; i++)
         if (source->shards[i].length <= block_size)
             log_warning("%s: %" PRId64 " tokens are fewer than block_size + 1 = %" PRId64 "; this shard is not used",
@@ -374,8 +354,7 @@ static enum gt_status mask_read(struct token_source *source, struct token_shard 
     source->row = is_mask ? (int64_t)(le_read(header + 8, 8) & INT32_MAX) : 0;
     if (source->row > 0 && shard->length % source->row == 1 && source->shard_count == 1)
         return GT_OK;
-    log_error("%s: not a mask of %s; run gpt-prepare again", path, shard->path);
-    return GT_DATA;
+    return FAIL(GT_DATA, "%s: not a mask of %s; run gpt-prepare again", path, shard->path);
 }
 
 static enum gt_status source_open_shards(struct token_source *source, const struct token_source_spec *spec)
@@ -387,10 +366,8 @@ static enum gt_status source_open_shards(struct token_source *source, const stru
         shard->size_bytes = size_bytes;
         TRY(shard_recognise(shard));
         TRY(mask_read(source, shard));
-        if (shard->length > INT64_MAX - source->length) {
-            log_error("%s: all shards together have more than %" PRId64 " tokens", shard->path, INT64_MAX);
-            return GT_DATA;
-        }
+        if (shard->length > INT64_MAX - source->length)
+            return FAIL(GT_DATA, "%s: all shards together have more than %" PRId64 " tokens", shard->path, INT64_MAX);
         shard->first = source->length;
         source->length += shard->length;
     }
@@ -446,11 +423,9 @@ static enum gt_status shard_read(struct token_source *source, size_t shard_index
     const struct token_shard *shard = &source->shards[shard_index];
     uint64_t size_bytes = 0;
     TRY(shard_ensure_open(source, shard_index, &size_bytes));
-    if (size_bytes != shard->size_bytes) {
-        log_error("%s: the file had %" PRIu64 " bytes when it was opened and has %" PRIu64 " now", shard->path,
-                  shard->size_bytes, size_bytes);
-        return GT_DATA;
-    }
+    if (size_bytes != shard->size_bytes)
+        return FAIL(GT_DATA, "%s: the file had %" PRIu64 " bytes when it was opened and has %" PRIu64 " now",
+                    shard->path, shard->size_bytes, size_bytes);
     const int64_t staged_max = (int64_t)(STAGING_BYTES / shard->width_bytes);
     for (int64_t done = 0; done < count; done += staged_max) {
         const int64_t part = min_i64(count - done, staged_max);

@@ -15,7 +15,6 @@
 #define GPT_TRAIN_DATA_TOKENS_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 
 /* Values are part of the counter of RNG_EVAL: never renumber. */
 enum token_split { TOKEN_TRAIN = 0, TOKEN_VAL = 1 };

@@ -7,13 +7,8 @@
  */
 #include "exec/exec.h"
 
-#include <assert.h>
-#include <inttypes.h>
-#include <string.h>
-
 #include "backend/backend_call.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "exec/exec_poison.h"
 
 enum { QUEUE = 0 };
@@ -55,9 +50,8 @@ static enum gt_status alignment_check(struct backend *device, const struct plan 
     TRY(backend_info(device, &info));
     if (info.alignment_bytes == 0 || plan->options.alignment_bytes % info.alignment_bytes == 0)
         return GT_OK;
-    log_error("the plan aligns tensors to %" PRIu32 " bytes, but device %s needs %" PRIu32,
-              plan->options.alignment_bytes, info.device, info.alignment_bytes);
-    return GT_DEVICE;
+    return FAIL(GT_DEVICE, "the plan aligns tensors to %" PRIu32 " bytes, but device %s needs %" PRIu32,
+                plan->options.alignment_bytes, info.device, info.alignment_bytes);
 }
 
 static enum gt_status exec_fill(struct exec *exec, const struct exec_options *options)

@@ -7,12 +7,8 @@
 #ifndef GPT_TRAIN_EXEC_EXEC_H
 #define GPT_TRAIN_EXEC_EXEC_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "backend/backend.h"
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "model/graph.h"
 #include "plan/plan.h"
 

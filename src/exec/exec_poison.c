@@ -6,12 +6,7 @@
  */
 #include "exec/exec_poison.h"
 
-#include <assert.h>
-#include <inttypes.h>
-#include <string.h>
-
 #include "backend/backend_call.h"
-#include "base/log.h"
 #include "base/size.h"
 
 enum { CHUNK_BYTES = 65536, CHUNK_WORDS = CHUNK_BYTES / 4 };
@@ -122,13 +117,12 @@ static enum gt_status guard_check(struct exec_poison *poison, struct piece piece
         TRY(backend_download(poison->device, 0, poison->found, guard, chunk));
         while (i < chunk / 4 && poison->found[i] == POISON_GUARD)
             i++;
-        if (i < chunk / 4) {
-            log_error("program %s, %s %" PRId32 " (%s): the guard of %s was overwritten %" PRIu64
-                      " bytes beyond its end",
-                      of->name, op < 0 ? "after op" : "op", op < 0 ? of->count - 1 : op,
-                      op < 0 ? "its last" : op_declaration(of->ops[op].kind)->name, piece.name, done + 4 * i);
-            return GT_FAILURE;
-        }
+        if (i < chunk / 4)
+            return FAIL(GT_FAILURE,
+                        "program %s, %s %" PRId32 " (%s): the guard of %s was overwritten %" PRIu64
+                        " bytes beyond its end",
+                        of->name, op < 0 ? "after op" : "op", op < 0 ? of->count - 1 : op,
+                        op < 0 ? "its last" : op_declaration(of->ops[op].kind)->name, piece.name, done + 4 * i);
     }
     return GT_OK;
 }

@@ -7,11 +7,8 @@
 #ifndef GPT_TRAIN_EXEC_EXEC_POISON_H
 #define GPT_TRAIN_EXEC_EXEC_POISON_H
 
-#include <stdint.h>
-
 #include "backend/backend.h"
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "plan/plan.h"
 
 /* 32-bit words; each half is also a NaN of the 16-bit types. */

@@ -12,7 +12,6 @@
 #include <sys/types.h>
 
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "data/tokenizer.h"
 #include "io/checkpoint_record.h"
 #include "io/safetensors.h"

@@ -14,7 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "data/tokenizer_export.h"
 #include "io/checkpoint.h"
 #include "io/safetensors.h"

@@ -9,7 +9,6 @@
 #define GPT_TRAIN_IO_CHECKPOINT_KEEP_H
 
 #include "base/file.h"
-#include "base/status.h"
 
 #define CHECKPOINT_KEEP_MAX 1000 /* the maximum of the key keep */
 

@@ -7,7 +7,6 @@
  */
 #include <math.h>
 
-#include "base/log.h"
 #include "io/checkpoint.h"
 #include "io/hf_layout.h"
 

@@ -8,7 +8,6 @@
  */
 #include <unistd.h>
 
-#include "base/log.h"
 #include "io/checkpoint.h"
 #include "io/checkpoint_keep.h"
 #include "io/hf_config.h"

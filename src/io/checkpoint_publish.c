@@ -4,14 +4,12 @@
  * system without links it is a copy.  Every change is one rename, so a reader sees the old file or the new one.  Only
  * regular files whose names have exactly our form are removed.  Sizes are compared before contents.
  */
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "io/checkpoint.h"
 
 #define LOOK "look at the files in this folder"

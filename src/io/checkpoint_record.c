@@ -9,9 +9,6 @@
 
 #include <math.h>
 
-#include "base/file.h"
-#include "base/log.h"
-
 #define ITER_DIGITS_MAX 19
 
 static const char crc_none[] = "00000000";

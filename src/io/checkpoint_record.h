@@ -8,7 +8,6 @@
 #define GPT_TRAIN_IO_CHECKPOINT_RECORD_H
 
 #include "base/json.h"
-#include "base/status.h"
 
 #define CHECKPOINT_RECORD_NAME "trainer_state.json"
 #define CHECKPOINT_FORMAT "gpt-train-checkpoint"

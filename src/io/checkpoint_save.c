@@ -8,7 +8,6 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "io/checkpoint.h"
 #include "io/hf_config.h"
 #include "io/hf_layout.h"

@@ -11,7 +11,6 @@
 
 #include <math.h>
 
-#include "base/log.h"
 #include "io/checkpoint_keep.h"
 #include "io/hf_config.h"
 

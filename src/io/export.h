@@ -10,7 +10,6 @@
 #include "base/file.h"
 #include "base/hostmem.h"
 #include "base/json.h"
-#include "base/status.h"
 #include "data/tokenizer.h"
 #include "io/checkpoint.h"
 #include "io/hf_layout.h"

@@ -8,7 +8,6 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "io/export.h"
 #include "report/report.h"
 

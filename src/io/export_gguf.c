@@ -12,8 +12,6 @@
  * no token.  Rows of the model beyond the vocabulary become unused tokens, because llama.cpp takes the number of rows
  * from this list.
  */
-
-#include "base/log.h"
 #include "base/size.h"
 #include "data/bpe.h"
 #include "data/bpe_alphabet.h"

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "base/json.h"
-#include "base/log.h"
 #include "data/chat.h"
 #include "data/tokenizer_export.h"
 #include "io/checkpoint.h"

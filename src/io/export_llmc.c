@@ -4,8 +4,6 @@
  * always computes the tanh form of GELU and uses an epsilon of 1e-5, so a model that differs is written with a warning.
  * It keeps its tokenizer in another file, which is not written.
  */
-
-#include "base/log.h"
 #include "base/size.h"
 #include "io/export.h"
 #include "io/llmc_model.h"

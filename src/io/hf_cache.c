@@ -6,7 +6,6 @@
  */
 #include "io/hf_cache.h"
 
-#include "base/log.h"
 #include "data/hf_hub.h"
 #include "io/safetensors.h"
 

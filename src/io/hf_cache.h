@@ -3,7 +3,6 @@
 #define GPT_TRAIN_IO_HF_CACHE_H
 
 #include "base/file.h"
-#include "base/status.h"
 #include "model/model.h"
 
 /* Returns true when `name` is gpt2, gpt2-medium, gpt2-large or gpt2-xl, the names that nanoGPT's init_from accepts, and

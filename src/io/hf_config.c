@@ -8,8 +8,6 @@
  */
 #include "io/hf_config.h"
 
-#include "base/log.h"
-
 #define HF_SIZE_MAX 16777216 /* far beyond any model, and small enough that a product of two fits 64 bits */
 #define OWN_TYPE "gpt_train"
 

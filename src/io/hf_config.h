@@ -11,7 +11,6 @@
 #define GPT_TRAIN_IO_HF_CONFIG_H
 
 #include "base/json.h"
-#include "base/status.h"
 #include "model/model.h"
 
 /* Makes the config.json of `config`; release it with json_decref().  Equal arguments give equal text.  A token id below

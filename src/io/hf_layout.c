@@ -5,8 +5,6 @@
  */
 #include "io/hf_layout.h"
 
-#include "base/log.h"
-
 static bool shape_fits(const struct safetensors_tensor *found, const struct parameter_shape *wanted)
 {
     if (found->rank != wanted->rank || (wanted->rank == 2 && found->dims[1] != wanted->dims[1]))

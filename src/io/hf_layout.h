@@ -7,7 +7,6 @@
 #ifndef GPT_TRAIN_IO_HF_LAYOUT_H
 #define GPT_TRAIN_IO_HF_LAYOUT_H
 
-#include "base/status.h"
 #include "io/safetensors.h"
 #include "model/parameters.h"
 

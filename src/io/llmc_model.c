@@ -7,7 +7,6 @@
  */
 #include "io/llmc_model.h"
 
-#include "base/log.h"
 #include "base/size.h"
 #include "model/parameters.h"
 

@@ -10,7 +10,6 @@
 #define GPT_TRAIN_IO_LLMC_MODEL_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "io/safetensors.h"
 #include "model/model.h"
 

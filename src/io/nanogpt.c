@@ -13,7 +13,6 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/utf8.h"
 #include "io/hf_config.h"
 #include "io/hf_layout.h"

@@ -12,7 +12,6 @@
 
 #include "base/hostmem.h"
 #include "base/json.h"
-#include "base/status.h"
 #include "data/tokenizer.h"
 #include "io/safetensors.h"
 #include "model/model.h"

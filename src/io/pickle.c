@@ -13,7 +13,6 @@
 
 #include <math.h>
 
-#include "base/log.h"
 #include "base/size.h"
 #include "base/utf8.h"
 #include "data/little_endian.h"

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/json.h"
-#include "base/log.h"
 #include "base/size.h"
 
 #define INDEX_BYTES_MAX ((size_t)4 << 20)

@@ -14,7 +14,6 @@
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/hostmem.h"
-#include "base/status.h"
 
 #define SAFETENSORS_HEADER_BYTES_MAX ((size_t)4 << 20)
 #define SAFETENSORS_TENSORS_MAX 6144

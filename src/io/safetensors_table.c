@@ -7,7 +7,6 @@
  */
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/size.h"
 #include "io/safetensors.h"
 

@@ -7,7 +7,6 @@
 #include "io/zip_stored.h"
 
 #include "base/file.h"
-#include "base/log.h"
 #include "base/size.h"
 #include "data/little_endian.h"
 

@@ -6,7 +6,6 @@
 #define GPT_TRAIN_IO_ZIP_STORED_H
 
 #include "base/hostmem.h"
-#include "base/status.h"
 
 #define ZIP_DIRECTORY_BYTES_MAX ((size_t)4 << 20)
 #define ZIP_ENTRIES_MAX 16384

@@ -19,7 +19,6 @@
 #include "model/programs.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "base/size.h"
 

@@ -14,13 +14,8 @@
 #ifndef GPT_TRAIN_PLAN_PLAN_H
 #define GPT_TRAIN_PLAN_PLAN_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-
 #include "backend/backend.h"
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "model/graph.h"
 
 struct plan_options {

@@ -9,8 +9,6 @@
  */
 #include "plan/plan_cost.h"
 
-#include <stdio.h>
-
 /* Measured with --profile at 124M on two cores with AVX-512: products reach 0.72 of the timed peak at 256 rows and
  * 0.9 at 1,024; elementwise ops and AdamW move 10 to 50 GB/s. */
 #define CPU_MATRIX_SHARE 0.9

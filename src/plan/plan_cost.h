@@ -7,8 +7,6 @@
 #ifndef GPT_TRAIN_PLAN_PLAN_COST_H
 #define GPT_TRAIN_PLAN_PLAN_COST_H
 
-#include <stdint.h>
-
 #include "backend/backend.h"
 #include "model/graph.h"
 #include "plan/device_profile.h"

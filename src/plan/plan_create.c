@@ -11,12 +11,6 @@
  */
 #include "plan/plan.h"
 
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "base/log.h"
 #include "base/size.h"
 #include "plan/plan_internal.h"
 
@@ -168,12 +162,12 @@ static enum gt_status workspaces_ask(struct plan *plan)
                 const struct backend_info nothing = {.device = ""}, *own = plan->options.info;
                 const struct backend_info *info = own != NULL ? own : &nothing;
                 char text[SHAPES_TEXT_MAX];
-                log_error("backend %s cannot run %s (%s), op %" PRId32 " of program %s, which writes %s%s%s%s%s%s%s",
-                          device->ops->name, op_declaration(call.kind)->name, operands_text(&call, text), i,
-                          program->name, plan_op_target(plan->graph, &program->ops[i]),
-                          info->device[0] != '\0' ? "; " : "", info->device, info->detail[0] != '\0' ? "; " : "",
-                          info->detail, info->limits[0] != '\0' ? "; " : "", info->limits);
-                return GT_UNSUPPORTED;
+                return FAIL(GT_UNSUPPORTED,
+                            "backend %s cannot run %s (%s), op %" PRId32 " of program %s, which writes %s%s%s%s%s%s%s",
+                            device->ops->name, op_declaration(call.kind)->name, operands_text(&call, text), i,
+                            program->name, plan_op_target(plan->graph, &program->ops[i]),
+                            info->device[0] != '\0' ? "; " : "", info->device, info->detail[0] != '\0' ? "; " : "",
+                            info->detail, info->limits[0] != '\0' ? "; " : "", info->limits);
             }
             plan->workspace_bytes[p][i] = device->ops->workspace_bytes(device, &call);
         }
@@ -186,21 +180,19 @@ static enum gt_status size_check(const struct plan_builder *builder, const char 
                                  enum tensor_lifetime lifetime, uint64_t bytes, uint64_t *sum)
 {
     const struct plan_options *options = &builder->plan->options;
-    if (bytes >= PLAN_BYTES_MAX || plan_footprint(options, bytes) >= PLAN_BYTES_MAX - *sum) {
-        log_error("%s %s needs %" PRIu64 " bytes; all tensors together must stay below %" PRIu64, what, name, bytes,
-                  PLAN_BYTES_MAX);
-        return GT_USAGE;
-    }
+    if (bytes >= PLAN_BYTES_MAX || plan_footprint(options, bytes) >= PLAN_BYTES_MAX - *sum)
+        return FAIL(GT_USAGE, "%s %s needs %" PRIu64 " bytes; all tensors together must stay below %" PRIu64, what,
+                    name, bytes, PLAN_BYTES_MAX);
     uint64_t footprint = plan_footprint(options, bytes);
     if (options->largest_segment_bytes != 0 && footprint > options->largest_segment_bytes) {
         if (options->quiet)
             return GT_NO_FIT;
-        log_error("%s %s needs %" PRIu64 " bytes, more than the device's largest allocation of %" PRIu64
-                  ", whatever the budget; its size follows from %s",
-                  what, name, footprint, options->largest_segment_bytes,
-                  lifetime == LIFETIME_PROGRAM ? "batch_size, block_size and n_embd"
-                                               : "vocab_size, n_embd and block_size");
-        return GT_NO_FIT;
+        return FAIL(GT_NO_FIT,
+                    "%s %s needs %" PRIu64 " bytes, more than the device's largest allocation of %" PRIu64
+                    ", whatever the budget; its size follows from %s",
+                    what, name, footprint, options->largest_segment_bytes,
+                    lifetime == LIFETIME_PROGRAM ? "batch_size, block_size and n_embd"
+                                                 : "vocab_size, n_embd and block_size");
     }
     *sum += footprint;
     return GT_OK;

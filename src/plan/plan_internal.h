@@ -7,9 +7,6 @@
 #ifndef GPT_TRAIN_PLAN_PLAN_INTERNAL_H
 #define GPT_TRAIN_PLAN_PLAN_INTERNAL_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "backend/backend.h"
 #include "model/graph.h"
 #include "plan/plan.h"

@@ -7,10 +7,6 @@
  * item that reached highest forward.  Slots are an array sorted by address, scanned once per item; a few thousand items
  * take milliseconds.  This file knows neither tensors nor programs.
  */
-#include <assert.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/size.h"
 #include "plan/plan_internal.h"
 

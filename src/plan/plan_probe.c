@@ -5,9 +5,6 @@
  */
 #include "plan/plan_probe.h"
 
-#include <assert.h>
-#include <string.h>
-
 #include "plan/plan_internal.h"
 
 /* A program that is being taken apart. */

@@ -10,12 +10,7 @@
  */
 #include "plan/plan_search.h"
 
-#include <assert.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/size.h"
 #include "plan/plan_probe.h"
@@ -881,10 +876,8 @@ enum gt_status search_bytes_least(struct hostmem *mem, const struct search_reque
     bool room;
     int32_t most;
     enum gt_status status = offload_most(mem, &tried, &own, &most);
-    if (status == GT_OK)
-        status = offload_open(mem, &tried, most, &own, &search, &room);
-    if (status == GT_OK)
-        status = bytes_least_find(&search);
+    THEN(status, offload_open(mem, &tried, most, &own, &search, &room));
+    THEN(status, bytes_least_find(&search));
     *out = status == GT_OK ? search.bytes_least : 0;
     search_memo_close(&own);
     return status;
@@ -942,8 +935,7 @@ enum gt_status search_front(struct hostmem *mem, const struct search_request *re
     struct search_memo own = {0};
     struct search search;
     enum gt_status status = search_open(mem, request, request->memo ? request->memo : &own, &search);
-    if (status == GT_OK)
-        status = front_plan(&search, out, count);
+    THEN(status, front_plan(&search, out, count));
     search_memo_close(&own);
     return status;
 }

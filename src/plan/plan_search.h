@@ -13,11 +13,7 @@
 #ifndef GPT_TRAIN_PLAN_PLAN_SEARCH_H
 #define GPT_TRAIN_PLAN_PLAN_SEARCH_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/hostmem.h"
-#include "base/status.h"
 #include "model/model.h"
 #include "plan/plan.h"
 #include "plan/plan_cost.h"

@@ -6,11 +6,6 @@
  * at once.  Guards and workspaces are owners too.  No lifetime is used: neither graph_ranges() nor the planner's items,
  * slots or virtual addresses.
  */
-#include <assert.h>
-#include <inttypes.h>
-#include <string.h>
-
-#include "base/log.h"
 #include "base/size.h"
 #include "plan/plan_internal.h"
 
@@ -79,11 +74,10 @@ static bool claim(struct replay *replay, struct owned range)
         const int32_t victim = map->at[next].owner;
         if (victim == range.owner || victim < 0 || replay->graph->tensors[victim / 2].lifetime == LIFETIME_PROGRAM)
             continue;
-        log_error("plan: program %s, op %" PRId32 " (%s): %s%s overwrites %s%s, which must persist",
-                  replay->graph->programs[replay->program].name, replay->op, where_op(replay),
-                  owner_name(replay, range.owner), range.owner >= 0 && range.owner % 2 ? "'s guard" : "",
-                  owner_name(replay, victim), victim % 2 ? "'s guard" : "");
-        return false;
+        return FAIL(false, "plan: program %s, op %" PRId32 " (%s): %s%s overwrites %s%s, which must persist",
+                    replay->graph->programs[replay->program].name, replay->op, where_op(replay),
+                    owner_name(replay, range.owner), range.owner >= 0 && range.owner % 2 ? "'s guard" : "",
+                    owner_name(replay, victim), victim % 2 ? "'s guard" : "");
     }
     if (first < next && map->at[first].start < range.start)
         pieces[count++] = (struct owned){map->at[first].start, range.start, map->at[first].owner};
@@ -103,13 +97,12 @@ static bool owned_check(const struct replay *replay, struct owned range)
     const struct owner_map *map = &replay->map;
     for (int32_t i = map_find(map, range.start); range.start < range.end; i++) {
         const int32_t owner = i == map->count || map->at[i].start > range.start ? OWNER_NONE : map->at[i].owner;
-        if (owner != range.owner) {
-            log_error("plan: program %s, op %" PRId32
-                      " (%s): %s%s does not hold what was last written to it; its bytes belong to %s",
-                      replay->graph->programs[replay->program].name, replay->op, where_op(replay),
-                      owner_name(replay, range.owner), range.owner % 2 ? "'s guard" : "", owner_name(replay, owner));
-            return false;
-        }
+        if (owner != range.owner)
+            return FAIL(false,
+                        "plan: program %s, op %" PRId32
+                        " (%s): %s%s does not hold what was last written to it; its bytes belong to %s",
+                        replay->graph->programs[replay->program].name, replay->op, where_op(replay),
+                        owner_name(replay, range.owner), range.owner % 2 ? "'s guard" : "", owner_name(replay, owner));
         range.start = map->at[i].end;
     }
     return true;
@@ -272,20 +265,18 @@ static bool address_inside(const struct plan *plan, const char *what, struct add
     if (at.offset_bytes <= size && bytes <= size - at.offset_bytes && guard <= size - at.offset_bytes - bytes &&
         at.offset_bytes % alignment == 0)
         return true;
-    log_error("plan: %s lies at segment %d, byte %" PRIu64 ", with %" PRIu64 " bytes: not aligned to %" PRIu64
-              " inside the segment's %" PRIu64 " bytes",
-              what, at.segment, at.offset_bytes, bytes + guard, alignment, size);
-    return false;
+    return FAIL(false,
+                "plan: %s lies at segment %d, byte %" PRIu64 ", with %" PRIu64 " bytes: not aligned to %" PRIu64
+                " inside the segment's %" PRIu64 " bytes",
+                what, at.segment, at.offset_bytes, bytes + guard, alignment, size);
 }
 
 static bool tensor_check(const struct plan *plan, int32_t t)
 {
     const struct tensor *tensor = &plan->graph->tensors[t];
     struct address at = plan->tensor[t];
-    if (at.offset_bytes != PLAN_UNPLACED && at.space != tensor->home) {
-        log_error("plan: %s lies in the wrong memory", tensor->name);
-        return false;
-    }
+    if (at.offset_bytes != PLAN_UNPLACED && at.space != tensor->home)
+        return FAIL(false, "plan: %s lies in the wrong memory", tensor->name);
     if (tensor->base == TENSOR_NONE) {
         return at.offset_bytes == PLAN_UNPLACED ||
                address_inside(plan, tensor->name, at, graph_tensor_bytes(plan->graph, t), plan->options.guard_bytes);
@@ -295,9 +286,8 @@ static bool tensor_check(const struct plan *plan, int32_t t)
     uint64_t expected = base.offset_bytes == PLAN_UNPLACED ? PLAN_UNPLACED : base.offset_bytes + inside;
     if (at.segment == base.segment && at.offset_bytes == expected)
         return true;
-    log_error("plan: view %s lies at byte %" PRIu64 ", expected %" PRIu64 " in its base", tensor->name, at.offset_bytes,
-              expected);
-    return false;
+    return FAIL(false, "plan: view %s lies at byte %" PRIu64 ", expected %" PRIu64 " in its base", tensor->name,
+                at.offset_bytes, expected);
 }
 
 static bool workspace_check(const struct plan *plan, int32_t program, int32_t i)
@@ -307,12 +297,11 @@ static bool workspace_check(const struct plan *plan, int32_t program, int32_t i)
     const struct backend *device = plan->options.device;
     uint64_t granted = plan->workspace_bytes[program][i];
     uint64_t asked = device ? device->ops->workspace_bytes(device, &call) : 0;
-    if (granted < asked) {
-        log_error("plan: program %s, op %" PRId32 " (%s): workspace of %" PRIu64
-                  " bytes, the backend asks for %" PRIu64,
-                  plan->graph->programs[program].name, i, op_declaration(call.kind)->name, granted, asked);
-        return false;
-    }
+    if (granted < asked)
+        return FAIL(false,
+                    "plan: program %s, op %" PRId32 " (%s): workspace of %" PRIu64
+                    " bytes, the backend asks for %" PRIu64,
+                    plan->graph->programs[program].name, i, op_declaration(call.kind)->name, granted, asked);
     return granted == 0 || address_inside(plan, op_declaration(call.kind)->name, plan->workspace[program][i], granted,
                                           plan->options.guard_bytes);
 }
@@ -322,18 +311,14 @@ static bool layout_check(const struct plan *plan)
 {
     uint64_t sum = 0, largest = plan->options.largest_segment_bytes;
     for (int32_t k = 0; k < plan->segment_count; k++) {
-        if (plan->segment[k].size_bytes >= PLAN_BYTES_MAX || (largest != 0 && plan->segment[k].size_bytes > largest)) {
-            log_error("plan: segment %" PRId32 " has %" PRIu64 " bytes, more than %" PRIu64, k,
-                      plan->segment[k].size_bytes, largest);
-            return false;
-        }
+        if (plan->segment[k].size_bytes >= PLAN_BYTES_MAX || (largest != 0 && plan->segment[k].size_bytes > largest))
+            return FAIL(false, "plan: segment %" PRId32 " has %" PRIu64 " bytes, more than %" PRIu64, k,
+                        plan->segment[k].size_bytes, largest);
         sum += plan->segment[k].size_bytes;
     }
-    if (sum != plan->arena_bytes + plan->host_bytes) {
-        log_error("plan: the segments have %" PRIu64 " bytes, the arenas %" PRIu64, sum,
-                  plan->arena_bytes + plan->host_bytes);
-        return false;
-    }
+    if (sum != plan->arena_bytes + plan->host_bytes)
+        return FAIL(false, "plan: the segments have %" PRIu64 " bytes, the arenas %" PRIu64, sum,
+                    plan->arena_bytes + plan->host_bytes);
     for (int32_t t = 0; t < plan->tensor_count; t++) {
         if (!tensor_check(plan, t))
             return false;

@@ -9,14 +9,7 @@
  */
 #include "train/feed.h"
 
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "base/clock.h"
-#include "base/file.h"
-#include "base/log.h"
 #include "base/size.h"
 #include "data/little_endian.h"
 #include "data/prepare.h"
@@ -28,12 +21,11 @@ static enum gt_status split_open(struct feed *feed, struct feed_part *part, cons
 {
     TRY(token_source_open(feed->mem, spec, &part->source[split]));
     const int64_t row = token_source_row(part->source[split]);
-    if (row > 0 && (row != feed->block_size || row != feed->evaluate_time)) {
-        log_error("%s: its conversations are packed into rows of %" PRId64 " tokens; give --block_size=%" PRId64
-                  " and no other eval_block_size, or run gpt-prepare with another --block-size",
-                  token_source_shard_path(part->source[split], 0), row, row);
-        return GT_USAGE;
-    }
+    if (row > 0 && (row != feed->block_size || row != feed->evaluate_time))
+        return FAIL(GT_USAGE,
+                    "%s: its conversations are packed into rows of %" PRId64 " tokens; give --block_size=%" PRId64
+                    " and no other eval_block_size, or run gpt-prepare with another --block-size",
+                    token_source_shard_path(part->source[split], 0), row, row);
     sampler.source = part->source[split];
     sampler.block_size = feed->block_size;
     TRY(sampler_create(feed->mem, &sampler, &part->sampler[split]));
@@ -91,8 +83,7 @@ enum gt_status feed_open(struct hostmem *mem, const struct config *config, const
     enum gt_status status = GT_OK;
     for (int i = 0; i < mixture->count && status == GT_OK; i++)
         status = part_open(out, &out->parts[i], config, mixture->parts[i].folder, vocab_size);
-    if (status == GT_OK)
-        status = tensors_alloc(out, samples_max, config->document_mask);
+    THEN(status, tensors_alloc(out, samples_max, config->document_mask));
     if (status != GT_OK)
         feed_close(out);
     return status;
@@ -110,8 +101,7 @@ enum gt_status feed_open_val(struct hostmem *mem, const struct config *config, c
     const struct sampler_spec sampler = {.kind = SAMPLER_EPOCH, .samples_per_step = 1};
     *out = (struct feed){.mem = mem, .block_size = time, .evaluate_time = time};
     enum gt_status status = path[0] != '\0' ? split_open(out, &out->parts[0], &spec, sampler, TOKEN_VAL) : GT_OK;
-    if (status == GT_OK)
-        status = tensors_alloc(out, samples_max, config->document_mask);
+    THEN(status, tensors_alloc(out, samples_max, config->document_mask));
     if (status != GT_OK)
         feed_close(out);
     return status;
@@ -152,8 +142,8 @@ enum gt_status feed_documents_set(struct feed *feed, const struct tokenizer *tok
     feed->tensors.end = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
     if (feed->tensors.first == NULL || feed->tensors.end >= 0)
         return GT_OK;
-    log_error("document_mask=True: documents end at an end-of-text token, and the data's vocabulary has none");
-    return GT_USAGE;
+    return FAIL(GT_USAGE,
+                "document_mask=True: documents end at an end-of-text token, and the data's vocabulary has none");
 }
 
 /* The samples of each data set are numbered separately, as if the run read nothing else. */

@@ -2,12 +2,8 @@
 #ifndef GPT_TRAIN_TRAIN_FEED_H
 #define GPT_TRAIN_TRAIN_FEED_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/hostmem.h"
 #include "base/progress.h"
-#include "base/status.h"
 #include "config/config.h"
 #include "data/batch.h"
 #include "data/mixture.h"

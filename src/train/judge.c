@@ -10,12 +10,8 @@
  */
 #include "train/run.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "base/log.h"
 #include "base/size.h"
 #include "data/choices.h"
 #include "train/stop.h"

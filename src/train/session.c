@@ -141,11 +141,9 @@ static enum gt_status host_budget_set(const struct config *config, struct sessio
     uint64_t total = 0, free_bytes = 0;
     const bool is_known = system_memory_read(&total, &free_bytes) && !device->has_profile;
     TRY(config_host_budget(config, total, &device->host_budget_bytes));
-    if (is_known && device->host_budget_bytes > total) {
-        log_error("host_budget '%s' is more than this machine has: %s", config->host_budget,
-                  log_bytes(total_text, (double)total));
-        return GT_USAGE;
-    }
+    if (is_known && device->host_budget_bytes > total)
+        return FAIL(GT_USAGE, "host_budget '%s' is more than this machine has: %s", config->host_budget,
+                    log_bytes(total_text, (double)total));
     if (is_known && !config_key_was_set(config, CONFIG_KEY_host_budget))
         device->host_budget_bytes = free_bytes / 2;
     return GT_OK;

@@ -6,13 +6,9 @@
  */
 #include "train/session.h"
 
-#include <assert.h>
 #include <config.h>
-#include <inttypes.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/size.h"
 
 /* Maximum size of the logits of one loss chunk, unless loss_chunk is set.  On a CPU a chunk of some hundred rows
@@ -202,10 +198,10 @@ static uint64_t arena_budget(const struct session *session)
 static enum gt_status host_refuse(const struct session *session, uint64_t host_bytes)
 {
     char least[24], have[24];
-    log_error(ERROR_NO_FIT "not enough host memory: offload = 'states' needs %s, host_budget allows %s; offload = "
-                           "'auto' moves only what fits",
-              search_budget_text(least, host_bytes), log_bytes(have, (double)session->device.host_budget_bytes));
-    return GT_NO_FIT;
+    return FAIL(GT_NO_FIT,
+                ERROR_NO_FIT "not enough host memory: offload = 'states' needs %s, host_budget allows %s; offload = "
+                             "'auto' moves only what fits",
+                search_budget_text(least, host_bytes), log_bytes(have, (double)session->device.host_budget_bytes));
 }
 
 /* Logs how much memory a plan with an arena of `arena_bytes` needs and how much is available, with the other processes
@@ -217,16 +213,14 @@ static enum gt_status refuse(const struct session *session, uint64_t arena_bytes
     const char *unit = needed + strspn(needed, "0123456789.");
     const int digits = (int)(unit - needed);
     log_bytes(have, (double)session->device.budget_bytes);
-    if (session->device.has_budget) {
-        log_error(ERROR_NO_FIT "not enough memory: this run needs at least %.*s %s, memory_budget allows %s", digits,
-                  needed, unit, have);
-        return GT_NO_FIT;
-    }
+    if (session->device.has_budget)
+        return FAIL(GT_NO_FIT,
+                    ERROR_NO_FIT "not enough memory: this run needs at least %.*s %s, memory_budget allows %s", digits,
+                    needed, unit, have);
     backend_holders_read(holders, session->device.backend);
-    log_error(ERROR_NO_FIT "not enough memory: this run needs at least %.*s %s, %s has %s available%s%s", digits,
-              needed, unit, session->device.info.device, have, holders[0] != '\0' ? "; others hold most: " : "",
-              holders);
-    return GT_NO_FIT;
+    return FAIL(GT_NO_FIT, ERROR_NO_FIT "not enough memory: this run needs at least %.*s %s, %s has %s available%s%s",
+                digits, needed, unit, session->device.info.device, have,
+                holders[0] != '\0' ? "; others hold most: " : "", holders);
 }
 
 /* Returns the options with which plans for this session's device are made. */
@@ -300,19 +294,15 @@ static void choices_log(struct session *session)
 /* Lean states need bfloat16, which the configuration or the device may lack. */
 static enum gt_status states_check(const struct session *session, const struct model_options *options)
 {
-    if (state_format_is_lean(options->states) && options->dtype != DTYPE_BF16) {
-        log_error("state_format='%s' needs bfloat16, but weights are stored as %s on %s; %s",
-                  state_format_name(options->states), dtype_name(options->dtype), session->device.info.device,
-                  session_device_has(&session->device, DTYPE_BF16)
-                      ? "add --dtype=bfloat16"
-                      : "only state_format='master' works without bfloat16");
-        return GT_USAGE;
-    }
-    if (options->muon && state_format_dtypes(options->states, options->dtype, false).moment == DTYPE_U8) {
-        log_error("optimizer='muon' has no 8-bit momentum; use state_format='sr_bf16' instead of '%s'",
-                  state_format_name(options->states));
-        return GT_USAGE;
-    }
+    if (state_format_is_lean(options->states) && options->dtype != DTYPE_BF16)
+        return FAIL(GT_USAGE, "state_format='%s' needs bfloat16, but weights are stored as %s on %s; %s",
+                    state_format_name(options->states), dtype_name(options->dtype), session->device.info.device,
+                    session_device_has(&session->device, DTYPE_BF16)
+                        ? "add --dtype=bfloat16"
+                        : "only state_format='master' works without bfloat16");
+    if (options->muon && state_format_dtypes(options->states, options->dtype, false).moment == DTYPE_U8)
+        return FAIL(GT_USAGE, "optimizer='muon' has no 8-bit momentum; use state_format='sr_bf16' instead of '%s'",
+                    state_format_name(options->states));
     if (session->config->allow_lean_states && options->dtype != DTYPE_BF16)
         log_note("allow_lean_states=True is ignored with %s: lean states need bfloat16", dtype_name(options->dtype));
     return GT_OK;

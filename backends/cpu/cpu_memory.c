@@ -106,9 +106,8 @@ enum gt_status cpu_memory_map(struct cpu_backend *cpu, const struct backend_segm
 
 void cpu_memory_unmap(struct cpu_backend *cpu)
 {
-    for (int32_t i = 0; i < cpu->segments; i++) {
+    for (int32_t i = 0; i < cpu->segments; i++)
         if (cpu->segment[i].memory != NULL)
             munmap(cpu->segment[i].memory, cpu->segment[i].size_bytes);
-    }
     cpu->segments = 0;
 }

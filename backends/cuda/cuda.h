@@ -245,10 +245,9 @@ static inline bool cuda_operands_supported(const struct backend *backend, const 
  * consecutive elements are one or two 128-bit accesses.  Views may not. */
 static inline bool cuda_operands_aligned(const struct backend *backend, const struct op_call *call)
 {
-    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
+    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++)
         if (call->operand[slot].dtype != DTYPE_I32 && (uintptr_t)cuda_operand(backend, call, slot) % 16 != 0)
             return false;
-    }
     return true;
 }
 

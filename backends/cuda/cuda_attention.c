@@ -78,10 +78,9 @@ static struct cuda_attention_rows result_rows(const struct backend *backend, con
 static bool is_tiled(const struct op_call *call, uint32_t others)
 {
     uint32_t dtypes = 0;
-    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
+    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++)
         if (call->operand[slot].present && (others >> slot & 1u) == 0)
             dtypes |= 1u << call->operand[slot].dtype;
-    }
     return dtypes == 1u << DTYPE_BF16 || dtypes == 1u << DTYPE_F16;
 }
 

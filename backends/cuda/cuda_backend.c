@@ -31,10 +31,9 @@ static bool is_lost(cudaError_t error)
     static const int more[] = {226, 721, 810, 911};
     if (error == cudaErrorLaunchOutOfResources)
         return false;
-    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
         if ((int)error == more[i])
             return true;
-    }
     return (error >= ERROR_LOST_FIRST && error <= ERROR_LOST_LAST) || error == cudaErrorECCUncorrectable ||
            error == cudaErrorUnknown || error == cudaErrorDevicesUnavailable;
 }
@@ -225,10 +224,9 @@ static enum gt_status calls_first_launch(struct cuda_backend *cuda, const struct
  * cannot run a kernel fails now.  Then the same launches are recorded. */
 static enum gt_status cuda_bind(struct backend *backend, const struct op_call *calls, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (calls[i].kind == OP_GEMM)
             TRY(cuda_gemm_bind(cuda_own(backend), &calls[i]));
-    }
     TRY(cuda_memory_clear(backend));
     TRY(calls_first_launch(cuda_own(backend), calls, count));
     TRY(cuda_sync(backend, 0));

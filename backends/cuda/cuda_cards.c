@@ -76,20 +76,18 @@ void cuda_devices(bool automatic, struct backend_devices *out)
         return;
     }
     out->count = count;
-    for (int i = 0; i < count && out->first < 0; i++) {
+    for (int i = 0; i < count && out->first < 0; i++)
         if (is_usable(i, &properties, out->reason))
             out->first = i;
-    }
 }
 
 /* Returns true when `part` is in `text`, ignoring case. */
 static bool name_contains(const char *text, const char *part)
 {
     const size_t length = strlen(part);
-    for (; *text != '\0'; text++) {
+    for (; *text != '\0'; text++)
         if (strncasecmp(text, part, length) == 0)
             return true;
-    }
     return false;
 }
 

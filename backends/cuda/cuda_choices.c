@@ -17,10 +17,9 @@ _Static_assert(sizeof(struct stored) == CUDA_CHOICE_BYTES, "it has no padding");
 
 uint64_t cuda_choices_find(const struct cuda_choices *choices, uint64_t call)
 {
-    for (int32_t i = 0; i < choices->count; i++) {
+    for (int32_t i = 0; i < choices->count; i++)
         if (choices->at[i].call == call)
             return choices->at[i].algorithm;
-    }
     return 0;
 }
 

@@ -241,10 +241,9 @@ static enum gt_status candidates_find(struct cuda_backend *cuda, const struct cu
                                                     product->result, product->result, cache->preference, ALGORITHMS_MAX,
                                                     found, &count),
            "choosing an algorithm");
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= key->workspace_bytes)
             found[good++] = found[i];
-    }
     *out = good;
     return good > 0 ? GT_OK : lt_fail(cuda, key, CUBLAS_STATUS_NOT_SUPPORTED, "choosing an algorithm");
 }
@@ -417,9 +416,8 @@ enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, cudaStream_t stream,
 void cuda_gemm_choices(struct cuda_backend *cuda, struct cuda_choices *out)
 {
     const struct cuda_gemm_cache *cache = cuda->gemm;
-    for (int32_t i = 0; i < SLOTS; i++) {
+    for (int32_t i = 0; i < SLOTS; i++)
         if (cache->slot[i].bound)
             (void)cuda_choices_put(out, key_identity(&cache->slot[i].offered),
                                    algorithm_identity(&cache->slot[i].algo));
-    }
 }

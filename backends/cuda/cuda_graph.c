@@ -15,10 +15,9 @@ static bool is_same(const struct cuda_graph *graph, const struct op_call *calls,
 
 cudaGraphExec_t cuda_graph_find(const struct cuda_backend *cuda, const struct op_call *calls, size_t count)
 {
-    for (int32_t i = 0; i < cuda->graphs && count > 0; i++) {
+    for (int32_t i = 0; i < cuda->graphs && count > 0; i++)
         if (is_same(&cuda->graph[i], calls, count))
             return cuda->graph[i].exec;
-    }
     return NULL;
 }
 

@@ -142,10 +142,9 @@ void cuda_nvml_holders(const struct cuda_nvml *nvml, struct backend_holders *out
         if (nvml->processes[kind] == NULL || nvml->processes[kind](nvml->device, &count, processes) != NVML_SUCCESS ||
             count > PROCESSES_MAX)
             continue;
-        for (unsigned int i = 0; i < count; i++) {
+        for (unsigned int i = 0; i < count; i++)
             if (processes[i].pid != self && processes[i].used_bytes != NVML_NOT_AVAILABLE)
                 backend_holders_insert(out, processes[i].pid, processes[i].used_bytes);
-        }
     }
     for (int32_t i = 0; i < out->count; i++)
         name_read(nvml, &out->list[i]);

@@ -102,10 +102,9 @@ static uint64_t shape_identity(const void *context, int32_t shape)
 
 static const struct cuda_shape *settled_find(const struct cuda_shapes *shapes, uint64_t call)
 {
-    for (int32_t i = 0; i < shapes->count; i++) {
+    for (int32_t i = 0; i < shapes->count; i++)
         if (shapes->at[i].call == call)
             return &shapes->at[i];
-    }
     return NULL;
 }
 

@@ -65,10 +65,9 @@ static enum gt_status candidates_time(struct cuda_backend *cuda, const struct cu
         TRY(runs_time(cuda, trial, i, runs_of(ROUND_SECONDS, about[i], RUNS_MAX), events, &seconds));
         least[i] = turn < trial->count || seconds < least[i] ? seconds : least[i];
     }
-    for (int32_t i = 1; i < trial->count; i++) {
+    for (int32_t i = 1; i < trial->count; i++)
         if (least[i] < least[result.best] && least[i] < least[0] * (1.0 - GAIN_MIN))
             result.best = i;
-    }
     result.seconds = least[result.best];
     result.gain = least[0] > 0.0 ? 1.0 - result.seconds / least[0] : 0.0;
     *out = result;
@@ -86,10 +85,9 @@ static enum gt_status events_create(struct cuda_backend *cuda, cudaEvent_t *even
 
 static void events_destroy(cudaEvent_t *events, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (events[i] != NULL)
             (void)cudaEventDestroy(events[i]);
-    }
 }
 
 enum gt_status cuda_trial_run(struct cuda_backend *cuda, const struct cuda_trial *trial, struct cuda_trial_result *out)

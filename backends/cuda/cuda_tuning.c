@@ -118,10 +118,9 @@ int32_t cuda_tuning_chosen(const struct cuda_tuning *tuning, uint64_t call, int3
 {
     const uint64_t chosen[] = {cuda_choices_find(&tuning->stored, call), cuda_choices_find(&tuning->kept, call)};
     for (size_t i = 0; i < sizeof chosen / sizeof chosen[0]; i++) {
-        for (int32_t candidate = 0; chosen[i] != 0 && candidate < count; candidate++) {
+        for (int32_t candidate = 0; chosen[i] != 0 && candidate < count; candidate++)
             if (identity(context, candidate) == chosen[i])
                 return candidate;
-        }
     }
     return -1;
 }

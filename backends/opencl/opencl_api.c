@@ -89,9 +89,8 @@ static const struct {
 const char *opencl_code_text(char text[static OPENCL_CODE_TEXT_MAX], cl_int code)
 {
     snprintf(text, OPENCL_CODE_TEXT_MAX, "code %d", (int)code);
-    for (size_t i = 0; i < sizeof code_names / sizeof code_names[0]; i++) {
+    for (size_t i = 0; i < sizeof code_names / sizeof code_names[0]; i++)
         if (code_names[i].code == code)
             snprintf(text, OPENCL_CODE_TEXT_MAX, "%s", code_names[i].name);
-    }
     return text;
 }

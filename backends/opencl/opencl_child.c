@@ -67,10 +67,9 @@ static _Noreturn void child_run(int wake_fd, struct opencl_exchange *exchange)
     char byte;
     for (int fd = 0; fd < 3 && null_fd >= 0; fd++)
         (void)dup2(null_fd, fd);
-    for (int fd = 3; fd < FILES_MAX; fd++) {
+    for (int fd = 3; fd < FILES_MAX; fd++)
         if (fd != wake_fd)
             (void)close(fd);
-    }
     (void)signal(SIGINT, SIG_IGN); /* the parent decides; if it ends, the pipe closes */
     (void)signal(SIGTERM, SIG_DFL);
     (void)signal(SIGABRT, SIG_DFL);

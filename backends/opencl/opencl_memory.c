@@ -205,10 +205,9 @@ static int32_t pieces_slow(struct opencl_backend *cl, double *out_fastest)
         }
     }
     for (int32_t i = 0; i < count; i++) {
-        for (int32_t k = 0; k < SPILL_TRIES && is_slow(&pieces[i], fastest); k++) {
+        for (int32_t k = 0; k < SPILL_TRIES && is_slow(&pieces[i], fastest); k++)
             if (!piece_time(cl, &pieces[i]))
                 return 0;
-        }
         slow += is_slow(&pieces[i], fastest);
     }
     *out_fastest = fastest;
@@ -257,10 +256,9 @@ enum gt_status opencl_memory_commit(struct opencl_backend *cl, const struct back
 
 void opencl_memory_release(struct opencl_backend *cl)
 {
-    for (int32_t i = 0; i < cl->segments; i++) {
+    for (int32_t i = 0; i < cl->segments; i++)
         if (cl->segment[i].memory != NULL)
             (void)cl->api.clReleaseMemObject(cl->segment[i].memory);
-    }
     cl->segments = 0;
 }
 

@@ -27,10 +27,9 @@ static void ended(struct backend_record *record)
 /* Returns the op kind that all calls share, or NO_OP. */
 static int kind_of(const struct op_call *calls, size_t count)
 {
-    for (size_t i = 1; i < count; i++) {
+    for (size_t i = 1; i < count; i++)
         if (calls[i].kind != calls[0].kind)
             return NO_OP;
-    }
     return count > 0 ? (int)calls[0].kind : NO_OP;
 }
 

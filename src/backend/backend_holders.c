@@ -13,10 +13,9 @@
 void backend_holders_insert(struct backend_holders *holders, int64_t pid, uint64_t bytes)
 {
     int32_t at = holders->count;
-    for (int32_t i = 0; i < holders->count; i++) {
+    for (int32_t i = 0; i < holders->count; i++)
         if (holders->list[i].pid == pid)
             return;
-    }
     while (at > 0 && holders->list[at - 1].bytes < bytes)
         at--;
     if (at == BACKEND_HOLDERS_MAX)
@@ -30,10 +29,9 @@ void backend_holders_insert(struct backend_holders *holders, int64_t pid, uint64
 void backend_holder_name(struct backend_holder *holder, const char *name)
 {
     snprintf(holder->name, sizeof holder->name, "%.*s", (int)sizeof holder->name - 1, name[0] != '\0' ? name : "?");
-    for (char *at = holder->name; *at != '\0'; at++) {
+    for (char *at = holder->name; *at != '\0'; at++)
         if (*at < ' ' || *at > '~')
             *at = '?';
-    }
 }
 
 /* Reads the names from PROC/PID/comm. */

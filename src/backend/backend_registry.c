@@ -26,9 +26,8 @@ const struct backend_ops *const *backend_registry(void)
 
 const struct backend_ops *backend_find(const char *name)
 {
-    for (const struct backend_ops *const *ops = registry; *ops != NULL; ops++) {
+    for (const struct backend_ops *const *ops = registry; *ops != NULL; ops++)
         if (strcmp((*ops)->name, name) == 0)
             return *ops;
-    }
     return NULL;
 }

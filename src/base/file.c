@@ -653,10 +653,9 @@ static enum gt_status lock_check(int fd, const char *path)
     const ssize_t count = pread(fd, text, sizeof text, 0);
     if (count < 0)
         return file_error(path, "read the lock file");
-    for (ssize_t i = 0; i < count; i++) {
+    for (ssize_t i = 0; i < count; i++)
         if (count > LOCK_BYTES_MAX || !((text[i] >= '0' && text[i] <= '9') || text[i] == '\n' || text[i] == '\0'))
             return lock_foreign(path, "holds something else than a process id");
-    }
     return GT_OK;
 }
 

@@ -35,10 +35,9 @@ static char *width_text(char text[static 96], const struct heads_shape *shape, i
 /* Returns the divisor of n_embd nearest to n_head in one direction (1 or -1), n_head excluded; 0 when there is none. */
 static int64_t divisor_next(const struct heads_shape *shape, int64_t direction)
 {
-    for (int64_t heads = shape->n_head + direction; heads >= 1 && heads <= shape->n_embd; heads += direction) {
+    for (int64_t heads = shape->n_head + direction; heads >= 1 && heads <= shape->n_embd; heads += direction)
         if (shape->n_embd % heads == 0)
             return heads;
-    }
     return 0;
 }
 

@@ -24,10 +24,9 @@ static inline bool library_function(void *library, const char *name, void *out)
 /* Fills a table of pointers.  Returns NULL, or the name of the first function that the library lacks. */
 static inline const char *library_table(void *library, const struct library_entry *entries, size_t count, void *table)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (!library_function(library, entries[i].name, (char *)table + entries[i].offset))
             return entries[i].name;
-    }
     return NULL;
 }
 

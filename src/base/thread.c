@@ -56,10 +56,9 @@ static bool core_is_counted(const char *siblings, size_t processor, const cpu_se
         char *end;
         const size_t from = strtoul(at, &end, 10);
         const size_t to = *end == '-' ? strtoul(end + 1, &end, 10) : from;
-        for (size_t sibling = from; sibling <= to && sibling < processor; sibling++) {
+        for (size_t sibling = from; sibling <= to && sibling < processor; sibling++)
             if (CPU_ISSET_S(sibling, size_bytes, set))
                 return true;
-        }
         at = *end == ',' ? end + 1 : end;
     }
     return false;

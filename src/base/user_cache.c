@@ -181,10 +181,9 @@ static void folder_bound(const struct user_cache *cache, const char *folder, uin
     DIR *stream = opendir(folder);
     if (stream == NULL)
         return;
-    while (folder_bytes(cache, stream, oldest) + coming > cache->bytes_max && oldest[0] != '\0') {
+    while (folder_bytes(cache, stream, oldest) + coming > cache->bytes_max && oldest[0] != '\0')
         if (unlinkat(dirfd(stream), oldest, 0) != 0)
             break;
-    }
     closedir(stream);
 }
 

@@ -12,7 +12,7 @@
 #include "cli/program.h"
 #include "data/bpe_train.h"
 #include "data/prepare.h"
-#include "data/tokenizer_find.h"
+#include "data/tokenizer.h"
 
 #define PROGRAM "gpt-prepare"
 

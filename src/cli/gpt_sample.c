@@ -18,7 +18,6 @@
 #include "data/hf_hub.h"
 #include "data/stop_text.h"
 #include "data/tokenizer.h"
-#include "data/tokenizer_find.h"
 #include "data/tokenizer_import.h"
 #include "io/checkpoint.h"
 #include "io/hf_cache.h"

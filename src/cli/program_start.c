@@ -33,10 +33,9 @@ static enum gt_status device_print(const struct backend_ops *ops, int32_t index)
         char total[24], left[24], holders[BACKEND_HOLDERS_TEXT_MAX];
         printf("%s:%" PRId32 "  %s  %s in total, %s free, dtypes", ops->name, index, info.device,
                log_bytes(total, (double)info.total_bytes), log_bytes(left, (double)info.free_bytes));
-        for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+        for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
             if (info.dtypes >> dtype & 1u)
                 printf(" %s", dtype_name((enum dtype)dtype));
-        }
         printf("\n       %s%s%s\n", info.detail, info.limits[0] != '\0' ? "; " : "", info.limits);
         if (info.largest_allocation_bytes < info.total_bytes)
             printf("       largest allocation %s\n", log_bytes(total, (double)info.largest_allocation_bytes));

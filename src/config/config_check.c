@@ -213,10 +213,9 @@ static int device_owner(const char *device)
     const char *const *words = backend_words();
     if (strcmp(device, words[CONFIG_BACKEND_CPU]) == 0)
         return CONFIG_BACKEND_CPU; /* there is one, without a number */
-    for (int backend = CONFIG_BACKEND_CPU + 1; words[backend] != NULL; backend++) {
+    for (int backend = CONFIG_BACKEND_CPU + 1; words[backend] != NULL; backend++)
         if (is_device_of(device, words[backend]))
             return backend;
-    }
     return CONFIG_BACKEND_AUTO;
 }
 
@@ -318,11 +317,10 @@ static enum gt_status check_backend(const struct config *config)
     const int wanted = config_device(config).backend;
     if (is_built(config, wanted) || config->origin[CONFIG_KEY_backend].bad || config->device_profile[0] != '\0')
         return GT_OK;
-    for (int backend = CONFIG_BACKEND_CPU; words[backend] != NULL; backend++) {
+    for (int backend = CONFIG_BACKEND_CPU; words[backend] != NULL; backend++)
         if (is_built(config, backend))
             snprintf(built + strlen(built), sizeof built - strlen(built), "%s%s", built[0] != '\0' ? ", " : "",
                      words[backend]);
-    }
     const bool by_device = !config_key_was_set(config, CONFIG_KEY_backend);
     return FAIL(GT_USAGE, ERROR_NO_DEVICE "%s: %s; this build has %s",
                 describe(text, config, by_device ? CONFIG_KEY_device : CONFIG_KEY_backend), optional[wanted].lacking,

@@ -146,10 +146,9 @@ void config_nearest_try(struct config_nearest *nearest, const char *known)
 
 enum config_key config_key_find(const char *name, size_t length)
 {
-    for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
+    for (int key = 0; key < CONFIG_KEY_COUNT; key++)
         if (strlen(key_table[key].name) == length && name_distance(name, length, key_table[key].name) == 0)
             return (enum config_key)key;
-    }
     return CONFIG_KEY_COUNT;
 }
 
@@ -173,10 +172,9 @@ char *config_key_hint(char out[static CONFIG_HINT_MAX], const char *name, size_t
             return out;
         }
     }
-    for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
+    for (int key = 0; key < CONFIG_KEY_COUNT; key++)
         if ((key_table[key].programs & (unsigned)program) != 0)
             config_nearest_try(&nearest, key_table[key].name);
-    }
     if (nearest.known == NULL || nearest.distance >= (int)length)
         snprintf(out, CONFIG_HINT_MAX, " (--help=all lists the keys)");
     else

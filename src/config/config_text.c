@@ -33,10 +33,9 @@ static double unit_factor(const char *unit, uint64_t total_bytes)
     };
     if (strcmp(unit, "%") == 0)
         return (double)total_bytes / 100.0;
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
         if (strcasecmp(unit, units[i].name) == 0)
             return units[i].factor;
-    }
     return 0.0;
 }
 
@@ -113,10 +112,9 @@ const char *config_expected_source(const struct config *config)
     if (origin->source == NULL || origin->line == 0)
         return origin->source; /* from the command line, hence meant for this run */
     config_defaults(&defaults, CONFIG_TRAIN);
-    for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
+    for (int key = 0; key < CONFIG_KEY_COUNT; key++)
         if (!is_expected(config, &defaults, (enum config_key)key))
             return NULL;
-    }
     return origin->source;
 }
 

@@ -13,7 +13,7 @@
 
 #include "base/hash.h"
 #include "base/size.h"
-#include "data/bpe_alphabet.h"
+#include "data/bpe.h"
 
 /* Initial capacities, which grow.  Fuzzing starts with less. */
 #ifndef BPE_PIECES_MIN

@@ -93,11 +93,10 @@ static enum gt_status tokens_take(const struct choices *choices, size_t count, s
     if (*at >= count || choices->words[*at] < 1 || choices->words[*at] > count - *at - 1)
         return malformed(choices, "the number of tokens of its context or of an answer is impossible");
     *out = (struct choices_tokens){.at = &choices->words[*at + 1], .count = choices->words[*at]};
-    for (int32_t i = 0; i < out->count; i++) {
+    for (int32_t i = 0; i < out->count; i++)
         if (out->at[i] >= choices->vocab_size)
             return FAIL(GT_DATA, "%s: question %" PRId64 ": token %d is outside of the vocabulary of %" PRId64,
                         choices->path, choices->done, out->at[i], choices->vocab_size);
-    }
     *at += (size_t)out->count + 1;
     return GT_OK;
 }

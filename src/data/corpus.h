@@ -9,7 +9,7 @@
 #define GPT_TRAIN_DATA_CORPUS_H
 
 #include "base/hostmem.h"
-#include "data/document_hash.h"
+#include "data/dedup.h"
 
 #define CORPUS_STDIN "-"
 

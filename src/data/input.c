@@ -402,11 +402,7 @@ enum gt_status input_open(struct hostmem *mem, const struct corpus_file *file, c
     input->info.name = file->path;
     input->info.crc32c = crc32c;
     const enum gt_status status = input_open_file(input, stdin_path);
-    if (status == GT_OK)
-        *out = input;
-    else
-        input_close(input);
-    return status;
+    return FINISH(status, out, input, input_close);
 }
 
 void input_close(struct input *input)

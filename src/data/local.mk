@@ -2,14 +2,12 @@
 libgpttrain_a_SOURCES += \
 	src/data/batch.c src/data/batch.h \
 	src/data/bpe.c src/data/bpe.h \
-	src/data/bpe_alphabet.c src/data/bpe_alphabet.h \
 	src/data/bpe_split.c src/data/bpe_split.h \
 	src/data/bpe_train.c src/data/bpe_train.h \
 	src/data/chat.c src/data/chat.h \
 	src/data/choices.c src/data/choices.h \
 	src/data/corpus.c src/data/corpus.h \
 	src/data/dedup.c src/data/dedup.h \
-	src/data/document_hash.c src/data/document_hash.h \
 	src/data/documents.c src/data/documents.h \
 	src/data/hf_hub.c src/data/hf_hub.h \
 	src/data/input.c src/data/input.h \
@@ -19,7 +17,6 @@ libgpttrain_a_SOURCES += \
 	src/data/prepare.c src/data/prepare.h \
 	src/data/prepare_commit.c src/data/prepare_encode.c src/data/prepare_internal.h \
 	src/data/prepare_manifest.c src/data/prepare_state.c src/data/prepare_vocabulary.c \
-	src/data/prepared.c src/data/prepared.h \
 	src/data/sampler.c src/data/sampler.h \
 	src/data/stop_text.c src/data/stop_text.h \
 	src/data/text_decode.c src/data/text_decode.h \
@@ -30,7 +27,7 @@ libgpttrain_a_SOURCES += \
 	src/data/tokenizer_bpe.c src/data/tokenizer_bpe.h \
 	src/data/tokenizer_encoder.c src/data/tokenizer_encoder.h \
 	src/data/tokenizer_export.c src/data/tokenizer_export.h \
-	src/data/tokenizer_find.c src/data/tokenizer_find.h \
+	src/data/tokenizer_find.c \
 	src/data/tokenizer_import.c src/data/tokenizer_import.h \
 	src/data/tokenizer_pipeline.c src/data/tokenizer_pipeline.h \
 	src/data/tokens.c src/data/tokens.h

@@ -12,8 +12,8 @@
 
 #include "base/hostmem.h"
 #include "data/documents.h"
-#include "data/prepared.h"
 #include "data/tokenizer.h"
+#include "data/tokens.h"
 
 #define PREPARE_THREADS_MAX 256
 #define PREPARE_SAVE_EVERY_BYTES ((uint64_t)512 << 20)

@@ -11,9 +11,9 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "data/little_endian.h"
-#include "data/prepared.h"
 #include "data/tokenizer_bpe.h"
 #include "data/tokenizer_encoder.h"
+#include "data/tokens.h"
 
 #define FORMAT_NAME "gpt-train-tokenizer"
 #define FORMAT_VERSION 1

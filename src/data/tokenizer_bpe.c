@@ -4,7 +4,7 @@
  */
 #include "data/tokenizer_bpe.h"
 
-#include "data/bpe_alphabet.h"
+#include "data/bpe.h"
 #include "data/tokenizer_pipeline.h"
 
 static const char *const rank_names[] = {"merge", "token"};

@@ -4,7 +4,7 @@
  *     "split": "gpt2", "rank": "merge", "vocabulary": ["!", "\"", ... "<|endoftext|>"], "special": [50256],
  *     "merges": [220, 83, 220, 64, ...], "hash": "crc32c:89abcdef" }
  *
- * vocabulary[k] is token k, in GPT-2's alphabet (bpe_alphabet.h), or plain text for special tokens.  "special" lists
+ * vocabulary[k] is token k, in GPT-2's alphabet (bpe.h), or plain text for special tokens.  "special" lists
  * the ids of these, ascending.  "merges" has the left and right id of each merge, in order; with "rank" "token" there
  * is no such field.  "split" is a name of bpe_split.h.  A tokenizer with another pipeline than GPT-2's has it in
  * "pipeline" (tokenizer_pipeline.h); all its added tokens are in "special".  The hash is the CRC-32C of "bpe", followed

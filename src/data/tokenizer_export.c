@@ -9,7 +9,7 @@
 #include "data/tokenizer_export.h"
 
 #include "base/json.h"
-#include "data/bpe_alphabet.h"
+#include "data/bpe.h"
 #include "data/chat.h"
 #include "data/tokenizer_bpe.h"
 

@@ -3,7 +3,7 @@
  * Places are tried in a fixed order, and the first with files for tokenizer_import() is used; their content must have
  * the hash of GPT-2's.  The cache of Hugging Face's tools is in data/hf_hub.c.
  */
-#include "data/tokenizer_find.h"
+#include "data/tokenizer.h"
 
 #include "base/file.h"
 #include "data/hf_hub.h"

@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/size.h"
 #include "data/little_endian.h"
-#include "data/prepared.h"
 
 /* Fuzzing uses a smaller buffer. */
 #ifndef STAGING_BYTES
@@ -75,11 +75,7 @@ enum gt_status token_source_open(struct hostmem *mem, const struct token_source_
     if (spec->vocab_size > 0 && spec->vocab_size <= INT32_MAX)
         source->id_limit = (uint32_t)spec->vocab_size;
     const enum gt_status status = source_fill(source, spec);
-    if (status == GT_OK)
-        *out = source;
-    else
-        token_source_close(source);
-    return status;
+    return FINISH(status, out, source, token_source_close);
 }
 
 void token_source_close(struct token_source *source)
@@ -503,4 +499,26 @@ enum gt_status token_source_digest(struct token_source *source, uint32_t *out)
     }
     *out = crc;
     return GT_OK;
+}
+
+/* The commit removes the old manifest first and renames the new one last, so a folder with a manifest is complete. */
+enum gt_status prepared_folder_check(const char *folder)
+{
+    char manifest[FILE_PATH_MAX], path[FILE_PATH_MAX];
+    bool is_whole, has_state;
+    json_t *state = NULL;
+    int64_t phase = 0;
+    TRY(file_join(manifest, folder, PREPARE_MANIFEST_NAME));
+    TRY(file_join(path, folder, PREPARE_STATE_NAME));
+    TRY(file_look(manifest, &is_whole));
+    TRY(file_look(path, &has_state));
+    if (is_whole || !has_state)
+        return GT_OK;
+    TRY(json_parse_file(path, PREPARE_STATE_BYTES_MAX, &state));
+    const enum gt_status status =
+        json_get_int(state, path, "phase", PREPARE_PHASE_ENCODE, PREPARE_PHASE_COMMIT, &phase);
+    json_decref(state);
+    if (phase != PREPARE_PHASE_COMMIT)
+        return status;
+    return FAIL(GT_DATA, "%s: gpt-prepare was stopped while it replaced this data set; give its command again", folder);
 }

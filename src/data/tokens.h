@@ -83,4 +83,16 @@ enum gt_status token_source_largest(struct token_source *source, int32_t *out);
  * different data, but not every change of a few tokens.  Errors: those of token_source_read(). */
 enum gt_status token_source_digest(struct token_source *source, uint32_t *out);
 
+/* ---- the folder of a data set that gpt-prepare wrote ---- */
+
+#define PREPARE_MANIFEST_NAME "manifest.json"
+#define PREPARE_STATE_NAME ".gpt-prepare.state"
+#define PREPARE_STATE_BYTES_MAX ((size_t)256 << 20)
+/* How far a run is, as its state file says it. */
+enum prepare_phase { PREPARE_PHASE_NEW, PREPARE_PHASE_ENCODE, PREPARE_PHASE_COMMIT };
+
+/* For readers of a data set: returns GT_DATA for a folder in which a run was stopped between removing the old data set
+ * and completing the new one.  Folders without gpt-prepare's state pass.  Errors: GT_IO, GT_NO_MEMORY. */
+enum gt_status prepared_folder_check(const char *folder);
+
 #endif

@@ -126,10 +126,9 @@ static enum gt_status files_add(const char *out_dir, const char *folder)
     DIR *dir = opendir(out_dir);
     if (dir == NULL)
         return file_error(out_dir, "look at the files in it");
-    while (status == GT_OK && (errno = 0, entry = readdir(dir)) != NULL) {
+    while (status == GT_OK && (errno = 0, entry = readdir(dir)) != NULL)
         if (checkpoint_keep_belongs(entry->d_name))
             status = file_add(out_dir, entry->d_name, folder);
-    }
     if (status == GT_OK && errno != 0)
         status = file_error(out_dir, "look at the files in it");
     (void)closedir(dir);
@@ -310,10 +309,9 @@ enum gt_status checkpoint_keep_last(const char *out_dir, int64_t keep)
         return GT_OK;
     const int64_t best = keep > 1 ? best_iter(out_dir) : -1;
     int64_t left = keep - 1;
-    for (int64_t iter = number_last(out_dir, &kept_ones); iter >= 0; iter = number_below(out_dir, &kept_ones, iter)) {
+    for (int64_t iter = number_last(out_dir, &kept_ones); iter >= 0; iter = number_below(out_dir, &kept_ones, iter))
         if (left-- <= 0 && iter != best)
             kept_remove(out_dir, iter);
-    }
     return GT_OK;
 }
 

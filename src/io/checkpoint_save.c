@@ -44,10 +44,9 @@ enum gt_status checkpoint_config_check(const struct model_config *config)
 
 static const struct checkpoint_tensor *tensor_find(const struct checkpoint_save_options *options, const char *name)
 {
-    for (size_t i = 0; i < options->tensor_count; i++) {
+    for (size_t i = 0; i < options->tensor_count; i++)
         if (strcmp(options->tensors[i].name, name) == 0)
             return &options->tensors[i];
-    }
     return NULL;
 }
 

@@ -14,7 +14,6 @@
  */
 #include "base/size.h"
 #include "data/bpe.h"
-#include "data/bpe_alphabet.h"
 #include "data/chat.h"
 #include "data/tokenizer_export.h"
 #include "io/export.h"

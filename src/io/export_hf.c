@@ -51,10 +51,9 @@ static void aside_empty(const char *aside)
 {
     char path[FILE_PATH_MAX];
     file_remove_leftovers(aside);
-    for (size_t i = 0; i < FILES; i++) {
+    for (size_t i = 0; i < FILES; i++)
         if (file_join(path, aside, file_name(i)) == GT_OK)
             (void)unlink(path);
-    }
 }
 
 /* Creates and locks the temporary folder, or takes over what a killed export left of it. */

@@ -432,10 +432,9 @@ static enum gt_status word_parse(const json_t *object, const char *source, const
 {
     const char *word;
     TRY(json_get_string(object, source, name, &word));
-    for (*out = 0; words[*out] != NULL; ++*out) {
+    for (*out = 0; words[*out] != NULL; ++*out)
         if (strcmp(words[*out], word) == 0)
             return GT_OK;
-    }
     return refuse_text(source, name, word, "this release does not know it");
 }
 

@@ -352,10 +352,9 @@ static enum gt_status optimizer_read(const struct source *source, struct nanogpt
         if (!tensor.absent)
             TRY(empty ? moments_zero(nanogpt, &tensor) : moments_add(&groups, nanogpt, &tensor));
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         if (!empty && groups.next[i] < json_array_size(groups.params[i]))
             return field_refuse(source, "optimizer", "has more parameters than the model");
-    }
     return GT_OK;
 }
 

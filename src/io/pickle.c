@@ -93,10 +93,9 @@ static enum gt_status push_new(struct machine *m, json_t *value)
 /* Checks that there are `count` values above the last mark. */
 static enum gt_status depth_check(const struct machine *m, size_t count)
 {
-    for (size_t i = 1; i <= count; i++) {
+    for (size_t i = 1; i <= count; i++)
         if (i > m->depth || m->stack[m->depth - i] == NULL)
             return malformed(m, "nothing is left on the stack");
-    }
     return GT_OK;
 }
 
@@ -313,10 +312,9 @@ static bool is_text(const json_t *value, const char *text)
 /* Returns NULL if there is none of this name. */
 static const struct storage_type *storage_type_find(const json_t *name)
 {
-    for (size_t i = 0; i < sizeof storage_types / sizeof storage_types[0]; i++) {
+    for (size_t i = 0; i < sizeof storage_types / sizeof storage_types[0]; i++)
         if (is_text(name, storage_types[i].name))
             return &storage_types[i];
-    }
     return NULL;
 }
 

@@ -280,10 +280,9 @@ static enum gt_status shard_load(struct safetensors *table, const char *folder, 
         return FAIL(GT_DATA, "%s: tensor %.64s: \"%.64s\" is not the name of a safetensors file beside the index",
                     table->path, tensor, name != NULL ? name : "");
     TRY(file_join(path, folder, name));
-    for (size_t i = 0; i < table->file_count; i++) {
+    for (size_t i = 0; i < table->file_count; i++)
         if (strcmp(table->files[i].path, path) == 0)
             return GT_OK;
-    }
     TRY(file_open_read(path, &fd, &size_bytes));
     return file_load(table, path, fd, size_bytes, map, name);
 }

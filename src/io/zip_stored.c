@@ -185,10 +185,9 @@ void zip_close(struct zip *zip)
 struct zip_entry *zip_find(const struct zip *zip, const char *name)
 {
     const size_t length = strlen(name);
-    for (uint64_t i = 0; i < zip->count; i++) {
+    for (uint64_t i = 0; i < zip->count; i++)
         if (zip->entries[i].name_bytes == length && memcmp(zip->entries[i].name, name, length) == 0)
             return &zip->entries[i];
-    }
     return NULL;
 }
 

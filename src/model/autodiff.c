@@ -103,10 +103,9 @@ static enum gt_status view_gradient(struct autodiff *ad, int32_t view)
 /* Returns true if another tensor, whose gradient is still to be read, shares the gradient buffer of `tensor`. */
 static bool gradient_is_shared(const struct autodiff *ad, int32_t tensor)
 {
-    for (int32_t t = ad->first; t < ad->tensor_count; t++) {
+    for (int32_t t = ad->first; t < ad->tensor_count; t++)
         if (t != tensor && ad->at[t].gradient == ad->at[tensor].gradient && !ad->at[t].done)
             return true;
-    }
     return false;
 }
 
@@ -192,10 +191,9 @@ static bool makes_wanted(struct autodiff *ad, const struct op *op, int32_t index
         int32_t tensor = op->operand[s];
         makes |= tensor != TENSOR_NONE && ad->at[tensor].maker == index && ad->at[tensor].wanted == ad->wanting;
     }
-    for (int32_t s = 0; makes && s < op_declaration(op->kind)->operands; s++) {
+    for (int32_t s = 0; makes && s < op_declaration(op->kind)->operands; s++)
         if (op_direction(op->kind, &op->attrs, s) != OPERAND_OUT)
             (void)want(ad, op->operand[s]);
-    }
     return makes;
 }
 
@@ -210,10 +208,9 @@ static enum gt_status again_emit(struct autodiff *ad, const struct op *op)
     }
     snprintf(name, sizeof name, "h.%" PRId32 ".again.%s", op->layer, op_declaration(op->kind)->name);
     TRY(graph_op_add(&ad->pen, op->kind, &op->attrs, name, operands));
-    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
+    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
         if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) == OPERAND_OUT)
             ad->at[op->operand[s]].again = operands[s];
-    }
     return GT_OK;
 }
 
@@ -228,14 +225,12 @@ static enum gt_status recompute_emit(struct autodiff *ad, int32_t index)
         any |= op_operand_is(op->kind, s, OPERAND_SAVED) && want(ad, op->operand[s]);
     if (!any)
         return GT_OK;
-    for (int32_t i = index; i >= 0 && ad->forward[i].layer == op->layer; i--) {
+    for (int32_t i = index; i >= 0 && ad->forward[i].layer == op->layer; i--)
         if (makes_wanted(ad, &ad->forward[i], i))
             first = i;
-    }
-    for (int32_t i = first; i <= index; i++) {
+    for (int32_t i = first; i <= index; i++)
         if (makes_wanted(ad, &ad->forward[i], i))
             TRY(again_emit(ad, &ad->forward[i]));
-    }
     return GT_OK;
 }
 
@@ -245,10 +240,9 @@ static enum gt_status backward_emit(struct autodiff *ad, int32_t index)
     const struct op *op = &ad->forward[index];
     const struct op_declaration *declaration = op_declaration(op->kind);
     int32_t result = TENSOR_NONE;
-    for (int32_t s = declaration->operands - 1; s >= 0; s--) {
+    for (int32_t s = declaration->operands - 1; s >= 0; s--)
         if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) == OPERAND_OUT)
             result = op->operand[s];
-    }
     const int32_t gradient = result != TENSOR_NONE ? ad->at[result].gradient : TENSOR_NONE;
     if (gradient != TENSOR_NONE && declaration->differentiate == NULL)
         return FAIL(GT_USAGE, "%s has no backward rule, and the loss depends on %s", declaration->name,
@@ -260,10 +254,9 @@ static enum gt_status backward_emit(struct autodiff *ad, int32_t index)
         TRY(recompute_emit(ad, index));
         TRY(declaration->differentiate(ad, op, gradient));
     }
-    for (int32_t s = 0; s < declaration->operands; s++) {
+    for (int32_t s = 0; s < declaration->operands; s++)
         if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_IN)
             ad->at[op->operand[s]].done = true;
-    }
     return GT_OK;
 }
 
@@ -279,10 +272,9 @@ static enum gt_status autodiff_walk(struct autodiff *ad)
         for (int32_t k = i - 1; chunk > 0 && k >= first; k--)
             TRY(backward_emit(ad, k));
     }
-    for (int32_t k = ad->forward_count - 1; k >= 0; k--) {
+    for (int32_t k = ad->forward_count - 1; k >= 0; k--)
         if (ad->forward[k].chunk == 0)
             TRY(backward_emit(ad, k));
-    }
     return graph_categorise(ad->graph, ad->options->program);
 }
 

@@ -77,10 +77,9 @@ enum gt_status gradient_rounding_insert(struct model *model, int32_t program, bo
     TRY(HOSTMEM_NEW(graph->mem, (size_t)graph->tensor_count, "program ranges", &ranges));
     graph_ranges(graph, program, ranges);
     enum gt_status status = GT_OK;
-    for (int32_t i = 0; i < model->parameters.count && status == GT_OK; i++) {
+    for (int32_t i = 0; i < model->parameters.count && status == GT_OK; i++)
         if (is_rounded(model, i))
             status = rounding_add(model, program, first, i, targets[i].gradient);
-    }
     if (status == GT_OK && graph->programs[program].count > count)
         status = ops_move(graph, program, count, ranges);
     hostmem_free(graph->mem, ranges);

@@ -50,10 +50,9 @@ static bool shape_matches(const struct operand *operand, const struct infer_shap
 {
     if (operand->rank != expected->rank)
         return false;
-    for (int32_t i = 0; i < expected->rank; i++) {
+    for (int32_t i = 0; i < expected->rank; i++)
         if (expected->dims[i] != ANY && operand->dims[i] != expected->dims[i])
             return false;
-    }
     return true;
 }
 
@@ -145,10 +144,9 @@ static void sizes_learn(const struct operand *operand, const char letters[static
 {
     if (letters[0] == '\0' && sizes->whole.rank == 0)
         sizes->whole = operand_shape(operand);
-    for (int32_t i = 0; i < OP_RANK_MAX; i++) {
+    for (int32_t i = 0; i < OP_RANK_MAX; i++)
         if (isupper((unsigned char)letters[i]))
             sizes->letter[letters[i] - 'A'] = operand->dims[i];
-    }
 }
 
 /* Sets the dtype and shape of a result that the caller left absent.  An optional result stays absent. */

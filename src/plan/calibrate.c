@@ -95,10 +95,9 @@ static enum gt_status bench_open(struct bench *bench, int32_t rows)
     enum gt_status status;
     TRY(model_make(bench, rows));
     TRY_GOTO(status, fail, plan_create(bench->mem, bench->model->graph, &arena->options, &bench->plan));
-    for (int32_t i = 0; i < bench->plan->segment_count; i++) {
+    for (int32_t i = 0; i < bench->plan->segment_count; i++)
         if (i >= arena->device_segments || bench->plan->segment[i].size_bytes > arena->segment[i].size_bytes)
             TRY_GOTO(status, fail, GT_NO_FIT);
-    }
     const struct program *programs = bench->model->graph->programs;
     int32_t train = bench->model->train_first.program, update = bench->model->update.program;
     size_t count = (size_t)programs[train].count + (size_t)programs[update].count;

@@ -85,10 +85,9 @@ int32_t device_profile_count(void)
 
 static const struct profile_backend *backend_named(const char *name)
 {
-    for (size_t i = 0; i < sizeof backends / sizeof backends[0]; i++) {
+    for (size_t i = 0; i < sizeof backends / sizeof backends[0]; i++)
         if (strcmp(backends[i].name, name) == 0)
             return &backends[i];
-    }
     return NULL;
 }
 
@@ -160,10 +159,9 @@ static void card_word(char out[static WORD_MAX], const char *text)
     static const char *const prefixes[] = {"nvidia", "geforce", "tesla", "amd", "radeon",
                                            "intel",  "rtx",     "gtx",   "rx",  "arc"};
     size_t used = 0;
-    for (; *text != '\0' && used + 1 < WORD_MAX; text++) {
+    for (; *text != '\0' && used + 1 < WORD_MAX; text++)
         if (isalnum((unsigned char)*text))
             out[used++] = (char)tolower((unsigned char)*text);
-    }
     out[used] = '\0';
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
         const size_t length = strlen(prefixes[i]);

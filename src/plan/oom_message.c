@@ -245,10 +245,9 @@ static bool line_next(const char **at, const char *end, char out[static LINE_BYT
     size_t used = 0;
     if (*at >= end)
         return false;
-    for (; *at < end && **at != '\n'; ++*at) {
+    for (; *at < end && **at != '\n'; ++*at)
         if ((used > 0 || !is_blank(**at)) && used + 1 < LINE_BYTES)
             out[used++] = shown(**at);
-    }
     *at += *at < end;
     while (used > 0 && out[used - 1] == ' ')
         used--;
@@ -308,10 +307,9 @@ static void site_read(const char *line, struct oom_message *out)
         [OOM_SITE_MLP] = {"gelu", "c_fc(", "self.mlp(", NULL},
         [OOM_SITE_EMBEDDING] = {"transformer.wte", "transformer.wpe", NULL},
     };
-    for (int site = OOM_SITE_LOGITS; site <= OOM_SITE_EMBEDDING; site++) {
+    for (int site = OOM_SITE_LOGITS; site <= OOM_SITE_EMBEDDING; site++)
         if (contains_any(line, words[site]))
             out->site = (enum oom_site)site;
-    }
 }
 
 /* Reads the frames between the last "Traceback" line and the message. */
@@ -484,10 +482,9 @@ static bool row_bytes(const struct row *row, const struct oom_shape *shape, int3
                  {row->vocabulary, shape->vocab_size}};
     size_t bytes = (size_t)row->factor * (size_t)element_bytes;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        for (int32_t k = 0; k < parts[i].power; k++) {
+        for (int32_t k = 0; k < parts[i].power; k++)
             if (parts[i].size <= 0 || !size_mul(bytes, (size_t)parts[i].size, &bytes))
                 return false;
-        }
     }
     *out = bytes;
     return true;

@@ -151,10 +151,9 @@ struct plan_timed plan_rates_time(struct plan_rates *rates, const struct backend
 
 int plan_cost_dtype(const struct op_call *call)
 {
-    for (int slot = 0; slot < OP_OPERANDS_MAX; slot++) {
+    for (int slot = 0; slot < OP_OPERANDS_MAX; slot++)
         if (call->operand[slot].present && call->operand[slot].dtype < PLAN_MATRIX_DTYPES)
             return (int)call->operand[slot].dtype;
-    }
     return DTYPE_F32;
 }
 

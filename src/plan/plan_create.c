@@ -203,11 +203,10 @@ static enum gt_status sizes_check(struct plan_builder *builder)
 {
     const struct graph *graph = builder->graph;
     uint64_t sum = 0;
-    for (int32_t t = 0; t < graph->tensor_count; t++) {
+    for (int32_t t = 0; t < graph->tensor_count; t++)
         if (graph->tensors[t].base == TENSOR_NONE)
             TRY(size_check(builder, "tensor", graph->tensors[t].name, graph->tensors[t].lifetime,
                            graph_tensor_bytes(graph, t), &sum));
-    }
     for (int32_t p = 0; p < graph->program_count; p++) {
         for (int32_t i = 0; i < graph->programs[p].count; i++) {
             const char *name = op_declaration(graph->programs[p].ops[i].kind)->name;
@@ -470,10 +469,9 @@ static enum gt_status plan_fill(struct plan *plan, const struct plan_builder *ho
                                    .bound_only = true,
                                    .visit = how->visit,
                                    .user = how->user};
-    for (int32_t p = 0; p < plan->graph->program_count; p++) {
+    for (int32_t p = 0; p < plan->graph->program_count; p++)
         if (plan->graph->programs[p].count > builder.ops_max)
             builder.ops_max = plan->graph->programs[p].count;
-    }
     TRY(sizes_check(&builder));
     enum gt_status status;
     TRY_GOTO(status, destroy_arrays, builder_arrays_create(&builder));

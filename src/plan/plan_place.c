@@ -82,10 +82,9 @@ static uint64_t fit_in_segments(const struct plan_placer *placer, const struct p
 {
     const struct plan_slot *slot = placer->slots, *end = slot + placer->count;
     uint64_t found = segment_fit(placer, 0, item->bytes);
-    for (; slot < end && slot->start < found + item->bytes; slot++) {
+    for (; slot < end && slot->start < found + item->bytes; slot++)
         if (slot->first <= item->last && slot->last >= item->first && slot->end > found)
             found = segment_fit(placer, slot->end, item->bytes);
-    }
     return found;
 }
 

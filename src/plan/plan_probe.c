@@ -280,10 +280,9 @@ static void chunk_add(struct adding *adding, enum probe_chunk chunk, int64_t row
     const int which = chunk == PROBE_CHUNK_NEXT && adding->fixed->chunk_ops[adding->kind][1] > 0;
     for (int32_t i = 0; i < adding->fixed->chunk_ops[adding->kind][which] && times > 0; i++) {
         struct probe_op op = adding->fixed->chunk[adding->kind][which][i];
-        for (int32_t s = 0; s < OP_OPERANDS_MAX; s++) {
+        for (int32_t s = 0; s < OP_OPERANDS_MAX; s++)
             if ((op.rows >> s & 1u) != 0)
                 op.call.operand[s].dims[0] = rows;
-        }
         adding->loss.seconds += (double)times * plan_cost_op(&op.call, adding->request->rates);
         probe_raise(&adding->loss.bytes,
                     adding->program->chunk[chunk][i] + chunk_bytes(adding->request, &op, &adding->loss.largest));

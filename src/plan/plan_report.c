@@ -20,10 +20,9 @@
 
 const char *plan_op_target(const struct graph *graph, const struct op *op)
 {
-    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
+    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
         if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_IN)
             return graph->tensors[op->operand[s]].name;
-    }
     return "-";
 }
 
@@ -67,10 +66,9 @@ static void line_print(FILE *out, int indent, const char *format, ...)
     size_t length = strlen(line);
     while (length > 0 && line[length - 1] == ' ')
         line[--length] = '\0';
-    for (size_t i = 0; i < length; i++) {
+    for (size_t i = 0; i < length; i++)
         if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
             line[i] = '?';
-    }
     char *rest = line;
     for (size_t room = LINE_WIDTH; strlen(rest) > room; room = LINE_WIDTH - (size_t)indent) {
         char *blank = rest + room;
@@ -127,10 +125,9 @@ static void share_print(const struct plan *plan, const char *name, uint64_t byte
 static void categories_print(const struct plan *plan, FILE *out)
 {
     fprintf(out, "\n");
-    for (int32_t c = 0; c < CATEGORY_COUNT; c++) {
+    for (int32_t c = 0; c < CATEGORY_COUNT; c++)
         if (plan->category_bytes[c] > 0)
             share_print(plan, tensor_category_name((enum tensor_category)c), plan->category_bytes[c], out);
-    }
     share_print(plan, "unused", plan_unused_bytes(plan), out);
     char arena[24];
     line_print(out, HEAD_INDENT, "  %-12s %12s           %" PRIu64 " bytes in %" PRId32 " piece%s", "total",

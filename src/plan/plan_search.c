@@ -419,10 +419,9 @@ static int candidate_compare(const struct search *search, const struct candidate
         {-a->micro_batch, -b->micro_batch},
         {-a->loss_chunk_rows, -b->loss_chunk_rows},
     };
-    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
         if (order[i][0] != order[i][1])
             return order[i][0] < order[i][1] ? -1 : 1;
-    }
     return memcmp(&a->recompute, &b->recompute, sizeof a->recompute);
 }
 
@@ -896,10 +895,9 @@ static int32_t front_sort(struct search_choice *points, int32_t count)
 {
     int32_t kept = 0;
     qsort(points, (size_t)count, sizeof points[0], choice_compare);
-    for (int32_t i = 0; i < count; i++) {
+    for (int32_t i = 0; i < count; i++)
         if (kept == 0 || points[i].seconds < points[kept - 1].seconds)
             points[kept++] = points[i];
-    }
     return kept;
 }
 

@@ -281,16 +281,14 @@ static void box_draw(const struct map *map, const struct box *box)
 static void boxes_draw(struct map *map)
 {
     double size = box_size_choose(map);
-    for (size_t i = 0; i < map->count; i++) {
+    for (size_t i = 0; i < map->count; i++)
         if (box_is_small(&map->boxes[i], size))
             box_paint(map->grid, &map->boxes[i]);
-    }
     grid_draw(map);
     fprintf(map->out, "<g id=\"tensors\">\n");
-    for (size_t i = 0; i < map->count; i++) {
+    for (size_t i = 0; i < map->count; i++)
         if (!box_is_small(&map->boxes[i], size))
             box_draw(map, &map->boxes[i]);
-    }
     fprintf(map->out, "</g>\n");
 }
 

@@ -319,15 +319,13 @@ static bool layout_check(const struct plan *plan)
     if (sum != plan->arena_bytes + plan->host_bytes)
         return FAIL(false, "plan: the segments have %" PRIu64 " bytes, the arenas %" PRIu64, sum,
                     plan->arena_bytes + plan->host_bytes);
-    for (int32_t t = 0; t < plan->tensor_count; t++) {
+    for (int32_t t = 0; t < plan->tensor_count; t++)
         if (!tensor_check(plan, t))
             return false;
-    }
     for (int32_t p = 0; p < plan->program_count; p++) {
-        for (int32_t i = 0; i < plan->graph->programs[p].count; i++) {
+        for (int32_t i = 0; i < plan->graph->programs[p].count; i++)
             if (!workspace_check(plan, p, i))
                 return false;
-        }
     }
     return true;
 }

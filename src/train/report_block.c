@@ -25,10 +25,9 @@ static void line_print(const char *name, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    for (char *at = line; *at != '\0'; at++) {
+    for (char *at = line; *at != '\0'; at++)
         if ((unsigned char)*at < ' ' || *at == 0x7f)
             *at = '?';
-    }
     fprintf(stderr, "%-*s%s\n", KEYS_INDENT, name, line);
 }
 

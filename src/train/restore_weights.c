@@ -26,10 +26,9 @@
 static enum gt_status moments_zero(struct session *session, const struct parameter *parameter)
 {
     const int32_t tensors[] = {parameter->m, parameter->v, parameter->scales};
-    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
+    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
         if (tensors[i] != TENSOR_NONE)
             TRY(exec_zero(session->exec, tensors[i]));
-    }
     return GT_OK;
 }
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "data/bpe.h"
-#include "data/bpe_alphabet.h"
 #include "data/tokenizer_import.h"
 #include "tests/fuzz/fuzz_tokenizer.h"
 

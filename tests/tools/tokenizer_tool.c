@@ -17,9 +17,9 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "data/bpe_train.h"
+#include "data/tokenizer.h"
 #include "data/tokenizer_encoder.h"
 #include "data/tokenizer_export.h"
-#include "data/tokenizer_find.h"
 
 #define INPUT_MAX ((size_t)2 << 30)
 

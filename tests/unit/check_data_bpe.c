@@ -2,7 +2,6 @@
  * method. */
 #include "data/bpe.h"
 
-#include "data/bpe_alphabet.h"
 #include "tests/unit/bpe_fixture.h"
 
 /* Returns the 256 bytes in GPT-2's order, with room for `extra` more tokens. */

@@ -1,5 +1,5 @@
-/* Tests of src/data/bpe_alphabet.c: the order of the bytes, in both directions, and characters outside the alphabet. */
-#include "data/bpe_alphabet.h"
+/* Tests of src/data/bpe.c: the order of the bytes, in both directions, and characters outside the alphabet. */
+#include "data/bpe.h"
 
 #include "tests/unit/data_fixture.h"
 

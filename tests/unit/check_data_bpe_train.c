@@ -2,7 +2,7 @@
  * every merge. */
 #include "data/bpe_train.h"
 
-#include "data/bpe_alphabet.h"
+#include "data/bpe.h"
 #include "data/bpe_split.h"
 #include "data/documents.h"
 #include "tests/unit/bpe_fixture.h"

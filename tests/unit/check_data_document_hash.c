@@ -1,5 +1,5 @@
 /* Tests of src/data/document_hash.c: the reference's results, and the draw. */
-#include "data/document_hash.h"
+#include "data/dedup.h"
 
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* Tests of src/data/document_hash.c: the reference's results, and the draw. */
+/* Tests of the checksums in src/data/dedup.c: the reference's results, and the draw. */
 #include "data/dedup.h"
 
 #include <math.h>

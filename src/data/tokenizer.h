@@ -102,10 +102,10 @@ size_t tokenizer_stream_push(const struct tokenizer *tokenizer, struct tokenizer
 /* Ends the stream: writes U+FFFD for an incomplete character, or nothing. */
 size_t tokenizer_stream_end(struct tokenizer_stream *stream, char out[static TOKENIZER_TEXT_MAX]);
 
-/* Finds a ready-made vocabulary.  `name` is "gpt2", a path, or OWNER/NAME, a model in Hugging Face's cache.  "gpt2" is searched for in
- * $GPT_TRAIN_TOKENIZER_DIR, the Hugging Face cache, the XDG data folders' gpt-train/gpt2 and /usr/share/gpt-train/gpt2;
- * nothing is ever downloaded.  Errors: GT_USAGE when there is none (one line names the places and the command that
- * fetches it), and those of tokenizer_import(). */
+/* Finds a ready-made vocabulary.  `name` is "gpt2", a path, or OWNER/NAME, a model in Hugging Face's cache.  "gpt2" is
+ * searched for in $GPT_TRAIN_TOKENIZER_DIR, the Hugging Face cache, the XDG data folders' gpt-train/gpt2 and
+ * /usr/share/gpt-train/gpt2; nothing is ever downloaded.  Errors: GT_USAGE when there is none (one line names the places
+ * and the command that fetches it), and those of tokenizer_import(). */
 enum gt_status tokenizer_find(struct hostmem *mem, const char *name, struct tokenizer **out);
 
 #endif

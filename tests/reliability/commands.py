@@ -59,7 +59,7 @@ TUNE = "--tune=True"
 # and with it the results that --tune stores.
 SMALL = ["--batch_size=1", "--n_embd=8", "--block_size=8"]
 SMALLER = [*SMALL, "--block_size=4"]
-TUNED = set()  # the lines of the list that cuda_tune starts with
+TUNED = set()  # the entries of the list that cuda_tune starts with
 WIDE = [*WORDS, "--n_embd=64", "--block_size=32", "--max_iters=1", "--eval_interval=100", SAVELESS]
 ANSWERS = ("--plan", "--eval_only", "--eval_data")  # these do not train
 OTHER_SEED = 7  # of the existing run in whose folder another one starts
@@ -131,8 +131,10 @@ def allocated_below(folder, command):
 
 
 def tuned():
-    """Returns the lines of the cache's list of timings on the card."""
-    return {line for path in glob.glob("cache/gpt-train/cuda/*") for line in re.findall(rb"(?:[0-9a-f]{16} )+[0-9a-f]+\n", read(path))}
+    """Returns the entries of the cache's lists of timings on the card: six numbers of 8 bytes each, after a header of 32
+    bytes (user_cache.c), in which the length of the list stands at 16."""
+    lists = (data[len(data) - int.from_bytes(data[16:24], "little"):] for data in map(read, glob.glob("cache/gpt-train/cuda/*")))
+    return {entries[at:at + 48] for entries in lists for at in range(0, len(entries), 48)}
 
 
 def digests(folder):

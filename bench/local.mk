@@ -8,6 +8,7 @@ EXTRA_DIST += \
 	bench/record_forecasts.py \
 	bench/record_lm_eval.py \
 	bench/record_products.py \
+	bench/record_recipe.py \
 	bench/record_speed.py \
 	bench/record_tokenizers.py \
 	bench/record_tokens.py \

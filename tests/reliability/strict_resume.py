@@ -110,9 +110,14 @@ def rates(budget):
     expected, cache = tiny.contents("tight"), "timed"
     for what in ("deleted", "changed"):
         out = f"rates-{what[:7]}"
-        tiny.clear(cache)
-        good(f"calibration {what}, first part", run(out, "--max_iters=1", budget, cache=cache))
-        paths = calibrations(cache)
+        paths = []
+        for _ in range(5):  # a calibration that other programs disturb is not stored
+            tiny.clear(cache)
+            tiny.clear(out)
+            done = good(f"calibration {what}, first part", run(out, "--max_iters=1", budget, cache=cache))
+            if "does not settle" not in done.stderr:
+                paths = calibrations(cache)
+                break
         check(len(paths) == 1, f"calibration {what}: {paths}")
         timed = read(paths[0])
         found = other_rates(timed) if what == "changed" else timed

@@ -35,7 +35,8 @@ static enum gt_status list_parse(const char *text, struct mixture *out)
         snprintf(item, sizeof item, "%.*s", (int)(end - at), at);
         const char *colon = strrchr(item, ':');
         const double share = colon != NULL ? strtod(colon + 1, &rest) : 0.0;
-        if (colon == NULL || colon == item || *rest != '\0' || !(share > 0.0 && isfinite(share)))
+        sum += share;
+        if (colon == NULL || colon == item || *rest != '\0' || !(share > 0.0 && isfinite(sum)))
             return FAIL(GT_USAGE,
                         "dataset='%s': '%s' is not NAME:SHARE with a share above 0; a mixture is written "
                         "--dataset=old:0.7,mine:0.3",
@@ -43,7 +44,6 @@ static enum gt_status list_parse(const char *text, struct mixture *out)
         if (out->count == MIXTURE_MAX)
             return FAIL(GT_USAGE, "dataset='%s': a mixture has at most %d data sets", text, MIXTURE_MAX);
         TRY(part_add(out, at, (size_t)(colon - item), share));
-        sum += share;
     }
     for (int i = 0; i < out->count; i++) {
         out->parts[i].share /= sum;

@@ -54,6 +54,7 @@ TEST(bad_mixtures_are_refused)
                                            {"a:1.5,b:-0.5", "'b:-0.5' is not NAME:SHARE"},
                                            {"a:inf,b:1", "'a:inf' is not NAME:SHARE"},
                                            {"a:nan,b:1", "'a:nan' is not NAME:SHARE"},
+                                           {"a:1e308,b:1e308", "'b:1e308' is not NAME:SHARE"},
                                            {"a:0.5,:0.5", "':0.5' is not NAME:SHARE"},
                                            {"a:0.5,", "'' is not NAME:SHARE"},
                                            {"a:0.5,b:0.25,a:0.25", "a is named twice"},

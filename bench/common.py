@@ -144,12 +144,13 @@ def random_tokens(folder, vocabulary):
     return folder
 
 
-def training(work, shape, steps):
-    """Returns gpt-train's arguments for steps on random tokens, with a new out_dir, as an old one would keep the
-    checkpoint of each run; a shape is layers, heads, channels, vocabulary, samples per update, tokens per sample."""
+def training(work, shape, steps, out=None):
+    """Returns gpt-train's arguments for steps on random tokens into `out` (work/out), which is removed first, as it would
+    keep the checkpoint of each run; a shape is layers, heads, channels, vocabulary, samples per update, tokens per sample."""
     layers, heads, width, vocabulary, samples, block = shape
-    shutil.rmtree(os.path.join(work, "out"), ignore_errors=True)
-    return ["--out_dir=" + os.path.join(work, "out"),
+    out = out or os.path.join(work, "out")
+    shutil.rmtree(out, ignore_errors=True)
+    return ["--out_dir=" + out,
             "--dataset=" + random_tokens(os.path.join(work, f"data-{vocabulary}"), vocabulary), f"--n_layer={layers}",
             f"--n_head={heads}", f"--n_embd={width}", f"--vocab_size={vocabulary}", f"--batch_size={samples}",
             f"--block_size={block}", "--gradient_accumulation_steps=1", "--dropout=0", f"--max_iters={steps}", "--eval_iters=1",

@@ -33,8 +33,7 @@ MODEL = ["--n_layer=4", "--n_embd=192", "--n_head=3", "--block_size=256", "--bat
 PER_UPDATE = 8192
 MILLION = {tokens: tokens * 1000000 // PER_UPDATE for tokens in (6, 9, 18, 21, 36)}
 ADAMW_RATE = 1e-3
-OF_RECIPE = {"muon_learning_rate": 0.025, "learning_rate": 0.004, "embedding_learning_rate": 0.7,
-             "head_learning_rate": 0.004, "scalar_learning_rate": 0.015}
+RECIPE = os.path.join(TOP, "config", "afternoon.py")
 SCALES = (0.5, 1, 2)
 WITHOUT = {
     "Muon (AdamW at the rates of AdamW's arm)": ["--optimizer=adamw"],
@@ -103,8 +102,10 @@ def adamw(rate):
 
 
 def recipe(scale):
-    return [os.path.join(TOP, "config", "afternoon.py"), "--vocab_size=4096", "--hours=0",
-            *(f"--{name}={value * scale:g}" for name, value in OF_RECIPE.items())]
+    """Returns the recipe's arguments with all its learning rates scaled."""
+    with open(RECIPE, encoding="utf-8") as file:
+        rates = re.findall(r"^(\w*learning_rate) = ([\d.]+)$", file.read(), re.M)
+    return [RECIPE, "--vocab_size=4096", "--hours=0", *(f"--{name}={float(value) * scale:g}" for name, value in rates)]
 
 
 def cooldown(updates):

@@ -1,8 +1,8 @@
 /* What the host side and the kernels have in common: the arguments of all kernels but attention's, and the functions
  * that launch them.
  *
- * Operands are found by the slots of ops.def: operand[BLEND_X].  cuda_ops.c fills in the arguments, and the kernels get
- * them as they are; those that work on several tensors get what they need of each.
+ * Operands are found by the slots of ops.def: operand[BLEND_X].  cuda_ops.c fills in the arguments, which most
+ * kernels take unchanged.  A kernel that updates several tensors takes a shorter list of arguments for each of them.
  *
  * Sums over rows take two stages: each part of the rows is summed into a row of the workspace, and those rows are
  * summed in order into the result.  A row of the workspace ("strip") stores its columns in tile order.  In a tile of

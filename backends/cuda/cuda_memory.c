@@ -1,9 +1,9 @@
 /* The card's memory: the arena, and copies to and from it through pinned memory.
  *
- * A segment of the arena is one cudaMalloc, or pinned memory of the host, where copies are as good.  Those of the card
- * together stay below what is free at that moment, by a margin:
- * drivers for Windows, including WSL2's, hand out host memory instead of failing, and a run in host memory is many
- * times slower.  Every byte is written once, so that the memory is really there.
+ * A segment on the card is one cudaMalloc; a segment in host memory is pinned, so that copies to it run at the link's
+ * full rate.  The segments on the card together stay below what is free at that moment, by a margin: drivers for
+ * Windows, including WSL2's, hand out host memory instead of failing, and a run in host memory is many times slower.
+ * Every byte on the card is written once, so that the memory is really there.
  *
  * Copies go in pieces through two halves of one small pinned buffer, because pinned memory is scarce under WSL2 and the
  * driver would pin pageable memory piece by piece anyway.  Small copies fill a half one after the other, so that none

@@ -34,8 +34,8 @@ static const char *module_fault(const struct backend_module *module)
     return NULL;
 }
 
-/* Returns the module's table.  If there is none, returns NULL and writes why to `reason`; *absent is then whether it is
- * simply not installed. */
+/* Returns the module's table, or NULL after writing to `reason` why the program cannot use a module.  Sets *absent to
+ * true if no module is installed. */
 static const struct backend_ops *module_ops(char reason[static BACKEND_REASON_MAX], bool *absent)
 {
     const char *wanted = getenv("GPT_TRAIN_MODULE_DIR"), *folder = wanted != NULL ? wanted : PKGLIB_DIR;

@@ -1,7 +1,7 @@
 /* A backend in a shared object of its own, so that a package can leave it out: gpt-train-cuda.so.
  *
  * The object exports one name, gpt_train_module.  It calls those functions of the program that module_symbols.list
- * names.  The program loads it only if all three fields agree with its own.
+ * names.  The program uses its table only if `abi` and `version` are the program's own.
  */
 #ifndef GPT_TRAIN_BACKEND_BACKEND_MODULE_H
 #define GPT_TRAIN_BACKEND_BACKEND_MODULE_H

@@ -220,19 +220,25 @@ static uint64_t bytes_lacking(const struct session *session)
     return free_bytes > 0 && need > free_bytes ? need - free_bytes : 0;
 }
 
+/* Replaces the plan by one for the budgets as they are now. */
+static enum gt_status plan_replace(struct session *session)
+{
+    const struct model_options options = session->search.request.options;
+    plan_release(session);
+    TRY(session_plan(session, &options));
+    return session_fits(session);
+}
+
 /* Makes another plan for the memory that other programs have left. */
 static enum gt_status plan_again(struct session *session)
 {
     char lacking[24], have[24], holders[BACKEND_HOLDERS_TEXT_MAX];
-    const struct model_options options = session->search.request.options;
     log_note("%s are free on %s now, %s less than the plan needs (other processes: %s); planning again",
              log_bytes(have, (double)session->device.info.free_bytes), session->device.info.device,
              log_bytes(lacking, (double)bytes_lacking(session)),
              backend_holders_known(holders, session->device.backend));
     session->device.budget_bytes = free_budget(session->device.info.free_bytes);
-    plan_release(session);
-    TRY(session_plan(session, &options));
-    return session_fits(session);
+    return plan_replace(session);
 }
 
 /* If other programs have taken the host memory that the optimizer state needs, makes another plan for what is left. */
@@ -240,16 +246,13 @@ static enum gt_status host_check(struct session *session)
 {
     uint64_t total, free_bytes;
     char have[24];
-    const struct model_options options = session->search.request.options;
     if (session->device.info.host_memory || !system_memory_read(&total, &free_bytes) ||
         session->plan->host_bytes <= free_bytes)
         return GT_OK;
     log_note("%s of host memory are free now, less than the plan needs; planning again",
              log_bytes(have, (double)free_bytes));
     session->device.host_budget_bytes = free_budget(free_bytes);
-    plan_release(session);
-    TRY(session_plan(session, &options));
-    return session_fits(session);
+    return plan_replace(session);
 }
 
 enum gt_status session_start(struct session *session)

@@ -152,9 +152,9 @@ template <bool IS_V> DEVICE void codes_decode(uint64_t codes, uint8_t exponent, 
     }
 }
 
-/* Encodes m, or the root of v, with the block's exponent.  The whole warp takes part; elements beyond the count do not
- * affect the exponent, and neither do NaNs.  (There are none unless the gradient is not finite, and then nothing is
- * updated.) */
+/* Encodes m, or the root of v, with the block's exponent.  The whole warp takes part; the exponent ignores
+ * elements beyond the count and NaNs.  (A NaN occurs only when the gradient is not finite, and then the update is
+ * skipped.) */
 template <bool IS_V>
 DEVICE uint64_t codes_encode(const float (&value)[CUDA_GROUP], int count, const struct philox_block &random,
                              int *exponent)

@@ -51,23 +51,19 @@ static void documents_mark(const int32_t *ids, int64_t count, int32_t end, int32
     }
 }
 
-enum gt_status batch_fill(struct batch_builder *builder, struct token_source *source, const int64_t *positions,
-                          int64_t sample_count, int64_t block_size, const struct batch_tensors *out)
+enum gt_status batch_sample_read(struct batch_builder *builder, struct token_source *source, int64_t position,
+                                 int64_t block_size, int64_t sample, const struct batch_tensors *out)
 {
+    const int64_t row = sample * block_size;
     assert(block_size >= 1 && block_size <= builder->block_size_max);
-    assert(sample_count >= 1 && sample_count <= builder->rows_max / block_size);
-    assert((out->order == NULL) == (out->starts == NULL));
+    assert(sample >= 0 && sample < builder->rows_max / block_size);
     const size_t block_bytes = (size_t)block_size * sizeof(int32_t);
-    for (int64_t sample = 0; sample < sample_count; sample++) {
-        TRY(token_source_read(source, positions[sample], block_size + 1, builder->block));
-        memcpy(out->ids + sample * block_size, builder->block, block_bytes);
-        memcpy(out->targets + sample * block_size, builder->block + 1, block_bytes);
-        (void)token_source_mask(source, positions[sample] + 1, block_size, out->targets + sample * block_size);
-        if (out->first != NULL)
-            documents_mark(builder->block, block_size, out->end, out->first + sample * block_size);
-    }
-    if (out->order != NULL)
-        batch_order_build(builder, out->ids, sample_count * block_size, out->order, out->starts);
+    TRY(token_source_read(source, position, block_size + 1, builder->block));
+    memcpy(out->ids + row, builder->block, block_bytes);
+    memcpy(out->targets + row, builder->block + 1, block_bytes);
+    (void)token_source_mask(source, position + 1, block_size, out->targets + row);
+    if (out->first != NULL)
+        documents_mark(builder->block, block_size, out->end, out->first + row);
     return GT_OK;
 }
 

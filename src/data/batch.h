@@ -20,7 +20,7 @@ struct batch_tensors {
     int32_t *targets;
     int32_t *first; /* or NULL */
     int32_t end;    /* the token that ends a document */
-    int32_t *order; /* NULL, like starts, when no backward pass follows */
+    int32_t *order; /* these two are batch_order_build()'s */
     int32_t *starts;
 };
 
@@ -33,10 +33,11 @@ enum gt_status batch_builder_create(struct hostmem *mem, int64_t rows_max, int64
 /* Accepts NULL. */
 void batch_builder_destroy(struct batch_builder *builder);
 
-/* Reads `sample_count` blocks at positions[sample_count] and fills the tensors.  Allocates nothing; on failure the
- * tensors are undefined.  Errors: those of token_source_read(). */
-enum gt_status batch_fill(struct batch_builder *builder, struct token_source *source, const int64_t *positions,
-                          int64_t sample_count, int64_t block_size, const struct batch_tensors *out);
+/* Reads the block of `block_size` = T tokens at `position` as sample `sample` of the tensors: its rows of ids, targets
+ * and, unless it is NULL, first.  Allocates nothing; on failure these rows are undefined.  Errors: those of
+ * token_source_read(). */
+enum gt_status batch_sample_read(struct batch_builder *builder, struct token_source *source, int64_t position,
+                                 int64_t block_size, int64_t sample, const struct batch_tensors *out);
 
 /* Computes order[rows] and starts[rows + 2] from ids[rows] >= 0; rows >= 1.  Deterministic; O(rows) per byte of the
  * largest id. */

@@ -196,25 +196,13 @@ enum gt_status feed_upload(const struct feed *feed, struct session *session, con
     return exec_upload(session->exec, io->starts, 0, feed->tensors.starts, rows + 2);
 }
 
-/* Reads a block of `time` tokens as sample `index` of the host's tensors, all but the row order. */
-static enum gt_status sample_read(struct feed *feed, struct token_source *source, int64_t position, int64_t time,
-                                  int64_t index)
-{
-    struct batch_tensors tensors = {.ids = feed->tensors.ids + index * time,
-                                    .targets = feed->tensors.targets + index * time,
-                                    .end = feed->tensors.end};
-    if (feed->tensors.first != NULL)
-        tensors.first = feed->tensors.first + index * time;
-    return batch_fill(feed->builder, source, &position, 1, time, &tensors);
-}
-
 enum gt_status feed_train(struct feed *feed, struct session *session, const struct program_io *io, int64_t iter,
                           int64_t first)
 {
     for (int32_t i = 0; i < io->batch; i++) {
         int64_t position;
         struct token_source *source = feed_sample(feed, iter, first + i, &position);
-        TRY(sample_read(feed, source, position, feed->block_size, i));
+        TRY(batch_sample_read(feed->builder, source, position, feed->block_size, i, &feed->tensors));
     }
     batch_order_build(feed->builder, feed->tensors.ids, io->batch * feed->block_size, feed->tensors.order,
                       feed->tensors.starts);
@@ -264,9 +252,9 @@ enum gt_status feed_evaluate(const struct evaluation *evaluation, enum token_spl
     struct feed *feed = evaluation->feed;
     const struct feed_part *part = &feed->parts[evaluation->part];
     for (int64_t i = 0; i < count; i++)
-        TRY(sample_read(feed, part->source[split],
-                        sampler_position_eval(part->evaluate_sampler[split], split, evaluation->iter, first + i),
-                        feed->evaluate_time, i));
+        TRY(batch_sample_read(feed->builder, part->source[split],
+                              sampler_position_eval(part->evaluate_sampler[split], split, evaluation->iter, first + i),
+                              feed->evaluate_time, i, &feed->tensors));
     return evaluation_upload(feed, evaluation->session, count);
 }
 
@@ -276,7 +264,8 @@ enum gt_status feed_windows(const struct evaluation *evaluation, enum token_spli
     const struct feed_part *part = &feed->parts[evaluation->part];
     for (int64_t i = 0; i < count; i++) {
         const struct sampler_window window = sampler_window_at(part->evaluate_sampler[split], true, first + i);
-        TRY(sample_read(feed, part->source[split], window.position, feed->evaluate_time, i));
+        TRY(batch_sample_read(feed->builder, part->source[split], window.position, feed->evaluate_time, i,
+                              &feed->tensors));
         batch_targets_ignore(feed->tensors.targets + i * feed->evaluate_time, window.ignored);
     }
     return evaluation_upload(feed, evaluation->session, count);

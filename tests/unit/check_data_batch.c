@@ -54,7 +54,7 @@ TEST(batch_order_sorts_by_id_then_row)
     fixture_close(&fixture);
 }
 
-TEST(batch_fill_reads_inputs_and_targets)
+TEST(samples_are_inputs_and_targets)
 {
     struct data_fixture fixture;
     struct token_source *source = NULL;
@@ -67,21 +67,22 @@ TEST(batch_fill_reads_inputs_and_targets)
     ck_assert_int_eq(token_source_open(fixture.mem, &spec, &source), GT_OK);
     ck_assert_int_eq(batch_builder_create(fixture.mem, 12, 4, &builder), GT_OK);
     hostmem_phase_set(fixture.mem, HOSTMEM_RUN);
-    const struct batch_tensors tensors = {.ids = ids, .targets = targets, .order = order, .starts = starts};
-    ck_assert_int_eq(batch_fill(builder, source, positions, 3, 4, &tensors), GT_OK);
+    const struct batch_tensors tensors = {.ids = ids, .targets = targets};
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(batch_sample_read(builder, source, positions[i], 4, i, &tensors), GT_OK);
+    batch_order_build(builder, ids, 12, order, starts);
     for (int i = 0; i < 12; i++) {
         ck_assert_int_eq(ids[i], 40 + (int32_t)positions[i / 4] + i % 4);
         ck_assert_int_eq(targets[i], ids[i] + 1);
     }
     check_order(ids, 12, order, starts);
     ck_assert_int_eq(starts[0], 9);
-    const struct batch_tensors forward = {.ids = ids, .targets = targets};
-    ck_assert_int_eq(batch_fill(builder, source, positions, 1, 2, &forward), GT_OK);
+    ck_assert_int_eq(batch_sample_read(builder, source, positions[0], 2, 0, &tensors), GT_OK);
     ck_assert(ids[0] == 46 && ids[1] == 47 && targets[1] == 48);
     batch_targets_ignore(targets, 1);
     ck_assert(targets[0] == BATCH_TARGET_IGNORED && targets[1] == 48);
     ck_assert_int_eq(truncate(fixture_path(&fixture, "train.bin"), 20), 0);
-    ck_assert_int_eq(batch_fill(builder, source, positions, 1, 4, &forward), GT_DATA);
+    ck_assert_int_eq(batch_sample_read(builder, source, positions[0], 4, 0, &tensors), GT_DATA);
     hostmem_phase_set(fixture.mem, HOSTMEM_CLOSE);
     batch_builder_destroy(builder);
     token_source_close(source);
@@ -89,7 +90,7 @@ TEST(batch_fill_reads_inputs_and_targets)
 }
 
 /* Three rows of 4 tokens and one more; tokens 2, 6, 7 and 9 count, and a document ends with token 1. */
-TEST(batch_fill_knows_what_counts_and_where_documents_begin)
+TEST(samples_know_what_counts_and_where_documents_begin)
 {
     static const unsigned char mask[] = {'g', 't', 'm', 'a', 's', 'k', '0', '1', 4, 0, 0, 0, 0, 0, 0, 0, 0xC4, 0x02};
     static const int32_t wanted_targets[8] = {-1, 12, -1, -1, -1, 16, 17, -1},
@@ -122,8 +123,8 @@ TEST(batch_fill_knows_what_counts_and_where_documents_begin)
     ck_assert_int_eq(token_source_open(fixture.mem, &spec, &source), GT_OK);
     ck_assert_int_eq(batch_builder_create(fixture.mem, 8, 4, &builder), GT_OK);
     const struct batch_tensors tensors = {.ids = ids, .targets = targets, .first = first, .end = 66};
-    const int64_t positions[2] = {0, 4};
-    ck_assert_int_eq(batch_fill(builder, source, positions, 2, 4, &tensors), GT_OK);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(batch_sample_read(builder, source, 4 * i, 4, i, &tensors), GT_OK);
     for (int i = 0; i < 8; i++) {
         ck_assert_int_eq(targets[i], wanted_targets[i]);
         ck_assert_int_eq(first[i], wanted_first[i]);

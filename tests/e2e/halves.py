@@ -161,9 +161,9 @@ def poison():
 
 def memory():
     """A model of 19M parameters: an upcast of its weights or activations would show."""
-    sizes, shadowed = {}, is_instrumented(GPT_TRAIN, (b"__tsan_init",))
+    sizes, shadowed = {}, is_instrumented(GPT_TRAIN)
     if shadowed:
-        skip("halves_resident", "a build with ThreadSanitizer, whose own memory counts")
+        skip("halves_resident", "a build with a sanitizer, whose own memory counts")
     for dtype in ("float32",) + DTYPES:
         out = "memory-" + dtype
         run = train(out, f"--dtype={dtype}", "--max_iters=0", "--eval_interval=1000", "--eval_iters=1", "--n_layer=6",

@@ -31,8 +31,14 @@ def options_of(doc, *positional, **defaults):
     return options
 
 
+def program_path(folder, name):
+    """Returns the path of a program in a build folder, or below a prefix where it was installed."""
+    paths = [os.path.join(folder, place, name) for place in (".", "tests/opcheck", "bin", "libexec/gpt-train")]
+    return os.path.abspath(next((path for path in paths if os.path.isfile(path)), paths[0]))
+
+
 def program(build, name):
-    path = os.path.join(build, name)
+    path = program_path(build, name)
     if not os.access(path, os.X_OK):
         sys.exit(f"{path}: no such program; build first, or name the build's folder with --build=FOLDER")
     return path

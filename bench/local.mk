@@ -1,6 +1,11 @@
+# gpt-check is installed beside the programs, and what it imports below share.
+dist_bin_SCRIPTS = bench/gpt-check
+benchdir = $(pkgdatadir)/bench
+dist_bench_SCRIPTS = bench/gpu-check
+dist_bench_DATA = bench/common.py bench/torch_gpt2.py bench/torch_side.py
+
 # Measurements: bench/run compares with PyTorch; the record_*.py produce the figures that bench/results/ and doc/ cite.
 EXTRA_DIST += \
-	bench/common.py \
 	bench/llmq_twin.py \
 	bench/memory_table.py \
 	bench/opencl-check \
@@ -29,6 +34,4 @@ EXTRA_DIST += \
 	bench/results/2026-11-25-tokenizers.md \
 	bench/results/README.md \
 	bench/roof.c \
-	bench/run \
-	bench/torch_gpt2.py \
-	bench/torch_side.py
+	bench/run

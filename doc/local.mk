@@ -1,6 +1,6 @@
 # Man pages.  The option lists of gpt-train and gpt-sample come from their --help=all and replace the line @OPTIONS@ of
 # the .in file.  A cross build cannot run the programs and takes the pages that the release brings.
-dist_man_MANS += doc/gpt-train.1 doc/gpt-prepare.1 doc/gpt-sample.1 doc/gpt-export.1 doc/gpt-report.1
+dist_man_MANS += doc/gpt-train.1 doc/gpt-prepare.1 doc/gpt-sample.1 doc/gpt-export.1 doc/gpt-report.1 doc/gpt-check.1
 EXTRA_DIST += doc/gpt-train.1.in doc/gpt-sample.1.in doc/completion.sh doc/man_page.sh doc/pictures.py
 # The documents link to each other, and README.md, beside this folder, to them.
 documentsdir = $(docdir)/doc

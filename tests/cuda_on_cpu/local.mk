@@ -132,7 +132,7 @@ tests/cuda_on_cpu/build.env: Makefile
 	echo "check_rows='$(tests_cuda_on_cpu_check_rows_OBJECTS)'"; } >$@.tmp && mv $@.tmp $@
 check_DATA += tests/cuda_on_cpu/build.env
 CLEANFILES += tests/cuda_on_cpu/build.env
-EXTRA_DIST += bench/gpu-check bench/gpu_rates.cu tests/cuda_on_cpu/README.md tests/cuda_on_cpu/smoke.cu tests/cuda_on_cpu/kernels.py \
+EXTRA_DIST += bench/gpu_rates.cu tests/cuda_on_cpu/README.md tests/cuda_on_cpu/smoke.cu tests/cuda_on_cpu/kernels.py \
 	tests/cuda_on_cpu/mutants_planted.py
 dist_check_SCRIPTS += \
 	tests/cuda_on_cpu/mutants.py \

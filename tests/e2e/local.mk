@@ -10,6 +10,7 @@ dist_check_SCRIPTS += \
 	tests/e2e/cuda_graphs.py \
 	tests/e2e/cuda_module.py \
 	tests/e2e/cuda_tune.py \
+	tests/e2e/gpt_check.py \
 	tests/e2e/gpu_check.py \
 	tests/e2e/cuda_registers.py \
 	tests/e2e/cuda_train.py \

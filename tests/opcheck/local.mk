@@ -1,10 +1,8 @@
 # opcheck: every op on every backend against the oracle.  There is one script for each dtype, so that they run in
 # parallel, one for the narrower instruction sets of the cpu, one for opencl, one for another OpenCL compiler, and one
 # for the opencl kernels on a simulator that reports stray accesses and races.  tests/model/check_autodiff compares the
-# oracle with central differences.  The fragment of tests/ops must precede this one.
-EXTRA_PROGRAMS += tests/opcheck/opcheck
-check_DATA += tests/opcheck/opcheck$(EXEEXT)
-CLEANFILES += tests/opcheck/opcheck$(EXEEXT)
+# oracle with central differences.  The fragment of tests/ops must precede this one.  gpt-check runs the installed opcheck.
+pkglibexec_PROGRAMS = tests/opcheck/opcheck
 dist_check_SCRIPTS += \
 	tests/opcheck/opcheck_bfloat16.sh \
 	tests/opcheck/opcheck_float16.sh \
@@ -21,5 +19,5 @@ tests_opcheck_opcheck_SOURCES = \
 	tests/opcheck/mutants.c \
 	tests/opcheck/suite.c \
 	tests/opcheck/threads.c
-tests_opcheck_opcheck_LDADD = tests/ops/libops_test.a $(LDADD)
+tests_opcheck_opcheck_LDADD = tests/ops/libops_test.a $(PROGRAM_LIBS)
 tests_opcheck_opcheck_LDFLAGS = $(DEVICE_LINK)

@@ -1,5 +1,5 @@
 # The tests of all ops, and the part of opcheck that makes and judges cases: one library, because it needs another flag.
-check_LIBRARIES += tests/ops/libops_test.a
+noinst_LIBRARIES += tests/ops/libops_test.a
 tests_ops_libops_test_a_SOURCES = \
 	tests/ops/adamw.c \
 	tests/ops/adamw_lean.c \

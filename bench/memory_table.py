@@ -4,6 +4,7 @@
     bench/memory_table.py --build=BUILD [--most=1024] [--block=1024] [--dtype=bfloat16] [--tables=batch,states]
                           [--cards=rtx3070-8g,rtx3060-12g,rtx3090-24g] [--models=124M,350M,774M,1558M]
     bench/memory_table.py --build=BUILD --tables=searches [--searches=200] [--seed=1]
+    bench/memory_table.py --build=BUILD --tables=offload
 
 For each card (a device profile) and model it finds the largest micro-batch that fits at each recompute level, by
 doubling and bisection over gpt-train --plan=json with a batch of that size; and for each state format the smallest
@@ -13,6 +14,7 @@ command to check one cell.
 
 `searches` times gpt-train --plan=json, from start to exit and by processor time, under budgets that force a search:
 named configurations under several budgets, then random ones, each under a random share of what it asks for.
+`offload` plans models with fp32 masters that exceed the cards, for machines with more and more memory.
 """
 import json
 import os
@@ -32,8 +34,10 @@ MODELS = {
     "350M": (24, 16, 1024),
     "774M": (36, 20, 1280),
     "1558M": (48, 25, 1600),
+    "2.65B": (32, 20, 2560),
 }
 GIB = 1 << 30
+OFFLOAD_CARDS = ("rtx3070-8g", "rtx3060-12g", "rtx4060-ti-16g", "rtx3090-24g")
 SEARCHED = {
     "issue 30": (8, 3, 144, 256, 4, 1, 8192, "bfloat16"),
     "124M": (12, 12, 768, 1024, 64, 8, 50257, "bfloat16"),
@@ -112,6 +116,20 @@ def states_table(options, card):
     print()
 
 
+def offload_table(options):
+    """Prints the time of an update of 480 x 1,024 tokens and what lives in host memory, by model, memory and card."""
+    head(["model", "RAM"] + list(OFFLOAD_CARDS))
+    for model in ("774M", "1558M", "2.65B"):
+        for ram in (16, 32, 64):
+            cells = []
+            for card in OFFLOAD_CARDS:
+                made, fits = plan(options, card, model, 12, "--micro_batch=0", "--gradient_accumulation_steps=40", "--eval_iters=1",
+                                  f"--host_budget={ram * 3 // 4}GiB")
+                moved = made["bytes"]["host_arena"] / GIB
+                cells.append(f"{made['forecast']['seconds_per_step']:.0f} s, {moved:.1f} GiB" if fits else "-")
+            print(f"| {model} | {ram} GB | " + " | ".join(cells) + " |", flush=True)
+
+
 def search(options, shape, *keys):
     """Returns the plan of a search, the milliseconds from start to exit, those of the processor, and the command."""
     names = ("n_layer", "n_head", "n_embd", "block_size", "batch_size", "gradient_accumulation_steps", "vocab_size", "dtype")
@@ -160,9 +178,9 @@ def searches_table(options):
 
 def main():
     options = options_of(__doc__, build=".", most=1024, block=1024, dtype="bfloat16", cards="rtx3070-8g,rtx3060-12g,rtx3090-24g",
-                         models=",".join(MODELS), tables="batch,states", searches=200, seed=1)
-    if options.tables == "searches":
-        searches_table(options)
+                         models="124M,350M,774M,1558M", tables="batch,states", searches=200, seed=1)
+    if options.tables in ("searches", "offload"):
+        (searches_table if options.tables == "searches" else offload_table)(options)
         return
     print(f"largest micro-batch (arena in GiB), at most {options.most}, x {options.block}, {options.dtype}\n")
     for card in options.cards.split(","):

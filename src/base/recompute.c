@@ -13,6 +13,7 @@
 
 #define LAYERS_MAX 1000000
 #define CLASS(name) (1u << RECOMPUTE_CLASS_##name)
+#define CLASSES_ALL (CLASS(ACTIVATION) | CLASS(NORM) | CLASS(PLAIN) | CLASS(QKV) | CLASS(ATTENTION))
 
 static const struct {
     const char *name;
@@ -22,12 +23,13 @@ static const struct {
     [RECOMPUTE_GELU] = {"gelu", CLASS(ACTIVATION)},
     [RECOMPUTE_LAYERNORM] = {"layernorm", CLASS(ACTIVATION) | CLASS(NORM)},
     [RECOMPUTE_MLP] = {"mlp", CLASS(ACTIVATION) | CLASS(NORM) | CLASS(PLAIN)},
-    [RECOMPUTE_FULL] = {"full", CLASS(ACTIVATION) | CLASS(NORM) | CLASS(PLAIN) | CLASS(QKV) | CLASS(ATTENTION)},
+    [RECOMPUTE_FULL] = {"full", CLASSES_ALL},
+    [RECOMPUTE_OFFLOAD] = {"offload", CLASSES_ALL},
 };
 
 static const char not_understood[] =
-    "is no level of recompute: expected none, gelu, layernorm, mlp or full, or several of them with their numbers of "
-    "blocks, such as full:6,none or full:2,mlp:4,none";
+    "is no level of recompute: expected none, gelu, layernorm, mlp, full or offload, or several of them with their "
+    "numbers of blocks, such as full:6,none or full:2,mlp:4,none";
 
 const char *recompute_level_name(enum recompute_level level)
 {
@@ -67,7 +69,7 @@ int32_t recompute_blocks(const struct recompute_mix *mix, enum recompute_level l
 
 enum recompute_level recompute_level_of(const struct recompute_mix *mix, int32_t layer)
 {
-    int level = RECOMPUTE_FULL;
+    int level = RECOMPUTE_OFFLOAD;
     for (; level > RECOMPUTE_NONE && layer >= mix->blocks[level]; level--)
         layer -= mix->blocks[level];
     return (enum recompute_level)level;
@@ -78,9 +80,16 @@ bool recompute_equal(const struct recompute_mix *a, const struct recompute_mix *
     return memcmp(a->blocks, b->blocks, sizeof a->blocks) == 0;
 }
 
+void recompute_swap(struct recompute_mix *mix, enum recompute_level from, enum recompute_level to, int32_t most)
+{
+    const int32_t blocks = mix->blocks[from] < most ? mix->blocks[from] : most;
+    mix->blocks[from] -= blocks;
+    mix->blocks[to] += blocks;
+}
+
 void recompute_shrink(struct recompute_mix *mix, int32_t layers)
 {
-    for (int level = RECOMPUTE_FULL; level > RECOMPUTE_NONE; level--) {
+    for (int level = RECOMPUTE_OFFLOAD; level > RECOMPUTE_NONE; level--) {
         if (mix->blocks[level] > layers)
             mix->blocks[level] = layers;
         layers -= mix->blocks[level];
@@ -90,7 +99,7 @@ void recompute_shrink(struct recompute_mix *mix, int32_t layers)
 char *recompute_text(char *text, const struct recompute_mix *mix, int32_t layers, const char *times, const char *plus)
 {
     size_t used = 0;
-    for (int level = RECOMPUTE_FULL; level >= RECOMPUTE_NONE; level--) {
+    for (int level = RECOMPUTE_OFFLOAD; level >= RECOMPUTE_NONE; level--) {
         int32_t blocks = recompute_blocks(mix, (enum recompute_level)level, layers);
         if (blocks == layers) {
             snprintf(text, RECOMPUTE_TEXT_MAX, "%s", levels[level].name);

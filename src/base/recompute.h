@@ -2,8 +2,8 @@
  *
  * A level is a set of op classes.  The outputs of ops in these classes are not kept for the backward pass, which runs
  * the ops again instead.  Results are the same bits at every level (Chen et al. 2016, "Training Deep Nets with
- * Sublinear Memory Cost").  Levels range from keeping everything to keeping only a block's input; each includes the
- * ones before it.
+ * Sublinear Memory Cost").  Levels range from keeping everything to keeping only a block's input, on the device or in
+ * host memory; each includes the ones before it.
  */
 #ifndef GPT_TRAIN_BASE_RECOMPUTE_H
 #define GPT_TRAIN_BASE_RECOMPUTE_H
@@ -27,6 +27,7 @@ enum recompute_level {
     RECOMPUTE_LAYERNORM,
     RECOMPUTE_MLP,
     RECOMPUTE_FULL,
+    RECOMPUTE_OFFLOAD, /* and the block's input waits in host memory for the backward pass */
     RECOMPUTE_LEVELS
 };
 
@@ -36,7 +37,7 @@ struct recompute_mix {
     int32_t blocks[RECOMPUTE_LEVELS];
 };
 
-/* "none", "gelu", "layernorm", "mlp" or "full". */
+/* "none", "gelu", "layernorm", "mlp", "full" or "offload". */
 const char *recompute_level_name(enum recompute_level level);
 /* Returns true when a block of this level recomputes ops of the class. */
 bool recompute_includes(enum recompute_level level, enum recompute_class op_class);
@@ -51,10 +52,12 @@ int32_t recompute_blocks(const struct recompute_mix *mix, enum recompute_level l
 /* Returns the level of block `layer`, counted from 0. */
 enum recompute_level recompute_level_of(const struct recompute_mix *mix, int32_t layer);
 bool recompute_equal(const struct recompute_mix *a, const struct recompute_mix *b);
+/* Moves up to `most` blocks from one level, but RECOMPUTE_NONE, to another. */
+void recompute_swap(struct recompute_mix *mix, enum recompute_level from, enum recompute_level to, int32_t most);
 /* Removes blocks, those of low levels first, until at most `layers` are left. */
 void recompute_shrink(struct recompute_mix *mix, int32_t layers);
 
-#define RECOMPUTE_TEXT_MAX 96
+#define RECOMPUTE_TEXT_MAX 208
 /* Writes "mlp" if all blocks have that level; otherwise the levels and blocks with `times` and `plus` between them:
  * "full:2,mlp:10" with ":" and ",", "full x2 + mlp x10" with " x" and " + ".  `text` has RECOMPUTE_TEXT_MAX bytes;
  * returns it. */

@@ -34,8 +34,8 @@ const struct autodiff_options *autodiff_options_get(const struct autodiff *ad)
     return ad->options;
 }
 
-/* Finds the op that can recompute each tensor: the marked op that produced it, unless another layer reads it.  Finds
- * the program's first own tensor too. */
+/* Finds the op that can recompute each tensor: the marked op that produced it, unless another layer reads it, or the op
+ * that stored it in host memory.  Finds the program's first own tensor too. */
 static void makers_find(struct autodiff *ad)
 {
     for (int32_t i = 0; i < ad->forward_count; i++) {
@@ -47,7 +47,7 @@ static void makers_find(struct autodiff *ad)
             if (ad->graph->tensors[tensor].lifetime == LIFETIME_PROGRAM && tensor < ad->first)
                 ad->first = tensor;
             bool made = op_direction(op->kind, &op->attrs, s) == OPERAND_OUT;
-            if (made && op->recompute)
+            if ((made && op->recompute) || op->kind == OP_STORE)
                 ad->at[tensor].maker = i;
             else if (!made && ad->at[tensor].maker >= 0 && ad->forward[ad->at[tensor].maker].layer != op->layer)
                 ad->at[tensor].maker = -1;
@@ -197,11 +197,18 @@ static bool makes_wanted(struct autodiff *ad, const struct op *op, int32_t index
     return makes;
 }
 
-/* Emits a forward op once more, into new tensors. */
+/* Emits a forward op once more, into new tensors, or fetches what it stored. */
 static enum gt_status again_emit(struct autodiff *ad, const struct op *op)
 {
     int32_t operands[OP_OPERANDS_MAX];
     char name[TENSOR_NAME_MAX];
+    if (op->kind == OP_STORE) {
+        operands[FETCH_X] = op->operand[STORE_Y];
+        operands[FETCH_Y] = TENSOR_NONE;
+        TRY(graph_op_add(&ad->pen, OP_FETCH, &op->attrs, ad->graph->tensors[op->operand[STORE_Y]].name, operands));
+        ad->at[op->operand[STORE_X]].again = operands[FETCH_Y];
+        return GT_OK;
+    }
     for (int32_t s = 0; s < OP_OPERANDS_MAX; s++) {
         bool made = s < op_declaration(op->kind)->operands && op_direction(op->kind, &op->attrs, s) == OPERAND_OUT;
         operands[s] = made ? TENSOR_NONE : autodiff_saved(ad, op->operand[s]);

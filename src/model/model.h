@@ -131,6 +131,7 @@ struct model {
     int32_t scalars;     /* [SCALAR_WORDS] */
     int32_t angles;      /* [block_size, D]: cosines, then sines, of rotary positions; or TENSOR_NONE */
     int32_t corrections; /* [correction_rows, 2]: 1 - beta1^t, 1 - beta2^t for t = 1 .. */
+    int32_t inputs;      /* [micro_batch T, C] in host memory, that of block 0; the next blocks' follow */
     struct program_io train_first, train_next, train_remainder, update, evaluate, prefill, decode;
     struct program_io refresh; /* weights := their masters, rounded; program is -1 if no weight has a master */
 };

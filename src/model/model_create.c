@@ -235,6 +235,24 @@ static enum gt_status table_add(struct graph *graph, const char *name, int64_t r
     return graph_tensor_add(graph, &table, out);
 }
 
+/* Adds what holds the inputs of the blocks at RECOMPUTE_OFFLOAD, the first ones, in host memory. */
+static enum gt_status inputs_add(struct model *model)
+{
+    const struct model_options *options = &model->options;
+    const int64_t rows = (int64_t)options->choice.micro_batch * options->config.block_size;
+    model->inputs = model->graph->tensor_count;
+    for (int32_t layer = 0, t; layer < options->choice.recompute.blocks[RECOMPUTE_OFFLOAD]; layer++) {
+        char name[24];
+        snprintf(name, sizeof name, "h.%" PRId32 ".input", layer);
+        TRY(table_add(model->graph, name, rows, options->config.n_embd, &t));
+        struct tensor *input = &model->graph->tensors[t];
+        input->dtype = options->dtype;
+        input->category = CATEGORY_ACTIVATION;
+        input->home = SPACE_HOST;
+    }
+    return GT_OK;
+}
+
 static enum gt_status tables_add(struct model *model)
 {
     const struct model_config *config = &model->options.config;
@@ -244,7 +262,7 @@ static enum gt_status tables_add(struct model *model)
         TRY(table_add(model->graph, "angles", config->block_size, model_head_dim(config), &model->angles));
     if (model->options.train)
         TRY(table_add(model->graph, "corrections", model->options.correction_rows, 2, &model->corrections));
-    return GT_OK;
+    return model->options.train ? inputs_add(model) : GT_OK;
 }
 
 static enum gt_status programs_build(struct model *model)

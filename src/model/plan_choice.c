@@ -15,7 +15,9 @@ bool plan_choice_equal(const struct plan_choice *a, const struct plan_choice *b)
 bool plan_choice_write(json_t *object, const struct plan_choice *choice, int32_t layers)
 {
     char text[RECOMPUTE_TEXT_MAX];
-    recompute_text(text, &choice->recompute, layers, ":", ",");
+    struct recompute_mix mix = choice->recompute;
+    recompute_swap(&mix, RECOMPUTE_OFFLOAD, RECOMPUTE_FULL, INT32_MAX); /* offload is no part of the record */
+    recompute_text(text, &mix, layers, ":", ",");
     return json_object_set_new(object, "micro_batch", json_integer(choice->micro_batch)) == 0 &&
            json_object_set_new(object, "remainder_batch", json_integer(choice->remainder_batch)) == 0 &&
            json_object_set_new(object, "loss_chunk_rows", json_integer(choice->loss_chunk_rows)) == 0 &&
@@ -59,6 +61,7 @@ enum gt_status plan_choice_read(const json_t *object, const char *source, int32_
     TRY(json_get_int(object, source, "evaluate_batch", 1, INT32_MAX, &evaluate));
     if (recompute != NULL) /* records of 0.1.0 lack it */
         TRY(recompute_from(recompute, source, layers, &mix));
+    recompute_swap(&mix, RECOMPUTE_OFFLOAD, RECOMPUTE_FULL, INT32_MAX);
     *out = (struct plan_choice){.micro_batch = (int32_t)micro,
                                 .loss_chunk_rows = (int32_t)chunk,
                                 .evaluate_batch = (int32_t)evaluate,
@@ -71,7 +74,7 @@ static void recompute_sentence(char text[static RECOMPUTE_TEXT_MAX], const struc
 {
     size_t used = 0;
     int32_t left = layers;
-    for (int level = RECOMPUTE_FULL; level >= RECOMPUTE_NONE; level--) {
+    for (int level = RECOMPUTE_OFFLOAD; level >= RECOMPUTE_NONE; level--) {
         const char *name = recompute_level_name((enum recompute_level)level);
         int32_t blocks = recompute_blocks(mix, (enum recompute_level)level, layers);
         if (blocks == 0)

@@ -34,7 +34,7 @@ bool plan_choice_write(json_t *object, const struct plan_choice *choice, int32_t
  * messages.  Errors: GT_DATA, logged. */
 enum gt_status plan_choice_read(const json_t *object, const char *source, int32_t layers, struct plan_choice *out);
 
-#define PLAN_CHOICE_TEXT_MAX 224
+#define PLAN_CHOICE_TEXT_MAX 352
 /* Writes "micro-batch 8, recompute mlp in 7 of 12 blocks, gelu in the others, loss in chunks of 512 rows".  Returns
  * `text`. */
 char *plan_choice_text(char text[static PLAN_CHOICE_TEXT_MAX], const struct plan_choice *choice, int32_t layers);

@@ -47,12 +47,13 @@ struct plan {
     struct backend_segment segment[BACKEND_SEGMENTS_MAX];
     int32_t segment_count;
     int32_t device_segments;                 /* the first ones; the others are in host memory */
-    uint64_t host_bytes;                     /* of these others: run tensors that live in host memory */
+    uint64_t host_bytes;                     /* of these others: nothing shares bytes, so no plan needs less */
     uint64_t run_bytes;                      /* LIFETIME_RUN */
     uint64_t phase_bytes[PHASE_COUNT];       /* PHASE tensors + the largest of the phase's programs */
     uint64_t arena_bytes;                    /* run + largest phase: allocated on the device */
     uint64_t arena_bytes_bound;              /* lower bound: with every program at its own lower bound */
     uint64_t category_bytes[CATEGORY_COUNT]; /* at the peak: run + phase + live at the peak op of the peak program */
+    uint64_t host_category_bytes[CATEGORY_COUNT]; /* of host_bytes */
     enum program_phase peak_phase;
     int32_t peak_program; /* index into program[] */
     struct plan_program program[GRAPH_PROGRAMS_MAX];
@@ -107,7 +108,7 @@ struct plan_report_facts {
     uint64_t headroom_bytes;
     uint64_t budget_least;     /* the memory_budget that this plan needs; 0 = omitted */
     double seconds_per_step;   /* forecast; 0 = unknown */
-    double offload_seconds;    /* of these, for moving the optimizer state; 0 = unknown */
+    double offload_seconds;    /* of these, for moving what lives in host memory; 0 = unknown */
     bool measured;             /* seconds come from timings, not from a model */
     double uncertainty;        /* relative error to expect of the seconds; 1 and more: a factor */
     int64_t steps;             /* updates to go */
@@ -126,6 +127,9 @@ struct plan_report_facts {
     int32_t front_count;
 };
 
+#define PLAN_OFFLOAD_TEXT_MAX 112
+/* Writes what lives in host memory, if anything: "17.40 GiB of optimizer state and 144.0 MiB of blocks' inputs". */
+char *plan_offload_text(char text[static PLAN_OFFLOAD_TEXT_MAX], const struct plan *plan);
 /* Prints one screen of text.  If the requested configuration does not fit, also the bytes that are short, the changes,
  * and the choices. */
 void plan_print_text(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);

@@ -410,7 +410,7 @@ static enum gt_status segments_add(const struct plan_builder *builder, const uin
     struct plan *plan = builder->plan;
     for (int32_t k = 0; k < BACKEND_SEGMENTS_MAX && high[k] > 0; k++) {
         if (plan->segment_count == BACKEND_SEGMENTS_MAX)
-            return segments_exceeded(builder, "the optimizer state in host memory");
+            return segments_exceeded(builder, "what lives in host memory");
         plan->segment[plan->segment_count++] = (struct backend_segment){.space = builder->space, .size_bytes = high[k]};
     }
     return GT_OK;
@@ -419,7 +419,8 @@ static enum gt_status segments_add(const struct plan_builder *builder, const uin
 /* Places the run's tensors in host memory, after all of the device's. */
 static enum gt_status host_place(struct plan_builder *builder)
 {
-    uint64_t categories[CATEGORY_COUNT] = {0}, high[BACKEND_SEGMENTS_MAX];
+    uint64_t high[BACKEND_SEGMENTS_MAX], *categories = builder->plan->host_category_bytes;
+    memset(categories, 0, sizeof builder->plan->host_category_bytes);
     builder->space = SPACE_HOST;
     builder->fixed.count = 0;
     enum gt_status status = persistent_place(builder, &builder->fixed, LIFETIME_RUN, PHASE_TRAIN, categories);

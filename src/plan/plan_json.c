@@ -106,7 +106,7 @@ static json_t *recompute_value(const struct model_options *options)
 {
     json_t *array = json_array();
     bool good = true;
-    for (int l = RECOMPUTE_FULL; l >= RECOMPUTE_NONE; l--) {
+    for (int l = RECOMPUTE_OFFLOAD; l >= RECOMPUTE_NONE; l--) {
         const enum recompute_level level = (enum recompute_level)l;
         int32_t blocks = recompute_blocks(&options->choice.recompute, level, options->config.n_layer);
         if (blocks > 0)
@@ -178,10 +178,11 @@ static json_t *report_value(const struct plan *plan, const struct plan_report_fa
                                          : json_null();
     const char *peak = plan->peak_program >= 0 ? plan->graph->programs[plan->peak_program].name : NULL;
     json_t *report = json_pack(
-        "{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "schema", PLAN_JSON_SCHEMA,
+        "{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "schema", PLAN_JSON_SCHEMA,
         "configuration", text_value(facts->configuration), "states", states, "device", text_value(facts->device),
         "bytes", memory_value(plan, facts), "segments", segments_value(plan), "peak_program", text_value(peak),
-        "categories", categories_value(plan->category_bytes), "unused", (json_int_t)plan_unused_bytes(plan), "phases",
+        "categories", categories_value(plan->category_bytes), "host_categories",
+        categories_value(plan->host_category_bytes), "unused", (json_int_t)plan_unused_bytes(plan), "phases",
         phases_value(plan), "programs", programs_value(plan), "forecast", forecast_value(facts), "search",
         search_value(facts), "choices", choices_value(facts, facts->choices, facts->choice_count, true));
     const bool front = facts->front != NULL;

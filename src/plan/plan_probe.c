@@ -16,7 +16,8 @@ struct taking {
     struct probe *out;
 };
 
-/* Returns the recompute level of a layer of the probed model, which has one block at each level, the highest first. */
+/* Returns the recompute level of a layer of the probed model, which has one block at each level up to RECOMPUTE_FULL,
+ * the highest first. */
 static int level_of(int32_t layer)
 {
     return RECOMPUTE_FULL - layer;
@@ -158,10 +159,10 @@ static void chunks_take(const struct graph *graph, int32_t program, enum probe_k
 }
 
 /* Adds `times` times the persistent tensors of a model, of which `host_times` times those that live in host memory are
- * there and the rest on the device.  Returns the bytes of the cache for generation, one tensor for
- * all blocks, which it scales to those of the request. */
+ * there and the rest on the device.  Returns the bytes of the cache for generation, one tensor for all blocks, which it
+ * scales to those of the request. */
 static uint64_t persistent_add(const struct probe_request *request, const struct model *model, int64_t times,
-                               int64_t host_times, struct probe_fixed *out)
+                               int64_t host_times, struct probe_states *states, struct probe_fixed *out)
 {
     const uint64_t all = (uint64_t)request->options->config.n_layer, own = (uint64_t)model->options.config.n_layer;
     uint64_t cache = 0;
@@ -174,24 +175,24 @@ static uint64_t persistent_add(const struct probe_request *request, const struct
         bytes = plan_footprint(request->plan, is_cache ? bytes / own * all : bytes);
         probe_raise(&out->largest, bytes);
         const int64_t away = tensor->home == SPACE_HOST ? host_times : 0;
-        out->host_bytes += (uint64_t)away * bytes;
+        states->host_bytes += (uint64_t)away * bytes;
         if (is_cache)
             cache = bytes;
-        else
-            *(tensor->lifetime == LIFETIME_RUN ? &out->run_bytes : &out->gradient_bytes) +=
-                (uint64_t)(times - away) * bytes;
+        else if (tensor->lifetime == LIFETIME_RUN)
+            states->run_bytes += (uint64_t)(times - away) * bytes;
+        else if (states == out->states)
+            out->gradient_bytes += (uint64_t)times * bytes;
     }
     return cache;
 }
 
-/* Adds a model of `layers` blocks, whose optimizer state lives in host memory if that of any block does.
- * Sums over a model of L blocks are L - 1 times those of two blocks, less L - 2 times those of one block. */
+/* Adds a model of `layers` blocks, of which each has its optimizer state in host memory if options->choice.offload is
+ * not 0; then to every part.  Sums over a model of L blocks are L - 1 times those of two blocks, less L - 2 times those
+ * of one block. */
 static enum gt_status fixed_add(const struct probe_request *request, struct model_options *options, int32_t layers,
                                 struct probe_fixed *out)
 {
     const int64_t all = request->options->config.n_layer, times = layers == 1 ? 2 - all : all - 1;
-    const int64_t host = plan_choice_offload_blocks(request->options->choice.offload, (int32_t)all);
-    const int64_t host_times = layers == 1 ? 2 - host : host - 1;
     struct plan_options unlimited = *request->plan;
     struct model *model;
     struct plan *plan;
@@ -200,16 +201,21 @@ static enum gt_status fixed_add(const struct probe_request *request, struct mode
     TRY(model_make(options, request->mem, &model));
     enum gt_status status;
     TRY_GOTO(status, close, plan_measure(request->mem, model->graph, &unlimited, NULL, NULL, &plan));
-    const uint64_t cache = persistent_add(request, model, times, host_times, out);
-    out->update_seconds +=
-        (double)times * plan_cost_seconds(model->graph, model->update.program, request->rates) +
-        (double)(host_times - times) * plan_cost_moves(model->graph, model->update.program, request->rates);
-    out->other_bytes = 0; /* that of the larger model counts */
-    for (int32_t p = 0; p < plan->program_count; p++) {
-        bool generates = model->graph->programs[p].phase == PHASE_GENERATE;
-        if (generates || p == model->update.program)
-            probe_raise(&out->other_bytes,
-                        out->run_bytes + (generates ? cache : out->gradient_bytes) + plan->program[p].bytes_bound);
+    const double seconds = plan_cost_seconds(model->graph, model->update.program, request->rates);
+    const double moves = plan_cost_moves(model->graph, model->update.program, request->rates);
+    for (int32_t offload = options->choice.offload > 0; offload <= options->choice.offload; offload++) {
+        struct probe_states *states = &out->states[offload];
+        const int64_t host = plan_choice_offload_blocks(offload, (int32_t)all);
+        const int64_t host_times = layers == 1 ? 2 - host : host - 1;
+        const uint64_t cache = persistent_add(request, model, times, host_times, states, out);
+        states->update_seconds += (double)times * seconds + (double)(host_times - times) * moves;
+        states->other_bytes = 0; /* that of the larger model counts */
+        for (int32_t p = 0; p < plan->program_count; p++) {
+            bool generates = model->graph->programs[p].phase == PHASE_GENERATE;
+            if (generates || p == model->update.program)
+                probe_raise(&states->other_bytes, states->run_bytes + (generates ? cache : out->gradient_bytes) +
+                                                      plan->program[p].bytes_bound);
+        }
     }
     memset(out->chunk_ops, 0, sizeof out->chunk_ops);
     chunks_take(model->graph, model->train_first.program, PROBE_FIRST, out);
@@ -222,22 +228,45 @@ close:
     return status;
 }
 
-enum gt_status probe_fixed_make(const struct probe_request *request, struct probe_fixed *out)
+enum gt_status probe_fixed_make(const struct probe_request *request, bool offload, struct probe_fixed *out)
 {
     struct model_options options = *request->options;
     const int32_t layers = options.config.n_layer;
     const uint64_t segment = request->plan->largest_segment_bytes;
     const double weights = (double)dtype_size_bytes(options.dtype) * (double)model_parameter_count(&options.config);
-    struct probe_fixed fixed = {.run_bytes = 0};
+    struct probe_fixed fixed = *out;
     options.choice.micro_batch = 2;
     options.choice.evaluate_batch = 1;
     options.choice.recompute = recompute_uniform(RECOMPUTE_NONE, 1);
-    options.choice.offload = options.choice.offload > 0 ? OFFLOAD_ALL : 0;
+    options.choice.offload = offload ? OFFLOAD_ALL : 0;
     for (int32_t own = 1; own <= 2 && own <= layers; own++)
         TRY(fixed_add(request, &options, own, &fixed));
     fixed.unplaceable = weights > (double)PLAN_BYTES_MAX || (segment != 0 && fixed.largest > segment);
     *out = fixed;
     return GT_OK;
+}
+
+uint64_t probe_input_bytes(const struct probe_request *request, int32_t micro_batch)
+{
+    const struct model_config *config = &request->options->config;
+    return plan_footprint(request->plan, (uint64_t)micro_batch * (uint64_t)config->block_size *
+                                             (uint64_t)config->n_embd * dtype_size_bytes(request->options->dtype));
+}
+
+/* Derives a block at RECOMPUTE_OFFLOAD from one at RECOMPUTE_FULL: its input leaves the device while others run. */
+static void offload_derive(const struct probe_request *request, int32_t micro_batch, struct probe_program *out)
+{
+    const struct model_config *config = &request->options->config;
+    const struct operand input = {.present = true,
+                                  .dtype = request->options->dtype,
+                                  .rank = 2,
+                                  .dims = {(int64_t)micro_batch * config->block_size, config->n_embd}};
+    struct op_call move = {.kind = OP_STORE, .operand = {[STORE_X] = input, [STORE_Y] = input}};
+    out->seconds[RECOMPUTE_OFFLOAD] = out->seconds[RECOMPUTE_FULL] + plan_cost_op(&move, request->rates);
+    move.kind = OP_FETCH;
+    out->seconds[RECOMPUTE_OFFLOAD] += plan_cost_op(&move, request->rates);
+    out->saved[RECOMPUTE_OFFLOAD] = out->saved[RECOMPUTE_FULL] - probe_input_bytes(request, micro_batch);
+    out->local[RECOMPUTE_OFFLOAD] = out->local[RECOMPUTE_FULL];
 }
 
 enum gt_status probe_make(const struct probe_request *request, int32_t micro_batch, int32_t evaluate_batch,
@@ -248,10 +277,11 @@ enum gt_status probe_make(const struct probe_request *request, int32_t micro_bat
     struct model *model;
     struct plan *plan;
     unlimited.largest_segment_bytes = 0;
-    options.config.n_layer = RECOMPUTE_LEVELS;
+    options.config.n_layer = RECOMPUTE_OFFLOAD;
     options.choice.recompute = (struct recompute_mix){{0, 1, 1, 1, 1}};
     options.choice.micro_batch = micro_batch;
     options.choice.evaluate_batch = evaluate_batch;
+    options.choice.offload = 0;
     options.generate = false;
     options.no_update = true;
     TRY(model_make(&options, request->mem, &model));
@@ -261,6 +291,8 @@ enum gt_status probe_make(const struct probe_request *request, int32_t micro_bat
     if (status == GT_OK)
         plan_destroy(plan);
     model_destroy(model);
+    for (int kind = PROBE_FIRST; kind < PROBE_EVALUATE; kind++)
+        offload_derive(request, micro_batch, &out->program[kind]);
     return status;
 }
 

@@ -26,14 +26,20 @@ struct probe_op {
     unsigned logits; /* bits of those that exist only within the chunk */
 };
 
+/* The parts of a plan that depend on nothing but the part of the optimizer state in host memory. */
+struct probe_states {
+    uint64_t run_bytes;   /* of the whole run, on the device */
+    uint64_t host_bytes;  /* of the run, in host memory */
+    uint64_t other_bytes; /* the arena that update and generation need, at least */
+    double update_seconds;
+};
+
 /* The parts of a plan that depend neither on the micro-batch nor on recompute or chunks. */
 struct probe_fixed {
-    uint64_t run_bytes, gradient_bytes; /* of the whole run, and of the training phase */
-    uint64_t host_bytes;                /* of the run, in host memory */
-    uint64_t other_bytes;               /* the arena that update and generation need, at least */
-    uint64_t largest;                   /* persistent tensor */
-    bool unplaceable; /* it exceeds the largest allocation, or all together exceed the planner's limit */
-    double update_seconds;
+    struct probe_states states[OFFLOAD_ALL + 1];
+    uint64_t gradient_bytes; /* of the training phase */
+    uint64_t largest;        /* persistent tensor */
+    bool unplaceable;        /* it exceeds the largest allocation, or all together exceed the planner's limit */
     /* The ops of the first chunk of a program and of the next ones. */
     struct probe_op chunk[PROBE_KINDS][2][PROBE_CHUNK_OPS_MAX];
     int32_t chunk_ops[PROBE_KINDS][2];
@@ -70,8 +76,11 @@ struct probe_request {
 
 /* Sets *bytes to `value` if that is larger. */
 void probe_raise(uint64_t *bytes, uint64_t value);
-/* Errors: those of model_create() and plan_create(). */
-enum gt_status probe_fixed_make(const struct probe_request *request, struct probe_fixed *out);
+/* Measures what is fixed: with the optimizer state on the device, which must come first, or with each part of it in
+ * host memory.  Errors: those of model_create() and plan_create(). */
+enum gt_status probe_fixed_make(const struct probe_request *request, bool offload, struct probe_fixed *out);
+/* Returns the bytes of a block's input. */
+uint64_t probe_input_bytes(const struct probe_request *request, int32_t micro_batch);
 /* Measures one micro-batch, and evaluations of `evaluate_batch`.  Errors: the same. */
 enum gt_status probe_make(const struct probe_request *request, int32_t micro_batch, int32_t evaluate_batch,
                           struct probe *out);

@@ -103,12 +103,26 @@ static void head_print(const struct plan *plan, const struct plan_report_facts *
                fits ? "fits, " : "DOES NOT FIT, ", gap, fits ? " to spare" : " short");
 }
 
+char *plan_offload_text(char text[static PLAN_OFFLOAD_TEXT_MAX], const struct plan *plan)
+{
+    const uint64_t inputs = plan->host_category_bytes[CATEGORY_ACTIVATION], states = plan->host_bytes - inputs;
+    char bytes[24];
+    int used = 0;
+    if (states > 0)
+        used = snprintf(text, PLAN_OFFLOAD_TEXT_MAX, "%s of optimizer state%s", log_bytes(bytes, (double)states),
+                        inputs > 0 ? " and " : "");
+    if (inputs > 0)
+        snprintf(text + used, PLAN_OFFLOAD_TEXT_MAX - (size_t)used, "%s of blocks' inputs",
+                 log_bytes(bytes, (double)inputs));
+    return text;
+}
+
 static void offload_print(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
 {
-    char bytes[24], seconds[32];
+    char text[PLAN_OFFLOAD_TEXT_MAX], seconds[32];
     if (plan->host_bytes > 0)
-        line_print(out, HEAD_INDENT, "Offload   %s of optimizer state in host memory, moved in %s of each update",
-                   log_bytes(bytes, (double)plan->host_bytes),
+        line_print(out, HEAD_INDENT, "Offload   %s in host memory, moved in %s of each update",
+                   plan_offload_text(text, plan),
                    facts->offload_seconds > 0.0 ? clock_duration(seconds, facts->offload_seconds) : "an unknown part");
 }
 
@@ -279,6 +293,7 @@ void plan_print_rows(const struct plan *plan, const struct plan_report_facts *fa
     const double needed = (double)plan_total_bytes(plan, facts);
     plan_forecast_make(facts, &forecast);
     row_print(out, "memory", log_bytes(text, needed), needed);
+    row_print(out, "offloaded", log_bytes(text, (double)plan->host_bytes), (double)plan->host_bytes);
     for (int32_t c = 0; c < CATEGORY_COUNT; c++) {
         const double bytes = (double)plan->category_bytes[c];
         row_print(out, tensor_category_name((enum tensor_category)c), log_bytes(text, bytes), bytes);

@@ -1,12 +1,11 @@
 /* The search, and the front of memory against time.
  *
- * Each part of the optimizer state in host memory has its own candidates; the fastest plan of all parts is chosen.
- *
- * A candidate is a micro-batch, a loss chunk and a number of blocks at each recompute level.  Probes (plan_probe.h)
- * give its time and a lower bound of its bytes without planning it.  The search skips a range of candidates when none
- * of them can fit or be among the fastest so far.  It plans the candidates whose bounds fit in the order of their
- * times, so the first plan that fits is the fastest of all (but for bytes_limit()).  It finds the smallest plan in the
- * same way, in the order of bytes.  A memo keeps probes, splits and plans for further searches.
+ * A candidate is a micro-batch, a loss chunk, a number of blocks at each recompute level and a part of the optimizer
+ * state in host memory.  Probes (plan_probe.h) give its time and a lower bound of its bytes without planning it.  The
+ * search skips a range of candidates when none of them can fit or be among the fastest so far.  It plans the candidates
+ * whose bounds fit in the order of their times, so the first plan that fits is the fastest of all (but for
+ * bytes_limit()).  It finds the smallest plan in the same way, in the order of bytes.  A memo keeps probes, splits and
+ * plans for further searches.
  */
 #include "plan/plan_search.h"
 
@@ -37,12 +36,14 @@
 /* A micro-batch with a loss chunk, and what follows from them. */
 struct split {
     struct plan_choice choice; /* without recompute */
-    uint64_t other_bytes;      /* the arena that everything but training needs */
-    uint64_t below_bytes;      /* what lies below training's own tensors */
+    uint64_t other_bytes;      /* the arena that everything but training needs; in the memo: only evaluation's own */
+    uint64_t below_bytes;      /* what lies below training's own tensors; not in the memo */
+    uint64_t input_bytes;      /* of a block */
+    int32_t host_blocks;       /* whose inputs the host's budget has room for; not in the memo */
     uint64_t low, high, saved[RECOMPUTE_LEVELS], local[RECOMPUTE_LEVELS]; /* as in struct probe_program */
-    double seconds, block_seconds[RECOMPUTE_LEVELS];                      /* of an update, without and by block */
-    double fastest;                                                       /* of all mixes */
-    uint64_t largest;                                                     /* tensor or workspace */
+    double seconds, block_seconds[RECOMPUTE_LEVELS]; /* of an update, without and by block; the memo has no update */
+    double fastest;                                  /* of all mixes */
+    uint64_t largest;                                /* tensor or workspace */
     double price[RECOMPUTE_LEVELS]; /* the fewest seconds for a byte that levels up to this one save; 0: NONE's */
 };
 
@@ -54,7 +55,7 @@ struct candidate {
 
 struct search_states_memo {
     struct probe_fixed fixed;
-    bool has_fixed;
+    bool has_fixed[2]; /* without offload, and with it */
     struct probe probes[PROBES_MAX];
     struct candidate tried[TRIED_MAX];
     int32_t probe_count, tried_count; /* ever made: the oldest are replaced */
@@ -68,7 +69,8 @@ struct search {
     const struct search_request *request;
     struct probe_request probe;
     struct search_memo *all;
-    struct search_states_memo *memo; /* for the request's state format and offload */
+    struct search_states_memo *memo; /* for the request's state format */
+    int32_t offload_most;            /* largest part of the optimizer state in host memory */
     /* The collection. */
     struct candidate kept[KEPT_MAX], last;
     int32_t kept_count, kept_most, considered;
@@ -113,7 +115,6 @@ static struct model_options options_of(const struct search_request *request, con
     struct model_options options = request->options;
     int64_t rows = (int64_t)choice->micro_batch * options.config.block_size;
     options.choice = *choice;
-    options.choice.offload = request->options.choice.offload;
     search_micro_batch_set(&options, request->samples, choice->micro_batch);
     options.choice.loss_chunk_rows = (int32_t)(choice->loss_chunk_rows < rows ? choice->loss_chunk_rows : rows);
     options.choice.evaluate_batch = evaluate_batch_of(request, choice->micro_batch);
@@ -138,14 +139,24 @@ static void planned_destroy(struct search_planned *planned)
     model_destroy(planned->model);
 }
 
-double search_update_seconds(const struct model *model, const struct plan_rates *rates)
+static double update_sum(const struct model *model, const struct plan_rates *rates,
+                         double cost(const struct graph *, int32_t, const struct plan_rates *))
 {
     const struct model_options *options = &model->options;
     int32_t next = options->micro_steps - 1 - (options->choice.remainder_batch > 0);
-    return plan_cost_seconds(model->graph, model->train_first.program, rates) +
-           (double)next * plan_cost_seconds(model->graph, model->train_next.program, rates) +
-           plan_cost_seconds(model->graph, model->train_remainder.program, rates) +
-           plan_cost_seconds(model->graph, model->update.program, rates);
+    return cost(model->graph, model->train_first.program, rates) +
+           (double)next * cost(model->graph, model->train_next.program, rates) +
+           cost(model->graph, model->train_remainder.program, rates) + cost(model->graph, model->update.program, rates);
+}
+
+double search_update_seconds(const struct model *model, const struct plan_rates *rates)
+{
+    return update_sum(model, rates, plan_cost_seconds);
+}
+
+double search_update_moves(const struct model *model, const struct plan_rates *rates)
+{
+    return update_sum(model, rates, plan_cost_moves);
 }
 
 /* As search_options_plan(), and keeps the model and its plan, which is NULL if it could not be made. */
@@ -255,7 +266,7 @@ static void evaluation_add(const struct search *search, const struct probe *prob
     probe_raise(&bytes, loss.bytes);
     for (int level = 0; level < RECOMPUTE_LEVELS; level++)
         probe_raise(&bytes, program->local[level]);
-    probe_raise(&split->other_bytes, search->memo->fixed.run_bytes + bytes);
+    split->other_bytes = bytes;
     probe_raise(&split->largest, program->largest > loss.largest ? program->largest : loss.largest);
 }
 
@@ -275,16 +286,13 @@ static void prices_set(struct split *split)
 static enum gt_status split_make(struct search *search, int32_t micro_batch, int64_t chunk, struct split *split)
 {
     const struct search_request *request = search->request;
-    const struct probe_fixed *fixed = &search->memo->fixed;
     const struct probe *probe, *rest = NULL;
     const int64_t whole = request->samples / micro_batch;
     *split = (struct split){
         .choice = {.micro_batch = micro_batch,
                    .loss_chunk_rows = (int32_t)chunk,
                    .evaluate_batch = evaluate_batch_of(request, micro_batch)},
-        .other_bytes = fixed->other_bytes,
-        .below_bytes = fixed->run_bytes + fixed->gradient_bytes,
-        .seconds = fixed->update_seconds,
+        .input_bytes = probe_input_bytes(&search->probe, micro_batch),
     };
     TRY(probe_get(search, micro_batch, &probe));
     if (request->samples % micro_batch > 0)
@@ -298,6 +306,26 @@ static enum gt_status split_make(struct search *search, int32_t micro_batch, int
     split->fastest = split->seconds + request->options.config.n_layer * split->block_seconds[RECOMPUTE_NONE];
     prices_set(split);
     return GT_OK;
+}
+
+/* Returns a split of the memo with a part of the optimizer state in host memory.  How many blocks' inputs have room
+ * beside it limits only the search: what the user sets is refused at the end. */
+static struct split split_with(const struct search *search, const struct split *split, int32_t offload)
+{
+    const struct search_request *request = search->request;
+    const struct probe_states *states = &search->memo->fixed.states[offload];
+    const uint64_t room = request->host_budget > states->host_bytes ? request->host_budget - states->host_bytes : 0;
+    const uint64_t blocks = request->pin_offload ? 0 : room / split->input_bytes;
+    const int32_t layers = request->options.config.n_layer;
+    struct split out = *split;
+    out.choice.offload = offload;
+    out.seconds += states->update_seconds;
+    out.fastest += states->update_seconds;
+    out.below_bytes = states->run_bytes + search->memo->fixed.gradient_bytes;
+    out.other_bytes += states->run_bytes;
+    probe_raise(&out.other_bytes, states->other_bytes);
+    out.host_blocks = blocks < (uint64_t)layers ? (int32_t)blocks : layers;
+    return out;
 }
 
 /* Returns the next smaller chunk of a micro-step, or 0 if there is none.  A large chunk divides the rows into nearly
@@ -316,17 +344,20 @@ static int64_t chunk_next(int64_t rows, int64_t chunk)
     return next;
 }
 
-/* Returns a lower bound of all mixes. */
-static uint64_t split_least(const struct split *split, int32_t layers)
+/* Returns a lower bound of all mixes, with the largest part of the optimizer state in host memory. */
+static uint64_t split_least(const struct search *search, const struct split *of)
 {
-    const uint64_t saved = (uint64_t)(layers - 1) * split->saved[RECOMPUTE_FULL];
-    uint64_t local = UINT64_MAX, bytes = split->low;
+    const struct split split = split_with(search, of, search->offload_most);
+    const int32_t layers = search->request->options.config.n_layer, others = layers - 1;
+    const uint64_t *saved = split.saved, gone = saved[RECOMPUTE_FULL] - saved[RECOMPUTE_OFFLOAD];
+    const int32_t away = split.host_blocks < others ? split.host_blocks : others;
+    uint64_t local = UINT64_MAX, bytes = split.low;
     for (int level = 0; level < RECOMPUTE_LEVELS; level++)
-        local = split->local[level] < local ? split->local[level] : local;
-    probe_raise(&bytes, saved + local);
-    probe_raise(&bytes, saved + split->saved[RECOMPUTE_FULL] + split->high);
-    bytes += split->below_bytes;
-    probe_raise(&bytes, split->other_bytes);
+        local = split.local[level] < local ? split.local[level] : local;
+    probe_raise(&bytes, (uint64_t)others * saved[RECOMPUTE_FULL] - (uint64_t)away * gone + local);
+    probe_raise(&bytes, (uint64_t)layers * saved[RECOMPUTE_FULL] - (uint64_t)split.host_blocks * gone + split.high);
+    bytes += split.below_bytes;
+    probe_raise(&bytes, split.other_bytes);
     return bytes;
 }
 
@@ -351,7 +382,7 @@ static enum gt_status batch_add(struct search *search, int32_t micro_batch, uint
                          sizeof memo->splits[0], "plan splits"));
         struct split *split = &memo->splits[memo->split_count];
         TRY(split_make(search, micro_batch, chunk, split));
-        uint64_t bytes = split_least(split, request->options.config.n_layer);
+        const uint64_t bytes = split_least(search, split);
         *least = bytes < *least ? bytes : *least;
         memo->split_count += segment == 0 || split->largest <= segment;
     }
@@ -374,10 +405,32 @@ static enum gt_status batch_get(struct search *search, int32_t micro_batch, uint
         const struct split *split = &memo->splits[i];
         if (split->choice.micro_batch != micro_batch || split->choice.evaluate_batch != evaluate_batch)
             continue;
-        const uint64_t bytes = split_least(split, search->request->options.config.n_layer);
+        const uint64_t bytes = split_least(search, split);
         *least = bytes < *least ? bytes : *least;
     }
     return *least != UINT64_MAX ? GT_OK : batch_add(search, micro_batch, least);
+}
+
+static enum gt_status fixed_get(struct search *search, bool offload)
+{
+    struct search_states_memo *memo = search->memo;
+    if (!memo->has_fixed[offload])
+        TRY(probe_fixed_make(&search->probe, offload, &memo->fixed));
+    memo->has_fixed[offload] = true;
+    return GT_OK;
+}
+
+/* Finds the largest part of the optimizer state for which the host's budget has room, unless the user set it. */
+static enum gt_status offload_most_find(struct search *search)
+{
+    const struct search_request *request = search->request;
+    const struct probe_states *states = search->memo->fixed.states;
+    if (request->pin_offload || request->host_budget == 0)
+        return GT_OK;
+    TRY(fixed_get(search, true));
+    while (search->offload_most < OFFLOAD_ALL && states[search->offload_most + 1].host_bytes <= request->host_budget)
+        search->offload_most++;
+    return GT_OK;
 }
 
 /* Makes all splits that may fit `budget`; if `smallest`, only those of the smallest micro-batch.  Stops after the first
@@ -388,6 +441,7 @@ static enum gt_status splits_make(struct search *search, bool smallest, uint64_t
     const struct search_request *request = search->request;
     const int32_t asked = request->options.choice.micro_batch;
     uint64_t bytes = 0;
+    TRY(offload_most_find(search));
     for (int32_t b = request->pin_micro_batch ? asked : 1; b <= asked && bytes <= budget && !memo->fixed.unplaceable;) {
         TRY(batch_get(search, b, &bytes));
         const int32_t next = b < BATCHES_FINE ? b + 1 : b + b / 8;
@@ -400,9 +454,9 @@ static enum gt_status splits_make(struct search *search, bool smallest, uint64_t
     return GT_OK;
 }
 
-/* Compares by seconds, or by bytes and then by seconds.  Of equal candidates the simpler one comes first: fewer blocks
- * recomputed, fewer micro-steps, fewer bytes, a larger micro-batch, a larger chunk.  No two candidates have all of
- * these and their mixes in common. */
+/* Compares by seconds, or by bytes and then by seconds.  Of equal candidates the simpler one comes first: less
+ * offload, fewer blocks recomputed, fewer micro-steps, fewer bytes, a larger micro-batch, a larger chunk.  No two
+ * candidates have all of these and their mixes in common. */
 static int candidate_compare(const struct search *search, const struct candidate *x, const struct candidate *y)
 {
     const struct plan_choice *a = &x->choice, *b = &y->choice;
@@ -412,6 +466,7 @@ static int candidate_compare(const struct search *search, const struct candidate
     const double order[][2] = {
         {search->by_bytes ? bytes[0] : x->seconds, search->by_bytes ? bytes[1] : y->seconds},
         {x->seconds, y->seconds},
+        {a->offload, b->offload},
         {-recompute_blocks(&a->recompute, RECOMPUTE_NONE, layers),
          -recompute_blocks(&b->recompute, RECOMPUTE_NONE, layers)},
         {(double)size_ceil_div(samples, a->micro_batch), (double)size_ceil_div(samples, b->micro_batch)},
@@ -486,7 +541,7 @@ static struct candidate candidate_of(const struct split *split, const struct mix
 static struct candidate candidate_mixed(const struct split *split, const struct recompute_mix *mix, int32_t layers)
 {
     struct mixing mixing = {.seconds = split->seconds, .peak = split->low};
-    for (int level = RECOMPUTE_FULL; level >= RECOMPUTE_NONE; level--)
+    for (int level = RECOMPUTE_OFFLOAD; level >= RECOMPUTE_NONE; level--)
         blocks_add(&mixing, split, level, recompute_blocks(mix, (enum recompute_level)level, layers));
     return candidate_of(split, &mixing);
 }
@@ -530,8 +585,9 @@ static void mixes_add(struct search *search, const struct split *split, int leve
         return;
     }
     int32_t blocks = blocks_least(search, split, level, left, &mixing);
+    const int32_t most = level == RECOMPUTE_OFFLOAD && split->host_blocks < left ? split->host_blocks : left;
     blocks_add(&mixing, split, level, blocks);
-    for (; blocks <= left && !is_slow(search, split, RECOMPUTE_NONE, left - blocks, &mixing); blocks++) {
+    for (; blocks <= most && !is_slow(search, split, RECOMPUTE_NONE, left - blocks, &mixing); blocks++) {
         mixes_add(search, split, level - 1, left - blocks, mixing);
         blocks_add(&mixing, split, level, 1);
     }
@@ -548,30 +604,45 @@ static bool is_allowed(const struct search *search, const struct split *split)
            (!request->pin_loss_chunk || choice->loss_chunk_rows == chunk_widest(request, choice->micro_batch));
 }
 
+/* Adds the candidates of a split: if `uniform`, those with all blocks at one level, else all others.  Blocks that the
+ * user wants at RECOMPUTE_FULL may be at RECOMPUTE_OFFLOAD. */
+static void split_collect(struct search *search, const struct split *split, bool uniform)
+{
+    const struct search_request *request = search->request;
+    const int32_t layers = request->options.config.n_layer;
+    const struct mixing none = {.seconds = split->seconds, .peak = split->low};
+    struct recompute_mix mix = request->options.choice.recompute;
+    if (split->other_bytes > search->bytes_most || split->fastest > search->seconds_most)
+        return;
+    if (!request->pin_recompute && !uniform)
+        mixes_add(search, split, split->host_blocks > 0 ? RECOMPUTE_OFFLOAD : RECOMPUTE_FULL, layers, none);
+    for (int level = RECOMPUTE_NONE; uniform && !request->pin_recompute && level < RECOMPUTE_OFFLOAD; level++) {
+        const struct recompute_mix same = recompute_uniform((enum recompute_level)level, layers);
+        candidate_add(search, candidate_mixed(split, &same, layers));
+    }
+    for (int32_t away = 0; uniform && request->pin_recompute && away <= split->host_blocks; away++) {
+        candidate_add(search, candidate_mixed(split, &mix, layers));
+        if (mix.blocks[RECOMPUTE_FULL] == 0)
+            break;
+        recompute_swap(&mix, RECOMPUTE_FULL, RECOMPUTE_OFFLOAD, 1);
+    }
+}
+
 /* Collects the next candidates within the limits, in their order.  Those with all blocks at one level come first,
  * because their times rule out most of the others. */
 static void candidates_collect(struct search *search, uint64_t budget)
 {
-    const struct search_request *request = search->request;
-    const int32_t layers = request->options.config.n_layer;
     search->kept_count = 0;
     search->kept_most = search->by_bytes ? KEPT_LEAST : KEPT_MAX;
     search->bytes_most = budget;
     search->seconds_most = INFINITY;
     for (int32_t i = 0; i < 2 * search->memo->split_count; i++) {
-        const bool uniform = i < search->memo->split_count;
         const struct split *split = &search->memo->splits[i % search->memo->split_count];
-        const struct mixing none = {.seconds = split->seconds, .peak = split->low};
-        if (!is_allowed(search, split) || split->other_bytes > search->bytes_most ||
-            split->fastest > search->seconds_most)
+        if (!is_allowed(search, split))
             continue;
-        if (request->pin_recompute)
-            candidate_add(search, candidate_mixed(split, &request->options.choice.recompute, layers));
-        else if (!uniform)
-            mixes_add(search, split, RECOMPUTE_FULL, layers, none);
-        for (int level = RECOMPUTE_NONE; uniform && !request->pin_recompute && level < RECOMPUTE_LEVELS; level++) {
-            const struct recompute_mix mix = recompute_uniform((enum recompute_level)level, layers);
-            candidate_add(search, candidate_mixed(split, &mix, layers));
+        for (int32_t o = search->request->options.choice.offload; o <= search->offload_most; o++) {
+            const struct split with = split_with(search, split, o);
+            split_collect(search, &with, i < search->memo->split_count);
         }
     }
     search->has_last = search->kept_count > 0;
@@ -633,11 +704,12 @@ static enum gt_status bytes_least_find(struct search *search)
     search->bytes_least = SEARCH_BYTES_NEVER;
     TRY(splits_make(search, true, UINT64_MAX));
     for (int32_t i = 0; i < search->memo->split_count; i++) {
-        const struct split *split = &search->memo->splits[i];
-        const uint64_t bytes = request->pin_recompute
-                                   ? candidate_mixed(split, &request->options.choice.recompute, layers).bytes
-                                   : split_least(split, layers);
-        if (is_allowed(search, split) && bytes < search->bytes_least)
+        const struct split *of = &search->memo->splits[i], split = split_with(search, of, search->offload_most);
+        struct recompute_mix mix = request->options.choice.recompute;
+        recompute_swap(&mix, RECOMPUTE_FULL, RECOMPUTE_OFFLOAD, split.host_blocks);
+        const uint64_t bytes =
+            request->pin_recompute ? candidate_mixed(&split, &mix, layers).bytes : split_least(search, of);
+        if (is_allowed(search, of) && bytes < search->bytes_least)
             search->bytes_least = bytes;
     }
     return GT_OK;
@@ -673,6 +745,15 @@ static enum gt_status smallest_find(struct search *search, struct search_choice 
     return GT_OK;
 }
 
+/* Returns the bytes that the options need in host memory. */
+static uint64_t host_bytes_of(const struct search *search, const struct model_options *options)
+{
+    const struct plan_choice *choice = &options->choice;
+    return search->memo->fixed.states[choice->offload].host_bytes +
+           (uint64_t)choice->recompute.blocks[RECOMPUTE_OFFLOAD] *
+               probe_input_bytes(&search->probe, choice->micro_batch);
+}
+
 /* Plans the requested options.  If their bound shows that they do not fit, only the bytes in a report need the plan,
  * and the bound serves instead where planning takes long. */
 static enum gt_status asked_try(struct search *search, struct search_result *result)
@@ -682,12 +763,14 @@ static enum gt_status asked_try(struct search *search, struct search_result *res
     const struct plan_choice *choice = &asked.options.choice;
     struct split split;
     TRY(split_make(search, choice->micro_batch, choice->loss_chunk_rows, &split));
+    split = split_with(search, &split, choice->offload);
     const struct candidate bound = candidate_mixed(&split, &choice->recompute, request->options.config.n_layer);
     result->candidates = 1;
     result->options = asked.options;
     result->seconds_request = bound.seconds;
     result->bytes_request = bound.bytes;
     result->bytes_request_least = true;
+    result->host_bytes = host_bytes_of(search, &asked.options);
     const int64_t rows = (int64_t)choice->micro_batch * request->options.config.block_size;
     bool is_short = request->options.config.n_layer + size_ceil_div(rows, choice->loss_chunk_rows) <= PARTS_SHORT;
     if (bound.bytes > request->budget_bytes && (request->fit_only || !is_short))
@@ -698,27 +781,30 @@ static enum gt_status asked_try(struct search *search, struct search_result *res
         return GT_OK;
     result->bytes_request_least = false;
     result->arena_bytes = result->bytes_request = asked.arena_bytes;
-    result->fits = asked.arena_bytes <= request->budget_bytes;
+    result->fits = asked.arena_bytes <= request->budget_bytes && result->host_bytes <= request->host_budget;
     return GT_OK;
 }
 
-/* Finds the fastest choice that fits the budget, or the smallest choice if none fits. */
+/* Finds the fastest choice that fits the budgets, or the smallest choice if none fits. */
 static enum gt_status others_search(struct search *search, struct search_result *result)
 {
+    const struct search_request *request = search->request;
     struct search_choice found = {.arena_bytes = SEARCH_BYTES_NEVER};
-    TRY(splits_make(search, false, search->request->budget_bytes));
-    TRY(fastest_find(search, search->request->budget_bytes, &found));
-    if (found.arena_bytes == SEARCH_BYTES_NEVER && search->request->fit_only)
+    TRY(splits_make(search, false, request->budget_bytes));
+    TRY(fastest_find(search, request->budget_bytes, &found));
+    if (found.arena_bytes == SEARCH_BYTES_NEVER && request->fit_only)
         return GT_OK;
     if (found.arena_bytes == SEARCH_BYTES_NEVER)
         TRY(smallest_find(search, &found, &result->arena_least));
     result->candidates += search->considered;
     result->options = found.options;
     result->arena_bytes = found.arena_bytes;
+    result->host_bytes = host_bytes_of(search, &found.options);
     result->seconds = found.seconds;
     result->unplaceable = found.arena_bytes == SEARCH_BYTES_NEVER;
     result->arena_least = result->arena_least || result->unplaceable;
-    result->fits = !result->arena_least && found.arena_bytes <= search->request->budget_bytes;
+    result->fits = !result->arena_least && found.arena_bytes <= request->budget_bytes &&
+                   result->host_bytes <= request->host_budget;
     return GT_OK;
 }
 
@@ -726,25 +812,23 @@ static enum gt_status others_search(struct search *search, struct search_result 
 static enum gt_status search_open(struct hostmem *mem, const struct search_request *request, struct search_memo *memo,
                                   struct search *out)
 {
-    struct search_states_memo **states = &memo->states[request->options.states][request->options.choice.offload];
-    *out = (struct search){.mem = mem, .request = request, .all = memo};
+    struct search_states_memo **states = &memo->states[request->options.states];
+    *out =
+        (struct search){.mem = mem, .request = request, .all = memo, .offload_most = request->options.choice.offload};
     out->probe = (struct probe_request){mem, &request->options, &request->plan, &request->rates};
     memo->mem = mem;
     if (*states == NULL)
         TRY(HOSTMEM_NEW(mem, 1, "plan search", states));
     out->memo = *states;
-    if (!out->memo->has_fixed)
-        TRY(probe_fixed_make(&out->probe, &out->memo->fixed));
-    out->memo->has_fixed = true;
-    return GT_OK;
+    TRY(fixed_get(out, false));
+    return out->offload_most > 0 ? fixed_get(out, true) : GT_OK;
 }
 
 void search_memo_close(struct search_memo *memo)
 {
-    for (int i = 0; i < STATE_FORMATS * (OFFLOAD_ALL + 1); i++) {
-        struct search_states_memo *states = memo->states[i / (OFFLOAD_ALL + 1)][i % (OFFLOAD_ALL + 1)];
-        hostmem_free(memo->mem, states ? states->splits : NULL);
-        hostmem_free(memo->mem, states);
+    for (int i = 0; i < STATE_FORMATS; i++) {
+        hostmem_free(memo->mem, memo->states[i] ? memo->states[i]->splits : NULL);
+        hostmem_free(memo->mem, memo->states[i]);
     }
     planned_destroy(&memo->last);
     *memo = (struct search_memo){0};
@@ -757,81 +841,20 @@ enum state_format search_states_next(const struct model_options *options)
     return options->muon && codes ? STATE_FORMATS : next;
 }
 
-/* Prepares a search with a part of the optimizer state in host memory.  Sets *room if the host's budget allows it. */
-static enum gt_status offload_open(struct hostmem *mem, struct search_request *tried, int32_t offload,
-                                   struct search_memo *memo, struct search *out, bool *room)
+/* Tries the requested choices, in a resumed run others that change no bit, and then all others. */
+static enum gt_status format_search(struct hostmem *mem, const struct search_request *request, struct search_memo *memo,
+                                    struct search_result *out)
 {
-    tried->options.choice.offload = offload;
-    TRY(search_open(mem, tried, memo, out));
-    *room = out->memo->fixed.host_bytes <= tried->host_budget;
-    return GT_OK;
-}
-
-/* Finds the largest part that the request and the host's budget allow, or the requested one. */
-static enum gt_status offload_most(struct hostmem *mem, struct search_request *tried, struct search_memo *memo,
-                                   int32_t *most)
-{
+    struct search_request same = *request;
     struct search search;
-    bool room = !tried->pin_offload;
-    *most = tried->options.choice.offload;
-    while (room && *most < OFFLOAD_ALL && tried->host_budget > 0) {
-        TRY(offload_open(mem, tried, *most + 1, memo, &search, &room));
-        *most += room;
-    }
-    return GT_OK;
-}
-
-/* Plans the requested choices: as they are, and if that does not fit, in a resumed run with larger parts of the
- * optimizer state in host memory.  Sets *most to the largest part that the search may try. */
-static enum gt_status asked_search(struct hostmem *mem, struct search_request *tried, struct search_memo *memo,
-                                   struct search_result *out, int32_t *most)
-{
-    struct search search;
-    bool room;
-    int32_t offload = tried->options.choice.offload;
-    TRY(offload_open(mem, tried, offload, memo, &search, &room));
+    TRY(search_open(mem, request, memo, &search));
     TRY(asked_try(&search, out));
-    out->fits = out->fits && room;
-    if (!out->fits)
-        TRY(offload_most(mem, tried, memo, most));
-    while (tried->resumed && !out->fits && offload < *most) {
-        struct search_result larger = {.candidates = 0};
-        TRY(offload_open(mem, tried, ++offload, memo, &search, &room));
-        TRY(asked_try(&search, &larger));
-        if (larger.fits) {
-            larger.bytes_request = out->bytes_request;
-            larger.candidates += out->candidates;
-            *out = larger;
-        }
-    }
-    return GT_OK;
-}
-
-/* Tries the requested choices, and then all others, with every part of the optimizer state in host memory that the
- * request and the host's budget allow.  Of the plans that fit, the fastest wins; if none does, the result is the
- * smallest plan with the largest part. */
-static enum gt_status offloads_search(struct hostmem *mem, const struct search_request *request,
-                                      struct search_memo *memo, struct search_result *out)
-{
-    struct search_request tried = *request;
-    int32_t most = 0;
-    TRY(asked_search(mem, &tried, memo, out, &most));
-    const struct search_result first = *out;
-    for (int32_t offload = request->options.choice.offload; offload <= most && !first.fits; offload++) {
-        struct search_result result = first;
-        struct search search;
-        bool room;
-        TRY(offload_open(mem, &tried, offload, memo, &search, &room));
-        tried.fit_only = request->fit_only || offload < most || out->fits;
-        TRY(others_search(&search, &result));
-        result.host_bytes = search.memo->fixed.host_bytes;
-        result.fits = result.fits && room;
-        result.candidates += out->candidates - first.candidates;
-        if (result.fits ? !out->fits || result.seconds < out->seconds : !out->fits)
-            *out = result;
-        out->candidates = result.candidates;
-    }
-    return GT_OK;
+    same.pin_micro_batch = same.pin_loss_chunk = same.fit_only = true;
+    search.request = &same;
+    if (request->resumed && !out->fits)
+        TRY(others_search(&search, out));
+    search.request = request;
+    return out->fits ? GT_OK : others_search(&search, out);
 }
 
 /* Tries a leaner format only if no candidate of a wider one fits.  The smallest plan is that of the last format, the
@@ -847,7 +870,7 @@ static enum gt_status formats_search(struct hostmem *mem, const struct search_re
         next = request->lean_states ? search_states_next(&tried.options) : STATE_FORMATS;
         tried.fit_only = request->fit_only || next != STATE_FORMATS;
         *out = (struct search_result){0};
-        TRY(offloads_search(mem, &tried, memo, out));
+        TRY(format_search(mem, &tried, memo, out));
         first = candidates == 0 ? *out : first;
         candidates += out->candidates;
         out->candidates = candidates;
@@ -870,12 +893,8 @@ enum gt_status plan_search(struct hostmem *mem, const struct search_request *req
 enum gt_status search_bytes_least(struct hostmem *mem, const struct search_request *request, uint64_t *out)
 {
     struct search_memo own = {0};
-    struct search_request tried = *request;
     struct search search;
-    bool room;
-    int32_t most;
-    enum gt_status status = offload_most(mem, &tried, &own, &most);
-    THEN(status, offload_open(mem, &tried, most, &own, &search, &room));
+    enum gt_status status = search_open(mem, request, &own, &search);
     THEN(status, bytes_least_find(&search));
     *out = status == GT_OK ? search.bytes_least : 0;
     search_memo_close(&own);

@@ -29,7 +29,7 @@ struct search_planned {
 /* Results shared by searches that differ only in budget, pins and state format.  Zeroed before the first of them. */
 struct search_memo {
     struct hostmem *mem;
-    struct search_states_memo *states[STATE_FORMATS][OFFLOAD_ALL + 1];
+    struct search_states_memo *states[STATE_FORMATS];
     struct search_planned last; /* made in a search */
 };
 void search_memo_close(struct search_memo *memo);
@@ -40,7 +40,7 @@ struct search_request {
     struct model_options options; /* the requested options; their choices are the first candidate */
     int64_t samples;              /* per update */
     bool pin_micro_batch, pin_recompute, pin_loss_chunk, pin_evaluate_batch; /* set by the user */
-    bool pin_offload;
+    bool pin_offload;                                                        /* also of the blocks' inputs */
     bool resumed;      /* the requested choices, but offload, come before all others */
     bool lean_states;  /* if nothing fits, formats leaner than that of `options` are tried */
     bool lean_offered; /* leaner formats are not tried, but a choice may suggest them */
@@ -107,8 +107,10 @@ enum gt_status search_bytes_least(struct hostmem *mem, const struct search_reque
 /* Returns the next leaner state format that the options allow, or STATE_FORMATS: Muon has no 8-bit momentum. */
 enum state_format search_states_next(const struct model_options *options);
 
-/* Returns the modelled seconds of an update: all its micro-steps, and the update program. */
+/* Return the modelled seconds of an update, all its micro-steps and the update program: of all ops, and of those that
+ * move what lives in host memory. */
 double search_update_seconds(const struct model *model, const struct plan_rates *rates);
+double search_update_moves(const struct model *model, const struct plan_rates *rates);
 
 /* Plans the options of `choice` for real: sets the bytes of the arena and the modelled seconds of an update.  The bytes
  * are SEARCH_BYTES_NEVER if a tensor exceeds the device's largest allocation.  Errors: those of model_create() and
@@ -144,7 +146,7 @@ char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct mod
 
 /* Writes the options in words: "micro-batch 8, recompute mlp in 7 of 12 blocks, gelu in the others, loss in chunks of
  * 512 rows". */
-#define SEARCH_OPTIONS_TEXT_MAX 256
+#define SEARCH_OPTIONS_TEXT_MAX 384
 char *search_options_text(char text[static SEARCH_OPTIONS_TEXT_MAX], const struct model_options *options);
 /* Writes a memory_budget of at least `bytes` as the user can type it: "84MiB", "2.01GiB". */
 char *search_budget_text(char text[static 24], uint64_t bytes);

@@ -118,9 +118,7 @@ enum gt_status plan_answer(struct session *session, const struct forecast *forec
         .budget_least = session_budget_of(session, session->plan->arena_bytes),
         .seconds_per_step = forecast->step_seconds,
         .offload_seconds =
-            forecast->step_seconds > 0.0
-                ? plan_cost_moves(session->model->graph, session->model->update.program, &session->timing.rates)
-                : 0.0,
+            forecast->step_seconds > 0.0 ? search_update_moves(session->model, &session->timing.rates) : 0.0,
         .measured = forecast->measured,
         .uncertainty = forecast->uncertainty,
         .steps = forecast->steps,

@@ -194,7 +194,7 @@ void run_log_plan(const struct trainer *t)
 {
     const struct model_options *options = &t->session.model->options;
     const int32_t steps = options->micro_steps, block = options->config.block_size;
-    char arena[24];
+    char arena[24], offload[PLAN_OFFLOAD_TEXT_MAX];
     log_bytes(arena, (double)t->session.plan->arena_bytes);
     if (!options->train)
         log_result("plan: %s; %" PRId32 " sequence%s of %" PRId32 " tokens at once", arena,
@@ -208,8 +208,7 @@ void run_log_plan(const struct trainer *t)
                    steps, options->choice.remainder_batch > 0 ? "up to " : "", options->choice.micro_batch,
                    options->choice.micro_batch == 1 ? "" : "s", block);
     if (t->session.plan->host_bytes > 0)
-        log_result("offload: %s of optimizer state in host memory, the same bits",
-                   log_bytes(arena, (double)t->session.plan->host_bytes));
+        log_result("offload: %s in host memory, the same bits", plan_offload_text(offload, t->session.plan));
     if (options->train && state_format_is_lean(options->states))
         log_result("optimizer states: %s, %.2f bytes per parameter with its gradient, rounded stochastically",
                    state_format_name(options->states), model_bytes_per_parameter(t->session.model));

@@ -108,6 +108,12 @@ static int64_t first_set(int64_t key, int64_t choice, int64_t otherwise)
     return choice > 0 ? choice : otherwise;
 }
 
+/* Returns true if the user set `what` to live in host memory. */
+static bool offloads(const struct config *config, int what)
+{
+    return (int)config->offload == what || config->offload == CONFIG_OFFLOAD_ALL;
+}
+
 void session_train_options(const struct session *session, const struct session_choices *choices,
                            const struct model_config *model, struct model_options *out)
 {
@@ -133,6 +139,11 @@ void session_train_options(const struct session *session, const struct session_c
                 recompute_read(config->recompute, config->n_layer, &recompute, &why);
     assert(good); /* config_check() has accepted the key */
     (void)good;
+    if (offloads(config, CONFIG_OFFLOAD_RESIDUALS)) {
+        if (!config_key_was_set(config, CONFIG_KEY_recompute))
+            recompute = recompute_uniform(RECOMPUTE_FULL, model->n_layer);
+        recompute_swap(&recompute, RECOMPUTE_FULL, RECOMPUTE_OFFLOAD, INT32_MAX);
+    }
     *out = (struct model_options){
         .config = *model,
         .dtype = session->device.dtype,
@@ -154,7 +165,7 @@ void session_train_options(const struct session *session, const struct session_c
         .choice.evaluate_batch = (int32_t)evaluate,
         .evaluate_time = (int32_t)config->eval_block_size,
         .choice.recompute = recompute,
-        .choice.offload = config->offload == CONFIG_OFFLOAD_STATES && !config->eval_only ? OFFLOAD_ALL : 0,
+        .choice.offload = offloads(config, CONFIG_OFFLOAD_STATES) && !config->eval_only ? OFFLOAD_ALL : 0,
         .prefill_time = (int32_t)min_i64(config->block_size, SESSION_PREFILL_TIME_MAX),
         .beta1 = (float)config->beta1,
         .beta2 = (float)config->beta2,
@@ -194,33 +205,30 @@ static uint64_t arena_budget(const struct session *session)
     return session->device.budget_bytes > beside ? session->device.budget_bytes - beside : 0;
 }
 
-/* Logs that the optimizer state does not fit the host's budget.  Returns GT_NO_FIT. */
-static enum gt_status host_refuse(const struct session *session, uint64_t host_bytes)
+/* Logs how much of each memory a plan needs and how much is available, with the other processes that use the device if
+ * free memory is the limit.  Returns GT_NO_FIT. */
+static enum gt_status refuse(const struct session *session, uint64_t arena_bytes, uint64_t host_bytes)
 {
-    char least[24], have[24];
-    return FAIL(GT_NO_FIT,
-                ERROR_NO_FIT "not enough host memory: offload = 'states' needs %s, host_budget allows %s; offload = "
-                             "'auto' moves only what fits",
-                search_budget_text(least, host_bytes), log_bytes(have, (double)session->device.host_budget_bytes));
-}
-
-/* Logs how much memory a plan with an arena of `arena_bytes` needs and how much is available, with the other processes
- * that use the device if free memory is the limit.  Returns GT_NO_FIT. */
-static enum gt_status refuse(const struct session *session, uint64_t arena_bytes)
-{
-    char least[24], have[24], holders[BACKEND_HOLDERS_TEXT_MAX];
+    char least[24], have[24], host[96] = "", holders[BACKEND_HOLDERS_TEXT_MAX];
+    if (host_bytes > 0)
+        snprintf(host, sizeof host, "%s of host memory, host_budget allows %s", search_budget_text(least, host_bytes),
+                 log_bytes(have, (double)session->device.host_budget_bytes));
+    if (arena_bytes <= arena_budget(session))
+        return FAIL(GT_NO_FIT, ERROR_NO_FIT "not enough host memory: this offload needs %s", host);
+    const char *and = host[0] != '\0' ? "; and " : "";
     const char *needed = search_budget_text(least, session_budget_of(session, arena_bytes));
     const char *unit = needed + strspn(needed, "0123456789.");
     const int digits = (int)(unit - needed);
     log_bytes(have, (double)session->device.budget_bytes);
     if (session->device.has_budget)
         return FAIL(GT_NO_FIT,
-                    ERROR_NO_FIT "not enough memory: this run needs at least %.*s %s, memory_budget allows %s", digits,
-                    needed, unit, have);
+                    ERROR_NO_FIT "not enough memory: this run needs at least %.*s %s, memory_budget allows %s%s%s",
+                    digits, needed, unit, have, and, host);
     backend_holders_read(holders, session->device.backend);
-    return FAIL(GT_NO_FIT, ERROR_NO_FIT "not enough memory: this run needs at least %.*s %s, %s has %s available%s%s",
-                digits, needed, unit, session->device.info.device, have,
-                holders[0] != '\0' ? "; others hold most: " : "", holders);
+    return FAIL(GT_NO_FIT,
+                ERROR_NO_FIT "not enough memory: this run needs at least %.*s %s, %s has %s available%s%s%s%s", digits,
+                needed, unit, session->device.info.device, have, holders[0] != '\0' ? "; others hold most: " : "",
+                holders, and, host);
 }
 
 /* Returns the options with which plans for this session's device are made. */
@@ -238,11 +246,10 @@ static struct plan_options plan_options_of(const struct session *session)
 
 enum gt_status session_fits(const struct session *session)
 {
-    if (session->plan->host_bytes > session->device.host_budget_bytes)
-        return host_refuse(session, session->plan->host_bytes);
-    if (session->plan->arena_bytes <= arena_budget(session))
+    const struct plan *plan = session->plan;
+    if (plan->arena_bytes <= arena_budget(session) && plan->host_bytes <= session->device.host_budget_bytes)
         return GT_OK;
-    return refuse(session, session->plan->arena_bytes);
+    return refuse(session, plan->arena_bytes, plan->host_bytes);
 }
 
 /* ---- training ---- */
@@ -320,7 +327,7 @@ static enum gt_status training_search(struct session *session, const struct mode
         .options = *options,
         .samples = config->batch_size * config->gradient_accumulation_steps,
         .pin_micro_batch = config->micro_batch > 0,
-        .pin_recompute = config_key_was_set(config, CONFIG_KEY_recompute),
+        .pin_recompute = config_key_was_set(config, CONFIG_KEY_recompute) || offloads(config, CONFIG_OFFLOAD_RESIDUALS),
         .pin_loss_chunk = config->loss_chunk > 0,
         .pin_evaluate_batch = config->eval_batch_size > 0,
         /* A device that shares the host's memory would gain nothing. */
@@ -337,14 +344,15 @@ static enum gt_status training_search(struct session *session, const struct mode
         .plan = plan_options_of(session),
     };
     enum gt_status status = plan_search(session->mem, &session->search.request, &session->search.result);
+    if (session->device.info.host_memory && config->offload == CONFIG_OFFLOAD_AUTO &&
+        (status == GT_NO_FIT || config_key_was_set(config, CONFIG_KEY_offload)))
+        log_note("offload='auto' moves nothing: the memory of %s is the host's", session->device.info.device);
     bool answers = config->plan != CONFIG_PLAN_OFF || config->print_program;
     if (status != GT_NO_FIT)
         return status;
     if (answers || session->search.result.unplaceable) /* plan_create() names a tensor that cannot be placed */
         return GT_OK;
-    if (session->search.result.host_bytes > session->device.host_budget_bytes)
-        return host_refuse(session, session->search.result.host_bytes);
-    status = refuse(session, session->search.result.arena_bytes);
+    status = refuse(session, session->search.result.arena_bytes, session->search.result.host_bytes);
     choices_log(session);
     return status;
 }

@@ -2,7 +2,7 @@
 """Optimizer state in host memory: the same bytes on every backend, planned and asked for to the byte.
 
   bytes     offload=states leaves the checkpoint of offload=none, in the state formats and with Muon, on the cpu, the
-            emulated card and OpenCL; a resume with the other setting goes on to the same bytes
+            emulated card and OpenCL; so do residuals and all; a resume with another setting goes on to the same bytes
   auto      a budget that is too small for the state on the card is met by moving a part of it; no more than host_budget
             goes to the host, every byte of it is pinned, and the checkpoint is that of an unlimited run
   refused   each budget that cannot be, and pinning that the driver refuses: one line, exit status 2 or 3, and the last
@@ -21,6 +21,10 @@ GIB = 1 << 30
 FORMATS = (("--dtype=bfloat16", "--state_format=sr_8bit"), ("--dtype=bfloat16", "--state_format=master"),
            ("--dtype=bfloat16", "--state_format=master", "--optimizer=muon", "--muon_learning_rate=0.02"),
            ("--dtype=float32",), ("--dtype=bfloat16", "--state_format=sr"), ("--dtype=bfloat16", "--state_format=sr_bf16"))
+
+
+SAID = {"none": "", "states": "of optimizer state in host memory", "residuals": "of blocks' inputs in host memory",
+        "all": "of blocks' inputs in host memory"}
 
 
 def devices():
@@ -51,14 +55,16 @@ def moved(out):
 def bytes_equal():
     for device in devices():
         for i, arguments in enumerate(FORMATS if device[0] == "cpu" else some(FORMATS)):
-            outs = [f"{device[0]}-{i}-{word}" for word in ("none", "states")]
-            good(run(device, outs[0], *arguments, "--offload=none"))
-            good(run(device, outs[1], *arguments, "--offload=states"), "of optimizer state in host memory")
-            check(len(checkpoint(outs[0])) >= 2 and checkpoint(outs[0]) == checkpoint(outs[1]), f"{outs[1]}: other bytes")
-            check(read(f"{outs[0]}/trainer_state.json") == read(f"{outs[1]}/trainer_state.json"), f"{outs[1]}: another record")
-            moved(outs[1])
-        for out, word in ((outs[0], "states"), (outs[1], "none")):
-            good(run(device, out, *arguments, f"--offload={word}", "--init_from=resume", "--max_iters=5"))
+            arguments = [*arguments, "--dropout=0.1", "--batch_size=4", "--micro_batch=3", "--recompute=full:1,none"]
+            outs = {word: f"{device[0]}-{i}-{word}" for word in (SAID if i == 0 else ("none", "states"))}
+            for word, out in outs.items():
+                good(run(device, out, *arguments, f"--offload={word}"), SAID[word])
+                check(len(checkpoint(out)) >= 2 and checkpoint(out) == checkpoint(outs["none"]), f"{out}: other bytes")
+                check(read(f"{out}/trainer_state.json") == read(f"{outs['none']}/trainer_state.json"), f"{out}: another record")
+                moved(out)
+        outs = [outs["none"], outs["states"]]
+        for out, word in zip(outs, ("all", "residuals")):
+            good(run(device, out, *arguments, f"--offload={word}", "--init_from=resume", "--max_iters=5"), SAID[word])
         check(checkpoint(outs[0]) == checkpoint(outs[1]), f"{device[0]}: resumed with the other setting: other bytes")
 
 
@@ -99,6 +105,7 @@ def refused():
                                      (2, "invalid host_budget", "--host_budget=200%"),
                                      (2, "did you mean 16GiB", "--host_budget=16"),
                                      (3, "not enough host memory", "--offload=states", "--host_budget=0"),
+                                     (3, "not enough host memory", "--offload=residuals", "--host_budget=0"),
                                      (3, "host_budget allows 1.0 MiB", "--offload=states", "--host_budget=1MiB", "--n_embd=192")):
         done = run(device, "kept", *arguments, "--init_from=" + ("scratch" if len(arguments) == 3 else "resume"))
         check(done.status == status and len(done.errors) == 1 and text in done.errors[0], f"'{text}' wanted: {done.said()}")
@@ -120,8 +127,12 @@ def plans():
               f"{host} GiB: {found['bytes']}")
         seconds.append(found["search"]["time_ratio_modelled"])
     check(seconds == sorted(seconds, reverse=True), f"a larger host_budget is slower: {seconds}")
-    small = plan(*xl, "--host_budget=17.6GiB", "--memory_budget=9.2GiB")
-    check(small["bytes"]["fits"], f"XL does not fit 9.2 GiB: {small['bytes']}")
+    for host, large in ((17.6, seconds[0]), (64, seconds[-1])):
+        small = plan(*xl, f"--host_budget={host}GiB", "--memory_budget=9.2GiB")
+        check(small["bytes"]["fits"] and small["bytes"]["host_arena"] <= host * GIB, f"XL does not fit 9.2 GiB: {small['bytes']}")
+        check(small["host_categories"]["activations"] > 0, f"no block's input moves: {small['host_categories']}")
+        check(sum(small["host_categories"].values()) == small["bytes"]["host_arena"], "the host's categories are not its arena")
+        check(small["search"]["time_ratio_modelled"] >= large, f"a smaller memory_budget is faster: {small['search']}")
 
 
 end(bytes_equal, auto, refused, plans, begin=lambda: make_tokens("data"))

@@ -49,7 +49,7 @@ static struct model_options options_draw(uint64_t plan)
     int32_t samples = draw(plan, &at, 1, 12), micro_batch = draw(plan, &at, 1, samples);
     search_micro_batch_set(&options, samples, micro_batch);
     options.choice.loss_chunk_rows = draw(plan, &at, 1, micro_batch * config->block_size + 3);
-    for (int level = RECOMPUTE_FULL, left = config->n_layer; level > RECOMPUTE_NONE; level--) {
+    for (int level = RECOMPUTE_OFFLOAD, left = config->n_layer; level > RECOMPUTE_NONE; level--) {
         options.choice.recompute.blocks[level] = draw(plan, &at, 0, left);
         left -= options.choice.recompute.blocks[level];
     }

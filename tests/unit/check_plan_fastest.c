@@ -1,7 +1,8 @@
 /* Compares the search with brute force: 12 random small cases, 200 with CHECK_LONG=1.  Every tenth has many blocks.
  *
  * The judge builds every candidate of a wider space (every micro-batch, every multiple of 16 rows as loss chunk and the
- * requested one, every number of blocks at each recompute level), takes its time from its ops, and plans those that are
+ * requested one, every number of blocks at each recompute level; in every third case also every part of the state and
+ * any number of inputs that the host's budget allows), takes its time from its ops, and plans those that are
  * more than 1 % faster than the choice, or all if the search refused.  None may fit.  The smallest plan of a refusal is
  * compared with all bounds likewise.  No alternative may be faster than the choice.  The bound that refuses the request
  * is that of its plan.  The judge shares nothing with the search but the models, the planner and the cost of an op.
@@ -97,8 +98,16 @@ static struct search_request request_draw(struct draws *draws)
         options->choice.recompute = recompute_two(RECOMPUTE_MLP, 1, RECOMPUTE_GELU, options->config.n_layer);
     request.plan.device = draw(draws, 0, 1) == 1 ? card : NULL; /* workspaces of 32 MiB outweigh small models */
     options->choice.offload = draw(draws, 0, OFFLOAD_ALL);
-    request.pin_offload = true;
+    request.pin_offload = draws->number % 3 != 2;
     request.host_budget = UINT64_MAX;
+    if (request.pin_offload)
+        return request;
+    options->choice.offload = 0;
+    options->config.n_layer = options->config.n_layer % 4; /* fewer candidates, each with every part */
+    options->config.n_layer += options->config.n_layer == 0;
+    options->choice.recompute = recompute_uniform(RECOMPUTE_FULL, options->config.n_layer);
+    request.pin_loss_chunk = true;
+    request.host_budget = (uint64_t)draw(draws, 0, 1 << 22);
     return request;
 }
 
@@ -110,8 +119,23 @@ struct judged {
 struct judge {
     const struct search_request *request;
     struct judged *at; /* [CANDIDATES_MAX] */
-    int32_t count;
+    int32_t count, offload;
 };
+
+/* Returns the bytes of the tensors in host memory. */
+static uint64_t host_bytes_of(const struct search_request *request, const struct model_options *options)
+{
+    struct model *model;
+    uint64_t bytes = 0;
+    if (request->pin_offload)
+        return 0;
+    ck_assert_int_eq(model_create(mem, options, &model), GT_OK);
+    for (int32_t t = 0; t < model->graph->tensor_count; t++)
+        if (model->graph->tensors[t].base == TENSOR_NONE && model->graph->tensors[t].home == SPACE_HOST)
+            bytes += (graph_tensor_bytes(model->graph, t) + 255) / 256 * 256;
+    model_destroy(model);
+    return bytes;
+}
 
 static double seconds_of(const struct search_request *request, const struct model_options *options)
 {
@@ -172,9 +196,11 @@ static void judged_add(struct judge *judge, int32_t micro_batch, int32_t chunk, 
     search_micro_batch_set(&options, request->samples, micro_batch);
     options.choice.loss_chunk_rows = chunk < rows ? chunk : rows;
     options.choice.recompute = *mix;
+    options.choice.offload = judge->offload;
     options.choice.evaluate_batch = !request->pin_evaluate_batch && evaluate > micro_batch ? micro_batch : evaluate;
     ck_assert_int_lt(judge->count, CANDIDATES_MAX);
-    judge->at[judge->count++] = (struct judged){options, seconds_of(request, &options)};
+    if (host_bytes_of(request, &options) <= request->host_budget)
+        judge->at[judge->count++] = (struct judged){options, seconds_of(request, &options)};
 }
 
 /* Adds all mixes whose first `from` blocks have more than `level`. */
@@ -182,8 +208,15 @@ static void mixes_add(struct judge *judge, int32_t micro_batch, int32_t chunk, i
 {
     const struct model_options *asked = &judge->request->options;
     int32_t left = recompute_blocks(&mix, RECOMPUTE_NONE, asked->config.n_layer);
-    if (judge->request->pin_recompute || level == RECOMPUTE_NONE) {
-        judged_add(judge, micro_batch, chunk, judge->request->pin_recompute ? &asked->choice.recompute : &mix);
+    for (int32_t away = 0; judge->request->pin_recompute && level > RECOMPUTE_NONE; away++) {
+        mix = asked->choice.recompute;
+        recompute_swap(&mix, RECOMPUTE_FULL, RECOMPUTE_OFFLOAD, away);
+        judged_add(judge, micro_batch, chunk, &mix);
+        if (level < RECOMPUTE_OFFLOAD || mix.blocks[RECOMPUTE_FULL] == 0)
+            return;
+    }
+    if (level == RECOMPUTE_NONE) {
+        judged_add(judge, micro_batch, chunk, &mix);
         return;
     }
     for (int32_t blocks = 0; blocks <= left; blocks++) {
@@ -203,12 +236,17 @@ static void judge_open(struct judge *judge, const struct search_request *request
     const struct model_options *asked = &request->options;
     *judge = (struct judge){.request = request, .at = malloc(CANDIDATES_MAX * sizeof(struct judged))};
     ck_assert_ptr_nonnull(judge->at);
-    for (int32_t b = request->pin_micro_batch ? asked->choice.micro_batch : 1; b <= asked->choice.micro_batch; b++) {
-        const int32_t rows = b * asked->config.block_size, chunk = asked->choice.loss_chunk_rows;
+    const int32_t parts = request->pin_offload ? 1 : OFFLOAD_ALL + 1, batch = asked->choice.micro_batch;
+    const int level = request->pin_offload ? RECOMPUTE_FULL : RECOMPUTE_OFFLOAD;
+    for (int32_t i = 0; i < parts * batch; i++) {
+        const int32_t b = i / parts + 1, rows = b * asked->config.block_size, chunk = asked->choice.loss_chunk_rows;
         const int32_t most = chunk < rows ? chunk : rows;
-        mixes_add(judge, b, most, RECOMPUTE_FULL, (struct recompute_mix){{0}});
+        judge->offload = asked->choice.offload + i % parts;
+        if (request->pin_micro_batch && b != batch)
+            continue;
+        mixes_add(judge, b, most, level, (struct recompute_mix){{0}});
         for (int32_t c = CHUNK_STEP; c < most && !request->pin_loss_chunk; c += CHUNK_STEP)
-            mixes_add(judge, b, c, RECOMPUTE_FULL, (struct recompute_mix){{0}});
+            mixes_add(judge, b, c, level, (struct recompute_mix){{0}});
     }
     qsort(judge->at, (size_t)judge->count, sizeof judge->at[0], judged_compare);
 }

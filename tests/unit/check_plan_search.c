@@ -251,13 +251,16 @@ TEST(leaner_states_come_last)
     ck_assert(seen[STATE_MASTER] && seen[STATE_SR_BF16] && seen[STATE_SR_8BIT] && !seen[STATE_SR]);
 }
 
-/* Budgets of both kinds, from large to small: the state moves before anything leaner is tried, as little of it as is
- * fastest, never more than the host's budget; a larger host budget is never slower. */
+/* Budgets of both kinds, the card's from large to small: state and inputs move before anything leaner is tried, never
+ * more than the host's budget; a larger budget of either kind is never slower.  A resumed run keeps what its bits depend
+ * on if any offload and recompute make it fit. */
 TEST(the_state_moves_before_it_becomes_leaner)
 {
     struct search_request request = request_make();
     struct search_result result;
-    bool seen[OFFLOAD_ALL + 1] = {false};
+    bool seen[OFFLOAD_ALL + 1] = {false}, inputs = false;
+    int kept = 0;
+    double larger[6] = {0.0}; /* seconds with the next larger budget of the card, by that of the host */
     request.options.dtype = DTYPE_BF16;
     request.options.config.n_layer = 8;
     const uint64_t asked = bytes_asked(&request);
@@ -273,20 +276,28 @@ TEST(the_state_moves_before_it_becomes_leaner)
                 continue;
             ck_assert_uint_le(result.arena_bytes, request.budget_bytes);
             ck_assert_uint_le(result.host_bytes, host);
-            ck_assert(result.options.choice.offload == 0 || result.host_bytes > 0);
+            const int32_t away = result.options.choice.recompute.blocks[RECOMPUTE_OFFLOAD];
+            ck_assert((result.options.choice.offload == 0 && away == 0) == (result.host_bytes == 0));
             if (result.options.states != STATE_MASTER)
                 continue;
             ck_assert_double_le(result.seconds, before * (1.0 + 1e-12));
-            before = result.seconds;
+            ck_assert_double_ge(result.seconds, larger[host / (asked / 10)] * (1.0 - 1e-12));
+            before = larger[host / (asked / 10)] = result.seconds;
+            inputs = inputs || away > 0;
             seen[result.options.choice.offload] = true;
         }
-        request.resumed = true; /* the same samples at once as before */
-        if (plan_search(mem, &request, &result) == GT_OK && result.options.choice.offload > 0 && result.candidates < 5)
+        struct search_request pinned = request;
+        pinned.pin_micro_batch = pinned.pin_loss_chunk = request.resumed = true;
+        pinned.lean_states = false;
+        const bool same = plan_search(mem, &pinned, &result) == GT_OK;
+        kept += same;
+        if (plan_search(mem, &request, &result) == GT_OK && same)
             ck_assert_int_eq(result.options.choice.micro_batch, request.options.choice.micro_batch);
         request.resumed = false;
     }
     search_memo_close(&memo);
-    ck_assert(seen[0] && seen[1] && seen[OFFLOAD_ALL]);
+    ck_assert(seen[0] && seen[1] && seen[OFFLOAD_ALL] && inputs);
+    ck_assert_int_gt(kept, 5);
 }
 
 TEST(failing_allocations_are_passed_on)

@@ -138,7 +138,7 @@ static void persistent_boxes_add(struct map *map)
 {
     for (int32_t t = 0; t < map->graph->tensor_count; t++) {
         const struct tensor *tensor = &map->graph->tensors[t];
-        if (tensor->base != TENSOR_NONE || tensor->lifetime == LIFETIME_PROGRAM || tensor->home != SPACE_DEVICE ||
+        if (tensor->base != TENSOR_NONE || tensor->lifetime == LIFETIME_PROGRAM ||
             map->plan->tensor[t].offset_bytes == PLAN_UNPLACED)
             continue;
         struct box box = {.category = tensor->category, .tensor = t, .program = -1, .right = map_panel.width};
@@ -419,6 +419,20 @@ static void peak_draw(const struct map *map, uint64_t budget)
              map->graph->programs[peak->program].name, op_declaration(op->kind)->name);
 }
 
+/* Draws the line above which host memory begins, and its name. */
+static void host_draw(const struct map *map)
+{
+    const uint64_t bytes = map->plan->host_bytes, low = map->segment_low[map->plan->device_segments];
+    const double scale = map_panel.height / map->bytes_top, right = map_panel.left + map_panel.width;
+    char text[24];
+    if (bytes == 0)
+        return;
+    svg_line(map->out, map_panel.left - 60, page_y((double)low * scale), right, page_y((double)low * scale), SVG_INK,
+             NULL);
+    svg_text(map->out, right, page_y((double)(low + bytes) * scale) - 6, SVG_END, SVG_TEXT_SIZE, SVG_INK,
+             "host memory %s", log_bytes(text, (double)bytes));
+}
+
 static void legend_draw(const struct map *map)
 {
     bool used[CATEGORY_COUNT] = {false};
@@ -615,23 +629,24 @@ static void page_draw(struct map *map, const struct plan_report_facts *facts)
     captions_draw(map, facts);
     budget_draw(map, budget);
     peak_draw(map, budget);
+    host_draw(map);
     legend_draw(map);
     front_draw(map->plan, facts, out);
     fprintf(out, "</svg>\n");
 }
 
-/* Sets the address axis: segments stacked, and room for the budget if it is near. */
+/* Sets the address axis: segments stacked, and room for the budget if it is near; above it those in host memory. */
 static void addresses_set(struct map *map, uint64_t budget)
 {
+    const uint64_t arena = map->plan->arena_bytes;
+    const uint64_t top = budget > arena && (double)budget < 1.3 * (double)arena ? budget : arena;
     uint64_t low = 0;
     for (int32_t k = 0; k < map->plan->segment_count; k++) {
+        low = k == map->plan->device_segments ? top + (top + map->plan->host_bytes) / 16 : low;
         map->segment_low[k] = low;
         low += map->plan->segment[k].size_bytes;
     }
-    double top = (double)map->plan->arena_bytes;
-    if ((double)budget > top && (double)budget < 1.3 * top)
-        top = (double)budget;
-    map->bytes_top = top > 0.0 ? 1.07 * top : 1.0;
+    map->bytes_top = top > 0 ? 1.07 * (double)(low > top ? low : top) : 1.0;
 }
 
 static enum gt_status map_arrays_create(struct hostmem *mem, struct map *map)

@@ -131,6 +131,9 @@ def plans():
         small = plan(*xl, f"--host_budget={host}GiB", "--memory_budget=9.2GiB")
         check(small["bytes"]["fits"] and small["bytes"]["host_arena"] <= host * GIB, f"XL does not fit 9.2 GiB: {small['bytes']}")
         check(small["host_categories"]["activations"] > 0, f"no block's input moves: {small['host_categories']}")
+        drawn = subprocess.run([GPT_TRAIN, *xl, f"--host_budget={host}GiB", "--memory_budget=9.2GiB", "--plan=svg"], check=False,
+                               capture_output=True, text=True).stdout
+        check(f"host memory {small['bytes']['host_arena'] / GIB:.2f} GiB" in drawn and "wte.weight.master\n" in drawn, "the picture lacks the host's memory")
         check(sum(small["host_categories"].values()) == small["bytes"]["host_arena"], "the host's categories are not its arena")
         check(small["search"]["time_ratio_modelled"] >= large, f"a smaller memory_budget is faster: {small['search']}")
 

@@ -6,8 +6,9 @@ case.
   roomier   a run that was cut into small micro-batches for its budget keeps them when it is resumed with more memory
   rates     a run on a calibrated machine is resumed without the calibration, or with other rates: the plan is kept, the
             bytes are those of the uninterrupted run, and no difference is reported
-  tighter   a run that no longer fits is replanned: a note names the difference; strict_resume refuses with one line,
-            changes nothing, and lets the run continue where it fits
+  tighter   a run that no longer fits recomputes more and keeps its bytes; one that does not fit even so is replanned: a
+            note names the difference; strict_resume refuses with one line, changes nothing, and lets the run continue
+            where it fits
   kernels   the same for another instruction set
   data      data that were replaced or extended since: a warning, or strict_resume's refusal
 
@@ -28,6 +29,7 @@ RUN = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=32", "--block_
        "--backend=cpu", "--dtype=float32"]
 BESIDE_BYTES = 64 << 20  # part of a budget for the process itself
 TIGHT = 0.7              # share of the arena that the run requests
+TOO_TIGHT = 0.3          # for its micro-batch, whatever is recomputed
 STRICT = "--strict_resume=True"
 RESUME = "--init_from=resume"
 HEADER = "=8sQQII"         # of a file of the user's cache
@@ -64,9 +66,9 @@ def fresh():
     check(plan("one")["micro_batch"] == 32, f"all of a batch at once: {plan('one')}")
 
 
-def tight_budget():
+def tight_budget(share):
     answer = good("the plan", run("none", "--max_iters=4", "--plan=json"))
-    return f"--memory_budget={BESIDE_BYTES + int(TIGHT * json.loads(answer.stdout)['bytes']['arena'])}"
+    return f"--memory_budget={BESIDE_BYTES + int(share * json.loads(answer.stdout)['bytes']['arena'])}"
 
 
 def roomier(budget):
@@ -141,7 +143,13 @@ def refused(what, out, field, *arguments, **environment):
     check(everything(out) == before, f"{what}: the folder changed")
 
 
-def tighter(budget):
+def tighter(tight):
+    good("roomy, first part", run("kept", "--max_iters=1"))
+    good("tight, recomputed", run("kept", "--max_iters=4", RESUME, STRICT, tight))
+    one = tiny.contents("one")
+    recomputed = {**one, "plan": {**one["plan"], "recompute": plan("kept")["recompute"]}}
+    check(tiny.contents("kept") == recomputed != one, "recomputed: other bytes than in one go")
+    budget = tight_budget(TOO_TIGHT)
     for out in ("strict", "lenient"):
         good("roomy, first part", run(out, "--max_iters=1"))
     refused("tighter", "strict", "micro_batch", budget)
@@ -210,7 +218,7 @@ def keys():
 def main():
     tiny.make_data()
     fresh()
-    budget = tight_budget()
+    budget = tight_budget(TIGHT)
     roomier(budget)
     rates(budget)
     tighter(budget)

@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 
 #include "base/library.h"
+#include "base/platform.h"
 
 static const struct library_entry entries[] = {
 #define OPENCL_FUNCTION(function) {#function, offsetof(struct opencl_api, function)},
@@ -19,7 +20,7 @@ static const struct library_entry entries[] = {
 enum gt_status opencl_api_open(struct opencl_api *out)
 {
     const char *wanted = getenv("GPT_TRAIN_OPENCL_LIBRARY");
-    const char *name = wanted != NULL && *wanted != '\0' ? wanted : OPENCL_LIBRARY;
+    const char *name = wanted != NULL && *wanted != '\0' ? wanted : PLATFORM_OPENCL;
     struct opencl_api api = {.library = dlopen(name, RTLD_NOW | RTLD_LOCAL)};
     if (api.library == NULL) {
         const char *why = dlerror();

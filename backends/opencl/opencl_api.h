@@ -17,7 +17,6 @@
 
 #include "base/status.h"
 
-#define OPENCL_LIBRARY "libOpenCL.so.1"
 #define OPENCL_PLATFORM_NOT_FOUND (-1001) /* CL_PLATFORM_NOT_FOUND_KHR of the loader */
 
 struct opencl_api {

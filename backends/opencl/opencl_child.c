@@ -18,6 +18,7 @@
 
 #include "backends/opencl/opencl_gemm.h"
 #include "base/clock.h"
+#include "base/platform.h"
 
 #define FILES_MAX 4096
 #define REAP_SECONDS 10
@@ -88,7 +89,7 @@ static _Noreturn void child_run(int wake_fd, struct opencl_exchange *exchange)
 static bool loader_is_loaded(void)
 {
     const char *wanted = getenv("GPT_TRAIN_OPENCL_LIBRARY");
-    void *library = dlopen(wanted != NULL && *wanted != '\0' ? wanted : OPENCL_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+    void *library = dlopen(wanted != NULL && *wanted != '\0' ? wanted : PLATFORM_OPENCL, RTLD_NOW | RTLD_NOLOAD);
     if (library == NULL)
         return false;
     dlclose(library);

@@ -17,8 +17,8 @@
 
 #include "backends/opencl/opencl_gemm.h"
 #include "base/library.h"
+#include "base/platform.h"
 
-#define CLBLAST_LIBRARY "libclblast.so.1"
 #define PLACES_MAX 4096                 /* a power of two */
 #define ELEMENTS_MAX ((int64_t)1 << 31) /* CLBlast counts elements in 32 bits, rounded up to whole tiles */
 #define TILE_MAX 256                    /* the largest side of such a tile */
@@ -61,7 +61,7 @@ void opencl_clblast_open(struct opencl_backend *cl)
     const bool is_wanted = wanted != NULL && strcmp(wanted, "1") == 0;
     if ((wanted != NULL && strcmp(wanted, "0") == 0) || (cl->device.nvidia_capability > 0 && !is_wanted))
         return;
-    void *library = dlopen(CLBLAST_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    void *library = dlopen(PLATFORM_CLBLAST, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
         return;
     struct opencl_clblast *clblast = calloc(1, sizeof *clblast);

@@ -11,6 +11,7 @@ libgpttrain_a_SOURCES += \
 	src/base/json.c src/base/json.h \
 	src/base/library.h \
 	src/base/log.c src/base/log.h \
+	src/base/platform.h \
 	src/base/progress.c src/base/progress.h \
 	src/base/recompute.c src/base/recompute.h \
 	src/base/rng.c src/base/rng.h \

@@ -14,6 +14,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/platform.h"
+
 #define LINE_MAX_BYTES 1024
 #define PATH_MAX_BYTES 4096
 
@@ -192,6 +194,6 @@ size_t process_rss_bytes_max(void)
     struct rusage usage;
     bytes = now > bytes ? now : bytes;
     if (bytes == 0 && getrusage(RUSAGE_SELF, &usage) == 0)
-        bytes = (size_t)usage.ru_maxrss * 1024;
+        bytes = (size_t)usage.ru_maxrss * PLATFORM_MAXRSS_BYTES;
     return bytes;
 }

@@ -7,8 +7,8 @@
  *
  * The loop's threads take the next index from a shared counter and live as long as the loop.  A ticker sleeps on a
  * condition variable, so that ticker_stop() does not have to wait for the end of the interval; intervals use the
- * monotonic clock, so changes of the wall clock do not affect them.  All threads block signals, so that handlers run on
- * the thread that installed them.
+ * monotonic clock (but on macOS), so changes of the wall clock do not affect them.  All threads block signals, so that
+ * handlers run on the thread that installed them.
  */
 #ifdef __linux__
 #ifndef _GNU_SOURCE
@@ -27,6 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/platform.h"
 #include "base/system_memory.h"
 
 enum { LINE_BYTES = 1024, PATH_BYTES = 4096 };
@@ -237,7 +238,7 @@ struct ticker {
 static struct timespec next_after(const struct ticker *ticker)
 {
     struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
+    clock_gettime(PLATFORM_TICKER_CLOCK, &at);
     at.tv_sec += ticker->interval_s;
     at.tv_nsec += ticker->interval_ns;
     if (at.tv_nsec >= NS_PER_SECOND) {
@@ -273,7 +274,7 @@ static void locks_create(struct ticker *ticker)
 {
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    PLATFORM_TICKER_CLOCK_SET(&attributes);
     pthread_cond_init(&ticker->ended, &attributes);
     pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&ticker->mutex, NULL);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/platform.h"
 
 #define PATHS_BLOCK_BYTES ((size_t)1 << 16)
 
@@ -99,7 +100,7 @@ static enum gt_status walk_add_file(struct corpus_walk *walk, const char *path, 
 /* Times before 1677 and from 2262 on wrap around, since they are only compared. */
 static int64_t changed_ns_of(const struct stat *info)
 {
-    return (int64_t)((uint64_t)info->st_mtim.tv_sec * 1000000000 + (uint64_t)info->st_mtim.tv_nsec);
+    return (int64_t)((uint64_t)info->PLATFORM_MTIM.tv_sec * 1000000000 + (uint64_t)info->PLATFORM_MTIM.tv_nsec);
 }
 
 static enum gt_status walk_add_regular(struct corpus_walk *walk, const char *path, const struct stat *info,

@@ -1,5 +1,5 @@
 #!/bin/sh
-# shellcheck disable=SC2016 # what is written is expanded later
+# shellcheck disable=SC2016,SC2086 # what is written is expanded later; EMULATOR is a command with its options
 # Writes the completion of a program for a shell, from the keys and choices in its --help.
 # Usage: completion.sh bash|zsh|fish PROGRAM >FILE
 # A key completes to its choices (VALUE has a bar), to a path (PATH, DIR, FILE, or a key that names one), or to nothing.
@@ -7,7 +7,7 @@ set -eu
 
 shell=$1
 name=$(basename "$2")
-help=$("$2" --help=all 2>/dev/null || "$2" --help)
+help=$(${EMULATOR:-} "$2" --help=all 2>/dev/null || ${EMULATOR:-} "$2" --help)
 # One line a key: NAME, VALUE or -, and its description up to a semicolon.
 keys=$(printf '%s\n' "$help" | awk '
     function finish() {

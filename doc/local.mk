@@ -1,5 +1,6 @@
 # Man pages.  The option lists of gpt-train and gpt-sample come from their --help=all and replace the line @OPTIONS@ of
-# the .in file.  A cross build cannot run the programs and takes the pages that the release brings.
+# the .in file.  A cross build without an EMULATOR cannot run the programs
+# and takes the pages that the release brings.
 dist_man_MANS += doc/gpt-train.1 doc/gpt-prepare.1 doc/gpt-sample.1 doc/gpt-export.1 doc/gpt-report.1 doc/gpt-check.1
 EXTRA_DIST += doc/gpt-train.1.in doc/gpt-sample.1.in doc/completion.sh doc/man_page.sh doc/pictures.py
 # The documents link to each other, and README.md, beside this folder, to them.
@@ -17,7 +18,7 @@ doc/gpt-train.1: $(srcdir)/doc/gpt-train.1.in $(srcdir)/doc/man_page.sh gpt-trai
 	$(AM_V_GEN)$(MAN_MAKE) ./gpt-train$(EXEEXT) $(PACKAGE_VERSION) <$(srcdir)/doc/gpt-train.1.in >$@.new && mv $@.new $@
 doc/gpt-sample.1: $(srcdir)/doc/gpt-sample.1.in $(srcdir)/doc/man_page.sh gpt-sample$(EXEEXT)
 	$(AM_V_GEN)$(MAN_MAKE) ./gpt-sample$(EXEEXT) $(PACKAGE_VERSION) <$(srcdir)/doc/gpt-sample.1.in >$@.new && mv $@.new $@
-MAN_MAKE = $(MKDIR_P) doc && $(SHELL) $(srcdir)/doc/man_page.sh
+MAN_MAKE = $(MKDIR_P) doc && EMULATOR='$(EMULATOR)' $(SHELL) $(srcdir)/doc/man_page.sh
 
 # Completions are written where they go, from each program's --help.
 bash_completions = $(datadir)/bash-completion/completions
@@ -25,7 +26,7 @@ zsh_completions = $(datadir)/zsh/site-functions
 fish_completions = $(datadir)/fish/vendor_completions.d
 install-data-local: $(bin_PROGRAMS)
 	$(MKDIR_P) "$(DESTDIR)$(bash_completions)" "$(DESTDIR)$(zsh_completions)" "$(DESTDIR)$(fish_completions)"
-	for name in $(bin_PROGRAMS); do \
+	EMULATOR='$(EMULATOR)' && export EMULATOR && for name in $(bin_PROGRAMS); do \
 		$(SHELL) $(srcdir)/doc/completion.sh bash ./$$name >"$(DESTDIR)$(bash_completions)/$$name" && \
 		$(SHELL) $(srcdir)/doc/completion.sh zsh ./$$name >"$(DESTDIR)$(zsh_completions)/_$$name" && \
 		$(SHELL) $(srcdir)/doc/completion.sh fish ./$$name >"$(DESTDIR)$(fish_completions)/$$name.fish" || exit 1; \

@@ -6,7 +6,8 @@ set -eu
 
 # A title is followed by the keys of its group: "  --key=VALUE  text", folded.  \& keeps roff from reading a leading dot
 # as a request; - ' and \ are its own characters.
-options=$("$1" --help=all | awk '
+# shellcheck disable=SC2086 # EMULATOR is a command with its options
+options=$(${EMULATOR:-} "$1" --help=all | awk '
     function roff(text) {
         gsub(/\\/, "\\e", text); gsub(/-/, "\\-", text); gsub(/\047/, "\\(aq", text)
         sub(/\(default /, "(default\\ ", text)

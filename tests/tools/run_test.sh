@@ -71,7 +71,10 @@ case $test_path in
         run_limited sh "$test_path" "$@"
     fi
     ;;
-*) run_limited "$test_path" "$@" ;;
+*)
+    # shellcheck disable=SC2086 # EMULATOR is a command with its options
+    run_limited ${EMULATOR:-} "$test_path" "$@"
+    ;;
 esac
 status=$?
 if [ "$status" -eq 124 ]; then

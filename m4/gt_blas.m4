@@ -17,7 +17,7 @@ AC_DEFUN([GT_BLAS], [
       [AC_MSG_ERROR([--with-blas=$with_blas: cblas.h (BLAS_CFLAGS="$BLAS_CFLAGS") with cblas_sgemm does not compile and link; config.log has the compiler's error])])
   ])
   gt_saved_LIBS=$LIBS
-  LIBS="$BLAS_LIBS $LIBS"
+  LIBS="$BLAS_LIBS -lm $LIBS"
   AC_CHECK_FUNCS([openblas_set_num_threads bli_thread_set_num_threads MKL_Set_Num_Threads])
   LIBS=$gt_saved_LIBS
   AC_SUBST([BLAS_CFLAGS])

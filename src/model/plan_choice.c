@@ -5,6 +5,8 @@
  */
 #include "model/plan_choice.h"
 
+const char *const plan_choice_offloads[] = {"none", "1/4 of states", "1/2 of states", "3/4 of states", "states"};
+
 bool plan_choice_equal(const struct plan_choice *a, const struct plan_choice *b)
 {
     return a->micro_batch == b->micro_batch && a->remainder_batch == b->remainder_batch &&
@@ -91,12 +93,11 @@ static void recompute_sentence(char text[static RECOMPUTE_TEXT_MAX], const struc
 
 char *plan_choice_text(char text[static PLAN_CHOICE_TEXT_MAX], const struct plan_choice *choice, int32_t layers)
 {
-    static const char *const offloads[] = {
-        "", ", a quarter of the optimizer state in host memory", ", half of the optimizer state in host memory",
-        ", three quarters of the optimizer state in host memory", ", the optimizer state in host memory"};
     char recompute[RECOMPUTE_TEXT_MAX];
     recompute_sentence(recompute, &choice->recompute, layers);
-    snprintf(text, PLAN_CHOICE_TEXT_MAX, "micro-batch %" PRId32 ", recompute %s, loss in chunks of %" PRId32 " rows%s",
-             choice->micro_batch, recompute, choice->loss_chunk_rows, offloads[choice->offload]);
+    snprintf(text, PLAN_CHOICE_TEXT_MAX,
+             "micro-batch %" PRId32 ", recompute %s, loss in chunks of %" PRId32 " rows%s%s", choice->micro_batch,
+             recompute, choice->loss_chunk_rows, choice->offload > 0 ? ", offload " : "",
+             choice->offload > 0 ? plan_choice_offloads[choice->offload] : "");
     return text;
 }

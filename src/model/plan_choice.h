@@ -20,6 +20,7 @@ struct plan_choice {
 };
 
 #define OFFLOAD_ALL 4
+extern const char *const plan_choice_offloads[OFFLOAD_ALL + 1]; /* "none", "1/4 of states", ... */
 /* Returns how many of the first blocks have their optimizer state in host memory.  If any does, so have the embeddings
  * and the output layer. */
 static inline int32_t plan_choice_offload_blocks(int32_t offload, int32_t layers)

@@ -14,7 +14,7 @@
 
 struct chooser {
     struct hostmem *mem;
-    const struct search_request *request;
+    struct search_request *request;
     double fastest;            /* seconds of the plan if it fits and nothing is pinned, else 0 */
     struct search_choice *out; /* [SEARCH_CHOICES_MAX] */
     int32_t count;
@@ -27,7 +27,7 @@ bool search_choice_equivalent(enum choice_kind kind)
 
 const char *search_choice_name(enum choice_kind kind)
 {
-    static const char *const names[CHOICE_KINDS] = {"search",     "micro_batch", "recompute", "states",
+    static const char *const names[CHOICE_KINDS] = {"search",     "micro_batch", "recompute", "host_budget", "states",
                                                     "block_size", "n_layer",     "n_head",    "model"};
     assert(kind >= 0 && kind < CHOICE_KINDS);
     return names[kind];
@@ -50,7 +50,6 @@ static void word_add(char text[static SEARCH_CHANGES_MAX], const char *name, con
 char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct model_options *options,
                           const struct model_options *asked)
 {
-    static const char *const offloads[] = {"none", "1/4 of states", "1/2 of states", "3/4 of states", "states"};
     char recompute[RECOMPUTE_TEXT_MAX];
     text[0] = '\0';
     change_add(text, "block_size", options->config.block_size, asked->config.block_size);
@@ -73,7 +72,7 @@ char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct mod
         options->choice.evaluate_batch != asked->choice.evaluate_batch)
         change_add(text, "eval_batch_size", options->choice.evaluate_batch, asked->choice.evaluate_batch);
     if (options->choice.offload != asked->choice.offload)
-        word_add(text, "offload", offloads[options->choice.offload]);
+        word_add(text, "offload", plan_choice_offloads[options->choice.offload]);
     if (options->states != asked->states)
         word_add(text, "state_format", state_format_name(options->states));
     if (text[0] == '\0')
@@ -84,10 +83,14 @@ char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct mod
 char *search_choice_text(char text[static SEARCH_CHANGES_MAX], const struct search_choice *choice,
                          const struct model_options *asked)
 {
+    char budget[24];
     search_changes_text(text, &choice->options, asked);
     size_t used = strlen(text);
     if (choice->by_allowing)
         snprintf(text + used, SEARCH_CHANGES_MAX - used, ", with --allow_lean_states=True");
+    else if (choice->kind == CHOICE_HOST)
+        snprintf(text + used, SEARCH_CHANGES_MAX - used, ", with --host_budget=%s",
+                 search_budget_text(budget, choice->host_bytes));
     return text;
 }
 
@@ -112,8 +115,11 @@ static enum gt_status choice_try(struct chooser *chooser, const struct search_re
                           other->choice.evaluate_batch == result.options.choice.evaluate_batch);
     }
     if (!known)
-        chooser->out[chooser->count++] = (struct search_choice){
-            .kind = kind, .options = result.options, .arena_bytes = result.arena_bytes, .seconds = result.seconds};
+        chooser->out[chooser->count++] = (struct search_choice){.kind = kind,
+                                                                .options = result.options,
+                                                                .arena_bytes = result.arena_bytes,
+                                                                .host_bytes = result.host_bytes,
+                                                                .seconds = result.seconds};
     return GT_OK;
 }
 
@@ -147,6 +153,9 @@ static enum gt_status equivalents_add(struct chooser *chooser, bool fill)
         request.budget_bytes = chooser->request->budget_bytes / 4 * quarters;
         TRY(choice_try(chooser, &request, CHOICE_SEARCHED));
     }
+    request.host_budget = UINT64_MAX;
+    if (!request.pin_offload && chooser->count == 0)
+        TRY(choice_try(chooser, &request, CHOICE_HOST));
     choices_sort(chooser);
     return GT_OK;
 }
@@ -159,7 +168,8 @@ static enum gt_status states_add(struct chooser *chooser, const struct search_re
     struct search_result result;
     enum gt_status status = GT_NO_FIT;
     /* Leaner states only save the time that the tight budget costs: nothing is much faster than the requested plan. */
-    bool hopeless = chooser->count > 0 && SEARCH_LEAN_SHARE * chooser->out[0].seconds < pinned->seconds_request;
+    const bool other = chooser->count > 0 && chooser->out[0].kind != CHOICE_HOST;
+    bool hopeless = other && SEARCH_LEAN_SHARE * chooser->out[0].seconds < pinned->seconds_request;
     bool offered = request.lean_offered && !request.lean_states && !hopeless;
     while (offered && status == GT_NO_FIT) {
         request.options.states = search_states_next(&request.options);
@@ -170,7 +180,7 @@ static enum gt_status states_add(struct chooser *chooser, const struct search_re
     if (!offered)
         return GT_OK;
     TRY(status);
-    if (chooser->count > 0 && result.seconds > SEARCH_LEAN_SHARE * chooser->out[0].seconds)
+    if (other && result.seconds > SEARCH_LEAN_SHARE * chooser->out[0].seconds)
         return GT_OK;
     chooser->count -= chooser->count == SEARCH_CHOICES_MAX;
     chooser->out[chooser->count++] = (struct search_choice){.kind = CHOICE_STATES,
@@ -250,10 +260,14 @@ static enum gt_status shrunk_add(struct chooser *chooser, enum choice_kind kind)
 static enum gt_status choices_find(struct chooser *chooser)
 {
     struct search_result pinned;
-    enum gt_status status = plan_search(chooser->mem, chooser->request, &pinned);
+    struct search_request *request = chooser->request;
+    enum gt_status status = plan_search(chooser->mem, request, &pinned);
     if (status != GT_OK && status != GT_NO_FIT)
         return status;
-    const struct search_request *request = chooser->request;
+    if (status == GT_NO_FIT && pinned.host_bytes > request->host_budget) {
+        request->options.choice.offload = 0;
+        recompute_swap(&request->options.choice.recompute, RECOMPUTE_OFFLOAD, RECOMPUTE_FULL, INT32_MAX);
+    }
     if (status == GT_OK && !request->pin_micro_batch && !request->pin_recompute && !request->pin_loss_chunk &&
         !request->pin_evaluate_batch)
         chooser->fastest = pinned.seconds;

@@ -174,7 +174,7 @@ double plan_cost_op(const struct op_call *call, const struct plan_rates *rates)
     return compute > memory ? compute : memory;
 }
 
-static double ops_seconds(const struct graph *graph, int32_t program, bool moves_only, const struct plan_rates *rates)
+double plan_cost_seconds(const struct graph *graph, int32_t program, const struct plan_rates *rates)
 {
     double seconds = 0.0;
     if (program < 0)
@@ -182,20 +182,9 @@ static double ops_seconds(const struct graph *graph, int32_t program, bool moves
     for (int32_t i = 0; i < graph->programs[program].count; i++) {
         struct op_call call;
         graph_call(graph, &graph->programs[program].ops[i], &call);
-        if (!moves_only || call.kind == OP_FETCH || call.kind == OP_STORE)
-            seconds += plan_cost_op(&call, rates);
+        seconds += plan_cost_op(&call, rates);
     }
     return seconds;
-}
-
-double plan_cost_seconds(const struct graph *graph, int32_t program, const struct plan_rates *rates)
-{
-    return ops_seconds(graph, program, false, rates);
-}
-
-double plan_cost_moves(const struct graph *graph, int32_t program, const struct plan_rates *rates)
-{
-    return ops_seconds(graph, program, true, rates);
 }
 
 _Static_assert(DTYPE_F32 < PLAN_MATRIX_DTYPES && DTYPE_BF16 < PLAN_MATRIX_DTYPES && DTYPE_F16 < PLAN_MATRIX_DTYPES,

@@ -60,7 +60,5 @@ int plan_cost_dtype(const struct op_call *call);
 double plan_cost_op(const struct op_call *call, const struct plan_rates *rates);
 /* Returns the seconds of one run of a program; 0 for program -1. */
 double plan_cost_seconds(const struct graph *graph, int32_t program, const struct plan_rates *rates);
-/* Returns those of its fetches and stores. */
-double plan_cost_moves(const struct graph *graph, int32_t program, const struct plan_rates *rates);
 
 #endif

@@ -14,13 +14,6 @@ static json_t *text_value(const char *text)
     return text ? json_string(text) : json_null();
 }
 
-/* Returns an object or array that was completed; else, without memory, releases it and returns NULL, which makes
- * json_pack() and json_array_append_new() fail in turn. */
-static json_t *whole(json_t *value, bool good)
-{
-    return json_whole(value, !good);
-}
-
 static json_t *categories_value(const uint64_t bytes[static CATEGORY_COUNT])
 {
     json_t *object = json_object();
@@ -28,7 +21,7 @@ static json_t *categories_value(const uint64_t bytes[static CATEGORY_COUNT])
     for (int32_t c = 0; c < CATEGORY_COUNT; c++)
         good = good && json_object_set_new(object, tensor_category_name((enum tensor_category)c),
                                            json_integer((json_int_t)bytes[c])) == 0;
-    return whole(object, good);
+    return json_whole(object, !good);
 }
 
 static json_t *memory_value(const struct plan *plan, const struct plan_report_facts *facts)
@@ -48,7 +41,7 @@ static json_t *segments_value(const struct plan *plan)
     bool good = true;
     for (int32_t k = 0; k < plan->device_segments; k++)
         good = good && json_array_append_new(array, json_integer((json_int_t)plan->segment[k].size_bytes)) == 0;
-    return whole(array, good);
+    return json_whole(array, !good);
 }
 
 /* Returns the op with most live bytes of a program; null for a program without ops. */
@@ -75,7 +68,7 @@ static json_t *programs_value(const struct plan *plan)
                       "peak", peak_value(plan, p), "live_at_peak", categories_value(own->live_bytes));
         good = good && json_array_append_new(array, value) == 0;
     }
-    return whole(array, good);
+    return json_whole(array, !good);
 }
 
 static json_t *phases_value(const struct plan *plan)
@@ -85,7 +78,7 @@ static json_t *phases_value(const struct plan *plan)
     for (int32_t phase = 0; phase < PHASE_COUNT; phase++)
         good = good && json_object_set_new(object, program_phase_name((enum program_phase)phase),
                                            json_integer((json_int_t)plan->phase_bytes[phase])) == 0;
-    return whole(object, good);
+    return json_whole(object, !good);
 }
 
 static json_t *forecast_value(const struct plan_report_facts *facts)
@@ -113,7 +106,7 @@ static json_t *recompute_value(const struct model_options *options)
             good = good && json_array_append_new(array, json_pack("{s:s, s:i}", "level", recompute_level_name(level),
                                                                   "blocks", blocks)) == 0;
     }
-    return whole(array, good);
+    return json_whole(array, !good);
 }
 
 /* Returns the keys that a search may change, and the shape. */
@@ -140,7 +133,7 @@ static json_t *choice_value(const struct plan_report_facts *facts, const struct 
                                (json_int_t)choice->arena_bytes, "seconds_modelled", choice->seconds);
     const bool good = options != NULL && json_object_update(object, options) == 0;
     json_decref(options);
-    return whole(object, good);
+    return json_whole(object, !good);
 }
 
 static json_t *choices_value(const struct plan_report_facts *facts, const struct search_choice *choices, int32_t count,
@@ -150,7 +143,7 @@ static json_t *choices_value(const struct plan_report_facts *facts, const struct
     bool good = true;
     for (int32_t i = 0; i < count; i++)
         good = good && json_array_append_new(array, choice_value(facts, &choices[i], named)) == 0;
-    return whole(array, good);
+    return json_whole(array, !good);
 }
 
 /* Returns the requested configuration and the search's result; null if there was no search. */
@@ -186,9 +179,9 @@ static json_t *report_value(const struct plan *plan, const struct plan_report_fa
         phases_value(plan), "programs", programs_value(plan), "forecast", forecast_value(facts), "search",
         search_value(facts), "choices", choices_value(facts, facts->choices, facts->choice_count, true));
     const bool front = facts->front != NULL;
-    return whole(report,
-                 !front || json_object_set_new(report, "pareto",
-                                               choices_value(facts, facts->front, facts->front_count, false)) == 0);
+    return json_whole(report,
+                      front && json_object_set_new(report, "pareto",
+                                                   choices_value(facts, facts->front, facts->front_count, false)) != 0);
 }
 
 enum gt_status plan_print_json(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)

@@ -5,6 +5,8 @@
  */
 #include "plan/plan_probe.h"
 
+#include <math.h>
+
 #include "plan/plan_internal.h"
 
 /* A program that is being taken apart. */
@@ -194,15 +196,17 @@ static enum gt_status fixed_add(const struct probe_request *request, struct mode
 {
     const int64_t all = request->options->config.n_layer, times = layers == 1 ? 2 - all : all - 1;
     struct plan_options unlimited = *request->plan;
+    struct plan_rates still = *request->rates;
     struct model *model;
     struct plan *plan;
     unlimited.largest_segment_bytes = 0;
+    plan_rates_link_set(&still, INFINITY);
     options->config.n_layer = layers;
     TRY(model_make(options, request->mem, &model));
     enum gt_status status;
     TRY_GOTO(status, close, plan_measure(request->mem, model->graph, &unlimited, NULL, NULL, &plan));
     const double seconds = plan_cost_seconds(model->graph, model->update.program, request->rates);
-    const double moves = plan_cost_moves(model->graph, model->update.program, request->rates);
+    const double moves = seconds - plan_cost_seconds(model->graph, model->update.program, &still);
     for (int32_t offload = options->choice.offload > 0; offload <= options->choice.offload; offload++) {
         struct probe_states *states = &out->states[offload];
         const int64_t host = plan_choice_offload_blocks(offload, (int32_t)all);
@@ -246,26 +250,21 @@ enum gt_status probe_fixed_make(const struct probe_request *request, bool offloa
     return GT_OK;
 }
 
-uint64_t probe_input_bytes(const struct probe_request *request, int32_t micro_batch)
-{
-    const struct model_config *config = &request->options->config;
-    return plan_footprint(request->plan, (uint64_t)micro_batch * (uint64_t)config->block_size *
-                                             (uint64_t)config->n_embd * dtype_size_bytes(request->options->dtype));
-}
-
 /* Derives a block at RECOMPUTE_OFFLOAD from one at RECOMPUTE_FULL: its input leaves the device while others run. */
-static void offload_derive(const struct probe_request *request, int32_t micro_batch, struct probe_program *out)
+static void offload_derive(const struct probe_request *request, struct probe *probe, enum probe_kind kind)
 {
+    struct probe_program *out = &probe->program[kind];
     const struct model_config *config = &request->options->config;
     const struct operand input = {.present = true,
                                   .dtype = request->options->dtype,
                                   .rank = 2,
-                                  .dims = {(int64_t)micro_batch * config->block_size, config->n_embd}};
+                                  .dims = {(int64_t)probe->micro_batch * config->block_size, config->n_embd}};
     struct op_call move = {.kind = OP_STORE, .operand = {[STORE_X] = input, [STORE_Y] = input}};
+    probe->input_bytes = footprint(request, operand_bytes(&input));
     out->seconds[RECOMPUTE_OFFLOAD] = out->seconds[RECOMPUTE_FULL] + plan_cost_op(&move, request->rates);
     move.kind = OP_FETCH;
     out->seconds[RECOMPUTE_OFFLOAD] += plan_cost_op(&move, request->rates);
-    out->saved[RECOMPUTE_OFFLOAD] = out->saved[RECOMPUTE_FULL] - probe_input_bytes(request, micro_batch);
+    out->saved[RECOMPUTE_OFFLOAD] = out->saved[RECOMPUTE_FULL] - probe->input_bytes;
     out->local[RECOMPUTE_OFFLOAD] = out->local[RECOMPUTE_FULL];
 }
 
@@ -292,7 +291,7 @@ enum gt_status probe_make(const struct probe_request *request, int32_t micro_bat
         plan_destroy(plan);
     model_destroy(model);
     for (int kind = PROBE_FIRST; kind < PROBE_EVALUATE; kind++)
-        offload_derive(request, micro_batch, &out->program[kind]);
+        offload_derive(request, out, (enum probe_kind)kind);
     return status;
 }
 

@@ -58,6 +58,7 @@ struct probe_program {
 
 struct probe {
     int32_t micro_batch, evaluate_batch;
+    uint64_t input_bytes; /* of a block */
     struct probe_program program[PROBE_KINDS];
 };
 
@@ -79,8 +80,6 @@ void probe_raise(uint64_t *bytes, uint64_t value);
 /* Measures what is fixed: with the optimizer state on the device, which must come first, or with each part of it in
  * host memory.  Errors: those of model_create() and plan_create(). */
 enum gt_status probe_fixed_make(const struct probe_request *request, bool offload, struct probe_fixed *out);
-/* Returns the bytes of a block's input. */
-uint64_t probe_input_bytes(const struct probe_request *request, int32_t micro_batch);
 /* Measures one micro-batch, and evaluations of `evaluate_batch`.  Errors: the same. */
 enum gt_status probe_make(const struct probe_request *request, int32_t micro_batch, int32_t evaluate_batch,
                           struct probe *out);

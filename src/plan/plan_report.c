@@ -117,15 +117,6 @@ char *plan_offload_text(char text[static PLAN_OFFLOAD_TEXT_MAX], const struct pl
     return text;
 }
 
-static void offload_print(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
-{
-    char text[PLAN_OFFLOAD_TEXT_MAX], seconds[32];
-    if (plan->host_bytes > 0)
-        line_print(out, HEAD_INDENT, "Offload   %s in host memory, moved in %s of each update",
-                   plan_offload_text(text, plan),
-                   facts->offload_seconds > 0.0 ? clock_duration(seconds, facts->offload_seconds) : "an unknown part");
-}
-
 static void share_print(const struct plan *plan, const char *name, uint64_t bytes, FILE *out)
 {
     char text[24], bar[BAR_WIDTH + 1];
@@ -262,9 +253,12 @@ static void choices_print(const struct plan_report_facts *facts, FILE *out)
 
 void plan_print_text(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
 {
-    char host[24], context[24], headroom[24];
+    char text[PLAN_OFFLOAD_TEXT_MAX], host[32], context[24], headroom[24];
     head_print(plan, facts, out);
-    offload_print(plan, facts, out);
+    if (plan->host_bytes > 0)
+        line_print(out, HEAD_INDENT, "Offload   %s in host memory, moved in %s of each update",
+                   plan_offload_text(text, plan),
+                   facts->offload_seconds > 0.0 ? clock_duration(host, facts->offload_seconds) : "an unknown part");
     categories_print(plan, out);
     peak_print(plan, out);
     phases_print(plan, out);
@@ -275,8 +269,12 @@ void plan_print_text(const struct plan *plan, const struct plan_report_facts *fa
     if (facts->needless)
         line_print(out, HEAD_INDENT, "Needless  %s: the run fits without, and takes %.1f %% less time (estimated)",
                    facts->needless, 100.0 * facts->needless_share);
+    if (facts->search && !facts->search->fits && plan->host_bytes > facts->request->host_budget)
+        line_print(out, HEAD_INDENT, "Needed    a host_budget of at least %s",
+                   search_budget_text(context, plan->host_bytes));
     if (facts->search && (facts->search->candidates > 1 || !facts->search->fits)) {
-        change_print(facts, out);
+        if (facts->search->bytes_request > facts->request->budget_bytes)
+            change_print(facts, out);
         choices_print(facts, out);
     }
 }

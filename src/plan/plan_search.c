@@ -49,8 +49,9 @@ struct split {
 
 struct candidate {
     struct plan_choice choice;
-    double seconds; /* exact */
-    uint64_t bytes; /* lower bound; those of the plan in the memo's `tried` */
+    double seconds;      /* exact */
+    uint64_t bytes;      /* lower bound; those of the plan in the memo's `tried` */
+    uint64_t host_bytes; /* only there */
 };
 
 struct search_states_memo {
@@ -139,24 +140,14 @@ static void planned_destroy(struct search_planned *planned)
     model_destroy(planned->model);
 }
 
-static double update_sum(const struct model *model, const struct plan_rates *rates,
-                         double cost(const struct graph *, int32_t, const struct plan_rates *))
+double search_update_seconds(const struct model *model, const struct plan_rates *rates)
 {
     const struct model_options *options = &model->options;
     int32_t next = options->micro_steps - 1 - (options->choice.remainder_batch > 0);
-    return cost(model->graph, model->train_first.program, rates) +
-           (double)next * cost(model->graph, model->train_next.program, rates) +
-           cost(model->graph, model->train_remainder.program, rates) + cost(model->graph, model->update.program, rates);
-}
-
-double search_update_seconds(const struct model *model, const struct plan_rates *rates)
-{
-    return update_sum(model, rates, plan_cost_seconds);
-}
-
-double search_update_moves(const struct model *model, const struct plan_rates *rates)
-{
-    return update_sum(model, rates, plan_cost_moves);
+    return plan_cost_seconds(model->graph, model->train_first.program, rates) +
+           (double)next * plan_cost_seconds(model->graph, model->train_next.program, rates) +
+           plan_cost_seconds(model->graph, model->train_remainder.program, rates) +
+           plan_cost_seconds(model->graph, model->update.program, rates);
 }
 
 /* As search_options_plan(), and keeps the model and its plan, which is NULL if it could not be made. */
@@ -170,6 +161,7 @@ static enum gt_status model_plan(struct hostmem *mem, const struct plan_options 
     choice->seconds = search_update_seconds(made.model, rates);
     enum gt_status status = plan_create(mem, made.model->graph, &quiet, &made.plan);
     choice->arena_bytes = status == GT_OK ? made.plan->arena_bytes : SEARCH_BYTES_NEVER;
+    choice->host_bytes = status == GT_OK ? made.plan->host_bytes : 0;
     planned_destroy(out);
     *out = made;
     return status == GT_NO_FIT ? GT_OK : status;
@@ -206,9 +198,10 @@ static enum gt_status choice_plan(const struct search *search, struct search_cho
     if (tried == end) {
         TRY(model_plan(search->mem, &search->request->plan, &search->request->rates, out, &search->all->last));
         tried = &memo->tried[memo->tried_count++ % TRIED_MAX];
-        *tried = (struct candidate){*choice, out->seconds, out->arena_bytes};
+        *tried = (struct candidate){*choice, out->seconds, out->arena_bytes, out->host_bytes};
     }
     out->arena_bytes = tried->bytes;
+    out->host_bytes = tried->host_bytes;
     out->seconds = tried->seconds;
     return GT_OK;
 }
@@ -292,9 +285,9 @@ static enum gt_status split_make(struct search *search, int32_t micro_batch, int
         .choice = {.micro_batch = micro_batch,
                    .loss_chunk_rows = (int32_t)chunk,
                    .evaluate_batch = evaluate_batch_of(request, micro_batch)},
-        .input_bytes = probe_input_bytes(&search->probe, micro_batch),
     };
     TRY(probe_get(search, micro_batch, &probe));
+    split->input_bytes = probe->input_bytes;
     if (request->samples % micro_batch > 0)
         TRY(probe_get(search, (int32_t)(request->samples % micro_batch), &rest));
     program_add(search, probe, PROBE_FIRST, 1, true, split);
@@ -344,27 +337,70 @@ static int64_t chunk_next(int64_t rows, int64_t chunk)
     return next;
 }
 
-/* Returns a lower bound of all mixes, with the largest part of the optimizer state in host memory. */
-static uint64_t split_least(const struct search *search, const struct split *of)
-{
-    const struct split split = split_with(search, of, search->offload_most);
-    const int32_t layers = search->request->options.config.n_layer, others = layers - 1;
-    const uint64_t *saved = split.saved, gone = saved[RECOMPUTE_FULL] - saved[RECOMPUTE_OFFLOAD];
-    const int32_t away = split.host_blocks < others ? split.host_blocks : others;
-    uint64_t local = UINT64_MAX, bytes = split.low;
-    for (int level = 0; level < RECOMPUTE_LEVELS; level++)
-        local = split.local[level] < local ? split.local[level] : local;
-    probe_raise(&bytes, (uint64_t)others * saved[RECOMPUTE_FULL] - (uint64_t)away * gone + local);
-    probe_raise(&bytes, (uint64_t)layers * saved[RECOMPUTE_FULL] - (uint64_t)split.host_blocks * gone + split.high);
-    bytes += split.below_bytes;
-    probe_raise(&bytes, split.other_bytes);
-    return bytes;
-}
-
 /* Returns the rows of a micro-batch's largest chunk: the requested ones, if it has as many. */
 static int64_t chunk_widest(const struct search_request *request, int32_t micro_batch)
 {
     return min_i64(request->options.choice.loss_chunk_rows, (int64_t)micro_batch * request->options.config.block_size);
+}
+
+/* The first blocks of a model: those whose levels have been chosen so far. */
+struct mixing {
+    struct recompute_mix mix;
+    double seconds;
+    uint64_t saved, peak; /* bytes: that these blocks save; most that are live until the last one ends */
+};
+
+static void blocks_add(struct mixing *mixing, const struct split *split, int level, int32_t blocks)
+{
+    if (blocks == 0)
+        return;
+    mixing->mix.blocks[level] += level == RECOMPUTE_NONE ? 0 : blocks;
+    mixing->seconds += blocks * split->block_seconds[level];
+    mixing->saved += (uint64_t)(blocks - 1) * split->saved[level];
+    probe_raise(&mixing->peak, mixing->saved + split->local[level]);
+    mixing->saved += split->saved[level];
+}
+
+/* Returns a candidate whose blocks are those of `mixing`. */
+static struct candidate candidate_of(const struct split *split, const struct mixing *mixing)
+{
+    struct candidate candidate = {.choice = split->choice};
+    int exponent;
+    const double part = frexp(mixing->seconds, &exponent);
+    candidate.choice.recompute = mixing->mix;
+    candidate.seconds = ldexp(rint(part / SECONDS_EQUAL), exponent) * SECONDS_EQUAL;
+    candidate.bytes = mixing->peak;
+    probe_raise(&candidate.bytes, mixing->saved + split->high);
+    candidate.bytes += split->below_bytes;
+    probe_raise(&candidate.bytes, split->other_bytes);
+    return candidate;
+}
+
+/* Returns a candidate with a given mix. */
+static struct candidate candidate_mixed(const struct split *split, const struct recompute_mix *mix, int32_t layers)
+{
+    struct mixing mixing = {.seconds = split->seconds, .peak = split->low};
+    for (int level = RECOMPUTE_OFFLOAD; level >= RECOMPUTE_NONE; level--)
+        blocks_add(&mixing, split, level, recompute_blocks(mix, (enum recompute_level)level, layers));
+    return candidate_of(split, &mixing);
+}
+
+/* Returns a lower bound of all mixes that are allowed, with the largest part of the optimizer state in host memory. */
+static uint64_t split_least(const struct search *search, const struct split *of)
+{
+    const struct split split = split_with(search, of, search->offload_most);
+    const int32_t layers = search->request->options.config.n_layer;
+    struct recompute_mix mix = search->request->options.choice.recompute;
+    uint64_t local = UINT64_MAX;
+    if (!search->request->pin_recompute)
+        mix = recompute_uniform(RECOMPUTE_FULL, layers);
+    recompute_swap(&mix, RECOMPUTE_FULL, RECOMPUTE_OFFLOAD, split.host_blocks);
+    struct split low = split;
+    for (int level = 0; level < RECOMPUTE_LEVELS; level++)
+        local = split.local[level] < local ? split.local[level] : local;
+    for (int level = 0; level < RECOMPUTE_LEVELS && !search->request->pin_recompute; level++)
+        low.local[level] = local;
+    return candidate_mixed(&low, &mix, layers).bytes;
 }
 
 /* Adds the splits of a micro-batch whose largest tensor the device can hold.  Sets *least to the bytes of the smallest
@@ -504,48 +540,6 @@ static void candidate_add(struct search *search, const struct candidate candidat
         search->seconds_most = most->seconds * (1.0 + SECONDS_EQUAL);
 }
 
-/* The first blocks of a model: those whose levels have been chosen so far. */
-struct mixing {
-    struct recompute_mix mix;
-    double seconds;
-    uint64_t saved, peak; /* bytes: that these blocks save; most that are live until the last one ends */
-};
-
-static void blocks_add(struct mixing *mixing, const struct split *split, int level, int32_t blocks)
-{
-    if (blocks == 0)
-        return;
-    mixing->mix.blocks[level] += level == RECOMPUTE_NONE ? 0 : blocks;
-    mixing->seconds += blocks * split->block_seconds[level];
-    mixing->saved += (uint64_t)(blocks - 1) * split->saved[level];
-    probe_raise(&mixing->peak, mixing->saved + split->local[level]);
-    mixing->saved += split->saved[level];
-}
-
-/* Returns a candidate whose blocks are those of `mixing`. */
-static struct candidate candidate_of(const struct split *split, const struct mixing *mixing)
-{
-    struct candidate candidate = {.choice = split->choice};
-    int exponent;
-    const double part = frexp(mixing->seconds, &exponent);
-    candidate.choice.recompute = mixing->mix;
-    candidate.seconds = ldexp(rint(part / SECONDS_EQUAL), exponent) * SECONDS_EQUAL;
-    candidate.bytes = mixing->peak;
-    probe_raise(&candidate.bytes, mixing->saved + split->high);
-    candidate.bytes += split->below_bytes;
-    probe_raise(&candidate.bytes, split->other_bytes);
-    return candidate;
-}
-
-/* Returns a candidate with a given mix. */
-static struct candidate candidate_mixed(const struct split *split, const struct recompute_mix *mix, int32_t layers)
-{
-    struct mixing mixing = {.seconds = split->seconds, .peak = split->low};
-    for (int level = RECOMPUTE_OFFLOAD; level >= RECOMPUTE_NONE; level--)
-        blocks_add(&mixing, split, level, recompute_blocks(mix, (enum recompute_level)level, layers));
-    return candidate_of(split, &mixing);
-}
-
 /* Returns true when every mix that adds `left` blocks at `level` or lower to `mixing` is too slow.  Each level runs the
  * ops of the level below and more, so RECOMPUTE_NONE is the fastest; each byte by which its blocks exceed the limit
  * costs the price at least. */
@@ -622,8 +616,6 @@ static void split_collect(struct search *search, const struct split *split, bool
     }
     for (int32_t away = 0; uniform && request->pin_recompute && away <= split->host_blocks; away++) {
         candidate_add(search, candidate_mixed(split, &mix, layers));
-        if (mix.blocks[RECOMPUTE_FULL] == 0)
-            break;
         recompute_swap(&mix, RECOMPUTE_FULL, RECOMPUTE_OFFLOAD, 1);
     }
 }
@@ -697,19 +689,13 @@ static enum gt_status fastest_find(struct search *search, uint64_t budget, struc
 /* Sets bytes_least and makes the splits of which one has them.  If the pins rule out all, it is SEARCH_BYTES_NEVER. */
 static enum gt_status bytes_least_find(struct search *search)
 {
-    const struct search_request *request = search->request;
-    const int32_t layers = request->options.config.n_layer;
     search->by_bytes = true;
     search->has_last = false;
     search->bytes_least = SEARCH_BYTES_NEVER;
     TRY(splits_make(search, true, UINT64_MAX));
     for (int32_t i = 0; i < search->memo->split_count; i++) {
-        const struct split *of = &search->memo->splits[i], split = split_with(search, of, search->offload_most);
-        struct recompute_mix mix = request->options.choice.recompute;
-        recompute_swap(&mix, RECOMPUTE_FULL, RECOMPUTE_OFFLOAD, split.host_blocks);
-        const uint64_t bytes =
-            request->pin_recompute ? candidate_mixed(&split, &mix, layers).bytes : split_least(search, of);
-        if (is_allowed(search, of) && bytes < search->bytes_least)
+        const uint64_t bytes = split_least(search, &search->memo->splits[i]);
+        if (is_allowed(search, &search->memo->splits[i]) && bytes < search->bytes_least)
             search->bytes_least = bytes;
     }
     return GT_OK;
@@ -745,15 +731,6 @@ static enum gt_status smallest_find(struct search *search, struct search_choice 
     return GT_OK;
 }
 
-/* Returns the bytes that the options need in host memory. */
-static uint64_t host_bytes_of(const struct search *search, const struct model_options *options)
-{
-    const struct plan_choice *choice = &options->choice;
-    return search->memo->fixed.states[choice->offload].host_bytes +
-           (uint64_t)choice->recompute.blocks[RECOMPUTE_OFFLOAD] *
-               probe_input_bytes(&search->probe, choice->micro_batch);
-}
-
 /* Plans the requested options.  If their bound shows that they do not fit, only the bytes in a report need the plan,
  * and the bound serves instead where planning takes long. */
 static enum gt_status asked_try(struct search *search, struct search_result *result)
@@ -770,7 +747,6 @@ static enum gt_status asked_try(struct search *search, struct search_result *res
     result->seconds_request = bound.seconds;
     result->bytes_request = bound.bytes;
     result->bytes_request_least = true;
-    result->host_bytes = host_bytes_of(search, &asked.options);
     const int64_t rows = (int64_t)choice->micro_batch * request->options.config.block_size;
     bool is_short = request->options.config.n_layer + size_ceil_div(rows, choice->loss_chunk_rows) <= PARTS_SHORT;
     if (bound.bytes > request->budget_bytes && (request->fit_only || !is_short))
@@ -781,7 +757,8 @@ static enum gt_status asked_try(struct search *search, struct search_result *res
         return GT_OK;
     result->bytes_request_least = false;
     result->arena_bytes = result->bytes_request = asked.arena_bytes;
-    result->fits = asked.arena_bytes <= request->budget_bytes && result->host_bytes <= request->host_budget;
+    result->host_bytes = asked.host_bytes;
+    result->fits = asked.arena_bytes <= request->budget_bytes && asked.host_bytes <= request->host_budget;
     return GT_OK;
 }
 
@@ -799,7 +776,7 @@ static enum gt_status others_search(struct search *search, struct search_result 
     result->candidates += search->considered;
     result->options = found.options;
     result->arena_bytes = found.arena_bytes;
-    result->host_bytes = host_bytes_of(search, &found.options);
+    result->host_bytes = found.host_bytes;
     result->seconds = found.seconds;
     result->unplaceable = found.arena_bytes == SEARCH_BYTES_NEVER;
     result->arena_least = result->arena_least || result->unplaceable;

@@ -60,7 +60,7 @@ struct search_result {
     uint64_t bytes_request;   /* for the requested options */
     bool bytes_request_least; /* bytes_request is a lower bound: that plan was not completed */
     int32_t candidates;       /* number considered */
-    uint64_t host_bytes;      /* lower bound of the arena in host memory */
+    uint64_t host_bytes;      /* of the arena in host memory */
     bool arena_least;         /* arena_bytes is a lower bound: planning the options would take too long */
     bool unplaceable;         /* a tensor exceeds the device's largest allocation, so no budget would do */
     bool fits;
@@ -71,6 +71,7 @@ enum choice_kind {
     CHOICE_SEARCHED,    /* the search's result with nothing pinned, for the budget or a part of it */
     CHOICE_MICRO_BATCH, /* only the micro-batch is smaller */
     CHOICE_RECOMPUTE,   /* only more is recomputed */
+    CHOICE_HOST,        /* as CHOICE_SEARCHED with a larger host_budget; nothing else fits */
     CHOICE_STATES,      /* leaner states, if only they fit or they are much faster; not equivalent from here on */
     CHOICE_BLOCK_SIZE,  /* from here on another context or model, so other losses */
     CHOICE_LAYERS,
@@ -84,7 +85,7 @@ struct search_choice {
     enum choice_kind kind;
     bool by_allowing; /* for CHOICE_STATES: allow_lean_states finds it, as nothing else fits */
     struct model_options options;
-    uint64_t arena_bytes;
+    uint64_t arena_bytes, host_bytes;
     double seconds; /* modelled, per update, at the rates of the request */
 };
 
@@ -107,10 +108,8 @@ enum gt_status search_bytes_least(struct hostmem *mem, const struct search_reque
 /* Returns the next leaner state format that the options allow, or STATE_FORMATS: Muon has no 8-bit momentum. */
 enum state_format search_states_next(const struct model_options *options);
 
-/* Return the modelled seconds of an update, all its micro-steps and the update program: of all ops, and of those that
- * move what lives in host memory. */
+/* Returns the modelled seconds of an update: all its micro-steps, and the update program. */
 double search_update_seconds(const struct model *model, const struct plan_rates *rates);
-double search_update_moves(const struct model *model, const struct plan_rates *rates);
 
 /* Plans the options of `choice` for real: sets the bytes of the arena and the modelled seconds of an update.  The bytes
  * are SEARCH_BYTES_NEVER if a tensor exceeds the device's largest allocation.  Errors: those of model_create() and
@@ -134,7 +133,7 @@ enum gt_status search_front(struct hostmem *mem, const struct search_request *re
 
 /* Returns true when a choice trains the same model on the same samples. */
 bool search_choice_equivalent(enum choice_kind kind);
-/* "search", "micro_batch", "recompute", "states", "block_size", "n_layer", "n_head", "model". */
+/* "search", "micro_batch", "recompute", "host_budget", "states", "block_size", "n_layer", "n_head", "model". */
 const char *search_choice_name(enum choice_kind kind);
 #define SEARCH_CHANGES_MAX 256
 /* Writes the changes of a choice, and the flag that it needs. */

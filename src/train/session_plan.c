@@ -108,12 +108,6 @@ static int64_t first_set(int64_t key, int64_t choice, int64_t otherwise)
     return choice > 0 ? choice : otherwise;
 }
 
-/* Returns true if the user set `what` to live in host memory. */
-static bool offloads(const struct config *config, int what)
-{
-    return (int)config->offload == what || config->offload == CONFIG_OFFLOAD_ALL;
-}
-
 void session_train_options(const struct session *session, const struct session_choices *choices,
                            const struct model_config *model, struct model_options *out)
 {
@@ -133,13 +127,14 @@ void session_train_options(const struct session *session, const struct session_c
         evaluate = min_i64(evaluate, config->eval_iters * config->batch_size);
     if (config->loss_chunk == 0)
         chunk = max_i64(chunk, size_ceil_div(max_i64(evaluate, micro) * config->block_size, LOSS_CHUNKS_MAX));
+    const bool states_move = config->offload == CONFIG_OFFLOAD_STATES || config->offload == CONFIG_OFFLOAD_ALL;
     struct recompute_mix recompute = choices->plan.recompute;
     const char *why;
     bool good = !config_key_was_set(config, CONFIG_KEY_recompute) ||
                 recompute_read(config->recompute, config->n_layer, &recompute, &why);
     assert(good); /* config_check() has accepted the key */
     (void)good;
-    if (offloads(config, CONFIG_OFFLOAD_RESIDUALS)) {
+    if (config->offload >= CONFIG_OFFLOAD_RESIDUALS) {
         if (!config_key_was_set(config, CONFIG_KEY_recompute))
             recompute = recompute_uniform(RECOMPUTE_FULL, model->n_layer);
         recompute_swap(&recompute, RECOMPUTE_FULL, RECOMPUTE_OFFLOAD, INT32_MAX);
@@ -165,7 +160,7 @@ void session_train_options(const struct session *session, const struct session_c
         .choice.evaluate_batch = (int32_t)evaluate,
         .evaluate_time = (int32_t)config->eval_block_size,
         .choice.recompute = recompute,
-        .choice.offload = offloads(config, CONFIG_OFFLOAD_STATES) && !config->eval_only ? OFFLOAD_ALL : 0,
+        .choice.offload = states_move && !config->eval_only ? OFFLOAD_ALL : 0,
         .prefill_time = (int32_t)min_i64(config->block_size, SESSION_PREFILL_TIME_MAX),
         .beta1 = (float)config->beta1,
         .beta2 = (float)config->beta2,
@@ -327,7 +322,8 @@ static enum gt_status training_search(struct session *session, const struct mode
         .options = *options,
         .samples = config->batch_size * config->gradient_accumulation_steps,
         .pin_micro_batch = config->micro_batch > 0,
-        .pin_recompute = config_key_was_set(config, CONFIG_KEY_recompute) || offloads(config, CONFIG_OFFLOAD_RESIDUALS),
+        .pin_recompute =
+            config_key_was_set(config, CONFIG_KEY_recompute) || config->offload >= CONFIG_OFFLOAD_RESIDUALS,
         .pin_loss_chunk = config->loss_chunk > 0,
         .pin_evaluate_batch = config->eval_batch_size > 0,
         /* A device that shares the host's memory would gain nothing. */

@@ -120,6 +120,9 @@ def plans():
           "--vocab_size=50304", "--dtype=bfloat16", "--batch_size=12", "--gradient_accumulation_steps=40", "--eval_iters=1"]
     alone = plan(*xl, status=3)
     check(alone["bytes"]["host_arena"] == 0, "a profile's host memory was guessed")
+    kinds = {choice["kind"]: choice["changes"] for choice in alone["choices"]}
+    check(kinds["host_budget"].endswith("with --host_budget=17.40GiB"), f"the budget that would do: {kinds}")
+    check(plan(*xl, "--host_budget=17.40GiB")["bytes"]["fits"], "the offered host_budget does not do")
     seconds = []
     for host in (17.6, 24, 64):
         found = plan(*xl, f"--host_budget={host}GiB")

@@ -254,10 +254,11 @@ static void found_make(struct found *found, struct plan_report_facts *facts)
                                            .fits = true};
     search_micro_batch_set(&found->search.options, 8, 3);
     for (int32_t i = 0; i < SEARCH_CHOICES_MAX; i++)
-        found->choices[i] = (struct search_choice){.kind = (enum choice_kind)(CHOICE_MICRO_BATCH + i),
-                                                   .options = *asked,
-                                                   .arena_bytes = 3600,
-                                                   .seconds = 2.0 + i};
+        found->choices[i] =
+            (struct search_choice){.kind = i < 2 ? (enum choice_kind)(CHOICE_MICRO_BATCH + i) : CHOICE_STATES,
+                                   .options = *asked,
+                                   .arena_bytes = 3600,
+                                   .seconds = 2.0 + i};
     search_micro_batch_set(&found->choices[0].options, 8, 3);
     found->choices[1].options.choice.recompute = recompute_two(RECOMPUTE_FULL, 1, RECOMPUTE_MLP, 4);
     found->choices[2].options.config.block_size = 8;

@@ -504,12 +504,32 @@ TEST(choices_fit_and_say_what_they_are)
     struct search_result least;
     request.pin_micro_batch = request.pin_recompute = request.pin_loss_chunk = false;
     request.budget_bytes = 1;
+    request.pin_offload = true;
     ck_assert_int_eq(plan_search(mem, &request, &least), GT_NO_FIT);
     request.budget_bytes = least.arena_bytes * 9 / 10;
     ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
     ck_assert_int_ge(count, 2);
     choices_check(&request, choices, count);
     ck_assert(!search_choice_equivalent(choices[0].kind));
+
+    /* The same if host memory may be used: as much as the first choice says does. */
+    request.pin_offload = false;
+    ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
+    ck_assert_int_eq(choices[0].kind, CHOICE_HOST);
+    request.host_budget = choices[0].host_bytes;
+    ck_assert_int_eq(plan_search(mem, &request, &least), GT_OK);
+    request.host_budget = 0;
+
+    /* State that the user moves, for which the host has no room, stays. */
+    request.budget_bytes = UINT64_MAX;
+    request.options.choice.offload = OFFLOAD_ALL;
+    request.pin_offload = true;
+    ck_assert_int_eq(plan_search(mem, &request, &least), GT_NO_FIT);
+    ck_assert_uint_gt(least.host_bytes, 0);
+    ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
+    ck_assert_int_ge(count, 1);
+    ck_assert_int_eq(choices[0].options.choice.offload, 0);
+    request.options.choice.offload = 0;
 
     request.budget_bytes = 1000;
     ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);

@@ -238,13 +238,15 @@ enum gt_status probe_fixed_make(const struct probe_request *request, bool offloa
     const int32_t layers = options.config.n_layer;
     const uint64_t segment = request->plan->largest_segment_bytes;
     const double weights = (double)dtype_size_bytes(options.dtype) * (double)model_parameter_count(&options.config);
-    struct probe_fixed fixed = *out;
+    struct probe_fixed fixed = {.gradient_bytes = 0};
     options.choice.micro_batch = 2;
     options.choice.evaluate_batch = 1;
     options.choice.recompute = recompute_uniform(RECOMPUTE_NONE, 1);
-    options.choice.offload = offload ? OFFLOAD_ALL : 0;
-    for (int32_t own = 1; own <= 2 && own <= layers; own++)
-        TRY(fixed_add(request, &options, own, &fixed));
+    for (int32_t i = 0; i < (offload ? 4 : 2); i++) {
+        options.choice.offload = i < 2 ? 0 : OFFLOAD_ALL;
+        if (i % 2 < layers)
+            TRY(fixed_add(request, &options, i % 2 + 1, &fixed));
+    }
     fixed.unplaceable = weights > (double)PLAN_BYTES_MAX || (segment != 0 && fixed.largest > segment);
     *out = fixed;
     return GT_OK;

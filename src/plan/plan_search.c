@@ -56,7 +56,7 @@ struct candidate {
 
 struct search_states_memo {
     struct probe_fixed fixed;
-    bool has_fixed[2]; /* without offload, and with it */
+    int32_t fixed_count; /* 1: of no offload; 2: of every part too */
     struct probe probes[PROBES_MAX];
     struct candidate tried[TRIED_MAX];
     int32_t probe_count, tried_count; /* ever made: the oldest are replaced */
@@ -447,28 +447,6 @@ static enum gt_status batch_get(struct search *search, int32_t micro_batch, uint
     return *least != UINT64_MAX ? GT_OK : batch_add(search, micro_batch, least);
 }
 
-static enum gt_status fixed_get(struct search *search, bool offload)
-{
-    struct search_states_memo *memo = search->memo;
-    if (!memo->has_fixed[offload])
-        TRY(probe_fixed_make(&search->probe, offload, &memo->fixed));
-    memo->has_fixed[offload] = true;
-    return GT_OK;
-}
-
-/* Finds the largest part of the optimizer state for which the host's budget has room, unless the user set it. */
-static enum gt_status offload_most_find(struct search *search)
-{
-    const struct search_request *request = search->request;
-    const struct probe_states *states = search->memo->fixed.states;
-    if (request->pin_offload || request->host_budget == 0)
-        return GT_OK;
-    TRY(fixed_get(search, true));
-    while (search->offload_most < OFFLOAD_ALL && states[search->offload_most + 1].host_bytes <= request->host_budget)
-        search->offload_most++;
-    return GT_OK;
-}
-
 /* Makes all splits that may fit `budget`; if `smallest`, only those of the smallest micro-batch.  Stops after the first
  * micro-batch that cannot fit, because a larger one needs more. */
 static enum gt_status splits_make(struct search *search, bool smallest, uint64_t budget)
@@ -477,7 +455,6 @@ static enum gt_status splits_make(struct search *search, bool smallest, uint64_t
     const struct search_request *request = search->request;
     const int32_t asked = request->options.choice.micro_batch;
     uint64_t bytes = 0;
-    TRY(offload_most_find(search));
     for (int32_t b = request->pin_micro_batch ? asked : 1; b <= asked && bytes <= budget && !memo->fixed.unplaceable;) {
         TRY(batch_get(search, b, &bytes));
         const int32_t next = b < BATCHES_FINE ? b + 1 : b + b / 8;
@@ -785,20 +762,26 @@ static enum gt_status others_search(struct search *search, struct search_result 
     return GT_OK;
 }
 
-/* Prepares a search with the state format of the request. */
+/* Prepares a search with the state format of the request, and finds the largest part of the state for which the host's
+ * budget has room, unless the user set it. */
 static enum gt_status search_open(struct hostmem *mem, const struct search_request *request, struct search_memo *memo,
                                   struct search *out)
 {
     struct search_states_memo **states = &memo->states[request->options.states];
-    *out =
-        (struct search){.mem = mem, .request = request, .all = memo, .offload_most = request->options.choice.offload};
+    const int32_t asked = request->options.choice.offload, count = asked > 0 || request->host_budget > 0 ? 2 : 1;
+    *out = (struct search){.mem = mem, .request = request, .all = memo, .offload_most = asked};
     out->probe = (struct probe_request){mem, &request->options, &request->plan, &request->rates};
     memo->mem = mem;
     if (*states == NULL)
         TRY(HOSTMEM_NEW(mem, 1, "plan search", states));
     out->memo = *states;
-    TRY(fixed_get(out, false));
-    return out->offload_most > 0 ? fixed_get(out, true) : GT_OK;
+    if (out->memo->fixed_count < count)
+        TRY(probe_fixed_make(&out->probe, count > 1, &out->memo->fixed));
+    out->memo->fixed_count = count > out->memo->fixed_count ? count : out->memo->fixed_count;
+    const struct probe_states *parts = out->memo->fixed.states;
+    for (int32_t o = asked + 1; o <= OFFLOAD_ALL && !request->pin_offload && count > 1; o++)
+        out->offload_most = parts[o].host_bytes <= request->host_budget ? o : out->offload_most;
+    return GT_OK;
 }
 
 void search_memo_close(struct search_memo *memo)

@@ -9,7 +9,8 @@
 #define GPT_TRAIN_CONFIG_CONFIG_H
 
 #include "base/file.h"
-#include "base/json.h"
+
+struct json_t; /* jansson's */
 
 /* The programs that read a configuration.  Each key belongs to one of them or to both. */
 enum config_program { CONFIG_TRAIN = 1, CONFIG_SAMPLE = 2, CONFIG_BOTH = 3 };
@@ -62,12 +63,12 @@ struct config {
 #define CONFIG_CHOICE(name, group, value, programs, flags, help) int name; /* enum config_##name */
 #include "config/keys.def"
     enum config_program program;
-    int64_t wall_s;          /* the value of time.time() in a file; tests override it */
+    int64_t wall_s;          /* the value of time.time() in a file */
     uint32_t backends_built; /* bit per enum config_backend, set by config_backend_add(); cpu is always set */
     struct config_origin origin[CONFIG_KEY_COUNT];
 };
 
-/* Sets every key to `program`'s default, clears the origins, and sets wall_s to the current time. */
+/* Sets every key to `program`'s default, and clears the origins. */
 void config_defaults(struct config *config, enum config_program program);
 
 /* Records that this build includes the backend `name`.  Call it for each backend before the arguments are parsed.
@@ -89,7 +90,7 @@ struct config_device config_device(const struct config *config);
  * Errors: GT_USAGE, after every problem has been logged, one line each. */
 enum gt_status config_parse_args(struct config *config, int argc, char *const argv[]);
 
-/* Reads a file in nanoGPT's syntax, which config_file.c describes.  `path` must outlive `config`.
+/* Reads a file in nanoGPT's syntax, which config_file.c describes; time.time() is the current time.  `path` must outlive `config`.
  * Errors: GT_USAGE after every problem of the file has been logged as "PATH:LINE:COLUMN: ...". */
 enum gt_status config_parse_file(struct config *config, const char *path);
 /* Parses text[count] in the same way; `name` replaces the path. */
@@ -136,12 +137,12 @@ bool config_key_was_set(const struct config *config, enum config_key key);
 
 /* Returns the configuration without CONFIG_INVOCATION keys as one flat object, in table order, owned by the caller.
  * Errors: GT_NO_MEMORY. */
-enum gt_status config_to_json(const struct config *config, json_t **out);
+enum gt_status config_to_json(const struct config *config, struct json_t **out);
 /* Fills in the keys that this invocation did not set from `object`.  `source` (the checkpoint's path) must outlive
  * `config`.  Absent keys keep their value: an older release may have written the checkpoint.
  * Errors: GT_DATA for an unknown key, a wrong type or a value out of range; GT_USAGE when this invocation set a key of
  * the model's shape to something else.  All are logged. */
-enum gt_status config_from_json(struct config *config, const json_t *object, const char *source);
+enum gt_status config_from_json(struct config *config, const struct json_t *object, const char *source);
 
 /* A changed key: its old and its new value as Python literals. */
 struct config_change {
@@ -150,7 +151,7 @@ struct config_change {
 };
 /* Returns true if `key` affects training results and this invocation set it to another value than `object` has.
  * `object` must have passed config_from_json(). */
-bool config_key_change(const struct config *config, enum config_key key, const json_t *object,
+bool config_key_change(const struct config *config, enum config_key key, const struct json_t *object,
                        struct config_change *out);
 
 /* Prints --help: the common keys, or all of them, grouped, with defaults, in 80 columns.  doc/man_page.sh turns the

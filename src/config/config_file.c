@@ -10,6 +10,7 @@
 #include <config.h>
 #include <stdarg.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "config/config_key.h"
 #include "config/config_lex.h"
@@ -529,6 +530,7 @@ enum gt_status config_parse_file(struct config *config, const char *path)
     char installed[FILE_PATH_MAX], *text;
     size_t count;
     TRY(file_read_all(installed_path(installed, path), FILE_SIZE_MAX, &text, &count));
+    config->wall_s = clock_wall_s();
     const enum gt_status status = config_parse_text(config, path, text, count);
     free(text);
     return status;

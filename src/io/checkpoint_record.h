@@ -8,6 +8,7 @@
 #define GPT_TRAIN_IO_CHECKPOINT_RECORD_H
 
 #include "base/json.h"
+#include "model/plan_choice.h"
 
 #define CHECKPOINT_RECORD_NAME "trainer_state.json"
 #define CHECKPOINT_FORMAT "gpt-train-checkpoint"
@@ -71,5 +72,11 @@ void checkpoint_file_name(char text[static CHECKPOINT_FILE_NAME_MAX], enum check
                           int attempt);
 /* Returns true when checkpoint_file_name() can produce `name` for `file`. */
 bool checkpoint_file_name_valid(const char *name, enum checkpoint_file file);
+
+/* Writes the keys of a choice to `object`; `layers` is the model's number of blocks.  Returns false without memory. */
+bool plan_choice_write(json_t *object, const struct plan_choice *choice, int32_t layers);
+/* Reads the keys that plan_choice_write() of this release or an earlier one wrote.  `source` names the file in error
+ * messages.  Errors: GT_DATA, logged. */
+enum gt_status plan_choice_read(const json_t *object, const char *source, int32_t layers, struct plan_choice *out);
 
 #endif

@@ -6,8 +6,8 @@
 #ifndef GPT_TRAIN_MODEL_PLAN_CHOICE_H
 #define GPT_TRAIN_MODEL_PLAN_CHOICE_H
 
-#include "base/json.h"
 #include "base/recompute.h"
+#include "base/status.h"
 
 /* All 0: not chosen yet. */
 struct plan_choice {
@@ -29,11 +29,6 @@ static inline int32_t plan_choice_offload_blocks(int32_t offload, int32_t layers
 }
 
 bool plan_choice_equal(const struct plan_choice *a, const struct plan_choice *b);
-/* Writes the keys of a choice to `object`; `layers` is the model's number of blocks.  Returns false without memory. */
-bool plan_choice_write(json_t *object, const struct plan_choice *choice, int32_t layers);
-/* Reads the keys that plan_choice_write() of this release or an earlier one wrote.  `source` names the file in error
- * messages.  Errors: GT_DATA, logged. */
-enum gt_status plan_choice_read(const json_t *object, const char *source, int32_t layers, struct plan_choice *out);
 
 #define PLAN_CHOICE_TEXT_MAX 352
 /* Writes "micro-batch 8, recompute mlp in 7 of 12 blocks, gelu in the others, loss in chunks of 512 rows".  Returns

@@ -1,18 +1,14 @@
-/* The table of known cards, the search for one, users' files, and the backend for planning only.
+/* The table of known cards, the search for one, and the backend for planning only.
  *
  * Rates follow from cores, clock and the family's multiples, so that each figure of the table can be looked up by
- * itself.  Usable memory follows from the memory that drivers reserve and contexts were observed to take.  A user's
- * file is one JSON object of at most 64 KiB.  A missing, unknown, mistyped, impossible or duplicate field is refused by
- * name. An unknown figure is written as 0 where doc/devices.md allows it; only context_bytes may be omitted.  No
- * function here queries a device.
+ * itself.  Usable memory follows from the memory that drivers reserve and contexts were observed to take.  No function
+ * here queries a device or reads a file.
  */
 #include "plan/device_profile.h"
 
 #include <ctype.h>
 #include <math.h>
 #include <strings.h>
-
-#include "base/json.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)
@@ -91,9 +87,7 @@ static const struct profile_backend *backend_named(const char *name)
     return NULL;
 }
 
-/* Sets *out to the memory that a process uses on a card of that backend besides its arena, by the number of its units.
- * Returns false if no card has that backend. */
-static bool context_bytes_of(const char *backend, int32_t units, uint64_t *out)
+bool device_profile_context_bytes(const char *backend, int32_t units, uint64_t *out)
 {
     const struct profile_backend *found = backend_named(backend);
     if (found != NULL)
@@ -105,7 +99,7 @@ static void memory_set(const struct card *card, const struct family *family, str
 {
     uint64_t context = 0;
     uint64_t total = (uint64_t)(card->memory_mib - card->driver_mib) * MIB;
-    (void)context_bytes_of(family->backend, out->units, &context);
+    (void)device_profile_context_bytes(family->backend, out->units, &context);
     out->memory_bytes = (uint64_t)card->memory_mib * MIB;
     out->usable_bytes = total - context;
     out->context_bytes = context;
@@ -234,13 +228,8 @@ static char *cards_near(char out[static 256], const char *text)
     return out;
 }
 
-enum gt_status device_profile_find(const char *text, struct device_profile *out)
+enum gt_status device_profile_named(const char *text, struct device_profile *out)
 {
-    const size_t length = strlen(text);
-    if (strchr(text, '/') || (length > 5 && strcmp(text + length - 5, ".json") == 0)) {
-        enum gt_status status = device_profile_read(text, out);
-        return status == GT_IO ? GT_USAGE : status; /* a missing file is a bad value of the key */
-    }
     int32_t index = card_index(text);
     char near[256];
     if (index < 0 && is_too_old(text))
@@ -275,189 +264,6 @@ void device_profile_print_list(FILE *out)
                 p.vector_flops_per_s / 1e12, rate_text(half, p.matrix_flops_per_s[DTYPE_F16]),
                 rate_text(brain, p.matrix_flops_per_s[DTYPE_BF16]));
     }
-}
-
-/* ---- users' files ---- */
-
-#define FILE_BYTES_MAX 65536
-#define SCHEMA 1
-#define MEMORY_MIN ((int64_t)1 << 26)
-#define MEMORY_MAX ((int64_t)1 << 50)
-#define RATE_MAX 1e21
-#define RATE_MIN 1e6 /* a smaller value is a mistaken unit, and would make times that no clock can show */
-#define SHARE_MIN 0.001
-
-struct reader {
-    const char *path;
-    const json_t *root;
-};
-
-static enum gt_status impossible(const struct reader *reader, const char *name, const char *why)
-{
-    return FAIL(GT_DATA, "%s: field \"%s\": %s", reader->path, name, why);
-}
-
-static enum gt_status text_read(const struct reader *reader, const char *name, char *out, size_t size, bool needed)
-{
-    const char *text;
-    TRY(json_get_string(reader->root, reader->path, name, &text));
-    if (strlen(text) >= size)
-        return impossible(reader, name, "this text is too long");
-    if (needed && *text == '\0')
-        return impossible(reader, name, "is empty");
-    snprintf(out, size, "%s", text);
-    return GT_OK;
-}
-
-static enum gt_status rate_read(const struct reader *reader, const json_t *object, const char *name, bool needed,
-                                double *out)
-{
-    double rate;
-    TRY(json_get_real(object, reader->path, name, &rate));
-    if (needed && rate == 0.0)
-        return impossible(reader, name, "must be above 0");
-    if (rate != 0.0 && !(isfinite(rate) && rate >= RATE_MIN && rate <= RATE_MAX))
-        return impossible(reader, name, "expected a rate per second from 1e6 to 1e21, or 0 for not known");
-    *out = rate;
-    return GT_OK;
-}
-
-static enum gt_status bytes_read(const struct reader *reader, const char *name, int64_t min, uint64_t max,
-                                 uint64_t *out)
-{
-    int64_t value;
-    TRY(json_get_int(reader->root, reader->path, name, min, (int64_t)max, &value));
-    *out = (uint64_t)value;
-    return GT_OK;
-}
-
-/* Reads the sizes.  If context_bytes is omitted, it is the known size of such a card's context, limited to the memory
- * that is not usable. */
-static enum gt_status memory_read(const struct reader *reader, struct device_profile *out)
-{
-    uint64_t alignment, units;
-    TRY(bytes_read(reader, "memory_bytes", MEMORY_MIN, MEMORY_MAX, &out->memory_bytes));
-    TRY(bytes_read(reader, "usable_bytes", 1, out->memory_bytes, &out->usable_bytes));
-    TRY(bytes_read(reader, "largest_allocation_bytes", 1, out->memory_bytes, &out->largest_allocation_bytes));
-    TRY(bytes_read(reader, "alignment_bytes", 16, 65536, &alignment));
-    if ((alignment & (alignment - 1)) != 0)
-        return impossible(reader, "alignment_bytes", "is not a power of two");
-    out->alignment_bytes = (uint32_t)alignment;
-    TRY(bytes_read(reader, "units", 0, 1000000, &units));
-    out->units = (int32_t)units;
-    const uint64_t most = out->memory_bytes - out->usable_bytes;
-    if (!context_bytes_of(out->backend, out->units, &out->context_bytes))
-        return impossible(reader, "backend", "expected cuda or opencl");
-    if (out->context_bytes > most)
-        out->context_bytes = most;
-    const bool omitted = json_object_get(reader->root, "context_bytes") == NULL;
-    return omitted ? GT_OK : bytes_read(reader, "context_bytes", 0, most, &out->context_bytes);
-}
-
-/* Reads the dtypes that ops may store: ["float32", "bfloat16"]. */
-static enum gt_status dtypes_read(const struct reader *reader, struct device_profile *out)
-{
-    const json_t *array = json_object_get(reader->root, "dtypes");
-    if (!json_is_array(array))
-        return impossible(reader, "dtypes", "expected an array such as [\"float32\", \"bfloat16\"]");
-    for (size_t i = 0; i < json_array_size(array); i++) {
-        const char *word = json_string_value(json_array_get(array, i));
-        enum dtype dtype;
-        if (!word || !dtype_from_name(word, &dtype) || strcmp(word, dtype_name(dtype)) != 0 || dtype > DTYPE_F16)
-            return impossible(reader, "dtypes", "expected the words float32, bfloat16 and float16 only");
-        if (out->dtypes >> dtype & 1u)
-            return impossible(reader, "dtypes", "names a dtype twice");
-        out->dtypes |= 1u << dtype;
-    }
-    if (!(out->dtypes & 1u << DTYPE_F32))
-        return impossible(reader, "dtypes", "float32 is missing, which every device has");
-    return GT_OK;
-}
-
-/* Refuses members of the object other than `names`, which ends with NULL. */
-static enum gt_status names_check(const struct reader *reader, const json_t *object, const char *const *names)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)object, key, value)
-    {
-        const char *const *name = names;
-        while (*name != NULL && strcmp(key, *name) != 0)
-            name++;
-        if (*name == NULL)
-            return impossible(reader, key, "is not known");
-    }
-    return GT_OK;
-}
-
-static enum gt_status rates_read(const struct reader *reader, struct device_profile *out)
-{
-    static const char *const names[] = {"float32", "float16", "bfloat16", "tf32", NULL};
-    const json_t *flops;
-    TRY(rate_read(reader, reader->root, "bandwidth_bytes_per_s", true, &out->bytes_per_s));
-    TRY(json_get_object(reader->root, reader->path, "flops_per_s", &flops));
-    TRY(names_check(reader, flops, names));
-    TRY(rate_read(reader, flops, "float32", true, &out->vector_flops_per_s));
-    TRY(rate_read(reader, flops, "float16", false, &out->matrix_flops_per_s[DTYPE_F16]));
-    TRY(rate_read(reader, flops, "bfloat16", false, &out->matrix_flops_per_s[DTYPE_BF16]));
-    TRY(rate_read(reader, flops, "tf32", false, &out->tf32_flops_per_s));
-    out->matrix_flops_per_s[DTYPE_F32] = out->vector_flops_per_s;
-    return GT_OK;
-}
-
-/* Reads the share; one without its source is a guess, and refused. */
-static enum gt_status share_read(const struct reader *reader, struct device_profile *out)
-{
-    TRY(json_get_real(reader->root, reader->path, "share", &out->share));
-    if (out->share != 0.0 && !(out->share >= SHARE_MIN && out->share <= 1.0))
-        return impossible(reader, "share", "expected 0 (not known) or a number from 0.001 to 1");
-    return text_read(reader, "share_source", out->share_source, sizeof out->share_source, out->share > 0.0);
-}
-
-static enum gt_status profile_fill(const struct reader *reader, struct device_profile *out)
-{
-    static const char *const names[] = {"schema",
-                                        "name",
-                                        "backend",
-                                        "memory_bytes",
-                                        "usable_bytes",
-                                        "units",
-                                        "dtypes",
-                                        "share",
-                                        "source",
-                                        "alignment_bytes",
-                                        "flops_per_s",
-                                        "share_source",
-                                        "context_bytes",
-                                        "largest_allocation_bytes",
-                                        "bandwidth_bytes_per_s",
-                                        NULL};
-    int64_t schema;
-    if (!json_is_object(reader->root))
-        return FAIL(GT_DATA, "%s: a device profile is one JSON object", reader->path);
-    TRY(names_check(reader, reader->root, names));
-    TRY(json_get_int(reader->root, reader->path, "schema", SCHEMA, SCHEMA, &schema));
-    TRY(text_read(reader, "name", out->name, sizeof out->name, true));
-    TRY(text_read(reader, "backend", out->backend, sizeof out->backend, true));
-    TRY(memory_read(reader, out));
-    TRY(dtypes_read(reader, out));
-    TRY(rates_read(reader, out));
-    TRY(share_read(reader, out));
-    return text_read(reader, "source", out->source, sizeof out->source, false);
-}
-
-enum gt_status device_profile_read(const char *path, struct device_profile *out)
-{
-    json_t *root;
-    TRY(json_parse_file(path, FILE_BYTES_MAX, &root));
-    struct reader reader = {path, root};
-    struct device_profile profile = {.capability = 0};
-    snprintf(profile.id, sizeof profile.id, "%s", path);
-    enum gt_status status = profile_fill(&reader, &profile);
-    json_decref(root);
-    if (status == GT_OK)
-        *out = profile;
-    return status;
 }
 
 /* ---- the backend for planning only ---- */

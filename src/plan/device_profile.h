@@ -41,13 +41,19 @@ int32_t device_profile_count(void);
 void device_profile_get(int32_t index, struct device_profile *out);
 
 /* Finds a card of the table by its id or the part of it before a dash, as people usually write it ("rtx3060",
- * "3060", "RTX 3060": the first such card).  Reads a file if `text` contains a slash or ends in .json.  Errors:
- * GT_USAGE for an unknown name and an unreadable file, GT_DATA for a file with a missing, unknown or impossible
- * field, which is named. */
+ * "3060", "RTX 3060": the first such card).  Errors: GT_USAGE. */
+enum gt_status device_profile_named(const char *text, struct device_profile *out);
+
+/* As above, but reads a file if `text` contains a slash or ends in .json.  Errors: GT_USAGE for an unknown name and an
+ * unreadable file, GT_DATA for a file with a missing, unknown or impossible field, which is named. */
 enum gt_status device_profile_find(const char *text, struct device_profile *out);
 
 /* Reads a profile from a JSON file.  Errors: as above, and GT_IO. */
 enum gt_status device_profile_read(const char *path, struct device_profile *out);
+
+/* Sets *out to the memory that a process uses on a card of that backend besides its arena, by the number of its units.
+ * Returns false if no card has that backend. */
+bool device_profile_context_bytes(const char *backend, int32_t units, uint64_t *out);
 
 /* Prints the table, one line per card. */
 void device_profile_print_list(FILE *out);

@@ -109,6 +109,7 @@ struct plan_report_facts {
     uint64_t budget_least;     /* the memory_budget that this plan needs; 0 = omitted */
     double seconds_per_step;   /* forecast; 0 = unknown */
     double offload_seconds;    /* of these, for moving what lives in host memory; 0 = unknown */
+    int64_t now_wall_s;        /* for the time of the end */
     bool measured;             /* seconds come from timings, not from a model */
     double uncertainty;        /* relative error to expect of the seconds; 1 and more: a factor */
     int64_t steps;             /* updates to go */

@@ -2,50 +2,13 @@
  *
  * Prints four short sections: the numbers of the message, the tensor that its size indicates, the memory that was
  * available, and how gpt-train treats each of these.  The trainer then prints the plan for that memory in its own
- * format.  The parser has made all text from the file harmless.
+ * format.  The parser has made all text of the message harmless.
  */
-#include "train/run.h"
+#include "train/plan_answer.h"
 
-#include <errno.h>
 #include <math.h>
 
 #include "plan/oom_message.h"
-
-#define TEXT_BYTES_MAX ((size_t)16 << 20)
-
-/* Reads standard input to its end, at most TEXT_BYTES_MAX bytes, into memory that the caller frees. */
-static enum gt_status input_read(char **out, size_t *out_count)
-{
-    char *text = malloc(TEXT_BYTES_MAX + 1);
-    if (!text)
-        return FAIL(GT_NO_MEMORY, "no memory for %zu B of standard input", TEXT_BYTES_MAX);
-    *out_count = fread(text, 1, TEXT_BYTES_MAX + 1, stdin);
-    enum gt_status status = GT_OK;
-    if (ferror(stdin))
-        status = FAIL(GT_IO, "standard input: %s", strerror(errno));
-    else if (*out_count > TEXT_BYTES_MAX)
-        status =
-            FAIL(GT_DATA, "standard input: more than %zu B; give only the message and its traceback", TEXT_BYTES_MAX);
-    return FINISH(status, out, text, free);
-}
-
-static enum gt_status message_read(const char *path, struct oom_message *out)
-{
-    const bool input = strcmp(path, "-") == 0;
-    const char *name = input ? "standard input" : path;
-    char *text;
-    size_t count;
-    TRY(input ? input_read(&text, &count) : file_read_all(path, TEXT_BYTES_MAX, &text, &count));
-    bool found = oom_message_parse(text, count, out);
-    free(text);
-    if (!found)
-        return FAIL(GT_DATA,
-                    "%s: no out-of-memory message of PyTorch found (such as \"CUDA out of memory. Tried to allocate "
-                    "...\")",
-                    name);
-    const char *why = oom_impossible(out);
-    return why == NULL ? GT_OK : FAIL(GT_DATA, "%s: the out-of-memory message cannot be right: %s", name, why);
-}
 
 /* ---- the numbers ---- */
 
@@ -209,17 +172,14 @@ static void budget_print(const struct oom_message *message)
 
 /* ---- the card to plan for ---- */
 
-/* Chooses the card to plan for: the configuration's profile, or if it names no device, the smallest card of the table
- * that has the message's memory.  card->memory_bytes stays 0 if the plan is for this machine. */
-static enum gt_status card_choose(const struct config *config, const struct oom_message *message,
-                                  struct device_profile *card)
+/* Sets *card to the smallest card of the table that has the message's memory, unless the configuration names a device:
+ * the plan is then for this machine. */
+static void card_choose(const struct config *config, const struct oom_message *message, struct device_profile *card)
 {
     const char *backend = oom_allocators[message->allocator].backend;
-    if (config->device_profile[0] != '\0')
-        return device_profile_find(config->device_profile, card);
     if (backend == NULL || !message->total.known || config_key_was_set(config, CONFIG_KEY_backend) ||
         config_device(config).backend == CONFIG_BACKEND_CPU)
-        return GT_OK;
+        return;
     for (int32_t i = 0; i < device_profile_count(); i++) {
         struct device_profile other;
         device_profile_get(i, &other);
@@ -228,7 +188,6 @@ static enum gt_status card_choose(const struct config *config, const struct oom_
             (card->memory_bytes == 0 || other.memory_bytes < card->memory_bytes))
             *card = other;
     }
-    return GT_OK;
 }
 
 static void plan_head_print(const struct config *config, const struct device_profile *card, bool budget)
@@ -266,12 +225,20 @@ static double process_budget(const struct oom_message *message, const struct dev
     return most.known && most.bytes < sum ? most.bytes : sum;
 }
 
-enum gt_status explain_oom(struct config *config, const struct model_config *model)
+enum gt_status explain_oom_text(const char *name, const char *text, size_t count, struct config *config,
+                                const struct model_config *model, struct device_profile *card)
 {
     struct oom_message message;
-    struct device_profile card = {.memory_bytes = 0};
-    TRY(message_read(config->explain_oom, &message));
-    TRY(card_choose(config, &message, &card));
+    if (!oom_message_parse(text, count, &message))
+        return FAIL(GT_DATA,
+                    "%s: no out-of-memory message of PyTorch found (such as \"CUDA out of memory. Tried to allocate "
+                    "...\")",
+                    name);
+    const char *why = oom_impossible(&message);
+    if (why != NULL)
+        return FAIL(GT_DATA, "%s: the out-of-memory message cannot be right: %s", name, why);
+    if (card->memory_bytes == 0)
+        card_choose(config, &message, card);
     const struct oom_shape shape = {
         .batch = message.evaluation && config->eval_batch_size > 0 ? config->eval_batch_size : config->batch_size,
         .block_size = model->block_size,
@@ -283,11 +250,11 @@ enum gt_status explain_oom(struct config *config, const struct model_config *mod
     fragments_print(&message);
     tensor_print(&message, &shape);
     budget_print(&message);
-    double budget = process_budget(&message, &card);
+    double budget = process_budget(&message, card);
     bool set = !config_key_was_set(config, CONFIG_KEY_memory_budget) && budget >= 1.0;
-    plan_head_print(config, &card, set);
-    if (card.memory_bytes > 0)
-        snprintf(config->device_profile, sizeof config->device_profile, "%s", card.id);
+    plan_head_print(config, card, set);
+    if (card->memory_bytes > 0)
+        snprintf(config->device_profile, sizeof config->device_profile, "%s", card->id);
     if (config->dtype == CONFIG_DTYPE_AUTO && oom_allocators[message.allocator].backend != NULL)
         config->dtype = CONFIG_DTYPE_BFLOAT16; /* nanoGPT's own default there */
     if (set)                                   /* the planner subtracts the card's context again */

@@ -271,11 +271,6 @@ enum gt_status feed_windows(const struct evaluation *evaluation, enum token_spli
     return evaluation_upload(feed, evaluation->session, count);
 }
 
-int64_t evaluation_runs(const struct config *config, const struct model *model)
-{
-    return size_ceil_div(config->eval_iters * config->batch_size, model->options.choice.evaluate_batch);
-}
-
 enum gt_status evaluation_batch_add(struct session *session, double *sum)
 {
     session->scalars[SCALAR_LOSS_SUM].f = 0.0f;

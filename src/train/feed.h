@@ -67,10 +67,6 @@ enum gt_status feed_train(struct feed *feed, struct session *session, const stru
 enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64_t iter, int32_t k);
 /* ---- evaluation: the losses of random batches of a split (nanoGPT train.py estimate_loss), or of all of it ---- */
 
-/* Returns how often the evaluation program runs per split: eval_iters * batch_size samples in batches of
- * eval_batch_size.  Returns 0 with eval_iters = 0, when the size of the split decides. */
-int64_t evaluation_runs(const struct config *config, const struct model *model);
-
 /* Runs the evaluation program on the ids and targets that are on the device, and adds its sum of losses to *sum. */
 enum gt_status evaluation_batch_add(struct session *session, double *sum);
 

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/contention.h"
+#include "base/size.h"
 
 #define AVERAGE_WEIGHT 0.1
 #define NOTED_ERROR 0.2 /* of the model; a larger one is logged */
@@ -27,6 +28,11 @@ int64_t forecast_evaluations(const struct config *config, int64_t iter)
     return at_end + (last + 1 > before ? last + 1 - before : 0);
 }
 
+int64_t evaluation_runs(const struct config *config, const struct model *model)
+{
+    return size_ceil_div(config->eval_iters * config->batch_size, model->options.choice.evaluate_batch);
+}
+
 void forecast_model(const struct session *session, int64_t iter, int64_t evaluation_runs, struct forecast *out)
 {
     const struct config *config = session->config;
@@ -40,6 +46,14 @@ void forecast_model(const struct session *session, int64_t iter, int64_t evaluat
     out->steps = config->eval_only ? 0 : config->max_iters + 1 - iter;
     out->steps = out->steps > 0 ? out->steps : 0;
     out->evaluations = forecast_evaluations(config, iter);
+}
+
+void forecast_hours_set(struct forecast *forecast, const struct config *config)
+{
+    if (!(config->hours > 0.0 && forecast->step_seconds > 0.0))
+        return;
+    forecast->steps = (int64_t)(config->hours * 3600.0 / forecast->step_seconds);
+    forecast->evaluations = forecast->steps / config->eval_interval + 1;
 }
 
 void forecast_step_measured(struct forecast *forecast, double seconds)

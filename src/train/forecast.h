@@ -15,6 +15,7 @@ struct forecast {
     double modelled_seconds;   /* one update according to the model; 0 = not modelled */
     double tested_seconds;     /* sum of the first measured steps, without the very first one */
     int32_t tested_steps;
+    int64_t now_wall_s; /* when a plan is answered, for the time of its end */
 };
 
 /* Number of steps whose mean is compared with the model, once. */
@@ -22,9 +23,15 @@ struct forecast {
 /* The relative error to expect after so many steps. */
 #define FORECAST_STEPS_ERROR 0.1
 
+/* Returns how often the evaluation program runs per split: eval_iters * batch_size samples in batches of
+ * eval_batch_size.  Returns 0 with eval_iters = 0, when the size of the split decides. */
+int64_t evaluation_runs(const struct config *config, const struct model *model);
+
 /* Models the run: each op takes the longer of its FLOPs and its bytes, at the session's rates.  `iter` is the first
  * iteration; an evaluation runs the evaluation program `evaluation_runs` times.  Needs session_peak_measure(). */
 void forecast_model(const struct session *session, int64_t iter, int64_t evaluation_runs, struct forecast *out);
+/* With config->hours, sets the updates and evaluations to those that take so long. */
+void forecast_hours_set(struct forecast *forecast, const struct config *config);
 /* Adds a measured step (or evaluation).  The first step replaces the model, later ones update a moving average. */
 void forecast_step_measured(struct forecast *forecast, double seconds);
 void forecast_evaluation_measured(struct forecast *forecast, double seconds);

@@ -1,5 +1,6 @@
 # The training loop, evaluation, sampling, saving, and the log lines of a run.
 libgpttrain_a_SOURCES += \
+	src/train/answers.c \
 	src/train/diagnose.c src/train/diagnose.h \
 	src/train/error_help.c \
 	src/train/explain.c \
@@ -9,7 +10,7 @@ libgpttrain_a_SOURCES += \
 	src/train/judge.c \
 	src/train/loss_scaler.c src/train/loss_scaler.h \
 	src/train/metrics.c src/train/metrics.h src/train/metrics_start.c \
-	src/train/plan_answer.c \
+	src/train/plan_answer.c src/train/plan_answer.h \
 	src/train/report_block.c \
 	src/train/restore.c src/train/restore.h \
 	src/train/restore_weights.c \
@@ -17,8 +18,10 @@ libgpttrain_a_SOURCES += \
 	src/train/run.h src/train/run_log.c src/train/run_loop.c \
 	src/train/saver.c src/train/saver.h \
 	src/train/session.c src/train/session.h \
+	src/train/session_device.c \
 	src/train/session_plan.c \
 	src/train/session_rates.c \
+	src/train/session_refuse.c \
 	src/train/steps_ahead.c src/train/steps_ahead.h \
 	src/train/stop.c src/train/stop.h \
 	src/train/trainer.c \

@@ -1,11 +1,9 @@
-/* The answers to --plan and --compare.
+/* The facts that accompany the answer to --plan.
  *
- * Collects the facts that accompany a plan and passes them to one of the printers of src/plan.  Choices are searched
- * only if the requested configuration does not fit, and the front only if it is shown: each of them makes some dozen
- * more plans.  A comparison plans one configuration after the other and joins what they print: both print the same rows
- * in the same order (plan_print_rows()), so lines are joined by their number.
+ * Choices are searched only if the requested configuration does not fit, and the front only if it is shown: each of
+ * them makes some dozen more plans.  Prints, reads and times nothing.
  */
-#include "train/run.h"
+#include "train/plan_answer.h"
 
 #include <math.h>
 
@@ -14,24 +12,6 @@
 #define CONFIGURATION_MAX 256
 #define NEEDLESS_MAX 256
 #define NEEDLESS_SHARE_MIN 0.01 /* of the time of an update */
-
-static enum gt_status facts_print(const struct session *session, const struct plan_report_facts *facts, FILE *out)
-{
-    if (session->config->compare[0] != '\0') {
-        plan_print_rows(session->plan, facts, out);
-        return GT_OK;
-    }
-    switch (session->config->plan) {
-    case CONFIG_PLAN_JSON:
-    case CONFIG_PLAN_JSON_PARETO:
-        return plan_print_json(session->plan, facts, out);
-    case CONFIG_PLAN_SVG:
-        return plan_print_svg(session->mem, session->plan, facts, out);
-    default:
-        plan_print_text(session->plan, facts, out);
-        return GT_OK;
-    }
-}
 
 /* Converts times to the forecast's scale.  Plans are compared at the rates of the search, so that their order is the
  * one that the search used. */
@@ -96,7 +76,7 @@ static enum gt_status searched(const struct session *session, struct plan_report
     return GT_OK;
 }
 
-enum gt_status plan_answer(struct session *session, const struct forecast *forecast, FILE *out)
+enum gt_status plan_answer(struct session *session, const struct forecast *forecast, plan_print_fn *print, FILE *out)
 {
     char configuration[CONFIGURATION_MAX];
     struct search_choice choices[SEARCH_CHOICES_MAX], front[SEARCH_FRONT_MAX];
@@ -125,6 +105,7 @@ enum gt_status plan_answer(struct session *session, const struct forecast *forec
                                ? search_update_seconds(session->model, &session->timing.rates) -
                                      search_update_seconds(session->model, &still)
                                : 0.0,
+        .now_wall_s = forecast->now_wall_s,
         .measured = forecast->measured,
         .uncertainty = forecast->uncertainty,
         .steps = forecast->steps,
@@ -140,63 +121,5 @@ enum gt_status plan_answer(struct session *session, const struct forecast *forec
     uint64_t headroom = session_headroom_bytes(session);
     facts.host_bytes = host.live_bytes;
     facts.headroom_bytes = headroom > host.live_bytes ? headroom - host.live_bytes : 0;
-    TRY(facts_print(session, &facts, out));
-    return session_fits(session);
-}
-
-/* ---- --compare ---- */
-
-/* Sets *out to the rows of a configuration's plan, which the caller frees. */
-static enum gt_status rows_make(const struct config *config, char **out)
-{
-    struct hostmem *mem = NULL;
-    size_t bytes;
-    FILE *file = open_memstream(out, &bytes);
-    if (file == NULL)
-        return FAIL(GT_NO_MEMORY, "no memory to compare plans");
-    enum gt_status status = hostmem_create(&mem);
-    THEN(status, trainer_run(mem, config, file));
-    hostmem_destroy(mem);
-    return fclose(file) == 0 ? status : GT_NO_MEMORY;
-}
-
-/* Returns the next word of a row; "" after the last. */
-static const char *word_next(char **row)
-{
-    const char *word = strsep(row, "\t");
-    return word != NULL ? word : "";
-}
-
-static void table_print(const struct config *config, char *a, char *b)
-{
-    const char *file = NULL; /* the first one that set a key */
-    for (int key = 0; key < CONFIG_KEY_COUNT && file == NULL; key++)
-        file = config->origin[key].line > 0 ? config->origin[key].source : NULL;
-    printf("%-12s  %-28s  %s\n", "", file != NULL ? file : "the defaults", config->compare);
-    while (a != NULL && *a != '\0') {
-        char *row = strsep(&a, "\n"), *other = strsep(&b, "\n"), change[24] = "";
-        const char *label = word_next(&row), *text = word_next(&row), *second;
-        (void)word_next(&other);
-        second = word_next(&other);
-        const double number = strtod(word_next(&row), NULL), ratio = strtod(word_next(&other), NULL) / number;
-        if (number > 0.0 && ratio > 0.0)
-            snprintf(change, sizeof change, "  %+.1f %%", 100.0 * (ratio - 1.0));
-        printf("%-12s  %-28s  %s%s\n", label, text, second, change);
-    }
-}
-
-enum gt_status compare_run(const struct config *config)
-{
-    static struct config other; /* large */
-    char *a = NULL, *b = NULL;
-    enum gt_status second = GT_FAILURE;
-    TRY(config_compared(config, &other));
-    enum gt_status status = rows_make(config, &a);
-    if (status == GT_OK || status == GT_NO_FIT)
-        second = rows_make(&other, &b);
-    if (second == GT_OK || second == GT_NO_FIT)
-        table_print(config, a, b);
-    free(a);
-    free(b);
-    return status == GT_OK ? second : status;
+    return print(session, &facts, out);
 }

@@ -74,11 +74,8 @@ static enum gt_status open_scratch(struct hostmem *mem, struct config *config, c
     if (vocab > 0 && config->vocab_size > 0 && vocab > config->vocab_size)
         return FAIL(GT_USAGE, "vocab_size=%" PRId64 " is too small: the tokenizer in %s has %" PRId64 " tokens",
                     config->vocab_size, mixture->parts[0].folder, vocab);
-    /* Keys that were left open are decided now, and the checkpoint stores the decision. */
-    config_arch_settle(config);
-    session_model_config(config, vocab, model);
-    config->vocab_size = model->vocab_size;
-    config->gelu = model->gelu == GELU_TANH ? CONFIG_GELU_TANH : CONFIG_GELU_ERF;
+    /* The checkpoint stores what is decided now. */
+    session_model_settle(config, vocab, model);
     return checkpoint_config_check(model);
 }
 

@@ -13,9 +13,6 @@
 #include "train/loss_scaler.h"
 #include "train/session.h"
 
-/* The most updates of a run: max_iters is at most one less. */
-#define RUN_LENGTH_MAX INT32_MAX
-
 /* The run's counters and choices: the part of a checkpoint that is neither tensors nor configuration. */
 struct run_state {
     int64_t iter;         /* the next iteration */

@@ -1,5 +1,5 @@
-/* The runs of gpt-train.  trainer.c begins and ends a run, run_loop.c trains, run_log.c prints; plan_answer.c and
- * explain.c answer questions instead, judge.c measures a model, report_block.c reports a failure. */
+/* The runs of gpt-train.  trainer.c begins and ends a run, run_loop.c trains, run_log.c prints; plan_answer.c,
+ * explain.c and answers.c answer questions instead, judge.c measures a model, report_block.c reports a failure. */
 #ifndef GPT_TRAIN_TRAIN_RUN_H
 #define GPT_TRAIN_TRAIN_RUN_H
 
@@ -10,6 +10,7 @@
 #include "train/forecast.h"
 #include "train/generate.h"
 #include "train/metrics.h"
+#include "train/plan_answer.h"
 #include "train/saver.h"
 #include "train/steps_ahead.h"
 #include "train/watchdog.h"
@@ -76,17 +77,9 @@ enum gt_status error_explain(const char *id);
  * NULL, or may have failed at any point of its opening, but session_close() must not have been called. */
 void report_block_print(const struct config *config, const struct session *session, enum gt_status status);
 
-/* --explain-oom: reads the message that config->explain_oom names ("-": standard input) and prints what its numbers
- * mean for this configuration.  Then sets the keys that the user left open: the budget becomes the memory that was
- * available according to the message, the device profile that of a card of this size, and the dtype nanoGPT's default.
- * The caller answers with a plan under these assumptions.
- * Errors: GT_IO; GT_DATA for a text without such a message; those of device_profile_find(). */
+/* --explain-oom: explain_oom_text() of the text that config->explain_oom names ("-": standard input).  Errors: GT_IO;
+ * those of explain_oom_text() and device_profile_find(). */
 enum gt_status explain_oom(struct config *config, const struct model_config *model);
-/* --plan: writes the plan of a session to `out`, as text, JSON or a picture, together with the configuration and the
- * forecast.  If the plan does not fit, adds choices that do.  On request, adds the front of memory against time.  Call
- * it after session_plan() and before session_start().  Errors: GT_NO_FIT when the plan does not fit its budget; it has
- * then written the plan and logged one line.  GT_IO, GT_NO_MEMORY. */
-enum gt_status plan_answer(struct session *session, const struct forecast *forecast, FILE *out);
 /* --compare: plans `config` and the file that it compares with, and prints a table.  Errors: those of both plans,
  * GT_NO_FIT if one does not fit. */
 enum gt_status compare_run(const struct config *config);

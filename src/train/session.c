@@ -1,7 +1,7 @@
 /* A session: turns a configuration into a bound plan on a device.
  *
- * The order is device, plan, and only then memory.  The configuration names the backend and the device, or a profile
- * that stands for one.  Other programs may have taken memory since the plan was made; a training session is then
+ * The order is device, plan, and only then memory.  The configuration names the backend and the device; session_device.c has
+ * the profile that may stand for one.  Other programs may have taken memory since the plan was made; a training session is then
  * planned again for what is left.
  */
 #include "train/session.h"
@@ -18,25 +18,8 @@
 #define DEBUG_RUN false
 #endif
 #define PIECE_ELEMENTS 8192 /* of a buffer on the stack */
-/* Default margin for other programs, without a memory_budget: a twentieth of the free memory, at least 256 MiB. */
-#define BUDGET_MARGIN_PART 20
-#define BUDGET_MARGIN_BYTES ((uint64_t)256 << 20)
-#define BUDGET_MARGIN_PART_MOST 2 /* cap of that margin, so that less free memory never means a larger budget */
 
 /* ---- the device ---- */
-
-/* Opens the device that a profile describes. */
-static enum gt_status profile_open(const struct config *config, struct session_device *device)
-{
-    struct device_profile *profile = &device->profile;
-    const struct config_device wanted = config_device(config);
-    TRY(device_profile_find(config->device_profile, profile));
-    device->has_profile = true;
-    if (wanted.backend != CONFIG_BACKEND_AUTO && strcmp(wanted.word, profile->backend) != 0)
-        return FAIL(GT_USAGE, "device_profile '%s' is a %s device; leave --backend=%s out", profile->id,
-                    profile->backend, wanted.word);
-    return profile_device_open(profile, &device->backend);
-}
 
 /* Returns the first backend of the build with a usable device.  Logs why the ones before it have none. */
 static const struct backend_ops *backend_first(void)
@@ -82,87 +65,6 @@ static enum gt_status backend_open(const struct config *config, struct backend *
     return ops->open(&options, out);
 }
 
-bool session_device_has(const struct session_device *device, enum dtype dtype)
-{
-    return (device->info.dtypes >> dtype & 1u) != 0;
-}
-
-/* Sets the dtype of weights and activations: as configured, or the nearest that the device supports, with a note.  auto
- * is float32 on a cpu, elsewhere bfloat16, or float16 (with loss scaling) if the device lacks that. */
-static void dtype_choose(const struct config *config, struct session_device *device)
-{
-    static const enum dtype wanted[] = {
-        [CONFIG_DTYPE_FLOAT32] = DTYPE_F32, [CONFIG_DTYPE_BFLOAT16] = DTYPE_BF16, [CONFIG_DTYPE_FLOAT16] = DTYPE_F16};
-    const enum dtype preferred = device->info.host_memory ? DTYPE_F32 : DTYPE_BF16;
-    const enum dtype dtype = config->dtype == CONFIG_DTYPE_AUTO ? preferred : wanted[config->dtype];
-    device->dtype = dtype;
-    if (!session_device_has(device, device->dtype))
-        device->dtype = dtype == DTYPE_BF16 && session_device_has(device, DTYPE_F16) ? DTYPE_F16 : DTYPE_F32;
-    if (device->dtype != dtype)
-        log_note("%s has no %s; using %s%s", device->info.device, dtype_name(dtype), dtype_name(device->dtype),
-                 device->dtype == DTYPE_F16 ? ", with loss scaling" : "");
-}
-
-/* Returns the default budget if `free_bytes` are free: it leaves a margin to other programs. */
-static uint64_t free_budget(uint64_t free_bytes)
-{
-    const uint64_t part = free_bytes / BUDGET_MARGIN_PART, most = free_bytes / BUDGET_MARGIN_PART_MOST;
-    const uint64_t least = most < BUDGET_MARGIN_BYTES ? most : BUDGET_MARGIN_BYTES;
-    return free_bytes - (part > least ? part : least);
-}
-
-/* Sets the budget: memory_budget, else from the free memory.  A profile's card can give a little less than its nominal
- * memory. */
-static enum gt_status budget_set(const struct config *config, struct session_device *device)
-{
-    char total[24];
-    const uint64_t most = device->has_profile ? device->profile.memory_bytes : device->info.total_bytes;
-    const uint64_t free_bytes = device->info.free_bytes;
-    TRY(config_memory_budget(config, device->info.total_bytes, &device->budget_bytes));
-    if (config_key_was_set(config, CONFIG_KEY_memory_budget) && most > 0 && device->budget_bytes > most)
-        return FAIL(GT_USAGE, "memory_budget '%s' is more than %s has: %s", config->memory_budget, device->info.device,
-                    log_bytes(total, (double)most));
-    device->has_budget = device->budget_bytes > 0;
-    if (device->has_budget)
-        return GT_OK;
-    device->budget_bytes = free_budget(free_bytes);
-    if (device->has_profile)
-        device->budget_bytes = free_bytes; /* the profile's usable memory already excludes other users */
-    if (free_bytes == 0)
-        device->budget_bytes = UINT64_MAX; /* unknown */
-    return GT_OK;
-}
-
-/* Sets the budget of the arena in host memory: host_budget, else half of what is free.  Of the machine that a profile's
- * card is in, nothing is known. */
-static enum gt_status host_budget_set(const struct config *config, struct session_device *device)
-{
-    char total_text[24];
-    uint64_t total = 0, free_bytes = 0;
-    const bool is_known = system_memory_read(&total, &free_bytes) && !device->has_profile;
-    TRY(config_host_budget(config, total, &device->host_budget_bytes));
-    if (is_known && device->host_budget_bytes > total)
-        return FAIL(GT_USAGE, "host_budget '%s' is more than this machine has: %s", config->host_budget,
-                    log_bytes(total_text, (double)total));
-    if (is_known && !config_key_was_set(config, CONFIG_KEY_host_budget))
-        device->host_budget_bytes = free_bytes / 2;
-    return GT_OK;
-}
-
-static enum gt_status device_open(const struct config *config, struct session_device *out)
-{
-    char limit[24];
-    TRY(config->device_profile[0] != '\0' ? profile_open(config, out) : backend_open(config, &out->backend));
-    out->backend->record = &out->record;
-    TRY(backend_info(out->backend, &out->info));
-    if (out->info.host_memory && system_memory_space_is_limit())
-        log_note("ulimit -v limits the memory of this process to %s", log_bytes(limit, (double)out->info.total_bytes));
-    TRY(budget_set(config, out));
-    TRY(host_budget_set(config, out));
-    dtype_choose(config, out);
-    return GT_OK;
-}
-
 /* ---- the session ---- */
 
 /* Releases the plan and what belongs to it. */
@@ -178,8 +80,20 @@ static void plan_release(struct session *session)
 
 enum gt_status session_open(struct hostmem *mem, const struct config *config, struct session *out)
 {
+    struct device_profile profile;
+    uint64_t total = 0, free_bytes = 0;
+    char limit[24];
+    if (config->device_profile[0] != '\0') {
+        TRY(device_profile_find(config->device_profile, &profile));
+        return session_open_profile(mem, config, &profile, out);
+    }
     *out = (struct session){.mem = mem, .config = config};
-    enum gt_status status = device_open(config, &out->device);
+    TRY(backend_open(config, &out->device.backend));
+    const bool is_known = system_memory_read(&total, &free_bytes);
+    enum gt_status status = session_device_settle(out, is_known ? total : 0, free_bytes);
+    if (status == GT_OK && out->device.info.host_memory && system_memory_space_is_limit())
+        log_note("ulimit -v limits the memory of this process to %s",
+                 log_bytes(limit, (double)out->device.info.total_bytes));
     if (status != GT_OK)
         session_close(out);
     return status;
@@ -237,7 +151,7 @@ static enum gt_status plan_again(struct session *session)
              log_bytes(have, (double)session->device.info.free_bytes), session->device.info.device,
              log_bytes(lacking, (double)bytes_lacking(session)),
              backend_holders_known(holders, session->device.backend));
-    session->device.budget_bytes = free_budget(session->device.info.free_bytes);
+    session->device.budget_bytes = session_free_budget(session->device.info.free_bytes);
     return plan_replace(session);
 }
 
@@ -251,7 +165,7 @@ static enum gt_status host_check(struct session *session)
         return GT_OK;
     log_note("%s of host memory are free now, less than the plan needs; planning again",
              log_bytes(have, (double)free_bytes));
-    session->device.host_budget_bytes = free_budget(free_bytes);
+    session->device.host_budget_bytes = session_free_budget(free_bytes);
     return plan_replace(session);
 }
 

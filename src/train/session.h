@@ -16,6 +16,8 @@
 #include "plan/plan.h"
 #include "plan/plan_search.h"
 
+/* The most updates of a run: max_iters is at most one less. */
+#define RUN_LENGTH_MAX INT32_MAX
 /* Size of the staging buffer through which weights move, in floats: 4 MiB. */
 #define SESSION_STAGING_FLOATS ((int64_t)1 << 20)
 /* Maximum length of the prefill program, in tokens. */
@@ -68,6 +70,14 @@ struct session {
  * close.  Errors: GT_USAGE, GT_UNSUPPORTED, GT_DEVICE, GT_NO_MEMORY. */
 enum gt_status session_open(struct hostmem *mem, const struct config *config, struct session *out);
 
+/* As above, for a card that only a profile describes.  Reads no file.  Errors: GT_USAGE, GT_NO_MEMORY. */
+enum gt_status session_open_profile(struct hostmem *mem, const struct config *config,
+                                    const struct device_profile *profile, struct session *out);
+/* Sets the budgets and the dtype of an open device.  The host's memory is 0 if it is unknown.  Errors: GT_USAGE. */
+enum gt_status session_device_settle(struct session *session, uint64_t host_total_bytes, uint64_t host_free_bytes);
+/* Returns the default budget if `free_bytes` are free: it leaves a margin to other programs. */
+uint64_t session_free_budget(uint64_t free_bytes);
+
 /* Takes the arena.  If the device now has less free memory than the plan of a training session needs, plans again for
  * the memory that is left.  The session then has a new model and plan, with the same samples and mathematics.  Errors:
  * GT_NO_MEMORY, GT_NO_FIT, GT_DEVICE. */
@@ -94,9 +104,9 @@ enum gt_status values_download(struct exec *exec, const struct graph *graph, int
 
 /* ---- the plan ---- */
 
-/* Sets the shape of the model that the configuration describes.  Uses `vocab_size` if the configuration leaves it
- * open. */
-void session_model_config(const struct config *config, int64_t vocab_size, struct model_config *out);
+/* Sets the shape of the new model that the configuration describes, with `vocab_size` if it leaves that open.  The keys
+ * that were left open become those of the model and its `arch`. */
+void session_model_settle(struct config *config, int64_t vocab_size, struct model_config *out);
 /* The choices that a checkpoint stores.  A 0 in a field of `plan` means that no run has chosen it yet. */
 struct session_choices {
     struct plan_choice plan;
@@ -116,6 +126,8 @@ void session_train_options(const struct session *session, const struct session_c
 /* Creates the model and its plan; for a training session, the fastest plan that fits the budget.  Errors: GT_USAGE,
  * GT_UNSUPPORTED, GT_NO_MEMORY, GT_NO_FIT (logged with the bytes that are short). */
 enum gt_status session_plan(struct session *session, const struct model_options *options);
+/* As above, but does not log a search without a plan that fits. */
+enum gt_status session_plan_make(struct session *session, const struct model_options *options);
 /* Plans a session that only evaluates (and samples), with an evaluation batch as large as the budget allows.  If not
  * even one sequence fits, makes the loss chunks smaller.  Never changes a key that the user set. */
 enum gt_status session_plan_evaluation(struct session *session, const struct model_options *options);
@@ -124,6 +136,8 @@ enum gt_status session_plan_evaluation(struct session *session, const struct mod
  * SESSION_HEADROOM_BYTES, or 0 if the device has its own memory. */
 uint64_t session_budget_of(const struct session *session, uint64_t arena_bytes);
 uint64_t session_headroom_bytes(const struct session *session);
+/* Returns the part of the budget that the arena may take. */
+uint64_t session_arena_budget(const struct session *session);
 /* Returns GT_OK when the plan fits the budget; otherwise GT_NO_FIT, logged. */
 enum gt_status session_fits(const struct session *session);
 
@@ -132,6 +146,8 @@ enum gt_status session_fits(const struct session *session);
 /* Returns the rates with which the search compares candidates: the profile's, or those of a nominal cpu.  They never
  * depend on timings, so two fresh runs of a configuration get the same plan. */
 struct plan_rates session_rates_nominal(const struct session *session);
+/* Sets the rates of a session whose device is a profile, and logs what they rest on. */
+void session_rates_profile(struct session *session);
 
 /* Sets rates before session_start(): those of an earlier run, or a guess from the number of threads.  Returns false for
  * a card that no run has timed: the guess from threads means nothing for it. */

@@ -28,9 +28,10 @@
 #define DEBUG_GUARD_BYTES 0
 #endif
 
-void session_model_config(const struct config *config, int64_t vocab_size, struct model_config *out)
+void session_model_settle(struct config *config, int64_t vocab_size, struct model_config *out)
 {
     int64_t vocab = config->vocab_size > 0 ? config->vocab_size : vocab_size;
+    config_arch_settle(config);
     *out = (struct model_config){
         .n_layer = (int32_t)config->n_layer,
         .n_head = (int32_t)config->n_head,
@@ -57,6 +58,8 @@ void session_model_config(const struct config *config, int64_t vocab_size, struc
     const bool good = rope_scaling_read(config->rope_scaling, &out->rope);
     assert(good); /* config_check() has accepted the key */
     (void)good;
+    config->vocab_size = vocab;
+    config->gelu = out->gelu == GELU_TANH ? CONFIG_GELU_TANH : CONFIG_GELU_ERF;
 }
 
 /* Returns the rows per loss chunk: as many as the byte limit allows, evenly over the rows of a micro-step. */
@@ -194,36 +197,10 @@ uint64_t session_budget_of(const struct session *session, uint64_t arena_bytes)
     return arena_bytes + beside_bytes(session);
 }
 
-static uint64_t arena_budget(const struct session *session)
+uint64_t session_arena_budget(const struct session *session)
 {
     uint64_t beside = beside_bytes(session);
     return session->device.budget_bytes > beside ? session->device.budget_bytes - beside : 0;
-}
-
-/* Logs how much of each memory a plan needs and how much is available, with the other processes that use the device if
- * free memory is the limit.  Returns GT_NO_FIT. */
-static enum gt_status refuse(const struct session *session, uint64_t arena_bytes, uint64_t host_bytes)
-{
-    char least[24], have[24], host[96] = "", holders[BACKEND_HOLDERS_TEXT_MAX];
-    if (host_bytes > 0)
-        snprintf(host, sizeof host, "%s of host memory, host_budget allows %s", search_budget_text(least, host_bytes),
-                 log_bytes(have, (double)session->device.host_budget_bytes));
-    if (arena_bytes <= arena_budget(session))
-        return FAIL(GT_NO_FIT, ERROR_NO_FIT "not enough host memory: this offload needs %s", host);
-    const char *and = host[0] != '\0' ? "; and " : "";
-    const char *needed = search_budget_text(least, session_budget_of(session, arena_bytes));
-    const char *unit = needed + strspn(needed, "0123456789.");
-    const int digits = (int)(unit - needed);
-    log_bytes(have, (double)session->device.budget_bytes);
-    if (session->device.has_budget)
-        return FAIL(GT_NO_FIT,
-                    ERROR_NO_FIT "not enough memory: this run needs at least %.*s %s, memory_budget allows %s%s%s",
-                    digits, needed, unit, have, and, host);
-    backend_holders_read(holders, session->device.backend);
-    return FAIL(GT_NO_FIT,
-                ERROR_NO_FIT "not enough memory: this run needs at least %.*s %s, %s has %s available%s%s%s%s", digits,
-                needed, unit, session->device.info.device, have, holders[0] != '\0' ? "; others hold most: " : "",
-                holders, and, host);
 }
 
 /* Returns the options with which plans for this session's device are made. */
@@ -239,59 +216,7 @@ static struct plan_options plan_options_of(const struct session *session)
     };
 }
 
-enum gt_status session_fits(const struct session *session)
-{
-    const struct plan *plan = session->plan;
-    if (plan->arena_bytes <= arena_budget(session) && plan->host_bytes <= session->device.host_budget_bytes)
-        return GT_OK;
-    return refuse(session, plan->arena_bytes, plan->host_bytes);
-}
-
 /* ---- training ---- */
-
-/* Returns the seconds of an update of the smallest plan at the session's rates, divided by those at the rates of the
- * search. */
-static double time_scale(const struct session *session)
-{
-    struct model_options options = session->search.result.options;
-    struct model *model;
-    if (session->search.result.arena_least) /* building all of it would take long */
-        search_micro_batch_set(&options, options.choice.micro_batch, options.choice.micro_batch);
-    if (model_create(session->mem, &options, &model) != GT_OK)
-        return 1.0;
-    const double own = search_update_seconds(model, &session->timing.rates);
-    const double nominal = search_update_seconds(model, &session->search.request.rates);
-    model_destroy(model);
-    return own > 0.0 && nominal > 0.0 ? own / nominal : 1.0;
-}
-
-/* To be called after a refused search.  Logs up to three plans that do fit as notes, with the keys that change and
- * their modelled times on this device: those at the search's rates, scaled by the ratio of the smallest plan's times at
- * the device's own rates, measured in a small arena, and at the search's.  Afterwards the session can only be closed.
- * A failure here is not an error: the refusal has already been logged. */
-static void choices_log(struct session *session)
-{
-    struct search_choice choices[SEARCH_CHOICES_MAX];
-    int32_t count = 0;
-    if (search_choices(session->mem, &session->search.request, choices, &count) != GT_OK)
-        return;
-    if (count == 0) {
-        log_note("nothing smaller fits this budget either");
-        return;
-    }
-    session->timing.rates = session->search.request.rates;
-    bool measured = session_peak_measure(session) == GT_OK;
-    double scale = measured ? time_scale(session) : 1.0;
-    for (int32_t i = 0; i < count; i++) {
-        const struct search_choice *choice = &choices[i];
-        char changes[SEARCH_CHANGES_MAX], bytes[24], seconds[32], budget[24];
-        log_note("alternative %" PRId32 " that fits: %s; %s of tensors, %s per update (estimated), memory_budget %s%s",
-                 i + 1, search_choice_text(changes, choice, &session->search.request.options),
-                 log_bytes(bytes, (double)choice->arena_bytes), clock_duration(seconds, choice->seconds * scale),
-                 search_budget_text(budget, session_budget_of(session, choice->arena_bytes)),
-                 search_choice_equivalent(choice->kind) ? "" : "; changes the results");
-    }
-}
 
 /* Lean states need bfloat16, which the configuration or the device may lack. */
 static enum gt_status states_check(const struct session *session, const struct model_options *options)
@@ -334,7 +259,7 @@ static enum gt_status training_search(struct session *session, const struct mode
         /* A refusal suggests them only to a user who has not decided about them. */
         .lean_offered = may_be_lean && is_auto && !config_key_was_set(config, CONFIG_KEY_allow_lean_states),
         .rates = session_rates_nominal(session),
-        .budget_bytes = arena_budget(session),
+        .budget_bytes = session_arena_budget(session),
         .host_budget = session->device.host_budget_bytes,
         .memo = &session->search.memo,
         .plan = plan_options_of(session),
@@ -344,16 +269,11 @@ static enum gt_status training_search(struct session *session, const struct mode
         (status == GT_NO_FIT || config_key_was_set(config, CONFIG_KEY_offload)))
         log_note("offload='auto' moves nothing: the memory of %s is the host's", session->device.info.device);
     bool answers = config->plan != CONFIG_PLAN_OFF || config->print_program;
-    if (status != GT_NO_FIT)
-        return status;
-    if (answers || session->search.result.unplaceable) /* plan_create() names a tensor that cannot be placed */
-        return GT_OK;
-    status = refuse(session, session->search.result.arena_bytes, session->search.result.host_bytes);
-    choices_log(session);
-    return status;
+    /* plan_create() names a tensor that cannot be placed. */
+    return status == GT_NO_FIT && (answers || session->search.result.unplaceable) ? GT_OK : status;
 }
 
-enum gt_status session_plan(struct session *session, const struct model_options *options)
+enum gt_status session_plan_make(struct session *session, const struct model_options *options)
 {
     session->search.result.options = *options;
     if (options->train)
@@ -382,7 +302,7 @@ static enum gt_status evaluation_fits(const struct session *session, const struc
     const struct plan_rates rates = {.ramp_rows = 0.0};
     struct search_choice choice = {.options = *options};
     TRY(search_options_plan(session->mem, &plan, &rates, &choice));
-    *out = choice.arena_bytes <= arena_budget(session);
+    *out = choice.arena_bytes <= session_arena_budget(session);
     return GT_OK;
 }
 
@@ -407,5 +327,5 @@ enum gt_status session_plan_evaluation(struct session *session, const struct mod
         log_note("evaluating %" PRId32 " sequences at once does not fit; evaluating %" PRId32
                  " at once, with the loss in chunks of %" PRId32 " rows; the samples are the same",
                  asked->evaluate_batch, choice->evaluate_batch, choice->loss_chunk_rows);
-    return session_plan(session, &fitted);
+    return session_plan_make(session, &fitted);
 }

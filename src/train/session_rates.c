@@ -13,10 +13,6 @@
 #include "base/thread.h"
 #include "plan/calibrate.h"
 
-/* The matrix rate of the nominal cpu. */
-#define NOMINAL_PEAK_FLOPS 200e9
-/* The link of a card whose products would have that rate, in the ratio of 12.4 GB/s to 25 TFLOP/s. */
-#define NOMINAL_LINK_BYTES_PER_S 0.1e9
 /* A guess of the rate of one thread of a processor, within a factor of four of those measured. */
 #define GUESSED_THREAD_FLOPS 60e9
 #define GUESS_FACTOR 4.0
@@ -24,16 +20,6 @@
 #define OUTDATED_RATIO 2.0                     /* of modelled and measured steps */
 #define SCRATCH_BYTES_MIN ((uint64_t)40 << 20) /* the largest workspace of a product, and its matrices */
 #define SHOWN_ROWS 1024                        /* a product of few rows is slower, see ramp_rows */
-
-struct plan_rates session_rates_nominal(const struct session *session)
-{
-    struct plan_rates rates = plan_rates_of_peaks(NOMINAL_PEAK_FLOPS, NOMINAL_PEAK_FLOPS);
-    if (session->device.has_profile)
-        return plan_rates_of_profile(&session->device.profile);
-    if (!session->device.info.host_memory)
-        plan_rates_link_set(&rates, NOMINAL_LINK_BYTES_PER_S);
-    return rates;
-}
 
 /* Returns the options of the run, or of a refused run, which has no model, the requested ones. */
 static const struct model_options *options_of(const struct session *session)
@@ -196,10 +182,7 @@ static enum gt_status peaks_measure(struct session *session)
 enum gt_status session_peak_measure(struct session *session)
 {
     if (session->device.has_profile) {
-        char basis[512];
-        log_note("%s", plan_rates_basis(basis, &session->device.profile));
-        session->timing.peak_flops = session->device.profile.vector_flops_per_s;
-        session->timing.rates = plan_rates_of_profile(&session->device.profile);
+        session_rates_profile(session);
         return GT_OK;
     }
     TRY(peaks_measure(session));

@@ -7,6 +7,7 @@
 
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/size.h"
 #include "io/checkpoint_keep.h"
 #include "train/stop.h"
@@ -86,10 +87,8 @@ static void forecast_make(struct trainer *t)
         runs += size_ceil_div(sampler_window_count(t->feed.parts[i / 2].evaluate_sampler[i % 2], true),
                               model->options.choice.evaluate_batch);
     forecast_model(&t->session, t->state.iter, runs, &t->forecast);
-    if (t->config->hours > 0.0 && t->state.length == 0 && t->forecast.step_seconds > 0.0) {
-        t->forecast.steps = (int64_t)(t->config->hours * 3600.0 / t->forecast.step_seconds);
-        t->forecast.evaluations = t->forecast.steps / t->config->eval_interval + 1;
-    }
+    if (t->state.length == 0)
+        forecast_hours_set(&t->forecast, t->config);
 }
 
 /* Takes the arena.  That may last half a minute, so everything known by then is logged first. */
@@ -192,6 +191,25 @@ static void forecast_recall(struct trainer *t)
     t->forecast.uncertainty = FORECAST_STEPS_ERROR;
 }
 
+/* Prints the plan in the form that the configuration asks for. */
+static enum gt_status facts_print(const struct session *session, const struct plan_report_facts *facts, FILE *out)
+{
+    if (session->config->compare[0] != '\0') {
+        plan_print_rows(session->plan, facts, out);
+        return GT_OK;
+    }
+    switch (session->config->plan) {
+    case CONFIG_PLAN_JSON:
+    case CONFIG_PLAN_JSON_PARETO:
+        return plan_print_json(session->plan, facts, out);
+    case CONFIG_PLAN_SVG:
+        return plan_print_svg(session->mem, session->plan, facts, out);
+    default:
+        plan_print_text(session->plan, facts, out);
+        return GT_OK;
+    }
+}
+
 static enum gt_status answer(struct trainer *t, FILE *out)
 {
     const struct model *model = t->session.model;
@@ -204,7 +222,9 @@ static enum gt_status answer(struct trainer *t, FILE *out)
     TRY(session_peak_measure(&t->session));
     forecast_make(t);
     forecast_recall(t);
-    return plan_answer(&t->session, &t->forecast, out);
+    t->forecast.now_wall_s = clock_wall_s();
+    TRY(plan_answer(&t->session, &t->forecast, facts_print, out));
+    return session_fits(&t->session);
 }
 
 /* Creates and locks the folder, and repairs what a killed run left. */

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/recompute.h"
 #include "config/config.h"

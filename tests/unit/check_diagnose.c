@@ -38,8 +38,7 @@ static void session_make(struct rig *rig)
     rig->config.gradient_accumulation_steps = MICRO_STEPS;
     rig->config.eval_batch_size = 4;
     rig->config.threads = 1;
-    config_arch_settle(&rig->config);
-    session_model_config(&rig->config, 0, &model);
+    session_model_settle(&rig->config, 0, &model);
     ck_assert_int_eq(session_open(rig->data.mem, &rig->config, &rig->session), GT_OK);
     session_train_options(&rig->session, &choices, &model, &options);
     ck_assert_int_eq(session_plan(&rig->session, &options), GT_OK);

@@ -29,8 +29,7 @@ static struct config config_make(void)
 static void model_of(const struct config *config, struct model_config *out)
 {
     struct config settled = *config;
-    config_arch_settle(&settled);
-    session_model_config(&settled, 0, out);
+    session_model_settle(&settled, 0, out);
 }
 
 static struct model_options options_make(const struct config *config)

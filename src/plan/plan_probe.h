@@ -77,7 +77,8 @@ struct probe_request {
 
 /* Sets *bytes to `value` if that is larger. */
 void probe_raise(uint64_t *bytes, uint64_t value);
-/* Measures what is fixed, if `offload` also with each part of the optimizer state in host memory.  Errors: those of model_create() and plan_create(). */
+/* Measures what is fixed, if `offload` also with each part of the optimizer state in host memory.  Errors: those of
+ * model_create() and plan_create(). */
 enum gt_status probe_fixed_make(const struct probe_request *request, bool offload, struct probe_fixed *out);
 /* Measures one micro-batch, and evaluations of `evaluate_batch`.  Errors: the same. */
 enum gt_status probe_make(const struct probe_request *request, int32_t micro_batch, int32_t evaluate_batch,

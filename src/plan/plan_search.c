@@ -621,14 +621,16 @@ static void candidates_collect(struct search *search, uint64_t budget)
 
 /* Returns the bytes that a candidate's bound may have after `failed` plans that exceeded the budget.  The times of many
  * mixes of a deep model differ by millionths, and where the planner needs a little more than the bound of one of them,
- * so it does for the others.  After a few failures the bound must therefore leave a part of the budget. */
-static uint64_t bytes_limit(const struct search *search, uint64_t budget, int32_t failed)
+ * so it does for the others.  After a few failures the bound must therefore leave a part of the budget, and at least
+ * what the last plan needed more than its bound, within the largest margin. */
+static uint64_t bytes_limit(const struct search *search, uint64_t budget, int32_t failed, uint64_t excess)
 {
     const int32_t beyond = failed - 1 - FAILED_BLOCKS / search->request->options.config.n_layer;
     if (beyond < 0)
         return budget;
     const int32_t bits = MARGIN_BITS - 2 * (beyond < MARGIN_GROWN_MAX ? beyond : MARGIN_GROWN_MAX);
-    return budget - (budget >> bits);
+    const uint64_t margin = budget >> bits, most = budget >> (MARGIN_BITS - 2 * MARGIN_GROWN_MAX);
+    return budget - (excess < margin ? margin : excess < most ? excess : most);
 }
 
 /* Finds the fastest choice whose plan fits `budget`, first among those that bytes_limit() allows, then among all.  Sets
@@ -649,7 +651,7 @@ static enum gt_status fastest_find(struct search *search, uint64_t budget, struc
             TRY(choice_plan(search, out));
             if (out->arena_bytes <= budget)
                 return GT_OK;
-            limit = margins ? bytes_limit(search, budget, ++failed) : budget;
+            limit = margins ? bytes_limit(search, budget, ++failed, out->arena_bytes - search->kept[i].bytes) : budget;
         }
         if (search->kept_count == search->kept_most)
             continue;

@@ -266,7 +266,7 @@ static enum gt_status training_search(struct session *session, const struct mode
     };
     enum gt_status status = plan_search(session->mem, &session->search.request, &session->search.result);
     if (session->device.info.host_memory && config->offload == CONFIG_OFFLOAD_AUTO &&
-        (status == GT_NO_FIT || config_key_was_set(config, CONFIG_KEY_offload)))
+        (config_key_was_set(config, CONFIG_KEY_offload) || config_key_was_set(config, CONFIG_KEY_host_budget)))
         log_note("offload='auto' moves nothing: the memory of %s is the host's", session->device.info.device);
     bool answers = config->plan != CONFIG_PLAN_OFF || config->print_program;
     /* plan_create() names a tensor that cannot be placed. */

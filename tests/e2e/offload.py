@@ -113,6 +113,7 @@ def refused():
         done = train("kept", "--offload=states", "--init_from=resume", FAIL="cudaHostAlloc:2")
         check(done.status == 3 and len(done.errors) == 1 and "does not pin" in done.errors[0], done.said())
     check(files("kept", ".safetensors") == before, "a refusal changed the checkpoint")
+    good(run(("cpu", GPT_TRAIN), "shared", "--host_budget=1GiB"), "offload='auto' moves nothing")
 
 
 def plans():

@@ -19,14 +19,14 @@ import time
 from checks import BUILD, SOURCE, check, read, read_json, skip, write
 from cuda_common import end_emulated
 
-PROGRAM = os.path.join(SOURCE, "bench", "gpu-check")
+PROGRAM, GPT_CHECK = (os.path.join(SOURCE, "bench", name) for name in ("gpu-check", "gpt-check"))
 EMULATED = "--emulated=" + BUILD
 IMAGE_BYTES = 4 << 20  # of pending uploads: part of the context, which the plan counts outside the arena
 ONLY = "devices,parity float32,graphs,memcheck,racecheck,initcheck,synccheck,story,MFU 124M"
 
 
-def gpu_check(*arguments, work=".", **environment):
-    done = subprocess.run([sys.executable, PROGRAM, *arguments], cwd=work, check=False, capture_output=True, text=True,
+def gpu_check(*arguments, work=".", program=PROGRAM, **environment):
+    done = subprocess.run([sys.executable, program, *arguments], cwd=work, check=False, capture_output=True, text=True,
                           env={**os.environ, **environment}, timeout=900)
     path, found = os.path.join(work, "gpu-speed.json" if "--speed" in arguments else "gpu-check.json"), None
     if os.path.exists(path):
@@ -76,6 +76,8 @@ def built():
                                      ("memcheck", "SKIP", "no compute-sanitizer")):
             check(name in rows and rows[name][0] == result and detail in rows[name][1], f"{name}: {rows.get(name)}")
         check(done.returncode == 0 and "driver: 580.82.07" in done.stdout, f"{done.returncode}: {done.stdout[-600:]}")
+    done, found = gpu_check(only, "--build=" + folder, program=GPT_CHECK, PATH=tools + ":/bin", CUDA_HOME="/nonexistent")
+    check(done.returncode == 0 and found and len(found["rows"]) == 5, f"gpt-check with a card: {done.stdout[-600:]} {done.stderr[-300:]}")
 
 
 # A stand-in for a Python with PyTorch: two samples fit.  The driver's figure of its memory is larger than ours.

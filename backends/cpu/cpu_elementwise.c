@@ -104,10 +104,16 @@ static void copy_run(const struct cpu_backend *cpu, const struct op_call *call)
     }
 }
 
-/* All memory is the host's, so fetch and store are plain copies. */
+/* All memory is the host's, so fetch and store are plain copies, which end at once. */
 static void move_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
     memcpy(cpu_operand(cpu, call, 1), cpu_operand(cpu, call, 0), operand_bytes(&call->operand[0]));
+}
+
+static void wait_run(const struct cpu_backend *cpu, const struct op_call *call)
+{
+    (void)cpu;
+    (void)call;
 }
 
 /* Returns e^-a, clamped before it overflows. */
@@ -204,6 +210,7 @@ static void dropout_run(const struct cpu_backend *cpu, const struct op_call *cal
 const struct cpu_op CPU_NAME(cpu_copy) = {.run = copy_run};
 const struct cpu_op CPU_NAME(cpu_fetch) = {.run = move_run};
 const struct cpu_op CPU_NAME(cpu_store) = {.run = move_run};
+const struct cpu_op CPU_NAME(cpu_wait) = {.run = wait_run};
 const struct cpu_op CPU_NAME(cpu_swiglu_forward) = {.run = swiglu_forward_run};
 const struct cpu_op CPU_NAME(cpu_swiglu_backward) = {.run = swiglu_backward_run};
 const struct cpu_op CPU_NAME(cpu_dropout) = {.run = dropout_run};

@@ -42,8 +42,17 @@ struct cuda_tuning;
 
 struct cuda_segment {
     enum memory_space space;
-    void *memory; /* of the device, or pinned memory of the host */
+    void *memory; /* of the device or the host */
     size_t size_bytes;
+    bool pinned; /* host memory that the copy engines reach */
+};
+
+/* Limit on the copies beside computing that are in flight at once; the update of a slice has five each way. */
+#define CUDA_COPIES_MAX 32
+/* A copy from or to host memory beside computing. */
+struct cuda_copy {
+    const struct op_call *call; /* that began it; NULL: free */
+    cudaEvent_t done;
 };
 
 /* A recorded program, and the calls that identify it. */
@@ -78,18 +87,22 @@ struct cuda_backend {
     cudaStream_t stream;      /* queue 0: ops, downloads, and copies from `ahead` to where the uploads go */
     cudaStream_t copies;      /* small uploads to `ahead`, concurrent with the ops; NULL: all uploads use `stream` */
     cudaEvent_t arrived;      /* recorded after the last upload to `ahead` */
-    void *ahead;              /* device buffer that mirrors `staging`; NULL without an arena, or without `copies` */
-    cudaEvent_t copied[2];    /* recorded after the last copy through each half of the staging buffer */
-    void *staging;            /* pinned: uploads and downloads pass through it */
-    char *result;             /* pinned, after `staging`: [CUDA_RESULTS_MAX][CUDA_RESULT_BYTES], in flight */
-    int32_t results;          /* number of results in flight */
-    size_t staging_used;      /* bytes used in the half that is being filled */
-    int32_t staging_half;     /* 0 or 1 */
-    cudaError_t lost;         /* the error that broke the context; cudaSuccess before */
-    bool is_wsl;              /* WSL2: pinned memory is scarce, and the driver swaps when the card is full */
-    bool tf32;                /* products of fp32 may round their inputs to TF32 */
-    bool graphs_off;          /* turned off by an option, or after a failed recording */
-    bool has_copies;          /* uploads run concurrently with the ops */
+    cudaStream_t beside[QUEUE_COUNT]; /* of the copies that fetch and store begin; NULL without a host arena */
+    cudaEvent_t forked;               /* recorded in `stream` before such a copy, which waits for it */
+    struct cuda_copy copy[CUDA_COPIES_MAX];
+    void *ahead;           /* device buffer that mirrors `staging`; NULL without an arena, or without `copies` */
+    cudaEvent_t copied[2]; /* recorded after the last copy through each half of the staging buffer */
+    void *staging;         /* pinned: uploads and downloads pass through it */
+    char *result;          /* pinned, after `staging`: [CUDA_RESULTS_MAX][CUDA_RESULT_BYTES], in flight */
+    int32_t results;       /* number of results in flight */
+    size_t staging_used;   /* bytes used in the half that is being filled */
+    int32_t staging_half;  /* 0 or 1 */
+    cudaError_t lost;      /* the error that broke the context; cudaSuccess before */
+    bool is_wsl;           /* WSL2: pinned memory is scarce, and the driver swaps when the card is full */
+    bool pins_refused;     /* the driver has refused to pin host memory */
+    bool tf32;             /* products of fp32 may round their inputs to TF32 */
+    bool graphs_off;       /* turned off by an option, or after a failed recording */
+    bool has_copies;       /* uploads run concurrently with the ops */
     int32_t graphs;
     struct cuda_gemm_cache *gemm; /* descriptors and algorithms of the products */
     struct cuda_tuning *tuning;   /* chosen algorithms and launch shapes */
@@ -160,6 +173,15 @@ enum gt_status cuda_memory_download(struct backend *backend, int32_t queue, void
  * waits. */
 enum gt_status cuda_memory_download_later(struct backend *backend, int32_t queue, void *to, struct address from,
                                           size_t bytes);
+/* Begins the copy of a fetch or a store on its queue, after the ops that were enqueued before.  A segment that is not
+ * pinned is copied through the staging buffer instead, in order on queue 0. */
+enum gt_status cuda_memory_copy_start(struct backend *backend, const struct op_call *call);
+/* Has the ops that follow wait for the copy of x to y. */
+enum gt_status cuda_memory_copy_wait(struct backend *backend, const struct op_call *wait);
+/* Waits for the copies in flight. */
+enum gt_status cuda_memory_copies_sync(struct backend *backend);
+/* Forgets the copies of a program whose recording failed. */
+void cuda_memory_copies_forget(struct cuda_backend *cuda);
 /* Copies the results to their destinations.  The caller has waited for the stream. */
 void cuda_memory_results_give(struct cuda_backend *cuda);
 

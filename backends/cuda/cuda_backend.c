@@ -1,7 +1,8 @@
 /* The cuda backend: opens a card, describes it, runs ops on it, and reports what fails.
  *
- * It uses one device, one stream and another for uploads, CUDA's run-time API and cuBLASLt.  The driver is never
- * linked, so that the program starts where there is none.  Ops are enqueued; only sync() and download() wait for them.
+ * It uses one device, a stream of ops, one for uploads and two for offload's copies, CUDA's run-time API and cuBLASLt.
+ * The driver is never linked, so that the program starts where there is none.  Ops are enqueued; only sync() and
+ * download() wait for them.
  * Bound programs are replayed as graphs.  An error that takes the context down (a kernel's fault, a lost card) shows at
  * some later call: it is logged once, with the card and the versions, and every call after it fails without a message.
  * Memory and copies are in cuda_memory.c.
@@ -82,6 +83,7 @@ static void context_measure(struct cuda_backend *cuda, uint64_t used_before)
 }
 
 static void cuda_close(struct backend *backend);
+static enum gt_status cuda_sync(struct backend *backend, int32_t queue);
 
 static enum gt_status device_fill(struct cuda_backend *cuda, const struct backend_open_options *options)
 {
@@ -121,7 +123,7 @@ static void cuda_close(struct backend *backend)
         return;
     struct cuda_backend *cuda = cuda_own(backend);
     if (cuda->stream != NULL)
-        (void)cudaStreamSynchronize(cuda->stream); /* ops in flight use the memory; they wait for the copies */
+        (void)cuda_sync(backend, 0); /* ops and copies in flight use the memory */
     cuda_graphs_destroy(cuda);
     cuda_gemm_cache_destroy(cuda);
     cuda_tuning_destroy(cuda);
@@ -201,6 +203,7 @@ static enum gt_status cuda_sync(struct backend *backend, int32_t queue)
     if (cuda_own(backend)->lost != cudaSuccess)
         return GT_DEVICE;
     TRY(cuda_check(backend, cudaStreamSynchronize(cuda_stream(backend, queue)), "waiting for the device"));
+    TRY(cuda_memory_copies_sync(backend));
     cuda_memory_results_give(cuda_own(backend));
     return GT_OK;
 }

@@ -1,5 +1,7 @@
 /* Graphs of programs: stream capture, and the table of captured programs.
  *
+ * The copies of offload fork from the stream of ops and join it again, so that one graph holds all three branches.
+ *
  * A program is identified by the address and the number of its calls; its first and its last call are compared as
  * well.  Nothing runs during a capture.  Errors are kept and not logged, because the calls can be launched without a
  * graph; only a lost card is an error.  A graph is uploaded to the device when it is recorded, so that the first replay
@@ -41,6 +43,7 @@ static bool calls_capture(struct cuda_backend *cuda, const struct op_call *calls
     if (!is_good(cuda, cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeThreadLocal), "beginning a capture"))
         return false;
     const enum gt_status status = cuda_calls_launch(&cuda->base, 0, calls, count);
+    cuda_memory_copies_forget(cuda);
     const bool ended = is_good(cuda, cudaStreamEndCapture(cuda->stream, &graph), "ending a capture");
     if (status == GT_OK && ended) {
         *out = graph;
@@ -67,6 +70,18 @@ static bool graph_make(struct cuda_backend *cuda, const struct op_call *calls, s
     return made;
 }
 
+/* Returns true if the host has a part in the program's copies, because the memory is not pinned. */
+static bool copies_pageable(const struct cuda_backend *cuda, const struct op_call *calls, size_t count)
+{
+    bool found = false;
+    for (size_t i = 0; i < count && !found; i++)
+        for (int32_t slot = FETCH_X; slot <= FETCH_Y && op_is_copy_beside(calls[i].kind); slot++) {
+            const struct cuda_segment *segment = &cuda->segment[calls[i].operand[slot].at.segment];
+            found = found || (segment->space == SPACE_HOST && !segment->pinned);
+        }
+    return found;
+}
+
 static void failure_note(struct cuda_backend *cuda)
 {
     const struct cuda_capture *capture = &cuda->capture;
@@ -79,7 +94,7 @@ enum gt_status cuda_graph_record(struct cuda_backend *cuda, const struct op_call
 {
     cudaGraphExec_t exec = NULL;
     const bool has_room = cuda->graphs < CUDA_GRAPHS_MAX;
-    if (cuda->graphs_off || count == 0)
+    if (cuda->graphs_off || count == 0 || copies_pageable(cuda, calls, count))
         return GT_OK;
     cuda->capture = (struct cuda_capture){
         .active = true, .what = "capturing", .why = has_room ? "unknown" : "the table of graphs is full"};

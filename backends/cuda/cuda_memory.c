@@ -1,8 +1,10 @@
 /* The card's memory: the arena, and copies to and from it through pinned memory.
  *
- * A segment on the card is one cudaMalloc; a segment in host memory is pinned, so that copies to it run at the link's
- * full rate.  The segments on the card together stay below what is free at that moment, by a margin: drivers for
- * Windows, including WSL2's, hand out host memory instead of failing, and a run in host memory is many times slower.
+ * A segment on the card is one cudaMalloc; a segment in host memory is mapped, touched and then pinned, so that copies
+ * to it run at the link's full rate and beside computing.  Where the driver refuses to pin it, it stays pageable.
+ *
+ * The segments on the card together stay below what is free at that moment, by a margin: drivers for Windows, including
+ * WSL2's, hand out host memory instead of failing, and a run in host memory is many times slower.
  * Every byte on the card is written once, so that the memory is really there.
  *
  * Copies go in pieces through two halves of one small pinned buffer, because pinned memory is scarce under WSL2 and the
@@ -22,6 +24,7 @@
 /* Left free for the driver's needs during a run; more where the driver swaps to host memory. */
 #define MARGIN_BYTES ((uint64_t)16 << 20)
 #define MARGIN_BYTES_WSL ((uint64_t)256 << 20)
+#define HOST_PAGE_BYTES ((size_t)4096)
 
 enum gt_status cuda_memory_staging_create(struct cuda_backend *cuda)
 {
@@ -48,14 +51,46 @@ uint64_t cuda_memory_ahead_bytes(const struct cuda_backend *cuda)
     return cuda->copies != NULL ? 2 * CUDA_STAGING_BYTES : 0;
 }
 
+/* Creates the queues beside computing, and their events.  Errors: GT_DEVICE. */
+static enum gt_status beside_create(struct backend *backend)
+{
+    struct cuda_backend *cuda = cuda_own(backend);
+    const unsigned flags = cudaEventDisableTiming;
+    for (int queue = QUEUE_IN; queue <= QUEUE_OUT; queue++)
+        TRY(cuda_check(backend, cudaStreamCreateWithFlags(&cuda->beside[queue], cudaStreamNonBlocking),
+                       "making a stream for offload"));
+    for (int i = 0; i < CUDA_COPIES_MAX; i++)
+        TRY(cuda_check(backend, cudaEventCreateWithFlags(&cuda->copy[i].done, flags), "making an event"));
+    return cuda_check(backend, cudaEventCreateWithFlags(&cuda->forked, flags), "making an event");
+}
+
+static void beside_destroy(struct cuda_backend *cuda)
+{
+    for (int i = 0; i < CUDA_COPIES_MAX; i++)
+        if (cuda->copy[i].done != NULL)
+            (void)cudaEventDestroy(cuda->copy[i].done);
+    if (cuda->forked != NULL)
+        (void)cudaEventDestroy(cuda->forked);
+    for (int queue = QUEUE_IN; queue <= QUEUE_OUT; queue++)
+        if (cuda->beside[queue] != NULL)
+            (void)cudaStreamDestroy(cuda->beside[queue]);
+    memset(cuda->copy, 0, sizeof cuda->copy);
+    memset(cuda->beside, 0, sizeof cuda->beside);
+    cuda->forked = NULL;
+}
+
 static void segments_free(struct cuda_backend *cuda)
 {
     for (int32_t i = 0; i < cuda->segments; i++) {
-        if (cuda->segment[i].space == SPACE_HOST)
-            (void)cudaFreeHost(cuda->segment[i].memory);
+        struct cuda_segment *segment = &cuda->segment[i];
+        if (segment->pinned)
+            (void)cudaHostUnregister(segment->memory);
+        if (segment->space == SPACE_DEVICE)
+            (void)cudaFree(segment->memory);
         else
-            (void)cudaFree(cuda->segment[i].memory);
+            free(segment->memory);
     }
+    beside_destroy(cuda);
     cuda->segments = 0;
     if (cuda->ahead != NULL)
         (void)cudaFree(cuda->ahead);
@@ -122,18 +157,29 @@ static enum gt_status memory_take(struct backend *backend, size_t bytes, void **
     return cuda_check(backend, error, "allocating the arena");
 }
 
-/* Takes pinned host memory, which the card reads and writes by itself. */
-static enum gt_status host_take(struct backend *backend, size_t bytes, void **out)
+/* Takes host memory of zeros, and pins it.  The zeros come first: pages that exist are pinned twice as fast, and are
+ * near the processor that wrote them.  A refusal may spoil later ones, so it is the last try. */
+static enum gt_status host_take(struct backend *backend, struct cuda_segment *segment)
 {
-    const cudaError_t error = cudaHostAlloc(out, bytes, cudaHostAllocDefault);
+    struct cuda_backend *cuda = cuda_own(backend);
     char text[24];
-    if (error != cudaErrorMemoryAllocation)
+    segment->memory = aligned_alloc(HOST_PAGE_BYTES, size_round_up(segment->size_bytes, HOST_PAGE_BYTES));
+    if (segment->memory == NULL)
+        return FAIL(GT_NO_FIT, "cuda: no host memory for %s of optimizer state; offload = 'none' needs none",
+                    log_bytes(text, (double)segment->size_bytes));
+    memset(segment->memory, 0, segment->size_bytes);
+    if (cuda->pins_refused)
+        return GT_OK;
+    const cudaError_t error = cudaHostRegister(segment->memory, segment->size_bytes, cudaHostRegisterDefault);
+    segment->pinned = error == cudaSuccess;
+    cuda->pins_refused = error == cudaErrorMemoryAllocation || error == cudaErrorNotSupported;
+    if (!cuda->pins_refused)
         return cuda_check(backend, error, "pinning host memory");
     (void)cudaGetLastError();
-    return FAIL(GT_NO_FIT,
-                "cuda: the driver does not pin %s of host memory for the optimizer state; a smaller host_budget, or "
-                "offload = 'none', needs less",
-                log_bytes(text, (double)bytes));
+    log_note("cuda: the driver does not pin %s of host memory; that part of the optimizer state is copied through a "
+             "small buffer, at about half the rate, and not beside computing",
+             log_bytes(text, (double)segment->size_bytes));
+    return GT_OK;
 }
 
 enum gt_status cuda_memory_clear(struct backend *backend)
@@ -141,8 +187,9 @@ enum gt_status cuda_memory_clear(struct backend *backend)
     struct cuda_backend *cuda = cuda_own(backend);
     for (int32_t i = 0; i < cuda->segments; i++) {
         const struct cuda_segment *segment = &cuda->segment[i];
-        TRY(cuda_check(backend, cudaMemsetAsync(segment->memory, 0, segment->size_bytes, cuda->stream),
-                       "clearing the arena"));
+        if (segment->space == SPACE_DEVICE)
+            TRY(cuda_check(backend, cudaMemsetAsync(segment->memory, 0, segment->size_bytes, cuda->stream),
+                           "clearing the arena"));
     }
     return GT_OK;
 }
@@ -158,10 +205,12 @@ enum gt_status cuda_memory_arena(struct backend *backend, const struct backend_s
     for (int32_t i = 0; i < count; i++) {
         struct cuda_segment *segment = &cuda->segment[i];
         *segment = (struct cuda_segment){.space = segments[i].space, .size_bytes = (size_t)segments[i].size_bytes};
-        TRY_GOTO(status, free_segments,
-                 segment->space == SPACE_HOST ? host_take(backend, segment->size_bytes, &segment->memory)
-                                              : memory_take(backend, segment->size_bytes, &segment->memory));
         cuda->segments++;
+        TRY_GOTO(status, free_segments,
+                 segment->space == SPACE_HOST ? host_take(backend, segment)
+                                              : memory_take(backend, segment->size_bytes, &segment->memory));
+        if (segment->pinned && cuda->beside[QUEUE_IN] == NULL)
+            TRY_GOTO(status, free_segments, beside_create(backend));
     }
     if (cuda->copies != NULL)
         TRY_GOTO(status, free_segments, memory_take(backend, (size_t)cuda_memory_ahead_bytes(cuda), &cuda->ahead));
@@ -223,12 +272,22 @@ static enum gt_status upload_beside(struct backend *backend, cudaStream_t stream
     return cuda_check(backend, cudaMemcpyAsync(target, image, bytes, cudaMemcpyDefault, stream), "uploading");
 }
 
+/* Copies between the host and its own arena, after the ops that were enqueued before. */
+static enum gt_status host_copy(struct backend *backend, void *to, const void *from, size_t bytes)
+{
+    TRY(backend->ops->sync(backend, 0));
+    memcpy(to, from, bytes);
+    return GT_OK;
+}
+
 enum gt_status cuda_memory_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
                                   size_t bytes)
 {
     const cudaStream_t stream = cuda_stream(backend, queue);
     const bool beside = cuda_own(backend)->ahead != NULL && bytes <= CUDA_STAGING_BYTES;
     TRY(range_check(cuda_own(backend), "upload", to, bytes));
+    if (to.space == SPACE_HOST)
+        return host_copy(backend, cuda_at(backend, to), from, bytes);
     for (size_t done = 0; done < bytes; done += CUDA_STAGING_BYTES) {
         const size_t piece = size_min(bytes - done, CUDA_STAGING_BYTES);
         char *staging, *target = (char *)cuda_at(backend, to) + done;
@@ -266,6 +325,8 @@ enum gt_status cuda_memory_download(struct backend *backend, int32_t queue, void
     const cudaStream_t stream = cuda_stream(backend, queue);
     struct piece last = {.bytes = 0};
     TRY(range_check(cuda_own(backend), "download", from, bytes));
+    if (from.space == SPACE_HOST)
+        return host_copy(backend, to, cuda_at(backend, from), bytes);
     for (size_t done = 0; done < bytes; done += CUDA_STAGING_BYTES) {
         const char *source = (const char *)cuda_at(backend, from) + done;
         struct piece piece = {.to = (char *)to + done, .bytes = size_min(bytes - done, CUDA_STAGING_BYTES)};
@@ -306,4 +367,60 @@ enum gt_status cuda_memory_download_later(struct backend *backend, int32_t queue
                    "downloading a result"));
     cuda->waiting[cuda->results++] = (struct cuda_result){.to = to, .bytes = bytes};
     return GT_OK;
+}
+
+enum gt_status cuda_memory_copy_start(struct backend *backend, const struct op_call *call)
+{
+    struct cuda_backend *cuda = cuda_own(backend);
+    const struct operand *x = &call->operand[FETCH_X], *y = &call->operand[FETCH_Y];
+    const struct cuda_segment *from = &cuda->segment[x->at.segment], *to = &cuda->segment[y->at.segment];
+    const char *what = op_declaration(call->kind)->name;
+    void *source = cuda_at(backend, x->at), *target = cuda_at(backend, y->at);
+    if (from->space == SPACE_HOST && !from->pinned)
+        return cuda_memory_upload(backend, 0, y->at, source, operand_bytes(x));
+    if (to->space == SPACE_HOST && !to->pinned)
+        return cuda_memory_download(backend, 0, target, x->at, operand_bytes(x));
+    const cudaStream_t beside = cuda->beside[op_declaration(call->kind)->queue];
+    if (beside == NULL) /* without a host arena, in tests of the op */
+        return cuda_check(backend, cudaMemcpyAsync(target, source, operand_bytes(x), cudaMemcpyDefault, cuda->stream),
+                          what);
+    struct cuda_copy *copy = cuda->copy;
+    while (copy->call != NULL && copy < cuda->copy + CUDA_COPIES_MAX - 1)
+        copy++;
+    assert(copy->call == NULL);
+    TRY(cuda_check(backend, cudaEventRecord(cuda->forked, cuda->stream), what));
+    TRY(cuda_check(backend, cudaStreamWaitEvent(beside, cuda->forked, 0), what));
+    TRY(cuda_check(backend, cudaMemcpyAsync(target, source, operand_bytes(x), cudaMemcpyDefault, beside), what));
+    TRY(cuda_check(backend, cudaEventRecord(copy->done, beside), what));
+    copy->call = call;
+    return GT_OK;
+}
+
+enum gt_status cuda_memory_copy_wait(struct backend *backend, const struct op_call *wait)
+{
+    struct cuda_backend *cuda = cuda_own(backend);
+    for (struct cuda_copy *copy = cuda->copy; copy < cuda->copy + CUDA_COPIES_MAX; copy++) {
+        if (copy->call == NULL || !op_waits_for(wait, copy->call))
+            continue;
+        copy->call = NULL;
+        return cuda_check(backend, cudaStreamWaitEvent(cuda->stream, copy->done, 0), "waiting for a copy");
+    }
+    return GT_OK; /* it has ended */
+}
+
+enum gt_status cuda_memory_copies_sync(struct backend *backend)
+{
+    struct cuda_backend *cuda = cuda_own(backend);
+    for (struct cuda_copy *copy = cuda->copy; copy < cuda->copy + CUDA_COPIES_MAX; copy++) {
+        if (copy->call != NULL)
+            TRY(cuda_check(backend, cudaEventSynchronize(copy->done), "waiting for a copy"));
+        copy->call = NULL;
+    }
+    return GT_OK;
+}
+
+void cuda_memory_copies_forget(struct cuda_backend *cuda)
+{
+    for (int i = 0; i < CUDA_COPIES_MAX; i++)
+        cuda->copy[i].call = NULL;
 }

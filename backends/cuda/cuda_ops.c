@@ -84,15 +84,19 @@ ELEMENTWISE(residual, RESIDUAL_R, cuda_operands_supported)
 /* fetch and store: copies that the card's copy engines make. */
 static enum gt_status move_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
-    return cuda_check(backend,
-                      cudaMemcpyAsync(cuda_operand(backend, call, FETCH_Y), cuda_operand(backend, call, FETCH_X),
-                                      operand_bytes(&call->operand[FETCH_X]), cudaMemcpyDefault,
-                                      cuda_stream(backend, queue)),
-                      op_declaration(call->kind)->name);
+    (void)queue;
+    return cuda_memory_copy_start(backend, call);
+}
+
+static enum gt_status wait_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    return cuda_memory_copy_wait(backend, call);
 }
 
 const struct op_impl cuda_fetch = {.run = move_run};
 const struct op_impl cuda_store = {.run = move_run};
+const struct op_impl cuda_wait = {.run = wait_run};
 
 /* A thread takes eight columns of a row of operand `y`, which has half the columns of [a | b]. */
 static struct cuda_args swiglu_args_of(const struct backend *backend, const struct op_call *call, int32_t y)

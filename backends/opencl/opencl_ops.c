@@ -110,7 +110,7 @@ static enum gt_status columns_run(struct opencl_backend *cl, const struct op_cal
 FLOATS(fill, elements_run(cl, call, KERNEL(elementwise, "gt_fill", "t"), VALUES(F32(call->attrs.value))))
 FLOATS(copy, elements_run(cl, call, KERNEL(elementwise, "gt_copy", "tt"), VALUES(I32(op_accumulates(call, COPY_Y)))))
 
-/* fetch and store are copies between buffers. */
+/* fetch and store are copies between buffers, in order in the one queue, so that there is nothing to wait for. */
 static enum gt_status move_run(struct opencl_backend *cl, const struct op_call *call)
 {
     const struct address from = call->operand[FETCH_X].at, to = call->operand[FETCH_Y].at;
@@ -123,6 +123,13 @@ static enum gt_status move_run(struct opencl_backend *cl, const struct op_call *
     return GT_OK;
 }
 
+static enum gt_status no_run(struct opencl_backend *cl, const struct op_call *call)
+{
+    (void)cl;
+    (void)call;
+    return GT_OK;
+}
+
 static bool is_always_supported(const struct opencl_backend *cl, const struct op_call *call)
 {
     (void)cl;
@@ -132,6 +139,7 @@ static bool is_always_supported(const struct opencl_backend *cl, const struct op
 
 OPENCL_OP(fetch, is_always_supported, 0, move_run(cl, call))
 OPENCL_OP(store, is_always_supported, 0, move_run(cl, call))
+OPENCL_OP(wait, is_always_supported, 0, no_run(cl, call))
 
 FLOATS(residual, elements_run(cl, call, KERNEL(elementwise, "gt_residual", "ttt"), NO_VALUES))
 EXACT(blend, elements_run(cl, call, KERNEL(elementwise, "gt_blend", "ttt"),

@@ -3,15 +3,16 @@
  * exec_create() turns each op into an op_call with addresses, in one array per program, and allocates the arena on the
  * device; nothing is allocated after that.  A plain run passes a whole program to the backend; exec_start() does not
  * wait for it.  Poison, the look callback, waits and timing pass ops one by one, but a device that can time a program
- * itself gets it whole.  All work uses queue 0.
+ * itself gets it whole.  The backend chooses the queues of copies; everything else uses queue 0.
  */
 #include "exec/exec.h"
 
 #include "backend/backend_call.h"
 #include "base/clock.h"
+#include "base/size.h"
 #include "exec/exec_poison.h"
 
-enum { QUEUE = 0 };
+enum { QUEUE = 0, ZEROS_BYTES = 65536 };
 
 struct exec {
     struct hostmem *mem;
@@ -128,10 +129,15 @@ enum gt_status exec_upload(struct exec *exec, int32_t tensor, int64_t first, con
 
 enum gt_status exec_zero(struct exec *exec, int32_t tensor)
 {
-    static const float nothing;
+    static const char nothing[ZEROS_BYTES];
     const int64_t elements = graph_tensor_elements(exec->graph, tensor);
+    const int64_t most = ZEROS_BYTES / (int64_t)element_bytes(exec, tensor, 1);
     const int64_t in_a_float = (int64_t)(sizeof(float) / element_bytes(exec, tensor, 1));
     const int64_t floats = elements / in_a_float, rest = elements % in_a_float;
+    for (int64_t done = 0; done < elements && exec->graph->tensors[tensor].home == SPACE_HOST; done += most)
+        TRY(exec_upload(exec, tensor, done, nothing, min_i64(most, elements - done)));
+    if (exec->graph->tensors[tensor].home == SPACE_HOST)
+        return GT_OK;
     struct op_call fill = {.kind = OP_FILL}; /* clears whole floats; an upload clears the rest */
     fill.operand[FILL_Y] = (struct operand){.at = element_address(exec, tensor, 0, elements),
                                             .present = true,
@@ -142,7 +148,7 @@ enum gt_status exec_zero(struct exec *exec, int32_t tensor)
         TRY(backend_run(exec->device, QUEUE, &fill, 1));
         TRY(backend_sync(exec->device, QUEUE));
     }
-    return rest > 0 ? exec_upload(exec, tensor, elements - rest, &nothing, rest) : GT_OK;
+    return rest > 0 ? exec_upload(exec, tensor, elements - rest, nothing, rest) : GT_OK;
 }
 
 enum gt_status exec_download(struct exec *exec, int32_t tensor, int64_t first, void *to, int64_t count)
@@ -185,17 +191,35 @@ static enum gt_status program_run_timed(struct exec *exec, int32_t program)
     return GT_OK;
 }
 
+/* Runs an op and waits for it.  With poison, a copy beside computing happens at its wait, so that an op in between
+ * which reads its result finds poison, and one that overwrites its source spoils it. */
+static enum gt_status call_start(struct exec *exec, int32_t program, int32_t index)
+{
+    const struct op_call *call = &exec->calls[program][index];
+    const bool late = exec->poison != NULL;
+    if (late && op_is_copy_beside(call->kind))
+        return GT_OK;
+    for (int32_t i = index - 1; late && call->kind == OP_WAIT; i--) {
+        assert(i >= 0);
+        if (!op_waits_for(call, &exec->calls[program][i]))
+            continue;
+        TRY(backend_run(exec->device, QUEUE, &exec->calls[program][i], 1));
+        break;
+    }
+    TRY(backend_run(exec->device, QUEUE, call, 1));
+    return backend_sync(exec->device, QUEUE);
+}
+
 static enum gt_status call_run(struct exec *exec, int32_t program, int32_t index)
 {
     const struct op_call *call = &exec->calls[program][index];
     if (exec->poison)
         TRY(exec_poison_op_begin(exec->poison, program, index));
     const int64_t start_ns = clock_monotonic_ns();
-    TRY(backend_run(exec->device, QUEUE, call, 1));
-    TRY(backend_sync(exec->device, QUEUE));
+    TRY(call_start(exec, program, index));
     if (is_timed(exec, program))
         timing_add(&exec->timing, call, (double)(clock_monotonic_ns() - start_ns) * 1e-9);
-    if (exec->look)
+    if (exec->look && !op_is_copy_beside(call->kind))
         TRY(exec->look(exec->look_context, program, index));
     return exec->poison ? exec_poison_op_end(exec->poison, program, index) : GT_OK;
 }

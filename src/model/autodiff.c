@@ -206,6 +206,7 @@ static enum gt_status again_emit(struct autodiff *ad, const struct op *op)
         operands[FETCH_X] = op->operand[STORE_Y];
         operands[FETCH_Y] = TENSOR_NONE;
         TRY(graph_op_add(&ad->pen, OP_FETCH, &op->attrs, ad->graph->tensors[op->operand[STORE_Y]].name, operands));
+        TRY(graph_op_add(&ad->pen, OP_WAIT, &op->attrs, "", operands));
         ad->at[op->operand[STORE_X]].again = operands[FETCH_Y];
         return GT_OK;
     }

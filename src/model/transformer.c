@@ -220,7 +220,8 @@ static enum gt_status build_store(const struct builder *b, int32_t x)
     int32_t kept;
     TRY(graph_view_add(b->pen.graph, b->model->inputs + b->pen.layer, 0, (int64_t)b->io->batch * b->io->time, &kept));
     int32_t operands[STORE_OPERANDS] = {[STORE_X] = x, [STORE_Y] = kept};
-    return emit(b, OP_STORE, &(struct op_attrs){0}, "store", operands, STORE_Y, &kept);
+    TRY(emit(b, OP_STORE, &(struct op_attrs){0}, "store", operands, STORE_Y, &kept));
+    return emit(b, OP_WAIT, &(struct op_attrs){0}, "store", operands, WAIT_Y, &kept);
 }
 
 /* With `keys_only`, the last block ends once its keys and values are in the cache, and *hidden is not set. */

@@ -13,8 +13,8 @@
  * keys and values, and the two halves of a gated MLP, are matrices of their own where they are ranges of rows: in all
  * models but GPT-2, whose matrices are [in, out] (Conv1D).
  *
- * States in host memory are fetched before the op that updates them, and stored after it.  AdamW's pass through the
- * device in slices of rows, whose tensors live as long as one slice; Muon's, whose ops need the whole matrix, at once.
+ * States in host memory pass through the device in slices: of rows for AdamW, whole matrices for Muon.  While a slice
+ * is updated, the next one is fetched and the previous one is stored, so that three are on the device at a time.
  */
 #include "model/programs.h"
 
@@ -28,6 +28,8 @@
 #define COEFFICIENT_B (-4.7750f)
 #define COEFFICIENT_C 2.0315f
 
+#define MOVES_MAX 5 /* master, m, v and the two rows of exponents */
+
 /* A parameter or a range of its rows, and the tensors with which it is updated. */
 struct slice {
     const struct graph_pen *pen;
@@ -35,6 +37,21 @@ struct slice {
     const struct parameter *parameter;
     int32_t weight, gradient, master, m, v, scales;
     int64_t first, rows, index_base;
+    struct move {
+        int32_t host, device;
+    } move[MOVES_MAX]; /* states in host memory and their copies on the device */
+    int32_t moves;
+};
+
+/* The slices of a program, in order. */
+struct pipeline {
+    const struct graph_pen *pen;
+    const struct model *model;
+    bool refreshes; /* copies masters to weights instead of updating them */
+    struct slice *slice;
+    size_t capacity;
+    int32_t count, fetched;  /* the fetches of slices before `fetched` have begun */
+    struct slice *stored[2]; /* on their way back, the older one first, or NULL */
 };
 
 /* A matrix that Muon updates. */
@@ -91,55 +108,33 @@ static int64_t slice_rows(const struct model *model, const struct parameter *par
     return max_i64(SLICE_ELEMENTS / (step * whole->dims[1]), 1) * step;
 }
 
-static enum gt_status move_add(const struct slice *slice, enum op_kind kind, int32_t from, int32_t *to)
+static enum gt_status fetch_add(struct slice *slice, int32_t host, int32_t *device)
 {
     const struct op_attrs none = {0};
-    int32_t operands[FETCH_OPERANDS] = {[FETCH_X] = from, [FETCH_Y] = *to}; /* store's are the same */
-    TRY(graph_op_add(slice->pen, kind, &none, slice->parameter->name, operands));
-    *to = operands[FETCH_Y];
+    int32_t operands[FETCH_OPERANDS] = {[FETCH_X] = host, [FETCH_Y] = *device};
+    assert(slice->moves < MOVES_MAX);
+    TRY(graph_op_add(slice->pen, OP_FETCH, &none, slice->parameter->name, operands));
+    *device = operands[FETCH_Y];
+    slice->move[slice->moves++] = (struct move){host, *device};
     return GT_OK;
 }
 
-/* Replaces a state in host memory by a copy on the device. */
-static enum gt_status state_fetch(const struct slice *slice, int32_t *state)
+/* Begins to copy a state to the device, and replaces it by the copy. */
+static enum gt_status state_fetch(struct slice *slice, int32_t *state)
 {
-    const int32_t from = *state;
-    if (from == TENSOR_NONE || slice->parameter->states_home == SPACE_DEVICE)
+    const int32_t host = *state;
+    if (host == TENSOR_NONE)
         return GT_OK;
     *state = TENSOR_NONE;
-    return move_add(slice, OP_FETCH, from, state);
+    return fetch_add(slice, host, state);
 }
 
-/* Copies a state back to `home`, where state_fetch() found it. */
-static enum gt_status state_store(const struct slice *slice, int32_t state, int32_t home)
-{
-    return state == home ? GT_OK : move_add(slice, OP_STORE, state, &home);
-}
-
-/* Fetches, or stores, the exponents of a slice's blocks: a range of columns of the two rows of `home`. */
-static enum gt_status scales_move(const struct slice *slice, enum op_kind kind, int32_t home, int32_t scales)
-{
-    struct graph *graph = slice->pen->graph;
-    const int64_t columns = graph->tensors[slice->weight].dims[1];
-    for (int64_t row = 0; row < 2; row++) {
-        struct tensor view = graph->tensors[home];
-        int32_t inside, at;
-        view.base = home;
-        view.view_offset = row * view.dims[1] + slice->first * columns / STATE_BLOCK;
-        view.dims[0] = 1;
-        view.dims[1] = graph->tensors[scales].dims[1];
-        TRY(graph_tensor_add(graph, &view, &inside));
-        TRY(graph_view_add(graph, scales, row, 1, &at));
-        TRY(kind == OP_FETCH ? move_add(slice, kind, inside, &at) : move_add(slice, kind, at, &inside));
-    }
-    return GT_OK;
-}
-
+/* The same for the exponents of a slice's blocks: a range of columns of two rows. */
 static enum gt_status scales_fetch(struct slice *slice)
 {
     struct graph *graph = slice->pen->graph;
     const int32_t home = slice->scales;
-    if (home == TENSOR_NONE || slice->parameter->states_home == SPACE_DEVICE)
+    if (home == TENSOR_NONE)
         return GT_OK;
     struct tensor scales = graph->tensors[home];
     scales.dims[1] = state_blocks(graph_tensor_elements(graph, slice->weight));
@@ -147,7 +142,30 @@ static enum gt_status scales_fetch(struct slice *slice)
     scales.category = CATEGORY_TEMPORARY;
     scales.lifetime = LIFETIME_PROGRAM;
     TRY(graph_tensor_add(graph, &scales, &slice->scales));
-    return scales_move(slice, OP_FETCH, home, slice->scales);
+    for (int64_t row = 0; row < 2; row++) {
+        struct tensor view = graph->tensors[home];
+        int32_t inside, at;
+        view.base = home;
+        view.view_offset = row * view.dims[1] + slice->first * graph->tensors[slice->weight].dims[1] / STATE_BLOCK;
+        view.dims[0] = 1;
+        view.dims[1] = scales.dims[1];
+        TRY(graph_tensor_add(graph, &view, &inside));
+        TRY(graph_view_add(graph, slice->scales, row, 1, &at));
+        TRY(fetch_add(slice, inside, &at));
+    }
+    return GT_OK;
+}
+
+/* Appends `kind` for each state that was fetched; the first operand is the one in host memory, unless `back`. */
+static enum gt_status moves_add(const struct slice *slice, enum op_kind kind, bool back)
+{
+    const struct op_attrs none = {0};
+    for (int32_t i = 0; i < slice->moves; i++) {
+        const struct move *move = &slice->move[i];
+        int32_t operands[WAIT_OPERANDS] = {back ? move->device : move->host, back ? move->host : move->device};
+        TRY(graph_op_add(slice->pen, kind, &none, slice->parameter->name, operands));
+    }
+    return GT_OK;
 }
 
 /* ---- Muon ---- */
@@ -213,11 +231,8 @@ static enum gt_status matrix_add(struct muon *muon)
     const struct tensor *tensor = &muon->slice.pen->graph->tensors[muon->slice.weight];
     const double rows = (double)tensor->dims[0], columns = (double)tensor->dims[1];
     int32_t x;
-    const int32_t m = muon->slice.m, master = muon->slice.master;
     muon->tall = rows > columns;
-    TRY(state_fetch(&muon->slice, &muon->slice.m));
     TRY(direction_add(muon, &x));
-    TRY(state_store(&muon->slice, muon->slice.m, m));
     for (int step = 0; step < STEPS; step++)
         TRY(newton_schulz_add(muon, x, &x));
     struct op_attrs attrs = {
@@ -226,29 +241,11 @@ static enum gt_status matrix_add(struct muon *muon)
         .weight_decay = options->muon_weight_decay,
         .index_base = muon->slice.index_base,
     };
-    TRY(state_fetch(&muon->slice, &muon->slice.master));
     int32_t operands[MUON_STEP_OPERANDS] = {[MUON_STEP_O] = x,
                                             [MUON_STEP_SCALARS] = muon->slice.model->scalars,
                                             [MUON_STEP_PARAM] = muon->slice.weight,
                                             [MUON_STEP_MASTER] = muon->slice.master};
-    TRY(graph_op_add(muon->slice.pen, OP_MUON_STEP, &attrs, muon->slice.parameter->name, operands));
-    return state_store(&muon->slice, muon->slice.master, master);
-}
-
-/* Appends Muon's update of one parameter. */
-static enum gt_status muon_add(const struct graph_pen *pen, const struct model *model,
-                               const struct parameter *parameter)
-{
-    int64_t first = 0;
-    for (int32_t part = 0; part < parameter->parts; part++) {
-        const int64_t rows =
-            parameter->parts > 1 ? parameter->part_rows[part] : pen->graph->tensors[parameter->tensor].dims[0];
-        struct muon muon;
-        TRY(slice_take(pen, model, parameter, first, rows, &muon.slice));
-        TRY(matrix_add(&muon));
-        first += rows;
-    }
-    return GT_OK;
+    return graph_op_add(muon->slice.pen, OP_MUON_STEP, &attrs, muon->slice.parameter->name, operands);
 }
 
 /* ---- AdamW ---- */
@@ -283,40 +280,95 @@ static enum gt_status adamw_lean_add(const struct slice *slice, const struct op_
     return graph_op_add(slice->pen, OP_ADAMW_LEAN, &lean, slice->parameter->name, operands);
 }
 
-/* Appends AdamW's update of a slice, between the fetches and the stores of its states. */
-static enum gt_status slice_update(struct slice *slice, const struct op_attrs *attrs)
+/* Appends AdamW's update of a slice. */
+static enum gt_status slice_update(const struct slice *slice)
 {
-    const struct slice home = *slice;
-    const bool fp32 = slice->model->graph->tensors[model_parameter_home(slice->parameter)].dtype == DTYPE_F32;
-    TRY(state_fetch(slice, &slice->master));
-    TRY(state_fetch(slice, &slice->m));
-    TRY(state_fetch(slice, &slice->v));
-    TRY(scales_fetch(slice));
-    TRY(fp32 ? adamw_add(slice, attrs) : adamw_lean_add(slice, attrs));
-    TRY(state_store(slice, slice->master, home.master));
-    TRY(state_store(slice, slice->m, home.m));
-    TRY(state_store(slice, slice->v, home.v));
-    return slice->scales == home.scales ? GT_OK : scales_move(slice, OP_STORE, home.scales, slice->scales);
-}
-
-static enum gt_status optimizer_add(const struct graph_pen *pen, const struct model *model,
-                                    const struct parameter *parameter)
-{
-    const struct model_options *options = &model->options;
-    struct op_attrs attrs = {
+    const struct model_options *options = &slice->model->options;
+    const struct parameter *parameter = slice->parameter;
+    const struct op_attrs attrs = {
         .beta1 = options->beta1,
         .beta2 = options->beta2,
         .epsilon = options->adam_epsilon,
         .alpha = options->rates[parameter->group],
         .weight_decay = parameter->group == GROUP_VECTOR ? 0.0f : options->weight_decay,
     };
-    if (parameter->group == GROUP_MUON)
-        return muon_add(pen, model, parameter);
-    const int64_t all = model->graph->tensors[parameter->tensor].dims[0], most = slice_rows(model, parameter);
-    for (int64_t first = 0; first < all; first += most) {
-        struct slice slice;
-        TRY(slice_take(pen, model, parameter, first, min_i64(most, all - first), &slice));
-        TRY(slice_update(&slice, &attrs));
+    const bool fp32 = slice->model->graph->tensors[model_parameter_home(parameter)].dtype == DTYPE_F32;
+    return fp32 ? adamw_add(slice, &attrs) : adamw_lean_add(slice, &attrs);
+}
+
+/* ---- the order of slices ---- */
+
+/* Appends what the program computes of a slice. */
+static enum gt_status slice_compute(const struct pipeline *line, const struct slice *slice)
+{
+    const struct op_attrs none = {0};
+    struct muon muon = {.slice = *slice};
+    int32_t operands[COPY_OPERANDS] = {[COPY_X] = slice->master, [COPY_Y] = slice->weight};
+    if (line->refreshes)
+        return graph_op_add(line->pen, OP_COPY, &none, slice->parameter->name, operands);
+    return slice->parameter->group == GROUP_MUON ? matrix_add(&muon) : slice_update(slice);
+}
+
+/* Begins to fetch the next slice whose states are in host memory, if there is one. */
+static enum gt_status next_fetch(struct pipeline *line)
+{
+    while (line->fetched < line->count && line->slice[line->fetched].parameter->states_home == SPACE_DEVICE)
+        line->fetched++;
+    if (line->fetched == line->count)
+        return GT_OK;
+    struct slice *slice = &line->slice[line->fetched++];
+    TRY(state_fetch(slice, &slice->master));
+    if (line->refreshes)
+        return GT_OK;
+    TRY(state_fetch(slice, &slice->m));
+    TRY(state_fetch(slice, &slice->v));
+    return scales_fetch(slice);
+}
+
+/* Waits for the older one of the slices on their way back, and takes `slice` instead. */
+static enum gt_status stored_shift(struct pipeline *line, struct slice *slice)
+{
+    if (line->stored[0] != NULL && !line->refreshes)
+        TRY(moves_add(line->stored[0], OP_WAIT, true));
+    line->stored[0] = line->stored[1];
+    line->stored[1] = slice;
+    return GT_OK;
+}
+
+/* Appends a slice whose states are in host memory; the next one is fetched beside it. */
+static enum gt_status host_slice_append(struct pipeline *line, struct slice *slice)
+{
+    TRY(stored_shift(line, slice));
+    TRY(next_fetch(line));
+    TRY(moves_add(slice, OP_WAIT, false));
+    TRY(slice_compute(line, slice));
+    return line->refreshes ? GT_OK : moves_add(slice, OP_STORE, true);
+}
+
+static enum gt_status slices_append(struct pipeline *line)
+{
+    for (int32_t i = 0; i < line->count; i++) {
+        struct slice *slice = &line->slice[i];
+        TRY(slice->parameter->states_home == SPACE_DEVICE ? slice_compute(line, slice)
+                                                          : host_slice_append(line, slice));
+    }
+    TRY(stored_shift(line, NULL));
+    return stored_shift(line, NULL);
+}
+
+/* Adds the slices of a parameter to the list: its parts, for Muon. */
+static enum gt_status parameter_divide(struct pipeline *line, const struct parameter *parameter)
+{
+    struct graph *graph = line->model->graph;
+    const int64_t all = graph->tensors[parameter->tensor].dims[0], most = slice_rows(line->model, parameter);
+    const bool parts = parameter->group == GROUP_MUON && parameter->parts > 1 && !line->refreshes;
+    int32_t part = 0;
+    for (int64_t first = 0, rows; first < all; first += rows) {
+        rows = parts ? parameter->part_rows[part++] : min_i64(most, all - first);
+        TRY(hostmem_grow(graph->mem, &line->slice, &line->capacity, (size_t)line->count + 1, sizeof(struct slice),
+                         "slices of parameters"));
+        TRY(slice_take(line->pen, line->model, parameter, first, rows, &line->slice[line->count]));
+        line->count++;
     }
     return GT_OK;
 }
@@ -350,42 +402,33 @@ static enum gt_status norm_add(const struct graph_pen *pen, const struct model *
 enum gt_status update_build(struct model *model)
 {
     TRY(graph_program_add(model->graph, "update", PHASE_TRAIN, &model->update.program));
-    struct graph_pen pen = {model->graph, model->update.program, PASS_UPDATE, -1, 0, false};
-    TRY(norm_add(&pen, model));
+    const struct graph_pen pen = {model->graph, model->update.program, PASS_UPDATE, -1, 0, false};
+    struct pipeline line = {.pen = &pen, .model = model};
+    enum gt_status status = GT_OK;
     for (int32_t i = 0; i < model->parameters.count; i++)
-        TRY(optimizer_add(&pen, model, &model->parameters.at[i]));
-    return GT_OK;
-}
-
-/* Appends the copies of one master, in the slices in which it is updated. */
-static enum gt_status master_copy(const struct graph_pen *pen, const struct model *model,
-                                  const struct parameter *parameter)
-{
-    const int64_t all = model->graph->tensors[parameter->tensor].dims[0], most = slice_rows(model, parameter);
-    for (int64_t first = 0; first < all; first += most) {
-        const struct op_attrs none = {0};
-        struct slice slice = {pen, model, parameter, .weight = parameter->tensor, .master = parameter->master};
-        slice.first = first;
-        slice.rows = min_i64(most, all - first);
-        TRY(rows_take(&slice, &slice.weight));
-        TRY(rows_take(&slice, &slice.master));
-        TRY(state_fetch(&slice, &slice.master));
-        int32_t operands[COPY_OPERANDS] = {[COPY_X] = slice.master, [COPY_Y] = slice.weight};
-        TRY(graph_op_add(pen, OP_COPY, &none, parameter->name, operands));
-    }
-    return GT_OK;
+        THEN(status, parameter_divide(&line, &model->parameters.at[i]));
+    THEN(status, next_fetch(&line));
+    THEN(status, norm_add(&pen, model));
+    THEN(status, slices_append(&line));
+    hostmem_free(model->graph->mem, line.slice);
+    return status;
 }
 
 enum gt_status refresh_build(struct model *model)
 {
-    int32_t *program = &model->refresh.program;
+    struct graph_pen pen = {model->graph, -1, PASS_UPDATE, -1, 0, false};
+    struct pipeline line = {.pen = &pen, .model = model, .refreshes = true};
+    enum gt_status status = GT_OK;
     for (int32_t i = 0; i < model->parameters.count; i++) {
         if (model->parameters.at[i].master == TENSOR_NONE)
             continue;
-        if (*program < 0)
-            TRY(graph_program_add(model->graph, "refresh", PHASE_TRAIN, program));
-        const struct graph_pen pen = {model->graph, *program, PASS_UPDATE, -1, 0, false};
-        TRY(master_copy(&pen, model, &model->parameters.at[i]));
+        if (pen.program < 0)
+            THEN(status, graph_program_add(model->graph, "refresh", PHASE_TRAIN, &pen.program));
+        THEN(status, parameter_divide(&line, &model->parameters.at[i]));
     }
-    return GT_OK;
+    model->refresh.program = pen.program;
+    THEN(status, next_fetch(&line));
+    THEN(status, slices_append(&line));
+    hostmem_free(model->graph->mem, line.slice);
+    return status;
 }

@@ -3,7 +3,9 @@
  *   fill      y = value
  *   copy      y (+)= x
  *   fetch     y = x, from the host's memory to the device's; any dtype
- *   store     y = x, from the device's memory to the host's
+ *   store     y = x, from the device's memory to the host's.  Both only begin the copy where a backend has queues:
+ *             until its wait nobody else may touch y or write x.
+ *   wait      ends the copy of x to y that fetch or store began
  *   residual  r = x + y.  Both inputs have the gradient of the sum, so the backward pass emits no op for it.
  *   blend     y = alpha x + beta z, rounded to nearest if y has 16 bits; exact (ops/op.h).  y may be x or z.
  *   dropout   y = x / (1 - p) where the mask keeps x, else 0, whatever x is; its own backward.  A mask bit is a pure
@@ -32,6 +34,7 @@ const struct op_declaration op_copy = {
 const struct op_declaration op_fetch = {
     OP_NAMED(fetch, FETCH),
     .text = "y = x, from host memory",
+    .queue = QUEUE_IN,
     .operand = {[FETCH_X] = {"x", OPERAND_IN, "*", DTYPES_STATE},
                 [FETCH_Y] = {"y", OPERAND_OUT | OPERAND_SAME_DTYPE, "*", DTYPES_STATE}},
 };
@@ -39,8 +42,24 @@ const struct op_declaration op_fetch = {
 const struct op_declaration op_store = {
     OP_NAMED(store, STORE),
     .text = "y = x, to host memory",
+    .queue = QUEUE_OUT,
     .operand = {[STORE_X] = {"x", OPERAND_IN, "*", DTYPES_STATE},
                 [STORE_Y] = {"y", OPERAND_OUT | OPERAND_SAME_DTYPE, "*", DTYPES_STATE}},
+};
+
+static double wait_rows(const struct op_call *call, int32_t slot)
+{
+    (void)call;
+    (void)slot;
+    return 0.0;
+}
+
+const struct op_declaration op_wait = {
+    OP_NAMED(wait, WAIT),
+    .text = "waits for the copy of x to y",
+    .operand = {[WAIT_X] = {"x", OPERAND_IN, "*", DTYPES_STATE},
+                [WAIT_Y] = {"y", OPERAND_INOUT | OPERAND_SAME_DTYPE, "*", DTYPES_STATE}},
+    .rows = wait_rows,
 };
 
 static enum gt_status residual_differentiate(struct autodiff *ad, const struct op *op, int32_t dr)

@@ -36,6 +36,18 @@ enum operand_use op_direction(enum op_kind kind, const struct op_attrs *attrs, i
     return accumulates ? OPERAND_INOUT : declaration->operand[slot].use & OPERAND_INOUT;
 }
 
+static bool address_is(struct address a, struct address b)
+{
+    return a.space == b.space && a.segment == b.segment && a.offset_bytes == b.offset_bytes;
+}
+
+bool op_waits_for(const struct op_call *wait, const struct op_call *copy)
+{
+    return wait->kind == OP_WAIT && op_is_copy_beside(copy->kind) &&
+           address_is(wait->operand[WAIT_X].at, copy->operand[FETCH_X].at) &&
+           address_is(wait->operand[WAIT_Y].at, copy->operand[FETCH_Y].at);
+}
+
 int64_t operand_elements(const struct operand *operand)
 {
     assert(operand->rank >= 0 && operand->rank <= OP_RANK_MAX);

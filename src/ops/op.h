@@ -109,7 +109,7 @@ struct op_attrs {
     int64_t index_base; /* ops with SR: elements of all earlier parameters */
 };
 
-/* Where a tensor lives.  Only fetch reads, and only store writes, what lives in the host's memory. */
+/* Where a tensor lives.  Only fetch reads, and only store writes, what lives in the host's memory; wait names both. */
 enum memory_space { SPACE_DEVICE, SPACE_HOST };
 
 /* A location in the arena; not a pointer, so that a program can be planned without a device. */
@@ -145,6 +145,10 @@ struct operand_declaration {
     int32_t like;    /* a result that is not bound takes the dtype of this operand, if `dtypes` has it */
 };
 
+/* Where an op runs in a backend that copies beside computing.  Elsewhere, and in meaning, ops run in the order of the
+ * list.  A copy begins after the ops before it and ends before its wait, which names its operands. */
+enum op_queue { QUEUE_COMPUTE, QUEUE_IN, QUEUE_OUT, QUEUE_COUNT };
+
 struct autodiff;
 struct infer_sizes;
 struct op;
@@ -154,6 +158,7 @@ struct op_declaration {
     const char *text; /* what it computes, in one line */
     int32_t operands;
     struct operand_declaration operand[OP_OPERANDS_MAX];
+    enum op_queue queue;
     enum recompute_class recompute; /* decides which recompute levels run it again */
     bool multiplies;                /* matrices: its time follows from its FLOPs, that of other ops from their bytes */
     /* Checks what shapes and dtypes do not say, after the operands that are read, and sets the sizes of results that
@@ -179,6 +184,12 @@ struct op_declaration {
 #define OP_NAMED(name_, KIND) .name = #name_, .operands = KIND##_OPERANDS
 
 const struct op_declaration *op_declaration(enum op_kind kind);
+static inline bool op_is_copy_beside(enum op_kind kind)
+{
+    return op_declaration(kind)->queue != QUEUE_COMPUTE;
+}
+/* Returns true if `wait` names the operands of `copy`, which fetch or store begins. */
+bool op_waits_for(const struct op_call *wait, const struct op_call *copy);
 /* Returns true if operand `slot` is declared with `use`. */
 static inline bool op_operand_is(enum op_kind kind, int32_t slot, enum operand_use use)
 {

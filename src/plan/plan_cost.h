@@ -24,6 +24,7 @@ struct plan_rates {
     double ramp_elements; /* and extra elements of its result */
     double gemm_flops_per_s[PLAN_GEMM_CLASSES]
                            [PLAN_MATRIX_DTYPES]; /* timed at a run's own shapes, ramp included; 0: not timed */
+    bool one_engine;                             /* copies in and out share a copy engine: their times add */
     double uncertainty;                          /* relative error to expect of a step's time; 1 and more: a factor */
 };
 
@@ -58,7 +59,16 @@ double plan_cost_gemm_rows(const struct op_call *call);
 int plan_cost_dtype(const struct op_call *call);
 /* Returns the seconds of one op. */
 double plan_cost_op(const struct op_call *call, const struct plan_rates *rates);
-/* Returns the seconds of one run of a program; 0 for program -1. */
+/* The seconds of one run of a program, and those that each queue is busy. */
+struct plan_queues {
+    double makespan, busy[QUEUE_COUNT];
+};
+/* Returns those of a program whose copies run beside computing, as its waits allow; all 0 for program -1. */
+struct plan_queues plan_cost_queues(const struct graph *graph, int32_t program, const struct plan_rates *rates);
+/* Returns the time of the queue that is busy longest.  The makespan is longer by the first and the last copy; unlike
+ * it, the queues' times are sums over the blocks of a model. */
+double plan_queues_longest(const struct plan_queues *queues, const struct plan_rates *rates);
+/* Returns the makespan. */
 double plan_cost_seconds(const struct graph *graph, int32_t program, const struct plan_rates *rates);
 
 #endif

@@ -5,7 +5,6 @@
  */
 #include "plan/plan_probe.h"
 
-#include <math.h>
 
 #include "plan/plan_internal.h"
 
@@ -196,23 +195,22 @@ static enum gt_status fixed_add(const struct probe_request *request, struct mode
 {
     const int64_t all = request->options->config.n_layer, times = layers == 1 ? 2 - all : all - 1;
     struct plan_options unlimited = *request->plan;
-    struct plan_rates still = *request->rates;
     struct model *model;
     struct plan *plan;
     unlimited.largest_segment_bytes = 0;
-    plan_rates_link_set(&still, INFINITY);
     options->config.n_layer = layers;
     TRY(model_make(options, request->mem, &model));
     enum gt_status status;
     TRY_GOTO(status, close, plan_measure(request->mem, model->graph, &unlimited, NULL, NULL, &plan));
-    const double seconds = plan_cost_seconds(model->graph, model->update.program, request->rates);
-    const double moves = seconds - plan_cost_seconds(model->graph, model->update.program, &still);
+    const struct plan_queues update = plan_cost_queues(model->graph, model->update.program, request->rates);
     for (int32_t offload = options->choice.offload > 0; offload <= options->choice.offload; offload++) {
         struct probe_states *states = &out->states[offload];
         const int64_t host = plan_choice_offload_blocks(offload, (int32_t)all);
         const int64_t host_times = layers == 1 ? 2 - host : host - 1;
         const uint64_t cache = persistent_add(request, model, times, host_times, states, out);
-        states->update_seconds += (double)times * seconds + (double)(host_times - times) * moves;
+        for (int queue = 0; queue < QUEUE_COUNT; queue++)
+            states->update.busy[queue] += (double)(queue == QUEUE_COMPUTE ? times : host_times) * update.busy[queue];
+        states->update_seconds = plan_queues_longest(&states->update, request->rates);
         states->other_bytes = 0; /* that of the larger model counts */
         for (int32_t p = 0; p < plan->program_count; p++) {
             bool generates = model->graph->programs[p].phase == PHASE_GENERATE;

@@ -31,6 +31,7 @@ struct probe_states {
     uint64_t run_bytes;   /* of the whole run, on the device */
     uint64_t host_bytes;  /* of the run, in host memory */
     uint64_t other_bytes; /* the arena that update and generation need, at least */
+    struct plan_queues update;
     double update_seconds;
 };
 

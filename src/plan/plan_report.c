@@ -256,9 +256,9 @@ void plan_print_text(const struct plan *plan, const struct plan_report_facts *fa
     char text[PLAN_OFFLOAD_TEXT_MAX], host[32], context[24], headroom[24];
     head_print(plan, facts, out);
     if (plan->host_bytes > 0)
-        line_print(out, HEAD_INDENT, "Offload   %s in host memory, moved in %s of each update",
+        line_print(out, HEAD_INDENT, "Offload   %s in host memory, which adds %s to each update",
                    plan_offload_text(text, plan),
-                   facts->offload_seconds > 0.0 ? clock_duration(host, facts->offload_seconds) : "an unknown part");
+                   facts->offload_seconds > 0.0 ? clock_duration(host, facts->offload_seconds) : "an unknown time");
     categories_print(plan, out);
     peak_print(plan, out);
     phases_print(plan, out);

@@ -143,11 +143,11 @@ static void planned_destroy(struct search_planned *planned)
 double search_update_seconds(const struct model *model, const struct plan_rates *rates)
 {
     const struct model_options *options = &model->options;
+    const struct plan_queues update = plan_cost_queues(model->graph, model->update.program, rates);
     int32_t next = options->micro_steps - 1 - (options->choice.remainder_batch > 0);
     return plan_cost_seconds(model->graph, model->train_first.program, rates) +
            (double)next * plan_cost_seconds(model->graph, model->train_next.program, rates) +
-           plan_cost_seconds(model->graph, model->train_remainder.program, rates) +
-           plan_cost_seconds(model->graph, model->update.program, rates);
+           plan_cost_seconds(model->graph, model->train_remainder.program, rates) + plan_queues_longest(&update, rates);
 }
 
 /* As search_options_plan(), and keeps the model and its plan, which is NULL if it could not be made. */

@@ -3,7 +3,8 @@
  * A map records, byte range by byte range, the last writer.  Each program is replayed over that map, op by op: the
  * bytes that an op reads must still belong to the tensor that it reads, and the bytes that it writes then belong to the
  * tensor that it writes.  A tensor that lost bytes that it still needs is detected at its next read, a persistent one
- * at once.  Guards and workspaces are owners too.  No lifetime is used: neither graph_ranges() nor the planner's items,
+ * at once.  Until the wait of a copy no op may touch what it writes, or write what it reads.  Guards and workspaces are
+ * owners too.  No lifetime is used: neither graph_ranges() nor the planner's items,
  * slots or virtual addresses.
  */
 #include "base/size.h"
@@ -170,7 +171,8 @@ static bool operand_here(const struct replay *replay, const struct op *op, int32
     const int32_t tensor = op->operand[slot];
     const struct tensor *storage = &replay->graph->tensors[graph_storage(replay->graph, tensor)];
     const struct program *program = &replay->graph->programs[replay->program];
-    const bool moved = (op->kind == OP_FETCH && slot == FETCH_X) || (op->kind == OP_STORE && slot == STORE_Y);
+    const bool moved = (op->kind == OP_FETCH && slot == FETCH_X) || (op->kind == OP_STORE && slot == STORE_Y) ||
+                       (op->kind == OP_WAIT && storage->home == SPACE_HOST);
     const char *why = "has no address";
     if (replay->plan->tensor[tensor].offset_bytes != PLAN_UNPLACED)
         why = storage->lifetime == LIFETIME_PHASE && storage->phase != program->phase ? "belongs to another phase"
@@ -182,9 +184,44 @@ static bool operand_here(const struct replay *replay, const struct op *op, int32
     return why == NULL;
 }
 
+/* Checks that the current op does not touch what a copy in flight writes, and does not write what that one reads. */
+static bool beside_check(const struct replay *replay, const struct op *copy, const struct op *op)
+{
+    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
+        const bool writes = op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_IN;
+        for (int32_t slot = FETCH_X; op->operand[s] != TENSOR_NONE && slot <= FETCH_Y; slot++) {
+            const struct owned own = tensor_range(replay, op->operand[s]);
+            const struct owned flying = tensor_range(replay, copy->operand[slot]);
+            if ((writes || slot == FETCH_Y) && own.start < flying.end && flying.start < own.end)
+                return FAIL(false, "plan: program %s: %s uses %s before the wait of its %s",
+                            replay->graph->programs[replay->program].name, op_declaration(op->kind)->name,
+                            replay->graph->tensors[copy->operand[slot]].name, op_declaration(copy->kind)->name);
+        }
+    }
+    return true;
+}
+
+/* Checks the ops between the copy that the current op begins and its wait. */
+static bool copy_check(const struct replay *replay, const struct op *copy)
+{
+    const struct program *program = &replay->graph->programs[replay->program];
+    for (int32_t i = replay->op + 1; i < program->count; i++) {
+        const struct op *op = &program->ops[i];
+        if (op->kind == OP_WAIT && op->operand[WAIT_X] == copy->operand[FETCH_X] &&
+            op->operand[WAIT_Y] == copy->operand[FETCH_Y])
+            return true;
+        if (!beside_check(replay, copy, op))
+            return false;
+    }
+    return FAIL(false, "plan: program %s, op %" PRId32 " (%s): nothing waits for it", program->name, replay->op,
+                where_op(replay));
+}
+
 static bool op_replay(struct replay *replay, const struct op *op)
 {
     int32_t operands = op_declaration(op->kind)->operands;
+    if (op_is_copy_beside(op->kind) && !copy_check(replay, op))
+        return false;
     for (int32_t s = 0; s < operands; s++) {
         int32_t tensor = op->operand[s];
         if (tensor == TENSOR_NONE)

@@ -39,7 +39,8 @@ void forecast_model(const struct session *session, int64_t iter, int64_t evaluat
     const struct model *model = session->model;
     const struct plan_rates *rates = &session->timing.rates;
     *out = (struct forecast){0};
-    out->step_seconds = search_update_seconds(model, rates);
+    const struct plan_queues update = plan_cost_queues(model->graph, model->update.program, rates);
+    out->step_seconds = search_update_seconds(model, rates) + update.makespan - plan_queues_longest(&update, rates);
     out->modelled_seconds = out->step_seconds;
     out->uncertainty = rates->uncertainty;
     out->evaluation_seconds = (double)evaluation_runs * plan_cost_seconds(model->graph, model->evaluate.program, rates);

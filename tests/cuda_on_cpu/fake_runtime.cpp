@@ -1,7 +1,8 @@
 /* A fake CUDA run-time library that needs no card: device memory is host memory, and kernels run in the emulator.
  *
  * Streams are queues of closures that run when the host waits; a device-side wait for an event runs the stream that
- * records it, up to the event.  Every function counts its calls, can be made to fail, and refuses what the real library
+ * records it, up to the event.  A stream without kernels may also run earlier (GT_CUDA_ON_CPU_COPIES).  A graph keeps a
+ * branch for each stream that joined its capture; a replay enqueues each to a stream of its own.  Every function counts its calls, can be made to fail, and refuses what the real library
  * refuses: a copy in the wrong direction, a block too large, undeclared shared memory, a wait during capture.  Device
  * errors appear at the next wait, and from then on everywhere.  fake_runtime.h documents the knobs.
  *
@@ -34,10 +35,15 @@
 /* The most that is poisoned: more would only cost time, and no test needs more. */
 #define POISON_MAX (256 * KIB * KIB)
 
+/* How many items of each branch of a capture come before a point in it. */
+typedef std::vector<size_t> branch_clock;
+
 struct CUevent_st {
     int64_t recorded = 0, done = 0; /* times */
     bool timing = false;
-    double at_ms = 0;
+    double at_ms = 0, engine_ms = 0;
+    CUgraph_st *capture = nullptr; /* in which it was last recorded */
+    branch_clock seen;
 };
 
 struct queued {
@@ -45,21 +51,31 @@ struct queued {
     cudaEvent_t record = nullptr, wait = nullptr;
     int64_t generation = 0; /* of the event */
     bool kernel = false;
+    size_t in_bytes = 0, out_bytes = 0; /* of a copy from or to host memory */
 };
 
 struct CUgraph_st {
-    std::vector<queued> work;
-    bool invalid = false; /* a forbidden call happened during capture */
+    std::vector<std::vector<queued>> branch = {{}};
+    std::vector<branch_clock> seen = {{0}}; /* by the end of each branch */
+    bool invalid = false;                   /* a forbidden call happened during capture */
 };
 
 struct CUgraphExec_st {
-    std::vector<queued> work;
+    std::vector<std::vector<queued>> branch;
+    std::vector<CUstream_st *> stream;                               /* of each branch but the first */
+    std::map<std::pair<cudaEvent_t, int64_t>, cudaEvent_t> recorded; /* the event for each record in the capture */
 };
 
 struct CUstream_st {
     std::deque<queued> queue; /* not yet run */
     CUgraph_st *capture = nullptr;
+    size_t branch = 0;     /* of the capture */
+    bool computes = false; /* it has had a kernel */
+    double engine_ms = 0;  /* when its last item ended, on the clocks of the engines */
 };
+
+enum engine { ENGINE_COMPUTE, ENGINE_IN, ENGINE_OUT, ENGINES };
+enum copies { COPIES_LATE, COPIES_EARLY, COPIES_RANDOM };
 
 struct fake_device {
     int capability, multiprocessors;
@@ -83,7 +99,7 @@ struct state {
     std::vector<fake_device> devices = {{86, 28, (size_t)12 << 30, "Emulated GeForce RTX 3060"}};
     int driver = 13000, device = 0;
     bool opened = false; /* the context exists */
-    std::map<char *, size_t> memory, pinned;
+    std::map<char *, size_t> memory, pinned, registered;
     std::map<const void *, int> shared_limit;
     std::set<cudaStream_t> streams;
     std::set<cudaEvent_t> events;
@@ -95,9 +111,16 @@ struct state {
     std::map<std::string, counted> calls;
     std::map<std::string, uint64_t> refused; /* calls after a sticky error */
     double advanced_ms = 0;
-    bool copies_early = false;
+    enum copies copies = COPIES_LATE;
+    uint32_t random = 1;              /* for COPIES_RANDOM */
+    bool advancing = false;           /* inside streams_advance() */
+    std::set<cudaStream_t> replaying; /* streams of graphs' branches */
+    double link = 0;                  /* bytes per second each way; 0: copies take no time */
+    double engine_ms[ENGINES] = {};   /* when each engine is free */
+    size_t pin_limit = SIZE_MAX, registered_bytes = 0;
     int64_t objects = 0;
     trigger fail, take;
+    bool forgets_forks = false, forgets_joins = false; /* waits of streams without and with kernels */
     std::string report;
     FILE *history = nullptr; /* gets one line of live counts at each wait */
     bool ready = false;
@@ -156,7 +179,7 @@ static cudaError_t result_is(cudaError_t error)
 
 static cudaError_t default_error(const std::string &function)
 {
-    if (function == "cudaMalloc" || function == "cudaHostAlloc" || function == "cudaMallocHost")
+    if (function == "cudaMalloc" || function == "cudaHostAlloc" || function == "cudaHostRegister")
         return cudaErrorMemoryAllocation;
     if (function == "cudaGraphInstantiateWithFlags" || function == "cudaGraphUpload")
         return cudaErrorMemoryAllocation;
@@ -355,10 +378,30 @@ bool fake_cuda_taken_set(const char *text)
 
 bool fake_cuda_copies_set(const char *text)
 {
-    const bool early = strcmp(text, "early") == 0;
-    if (early || strcmp(text, "late") == 0)
-        state_get()->copies_early = early;
-    return early || strcmp(text, "late") == 0;
+    const bool early = strcmp(text, "early") == 0, random = strncmp(text, "random:", 7) == 0;
+    if (!early && !random && strcmp(text, "late") != 0)
+        return false;
+    state_get()->copies = early ? COPIES_EARLY : random ? COPIES_RANDOM : COPIES_LATE;
+    state_get()->random = random ? (uint32_t)atoi(text + 7) + 1 : 1;
+    return true;
+}
+
+static bool pin_limit_set(const char *text)
+{
+    return size_read(&text, &state_get()->pin_limit);
+}
+
+static bool link_set(const char *text)
+{
+    state_get()->link = atof(text);
+    return state_get()->link > 0;
+}
+
+static bool forget_set(const char *text)
+{
+    state_get()->forgets_forks = strcmp(text, "forks") == 0;
+    state_get()->forgets_joins = strcmp(text, "joins") == 0;
+    return state_get()->forgets_forks || state_get()->forgets_joins;
 }
 
 bool fake_cuda_driver_set(const char *text)
@@ -443,6 +486,9 @@ static void environment_read(void)
                     {"GT_CUDA_ON_CPU_TAKEN", fake_cuda_taken_set},
                     {"GT_CUDA_ON_CPU_FAIL", fake_cuda_fail_set},
                     {"GT_CUDA_ON_CPU_COPIES", fake_cuda_copies_set},
+                    {"GT_CUDA_ON_CPU_PIN", pin_limit_set},
+                    {"GT_CUDA_ON_CPU_LINK", link_set},
+                    {"GT_CUDA_ON_CPU_FORGET", forget_set},
                     {"GT_CUDA_ON_CPU_REPORT", report_set},
                     {"GT_CUDA_ON_CPU_HISTORY", history_set}};
     for (const auto &setting : settings) {
@@ -488,7 +534,7 @@ static CUstream_st *stream_of(cudaStream_t stream)
 
 static bool stream_is_known(cudaStream_t stream)
 {
-    return !stream || state_get()->streams.count(stream) > 0;
+    return !stream || state_get()->streams.count(stream) + state_get()->replaying.count(stream) > 0;
 }
 
 /* Returns true when a stream is being captured, and invalidates all such captures. */
@@ -504,16 +550,48 @@ static bool somebody_captures(void)
     return found;
 }
 
-static void queued_run(struct queued *queued)
+/* Adds an item to the clock of its engine.  It begins when its stream and the engine are free. */
+static void engine_take(CUstream_st *stream, const struct queued *queued, double compute_ms)
 {
     struct state *state = state_get();
-    if (queued->wait)
+    const size_t bytes = queued->in_bytes + queued->out_bytes;
+    const enum engine engine = bytes == 0 ? ENGINE_COMPUTE : queued->in_bytes > 0 ? ENGINE_IN : ENGINE_OUT;
+    const double ms = bytes > 0 && state->link > 0 ? 1e3 * (double)bytes / state->link : compute_ms;
+    if (ms <= 0)
+        return;
+    stream->engine_ms = std::max(stream->engine_ms, state->engine_ms[engine]) + ms;
+    state->engine_ms[engine] = stream->engine_ms;
+    size_t *const busy[ENGINES] = {&state->count.compute_us, &state->count.in_us, &state->count.out_us};
+    *busy[engine] += (size_t)(1e3 * ms + 0.5);
+    state->count.makespan_us = std::max(state->count.makespan_us, (size_t)(1e3 * stream->engine_ms + 0.5));
+}
+
+/* The streams of the program and of graphs' branches; not the default one. */
+static std::vector<CUstream_st *> streams_all(void)
+{
+    struct state *state = state_get();
+    std::vector<CUstream_st *> streams(state->streams.begin(), state->streams.end());
+    streams.insert(streams.end(), state->replaying.begin(), state->replaying.end());
+    return streams;
+}
+
+static void streams_advance(void);
+
+static void queued_run(CUstream_st *stream, struct queued *queued)
+{
+    struct state *state = state_get();
+    if (queued->wait) {
         event_reach(queued->wait, queued->generation);
+        stream->engine_ms = std::max(stream->engine_ms, queued->wait->engine_ms);
+    }
+    const double begin_ms = now_ms();
     if (queued->work && state->sticky == cudaSuccess)
         queued->work();
+    engine_take(stream, queued, now_ms() - begin_ms);
     if (queued->record) {
         queued->record->done = std::max(queued->record->done, queued->generation);
         queued->record->at_ms = now_ms();
+        queued->record->engine_ms = stream->engine_ms;
     }
 }
 
@@ -521,7 +599,33 @@ static void first_run(CUstream_st *stream)
 {
     struct queued queued = std::move(stream->queue.front());
     stream->queue.pop_front();
-    queued_run(&queued);
+    queued_run(stream, &queued);
+    streams_advance();
+}
+
+static bool is_ready(const CUstream_st *stream)
+{
+    const struct queued *first = stream->queue.empty() ? nullptr : &stream->queue.front();
+    return first && (!first->wait || first->wait->done >= first->generation);
+}
+
+static bool coin_toss(void)
+{
+    state_get()->random = state_get()->random * 1664525u + 1013904223u;
+    return state_get()->random >> 31 != 0;
+}
+
+/* Runs the streams without kernels as far as they can go: all of them, or as far as chance has it. */
+static void streams_advance(void)
+{
+    struct state *state = state_get();
+    if (state->copies == COPIES_LATE || state->advancing)
+        return;
+    state->advancing = true;
+    for (CUstream_st *stream : streams_all())
+        while (!stream->computes && is_ready(stream) && (state->copies == COPIES_EARLY || coin_toss()))
+            first_run(stream);
+    state->advancing = false;
 }
 
 static void stream_drain(CUstream_st *stream)
@@ -534,7 +638,7 @@ static void stream_drain(CUstream_st *stream)
 static bool event_reach(cudaEvent_t event, int64_t generation)
 {
     struct state *state = state_get();
-    std::vector<CUstream_st *> streams(state->streams.begin(), state->streams.end());
+    std::vector<CUstream_st *> streams = streams_all();
     streams.push_back(&state->default_stream);
     for (CUstream_st *stream : streams) {
         bool records = false;
@@ -548,10 +652,9 @@ static bool event_reach(cudaEvent_t event, int64_t generation)
 
 static void all_drain(void)
 {
-    struct state *state = state_get();
-    for (cudaStream_t stream : state->streams)
+    for (cudaStream_t stream : streams_all())
         stream_drain(stream);
-    stream_drain(&state->default_stream);
+    stream_drain(&state_get()->default_stream);
 }
 
 static cudaError_t enqueue(cudaStream_t stream, struct queued queued)
@@ -559,10 +662,14 @@ static cudaError_t enqueue(cudaStream_t stream, struct queued queued)
     if (!stream_is_known(stream))
         return result_is(cudaErrorInvalidResourceHandle);
     CUstream_st *to = stream_of(stream);
-    if (to->capture)
-        to->capture->work.push_back(std::move(queued));
-    else
-        to->queue.push_back(std::move(queued));
+    if (to->capture) {
+        to->capture->branch[to->branch].push_back(std::move(queued));
+        to->capture->seen[to->branch][to->branch]++;
+        return cudaSuccess;
+    }
+    to->computes = to->computes || queued.kernel;
+    to->queue.push_back(std::move(queued));
+    streams_advance();
     return cudaSuccess;
 }
 
@@ -895,6 +1002,34 @@ cudaError_t cudaFreeHost(void *pointer)
     return error;
 }
 
+cudaError_t cudaHostRegister(void *pointer, size_t bytes, unsigned int)
+{
+    CALL();
+    struct state *state = state_get();
+    NEED(context_need());
+    REFUSE(!pointer || bytes == 0 || memory_has(state->pinned, pointer, 1), cudaErrorInvalidValue);
+    REFUSE(bytes > state->pin_limit - std::min(state->pin_limit, state->registered_bytes), cudaErrorMemoryAllocation);
+    state->pinned[(char *)pointer] = state->registered[(char *)pointer] = bytes;
+    state->registered_bytes += bytes;
+    state->count.pinned_bytes += bytes;
+    state->count.pinned_bytes_peak = std::max(state->count.pinned_bytes_peak, state->count.pinned_bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void *pointer)
+{
+    struct state *state = state_get();
+    cudaError_t error = call_begin(__func__);
+    all_drain();
+    auto found = state->registered.find((char *)pointer);
+    REFUSE(found == state->registered.end(), cudaErrorInvalidValue);
+    state->registered_bytes -= found->second;
+    state->count.pinned_bytes -= found->second;
+    state->pinned.erase((char *)pointer);
+    state->registered.erase(found);
+    return error;
+}
+
 static bool copy_is_valid(const void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     const struct state *state = state_get();
@@ -935,8 +1070,13 @@ static cudaError_t copy_enqueue(void *to, const void *from, size_t bytes, enum c
     REFUSE(at_once && somebody_captures(), cudaErrorStreamCaptureUnsupported);
     if (kind == cudaMemcpyHostToDevice && another_computes(stream))
         state->count.copies_beside++;
-    cudaError_t error = fake_cuda_enqueue(stream, [to, from, bytes] { memcpy(to, from, bytes); });
-    const bool early = state->copies_early && stream_is_known(stream) && stream_of(stream)->queue.size() == 1;
+    struct queued queued;
+    queued.work = [to, from, bytes] { memcpy(to, from, bytes); };
+    const bool to_device = memory_has(state->memory, to, bytes), from_device = memory_has(state->memory, from, bytes);
+    queued.in_bytes = to_device && !from_device ? bytes : 0;
+    queued.out_bytes = from_device && !to_device ? bytes : 0;
+    cudaError_t error = enqueue(stream, std::move(queued));
+    const bool early = state->copies == COPIES_EARLY && stream_is_known(stream) && stream_of(stream)->queue.size() == 1;
     if (error == cudaSuccess && (at_once || early))
         stream_drain(stream_of(stream));
     return result_is(error);
@@ -985,7 +1125,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     REFUSE(state->streams.count(stream) == 0, cudaErrorInvalidResourceHandle);
     stream_drain(stream);
     state->streams.erase(stream);
-    delete stream->capture;
+    if (stream->branch == 0)
+        delete stream->capture;
     delete stream;
     return result_is(error);
 }
@@ -1040,14 +1181,44 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     REFUSE(state_get()->events.count(event) == 0, cudaErrorInvalidResourceHandle);
     queued.record = event;
     queued.generation = ++event->recorded;
-    return result_is(enqueue(stream, std::move(queued)));
+    const cudaError_t error = enqueue(stream, std::move(queued));
+    event->capture = error == cudaSuccess ? stream_of(stream)->capture : nullptr;
+    if (event->capture)
+        event->seen = event->capture->seen[stream->branch];
+    return result_is(error);
+}
+
+/* Makes a wait of a stream for an event part of a capture.  A stream that waits for a captured event joins the capture;
+ * one that is captured must not wait for an event outside of it. */
+static cudaError_t capture_wait(CUstream_st *stream, cudaEvent_t event)
+{
+    if (!stream->capture) {
+        stream->capture = event->capture;
+        stream->branch = event->capture->branch.size();
+        event->capture->branch.push_back({});
+        event->capture->seen.push_back({});
+        for (branch_clock &seen : event->capture->seen)
+            seen.resize(event->capture->branch.size());
+    }
+    if (stream->capture != event->capture) {
+        stream->capture->invalid = true;
+        return cudaErrorStreamCaptureIsolation;
+    }
+    branch_clock &seen = stream->capture->seen[stream->branch];
+    for (size_t i = 0; i < event->seen.size(); i++)
+        seen[i] = std::max(seen[i], event->seen[i]);
+    return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int)
 {
     CALL();
     struct queued queued;
-    REFUSE(state_get()->events.count(event) == 0, cudaErrorInvalidResourceHandle);
+    REFUSE(state_get()->events.count(event) == 0 || !stream_is_known(stream), cudaErrorInvalidResourceHandle);
+    if (stream_of(stream)->computes ? state_get()->forgets_joins : state_get()->forgets_forks)
+        return cudaSuccess;
+    if (stream_of(stream)->capture || event->capture)
+        NEED(capture_wait(stream_of(stream), event));
     queued.wait = event;
     queued.generation = event->recorded;
     return result_is(enqueue(stream, std::move(queued)));
@@ -1080,6 +1251,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     REFUSE(!stream || !stream_is_known(stream), cudaErrorStreamCaptureUnsupported);
     REFUSE(stream->capture, cudaErrorInvalidValue);
     stream->capture = new CUgraph_st;
+    stream->branch = 0;
     return cudaSuccess;
 }
 
@@ -1091,9 +1263,15 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     if (!stream || !stream_is_known(stream) || !stream->capture)
         return result_is(error != cudaSuccess ? error : cudaErrorStreamCaptureUnmatched);
     CUgraph_st *captured = stream->capture;
-    stream->capture = nullptr;
+    for (cudaStream_t other : state_get()->streams)
+        other->capture = other->capture == captured ? nullptr : other->capture;
+    for (cudaEvent_t event : state_get()->events)
+        event->capture = event->capture == captured ? nullptr : event->capture;
     if (error == cudaSuccess && captured->invalid)
         error = cudaErrorStreamCaptureInvalidated;
+    for (size_t i = 1; i < captured->branch.size() && error == cudaSuccess; i++)
+        if (captured->seen[0][i] < captured->branch[i].size())
+            error = cudaErrorStreamCaptureUnjoined;
     if (error != cudaSuccess) {
         delete captured;
         return result_is(error);
@@ -1108,7 +1286,15 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t gra
 {
     CALL();
     REFUSE(!graph || somebody_captures(), cudaErrorInvalidValue);
-    *exec = new CUgraphExec_st{graph->work};
+    *exec = new CUgraphExec_st{graph->branch, {}, {}};
+    for (const auto &branch : graph->branch)
+        for (const struct queued &queued : branch)
+            if (queued.record)
+                (*exec)->recorded[{queued.record, queued.generation}] = new CUevent_st;
+    for (size_t i = 1; i < graph->branch.size(); i++) {
+        (*exec)->stream.push_back(new CUstream_st);
+        state_get()->replaying.insert((*exec)->stream.back());
+    }
     fake_cuda_object_count(1);
     return cudaSuccess;
 }
@@ -1124,11 +1310,21 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
     CALL();
     REFUSE(!exec || stream_of(stream)->capture, cudaErrorInvalidValue);
-    state_get()->count.replayed += exec->work.size();
-    for (const struct queued &queued : exec->work) {
-        cudaError_t error = queued.kernel ? kernel_enqueue(stream, queued) : enqueue(stream, queued);
-        if (error != cudaSuccess)
-            return error;
+    for (auto &entry : exec->recorded)
+        entry.second->recorded++;
+    for (size_t i = 0; i < exec->branch.size(); i++) {
+        state_get()->count.replayed += exec->branch[i].size();
+        for (struct queued queued : exec->branch[i]) {
+            cudaEvent_t *const event = queued.record ? &queued.record : queued.wait ? &queued.wait : nullptr;
+            if (event) {
+                *event = exec->recorded[{*event, queued.generation}];
+                queued.generation = (*event)->recorded;
+            }
+            cudaStream_t to = i == 0 ? stream : exec->stream[i - 1];
+            cudaError_t error = queued.kernel ? kernel_enqueue(to, queued) : enqueue(to, queued);
+            if (error != cudaSuccess)
+                return error;
+        }
     }
     return cudaSuccess;
 }
@@ -1145,6 +1341,12 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
     cudaError_t error = call_begin(__func__);
     all_drain();
+    for (cudaStream_t stream : exec->stream) {
+        state_get()->replaying.erase(stream);
+        delete stream;
+    }
+    for (auto &entry : exec->recorded)
+        delete entry.second;
     delete exec;
     fake_cuda_object_count(-1);
     return result_is(error);

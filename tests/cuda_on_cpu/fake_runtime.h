@@ -12,7 +12,14 @@
  *                            function.  A sticky device error (fake_cuda_error_is_sticky) appears at the next wait
  *                            and persists.  "hang": the call never returns; with "launch" the kernel never ends
  *   GT_CUDA_ON_CPU_FASTEST   index of cuBLASLt's algorithm that takes half as long as the other two.  Default: 0
- *   GT_CUDA_ON_CPU_COPIES    "early": a copy into an empty stream runs when it is enqueued; "late"
+ *   GT_CUDA_ON_CPU_COPIES    "early": a copy into an empty stream runs when it is enqueued, and a stream without
+ *                            kernels as soon as its waits allow; "late": when somebody waits; "random:SEED": at any
+ *                            time in between
+ *   GT_CUDA_ON_CPU_PIN       the most bytes that cudaHostRegister pins.  Default: all
+ *   GT_CUDA_ON_CPU_LINK      bytes per second between host and device, each way, on the engines' clocks; copies take no
+ *                            time by default
+ *   GT_CUDA_ON_CPU_FORGET    a mistake to be found: "forks", "joins": streams without kernels, or those with kernels,
+ *                            do not wait for events
  *   GT_CUDA_ON_CPU_REPORT    file that gets the counters as JSON when the process ends; "refused" counts the calls
  *                            after a sticky error
  *   GT_CUDA_ON_CPU_HISTORY   file that gets a line at each wait: device bytes in use, pinned bytes in use, device
@@ -36,7 +43,8 @@
 #define FAKE_CONTEXT_BYTES ((size_t)200 << 20)
 #define FAKE_CUBLASLT_BYTES ((size_t)16 << 20)
 
-/* calls: of all functions and kernels; allocations: of device memory, bytes as requested; waits: for a stream, an event
+/* compute_us, in_us, out_us: how long each engine was busy on its own clock, and makespan_us when the last one ended.
+ * calls: of all functions and kernels; allocations: of device memory, bytes as requested; waits: for a stream, an event
  * or the device, waits_after_replay those since the first graph was launched; replayed: kernels and products that graphs
  * enqueued; copies_beside: to the device, enqueued while another stream had pending kernels; objects_alive: live
  * allocations, streams, events, graphs, handles and descriptors. */
@@ -53,6 +61,10 @@
     COUNTER(waits_after_replay) \
     COUNTER(replayed)           \
     COUNTER(copies_beside)      \
+    COUNTER(compute_us)         \
+    COUNTER(in_us)              \
+    COUNTER(out_us)             \
+    COUNTER(makespan_us)        \
     COUNTER(objects_alive)
 #define COUNTER(name) size_t name;
 struct fake_cuda_counters {

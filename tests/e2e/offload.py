@@ -5,7 +5,10 @@
             emulated card and OpenCL; so do residuals and all; a resume with another setting goes on to the same bytes
   auto      a budget that is too small for the state on the card is met by moving a part of it; no more than host_budget
             goes to the host, every byte of it is pinned, and the checkpoint is that of an unlimited run
-  refused   each budget that cannot be, and pinning that the driver refuses: one line, exit status 2 or 3, and the last
+  beside    copies beside computing leave the bytes of offload=none, whether they come early, late or at any time in
+            between, in replays and in launches; pinned memory is what the plan says; waits that are left out are found
+  pageable  where the driver pins nothing, or not all, one line says so, and the bytes stay
+  refused   each budget that cannot be: one line, exit status 2 or 3, and the last
             checkpoint stays whole
   plans     GPT-2 XL with fp32 masters and moments fits a 12 GB card by the plan alone; a larger host_budget is never slower
 Prints "checks: P passed, F failed, S skipped".
@@ -97,6 +100,43 @@ def auto():
     check(done.status == 3 and "not enough memory" in done.err, done.said())
 
 
+STREAMED = ("--backend=cuda", "--dtype=bfloat16", "--state_format=sr_8bit", "--max_iters=3", "--eval_interval=100")
+
+
+def beside():
+    if not os.path.exists(GPT_TRAIN_CUDA):
+        return
+    good(train("resident", *STREAMED, "--offload=none"))
+    wanted = checkpoint("resident")
+    planned = plan(*STREAMED, *DATA, *TINY, "--offload=states", program=GPT_TRAIN_CUDA)["bytes"]["host_arena"]
+    for when in some(("early", "random:1", "random:2", "random:3", "late"), 3):
+        for graphs in ("auto", "off"):
+            out = f"beside-{when}-{graphs}"
+            done = good(train(out, *STREAMED, "--offload=states", f"--cuda_graphs={graphs}", COPIES=when, LINK="1e6"))
+            check(checkpoint(out) == wanted, f"{out}: other bytes")
+            check(done.report["in_us"] > 0 and done.report["out_us"] > 0, f"{out}: no copy engine was busy")
+            pinned = done.report["pinned_bytes_peak"] - 2 * (2 << 20) - 256 * 64
+            check(pinned == planned > 0, f"{out}: {pinned} bytes pinned, {planned} planned")
+    for forgotten in ("forks", "joins"):
+        found = []
+        for when in ("early", "late", "random:1", "random:2"):
+            out = f"forgot-{forgotten}-{when}"
+            done = train(out, *STREAMED, "--offload=states", "--cuda_graphs=off", COPIES=when, FORGET=forgotten)
+            found.append(done.status != 0 or checkpoint(out) != wanted)
+        check(any(found), f"a backend without {forgotten} leaves the right bytes")
+
+
+def pageable():
+    if not os.path.exists(GPT_TRAIN_CUDA):
+        return
+    for limit in ("0", "8k"):
+        done = good(train(f"pageable-{limit}", *STREAMED, "--offload=states", PIN=limit), "does not pin")
+        check(done.err.count("does not pin") == 1, f"said more than once: {done.err}")
+        check(checkpoint(f"pageable-{limit}") == checkpoint("resident"), f"{limit} pinned: other bytes")
+    done = train("faulty", *STREAMED, "--offload=states", FAIL="cudaHostRegister:1:cudaErrorUnknown")
+    check(done.status == 1 and len(done.errors) == 1 and "pinning host memory" in done.errors[0], done.said())
+
+
 def refused():
     device = ("cuda", GPT_TRAIN_CUDA) if os.path.exists(GPT_TRAIN_CUDA) else ("cpu", GPT_TRAIN)
     good(run(device, "kept"))
@@ -109,9 +149,6 @@ def refused():
                                      (3, "host_budget allows 1.0 MiB", "--offload=states", "--host_budget=1MiB", "--n_embd=192")):
         done = run(device, "kept", *arguments, "--init_from=" + ("scratch" if len(arguments) == 3 else "resume"))
         check(done.status == status and len(done.errors) == 1 and text in done.errors[0], f"'{text}' wanted: {done.said()}")
-    if device[0] == "cuda":
-        done = train("kept", "--offload=states", "--init_from=resume", FAIL="cudaHostAlloc:2")
-        check(done.status == 3 and len(done.errors) == 1 and "does not pin" in done.errors[0], done.said())
     check(files("kept", ".safetensors") == before, "a refusal changed the checkpoint")
     good(run(("cpu", GPT_TRAIN), "shared", "--host_budget=1GiB"), "offload='auto' moves nothing")
 
@@ -142,4 +179,4 @@ def plans():
         check(small["search"]["time_ratio_modelled"] >= large, f"a smaller memory_budget is faster: {small['search']}")
 
 
-end(bytes_equal, auto, refused, plans, begin=lambda: make_tokens("data"))
+end(bytes_equal, auto, beside, pageable, refused, plans, begin=lambda: make_tokens("data"))

@@ -152,6 +152,8 @@ static void mutant_add(struct brood *brood, enum naive_defect defect, int32_t sl
 static bool output_defect_possible(enum op_kind kind, int32_t slot, enum naive_defect defect, enum dtype dtype)
 {
     const struct op_test *test = op_test(kind);
+    if (kind == OP_WAIT && defect == DEFECT_TAIL) /* it writes nothing */
+        return false;
     if (defect != DEFECT_TRUNCATE && defect != DEFECT_SATURATE)
         return true;
     if (test->ref == NULL)

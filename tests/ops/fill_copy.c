@@ -1,4 +1,4 @@
-/* Fill, copy, fetch and store, which have the same bits on every backend when they do not accumulate. */
+/* Fill, copy, fetch, store and wait, which have the same bits on every backend when they do not accumulate. */
 #include <math.h>
 
 #include "tests/ops/op_test.h"
@@ -114,3 +114,29 @@ const struct op_test test_copy = {
     }
 const struct op_test test_fetch = MOVE;
 const struct op_test test_store = MOVE;
+
+/* Where no copy is in flight, wait leaves y as it is. */
+static void ref_wait(const struct op_call *call, const struct ref_tensors *t)
+{
+    for (int64_t i = 0; i < op_elements(call, WAIT_Y); i++)
+        t->term[WAIT_Y][i] = REF_EXACT;
+}
+
+static void naive_wait(const struct op_call *call, double *const *value, enum naive_defect defect)
+{
+    const int64_t count = op_elements(call, WAIT_Y);
+    for (int64_t i = 0; i + 1 < count && defect == DEFECT_SHIFTED; i++)
+        value[WAIT_Y][i] = value[WAIT_Y][i + 1];
+}
+
+const struct op_test test_wait = {
+    .shape = make_move,
+    .bench = bench_copy,
+    .inputs = inputs_copy,
+    .ref = ref_wait,
+    .naive = naive_wait,
+    .is_exact_copy = true,
+    .never_overflows = true,
+    .unrounded = 1u << WAIT_Y,
+    .defects = {DEFECT_SHIFTED},
+};

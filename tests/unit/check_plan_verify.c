@@ -306,9 +306,11 @@ TEST(each_memory_has_its_tensors)
     const struct graph_pen pen = {.graph = b.graph, .program = fixture_program(b.graph, "update", PHASE_TRAIN)};
     int32_t fetch[FETCH_OPERANDS] = {home, TENSOR_NONE};
     ck_assert_int_eq(graph_op_add(&pen, OP_FETCH, &none, "state", fetch), GT_OK);
+    ck_assert_int_eq(graph_op_add(&pen, OP_WAIT, &none, "state", fetch), GT_OK);
     const int32_t sum = fixture_copy(b.graph, pen.program, fetch[FETCH_Y], TENSOR_NONE, false);
     int32_t store[STORE_OPERANDS] = {sum, other};
     ck_assert_int_eq(graph_op_add(&pen, OP_STORE, &none, "state", store), GT_OK);
+    ck_assert_int_eq(graph_op_add(&pen, OP_WAIT, &none, "state", store), GT_OK);
     const struct plan_options options = {.alignment_bytes = 64};
     ck_assert_int_eq(plan_create(b.mem, b.graph, &options, &b.plan), GT_OK);
     ck_assert(plan_verify(b.plan));
@@ -316,7 +318,7 @@ TEST(each_memory_has_its_tensors)
     ck_assert_uint_eq(b.plan->host_bytes, 2 * 256);
     ck_assert_int_eq(b.plan->segment_count, 2);
     ck_assert_int_eq(b.plan->device_segments, 1);
-    struct op *copy = &b.graph->programs[pen.program].ops[1], *last = &b.graph->programs[pen.program].ops[2];
+    struct op *copy = &b.graph->programs[pen.program].ops[2], *last = &b.graph->programs[pen.program].ops[3];
     copy->operand[COPY_X] = home;
     rejected(&b, "an op that reads host memory");
     copy->operand[COPY_X] = fetch[FETCH_Y];
@@ -332,6 +334,79 @@ TEST(each_memory_has_its_tensors)
     b.plan->segment[1].space = SPACE_HOST;
     b.plan->host_bytes += 64;
     rejected(&b, "an arena that is not the sum of its segments");
+    bench_destroy(&b);
+}
+
+static void ops_swap(struct op *a, struct op *b)
+{
+    const struct op first = *a;
+    *a = *b;
+    *b = first;
+}
+
+/* A program that passes eight slices of a state through three buffers, as the update does. */
+TEST(copies_beside_computing_end_before_their_operands_are_used)
+{
+    enum { SLICES = 8, WAITS = 2 * SLICES };
+    struct bench b = {.graph = NULL};
+    const struct op_attrs none = {0};
+    int32_t moves[SLICES][FETCH_OPERANDS], home, found = 0;
+    ck_assert_int_eq(hostmem_create(&b.mem), GT_OK);
+    ck_assert_int_eq(graph_create(b.mem, &b.graph), GT_OK);
+    home = fixture_tensor(b.graph, "state", SLICES, 64, LIFETIME_RUN, CATEGORY_MOMENT);
+    b.graph->tensors[home].home = SPACE_HOST;
+    const struct graph_pen pen = {.graph = b.graph, .program = fixture_program(b.graph, "update", PHASE_TRAIN)};
+    for (int32_t i = 0; i <= SLICES; i++) {
+        if (i < SLICES) {
+            ck_assert_int_eq(graph_view_add(b.graph, home, i, 1, &moves[i][FETCH_X]), GT_OK);
+            moves[i][FETCH_Y] = TENSOR_NONE;
+            ck_assert_int_eq(graph_op_add(&pen, OP_FETCH, &none, "state", moves[i]), GT_OK);
+        }
+        for (int32_t back = 0; i > 0 && back < 2; back++) {
+            int32_t *last = moves[i - 1];
+            int32_t operands[STORE_OPERANDS] = {last[back ? FETCH_Y : FETCH_X], last[back ? FETCH_X : FETCH_Y]};
+            int32_t copy[COPY_OPERANDS] = {last[FETCH_Y], last[FETCH_Y]};
+            if (back)
+                ck_assert_int_eq(graph_op_add(&pen, OP_COPY, &none, "state", copy), GT_OK);
+            if (back)
+                ck_assert_int_eq(graph_op_add(&pen, OP_STORE, &none, "state", operands), GT_OK);
+            ck_assert_int_eq(graph_op_add(&pen, OP_WAIT, &none, "state", operands), GT_OK);
+        }
+    }
+    const struct plan_options options = {.alignment_bytes = 64};
+    ck_assert_int_eq(plan_create(b.mem, b.graph, &options, &b.plan), GT_OK);
+    ck_assert(plan_verify(b.plan));
+    struct program *program = &b.graph->programs[pen.program];
+    for (int32_t i = 0; i < program->count; i++) {
+        struct op *op = &program->ops[i], kept = *op;
+        if (op->kind != OP_WAIT)
+            continue;
+        found++;
+        op->operand[WAIT_X] = op->operand[WAIT_Y] =
+            moves[0][FETCH_Y] == kept.operand[WAIT_Y] ? home : moves[0][FETCH_Y];
+        rejected(&b, "a wait that names another copy");
+        *op = kept;
+        if (kept.operand[WAIT_Y] == program->ops[i + 1].operand[COPY_X]) {
+            ops_swap(op, op + 1);
+            rejected(&b, "a wait after the use of what was fetched");
+            ops_swap(op, op + 1);
+        } else {
+            ops_swap(op, op - 1);
+            rejected(&b, "a wait before its store");
+            ops_swap(op, op - 1);
+        }
+    }
+    ck_assert_int_eq(found, WAITS);
+    for (int32_t i = 0; i + 1 < SLICES; i++) {
+        const struct address at = b.plan->tensor[moves[i][FETCH_Y]];
+        b.plan->tensor[moves[i][FETCH_Y]] = b.plan->tensor[moves[i + 1][FETCH_Y]];
+        rejected(&b, "two slices in one buffer");
+        b.plan->tensor[moves[i][FETCH_Y]] = at;
+        b.graph->tensors[moves[i][FETCH_X]].view_offset++;
+        rejected(&b, "a slice that is off by one");
+        b.graph->tensors[moves[i][FETCH_X]].view_offset--;
+    }
+    ck_assert(plan_verify(b.plan));
     bench_destroy(&b);
 }
 

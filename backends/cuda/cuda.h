@@ -180,8 +180,6 @@ enum gt_status cuda_memory_copy_start(struct backend *backend, const struct op_c
 enum gt_status cuda_memory_copy_wait(struct backend *backend, const struct op_call *wait);
 /* Waits for the copies in flight. */
 enum gt_status cuda_memory_copies_sync(struct backend *backend);
-/* Forgets the copies of a program whose recording failed. */
-void cuda_memory_copies_forget(struct cuda_backend *cuda);
 /* Copies the results to their destinations.  The caller has waited for the stream. */
 void cuda_memory_results_give(struct cuda_backend *cuda);
 

@@ -138,6 +138,9 @@ static enum gt_status cuda_info(struct backend *backend, struct backend_info *ou
 {
     struct cuda_backend *cuda = cuda_own(backend);
     size_t free_bytes = 0, total_bytes = 0;
+    int engines = 0;
+    TRY(cuda_check(backend, cudaDeviceGetAttribute(&engines, cudaDevAttrAsyncEngineCount, cuda->device),
+                   "counting copy engines"));
     TRY(cuda_check(backend, cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory"));
     struct backend_info info = {
         .total_bytes = total_bytes,
@@ -145,6 +148,7 @@ static enum gt_status cuda_info(struct backend *backend, struct backend_info *ou
         .free_bytes = free_bytes + cuda->context_bytes + (cuda->ahead != NULL ? cuda_memory_ahead_bytes(cuda) : 0),
         .context_bytes = cuda->context_bytes + cuda_memory_ahead_bytes(cuda),
         .largest_allocation_bytes = total_bytes,
+        .copy_engines = engines > 2 ? 2 : engines,
         .alignment_bytes = CUDA_ALIGNMENT_BYTES,
         .dtypes = 1u << DTYPE_F32 | 1u << DTYPE_F16,
     };

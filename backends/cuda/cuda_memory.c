@@ -418,9 +418,3 @@ enum gt_status cuda_memory_copies_sync(struct backend *backend)
     }
     return GT_OK;
 }
-
-void cuda_memory_copies_forget(struct cuda_backend *cuda)
-{
-    for (int i = 0; i < CUDA_COPIES_MAX; i++)
-        cuda->copy[i].call = NULL;
-}

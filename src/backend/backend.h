@@ -48,7 +48,8 @@ struct backend_info {
     uint32_t alignment_bytes; /* every tensor starts at a multiple of this */
     uint32_t dtypes;          /* bit per enum dtype that ops may use for storage */
     int32_t threads;
-    bool host_memory; /* device memory is host memory: the process's other allocations count too */
+    int32_t copy_engines; /* copies beside computing: 2 = each way, 1 = one at a time, 0 = none */
+    bool host_memory;     /* device memory is host memory: the process's other allocations count too */
 };
 
 /* The processes that use most of the device's memory, largest first, as far as this process may see them. */

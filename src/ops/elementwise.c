@@ -47,19 +47,11 @@ const struct op_declaration op_store = {
                 [STORE_Y] = {"y", OPERAND_OUT | OPERAND_SAME_DTYPE, "*", DTYPES_STATE}},
 };
 
-static double wait_rows(const struct op_call *call, int32_t slot)
-{
-    (void)call;
-    (void)slot;
-    return 0.0;
-}
-
 const struct op_declaration op_wait = {
     OP_NAMED(wait, WAIT),
     .text = "waits for the copy of x to y",
     .operand = {[WAIT_X] = {"x", OPERAND_IN, "*", DTYPES_STATE},
                 [WAIT_Y] = {"y", OPERAND_INOUT | OPERAND_SAME_DTYPE, "*", DTYPES_STATE}},
-    .rows = wait_rows,
 };
 
 static enum gt_status residual_differentiate(struct autodiff *ad, const struct op *op, int32_t dr)

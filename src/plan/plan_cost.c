@@ -53,12 +53,14 @@ struct plan_rates plan_rates_of_profile(const struct device_profile *profile)
             rates.flops_per_s[kind][dtype] = share * (matrix > 0.0 ? matrix : profile->vector_flops_per_s);
         }
     }
-    plan_rates_link_set(&rates, PLAN_LINK_BYTES_PER_S);
+    /* Cards have an engine each way; the opencl backend copies in order. */
+    plan_rates_link_set(&rates, PLAN_LINK_BYTES_PER_S, strcmp(profile->backend, "cuda") == 0 ? 2 : 0);
     return rates;
 }
 
-void plan_rates_link_set(struct plan_rates *rates, double bytes_per_s)
+void plan_rates_link_set(struct plan_rates *rates, double bytes_per_s, int32_t copy_engines)
 {
+    rates->copy_engines = copy_engines;
     /* An op's bytes count what it reads and what it writes. */
     rates->bytes_per_s[OP_FETCH] = rates->bytes_per_s[OP_STORE] = 2.0 * bytes_per_s;
 }
@@ -213,8 +215,10 @@ struct plan_queues plan_cost_queues(const struct graph *graph, int32_t program, 
             continue;
         copies.target[copies.count % COPIES_LAST] = op->operand[FETCH_Y];
         copies.end[copies.count++ % COPIES_LAST] = now[queue];
-        for (int other = QUEUE_IN; rates->one_engine && other <= QUEUE_OUT; other++)
-            now[other] = now[queue];
+        if (rates->copy_engines == 0)
+            now[QUEUE_COMPUTE] = now[queue];
+        if (rates->copy_engines == 1)
+            now[QUEUE_IN] = now[QUEUE_OUT] = now[queue];
     }
     out.makespan = now[QUEUE_COMPUTE];
     return out;
@@ -223,7 +227,9 @@ struct plan_queues plan_cost_queues(const struct graph *graph, int32_t program, 
 double plan_queues_longest(const struct plan_queues *queues, const struct plan_rates *rates)
 {
     const double in = queues->busy[QUEUE_IN], out = queues->busy[QUEUE_OUT];
-    return fmax(queues->busy[QUEUE_COMPUTE], rates->one_engine ? in + out : fmax(in, out));
+    if (rates->copy_engines == 0)
+        return queues->busy[QUEUE_COMPUTE] + in + out;
+    return fmax(queues->busy[QUEUE_COMPUTE], rates->copy_engines == 1 ? in + out : fmax(in, out));
 }
 
 double plan_cost_seconds(const struct graph *graph, int32_t program, const struct plan_rates *rates)

@@ -24,7 +24,7 @@ struct plan_rates {
     double ramp_elements; /* and extra elements of its result */
     double gemm_flops_per_s[PLAN_GEMM_CLASSES]
                            [PLAN_MATRIX_DTYPES]; /* timed at a run's own shapes, ramp included; 0: not timed */
-    bool one_engine;                             /* copies in and out share a copy engine: their times add */
+    int32_t copy_engines;                        /* as in struct backend_info */
     double uncertainty;                          /* relative error to expect of a step's time; 1 and more: a factor */
 };
 
@@ -38,9 +38,10 @@ char *plan_uncertainty_text(char text[static PLAN_UNCERTAINTY_MAX], double uncer
  * fp32, `other_flops`.  0 = unknown: they then cost their bytes. */
 struct plan_rates plan_rates_of_peaks(double product_flops, double other_flops);
 /* Sets the rates of fetch and store to those of a link between device and host, each way. */
-void plan_rates_link_set(struct plan_rates *rates, double bytes_per_s);
-/* The link of most cards: 16 lanes of PCIe 3.0, or 8 of 4.0 (nvbandwidth's README and users' logs). */
-#define PLAN_LINK_BYTES_PER_S 12.4e9
+void plan_rates_link_set(struct plan_rates *rates, double bytes_per_s, int32_t copy_engines);
+/* The link of most cards, each way with both at once: 16 lanes of PCIe 3.0, or 8 of 4.0 (nvbandwidth's README and
+ * users' logs). */
+#define PLAN_LINK_BYTES_PER_S 11.2e9
 /* Returns the rates of a profile: its share of its peaks, or an assumed share if none was published. */
 struct plan_rates plan_rates_of_profile(const struct device_profile *profile);
 /* The number of shape classes of products, in any dtype, and of other kinds of op that have timings. */

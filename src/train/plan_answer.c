@@ -83,7 +83,7 @@ enum gt_status plan_answer(struct session *session, const struct forecast *forec
     struct hostmem_counters host;
     char needless[NEEDLESS_MAX];
     struct plan_rates still = session->timing.rates;
-    plan_rates_link_set(&still, INFINITY);
+    plan_rates_link_set(&still, INFINITY, still.copy_engines);
     const struct model_config *model = &session->model->options.config;
     snprintf(configuration, CONFIGURATION_MAX,
              "%.2fM parameters, %" PRId32 " layers, %" PRId32 " heads, %" PRId32 " channels, block %" PRId32

@@ -113,7 +113,7 @@ struct plan_rates session_rates_nominal(const struct session *session)
     if (session->device.has_profile)
         return plan_rates_of_profile(&session->device.profile);
     if (!session->device.info.host_memory)
-        plan_rates_link_set(&rates, NOMINAL_LINK_BYTES_PER_S);
+        plan_rates_link_set(&rates, NOMINAL_LINK_BYTES_PER_S, session->device.info.copy_engines);
     return rates;
 }
 

@@ -81,7 +81,7 @@ enum gt_status session_rates_calibrate(struct session *session)
         return status == GT_NO_FIT ? GT_OK : status; /* the arena is too small, so the forecast does without */
     contention_read(&after);
     if (!session->device.info.host_memory) /* no link is timed */
-        plan_rates_link_set(&session->timing.rates, PLAN_LINK_BYTES_PER_S);
+        plan_rates_link_set(&session->timing.rates, PLAN_LINK_BYTES_PER_S, session->device.info.copy_engines);
     session->timing.is_timed = true;
     const double share = SHOWN_ROWS / (SHOWN_ROWS + session->timing.rates.ramp_rows);
     log_result("calibration: products %.1f GFLOP/s, elementwise ops %.1f GB/s (timed in %s)",

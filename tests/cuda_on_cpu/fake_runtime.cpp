@@ -115,6 +115,7 @@ struct state {
     uint32_t random = 1;              /* for COPIES_RANDOM */
     bool advancing = false;           /* inside streams_advance() */
     std::set<cudaStream_t> replaying; /* streams of graphs' branches */
+    int engines = 2;                  /* 1: copies in and out share one */
     double link = 0;                  /* bytes per second each way; 0: copies take no time */
     double engine_ms[ENGINES] = {};   /* when each engine is free */
     size_t pin_limit = SIZE_MAX, registered_bytes = 0;
@@ -397,6 +398,12 @@ static bool link_set(const char *text)
     return state_get()->link > 0;
 }
 
+static bool engines_set(const char *text)
+{
+    state_get()->engines = atoi(text);
+    return state_get()->engines == 1 || state_get()->engines == 2;
+}
+
 static bool forget_set(const char *text)
 {
     state_get()->forgets_forks = strcmp(text, "forks") == 0;
@@ -488,6 +495,7 @@ static void environment_read(void)
                     {"GT_CUDA_ON_CPU_COPIES", fake_cuda_copies_set},
                     {"GT_CUDA_ON_CPU_PIN", pin_limit_set},
                     {"GT_CUDA_ON_CPU_LINK", link_set},
+                    {"GT_CUDA_ON_CPU_ENGINES", engines_set},
                     {"GT_CUDA_ON_CPU_FORGET", forget_set},
                     {"GT_CUDA_ON_CPU_REPORT", report_set},
                     {"GT_CUDA_ON_CPU_HISTORY", history_set}};
@@ -561,6 +569,8 @@ static void engine_take(CUstream_st *stream, const struct queued *queued, double
         return;
     stream->engine_ms = std::max(stream->engine_ms, state->engine_ms[engine]) + ms;
     state->engine_ms[engine] = stream->engine_ms;
+    if (engine != ENGINE_COMPUTE && state->engines == 1)
+        state->engine_ms[ENGINE_IN] = state->engine_ms[ENGINE_OUT] = stream->engine_ms;
     size_t *const busy[ENGINES] = {&state->count.compute_us, &state->count.in_us, &state->count.out_us};
     *busy[engine] += (size_t)(1e3 * ms + 0.5);
     state->count.makespan_us = std::max(state->count.makespan_us, (size_t)(1e3 * stream->engine_ms + 0.5));
@@ -867,6 +877,8 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
         *value = capability / 10;
     else if (attribute == cudaDevAttrComputeCapabilityMinor)
         *value = capability % 10;
+    else if (attribute == cudaDevAttrAsyncEngineCount)
+        *value = state_get()->engines;
     else
         return result_is(cudaErrorInvalidValue);
     return cudaSuccess;

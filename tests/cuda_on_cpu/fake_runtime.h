@@ -18,6 +18,7 @@
  *   GT_CUDA_ON_CPU_PIN       the most bytes that cudaHostRegister pins.  Default: all
  *   GT_CUDA_ON_CPU_LINK      bytes per second between host and device, each way, on the engines' clocks; copies take no
  *                            time by default
+ *   GT_CUDA_ON_CPU_ENGINES   copy engines, 1 or 2.  Default: 2
  *   GT_CUDA_ON_CPU_FORGET    a mistake to be found: "forks", "joins": streams without kernels, or those with kernels,
  *                            do not wait for events
  *   GT_CUDA_ON_CPU_REPORT    file that gets the counters as JSON when the process ends; "refused" counts the calls

@@ -20,11 +20,6 @@ struct chooser {
     int32_t count;
 };
 
-bool search_choice_equivalent(enum choice_kind kind)
-{
-    return kind < CHOICE_STATES;
-}
-
 const char *search_choice_name(enum choice_kind kind)
 {
     static const char *const names[CHOICE_KINDS] = {"search",     "micro_batch", "recompute", "host_budget", "states",

@@ -388,19 +388,18 @@ static struct candidate candidate_mixed(const struct split *split, const struct 
 /* Returns a lower bound of all mixes that are allowed, with the largest part of the optimizer state in host memory. */
 static uint64_t split_least(const struct search *search, const struct split *of)
 {
-    const struct split split = split_with(search, of, search->offload_most);
-    const int32_t layers = search->request->options.config.n_layer;
-    struct recompute_mix mix = search->request->options.choice.recompute;
+    const struct search_request *request = search->request;
+    const int32_t layers = request->options.config.n_layer;
+    struct split split = split_with(search, of, search->offload_most);
+    struct recompute_mix mix =
+        request->pin_recompute ? request->options.choice.recompute : recompute_uniform(RECOMPUTE_FULL, layers);
     uint64_t local = UINT64_MAX;
-    if (!search->request->pin_recompute)
-        mix = recompute_uniform(RECOMPUTE_FULL, layers);
     recompute_swap(&mix, RECOMPUTE_FULL, RECOMPUTE_OFFLOAD, split.host_blocks);
-    struct split low = split;
     for (int level = 0; level < RECOMPUTE_LEVELS; level++)
         local = split.local[level] < local ? split.local[level] : local;
-    for (int level = 0; level < RECOMPUTE_LEVELS && !search->request->pin_recompute; level++)
-        low.local[level] = local;
-    return candidate_mixed(&low, &mix, layers).bytes;
+    for (int level = 0; level < RECOMPUTE_LEVELS && !request->pin_recompute; level++)
+        split.local[level] = local;
+    return candidate_mixed(&split, &mix, layers).bytes;
 }
 
 /* Adds the splits of a micro-batch whose largest tensor the device can hold.  Sets *least to the bytes of the smallest

@@ -132,7 +132,10 @@ enum gt_status search_front(struct hostmem *mem, const struct search_request *re
                             struct search_choice out[static SEARCH_FRONT_MAX], int32_t *count);
 
 /* Returns true when a choice trains the same model on the same samples. */
-bool search_choice_equivalent(enum choice_kind kind);
+static inline bool search_choice_equivalent(enum choice_kind kind)
+{
+    return kind < CHOICE_STATES;
+}
 /* "search", "micro_batch", "recompute", "host_budget", "states", "block_size", "n_layer", "n_head", "model". */
 const char *search_choice_name(enum choice_kind kind);
 #define SEARCH_CHANGES_MAX 256

@@ -83,7 +83,8 @@ def sources_list(scratch, backends):
 def check(zig, target, scratch):
     """Returns true if the programs can be made for one kind of Mac."""
     sources = sources_list(scratch, ["cpu", "opencl"] if "#define HAVE_OPENCL 1" in config_copy(scratch) else ["cpu"])
-    command = [*zig, "cc", "-target", target, *FLAGS, f"-I{scratch}", f"-I{SOURCE}/src", f"-I{SOURCE}", "-o", "program"]
+    processor = ["-mcpu=x86_64_v2"] if target.startswith("x86_64") else []  # Zig forbids CRC-32 to older ones
+    command = [*zig, "cc", "-target", target, *processor, *FLAGS, f"-I{scratch}", f"-I{SOURCE}/src", f"-I{SOURCE}", "-o", "program"]
     done = subprocess.run(command + sources, cwd=scratch, stderr=subprocess.PIPE, text=True, check=False)
     names = set(re.findall(r"undefined symbol: _(\w+)", done.stderr))
     if not names:  # the libraries' are always missing

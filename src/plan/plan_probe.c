@@ -5,7 +5,6 @@
  */
 #include "plan/plan_probe.h"
 
-
 #include "plan/plan_internal.h"
 
 /* A program that is being taken apart. */

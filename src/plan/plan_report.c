@@ -50,7 +50,8 @@ void plan_forecast_make(const struct plan_report_facts *facts, struct plan_forec
     out->total_seconds = out->training_seconds + out->evaluation_seconds;
     if (out->total_seconds > 0.0)
         out->evaluation_share = out->evaluation_seconds / out->total_seconds;
-    out->end_wall_s = facts->now_wall_s + (int64_t)(out->total_seconds < SECONDS_MAX ? out->total_seconds : SECONDS_MAX);
+    out->end_wall_s =
+        facts->now_wall_s + (int64_t)(out->total_seconds < SECONDS_MAX ? out->total_seconds : SECONDS_MAX);
 }
 
 /* Prints one line without control characters and trailing blanks, folded at blanks to LINE_WIDTH columns.  Continuation

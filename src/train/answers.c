@@ -1,7 +1,7 @@
 /* What is read and written for the answers to --compare and --explain_oom.
  *
- * A comparison plans one configuration after the other.  Both print the same rows in the same order (plan_print_rows()),
- * so lines are joined by their number.
+ * A comparison plans one configuration after the other.  Both print the same rows in the same order
+ * (plan_print_rows()), so lines are joined by their number.
  */
 #include <errno.h>
 

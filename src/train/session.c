@@ -1,8 +1,8 @@
 /* A session: turns a configuration into a bound plan on a device.
  *
- * The order is device, plan, and only then memory.  The configuration names the backend and the device; session_device.c has
- * the profile that may stand for one.  Other programs may have taken memory since the plan was made; a training session is then
- * planned again for what is left.
+ * The order is device, plan, and only then memory.  The configuration names the backend and the device;
+ * session_device.c has the profile that may stand for one.  Other programs may have taken memory since the plan was
+ * made; a training session is then planned again for what is left.
  */
 #include "train/session.h"
 

@@ -1,4 +1,7 @@
-/* What a user is told about a plan that does not fit: how much memory is missing, who has it, and what would fit. */
+/* What a user is told about a plan that does not fit: how much memory is missing, who has it, and what would fit.
+ *
+ * It asks the device for both, which planning alone must not.
+ */
 #include "base/clock.h"
 #include "train/session.h"
 

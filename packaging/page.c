@@ -43,6 +43,9 @@ static enum gt_status model_set(struct config *config, struct model_config *out)
     if (!hf_cache_shape(config->init_from, out))
         return FAIL(GT_USAGE, "init_from='%s': this page cannot read checkpoints; gpt-train --plan does",
                     config->init_from);
+    if (crop && config->block_size > out->block_size)
+        return FAIL(GT_USAGE, "block_size=%" PRId64 " is more than the %" PRId32 " positions of %s", config->block_size,
+                    out->block_size, config->init_from);
     config->n_layer = out->n_layer;
     if (crop && config->block_size < out->block_size)
         out->block_size = (int32_t)config->block_size;

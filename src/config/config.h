@@ -90,8 +90,8 @@ struct config_device config_device(const struct config *config);
  * Errors: GT_USAGE, after every problem has been logged, one line each. */
 enum gt_status config_parse_args(struct config *config, int argc, char *const argv[]);
 
-/* Reads a file in nanoGPT's syntax, which config_file.c describes; time.time() is the current time.  `path` must outlive
- * `config`.
+/* Reads a file in nanoGPT's syntax, which config_file.c describes; time.time() is the current time.  `path` must
+ * outlive `config`.
  * Errors: GT_USAGE after every problem of the file has been logged as "PATH:LINE:COLUMN: ...". */
 enum gt_status config_parse_file(struct config *config, const char *path);
 /* Parses text[count] in the same way; `name` replaces the path. */

@@ -7,6 +7,7 @@
 
 struct forecast {
     double step_seconds;       /* one update */
+    double offload_seconds;    /* what offload adds to it; always modelled */
     double evaluation_seconds; /* one evaluation of both splits */
     bool measured;             /* false: both are modelled */
     double uncertainty;        /* relative error to expect of both; 1 and more: a factor */

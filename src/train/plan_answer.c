@@ -5,8 +5,6 @@
  */
 #include "train/plan_answer.h"
 
-#include <math.h>
-
 #include "config/config_key.h"
 
 #define CONFIGURATION_MAX 256
@@ -82,8 +80,6 @@ enum gt_status plan_answer(struct session *session, const struct forecast *forec
     struct search_choice choices[SEARCH_CHOICES_MAX], front[SEARCH_FRONT_MAX];
     struct hostmem_counters host;
     char needless[NEEDLESS_MAX];
-    struct plan_rates still = session->timing.rates;
-    plan_rates_link_set(&still, INFINITY, still.copy_engines);
     const struct model_config *model = &session->model->options.config;
     snprintf(configuration, CONFIGURATION_MAX,
              "%.2fM parameters, %" PRId32 " layers, %" PRId32 " heads, %" PRId32 " channels, block %" PRId32
@@ -101,10 +97,7 @@ enum gt_status plan_answer(struct session *session, const struct forecast *forec
         .context_bytes = session->device.info.context_bytes,
         .budget_least = session_budget_of(session, session->plan->arena_bytes),
         .seconds_per_step = forecast->step_seconds,
-        .offload_seconds = forecast->step_seconds > 0.0
-                               ? search_update_seconds(session->model, &session->timing.rates) -
-                                     search_update_seconds(session->model, &still)
-                               : 0.0,
+        .offload_seconds = forecast->offload_seconds,
         .now_wall_s = forecast->now_wall_s,
         .measured = forecast->measured,
         .uncertainty = forecast->uncertainty,

@@ -147,7 +147,7 @@ def test_kills(name, arguments, rng, stdin=None):
 
 
 def leave_unfinished(arguments, rng, seconds):
-    """Makes a folder "left" with an unfinished run in it."""
+    """Makes a folder "left" with a run in it that was stopped within its text."""
     for _ in range(60):
         shutil.rmtree("left", ignore_errors=True)
         process = start(arguments, "left")
@@ -157,7 +157,9 @@ def leave_unfinished(arguments, rng, seconds):
             process.send_signal(signal.SIGKILL)
             process.wait()
         if os.path.exists("left/.gpt-prepare.state"):
-            return True
+            with open("left/.gpt-prepare.state", encoding="utf-8") as file:
+                if json.load(file)["progress"]["offset"] > 0:
+                    return True
     return False
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The page "Will it fit?" (packaging/page), made here and asked without a browser (fit_page.js).
 
-  same      random configurations and cards: the page's JSON and exit status are those of gpt-train --plan=json
+  same      random configurations and cards: the page's JSON and exit status are those of gpt-train --plan=json, but for the
+            time, and the number of candidates, which the last bits of times decide
   message   the story of doc/memory.md: PyTorch's message is explained, and the plan keeps to what it leaves
   refused   a configuration's errors name line and column; a text without a message, an unknown card
   long      100,000 pasted lines, good and bad, are answered or refused in seconds
@@ -63,8 +64,7 @@ def same(page, cards, count, folder, seed):
         done = subprocess.run([GPT_TRAIN, "config.py", "--dataset=none", "--plan=json", "--device_profile=" + question["card"]],
                               cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, check=False)
         parts = answer["out"].split("\f")
-        ours = re.sub(r'"end_time": \d+', "", parts[2] if len(parts) == 4 else "")
-        theirs = re.sub(r'"end_time": \d+', "", done.stdout)
+        ours, theirs = (re.sub(r'"(end_time|candidates)": \d+', "", text) for text in (parts[2] if len(parts) == 4 else "", done.stdout))
         if ours != theirs or (answer["status"] != done.returncode and done.returncode != 3):
             differ.append("%s %s\n%s%s" % (question["card"], question["configuration"], answer["log"], done.stderr))
         answered += ours != ""

@@ -127,17 +127,24 @@ enum gt_status exec_upload(struct exec *exec, int32_t tensor, int64_t first, con
     return backend_upload(exec->device, QUEUE, at, from, element_bytes(exec, tensor, count));
 }
 
+static const char zeros[ZEROS_BYTES];
+
+/* Clears a tensor in host memory, where no kernel runs. */
+static enum gt_status host_zero(struct exec *exec, int32_t tensor, int64_t elements)
+{
+    const int64_t most = ZEROS_BYTES / (int64_t)element_bytes(exec, tensor, 1);
+    for (int64_t done = 0; done < elements; done += most)
+        TRY(exec_upload(exec, tensor, done, zeros, min_i64(most, elements - done)));
+    return GT_OK;
+}
+
 enum gt_status exec_zero(struct exec *exec, int32_t tensor)
 {
-    static const char nothing[ZEROS_BYTES];
     const int64_t elements = graph_tensor_elements(exec->graph, tensor);
-    const int64_t most = ZEROS_BYTES / (int64_t)element_bytes(exec, tensor, 1);
     const int64_t in_a_float = (int64_t)(sizeof(float) / element_bytes(exec, tensor, 1));
     const int64_t floats = elements / in_a_float, rest = elements % in_a_float;
-    for (int64_t done = 0; done < elements && exec->graph->tensors[tensor].home == SPACE_HOST; done += most)
-        TRY(exec_upload(exec, tensor, done, nothing, min_i64(most, elements - done)));
     if (exec->graph->tensors[tensor].home == SPACE_HOST)
-        return GT_OK;
+        return host_zero(exec, tensor, elements);
     struct op_call fill = {.kind = OP_FILL}; /* clears whole floats; an upload clears the rest */
     fill.operand[FILL_Y] = (struct operand){.at = element_address(exec, tensor, 0, elements),
                                             .present = true,
@@ -148,7 +155,7 @@ enum gt_status exec_zero(struct exec *exec, int32_t tensor)
         TRY(backend_run(exec->device, QUEUE, &fill, 1));
         TRY(backend_sync(exec->device, QUEUE));
     }
-    return rest > 0 ? exec_upload(exec, tensor, elements - rest, nothing, rest) : GT_OK;
+    return rest > 0 ? exec_upload(exec, tensor, elements - rest, zeros, rest) : GT_OK;
 }
 
 enum gt_status exec_download(struct exec *exec, int32_t tensor, int64_t first, void *to, int64_t count)

@@ -209,7 +209,6 @@ static enum gt_status fixed_add(const struct probe_request *request, struct mode
         const uint64_t cache = persistent_add(request, model, times, host_times, states, out);
         for (int queue = 0; queue < QUEUE_COUNT; queue++)
             states->update.busy[queue] += (double)(queue == QUEUE_COMPUTE ? times : host_times) * update.busy[queue];
-        states->update_seconds = plan_queues_longest(&states->update, request->rates);
         states->other_bytes = 0; /* that of the larger model counts */
         for (int32_t p = 0; p < plan->program_count; p++) {
             bool generates = model->graph->programs[p].phase == PHASE_GENERATE;

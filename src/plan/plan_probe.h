@@ -28,11 +28,10 @@ struct probe_op {
 
 /* The parts of a plan that depend on nothing but the part of the optimizer state in host memory. */
 struct probe_states {
-    uint64_t run_bytes;   /* of the whole run, on the device */
-    uint64_t host_bytes;  /* of the run, in host memory */
-    uint64_t other_bytes; /* the arena that update and generation need, at least */
-    struct plan_queues update;
-    double update_seconds;
+    uint64_t run_bytes;        /* of the whole run, on the device */
+    uint64_t host_bytes;       /* of the run, in host memory */
+    uint64_t other_bytes;      /* the arena that update and generation need, at least */
+    struct plan_queues update; /* its times but the makespan, which is no sum over blocks */
 };
 
 /* The parts of a plan that depend neither on the micro-batch nor on recompute or chunks. */

@@ -307,13 +307,14 @@ static struct split split_with(const struct search *search, const struct split *
 {
     const struct search_request *request = search->request;
     const struct probe_states *states = &search->memo->fixed.states[offload];
+    const double update_seconds = plan_queues_longest(&states->update, &request->rates);
     const uint64_t room = request->host_budget > states->host_bytes ? request->host_budget - states->host_bytes : 0;
     const uint64_t blocks = request->pin_offload ? 0 : room / split->input_bytes;
     const int32_t layers = request->options.config.n_layer;
     struct split out = *split;
     out.choice.offload = offload;
-    out.seconds += states->update_seconds;
-    out.fastest += states->update_seconds;
+    out.seconds += update_seconds;
+    out.fastest += update_seconds;
     out.below_bytes = states->run_bytes + search->memo->fixed.gradient_bytes;
     out.other_bytes += states->run_bytes;
     probe_raise(&out.other_bytes, states->other_bytes);

@@ -1,8 +1,9 @@
 /* The cuda backend: opens a card, describes it, runs ops on it, and reports what fails.
  *
  * It uses one device, a stream of ops, one for uploads and two for offload's copies, CUDA's run-time API and cuBLASLt.
- * The driver is never linked, so that the program starts where there is none.  Ops are enqueued; only sync() and
+ * The program does not link the driver, so it also starts where there is none.  run() enqueues ops; only sync() and
  * download() wait for them.
+ *
  * Bound programs are replayed as graphs.  An error that takes the context down (a kernel's fault, a lost card) shows at
  * some later call: it is logged once, with the card and the versions, and every call after it fails without a message.
  * Memory and copies are in cuda_memory.c.

@@ -3,9 +3,9 @@
  *   fill      y = value
  *   copy      y (+)= x
  *   fetch     y = x, from the host's memory to the device's; any dtype
- *   store     y = x, from the device's memory to the host's.  Both only begin the copy where a backend has queues:
- *             until its wait nobody else may touch y or write x.
- *   wait      ends the copy of x to y that fetch or store began
+ *   store     y = x, from the device's memory to the host's.  In a backend with queues, both only begin the copy:
+ *             until its wait, no other op may read or write y, or write x.
+ *   wait      waits for the end of the copy of x to y that fetch or store began
  *   residual  r = x + y.  Both inputs have the gradient of the sum, so the backward pass emits no op for it.
  *   blend     y = alpha x + beta z, rounded to nearest if y has 16 bits; exact (ops/op.h).  y may be x or z.
  *   dropout   y = x / (1 - p) where the mask keeps x, else 0, whatever x is; its own backward.  A mask bit is a pure

@@ -60,11 +60,11 @@ double plan_cost_gemm_rows(const struct op_call *call);
 int plan_cost_dtype(const struct op_call *call);
 /* Returns the seconds of one op. */
 double plan_cost_op(const struct op_call *call, const struct plan_rates *rates);
-/* The seconds of one run of a program, and those that each queue is busy. */
+/* How many seconds one run of a program takes, and for how many of them each queue is busy. */
 struct plan_queues {
     double makespan, busy[QUEUE_COUNT];
 };
-/* Returns those of a program whose copies run beside computing, as its waits allow; all 0 for program -1. */
+/* Returns the times of a program whose copies run beside computing, as its waits allow; all 0 for program -1. */
 struct plan_queues plan_cost_queues(const struct graph *graph, int32_t program, const struct plan_rates *rates);
 /* Returns the time of the queue that is busy longest.  The makespan is longer by the first and the last copy; unlike
  * it, the queues' times are sums over the blocks of a model. */

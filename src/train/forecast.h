@@ -31,7 +31,7 @@ int64_t evaluation_runs(const struct config *config, const struct model *model);
 /* Models the run: each op takes the longer of its FLOPs and its bytes, at the session's rates.  `iter` is the first
  * iteration; an evaluation runs the evaluation program `evaluation_runs` times.  Needs session_peak_measure(). */
 void forecast_model(const struct session *session, int64_t iter, int64_t evaluation_runs, struct forecast *out);
-/* With config->hours, sets the updates and evaluations to those that take so long. */
+/* If config->hours is set, sets the numbers of updates and evaluations to what the run can do in that time. */
 void forecast_hours_set(struct forecast *forecast, const struct config *config);
 /* Adds a measured step (or evaluation).  The first step replaces the model, later ones update a moving average. */
 void forecast_step_measured(struct forecast *forecast, double seconds);

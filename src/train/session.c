@@ -155,7 +155,7 @@ static enum gt_status plan_again(struct session *session)
     return plan_replace(session);
 }
 
-/* If other programs have taken the host memory that the optimizer state needs, makes another plan for what is left. */
+/* If other programs have taken the host memory that offload needs, makes another plan for what is left. */
 static enum gt_status host_check(struct session *session)
 {
     uint64_t total, free_bytes;

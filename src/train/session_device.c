@@ -7,7 +7,7 @@
 
 /* The matrix rate of the nominal cpu. */
 #define NOMINAL_PEAK_FLOPS 200e9
-/* The link of a card whose products would have that rate, in the ratio of 12.4 GB/s to 25 TFLOP/s. */
+/* The link of a card whose products would have that rate: of a card with 25 TFLOP/s it would be 12.5 GB/s. */
 #define NOMINAL_LINK_BYTES_PER_S 0.1e9
 /* Default margin for other programs, without a memory_budget: a twentieth of the free memory, at least 256 MiB. */
 #define BUDGET_MARGIN_PART 20

@@ -1,10 +1,10 @@
 /* Compares the search with brute force: 12 random small cases, 200 with CHECK_LONG=1.  Every tenth has many blocks.
  *
- * The judge builds every candidate of a wider space (every micro-batch, every multiple of 16 rows as loss chunk and the
- * requested one, every number of blocks at each recompute level; in every third case also every part of the state and
- * any number of inputs that the host's budget allows), takes its time from its ops, and plans those that are
- * more than 1 % faster than the choice, or all if the search refused.  None may fit.  The smallest plan of a refusal is
- * compared with all bounds likewise.  No alternative may be faster than the choice.  The bound that refuses the request
+ * The judge builds every candidate of a wider space: every micro-batch, every multiple of 16 rows as loss chunk and the
+ * requested one, every number of blocks at each recompute level.  In every third case, it also puts every part of the
+ * optimizer state, and the inputs of any number of blocks, into host memory, as far as host_budget allows.  It takes a
+ * candidate's time from its ops.  It plans the candidates that are more than 1 % faster than the choice, or all if the
+ * search refused; none may fit.  Likewise it compares the smallest plan of a refusal with all bounds.  No alternative may be faster than the choice.  The bound that refuses the request
  * is that of its plan.  The judge shares nothing with the search but the models, the planner and the cost of an op.
  */
 #include <math.h>

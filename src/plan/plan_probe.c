@@ -209,13 +209,12 @@ static enum gt_status fixed_add(const struct probe_request *request, struct mode
         const uint64_t cache = persistent_add(request, model, times, host_times, states, out);
         for (int queue = 0; queue < QUEUE_COUNT; queue++)
             states->update.busy[queue] += (double)(queue == QUEUE_COMPUTE ? times : host_times) * update.busy[queue];
-        states->other_bytes = 0; /* that of the larger model counts */
-        for (int32_t p = 0; p < plan->program_count; p++) {
-            bool generates = model->graph->programs[p].phase == PHASE_GENERATE;
-            if (generates || p == model->update.program)
-                probe_raise(&states->other_bytes, states->run_bytes + (generates ? cache : out->gradient_bytes) +
-                                                      plan->program[p].bytes_bound);
-        }
+        /* The states of a single block in host memory move as those of a model of one block. */
+        for (int32_t p = 0; p < plan->program_count; p++)
+            if (model->graph->programs[p].phase == PHASE_GENERATE)
+                probe_raise(&states->generate_bytes, cache + plan->program[p].bytes_bound);
+            else if (p == model->update.program && (layers == 1 || host != 1))
+                states->update_bytes = plan->program[p].bytes_bound;
     }
     memset(out->chunk_ops, 0, sizeof out->chunk_ops);
     chunks_take(model->graph, model->train_first.program, PROBE_FIRST, out);

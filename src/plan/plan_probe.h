@@ -30,7 +30,8 @@ struct probe_op {
 struct probe_states {
     uint64_t run_bytes;        /* of the whole run, on the device */
     uint64_t host_bytes;       /* of the run, in host memory */
-    uint64_t other_bytes;      /* the arena that update and generation need, at least */
+    uint64_t update_bytes;     /* of the update's own tensors that are live at once, at least */
+    uint64_t generate_bytes;   /* the same of generation, with its cache */
     struct plan_queues update; /* its times but the makespan, which is no sum over blocks */
 };
 

@@ -317,7 +317,8 @@ static struct split split_with(const struct search *search, const struct split *
     out.fastest += update_seconds;
     out.below_bytes = states->run_bytes + search->memo->fixed.gradient_bytes;
     out.other_bytes += states->run_bytes;
-    probe_raise(&out.other_bytes, states->other_bytes);
+    probe_raise(&out.other_bytes, out.below_bytes + states->update_bytes);
+    probe_raise(&out.other_bytes, states->run_bytes + states->generate_bytes);
     out.host_blocks = blocks < (uint64_t)layers ? (int32_t)blocks : layers;
     return out;
 }

@@ -84,13 +84,10 @@ struct cuda_backend {
     int32_t driver, runtime;  /* 1000 major + 10 minor: 12040; what the driver supports, what this was built with */
     char name[CUDA_NAME_MAX]; /* "NVIDIA GeForce RTX 3060" */
     uint64_t context_bytes;   /* memory that opening took, measured */
-    cudaStream_t stream;      /* queue 0: ops, downloads, and copies from `ahead` to where the uploads go */
-    cudaStream_t copies;      /* small uploads to `ahead`, concurrent with the ops; NULL: all uploads use `stream` */
-    cudaEvent_t arrived;      /* recorded after the last upload to `ahead` */
+    cudaStream_t stream;      /* queue 0: ops, uploads and downloads */
     cudaStream_t beside[QUEUE_COUNT]; /* of the copies that fetch and store begin; NULL without a host arena */
     cudaEvent_t forked;               /* recorded in `stream` before such a copy, which waits for it */
     struct cuda_copy copy[CUDA_COPIES_MAX];
-    void *ahead;           /* device buffer that mirrors `staging`; NULL without an arena, or without `copies` */
     cudaEvent_t copied[2]; /* recorded after the last copy through each half of the staging buffer */
     void *staging;         /* pinned: uploads and downloads pass through it */
     char *result;          /* pinned, after `staging`: [CUDA_RESULTS_MAX][CUDA_RESULT_BYTES], in flight */
@@ -102,7 +99,6 @@ struct cuda_backend {
     bool pins_refused;     /* the driver has refused to pin host memory */
     bool tf32;             /* products of fp32 may round their inputs to TF32 */
     bool graphs_off;       /* turned off by an option, or after a failed recording */
-    bool has_copies;       /* uploads run concurrently with the ops */
     int32_t graphs;
     struct cuda_gemm_cache *gemm; /* descriptors and algorithms of the products */
     struct cuda_tuning *tuning;   /* chosen algorithms and launch shapes */
@@ -153,10 +149,6 @@ enum gt_status cuda_calls_launch(struct backend *backend, int32_t queue, const s
 
 /* Errors: GT_NO_MEMORY, GT_DEVICE. */
 enum gt_status cuda_memory_staging_create(struct cuda_backend *cuda);
-/* Creates the stream for uploads that run concurrently with the ops, and its event.  Errors: GT_DEVICE. */
-enum gt_status cuda_memory_copies_create(struct cuda_backend *cuda);
-/* Returns the device memory that concurrent uploads need; it is allocated with the arena. */
-uint64_t cuda_memory_ahead_bytes(const struct cuda_backend *cuda);
 /* Frees the arena and the staging buffer, where they exist. */
 void cuda_memory_free(struct cuda_backend *cuda);
 

@@ -1,6 +1,6 @@
 /* The cuda backend: opens a card, describes it, runs ops on it, and reports what fails.
  *
- * It uses one device, a stream of ops, one for uploads and two for offload's copies, CUDA's run-time API and cuBLASLt.
+ * It uses one device, a stream of ops and two for offload's copies, CUDA's run-time API and cuBLASLt.
  * The program does not link the driver, so it also starts where there is none.  run() enqueues ops; only sync() and
  * download() wait for them.
  *
@@ -67,8 +67,6 @@ static enum gt_status stream_open(struct cuda_backend *cuda)
     TRY(cuda_check(backend, cudaSetDevice(cuda->device), "taking the device"));
     TRY(cuda_check(backend, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), "making a stream"));
     TRY(cuda_memory_staging_create(cuda));
-    if (cuda->has_copies)
-        TRY(cuda_memory_copies_create(cuda));
     return cuda_gemm_cache_create(cuda);
 }
 
@@ -92,7 +90,6 @@ static enum gt_status device_fill(struct cuda_backend *cuda, const struct backen
     cuda->device = options->device;
     cuda->tf32 = options->tf32;
     cuda->graphs_off = options->no_graphs;
-    cuda->has_copies = !options->no_graphs;
     TRY(cuda_tuning_create(cuda));
     TRY(cuda_device_describe(cuda, options->name));
     TRY(cuda_nvml_open(cuda->device, &cuda->nvml));
@@ -146,8 +143,8 @@ static enum gt_status cuda_info(struct backend *backend, struct backend_info *ou
     struct backend_info info = {
         .total_bytes = total_bytes,
         /* Free for a later process, after this one has released its memory. */
-        .free_bytes = free_bytes + cuda->context_bytes + (cuda->ahead != NULL ? cuda_memory_ahead_bytes(cuda) : 0),
-        .context_bytes = cuda->context_bytes + cuda_memory_ahead_bytes(cuda),
+        .free_bytes = free_bytes + cuda->context_bytes,
+        .context_bytes = cuda->context_bytes,
         .largest_allocation_bytes = total_bytes,
         .copy_engines = engines > 2 ? 2 : engines,
         .alignment_bytes = CUDA_ALIGNMENT_BYTES,

@@ -11,10 +11,6 @@
  * driver would pin pageable memory piece by piece anyway.  Small copies fill a half one after the other, so that none
  * of them has to wait; a half is reused when the event after its last copy has completed.
  *
- * Small uploads, which are the batches of a run, do not wait for the ops before them: their own stream copies them into
- * an image of the pinned buffer on the device at any time, and only a copy within the device, after an event, remains
- * on the ops' stream.  Earlier ops use the destination until then, and recorded programs keep their addresses.
- *
  * Results of a few words, which are not needed at once, have their own slots; the next sync() hands them over.
  */
 #include "backends/cuda/cuda.h"
@@ -36,19 +32,6 @@ enum gt_status cuda_memory_staging_create(struct cuda_backend *cuda)
     for (int i = 0; i < 2; i++)
         TRY(cuda_check(backend, cudaEventCreateWithFlags(&cuda->copied[i], cudaEventDisableTiming), "making an event"));
     return GT_OK;
-}
-
-enum gt_status cuda_memory_copies_create(struct cuda_backend *cuda)
-{
-    struct backend *backend = &cuda->base;
-    TRY(cuda_check(backend, cudaStreamCreateWithFlags(&cuda->copies, cudaStreamNonBlocking),
-                   "making a stream for uploads"));
-    return cuda_check(backend, cudaEventCreateWithFlags(&cuda->arrived, cudaEventDisableTiming), "making an event");
-}
-
-uint64_t cuda_memory_ahead_bytes(const struct cuda_backend *cuda)
-{
-    return cuda->copies != NULL ? 2 * CUDA_STAGING_BYTES : 0;
 }
 
 /* Creates the queues beside computing, and their events.  Errors: GT_DEVICE. */
@@ -92,20 +75,11 @@ static void segments_free(struct cuda_backend *cuda)
     }
     beside_destroy(cuda);
     cuda->segments = 0;
-    if (cuda->ahead != NULL)
-        (void)cudaFree(cuda->ahead);
-    cuda->ahead = NULL;
 }
 
 void cuda_memory_free(struct cuda_backend *cuda)
 {
     segments_free(cuda);
-    if (cuda->copies != NULL)
-        (void)cudaStreamDestroy(cuda->copies);
-    if (cuda->arrived != NULL)
-        (void)cudaEventDestroy(cuda->arrived);
-    cuda->copies = NULL;
-    cuda->arrived = NULL;
     for (int i = 0; i < 2; i++) {
         if (cuda->copied[i] != NULL)
             (void)cudaEventDestroy(cuda->copied[i]);
@@ -133,7 +107,7 @@ static enum gt_status room_check(struct backend *backend, const struct backend_s
     struct cuda_backend *cuda = cuda_own(backend);
     const uint64_t margin = cuda->is_wsl ? MARGIN_BYTES_WSL : MARGIN_BYTES;
     size_t free_bytes = 0, total_bytes = 0;
-    uint64_t need = cuda_memory_ahead_bytes(cuda);
+    uint64_t need = 0;
     for (int32_t i = 0; i < count; i++) {
         const uint64_t bytes = segments[i].space == SPACE_DEVICE ? segments[i].size_bytes : 0;
         need = bytes > UINT64_MAX - need ? UINT64_MAX : need + bytes;
@@ -212,8 +186,6 @@ enum gt_status cuda_memory_arena(struct backend *backend, const struct backend_s
         if (segment->pinned && cuda->beside[QUEUE_IN] == NULL)
             TRY_GOTO(status, free_segments, beside_create(backend));
     }
-    if (cuda->copies != NULL)
-        TRY_GOTO(status, free_segments, memory_take(backend, (size_t)cuda_memory_ahead_bytes(cuda), &cuda->ahead));
     TRY_GOTO(status, free_segments, cuda_memory_clear(backend)); /* every byte is written once */
     TRY_GOTO(status, free_segments, cuda_check(backend, cudaStreamSynchronize(cuda->stream), "touching the arena"));
     cuda->has_arena = true;
@@ -259,19 +231,6 @@ static enum gt_status copy_mark(struct backend *backend, cudaStream_t stream)
     return cuda_check(backend, cudaEventRecord(cuda->copied[cuda->staging_half], stream), "marking a copy");
 }
 
-/* Copies to the image on the stream for uploads, and from there to the target after the ops that were enqueued
- * before. */
-static enum gt_status upload_beside(struct backend *backend, cudaStream_t stream, char *target, const char *staging,
-                                    size_t bytes)
-{
-    const struct cuda_backend *cuda = cuda_own(backend);
-    char *image = (char *)cuda->ahead + (staging - (char *)cuda->staging);
-    TRY(cuda_check(backend, cudaMemcpyAsync(image, staging, bytes, cudaMemcpyHostToDevice, cuda->copies), "uploading"));
-    TRY(cuda_check(backend, cudaEventRecord(cuda->arrived, cuda->copies), "marking an upload"));
-    TRY(cuda_check(backend, cudaStreamWaitEvent(stream, cuda->arrived, 0), "waiting for an upload"));
-    return cuda_check(backend, cudaMemcpyAsync(target, image, bytes, cudaMemcpyDefault, stream), "uploading");
-}
-
 /* Copies between the host and its own arena, after the ops that were enqueued before. */
 static enum gt_status host_copy(struct backend *backend, void *to, const void *from, size_t bytes)
 {
@@ -284,7 +243,6 @@ enum gt_status cuda_memory_upload(struct backend *backend, int32_t queue, struct
                                   size_t bytes)
 {
     const cudaStream_t stream = cuda_stream(backend, queue);
-    const bool beside = cuda_own(backend)->ahead != NULL && bytes <= CUDA_STAGING_BYTES;
     TRY(range_check(cuda_own(backend), "upload", to, bytes));
     if (to.space == SPACE_HOST)
         return host_copy(backend, cuda_at(backend, to), from, bytes);
@@ -293,10 +251,7 @@ enum gt_status cuda_memory_upload(struct backend *backend, int32_t queue, struct
         char *staging, *target = (char *)cuda_at(backend, to) + done;
         TRY(staging_take(backend, piece, &staging));
         memcpy(staging, (const char *)from + done, piece);
-        if (beside)
-            TRY(upload_beside(backend, stream, target, staging, piece));
-        else
-            TRY(cuda_check(backend, cudaMemcpyAsync(target, staging, piece, cudaMemcpyDefault, stream), "uploading"));
+        TRY(cuda_check(backend, cudaMemcpyAsync(target, staging, piece, cudaMemcpyDefault, stream), "uploading"));
         TRY(copy_mark(backend, stream));
     }
     return GT_OK;

@@ -144,37 +144,10 @@ static enum gt_status open_llmc(struct checkpoint *checkpoint, const char *path)
     return hf_layout_check(checkpoint->model, &checkpoint->config);
 }
 
-/* Makes a record for a run of nanoGPT from its own fields.  Takes ownership of its configuration. */
-static void record_make(struct checkpoint_record *record, struct nanogpt *nanogpt)
-{
-    json_t *configuration = nanogpt->configuration;
-    const json_int_t batch = json_integer_value(json_object_get(configuration, "batch_size"));
-    const json_int_t steps = json_integer_value(json_object_get(configuration, "gradient_accumulation_steps"));
-    const bool counted = batch > 0 && steps > 0 && batch < INT32_MAX && steps < INT32_MAX &&
-                         (nanogpt->iter == 0 || batch * steps < INT64_MAX / nanogpt->iter);
-    nanogpt->configuration = NULL;
-    record->root = configuration;
-    record->state = (struct checkpoint_state){.iter = nanogpt->iter,
-                                              .adam_step = nanogpt->adam_step,
-                                              .samples_seen = counted ? nanogpt->iter * batch * steps : 0,
-                                              .best_val_loss = nanogpt->best_val_loss,
-                                              .configuration = configuration};
-}
-
 static enum gt_status open_nanogpt(struct checkpoint *checkpoint, const char *path, bool with_optimizer)
 {
-    struct nanogpt nanogpt;
-    size_t head;
     TRY(source_set(checkpoint, path));
-    TRY(nanogpt_open(checkpoint->mem, checkpoint->source, with_optimizer, &nanogpt));
-    checkpoint->bos_token = checkpoint->eos_token = -1;
-    checkpoint->config = nanogpt.config;
-    checkpoint->model = nanogpt.model;
-    checkpoint->optimizer = nanogpt.optimizer;
-    checkpoint->tied = !safetensors_find(nanogpt.model, "lm_head.weight", &head); /* else loading compares it */
-    nanogpt.model = nanogpt.optimizer = NULL;
-    record_make(&checkpoint->record, &nanogpt);
-    nanogpt_release(&nanogpt);
+    TRY(nanogpt_open(checkpoint, with_optimizer));
     TRY(hf_layout_check(checkpoint->model, &checkpoint->config));
     return with_optimizer ? checkpoint_parts_check(checkpoint->optimizer, &checkpoint->config) : GT_OK;
 }

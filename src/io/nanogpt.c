@@ -239,25 +239,25 @@ static enum gt_status zeros_add(struct safetensors *table, const char *prefix, c
     return safetensors_find(table, entry.name, &index) ? GT_OK : safetensors_add(table, &entry);
 }
 
-static enum gt_status model_read(const struct source *source, struct nanogpt *nanogpt)
+static enum gt_status model_read(const struct source *source, struct checkpoint *checkpoint)
 {
-    const size_t skip = sizeof COMPILED_PREFIX - 1, parameters = parameters_count(&nanogpt->config);
+    const size_t skip = sizeof COMPILED_PREFIX - 1, parameters = parameters_count(&checkpoint->config);
     const char *name;
     json_t *dict, *value;
     int32_t file;
     TRY(dict_get(source, "model", &dict));
-    TRY(safetensors_create(source->mem, source->path, &nanogpt->model));
-    TRY(safetensors_file_add(nanogpt->model, source->path, &file));
+    TRY(safetensors_create(source->mem, source->path, &checkpoint->model));
+    TRY(safetensors_file_add(checkpoint->model, source->path, &file));
     json_object_foreach(dict, name, value)
     {
         const char *layer = strncmp(name, COMPILED_PREFIX, skip) == 0 ? name + skip : name;
-        TRY(tensor_add(source, nanogpt->model, layer, layer, value));
+        TRY(tensor_add(source, checkpoint->model, layer, layer, value));
     }
-    for (size_t i = 0; !nanogpt->config.bias && i < parameters; i++) {
+    for (size_t i = 0; !checkpoint->config.bias && i < parameters; i++) {
         struct parameter_shape tensor;
-        parameters_shape(&nanogpt->config, i, &tensor);
+        parameters_shape(&checkpoint->config, i, &tensor);
         if (tensor.absent)
-            TRY(zeros_add(nanogpt->model, HF_PREFIX, &tensor));
+            TRY(zeros_add(checkpoint->model, HF_PREFIX, &tensor));
     }
     return GT_OK;
 }
@@ -300,7 +300,8 @@ static enum gt_status state_next(struct groups *groups, const struct parameter_s
 }
 
 /* Adds m and v of a parameter; all parameters must have the same number of steps. */
-static enum gt_status moments_add(struct groups *groups, struct nanogpt *nanogpt, const struct parameter_shape *tensor)
+static enum gt_status moments_add(struct groups *groups, struct checkpoint *checkpoint,
+                                  const struct parameter_shape *tensor)
 {
     static const char *const fields[] = {"exp_avg", "exp_avg_sq"};
     static const char *const prefixes[] = {"m." HF_PREFIX, "v." HF_PREFIX};
@@ -310,10 +311,10 @@ static enum gt_status moments_add(struct groups *groups, struct nanogpt *nanogpt
     TRY(state_next(groups, tensor, &dict));
     TRY(number_get(groups->source, dict, "step", &step));
     if (!(step >= 0.0 && step <= (double)INT32_MAX) || step != floor(step) ||
-        (nanogpt->adam_step >= 0 && nanogpt->adam_step != (int64_t)step))
+        (checkpoint->record.state.adam_step >= 0 && checkpoint->record.state.adam_step != (int64_t)step))
         return FAIL(GT_DATA, "%s: field \"optimizer\": step of %s is %g; expected the same whole number for all",
                     groups->source->path, tensor->name, step);
-    nanogpt->adam_step = (int64_t)step;
+    checkpoint->record.state.adam_step = (int64_t)step;
     (void)snprintf(layer, sizeof layer, HF_PREFIX "%.100s", tensor->name);
     for (int i = 0; i < 2; i++) {
         const json_t *value = json_object_get(dict, fields[i]);
@@ -321,36 +322,36 @@ static enum gt_status moments_add(struct groups *groups, struct nanogpt *nanogpt
         if (value == NULL)
             return FAIL(GT_DATA, "%s: field \"optimizer\": %s of %s is missing", groups->source->path, fields[i],
                         tensor->name);
-        TRY(tensor_add(groups->source, nanogpt->optimizer, name, layer, value));
+        TRY(tensor_add(groups->source, checkpoint->optimizer, name, layer, value));
     }
     return GT_OK;
 }
 
 /* For a checkpoint saved before the first update, when PyTorch has no state yet. */
-static enum gt_status moments_zero(struct nanogpt *nanogpt, const struct parameter_shape *tensor)
+static enum gt_status moments_zero(struct checkpoint *checkpoint, const struct parameter_shape *tensor)
 {
-    nanogpt->adam_step = 0;
-    TRY(zeros_add(nanogpt->optimizer, "m." HF_PREFIX, tensor));
-    return zeros_add(nanogpt->optimizer, "v." HF_PREFIX, tensor);
+    checkpoint->record.state.adam_step = 0;
+    TRY(zeros_add(checkpoint->optimizer, "m." HF_PREFIX, tensor));
+    return zeros_add(checkpoint->optimizer, "v." HF_PREFIX, tensor);
 }
 
-static enum gt_status optimizer_read(const struct source *source, struct nanogpt *nanogpt)
+static enum gt_status optimizer_read(const struct source *source, struct checkpoint *checkpoint)
 {
-    const size_t parameters = parameters_count(&nanogpt->config);
+    const size_t parameters = parameters_count(&checkpoint->config);
     struct groups groups;
     json_t *optimizer;
     int32_t file;
     TRY(dict_get(source, "optimizer", &optimizer));
     TRY(groups_find(source, optimizer, &groups));
-    TRY(safetensors_create(source->mem, source->path, &nanogpt->optimizer));
-    TRY(safetensors_file_add(nanogpt->optimizer, source->path, &file));
+    TRY(safetensors_create(source->mem, source->path, &checkpoint->optimizer));
+    TRY(safetensors_file_add(checkpoint->optimizer, source->path, &file));
     const bool empty = json_object_size(groups.state) == 0;
-    nanogpt->adam_step = -1;
+    checkpoint->record.state.adam_step = -1;
     for (size_t i = 0; i < parameters; i++) {
         struct parameter_shape tensor;
-        parameters_shape(&nanogpt->config, i, &tensor);
+        parameters_shape(&checkpoint->config, i, &tensor);
         if (!tensor.absent)
-            TRY(empty ? moments_zero(nanogpt, &tensor) : moments_add(&groups, nanogpt, &tensor));
+            TRY(empty ? moments_zero(checkpoint, &tensor) : moments_add(&groups, checkpoint, &tensor));
     }
     for (int i = 0; i < 2; i++)
         if (!empty && groups.next[i] < json_array_size(groups.params[i]))
@@ -358,37 +359,41 @@ static enum gt_status optimizer_read(const struct source *source, struct nanogpt
     return GT_OK;
 }
 
-static enum gt_status everything_read(const struct source *source, bool with_optimizer, struct nanogpt *nanogpt)
+/* Counts the samples that the run has read, if its configuration says how many a step takes. */
+static void progress_set(struct checkpoint_record *record)
+{
+    const int64_t iter = record->state.iter;
+    const json_int_t batch = json_integer_value(json_object_get(record->root, "batch_size"));
+    const json_int_t steps = json_integer_value(json_object_get(record->root, "gradient_accumulation_steps"));
+    const bool counted = batch > 0 && steps > 0 && batch < INT32_MAX && steps < INT32_MAX &&
+                         (iter == 0 || batch * steps < INT64_MAX / iter);
+    record->state.configuration = record->root;
+    record->state.samples_seen = counted ? iter * batch * steps : 0;
+}
+
+static enum gt_status everything_read(const struct source *source, bool with_optimizer, struct checkpoint *checkpoint)
 {
     const json_t *root = source->pickle.root;
-    TRY(model_args_read(source, &nanogpt->config));
-    TRY(json_get_int(root, source->path, "iter_num", 0, INT32_MAX, &nanogpt->iter));
-    TRY(number_get(source, root, "best_val_loss", &nanogpt->best_val_loss));
-    TRY(configuration_read(source, &nanogpt->configuration));
-    TRY(model_read(source, nanogpt));
-    return with_optimizer ? optimizer_read(source, nanogpt) : GT_OK;
+    struct checkpoint_record *record = &checkpoint->record;
+    size_t head;
+    TRY(model_args_read(source, &checkpoint->config));
+    TRY(json_get_int(root, source->path, "iter_num", 0, INT32_MAX, &record->state.iter));
+    TRY(number_get(source, root, "best_val_loss", &record->state.best_val_loss));
+    TRY(configuration_read(source, &record->root));
+    progress_set(record);
+    TRY(model_read(source, checkpoint));
+    checkpoint->tied = !safetensors_find(checkpoint->model, "lm_head.weight", &head); /* else loading compares it */
+    checkpoint->bos_token = checkpoint->eos_token = -1;
+    return with_optimizer ? optimizer_read(source, checkpoint) : GT_OK;
 }
 
-enum gt_status nanogpt_open(struct hostmem *mem, const char *path, bool with_optimizer, struct nanogpt *out)
+enum gt_status nanogpt_open(struct checkpoint *checkpoint, bool with_optimizer)
 {
-    struct source source = {.mem = mem, .path = path, .fd = -1};
-    struct nanogpt nanogpt = {.iter = 0};
+    struct source source = {.mem = checkpoint->mem, .path = checkpoint->source, .fd = -1};
     enum gt_status status = source_open(&source);
-    THEN(status, everything_read(&source, with_optimizer, &nanogpt));
+    THEN(status, everything_read(&source, with_optimizer, checkpoint));
     source_close(&source);
-    if (status == GT_OK)
-        *out = nanogpt;
-    else
-        nanogpt_release(&nanogpt);
     return status;
-}
-
-void nanogpt_release(struct nanogpt *nanogpt)
-{
-    safetensors_close(nanogpt->model);
-    safetensors_close(nanogpt->optimizer);
-    json_decref(nanogpt->configuration);
-    *nanogpt = (struct nanogpt){.iter = 0};
 }
 
 /* ---- meta.pkl ---- */

@@ -10,30 +10,15 @@
 #ifndef GPT_TRAIN_IO_NANOGPT_H
 #define GPT_TRAIN_IO_NANOGPT_H
 
-#include "base/hostmem.h"
-#include "base/json.h"
-#include "data/tokenizer.h"
-#include "io/safetensors.h"
-#include "model/model.h"
+#include "io/checkpoint.h"
 
 #define NANOGPT_CHECKPOINT_NAME "ckpt.pt"
 
-struct nanogpt {
-    struct model_config config;    /* with nanoGPT's erf GELU */
-    struct safetensors *model;     /* a table in Hugging Face's layout; release it with safetensors_close() */
-    struct safetensors *optimizer; /* "m." and "v." of every parameter, or NULL */
-    int64_t iter;                  /* the next iteration */
-    int64_t adam_step;             /* updates applied */
-    double best_val_loss;
-    json_t *configuration; /* the keys of train.py that define a run; release it with json_decref() */
-};
-
-/* Opens the checkpoint at `path`.  Tensor names may begin with "_orig_mod.", which torch.compile adds.  Peak memory:
- * the pickle's values, a few MiB for 124M parameters, and the archive's directory.  Errors: GT_IO,
- * GT_NO_MEMORY, GT_DATA, GT_UNSUPPORTED; one line that names file and tensor or field. */
-enum gt_status nanogpt_open(struct hostmem *mem, const char *path, bool with_optimizer, struct nanogpt *out);
-/* Releases the objects that the fields own.  Accepts a zeroed struct. */
-void nanogpt_release(struct nanogpt *nanogpt);
+/* Reads checkpoint->source and sets the fields that describe the model and the progress of its run.  Tensor names may
+ * begin with "_orig_mod.", which torch.compile adds.  Peak memory: the pickle's values, a few MiB for 124M parameters,
+ * and the archive's directory.  The caller closes the checkpoint, also on failure.  Errors: GT_IO, GT_NO_MEMORY,
+ * GT_DATA, GT_UNSUPPORTED; one line that names file and tensor or field. */
+enum gt_status nanogpt_open(struct checkpoint *checkpoint, bool with_optimizer);
 
 /* Makes a tokenizer of kind chars with the ids of "itos" in meta.pkl.  Errors: GT_IO, GT_NO_MEMORY, GT_UNSUPPORTED (a
  * pickle that needs to run code), GT_DATA (other content; ids that are not in the order of the characters, as

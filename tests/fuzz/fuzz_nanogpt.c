@@ -4,11 +4,14 @@
 
 void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
-    struct nanogpt nanogpt;
-    if (nanogpt_open(mem, fuzz_file(data, size), size % 2 == 0, &nanogpt) != GT_OK)
-        return;
-    fuzz_arrays_read(nanogpt.model);
-    if (nanogpt.optimizer != NULL)
-        fuzz_arrays_read(nanogpt.optimizer);
-    nanogpt_release(&nanogpt);
+    struct checkpoint checkpoint = {.mem = mem};
+    (void)snprintf(checkpoint.source, sizeof checkpoint.source, "%s", fuzz_file(data, size));
+    if (nanogpt_open(&checkpoint, size % 2 == 0) == GT_OK) {
+        fuzz_arrays_read(checkpoint.model);
+        if (checkpoint.optimizer != NULL)
+            fuzz_arrays_read(checkpoint.optimizer);
+    }
+    safetensors_close(checkpoint.model);
+    safetensors_close(checkpoint.optimizer);
+    checkpoint_record_release(&checkpoint.record);
 }

@@ -37,9 +37,9 @@ static void seed_take(const char *name)
 
 static enum gt_status nanogpt_use(void)
 {
-    struct nanogpt nanogpt;
-    TRY(nanogpt_open(mem, path, true, &nanogpt));
-    nanogpt_release(&nanogpt);
+    struct checkpoint *checkpoint;
+    TRY(checkpoint_open(mem, path, true, &checkpoint));
+    checkpoint_close(checkpoint);
     return GT_OK;
 }
 
@@ -122,28 +122,28 @@ TEST_LOOP(refused_memory_is_passed_on, READERS)
 
 TEST(nanogpt_fields)
 {
-    struct nanogpt nanogpt;
+    struct checkpoint *checkpoint;
     size_t index;
     float values[8];
     seed_take("nanogpt/plain.pt");
-    ck_assert_int_eq(nanogpt_open(mem, path, true, &nanogpt), GT_OK);
-    ck_assert(nanogpt.config.n_layer == 1 && nanogpt.config.n_head == 1 && nanogpt.config.n_embd == 2);
-    ck_assert(nanogpt.config.block_size == 2 && nanogpt.config.vocab_size == 3 && !nanogpt.config.bias);
-    ck_assert(nanogpt.iter == 5 && nanogpt.adam_step == 5 && nanogpt.best_val_loss == 3.5);
-    ck_assert_int_eq(json_integer_value(json_object_get(nanogpt.configuration, "batch_size")), 1);
-    ck_assert_ptr_null(json_object_get(nanogpt.configuration, "device"));
+    ck_assert_int_eq(checkpoint_open(mem, path, true, &checkpoint), GT_OK);
+    ck_assert(checkpoint->config.n_layer == 1 && checkpoint->config.n_head == 1 && checkpoint->config.n_embd == 2);
+    ck_assert(checkpoint->config.block_size == 2 && checkpoint->config.vocab_size == 3 && !checkpoint->config.bias);
+    const struct checkpoint_state *state = &checkpoint->record.state;
+    ck_assert(state->iter == 5 && state->adam_step == 5 && state->best_val_loss == 3.5);
+    ck_assert_int_eq(json_integer_value(json_object_get(state->configuration, "batch_size")), 1);
+    ck_assert_ptr_null(json_object_get(state->configuration, "device"));
     /* The seed's elements are k / 8 in [in, out], for weights and moments alike. */
-    ck_assert(safetensors_find(nanogpt.optimizer, "v.transformer.h.0.mlp.c_fc.weight", &index));
-    ck_assert_int_eq(nanogpt.optimizer->tensors[index].dims[1], 8);
-    ck_assert_int_eq(safetensors_read(nanogpt.optimizer, index, 5, 8, values, DTYPE_F32, NULL), GT_OK);
+    ck_assert(safetensors_find(checkpoint->optimizer, "v.transformer.h.0.mlp.c_fc.weight", &index));
+    ck_assert_int_eq(checkpoint->optimizer->tensors[index].dims[1], 8);
+    ck_assert_int_eq(safetensors_read(checkpoint->optimizer, index, 5, 8, values, DTYPE_F32, NULL), GT_OK);
     for (int i = 0; i < 8; i++)
         ck_assert_float_eq(values[i], (float)(5 + i) / 8.0f);
-    ck_assert(safetensors_find(nanogpt.model, "transformer.h.0.ln_1.bias", &index));
-    ck_assert_int_eq(safetensors_read(nanogpt.model, index, 0, 2, values, DTYPE_F32, NULL), GT_OK);
+    ck_assert(safetensors_find(checkpoint->model, "transformer.h.0.ln_1.bias", &index));
+    ck_assert_int_eq(safetensors_read(checkpoint->model, index, 0, 2, values, DTYPE_F32, NULL), GT_OK);
     ck_assert(values[0] == 0.0f && values[1] == 0.0f);
-    ck_assert_int_eq(hf_layout_check(nanogpt.model, &nanogpt.config), GT_OK);
-    nanogpt_release(&nanogpt);
-    nanogpt_release(&nanogpt);
+    ck_assert_int_eq(hf_layout_check(checkpoint->model, &checkpoint->config), GT_OK);
+    checkpoint_close(checkpoint);
 }
 
 TEST(llmc_fields)

@@ -157,7 +157,7 @@ static enum gt_status replacement_open(struct file_replacement *file, const mode
     return is_given ? mode_keep(file, wanted) : GT_OK;
 }
 
-enum gt_status file_replacement_begin_mode(struct file_replacement *file, const char *path, const mode_t *mode)
+enum gt_status file_replacement_begin(struct file_replacement *file, const char *path, const mode_t *mode)
 {
     *file = (struct file_replacement){.fd = -1, .dir_fd = -1};
     TRY(replacement_names(file, path));
@@ -165,11 +165,6 @@ enum gt_status file_replacement_begin_mode(struct file_replacement *file, const 
     if (status != GT_OK)
         file_replacement_abort(file);
     return status;
-}
-
-enum gt_status file_replacement_begin(struct file_replacement *file, const char *path)
-{
-    return file_replacement_begin_mode(file, path, NULL);
 }
 
 enum gt_status file_write_all(int fd, const char *path, const void *bytes, size_t count)
@@ -274,7 +269,7 @@ enum gt_status file_replacement_end(struct file_replacement *file, enum gt_statu
 enum gt_status file_replace(const char *path, const void *bytes, size_t count)
 {
     struct file_replacement file;
-    TRY(file_replacement_begin(&file, path));
+    TRY(file_replacement_begin(&file, path, NULL));
     return file_replacement_end(&file, file_replacement_write(&file, bytes, count));
 }
 
@@ -429,7 +424,7 @@ enum gt_status file_copy(const char *from, const char *to, uint64_t limit_bytes)
     struct stat info = {0};
     TRY(file_open_read(from, &fd, &size_bytes));
     const mode_t mode = fstat(fd, &info) == 0 ? info.st_mode & 0777 : 0600;
-    enum gt_status status = file_replacement_begin_mode(&file, to, &mode);
+    enum gt_status status = file_replacement_begin(&file, to, &mode);
     if (status == GT_OK)
         status =
             file_replacement_end(&file, copy_to(&file, fd, from, size_bytes < limit_bytes ? size_bytes : limit_bytes));
@@ -548,8 +543,7 @@ static long leftover_owner(const char *name)
     return is_one ? strtol(name + owner, NULL, 10) : -1;
 }
 
-/* Removes temporary files not modified for `age_s` seconds whose process is dead.  An `age_s` of 0 removes all. */
-static void leftovers_remove(const char *folder, int64_t age_s)
+void file_remove_leftovers(const char *folder, bool is_locked)
 {
     DIR *dir = opendir(folder);
     if (dir == NULL)
@@ -560,22 +554,12 @@ static void leftovers_remove(const char *folder, int64_t age_s)
         const long owner = leftover_owner(entry->d_name);
         if (owner < 0 || fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode))
             continue;
-        const bool is_dead = (int64_t)time(NULL) - (int64_t)info.st_mtime >= age_s && owner <= INT_MAX &&
+        const bool is_dead = (int64_t)time(NULL) - (int64_t)info.st_mtime >= LEFTOVER_AGE_S && owner <= INT_MAX &&
                              kill((pid_t)owner, 0) != 0 && errno == ESRCH;
-        if (age_s == 0 || is_dead)
+        if (is_locked || is_dead)
             (void)unlinkat(dirfd(dir), entry->d_name, 0);
     }
     (void)closedir(dir);
-}
-
-void file_remove_leftovers(const char *folder)
-{
-    leftovers_remove(folder, 0);
-}
-
-void file_remove_dead_leftovers(const char *folder)
-{
-    leftovers_remove(folder, LEFTOVER_AGE_S);
 }
 
 /* Returns the process id that the holder wrote into its lock file, or 0 when it cannot be read. */

@@ -161,7 +161,7 @@ enum gt_status json_replace_file_told(const char *path, const json_t *value, int
     char *text;
     TRY(json_file_text(value, indent, &text));
     struct file_replacement file;
-    enum gt_status status = file_replacement_begin_mode(&file, path, mode);
+    enum gt_status status = file_replacement_begin(&file, path, mode);
     THEN(status, file_replacement_end(&file, file_replacement_write(&file, text, strlen(text))));
     *out_in_place = file.in_place;
     free(text);

@@ -37,7 +37,7 @@ enum gt_status json_text(const json_t *value, int indent, char **out);
 enum gt_status json_file_text(const json_t *value, int indent, char **out);
 /* Writes json_file_text() to a file atomically.  Errors: GT_IO, GT_NO_MEMORY. */
 enum gt_status json_replace_file(const char *path, const json_t *value, int indent);
-/* As above, with the permissions *mode unless it is NULL: see file_replacement_begin_mode().  *out_in_place is set to
+/* As above, with the permissions *mode unless it is NULL: see file_replacement_begin().  *out_in_place is set to
  * whether the new file is, or may be, in place, also on failure except GT_NO_MEMORY. */
 enum gt_status json_replace_file_told(const char *path, const json_t *value, int indent, const mode_t *mode,
                                       bool *out_in_place);

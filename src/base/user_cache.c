@@ -197,11 +197,11 @@ bool user_cache_store(const struct user_cache *cache, const char *name, const ch
         bytes > cache->file_bytes_max - USER_CACHE_KEY_MAX - sizeof header || !path_of(cache, name, true, path))
         return false;
     file_folder_of(folder, path);
-    file_remove_dead_leftovers(folder);
+    file_remove_leftovers(folder, false);
     folder_bound(cache, folder, bytes + key_bytes + sizeof header);
     memcpy(header.magic, cache->magic, MAGIC_BYTES);
     header.crc32c = file_crc32c(file_crc32c(0, key, key_bytes), data, bytes);
-    if (file_replacement_begin_mode(&file, path, &file_mode) != GT_OK)
+    if (file_replacement_begin(&file, path, &file_mode) != GT_OK)
         return false;
     enum gt_status status = file_replacement_write(&file, &header, sizeof header);
     THEN(status, file_replacement_write(&file, key, key_bytes));

@@ -166,7 +166,7 @@ static enum gt_status stdin_copy_all(struct prepare *prep, struct file_replaceme
 static enum gt_status stdin_copy(struct prepare *prep)
 {
     struct file_replacement file;
-    TRY(file_replacement_begin(&file, prep->stdin_path));
+    TRY(file_replacement_begin(&file, prep->stdin_path, NULL));
     const enum gt_status status = stdin_copy_all(prep, &file);
     if (status != GT_OK) {
         file_replacement_abort(&file);

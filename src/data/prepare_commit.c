@@ -374,7 +374,7 @@ bool prepare_clean(struct prepare *prep)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (path_in(prep, names[i], "", path) == GT_OK)
             unlink(path);
-    file_remove_leftovers(prep->spec->out_dir);
+    file_remove_leftovers(prep->spec->out_dir, true);
     (void)outputs_remove(prep, false);
     prep->saved = false;
     return true;

@@ -3,7 +3,7 @@
  * File names in the folder determine its kind.  One file then describes the model: the commit record, config.json of a
  * folder in Hugging Face's layout, or the file of llm.c or nanoGPT itself.  The headers of the weights must agree with
  * it in every name and shape.  A run may replace a checkpoint of ours in the meantime: its files are opened first, and
- * if one is gone because there is a new record, the new record is used.  Pickled weights are recognised so that the
+ * if one is gone, the record is read again.  Pickled weights are recognised so that the
  * error line can say how to convert them.  checkpoint_load.c verifies contents while loading them.
  */
 #include <unistd.h>
@@ -195,28 +195,16 @@ static enum gt_status generation_open(const struct checkpoint *checkpoint, const
     return GT_OK;
 }
 
-/* Replaces the record by the current one; *out_other is whether their contents differ. */
-static enum gt_status record_renew(struct checkpoint *checkpoint, const char *folder, bool *out_other)
-{
-    struct checkpoint_record record;
-    TRY(checkpoint_record_read(folder, &record));
-    *out_other = !json_equal(record.root, checkpoint->record.root);
-    checkpoint_record_release(&checkpoint->record);
-    checkpoint->record = record;
-    return GT_OK;
-}
-
 /* Reads the record and opens the files that it names. */
 static enum gt_status record_open(struct checkpoint *checkpoint, const char *folder, struct generation *generation)
 {
-    bool is_whole, is_other = true;
-    TRY(checkpoint_record_read(folder, &checkpoint->record));
-    TRY(generation_open(checkpoint, folder, false, generation, &is_whole));
-    for (int records = 1; !is_whole && is_other && records < RECORDS_MAX; records++) {
-        TRY(record_renew(checkpoint, folder, &is_other));
-        TRY(generation_open(checkpoint, folder, false, generation, &is_whole));
+    bool is_whole = false;
+    for (int left = RECORDS_MAX; !is_whole; left--) {
+        checkpoint_record_release(&checkpoint->record);
+        TRY(checkpoint_record_read(folder, &checkpoint->record));
+        TRY(generation_open(checkpoint, folder, left == 1, generation, &is_whole));
     }
-    return is_whole ? GT_OK : generation_open(checkpoint, folder, true, generation, &is_whole);
+    return GT_OK;
 }
 
 static enum gt_status weights_open(struct checkpoint *checkpoint, const char *folder, enum checkpoint_file which,

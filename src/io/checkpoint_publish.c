@@ -164,7 +164,7 @@ enum gt_status checkpoint_repair(const char *out_dir)
     bool has_record, changed;
     TRY(file_join(path, out_dir, CHECKPOINT_RECORD_NAME));
     TRY(file_look(path, &has_record));
-    file_remove_leftovers(out_dir);
+    file_remove_leftovers(out_dir, true);
     if (!has_record) {
         (void)checkpoint_publish_clean(out_dir, "", "");
         return GT_OK;

@@ -453,7 +453,7 @@ enum gt_status export_gguf_write(const struct export_options *options, const str
         log_warning("the model was trained with gelu=erf, but llama.cpp computes tanh; logits will differ slightly");
     tokens_log(options->tokenizer);
     enum gt_status status = head_make(options, &head, &head_bytes);
-    THEN(status, file_replacement_begin(&file, options->output));
+    THEN(status, file_replacement_begin(&file, options->output, NULL));
     if (status == GT_OK) {
         status = file_replacement_write(&file, head, head_bytes);
         THEN(status, data_write(options, weights, &file));

@@ -50,7 +50,7 @@ static const char *file_name(size_t index)
 static void aside_empty(const char *aside)
 {
     char path[FILE_PATH_MAX];
-    file_remove_leftovers(aside);
+    file_remove_leftovers(aside, true);
     for (size_t i = 0; i < FILES; i++)
         if (file_join(path, aside, file_name(i)) == GT_OK)
             (void)unlink(path);

@@ -47,7 +47,7 @@ enum gt_status export_llmc_write(const struct export_options *options, const str
         config->block_size, config->vocab_size,
         config->n_layer,    config->n_head,
         config->n_embd,     (int32_t)padded};
-    TRY(file_replacement_begin(&file, options->output));
+    TRY(file_replacement_begin(&file, options->output, NULL));
     enum gt_status status = file_replacement_write(&file, header, sizeof header);
     THEN(status, body_write(weights, options->dtype, padding_bytes, &file));
     return file_replacement_end(&file, status);

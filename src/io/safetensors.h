@@ -104,7 +104,7 @@ struct safetensors_source {
     enum gt_status (*fill)(void *context, size_t index, size_t first, size_t count, void *out);
     /* Receives the CRC-32C of a tensor's bytes after the last of them; may be NULL. */
     enum gt_status (*written)(void *context, size_t index, uint32_t crc32c);
-    const mode_t *mode; /* exact permissions of the file, or NULL: see file_replacement_begin_mode() */
+    const mode_t *mode; /* exact permissions of the file, or NULL: see file_replacement_begin() */
 };
 
 /* Describes the written file. */

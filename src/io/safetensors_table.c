@@ -283,7 +283,7 @@ enum gt_status safetensors_write(const char *path, const struct safetensors_sour
 {
     struct file_replacement file;
     assert(source->count <= SAFETENSORS_TENSORS_MAX);
-    TRY(file_replacement_begin_mode(&file, path, source->mode));
+    TRY(file_replacement_begin(&file, path, source->mode));
     enum gt_status status = header_write(&file, source);
     const uint32_t header_crc32c = file.crc32c;
     for (size_t i = 0; status == GT_OK && i < source->count; i++)

@@ -112,7 +112,7 @@ enum gt_status report_events_write(const char *run, const char *path)
     TRY(metrics_file_find(run, &source));
     TRY(file_make_folders(path));
     TRY(file_join(name, path, FILE_NAME));
-    TRY(file_replacement_begin(&events.file, name));
+    TRY(file_replacement_begin(&events.file, name, NULL));
     varint_put(&head, 0x1a, sizeof version - 1);
     bytes_put(&head, version, sizeof version - 1);
     enum gt_status status = record_put(&events, &head);

@@ -95,7 +95,7 @@ TEST(replacement_counts_and_hides_until_commit)
 {
     struct file_replacement file;
     ck_assert_int_eq(file_replace(target, "old", 3), GT_OK);
-    ck_assert_int_eq(file_replacement_begin(&file, target), GT_OK);
+    ck_assert_int_eq(file_replacement_begin(&file, target, NULL), GT_OK);
     ck_assert_int_eq(file_replacement_write(&file, "12345", 5), GT_OK);
     ck_assert_int_eq(file_replacement_write(&file, "", 0), GT_OK);
     ck_assert_int_eq(file_replacement_write(&file, "6789", 4), GT_OK);
@@ -108,7 +108,7 @@ TEST(replacement_counts_and_hides_until_commit)
     expect_entries(1);
     file_replacement_abort(&file); /* harmless after the end */
     expect_content(target, "123456789");
-    ck_assert_int_eq(file_replacement_begin(&file, target), GT_OK);
+    ck_assert_int_eq(file_replacement_begin(&file, target, NULL), GT_OK);
     ck_assert_int_eq(file_replacement_write(&file, "x", 1), GT_OK);
     file_replacement_abort(&file);
     file_replacement_abort(&file);
@@ -129,7 +129,7 @@ TEST(modes)
         ck_assert_int_eq(unlink(target), 0);
         for (int turn = 0; turn < 2; turn++) { /* a given mode wins, with and without an old file */
             struct file_replacement file;
-            ck_assert_int_eq(file_replacement_begin_mode(&file, target, &kept[i]), GT_OK);
+            ck_assert_int_eq(file_replacement_begin(&file, target, &kept[i]), GT_OK);
             ck_assert_int_eq(file_replacement_commit(&file), GT_OK);
             ck_assert_uint_eq(mode_of(target) & 0777, kept[i]);
             ck_assert_int_eq(chmod(target, 0700), 0);
@@ -144,7 +144,7 @@ TEST(links_are_not_followed)
     ck_assert_int_eq(file_join(victim, folder, "victim"), GT_OK);
     struct file_replacement file;
     ck_assert_int_eq(file_replace(victim, "precious", 8), GT_OK);
-    ck_assert_int_eq(file_replacement_begin(&file, target), GT_OK);
+    ck_assert_int_eq(file_replacement_begin(&file, target, NULL), GT_OK);
     memcpy(aside, file.aside, sizeof aside);
     ck_assert_int_eq(unlink(aside), 0);
     ck_assert_int_eq(symlink(victim, aside), 0); /* planted where the aside file was */
@@ -165,13 +165,13 @@ TEST(links_are_not_followed)
 TEST(two_writers_of_one_id)
 {
     struct file_replacement first, second, third;
-    ck_assert_int_eq(file_replacement_begin(&first, target), GT_OK);
+    ck_assert_int_eq(file_replacement_begin(&first, target, NULL), GT_OK);
     ck_assert_int_eq(file_replacement_write(&first, "the first", 9), GT_OK);
-    ck_assert_int_eq(file_replacement_begin(&second, target), GT_OK);
+    ck_assert_int_eq(file_replacement_begin(&second, target, NULL), GT_OK);
     ck_assert_int_eq(file_replacement_write(&second, "the s", 5), GT_OK);
     ck_assert_int_eq(file_replacement_commit(&first), GT_OK);
     expect_content(target, "the first");
-    ck_assert_int_eq(file_replacement_begin(&third, target), GT_OK);
+    ck_assert_int_eq(file_replacement_begin(&third, target, NULL), GT_OK);
     ck_assert_int_eq(file_replacement_write(&second, "econd", 5), GT_OK);
     file_replacement_abort(&third);
     ck_assert_int_eq(file_replacement_commit(&second), GT_OK);
@@ -183,23 +183,23 @@ TEST(begin_fails)
 {
     struct file_replacement file;
     char path[FILE_PATH_MAX + 100];
-    log_capture_refused(&capture, file_replacement_begin(&file, at("none/x")), GT_IO,
+    log_capture_refused(&capture, file_replacement_begin(&file, at("none/x"), NULL), GT_IO,
                         "none: cannot open the folder: No such file");
     file_replacement_abort(&file); /* safe after a failed begin */
     ck_assert_int_eq(file_replace(target, "x", 1), GT_OK);
-    log_capture_refused(&capture, file_replacement_begin(&file, at("target/x")), GT_IO,
+    log_capture_refused(&capture, file_replacement_begin(&file, at("target/x"), NULL), GT_IO,
                         "target: cannot open the folder: Not a directory");
-    log_capture_refused(&capture, file_replacement_begin(&file, at("target/")), GT_IO,
+    log_capture_refused(&capture, file_replacement_begin(&file, at("target/"), NULL), GT_IO,
                         "this names a folder, not a file");
     ck_assert_int_eq(mkdir(at("sub"), 0777), 0);
-    log_capture_refused(&capture, file_replacement_begin(&file, at("sub")), GT_IO,
+    log_capture_refused(&capture, file_replacement_begin(&file, at("sub"), NULL), GT_IO,
                         "sub: cannot replace: it is not a regular file");
     memset(path, 'a', sizeof path);
     path[sizeof path - 1] = '\0';
-    log_capture_refused(&capture, file_replacement_begin(&file, path), GT_IO,
+    log_capture_refused(&capture, file_replacement_begin(&file, path, NULL), GT_IO,
                         "the path has 4195 bytes, more than the 4064 allowed");
     path[300] = '\0'; /* fits the buffer, but not the file system */
-    log_capture_refused(&capture, file_replacement_begin(&file, path), GT_IO, "File name too long");
+    log_capture_refused(&capture, file_replacement_begin(&file, path, NULL), GT_IO, "File name too long");
     expect_entries(2);
 }
 
@@ -213,7 +213,7 @@ TEST(a_full_disk_leaves_the_old_file)
     ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
     const struct rlimit small = {.rlim_cur = 30000, .rlim_max = limit.rlim_max};
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
-    ck_assert_int_eq(file_replacement_begin(&file, target), GT_OK);
+    ck_assert_int_eq(file_replacement_begin(&file, target, NULL), GT_OK);
     /* The system accepts 30,000 bytes, which is a short write, and refuses the rest. */
     log_capture_refused(&capture, file_replacement_write(&file, large, sizeof large), GT_IO,
                         "cannot write: File too large");
@@ -227,7 +227,7 @@ TEST(a_full_disk_leaves_the_old_file)
 TEST(a_failing_rename_leaves_nothing_aside)
 {
     struct file_replacement file;
-    ck_assert_int_eq(file_replacement_begin(&file, target), GT_OK);
+    ck_assert_int_eq(file_replacement_begin(&file, target, NULL), GT_OK);
     ck_assert_int_eq(file_replacement_write(&file, "x", 1), GT_OK);
     ck_assert_int_eq(mkdir(target, 0777), 0);
     log_capture_refused(&capture, file_replacement_commit(&file), GT_IO,
@@ -244,7 +244,7 @@ TEST(a_killed_writer_leaves_the_old_file)
     ck_assert_int_ge(child, 0);
     if (child == 0) {
         struct file_replacement file;
-        if (file_replacement_begin(&file, target) == GT_OK && file_replacement_write(&file, "new", 3) == GT_OK)
+        if (file_replacement_begin(&file, target, NULL) == GT_OK && file_replacement_write(&file, "new", 3) == GT_OK)
             (void)raise(SIGKILL);
         _exit(1);
     }
@@ -260,10 +260,10 @@ TEST(a_killed_writer_leaves_the_old_file)
     ck_assert_int_eq(mkdir(at("folder.tmp-7"), 0777), 0);
     ck_assert_int_eq(symlink(target, at("link.tmp-7")), 0);
     ck_assert_int_eq(file_replace(at("old.tmp-7"), "x", 1), GT_OK); /* as earlier releases named them */
-    file_remove_leftovers(folder);
+    file_remove_leftovers(folder, true);
     expect_entries(1 + 12 + 2);
     expect_content(target, "old");
-    file_remove_leftovers(at("none"));
+    file_remove_leftovers(at("none"), true);
     ck_assert_int_eq(capture.lines, 0);
 }
 

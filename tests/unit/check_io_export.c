@@ -39,7 +39,7 @@ static float *written(size_t layout, size_t capacity, size_t *out_count)
 {
     struct file_replacement file;
     weights.capacity = capacity;
-    ck_assert_int_eq(file_replacement_begin(&file, output), GT_OK);
+    ck_assert_int_eq(file_replacement_begin(&file, output, NULL), GT_OK);
     ck_assert_int_eq(export_weights_write(&weights, &model.layout[layout], 0, DTYPE_F32, &file), GT_OK);
     ck_assert_int_eq(file_replacement_commit(&file), GT_OK);
     return (float *)(void *)io_file_read(output, out_count);
@@ -78,7 +78,7 @@ TEST(refuses_what_is_too_wide)
     struct file_replacement file;
     ck_assert_int_eq(export_weights_open(mem, checkpoint, &weights), GT_OK);
     weights.capacity = 5; /* less than a column of 6 */
-    ck_assert_int_eq(file_replacement_begin(&file, output), GT_OK);
+    ck_assert_int_eq(file_replacement_begin(&file, output, NULL), GT_OK);
     ck_assert_int_eq(export_weights_write(&weights, &model.layout[4], 0, DTYPE_F32, &file), GT_UNSUPPORTED);
     file_replacement_abort(&file);
     log_capture_one_error(&capture, "h.0.attn.c_attn.weight: has 6 rows");

@@ -371,6 +371,13 @@ enum gt_status file_look(const char *path, bool *out_exists)
     return *out_exists || errno == ENOENT || errno == ENOTDIR ? GT_OK : file_error(path, "look at it");
 }
 
+enum gt_status file_look_in(const char *folder, const char *name, bool *out_exists)
+{
+    char path[FILE_PATH_MAX];
+    TRY(file_join(path, folder, name));
+    return file_look(path, out_exists);
+}
+
 bool file_exists(const char *path)
 {
     struct stat info;

@@ -62,6 +62,7 @@ enum gt_status file_read_all(const char *path, size_t limit, char **out, size_t 
 
 /* Sets *out_exists to whether `path` exists.  Errors: GT_IO when that cannot be determined. */
 enum gt_status file_look(const char *path, bool *out_exists);
+enum gt_status file_look_in(const char *folder, const char *name, bool *out_exists);
 /* As above, but an error counts as absent.  Do not use it to decide that something may be removed or replaced. */
 bool file_exists(const char *path);
 bool file_is_in(const char *folder, const char *name);

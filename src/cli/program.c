@@ -64,15 +64,14 @@ int program_exit_status(enum gt_status status)
 
 enum gt_status program_model_check(const char *path)
 {
-    char lock[FILE_PATH_MAX], earlier[FILE_PATH_MAX];
+    char earlier[FILE_PATH_MAX];
     enum checkpoint_kind kind;
     bool exists, begun;
     TRY(checkpoint_probe(path, &kind));
     if (kind != CHECKPOINT_NONE)
         return GT_OK;
     TRY(file_look(path, &exists));
-    TRY(file_join(lock, path, "lock")); /* gpt-train's: a run has begun */
-    TRY(file_look(lock, &begun));
+    TRY(file_look_in(path, "lock", &begun)); /* gpt-train's: a run has begun */
     if (checkpoint_keep_earlier_last(path, earlier))
         return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: no model here; an earlier run is in %s", path, earlier);
     return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: %s", path,

@@ -27,20 +27,13 @@ struct generation {
 };
 
 /* ---- the kind of a checkpoint ---- */
-static enum gt_status holds(const char *folder, const char *name, bool *out)
-{
-    char path[FILE_PATH_MAX];
-    TRY(file_join(path, folder, name));
-    return file_look(path, out);
-}
-
 /* Refuses pickled weights, which other programs open. */
 static enum gt_status pickles_refuse(const char *folder)
 {
     static const char *const names[] = {"pytorch_model.bin", "pytorch_model.bin.index.json"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         bool is_there;
-        TRY(holds(folder, names[i], &is_there));
+        TRY(file_look_in(folder, names[i], &is_there));
         if (!is_there)
             continue;
         return FAIL(GT_UNSUPPORTED,
@@ -84,11 +77,11 @@ enum gt_status checkpoint_probe(const char *path, enum checkpoint_kind *out)
     TRY(file_look(path, &exists));
     if (exists && !file_is_folder(path))
         return file_probe(path, out);
-    TRY(holds(path, CHECKPOINT_RECORD_NAME, &has_record));
-    TRY(holds(path, CHECKPOINT_CONFIG_NAME, &has_config));
-    TRY(holds(path, CHECKPOINT_MODEL_NAME, &has_model));
-    TRY(holds(path, SAFETENSORS_INDEX_NAME, &has_index));
-    TRY(holds(path, NANOGPT_CHECKPOINT_NAME, &has_nanogpt));
+    TRY(file_look_in(path, CHECKPOINT_RECORD_NAME, &has_record));
+    TRY(file_look_in(path, CHECKPOINT_CONFIG_NAME, &has_config));
+    TRY(file_look_in(path, CHECKPOINT_MODEL_NAME, &has_model));
+    TRY(file_look_in(path, SAFETENSORS_INDEX_NAME, &has_index));
+    TRY(file_look_in(path, NANOGPT_CHECKPOINT_NAME, &has_nanogpt));
     *out = has_record                               ? CHECKPOINT_OURS
            : has_config && (has_model || has_index) ? CHECKPOINT_HF
            : has_nanogpt                            ? CHECKPOINT_NANOGPT
@@ -117,7 +110,7 @@ static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder)
     json_decref(root);
     TRY(status);
     bool is_whole; /* all weights are in one file */
-    TRY(holds(folder, CHECKPOINT_MODEL_NAME, &is_whole));
+    TRY(file_look_in(folder, CHECKPOINT_MODEL_NAME, &is_whole));
     if (is_whole) {
         TRY(file_join(path, folder, CHECKPOINT_MODEL_NAME));
         TRY(safetensors_open(checkpoint->mem, path, &checkpoint->model));

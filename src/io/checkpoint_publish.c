@@ -126,30 +126,23 @@ size_t checkpoint_publish_clean(const char *folder, const char *model_name, cons
     return removed;
 }
 
-/* Returns true when the files that the record names exist with the recorded sizes. */
-static bool generation_is_whole(const char *out_dir, const struct checkpoint_record *record)
+/* Returns true when the file exists with the recorded size. */
+static bool is_whole(const char *out_dir, const struct checkpoint_file_record *file)
 {
-    for (int i = 0; i < CHECKPOINT_FILES; i++) {
-        char path[FILE_PATH_MAX];
-        struct stat info;
-        if (file_join(path, out_dir, record->files[i].name) != GT_OK || stat(path, &info) != 0 ||
-            (uint64_t)info.st_size != record->files[i].size_bytes)
-            return false;
-    }
-    return true;
+    char path[FILE_PATH_MAX];
+    struct stat info;
+    return file_join(path, out_dir, file->name) == GT_OK && stat(path, &info) == 0 &&
+           (uint64_t)info.st_size == file->size_bytes;
 }
 
 /* Does not publish a generation whose own file is missing or truncated; opening it will report the error. */
 static enum gt_status repair_model(const char *out_dir, const struct checkpoint_record *record)
 {
     const struct checkpoint_file_record *file = &record->files[CHECKPOINT_FILE_MODEL];
-    char path[FILE_PATH_MAX], generation[FILE_PATH_MAX];
-    struct stat info;
+    char path[FILE_PATH_MAX];
     TRY(file_join(path, out_dir, CHECKPOINT_MODEL_NAME));
-    TRY(file_join(generation, out_dir, file->name));
-    if (stat(generation, &info) != 0 || (uint64_t)info.st_size != file->size_bytes)
-        return GT_OK;
-    if (checkpoint_publish_is_link(out_dir, file->name) || file_matches(path, file->size_bytes, file->crc32c))
+    if (!is_whole(out_dir, file) || checkpoint_publish_is_link(out_dir, file->name) ||
+        file_matches(path, file->size_bytes, file->crc32c))
         return GT_OK;
     TRY(checkpoint_publish_retract(out_dir, record->hf_config));
     TRY(checkpoint_publish_model(out_dir, file->name, true));
@@ -159,11 +152,9 @@ static enum gt_status repair_model(const char *out_dir, const struct checkpoint_
 
 enum gt_status checkpoint_repair(const char *out_dir)
 {
-    char path[FILE_PATH_MAX];
     struct checkpoint_record record;
     bool has_record, changed;
-    TRY(file_join(path, out_dir, CHECKPOINT_RECORD_NAME));
-    TRY(file_look(path, &has_record));
+    TRY(file_look_in(out_dir, CHECKPOINT_RECORD_NAME, &has_record));
     file_remove_leftovers(out_dir, true);
     if (!has_record) {
         (void)checkpoint_publish_clean(out_dir, "", "");
@@ -172,12 +163,13 @@ enum gt_status checkpoint_repair(const char *out_dir)
     TRY(checkpoint_record_read(out_dir, &record));
     enum gt_status status;
     const struct checkpoint_file_record *model = &record.files[CHECKPOINT_FILE_MODEL];
+    const struct checkpoint_file_record *optimizer = &record.files[CHECKPOINT_FILE_OPTIMIZER];
     TRY_GOTO(status, release_record, repair_model(out_dir, &record));
     TRY_GOTO(status, release_record, checkpoint_publish_config(out_dir, record.hf_config, &changed));
     if (changed)
         log_note("%s/%s was updated to match %s", out_dir, CHECKPOINT_CONFIG_NAME, CHECKPOINT_RECORD_NAME);
-    if (generation_is_whole(out_dir, &record)) /* else the other files may be all that is left */
-        (void)checkpoint_publish_clean(out_dir, model->name, record.files[CHECKPOINT_FILE_OPTIMIZER].name);
+    if (is_whole(out_dir, model) && is_whole(out_dir, optimizer)) /* else the other files may be all that is left */
+        (void)checkpoint_publish_clean(out_dir, model->name, optimizer->name);
 release_record:
     checkpoint_record_release(&record);
     return status;

@@ -56,11 +56,9 @@ static enum gt_status names_choose(const char *out_dir, int64_t iter, struct che
     for (int attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
         bool taken = false;
         for (int i = 0; i < CHECKPOINT_FILES; i++) {
-            char path[FILE_PATH_MAX];
-            checkpoint_file_name(record->files[i].name, (enum checkpoint_file)i, iter, attempt);
             bool exists;
-            TRY(file_join(path, out_dir, record->files[i].name));
-            TRY(file_look(path, &exists));
+            checkpoint_file_name(record->files[i].name, (enum checkpoint_file)i, iter, attempt);
+            TRY(file_look_in(out_dir, record->files[i].name, &exists));
             taken = taken || exists;
         }
         if (!taken)

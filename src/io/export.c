@@ -30,10 +30,8 @@ const char *const export_format_words[] = {"hf", "gguf", "llmc", NULL};
 /* Fails when `folder` is the folder of a run, which an export would damage. */
 static enum gt_status run_refuse(const char *output, const char *folder, const char *what)
 {
-    char record[FILE_PATH_MAX];
     bool exists;
-    TRY(file_join(record, folder, CHECKPOINT_RECORD_NAME));
-    TRY(file_look(record, &exists));
+    TRY(file_look_in(folder, CHECKPOINT_RECORD_NAME, &exists));
     if (!exists)
         return GT_OK;
     return FAIL(GT_USAGE, "%s: is %s of a run, which an export would damage; choose another OUTPUT", output, what);

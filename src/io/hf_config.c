@@ -176,15 +176,14 @@ static enum gt_status gpt2_parse(const json_t *root, const char *source, struct 
 
 static const struct class_row {
     const char *type, *name;
-    double epsilon, theta; /* of a file without them */
     bool qkv_bias;
     enum qk_norm_kind qk_norm;
 } classes[] = {
-    {"llama", "LlamaForCausalLM", 1e-6, 1e4, false, QK_NORM_NONE},
-    {"mistral", "MistralForCausalLM", 1e-6, 1e4, false, QK_NORM_NONE},
-    {"qwen2", "Qwen2ForCausalLM", 1e-6, 1e4, true, QK_NORM_NONE},
-    {"qwen3", "Qwen3ForCausalLM", 1e-6, 1e4, false, QK_NORM_HEAD},
-    {OWN_TYPE, NULL, 1e-6, 1e4, false, QK_NORM_NONE},
+    {"llama", "LlamaForCausalLM", false, QK_NORM_NONE},
+    {"mistral", "MistralForCausalLM", false, QK_NORM_NONE},
+    {"qwen2", "Qwen2ForCausalLM", true, QK_NORM_NONE},
+    {"qwen3", "Qwen3ForCausalLM", false, QK_NORM_HEAD},
+    {OWN_TYPE, NULL, false, QK_NORM_NONE},
 };
 
 static bool is_own(const struct class_row *row)
@@ -481,8 +480,8 @@ static enum gt_status llama_parse(const json_t *root, const char *source, struct
                                   .mlp = MLP_SWIGLU,
                                   .qk_norm = row->qk_norm,
                                   .qkv_bias = row->qkv_bias,
-                                  .norm_epsilon = row->epsilon,
-                                  .rope = {.theta = row->theta}};
+                                  .norm_epsilon = 1e-6,
+                                  .rope = {.theta = 1e4}};
     TRY(llama_sizes_parse(root, source, &config));
     TRY(foreign_check(root, source));
     TRY(layers_check(root, source));

@@ -57,11 +57,10 @@ enum gt_status hostmem_alloc(struct hostmem *mem, size_t count, size_t size, con
     assert(what != NULL);
     const bool fault = mem->fail_in > 0 && --mem->fail_in == 0;
     size_t payload_bytes;
-    size_t total_bytes;
-    if (!size_mul(count, size, &payload_bytes) || !size_align(payload_bytes, HOSTMEM_ALIGNMENT, &total_bytes) ||
-        !size_add(total_bytes, HOSTMEM_ALIGNMENT, &total_bytes) || total_bytes > PTRDIFF_MAX)
+    if (!size_mul(count, size, &payload_bytes) || payload_bytes > PTRDIFF_MAX - 2 * HOSTMEM_ALIGNMENT)
         return FAIL(GT_NO_MEMORY, "out of memory: %s needs %zu x %zu bytes, more than can be addressed", what, count,
                     size);
+    const size_t total_bytes = HOSTMEM_ALIGNMENT + size_round_up(payload_bytes, HOSTMEM_ALIGNMENT);
     struct header *block = fault ? NULL : aligned_alloc(HOSTMEM_ALIGNMENT, total_bytes);
     if (block == NULL)
         return FAIL(GT_NO_MEMORY, "out of memory: %s needs %zu bytes, refused %s; %zu bytes are in use", what,

@@ -43,18 +43,6 @@ static inline bool size_product(const int64_t *sizes, size_t count, size_t *out)
     return true;
 }
 
-/* *out = `value` rounded up to a multiple of `alignment` (a power of two).  Returns false when that does not fit. */
-static inline bool size_align(size_t value, size_t alignment, size_t *out)
-{
-    assert(alignment != 0 && (alignment & (alignment - 1)) == 0);
-    size_t raised;
-    if (!size_add(value, alignment - 1, &raised))
-        return false;
-    *out = raised & ~(alignment - 1);
-    assert(*out >= value);
-    return true;
-}
-
 static inline size_t size_min(size_t a, size_t b)
 {
     return a < b ? a : b;

@@ -58,25 +58,6 @@ TEST(product)
     ck_assert_uint_eq(out, 1);
 }
 
-TEST(align)
-{
-    size_t out = UNTOUCHED;
-    ck_assert(!size_align(SIZE_MAX, 2, &out));
-    ck_assert(!size_align(SIZE_MAX - 62, 64, &out));
-    ck_assert_uint_eq(out, UNTOUCHED);
-    ck_assert(size_align(SIZE_MAX - 63, 64, &out));
-    ck_assert_uint_eq(out, SIZE_MAX - 63);
-    ck_assert(size_align(SIZE_MAX, 1, &out));
-    ck_assert_uint_eq(out, SIZE_MAX);
-    ck_assert(size_align(0, 256, &out));
-    ck_assert_uint_eq(out, 0);
-    for (size_t value = 0; value < 1000; value++) {
-        ck_assert(size_align(value, 64, &out));
-        ck_assert(out % 64 == 0 && out >= value && out - value < 64);
-        ck_assert_uint_eq(size_round_up(value, 64), out);
-    }
-}
-
 TEST(inline_roundings)
 {
     ck_assert_uint_eq(size_round_up(10, 3), 12); /* any multiple, not only powers of two */

@@ -139,7 +139,7 @@ static enum gt_status host_take(struct backend *backend, struct cuda_segment *se
     char text[24];
     segment->memory = aligned_alloc(HOST_PAGE_BYTES, size_round_up(segment->size_bytes, HOST_PAGE_BYTES));
     if (segment->memory == NULL)
-        return FAIL(GT_NO_FIT, "cuda: no host memory for %s of optimizer state; offload = 'none' needs none",
+        return FAIL(GT_NO_FIT, "cuda: no host memory for the %s that offload moves; offload = 'none' needs none",
                     log_bytes(text, (double)segment->size_bytes));
     memset(segment->memory, 0, segment->size_bytes);
     if (cuda->pins_refused)
@@ -150,8 +150,8 @@ static enum gt_status host_take(struct backend *backend, struct cuda_segment *se
     if (!cuda->pins_refused)
         return cuda_check(backend, error, "pinning host memory");
     (void)cudaGetLastError();
-    log_note("cuda: the driver does not pin %s of host memory; that part of the optimizer state is copied through a "
-             "small buffer, at about half the rate, and not beside computing",
+    log_note("cuda: the driver does not pin %s of host memory; what lives there is copied through a small buffer, "
+             "at about half the rate, and not beside computing",
              log_bytes(text, (double)segment->size_bytes));
     return GT_OK;
 }

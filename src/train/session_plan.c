@@ -268,6 +268,9 @@ static enum gt_status training_search(struct session *session, const struct mode
     if (session->device.info.host_memory && config->offload == CONFIG_OFFLOAD_AUTO &&
         (config_key_was_set(config, CONFIG_KEY_offload) || config_key_was_set(config, CONFIG_KEY_host_budget)))
         log_note("offload='auto' moves nothing: the memory of %s is the host's", session->device.info.device);
+    if (config->offload >= CONFIG_OFFLOAD_RESIDUALS && options->choice.recompute.blocks[RECOMPUTE_OFFLOAD] == 0)
+        log_note("offload='%s' moves no block's input: recompute='%s' recomputes no block in full",
+                 config->offload == CONFIG_OFFLOAD_ALL ? "all" : "residuals", config->recompute);
     bool answers = config->plan != CONFIG_PLAN_OFF || config->print_program;
     /* plan_create() names a tensor that cannot be placed. */
     return status == GT_NO_FIT && (answers || session->search.result.unplaceable) ? GT_OK : status;

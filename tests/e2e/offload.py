@@ -9,7 +9,7 @@
             between, in replays and in launches; pinned memory is what the plan says; waits that are left out are found
   pageable  where the driver pins nothing, or not all, one line says so, and the bytes stay
   refused   each budget that cannot be: one line, exit status 2 or 3, and the last
-            checkpoint stays whole
+            checkpoint stays whole; one line says what a typed offload does not move
   plans     GPT-2 XL with fp32 masters and moments fits a 12 GB card by the plan alone; a larger host_budget is never slower
 Prints "checks: P passed, F failed, S skipped".
 """
@@ -150,6 +150,9 @@ def refused():
         check(done.status == status and len(done.errors) == 1 and text in done.errors[0], f"'{text}' wanted: {done.said()}")
     check(files("kept", ".safetensors") == before, "a refusal changed the checkpoint")
     good(run(("cpu", GPT_TRAIN), "shared", "--host_budget=1GiB"), "offload='auto' moves nothing")
+    for word in ("residuals", "all"):
+        done = good(run(("cpu", GPT_TRAIN), "unmoved", f"--offload={word}", "--recompute=mlp"))
+        check(done.err.count(f"offload='{word}' moves no block's input: recompute='mlp' recomputes no block in full") == 1, done.said())
 
 
 def plans():

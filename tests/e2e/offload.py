@@ -8,6 +8,8 @@
   beside    copies beside computing leave the bytes of offload=none, whether they come early, late or at any time in
             between, in replays and in launches; pinned memory is what the plan says; waits that are left out are found
   pageable  where the driver pins nothing, or not all, one line says so, and the bytes stay
+  broken    a copy that fails in the middle of a streamed update leaves the last checkpoint whole, and a resume reaches the
+            bytes of an unbroken run on a card with one copy engine
   refused   each budget that cannot be: one line, exit status 2 or 3, and the last
             checkpoint stays whole; one line says what a typed offload does not move
   plans     GPT-2 XL with fp32 masters and moments fits a 12 GB card by the plan alone; a larger host_budget is never slower
@@ -16,6 +18,7 @@ Prints "checks: P passed, F failed, S skipped".
 import json
 import os
 import re
+import shutil
 import subprocess
 
 from checks import GPT_TRAIN, check, end, error_lines, files, make_tokens, metrics, opencl_device, read, skip, some
@@ -136,6 +139,25 @@ def pageable():
     check(done.status == 1 and len(done.errors) == 1 and "pinning host memory" in done.errors[0], done.said())
 
 
+def broken():
+    if not os.path.exists(GPT_TRAIN_CUDA):
+        return
+    streamed = [*STREAMED, "--offload=states", "--cuda_graphs=off"]
+    good(train("broken", *streamed))
+    shutil.copytree("broken", "unbroken")
+    before, streamed = files("broken", ".safetensors"), [*streamed, "--init_from=resume", "--max_iters=5"]
+    calls = good(train("unbroken", *streamed, ENGINES="1")).calls("cudaMemcpyAsync")
+    said = ""
+    for number in range(calls // 2, calls // 2 + 30, 10):
+        done = train("broken", *streamed, FAIL=f"cudaMemcpyAsync:{number}:cudaErrorUnknown")
+        check(done.status == 1 and len(done.errors) == 1, done.said())
+        check(files("broken", ".safetensors") == before, f"copy {number} fails: another checkpoint")
+        said += done.err
+    check("cuda: store: " in said or "cuda: fetch: " in said, f"no copy of the update failed: {said}")
+    good(train("broken", *streamed))
+    check(checkpoint("broken") == checkpoint("unbroken"), "resumed after a failing copy: other bytes")
+
+
 def refused():
     device = ("cuda", GPT_TRAIN_CUDA) if os.path.exists(GPT_TRAIN_CUDA) else ("cpu", GPT_TRAIN)
     good(run(device, "kept"))
@@ -184,4 +206,4 @@ def plans():
     check(adds and abs(float(adds[1]) - link) <= 0.15 * link, f"12 bytes a parameter take {link:.2f} s on the link: {adds}")
 
 
-end(bytes_equal, auto, beside, pageable, refused, plans, begin=lambda: make_tokens("data"))
+end(bytes_equal, auto, beside, pageable, broken, refused, plans, begin=lambda: make_tokens("data"))

@@ -1,6 +1,6 @@
 /* Arithmetic and text of the configuration language's values.
  *
- * Integers stay in int64_t and every operation checks for overflow before it happens; floats are computed in double
+ * Integers stay in int64_t and no operation overflows unnoticed; floats are computed in double
  * and rejected when the result is not finite.  The reader joins strings, because that needs its storage.
  */
 #include "config/config_value.h"
@@ -22,33 +22,15 @@ const char *config_value_type_name(enum config_value_type type)
     return names[type];
 }
 
-static bool int_add(int64_t a, int64_t b, int64_t *out)
-{
-    if (b > 0 ? a > INT64_MAX - b : a < INT64_MIN - b)
-        return false;
-    *out = a + b;
-    return true;
-}
-
-static bool int_multiply(int64_t a, int64_t b, int64_t *out)
-{
-    const bool negative = (a < 0) != (b < 0);
-    const uint64_t left = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, right = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
-    if (right != 0 && left > ((uint64_t)INT64_MAX + negative) / right)
-        return false;
-    *out = (int64_t)(negative ? 0 - left * right : left * right);
-    return true;
-}
-
 static bool int_power(int64_t base, int64_t exponent, int64_t *out)
 {
     int64_t result = 1;
     assert(exponent >= 0);
     /* Square and multiply, from the lowest bit of the exponent: at most 63 rounds. */
     for (; exponent > 0; exponent /= 2) {
-        if (exponent % 2 != 0 && !int_multiply(result, base, &result))
+        if (exponent % 2 != 0 && __builtin_mul_overflow(result, base, &result))
             return false;
-        if (exponent > 1 && !int_multiply(base, base, &base))
+        if (exponent > 1 && __builtin_mul_overflow(base, base, &base))
             return false;
     }
     *out = result;
@@ -62,11 +44,11 @@ static const char *int_binary(enum config_operator op, int64_t a, int64_t b, int
     if (divides && b == 0)
         return zero_divisor;
     if (op == CONFIG_OPERATOR_ADD) {
-        fits = int_add(a, b, out);
+        fits = !__builtin_add_overflow(a, b, out);
     } else if (op == CONFIG_OPERATOR_SUBTRACT) {
-        fits = b == INT64_MIN ? a < 0 && int_add(a + 1, INT64_MAX, out) : int_add(a, -b, out);
+        fits = !__builtin_sub_overflow(a, b, out);
     } else if (op == CONFIG_OPERATOR_MULTIPLY) {
-        fits = int_multiply(a, b, out);
+        fits = !__builtin_mul_overflow(a, b, out);
     } else if (op == CONFIG_OPERATOR_POWER) {
         fits = int_power(a, b, out);
     } else if (a == INT64_MIN && b == -1) {

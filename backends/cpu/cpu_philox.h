@@ -1,7 +1,4 @@
-/* Philox4x32-10 over many counters at once, for the vectoriser, and the dropout masks made from it.
- *
- * A test proves it equal to base/rng.  ops/op.h defines which bits decide which element.
- */
+/* Dropout masks: Philox over many counters at once.  ops/op.h defines which bits decide which element. */
 #ifndef GPT_TRAIN_CPU_CPU_PHILOX_H
 #define GPT_TRAIN_CPU_CPU_PHILOX_H
 
@@ -10,25 +7,6 @@
 #include "ops/op.h"
 
 #define CPU_MASK_GROUPS 64
-
-/* Computes the four words of one counter.  Scalar and inlined: the loop around it becomes vectors of counters. */
-static inline void cpu_philox_words(struct philox_key key, uint32_t x0, uint32_t x1, uint32_t x2, uint32_t x3,
-                                    uint32_t *word)
-{
-    const uint32_t key0 = key.word[0], key1 = key.word[1];
-    for (uint32_t round = 0; round < 10; round++) {
-        const uint64_t even = (uint64_t)0xd2511f53u * x0;
-        const uint64_t odd = (uint64_t)0xcd9e8d57u * x2;
-        x0 = (uint32_t)(odd >> 32) ^ x1 ^ (key0 + round * 0x9e3779b9u);
-        x2 = (uint32_t)(even >> 32) ^ x3 ^ (key1 + round * 0xbb67ae85u);
-        x1 = (uint32_t)odd;
-        x3 = (uint32_t)even;
-    }
-    word[0] = x0;
-    word[1] = x1;
-    word[2] = x2;
-    word[3] = x3;
-}
 
 /* The parameters that a mask's elements share: one site of one sample in one step. */
 struct cpu_mask {
@@ -57,7 +35,7 @@ static inline void cpu_mask_fill(const struct cpu_mask *mask, int64_t first_grou
     const uint32_t first = (uint32_t)first_group;
     const uint32_t site = mask->site, sample = mask->sample, step = mask->step;
     CPU_SIMD(g, groups) {
-        cpu_philox_words(key, first + (uint32_t)g, site, sample, step, word + 4 * g);
+        philox_words(key, first + (uint32_t)g, site, sample, step, word + 4 * g);
     }
     const uint32_t threshold = mask->threshold;
     const float scale = mask->scale;

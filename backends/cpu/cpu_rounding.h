@@ -48,7 +48,7 @@ static inline void cpu_rounding_fill(const struct cpu_rounding *rounding, int64_
     CPU_OMP(omp simd)
     for (uint32_t g = 0; g < CPU_ROUNDING_GROUPS; g++) {
         const uint64_t counter = group + g;
-        cpu_philox_words(key, (uint32_t)counter, (uint32_t)(counter >> 32), step, stream, word + (size_t)4 * g);
+        philox_words(key, (uint32_t)counter, (uint32_t)(counter >> 32), step, stream, word + (size_t)4 * g);
     }
     for (int64_t k = 0; k < 4 * CPU_ROUNDING_GROUPS; k++) { /* compiled to a copy on little-endian hosts */
         out->memory[2 * k] = (uint16_t)word[k];

@@ -31,22 +31,9 @@ struct philox_key philox_key_make(uint64_t seed, enum rng_purpose purpose)
 
 struct philox_block philox4x32_10(struct philox_key key, struct philox_block counter)
 {
-    uint32_t k0 = key.word[0];
-    uint32_t k1 = key.word[1];
-    struct philox_block x = counter;
-    for (int round = 0; round < 10; round++) {
-        const uint64_t even = (uint64_t)0xd2511f53u * x.word[0];
-        const uint64_t odd = (uint64_t)0xcd9e8d57u * x.word[2];
-        x = (struct philox_block){{
-            (uint32_t)(odd >> 32) ^ x.word[1] ^ k0,
-            (uint32_t)odd,
-            (uint32_t)(even >> 32) ^ x.word[3] ^ k1,
-            (uint32_t)even,
-        }};
-        k0 += 0x9e3779b9u;
-        k1 += 0xbb67ae85u;
-    }
-    return x;
+    struct philox_block out;
+    philox_words(key, counter.word[0], counter.word[1], counter.word[2], counter.word[3], out.word);
+    return out;
 }
 
 double philox_uniform(uint32_t hi, uint32_t lo)

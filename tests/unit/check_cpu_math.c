@@ -1,5 +1,5 @@
-/* Tests cpu_math.h against the C library in double, in ulp over the whole range, and cpu_philox.h against base/rng.
- */
+/* Tests cpu_math.h against the C library in double, in ulp over the whole range, and the masks of cpu_philox.h against
+ * ops/op.h. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>

@@ -53,11 +53,8 @@ static enum gt_status request_serve(const struct opencl_request *request, struct
     cl->is_clblast_proven = true; /* the parent proves it */
     if (request->task == OPENCL_TASK_COMMIT)
         return backend->ops->arena(backend, request->segment, request->segments);
-    opencl_matrix_candidate(cl, &answer->matrix);
-    if (answer->matrix.unit != OPENCL_UNIT_NONE && !opencl_matrix_is_known(cl)) {
-        opencl_matrix_open(cl, OPENCL_MATRIX_ALL, "");
-        answer->matrix = cl->matrix;
-    }
+    opencl_matrix_open(cl, OPENCL_MATRIX_ALL, "");
+    answer->matrix = cl->matrix;
     return GT_OK;
 }
 

@@ -154,7 +154,7 @@ static enum gt_status clblast_run(struct opencl_backend *cl, const struct op_cal
 
 /* The first shape, from the tuned one on, that fits the device and occupies all of its units; else the last shape that
  * fits. */
-const struct opencl_shape *opencl_matrix_shape_choose(const struct opencl_backend *cl,
+static const struct opencl_shape *matrix_shape_choose(const struct opencl_backend *cl,
                                                       const struct opencl_product *product)
 {
     const struct opencl_shape *chosen = NULL;
@@ -199,7 +199,7 @@ static enum gt_status gemm_run(struct opencl_backend *cl, const struct op_call *
         return few_run(cl, call, &product);
     if (opencl_clblast_usable(cl, call))
         return clblast_run(cl, call, &product);
-    const struct opencl_shape *shape = opencl_matrix_shape_choose(cl, &product);
+    const struct opencl_shape *shape = matrix_shape_choose(cl, &product);
     if (shape != NULL && call->operand[GEMM_B].dtype == product.dtype)
         return opencl_matrix_run(cl, call, shape, &product);
     return tiles_run(cl, call, &product);

@@ -26,9 +26,6 @@ extern const int32_t opencl_gemm_shape_count, opencl_matrix_shape_count;
 /* Returns false when the device allows too few work-items or too little local memory for the shape, or is not of the
  * shape's kind (CPU or not). */
 bool opencl_shape_fits(const struct opencl_backend *cl, const struct opencl_shape *shape);
-/* Returns the shape for a product that matrix units compute, else NULL. */
-const struct opencl_shape *opencl_matrix_shape_choose(const struct opencl_backend *cl,
-                                                      const struct opencl_product *product);
 /* Multiplies on matrix units, in tiles of `shape`. */
 enum gt_status opencl_matrix_run(struct opencl_backend *cl, const struct op_call *call,
                                  const struct opencl_shape *shape, const struct opencl_product *product);
@@ -38,9 +35,7 @@ enum gt_status opencl_matrix_run(struct opencl_backend *cl, const struct op_call
 #define OPENCL_MATRIX_ALL UINT32_MAX /* all dtypes that the unit supports */
 
 /* Returns the units that the device should have by its vendor and generation.  Tries nothing. */
-void opencl_matrix_candidate(const struct opencl_backend *cl, struct opencl_matrix *out);
-/* Returns true when an earlier process proved the units with this device, driver and version. */
-bool opencl_matrix_is_known(const struct opencl_backend *cl);
+struct opencl_matrix opencl_matrix_candidate(const struct opencl_device *device);
 /* Takes the candidate, limited to `dtypes`, compiles its kernels and multiplies known matrices.  A dtype that fails is
  * dropped, and the log gives the reason.  `lost` is the reason why `dtypes` lacks some dtypes, "" if it lacks none. */
 void opencl_matrix_open(struct opencl_backend *cl, uint32_t dtypes, const char *lost);

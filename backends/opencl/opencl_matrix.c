@@ -4,17 +4,9 @@
  * has Clang's builtins for the WMMA of gfx11.  The kernels assume that a group's work-items are the lanes of warps, in
  * order; no standard guarantees that.  Therefore every tile shape first multiplies known matrices (opencl_known.c).  A
  * compiler may also kill its process at unknown code, so the caller tries a new device in a child process first
- * (opencl_child.h).  The cache keeps what was proven there.
+ * (opencl_child.h).
  */
-#ifdef HAVE_CONFIG_H
-#include <config.h>
-#endif
-
 #include "backends/opencl/opencl_gemm.h"
-
-#include "base/file.h"
-
-#define KNOWN "proven"
 
 static const enum dtype dtypes_tried[] = {DTYPE_BF16, DTYPE_F16};
 
@@ -45,15 +37,12 @@ static bool candidate_wanted(const char *wanted, struct opencl_matrix *out)
     return false;
 }
 
-void opencl_matrix_candidate(const struct opencl_backend *cl, struct opencl_matrix *out)
+struct opencl_matrix opencl_matrix_candidate(const struct opencl_device *device)
 {
-    const struct opencl_device *device = &cl->device;
     const char *wanted = getenv("GPT_TRAIN_OPENCL_MATRIX");
     struct opencl_matrix matrix = {.unit = OPENCL_UNIT_NONE};
-    if (wanted != NULL && candidate_wanted(wanted, &matrix)) {
-        *out = matrix;
-        return;
-    }
+    if (wanted != NULL && candidate_wanted(wanted, &matrix))
+        return matrix;
     if (device->nvidia_capability >= 80) {
         matrix.unit = OPENCL_UNIT_MMA_16;
         matrix.dtypes = 1u << DTYPE_BF16 | 1u << DTYPE_F16;
@@ -66,32 +55,7 @@ void opencl_matrix_candidate(const struct opencl_backend *cl, struct opencl_matr
     } else {
         snprintf(matrix.lost, sizeof matrix.lost, "none are known on this device");
     }
-    *out = matrix;
-}
-
-static void known_key(const struct opencl_backend *cl, char key[static OPENCL_KEY_MAX])
-{
-    struct opencl_matrix matrix;
-    opencl_matrix_candidate(cl, &matrix);
-    snprintf(key, OPENCL_KEY_MAX,
-             "matrix units 1; %s; %s; %s; %s; unit %d%s; dtypes %" PRIx32 "; common %08" PRIx32 " kernel %08" PRIx32
-             "; " PACKAGE_VERSION,
-             cl->device.platform_name, cl->device.name, cl->device.driver, cl->device.version, (int)matrix.unit,
-             matrix.is_emulated ? " emulated" : "", matrix.dtypes,
-             file_crc32c(0, opencl_source_common.text, opencl_source_common.length),
-             file_crc32c(0, opencl_source_gemm_matrix.text, opencl_source_gemm_matrix.length));
-}
-
-bool opencl_matrix_is_known(const struct opencl_backend *cl)
-{
-    char key[OPENCL_KEY_MAX];
-    void *data = NULL;
-    size_t bytes = 0;
-    known_key(cl, key);
-    const bool known =
-        opencl_cache_load(key, &data, &bytes) && bytes == sizeof KNOWN && memcmp(data, KNOWN, bytes) == 0;
-    free(data);
-    return known;
+    return matrix;
 }
 
 static enum gt_status shape_multiply(struct opencl_backend *cl, const struct op_call *call,
@@ -135,23 +99,17 @@ static void dtypes_prove(struct opencl_backend *cl, struct opencl_matrix *matrix
 
 void opencl_matrix_open(struct opencl_backend *cl, uint32_t dtypes, const char *lost)
 {
-    char key[OPENCL_KEY_MAX];
     struct opencl_matrix *matrix = &cl->matrix;
-    opencl_matrix_candidate(cl, matrix);
+    *matrix = opencl_matrix_candidate(&cl->device);
     if (matrix->unit == OPENCL_UNIT_NONE)
         return;
-    const bool was_known = opencl_matrix_is_known(cl);
     if ((matrix->dtypes & ~dtypes) != 0)
         snprintf(matrix->lost, sizeof matrix->lost, "%s", lost);
     matrix->dtypes &= dtypes;
     dtypes_prove(cl, matrix);
-    if (matrix->lost[0] != '\0') {
+    if (matrix->lost[0] != '\0')
         log_note("opencl: %s products on %s are left to vector units, which are slower than its matrix units: %s",
                  matrix->dtypes == 0 ? "16-bit" : "some 16-bit", cl->device.name, matrix->lost);
-    } else if (!was_known && matrix->tile == 0) {
-        known_key(cl, key);
-        opencl_cache_store(key, KNOWN, sizeof KNOWN);
-    }
 }
 
 void opencl_matrix_texts(const struct opencl_backend *cl, char *has, size_t has_size, char *lacks, size_t lacks_size)

@@ -43,13 +43,9 @@ TEST(codes_have_names)
 /* Returns the candidate for a device with these properties; no backend is opened. */
 static struct opencl_matrix candidate_of(int32_t nvidia_capability, const char *name, bool has_fp16)
 {
-    static struct opencl_backend backend; /* too large for a stack */
-    struct opencl_matrix matrix;
-    backend.device.nvidia_capability = nvidia_capability;
-    backend.device.has_fp16_arithmetic = has_fp16;
-    snprintf(backend.device.name, sizeof backend.device.name, "%s", name);
-    opencl_matrix_candidate(&backend, &matrix);
-    return matrix;
+    struct opencl_device device = {.nvidia_capability = nvidia_capability, .has_fp16_arithmetic = has_fp16};
+    snprintf(device.name, sizeof device.name, "%s", name);
+    return opencl_matrix_candidate(&device);
 }
 
 TEST(matrix_units_are_expected_by_generation)

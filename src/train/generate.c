@@ -213,28 +213,15 @@ static struct parts partition(float *values, int64_t low, int64_t high)
     return at;
 }
 
-/* Returns the k-th largest of values[count] (k >= 1), by selection in place (Hoare's algorithm 65). */
-static float nth_largest(float *values, int64_t count, int64_t k)
-{
-    int64_t low = 0, high = count - 1, wanted = k - 1;
-    while (low < high) {
-        const struct parts at = partition(values, low, high);
-        if (wanted <= at.j)
-            high = at.j;
-        else if (wanted >= at.i)
-            low = at.i;
-        else
-            break;
-    }
-    return values[wanted];
-}
-
+/* If the temperature is infinite, every logit has the weight 1. */
 struct scale {
     double largest, temperature;
 };
 
 static double weight(const struct scale *scale, float logit)
 {
+    if (isinf(scale->temperature))
+        return 1.0;
     return exp(((double)logit - scale->largest) / scale->temperature);
 }
 
@@ -247,7 +234,7 @@ static double weight_sum(const struct scale *scale, const float *values, int64_t
 }
 
 /* Returns the largest value at which the weights of values[count], summed from the largest value down, reach
- * `wanted`. */
+ * `wanted`.  It selects in place (Hoare's algorithm 65). */
 static float weight_edge(const struct scale *scale, float *values, int64_t count, double wanted)
 {
     int64_t low = 0, high = count - 1;
@@ -282,7 +269,7 @@ static float edge_find(const struct generate_options *how, const struct scale *s
     float edge = -INFINITY;
     if (how->top_k > 0 && how->top_k < count) {
         memcpy(scratch, logits, (size_t)count * sizeof(float));
-        edge = nth_largest(scratch, count, how->top_k);
+        edge = weight_edge(&(struct scale){0.0, INFINITY}, scratch, count, (double)how->top_k);
     }
     if (!(how->top_p > 0.0 && how->top_p < 1.0))
         return edge;

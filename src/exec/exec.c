@@ -221,14 +221,14 @@ static enum gt_status call_run(struct exec *exec, int32_t program, int32_t index
 {
     const struct op_call *call = &exec->calls[program][index];
     if (exec->poison)
-        TRY(exec_poison_op_begin(exec->poison, program, index));
+        TRY(exec_poison_op(exec->poison, program, index, true));
     const int64_t start_ns = clock_monotonic_ns();
     TRY(call_start(exec, program, index));
     if (is_timed(exec, program))
         timing_add(&exec->timing, call, (double)(clock_monotonic_ns() - start_ns) * 1e-9);
     if (exec->look && !op_is_copy_beside(call->kind))
         TRY(exec->look(exec->look_context, program, index));
-    return exec->poison ? exec_poison_op_end(exec->poison, program, index) : GT_OK;
+    return exec->poison ? exec_poison_op(exec->poison, program, index, false) : GT_OK;
 }
 
 static bool op_by_op(const struct exec *exec)

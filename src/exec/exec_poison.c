@@ -10,27 +10,19 @@
 #include "base/size.h"
 
 enum { CHUNK_BYTES = 65536, CHUNK_WORDS = CHUNK_BYTES / 4 };
-enum pattern { PATTERN_FRESH, PATTERN_DEAD, PATTERN_GUARD, PATTERN_COUNT };
 
 struct exec_poison {
     struct hostmem *mem;
     struct backend *device;
     const struct plan *plan;
-    uint32_t *pattern[PATTERN_COUNT]; /* CHUNK_BYTES each */
-    uint32_t *found;                  /* CHUNK_BYTES read back from a guard */
+    uint32_t *chunk; /* [CHUNK_WORDS]: of a pattern, or read back from a guard */
     struct tensor_range *ranges[GRAPH_PROGRAMS_MAX];
     int32_t phase; /* enum program_phase, or -1 before the first */
 };
 
 static enum gt_status buffers_create(struct exec_poison *poison)
 {
-    static const uint32_t words[PATTERN_COUNT] = {POISON_FRESH, POISON_DEAD, POISON_GUARD};
-    for (int32_t k = 0; k < PATTERN_COUNT; k++) {
-        TRY(HOSTMEM_NEW(poison->mem, CHUNK_WORDS, "poison pattern", &poison->pattern[k]));
-        for (size_t i = 0; i < CHUNK_WORDS; i++)
-            poison->pattern[k][i] = words[k];
-    }
-    TRY(HOSTMEM_NEW(poison->mem, CHUNK_WORDS, "guard check", &poison->found));
+    TRY(HOSTMEM_NEW(poison->mem, CHUNK_WORDS, "poison", &poison->chunk));
     const struct graph *graph = poison->plan->graph;
     for (int32_t p = 0; p < graph->program_count; p++) {
         TRY(HOSTMEM_NEW(poison->mem, (size_t)graph->tensor_count, "poison ranges", &poison->ranges[p]));
@@ -64,19 +56,19 @@ void exec_poison_destroy(struct exec_poison *poison)
         return;
     for (int32_t p = 0; p < GRAPH_PROGRAMS_MAX; p++)
         hostmem_free(poison->mem, poison->ranges[p]);
-    hostmem_free(poison->mem, poison->found);
-    for (int32_t k = 0; k < PATTERN_COUNT; k++)
-        hostmem_free(poison->mem, poison->pattern[k]);
+    hostmem_free(poison->mem, poison->chunk);
     hostmem_free(poison->mem, poison);
 }
 
-static enum gt_status range_fill(struct exec_poison *poison, struct address at, uint64_t bytes, enum pattern pattern)
+static enum gt_status range_fill(struct exec_poison *poison, struct address at, uint64_t bytes, uint32_t word)
 {
+    for (size_t i = 0; i < CHUNK_WORDS && 4 * i < bytes; i++)
+        poison->chunk[i] = word;
     while (bytes > 0) {
-        size_t chunk = bytes < CHUNK_BYTES ? (size_t)bytes : CHUNK_BYTES;
-        TRY(backend_upload(poison->device, 0, at, poison->pattern[pattern], chunk));
-        at.offset_bytes += chunk;
-        bytes -= chunk;
+        size_t count = bytes < CHUNK_BYTES ? (size_t)bytes : CHUNK_BYTES;
+        TRY(backend_upload(poison->device, 0, at, poison->chunk, count));
+        at.offset_bytes += count;
+        bytes -= count;
     }
     return GT_OK;
 }
@@ -103,7 +95,7 @@ static struct address guard_address(const struct exec_poison *poison, const stru
 
 static enum gt_status guard_fill(struct exec_poison *poison, struct piece piece)
 {
-    return range_fill(poison, guard_address(poison, &piece), poison->plan->options.guard_bytes, PATTERN_GUARD);
+    return range_fill(poison, guard_address(poison, &piece), poison->plan->options.guard_bytes, POISON_GUARD);
 }
 
 /* `op` is the index of the current op, or -1 at the program's end. */
@@ -113,11 +105,11 @@ static enum gt_status guard_check(struct exec_poison *poison, struct piece piece
     const struct program *of = &poison->plan->graph->programs[program];
     uint64_t bytes = poison->plan->options.guard_bytes;
     for (uint64_t done = 0; done < bytes; done += CHUNK_BYTES, guard.offset_bytes += CHUNK_BYTES) {
-        size_t chunk = bytes - done < CHUNK_BYTES ? (size_t)(bytes - done) : CHUNK_BYTES, i = 0;
-        TRY(backend_download(poison->device, 0, poison->found, guard, chunk));
-        while (i < chunk / 4 && poison->found[i] == POISON_GUARD)
+        size_t count = bytes - done < CHUNK_BYTES ? (size_t)(bytes - done) : CHUNK_BYTES, i = 0;
+        TRY(backend_download(poison->device, 0, poison->chunk, guard, count));
+        while (i < count / 4 && poison->chunk[i] == POISON_GUARD)
             i++;
-        if (i < chunk / 4)
+        if (i < count / 4)
             return FAIL(GT_FAILURE,
                         "program %s, %s %" PRId32 " (%s): the guard of %s was overwritten %" PRIu64
                         " bytes beyond its end",
@@ -129,7 +121,7 @@ static enum gt_status guard_check(struct exec_poison *poison, struct piece piece
 
 static enum gt_status piece_begin(struct exec_poison *poison, struct piece piece)
 {
-    TRY(range_fill(poison, piece.at, piece.bytes, PATTERN_FRESH));
+    TRY(range_fill(poison, piece.at, piece.bytes, POISON_FRESH));
     return guard_fill(poison, piece);
 }
 
@@ -147,7 +139,7 @@ enum gt_status exec_poison_arena(struct exec_poison *poison)
     const struct plan *plan = poison->plan;
     for (int32_t k = 0; k < plan->segment_count; k++) {
         struct address at = {.space = (uint8_t)plan->segment[k].space, .segment = (uint8_t)k};
-        TRY(range_fill(poison, at, plan->segment[k].size_bytes, PATTERN_FRESH));
+        TRY(range_fill(poison, at, plan->segment[k].size_bytes, POISON_FRESH));
     }
     for (int32_t t = 0; t < plan->tensor_count; t++)
         if (storage_is(poison, t, LIFETIME_RUN, 0))
@@ -180,11 +172,10 @@ enum gt_status exec_poison_program_begin(struct exec_poison *poison, int32_t pro
 static enum gt_status piece_end(struct exec_poison *poison, struct piece piece, int32_t program, int32_t op)
 {
     TRY(guard_check(poison, piece, program, op));
-    return range_fill(poison, piece.at, piece.bytes, PATTERN_DEAD);
+    return range_fill(poison, piece.at, piece.bytes, POISON_DEAD);
 }
 
-/* Begins, or ends, the lives of the storages of the program that begin, or end, at this op, and of its workspace. */
-static enum gt_status op_pieces(struct exec_poison *poison, int32_t program, int32_t op, bool begins)
+enum gt_status exec_poison_op(struct exec_poison *poison, int32_t program, int32_t op, bool begins)
 {
     const struct graph *graph = poison->plan->graph;
     const struct op *at = &graph->programs[program].ops[op];
@@ -202,16 +193,6 @@ static enum gt_status op_pieces(struct exec_poison *poison, int32_t program, int
     if (workspace.bytes == 0)
         return GT_OK;
     return begins ? piece_begin(poison, workspace) : piece_end(poison, workspace, program, op);
-}
-
-enum gt_status exec_poison_op_begin(struct exec_poison *poison, int32_t program, int32_t op)
-{
-    return op_pieces(poison, program, op, true);
-}
-
-enum gt_status exec_poison_op_end(struct exec_poison *poison, int32_t program, int32_t op)
-{
-    return op_pieces(poison, program, op, false);
 }
 
 enum gt_status exec_poison_program_end(struct exec_poison *poison, int32_t program)

@@ -29,10 +29,10 @@ enum gt_status exec_poison_arena(struct exec_poison *poison);
  * pattern. */
 enum gt_status exec_poison_phase(struct exec_poison *poison, enum program_phase phase);
 enum gt_status exec_poison_program_begin(struct exec_poison *poison, int32_t program);
-/* Call these around each op.  _begin fills the storages that become live at it with the fresh pattern; _end checks the
- * guards of those that die at it and fills them with the dead pattern. */
-enum gt_status exec_poison_op_begin(struct exec_poison *poison, int32_t program, int32_t op);
-enum gt_status exec_poison_op_end(struct exec_poison *poison, int32_t program, int32_t op);
+/* Call it before each op (`begins`) and after it.  Before, it fills the op's workspace, and the storages of the program
+ * that become live at the op, with the fresh pattern.  After, it checks the guards of the workspace and of those that
+ * die at the op, and fills them with the dead pattern. */
+enum gt_status exec_poison_op(struct exec_poison *poison, int32_t program, int32_t op, bool begins);
 /* Checks the guards of all storages that outlive the program.  Errors of all checks: GT_FAILURE, with op and tensor. */
 enum gt_status exec_poison_program_end(struct exec_poison *poison, int32_t program);
 

@@ -35,19 +35,14 @@ static enum gt_status split_open(struct feed *feed, struct feed_part *part, cons
 
 static enum gt_status tensors_alloc(struct feed *feed, int64_t samples_max, bool documents)
 {
+    struct batch_tensors *tensors = &feed->tensors;
     size_t rows = (size_t)(samples_max * feed->block_size);
-    void *array;
-    TRY(hostmem_alloc(feed->mem, rows, sizeof(int32_t), "token ids", &array));
-    feed->tensors.ids = array;
-    TRY(hostmem_alloc(feed->mem, rows, sizeof(int32_t), "targets", &array));
-    feed->tensors.targets = array;
+    TRY(HOSTMEM_NEW(feed->mem, rows, "token ids", &tensors->ids));
+    TRY(HOSTMEM_NEW(feed->mem, rows, "targets", &tensors->targets));
     if (documents)
-        TRY(hostmem_alloc(feed->mem, rows, sizeof(int32_t), "starts of documents", &array));
-    feed->tensors.first = documents ? array : NULL;
-    TRY(hostmem_alloc(feed->mem, rows, sizeof(int32_t), "row order", &array));
-    feed->tensors.order = array;
-    TRY(hostmem_alloc(feed->mem, rows + 2, sizeof(int32_t), "row groups", &array));
-    feed->tensors.starts = array;
+        TRY(HOSTMEM_NEW(feed->mem, rows, "starts of documents", &tensors->first));
+    TRY(HOSTMEM_NEW(feed->mem, rows, "row order", &tensors->order));
+    TRY(HOSTMEM_NEW(feed->mem, rows + 2, "row groups", &tensors->starts));
     return batch_builder_create(feed->mem, (int64_t)rows, feed->block_size, &feed->builder);
 }
 
@@ -233,42 +228,27 @@ enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64
 
 /* ---- evaluation ---- */
 
-/* Uploads the first `count` samples of the host's tensors as a batch of the evaluation program, whose other rows are
- * ignored. */
-static enum gt_status evaluation_upload(struct feed *feed, struct session *session, int64_t count)
-{
-    const struct program_io *io = &session->model->evaluate;
-    const int64_t used = count * feed->evaluate_time, rows = (int64_t)io->batch * feed->evaluate_time;
-    assert(count > 0 && count <= io->batch && feed->evaluate_time == io->time);
-    memset(feed->tensors.ids + used, 0, (size_t)(rows - used) * sizeof(int32_t));
-    if (feed->tensors.first != NULL)
-        memset(feed->tensors.first + used, 0, (size_t)(rows - used) * sizeof(int32_t));
-    batch_targets_ignore(feed->tensors.targets + used, rows - used);
-    return feed_upload(feed, session, io);
-}
-
 enum gt_status feed_evaluate(const struct evaluation *evaluation, enum token_split split, int64_t first, int64_t count)
 {
     struct feed *feed = evaluation->feed;
     const struct feed_part *part = &feed->parts[evaluation->part];
-    for (int64_t i = 0; i < count; i++)
-        TRY(batch_sample_read(feed->builder, part->source[split],
-                              sampler_position_eval(part->evaluate_sampler[split], split, evaluation->iter, first + i),
-                              feed->evaluate_time, i, &feed->tensors));
-    return evaluation_upload(feed, evaluation->session, count);
-}
-
-enum gt_status feed_windows(const struct evaluation *evaluation, enum token_split split, int64_t first, int64_t count)
-{
-    struct feed *feed = evaluation->feed;
-    const struct feed_part *part = &feed->parts[evaluation->part];
+    const struct program_io *io = &evaluation->session->model->evaluate;
+    const int64_t time = feed->evaluate_time, used = count * time, rows = (int64_t)io->batch * time;
+    assert(count > 0 && count <= io->batch && time == io->time);
     for (int64_t i = 0; i < count; i++) {
-        const struct sampler_window window = sampler_window_at(part->evaluate_sampler[split], true, first + i);
-        TRY(batch_sample_read(feed->builder, part->source[split], window.position, feed->evaluate_time, i,
-                              &feed->tensors));
-        batch_targets_ignore(feed->tensors.targets + i * feed->evaluate_time, window.ignored);
+        struct sampler_window window = {.ignored = 0};
+        if (evaluation->samples == 0)
+            window = sampler_window_at(part->evaluate_sampler[split], true, first + i);
+        else
+            window.position = sampler_position_eval(part->evaluate_sampler[split], split, evaluation->iter, first + i);
+        TRY(batch_sample_read(feed->builder, part->source[split], window.position, time, i, &feed->tensors));
+        batch_targets_ignore(feed->tensors.targets + i * time, window.ignored);
     }
-    return evaluation_upload(feed, evaluation->session, count);
+    memset(feed->tensors.ids + used, 0, (size_t)(rows - used) * sizeof(int32_t));
+    if (feed->tensors.first != NULL)
+        memset(feed->tensors.first + used, 0, (size_t)(rows - used) * sizeof(int32_t));
+    batch_targets_ignore(feed->tensors.targets + used, rows - used);
+    return feed_upload(feed, evaluation->session, io);
 }
 
 enum gt_status evaluation_batch_add(struct session *session, double *sum)
@@ -287,20 +267,16 @@ enum gt_status evaluation_split_sum(const struct evaluation *evaluation, enum to
 {
     struct session *session = evaluation->session;
     struct feed *feed = evaluation->feed;
-    const bool whole = evaluation->samples == 0;
     const int64_t windows = sampler_window_count(feed->parts[evaluation->part].evaluate_sampler[split], true);
     const int64_t most = evaluation->windows > 0 ? min_i64(windows, evaluation->windows) : windows;
-    const int64_t samples = whole ? most : evaluation->samples;
+    const int64_t samples = evaluation->samples == 0 ? most : evaluation->samples;
     const int64_t batch = session->model->options.choice.evaluate_batch, start_ns = clock_monotonic_ns();
     struct evaluation_sum sum = {0};
     for (int64_t first = 0; first < samples; first += batch) {
         const int64_t count = min_i64(samples - first, batch);
         if (stop_requested())
             return GT_STOPPED;
-        if (whole)
-            TRY(feed_windows(evaluation, split, first, count));
-        else
-            TRY(feed_evaluate(evaluation, split, first, count));
+        TRY(feed_evaluate(evaluation, split, first, count));
         for (int64_t i = 0; i < count * feed->evaluate_time; i++)
             sum.targets += feed->tensors.targets[i] != BATCH_TARGET_IGNORED;
         TRY(evaluation_batch_add(session, &sum.loss));

@@ -80,10 +80,9 @@ struct evaluation {
     int64_t iter;    /* selects the random draw of `samples` */
 };
 
-/* Loads samples first .. first + count of the random draw into the evaluation program, whose other rows are ignored. */
+/* Loads samples first .. first + count of the random draw, or windows of the pass over the whole split, into the
+ * evaluation program, whose other rows are ignored. */
 enum gt_status feed_evaluate(const struct evaluation *evaluation, enum token_split split, int64_t first, int64_t count);
-/* Loads windows of a pass over the whole split instead. */
-enum gt_status feed_windows(const struct evaluation *evaluation, enum token_split split, int64_t first, int64_t count);
 
 struct evaluation_sum {
     double loss; /* in fp64 over fp32 row losses */

@@ -96,7 +96,7 @@ TEST(an_evaluation_that_is_not_full_ignores_the_rest)
     int32_t targets[4 * TIME];
     rig_open(&rig);
     const struct program_io *io = &rig.session.model->evaluate;
-    const struct evaluation evaluation = {.session = &rig.session, .feed = &rig.feed, .iter = 7};
+    const struct evaluation evaluation = {.session = &rig.session, .feed = &rig.feed, .samples = 2, .iter = 7};
     ck_assert_int_eq(feed_evaluate(&evaluation, TOKEN_VAL, 0, 2), GT_OK);
     download(&rig, io->targets, targets, 4 * TIME);
     for (int64_t s = 0; s < 2; s++) {

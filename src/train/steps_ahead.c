@@ -32,12 +32,6 @@ struct step_result *steps_ahead_next(struct steps_ahead *ahead)
     return &ahead->step[ahead->count];
 }
 
-void steps_ahead_add(struct steps_ahead *ahead)
-{
-    assert(ahead->count < STEPS_AHEAD_MAX);
-    ahead->count++;
-}
-
 double steps_ahead_seconds(const struct steps_ahead *ahead)
 {
     assert(ahead->count > 0);

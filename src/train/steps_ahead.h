@@ -34,10 +34,9 @@ struct steps_ahead {
 /* Errors: GT_NO_MEMORY. */
 enum gt_status steps_ahead_create(struct hostmem *mem, int32_t micro_steps, struct steps_ahead *out);
 void steps_ahead_destroy(struct steps_ahead *ahead);
-/* Returns the place for the next update, and starts the clock at the first one. steps_ahead_add() adds it to the
- * list. */
+/* Returns the place for the next update, and starts the clock at the first one.  The caller raises `count` once the
+ * update is in flight. */
 struct step_result *steps_ahead_next(struct steps_ahead *ahead);
-void steps_ahead_add(struct steps_ahead *ahead);
 /* Returns the average seconds per update until now.  There must be at least one. */
 double steps_ahead_seconds(const struct steps_ahead *ahead);
 /* Returns the sum of the losses of all micro-steps, in fp64. */

@@ -74,7 +74,7 @@ bool opencl_exact_supported(const struct opencl_backend *cl, const struct op_cal
 
 /* opencl_program.c: returns the kernel `name` of a source built with `options`, ready for its arguments.  The cache
  * keeps the pointers `source` and `name`, so `name` must be a literal.  Errors: GT_DEVICE with the compiler's first
- * error; GT_NO_MEMORY; GT_UNSUPPORTED when a table is full. */
+ * error; GT_NO_MEMORY. */
 enum gt_status opencl_kernel_find(struct opencl_backend *cl, const struct opencl_source *source, const char *options,
                                   const char *name, cl_kernel *out);
 void opencl_programs_release(struct opencl_backend *cl);

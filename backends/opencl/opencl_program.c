@@ -165,9 +165,7 @@ static enum gt_status program_make(struct opencl_backend *cl, const struct openc
                                    int32_t *out)
 {
     char all_options[ALL_OPTIONS_MAX], key[OPENCL_KEY_MAX];
-    if (cl->programs == OPENCL_PROGRAMS_MAX || strlen(options) >= OPENCL_OPTIONS_MAX)
-        return FAIL(GT_UNSUPPORTED, "opencl: %s.cl with \"%s\": more than %d programs, or %d characters of options",
-                    source->name, options, OPENCL_PROGRAMS_MAX, OPENCL_OPTIONS_MAX - 1);
+    assert(cl->programs < OPENCL_PROGRAMS_MAX && strlen(options) < OPENCL_OPTIONS_MAX);
     options_text(cl, options, all_options);
     key_text(cl, source, all_options, key);
     struct opencl_program *program = &cl->program[cl->programs];
@@ -208,8 +206,7 @@ enum gt_status opencl_kernel_find(struct opencl_backend *cl, const struct opencl
             return GT_OK;
         }
     }
-    if (cl->kernels == OPENCL_KERNELS_MAX)
-        return FAIL(GT_UNSUPPORTED, "opencl: more than %d kernels", OPENCL_KERNELS_MAX);
+    assert(cl->kernels < OPENCL_KERNELS_MAX);
     cl_int code = CL_SUCCESS;
     cl_kernel kernel = cl->api.clCreateKernel(cl->program[program].program, name, &code);
     if (code != CL_SUCCESS)

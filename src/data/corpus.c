@@ -1,8 +1,7 @@
 /* A corpus: walks folders without recursion.
  *
  * The walk appends the folders it finds to the list that it iterates over, so depth is unlimited.  The files of one
- * input are sorted when its walk ends, which makes the order independent of the file system.  Paths are packed into
- * blocks, because a corpus may have millions of files.  input.c reads the contents.
+ * input are sorted when its walk ends, which makes the order independent of the file system.  input.c reads the contents.
  */
 #include "data/corpus.h"
 
@@ -14,16 +13,6 @@
 
 #include "base/file.h"
 #include "base/platform.h"
-
-#define PATHS_BLOCK_BYTES ((size_t)1 << 16)
-
-/* A block of paths, linked to the previously filled one. */
-struct corpus_paths {
-    struct corpus_paths *previous;
-    size_t used;
-    char text[PATHS_BLOCK_BYTES];
-};
-_Static_assert(PATHS_BLOCK_BYTES >= FILE_PATH_MAX, "a path fits into a block");
 
 /* The state of a walk. */
 struct corpus_walk {
@@ -56,34 +45,13 @@ void corpus_destroy(struct corpus *corpus)
 {
     if (corpus == NULL)
         return;
-    while (corpus->paths != NULL) {
-        struct corpus_paths *previous = corpus->paths->previous;
-        hostmem_free(corpus->mem, corpus->paths);
-        corpus->paths = previous;
-    }
+    for (size_t i = 0; i < corpus->file_count; i++)
+        free((char *)corpus->files[i].path);
     hostmem_free(corpus->mem, corpus->files);
     hostmem_free(corpus->mem, corpus);
 }
 
 /* ---- lists ---- */
-
-/* Stores a copy of a path. */
-static enum gt_status paths_add(struct corpus *corpus, const char *path, const char **out)
-{
-    const size_t size = strlen(path) + 1;
-    assert(size <= PATHS_BLOCK_BYTES);
-    if (corpus->paths == NULL || PATHS_BLOCK_BYTES - corpus->paths->used < size) {
-        struct corpus_paths *block;
-        TRY(HOSTMEM_NEW(corpus->mem, 1, "paths of files", &block));
-        block->previous = corpus->paths;
-        corpus->paths = block;
-    }
-    char *copy = corpus->paths->text + corpus->paths->used;
-    memcpy(copy, path, size);
-    corpus->paths->used += size;
-    *out = copy;
-    return GT_OK;
-}
 
 static enum gt_status walk_add_file(struct corpus_walk *walk, const char *path, struct corpus_file file)
 {
@@ -91,7 +59,9 @@ static enum gt_status walk_add_file(struct corpus_walk *walk, const char *path, 
     TRY(hostmem_grow(corpus->mem, &corpus->files, &corpus->file_capacity, corpus->file_count + 1,
                      sizeof corpus->files[0], "list of files"));
     file.input = walk->input;
-    TRY(paths_add(corpus, path, &file.path));
+    file.path = strdup(path); /* hostmem's headers would double the memory of a million paths */
+    if (file.path == NULL)
+        return FAIL(GT_NO_MEMORY, "out of memory for the list of files");
     corpus->files[corpus->file_count++] = file;
     corpus->size_bytes += file.size_bytes;
     return GT_OK;

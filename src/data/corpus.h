@@ -23,15 +23,12 @@ struct corpus_file {
     bool is_stdin;
 };
 
-struct corpus_paths;
-
 struct corpus {
     struct hostmem *mem; /* borrowed; outlives the corpus */
     struct corpus_file *files;
     size_t file_count, file_capacity;
     uint64_t size_bytes; /* of all files except standard input */
     bool has_stdin;
-    struct corpus_paths *paths; /* the text of all paths */
 };
 
 /* Returns true for the name of a file that the program itself writes. */
@@ -44,7 +41,7 @@ struct corpus_spec {
     corpus_name_fn *is_output; /* names to skip when out_dir is an input, and to refuse as inputs; NULL: none */
 };
 
-/* Lists the files.  Memory: 40 to 60 bytes plus the path for each.  Errors: GT_USAGE (an input that does not exist, or
+/* Lists the files.  Memory: 60 to 90 bytes plus the path for each.  Errors: GT_USAGE (an input that does not exist, or
  * is neither file nor folder, or would be replaced; "-" twice), GT_IO (a folder that cannot be read), GT_NO_MEMORY. */
 enum gt_status corpus_create(struct hostmem *mem, const struct corpus_spec *spec, struct corpus **out);
 /* Accepts NULL. */

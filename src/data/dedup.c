@@ -191,7 +191,7 @@ static enum gt_status file_restore(struct dedup *dedup, const struct dedup_entri
         TRY(block_take(dedup, entries));
         done += entries;
     }
-    if (begun->is_summed && dedup->crc32c != begun->crc32c)
+    if (dedup->crc32c != begun->crc32c)
         return FAIL(GT_DATA,
                     "%s: its first %" PRIu64
                     " entries changed after the stopped run wrote them; start again with --restart",
@@ -253,10 +253,5 @@ enum gt_status dedup_add(struct dedup *dedup, struct document_hash hash, bool *o
 
 struct dedup_entries dedup_entries_get(const struct dedup *dedup)
 {
-    return (struct dedup_entries){.count = dedup->count, .crc32c = dedup->crc32c, .is_summed = true};
-}
-
-bool dedup_is_full(const struct dedup *dedup)
-{
-    return dedup->full;
+    return (struct dedup_entries){.count = dedup->count, .crc32c = dedup->crc32c};
 }

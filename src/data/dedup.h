@@ -34,7 +34,6 @@ struct dedup;
 struct dedup_entries {
     uint64_t count;
     uint32_t crc32c;
-    bool is_summed; /* false: the checksum is unknown, because the release that wrote the file kept none */
 };
 
 /* Reads `entries` back from the file at `path` and truncates the file after them.  With no entries it starts afresh:
@@ -49,7 +48,6 @@ void dedup_destroy(struct dedup *dedup);
  * GT_NO_MEMORY. */
 enum gt_status dedup_add(struct dedup *dedup, struct document_hash hash, bool *out_known);
 struct dedup_entries dedup_entries_get(const struct dedup *dedup);
-bool dedup_is_full(const struct dedup *dedup);
 /* Flushes all added entries to disk.  Errors: GT_IO. */
 enum gt_status dedup_sync(struct dedup *dedup);
 

@@ -57,6 +57,7 @@ static const struct state_field state_fields[] = {
     FIELD("train_has_document", has_document[TOKEN_TRAIN], true),
     FIELD("val_has_document", has_document[TOKEN_VAL], true),
     FIELD("crc32c", documents.crc32c, UINT32_MAX),
+    FIELD("dedup_crc32c", dedup.crc32c, UINT32_MAX),
     FIELD("input_crc32c", documents.input.crc32c, UINT32_MAX),
     FIELD("long_split", long_split, TOKEN_VAL),
 };
@@ -95,8 +96,6 @@ static json_t *progress_to_json(const struct prepare_progress *progress)
     int failures = 0;
     for (size_t i = 0; i < FIELD_COUNT; i++)
         failures |= json_object_set_new(object, state_fields[i].name, field_to_json(progress, &state_fields[i]));
-    if (progress->dedup.is_summed)
-        failures |= json_object_set_new(object, "dedup_crc32c", json_integer(progress->dedup.crc32c));
     failures |= json_object_set_new(object, "skipped_kinds", kinds_to_json(progress->documents.kinds));
     return json_whole(object, failures);
 }
@@ -319,13 +318,8 @@ static enum gt_status field_restore(struct prepare *prep, const json_t *object, 
 static enum gt_status progress_restore(struct prepare *prep, const json_t *object)
 {
     struct prepare_progress *progress = &prep->progress;
-    int64_t crc = 0;
     for (size_t i = 0; i < FIELD_COUNT; i++)
         TRY(field_restore(prep, object, &state_fields[i]));
-    progress->dedup.is_summed = json_object_get(object, "dedup_crc32c") != NULL; /* older releases did not save it */
-    if (progress->dedup.is_summed)
-        TRY(json_get_int(object, prep->state_path, "dedup_crc32c", 0, UINT32_MAX, &crc));
-    progress->dedup.crc32c = (uint32_t)crc;
     TRY(kinds_restore(prep, json_object_get(object, "skipped_kinds"), progress->documents.kinds));
     if (progress->documents.file > prep->corpus->file_count ||
         (progress->documents.file == prep->corpus->file_count && progress->documents.text > 0) ||

@@ -1,9 +1,8 @@
 /* Tokenizers: the vocabulary, its file, encoding and streamed decoding.
  *
  * The vocabulary of chars is an ascending list of code points, so an id is found by bisection, and below U+0080 in one
- * step; bpe.c has that of bpe.  The file is untrusted JSON and is checked field by field.  Pickles are recognised by
- * name and by their first byte before anything parses them.  prepare_vocabulary.c and bpe_train.c make vocabularies
- * from a corpus; tokenizer_import.c reads other projects' files.
+ * step; bpe.c has that of bpe.  The file is untrusted JSON and is checked field by field.  prepare_vocabulary.c and
+ * bpe_train.c make vocabularies from a corpus; tokenizer_import.c reads other projects' files.
  */
 #include "data/tokenizer.h"
 
@@ -146,14 +145,6 @@ const struct bpe *tokenizer_bpe(const struct tokenizer *tokenizer)
 
 /* ---- the file ---- */
 
-static enum gt_status pickle_refuse(const char *path)
-{
-    return FAIL(GT_UNSUPPORTED,
-                "%s: a Python pickle is a program and is not read; gpt-prepare --tokenizer=chars INPUT makes a %s "
-                "in its place",
-                path, TOKENIZER_FILE_NAME);
-}
-
 static enum gt_status code_points_read(const json_t *list, const char *path, uint32_t *out)
 {
     for (size_t i = 0; i < json_array_size(list); i++) {
@@ -239,22 +230,9 @@ static enum gt_status tokenizer_from_json(struct hostmem *mem, const json_t *roo
 
 enum gt_status tokenizer_open_file(struct hostmem *mem, const char *path, struct tokenizer **out)
 {
-    char *text = NULL;
-    size_t count = 0;
     json_t *root = NULL;
-    const char *dot = strrchr(path, '.');
-    if (dot != NULL && (strcmp(dot, ".pkl") == 0 || strcmp(dot, ".pickle") == 0))
-        return pickle_refuse(path);
-    TRY(file_read_all(path, FILE_BYTES_MAX, &text, &count));
-    enum gt_status status;
-    if (count > 0 && (unsigned char)text[0] == 0x80)
-        status = pickle_refuse(path);
-    else
-        status = json_parse(text, count, path, &root);
-    free(text);
-    if (status != GT_OK)
-        return status;
-    status = tokenizer_from_json(mem, root, path, out);
+    TRY(json_parse_file(path, FILE_BYTES_MAX, &root));
+    const enum gt_status status = tokenizer_from_json(mem, root, path, out);
     json_decref(root);
     return status;
 }

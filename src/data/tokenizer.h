@@ -37,7 +37,7 @@ enum gt_status tokenizer_create_bpe(struct hostmem *mem, struct bpe *bpe, struct
 void tokenizer_destroy(struct tokenizer *tokenizer);
 
 /* Reads a tokenizer file of the form above.  Errors: GT_DATA (not JSON, another format, an unordered or impossible
- * vocabulary, a hash that does not match), GT_UNSUPPORTED (a pickle; a version or kind that this release lacks), GT_IO,
+ * vocabulary, a hash that does not match), GT_UNSUPPORTED (a version or kind that this release lacks), GT_IO,
  * GT_NO_MEMORY. */
 enum gt_status tokenizer_open_file(struct hostmem *mem, const char *path, struct tokenizer **out);
 /* Opens the gpt_tokenizer.json of a dataset folder.  Without one, sets *out to NULL, because the vocabulary is unknown;

@@ -316,19 +316,17 @@ static enum gt_status prepare_finish(struct prepare *prep)
 /* Token counts come from the commit list, because a run that only had to commit has no others. */
 static void prepare_result_fill(const struct prepare *prep, struct prepare_result *out)
 {
-    const json_t *files = json_object_get(prep->commit, "files");
     *out = (struct prepare_result){.vocab_size = tokenizer_vocab_size(prep->tokenizer),
                                    .row_tokens = prep->mask_spec.mask_row,
                                    .documents = prep->progress.documents,
                                    .counts = prep->progress.counts,
                                    .many_documents = prep->many,
                                    .resumed = prep->phase != PREPARE_PHASE_NEW};
-    for (size_t i = 0; i < json_array_size(files); i++) {
-        const json_t *row = json_array_get(files, i);
-        const char *name = json_string_value(json_array_get(row, 1));
-        const bool is_train = strncmp(name, "train", 5) == 0;
-        if (strstr(name, ".mask") == NULL)
-            *(is_train ? &out->train_tokens : &out->val_tokens) += json_integer_value(json_array_get(row, 2));
+    for (size_t i = 0; i < json_array_size(prep->commit); i++) {
+        const json_t *entry = json_array_get(prep->commit, i);
+        const char *name = json_string_value(json_array_get(entry, 1));
+        if (json_array_size(entry) == 4 && strstr(name, ".mask") == NULL)
+            *(name[0] == 't' ? &out->train_tokens : &out->val_tokens) += json_integer_value(json_array_get(entry, 2));
     }
 }
 

@@ -11,6 +11,7 @@
 #include "data/prepare_internal.h"
 
 #define MANIFEST_BYTES_MAX ((size_t)256 << 20)
+#define LIST "the list of files"
 
 /* ---- names ---- */
 
@@ -50,20 +51,23 @@ static enum gt_status path_in(const struct prepare *prep, const char *name, cons
     return file_join(out, prep->spec->out_dir, whole);
 }
 
-/* ---- the list ---- */
+/* ---- the list ----
+ *
+ * An entry is [NAME], a file to remove, or [NAME.partial, NAME], one to rename, with the tokens and the bytes behind
+ * these two when it is a token file.  The manifest comes last. */
 
-/* Adds NAME to the list of renames, and sets `out` to the path of NAME.partial. */
-static enum gt_status text_add(const struct prepare *prep, json_t *texts, const char *name,
-                               char out[static FILE_PATH_MAX])
+/* Adds the rename of NAME.partial to the list, and sets `out` to the path of NAME.partial. */
+static enum gt_status list_add_rename(const struct prepare *prep, const char *name, char out[static FILE_PATH_MAX])
 {
     TRY(path_in(prep, name, TOKEN_WRITER_PARTIAL, out));
-    return prepare_json_check(texts, json_array_append_new(texts, json_string(name)), "a list of files");
+    json_t *entry = json_pack("[s, s]", file_name_of(out), name);
+    return prepare_json_check(prep->commit, json_array_append_new(prep->commit, entry), LIST);
 }
 
-static enum gt_status tokenizer_add(const struct prepare *prep, json_t *texts, enum tokenizer_file file)
+static enum gt_status tokenizer_add(const struct prepare *prep, enum tokenizer_file file)
 {
     char path[FILE_PATH_MAX], *text;
-    TRY(text_add(prep, texts, tokenizer_file_names[file], path));
+    TRY(list_add_rename(prep, tokenizer_file_names[file], path));
     TRY(tokenizer_file_text(prep->tokenizer, file, 0, &text));
     const enum gt_status status = file_replace(path, text, strlen(text));
     free(text);
@@ -75,41 +79,37 @@ int prepare_tokenizer_files(const struct prepare *prep)
     return prep->learns && prep->spec->tokenizer == TOKENIZER_BPE ? TOKENIZER_FILES : TOKENIZER_FILE_OURS + 1;
 }
 
-static enum gt_status texts_add(const struct prepare *prep, json_t *texts)
+static enum gt_status texts_add(const struct prepare *prep)
 {
     char path[FILE_PATH_MAX];
     for (int i = TOKENIZER_FILE_OURS; i < prepare_tokenizer_files(prep); i++)
-        TRY(tokenizer_add(prep, texts, (enum tokenizer_file)i));
-    TRY(text_add(prep, texts, PREPARE_MANIFEST_NAME, path));
+        TRY(tokenizer_add(prep, (enum tokenizer_file)i));
+    TRY(list_add_rename(prep, PREPARE_MANIFEST_NAME, path));
     return prepare_manifest_save(prep, path);
 }
 
-static enum gt_status files_add(const struct prepare *prep, json_t *files)
+static enum gt_status files_add(const struct prepare *prep)
 {
     int failures = 0;
     for (size_t i = 0; i < prep->file_count + prep->mask_count; i++) {
         const bool is_mask = i >= prep->file_count;
         const struct token_file *file = is_mask ? &prep->mask_files[i - prep->file_count] : &prep->files[i];
-        failures |= json_array_append_new(files, json_pack("[s, s, I, I]", file->partial, file->name,
-                                                           (json_int_t)file->tokens, (json_int_t)file->size_bytes));
+        failures |=
+            json_array_append_new(prep->commit, json_pack("[s, s, I, I]", file->partial, file->name,
+                                                          (json_int_t)file->tokens, (json_int_t)file->size_bytes));
     }
-    return prepare_json_check(files, failures, "the list of token files");
+    return prepare_json_check(prep->commit, failures, LIST);
 }
 
-/* Returns the name in an entry of a list: the entry itself, or that column of it.  NULL: it is not text. */
-static const char *entry_name(const json_t *entry, size_t column)
+/* Adds the removal of an earlier data set's file, unless the new one has a file of this name. */
+static enum gt_status list_add_old(const struct prepare *prep, const char *name)
 {
-    return json_string_value(json_is_array(entry) ? json_array_get(entry, column) : entry);
-}
-
-static bool list_has(const json_t *list, size_t column, const char *name)
-{
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *text = entry_name(json_array_get(list, i), column);
-        if (text != NULL && strcmp(text, name) == 0)
-            return true;
+    for (size_t i = 0; i < json_array_size(prep->commit); i++) {
+        const char *new = json_string_value(json_array_get(json_array_get(prep->commit, i), 1));
+        if (new != NULL && strcmp(new, name) == 0)
+            return GT_OK;
     }
-    return false;
+    return prepare_json_check(prep->commit, json_array_insert_new(prep->commit, 0, json_pack("[s]", name)), LIST);
 }
 
 /* Returns true when a manifest's list of tokenizer files is valid.  Manifests of version 1 and of other programs have
@@ -170,51 +170,43 @@ enum gt_status prepare_check_old(const struct prepare *prep)
     return GT_OK;
 }
 
-/* Lists the tokenizer files of an earlier data set, from its manifest, that the new one does not have. */
-static enum gt_status stale_add_exports(const struct prepare *prep, const json_t *texts, json_t *stale)
+/* Lists the tokenizer files of an earlier data set, from its manifest. */
+static enum gt_status old_add_exports(const struct prepare *prep)
 {
     json_t *old = NULL;
-    int failures = 0;
     TRY(old_manifest_open(prep, &old));
     const json_t *list = json_object_get(old, "tokenizer_files");
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        json_t *name = json_array_get(list, i);
-        if (!list_has(texts, 0, json_string_value(name)))
-            failures |= json_array_append(stale, name);
-    }
+    enum gt_status status = GT_OK;
+    for (size_t i = 0; i < json_array_size(list) && status == GT_OK; i++)
+        status = list_add_old(prep, json_string_value(json_array_get(list, i)));
     json_decref(old);
-    return prepare_json_check(stale, failures, "a list of files");
+    return status;
 }
 
 /* Lists existing token files that would be read together with the new ones, or instead of them. */
-static enum gt_status stale_add_tokens(const struct prepare *prep, const json_t *files, json_t *stale)
+static enum gt_status old_add_tokens(const struct prepare *prep)
 {
-    int failures = 0;
     DIR *folder = opendir(prep->spec->out_dir);
     if (folder == NULL)
         return file_error(prep->spec->out_dir, "read the folder");
-    errno = 0;
-    for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
-        const char *name = entry->d_name;
-        if (token_writer_is_name(name) && name_stem(name) == strlen(name) && !list_has(files, 1, name))
-            failures |= json_array_append_new(stale, json_string(name));
-        errno = 0;
-    }
-    const enum gt_status status = errno == 0 ? GT_OK : file_error(prep->spec->out_dir, "read the folder");
+    enum gt_status status = GT_OK;
+    const struct dirent *entry;
+    while (status == GT_OK && (errno = 0, entry = readdir(folder)) != NULL)
+        if (token_writer_is_name(entry->d_name) && name_stem(entry->d_name) == strlen(entry->d_name))
+            status = list_add_old(prep, entry->d_name);
+    if (status == GT_OK && errno != 0)
+        status = file_error(prep->spec->out_dir, "read the folder");
     closedir(folder);
-    TRY(status);
-    return prepare_json_check(stale, failures, "a list of files");
+    return status;
 }
 
 enum gt_status prepare_publish(struct prepare *prep)
 {
-    json_t *texts = json_array(), *files = json_array(), *stale = json_array();
-    prep->commit = json_pack("{s:o, s:o, s:o}", "texts", texts, "files", files, "stale", stale);
-    TRY(prepare_json_check(prep->commit, 0, "the list of files"));
-    TRY(texts_add(prep, texts));
-    TRY(files_add(prep, files));
-    TRY(stale_add_exports(prep, texts, stale));
-    TRY(stale_add_tokens(prep, files, stale));
+    prep->commit = json_array();
+    TRY(files_add(prep));
+    TRY(texts_add(prep));
+    TRY(old_add_exports(prep));
+    TRY(old_add_tokens(prep));
     TRY(prepare_state_save(prep, PREPARE_PHASE_COMMIT));
     prep->announced = true;
     return GT_OK;
@@ -235,67 +227,64 @@ static enum gt_status commit_remove(const struct prepare *prep, const char *name
     return unlink(path) == 0 || errno == ENOENT ? GT_OK : file_error(path, "remove");
 }
 
-static enum gt_status commit_text(const struct prepare *prep, const char *name)
+static enum gt_status commit_text(const struct prepare *prep, const char *partial_name, const char *name)
 {
     char partial[FILE_PATH_MAX], path[FILE_PATH_MAX];
     bool is_named; /* by an earlier attempt */
-    TRY(path_in(prep, name, TOKEN_WRITER_PARTIAL, partial));
+    TRY(path_in(prep, partial_name, "", partial));
     TRY(path_in(prep, name, "", path));
     TRY(token_writer_is_named(partial, path, &is_named));
     return is_named || rename(partial, path) == 0 ? GT_OK : file_error(partial, "rename");
 }
 
-static enum gt_status commit_file(const struct prepare *prep, const json_t *row)
+static enum gt_status commit_file(const struct prepare *prep, const char *partial, const char *name,
+                                  const json_t *entry)
 {
-    const char *partial = json_string_value(json_array_get(row, 0));
-    const char *name = json_string_value(json_array_get(row, 1));
-    const json_int_t tokens = json_integer_value(json_array_get(row, 2));
-    const json_int_t size_bytes = json_integer_value(json_array_get(row, 3));
+    const json_int_t tokens = json_integer_value(json_array_get(entry, 2));
+    const json_int_t size_bytes = json_integer_value(json_array_get(entry, 3));
     struct token_file file = {.tokens = tokens, .size_bytes = (uint64_t)size_bytes};
-    if (!name_is_ours(partial) || !name_is_ours(name) || strlen(partial) >= sizeof file.partial ||
-        strlen(name) >= sizeof file.name || tokens < 0 || size_bytes < tokens)
+    if (strlen(partial) >= sizeof file.partial || strlen(name) >= sizeof file.name || tokens < 0 || size_bytes < tokens)
         return prepare_state_refuse(prep, "commit");
     memcpy(file.partial, partial, strlen(partial) + 1);
     memcpy(file.name, name, strlen(name) + 1);
     return token_file_settle(strstr(name, ".mask") != NULL ? &prep->mask_spec : &prep->writer_spec, &file);
 }
 
-/* Removes the old manifest first, unless the new one is already in place, and syncs: a power cut must not bring it back
- * among new files. */
-static enum gt_status commit_unlink_old(const struct prepare *prep, const json_t *stale)
+static enum gt_status commit_entry(const struct prepare *prep, const json_t *entry)
+{
+    const char *from = json_string_value(json_array_get(entry, 0)), *to = json_string_value(json_array_get(entry, 1));
+    const size_t parts = json_array_size(entry);
+    if (!name_is_ours(from) || (parts > 1 && !name_is_ours(to)))
+        return prepare_state_refuse(prep, "commit");
+    if (parts == 1)
+        return commit_remove(prep, from);
+    return parts == 2 ? commit_text(prep, from, to) : commit_file(prep, from, to, entry);
+}
+
+/* Removes the old manifest, unless the new one is already in place, and syncs: a power cut must not bring it back among
+ * new files. */
+static enum gt_status commit_begin(const struct prepare *prep)
 {
     char partial[FILE_PATH_MAX];
     bool exists;
     TRY(path_in(prep, PREPARE_MANIFEST_NAME, TOKEN_WRITER_PARTIAL, partial));
     TRY(file_look(partial, &exists));
-    if (exists) {
-        TRY(commit_remove(prep, PREPARE_MANIFEST_NAME));
-        TRY(file_sync_folder(prep->spec->out_dir));
-    }
-    for (size_t i = 0; i < json_array_size(stale); i++) {
-        const char *name = json_string_value(json_array_get(stale, i));
-        if (!name_is_ours(name))
-            return prepare_state_refuse(prep, "commit");
-        TRY(commit_remove(prep, name));
-    }
-    return GT_OK;
+    if (!exists)
+        return GT_OK;
+    TRY(commit_remove(prep, PREPARE_MANIFEST_NAME));
+    return file_sync_folder(prep->spec->out_dir);
 }
 
 enum gt_status prepare_commit(struct prepare *prep)
 {
-    const json_t *texts = json_object_get(prep->commit, "texts"), *files = json_object_get(prep->commit, "files");
-    if (!json_is_array(texts) || json_array_size(texts) < 2 || !json_is_array(files))
+    const size_t count = json_array_size(prep->commit);
+    if (count < 2)
         return prepare_state_refuse(prep, "commit");
-    TRY(commit_unlink_old(prep, json_object_get(prep->commit, "stale")));
-    for (size_t i = 0; i < json_array_size(files); i++)
-        TRY(commit_file(prep, json_array_get(files, i)));
-    for (size_t i = 0; i < json_array_size(texts); i++) { /* the manifest comes last */
-        const char *name = json_string_value(json_array_get(texts, i));
-        if (!name_is_ours(name))
-            return prepare_state_refuse(prep, "commit");
-        if (i + 1 == json_array_size(texts))
+    TRY(commit_begin(prep));
+    for (size_t i = 0; i < count; i++) {
+        if (i + 1 == count)
             TRY(file_sync_folder(prep->spec->out_dir));
-        TRY(commit_text(prep, name));
+        TRY(commit_entry(prep, json_array_get(prep->commit, i)));
     }
     return file_sync_folder(prep->spec->out_dir);
 }
@@ -323,16 +312,16 @@ static bool outputs_remove(const struct prepare *prep, bool whole)
     return failed == 0;
 }
 
-/* Sets *begun when any file of a list no longer exists: the files to rename, or those to remove. */
-static enum gt_status list_is_begun(const struct prepare *prep, const json_t *list, const char *suffix, bool *begun)
+/* Sets *begun when a file that the list renames or removes no longer exists. */
+static enum gt_status list_is_begun(const struct prepare *prep, const json_t *list, bool *begun)
 {
     char path[FILE_PATH_MAX];
     for (size_t i = 0; !*begun && i < json_array_size(list); i++) {
-        const char *name = entry_name(json_array_get(list, i), 0);
+        const char *name = json_string_value(json_array_get(json_array_get(list, i), 0));
         bool exists = true;
         if (!name_is_ours(name))
             return GT_OK; /* not our name, so not our list */
-        TRY(path_in(prep, name, suffix, path));
+        TRY(path_in(prep, name, "", path));
         TRY(file_look(path, &exists));
         *begun = !exists;
     }
@@ -343,16 +332,13 @@ static enum gt_status list_is_begun(const struct prepare *prep, const json_t *li
  * show that they are half a data set.  If the commit had not started, the old data set is complete and stays. */
 static enum gt_status half_commit_remove(const struct prepare *prep)
 {
-    static const char *const lists[][2] = {{"files", ""}, {"texts", TOKEN_WRITER_PARTIAL}, {"stale", ""}};
     char manifest[FILE_PATH_MAX];
     bool exists, begun = false, whole = true;
     json_t *state = NULL;
     enum gt_status status = GT_OK;
     TRY(json_open(prep->state_path, PREPARE_STATE_BYTES_MAX, &exists, &state));
-    const json_t *commit = json_object_get(state, "commit");
-    const bool is_commit = json_integer_value(json_object_get(state, "phase")) == PREPARE_PHASE_COMMIT;
-    for (size_t i = 0; is_commit && status == GT_OK && i < sizeof lists / sizeof lists[0]; i++)
-        status = list_is_begun(prep, json_object_get(commit, lists[i][0]), lists[i][1], &begun);
+    if (json_integer_value(json_object_get(state, "phase")) == PREPARE_PHASE_COMMIT)
+        status = list_is_begun(prep, json_object_get(state, "commit"), &begun);
     json_decref(state);
     if (status != GT_OK || !begun)
         return status;

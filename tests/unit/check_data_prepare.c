@@ -460,9 +460,10 @@ TEST(prepare_state_names_stay_inside)
     fixture_make_folder(&fixture, "out/val_000001.bin");
     fixture_write_text(&fixture, "out/val_000001.bin/x", "");
     ck_assert_int_eq(prepare_run(fixture.mem, &spec, &result), GT_IO);
-    static const char *const edits[] = {
-        "s/\"stale\": \\[\\]/\"stale\": [\"..\\/precious.bin\"]/", "s/\"stale\": \\[\\]/\"stale\": [\"precious.bin\"]/",
-        "s/\"train_000001.bin\"/\"..\\/precious.bin\"/", "s/\"manifest.json\"/\"..\\/precious.bin\"/"};
+    static const char *const edits[] = {"s/\"commit\": \\[/\"commit\": [[\"..\\/precious.bin\"],/",
+                                        "s/\"commit\": \\[/\"commit\": [[\"precious.bin\"],/",
+                                        "s/\"train_000001.bin\"/\"..\\/precious.bin\"/",
+                                        "s/\"manifest.json\"/\"..\\/precious.bin\"/"};
     snprintf(command, sizeof command, "cp -R '%s' '%s/kept'", dir, fixture.folder);
     ck_assert_int_eq(system(command), 0);
     for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {

@@ -1,8 +1,7 @@
 /* Byte-pair encoding: the vocabulary and its two hash tables, and the merging of one piece.
  *
- * All token texts are in one byte string.  During construction a hash table finds texts.  Its polynomial hash gives the
- * hash of every prefix and suffix in one step, because BPE_RANK_TOKEN needs all ways to cut each token in two.  For
- * encoding, a second table finds pairs of ids.  Both use open addressing with linear probing and are at most half full.
+ * All token texts are in one byte string.  During construction a hash table finds texts.  For encoding, a second table
+ * finds pairs of ids.  Both use open addressing with linear probing and are at most half full.
  *
  * Short pieces, which are nearly all, keep ranks in an array and search it for the minimum each time, because n is
  * small.  Long ones (a line of dashes, base64, a language without spaces) use a linked list of tokens and a heap of
@@ -11,11 +10,11 @@
  */
 #include "data/bpe.h"
 
+#include "base/hash.h"
 #include "base/size.h"
 #include "base/utf8.h"
 #include "data/little_endian.h"
 
-#define TEXT_HASH_FACTOR UINT64_C(0x9E3779B97F4A7C15)
 #define PAIR_FREE UINT64_MAX
 #define RANK_NONE UINT32_MAX
 #define LONG_NONE UINT32_MAX
@@ -96,19 +95,10 @@ void bpe_destroy(struct bpe *bpe)
 
 /* ---- tokens ---- */
 
-/* Returns the sum of (byte + 1) * FACTOR^(distance from the end), modulo 2^64. */
-static uint64_t text_hash(const char *bytes, size_t count)
-{
-    uint64_t hash = 0;
-    for (size_t i = 0; i < count; i++)
-        hash = hash * TEXT_HASH_FACTOR + (unsigned char)bytes[i] + 1;
-    return hash;
-}
-
 /* Returns the slot of a text, or the free slot for it.  Slots contain id + 1; 0 is free. */
 static size_t index_slot(const struct bpe *bpe, const char *bytes, size_t count, uint64_t hash)
 {
-    size_t slot = (size_t)((hash ^ hash >> 29) * TEXT_HASH_FACTOR >> 20) & bpe->index_mask;
+    size_t slot = (size_t)(hash ^ hash >> 29) & bpe->index_mask;
     while (bpe->index[slot].id_plus_one != 0) {
         const struct bpe_token *token = &bpe->tokens[bpe->index[slot].id_plus_one - 1];
         if (bpe->index[slot].hash == (uint32_t)hash && token->count == count &&
@@ -119,15 +109,10 @@ static size_t index_slot(const struct bpe *bpe, const char *bytes, size_t count,
     return slot;
 }
 
-static int32_t find_hashed(const struct bpe *bpe, const char *bytes, size_t count, uint64_t hash)
-{
-    return (int32_t)bpe->index[index_slot(bpe, bytes, count, hash)].id_plus_one - 1;
-}
-
 int32_t bpe_find(const struct bpe *bpe, const char *bytes, size_t count)
 {
     assert(bpe->index != NULL);
-    return find_hashed(bpe, bytes, count, text_hash(bytes, count));
+    return (int32_t)bpe->index[index_slot(bpe, bytes, count, hash_fnv1a(bytes, count))].id_plus_one - 1;
 }
 
 enum bpe_add bpe_add_token(struct bpe *bpe, int32_t id, const char *bytes, size_t count, bool special)
@@ -138,7 +123,7 @@ enum bpe_add bpe_add_token(struct bpe *bpe, int32_t id, const char *bytes, size_
         return BPE_TEXT_BAD;
     if (token->count != 0)
         return BPE_ID_TAKEN;
-    const uint64_t hash = text_hash(bytes, count);
+    const uint64_t hash = hash_fnv1a(bytes, count);
     const size_t slot = index_slot(bpe, bytes, count, hash);
     if (!special && bpe->index[slot].id_plus_one != 0)
         return BPE_TEXT_TAKEN;
@@ -304,20 +289,10 @@ static size_t token_cut(struct bpe *bpe, size_t id, bool insert)
 {
     const struct bpe_token *token = &bpe->tokens[id];
     const char *bytes = bpe->text + token->offset;
-    uint64_t factors[BPE_TOKEN_BYTES_MAX + 1]; /* powers of TEXT_HASH_FACTOR */
-    const uint64_t whole = text_hash(bytes, token->count);
     size_t found = 0;
-    uint64_t prefix = 0;
-    factors[0] = 1;
-    for (size_t i = 1; i < token->count; i++)
-        factors[i] = factors[i - 1] * TEXT_HASH_FACTOR;
     for (size_t i = 1; i < token->count; i++) {
-        prefix = prefix * TEXT_HASH_FACTOR + (unsigned char)bytes[i - 1] + 1;
-        const int32_t left = find_hashed(bpe, bytes, i, prefix);
-        if (left < 0)
-            continue;
-        const size_t rest = token->count - i;
-        const int32_t right = find_hashed(bpe, bytes + i, rest, whole - prefix * factors[rest]);
+        const int32_t left = bpe_find(bpe, bytes, i);
+        const int32_t right = left >= 0 ? bpe_find(bpe, bytes + i, token->count - i) : -1;
         if (right < 0)
             continue;
         found++;

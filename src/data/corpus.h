@@ -18,7 +18,6 @@ struct corpus_file {
     uint64_t size_bytes; /* when it was listed; 0 for standard input */
     int64_t changed_ns;  /* modification time when it was listed */
     size_t input;        /* index of the argument that it came from */
-    uint32_t crc32c;     /* set by the corpus's user: a checksum from an earlier read */
     bool from_folder;    /* found in a folder, not named on the command line */
     bool is_stdin;
 };

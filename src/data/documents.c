@@ -145,31 +145,19 @@ static void file_count_in(struct documents *documents)
     documents->state.input = (struct documents_input){.size_bytes = 0};
 }
 
-/* Checks that the file is as the corpus lists it (unless it is skipped).  With compare_files, also compares its
- * checksum with that of an earlier pass. */
-static enum gt_status file_compare(const struct documents *documents, bool skipped, uint32_t crc32c)
-{
-    if (!skipped)
-        TRY(corpus_file_check(file_current(documents)));
-    if (!documents->spec.compare_files || file_current(documents)->crc32c == crc32c)
-        return GT_OK;
-    return FAIL(GT_DATA, "%s: the file changed while it was read", file_current(documents)->path);
-}
-
 /* Closes the file after all its texts were read, or when it is skipped. */
 static enum gt_status file_finish(struct documents *documents, bool skipped)
 {
     struct documents_state *state = &documents->state;
-    const uint32_t crc32c = skipped ? state->input.crc32c : input_info_get(documents->input)->crc32c;
-    const uint64_t size_bytes = input_info_get(documents->input)->file_bytes;
-    TRY(file_compare(documents, skipped, crc32c));
-    documents->spec.corpus->files[state->file].crc32c = crc32c;
-    documents->files_bytes += skipped ? file_current(documents)->size_bytes : size_bytes;
-    state->input.crc32c = crc32c;
+    const struct input_info *info = input_info_get(documents->input);
     if (skipped) {
+        documents->files_bytes += file_current(documents)->size_bytes;
         state->input.skipped_count++;
     } else {
-        state->input.size_bytes += size_bytes;
+        TRY(corpus_file_check(file_current(documents)));
+        documents->files_bytes += info->file_bytes;
+        state->input.crc32c = info->crc32c;
+        state->input.size_bytes += info->file_bytes;
         state->input.file_count++;
         state->file_count++;
     }

@@ -28,7 +28,7 @@ enum documents_end {
 extern const char *const documents_format_words[], *const documents_end_words[];
 
 struct documents_spec {
-    struct corpus *corpus; /* borrowed; outlives the reader, which stores a checksum per file in it */
+    const struct corpus *corpus; /* borrowed; outlives the reader */
     enum documents_format format;
     const char *field;      /* for JSONL; borrowed */
     enum chat_kind chat;    /* of JSONL: the field is a list of messages, the document a conversation (chat.h) */
@@ -38,7 +38,6 @@ struct documents_spec {
     bool joins_newlines; /* of documents_cut() */
     bool skip_bad_lines; /* JSONL: false makes them an error */
     bool quiet;          /* for a second pass: bad lines are not logged again */
-    bool compare_files;  /* for a second pass: a file whose checksum differs is an error */
 };
 
 #define DOCUMENTS_KINDS_MAX 16

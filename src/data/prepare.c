@@ -242,8 +242,7 @@ enum gt_status prepare_open_documents(struct prepare *prep, bool second)
                                         .joins_newlines =
                                             bpe_splits[tokenizer_pipeline(prep->spec->given)->split].joins_newlines,
                                         .skip_bad_lines = prep->spec->skip_bad_lines,
-                                        .quiet = second && prep->learns,
-                                        .compare_files = second && prep->learns && prep->phase == PREPARE_PHASE_NEW};
+                                        .quiet = second && prep->learns};
     return documents_create(prep->mem, &spec, &prep->documents);
 }
 

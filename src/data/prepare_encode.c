@@ -389,7 +389,7 @@ static enum gt_status document_add(struct prepare *prep, const struct document *
     return GT_OK;
 }
 
-/* Checks that both passes read the same bytes.  For a resumed run only the totals of each INPUT are known. */
+/* Checks that both passes read the same bytes. */
 static enum gt_status inputs_compare(const struct prepare *prep)
 {
     for (size_t i = 0; prep->learns && i < prep->spec->input_count; i++)

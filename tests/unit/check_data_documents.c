@@ -282,28 +282,6 @@ TEST(documents_resume_compares)
     fixture_close(&fixture);
 }
 
-TEST(documents_second_reading_compares)
-{
-    struct data_fixture fixture;
-    struct reading reading;
-    char text[TEXT_MAX];
-    struct document document;
-    bool found = true;
-    fixture_open(&fixture);
-    fixture_write_text(&fixture, "a.txt", "abc");
-    reading_open(&fixture, "a.txt", (struct documents_spec){.quiet = false}, &reading);
-    read_all(&reading, text);
-    documents_destroy(reading.documents);
-    fixture_write_text(&fixture, "a.txt", "abd");
-    const struct documents_spec spec = {.corpus = reading.corpus, .field = "text", .compare_files = true};
-    ck_assert_int_eq(documents_create(fixture.mem, &spec, &reading.documents), GT_OK);
-    ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
-    ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_DATA);
-    FIXTURE_SAYS(&fixture, "a.txt: the file changed while it was read");
-    reading_close(&reading);
-    fixture_close(&fixture);
-}
-
 /* A file may grow, be cut, be rewritten with as many bytes, or be removed after it was listed. */
 TEST(documents_listed_files_are_compared)
 {

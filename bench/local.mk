@@ -10,6 +10,7 @@ EXTRA_DIST += \
 	bench/memory_table.py \
 	bench/opencl-check \
 	bench/record_exchange.py \
+	bench/record_lora.py \
 	bench/record_forecasts.py \
 	bench/record_lm_eval.py \
 	bench/record_products.py \

@@ -24,7 +24,7 @@ struct arguments {
 
 static void print_help(void)
 {
-    fputs("Usage: gpt-export [--out_dir=DIR] --format=hf|gguf|llmc [OPTION]... OUTPUT\n"
+    fputs("Usage: gpt-export [--out_dir=DIR] --format=hf|gguf|llmc|peft [OPTION]... OUTPUT\n"
           "\n"
           "Writes a model that gpt-train saved in DIR to OUTPUT, for other programs.\n"
           "OUTPUT appears only when it is complete.\n"
@@ -32,13 +32,15 @@ static void print_help(void)
           "Example\n"
           "  gpt-export --out_dir=out --format=gguf --dtype=float16 model.gguf\n"
           "\n"
-          "  --out_dir=DIR     folder of the run, or of any model that init_from takes\n"
-          "                    (default out)\n"
+          "  --out_dir=DIR     folder of the run, or of any model or adapter that\n"
+          "                    init_from takes (default out)\n"
           "  --checkpoint=N    the checkpoint of iteration N, or best, of those that\n"
           "                    gpt-train --keep left (default the last)\n"
           "  --format=FORMAT   hf: a folder for Hugging Face's transformers, with tokenizer\n"
           "                    gguf: a file for llama.cpp, with tokenizer\n"
           "                    llmc: a checkpoint of llm.c\n"
+          "                    peft: a folder with the adapters alone, for PEFT; the other\n"
+          "                    formats get the model with its adapters added\n"
           "  --dtype=DTYPE     type of the weights: float32 (default), bfloat16 or\n"
           "                    float16 (not with llmc)\n"
           "  --force           replace OUTPUT if it exists\n"
@@ -70,7 +72,7 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
     if (count > 1)
         return flags_error(PROGRAM, "only one OUTPUT can be given", argv[1]);
     if (arguments->format < 0)
-        return FAIL(GT_USAGE, "choose a format: --format=hf, gguf or llmc");
+        return FAIL(GT_USAGE, "choose a format: --format=hf, gguf, llmc or peft");
     if (count == 0 || argv[0][0] == '\0' || strcmp(argv[0], "-") == 0)
         return FAIL(GT_USAGE, "name the OUTPUT file or folder to write");
     return GT_OK;

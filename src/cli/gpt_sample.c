@@ -15,7 +15,6 @@
 #include "base/size.h"
 #include "cli/program.h"
 #include "data/chat.h"
-#include "data/hf_hub.h"
 #include "data/stop_text.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_import.h"
@@ -206,12 +205,10 @@ static enum gt_status checkpoint_find(struct sample *sample)
 {
     const struct config *config = sample->config;
     const bool own = strcmp(config->init_from, "resume") == 0;
-    if (!own && hf_cache_is_name(config->init_from))
-        TRY(hf_cache_find(config->init_from, sample->model));
-    else if (!own && hf_hub_is_repository(config->init_from))
-        TRY(hf_hub_find(config->init_from, sample->model));
+    if (own)
+        snprintf(sample->model, sizeof sample->model, "%s", config->out_dir);
     else
-        snprintf(sample->model, sizeof sample->model, "%s", own ? config->out_dir : config->init_from);
+        TRY(hf_cache_model_find(config->init_from, sample->model));
     TRY(program_model_check(sample->model));
     return restore_open_weights(sample->mem, sample->config, &sample->source);
 }

@@ -394,6 +394,21 @@ static enum gt_status check_answer(struct config *config, enum config_key key, c
     return GT_OK;
 }
 
+/* Checks what adapters need. */
+static enum gt_status check_lora(const struct config *config)
+{
+    if (config->lora_rank == 0)
+        return GT_OK;
+    if (config->optimizer == CONFIG_OPTIMIZER_MUON)
+        return refuse_pair(config, CONFIG_KEY_lora_rank, "trains adapters, which only adamw updates, but there is",
+                           CONFIG_KEY_optimizer);
+    if (strcmp(config->init_from, "scratch") != 0 || config->plan != CONFIG_PLAN_OFF) /* a plan needs no weights */
+        return GT_OK;
+    return FAIL(GT_USAGE,
+                "lora_rank=%" PRId64 " trains adapters of a model: name the model, as in --init_from=OWNER/NAME",
+                config->lora_rank);
+}
+
 /* These are only warnings, because nanoGPT accepts them. */
 static void warn_schedule(const struct config *config)
 {
@@ -430,9 +445,9 @@ static void note_legacy(const struct config *config)
 enum gt_status config_check(struct config *config)
 {
     enum gt_status (*const checks[])(const struct config *) = {
-        check_device,    check_backend,    check_heads,   check_kv_heads, check_rope,
-        check_limits,    check_tokens,     check_chunks,  check_betas,    check_evaluation_samples,
-        check_recompute, check_checkpoint, check_expected};
+        check_device,    check_backend,    check_heads,    check_kv_heads, check_rope,
+        check_limits,    check_tokens,     check_chunks,   check_betas,    check_evaluation_samples,
+        check_recompute, check_checkpoint, check_expected, check_lora};
     const bool train = config->program == CONFIG_TRAIN;
     bool failed = false;
     for (size_t i = 0; i < (train ? sizeof checks / sizeof checks[0] : 2); i++)

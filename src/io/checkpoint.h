@@ -20,6 +20,9 @@
 #define CHECKPOINT_MODEL_NAME "model.safetensors"
 #define CHECKPOINT_CONFIG_NAME "config.json"
 #define CHECKPOINT_JSON_INDENT 2
+#define CHECKPOINT_BASE_FORM                                                                                           \
+    "%s: only a model in Hugging Face's form, or a run of gpt-train without adapters, can be the base of an adapter; " \
+    "make one with gpt-export --format=hf"
 
 /* The saved parts of a parameter.  Scales are the exponents of 8-bit moments (op.h, state_*), [2, blocks]. */
 enum checkpoint_part { CHECKPOINT_PARAMETER, CHECKPOINT_M, CHECKPOINT_V, CHECKPOINT_SCALES, CHECKPOINT_PARTS };
@@ -57,9 +60,11 @@ enum checkpoint_step {
 struct checkpoint_save_options {
     const char *out_dir; /* exists */
     const struct model_config *config;
+    const char *base;             /* the model that the adapters of `config`, if it has any, were made for, */
+    uint32_t base_crc32c;         /* and its checksum from checkpoint_load() */
     int32_t bos_token, eos_token; /* -1: unknown */
     struct checkpoint_state state;
-    const struct checkpoint_tensor *tensors; /* exactly the parameters; without biases if config has none */
+    const struct checkpoint_tensor *tensors; /* exactly the trained parameters; without biases if config has none */
     size_t tensor_count;
     checkpoint_read_fn *read;
     void *read_context;
@@ -92,6 +97,7 @@ enum checkpoint_kind {
     CHECKPOINT_HF,      /* config.json and model.safetensors, or the index of its shards: weights only */
     CHECKPOINT_LLMC,    /* a model file of llm.c: weights only */
     CHECKPOINT_NANOGPT, /* ckpt.pt: can be continued */
+    CHECKPOINT_PEFT,    /* adapter_config.json and adapter_model.safetensors: weights of adapters only */
 };
 
 /* Detects the kind of checkpoint at `path`: a folder by its file names (such as ckpt.pt), a file by its first bytes.  A
@@ -107,14 +113,16 @@ struct checkpoint {
     bool tied;
     int32_t bos_token, eos_token;    /* -1: unknown */
     struct checkpoint_record record; /* OURS: all of it; NANOGPT: only record.state, the progress of the run */
-    struct safetensors *model;
-    struct safetensors *optimizer; /* NULL unless opened with it */
-    char source[FILE_PATH_MAX];    /* the file that describes the model, for error lines */
+    struct safetensors *model;       /* with adapters also the arrays of their base */
+    char base[FILE_PATH_MAX];        /* the name of the base; "" without adapters */
+    struct safetensors *optimizer;   /* NULL unless opened with it */
+    char source[FILE_PATH_MAX];      /* the file that describes the model, for error lines */
 };
 
 /* Opens the checkpoint at `path` and checks everything except the content of the arrays: the record, sizes, headers,
- * names and shapes.  `with_optimizer` requires a checkpoint of ours or of nanoGPT.  Errors: GT_IO, GT_NO_MEMORY,
- * GT_DATA (including when nothing is there), GT_UNSUPPORTED; one line naming file and field or tensor. */
+ * names and shapes.  Adapters are opened together with their base.  `with_optimizer` requires a checkpoint of ours or
+ * of nanoGPT.  Errors: GT_IO, GT_NO_MEMORY, GT_DATA (including when nothing is there), GT_UNSUPPORTED; one line naming
+ * file and field or tensor. */
 enum gt_status checkpoint_open(struct hostmem *mem, const char *path, bool with_optimizer, struct checkpoint **out);
 /* Accepts NULL. */
 void checkpoint_close(struct checkpoint *checkpoint);
@@ -133,12 +141,14 @@ struct checkpoint_load_options {
     void *write_context;
     void *staging; /* aligned to 4 bytes */
     size_t staging_bytes;
-    bool convert; /* allow moments, and weights of a checkpoint with moments, in another dtype than here */
+    uint32_t *base_crc32c; /* set to the checksum of all parameters that are no adapters; or NULL */
+    bool convert;          /* allow moments, and weights of a checkpoint with moments, in another dtype than here */
 };
 
 /* Reads all parameters, and m and v if the checkpoint was opened with its optimizer.  Verifies checksums (in a
  * checkpoint of ours), finiteness, the range of scales, dtypes unless they may be converted, that biases are zero if
- * the model has none, and that lm_head equals the token embedding unless config.json ties them.  Values are passed on
+ * the model has none, that lm_head equals the token embedding unless config.json ties them, and that the base of
+ * adapters of ours is the one that they were trained on.  Values are passed on
  * before their tensor is completely verified, so the model must be discarded after a failure.  Errors: GT_IO, GT_DATA
  * naming file and tensor, GT_UNSUPPORTED, errors of `write`. */
 enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options);

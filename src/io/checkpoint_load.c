@@ -20,6 +20,8 @@ struct transfer {
     size_t wanted;                             /* the number of elements to pass on, from the first */
     enum dtype dtype;                          /* in which they are passed on */
     const struct checkpoint_file_record *sums; /* NULL: no checksum is known */
+    bool frozen;                               /* it belongs to the base of adapters */
+    uint32_t *digest;                          /* takes its checksum; or NULL */
 };
 
 /* Properties of the elements read so far. */
@@ -35,7 +37,8 @@ static enum gt_status config_check(const struct checkpoint *checkpoint, const st
     if (saved->n_layer != wanted->n_layer || saved->n_head != wanted->n_head)
         return FAIL(GT_DATA, "%s: the checkpoint has n_layer=%d and n_head=%d; the model needs %d and %d",
                     checkpoint->source, saved->n_layer, saved->n_head, wanted->n_layer, wanted->n_head);
-    if (checkpoint->optimizer == NULL || (saved->bias == wanted->bias && saved->block_size == wanted->block_size))
+    if (checkpoint->optimizer == NULL ||
+        (saved->bias == wanted->bias && (saved->block_size == wanted->block_size || saved->position == POSITION_ROPE)))
         return GT_OK;
     return FAIL(GT_DATA,
                 "%s: the optimizer state belongs to a model with bias=%d and block_size=%d; this model has %d and %d",
@@ -61,7 +64,7 @@ static enum gt_status piece_load(const struct transfer *transfer, const struct c
                                  size_t first, size_t count, struct seen *seen)
 {
     void *values = options->staging;
-    uint32_t *crc32c = transfer->sums != NULL ? &seen->crc32c : NULL;
+    uint32_t *crc32c = transfer->sums != NULL || transfer->digest != NULL ? &seen->crc32c : NULL;
     TRY(safetensors_read(transfer->file, transfer->index, first, count, values, transfer->dtype, crc32c));
     values_look(transfer, values, count, seen);
     if (transfer->target == NULL || first >= transfer->wanted || options->write == NULL)
@@ -102,6 +105,8 @@ static enum gt_status transfer_run(const struct transfer *transfer, const char *
         const size_t count = elements - first < count_max ? elements - first : count_max;
         TRY(piece_load(transfer, options, first, count, &seen));
     }
+    if (transfer->digest != NULL)
+        *transfer->digest = file_crc32c(*transfer->digest, &seen.crc32c, sizeof seen.crc32c);
     return transfer_judge(transfer, source, &seen);
 }
 
@@ -133,7 +138,8 @@ static enum gt_status dtype_choose(const struct checkpoint *checkpoint, const st
 {
     const struct safetensors_tensor *stored = &transfer->file->tensors[transfer->index];
     transfer->dtype = stored->dtype == here || stored->dtype == DTYPE_U8 ? stored->dtype : DTYPE_F32;
-    if (stored->dtype == here || checkpoint->optimizer == NULL || options->convert || transfer->target == NULL)
+    if (stored->dtype == here || checkpoint->optimizer == NULL || options->convert || transfer->target == NULL ||
+        transfer->frozen)
         return GT_OK;
     return FAIL(GT_DATA, "%s: tensor %s: is stored as %s, but the run's state format needs %s", transfer->file->path,
                 stored->name, stored->dtype < DTYPE_COUNT ? dtype_safetensors_name(stored->dtype) : "something else",
@@ -141,14 +147,17 @@ static enum gt_status dtype_choose(const struct checkpoint *checkpoint, const st
 }
 
 static enum gt_status parameter_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options,
-                                     const struct parameter_shape *tensor)
+                                     const struct parameter_shape *tensor, uint32_t *digest)
 {
+    const bool frozen = checkpoint->base[0] != '\0' && tensor->adapter == ADAPTER_NONE;
     struct transfer transfer = {.file = checkpoint->model,
                                 .part = CHECKPOINT_PARAMETER,
                                 .target = target_find(options, tensor),
                                 .offset = tensor->first,
                                 .wanted = parameter_elements(tensor),
-                                .sums = sums_of(checkpoint, CHECKPOINT_FILE_MODEL)};
+                                .sums = frozen ? NULL : sums_of(checkpoint, CHECKPOINT_FILE_MODEL),
+                                .frozen = frozen,
+                                .digest = tensor->adapter == ADAPTER_NONE ? digest : NULL};
     TRY(hf_layout_find(transfer.file, tensor, &transfer.index));
     if (transfer.file->tensors[transfer.index].dtype == DTYPE_U8)
         return FAIL(GT_UNSUPPORTED, "%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded",
@@ -226,18 +235,40 @@ static enum gt_status head_check(const struct checkpoint *checkpoint, const stru
                 found ? "differs from wte.weight" : "is missing, but tie_word_embeddings is false");
 }
 
+static bool is_trained(const struct model_config *config, const struct parameter_shape *tensor)
+{
+    return !tensor->absent && (config->lora.rank == 0 || tensor->adapter != ADAPTER_NONE);
+}
+
+/* Refuses a base other than the one on which the adapters were trained. */
+static enum gt_status base_check(const struct checkpoint *checkpoint, uint32_t digest)
+{
+    const char *text = json_string_value(json_object_get(checkpoint->record.adapter, CHECKPOINT_BASE_CRC));
+    uint32_t expected;
+    if (text != NULL && checkpoint_crc_parse(text, &expected) && expected == digest)
+        return GT_OK;
+    return FAIL(GT_DATA, "%s: its adapters were trained on another model than what is in %s now", checkpoint->source,
+                checkpoint->base);
+}
+
 enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options)
 {
     assert(options->staging_bytes >= 2 * sizeof(float));
     TRY(config_check(checkpoint, options->config));
     struct parameter_shape tensor;
+    uint32_t digest = 0;
+    const bool known = json_object_get(checkpoint->record.adapter, CHECKPOINT_BASE_CRC) != NULL;
     for (size_t i = 0; i < parameters_file_count(options->config); i++) {
         parameters_file_shape(options->config, i, &tensor);
-        TRY(parameter_load(checkpoint, options, &tensor));
+        TRY(parameter_load(checkpoint, options, &tensor, known || options->base_crc32c != NULL ? &digest : NULL));
     }
+    if (known)
+        TRY(base_check(checkpoint, digest));
+    if (options->base_crc32c != NULL)
+        *options->base_crc32c = digest;
     for (size_t i = 0; checkpoint->optimizer != NULL && i < parameters_count(options->config); i++) {
         parameters_shape(options->config, i, &tensor);
-        if (!tensor.absent)
+        if (is_trained(options->config, &tensor))
             TRY(moments_load(checkpoint, options, &tensor));
     }
     return head_check(checkpoint, options);
@@ -255,6 +286,7 @@ void checkpoint_part_tensor(const struct parameter_shape *tensor, enum checkpoin
     assert(part >= 0 && part < CHECKPOINT_PARTS);
     *out = *tensor;
     out->position_table = false;
+    out->adapter = ADAPTER_NONE; /* the name has the prefix already */
     (void)snprintf(out->name, sizeof out->name, "%s%s%.100s", prefixes[part], tensor->prefix, tensor->name);
     if (part != CHECKPOINT_SCALES)
         return;
@@ -294,7 +326,7 @@ enum gt_status checkpoint_parts_check(const struct safetensors *file, const stru
     size_t found = 0;
     for (size_t i = 0; i < parameters_count(config); i++) {
         parameters_shape(config, i, &tensor);
-        if (!tensor.absent)
+        if (is_trained(config, &tensor))
             TRY(moments_check(file, &tensor, &found));
     }
     if (found == file->count)

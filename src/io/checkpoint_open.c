@@ -10,10 +10,12 @@
 
 #include "io/checkpoint.h"
 #include "io/checkpoint_keep.h"
+#include "io/hf_cache.h"
 #include "io/hf_config.h"
 #include "io/hf_layout.h"
 #include "io/llmc_model.h"
 #include "io/nanogpt.h"
+#include "io/peft.h"
 #include "io/safetensors.h"
 
 #define CONFIG_BYTES_MAX ((size_t)4 << 20)
@@ -30,7 +32,7 @@ struct generation {
 /* Refuses pickled weights, which other programs open. */
 static enum gt_status pickles_refuse(const char *folder)
 {
-    static const char *const names[] = {"pytorch_model.bin", "pytorch_model.bin.index.json"};
+    static const char *const names[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "adapter_model.bin"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         bool is_there;
         TRY(file_look_in(folder, names[i], &is_there));
@@ -73,7 +75,7 @@ static enum gt_status file_probe(const char *path, enum checkpoint_kind *out)
 
 enum gt_status checkpoint_probe(const char *path, enum checkpoint_kind *out)
 {
-    bool exists, has_record, has_config, has_model, has_index, has_nanogpt;
+    bool exists, has_record, has_config, has_model, has_index, has_nanogpt, has_peft;
     TRY(file_look(path, &exists));
     if (exists && !file_is_folder(path))
         return file_probe(path, out);
@@ -82,9 +84,11 @@ enum gt_status checkpoint_probe(const char *path, enum checkpoint_kind *out)
     TRY(file_look_in(path, CHECKPOINT_MODEL_NAME, &has_model));
     TRY(file_look_in(path, SAFETENSORS_INDEX_NAME, &has_index));
     TRY(file_look_in(path, NANOGPT_CHECKPOINT_NAME, &has_nanogpt));
+    TRY(file_look_in(path, PEFT_MODEL_NAME, &has_peft));
     *out = has_record                               ? CHECKPOINT_OURS
            : has_config && (has_model || has_index) ? CHECKPOINT_HF
            : has_nanogpt                            ? CHECKPOINT_NANOGPT
+           : has_peft                               ? CHECKPOINT_PEFT
                                                     : CHECKPOINT_NONE;
     return *out == CHECKPOINT_NONE ? pickles_refuse(path) : GT_OK;
 }
@@ -118,6 +122,27 @@ static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder)
         TRY(safetensors_index_open(checkpoint->mem, folder, &checkpoint->model));
     }
     return hf_layout_check(checkpoint->model, &checkpoint->config);
+}
+
+/* ---- adapters ---- */
+static enum gt_status adapter_describe(struct checkpoint *checkpoint, const json_t *adapter)
+{
+    const char *base;
+    TRY(peft_config_parse(adapter, checkpoint->source, &checkpoint->config.lora, &base));
+    return file_trim(checkpoint->base, base);
+}
+
+static enum gt_status open_peft(struct checkpoint *checkpoint, const char *folder)
+{
+    char path[FILE_PATH_MAX];
+    json_t *root;
+    TRY(file_join(checkpoint->source, folder, PEFT_CONFIG_NAME));
+    TRY(json_parse_file(checkpoint->source, CONFIG_BYTES_MAX, &root));
+    enum gt_status status = adapter_describe(checkpoint, root);
+    json_decref(root);
+    TRY(status);
+    TRY(file_join(path, folder, PEFT_MODEL_NAME));
+    return safetensors_open(checkpoint->mem, path, &checkpoint->model);
 }
 
 /* ---- files of other trainers ---- */
@@ -215,8 +240,11 @@ static enum gt_status weights_open(struct checkpoint *checkpoint, const char *fo
 static enum gt_status generation_read(struct checkpoint *checkpoint, const char *folder, struct generation *generation)
 {
     TRY(model_describe(checkpoint, checkpoint->record.hf_config));
+    if (checkpoint->record.adapter != NULL)
+        TRY(adapter_describe(checkpoint, checkpoint->record.adapter));
     TRY(weights_open(checkpoint, folder, CHECKPOINT_FILE_MODEL, generation, &checkpoint->model));
-    TRY(hf_layout_check(checkpoint->model, &checkpoint->config));
+    if (checkpoint->record.adapter == NULL) /* else base_join() checks */
+        TRY(hf_layout_check(checkpoint->model, &checkpoint->config));
     if (generation->count == CHECKPOINT_FILE_OPTIMIZER)
         return GT_OK;
     TRY(weights_open(checkpoint, folder, CHECKPOINT_FILE_OPTIMIZER, generation, &checkpoint->optimizer));
@@ -243,9 +271,50 @@ static enum gt_status open_kind(struct checkpoint *checkpoint, const char *path,
         return open_nanogpt(checkpoint, path, with_optimizer);
     case CHECKPOINT_LLMC:
         return open_llmc(checkpoint, path);
+    case CHECKPOINT_PEFT:
+        return open_peft(checkpoint, path);
     default:
         return open_hf(checkpoint, path);
     }
+}
+
+/* Makes the arrays of the base and those of the adapters one table. */
+static enum gt_status base_join(struct checkpoint *checkpoint, struct checkpoint *base)
+{
+    const struct lora_config lora = checkpoint->config.lora;
+    if (base->base[0] != '\0' || (base->kind != CHECKPOINT_HF && base->kind != CHECKPOINT_OURS))
+        return FAIL(GT_UNSUPPORTED, CHECKPOINT_BASE_FORM, base->source);
+    if (checkpoint->kind == CHECKPOINT_PEFT) {
+        checkpoint->config = base->config;
+        checkpoint->config.lora = lora;
+    }
+    checkpoint->tied = base->tied;
+    checkpoint->bos_token = base->bos_token;
+    checkpoint->eos_token = base->eos_token;
+    if ((lora.targets & ~parameters_lora_targets(&checkpoint->config)) != 0)
+        return FAIL(GT_DATA, "%s: field \"target_modules\": names layers that %s does not have", checkpoint->source,
+                    base->source);
+    TRY(safetensors_join(base->model, checkpoint->model));
+    safetensors_close(checkpoint->model);
+    checkpoint->model = base->model;
+    base->model = NULL;
+    return hf_layout_check(checkpoint->model, &checkpoint->config);
+}
+
+static enum gt_status base_open(struct checkpoint *checkpoint)
+{
+    char path[FILE_PATH_MAX];
+    struct checkpoint *base;
+    TRY(hf_cache_model_find(checkpoint->base, path));
+    TRY(HOSTMEM_NEW(checkpoint->mem, 1, "base of an adapter", &base));
+    base->mem = checkpoint->mem;
+    enum gt_status status = checkpoint_probe(path, &base->kind);
+    if (status == GT_OK && base->kind == CHECKPOINT_NONE)
+        status = FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: its base is not there: %s", checkpoint->source, path);
+    THEN(status, open_kind(base, path, false));
+    THEN(status, base_join(checkpoint, base));
+    checkpoint_close(base);
+    return status;
 }
 
 enum gt_status checkpoint_open(struct hostmem *mem, const char *path, bool with_optimizer, struct checkpoint **out)
@@ -266,6 +335,8 @@ enum gt_status checkpoint_open(struct hostmem *mem, const char *path, bool with_
     checkpoint->mem = mem;
     checkpoint->kind = kind;
     enum gt_status status = open_kind(checkpoint, path, with_optimizer);
+    if (checkpoint->base[0] != '\0')
+        THEN(status, base_open(checkpoint));
     return FINISH(status, out, checkpoint, checkpoint_close);
 }
 

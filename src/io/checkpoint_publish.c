@@ -153,7 +153,7 @@ static enum gt_status repair_model(const char *out_dir, const struct checkpoint_
 enum gt_status checkpoint_repair(const char *out_dir)
 {
     struct checkpoint_record record;
-    bool has_record, changed;
+    bool has_record, changed = false;
     TRY(file_look_in(out_dir, CHECKPOINT_RECORD_NAME, &has_record));
     file_remove_leftovers(out_dir, true);
     if (!has_record) {
@@ -165,7 +165,8 @@ enum gt_status checkpoint_repair(const char *out_dir)
     const struct checkpoint_file_record *model = &record.files[CHECKPOINT_FILE_MODEL];
     const struct checkpoint_file_record *optimizer = &record.files[CHECKPOINT_FILE_OPTIMIZER];
     TRY_GOTO(status, release_record, repair_model(out_dir, &record));
-    TRY_GOTO(status, release_record, checkpoint_publish_config(out_dir, record.hf_config, &changed));
+    if (record.adapter == NULL)
+        TRY_GOTO(status, release_record, checkpoint_publish_config(out_dir, record.hf_config, &changed));
     if (changed)
         log_note("%s/%s was updated to match %s", out_dir, CHECKPOINT_CONFIG_NAME, CHECKPOINT_RECORD_NAME);
     if (is_whole(out_dir, model) && is_whole(out_dir, optimizer)) /* else the other files may be all that is left */

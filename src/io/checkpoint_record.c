@@ -95,15 +95,15 @@ enum gt_status checkpoint_record_make(const struct checkpoint_record *record, js
 {
     const struct checkpoint_state *state = &record->state;
     json_t *best = isfinite(state->best_val_loss) ? json_real(state->best_val_loss) : json_null();
-    json_t *root =
-        json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:O?, s:O?, s:O?, s:O?, s:O, s:[o, o]}", "format",
-                  CHECKPOINT_FORMAT, "version", CHECKPOINT_VERSION, CHECKPOINT_RECORD_CRC, crc_none, "iter",
-                  (json_int_t)state->iter, "adam_step", (json_int_t)state->adam_step, "seed", (json_int_t)state->seed,
-                  "samples_seen", (json_int_t)state->samples_seen, "tokens_seen", (json_int_t)state->tokens_seen,
-                  "evaluations", (json_int_t)state->evaluations, "best_val_loss", best, "data", state->data, "plan",
-                  state->plan, "configuration", state->configuration, "loss_scaler", state->loss_scaler, "hf_config",
-                  record->hf_config, "files", file_make(&record->files[CHECKPOINT_FILE_MODEL]),
-                  file_make(&record->files[CHECKPOINT_FILE_OPTIMIZER]));
+    json_t *root = json_pack(
+        "{s:s, s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:O?, s:O?, s:O?, s:O?, s:O, s:O*, s:[o, o]}", "format",
+        CHECKPOINT_FORMAT, "version", CHECKPOINT_VERSION, CHECKPOINT_RECORD_CRC, crc_none, "iter",
+        (json_int_t)state->iter, "adam_step", (json_int_t)state->adam_step, "seed", (json_int_t)state->seed,
+        "samples_seen", (json_int_t)state->samples_seen, "tokens_seen", (json_int_t)state->tokens_seen, "evaluations",
+        (json_int_t)state->evaluations, "best_val_loss", best, "data", state->data, "plan", state->plan,
+        "configuration", state->configuration, "loss_scaler", state->loss_scaler, "hf_config", record->hf_config,
+        "adapter", record->adapter, "files", file_make(&record->files[CHECKPOINT_FILE_MODEL]),
+        file_make(&record->files[CHECKPOINT_FILE_OPTIMIZER]));
     if (root == NULL)
         return FAIL(GT_NO_MEMORY, "out of memory: %s could not be made", CHECKPOINT_RECORD_NAME);
     enum gt_status status = crc_put(root);
@@ -207,6 +207,8 @@ enum gt_status checkpoint_record_parse(json_t *root, const char *source, struct 
     struct checkpoint_record record = {.root = root};
     TRY(state_parse(root, source, &record.state));
     TRY(json_get_object(root, source, "hf_config", &record.hf_config));
+    if (json_object_get(root, "adapter") != NULL)
+        TRY(json_get_object(root, source, "adapter", &record.adapter));
     TRY(files_parse(root, source, &record));
     TRY(crc_check(root, source)); /* last, since an error in a field is more specific */
     *out = record;

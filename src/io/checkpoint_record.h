@@ -14,6 +14,7 @@
 #define CHECKPOINT_FORMAT "gpt-train-checkpoint"
 #define CHECKPOINT_VERSION 1
 #define CHECKPOINT_RECORD_CRC "record_crc32c" /* the field with the record's own checksum */
+#define CHECKPOINT_BASE_CRC "base_crc32c"     /* the field of `adapter` with the checksum of the base's parameters */
 #define CHECKPOINT_FILE_NAME_MAX 64
 #define CHECKPOINT_RECORD_BYTES_MAX ((size_t)16 << 20)
 
@@ -48,6 +49,7 @@ struct checkpoint_record {
     json_t *root; /* if parsed, owns the targets of the pointers below */
     struct checkpoint_state state;
     const json_t *hf_config; /* the content of config.json */
+    const json_t *adapter;   /* of a run that trains one: PEFT's adapter_config.json and the base's checksum; or NULL */
     struct checkpoint_file_record files[CHECKPOINT_FILES];
 };
 

@@ -11,6 +11,7 @@
 #include "io/checkpoint.h"
 #include "io/hf_config.h"
 #include "io/hf_layout.h"
+#include "io/peft.h"
 
 #define ATTEMPTS_MAX 9
 #define OPTIMIZER_PARTS ((size_t)CHECKPOINT_PARTS - CHECKPOINT_M) /* m, v, scales */
@@ -258,11 +259,13 @@ static enum gt_status generation_publish(const struct checkpoint_save_options *o
 {
     const char *model_name = record->files[CHECKPOINT_FILE_MODEL].name;
     bool changed;
-    enum gt_status status = checkpoint_publish_retract(options->out_dir, record->hf_config);
+    const bool alone = record->adapter == NULL; /* adapters are no model for others, so there is no config.json */
+    enum gt_status status = checkpoint_publish_retract(options->out_dir, alone ? record->hf_config : record->adapter);
     THEN(status, checkpoint_publish_model(options->out_dir, model_name, true));
     if (status == GT_OK)
         step_done(options, CHECKPOINT_STEP_PUBLISH);
-    THEN(status, checkpoint_publish_config(options->out_dir, record->hf_config, &changed));
+    if (alone)
+        THEN(status, checkpoint_publish_config(options->out_dir, record->hf_config, &changed));
     if (status == GT_OK)
         step_done(options, CHECKPOINT_STEP_CONFIG);
     (void)checkpoint_publish_clean(options->out_dir, model_name, record->files[CHECKPOINT_FILE_OPTIMIZER].name);
@@ -270,16 +273,30 @@ static enum gt_status generation_publish(const struct checkpoint_save_options *o
     return status;
 }
 
+/* Makes the record's description of the adapters. */
+static enum gt_status adapter_make(const struct checkpoint_save_options *options, json_t **out)
+{
+    char text[9];
+    checkpoint_crc_text(text, options->base_crc32c);
+    TRY(peft_config_make(options->config, options->base, out));
+    return json_object_set_new(*out, CHECKPOINT_BASE_CRC, json_string(text)) == 0
+               ? GT_OK
+               : FAIL(GT_NO_MEMORY, "out of memory for the record of a checkpoint");
+}
+
 enum gt_status checkpoint_save(const struct checkpoint_save_options *options)
 {
     assert(options->staging_bytes >= sizeof(float) && options->state.iter >= 0 && options->state.seed >= 0);
     struct checkpoint_record record = {.state = options->state};
-    json_t *hf_config;
+    json_t *hf_config, *adapter = NULL;
     TRY(names_choose(options->out_dir, options->state.iter, &record));
     TRY(hf_config_make(options->config, options->bos_token, options->eos_token, &hf_config));
     record.hf_config = hf_config;
-    enum gt_status status = generation_write(options, &record);
+    enum gt_status status = options->config->lora.rank > 0 ? adapter_make(options, &adapter) : GT_OK;
+    record.adapter = adapter;
+    THEN(status, generation_write(options, &record));
     THEN(status, generation_publish(options, &record));
+    json_decref(adapter);
     json_decref(hf_config);
     return status;
 }

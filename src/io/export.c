@@ -22,10 +22,11 @@ static const struct {
     [EXPORT_HF] = {export_hf_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, true},
     [EXPORT_GGUF] = {export_gguf_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, false},
     [EXPORT_LLMC] = {export_llmc_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16, false},
+    [EXPORT_PEFT] = {export_hf_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, true},
 };
 _Static_assert(sizeof formats / sizeof formats[0] == EXPORT_FORMATS, "a writer for every format");
 
-const char *const export_format_words[] = {"hf", "gguf", "llmc", NULL};
+const char *const export_format_words[] = {"hf", "gguf", "llmc", "peft", NULL};
 
 /* Fails when `folder` is the folder of a run, which an export would damage. */
 static enum gt_status run_refuse(const char *output, const char *folder, const char *what)
@@ -65,6 +66,9 @@ static enum gt_status model_check(const struct export_options *options)
 {
     const struct model_config *config = &options->checkpoint->config;
     const bool gguf = options->format == EXPORT_GGUF;
+    if (options->format == EXPORT_PEFT && config->lora.rank == 0)
+        return FAIL(GT_USAGE, "%s: --format=peft exports adapters, and this model has none; use --format=hf",
+                    options->checkpoint->source);
     const char *lacks = gguf ? export_gguf_lacks(config) : hf_config_lacks(config);
     if (options->format == EXPORT_LLMC && !model_is_gpt2(config))
         return FAIL(GT_UNSUPPORTED, "%s: --format=llmc holds GPT-2's blocks only%s", options->checkpoint->source,
@@ -80,7 +84,10 @@ enum gt_status export_run(const struct export_options *options)
     struct export_weights weights;
     struct checkpoint written = *options->checkpoint;
     struct export_options output = *options;
-    written.config.embed_norm = false; /* export_weights_read() folds it into the table */
+    written.config.embed_norm = false; /* export_weights_read() folds it into the table, */
+    written.config.lora.alone = options->format == EXPORT_PEFT;
+    if (options->format != EXPORT_PEFT)
+        written.config.lora.rank = 0; /* and the adapters into what they adapt */
     output.checkpoint = &written;
     if ((formats[options->format].dtypes >> options->dtype & 1u) == 0)
         return FAIL(GT_USAGE, "--format=%s cannot store %s; choose another --dtype",
@@ -135,6 +142,41 @@ static void rows_normalize(const struct model_config *config, size_t count, floa
     }
 }
 
+/* Adds alpha / rank B A, or its transpose in GPT-2, to elements first ... of a tensor, if it has an adapter. */
+static enum gt_status adapter_add(const struct export_weights *weights, const struct parameter_shape *tensor,
+                                  size_t first, size_t count, float *values)
+{
+    const struct safetensors *file = weights->checkpoint->model;
+    const struct model_config *config = &weights->checkpoint->config;
+    const size_t rank = (size_t)config->lora.rank, columns = (size_t)tensor->dims[1];
+    const bool gpt2 = model_is_gpt2(config);
+    const size_t out = gpt2 ? columns : (size_t)tensor->dims[0], in = gpt2 ? (size_t)tensor->dims[0] : columns;
+    char name[2 * PARAMETER_NAME_MAX];
+    size_t a, b;
+    float *factors = NULL; /* A [rank, in] and B [out, rank] */
+    const int length = snprintf(name, sizeof name, "base_model.model.%s%s", tensor->prefix, tensor->name);
+    (void)snprintf(name + length - strlen("weight"), sizeof "lora_A.weight", "lora_A.weight");
+    if (rank == 0 || !tensor->linear || !safetensors_find(file, name, &a))
+        return GT_OK;
+    name[length - (int)strlen("weight") + (int)strlen("lora_")] = 'B';
+    if (!safetensors_find(file, name, &b))
+        return GT_OK;
+    TRY(HOSTMEM_NEW(weights->mem, rank * (in + out), "adapter", &factors));
+    enum gt_status status = safetensors_read(file, a, 0, rank * in, factors, DTYPE_F32, NULL);
+    THEN(status, safetensors_read(file, b, 0, rank * out, factors + rank * in, DTYPE_F32, NULL));
+    for (size_t i = 0; status == GT_OK && i < count; i++) {
+        const size_t row = (first + i) / columns, column = (first + i) % columns;
+        const float *left = factors + rank * in + rank * (gpt2 ? column : row),
+                    *right = factors + (gpt2 ? row : column);
+        float sum = 0.0f;
+        for (size_t k = 0; k < rank; k++)
+            sum += left[k] * right[k * in];
+        values[i] += (float)(config->lora.alpha / config->lora.rank) * sum;
+    }
+    hostmem_free(weights->mem, factors);
+    return status;
+}
+
 /* Rounds to `dtype`.  Rejects a finite value that would become an infinity, since that would make the model useless. */
 static enum gt_status narrow(const struct export_weights *weights, const struct parameter_shape *tensor,
                              const float *values, size_t count, enum dtype dtype, void *out)
@@ -163,6 +205,7 @@ enum gt_status export_weights_read(const struct export_weights *weights, const s
     TRY(safetensors_read(file, index, first, count, weights->values, DTYPE_F32, NULL));
     if (weights->checkpoint->config.embed_norm && tensor->whole == PARAMETERS_WTE)
         rows_normalize(&weights->checkpoint->config, count, weights->values);
+    TRY(adapter_add(weights, tensor, first, count, weights->values));
     return narrow(weights, tensor, weights->values, count, dtype, out);
 }
 
@@ -193,6 +236,7 @@ static enum gt_status strip_read(const struct export_weights *weights, const str
     TRY(hf_layout_find(file, tensor, &index));
     for (size_t row = 0; row < rows; row++) {
         TRY(safetensors_read(file, index, row * columns + first, width, weights->values, DTYPE_F32, NULL));
+        TRY(adapter_add(weights, tensor, row * columns + first, width, weights->values));
         for (size_t i = 0; i < width; i++)
             out[i * rows + row] = weights->values[i];
     }

@@ -1,4 +1,5 @@
-/* Exports a model for other programs: a Hugging Face folder, GGUF for llama.cpp, or llm.c's file.
+/* Exports a model for other programs: a Hugging Face folder, GGUF for llama.cpp, or llm.c's file.  Adapters are added
+ * to the weights of their base, or exported alone, for PEFT.
  *
  * Weights are streamed from the checkpoint to the output, one tensor at a time, through two buffers of 4 MiB; no model,
  * plan or device is created.  An output gets its name only when it is complete.
@@ -14,21 +15,22 @@
 #include "io/checkpoint.h"
 #include "io/hf_layout.h"
 
-enum export_format { EXPORT_HF, EXPORT_GGUF, EXPORT_LLMC, EXPORT_FORMATS };
+enum export_format { EXPORT_HF, EXPORT_GGUF, EXPORT_LLMC, EXPORT_PEFT, EXPORT_FORMATS };
 
 struct export_options {
     struct hostmem *mem;
     enum export_format format;
     const struct checkpoint *checkpoint; /* open */
     const struct tokenizer *tokenizer;   /* NULL: none */
-    const char *output;                  /* a file; for EXPORT_HF a folder */
+    const char *output;                  /* a file; for EXPORT_HF and EXPORT_PEFT a folder */
     const char *name;                    /* the model's, for formats that store one */
     const char *run;                     /* the folder that may have metrics.jsonl */
     enum dtype dtype;                    /* of the weights: float32, bfloat16, float16 */
     bool force;                          /* replace an existing output */
 };
 
-/* The words of these enumerators on the command line, "hf", "gguf" and "llmc"; the list ends with NULL. */
+/* The words of these enumerators on the command line, "hf", "gguf", "llmc" and "peft"; the list ends with
+ * NULL. */
 extern const char *const export_format_words[];
 
 /* Verifies the checkpoint's tensors, then writes them.  Logs a warning or note about anything that the format cannot

@@ -20,11 +20,12 @@
 #include "io/checkpoint.h"
 #include "io/export.h"
 #include "io/hf_config.h"
+#include "io/peft.h"
 
 #define GENERATION_NAME "generation_config.json"
 #define ASIDE_NAME "gpt-export.tmp"
 #define RENAME "rename the new files over it"
-#define FILES ((size_t)TOKENIZER_FILES + 5)
+#define FILES ((size_t)TOKENIZER_FILES + 7)
 
 struct hf_export {
     const struct export_options *options;
@@ -39,9 +40,14 @@ struct hf_export {
 static const char *file_name(size_t index)
 {
     static const char *const rest[] = {EXPORT_CARD_NAME, EXPORT_CARD_PICTURE, CHECKPOINT_MODEL_NAME, GENERATION_NAME,
-                                       CHECKPOINT_CONFIG_NAME};
+                                       PEFT_MODEL_NAME,  PEFT_CONFIG_NAME,    CHECKPOINT_CONFIG_NAME};
     assert(index < FILES);
     return index < TOKENIZER_FILES ? tokenizer_file_names[index] : rest[index - TOKENIZER_FILES];
+}
+
+static bool is_peft(const struct hf_export *export)
+{
+    return export->options->format == EXPORT_PEFT;
 }
 
 /* ---- the temporary folder ---- */
@@ -105,7 +111,7 @@ static enum gt_status model_write(const struct hf_export *export)
                                               .count = parameters_file_count(&export->options->checkpoint->config),
                                               .describe = tensor_describe,
                                               .fill = tensor_fill};
-    TRY(file_join(path, export->aside, CHECKPOINT_MODEL_NAME));
+    TRY(file_join(path, export->aside, is_peft(export) ? PEFT_MODEL_NAME : CHECKPOINT_MODEL_NAME));
     /* As many elements as are read at a time; 16-bit ones use half of this buffer. */
     const size_t staging_bytes = export->weights->capacity * dtype_size_bytes(export->options->dtype);
     return safetensors_write(path, &source, export->weights->turned, staging_bytes, &result);
@@ -150,10 +156,19 @@ static enum gt_status configs_write(const struct hf_export *export)
     return status;
 }
 
+static enum gt_status adapter_config_write(const struct hf_export *export)
+{
+    json_t *config;
+    TRY(peft_config_make(&export->options->checkpoint->config, export->options->checkpoint->base, &config));
+    const enum gt_status status = json_save(export, PEFT_CONFIG_NAME, config);
+    json_decref(config);
+    return status;
+}
+
 static enum gt_status folder_write(const struct hf_export *export)
 {
     const struct export_options *options = export->options;
-    TRY(configs_write(export));
+    TRY(is_peft(export) ? adapter_config_write(export) : configs_write(export));
     if (options->tokenizer != NULL)
         TRY(tokenizer_files_save(options->tokenizer, options->checkpoint->config.block_size, export->aside));
     else

@@ -56,3 +56,13 @@ enum gt_status hf_cache_find(const char *name, char out[static FILE_PATH_MAX])
                 "model.safetensors",
                 name, name, hub, name, name);
 }
+
+enum gt_status hf_cache_model_find(const char *name, char out[static FILE_PATH_MAX])
+{
+    if (hf_cache_is_name(name))
+        return hf_cache_find(name, out);
+    if (hf_hub_is_repository(name))
+        return hf_hub_find(name, out);
+    (void)snprintf(out, FILE_PATH_MAX, "%s", name);
+    return GT_OK;
+}

@@ -17,5 +17,8 @@ static inline bool hf_cache_is_name(const char *name)
  * nothing.  Errors: GT_DATA with one line that names the places searched and the command that downloads it; GT_USAGE
  * when a path is too long. */
 enum gt_status hf_cache_find(const char *name, char out[static FILE_PATH_MAX]);
+/* Finds the model that a name such as init_from's means: one of those, OWNER/NAME in the cache, or else a path.
+ * Errors: those of hf_cache_find() and hf_hub_find(). */
+enum gt_status hf_cache_model_find(const char *name, char out[static FILE_PATH_MAX]);
 
 #endif

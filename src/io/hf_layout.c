@@ -18,7 +18,8 @@ enum gt_status hf_layout_find(const struct safetensors *file, const struct param
     char wanted[SAFETENSORS_SHAPE_TEXT_MAX], found[SAFETENSORS_SHAPE_TEXT_MAX];
     size_t index;
     const bool prefixed = safetensors_find(file, HF_PREFIX "wte.weight", &index);
-    (void)snprintf(name, sizeof name, "%s%s", prefixed ? tensor->prefix : "", tensor->name);
+    (void)snprintf(name, sizeof name, "%s%s", prefixed || tensor->adapter != ADAPTER_NONE ? tensor->prefix : "",
+                   tensor->name);
     safetensors_shape_text(wanted, tensor->dims, tensor->rank);
     if (!safetensors_find(file, name, &index))
         return FAIL(GT_DATA, "%s: %s is missing; the model needs %s", file->path, tensor->name, wanted);

@@ -17,6 +17,7 @@ libgpttrain_a_SOURCES += \
 	src/io/hf_layout.c src/io/hf_layout.h \
 	src/io/llmc_model.c src/io/llmc_model.h \
 	src/io/nanogpt.c src/io/nanogpt.h \
+	src/io/peft.c src/io/peft.h \
 	src/io/pickle.c src/io/pickle.h \
 	src/io/safetensors.c src/io/safetensors.h \
 	src/io/safetensors_table.c \

@@ -81,6 +81,8 @@ enum gt_status safetensors_fd_add(struct safetensors *table, const char *path, i
 /* Adds an array.  Errors: GT_NO_MEMORY; GT_DATA, naming file and tensor: an invalid or duplicate name, a size that
  * overflows, bytes beyond the end of the file, too many tensors, a transposed array whose rank is not 2. */
 enum gt_status safetensors_add(struct safetensors *table, const struct safetensors_tensor *tensor);
+/* Adds all arrays of `other`, which is of one file, and takes the file over.  Errors: those above. */
+enum gt_status safetensors_join(struct safetensors *table, struct safetensors *other);
 /* Accepts NULL. */
 void safetensors_close(struct safetensors *table);
 

@@ -26,7 +26,8 @@ void safetensors_close(struct safetensors *table)
     if (table == NULL)
         return;
     for (size_t i = 0; i < table->file_count; i++) {
-        (void)close(table->files[i].fd);
+        if (table->files[i].fd >= 0)
+            (void)close(table->files[i].fd);
         hostmem_free(table->mem, table->files[i].path);
     }
     hostmem_free(table->mem, table->files);
@@ -105,6 +106,21 @@ enum gt_status safetensors_add(struct safetensors *table, const struct safetenso
     *entry = *tensor;
     TRY(place_check(table, entry));
     table->count++;
+    return GT_OK;
+}
+
+enum gt_status safetensors_join(struct safetensors *table, struct safetensors *other)
+{
+    struct safetensors_file *file = &other->files[0];
+    int32_t at;
+    assert(other->file_count == 1);
+    const int fd = file->fd;
+    file->fd = -1; /* moved */
+    TRY(safetensors_fd_add(table, file->path, fd, file->size_bytes, &at));
+    for (size_t i = 0; i < other->count; i++) {
+        other->tensors[i].file = at;
+        TRY(safetensors_add(table, &other->tensors[i]));
+    }
     return GT_OK;
 }
 

@@ -14,6 +14,7 @@ struct tensor_state {
     int32_t maker;     /* index in `forward` of the op that can recompute it, or -1 */
     bool written;      /* of parameters and views: it has a contribution */
     bool done;         /* the backward of the op that produced it was emitted */
+    bool trained;      /* it depends on a parameter that is trained */
     int32_t wanted;    /* the last forward op for whose backward it was wanted, or -1 */
 };
 
@@ -55,16 +56,33 @@ static void makers_find(struct autodiff *ad)
     }
 }
 
+/* Marks the results of an op that reads something that is trained. */
+static void trained_find(struct autodiff *ad, const struct op *op)
+{
+    bool trained = false;
+    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
+        trained |= op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_OUT &&
+                   autodiff_wants(ad, op->operand[s]);
+    for (int32_t s = 0; trained && s < op_declaration(op->kind)->operands; s++)
+        if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_IN) {
+            ad->at[op->operand[s]].trained = true;
+            ad->at[graph_storage(ad->graph, op->operand[s])].trained = true;
+        }
+}
+
 static enum gt_status autodiff_init(struct autodiff *ad)
 {
     struct program *program = &ad->graph->programs[ad->options->program];
     TRY(HOSTMEM_NEW(ad->graph->mem, (size_t)program->count + 1, "autodiff ops", &ad->forward));
     TRY(HOSTMEM_NEW(ad->graph->mem, (size_t)ad->tensor_count, "autodiff tensors", &ad->at));
     for (int32_t t = 0; t < ad->tensor_count; t++)
-        ad->at[t] = (struct tensor_state){TENSOR_NONE, -1, TENSOR_NONE, -1, false, false, -1};
+        ad->at[t] = (struct tensor_state){TENSOR_NONE, -1, TENSOR_NONE, -1, false, false, false, -1};
     for (int32_t p = 0; p < ad->options->parameter_count; p++) {
         const struct autodiff_parameter *parameter = &ad->options->parameters[p];
+        if (parameter->gradient == TENSOR_NONE)
+            continue;
         ad->at[parameter->tensor].parameter = p;
+        ad->at[parameter->tensor].trained = true;
         ad->at[parameter->tensor].gradient = parameter->gradient;
         ad->at[parameter->tensor].written = ad->options->accumulate_parameters && !parameter->fresh;
     }
@@ -72,7 +90,14 @@ static enum gt_status autodiff_init(struct autodiff *ad)
     memcpy(ad->forward, program->ops, (size_t)program->count * sizeof(struct op));
     program->count = 0;
     makers_find(ad);
+    for (int32_t i = 0; i < ad->forward_count; i++)
+        trained_find(ad, &ad->forward[i]);
     return GT_OK;
+}
+
+bool autodiff_wants(const struct autodiff *ad, int32_t tensor)
+{
+    return ad->at[graph_storage(ad->graph, tensor)].trained;
 }
 
 static enum gt_status gradient_tensor_add(struct autodiff *ad, int32_t tensor, int32_t *out)
@@ -125,7 +150,7 @@ static enum gt_status contribute(struct autodiff *ad, int32_t tensor, int32_t *o
     if (ad->at[tensor].parameter >= 0) {
         first = !ad->at[tensor].written;
     } else if (ad->graph->tensors[tensor].base != TENSOR_NONE) {
-        first = !ad->at[tensor].written;
+        first = !ad->at[tensor].written && !ad->at[ad->graph->tensors[tensor].base].written;
         if (ad->at[tensor].gradient == TENSOR_NONE)
             TRY(view_gradient(ad, tensor));
     } else if (ad->at[tensor].gradient == TENSOR_NONE) {
@@ -149,6 +174,8 @@ static enum gt_status contribute(struct autodiff *ad, int32_t tensor, int32_t *o
 enum gt_status autodiff_share(struct autodiff *ad, int32_t tensor, int32_t gradient)
 {
     bool plain = ad->at[tensor].parameter < 0 && ad->graph->tensors[tensor].base == TENSOR_NONE;
+    if (!autodiff_wants(ad, tensor))
+        return GT_OK;
     if (plain && ad->at[tensor].gradient == TENSOR_NONE) {
         ad->at[tensor].gradient = gradient;
         return GT_OK;
@@ -183,13 +210,15 @@ static bool want(struct autodiff *ad, int32_t tensor)
     return true;
 }
 
-/* Returns true if `op` produces a wanted tensor; then the tensors that it reads are wanted too. */
+/* Returns true if `op` produces or changes a wanted tensor; then the tensors that it reads are wanted too. */
 static bool makes_wanted(struct autodiff *ad, const struct op *op, int32_t index)
 {
     bool makes = false;
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
         int32_t tensor = op->operand[s];
-        makes |= tensor != TENSOR_NONE && ad->at[tensor].maker == index && ad->at[tensor].wanted == ad->wanting;
+        bool changes = op_direction(op->kind, &op->attrs, s) == OPERAND_INOUT; /* what the tensor's maker made */
+        makes |=
+            tensor != TENSOR_NONE && (ad->at[tensor].maker == index || changes) && ad->at[tensor].wanted == ad->wanting;
     }
     for (int32_t s = 0; makes && s < op_declaration(op->kind)->operands; s++)
         if (op_direction(op->kind, &op->attrs, s) != OPERAND_OUT)
@@ -222,6 +251,12 @@ static enum gt_status again_emit(struct autodiff *ad, const struct op *op)
     return GT_OK;
 }
 
+/* A product's operand is read only for the gradient of the other one. */
+static bool is_read(const struct autodiff *ad, const struct op *op, int32_t slot)
+{
+    return op->kind != OP_GEMM || autodiff_wants(ad, op->operand[slot == GEMM_A ? GEMM_B : GEMM_A]);
+}
+
 /* Recomputes the tensors that the backward of forward op `index` reads and that the forward pass did not keep. */
 static enum gt_status recompute_emit(struct autodiff *ad, int32_t index)
 {
@@ -230,7 +265,7 @@ static enum gt_status recompute_emit(struct autodiff *ad, int32_t index)
     int32_t first = index;
     ad->wanting = index;
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
-        any |= op_operand_is(op->kind, s, OPERAND_SAVED) && want(ad, op->operand[s]);
+        any |= op_operand_is(op->kind, s, OPERAND_SAVED) && is_read(ad, op, s) && want(ad, op->operand[s]);
     if (!any)
         return GT_OK;
     for (int32_t i = index; i >= 0 && ad->forward[i].layer == op->layer; i--)
@@ -247,11 +282,17 @@ static enum gt_status backward_emit(struct autodiff *ad, int32_t index)
 {
     const struct op *op = &ad->forward[index];
     const struct op_declaration *declaration = op_declaration(op->kind);
-    int32_t result = TENSOR_NONE;
+    int32_t result = TENSOR_NONE, gradient = TENSOR_NONE;
     for (int32_t s = declaration->operands - 1; s >= 0; s--)
-        if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) == OPERAND_OUT)
+        if (op->operand[s] != TENSOR_NONE &&
+            (op_direction(op->kind, &op->attrs, s) == OPERAND_OUT || (op->attrs.accumulate >> s & 1u) != 0))
             result = op->operand[s];
-    const int32_t gradient = result != TENSOR_NONE ? ad->at[result].gradient : TENSOR_NONE;
+    if (result != TENSOR_NONE && ad->at[result].trained) {
+        const int32_t base = ad->graph->tensors[result].base;
+        if (ad->at[result].gradient == TENSOR_NONE && base != TENSOR_NONE && ad->at[base].gradient != TENSOR_NONE)
+            TRY(view_gradient(ad, result));
+        gradient = ad->at[result].gradient;
+    }
     if (gradient != TENSOR_NONE && declaration->differentiate == NULL)
         return FAIL(GT_USAGE, "%s has no backward rule, and the loss depends on %s", declaration->name,
                     ad->graph->tensors[result].name);
@@ -263,7 +304,7 @@ static enum gt_status backward_emit(struct autodiff *ad, int32_t index)
         TRY(declaration->differentiate(ad, op, gradient));
     }
     for (int32_t s = 0; s < declaration->operands; s++)
-        if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_IN)
+        if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) == OPERAND_OUT)
             ad->at[op->operand[s]].done = true;
     return GT_OK;
 }

@@ -30,7 +30,7 @@ struct autodiff_parameter {
 
 struct autodiff_options {
     int32_t program; /* before: forward ops only; after: forward and backward ops in execution order */
-    const struct autodiff_parameter *parameters;
+    const struct autodiff_parameter *parameters; /* those without a gradient are not trained */
     int32_t parameter_count;
     int32_t order, starts;      /* the rows sorted by token id, for embed_backward; see op.h */
     bool accumulate_parameters; /* false: this program's first contribution overwrites (beta = 0) */
@@ -56,6 +56,9 @@ enum gt_status autodiff_target_in_place(struct autodiff *ad, int32_t from, int32
 /* Contributes the tensor `gradient` itself to the gradient of `tensor`.  A first contribution shares its buffer; a
  * later one is added by a copy op. */
 enum gt_status autodiff_share(struct autodiff *ad, int32_t tensor, int32_t gradient);
+/* Returns true unless the loss's gradient with respect to `tensor` is of no use: no parameter that is trained is among
+ * the operands from which it is computed. */
+bool autodiff_wants(const struct autodiff *ad, int32_t tensor);
 /* Appends a backward op named after the forward op `of`. */
 enum gt_status autodiff_emit(struct autodiff *ad, const struct op *of, enum op_kind kind, const struct op_attrs *attrs,
                              int32_t *operands);

@@ -7,7 +7,8 @@
 
 static bool is_rounded(const struct model *model, int32_t parameter)
 {
-    return model->graph->tensors[model->parameters.at[parameter].gradient].dtype != DTYPE_F32;
+    const int32_t gradient = model->parameters.at[parameter].gradient;
+    return gradient != TENSOR_NONE && model->graph->tensors[gradient].dtype != DTYPE_F32;
 }
 
 enum gt_status gradient_rounding_targets(struct model *model, const char *program, struct autodiff_parameter *targets)

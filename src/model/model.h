@@ -21,6 +21,17 @@ enum qk_norm_kind { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_FULL };
 extern const char *const model_norm_words[],
     *const model_position_words[], *const model_mlp_words[], *const model_qk_norm_words[], *const model_gelu_words[];
 
+/* Adapters of low rank (Hu et al. 2021): a target's matrix W becomes W + alpha / rank B A, with A [rank, in] and B
+ * [out, rank].  Only adapters are trained. */
+struct lora_config {
+    int32_t rank;     /* 0: no adapters */
+    bool alone;       /* the parameters are those of the adapters only */
+    uint32_t targets; /* a bit for each of model_lora_words */
+    double alpha;
+};
+/* PEFT's names of the targets: the last parts of the names of a block's linear layers. */
+extern const char *const model_lora_words[];
+
 /* All zero but for the sizes is GPT-2. */
 struct model_config {
     int32_t n_layer, n_head, n_kv_head, n_embd, block_size;
@@ -41,6 +52,7 @@ struct model_config {
     enum gelu_kind gelu;
     double norm_epsilon; /* 1e-5 */
     struct rope_config rope;
+    struct lora_config lora;
 };
 
 /* Returns the longest context: of max_positions and block_size the larger. */
@@ -56,7 +68,7 @@ bool model_is_gpt2(const struct model_config *config);
 /* Logs every impossible value, one line each.  Errors: GT_USAGE. */
 enum gt_status model_config_check(const struct model_config *config);
 
-enum parameter_init { INIT_NORMAL, INIT_ZERO, INIT_ONE };
+enum parameter_init { INIT_NORMAL, INIT_ZERO, INIT_ONE, INIT_UNIFORM };
 /* The initial values of a new model; see parameters.c. */
 enum model_init { MODEL_INIT_GPT2, MODEL_INIT_ZERO };
 
@@ -81,11 +93,13 @@ struct parameter {
     int64_t saved_rows;         /* rows in a checkpoint: V for wte, else dims[0] */
     int64_t index_base;         /* elements of all earlier parameters in a checkpoint; see op.h, rounding_* */
     enum parameter_init init;
-    float init_std;
+    float init_std; /* of INIT_UNIFORM the bound */
     enum parameter_group group;
     enum memory_space states_home; /* where master, m, v and scales live */
     int32_t parts; /* ranges of rows that are matrices of their own for Muon: 1, or those of part_rows */
     int64_t part_rows[PARAMETER_PARTS_MAX];
+    int32_t part_of[PARAMETER_PARTS_MAX];
+    bool frozen; /* not trained, so without states; adapters are trained instead */
 };
 
 struct parameter_list {
@@ -128,10 +142,11 @@ struct model {
     struct model_options options;
     struct graph *graph;
     struct parameter_list parameters;
-    int32_t scalars;     /* [SCALAR_WORDS] */
-    int32_t angles;      /* [block_size, D]: cosines, then sines, of rotary positions; or TENSOR_NONE */
-    int32_t corrections; /* [correction_rows, 2]: 1 - beta1^t, 1 - beta2^t for t = 1 .. */
-    int32_t inputs;      /* [micro_batch T, C] in host memory, that of block 0; the next blocks' follow */
+    int32_t scalars;                     /* [SCALAR_WORDS] */
+    int32_t angles;                      /* [block_size, D]: cosines, then sines, of rotary positions; or TENSOR_NONE */
+    int32_t expand[PARAMETER_PARTS_MAX]; /* [k rank, k rank]: alpha / rank times the identity, for k adapters */
+    int32_t corrections;                 /* [correction_rows, 2]: 1 - beta1^t, 1 - beta2^t for t = 1 .. */
+    int32_t inputs; /* [micro_batch T, C] in host memory, that of block 0; the next blocks' follow */
     struct program_io train_first, train_next, train_remainder, update, evaluate, prefill, decode;
     struct program_io refresh; /* weights := their masters, rounded; program is -1 if no weight has a master */
 };
@@ -143,13 +158,15 @@ void model_destroy(struct model *model);
 /* Returns the tensor that is initialised, loaded and saved: the master if there is one, else the weight. */
 int32_t model_parameter_home(const struct parameter *parameter);
 
-/* Return the number of parameters: all of them, and without wpe (the figure that nanoGPT prints). */
+/* Return the number of parameters: all of them, those of adapters, and all without wpe (the figure that nanoGPT
+ * prints). */
 int64_t model_parameter_count(const struct model_config *config);
+int64_t model_adapter_count(const struct model_config *config);
 int64_t model_parameter_count_no_positions(const struct model_config *config);
 /* Returns the bytes of weights, masters, gradients and moments per parameter, from the model's tensors. */
 double model_bytes_per_parameter(const struct model *model);
 /* Returns the FLOPs of one token, forward and backward: 6 N + 12 L H D T, N without tables that are only looked up
- * (PaLM; nanoGPT estimate_mfu). */
+ * (PaLM; nanoGPT estimate_mfu); 4 for each parameter that is not trained. */
 double model_flops_per_token(const struct model_config *config);
 
 /* Returns the number of updates after which both bias corrections are 1 in fp32, at least 1 and at most `updates`. */

@@ -50,6 +50,9 @@ enum gt_status model_config_check(const struct model_config *config)
         bad = true;
     }
     const int32_t size = bad ? 0 : model_head_dim(config);
+    const int64_t keys = bad ? 0 : config->n_kv_head * (int64_t)size, least = min_i64(config->n_embd, keys);
+    bad |= complain(!bad && config->lora.rank > min_i64(least, model_inner_width(config)),
+                    "lora_rank must not be above a dimension of a matrix that it adapts", config->lora.rank);
     bad |= complain(config->position == POSITION_ROPE && (size % 2 != 0 || size > HEAD_DIM_MAX),
                     "rotary positions need an even head_dim of at most 65536", size);
     return bad ? GT_USAGE : GT_OK;
@@ -68,6 +71,13 @@ int64_t model_parameter_count(const struct model_config *config)
         }
     }
     return counts[0] + config->n_layer * (counts[1] - counts[0]);
+}
+
+int64_t model_adapter_count(const struct model_config *config)
+{
+    struct model_config base = *config;
+    base.lora.rank = 0;
+    return model_parameter_count(config) - model_parameter_count(&base);
 }
 
 int64_t model_parameter_count_no_positions(const struct model_config *config)
@@ -92,7 +102,9 @@ double model_flops_per_token(const struct model_config *config)
 {
     const double attention = 12.0 * config->n_layer * (double)model_attention_width(config) * config->block_size;
     const double lookup = config->untied ? (double)config->vocab_size * config->n_embd : 0.0; /* is no product */
-    return 6.0 * ((double)model_parameter_count_no_positions(config) - lookup) + attention;
+    const double used = (double)model_parameter_count_no_positions(config) - lookup;
+    const double frozen = config->lora.rank > 0 ? used - (double)model_adapter_count(config) : 0.0;
+    return 6.0 * used - 2.0 * frozen + attention;
 }
 
 int32_t model_correction_rows(float beta1, float beta2, int64_t updates)
@@ -147,8 +159,10 @@ static enum gt_status train_program_build(struct model *model, const char *name,
 {
     struct graph *graph = model->graph;
     int64_t rows = (int64_t)batch * model->options.config.block_size;
-    TRY(data_add(graph, name, "order", PHASE_TRAIN, rows, true, &io->order));
-    TRY(data_add(graph, name, "starts", PHASE_TRAIN, rows + 2, true, &io->starts));
+    if (model->options.config.lora.rank == 0) { /* else the embedding has no backward pass */
+        TRY(data_add(graph, name, "order", PHASE_TRAIN, rows, true, &io->order));
+        TRY(data_add(graph, name, "starts", PHASE_TRAIN, rows + 2, true, &io->starts));
+    }
     TRY(loss_program_build(model, name, PHASE_TRAIN, batch, io));
     struct autodiff_parameter *parameters;
     int32_t count = model->parameters.count;
@@ -257,6 +271,11 @@ static enum gt_status tables_add(struct model *model)
 {
     const struct model_config *config = &model->options.config;
     model->angles = model->corrections = TENSOR_NONE;
+    for (int32_t parts = 1; config->lora.rank > 0 && parts <= PARAMETER_PARTS_MAX; parts++) {
+        int32_t *table = &model->expand[parts - 1];
+        TRY(table_add(model->graph, "expand", parts * config->lora.rank, parts * config->lora.rank, table));
+        model->graph->tensors[*table].dtype = model->options.dtype;
+    }
     TRY(table_add(model->graph, "scalars", SCALAR_WORDS, 0, &model->scalars));
     if (config->position == POSITION_ROPE)
         TRY(table_add(model->graph, "angles", config->block_size, model_head_dim(config), &model->angles));

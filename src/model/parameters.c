@@ -4,7 +4,8 @@
  * modeling_llama.py and modeling_qwen3.py (Linear).  Initial values are nanoGPT's (model.py GPT._init_weights): normal
  * with std 0.02, or 0.02 / sqrt(2 L) for the projections into the residual stream; biases 0; norms' gains 1.  Those of
  * MODEL_INIT_ZERO are modded-nanogpt's: 0 for these projections and an untied output layer, std 1 for embeddings and
- * 1 / sqrt(3 C) for the other matrices.
+ * 1 / sqrt(3 C) for the other matrices.  Those of adapters are PEFT's (LoraLayer.reset_lora_parameters): A uniform
+ * within 1 / sqrt(in), B 0.
  */
 #include "model/parameters.h"
 
@@ -17,6 +18,8 @@ const char *const model_position_words[] = {[POSITION_LEARNED] = "learned", [POS
 const char *const model_mlp_words[] = {[MLP_GELU] = "gelu", [MLP_SWIGLU] = "swiglu", NULL};
 const char *const model_qk_norm_words[] = {
     [QK_NORM_NONE] = "none", [QK_NORM_HEAD] = "head", [QK_NORM_FULL] = "full", NULL};
+const char *const model_lora_words[] = {"q_proj",    "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
+                                        "down_proj", "c_attn", "c_proj", "c_fc",   NULL};
 const char *const model_gelu_words[] = {[GELU_ERF] = "erf", [GELU_TANH] = "tanh", NULL};
 
 int32_t model_positions(const struct model_config *config)
@@ -94,51 +97,103 @@ static struct layer layer_get(const struct model_config *config, enum block_laye
     return layers[which];
 }
 
-/* A weight or bias of a block, or of the last norm. */
+/* A weight or bias of a block, or of the last norm, or a matrix of the adapters of a weight. */
 struct slot {
     enum block_layer which;
     bool bias, absent;
+    enum adapter_matrix adapter;
 };
+#define SLOTS_MAX (4 * BLOCK_LAYERS)
+
+static int parts_of(const struct layer *layer)
+{
+    return layer->part[0] == NULL ? 1 : layer->part[2] != NULL ? 3 : 2;
+}
+
+/* Returns the bit of a part of a layer in lora_config.targets, 0 if it is no matrix. */
+static uint32_t target_of(const struct layer *layer, int part)
+{
+    const char *name = layer->part[0] != NULL ? layer->part[part] : layer->name;
+    uint32_t bit = layer->in > 0;
+    for (int i = 0; bit != 0 && strcmp(strrchr(name, '.') + 1, model_lora_words[i]) != 0; i++)
+        bit <<= 1;
+    return bit;
+}
+
+/* Returns the bits of the targets that a layer has. */
+static uint32_t targets_of(const struct layer *layer)
+{
+    uint32_t targets = 0;
+    for (int part = 0; part < parts_of(layer); part++)
+        targets |= target_of(layer, part);
+    return targets;
+}
+
+uint32_t parameters_lora_targets(const struct model_config *config)
+{
+    uint32_t targets = 0;
+    for (int which = 0; which < BLOCK_LAYERS; which++) {
+        const struct layer layer = layer_get(config, (enum block_layer)which);
+        targets |= targets_of(&layer);
+    }
+    return targets;
+}
 
 /* Lists those of the layers before `end`.  GPT-2's biases are listed even if they are absent. */
-static size_t slots_list(const struct model_config *config, int end, struct slot out[static 2 * BLOCK_LAYERS])
+static size_t slots_list(const struct model_config *config, int end, struct slot out[static SLOTS_MAX])
 {
-    const bool gpt2 = model_is_gpt2(config);
+    const bool gpt2 = model_is_gpt2(config), alone = config->lora.alone;
     size_t count = 0;
     for (int which = 0; which < end; which++) {
         const struct layer layer = layer_get(config, (enum block_layer)which);
-        if (!layer.missing)
-            out[count++] = (struct slot){(enum block_layer)which, false, false};
-        if (!layer.missing && (layer.bias || gpt2))
-            out[count++] = (struct slot){(enum block_layer)which, true, !layer.bias};
+        if (!layer.missing && !alone)
+            out[count++] = (struct slot){.which = (enum block_layer)which};
+        if (!layer.missing && !alone && (layer.bias || gpt2))
+            out[count++] = (struct slot){.which = (enum block_layer)which, .bias = true, .absent = !layer.bias};
+        for (int matrix = ADAPTER_A; config->lora.rank > 0 && matrix <= ADAPTER_B; matrix++)
+            if ((targets_of(&layer) & config->lora.targets) != 0)
+                out[count++] = (struct slot){.which = (enum block_layer)which, .adapter = (enum adapter_matrix)matrix};
     }
     return count;
 }
 
 static size_t embeddings_count(const struct model_config *config)
 {
-    return config->position == POSITION_LEARNED ? 2 : 1;
+    return config->lora.alone ? 0 : config->position == POSITION_LEARNED ? 2 : 1;
 }
 
 size_t parameters_count(const struct model_config *config)
 {
-    struct slot slots[2 * BLOCK_LAYERS];
+    struct slot slots[SLOTS_MAX];
     assert(config->n_layer >= 0);
     return embeddings_count(config) + (size_t)config->n_layer * slots_list(config, BLOCK_LAYERS, slots) +
-           slots_list(config, BLOCK_LN_1 + 1, slots) + (config->untied ? 1 : 0);
+           slots_list(config, BLOCK_LN_1 + 1, slots) + (config->untied && !config->lora.alone ? 1 : 0);
 }
 
-int32_t parameters_index(const struct model_config *config, int32_t layer, enum block_layer which, bool bias)
+/* As parameters_index(), also of a matrix of adapters. */
+static int32_t slot_index(const struct model_config *config, int32_t layer, const struct slot *wanted)
 {
-    struct slot slots[2 * BLOCK_LAYERS];
+    struct slot slots[SLOTS_MAX];
     const size_t count = slots_list(config, BLOCK_LAYERS, slots);
     int32_t present = 0, at = -1;
     for (size_t i = 0; i < count; i++) {
-        if (slots[i].which == which && slots[i].bias == bias && !slots[i].absent)
+        if (slots[i].which == wanted->which && slots[i].bias == wanted->bias && slots[i].adapter == wanted->adapter &&
+            !slots[i].absent)
             at = present;
         present += !slots[i].absent;
     }
     return at < 0 ? -1 : (int32_t)embeddings_count(config) + layer * present + at;
+}
+
+int32_t parameters_index(const struct model_config *config, int32_t layer, enum block_layer which, bool bias)
+{
+    return slot_index(config, layer, &(struct slot){.which = which, .bias = bias});
+}
+
+int32_t parameters_adapter(const struct model_config *config, int32_t layer, enum block_layer which,
+                           enum adapter_matrix matrix)
+{
+    return slot_index(config, layer, &(struct slot){.which = which, .adapter = matrix});
 }
 
 int32_t parameters_head(const struct model_config *config)
@@ -157,15 +212,37 @@ static void table_shape(const struct model_config *config, const char *gpt2, con
 }
 
 /* Writes "h.3.attn.c_attn.weight". */
-static void slot_name(const struct model_config *config, size_t block, const char *layer, bool bias,
+static void slot_name(const struct model_config *config, size_t block, const char *layer, const struct slot *slot,
                       char out[static PARAMETER_NAME_MAX])
 {
     const bool gpt2 = model_is_gpt2(config);
-    const char *kind = bias ? "bias" : "weight";
+    static const char *const matrices[] = {[ADAPTER_NONE] = "", [ADAPTER_A] = "lora_A.", [ADAPTER_B] = "lora_B."};
+    const char *kind = slot->bias ? "bias" : "weight", *matrix = matrices[slot->adapter];
     if (block < (size_t)config->n_layer)
-        (void)snprintf(out, PARAMETER_NAME_MAX, "%s.%zu.%s.%s", gpt2 ? "h" : "model.layers", block, layer, kind);
+        (void)snprintf(out, PARAMETER_NAME_MAX, "%s.%zu.%s.%s%s", gpt2 ? "h" : "model.layers", block, layer, matrix,
+                       kind);
     else
         (void)snprintf(out, PARAMETER_NAME_MAX, "%s.%s", gpt2 ? "ln_f" : "model.norm", kind);
+}
+
+/* Gives A the rows of each target, rank, and B those of its results. */
+static void adapter_shape(const struct lora_config *lora, const struct layer *layer, enum adapter_matrix matrix,
+                          struct parameter_shape *out)
+{
+    out->adapter = matrix;
+    out->linear = out->residual = false;
+    out->parts = 0;
+    out->dims[0] = 0;
+    out->dims[1] = matrix == ADAPTER_A ? layer->in : lora->rank;
+    for (int part = 0; part < parts_of(layer); part++) {
+        if ((target_of(layer, part) & lora->targets) == 0)
+            continue;
+        out->part_of[out->parts] = part;
+        out->part_rows[out->parts] = matrix == ADAPTER_A      ? lora->rank
+                                     : layer->part[0] != NULL ? layer->part_rows[part]
+                                                              : layer->out;
+        out->dims[0] += out->part_rows[out->parts++];
+    }
 }
 
 static void slot_shape(const struct model_config *config, size_t block, const struct slot *slot,
@@ -185,17 +262,22 @@ static void slot_shape(const struct model_config *config, size_t block, const st
     out->dims[1] = !matrix ? 0 : gpt2 ? layer.out : layer.in;
     if (layer.part[0] != NULL) {
         memcpy(out->part_rows, layer.part_rows, sizeof out->part_rows);
-        out->parts = layer.part[2] != NULL ? 3 : 2;
+        out->parts = parts_of(&layer);
+        for (int part = 0; part < out->parts; part++)
+            out->part_of[part] = part;
     }
-    slot_name(config, block, layer.name, slot->bias, out->name);
+    slot_name(config, block, layer.name, slot, out->name);
+    if (slot->adapter != ADAPTER_NONE)
+        adapter_shape(&config->lora, &layer, slot->adapter, out);
 }
 
 /* Gives the place of a parameter: its block and the slot there.  Returns false for embeddings and the output layer. */
 static bool slot_find(const struct model_config *config, size_t index, size_t *block, struct slot *out)
 {
-    struct slot slots[2 * BLOCK_LAYERS];
+    struct slot slots[SLOTS_MAX];
     const size_t embeddings = embeddings_count(config), count = slots_list(config, BLOCK_LAYERS, slots);
-    if (index < embeddings || (config->untied && index + 1 == parameters_count(config)))
+    const bool untied = config->untied && !config->lora.alone;
+    if (index < embeddings || (untied && index + 1 == parameters_count(config)))
         return false;
     *block = (index - embeddings) / count;
     *out = slots[(index - embeddings) % count];
@@ -217,7 +299,10 @@ void parameters_shape(const struct model_config *config, size_t index, struct pa
     } else {
         table_shape(config, "lm_head.weight", "lm_head.weight", config->vocab_size, out);
     }
-    out->prefix = model_is_gpt2(config) ? "transformer." : "";
+    const bool gpt2 = model_is_gpt2(config);
+    out->prefix = gpt2 ? "transformer." : "";
+    if (out->adapter != ADAPTER_NONE)
+        out->prefix = gpt2 ? "base_model.model.transformer." : "base_model.model.";
     out->whole = (int32_t)index;
 }
 
@@ -236,7 +321,7 @@ static size_t slots_parts(const struct model_config *config, const struct slot *
 
 size_t parameters_file_count(const struct model_config *config)
 {
-    struct slot slots[2 * BLOCK_LAYERS];
+    struct slot slots[SLOTS_MAX];
     const size_t count = slots_list(config, BLOCK_LAYERS, slots);
     return parameters_count(config) + (size_t)config->n_layer * (slots_parts(config, slots, count) - count);
 }
@@ -252,12 +337,14 @@ static void part_take(const struct model_config *config, size_t part, struct par
     for (size_t i = 0; i < part; i++)
         shape->first += (size_t)shape->part_rows[i] * (shape->rank == 2 ? (size_t)shape->dims[1] : 1);
     shape->dims[0] = shape->part_rows[part];
-    slot_name(config, block, layer_get(config, slot.which).part[part], slot.bias, shape->name);
+    const struct layer layer = layer_get(config, slot.which);
+    if (layer.part[0] != NULL)
+        slot_name(config, block, layer.part[shape->part_of[part]], &slot, shape->name);
 }
 
 void parameters_file_shape(const struct model_config *config, size_t index, struct parameter_shape *out)
 {
-    struct slot slots[2 * BLOCK_LAYERS];
+    struct slot slots[SLOTS_MAX];
     const size_t embeddings = embeddings_count(config), count = slots_list(config, BLOCK_LAYERS, slots);
     const size_t parts = slots_parts(config, slots, count);
     assert(index < parameters_file_count(config));
@@ -273,7 +360,7 @@ void parameters_file_shape(const struct model_config *config, size_t index, stru
             break;
         left -= (size_t)out->parts;
     }
-    if (out->parts > 1)
+    if (out->parts > 1 || out->adapter != ADAPTER_NONE)
         part_take(config, left, out);
 }
 
@@ -338,13 +425,14 @@ static enum gt_status states_add(const struct parameter_maker *maker, struct par
     return dtypes.moment == DTYPE_U8 ? scales_add(graph, parameter) : GT_OK;
 }
 
-/* Returns where the states of a parameter live.  Those of vectors are few and stay on the device. */
+/* Returns where the states of a parameter live, or a parameter that is not trained: the blocks' matrices then, which
+ * the programs fetch.  Vectors are few and stay on the device, and so do adapters. */
 static enum memory_space states_home(const struct parameter_maker *maker, const struct parameter_shape *shape)
 {
     struct slot slot;
     size_t block;
     const int32_t layers = maker->config->n_layer, offload = maker->options->offload;
-    if (shape->rank < 2 || offload == 0)
+    if (shape->rank < 2 || offload == 0 || (maker->config->lora.rank > 0 && !shape->linear))
         return SPACE_DEVICE;
     const bool outside = !slot_find(maker->config, (size_t)shape->whole, &block, &slot);
     return outside || block < (size_t)plan_choice_offload_blocks(offload, layers) ? SPACE_HOST : SPACE_DEVICE;
@@ -354,6 +442,8 @@ static enum parameter_group group_of(const struct parameter_maker *maker, const 
 {
     if (shape->rank < 2)
         return GROUP_VECTOR;
+    if (shape->adapter != ADAPTER_NONE)
+        return GROUP_MATRIX;
     if (shape->linear)
         return maker->options->muon ? GROUP_MUON : GROUP_MATRIX;
     return maker->config->untied && maker->list->count == parameters_head(maker->config) ? GROUP_HEAD : GROUP_EMBEDDING;
@@ -364,7 +454,12 @@ static void init_choose(const struct parameter_maker *maker, const struct parame
                         struct parameter *parameter)
 {
     const struct model_config *config = maker->config;
-    if (maker->options->init == MODEL_INIT_GPT2)
+    if (shape->adapter == ADAPTER_A) {
+        parameter->init = INIT_UNIFORM;
+        parameter->init_std = (float)(1.0 / sqrt((double)shape->dims[1]));
+    } else if (shape->adapter == ADAPTER_B)
+        parameter->init = INIT_ZERO;
+    else if (maker->options->init == MODEL_INIT_GPT2)
         parameter->init_std = (float)(shape->residual ? INIT_STD / sqrt(2.0 * config->n_layer) : INIT_STD);
     else if (shape->residual || parameter->group == GROUP_HEAD)
         parameter->init = INIT_ZERO;
@@ -390,8 +485,10 @@ static enum gt_status parameter_add(struct parameter_maker *maker, const struct 
                                     .group = group_of(maker, shape),
                                     .states_home = states_home(maker, shape),
                                     .parts = shape->parts,
+                                    .frozen = config->lora.rank > 0 && shape->adapter == ADAPTER_NONE,
                                     .index_base = maker->elements};
     memcpy(parameter->part_rows, shape->part_rows, sizeof parameter->part_rows);
+    memcpy(parameter->part_of, shape->part_of, sizeof parameter->part_of);
     if (matrix)
         init_choose(maker, shape, parameter);
     if (maker->list->count == PARAMETERS_WTE || maker->list->count == parameters_head(config))
@@ -402,7 +499,9 @@ static enum gt_status parameter_add(struct parameter_maker *maker, const struct 
     parameter->master = parameter->gradient = parameter->m = parameter->v = parameter->scales = TENSOR_NONE;
     maker->elements += (int64_t)parameter_elements(shape);
     maker->list->count++;
-    return maker->options->states ? states_add(maker, parameter) : GT_OK;
+    if (parameter->frozen)
+        maker->graph->tensors[parameter->tensor].home = parameter->states_home;
+    return maker->options->states && !parameter->frozen ? states_add(maker, parameter) : GT_OK;
 }
 
 enum gt_status parameters_create(struct graph *graph, const struct model_config *config,

@@ -10,6 +10,8 @@
 
 #define PARAMETER_NAME_MAX 128
 
+enum adapter_matrix { ADAPTER_NONE, ADAPTER_A, ADAPTER_B };
+
 /* A parameter, or a tensor of a model's file.  Weights of linear layers are [in, out] in GPT-2 (Conv1D), else
  * [out, in]. */
 struct parameter_shape {
@@ -19,18 +21,20 @@ struct parameter_shape {
     int64_t dims[2];
     int32_t parts; /* tensors of a model's file that it consists of */
     int64_t part_rows[PARAMETER_PARTS_MAX];
-    int32_t whole;       /* of a tensor of a file: the parameter that it is a part of, */
-    size_t first;        /* and its first element there */
-    bool linear;         /* the weight of a linear layer of a block, */
-    bool residual;       /* whose result is added to the residual stream */
-    bool norm;           /* a norm's gain or bias */
-    bool bias;           /* of a linear layer or a norm */
-    bool absent;         /* a bias that the model does not have; GPT-2's files have zeros for it */
-    bool position_table; /* may be read in part, for a shorter block_size */
+    int32_t part_of[PARAMETER_PARTS_MAX]; /* of adapters: which part of the layer each part adapts */
+    int32_t whole;                        /* of a tensor of a file: the parameter that it is a part of, */
+    size_t first;                         /* and its first element there */
+    bool linear;                          /* the weight of a linear layer of a block, */
+    bool residual;                        /* whose result is added to the residual stream */
+    bool norm;                            /* a norm's gain or bias */
+    bool bias;                            /* of a linear layer or a norm */
+    bool absent;                          /* a bias that the model does not have; GPT-2's files have zeros for it */
+    bool position_table;                  /* may be read in part, for a shorter block_size */
+    enum adapter_matrix adapter;
 };
 
 /* The parameters, those included that are absent, in the order of the model's modules: the embeddings, the blocks, the
- * last norm, the output layer.  This is the order of checkpoints. */
+ * last norm, the output layer; adapters follow the layer that they adapt.  This is the order of checkpoints. */
 size_t parameters_count(const struct model_config *config);
 void parameters_shape(const struct model_config *config, size_t index, struct parameter_shape *out);
 /* The tensors of a model's file, in the same order. */
@@ -56,6 +60,11 @@ enum block_layer {
 enum { PARAMETERS_WTE, PARAMETERS_WPE };
 int32_t parameters_index(const struct model_config *config, int32_t layer, enum block_layer which, bool bias);
 int32_t parameters_head(const struct model_config *config);
+/* Returns the index of a matrix of a layer's adapters, whose parts are the targets; -1 if it has none. */
+int32_t parameters_adapter(const struct model_config *config, int32_t layer, enum block_layer which,
+                           enum adapter_matrix matrix);
+/* Returns the bits of all targets that the blocks have. */
+uint32_t parameters_lora_targets(const struct model_config *config);
 
 struct parameter_options {
     enum dtype dtype; /* of weights and linear layers' biases */

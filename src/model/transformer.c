@@ -112,15 +112,81 @@ static enum gt_status build_norm(const struct builder *b, const char *name, enum
     return emit(b, rms ? OP_RMSNORM_FORWARD : OP_LAYERNORM_FORWARD, &attrs, name, operands, LAYERNORM_FORWARD_Y, y);
 }
 
+/* Makes the matrix [out, k rank] of the B of a layer's k targets: alpha / rank B in the columns of each, else 0. */
+static enum gt_status build_adapter_b(const struct builder *b, enum block_layer which, int64_t columns, int32_t *out)
+{
+    struct graph *graph = b->pen.graph;
+    const struct op_attrs none = {0};
+    const int32_t layer = b->pen.layer, rank = b->config->lora.rank;
+    const struct parameter *weight = &b->model->parameters.at[parameters_index(b->config, layer, which, false)];
+    const struct parameter *adapter = &b->model->parameters.at[parameters_adapter(b->config, layer, which, ADAPTER_B)];
+    struct tensor whole = graph->tensors[adapter->tensor];
+    int64_t row = 0, from = 0;
+    whole.category = CATEGORY_TEMPORARY;
+    whole.lifetime = LIFETIME_PROGRAM;
+    whole.phase = graph->programs[b->pen.program].phase;
+    whole.dims[1] = columns;
+    for (int32_t part = 0; weight->parts > 1 && part < weight->parts; part++)
+        row += weight->part_rows[part];
+    whole.dims[0] = row > 0 ? row : whole.dims[0];
+    TRY(graph_tensor_add(graph, &whole, out));
+    row = 0;
+    for (int32_t part = 0, next = 0; part < weight->parts; part++) {
+        const int64_t rows = weight->parts > 1 ? weight->part_rows[part] : whole.dims[0];
+        int32_t gemm[GEMM_OPERANDS] = {[GEMM_BIAS] = TENSOR_NONE}, fill[FILL_OPERANDS], made;
+        TRY(graph_view_add(graph, *out, row, rows, &gemm[GEMM_D]));
+        fill[FILL_Y] = gemm[GEMM_D];
+        row += rows;
+        if (next == adapter->parts || adapter->part_of[next] != part) {
+            TRY(emit(b, OP_FILL, &none, "lora.zero", fill, FILL_Y, &made));
+            continue;
+        }
+        TRY(graph_view_add(graph, adapter->tensor, from, rows, &gemm[GEMM_A]));
+        TRY(graph_view_add(graph, b->model->expand[columns / rank - 1], next++ * (int64_t)rank, rank, &gemm[GEMM_B]));
+        TRY(emit(b, OP_GEMM, &none, "lora.b", gemm, GEMM_D, &made));
+        from += rows;
+    }
+    return GT_OK;
+}
+
+/* Adds alpha / rank B (A x) to the result of a layer.  Its parts, such as queries, keys and values, are ranges of
+ * columns there, and the product with one matrix for all of them needs no other kernel. */
+static enum gt_status build_adapters(const struct builder *b, enum block_layer which, int32_t x, int32_t y)
+{
+    struct op_attrs narrow = {.transpose_b = true}, add = {.transpose_b = true, .accumulate = 1u << GEMM_D};
+    const int32_t a = parameter_tensor(b, parameters_adapter(b->config, b->pen.layer, which, ADAPTER_A));
+    int32_t gemm[GEMM_OPERANDS] = {[GEMM_A] = x, [GEMM_B] = a, [GEMM_BIAS] = TENSOR_NONE, [GEMM_D] = TENSOR_NONE};
+    int32_t low, wide;
+    TRY(emit(b, OP_GEMM, &narrow, "lora.a", gemm, GEMM_D, &low));
+    TRY(build_adapter_b(b, which, b->pen.graph->tensors[low].dims[1], &wide));
+    int32_t sum[GEMM_OPERANDS] = {[GEMM_A] = low, [GEMM_B] = wide, [GEMM_BIAS] = TENSOR_NONE, [GEMM_D] = y};
+    return emit(b, OP_GEMM, &add, "lora", sum, GEMM_D, &y);
+}
+
+/* Replaces a weight in host memory by a copy on the device.  The backward pass fetches it again. */
+static enum gt_status build_fetch(const struct builder *b, int32_t *weight)
+{
+    const struct op_attrs none = {0};
+    struct graph_pen pen = b->pen;
+    int32_t operands[FETCH_OPERANDS] = {[FETCH_X] = *weight, [FETCH_Y] = TENSOR_NONE};
+    if (pen.graph->tensors[*weight].home == SPACE_DEVICE)
+        return GT_OK;
+    pen.recompute = true;
+    TRY(graph_op_add(&pen, OP_FETCH, &none, "lora.base", operands));
+    *weight = operands[FETCH_Y];
+    return graph_op_add(&pen, OP_WAIT, &none, "", operands);
+}
+
 static enum gt_status build_linear(const struct builder *b, const char *name, enum block_layer which, int32_t x,
                                    int32_t *y)
 {
     struct op_attrs attrs = {.transpose_b = !model_is_gpt2(b->config)};
-    int32_t operands[GEMM_OPERANDS] = {[GEMM_A] = x,
-                                       [GEMM_B] = layer_tensor(b, which, false),
-                                       [GEMM_BIAS] = layer_tensor(b, which, true),
-                                       [GEMM_D] = TENSOR_NONE};
-    return emit(b, OP_GEMM, &attrs, name, operands, GEMM_D, y);
+    int32_t weight = layer_tensor(b, which, false);
+    TRY(build_fetch(b, &weight));
+    int32_t operands[GEMM_OPERANDS] = {
+        [GEMM_A] = x, [GEMM_B] = weight, [GEMM_BIAS] = layer_tensor(b, which, true), [GEMM_D] = TENSOR_NONE};
+    TRY(emit(b, OP_GEMM, &attrs, name, operands, GEMM_D, y));
+    return parameters_adapter(b->config, 0, which, ADAPTER_A) < 0 ? GT_OK : build_adapters(b, which, x, *y);
 }
 
 static enum gt_status build_residual(const struct builder *b, const char *name, int32_t y, int32_t *x)

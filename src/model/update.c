@@ -377,7 +377,9 @@ static enum gt_status parameter_divide(struct pipeline *line, const struct param
 static enum gt_status norm_add(const struct graph_pen *pen, const struct model *model)
 {
     struct graph *graph = model->graph;
-    int32_t count = model->parameters.count, partials;
+    int32_t count = 0, partials;
+    for (int32_t i = 0; i < model->parameters.count; i++)
+        count += !model->parameters.at[i].frozen;
     struct tensor tensor = {.name = "update.partials",
                             .dtype = DTYPE_F32,
                             .rank = 1,
@@ -387,10 +389,12 @@ static enum gt_status norm_add(const struct graph_pen *pen, const struct model *
                             .lifetime = LIFETIME_PROGRAM,
                             .base = TENSOR_NONE};
     TRY(graph_tensor_add(graph, &tensor, &partials));
-    for (int32_t i = 0; i < count; i++) {
+    for (int32_t i = 0, at = 0; at < count; i++) {
+        if (model->parameters.at[i].frozen)
+            continue;
         struct op_attrs attrs = {0};
         int32_t operands[SUM_OF_SQUARES_OPERANDS] = {[SUM_OF_SQUARES_X] = model->parameters.at[i].gradient};
-        TRY(graph_view_add(graph, partials, i, 1, &operands[SUM_OF_SQUARES_PARTIAL]));
+        TRY(graph_view_add(graph, partials, at++, 1, &operands[SUM_OF_SQUARES_PARTIAL]));
         TRY(graph_op_add(pen, OP_SUM_OF_SQUARES, &attrs, model->parameters.at[i].name, operands));
     }
     struct op_attrs clip = {.clip_max = model->options.grad_clip};
@@ -406,7 +410,8 @@ enum gt_status update_build(struct model *model)
     struct pipeline line = {.pen = &pen, .model = model};
     enum gt_status status = GT_OK;
     for (int32_t i = 0; i < model->parameters.count; i++)
-        THEN(status, parameter_divide(&line, &model->parameters.at[i]));
+        if (!model->parameters.at[i].frozen)
+            THEN(status, parameter_divide(&line, &model->parameters.at[i]));
     THEN(status, next_fetch(&line));
     THEN(status, norm_add(&pen, model));
     THEN(status, slices_append(&line));

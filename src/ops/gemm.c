@@ -21,12 +21,12 @@ static double gemm_flops(const struct op_call *call)
     return (2.0 * k + bias) * cost_elements(call, GEMM_D);
 }
 
-/* d = a b: da = dd b', db = a' dd.  d = a b': da = dd b, db = dd' a. */
+/* d = a b: da = dd b', db = a' dd.  d = a b': da = dd b, db = dd' a.  The same holds if it was added to d. */
 static enum gt_status gemm_differentiate(struct autodiff *ad, const struct op *op, int32_t dd)
 {
     int32_t a = op->operand[GEMM_A], b = op->operand[GEMM_B], bias = op->operand[GEMM_BIAS];
-    assert(!op->attrs.transpose_a && !op->attrs.accumulate);
-    if (bias != TENSOR_NONE) {
+    assert(!op->attrs.transpose_a);
+    if (bias != TENSOR_NONE && autodiff_wants(ad, bias)) {
         struct op_attrs attrs = {0};
         int32_t operands[BIAS_BACKWARD_OPERANDS] = {[BIAS_BACKWARD_DY] = dd};
         TRY(autodiff_target(ad, bias, BIAS_BACKWARD_DBIAS, operands, &attrs));
@@ -37,8 +37,12 @@ static enum gt_status gemm_differentiate(struct autodiff *ad, const struct op *o
     int32_t weight_operands[GEMM_OPERANDS] = {[GEMM_A] = op->attrs.transpose_b ? dd : a_value,
                                               [GEMM_B] = op->attrs.transpose_b ? a_value : dd,
                                               [GEMM_BIAS] = TENSOR_NONE};
-    TRY(autodiff_target(ad, b, GEMM_D, weight_operands, &weight));
-    TRY(autodiff_emit(ad, op, OP_GEMM, &weight, weight_operands));
+    if (autodiff_wants(ad, b)) {
+        TRY(autodiff_target(ad, b, GEMM_D, weight_operands, &weight));
+        TRY(autodiff_emit(ad, op, OP_GEMM, &weight, weight_operands));
+    }
+    if (!autodiff_wants(ad, a))
+        return GT_OK;
     struct op_attrs input = {.transpose_b = !op->attrs.transpose_b};
     int32_t input_operands[GEMM_OPERANDS] = {[GEMM_A] = dd, [GEMM_B] = b_value, [GEMM_BIAS] = TENSOR_NONE};
     TRY(autodiff_target(ad, a, GEMM_D, input_operands, &input));

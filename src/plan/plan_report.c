@@ -107,11 +107,12 @@ static void head_print(const struct plan *plan, const struct plan_report_facts *
 char *plan_offload_text(char text[static PLAN_OFFLOAD_TEXT_MAX], const struct plan *plan)
 {
     const uint64_t inputs = plan->host_category_bytes[CATEGORY_ACTIVATION], states = plan->host_bytes - inputs;
+    const bool frozen = plan->host_category_bytes[CATEGORY_PARAMETER] > 0;
     char bytes[24];
     int used = 0;
     if (states > 0)
-        used = snprintf(text, PLAN_OFFLOAD_TEXT_MAX, "%s of optimizer state%s", log_bytes(bytes, (double)states),
-                        inputs > 0 ? " and " : "");
+        used = snprintf(text, PLAN_OFFLOAD_TEXT_MAX, "%s of %s%s", log_bytes(bytes, (double)states),
+                        frozen ? "frozen weights" : "optimizer state", inputs > 0 ? " and " : "");
     if (inputs > 0)
         snprintf(text + used, PLAN_OFFLOAD_TEXT_MAX - (size_t)used, "%s of blocks' inputs",
                  log_bytes(bytes, (double)inputs));

@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "base/size.h"
-#include "data/hf_hub.h"
 #include "data/tokenizer_import.h"
 #include "io/checkpoint_keep.h"
 #include "io/hf_cache.h"
+#include "io/peft.h"
 #include "train/metrics.h"
 
 /* GPT-2's 50257, padded to a multiple of 64; nanoGPT's choice.  Its larger ids occur in all but the shortest texts. */
@@ -61,6 +61,17 @@ static enum gt_status vocab_from_ids(struct hostmem *mem, const struct mixture *
     return GT_OK;
 }
 
+/* Adds the adapters that the configuration asks for. */
+static enum gt_status lora_set(struct config *config, struct model_config *model)
+{
+    if (config->lora_rank == 0)
+        return GT_OK;
+    if (config->lora_alpha == 0.0)
+        config->lora_alpha = (double)config->lora_rank;
+    model->lora = (struct lora_config){.rank = (int32_t)config->lora_rank, .alpha = config->lora_alpha};
+    return peft_targets_read(config->lora_targets, model, &model->lora.targets);
+}
+
 /* The dataset's tokenizer gives the vocabulary; without one, vocab_size, else the ids. */
 static enum gt_status open_scratch(struct hostmem *mem, struct config *config, const struct mixture *mixture,
                                    struct model_config *model)
@@ -76,6 +87,7 @@ static enum gt_status open_scratch(struct hostmem *mem, struct config *config, c
                     config->vocab_size, mixture->parts[0].folder, vocab);
     /* The checkpoint stores what is decided now. */
     session_model_settle(config, vocab, model);
+    TRY(lora_set(config, model));
     return checkpoint_config_check(model);
 }
 
@@ -110,6 +122,15 @@ static json_t *shape_object(const struct config *config, const struct model_conf
         json_decref(object);
         return NULL;
     }
+    char targets[PEFT_TARGETS_TEXT_MAX];
+    if (object && model->lora.rank > 0 &&
+        json_object_set_new(object, "lora_rank", json_integer(model->lora.rank)) +
+                json_object_set_new(object, "lora_alpha", json_real(model->lora.alpha)) +
+                json_object_set_new(object, "lora_targets", json_string(peft_targets_text(targets, model))) !=
+            0) {
+        json_decref(object);
+        return NULL;
+    }
     return object;
 }
 
@@ -132,6 +153,7 @@ static enum gt_status fill_from_weights(struct config *config, struct model_conf
     }
     model->block_size = (int32_t)config->block_size;
     model->dropout = (float)config->dropout;
+    TRY(lora_set(config, model));
     return config_check(config);
 }
 
@@ -221,10 +243,8 @@ static enum gt_status weights_path(const struct config *config, char out[static 
     const char *from = strcmp(config->init_from, "resume") == 0 ? config->out_dir : config->init_from;
     if (config->checkpoint[0] != '\0')
         return checkpoint_keep_find(from, config->checkpoint, out);
-    if (from == config->init_from && hf_cache_is_name(from))
-        return hf_cache_find(from, out);
-    if (from == config->init_from && hf_hub_is_repository(from))
-        return hf_hub_find(from, out);
+    if (from == config->init_from)
+        return hf_cache_model_find(from, out);
     snprintf(out, FILE_PATH_MAX, "%s", from);
     return GT_OK;
 }
@@ -254,6 +274,13 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
     }
     *model = checkpoint->config;
     TRY(fill_from_weights(config, model, checkpoint->source));
+    if (model->lora.rank > 0 && checkpoint->base[0] == '\0' && checkpoint->kind != CHECKPOINT_HF &&
+        checkpoint->kind != CHECKPOINT_OURS)
+        return FAIL(GT_UNSUPPORTED, CHECKPOINT_BASE_FORM, checkpoint->source);
+    if (checkpoint->base[0] != '\0')
+        snprintf(source->base, sizeof source->base, "%s", checkpoint->base);
+    else if (!file_is_folder(config->init_from) || realpath(from, source->base) == NULL)
+        snprintf(source->base, sizeof source->base, "%s", config->init_from);
     if (source->resume) {
         TRY(optimizer_check(config, checkpoint));
         TRY(states_choose(config, source, &state->choices));

@@ -31,6 +31,7 @@ struct run_state {
 struct restore_source {
     struct checkpoint *checkpoint;
     struct checkpoint *weights; /* the same file without optimizer states, if nothing is trained; else NULL */
+    char base[FILE_PATH_MAX];   /* the name of the model that new adapters, or those of `checkpoint`, are made for */
     bool resume;                /* the optimizer states are restored too */
     bool own;                   /* `checkpoint` is out_dir's last one: the run continues in place */
     bool branch;         /* `checkpoint` is an older one kept in out_dir: the later ones now belong to an earlier run */
@@ -52,7 +53,7 @@ enum gt_status restore_tokenizer_check(struct hostmem *mem, const struct config 
                                        const char *folder);
 void restore_close(struct restore_source *source);
 
-/* Sets the initial weights, a pure function of the seed, and zeroes the moments. */
+/* Sets the initial weights of what is trained, a pure function of the seed, and zeroes the moments. */
 enum gt_status session_weights_init(struct session *session, uint64_t seed);
 /* Fills the weights (and moments, and Adam's bias corrections) on the device with initial values from `seed`, or with
  * the checkpoint's. */

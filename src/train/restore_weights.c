@@ -58,6 +58,10 @@ static void initial_piece(void *context, size_t piece, int thread)
     (void)thread;
     if (values->parameter->init == INIT_NORMAL)
         philox_normals(values->key, counter, size, out);
+    for (int64_t i = 0; values->parameter->init == INIT_UNIFORM && i < size; i++) {
+        const struct philox_block at = {{(uint32_t)(values->first + begin + i), 0, values->index, 0}};
+        out[i] = (float)(2.0 * philox_uniform(philox4x32_10(values->key, at).word[0], 0) - 1.0);
+    }
     for (int64_t i = 0; i < size; i++)
         out[i] = values->parameter->init == INIT_ONE ? 1.0f : values->parameter->init_std * out[i];
 }
@@ -85,6 +89,8 @@ enum gt_status session_weights_init(struct session *session, uint64_t seed)
     const int threads = session->config->threads > 0 ? (int)session->config->threads : thread_count_available();
     for (int32_t i = 0; i < session->model->parameters.count; i++) {
         const struct parameter *parameter = &session->model->parameters.at[i];
+        if (parameter->frozen)
+            continue;
         TRY(parameter_init(session, (uint32_t)i, key, threads));
         TRY(moments_zero(session, parameter));
     }
@@ -263,18 +269,41 @@ static enum gt_status angles_upload(struct session *session)
     return GT_OK;
 }
 
+/* Uploads the tables with which the B of a layer's adapters become one matrix: alpha / rank times the identity. */
+static enum gt_status expand_upload(struct session *session)
+{
+    const struct lora_config *lora = &session->model->options.config.lora;
+    const float scale = (float)(lora->alpha / lora->rank);
+    for (int parts = 0; lora->rank > 0 && parts < PARAMETER_PARTS_MAX; parts++) {
+        const int32_t table = session->model->expand[parts], rows = (parts + 1) * lora->rank;
+        TRY(exec_zero(session->exec, table));
+        for (int64_t i = 0; i < rows; i++)
+            TRY(values_upload(session->exec, session->model->graph, table, i * rows + i, &scale, 1));
+    }
+    return GT_OK;
+}
+
 enum gt_status restore_weights(struct session *session, const struct restore_source *source, uint64_t seed)
 {
     TRY(corrections_upload(session));
     TRY(angles_upload(session));
+    TRY(expand_upload(session));
     if (!source->checkpoint)
         return session_weights_init(session, seed);
     struct checkpoint_tensor *tensors;
     struct restore_parts parts = {.session = session};
+    struct model_config config = session->model->options.config;
+    const bool made = config.lora.rank > 0 && source->checkpoint->config.lora.rank == 0; /* the adapters are new */
+    snprintf(session->base, sizeof session->base, "%s", source->base);
     TRY(zero_rest(session, true));
+    if (made) {
+        TRY(session_weights_init(session, seed));
+        config.lora.rank = 0;
+    }
     TRY(restore_tensors(session, &tensors));
     struct checkpoint_load_options options = {
-        .config = &session->model->options.config,
+        .config = &config,
+        .base_crc32c = session->model->options.config.lora.rank > 0 ? &session->base_crc32c : NULL,
         .tensors = tensors,
         .tensor_count = (size_t)session->model->parameters.count,
         .write = restore_part_write,

@@ -219,6 +219,9 @@ void run_log_start(const struct trainer *t)
 {
     const struct model_options *options = &t->session.model->options;
     log_result("number of parameters: %.2fM", (double)model_parameter_count_no_positions(&options->config) / 1e6);
+    if (options->config.lora.rank > 0)
+        log_result("trained are %.2fM of them, in adapters of rank %" PRId32 " of %s",
+                   (double)model_adapter_count(&options->config) / 1e6, options->config.lora.rank, t->source.base);
     log_result("tokens per iteration will be: %.0f", run_tokens_per_update(t));
     log_result("device: %s (%s)", t->session.device.info.device, t->session.device.info.detail);
     for (int i = 0; i < t->mixture.count && t->mixture.count > 1; i++)

@@ -14,8 +14,13 @@
 enum gt_status saver_create(struct session *session, const struct tokenizer *tokenizer, const struct run_data *data,
                             struct saver *out)
 {
-    *out = (struct saver){.session = session, .data = *data};
+    const struct model *model = session->model;
+    *out = (struct saver){.session = session, .data = *data, .model = model->options.config};
+    out->model.lora.alone = out->model.lora.rank > 0;
     TRY(restore_tensors(session, &out->tensors));
+    for (int32_t i = 0; i < model->parameters.count; i++)
+        if (!model->parameters.at[i].frozen)
+            out->tensors[out->tensor_count++] = out->tensors[i];
     TRY(config_to_json(session->config, &out->configuration));
     out->plan = resume_plan_object(session);
     if (tokenizer)
@@ -106,7 +111,9 @@ enum gt_status saver_save(struct saver *saver, const struct run_state *state)
     }
     struct checkpoint_save_options options = {
         .out_dir = config->out_dir,
-        .config = &session->model->options.config,
+        .config = &saver->model,
+        .base = session->base,
+        .base_crc32c = session->base_crc32c,
         .bos_token = -1,
         .eos_token = -1,
         .state = {.iter = state->iter,
@@ -121,7 +128,7 @@ enum gt_status saver_save(struct saver *saver, const struct run_state *state)
                   .loss_scaler = loss_scaler,
                   .configuration = saver->configuration},
         .tensors = saver->tensors,
-        .tensor_count = (size_t)session->model->parameters.count,
+        .tensor_count = saver->tensor_count,
         .read = restore_part_read,
         .read_context = session,
         .staging = session->staging,
@@ -142,6 +149,8 @@ enum gt_status saver_room_check(const struct session *session, bool own)
     double each = 0.0; /* of the tensors; headers and JSON are small */
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *p = &model->parameters.at[i];
+        if (p->frozen)
+            continue;
         const int32_t tensors[] = {model_parameter_home(p), p->m, p->v, p->scales};
         for (size_t k = 0; k < sizeof tensors / sizeof tensors[0]; k++)
             each += tensors[k] != TENSOR_NONE ? (double)graph_tensor_bytes(model->graph, tensors[k]) : 0.0;

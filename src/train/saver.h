@@ -8,7 +8,9 @@
 /* Everything that a save needs besides the state.  It is created once, so that saving allocates nothing of ours. */
 struct saver {
     struct session *session;
-    struct checkpoint_tensor *tensors; /* the parameters as io/ sees them */
+    struct model_config model; /* what is saved: of a run with adapters these alone */
+    struct checkpoint_tensor *tensors;
+    size_t tensor_count; /* the parameters as io/ sees them */
     json_t *configuration;
     json_t *plan;
     struct run_data data;

@@ -470,8 +470,8 @@ def small_file_limit():
 
 
 def check_usage():
-    refused("choose a format: --format=hf, gguf or llmc", 2, "--out_dir=out-bpe", "x")
-    refused("expected hf, gguf or llmc", 2, "--format=onnx", "x")
+    refused("choose a format: --format=hf, gguf, llmc or peft", 2, "--out_dir=out-bpe", "x")
+    refused("expected hf, gguf, llmc or peft", 2, "--format=onnx", "x")
     refused("float32, bfloat16 or float16", 2, "--format=hf", "--dtype=int8", "x")
     refused("name the OUTPUT", 2, "--out_dir=out-bpe", "--format=hf")
     refused("only one OUTPUT", 2, "--out_dir=out-bpe", "--format=hf", "x", "y")

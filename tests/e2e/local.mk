@@ -28,6 +28,7 @@ dist_check_SCRIPTS += \
 	tests/e2e/learn.sh \
 	tests/e2e/memory.py \
 	tests/e2e/memory_story.py \
+	tests/e2e/lora.py \
 	tests/e2e/mended.sh \
 	tests/e2e/mixture.py \
 	tests/e2e/models_in.py \

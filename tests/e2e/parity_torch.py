@@ -10,6 +10,7 @@ decay:
   teacher   every step starts from the reference's weights and moments: each parameter's gradient, m, v and new weight
   shape     the same gradients if the micro-batch does not divide and loss chunks are small
   free      gpt-train itself, ten steps on its own: each loss, the gradient norms, and the saved weights
+  adapters  the same of ten steps that train adapters (LoRA) of some or all layers
   dropout   the losses of a run do not depend on the micro-batch
 GPT_TRAIN_BACKEND selects the backend.  Needs a Python with PyTorch (PYTHON_TORCH).  Prints "checks: P passed, F failed,
 S skipped".
@@ -223,9 +224,10 @@ def reference_loss(case, w, ids, targets):
 class Reference:
     """Weights, AdamW's moments, and one step of training in float64."""
 
-    def __init__(self, case):
-        weights = case["weights"]
-        self.case, self.steps = case, 0
+    def __init__(self, case, weights=None, whole=lambda weights: weights):
+        """`whole` makes the model's weights of those that are trained."""
+        weights = weights or case["weights"]
+        self.case, self.whole, self.steps = case, whole, 0
         self.w = {name: value.clone() for name, value in weights.items()}
         self.m = {name: torch.zeros_like(value) for name, value in weights.items()}
         self.v = {name: torch.zeros_like(value) for name, value in weights.items()}
@@ -236,7 +238,7 @@ class Reference:
         tokens = sum(ids.numel() for ids, _ in batches)
         self.loss = 0.0
         for ids, targets in batches:
-            loss = reference_loss(self.case, leaves, ids, targets) / tokens
+            loss = reference_loss(self.case, self.whole(leaves), ids, targets) / tokens
             loss.backward()
             self.loss += loss.item()
         self.g = {name: leaf.grad for name, leaf in leaves.items()}
@@ -287,7 +289,11 @@ def read_weights(case, path):
 
 
 def file_weights(path):
-    return {name.replace("transformer.", "", 1): torch.from_numpy(np.frombuffer(raw, "<f4").reshape(shape).astype(np.float64))
+    return {name.replace("transformer.", "", 1): value for name, value in tensors_of(path).items()}
+
+
+def tensors_of(path):
+    return {name: torch.from_numpy(np.frombuffer(raw, "<f4").reshape(shape).astype(np.float64))
             for name, (_, shape, raw) in tensors_read(path).items()}
 
 
@@ -448,6 +454,46 @@ def free(case, work, batches):
     print(f"{case['name']} free: loss {worst:.2g}, saved weights {worst_way:.2g} of the way")
 
 
+def adapters(case, work, batches, targets):
+    """Ten steps of adapters, whose first values come from a run at rate 0: losses, norms and adapters."""
+    arguments = common_arguments(case) + ["--eval_iters=1", "--log_interval=1", "--lora_rank=3", "--lora_alpha=4",
+                                          f"--lora_targets={targets}"]
+    outs = [os.path.join(work, f"adapters-{kind}") for kind in ("new", "trained")]
+    train(arguments + ["--out_dir=" + outs[0], "--learning_rate=0", "--max_iters=0"])
+    train(arguments + ["--out_dir=" + outs[1]])
+    start, trained = (tensors_of(os.path.join(out, "model.safetensors")) for out in outs)
+    bounds = [value.shape[1] ** -0.5 for name, value in start.items() if "lora_A" in name]
+    check(all(0.7 * bound < value.abs().max() <= bound for bound, value in
+              zip(bounds, (value for name, value in start.items() if "lora_A" in name))), "the bounds of A")
+    check(not any(value.any() for name, value in start.items() if "lora_B" in name), "B does not begin at 0")
+
+    def whole(leaves):
+        weights = {}
+        for name, value in case["weights"].items():
+            parts = case["modern"].parts(name) if case.get("modern") else {name: -1}
+            pieces = []
+            for part, piece in zip(parts, value.split(list(parts.values())) if len(parts) > 1 else [value]):
+                at = f"base_model.model.{'' if case.get('modern') else 'transformer.'}{part[:-len('.weight')]}"
+                if at + ".lora_A.weight" in leaves and part.endswith(".weight"):
+                    delta = 4 / 3 * leaves[at + ".lora_B.weight"] @ leaves[at + ".lora_A.weight"]
+                    piece = piece + (delta if case.get("modern") else delta.T)
+                pieces.append(piece)
+            weights[name] = torch.cat(pieces)
+        return weights
+
+    reference, worst = Reference(case, start, whole), 0.0
+    for line, micro_batches in zip(metrics(outs[1]), batches):
+        reference.step(micro_batches)
+        worst = max(worst, abs(line["loss"] - reference.loss))
+        check(abs(line["loss"] - reference.loss) <= LOSS_BOUND, f"adapters, step {line['iter']}: {line['loss']}, {reference.loss}")
+        check(abs(line["grad_norm"] - reference.norm) <= 1e-4 * reference.norm, f"adapters, norm at {line['iter']}")
+    check(trained.keys() == reference.w.keys() and len(trained) > 0, "the adapters in the checkpoint")
+    for name, value in reference.w.items():
+        error = distance(trained[name] - start[name], value - start[name])
+        check(error <= 1e-3, f"{name}: {error:.3g} of the way gone")
+    print(f"{case['name']} adapters of {targets}: loss {worst:.2g}")
+
+
 def dropout(case, work):
     lines = []
     for micro in (BATCH, 3, 2, 1):
@@ -489,6 +535,7 @@ def modern():
         batches = teacher(case, folder, "whole", [], STEPS)
         teacher(case, folder, "recompute", ["--micro_batch=3", "--loss_chunk=7", "--recompute=full"], 2)
         free(case, folder, batches)
+        adapters(case, folder, batches, "all-linear" if number % 2 == 0 else "q_proj,v_proj,up_proj")
 
 
 def main():
@@ -505,6 +552,8 @@ def main():
         free(case, folder, batches)
         if number == 0:
             dropout(case, folder)
+        if number < 2:
+            adapters(case, folder, batches, "c_attn,c_proj" if number == 0 else "all-linear")
     modern()
 
 

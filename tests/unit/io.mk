@@ -13,6 +13,7 @@ IO_CHECKS = \
 	tests/unit/check_io_hf_config \
 	tests/unit/check_io_hf_layout \
 	tests/unit/check_io_nanogpt_meta \
+	tests/unit/check_io_peft \
 	tests/unit/check_io_pickle \
 	tests/unit/check_io_safetensors \
 	tests/unit/check_io_safetensors_index \

@@ -1,0 +1,28 @@
+/* PEFT's files of an adapter: adapter_config.json beside adapter_model.safetensors.
+ *
+ * Source: peft, tuners/lora/config.py (LoraConfig), utils/save_and_load.py.
+ */
+#ifndef GPT_TRAIN_IO_PEFT_H
+#define GPT_TRAIN_IO_PEFT_H
+
+#include "base/json.h"
+#include "model/parameters.h"
+
+#define PEFT_CONFIG_NAME "adapter_config.json"
+#define PEFT_MODEL_NAME "adapter_model.safetensors"
+#define PEFT_TARGETS_TEXT_MAX 128
+
+/* Reads the names of targets, separated by commas, or all-linear: all that the model's blocks have.  Errors: GT_USAGE,
+ * with the names that the model has. */
+enum gt_status peft_targets_read(const char *text, const struct model_config *config, uint32_t *out);
+/* Writes what peft_targets_read() reads.  Returns `text`. */
+char *peft_targets_text(char text[static PEFT_TARGETS_TEXT_MAX], const struct model_config *config);
+
+/* Makes the content of adapter_config.json for the adapters of `config`, made for the model that `base` names.  Release
+ * it with json_decref().  Errors: GT_NO_MEMORY. */
+enum gt_status peft_config_make(const struct model_config *config, const char *base, json_t **out);
+/* The inverse.  *base is borrowed from `root`.  Whether the base has these targets is not checked.  Errors: GT_DATA;
+ * GT_UNSUPPORTED, naming a field that changes the model in a way that is not supported here. */
+enum gt_status peft_config_parse(const json_t *root, const char *source, struct lora_config *out, const char **base);
+
+#endif

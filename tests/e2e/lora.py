@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Adapters of low rank (LoRA).  Their numbers are compared with PyTorch's in parity_torch.py.
+
+  trains    on every backend, at every recompute level, in chunks and micro-steps, with the base in host memory: the losses
+            of the plain run; planned bytes are asked for, and only adapters have gradients and moments
+  resumes   a run that is continued has the bytes of one that was not stopped; a checkpoint holds adapters alone; another
+            base is refused
+  leaves    adapters open again, by themselves and as PEFT's files; added to their base they give the same losses and text
+  refused   what cannot be: one line, exit status 2
+Prints "checks: P passed, F failed, S skipped".
+"""
+import array
+import json
+import os
+import random
+import shutil
+import subprocess
+
+from checks import GPT_EXPORT, GPT_SAMPLE, GPT_TRAIN, check, end, error_lines, files, metrics, opencl_device, read, read_json, some, tensors_read, tensors_write, write_json
+from cuda_common import GPT_TRAIN_CUDA
+
+VOCAB, WIDTH, INNER, BLOCK = 67, 32, 56, 16
+DATA = ["--dataset=./data", "--batch_size=6", "--gradient_accumulation_steps=1", f"--block_size={BLOCK}", "--max_iters=4", "--eval_interval=100",
+        "--eval_iters=2", "--log_interval=1", "--learning_rate=3e-2", "--warmup_iters=0", "--decay_lr=False"]
+LORA = ["--lora_rank=4", "--lora_alpha=8"]
+
+
+def values(rows, columns, scale=0.3):
+    return ("F32", (rows, columns) if columns else (rows,),
+            memoryview(array.array("f", [random.gauss(0 if columns else 1, scale) for _ in range(rows * max(columns, 1))])).tobytes())
+
+
+def begin():
+    random.seed(20240611)
+    tensors = {"model.embed_tokens.weight": values(VOCAB, WIDTH), "model.norm.weight": values(WIDTH, 0, 0.1)}
+    for layer in range(3):
+        at = f"model.layers.{layer}."
+        for name, rows, columns in (("self_attn.q_proj", 32, 32), ("self_attn.k_proj", 16, 32), ("self_attn.v_proj", 16, 32),
+                                    ("self_attn.o_proj", 32, 32), ("mlp.gate_proj", INNER, 32), ("mlp.up_proj", INNER, 32),
+                                    ("mlp.down_proj", 32, INNER)):
+            tensors[f"{at}{name}.weight"] = values(rows, columns)
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            tensors[f"{at}{name}.weight"] = values(WIDTH, 0, 0.1)
+    config = {"model_type": "llama", "vocab_size": VOCAB, "max_position_embeddings": 64, "hidden_size": WIDTH, "intermediate_size": INNER,
+              "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-5, "rope_theta": 1e4,
+              "tie_word_embeddings": True}
+    for folder, scale in (("base", 1), ("other", 2)):
+        os.makedirs(folder)
+        write_json(f"{folder}/config.json", config)
+        tensors_write(f"{folder}/model.safetensors", tensors)
+        tensors["model.norm.weight"] = values(WIDTH, 0, 0.1)
+    os.makedirs("data")
+    for split, count in (("train", 4000), ("val", 1000)):
+        ids = [7 * i % VOCAB for i in range(count)]
+        with open(f"data/{split}.bin", "wb") as file:
+            file.write(b"".join(id.to_bytes(2, "little") for id in ids))
+
+
+def run(out, *arguments, program=GPT_TRAIN, env=None):
+    return subprocess.run([program, f"--out_dir={out}", *DATA, *arguments], check=False, capture_output=True, text=True, env=env)
+
+
+def train(out, *arguments, program=GPT_TRAIN, env=None):
+    done = run(out, *arguments, program=program, env=env)
+    check(done.returncode == 0, f"{out}: {done.stderr[-500:]}")
+    return [line["loss"] for line in metrics(out)]
+
+
+def close(what, ours, other, bound):
+    check(len(ours) == len(other) > 0 and all(abs(a - b) <= bound for a, b in zip(ours, other)), f"{what}: {ours}, not {other}")
+
+
+def trains():
+    plain = train("plain", "--init_from=./base", *LORA, "--backend=cpu")
+    check(plain[0] - plain[-1] > 0.05, f"the adapters learn nothing: {plain}")
+    variants = [["--offload=states"], ["--offload=states", "--recompute=full"]] + some([["--recompute=" + level] for level in ("gelu", "layernorm", "mlp")])
+    for i, arguments in enumerate(variants):
+        train(f"v{i}", "--init_from=./base", *LORA, "--backend=cpu", *arguments)
+        check(read("plain/model-000005.safetensors") == read(f"v{i}/model-000005.safetensors"), f"{arguments}: other bytes")
+    close("pieces", train("pieces", "--init_from=./base", *LORA, "--backend=cpu", "--micro_batch=4", "--loss_chunk=7", "--recompute=full:1,mlp:1,none"),
+          plain, 1e-5)
+    half = train("half", "--init_from=./base", *LORA, "--backend=cpu", "--dtype=bfloat16")
+    close("bfloat16", half, plain, 0.1)
+    for backend, program in [("cuda", GPT_TRAIN_CUDA)] * os.path.exists(GPT_TRAIN_CUDA) + [("opencl", GPT_TRAIN)] * bool(opencl_device()):
+        env = dict(os.environ, **({"GPT_TRAIN_OPENCL_LIBRARY": ""} if backend == "opencl" else {}))
+        for offload in ("none", "states"):
+            out = f"{backend}-{offload}"
+            close(out, train(out, "--init_from=./base", *LORA, f"--backend={backend}", "--dtype=float32", f"--offload={offload}", program=program, env=env),
+                  plain, 1e-4)
+            line = metrics(out, "planned_bytes")[-1]
+            check(line["planned_bytes"] == line["allocated_bytes"], f"{out}: other bytes than planned")
+        check(read(f"{backend}-none/model-000005.safetensors") == read(f"{backend}-states/model-000005.safetensors"), f"{backend}: other bytes with offload")
+    done = run("none", "--init_from=./base", *LORA, "--backend=cpu", "--dtype=bfloat16", "--plan=json")
+    told = json.loads(done.stdout)["categories"]
+    adapters = sum(len(raw) // 4 for _, _, raw in tensors_read("plain/model.safetensors").values())
+    wanted = {"master": 4 * adapters, "moments": 8 * adapters, "gradients": 4 * adapters}
+    for name, count in wanted.items():
+        check(count == told[name], f"{told[name]} bytes of {name}, not the adapters' {count}")
+
+
+def resumes():
+    train("whole", "--init_from=./base", *LORA, "--backend=cpu", "--dtype=bfloat16")
+    train("parts", "--init_from=./base", *LORA, "--backend=cpu", "--dtype=bfloat16", "--max_iters=1")
+    train("parts", "--init_from=resume", "--backend=cpu", "--max_iters=4")
+    for name in ("model-000005.safetensors", "optimizer-000005.safetensors"):
+        check(read(f"whole/{name}") == read(f"parts/{name}"), f"{name}: a resumed run has other bytes")
+    names = tensors_read("whole/model.safetensors")
+    check(len(names) == 3 * 7 * 2 and all("lora_" in name for name in names), f"the checkpoint holds {sorted(names)[:3]}...")
+    check("config.json" not in files("whole"), "adapters alone are no model, but there is config.json")
+    shutil.copytree("base", "kept")
+    shutil.copy("other/model.safetensors", "base/model.safetensors")
+    done = run("parts", "--init_from=resume", "--backend=cpu", "--max_iters=9")
+    check(done.returncode == 2 and "were trained on another model" in done.stderr, f"another base: {done.stderr[-300:]}")
+    shutil.copy("kept/model.safetensors", "base/model.safetensors")
+    done = run("parts", "--init_from=resume", "--lora_rank=8", "--backend=cpu", "--max_iters=9")
+    check(done.returncode == 2 and "lora_rank = 8" in done.stderr, f"another rank: {done.stderr[-300:]}")
+    train("parts", "--init_from=resume", *LORA, "--backend=cpu", "--max_iters=5")
+
+
+def export(source, form, out, *arguments):
+    return subprocess.run([GPT_EXPORT, f"--out_dir={source}", f"--format={form}", *arguments, out], check=False, capture_output=True, text=True)
+
+
+def leaves():
+    train("run", "--init_from=./base", *LORA, "--lora_targets=q_proj,v_proj,up_proj,down_proj", "--backend=cpu")
+    for form, out in (("peft", "peft"), ("hf", "merged"), ("gguf", "merged.gguf")):
+        done = export("run", form, out)
+        check(done.returncode == 0, f"{form}: {done.stderr}")
+    config = read_json("peft/adapter_config.json")
+    check((config["r"], config["lora_alpha"], sorted(config["target_modules"])) == (4, 8.0, ["down_proj", "q_proj", "up_proj", "v_proj"]), str(config))
+    judged = []
+    for source in ("./peft", "./merged", "./run"):
+        done = run("judge", f"--init_from={source}", "--eval_only=True", "--backend=cpu")
+        check(done.returncode == 0, f"{source}: {done.stderr}")
+        judged.append([word for word in done.stdout.split("val loss ")[-1].split()][0])
+    check(len(set(judged)) == 1, f"losses of the adapters, merged, and as a run: {judged}")
+    check(export("peft", "hf", "merged-again").returncode == 0, "PEFT's files are exported")
+    check(read("merged/model.safetensors") == read("merged-again/model.safetensors"), "other bytes by way of PEFT's files")
+    texts = [subprocess.run([GPT_SAMPLE, f"--init_from={source}", "--tokenizer=ids", "--start=3 5", "--temperature=0", "--max_new_tokens=20",
+                             "--num_samples=1", "--backend=cpu"], check=False, capture_output=True, text=True) for source in ("./peft", "./merged")]
+    if texts[0].returncode == 0:
+        check(texts[0].stdout == texts[1].stdout, f"{texts[0].stdout} is not {texts[1].stdout}")
+    for field, value in (("use_dora", True), ("rank_pattern", {"q_proj": 2}), ("modules_to_save", ["lm_head"]), ("bias", "all"),
+                         ("target_modules", ["lm_head"]), ("r", 5), ("base_model_name_or_path", "./nothing"), ("init_lora_weights", "pissa")):
+        shutil.copytree("peft", "changed", dirs_exist_ok=True)
+        write_json("changed/adapter_config.json", {**config, field: value})
+        done = run("x", "--init_from=./changed", "--backend=cpu")
+        check(done.returncode == 2 and len(error_lines(done)) == 1, f"{field}={value}: {done.returncode} {done.stderr}")
+
+
+def refused():
+    for arguments, word in ((["--init_from=scratch", *LORA], "name the model"), (["--init_from=./base", *LORA, "--lora_targets=c_attn"], "no 'c_attn'"),
+                            (["--init_from=./base", "--lora_rank=17"], "above a dimension"),
+                            (["--init_from=./base", *LORA, "--optimizer=muon"], "only adamw")):
+        done = run("x", *arguments, "--backend=cpu")
+        check(done.returncode == 2 and word in done.stderr and len(error_lines(done)) == 1, f"{arguments}: {done.returncode} {done.stderr}")
+    done = export("base", "peft", "y")
+    check(done.returncode == 2 and "has none" in done.stderr, f"no adapters: {done.stderr}")
+
+
+if __name__ == "__main__":
+    end(trains, resumes, leaves, refused, begin=begin)

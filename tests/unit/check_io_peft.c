@@ -1,0 +1,100 @@
+/* Tests of adapter_config.json and of the parameters that it describes: what is written is read, and a field that changes
+ * the mathematics is refused by name. */
+#include "io/peft.h"
+
+#include "tests/unit/io_case.h"
+
+#define FIELDS                                                                                             \
+    "\"peft_type\":\"LORA\",\"base_model_name_or_path\":\"b\",\"r\":4,\"lora_alpha\":8,\"bias\":\"none\"," \
+    "\"target_modules\":[\"q_proj\",\"up_proj\"]"
+
+static struct model_config llama(void)
+{
+    struct model_config config = io_config(3, 8, 2, false);
+    config.norm = NORM_RMSNORM;
+    config.position = POSITION_ROPE;
+    config.mlp = MLP_SWIGLU;
+    config.untied = true;
+    return config;
+}
+
+static enum gt_status parse(const char *text, struct lora_config *out)
+{
+    const char *base;
+    json_t *root;
+    ck_assert_msg(json_parse(text, strlen(text), "a", &root) == GT_OK, "%s", text);
+    const enum gt_status status = peft_config_parse(root, "a", out, &base);
+    json_decref(root);
+    return status;
+}
+
+TEST_FIXTURE(io_setup, io_teardown)
+
+TEST(makes_what_it_parses)
+{
+    struct model_config config = llama();
+    struct lora_config back;
+    const char *base;
+    json_t *root;
+    config.lora = (struct lora_config){.rank = 2, .alpha = 3.5};
+    ck_assert_int_eq(peft_targets_read("v_proj,down_proj", &config, &config.lora.targets), GT_OK);
+    ck_assert_int_eq(peft_config_make(&config, "owner/name", &root), GT_OK);
+    ck_assert_int_eq(peft_config_parse(root, "a", &back, &base), GT_OK);
+    ck_assert_str_eq(base, "owner/name");
+    ck_assert_int_eq(back.rank, 2);
+    ck_assert_double_eq(back.alpha, 3.5);
+    ck_assert_uint_eq(back.targets, config.lora.targets);
+    ck_assert(json_is_false(json_object_get(root, "fan_in_fan_out")));
+    json_decref(root);
+    ck_assert_int_eq(parse("{" FIELDS ",\"use_dora\":false,\"rank_pattern\":{},\"lora_dropout\":0.1}", &back), GT_OK);
+}
+
+TEST(refuses_what_changes_the_mathematics)
+{
+    struct lora_config out;
+    log_capture_refused(&capture, parse("{" FIELDS ",\"use_dora\":true}", &out), GT_UNSUPPORTED, "\"use_dora\"");
+    log_capture_refused(&capture, parse("{" FIELDS ",\"use_rslora\":true}", &out), GT_UNSUPPORTED, "\"use_rslora\"");
+    log_capture_refused(&capture, parse("{" FIELDS ",\"rank_pattern\":{\"q\":1}}", &out), GT_UNSUPPORTED,
+                        "\"rank_pattern\"");
+    log_capture_refused(&capture, parse("{" FIELDS ",\"modules_to_save\":[\"x\"]}", &out), GT_UNSUPPORTED,
+                        "\"modules_to_save\"");
+    log_capture_refused(&capture, parse("{" FIELDS ",\"unheard_of\":3}", &out), GT_UNSUPPORTED, "\"unheard_of\"");
+    log_capture_refused(&capture, parse("{" FIELDS ",\"init_lora_weights\":\"pissa\"}", &out), GT_UNSUPPORTED,
+                        "\"pissa\"");
+    log_capture_refused(&capture, parse("{\"peft_type\":\"IA3\"}", &out), GT_DATA, "\"bias\"");
+}
+
+TEST(targets_are_those_of_the_blocks)
+{
+    struct model_config modern = llama(), gpt2 = io_config(3, 8, 2, true);
+    char text[PEFT_TARGETS_TEXT_MAX];
+    uint32_t targets;
+    ck_assert_int_eq(peft_targets_read("all-linear", &modern, &modern.lora.targets), GT_OK);
+    ck_assert_str_eq(peft_targets_text(text, &modern), "all-linear");
+    ck_assert_int_eq(peft_targets_read("up_proj,q_proj", &modern, &modern.lora.targets), GT_OK);
+    ck_assert_str_eq(peft_targets_text(text, &modern), "q_proj,up_proj");
+    log_capture_refused(&capture, peft_targets_read("q_proj,c_fc", &modern, &targets), GT_USAGE,
+                        "no 'c_fc'; it has q_proj,k_proj");
+    log_capture_refused(&capture, peft_targets_read("q_proj", &gpt2, &targets), GT_USAGE, "it has c_attn,c_proj,c_fc");
+    log_capture_refused(&capture, peft_targets_read("", &gpt2, &targets), GT_USAGE, "no ''");
+}
+
+/* Every target has an A and a B in a file, and those alone are the tensors of a checkpoint. */
+TEST(adapters_have_the_names_and_shapes_of_peft)
+{
+    struct model_config config = llama(), base = config;
+    struct parameter_shape shape;
+    config.lora = (struct lora_config){.rank = 2, .alpha = 2.0};
+    ck_assert_int_eq(peft_targets_read("k_proj,v_proj,down_proj", &config, &config.lora.targets), GT_OK);
+    ck_assert_uint_eq(parameters_file_count(&config), parameters_file_count(&base) + 3 * 3 * 2);
+    ck_assert_uint_eq(parameters_count(&config), parameters_count(&base) + 3 * 2 * 2);
+    config.lora.alone = true;
+    ck_assert_uint_eq(parameters_file_count(&config), 3 * 3 * 2);
+    parameters_file_shape(&config, 1, &shape);
+    ck_assert_str_eq(shape.name, "model.layers.0.self_attn.v_proj.lora_A.weight");
+    ck_assert_str_eq(shape.prefix, "base_model.model.");
+    ck_assert(shape.dims[0] == 2 && shape.dims[1] == 8 && shape.first == 16);
+    parameters_file_shape(&config, 11, &shape);
+    ck_assert_str_eq(shape.name, "model.layers.1.mlp.down_proj.lora_B.weight");
+    ck_assert(shape.dims[0] == 8 && shape.dims[1] == 2 && shape.first == 0);
+}

@@ -301,13 +301,26 @@ static enum gt_status split_make(struct search *search, int32_t micro_batch, int
     return GT_OK;
 }
 
+/* Returns the seconds in which an update fetches what lives in host memory if those are weights that are not trained:
+ * each micro-step does it in its forward and in its backward pass. */
+static double frozen_seconds(const struct search_request *request, const struct split *split, uint64_t bytes)
+{
+    const struct operand all = {.present = true, .dtype = DTYPE_U8, .rank = 1, .dims = {(int64_t)bytes}};
+    const struct op_call fetch = {.kind = OP_FETCH, .operand = {[FETCH_X] = all, [FETCH_Y] = all}};
+    if (request->options.config.lora.rank == 0 || bytes == 0)
+        return 0.0;
+    return 2.0 * (double)size_ceil_div(request->samples, split->choice.micro_batch) *
+           plan_cost_op(&fetch, &request->rates);
+}
+
 /* Returns a split of the memo with a part of the optimizer state in host memory.  How many blocks' inputs have room
  * beside it limits only the search: what the user sets is refused at the end. */
 static struct split split_with(const struct search *search, const struct split *split, int32_t offload)
 {
     const struct search_request *request = search->request;
     const struct probe_states *states = &search->memo->fixed.states[offload];
-    const double update_seconds = plan_queues_longest(&states->update, &request->rates);
+    const double update_seconds =
+        plan_queues_longest(&states->update, &request->rates) + frozen_seconds(request, split, states->host_bytes);
     const uint64_t room = request->host_budget > states->host_bytes ? request->host_budget - states->host_bytes : 0;
     const uint64_t blocks = request->pin_offload ? 0 : room / split->input_bytes;
     const int32_t layers = request->options.config.n_layer;

@@ -7,6 +7,7 @@
             base is refused
   leaves    adapters open again, by themselves and as PEFT's files; added to their base they give the same losses and text
   refused   what cannot be: one line, exit status 2
+  plans     Qwen2.5-7B and Llama 3.1 8B fit a card of 12 GB and half of 32 GB of host memory, by the search alone
 Prints "checks: P passed, F failed, S skipped".
 """
 import array
@@ -158,5 +159,16 @@ def refused():
     check(done.returncode == 2 and "has none" in done.stderr, f"no adapters: {done.stderr}")
 
 
+def plans():
+    wide = ["--lora_rank=16", "--block_size=1024", "--batch_size=1", "--gradient_accumulation_steps=8", "--dtype=bfloat16", "--tie_embeddings=False"]
+    for shape in ("--arch=qwen2 --n_layer=28 --n_head=28 --n_kv_head=4 --n_embd=3584 --n_inner=18944 --vocab_size=152064",
+                  "--arch=llama --n_layer=32 --n_head=32 --n_kv_head=8 --n_embd=4096 --n_inner=14336 --vocab_size=128256"):
+        done = subprocess.run([GPT_TRAIN, *shape.split(), *wide, "--device_profile=rtx3060-12g", "--host_budget=16GiB", "--plan=json"],
+                              check=False, capture_output=True, text=True)
+        check(done.returncode == 0, f"{shape}: {done.stderr[-300:]}")
+        plan = json.loads(done.stdout)
+        check(plan["bytes"]["fits"] and 0 < plan["bytes"]["host_arena"] <= 16 << 30, f"{shape}: {plan['bytes']}")
+
+
 if __name__ == "__main__":
-    end(trains, resumes, leaves, refused, begin=begin)
+    end(trains, resumes, leaves, refused, plans, begin=begin)

@@ -81,12 +81,8 @@ enum gt_status cpu_memory_map(struct cpu_backend *cpu, const struct backend_segm
 {
     uint64_t total = 0, available = 0, need = 0;
     TRY(cpu_memory_read(&total, &available));
-    for (int32_t i = 0; i < count; i++) {
-        if (segments[i].size_bytes > UINT64_MAX - need || segments[i].size_bytes > SIZE_MAX)
-            need = UINT64_MAX;
-        else
-            need += segments[i].size_bytes;
-    }
+    for (int32_t i = 0; i < count; i++)
+        need = segments[i].size_bytes > UINT64_MAX - need ? UINT64_MAX : need + segments[i].size_bytes;
     if (need > available)
         return FAIL(GT_NO_MEMORY,
                     "cpu: the arena needs %" PRIu64 " B, but only %" PRIu64 " B of %" PRIu64 " B are free", need,

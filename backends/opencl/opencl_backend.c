@@ -29,11 +29,6 @@
 #define NVIDIA_ILLEGAL_ACCESS (-9999)
 #define ERROR_TEXT_MAX 768
 
-static void answer_log(const struct opencl_answer *answer)
-{
-    log_error("%s", answer->reason[0] != '\0' ? answer->reason : "opencl: the child process failed and gave no reason");
-}
-
 /* Returns the reason without its "opencl: ", because callers print that themselves. */
 static const char *reason_bare(const struct opencl_answer *answer)
 {
@@ -196,7 +191,7 @@ static enum gt_status open_rehearse(struct opencl_child *opener, const struct ba
     if (answer.status == GT_OK)
         return GT_OK;
     if (!answer.has_opened) {
-        answer_log(&answer);
+        log_error("%s", answer.reason);
         return answer.status;
     }
     snprintf(out->lost, sizeof out->lost, "%s", answer.reason); /* it died of the units */
@@ -271,12 +266,12 @@ static enum gt_status arena_rehearse(struct opencl_backend *cl, const struct bac
     for (int32_t i = 0; i < count; i++)
         request.segment[i] = segments[i];
     opencl_child_ask(&cl->committer, &request, COMMIT_SECONDS, &answer);
-    if (answer.status != GT_OK && !answer.has_opened && answer.reason[0] != '\0' && !answer.is_dead) {
+    if (answer.status != GT_OK && !answer.has_opened && !answer.is_dead) {
         log_note("opencl: the arena is not tried in a child process first: %s", reason_bare(&answer));
         return GT_OK;
     }
     if (answer.status != GT_OK)
-        answer_log(&answer);
+        log_error("%s", answer.reason);
     else
         memory_await(cl, need);
     return answer.status;

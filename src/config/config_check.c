@@ -150,6 +150,17 @@ static enum gt_status check_tokens(const struct config *config)
                 config->batch_size, config->gradient_accumulation_steps);
 }
 
+/* The parts of an update have equally many sequences. */
+static enum gt_status check_parts(const struct config *config)
+{
+    const int64_t samples = config->batch_size * config->gradient_accumulation_steps;
+    if (!settled_pair(config, CONFIG_KEY_batch_size, CONFIG_KEY_gradient_accumulation_steps) ||
+        !is_settled(config, CONFIG_KEY_parts) || samples % config->parts == 0)
+        return GT_OK;
+    return FAIL(GT_USAGE, "parts=%" PRId64 " does not divide the %" PRId64 " sequences of an update", config->parts,
+                samples);
+}
+
 /* The samples of an evaluation have 32-bit numbers. */
 static enum gt_status check_evaluation_samples(const struct config *config)
 {
@@ -447,7 +458,7 @@ enum gt_status config_check(struct config *config)
     enum gt_status (*const checks[])(const struct config *) = {
         check_device,    check_backend,    check_heads,    check_kv_heads, check_rope,
         check_limits,    check_tokens,     check_chunks,   check_betas,    check_evaluation_samples,
-        check_recompute, check_checkpoint, check_expected, check_lora};
+        check_recompute, check_checkpoint, check_expected, check_lora,     check_parts};
     const bool train = config->program == CONFIG_TRAIN;
     bool failed = false;
     for (size_t i = 0; i < (train ? sizeof checks / sizeof checks[0] : 2); i++)

@@ -5,9 +5,15 @@
  */
 #include "model/programs.h"
 
+/* Returns what the micro-steps add to. */
+static int32_t accumulator(const struct parameter *parameter)
+{
+    return parameter->part_gradient != TENSOR_NONE ? parameter->part_gradient : parameter->gradient;
+}
+
 static bool is_rounded(const struct model *model, int32_t parameter)
 {
-    const int32_t gradient = model->parameters.at[parameter].gradient;
+    const int32_t gradient = accumulator(&model->parameters.at[parameter]);
     return gradient != TENSOR_NONE && model->graph->tensors[gradient].dtype != DTYPE_F32;
 }
 
@@ -15,10 +21,10 @@ enum gt_status gradient_rounding_targets(struct model *model, const char *progra
 {
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *parameter = &model->parameters.at[i];
-        targets[i] = (struct autodiff_parameter){parameter->tensor, parameter->gradient, is_rounded(model, i)};
+        targets[i] = (struct autodiff_parameter){parameter->tensor, accumulator(parameter), is_rounded(model, i)};
         if (!is_rounded(model, i))
             continue;
-        struct tensor whole = model->graph->tensors[parameter->gradient];
+        struct tensor whole = model->graph->tensors[accumulator(parameter)];
         whole.dtype = DTYPE_F32;
         whole.category = CATEGORY_TEMPORARY;
         whole.lifetime = LIFETIME_PROGRAM;
@@ -34,7 +40,7 @@ static enum gt_status rounding_add(struct model *model, int32_t program, bool fi
     struct graph_pen pen = {model->graph, program, PASS_BACKWARD, -1, 0, false};
     struct op_attrs attrs = {.accumulate = first ? 0 : 1u << GRADIENT_ROUND_Y, .index_base = to->index_base};
     int32_t operands[GRADIENT_ROUND_OPERANDS] = {
-        [GRADIENT_ROUND_X] = from, [GRADIENT_ROUND_SCALARS] = model->scalars, [GRADIENT_ROUND_Y] = to->gradient};
+        [GRADIENT_ROUND_X] = from, [GRADIENT_ROUND_SCALARS] = model->scalars, [GRADIENT_ROUND_Y] = accumulator(to)};
     return graph_op_add(&pen, OP_GRADIENT_ROUND, &attrs, to->name, operands);
 }
 

@@ -89,6 +89,7 @@ struct parameter {
     int32_t tensor;             /* the weight that the ops read */
     int32_t master;             /* fp32 weight that is trained and saved if `tensor` is its rounding; or TENSOR_NONE */
     int32_t gradient, m, v;     /* TENSOR_NONE outside training; v also if Muon updates the parameter */
+    int32_t part_gradient;      /* of one part, where an update has several; or TENSOR_NONE */
     int32_t scales;             /* of 8-bit m and v; else TENSOR_NONE */
     int64_t saved_rows;         /* rows in a checkpoint: V for wte, else dims[0] */
     int64_t index_base;         /* elements of all earlier parameters in a checkpoint; see op.h, rounding_* */
@@ -118,7 +119,8 @@ struct model_options {
     bool no_update;     /* of the training programs, only the micro-steps */
     bool document_mask; /* attention and positions of training and evaluation stay inside a document */
     struct plan_choice choice;
-    int32_t micro_steps;    /* micro-steps per update, including the remainder */
+    int32_t parts;          /* of an update; their gradients are added in order, in fp32.  0: 1 */
+    int32_t micro_steps;    /* micro-steps per part, including the remainder */
     int32_t evaluate_time;  /* T of the evaluation program, at most block_size; 0 = block_size */
     int32_t generate_batch; /* sequences sampled at once */
     int32_t prefill_time;   /* tokens per prefill run */
@@ -148,8 +150,20 @@ struct model {
     int32_t corrections;                 /* [correction_rows, 2]: 1 - beta1^t, 1 - beta2^t for t = 1 .. */
     int32_t inputs; /* [micro_batch T, C] in host memory, that of block 0; the next blocks' follow */
     struct program_io train_first, train_next, train_remainder, update, evaluate, prefill, decode;
-    struct program_io refresh; /* weights := their masters, rounded; program is -1 if no weight has a master */
+    struct program_io refresh;     /* weights := their masters, rounded; program is -1 if no weight has a master */
+    int32_t part_first, part_next; /* programs: gradients := the first part's; += a next part's.  -1 with one part */
 };
+
+/* Return the parts of an update, and its micro-steps. */
+static inline int32_t model_parts(const struct model_options *options)
+{
+    return options->parts > 1 ? options->parts : 1;
+}
+
+static inline int32_t model_micro_steps(const struct model_options *options)
+{
+    return model_parts(options) * options->micro_steps;
+}
 
 /* Builds parameters and programs.  Errors: GT_NO_MEMORY, GT_USAGE. */
 enum gt_status model_create(struct hostmem *mem, const struct model_options *options, struct model **out);

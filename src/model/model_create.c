@@ -91,7 +91,7 @@ double model_bytes_per_parameter(const struct model *model)
     double bytes = 0.0;
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *p = &model->parameters.at[i];
-        const int32_t tensors[] = {p->tensor, p->master, p->gradient, p->m, p->v, p->scales};
+        const int32_t tensors[] = {p->tensor, p->master, p->gradient, p->part_gradient, p->m, p->v, p->scales};
         for (size_t k = 0; k < sizeof tensors / sizeof tensors[0]; k++)
             bytes += tensors[k] != TENSOR_NONE ? (double)graph_tensor_bytes(model->graph, tensors[k]) : 0.0;
     }
@@ -187,11 +187,43 @@ int32_t model_parameter_home(const struct parameter *parameter)
     return parameter->master != TENSOR_NONE ? parameter->master : parameter->tensor;
 }
 
+/* Adds the gradients of one part.  Those of the update, their sum, are fp32. */
+static enum gt_status part_gradients_add(struct model *model)
+{
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        struct parameter *parameter = &model->parameters.at[i];
+        if (parameter->gradient == TENSOR_NONE)
+            continue;
+        struct tensor part = model->graph->tensors[parameter->gradient];
+        snprintf(part.name, sizeof part.name, "%.80s.part_grad", parameter->name);
+        model->graph->tensors[parameter->gradient].dtype = DTYPE_F32;
+        TRY(graph_tensor_add(model->graph, &part, &parameter->part_gradient));
+    }
+    return GT_OK;
+}
+
+/* Builds the program that adds a part's gradients to those of the parts before it; `first` overwrites. */
+static enum gt_status part_program_build(struct model *model, const char *name, bool first, int32_t *program)
+{
+    const struct op_attrs attrs = {.accumulate = first ? 0 : 1u << COPY_Y};
+    TRY(graph_program_add(model->graph, name, PHASE_TRAIN, program));
+    const struct graph_pen pen = {model->graph, *program, PASS_UPDATE, -1, 0, false};
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        const struct parameter *parameter = &model->parameters.at[i];
+        int32_t operands[COPY_OPERANDS] = {[COPY_X] = parameter->part_gradient, [COPY_Y] = parameter->gradient};
+        if (parameter->gradient != TENSOR_NONE)
+            TRY(graph_op_add(&pen, OP_COPY, &attrs, parameter->name, operands));
+    }
+    return GT_OK;
+}
+
 static enum gt_status train_build(struct model *model)
 {
     const struct model_options *options = &model->options;
     int32_t whole_steps = options->micro_steps - (options->choice.remainder_batch > 0);
     assert(whole_steps >= 1);
+    if (model_parts(options) > 1)
+        TRY(part_gradients_add(model));
     TRY(train_program_build(model, "train_first", options->choice.micro_batch, true, &model->train_first));
     if (whole_steps > 1)
         TRY(train_program_build(model, "train_next", options->choice.micro_batch, false, &model->train_next));
@@ -200,6 +232,10 @@ static enum gt_status train_build(struct model *model)
                                 &model->train_remainder));
     if (options->no_update)
         return GT_OK;
+    if (model_parts(options) > 1) {
+        TRY(part_program_build(model, "part_first", true, &model->part_first));
+        TRY(part_program_build(model, "part_next", false, &model->part_next));
+    }
     TRY(update_build(model));
     return refresh_build(model);
 }
@@ -315,6 +351,7 @@ enum gt_status model_create(struct hostmem *mem, const struct model_options *opt
                                     TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE};
     model->train_first = model->train_next = model->train_remainder = none;
     model->update = model->evaluate = model->prefill = model->decode = model->refresh = none;
+    model->part_first = model->part_next = -1;
     enum gt_status status = graph_create(mem, &model->graph);
     if (status != GT_OK) {
         hostmem_free(mem, model);

@@ -496,7 +496,8 @@ static enum gt_status parameter_add(struct parameter_maker *maker, const struct 
     (void)snprintf(parameter->name, sizeof parameter->name, "%.90s", shape->name);
     memcpy(tensor.name, parameter->name, sizeof tensor.name);
     TRY(graph_tensor_add(maker->graph, &tensor, &parameter->tensor));
-    parameter->master = parameter->gradient = parameter->m = parameter->v = parameter->scales = TENSOR_NONE;
+    parameter->master = parameter->gradient = parameter->part_gradient = parameter->m = parameter->v =
+        parameter->scales = TENSOR_NONE;
     maker->elements += (int64_t)parameter_elements(shape);
     maker->list->count++;
     if (parameter->frozen)

@@ -147,9 +147,10 @@ static void options_put(struct writer *w, const struct model_options *options)
 {
     const struct plan_choice *choice = &options->choice;
     const struct model_config *config = &options->config;
-    put(w, "micro_batch:d micro_steps:d remainder_batch:d evaluate_batch:d loss_chunk:d offload_quarters:d recompute:[",
-        choice->micro_batch, options->micro_steps, choice->remainder_batch, choice->evaluate_batch,
-        choice->loss_chunk_rows, choice->offload);
+    put(w,
+        "micro_batch:d micro_steps:d parts:d remainder_batch:d evaluate_batch:d loss_chunk:d offload_quarters:d recompute:[",
+        choice->micro_batch, options->micro_steps, model_parts(options), choice->remainder_batch,
+        choice->evaluate_batch, choice->loss_chunk_rows, choice->offload);
     for (int l = RECOMPUTE_OFFLOAD; l >= RECOMPUTE_NONE; l--) {
         const enum recompute_level level = (enum recompute_level)l;
         const int32_t blocks = recompute_blocks(&choice->recompute, level, config->n_layer);

@@ -186,6 +186,12 @@ static uint64_t persistent_add(const struct probe_request *request, const struct
     return cache;
 }
 
+double probe_parts_seconds(const struct model *model, const struct plan_rates *rates)
+{
+    return plan_cost_seconds(model->graph, model->part_first, rates) +
+           (model_parts(&model->options) - 1) * plan_cost_seconds(model->graph, model->part_next, rates);
+}
+
 /* Adds a model of `layers` blocks, of which each has its optimizer state in host memory if options->choice.offload is
  * not 0; then to every part.  Sums over a model of L blocks are L - 1 times those of two blocks, less L - 2 times those
  * of one block. */
@@ -202,6 +208,8 @@ static enum gt_status fixed_add(const struct probe_request *request, struct mode
     enum gt_status status;
     TRY_GOTO(status, close, plan_measure(request->mem, model->graph, &unlimited, NULL, NULL, &plan));
     const struct plan_queues update = plan_cost_queues(model->graph, model->update.program, request->rates);
+    if (options->choice.offload == 0)
+        out->parts_seconds += (double)times * probe_parts_seconds(model, request->rates);
     for (int32_t offload = options->choice.offload > 0; offload <= options->choice.offload; offload++) {
         struct probe_states *states = &out->states[offload];
         const int64_t host = plan_choice_offload_blocks(offload, (int32_t)all);

@@ -39,6 +39,7 @@ struct probe_states {
 struct probe_fixed {
     struct probe_states states[OFFLOAD_ALL + 1];
     uint64_t gradient_bytes; /* of the training phase */
+    double parts_seconds;    /* of adding the parts of an update */
     uint64_t largest;        /* persistent tensor */
     bool unplaceable;        /* it exceeds the largest allocation, or all together exceed the planner's limit */
     /* The ops of the first chunk of a program and of the next ones. */
@@ -78,6 +79,8 @@ struct probe_request {
 
 /* Sets *bytes to `value` if that is larger. */
 void probe_raise(uint64_t *bytes, uint64_t value);
+/* Returns the seconds in which an update adds its parts. */
+double probe_parts_seconds(const struct model *model, const struct plan_rates *rates);
 /* Measures what is fixed, if `offload` also with each part of the optimizer state in host memory.  Errors: those of
  * model_create() and plan_create(). */
 enum gt_status probe_fixed_make(const struct probe_request *request, bool offload, struct probe_fixed *out);

@@ -145,9 +145,10 @@ double search_update_seconds(const struct model *model, const struct plan_rates 
     const struct model_options *options = &model->options;
     const struct plan_queues update = plan_cost_queues(model->graph, model->update.program, rates);
     int32_t next = options->micro_steps - 1 - (options->choice.remainder_batch > 0);
-    return plan_cost_seconds(model->graph, model->train_first.program, rates) +
-           (double)next * plan_cost_seconds(model->graph, model->train_next.program, rates) +
-           plan_cost_seconds(model->graph, model->train_remainder.program, rates) + plan_queues_longest(&update, rates);
+    const double part = plan_cost_seconds(model->graph, model->train_first.program, rates) +
+                        (double)next * plan_cost_seconds(model->graph, model->train_next.program, rates) +
+                        plan_cost_seconds(model->graph, model->train_remainder.program, rates);
+    return model_parts(options) * part + probe_parts_seconds(model, rates) + plan_queues_longest(&update, rates);
 }
 
 /* As search_options_plan(), and keeps the model and its plan, which is NULL if it could not be made. */
@@ -280,7 +281,7 @@ static enum gt_status split_make(struct search *search, int32_t micro_batch, int
 {
     const struct search_request *request = search->request;
     const struct probe *probe, *rest = NULL;
-    const int64_t whole = request->samples / micro_batch;
+    const int64_t whole = request->samples / micro_batch, parts = model_parts(&request->options);
     *split = (struct split){
         .choice = {.micro_batch = micro_batch,
                    .loss_chunk_rows = (int32_t)chunk,
@@ -290,11 +291,11 @@ static enum gt_status split_make(struct search *search, int32_t micro_batch, int
     split->input_bytes = probe->input_bytes;
     if (request->samples % micro_batch > 0)
         TRY(probe_get(search, (int32_t)(request->samples % micro_batch), &rest));
-    program_add(search, probe, PROBE_FIRST, 1, true, split);
+    program_add(search, probe, PROBE_FIRST, parts, true, split);
     if (whole > 1)
-        program_add(search, probe, PROBE_NEXT, whole - 1, true, split);
+        program_add(search, probe, PROBE_NEXT, parts * (whole - 1), true, split);
     if (rest)
-        program_add(search, rest, PROBE_NEXT, 1, false, split);
+        program_add(search, rest, PROBE_NEXT, parts, false, split);
     evaluation_add(search, probe, split);
     split->fastest = split->seconds + request->options.config.n_layer * split->block_seconds[RECOMPUTE_NONE];
     prices_set(split);
@@ -319,8 +320,9 @@ static struct split split_with(const struct search *search, const struct split *
 {
     const struct search_request *request = search->request;
     const struct probe_states *states = &search->memo->fixed.states[offload];
-    const double update_seconds =
-        plan_queues_longest(&states->update, &request->rates) + frozen_seconds(request, split, states->host_bytes);
+    const double update_seconds = search->memo->fixed.parts_seconds +
+                                  plan_queues_longest(&states->update, &request->rates) +
+                                  frozen_seconds(request, split, states->host_bytes);
     const uint64_t room = request->host_budget > states->host_bytes ? request->host_budget - states->host_bytes : 0;
     const uint64_t blocks = request->pin_offload ? 0 : room / split->input_bytes;
     const int32_t layers = request->options.config.n_layer;

@@ -38,7 +38,7 @@ struct search_planned search_planned_take(struct search_memo *memo, const struct
 
 struct search_request {
     struct model_options options; /* the requested options; their choices are the first candidate */
-    int64_t samples;              /* per update */
+    int64_t samples;              /* per part of an update */
     bool pin_micro_batch, pin_recompute, pin_loss_chunk, pin_evaluate_batch; /* set by the user */
     bool pin_offload;                                                        /* also of the blocks' inputs */
     bool resumed;      /* the requested choices, but offload, come before all others */

@@ -355,9 +355,11 @@ static void program_caption_draw(const struct map *map, int32_t program, const s
     const char *name = map->graph->programs[program].name;
     double middle = page_x(map->left[program] + map->width[program] / 2), y = map_panel.top - 14;
     const struct model_options *options = facts->search ? &facts->search->options : NULL;
-    int32_t times = options && strcmp(name, "train_next") == 0
-                        ? options->micro_steps - 1 - (options->choice.remainder_batch > 0)
-                        : 1;
+    int32_t times = options && strncmp(name, "train_", 6) == 0 ? model_parts(options) : 1;
+    if (options && strcmp(name, "train_next") == 0)
+        times *= options->micro_steps - 1 - (options->choice.remainder_batch > 0);
+    if (options && strcmp(name, "part_next") == 0)
+        times = options->parts - 1;
     if (times > 1)
         svg_text(map->out, middle, y, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_INK, "%s, %" PRId32 " times", name, times);
     else

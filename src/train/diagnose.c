@@ -43,7 +43,7 @@ static enum gt_status replay_run(struct replay *replay)
     memcpy(scalars, session->scalars, sizeof scalars);
     memcpy(session->scalars, replay->result->scalars, sizeof scalars);
     exec_look_set(session->exec, replay->look, replay->context);
-    const int32_t count = session->model->options.micro_steps;
+    const int32_t count = model_micro_steps(&session->model->options);
     enum gt_status status = GT_OK;
     for (int32_t k = 0; k < count && status == GT_OK && !replay->enough && !stop_requested(); k++) {
         replay->micro_step = k;
@@ -196,9 +196,9 @@ static void found_log(const struct search *search, int32_t moved)
     char text[192], place[96] = "";
     if (op->layer >= 0)
         snprintf(place, sizeof place, " of layer %" PRId32, op->layer);
-    if (session->model->options.micro_steps > 1)
+    if (model_micro_steps(&session->model->options) > 1)
         snprintf(place + strlen(place), sizeof place - strlen(place), ", micro-step %" PRId32 " of %" PRId32,
-                 search->replay.micro_step + 1, session->model->options.micro_steps);
+                 search->replay.micro_step + 1, model_micro_steps(&session->model->options));
     if (moved > 0)
         snprintf(place + strlen(place), sizeof place - strlen(place), ", with weights of %" PRId32 " update%s later",
                  moved, moved == 1 ? "" : "s");

@@ -204,7 +204,7 @@ enum gt_status feed_train(struct feed *feed, struct session *session, const stru
     return feed_upload(feed, session, io);
 }
 
-/* Returns the program of micro-step `k`. */
+/* Returns the program of micro-step `k` of a part. */
 static const struct program_io *micro_step_io(const struct model *model, int32_t k)
 {
     if (k == 0)
@@ -215,15 +215,22 @@ static const struct program_io *micro_step_io(const struct model *model, int32_t
 
 enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64_t iter, int32_t k)
 {
-    const struct program_io *io = micro_step_io(session->model, k);
-    const int64_t first =
-        (int64_t)k * session->model->options.choice.micro_batch; /* only the last one may be smaller */
+    const struct model *model = session->model;
+    const struct plan_choice *choice = &model->options.choice;
+    const int32_t steps = model->options.micro_steps, part = k / steps, step = k % steps;
+    const struct program_io *io = micro_step_io(model, step);
+    /* Only the last micro-step of a part may be smaller. */
+    const int64_t missing = choice->remainder_batch > 0 ? choice->micro_batch - choice->remainder_batch : 0;
+    const int64_t first = (int64_t)k * choice->micro_batch - part * missing;
     session->scalars[SCALAR_SAMPLE_BASE].i = (int32_t)first;
     session->scalars[SCALAR_MICRO_STEP].i = k;
     session->scalars[SCALAR_LOSS_SUM].f = 0.0f;
     TRY(feed_train(feed, session, io, iter, first));
     TRY(session_scalars_set(session));
-    return exec_start(session->exec, io->program);
+    TRY(exec_start(session->exec, io->program));
+    if (model_parts(&model->options) == 1 || step < steps - 1)
+        return GT_OK;
+    return exec_start(session->exec, part == 0 ? model->part_first : model->part_next);
 }
 
 /* ---- evaluation ---- */

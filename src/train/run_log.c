@@ -193,7 +193,7 @@ static void change_log(const struct trainer *t)
 void run_log_plan(const struct trainer *t)
 {
     const struct model_options *options = &t->session.model->options;
-    const int32_t steps = options->micro_steps, block = options->config.block_size;
+    const int32_t steps = model_micro_steps(options), block = options->config.block_size;
     char arena[24], offload[PLAN_OFFLOAD_TEXT_MAX];
     log_bytes(arena, (double)t->session.plan->arena_bytes);
     if (!options->train)

@@ -256,7 +256,7 @@ static enum gt_status update(struct trainer *t, double learning_rate)
     result->targets =
         (double)feed_targets(&t->feed, t->state.iter, t->config->batch_size * t->config->gradient_accumulation_steps);
     scalars_set(t, learning_rate, result->targets);
-    for (int32_t k = 0; k < session->model->options.micro_steps; k++) {
+    for (int32_t k = 0; k < model_micro_steps(&session->model->options); k++) {
         if (stop_requested())
             return GT_STOPPED; /* the weights are unchanged: the resumed run repeats the iteration */
         TRY(feed_micro_step(&t->feed, session, t->state.iter, k));

@@ -118,7 +118,7 @@ void session_train_options(const struct session *session, const struct session_c
     enum state_format states = choices->states; /* to begin with; the search may choose a leaner one */
     if (!choices->states_chosen)
         states = config->state_format == CONFIG_STATES_AUTO ? STATE_MASTER : session_state_format(config);
-    int64_t samples = config->batch_size * config->gradient_accumulation_steps;
+    int64_t samples = config->batch_size * config->gradient_accumulation_steps / config->parts;
     /* At most what a run of this configuration chooses, whatever the checkpoint contains. */
     int64_t chosen = min_i64(choices->plan.micro_batch, config->batch_size);
     int64_t micro = min_i64(first_set(config->micro_batch, chosen, config->batch_size), samples);
@@ -158,6 +158,7 @@ void session_train_options(const struct session *session, const struct session_c
         .evaluate = true,
         .generate = config->sample_tokens > 0,
         .document_mask = config->document_mask,
+        .parts = (int32_t)config->parts,
         .generate_batch = 1,
         .choice.loss_chunk_rows = (int32_t)min_i64(chunk, rows),
         .choice.evaluate_batch = (int32_t)evaluate,
@@ -245,7 +246,7 @@ static enum gt_status training_search(struct session *session, const struct mode
     TRY(states_check(session, options));
     session->search.request = (struct search_request){
         .options = *options,
-        .samples = config->batch_size * config->gradient_accumulation_steps,
+        .samples = config->batch_size * config->gradient_accumulation_steps / config->parts,
         .pin_micro_batch = config->micro_batch > 0,
         .pin_recompute =
             config_key_was_set(config, CONFIG_KEY_recompute) || config->offload >= CONFIG_OFFLOAD_RESIDUALS,

@@ -156,7 +156,7 @@ static enum gt_status run(struct trainer *t)
     }
     TRY(samples_prepare(t));
     if (!config->eval_only)
-        TRY(steps_ahead_create(t->mem, session->model->options.micro_steps, &t->ahead));
+        TRY(steps_ahead_create(t->mem, model_micro_steps(&session->model->options), &t->ahead));
     t->diagnosis = (struct diagnosis){
         .session = session, .feed = &t->feed, .ahead = &t->ahead, .progress = &t->progress, .tokenizer = t->tokenizer};
     stop_install();

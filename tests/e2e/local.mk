@@ -36,6 +36,7 @@ dist_check_SCRIPTS += \
 	tests/e2e/opencl_check.py \
 	tests/e2e/opencl_matrix.py \
 	tests/e2e/parity_torch.py \
+	tests/e2e/parts.sh \
 	tests/e2e/plan_report.py \
 	tests/e2e/prepare.sh \
 	tests/e2e/prepare_inputs.py \

@@ -1,8 +1,8 @@
 #!/bin/sh
 # shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
 # Resume is bit-exact: forty uninterrupted steps equal a run that was killed with -9, or asked to stop, and resumed; and
-# one, two and three threads give the same bytes.  With dropout, both samplers.  A kill that misses its window is tried
-# again, and a test whose kills all missed fails.  GPT_TRAIN_BACKEND selects the backend.
+# one, two and three threads give the same bytes.  With dropout, both samplers, one part and four.  A kill that misses
+# its window is tried again, and a test whose kills all missed fails.  GPT_TRAIN_BACKEND selects the backend.
 . "${top_srcdir:?}/tests/e2e/e2e.inc"
 
 pid=
@@ -91,9 +91,11 @@ stop_and_resume() {
 
 check "the data" make_data
 for sampler in random epoch; do
-    check "$sampler: in one go" train "one-$sampler" --sampler=$sampler --threads=1
+    parts=1
+    [ $sampler = random ] || parts=4
+    check "$sampler: in one go" train "one-$sampler" --sampler=$sampler --threads=1 --parts=$parts
     check "$sampler: forty steps" is "$(iter_of "one-$sampler")" 40
-    kill_and_resume "killed-$sampler" --sampler=$sampler --threads=1
+    kill_and_resume "killed-$sampler" --sampler=$sampler --threads=1 --parts=$parts
     check "$sampler: killed and resumed equals one go" same_run "one-$sampler" "killed-$sampler"
 done
 for threads in 2 3; do

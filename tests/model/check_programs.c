@@ -20,6 +20,7 @@
 #include "tests/unit/graph_check.h"
 #include "tests/unit/unit_main.h"
 
+#define PARTS 3
 #define GRADIENT_BOUND 1e-5
 
 /* In 16 bits the reference is the error of a plain implementation that rounds where this one stores.  Both errors are
@@ -173,6 +174,67 @@ TEST_LOOP(training_in_16_bits_is_as_good_as_a_plain_one, VARIANTS - VARIANTS_F32
     printf("%s, bias %d, dropout %.1f: worst gradient at %.2f of what is allowed\n",
            dtype_name(variants[variant].dtype), variants[variant].bias, (double)variants[variant].dropout, worst);
     rig_close(&rig);
+}
+
+/* Runs the micro-steps of one of `parts` parts and, if there are several, the sum; `first` is its first micro-step. */
+static void part_run(struct rig *rig, int32_t first)
+{
+    const struct model *model = rig->model;
+    const int32_t steps = model->options.micro_steps;
+    for (int32_t k = first; k < first + steps; k++) {
+        const struct program_io *io = rig_step_io(rig, k - first);
+        rig->scalars[SCALAR_SAMPLE_BASE].i = 7 * (first / steps) + 3 * (k - first);
+        rig->scalars[SCALAR_MICRO_STEP].i = k;
+        rig_feed(rig, io, (uint64_t)k);
+        rig_run(rig, io->program);
+    }
+    if (model_parts(&model->options) > 1)
+        rig_run(rig, first == 0 ? model->part_first : model->part_next);
+}
+
+/* The gradients of an update are ((p0 + p1) + p2) in fp32, to the bit, where each p is what a run of that part alone
+ * has computed: what another rank would. */
+TEST_LOOP(parts_are_added_in_order, 3)
+{
+    const struct rig_how how = {.threads = 2, .poison = true, .guard_bytes = 64};
+    struct model_options options = rig_options(true, 0.2f, GELU_ERF);
+    options.dtype = _i == 0 ? DTYPE_F32 : DTYPE_BF16;
+    options.states = _i == 2 ? STATE_SR_BF16 : STATE_MASTER;
+    struct rig alone, all;
+    rig_open(&alone, &options, &how, 35);
+    options.parts = PARTS;
+    rig_open(&all, &options, &how, 35);
+    ck_assert(plan_verify(all.plan));
+    const int32_t count = all.model->parameters.count;
+    float **sum = calloc((size_t)count, sizeof *sum);
+    rig_need(sum != NULL, "memory");
+    for (int32_t part = 0; part < PARTS; part++) {
+        part_run(&alone, part * options.micro_steps);
+        part_run(&all, part * options.micro_steps);
+        for (int32_t p = 0; p < count; p++) {
+            float *values = rig_download(&alone, alone.model->parameters.at[p].gradient);
+            const int64_t elements = graph_tensor_elements(alone.model->graph, alone.model->parameters.at[p].gradient);
+            for (int64_t i = 0; i < elements && part > 0; i++)
+                sum[p][i] += values[i];
+            if (part == 0)
+                sum[p] = values;
+            else
+                free(values);
+        }
+    }
+    for (int32_t p = 0; p < count; p++) {
+        const int32_t gradient = all.model->parameters.at[p].gradient;
+        float *values = rig_download(&all, gradient);
+        ck_assert_int_eq(all.model->graph->tensors[gradient].dtype, DTYPE_F32);
+        ck_assert_mem_eq(values, sum[p], (size_t)graph_tensor_elements(all.model->graph, gradient) * sizeof(float));
+        free(values);
+        free(sum[p]);
+    }
+    rig_run(&all, all.model->update.program);
+    ck_assert_int_eq(all.scalars[SCALAR_FOUND_INF].i, 0);
+    free(sum);
+    rig_close(&alone);
+    rig_close(&all);
 }
 
 TEST_LOOP(weights_in_16_bits_are_their_masters_rounded, VARIANTS - VARIANTS_F32)

@@ -78,6 +78,7 @@ static struct search_request request_draw(struct draws *draws)
     struct search_request request = {.plan = {.alignment_bytes = 256}, .rates = plan_rates_of_profile(&profile)};
     struct model_options *options = &request.options;
     model_draw(draws, options);
+    options->parts = 1 + draws->number % 3;
     const bool deep = draws->number % 10 == 9; /* 1,820 mixes, and nothing else to choose */
     if (deep) {
         options->config.n_layer = 12;

@@ -194,7 +194,9 @@ void run_log_plan(const struct trainer *t)
 {
     const struct model_options *options = &t->session.model->options;
     const int32_t steps = model_micro_steps(options), block = options->config.block_size;
-    char arena[24], offload[PLAN_OFFLOAD_TEXT_MAX];
+    char arena[24], offload[PLAN_OFFLOAD_TEXT_MAX], parts[32] = "";
+    if (model_parts(options) > 1)
+        snprintf(parts, sizeof parts, ", in %" PRId32 " parts", options->parts);
     log_bytes(arena, (double)t->session.plan->arena_bytes);
     if (!options->train)
         log_result("plan: %s; %" PRId32 " sequence%s of %" PRId32 " tokens at once", arena,
@@ -204,9 +206,9 @@ void run_log_plan(const struct trainer *t)
         log_result("plan: %s; all %" PRId32 " sequence%s of %" PRId32 " tokens in one step", arena,
                    options->choice.micro_batch, options->choice.micro_batch == 1 ? "" : "s", block);
     else
-        log_result("plan: %s; %" PRId32 " steps of %s%" PRId32 " sequence%s of %" PRId32 " tokens per update", arena,
+        log_result("plan: %s; %" PRId32 " steps of %s%" PRId32 " sequence%s of %" PRId32 " tokens per update%s", arena,
                    steps, options->choice.remainder_batch > 0 ? "up to " : "", options->choice.micro_batch,
-                   options->choice.micro_batch == 1 ? "" : "s", block);
+                   options->choice.micro_batch == 1 ? "" : "s", block, parts);
     if (t->session.plan->host_bytes > 0)
         log_result("offload: %s in host memory, the same bits", plan_offload_text(offload, t->session.plan));
     if (options->train && state_format_is_lean(options->states))

@@ -310,7 +310,7 @@ static double frozen_seconds(const struct search_request *request, const struct 
     const struct op_call fetch = {.kind = OP_FETCH, .operand = {[FETCH_X] = all, [FETCH_Y] = all}};
     if (request->options.config.lora.rank == 0 || bytes == 0)
         return 0.0;
-    return 2.0 * (double)size_ceil_div(request->samples, split->choice.micro_batch) *
+    return 2.0 * model_parts(&request->options) * (double)size_ceil_div(request->samples, split->choice.micro_batch) *
            plan_cost_op(&fetch, &request->rates);
 }
 

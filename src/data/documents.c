@@ -25,8 +25,6 @@ struct documents {
     struct hostmem *mem; /* borrowed; outlives the reader */
     struct documents_spec spec;
     struct documents_state state;
-    struct documents_input *inputs; /* one per INPUT that has files */
-    size_t input_count;
     struct input *input; /* the open file, or NULL */
     bool in_text;
     bool is_jsonl;
@@ -55,10 +53,7 @@ enum gt_status documents_create(struct hostmem *mem, const struct documents_spec
     TRY(HOSTMEM_NEW(mem, 1, "document reader", &documents));
     documents->mem = mem;
     documents->spec = *spec;
-    if (spec->corpus->file_count > 0)
-        documents->input_count = spec->corpus->files[spec->corpus->file_count - 1].input + 1;
-    enum gt_status status = HOSTMEM_NEW(mem, documents->input_count, "input records", &documents->inputs);
-    THEN(status, HOSTMEM_NEW(mem, BUFFER_BYTES, "a document", &documents->buffer));
+    enum gt_status status = HOSTMEM_NEW(mem, BUFFER_BYTES, "a document", &documents->buffer);
     if (status == GT_OK && spec->chat != CHAT_NONE)
         status = HOSTMEM_NEW(mem, DOCUMENT_BYTES_MAX, "a conversation", &documents->conversation);
     bool is_ascii = true;
@@ -77,18 +72,12 @@ void documents_destroy(struct documents *documents)
     text_decoder_destroy(documents->decoder);
     hostmem_free(documents->mem, documents->conversation);
     hostmem_free(documents->mem, documents->buffer);
-    hostmem_free(documents->mem, documents->inputs);
     hostmem_free(documents->mem, documents);
 }
 
 const struct documents_state *documents_state_get(const struct documents *documents)
 {
     return &documents->state;
-}
-
-const struct documents_input *documents_inputs(const struct documents *documents)
-{
-    return documents->inputs;
 }
 
 uint64_t documents_file_bytes(const struct documents *documents)
@@ -141,7 +130,7 @@ static void file_count_in(struct documents *documents)
     documents->state.file++;
     if (documents->state.file < corpus->file_count && file_current(documents)->input == input)
         return;
-    documents->inputs[input] = documents->state.input;
+    documents->spec.inputs[input] = documents->state.input;
     documents->state.input = (struct documents_input){.size_bytes = 0};
 }
 
@@ -440,14 +429,14 @@ static enum gt_status field_parse(struct documents *documents, const char *line,
 {
     const json_t *value;
     const json_type type = documents->spec.chat != CHAT_NONE ? JSON_ARRAY : JSON_STRING;
+    json_decref(documents->root);
+    documents->root = NULL;
     TRY(jsonl_line_value(line, count, documents->spec.field, type, &documents->root, &value, documents->reason));
     out->text = type == JSON_ARRAY ? documents->conversation : json_string_value(value);
     out->count = json_string_length(value);
     if (type == JSON_STRING || chat_render(documents->spec.chat, value, documents->conversation, &out->count,
                                            documents->reason, sizeof documents->reason))
         return GT_OK;
-    json_decref(documents->root);
-    documents->root = NULL;
     return GT_DATA;
 }
 
@@ -468,11 +457,7 @@ static enum gt_status line_parse(struct documents *documents, const char *line, 
     if (status != GT_OK)
         return status == GT_DATA ? line_refuse(documents) : status;
     *out_found = out->count > 0;
-    if (*out_found)
-        return GT_OK;
-    documents->state.empty_count++;
-    json_decref(documents->root);
-    documents->root = NULL;
+    documents->state.empty_count += !*out_found;
     return GT_OK;
 }
 
@@ -496,8 +481,6 @@ static enum gt_status jsonl_next(struct documents *documents, struct document *o
 enum gt_status documents_next(struct documents *documents, struct document *out, bool *out_found)
 {
     struct documents_state *state = &documents->state;
-    json_decref(documents->root);
-    documents->root = NULL;
     *out_found = false;
     while (!*out_found) {
         bool more = false;
@@ -540,15 +523,10 @@ static enum gt_status resume_skip(struct documents *documents, const struct docu
     return documents->state.crc32c == state->crc32c ? GT_OK : resume_refuse(documents, state->offset);
 }
 
-enum gt_status documents_resume(struct documents *documents, const struct documents_state *state,
-                                const struct documents_input *inputs)
+enum gt_status documents_resume(struct documents *documents, const struct documents_state *state)
 {
     const struct corpus *corpus = documents->spec.corpus;
     assert(documents->input == NULL && state->file <= corpus->file_count);
-    const size_t complete =
-        state->file < corpus->file_count ? corpus->files[state->file].input : documents->input_count;
-    for (size_t i = 0; i < complete; i++)
-        documents->inputs[i] = inputs[i];
     for (size_t i = 0; i < state->file; i++)
         documents->files_bytes += corpus->files[i].size_bytes;
     documents->state.file = state->file;

@@ -27,8 +27,16 @@ enum documents_end {
 /* The words of these enumerators on the command line; the lists end with NULL. */
 extern const char *const documents_format_words[], *const documents_end_words[];
 
+/* Totals of one INPUT argument. */
+struct documents_input {
+    uint64_t size_bytes;
+    uint32_t crc32c;
+    uint64_t file_count, skipped_count;
+};
+
 struct documents_spec {
-    const struct corpus *corpus; /* borrowed; outlives the reader */
+    const struct corpus *corpus;    /* borrowed; outlives the reader */
+    struct documents_input *inputs; /* borrowed: one per INPUT, each set after the last file of that INPUT */
     enum documents_format format;
     const char *field;      /* for JSONL; borrowed */
     enum chat_kind chat;    /* of JSONL: the field is a list of messages, the document a conversation (chat.h) */
@@ -47,13 +55,6 @@ struct documents_spec {
 struct documents_kind {
     char name[DOCUMENTS_KIND_BYTES]; /* ".png"; "no extension"; the last entry may be "other"; padded with zeros */
     uint64_t count;
-};
-
-/* Totals of one INPUT argument. */
-struct documents_input {
-    uint64_t size_bytes;
-    uint32_t crc32c;
-    uint64_t file_count, skipped_count;
 };
 
 /* The read position, after the last document returned.  Contains no pointers. */
@@ -89,10 +90,9 @@ enum gt_status documents_create(struct hostmem *mem, const struct documents_spec
 void documents_destroy(struct documents *documents);
 
 /* Continues from the position of an earlier reader of the same corpus; must be called before anything is read.  The
- * part of the current file before the position is read again and compared.  `inputs` are the complete entries of
- * documents_inputs().  Errors: GT_DATA (the bytes differ), and those of reading. */
-enum gt_status documents_resume(struct documents *documents, const struct documents_state *state,
-                                const struct documents_input *inputs);
+ * part of the current file before the position is read again and compared.  Errors: GT_DATA (the bytes differ), and
+ * those of reading. */
+enum gt_status documents_resume(struct documents *documents, const struct documents_state *state);
 
 /* Returns the next document; *out_found is false at the end.  Empty documents are counted and skipped.  Texts that the
  * user did not name are skipped when they are not text (text_kind.h, or a zero byte in the first MiB).  Errors:
@@ -102,8 +102,6 @@ enum gt_status documents_resume(struct documents *documents, const struct docume
 enum gt_status documents_next(struct documents *documents, struct document *out, bool *out_found);
 
 const struct documents_state *documents_state_get(const struct documents *documents);
-/* One per INPUT; complete before the INPUT of the state's file. */
-const struct documents_input *documents_inputs(const struct documents *documents);
 /* Returns the number of bytes read of all files. */
 uint64_t documents_file_bytes(const struct documents *documents);
 

@@ -233,6 +233,7 @@ static enum gt_status prepare_tokenizer(struct prepare *prep)
 enum gt_status prepare_open_documents(struct prepare *prep, bool second)
 {
     const struct documents_spec spec = {.corpus = prep->corpus,
+                                        .inputs = second ? prep->inputs : prep->first_inputs,
                                         .format = prep->spec->format,
                                         .field = prep->spec->field,
                                         .chat = prep->spec->chat,
@@ -377,16 +378,6 @@ enum gt_status prepare_json_check(const json_t *value, int failures, const char 
     if (value != NULL && failures == 0)
         return GT_OK;
     return FAIL(GT_NO_MEMORY, "out of memory for %s as JSON", what);
-}
-
-size_t prepare_inputs_known(const struct prepare *prep)
-{
-    return prep->corpus->files[prep->corpus->file_count - 1].input + 1;
-}
-
-void prepare_inputs_take(const struct prepare *prep, struct documents_input *out)
-{
-    memcpy(out, documents_inputs(prep->documents), prepare_inputs_known(prep) * sizeof out[0]);
 }
 
 void prepare_told(struct prepare *prep, bool force)

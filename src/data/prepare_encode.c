@@ -66,7 +66,7 @@ enum gt_status prepare_encode_open(struct prepare *prep)
         TRY(dedup_create(prep->mem, prep->dedup_path, prep->progress.dedup, DEDUP_TABLE_BYTES_MAX, &prep->dedup));
     TRY(prepare_open_documents(prep, true));
     if (prep->phase == PREPARE_PHASE_ENCODE)
-        TRY(documents_resume(prep->documents, &prep->progress.documents, prep->inputs));
+        TRY(documents_resume(prep->documents, &prep->progress.documents));
     prep->saved_at_bytes = prep->progress.documents.text_bytes;
     return GT_OK;
 }
@@ -414,6 +414,5 @@ enum gt_status prepare_encode(struct prepare *prep)
     if (prep->masks != NULL)
         TRY(rows_end(prep));
     prepare_told(prep, true);
-    prepare_inputs_take(prep, prep->inputs);
     return inputs_compare(prep);
 }

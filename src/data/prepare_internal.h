@@ -152,9 +152,5 @@ enum gt_status prepare_refuse_empty(const struct prepare *prep, const struct doc
 /* Logs one line about the JSON of `what` and returns GT_NO_MEMORY when `value` is NULL or `failures` is not 0. */
 enum gt_status prepare_json_check(const json_t *value, int failures, const char *what);
 bool prepare_copies_stdin(const struct prepare *prep);
-/* Copies the records of the INPUTs that have files from the open documents. */
-void prepare_inputs_take(const struct prepare *prep, struct documents_input *out);
-/* The number of INPUTs up to the last one that has files. */
-size_t prepare_inputs_known(const struct prepare *prep);
 
 #endif

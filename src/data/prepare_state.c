@@ -101,11 +101,11 @@ static json_t *progress_to_json(const struct prepare_progress *progress)
 }
 
 /* Converts the records of INPUTs: the complete ones, or those of the first of two passes. */
-static json_t *inputs_to_json(const struct documents_input *inputs, size_t count)
+static json_t *inputs_to_json(const struct prepare *prep, const struct documents_input *inputs)
 {
     json_t *list = json_array();
     int failures = 0;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < prep->spec->input_count; i++)
         failures |= json_array_append_new(
             list, json_pack("[I, I, I, I]", (json_int_t)inputs[i].size_bytes, (json_int_t)inputs[i].crc32c,
                             (json_int_t)inputs[i].file_count, (json_int_t)inputs[i].skipped_count));
@@ -140,9 +140,9 @@ static json_t *state_make(const struct prepare *prep, enum prepare_phase phase)
         prepare_json_crc(tokenizer_hash(prep->tokenizer)), "input_files", (json_int_t)prep->corpus->file_count,
         "input_bytes", (json_int_t)prep->corpus->size_bytes, "inputs_hash", fingerprint_to_json(prep), "progress",
         progress_to_json(&prep->progress), "stdin_bytes", (json_int_t)prep->stdin_bytes, "stdin_crc32c",
-        (json_int_t)prep->stdin_crc32c, "inputs", inputs_to_json(prep->inputs, prepare_inputs_known(prep)),
-        "first_inputs", inputs_to_json(prep->first_inputs, prep->spec->input_count), "train",
-        shards_to_json(prep->writer, TOKEN_TRAIN), "val", shards_to_json(prep->writer, TOKEN_VAL));
+        (json_int_t)prep->stdin_crc32c, "inputs", inputs_to_json(prep, prep->inputs), "first_inputs",
+        inputs_to_json(prep, prep->first_inputs), "train", shards_to_json(prep->writer, TOKEN_TRAIN), "val",
+        shards_to_json(prep->writer, TOKEN_VAL));
     if (prep->masks != NULL)
         root = json_whole(root,
                           json_object_set_new(root, "masks",
@@ -155,8 +155,6 @@ static json_t *state_make(const struct prepare *prep, enum prepare_phase phase)
 
 enum gt_status prepare_state_save(struct prepare *prep, enum prepare_phase phase)
 {
-    if (prep->documents != NULL)
-        prepare_inputs_take(prep, prep->inputs);
     json_t *state = state_make(prep, phase);
     TRY(prepare_json_check(state, 0, "the state of the run"));
     const enum gt_status status = json_replace_file(prep->state_path, state, 1);

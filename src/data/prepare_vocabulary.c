@@ -122,10 +122,8 @@ enum gt_status prepare_learn(struct prepare *prep)
         bpe_trainer_specials(learner.trainer, chat_specials(prep->spec->chat));
     THEN(status, learn_all(&learner));
     THEN(status, learn_finish(&learner));
-    if (status == GT_OK) {
+    if (status == GT_OK)
         prep->done_before_bytes = documents_file_bytes(prep->documents);
-        prepare_inputs_take(prep, prep->first_inputs);
-    }
     bpe_trainer_destroy(learner.trainer);
     hostmem_free(prep->mem, learner.seen);
     documents_destroy(prep->documents);

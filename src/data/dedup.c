@@ -181,8 +181,6 @@ static enum gt_status block_take(struct dedup *dedup, size_t entries)
 static enum gt_status file_restore(struct dedup *dedup, const struct dedup_entries *begun)
 {
     const uint64_t count = begun->count;
-    if (count > INT64_MAX / ENTRY_BYTES)
-        return FAIL(GT_DATA, "%s: %" PRIu64 " entries are more than a file can have", dedup->path, count);
     for (uint64_t done = 0; done < count;) {
         const uint64_t left = count - done;
         const size_t entries = left < BLOCK_ENTRIES ? (size_t)left : BLOCK_ENTRIES;

@@ -116,7 +116,7 @@ TEST(dedup_damaged_file)
     dedup_destroy(dedup);
     entries.count = (uint64_t)INT64_MAX / 4;
     ck_assert_int_eq(dedup_create(fixture.mem, path, entries, TABLE_BYTES, &dedup), GT_DATA);
-    FIXTURE_SAYS(&fixture, "seen: 2305843009213693951 entries are more than a file can have");
+    FIXTURE_SAYS(&fixture, "truncated");
     free(bytes);
     fixture_close(&fixture);
 }

@@ -25,19 +25,13 @@ bool tokenizer_can_merge(const struct tokenizer *tokenizer)
     return bpe == NULL || bpe->rank == BPE_RANK_MERGE;
 }
 
-/* Returns the tokenizer.json that was read, without the vocabulary; NULL for GPT-2's pipeline. */
-static const char *pipeline_of(const struct tokenizer *tokenizer)
-{
-    return tokenizer_pipeline(tokenizer)->json;
-}
-
 static bool file_exists_for(const struct tokenizer *tokenizer, enum tokenizer_file file)
 {
     if (file == TOKENIZER_FILE_CONFIG || file == TOKENIZER_FILE_OURS)
         return true;
     return tokenizer_can_merge(tokenizer) &&
            (file == TOKENIZER_FILE_JSON ||
-            (tokenizer_kind_of(tokenizer) != TOKENIZER_CHARS && pipeline_of(tokenizer) == NULL));
+            (tokenizer_kind_of(tokenizer) != TOKENIZER_CHARS && tokenizer_pipeline(tokenizer)->json == NULL));
 }
 
 /* ---- parts; the functions return NULL when out of memory ---- */
@@ -108,7 +102,7 @@ static json_t *added_json(const struct bpe *bpe)
 /* Returns the tokenizer.json that was read: its pipeline, with vocabulary and merges. */
 static json_t *pipeline_json(const struct tokenizer *tokenizer)
 {
-    json_t *root = json_loads(pipeline_of(tokenizer), 0, NULL), *model = json_object_get(root, "model");
+    json_t *root = json_loads(tokenizer_pipeline(tokenizer)->json, 0, NULL), *model = json_object_get(root, "model");
     json_t *vocab = vocab_json(tokenizer, false);
     int failures = json_object_update(vocab, json_object_get(model, "vocab"));
     failures |= json_object_set_new(model, "vocab", vocab);
@@ -121,7 +115,7 @@ static json_t *tokenizer_json(const struct tokenizer *tokenizer)
 {
     const struct bpe *bpe = tokenizer_bpe(tokenizer);
     const bool chars = tokenizer_kind_of(tokenizer) == TOKENIZER_CHARS;
-    if (pipeline_of(tokenizer) != NULL)
+    if (tokenizer_pipeline(tokenizer)->json != NULL)
         return pipeline_json(tokenizer);
     json_t *model =
         json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:o}", "type", "BPE", "dropout", "unk_token",

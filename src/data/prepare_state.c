@@ -359,22 +359,16 @@ static enum gt_status shards_restore(const struct prepare *prep, struct token_wr
 {
     const char *name = token_split_name(split);
     const json_t *list = json_object_get(object, name);
-    const size_t count = json_array_size(list);
-    struct token_shard_state *shards = NULL;
-    if (!json_is_array(list) || count > TOKEN_WRITER_SHARDS_MAX)
+    if (!json_is_array(list))
         return prepare_state_refuse(prep, name);
-    TRY(HOSTMEM_NEW(prep->mem, count, "list of shards", &shards));
-    enum gt_status status = GT_OK;
-    for (size_t i = 0; i < count && status == GT_OK; i++) {
+    for (size_t i = 0; i < json_array_size(list); i++) {
         int64_t row[2];
         if (!row_read(json_array_get(list, i), 2, row))
-            status = prepare_state_refuse(prep, name);
-        else
-            shards[i] = (struct token_shard_state){.tokens = row[0], .crc32c = (uint32_t)row[1]};
+            return prepare_state_refuse(prep, name);
+        const struct token_shard_state shard = {.tokens = row[0], .crc32c = (uint32_t)row[1]};
+        TRY(token_writer_resume(writer, split, shard, i + 1 == json_array_size(list)));
     }
-    THEN(status, token_writer_resume(writer, split, shards, count));
-    hostmem_free(prep->mem, shards);
-    return status;
+    return GT_OK;
 }
 
 enum gt_status prepare_state_shards(const struct prepare *prep)

@@ -301,15 +301,11 @@ static enum gt_status shard_reopen(const struct token_writer *writer, struct wri
     return GT_OK;
 }
 
-enum gt_status token_writer_resume(struct token_writer *writer, enum token_split which,
-                                   const struct token_shard_state *shards, size_t count)
+enum gt_status token_writer_resume(struct token_writer *writer, enum token_split which, struct token_shard_state shard,
+                                   bool last)
 {
-    assert(writer->splits[which].shard_count == 0);
-    for (size_t i = 0; i < count; i++) {
-        TRY(shard_list_add(writer, which, shards[i]));
-        TRY(shard_reopen(writer, &writer->splits[which], i + 1 == count));
-    }
-    return GT_OK;
+    TRY(shard_list_add(writer, which, shard));
+    return shard_reopen(writer, &writer->splits[which], last);
 }
 
 /* ---- the boundary of a split by position ---- */

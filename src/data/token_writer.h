@@ -46,10 +46,11 @@ enum gt_status token_writer_create(struct hostmem *mem, const struct token_write
 /* Accepts NULL.  Does not remove the files. */
 void token_writer_destroy(struct token_writer *writer);
 
-/* Opens the shards of an earlier writer and truncates what it wrote after it described them.  Errors: GT_DATA (a file
- * is missing or too short), GT_IO, GT_NO_MEMORY. */
-enum gt_status token_writer_resume(struct token_writer *writer, enum token_split split,
-                                   const struct token_shard_state *shards, size_t count);
+/* Takes over the next shard of an earlier writer; opens the last one and truncates what was written after it was
+ * described.  Errors: GT_DATA (a file is missing or too short), GT_UNSUPPORTED (too many shards), GT_IO,
+ * GT_NO_MEMORY. */
+enum gt_status token_writer_resume(struct token_writer *writer, enum token_split split, struct token_shard_state shard,
+                                   bool last);
 
 /* Appends `count` tokens, given as little-endian bytes of the spec's width.  Errors: GT_IO (the disk is full),
  * GT_UNSUPPORTED (more tokens than a header can count, or too many shards), GT_NO_MEMORY. */

@@ -143,7 +143,8 @@ static void check_resume(struct data_fixture *fixture, size_t width, int64_t sha
     ck_assert_int_eq(token_writer_sync(writer), GT_OK);
     token_writer_destroy(writer);
     ck_assert_int_eq(token_writer_create(fixture->mem, &spec, &writer), GT_OK);
-    ck_assert_int_eq(token_writer_resume(writer, TOKEN_TRAIN, kept, count), GT_OK);
+    for (size_t i = 0; i < count; i++)
+        ck_assert_int_eq(token_writer_resume(writer, TOKEN_TRAIN, kept[i], i + 1 == count), GT_OK);
     ck_assert_int_eq(token_writer_tokens(writer, TOKEN_TRAIN), at);
     put(writer, TOKEN_TRAIN, width, at, TOKENS - at);
     ck_assert_int_eq(token_writer_finish(writer, TOKENS - 3, &files, &count), GT_OK);
@@ -200,12 +201,12 @@ TEST(token_writer_refusals)
     folder_make(&fixture, folder);
     const struct token_writer_spec spec = {.folder = folder, .width_bytes = 2};
     ck_assert_int_eq(token_writer_create(fixture.mem, &spec, &writer), GT_OK);
-    ck_assert_int_eq(token_writer_resume(writer, TOKEN_TRAIN, &shard, 1), GT_IO);
+    ck_assert_int_eq(token_writer_resume(writer, TOKEN_TRAIN, shard, true), GT_IO);
     FIXTURE_SAYS(&fixture, "train.bin.partial");
     token_writer_destroy(writer);
     fixture_write(&fixture, "out/train.bin.partial", "abcdef", 6);
     ck_assert_int_eq(token_writer_create(fixture.mem, &spec, &writer), GT_OK);
-    ck_assert_int_eq(token_writer_resume(writer, TOKEN_TRAIN, &shard, 1), GT_DATA);
+    ck_assert_int_eq(token_writer_resume(writer, TOKEN_TRAIN, shard, true), GT_DATA);
     FIXTURE_SAYS(&fixture, "has 6 bytes; the stopped run had written 8");
     token_writer_destroy(writer);
     /* Two tokens whose bytes are llm.c's magic number. */

@@ -353,13 +353,10 @@ static enum gt_status half_commit_remove(const struct prepare *prep)
 
 bool prepare_clean(struct prepare *prep)
 {
-    const char *const names[] = {PREPARE_DEDUP_NAME, PREPARE_STDIN_NAME};
-    char path[FILE_PATH_MAX];
     if (unlink(prep->state_path) != 0 && errno != ENOENT)
         return false;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (path_in(prep, names[i], "", path) == GT_OK)
-            unlink(path);
+    unlink(prep->dedup_path);
+    unlink(prep->stdin_path);
     file_remove_leftovers(prep->spec->out_dir, true);
     (void)outputs_remove(prep, false);
     prep->saved = false;

@@ -1,7 +1,7 @@
 /* A corpus: walks folders without recursion.
  *
  * The walk appends the folders it finds to the list that it iterates over, so depth is unlimited.  The files of one
- * input are sorted when its walk ends, which makes the order independent of the file system.  input.c reads the contents.
+ * input are sorted when its walk ends, which makes the order independent of the file system.  input.c reads them.
  */
 #include "data/corpus.h"
 

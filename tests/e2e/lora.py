@@ -20,7 +20,7 @@ import subprocess
 from checks import GPT_EXPORT, GPT_SAMPLE, GPT_TRAIN, check, end, error_lines, files, metrics, opencl_device, read, read_json, some, tensors_read, tensors_write, write_json
 from cuda_common import GPT_TRAIN_CUDA
 
-VOCAB, WIDTH, INNER, BLOCK = 67, 32, 56, 16
+VOCAB, WIDTH, INNER, BLOCK = 257, 32, 56, 16
 DATA = ["--dataset=./data", "--batch_size=6", "--gradient_accumulation_steps=1", f"--block_size={BLOCK}", "--max_iters=4", "--eval_interval=100",
         "--eval_iters=2", "--log_interval=1", "--learning_rate=3e-2", "--warmup_iters=0", "--decay_lr=False"]
 LORA = ["--lora_rank=4", "--lora_alpha=8"]
@@ -137,10 +137,13 @@ def leaves():
     check(len(set(judged)) == 1, f"losses of the adapters, merged, and as a run: {judged}")
     check(export("peft", "hf", "merged-again").returncode == 0, "PEFT's files are exported")
     check(read("merged/model.safetensors") == read("merged-again/model.safetensors"), "other bytes by way of PEFT's files")
-    texts = [subprocess.run([GPT_SAMPLE, f"--init_from={source}", "--tokenizer=ids", "--start=3 5", "--temperature=0", "--max_new_tokens=20",
-                             "--num_samples=1", "--backend=cpu"], check=False, capture_output=True, text=True) for source in ("./peft", "./merged")]
-    if texts[0].returncode == 0:
-        check(texts[0].stdout == texts[1].stdout, f"{texts[0].stdout} is not {texts[1].stdout}")
+    texts = []
+    for source in ("./peft", "./merged", "./base"):
+        done = subprocess.run([GPT_SAMPLE, f"--init_from={source}", "--tokenizer=bytes", "--start=ab", "--temperature=0", "--max_new_tokens=20",
+                               "--num_samples=1", "--backend=cpu"], check=False, capture_output=True)
+        check(done.returncode == 0, f"a sample of {source}: {done.stderr[-300:]}")
+        texts.append(done.stdout)
+    check(texts[0] == texts[1] != texts[2], f"samples of the adapters, merged, and of the base: {texts}")
     for field, value in (("use_dora", True), ("rank_pattern", {"q_proj": 2}), ("modules_to_save", ["lm_head"]), ("bias", "all"),
                          ("target_modules", ["lm_head"]), ("r", 5), ("base_model_name_or_path", "./nothing"), ("init_lora_weights", "pissa")):
         shutil.copytree("peft", "changed", dirs_exist_ok=True)

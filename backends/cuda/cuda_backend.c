@@ -1,7 +1,7 @@
 /* The cuda backend: opens a card, describes it, runs ops on it, and reports what fails.
  *
- * It uses one device, a stream of ops and two for offload's copies, CUDA's run-time API and cuBLASLt.
- * The program does not link the driver, so it also starts where there is none.  run() enqueues ops; only sync() and
+ * It uses one device, a stream of ops and two for offload's copies, CUDA's run-time API and cuBLASLt.  The
+ * program does not link the driver, so it also starts on machines without one.  run() enqueues ops; only sync() and
  * download() wait for them.
  *
  * Bound programs are replayed as graphs.  An error that takes the context down (a kernel's fault, a lost card) shows at

@@ -29,9 +29,9 @@ enum gt_status exec_poison_arena(struct exec_poison *poison);
  * pattern. */
 enum gt_status exec_poison_phase(struct exec_poison *poison, enum program_phase phase);
 enum gt_status exec_poison_program_begin(struct exec_poison *poison, int32_t program);
-/* Call it before each op (`begins`) and after it.  Before, it fills the op's workspace, and the storages of the program
- * that become live at the op, with the fresh pattern.  After, it checks the guards of the workspace and of those that
- * die at the op, and fills them with the dead pattern. */
+/* The caller calls this before each op, with `begins`, and after it, without.  The first call fills the op's workspace
+ * and the storages that become live at the op with the fresh pattern.  The second call checks the guards of the
+ * workspace and of the storages that die at the op, and fills both with the dead pattern. */
 enum gt_status exec_poison_op(struct exec_poison *poison, int32_t program, int32_t op, bool begins);
 /* Checks the guards of all storages that outlive the program.  Errors of all checks: GT_FAILURE, with op and tensor. */
 enum gt_status exec_poison_program_end(struct exec_poison *poison, int32_t program);

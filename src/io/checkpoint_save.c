@@ -259,12 +259,13 @@ static enum gt_status generation_publish(const struct checkpoint_save_options *o
 {
     const char *model_name = record->files[CHECKPOINT_FILE_MODEL].name;
     bool changed;
-    const bool alone = record->adapter == NULL; /* adapters are no model for others, so there is no config.json */
-    enum gt_status status = checkpoint_publish_retract(options->out_dir, alone ? record->hf_config : record->adapter);
+    const bool has_config = record->adapter == NULL; /* adapters are no model for other programs */
+    enum gt_status status =
+        checkpoint_publish_retract(options->out_dir, has_config ? record->hf_config : record->adapter);
     THEN(status, checkpoint_publish_model(options->out_dir, model_name, true));
     if (status == GT_OK)
         step_done(options, CHECKPOINT_STEP_PUBLISH);
-    if (alone)
+    if (has_config)
         THEN(status, checkpoint_publish_config(options->out_dir, record->hf_config, &changed));
     if (status == GT_OK)
         step_done(options, CHECKPOINT_STEP_CONFIG);

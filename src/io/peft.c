@@ -27,7 +27,7 @@ char *peft_targets_text(char text[static PEFT_TARGETS_TEXT_MAX], const struct mo
     return text;
 }
 
-/* Returns the bit of the target whose name `text` begins with, up to a comma or the end; 0: there is none. */
+/* Returns the bit of the target that `text` names up to its first comma, or 0 if no target has that name. */
 static uint32_t target_find(const char *text)
 {
     for (int i = 0; model_lora_words[i] != NULL; i++)
@@ -71,7 +71,7 @@ enum gt_status peft_config_make(const struct model_config *config, const char *b
 /* Refuses a field that is not known here and is set: to anything but null, false, or an empty text, list or object. */
 static enum gt_status fields_check(const json_t *root, const char *source)
 {
-    /* Those that are read here, and those that do not change what a trained adapter computes. */
+    /* peft_config_parse() reads some of them; the others do not change what a trained adapter computes. */
     static const char *const known[] = {
         "peft_type",         "task_type",         "base_model_name_or_path", "r",
         "lora_alpha",        "lora_dropout",      "target_modules",          "bias",

@@ -21,8 +21,8 @@ char *peft_targets_text(char text[static PEFT_TARGETS_TEXT_MAX], const struct mo
 /* Makes the content of adapter_config.json for the adapters of `config`, made for the model that `base` names.  Release
  * it with json_decref().  Errors: GT_NO_MEMORY. */
 enum gt_status peft_config_make(const struct model_config *config, const char *base, json_t **out);
-/* The inverse.  *base is borrowed from `root`.  Whether the base has these targets is not checked.  Errors: GT_DATA;
- * GT_UNSUPPORTED, naming a field that changes the model in a way that is not supported here. */
+/* Reads such a file's content.  *base is borrowed from `root`.  The caller checks whether the base has these targets.
+ * Errors: GT_DATA; GT_UNSUPPORTED, naming a field that changes the model in a way that is not supported here. */
 enum gt_status peft_config_parse(const json_t *root, const char *source, struct lora_config *out, const char **base);
 
 #endif

@@ -118,20 +118,16 @@ static json_t *shape_object(const struct config *config, const struct model_conf
         "embed_norm", (int)model->embed_norm);
     /* The user may set a shorter context, as with nanoGPT's crop_block_size; rotary positions allow any. */
     const bool crop = config_key_was_set(config, CONFIG_KEY_block_size) && config->block_size < model->block_size;
-    if (object && !rope && !crop && json_object_set_new(object, "block_size", json_integer(model->block_size)) != 0) {
-        json_decref(object);
-        return NULL;
-    }
     char targets[PEFT_TARGETS_TEXT_MAX];
-    if (object && model->lora.rank > 0 &&
-        json_object_set_new(object, "lora_rank", json_integer(model->lora.rank)) +
-                json_object_set_new(object, "lora_alpha", json_real(model->lora.alpha)) +
-                json_object_set_new(object, "lora_targets", json_string(peft_targets_text(targets, model))) !=
-            0) {
-        json_decref(object);
-        return NULL;
+    int failures = 0;
+    if (!rope && !crop)
+        failures |= json_object_set_new(object, "block_size", json_integer(model->block_size));
+    if (model->lora.rank > 0) {
+        failures |= json_object_set_new(object, "lora_rank", json_integer(model->lora.rank));
+        failures |= json_object_set_new(object, "lora_alpha", json_real(model->lora.alpha));
+        failures |= json_object_set_new(object, "lora_targets", json_string(peft_targets_text(targets, model)));
     }
-    return object;
+    return json_whole(object, failures);
 }
 
 static enum gt_status fill_from_weights(struct config *config, struct model_config *model, const char *source)

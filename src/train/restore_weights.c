@@ -273,8 +273,10 @@ static enum gt_status angles_upload(struct session *session)
 static enum gt_status expand_upload(struct session *session)
 {
     const struct lora_config *lora = &session->model->options.config.lora;
+    if (lora->rank == 0)
+        return GT_OK;
     const float scale = (float)(lora->alpha / lora->rank);
-    for (int parts = 0; lora->rank > 0 && parts < PARAMETER_PARTS_MAX; parts++) {
+    for (int parts = 0; parts < PARAMETER_PARTS_MAX; parts++) {
         const int32_t table = session->model->expand[parts], rows = (parts + 1) * lora->rank;
         TRY(exec_zero(session->exec, table));
         for (int64_t i = 0; i < rows; i++)

@@ -118,14 +118,14 @@ def test_kills(name, arguments, rng, stdin=None):
     check(f"{name}_whole", status == 0, stderr_text())
     expected = files_of("whole")
     resumed = kills = 0
-    finished = False
+    finished, latest = False, 1.05
     print(f"{name}: {seconds:.1f} s without a kill", flush=True)
     for _ in range(12):
         if resumed >= 3:
             break
         process = start(arguments, "killed", stdin)
         try:
-            process.wait(timeout=seconds * rng.uniform(0.15, 1.05))
+            process.wait(timeout=seconds * rng.uniform(0.15, latest))
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.wait()
@@ -134,6 +134,7 @@ def test_kills(name, arguments, rng, stdin=None):
         resumed += "continuing the run" in stderr_text()
         finished = process.returncode == 0
         if finished:
+            latest *= 0.8  # other programs slowed the run that was timed
             check(f"{name}_same_after_{kills}_kills", files_of("killed") == expected, os.listdir("killed"))
             shutil.rmtree("killed")
     if not finished:

@@ -110,6 +110,7 @@ enum gt_status export_weights_open(struct hostmem *mem, const struct checkpoint 
                                      .capacity = row < EXPORT_VALUES ? EXPORT_VALUES / row * row : EXPORT_VALUES};
     TRY(HOSTMEM_NEW(mem, EXPORT_VALUES, "weights to export", &weights.values));
     enum gt_status status = HOSTMEM_NEW(mem, EXPORT_VALUES, "exported weights", &weights.turned);
+    THEN(status, HOSTMEM_NEW(mem, 1, "adapter", &weights.adapter));
     const struct checkpoint_load_options verify = {
         .config = &checkpoint->config, .staging = weights.values, .staging_bytes = EXPORT_VALUES * sizeof(float)};
     THEN(status, checkpoint_load(checkpoint, &verify));
@@ -122,6 +123,9 @@ enum gt_status export_weights_open(struct hostmem *mem, const struct checkpoint 
 
 void export_weights_close(struct export_weights *weights)
 {
+    if (weights->adapter != NULL)
+        hostmem_free(weights->mem, weights->adapter->factors);
+    hostmem_free(weights->mem, weights->adapter);
     hostmem_free(weights->mem, weights->turned);
     hostmem_free(weights->mem, weights->values);
     weights->values = weights->turned = NULL;
@@ -142,39 +146,53 @@ static void rows_normalize(const struct model_config *config, size_t count, floa
     }
 }
 
+/* Reads the factors of a tensor's adapter into weights->adapter, unless they are there; *found says whether there is
+ * one. */
+static enum gt_status adapter_read(const struct export_weights *weights, const struct parameter_shape *tensor,
+                                   bool *found)
+{
+    const struct safetensors *file = weights->checkpoint->model;
+    struct export_adapter *adapter = weights->adapter;
+    const size_t rank = (size_t)weights->checkpoint->config.lora.rank;
+    const bool gpt2 = model_is_gpt2(&weights->checkpoint->config);
+    const size_t out = (size_t)tensor->dims[gpt2], in = (size_t)tensor->dims[!gpt2];
+    char name[2 * PARAMETER_NAME_MAX];
+    size_t a, b;
+    const int length = snprintf(name, sizeof name, "base_model.model.%s%s", tensor->prefix, tensor->name);
+    (void)snprintf(name + length - strlen("weight"), sizeof "lora_A.weight", "lora_A.weight");
+    *found = rank > 0 && tensor->linear && safetensors_find(file, name, &a);
+    name[length - (int)strlen("weight") + (int)strlen("lora_")] = 'B';
+    *found = *found && safetensors_find(file, name, &b);
+    if (!*found || (adapter->factors != NULL && adapter->index == a))
+        return GT_OK;
+    hostmem_free(weights->mem, adapter->factors);
+    adapter->factors = NULL;
+    TRY(HOSTMEM_NEW(weights->mem, rank * (in + out), "adapter", &adapter->factors));
+    adapter->index = a;
+    TRY(safetensors_read(file, a, 0, rank * in, adapter->factors, DTYPE_F32, NULL));
+    return safetensors_read(file, b, 0, rank * out, adapter->factors + rank * in, DTYPE_F32, NULL);
+}
+
 /* Adds alpha / rank B A, or its transpose in GPT-2, to elements first ... of a tensor, if it has an adapter. */
 static enum gt_status adapter_add(const struct export_weights *weights, const struct parameter_shape *tensor,
                                   size_t first, size_t count, float *values)
 {
-    const struct safetensors *file = weights->checkpoint->model;
     const struct model_config *config = &weights->checkpoint->config;
     const size_t rank = (size_t)config->lora.rank, columns = (size_t)tensor->dims[1];
     const bool gpt2 = model_is_gpt2(config);
-    const size_t out = gpt2 ? columns : (size_t)tensor->dims[0], in = gpt2 ? (size_t)tensor->dims[0] : columns;
-    char name[2 * PARAMETER_NAME_MAX];
-    size_t a, b;
-    float *factors = NULL; /* A [rank, in] and B [out, rank] */
-    const int length = snprintf(name, sizeof name, "base_model.model.%s%s", tensor->prefix, tensor->name);
-    (void)snprintf(name + length - strlen("weight"), sizeof "lora_A.weight", "lora_A.weight");
-    if (rank == 0 || !tensor->linear || !safetensors_find(file, name, &a))
-        return GT_OK;
-    name[length - (int)strlen("weight") + (int)strlen("lora_")] = 'B';
-    if (!safetensors_find(file, name, &b))
-        return GT_OK;
-    TRY(HOSTMEM_NEW(weights->mem, rank * (in + out), "adapter", &factors));
-    enum gt_status status = safetensors_read(file, a, 0, rank * in, factors, DTYPE_F32, NULL);
-    THEN(status, safetensors_read(file, b, 0, rank * out, factors + rank * in, DTYPE_F32, NULL));
-    for (size_t i = 0; status == GT_OK && i < count; i++) {
+    const size_t in = (size_t)tensor->dims[!gpt2];
+    bool found;
+    TRY(adapter_read(weights, tensor, &found));
+    for (size_t i = 0; found && i < count; i++) {
         const size_t row = (first + i) / columns, column = (first + i) % columns;
-        const float *left = factors + rank * in + rank * (gpt2 ? column : row),
-                    *right = factors + (gpt2 ? row : column);
+        const float *left = weights->adapter->factors + rank * in + rank * (gpt2 ? column : row),
+                    *right = weights->adapter->factors + (gpt2 ? row : column);
         float sum = 0.0f;
         for (size_t k = 0; k < rank; k++)
             sum += left[k] * right[k * in];
         values[i] += (float)(config->lora.alpha / config->lora.rank) * sum;
     }
-    hostmem_free(weights->mem, factors);
-    return status;
+    return GT_OK;
 }
 
 /* Rounds to `dtype`.  Rejects a finite value that would become an infinity, since that would make the model useless. */

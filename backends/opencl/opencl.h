@@ -150,7 +150,7 @@ static inline const struct opencl_segment *opencl_segment_at(const struct opencl
 
 /* The implementation of an op.  run() is only called with operands that supports() accepted. */
 struct opencl_op {
-    bool (*supports)(const struct opencl_backend *cl, const struct op_call *call);
+    bool (*supports)(const struct opencl_backend *cl, const struct op_call *call); /* NULL: all that its rule accepts */
     size_t (*workspace_bytes)(const struct opencl_backend *cl, const struct op_call *call); /* NULL: none */
     enum gt_status (*run)(struct opencl_backend *cl, const struct op_call *call);
 };

@@ -43,7 +43,7 @@ static bool attention_supports(const struct opencl_backend *cl, const struct op_
     const struct opencl_device *device = &cl->device;
     const int32_t qkv = call->kind == OP_ATTENTION_BACKWARD ? ATTENTION_BACKWARD_QKV : 0;
     return shape_of(call, qkv).head_size <= HEAD_SIZE_MAX && device->local_bytes >= LOCAL_BYTES &&
-           device->work_group_max >= ITEMS && opencl_floats_supported(cl, call);
+           device->work_group_max >= ITEMS;
 }
 
 /* The layout of keys and values, in elements of the operand `slot`. */

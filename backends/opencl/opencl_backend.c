@@ -381,7 +381,8 @@ static enum gt_status opencl_sync(struct backend *backend, int32_t queue)
 
 static bool opencl_supports(const struct backend *backend, const struct op_call *call)
 {
-    return opencl_table[call->kind]->supports(opencl_from(backend), call);
+    const struct opencl_op *op = opencl_table[call->kind];
+    return op->supports == NULL || op->supports(opencl_from(backend), call);
 }
 
 static size_t opencl_workspace_bytes(const struct backend *backend, const struct op_call *call)

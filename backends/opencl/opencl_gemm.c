@@ -206,7 +206,6 @@ static enum gt_status gemm_run(struct opencl_backend *cl, const struct op_call *
 }
 
 const struct opencl_op opencl_gemm = {
-    .supports = opencl_floats_supported,
     .workspace_bytes = gemm_workspace_bytes,
     .run = gemm_run,
 };

@@ -120,21 +120,3 @@ enum gt_status opencl_launch_columns(struct opencl_launch *launch, int64_t colum
     assert(groups <= UINT32_MAX); /* gt_column() counts in 32 bits */
     return opencl_launch_run(launch, groups, items, flops);
 }
-
-bool opencl_floats_supported(const struct opencl_backend *cl, const struct op_call *call)
-{
-    const unsigned dtypes = 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16 | 1u << DTYPE_I32;
-    (void)cl;
-    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
-        const struct operand *operand = &call->operand[slot];
-        if (operand->present && (dtypes >> operand->dtype & 1u) == 0)
-            return false;
-    }
-    return true;
-}
-
-bool opencl_exact_supported(const struct opencl_backend *cl, const struct op_call *call)
-{
-    (void)call;
-    return cl->device.has_subnormals;
-}

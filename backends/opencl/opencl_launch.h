@@ -67,11 +67,6 @@ enum gt_status opencl_launch_run(struct opencl_launch *launch, int64_t groups, s
 /* As opencl_launch_run(), with one work-item per column, for each of `rows` rows (gt_column() in common.clh). */
 enum gt_status opencl_launch_columns(struct opencl_launch *launch, int64_t columns, int64_t rows, double flops);
 
-/* Returns true when every present operand is fp32, bf16, fp16 or int32. */
-bool opencl_floats_supported(const struct opencl_backend *cl, const struct op_call *call);
-/* Returns true when the device's fp32 has subnormals, which bit-exact ops need. */
-bool opencl_exact_supported(const struct opencl_backend *cl, const struct op_call *call);
-
 /* opencl_program.c: returns the kernel `name` of a source built with `options`, ready for its arguments.  The cache
  * keeps the pointers `source` and `name`, so `name` must be a literal.  Errors: GT_DEVICE with the compiler's first
  * error; GT_NO_MEMORY. */

@@ -89,6 +89,12 @@ static enum gt_status columns_run(struct opencl_backend *cl, const struct op_cal
     return opencl_launch_columns(&launch, columns, rows, flops);
 }
 
+static bool has_subnormals(const struct opencl_backend *cl, const struct op_call *call)
+{
+    (void)call;
+    return cl->device.has_subnormals;
+}
+
 /* Defines the op `name`, whose launches are an expression of `cl` and `call`, with a workspace of `floats` floats. */
 #define OPENCL_OP(name, supported, floats, launches)                                        \
     static size_t name##_bytes(const struct opencl_backend *cl, const struct op_call *call) \
@@ -102,8 +108,8 @@ static enum gt_status columns_run(struct opencl_backend *cl, const struct op_cal
         return launches;                                                                    \
     }                                                                                       \
     const struct opencl_op opencl_##name = {.supports = supported, .workspace_bytes = name##_bytes, .run = name##_run};
-#define FLOATS(name, launches) OPENCL_OP(name, opencl_floats_supported, 0, launches)
-#define EXACT(name, launches) OPENCL_OP(name, opencl_exact_supported, 0, launches)
+#define FLOATS(name, launches) OPENCL_OP(name, NULL, 0, launches)
+#define EXACT(name, launches) OPENCL_OP(name, has_subnormals, 0, launches)
 
 /* ---- elementwise ---- */
 
@@ -130,16 +136,8 @@ static enum gt_status no_run(struct opencl_backend *cl, const struct op_call *ca
     return GT_OK;
 }
 
-static bool is_always_supported(const struct opencl_backend *cl, const struct op_call *call)
-{
-    (void)cl;
-    (void)call;
-    return true;
-}
-
-OPENCL_OP(fetch, is_always_supported, 0, move_run(cl, call))
-OPENCL_OP(store, is_always_supported, 0, move_run(cl, call))
-OPENCL_OP(wait, is_always_supported, 0, no_run(cl, call))
+const struct opencl_op opencl_fetch = {.run = move_run}, opencl_store = {.run = move_run};
+const struct opencl_op opencl_wait = {.run = no_run};
 
 FLOATS(residual, elements_run(cl, call, KERNEL(elementwise, "gt_residual", "ttt"), NO_VALUES))
 EXACT(blend, elements_run(cl, call, KERNEL(elementwise, "gt_blend", "ttt"),
@@ -258,8 +256,8 @@ static enum gt_status norm_gradients_run(struct opencl_backend *cl, const struct
 #define NORM_FLOATS ((call->operand[LAYERNORM_BACKWARD_MEAN].present ? 2 : 1) * parts_elements(call))
 FLOATS(layernorm_forward, norm_run(cl, call))
 FLOATS(rmsnorm_forward, norm_run(cl, call))
-OPENCL_OP(layernorm_backward, opencl_floats_supported, NORM_FLOATS, norm_gradients_run(cl, call))
-OPENCL_OP(rmsnorm_backward, opencl_floats_supported, NORM_FLOATS, norm_gradients_run(cl, call))
+OPENCL_OP(layernorm_backward, NULL, NORM_FLOATS, norm_gradients_run(cl, call))
+OPENCL_OP(rmsnorm_backward, NULL, NORM_FLOATS, norm_gradients_run(cl, call))
 
 static enum gt_status bias_sum_run(struct opencl_backend *cl, const struct op_call *call)
 {
@@ -271,7 +269,7 @@ static enum gt_status bias_sum_run(struct opencl_backend *cl, const struct op_ca
     return parts_sum(cl, call, 0, parts.parts, BIAS_BACKWARD_DBIAS);
 }
 
-OPENCL_OP(bias_backward, opencl_floats_supported, parts_elements(call), bias_sum_run(cl, call))
+OPENCL_OP(bias_backward, NULL, parts_elements(call), bias_sum_run(cl, call))
 
 /* ---- rope ---- */
 
@@ -316,8 +314,8 @@ static enum gt_status turn_run(struct opencl_backend *cl, const struct op_call *
     return parts_sum(cl, call, 2 * rows * rope_means(call), parts.parts, ROPE_BACKWARD_DGAIN);
 }
 
-OPENCL_OP(rope_forward, opencl_floats_supported, rope_floats(call), turn_run(cl, call))
-OPENCL_OP(rope_backward, opencl_floats_supported, rope_floats(call), turn_run(cl, call))
+OPENCL_OP(rope_forward, NULL, rope_floats(call), turn_run(cl, call))
+OPENCL_OP(rope_backward, NULL, rope_floats(call), turn_run(cl, call))
 
 /* ---- the loss ---- */
 
@@ -351,7 +349,7 @@ static enum gt_status squares_run(struct opencl_backend *cl, const struct op_cal
         F32(call->attrs.epsilon), F32(call->attrs.weight_decay), F32(call->attrs.alpha),                          \
         I64(op_rows(call, corrections))
 
-OPENCL_OP(sum_of_squares, opencl_floats_supported, square_parts(call), squares_run(cl, call))
+OPENCL_OP(sum_of_squares, NULL, square_parts(call), squares_run(cl, call))
 FLOATS(clip_factor, groups_run(cl, call, KERNEL(norm, "gt_clip_factor", "aa"),
                                VALUES(F32(call->attrs.clip_max), I64(op_elements(call, CLIP_FACTOR_PARTIALS))), 1, 0.0))
 EXACT(gradient_round, blocks_run(cl, call, KERNEL(muon, "gt_gradient_round", "aaa"),

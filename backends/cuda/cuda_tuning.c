@@ -16,13 +16,35 @@
 
 static const struct user_cache tunings = {
     .folder = "cuda",
-    .magic = "GTCUDAT3",
+    .magic = "GTCUDAT4",
     .suffix = ".tuning",
     .otherwise = "products have cuBLASLt's first algorithms until --tune=True times them again",
     .bytes_max = (uint64_t)4 << 20,
     .file_bytes_max = (uint64_t)256 << 10,
 };
-_Static_assert(CUDA_CHOICES_MAX *CUDA_CHOICE_BYTES < 200 << 10, "a full list fits a file");
+_Static_assert(sizeof(struct cuda_kept) < 200 << 10, "it fits a file");
+
+#define SECONDS_MIN 1e-9
+
+uint64_t cuda_choices_find(const struct cuda_choices *choices, uint64_t call)
+{
+    for (int32_t i = 0; i < choices->count; i++)
+        if (choices->at[i].call == call)
+            return choices->at[i].algorithm;
+    return 0;
+}
+
+int32_t cuda_choices_put(struct cuda_choices *choices, uint64_t call, uint64_t algorithm)
+{
+    int32_t at = 0;
+    while (at < choices->count && choices->at[at].call != call)
+        at++;
+    if (at == CUDA_CHOICES_MAX)
+        return -1;
+    choices->at[at] = (struct backend_choice){.call = call, .algorithm = algorithm};
+    choices->count += at == choices->count;
+    return at;
+}
 
 enum gt_status cuda_tuning_create(struct cuda_backend *cuda)
 {
@@ -62,10 +84,8 @@ void cuda_tuning_load(struct cuda_backend *cuda)
     names_of(cuda, name, key);
     const enum user_cache_file found = user_cache_load(&tunings, name, key, &bytes, &size);
     cuda->tuning->is_unread = found == USER_CACHE_UNREAD;
-    if (found != USER_CACHE_READ)
-        return;
-    if (!cuda_choices_read(bytes, size, &cuda->tuning->kept, cuda->tuning->timing))
-        log_note("cuda: the list of algorithms for %s is not one of ours; %s", cuda->name, tunings.otherwise);
+    if (found == USER_CACHE_READ && size == sizeof cuda->tuning->kept)
+        memcpy(&cuda->tuning->kept, bytes, size);
     free(bytes);
 }
 
@@ -74,17 +94,12 @@ static const char *kept_store(const struct cuda_backend *cuda)
 {
     const struct cuda_tuning *tuning = cuda->tuning;
     char name[USER_CACHE_KEY_MAX], key[USER_CACHE_KEY_MAX];
-    const size_t size = (size_t)tuning->kept.count * CUDA_CHOICE_BYTES;
     if (tuning->is_unread)
         return "the list in the user's cache could not be read and stays as it is";
-    char *bytes = malloc(size);
-    if (bytes == NULL)
-        return "there is no memory to keep them, so later runs do without them";
     names_of(cuda, name, key);
-    cuda_choices_write(&tuning->kept, tuning->timing, bytes);
-    const bool stored = user_cache_store(&tunings, name, key, bytes, size);
-    free(bytes);
-    return stored ? NULL : "the user's cache cannot be written, so later runs do without them";
+    return user_cache_store(&tunings, name, key, &tuning->kept, sizeof tuning->kept)
+               ? NULL
+               : "the user's cache cannot be written, so later runs do without them";
 }
 
 void cuda_tuning_store(struct cuda_backend *cuda)
@@ -107,16 +122,18 @@ void cuda_tuning_found(struct cuda_tuning *tuning, struct cuda_found *found, con
     found->timed++;
     found->faster += result->best > 0;
     found->gain_most = result->gain > found->gain_most ? result->gain : found->gain_most;
-    const bool valid = cuda_timing_valid(timing); /* a clock that did not advance gives no timing to keep */
-    const int32_t at = valid ? cuda_choices_put(&tuning->kept, choice->call, choice->algorithm) : -1;
+    if (timing->seconds < SECONDS_MIN)
+        return; /* the clock did not advance */
+    const int32_t at = cuda_choices_put(&tuning->kept.choices, choice->call, choice->algorithm);
     if (at >= 0)
-        tuning->timing[at] = *timing;
+        tuning->kept.timing[at] = *timing;
 }
 
 int32_t cuda_tuning_chosen(const struct cuda_tuning *tuning, uint64_t call, int32_t count,
                            uint64_t (*identity)(const void *context, int32_t candidate), const void *context)
 {
-    const uint64_t chosen[] = {cuda_choices_find(&tuning->stored, call), cuda_choices_find(&tuning->kept, call)};
+    const uint64_t chosen[] = {cuda_choices_find(&tuning->stored, call),
+                               cuda_choices_find(&tuning->kept.choices, call)};
     for (size_t i = 0; i < sizeof chosen / sizeof chosen[0]; i++) {
         for (int32_t candidate = 0; chosen[i] != 0 && candidate < count; candidate++)
             if (identity(context, candidate) == chosen[i])
@@ -154,6 +171,6 @@ const struct backend_choice *cuda_tuning_choices(struct backend *backend, size_t
 const struct backend_timing *cuda_tuning_timings(struct backend *backend, size_t *count)
 {
     const struct cuda_tuning *tuning = cuda_from(backend)->tuning;
-    *count = (size_t)tuning->kept.count;
-    return tuning->timing;
+    *count = (size_t)tuning->kept.choices.count;
+    return tuning->kept.timing;
 }

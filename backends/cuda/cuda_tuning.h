@@ -8,7 +8,21 @@
 #define GPT_TRAIN_CUDA_CUDA_TUNING_H
 
 #include "backends/cuda/cuda.h"
-#include "backends/cuda/cuda_choices.h"
+
+/* ---- lists of choices ---- */
+
+#define CUDA_CHOICES_MAX 1024
+
+struct cuda_choices {
+    int32_t count;
+    struct backend_choice at[CUDA_CHOICES_MAX];
+};
+
+/* Returns the algorithm, or 0 when the call is not in the list. */
+uint64_t cuda_choices_find(const struct cuda_choices *choices, uint64_t call);
+/* Adds a choice, or replaces that of the same call.  Returns its index, or -1 when the list is full and the choice is
+ * dropped. */
+int32_t cuda_choices_put(struct cuda_choices *choices, uint64_t call, uint64_t algorithm);
 
 /* ---- cuda_trial.c: finds the fastest of several ways to compute the same result, and its gain ---- */
 
@@ -38,6 +52,12 @@ struct cuda_found {
     double gain_most; /* 0.2: a fifth less time */
 };
 
+/* The contents of the user's cache. */
+struct cuda_kept {
+    struct cuda_choices choices;
+    struct backend_timing timing[CUDA_CHOICES_MAX]; /* of each choice */
+};
+
 struct cuda_tuning {
     bool on;                            /* --tune */
     bool is_unread;                     /* the stored list could not be read; it may be valid, so it is kept */
@@ -45,9 +65,8 @@ struct cuda_tuning {
     bool now;                           /* time calls without a choice when they are launched */
     struct cuda_found products, shapes; /* results of tuning */
     struct cuda_choices stored;         /* from the checkpoint */
-    struct cuda_choices kept;           /* from the user's cache, and found since */
-    struct backend_timing timing[CUDA_CHOICES_MAX]; /* of each choice in `kept` */
-    struct cuda_choices reported;                   /* result of cuda_tuning_choices() */
+    struct cuda_kept kept;              /* from the user's cache, and found since */
+    struct cuda_choices reported;       /* result of cuda_tuning_choices() */
 };
 
 /* Errors: GT_NO_MEMORY. */

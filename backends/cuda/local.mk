@@ -5,7 +5,6 @@ cuda_sources = \
 	backends/cuda/cuda_attention.c \
 	backends/cuda/cuda.h backends/cuda/cuda_backend.c \
 	backends/cuda/cuda_cards.c \
-	backends/cuda/cuda_choices.c backends/cuda/cuda_choices.h \
 	backends/cuda/cuda_gemm.c \
 	backends/cuda/cuda_gemm_cache.c backends/cuda/cuda_gemm_cache.h \
 	backends/cuda/cuda_graph.c \

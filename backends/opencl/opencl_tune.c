@@ -2,7 +2,7 @@
  *
  * Tile shapes affect the speed but not the bits of our own kernels, so machines may choose differently.  CLBlast sums
  * in another order; whether it is used is a choice that checkpoints record.  Results are stored under the device, its
- * driver and our version, checked like a binary, and bounded by the tables that they index.
+ * driver and our version, and checked like a binary.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -46,15 +46,6 @@ static void tuning_wanted(struct opencl_backend *cl)
         cl->tuning.gemm_shape[dtypes[d]] = shape;
 }
 
-static bool tuning_valid(const struct opencl_tuning *tuning)
-{
-    bool valid = tuning->gemm_clblast == 0 || tuning->gemm_clblast == 1;
-    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
-        valid = valid && tuning->gemm_shape[dtype] >= 0 && tuning->gemm_shape[dtype] < opencl_gemm_shape_count &&
-                tuning->matrix_shape[dtype] >= 0 && tuning->matrix_shape[dtype] < opencl_matrix_shape_count;
-    return valid;
-}
-
 void opencl_tuning_load(struct opencl_backend *cl)
 {
     char key[OPENCL_KEY_MAX];
@@ -63,7 +54,7 @@ void opencl_tuning_load(struct opencl_backend *cl)
     /* On a CPU, compiling CLBlast's kernels takes longer than a test, and gains nothing. */
     cl->tuning = (struct opencl_tuning){.gemm_clblast = cl->clblast != NULL && !cl->device.is_cpu};
     tuning_key(cl, key);
-    if (opencl_cache_load(key, &stored, &size) && size == sizeof cl->tuning && tuning_valid(stored))
+    if (opencl_cache_load(key, &stored, &size) && size == sizeof cl->tuning)
         memcpy(&cl->tuning, stored, sizeof cl->tuning);
     free(stored);
     tuning_wanted(cl);

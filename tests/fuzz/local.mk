@@ -1,10 +1,10 @@
 # Fuzzing by libFuzzer, 2,000 inputs for each target in `make check`.  A target is fuzz_one() in a file fuzz_NAME.c, its
 # seeds in corpus/NAME, and NAME in FUZZ_TARGETS.  clang builds them, whatever CC is, from the sources of src/base,
-# src/config and src/data and the readers of src/io, src/plan, src/train and the backends, with AddressSanitizer and
+# src/config and src/data and the readers of src/io, src/plan and src/train, with AddressSanitizer and
 # UndefinedBehaviorSanitizer; without such a clang they are skipped by name.  To run one for longer: FUZZ_SECONDS=600
 # tests/fuzz/run.sh NAME, with top_srcdir and top_builddir; or run the program itself with the arguments SCRATCH-FOLDER
 # and tests/fuzz/corpus/NAME: new inputs go into the first.
-FUZZ_TARGETS = archive bpe_encode choices config cuda_choices dedup device_profile encoding gpt_tokenizer hf_hub jsonl \
+FUZZ_TARGETS = archive bpe_encode choices config dedup device_profile encoding gpt_tokenizer hf_hub jsonl \
 	llmc_model manifest merges metrics nanogpt oom_message pickle prepare_state record safetensors tiktoken \
 	token_file tokenizer_json user_cache vocab
 FUZZ_CPPFLAGS = $(JANSSON_CFLAGS) $(PCRE2_CFLAGS) $(LIBARCHIVE_CFLAGS) $(ICU_CFLAGS)
@@ -20,15 +20,14 @@ EXTRA_DIST += tests/fuzz/corpus $(FUZZ_SHARED) tests/fuzz/fuzz_common.c tests/fu
 FUZZ_IO_FILES = src/io/checkpoint_record.c src/io/hf_config.c \
 	src/io/hf_layout.c src/io/llmc_model.c \
 	src/io/nanogpt.c src/io/pickle.c src/io/safetensors.c src/io/safetensors_table.c src/io/zip_stored.c
-FUZZ_PLAN_FILES = src/plan/device_profile.c src/plan/device_profile_file.c src/plan/oom_message.c src/plan/plan_cost.c
-# Costs are of ops in graphs; the op families bring the differentiation rules.
+FUZZ_PLAN_FILES = src/plan/device_profile.c src/plan/device_profile_file.c src/plan/oom_message.c
+# Profiles look at the declarations of ops, which bring the differentiation rules.
 FUZZ_MODEL_FILES = src/model/graph.c src/model/autodiff.c src/model/parameters.c src/model/state_format.c $(filter src/ops/%.c,$(libgpttrain_a_SOURCES))
-FUZZ_BACKEND_FILES = backends/cuda/cuda_choices.c
 FUZZ_C_FILES = $(filter src/base/%.c src/config/%.c src/data/%.c,$(libgpttrain_a_SOURCES)) $(FUZZ_IO_FILES) \
-	$(FUZZ_PLAN_FILES) $(FUZZ_MODEL_FILES) $(FUZZ_BACKEND_FILES) src/train/metrics.c tests/fuzz/fuzz_common.c tests/fuzz/pattern_once.c
+	$(FUZZ_PLAN_FILES) $(FUZZ_MODEL_FILES) src/train/metrics.c tests/fuzz/fuzz_common.c tests/fuzz/pattern_once.c
 FUZZ_H_FILES = $(filter src/base/%.h src/config/%.h src/config/%.def src/data/%.h src/io/%.h src/model/%.h src/ops/%.h src/ops/%.def \
 	src/plan/%.h src/plan/%.def src/backend/backend.h src/train/metrics.h,$(libgpttrain_a_SOURCES)) \
-	$(FUZZ_BACKEND_FILES:.c=.h) $(FUZZ_SHARED)
+	$(FUZZ_SHARED)
 FUZZ_SANITIZERS = address,undefined
 FUZZ_BINARIES = $(FUZZ_TARGETS:%=tests/fuzz/fuzz_%)
 # Small tables and blocks fill, grow and end within inputs of a few KiB, and do not dominate the execution time.

@@ -53,7 +53,7 @@ tsan() {
 # no suppressions at run time, and continuing after reports would hide ours among theirs; these targets would need
 # instrumented libraries.
 msan() {
-    targets="choices cuda_choices llmc_model oom_message opencl_tuning pickle token_file"
+    targets="choices llmc_model oom_message pickle token_file"
     in_folder msan --disable-hardening CC=clang
     for target in $targets; do
         make -s FUZZ_SANITIZERS=memory "tests/fuzz/fuzz_$target" || return 1

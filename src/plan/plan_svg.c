@@ -1,9 +1,9 @@
 /* Draws the plan as a picture: the ops of an update across, addresses up, one rectangle for each storage.
  *
  * Programs are side by side on one scale of ops, small ones widened until their names fit.  A storage is a rectangle
- * with a tooltip.  Storages below the smallest drawn size are painted into a grid of pixels instead, which becomes few
- * rectangles, so that programs of millions of ops give a small file.  The smallest size is doubled until few enough
- * rectangles are left.  A second panel has the front of memory against time.  Nothing is computed about the model here.
+ * with a tooltip.  Storages below the smallest drawn size have no tooltip and are one path for each category, so that
+ * programs of many ops give a small file.  The smallest size is doubled until few enough rectangles are left.  A second
+ * panel has the front of memory against time.  Nothing is computed about the model here.
  */
 #include <math.h>
 
@@ -43,12 +43,6 @@ struct box {
     int32_t program, op, last; /* the program and ops of its life; program -1: a persistent tensor */
 };
 
-/* The map's pixels for storages that are too small: each stores the category that covers most of it. */
-struct grid {
-    uint8_t category[MAP_HEIGHT][MAP_WIDTH]; /* + 1; 0 = nothing */
-    uint8_t covered[MAP_HEIGHT][MAP_WIDTH];  /* by that category, in 255ths */
-};
-
 struct map {
     const struct plan *plan;
     const struct graph *graph;
@@ -59,7 +53,6 @@ struct map {
     struct plan_item *items;                                    /* [capacity], of one program */
     struct box *boxes;
     size_t count, capacity;
-    struct grid *grid;
     FILE *out;
 };
 
@@ -187,55 +180,20 @@ static double box_size_choose(const struct map *map)
     return size;
 }
 
-static double overlap(double low, double high, int pixel)
+/* Draws the boxes that are too small to be drawn individually. */
+static void small_boxes_draw(const struct map *map, double size)
 {
-    double from = low > pixel ? low : pixel, to = high < pixel + 1 ? high : pixel + 1;
-    return to > from ? to - from : 0.0;
-}
-
-/* Paints the pixels of a box, each with the category that covers most of it. */
-static void box_paint(struct grid *grid, const struct box *box)
-{
-    for (int y = (int)box->low; y < MAP_HEIGHT && y < box->high; y++) {
-        for (int x = (int)box->left; x < MAP_WIDTH && x < box->right; x++) {
-            uint8_t *owner = &grid->category[y][x], *share = &grid->covered[y][x];
-            const int part = (int)(overlap(box->low, box->high, y) * overlap(box->left, box->right, x) * 255.0);
-            if (*owner == (uint8_t)box->category + 1) {
-                *share = (uint8_t)(*share + part > 255 ? 255 : *share + part);
-            } else if (*owner == 0 || part > *share) {
-                *owner = (uint8_t)((int)box->category + 1);
-                *share = (uint8_t)part;
-            }
+    fprintf(map->out, "<g id=\"small\"><title>several tensors, each below a pixel</title>\n");
+    for (int32_t c = 0; c < CATEGORY_COUNT; c++) {
+        fprintf(map->out, "<path class=\"%s\" fill=\"%s\" d=\"", tensor_category_name((enum tensor_category)c),
+                svg_colours[c]);
+        for (size_t i = 0; i < map->count; i++) {
+            const struct box *box = &map->boxes[i];
+            if ((int32_t)box->category == c && box_is_small(box, size))
+                fprintf(map->out, "M%.2f %.2fH%.2fV%.2fH%.2f", page_x(box->left), page_y(box->low), page_x(box->right),
+                        page_y(box->high), page_x(box->left));
         }
-    }
-}
-
-/* Removes a rectangle of one category from the grid and draws it: the longest row from (x0, y0), extended over the rows
- * with the same pixels.  Returns its right end. */
-static int grid_rectangle_draw(struct map *map, int y0, int x0)
-{
-    struct grid *grid = map->grid;
-    uint8_t owner = grid->category[y0][x0];
-    int x1 = x0 + 1, y1 = y0 + 1;
-    while (x1 < MAP_WIDTH && grid->category[y0][x1] == owner)
-        x1++;
-    while (y1 < MAP_HEIGHT && memcmp(&grid->category[y1][x0], &grid->category[y0][x0], (size_t)(x1 - x0)) == 0)
-        y1++;
-    for (int y = y0; y < y1; y++)
-        memset(&grid->category[y][x0], 0, (size_t)(x1 - x0));
-    fprintf(map->out, "<rect class=\"%s\" x=\"%d\" y=\"%.2f\" width=\"%d\" height=\"%d\" fill=\"%s\"/>\n",
-            tensor_category_name((enum tensor_category)(owner - 1)), MAP_LEFT + x0, page_y(y1), x1 - x0, y1 - y0,
-            svg_colours[owner - 1]);
-    return x1;
-}
-
-static void grid_draw(struct map *map)
-{
-    fprintf(map->out,
-            "<g id=\"small\" shape-rendering=\"crispEdges\"><title>several tensors, each below a pixel</title>\n");
-    for (int y = 0; y < MAP_HEIGHT; y++) {
-        for (int x = 0; x < MAP_WIDTH;)
-            x = map->grid->category[y][x] != 0 ? grid_rectangle_draw(map, y, x) : x + 1;
+        fprintf(map->out, "\"/>\n");
     }
     fprintf(map->out, "</g>\n");
 }
@@ -281,10 +239,7 @@ static void box_draw(const struct map *map, const struct box *box)
 static void boxes_draw(struct map *map)
 {
     double size = box_size_choose(map);
-    for (size_t i = 0; i < map->count; i++)
-        if (box_is_small(&map->boxes[i], size))
-            box_paint(map->grid, &map->boxes[i]);
-    grid_draw(map);
+    small_boxes_draw(map, size);
     fprintf(map->out, "<g id=\"tensors\">\n");
     for (size_t i = 0; i < map->count; i++)
         if (!box_is_small(&map->boxes[i], size))
@@ -658,8 +613,7 @@ static enum gt_status map_arrays_create(struct hostmem *mem, struct map *map)
         map->capacity += (size_t)map->graph->programs[p].count;
     TRY(HOSTMEM_NEW(mem, map->capacity, "picture", &map->boxes));
     TRY(HOSTMEM_NEW(mem, (size_t)map->graph->tensor_count, "picture", &map->ranges));
-    TRY(HOSTMEM_NEW(mem, map->capacity, "picture", &map->items));
-    return HOSTMEM_NEW(mem, 1, "picture", &map->grid);
+    return HOSTMEM_NEW(mem, map->capacity, "picture", &map->items);
 }
 
 enum gt_status plan_print_svg(struct hostmem *mem, const struct plan *plan, const struct plan_report_facts *facts,
@@ -677,7 +631,6 @@ enum gt_status plan_print_svg(struct hostmem *mem, const struct plan *plan, cons
     if (fflush(out) != 0 || ferror(out))
         status = GT_IO;
 destroy_arrays:
-    hostmem_free(mem, map.grid);
     hostmem_free(mem, map.items);
     hostmem_free(mem, map.ranges);
     hostmem_free(mem, map.boxes);

@@ -2,8 +2,8 @@
  *
  * A program has three phases: INIT allocates, RUN neither allocates nor releases, CLOSE releases.  Allocation asserts
  * INIT, and release asserts INIT or CLOSE.  A debug build thus checks that nothing is allocated after step 1, and the
- * counters prove it in any build.  There is one struct per program; it is passed to every allocating function and used
- * only from the main thread.
+ * counters prove it in any build.  There is one struct per program, which owns all blocks; only the main thread uses it.
+ * A block can own others, as in talloc: releasing an object releases its arrays.
  */
 #ifndef GPT_TRAIN_BASE_HOSTMEM_H
 #define GPT_TRAIN_BASE_HOSTMEM_H
@@ -14,6 +14,8 @@ enum hostmem_phase { HOSTMEM_INIT, HOSTMEM_RUN, HOSTMEM_CLOSE };
 
 struct hostmem;
 
+typedef void hostmem_close_fn(void *object);
+
 struct hostmem_counters {
     size_t live_bytes;     /* requested and not yet released, without headers */
     size_t live_bytes_max; /* peak of live_bytes */
@@ -23,26 +25,30 @@ struct hostmem_counters {
 
 /* Errors: GT_NO_MEMORY. */
 enum gt_status hostmem_create(struct hostmem **out);
-/* Logs one error line if blocks were never released, which is a bug of ours.  Accepts NULL. */
+/* Releases all that is left.  Accepts NULL. */
 void hostmem_destroy(struct hostmem *mem);
 
 void hostmem_phase_set(struct hostmem *mem, enum hostmem_phase phase);
 
 /* Allocates count * size bytes, zeroed, aligned to 64 bytes, and stores the address in the pointer at `out`, of any
- * type.  `what` names the purpose in the error line and must be a string literal.  If count or size is 0, the pointer
- * is valid but must not be dereferenced.  Errors: GT_NO_MEMORY on overflow, when the system refuses, or on an injected
- * fault. */
-enum gt_status hostmem_alloc(struct hostmem *mem, size_t count, size_t size, const char *what, void *out);
+ * type.  `owner` is the struct hostmem or another block.  `what` names the purpose in the error line and must be a
+ * string literal.  If count or size is 0, the pointer is valid but must not be dereferenced.  Errors: GT_NO_MEMORY on
+ * overflow, when the system refuses, or on an injected fault. */
+enum gt_status hostmem_alloc(const void *owner, size_t count, size_t size, const char *what, void *out);
 /* As above, for `count` objects of the type that *out points to. */
-#define HOSTMEM_NEW(mem, count, what, out) hostmem_alloc(mem, count, sizeof **(out), what, out)
+#define HOSTMEM_NEW(owner, count, what, out) hostmem_alloc(owner, count, sizeof **(out), what, out)
 /* Makes room in a list for at least `needed` elements of `size` bytes: if *capacity is smaller, replaces the pointer at
  * `list` by a copy with half as many elements again or more.  Errors: GT_NO_MEMORY. */
-enum gt_status hostmem_grow(struct hostmem *mem, void *list, size_t *capacity, size_t needed, size_t size,
+enum gt_status hostmem_grow(const void *owner, void *list, size_t *capacity, size_t needed, size_t size,
                             const char *what);
-/* Accepts NULL. */
-void hostmem_free(struct hostmem *mem, void *pointer);
 /* Copies a string.  Errors: GT_NO_MEMORY. */
-enum gt_status hostmem_strdup(struct hostmem *mem, const char *text, char **out);
+enum gt_status hostmem_strdup(const void *owner, const char *text, char **out);
+/* Releases a block and what it owns.  Accepts NULL. */
+void hostmem_free(void *pointer);
+/* Changes a block's owner. */
+void hostmem_give(void *object, const void *owner);
+/* Calls close(object) before the object and what it owns are released. */
+void hostmem_at_free(void *object, hostmem_close_fn *close);
 
 void hostmem_counters_get(const struct hostmem *mem, struct hostmem_counters *out);
 

@@ -284,7 +284,7 @@ static void ticker_destroy(struct ticker *ticker)
 {
     pthread_cond_destroy(&ticker->ended);
     pthread_mutex_destroy(&ticker->mutex);
-    hostmem_free(ticker->mem, ticker);
+    hostmem_free(ticker);
 }
 
 enum gt_status ticker_start(struct hostmem *mem, double seconds, ticker_fn *tick, void *context, struct ticker **out)

@@ -131,7 +131,7 @@ static enum gt_status export_model(const struct arguments *arguments)
     struct tokenizer *tokenizer = NULL;
     TRY(hostmem_create(&mem));
     const enum gt_status status = export_opened(mem, arguments, &checkpoint, &tokenizer);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
     checkpoint_close(checkpoint);
     hostmem_destroy(mem);
     return status;

@@ -489,10 +489,10 @@ static enum gt_status sample_run(struct sample *sample)
     if (sample->session.mem)
         session_close(&sample->session);
     restore_close(&sample->source);
-    hostmem_free(sample->mem, sample->drawn);
-    hostmem_free(sample->mem, sample->texts);
-    hostmem_free(sample->mem, sample->prompt);
-    tokenizer_encoder_destroy(sample->encoder);
-    tokenizer_destroy(sample->tokenizer);
+    hostmem_free(sample->drawn);
+    hostmem_free(sample->texts);
+    hostmem_free(sample->prompt);
+    hostmem_free(sample->encoder);
+    hostmem_free(sample->tokenizer);
     return status;
 }

@@ -9,7 +9,6 @@
 #define DIGITS 256
 
 struct batch_builder {
-    struct hostmem *mem; /* borrowed; outlives the builder */
     int64_t rows_max;
     int64_t block_size_max;
     int32_t *block; /* block_size_max + 1 */
@@ -17,28 +16,18 @@ struct batch_builder {
     int32_t counts[DIGITS];
 };
 
-enum gt_status batch_builder_create(struct hostmem *mem, int64_t rows_max, int64_t block_size_max,
+enum gt_status batch_builder_create(const void *owner, int64_t rows_max, int64_t block_size_max,
                                     struct batch_builder **out)
 {
     assert(rows_max >= 1 && rows_max < INT32_MAX - 2);
     assert(block_size_max >= 1 && block_size_max <= rows_max);
     struct batch_builder *builder;
-    TRY(HOSTMEM_NEW(mem, 1, "batch builder", &builder));
-    builder->mem = mem;
+    TRY(HOSTMEM_NEW(owner, 1, "batch builder", &builder));
     builder->rows_max = rows_max;
     builder->block_size_max = block_size_max;
-    enum gt_status status = HOSTMEM_NEW(mem, (size_t)block_size_max + 1, "batch block", &builder->block);
-    THEN(status, HOSTMEM_NEW(mem, (size_t)rows_max, "batch rows", &builder->rows));
-    return FINISH(status, out, builder, batch_builder_destroy);
-}
-
-void batch_builder_destroy(struct batch_builder *builder)
-{
-    if (builder == NULL)
-        return;
-    hostmem_free(builder->mem, builder->rows);
-    hostmem_free(builder->mem, builder->block);
-    hostmem_free(builder->mem, builder);
+    enum gt_status status = HOSTMEM_NEW(builder, (size_t)block_size_max + 1, "batch block", &builder->block);
+    THEN(status, HOSTMEM_NEW(builder, (size_t)rows_max, "batch rows", &builder->rows));
+    return FINISH(status, out, builder, hostmem_free);
 }
 
 static void documents_mark(const int32_t *ids, int64_t count, int32_t end, int32_t *first)

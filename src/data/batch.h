@@ -28,10 +28,8 @@ struct batch_builder;
 
 /* Creates a builder for up to rows_max = N rows (below 2^31 - 2), in blocks of up to block_size_max tokens.
  * Memory: 4 * (N + block_size_max + 1) bytes and 1 KiB.  Errors: GT_NO_MEMORY. */
-enum gt_status batch_builder_create(struct hostmem *mem, int64_t rows_max, int64_t block_size_max,
+enum gt_status batch_builder_create(const void *owner, int64_t rows_max, int64_t block_size_max,
                                     struct batch_builder **out);
-/* Accepts NULL. */
-void batch_builder_destroy(struct batch_builder *builder);
 
 /* Reads the block of `block_size` = T tokens at `position` as sample `sample` of the tensors: its rows of ids, targets
  * and, unless it is NULL, first.  Allocates nothing; on failure these rows are undefined.  Errors: those of

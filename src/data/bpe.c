@@ -54,19 +54,18 @@ static enum gt_status bpe_allocate(struct bpe *bpe, const struct bpe_spec *spec)
 {
     const size_t capacity = table_capacity(spec->vocab_size);
     bpe->index_mask = capacity - 1;
-    TRY(HOSTMEM_NEW(bpe->mem, spec->vocab_size, "tokens", &bpe->tokens));
-    TRY(HOSTMEM_NEW(bpe->mem, spec->text_bytes, "texts of tokens", &bpe->text));
-    TRY(HOSTMEM_NEW(bpe->mem, spec->merge_count, "merges", &bpe->merges));
-    return HOSTMEM_NEW(bpe->mem, capacity, "index of tokens", &bpe->index);
+    TRY(HOSTMEM_NEW(bpe, spec->vocab_size, "tokens", &bpe->tokens));
+    TRY(HOSTMEM_NEW(bpe, spec->text_bytes, "texts of tokens", &bpe->text));
+    TRY(HOSTMEM_NEW(bpe, spec->merge_count, "merges", &bpe->merges));
+    return HOSTMEM_NEW(bpe, capacity, "index of tokens", &bpe->index);
 }
 
-enum gt_status bpe_create(struct hostmem *mem, const struct bpe_spec *spec, struct bpe **out)
+enum gt_status bpe_create(const void *owner, const struct bpe_spec *spec, struct bpe **out)
 {
     assert(spec->vocab_size >= 1 && spec->vocab_size <= BPE_VOCAB_MAX && spec->text_bytes <= BPE_TEXT_BYTES_MAX);
     assert(spec->merge_count <= BPE_MERGES_MAX && (spec->rank == BPE_RANK_MERGE || spec->merge_count == 0));
     struct bpe *bpe;
-    TRY(HOSTMEM_NEW(mem, 1, "byte-pair encoding", &bpe));
-    bpe->mem = mem;
+    TRY(HOSTMEM_NEW(owner, 1, "byte-pair encoding", &bpe));
     bpe->vocab_size = spec->vocab_size;
     bpe->text_capacity = spec->text_bytes;
     bpe->merge_capacity = spec->merge_count;
@@ -76,21 +75,7 @@ enum gt_status bpe_create(struct hostmem *mem, const struct bpe_spec *spec, stru
     for (int i = 0; i < 256; i++)
         bpe->byte_ids[i] = -1;
     const enum gt_status status = bpe_allocate(bpe, spec);
-    return FINISH(status, out, bpe, bpe_destroy);
-}
-
-void bpe_destroy(struct bpe *bpe)
-{
-    if (bpe == NULL)
-        return;
-    hostmem_free(bpe->mem, bpe->pairs);
-    hostmem_free(bpe->mem, bpe->specials);
-    hostmem_free(bpe->mem, bpe->index);
-    hostmem_free(bpe->mem, bpe->json);
-    hostmem_free(bpe->mem, bpe->merges);
-    hostmem_free(bpe->mem, bpe->text);
-    hostmem_free(bpe->mem, bpe->tokens);
-    hostmem_free(bpe->mem, bpe);
+    return FINISH(status, out, bpe, hostmem_free);
 }
 
 /* ---- tokens ---- */
@@ -188,7 +173,7 @@ bool bpe_add_merge(struct bpe *bpe, int32_t left, int32_t right)
 
 enum gt_status bpe_add_special(struct bpe *bpe, size_t id, const char *text)
 {
-    TRY(hostmem_grow(bpe->mem, &bpe->text, &bpe->text_capacity, bpe->text_count + strlen(text), 1, "texts of tokens"));
+    TRY(hostmem_grow(bpe, &bpe->text, &bpe->text_capacity, bpe->text_count + strlen(text), 1, "texts of tokens"));
     const enum bpe_add added = bpe_add_token(bpe, (int32_t)id, text, strlen(text), true);
     assert(added == BPE_ADDED);
     (void)added;
@@ -210,7 +195,7 @@ void bpe_set_literal(struct bpe *bpe, int32_t id)
 
 enum gt_status bpe_set_pipeline(struct bpe *bpe, const struct bpe_pipeline *pipeline)
 {
-    TRY(hostmem_strdup(bpe->mem, pipeline->json, &bpe->json));
+    TRY(hostmem_strdup(bpe, pipeline->json, &bpe->json));
     bpe->pipeline = *pipeline;
     bpe->pipeline.json = bpe->json;
     return GT_OK;
@@ -236,7 +221,7 @@ static bool token_is(const struct bpe *bpe, const struct bpe_token *token, const
 static enum gt_status list_specials(struct bpe *bpe)
 {
     int32_t of_llama = -1;
-    TRY(HOSTMEM_NEW(bpe->mem, bpe->special_count, "special tokens", &bpe->specials));
+    TRY(HOSTMEM_NEW(bpe, bpe->special_count, "special tokens", &bpe->specials));
     size_t next = 0;
     for (size_t id = 0; id < bpe->vocab_size; id++) {
         const struct bpe_token *token = &bpe->tokens[id];
@@ -277,7 +262,7 @@ static void pair_insert(struct bpe *bpe, int32_t left, int32_t right, uint32_t r
 static enum gt_status pairs_allocate(struct bpe *bpe, size_t count)
 {
     const size_t capacity = table_capacity(count);
-    TRY(HOSTMEM_NEW(bpe->mem, capacity, "pairs of tokens", &bpe->pairs));
+    TRY(HOSTMEM_NEW(bpe, capacity, "pairs of tokens", &bpe->pairs));
     bpe->pair_mask = capacity - 1;
     for (size_t i = 0; i < capacity; i++)
         bpe->pairs[i].key = PAIR_FREE;
@@ -349,7 +334,7 @@ enum gt_status bpe_finish(struct bpe *bpe, const char *source)
     TRY(list_specials(bpe));
     TRY(bpe->rank == BPE_RANK_MERGE ? pairs_from_merges(bpe) : pairs_from_tokens(bpe));
     if (!bpe->pipeline.ignore_merges) {
-        hostmem_free(bpe->mem, bpe->index);
+        hostmem_free(bpe->index);
         bpe->index = NULL;
     }
     bpe->hash = hash_all(bpe);

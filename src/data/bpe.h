@@ -51,7 +51,6 @@ struct bpe {
     uint32_t hash; /* the CRC-32C of everything that determines ids: see tokenizer_bpe.h */
     struct bpe_pipeline pipeline;
     /* The rest is for bpe.c. */
-    struct hostmem *mem; /* borrowed; outlives it */
     struct bpe_token *tokens;
     char *text;
     size_t text_count, text_capacity;
@@ -74,9 +73,7 @@ struct bpe_spec {
 };
 
 /* Errors: GT_NO_MEMORY. */
-enum gt_status bpe_create(struct hostmem *mem, const struct bpe_spec *spec, struct bpe **out);
-/* Accepts NULL and an unfinished vocabulary. */
-void bpe_destroy(struct bpe *bpe);
+enum gt_status bpe_create(const void *owner, const struct bpe_spec *spec, struct bpe **out);
 
 enum bpe_add { BPE_ADDED, BPE_ID_TAKEN, BPE_TEXT_TAKEN, BPE_TEXT_BAD, BPE_TEXT_FOREIGN };
 

@@ -46,7 +46,6 @@ const struct bpe_split_form bpe_splits[] = {
 };
 
 struct bpe_splitter {
-    struct hostmem *mem; /* borrowed; outlives the splitter */
     enum bpe_split split;
     pcre2_code *code;
     pcre2_match_data *match;
@@ -78,23 +77,21 @@ static enum gt_status pattern_compile(struct bpe_splitter *splitter)
     return GT_OK;
 }
 
-enum gt_status bpe_splitter_create(struct hostmem *mem, enum bpe_split split, struct bpe_splitter **out)
+static void splitter_close(void *object)
 {
-    struct bpe_splitter *splitter;
-    TRY(HOSTMEM_NEW(mem, 1, "splitter", &splitter));
-    splitter->mem = mem;
-    splitter->split = split;
-    const enum gt_status status = pattern_compile(splitter);
-    return FINISH(status, out, splitter, bpe_splitter_destroy);
-}
-
-void bpe_splitter_destroy(struct bpe_splitter *splitter)
-{
-    if (splitter == NULL)
-        return;
+    struct bpe_splitter *splitter = object;
     pcre2_match_data_free(splitter->match);
     pcre2_code_free(splitter->code);
-    hostmem_free(splitter->mem, splitter);
+}
+
+enum gt_status bpe_splitter_create(const void *owner, enum bpe_split split, struct bpe_splitter **out)
+{
+    struct bpe_splitter *splitter;
+    TRY(HOSTMEM_NEW(owner, 1, "splitter", &splitter));
+    hostmem_at_free(splitter, splitter_close);
+    splitter->split = split;
+    const enum gt_status status = pattern_compile(splitter);
+    return FINISH(status, out, splitter, hostmem_free);
 }
 
 /* ---- valid text ---- */

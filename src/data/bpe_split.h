@@ -31,9 +31,7 @@ struct bpe_split_form {
 extern const struct bpe_split_form bpe_splits[BPE_SPLIT_COUNT];
 
 /* Creates a splitter; every thread needs its own.  Errors: GT_NO_MEMORY. */
-enum gt_status bpe_splitter_create(struct hostmem *mem, enum bpe_split split, struct bpe_splitter **out);
-/* Accepts NULL. */
-void bpe_splitter_destroy(struct bpe_splitter *splitter);
+enum gt_status bpe_splitter_create(const void *owner, enum bpe_split split, struct bpe_splitter **out);
 
 /* Starts a text, which is borrowed until its last piece. */
 void bpe_splitter_begin(struct bpe_splitter *splitter, const char *text, size_t count);

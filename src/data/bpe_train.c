@@ -31,7 +31,6 @@ struct bpe_piece {
 };
 
 struct bpe_trainer {
-    struct hostmem *mem; /* borrowed; outlives the trainer */
     struct bpe_splitter *splitter;
     struct bpe_piece *pieces;
     size_t piece_count, piece_capacity;
@@ -43,24 +42,12 @@ struct bpe_trainer {
     size_t special_count;
 };
 
-enum gt_status bpe_trainer_create(struct hostmem *mem, struct bpe_trainer **out)
+enum gt_status bpe_trainer_create(const void *owner, struct bpe_trainer **out)
 {
     struct bpe_trainer *trainer;
-    TRY(HOSTMEM_NEW(mem, 1, "training a tokenizer", &trainer));
-    trainer->mem = mem;
-    const enum gt_status status = bpe_splitter_create(mem, BPE_SPLIT_GPT2, &trainer->splitter);
-    return FINISH(status, out, trainer, bpe_trainer_destroy);
-}
-
-void bpe_trainer_destroy(struct bpe_trainer *trainer)
-{
-    if (trainer == NULL)
-        return;
-    bpe_splitter_destroy(trainer->splitter);
-    hostmem_free(trainer->mem, trainer->pieces);
-    hostmem_free(trainer->mem, trainer->text);
-    hostmem_free(trainer->mem, trainer->table);
-    hostmem_free(trainer->mem, trainer);
+    TRY(HOSTMEM_NEW(owner, 1, "training a tokenizer", &trainer));
+    const enum gt_status status = bpe_splitter_create(trainer, BPE_SPLIT_GPT2, &trainer->splitter);
+    return FINISH(status, out, trainer, hostmem_free);
 }
 
 /* ---- the table of pieces ---- */
@@ -85,8 +72,8 @@ static enum gt_status table_reserve(struct bpe_trainer *trainer)
     if (2 * (pieces + 1) <= now)
         return GT_OK;
     const size_t capacity = now == 0 ? (size_t)2 * BPE_PIECES_MIN : 2 * now;
-    TRY(HOSTMEM_NEW(trainer->mem, capacity, "table of pieces", &larger));
-    hostmem_free(trainer->mem, trainer->table);
+    TRY(HOSTMEM_NEW(trainer, capacity, "table of pieces", &larger));
+    hostmem_free(trainer->table);
     trainer->table = larger;
     trainer->table_mask = capacity - 1;
     for (size_t i = 0; i < pieces; i++) {
@@ -99,9 +86,9 @@ static enum gt_status table_reserve(struct bpe_trainer *trainer)
 static enum gt_status piece_append(struct bpe_trainer *trainer, const char *bytes, size_t count)
 {
     assert(trainer->piece_count < UINT32_MAX - 1 && count <= UINT32_MAX);
-    TRY(hostmem_grow(trainer->mem, &trainer->pieces, &trainer->piece_capacity, trainer->piece_count + 1,
+    TRY(hostmem_grow(trainer, &trainer->pieces, &trainer->piece_capacity, trainer->piece_count + 1,
                      sizeof trainer->pieces[0], "pieces"));
-    TRY(hostmem_grow(trainer->mem, &trainer->text, &trainer->text_capacity, trainer->text_count + count, 1,
+    TRY(hostmem_grow(trainer, &trainer->text, &trainer->text_capacity, trainer->text_count + count, 1,
                      "texts of pieces"));
     memcpy(trainer->text + trainer->text_count, bytes, count);
     trainer->pieces[trainer->piece_count++] =
@@ -147,7 +134,6 @@ struct pair_entry {
 };
 
 struct train {
-    struct hostmem *mem;
     const struct bpe_trainer *counts;
     int32_t *symbols;  /* of all pieces, at their texts' offsets */
     uint32_t *lengths; /* number of symbols left in each piece */
@@ -187,14 +173,14 @@ static enum gt_status pairs_reserve(struct train *train)
     if (2 * (train->pair_count + 1) <= old_capacity)
         return GT_OK;
     const size_t capacity = old_capacity == 0 ? BPE_PAIRS_MIN : 2 * old_capacity;
-    TRY(HOSTMEM_NEW(train->mem, capacity, "counts of pairs", &train->pairs));
+    TRY(HOSTMEM_NEW(train, capacity, "counts of pairs", &train->pairs));
     train->pair_capacity = capacity;
     for (size_t i = 0; i < capacity; i++)
         train->pairs[i].key = KEY_FREE;
     for (size_t i = 0; i < old_capacity; i++)
         if (old[i].key != KEY_FREE)
             train->pairs[pair_slot(train, old[i].key)] = old[i];
-    hostmem_free(train->mem, old);
+    hostmem_free(old);
     return GT_OK;
 }
 
@@ -218,8 +204,8 @@ static enum gt_status pair_gain(struct train *train, int32_t left, int32_t right
     }
     pair->count += (int64_t)train->counts->pieces[piece].count;
     if (!pair->entered) {
-        TRY(hostmem_grow(train->mem, &train->fresh, &train->fresh_capacity, train->fresh_count + 1,
-                         sizeof train->fresh[0], "new pairs"));
+        TRY(hostmem_grow(train, &train->fresh, &train->fresh_capacity, train->fresh_count + 1, sizeof train->fresh[0],
+                         "new pairs"));
         train->fresh[train->fresh_count++] = pair->key;
         pair->entered = true;
     }
@@ -229,7 +215,7 @@ static enum gt_status pair_gain(struct train *train, int32_t left, int32_t right
     if (train->node_count >= NODE_NONE - 1)
         return FAIL(GT_NO_MEMORY, "training a tokenizer: too much text, with more than %u pairs; give less",
                     NODE_NONE - 1);
-    TRY(hostmem_grow(train->mem, &train->nodes, &train->node_capacity, train->node_count + 1, sizeof train->nodes[0],
+    TRY(hostmem_grow(train, &train->nodes, &train->node_capacity, train->node_count + 1, sizeof train->nodes[0],
                      "places of pairs"));
     train->nodes[train->node_count] = (struct pair_node){.piece = (uint32_t)piece, .next = pair->first_node};
     pair->first_node = (uint32_t)train->node_count++;
@@ -259,7 +245,7 @@ static void heap_sink(struct train *train, struct pair_entry entry)
 
 static enum gt_status heap_push(struct train *train, struct pair_entry entry)
 {
-    TRY(hostmem_grow(train->mem, &train->heap, &train->heap_capacity, train->heap_count + 1, sizeof train->heap[0],
+    TRY(hostmem_grow(train, &train->heap, &train->heap_capacity, train->heap_count + 1, sizeof train->heap[0],
                      "queue of pairs"));
     size_t at = train->heap_count++;
     while (at > 0 && entry_before(&entry, &train->heap[(at - 1) / 2])) {
@@ -375,15 +361,15 @@ static enum gt_status pair_merge(struct train *train, uint64_t key)
 
 static enum gt_status train_allocate(struct train *train)
 {
-    TRY(HOSTMEM_NEW(train->mem, train->counts->text_count, "ids of pieces", &train->symbols));
-    TRY(HOSTMEM_NEW(train->mem, train->counts->piece_count, "lengths of pieces", &train->lengths));
+    TRY(HOSTMEM_NEW(train, train->counts->text_count, "ids of pieces", &train->symbols));
+    TRY(HOSTMEM_NEW(train, train->counts->piece_count, "lengths of pieces", &train->lengths));
     /* Tokens are 6 bytes long on average; one without room is not created.  Several merges may have the same result. */
     const size_t text_bytes = 65536 + 128 * train->vocab_target;
     const struct bpe_spec spec = {.vocab_size = train->vocab_target + train->counts->special_count + 1,
                                   .text_bytes = text_bytes < BPE_TEXT_BYTES_MAX ? text_bytes : BPE_TEXT_BYTES_MAX,
                                   .merge_count = 2 * train->vocab_target,
                                   .rank = BPE_RANK_MERGE};
-    return bpe_create(train->mem, &spec, &train->bpe);
+    return bpe_create(train, &spec, &train->bpe);
 }
 
 static enum gt_status train_begin(struct train *train)
@@ -419,27 +405,13 @@ static enum gt_status train_run(struct train *train)
     return GT_OK;
 }
 
-static void train_release(struct train *train)
-{
-    hostmem_free(train->mem, train->fresh);
-    hostmem_free(train->mem, train->heap);
-    hostmem_free(train->mem, train->nodes);
-    hostmem_free(train->mem, train->pairs);
-    hostmem_free(train->mem, train->lengths);
-    hostmem_free(train->mem, train->symbols);
-    bpe_destroy(train->bpe);
-}
-
 /* Appends the special tokens and completes the vocabulary. */
-static enum gt_status train_complete(struct train *train, struct bpe **out)
+static enum gt_status train_complete(struct train *train)
 {
     for (size_t i = 0; i < train->counts->special_count; i++)
         TRY(bpe_add_special(train->bpe, train->token_count++, train->counts->specials[i]));
     TRY(bpe_add_eot(train->bpe, train->token_count));
-    TRY(bpe_finish(train->bpe, "the trained vocabulary"));
-    *out = train->bpe;
-    train->bpe = NULL;
-    return GT_OK;
+    return bpe_finish(train->bpe, "the trained vocabulary");
 }
 
 void bpe_trainer_specials(struct bpe_trainer *trainer, const char *const *texts)
@@ -449,16 +421,20 @@ void bpe_trainer_specials(struct bpe_trainer *trainer, const char *const *texts)
         trainer->special_count++;
 }
 
-enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, int64_t vocab_size, struct tokenizer **out)
+enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, const void *owner, int64_t vocab_size,
+                                  struct tokenizer **out)
 {
     assert(vocab_size >= BPE_TRAIN_VOCAB_MIN && vocab_size <= BPE_TRAIN_VOCAB_MAX);
-    struct bpe *bpe = NULL;
-    hostmem_free(trainer->mem, trainer->table);
+    struct train *train;
+    hostmem_free(trainer->table);
     trainer->table = NULL;
     const int64_t target = max_i64(vocab_size - 1 - (int64_t)trainer->special_count, BPE_TRAIN_VOCAB_MIN - 1);
-    struct train train = {.mem = trainer->mem, .counts = trainer, .vocab_target = (size_t)target};
-    enum gt_status status = train_run(&train);
-    THEN(status, train_complete(&train, &bpe));
-    train_release(&train);
-    return status == GT_OK ? tokenizer_create_bpe(trainer->mem, bpe, out) : status;
+    TRY(HOSTMEM_NEW(trainer, 1, "training a tokenizer", &train));
+    train->counts = trainer;
+    train->vocab_target = (size_t)target;
+    enum gt_status status = train_run(train);
+    THEN(status, train_complete(train));
+    THEN(status, tokenizer_create_bpe(owner, train->bpe, out));
+    hostmem_free(train);
+    return status;
 }

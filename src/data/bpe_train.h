@@ -17,9 +17,7 @@
 struct bpe_trainer;
 
 /* Errors: GT_NO_MEMORY. */
-enum gt_status bpe_trainer_create(struct hostmem *mem, struct bpe_trainer **out);
-/* Accepts NULL. */
-void bpe_trainer_destroy(struct bpe_trainer *trainer);
+enum gt_status bpe_trainer_create(const void *owner, struct bpe_trainer **out);
 
 /* Counts the pieces of a document, or of a part that was cut by documents_cut().  Memory: about 40 bytes
  * plus the text for each distinct piece.  Errors: GT_NO_MEMORY. */
@@ -30,6 +28,7 @@ void bpe_trainer_specials(struct bpe_trainer *trainer, const char *const *texts)
 
 /* Creates the tokenizer, with at most `vocab_size` tokens (BPE_TRAIN_VOCAB_MIN to _MAX); fewer when the text has no
  * more pairs.  Consumes the counts, so it must be called only once.  Errors: GT_NO_MEMORY. */
-enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, int64_t vocab_size, struct tokenizer **out);
+enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, const void *owner, int64_t vocab_size,
+                                  struct tokenizer **out);
 
 #endif

@@ -12,7 +12,6 @@
 enum { HEADER_BYTES = 1024, WORDS_MAX = 32768, START = 65535, FIRST_WORDS = 3 };
 
 struct choices {
-    struct hostmem *mem;
     int fd;
     int64_t vocab_size, count, done;
     uint64_t size_bytes, at_bytes;
@@ -39,25 +38,23 @@ static enum gt_status header_read(struct choices *choices, const char *path)
     return GT_OK;
 }
 
-enum gt_status choices_open(struct hostmem *mem, const char *path, int64_t vocab_size, struct choices **out)
+static void file_close(void *object)
+{
+    struct choices *choices = object;
+    if (choices->fd >= 0)
+        (void)close(choices->fd);
+}
+
+enum gt_status choices_open(const void *owner, const char *path, int64_t vocab_size, struct choices **out)
 {
     struct choices *choices;
-    TRY(HOSTMEM_NEW(mem, 1, "questions", &choices));
-    choices->mem = mem;
+    TRY(HOSTMEM_NEW(owner, 1, "questions", &choices));
+    hostmem_at_free(choices, file_close);
     choices->fd = -1;
     choices->vocab_size = vocab_size;
     (void)snprintf(choices->path, sizeof choices->path, "%s", path);
     const enum gt_status status = header_read(choices, choices->path);
-    return FINISH(status, out, choices, choices_close);
-}
-
-void choices_close(struct choices *choices)
-{
-    if (choices == NULL)
-        return;
-    if (choices->fd >= 0)
-        (void)close(choices->fd);
-    hostmem_free(choices->mem, choices);
+    return FINISH(status, out, choices, hostmem_free);
 }
 
 int64_t choices_count(const struct choices *choices)

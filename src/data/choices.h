@@ -29,9 +29,7 @@ struct choices_question {
 struct choices;
 
 /* Opens a file and checks its header.  Errors: GT_IO, GT_NO_MEMORY, GT_DATA, GT_UNSUPPORTED (another version). */
-enum gt_status choices_open(struct hostmem *mem, const char *path, int64_t vocab_size, struct choices **out);
-/* Accepts NULL. */
-void choices_close(struct choices *choices);
+enum gt_status choices_open(const void *owner, const char *path, int64_t vocab_size, struct choices **out);
 int64_t choices_count(const struct choices *choices);
 
 /* Reads the next question.  There are choices_count() of them, and the last one must end the file.  Allocates nothing.

@@ -41,23 +41,13 @@ static enum gt_status out_dir_know(struct corpus_walk *walk, const char *out_dir
     return GT_OK;
 }
 
-void corpus_destroy(struct corpus *corpus)
-{
-    if (corpus == NULL)
-        return;
-    for (size_t i = 0; i < corpus->file_count; i++)
-        free((char *)corpus->files[i].path);
-    hostmem_free(corpus->mem, corpus->files);
-    hostmem_free(corpus->mem, corpus);
-}
-
 /* ---- lists ---- */
 
 static enum gt_status walk_add_file(struct corpus_walk *walk, const char *path, struct corpus_file file)
 {
     struct corpus *corpus = walk->corpus;
-    TRY(hostmem_grow(corpus->mem, &corpus->files, &corpus->file_capacity, corpus->file_count + 1,
-                     sizeof corpus->files[0], "list of files"));
+    TRY(hostmem_grow(corpus, &corpus->files, &corpus->file_capacity, corpus->file_count + 1, sizeof corpus->files[0],
+                     "list of files"));
     file.input = walk->input;
     file.path = strdup(path); /* hostmem's headers would double the memory of a million paths */
     if (file.path == NULL)
@@ -92,9 +82,9 @@ static enum gt_status walk_add_stdin(struct corpus_walk *walk)
 
 static enum gt_status walk_add_folder(struct corpus_walk *walk, const char *path)
 {
-    TRY(hostmem_grow(walk->corpus->mem, &walk->folders, &walk->folder_capacity, walk->folder_count + 1,
-                     sizeof walk->folders[0], "list of files"));
-    TRY(hostmem_strdup(walk->corpus->mem, path, &walk->folders[walk->folder_count]));
+    TRY(hostmem_grow(walk, &walk->folders, &walk->folder_capacity, walk->folder_count + 1, sizeof walk->folders[0],
+                     "list of files"));
+    TRY(hostmem_strdup(walk, path, &walk->folders[walk->folder_count]));
     walk->folder_count++;
     return GT_OK;
 }
@@ -200,19 +190,33 @@ static enum gt_status walk_input(struct corpus_walk *walk, const char *path)
     return GT_OK;
 }
 
-enum gt_status corpus_create(struct hostmem *mem, const struct corpus_spec *spec, struct corpus **out)
+static void paths_free(void *object)
+{
+    struct corpus *corpus = object;
+    for (size_t i = 0; i < corpus->file_count; i++)
+        free((char *)corpus->files[i].path);
+}
+
+static enum gt_status corpus_walk(struct corpus *corpus, const struct corpus_spec *spec)
+{
+    struct corpus_walk *walk;
+    TRY(HOSTMEM_NEW(corpus, 1, "list of folders", &walk));
+    walk->corpus = corpus;
+    walk->spec = spec;
+    TRY(out_dir_know(walk, spec->out_dir));
+    for (; walk->input < spec->input_count; walk->input++)
+        TRY(walk_input(walk, spec->inputs[walk->input]));
+    hostmem_free(walk);
+    return GT_OK;
+}
+
+enum gt_status corpus_create(const void *owner, const struct corpus_spec *spec, struct corpus **out)
 {
     struct corpus *corpus;
-    TRY(HOSTMEM_NEW(mem, 1, "corpus", &corpus));
-    corpus->mem = mem;
-    struct corpus_walk walk = {.corpus = corpus, .spec = spec};
-    enum gt_status status = out_dir_know(&walk, spec->out_dir);
-    for (walk.input = 0; walk.input < spec->input_count && status == GT_OK; walk.input++)
-        status = walk_input(&walk, spec->inputs[walk.input]);
-    for (size_t i = 0; i < walk.folder_count; i++)
-        hostmem_free(mem, walk.folders[i]);
-    hostmem_free(mem, walk.folders);
-    return FINISH(status, out, corpus, corpus_destroy);
+    TRY(HOSTMEM_NEW(owner, 1, "corpus", &corpus));
+    hostmem_at_free(corpus, paths_free);
+    enum gt_status status = corpus_walk(corpus, spec);
+    return FINISH(status, out, corpus, hostmem_free);
 }
 
 enum gt_status corpus_file_check(const struct corpus_file *file)

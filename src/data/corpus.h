@@ -23,7 +23,6 @@ struct corpus_file {
 };
 
 struct corpus {
-    struct hostmem *mem; /* borrowed; outlives the corpus */
     struct corpus_file *files;
     size_t file_count, file_capacity;
     uint64_t size_bytes; /* of all files except standard input */
@@ -42,9 +41,7 @@ struct corpus_spec {
 
 /* Lists the files.  Memory: 60 to 90 bytes plus the path for each.  Errors: GT_USAGE (an input that does not exist, or
  * is neither file nor folder, or would be replaced; "-" twice), GT_IO (a folder that cannot be read), GT_NO_MEMORY. */
-enum gt_status corpus_create(struct hostmem *mem, const struct corpus_spec *spec, struct corpus **out);
-/* Accepts NULL. */
-void corpus_destroy(struct corpus *corpus);
+enum gt_status corpus_create(const void *owner, const struct corpus_spec *spec, struct corpus **out);
 
 /* Checks that a file has not changed since it was listed.  Standard input always passes.  Errors: GT_DATA when its size
  * or its modification time differs, or it is gone; GT_IO. */

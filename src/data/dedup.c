@@ -23,8 +23,7 @@
 #define SLOTS_FIRST ((size_t)DEDUP_SLOTS_FIRST)
 
 struct dedup {
-    struct hostmem *mem; /* borrowed; outlives the set */
-    const char *path;    /* borrowed until destroy */
+    const char *path; /* borrowed until destroy */
     int fd;
     struct document_hash *slots;
     size_t slot_count, slot_count_max; /* powers of two */
@@ -123,11 +122,11 @@ static enum gt_status table_grow(struct dedup *dedup)
 {
     struct document_hash *larger;
     const size_t larger_count = dedup->slots == NULL ? SLOTS_FIRST : 2 * dedup->slot_count;
-    TRY(HOSTMEM_NEW(dedup->mem, larger_count, "checksums of documents", &larger));
+    TRY(HOSTMEM_NEW(dedup, larger_count, "checksums of documents", &larger));
     for (size_t i = 0; i < dedup->slot_count; i++)
         if ((dedup->slots[i].low | dedup->slots[i].high) != 0)
             *slot_find(larger, larger_count, dedup->slots[i]) = dedup->slots[i];
-    hostmem_free(dedup->mem, dedup->slots);
+    hostmem_free(dedup->slots);
     dedup->slots = larger;
     dedup->slot_count = larger_count;
     return GT_OK;
@@ -202,29 +201,26 @@ static enum gt_status file_restore(struct dedup *dedup, const struct dedup_entri
 
 /* ---- the set ---- */
 
-enum gt_status dedup_create(struct hostmem *mem, const char *path, struct dedup_entries entries, size_t table_bytes_max,
+static void dedup_close(void *object)
+{
+    struct dedup *dedup = object;
+    if (dedup->fd >= 0)
+        close(dedup->fd);
+}
+
+enum gt_status dedup_create(const void *owner, const char *path, struct dedup_entries entries, size_t table_bytes_max,
                             struct dedup **out)
 {
     assert(table_bytes_max >= SLOTS_FIRST * sizeof(struct document_hash));
     struct dedup *dedup;
-    TRY(HOSTMEM_NEW(mem, 1, "set of documents", &dedup));
-    dedup->mem = mem;
+    TRY(HOSTMEM_NEW(owner, 1, "set of documents", &dedup));
+    hostmem_at_free(dedup, dedup_close);
     dedup->path = path;
     dedup->slot_count_max = table_bytes_max / sizeof(struct document_hash);
     dedup->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     enum gt_status status = dedup->fd < 0 ? file_error(path, "open") : table_grow(dedup);
     THEN(status, file_restore(dedup, &entries));
-    return FINISH(status, out, dedup, dedup_destroy);
-}
-
-void dedup_destroy(struct dedup *dedup)
-{
-    if (dedup == NULL)
-        return;
-    if (dedup->fd >= 0)
-        close(dedup->fd);
-    hostmem_free(dedup->mem, dedup->slots);
-    hostmem_free(dedup->mem, dedup);
+    return FINISH(status, out, dedup, hostmem_free);
 }
 
 enum gt_status dedup_add(struct dedup *dedup, struct document_hash hash, bool *out_known)

@@ -39,10 +39,8 @@ struct dedup_entries {
 /* Reads `entries` back from the file at `path` and truncates the file after them.  With no entries it starts afresh:
  * the file is created or emptied.  `table_bytes_max` is a power of two; only tests pass anything other than
  * DEDUP_TABLE_BYTES_MAX.  Errors: GT_IO, GT_DATA (the file has fewer entries, or different ones), GT_NO_MEMORY. */
-enum gt_status dedup_create(struct hostmem *mem, const char *path, struct dedup_entries entries, size_t table_bytes_max,
+enum gt_status dedup_create(const void *owner, const char *path, struct dedup_entries entries, size_t table_bytes_max,
                             struct dedup **out);
-/* Accepts NULL.  Does not remove the file. */
-void dedup_destroy(struct dedup *dedup);
 
 /* Adds a document unless the set already contains it, in which case *out_known is true.  Errors: GT_IO,
  * GT_NO_MEMORY. */

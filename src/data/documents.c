@@ -22,7 +22,6 @@
 #define NOTES_MAX 10
 
 struct documents {
-    struct hostmem *mem; /* borrowed; outlives the reader */
     struct documents_spec spec;
     struct documents_state state;
     struct input *input; /* the open file, or NULL */
@@ -47,32 +46,26 @@ _Static_assert(sizeof documents_end_words / sizeof documents_end_words[0] == DOC
 
 /* ---- creation ---- */
 
-enum gt_status documents_create(struct hostmem *mem, const struct documents_spec *spec, struct documents **out)
+static void documents_close(void *object)
+{
+    struct documents *documents = object;
+    json_decref(documents->root);
+}
+
+enum gt_status documents_create(const void *owner, const struct documents_spec *spec, struct documents **out)
 {
     struct documents *documents;
-    TRY(HOSTMEM_NEW(mem, 1, "document reader", &documents));
-    documents->mem = mem;
+    TRY(HOSTMEM_NEW(owner, 1, "document reader", &documents));
+    hostmem_at_free(documents, documents_close);
     documents->spec = *spec;
-    enum gt_status status = HOSTMEM_NEW(mem, BUFFER_BYTES, "a document", &documents->buffer);
+    enum gt_status status = HOSTMEM_NEW(documents, BUFFER_BYTES, "a document", &documents->buffer);
     if (status == GT_OK && spec->chat != CHAT_NONE)
-        status = HOSTMEM_NEW(mem, DOCUMENT_BYTES_MAX, "a conversation", &documents->conversation);
+        status = HOSTMEM_NEW(documents, DOCUMENT_BYTES_MAX, "a conversation", &documents->conversation);
     bool is_ascii = true;
     if (status == GT_OK && spec->encoding != NULL)
         status = text_encoding_check(spec->encoding, &is_ascii);
     documents->wide = !is_ascii;
-    return FINISH(status, out, documents, documents_destroy);
-}
-
-void documents_destroy(struct documents *documents)
-{
-    if (documents == NULL)
-        return;
-    json_decref(documents->root);
-    input_close(documents->input);
-    text_decoder_destroy(documents->decoder);
-    hostmem_free(documents->mem, documents->conversation);
-    hostmem_free(documents->mem, documents->buffer);
-    hostmem_free(documents->mem, documents);
+    return FINISH(status, out, documents, hostmem_free);
 }
 
 const struct documents_state *documents_state_get(const struct documents *documents)
@@ -153,7 +146,7 @@ static enum gt_status file_finish(struct documents *documents, bool skipped)
     state->text = state->offset = state->line = 0;
     state->crc32c = 0;
     state->in_document = false;
-    input_close(documents->input);
+    hostmem_free(documents->input);
     documents->input = NULL;
     file_count_in(documents);
     return GT_OK;
@@ -161,8 +154,8 @@ static enum gt_status file_finish(struct documents *documents, bool skipped)
 
 static enum gt_status file_open(struct documents *documents)
 {
-    return input_open(documents->mem, file_current(documents), documents->spec.stdin_path,
-                      documents->state.input.crc32c, &documents->input);
+    return input_open(documents, file_current(documents), documents->spec.stdin_path, documents->state.input.crc32c,
+                      &documents->input);
 }
 
 /* Starts the next text of the open file; *out_found is false when there is none. */
@@ -196,7 +189,7 @@ static enum gt_status text_decode(struct documents *documents)
     const bool as_it_is = documents->spec.format == DOCUMENTS_TEXT && documents->spec.encoding == NULL;
     if (encoding == NULL || as_it_is || (mark != NULL && strcmp(mark, "UTF-8") == 0))
         return GT_OK;
-    TRY(text_decoder_begin(documents->mem, &documents->decoder, encoding, documents->input, bytes, documents->end,
+    TRY(text_decoder_begin(documents, &documents->decoder, encoding, documents->input, bytes, documents->end,
                            mark_length));
     documents->decodes = true;
     documents->text_ended = false;

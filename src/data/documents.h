@@ -85,9 +85,7 @@ struct document {
 struct documents;
 
 /* Errors: GT_NO_MEMORY, those of text_encoding_check(). */
-enum gt_status documents_create(struct hostmem *mem, const struct documents_spec *spec, struct documents **out);
-/* Accepts NULL. */
-void documents_destroy(struct documents *documents);
+enum gt_status documents_create(const void *owner, const struct documents_spec *spec, struct documents **out);
 
 /* Continues from the position of an earlier reader of the same corpus; must be called before anything is read.  The
  * part of the current file before the position is read again and compared.  Errors: GT_DATA (the bytes differ), and

@@ -26,7 +26,6 @@
 struct packed;
 
 struct input {
-    struct hostmem *mem; /* borrowed; outlives the input */
     const struct corpus_file *file;
     struct packed *packed; /* NULL for a plain file */
     struct input_info info;
@@ -204,7 +203,7 @@ static enum gt_status level_open(struct input *input)
 static enum gt_status packed_open(struct input *input)
 {
     uint64_t size_bytes = 0;
-    TRY(HOSTMEM_NEW(input->mem, 1, "reading an archive", &input->packed));
+    TRY(HOSTMEM_NEW(input, 1, "reading an archive", &input->packed));
     TRY(file_open(input, input->file->path, &size_bytes));
     if (size_bytes > 0)
         return level_open(input);
@@ -215,7 +214,6 @@ static void packed_close(struct input *input)
 {
     while (input->packed != NULL && input->packed->depth > 0)
         archive_read_free(input->packed->levels[--input->packed->depth].archive);
-    hostmem_free(input->mem, input->packed);
 }
 
 /* Returns false for absolute names and names with a "..", which can only be meant to leave the archive.  *out_hidden is
@@ -391,28 +389,26 @@ static enum gt_status input_open_file(struct input *input, const char *stdin_pat
     return input_name_is_packed(file->path) ? packed_open(input) : file_open(input, file->path, &size_bytes);
 }
 
-enum gt_status input_open(struct hostmem *mem, const struct corpus_file *file, const char *stdin_path, uint32_t crc32c,
+static void input_close(void *object)
+{
+    struct input *input = object;
+    packed_close(input);
+    if (input->owns_fd)
+        close(input->fd);
+}
+
+enum gt_status input_open(const void *owner, const struct corpus_file *file, const char *stdin_path, uint32_t crc32c,
                           struct input **out)
 {
     struct input *input;
-    TRY(HOSTMEM_NEW(mem, 1, "an input", &input));
-    input->mem = mem;
+    TRY(HOSTMEM_NEW(owner, 1, "an input", &input));
+    hostmem_at_free(input, input_close);
     input->file = file;
     input->info.label = file->is_stdin ? "standard input" : file->path;
     input->info.name = file->path;
     input->info.crc32c = crc32c;
     const enum gt_status status = input_open_file(input, stdin_path);
-    return FINISH(status, out, input, input_close);
-}
-
-void input_close(struct input *input)
-{
-    if (input == NULL)
-        return;
-    packed_close(input);
-    if (input->owns_fd)
-        close(input->fd);
-    hostmem_free(input->mem, input);
+    return FINISH(status, out, input, hostmem_free);
 }
 
 enum gt_status input_next(struct input *input, bool *out_found)

@@ -31,10 +31,8 @@ bool input_name_is_jsonl(const char *name);
 /* `file` and `stdin_path` are borrowed until close.  Standard input is read from the file `stdin_path` unless that is
  * NULL.  The checksum continues from `crc32c`.  Errors: GT_UNSUPPORTED (a build without libarchive, or one whose
  * libarchive lacks a compression), GT_DATA (neither compressed nor an archive), GT_IO, GT_NO_MEMORY. */
-enum gt_status input_open(struct hostmem *mem, const struct corpus_file *file, const char *stdin_path, uint32_t crc32c,
+enum gt_status input_open(const void *owner, const struct corpus_file *file, const char *stdin_path, uint32_t crc32c,
                           struct input **out);
-/* Accepts NULL. */
-void input_close(struct input *input);
 
 /* Steps to the next text; *out_found is false at the end, when the whole file has been read.  Errors: GT_DATA (an
  * archive that is broken, cut short, has a name that leaves it, or too many levels), GT_IO, GT_NO_MEMORY. */

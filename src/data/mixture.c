@@ -63,13 +63,13 @@ enum gt_status mixture_parse(const char *text, struct mixture *out)
     return list_parse(text, out);
 }
 
-enum gt_status mixture_tokenizer_open(struct hostmem *mem, const struct mixture *mixture, struct tokenizer **out)
+enum gt_status mixture_tokenizer_open(const void *owner, const struct mixture *mixture, struct tokenizer **out)
 {
     struct tokenizer *tokenizers[MIXTURE_MAX] = {NULL};
     enum gt_status status = GT_OK;
     int known = 0; /* the first data set with a tokenizer */
     for (int i = 0; i < mixture->count && status == GT_OK; i++) {
-        status = tokenizer_open_dataset(mem, mixture->parts[i].folder, &tokenizers[i]);
+        status = tokenizer_open_dataset(owner, mixture->parts[i].folder, &tokenizers[i]);
         if (tokenizers[known] == NULL)
             known = i;
         if (status != GT_OK || tokenizers[i] == NULL ||
@@ -80,7 +80,7 @@ enum gt_status mixture_tokenizer_open(struct hostmem *mem, const struct mixture 
     }
     for (int i = 0; i < mixture->count; i++)
         if (i != known || status != GT_OK)
-            tokenizer_destroy(tokenizers[i]);
+            hostmem_free(tokenizers[i]);
     if (status == GT_OK)
         *out = tokenizers[known];
     return status;

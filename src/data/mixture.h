@@ -33,7 +33,7 @@ enum gt_status mixture_parse(const char *text, struct mixture *out);
 
 /* Opens the data sets' tokenizer; NULL if none of them has one.  Errors: GT_DATA if two have different ones; those of
  * tokenizer_open_dataset(). */
-enum gt_status mixture_tokenizer_open(struct hostmem *mem, const struct mixture *mixture, struct tokenizer **out);
+enum gt_status mixture_tokenizer_open(const void *owner, const struct mixture *mixture, struct tokenizer **out);
 
 /* The source of a sample: part `part`, of whose samples it is number `number`. */
 struct mixture_place {

@@ -41,13 +41,13 @@ static enum gt_status prepare_steps(struct prepare *prep)
     return prepare_commit(prep);
 }
 
-enum gt_status prepare_run(struct hostmem *mem, const struct prepare_spec *spec, struct prepare_result *out)
+enum gt_status prepare_run(const void *owner, const struct prepare_spec *spec, struct prepare_result *out)
 {
     assert(spec->input_count > 0 && spec->out_dir != NULL);
     assert(spec->val_fraction >= 0 && spec->val_fraction < 1);
     struct prepare_spec whole = *spec;
     struct prepare *prep;
-    TRY(HOSTMEM_NEW(mem, 1, "gpt-prepare", &prep));
+    TRY(HOSTMEM_NEW(owner, 1, "gpt-prepare", &prep));
     if (spec->save_every_bytes == 0)
         whole.save_every_bytes = PREPARE_SAVE_EVERY_BYTES;
     if (spec->field == NULL)
@@ -56,13 +56,12 @@ enum gt_status prepare_run(struct hostmem *mem, const struct prepare_spec *spec,
         whole.format = DOCUMENTS_JSONL;
     if (spec->threads == 0)
         whole.threads = (int)min_i64(thread_count_available(), PREPARE_THREADS_MAX);
-    prep->mem = mem;
     prep->spec = &whole;
     const enum gt_status status = prepare_steps(prep);
     if (status == GT_OK)
         prepare_result_fill(prep, out);
     prepare_close(prep, status);
-    hostmem_free(mem, prep);
+    hostmem_free(prep);
     return status;
 }
 
@@ -128,7 +127,7 @@ static enum gt_status prepare_open(struct prepare *prep)
                                             .input_count = spec->input_count,
                                             .out_dir = spec->out_dir,
                                             .is_output = prepare_is_output};
-    TRY(corpus_create(prep->mem, &corpus_spec, &prep->corpus));
+    TRY(corpus_create(prep, &corpus_spec, &prep->corpus));
     if (prep->corpus->size_bytes == 0 && !prep->corpus->has_stdin)
         return prepare_refuse_empty(prep, &(struct documents_state){.file_count = prep->corpus->file_count});
     prep->learns = spec->tokenizer == TOKENIZER_CHARS || (spec->tokenizer == TOKENIZER_BPE && spec->given == NULL);
@@ -136,8 +135,8 @@ static enum gt_status prepare_open(struct prepare *prep)
         TRY(chat_check(spec->given, spec->chat));
     choose_split(prep);
     TRY(choose_separator(prep));
-    TRY(HOSTMEM_NEW(prep->mem, spec->input_count, "input records", &prep->inputs));
-    TRY(HOSTMEM_NEW(prep->mem, spec->input_count, "input records", &prep->first_inputs));
+    TRY(HOSTMEM_NEW(prep, spec->input_count, "input records", &prep->inputs));
+    TRY(HOSTMEM_NEW(prep, spec->input_count, "input records", &prep->first_inputs));
     return prepare_lock(prep);
 }
 
@@ -149,7 +148,7 @@ bool prepare_copies_stdin(const struct prepare *prep)
 static enum gt_status stdin_copy_all(struct prepare *prep, struct file_replacement *file)
 {
     char *buffer;
-    TRY(HOSTMEM_NEW(prep->mem, COPY_BYTES, "copying standard input", &buffer));
+    TRY(HOSTMEM_NEW(prep, COPY_BYTES, "copying standard input", &buffer));
     enum gt_status status = GT_OK;
     for (ssize_t got = 1; got != 0 && status == GT_OK;) {
         got = read(STDIN_FILENO, buffer, COPY_BYTES);
@@ -158,7 +157,7 @@ static enum gt_status stdin_copy_all(struct prepare *prep, struct file_replaceme
         if (got > 0)
             status = file_replacement_write(file, buffer, (size_t)got);
     }
-    hostmem_free(prep->mem, buffer);
+    hostmem_free(buffer);
     return status;
 }
 
@@ -216,13 +215,13 @@ static enum gt_status tokenizer_learn(struct prepare *prep)
     TRY(file_look(path, &exists));
     if (!exists)
         TRY(file_join(path, prep->spec->out_dir, TOKENIZER_FILE_NAME));
-    return tokenizer_open_file(prep->mem, path, &prep->learned);
+    return tokenizer_open_file(prep, path, &prep->learned);
 }
 
 static enum gt_status prepare_tokenizer(struct prepare *prep)
 {
     if (prep->spec->tokenizer == TOKENIZER_BYTES)
-        TRY(tokenizer_create_bytes(prep->mem, &prep->learned));
+        TRY(tokenizer_create_bytes(prep, &prep->learned));
     else if (prep->learns)
         TRY(tokenizer_learn(prep));
     prep->tokenizer = prep->learned != NULL ? prep->learned : prep->spec->given;
@@ -244,7 +243,7 @@ enum gt_status prepare_open_documents(struct prepare *prep, bool second)
                                             bpe_splits[tokenizer_pipeline(prep->spec->given)->split].joins_newlines,
                                         .skip_bad_lines = prep->spec->skip_bad_lines,
                                         .quiet = second && prep->learns};
-    return documents_create(prep->mem, &spec, &prep->documents);
+    return documents_create(prep, &spec, &prep->documents);
 }
 
 /* ---- finishing ---- */
@@ -277,7 +276,7 @@ static enum gt_status border_of_bpe(struct prepare *prep, int64_t val_characters
 {
     const int64_t vocab_size = tokenizer_vocab_size(prep->tokenizer);
     int32_t *weights;
-    TRY(HOSTMEM_NEW(prep->mem, (size_t)vocab_size, "lengths of tokens", &weights));
+    TRY(HOSTMEM_NEW(prep, (size_t)vocab_size, "lengths of tokens", &weights));
     for (int64_t id = 0; id < vocab_size; id++) {
         char scratch[4];
         const char *text = NULL;
@@ -289,7 +288,7 @@ static enum gt_status border_of_bpe(struct prepare *prep, int64_t val_characters
     if (tokenizer_pipeline(prep->tokenizer)->bos >= 0)
         weights[tokenizer_pipeline(prep->tokenizer)->bos] = 0;
     const enum gt_status status = token_writer_border(prep->writer, weights, vocab_size, val_characters, out_train);
-    hostmem_free(prep->mem, weights);
+    hostmem_free(weights);
     return status;
 }
 
@@ -348,17 +347,12 @@ static void prepare_clear(struct prepare *prep, enum gt_status status)
 
 static void prepare_close(struct prepare *prep, enum gt_status status)
 {
-    prepare_encode_close(prep);
     if (prep->lock_held)
         prepare_clear(prep, status);
     if (status != GT_OK && prep->folder_made)
         rmdir(prep->spec->out_dir); /* fails, as intended, when the folder is not empty */
     json_decref(prep->commit);
     json_decref(prep->state);
-    tokenizer_destroy(prep->learned);
-    hostmem_free(prep->mem, prep->inputs);
-    hostmem_free(prep->mem, prep->first_inputs);
-    corpus_destroy(prep->corpus);
 }
 
 /* ---- helpers ---- */

@@ -105,7 +105,7 @@ struct prepare_result {
  * from the stopped run's), GT_DATA (no text, too little for two splits, not UTF-8 with chars, a broken archive, a bad
  * line, bytes that are invalid in the encoding: the place is named; a file that changed while it was read),
  * GT_UNSUPPORTED (no libarchive, no iconv; more uint32 tokens than an llm.c header can count), GT_IO, GT_NO_MEMORY. */
-enum gt_status prepare_run(struct hostmem *mem, const struct prepare_spec *spec, struct prepare_result *out);
+enum gt_status prepare_run(const void *owner, const struct prepare_spec *spec, struct prepare_result *out);
 
 /* Compares the number of tokens of each split, indexed by enum token_split, and the tokenizer (NULL: none) with
  * manifest.json in `folder`.  A folder without a manifest, or with one that gpt-prepare did not write, passes; fields

@@ -18,11 +18,11 @@
 
 static enum gt_status threads_open(struct prepare *prep)
 {
-    TRY(HOSTMEM_NEW(prep->mem, (size_t)prep->spec->threads, "encoders", &prep->encoders));
-    TRY(HOSTMEM_NEW(prep->mem, (size_t)prep->spec->threads, "tokens of threads", &prep->ids));
+    TRY(HOSTMEM_NEW(prep, (size_t)prep->spec->threads, "encoders", &prep->encoders));
+    TRY(HOSTMEM_NEW(prep, (size_t)prep->spec->threads, "tokens of threads", &prep->ids));
     for (int i = 0; i < prep->spec->threads; i++) {
-        TRY(tokenizer_encoder_create(prep->mem, prep->tokenizer, &prep->encoders[i]));
-        TRY(HOSTMEM_NEW(prep->mem, PIECE_BYTES * tokenizer_pipeline(prep->tokenizer)->growth, "tokens of a piece",
+        TRY(tokenizer_encoder_create(prep, prep->tokenizer, &prep->encoders[i]));
+        TRY(HOSTMEM_NEW(prep, PIECE_BYTES * tokenizer_pipeline(prep->tokenizer)->growth, "tokens of a piece",
                         &prep->ids[i]));
     }
     return GT_OK;
@@ -52,43 +52,23 @@ enum gt_status prepare_encode_open(struct prepare *prep)
     if (prep->phase == PREPARE_PHASE_COMMIT)
         return GT_OK; /* all tokens are written */
     TRY(threads_open(prep));
-    TRY(HOSTMEM_NEW(prep->mem, BATCH_BYTES, "text of a batch", &prep->text));
+    TRY(HOSTMEM_NEW(prep, BATCH_BYTES, "text of a batch", &prep->text));
     const size_t width = prep->spec->chat != CHAT_NONE ? sizeof(int32_t) : prep->writer_spec.width_bytes;
     prep->packed_width = width * tokenizer_pipeline(prep->tokenizer)->growth;
-    TRY(hostmem_alloc(prep->mem, BATCH_BYTES, prep->packed_width, "tokens of a batch", &prep->packed));
-    TRY(HOSTMEM_NEW(prep->mem, BATCH_PIECES_MAX, "pieces of a batch", &prep->pieces));
-    TRY(token_writer_create(prep->mem, &prep->writer_spec, &prep->writer));
+    TRY(hostmem_alloc(prep, BATCH_BYTES, prep->packed_width, "tokens of a batch", &prep->packed));
+    TRY(HOSTMEM_NEW(prep, BATCH_PIECES_MAX, "pieces of a batch", &prep->pieces));
+    TRY(token_writer_create(prep, &prep->writer_spec, &prep->writer));
     if (prep->spec->chat != CHAT_NONE)
-        TRY(token_writer_create(prep->mem, &prep->mask_spec, &prep->masks));
+        TRY(token_writer_create(prep, &prep->mask_spec, &prep->masks));
     if (prep->phase == PREPARE_PHASE_ENCODE)
         TRY(prepare_state_shards(prep));
     if (prep->spec->dedup)
-        TRY(dedup_create(prep->mem, prep->dedup_path, prep->progress.dedup, DEDUP_TABLE_BYTES_MAX, &prep->dedup));
+        TRY(dedup_create(prep, prep->dedup_path, prep->progress.dedup, DEDUP_TABLE_BYTES_MAX, &prep->dedup));
     TRY(prepare_open_documents(prep, true));
     if (prep->phase == PREPARE_PHASE_ENCODE)
         TRY(documents_resume(prep->documents, &prep->progress.documents));
     prep->saved_at_bytes = prep->progress.documents.text_bytes;
     return GT_OK;
-}
-
-void prepare_encode_close(struct prepare *prep)
-{
-    documents_destroy(prep->documents);
-    prep->documents = NULL;
-    dedup_destroy(prep->dedup);
-    token_writer_destroy(prep->writer);
-    token_writer_destroy(prep->masks);
-    for (int i = 0; i < prep->spec->threads; i++) {
-        if (prep->encoders != NULL)
-            tokenizer_encoder_destroy(prep->encoders[i]);
-        if (prep->ids != NULL)
-            hostmem_free(prep->mem, prep->ids[i]);
-    }
-    hostmem_free(prep->mem, prep->encoders);
-    hostmem_free(prep->mem, prep->ids);
-    hostmem_free(prep->mem, prep->pieces);
-    hostmem_free(prep->mem, prep->packed);
-    hostmem_free(prep->mem, prep->text);
 }
 
 /* ---- a piece, on any thread ---- */

@@ -50,7 +50,6 @@ struct prepare_progress {
 };
 
 struct prepare {
-    struct hostmem *mem;
     const struct prepare_spec *spec; /* complete: no defaults are left open */
     struct corpus *corpus;
     enum prepare_split split;         /* resolved, never AUTO */
@@ -108,7 +107,6 @@ enum gt_status prepare_learn(struct prepare *prep);
 /* prepare_encode.c: from text to token files, with a save now and then. */
 enum gt_status prepare_encode_open(struct prepare *prep);
 enum gt_status prepare_encode(struct prepare *prep);
-void prepare_encode_close(struct prepare *prep);
 
 /* prepare_state.c: loads and saves the state of a run.  prepare_state_load() sets phase and state, and refuses other
  * options or inputs.  prepare_state_restore() fills progress, inputs and the checksums of the first pass.

@@ -86,13 +86,13 @@ static enum gt_status learn_finish_chars(const struct learner *learner)
     struct prepare *prep = learner->prep;
     size_t count = 0;
     uint32_t *code_points;
-    TRY(HOSTMEM_NEW(prep->mem, UTF8_CODE_POINTS, "characters", &code_points));
+    TRY(HOSTMEM_NEW(prep, UTF8_CODE_POINTS, "characters", &code_points));
     for (uint32_t i = 0; i < UTF8_CODE_POINTS; i++)
         if (learner->seen[i])
             code_points[count++] = i;
     assert(count >= 1);
-    const enum gt_status status = tokenizer_create_chars(prep->mem, code_points, count, &prep->learned);
-    hostmem_free(prep->mem, code_points);
+    const enum gt_status status = tokenizer_create_chars(prep, code_points, count, &prep->learned);
+    hostmem_free(code_points);
     return status;
 }
 
@@ -103,7 +103,7 @@ static enum gt_status learn_finish(const struct learner *learner)
         return prepare_refuse_empty(prep, documents_state_get(prep->documents));
     if (learner->trainer == NULL)
         return learn_finish_chars(learner);
-    TRY(bpe_trainer_finish(learner->trainer, prep->spec->vocab_size, &prep->learned));
+    TRY(bpe_trainer_finish(learner->trainer, prep, prep->spec->vocab_size, &prep->learned));
     if (tokenizer_vocab_size(prep->learned) < prep->spec->vocab_size)
         log_note("the text is too short for --vocab-size=%" PRId64 "; the vocabulary has %" PRId64 " tokens",
                  prep->spec->vocab_size, tokenizer_vocab_size(prep->learned));
@@ -116,17 +116,17 @@ enum gt_status prepare_learn(struct prepare *prep)
     assert(prep->learns && prep->learned == NULL);
     TRY(prepare_open_documents(prep, false));
     enum gt_status status = prep->spec->tokenizer == TOKENIZER_BPE
-                                ? bpe_trainer_create(prep->mem, &learner.trainer)
-                                : HOSTMEM_NEW(prep->mem, UTF8_CODE_POINTS, "characters seen", &learner.seen);
+                                ? bpe_trainer_create(prep, &learner.trainer)
+                                : HOSTMEM_NEW(prep, UTF8_CODE_POINTS, "characters seen", &learner.seen);
     if (status == GT_OK && prep->spec->chat != CHAT_NONE && learner.trainer != NULL)
         bpe_trainer_specials(learner.trainer, chat_specials(prep->spec->chat));
     THEN(status, learn_all(&learner));
     THEN(status, learn_finish(&learner));
     if (status == GT_OK)
         prep->done_before_bytes = documents_file_bytes(prep->documents);
-    bpe_trainer_destroy(learner.trainer);
-    hostmem_free(prep->mem, learner.seen);
-    documents_destroy(prep->documents);
+    hostmem_free(learner.trainer);
+    hostmem_free(learner.seen);
+    hostmem_free(prep->documents);
     prep->documents = NULL;
     if (status == GT_OK)
         prepare_told(prep, true);

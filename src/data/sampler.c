@@ -18,7 +18,6 @@ struct sampler_shard {
 };
 
 struct sampler {
-    struct hostmem *mem; /* borrowed; outlives the sampler */
     enum sampler_kind kind;
     uint64_t seed;
     int64_t block_size;
@@ -30,30 +29,21 @@ struct sampler {
 
 static enum gt_status sampler_count_shards(struct sampler *sampler, const struct token_source *source);
 
-enum gt_status sampler_create(struct hostmem *mem, const struct sampler_spec *spec, struct sampler **out)
+enum gt_status sampler_create(const void *owner, const struct sampler_spec *spec, struct sampler **out)
 {
     assert(spec->block_size >= 1);
     assert(spec->samples_per_step >= 1 && spec->samples_per_step <= INT32_MAX);
     struct sampler *sampler;
-    TRY(HOSTMEM_NEW(mem, 1, "sampler", &sampler));
-    sampler->mem = mem;
+    TRY(HOSTMEM_NEW(owner, 1, "sampler", &sampler));
     sampler->kind = spec->kind;
     sampler->seed = spec->seed;
     sampler->block_size = spec->block_size;
     sampler->samples_per_step = spec->samples_per_step;
     sampler->drawn = token_source_row(spec->source) > 0 ? UNIT_BLOCK : UNIT_START;
     sampler->shard_count = token_source_shard_count(spec->source);
-    enum gt_status status = HOSTMEM_NEW(mem, sampler->shard_count + 1, "sampler shards", &sampler->shards);
+    enum gt_status status = HOSTMEM_NEW(sampler, sampler->shard_count + 1, "sampler shards", &sampler->shards);
     THEN(status, sampler_count_shards(sampler, spec->source));
-    return FINISH(status, out, sampler, sampler_destroy);
-}
-
-void sampler_destroy(struct sampler *sampler)
-{
-    if (sampler == NULL)
-        return;
-    hostmem_free(sampler->mem, sampler->shards);
-    hostmem_free(sampler->mem, sampler);
+    return FINISH(status, out, sampler, hostmem_free);
 }
 
 static enum gt_status sampler_count_shards(struct sampler *sampler, const struct token_source *source)

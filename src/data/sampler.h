@@ -28,9 +28,7 @@ struct sampler_spec {
 struct sampler;
 
 /* Errors: GT_DATA when no shard has block_size + 1 tokens, GT_NO_MEMORY. */
-enum gt_status sampler_create(struct hostmem *mem, const struct sampler_spec *spec, struct sampler **out);
-/* Accepts NULL. */
-void sampler_destroy(struct sampler *sampler);
+enum gt_status sampler_create(const void *owner, const struct sampler_spec *spec, struct sampler **out);
 
 /* Returns the position in the source of the first token of sample `sample` (0 <= sample < samples_per_step) of `step`
  * (0 <= step < 2^32). */

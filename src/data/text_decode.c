@@ -28,7 +28,6 @@ typedef int iconv_t;
 #define CLOSED ((iconv_t)-1)
 
 struct text_decoder {
-    struct hostmem *mem; /* borrowed; outlives the decoder */
     iconv_t state;
     const char *encoding;
     size_t raw_count, raw_used;
@@ -70,25 +69,23 @@ enum gt_status text_encoding_check(const char *encoding, bool *out_is_ascii)
     return GT_OK;
 }
 
-void text_decoder_destroy(struct text_decoder *decoder)
+static void decoder_close(void *object)
 {
-    if (decoder == NULL)
-        return;
+    struct text_decoder *decoder = object;
     if (decoder->state != CLOSED)
         iconv_close(decoder->state);
-    hostmem_free(decoder->mem, decoder);
 }
 
-enum gt_status text_decoder_begin(struct hostmem *mem, struct text_decoder **out, const char *encoding,
+enum gt_status text_decoder_begin(const void *owner, struct text_decoder **out, const char *encoding,
                                   const struct input *input, const unsigned char *bytes, size_t count, size_t skip)
 {
     assert(count <= RAW_BYTES && skip <= count);
     if (*out == NULL)
-        TRY(HOSTMEM_NEW(mem, 1, "decoding", out));
+        TRY(HOSTMEM_NEW(owner, 1, "decoding", out));
     else if ((*out)->state != CLOSED)
         iconv_close((*out)->state);
     struct text_decoder *decoder = *out;
-    decoder->mem = mem;
+    hostmem_at_free(decoder, decoder_close);
     decoder->state = CLOSED;
     TRY(encoding_open(encoding, input, &decoder->state));
     decoder->encoding = encoding;

@@ -16,13 +16,10 @@ struct text_decoder;
  * iconv. */
 enum gt_status text_encoding_check(const char *encoding, bool *out_is_ascii);
 
-/* Accepts NULL. */
-void text_decoder_destroy(struct text_decoder *decoder);
-
 /* Creates *decoder if it is NULL, and starts a text of which `count` bytes (at most 1 MiB) were already read from
  * `input`; the first `skip` of them are not text.  `encoding` is borrowed until the next text.  Errors: those of
  * text_encoding_check(), GT_NO_MEMORY. */
-enum gt_status text_decoder_begin(struct hostmem *mem, struct text_decoder **decoder, const char *encoding,
+enum gt_status text_decoder_begin(const void *owner, struct text_decoder **decoder, const char *encoding,
                                   const struct input *input, const unsigned char *bytes, size_t count, size_t skip);
 /* Reads up to `capacity` (at least 64) bytes of UTF-8; *out_count is 0 at the text's end.  Errors: GT_DATA (bytes that
  * are invalid in the encoding: file and byte are named), those of input_read(). */

@@ -33,7 +33,6 @@ struct writer_split {
 };
 
 struct token_writer {
-    struct hostmem *mem; /* borrowed; outlives the writer */
     struct token_writer_spec spec;
     struct writer_split splits[TOKEN_WRITER_SPLITS];
     struct token_file *files; /* set by token_writer_finish() */
@@ -122,34 +121,28 @@ static enum gt_status sync_and_close(int fd, const char *path)
 
 /* ---- creation ---- */
 
-enum gt_status token_writer_create(struct hostmem *mem, const struct token_writer_spec *spec, struct token_writer **out)
+static void writer_close(void *object)
+{
+    struct token_writer *writer = object;
+    for (int i = 0; i < TOKEN_WRITER_SPLITS; i++)
+        if (writer->splits[i].fd >= 0)
+            close(writer->splits[i].fd);
+}
+
+enum gt_status token_writer_create(const void *owner, const struct token_writer_spec *spec, struct token_writer **out)
 {
     assert(spec->width_bytes == 2 || spec->width_bytes == 4 || spec->mask_row > 0);
     assert(spec->shard_tokens >= 0 && spec->shard_tokens <= INT32_MAX);
     struct token_writer *writer;
-    TRY(HOSTMEM_NEW(mem, 1, "token writer", &writer));
-    writer->mem = mem;
+    TRY(HOSTMEM_NEW(owner, 1, "token writer", &writer));
+    hostmem_at_free(writer, writer_close);
     writer->spec = *spec;
     enum gt_status status = GT_OK;
     for (int i = 0; i < TOKEN_WRITER_SPLITS; i++) {
         writer->splits[i].fd = -1;
-        THEN(status, HOSTMEM_NEW(mem, BUFFER_BYTES, "writing", &writer->splits[i].buffer));
+        THEN(status, HOSTMEM_NEW(writer, BUFFER_BYTES, "writing", &writer->splits[i].buffer));
     }
-    return FINISH(status, out, writer, token_writer_destroy);
-}
-
-void token_writer_destroy(struct token_writer *writer)
-{
-    if (writer == NULL)
-        return;
-    for (int i = 0; i < TOKEN_WRITER_SPLITS; i++) {
-        if (writer->splits[i].fd >= 0)
-            close(writer->splits[i].fd);
-        hostmem_free(writer->mem, writer->splits[i].buffer);
-        hostmem_free(writer->mem, writer->splits[i].shards);
-    }
-    hostmem_free(writer->mem, writer->files);
-    hostmem_free(writer->mem, writer);
+    return FINISH(status, out, writer, hostmem_free);
 }
 
 size_t token_writer_shards(const struct token_writer *writer, enum token_split split,
@@ -174,8 +167,8 @@ static enum gt_status shard_list_add(struct token_writer *writer, enum token_spl
     if (split->shard_count == TOKEN_WRITER_SHARDS_MAX)
         return FAIL(GT_UNSUPPORTED, "%s: more than %d shards; give a larger --shard-tokens", writer->spec.folder,
                     TOKEN_WRITER_SHARDS_MAX);
-    TRY(hostmem_grow(writer->mem, &split->shards, &split->shard_capacity, split->shard_count + 1,
-                     sizeof split->shards[0], "list of shards"));
+    TRY(hostmem_grow(writer, &split->shards, &split->shard_capacity, split->shard_count + 1, sizeof split->shards[0],
+                     "list of shards"));
     TRY(shard_path(split->path, writer, which, split->shard_count));
     split->shards[split->shard_count++] = shard;
     split->tokens += shard.tokens;
@@ -474,7 +467,7 @@ enum gt_status token_writer_finish(struct token_writer *writer, int64_t train_to
     TRY(shard_end(train));
     TRY(shard_end(val));
     const size_t most = train->shard_count + val->shard_count + 1;
-    TRY(HOSTMEM_NEW(writer->mem, most, "list of files", &writer->files));
+    TRY(HOSTMEM_NEW(writer, most, "list of files", &writer->files));
     TRY(files_list(writer, train_tokens >= 0 ? train_tokens : train->tokens));
     assert(writer->file_count <= most);
     for (size_t i = 0; i < writer->file_count; i++)

@@ -41,10 +41,7 @@ struct token_file {
 struct token_writer;
 
 /* Errors: GT_NO_MEMORY. */
-enum gt_status token_writer_create(struct hostmem *mem, const struct token_writer_spec *spec,
-                                   struct token_writer **out);
-/* Accepts NULL.  Does not remove the files. */
-void token_writer_destroy(struct token_writer *writer);
+enum gt_status token_writer_create(const void *owner, const struct token_writer_spec *spec, struct token_writer **out);
 
 /* Takes over the next shard of an earlier writer; opens the last one and truncates what was written after it was
  * described.  Errors: GT_DATA (a file is missing or too short), GT_UNSUPPORTED (too many shards), GT_IO,

@@ -20,7 +20,6 @@
 #define DIRECT_COUNT 128
 
 struct tokenizer {
-    struct hostmem *mem; /* borrowed; outlives the tokenizer */
     enum tokenizer_kind kind;
     size_t count; /* V */
     uint32_t hash;
@@ -40,13 +39,11 @@ const char *tokenizer_kind_name(enum tokenizer_kind kind)
 
 /* ---- creation ---- */
 
-static enum gt_status tokenizer_make(struct hostmem *mem, enum tokenizer_kind kind, size_t count,
-                                     struct tokenizer **out)
+static enum gt_status tokenizer_make(const void *owner, enum tokenizer_kind kind, size_t count, struct tokenizer **out)
 {
     const char *name = kind_names[kind];
     struct tokenizer *tokenizer;
-    TRY(HOSTMEM_NEW(mem, 1, "tokenizer", &tokenizer));
-    tokenizer->mem = mem;
+    TRY(HOSTMEM_NEW(owner, 1, "tokenizer", &tokenizer));
     tokenizer->kind = kind;
     tokenizer->count = count;
     tokenizer->hash = file_crc32c(0, name, strlen(name));
@@ -54,20 +51,20 @@ static enum gt_status tokenizer_make(struct hostmem *mem, enum tokenizer_kind ki
     return GT_OK;
 }
 
-enum gt_status tokenizer_create_bytes(struct hostmem *mem, struct tokenizer **out)
+enum gt_status tokenizer_create_bytes(const void *owner, struct tokenizer **out)
 {
-    return tokenizer_make(mem, TOKENIZER_BYTES, 256, out);
+    return tokenizer_make(owner, TOKENIZER_BYTES, 256, out);
 }
 
-enum gt_status tokenizer_create_chars(struct hostmem *mem, const uint32_t *code_points, size_t count,
+enum gt_status tokenizer_create_chars(const void *owner, const uint32_t *code_points, size_t count,
                                       struct tokenizer **out)
 {
     assert(count >= 1 && count <= UTF8_CODE_POINTS);
     struct tokenizer *tokenizer = NULL;
-    TRY(tokenizer_make(mem, TOKENIZER_CHARS, count, &tokenizer));
-    const enum gt_status status = HOSTMEM_NEW(mem, count, "vocabulary", &tokenizer->code_points);
+    TRY(tokenizer_make(owner, TOKENIZER_CHARS, count, &tokenizer));
+    const enum gt_status status = HOSTMEM_NEW(tokenizer, count, "vocabulary", &tokenizer->code_points);
     if (status != GT_OK) {
-        tokenizer_destroy(tokenizer);
+        hostmem_free(tokenizer);
         return status;
     }
     memset(tokenizer->direct, -1, sizeof tokenizer->direct);
@@ -84,27 +81,19 @@ enum gt_status tokenizer_create_chars(struct hostmem *mem, const uint32_t *code_
     return GT_OK;
 }
 
-enum gt_status tokenizer_create_bpe(struct hostmem *mem, struct bpe *bpe, struct tokenizer **out)
+enum gt_status tokenizer_create_bpe(const void *owner, struct bpe *bpe, struct tokenizer **out)
 {
     struct tokenizer *tokenizer = NULL;
-    const enum gt_status status = tokenizer_make(mem, TOKENIZER_BPE, bpe->vocab_size, &tokenizer);
+    const enum gt_status status = tokenizer_make(owner, TOKENIZER_BPE, bpe->vocab_size, &tokenizer);
     if (status != GT_OK) {
-        bpe_destroy(bpe);
+        hostmem_free(bpe);
         return status;
     }
+    hostmem_give(bpe, tokenizer);
     tokenizer->bpe = bpe;
     tokenizer->hash = bpe->hash;
     *out = tokenizer;
     return GT_OK;
-}
-
-void tokenizer_destroy(struct tokenizer *tokenizer)
-{
-    if (tokenizer == NULL)
-        return;
-    bpe_destroy(tokenizer->bpe);
-    hostmem_free(tokenizer->mem, tokenizer->code_points);
-    hostmem_free(tokenizer->mem, tokenizer);
 }
 
 enum tokenizer_kind tokenizer_kind_of(const struct tokenizer *tokenizer)
@@ -162,7 +151,7 @@ static enum gt_status code_points_read(const json_t *list, const char *path, uin
     return GT_OK;
 }
 
-static enum gt_status vocabulary_read(struct hostmem *mem, const json_t *root, const char *path, struct tokenizer **out)
+static enum gt_status vocabulary_read(const void *owner, const json_t *root, const char *path, struct tokenizer **out)
 {
     const json_t *list = json_object_get(root, "vocabulary");
     const size_t count = json_array_size(list);
@@ -170,10 +159,10 @@ static enum gt_status vocabulary_read(struct hostmem *mem, const json_t *root, c
     if (!json_is_array(list) || count < 1 || count > UTF8_CODE_POINTS)
         return FAIL(GT_DATA, "%s: field \"vocabulary\": expected a list of 1 to %u code points, found %zu", path,
                     UTF8_CODE_POINTS, count);
-    TRY(HOSTMEM_NEW(mem, count, "vocabulary", &code_points));
+    TRY(HOSTMEM_NEW(owner, count, "vocabulary", &code_points));
     enum gt_status status = code_points_read(list, path, code_points);
-    THEN(status, tokenizer_create_chars(mem, code_points, count, out));
-    hostmem_free(mem, code_points);
+    THEN(status, tokenizer_create_chars(owner, code_points, count, out));
+    hostmem_free(code_points);
     return status;
 }
 
@@ -192,19 +181,19 @@ static enum gt_status tokenizer_check_file(const json_t *root, const char *path,
     return FAIL(GT_DATA, "%s: field \"hash\": the file says %s, its vocabulary gives %s", path, hash, expected);
 }
 
-static enum gt_status kind_read(struct hostmem *mem, const json_t *root, const char *path, enum tokenizer_kind kind,
+static enum gt_status kind_read(const void *owner, const json_t *root, const char *path, enum tokenizer_kind kind,
                                 struct tokenizer **out)
 {
     struct bpe *bpe = NULL;
     if (kind == TOKENIZER_BYTES)
-        return tokenizer_create_bytes(mem, out);
+        return tokenizer_create_bytes(owner, out);
     if (kind == TOKENIZER_CHARS)
-        return vocabulary_read(mem, root, path, out);
-    TRY(tokenizer_bpe_read(mem, root, path, &bpe));
-    return tokenizer_create_bpe(mem, bpe, out);
+        return vocabulary_read(owner, root, path, out);
+    TRY(tokenizer_bpe_read(owner, root, path, &bpe));
+    return tokenizer_create_bpe(owner, bpe, out);
 }
 
-static enum gt_status tokenizer_from_json(struct hostmem *mem, const json_t *root, const char *path,
+static enum gt_status tokenizer_from_json(const void *owner, const json_t *root, const char *path,
                                           struct tokenizer **out)
 {
     const char *format = NULL, *kind = NULL;
@@ -223,21 +212,21 @@ static enum gt_status tokenizer_from_json(struct hostmem *mem, const json_t *roo
                     ", kind \"%s\"; this release reads version %d, kinds \"bytes\", \"chars\" and \"bpe\"",
                     path, version, kind, FORMAT_VERSION);
     struct tokenizer *tokenizer = NULL;
-    TRY(kind_read(mem, root, path, (enum tokenizer_kind)which, &tokenizer));
+    TRY(kind_read(owner, root, path, (enum tokenizer_kind)which, &tokenizer));
     const enum gt_status status = tokenizer_check_file(root, path, tokenizer);
-    return FINISH(status, out, tokenizer, tokenizer_destroy);
+    return FINISH(status, out, tokenizer, hostmem_free);
 }
 
-enum gt_status tokenizer_open_file(struct hostmem *mem, const char *path, struct tokenizer **out)
+enum gt_status tokenizer_open_file(const void *owner, const char *path, struct tokenizer **out)
 {
     json_t *root = NULL;
     TRY(json_parse_file(path, FILE_BYTES_MAX, &root));
-    const enum gt_status status = tokenizer_from_json(mem, root, path, out);
+    const enum gt_status status = tokenizer_from_json(owner, root, path, out);
     json_decref(root);
     return status;
 }
 
-enum gt_status tokenizer_open_dataset(struct hostmem *mem, const char *folder, struct tokenizer **out)
+enum gt_status tokenizer_open_dataset(const void *owner, const char *folder, struct tokenizer **out)
 {
     char path[FILE_PATH_MAX], pickle[FILE_PATH_MAX];
     TRY(file_join(path, folder, TOKENIZER_FILE_NAME));
@@ -246,7 +235,7 @@ enum gt_status tokenizer_open_dataset(struct hostmem *mem, const char *folder, s
     bool exists;
     TRY(file_look(path, &exists));
     if (exists)
-        return tokenizer_open_file(mem, path, out);
+        return tokenizer_open_file(owner, path, out);
     if (file_exists(pickle))
         log_note("%s: a Python pickle is a program and is not read, so the vocabulary is unknown; "
                  "gpt-prepare --tokenizer=chars --out-dir=%s INPUT makes a %s in its place",
@@ -331,7 +320,7 @@ enum gt_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const 
 {
     struct tokenizer_encoder *encoder = NULL;
     struct tokenizer_fault fault = {.at = 0};
-    TRY(tokenizer_encoder_create(tokenizer->mem, tokenizer, &encoder));
+    TRY(tokenizer_encoder_create(tokenizer, tokenizer, &encoder));
     const int32_t bos = tokenizer_pipeline(tokenizer)->bos;
     const enum gt_status status =
         tokenizer_encoder_run(encoder, text, count, TOKENIZER_SPECIAL_ALLOWED, out, out_count, &fault);
@@ -342,7 +331,7 @@ enum gt_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const 
         out[0] = bos;
         ++*out_count;
     }
-    tokenizer_encoder_destroy(encoder);
+    hostmem_free(encoder);
     return status;
 }
 

@@ -28,22 +28,20 @@ struct tokenizer;
 const char *tokenizer_kind_name(enum tokenizer_kind kind);
 
 /* Errors of both: GT_NO_MEMORY.  `code_points` are valid characters, strictly ascending, 1 <= count <= 0x110000. */
-enum gt_status tokenizer_create_bytes(struct hostmem *mem, struct tokenizer **out);
-enum gt_status tokenizer_create_chars(struct hostmem *mem, const uint32_t *code_points, size_t count,
+enum gt_status tokenizer_create_bytes(const void *owner, struct tokenizer **out);
+enum gt_status tokenizer_create_chars(const void *owner, const uint32_t *code_points, size_t count,
                                       struct tokenizer **out);
 /* Takes ownership of `bpe`, even on failure.  Errors: GT_NO_MEMORY. */
-enum gt_status tokenizer_create_bpe(struct hostmem *mem, struct bpe *bpe, struct tokenizer **out);
-/* Accepts NULL. */
-void tokenizer_destroy(struct tokenizer *tokenizer);
+enum gt_status tokenizer_create_bpe(const void *owner, struct bpe *bpe, struct tokenizer **out);
 
 /* Reads a tokenizer file of the form above.  Errors: GT_DATA (not JSON, another format, an unordered or impossible
  * vocabulary, a hash that does not match), GT_UNSUPPORTED (a version or kind that this release lacks), GT_IO,
  * GT_NO_MEMORY. */
-enum gt_status tokenizer_open_file(struct hostmem *mem, const char *path, struct tokenizer **out);
+enum gt_status tokenizer_open_file(const void *owner, const char *path, struct tokenizer **out);
 /* Opens the gpt_tokenizer.json of a dataset folder.  Without one, sets *out to NULL, because the vocabulary is unknown;
  * when there is a meta.pkl, a note names the command that makes one.  Errors: those of tokenizer_open_file() and
  * prepared_folder_check(). */
-enum gt_status tokenizer_open_dataset(struct hostmem *mem, const char *folder, struct tokenizer **out);
+enum gt_status tokenizer_open_dataset(const void *owner, const char *folder, struct tokenizer **out);
 
 /* Return the file's content in *out, which the caller free()s; and write the file, replacing it atomically.  Errors:
  * GT_NO_MEMORY, GT_IO. */
@@ -106,6 +104,6 @@ size_t tokenizer_stream_end(struct tokenizer_stream *stream, char out[static TOK
  * searched for in $GPT_TRAIN_TOKENIZER_DIR, the Hugging Face cache, the XDG data folders' gpt-train/gpt2 and
  * /usr/share/gpt-train/gpt2; nothing is ever downloaded.  Errors: GT_USAGE when there is none (one line names the
  * places and the command that fetches it), and those of tokenizer_import(). */
-enum gt_status tokenizer_find(struct hostmem *mem, const char *name, struct tokenizer **out);
+enum gt_status tokenizer_find(const void *owner, const char *name, struct tokenizer **out);
 
 #endif

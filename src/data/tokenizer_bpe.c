@@ -109,7 +109,7 @@ static enum gt_status names_read(const json_t *root, const char *path, enum bpe_
     return GT_OK;
 }
 
-enum gt_status tokenizer_bpe_read(struct hostmem *mem, const json_t *root, const char *path, struct bpe **out)
+enum gt_status tokenizer_bpe_read(const void *owner, const json_t *root, const char *path, struct bpe **out)
 {
     struct bpe_reading reading = {.path = path, .pipeline = json_object_get(root, "pipeline")};
     enum bpe_rank rank = BPE_RANK_MERGE;
@@ -132,9 +132,9 @@ enum gt_status tokenizer_bpe_read(struct hostmem *mem, const json_t *root, const
                                   .text_bytes = text_bytes,
                                   .merge_count = reading.merge_count / 2,
                                   .rank = rank};
-    TRY(bpe_create(mem, &spec, &reading.bpe));
+    TRY(bpe_create(owner, &spec, &reading.bpe));
     const enum gt_status status = contents_read(&reading);
-    return FINISH(status, out, reading.bpe, bpe_destroy);
+    return FINISH(status, out, reading.bpe, hostmem_free);
 }
 
 /* ---- writing ---- */

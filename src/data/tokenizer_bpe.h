@@ -21,7 +21,7 @@
 
 /* Reads the fields from "vocab_size" to "pipeline".  Errors: GT_DATA (one line with file and field), GT_UNSUPPORTED
  * (another split or rank), GT_NO_MEMORY. */
-enum gt_status tokenizer_bpe_read(struct hostmem *mem, const json_t *root, const char *path, struct bpe **out);
+enum gt_status tokenizer_bpe_read(const void *owner, const json_t *root, const char *path, struct bpe **out);
 
 /* Adds the fields "split" to "pipeline" to an object.  Returns false when out of memory. */
 bool tokenizer_bpe_write(const struct bpe *bpe, json_t *root);

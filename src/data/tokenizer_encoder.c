@@ -27,7 +27,6 @@ struct cached_piece {
 _Static_assert(sizeof(struct cached_piece) == 64, "an entry is a cache line");
 
 struct tokenizer_encoder {
-    struct hostmem *mem; /* borrowed; outlives the encoder */
     const struct tokenizer *tokenizer;
     const struct bpe *bpe; /* NULL for bytes and chars, which do not use the fields below */
     struct bpe_splitter *splitter;
@@ -40,8 +39,8 @@ struct tokenizer_encoder {
 static enum gt_status encoder_open_bpe(struct tokenizer_encoder *encoder)
 {
     const struct bpe *bpe = encoder->bpe;
-    TRY(bpe_splitter_create(encoder->mem, encoder->bpe->pipeline.split, &encoder->splitter));
-    TRY(HOSTMEM_NEW(encoder->mem, (size_t)1 << CACHE_BITS, "cache of pieces", &encoder->cache));
+    TRY(bpe_splitter_create(encoder, encoder->bpe->pipeline.split, &encoder->splitter));
+    TRY(HOSTMEM_NEW(encoder, (size_t)1 << CACHE_BITS, "cache of pieces", &encoder->cache));
     for (size_t i = 0; i < bpe->special_count; i++) {
         const char *text = NULL;
         const bool literal = bpe_is_literal(bpe, bpe->specials[i]);
@@ -53,26 +52,22 @@ static enum gt_status encoder_open_bpe(struct tokenizer_encoder *encoder)
     return GT_OK;
 }
 
-enum gt_status tokenizer_encoder_create(struct hostmem *mem, const struct tokenizer *tokenizer,
+static void encoder_close(void *object)
+{
+    struct tokenizer_encoder *encoder = object;
+    bpe_scratch_release(&encoder->scratch);
+}
+
+enum gt_status tokenizer_encoder_create(const void *owner, const struct tokenizer *tokenizer,
                                         struct tokenizer_encoder **out)
 {
     struct tokenizer_encoder *encoder;
-    TRY(HOSTMEM_NEW(mem, 1, "encoder", &encoder));
-    encoder->mem = mem;
+    TRY(HOSTMEM_NEW(owner, 1, "encoder", &encoder));
+    hostmem_at_free(encoder, encoder_close);
     encoder->tokenizer = tokenizer;
     encoder->bpe = tokenizer_bpe(tokenizer);
     const enum gt_status status = encoder->bpe != NULL ? encoder_open_bpe(encoder) : GT_OK;
-    return FINISH(status, out, encoder, tokenizer_encoder_destroy);
-}
-
-void tokenizer_encoder_destroy(struct tokenizer_encoder *encoder)
-{
-    if (encoder == NULL)
-        return;
-    bpe_scratch_release(&encoder->scratch);
-    hostmem_free(encoder->mem, encoder->cache);
-    bpe_splitter_destroy(encoder->splitter);
-    hostmem_free(encoder->mem, encoder);
+    return FINISH(status, out, encoder, hostmem_free);
 }
 
 /* ---- bytes and chars ---- */

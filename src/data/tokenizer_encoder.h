@@ -19,10 +19,8 @@ enum tokenizer_special {
 struct tokenizer_encoder;
 
 /* Borrows the tokenizer, which outlives the encoder.  About 4 MiB for bpe.  Main thread only.  Errors: GT_NO_MEMORY. */
-enum gt_status tokenizer_encoder_create(struct hostmem *mem, const struct tokenizer *tokenizer,
+enum gt_status tokenizer_encoder_create(const void *owner, const struct tokenizer *tokenizer,
                                         struct tokenizer_encoder **out);
-/* Accepts NULL. */
-void tokenizer_encoder_destroy(struct tokenizer_encoder *encoder);
 
 /* The place where encoding failed. */
 struct tokenizer_fault {

@@ -109,7 +109,7 @@ static enum gt_status not_found(const struct search *search)
                 search->places, folder, folder);
 }
 
-static enum gt_status find_gpt2(struct hostmem *mem, struct tokenizer **out)
+static enum gt_status find_gpt2(const void *owner, struct tokenizer **out)
 {
     struct search search = {.places = "", .found = "", .own = ""};
     struct tokenizer *tokenizer = NULL;
@@ -118,27 +118,27 @@ static enum gt_status find_gpt2(struct hostmem *mem, struct tokenizer **out)
     search_data(&search);
     if (search.found[0] == '\0')
         return not_found(&search);
-    TRY(tokenizer_import(mem, search.found, &tokenizer));
+    TRY(tokenizer_import(owner, search.found, &tokenizer));
     const uint32_t hash = tokenizer_hash(tokenizer);
     if (hash != GPT2_HASH_MERGES && hash != GPT2_HASH_RANKS) {
         log_error("%s: this is not GPT-2's vocabulary (crc32c:%08" PRIx32 ", GPT-2's is crc32c:%08" PRIx32
                   "); to use it all the same, give its path",
                   search.found, hash, GPT2_HASH_MERGES);
-        tokenizer_destroy(tokenizer);
+        hostmem_free(tokenizer);
         return GT_DATA;
     }
     *out = tokenizer;
     return GT_OK;
 }
 
-enum gt_status tokenizer_find(struct hostmem *mem, const char *name, struct tokenizer **out)
+enum gt_status tokenizer_find(const void *owner, const char *name, struct tokenizer **out)
 {
     if (strcmp(name, GPT2_NAME) == 0)
-        return find_gpt2(mem, out);
+        return find_gpt2(owner, out);
     if (hf_hub_is_repository(name)) {
         char folder[FILE_PATH_MAX];
         TRY(hf_hub_find(name, folder));
-        return tokenizer_import(mem, folder, out);
+        return tokenizer_import(owner, folder, out);
     }
-    return tokenizer_import(mem, name, out);
+    return tokenizer_import(owner, name, out);
 }

@@ -17,13 +17,13 @@ static const struct {
 enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
 
 /* Finishes the vocabulary, or releases it after an error. */
-static enum gt_status import_end(struct hostmem *mem, enum gt_status status, struct bpe *bpe, const char *path,
+static enum gt_status import_end(const void *owner, enum gt_status status, struct bpe *bpe, const char *path,
                                  struct tokenizer **out)
 {
     THEN(status, bpe_finish(bpe, path));
     if (status == GT_OK)
-        return tokenizer_create_bpe(mem, bpe, out);
-    bpe_destroy(bpe);
+        return tokenizer_create_bpe(owner, bpe, out);
+    hostmem_free(bpe);
     return status;
 }
 
@@ -125,7 +125,7 @@ static enum gt_status added_put(struct vocab_reading *reading)
     return GT_OK;
 }
 
-static enum gt_status vocab_build(struct hostmem *mem, struct vocab_reading *reading, size_t merge_count)
+static enum gt_status vocab_build(const void *owner, struct vocab_reading *reading, size_t merge_count)
 {
     size_t text_bytes = 0;
     const char *text = NULL;
@@ -143,7 +143,7 @@ static enum gt_status vocab_build(struct hostmem *mem, struct vocab_reading *rea
                     text_bytes, BPE_VOCAB_MAX);
     const struct bpe_spec spec = {
         .vocab_size = reading->id_count, .text_bytes = text_bytes, .merge_count = merge_count, .rank = BPE_RANK_MERGE};
-    TRY(bpe_create(mem, &spec, &reading->bpe));
+    TRY(bpe_create(owner, &spec, &reading->bpe));
     TRY(vocab_put(reading));
     return added_put(reading);
 }
@@ -182,7 +182,7 @@ enum gt_status tokenizer_import_merges(struct bpe *bpe, const struct tokenizer_s
     return GT_OK;
 }
 
-enum gt_status tokenizer_import_pair(struct hostmem *mem, const struct tokenizer_source *vocab,
+enum gt_status tokenizer_import_pair(const void *owner, const struct tokenizer_source *vocab,
                                      const struct tokenizer_source *merges, struct tokenizer **out)
 {
     json_t *root = NULL;
@@ -193,12 +193,12 @@ enum gt_status tokenizer_import_pair(struct hostmem *mem, const struct tokenizer
     struct vocab_reading reading = {.path = vocab->path, .vocab = root};
     enum gt_status status = GT_DATA;
     if (json_is_object(root))
-        status = vocab_build(mem, &reading, lines);
+        status = vocab_build(owner, &reading, lines);
     else
         log_error("%s: expected an object of tokens and ids", vocab->path);
     json_decref(root);
     THEN(status, tokenizer_import_merges(reading.bpe, merges));
-    return import_end(mem, status, reading.bpe, vocab->path, out);
+    return import_end(owner, status, reading.bpe, vocab->path, out);
 }
 
 /* ---- NAME.tiktoken ---- */
@@ -285,7 +285,7 @@ static enum gt_status tiktoken_read(struct bpe *bpe, size_t ranks, const struct 
     return bpe_add_eot(bpe, ranks);
 }
 
-enum gt_status tokenizer_import_tiktoken(struct hostmem *mem, const struct tokenizer_source *source,
+enum gt_status tokenizer_import_tiktoken(const void *owner, const struct tokenizer_source *source,
                                          struct tokenizer **out)
 {
     struct bpe *bpe = NULL;
@@ -294,8 +294,8 @@ enum gt_status tokenizer_import_tiktoken(struct hostmem *mem, const struct token
     if (ranks == 0 || ranks >= BPE_VOCAB_MAX || count > TOKENIZER_IMPORT_BYTES_MAX - 64)
         return FAIL(GT_DATA, "%s: %zu lines, expected 256 to %d", source->path, ranks, BPE_VOCAB_MAX - 1);
     const struct bpe_spec spec = {.vocab_size = ranks + 1, .text_bytes = count + 64, .rank = BPE_RANK_TOKEN};
-    TRY(bpe_create(mem, &spec, &bpe));
-    TRY(import_end(mem, tiktoken_read(bpe, ranks, source), bpe, source->path, out));
+    TRY(bpe_create(owner, &spec, &bpe));
+    TRY(import_end(owner, tiktoken_read(bpe, ranks, source), bpe, source->path, out));
     log_note("%s: this format does not say how text is split into pieces; GPT-2's pattern is used", source->path);
     return GT_OK;
 }
@@ -339,7 +339,7 @@ static json_t *added_object(const json_t *list)
     return json_whole(object, failures);
 }
 
-static enum gt_status json_import(struct hostmem *mem, const json_t *root, const char *path, struct tokenizer **out)
+static enum gt_status json_import(const void *owner, const json_t *root, const char *path, struct tokenizer **out)
 {
     const json_t *model = json_object_get(root, "model");
     const json_t *vocab = json_object_get(model, "vocab"), *merges = json_object_get(model, "merges");
@@ -352,18 +352,18 @@ static enum gt_status json_import(struct hostmem *mem, const json_t *root, const
         .path = path, .vocab = vocab, .added = added_object(json_object_get(root, "added_tokens"))};
     if (reading.added == NULL)
         return FAIL(GT_NO_MEMORY, "%s: out of memory for its added tokens", path);
-    enum gt_status status = vocab_build(mem, &reading, json_array_size(merges));
+    enum gt_status status = vocab_build(owner, &reading, json_array_size(merges));
     json_decref(reading.added);
     THEN(status, tokenizer_pipeline_set(reading.bpe, root, path, &pipeline));
     THEN(status, merges_put(reading.bpe, merges, path));
-    return import_end(mem, status, reading.bpe, path, out);
+    return import_end(owner, status, reading.bpe, path, out);
 }
 
-enum gt_status tokenizer_import_json(struct hostmem *mem, const struct tokenizer_source *source, struct tokenizer **out)
+enum gt_status tokenizer_import_json(const void *owner, const struct tokenizer_source *source, struct tokenizer **out)
 {
     json_t *root = NULL;
     TRY(json_parse(source->text, source->count, source->path, &root));
-    const enum gt_status status = json_import(mem, root, source->path, out);
+    const enum gt_status status = json_import(owner, root, source->path, out);
     json_decref(root);
     return status;
 }
@@ -379,8 +379,7 @@ static bool ends_with(const char *path, const char *end)
 }
 
 /* Reads and imports the file at `path`, or with `merges_path` a pair. */
-static enum gt_status import_files(struct hostmem *mem, const char *path, const char *merges_path,
-                                   struct tokenizer **out)
+static enum gt_status import_files(const void *owner, const char *path, const char *merges_path, struct tokenizer **out)
 {
     struct tokenizer_source source = {.path = path}, merges = {.path = merges_path};
     char *text = NULL, *merges_text = NULL;
@@ -391,11 +390,11 @@ static enum gt_status import_files(struct hostmem *mem, const char *path, const 
     source.text = text;
     merges.text = merges_text;
     if (status == GT_OK && merges_path != NULL)
-        status = tokenizer_import_pair(mem, &source, &merges, out);
+        status = tokenizer_import_pair(owner, &source, &merges, out);
     else if (status == GT_OK && ends_with(path, ".json"))
-        status = tokenizer_import_json(mem, &source, out);
+        status = tokenizer_import_json(owner, &source, out);
     else
-        THEN(status, tokenizer_import_tiktoken(mem, &source, out));
+        THEN(status, tokenizer_import_tiktoken(owner, &source, out));
     free(merges_text);
     free(text);
     return status;
@@ -407,7 +406,7 @@ static enum gt_status folder_has(const char *folder, const char *name, char path
     return file_look(path, out);
 }
 
-static enum gt_status import_file(struct hostmem *mem, const char *path, struct tokenizer **out)
+static enum gt_status import_file(const void *owner, const char *path, struct tokenizer **out)
 {
     char folder[FILE_PATH_MAX], vocab[FILE_PATH_MAX], merges[FILE_PATH_MAX];
     const char *name = file_name_of(path);
@@ -416,12 +415,12 @@ static enum gt_status import_file(struct hostmem *mem, const char *path, struct 
         if (forms[i].merges != NULL && (strcmp(name, forms[i].name) == 0 || strcmp(name, forms[i].merges) == 0)) {
             TRY(file_join(vocab, folder, forms[i].name));
             TRY(file_join(merges, folder, forms[i].merges));
-            return import_files(mem, vocab, merges, out);
+            return import_files(owner, vocab, merges, out);
         }
     if (strcmp(name, TOKENIZER_FILE_NAME) == 0)
-        return tokenizer_open_file(mem, path, out);
+        return tokenizer_open_file(owner, path, out);
     if (ends_with(path, ".json") || ends_with(path, ".tiktoken"))
-        return import_files(mem, path, NULL, out);
+        return import_files(owner, path, NULL, out);
     if (strcmp(name, "tokenizer.model") == 0)
         return tokenizer_pipeline_refuse_kind(path, "SentencePiece");
     return FAIL(GT_USAGE, "%s: not the name of a vocabulary file; expected %s, NAME.tiktoken or %s", path, expected,
@@ -447,18 +446,18 @@ enum gt_status tokenizer_import_folder(const char *folder, bool *out)
     return folder_choose(folder, path, out);
 }
 
-enum gt_status tokenizer_import(struct hostmem *mem, const char *path, struct tokenizer **out)
+enum gt_status tokenizer_import(const void *owner, const char *path, struct tokenizer **out)
 {
     char chosen[FILE_PATH_MAX];
     bool exists;
     if (file_is_folder(path)) {
         TRY(folder_choose(path, chosen, &exists));
         if (exists)
-            return import_file(mem, chosen, out);
+            return import_file(owner, chosen, out);
         return FAIL(GT_USAGE, "%s: this folder has no %s, or %s", path, expected, TOKENIZER_FILE_NAME);
     }
     TRY(file_look(path, &exists));
     if (!exists)
         return FAIL(GT_USAGE, "%s: no such file or folder", path);
-    return import_file(mem, path, out);
+    return import_file(owner, path, out);
 }

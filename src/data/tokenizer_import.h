@@ -21,7 +21,7 @@ struct bpe;
 /* `path` is one of these files (either half of a pair finds the other), a gpt_tokenizer.json, or a folder that contains
  * one of them; in a folder gpt_tokenizer.json comes first, then the order above.  Errors: GT_USAGE (no such file, or a
  * folder without any), GT_DATA, GT_UNSUPPORTED (another kind of tokenizer: the field is named), GT_IO, GT_NO_MEMORY. */
-enum gt_status tokenizer_import(struct hostmem *mem, const char *path, struct tokenizer **out);
+enum gt_status tokenizer_import(const void *owner, const char *path, struct tokenizer **out);
 /* Sets *out to true when the folder contains a file for tokenizer_import(), and to false when it does not exist.
  * Errors: GT_IO. */
 enum gt_status tokenizer_import_folder(const char *folder, bool *out);
@@ -33,13 +33,13 @@ struct tokenizer_source {
 };
 
 /* The steps of tokenizer_import() after it has read the files. */
-enum gt_status tokenizer_import_json(struct hostmem *mem, const struct tokenizer_source *json, struct tokenizer **out);
-enum gt_status tokenizer_import_pair(struct hostmem *mem, const struct tokenizer_source *vocab,
+enum gt_status tokenizer_import_json(const void *owner, const struct tokenizer_source *json, struct tokenizer **out);
+enum gt_status tokenizer_import_pair(const void *owner, const struct tokenizer_source *vocab,
                                      const struct tokenizer_source *merges, struct tokenizer **out);
 /* Adds the merges of vocab.bpe or merges.txt to an unfinished vocabulary with room for all of them.  Errors:
  * GT_DATA. */
 enum gt_status tokenizer_import_merges(struct bpe *bpe, const struct tokenizer_source *merges);
-enum gt_status tokenizer_import_tiktoken(struct hostmem *mem, const struct tokenizer_source *ranks,
+enum gt_status tokenizer_import_tiktoken(const void *owner, const struct tokenizer_source *ranks,
                                          struct tokenizer **out);
 
 #endif

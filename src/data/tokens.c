@@ -37,7 +37,6 @@ struct token_shard {
 };
 
 struct token_source {
-    struct hostmem *mem; /* borrowed; outlives the source */
     struct token_shard *shards;
     size_t shard_count, shard_capacity;
     int64_t length;
@@ -55,7 +54,7 @@ static enum gt_status source_open_shards(struct token_source *source, const stru
 
 static enum gt_status source_fill(struct token_source *source, const struct token_source_spec *spec)
 {
-    TRY(HOSTMEM_NEW(source->mem, STAGING_BYTES, "token staging", &source->staging));
+    TRY(HOSTMEM_NEW(source, STAGING_BYTES, "token staging", &source->staging));
     if (spec->path_count == 0)
         TRY(source_list_folder(source, spec->folder, spec->split));
     for (size_t i = 0; i < spec->path_count; i++)
@@ -63,34 +62,29 @@ static enum gt_status source_fill(struct token_source *source, const struct toke
     return source_open_shards(source, spec);
 }
 
-enum gt_status token_source_open(struct hostmem *mem, const struct token_source_spec *spec, struct token_source **out)
+static void source_close(void *object)
+{
+    struct token_source *source = object;
+    for (size_t i = 0; i < source->shard_count; i++) {
+        if (source->shards[i].fd >= 0)
+            close(source->shards[i].fd);
+        free(source->shards[i].mask);
+    }
+}
+
+enum gt_status token_source_open(const void *owner, const struct token_source_spec *spec, struct token_source **out)
 {
     assert(spec->path_count > 0 || spec->folder != NULL);
     assert(spec->vocab_size >= 0 && spec->block_size >= 0);
     struct token_source *source;
-    TRY(HOSTMEM_NEW(mem, 1, "token source", &source));
-    source->mem = mem;
+    TRY(HOSTMEM_NEW(owner, 1, "token source", &source));
+    hostmem_at_free(source, source_close);
     source->vocab_size = spec->vocab_size;
     source->id_limit = (uint32_t)INT32_MAX + 1u;
     if (spec->vocab_size > 0 && spec->vocab_size <= INT32_MAX)
         source->id_limit = (uint32_t)spec->vocab_size;
     const enum gt_status status = source_fill(source, spec);
-    return FINISH(status, out, source, token_source_close);
-}
-
-void token_source_close(struct token_source *source)
-{
-    if (source == NULL)
-        return;
-    for (size_t i = 0; i < source->shard_count; i++) {
-        if (source->shards[i].fd >= 0)
-            close(source->shards[i].fd);
-        hostmem_free(source->mem, source->shards[i].path);
-        free(source->shards[i].mask);
-    }
-    hostmem_free(source->mem, source->shards);
-    hostmem_free(source->mem, source->staging);
-    hostmem_free(source->mem, source);
+    return FINISH(status, out, source, hostmem_free);
 }
 
 const char *token_split_name(enum token_split split)
@@ -130,10 +124,10 @@ const char *token_source_shard_path(const struct token_source *source, size_t sh
 
 static enum gt_status source_add_path(struct token_source *source, const char *path)
 {
-    TRY(hostmem_grow(source->mem, &source->shards, &source->shard_capacity, source->shard_count + 1,
+    TRY(hostmem_grow(source, &source->shards, &source->shard_capacity, source->shard_count + 1,
                      sizeof source->shards[0], "token shards"));
     struct token_shard *shard = &source->shards[source->shard_count];
-    TRY(hostmem_strdup(source->mem, path, &shard->path));
+    TRY(hostmem_strdup(source, path, &shard->path));
     shard->fd = -1;
     source->shard_count++;
     return GT_OK;

@@ -50,11 +50,9 @@ const char *token_split_name(enum token_split split);
  * may differ between shards.  A shard shorter than block_size + 1 tokens causes a warning and provides no samples.
  * Errors: GT_DATA (no such folder or files, empty, odd size, a header that contradicts the size of its file, an unknown
  * version, no shard long enough; a folder that prepared_folder_check() refuses), GT_IO, GT_NO_MEMORY. */
-enum gt_status token_source_open(struct hostmem *mem, const struct token_source_spec *spec, struct token_source **out);
+enum gt_status token_source_open(const void *owner, const struct token_source_spec *spec, struct token_source **out);
 /* Sets *out to true when `folder` has files of a split; false when there is no such folder.  Errors: GT_IO. */
 enum gt_status token_split_exists(const char *folder, enum token_split split, bool *out);
-/* Accepts NULL. */
-void token_source_close(struct token_source *source);
 
 /* Returns the number of tokens of all shards together. */
 int64_t token_source_length(const struct token_source *source);

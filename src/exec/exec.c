@@ -93,9 +93,9 @@ void exec_destroy(struct exec *exec)
         return;
     exec_poison_destroy(exec->poison);
     for (int32_t p = 0; p < GRAPH_PROGRAMS_MAX; p++)
-        hostmem_free(exec->mem, exec->calls[p]);
-    hostmem_free(exec->mem, exec->seconds);
-    hostmem_free(exec->mem, exec);
+        hostmem_free(exec->calls[p]);
+    hostmem_free(exec->seconds);
+    hostmem_free(exec);
 }
 
 /* Returns the address of element `first` of a tensor.  Asserts that `count` elements from there lie inside. */

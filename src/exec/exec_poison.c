@@ -55,9 +55,9 @@ void exec_poison_destroy(struct exec_poison *poison)
     if (!poison)
         return;
     for (int32_t p = 0; p < GRAPH_PROGRAMS_MAX; p++)
-        hostmem_free(poison->mem, poison->ranges[p]);
-    hostmem_free(poison->mem, poison->chunk);
-    hostmem_free(poison->mem, poison);
+        hostmem_free(poison->ranges[p]);
+    hostmem_free(poison->chunk);
+    hostmem_free(poison);
 }
 
 static enum gt_status range_fill(struct exec_poison *poison, struct address at, uint64_t bytes, uint32_t word)

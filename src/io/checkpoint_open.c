@@ -347,7 +347,7 @@ void checkpoint_close(struct checkpoint *checkpoint)
     safetensors_close(checkpoint->model);
     safetensors_close(checkpoint->optimizer);
     checkpoint_record_release(&checkpoint->record);
-    hostmem_free(checkpoint->mem, checkpoint);
+    hostmem_free(checkpoint);
 }
 
 /* ---- the tokenizer ---- */

@@ -123,11 +123,9 @@ enum gt_status export_weights_open(struct hostmem *mem, const struct checkpoint 
 
 void export_weights_close(struct export_weights *weights)
 {
-    if (weights->adapter != NULL)
-        hostmem_free(weights->mem, weights->adapter->factors);
-    hostmem_free(weights->mem, weights->adapter);
-    hostmem_free(weights->mem, weights->turned);
-    hostmem_free(weights->mem, weights->values);
+    hostmem_free(weights->adapter);
+    hostmem_free(weights->turned);
+    hostmem_free(weights->values);
     weights->values = weights->turned = NULL;
 }
 
@@ -165,9 +163,9 @@ static enum gt_status adapter_read(const struct export_weights *weights, const s
     *found = *found && safetensors_find(file, name, &b);
     if (!*found || (adapter->factors != NULL && adapter->index == a))
         return GT_OK;
-    hostmem_free(weights->mem, adapter->factors);
+    hostmem_free(adapter->factors);
     adapter->factors = NULL;
-    TRY(HOSTMEM_NEW(weights->mem, rank * (in + out), "adapter", &adapter->factors));
+    TRY(HOSTMEM_NEW(adapter, rank * (in + out), "adapter", &adapter->factors));
     adapter->index = a;
     TRY(safetensors_read(file, a, 0, rank * in, adapter->factors, DTYPE_F32, NULL));
     return safetensors_read(file, b, 0, rank * out, adapter->factors + rank * in, DTYPE_F32, NULL);

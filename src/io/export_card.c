@@ -110,6 +110,6 @@ enum gt_status export_card_write(const struct export_options *options, const jso
         }
     }
     run_record_close(run);
-    hostmem_free(options->mem, run);
+    hostmem_free(run);
     return status;
 }

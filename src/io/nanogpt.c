@@ -97,7 +97,7 @@ static enum gt_status source_open(struct source *source)
     enum gt_status status =
         file_read_at(source->fd, source->path, entry->offset_bytes, text, (size_t)entry->size_bytes);
     THEN(status, pickle_read(source->mem, text, (size_t)entry->size_bytes, label, &source->pickle));
-    hostmem_free(source->mem, text);
+    hostmem_free(text);
     return status;
 }
 
@@ -429,7 +429,7 @@ static enum gt_status meta_read(const struct pickle *pickle, const char *path, s
     TRY(HOSTMEM_NEW(pickle->mem, count, "characters of meta.pkl", &code_points));
     enum gt_status status = characters_read(itos, path, code_points);
     THEN(status, tokenizer_create_chars(pickle->mem, code_points, count, out));
-    hostmem_free(pickle->mem, code_points);
+    hostmem_free(code_points);
     return status;
 }
 

@@ -533,8 +533,8 @@ enum gt_status pickle_read(struct hostmem *mem, const unsigned char *bytes, size
     struct pickle pickle = {.mem = mem, .values = json_array()};
     struct machine machine = {.pickle = &pickle, .bytes = bytes, .count = count, .source = source};
     const enum gt_status status = pickle.values != NULL ? machine_run(&machine) : out_of_memory(&machine);
-    hostmem_free(mem, machine.stack);
-    hostmem_free(mem, machine.memo);
+    hostmem_free(machine.stack);
+    hostmem_free(machine.memo);
     if (status == GT_OK)
         *out = pickle;
     else
@@ -552,6 +552,6 @@ void pickle_release(struct pickle *pickle)
         (void)json_object_clear(value);
     }
     json_decref(pickle->values);
-    hostmem_free(pickle->mem, pickle->tensors);
+    hostmem_free(pickle->tensors);
     *pickle = (struct pickle){.mem = NULL};
 }

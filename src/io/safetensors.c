@@ -236,7 +236,7 @@ static enum gt_status file_load(struct safetensors *table, const char *path, int
         file->header_crc32c = file_crc32c(file->header_crc32c, text, header_bytes);
         status = header_parse(&opening, text, header_bytes);
     }
-    hostmem_free(table->mem, text);
+    hostmem_free(text);
     return status;
 }
 

@@ -28,11 +28,11 @@ void safetensors_close(struct safetensors *table)
     for (size_t i = 0; i < table->file_count; i++) {
         if (table->files[i].fd >= 0)
             (void)close(table->files[i].fd);
-        hostmem_free(table->mem, table->files[i].path);
+        hostmem_free(table->files[i].path);
     }
-    hostmem_free(table->mem, table->files);
-    hostmem_free(table->mem, table->tensors);
-    hostmem_free(table->mem, table);
+    hostmem_free(table->files);
+    hostmem_free(table->tensors);
+    hostmem_free(table);
 }
 
 enum gt_status safetensors_fd_add(struct safetensors *table, const char *path, int fd, uint64_t size_bytes,

@@ -177,8 +177,8 @@ fail:
 
 void zip_close(struct zip *zip)
 {
-    hostmem_free(zip->mem, zip->entries);
-    hostmem_free(zip->mem, zip->directory);
+    hostmem_free(zip->entries);
+    hostmem_free(zip->directory);
     *zip = (struct zip){.mem = NULL};
 }
 

@@ -334,8 +334,8 @@ enum gt_status autodiff_run(struct graph *graph, const struct autodiff_options *
     ad.pen = (struct graph_pen){graph, options->program, PASS_BACKWARD, -1, 0, false};
     enum gt_status status = autodiff_init(&ad);
     THEN(status, autodiff_walk(&ad));
-    hostmem_free(graph->mem, ad.at);
-    hostmem_free(graph->mem, ad.forward);
+    hostmem_free(ad.at);
+    hostmem_free(ad.forward);
     return status;
 }
 

@@ -70,8 +70,8 @@ static enum gt_status ops_move(struct graph *graph, int32_t program, int32_t cou
     assert(status != GT_OK || made == p->count);
     if (status == GT_OK)
         memcpy(p->ops, merged, (size_t)made * sizeof(struct op));
-    hostmem_free(graph->mem, merged);
-    hostmem_free(graph->mem, next);
+    hostmem_free(merged);
+    hostmem_free(next);
     return status;
 }
 
@@ -89,6 +89,6 @@ enum gt_status gradient_rounding_insert(struct model *model, int32_t program, bo
             status = rounding_add(model, program, first, i, targets[i].gradient);
     if (status == GT_OK && graph->programs[program].count > count)
         status = ops_move(graph, program, count, ranges);
-    hostmem_free(graph->mem, ranges);
+    hostmem_free(ranges);
     return status;
 }

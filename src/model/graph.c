@@ -23,9 +23,9 @@ void graph_destroy(struct graph *graph)
     if (!graph)
         return;
     for (int32_t p = 0; p < graph->program_count; p++)
-        hostmem_free(graph->mem, graph->programs[p].ops);
-    hostmem_free(graph->mem, graph->tensors);
-    hostmem_free(graph->mem, graph);
+        hostmem_free(graph->programs[p].ops);
+    hostmem_free(graph->tensors);
+    hostmem_free(graph);
 }
 
 enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto, int32_t *out)
@@ -200,7 +200,7 @@ enum gt_status graph_categorise(struct graph *graph, int32_t program)
                 graph->tensors[storage].category = CATEGORY_ACTIVATION;
         }
     }
-    hostmem_free(graph->mem, made);
+    hostmem_free(made);
     return GT_OK;
 }
 
@@ -275,5 +275,5 @@ void graph_print(const struct graph *graph, int32_t program, FILE *out)
         print_tensor(graph, t, out);
         fprintf(out, "\n");
     }
-    hostmem_free(graph->mem, ranges);
+    hostmem_free(ranges);
 }

@@ -178,7 +178,7 @@ static enum gt_status train_program_build(struct model *model, const char *name,
     enum gt_status status = gradient_rounding_targets(model, name, parameters);
     THEN(status, autodiff_run(graph, &options));
     THEN(status, gradient_rounding_insert(model, io->program, first, parameters));
-    hostmem_free(graph->mem, parameters);
+    hostmem_free(parameters);
     return status;
 }
 
@@ -354,7 +354,7 @@ enum gt_status model_create(struct hostmem *mem, const struct model_options *opt
     model->part_first = model->part_next = -1;
     enum gt_status status = graph_create(mem, &model->graph);
     if (status != GT_OK) {
-        hostmem_free(mem, model);
+        hostmem_free(model);
         return status;
     }
     status = programs_build(model);
@@ -365,8 +365,7 @@ void model_destroy(struct model *model)
 {
     if (!model)
         return;
-    struct hostmem *mem = model->graph->mem;
-    parameters_destroy(model->graph, &model->parameters);
+    hostmem_free(model->parameters.at);
     graph_destroy(model->graph);
-    hostmem_free(mem, model);
+    hostmem_free(model);
 }

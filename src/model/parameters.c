@@ -520,13 +520,6 @@ enum gt_status parameters_create(struct graph *graph, const struct model_config 
             status = parameter_add(&maker, &shape);
     }
     if (status != GT_OK)
-        parameters_destroy(graph, out);
+        hostmem_free(out->at);
     return status;
-}
-
-void parameters_destroy(struct graph *graph, struct parameter_list *list)
-{
-    hostmem_free(graph->mem, list->at);
-    list->at = NULL;
-    list->count = 0;
 }

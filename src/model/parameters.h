@@ -79,6 +79,5 @@ struct parameter_options {
  * states.  Errors: GT_NO_MEMORY. */
 enum gt_status parameters_create(struct graph *graph, const struct model_config *config,
                                  const struct parameter_options *options, struct parameter_list *out);
-void parameters_destroy(struct graph *graph, struct parameter_list *list);
 
 #endif

@@ -415,7 +415,7 @@ enum gt_status update_build(struct model *model)
     THEN(status, next_fetch(&line));
     THEN(status, norm_add(&pen, model));
     THEN(status, slices_append(&line));
-    hostmem_free(model->graph->mem, line.slice);
+    hostmem_free(line.slice);
     return status;
 }
 
@@ -434,6 +434,6 @@ enum gt_status refresh_build(struct model *model)
     model->refresh.program = pen.program;
     THEN(status, next_fetch(&line));
     THEN(status, slices_append(&line));
-    hostmem_free(model->graph->mem, line.slice);
+    hostmem_free(line.slice);
     return status;
 }

@@ -57,8 +57,8 @@ struct bench {
 
 static void bench_close(struct bench *bench)
 {
-    hostmem_free(bench->mem, bench->ops);
-    hostmem_free(bench->mem, bench->zeros);
+    hostmem_free(bench->ops);
+    hostmem_free(bench->zeros);
     plan_destroy(bench->plan);
     model_destroy(bench->model);
 }
@@ -219,7 +219,7 @@ static enum gt_status bench_run(struct bench *bench, double seconds)
     float *pattern;
     TRY(hostmem_alloc(bench->mem, 3, FILL_BYTES / 2, "calibration weights", &pattern));
     const enum gt_status status = values_fill(bench, pattern);
-    hostmem_free(bench->mem, pattern);
+    hostmem_free(pattern);
     TRY(status);
     TRY(pass_run(bench));
     for (int32_t i = 0; i < bench->count; i++)

@@ -246,17 +246,17 @@ static enum gt_status builder_arrays_create(struct plan_builder *builder)
 
 static void builder_arrays_destroy(struct plan_builder *builder)
 {
-    hostmem_free(builder->mem, builder->scratch.rank_min);
-    hostmem_free(builder->mem, builder->scratch.live);
-    hostmem_free(builder->mem, builder->scratch.best);
-    hostmem_free(builder->mem, builder->scratch.keys);
-    hostmem_free(builder->mem, builder->scratch.placer.slots);
-    hostmem_free(builder->mem, builder->fixed.slots);
-    hostmem_free(builder->mem, builder->run.slots);
-    hostmem_free(builder->mem, builder->placed);
-    hostmem_free(builder->mem, builder->items);
-    hostmem_free(builder->mem, builder->touched);
-    hostmem_free(builder->mem, builder->ranges);
+    hostmem_free(builder->scratch.rank_min);
+    hostmem_free(builder->scratch.live);
+    hostmem_free(builder->scratch.best);
+    hostmem_free(builder->scratch.keys);
+    hostmem_free(builder->scratch.placer.slots);
+    hostmem_free(builder->fixed.slots);
+    hostmem_free(builder->run.slots);
+    hostmem_free(builder->placed);
+    hostmem_free(builder->items);
+    hostmem_free(builder->touched);
+    hostmem_free(builder->ranges);
 }
 
 static struct address address_of(const struct plan_builder *builder, uint64_t virtual_bytes)
@@ -550,9 +550,9 @@ void plan_destroy(struct plan *plan)
     if (!plan)
         return;
     for (int32_t p = 0; p < GRAPH_PROGRAMS_MAX; p++) {
-        hostmem_free(plan->mem, plan->workspace_bytes[p]);
-        hostmem_free(plan->mem, plan->workspace[p]);
+        hostmem_free(plan->workspace_bytes[p]);
+        hostmem_free(plan->workspace[p]);
     }
-    hostmem_free(plan->mem, plan->tensor);
-    hostmem_free(plan->mem, plan);
+    hostmem_free(plan->tensor);
+    hostmem_free(plan);
 }

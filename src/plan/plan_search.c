@@ -805,8 +805,8 @@ static enum gt_status search_open(struct hostmem *mem, const struct search_reque
 void search_memo_close(struct search_memo *memo)
 {
     for (int i = 0; i < STATE_FORMATS; i++) {
-        hostmem_free(memo->mem, memo->states[i] ? memo->states[i]->splits : NULL);
-        hostmem_free(memo->mem, memo->states[i]);
+        hostmem_free(memo->states[i] ? memo->states[i]->splits : NULL);
+        hostmem_free(memo->states[i]);
     }
     planned_destroy(&memo->last);
     *memo = (struct search_memo){0};

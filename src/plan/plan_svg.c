@@ -631,8 +631,8 @@ enum gt_status plan_print_svg(struct hostmem *mem, const struct plan *plan, cons
     if (fflush(out) != 0 || ferror(out))
         status = GT_IO;
 destroy_arrays:
-    hostmem_free(mem, map.items);
-    hostmem_free(mem, map.ranges);
-    hostmem_free(mem, map.boxes);
+    hostmem_free(map.items);
+    hostmem_free(map.ranges);
+    hostmem_free(map.boxes);
     return status;
 }

@@ -390,7 +390,7 @@ bool plan_verify(const struct plan *plan)
         replay.op = program->count - 1;
         good = good && program_end(&replay);
     }
-    hostmem_free(plan->mem, replay.begun);
-    hostmem_free(plan->mem, replay.map.at);
+    hostmem_free(replay.begun);
+    hostmem_free(replay.map.at);
     return good;
 }

@@ -106,17 +106,17 @@ void feed_close(struct feed *feed)
 {
     if (!feed->mem)
         return;
-    batch_builder_destroy(feed->builder);
-    hostmem_free(feed->mem, feed->tensors.starts);
-    hostmem_free(feed->mem, feed->tensors.order);
-    hostmem_free(feed->mem, feed->tensors.first);
-    hostmem_free(feed->mem, feed->tensors.targets);
-    hostmem_free(feed->mem, feed->tensors.ids);
+    hostmem_free(feed->builder);
+    hostmem_free(feed->tensors.starts);
+    hostmem_free(feed->tensors.order);
+    hostmem_free(feed->tensors.first);
+    hostmem_free(feed->tensors.targets);
+    hostmem_free(feed->tensors.ids);
     for (int i = 0; i < 2 * MIXTURE_MAX; i++) {
         const struct feed_part *part = &feed->parts[i / 2];
-        sampler_destroy(part->evaluate_sampler[i % 2]);
-        sampler_destroy(part->sampler[i % 2]);
-        token_source_close(part->source[i % 2]);
+        hostmem_free(part->evaluate_sampler[i % 2]);
+        hostmem_free(part->sampler[i % 2]);
+        hostmem_free(part->source[i % 2]);
     }
     *feed = (struct feed){0};
 }

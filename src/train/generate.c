@@ -65,12 +65,11 @@ void generator_destroy(struct generator *generator)
 {
     if (!generator)
         return;
-    struct hostmem *mem = generator->mem;
-    hostmem_free(mem, generator->ids);
-    hostmem_free(mem, generator->scratch);
-    hostmem_free(mem, generator->logits);
-    hostmem_free(mem, generator->tokens);
-    hostmem_free(mem, generator);
+    hostmem_free(generator->ids);
+    hostmem_free(generator->scratch);
+    hostmem_free(generator->logits);
+    hostmem_free(generator->tokens);
+    hostmem_free(generator);
 }
 
 static enum gt_status program_run(struct generator *generator, const struct program_io *io, int64_t position,

@@ -226,7 +226,7 @@ static enum gt_status judge_all(struct judge *judge)
         return GT_OK;
     TRY(choices_open(judge->mem, config->hellaswag, vocab_size, &choices));
     enum gt_status status = questions_judge(judge, choices);
-    choices_close(choices);
+    hostmem_free(choices);
     return status;
 }
 
@@ -239,7 +239,7 @@ enum gt_status judge_run(struct hostmem *mem, const struct config *config)
     enum gt_status status = judge_all(&judge);
     progress_clear(&judge.progress);
     hostmem_phase_set(mem, HOSTMEM_CLOSE);
-    tokenizer_destroy(judge.tokenizer);
+    hostmem_free(judge.tokenizer);
     feed_close(&judge.feed);
     if (judge.session.mem)
         session_close(&judge.session);

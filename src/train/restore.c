@@ -36,7 +36,7 @@ static enum gt_status split_largest(struct hostmem *mem, const char *folder, enu
         id = GPT2_ID_LARGE;
     else
         status = token_source_largest(source, &id);
-    token_source_close(source);
+    hostmem_free(source);
     *largest = id > *largest ? id : *largest;
     return status;
 }
@@ -79,7 +79,7 @@ static enum gt_status open_scratch(struct hostmem *mem, struct config *config, c
     struct tokenizer *tokenizer;
     TRY(mixture_tokenizer_open(mem, mixture, &tokenizer));
     int64_t vocab = tokenizer ? tokenizer_vocab_size(tokenizer) : 0;
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
     if (vocab == 0 && config->vocab_size == 0)
         TRY(vocab_from_ids(mem, mixture, &vocab));
     if (vocab > 0 && config->vocab_size > 0 && vocab > config->vocab_size)
@@ -354,7 +354,7 @@ enum gt_status restore_tokenizer_check(struct hostmem *mem, const struct config 
                   "; prepare it again with gpt-prepare --tokenizer=%s",
                   folder, tokens, own != NULL ? "that" : "the vocabulary", from,
                   own != NULL ? tokenizer_vocab_size(own) : rows, from);
-    tokenizer_destroy(own);
+    hostmem_free(own);
     return same ? GT_OK : GT_DATA;
 }
 

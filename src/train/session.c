@@ -72,7 +72,7 @@ static void plan_release(struct session *session)
 {
     plan_destroy(session->plan);
     model_destroy(session->model);
-    hostmem_free(session->mem, session->staging);
+    hostmem_free(session->staging);
     session->plan = NULL;
     session->model = NULL;
     session->staging = NULL;

@@ -20,7 +20,7 @@ enum gt_status steps_ahead_create(struct hostmem *mem, int32_t micro_steps, stru
 void steps_ahead_destroy(struct steps_ahead *ahead)
 {
     if (ahead->mem)
-        hostmem_free(ahead->mem, ahead->loss_sums);
+        hostmem_free(ahead->loss_sums);
     *ahead = (struct steps_ahead){.mem = NULL};
 }
 

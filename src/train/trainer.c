@@ -313,10 +313,10 @@ close:
     metrics_close(&t.metrics);
     if (t.report)
         run_record_close(t.report);
-    hostmem_free(mem, t.report);
+    hostmem_free(t.report);
     steps_ahead_destroy(&t.ahead);
     generator_destroy(t.generator);
-    tokenizer_destroy(t.tokenizer);
+    hostmem_free(t.tokenizer);
     saver_destroy(&t.saver);
     feed_close(&t.feed);
     if (t.session.mem)

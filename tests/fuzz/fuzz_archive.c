@@ -35,5 +35,5 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
     const struct corpus_file file = {.path = path};
     if (input_open(mem, &file, NULL, 0, &input) == GT_OK)
         read_texts(input);
-    input_close(input);
+    hostmem_free(input);
 }

@@ -19,8 +19,8 @@ static struct tokenizer *train(struct hostmem *mem, const char *text, size_t cou
     struct tokenizer *tokenizer = NULL;
     FUZZ_CHECK(bpe_trainer_create(mem, &trainer) == GT_OK);
     FUZZ_CHECK(bpe_trainer_add(trainer, text, count) == GT_OK);
-    FUZZ_CHECK(bpe_trainer_finish(trainer, 300, &tokenizer) == GT_OK);
-    bpe_trainer_destroy(trainer);
+    FUZZ_CHECK(bpe_trainer_finish(trainer, mem, 300, &tokenizer) == GT_OK);
+    hostmem_free(trainer);
     return tokenizer;
 }
 
@@ -89,6 +89,6 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
     check_decoded(tokenizer, ids, count, text, text_count);
     check_cut(encoder, text, text_count, ids, count);
     free(ids);
-    tokenizer_encoder_destroy(encoder);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(encoder);
+    hostmem_free(tokenizer);
 }

@@ -17,5 +17,5 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
             for (int32_t t = 0; t < question.answers[a].count; t++)
                 FUZZ_CHECK(question.answers[a].at[t] < VOCAB_SIZE);
     }
-    choices_close(choices);
+    hostmem_free(choices);
 }

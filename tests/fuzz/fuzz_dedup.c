@@ -41,7 +41,7 @@ static void check_again(struct hostmem *mem, const char *path, struct dedup *ded
     FUZZ_CHECK(dedup_create(mem, path, entries, TABLE_BYTES_MAX, &again) == GT_OK);
     const struct dedup_entries same = dedup_entries_get(again);
     FUZZ_CHECK(same.count == entries.count && same.crc32c == entries.crc32c);
-    dedup_destroy(again);
+    hostmem_free(again);
 }
 
 /* Checks that entries beyond the count in the state are not read. */
@@ -63,7 +63,7 @@ static void use(struct hostmem *mem, const char *path, const uint8_t *file, size
     }
     if (!is_full(dedup))
         check_again(mem, path, dedup);
-    dedup_destroy(dedup);
+    hostmem_free(dedup);
 }
 
 void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)

@@ -27,8 +27,8 @@ static enum gt_status decode(struct hostmem *mem, const char *path, const char *
         status = text_decoder_read(decoder, input, text + *out_count, capacity, &got);
         *out_count += status == GT_OK ? got : 0;
     }
-    text_decoder_destroy(decoder);
-    input_close(input);
+    hostmem_free(decoder);
+    hostmem_free(input);
     return status;
 }
 

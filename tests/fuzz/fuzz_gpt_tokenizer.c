@@ -17,7 +17,7 @@ static void check_written(struct hostmem *mem, const struct tokenizer *tokenizer
     FUZZ_CHECK(tokenizer_kind_of(again) == tokenizer_kind_of(tokenizer));
     FUZZ_CHECK(tokenizer_vocab_size(again) == tokenizer_vocab_size(tokenizer));
     FUZZ_CHECK(tokenizer_hash(again) == tokenizer_hash(tokenizer) && tokenizer_eot(again) == tokenizer_eot(tokenizer));
-    tokenizer_destroy(again);
+    hostmem_free(again);
     free(text);
 }
 
@@ -27,7 +27,7 @@ static bool use(struct hostmem *mem, const void *data, size_t size)
     if (tokenizer_open_file(mem, fuzz_file(data, size), &tokenizer) != GT_OK)
         return false;
     check_written(mem, tokenizer);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
     return true;
 }
 
@@ -50,7 +50,7 @@ static void use_put_right(struct hostmem *mem, json_t *root)
     }
     FUZZ_CHECK(tokenizer_create_chars(mem, code_points, count, &tokenizer) == GT_OK);
     snprintf(hash, sizeof hash, "crc32c:%08" PRIx32, tokenizer_hash(tokenizer));
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
     json_object_set_new(root, "vocab_size", json_integer((json_int_t)count));
     json_object_set_new(root, "hash", json_string(hash));
     char *text = json_dumps(root, JSON_COMPACT);

@@ -113,7 +113,6 @@ static void replace(struct prepare *prep)
 
 void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
-    struct fuzz_run run;
     char state_path[FILE_PATH_MAX];
     fuzz_folder_make("");
     const struct prepare_spec spec = {.inputs = inputs,
@@ -124,14 +123,14 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
                                       .val_fraction = 0.25};
     fuzz_path(state_path, PREPARE_STATE_NAME);
     folder_fill(data, size);
-    fuzz_run_open(&run, &spec, mem, state_path);
-    if (prepare_check_old(&run.prep) == GT_OK) {
-        fuzz_run_writer(&run.prep);
-        replace(&run.prep);
+    struct fuzz_run *run = fuzz_run_open(&spec, mem, state_path);
+    if (prepare_check_old(&run->prep) == GT_OK) {
+        fuzz_run_writer(&run->prep);
+        replace(&run->prep);
         check_replaced(data, size);
     } else {
         check_untouched(size);
     }
     fuzz_folder_check();
-    fuzz_run_close(&run);
+    fuzz_run_close(run);
 }

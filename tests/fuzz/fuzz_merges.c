@@ -38,7 +38,7 @@ static enum gt_status import(struct hostmem *mem, const uint8_t *data, size_t si
         status = bpe_finish(bpe, "vocab.json");
     if (status == GT_OK)
         return tokenizer_create_bpe(mem, bpe, out);
-    bpe_destroy(bpe);
+    hostmem_free(bpe);
     return status;
 }
 
@@ -48,5 +48,5 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
     if (import(mem, data, size, &tokenizer) != GT_OK)
         return;
     fuzz_check_encodes(tokenizer, fuzz_text, sizeof fuzz_text);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
 }

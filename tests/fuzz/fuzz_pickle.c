@@ -22,5 +22,5 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
     struct tokenizer *tokenizer = NULL;
     if (nanogpt_meta_open(mem, fuzz_file(data, size), &tokenizer) == GT_OK)
         FUZZ_CHECK(tokenizer_vocab_size(tokenizer) >= 1 && (size_t)tokenizer_vocab_size(tokenizer) <= size);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
 }

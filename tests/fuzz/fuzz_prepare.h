@@ -9,6 +9,7 @@
 #include "data/prepare_internal.h"
 #include "tests/fuzz/fuzz_common.h"
 
+/* An owner of memory as its first part. */
 struct fuzz_run {
     struct prepare prep;
     struct corpus corpus;
@@ -16,14 +17,13 @@ struct fuzz_run {
     struct documents_input inputs[2];
 };
 
-static inline void fuzz_run_open(struct fuzz_run *run, const struct prepare_spec *spec, struct hostmem *mem,
-                                 const char *state_path)
+static inline struct fuzz_run *fuzz_run_open(const struct prepare_spec *spec, void *owner, const char *state_path)
 {
-    memset(run, 0, sizeof *run);
+    struct fuzz_run *run;
+    FUZZ_CHECK(HOSTMEM_NEW(owner, 1, "run", &run) == GT_OK);
     run->file = (struct corpus_file){.path = "in.txt", .size_bytes = 100, .changed_ns = 1};
-    run->corpus = (struct corpus){.mem = mem, .files = &run->file, .file_count = 1, .size_bytes = 100};
+    run->corpus = (struct corpus){.files = &run->file, .file_count = 1, .size_bytes = 100};
     struct prepare *prep = &run->prep;
-    prep->mem = mem;
     prep->spec = spec;
     prep->corpus = &run->corpus;
     prep->split = PREPARE_SPLIT_POSITION;
@@ -32,6 +32,7 @@ static inline void fuzz_run_open(struct fuzz_run *run, const struct prepare_spec
     prep->first_inputs = &run->inputs[1];
     FUZZ_CHECK(strlen(state_path) < sizeof prep->state_path);
     memcpy(prep->state_path, state_path, strlen(state_path) + 1);
+    return run;
 }
 
 static inline void fuzz_run_writer(struct prepare *prep)
@@ -39,17 +40,16 @@ static inline void fuzz_run_writer(struct prepare *prep)
     prep->writer_spec = (struct token_writer_spec){.folder = prep->spec->out_dir,
                                                    .width_bytes = prep->spec->shard_tokens > 0 ? 4 : 2,
                                                    .shard_tokens = prep->spec->shard_tokens};
-    FUZZ_CHECK(token_writer_create(prep->mem, &prep->writer_spec, &prep->writer) == GT_OK);
-    FUZZ_CHECK(tokenizer_create_bytes(prep->mem, &prep->learned) == GT_OK);
+    FUZZ_CHECK(token_writer_create(prep, &prep->writer_spec, &prep->writer) == GT_OK);
+    FUZZ_CHECK(tokenizer_create_bytes(prep, &prep->learned) == GT_OK);
     prep->tokenizer = prep->learned;
 }
 
 static inline void fuzz_run_close(struct fuzz_run *run)
 {
-    token_writer_destroy(run->prep.writer);
-    tokenizer_destroy(run->prep.learned);
     json_decref(run->prep.commit);
     json_decref(run->prep.state);
+    hostmem_free(run);
 }
 
 #endif

@@ -41,20 +41,19 @@ static bool take_up(struct prepare *prep)
 
 static void check_written(struct fuzz_run *run)
 {
-    struct fuzz_run back;
     struct prepare *prep = &run->prep;
     fuzz_path(prep->state_path, PREPARE_STATE_NAME);
     FUZZ_CHECK(prepare_state_save(prep, PREPARE_PHASE_ENCODE) == GT_OK);
-    fuzz_run_open(&back, prep->spec, prep->mem, prep->state_path);
-    fuzz_run_writer(&back.prep);
-    FUZZ_CHECK(prepare_state_load(&back.prep) == GT_OK && back.prep.phase == PREPARE_PHASE_ENCODE);
-    FUZZ_CHECK(prepare_state_check_tokenizer(&back.prep) == GT_OK && take_up(&back.prep));
-    FUZZ_CHECK(memcmp(&back.prep.progress, &prep->progress, sizeof prep->progress) == 0);
-    FUZZ_CHECK(memcmp(back.inputs, run->inputs, sizeof back.inputs) == 0);
+    struct fuzz_run *back = fuzz_run_open(prep->spec, prep, prep->state_path);
+    fuzz_run_writer(&back->prep);
+    FUZZ_CHECK(prepare_state_load(&back->prep) == GT_OK && back->prep.phase == PREPARE_PHASE_ENCODE);
+    FUZZ_CHECK(prepare_state_check_tokenizer(&back->prep) == GT_OK && take_up(&back->prep));
+    FUZZ_CHECK(memcmp(&back->prep.progress, &prep->progress, sizeof prep->progress) == 0);
+    FUZZ_CHECK(memcmp(back->inputs, run->inputs, sizeof back->inputs) == 0);
     for (int split = 0; split < TOKEN_WRITER_SPLITS; split++)
-        FUZZ_CHECK(token_writer_tokens(back.prep.writer, (enum token_split)split) ==
+        FUZZ_CHECK(token_writer_tokens(back->prep.writer, (enum token_split)split) ==
                    token_writer_tokens(prep->writer, (enum token_split)split));
-    fuzz_run_close(&back);
+    fuzz_run_close(back);
 }
 
 static void check_foreign(void)
@@ -90,20 +89,19 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
                                       .tokenizer = TOKENIZER_BYTES,
                                       .val_fraction = 0.25,
                                       .shard_tokens = size % 2 == 0 ? 0 : 8};
-    struct fuzz_run run;
-    fuzz_run_open(&run, &spec, mem, fuzz_file(data, size));
-    (void)prepare_state_load(&run.prep);
-    if (run.prep.state != NULL) {
+    struct fuzz_run *run = fuzz_run_open(&spec, mem, fuzz_file(data, size));
+    (void)prepare_state_load(&run->prep);
+    if (run->prep.state != NULL) {
         if (size % 3 == 0)
-            check_discarded(&run.prep, size % 6 == 0);
+            check_discarded(&run->prep, size % 6 == 0);
         folder_fill();
-        fuzz_run_writer(&run.prep);
-        (void)prepare_state_check_tokenizer(&run.prep);
-        if (take_up(&run.prep))
-            check_written(&run);
-        run.prep.commit = json_incref(json_object_get(run.prep.state, "commit"));
-        (void)prepare_commit(&run.prep);
+        fuzz_run_writer(&run->prep);
+        (void)prepare_state_check_tokenizer(&run->prep);
+        if (take_up(&run->prep))
+            check_written(run);
+        run->prep.commit = json_incref(json_object_get(run->prep.state, "commit"));
+        (void)prepare_commit(&run->prep);
         check_foreign();
     }
-    fuzz_run_close(&run);
+    fuzz_run_close(run);
 }

@@ -14,5 +14,5 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
         all[i] = (char)i;
     fuzz_check_encodes(tokenizer, all, sizeof all);
     fuzz_check_encodes(tokenizer, fuzz_text, sizeof fuzz_text);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
 }

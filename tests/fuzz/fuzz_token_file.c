@@ -21,5 +21,5 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
                 FUZZ_CHECK(ids[i] >= 0 && ids[i] < VOCAB_SIZE);
         }
     }
-    token_source_close(source);
+    hostmem_free(source);
 }

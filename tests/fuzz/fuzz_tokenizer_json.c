@@ -20,7 +20,7 @@ static void check_again(struct hostmem *mem, const struct tokenizer *tokenizer)
     FUZZ_CHECK(json_parse(text, strlen(text), "again", &root) == GT_OK);
     FUZZ_CHECK(tokenizer_bpe_read(mem, root, "again", &back) == GT_OK);
     FUZZ_CHECK(back->hash == tokenizer_hash(tokenizer));
-    bpe_destroy(back);
+    hostmem_free(back);
     json_decref(root);
     free(text);
 }
@@ -33,12 +33,12 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
     const struct tokenizer_source source = {"input", (const char *)data, size};
     if (tokenizer_import_json(mem, &source, &tokenizer) == GT_OK)
         check_again(mem, tokenizer);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
     if (json_parse((const char *)data, size, "input", &root) == GT_OK &&
         tokenizer_bpe_read(mem, root, "input", &bpe) == GT_OK) {
         FUZZ_CHECK(tokenizer_create_bpe(mem, bpe, &tokenizer) == GT_OK);
         check_again(mem, tokenizer);
-        tokenizer_destroy(tokenizer);
+        hostmem_free(tokenizer);
     }
     json_decref(root);
 }

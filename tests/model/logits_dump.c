@@ -74,7 +74,7 @@ int main(int argc, char **argv)
         status = GT_IO;
     hostmem_phase_set(dump.mem, HOSTMEM_CLOSE);
     free(ids);
-    hostmem_free(dump.mem, dump.logits);
+    hostmem_free(dump.logits);
     if (dump.session.mem)
         session_close(&dump.session);
     restore_close(&dump.source);

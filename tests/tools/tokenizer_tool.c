@@ -188,7 +188,7 @@ static enum gt_status train_records(struct tool *tool, struct bpe_trainer *train
     for (size_t i = 0; i < tool->document_count; i++)
         TRY(bpe_trainer_add(trainer, tool->documents[i].text, tool->documents[i].count));
     const int64_t counted_ns = clock_monotonic_ns();
-    TRY(bpe_trainer_finish(trainer, vocab_size, &tool->tokenizer));
+    TRY(bpe_trainer_finish(trainer, tool->mem, vocab_size, &tool->tokenizer));
     const int64_t end_ns = clock_monotonic_ns();
     printf("{\"count_seconds\": %.4f, \"merge_seconds\": %.4f}\n", (double)(counted_ns - begin_ns) / 1e9,
            (double)(end_ns - counted_ns) / 1e9);
@@ -204,7 +204,7 @@ static enum gt_status tool_train(struct tool *tool, int argc, char **argv)
     TRY(records_list(tool, 1));
     TRY(bpe_trainer_create(tool->mem, &trainer));
     const enum gt_status status = train_records(tool, trainer, atoll(argv[2]), argv[4]);
-    bpe_trainer_destroy(trainer);
+    hostmem_free(trainer);
     return status;
 }
 
@@ -228,11 +228,11 @@ int main(int argc, char **argv)
     if (status == GT_OK)
         status = tool_run(&tool, argc, argv);
     for (int i = 0; i < THREADS_MAX; i++)
-        tokenizer_encoder_destroy(tool.encoders[i]);
-    tokenizer_destroy(tool.tokenizer);
+        hostmem_free(tool.encoders[i]);
+    hostmem_free(tool.tokenizer);
     free(tool.input);
-    hostmem_free(tool.mem, tool.documents);
-    hostmem_free(tool.mem, tool.ids);
+    hostmem_free(tool.documents);
+    hostmem_free(tool.ids);
     hostmem_phase_set(tool.mem, HOSTMEM_CLOSE);
     hostmem_destroy(tool.mem);
     return status_exit_code(status);

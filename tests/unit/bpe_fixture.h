@@ -45,8 +45,8 @@ static inline struct tokenizer *make_trained(struct data_fixture *fixture, int64
     random_text(1000, true, text, sizeof text);
     ck_assert_int_eq(bpe_trainer_create(fixture->mem, &trainer), GT_OK);
     ck_assert_int_eq(bpe_trainer_add(trainer, text, sizeof text), GT_OK);
-    ck_assert_int_eq(bpe_trainer_finish(trainer, vocab_size, &tokenizer), GT_OK);
-    bpe_trainer_destroy(trainer);
+    ck_assert_int_eq(bpe_trainer_finish(trainer, fixture->mem, vocab_size, &tokenizer), GT_OK);
+    hostmem_free(trainer);
     return tokenizer;
 }
 

@@ -113,7 +113,7 @@ static enum gt_status read_all(struct data_fixture *fixture, const char *name, c
         if (status == GT_OK)
             status = input_next(input, &found);
     }
-    input_close(input);
+    hostmem_free(input);
     return status;
 }
 
@@ -199,7 +199,7 @@ TEST(archive_checksum_covers_the_file)
         ck_assert_int_eq(input_next(input, &found), GT_OK);
     ck_assert_uint_eq(input_info_get(input)->file_bytes, size + 100);
     ck_assert_uint_eq(input_info_get(input)->crc32c, file_crc32c(99, bytes, size + 100));
-    input_close(input);
+    hostmem_free(input);
     fixture_close(&fixture);
 }
 

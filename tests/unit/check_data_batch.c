@@ -50,7 +50,7 @@ TEST(batch_order_sorts_by_id_then_row)
             check_order(ids, rows, order, starts);
             ck_assert(order[rows] == -77 && starts[rows + 2] == -77);
         }
-    batch_builder_destroy(builder);
+    hostmem_free(builder);
     fixture_close(&fixture);
 }
 
@@ -84,8 +84,8 @@ TEST(samples_are_inputs_and_targets)
     ck_assert_int_eq(truncate(fixture_path(&fixture, "train.bin"), 20), 0);
     ck_assert_int_eq(batch_sample_read(builder, source, positions[0], 4, 0, &tensors), GT_DATA);
     hostmem_phase_set(fixture.mem, HOSTMEM_CLOSE);
-    batch_builder_destroy(builder);
-    token_source_close(source);
+    hostmem_free(builder);
+    hostmem_free(source);
     fixture_close(&fixture);
 }
 
@@ -116,7 +116,7 @@ TEST(samples_know_what_counts_and_where_documents_begin)
         ck_assert_int_eq(token_source_row(source), i == 0 ? 0 : 4);
         ck_assert_int_eq(token_source_mask(source, 1, 12, NULL), i == 0 ? 12 : 4);
         ck_assert_int_eq(token_source_digest(source, &digests[i]), GT_OK);
-        token_source_close(source);
+        hostmem_free(source);
     }
     ck_assert(digests[0] != digests[1] && digests[1] != digests[2] && digests[0] != digests[2]);
     fixture_write(&fixture, "train.mask", mask, sizeof mask);
@@ -129,8 +129,8 @@ TEST(samples_know_what_counts_and_where_documents_begin)
         ck_assert_int_eq(targets[i], wanted_targets[i]);
         ck_assert_int_eq(first[i], wanted_first[i]);
     }
-    batch_builder_destroy(builder);
-    token_source_close(source);
+    hostmem_free(builder);
+    hostmem_free(source);
     for (size_t cut = 0; cut < sizeof mask; cut += 8) {
         fixture_write(&fixture, "train.mask", mask + cut % 16, sizeof mask - cut - (cut == 0));
         ck_assert_int_eq(token_source_open(fixture.mem, &spec, &source), GT_DATA);

@@ -69,7 +69,7 @@ TEST(bpe_merges_by_rank_then_from_the_left)
     expect_encoded(bpe, "z", "z");
     ck_assert_int_eq(bpe->eot, 260);
     ck_assert(bpe_is_special(bpe, 260) && !bpe_is_special(bpe, 259) && !bpe_is_special(bpe, 261));
-    bpe_destroy(bpe);
+    hostmem_free(bpe);
     fixture_close(&fixture);
 }
 
@@ -85,7 +85,7 @@ TEST(bpe_ranks_by_token_try_every_pair)
     expect_encoded(bpe, "abc", "abc"); /* a+bc makes a token, so it is a pair */
     expect_encoded(bpe, "abab", "ab|ab");
     ck_assert_int_eq(bpe->eot, -1);
-    bpe_destroy(bpe);
+    hostmem_free(bpe);
     fixture_close(&fixture);
 }
 
@@ -106,14 +106,14 @@ TEST(bpe_refuses_what_is_no_vocabulary)
     ck_assert_int_eq(bpe_find(bpe, "ba", 2), -1);
     ck_assert_int_eq(bpe_finish(bpe, "here"), GT_DATA);
     FIXTURE_SAYS(&fixture, "here: no token has the id 257, of 258");
-    bpe_destroy(bpe);
+    hostmem_free(bpe);
 
     const struct bpe_spec spec = {.vocab_size = 1, .text_bytes = 1, .rank = BPE_RANK_MERGE};
     ck_assert_int_eq(bpe_create(fixture.mem, &spec, &bpe), GT_OK);
     add(bpe, 0, "a");
     ck_assert_int_eq(bpe_finish(bpe, "here"), GT_DATA);
     FIXTURE_SAYS(&fixture, "here: the byte 0x00 is no token");
-    bpe_destroy(bpe);
+    hostmem_free(bpe);
     fixture_close(&fixture);
 }
 
@@ -161,8 +161,8 @@ TEST(bpe_encodes_as_the_definition_says)
     compare_pieces(by_token, &scratch);
     bpe_scratch_release(&scratch);
     ck_assert_ptr_null(scratch.memory);
-    bpe_destroy(by_token);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(by_token);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
 
@@ -201,7 +201,7 @@ TEST(bpe_encodes_under_competition)
             ck_assert_uint_eq(count, plain_encode(bpe, text, PIECE, expected));
             ck_assert_mem_eq(ids, expected, count * sizeof ids[0]);
         }
-        bpe_destroy(bpe);
+        hostmem_free(bpe);
     }
     bpe_scratch_release(&scratch);
     fixture_close(&fixture);
@@ -234,7 +234,7 @@ TEST(bpe_long_pieces_are_quick)
     bpe_scratch_release(&scratch);
     free(ids);
     free(text);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
 
@@ -254,7 +254,7 @@ TEST(bpe_hash_covers_what_decides_ids)
         hashes[i] = bpe->hash;
         for (int k = 0; k < i; k++)
             ck_assert_uint_ne(hashes[i], hashes[k]);
-        bpe_destroy(bpe);
+        hostmem_free(bpe);
     }
     fixture_close(&fixture);
 }
@@ -276,7 +276,7 @@ TEST(bpe_survives_failed_allocations)
         hostmem_fail_at(fixture.mem, n);
         ck_assert_int_eq(bpe_finish(bpe, "here"), GT_NO_MEMORY);
         hostmem_fail_at(fixture.mem, 0);
-        bpe_destroy(bpe);
+        hostmem_free(bpe);
     }
     fixture_close(&fixture);
 }

@@ -20,7 +20,7 @@ static struct bpe_splitter *open_splitter(struct data_fixture *fixture)
 
 static void close_splitter(struct data_fixture *fixture, struct bpe_splitter *splitter)
 {
-    bpe_splitter_destroy(splitter);
+    hostmem_free(splitter);
     fixture_close(fixture);
 }
 

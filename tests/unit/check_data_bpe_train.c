@@ -13,8 +13,8 @@ static struct tokenizer *train(struct data_fixture *fixture, const char *text, s
     struct tokenizer *tokenizer = NULL;
     ck_assert_int_eq(bpe_trainer_create(fixture->mem, &trainer), GT_OK);
     ck_assert_int_eq(bpe_trainer_add(trainer, text, count), GT_OK);
-    ck_assert_int_eq(bpe_trainer_finish(trainer, vocab_size, &tokenizer), GT_OK);
-    bpe_trainer_destroy(trainer);
+    ck_assert_int_eq(bpe_trainer_finish(trainer, fixture->mem, vocab_size, &tokenizer), GT_OK);
+    hostmem_free(trainer);
     return tokenizer;
 }
 
@@ -63,7 +63,7 @@ TEST(train_known_merges)
         ck_assert_int_eq(tokenizer_eot(tokenizer), tokenizer_vocab_size(tokenizer) - 1);
         ck_assert_int_eq(tokenizer_id_of(tokenizer, '!'), 0);
         ck_assert_int_eq(tokenizer_id_of(tokenizer, ' '), 220);
-        tokenizer_destroy(tokenizer);
+        hostmem_free(tokenizer);
     }
     fixture_close(&fixture);
 }
@@ -149,10 +149,10 @@ TEST(train_agrees_with_counting_anew)
             int32_t left, right;
             ck_assert(!plain_best(plain, ids, &left, &right));
         }
-        tokenizer_destroy(tokenizer);
+        hostmem_free(tokenizer);
     }
     free(plain);
-    bpe_splitter_destroy(splitter);
+    hostmem_free(splitter);
     fixture_close(&fixture);
 }
 
@@ -174,11 +174,11 @@ TEST(train_in_parts)
         ck_assert_int_eq(bpe_trainer_add(trainer, text + at, cut), GT_OK);
         at += cut;
     }
-    ck_assert_int_eq(bpe_trainer_finish(trainer, 350, &parts), GT_OK);
+    ck_assert_int_eq(bpe_trainer_finish(trainer, fixture.mem, 350, &parts), GT_OK);
     ck_assert_uint_eq(tokenizer_hash(parts), tokenizer_hash(whole));
-    tokenizer_destroy(parts);
-    tokenizer_destroy(whole);
-    bpe_trainer_destroy(trainer);
+    hostmem_free(parts);
+    hostmem_free(whole);
+    hostmem_free(trainer);
     fixture_close(&fixture);
 }
 
@@ -200,7 +200,7 @@ TEST(train_bounds_tokens)
     }
     ck_assert_uint_eq(longest, BPE_TOKEN_BYTES_MAX);
     free(text);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
 
@@ -219,10 +219,10 @@ TEST(train_survives_failed_allocations)
         if (status == GT_OK)
             status = bpe_trainer_add(trainer, text, sizeof text);
         if (status == GT_OK)
-            status = bpe_trainer_finish(trainer, 300, &tokenizer);
+            status = bpe_trainer_finish(trainer, fixture.mem, 300, &tokenizer);
         hostmem_fail_at(fixture.mem, 0);
-        bpe_trainer_destroy(trainer);
-        tokenizer_destroy(tokenizer);
+        hostmem_free(trainer);
+        hostmem_free(tokenizer);
         if (status == GT_OK)
             break;
         ck_assert_int_eq(status, GT_NO_MEMORY);

@@ -13,9 +13,9 @@ static struct tokenizer *make_chat(struct data_fixture *fixture, enum chat_kind 
     ck_assert_int_eq(bpe_trainer_create(fixture->mem, &trainer), GT_OK);
     bpe_trainer_specials(trainer, chat_specials(kind));
     ck_assert_int_eq(bpe_trainer_add(trainer, text, sizeof text), GT_OK);
-    ck_assert_int_eq(bpe_trainer_finish(trainer, 300, &tokenizer), GT_OK);
+    ck_assert_int_eq(bpe_trainer_finish(trainer, fixture->mem, 300, &tokenizer), GT_OK);
     ck_assert_int_eq(tokenizer_vocab_size(tokenizer), 300);
-    bpe_trainer_destroy(trainer);
+    hostmem_free(trainer);
     return tokenizer;
 }
 
@@ -95,8 +95,8 @@ TEST_LOOP(a_conversation_becomes_its_template, 2)
         ck_assert_int_eq(chat_encode(encoder, tokenizer, kind, text, cut, ids, &id_count), GT_OK);
     }
     ck_assert_uint_eq(chat_cut("a\xF0\x9F\x98\x80", 4), 1);
-    tokenizer_encoder_destroy(encoder);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(encoder);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
 
@@ -132,7 +132,7 @@ TEST(a_vocabulary_without_special_tokens_has_no_template)
     ck_assert_int_eq(chat_end(bytes), -1);
     ck_assert_int_eq(chat_check(bpe, CHAT_LLAMA3), GT_USAGE);
     FIXTURE_SAYS(&fixture, "has no token <|begin_of_text|>");
-    tokenizer_destroy(bytes);
-    tokenizer_destroy(bpe);
+    hostmem_free(bytes);
+    hostmem_free(bpe);
     fixture_close(&fixture);
 }

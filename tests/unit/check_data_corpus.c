@@ -54,13 +54,13 @@ TEST(corpus_lists_sorted_regular_files)
     expect_files(&fixture, corpus, expected, 5);
     ck_assert(corpus->files[0].input == 0 && !corpus->files[0].from_folder);
     ck_assert(corpus->files[1].input == 1 && corpus->files[1].from_folder);
-    corpus_destroy(corpus);
+    hostmem_free(corpus);
     spec.inputs = inputs + 2; /* the output folder itself: all files except the outputs */
     spec.input_count = 1;
     ck_assert_int_eq(corpus_create(fixture.mem, &spec, &corpus), GT_OK);
     static const char *const own[] = {"in/out/own.txt"};
     expect_files(&fixture, corpus, own, 1);
-    corpus_destroy(corpus);
+    hostmem_free(corpus);
     fixture_close(&fixture);
 }
 
@@ -112,7 +112,7 @@ TEST(corpus_refuses_outputs)
         const char *const good[] = {other};
         spec.inputs = good;
         ck_assert_int_eq(corpus_create(fixture.mem, &spec, &corpus), GT_OK);
-        corpus_destroy(corpus);
+        hostmem_free(corpus);
     }
     fixture_close(&fixture);
 }
@@ -142,7 +142,7 @@ TEST(corpus_survives_failed_allocations)
     ck_assert_int_eq(status, GT_OK);
     ck_assert_uint_ge(n, 6);
     ck_assert_uint_eq(corpus->file_count, 70);
-    corpus_destroy(corpus);
+    hostmem_free(corpus);
     fixture_close(&fixture);
 }
 
@@ -159,7 +159,7 @@ TEST(corpus_lists_standard_input_once)
     ck_assert_int_eq(corpus_create(fixture.mem, &spec, &corpus), GT_OK);
     ck_assert(corpus->has_stdin && corpus->file_count == 2 && corpus->size_bytes == 5);
     ck_assert(!corpus->files[0].is_stdin && corpus->files[1].is_stdin && corpus->files[1].input == 1);
-    corpus_destroy(corpus);
+    hostmem_free(corpus);
     spec.input_count = 3;
     ck_assert_int_eq(corpus_create(fixture.mem, &spec, &corpus), GT_USAGE);
     FIXTURE_SAYS(&fixture, "standard input can be given only once");
@@ -175,7 +175,7 @@ static struct document_hash fingerprint(struct data_fixture *fixture)
     const struct corpus_spec spec = {.inputs = inputs, .input_count = 1};
     ck_assert_int_eq(corpus_create(fixture->mem, &spec, &corpus), GT_OK);
     const struct document_hash hash = corpus_fingerprint(corpus);
-    corpus_destroy(corpus);
+    hostmem_free(corpus);
     return hash;
 }
 

@@ -36,7 +36,7 @@ TEST(dedup_knows_what_it_has)
     bool known = true; /* the one checksum that the table cannot store */
     ck_assert_int_eq(dedup_add(dedup, (struct document_hash){0, 0}, &known), GT_OK);
     ck_assert(!known);
-    dedup_destroy(dedup);
+    hostmem_free(dedup);
     fixture_close(&fixture);
 }
 
@@ -53,7 +53,7 @@ TEST(dedup_full_table_still_answers)
     ck_assert_uint_eq(dedup_entries_get(dedup).count, limit);
     ck_assert_uint_eq(log_count(LOG_WARNING), warnings + 1);
     ck_assert_uint_eq(add_range(dedup, 0, limit + 1000), limit);
-    dedup_destroy(dedup);
+    hostmem_free(dedup);
     fixture_close(&fixture);
 }
 
@@ -69,20 +69,20 @@ TEST(dedup_goes_on_from_its_file)
     ck_assert_int_eq(dedup_sync(dedup), GT_OK);
     struct dedup_entries saved = dedup_entries_get(dedup);
     add_range(dedup, 10000, 5000);
-    dedup_destroy(dedup);
+    hostmem_free(dedup);
     ck_assert_int_eq(dedup_create(fixture.mem, path, saved, TABLE_BYTES, &dedup), GT_OK);
     ck_assert_uint_eq(dedup_entries_get(dedup).count, 10000);
     ck_assert_uint_eq(add_range(dedup, 0, 20000), 10000);
     ck_assert_int_eq(dedup_sync(dedup), GT_OK);
     saved = dedup_entries_get(dedup);
-    dedup_destroy(dedup);
+    hostmem_free(dedup);
     saved.count++;
     ck_assert_int_eq(dedup_create(fixture.mem, path, saved, TABLE_BYTES, &dedup), GT_DATA);
     FIXTURE_SAYS(&fixture, "truncated");
     saved.count--;
     ck_assert_int_eq(dedup_create(fixture.mem, path, saved, TABLE_BYTES, &dedup), GT_OK);
     ck_assert_uint_eq(add_range(dedup, 0, 20000), 20000);
-    dedup_destroy(dedup);
+    hostmem_free(dedup);
     ck_assert_int_eq(dedup_create(fixture.mem, "/nonexistent/seen", none, TABLE_BYTES, &dedup), GT_IO);
     fixture_close(&fixture);
 }
@@ -99,7 +99,7 @@ TEST(dedup_damaged_file)
     add_range(dedup, 0, 3);
     ck_assert_int_eq(dedup_sync(dedup), GT_OK);
     struct dedup_entries entries = dedup_entries_get(dedup);
-    dedup_destroy(dedup);
+    hostmem_free(dedup);
     char *bytes = fixture_read(&fixture, "seen", &count);
     ck_assert_uint_eq(count, 3 * 16);
     for (size_t bit = 0; bit <= 8 * count; bit++) {
@@ -113,7 +113,7 @@ TEST(dedup_damaged_file)
             FIXTURE_SAYS(&fixture, "seen: its first 3 entries changed");
     }
     ck_assert_uint_eq(dedup_entries_get(dedup).crc32c, entries.crc32c);
-    dedup_destroy(dedup);
+    hostmem_free(dedup);
     entries.count = (uint64_t)INT64_MAX / 4;
     ck_assert_int_eq(dedup_create(fixture.mem, path, entries, TABLE_BYTES, &dedup), GT_DATA);
     FIXTURE_SAYS(&fixture, "truncated");
@@ -138,6 +138,6 @@ TEST(dedup_survives_failed_allocations)
     for (uint64_t i = 0; i < 70000 && status == GT_OK; i++)
         status = dedup_add(dedup, hash_of(i), &known);
     ck_assert_int_eq(status, GT_NO_MEMORY);
-    dedup_destroy(dedup);
+    hostmem_free(dedup);
     fixture_close(&fixture);
 }

@@ -32,8 +32,8 @@ static void reading_open(struct data_fixture *fixture, const char *name, struct 
 
 static void reading_close(struct reading *reading)
 {
-    documents_destroy(reading->documents);
-    corpus_destroy(reading->corpus);
+    hostmem_free(reading->documents);
+    hostmem_free(reading->corpus);
 }
 
 /* Reads all documents into one string, each followed by '|'. */

@@ -36,7 +36,7 @@ TEST(input_plain_file_is_one_text)
         ck_assert_int_eq(input_next(input, &found), GT_OK);
         ck_assert(!found && input_info_get(input)->file_bytes == 9);
         ck_assert_uint_eq(input_info_get(input)->crc32c, file_crc32c(7, "some text", 9));
-        input_close(input);
+        hostmem_free(input);
     }
     fixture_close(&fixture);
 }
@@ -61,7 +61,7 @@ TEST(input_standard_input)
         ck_assert_str_eq(input_info_get(input)->label, "standard input");
         read_text(input, 5, text);
         ck_assert_str_eq(text, with_copy ? "the copy" : "from a pipe");
-        input_close(input);
+        hostmem_free(input);
     }
     close(fd);
     if (saved >= 0) {
@@ -88,7 +88,7 @@ TEST(input_formats_by_name)
         ck_assert_int_eq(input_open(fixture.mem, &file, NULL, 0, &input), GT_OK);
         ck_assert_int_eq(input_next(input, &found), GT_OK);
         ck_assert_int_eq(input_name_is_jsonl(input_info_get(input)->name), names[i].is_jsonl);
-        input_close(input);
+        hostmem_free(input);
     }
     fixture_close(&fixture);
 }

@@ -43,8 +43,8 @@ static char *decode_split(struct data_fixture *fixture, enum token_split split)
         length += more;
     }
     free(ids);
-    token_source_close(source);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(source);
+    hostmem_free(tokenizer);
     return text;
 }
 

@@ -57,8 +57,8 @@ TEST(sampler_draws_rows_of_conversations)
         seen |= INT64_C(1) << position / BLOCK;
     }
     ck_assert_int_eq(seen, 31);
-    sampler_destroy(sampler);
-    token_source_close(source);
+    hostmem_free(sampler);
+    hostmem_free(source);
     fixture_close(&fixture);
 }
 
@@ -80,10 +80,10 @@ TEST(sampler_random_is_pure_and_inside)
         }
     ck_assert_int_gt(differ, 1800);
     ck_assert(inside_one_shard(sampler_position(a, UINT32_MAX, 4)));
-    sampler_destroy(a);
-    sampler_destroy(b);
-    sampler_destroy(c);
-    token_source_close(source);
+    hostmem_free(a);
+    hostmem_free(b);
+    hostmem_free(c);
+    hostmem_free(source);
     fixture_close(&fixture);
 }
 
@@ -113,8 +113,8 @@ TEST(sampler_draws_are_uniform)
     struct sampler *sampler = make_sampler(&fixture, source, SAMPLER_RANDOM, unit_seed());
     check_uniform(sampler, false);
     check_uniform(sampler, true);
-    sampler_destroy(sampler);
-    token_source_close(source);
+    hostmem_free(sampler);
+    hostmem_free(source);
     fixture_close(&fixture);
 }
 
@@ -133,9 +133,9 @@ TEST(sampler_eval_streams_differ)
         training += position != sampler_position(random, 3, i % 5);
     }
     ck_assert(split > 90 && evaluation > 90 && training > 90);
-    sampler_destroy(random);
-    sampler_destroy(epoch);
-    token_source_close(source);
+    hostmem_free(random);
+    hostmem_free(epoch);
+    hostmem_free(source);
     fixture_close(&fixture);
 }
 
@@ -163,8 +163,8 @@ TEST(sampler_epoch_reads_each_block_once)
         }
     }
     ck_assert_int_lt(same, 15);
-    sampler_destroy(sampler);
-    token_source_close(source);
+    hostmem_free(sampler);
+    hostmem_free(source);
     fixture_close(&fixture);
 }
 
@@ -211,8 +211,8 @@ TEST(sampler_windows_cover_the_split)
         ck_assert_int_eq(sampler_window_at(sampler, false, i).position, i * BLOCK);
     ck_assert_int_eq(sampler_window_at(sampler, false, 12).position, 108);
     ck_assert_int_eq(sampler_window_at(sampler, false, 19).position, 117 + 6 * BLOCK);
-    sampler_destroy(sampler);
-    token_source_close(source);
+    hostmem_free(sampler);
+    hostmem_free(source);
     fixture_close(&fixture);
 }
 
@@ -234,7 +234,7 @@ TEST(sampler_refuses_short_data_and_no_memory)
     ck_assert_int_eq(sampler_create(fixture.mem, &spec, &sampler), GT_OK);
     ck_assert_int_eq(sampler_start_count(sampler), 1);
     ck_assert_int_eq(sampler_position(sampler, 7, 0), 0);
-    sampler_destroy(sampler);
-    token_source_close(source);
+    hostmem_free(sampler);
+    hostmem_free(source);
     fixture_close(&fixture);
 }

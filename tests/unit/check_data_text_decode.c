@@ -32,8 +32,8 @@ static enum gt_status decode(struct data_fixture *fixture, const char *encoding,
     }
     text[length] = '\0';
     *out = (char *)text;
-    text_decoder_destroy(decoder);
-    input_close(input);
+    hostmem_free(decoder);
+    hostmem_free(input);
     free(first);
     return status;
 }
@@ -148,7 +148,7 @@ TEST(encodings_are_checked)
     ck_assert(is_ascii);
     ck_assert_int_eq(text_encoding_check("UTF-16LE", &is_ascii), GT_OK);
     ck_assert(!is_ascii);
-    text_decoder_destroy(NULL);
+    hostmem_free(NULL);
     fixture_close(&fixture);
 }
 

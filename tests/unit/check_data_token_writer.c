@@ -35,7 +35,7 @@ static void expect_split(struct data_fixture *fixture, const struct token_writer
     ck_assert_int_eq(token_source_read(source, 0, count, ids), GT_OK);
     for (int64_t i = 0; i < count; i++)
         ck_assert_int_eq(ids[i], token_at(first + i, spec->width_bytes));
-    token_source_close(source);
+    hostmem_free(source);
 }
 
 static void settle_all(struct data_fixture *fixture, const struct token_writer_spec *spec,
@@ -80,7 +80,7 @@ static void check_position(struct data_fixture *fixture, size_t width, int64_t s
     settle_all(fixture, &spec, files, count);
     expect_split(fixture, &spec, TOKEN_TRAIN, 0, train);
     expect_split(fixture, &spec, TOKEN_VAL, train, TOKENS - train);
-    token_writer_destroy(writer);
+    hostmem_free(writer);
 }
 
 TEST_LIMIT(60)
@@ -117,7 +117,7 @@ TEST(token_writer_two_splits)
         settle_all(&fixture, &spec, files, count);
         expect_split(&fixture, &spec, TOKEN_VAL, 0, 8);
         expect_split(&fixture, &spec, TOKEN_TRAIN, 8, TOKENS - 8);
-        token_writer_destroy(writer);
+        hostmem_free(writer);
     }
     fixture_close(&fixture);
 }
@@ -141,7 +141,7 @@ static void check_resume(struct data_fixture *fixture, size_t width, int64_t sha
         memcpy(kept, shards, count * sizeof kept[0]);
     put(writer, TOKEN_TRAIN, width, 1, TOKENS - at); /* wrong tokens for this place */
     ck_assert_int_eq(token_writer_sync(writer), GT_OK);
-    token_writer_destroy(writer);
+    hostmem_free(writer);
     ck_assert_int_eq(token_writer_create(fixture->mem, &spec, &writer), GT_OK);
     for (size_t i = 0; i < count; i++)
         ck_assert_int_eq(token_writer_resume(writer, TOKEN_TRAIN, kept[i], i + 1 == count), GT_OK);
@@ -151,7 +151,7 @@ static void check_resume(struct data_fixture *fixture, size_t width, int64_t sha
     settle_all(fixture, &spec, files, count);
     expect_split(fixture, &spec, TOKEN_TRAIN, 0, TOKENS - 3);
     expect_split(fixture, &spec, TOKEN_VAL, TOKENS - 3, 3);
-    token_writer_destroy(writer);
+    hostmem_free(writer);
 }
 
 TEST(token_writer_resume_anywhere)
@@ -184,7 +184,7 @@ TEST(token_writer_border_by_weight)
             ck_assert_int_eq(token_writer_put(writer, TOKEN_TRAIN, tokens, 8), GT_OK);
             ck_assert_int_eq(token_writer_border(writer, weights, 4, val, &train), GT_OK);
             ck_assert_msg(train == borders[val], "val %d: %d", (int)val, (int)train);
-            token_writer_destroy(writer);
+            hostmem_free(writer);
         }
     fixture_close(&fixture);
 }
@@ -203,23 +203,23 @@ TEST(token_writer_refusals)
     ck_assert_int_eq(token_writer_create(fixture.mem, &spec, &writer), GT_OK);
     ck_assert_int_eq(token_writer_resume(writer, TOKEN_TRAIN, shard, true), GT_IO);
     FIXTURE_SAYS(&fixture, "train.bin.partial");
-    token_writer_destroy(writer);
+    hostmem_free(writer);
     fixture_write(&fixture, "out/train.bin.partial", "abcdef", 6);
     ck_assert_int_eq(token_writer_create(fixture.mem, &spec, &writer), GT_OK);
     ck_assert_int_eq(token_writer_resume(writer, TOKEN_TRAIN, shard, true), GT_DATA);
     FIXTURE_SAYS(&fixture, "has 6 bytes; the stopped run had written 8");
-    token_writer_destroy(writer);
+    hostmem_free(writer);
     /* Two tokens whose bytes are llm.c's magic number. */
     ck_assert_int_eq(token_writer_create(fixture.mem, &spec, &writer), GT_OK);
     ck_assert_int_eq(token_writer_put(writer, TOKEN_TRAIN, (const unsigned char *)"\x88\xD8\x34\x01zz", 3), GT_OK);
     ck_assert_int_eq(token_writer_finish(writer, 2, &files, &count), GT_DATA);
     FIXTURE_SAYS(&fixture, "look like the header of an llm.c file (20240520)");
-    token_writer_destroy(writer);
+    hostmem_free(writer);
     ck_assert_int_eq(chmod(folder, 0500), 0);
     if (geteuid() != 0) {
         ck_assert_int_eq(token_writer_create(fixture.mem, &spec, &writer), GT_OK);
         ck_assert_int_eq(token_writer_put(writer, TOKEN_VAL, (const unsigned char *)"zz", 1), GT_IO);
-        token_writer_destroy(writer);
+        hostmem_free(writer);
     }
     ck_assert_int_eq(chmod(folder, 0700), 0);
     fixture_close(&fixture);

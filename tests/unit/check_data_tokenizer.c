@@ -53,7 +53,7 @@ TEST(tokenizer_chars_encode_and_decode)
     expect_decoded(tokenizer, outside, 4,
                    "a\xEF\xBF\xBD\xEF\xBF\xBD"
                    "b");
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
 
@@ -83,7 +83,7 @@ TEST(tokenizer_bytes_decode_as_a_stream)
     ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, (const char *)bytes, 256, "start", ids, &count), GT_OK);
     ck_assert_uint_eq(count, 256);
     ck_assert_int_eq(memcmp(all, ids, sizeof ids), 0);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
 
@@ -113,7 +113,7 @@ TEST(tokenizer_stream_is_always_valid)
             at += (size_t)used;
         }
     }
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
 
@@ -130,15 +130,15 @@ TEST(tokenizer_file_round_trips)
     ck_assert_uint_eq(tokenizer_hash(back), tokenizer_hash(tokenizer));
     for (size_t i = 0; i < 7; i++)
         ck_assert_int_eq(tokenizer_id_of(back, sample_points[i]), (int32_t)i);
-    tokenizer_destroy(back);
+    hostmem_free(back);
     ck_assert_int_eq(tokenizer_create_bytes(fixture.mem, &bytes), GT_OK);
     ck_assert_uint_ne(tokenizer_hash(bytes), tokenizer_hash(tokenizer));
     ck_assert_int_eq(tokenizer_save(bytes, fixture_path(&fixture, "gpt_tokenizer.json")), GT_OK);
     ck_assert_int_eq(tokenizer_open_file(fixture.mem, fixture.path, &back), GT_OK);
     ck_assert_int_eq(tokenizer_kind_of(back), TOKENIZER_BYTES);
-    tokenizer_destroy(back);
-    tokenizer_destroy(bytes);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(back);
+    hostmem_free(bytes);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
 
@@ -200,12 +200,12 @@ TEST(tokenizer_flipped_bits_are_noticed)
         if (tokenizer_open_dataset(fixture.mem, fixture.folder, &back) == GT_OK) {
             /* A change passes only when it turns white space into other white space. */
             ck_assert_msg(strchr(" \n\t\r", text[bit / 8]) != NULL, "bit %zu", bit);
-            tokenizer_destroy(back);
+            hostmem_free(back);
         }
         text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
     }
     free(text);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
 
@@ -240,6 +240,6 @@ TEST(tokenizer_survives_failed_allocations)
         ck_assert_ptr_null(back);
     }
     hostmem_fail_at(fixture.mem, 0);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }

@@ -68,11 +68,11 @@ TEST(encoder_bpe_is_the_definition)
         ck_assert_int_eq(tokenizer_encoder_create(fixture.mem, tokenizer, &fresh), GT_OK);
         ck_assert_uint_eq(run(fresh, text, count, TOKENIZER_SPECIAL_AS_TEXT, ids), expected_count);
         ck_assert_mem_eq(ids, expected, expected_count * sizeof ids[0]);
-        tokenizer_encoder_destroy(fresh);
+        hostmem_free(fresh);
     }
-    bpe_splitter_destroy(splitter);
-    tokenizer_encoder_destroy(used);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(splitter);
+    hostmem_free(used);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
 
@@ -103,8 +103,8 @@ TEST(stream_shows_the_bytes)
     ck_assert_uint_eq(at, expected_at);
     ck_assert_mem_eq(shown, expected, at);
     ck_assert_uint_gt(longest, 4);
-    tokenizer_destroy(bytes);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(bytes);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
 
@@ -138,8 +138,8 @@ TEST(encoder_special_tokens)
     ck_assert_uint_gt(run(encoder, "<|endoftext|>", 13, TOKENIZER_SPECIAL_AS_TEXT, ids), 1);
     ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, "<|endoftext|>", 13, "start", direct, &direct_count), GT_OK);
     ck_assert_uint_eq(direct_count, 1);
-    tokenizer_encoder_destroy(encoder);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(encoder);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
 
@@ -169,8 +169,8 @@ TEST(encoder_longest_special_token)
     const int32_t expected[] = {256, 257, 'x', 258, '<'};
     ck_assert_uint_eq(count, 5);
     ck_assert_mem_eq(ids, expected, sizeof expected);
-    tokenizer_encoder_destroy(encoder);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(encoder);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
 
@@ -197,8 +197,8 @@ TEST(encoder_cache_tells_pieces_apart)
         }
         expect_decoded(tokenizer, ids, run(encoder, text, count, TOKENIZER_SPECIAL_AS_TEXT, ids), text, count);
     }
-    tokenizer_encoder_destroy(encoder);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(encoder);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
 
@@ -225,16 +225,16 @@ TEST(encoder_chars_and_bytes)
     FIXTURE_SAYS(&fixture, "file.txt: byte 1 is not UTF-8");
     tokenizer_fault_report(chars, GT_NO_MEMORY, &fault, "file.txt");
     FIXTURE_SAYS(&fixture, "file.txt: out of memory");
-    tokenizer_encoder_destroy(encoder);
-    tokenizer_destroy(chars);
+    hostmem_free(encoder);
+    hostmem_free(chars);
     ck_assert_int_eq(tokenizer_create_bytes(fixture.mem, &bytes), GT_OK);
     ck_assert_int_eq(tokenizer_eot(bytes), -1);
     ck_assert_ptr_null(tokenizer_bpe(bytes));
     ck_assert_int_eq(tokenizer_encoder_create(fixture.mem, bytes, &encoder), GT_OK);
     ck_assert_uint_eq(run(encoder, "\xFF\x00z", 3, TOKENIZER_SPECIAL_ALLOWED, ids), 3);
     ck_assert(ids[0] == 255 && ids[1] == 0 && ids[2] == 'z');
-    tokenizer_encoder_destroy(encoder);
-    tokenizer_destroy(bytes);
+    hostmem_free(encoder);
+    hostmem_free(bytes);
     fixture_close(&fixture);
 }
 
@@ -249,7 +249,7 @@ TEST(encoder_survives_failed_allocations)
         hostmem_fail_at(fixture.mem, n);
         const enum gt_status status = tokenizer_encoder_create(fixture.mem, tokenizer, &encoder);
         hostmem_fail_at(fixture.mem, 0);
-        tokenizer_encoder_destroy(encoder);
+        hostmem_free(encoder);
         if (status == GT_OK)
             break;
         ck_assert_int_eq(status, GT_NO_MEMORY);
@@ -257,6 +257,6 @@ TEST(encoder_survives_failed_allocations)
         failures++;
     }
     ck_assert_uint_ge(failures, 3);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }

@@ -21,13 +21,13 @@ TEST(import_reads_what_export_wrote)
         ck_assert_int_eq(tokenizer_import(fixture.mem, fixture.folder, &back), GT_OK);
         ck_assert_uint_eq(tokenizer_hash(back), tokenizer_hash(tokenizer));
         ck_assert_int_eq(tokenizer_eot(back), tokenizer_eot(tokenizer));
-        tokenizer_destroy(back);
+        hostmem_free(back);
     }
     static const char *const halves[] = {"vocab.json", "merges.txt"};
     for (size_t i = 0; i < 2; i++) {
         ck_assert_int_eq(tokenizer_import(fixture.mem, fixture_path(&fixture, halves[i]), &back), GT_OK);
         ck_assert_uint_eq(tokenizer_hash(back), tokenizer_hash(tokenizer));
-        tokenizer_destroy(back);
+        hostmem_free(back);
     }
     ck_assert_int_eq(unlink(fixture_path(&fixture, "merges.txt")), 0);
     ck_assert(tokenizer_import_folder(fixture.folder, &holds) == GT_OK && !holds);
@@ -40,7 +40,7 @@ TEST(import_reads_what_export_wrote)
     fixture_write_text(&fixture, "vocab.bin", "x");
     ck_assert_int_eq(tokenizer_import(fixture.mem, fixture_path(&fixture, "vocab.bin"), &back), GT_USAGE);
     FIXTURE_SAYS(&fixture, "not the name of a vocabulary file");
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
 
@@ -54,8 +54,8 @@ TEST(own_file_round_trips)
     ck_assert_int_eq(tokenizer_kind_of(back), TOKENIZER_BPE);
     ck_assert_uint_eq(tokenizer_hash(back), tokenizer_hash(tokenizer));
     ck_assert_int_eq(tokenizer_vocab_size(back), tokenizer_vocab_size(tokenizer));
-    tokenizer_destroy(back);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(back);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
 
@@ -126,7 +126,7 @@ TEST(own_file_refusals)
     ck_assert_int_eq(tokenizer_text(tokenizer, &text), GT_OK);
     expect_refusals(&fixture, "gpt_tokenizer.json", text, cases, sizeof cases / sizeof cases[0]);
     free(text);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
 
@@ -179,10 +179,10 @@ TEST(json_refusals)
     ck_assert_int_eq(tokenizer_import_json(fixture.mem, &(struct tokenizer_source){"same", text, strlen(text)}, &back),
                      GT_OK);
     ck_assert_uint_eq(tokenizer_hash(back), tokenizer_hash(tokenizer));
-    tokenizer_destroy(back);
+    hostmem_free(back);
     expect_refusals(&fixture, "tokenizer.json", text, cases, sizeof cases / sizeof cases[0]);
     free(text);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
 
@@ -196,7 +196,7 @@ static enum gt_status import_pair(struct data_fixture *fixture, const char *merg
         tokenizer_import_pair(fixture->mem, &(struct tokenizer_source){"vocab.json", vocab, strlen(vocab)},
                               &(struct tokenizer_source){"merges.txt", merges, strlen(merges)}, out);
     free(vocab);
-    tokenizer_destroy(bytes);
+    hostmem_free(bytes);
     return status;
 }
 
@@ -218,7 +218,7 @@ TEST(merges_lines)
         snprintf(line, sizeof line, good[i], length, merges + 14);
         ck_assert_msg(import_pair(&fixture, line, &back) == GT_OK, "case %zu", i);
         ck_assert_uint_eq(tokenizer_hash(back), tokenizer_hash(tokenizer));
-        tokenizer_destroy(back);
+        hostmem_free(back);
     }
     back = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -235,7 +235,7 @@ TEST(merges_lines)
     ck_assert_int_eq(tokenizer_import_pair(fixture.mem, &none, &no_merges, &back), GT_DATA);
     FIXTURE_SAYS(&fixture, "vocab.json: 0 tokens");
     free(merges);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
 
@@ -294,14 +294,14 @@ TEST(tiktoken_lines)
     ck_assert_int_eq(tokenizer_vocab_size(back), 300);
     ck_assert_int_eq(tokenizer_eot(back), 299);
     ck_assert(!tokenizer_can_merge(back));
-    tokenizer_destroy(back);
+    hostmem_free(back);
     back = NULL;
     expect_refusals(&fixture, "bad.tiktoken", text, cases, sizeof cases / sizeof cases[0]);
     ck_assert_int_eq(tokenizer_import_tiktoken(fixture.mem, &(struct tokenizer_source){"empty", "", 0}, &back),
                      GT_DATA);
     FIXTURE_SAYS(&fixture, "empty: 0 lines");
     free(text);
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }
 
@@ -318,7 +318,7 @@ TEST(import_survives_failed_allocations)
             const enum gt_status status = tokenizer_import(fixture.mem, fixture_path(&fixture, files[i]), &back);
             hostmem_fail_at(fixture.mem, 0);
             if (status == GT_OK) {
-                tokenizer_destroy(back);
+                hostmem_free(back);
                 back = NULL;
                 ck_assert_uint_gt(n, 8);
                 break;
@@ -326,6 +326,6 @@ TEST(import_survives_failed_allocations)
             ck_assert_int_eq(status, GT_NO_MEMORY);
             ck_assert_ptr_null(back);
         }
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
     fixture_close(&fixture);
 }

@@ -45,11 +45,11 @@ TEST(tokens_nanogpt_file_reads)
     ck_assert_int_eq(token_source_read(source, (int64_t)count, 0, ids), GT_OK);
     ck_assert_int_eq(token_source_read(source, (int64_t)count - 1, 1, ids), GT_OK);
     ck_assert_int_eq(ids[0], (int32_t)((count - 1) & 0xFFFF));
-    token_source_close(source);
+    hostmem_free(source);
     const struct token_source_spec val = {.folder = fixture.folder, .split = TOKEN_VAL};
     ck_assert_int_eq(token_source_open(fixture.mem, &val, &source), GT_OK);
     ck_assert_int_eq(token_source_length(source), 9);
-    token_source_close(source);
+    hostmem_free(source);
     fixture_close(&fixture);
     free(ids);
 }
@@ -84,7 +84,7 @@ TEST(tokens_many_shards_are_one_sequence)
         ck_assert_int_eq(token_source_read(source, first, token_source_shard_length(source, i), ids), GT_OK);
         ck_assert_int_eq(ids[0], (int32_t)first);
     }
-    token_source_close(source);
+    hostmem_free(source);
     fixture_close(&fixture);
 }
 
@@ -113,7 +113,7 @@ TEST(tokens_beyond_4_gib_read)
     ck_assert_int_eq(token_source_length(source), count);
     ck_assert_int_eq(token_source_read(source, (int64_t)count - 4, 4, ids), GT_OK);
     ck_assert(ids[0] == 0 && ids[1] == 0 && ids[2] == 12345 && ids[3] == 123456);
-    token_source_close(source);
+    hostmem_free(source);
     fixture_close(&fixture);
 }
 
@@ -135,7 +135,7 @@ TEST(tokens_the_largest_id)
     ck_assert_int_eq(open_folder(&fixture, 0, 1, &source), GT_OK);
     ck_assert_int_eq(token_source_largest(source, &largest), GT_OK);
     ck_assert_int_eq(largest, 3007);
-    token_source_close(source);
+    hostmem_free(source);
     fixture_close(&fixture);
 }
 
@@ -201,13 +201,13 @@ TEST(tokens_ids_outside_the_vocabulary_are_named)
     ck_assert_int_eq(token_source_read(source, 0, 99, ids), GT_OK);
     ck_assert_int_eq(token_source_read(source, 0, 100, ids), GT_DATA);
     FIXTURE_SAYS(&fixture, "train_b.bin: token 49 is id 59, outside the vocabulary of 59");
-    token_source_close(source);
+    hostmem_free(source);
     fixture_write_shard(&fixture, "train.bin", header, 4, 3, 0x7FFFFFFEu); /* above int32, too large for a vocabulary */
     ck_assert_int_eq(open_folder(&fixture, 0, 0, &source), GT_OK);
     ck_assert_int_eq(token_source_read(source, 0, 2, ids), GT_OK);
     ck_assert_int_eq(token_source_read(source, 0, 3, ids), GT_DATA);
     FIXTURE_SAYS(&fixture, "token 2 is id 2147483648");
-    token_source_close(source);
+    hostmem_free(source);
     fixture_close(&fixture);
 }
 
@@ -224,7 +224,7 @@ TEST(tokens_truncation_while_reading_is_noticed)
     ck_assert_int_eq(token_source_read(source, 70, 10, ids), GT_DATA);
     FIXTURE_SAYS(&fixture, "train.bin");
     FIXTURE_SAYS(&fixture, "truncated");
-    token_source_close(source);
+    hostmem_free(source);
     fixture_close(&fixture);
 }
 
@@ -237,7 +237,7 @@ TEST(tokens_short_shard_is_warned_about)
     fixture_write_u16(&fixture, "train_b.bin", 8, 0);
     ck_assert_int_eq(open_folder(&fixture, 200, 8, &source), GT_OK);
     FIXTURE_SAYS(&fixture, "train_b.bin: 8 tokens");
-    token_source_close(source);
+    hostmem_free(source);
     fixture_close(&fixture);
 }
 
@@ -248,7 +248,7 @@ static uint32_t digest_of(struct data_fixture *fixture)
     uint32_t digest = 0;
     ck_assert_int_eq(open_folder(fixture, 0, 0, &source), GT_OK);
     ck_assert_int_eq(token_source_digest(source, &digest), GT_OK);
-    token_source_close(source);
+    hostmem_free(source);
     return digest;
 }
 
@@ -288,6 +288,6 @@ TEST(tokens_failed_allocations_are_survived)
     hostmem_fail_at(fixture.mem, 0);
     ck_assert_int_eq(status, GT_OK);
     ck_assert_uint_ge(n, 5);
-    token_source_close(source);
+    hostmem_free(source);
     fixture_close(&fixture);
 }

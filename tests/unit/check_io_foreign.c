@@ -60,7 +60,7 @@ static enum gt_status choices_use(void)
     TRY(choices_open(mem, path, 10, &choices));
     for (int64_t i = 0; i < choices_count(choices) && status == GT_OK; i++)
         status = choices_next(choices, &question);
-    choices_close(choices);
+    hostmem_free(choices);
     return status;
 }
 

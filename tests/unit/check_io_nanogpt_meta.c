@@ -30,7 +30,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-    tokenizer_destroy(tokenizer);
+    hostmem_free(tokenizer);
     io_teardown();
 }
 

@@ -315,7 +315,7 @@ static void moments_write(struct session *session, int8_t *scales, const void *m
         ck_assert_int_eq(restore_part_write(&parts, CHECKPOINT_V, index, at, count, (const char *)v + at * size, dtype),
                          GT_OK);
     }
-    hostmem_free(session->mem, parts.exponents);
+    hostmem_free(parts.exponents);
 }
 
 static void part_get(struct session *session, enum checkpoint_part part, int32_t index, size_t count, void *out)

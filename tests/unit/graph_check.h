@@ -68,8 +68,8 @@ static bool graph_check(const struct graph *graph)
         for (int32_t i = 0; i < graph->programs[p].count && good; i++)
             good = check_op(graph, p, &graph->programs[p].ops[i], written, user);
     }
-    hostmem_free(graph->mem, user);
-    hostmem_free(graph->mem, written);
+    hostmem_free(user);
+    hostmem_free(written);
     return good;
 }
 

@@ -98,6 +98,7 @@ struct cuda_backend {
     bool is_wsl;           /* WSL2: pinned memory is scarce, and the driver swaps when the card is full */
     bool pins_refused;     /* the driver has refused to pin host memory */
     bool tf32;             /* products of fp32 may round their inputs to TF32 */
+    bool half_sums;        /* products of fp16 may have fp16 sums */
     bool graphs_off;       /* turned off by an option, or after a failed recording */
     int32_t graphs;
     struct cuda_gemm_cache *gemm; /* descriptors and algorithms of the products */

@@ -68,8 +68,8 @@ void cuda_tuning_destroy(struct cuda_backend *cuda)
 static void names_of(const struct cuda_backend *cuda, char name[static USER_CACHE_KEY_MAX],
                      char key[static USER_CACHE_KEY_MAX])
 {
-    snprintf(name, USER_CACHE_KEY_MAX, "%s, capability %" PRId32 "%s", cuda->name, cuda->capability,
-             cuda->tf32 ? ", TF32" : "");
+    snprintf(name, USER_CACHE_KEY_MAX, "%s, capability %" PRId32 "%s%s", cuda->name, cuda->capability,
+             cuda->tf32 ? ", TF32" : "", cuda->half_sums ? ", fp16 sums" : "");
     const char *driver = cuda_nvml_driver(cuda->nvml);
     snprintf(key, USER_CACHE_KEY_MAX,
              "%s, driver%s%s for CUDA %" PRId32 ", CUDA %" PRId32 ", cuBLASLt %zu, " PACKAGE_STRING, name,

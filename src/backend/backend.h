@@ -31,10 +31,12 @@ struct backend_open_options {
     int32_t device;   /* index of the device within the backend */
     const char *name; /* part of the device's name, case-insensitive; NULL: use the index */
     /* Each backend takes those that concern it. */
-    int32_t threads; /* worker threads; 0 = all processors that this process may use */
-    bool tf32;       /* fp32 products may round their operands to TF32's 10 fraction bits */
-    bool no_graphs;  /* launch kernels one by one instead of replaying a bound program as one graph */
-    bool tune;       /* time the kernels of products, and keep the fastest for later runs */
+    int32_t threads;         /* worker threads; 0 = all processors that this process may use */
+    bool tf32;               /* fp32 products may round their operands to TF32's 10 fraction bits */
+    bool half_sums;          /* fp16 products may have fp16 sums on a card that is known to gain from them */
+    bool half_sums_anywhere; /* on other cards too; a note says where they have no effect */
+    bool no_graphs;          /* launch kernels one by one instead of replaying a bound program as one graph */
+    bool tune;               /* time the kernels of products, and keep the fastest for later runs */
 };
 
 struct backend_info {

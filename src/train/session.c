@@ -60,6 +60,8 @@ static enum gt_status backend_open(const struct config *config, struct backend *
                                                                          : 0,
                                            .threads = (int32_t)config->threads,
                                            .tf32 = config->tf32,
+                                           .half_sums = config->half_sums != CONFIG_HALF_SUMS_OFF,
+                                           .half_sums_anywhere = config->half_sums == CONFIG_HALF_SUMS_ON,
                                            .no_graphs = config->cuda_graphs == CONFIG_CUDA_GRAPHS_OFF,
                                            .tune = config->tune};
     return ops->open(&options, out);

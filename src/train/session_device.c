@@ -48,6 +48,8 @@ static void dtype_choose(const struct config *config, struct session_device *dev
     if (device->dtype != dtype)
         log_note("%s has no %s; using %s%s", device->info.device, dtype_name(dtype), dtype_name(device->dtype),
                  device->dtype == DTYPE_F16 ? ", with loss scaling" : "");
+    if (config->half_sums == CONFIG_HALF_SUMS_ON && device->dtype != DTYPE_F16)
+        log_note("half_sums has no effect with dtype=%s", dtype_name(device->dtype));
 }
 
 uint64_t session_free_budget(uint64_t free_bytes)

@@ -24,6 +24,7 @@ for dtype in float32 bfloat16 float16; do
     order desc --dtype=$dtype --cases="$few"
     order random:7 --dtype=$dtype --cases="$few"
 done
+order asc --op=gemm --dtype=float16 --half_sums --cases="$many"
 order desc,lockstep --dtype=bfloat16 --cases=4
 # With truncated sums as in tensor cores, and inexact functions as on a card.
 GT_CUDA_ON_CPU_ROUNDING=card
@@ -31,6 +32,7 @@ export GT_CUDA_ON_CPU_ROUNDING
 for dtype in float32 bfloat16 float16; do
     order desc --dtype=$dtype --cases="$few"
 done
+order desc --op=gemm --dtype=float16 --half_sums --cases="$few" # refused: fp16 sums are cut off
 unset GT_CUDA_ON_CPU_ROUNDING
 # Every other launch shape that --tune may choose.
 for op in attention_forward attention_backward; do

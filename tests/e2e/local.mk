@@ -8,6 +8,7 @@ dist_check_SCRIPTS += \
 	tests/e2e/cuda_fatbin.py \
 	tests/e2e/cuda_faults.py \
 	tests/e2e/cuda_graphs.py \
+	tests/e2e/cuda_half_sums.py \
 	tests/e2e/cuda_module.py \
 	tests/e2e/cuda_tune.py \
 	tests/e2e/gpt_check.py \

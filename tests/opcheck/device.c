@@ -42,7 +42,8 @@ static bool arena_make(struct device *device, size_t arena_bytes, const struct c
 bool device_open(const struct backend_ops *ops, int32_t threads, size_t arena_bytes, const struct check_case *separate,
                  struct device *out)
 {
-    struct backend_open_options options = {.device = 0, .threads = threads};
+    struct backend_open_options options = {
+        .device = 0, .threads = threads, .half_sums = gemm_half_sums, .half_sums_anywhere = gemm_half_sums};
     *out = (struct device){.ops = ops, .is_separate = separate != NULL};
     if (ops->open(&options, &out->backend) != GT_OK)
         return false;

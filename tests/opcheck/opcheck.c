@@ -2,12 +2,13 @@
  * backend.
  *
  * Options: --seed=N --op=NAME --backend=NAME --except=NAME (a backend to leave out) --dtype=NAME --cases=N --case=N
- * --variant=N --separate --list --bench --support --mutants --threads.  Without options it runs all cases in float32,
- * bfloat16 and float16 on all backends, the control, and the mutants.  --cases=N runs N cases of each op, spread over
- * all; --case=N runs case N alone; both leave the mutants out.  --bench --op=gemm --cases=N times the first N products
- * of a step.  --variant=N selects the N-th way in which the backend launches the ops that have several.  --separate,
- * with one op, dtype and case, gives each operand a segment of its own (device.c).  --threads compares the bytes that 1,
- * 2 and 3 threads leave.  The last line is "checks: P passed, F failed, S skipped"; a case and a mutant are one check
+ * --variant=N --half_sums --separate --list --bench --support --mutants --threads.  Without options it runs all
+ * cases in float32, bfloat16 and float16 on all backends, the control, and the mutants.  --cases=N runs N cases of
+ * each op, spread over all; --case=N runs case N alone; both leave the mutants out.  --bench --op=gemm --cases=N
+ * times the first N products of a step.  --variant=N selects the N-th way in which the backend launches the ops that
+ * have several.  --half_sums opens backends with fp16 sums, and judges products accordingly.  --separate, with one
+ * op, dtype and case, gives each operand a segment of its own (device.c).  --threads compares the bytes that 1, 2
+ * and 3 threads leave.  The last line is "checks: P passed, F failed, S skipped"; a case and a mutant are one check
  * each.
  * Exit status: 0 passed, 1 failed, 2 bad option, 77 the backend given with --support cannot be opened on this machine.
  */
@@ -63,8 +64,9 @@ static bool option_parse(const char *argument, struct options *options)
             return true;
         }
     }
+    gemm_half_sums = gemm_half_sums || strcmp(argument, "--half_sums") == 0;
     options->separate = options->separate || strcmp(argument, "--separate") == 0;
-    if (strcmp(argument, "--separate") == 0)
+    if (strcmp(argument, "--separate") == 0 || strcmp(argument, "--half_sums") == 0)
         return true;
     if (option_value(argument, "--op", &options->op) || option_value(argument, "--backend", &options->backend) ||
         option_value(argument, "--except", &options->except) || option_value(argument, "--dtype", &options->dtype))
@@ -328,11 +330,12 @@ int main(int argc, char **argv)
     struct options options = {.mode = MODE_CHECK, .seed = SEED_DEFAULT, .cases_max = ALL_CASES, .one_case = ALL_CASES};
     for (int i = 1; i < argc; i++) {
         if (!option_parse(argv[i], &options)) {
-            fprintf(stderr,
-                    "usage: opcheck [--seed=N] [--op=NAME] [--backend=NAME | --except=NAME] "
-                    "[--dtype=float32|bfloat16|float16] [--cases=N | --case=N] [--variant=N] [--separate] "
-                    "[--list | --bench | --support | --mutants | --threads]; found \"%s\"\n",
-                    argv[i]);
+            fprintf(
+                stderr,
+                "usage: opcheck [--seed=N] [--op=NAME] [--backend=NAME | --except=NAME] "
+                "[--dtype=float32|bfloat16|float16] [--cases=N | --case=N] [--variant=N] [--half_sums] [--separate] "
+                "[--list | --bench | --support | --mutants | --threads]; found \"%s\"\n",
+                argv[i]);
             return 2;
         }
     }

@@ -37,6 +37,8 @@ static void verdict_count(const struct check_case *check, const struct verdict *
 static bool is_permitted(const struct op_call *call, enum naive_defect variant)
 {
     bool half = dtype_size_bytes(call->operand[0].dtype) == 2; /* a, or dy and qkv */
+    if (call->kind == OP_GEMM && gemm_may_halve(call))
+        return variant == PERMITTED_HALF_SUMS;
     return half && variant == op_test(call->kind)->permits;
 }
 

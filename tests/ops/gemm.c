@@ -6,7 +6,17 @@
 /* Matrix units take at least GEMM_DEPTH 16-bit factors at a time, add their products almost exactly, and truncate the
  * sum to fp32.  The mean error is half a unit of 2^-23, at every GEMM_DEPTH-th of the partial sums and of the products
  * next to them. */
-#define GEMM_DEPTH 4.0
+#define GEMM_DEPTH 4
+#define HALF_MAX 65504.0
+
+bool gemm_half_sums;
+
+bool gemm_may_halve(const struct op_call *call)
+{
+    const struct operand *bias = &call->operand[GEMM_BIAS];
+    return gemm_half_sums && call->operand[GEMM_A].dtype == DTYPE_F16 && call->operand[GEMM_D].dtype == DTYPE_F16 &&
+           (!bias->present || bias->dtype == DTYPE_F16) && !call->attrs.transpose_a && !op_accumulates(call, GEMM_D);
+}
 
 static void gemm_drift(const struct op_call *call, const struct ref_tensors *t, int64_t i, double path)
 {
@@ -14,6 +24,42 @@ static void gemm_drift(const struct op_call *call, const struct ref_tensors *t, 
         return;
     t->drift[GEMM_D][i] = 0.5 * 0x1p-23 * path / GEMM_DEPTH;
     t->half_bound[GEMM_D][i] = 2.0 * t->drift[GEMM_D][i];
+}
+
+/* The sums that one element passes through: of |sum| + |product|, and of the squares of the distance of fp16's numbers
+ * there. */
+struct gemm_path {
+    double length, largest, squares;
+};
+
+static double half_distance(double size)
+{
+    int exponent = 0;
+    (void)frexp(fmax(size, 0x1p-14), &exponent);
+    return ldexp(1.0, exponent - 11);
+}
+
+static void gemm_path_add(struct gemm_path *path, double sum, double product)
+{
+    const double size = fabs(sum) + fabs(product);
+    path->length += size;
+    path->largest = fmax(path->largest, size);
+    path->squares += half_distance(size) * half_distance(size);
+}
+
+/* An fp16 sum is rounded after at least GEMM_DEPTH products, and once more where parts are added or a bias is.  Partial
+ * sums of another order are at most twice as large; beyond fp16's range they are infinite, and then nothing is known of
+ * the result. */
+static void gemm_halves(const struct ref_tensors *t, int64_t i, const struct gemm_path *path, int64_t inner)
+{
+    const double roundings = ceil((double)inner / GEMM_DEPTH) + 1.0, distance = half_distance(path->largest);
+    const double square = (path->squares / GEMM_DEPTH + distance * distance) / 12.0;
+    if (t->half_bound[GEMM_D] != NULL) {
+        t->half_square[GEMM_D][i] = square;
+        t->half_bound[GEMM_D][i] = fmin(8.0 * sqrt(square), roundings * distance / 2.0);
+    }
+    if (2.0 * path->largest > HALF_MAX)
+        t->term[GEMM_D][i] = REF_UNSPECIFIED;
 }
 
 static void ref_gemm(const struct op_call *call, const struct ref_tensors *t)
@@ -29,16 +75,20 @@ static void ref_gemm(const struct op_call *call, const struct ref_tensors *t)
             double sum = ref_before(call, t, GEMM_D, i * columns + j);
             if (bias != NULL)
                 sum += bias[j];
-            double m = fabs(sum), path = 0.0;
+            double m = fabs(sum);
+            struct gemm_path path = {.length = 0.0};
             for (int64_t k = 0; k < inner; k++) {
                 double product = a[i * a_row + k * a_inner] * b[k * b_inner + j * b_column];
                 sum += product;
                 m += fabs(product);
-                path += fabs(sum) + fabs(product);
+                gemm_path_add(&path, sum, product);
             }
-            gemm_drift(call, t, i * columns + j, path);
             t->value[GEMM_D][i * columns + j] = sum;
             t->term[GEMM_D][i * columns + j] = sqrt((double)inner) * m;
+            if (gemm_may_halve(call))
+                gemm_halves(t, i * columns + j, &path, inner);
+            else
+                gemm_drift(call, t, i * columns + j, path.length);
         }
     }
 }
@@ -62,25 +112,25 @@ struct product {
     int64_t a_step, b_step, used;
 };
 
-/* Adds four exact products at a time to the accumulator and truncates it to 24 significant bits: the minimum of matrix
- * units. */
-static float truncated_sum(const struct product *product, float sum)
+/* Adds four exact products at a time to the accumulator, the minimum of matrix units; it is truncated to 24 significant
+ * bits, or to 11, or rounded to fp16. */
+static double unit_sum(const struct product *product, double sum, enum naive_defect defect)
 {
-    for (int64_t k = 0; k < product->used; k += 4) {
-        double exact = (double)sum;
-        for (int64_t j = k; j < k + 4 && j < product->used; j++)
-            exact += product->a[j * product->a_step] * product->b[j * product->b_step];
-        sum = (float)exact;
-        if (fabs((double)sum) > fabs(exact))
-            sum = nextafterf(sum, 0.0f);
+    for (int64_t k = 0; k < product->used; k += GEMM_DEPTH) {
+        for (int64_t j = k; j < k + GEMM_DEPTH && j < product->used; j++)
+            sum += product->a[j * product->a_step] * product->b[j * product->b_step];
+        int exponent = 0;
+        (void)frexp(sum, &exponent);
+        const double unit = ldexp(1.0, exponent - (defect == DEFECT_F16_CUT ? 11 : 24));
+        sum = defect == PERMITTED_HALF_SUMS ? ref_rounded(DTYPE_F16, sum) : trunc(sum / unit) * unit;
     }
     return sum;
 }
 
 static float product_sum(const struct product *product, float sum, enum naive_defect defect)
 {
-    if (defect == PERMITTED_TRUNCATED_SUM)
-        return truncated_sum(product, sum);
+    if (defect == PERMITTED_TRUNCATED_SUM || defect == PERMITTED_HALF_SUMS || defect == DEFECT_F16_CUT)
+        return (float)unit_sum(product, sum, defect);
     for (int64_t k = 0; k < product->used; k++)
         sum = naive_add(sum, naive_at(product->a, k * product->a_step) * naive_at(product->b, k * product->b_step),
                         defect);
@@ -222,8 +272,8 @@ const struct op_test test_gemm = {
     .has_many_variants = true,
     .is_sum_of_products = true,
     .permits = PERMITTED_TRUNCATED_SUM,
-    .defects = {DEFECT_DOUBLE_ROUNDING, DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_IGNORE_ACCUMULATE, DEFECT_FORGET_BIAS,
-                DEFECT_SWAPPED},
+    .defects = {DEFECT_DOUBLE_ROUNDING, DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_F16_CUT, DEFECT_IGNORE_ACCUMULATE,
+                DEFECT_FORGET_BIAS, DEFECT_SWAPPED},
 };
 
 const struct op_test test_bias_backward = {

@@ -320,6 +320,27 @@ static enum gt_status tables_add(struct model *model)
     return model->options.train ? inputs_add(model) : GT_OK;
 }
 
+/* Lets a copy from host memory that a block waits for begin where the copy before it has ended, within the block or the
+ * one that runs before it, so that it runs beside computing. */
+static void fetches_advance(struct program *program)
+{
+    struct op *ops = program->ops;
+    for (int32_t i = 0, earliest = 0, block = 0, layer = -1; i < program->count; i++) {
+        const struct op op = ops[i];
+        if (op.layer != layer) {
+            earliest = block > earliest ? block : earliest;
+            block = i;
+            layer = op.layer;
+        }
+        if (op.kind == OP_FETCH && layer >= 0) {
+            memmove(&ops[earliest + 1], &ops[earliest], (size_t)(i - earliest) * sizeof *ops);
+            ops[earliest] = op;
+        }
+        if (op.kind == OP_WAIT || layer < 0)
+            earliest = i + 1;
+    }
+}
+
 static enum gt_status programs_build(struct model *model)
 {
     const struct model_options *options = &model->options;
@@ -338,6 +359,8 @@ static enum gt_status programs_build(struct model *model)
         TRY(loss_program_build(model, "evaluate", PHASE_EVALUATE, options->choice.evaluate_batch, &model->evaluate));
     if (options->generate)
         TRY(generate_build(model));
+    for (int32_t p = 0; p < model->graph->program_count; p++)
+        fetches_advance(&model->graph->programs[p]);
     return GT_OK;
 }
 

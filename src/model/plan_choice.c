@@ -4,7 +4,10 @@
  */
 #include "model/plan_choice.h"
 
-const char *const plan_choice_offloads[] = {"none", "1/4 of states", "1/2 of states", "3/4 of states", "states"};
+const char *const plan_choice_offloads[][OFFLOAD_ALL + 1] = {
+    {"none", "1/4 of states", "1/2 of states", "3/4 of states", "states"},
+    {"none", "1/4 of frozen weights", "1/2 of frozen weights", "3/4 of frozen weights", "frozen weights"},
+};
 
 bool plan_choice_equal(const struct plan_choice *a, const struct plan_choice *b)
 {
@@ -33,13 +36,14 @@ static void recompute_sentence(char text[static RECOMPUTE_TEXT_MAX], const struc
     }
 }
 
-char *plan_choice_text(char text[static PLAN_CHOICE_TEXT_MAX], const struct plan_choice *choice, int32_t layers)
+char *plan_choice_text(char text[static PLAN_CHOICE_TEXT_MAX], const struct plan_choice *choice, int32_t layers,
+                       bool lora)
 {
     char recompute[RECOMPUTE_TEXT_MAX];
     recompute_sentence(recompute, &choice->recompute, layers);
     snprintf(text, PLAN_CHOICE_TEXT_MAX,
              "micro-batch %" PRId32 ", recompute %s, loss in chunks of %" PRId32 " rows%s%s", choice->micro_batch,
              recompute, choice->loss_chunk_rows, choice->offload > 0 ? ", offload " : "",
-             choice->offload > 0 ? plan_choice_offloads[choice->offload] : "");
+             choice->offload > 0 ? plan_choice_offloads[lora][choice->offload] : "");
     return text;
 }

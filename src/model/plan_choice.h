@@ -20,7 +20,8 @@ struct plan_choice {
 };
 
 #define OFFLOAD_ALL 4
-extern const char *const plan_choice_offloads[OFFLOAD_ALL + 1]; /* "none", "1/4 of states", ... */
+/* "none", "1/4 of states", ..., and of frozen weights where adapters are trained. */
+extern const char *const plan_choice_offloads[2][OFFLOAD_ALL + 1];
 /* Returns how many of the first blocks have their optimizer state in host memory.  If any does, so have the embeddings
  * and the output layer. */
 static inline int32_t plan_choice_offload_blocks(int32_t offload, int32_t layers)
@@ -31,8 +32,9 @@ static inline int32_t plan_choice_offload_blocks(int32_t offload, int32_t layers
 bool plan_choice_equal(const struct plan_choice *a, const struct plan_choice *b);
 
 #define PLAN_CHOICE_TEXT_MAX 352
-/* Writes "micro-batch 8, recompute mlp in 7 of 12 blocks, gelu in the others, loss in chunks of 512 rows".  Returns
- * `text`. */
-char *plan_choice_text(char text[static PLAN_CHOICE_TEXT_MAX], const struct plan_choice *choice, int32_t layers);
+/* Writes "micro-batch 8, recompute mlp in 7 of 12 blocks, gelu in the others, loss in chunks of 512 rows".  What is
+ * offloaded are frozen weights if `lora`.  Returns `text`. */
+char *plan_choice_text(char text[static PLAN_CHOICE_TEXT_MAX], const struct plan_choice *choice, int32_t layers,
+                       bool lora);
 
 #endif

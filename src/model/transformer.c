@@ -280,14 +280,17 @@ static enum gt_status build_mlp(const struct builder *b, int32_t *x)
     return build_residual(b, "mlp.residual", projected, x);
 }
 
-/* Stores a block's input in host memory; the backward pass fetches it (autodiff.c). */
-static enum gt_status build_store(const struct builder *b, int32_t x)
+/* Stores a block's input in host memory while the block runs; the backward pass fetches it (autodiff.c). */
+static enum gt_status build_block_offloaded(const struct builder *b, int32_t *x)
 {
-    int32_t kept;
+    const struct op_attrs none = {0};
+    int32_t kept, operands[STORE_OPERANDS] = {[STORE_X] = *x};
     TRY(graph_view_add(b->pen.graph, b->model->inputs + b->pen.layer, 0, (int64_t)b->io->batch * b->io->time, &kept));
-    int32_t operands[STORE_OPERANDS] = {[STORE_X] = x, [STORE_Y] = kept};
-    TRY(emit(b, OP_STORE, &(struct op_attrs){0}, "store", operands, STORE_Y, &kept));
-    return emit(b, OP_WAIT, &(struct op_attrs){0}, "store", operands, WAIT_Y, &kept);
+    operands[STORE_Y] = kept;
+    TRY(emit(b, OP_STORE, &none, "store", operands, STORE_Y, &kept));
+    TRY(build_attention(b, false, x));
+    TRY(build_mlp(b, x));
+    return emit(b, OP_WAIT, &none, "store", operands, WAIT_Y, &kept);
 }
 
 /* With `keys_only`, the last block ends once its keys and values are in the cache, and *hidden is not set. */
@@ -300,8 +303,10 @@ static enum gt_status build_hidden(struct builder *b, bool keys_only, int32_t *h
         b->pen.layer = layer;
         snprintf(b->prefix, sizeof b->prefix, "h.%" PRId32 ".", layer);
         b->level = b->train ? recompute_level_of(&b->model->options.choice.recompute, layer) : RECOMPUTE_NONE;
-        if (b->level == RECOMPUTE_OFFLOAD)
-            TRY(build_store(b, x));
+        if (b->level == RECOMPUTE_OFFLOAD) {
+            TRY(build_block_offloaded(b, &x));
+            continue;
+        }
         TRY(build_attention(b, last, &x));
         if (!last)
             TRY(build_mlp(b, &x));

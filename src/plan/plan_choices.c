@@ -67,7 +67,7 @@ char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct mod
         options->choice.evaluate_batch != asked->choice.evaluate_batch)
         change_add(text, "eval_batch_size", options->choice.evaluate_batch, asked->choice.evaluate_batch);
     if (options->choice.offload != asked->choice.offload)
-        word_add(text, "offload", plan_choice_offloads[options->choice.offload]);
+        word_add(text, "offload", plan_choice_offloads[options->config.lora.rank > 0][options->choice.offload]);
     if (options->states != asked->states)
         word_add(text, "state_format", state_format_name(options->states));
     if (text[0] == '\0')

@@ -66,10 +66,13 @@ struct plan_queues {
 };
 /* Returns the times of a program whose copies run beside computing, as its waits allow; all 0 for program -1. */
 struct plan_queues plan_cost_queues(const struct graph *graph, int32_t program, const struct plan_rates *rates);
-/* Returns the time of the queue that is busy longest.  The makespan is longer by the first and the last copy; unlike
- * it, the queues' times are sums over the blocks of a model. */
+/* Returns the time of the queue that is busy longest. */
 double plan_queues_longest(const struct plan_queues *queues, const struct plan_rates *rates);
+typedef double plan_seconds_fn(const struct graph *graph, int32_t program, const struct plan_rates *rates);
 /* Returns the makespan. */
-double plan_cost_seconds(const struct graph *graph, int32_t program, const struct plan_rates *rates);
+plan_seconds_fn plan_cost_seconds;
+/* Returns the sum, over the passes through a model's blocks, of the time of the queue that is busy longest.  Unlike the
+ * makespan it is the same sum whatever surrounds a block; the makespan is longer where a copy waits for its turn. */
+plan_seconds_fn plan_cost_blocks;
 
 #endif

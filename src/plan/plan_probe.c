@@ -100,6 +100,7 @@ static void ops_take(const struct taking *taking, struct probe_program *out)
     for (int32_t i = 0, in_chunk = 0; i < taking->program->count; i++) {
         const struct op *op = &taking->program->ops[i];
         struct probe_op parts = chunk_op(graph, op);
+        const enum op_queue queue = op_declaration(op->kind)->queue;
         double seconds = plan_cost_op(&parts.call, taking->request->rates);
         in_chunk = i > 0 && op->chunk == op[-1].chunk ? in_chunk + 1 : 0;
         any_block = any_block || op->layer >= 0;
@@ -110,8 +111,9 @@ static void ops_take(const struct taking *taking, struct probe_program *out)
             if (op->chunk <= PROBE_CHUNK_NEXT + 1)
                 out->chunk[op->chunk - 1][in_chunk] = taking->measured->live[i] - all - own;
         } else if (op->layer >= 0) {
-            probe_raise(&out->local[level_of(op->layer)], taking->measured->live[i] - below[level_of(op->layer)]);
-            out->seconds[level_of(op->layer)] += seconds;
+            if (queue == QUEUE_COMPUTE) /* a copy may begin in another block */
+                probe_raise(&out->local[level_of(op->layer)], taking->measured->live[i] - below[level_of(op->layer)]);
+            out->block[level_of(op->layer)][op->pass == PASS_BACKWARD].busy[queue] += seconds;
         } else {
             bool loss = any_block && !any_backward;
             probe_raise(loss ? &out->high : &out->low, taking->measured->live[i] - (loss ? all : 0));
@@ -266,15 +268,16 @@ static void offload_derive(const struct probe_request *request, struct probe *pr
                                   .dims = {(int64_t)probe->micro_batch * config->block_size, config->n_embd}};
     struct op_call move = {.kind = OP_STORE, .operand = {[STORE_X] = input, [STORE_Y] = input}};
     probe->input_bytes = footprint(request, operand_bytes(&input));
-    out->seconds[RECOMPUTE_OFFLOAD] = out->seconds[RECOMPUTE_FULL] + plan_cost_op(&move, request->rates);
+    memcpy(out->block[RECOMPUTE_OFFLOAD], out->block[RECOMPUTE_FULL], sizeof out->block[RECOMPUTE_FULL]);
+    out->block[RECOMPUTE_OFFLOAD][0].busy[QUEUE_OUT] += plan_cost_op(&move, request->rates);
     move.kind = OP_FETCH;
-    out->seconds[RECOMPUTE_OFFLOAD] += plan_cost_op(&move, request->rates);
+    out->block[RECOMPUTE_OFFLOAD][1].busy[QUEUE_IN] += plan_cost_op(&move, request->rates);
     out->saved[RECOMPUTE_OFFLOAD] = out->saved[RECOMPUTE_FULL] - probe->input_bytes;
     out->local[RECOMPUTE_OFFLOAD] = out->local[RECOMPUTE_FULL];
 }
 
 enum gt_status probe_make(const struct probe_request *request, int32_t micro_batch, int32_t evaluate_batch,
-                          struct probe *out)
+                          int32_t offload, struct probe *out)
 {
     struct model_options options = *request->options;
     struct plan_options unlimited = *request->plan;
@@ -285,11 +288,11 @@ enum gt_status probe_make(const struct probe_request *request, int32_t micro_bat
     options.choice.recompute = (struct recompute_mix){{0, 1, 1, 1, 1}};
     options.choice.micro_batch = micro_batch;
     options.choice.evaluate_batch = evaluate_batch;
-    options.choice.offload = 0;
+    options.choice.offload = offload;
     options.generate = false;
     options.no_update = true;
     TRY(model_make(&options, request->mem, &model));
-    *out = (struct probe){.micro_batch = micro_batch, .evaluate_batch = evaluate_batch};
+    *out = (struct probe){.micro_batch = micro_batch, .evaluate_batch = evaluate_batch, .offload = offload};
     struct taking taking = {.request = request, .model = model, .out = out};
     enum gt_status status = plan_measure(request->mem, model->graph, &unlimited, program_take, &taking, &plan);
     if (status == GT_OK)

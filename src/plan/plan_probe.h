@@ -49,9 +49,10 @@ struct probe_fixed {
 
 /* A program, by its parts.  Bytes are those of its own tensors that are live at once. */
 struct probe_program {
-    double seconds[RECOMPUTE_LEVELS], outside_seconds; /* of a block; of everything but blocks and loss chunks */
-    uint64_t saved[RECOMPUTE_LEVELS];                  /* of a block, while the loss is computed */
-    uint64_t local[RECOMPUTE_LEVELS];                  /* while a block runs, without what earlier blocks saved */
+    struct plan_queues block[RECOMPUTE_LEVELS][2]; /* of a block's forward and of its backward pass; no makespan */
+    double outside_seconds;                        /* of everything but blocks and loss chunks */
+    uint64_t saved[RECOMPUTE_LEVELS];              /* of a block, while the loss is computed */
+    uint64_t local[RECOMPUTE_LEVELS];              /* while a block runs, without what earlier blocks saved */
     uint64_t low, high; /* outside of blocks: while nothing is saved; in addition to what all blocks save */
     uint64_t largest;   /* tensor or workspace, except for those that exist only within a loss chunk */
     /* As `high`, at the ops of a loss chunk, without what exists only within it. */
@@ -59,7 +60,7 @@ struct probe_program {
 };
 
 struct probe {
-    int32_t micro_batch, evaluate_batch;
+    int32_t micro_batch, evaluate_batch, offload;
     uint64_t input_bytes; /* of a block */
     struct probe_program program[PROBE_KINDS];
 };
@@ -84,9 +85,10 @@ double probe_parts_seconds(const struct model *model, const struct plan_rates *r
 /* Measures what is fixed, if `offload` also with each part of the optimizer state in host memory.  Errors: those of
  * model_create() and plan_create(). */
 enum gt_status probe_fixed_make(const struct probe_request *request, bool offload, struct probe_fixed *out);
-/* Measures one micro-batch, and evaluations of `evaluate_batch`.  Errors: the same. */
+/* Measures one micro-batch, and evaluations of `evaluate_batch`.  If `offload` is OFFLOAD_ALL and not 0, frozen weights
+ * are fetched.  Errors: the same. */
 enum gt_status probe_make(const struct probe_request *request, int32_t micro_batch, int32_t evaluate_batch,
-                          struct probe *out);
+                          int32_t offload, struct probe *out);
 struct probe_loss probe_loss_of(const struct probe_request *request, const struct probe_fixed *fixed,
                                 const struct probe *probe, enum probe_kind kind, int64_t rows, int64_t chunk);
 

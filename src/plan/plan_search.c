@@ -40,10 +40,13 @@ struct split {
     uint64_t below_bytes;      /* what lies below training's own tensors; not in the memo */
     uint64_t input_bytes;      /* of a block */
     int32_t host_blocks;       /* whose inputs the host's budget has room for; not in the memo */
-    uint64_t low, high, saved[RECOMPUTE_LEVELS], local[RECOMPUTE_LEVELS]; /* as in struct probe_program */
-    double seconds, block_seconds[RECOMPUTE_LEVELS]; /* of an update, without and by block; the memo has no update */
-    double fastest;                                  /* of all mixes */
-    uint64_t largest;                                /* tensor or workspace */
+    int32_t away;              /* the first blocks, whose weights are fetched; not in the memo */
+    uint64_t low, high, saved[RECOMPUTE_LEVELS]; /* as in struct probe_program */
+    uint64_t local[2][RECOMPUTE_LEVELS];         /* also as there; [1]: of blocks whose weights are fetched */
+    double block_seconds[2][RECOMPUTE_LEVELS];   /* of an update, likewise */
+    double seconds;                              /* of an update, without blocks; the memo has no update */
+    double fastest;                              /* of all mixes */
+    uint64_t largest;                            /* tensor or workspace */
     double price[RECOMPUTE_LEVELS]; /* the fewest seconds for a byte that levels up to this one save; 0: NONE's */
 };
 
@@ -86,8 +89,8 @@ char *search_options_text(char text[static SEARCH_OPTIONS_TEXT_MAX], const struc
     char choice[PLAN_CHOICE_TEXT_MAX];
     bool lean = state_format_is_lean(options->states);
     snprintf(text, SEARCH_OPTIONS_TEXT_MAX, "%s%s%s",
-             plan_choice_text(choice, &options->choice, options->config.n_layer), lean ? ", states " : "",
-             lean ? state_format_name(options->states) : "");
+             plan_choice_text(choice, &options->choice, options->config.n_layer, options->config.lora.rank > 0),
+             lean ? ", states " : "", lean ? state_format_name(options->states) : "");
     return text;
 }
 
@@ -140,15 +143,15 @@ static void planned_destroy(struct search_planned *planned)
     model_destroy(planned->model);
 }
 
-double search_update_seconds(const struct model *model, const struct plan_rates *rates)
+double search_update_seconds(const struct model *model, const struct plan_rates *rates, plan_seconds_fn *seconds)
 {
     const struct model_options *options = &model->options;
-    const struct plan_queues update = plan_cost_queues(model->graph, model->update.program, rates);
     int32_t next = options->micro_steps - 1 - (options->choice.remainder_batch > 0);
-    const double part = plan_cost_seconds(model->graph, model->train_first.program, rates) +
-                        (double)next * plan_cost_seconds(model->graph, model->train_next.program, rates) +
-                        plan_cost_seconds(model->graph, model->train_remainder.program, rates);
-    return model_parts(options) * part + probe_parts_seconds(model, rates) + plan_queues_longest(&update, rates);
+    const double part = seconds(model->graph, model->train_first.program, rates) +
+                        (double)next * seconds(model->graph, model->train_next.program, rates) +
+                        seconds(model->graph, model->train_remainder.program, rates);
+    return model_parts(options) * part + probe_parts_seconds(model, rates) +
+           seconds(model->graph, model->update.program, rates);
 }
 
 /* As search_options_plan(), and keeps the model and its plan, which is NULL if it could not be made. */
@@ -159,7 +162,7 @@ static enum gt_status model_plan(struct hostmem *mem, const struct plan_options 
     struct search_planned made = {.model = NULL};
     quiet.quiet = true;
     TRY(model_create(mem, &choice->options, &made.model));
-    choice->seconds = search_update_seconds(made.model, rates);
+    choice->seconds = search_update_seconds(made.model, rates, plan_cost_blocks);
     enum gt_status status = plan_create(mem, made.model->graph, &quiet, &made.plan);
     choice->arena_bytes = status == GT_OK ? made.plan->arena_bytes : SEARCH_BYTES_NEVER;
     choice->host_bytes = status == GT_OK ? made.plan->host_bytes : 0;
@@ -207,18 +210,19 @@ static enum gt_status choice_plan(const struct search *search, struct search_cho
     return GT_OK;
 }
 
-static enum gt_status probe_get(struct search *search, int32_t micro_batch, const struct probe **out)
+static enum gt_status probe_get(struct search *search, int32_t micro_batch, int32_t offload, const struct probe **out)
 {
     struct search_states_memo *memo = search->memo;
     const int32_t evaluate_batch = evaluate_batch_of(search->request, micro_batch);
     const int32_t known = memo->probe_count < PROBES_MAX ? memo->probe_count : PROBES_MAX;
     for (int32_t i = 0; i < known; i++) {
         *out = &memo->probes[i];
-        if ((*out)->micro_batch == micro_batch && (*out)->evaluate_batch == evaluate_batch)
+        if ((*out)->micro_batch == micro_batch && (*out)->evaluate_batch == evaluate_batch &&
+            (*out)->offload == offload)
             return GT_OK;
     }
     struct probe *probe = &memo->probes[memo->probe_count % PROBES_MAX];
-    TRY(probe_make(&search->probe, micro_batch, evaluate_batch, probe));
+    TRY(probe_make(&search->probe, micro_batch, evaluate_batch, offload, probe));
     memo->probe_count++;
     *out = probe;
     return GT_OK;
@@ -233,13 +237,16 @@ static void program_add(const struct search *search, const struct probe *probe, 
     struct probe_loss loss = probe_loss_of(&search->probe, &search->memo->fixed, probe, kind,
                                            (int64_t)probe->micro_batch * search->request->options.config.block_size,
                                            split->choice.loss_chunk_rows);
-    split->seconds += (double)times * (program->outside_seconds + loss.seconds);
+    const bool away = probe->offload > 0;
     for (int level = 0; level < RECOMPUTE_LEVELS; level++) {
-        split->block_seconds[level] += (double)times * program->seconds[level];
+        for (int pass = 0; pass < 2; pass++)
+            split->block_seconds[away][level] +=
+                (double)times * plan_queues_longest(&program->block[level][pass], &search->request->rates);
         split->saved[level] = measured ? program->saved[level] : split->saved[level];
-        probe_raise(&split->local[level], measured ? program->local[level] : 0);
+        probe_raise(&split->local[away][level], measured ? program->local[level] : 0);
     }
-    if (!measured)
+    split->seconds += away ? 0.0 : (double)times * (program->outside_seconds + loss.seconds);
+    if (!measured || away)
         return;
     probe_raise(&split->low, program->low);
     probe_raise(&split->high, program->high > loss.bytes ? program->high : loss.bytes);
@@ -264,12 +271,13 @@ static void evaluation_add(const struct search *search, const struct probe *prob
     probe_raise(&split->largest, program->largest > loss.largest ? program->largest : loss.largest);
 }
 
-/* Sets the prices a little too low rather than too high. */
+/* Sets the prices a little too low rather than too high: beside copies, recomputing costs less. */
 static void prices_set(struct split *split)
 {
     double least = INFINITY;
+    const double *of = split->block_seconds[split->away > 0];
     for (int level = RECOMPUTE_NONE + 1; level < RECOMPUTE_LEVELS; level++) {
-        const double seconds = split->block_seconds[level] - split->block_seconds[RECOMPUTE_NONE];
+        const double seconds = of[level] - of[RECOMPUTE_NONE];
         if (split->saved[level] < split->saved[RECOMPUTE_NONE])
             least = fmin(least, seconds / (double)(split->saved[RECOMPUTE_NONE] - split->saved[level]));
         split->price[level] = least < INFINITY ? least * (1.0 - PRICE_ROUNDING) : 0.0;
@@ -280,38 +288,41 @@ static void prices_set(struct split *split)
 static enum gt_status split_make(struct search *search, int32_t micro_batch, int64_t chunk, struct split *split)
 {
     const struct search_request *request = search->request;
-    const struct probe *probe, *rest = NULL;
+    const struct probe *probe, *rest;
     const int64_t whole = request->samples / micro_batch, parts = model_parts(&request->options);
+    const int32_t remainder = (int32_t)(request->samples % micro_batch);
     *split = (struct split){
         .choice = {.micro_batch = micro_batch,
                    .loss_chunk_rows = (int32_t)chunk,
                    .evaluate_batch = evaluate_batch_of(request, micro_batch)},
     };
-    TRY(probe_get(search, micro_batch, &probe));
+    for (int32_t away = request->options.config.lora.rank > 0; away >= 0; away--) {
+        if (remainder > 0) {
+            TRY(probe_get(search, remainder, away * OFFLOAD_ALL, &rest));
+            program_add(search, rest, PROBE_NEXT, parts, false, split);
+        }
+        TRY(probe_get(search, micro_batch, away * OFFLOAD_ALL, &probe));
+        program_add(search, probe, PROBE_FIRST, parts, true, split);
+        if (whole > 1)
+            program_add(search, probe, PROBE_NEXT, parts * (whole - 1), true, split);
+    }
     split->input_bytes = probe->input_bytes;
-    if (request->samples % micro_batch > 0)
-        TRY(probe_get(search, (int32_t)(request->samples % micro_batch), &rest));
-    program_add(search, probe, PROBE_FIRST, parts, true, split);
-    if (whole > 1)
-        program_add(search, probe, PROBE_NEXT, parts * (whole - 1), true, split);
-    if (rest)
-        program_add(search, rest, PROBE_NEXT, parts, false, split);
     evaluation_add(search, probe, split);
-    split->fastest = split->seconds + request->options.config.n_layer * split->block_seconds[RECOMPUTE_NONE];
-    prices_set(split);
+    split->fastest = split->seconds + request->options.config.n_layer * split->block_seconds[0][RECOMPUTE_NONE];
     return GT_OK;
 }
 
-/* Returns the seconds in which an update fetches what lives in host memory if those are weights that are not trained:
- * each micro-step does it in its forward and in its backward pass. */
-static double frozen_seconds(const struct search_request *request, const struct split *split, uint64_t bytes)
+/* Returns how many of the `blocks` blocks after the first `from` have weights that are fetched. */
+static int32_t blocks_away(const struct split *split, int32_t from, int32_t blocks)
 {
-    const struct operand all = {.present = true, .dtype = DTYPE_U8, .rank = 1, .dims = {(int64_t)bytes}};
-    const struct op_call fetch = {.kind = OP_FETCH, .operand = {[FETCH_X] = all, [FETCH_Y] = all}};
-    if (request->options.config.lora.rank == 0 || bytes == 0)
-        return 0.0;
-    return 2.0 * model_parts(&request->options) * (double)size_ceil_div(request->samples, split->choice.micro_batch) *
-           plan_cost_op(&fetch, &request->rates);
+    const int32_t left = split->away > from ? split->away - from : 0;
+    return left < blocks ? left : blocks;
+}
+
+static double blocks_seconds(const struct split *split, int level, int32_t from, int32_t blocks)
+{
+    const int32_t away = blocks_away(split, from, blocks);
+    return (blocks - away) * split->block_seconds[0][level] + away * split->block_seconds[1][level];
 }
 
 /* Returns a split of the memo with a part of the optimizer state in host memory.  How many blocks' inputs have room
@@ -320,16 +331,17 @@ static struct split split_with(const struct search *search, const struct split *
 {
     const struct search_request *request = search->request;
     const struct probe_states *states = &search->memo->fixed.states[offload];
-    const double update_seconds = search->memo->fixed.parts_seconds +
-                                  plan_queues_longest(&states->update, &request->rates) +
-                                  frozen_seconds(request, split, states->host_bytes);
+    const double update_seconds =
+        search->memo->fixed.parts_seconds + plan_queues_longest(&states->update, &request->rates);
     const uint64_t room = request->host_budget > states->host_bytes ? request->host_budget - states->host_bytes : 0;
     const uint64_t blocks = request->pin_offload ? 0 : room / split->input_bytes;
     const int32_t layers = request->options.config.n_layer;
     struct split out = *split;
     out.choice.offload = offload;
+    out.away = request->options.config.lora.rank > 0 ? plan_choice_offload_blocks(offload, layers) : 0;
     out.seconds += update_seconds;
-    out.fastest += update_seconds;
+    out.fastest = out.seconds + blocks_seconds(&out, RECOMPUTE_NONE, 0, layers);
+    prices_set(&out);
     out.below_bytes = states->run_bytes + search->memo->fixed.gradient_bytes;
     out.other_bytes += states->run_bytes;
     probe_raise(&out.other_bytes, out.below_bytes + states->update_bytes);
@@ -364,18 +376,21 @@ static int64_t chunk_widest(const struct search_request *request, int32_t micro_
 struct mixing {
     struct recompute_mix mix;
     double seconds;
+    int32_t count;
     uint64_t saved, peak; /* bytes: that these blocks save; most that are live until the last one ends */
 };
 
 static void blocks_add(struct mixing *mixing, const struct split *split, int level, int32_t blocks)
 {
-    if (blocks == 0)
-        return;
+    const int32_t first = blocks_away(split, mixing->count, blocks);
     mixing->mix.blocks[level] += level == RECOMPUTE_NONE ? 0 : blocks;
-    mixing->seconds += blocks * split->block_seconds[level];
-    mixing->saved += (uint64_t)(blocks - 1) * split->saved[level];
-    probe_raise(&mixing->peak, mixing->saved + split->local[level]);
-    mixing->saved += split->saved[level];
+    mixing->seconds += blocks_seconds(split, level, mixing->count, blocks);
+    mixing->count += blocks;
+    for (int away = 1; away >= 0; away--) {
+        mixing->saved += (uint64_t)(away ? first : blocks - first) * split->saved[level];
+        if ((away ? first : blocks - first) > 0)
+            probe_raise(&mixing->peak, mixing->saved - split->saved[level] + split->local[away][level]);
+    }
 }
 
 /* Returns a candidate whose blocks are those of `mixing`. */
@@ -413,9 +428,9 @@ static uint64_t split_least(const struct search *search, const struct split *of)
     uint64_t local = UINT64_MAX;
     recompute_swap(&mix, RECOMPUTE_FULL, RECOMPUTE_OFFLOAD, split.host_blocks);
     for (int level = 0; level < RECOMPUTE_LEVELS; level++)
-        local = split.local[level] < local ? split.local[level] : local;
+        local = split.local[0][level] < local ? split.local[0][level] : local;
     for (int level = 0; level < RECOMPUTE_LEVELS && !request->pin_recompute; level++)
-        split.local[level] = local;
+        split.local[0][level] = split.local[1][level] = local;
     return candidate_mixed(&split, &mix, layers).bytes;
 }
 
@@ -542,7 +557,7 @@ static bool is_slow(const struct search *search, const struct split *split, int 
     const uint64_t needed =
         split->below_bytes + mixing->saved + (uint64_t)left * split->saved[RECOMPUTE_NONE] + split->high;
     const double excess = needed > search->bytes_most ? (double)(needed - search->bytes_most) : 0.0;
-    const double fastest = mixing->seconds + left * split->block_seconds[RECOMPUTE_NONE];
+    const double fastest = mixing->seconds + blocks_seconds(split, RECOMPUTE_NONE, mixing->count, left);
     return fastest + excess * split->price[level] > search->seconds_most;
 }
 

@@ -108,8 +108,9 @@ enum gt_status search_bytes_least(struct hostmem *mem, const struct search_reque
 /* Returns the next leaner state format that the options allow, or STATE_FORMATS: Muon has no 8-bit momentum. */
 enum state_format search_states_next(const struct model_options *options);
 
-/* Returns the modelled seconds of an update: all its micro-steps, and the update program. */
-double search_update_seconds(const struct model *model, const struct plan_rates *rates);
+/* Returns the modelled seconds of an update: all its micro-steps, and the update program.  The search compares those of
+ * plan_cost_blocks(); a forecast is made of makespans. */
+double search_update_seconds(const struct model *model, const struct plan_rates *rates, plan_seconds_fn *seconds);
 
 /* Plans the options of `choice` for real: sets the bytes of the arena and the modelled seconds of an update.  The bytes
  * are SEARCH_BYTES_NEVER if a tensor exceeds the device's largest allocation.  Errors: those of model_create() and

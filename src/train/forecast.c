@@ -33,13 +33,6 @@ int64_t evaluation_runs(const struct config *config, const struct model *model)
     return size_ceil_div(config->eval_iters * config->batch_size, model->options.choice.evaluate_batch);
 }
 
-/* Returns the seconds of an update.  Unlike the search's, they contain the first and the last copy of its queues. */
-static double update_seconds(const struct model *model, const struct plan_rates *rates)
-{
-    const struct plan_queues update = plan_cost_queues(model->graph, model->update.program, rates);
-    return search_update_seconds(model, rates) + update.makespan - plan_queues_longest(&update, rates);
-}
-
 void forecast_model(const struct session *session, int64_t iter, int64_t evaluation_runs, struct forecast *out)
 {
     const struct config *config = session->config;
@@ -47,8 +40,8 @@ void forecast_model(const struct session *session, int64_t iter, int64_t evaluat
     const struct plan_rates *rates = &session->timing.rates;
     struct plan_rates no_link = *rates;
     plan_rates_link_set(&no_link, INFINITY, rates->copy_engines);
-    *out = (struct forecast){.step_seconds = update_seconds(model, rates)};
-    out->offload_seconds = out->step_seconds - update_seconds(model, &no_link);
+    *out = (struct forecast){.step_seconds = search_update_seconds(model, rates, plan_cost_seconds)};
+    out->offload_seconds = out->step_seconds - search_update_seconds(model, &no_link, plan_cost_seconds);
     out->modelled_seconds = out->step_seconds;
     out->uncertainty = rates->uncertainty;
     out->evaluation_seconds = (double)evaluation_runs * plan_cost_seconds(model->graph, model->evaluate.program, rates);

@@ -57,7 +57,7 @@ static enum gt_status searched(const struct session *session, struct plan_report
                                struct search_choice front[static SEARCH_FRONT_MAX])
 {
     const struct search_request *request = &session->search.request;
-    double seconds = search_update_seconds(session->model, &request->rates);
+    double seconds = search_update_seconds(session->model, &request->rates, plan_cost_blocks);
     double scale = seconds > 0.0 && facts->seconds_per_step > 0.0 ? facts->seconds_per_step / seconds : 1.0;
     bool front_asked = session->config->plan == CONFIG_PLAN_SVG || session->config->plan == CONFIG_PLAN_JSON_PARETO;
     facts->request = request;

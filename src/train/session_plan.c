@@ -231,9 +231,21 @@ static enum gt_status states_check(const struct session *session, const struct m
     if (options->muon && state_format_dtypes(options->states, options->dtype, false).moment == DTYPE_U8)
         return FAIL(GT_USAGE, "optimizer='muon' has no 8-bit momentum; use state_format='sr_bf16' instead of '%s'",
                     state_format_name(options->states));
-    if (session->config->allow_lean_states && options->dtype != DTYPE_BF16)
-        log_note("allow_lean_states=True is ignored with %s: lean states need bfloat16", dtype_name(options->dtype));
     return GT_OK;
+}
+
+/* Notes keys that change nothing. */
+static void ignored_log(const struct session *session, const struct model_options *options)
+{
+    const struct config *config = session->config;
+    if (config->allow_lean_states && options->dtype != DTYPE_BF16)
+        log_note("allow_lean_states=True is ignored with %s: lean states need bfloat16", dtype_name(options->dtype));
+    if (session->device.info.host_memory && config->offload == CONFIG_OFFLOAD_AUTO &&
+        (config_key_was_set(config, CONFIG_KEY_offload) || config_key_was_set(config, CONFIG_KEY_host_budget)))
+        log_note("offload='auto' moves nothing: the memory of %s is the host's", session->device.info.device);
+    if (config->offload >= CONFIG_OFFLOAD_RESIDUALS && options->choice.recompute.blocks[RECOMPUTE_OFFLOAD] == 0)
+        log_note("offload='%s' moves no block's input: recompute='%s' recomputes no block in full",
+                 config->offload == CONFIG_OFFLOAD_ALL ? "all" : "residuals", config->recompute);
 }
 
 /* Finds the fastest plan that fits; with --plan, when nothing fits, the smallest one, for the report. */
@@ -244,6 +256,8 @@ static enum gt_status training_search(struct session *session, const struct mode
     /* Never at a resume, whose states already exist. */
     const bool may_be_lean = options->dtype == DTYPE_BF16 && strcmp(config->init_from, "resume") != 0;
     TRY(states_check(session, options));
+    if (session->search.request.samples == 0) /* the session's first plan */
+        ignored_log(session, options);
     session->search.request = (struct search_request){
         .options = *options,
         .samples = config->batch_size * config->gradient_accumulation_steps / config->parts,
@@ -266,12 +280,6 @@ static enum gt_status training_search(struct session *session, const struct mode
         .plan = plan_options_of(session),
     };
     enum gt_status status = plan_search(session->mem, &session->search.request, &session->search.result);
-    if (session->device.info.host_memory && config->offload == CONFIG_OFFLOAD_AUTO &&
-        (config_key_was_set(config, CONFIG_KEY_offload) || config_key_was_set(config, CONFIG_KEY_host_budget)))
-        log_note("offload='auto' moves nothing: the memory of %s is the host's", session->device.info.device);
-    if (config->offload >= CONFIG_OFFLOAD_RESIDUALS && options->choice.recompute.blocks[RECOMPUTE_OFFLOAD] == 0)
-        log_note("offload='%s' moves no block's input: recompute='%s' recomputes no block in full",
-                 config->offload == CONFIG_OFFLOAD_ALL ? "all" : "residuals", config->recompute);
     bool answers = config->plan != CONFIG_PLAN_OFF || config->print_program;
     /* plan_create() names a tensor that cannot be placed. */
     return status == GT_NO_FIT && (answers || session->search.result.unplaceable) ? GT_OK : status;

@@ -49,8 +49,8 @@ static double time_scale(const struct session *session)
         search_micro_batch_set(&options, options.choice.micro_batch, options.choice.micro_batch);
     if (model_create(session->mem, &options, &model) != GT_OK)
         return 1.0;
-    const double own = search_update_seconds(model, &session->timing.rates);
-    const double nominal = search_update_seconds(model, &session->search.request.rates);
+    const double own = search_update_seconds(model, &session->timing.rates, plan_cost_blocks);
+    const double nominal = search_update_seconds(model, &session->search.request.rates, plan_cost_blocks);
     model_destroy(model);
     return own > 0.0 && nominal > 0.0 ? own / nominal : 1.0;
 }

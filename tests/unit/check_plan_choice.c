@@ -27,7 +27,7 @@ TEST(a_choice_comes_back)
     ck_assert_int_eq(plan_choice_read(object, "record", LAYERS, &read), GT_OK);
     ck_assert(plan_choice_equal(&choice, &read));
     ck_assert_str_eq(
-        plan_choice_text(text, &choice, LAYERS),
+        plan_choice_text(text, &choice, LAYERS, false),
         "micro-batch 8, recompute full in 2 of 12 blocks, mlp in 3 of 12 blocks, none in the others, loss in "
         "chunks of 512 rows");
     read.recompute.blocks[RECOMPUTE_GELU]++;

@@ -5,12 +5,13 @@
  * optimizer state, and the inputs of any number of blocks, into host memory, as far as host_budget allows.  It takes a
  * candidate's time from its ops.  It plans the candidates that are more than 1 % faster than the choice, or all if the
  * search refused; none may fit.  Likewise it compares the smallest plan of a refusal with all bounds.  No alternative may be faster than the choice.  The bound that refuses the request
- * is that of its plan.  The judge shares nothing with the search but the models, the planner and the cost of an op.
+ * is that of its plan; that of adapters may differ by a 50th.  The judge shares nothing with the search but the models, the planner and the cost of an op.
  */
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/rng.h"
+#include "model/parameters.h"
 #include "plan/device_profile.h"
 #include "plan/plan_search.h"
 #include "tests/unit/unit_main.h"
@@ -84,6 +85,9 @@ static struct search_request request_draw(struct draws *draws)
         options->config.n_layer = 12;
         options->config.block_size = CHUNK_STEP;
         options->prefill_time = 1;
+        if (draws->number % 4 == 1)
+            options->config.lora =
+                (struct lora_config){.rank = 2, .targets = parameters_lora_targets(&options->config), .alpha = 2.0};
     }
     const int32_t batch = deep ? 1 : draw(draws, 1, 7), rows = batch * options->config.block_size;
     request.samples = (int64_t)batch * draw(draws, 1, 3);
@@ -144,7 +148,7 @@ static double seconds_of(const struct search_request *request, const struct mode
     struct model *model;
     training.evaluate = training.generate = false;
     ck_assert_int_eq(model_create(mem, &training, &model), GT_OK);
-    double seconds = search_update_seconds(model, &request->rates);
+    double seconds = search_update_seconds(model, &request->rates, plan_cost_blocks);
     model_destroy(model);
     return seconds;
 }
@@ -181,10 +185,12 @@ static void bound_check(const struct search_request *request)
     ck_assert(result.bytes_request_least);
     ck_assert_int_eq(model_create(mem, &request->options, &model), GT_OK);
     ck_assert_int_eq(plan_measure(mem, model->graph, &request->plan, NULL, NULL, &plan), GT_OK);
-    ck_assert_uint_le(result.bytes_request, plan->arena_bytes_bound);
-    ck_assert_uint_ge(result.bytes_request + PARTIALS_BYTES, plan->arena_bytes_bound);
-    ck_assert_double_eq_tol(result.seconds_request, seconds_of(request, &request->options),
-                            1e-9 * result.seconds_request);
+    const double seconds = seconds_of(request, &request->options);
+    const bool lora =
+        request->options.config.lora.rank > 0; /* then a probe's first block has no gradient of its input */
+    ck_assert_uint_le(result.bytes_request, plan->arena_bytes_bound * (lora ? 51 : 50) / 50);
+    ck_assert_uint_ge(result.bytes_request + PARTIALS_BYTES, plan->arena_bytes_bound * (lora ? 49 : 50) / 50);
+    ck_assert_double_eq_tol(result.seconds_request, seconds, (lora ? 0.02 : 1e-9) * seconds);
     plan_destroy(plan);
     model_destroy(model);
 }
@@ -338,7 +344,7 @@ TEST_LOOP(the_fastest_is_found, is_long() ? CASES_LONG : CASES)
     if (status == GT_OK) {
         ck_assert_uint_le(bytes_of(&request, &result.options, UINT64_MAX), request.budget_bytes);
         ck_assert_double_eq_tol(seconds_of(&request, &result.options), result.seconds, 1e-9 * result.seconds);
-        ck_assert_int_ne(draws.number % 6, 1);
+        ck_assert(draws.number % 6 != 1 || request.options.config.lora.rank > 0);
     } else {
         ck_assert_int_eq(status, GT_NO_FIT);
         ck_assert_int_eq(draws.number % 6, 1);

@@ -2,8 +2,8 @@
  *
  * A program has three phases: INIT allocates, RUN neither allocates nor releases, CLOSE releases.  Allocation asserts
  * INIT, and release asserts INIT or CLOSE.  A debug build thus checks that nothing is allocated after step 1, and the
- * counters prove it in any build.  There is one struct per program, which owns all blocks; only the main thread uses it.
- * A block can own others, as in talloc: releasing an object releases its arrays.
+ * counters prove it in any build.  There is one struct per program, which owns all blocks; only the main thread uses
+ * it.  A block can own others, as in talloc: releasing an object releases its arrays.
  */
 #ifndef GPT_TRAIN_BASE_HOSTMEM_H
 #define GPT_TRAIN_BASE_HOSTMEM_H

@@ -50,7 +50,7 @@ const char *status_name(enum gt_status status);
 /* As TRY, for functions that own resources: does nothing unless `status` is GT_OK, else stores that of `call` in it. */
 #define THEN(status, call) ((status) = (status) == GT_OK ? (call) : (status))
 
-/* Ends a function that makes an object: return FINISH(status, out, object, object_destroy).  Sets *out to the object if
+/* Ends a function that makes an object: return FINISH(status, out, object, hostmem_free).  Sets *out to the object if
  * `status` is GT_OK, else destroys it.  Has the value `status`. */
 #define FINISH(status, out, object, destroy) ((status) == GT_OK ? (void)(*(out) = (object)) : destroy(object), (status))
 

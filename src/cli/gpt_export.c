@@ -97,22 +97,23 @@ static enum gt_status tokenizer_open(struct hostmem *mem, const char *folder, co
                 tokenizer_vocab_size(*out), vocab_size);
 }
 
-static enum gt_status export_opened(struct hostmem *mem, const struct arguments *arguments,
-                                    struct checkpoint **checkpoint, struct tokenizer **tokenizer)
+static enum gt_status export_opened(struct hostmem *mem, const struct arguments *arguments)
 {
     char name[FILE_PATH_MAX];
+    struct checkpoint *checkpoint;
+    struct tokenizer *tokenizer = NULL;
     const int64_t start_ns = clock_monotonic_ns();
     TRY(program_model_check(arguments->out_dir));
     (void)snprintf(name, sizeof name, "%s", arguments->out_dir);
     if (arguments->checkpoint[0] != '\0')
         TRY(checkpoint_keep_find(arguments->out_dir, arguments->checkpoint, name));
-    TRY(checkpoint_open(mem, name, false, checkpoint));
-    TRY(tokenizer_open(mem, arguments->out_dir, *checkpoint, tokenizer));
+    TRY(checkpoint_open(mem, name, false, &checkpoint));
+    TRY(tokenizer_open(mem, arguments->out_dir, checkpoint, &tokenizer));
     TRY(file_trim(name, arguments->out_dir));
     const struct export_options options = {.mem = mem,
                                            .format = (enum export_format)arguments->format,
-                                           .checkpoint = *checkpoint,
-                                           .tokenizer = *tokenizer,
+                                           .checkpoint = checkpoint,
+                                           .tokenizer = tokenizer,
                                            .output = arguments->output,
                                            .name = file_name_of(name), /* some formats store it as the model's */
                                            .run = arguments->out_dir,
@@ -127,12 +128,8 @@ static enum gt_status export_opened(struct hostmem *mem, const struct arguments 
 static enum gt_status export_model(const struct arguments *arguments)
 {
     struct hostmem *mem = NULL;
-    struct checkpoint *checkpoint = NULL;
-    struct tokenizer *tokenizer = NULL;
     TRY(hostmem_create(&mem));
-    const enum gt_status status = export_opened(mem, arguments, &checkpoint, &tokenizer);
-    hostmem_free(tokenizer);
-    checkpoint_close(checkpoint);
+    const enum gt_status status = export_opened(mem, arguments);
     hostmem_destroy(mem);
     return status;
 }

@@ -467,8 +467,6 @@ static enum gt_status prepare_dataset(struct arguments *arguments)
     }
     if (status == GT_OK)
         report_result(arguments, &result);
-    hostmem_phase_set(mem, HOSTMEM_CLOSE);
-    hostmem_free(given);
     hostmem_destroy(mem);
     return status;
 }

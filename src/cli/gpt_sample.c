@@ -485,14 +485,7 @@ static enum gt_status sample_run(struct sample *sample)
 {
     enum gt_status status = samples_write(sample);
     hostmem_phase_set(sample->mem, HOSTMEM_CLOSE);
-    generator_destroy(sample->generator);
     if (sample->session.mem)
         session_close(&sample->session);
-    restore_close(&sample->source);
-    hostmem_free(sample->drawn);
-    hostmem_free(sample->texts);
-    hostmem_free(sample->prompt);
-    hostmem_free(sample->encoder);
-    hostmem_free(sample->tokenizer);
     return status;
 }

@@ -15,7 +15,6 @@
 enum { QUEUE = 0, ZEROS_BYTES = 65536 };
 
 struct exec {
-    struct hostmem *mem;
     struct backend *device;
     const struct plan *plan;
     const struct graph *graph;
@@ -37,11 +36,11 @@ static enum gt_status programs_bind(struct exec *exec)
     for (int32_t p = 0; p < exec->graph->program_count; p++) {
         int32_t count = exec->graph->programs[p].count;
         most = count > most ? count : most;
-        TRY(HOSTMEM_NEW(exec->mem, (size_t)count, "bound ops", &exec->calls[p]));
+        TRY(HOSTMEM_NEW(exec, (size_t)count, "bound ops", &exec->calls[p]));
         for (int32_t i = 0; i < count; i++)
             plan_call(exec->plan, p, i, &exec->calls[p][i]);
     }
-    return HOSTMEM_NEW(exec->mem, (size_t)most, "times of ops", &exec->seconds);
+    return HOSTMEM_NEW(exec, (size_t)most, "times of ops", &exec->seconds);
 }
 
 /* The plan may come from a profile, so check its alignment against the real device. */
@@ -61,7 +60,7 @@ static enum gt_status exec_fill(struct exec *exec, const struct exec_options *op
     TRY(alignment_check(exec->device, plan));
     TRY(programs_bind(exec));
     if (options->poison)
-        TRY(exec_poison_create(exec->mem, exec->device, plan, &exec->poison));
+        TRY(exec_poison_create(exec, exec->device, plan, &exec->poison));
     if (plan->segment_count > 0)
         TRY(backend_arena(exec->device, plan->segment, plan->segment_count));
     for (int32_t p = 0; p < exec->graph->program_count; p++)
@@ -69,33 +68,16 @@ static enum gt_status exec_fill(struct exec *exec, const struct exec_options *op
     return exec->poison ? exec_poison_arena(exec->poison) : GT_OK;
 }
 
-enum gt_status exec_create(struct hostmem *mem, struct backend *device, const struct plan *plan,
+enum gt_status exec_create(const void *owner, struct backend *device, const struct plan *plan,
                            const struct exec_options *options, struct exec **out)
 {
     struct exec *exec;
-    TRY(HOSTMEM_NEW(mem, 1, "exec", &exec));
-    exec->mem = mem;
+    TRY(HOSTMEM_NEW(owner, 1, "exec", &exec));
     exec->device = device;
     exec->plan = plan;
     exec->graph = plan->graph;
     enum gt_status status = exec_fill(exec, options);
-    if (status != GT_OK) {
-        exec_destroy(exec);
-        return status;
-    }
-    *out = exec;
-    return GT_OK;
-}
-
-void exec_destroy(struct exec *exec)
-{
-    if (!exec)
-        return;
-    exec_poison_destroy(exec->poison);
-    for (int32_t p = 0; p < GRAPH_PROGRAMS_MAX; p++)
-        hostmem_free(exec->calls[p]);
-    hostmem_free(exec->seconds);
-    hostmem_free(exec);
+    return FINISH(status, out, exec, hostmem_free);
 }
 
 /* Returns the address of element `first` of a tensor.  Asserts that `count` elements from there lie inside. */

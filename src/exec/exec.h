@@ -20,9 +20,8 @@ struct exec_options {
 
 /* Allocates the arena on the device and binds all programs.  `device`, `plan` and its graph are borrowed.
  * Errors: GT_NO_MEMORY, GT_DEVICE. */
-enum gt_status exec_create(struct hostmem *mem, struct backend *device, const struct plan *plan,
+enum gt_status exec_create(const void *owner, struct backend *device, const struct plan *plan,
                            const struct exec_options *options, struct exec **out);
-void exec_destroy(struct exec *exec);
 
 /* Copy `count` elements, from element `first`, between host memory and a tensor.  Both assert that they lie inside. */
 enum gt_status exec_upload(struct exec *exec, int32_t tensor, int64_t first, const void *from, int64_t count);

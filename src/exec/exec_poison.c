@@ -12,7 +12,6 @@
 enum { CHUNK_BYTES = 65536, CHUNK_WORDS = CHUNK_BYTES / 4 };
 
 struct exec_poison {
-    struct hostmem *mem;
     struct backend *device;
     const struct plan *plan;
     uint32_t *chunk; /* [CHUNK_WORDS]: of a pattern, or read back from a guard */
@@ -22,42 +21,26 @@ struct exec_poison {
 
 static enum gt_status buffers_create(struct exec_poison *poison)
 {
-    TRY(HOSTMEM_NEW(poison->mem, CHUNK_WORDS, "poison", &poison->chunk));
+    TRY(HOSTMEM_NEW(poison, CHUNK_WORDS, "poison", &poison->chunk));
     const struct graph *graph = poison->plan->graph;
     for (int32_t p = 0; p < graph->program_count; p++) {
-        TRY(HOSTMEM_NEW(poison->mem, (size_t)graph->tensor_count, "poison ranges", &poison->ranges[p]));
+        TRY(HOSTMEM_NEW(poison, (size_t)graph->tensor_count, "poison ranges", &poison->ranges[p]));
         graph_ranges(graph, p, poison->ranges[p]);
     }
     return GT_OK;
 }
 
-enum gt_status exec_poison_create(struct hostmem *mem, struct backend *device, const struct plan *plan,
+enum gt_status exec_poison_create(const void *owner, struct backend *device, const struct plan *plan,
                                   struct exec_poison **out)
 {
     struct exec_poison *poison;
-    TRY(HOSTMEM_NEW(mem, 1, "poison", &poison));
+    TRY(HOSTMEM_NEW(owner, 1, "poison", &poison));
     assert(plan->options.guard_bytes % sizeof(uint32_t) == 0);
-    poison->mem = mem;
     poison->device = device;
     poison->plan = plan;
     poison->phase = -1;
     enum gt_status status = buffers_create(poison);
-    if (status != GT_OK) {
-        exec_poison_destroy(poison);
-        return status;
-    }
-    *out = poison;
-    return GT_OK;
-}
-
-void exec_poison_destroy(struct exec_poison *poison)
-{
-    if (!poison)
-        return;
-    for (int32_t p = 0; p < GRAPH_PROGRAMS_MAX; p++)
-        hostmem_free(poison->ranges[p]);
-    hostmem_free(poison->chunk);
-    hostmem_free(poison);
+    return FINISH(status, out, poison, hostmem_free);
 }
 
 static enum gt_status range_fill(struct exec_poison *poison, struct address at, uint64_t bytes, uint32_t word)

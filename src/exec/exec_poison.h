@@ -19,9 +19,8 @@
 struct exec_poison;
 
 /* `device` and `plan` are borrowed and must outlive the result.  Errors: GT_NO_MEMORY. */
-enum gt_status exec_poison_create(struct hostmem *mem, struct backend *device, const struct plan *plan,
+enum gt_status exec_poison_create(const void *owner, struct backend *device, const struct plan *plan,
                                   struct exec_poison **out);
-void exec_poison_destroy(struct exec_poison *poison);
 
 /* Fills the whole arena with the fresh pattern and writes the guards of LIFETIME_RUN tensors.  The arena must exist. */
 enum gt_status exec_poison_arena(struct exec_poison *poison);

@@ -107,7 +107,6 @@ enum gt_status checkpoint_probe(const char *path, enum checkpoint_kind *out);
 
 /* An open checkpoint; the fields are read-only. */
 struct checkpoint {
-    struct hostmem *mem; /* outlives the checkpoint */
     enum checkpoint_kind kind;
     struct model_config config; /* of the weights; padded_vocab_size is vocab_size */
     bool tied;
@@ -123,9 +122,7 @@ struct checkpoint {
  * names and shapes.  Adapters are opened together with their base.  `with_optimizer` requires a checkpoint of ours or
  * of nanoGPT.  Errors: GT_IO, GT_NO_MEMORY, GT_DATA (including when nothing is there), GT_UNSUPPORTED; one line naming
  * file and field or tensor. */
-enum gt_status checkpoint_open(struct hostmem *mem, const char *path, bool with_optimizer, struct checkpoint **out);
-/* Accepts NULL. */
-void checkpoint_close(struct checkpoint *checkpoint);
+enum gt_status checkpoint_open(const void *owner, const char *path, bool with_optimizer, struct checkpoint **out);
 
 /* The record contains the hash of the tokenizer that a checkpoint was trained with: of its behaviour, not of the file
  * that it was read from.  Rejects a tokenizer other than the checkpoint's; `what` names it in the message.  Succeeds

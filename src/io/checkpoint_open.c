@@ -117,9 +117,9 @@ static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder)
     TRY(file_look_in(folder, CHECKPOINT_MODEL_NAME, &is_whole));
     if (is_whole) {
         TRY(file_join(path, folder, CHECKPOINT_MODEL_NAME));
-        TRY(safetensors_open(checkpoint->mem, path, &checkpoint->model));
+        TRY(safetensors_open(checkpoint, path, &checkpoint->model));
     } else {
-        TRY(safetensors_index_open(checkpoint->mem, folder, &checkpoint->model));
+        TRY(safetensors_index_open(checkpoint, folder, &checkpoint->model));
     }
     return hf_layout_check(checkpoint->model, &checkpoint->config);
 }
@@ -142,7 +142,7 @@ static enum gt_status open_peft(struct checkpoint *checkpoint, const char *folde
     json_decref(root);
     TRY(status);
     TRY(file_join(path, folder, PEFT_MODEL_NAME));
-    return safetensors_open(checkpoint->mem, path, &checkpoint->model);
+    return safetensors_open(checkpoint, path, &checkpoint->model);
 }
 
 /* ---- files of other trainers ---- */
@@ -158,7 +158,7 @@ static enum gt_status open_llmc(struct checkpoint *checkpoint, const char *path)
     checkpoint->tied = true;
     checkpoint->bos_token = checkpoint->eos_token = -1;
     TRY(source_set(checkpoint, path));
-    TRY(llmc_model_open(checkpoint->mem, path, &checkpoint->config, &checkpoint->model));
+    TRY(llmc_model_open(checkpoint, path, &checkpoint->config, &checkpoint->model));
     return hf_layout_check(checkpoint->model, &checkpoint->config);
 }
 
@@ -233,7 +233,7 @@ static enum gt_status weights_open(struct checkpoint *checkpoint, const char *fo
     const int fd = generation->fd[which];
     TRY(file_join(path, folder, record->name));
     generation->fd[which] = -1; /* from here on, closed with the checkpoint or by the function that fails */
-    TRY(safetensors_open_fd(checkpoint->mem, path, fd, generation->size_bytes[which], out));
+    TRY(safetensors_open_fd(checkpoint, path, fd, generation->size_bytes[which], out));
     return file_verify(*out, record);
 }
 
@@ -295,10 +295,22 @@ static enum gt_status base_join(struct checkpoint *checkpoint, struct checkpoint
         return FAIL(GT_DATA, "%s: field \"target_modules\": names layers that %s does not have", checkpoint->source,
                     base->source);
     TRY(safetensors_join(base->model, checkpoint->model));
-    safetensors_close(checkpoint->model);
+    hostmem_free(checkpoint->model);
     checkpoint->model = base->model;
-    base->model = NULL;
+    hostmem_give(base->model, checkpoint);
     return hf_layout_check(checkpoint->model, &checkpoint->config);
+}
+
+static void record_close(void *object)
+{
+    checkpoint_record_release(&((struct checkpoint *)object)->record);
+}
+
+static enum gt_status checkpoint_new(const void *owner, struct checkpoint **out)
+{
+    TRY(HOSTMEM_NEW(owner, 1, "open checkpoint", out));
+    hostmem_at_free(*out, record_close);
+    return GT_OK;
 }
 
 static enum gt_status base_open(struct checkpoint *checkpoint)
@@ -306,18 +318,17 @@ static enum gt_status base_open(struct checkpoint *checkpoint)
     char path[FILE_PATH_MAX];
     struct checkpoint *base;
     TRY(hf_cache_model_find(checkpoint->base, path));
-    TRY(HOSTMEM_NEW(checkpoint->mem, 1, "base of an adapter", &base));
-    base->mem = checkpoint->mem;
-    enum gt_status status = checkpoint_probe(path, &base->kind);
-    if (status == GT_OK && base->kind == CHECKPOINT_NONE)
-        status = FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: its base is not there: %s", checkpoint->source, path);
-    THEN(status, open_kind(base, path, false));
-    THEN(status, base_join(checkpoint, base));
-    checkpoint_close(base);
-    return status;
+    TRY(checkpoint_new(checkpoint, &base));
+    TRY(checkpoint_probe(path, &base->kind));
+    if (base->kind == CHECKPOINT_NONE)
+        return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: its base is not there: %s", checkpoint->source, path);
+    TRY(open_kind(base, path, false));
+    TRY(base_join(checkpoint, base));
+    hostmem_free(base);
+    return GT_OK;
 }
 
-enum gt_status checkpoint_open(struct hostmem *mem, const char *path, bool with_optimizer, struct checkpoint **out)
+enum gt_status checkpoint_open(const void *owner, const char *path, bool with_optimizer, struct checkpoint **out)
 {
     enum checkpoint_kind kind;
     TRY(checkpoint_probe(path, &kind));
@@ -331,23 +342,12 @@ enum gt_status checkpoint_open(struct hostmem *mem, const char *path, bool with_
                     has_earlier ? "; an earlier run is in " : "", has_earlier ? earlier : "");
     }
     struct checkpoint *checkpoint;
-    TRY(HOSTMEM_NEW(mem, 1, "open checkpoint", &checkpoint));
-    checkpoint->mem = mem;
+    TRY(checkpoint_new(owner, &checkpoint));
     checkpoint->kind = kind;
     enum gt_status status = open_kind(checkpoint, path, with_optimizer);
     if (checkpoint->base[0] != '\0')
         THEN(status, base_open(checkpoint));
-    return FINISH(status, out, checkpoint, checkpoint_close);
-}
-
-void checkpoint_close(struct checkpoint *checkpoint)
-{
-    if (checkpoint == NULL)
-        return;
-    safetensors_close(checkpoint->model);
-    safetensors_close(checkpoint->optimizer);
-    checkpoint_record_release(&checkpoint->record);
-    hostmem_free(checkpoint);
+    return FINISH(status, out, checkpoint, hostmem_free);
 }
 
 /* ---- the tokenizer ---- */

@@ -96,37 +96,28 @@ enum gt_status export_run(const struct export_options *options)
     TRY(output_check(options));
     TRY(export_weights_open(options->mem, options->checkpoint, &weights));
     const enum gt_status status = formats[options->format].write(&output, &weights);
-    export_weights_close(&weights);
+    hostmem_free(weights.values);
     return status;
 }
 
 /* ---- the weights ---- */
 
-enum gt_status export_weights_open(struct hostmem *mem, const struct checkpoint *checkpoint, struct export_weights *out)
+enum gt_status export_weights_open(const void *owner, const struct checkpoint *checkpoint, struct export_weights *out)
 {
     const size_t row = (size_t)checkpoint->config.n_embd;
-    struct export_weights weights = {.mem = mem,
-                                     .checkpoint = checkpoint,
+    struct export_weights weights = {.checkpoint = checkpoint,
                                      .capacity = row < EXPORT_VALUES ? EXPORT_VALUES / row * row : EXPORT_VALUES};
-    TRY(HOSTMEM_NEW(mem, EXPORT_VALUES, "weights to export", &weights.values));
-    enum gt_status status = HOSTMEM_NEW(mem, EXPORT_VALUES, "exported weights", &weights.turned);
-    THEN(status, HOSTMEM_NEW(mem, 1, "adapter", &weights.adapter));
+    TRY(HOSTMEM_NEW(owner, EXPORT_VALUES, "weights to export", &weights.values));
+    enum gt_status status = HOSTMEM_NEW(weights.values, EXPORT_VALUES, "exported weights", &weights.turned);
+    THEN(status, HOSTMEM_NEW(weights.values, 1, "adapter", &weights.adapter));
     const struct checkpoint_load_options verify = {
         .config = &checkpoint->config, .staging = weights.values, .staging_bytes = EXPORT_VALUES * sizeof(float)};
     THEN(status, checkpoint_load(checkpoint, &verify));
     if (status == GT_OK)
         *out = weights;
     else
-        export_weights_close(&weights);
+        hostmem_free(weights.values);
     return status;
-}
-
-void export_weights_close(struct export_weights *weights)
-{
-    hostmem_free(weights->adapter);
-    hostmem_free(weights->turned);
-    hostmem_free(weights->values);
-    weights->values = weights->turned = NULL;
 }
 
 /* Divides each row by its root mean square, as the op rmsnorm does. */

@@ -56,7 +56,6 @@ struct export_adapter {
 };
 
 struct export_weights {
-    struct hostmem *mem;                 /* outlives this struct */
     const struct checkpoint *checkpoint; /* outlives this struct */
     size_t capacity;                /* elements in each buffer: whole rows of n_embd, where one fits; tests lower it */
     float *values;                  /* [capacity] as read */
@@ -64,11 +63,9 @@ struct export_weights {
     struct export_adapter *adapter; /* of the last tensor that has one */
 };
 
-/* Reads the whole checkpoint once and verifies checksums, finiteness and biases, as checkpoint_load() does.  On failure
- * there is nothing to close.  Errors: those of checkpoint_load(), GT_NO_MEMORY. */
-enum gt_status export_weights_open(struct hostmem *mem, const struct checkpoint *checkpoint,
-                                   struct export_weights *out);
-void export_weights_close(struct export_weights *weights);
+/* Reads the whole checkpoint once and verifies checksums, finiteness and biases, as checkpoint_load() does.  The
+ * owner of all of `out` is out->values.  Errors: those of checkpoint_load(), GT_NO_MEMORY. */
+enum gt_status export_weights_open(const void *owner, const struct checkpoint *checkpoint, struct export_weights *out);
 
 /* out[count] = elements first ... of `tensor`, rounded to `dtype`.  `count` is at most the capacity, and `out` is not
  * weights->values.  Errors: GT_IO, GT_DATA; GT_UNSUPPORTED for a value beyond the dtype's largest, naming the

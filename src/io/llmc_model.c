@@ -103,16 +103,16 @@ static enum gt_status header_read(const struct safetensors_file *file, struct mo
                 end);
 }
 
-enum gt_status llmc_model_open(struct hostmem *mem, const char *path, struct model_config *out_config,
+enum gt_status llmc_model_open(const void *owner, const char *path, struct model_config *out_config,
                                struct safetensors **out)
 {
     int32_t padded, file;
     uint64_t end;
     enum dtype dtype;
     struct safetensors *table;
-    TRY(safetensors_create(mem, path, &table));
+    TRY(safetensors_create(owner, path, &table));
     enum gt_status status = safetensors_file_add(table, path, &file);
     THEN(status, header_read(&table->files[file], out_config, &padded, &dtype));
     THEN(status, parameters_walk(path, out_config, padded, dtype, table, &end));
-    return FINISH(status, out, table, safetensors_close);
+    return FINISH(status, out, table, hostmem_free);
 }

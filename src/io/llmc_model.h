@@ -23,7 +23,7 @@ size_t llmc_model_index(const struct model_config *config, size_t position);
 /* Opens a model file as a table with Hugging Face's names and shapes, without the padding.  The model has biases and
  * the tanh GELU.  Errors: GT_IO, GT_NO_MEMORY; GT_DATA (a field out of range, a size that overflows or differs from the
  * file's); GT_UNSUPPORTED (another version).  One line names file and field. */
-enum gt_status llmc_model_open(struct hostmem *mem, const char *path, struct model_config *out_config,
+enum gt_status llmc_model_open(const void *owner, const char *path, struct model_config *out_config,
                                struct safetensors **out);
 
 #endif

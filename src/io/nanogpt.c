@@ -24,7 +24,6 @@
 
 /* An open checkpoint file. */
 struct source {
-    struct hostmem *mem;
     const char *path;
     int fd;
     struct zip zip;
@@ -88,23 +87,22 @@ static enum gt_status source_open(struct source *source)
     unsigned char *text;
     char label[FILE_PATH_MAX + 16];
     TRY(file_open_read(source->path, &source->fd, &size_bytes));
-    TRY(zip_open(source->mem, source->fd, source->path, size_bytes, &source->zip));
+    TRY(zip_open(source, source->fd, source->path, size_bytes, &source->zip));
     TRY(pickle_member_find(source, &entry));
     TRY(byte_order_check(source));
     TRY(zip_verify(&source->zip, entry));
-    TRY(HOSTMEM_NEW(source->mem, (size_t)entry->size_bytes, "data.pkl", &text));
+    TRY(HOSTMEM_NEW(source, (size_t)entry->size_bytes, "data.pkl", &text));
     (void)snprintf(label, sizeof label, "%s: data.pkl", source->path);
-    enum gt_status status =
-        file_read_at(source->fd, source->path, entry->offset_bytes, text, (size_t)entry->size_bytes);
-    THEN(status, pickle_read(source->mem, text, (size_t)entry->size_bytes, label, &source->pickle));
+    TRY(file_read_at(source->fd, source->path, entry->offset_bytes, text, (size_t)entry->size_bytes));
+    TRY(pickle_read(source, text, (size_t)entry->size_bytes, label, &source->pickle));
     hostmem_free(text);
-    return status;
+    return GT_OK;
 }
 
-static void source_close(struct source *source)
+static void source_close(void *object)
 {
+    struct source *source = object;
     pickle_release(&source->pickle);
-    zip_close(&source->zip);
     if (source->fd >= 0)
         (void)close(source->fd);
 }
@@ -246,7 +244,7 @@ static enum gt_status model_read(const struct source *source, struct checkpoint 
     json_t *dict, *value;
     int32_t file;
     TRY(dict_get(source, "model", &dict));
-    TRY(safetensors_create(source->mem, source->path, &checkpoint->model));
+    TRY(safetensors_create(checkpoint, source->path, &checkpoint->model));
     TRY(safetensors_file_add(checkpoint->model, source->path, &file));
     json_object_foreach(dict, name, value)
     {
@@ -343,7 +341,7 @@ static enum gt_status optimizer_read(const struct source *source, struct checkpo
     int32_t file;
     TRY(dict_get(source, "optimizer", &optimizer));
     TRY(groups_find(source, optimizer, &groups));
-    TRY(safetensors_create(source->mem, source->path, &checkpoint->optimizer));
+    TRY(safetensors_create(checkpoint, source->path, &checkpoint->optimizer));
     TRY(safetensors_file_add(checkpoint->optimizer, source->path, &file));
     const bool empty = json_object_size(groups.state) == 0;
     checkpoint->record.state.adam_step = -1;
@@ -389,11 +387,14 @@ static enum gt_status everything_read(const struct source *source, bool with_opt
 
 enum gt_status nanogpt_open(struct checkpoint *checkpoint, bool with_optimizer)
 {
-    struct source source = {.mem = checkpoint->mem, .path = checkpoint->source, .fd = -1};
-    enum gt_status status = source_open(&source);
-    THEN(status, everything_read(&source, with_optimizer, checkpoint));
-    source_close(&source);
-    return status;
+    struct source *source;
+    TRY(HOSTMEM_NEW(checkpoint, 1, "ckpt.pt", &source));
+    *source = (struct source){.path = checkpoint->source, .fd = -1};
+    hostmem_at_free(source, source_close);
+    TRY(source_open(source));
+    TRY(everything_read(source, with_optimizer, checkpoint));
+    hostmem_free(source);
+    return GT_OK;
 }
 
 /* ---- meta.pkl ---- */
@@ -426,20 +427,20 @@ static enum gt_status meta_read(const struct pickle *pickle, const char *path, s
     uint32_t *code_points;
     if (count == 0)
         return FAIL(GT_DATA, "%s: has no \"itos\", so it is not the meta.pkl of a nanoGPT data set", path);
-    TRY(HOSTMEM_NEW(pickle->mem, count, "characters of meta.pkl", &code_points));
+    TRY(HOSTMEM_NEW(pickle->owner, count, "characters of meta.pkl", &code_points));
     enum gt_status status = characters_read(itos, path, code_points);
-    THEN(status, tokenizer_create_chars(pickle->mem, code_points, count, out));
+    THEN(status, tokenizer_create_chars(pickle->owner, code_points, count, out));
     hostmem_free(code_points);
     return status;
 }
 
-enum gt_status nanogpt_meta_open(struct hostmem *mem, const char *path, struct tokenizer **out)
+enum gt_status nanogpt_meta_open(const void *owner, const char *path, struct tokenizer **out)
 {
     char *text;
     size_t count;
-    struct pickle pickle = {.mem = NULL};
+    struct pickle pickle = {.owner = NULL};
     TRY(file_read_all(path, PICKLE_BYTES_MAX, &text, &count));
-    enum gt_status status = pickle_read(mem, (const unsigned char *)text, count, path, &pickle);
+    enum gt_status status = pickle_read(owner, (const unsigned char *)text, count, path, &pickle);
     free(text);
     THEN(status, meta_read(&pickle, path, out));
     pickle_release(&pickle);

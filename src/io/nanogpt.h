@@ -23,6 +23,6 @@ enum gt_status nanogpt_open(struct checkpoint *checkpoint, bool with_optimizer);
 /* Makes a tokenizer of kind chars with the ids of "itos" in meta.pkl.  Errors: GT_IO, GT_NO_MEMORY, GT_UNSUPPORTED (a
  * pickle that needs to run code), GT_DATA (other content; ids that are not in the order of the characters, as
  * prepare.py's are). */
-enum gt_status nanogpt_meta_open(struct hostmem *mem, const char *path, struct tokenizer **out);
+enum gt_status nanogpt_meta_open(const void *owner, const char *path, struct tokenizer **out);
 
 #endif

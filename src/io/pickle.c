@@ -73,7 +73,7 @@ static enum gt_status take_integer(struct machine *m, size_t count, uint64_t *ou
 /* ---- the stack ---- */
 static enum gt_status push(struct machine *m, json_t *value)
 {
-    TRY(hostmem_grow(m->pickle->mem, &m->stack, &m->stack_capacity, m->depth + 1, sizeof *m->stack, "pickle"));
+    TRY(hostmem_grow(m->pickle->owner, &m->stack, &m->stack_capacity, m->depth + 1, sizeof *m->stack, "pickle"));
     m->stack[m->depth++] = value;
     return GT_OK;
 }
@@ -276,7 +276,7 @@ static enum gt_status op_put(struct machine *m)
     TRY(depth_check(m, 1));
     if (index >= MEMO_MAX)
         return malformed(m, "a memo number beyond 1,000,000");
-    TRY(hostmem_grow(m->pickle->mem, &m->memo, &m->memo_capacity, (size_t)index + 1, sizeof *m->memo, "pickle"));
+    TRY(hostmem_grow(m->pickle->owner, &m->memo, &m->memo_capacity, (size_t)index + 1, sizeof *m->memo, "pickle"));
     m->memo_count += m->memo[index] == NULL;
     m->memo[index] = m->stack[m->depth - 1];
     return GT_OK;
@@ -410,7 +410,7 @@ static enum gt_status tensor_push(struct machine *m, const json_t *arguments)
     struct pickle *pickle = m->pickle;
     struct pickle_tensor tensor;
     TRY(tensor_read(m, arguments, &tensor));
-    TRY(hostmem_grow(pickle->mem, &pickle->tensors, &pickle->tensor_capacity, pickle->tensor_count + 1,
+    TRY(hostmem_grow(pickle->owner, &pickle->tensors, &pickle->tensor_capacity, pickle->tensor_count + 1,
                      sizeof *pickle->tensors, "pickle"));
     pickle->tensors[pickle->tensor_count] = tensor;
     return push_new(m, json_pack("{s:I}", TENSOR_INDEX, (json_int_t)pickle->tensor_count++));
@@ -525,12 +525,12 @@ static enum gt_status machine_run(struct machine *m)
     return m->at == m->count ? GT_OK : malformed(m, "bytes follow the end of the pickle");
 }
 
-enum gt_status pickle_read(struct hostmem *mem, const unsigned char *bytes, size_t count, const char *source,
+enum gt_status pickle_read(const void *owner, const unsigned char *bytes, size_t count, const char *source,
                            struct pickle *out)
 {
     if (count > PICKLE_BYTES_MAX)
         return FAIL(GT_DATA, "%s: is %zu bytes long; at most %zu are accepted", source, count, PICKLE_BYTES_MAX);
-    struct pickle pickle = {.mem = mem, .values = json_array()};
+    struct pickle pickle = {.owner = owner, .values = json_array()};
     struct machine machine = {.pickle = &pickle, .bytes = bytes, .count = count, .source = source};
     const enum gt_status status = pickle.values != NULL ? machine_run(&machine) : out_of_memory(&machine);
     hostmem_free(machine.stack);
@@ -553,5 +553,5 @@ void pickle_release(struct pickle *pickle)
     }
     json_decref(pickle->values);
     hostmem_free(pickle->tensors);
-    *pickle = (struct pickle){.mem = NULL};
+    *pickle = (struct pickle){.owner = NULL};
 }

@@ -30,9 +30,9 @@ struct pickle_tensor {
 /* None is null, and so is a number that is not finite; tuples and lists are arrays; a dict is an object, in which an
  * integer key is decimal text; pickle_tensor_of() recognises tensors.  Values may be shared, and may form cycles. */
 struct pickle {
-    struct hostmem *mem; /* outlives this struct */
-    json_t *root;        /* borrowed from `values` */
-    json_t *values;      /* all values */
+    const void *owner; /* outlives this struct */
+    json_t *root;      /* borrowed from `values` */
+    json_t *values;    /* all values */
     struct pickle_tensor *tensors;
     size_t tensor_count, tensor_capacity;
 };
@@ -40,7 +40,7 @@ struct pickle {
 /* Reads the pickle bytes[count]; `source` is for messages.  Errors: GT_NO_MEMORY; GT_DATA (cut short, malformed, a
  * tensor outside of its storage, a layout that is not row-major); GT_UNSUPPORTED (a global that is not in the list
  * above, named in the line, or an opcode that a state dict does not need). */
-enum gt_status pickle_read(struct hostmem *mem, const unsigned char *bytes, size_t count, const char *source,
+enum gt_status pickle_read(const void *owner, const unsigned char *bytes, size_t count, const char *source,
                            struct pickle *out);
 /* Accepts a zeroed struct. */
 void pickle_release(struct pickle *pickle);

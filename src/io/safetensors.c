@@ -230,34 +230,32 @@ static enum gt_status file_load(struct safetensors *table, const char *path, int
     opening.file = file;
     TRY(header_length_read(&opening, &file->header_crc32c));
     const size_t header_bytes = (size_t)(opening.data_offset - LENGTH_BYTES);
-    TRY(HOSTMEM_NEW(table->mem, header_bytes, "safetensors header", &text));
-    enum gt_status status = file_read_at(fd, path, LENGTH_BYTES, text, header_bytes);
-    if (status == GT_OK) {
-        file->header_crc32c = file_crc32c(file->header_crc32c, text, header_bytes);
-        status = header_parse(&opening, text, header_bytes);
-    }
+    TRY(HOSTMEM_NEW(table, header_bytes, "safetensors header", &text));
+    TRY(file_read_at(fd, path, LENGTH_BYTES, text, header_bytes));
+    file->header_crc32c = file_crc32c(file->header_crc32c, text, header_bytes);
+    TRY(header_parse(&opening, text, header_bytes));
     hostmem_free(text);
-    return status;
+    return GT_OK;
 }
 
-enum gt_status safetensors_open(struct hostmem *mem, const char *path, struct safetensors **out)
+enum gt_status safetensors_open(const void *owner, const char *path, struct safetensors **out)
 {
     int fd;
     uint64_t size_bytes;
     TRY(file_open_read(path, &fd, &size_bytes));
-    return safetensors_open_fd(mem, path, fd, size_bytes, out);
+    return safetensors_open_fd(owner, path, fd, size_bytes, out);
 }
 
-enum gt_status safetensors_open_fd(struct hostmem *mem, const char *path, int fd, uint64_t size_bytes,
+enum gt_status safetensors_open_fd(const void *owner, const char *path, int fd, uint64_t size_bytes,
                                    struct safetensors **out)
 {
     struct safetensors *table = NULL;
-    enum gt_status status = safetensors_create(mem, path, &table);
+    enum gt_status status = safetensors_create(owner, path, &table);
     if (status == GT_OK)
         status = file_load(table, path, fd, size_bytes, NULL, NULL);
     else
         (void)close(fd);
-    return FINISH(status, out, table, safetensors_close);
+    return FINISH(status, out, table, hostmem_free);
 }
 
 /* ---- weights in several files ---- */
@@ -305,7 +303,7 @@ static enum gt_status shards_load(struct safetensors *table, const char *folder,
     return GT_OK;
 }
 
-enum gt_status safetensors_index_open(struct hostmem *mem, const char *folder, struct safetensors **out)
+enum gt_status safetensors_index_open(const void *owner, const char *folder, struct safetensors **out)
 {
     char path[FILE_PATH_MAX];
     struct safetensors *table = NULL;
@@ -317,8 +315,8 @@ enum gt_status safetensors_index_open(struct hostmem *mem, const char *folder, s
     if (!json_is_object(map))
         log_error("%s: expected an object with an object \"weight_map\"", path);
     else
-        status = safetensors_create(mem, path, &table);
+        status = safetensors_create(owner, path, &table);
     THEN(status, shards_load(table, folder, map));
     json_decref(root);
-    return FINISH(status, out, table, safetensors_close);
+    return FINISH(status, out, table, hostmem_free);
 }

@@ -47,7 +47,6 @@ struct safetensors_file {
  * in files of other formats (llm.c's model files, nanoGPT's ckpt.pt) with Hugging Face's names and shapes.  Readers of
  * weights thus do not depend on the format.  The fields are read-only for callers. */
 struct safetensors {
-    struct hostmem *mem; /* outlives the table */
     size_t count, capacity;
     struct safetensors_tensor *tensors;
     size_t file_count, file_capacity;
@@ -59,9 +58,9 @@ struct safetensors {
  * Memory: at most 4 MiB of text, its parse tree (released before the return) and about 250 bytes per tensor.  Errors:
  * GT_IO, GT_NO_MEMORY; GT_DATA with one line that names the file and the tensor or field; GT_UNSUPPORTED for PyTorch's
  * pickle files under this name. */
-enum gt_status safetensors_open(struct hostmem *mem, const char *path, struct safetensors **out);
+enum gt_status safetensors_open(const void *owner, const char *path, struct safetensors **out);
 /* As above, for an open file of `size_bytes`.  Takes ownership of `fd`, also on failure.  `path` is for messages. */
-enum gt_status safetensors_open_fd(struct hostmem *mem, const char *path, int fd, uint64_t size_bytes,
+enum gt_status safetensors_open_fd(const void *owner, const char *path, int fd, uint64_t size_bytes,
                                    struct safetensors **out);
 
 #define SAFETENSORS_INDEX_NAME "model.safetensors.index.json"
@@ -69,10 +68,10 @@ enum gt_status safetensors_open_fd(struct hostmem *mem, const char *path, int fd
  * file that the index gives, and in no other.  Source: transformers, modeling_utils.py, save_pretrained();
  * huggingface_hub, serialization.  Errors: those of safetensors_open(); GT_DATA with one line that names the index or
  * the shard, and the field or tensor. */
-enum gt_status safetensors_index_open(struct hostmem *mem, const char *folder, struct safetensors **out);
+enum gt_status safetensors_index_open(const void *owner, const char *folder, struct safetensors **out);
 
 /* Creates an empty table.  Errors: GT_NO_MEMORY; GT_USAGE when the path is too long. */
-enum gt_status safetensors_create(struct hostmem *mem, const char *path, struct safetensors **out);
+enum gt_status safetensors_create(const void *owner, const char *path, struct safetensors **out);
 /* Opens a file that contains arrays; safetensors_fd_add() takes ownership of an open one, also on failure.  Errors:
  * GT_IO, GT_NO_MEMORY. */
 enum gt_status safetensors_file_add(struct safetensors *table, const char *path, int32_t *out);
@@ -83,8 +82,6 @@ enum gt_status safetensors_fd_add(struct safetensors *table, const char *path, i
 enum gt_status safetensors_add(struct safetensors *table, const struct safetensors_tensor *tensor);
 /* Adds all arrays of `other`, which is of one file, and takes the file over.  Errors: those above. */
 enum gt_status safetensors_join(struct safetensors *table, struct safetensors *other);
-/* Accepts NULL. */
-void safetensors_close(struct safetensors *table);
 
 /* Finds a tensor by name.  Returns false when there is none. */
 bool safetensors_find(const struct safetensors *table, const char *name, size_t *out_index);

@@ -12,35 +12,29 @@
 
 #define PIECE_COUNT 4096 /* elements read at a time, on the stack */
 
-enum gt_status safetensors_create(struct hostmem *mem, const char *path, struct safetensors **out)
+static void files_close(void *object)
 {
-    struct safetensors *table;
-    TRY(HOSTMEM_NEW(mem, 1, "table of arrays", &table));
-    table->mem = mem;
-    const enum gt_status status = file_trim(table->path, path);
-    return FINISH(status, out, table, safetensors_close);
-}
-
-void safetensors_close(struct safetensors *table)
-{
-    if (table == NULL)
-        return;
-    for (size_t i = 0; i < table->file_count; i++) {
+    struct safetensors *table = object;
+    for (size_t i = 0; i < table->file_count; i++)
         if (table->files[i].fd >= 0)
             (void)close(table->files[i].fd);
-        hostmem_free(table->files[i].path);
-    }
-    hostmem_free(table->files);
-    hostmem_free(table->tensors);
-    hostmem_free(table);
+}
+
+enum gt_status safetensors_create(const void *owner, const char *path, struct safetensors **out)
+{
+    struct safetensors *table;
+    TRY(HOSTMEM_NEW(owner, 1, "table of arrays", &table));
+    hostmem_at_free(table, files_close);
+    const enum gt_status status = file_trim(table->path, path);
+    return FINISH(status, out, table, hostmem_free);
 }
 
 enum gt_status safetensors_fd_add(struct safetensors *table, const char *path, int fd, uint64_t size_bytes,
                                   int32_t *out)
 {
     const size_t count = table->file_count;
-    enum gt_status status = hostmem_grow(table->mem, &table->files, &table->file_capacity, count + 1,
-                                         sizeof *table->files, "files of arrays");
+    enum gt_status status =
+        hostmem_grow(table, &table->files, &table->file_capacity, count + 1, sizeof *table->files, "files of arrays");
     if (status != GT_OK) {
         (void)close(fd);
         return status;
@@ -48,7 +42,7 @@ enum gt_status safetensors_fd_add(struct safetensors *table, const char *path, i
     table->files[count] = (struct safetensors_file){.fd = fd, .size_bytes = size_bytes};
     table->file_count++;
     *out = (int32_t)count;
-    return hostmem_strdup(table->mem, path, &table->files[count].path);
+    return hostmem_strdup(table, path, &table->files[count].path);
 }
 
 enum gt_status safetensors_file_add(struct safetensors *table, const char *path, int32_t *out)
@@ -100,7 +94,7 @@ enum gt_status safetensors_add(struct safetensors *table, const struct safetenso
         (tensor->transposed && tensor->rank != 2))
         return FAIL(GT_DATA, "%s: tensor %s: is there twice, is one too many, or does not have two dimensions",
                     table->path, tensor->name);
-    TRY(hostmem_grow(table->mem, &table->tensors, &table->capacity, table->count + 1, sizeof *table->tensors,
+    TRY(hostmem_grow(table, &table->tensors, &table->capacity, table->count + 1, sizeof *table->tensors,
                      "table of arrays"));
     struct safetensors_tensor *entry = &table->tensors[table->count];
     *entry = *tensor;

@@ -159,27 +159,16 @@ static enum gt_status members_read(struct zip *zip)
     return GT_OK;
 }
 
-enum gt_status zip_open(struct hostmem *mem, int fd, const char *path, uint64_t size_bytes, struct zip *out)
+enum gt_status zip_open(const void *owner, int fd, const char *path, uint64_t size_bytes, struct zip *out)
 {
-    struct zip zip = {.mem = mem, .fd = fd, .path = path, .size_bytes = size_bytes};
-    enum gt_status status;
+    struct zip zip = {.fd = fd, .path = path, .size_bytes = size_bytes};
     TRY(end_read(&zip));
-    TRY_GOTO(status, fail, HOSTMEM_NEW(mem, (size_t)zip.directory_bytes, "zip directory", &zip.directory));
-    TRY_GOTO(status, fail, HOSTMEM_NEW(mem, (size_t)zip.count, "zip members", &zip.entries));
-    TRY_GOTO(status, fail, file_read_at(fd, path, zip.directory_offset, zip.directory, (size_t)zip.directory_bytes));
-    TRY_GOTO(status, fail, members_read(&zip));
+    TRY(HOSTMEM_NEW(owner, (size_t)zip.directory_bytes, "zip directory", &zip.directory));
+    TRY(HOSTMEM_NEW(owner, (size_t)zip.count, "zip members", &zip.entries));
+    TRY(file_read_at(fd, path, zip.directory_offset, zip.directory, (size_t)zip.directory_bytes));
+    TRY(members_read(&zip));
     *out = zip;
     return GT_OK;
-fail:
-    zip_close(&zip);
-    return status;
-}
-
-void zip_close(struct zip *zip)
-{
-    hostmem_free(zip->entries);
-    hostmem_free(zip->directory);
-    *zip = (struct zip){.mem = NULL};
 }
 
 struct zip_entry *zip_find(const struct zip *zip, const char *name)

@@ -20,7 +20,6 @@ struct zip_entry {
 };
 
 struct zip {
-    struct hostmem *mem;
     int fd;           /* borrowed */
     const char *path; /* borrowed */
     uint64_t size_bytes;
@@ -29,12 +28,10 @@ struct zip {
     struct zip_entry *entries; /* [count] */
 };
 
-/* Reads the directory of the archive `fd` of `size_bytes` bytes.  Checks that every member is inside the file.  Errors:
+/* Reads the directory of the archive `fd` of `size_bytes` bytes into memory of `owner`.  Checks that every member is inside the file.  Errors:
  * GT_IO, GT_NO_MEMORY; GT_DATA and GT_UNSUPPORTED (compressed or encrypted members) with one line that names file and
  * member. */
-enum gt_status zip_open(struct hostmem *mem, int fd, const char *path, uint64_t size_bytes, struct zip *out);
-/* Accepts a zeroed struct. */
-void zip_close(struct zip *zip);
+enum gt_status zip_open(const void *owner, int fd, const char *path, uint64_t size_bytes, struct zip *out);
 /* Returns NULL when there is none. */
 struct zip_entry *zip_find(const struct zip *zip, const char *name);
 /* Reads a member once and compares its CRC-32 with the directory's.  A stored CRC-32 of 0 is not compared: torch.save()

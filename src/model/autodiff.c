@@ -73,8 +73,8 @@ static void trained_find(struct autodiff *ad, const struct op *op)
 static enum gt_status autodiff_init(struct autodiff *ad)
 {
     struct program *program = &ad->graph->programs[ad->options->program];
-    TRY(HOSTMEM_NEW(ad->graph->mem, (size_t)program->count + 1, "autodiff ops", &ad->forward));
-    TRY(HOSTMEM_NEW(ad->graph->mem, (size_t)ad->tensor_count, "autodiff tensors", &ad->at));
+    TRY(HOSTMEM_NEW(ad->graph, (size_t)program->count + 1, "autodiff ops", &ad->forward));
+    TRY(HOSTMEM_NEW(ad->graph, (size_t)ad->tensor_count, "autodiff tensors", &ad->at));
     for (int32_t t = 0; t < ad->tensor_count; t++)
         ad->at[t] = (struct tensor_state){TENSOR_NONE, -1, TENSOR_NONE, -1, false, false, false, -1};
     for (int32_t p = 0; p < ad->options->parameter_count; p++) {
@@ -332,11 +332,11 @@ enum gt_status autodiff_run(struct graph *graph, const struct autodiff_options *
     struct autodiff ad = {.graph = graph, .options = options, .tensor_count = graph->tensor_count};
     ad.first = ad.tensor_count;
     ad.pen = (struct graph_pen){graph, options->program, PASS_BACKWARD, -1, 0, false};
-    enum gt_status status = autodiff_init(&ad);
-    THEN(status, autodiff_walk(&ad));
+    TRY(autodiff_init(&ad));
+    TRY(autodiff_walk(&ad));
     hostmem_free(ad.at);
     hostmem_free(ad.forward);
-    return status;
+    return GT_OK;
 }
 
 enum gt_status autodiff_target(struct autodiff *ad, int32_t tensor, int32_t slot, int32_t *operands,

@@ -49,16 +49,16 @@ static enum gt_status rounding_add(struct model *model, int32_t program, bool fi
 static enum gt_status ops_move(struct graph *graph, int32_t program, int32_t count, const struct tensor_range *ranges)
 {
     struct program *p = &graph->programs[program];
-    struct op *merged = NULL;
+    struct op *merged;
     int32_t *next, made = 0; /* next[i]: the first rounding op after op i, the next one after rounding op i; 0: none */
-    TRY(HOSTMEM_NEW(graph->mem, (size_t)p->count, "program order", &next));
+    TRY(HOSTMEM_NEW(graph, (size_t)p->count, "program order", &next));
     for (int32_t k = p->count - 1; k >= count; k--) {
         const int32_t last = ranges[graph_storage(graph, p->ops[k].operand[GRADIENT_ROUND_X])].last;
         next[k] = next[last];
         next[last] = k;
     }
-    enum gt_status status = HOSTMEM_NEW(graph->mem, (size_t)p->count, "program ops", &merged);
-    for (int32_t i = 0; i < count && status == GT_OK; i++) {
+    TRY(HOSTMEM_NEW(graph, (size_t)p->count, "program ops", &merged));
+    for (int32_t i = 0; i < count; i++) {
         const struct op *before = &p->ops[i];
         merged[made++] = *before;
         for (int32_t k = next[i]; k != 0; k = next[k]) {
@@ -67,12 +67,12 @@ static enum gt_status ops_move(struct graph *graph, int32_t program, int32_t cou
             merged[made++].chunk = before->chunk;
         }
     }
-    assert(status != GT_OK || made == p->count);
-    if (status == GT_OK)
-        memcpy(p->ops, merged, (size_t)made * sizeof(struct op));
-    hostmem_free(merged);
+    assert(made == p->count);
+    hostmem_free(p->ops);
+    p->ops = merged;
+    p->capacity = (size_t)made;
     hostmem_free(next);
-    return status;
+    return GT_OK;
 }
 
 enum gt_status gradient_rounding_insert(struct model *model, int32_t program, bool first,
@@ -81,14 +81,13 @@ enum gt_status gradient_rounding_insert(struct model *model, int32_t program, bo
     struct graph *graph = model->graph;
     const int32_t count = graph->programs[program].count;
     struct tensor_range *ranges;
-    TRY(HOSTMEM_NEW(graph->mem, (size_t)graph->tensor_count, "program ranges", &ranges));
+    TRY(HOSTMEM_NEW(graph, (size_t)graph->tensor_count, "program ranges", &ranges));
     graph_ranges(graph, program, ranges);
-    enum gt_status status = GT_OK;
-    for (int32_t i = 0; i < model->parameters.count && status == GT_OK; i++)
+    for (int32_t i = 0; i < model->parameters.count; i++)
         if (is_rounded(model, i))
-            status = rounding_add(model, program, first, i, targets[i].gradient);
-    if (status == GT_OK && graph->programs[program].count > count)
-        status = ops_move(graph, program, count, ranges);
+            TRY(rounding_add(model, program, first, i, targets[i].gradient));
+    if (graph->programs[program].count > count)
+        TRY(ops_move(graph, program, count, ranges));
     hostmem_free(ranges);
-    return status;
+    return GT_OK;
 }

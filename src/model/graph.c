@@ -9,23 +9,12 @@
 
 #define NAME_PART_MAX 44 /* of the names that others are made of */
 
-enum gt_status graph_create(struct hostmem *mem, struct graph **out)
+enum gt_status graph_create(const void *owner, struct graph **out)
 {
     struct graph *graph;
-    TRY(HOSTMEM_NEW(mem, 1, "graph", &graph));
-    graph->mem = mem;
+    TRY(HOSTMEM_NEW(owner, 1, "graph", &graph));
     *out = graph;
     return GT_OK;
-}
-
-void graph_destroy(struct graph *graph)
-{
-    if (!graph)
-        return;
-    for (int32_t p = 0; p < graph->program_count; p++)
-        hostmem_free(graph->programs[p].ops);
-    hostmem_free(graph->tensors);
-    hostmem_free(graph);
 }
 
 enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto, int32_t *out)
@@ -35,7 +24,7 @@ enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto,
     if (!size_product(proto->dims, (size_t)proto->rank, &elements) ||
         !size_mul(elements, dtype_size_bytes(proto->dtype), &bytes) || bytes > INT64_MAX)
         return FAIL(GT_USAGE, "tensor %s is too large: its size in bytes does not fit 63 bits", proto->name);
-    TRY(hostmem_grow(graph->mem, &graph->tensors, &graph->tensor_capacity, (size_t)graph->tensor_count + 1,
+    TRY(hostmem_grow(graph, &graph->tensors, &graph->tensor_capacity, (size_t)graph->tensor_count + 1,
                      sizeof(struct tensor), "graph tensors"));
     graph->tensors[graph->tensor_count] = *proto;
     *out = graph->tensor_count++;
@@ -149,7 +138,7 @@ enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, cons
             TRY(made_tensor_add(pen, &call, i, name, &op.operand[i]));
         operands[i] = op.operand[i];
     }
-    TRY(hostmem_grow(graph->mem, &program->ops, &program->capacity, (size_t)program->count + 1, sizeof(struct op),
+    TRY(hostmem_grow(graph, &program->ops, &program->capacity, (size_t)program->count + 1, sizeof(struct op),
                      "program ops"));
     program->ops[program->count++] = op;
     return GT_OK;
@@ -185,7 +174,7 @@ enum gt_status graph_categorise(struct graph *graph, int32_t program)
 {
     const struct program *p = &graph->programs[program];
     bool *made; /* [tensor_count]: a forward op has written the storage, as it has before a backward op reads it */
-    TRY(HOSTMEM_NEW(graph->mem, (size_t)graph->tensor_count, "categories", &made));
+    TRY(HOSTMEM_NEW(graph, (size_t)graph->tensor_count, "categories", &made));
     for (int32_t i = 0; i < p->count; i++) {
         const struct op *op = &p->ops[i];
         for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
@@ -262,7 +251,7 @@ void graph_print(const struct graph *graph, int32_t program, FILE *out)
     for (int32_t i = 0; i < p->count; i++)
         print_op(graph, &p->ops[i], i, out);
     struct tensor_range *ranges;
-    if (HOSTMEM_NEW(graph->mem, (size_t)graph->tensor_count, "ranges", &ranges) != GT_OK)
+    if (HOSTMEM_NEW(graph, (size_t)graph->tensor_count, "ranges", &ranges) != GT_OK)
         return;
     graph_ranges(graph, program, ranges);
     fprintf(out, "tensors of %s: category, lifetime, first and last op, bytes\n", p->name);

@@ -81,7 +81,6 @@ struct program {
 #define GRAPH_PROGRAMS_MAX 10
 
 struct graph {
-    struct hostmem *mem; /* borrowed; outlives the graph */
     struct tensor *tensors;
     int32_t tensor_count;
     size_t tensor_capacity;
@@ -90,8 +89,7 @@ struct graph {
 };
 
 /* Errors: GT_NO_MEMORY. */
-enum gt_status graph_create(struct hostmem *mem, struct graph **out);
-void graph_destroy(struct graph *graph);
+enum gt_status graph_create(const void *owner, struct graph **out);
 
 /* Adds a copy of `proto`.  Errors: GT_NO_MEMORY; GT_USAGE when its size in bytes does not fit 63 bits. */
 enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto, int32_t *out);

@@ -166,8 +166,7 @@ static inline int32_t model_micro_steps(const struct model_options *options)
 }
 
 /* Builds parameters and programs.  Errors: GT_NO_MEMORY, GT_USAGE. */
-enum gt_status model_create(struct hostmem *mem, const struct model_options *options, struct model **out);
-void model_destroy(struct model *model);
+enum gt_status model_create(const void *owner, const struct model_options *options, struct model **out);
 
 /* Returns the tensor that is initialised, loaded and saved: the master if there is one, else the weight. */
 int32_t model_parameter_home(const struct parameter *parameter);

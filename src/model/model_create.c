@@ -166,7 +166,7 @@ static enum gt_status train_program_build(struct model *model, const char *name,
     TRY(loss_program_build(model, name, PHASE_TRAIN, batch, io));
     struct autodiff_parameter *parameters;
     int32_t count = model->parameters.count;
-    TRY(HOSTMEM_NEW(graph->mem, (size_t)count, "autodiff parameters", &parameters));
+    TRY(HOSTMEM_NEW(graph, (size_t)count, "autodiff parameters", &parameters));
     struct autodiff_options options = {
         .program = io->program,
         .parameters = parameters,
@@ -175,11 +175,11 @@ static enum gt_status train_program_build(struct model *model, const char *name,
         .starts = io->starts,
         .accumulate_parameters = !first,
     };
-    enum gt_status status = gradient_rounding_targets(model, name, parameters);
-    THEN(status, autodiff_run(graph, &options));
-    THEN(status, gradient_rounding_insert(model, io->program, first, parameters));
+    TRY(gradient_rounding_targets(model, name, parameters));
+    TRY(autodiff_run(graph, &options));
+    TRY(gradient_rounding_insert(model, io->program, first, parameters));
     hostmem_free(parameters);
-    return status;
+    return GT_OK;
 }
 
 int32_t model_parameter_home(const struct parameter *parameter)
@@ -364,31 +364,18 @@ static enum gt_status programs_build(struct model *model)
     return GT_OK;
 }
 
-enum gt_status model_create(struct hostmem *mem, const struct model_options *options, struct model **out)
+enum gt_status model_create(const void *owner, const struct model_options *options, struct model **out)
 {
     TRY(model_config_check(&options->config));
     struct model *model;
-    TRY(HOSTMEM_NEW(mem, 1, "model", &model));
+    TRY(HOSTMEM_NEW(owner, 1, "model", &model));
     model->options = *options;
     const struct program_io none = {-1,          0,           0,           TENSOR_NONE, TENSOR_NONE,
                                     TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE};
     model->train_first = model->train_next = model->train_remainder = none;
     model->update = model->evaluate = model->prefill = model->decode = model->refresh = none;
     model->part_first = model->part_next = -1;
-    enum gt_status status = graph_create(mem, &model->graph);
-    if (status != GT_OK) {
-        hostmem_free(model);
-        return status;
-    }
-    status = programs_build(model);
-    return FINISH(status, out, model, model_destroy);
-}
-
-void model_destroy(struct model *model)
-{
-    if (!model)
-        return;
-    hostmem_free(model->parameters.at);
-    graph_destroy(model->graph);
-    hostmem_free(model);
+    enum gt_status status = graph_create(model, &model->graph);
+    THEN(status, programs_build(model));
+    return FINISH(status, out, model, hostmem_free);
 }

@@ -510,16 +510,13 @@ enum gt_status parameters_create(struct graph *graph, const struct model_config 
 {
     const size_t count = parameters_count(config);
     struct parameter_maker maker = {graph, out, config, options, 0};
-    enum gt_status status = GT_OK;
     *out = (struct parameter_list){.count = 0};
-    TRY(HOSTMEM_NEW(graph->mem, count, "parameters", &out->at));
-    for (size_t i = 0; status == GT_OK && i < count; i++) {
+    TRY(HOSTMEM_NEW(graph, count, "parameters", &out->at));
+    for (size_t i = 0; i < count; i++) {
         struct parameter_shape shape;
         parameters_shape(config, i, &shape);
         if (!shape.absent)
-            status = parameter_add(&maker, &shape);
+            TRY(parameter_add(&maker, &shape));
     }
-    if (status != GT_OK)
-        hostmem_free(out->at);
-    return status;
+    return GT_OK;
 }

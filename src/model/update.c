@@ -365,7 +365,7 @@ static enum gt_status parameter_divide(struct pipeline *line, const struct param
     int32_t part = 0;
     for (int64_t first = 0, rows; first < all; first += rows) {
         rows = parts ? parameter->part_rows[part++] : min_i64(most, all - first);
-        TRY(hostmem_grow(graph->mem, &line->slice, &line->capacity, (size_t)line->count + 1, sizeof(struct slice),
+        TRY(hostmem_grow(graph, &line->slice, &line->capacity, (size_t)line->count + 1, sizeof(struct slice),
                          "slices of parameters"));
         TRY(slice_take(line->pen, line->model, parameter, first, rows, &line->slice[line->count]));
         line->count++;
@@ -408,32 +408,30 @@ enum gt_status update_build(struct model *model)
     TRY(graph_program_add(model->graph, "update", PHASE_TRAIN, &model->update.program));
     const struct graph_pen pen = {model->graph, model->update.program, PASS_UPDATE, -1, 0, false};
     struct pipeline line = {.pen = &pen, .model = model};
-    enum gt_status status = GT_OK;
     for (int32_t i = 0; i < model->parameters.count; i++)
         if (!model->parameters.at[i].frozen)
-            THEN(status, parameter_divide(&line, &model->parameters.at[i]));
-    THEN(status, next_fetch(&line));
-    THEN(status, norm_add(&pen, model));
-    THEN(status, slices_append(&line));
+            TRY(parameter_divide(&line, &model->parameters.at[i]));
+    TRY(next_fetch(&line));
+    TRY(norm_add(&pen, model));
+    TRY(slices_append(&line));
     hostmem_free(line.slice);
-    return status;
+    return GT_OK;
 }
 
 enum gt_status refresh_build(struct model *model)
 {
     struct graph_pen pen = {model->graph, -1, PASS_UPDATE, -1, 0, false};
     struct pipeline line = {.pen = &pen, .model = model, .refreshes = true};
-    enum gt_status status = GT_OK;
     for (int32_t i = 0; i < model->parameters.count; i++) {
         if (model->parameters.at[i].master == TENSOR_NONE)
             continue;
         if (pen.program < 0)
-            THEN(status, graph_program_add(model->graph, "refresh", PHASE_TRAIN, &pen.program));
-        THEN(status, parameter_divide(&line, &model->parameters.at[i]));
+            TRY(graph_program_add(model->graph, "refresh", PHASE_TRAIN, &pen.program));
+        TRY(parameter_divide(&line, &model->parameters.at[i]));
     }
     model->refresh.program = pen.program;
-    THEN(status, next_fetch(&line));
-    THEN(status, slices_append(&line));
+    TRY(next_fetch(&line));
+    TRY(slices_append(&line));
     hostmem_free(line.slice);
-    return status;
+    return GT_OK;
 }

@@ -43,7 +43,6 @@ struct timed_op {
 };
 
 struct bench {
-    struct hostmem *mem;
     const struct calibrate_request *request;
     struct model *model;
     struct plan *plan;
@@ -54,14 +53,6 @@ struct bench {
     double pass_seconds; /* of the last pass */
     bool is_disturbed;   /* some op has had no undisturbed run so far */
 };
-
-static void bench_close(struct bench *bench)
-{
-    hostmem_free(bench->ops);
-    hostmem_free(bench->zeros);
-    plan_destroy(bench->plan);
-    model_destroy(bench->model);
-}
 
 static enum gt_status model_make(struct bench *bench, int32_t rows)
 {
@@ -80,7 +71,7 @@ static enum gt_status model_make(struct bench *bench, int32_t rows)
     options.choice.recompute = (struct recompute_mix){{0}};
     options.choice.offload = 0;
     options.correction_rows = 1;
-    return model_create(bench->mem, &options, &bench->model);
+    return model_create(bench, &options, &bench->model);
 }
 
 static void ops_bind(struct bench *bench, int32_t program)
@@ -92,24 +83,20 @@ static void ops_bind(struct bench *bench, int32_t program)
 static enum gt_status bench_open(struct bench *bench, int32_t rows)
 {
     const struct plan *arena = bench->request->plan;
-    enum gt_status status;
     TRY(model_make(bench, rows));
-    TRY_GOTO(status, fail, plan_create(bench->mem, bench->model->graph, &arena->options, &bench->plan));
+    TRY(plan_create(bench, bench->model->graph, &arena->options, &bench->plan));
     for (int32_t i = 0; i < bench->plan->segment_count; i++)
         if (i >= arena->device_segments || bench->plan->segment[i].size_bytes > arena->segment[i].size_bytes)
-            TRY_GOTO(status, fail, GT_NO_FIT);
+            return GT_NO_FIT;
     const struct program *programs = bench->model->graph->programs;
     int32_t train = bench->model->train_first.program, update = bench->model->update.program;
     size_t count = (size_t)programs[train].count + (size_t)programs[update].count;
-    TRY_GOTO(status, fail, HOSTMEM_NEW(bench->mem, count, "timed ops", &bench->ops));
-    TRY_GOTO(status, fail, hostmem_alloc(bench->mem, 1, FILL_BYTES, "calibration zeros", &bench->zeros));
+    TRY(HOSTMEM_NEW(bench, count, "timed ops", &bench->ops));
+    TRY(hostmem_alloc(bench, 1, FILL_BYTES, "calibration zeros", &bench->zeros));
     ops_bind(bench, train);
     ops_bind(bench, update);
     assert((size_t)bench->count == count);
     return GT_OK;
-fail:
-    bench_close(bench);
-    return status;
 }
 
 /* Writes `bytes` bytes from `at` on, repeating the pattern. */
@@ -217,10 +204,9 @@ static enum gt_status bench_run(struct bench *bench, double seconds)
 {
     int64_t end_ns = clock_monotonic_ns() + (int64_t)(seconds * 1e9);
     float *pattern;
-    TRY(hostmem_alloc(bench->mem, 3, FILL_BYTES / 2, "calibration weights", &pattern));
-    const enum gt_status status = values_fill(bench, pattern);
+    TRY(hostmem_alloc(bench, 3, FILL_BYTES / 2, "calibration weights", &pattern));
+    TRY(values_fill(bench, pattern));
     hostmem_free(pattern);
-    TRY(status);
     TRY(pass_run(bench));
     for (int32_t i = 0; i < bench->count; i++)
         bench->ops[i].seconds = 0.0;
@@ -323,18 +309,17 @@ static int32_t rows_choose(const struct calibrate_request *request, double few_s
 static enum gt_status rows_measure(struct hostmem *mem, const struct calibrate_request *request, int32_t rows,
                                    double seconds, struct sums *out)
 {
-    const struct bench closed = {.mem = mem, .request = request, .processors = thread_count_available()};
-    struct bench bench = closed;
-    enum gt_status status = bench_open(&bench, rows);
-    for (; status == GT_NO_FIT && rows > ROWS_FEW; status = bench_open(&bench, rows)) {
-        rows /= 2;
-        bench = closed;
+    struct bench *bench;
+    enum gt_status status = GT_NO_FIT;
+    for (; status == GT_NO_FIT && rows >= ROWS_FEW; rows /= 2) {
+        TRY(HOSTMEM_NEW(mem, 1, "calibration", &bench));
+        *bench = (struct bench){.request = request, .processors = thread_count_available()};
+        status = bench_open(bench, rows);
+        THEN(status, bench_run(bench, seconds));
+        if (status == GT_OK)
+            sums_make(bench, rows, out);
+        hostmem_free(bench);
     }
-    TRY(status);
-    status = bench_run(&bench, seconds);
-    if (status == GT_OK)
-        sums_make(&bench, rows, out);
-    bench_close(&bench);
     return status;
 }
 

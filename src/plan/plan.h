@@ -37,7 +37,6 @@ struct plan_program {
 };
 
 struct plan {
-    struct hostmem *mem;
     const struct graph *graph; /* borrowed: must outlive the plan */
     struct plan_options options;
     struct address *tensor; /* [tensor_count]: of every tensor, views resolved; offset UINT64_MAX when unused */
@@ -62,9 +61,8 @@ struct plan {
 
 /* Errors: GT_NO_MEMORY; GT_NO_FIT when one tensor exceeds the largest segment (named unless `quiet`); GT_USAGE on size
  * overflow; GT_UNSUPPORTED when the backend lacks an op (named). */
-enum gt_status plan_create(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
+enum gt_status plan_create(const void *owner, const struct graph *graph, const struct plan_options *options,
                            struct plan **out);
-void plan_destroy(struct plan *plan);
 /* Returns the bytes of both arenas, which are asked for at once. */
 static inline uint64_t plan_asked_bytes(const struct plan *plan)
 {
@@ -79,7 +77,7 @@ struct plan_measured {
 /* As plan_create(), but programs are measured and not placed: their own tensors have no address, and a phase's bytes
  * are those of its PHASE tensors.  The bounds are those of the plan; no placement can need less.  Calls `visit`, if it
  * is not NULL, with each program. */
-enum gt_status plan_measure(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
+enum gt_status plan_measure(const void *owner, const struct graph *graph, const struct plan_options *options,
                             void (*visit)(void *user, int32_t program, const struct plan_measured *measured),
                             void *user, struct plan **out);
 /* Sets the shapes and the planned addresses of an op. */

@@ -89,7 +89,6 @@ void plan_live_measure(const struct plan *plan, int32_t program, const struct pl
 /* The working memory of plan_create(). */
 struct plan_builder {
     struct plan *plan;
-    struct hostmem *mem;
     const struct graph *graph;
     int32_t ops_max;             /* of the longest program */
     struct tensor_range *ranges; /* [tensor_count], of the current program */
@@ -111,13 +110,13 @@ struct plan_builder {
 static enum gt_status plan_arrays_create(struct plan *plan)
 {
     const struct graph *graph = plan->graph;
-    TRY(HOSTMEM_NEW(plan->mem, (size_t)graph->tensor_count, "plan addresses", &plan->tensor));
+    TRY(HOSTMEM_NEW(plan, (size_t)graph->tensor_count, "plan addresses", &plan->tensor));
     for (int32_t t = 0; t < graph->tensor_count; t++)
         plan->tensor[t] = (struct address){.space = SPACE_DEVICE, .offset_bytes = PLAN_UNPLACED};
     for (int32_t p = 0; p < graph->program_count; p++) {
         size_t ops = (size_t)graph->programs[p].count;
-        TRY(HOSTMEM_NEW(plan->mem, ops, "plan workspaces", &plan->workspace[p]));
-        TRY(HOSTMEM_NEW(plan->mem, ops, "plan workspaces", &plan->workspace_bytes[p]));
+        TRY(HOSTMEM_NEW(plan, ops, "plan workspaces", &plan->workspace[p]));
+        TRY(HOSTMEM_NEW(plan, ops, "plan workspaces", &plan->workspace_bytes[p]));
         for (size_t i = 0; i < ops; i++)
             plan->workspace[p][i] = (struct address){.space = SPACE_DEVICE, .offset_bytes = PLAN_UNPLACED};
     }
@@ -223,40 +222,24 @@ static enum gt_status sizes_check(struct plan_builder *builder)
 
 static enum gt_status builder_arrays_create(struct plan_builder *builder)
 {
-    struct hostmem *mem = builder->mem;
     size_t tensors = (size_t)builder->graph->tensor_count, ops = (size_t)builder->ops_max, items = tensors + ops;
     struct plan_scratch *scratch = &builder->scratch;
-    TRY(HOSTMEM_NEW(mem, tensors, "plan ranges", &builder->ranges));
-    TRY(HOSTMEM_NEW(mem, tensors, "plan uses", &builder->touched));
-    TRY(HOSTMEM_NEW(mem, items, "plan items", &builder->items));
-    TRY(HOSTMEM_NEW(mem, items, "plan items", &builder->placed));
-    TRY(HOSTMEM_NEW(mem, tensors, "plan slots", &builder->run.slots));
-    TRY(HOSTMEM_NEW(mem, tensors, "plan slots", &builder->fixed.slots));
-    TRY(HOSTMEM_NEW(mem, items, "plan slots", &scratch->placer.slots));
-    TRY(HOSTMEM_NEW(mem, items, "plan order", &scratch->keys));
-    TRY(HOSTMEM_NEW(mem, items, "plan offsets", &scratch->best));
-    TRY(HOSTMEM_NEW(mem, ops + 1, "plan live bytes", &scratch->live));
+    TRY(HOSTMEM_NEW(builder, tensors, "plan ranges", &builder->ranges));
+    TRY(HOSTMEM_NEW(builder, tensors, "plan uses", &builder->touched));
+    TRY(HOSTMEM_NEW(builder, items, "plan items", &builder->items));
+    TRY(HOSTMEM_NEW(builder, items, "plan items", &builder->placed));
+    TRY(HOSTMEM_NEW(builder, tensors, "plan slots", &builder->run.slots));
+    TRY(HOSTMEM_NEW(builder, tensors, "plan slots", &builder->fixed.slots));
+    TRY(HOSTMEM_NEW(builder, items, "plan slots", &scratch->placer.slots));
+    TRY(HOSTMEM_NEW(builder, items, "plan order", &scratch->keys));
+    TRY(HOSTMEM_NEW(builder, items, "plan offsets", &scratch->best));
+    TRY(HOSTMEM_NEW(builder, ops + 1, "plan live bytes", &scratch->live));
     size_t ranks = ops * (size_t)plan_rank_levels(builder->ops_max);
-    TRY(HOSTMEM_NEW(mem, ranks, "plan ranks", &scratch->rank_min));
+    TRY(HOSTMEM_NEW(builder, ranks, "plan ranks", &scratch->rank_min));
     builder->run.capacity = builder->fixed.capacity = (int32_t)tensors;
     scratch->placer.capacity = (int32_t)items;
     builder->run.segment_bytes = builder->segment_bytes;
     return GT_OK;
-}
-
-static void builder_arrays_destroy(struct plan_builder *builder)
-{
-    hostmem_free(builder->scratch.rank_min);
-    hostmem_free(builder->scratch.live);
-    hostmem_free(builder->scratch.best);
-    hostmem_free(builder->scratch.keys);
-    hostmem_free(builder->scratch.placer.slots);
-    hostmem_free(builder->fixed.slots);
-    hostmem_free(builder->run.slots);
-    hostmem_free(builder->placed);
-    hostmem_free(builder->items);
-    hostmem_free(builder->touched);
-    hostmem_free(builder->ranges);
 }
 
 static struct address address_of(const struct plan_builder *builder, uint64_t virtual_bytes)
@@ -464,70 +447,60 @@ static enum gt_status plan_fill(struct plan *plan, const struct plan_builder *ho
 {
     TRY(plan_arrays_create(plan));
     TRY(workspaces_ask(plan));
-    struct plan_builder builder = {.plan = plan,
-                                   .mem = plan->mem,
-                                   .graph = plan->graph,
-                                   .bound_only = true,
-                                   .visit = how->visit,
-                                   .user = how->user};
+    struct plan_builder *builder;
+    TRY(HOSTMEM_NEW(plan, 1, "making a plan", &builder));
+    *builder = (struct plan_builder){
+        .plan = plan, .graph = plan->graph, .bound_only = true, .visit = how->visit, .user = how->user};
     for (int32_t p = 0; p < plan->graph->program_count; p++)
-        if (plan->graph->programs[p].count > builder.ops_max)
-            builder.ops_max = plan->graph->programs[p].count;
-    TRY(sizes_check(&builder));
-    enum gt_status status;
-    TRY_GOTO(status, destroy_arrays, builder_arrays_create(&builder));
+        if (plan->graph->programs[p].count > builder->ops_max)
+            builder->ops_max = plan->graph->programs[p].count;
+    TRY(sizes_check(builder));
+    TRY(builder_arrays_create(builder));
     for (int32_t p = 0; p < plan->graph->program_count; p++) {
-        graph_ranges(plan->graph, p, builder.ranges);
+        graph_ranges(plan->graph, p, builder->ranges);
         for (int32_t t = 0; t < plan->graph->tensor_count; t++)
-            builder.touched[t] = builder.touched[t] || builder.ranges[t].last >= 0;
+            builder->touched[t] = builder->touched[t] || builder->ranges[t].last >= 0;
     }
-    TRY_GOTO(status, destroy_arrays, arena_place(&builder));
+    TRY(arena_place(builder));
     if (!how->bound_only) {
-        builder.bound_only = false;
-        builder.enough_bytes = plan->arena_bytes_bound;
-        builder.run.count = 0;
+        builder->bound_only = false;
+        builder->enough_bytes = plan->arena_bytes_bound;
+        builder->run.count = 0;
         plan->peak_program = -1;
-        status = arena_place(&builder);
+        TRY(arena_place(builder));
     }
-destroy_arrays:
-    builder_arrays_destroy(&builder);
-    return status;
+    hostmem_free(builder);
+    return GT_OK;
 }
 
-static enum gt_status plan_make(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
+static enum gt_status plan_make(const void *owner, const struct graph *graph, const struct plan_options *options,
                                 const struct plan_builder *how, struct plan **out)
 {
     assert(options->alignment_bytes > 0 && (options->alignment_bytes & (options->alignment_bytes - 1)) == 0);
     assert(options->guard_bytes % options->alignment_bytes == 0);
     struct plan *plan;
-    TRY(HOSTMEM_NEW(mem, 1, "plan", &plan));
-    plan->mem = mem;
+    TRY(HOSTMEM_NEW(owner, 1, "plan", &plan));
     plan->graph = graph;
     plan->options = *options;
     plan->tensor_count = graph->tensor_count;
     plan->program_count = graph->program_count;
     plan->peak_program = -1;
     enum gt_status status = plan_fill(plan, how);
-    if (status != GT_OK) {
-        plan_destroy(plan);
-        return status;
-    }
-    *out = plan;
-    return GT_OK;
+    return FINISH(status, out, plan, hostmem_free);
 }
 
-enum gt_status plan_create(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
+enum gt_status plan_create(const void *owner, const struct graph *graph, const struct plan_options *options,
                            struct plan **out)
 {
-    return plan_make(mem, graph, options, &(struct plan_builder){.bound_only = false}, out);
+    return plan_make(owner, graph, options, &(struct plan_builder){.bound_only = false}, out);
 }
 
-enum gt_status plan_measure(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
+enum gt_status plan_measure(const void *owner, const struct graph *graph, const struct plan_options *options,
                             void (*visit)(void *user, int32_t program, const struct plan_measured *measured),
                             void *user, struct plan **out)
 {
     const struct plan_builder how = {.bound_only = true, .visit = visit, .user = user};
-    return plan_make(mem, graph, options, &how, out);
+    return plan_make(owner, graph, options, &how, out);
 }
 
 void plan_call(const struct plan *plan, int32_t program, int32_t op, struct op_call *call)
@@ -543,16 +516,4 @@ void plan_call(const struct plan *plan, int32_t program, int32_t op, struct op_c
     call->workspace_bytes = (size_t)plan->workspace_bytes[program][op];
     if (call->workspace_bytes > 0)
         call->workspace = plan->workspace[program][op];
-}
-
-void plan_destroy(struct plan *plan)
-{
-    if (!plan)
-        return;
-    for (int32_t p = 0; p < GRAPH_PROGRAMS_MAX; p++) {
-        hostmem_free(plan->workspace_bytes[p]);
-        hostmem_free(plan->workspace[p]);
-    }
-    hostmem_free(plan->tensor);
-    hostmem_free(plan);
 }

@@ -231,9 +231,9 @@ static enum gt_status fixed_add(const struct probe_request *request, struct mode
     chunks_take(model->graph, model->train_next.program, PROBE_NEXT, out);
     if (options->evaluate)
         chunks_take(model->graph, model->evaluate.program, PROBE_EVALUATE, out);
-    plan_destroy(plan);
+    hostmem_free(plan);
 close:
-    model_destroy(model);
+    hostmem_free(model);
     return status;
 }
 
@@ -296,8 +296,8 @@ enum gt_status probe_make(const struct probe_request *request, int32_t micro_bat
     struct taking taking = {.request = request, .model = model, .out = out};
     enum gt_status status = plan_measure(request->mem, model->graph, &unlimited, program_take, &taking, &plan);
     if (status == GT_OK)
-        plan_destroy(plan);
-    model_destroy(model);
+        hostmem_free(plan);
+    hostmem_free(model);
     for (int kind = PROBE_FIRST; kind < PROBE_EVALUATE; kind++)
         offload_derive(request, out, (enum probe_kind)kind);
     return status;

@@ -139,8 +139,8 @@ char *search_budget_text(char text[static 24], uint64_t bytes)
 
 static void planned_destroy(struct search_planned *planned)
 {
-    plan_destroy(planned->plan);
-    model_destroy(planned->model);
+    hostmem_free(planned->plan);
+    hostmem_free(planned->model);
 }
 
 double search_update_seconds(const struct model *model, const struct plan_rates *rates, plan_seconds_fn *seconds)

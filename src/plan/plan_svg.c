@@ -606,33 +606,29 @@ static void addresses_set(struct map *map, uint64_t budget)
     map->bytes_top = top > 0 ? 1.07 * (double)(low > top ? low : top) : 1.0;
 }
 
-static enum gt_status map_arrays_create(struct hostmem *mem, struct map *map)
+static enum gt_status map_arrays_create(struct map *map)
 {
     map->capacity = (size_t)map->graph->tensor_count;
     for (int32_t p = 0; p < map->graph->program_count; p++)
         map->capacity += (size_t)map->graph->programs[p].count;
-    TRY(HOSTMEM_NEW(mem, map->capacity, "picture", &map->boxes));
-    TRY(HOSTMEM_NEW(mem, (size_t)map->graph->tensor_count, "picture", &map->ranges));
-    return HOSTMEM_NEW(mem, map->capacity, "picture", &map->items);
+    TRY(HOSTMEM_NEW(map, map->capacity, "picture", &map->boxes));
+    TRY(HOSTMEM_NEW(map, (size_t)map->graph->tensor_count, "picture", &map->ranges));
+    return HOSTMEM_NEW(map, map->capacity, "picture", &map->items);
 }
 
 enum gt_status plan_print_svg(struct hostmem *mem, const struct plan *plan, const struct plan_report_facts *facts,
                               FILE *out)
 {
-    struct map map = {.plan = plan, .graph = plan->graph, .out = out};
-    enum gt_status status;
-    TRY_GOTO(status, destroy_arrays, map_arrays_create(mem, &map));
-    widths_set(&map);
-    addresses_set(&map, budget_bytes(plan, facts));
-    persistent_boxes_add(&map);
+    struct map *map;
+    TRY(HOSTMEM_NEW(mem, 1, "picture", &map));
+    *map = (struct map){.plan = plan, .graph = plan->graph, .out = out};
+    TRY(map_arrays_create(map));
+    widths_set(map);
+    addresses_set(map, budget_bytes(plan, facts));
+    persistent_boxes_add(map);
     for (int32_t p = 0; p < plan->program_count; p++)
-        program_boxes_add(&map, p);
-    page_draw(&map, facts);
-    if (fflush(out) != 0 || ferror(out))
-        status = GT_IO;
-destroy_arrays:
-    hostmem_free(map.items);
-    hostmem_free(map.ranges);
-    hostmem_free(map.boxes);
-    return status;
+        program_boxes_add(map, p);
+    page_draw(map, facts);
+    hostmem_free(map);
+    return fflush(out) != 0 || ferror(out) ? GT_IO : GT_OK;
 }

@@ -380,8 +380,8 @@ bool plan_verify(const struct plan *plan)
     for (int32_t p = 0; p < plan->program_count; p++)
         ops = max_i64(ops, plan->graph->programs[p].count);
     replay.map.capacity = 4 * (plan->tensor_count + (int32_t)ops) + 4;
-    bool good = HOSTMEM_NEW(plan->mem, (size_t)replay.map.capacity, "plan verification", &replay.map.at) == GT_OK &&
-                HOSTMEM_NEW(plan->mem, (size_t)plan->tensor_count, "plan verification", &replay.begun) == GT_OK;
+    bool good = HOSTMEM_NEW(plan, (size_t)replay.map.capacity, "plan verification", &replay.map.at) == GT_OK &&
+                HOSTMEM_NEW(plan, (size_t)plan->tensor_count, "plan verification", &replay.begun) == GT_OK;
     for (replay.program = 0; replay.program < plan->program_count && good; replay.program++) {
         const struct program *program = &plan->graph->programs[replay.program];
         good = program_begin(&replay);

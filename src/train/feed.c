@@ -75,13 +75,9 @@ enum gt_status feed_open(struct hostmem *mem, const struct config *config, const
                          .evaluate_time = config->block_size};
     if (config->eval_block_size > 0)
         out->evaluate_time = config->eval_block_size;
-    enum gt_status status = GT_OK;
-    for (int i = 0; i < mixture->count && status == GT_OK; i++)
-        status = part_open(out, &out->parts[i], config, mixture->parts[i].folder, vocab_size);
-    THEN(status, tensors_alloc(out, samples_max, config->document_mask));
-    if (status != GT_OK)
-        feed_close(out);
-    return status;
+    for (int i = 0; i < mixture->count; i++)
+        TRY(part_open(out, &out->parts[i], config, mixture->parts[i].folder, vocab_size));
+    return tensors_alloc(out, samples_max, config->document_mask);
 }
 
 enum gt_status feed_open_val(struct hostmem *mem, const struct config *config, const char *path, int64_t vocab_size,
@@ -95,30 +91,9 @@ enum gt_status feed_open_val(struct hostmem *mem, const struct config *config, c
                                            .block_size = time};
     const struct sampler_spec sampler = {.kind = SAMPLER_EPOCH, .samples_per_step = 1};
     *out = (struct feed){.mem = mem, .block_size = time, .evaluate_time = time};
-    enum gt_status status = path[0] != '\0' ? split_open(out, &out->parts[0], &spec, sampler, TOKEN_VAL) : GT_OK;
-    THEN(status, tensors_alloc(out, samples_max, config->document_mask));
-    if (status != GT_OK)
-        feed_close(out);
-    return status;
-}
-
-void feed_close(struct feed *feed)
-{
-    if (!feed->mem)
-        return;
-    hostmem_free(feed->builder);
-    hostmem_free(feed->tensors.starts);
-    hostmem_free(feed->tensors.order);
-    hostmem_free(feed->tensors.first);
-    hostmem_free(feed->tensors.targets);
-    hostmem_free(feed->tensors.ids);
-    for (int i = 0; i < 2 * MIXTURE_MAX; i++) {
-        const struct feed_part *part = &feed->parts[i / 2];
-        hostmem_free(part->evaluate_sampler[i % 2]);
-        hostmem_free(part->sampler[i % 2]);
-        hostmem_free(part->source[i % 2]);
-    }
-    *feed = (struct feed){0};
+    if (path[0] != '\0')
+        TRY(split_open(out, &out->parts[0], &spec, sampler, TOKEN_VAL));
+    return tensors_alloc(out, samples_max, config->document_mask);
 }
 
 enum gt_status feed_manifest_check(const struct feed *feed, const struct tokenizer *tokenizer)

@@ -43,7 +43,6 @@ enum gt_status feed_open_val(struct hostmem *mem, const struct config *config, c
                              int64_t time, int64_t samples_max, struct feed *out);
 /* With document_mask, takes the token that ends a document from `tokenizer` (NULL: none), or refuses one without. */
 enum gt_status feed_documents_set(struct feed *feed, const struct tokenizer *tokenizer);
-void feed_close(struct feed *feed);
 
 /* Checks each data set against its manifest: see manifest_check(). */
 enum gt_status feed_manifest_check(const struct feed *feed, const struct tokenizer *tokenizer);

@@ -14,7 +14,6 @@
 #include "base/system_memory.h"
 
 struct generator {
-    struct hostmem *mem;
     struct session *session;
     struct generate_options options;
     int32_t *tokens; /* [batch, capacity]: the sequences so far */
@@ -52,24 +51,13 @@ enum gt_status generator_create(struct hostmem *mem, struct session *session, co
     size_t all_tokens;
     TRY(tokens_check(batch, tokens_max, &all_tokens));
     TRY(HOSTMEM_NEW(mem, 1, "generator", &generator));
-    *generator = (struct generator){
-        .mem = mem, .session = session, .options = *options, .batch = (int64_t)batch, .capacity = tokens_max};
-    enum gt_status status = HOSTMEM_NEW(mem, all_tokens, "generated tokens", &generator->tokens);
-    THEN(status, HOSTMEM_NEW(mem, batch * width, "logits", &generator->logits));
-    THEN(status, HOSTMEM_NEW(mem, width, "sorted logits", &generator->scratch));
-    THEN(status, HOSTMEM_NEW(mem, batch * (size_t)session->model->prefill.time, "prefill ids", &generator->ids));
-    return FINISH(status, out, generator, generator_destroy);
-}
-
-void generator_destroy(struct generator *generator)
-{
-    if (!generator)
-        return;
-    hostmem_free(generator->ids);
-    hostmem_free(generator->scratch);
-    hostmem_free(generator->logits);
-    hostmem_free(generator->tokens);
-    hostmem_free(generator);
+    *generator =
+        (struct generator){.session = session, .options = *options, .batch = (int64_t)batch, .capacity = tokens_max};
+    enum gt_status status = HOSTMEM_NEW(generator, all_tokens, "generated tokens", &generator->tokens);
+    THEN(status, HOSTMEM_NEW(generator, batch * width, "logits", &generator->logits));
+    THEN(status, HOSTMEM_NEW(generator, width, "sorted logits", &generator->scratch));
+    THEN(status, HOSTMEM_NEW(generator, batch * (size_t)session->model->prefill.time, "prefill ids", &generator->ids));
+    return FINISH(status, out, generator, hostmem_free);
 }
 
 static enum gt_status program_run(struct generator *generator, const struct program_io *io, int64_t position,

@@ -21,7 +21,6 @@ struct generator;
  * GT_NO_MEMORY. */
 enum gt_status generator_create(struct hostmem *mem, struct session *session, const struct generate_options *options,
                                 int64_t tokens_max, struct generator **out);
-void generator_destroy(struct generator *generator);
 
 /* Starts sequence number `sequence`, which selects the random stream, and the ones after it in the batch, all with the
  * same prompt of count >= 1 tokens. */

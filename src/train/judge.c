@@ -225,9 +225,7 @@ static enum gt_status judge_all(struct judge *judge)
     if (config->hellaswag[0] == '\0')
         return GT_OK;
     TRY(choices_open(judge->mem, config->hellaswag, vocab_size, &choices));
-    enum gt_status status = questions_judge(judge, choices);
-    hostmem_free(choices);
-    return status;
+    return questions_judge(judge, choices);
 }
 
 enum gt_status judge_run(struct hostmem *mem, const struct config *config)
@@ -239,11 +237,8 @@ enum gt_status judge_run(struct hostmem *mem, const struct config *config)
     enum gt_status status = judge_all(&judge);
     progress_clear(&judge.progress);
     hostmem_phase_set(mem, HOSTMEM_CLOSE);
-    hostmem_free(judge.tokenizer);
-    feed_close(&judge.feed);
     if (judge.session.mem)
         session_close(&judge.session);
     watchdog_stop(&judge.watchdog);
-    restore_close(&judge.source);
     return status;
 }

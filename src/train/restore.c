@@ -360,7 +360,7 @@ enum gt_status restore_tokenizer_check(struct hostmem *mem, const struct config 
 
 void restore_close(struct restore_source *source)
 {
-    checkpoint_close(source->weights);
-    checkpoint_close(source->checkpoint);
+    hostmem_free(source->weights);
+    hostmem_free(source->checkpoint);
     source->weights = source->checkpoint = NULL;
 }

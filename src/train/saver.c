@@ -37,7 +37,6 @@ void saver_destroy(struct saver *saver)
 {
     if (!saver->session)
         return;
-    hostmem_free(saver->tensors);
     json_decref(saver->configuration);
     json_decref(saver->plan);
     for (int i = 0; i < TOKENIZER_FILES_OF_RUN; i++)

@@ -72,8 +72,8 @@ static enum gt_status backend_open(const struct config *config, struct backend *
 /* Releases the plan and what belongs to it. */
 static void plan_release(struct session *session)
 {
-    plan_destroy(session->plan);
-    model_destroy(session->model);
+    hostmem_free(session->plan);
+    hostmem_free(session->model);
     hostmem_free(session->staging);
     session->plan = NULL;
     session->model = NULL;
@@ -103,7 +103,7 @@ enum gt_status session_open(struct hostmem *mem, const struct config *config, st
 
 void session_close(struct session *session)
 {
-    exec_destroy(session->exec);
+    hostmem_free(session->exec);
     search_memo_close(&session->search.memo);
     backend_close(session->device.backend);
     session->exec = NULL;

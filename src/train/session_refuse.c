@@ -51,7 +51,7 @@ static double time_scale(const struct session *session)
         return 1.0;
     const double own = search_update_seconds(model, &session->timing.rates, plan_cost_blocks);
     const double nominal = search_update_seconds(model, &session->search.request.rates, plan_cost_blocks);
-    model_destroy(model);
+    hostmem_free(model);
     return own > 0.0 && nominal > 0.0 ? own / nominal : 1.0;
 }
 

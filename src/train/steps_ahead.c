@@ -10,18 +10,11 @@
 enum gt_status steps_ahead_create(struct hostmem *mem, int32_t micro_steps, struct steps_ahead *out)
 {
     assert(micro_steps > 0);
-    *out = (struct steps_ahead){.mem = mem, .micro_steps = micro_steps};
+    *out = (struct steps_ahead){.micro_steps = micro_steps};
     TRY(HOSTMEM_NEW(mem, (size_t)micro_steps * STEPS_AHEAD_MAX, "losses of micro-steps", &out->loss_sums));
     for (int32_t i = 0; i < STEPS_AHEAD_MAX; i++)
         out->step[i].loss_sums = out->loss_sums + (int64_t)i * micro_steps;
     return GT_OK;
-}
-
-void steps_ahead_destroy(struct steps_ahead *ahead)
-{
-    if (ahead->mem)
-        hostmem_free(ahead->loss_sums);
-    *ahead = (struct steps_ahead){.mem = NULL};
 }
 
 struct step_result *steps_ahead_next(struct steps_ahead *ahead)

@@ -24,7 +24,6 @@ struct step_result {
 };
 
 struct steps_ahead {
-    struct hostmem *mem;
     float *loss_sums; /* [STEPS_AHEAD_MAX * micro_steps] */
     int32_t micro_steps, count;
     int64_t since_ns; /* when the first of these updates began */
@@ -33,7 +32,6 @@ struct steps_ahead {
 
 /* Errors: GT_NO_MEMORY. */
 enum gt_status steps_ahead_create(struct hostmem *mem, int32_t micro_steps, struct steps_ahead *out);
-void steps_ahead_destroy(struct steps_ahead *ahead);
 /* Returns the place for the next update, and starts the clock at the first one.  The caller raises `count` once the
  * update is in flight. */
 struct step_result *steps_ahead_next(struct steps_ahead *ahead);

@@ -313,16 +313,10 @@ close:
     metrics_close(&t.metrics);
     if (t.report)
         run_record_close(t.report);
-    hostmem_free(t.report);
-    steps_ahead_destroy(&t.ahead);
-    generator_destroy(t.generator);
-    hostmem_free(t.tokenizer);
     saver_destroy(&t.saver);
-    feed_close(&t.feed);
     if (t.session.mem)
         session_close(&t.session);
     watchdog_stop(&t.watchdog);
-    restore_close(&t.source);
     if (t.lock_fd >= 0)
         out_dir_release(&t, status);
     return status;

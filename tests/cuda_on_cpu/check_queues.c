@@ -95,10 +95,10 @@ static void clocks_compare(double copy_seconds, int kernels, int32_t engines)
     is_near(forecast.busy[QUEUE_IN], before.in_us, after.in_us, "copies in");
     is_near(forecast.busy[QUEUE_OUT], before.out_us, after.out_us, "copies out");
     is_near(forecast.makespan, before.makespan_us, after.makespan_us, "the program");
-    exec_destroy(exec);
+    hostmem_free(exec);
     device->ops->close(device);
-    plan_destroy(plan);
-    graph_destroy(graph);
+    hostmem_free(plan);
+    hostmem_free(graph);
     hostmem_destroy(mem);
 }
 

@@ -11,5 +11,5 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
         return;
     FUZZ_CHECK(hf_layout_check(file, &config) == GT_OK);
     fuzz_arrays_read(file);
-    safetensors_close(file);
+    hostmem_free(file);
 }

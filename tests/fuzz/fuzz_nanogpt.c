@@ -4,14 +4,14 @@
 
 void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
-    struct checkpoint checkpoint = {.mem = mem};
-    (void)snprintf(checkpoint.source, sizeof checkpoint.source, "%s", fuzz_file(data, size));
-    if (nanogpt_open(&checkpoint, size % 2 == 0) == GT_OK) {
-        fuzz_arrays_read(checkpoint.model);
-        if (checkpoint.optimizer != NULL)
-            fuzz_arrays_read(checkpoint.optimizer);
+    struct checkpoint *checkpoint;
+    FUZZ_CHECK(HOSTMEM_NEW(mem, 1, "checkpoint", &checkpoint) == GT_OK);
+    (void)snprintf(checkpoint->source, sizeof checkpoint->source, "%s", fuzz_file(data, size));
+    if (nanogpt_open(checkpoint, size % 2 == 0) == GT_OK) {
+        fuzz_arrays_read(checkpoint->model);
+        if (checkpoint->optimizer != NULL)
+            fuzz_arrays_read(checkpoint->optimizer);
     }
-    safetensors_close(checkpoint.model);
-    safetensors_close(checkpoint.optimizer);
-    checkpoint_record_release(&checkpoint.record);
+    checkpoint_record_release(&checkpoint->record);
+    hostmem_free(checkpoint);
 }

@@ -20,7 +20,7 @@ static void folder_use(struct hostmem *mem, const uint8_t *data, size_t size)
     fuzz_file_put(path, data + size - rest, rest);
     if (safetensors_index_open(mem, fuzz_place.folder, &file) == GT_OK)
         fuzz_arrays_read(file);
-    safetensors_close(file);
+    hostmem_free(file);
 }
 
 void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
@@ -32,5 +32,5 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
     }
     if (safetensors_open(mem, fuzz_file(data, size), &file) == GT_OK)
         fuzz_arrays_read(file);
-    safetensors_close(file);
+    hostmem_free(file);
 }

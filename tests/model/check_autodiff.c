@@ -211,7 +211,7 @@ static void toy_open(struct toy *toy, bool accumulate, bool tied)
 
 static void toy_close(struct toy *toy)
 {
-    graph_destroy(toy->graph);
+    hostmem_free(toy->graph);
     hostmem_destroy(toy->mem);
 }
 
@@ -371,8 +371,8 @@ TEST_LOOP(toy_runs_on_the_device, 4)
     }
     replica_destroy(&replica);
     hostmem_phase_set(toy.mem, HOSTMEM_CLOSE);
-    exec_destroy(exec);
-    plan_destroy(plan);
+    hostmem_free(exec);
+    hostmem_free(plan);
     device->ops->close(device);
     toy_close(&toy);
 }

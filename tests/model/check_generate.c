@@ -121,7 +121,7 @@ TEST_LOOP(generation_sees_its_window, 4)
                           "prompt %d, token %d: loss %.9g, least %.9g", (int)prompts[p], (int)i,
                           (double)losses[tokens[i]], (double)least);
         }
-        generator_destroy(generator);
+        hostmem_free(generator);
         rig_close(&rig);
     }
 }
@@ -143,7 +143,7 @@ TEST(sequences_begin_anew)
     }
     ck_assert_int_eq(memcmp(first[0], again, sizeof again), 0);
     ck_assert_int_ne(memcmp(first[0], first[1], sizeof again), 0);
-    generator_destroy(generator);
+    hostmem_free(generator);
     rig_close(&rig);
 }
 
@@ -295,7 +295,7 @@ TEST(the_penalty_is_that_of_the_definition)
         free(logits);
     }
     ck_assert_int_gt(changed, 0);
-    generator_destroy(generator);
+    hostmem_free(generator);
     rig_close(&rig);
 }
 
@@ -315,7 +315,7 @@ TEST(a_batch_writes_the_same_sequences)
     ck_assert_int_eq(generator_begin(generator, 4, prompt, 3), GT_OK);
     for (int i = 0; i < LENGTH; i++)
         ck_assert_int_eq(generator_next(generator, together[i]), GT_OK);
-    generator_destroy(generator);
+    hostmem_free(generator);
     rig_close(&rig);
     options.generate_batch = 1;
     rig_open(&rig, &options, &(struct rig_how){.threads = 2}, unit_seed());
@@ -328,7 +328,7 @@ TEST(a_batch_writes_the_same_sequences)
             ck_assert_int_eq(alone[i], together[i][b]);
         }
     }
-    generator_destroy(generator);
+    hostmem_free(generator);
     rig_close(&rig);
 }
 
@@ -348,7 +348,7 @@ TEST(a_generator_that_gets_no_memory)
         enum gt_status status = generator_create(rig.mem, &session, &how, 5, &generator);
         hostmem_fail_at(rig.mem, 0);
         if (status == GT_OK) {
-            generator_destroy(generator);
+            hostmem_free(generator);
             break;
         }
         failures++;

@@ -144,10 +144,10 @@ void rig_open(struct rig *rig, const struct model_options *options, const struct
 void rig_close(struct rig *rig)
 {
     hostmem_phase_set(rig->mem, HOSTMEM_CLOSE);
-    exec_destroy(rig->exec);
-    plan_destroy(rig->plan);
+    hostmem_free(rig->exec);
+    hostmem_free(rig->plan);
     rig->device->ops->close(rig->device);
-    model_destroy(rig->model);
+    hostmem_free(rig->model);
     hostmem_destroy(rig->mem);
 }
 

@@ -43,7 +43,6 @@ int main(int argc, char **argv)
         status = dump_run(dump, argc, argv);
     if (dump) {
         hostmem_phase_set(dump->mem, HOSTMEM_CLOSE);
-        feed_close(&dump->feed);
         if (dump->session.mem)
             session_close(&dump->session);
         restore_close(&dump->source);

@@ -32,8 +32,8 @@ static void device_start(bool arena)
 
 static void device_stop(void)
 {
-    plan_destroy(plan);
-    model_destroy(model);
+    hostmem_free(plan);
+    hostmem_free(model);
     device->ops->close(device);
 }
 

@@ -75,10 +75,8 @@ static void rig_open(struct rig *rig)
 static void rig_close(struct rig *rig)
 {
     hostmem_phase_set(rig->data.mem, HOSTMEM_CLOSE);
-    steps_ahead_destroy(&rig->ahead);
-    feed_close(&rig->feed);
     session_close(&rig->session);
-    fixture_close(&rig->data);
+    fixture_drop(&rig->data);
 }
 
 /* Sets all elements of a parameter to the value. */

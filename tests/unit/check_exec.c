@@ -49,9 +49,9 @@ static void bench_exec(struct bench *b, bool poison)
 static void bench_close(struct bench *b)
 {
     hostmem_phase_set(b->mem, HOSTMEM_CLOSE);
-    exec_destroy(b->exec);
-    plan_destroy(b->plan);
-    graph_destroy(b->graph);
+    hostmem_free(b->exec);
+    hostmem_free(b->plan);
+    hostmem_free(b->graph);
     struct hostmem_counters counters;
     hostmem_counters_get(b->mem, &counters);
     ck_assert_uint_eq(counters.live_bytes, 0);

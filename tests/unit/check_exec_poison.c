@@ -44,9 +44,9 @@ static void rig_exec(struct rig *rig, bool poison)
 
 static void rig_end(struct rig *rig)
 {
-    exec_destroy(rig->exec);
-    plan_destroy(rig->plan);
-    graph_destroy(rig->graph);
+    hostmem_free(rig->exec);
+    hostmem_free(rig->plan);
+    hostmem_free(rig->graph);
     hostmem_destroy(rig->mem);
     fixture_backend_release(&rig->backend);
 }

@@ -52,10 +52,8 @@ static void rig_open(struct rig *rig)
 
 static void rig_close(struct rig *rig)
 {
-    feed_close(&rig->feed);
-    feed_close(&rig->feed);
     session_close(&rig->session);
-    fixture_close(&rig->data);
+    fixture_drop(&rig->data);
 }
 
 static void download(struct rig *rig, int32_t tensor, int32_t *out, int64_t count)
@@ -160,6 +158,5 @@ TEST(without_val_the_training_tokens_are_evaluated)
     ck_assert_int_eq(feed_digest(&feed, TOKEN_TRAIN, train), GT_OK);
     ck_assert_int_eq(feed_digest(&feed, TOKEN_VAL, val), GT_OK);
     ck_assert_str_eq(train, val);
-    feed_close(&feed);
     rig_close(&rig);
 }

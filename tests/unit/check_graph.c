@@ -23,7 +23,7 @@ static void begin(struct fixture *fixture)
 static void end(struct fixture *fixture)
 {
     log_capture_end();
-    graph_destroy(fixture->graph);
+    hostmem_free(fixture->graph);
     hostmem_destroy(fixture->mem);
 }
 
@@ -185,12 +185,12 @@ TEST(the_builder_makes_gpt2)
     ck_assert_int_eq(count_of(prefill, OP_GELU_FORWARD), 1);
     ck_assert_int_eq(count_of(decode, OP_GELU_FORWARD), 2);
     ck_assert_int_eq(decode->ops[decode->count - 1].operand[GEMM_D], model->decode.logits);
-    model_destroy(model);
+    hostmem_free(model);
     model = small_model(f.mem, false, 0.0f);
     train = &model->graph->programs[model->train_first.program];
     ck_assert_int_eq(count_of(train, OP_DROPOUT), 0);
     ck_assert_int_eq(count_of(train, OP_BIAS_BACKWARD), 0);
-    model_destroy(model);
+    hostmem_free(model);
     end(&f);
 }
 
@@ -213,7 +213,7 @@ TEST(dropout_sites_are_all_different)
         sites++;
     }
     ck_assert_int_eq(sites, 1 + 3 * 2);
-    model_destroy(model);
+    hostmem_free(model);
     end(&f);
 }
 
@@ -235,6 +235,6 @@ TEST(printing_names_every_op)
     ck_assert_ptr_nonnull(strstr(text, "activation"));
     free(text);
     fclose(file);
-    model_destroy(model);
+    hostmem_free(model);
     end(&f);
 }

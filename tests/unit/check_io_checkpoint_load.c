@@ -42,7 +42,7 @@ TEST(damage_names_file_and_tensor)
     ck_assert(safetensors_find(file, "transformer.h.0.mlp.c_fc.weight", &index));
     /* Flips bits of the exponent, so that the value is a NaN: still reported as damage. */
     const size_t at = (size_t)file->tensors[index].offset_bytes;
-    safetensors_close(file);
+    hostmem_free(file);
     const int fd = open(path, O_RDWR);
     ck_assert_int_eq(pwrite(fd, "\xff\xff\xff\x7f", 4, (off_t)at), 4);
     (void)close(fd);
@@ -301,5 +301,5 @@ TEST(a_failing_device_is_passed_on)
         ck_assert_int_eq(status, GT_DEVICE);
     }
     ck_assert_int_gt(n, 40);
-    checkpoint_close(checkpoint);
+    hostmem_free(checkpoint);
 }

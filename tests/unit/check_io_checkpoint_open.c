@@ -21,7 +21,7 @@ static enum gt_status open_and_close(bool with_optimizer)
     struct checkpoint *checkpoint;
     enum gt_status status = checkpoint_open(mem, folder, with_optimizer, &checkpoint);
     if (status == GT_OK)
-        checkpoint_close(checkpoint);
+        hostmem_free(checkpoint);
     return status;
 }
 
@@ -109,11 +109,11 @@ TEST(opens_its_own)
     ck_assert_int_eq(json_integer_value(json_object_get(checkpoint->record.state.plan, "micro_batch")), 12);
     ck_assert_str_eq(json_string_value(json_object_get(checkpoint->record.state.data, "sampler")), "epoch");
     ck_assert_uint_eq(checkpoint->optimizer->count, 2 * model.tensor_count);
-    checkpoint_close(checkpoint);
+    hostmem_free(checkpoint);
     ck_assert_int_eq(checkpoint_open(mem, folder, false, &checkpoint), GT_OK);
     ck_assert_ptr_null(checkpoint->optimizer);
-    checkpoint_close(checkpoint);
-    checkpoint_close(NULL);
+    hostmem_free(checkpoint);
+    hostmem_free(NULL);
     ck_assert_int_eq(capture.lines, 0);
 }
 
@@ -150,7 +150,7 @@ TEST_LOOP(takes_the_generation_that_replaces_the_one_it_read, 2)
     io_path(path, folder, "model-000002.safetensors");
     ck_assert_str_eq(checkpoint->model->path, path);
     ck_assert(_i == 0 || strstr(checkpoint->optimizer->path, "optimizer-000002") != NULL);
-    checkpoint_close(checkpoint);
+    hostmem_free(checkpoint);
     ck_assert_int_eq(capture.lines, 0);
 }
 

@@ -109,7 +109,7 @@ static enum gt_status parts_load(bool convert)
             .convert = convert,
         };
         status = checkpoint_load(checkpoint, &options);
-        checkpoint_close(checkpoint);
+        hostmem_free(checkpoint);
     }
     return status;
 }
@@ -205,7 +205,7 @@ static enum gt_status renamed_check(const char *from, const char *to)
     enum gt_status status = safetensors_open(mem, path, &file);
     if (status == GT_OK) {
         status = checkpoint_parts_check(file, &model.config);
-        safetensors_close(file);
+        hostmem_free(file);
     }
     return status;
 }

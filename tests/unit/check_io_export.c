@@ -24,7 +24,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-    checkpoint_close(checkpoint);
+    hostmem_free(checkpoint);
     io_folder_remove(target);
     io_teardown();
 }
@@ -70,7 +70,7 @@ TEST(writes_in_pieces)
         }
     }
     weights.capacity = EXPORT_VALUES;
-    export_weights_close(&weights);
+    hostmem_free(weights.values);
 }
 
 TEST(refuses_what_is_too_wide)
@@ -82,7 +82,7 @@ TEST(refuses_what_is_too_wide)
     ck_assert_int_eq(export_weights_write(&weights, &model.layout[4], 0, DTYPE_F32, &file), GT_UNSUPPORTED);
     file_replacement_abort(&file);
     log_capture_one_error(&capture, "h.0.attn.c_attn.weight: has 6 rows");
-    export_weights_close(&weights);
+    hostmem_free(weights.values);
 }
 
 static enum gt_status run(enum export_format format)

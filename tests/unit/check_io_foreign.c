@@ -39,7 +39,7 @@ static enum gt_status nanogpt_use(void)
 {
     struct checkpoint *checkpoint;
     TRY(checkpoint_open(mem, path, true, &checkpoint));
-    checkpoint_close(checkpoint);
+    hostmem_free(checkpoint);
     return GT_OK;
 }
 
@@ -48,7 +48,7 @@ static enum gt_status llmc_use(void)
     struct model_config config;
     struct safetensors *file;
     TRY(llmc_model_open(mem, path, &config, &file));
-    safetensors_close(file);
+    hostmem_free(file);
     return GT_OK;
 }
 
@@ -143,7 +143,7 @@ TEST(nanogpt_fields)
     ck_assert_int_eq(safetensors_read(checkpoint->model, index, 0, 2, values, DTYPE_F32, NULL), GT_OK);
     ck_assert(values[0] == 0.0f && values[1] == 0.0f);
     ck_assert_int_eq(hf_layout_check(checkpoint->model, &checkpoint->config), GT_OK);
-    checkpoint_close(checkpoint);
+    hostmem_free(checkpoint);
 }
 
 TEST(llmc_fields)
@@ -166,7 +166,7 @@ TEST(llmc_fields)
             for (size_t k = 0; k < parameter_elements(&tensor); k++)
                 ck_assert_float_eq(values[k], (float)k / 8.0f);
         }
-        safetensors_close(file);
+        hostmem_free(file);
     }
 }
 
@@ -209,7 +209,8 @@ TEST(a_members_bits_are_compared_with_its_checksum)
             io_file_flip(path, 8 * entry->offset_bytes + bit);
         }
     }
-    zip_close(&zip);
+    hostmem_free(zip.entries);
+    hostmem_free(zip.directory);
     (void)fclose(file);
 }
 
@@ -245,7 +246,7 @@ TEST(zip_members)
     ck_assert_mem_eq(bytes + entry->offset_bytes, "3\n", 2);
     ck_assert_ptr_null(zip_find(&zip, "ckpt/versio"));
     ck_assert_ptr_null(zip_find(&zip, "ckpt/version2"));
-    zip_close(&zip);
-    zip_close(&zip);
+    hostmem_free(zip.entries);
+    hostmem_free(zip.directory);
     (void)fclose(file);
 }

@@ -84,7 +84,7 @@ static enum gt_status check(void)
     struct safetensors *file;
     ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
     enum gt_status status = hf_layout_check(file, &config);
-    safetensors_close(file);
+    hostmem_free(file);
     return status;
 }
 

@@ -14,7 +14,7 @@ static struct pickle pickle;
 static void setup(void)
 {
     io_setup();
-    pickle = (struct pickle){.mem = NULL};
+    pickle = (struct pickle){.owner = NULL};
 }
 
 static void teardown(void)

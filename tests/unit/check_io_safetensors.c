@@ -55,7 +55,7 @@ TEST(reads_what_is_there)
     ck_assert(safetensors_find(file, "d", &index));
     log_capture_refused(&capture, safetensors_read(file, index, 0, 0, values, DTYPE_F32, NULL), GT_UNSUPPORTED,
                         "tensor d");
-    safetensors_close(file);
+    hostmem_free(file);
 }
 
 /* More 16-bit values than one conversion handles, from an odd start. */
@@ -78,7 +78,7 @@ TEST(converts_long_tensors)
     ck_assert_int_eq(safetensors_read(file, 0, 3, COUNT - 3, values, DTYPE_F32, NULL), GT_OK);
     for (int i = 0; i < COUNT - 3; i++)
         ck_assert_float_eq(values[i], bf16_to_f32(bits[i + 3]));
-    safetensors_close(file);
+    hostmem_free(file);
 }
 
 #define ENTRY(name, dtype, shape, offsets) \
@@ -162,7 +162,7 @@ TEST(refuses_long_names)
         const bool good = length < SAFETENSORS_NAME_MAX;
         ck_assert_int_eq(safetensors_open(mem, path, &file), good ? GT_OK : GT_DATA);
         if (good)
-            safetensors_close(file);
+            hostmem_free(file);
         else
             log_capture_one_error(&capture, "tensor name");
     }
@@ -207,7 +207,7 @@ TEST(refuses_huge_headers)
         free(header);
         ck_assert_int_eq(safetensors_open(mem, path, &file), more == 0 ? GT_OK : GT_DATA);
         if (more == 0)
-            safetensors_close(file);
+            hostmem_free(file);
     }
     log_capture_one_error(&capture, "header length 4194305");
 }
@@ -230,7 +230,7 @@ TEST(bounds_the_number_of_tensors)
     many_tensors(SAFETENSORS_TENSORS_MAX);
     ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
     ck_assert_uint_eq(file->count, SAFETENSORS_TENSORS_MAX);
-    safetensors_close(file);
+    hostmem_free(file);
     many_tensors(SAFETENSORS_TENSORS_MAX + 1);
     log_capture_refused(&capture, safetensors_open(mem, path, &file), GT_DATA, "lists 6145 tensors");
     many_tensors(60000); /* below 4 MiB of header */
@@ -259,7 +259,7 @@ TEST(survives_every_flipped_bit_of_the_header)
     const size_t bits = 8 * (8 + strlen(GOOD));
     ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
     const uint32_t crc = file->files[0].header_crc32c;
-    safetensors_close(file);
+    hostmem_free(file);
     for (size_t bit = 0; bit < bits; bit++) {
         io_file_flip(path, bit);
         capture.lines = 0;
@@ -272,7 +272,7 @@ TEST(survives_every_flipped_bit_of_the_header)
                 if (file->tensors[i].elements <= 16)
                     (void)safetensors_read(file, i, 0, file->tensors[i].elements, values, DTYPE_F32, NULL);
             }
-            safetensors_close(file);
+            hostmem_free(file);
         } else {
             ck_assert_int_eq(capture.lines, 1);
         }
@@ -305,7 +305,7 @@ TEST(notices_truncation_while_reading)
     ck_assert_int_eq(truncate(path, (off_t)(8 + strlen(GOOD) + 8)), 0);
     log_capture_refused(&capture, safetensors_read(file, 0, 0, 4, values, DTYPE_F32, NULL), GT_DATA, "truncated");
     log_capture_refused(&capture, safetensors_read(file, 1, 0, 3, values, DTYPE_F32, NULL), GT_DATA, "truncated");
-    safetensors_close(file);
+    hostmem_free(file);
 }
 
 TEST(passes_on_refused_memory_and_files)
@@ -324,12 +324,12 @@ TEST(passes_on_refused_memory_and_files)
         ck_assert_int_eq(capture.lines, 1);
     }
     ck_assert_uint_eq(n, 6); /* five allocations */
-    safetensors_close(file);
+    hostmem_free(file);
     capture.lines = 0;
     log_capture_refused(&capture, safetensors_open(mem, folder, &file), GT_IO, "folder");
     ck_assert_int_eq(unlink(path), 0);
     log_capture_refused(&capture, safetensors_open(mem, path, &file), GT_IO, path);
-    safetensors_close(NULL);
+    hostmem_free(NULL);
 }
 
 TEST(writes_shapes)

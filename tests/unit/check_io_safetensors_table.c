@@ -27,7 +27,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-    safetensors_close(table);
+    hostmem_free(table);
     io_teardown();
 }
 

@@ -58,7 +58,7 @@ TEST(counts_are_those_of_gpt2)
         }
         ck_assert_int_eq(total, model_parameter_count(&small));
         hostmem_free(list.at);
-        graph_destroy(graph);
+        hostmem_free(graph);
         hostmem_destroy(mem);
     }
 }
@@ -175,7 +175,7 @@ TEST(parameters_are_in_the_checkpoints_order)
     ck_assert_int_eq(parameters_index(&config, 0, BLOCK_LN_1, true), -1);
     ck_assert_str_eq(list.at[parameters_index(&config, 1, BLOCK_C_FC, false)].name, "h.1.mlp.c_fc.weight");
     hostmem_free(list.at);
-    graph_destroy(graph);
+    hostmem_free(graph);
     hostmem_destroy(mem);
 }
 
@@ -216,7 +216,7 @@ TEST(programs_are_those_that_were_asked_for)
         ck_assert_int_eq(op->kind, OP_ADAMW);
         ck_assert_int_eq(op->operand[ADAMW_PARAM], model->parameters.at[i].tensor);
     }
-    model_destroy(model);
+    hostmem_free(model);
     options.micro_steps = 1;
     options.choice.remainder_batch = 0;
     options.evaluate = options.generate = false;
@@ -224,7 +224,7 @@ TEST(programs_are_those_that_were_asked_for)
     ck_assert_int_eq(model->graph->program_count, 2);
     ck_assert_int_eq(model->train_next.program, -1);
     ck_assert_int_eq(model->evaluate.ids, TENSOR_NONE);
-    model_destroy(model);
+    hostmem_free(model);
     options.config.n_head = 3;
     struct log_capture capture;
     log_capture_begin(&capture);
@@ -305,7 +305,7 @@ TEST(lean_states_are_built)
             base += graph_tensor_elements(model->graph, parameter->tensor);
         }
         ck_assert_int_eq(base, model_parameter_count(&options.config));
-        model_destroy(model);
+        hostmem_free(model);
     }
     hostmem_destroy(mem);
 }
@@ -346,7 +346,7 @@ TEST(muon_updates_the_matrices_of_blocks)
     }
     ck_assert_int_eq(matrices, 4 * options.config.n_layer);
     ck_assert_int_eq(products, 5 * 3 * matrices);
-    model_destroy(model);
+    hostmem_free(model);
     hostmem_destroy(mem);
 }
 
@@ -370,7 +370,7 @@ TEST_LOOP(no_allocation_may_fail_badly, 2)
         if (n == 0)
             allocations = counters.allocations;
         if (status == GT_OK)
-            model_destroy(model);
+            hostmem_free(model);
         ck_assert_int_eq(status, n == 0 ? GT_OK : GT_NO_MEMORY);
         hostmem_counters_get(mem, &counters);
         ck_assert_uint_eq(counters.live_bytes, 0);

@@ -105,8 +105,8 @@ TEST(arena_is_run_then_phases_that_overlap)
     ck_assert_uint_eq(plan->category_bytes[CATEGORY_TEMPORARY], 256);
     ck_assert_uint_eq(plan->category_bytes[CATEGORY_GRADIENT], 0);
     ck_assert_int_eq(plan->segment_count, 1);
-    plan_destroy(plan);
-    graph_destroy(g);
+    hostmem_free(plan);
+    hostmem_free(g);
     nothing_is_left(mem);
 }
 
@@ -128,8 +128,8 @@ TEST(programs_of_other_sizes_are_placed_anew)
     ck_assert_int_eq(plan_create(mem, g, &options, &plan), GT_OK);
     plan_is_sound(plan);
     ck_assert_uint_eq(plan->program[1].bytes, 2 * plan->program[0].bytes);
-    plan_destroy(plan);
-    graph_destroy(g);
+    hostmem_free(plan);
+    hostmem_free(g);
     nothing_is_left(mem);
 }
 
@@ -152,8 +152,8 @@ TEST(random_programs_are_sound)
         ck_assert_msg(plan_create(mem, graph, &options, &plan) == GT_OK, "random graph %d", (int)n);
         plan_is_sound(plan);
         at_bound += plan->arena_bytes == plan->arena_bytes_bound;
-        plan_destroy(plan);
-        graph_destroy(graph);
+        hostmem_free(plan);
+        hostmem_free(graph);
         nothing_is_left(mem);
     }
     printf("random programs: %d of %d at the lower bound\n", (int)at_bound, RANDOM_GRAPHS);
@@ -182,8 +182,8 @@ TEST(segments_keep_tensors_whole)
     ck_assert_uint_eq(plan->tensor[small].offset_bytes, 640);
     for (int32_t i = 0; i < 5; i++)
         ck_assert_int_eq(plan->tensor[run[i]].segment, i);
-    plan_destroy(plan);
-    graph_destroy(g);
+    hostmem_free(plan);
+    hostmem_free(g);
     nothing_is_left(mem);
 }
 
@@ -213,7 +213,7 @@ TEST(what_cannot_be_planned_is_refused_by_name)
         fixture_tensor(g, "more", 1, 400, LIFETIME_RUN, CATEGORY_PARAMETER);
     options.largest_segment_bytes = 1700;
     create_fails(mem, g, &options, GT_NO_FIT, "more does not fit 16 segments of 1700 bytes");
-    graph_destroy(g);
+    hostmem_free(g);
 
     g = graph_make(mem);
     program = fixture_program(g, "train", PHASE_TRAIN);
@@ -230,7 +230,7 @@ TEST(what_cannot_be_planned_is_refused_by_name)
     struct backend_info info = {.device = "a small card", .detail = "driver 7", .limits = "no bfloat16"};
     options.info = &info;
     create_fails(mem, g, &options, GT_UNSUPPORTED, "; a small card; driver 7; no bfloat16");
-    graph_destroy(g);
+    hostmem_free(g);
 
     g = graph_make(mem); /* an op that the backend does not support at all */
     program = fixture_program(g, "train", PHASE_TRAIN);
@@ -240,14 +240,14 @@ TEST(what_cannot_be_planned_is_refused_by_name)
     int32_t operands[OP_OPERANDS_MAX] = {[GELU_FORWARD_X] = x, [GELU_FORWARD_Y] = TENSOR_NONE};
     ck_assert_int_eq(graph_op_add(&pen, OP_GELU_FORWARD, &attrs, "gelu", operands), GT_OK);
     create_fails(mem, g, &options, GT_UNSUPPORTED, "op 0 of program train, which writes gelu.y");
-    graph_destroy(g);
+    hostmem_free(g);
 
     g = graph_make(mem);
     for (int32_t i = 0; i < 3; i++)
         fixture_tensor(g, "huge", INT64_C(1) << 28, INT64_C(1) << 27, LIFETIME_RUN, CATEGORY_PARAMETER);
     options = (struct plan_options){.alignment_bytes = 64};
     create_fails(mem, g, &options, GT_USAGE, "huge needs 144115188075855872 bytes");
-    graph_destroy(g);
+    hostmem_free(g);
     nothing_is_left(mem);
 }
 
@@ -278,9 +278,9 @@ TEST(every_failing_allocation_is_reported_and_leaks_nothing)
     ck_assert_uint_gt(n, 10);
     ck_assert_ptr_nonnull(plan);
     plan_is_sound(plan);
-    plan_destroy(plan);
-    plan_destroy(NULL);
-    graph_destroy(graph);
+    hostmem_free(plan);
+    hostmem_free(NULL);
+    hostmem_free(graph);
     nothing_is_left(mem);
 }
 
@@ -295,15 +295,15 @@ TEST(empty_graphs_have_plans)
     ck_assert_uint_eq(plan->arena_bytes, 0);
     ck_assert_int_eq(plan->segment_count, 0);
     ck_assert_int_eq(plan->peak_program, -1);
-    plan_destroy(plan);
+    hostmem_free(plan);
     fixture_tensor(g, "kept", 1, 1, LIFETIME_RUN, CATEGORY_PARAMETER);
     fixture_program(g, "empty", PHASE_EVALUATE);
     ck_assert_int_eq(plan_create(mem, g, &options, &plan), GT_OK);
     plan_is_sound(plan);
     ck_assert_uint_eq(plan->arena_bytes, 64);
     ck_assert_uint_eq(plan->category_bytes[CATEGORY_PARAMETER], 64);
-    plan_destroy(plan);
-    graph_destroy(g);
+    hostmem_free(plan);
+    hostmem_free(g);
     nothing_is_left(mem);
 }
 
@@ -344,7 +344,7 @@ TEST(a_large_plan_takes_milliseconds)
            (int)g->tensor_count, (double)(made_ns - start_ns) * 1e-6, (double)(verified_ns - made_ns) * 1e-6);
     ck_assert_int_lt(made_ns - start_ns, INT64_C(1000000000)); /* a guard against cubic growth, not a benchmark */
     plan_is_sound(plan);
-    plan_destroy(plan);
-    graph_destroy(g);
+    hostmem_free(plan);
+    hostmem_free(g);
     nothing_is_left(mem);
 }

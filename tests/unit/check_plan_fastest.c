@@ -138,7 +138,7 @@ static uint64_t host_bytes_of(const struct search_request *request, const struct
     for (int32_t t = 0; t < model->graph->tensor_count; t++)
         if (model->graph->tensors[t].base == TENSOR_NONE && model->graph->tensors[t].home == SPACE_HOST)
             bytes += (graph_tensor_bytes(model->graph, t) + 255) / 256 * 256;
-    model_destroy(model);
+    hostmem_free(model);
     return bytes;
 }
 
@@ -149,7 +149,7 @@ static double seconds_of(const struct search_request *request, const struct mode
     training.evaluate = training.generate = false;
     ck_assert_int_eq(model_create(mem, &training, &model), GT_OK);
     double seconds = search_update_seconds(model, &request->rates, plan_cost_blocks);
-    model_destroy(model);
+    hostmem_free(model);
     return seconds;
 }
 
@@ -162,12 +162,12 @@ static uint64_t bytes_of(const struct search_request *request, const struct mode
     ck_assert_int_eq(model_create(mem, options, &model), GT_OK);
     ck_assert_int_eq(plan_measure(mem, model->graph, &request->plan, NULL, NULL, &plan), GT_OK);
     if (plan->arena_bytes_bound <= least) {
-        plan_destroy(plan);
+        hostmem_free(plan);
         ck_assert_int_eq(plan_create(mem, model->graph, &request->plan, &plan), GT_OK);
         bytes = plan->arena_bytes;
     }
-    plan_destroy(plan);
-    model_destroy(model);
+    hostmem_free(plan);
+    hostmem_free(model);
     return bytes;
 }
 
@@ -191,8 +191,8 @@ static void bound_check(const struct search_request *request)
     ck_assert_uint_le(result.bytes_request, plan->arena_bytes_bound * (lora ? 51 : 50) / 50);
     ck_assert_uint_ge(result.bytes_request + PARTIALS_BYTES, plan->arena_bytes_bound * (lora ? 49 : 50) / 50);
     ck_assert_double_eq_tol(result.seconds_request, seconds, (lora ? 0.02 : 1e-9) * seconds);
-    plan_destroy(plan);
-    model_destroy(model);
+    hostmem_free(plan);
+    hostmem_free(model);
 }
 
 static void judged_add(struct judge *judge, int32_t micro_batch, int32_t chunk, const struct recompute_mix *mix)

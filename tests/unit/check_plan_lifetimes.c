@@ -43,14 +43,14 @@ static void small_create(struct small *s)
     g->tensors[s->b].output = true;
     s->c = fixture_copy(g, s->program, s->base, TENSOR_NONE, false);
     s->workspace_bytes[3] = 70;
-    s->plan = (struct plan){.mem = s->mem, .graph = g, .options = {.alignment_bytes = 64}};
+    s->plan = (struct plan){.graph = g, .options = {.alignment_bytes = 64}};
     s->plan.workspace_bytes[s->program] = s->workspace_bytes;
     graph_ranges(g, s->program, s->ranges);
 }
 
 static void small_destroy(struct small *s)
 {
-    graph_destroy(s->graph);
+    hostmem_free(s->graph);
     hostmem_destroy(s->mem);
 }
 

@@ -218,8 +218,8 @@ TEST(a_plan_is_taken_for_its_own_options)
     ck_assert_ptr_nonnull(taken.plan);
     ck_assert_uint_eq(taken.plan->arena_bytes, result.arena_bytes);
     ck_assert_ptr_null(search_planned_take(&memo, &result.options).plan);
-    plan_destroy(taken.plan);
-    model_destroy(taken.model);
+    hostmem_free(taken.plan);
+    hostmem_free(taken.model);
     search_memo_close(&memo);
 }
 
@@ -326,7 +326,7 @@ TEST(costs_grow_with_work)
         ck_assert_int_eq(model_create(mem, &request.options, &model), GT_OK);
         seconds[i] = plan_cost_seconds(model->graph, model->train_first.program, &request.rates);
         ck_assert_double_eq(plan_cost_seconds(model->graph, -1, &request.rates), 0.0);
-        model_destroy(model);
+        hostmem_free(model);
     }
     ck_assert_double_gt(seconds[0], 0.0);
     ck_assert_double_gt(seconds[1], 1.3 * seconds[0]);
@@ -418,8 +418,8 @@ static uint64_t bytes_planned(const struct search_request *request, const struct
     ck_assert_int_eq(plan_create(mem, model->graph, &request->plan, &plan), GT_OK);
     ck_assert(plan_verify(plan));
     uint64_t bytes = plan->arena_bytes;
-    plan_destroy(plan);
-    model_destroy(model);
+    hostmem_free(plan);
+    hostmem_free(model);
     return bytes;
 }
 

@@ -34,8 +34,8 @@ static void bench_create(struct bench *b, uint64_t seed, uint32_t guard_bytes)
 
 static void bench_destroy(struct bench *b)
 {
-    plan_destroy(b->plan);
-    graph_destroy(b->graph);
+    hostmem_free(b->plan);
+    hostmem_free(b->graph);
     hostmem_destroy(b->mem);
 }
 

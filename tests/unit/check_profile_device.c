@@ -135,9 +135,9 @@ TEST(models_are_planned_on_it)
             if (supported) {
                 ck_assert(plan_verify(plan));
                 ck_assert_uint_gt(plan->arena_bytes, 0);
-                plan_destroy(plan);
+                hostmem_free(plan);
             }
-            model_destroy(model);
+            hostmem_free(model);
             device->ops->close(device);
         }
     }

@@ -25,8 +25,6 @@ TEST(results_have_places_of_their_own)
     }
     for (int32_t i = 0; i < STEPS_AHEAD_MAX; i++)
         ck_assert(steps_ahead_loss_sum(&ahead, &ahead.step[i]) == (double)(30 * i + 3));
-    steps_ahead_destroy(&ahead);
-    steps_ahead_destroy(&ahead); /* accepts destroyed steps */
     hostmem_destroy(mem);
 }
 
@@ -42,7 +40,6 @@ TEST(losses_are_added_in_fp64_and_in_order)
     result->loss_sums[1] = -0x1p60f;
     result->loss_sums[2] = 1.0f;
     ck_assert(steps_ahead_loss_sum(&ahead, result) == 1.0);
-    steps_ahead_destroy(&ahead);
     hostmem_destroy(mem);
 }
 
@@ -65,6 +62,5 @@ TEST(seconds_are_those_of_each_since_the_first)
     (void)steps_ahead_next(&ahead); /* restarts the clock */
     ahead.count++;
     ck_assert(ahead.since_ns > 0 && steps_ahead_seconds(&ahead) < one + 1.0);
-    steps_ahead_destroy(&ahead);
     hostmem_destroy(mem);
 }

@@ -37,18 +37,23 @@ static inline void fixture_open(struct data_fixture *fixture)
     log_sink_set(fixture_sink, fixture);
 }
 
-/* Removes the folder; fails when host memory was not released. */
-static inline void fixture_close(struct data_fixture *fixture)
+/* Removes the folder and all memory. */
+static inline void fixture_drop(struct data_fixture *fixture)
 {
     char command[600];
-    struct hostmem_counters counters;
     log_sink_set(NULL, NULL);
     snprintf(command, sizeof command, "rm -rf '%s'", fixture->folder);
     ck_assert_int_eq(system(command), 0);
+    hostmem_destroy(fixture->mem);
+}
+
+/* Fails when the test's objects were not released. */
+static inline void fixture_close(struct data_fixture *fixture)
+{
+    struct hostmem_counters counters;
     hostmem_counters_get(fixture->mem, &counters);
     ck_assert_uint_eq(counters.live_bytes, 0);
-    hostmem_phase_set(fixture->mem, HOSTMEM_CLOSE);
-    hostmem_destroy(fixture->mem);
+    fixture_drop(fixture);
 }
 
 static inline const char *fixture_path(struct data_fixture *fixture, const char *name)

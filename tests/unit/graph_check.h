@@ -60,8 +60,8 @@ static bool graph_check(const struct graph *graph)
     size_t count = (size_t)graph->tensor_count + 1;
     bool *written = NULL;
     int32_t *user = NULL;
-    bool good = HOSTMEM_NEW(graph->mem, count, "graph check", &written) == GT_OK &&
-                HOSTMEM_NEW(graph->mem, count, "graph check", &user) == GT_OK;
+    bool good = HOSTMEM_NEW(graph, count, "graph check", &written) == GT_OK &&
+                HOSTMEM_NEW(graph, count, "graph check", &user) == GT_OK;
     for (size_t i = 0; i < count && good; i++)
         user[i] = -1;
     for (int32_t p = 0; p < graph->program_count && good; p++) {

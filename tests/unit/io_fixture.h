@@ -275,7 +275,7 @@ static inline enum gt_status io_open_load(struct io_model *model, const char *fo
     if (status == GT_OK) {
         status = io_load(model, checkpoint);
         *out_iter = checkpoint->record.state.iter;
-        checkpoint_close(checkpoint);
+        hostmem_free(checkpoint);
     }
     struct hostmem_counters counters;
     hostmem_counters_get(mem, &counters);

@@ -148,7 +148,9 @@ static enum gt_status cuda_info(struct backend *backend, struct backend_info *ou
         .free_bytes = free_bytes + cuda->context_bytes,
         .context_bytes = cuda->context_bytes,
         .largest_allocation_bytes = total_bytes,
-        .copy_engines = engines > 2 ? 2 : engines,
+        .copy_engines = cuda->pins_refused ? 0
+                        : engines > 2      ? 2
+                                           : engines,
         .alignment_bytes = CUDA_ALIGNMENT_BYTES,
         .dtypes = 1u << DTYPE_F32 | 1u << DTYPE_F16,
     };

@@ -29,8 +29,10 @@ struct family {
 static const struct profile_backend {
     const char *name;
     uint32_t alignment_bytes, context_mib, unit_mib;
+    int32_t copy_engines;
 } backends[] = {
-#define DEVICE_BACKEND(backend, alignment, context, context_per_unit) {backend, alignment, context, context_per_unit},
+#define DEVICE_BACKEND(backend, alignment, context, context_per_unit, engines) \
+    {backend, alignment, context, context_per_unit, engines},
 #include "plan/device_profiles.def"
 };
 
@@ -54,13 +56,13 @@ static const struct family families[FAMILY_COUNT] = {
 struct card {
     const char *id, *name;
     enum family_key family;
-    int32_t memory_mib, driver_mib, cores, boost_mhz, bandwidth_gb_s;
+    int32_t memory_mib, driver_mib, cores, boost_mhz, bandwidth_gb_s, pcie, lanes;
     const char *source;
 };
 
 static const struct card cards[] = {
-#define DEVICE(id, name, family, memory, driver, cores, boost, bandwidth, source) \
-    {id, name, FAMILY_##family, memory, driver, cores, boost, bandwidth, source},
+#define DEVICE(id, name, family, memory, driver, cores, boost, bandwidth, pcie, lanes, source) \
+    {id, name, FAMILY_##family, memory, driver, cores, boost, bandwidth, pcie, lanes, source},
 #include "plan/device_profiles.def"
 };
 
@@ -87,22 +89,30 @@ static const struct profile_backend *backend_named(const char *name)
     return NULL;
 }
 
-bool device_profile_context_bytes(const char *backend, int32_t units, uint64_t *out)
+bool device_profile_backend_set(struct device_profile *out)
 {
-    const struct profile_backend *found = backend_named(backend);
-    if (found != NULL)
-        *out = (found->context_mib + (uint64_t)units * found->unit_mib) * MIB;
-    return found != NULL;
+    const struct profile_backend *found = backend_named(out->backend);
+    if (found == NULL)
+        return false;
+    out->context_bytes = (found->context_mib + (uint64_t)out->units * found->unit_mib) * MIB;
+    out->copy_engines = found->copy_engines;
+    return true;
+}
+
+/* Each way with both at once (nvbandwidth's README, users' logs) for the lanes of PCIe 3.0 that are as fast; the last
+ * one is twice the third.  8 lanes of 5.0 reach 18.0. */
+static double link_of(const struct card *card)
+{
+    const int32_t lanes = card->lanes << (card->pcie - 3);
+    return (lanes >= 64 ? 37.2 : lanes >= 32 ? 18.6 : lanes >= 16 ? 11.2 : 5.6) * 1e9;
 }
 
 static void memory_set(const struct card *card, const struct family *family, struct device_profile *out)
 {
-    uint64_t context = 0;
     uint64_t total = (uint64_t)(card->memory_mib - card->driver_mib) * MIB;
-    (void)device_profile_context_bytes(family->backend, out->units, &context);
+    (void)device_profile_backend_set(out);
     out->memory_bytes = (uint64_t)card->memory_mib * MIB;
-    out->usable_bytes = total - context;
-    out->context_bytes = context;
+    out->usable_bytes = total - out->context_bytes;
     out->largest_allocation_bytes = out->memory_bytes;
     if (family->largest == QUARTER)
         out->largest_allocation_bytes = out->memory_bytes / 4;
@@ -114,6 +124,7 @@ static void memory_set(const struct card *card, const struct family *family, str
 static void rates_set(const struct card *card, const struct family *family, struct device_profile *out)
 {
     out->bytes_per_s = (double)card->bandwidth_gb_s * 1e9;
+    out->link_bytes_per_s = link_of(card);
     out->vector_flops_per_s = (double)card->cores * (double)family->flops_per_core * (double)card->boost_mhz * 1e6;
     out->matrix_flops_per_s[DTYPE_F32] = out->vector_flops_per_s;
     out->matrix_flops_per_s[DTYPE_F16] = (double)family->half * out->vector_flops_per_s;
@@ -186,6 +197,19 @@ static int32_t card_index(const char *text)
             begins = i;
     }
     return begins;
+}
+
+double device_profile_link(const char *device)
+{
+    char name[DEVICE_PROFILE_NAME_MAX];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(device, ","), device);
+    int32_t index = card_index(name);
+    for (size_t end = strlen(name); index < 0 && end-- > 0;)
+        if (name[end] == ' ' || name[end] == '-') {
+            name[end] = '\0';
+            index = card_index(name);
+        }
+    return index < 0 ? 0.0 : link_of(&cards[index]);
 }
 
 /* Returns true for cards older than compute capability 7.5, by the beginning of their names. */

@@ -26,6 +26,8 @@ struct device_profile {
     int32_t units;             /* multiprocessors or compute units; 0 = unknown */
     int32_t capability;        /* compute capability x 10; 0 = none */
     double bytes_per_s;        /* of its memory */
+    double link_bytes_per_s;   /* to host memory, each way with both at once; 0 = unknown */
+    int32_t copy_engines;      /* as in struct backend_info */
     double vector_flops_per_s; /* fp32 */
     /* Dense matrix products with fp32 accumulation, by the dtype of their operands; 0 = unknown, and the vector rate is
      * used. */
@@ -51,9 +53,13 @@ enum gt_status device_profile_find(const char *text, struct device_profile *out)
 /* Reads a profile from a JSON file.  Errors: as above, and GT_IO. */
 enum gt_status device_profile_read(const char *path, struct device_profile *out);
 
-/* Sets *out to the memory that a process uses on a card of that backend besides its arena, by the number of its units.
- * Returns false if no card has that backend. */
-bool device_profile_context_bytes(const char *backend, int32_t units, uint64_t *out);
+/* Sets context_bytes and copy_engines by the backend of `out` and its units.  Returns false if no card has that
+ * backend. */
+bool device_profile_backend_set(struct device_profile *out);
+
+/* Returns link_bytes_per_s of the card that a driver names `device`, up to a comma: "NVIDIA H100 PCIe, ...", or of the
+ * first one whose name is that without its last words.  0 if none is known. */
+double device_profile_link(const char *device);
 
 /* Prints the table, one line per card. */
 void device_profile_print_list(FILE *out);

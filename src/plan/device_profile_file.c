@@ -1,7 +1,7 @@
 /* Users' device profiles.
  *
  * A file is one JSON object of at most 64 KiB.  A missing, unknown, mistyped, impossible or duplicate field is refused
- * by name.  An unknown figure is written as 0 where doc/devices.md allows it; only context_bytes may be omitted.
+ * by name.  An unknown figure is written as 0 where doc/devices.md allows it; doc/devices.md says what may be omitted.
  */
 #include <math.h>
 
@@ -75,7 +75,7 @@ static enum gt_status memory_read(const struct reader *reader, struct device_pro
     TRY(bytes_read(reader, "units", 0, 1000000, &units));
     out->units = (int32_t)units;
     const uint64_t most = out->memory_bytes - out->usable_bytes;
-    if (!device_profile_context_bytes(out->backend, out->units, &out->context_bytes))
+    if (!device_profile_backend_set(out))
         return impossible(reader, "backend", "expected cuda or opencl");
     if (out->context_bytes > most)
         out->context_bytes = most;
@@ -124,6 +124,12 @@ static enum gt_status rates_read(const struct reader *reader, struct device_prof
     static const char *const names[] = {"float32", "float16", "bfloat16", "tf32", NULL};
     const json_t *flops;
     TRY(rate_read(reader, reader->root, "bandwidth_bytes_per_s", true, &out->bytes_per_s));
+    if (json_object_get(reader->root, "link_bytes_per_s") != NULL)
+        TRY(rate_read(reader, reader->root, "link_bytes_per_s", false, &out->link_bytes_per_s));
+    int64_t engines = out->copy_engines;
+    if (json_object_get(reader->root, "copy_engines") != NULL)
+        TRY(json_get_int(reader->root, reader->path, "copy_engines", 0, 2, &engines));
+    out->copy_engines = (int32_t)engines;
     TRY(json_get_object(reader->root, reader->path, "flops_per_s", &flops));
     TRY(names_check(reader, flops, names));
     TRY(rate_read(reader, flops, "float32", true, &out->vector_flops_per_s));
@@ -160,6 +166,8 @@ static enum gt_status profile_fill(const struct reader *reader, struct device_pr
                                         "context_bytes",
                                         "largest_allocation_bytes",
                                         "bandwidth_bytes_per_s",
+                                        "link_bytes_per_s",
+                                        "copy_engines",
                                         NULL};
     int64_t schema;
     if (!json_is_object(reader->root))

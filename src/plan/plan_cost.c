@@ -53,8 +53,8 @@ struct plan_rates plan_rates_of_profile(const struct device_profile *profile)
             rates.flops_per_s[kind][dtype] = share * (matrix > 0.0 ? matrix : profile->vector_flops_per_s);
         }
     }
-    /* Cards have an engine each way; the opencl backend copies in order. */
-    plan_rates_link_set(&rates, PLAN_LINK_BYTES_PER_S, strcmp(profile->backend, "cuda") == 0 ? 2 : 0);
+    plan_rates_link_set(&rates, profile->link_bytes_per_s > 0.0 ? profile->link_bytes_per_s : PLAN_LINK_BYTES_PER_S,
+                        profile->copy_engines);
     return rates;
 }
 

@@ -25,6 +25,7 @@ struct plan_rates {
     double gemm_flops_per_s[PLAN_GEMM_CLASSES]
                            [PLAN_MATRIX_DTYPES]; /* timed at a run's own shapes, ramp included; 0: not timed */
     int32_t copy_engines;                        /* as in struct backend_info */
+    bool link_timed;                             /* the rates of fetch and store were measured on this machine */
     double uncertainty;                          /* relative error to expect of a step's time; 1 and more: a factor */
 };
 

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/contention.h"
+#include "base/size.h"
 #include "base/thread.h"
 #include "plan/calibrate.h"
 
@@ -20,6 +21,10 @@
 #define OUTDATED_RATIO 2.0                     /* of modelled and measured steps */
 #define SCRATCH_BYTES_MIN ((uint64_t)40 << 20) /* the largest workspace of a product, and its matrices */
 #define SHOWN_ROWS 1024                        /* a product of few rows is slower, see ramp_rows */
+#define LINK_BYTES ((uint64_t)64 << 20)
+#define LINK_BYTES_STEP ((uint64_t)1 << 20)
+#define LINK_PASSES 3  /* the first one may wait for the card to wake */
+#define LINK_SLOW 0.28 /* of a card's own rate: a quarter, and what timings differ by */
 
 /* Returns the options of the run, or of a refused run, which has no model, the requested ones. */
 static const struct model_options *options_of(const struct session *session)
@@ -63,24 +68,61 @@ static void rates_tuned(struct session *session)
              timed.gemm_classes, timed.kinds);
 }
 
-enum gt_status session_rates_calibrate(struct session *session)
+/* Times copies between the two arenas, both ways at once, and notes a link that is much slower than the card's own. */
+static enum gt_status link_measure(struct session *session)
+{
+    const struct plan *plan = session->plan;
+    const int32_t host = plan->device_segments;
+    const uint64_t half = size_min(plan->segment[0].size_bytes, plan->segment[host].size_bytes) / 2;
+    const int64_t bytes = (int64_t)size_min(half - half % LINK_BYTES_STEP, LINK_BYTES);
+    struct backend *device = session->device.backend;
+    struct op_call calls[] = {{.kind = OP_FETCH}, {.kind = OP_STORE}, {.kind = OP_WAIT}, {.kind = OP_WAIT}};
+    double rate = 0.0;
+    if (bytes == 0) /* so few bytes take no time */
+        return GT_OK;
+    for (int i = 0; i < 4; i++)
+        for (int slot = FETCH_X; slot <= FETCH_Y; slot++) {
+            const bool away = (i % 2 == 1) == (slot == FETCH_Y);
+            calls[i].operand[slot] = (struct operand){.present = true,
+                                                      .dtype = DTYPE_U8,
+                                                      .rank = 1,
+                                                      .dims = {bytes},
+                                                      .at = {.space = away ? SPACE_HOST : SPACE_DEVICE,
+                                                             .segment = (uint8_t)(away ? host : 0),
+                                                             .offset_bytes = (uint64_t)(i % 2 * bytes)}};
+        }
+    for (int pass = 0; pass < LINK_PASSES; pass++) {
+        const int64_t start_ns = clock_monotonic_ns();
+        TRY(backend_run(device, 0, calls, 4));
+        TRY(backend_sync(device, 0));
+        rate = fmax(rate, (double)bytes / ((double)(clock_monotonic_ns() - start_ns + 1) * 1e-9));
+    }
+    TRY(backend_info(device, &session->device.info)); /* whether copies run beside computing */
+    const double own = device_profile_link(session->device.info.device);
+    const int32_t engines = session->device.info.copy_engines;
+    plan_rates_link_set(&session->timing.rates, engines < 2 ? 2.0 * rate : rate, engines);
+    session->timing.rates.link_timed = true;
+    log_result("link: %.1f GB/s each way between host memory and the card", rate / 1e9);
+    if (engines > 0 && rate < own * LINK_SLOW)
+        log_note("the link to %s is slow: it can have %.1f GB/s; a slot with fewer lanes, or an older one, is the "
+                 "usual cause",
+                 session->device.info.device, own / 1e9);
+    return GT_OK;
+}
+
+/* Times the ops of a small model.  Sets *settled to false if other programs disturbed that. */
+static enum gt_status ops_measure(struct session *session, bool *settled)
 {
     struct calibrate_request request = {.device = session->device.backend,
                                         .plan = session->plan,
                                         .options = &session->model->options,
                                         .seconds = CALIBRATE_SECONDS};
-    char key[CALIBRATE_KEY_MAX], duration[32];
-    rates_recall(session);
-    if (session->timing.is_timed)
-        return GT_OK;
+    char duration[32];
     struct contention before, after;
-    bool settled;
     contention_read(&before);
-    enum gt_status status = calibrate_measure(session->mem, &request, &session->timing.rates, &settled);
-    if (status != GT_OK)
-        return status == GT_NO_FIT ? GT_OK : status; /* the arena is too small, so the forecast does without */
+    TRY(calibrate_measure(session->mem, &request, &session->timing.rates, settled));
     contention_read(&after);
-    if (!session->device.info.host_memory) /* no link is timed */
+    if (!session->device.info.host_memory)
         plan_rates_link_set(&session->timing.rates, PLAN_LINK_BYTES_PER_S, session->device.info.copy_engines);
     session->timing.is_timed = true;
     const double share = SHOWN_ROWS / (SHOWN_ROWS + session->timing.rates.ramp_rows);
@@ -88,14 +130,32 @@ enum gt_status session_rates_calibrate(struct session *session)
                session->timing.rates.flops_per_s[OP_GEMM][session->device.dtype] * share / 1e9,
                session->timing.rates.bytes_per_s[OP_RESIDUAL] / 1e9,
                clock_duration(duration, (double)(after.at_ns - before.at_ns) * 1e-9));
-    if (settled && contention_share(&before, &after, thread_count_available()) >= CONTENTION_DISTURBED)
+    if (*settled && contention_share(&before, &after, thread_count_available()) >= CONTENTION_DISTURBED)
         log_note("this machine is disturbed: other programs use its processors; the estimate is without them");
-    if (settled)
-        calibrate_store(calibrate_key(key, &session->device.info, &session->model->options), &session->timing.rates);
-    else
+    if (!*settled)
         log_note(
             "calibration does not settle: timings differ by more than a tenth, so other programs use this machine; "
             "the next run times it again");
+    return GT_OK;
+}
+
+enum gt_status session_rates_calibrate(struct session *session)
+{
+    char key[CALIBRATE_KEY_MAX];
+    bool settled = true;
+    rates_recall(session);
+    const bool is_moving = session->plan->host_bytes > 0 && !session->device.info.host_memory;
+    if (session->timing.is_timed && (!is_moving || session->timing.rates.link_timed))
+        return GT_OK;
+    if (!session->timing.is_timed) {
+        const enum gt_status status = ops_measure(session, &settled);
+        if (status != GT_OK)
+            return status == GT_NO_FIT ? GT_OK : status; /* the arena is too small, so the forecast does without */
+    }
+    if (is_moving)
+        TRY(link_measure(session));
+    if (settled)
+        calibrate_store(calibrate_key(key, &session->device.info, &session->model->options), &session->timing.rates);
     return GT_OK;
 }
 

@@ -102,6 +102,17 @@ TEST(names_are_found)
     }
 }
 
+TEST(a_driver_s_name_finds_the_link)
+{
+    ck_assert_double_eq(device_profile_link("NVIDIA GeForce RTX 3060, capability 8.6"), 18.6e9);
+    ck_assert_double_eq(device_profile_link("NVIDIA GeForce RTX 4060 Ti"), 11.2e9);
+    ck_assert_double_eq(device_profile_link("NVIDIA GeForce RTX 5060"), 18.6e9);
+    ck_assert_double_eq(device_profile_link("AMD Radeon RX 6600"), 11.2e9);
+    ck_assert_double_eq(device_profile_link("NVIDIA H100 80GB HBM3"), 37.2e9);
+    ck_assert_double_eq(device_profile_link("NVIDIA A100-SXM4-80GB"), 18.6e9);
+    ck_assert_double_eq(device_profile_link("a card of nobody, of 3060 MiB"), 0.0);
+}
+
 TEST(the_list_has_every_card)
 {
     char *text = NULL;
@@ -273,6 +284,8 @@ TEST(impossible_fields_are_named)
         {"share_source", "\"\""},
         {"source", "null"},
         {"speed", "1"},
+        {"link_bytes_per_s", "1"},
+        {"copy_engines", "3"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         changed_refused(bad[i].field, false, bad[i].value);

@@ -28,9 +28,9 @@ struct zip {
     struct zip_entry *entries; /* [count] */
 };
 
-/* Reads the directory of the archive `fd` of `size_bytes` bytes into memory of `owner`.  Checks that every member is inside the file.  Errors:
- * GT_IO, GT_NO_MEMORY; GT_DATA and GT_UNSUPPORTED (compressed or encrypted members) with one line that names file and
- * member. */
+/* Reads the directory of the archive `fd` of `size_bytes` bytes into memory of `owner`.  Checks that every member is
+ * inside the file.  Errors: GT_IO, GT_NO_MEMORY; GT_DATA and GT_UNSUPPORTED (compressed or encrypted members) with one
+ * line that names file and member. */
 enum gt_status zip_open(const void *owner, int fd, const char *path, uint64_t size_bytes, struct zip *out);
 /* Returns NULL when there is none. */
 struct zip_entry *zip_find(const struct zip *zip, const char *name);

@@ -12,6 +12,7 @@
  */
 #include "emulator.h"
 
+#include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -93,6 +94,7 @@ struct trigger {
     uint64_t countdown = 0;
     cudaError_t error = cudaSuccess; /* cudaSuccess: the function's default error */
     bool hangs = false;              /* never returns */
+    bool kills = false;              /* ends the process as kill -9 does */
 };
 
 struct state {
@@ -235,6 +237,8 @@ static cudaError_t call_fault(const char *function)
         state->refused[function]++;
     if (!trigger_fires(&state->fail, function))
         return cudaSuccess;
+    if (state->fail.kills)
+        raise(SIGKILL);
     if (state->fail.hangs)
         hang();
     cudaError_t error = state->fail.error != cudaSuccess ? state->fail.error : default_error(function);
@@ -346,10 +350,11 @@ bool fake_cuda_fail_set(const char *text)
         return false;
     if (*rest == ':') {
         trigger.hangs = strcmp(rest + 1, "hang") == 0;
+        trigger.kills = strcmp(rest + 1, "kill") == 0;
         for (const struct error_text &entry : error_texts)
             if (strcmp(entry.name, rest + 1) == 0)
                 trigger.error = entry.error;
-        if (trigger.error == cudaSuccess && !trigger.hangs)
+        if (trigger.error == cudaSuccess && !trigger.hangs && !trigger.kills)
             return false;
     } else if (*rest != '\0') {
         return false;

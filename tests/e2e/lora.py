@@ -5,7 +5,8 @@
             of the plain run; planned bytes are asked for, and only adapters have gradients and moments
   resumes   a run that is continued has the bytes of one that was not stopped; a checkpoint holds adapters alone; another
             base is refused
-  leaves    adapters open again, by themselves and as PEFT's files; added to their base they give the same losses and text
+  leaves    adapters open again, by themselves and as PEFT's files; added to their base they are W + alpha / rank B A, also in GGUF,
+            and give the same losses and text
   refused   what cannot be: one line, exit status 2
   plans     Qwen2.5-7B and Llama 3.1 8B fit a card of 12 GB and half of 32 GB of host memory, by the search alone
 Prints "checks: P passed, F failed, S skipped".
@@ -122,6 +123,20 @@ def export(source, form, out, *arguments):
     return subprocess.run([GPT_EXPORT, f"--out_dir={source}", f"--format={form}", *arguments, out], check=False, capture_output=True, text=True)
 
 
+def added(layer, scale):
+    """Checks that merging adds scale B A, summed here in double, to the weight of a layer."""
+    def rows(path, name):
+        _, (count, columns), raw = tensors_read(path)[name]
+        numbers = array.array("f", raw)
+        return [numbers[i * columns:(i + 1) * columns] for i in range(count)]
+    base, merged = (rows(f"{folder}/model.safetensors", layer + ".weight") for folder in ("base", "merged"))
+    a, b = (rows("peft/adapter_model.safetensors", f"base_model.model.{layer}.lora_{part}.weight") for part in "AB")
+    for i, row in enumerate(base):
+        wanted = [value + scale * sum(b[i][k] * a[k][j] for k in range(4)) for j, value in enumerate(row)]
+        check(all(abs(x - y) <= 1e-6 for x, y in zip(wanted, merged[i])), f"{layer}, row {i}: {merged[i][:3]}, not {wanted[:3]}")
+    check(any(x != y for row, other in zip(base, merged) for x, y in zip(row, other)), f"{layer} is that of the base")
+
+
 def leaves():
     train("run", "--init_from=./base", *LORA, "--lora_targets=q_proj,v_proj,up_proj,down_proj", "--backend=cpu")
     for form, out in (("peft", "peft"), ("hf", "merged"), ("gguf", "merged.gguf")):
@@ -137,6 +152,12 @@ def leaves():
     check(len(set(judged)) == 1, f"losses of the adapters, merged, and as a run: {judged}")
     check(export("peft", "hf", "merged-again").returncode == 0, "PEFT's files are exported")
     check(read("merged/model.safetensors") == read("merged-again/model.safetensors"), "other bytes by way of PEFT's files")
+    values = sum(len(raw) for _, _, raw in tensors_read("merged/model.safetensors").values())  # GGUF ends with them
+    check(export("merged", "gguf", "again.gguf").returncode == 0 and read("merged.gguf")[-values:] == read("again.gguf")[-values:],
+          "GGUF of the adapters' run and of the merged model: other values")
+    check(export("base", "gguf", "base.gguf").returncode == 0 and read("base.gguf")[-values:] != read("merged.gguf")[-values:], "GGUF is not merged")
+    added("model.layers.1.mlp.down_proj", 2.0)
+    added("model.layers.2.self_attn.q_proj", 2.0)
     texts = []
     for source in ("./peft", "./merged", "./base"):
         done = subprocess.run([GPT_SAMPLE, f"--init_from={source}", "--tokenizer=bytes", "--start=ab", "--temperature=0", "--max_new_tokens=20",

@@ -10,8 +10,10 @@
   link      it is timed by the first run that moves something, also after one that did not, and once; a note names one that
             is much slower than the card's own; what is not pinned, or moves by one engine, is forecast as no overlap
   pageable  where the driver pins nothing, or not all, one line says so, and the bytes stay
-  broken    a copy that fails in the middle of a streamed update leaves the last checkpoint whole, and a resume reaches the
+  broken    a copy that fails, or a kill, in the middle of a streamed update leaves the last checkpoint whole, and a resume reaches the
             bytes of an unbroken run on a card with one copy engine
+  less      a host_budget above the cgroup's limit is refused; memory that is taken between plan and start is planned for again,
+            or refused if offload is typed; a run goes on to the same bytes on a machine with less of it
   refused   each budget that cannot be: one line, exit status 2 or 3, and the last
             checkpoint stays whole; one line says what a typed offload does not move
   plans     GPT-2 XL with fp32 masters and moments fits a 12 GB card by the plan alone; a larger host_budget is never slower
@@ -23,7 +25,7 @@ import re
 import shutil
 import subprocess
 
-from checks import GPT_TRAIN, check, end, error_lines, files, make_tokens, metrics, opencl_device, read, skip, some, write_json
+from checks import GPT_TRAIN, check, end, error_lines, files, make_tokens, metrics, opencl_device, preloadable, read, skip, some, write, write_json
 from cuda_common import DATA, GPT_TRAIN_CUDA, TINY, checkpoint, good, train
 
 GIB = 1 << 30
@@ -185,8 +187,49 @@ def broken():
         check(files("broken", ".safetensors") == before, f"copy {number} fails: another checkpoint")
         said += done.err
     check("cuda: store: " in said or "cuda: fetch: " in said, f"no copy of the update failed: {said}")
+    done = train("broken", *streamed, FAIL=f"cudaMemcpyAsync:{calls // 2}:kill")
+    check(done.status == -9 and files("broken", ".safetensors") == before, f"killed in an update: {done.status} {done.said()}")
     good(train("broken", *streamed))
-    check(checkpoint("broken") == checkpoint("unbroken"), "resumed after a failing copy: other bytes")
+    check(checkpoint("broken") == checkpoint("unbroken"), "resumed after a failing copy and a kill: other bytes")
+
+
+def less():
+    library = preloadable("offload_less", GPT_TRAIN_CUDA, "tests/e2e/small_memory.c") if os.path.exists(GPT_TRAIN_CUDA) else None
+    if library is None:
+        return
+    wide = ["--backend=cuda", "--dtype=bfloat16", "--n_embd=128", "--n_layer=4", "--max_iters=3", "--eval_interval=100", "--micro_batch=2",
+            "--loss_chunk=32", "--recompute=none"]
+    preload = {"LD_PRELOAD": library, "SMALL_MEMORY": "."}
+
+    def machine(free, later=0, limit="max"):
+        for name, text in (("meminfo", f"MemTotal: 33554432 kB\nMemAvailable: {free} kB\n"), ("cgroup", "0::/\n"), ("memory.max", limit),
+                           ("meminfo.later", f"MemTotal: 33554432 kB\nMemAvailable: {later} kB\n")):
+            write(name, text.encode())
+    good(train("wide", *wide, "--offload=none"))
+    machine(1 << 24, limit=str(4 * GIB))
+    done = train("x", *wide, "--host_budget=5GiB", **preload)
+    check(done.status == 2 and len(done.errors) == 1 and "more than this machine has: 4.00 GiB" in done.errors[0], done.said())
+    context = plan(*DATA, *TINY, *wide, program=GPT_TRAIN_CUDA)["bytes"]["context"]
+    before, again, budget = checkpoint("wide"), 0, f"--memory_budget={int(0.7 * moved('wide')) + context}B"
+    for opening in range(1, 9):  # one of them is that before the start
+        machine(1 << 24, later=1 << 11)
+        done = train("wide", *wide, "--init_from=resume", "--offload=states", SMALL_MEMORY_LATER=str(opening), **preload)
+        if done.status == 0:
+            break
+        again += done.err.count("planning again")
+        check(done.status == 3 and len(done.errors) == 1 and "not enough host memory: this offload needs" in done.errors[0], done.said())
+        check(checkpoint("wide") == before, "a machine with less memory changed the checkpoint")
+    check(again > 0 and done.status == 0, f"memory was never taken between plan and start: {done.said()}")
+    machine(1 << 24)
+    for out in ("rich", "poor"):
+        good(train(out, *wide, budget, **preload), "of optimizer state in host memory")
+    resumed = [*wide, "--init_from=resume", "--max_iters=5"]
+    good(train("rich", *resumed, budget, **preload), "of optimizer state in host memory")
+    machine(1 << 11)
+    done = train("poor", *resumed, budget, **preload)
+    check(done.status == 3 and len(done.errors) == 1 and "not enough memory" in done.errors[0] and "alternative 1 that fits" in done.err, done.said())
+    check("host memory" not in good(train("poor", *resumed, **preload)).out, "offload without memory")
+    check(checkpoint("rich") == checkpoint("poor"), "resumed on a machine with less memory: other bytes")
 
 
 def refused():
@@ -238,4 +281,4 @@ def plans():
     check(link - 1.15 * update <= adds <= 1.15 * link, f"12 bytes a parameter take {link} s on the link, AdamW {update}: {adds}")
 
 
-end(bytes_equal, auto, beside, link, pageable, broken, refused, plans, begin=lambda: make_tokens("data"))
+end(bytes_equal, auto, beside, link, pageable, broken, less, refused, plans, begin=lambda: make_tokens("data"))

@@ -149,7 +149,7 @@ static enum gt_status adapter_read(const struct export_weights *weights, const s
     size_t a, b;
     const int length = snprintf(name, sizeof name, "base_model.model.%s%s", tensor->prefix, tensor->name);
     (void)snprintf(name + length - strlen("weight"), sizeof "lora_A.weight", "lora_A.weight");
-    *found = rank > 0 && tensor->linear && safetensors_find(file, name, &a);
+    *found = rank > 0 && tensor->rank == 2 && safetensors_find(file, name, &a);
     name[length - (int)strlen("weight") + (int)strlen("lora_")] = 'B';
     *found = *found && safetensors_find(file, name, &b);
     if (!*found || (adapter->factors != NULL && adapter->index == a))

@@ -7,7 +7,6 @@
  */
 #include "base/file.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -511,6 +510,23 @@ enum gt_status file_join(char out[static FILE_PATH_MAX], const char *folder, con
     return GT_OK;
 }
 
+const char *file_next(const char *folder, DIR **dir, enum gt_status *status)
+{
+    errno = 0;
+    if (*dir == NULL)
+        *dir = opendir(folder);
+    const bool goes_on = *dir != NULL && (status == NULL || *status == GT_OK);
+    const struct dirent *entry = goes_on ? readdir(*dir) : NULL;
+    if (entry != NULL)
+        return entry->d_name;
+    if (status != NULL && *status == GT_OK && errno != 0)
+        *status = file_error(folder, "list this folder");
+    if (*dir != NULL)
+        (void)closedir(*dir);
+    *dir = NULL;
+    return NULL;
+}
+
 enum gt_status file_sync_folder(const char *path)
 {
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -552,21 +568,17 @@ static long leftover_owner(const char *name)
 
 void file_remove_leftovers(const char *folder, bool is_locked)
 {
-    DIR *dir = opendir(folder);
-    if (dir == NULL)
-        return;
-    const struct dirent *entry;
-    while ((entry = readdir(dir)) != NULL) {
+    DIR *dir = NULL;
+    for (const char *name; (name = file_next(folder, &dir, NULL)) != NULL;) {
         struct stat info;
-        const long owner = leftover_owner(entry->d_name);
-        if (owner < 0 || fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode))
+        const long owner = leftover_owner(name);
+        if (owner < 0 || fstatat(dirfd(dir), name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode))
             continue;
         const bool is_dead = (int64_t)time(NULL) - (int64_t)info.st_mtime >= LEFTOVER_AGE_S && owner <= INT_MAX &&
                              kill((pid_t)owner, 0) != 0 && errno == ESRCH;
         if (is_locked || is_dead)
-            (void)unlinkat(dirfd(dir), entry->d_name, 0);
+            (void)unlinkat(dirfd(dir), name, 0);
     }
-    (void)closedir(dir);
 }
 
 /* Returns the process id that the holder wrote into its lock file, or 0 when it cannot be read. */

@@ -7,6 +7,7 @@
 #ifndef GPT_TRAIN_BASE_FILE_H
 #define GPT_TRAIN_BASE_FILE_H
 
+#include <dirent.h>
 #include <sys/types.h>
 
 #include "base/status.h"
@@ -81,6 +82,10 @@ void file_folder_of(char out[static FILE_PATH_MAX], const char *path);
 enum gt_status file_join(char out[static FILE_PATH_MAX], const char *folder, const char *name);
 /* Writes `path` as one word for the shell, in single quotes if needed, truncated to `size` bytes.  Returns `out`. */
 char *file_shell_quote(char *out, size_t size, const char *path);
+/* Returns the next name in a folder, "." and ".." among them; *dir is NULL before the first.  Returns NULL after the
+ * last one, after an error, or if *status is no longer GT_OK, and closes *dir.  Stores GT_IO in *status; with a NULL
+ * `status`, an error is the end. */
+const char *file_next(const char *folder, DIR **dir, enum gt_status *status);
 /* Syncs a folder.  Errors: GT_IO. */
 enum gt_status file_sync_folder(const char *path);
 /* Syncs the parent folder of `path`.  Until then, a power loss may lose a new folder with everything in it.  `path`

@@ -7,7 +7,6 @@
  */
 #include "base/user_cache.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -17,7 +16,6 @@
 #include "base/hash.h"
 
 #define MAGIC_BYTES 8
-#define NAME_MAX_BYTES 64
 #define NAMES_BYTES_MAX 112 /* "/gpt-train", a folder in it, and a file's name */
 
 struct header {
@@ -152,24 +150,25 @@ enum user_cache_file user_cache_load(const struct user_cache *cache, const char 
     return USER_CACHE_READ;
 }
 
-/* Sums the bytes of the cache's files and copies the name of the oldest to `oldest`, "" if there is none. */
-static uint64_t folder_bytes(const struct user_cache *cache, DIR *stream, char oldest[static NAME_MAX_BYTES])
+/* Sums the bytes of the cache's files and copies the path of the oldest to `oldest`, "" if there is none. */
+static uint64_t folder_bytes(const struct user_cache *cache, const char *folder, char oldest[static FILE_PATH_MAX])
 {
     uint64_t total = 0;
     int64_t oldest_s = 0;
     oldest[0] = '\0';
-    rewinddir(stream);
-    for (struct dirent *at = readdir(stream); at != NULL; at = readdir(stream)) {
-        const size_t length = strlen(at->d_name), suffix = strlen(cache->suffix);
+    DIR *dir = NULL;
+    for (const char *name; (name = file_next(folder, &dir, NULL)) != NULL;) {
+        const size_t length = strlen(name), suffix = strlen(cache->suffix);
         struct stat status;
-        if (length <= suffix || length >= NAME_MAX_BYTES || strcmp(at->d_name + length - suffix, cache->suffix) != 0 ||
-            fstatat(dirfd(stream), at->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+        if (length <= suffix || strcmp(name + length - suffix, cache->suffix) != 0 ||
+            fstatat(dirfd(dir), name, &status, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
         total += (uint64_t)status.st_size;
         if (oldest[0] != '\0' && (int64_t)status.st_mtime >= oldest_s)
             continue;
         oldest_s = (int64_t)status.st_mtime;
-        memcpy(oldest, at->d_name, length + 1);
+        if (file_join(oldest, folder, name) != GT_OK)
+            oldest[0] = '\0';
     }
     return total;
 }
@@ -177,14 +176,10 @@ static uint64_t folder_bytes(const struct user_cache *cache, DIR *stream, char o
 /* Removes the oldest files until `coming` more bytes fit within the folder's limit. */
 static void folder_bound(const struct user_cache *cache, const char *folder, uint64_t coming)
 {
-    char oldest[NAME_MAX_BYTES];
-    DIR *stream = opendir(folder);
-    if (stream == NULL)
-        return;
-    while (folder_bytes(cache, stream, oldest) + coming > cache->bytes_max && oldest[0] != '\0')
-        if (unlinkat(dirfd(stream), oldest, 0) != 0)
+    char oldest[FILE_PATH_MAX];
+    while (folder_bytes(cache, folder, oldest) + coming > cache->bytes_max && oldest[0] != '\0')
+        if (unlink(oldest) != 0)
             break;
-    closedir(stream);
 }
 
 bool user_cache_store(const struct user_cache *cache, const char *name, const char *key, const void *data, size_t bytes)

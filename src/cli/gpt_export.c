@@ -91,10 +91,10 @@ static enum gt_status tokenizer_open(struct hostmem *mem, const char *folder, co
     TRY(tokenizer_import(mem, folder, out));
     TRY(checkpoint_tokenizer_check(checkpoint, *out, folder));
     const int32_t vocab_size = checkpoint->config.vocab_size;
-    if (tokenizer_vocab_size(*out) <= vocab_size)
+    if ((*out)->vocab_size <= vocab_size)
         return GT_OK;
     return FAIL(GT_DATA, "%s: the tokenizer has %" PRId64 " tokens, but the model only %" PRId32, folder,
-                tokenizer_vocab_size(*out), vocab_size);
+                (*out)->vocab_size, vocab_size);
 }
 
 static enum gt_status export_opened(struct hostmem *mem, const struct arguments *arguments)

@@ -438,11 +438,11 @@ static enum gt_status tokenizer_open(struct hostmem *mem, struct arguments *argu
     if (arguments->spec.tokenizer != TOKENIZER_BPE || strcmp(name, "train") == 0)
         return GT_OK;
     TRY(tokenizer_find(mem, name, out));
-    if (tokenizer_kind_of(*out) == TOKENIZER_BPE)
+    if ((*out)->kind == TOKENIZER_BPE)
         return GT_OK;
     return FAIL(GT_USAGE,
                 "--tokenizer=%s: this vocabulary is of kind %s, which is made from the inputs; give --tokenizer=%s",
-                name, tokenizer_kind_name(tokenizer_kind_of(*out)), tokenizer_kind_name(tokenizer_kind_of(*out)));
+                name, tokenizer_kind_name((*out)->kind), tokenizer_kind_name((*out)->kind));
 }
 
 static enum gt_status prepare_dataset(struct arguments *arguments)

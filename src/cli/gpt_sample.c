@@ -215,7 +215,7 @@ static enum gt_status checkpoint_find(struct sample *sample)
 
 static enum gt_status tokenizer_check(const struct sample *sample)
 {
-    const int64_t tokens = tokenizer_vocab_size(sample->tokenizer);
+    const int64_t tokens = sample->tokenizer->vocab_size;
     const int32_t vocab_size = sample->source.checkpoint->config.vocab_size;
     TRY(checkpoint_tokenizer_check(sample->source.checkpoint, sample->tokenizer, sample->vocabulary));
     if (tokens <= vocab_size)

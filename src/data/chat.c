@@ -55,7 +55,7 @@ const char *chat_jinja(enum chat_kind kind)
 /* Returns the id of a special token, or -1. */
 static int32_t special_find(const struct tokenizer *tokenizer, const char *text)
 {
-    const struct bpe *bpe = tokenizer != NULL ? tokenizer_bpe(tokenizer) : NULL;
+    const struct bpe *bpe = tokenizer != NULL ? tokenizer->bpe : NULL;
     for (size_t i = 0; bpe != NULL && i < bpe->special_count; i++) {
         const char *bytes;
         if (bpe_token(bpe, bpe->specials[i], &bytes) == strlen(text) && memcmp(bytes, text, strlen(text)) == 0)

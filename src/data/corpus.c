@@ -5,7 +5,6 @@
  */
 #include "data/corpus.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -116,21 +115,13 @@ static enum gt_status walk_entry(struct corpus_walk *walk, int fd, const char *f
 static enum gt_status walk_folder(struct corpus_walk *walk, const char *path)
 {
     struct stat info;
-    DIR *stream = opendir(path);
-    if (stream == NULL || fstat(dirfd(stream), &info) != 0) {
-        const enum gt_status failed = file_error(path, "read this folder");
-        if (stream != NULL)
-            closedir(stream);
-        return failed;
-    }
-    const bool in_out_dir = walk_is_out_dir(walk, &info);
+    DIR *dir = NULL;
     enum gt_status status = GT_OK;
-    const struct dirent *entry;
-    while (status == GT_OK && (errno = 0, entry = readdir(stream)) != NULL)
-        status = walk_entry(walk, dirfd(stream), path, entry->d_name, in_out_dir);
-    if (status == GT_OK && errno != 0)
-        status = file_error(path, "list this folder");
-    closedir(stream);
+    if (stat(path, &info) != 0)
+        return file_error(path, "list this folder");
+    const bool in_out_dir = walk_is_out_dir(walk, &info);
+    for (const char *name; (name = file_next(path, &dir, &status)) != NULL;)
+        status = walk_entry(walk, dirfd(dir), path, name, in_out_dir);
     return status;
 }
 

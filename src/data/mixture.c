@@ -72,8 +72,7 @@ enum gt_status mixture_tokenizer_open(const void *owner, const struct mixture *m
         status = tokenizer_open_dataset(owner, mixture->parts[i].folder, &tokenizers[i]);
         if (tokenizers[known] == NULL)
             known = i;
-        if (status != GT_OK || tokenizers[i] == NULL ||
-            tokenizer_hash(tokenizers[known]) == tokenizer_hash(tokenizers[i]))
+        if (status != GT_OK || tokenizers[i] == NULL || tokenizers[known]->hash == tokenizers[i]->hash)
             continue;
         status = FAIL(GT_DATA, "%s: its tokenizer is not that of %s; prepare it again with gpt-prepare --tokenizer=%s",
                       mixture->parts[i].folder, mixture->parts[known].folder, mixture->parts[known].folder);

@@ -274,7 +274,7 @@ static enum gt_status split_refuse(const struct prepare *prep, int64_t train, in
  * tokens that are not from the text weigh nothing. */
 static enum gt_status border_of_bpe(struct prepare *prep, int64_t val_characters, int64_t *out_train)
 {
-    const int64_t vocab_size = tokenizer_vocab_size(prep->tokenizer);
+    const int64_t vocab_size = prep->tokenizer->vocab_size;
     int32_t *weights;
     TRY(HOSTMEM_NEW(prep, (size_t)vocab_size, "lengths of tokens", &weights));
     for (int64_t id = 0; id < vocab_size; id++) {
@@ -315,7 +315,7 @@ static enum gt_status prepare_finish(struct prepare *prep)
 /* Token counts come from the commit list, because a run that only had to commit has no others. */
 static void prepare_result_fill(const struct prepare *prep, struct prepare_result *out)
 {
-    *out = (struct prepare_result){.vocab_size = tokenizer_vocab_size(prep->tokenizer),
+    *out = (struct prepare_result){.vocab_size = prep->tokenizer->vocab_size,
                                    .row_tokens = prep->mask_spec.mask_row,
                                    .documents = prep->progress.documents,
                                    .counts = prep->progress.counts,

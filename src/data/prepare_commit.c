@@ -10,7 +10,6 @@
 
 #include "data/prepare_internal.h"
 
-#define MANIFEST_BYTES_MAX ((size_t)256 << 20)
 #define LIST "the list of files"
 
 /* ---- names ---- */
@@ -151,7 +150,7 @@ static enum gt_status old_manifest_open(const struct prepare *prep, json_t **out
     char path[FILE_PATH_MAX];
     bool exists;
     TRY(path_in(prep, PREPARE_MANIFEST_NAME, "", path));
-    TRY(json_open(path, MANIFEST_BYTES_MAX, &exists, out));
+    TRY(json_open(path, PREPARE_MANIFEST_BYTES_MAX, &exists, out));
     if (!exists || (*out != NULL && exports_are_listed(*out)))
         return GT_OK;
     json_decref(*out);
@@ -186,17 +185,11 @@ static enum gt_status old_add_exports(const struct prepare *prep)
 /* Lists existing token files that would be read together with the new ones, or instead of them. */
 static enum gt_status old_add_tokens(const struct prepare *prep)
 {
-    DIR *folder = opendir(prep->spec->out_dir);
-    if (folder == NULL)
-        return file_error(prep->spec->out_dir, "read the folder");
+    DIR *dir = NULL;
     enum gt_status status = GT_OK;
-    const struct dirent *entry;
-    while (status == GT_OK && (errno = 0, entry = readdir(folder)) != NULL)
-        if (token_writer_is_name(entry->d_name) && name_stem(entry->d_name) == strlen(entry->d_name))
-            status = list_add_old(prep, entry->d_name);
-    if (status == GT_OK && errno != 0)
-        status = file_error(prep->spec->out_dir, "read the folder");
-    closedir(folder);
+    for (const char *name; (name = file_next(prep->spec->out_dir, &dir, &status)) != NULL;)
+        if (token_writer_is_name(name) && name_stem(name) == strlen(name))
+            status = list_add_old(prep, name);
     return status;
 }
 

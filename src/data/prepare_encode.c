@@ -33,7 +33,7 @@ static void writer_choose(struct prepare *prep)
 {
     struct token_writer_spec *spec = &prep->writer_spec;
     spec->folder = prep->spec->out_dir;
-    spec->width_bytes = tokenizer_vocab_size(prep->tokenizer) > UINT16_MAX + 1 ? 4 : 2;
+    spec->width_bytes = prep->tokenizer->vocab_size > UINT16_MAX + 1 ? 4 : 2;
     spec->shard_tokens = prep->spec->shard_tokens;
     prep->mask_spec =
         (struct token_writer_spec){.folder = spec->folder,

@@ -14,6 +14,7 @@
 #include "data/tokenizer_export.h"
 
 #define PREPARE_MANIFEST_FORMAT "gpt-train-manifest"
+#define PREPARE_MANIFEST_BYTES_MAX ((size_t)256 << 20)
 #define PREPARE_DEDUP_NAME ".gpt-prepare.seen"
 #define PREPARE_STDIN_NAME ".gpt-prepare.stdin"
 #define PREPARE_LOCK_NAME ".gpt-prepare.lock"

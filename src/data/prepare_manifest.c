@@ -10,7 +10,6 @@
 #include "base/utf8.h"
 #include "data/prepare_internal.h"
 
-#define MANIFEST_BYTES_MAX ((size_t)64 << 20)
 #define REMEDY "run gpt-prepare again, or delete " PREPARE_MANIFEST_NAME " if you meant to change it"
 
 json_t *prepare_json_crc(uint32_t crc32c)
@@ -42,7 +41,7 @@ json_t *prepare_options_json(const struct prepare *prep)
     json_t *object = json_pack("{s:s}", "tokenizer", tokenizer_kind_name(spec->tokenizer));
     int failures = 0;
     if (spec->given != NULL)
-        failures |= json_object_set_new(object, "tokenizer-hash", prepare_json_crc(tokenizer_hash(spec->given)));
+        failures |= json_object_set_new(object, "tokenizer-hash", prepare_json_crc(spec->given->hash));
     if (spec->tokenizer == TOKENIZER_BPE && spec->given == NULL)
         failures |= json_object_set_new(object, "vocab-size", json_integer(spec->vocab_size));
     failures |= json_object_update_new(
@@ -131,11 +130,10 @@ static json_t *manifest_make(const struct prepare *prep)
         failures |= json_array_append_new(inputs, manifest_input(spec->inputs[i], &prep->inputs[i]));
     return json_pack("{s:s, s:i, s:s, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "format", PREPARE_MANIFEST_FORMAT,
                      "version", 2, "tokenizer", tokenizer_kind_name(spec->tokenizer), "tokenizer_hash",
-                     prepare_json_crc(tokenizer_hash(prep->tokenizer)), "tokenizer_files", manifest_exports(prep),
-                     "vocab_size", (json_int_t)tokenizer_vocab_size(prep->tokenizer), "options",
-                     prepare_options_json(prep), "inputs", json_whole(inputs, failures), "documents",
-                     manifest_documents(&prep->progress), "train", manifest_split(prep, TOKEN_TRAIN), "val",
-                     manifest_split(prep, TOKEN_VAL));
+                     prepare_json_crc(prep->tokenizer->hash), "tokenizer_files", manifest_exports(prep), "vocab_size",
+                     (json_int_t)prep->tokenizer->vocab_size, "options", prepare_options_json(prep), "inputs",
+                     json_whole(inputs, failures), "documents", manifest_documents(&prep->progress), "train",
+                     manifest_split(prep, TOKEN_TRAIN), "val", manifest_split(prep, TOKEN_VAL));
 }
 
 enum gt_status prepare_manifest_save(const struct prepare *prep, const char *path)
@@ -182,7 +180,7 @@ enum gt_status manifest_check(const char *folder, const int64_t tokens[static 2]
     TRY(file_look(path, &exists));
     if (!exists)
         return GT_OK;
-    TRY(json_parse_file(path, MANIFEST_BYTES_MAX, &root));
+    TRY(json_parse_file(path, PREPARE_MANIFEST_BYTES_MAX, &root));
     const char *format = json_string_value(json_object_get(root, "format"));
     const bool ours = format != NULL && strcmp(format, PREPARE_MANIFEST_FORMAT) == 0;
     const enum gt_status status = ours ? content_check(root, path, tokens, tokenizer) : GT_OK;

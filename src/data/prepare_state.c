@@ -137,8 +137,8 @@ static json_t *state_make(const struct prepare *prep, enum prepare_phase phase)
     json_t *root = json_pack(
         "{s:s, s:i, s:i, s:o, s:o, s:I, s:I, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "format", STATE_FORMAT,
         "version", STATE_VERSION, "phase", (int)phase, "options", prepare_options_json(prep), "tokenizer_hash",
-        prepare_json_crc(tokenizer_hash(prep->tokenizer)), "input_files", (json_int_t)prep->corpus->file_count,
-        "input_bytes", (json_int_t)prep->corpus->size_bytes, "inputs_hash", fingerprint_to_json(prep), "progress",
+        prepare_json_crc(prep->tokenizer->hash), "input_files", (json_int_t)prep->corpus->file_count, "input_bytes",
+        (json_int_t)prep->corpus->size_bytes, "inputs_hash", fingerprint_to_json(prep), "progress",
         progress_to_json(&prep->progress), "stdin_bytes", (json_int_t)prep->stdin_bytes, "stdin_crc32c",
         (json_int_t)prep->stdin_crc32c, "inputs", inputs_to_json(prep, prep->inputs), "first_inputs",
         inputs_to_json(prep, prep->first_inputs), "train", shards_to_json(prep->writer, TOKEN_TRAIN), "val",

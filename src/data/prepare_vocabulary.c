@@ -104,9 +104,9 @@ static enum gt_status learn_finish(const struct learner *learner)
     if (learner->trainer == NULL)
         return learn_finish_chars(learner);
     TRY(bpe_trainer_finish(learner->trainer, prep, prep->spec->vocab_size, &prep->learned));
-    if (tokenizer_vocab_size(prep->learned) < prep->spec->vocab_size)
+    if (prep->learned->vocab_size < prep->spec->vocab_size)
         log_note("the text is too short for --vocab-size=%" PRId64 "; the vocabulary has %" PRId64 " tokens",
-                 prep->spec->vocab_size, tokenizer_vocab_size(prep->learned));
+                 prep->spec->vocab_size, prep->learned->vocab_size);
     return GT_OK;
 }
 

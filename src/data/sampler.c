@@ -39,8 +39,8 @@ enum gt_status sampler_create(const void *owner, const struct sampler_spec *spec
     sampler->seed = spec->seed;
     sampler->block_size = spec->block_size;
     sampler->samples_per_step = spec->samples_per_step;
-    sampler->drawn = token_source_row(spec->source) > 0 ? UNIT_BLOCK : UNIT_START;
-    sampler->shard_count = token_source_shard_count(spec->source);
+    sampler->drawn = spec->source->row > 0 ? UNIT_BLOCK : UNIT_START;
+    sampler->shard_count = spec->source->shard_count;
     enum gt_status status = HOSTMEM_NEW(sampler, sampler->shard_count + 1, "sampler shards", &sampler->shards);
     THEN(status, sampler_count_shards(sampler, spec->source));
     return FINISH(status, out, sampler, hostmem_free);
@@ -50,8 +50,8 @@ static enum gt_status sampler_count_shards(struct sampler *sampler, const struct
 {
     for (size_t i = 0; i < sampler->shard_count; i++) {
         struct sampler_shard *shard = &sampler->shards[i], *next = &sampler->shards[i + 1];
-        shard->first = token_source_shard_first(source, i);
-        shard->length = token_source_shard_length(source, i);
+        shard->first = source->shards[i].first;
+        shard->length = source->shards[i].length;
         const bool usable = shard->length > sampler->block_size;
         const int64_t targets = usable ? shard->length - 1 : 0;
         const int64_t blocks = targets / sampler->block_size;
@@ -62,7 +62,7 @@ static enum gt_status sampler_count_shards(struct sampler *sampler, const struct
     if (sampler_start_count(sampler) > 0)
         return GT_OK;
     return FAIL(GT_DATA, "%s: no shard holds the block_size + 1 = %" PRId64 " tokens of a sample",
-                token_source_shard_path(source, 0), sampler->block_size + 1);
+                source->shards[0].path, sampler->block_size + 1);
 }
 
 int64_t sampler_start_count(const struct sampler *sampler)

@@ -17,16 +17,6 @@
 #define FORMAT_NAME "gpt-train-tokenizer"
 #define FORMAT_VERSION 1
 #define FILE_BYTES_MAX ((size_t)64 << 20)
-#define DIRECT_COUNT 128
-
-struct tokenizer {
-    enum tokenizer_kind kind;
-    size_t count; /* V */
-    uint32_t hash;
-    struct bpe *bpe;              /* owned; NULL for bytes and chars */
-    uint32_t *code_points;        /* count; NULL for bytes and bpe */
-    int32_t direct[DIRECT_COUNT]; /* ids of U+0000 to U+007F, or -1 */
-};
 
 static const char *const kind_names[] = {"bytes", "chars", "bpe"};
 _Static_assert(sizeof kind_names / sizeof kind_names[0] == TOKENIZER_KIND_COUNT, "a name for every kind");
@@ -45,7 +35,7 @@ static enum gt_status tokenizer_make(const void *owner, enum tokenizer_kind kind
     struct tokenizer *tokenizer;
     TRY(HOSTMEM_NEW(owner, 1, "tokenizer", &tokenizer));
     tokenizer->kind = kind;
-    tokenizer->count = count;
+    tokenizer->vocab_size = (int64_t)count;
     tokenizer->hash = file_crc32c(0, name, strlen(name));
     *out = tokenizer;
     return GT_OK;
@@ -74,7 +64,7 @@ enum gt_status tokenizer_create_chars(const void *owner, const uint32_t *code_po
         assert(i == 0 || code_points[i - 1] < value);
         tokenizer->code_points[i] = value;
         tokenizer->hash = le_crc32c(tokenizer->hash, value);
-        if (value < DIRECT_COUNT)
+        if (value < TOKENIZER_DIRECT)
             tokenizer->direct[value] = (int32_t)i;
     }
     *out = tokenizer;
@@ -96,21 +86,6 @@ enum gt_status tokenizer_create_bpe(const void *owner, struct bpe *bpe, struct t
     return GT_OK;
 }
 
-enum tokenizer_kind tokenizer_kind_of(const struct tokenizer *tokenizer)
-{
-    return tokenizer->kind;
-}
-
-int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer)
-{
-    return (int64_t)tokenizer->count;
-}
-
-uint32_t tokenizer_hash(const struct tokenizer *tokenizer)
-{
-    return tokenizer->hash;
-}
-
 const char *tokenizer_hash_text(const struct tokenizer *tokenizer, char out[static TOKENIZER_HASH_TEXT_BYTES])
 {
     (void)snprintf(out, TOKENIZER_HASH_TEXT_BYTES, "crc32c:%08" PRIx32, tokenizer->hash);
@@ -125,11 +100,6 @@ int32_t tokenizer_eot(const struct tokenizer *tokenizer)
 const struct bpe_pipeline *tokenizer_pipeline(const struct tokenizer *tokenizer)
 {
     return tokenizer != NULL && tokenizer->bpe != NULL ? &tokenizer->bpe->pipeline : &bpe_pipeline_of_gpt2;
-}
-
-const struct bpe *tokenizer_bpe(const struct tokenizer *tokenizer)
-{
-    return tokenizer->bpe;
 }
 
 /* ---- the file ---- */
@@ -172,9 +142,9 @@ static enum gt_status tokenizer_check_file(const json_t *root, const char *path,
     const char *hash = NULL;
     TRY(json_get_int(root, path, "vocab_size", 1, UTF8_CODE_POINTS, &vocab_size));
     TRY(json_get_string(root, path, "hash", &hash));
-    if (vocab_size != (int64_t)tokenizer->count)
-        return FAIL(GT_DATA, "%s: field \"vocab_size\": %" PRId64 ", but the vocabulary has %zu entries", path,
-                    vocab_size, tokenizer->count);
+    if (vocab_size != tokenizer->vocab_size)
+        return FAIL(GT_DATA, "%s: field \"vocab_size\": %" PRId64 ", but the vocabulary has %" PRId64 " entries", path,
+                    vocab_size, tokenizer->vocab_size);
     char expected[TOKENIZER_HASH_TEXT_BYTES];
     if (strcmp(hash, tokenizer_hash_text(tokenizer, expected)) == 0)
         return GT_OK;
@@ -248,7 +218,7 @@ static json_t *vocabulary_to_json(const struct tokenizer *tokenizer)
 {
     json_t *list = json_array();
     int failures = 0;
-    for (size_t i = 0; i < tokenizer->count; i++)
+    for (int64_t i = 0; i < tokenizer->vocab_size; i++)
         failures |= json_array_append_new(list, json_integer((json_int_t)tokenizer->code_points[i]));
     return json_whole(list, failures);
 }
@@ -257,7 +227,7 @@ enum gt_status tokenizer_text(const struct tokenizer *tokenizer, char **out)
 {
     char hash[TOKENIZER_HASH_TEXT_BYTES];
     json_t *root = json_pack("{s:s, s:i, s:s, s:I}", "format", FORMAT_NAME, "version", FORMAT_VERSION, "kind",
-                             kind_names[tokenizer->kind], "vocab_size", (json_int_t)tokenizer->count);
+                             kind_names[tokenizer->kind], "vocab_size", (json_int_t)tokenizer->vocab_size);
     int failures = 0;
     if (tokenizer->code_points != NULL)
         failures |= json_object_set_new(root, "vocabulary", vocabulary_to_json(tokenizer));
@@ -266,7 +236,8 @@ enum gt_status tokenizer_text(const struct tokenizer *tokenizer, char **out)
     failures |= json_object_set_new(root, "hash", json_string(tokenizer_hash_text(tokenizer, hash)));
     const enum gt_status status =
         failures == 0 ? json_file_text(root, 0, out)
-                      : FAIL(GT_NO_MEMORY, "out of memory for a vocabulary of %zu entries as JSON", tokenizer->count);
+                      : FAIL(GT_NO_MEMORY, "out of memory for a vocabulary of %" PRId64 " entries as JSON",
+                             tokenizer->vocab_size);
     json_decref(root);
     return status;
 }
@@ -302,17 +273,17 @@ int32_t tokenizer_id_of(const struct tokenizer *tokenizer, uint32_t code_point)
         return code_point < 256 ? (int32_t)code_point : -1;
     if (tokenizer->kind == TOKENIZER_BPE)
         return bpe_id_of(tokenizer->bpe, code_point);
-    if (code_point < DIRECT_COUNT)
+    if (code_point < TOKENIZER_DIRECT)
         return tokenizer->direct[code_point];
-    size_t low = 0, high = tokenizer->count;
+    int64_t low = 0, high = tokenizer->vocab_size;
     while (low < high) {
-        const size_t middle = low + (high - low) / 2;
+        const int64_t middle = low + (high - low) / 2;
         if (tokenizer->code_points[middle] < code_point)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < tokenizer->count && tokenizer->code_points[low] == code_point ? (int32_t)low : -1;
+    return low < tokenizer->vocab_size && tokenizer->code_points[low] == code_point ? (int32_t)low : -1;
 }
 
 enum gt_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const char *text, size_t count,
@@ -352,7 +323,7 @@ static size_t text_append(char *out, size_t count, uint32_t code_point)
 size_t tokenizer_token_bytes(const struct tokenizer *tokenizer, int32_t id, char scratch[static 4], const char **out)
 {
     *out = scratch;
-    if (id < 0 || (size_t)id >= tokenizer->count)
+    if (id < 0 || id >= tokenizer->vocab_size)
         return 0;
     if (tokenizer->kind == TOKENIZER_BPE)
         return bpe_token(tokenizer->bpe, id, out);
@@ -364,7 +335,7 @@ size_t tokenizer_token_bytes(const struct tokenizer *tokenizer, int32_t id, char
 
 bool tokenizer_has_same_tokens(const struct tokenizer *a, const struct tokenizer *b)
 {
-    for (size_t id = 0; id < a->count && a->count == b->count; id++) {
+    for (int64_t id = 0; id < a->vocab_size && a->vocab_size == b->vocab_size; id++) {
         char scratch[2][4];
         const char *texts[2];
         const size_t count = tokenizer_token_bytes(a, (int32_t)id, scratch[0], &texts[0]);
@@ -372,7 +343,7 @@ bool tokenizer_has_same_tokens(const struct tokenizer *a, const struct tokenizer
             memcmp(texts[0], texts[1], count) != 0)
             return false;
     }
-    return a->count == b->count;
+    return a->vocab_size == b->vocab_size;
 }
 
 /* Moves complete characters from the held bytes to `out`, with U+FFFD for each byte that cannot start one. */
@@ -395,7 +366,7 @@ size_t tokenizer_stream_push(const struct tokenizer *tokenizer, struct tokenizer
                              char out[static TOKENIZER_TEXT_MAX])
 {
     out[0] = '\0';
-    if (id < 0 || (size_t)id >= tokenizer->count) {
+    if (id < 0 || id >= tokenizer->vocab_size) {
         const size_t count = tokenizer_stream_end(stream, out);
         return text_append(out, count, UTF8_REPLACEMENT);
     }

@@ -22,7 +22,17 @@
 
 enum tokenizer_kind { TOKENIZER_BYTES, TOKENIZER_CHARS, TOKENIZER_BPE, TOKENIZER_KIND_COUNT };
 
-struct tokenizer;
+#define TOKENIZER_DIRECT 128
+
+/* The fields are read-only. */
+struct tokenizer {
+    enum tokenizer_kind kind;
+    int64_t vocab_size;
+    uint32_t hash;
+    struct bpe *bpe;                  /* NULL for bytes and chars */
+    uint32_t *code_points;            /* [vocab_size]; NULL for bytes and bpe */
+    int32_t direct[TOKENIZER_DIRECT]; /* ids of U+0000 to U+007F, or -1 */
+};
 
 /* Returns "bytes", "chars" or "bpe". */
 const char *tokenizer_kind_name(enum tokenizer_kind kind);
@@ -48,9 +58,6 @@ enum gt_status tokenizer_open_dataset(const void *owner, const char *folder, str
 enum gt_status tokenizer_text(const struct tokenizer *tokenizer, char **out);
 enum gt_status tokenizer_save(const struct tokenizer *tokenizer, const char *path);
 
-enum tokenizer_kind tokenizer_kind_of(const struct tokenizer *tokenizer);
-int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer);
-uint32_t tokenizer_hash(const struct tokenizer *tokenizer);
 /* Writes the hash as "crc32c:89abcdef".  Returns `out`. */
 #define TOKENIZER_HASH_TEXT_BYTES 24
 const char *tokenizer_hash_text(const struct tokenizer *tokenizer, char out[static TOKENIZER_HASH_TEXT_BYTES]);
@@ -64,8 +71,6 @@ int32_t tokenizer_eot(const struct tokenizer *tokenizer);
 /* Returns how a text becomes pieces: for bytes, chars and NULL as for GPT-2.  The caller puts the token `bos` before a
  * text; of these functions only tokenizer_encode_prompt() does. */
 const struct bpe_pipeline *tokenizer_pipeline(const struct tokenizer *tokenizer);
-/* Returns the vocabulary and merges of kind bpe, owned by the tokenizer; NULL for the other kinds. */
-const struct bpe *tokenizer_bpe(const struct tokenizer *tokenizer);
 
 /* Returns the id of a character (chars, and bpe when the character is a single token) or byte (bytes), or -1 when it is
  * not in the vocabulary. */

@@ -65,7 +65,7 @@ enum gt_status tokenizer_encoder_create(const void *owner, const struct tokenize
     TRY(HOSTMEM_NEW(owner, 1, "encoder", &encoder));
     hostmem_at_free(encoder, encoder_close);
     encoder->tokenizer = tokenizer;
-    encoder->bpe = tokenizer_bpe(tokenizer);
+    encoder->bpe = tokenizer->bpe;
     const enum gt_status status = encoder->bpe != NULL ? encoder_open_bpe(encoder) : GT_OK;
     return FINISH(status, out, encoder, hostmem_free);
 }
@@ -221,7 +221,7 @@ enum gt_status tokenizer_encoder_run(struct tokenizer_encoder *encoder, const ch
                                      enum tokenizer_special special, int32_t *out, size_t *out_count,
                                      struct tokenizer_fault *fault)
 {
-    switch (tokenizer_kind_of(encoder->tokenizer)) {
+    switch (encoder->tokenizer->kind) {
     case TOKENIZER_CHARS:
         return encode_chars(encoder->tokenizer, text, count, out, out_count, fault);
     case TOKENIZER_BPE:
@@ -247,5 +247,5 @@ void tokenizer_fault_report(const struct tokenizer *tokenizer, enum gt_status st
         log_error("%s: byte %zu is not UTF-8", source, fault->at);
     else
         log_error("%s: the character U+%04" PRIX32 " at byte %zu is not among the %" PRId64 " of the vocabulary",
-                  source, fault->code_point, fault->at, tokenizer_vocab_size(tokenizer));
+                  source, fault->code_point, fault->at, tokenizer->vocab_size);
 }

@@ -21,7 +21,7 @@ const char *const tokenizer_file_names[TOKENIZER_FILES] = {[TOKENIZER_FILE_CONFI
 
 bool tokenizer_can_merge(const struct tokenizer *tokenizer)
 {
-    const struct bpe *bpe = tokenizer_bpe(tokenizer);
+    const struct bpe *bpe = tokenizer->bpe;
     return bpe == NULL || bpe->rank == BPE_RANK_MERGE;
 }
 
@@ -31,7 +31,7 @@ static bool file_exists_for(const struct tokenizer *tokenizer, enum tokenizer_fi
         return true;
     return tokenizer_can_merge(tokenizer) &&
            (file == TOKENIZER_FILE_JSON ||
-            (tokenizer_kind_of(tokenizer) != TOKENIZER_CHARS && tokenizer_pipeline(tokenizer)->json == NULL));
+            (tokenizer->kind != TOKENIZER_CHARS && tokenizer_pipeline(tokenizer)->json == NULL));
 }
 
 /* ---- parts; the functions return NULL when out of memory ---- */
@@ -40,20 +40,20 @@ static json_t *token_json(const struct tokenizer *tokenizer, int32_t id)
 {
     char scratch[4], text[2 * sizeof scratch];
     const char *bytes = NULL;
-    if (tokenizer_bpe(tokenizer) != NULL)
-        return tokenizer_bpe_token(tokenizer_bpe(tokenizer), id);
+    if (tokenizer->bpe != NULL)
+        return tokenizer_bpe_token(tokenizer->bpe, id);
     const size_t count = tokenizer_token_bytes(tokenizer, id, scratch, &bytes);
-    if (tokenizer_kind_of(tokenizer) == TOKENIZER_CHARS)
+    if (tokenizer->kind == TOKENIZER_CHARS)
         return json_stringn(bytes, count);
     return json_stringn(text, bpe_alphabet_write(bytes, count, text));
 }
 
 static json_t *vocab_json(const struct tokenizer *tokenizer, bool specials)
 {
-    const struct bpe *bpe = tokenizer_bpe(tokenizer);
+    const struct bpe *bpe = tokenizer->bpe;
     json_t *vocab = json_object();
     int failures = 0;
-    for (int32_t id = 0; id < tokenizer_vocab_size(tokenizer); id++) {
+    for (int32_t id = 0; id < tokenizer->vocab_size; id++) {
         if (!specials && bpe_is_special(bpe, id))
             continue;
         json_t *text = token_json(tokenizer, id);
@@ -106,15 +106,15 @@ static json_t *pipeline_json(const struct tokenizer *tokenizer)
     json_t *vocab = vocab_json(tokenizer, false);
     int failures = json_object_update(vocab, json_object_get(model, "vocab"));
     failures |= json_object_set_new(model, "vocab", vocab);
-    failures |= json_object_set_new(model, "merges", merges_json(tokenizer_bpe(tokenizer)));
+    failures |= json_object_set_new(model, "merges", merges_json(tokenizer->bpe));
     return json_whole(root, failures);
 }
 
 /* When an argument is NULL, json_pack() releases the others and fails. */
 static json_t *tokenizer_json(const struct tokenizer *tokenizer)
 {
-    const struct bpe *bpe = tokenizer_bpe(tokenizer);
-    const bool chars = tokenizer_kind_of(tokenizer) == TOKENIZER_CHARS;
+    const struct bpe *bpe = tokenizer->bpe;
+    const bool chars = tokenizer->kind == TOKENIZER_CHARS;
     if (tokenizer_pipeline(tokenizer)->json != NULL)
         return pipeline_json(tokenizer);
     json_t *model =
@@ -180,7 +180,7 @@ enum gt_status tokenizer_file_text(const struct tokenizer *tokenizer, enum token
     if (file == TOKENIZER_FILE_OURS)
         return tokenizer_text(tokenizer, out);
     if (file == TOKENIZER_FILE_MERGES)
-        *out = merges_txt(tokenizer_bpe(tokenizer));
+        *out = merges_txt(tokenizer->bpe);
     else if (file == TOKENIZER_FILE_CONFIG)
         root = config_json(tokenizer, block_size);
     else

@@ -119,7 +119,7 @@ static enum gt_status find_gpt2(const void *owner, struct tokenizer **out)
     if (search.found[0] == '\0')
         return not_found(&search);
     TRY(tokenizer_import(owner, search.found, &tokenizer));
-    const uint32_t hash = tokenizer_hash(tokenizer);
+    const uint32_t hash = tokenizer->hash;
     if (hash != GPT2_HASH_MERGES && hash != GPT2_HASH_RANKS) {
         log_error("%s: this is not GPT-2's vocabulary (crc32c:%08" PRIx32 ", GPT-2's is crc32c:%08" PRIx32
                   "); to use it all the same, give its path",

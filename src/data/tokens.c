@@ -2,12 +2,11 @@
  *
  * Opening lists the files, reads each header once and checks it against the size of its file; positions are then a
  * prefix sum over shards.  Reading goes through a fixed staging buffer of bytes and is byte-order independent.  At most
- * OPEN_FILES_MAX files are open at a time: the oldest is closed for a new one, so that a thousand shards do not hit the
- * limit on descriptors.  The sampler chooses the positions that a step reads.
+ * TOKEN_FILES_OPEN_MAX files are open at a time: the oldest is closed for a new one, so that a thousand shards do not
+ * hit the limit on descriptors.  The sampler chooses the positions that a step reads.
  */
 #include "data/tokens.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <unistd.h>
@@ -21,32 +20,8 @@
 #ifndef STAGING_BYTES
 #define STAGING_BYTES 65536
 #endif
-#define OPEN_FILES_MAX 128
 #define DIGEST_PIECES 16
 #define DIGEST_PIECE 1024 /* ids */
-
-struct token_shard {
-    char *path;
-    int fd; /* -1 while closed */
-    uint64_t size_bytes;
-    uint64_t data_offset; /* of the first id, in bytes */
-    size_t width_bytes;   /* of an id: 2 or 4 */
-    int64_t first;        /* position of the first id in the source */
-    int64_t length;       /* in tokens */
-    char *mask;           /* which tokens count, one bit each after the header; NULL: all */
-};
-
-struct token_source {
-    struct token_shard *shards;
-    size_t shard_count, shard_capacity;
-    int64_t length;
-    int64_t vocab_size;
-    int64_t row;       /* tokens of a row of packed conversations, or 0 */
-    uint32_t id_limit; /* every id is below it */
-    unsigned char *staging;
-    size_t open_ring[OPEN_FILES_MAX]; /* indices of the open shards; once full, the oldest is at open_next */
-    size_t open_count, open_next;
-};
 
 static enum gt_status source_add_path(struct token_source *source, const char *path);
 static enum gt_status source_list_folder(struct token_source *source, const char *folder, enum token_split split);
@@ -92,34 +67,6 @@ const char *token_split_name(enum token_split split)
     return split == TOKEN_TRAIN ? "train" : "val";
 }
 
-int64_t token_source_length(const struct token_source *source)
-{
-    return source->length;
-}
-
-size_t token_source_shard_count(const struct token_source *source)
-{
-    return source->shard_count;
-}
-
-int64_t token_source_shard_length(const struct token_source *source, size_t shard)
-{
-    assert(shard < source->shard_count);
-    return source->shards[shard].length;
-}
-
-int64_t token_source_shard_first(const struct token_source *source, size_t shard)
-{
-    assert(shard < source->shard_count);
-    return source->shards[shard].first;
-}
-
-const char *token_source_shard_path(const struct token_source *source, size_t shard)
-{
-    assert(shard < source->shard_count);
-    return source->shards[shard].path;
-}
-
 /* ---- listing ---- */
 
 static enum gt_status source_add_path(struct token_source *source, const char *path)
@@ -154,26 +101,24 @@ static int shard_compare(const void *a, const void *b)
     return strcmp(((const struct token_shard *)a)->path, ((const struct token_shard *)b)->path);
 }
 
-/* Counts the matching files of an open folder, and adds them to `source` unless that is NULL. */
-static enum gt_status source_scan_folder(struct token_source *source, DIR *stream, const char *folder,
-                                         const char *split, size_t *out_count)
+/* Counts the matching files of a folder, and adds them to `source` unless that is NULL. */
+static enum gt_status source_scan_folder(struct token_source *source, const char *folder, const char *split,
+                                         size_t *out_count)
 {
-    size_t count = 0;
-    errno = 0;
-    for (const struct dirent *entry = readdir(stream); entry != NULL; entry = readdir(stream)) {
-        const bool matches = shard_name_matches(entry->d_name, split);
-        if (matches && source != NULL) {
-            char path[FILE_PATH_MAX];
-            TRY(file_join(path, folder, entry->d_name));
-            TRY(source_add_path(source, path));
+    char path[FILE_PATH_MAX];
+    DIR *dir = NULL;
+    enum gt_status status = GT_OK;
+    *out_count = 0;
+    for (const char *name; (name = file_next(folder, &dir, &status)) != NULL;) {
+        if (!shard_name_matches(name, split))
+            continue;
+        ++*out_count;
+        if (source != NULL) {
+            status = file_join(path, folder, name);
+            THEN(status, source_add_path(source, path));
         }
-        count += matches;
-        errno = 0;
     }
-    if (errno != 0)
-        return file_error(folder, "list this folder");
-    *out_count = count;
-    return GT_OK;
+    return status;
 }
 
 static enum gt_status source_list_folder(struct token_source *source, const char *folder, enum token_split split)
@@ -187,15 +132,12 @@ static enum gt_status source_list_folder(struct token_source *source, const char
     TRY(file_look(single, &exists));
     if (exists)
         return source_add_path(source, single);
-    DIR *stream = opendir(folder);
-    if (stream == NULL)
+    if (access(folder, R_OK | X_OK) != 0)
         return FAIL(GT_DATA,
                     ERROR_NO_DATA "%s: cannot open this dataset folder: %s; gpt-prepare --out-dir=%s INPUT makes it",
                     folder, strerror(errno), folder);
-    size_t count = 0;
-    const enum gt_status status = source_scan_folder(source, stream, folder, name, &count);
-    closedir(stream);
-    TRY(status);
+    size_t count;
+    TRY(source_scan_folder(source, folder, name, &count));
     if (count == 0)
         return FAIL(GT_DATA,
                     ERROR_NO_DATA "%s: no %s tokens in this folder (looked for %s.bin, %s*.bin and *_%s*.bin); "
@@ -208,14 +150,10 @@ static enum gt_status source_list_folder(struct token_source *source, const char
 enum gt_status token_split_exists(const char *folder, enum token_split split, bool *out)
 {
     size_t count = 0;
-    DIR *stream = opendir(folder);
-    if (stream == NULL && errno != ENOENT && errno != ENOTDIR)
-        return file_error(folder, "open this folder");
-    if (stream != NULL) {
-        const enum gt_status status = source_scan_folder(NULL, stream, folder, token_split_name(split), &count);
-        closedir(stream);
-        TRY(status);
-    }
+    bool exists;
+    TRY(file_look(folder, &exists));
+    if (exists)
+        TRY(source_scan_folder(NULL, folder, token_split_name(split), &count));
     *out = count > 0;
     return GT_OK;
 }
@@ -230,7 +168,7 @@ static enum gt_status shard_ensure_open(struct token_source *source, size_t inde
     if (shard->fd >= 0)
         return GT_OK;
     TRY(file_open_read(shard->path, &shard->fd, out_size_bytes));
-    if (source->open_count == OPEN_FILES_MAX) {
+    if (source->open_count == TOKEN_FILES_OPEN_MAX) {
         struct token_shard *oldest = &source->shards[source->open_ring[source->open_next]];
         assert(oldest->fd >= 0 && oldest != shard);
         close(oldest->fd);
@@ -239,7 +177,7 @@ static enum gt_status shard_ensure_open(struct token_source *source, size_t inde
         source->open_count++;
     }
     source->open_ring[source->open_next] = index;
-    source->open_next = (source->open_next + 1) % OPEN_FILES_MAX;
+    source->open_next = (source->open_next + 1) % TOKEN_FILES_OPEN_MAX;
     return GT_OK;
 }
 
@@ -442,11 +380,6 @@ enum gt_status token_source_read(struct token_source *source, int64_t position, 
     }
     assert(done == count);
     return GT_OK;
-}
-
-int64_t token_source_row(const struct token_source *source)
-{
-    return source->row;
 }
 
 int64_t token_source_mask(const struct token_source *source, int64_t position, int64_t count, int32_t *targets)

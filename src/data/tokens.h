@@ -40,7 +40,31 @@ struct token_source_spec {
     int64_t block_size;     /* at least one shard must have block_size + 1 tokens; 0: no check */
 };
 
-struct token_source;
+#define TOKEN_FILES_OPEN_MAX 128
+
+struct token_shard {
+    char *path;
+    int fd; /* -1 while closed */
+    uint64_t size_bytes;
+    uint64_t data_offset; /* of the first id, in bytes */
+    size_t width_bytes;   /* of an id: 2 or 4 */
+    int64_t first;        /* position of the first id in the source */
+    int64_t length;       /* in tokens */
+    char *mask;           /* which tokens count, one bit each after the header; NULL: all */
+};
+
+/* An open split; the fields are read-only. */
+struct token_source {
+    struct token_shard *shards;
+    size_t shard_count, shard_capacity;
+    int64_t length;
+    int64_t vocab_size;
+    int64_t row;       /* tokens of a row of packed conversations, or 0 */
+    uint32_t id_limit; /* every id is below it */
+    unsigned char *staging;
+    size_t open_ring[TOKEN_FILES_OPEN_MAX]; /* indices of the open shards; once full, the oldest is at open_next */
+    size_t open_count, open_next;
+};
 
 /* "train" or "val". */
 const char *token_split_name(enum token_split split);
@@ -54,22 +78,12 @@ enum gt_status token_source_open(const void *owner, const struct token_source_sp
 /* Sets *out to true when `folder` has files of a split; false when there is no such folder.  Errors: GT_IO. */
 enum gt_status token_split_exists(const char *folder, enum token_split split, bool *out);
 
-/* Returns the number of tokens of all shards together. */
-int64_t token_source_length(const struct token_source *source);
-size_t token_source_shard_count(const struct token_source *source);
-/* Return the number of tokens of one shard, and the position of its first token. */
-int64_t token_source_shard_length(const struct token_source *source, size_t shard);
-int64_t token_source_shard_first(const struct token_source *source, size_t shard);
-const char *token_source_shard_path(const struct token_source *source, size_t shard);
-
 /* Sets out[count] to the ids at positions position .. position + count - 1, which must lie inside the source
  * (asserted); a read may cross shards.  On failure `out` is undefined.
  * Errors: GT_DATA (an id outside the vocabulary: file, position in it, id and vocabulary are named; a file that became
  * shorter since it was opened), GT_IO. */
 enum gt_status token_source_read(struct token_source *source, int64_t position, int64_t count, int32_t *out);
 
-/* Returns the tokens of a row of packed conversations, or 0 for tokens without a mask. */
-int64_t token_source_row(const struct token_source *source);
 /* Returns how many of the `count` tokens count as targets, and sets the others of targets[count], unless that is NULL,
  * to BATCH_TARGET_IGNORED. */
 int64_t token_source_mask(const struct token_source *source, int64_t position, int64_t count, int32_t *targets);

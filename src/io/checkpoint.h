@@ -47,16 +47,6 @@ typedef enum gt_status checkpoint_read_fn(void *context, enum checkpoint_part pa
 typedef enum gt_status checkpoint_write_fn(void *context, enum checkpoint_part part, int32_t index, size_t first,
                                            size_t count, const void *values, enum dtype dtype);
 
-/* The steps of a save, in order; each leaves a folder that opens. */
-enum checkpoint_step {
-    CHECKPOINT_STEP_MODEL,     /* model-NNNNNN.safetensors is in place */
-    CHECKPOINT_STEP_OPTIMIZER, /* optimizer-NNNNNN.safetensors is in place */
-    CHECKPOINT_STEP_RECORD,    /* trainer_state.json is in place: the new checkpoint exists */
-    CHECKPOINT_STEP_PUBLISH,   /* model.safetensors is the new model */
-    CHECKPOINT_STEP_CONFIG,    /* config.json is up to date */
-    CHECKPOINT_STEP_CLEAN,     /* the files of the previous generation are gone */
-};
-
 struct checkpoint_save_options {
     const char *out_dir; /* exists */
     const struct model_config *config;
@@ -70,8 +60,6 @@ struct checkpoint_save_options {
     void *read_context;
     void *staging; /* aligned to 4 bytes; 4 MiB is a good size */
     size_t staging_bytes;
-    void (*after_step)(void *context, enum checkpoint_step step); /* for tests; may be NULL */
-    void *after_step_context;
 };
 
 /* Checks that a model of this shape can be saved and read back.  Call it at start-up, not after the first hours.

@@ -7,7 +7,6 @@
  */
 #include "io/checkpoint_keep.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -37,20 +36,17 @@ static void name_of(const struct family *family, int64_t number, char out[static
 static int64_t number_below(const char *out_dir, const struct family *family, int64_t below)
 {
     const size_t length = strlen(family->prefix);
-    const struct dirent *entry;
     int64_t highest = -1;
-    DIR *dir = opendir(out_dir);
-    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+    DIR *dir = NULL;
+    for (const char *found; (found = file_next(out_dir, &dir, NULL)) != NULL;) {
         char name[NAME_MAX_BYTES];
-        if (strncmp(entry->d_name, family->prefix, length) != 0 || strlen(entry->d_name) > length + 18)
+        if (strncmp(found, family->prefix, length) != 0 || strlen(found) > length + 18)
             continue;
-        const int64_t number = strtoll(entry->d_name + length, NULL, 10);
+        const int64_t number = strtoll(found + length, NULL, 10);
         name_of(family, number, name);
-        if (number > highest && number < below && strcmp(entry->d_name, name) == 0)
+        if (number > highest && number < below && strcmp(found, name) == 0)
             highest = number;
     }
-    if (dir != NULL)
-        (void)closedir(dir);
     return highest;
 }
 
@@ -87,15 +83,12 @@ bool checkpoint_keep_belongs(const char *name)
 /* Removes a folder that contains only files. */
 static void folder_remove(const char *path)
 {
-    const struct dirent *entry;
-    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    while (dir != NULL && (entry = readdir(dir)) != NULL)
-        (void)unlinkat(fd, entry->d_name, 0); /* fails for ".", ".." and folders */
-    if (dir != NULL)
-        (void)closedir(dir);
-    else if (fd >= 0)
-        (void)close(fd);
+    struct stat info;
+    DIR *dir = NULL;
+    if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode))
+        return;
+    for (const char *name; (name = file_next(path, &dir, NULL)) != NULL;)
+        (void)unlinkat(dirfd(dir), name, 0); /* fails for ".", ".." and folders */
     (void)rmdir(path);
 }
 
@@ -122,16 +115,10 @@ static enum gt_status file_add(const char *out_dir, const char *name, const char
 static enum gt_status files_add(const char *out_dir, const char *folder)
 {
     enum gt_status status = GT_OK;
-    const struct dirent *entry;
-    DIR *dir = opendir(out_dir);
-    if (dir == NULL)
-        return file_error(out_dir, "look at the files in it");
-    while (status == GT_OK && (errno = 0, entry = readdir(dir)) != NULL)
-        if (checkpoint_keep_belongs(entry->d_name))
-            status = file_add(out_dir, entry->d_name, folder);
-    if (status == GT_OK && errno != 0)
-        status = file_error(out_dir, "look at the files in it");
-    (void)closedir(dir);
+    DIR *dir = NULL;
+    for (const char *name; (name = file_next(out_dir, &dir, &status)) != NULL;)
+        if (checkpoint_keep_belongs(name))
+            status = file_add(out_dir, name, folder);
     return status;
 }
 
@@ -180,17 +167,16 @@ static bool is_made(const char *out_dir, const struct family *family, int64_t nu
 static void kept_remove(const char *out_dir, int64_t iter)
 {
     char path[FILE_PATH_MAX], aside[FILE_PATH_MAX];
-    const struct dirent *entry;
+    enum gt_status status = GT_OK;
     bool ours = true;
-    if (path_of(out_dir, &kept_ones, iter, path) != GT_OK || file_join(aside, out_dir, ASIDE_NAME) != GT_OK)
+    if (path_of(out_dir, &kept_ones, iter, path) != GT_OK || !file_is_folder(path) ||
+        file_join(aside, out_dir, ASIDE_NAME) != GT_OK)
         return;
-    DIR *dir = opendir(path);
-    while (dir != NULL && (entry = readdir(dir)) != NULL)
-        ours = ours && (checkpoint_keep_belongs(entry->d_name) || strspn(entry->d_name, ".") == strlen(entry->d_name));
-    if (dir != NULL)
-        (void)closedir(dir);
+    DIR *dir = NULL;
+    for (const char *name; (name = file_next(path, &dir, &status)) != NULL;)
+        ours = ours && (checkpoint_keep_belongs(name) || strspn(name, ".") == strlen(name));
     folder_remove(aside);
-    if (dir != NULL && ours && rename(path, aside) == 0)
+    if (status == GT_OK && ours && rename(path, aside) == 0)
         folder_remove(aside);
 }
 

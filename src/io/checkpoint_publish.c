@@ -4,15 +4,12 @@
  * system without links it is a copy.  Every change is one rename, so a reader sees the old file or the new one.  Only
  * regular files whose names have exactly our form are removed.  Sizes are compared before contents.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "io/checkpoint.h"
-
-#define LOOK "look at the files in this folder"
 
 bool checkpoint_publish_is_link(const char *folder, const char *name)
 {
@@ -81,38 +78,30 @@ enum gt_status checkpoint_publish_config(const char *folder, const json_t *confi
 
 enum gt_status checkpoint_publish_mode(const char *folder, enum checkpoint_file which, mode_t *out, bool *out_found)
 {
-    const struct dirent *entry;
     struct stat info;
-    DIR *dir = opendir(folder);
-    if (dir == NULL)
-        return file_error(folder, LOOK);
+    DIR *dir = NULL;
+    enum gt_status status = GT_OK;
     *out = 0777;
     *out_found = false;
-    while (errno = 0, (entry = readdir(dir)) != NULL) {
-        if (!checkpoint_file_name_valid(entry->d_name, which) &&
-            (which != CHECKPOINT_FILE_MODEL || strcmp(entry->d_name, CHECKPOINT_MODEL_NAME) != 0))
+    for (const char *name; (name = file_next(folder, &dir, &status)) != NULL;) {
+        if (!checkpoint_file_name_valid(name, which) &&
+            (which != CHECKPOINT_FILE_MODEL || strcmp(name, CHECKPOINT_MODEL_NAME) != 0))
             continue;
-        if (fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
-            break;
-        if (!S_ISREG(info.st_mode))
-            continue;
-        *out &= info.st_mode & 0777;
-        *out_found = true;
+        if (fstatat(dirfd(dir), name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
+            status = file_error(folder, "look at the files in this folder");
+        } else if (S_ISREG(info.st_mode)) {
+            *out &= info.st_mode & 0777;
+            *out_found = true;
+        }
     }
-    const enum gt_status status = errno == 0 ? GT_OK : file_error(folder, LOOK);
-    (void)closedir(dir);
     return status;
 }
 
 size_t checkpoint_publish_clean(const char *folder, const char *model_name, const char *optimizer_name)
 {
     size_t removed = 0;
-    DIR *dir = opendir(folder);
-    if (dir == NULL)
-        return 0;
-    const struct dirent *entry;
-    while ((entry = readdir(dir)) != NULL) {
-        const char *name = entry->d_name;
+    DIR *dir = NULL;
+    for (const char *name; (name = file_next(folder, &dir, NULL)) != NULL;) {
         struct stat info;
         const bool generation = checkpoint_file_name_valid(name, CHECKPOINT_FILE_MODEL) ||
                                 checkpoint_file_name_valid(name, CHECKPOINT_FILE_OPTIMIZER);
@@ -122,7 +111,6 @@ size_t checkpoint_publish_clean(const char *folder, const char *model_name, cons
             unlinkat(dirfd(dir), name, 0) == 0)
             removed++;
     }
-    (void)closedir(dir);
     return removed;
 }
 

@@ -177,12 +177,6 @@ static enum gt_status array_written(void *context, size_t index, uint32_t crc32c
     return FAIL(GT_NO_MEMORY, "out of memory for the checksums of a checkpoint");
 }
 
-static void step_done(const struct checkpoint_save_options *options, enum checkpoint_step step)
-{
-    if (options->after_step != NULL)
-        options->after_step(options->after_step_context, step);
-}
-
 /* Writes one file and fills its entry in the record, which uses `sums`; the caller releases `sums`. */
 static enum gt_status file_write(const struct checkpoint_save_options *options, enum checkpoint_file which,
                                  json_t *sums, struct checkpoint_file_record *file)
@@ -237,14 +231,9 @@ static enum gt_status generation_write(const struct checkpoint_save_options *opt
     bool in_place = false;
     if (sums[0] == NULL || sums[1] == NULL)
         status = FAIL(GT_NO_MEMORY, "out of memory for the checksums of a checkpoint");
-    for (int i = 0; status == GT_OK && i < CHECKPOINT_FILES; i++) {
-        status = file_write(options, (enum checkpoint_file)i, sums[i], &record->files[i]);
-        if (status == GT_OK)
-            step_done(options, CHECKPOINT_STEP_MODEL + (enum checkpoint_step)i);
-    }
+    for (int i = 0; i < CHECKPOINT_FILES; i++)
+        THEN(status, file_write(options, (enum checkpoint_file)i, sums[i], &record->files[i]));
     THEN(status, record_write(options, record, &in_place));
-    if (status == GT_OK)
-        step_done(options, CHECKPOINT_STEP_RECORD);
     if (!in_place)
         generation_remove(options->out_dir, record);
     json_decref(sums[0]);
@@ -263,14 +252,9 @@ static enum gt_status generation_publish(const struct checkpoint_save_options *o
     enum gt_status status =
         checkpoint_publish_retract(options->out_dir, has_config ? record->hf_config : record->adapter);
     THEN(status, checkpoint_publish_model(options->out_dir, model_name, true));
-    if (status == GT_OK)
-        step_done(options, CHECKPOINT_STEP_PUBLISH);
     if (has_config)
         THEN(status, checkpoint_publish_config(options->out_dir, record->hf_config, &changed));
-    if (status == GT_OK)
-        step_done(options, CHECKPOINT_STEP_CONFIG);
     (void)checkpoint_publish_clean(options->out_dir, model_name, record->files[CHECKPOINT_FILE_OPTIMIZER].name);
-    step_done(options, CHECKPOINT_STEP_CLEAN);
     return status;
 }
 

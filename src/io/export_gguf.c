@@ -121,8 +121,8 @@ static enum token token_text(const struct tokenizer *tokenizer, int32_t id, stru
 {
     char scratch[CHARACTER_BYTES_MAX];
     const char *bytes = NULL;
-    const struct bpe *bpe = tokenizer_bpe(tokenizer);
-    if (id >= tokenizer_vocab_size(tokenizer)) {
+    const struct bpe *bpe = tokenizer->bpe;
+    if (id >= tokenizer->vocab_size) {
         out->count = (size_t)snprintf(out->bytes, sizeof out->bytes, "[PAD%" PRId32 "]", id);
         return TOKEN_UNUSED;
     }
@@ -160,7 +160,7 @@ static uint64_t character_merges(struct head *head, const struct tokenizer *toke
 {
     char before[CHARACTER_BYTES_MAX] = {0};
     uint64_t merges = 0;
-    for (int32_t id = 0; id < tokenizer_vocab_size(tokenizer); id++) {
+    for (int32_t id = 0; id < tokenizer->vocab_size; id++) {
         char scratch[CHARACTER_BYTES_MAX] = {0};
         const char *bytes = NULL;
         const size_t count = tokenizer_token_bytes(tokenizer, id, scratch, &bytes);
@@ -179,12 +179,12 @@ static uint64_t character_merges(struct head *head, const struct tokenizer *toke
 
 static void merges_write(struct head *head, const struct tokenizer *tokenizer)
 {
-    const struct bpe *bpe = tokenizer_bpe(tokenizer);
+    const struct bpe *bpe = tokenizer->bpe;
     if (bpe != NULL) {
         bpe_merges_write(head, bpe);
         return;
     }
-    const bool characters = tokenizer_kind_of(tokenizer) == TOKENIZER_CHARS;
+    const bool characters = tokenizer->kind == TOKENIZER_CHARS;
     key_array(head, "tokenizer.ggml.merges", TYPE_STRING, characters ? character_merges(NULL, tokenizer) : 0);
     if (characters)
         (void)character_merges(head, tokenizer);

@@ -341,13 +341,13 @@ static void sample_log(const struct worst *worst, int32_t place, const struct to
     const int64_t iter = worst->replay->result->iter, sample = worst->at[place].sample;
     int64_t position;
     struct token_source *source = feed_sample(feed, iter, sample, &position);
-    size_t shard = token_source_shard_count(source) - 1;
+    size_t shard = source->shard_count - 1;
     char text[TEXT_BYTES + 8];
-    while (shard > 0 && token_source_shard_first(source, shard) > position)
+    while (shard > 0 && source->shards[shard].first > position)
         shard--;
-    const int64_t first = position - token_source_shard_first(source, shard);
+    const int64_t first = position - source->shards[shard].first;
     log_note("iter %" PRId64 ": sample %" PRId64 ", loss %.4g: %s, tokens %" PRId64 " to %" PRId64 "%s", iter, sample,
-             worst->at[place].loss, token_source_shard_path(source, shard), first, first + feed->block_size - 1,
+             worst->at[place].loss, source->shards[shard].path, first, first + feed->block_size - 1,
              text_begin(source, tokenizer, position, feed->block_size, text));
 }
 

@@ -20,12 +20,12 @@ static enum gt_status split_open(struct feed *feed, struct feed_part *part, cons
                                  struct sampler_spec sampler, enum token_split split)
 {
     TRY(token_source_open(feed->mem, spec, &part->source[split]));
-    const int64_t row = token_source_row(part->source[split]);
+    const int64_t row = part->source[split]->row;
     if (row > 0 && (row != feed->block_size || row != feed->evaluate_time))
         return FAIL(GT_USAGE,
                     "%s: its conversations are packed into rows of %" PRId64 " tokens; give --block_size=%" PRId64
                     " and no other eval_block_size, or run gpt-prepare with another --block-size",
-                    token_source_shard_path(part->source[split], 0), row, row);
+                    part->source[split]->shards[0].path, row, row);
     sampler.source = part->source[split];
     sampler.block_size = feed->block_size;
     TRY(sampler_create(feed->mem, &sampler, &part->sampler[split]));
@@ -100,8 +100,8 @@ enum gt_status feed_manifest_check(const struct feed *feed, const struct tokeniz
 {
     for (int i = 0; i < feed->mixture->count; i++) {
         const struct feed_part *part = &feed->parts[i];
-        const int64_t tokens[] = {token_source_length(part->source[TOKEN_TRAIN]),
-                                  part->has_val ? token_source_length(part->source[TOKEN_VAL]) : 0};
+        const int64_t tokens[] = {part->source[TOKEN_TRAIN]->length,
+                                  part->has_val ? part->source[TOKEN_VAL]->length : 0};
         TRY(manifest_check(feed->mixture->parts[i].folder, tokens, tokenizer));
     }
     return GT_OK;
@@ -143,7 +143,7 @@ enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[
     for (int i = 0; i < feed->mixture->count; i++) {
         TRY(token_source_digest(feed->parts[i].source[split], &digest));
         crc32c = i == 0 ? digest : le_crc32c(crc32c, digest);
-        length += token_source_length(feed->parts[i].source[split]);
+        length += feed->parts[i].source[split]->length;
     }
     int used = snprintf(text, FEED_DIGEST_MAX, "%" PRId64 " tokens", length);
     for (int i = 0; i < feed->mixture->count && feed->mixture->count > 1; i++)

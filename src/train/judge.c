@@ -98,10 +98,10 @@ static enum gt_status bytes_sum(const struct judge *judge, int64_t targets, doub
     char scratch[4];
     const char *bytes;
     double sum = 0.0;
-    for (size_t shard = 0; shard < token_source_shard_count(source); shard++) {
-        const int64_t length = min_i64(token_source_shard_length(source, shard) - 1, targets) + 1;
-        const int64_t first = token_source_shard_first(source, shard);
-        if (token_source_shard_length(source, shard) <= judge->time)
+    for (size_t shard = 0; shard < source->shard_count; shard++) {
+        const int64_t length = min_i64(source->shards[shard].length - 1, targets) + 1;
+        const int64_t first = source->shards[shard].first;
+        if (source->shards[shard].length <= judge->time)
             continue;
         targets -= length - 1;
         for (int64_t at = 1; at < length; at += READ_COUNT) {

@@ -10,7 +10,6 @@
  */
 #include "train/metrics.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -143,22 +142,14 @@ static enum gt_status move(const char *out_dir, const char *from, const char *to
 static enum gt_status kept_find(const char *out_dir, const char *today, bool *out)
 {
     enum gt_status status = GT_OK;
-    DIR *folder = opendir(out_dir);
+    DIR *dir = NULL;
     *out = false;
-    if (!folder)
-        return read_error(out_dir);
-    const struct dirent *entry;
-    errno = 0;
-    while (status == GT_OK && (entry = readdir(folder)) != NULL) {
-        if (strcmp(entry->d_name, today) == 0)
+    for (const char *name; (name = file_next(out_dir, &dir, &status)) != NULL;) {
+        if (strcmp(name, today) == 0)
             *out = true;
-        else if (is_kept_name(entry->d_name))
-            status = move(out_dir, entry->d_name, METRICS_OLD_NAME);
-        errno = 0;
+        else if (is_kept_name(name))
+            status = move(out_dir, name, METRICS_OLD_NAME);
     }
-    if (status == GT_OK && errno != 0)
-        status = read_error(out_dir);
-    closedir(folder);
     return status;
 }
 

@@ -32,7 +32,7 @@ static enum gt_status split_largest(struct hostmem *mem, const char *folder, enu
         return GT_OK;
     TRY(token_source_open(mem, &spec, &source));
     enum gt_status status = GT_OK;
-    if (token_source_length(source) > SCAN_TOKENS_MAX)
+    if (source->length > SCAN_TOKENS_MAX)
         id = GPT2_ID_LARGE;
     else
         status = token_source_largest(source, &id);
@@ -78,7 +78,7 @@ static enum gt_status open_scratch(struct hostmem *mem, struct config *config, c
 {
     struct tokenizer *tokenizer;
     TRY(mixture_tokenizer_open(mem, mixture, &tokenizer));
-    int64_t vocab = tokenizer ? tokenizer_vocab_size(tokenizer) : 0;
+    int64_t vocab = tokenizer ? tokenizer->vocab_size : 0;
     hostmem_free(tokenizer);
     if (vocab == 0 && config->vocab_size == 0)
         TRY(vocab_from_ids(mem, mixture, &vocab));
@@ -347,13 +347,13 @@ enum gt_status restore_tokenizer_check(struct hostmem *mem, const struct config 
         TRY(tokenizer_import_folder(from, &found));
     if (found)
         TRY(tokenizer_import(mem, from, &own));
-    const int64_t tokens = tokenizer_vocab_size(data), rows = source->checkpoint->config.vocab_size;
+    const int64_t tokens = data->vocab_size, rows = source->checkpoint->config.vocab_size;
     const bool same = own != NULL ? tokenizer_has_same_tokens(own, data) : tokens <= rows;
     if (!same)
         log_error("%s: this text was made into ids by a tokenizer of %" PRId64 " tokens, but %s of %s has %" PRId64
                   "; prepare it again with gpt-prepare --tokenizer=%s",
-                  folder, tokens, own != NULL ? "that" : "the vocabulary", from,
-                  own != NULL ? tokenizer_vocab_size(own) : rows, from);
+                  folder, tokens, own != NULL ? "that" : "the vocabulary", from, own != NULL ? own->vocab_size : rows,
+                  from);
     hostmem_free(own);
     return same ? GT_OK : GT_DATA;
 }

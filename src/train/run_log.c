@@ -229,7 +229,7 @@ void run_log_start(const struct trainer *t)
     for (int i = 0; i < t->mixture.count && t->mixture.count > 1; i++)
         log_result("dataset %.*s: %.4g %% of the samples, %" PRId64 " tokens", t->mixture.parts[i].name_length,
                    t->mixture.parts[i].name, 100.0 * t->mixture.parts[i].share,
-                   token_source_length(t->feed.parts[i].source[TOKEN_TRAIN]));
+                   t->feed.parts[i].source[TOKEN_TRAIN]->length);
     run_log_plan(t);
     if (t->session.model->evaluate.time < options->config.block_size)
         log_note("eval_block_size=%" PRId32 ": evaluations give tokens that much context at most, so their losses "

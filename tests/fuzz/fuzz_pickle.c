@@ -21,6 +21,6 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
     pickle_release(&pickle);
     struct tokenizer *tokenizer = NULL;
     if (nanogpt_meta_open(mem, fuzz_file(data, size), &tokenizer) == GT_OK)
-        FUZZ_CHECK(tokenizer_vocab_size(tokenizer) >= 1 && (size_t)tokenizer_vocab_size(tokenizer) <= size);
+        FUZZ_CHECK(tokenizer->vocab_size >= 1 && (size_t)tokenizer->vocab_size <= size);
     hostmem_free(tokenizer);
 }

@@ -11,7 +11,7 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
     const char *paths[1] = {fuzz_file(data, size)};
     const struct token_source_spec spec = {.paths = paths, .path_count = 1, .vocab_size = VOCAB_SIZE};
     if (token_source_open(mem, &spec, &source) == GT_OK) {
-        const int64_t length = token_source_length(source);
+        const int64_t length = source->length;
         FUZZ_CHECK(length > 0 && (uint64_t)length <= size / 2);
         for (int64_t at = 0; at < length; at += READ_MAX) {
             const int64_t count = length - at < READ_MAX ? length - at : READ_MAX;

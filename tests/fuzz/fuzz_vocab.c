@@ -23,7 +23,7 @@ static void check_written(struct hostmem *mem, const struct tokenizer *tokenizer
     FUZZ_CHECK(tokenizer_file_text(tokenizer, TOKENIZER_FILE_VOCAB, 1, &vocab) == GT_OK);
     FUZZ_CHECK(tokenizer_file_text(tokenizer, TOKENIZER_FILE_MERGES, 1, &merges) == GT_OK);
     FUZZ_CHECK(import(mem, vocab, strlen(vocab), merges, strlen(merges), &again) == GT_OK);
-    FUZZ_CHECK(tokenizer_hash(again) == tokenizer_hash(tokenizer));
+    FUZZ_CHECK(again->hash == tokenizer->hash);
     hostmem_free(again);
     free(merges);
     free(vocab);

@@ -139,8 +139,7 @@ static enum gt_status tool_encode(struct tool *tool, int argc, char **argv)
     for (size_t i = 0; i < tool->document_count; i++)
         ids += tool->documents[i].id_count;
     printf("{\"seconds\": %.6f, \"ids\": %zu, \"eot\": %d, \"vocab_size\": %lld, \"hash\": \"%08x\"}\n", best_s, ids,
-           tokenizer_eot(tool->tokenizer), (long long)tokenizer_vocab_size(tool->tokenizer),
-           (unsigned)tokenizer_hash(tool->tokenizer));
+           tokenizer_eot(tool->tokenizer), (long long)tool->tokenizer->vocab_size, (unsigned)tool->tokenizer->hash);
     return ids_write(tool, argv[5]);
 }
 

@@ -156,8 +156,8 @@ TEST(bpe_encodes_as_the_definition_says)
     fixture_open(&fixture);
     struct bpe_scratch scratch = {.memory = NULL};
     struct tokenizer *tokenizer = make_trained(&fixture, 400);
-    struct bpe *by_token = copy_by_token(&fixture, tokenizer_bpe(tokenizer));
-    compare_pieces(tokenizer_bpe(tokenizer), &scratch);
+    struct bpe *by_token = copy_by_token(&fixture, tokenizer->bpe);
+    compare_pieces(tokenizer->bpe, &scratch);
     compare_pieces(by_token, &scratch);
     bpe_scratch_release(&scratch);
     ck_assert_ptr_null(scratch.memory);
@@ -222,10 +222,10 @@ TEST(bpe_long_pieces_are_quick)
     for (size_t i = 0; i < length; i++)
         text[i] = "ab=x"[random_below(9, (uint32_t)i, 4)];
     memset(text, 'a', length / 4);
-    ck_assert_int_eq(bpe_encode_piece(tokenizer_bpe(tokenizer), &scratch, text, length, ids, &count), GT_OK);
+    ck_assert_int_eq(bpe_encode_piece(tokenizer->bpe, &scratch, text, length, ids, &count), GT_OK);
     for (size_t i = 0; i < count; i++) {
         const char *bytes = NULL;
-        const size_t token = bpe_token(tokenizer_bpe(tokenizer), ids[i], &bytes);
+        const size_t token = bpe_token(tokenizer->bpe, ids[i], &bytes);
         ck_assert(total + token <= length && memcmp(text + total, bytes, token) == 0);
         total += token;
     }

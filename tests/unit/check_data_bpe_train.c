@@ -21,15 +21,15 @@ static struct tokenizer *train(struct data_fixture *fixture, const char *text, s
 /* Writes the merges as "L+R L+R ...", in text. */
 static void merges_text(const struct tokenizer *tokenizer, char out[static 512])
 {
-    const size_t count = tokenizer_bpe(tokenizer)->merge_count;
-    const struct bpe_merge *merges = tokenizer_bpe(tokenizer)->merges;
+    const size_t count = tokenizer->bpe->merge_count;
+    const struct bpe_merge *merges = tokenizer->bpe->merges;
     out[0] = '\0';
     for (size_t i = 0; i < count; i++) {
         const char *bytes = NULL;
-        size_t length = bpe_token(tokenizer_bpe(tokenizer), merges[i].left, &bytes);
+        size_t length = bpe_token(tokenizer->bpe, merges[i].left, &bytes);
         strncat(out, bytes, length);
         strcat(out, "+");
-        length = bpe_token(tokenizer_bpe(tokenizer), merges[i].right, &bytes);
+        length = bpe_token(tokenizer->bpe, merges[i].right, &bytes);
         strncat(out, bytes, length);
         strcat(out, " ");
     }
@@ -60,7 +60,7 @@ TEST(train_known_merges)
         struct tokenizer *tokenizer = train(&fixture, known[i].text, strlen(known[i].text), known[i].vocab_size);
         merges_text(tokenizer, merges);
         ck_assert_msg(strcmp(merges, known[i].merges) == 0, "case %zu: \"%s\"", i, merges);
-        ck_assert_int_eq(tokenizer_eot(tokenizer), tokenizer_vocab_size(tokenizer) - 1);
+        ck_assert_int_eq(tokenizer_eot(tokenizer), tokenizer->vocab_size - 1);
         ck_assert_int_eq(tokenizer_id_of(tokenizer, '!'), 0);
         ck_assert_int_eq(tokenizer_id_of(tokenizer, ' '), 220);
         hostmem_free(tokenizer);
@@ -133,8 +133,8 @@ TEST(train_agrees_with_counting_anew)
     for (uint32_t i = 0; i < 4; i++) {
         random_text(300 + i, i % 2 == 1, text, sizeof text);
         struct tokenizer *tokenizer = train(&fixture, text, sizeof text, 400);
-        const size_t count = tokenizer_bpe(tokenizer)->merge_count;
-        const struct bpe_merge *merges = tokenizer_bpe(tokenizer)->merges;
+        const size_t count = tokenizer->bpe->merge_count;
+        const struct bpe_merge *merges = tokenizer->bpe->merges;
         ck_assert_uint_gt(count, 40);
         plain_begin(plain, splitter, text, sizeof text);
         int32_t ids = 256;
@@ -145,7 +145,7 @@ TEST(train_agrees_with_counting_anew)
             plain_merge(plain, left, right, merges[k].result);
             ids = merges[k].result >= ids ? merges[k].result + 1 : ids;
         }
-        if (tokenizer_vocab_size(tokenizer) < 400) {
+        if (tokenizer->vocab_size < 400) {
             int32_t left, right;
             ck_assert(!plain_best(plain, ids, &left, &right));
         }
@@ -175,7 +175,7 @@ TEST(train_in_parts)
         at += cut;
     }
     ck_assert_int_eq(bpe_trainer_finish(trainer, fixture.mem, 350, &parts), GT_OK);
-    ck_assert_uint_eq(tokenizer_hash(parts), tokenizer_hash(whole));
+    ck_assert_uint_eq(parts->hash, whole->hash);
     hostmem_free(parts);
     hostmem_free(whole);
     hostmem_free(trainer);
@@ -193,9 +193,9 @@ TEST(train_bounds_tokens)
     memset(text, '=', count);
     struct tokenizer *tokenizer = train(&fixture, text, count, 400);
     size_t longest = 0;
-    for (int32_t id = 0; id < tokenizer_vocab_size(tokenizer); id++) {
+    for (int32_t id = 0; id < tokenizer->vocab_size; id++) {
         const char *bytes = NULL;
-        const size_t length = bpe_token(tokenizer_bpe(tokenizer), id, &bytes);
+        const size_t length = bpe_token(tokenizer->bpe, id, &bytes);
         longest = length > longest ? length : longest;
     }
     ck_assert_uint_eq(longest, BPE_TOKEN_BYTES_MAX);

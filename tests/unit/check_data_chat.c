@@ -14,7 +14,7 @@ static struct tokenizer *make_chat(struct data_fixture *fixture, enum chat_kind 
     bpe_trainer_specials(trainer, chat_specials(kind));
     ck_assert_int_eq(bpe_trainer_add(trainer, text, sizeof text), GT_OK);
     ck_assert_int_eq(bpe_trainer_finish(trainer, fixture->mem, 300, &tokenizer), GT_OK);
-    ck_assert_int_eq(tokenizer_vocab_size(tokenizer), 300);
+    ck_assert_int_eq(tokenizer->vocab_size, 300);
     hostmem_free(trainer);
     return tokenizer;
 }

@@ -28,10 +28,9 @@ static char *decode_split(struct data_fixture *fixture, enum token_split split)
     strcpy(dir, fixture_path(fixture, "out"));
     ck_assert_int_eq(tokenizer_open_dataset(fixture->mem, dir, &tokenizer), GT_OK);
     ck_assert_ptr_nonnull(tokenizer);
-    const struct token_source_spec spec = {
-        .folder = dir, .split = split, .vocab_size = tokenizer_vocab_size(tokenizer)};
+    const struct token_source_spec spec = {.folder = dir, .split = split, .vocab_size = tokenizer->vocab_size};
     ck_assert_int_eq(token_source_open(fixture->mem, &spec, &source), GT_OK);
-    const size_t count = (size_t)token_source_length(source);
+    const size_t count = (size_t)source->length;
     int32_t *ids = malloc(count * sizeof ids[0]);
     char *text = calloc(count + 1, 4);
     size_t length = 0;

@@ -31,7 +31,7 @@ static void expect_split(struct data_fixture *fixture, const struct token_writer
     int32_t ids[TOKENS];
     const struct token_source_spec source_spec = {.folder = spec->folder, .split = split};
     ck_assert_int_eq(token_source_open(fixture->mem, &source_spec, &source), GT_OK);
-    ck_assert_int_eq(token_source_length(source), count);
+    ck_assert_int_eq(source->length, count);
     ck_assert_int_eq(token_source_read(source, 0, count, ids), GT_OK);
     for (int64_t i = 0; i < count; i++)
         ck_assert_int_eq(ids[i], token_at(first + i, spec->width_bytes));

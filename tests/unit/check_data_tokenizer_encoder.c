@@ -56,7 +56,7 @@ TEST(encoder_bpe_is_the_definition)
         random_text(7000 + i, true, text, count);
         bpe_splitter_begin(splitter, text, count);
         for (size_t length; (length = bpe_splitter_next(splitter, &piece)) > 0;) {
-            const size_t n = plain_encode(tokenizer_bpe(tokenizer), piece, length, piece_ids);
+            const size_t n = plain_encode(tokenizer->bpe, piece, length, piece_ids);
             memcpy(expected + expected_count, piece_ids, n * sizeof piece_ids[0]);
             expected_count += n;
         }
@@ -118,7 +118,7 @@ TEST(encoder_special_tokens)
     fixture_open(&fixture);
     struct tokenizer *tokenizer = make_trained(&fixture, 300);
     const int32_t eot = tokenizer_eot(tokenizer);
-    ck_assert_int_eq(eot, tokenizer_vocab_size(tokenizer) - 1);
+    ck_assert_int_eq(eot, tokenizer->vocab_size - 1);
     ck_assert_int_eq(tokenizer_encoder_create(fixture.mem, tokenizer, &encoder), GT_OK);
     size_t count = run(encoder, text, strlen(text), TOKENIZER_SPECIAL_AS_TEXT, ids);
     for (size_t i = 0; i < count; i++)
@@ -229,7 +229,7 @@ TEST(encoder_chars_and_bytes)
     hostmem_free(chars);
     ck_assert_int_eq(tokenizer_create_bytes(fixture.mem, &bytes), GT_OK);
     ck_assert_int_eq(tokenizer_eot(bytes), -1);
-    ck_assert_ptr_null(tokenizer_bpe(bytes));
+    ck_assert_ptr_null(bytes->bpe);
     ck_assert_int_eq(tokenizer_encoder_create(fixture.mem, bytes, &encoder), GT_OK);
     ck_assert_uint_eq(run(encoder, "\xFF\x00z", 3, TOKENIZER_SPECIAL_ALLOWED, ids), 3);
     ck_assert(ids[0] == 255 && ids[1] == 0 && ids[2] == 'z');

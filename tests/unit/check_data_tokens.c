@@ -36,7 +36,7 @@ TEST(tokens_nanogpt_file_reads)
     fixture_write_u16(&fixture, "train_000.bin", 5, 0); /* train.bin is used alone */
     fixture_write_u16(&fixture, "val.bin", 9, 40);
     ck_assert_int_eq(open_folder(&fixture, 65536, 64, &source), GT_OK);
-    ck_assert_int_eq(token_source_length(source), (int64_t)count);
+    ck_assert_int_eq(source->length, (int64_t)count);
     hostmem_phase_set(fixture.mem, HOSTMEM_RUN);
     ck_assert_int_eq(token_source_read(source, 0, (int64_t)count, ids), GT_OK);
     hostmem_phase_set(fixture.mem, HOSTMEM_INIT);
@@ -48,7 +48,7 @@ TEST(tokens_nanogpt_file_reads)
     hostmem_free(source);
     const struct token_source_spec val = {.folder = fixture.folder, .split = TOKEN_VAL};
     ck_assert_int_eq(token_source_open(fixture.mem, &val, &source), GT_OK);
-    ck_assert_int_eq(token_source_length(source), 9);
+    ck_assert_int_eq(source->length, 9);
     hostmem_free(source);
     fixture_close(&fixture);
     free(ids);
@@ -72,16 +72,16 @@ TEST(tokens_many_shards_are_one_sequence)
     fixture_write_u16(&fixture, "web_val_000000.bin", 77, 0);
     fixture_write_text(&fixture, "web_training.bin", "x"); /* not part of the split */
     ck_assert_int_eq(open_folder(&fixture, 6000, 0, &source), GT_OK);
-    ck_assert_uint_eq(token_source_shard_count(source), 300);
-    ck_assert_int_eq(token_source_length(source), (int64_t)total);
+    ck_assert_uint_eq(source->shard_count, 300);
+    ck_assert_int_eq(source->length, (int64_t)total);
     for (int pass = 0; pass < 2; pass++) {
         ck_assert_int_eq(token_source_read(source, 0, (int64_t)total, ids), GT_OK);
         for (size_t i = 0; i < total; i++)
             ck_assert_int_eq(ids[i], (int32_t)i);
     }
     for (size_t i = 0; i < 300; i++) {
-        const int64_t first = token_source_shard_first(source, i);
-        ck_assert_int_eq(token_source_read(source, first, token_source_shard_length(source, i), ids), GT_OK);
+        const int64_t first = source->shards[i].first;
+        ck_assert_int_eq(token_source_read(source, first, source->shards[i].length, ids), GT_OK);
         ck_assert_int_eq(ids[0], (int32_t)first);
     }
     hostmem_free(source);
@@ -110,7 +110,7 @@ TEST(tokens_beyond_4_gib_read)
     }
     close(fd);
     ck_assert_int_eq(open_folder(&fixture, 200000, 1024, &source), GT_OK);
-    ck_assert_int_eq(token_source_length(source), count);
+    ck_assert_int_eq(source->length, count);
     ck_assert_int_eq(token_source_read(source, (int64_t)count - 4, 4, ids), GT_OK);
     ck_assert(ids[0] == 0 && ids[1] == 0 && ids[2] == 12345 && ids[3] == 123456);
     hostmem_free(source);

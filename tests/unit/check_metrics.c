@@ -188,7 +188,8 @@ TEST(what_cannot_be_written)
     char missing[FILE_PATH_MAX];
     begin(&fixture);
     io_path(missing, fixture.folder, "absent");
-    log_capture_refused(&fixture.log, metrics_open(&metrics, missing, 0, true, true), GT_IO, "absent cannot be read");
+    log_capture_refused(&fixture.log, metrics_open(&metrics, missing, 0, true, true), GT_IO,
+                        "absent: cannot list this folder");
     ck_assert_int_eq(metrics_step_write(&none, &step), GT_OK);
     full.fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
     if (full.fd >= 0) {

@@ -1,7 +1,7 @@
 /* Stochastic rounding as ops/op.h defines it: random bits for many elements at once, and rounding to bf16 with them.
  *
  * Used by the files that are compiled without contraction.  Everything here is integer arithmetic; the exact references
- * of tests/ops prove it equal to op.h's functions.
+ * of tests/ops prove it.
  */
 #ifndef GPT_TRAIN_CPU_CPU_ROUNDING_H
 #define GPT_TRAIN_CPU_CPU_ROUNDING_H

@@ -146,19 +146,6 @@ static int64_t strip_floats_of(int64_t columns)
     return size_ceil_div(columns, CUDA_TILE_COLUMNS) * CUDA_TILE_COLUMNS;
 }
 
-/* Returns true when the grid can have a block in x for each row and in y for each tile of columns. */
-static bool grid_supported(const struct op_call *call, int32_t slot)
-{
-    return op_rows(call, slot) <= CUDA_GRID_X_MAX &&
-           op_columns(call, slot) <= (int64_t)CUDA_GRID_YZ_MAX * CUDA_TILE_COLUMNS;
-}
-
-static bool embed_backward_supports(const struct backend *backend, const struct op_call *call)
-{
-    return cuda_operands_supported(backend, call) && grid_supported(call, EMBED_BACKWARD_DY) &&
-           (!call->operand[EMBED_BACKWARD_DWPE].present || grid_supported(call, EMBED_BACKWARD_DWPE));
-}
-
 /* Needs no workspace: the host has sorted the rows by id, so that one block sums each row of dwte.  If the op
  * accumulates, the kernel leaves the rows of dwpe beyond the time unchanged; otherwise it sets them to 0. */
 static enum gt_status embed_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
@@ -174,15 +161,9 @@ static enum gt_status embed_backward_run(struct backend *backend, int32_t queue,
     return start(backend, queue, call, cuda_launch_embed_backward_positions, &args);
 }
 
-const struct op_impl cuda_embed_backward = {.supports = embed_backward_supports, .run = embed_backward_run};
+const struct op_impl cuda_embed_backward = {.supports = cuda_operands_supported, .run = embed_backward_run};
 
 #define ENTROPY_THREADS_MAX 512
-
-static bool cross_entropy_supports(const struct backend *backend, const struct op_call *call)
-{
-    return cuda_operands_supported(backend, call) && op_rows(call, CROSS_ENTROPY_LOGITS) <= CUDA_GRID_X_MAX &&
-           op_columns(call, CROSS_ENTROPY_LOGITS) <= INT32_MAX - CUDA_GROUP * ENTROPY_THREADS_MAX;
-}
 
 /* Returns the number of threads for a row: one for each group, in whole warps, at most ENTROPY_THREADS_MAX. */
 static int32_t entropy_threads(const struct op_call *call)
@@ -209,7 +190,7 @@ static struct cuda_args entropy_args_of(const struct backend *backend, const str
     return args;
 }
 
-LAUNCHED(cross_entropy, cross_entropy_supports, cross_entropy, entropy_args_of, CROSS_ENTROPY_LOGITS)
+LAUNCHED(cross_entropy, cuda_operands_supported, cross_entropy, entropy_args_of, CROSS_ENTROPY_LOGITS)
 
 /* ---- sums over rows: a strip of fp32 columns in the workspace for each part of the rows and each sum ---- */
 
@@ -250,12 +231,6 @@ static enum gt_status strips_sum(struct backend *backend, int32_t queue, const s
     return start(backend, queue, call, cuda_launch_parts_sum, args);
 }
 
-static bool bias_supports(const struct backend *backend, const struct op_call *call)
-{
-    const int64_t columns = op_columns(call, BIAS_BACKWARD_DY);
-    return cuda_operands_supported(backend, call) && columns <= (int64_t)CUDA_GRID_YZ_MAX * CUDA_TILE_COLUMNS;
-}
-
 static size_t bias_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     (void)backend;
@@ -269,7 +244,7 @@ static enum gt_status bias_run(struct backend *backend, int32_t queue, const str
 }
 
 const struct op_impl cuda_bias_backward = {
-    .supports = bias_supports, .workspace_bytes = bias_workspace_bytes, .run = bias_run};
+    .supports = cuda_operands_supported, .workspace_bytes = bias_workspace_bytes, .run = bias_run};
 
 /* Returns the number of sums over rows: dgain and dbias, or dgain alone. */
 static int32_t layernorm_strips(const struct op_call *call)

@@ -3,7 +3,7 @@
  *
  * Everything is integer arithmetic, the same under nvcc and under emulation.  A block of four words serves eight
  * elements, 16 bits each.  The element alone determines its draw, so that no kernel keeps a state.  Counters and keys
- * are those of op.h, implemented again because op.h's functions are host functions.
+ * are those of op.h.
  */
 #ifndef GPT_TRAIN_CUDA_CUDA_PHILOX_H
 #define GPT_TRAIN_CUDA_CUDA_PHILOX_H
@@ -125,7 +125,7 @@ DEVICE struct philox_block cuda_rounding_bits(const struct cuda_rounding &roundi
     return bits;
 }
 
-/* rounding_bf16() of op.h, on the bits of fp32. */
+/* Stochastic rounding as op.h defines it, on the bits of fp32. */
 DEVICE uint32_t cuda_rounding_bf16(uint32_t bits, uint32_t random)
 {
     if ((bits & 0x7f800000u) == 0x7f800000u)

@@ -10,8 +10,8 @@
  *
  * Exact ops: every operation is rounded to fp32 (to nearest, ties to even, with subnormals) in the order of the
  * formula; products and sums are never fused; division and square root are correctly rounded.  Equal operands therefore
- * give equal bits on every backend.  SR(x, stream) is rounding_bf16() with the random bits of the element and stream;
- * see rounding_* below.
+ * give equal bits on every backend.  SR(x, stream) is stochastic rounding with the random bits of the element and
+ * stream; see below.
  */
 #ifndef GPT_TRAIN_OPS_OP_H
 #define GPT_TRAIN_OPS_OP_H
@@ -254,32 +254,12 @@ static inline float dropout_scale(float p)
     return 65536.0f / (float)(65536u - dropout_threshold(p));
 }
 
-static inline struct philox_block dropout_counter(int64_t element, int32_t site, int32_t sample, int32_t step)
-{
-    struct philox_block counter = {{(uint32_t)(element / 8), (uint32_t)site, (uint32_t)sample, (uint32_t)step}};
-    return counter;
-}
-
 /* Stochastic rounding.  The index of an element counts over all parameters in checkpoint order: index_base plus its
  * position in the tensor.  Eight consecutive elements share one Philox block keyed by (seed, RNG_STATES) with counter
  * (index / 8 low, high, STEP, stream); an element selects its 16 bits as in dropout.  Gradients add 4 MICRO_STEP to the
- * stream. */
+ * stream.  The 16 bits are added to those of the fp32 value, and its upper half is the bf16, so that rounding is
+ * unbiased.  Infinity stays infinity; NaN becomes a quiet NaN; a value above the largest bf16 may become infinity. */
 enum rounding_stream { ROUNDING_PARAM, ROUNDING_M, ROUNDING_V, ROUNDING_GRADIENT, ROUNDING_STREAMS };
-
-static inline struct philox_block rounding_counter(uint64_t index, uint32_t step, uint32_t stream)
-{
-    struct philox_block counter = {{(uint32_t)(index / 8), (uint32_t)(index / 8 >> 32), step, stream}};
-    return counter;
-}
-
-/* Rounds fp32 bits to bf16, up if adding `random` (16 bits) carries, so that rounding is unbiased.  Infinity stays
- * infinity; NaN becomes a quiet NaN; a value above the largest bf16 may become infinity. */
-static inline uint16_t rounding_bf16(uint32_t bits, uint32_t random)
-{
-    if ((bits & 0x7f800000u) == 0x7f800000u)
-        return (uint16_t)(bits >> 16 | ((bits & 0x7fffffu) != 0 ? 0x40u : 0u));
-    return (uint16_t)((bits + random) >> 16);
-}
 
 /* 8-bit moments.  A block is STATE_BLOCK consecutive elements of a tensor (the last one may be short).  It has an
  * exponent e for m and one for v, computed from the bits of the largest |m|, or of the largest s = sqrt(v):
@@ -309,12 +289,6 @@ enum {
 static inline int64_t state_blocks(int64_t elements)
 {
     return (elements + STATE_BLOCK - 1) / STATE_BLOCK;
-}
-
-static inline uint32_t dropout_bits(struct philox_block block, int64_t element)
-{
-    int64_t lane = element % 8;
-    return block.word[lane / 2] >> (16 * (lane & 1)) & 0xffffu;
 }
 
 #endif

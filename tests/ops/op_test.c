@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/ops/random_bits.h"
+
 #define OP(KIND, name, ...) [OP_##KIND] = &test_##name,
 static const struct op_test *const tests[OP_KIND_COUNT] = {
 #include "ops/ops.def"

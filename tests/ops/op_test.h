@@ -11,7 +11,7 @@
  *   The naive reference (naive_NAME) computes in fp32 and accumulates in order in one variable, as a first C version
  *     would.  It shows how large the error of a correct, plain implementation is; a backend may not be worse.  The
  *     judge must accept it as the control, and must reject it as a mutant when it has a defect.  It takes masks from
- *     op.h's functions, while the oracle follows op.h's text, so that the judge compares the two.
+ *     random_bits.h, while the oracle follows op.h's text, so that the judge compares the two.
  *     Ops that are defined bit for bit have no oracle: every backend must have the bits of their naive reference.  The
  *     same holds for fill, and for copy where it does not accumulate.  Signs of zeros count; any NaN equals any other,
  *     because processors produce different payloads.

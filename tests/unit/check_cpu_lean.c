@@ -11,6 +11,7 @@
 
 #include "base/rng.h"
 #include "base/size.h"
+#include "tests/ops/random_bits.h"
 #include "tests/unit/cpu_fixture.h"
 #include "tests/unit/unit_main.h"
 

@@ -6,6 +6,7 @@
 
 #include "backends/cpu/cpu_math.h"
 #include "backends/cpu/cpu_philox.h"
+#include "tests/ops/random_bits.h"
 #include "tests/unit/unit_main.h"
 
 /* Returns |found - expected| in units of the last place of `expected` as fp32, at least the smallest subnormal. */

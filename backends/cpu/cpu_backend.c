@@ -2,9 +2,9 @@
  *
  * There are three tables of the same kernels, compiled for different instruction sets; open() picks the widest that
  * this processor supports.  On top of the widest, bf16 products may use AMX or AVX512-BF16.
- * GPT_TRAIN_CPU_ISA=generic|avx2|avx512|avx512_bf16|amx lowers the choice, for tests.  All spaces are host memory,
- * there is one queue, and every call has finished when it returns.  The BLAS library is set to one thread, because our
- * threads call it, tile by tile.
+ * GPT_TRAIN_CPU_ISA=generic|avx2|avx512|avx512_bf16|amx lowers the choice, for tests.  All spaces are host memory, and
+ * every call has finished when it returns.  The BLAS library is set to one thread, because our threads call it, tile by
+ * tile.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -330,36 +330,31 @@ static enum gt_status cpu_arena(struct backend *backend, const struct backend_se
     return cpu_memory_map(cpu, segments, count);
 }
 
-static enum gt_status cpu_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
-                                 size_t bytes)
+static enum gt_status cpu_upload(struct backend *backend, struct address to, const void *from, size_t bytes)
 {
-    (void)queue;
     if (bytes > 0)
         memcpy(cpu_address(cpu_own(backend), to, bytes), from, bytes);
     return GT_OK;
 }
 
-static enum gt_status cpu_download(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes)
+static enum gt_status cpu_download(struct backend *backend, void *to, struct address from, size_t bytes)
 {
-    (void)queue;
     if (bytes > 0)
         memcpy(to, cpu_address(cpu_own(backend), from, bytes), bytes);
     return GT_OK;
 }
 
-static enum gt_status cpu_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
+static enum gt_status cpu_run(struct backend *backend, const struct op_call *calls, size_t count)
 {
     const struct cpu_backend *cpu = cpu_from(backend);
-    (void)queue;
     for (size_t i = 0; i < count; i++)
         cpu->table[calls[i].kind]->run(cpu, &calls[i]);
     return GT_OK;
 }
 
-static enum gt_status cpu_sync(struct backend *backend, int32_t queue)
+static enum gt_status cpu_sync(struct backend *backend)
 {
     (void)backend;
-    (void)queue;
     return GT_OK;
 }
 

@@ -6,7 +6,7 @@
  * and all .c files contain no device code: they compile as C against CUDA's own headers or against those of
  * tests/cuda_on_cpu.
  *
- * run() enqueues on the queue's stream and returns.  It allocates nothing, waits for nothing and keeps no state.
+ * run() enqueues on the stream and returns.  It allocates nothing, waits for nothing and keeps no state.
  */
 #ifndef GPT_TRAIN_CUDA_CUDA_H
 #define GPT_TRAIN_CUDA_CUDA_H
@@ -84,7 +84,7 @@ struct cuda_backend {
     int32_t driver, runtime;  /* 1000 major + 10 minor: 12040; what the driver supports, what this was built with */
     char name[CUDA_NAME_MAX]; /* "NVIDIA GeForce RTX 3060" */
     uint64_t context_bytes;   /* memory that opening took, measured */
-    cudaStream_t stream;      /* queue 0: ops, uploads and downloads */
+    cudaStream_t stream;      /* of ops, uploads and downloads */
     cudaStream_t beside[QUEUE_COUNT]; /* of the copies that fetch and store begin; NULL without a host arena */
     cudaEvent_t forked;               /* recorded in `stream` before such a copy, which waits for it */
     struct cuda_copy copy[CUDA_COPIES_MAX];
@@ -135,16 +135,16 @@ void cuda_devices(bool automatic, struct backend_devices *out);
 enum gt_status cuda_device_describe(struct cuda_backend *cuda, const char *name);
 
 /* backend_ops.run_timed, by events around the calls, or around the program's graph. */
-enum gt_status cuda_run_timed(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count,
-                              bool whole, double *seconds);
+enum gt_status cuda_run_timed(struct backend *backend, const struct op_call *calls, size_t count, bool whole,
+                              double *seconds);
 
 /* Returns how many calls, from the first on, one launch takes: those of AdamW and of the norm that follow one another,
  * which work on different tensors. */
 size_t cuda_calls_alike(const struct op_call *calls, size_t count);
 /* Enqueues so many calls of such an op. */
-enum gt_status cuda_alike_start(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
+enum gt_status cuda_alike_start(struct backend *backend, const struct op_call *calls, size_t count);
 /* Enqueues the calls, one kernel or product after the other. */
-enum gt_status cuda_calls_launch(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
+enum gt_status cuda_calls_launch(struct backend *backend, const struct op_call *calls, size_t count);
 
 /* ---- cuda_memory.c: the arena, and copies to and from it through pinned memory ---- */
 
@@ -156,18 +156,15 @@ void cuda_memory_free(struct cuda_backend *cuda);
 /* backend_ops.arena.  Additional error: GT_NO_FIT when too little memory is free, logged with the processes that use
  * it. */
 enum gt_status cuda_memory_arena(struct backend *backend, const struct backend_segment *segments, int32_t count);
-/* Fills the arena with zeros, in order on queue 0. */
+/* Fills the arena with zeros, in order with the ops. */
 enum gt_status cuda_memory_clear(struct backend *backend);
-enum gt_status cuda_memory_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
-                                  size_t bytes);
-enum gt_status cuda_memory_download(struct backend *backend, int32_t queue, void *to, struct address from,
-                                    size_t bytes);
+enum gt_status cuda_memory_upload(struct backend *backend, struct address to, const void *from, size_t bytes);
+enum gt_status cuda_memory_download(struct backend *backend, void *to, struct address from, size_t bytes);
 /* backend_ops.download_later.  Defers up to CUDA_RESULTS_MAX results of up to CUDA_RESULT_BYTES each; beyond that it
  * waits. */
-enum gt_status cuda_memory_download_later(struct backend *backend, int32_t queue, void *to, struct address from,
-                                          size_t bytes);
+enum gt_status cuda_memory_download_later(struct backend *backend, void *to, struct address from, size_t bytes);
 /* Begins the copy of a fetch or a store on its queue, after the ops that were enqueued before.  A segment that is not
- * pinned is copied through the staging buffer instead, in order on queue 0. */
+ * pinned is copied through the staging buffer instead, in order with the ops. */
 enum gt_status cuda_memory_copy_start(struct backend *backend, const struct op_call *call);
 /* Has the ops that follow wait for the copy of x to y. */
 enum gt_status cuda_memory_copy_wait(struct backend *backend, const struct op_call *wait);
@@ -229,10 +226,8 @@ static inline void *cuda_workspace(const struct backend *backend, const struct o
     return need_bytes > 0 ? cuda_at(backend, call->workspace) : NULL;
 }
 
-static inline cudaStream_t cuda_stream(const struct backend *backend, int32_t queue)
+static inline cudaStream_t cuda_stream(const struct backend *backend)
 {
-    assert(queue == 0);
-    (void)queue;
     return cuda_from(backend)->stream;
 }
 

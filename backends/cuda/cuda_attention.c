@@ -107,7 +107,7 @@ int32_t cuda_attention_forward_shapes(const struct backend *backend, const struc
     return has_eight && is_tiled(call, FORWARD_OTHERS) ? CUDA_FORWARD_SHAPES : 1;
 }
 
-static enum gt_status forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status forward_run(struct backend *backend, const struct op_call *call)
 {
     struct cuda_attention attention = attention_of(backend, call, ATTENTION_FORWARD_SCALARS);
     attention.y = result_rows(backend, call, ATTENTION_FORWARD_Y);
@@ -118,7 +118,7 @@ static enum gt_status forward_run(struct backend *backend, int32_t queue, const 
         attention.warps = 2 * CUDA_ATTENTION_WARPS;
     if (attention.samples == 0)
         return GT_OK;
-    const cudaStream_t stream = cuda_stream(backend, queue);
+    const cudaStream_t stream = cuda_stream(backend);
     const cudaError_t error = is_tiled(call, FORWARD_OTHERS) ? cuda_launch_attention_forward_tiles(stream, &attention)
                                                              : cuda_launch_attention_forward_plain(stream, &attention);
     return cuda_check(backend, error, "attention_forward");
@@ -170,7 +170,7 @@ static size_t backward_workspace_bytes(const struct backend *backend, const stru
     return (size_t)(query_sums_floats(backend, call) + op_elements(call, ATTENTION_BACKWARD_LSE)) * sizeof(float);
 }
 
-static enum gt_status backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status backward_run(struct backend *backend, const struct op_call *call)
 {
     struct cuda_attention attention = attention_of(backend, call, ATTENTION_BACKWARD_SCALARS);
     const struct cuda_floats dqkv = cuda_floats_of(backend, call, ATTENTION_BACKWARD_DQKV);
@@ -193,7 +193,7 @@ static enum gt_status backward_run(struct backend *backend, int32_t queue, const
         attention.stages = 2;
     if (attention.samples == 0)
         return GT_OK;
-    const cudaStream_t stream = cuda_stream(backend, queue);
+    const cudaStream_t stream = cuda_stream(backend);
     cudaError_t error = cuda_launch_attention_delta(stream, &attention);
     if (error == cudaSuccess)
         error = is_tiled(call, BACKWARD_OTHERS) ? cuda_launch_attention_backward_tiles(stream, &attention)
@@ -238,7 +238,7 @@ static size_t cached_workspace_bytes(const struct backend *backend, const struct
     return (size_t)(rows * call->attrs.heads * splits * (size + 2)) * sizeof(float);
 }
 
-static enum gt_status cached_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status cached_run(struct backend *backend, const struct op_call *call)
 {
     const int64_t capacity = cache_capacity(call), split_keys = cached_split_keys(call);
     const int64_t width = op_columns(call, ATTENTION_CACHED_CACHE);
@@ -258,7 +258,7 @@ static enum gt_status cached_run(struct backend *backend, int32_t queue, const s
     attention->positioned = true;
     if (attention->samples == 0)
         return GT_OK;
-    const cudaStream_t stream = cuda_stream(backend, queue);
+    const cudaStream_t stream = cuda_stream(backend);
     cudaError_t error = cuda_launch_attention_append(stream, &cached);
     if (error == cudaSuccess && cached_rows_are_few(call))
         error = cuda_launch_attention_few_rows(stream, &cached);

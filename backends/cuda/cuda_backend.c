@@ -82,7 +82,7 @@ static void context_measure(struct cuda_backend *cuda, uint64_t used_before)
 }
 
 static void cuda_close(struct backend *backend);
-static enum gt_status cuda_sync(struct backend *backend, int32_t queue);
+static enum gt_status cuda_sync(struct backend *backend);
 
 static enum gt_status device_fill(struct cuda_backend *cuda, const struct backend_open_options *options)
 {
@@ -123,7 +123,7 @@ static void cuda_close(struct backend *backend)
         return;
     struct cuda_backend *cuda = cuda_own(backend);
     if (cuda->stream != NULL)
-        (void)cuda_sync(backend, 0); /* ops and copies in flight use the memory */
+        (void)cuda_sync(backend); /* ops and copies in flight use the memory */
     cuda_graphs_destroy(cuda);
     cuda_gemm_cache_destroy(cuda);
     cuda_tuning_destroy(cuda);
@@ -182,33 +182,33 @@ const struct op_impl *const cuda_table[OP_KIND_COUNT] = {
 };
 #undef OP
 
-enum gt_status cuda_calls_launch(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
+enum gt_status cuda_calls_launch(struct backend *backend, const struct op_call *calls, size_t count)
 {
     for (size_t i = 0, alike; i < count; i += alike) {
         assert((unsigned)calls[i].kind < OP_KIND_COUNT);
         alike = cuda_calls_alike(&calls[i], count - i);
-        TRY(alike > 1 ? cuda_alike_start(backend, queue, &calls[i], alike)
-                      : cuda_table[calls[i].kind]->run(backend, queue, &calls[i]));
+        TRY(alike > 1 ? cuda_alike_start(backend, &calls[i], alike)
+                      : cuda_table[calls[i].kind]->run(backend, &calls[i]));
     }
     return GT_OK;
 }
 
-static enum gt_status cuda_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
+static enum gt_status cuda_run(struct backend *backend, const struct op_call *calls, size_t count)
 {
     const struct cuda_backend *cuda = cuda_own(backend);
     if (cuda->lost != cudaSuccess)
         return GT_DEVICE;
     const cudaGraphExec_t graph = cuda_graph_find(cuda, calls, count);
     if (graph == NULL)
-        return cuda_calls_launch(backend, queue, calls, count);
-    return cuda_check(backend, cudaGraphLaunch(graph, cuda_stream(backend, queue)), "starting a program");
+        return cuda_calls_launch(backend, calls, count);
+    return cuda_check(backend, cudaGraphLaunch(graph, cuda_stream(backend)), "starting a program");
 }
 
-static enum gt_status cuda_sync(struct backend *backend, int32_t queue)
+static enum gt_status cuda_sync(struct backend *backend)
 {
     if (cuda_own(backend)->lost != cudaSuccess)
         return GT_DEVICE;
-    TRY(cuda_check(backend, cudaStreamSynchronize(cuda_stream(backend, queue)), "waiting for the device"));
+    TRY(cuda_check(backend, cudaStreamSynchronize(cuda_stream(backend)), "waiting for the device"));
     TRY(cuda_memory_copies_sync(backend));
     cuda_memory_results_give(cuda_own(backend));
     return GT_OK;
@@ -221,7 +221,7 @@ static enum gt_status calls_first_launch(struct cuda_backend *cuda, const struct
     cuda->tuning->now = cuda->tuning->on;
     for (size_t i = 0; i < count && status == GT_OK; i++) {
         status = cuda_shape_settle(cuda, &calls[i]);
-        THEN(status, cuda_calls_launch(&cuda->base, 0, &calls[i], 1));
+        THEN(status, cuda_calls_launch(&cuda->base, &calls[i], 1));
     }
     cuda->tuning->now = false;
     return status;
@@ -238,10 +238,10 @@ static enum gt_status cuda_bind(struct backend *backend, const struct op_call *c
             TRY(cuda_gemm_bind(cuda_own(backend), &calls[i]));
     TRY(cuda_memory_clear(backend));
     TRY(calls_first_launch(cuda_own(backend), calls, count));
-    TRY(cuda_sync(backend, 0));
+    TRY(cuda_sync(backend));
     cuda_tuning_store(cuda_own(backend));
     TRY(cuda_graph_record(cuda_own(backend), calls, count));
-    return cuda_sync(backend, 0);
+    return cuda_sync(backend);
 }
 
 static bool cuda_supports(const struct backend *backend, const struct op_call *call)

@@ -162,7 +162,7 @@ static enum gt_status run_apart(struct backend *backend, cudaStream_t stream, co
     return GT_OK;
 }
 
-static enum gt_status gemm_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status gemm_run(struct backend *backend, const struct op_call *call)
 {
     const struct gemm gemm = gemm_of(call);
     if (gemm.m == 0 || gemm.n == 0)
@@ -176,9 +176,9 @@ static enum gt_status gemm_run(struct backend *backend, int32_t queue, const str
         .workspace = cuda_workspace(backend, call, workspace_bytes),
     };
     if (gemm.apart)
-        return run_apart(backend, cuda_stream(backend, queue), call, &gemm, &operands);
+        return run_apart(backend, cuda_stream(backend), call, &gemm, &operands);
     const struct cuda_gemm_key key = key_of(call, &gemm, 0, gemm.m);
-    return cuda_gemm_enqueue(cuda_own(backend), cuda_stream(backend, queue), &key, &operands);
+    return cuda_gemm_enqueue(cuda_own(backend), cuda_stream(backend), &key, &operands);
 }
 
 const struct op_impl cuda_gemm = {

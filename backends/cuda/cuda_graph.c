@@ -42,7 +42,7 @@ static bool calls_capture(struct cuda_backend *cuda, const struct op_call *calls
     cudaGraph_t graph = NULL;
     if (!is_good(cuda, cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeThreadLocal), "beginning a capture"))
         return false;
-    const enum gt_status status = cuda_calls_launch(&cuda->base, 0, calls, count);
+    const enum gt_status status = cuda_calls_launch(&cuda->base, calls, count);
     for (int i = 0; i < CUDA_COPIES_MAX; i++)
         cuda->copy[i].call = NULL; /* a failed recording leaves some */
     const bool ended = is_good(cuda, cudaStreamEndCapture(cuda->stream, &graph), "ending a capture");

@@ -234,15 +234,14 @@ static enum gt_status copy_mark(struct backend *backend, cudaStream_t stream)
 /* Copies between the host and its own arena, after the ops that were enqueued before. */
 static enum gt_status host_copy(struct backend *backend, void *to, const void *from, size_t bytes)
 {
-    TRY(backend->ops->sync(backend, 0));
+    TRY(backend->ops->sync(backend));
     memcpy(to, from, bytes);
     return GT_OK;
 }
 
-enum gt_status cuda_memory_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
-                                  size_t bytes)
+enum gt_status cuda_memory_upload(struct backend *backend, struct address to, const void *from, size_t bytes)
 {
-    const cudaStream_t stream = cuda_stream(backend, queue);
+    const cudaStream_t stream = cuda_stream(backend);
     TRY(range_check(cuda_own(backend), "upload", to, bytes));
     if (to.space == SPACE_HOST)
         return host_copy(backend, cuda_at(backend, to), from, bytes);
@@ -275,9 +274,9 @@ static enum gt_status piece_take(struct backend *backend, const struct piece *pi
 }
 
 /* While a piece is copied out of one half, the next one arrives in the other. */
-enum gt_status cuda_memory_download(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes)
+enum gt_status cuda_memory_download(struct backend *backend, void *to, struct address from, size_t bytes)
 {
-    const cudaStream_t stream = cuda_stream(backend, queue);
+    const cudaStream_t stream = cuda_stream(backend);
     struct piece last = {.bytes = 0};
     TRY(range_check(cuda_own(backend), "download", from, bytes));
     if (from.space == SPACE_HOST)
@@ -305,20 +304,19 @@ void cuda_memory_results_give(struct cuda_backend *cuda)
     cuda->results = 0;
 }
 
-enum gt_status cuda_memory_download_later(struct backend *backend, int32_t queue, void *to, struct address from,
-                                          size_t bytes)
+enum gt_status cuda_memory_download_later(struct backend *backend, void *to, struct address from, size_t bytes)
 {
     struct cuda_backend *cuda = cuda_own(backend);
     if (bytes > CUDA_RESULT_BYTES)
-        return cuda_memory_download(backend, queue, to, from, bytes);
+        return cuda_memory_download(backend, to, from, bytes);
     TRY(range_check(cuda, "download", from, bytes));
     if (cuda->results == CUDA_RESULTS_MAX) {
-        TRY(cuda_check(backend, cudaStreamSynchronize(cuda_stream(backend, queue)), "waiting for results"));
+        TRY(cuda_check(backend, cudaStreamSynchronize(cuda_stream(backend)), "waiting for results"));
         cuda_memory_results_give(cuda);
     }
     TRY(cuda_check(backend,
                    cudaMemcpyAsync(cuda->result + (size_t)cuda->results * CUDA_RESULT_BYTES, cuda_at(backend, from),
-                                   bytes, cudaMemcpyDeviceToHost, cuda_stream(backend, queue)),
+                                   bytes, cudaMemcpyDeviceToHost, cuda_stream(backend)),
                    "downloading a result"));
     cuda->waiting[cuda->results++] = (struct cuda_result){.to = to, .bytes = bytes};
     return GT_OK;
@@ -332,9 +330,9 @@ enum gt_status cuda_memory_copy_start(struct backend *backend, const struct op_c
     const char *what = op_declaration(call->kind)->name;
     void *source = cuda_at(backend, x->at), *target = cuda_at(backend, y->at);
     if (from->space == SPACE_HOST && !from->pinned)
-        return cuda_memory_upload(backend, 0, y->at, source, operand_bytes(x));
+        return cuda_memory_upload(backend, y->at, source, operand_bytes(x));
     if (to->space == SPACE_HOST && !to->pinned)
-        return cuda_memory_download(backend, 0, target, x->at, operand_bytes(x));
+        return cuda_memory_download(backend, target, x->at, operand_bytes(x));
     const cudaStream_t beside = cuda->beside[op_declaration(call->kind)->queue];
     if (beside == NULL) /* without a host arena, in tests of the op */
         return cuda_check(backend, cudaMemcpyAsync(target, source, operand_bytes(x), cudaMemcpyDefault, cuda->stream),

@@ -43,19 +43,19 @@ static struct cuda_args row_args_of(const struct backend *backend, const struct 
     return args;
 }
 
-static enum gt_status start(struct backend *backend, int32_t queue, const struct op_call *call, cuda_launch *launch,
+static enum gt_status start(struct backend *backend, const struct op_call *call, cuda_launch *launch,
                             const struct cuda_args *args)
 {
-    return cuda_check(backend, launch(cuda_stream(backend, queue), args), op_declaration(call->kind)->name);
+    return cuda_check(backend, launch(cuda_stream(backend), args), op_declaration(call->kind)->name);
 }
 
 /* Defines the op `name`, which one launch computes, with the arguments that args_by() returns for `call` and `slot`. */
-#define LAUNCHED(name, supported, launch, args_by, slot)                                                 \
-    static enum gt_status name##_run(struct backend *backend, int32_t queue, const struct op_call *call) \
-    {                                                                                                    \
-        const struct cuda_args args = args_by(backend, call, (slot));                                    \
-        return start(backend, queue, call, cuda_launch_##launch, &args);                                 \
-    }                                                                                                    \
+#define LAUNCHED(name, supported, launch, args_by, slot)                                  \
+    static enum gt_status name##_run(struct backend *backend, const struct op_call *call) \
+    {                                                                                     \
+        const struct cuda_args args = args_by(backend, call, (slot));                     \
+        return start(backend, call, cuda_launch_##launch, &args);                         \
+    }                                                                                     \
     const struct op_impl cuda_##name = {.supports = (supported), .run = name##_run};
 
 /* ---- elementwise: outputs may be inputs, because a thread reads its group before it writes it ---- */
@@ -82,21 +82,9 @@ ELEMENTWISE(muon_step, MUON_STEP_PARAM, NULL)
 ELEMENTWISE(residual, RESIDUAL_R, cuda_operands_supported)
 
 /* fetch and store: copies that the card's copy engines make. */
-static enum gt_status move_run(struct backend *backend, int32_t queue, const struct op_call *call)
-{
-    (void)queue;
-    return cuda_memory_copy_start(backend, call);
-}
-
-static enum gt_status wait_run(struct backend *backend, int32_t queue, const struct op_call *call)
-{
-    (void)queue;
-    return cuda_memory_copy_wait(backend, call);
-}
-
-const struct op_impl cuda_fetch = {.run = move_run};
-const struct op_impl cuda_store = {.run = move_run};
-const struct op_impl cuda_wait = {.run = wait_run};
+const struct op_impl cuda_fetch = {.run = cuda_memory_copy_start};
+const struct op_impl cuda_store = {.run = cuda_memory_copy_start};
+const struct op_impl cuda_wait = {.run = cuda_memory_copy_wait};
 
 /* A thread takes eight columns of a row of operand `y`, which has half the columns of [a | b]. */
 static struct cuda_args swiglu_args_of(const struct backend *backend, const struct op_call *call, int32_t y)
@@ -148,17 +136,17 @@ static int64_t strip_floats_of(int64_t columns)
 
 /* Needs no workspace: the host has sorted the rows by id, so that one block sums each row of dwte.  If the op
  * accumulates, the kernel leaves the rows of dwpe beyond the time unchanged; otherwise it sets them to 0. */
-static enum gt_status embed_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status embed_backward_run(struct backend *backend, const struct op_call *call)
 {
     const bool accumulates = op_accumulates(call, EMBED_BACKWARD_DWPE);
     struct cuda_args args = row_args_of(backend, call, EMBED_BACKWARD_DY);
     args.strip_floats = strip_floats_of(args.columns);
     args.walk.blocks = (int32_t)min_i64(args.rows, op_rows(call, EMBED_BACKWARD_DWTE));
-    TRY(start(backend, queue, call, cuda_launch_embed_backward_tokens, &args));
+    TRY(start(backend, call, cuda_launch_embed_backward_tokens, &args));
     if (!call->operand[EMBED_BACKWARD_DWPE].present)
         return GT_OK;
     args.walk.blocks = accumulates ? call->attrs.time : (int32_t)op_rows(call, EMBED_BACKWARD_DWPE);
-    return start(backend, queue, call, cuda_launch_embed_backward_positions, &args);
+    return start(backend, call, cuda_launch_embed_backward_positions, &args);
 }
 
 const struct op_impl cuda_embed_backward = {.supports = cuda_operands_supported, .run = embed_backward_run};
@@ -221,14 +209,14 @@ static struct cuda_args strip_args_of(const struct backend *backend, const struc
 
 /* Starts both stages.  The first sum goes to operand `first_out`; a second sum, if there is one, to the next
  * operand. */
-static enum gt_status strips_sum(struct backend *backend, int32_t queue, const struct op_call *call,
-                                 cuda_launch *launch, struct cuda_args *args, int32_t first_out)
+static enum gt_status strips_sum(struct backend *backend, const struct op_call *call, cuda_launch *launch,
+                                 struct cuda_args *args, int32_t first_out)
 {
-    TRY(start(backend, queue, call, launch, args));
+    TRY(start(backend, call, launch, args));
     args->operand[0] = args->operand[first_out];
     args->operand[1] = args->operand[first_out + 1];
     args->attrs.accumulate >>= first_out;
-    return start(backend, queue, call, cuda_launch_parts_sum, args);
+    return start(backend, call, cuda_launch_parts_sum, args);
 }
 
 static size_t bias_workspace_bytes(const struct backend *backend, const struct op_call *call)
@@ -237,10 +225,10 @@ static size_t bias_workspace_bytes(const struct backend *backend, const struct o
     return strips_bytes(op_rows(call, BIAS_BACKWARD_DY), op_columns(call, BIAS_BACKWARD_DY), 1);
 }
 
-static enum gt_status bias_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status bias_run(struct backend *backend, const struct op_call *call)
 {
     struct cuda_args args = strip_args_of(backend, call, BIAS_BACKWARD_DY, 1);
-    return strips_sum(backend, queue, call, cuda_launch_bias_backward, &args, BIAS_BACKWARD_DBIAS);
+    return strips_sum(backend, call, cuda_launch_bias_backward, &args, BIAS_BACKWARD_DBIAS);
 }
 
 const struct op_impl cuda_bias_backward = {
@@ -261,7 +249,7 @@ static size_t layernorm_workspace_bytes(const struct backend *backend, const str
 
 /* A block has as many warps as have room for their strips in shared memory.  If there is no room for even one, the
  * block has one warp, which sums in the workspace. */
-static enum gt_status layernorm_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status layernorm_backward_run(struct backend *backend, const struct op_call *call)
 {
     struct cuda_args args = strip_args_of(backend, call, LAYERNORM_BACKWARD_X, layernorm_strips(call));
     const size_t warp_bytes = (size_t)args.strips * (size_t)args.strip_floats * sizeof(float);
@@ -269,8 +257,8 @@ static enum gt_status layernorm_backward_run(struct backend *backend, int32_t qu
     args.threads = 32 * (fitting > 0 ? (int32_t)fitting : 1);
     args.shared_bytes = fitting * warp_bytes;
     if (!call->operand[LAYERNORM_BACKWARD_DGAIN].present)
-        return start(backend, queue, call, cuda_launch_layernorm_backward, &args);
-    return strips_sum(backend, queue, call, cuda_launch_layernorm_backward, &args, LAYERNORM_BACKWARD_DGAIN);
+        return start(backend, call, cuda_launch_layernorm_backward, &args);
+    return strips_sum(backend, call, cuda_launch_layernorm_backward, &args, LAYERNORM_BACKWARD_DGAIN);
 }
 
 const struct op_impl cuda_layernorm_backward = {
@@ -316,22 +304,22 @@ static size_t rope_workspace_bytes(const struct backend *backend, const struct o
     return gains == 0 ? 0 : strips_bytes(rows, gains, 1);
 }
 
-static enum gt_status rope_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status rope_backward_run(struct backend *backend, const struct op_call *call)
 {
     struct cuda_args args = rope_args_of(backend, call, ROPE_BACKWARD_DY);
     args.workspace = cuda_workspace(backend, call, rope_workspace_bytes(backend, call));
     const int64_t gains = op_elements(call, ROPE_BACKWARD_GAIN);
     if (gains == 0)
-        return start(backend, queue, call, cuda_launch_rope_backward, &args);
+        return start(backend, call, cuda_launch_rope_backward, &args);
     args.parts = parts_of(args.rows, gains);
     args.strip_floats = strip_floats_of(gains);
-    TRY(start(backend, queue, call, cuda_launch_rope_backward, &args));
+    TRY(start(backend, call, cuda_launch_rope_backward, &args));
     args.columns = gains;
     args.strips = 1;
     args.operand[0] = args.operand[ROPE_BACKWARD_DGAIN];
     args.operand[1].memory = NULL;
     args.attrs.accumulate >>= ROPE_BACKWARD_DGAIN;
-    return start(backend, queue, call, cuda_launch_parts_sum, &args);
+    return start(backend, call, cuda_launch_parts_sum, &args);
 }
 
 const struct op_impl cuda_rope_backward = {
@@ -347,7 +335,7 @@ LAUNCHED(clip_factor, cuda_operands_supported, clip_factor, args_of, CLIP_FACTOR
 #define SQUARE_PARTS_MAX (OP_SQUARES_WORDS / CUDA_TENSORS_MAX)
 #define SQUARE_PART_ELEMENTS 16384
 
-static enum gt_status adamw_start(struct backend *backend, int32_t queue, const struct op_call *calls, int32_t count)
+static enum gt_status adamw_start(struct backend *backend, const struct op_call *calls, int32_t count)
 {
     const bool lean = calls->kind == OP_ADAMW_LEAN;
     struct cuda_args args[CUDA_TENSORS_MAX] = {{.parts = 0}};
@@ -356,7 +344,7 @@ static enum gt_status adamw_start(struct backend *backend, int32_t queue, const 
         args[i].rows = op_rows(&calls[i], lean ? (int32_t)ADAMW_LEAN_CORRECTIONS : (int32_t)ADAMW_CORRECTIONS);
     }
     cuda_launch_tensors *launch = lean ? cuda_launch_adamw_lean : cuda_launch_adamw;
-    return cuda_check(backend, launch(cuda_stream(backend, queue), args, count), op_declaration(calls->kind)->name);
+    return cuda_check(backend, launch(cuda_stream(backend), args, count), op_declaration(calls->kind)->name);
 }
 
 /* Returns the bytes of a word for each part of each tensor that one launch may take. */
@@ -368,9 +356,9 @@ static size_t square_workspace_bytes(const struct backend *backend, const struct
 }
 
 /* The parts of a tensor depend on its size alone.  The parts of all tensors are in the first call's workspace. */
-static enum gt_status square_start(struct backend *backend, int32_t queue, const struct op_call *calls, int32_t count)
+static enum gt_status square_start(struct backend *backend, const struct op_call *calls, int32_t count)
 {
-    const cudaStream_t stream = cuda_stream(backend, queue);
+    const cudaStream_t stream = cuda_stream(backend);
     struct cuda_args args[CUDA_TENSORS_MAX] = {{.parts = 0}};
     float *workspace = cuda_workspace(backend, calls, square_workspace_bytes(backend, calls));
     for (int32_t i = 0; i < count; i++) {
@@ -397,15 +385,15 @@ size_t cuda_calls_alike(const struct op_call *calls, size_t count)
     return alike;
 }
 
-enum gt_status cuda_alike_start(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
+enum gt_status cuda_alike_start(struct backend *backend, const struct op_call *calls, size_t count)
 {
-    return calls->kind == OP_SUM_OF_SQUARES ? square_start(backend, queue, calls, (int32_t)count)
-                                            : adamw_start(backend, queue, calls, (int32_t)count);
+    return calls->kind == OP_SUM_OF_SQUARES ? square_start(backend, calls, (int32_t)count)
+                                            : adamw_start(backend, calls, (int32_t)count);
 }
 
-static enum gt_status alike_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status alike_run(struct backend *backend, const struct op_call *call)
 {
-    return cuda_alike_start(backend, queue, call, 1);
+    return cuda_alike_start(backend, call, 1);
 }
 
 const struct op_impl cuda_adamw = {.run = alike_run};

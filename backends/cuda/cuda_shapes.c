@@ -126,7 +126,7 @@ static enum gt_status shape_start(struct cuda_backend *cuda, int32_t shape, cons
 {
     const struct op_call *call = context;
     cuda->shapes->trying = shape;
-    const enum gt_status status = cuda_table[call->kind]->run(&cuda->base, 0, call);
+    const enum gt_status status = cuda_table[call->kind]->run(&cuda->base, call);
     cuda->shapes->trying = -1;
     return status;
 }

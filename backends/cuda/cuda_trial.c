@@ -100,16 +100,16 @@ enum gt_status cuda_trial_run(struct cuda_backend *cuda, const struct cuda_trial
 }
 
 /* Enqueues each part of the calls between two events, waits, and reads the times between them. */
-static enum gt_status parts_time(struct backend *backend, int32_t queue, const struct op_call *calls, size_t parts,
-                                 size_t each, const cudaEvent_t *events, double *seconds)
+static enum gt_status parts_time(struct backend *backend, const struct op_call *calls, size_t parts, size_t each,
+                                 const cudaEvent_t *events, double *seconds)
 {
-    const cudaStream_t stream = cuda_stream(backend, queue);
+    const cudaStream_t stream = cuda_stream(backend);
     TRY(cuda_check(backend, cudaEventRecord(events[0], stream), "timing ops"));
     for (size_t i = 0; i < parts; i++) {
-        TRY(backend->ops->run(backend, queue, calls + i * each, each));
+        TRY(backend->ops->run(backend, calls + i * each, each));
         TRY(cuda_check(backend, cudaEventRecord(events[i + 1], stream), "timing ops"));
     }
-    TRY(backend->ops->sync(backend, queue));
+    TRY(backend->ops->sync(backend));
     for (size_t i = 0; i < parts; i++) {
         float ms = 0.0f;
         TRY(cuda_check(backend, cudaEventElapsedTime(&ms, events[i], events[i + 1]), "timing ops"));
@@ -119,21 +119,21 @@ static enum gt_status parts_time(struct backend *backend, int32_t queue, const s
 }
 
 /* The host runs far ahead of the device, but for the first call of each EVENTS_MAX, which waits for its launch. */
-enum gt_status cuda_run_timed(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count,
-                              bool whole, double *seconds)
+enum gt_status cuda_run_timed(struct backend *backend, const struct op_call *calls, size_t count, bool whole,
+                              double *seconds)
 {
     cudaEvent_t events[EVENTS_MAX + 1];
     enum gt_status status = GT_OK;
     if (whole) {
         status = events_create(cuda_own(backend), events, 2);
-        THEN(status, parts_time(backend, queue, calls, 1, count, events, seconds));
+        THEN(status, parts_time(backend, calls, 1, count, events, seconds));
         events_destroy(events, 2);
         return status;
     }
     for (size_t at = 0; at < count && status == GT_OK; at += EVENTS_MAX) {
         const size_t parts = size_min(count - at, EVENTS_MAX);
         status = events_create(cuda_own(backend), events, parts + 1);
-        THEN(status, parts_time(backend, queue, calls + at, parts, 1, events, seconds + at));
+        THEN(status, parts_time(backend, calls + at, parts, 1, events, seconds + at));
         events_destroy(events, parts + 1);
     }
     return status;

@@ -26,7 +26,7 @@ int32_t cuda_choices_put(struct cuda_choices *choices, uint64_t call, uint64_t a
 
 /* ---- cuda_trial.c: finds the fastest of several ways to compute the same result, and its gain ---- */
 
-/* Candidate 0 is the one that is used without a trial.  `start` enqueues a candidate on queue 0. */
+/* Candidate 0 is the one that is used without a trial.  `start` enqueues a candidate. */
 #define CUDA_TRIAL_MAX 8
 struct cuda_trial {
     const char *what; /* "timing a product", for errors */

@@ -317,11 +317,9 @@ static enum gt_status opencl_arena(struct backend *backend, const struct backend
     return GT_OK;
 }
 
-static enum gt_status opencl_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
-                                    size_t bytes)
+static enum gt_status opencl_upload(struct backend *backend, struct address to, const void *from, size_t bytes)
 {
     struct opencl_backend *cl = opencl_own(backend);
-    (void)queue;
     if (bytes == 0)
         return GT_OK;
     CL_TRY(cl, "copying to the device",
@@ -330,11 +328,9 @@ static enum gt_status opencl_upload(struct backend *backend, int32_t queue, stru
     return GT_OK;
 }
 
-static enum gt_status opencl_download(struct backend *backend, int32_t queue, void *to, struct address from,
-                                      size_t bytes)
+static enum gt_status opencl_download(struct backend *backend, void *to, struct address from, size_t bytes)
 {
     struct opencl_backend *cl = opencl_own(backend);
-    (void)queue;
     if (bytes == 0)
         return GT_OK;
     CL_TRY(cl, "copying from the device",
@@ -349,10 +345,9 @@ static const struct opencl_op *const opencl_table[OP_KIND_COUNT] = {
 };
 #undef OP
 
-static enum gt_status opencl_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
+static enum gt_status opencl_run(struct backend *backend, const struct op_call *calls, size_t count)
 {
     struct opencl_backend *cl = opencl_own(backend);
-    (void)queue;
     for (size_t i = 0; i < count; i++)
         TRY(opencl_table[calls[i].kind]->run(cl, &calls[i]));
     CL_TRY(cl, "clFlush", cl->api.clFlush(cl->queue));
@@ -371,10 +366,9 @@ static enum gt_status opencl_bind(struct backend *backend, const struct op_call 
     return status;
 }
 
-static enum gt_status opencl_sync(struct backend *backend, int32_t queue)
+static enum gt_status opencl_sync(struct backend *backend)
 {
     struct opencl_backend *cl = opencl_own(backend);
-    (void)queue;
     CL_TRY(cl, "waiting for kernels", cl->api.clFinish(cl->queue));
     return GT_OK;
 }

@@ -69,15 +69,15 @@ static enum gt_status known_run(struct opencl_backend *cl, const struct opencl_p
     for (uint32_t matrix = 0; matrix < 2; matrix++) {
         const struct operand *operand = &call.operand[matrix == 0 ? GEMM_A : GEMM_B];
         known_fill(memory, p->dtype, operand_elements(operand), matrix);
-        TRY(ops->upload(&cl->base, 0, operand->at, memory, operand_bytes(operand)));
+        TRY(ops->upload(&cl->base, operand->at, memory, operand_bytes(operand)));
     }
     for (size_t i = 0; i < d_elements + GUARD_WORDS; i++)
         memcpy(&memory[i], &(uint32_t){GUARD}, sizeof memory[i]);
     if (p->accumulate)
         known_fill(memory, DTYPE_F32, p->m * p->n, 2);
-    TRY(ops->upload(&cl->base, 0, call.operand[GEMM_D].at, memory, (d_elements + GUARD_WORDS) * sizeof *memory));
+    TRY(ops->upload(&cl->base, call.operand[GEMM_D].at, memory, (d_elements + GUARD_WORDS) * sizeof *memory));
     TRY(multiply(cl, &call, p, context));
-    return ops->download(&cl->base, 0, memory, call.operand[GEMM_D].at, (d_elements + GUARD_WORDS) * sizeof *memory);
+    return ops->download(&cl->base, memory, call.operand[GEMM_D].at, (d_elements + GUARD_WORDS) * sizeof *memory);
 }
 
 static bool known_check(const struct opencl_backend *cl, const struct opencl_product *p, const float *d, char *lost)

@@ -113,7 +113,7 @@ struct op_impl {
     bool (*supports)(const struct backend *backend, const struct op_call *call);
     /* NULL: none. */
     size_t (*workspace_bytes)(const struct backend *backend, const struct op_call *call);
-    enum gt_status (*run)(struct backend *backend, int32_t queue, const struct op_call *call);
+    enum gt_status (*run)(struct backend *backend, const struct op_call *call);
 };
 
 static inline bool op_impl_supports(const struct op_impl *impl, const struct backend *backend,
@@ -151,20 +151,19 @@ struct backend_ops {
      * for every program after arena(), before the first run().  Calls that were never bound may still be run.  The
      * caller must not move or change bound calls while they are in use. */
     enum gt_status (*bind)(struct backend *backend, const struct op_call *calls, size_t count);
-    /* Copy host memory to the device and back, in queue order.  Both return when the host memory may be reused. */
-    enum gt_status (*upload)(struct backend *backend, int32_t queue, struct address to, const void *from, size_t bytes);
-    enum gt_status (*download)(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes);
-    /* As download(), but does not wait: `to` is written by the end of the queue's next sync(), and must stay valid
+    /* Copy host memory to the device and back, in the order of calls.  Both return when the host memory may be reused. */
+    enum gt_status (*upload)(struct backend *backend, struct address to, const void *from, size_t bytes);
+    enum gt_status (*download)(struct backend *backend, void *to, struct address from, size_t bytes);
+    /* As download(), but does not wait: `to` is written by the end of the next sync(), and must stay valid
      * until then.  NULL in backends whose run() is synchronous, where it would gain nothing. */
-    enum gt_status (*download_later)(struct backend *backend, int32_t queue, void *to, struct address from,
-                                     size_t bytes);
-    /* Runs `count` calls in order on a queue. */
-    enum gt_status (*run)(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
-    enum gt_status (*sync)(struct backend *backend, int32_t queue); /* waits until the queue is empty */
+    enum gt_status (*download_later)(struct backend *backend, void *to, struct address from, size_t bytes);
+    /* Runs `count` calls in order. */
+    enum gt_status (*run)(struct backend *backend, const struct op_call *calls, size_t count);
+    enum gt_status (*sync)(struct backend *backend); /* waits until all calls have ended */
     /* As run() and sync(), and sets seconds[i] to the device's time of call i, without a wait between calls; if
      * `whole`, seconds[0] to that of all calls as run() starts them.  NULL: the caller waits after each call. */
-    enum gt_status (*run_timed)(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count,
-                                bool whole, double *seconds);
+    enum gt_status (*run_timed)(struct backend *backend, const struct op_call *calls, size_t count, bool whole,
+                                double *seconds);
     /* Whether run() supports the call, and the bytes of workspace that it needs.  Both are pure. */
     bool (*supports)(const struct backend *backend, const struct op_call *call);
     size_t (*workspace_bytes)(const struct backend *backend, const struct op_call *call);

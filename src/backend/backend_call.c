@@ -50,25 +50,20 @@ static int kind_of(const struct op_call *calls, size_t count)
 
 CALLED(backend_info, info, "info", NO_OP, (struct backend * backend, struct backend_info *out), (backend, out))
 CALLED(backend_upload, upload, "upload", NO_OP,
-       (struct backend * backend, int32_t queue, struct address to, const void *from, size_t bytes),
-       (backend, queue, to, from, bytes))
+       (struct backend * backend, struct address to, const void *from, size_t bytes), (backend, to, from, bytes))
 CALLED(backend_download, download, "download", NO_OP,
-       (struct backend * backend, int32_t queue, void *to, struct address from, size_t bytes),
-       (backend, queue, to, from, bytes))
+       (struct backend * backend, void *to, struct address from, size_t bytes), (backend, to, from, bytes))
 CALLED(backend_download_later, download_later, "download", NO_OP,
-       (struct backend * backend, int32_t queue, void *to, struct address from, size_t bytes),
-       (backend, queue, to, from, bytes))
+       (struct backend * backend, void *to, struct address from, size_t bytes), (backend, to, from, bytes))
 CALLED(backend_bind, bind, "bind", NO_OP, (struct backend * backend, const struct op_call *calls, size_t count),
        (backend, calls, count))
 CALLED(backend_run, run, "run", kind_of(calls, count),
-       (struct backend * backend, int32_t queue, const struct op_call *calls, size_t count),
-       (backend, queue, calls, count))
+       (struct backend * backend, const struct op_call *calls, size_t count), (backend, calls, count))
 CALLED(backend_run_timed, run_timed, "run", kind_of(calls, count),
-       (struct backend * backend, int32_t queue, const struct op_call *calls, size_t count, bool whole,
-        double *seconds),
-       (backend, queue, calls, count, whole, seconds))
+       (struct backend * backend, const struct op_call *calls, size_t count, bool whole, double *seconds),
+       (backend, calls, count, whole, seconds))
 CALLED(backend_sync, sync, "sync", backend->record != NULL ? atomic_load(&backend->record->op) : NO_OP,
-       (struct backend * backend, int32_t queue), (backend, queue))
+       (struct backend * backend), (backend))
 CALLED(backend_choose, choose, "choose", NO_OP,
        (struct backend * backend, const struct backend_choice *choices, size_t count), (backend, choices, count))
 RECORDED(const struct backend_choice *, backend_choices, choices, "choices", NO_OP, (*count = 0, NULL),

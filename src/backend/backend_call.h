@@ -21,17 +21,15 @@ enum gt_status backend_info(struct backend *backend, struct backend_info *out);
 enum gt_status backend_arena(struct backend *backend, const struct backend_segment *segments, int32_t count);
 enum gt_status backend_choose(struct backend *backend, const struct backend_choice *choices, size_t count);
 enum gt_status backend_bind(struct backend *backend, const struct op_call *calls, size_t count);
-enum gt_status backend_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
-                              size_t bytes);
-enum gt_status backend_download(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes);
+enum gt_status backend_upload(struct backend *backend, struct address to, const void *from, size_t bytes);
+enum gt_status backend_download(struct backend *backend, void *to, struct address from, size_t bytes);
 /* The backend must have download_later(). */
-enum gt_status backend_download_later(struct backend *backend, int32_t queue, void *to, struct address from,
-                                      size_t bytes);
-enum gt_status backend_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
+enum gt_status backend_download_later(struct backend *backend, void *to, struct address from, size_t bytes);
+enum gt_status backend_run(struct backend *backend, const struct op_call *calls, size_t count);
 /* The backend must have run_timed(). */
-enum gt_status backend_run_timed(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count,
-                                 bool whole, double *seconds);
-enum gt_status backend_sync(struct backend *backend, int32_t queue);
+enum gt_status backend_run_timed(struct backend *backend, const struct op_call *calls, size_t count, bool whole,
+                                 double *seconds);
+enum gt_status backend_sync(struct backend *backend);
 /* These two return NULL, and 0 in `count`, when the backend lacks the function. */
 const struct backend_choice *backend_choices(struct backend *backend, size_t *count);
 const struct backend_timing *backend_timings(struct backend *backend, size_t *count);

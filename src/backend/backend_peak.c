@@ -10,7 +10,6 @@
 #include "base/rng.h"
 #include "base/size.h"
 
-#define QUEUE 0
 #define SIDE_MIN 64
 #define SIDE_MAX 8192
 #define RUNS_EACH 3
@@ -63,7 +62,7 @@ static enum gt_status values_write(struct backend *backend, const struct op_call
     backend_noise(dtype, (int64_t)(first / size), noise);
     for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++) {
         const struct operand *factor = &product->operand[slots[i]];
-        TRY(backend_upload(backend, QUEUE, factor->at, noise, (size_t)first));
+        TRY(backend_upload(backend, factor->at, noise, (size_t)first));
         for (uint64_t done = first; done < all; done *= 2) {
             struct op_call copy = {.kind = OP_COPY};
             copy.operand[COPY_X] = *factor;
@@ -71,10 +70,10 @@ static enum gt_status values_write(struct backend *backend, const struct op_call
             copy.operand[COPY_X].dims[0] = (int64_t)((done < all - done ? done : all - done) / size);
             copy.operand[COPY_Y] = copy.operand[COPY_X];
             copy.operand[COPY_Y].at.offset_bytes += done;
-            TRY(backend_run(backend, QUEUE, &copy, 1));
+            TRY(backend_run(backend, &copy, 1));
         }
     }
-    return backend_sync(backend, QUEUE);
+    return backend_sync(backend);
 }
 
 /* Times one run of `count` equal products.  *out_ns is the time per product; *best is raised to the rate. */
@@ -86,8 +85,8 @@ static enum gt_status products_time(struct backend *backend, const struct op_cal
     for (size_t i = 0; i < count; i++)
         calls[i] = *product;
     const int64_t start_ns = clock_monotonic_ns();
-    TRY(backend_run(backend, QUEUE, calls, count));
-    TRY(backend_sync(backend, QUEUE));
+    TRY(backend_run(backend, calls, count));
+    TRY(backend_sync(backend));
     *out_ns = (clock_monotonic_ns() - start_ns) / (int64_t)count + 1;
     const double rate = 2.0 * side * side * side / ((double)*out_ns * 1e-9);
     *best = rate > *best ? rate : *best;

@@ -3,7 +3,7 @@
  * exec_create() turns each op into an op_call with addresses, in one array per program, and allocates the arena on the
  * device; nothing is allocated after that.  A plain run passes a whole program to the backend; exec_start() does not
  * wait for it.  Poison, the look callback, waits and timing pass ops one by one, but a device that can time a program
- * itself gets it whole.  The backend chooses the queues of copies; everything else uses queue 0.
+ * itself gets it whole.
  */
 #include "exec/exec.h"
 
@@ -12,7 +12,7 @@
 #include "base/size.h"
 #include "exec/exec_poison.h"
 
-enum { QUEUE = 0, ZEROS_BYTES = 65536 };
+enum { ZEROS_BYTES = 65536 };
 
 struct exec {
     struct backend *device;
@@ -106,7 +106,7 @@ enum gt_status exec_upload(struct exec *exec, int32_t tensor, int64_t first, con
     const struct tensor *storage = &exec->graph->tensors[graph_storage(exec->graph, tensor)];
     if (exec->poison && storage->lifetime != LIFETIME_RUN)
         TRY(exec_poison_phase(exec->poison, storage->phase));
-    return backend_upload(exec->device, QUEUE, at, from, element_bytes(exec, tensor, count));
+    return backend_upload(exec->device, at, from, element_bytes(exec, tensor, count));
 }
 
 static const char zeros[ZEROS_BYTES];
@@ -134,8 +134,8 @@ enum gt_status exec_zero(struct exec *exec, int32_t tensor)
                                             .rank = 1,
                                             .dims = {floats}};
     if (floats > 0) {
-        TRY(backend_run(exec->device, QUEUE, &fill, 1));
-        TRY(backend_sync(exec->device, QUEUE));
+        TRY(backend_run(exec->device, &fill, 1));
+        TRY(backend_sync(exec->device));
     }
     return rest > 0 ? exec_upload(exec, tensor, elements - rest, zeros, rest) : GT_OK;
 }
@@ -143,7 +143,7 @@ enum gt_status exec_zero(struct exec *exec, int32_t tensor)
 enum gt_status exec_download(struct exec *exec, int32_t tensor, int64_t first, void *to, int64_t count)
 {
     struct address at = element_address(exec, tensor, first, count);
-    return backend_download(exec->device, QUEUE, to, at, element_bytes(exec, tensor, count));
+    return backend_download(exec->device, to, at, element_bytes(exec, tensor, count));
 }
 
 static bool is_timed(const struct exec *exec, int32_t program)
@@ -166,7 +166,7 @@ static enum gt_status program_run_timed(struct exec *exec, int32_t program)
     const int32_t count = exec->graph->programs[program].count;
     const bool whole = exec->timed[program]++ % 2 != 0;
     double sum = 0.0;
-    TRY(backend_run_timed(exec->device, QUEUE, calls, (size_t)count, whole, exec->seconds));
+    TRY(backend_run_timed(exec->device, calls, (size_t)count, whole, exec->seconds));
     if (whole) {
         exec->timing.whole_seconds += exec->seconds[0];
         exec->timing.ops_seconds += exec->ops_seconds[program];
@@ -192,11 +192,11 @@ static enum gt_status call_start(struct exec *exec, int32_t program, int32_t ind
         assert(i >= 0);
         if (!op_waits_for(call, &exec->calls[program][i]))
             continue;
-        TRY(backend_run(exec->device, QUEUE, &exec->calls[program][i], 1));
+        TRY(backend_run(exec->device, &exec->calls[program][i], 1));
         break;
     }
-    TRY(backend_run(exec->device, QUEUE, call, 1));
-    return backend_sync(exec->device, QUEUE);
+    TRY(backend_run(exec->device, call, 1));
+    return backend_sync(exec->device);
 }
 
 static enum gt_status call_run(struct exec *exec, int32_t program, int32_t index)
@@ -228,12 +228,12 @@ enum gt_status exec_download_later(struct exec *exec, int32_t tensor, int64_t fi
     if (!exec_runs_ahead(exec))
         return exec_download(exec, tensor, first, to, count);
     struct address at = element_address(exec, tensor, first, count);
-    return backend_download_later(exec->device, QUEUE, to, at, element_bytes(exec, tensor, count));
+    return backend_download_later(exec->device, to, at, element_bytes(exec, tensor, count));
 }
 
 enum gt_status exec_wait(struct exec *exec)
 {
-    return exec_runs_ahead(exec) ? backend_sync(exec->device, QUEUE) : GT_OK;
+    return exec_runs_ahead(exec) ? backend_sync(exec->device) : GT_OK;
 }
 
 enum gt_status exec_start(struct exec *exec, int32_t program)
@@ -242,7 +242,7 @@ enum gt_status exec_start(struct exec *exec, int32_t program)
     if (!exec_runs_ahead(exec))
         return exec_run(exec, program);
     size_t count = (size_t)exec->graph->programs[program].count;
-    return backend_run(exec->device, QUEUE, exec->calls[program], count);
+    return backend_run(exec->device, exec->calls[program], count);
 }
 
 enum gt_status exec_run(struct exec *exec, int32_t program)
@@ -250,8 +250,8 @@ enum gt_status exec_run(struct exec *exec, int32_t program)
     assert(program >= 0 && program < exec->graph->program_count);
     int32_t count = exec->graph->programs[program].count;
     if (!op_by_op(exec)) {
-        TRY(backend_run(exec->device, QUEUE, exec->calls[program], (size_t)count));
-        return backend_sync(exec->device, QUEUE);
+        TRY(backend_run(exec->device, exec->calls[program], (size_t)count));
+        return backend_sync(exec->device);
     }
     if (exec->device->ops->run_timed != NULL && is_timed(exec, program) && !exec->poison && !exec->waits && !exec->look)
         return program_run_timed(exec, program);

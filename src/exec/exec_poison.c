@@ -49,7 +49,7 @@ static enum gt_status range_fill(struct exec_poison *poison, struct address at, 
         poison->chunk[i] = word;
     while (bytes > 0) {
         size_t count = bytes < CHUNK_BYTES ? (size_t)bytes : CHUNK_BYTES;
-        TRY(backend_upload(poison->device, 0, at, poison->chunk, count));
+        TRY(backend_upload(poison->device, at, poison->chunk, count));
         at.offset_bytes += count;
         bytes -= count;
     }
@@ -89,7 +89,7 @@ static enum gt_status guard_check(struct exec_poison *poison, struct piece piece
     uint64_t bytes = poison->plan->options.guard_bytes;
     for (uint64_t done = 0; done < bytes; done += CHUNK_BYTES, guard.offset_bytes += CHUNK_BYTES) {
         size_t count = bytes - done < CHUNK_BYTES ? (size_t)(bytes - done) : CHUNK_BYTES, i = 0;
-        TRY(backend_download(poison->device, 0, poison->chunk, guard, count));
+        TRY(backend_download(poison->device, poison->chunk, guard, count));
         while (i < count / 4 && poison->chunk[i] == POISON_GUARD)
             i++;
         if (i < count / 4)

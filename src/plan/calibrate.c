@@ -19,8 +19,6 @@
 #include "base/thread.h"
 #include "base/user_cache.h"
 
-enum { QUEUE = 0 };
-
 #define ROWS_FEW 64
 #define ROWS_LEAST 256
 #define ROWS_MORE 4096
@@ -105,7 +103,7 @@ static enum gt_status bytes_fill(const struct bench *bench, struct address at, u
     struct backend *device = bench->request->device;
     for (uint64_t done = 0; done < bytes; done += FILL_BYTES) {
         size_t part = bytes - done < FILL_BYTES ? (size_t)(bytes - done) : FILL_BYTES;
-        TRY(backend_upload(device, QUEUE, at, pattern, part));
+        TRY(backend_upload(device, at, pattern, part));
         at.offset_bytes += part;
     }
     return GT_OK;
@@ -141,8 +139,8 @@ static enum gt_status values_fill(struct bench *bench, float *pattern)
         struct address at = {.space = (uint8_t)bench->plan->segment[i].space, .segment = (uint8_t)i};
         TRY(bytes_fill(bench, at, bench->plan->segment[i].size_bytes, bench->zeros));
     }
-    TRY(backend_upload(device, QUEUE, bench->plan->tensor[model->corrections], ones, sizeof ones));
-    TRY(backend_upload(device, QUEUE, bench->plan->tensor[model->scalars], scalars, sizeof scalars));
+    TRY(backend_upload(device, bench->plan->tensor[model->corrections], ones, sizeof ones));
+    TRY(backend_upload(device, bench->plan->tensor[model->scalars], scalars, sizeof scalars));
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const int32_t tensors[2] = {model->parameters.at[i].tensor, model->parameters.at[i].master};
         for (int k = 0; k < 2 && tensors[k] != TENSOR_NONE; k++) {
@@ -172,8 +170,8 @@ static enum gt_status op_run(const struct bench *bench, struct timed_op *op)
 {
     struct contention before, after;
     contention_read(&before);
-    TRY(backend_run(bench->request->device, QUEUE, &op->call, 1));
-    TRY(backend_sync(bench->request->device, QUEUE));
+    TRY(backend_run(bench->request->device, &op->call, 1));
+    TRY(backend_sync(bench->request->device));
     const double seconds = (double)(clock_monotonic_ns() - before.at_ns + 1) * 1e-9;
     contention_read(&after);
     const double share = contention_share(&before, &after, bench->processors);

@@ -356,10 +356,10 @@ static void tensors_check(struct totals *totals, const struct recipe *recipe)
                  emulator_order_set("random:3") && cuda_backend_ops.open(&options, &backend) == GT_OK &&
                  cuda_backend_ops.arena(backend, &segment, 1) == GT_OK;
     for (int32_t together = 0; together < 2 && right; together++) {
-        right = cuda_backend_ops.upload(backend, 0, start, image[0], TENSORS_BYTES) == GT_OK;
+        right = cuda_backend_ops.upload(backend, start, image[0], TENSORS_BYTES) == GT_OK;
         for (int32_t i = 0; i < TENSORS && right; i += together ? TENSORS : 1)
-            right = cuda_backend_ops.run(backend, 0, &calls[i], together ? TENSORS : 1) == GT_OK;
-        right = right && cuda_backend_ops.download(backend, 0, image[1 + together], start, TENSORS_BYTES) == GT_OK;
+            right = cuda_backend_ops.run(backend, &calls[i], together ? TENSORS : 1) == GT_OK;
+        right = right && cuda_backend_ops.download(backend, image[1 + together], start, TENSORS_BYTES) == GT_OK;
     }
     cuda_backend_ops.close(backend);
     right = right && memcmp(image[1], image[2], TENSORS_BYTES) == 0 && memcmp(image[0], image[1], TENSORS_BYTES) != 0;
@@ -399,8 +399,8 @@ static void graphs_check(struct totals *totals)
         right = !cuda_from(backend)->graphs_off && cuda_backend_ops.bind(backend, &calls[i], 1) == GT_OK;
     }
     right = right && cuda_from(backend)->graphs_off && cuda_from(backend)->graphs == CUDA_GRAPHS_MAX &&
-            cuda_backend_ops.run(backend, 0, &calls[CUDA_GRAPHS_MAX], 1) == GT_OK &&
-            cuda_backend_ops.download(backend, 0, filled, check.call.operand[FILL_Y].at, sizeof filled) == GT_OK &&
+            cuda_backend_ops.run(backend, &calls[CUDA_GRAPHS_MAX], 1) == GT_OK &&
+            cuda_backend_ops.download(backend, filled, check.call.operand[FILL_Y].at, sizeof filled) == GT_OK &&
             filled[63] == check.call.attrs.value;
     cuda_backend_ops.close(backend);
     if (!right)

@@ -87,8 +87,8 @@ static inline bool operands_move(struct backend *backend, const struct check_cas
         uint8_t *at = image + check->call.operand[slot].at.offset_bytes;
         if (!operand->present || slot == except)
             continue;
-        moved = down ? cuda_backend_ops.download(backend, 0, at, operand->at, operand_bytes(operand)) == GT_OK
-                     : cuda_backend_ops.upload(backend, 0, operand->at, at, operand_bytes(operand)) == GT_OK;
+        moved = down ? cuda_backend_ops.download(backend, at, operand->at, operand_bytes(operand)) == GT_OK
+                     : cuda_backend_ops.upload(backend, operand->at, at, operand_bytes(operand)) == GT_OK;
     }
     return moved;
 }
@@ -121,8 +121,8 @@ static inline bool case_run(const struct setting *setting, struct check_case *ch
         const int32_t output = setting->input >= 0 ? setting->alias : -1;
         done = cuda_backend_ops.arena(backend, segment, made) == GT_OK &&
                operands_move(backend, check, &call, data->after, output, false) &&
-               case_workspace_spoil(backend, check, &call, data) &&
-               cuda_backend_ops.run(backend, 0, &call, 1) == GT_OK && cuda_backend_ops.sync(backend, 0) == GT_OK &&
+               case_workspace_spoil(backend, check, &call, data) && cuda_backend_ops.run(backend, &call, 1) == GT_OK &&
+               cuda_backend_ops.sync(backend) == GT_OK &&
                operands_move(backend, check, &call, data->after, setting->input, true);
     }
     cuda_backend_ops.close(backend);

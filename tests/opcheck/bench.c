@@ -39,7 +39,7 @@ static bool timed(struct device *device, const struct op_call *call, int64_t lim
     int32_t runs = 0;
     for (int32_t i = -1; i < BENCH_RUNS_MAX; i++) { /* the first run warms up */
         int64_t before = clock_monotonic_ns();
-        if (ops->run(device->backend, 0, call, 1) != GT_OK || ops->sync(device->backend, 0) != GT_OK)
+        if (ops->run(device->backend, call, 1) != GT_OK || ops->sync(device->backend) != GT_OK)
             return false;
         int64_t after = clock_monotonic_ns();
         if (i < 0)
@@ -67,7 +67,7 @@ static double triad_rate(struct device *device)
         operand->at = (struct address){.space = SPACE_DEVICE, .offset_bytes = (uint64_t)slot * BENCH_TRIAD_BYTES};
         struct op_call fill = {.kind = OP_FILL};
         fill.operand[FILL_Y] = *operand;
-        if (device->backend->ops->run(device->backend, 0, &fill, 1) != GT_OK)
+        if (device->backend->ops->run(device->backend, &fill, 1) != GT_OK)
             return 0.0;
     }
     return device_supports(device, &call) && timed(device, &call, BENCH_NS_MAX, &timing)
@@ -116,7 +116,7 @@ void bench_run(struct device *device, enum op_kind kind, enum dtype dtype, int32
     device_layout(device, &check);
     uint8_t *image = case_image_make(&check);
     struct address start = {.space = SPACE_DEVICE};
-    if (device->backend->ops->upload(device->backend, 0, start, image, check.image_bytes) == GT_OK &&
+    if (device->backend->ops->upload(device->backend, start, image, check.image_bytes) == GT_OK &&
         timed(device, &check.call, product > 0 ? PRODUCT_NS_MAX : BENCH_NS_MAX, &timing))
         result_print(&check.call, dtype, &timing, roofs);
     else

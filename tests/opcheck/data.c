@@ -126,5 +126,5 @@ bool case_workspace_spoil(struct backend *backend, const struct check_case *chec
 {
     const uint8_t *nan = data->before + check->call.workspace.offset_bytes;
     return call->workspace_bytes == 0 ||
-           backend->ops->upload(backend, 0, call->workspace, nan, call->workspace_bytes) == GT_OK;
+           backend->ops->upload(backend, call->workspace, nan, call->workspace_bytes) == GT_OK;
 }

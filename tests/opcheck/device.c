@@ -83,11 +83,11 @@ bool device_run(struct device *device, const struct check_case *check, const uin
         call.workspace = (struct address){.space = SPACE_DEVICE, .segment = WORKSPACE};
     memcpy(after, before, check->image_bytes);
     for (uint8_t i = 0; i < count; i++)
-        good = good && ops->upload(device->backend, 0, (struct address){.space = SPACE_DEVICE, .segment = i},
+        good = good && ops->upload(device->backend, (struct address){.space = SPACE_DEVICE, .segment = i},
                                    before + regions[i].offset, regions[i].bytes) == GT_OK;
-    good = good && ops->run(device->backend, 0, &call, 1) == GT_OK && ops->sync(device->backend, 0) == GT_OK;
+    good = good && ops->run(device->backend, &call, 1) == GT_OK && ops->sync(device->backend) == GT_OK;
     for (uint8_t i = 0; i < count; i++)
-        good = good && ops->download(device->backend, 0, after + regions[i].offset,
+        good = good && ops->download(device->backend, after + regions[i].offset,
                                      (struct address){.space = SPACE_DEVICE, .segment = i}, regions[i].bytes) == GT_OK;
     return good;
 }

@@ -176,29 +176,26 @@ static enum gt_status faulty_bind(struct backend *backend, const struct op_call 
     return faulty.original->bind != NULL ? faulty.original->bind(backend, calls, count) : GT_OK;
 }
 
-static enum gt_status faulty_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
-                                    size_t bytes)
+static enum gt_status faulty_upload(struct backend *backend, struct address to, const void *from, size_t bytes)
 {
     TRY(fault(CALL_UPLOAD));
-    return faulty.original->upload(backend, queue, to, from, bytes);
+    return faulty.original->upload(backend, to, from, bytes);
 }
 
-static enum gt_status faulty_download(struct backend *backend, int32_t queue, void *to, struct address from,
-                                      size_t bytes)
+static enum gt_status faulty_download(struct backend *backend, void *to, struct address from, size_t bytes)
 {
     TRY(fault(CALL_DOWNLOAD));
-    return faulty.original->download(backend, queue, to, from, bytes);
+    return faulty.original->download(backend, to, from, bytes);
 }
 
-static enum gt_status faulty_download_later(struct backend *backend, int32_t queue, void *to, struct address from,
-                                            size_t bytes)
+static enum gt_status faulty_download_later(struct backend *backend, void *to, struct address from, size_t bytes)
 {
     TRY(fault(CALL_DOWNLOAD));
-    return faulty.original->download_later(backend, queue, to, from, bytes);
+    return faulty.original->download_later(backend, to, from, bytes);
 }
 
 /* Tracks the iteration, and writes a NaN where GPT_FAULT_NAN requests one. */
-static enum gt_status poison(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status poison(struct backend *backend, const struct op_call *call)
 {
     const char *fault = getenv("GPT_FAULT_NAN");
     const float nan_value = NAN;
@@ -210,7 +207,7 @@ static enum gt_status poison(struct backend *backend, int32_t queue, const struc
     if (call->kind == OP_EMBED_FORWARD) {
         struct address at = call->operand[EMBED_FORWARD_SCALARS].at;
         at.offset_bytes += SCALAR_STEP * sizeof(union scalar_word);
-        TRY(faulty.original->download(backend, queue, &step, at, sizeof step));
+        TRY(faulty.original->download(backend, &step, at, sizeof step));
         faulty.iter = step;
     }
     if (faulty.iter != iter || faulty.poisoned >= times || strcmp(name, op_declaration(call->kind)->name) != 0)
@@ -218,23 +215,23 @@ static enum gt_status poison(struct backend *backend, int32_t queue, const struc
     while (op_direction(call->kind, &call->attrs, slot) == OPERAND_IN)
         slot++;
     faulty.poisoned++;
-    return faulty.original->upload(backend, queue, call->operand[slot].at, &nan_value, sizeof nan_value);
+    return faulty.original->upload(backend, call->operand[slot].at, &nan_value, sizeof nan_value);
 }
 
-static enum gt_status faulty_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
+static enum gt_status faulty_run(struct backend *backend, const struct op_call *calls, size_t count)
 {
     TRY(fault(CALL_RUN));
     for (size_t i = 0; getenv("GPT_FAULT_NAN") != NULL && i < count; i++) {
-        TRY(faulty.original->run(backend, queue, &calls[i], 1));
-        TRY(poison(backend, queue, &calls[i]));
+        TRY(faulty.original->run(backend, &calls[i], 1));
+        TRY(poison(backend, &calls[i]));
     }
-    return getenv("GPT_FAULT_NAN") != NULL ? GT_OK : faulty.original->run(backend, queue, calls, count);
+    return getenv("GPT_FAULT_NAN") != NULL ? GT_OK : faulty.original->run(backend, calls, count);
 }
 
-static enum gt_status faulty_sync(struct backend *backend, int32_t queue)
+static enum gt_status faulty_sync(struct backend *backend)
 {
     TRY(fault(CALL_SYNC));
-    return faulty.original->sync(backend, queue);
+    return faulty.original->sync(backend);
 }
 
 static void report(void)

@@ -47,9 +47,8 @@ static size_t workspace_odd(const struct backend *backend, const struct op_call 
     return fixture->workspaces ? elements % 5 * 37 : 0;
 }
 
-static enum gt_status fill_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status fill_run(struct backend *backend, const struct op_call *call)
 {
-    (void)queue;
     workspace_scribble(backend, call, 0);
     float *y = operand_data(backend, call, FILL_Y);
     for (int64_t i = 0; i < operand_elements(&call->operand[FILL_Y]); i++)
@@ -57,9 +56,8 @@ static enum gt_status fill_run(struct backend *backend, int32_t queue, const str
     return GT_OK;
 }
 
-static enum gt_status copy_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status copy_run(struct backend *backend, const struct op_call *call)
 {
-    (void)queue;
     workspace_scribble(backend, call, 0);
     const float *x = operand_data(backend, call, COPY_X);
     float *y = operand_data(backend, call, COPY_Y);
@@ -69,9 +67,8 @@ static enum gt_status copy_run(struct backend *backend, int32_t queue, const str
     return GT_OK;
 }
 
-static enum gt_status residual_run(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status residual_run(struct backend *backend, const struct op_call *call)
 {
-    (void)queue;
     struct fixture_backend *fixture = own(backend);
     workspace_scribble(backend, call, fixture->defect == DEFECT_WORKSPACE_OVERFLOW ? 1 : 0);
     const float *x = operand_data(backend, call, RESIDUAL_X);
@@ -113,17 +110,15 @@ static enum gt_status arena(struct backend *backend, const struct backend_segmen
     return GT_OK;
 }
 
-static enum gt_status upload(struct backend *backend, int32_t queue, struct address to, const void *from, size_t bytes)
+static enum gt_status upload(struct backend *backend, struct address to, const void *from, size_t bytes)
 {
-    (void)queue;
     own(backend)->uploads++;
     memcpy(resolve(own(backend), to, bytes), from, bytes);
     return GT_OK;
 }
 
-static enum gt_status download(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes)
+static enum gt_status download(struct backend *backend, void *to, struct address from, size_t bytes)
 {
-    (void)queue;
     own(backend)->downloads++;
     memcpy(to, resolve(own(backend), from, bytes), bytes);
     return GT_OK;
@@ -135,12 +130,12 @@ static const struct op_impl table[OP_KIND_COUNT] = {
     [OP_RESIDUAL] = {.supports = supports_f32, .workspace_bytes = workspace_odd, .run = residual_run},
 };
 
-static enum gt_status run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
+static enum gt_status run(struct backend *backend, const struct op_call *calls, size_t count)
 {
     struct fixture_backend *fixture = own(backend);
     fixture->runs++;
     for (size_t i = 0; i < count; i++) {
-        enum gt_status status = table[calls[i].kind].run(backend, queue, &calls[i]);
+        enum gt_status status = table[calls[i].kind].run(backend, &calls[i]);
         if (status != GT_OK)
             return status;
         fixture->ops++;
@@ -151,9 +146,8 @@ static enum gt_status run(struct backend *backend, int32_t queue, const struct o
     return GT_OK;
 }
 
-static enum gt_status sync_queue(struct backend *backend, int32_t queue)
+static enum gt_status sync_queue(struct backend *backend)
 {
-    (void)queue;
     own(backend)->syncs++;
     return GT_OK;
 }

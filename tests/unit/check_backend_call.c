@@ -33,10 +33,10 @@ TEST(passes_on_and_records_the_arena)
         const struct address begin = {.space = SPACE_DEVICE};
         float values[24] = {0};
         ck_assert_int_eq(backend_bind(backend, calls, 2), GT_OK);
-        ck_assert_int_eq(backend_upload(backend, 0, begin, values, sizeof values), GT_OK);
-        ck_assert_int_eq(backend_run(backend, 0, calls, 2), GT_OK);
-        ck_assert_int_eq(backend_sync(backend, 0), GT_OK);
-        ck_assert_int_eq(backend_download(backend, 0, values, begin, sizeof values), GT_OK);
+        ck_assert_int_eq(backend_upload(backend, begin, values, sizeof values), GT_OK);
+        ck_assert_int_eq(backend_run(backend, calls, 2), GT_OK);
+        ck_assert_int_eq(backend_sync(backend), GT_OK);
+        ck_assert_int_eq(backend_download(backend, values, begin, sizeof values), GT_OK);
         for (int i = 0; i < 24; i++)
             ck_assert(values[i] == (i < 8 || i >= 16 ? 2.5f : 0.0f));
         double rate = 0.0;

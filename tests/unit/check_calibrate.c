@@ -180,20 +180,19 @@ static bool fails_now(enum faulty_call call)
     return true;
 }
 
-static enum gt_status faulty_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
-                                    size_t bytes)
+static enum gt_status faulty_upload(struct backend *backend, struct address to, const void *from, size_t bytes)
 {
-    return fails_now(FAULTY_UPLOAD) ? GT_DEVICE : cpu->upload(backend, queue, to, from, bytes);
+    return fails_now(FAULTY_UPLOAD) ? GT_DEVICE : cpu->upload(backend, to, from, bytes);
 }
 
-static enum gt_status faulty_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
+static enum gt_status faulty_run(struct backend *backend, const struct op_call *calls, size_t count)
 {
-    return fails_now(FAULTY_RUN) ? GT_DEVICE : cpu->run(backend, queue, calls, count);
+    return fails_now(FAULTY_RUN) ? GT_DEVICE : cpu->run(backend, calls, count);
 }
 
-static enum gt_status faulty_sync(struct backend *backend, int32_t queue)
+static enum gt_status faulty_sync(struct backend *backend)
 {
-    return fails_now(FAULTY_SYNC) ? GT_DEVICE : cpu->sync(backend, queue);
+    return fails_now(FAULTY_SYNC) ? GT_DEVICE : cpu->sync(backend);
 }
 
 TEST(a_failing_device_is_passed_on)
@@ -228,13 +227,13 @@ TEST(a_failing_device_is_passed_on)
 static double delay_s;
 
 /* Waits longer each time, as a machine does on which more and more programs run. */
-static enum gt_status slowing_sync(struct backend *backend, int32_t queue)
+static enum gt_status slowing_sync(struct backend *backend)
 {
     const int64_t end_ns = clock_monotonic_ns() + (int64_t)(delay_s * 1e9);
     delay_s *= 1.003;
     while (clock_monotonic_ns() < end_ns)
         continue;
-    return cpu->sync(backend, queue);
+    return cpu->sync(backend);
 }
 
 TEST(a_disturbed_timing_does_not_settle)

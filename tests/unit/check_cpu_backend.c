@@ -112,8 +112,8 @@ TEST(arena_is_committed_and_given_back)
         ck_assert_uint_le(with - before, (uint64_t)46 << 20);
     const struct address at = {.space = SPACE_HOST, .segment = 1, .offset_bytes = 12344};
     char in = 'x', out = 0;
-    ck_assert_int_eq(backend->ops->upload(backend, 0, at, &in, 1), GT_OK);
-    ck_assert_int_eq(backend->ops->download(backend, 0, &out, at, 1), GT_OK);
+    ck_assert_int_eq(backend->ops->upload(backend, at, &in, 1), GT_OK);
+    ck_assert_int_eq(backend->ops->download(backend, &out, at, 1), GT_OK);
     ck_assert_int_eq(out, 'x');
     backend->ops->close(backend);
     ck_assert_uint_lt(resident_bytes(), before + ((uint64_t)8 << 20));

@@ -177,7 +177,7 @@ TEST(a_write_beyond_a_persistent_tensor_is_found)
     struct address guard = chain.rig.plan->tensor[chain.run];
     guard.offset_bytes += 64 + 8;
     float value = 3.0f;
-    ck_assert_int_eq(fixture_backend_ops.upload(&chain.rig.backend.base, 0, guard, &value, sizeof value), GT_OK);
+    ck_assert_int_eq(fixture_backend_ops.upload(&chain.rig.backend.base, guard, &value, sizeof value), GT_OK);
     overwritten(&chain.rig, chain.program, "the guard of run was overwritten 8 bytes beyond its end");
     rig_end(&chain.rig);
 }

@@ -211,9 +211,9 @@ TEST(device_keeps_bytes)
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (char)(i * 7);
     const struct address end = {.space = SPACE_DEVICE, .segment = 1, .offset_bytes = 12345 - sizeof bytes};
-    ck_assert_int_eq(backend->ops->upload(backend, 0, end, bytes, sizeof bytes), GT_OK);
-    ck_assert_int_eq(backend->ops->sync(backend, 0), GT_OK);
-    ck_assert_int_eq(backend->ops->download(backend, 0, back, end, sizeof back), GT_OK);
+    ck_assert_int_eq(backend->ops->upload(backend, end, bytes, sizeof bytes), GT_OK);
+    ck_assert_int_eq(backend->ops->sync(backend), GT_OK);
+    ck_assert_int_eq(backend->ops->download(backend, back, end, sizeof back), GT_OK);
     ck_assert_mem_eq(bytes, back, sizeof bytes);
     backend->ops->close(backend);
 }

@@ -103,13 +103,13 @@ static void device_compute(struct backend *backend, struct pairs *pairs, const c
     struct opencl_backend *cl = opencl_own(backend);
     const struct address at = {.space = SPACE_DEVICE};
     cl_mem memory = cl->segment[0].memory;
-    ck_assert_int_eq(backend->ops->upload(backend, 0, at, pairs, sizeof *pairs), GT_OK);
+    ck_assert_int_eq(backend->ops->upload(backend, at, pairs, sizeof *pairs), GT_OK);
     opencl_launch_begin(&launch, cl, &source, options, "gt_check_division");
     for (uint64_t array = 0; array < 4; array++)
         opencl_arg_memory(&launch, memory, array * PAIRS);
     ck_assert_int_eq(opencl_launch_run(&launch, PAIRS / ITEMS, ITEMS, 0.0), GT_OK);
-    ck_assert_int_eq(backend->ops->sync(backend, 0), GT_OK);
-    ck_assert_int_eq(backend->ops->download(backend, 0, pairs, at, sizeof *pairs), GT_OK);
+    ck_assert_int_eq(backend->ops->sync(backend), GT_OK);
+    ck_assert_int_eq(backend->ops->download(backend, pairs, at, sizeof *pairs), GT_OK);
 }
 
 /* Any NaN equals any other. */

@@ -21,10 +21,9 @@ static void sink_pipe(void *context, enum log_level level, const char *line)
         (void)!write(message_fd, line, strlen(line));
 }
 
-static enum gt_status sync_hangs(struct backend *backend, int32_t queue)
+static enum gt_status sync_hangs(struct backend *backend)
 {
     (void)backend;
-    (void)queue;
     bool forever = true;
     while (forever)
         pause();
@@ -33,11 +32,11 @@ static enum gt_status sync_hangs(struct backend *backend, int32_t queue)
 
 static void close_hangs(struct backend *backend)
 {
-    (void)sync_hangs(backend, 0);
+    (void)sync_hangs(backend);
 }
 
 /* Opens a recorded cpu backend with these replacements of sync() and close(); NULL leaves the original. */
-static struct backend *device_open(enum gt_status (*sync)(struct backend *, int32_t), void (*close)(struct backend *))
+static struct backend *device_open(enum gt_status (*sync)(struct backend *), void (*close)(struct backend *))
 {
     static struct backend_ops ops;
     static struct backend_record record;
@@ -64,7 +63,7 @@ static struct op_call fill_call(void)
 }
 
 /* Runs an op `looks` times, 20 ms apart, under a watchdog of one second; ends the process. */
-static void child(enum gt_status (*sync)(struct backend *, int32_t), void (*close)(struct backend *), int looks)
+static void child(enum gt_status (*sync)(struct backend *), void (*close)(struct backend *), int looks)
 {
     struct hostmem *mem;
     struct watchdog watchdog = {0};
@@ -74,8 +73,8 @@ static void child(enum gt_status (*sync)(struct backend *, int32_t), void (*clos
     log_sink_set(sink_pipe, NULL);
     ck_assert_int_eq(watchdog_start(&watchdog, mem, device, "some-folder", 1), GT_OK);
     for (int i = 0; i < looks; i++) {
-        ck_assert_int_eq(backend_run(device, 0, &call, 1), GT_OK);
-        ck_assert_int_eq(backend_sync(device, 0), GT_OK);
+        ck_assert_int_eq(backend_run(device, &call, 1), GT_OK);
+        ck_assert_int_eq(backend_sync(device), GT_OK);
         usleep(20000);
     }
     backend_close(device);
@@ -85,8 +84,8 @@ static void child(enum gt_status (*sync)(struct backend *, int32_t), void (*clos
 }
 
 /* Returns the exit status of a child, and its error line in `text`. */
-static int child_run(enum gt_status (*sync)(struct backend *, int32_t), void (*close_device)(struct backend *),
-                     int looks, char text[static 512])
+static int child_run(enum gt_status (*sync)(struct backend *), void (*close_device)(struct backend *), int looks,
+                     char text[static 512])
 {
     int pipes[2], status;
     size_t used = 0;
@@ -133,10 +132,9 @@ TEST(work_does_not)
 }
 
 /* Takes some tenths of a second, not counting the time that the process is stopped. */
-static enum gt_status sync_slow(struct backend *backend, int32_t queue)
+static enum gt_status sync_slow(struct backend *backend)
 {
     (void)backend;
-    (void)queue;
     for (int i = 0; i < 60; i++) {
         usleep(10000);
         if (i == 30)
@@ -179,9 +177,8 @@ TEST(no_watch_without_seconds)
 static const char *seen_call;
 static int seen_op;
 
-static enum gt_status sync_looks(struct backend *backend, int32_t queue)
+static enum gt_status sync_looks(struct backend *backend)
 {
-    (void)queue;
     seen_call = atomic_load(&backend->record->call);
     seen_op = atomic_load(&backend->record->op);
     return GT_OK;
@@ -195,17 +192,17 @@ TEST(what_is_waited_for)
     struct backend *device = device_open(sync_looks, NULL);
     const struct backend_record *record = device->record;
     ck_assert_ptr_null(atomic_load(&record->call));
-    ck_assert_int_eq(backend_run(device, 0, calls, 1), GT_OK);
-    ck_assert_int_eq(backend_sync(device, 0), GT_OK);
+    ck_assert_int_eq(backend_run(device, calls, 1), GT_OK);
+    ck_assert_int_eq(backend_sync(device), GT_OK);
     ck_assert_str_eq(seen_call, "sync");
     ck_assert_int_eq(seen_op, OP_FILL);
     const uint64_t number = atomic_load(&record->number);
-    ck_assert_int_eq(backend_run(device, 0, calls, 2), GT_OK);
-    ck_assert_int_eq(backend_sync(device, 0), GT_OK);
+    ck_assert_int_eq(backend_run(device, calls, 2), GT_OK);
+    ck_assert_int_eq(backend_sync(device), GT_OK);
     ck_assert_int_eq(seen_op, OP_FILL); /* both ops are fills */
     ck_assert_uint_eq(atomic_load(&record->number), number + 2);
-    ck_assert_int_eq(backend_run(device, 0, calls, 3), GT_OK);
-    ck_assert_int_eq(backend_sync(device, 0), GT_OK);
+    ck_assert_int_eq(backend_run(device, calls, 3), GT_OK);
+    ck_assert_int_eq(backend_sync(device), GT_OK);
     ck_assert_int_lt(seen_op, 0); /* unknown: one of three ops */
     ck_assert_ptr_null(atomic_load(&record->call));
     backend_close(device);

@@ -67,10 +67,10 @@ void cpu_fixture_run(struct cpu_fixture *fixture, const struct op_call *call)
 {
     const struct backend_ops *ops = fixture->backend->ops;
     const struct address begin = {.space = SPACE_DEVICE};
-    ck_assert_int_eq(ops->upload(fixture->backend, 0, begin, fixture->image, fixture->arena_bytes), GT_OK);
-    ck_assert_int_eq(ops->run(fixture->backend, 0, call, 1), GT_OK);
-    ck_assert_int_eq(ops->sync(fixture->backend, 0), GT_OK);
-    ck_assert_int_eq(ops->download(fixture->backend, 0, fixture->image, begin, fixture->arena_bytes), GT_OK);
+    ck_assert_int_eq(ops->upload(fixture->backend, begin, fixture->image, fixture->arena_bytes), GT_OK);
+    ck_assert_int_eq(ops->run(fixture->backend, call, 1), GT_OK);
+    ck_assert_int_eq(ops->sync(fixture->backend), GT_OK);
+    ck_assert_int_eq(ops->download(fixture->backend, fixture->image, begin, fixture->arena_bytes), GT_OK);
 }
 
 void cpu_fixture_fill(float *values, int64_t count, uint64_t seed, float scale)

@@ -181,8 +181,8 @@ enum gt_status opencl_failure(struct opencl_backend *cl, const char *what, cl_in
 bool opencl_cache_load(const char *key, void **out, size_t *out_bytes);
 void opencl_cache_store(const char *key, const void *data, size_t bytes);
 
-/* Opens device number `index`, or, if `name` is not NULL, the first usable device whose name contains it, and runs the
- * known-answer kernel on it.  Errors: GT_DEVICE, GT_NO_MEMORY, logged. */
+/* Opens device number `index`, or, if `name` is not NULL, the first usable device whose name contains it.  Errors:
+ * GT_DEVICE, GT_NO_MEMORY, logged. */
 enum gt_status opencl_open_here(int32_t index, const char *name, struct backend **out);
 
 #endif

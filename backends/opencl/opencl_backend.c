@@ -1,8 +1,8 @@
 /* The opencl backend: one device of any ICD, one in-order queue, kernels in OpenCL C 1.2.
  *
- * open() lets a child process open the device and run a kernel with a known answer, then does the same here.  arena()
- * lets another child, forked before any driver was loaded, commit the whole arena before this process does.  Copies
- * block.  Op lists are enqueued; sync() waits for them, and a driver reports their errors there.
+ * open() lets a child process open the device, then does the same here.  arena() lets another child, forked before any
+ * driver was loaded, commit the whole arena before this process does.  Copies block.  Op lists are enqueued; sync()
+ * waits for them, and a driver reports their errors there.
  */
 #include "backends/opencl/opencl.h"
 
@@ -92,7 +92,6 @@ static enum gt_status device_begin(struct opencl_backend *cl, int32_t index, con
     TRY(opencl_device_find(&cl->api, index, name, &cl->device));
     cl->dispatch_flops = dispatch_flops(&cl->device);
     TRY(context_create(cl));
-    TRY(opencl_memory_known_answer(cl));
     opencl_clblast_open(cl);
     opencl_tuning_load(cl);
     return GT_OK;

@@ -49,7 +49,5 @@ enum gt_status opencl_memory_read(struct opencl_backend *cl, uint64_t *out_total
  * remains.  Errors: GT_NO_MEMORY, GT_DEVICE. */
 enum gt_status opencl_memory_commit(struct opencl_backend *cl, const struct backend_segment *segments, int32_t count);
 void opencl_memory_release(struct opencl_backend *cl);
-/* Runs a small kernel whose answer is known.  Errors: GT_DEVICE. */
-enum gt_status opencl_memory_known_answer(struct opencl_backend *cl);
 
 #endif

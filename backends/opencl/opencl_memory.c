@@ -13,8 +13,6 @@
 #define PAGE_WORDS ((uint64_t)1024)     /* 4 KiB */
 #define SAMPLES_MAX ((uint64_t)1 << 18) /* words compared at once */
 #define SEED 0x6b43a9b5u
-#define ANSWER_GROUPS 64u
-#define ANSWER_WORDS (ANSWER_GROUPS * 32u)
 #define HEADROOM_BYTES ((uint64_t)400 << 20) /* if free memory is unknown: what a desktop takes */
 #define PIECE_BYTES ((uint64_t)128 << 20)
 #define PIECES_MAX 2048
@@ -260,38 +258,4 @@ void opencl_memory_release(struct opencl_backend *cl)
         if (cl->segment[i].memory != NULL)
             (void)cl->api.clReleaseMemObject(cl->segment[i].memory);
     cl->segments = 0;
-}
-
-static enum gt_status answer_check(struct opencl_backend *cl, cl_mem memory)
-{
-    uint32_t words[ANSWER_WORDS] = {0};
-    struct opencl_launch launch;
-    opencl_launch_begin(&launch, cl, &opencl_source_probe, "", "gt_probe_answer");
-    opencl_arg_memory(&launch, memory, 0);
-    opencl_arg_values(&launch, VALUES(U32(SEED)));
-    TRY(probe_launch(&launch, ANSWER_WORDS));
-    CL_TRY(cl, "reading the known answer",
-           cl->api.clEnqueueReadBuffer(cl->queue, memory, CL_TRUE, 0, sizeof words, words, 0, NULL, NULL));
-    for (uint32_t i = 0; i < ANSWER_WORDS; i++) {
-        const uint32_t expected = probe_hash(i / 32 * 32 + 31 - i % 32, SEED);
-        if (words[i] == expected)
-            continue;
-        return FAIL(GT_DEVICE,
-                    "opencl: %s computes wrongly: word %u of a kernel with a known answer is %08" PRIx32
-                    " and should be %08" PRIx32,
-                    cl->device.name, i, words[i], expected);
-    }
-    return GT_OK;
-}
-
-enum gt_status opencl_memory_known_answer(struct opencl_backend *cl)
-{
-    cl_int code = CL_SUCCESS;
-    cl_mem memory =
-        cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, ANSWER_WORDS * sizeof(uint32_t), NULL, &code);
-    if (code != CL_SUCCESS)
-        return opencl_failure(cl, "clCreateBuffer of a few KiB", code);
-    const enum gt_status status = answer_check(cl, memory);
-    (void)cl->api.clReleaseMemObject(memory);
-    return status;
 }

@@ -93,8 +93,8 @@ static enum gt_status link_measure(struct session *session)
         }
     for (int pass = 0; pass < LINK_PASSES; pass++) {
         const int64_t start_ns = clock_monotonic_ns();
-        TRY(backend_run(device, 0, calls, 4));
-        TRY(backend_sync(device, 0));
+        TRY(backend_run(device, calls, 4));
+        TRY(backend_sync(device));
         rate = fmax(rate, (double)bytes / ((double)(clock_monotonic_ns() - start_ns + 1) * 1e-9));
     }
     TRY(backend_info(device, &session->device.info)); /* whether copies run beside computing */

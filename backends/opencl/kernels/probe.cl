@@ -29,17 +29,3 @@ __kernel void gt_probe_read(__global uint *memory, ulong memory_at, __global uin
         memory[memory_at + (first + i) * stride] = 0u;
     }
 }
-
-/* Each group of 32 writes its hashes in reverse order, through local memory and a float operation. */
-GT_KERNEL(32)
-gt_probe_answer(GT_ARRAY(uint, out), uint seed)
-{
-    __local uint words[32];
-    const uint i = (uint)get_local_id(0);
-    const ulong group = (ulong)gt_group_index(0);
-    words[i] = gt_probe_hash(group * 32u + i, seed);
-    GT_SYNC();
-    const uint word = words[31u - i];
-    const float half_word = (float)(word & 0xffffu) * 0.5f;
-    out[out_at + group * 32u + i] = (word & 0xffff0000u) | (uint)(half_word + half_word);
-}

@@ -9,19 +9,11 @@
 #include "backends/cpu/cpu_gemm.h"
 
 #include <cblas.h>
-#include <limits.h>
 #include <math.h>
 
 static bool gemm_supports(const struct op_call *call)
 {
     const enum dtype d = call->operand[GEMM_D].dtype;
-    for (int32_t slot = 0; slot < GEMM_OPERANDS; slot++) {
-        const struct operand *operand = &call->operand[slot];
-        for (int32_t i = 0; operand->present && i < operand->rank; i++) {
-            if (operand->dims[i] > INT_MAX) /* CBLAS counts in int */
-                return false;
-        }
-    }
     return d == call->operand[GEMM_A].dtype || d == DTYPE_F32;
 }
 

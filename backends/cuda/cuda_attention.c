@@ -84,15 +84,10 @@ static bool is_tiled(const struct op_call *call, uint32_t others)
     return dtypes == 1u << DTYPE_BF16 || dtypes == 1u << DTYPE_F16;
 }
 
-/* The kernels count blocks in 32 bits, and keep a head's row in 128 columns. */
+/* The kernels keep a head's row in 128 columns. */
 static bool is_supported(const struct backend *backend, const struct op_call *call)
 {
-    const int64_t time = call->attrs.time, heads = call->attrs.heads, rows = op_rows(call, qkv_of(call));
-    const int64_t samples = rows / time, tiles = size_ceil_div(time, CUDA_ATTENTION_PLAIN_GRADIENT_TILE);
-    const int64_t parts = (time < CUDA_ATTENTION_FEW_ROWS ? time * CUDA_ATTENTION_SPLITS_MAX : 0) + tiles;
-    return cuda_operands_supported(backend, call) && head_size_of(call) >= 1 &&
-           head_size_of(call) <= CUDA_ATTENTION_HEAD_SIZE_MAX && call->attrs.softmax_scale > 0.0f &&
-           rows <= INT32_MAX && samples <= INT32_MAX / heads / parts;
+    return cuda_operands_supported(backend, call) && head_size_of(call) <= CUDA_ATTENTION_HEAD_SIZE_MAX;
 }
 
 /* ---- attention_forward ---- */
@@ -116,8 +111,6 @@ static enum gt_status forward_run(struct backend *backend, const struct op_call 
     attention_drop(&attention, &call->attrs);
     if (cuda_shape_of(backend, call) == CUDA_FORWARD_EIGHT_WARPS)
         attention.warps = 2 * CUDA_ATTENTION_WARPS;
-    if (attention.samples == 0)
-        return GT_OK;
     const cudaStream_t stream = cuda_stream(backend);
     const cudaError_t error = is_tiled(call, FORWARD_OTHERS) ? cuda_launch_attention_forward_tiles(stream, &attention)
                                                              : cuda_launch_attention_forward_plain(stream, &attention);
@@ -191,8 +184,6 @@ static enum gt_status backward_run(struct backend *backend, const struct op_call
         attention.blocks = backward_blocks(backend, call);
     if (shape != CUDA_BACKWARD_STAGES_ONE && backward_fits(backend, call, 2, attention.blocks > 0))
         attention.stages = 2;
-    if (attention.samples == 0)
-        return GT_OK;
     const cudaStream_t stream = cuda_stream(backend);
     cudaError_t error = cuda_launch_attention_delta(stream, &attention);
     if (error == cudaSuccess)
@@ -209,11 +200,6 @@ const struct op_impl cuda_attention_backward = {
 static int64_t cache_capacity(const struct op_call *call)
 {
     return call->operand[ATTENTION_CACHED_CACHE].dims[2];
-}
-
-static bool cached_supports(const struct backend *backend, const struct op_call *call)
-{
-    return is_supported(backend, call) && cache_capacity(call) <= INT32_MAX;
 }
 
 static bool cached_rows_are_few(const struct op_call *call)
@@ -256,8 +242,6 @@ static enum gt_status cached_run(struct backend *backend, const struct op_call *
     attention->v = rows_of(cache, attention->samples * capacity * width, width, capacity);
     attention->y = result_rows(backend, call, ATTENTION_CACHED_Y);
     attention->positioned = true;
-    if (attention->samples == 0)
-        return GT_OK;
     const cudaStream_t stream = cuda_stream(backend);
     cudaError_t error = cuda_launch_attention_append(stream, &cached);
     if (error == cudaSuccess && cached_rows_are_few(call))
@@ -269,4 +253,4 @@ static enum gt_status cached_run(struct backend *backend, const struct op_call *
 }
 
 const struct op_impl cuda_attention_cached = {
-    .supports = cached_supports, .workspace_bytes = cached_workspace_bytes, .run = cached_run};
+    .supports = is_supported, .workspace_bytes = cached_workspace_bytes, .run = cached_run};

@@ -171,9 +171,7 @@ enum gt_status cuda_memory_clear(struct backend *backend)
 enum gt_status cuda_memory_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
 {
     struct cuda_backend *cuda = cuda_own(backend);
-    if (cuda->has_arena || count < 0 || count > BACKEND_SEGMENTS_MAX)
-        return FAIL(GT_DEVICE, "cuda: arena of %" PRId32 " segments: expected one call with 0 to %d", count,
-                    BACKEND_SEGMENTS_MAX);
+    assert(!cuda->has_arena && count >= 0 && count <= BACKEND_SEGMENTS_MAX);
     TRY(room_check(backend, segments, count));
     enum gt_status status;
     for (int32_t i = 0; i < count; i++) {
@@ -195,17 +193,11 @@ free_segments:
     return status;
 }
 
-/* Errors: GT_DEVICE when the card is lost, or `bytes` bytes at `at` are not inside a segment. */
-static enum gt_status range_check(const struct cuda_backend *cuda, const char *what, struct address at, size_t bytes)
+/* Returns the memory of the `bytes` bytes at an address. */
+static void *range_at(const struct backend *backend, struct address at, size_t bytes)
 {
-    const bool known = at.segment < cuda->segments && at.space == cuda->segment[at.segment].space;
-    const uint64_t size = known ? cuda->segment[at.segment].size_bytes : 0;
-    if (cuda->lost != cudaSuccess)
-        return GT_DEVICE;
-    if (known && at.offset_bytes <= size && bytes <= size - at.offset_bytes)
-        return GT_OK;
-    return FAIL(GT_DEVICE, "cuda: %s of %zu B at %" PRIu64 " of segment %d, which has %" PRIu64 " B", what, bytes,
-                at.offset_bytes, (int)at.segment, size);
+    assert(bytes <= cuda_from(backend)->segment[at.segment].size_bytes - at.offset_bytes);
+    return cuda_at(backend, at);
 }
 
 /* Takes `bytes`, at most a half, from the half that is being filled, or from the other one once its copies have
@@ -242,15 +234,15 @@ static enum gt_status host_copy(struct backend *backend, void *to, const void *f
 enum gt_status cuda_memory_upload(struct backend *backend, struct address to, const void *from, size_t bytes)
 {
     const cudaStream_t stream = cuda_stream(backend);
-    TRY(range_check(cuda_own(backend), "upload", to, bytes));
+    char *at = range_at(backend, to, bytes);
     if (to.space == SPACE_HOST)
-        return host_copy(backend, cuda_at(backend, to), from, bytes);
+        return host_copy(backend, at, from, bytes);
     for (size_t done = 0; done < bytes; done += CUDA_STAGING_BYTES) {
         const size_t piece = size_min(bytes - done, CUDA_STAGING_BYTES);
-        char *staging, *target = (char *)cuda_at(backend, to) + done;
+        char *staging;
         TRY(staging_take(backend, piece, &staging));
         memcpy(staging, (const char *)from + done, piece);
-        TRY(cuda_check(backend, cudaMemcpyAsync(target, staging, piece, cudaMemcpyDefault, stream), "uploading"));
+        TRY(cuda_check(backend, cudaMemcpyAsync(at + done, staging, piece, cudaMemcpyDefault, stream), "uploading"));
         TRY(copy_mark(backend, stream));
     }
     return GT_OK;
@@ -278,17 +270,16 @@ enum gt_status cuda_memory_download(struct backend *backend, void *to, struct ad
 {
     const cudaStream_t stream = cuda_stream(backend);
     struct piece last = {.bytes = 0};
-    TRY(range_check(cuda_own(backend), "download", from, bytes));
+    const char *at = range_at(backend, from, bytes);
     if (from.space == SPACE_HOST)
-        return host_copy(backend, to, cuda_at(backend, from), bytes);
+        return host_copy(backend, to, at, bytes);
     for (size_t done = 0; done < bytes; done += CUDA_STAGING_BYTES) {
-        const char *source = (const char *)cuda_at(backend, from) + done;
         struct piece piece = {.to = (char *)to + done, .bytes = size_min(bytes - done, CUDA_STAGING_BYTES)};
         char *staging;
         TRY(staging_take(backend, piece.bytes, &staging));
         piece.staging = staging;
         piece.arrived = cuda_own(backend)->copied[cuda_own(backend)->staging_half];
-        TRY(cuda_check(backend, cudaMemcpyAsync(staging, source, piece.bytes, cudaMemcpyDefault, stream),
+        TRY(cuda_check(backend, cudaMemcpyAsync(staging, at + done, piece.bytes, cudaMemcpyDefault, stream),
                        "downloading"));
         TRY(copy_mark(backend, stream));
         TRY(piece_take(backend, &last));
@@ -309,14 +300,13 @@ enum gt_status cuda_memory_download_later(struct backend *backend, void *to, str
     struct cuda_backend *cuda = cuda_own(backend);
     if (bytes > CUDA_RESULT_BYTES)
         return cuda_memory_download(backend, to, from, bytes);
-    TRY(range_check(cuda, "download", from, bytes));
     if (cuda->results == CUDA_RESULTS_MAX) {
         TRY(cuda_check(backend, cudaStreamSynchronize(cuda_stream(backend)), "waiting for results"));
         cuda_memory_results_give(cuda);
     }
     TRY(cuda_check(backend,
-                   cudaMemcpyAsync(cuda->result + (size_t)cuda->results * CUDA_RESULT_BYTES, cuda_at(backend, from),
-                                   bytes, cudaMemcpyDeviceToHost, cuda_stream(backend)),
+                   cudaMemcpyAsync(cuda->result + (size_t)cuda->results * CUDA_RESULT_BYTES,
+                                   range_at(backend, from, bytes), bytes, cudaMemcpyDeviceToHost, cuda_stream(backend)),
                    "downloading a result"));
     cuda->waiting[cuda->results++] = (struct cuda_result){.to = to, .bytes = bytes};
     return GT_OK;

@@ -19,11 +19,10 @@ enum largest_rule { ALL, QUARTER, INTEL };
 
 struct family {
     const char *backend;
-    int32_t capability, cores_per_unit, flops_per_core;
-    int32_t half, brain, tf32; /* multiples of the fp32 rate */
+    int32_t cores_per_unit, flops_per_core;
+    int32_t half, brain; /* multiples of the fp32 rate */
     enum largest_rule largest;
     uint32_t dtypes;
-    const char *source;
 };
 
 static const struct profile_backend {
@@ -47,7 +46,7 @@ enum family_key {
 #define BF16 (1u << DTYPE_BF16)
 static const struct family families[FAMILY_COUNT] = {
 #define DEVICE_FAMILY(key, backend, capability, cores_per_unit, flops, half, brain, tf32, largest, dtypes, source) \
-    [FAMILY_##key] = {backend, capability, cores_per_unit, flops, half, brain, tf32, largest, dtypes, source},
+    [FAMILY_##key] = {backend, cores_per_unit, flops, half, brain, largest, dtypes},
 #include "plan/device_profiles.def"
 };
 #undef F16
@@ -57,12 +56,11 @@ struct card {
     const char *id, *name;
     enum family_key family;
     int32_t memory_mib, driver_mib, cores, boost_mhz, bandwidth_gb_s, pcie, lanes;
-    const char *source;
 };
 
 static const struct card cards[] = {
 #define DEVICE(id, name, family, memory, driver, cores, boost, bandwidth, pcie, lanes, source) \
-    {id, name, FAMILY_##family, memory, driver, cores, boost, bandwidth, pcie, lanes, source},
+    {id, name, FAMILY_##family, memory, driver, cores, boost, bandwidth, pcie, lanes},
 #include "plan/device_profiles.def"
 };
 
@@ -129,7 +127,6 @@ static void rates_set(const struct card *card, const struct family *family, stru
     out->matrix_flops_per_s[DTYPE_F32] = out->vector_flops_per_s;
     out->matrix_flops_per_s[DTYPE_F16] = (double)family->half * out->vector_flops_per_s;
     out->matrix_flops_per_s[DTYPE_BF16] = (double)family->brain * out->vector_flops_per_s;
-    out->tf32_flops_per_s = (double)family->tf32 * out->vector_flops_per_s;
     for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
         if (strcmp(shares[i].id, card->id) == 0) {
             out->share = shares[i].share;
@@ -143,13 +140,11 @@ void device_profile_get(int32_t index, struct device_profile *out)
     assert(index >= 0 && index < device_profile_count());
     const struct card *card = &cards[index];
     const struct family *family = &families[card->family];
-    *out = (struct device_profile){.capability = family->capability,
-                                   .units = card->cores / family->cores_per_unit,
+    *out = (struct device_profile){.units = card->cores / family->cores_per_unit,
                                    .dtypes = family->dtypes | 1u << DTYPE_F32};
     snprintf(out->id, sizeof out->id, "%s", card->id);
     snprintf(out->name, sizeof out->name, "%s", card->name);
     snprintf(out->backend, sizeof out->backend, "%s", family->backend);
-    snprintf(out->source, sizeof out->source, "%s; %s", card->source, family->source);
     memory_set(card, family, out);
     rates_set(card, family, out);
     assert(out->usable_bytes < out->memory_bytes && out->largest_allocation_bytes <= out->memory_bytes);

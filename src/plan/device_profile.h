@@ -24,7 +24,6 @@ struct device_profile {
     uint32_t alignment_bytes;
     uint32_t dtypes;           /* bit per enum dtype that ops can store */
     int32_t units;             /* multiprocessors or compute units; 0 = unknown */
-    int32_t capability;        /* compute capability x 10; 0 = none */
     double bytes_per_s;        /* of its memory */
     double link_bytes_per_s;   /* to host memory, each way with both at once; 0 = unknown */
     int32_t copy_engines;      /* as in struct backend_info */
@@ -32,9 +31,7 @@ struct device_profile {
     /* Dense matrix products with fp32 accumulation, by the dtype of their operands; 0 = unknown, and the vector rate is
      * used. */
     double matrix_flops_per_s[DTYPE_COUNT];
-    double tf32_flops_per_s; /* 0 = none or unknown; float32 does not use it */
-    double share;            /* of all these peaks that a training step reached, as published; 0 = unknown */
-    char source[DEVICE_PROFILE_SOURCE_MAX];
+    double share; /* of all these peaks that a training step reached, as published; 0 = unknown */
     char share_source[DEVICE_PROFILE_SOURCE_MAX];
 };
 

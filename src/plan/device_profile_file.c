@@ -123,6 +123,7 @@ static enum gt_status rates_read(const struct reader *reader, struct device_prof
 {
     static const char *const names[] = {"float32", "float16", "bfloat16", "tf32", NULL};
     const json_t *flops;
+    double unused;
     TRY(rate_read(reader, reader->root, "bandwidth_bytes_per_s", true, &out->bytes_per_s));
     if (json_object_get(reader->root, "link_bytes_per_s") != NULL)
         TRY(rate_read(reader, reader->root, "link_bytes_per_s", false, &out->link_bytes_per_s));
@@ -135,7 +136,7 @@ static enum gt_status rates_read(const struct reader *reader, struct device_prof
     TRY(rate_read(reader, flops, "float32", true, &out->vector_flops_per_s));
     TRY(rate_read(reader, flops, "float16", false, &out->matrix_flops_per_s[DTYPE_F16]));
     TRY(rate_read(reader, flops, "bfloat16", false, &out->matrix_flops_per_s[DTYPE_BF16]));
-    TRY(rate_read(reader, flops, "tf32", false, &out->tf32_flops_per_s));
+    TRY(rate_read(reader, flops, "tf32", false, &unused));
     out->matrix_flops_per_s[DTYPE_F32] = out->vector_flops_per_s;
     return GT_OK;
 }
@@ -169,6 +170,7 @@ static enum gt_status profile_fill(const struct reader *reader, struct device_pr
                                         "link_bytes_per_s",
                                         "copy_engines",
                                         NULL};
+    char unused[DEVICE_PROFILE_SOURCE_MAX];
     int64_t schema;
     if (!json_is_object(reader->root))
         return FAIL(GT_DATA, "%s: a device profile is one JSON object", reader->path);
@@ -180,7 +182,7 @@ static enum gt_status profile_fill(const struct reader *reader, struct device_pr
     TRY(dtypes_read(reader, out));
     TRY(rates_read(reader, out));
     TRY(share_read(reader, out));
-    return text_read(reader, "source", out->source, sizeof out->source, false);
+    return text_read(reader, "source", unused, sizeof unused, false);
 }
 
 enum gt_status device_profile_read(const char *path, struct device_profile *out)
@@ -188,7 +190,7 @@ enum gt_status device_profile_read(const char *path, struct device_profile *out)
     json_t *root;
     TRY(json_parse_file(path, FILE_BYTES_MAX, &root));
     struct reader reader = {path, root};
-    struct device_profile profile = {.capability = 0};
+    struct device_profile profile = {.units = 0};
     snprintf(profile.id, sizeof profile.id, "%s", path);
     enum gt_status status = profile_fill(&reader, &profile);
     json_decref(root);

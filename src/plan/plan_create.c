@@ -356,7 +356,6 @@ static void peak_update(struct plan *plan, int32_t program, uint64_t persistent_
     if (plan->peak_program >= 0 && persistent_bytes + own->bytes <= *peak_bytes)
         return;
     *peak_bytes = persistent_bytes + own->bytes;
-    plan->peak_phase = plan->graph->programs[program].phase;
     plan->peak_program = program;
     for (int32_t c = 0; c < CATEGORY_COUNT; c++)
         plan->category_bytes[c] = persistent[c] + own->live_bytes[c];

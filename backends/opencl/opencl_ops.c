@@ -8,6 +8,7 @@
 #include "backends/opencl/opencl_launch.h"
 
 #define GROUP_ITEMS_MAX 256
+#define ITEM_ELEMENTS 8 /* GT_EACH of kernels/common.clh */
 /* The largest number of parts in a sum over rows.  At most OP_PARTIAL_ROWS, for which plans for other devices
  * provide. */
 #define ROW_PARTS_MAX 128
@@ -48,19 +49,20 @@ static struct opencl_launch group_begin(struct opencl_backend *cl, const struct 
     return launch;
 }
 
-static enum gt_status elements_launch(struct opencl_launch *launch, int64_t count)
+/* Runs a work-item for each `each` elements of `count`, the kernel's last value. */
+static enum gt_status elements_launch(struct opencl_launch *launch, int64_t count, int64_t each)
 {
     const int64_t items = group_items(launch->cl);
     opencl_arg_values(launch, VALUES(I64(count)));
-    return opencl_launch_run(launch, size_ceil_div(count, items), (size_t)items, 0.0);
+    return opencl_launch_run(launch, size_ceil_div(count, items * each), (size_t)items, 0.0);
 }
 
-/* Runs one work-item for each element of operand 0, and passes their number as the kernel's last value. */
+/* The same for the elements of operand 0. */
 static enum gt_status elements_run(struct opencl_backend *cl, const struct op_call *call, struct kernel kernel,
                                    const struct opencl_value *values)
 {
     struct opencl_launch launch = group_begin(cl, call, kernel, values);
-    return elements_launch(&launch, op_elements(call, 0));
+    return elements_launch(&launch, op_elements(call, 0), ITEM_ELEMENTS);
 }
 
 static enum gt_status groups_run(struct opencl_backend *cl, const struct op_call *call, struct kernel kernel,
@@ -114,9 +116,9 @@ static bool has_subnormals(const struct opencl_backend *cl, const struct op_call
 /* ---- elementwise ---- */
 
 FLOATS(fill, elements_run(cl, call, KERNEL(elementwise, "gt_fill", "t"), VALUES(F32(call->attrs.value))))
-FLOATS(copy, elements_run(cl, call, KERNEL(elementwise, "gt_copy", "tt"), VALUES(I32(op_accumulates(call, COPY_Y)))))
 
-/* fetch and store are copies between buffers, in order in the one queue, so that there is nothing to wait for. */
+/* fetch, store, and a copy between equal dtypes are copies between buffers, in order in the one queue, so that there is
+ * nothing to wait for. */
 static enum gt_status move_run(struct opencl_backend *cl, const struct op_call *call)
 {
     const struct address from = call->operand[FETCH_X].at, to = call->operand[FETCH_Y].at;
@@ -136,6 +138,15 @@ static enum gt_status no_run(struct opencl_backend *cl, const struct op_call *ca
     return GT_OK;
 }
 
+static enum gt_status copied_run(struct opencl_backend *cl, const struct op_call *call)
+{
+    const bool accumulates = op_accumulates(call, COPY_Y);
+    if (!accumulates && call->operand[COPY_X].dtype == call->operand[COPY_Y].dtype)
+        return move_run(cl, call);
+    return elements_run(cl, call, KERNEL(elementwise, "gt_copy", "tt"), VALUES(I32(accumulates)));
+}
+
+FLOATS(copy, copied_run(cl, call))
 const struct opencl_op opencl_fetch = {.run = move_run}, opencl_store = {.run = move_run};
 const struct opencl_op opencl_wait = {.run = no_run};
 
@@ -145,18 +156,19 @@ EXACT(blend, elements_run(cl, call, KERNEL(elementwise, "gt_blend", "ttt"),
 FLOATS(gelu_forward, elements_run(cl, call, KERNEL(gelu, "gt_gelu_forward", "tt"), VALUES(I32(call->attrs.gelu))))
 FLOATS(gelu_backward, elements_run(cl, call, KERNEL(gelu, "gt_gelu_backward", "ttt"), VALUES(I32(call->attrs.gelu))))
 
-/* A work-item per column of a row of operand `y`. */
+/* The columns of operand `y`. */
 static enum gt_status swiglu_run(struct opencl_backend *cl, const struct op_call *call, const char *name,
                                  const char *forms, int32_t y)
 {
     const int64_t columns = op_columns(call, y);
-    return columns_run(cl, call, KERNEL(gelu, name, forms), VALUES(I64(columns)), columns, op_rows(call, y), 0.0);
+    return columns_run(cl, call, KERNEL(gelu, name, forms), VALUES(I64(columns)), size_ceil_div(columns, ITEM_ELEMENTS),
+                       op_rows(call, y), 0.0);
 }
 
 FLOATS(swiglu_forward, swiglu_run(cl, call, "gt_swiglu_forward", "tt", SWIGLU_FORWARD_Y))
 FLOATS(swiglu_backward, swiglu_run(cl, call, "gt_swiglu_backward", "ttt", SWIGLU_BACKWARD_DY))
 
-/* One work-item per eight elements that share a block of random numbers.  The threshold and the scale come from op.h,
+/* The threshold and the scale come from op.h,
  * so masks are the same in every backend. */
 static enum gt_status masks_run(struct opencl_backend *cl, const struct op_call *call)
 {
@@ -165,7 +177,7 @@ static enum gt_status masks_run(struct opencl_backend *cl, const struct op_call 
     return columns_run(cl, call, KERNEL(elementwise, "gt_dropout", "tat"),
                        VALUES(I32(attrs->site), U32(dropout_threshold(attrs->dropout)),
                               F32(dropout_scale(attrs->dropout)), I64(elements)),
-                       (elements + 7) / 8, op_elements(call, DROPOUT_X) / elements, 0.0);
+                       size_ceil_div(elements, ITEM_ELEMENTS), op_elements(call, DROPOUT_X) / elements, 0.0);
 }
 
 FLOATS(dropout, masks_run(cl, call))
@@ -221,7 +233,7 @@ static enum gt_status parts_sum(struct opencl_backend *cl, const struct op_call 
     struct opencl_launch launch = group_begin(cl, call, KERNEL(layernorm, "gt_columns_sum", "w"), NO_VALUES);
     opencl_arg_tensor(&launch, call, out);
     opencl_arg_values(&launch, VALUES(I32(op_accumulates(call, out)), I64(first), I64(parts)));
-    return elements_launch(&launch, op_elements(call, out));
+    return elements_launch(&launch, op_elements(call, out), 1);
 }
 
 static double flops_of(const int64_t *dims)
@@ -359,6 +371,6 @@ EXACT(adamw_lean,
       blocks_run(cl, call, KERNEL(adamw_lean, "gt_adamw_lean", "taaatta"),
                  VALUES(ADAMW_VALUES(ADAMW_LEAN_CORRECTIONS), I64(state_blocks(op_elements(call, ADAMW_LEAN_GRAD))))))
 EXACT(muon_momentum, blocks_run(cl, call, KERNEL(muon, "gt_muon_momentum", "tata"), NO_VALUES))
-EXACT(muon_normalize, elements_run(cl, call, KERNEL(muon, "gt_muon_normalize", "aat"), NO_VALUES))
+EXACT(muon_normalize, elements_run(cl, call, KERNEL(muon, "gt_muon_normalize", "tat"), NO_VALUES))
 EXACT(muon_step, blocks_run(cl, call, KERNEL(muon, "gt_muon_step", "tatt"),
                             VALUES(F32(call->attrs.alpha), F32(call->attrs.value), F32(call->attrs.weight_decay))))

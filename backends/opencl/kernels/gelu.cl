@@ -1,6 +1,6 @@
 /* gelu: x P(X <= x) by erf, or its tanh form; swiglu: a s(a) b with the logistic function s.
  *
- * One work-item per element of y; gelu's y may be x, its dx may be dy or x.  The normal distribution is computed with
+ * gelu's y may be x, its dx may be dy or x.  The normal distribution is computed with
  * the cpu backend's method and coefficients, because a device's erf may be off by 16 units in the last place.  The tanh
  * form is the logistic function of twice the argument, which does not cancel for negative x.
  */
@@ -63,41 +63,45 @@ static float gt_tanh_exponential(float x)
     return exp(exponent > GT_EXPONENT_MAX ? GT_EXPONENT_MAX : exponent);
 }
 
-__kernel void gt_gelu_forward(GT_TENSOR(x), GT_TENSOR(y), int kind, long count)
+static float gt_gelu(float x, int kind)
 {
-    const long i = (long)get_global_id(0);
-    if (i >= count)
-        return;
-    const float in = GT_LOAD(x, i);
-    float out;
+    if (kind != GT_GELU_ERF)
+        return x / (1.0f + gt_tanh_exponential(x));
+    float cdf;
+    gt_normal(x, &cdf);
+    return x * cdf;
+}
+
+static float gt_gelu_slope(float x, int kind)
+{
     if (kind == GT_GELU_ERF) {
         float cdf;
-        gt_normal(in, &cdf);
-        out = in * cdf;
-    } else {
-        out = in / (1.0f + gt_tanh_exponential(in));
+        const float density = gt_normal(x, &cdf);
+        return cdf + x * GT_INVERSE_SQRT_2PI * density;
     }
-    GT_STORE(y, i, out);
+    const float e = gt_tanh_exponential(x), sigmoid = 1.0f / (1.0f + e);
+    const float whole = 2.0f * GT_SQRT_2_OVER_PI * (1.0f + 3.0f * GT_CUBIC * x * x);
+    const float slope = whole < GT_SLOPE_MAX ? whole : 0.0f;
+    return sigmoid + x * slope * (sigmoid * (e * sigmoid));
+}
+
+__kernel void gt_gelu_forward(GT_TENSOR(x), GT_TENSOR(y), int kind, long count)
+{
+    GT_ITEM((long)get_global_id(0), count);
+    GT_LOAD_EACH(v, x, begin);
+    GT_FOR_EACH(e)
+        v[e] = gt_gelu(v[e], kind);
+    GT_STORE_EACH(y, begin, v);
 }
 
 __kernel void gt_gelu_backward(GT_TENSOR(dy), GT_TENSOR(x), GT_TENSOR(dx), int kind, long count)
 {
-    const long i = (long)get_global_id(0);
-    if (i >= count)
-        return;
-    const float in = GT_LOAD(x, i);
-    float derivative;
-    if (kind == GT_GELU_ERF) {
-        float cdf;
-        const float density = gt_normal(in, &cdf);
-        derivative = cdf + in * GT_INVERSE_SQRT_2PI * density;
-    } else {
-        const float e = gt_tanh_exponential(in), sigmoid = 1.0f / (1.0f + e);
-        const float whole = 2.0f * GT_SQRT_2_OVER_PI * (1.0f + 3.0f * GT_CUBIC * in * in);
-        const float slope = whole < GT_SLOPE_MAX ? whole : 0.0f;
-        derivative = sigmoid + in * slope * (sigmoid * (e * sigmoid));
-    }
-    GT_STORE(dx, i, GT_LOAD(dy, i) * derivative);
+    GT_ITEM((long)get_global_id(0), count);
+    GT_LOAD_EACH(v, x, begin);
+    GT_LOAD_EACH(gradient, dy, begin);
+    GT_FOR_EACH(e)
+        v[e] = gradient[e] * gt_gelu_slope(v[e], kind);
+    GT_STORE_EACH(dx, begin, v);
 }
 
 /* Returns e^-a, clamped before it overflows. */
@@ -106,26 +110,33 @@ static float gt_logistic_exponential(float a)
     return exp(-a > GT_EXPONENT_MAX ? GT_EXPONENT_MAX : -a);
 }
 
-/* A row of x is [a | b], each of `columns`; a work-item per column of a row of y. */
+/* A row of x is [a | b], each of `columns`. */
 __kernel void gt_swiglu_forward(GT_TENSOR(x), GT_TENSOR(y), long columns)
 {
     long n;
-    const long c = gt_column(columns, &n), at = 2 * n * columns + c;
-    if (c >= columns)
-        return;
-    const float a = GT_LOAD(x, at);
-    GT_STORE(y, n * columns + c, a / (1.0f + gt_logistic_exponential(a)) * GT_LOAD(x, at + columns));
+    GT_ITEM(gt_column((columns + GT_EACH - 1) / GT_EACH, &n), columns);
+    const long at = 2 * n * columns + begin;
+    GT_LOAD_EACH(a, x, at);
+    GT_LOAD_EACH(b, x, at + columns);
+    GT_FOR_EACH(e)
+        a[e] = a[e] / (1.0f + gt_logistic_exponential(a[e])) * b[e];
+    GT_STORE_EACH(y, n * columns + begin, a);
 }
 
 /* 1 - s(a) is computed as e^-a s(a), which does not cancel. */
 __kernel void gt_swiglu_backward(GT_TENSOR(dy), GT_TENSOR(x), GT_TENSOR(dx), long columns)
 {
     long n;
-    const long c = gt_column(columns, &n), at = 2 * n * columns + c;
-    if (c >= columns)
-        return;
-    const float a = GT_LOAD(x, at), b = GT_LOAD(x, at + columns), gradient = GT_LOAD(dy, n * columns + c);
-    const float e = gt_logistic_exponential(a), s = 1.0f / (1.0f + e);
-    GT_STORE(dx, at, gradient * b * s * (1.0f + a * (e * s)));
-    GT_STORE(dx, at + columns, gradient * (a * s));
+    GT_ITEM(gt_column((columns + GT_EACH - 1) / GT_EACH, &n), columns);
+    const long at = 2 * n * columns + begin;
+    GT_LOAD_EACH(a, x, at);
+    GT_LOAD_EACH(b, x, at + columns);
+    GT_LOAD_EACH(gradient, dy, n * columns + begin);
+    GT_FOR_EACH(e) {
+        const float exponential = gt_logistic_exponential(a[e]), s = 1.0f / (1.0f + exponential), old = a[e];
+        a[e] = gradient[e] * b[e] * s * (1.0f + old * (exponential * s));
+        b[e] = gradient[e] * (old * s);
+    }
+    GT_STORE_EACH(dx, at, a);
+    GT_STORE_EACH(dx, at + columns, b);
 }

@@ -46,11 +46,14 @@ gt_muon_momentum(GT_TENSOR(grad), GT_ARRAY(const uint, scalars), GT_TENSOR(m), G
     }
 }
 
-__kernel void gt_muon_normalize(GT_ARRAY(const float, x), GT_ARRAY(const float, sum), GT_TENSOR(y), long count)
+__kernel void gt_muon_normalize(GT_TENSOR(x), GT_ARRAY(const float, sum), GT_TENSOR(y), long count)
 {
-    const long i = (long)get_global_id(0);
-    if (i < count)
-        GT_STORE(y, i, gt_divide(GT_AT(x, i), gt_sqrt(GT_AT(sum, 0)) + GT_MUON_NORM_EPSILON));
+    GT_ITEM((long)get_global_id(0), count);
+    const float norm = gt_sqrt(GT_AT(sum, 0)) + GT_MUON_NORM_EPSILON;
+    GT_LOAD_EACH(v, x, begin);
+    GT_FOR_EACH(e)
+        v[e] = gt_divide(v[e], norm);
+    GT_STORE_EACH(y, begin, v);
 }
 
 GT_KERNEL(GT_GROUP)

@@ -151,7 +151,8 @@ struct backend_ops {
      * for every program after arena(), before the first run().  Calls that were never bound may still be run.  The
      * caller must not move or change bound calls while they are in use. */
     enum gt_status (*bind)(struct backend *backend, const struct op_call *calls, size_t count);
-    /* Copy host memory to the device and back, in the order of calls.  Both return when the host memory may be reused. */
+    /* Copy host memory to the device and back, in the order of calls.  Both return when the host memory may be
+     * reused. */
     enum gt_status (*upload)(struct backend *backend, struct address to, const void *from, size_t bytes);
     enum gt_status (*download)(struct backend *backend, void *to, struct address from, size_t bytes);
     /* As download(), but does not wait: `to` is written by the end of the next sync(), and must stay valid

@@ -53,7 +53,7 @@ struct plan {
     uint64_t arena_bytes_bound;              /* lower bound: with every program at its own lower bound */
     uint64_t category_bytes[CATEGORY_COUNT]; /* at the peak: run + phase + live at the peak op of the peak program */
     uint64_t host_category_bytes[CATEGORY_COUNT]; /* of host_bytes */
-    int32_t peak_program; /* index into program[] */
+    int32_t peak_program;                         /* index into program[] */
     struct plan_program program[GRAPH_PROGRAMS_MAX];
     int32_t program_count;
 };

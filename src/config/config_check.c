@@ -155,7 +155,12 @@ static enum gt_status check_parts(const struct config *config)
 {
     const int64_t samples = config->batch_size * config->gradient_accumulation_steps;
     if (!settled_pair(config, CONFIG_KEY_batch_size, CONFIG_KEY_gradient_accumulation_steps) ||
-        !is_settled(config, CONFIG_KEY_parts) || samples % config->parts == 0)
+        !is_settled(config, CONFIG_KEY_parts))
+        return GT_OK;
+    if (!config->origin[CONFIG_KEY_ranks].bad && config->parts % config->ranks != 0)
+        return FAIL(GT_USAGE, "ranks=%" PRId64 " does not divide the %" PRId64 " part%s of an update", config->ranks,
+                    config->parts, config->parts == 1 ? "" : "s");
+    if (samples % config->parts == 0)
         return GT_OK;
     return FAIL(GT_USAGE, "parts=%" PRId64 " does not divide the %" PRId64 " sequences of an update", config->parts,
                 samples);
@@ -443,8 +448,10 @@ static void note_legacy(const struct config *config)
 {
     const char *processes = getenv("WORLD_SIZE"), *why = elsewhere_why(config);
     if (processes != NULL && strtol(processes, NULL, 10) > 1 && config->program == CONFIG_TRAIN)
-        log_warning("WORLD_SIZE=%s: a run uses one card so far; start one run for each card, with its own out_dir",
-                    processes);
+        log_warning(
+            "WORLD_SIZE=%s: gpt-train starts its ranks itself; type the command once, without torchrun, and add "
+            "--ranks=%s",
+            processes, processes);
     if (why != NULL && config->device_profile[0] == '\0')
         log_note("device='%s': %s; using what backend='auto' finds", config->device, why);
     if (config->compile && config_key_was_set(config, CONFIG_KEY_compile))
@@ -461,6 +468,8 @@ enum gt_status config_check(struct config *config)
         check_recompute, check_checkpoint, check_expected, check_lora,     check_parts};
     const bool train = config->program == CONFIG_TRAIN;
     bool failed = false;
+    if (config->origin[CONFIG_KEY_parts].source == NULL)
+        config->parts = config->ranks;
     for (size_t i = 0; i < (train ? sizeof checks / sizeof checks[0] : 2); i++)
         failed = checks[i](config) != GT_OK || failed;
     failed = (train && check_grad_checkpoint(config) != GT_OK) || failed;

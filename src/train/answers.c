@@ -51,7 +51,7 @@ static enum gt_status rows_make(const struct config *config, char **out)
     if (file == NULL)
         return FAIL(GT_NO_MEMORY, "no memory to compare plans");
     enum gt_status status = hostmem_create(&mem);
-    THEN(status, trainer_run(mem, config, file));
+    THEN(status, trainer_run(mem, config, NULL, file));
     hostmem_destroy(mem);
     return fclose(file) == 0 ? status : GT_NO_MEMORY;
 }

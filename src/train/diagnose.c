@@ -33,14 +33,17 @@ struct replay {
     bool enough;        /* set by `look` to skip the remaining micro-steps */
 };
 
-/* Runs the micro-steps but not the update program; a signal ends the replay early.  The scalars that came back with the
- * update's results are the ones that it ran with, so they are sent to the device again.  Weights, moments and the
- * host's scalars stay unchanged; gradients do not.  Nothing is allocated.  Errors: the device's, those of `look`. */
+/* Runs the micro-steps, also those that other ranks computed, but not the update program; a signal ends the replay
+ * early.  The scalars that came back with the update's results are the ones that it ran with, so they are sent to the
+ * device again.  Weights, moments and the host's scalars stay unchanged; gradients do not.  Nothing is allocated.
+ * Errors: the device's, those of `look`. */
 static enum gt_status replay_run(struct replay *replay)
 {
     struct session *session = replay->session;
+    struct dist *dist = session->dist;
     union scalar_word scalars[SCALAR_WORDS];
     memcpy(scalars, session->scalars, sizeof scalars);
+    session->dist = NULL;
     memcpy(session->scalars, replay->result->scalars, sizeof scalars);
     exec_look_set(session->exec, replay->look, replay->context);
     const int32_t count = model_micro_steps(&session->model->options);
@@ -50,6 +53,7 @@ static enum gt_status replay_run(struct replay *replay)
         status = feed_micro_step(replay->feed, session, replay->result->iter, k);
     }
     exec_look_set(session->exec, NULL, NULL);
+    session->dist = dist;
     memcpy(session->scalars, scalars, sizeof scalars);
     TRY(status);
     return session_scalars_set(session);

@@ -13,6 +13,7 @@
 #include "base/size.h"
 #include "data/little_endian.h"
 #include "data/prepare.h"
+#include "train/ranks.h"
 #include "train/stop.h"
 
 /* Opens the tokens of a split of a data set and the samplers over them. */
@@ -197,15 +198,20 @@ enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64
     /* Only the last micro-step of a part may be smaller. */
     const int64_t missing = choice->remainder_batch > 0 ? choice->micro_batch - choice->remainder_batch : 0;
     const int64_t first = (int64_t)k * choice->micro_batch - part * missing;
-    session->scalars[SCALAR_SAMPLE_BASE].i = (int32_t)first;
-    session->scalars[SCALAR_MICRO_STEP].i = k;
-    session->scalars[SCALAR_LOSS_SUM].f = 0.0f;
-    TRY(feed_train(feed, session, io, iter, first));
-    TRY(session_scalars_set(session));
-    TRY(exec_start(session->exec, io->program));
+    if (ranks_computes(session, k)) {
+        session->scalars[SCALAR_SAMPLE_BASE].i = (int32_t)first;
+        session->scalars[SCALAR_MICRO_STEP].i = k;
+        session->scalars[SCALAR_LOSS_SUM].f = 0.0f;
+        TRY(feed_train(feed, session, io, iter, first));
+        TRY(session_scalars_set(session));
+        TRY(exec_start(session->exec, io->program));
+    }
     if (model_parts(&model->options) == 1 || step < steps - 1)
         return GT_OK;
-    return exec_start(session->exec, part == 0 ? model->part_first : model->part_next);
+    if (session->dist == NULL)
+        return exec_start(session->exec, part == 0 ? model->part_first : model->part_next);
+    const int32_t ranks = session->dist->ranks;
+    return part % ranks == ranks - 1 ? ranks_parts_add(session, part / ranks) : GT_OK;
 }
 
 /* ---- evaluation ---- */
@@ -253,17 +259,28 @@ enum gt_status evaluation_split_sum(const struct evaluation *evaluation, enum to
     const int64_t most = evaluation->windows > 0 ? min_i64(windows, evaluation->windows) : windows;
     const int64_t samples = evaluation->samples == 0 ? most : evaluation->samples;
     const int64_t batch = session->model->options.choice.evaluate_batch, start_ns = clock_monotonic_ns();
+    const int32_t ranks = session->dist != NULL ? session->dist->ranks : 1;
+    const int32_t rank = session->dist != NULL ? session->dist->rank : 0;
     struct evaluation_sum sum = {0};
-    for (int64_t first = 0; first < samples; first += batch) {
-        const int64_t count = min_i64(samples - first, batch);
+    for (int64_t first = 0; first < samples; first += ranks * batch) {
+        const int64_t count = min_i64(samples - first - rank * batch, batch), done = first + ranks * batch;
+        double own[2] = {0.0, 0.0}, all[2 * DIST_RANKS_MAX]; /* the losses and the targets of a batch */
         if (stop_requested())
             return GT_STOPPED;
-        TRY(feed_evaluate(evaluation, split, first, count));
+        if (count > 0)
+            TRY(feed_evaluate(evaluation, split, first + rank * batch, count));
         for (int64_t i = 0; i < count * feed->evaluate_time; i++)
-            sum.targets += feed->tensors.targets[i] != BATCH_TARGET_IGNORED;
-        TRY(evaluation_batch_add(session, &sum.loss));
-        double each = (double)(clock_monotonic_ns() - start_ns) / 1e9 / (double)(first + count);
-        progress_show(evaluation->progress, what, first + count, samples, "", each * (double)(samples - first - count));
+            own[1] += feed->tensors.targets[i] != BATCH_TARGET_IGNORED;
+        if (count > 0)
+            TRY(evaluation_batch_add(session, &own[0]));
+        ranks_gather(session->dist, own, 2, all);
+        for (int32_t r = 0; r < ranks; r++) {
+            sum.loss += all[2 * r];
+            sum.targets += (int64_t)all[2 * r + 1];
+        }
+        double each = (double)(clock_monotonic_ns() - start_ns) / 1e9 / (double)done;
+        progress_show(evaluation->progress, what, min_i64(done, samples), samples, "",
+                      each * (double)max_i64(samples - done, 0));
     }
     sum.targets = max_i64(sum.targets, 1); /* the caller divides by it */
     *out = sum;

@@ -62,7 +62,8 @@ enum gt_status feed_upload(const struct feed *feed, struct session *session, con
 enum gt_status feed_train(struct feed *feed, struct session *session, const struct program_io *io, int64_t iter,
                           int64_t first);
 /* Starts micro-step `k` of an update whose scalars are in the host's copy: uploads its samples and scalars and starts
- * its program (exec_start). */
+ * its program (exec_start).  With several ranks, only the one that computes the micro-step does that; after the last
+ * micro-step of a round of parts all ranks add up its gradients. */
 enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64_t iter, int32_t k);
 /* ---- evaluation: the losses of random batches of a split (nanoGPT train.py estimate_loss), or of all of it ---- */
 

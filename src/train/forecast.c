@@ -33,6 +33,13 @@ int64_t evaluation_runs(const struct config *config, const struct model *model)
     return size_ceil_div(config->eval_iters * config->batch_size, model->options.choice.evaluate_batch);
 }
 
+/* Returns the seconds of an update.  Ranks divide the micro-steps; their exchange is not modelled. */
+static double update_seconds(const struct model *model, const struct plan_rates *rates, int64_t ranks)
+{
+    const double update = plan_cost_seconds(model->graph, model->update.program, rates);
+    return (search_update_seconds(model, rates, plan_cost_seconds) - update) / (double)ranks + update;
+}
+
 void forecast_model(const struct session *session, int64_t iter, int64_t evaluation_runs, struct forecast *out)
 {
     const struct config *config = session->config;
@@ -40,11 +47,12 @@ void forecast_model(const struct session *session, int64_t iter, int64_t evaluat
     const struct plan_rates *rates = &session->timing.rates;
     struct plan_rates no_link = *rates;
     plan_rates_link_set(&no_link, INFINITY, rates->copy_engines);
-    *out = (struct forecast){.step_seconds = search_update_seconds(model, rates, plan_cost_seconds)};
-    out->offload_seconds = out->step_seconds - search_update_seconds(model, &no_link, plan_cost_seconds);
+    *out = (struct forecast){.step_seconds = update_seconds(model, rates, config->ranks)};
+    out->offload_seconds = out->step_seconds - update_seconds(model, &no_link, config->ranks);
     out->modelled_seconds = out->step_seconds;
     out->uncertainty = rates->uncertainty;
-    out->evaluation_seconds = (double)evaluation_runs * plan_cost_seconds(model->graph, model->evaluate.program, rates);
+    out->evaluation_seconds = (double)size_ceil_div(evaluation_runs, config->ranks) *
+                              plan_cost_seconds(model->graph, model->evaluate.program, rates);
     out->steps = config->eval_only ? 0 : config->max_iters + 1 - iter;
     out->steps = out->steps > 0 ? out->steps : 0;
     out->evaluations = forecast_evaluations(config, iter);

@@ -76,23 +76,25 @@ static enum gt_status searched(const struct session *session, struct plan_report
 
 enum gt_status plan_answer(struct session *session, const struct forecast *forecast, plan_print_fn *print, FILE *out)
 {
-    char configuration[CONFIGURATION_MAX];
+    char configuration[CONFIGURATION_MAX], ranks[40] = "";
     struct search_choice choices[SEARCH_CHOICES_MAX], front[SEARCH_FRONT_MAX];
     struct hostmem_counters host;
     char needless[NEEDLESS_MAX];
     const struct model_config *model = &session->model->options.config;
+    if (session->config->ranks > 1)
+        snprintf(ranks, sizeof ranks, ", each of %" PRId64 " ranks", session->config->ranks);
     snprintf(configuration, CONFIGURATION_MAX,
              "%.2fM parameters, %" PRId32 " layers, %" PRId32 " heads, %" PRId32 " channels, block %" PRId32
-             ", batch %" PRId64 " x %" PRId64 ", %s",
+             ", batch %" PRId64 " x %" PRId64 ", %s%s",
              (double)model_parameter_count_no_positions(model) / 1e6, model->n_layer, model->n_head, model->n_embd,
              model->block_size, session->config->batch_size, session->config->gradient_accumulation_steps,
-             dtype_name(session->device.dtype));
+             dtype_name(session->device.dtype), ranks);
     struct plan_report_facts facts = {
         .configuration = configuration,
         .state_format = session->model->options.train ? state_format_name(session->model->options.states) : NULL,
         .state_bytes = session->model->options.train ? model_bytes_per_parameter(session->model) : 0.0,
         .device = session->device.info.device,
-        .free_bytes = session->device.budget_bytes,
+        .free_bytes = session->device.budget_bytes / session_sharers(session),
         .host_apart = !session->device.info.host_memory,
         .context_bytes = session->device.info.context_bytes,
         .budget_least = session_budget_of(session, session->plan->arena_bytes),

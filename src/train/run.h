@@ -11,6 +11,7 @@
 #include "train/generate.h"
 #include "train/metrics.h"
 #include "train/plan_answer.h"
+#include "train/ranks.h"
 #include "train/saver.h"
 #include "train/steps_ahead.h"
 #include "train/watchdog.h"
@@ -30,6 +31,7 @@ struct trainer {
     struct run_record *report; /* what report.html shows; NULL: none is written */
     struct progress progress;
     struct watchdog watchdog;
+    struct ranks_life life;
     struct steps_ahead ahead; /* updates whose results the host has not read yet */
     struct diagnosis diagnosis;
     struct restore_source source; /* the source of the weights */
@@ -57,10 +59,11 @@ struct trainer {
     int64_t lowest_iter;    /* iteration whose evaluation found state.best_val_loss; -1 = an earlier process did */
 };
 
-/* Trains (or evaluates, or prints the plan or the program to `out`) as the configuration says.  However the run
- * ends, the last complete checkpoint stays intact.  Errors: GT_STOPPED after a signal, with everything saved; GT_USAGE,
- * GT_DATA, GT_NO_FIT before the first step; others as they come. */
-enum gt_status trainer_run(struct hostmem *mem, const struct config *config, FILE *out);
+/* Trains (or evaluates, or prints the plan or the program to `out`) as the configuration says; `dist` is NULL, or
+ * this process is one of its ranks.  However the run ends, the last complete checkpoint stays intact.  Errors:
+ * GT_STOPPED after a signal, with everything saved; GT_USAGE, GT_DATA, GT_NO_FIT before the first step; others as they
+ * come. */
+enum gt_status trainer_run(struct hostmem *mem, const struct config *config, struct dist *dist, FILE *out);
 
 /* Loads the model that init_from names and prints the results that the configuration requests.  Errors: GT_USAGE (from
  * scratch; a context longer than the model's), GT_DATA, GT_IO, GT_NO_MEMORY, GT_NO_FIT, GT_STOPPED. */

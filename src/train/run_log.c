@@ -44,7 +44,7 @@ void run_log_iteration(struct trainer *t, const struct step_result *result)
     double *peak = &t->session.timing.peak_flops;
     if (*peak > 0.0 && achieved > *peak)
         *peak = achieved; /* it was timed in a slower moment */
-    const double mfu = *peak > 0.0 ? achieved / *peak : -1.0;
+    const double mfu = *peak > 0.0 ? achieved / (*peak * (double)t->config->ranks) : -1.0;
     if (result->iter % t->config->log_interval == 0) {
         struct metrics_step step = {
             .iter = result->iter,
@@ -214,6 +214,9 @@ void run_log_plan(const struct trainer *t)
     if (options->train && state_format_is_lean(options->states))
         log_result("optimizer states: %s, %.2f bytes per parameter with its gradient, rounded stochastically",
                    state_format_name(options->states), model_bytes_per_parameter(t->session.model));
+    if (t->config->ranks > 1)
+        log_result("ranks: %" PRId64 ", each with this plan; they exchange gradients through %s that they share",
+                   t->config->ranks, log_bytes(arena, (double)dist_shared_bytes(t->config->ranks)));
     change_log(t);
 }
 

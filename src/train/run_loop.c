@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/size.h"
+#include "train/ranks.h"
 #include "train/stop.h"
 
 /* This many skipped updates in a row end the run: the model has diverged, and more steps only cost time.  Updates that
@@ -74,6 +75,10 @@ static enum gt_status save(struct trainer *t)
 {
     int64_t start_ns = clock_monotonic_ns();
     char duration[32];
+    if (!ranks_first(t->session.dist)) {
+        t->saved_iter = t->state.iter; /* by rank 0 */
+        return GT_OK;
+    }
     t->state.evaluated = t->evaluated_iter == t->state.iter;
     t->state.adam_step = t->session.scalars[SCALAR_ADAM_STEP].i;
     metrics_sync(&t->metrics);
@@ -260,7 +265,12 @@ static enum gt_status update(struct trainer *t, double learning_rate)
         if (stop_requested())
             return GT_STOPPED; /* the weights are unchanged: the resumed run repeats the iteration */
         TRY(feed_micro_step(&t->feed, session, t->state.iter, k));
-        TRY(exec_download_later(session->exec, scalars, SCALAR_LOSS_SUM, &result->loss_sums[k], 1));
+        if (ranks_computes(session, k))
+            TRY(exec_download_later(session->exec, scalars, SCALAR_LOSS_SUM, &result->loss_sums[k], 1));
+    }
+    if (session->dist != NULL) {
+        TRY(exec_wait(session->exec));
+        ranks_losses_gather(session, result->loss_sums);
     }
     TRY(exec_start(session->exec, session->model->update.program));
     TRY(exec_download_later(session->exec, scalars, 0, result->scalars, SCALAR_WORDS));
@@ -301,9 +311,12 @@ void run_length_set(struct config *config, int64_t length)
 static void hours_settle(struct trainer *t)
 {
     char text[32];
-    const double mean = forecast_tested_mean(&t->forecast), updates = t->config->hours * 3600.0 / mean;
+    double means[DIST_RANKS_MAX] = {forecast_tested_mean(&t->forecast)}, mean = means[0];
     if (t->config->hours <= 0.0 || t->state.length > 0)
         return;
+    ranks_gather(t->session.dist, &mean, 1, means);
+    mean = means[0]; /* rank 0's */
+    const double updates = t->config->hours * 3600.0 / mean;
     t->state.length = (int64_t)fmin(fmax(updates, (double)t->state.iter + 2.0), (double)RUN_LENGTH_MAX);
     run_length_set(&t->settled, t->state.length);
     t->forecast.steps = t->config->max_iters - t->state.iter;
@@ -322,7 +335,7 @@ static void forecast_test(struct trainer *t)
     progress_clear(&t->progress);
     forecast_test_log(&t->forecast, disturbed);
     hours_settle(t);
-    if (disturbed < CONTENTION_DISTURBED)
+    if (disturbed < CONTENTION_DISTURBED && ranks_first(t->session.dist))
         session_rates_correct(&t->session, t->forecast.modelled_seconds, forecast_tested_mean(&t->forecast));
 }
 
@@ -357,7 +370,8 @@ static enum gt_status settle(struct trainer *t)
     t->ahead.count = 0;
     for (int32_t i = 0; i < count; i++) {
         TRY(step_settle(t, &t->ahead.step[i]));
-        TRY(diagnose_step(&t->diagnosis, i, count, t->loss));
+        if (ranks_first(t->session.dist))
+            TRY(diagnose_step(&t->diagnosis, i, count, t->loss));
     }
     return GT_OK;
 }
@@ -380,6 +394,8 @@ static enum gt_status iteration(struct trainer *t)
     }
     if (config->eval_only)
         return GT_OK;
+    if (t->session.dist != NULL)
+        dist_iter_set(t->session.dist, t->state.iter);
     TRY(update(t, run_learning_rate(config, t->state.iter)));
     t->state.samples_seen += config->batch_size * config->gradient_accumulation_steps;
     if (must_settle(t))

@@ -177,7 +177,7 @@ enum gt_status session_start(struct session *session)
     TRY(session_fits(session));
     TRY(host_check(session));
     TRY(backend_info(session->device.backend, &session->device.info));
-    if (bytes_lacking(session) > 0 && session->model->options.train)
+    if (bytes_lacking(session) > 0 && session->model->options.train && session->dist == NULL)
         TRY(plan_again(session));
     if (bytes_lacking(session) > 0) {
         char needed[24], have[24], holders[BACKEND_HOLDERS_TEXT_MAX];

@@ -10,6 +10,7 @@
 #include "backend/backend_call.h"
 #include "base/hostmem.h"
 #include "config/config.h"
+#include "dist/dist.h"
 #include "exec/exec.h"
 #include "model/model.h"
 #include "plan/device_profile.h"
@@ -56,6 +57,7 @@ struct session_search {
 struct session {
     struct hostmem *mem;
     const struct config *config;
+    struct dist *dist; /* the other ranks, or NULL */
     struct session_device device;
     struct session_timing timing;
     struct session_search search;
@@ -134,11 +136,13 @@ enum gt_status session_plan_make(struct session *session, const struct model_opt
  * even one sequence fits, makes the loss chunks smaller.  Never changes a key that the user set. */
 enum gt_status session_plan_evaluation(struct session *session, const struct model_options *options);
 
-/* Return the memory_budget that an arena of `arena_bytes` needs, and the part of it reserved for the process itself:
- * SESSION_HEADROOM_BYTES, or 0 if the device has its own memory. */
+/* Return the memory_budget that an arena of `arena_bytes` on each rank needs, and the part of it reserved for each
+ * process itself: SESSION_HEADROOM_BYTES and its share of what ranks exchange; 0 if the device has its own memory. */
 uint64_t session_budget_of(const struct session *session, uint64_t arena_bytes);
 uint64_t session_headroom_bytes(const struct session *session);
-/* Returns the part of the budget that the arena may take. */
+/* Returns how many ranks share the device's memory: all of them if it is the host's. */
+uint64_t session_sharers(const struct session *session);
+/* Returns the part of the budget that the arena of each rank may take. */
 uint64_t session_arena_budget(const struct session *session);
 /* Returns GT_OK when the plan fits the budget; otherwise GT_NO_FIT, logged. */
 enum gt_status session_fits(const struct session *session);

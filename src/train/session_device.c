@@ -93,6 +93,7 @@ static enum gt_status host_budget_set(const struct config *config, uint64_t tota
                     log_bytes(total_text, (double)total_bytes));
     if (total_bytes > 0 && !config_key_was_set(config, CONFIG_KEY_host_budget))
         device->host_budget_bytes = free_bytes / 2;
+    device->host_budget_bytes /= (uint64_t)config->ranks;
     return GT_OK;
 }
 
@@ -101,6 +102,9 @@ enum gt_status session_device_settle(struct session *session, uint64_t host_tota
     struct session_device *device = &session->device;
     device->backend->record = &device->record;
     TRY(backend_info(device->backend, &device->info));
+    if (session->config->ranks > 1 && !device->info.host_memory)
+        return FAIL(GT_UNSUPPORTED, "ranks=%" PRId64 ": only processors can have several ranks so far, not %s",
+                    session->config->ranks, device->info.device);
     TRY(budget_set(session->config, device));
     TRY(host_budget_set(session->config, host_total_bytes, host_free_bytes, device));
     dtype_choose(session->config, device);

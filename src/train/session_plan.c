@@ -184,7 +184,14 @@ void session_train_options(const struct session *session, const struct session_c
 
 uint64_t session_headroom_bytes(const struct session *session)
 {
-    return session->device.info.host_memory ? SESSION_HEADROOM_BYTES : 0;
+    const int64_t ranks = session->config->ranks;
+    const uint64_t exchange = ranks > 1 ? size_ceil_div((int64_t)dist_shared_bytes(ranks), ranks) : 0;
+    return session->device.info.host_memory ? SESSION_HEADROOM_BYTES + exchange : 0;
+}
+
+uint64_t session_sharers(const struct session *session)
+{
+    return session->device.info.host_memory ? (uint64_t)session->config->ranks : 1;
 }
 
 /* Returns the part of the budget that the arena may not take. */
@@ -195,13 +202,13 @@ static uint64_t beside_bytes(const struct session *session)
 
 uint64_t session_budget_of(const struct session *session, uint64_t arena_bytes)
 {
-    return arena_bytes + beside_bytes(session);
+    return (arena_bytes + beside_bytes(session)) * session_sharers(session);
 }
 
 uint64_t session_arena_budget(const struct session *session)
 {
-    uint64_t beside = beside_bytes(session);
-    return session->device.budget_bytes > beside ? session->device.budget_bytes - beside : 0;
+    const uint64_t beside = beside_bytes(session), share = session->device.budget_bytes / session_sharers(session);
+    return share > beside ? share - beside : 0;
 }
 
 /* Returns the options with which plans for this session's device are made. */

@@ -1,7 +1,7 @@
 /* Stops on request.
  *
- * The flag is a mutable global, like the log's sink, because a signal handler receives no context.  The first signal
- * only sets it, the second ends the process.  The loop checks it between micro-steps.
+ * The flag and where ranks keep it are mutable globals, like the log's sink, because a signal handler receives no
+ * context.  The first signal only sets the flag, the second ends the process.  The loop checks it between micro-steps.
  */
 #include "train/stop.h"
 
@@ -10,11 +10,27 @@
 #include <unistd.h>
 
 static volatile sig_atomic_t stop_signal;
+static atomic_int *received; /* where ranks keep a signal until all of them have agreed on it, or NULL */
 
 static void on_signal(int number)
 {
-    if (stop_signal)
+    static volatile sig_atomic_t again;
+    if (again)
         _exit(128 + number);
+    again = 1;
+    if (received != NULL)
+        atomic_store(received, number);
+    else
+        stop_signal = number;
+}
+
+void stop_share(atomic_int *where)
+{
+    received = where;
+}
+
+void stop_agree(int number)
+{
     stop_signal = number;
 }
 

@@ -2,6 +2,8 @@
 #ifndef GPT_TRAIN_TRAIN_STOP_H
 #define GPT_TRAIN_TRAIN_STOP_H
 
+#include <stdatomic.h>
+
 /* Ignores SIGPIPE and SIGXFSZ, so that a closed pipe or a file that may not grow shows up as a failed write.  To be
  * called at the start of a program. */
 void stop_ignore_writes(void);
@@ -10,5 +12,9 @@ void stop_ignore_writes(void);
 void stop_install(void);
 /* Returns the signal that was received, or 0. */
 int stop_requested(void);
+/* For ranks, which stop after the same update: handlers now write the signal to *where, and stop_requested() returns
+ * what stop_agree() was last called with. */
+void stop_share(atomic_int *where);
+void stop_agree(int number);
 
 #endif

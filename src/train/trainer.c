@@ -104,9 +104,10 @@ static enum gt_status device_start(struct trainer *t)
     TRY(session_start(session));
     if (plan_asked_bytes(session->plan) != planned)
         run_log_plan(t); /* less memory was free */
-    if (!t->config->eval_only)
+    if (!t->config->eval_only && ranks_first(session->dist))
         TRY(session_rates_calibrate(session));
-    TRY(session_peak_measure(session));
+    if (ranks_first(session->dist))
+        TRY(session_peak_measure(session));
     const double guessed = t->forecast.uncertainty;
     forecast_make(t);
     if (!known || t->forecast.uncertainty < guessed)
@@ -134,6 +135,8 @@ static enum gt_status run(struct trainer *t)
         TRY(saver_room_check(session, t->source.own));
         earlier_note(t);
     }
+    if (session->dist != NULL && ranks_first(session->dist))
+        ranks_budget_share(session->dist, &session->device.budget_bytes, &session->device.host_budget_bytes);
     TRY(watchdog_start(&t->watchdog, t->mem, session->device.backend, config->out_dir, config->watchdog));
     TRY(device_start(t));
     TRY(resume_check_bits(session, &t->source));
@@ -142,7 +145,7 @@ static enum gt_status run(struct trainer *t)
     if (t->source.own && (t->state.evaluated || t->source.checkpoint->kind == CHECKPOINT_NANOGPT))
         t->best_iter = t->state.iter;
     TRY(weights_load(t));
-    if (!config->eval_only) {
+    if (!config->eval_only && ranks_first(session->dist)) {
         TRY(saver_create(session, t->tokenizer, &data, &t->saver));
         if (t->source.own)
             TRY(saver_repair_tokenizer(&t->saver));
@@ -154,13 +157,17 @@ static enum gt_status run(struct trainer *t)
         t->saver.metrics = own ? NULL : t->metrics.kept;
         t->saver.after = t->source.branch ? t->state.iter : -1;
     }
-    TRY(samples_prepare(t));
+    if (ranks_first(session->dist))
+        TRY(samples_prepare(t));
     if (!config->eval_only)
         TRY(steps_ahead_create(t->mem, model_micro_steps(&session->model->options), &t->ahead));
     t->diagnosis = (struct diagnosis){
         .session = session, .feed = &t->feed, .ahead = &t->ahead, .progress = &t->progress, .tokenizer = t->tokenizer};
+    if (session->dist != NULL)
+        stop_share(dist_stop_word(session->dist));
     stop_install();
-    exec_waits_set(session->exec, config->watchdog > 0); /* so that the watchdog can name an op */
+    /* So that the watchdog, or the end of a rank, can name an op. */
+    exec_waits_set(session->exec, config->watchdog > 0 || (session->dist != NULL && session->device.info.host_memory));
     exec_timing_set(session->exec, config->profile, config->eval_only ? -1 : session->model->evaluate.program);
     hostmem_phase_set(t->mem, HOSTMEM_RUN);
     enum gt_status status = run_loop(t);
@@ -269,7 +276,7 @@ static enum gt_status algorithms_choose(struct trainer *t)
     return GT_OK;
 }
 
-enum gt_status trainer_run(struct hostmem *mem, const struct config *config, FILE *out)
+enum gt_status trainer_run(struct hostmem *mem, const struct config *config, struct dist *dist, FILE *out)
 {
     struct trainer t = {.mem = mem,
                         .config = config,
@@ -283,11 +290,15 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config, FIL
     struct model_config model;
     struct model_options options;
     enum gt_status status;
-    progress_init(&t.progress);
+    if (ranks_first(dist))
+        progress_init(&t.progress);
+    uint64_t budget_bytes = 0, host_budget_bytes = 0;
+    if (!ranks_first(dist))
+        ranks_budget_share(dist, &budget_bytes, &host_budget_bytes);
     if (config->device_profile[0] != '\0' && !answers)
         return FAIL(GT_USAGE, "device_profile='%s' is only for planning; add --plan, or leave it out to train",
                     config->device_profile);
-    if (!answers && !config->eval_only)
+    if (!answers && !config->eval_only && ranks_first(dist))
         TRY_GOTO(status, close, out_dir_claim(&t));
     t.settled = *config;
     TRY_GOTO(status, close, mixture_parse(config->dataset, &t.mixture));
@@ -301,6 +312,13 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config, FIL
         TRY_GOTO(status, close, explain_oom(&t.settled, &model));
     t.config = &t.settled;
     TRY_GOTO(status, close, session_open(mem, t.config, &t.session));
+    t.session.dist = dist;
+    if (!ranks_first(dist)) {
+        t.session.device.budget_bytes = budget_bytes;
+        t.session.device.host_budget_bytes = host_budget_bytes;
+    }
+    if (dist != NULL)
+        TRY_GOTO(status, close, ranks_life_start(&t.life, mem, dist, &t.session.device.record));
     if (t.source.resume)
         TRY_GOTO(status, close, algorithms_choose(&t));
     session_train_options(&t.session, &t.state.choices, &model, &options);
@@ -308,7 +326,8 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config, FIL
              options.train ? session_plan(&t.session, &options) : session_plan_evaluation(&t.session, &options));
     status = answers ? answer(&t, out) : run(&t);
 close:
-    report_block_print(t.config, &t.session, status);
+    if (ranks_first(dist))
+        report_block_print(t.config, &t.session, status);
     hostmem_phase_set(mem, HOSTMEM_CLOSE);
     metrics_close(&t.metrics);
     if (t.report)
@@ -317,6 +336,7 @@ close:
     if (t.session.mem)
         session_close(&t.session);
     watchdog_stop(&t.watchdog);
+    ticker_stop(t.life.ticker);
     if (t.lock_fd >= 0)
         out_dir_release(&t, status);
     return status;

@@ -1,0 +1,3 @@
+# Ranks: processes that train one model together.
+libgpttrain_a_SOURCES += \
+	src/dist/dist.c src/dist/dist.h

@@ -1,0 +1,149 @@
+/* What ranks do together.
+ *
+ * The gradients of a round of parts are added piece by piece.  Each rank leaves its part's piece where all ranks see
+ * it, adds an equal share of the elements of all parts, in their order, and takes the sum of the piece.  Additions are
+ * in fp32 and in the order of a single rank with as many parts, hence the bits are the same.  Any device's gradients
+ * pass through host memory.  Losses are exchanged as numbers; every rank adds them in the order of the micro-steps.
+ */
+#include "train/ranks.h"
+
+#include "base/size.h"
+#include "train/stop.h"
+
+#define SIGN_SECONDS 0.25
+#define BUDGET_MOST ((uint64_t)1 << 53) /* a double counts bytes up to here; unknown budgets are above */
+
+/* ---- words ---- */
+
+void ranks_gather(struct dist *dist, const double *mine, int32_t count, double *all)
+{
+    if (dist == NULL) {
+        memcpy(all, mine, (size_t)count * sizeof *mine);
+        return;
+    }
+    dist_gather(dist, mine, count, all);
+    stop_agree(dist->stop);
+}
+
+bool ranks_computes(const struct session *session, int32_t k)
+{
+    const struct dist *dist = session->dist;
+    return dist == NULL || k / session->model->options.micro_steps % dist->ranks == dist->rank;
+}
+
+/* Returns the number of micro-step `i` of those that a rank computes. */
+static int32_t micro_step_of(const struct session *session, int32_t rank, int32_t i)
+{
+    const int32_t steps = session->model->options.micro_steps;
+    return (i / steps * session->dist->ranks + rank) * steps + i % steps;
+}
+
+void ranks_losses_gather(const struct session *session, float *loss_sums)
+{
+    struct dist *dist = session->dist;
+    const int32_t own = dist == NULL ? 0 : model_micro_steps(&session->model->options) / dist->ranks;
+    for (int32_t first = 0, count; first < own; first += count) {
+        double mine[DIST_WORDS_MAX], all[DIST_RANKS_MAX * DIST_WORDS_MAX];
+        count = own - first < DIST_WORDS_MAX ? own - first : DIST_WORDS_MAX;
+        for (int32_t i = 0; i < count; i++)
+            mine[i] = (double)loss_sums[micro_step_of(session, dist->rank, first + i)];
+        ranks_gather(dist, mine, count, all);
+        for (int32_t i = 0; i < count * dist->ranks; i++)
+            loss_sums[micro_step_of(session, i / count, first + i % count)] = (float)all[i];
+    }
+}
+
+void ranks_budget_share(struct dist *dist, uint64_t *budget_bytes, uint64_t *host_budget_bytes)
+{
+    const double mine[2] = {(double)(*budget_bytes < BUDGET_MOST ? *budget_bytes : BUDGET_MOST),
+                            (double)(*host_budget_bytes < BUDGET_MOST ? *host_budget_bytes : BUDGET_MOST)};
+    double all[2 * DIST_RANKS_MAX];
+    dist_gather(dist, mine, 2, all);
+    *budget_bytes = (uint64_t)all[0];
+    *host_budget_bytes = (uint64_t)all[1];
+}
+
+/* ---- gradients ---- */
+
+/* A place in the gradients of all parameters, one after the other. */
+struct place {
+    int32_t parameter;
+    int64_t element;
+};
+
+enum move { PART_LEAVE, SUM_LEAVE, SUM_TAKE };
+
+/* Copies the next piece of the part's gradients, or of the update's, from the device to `piece`, or back.  Advances
+ * *place; returns the number of elements in *count: 0 at the end. */
+static enum gt_status piece_move(const struct session *session, enum move move, float *piece, struct place *place,
+                                 int64_t *count)
+{
+    const struct model *model = session->model;
+    int64_t done = 0;
+    while (place->parameter < model->parameters.count && done < DIST_PIECE_FLOATS) {
+        const struct parameter *parameter = &model->parameters.at[place->parameter];
+        const int32_t tensor = move == PART_LEAVE ? parameter->part_gradient : parameter->gradient;
+        const int64_t elements = tensor == TENSOR_NONE ? 0 : graph_tensor_elements(model->graph, tensor);
+        const int64_t part = min_i64(elements - place->element, DIST_PIECE_FLOATS - done);
+        if (part > 0 && move == SUM_TAKE)
+            TRY(values_upload(session->exec, model->graph, tensor, place->element, piece + done, part));
+        else if (part > 0)
+            TRY(values_download(session->exec, model->graph, tensor, place->element, piece + done, part));
+        done += part;
+        place->element += part;
+        if (place->element == elements)
+            *place = (struct place){.parameter = place->parameter + 1};
+    }
+    *count = done;
+    return GT_OK;
+}
+
+/* Adds this rank's share of a piece. */
+static void piece_add(const struct dist *dist, float *sum, int64_t count, bool first_round)
+{
+    const int64_t begin = count * dist->rank / dist->ranks, end = count * (dist->rank + 1) / dist->ranks;
+    if (first_round)
+        memcpy(sum + begin, dist_piece(dist, 0) + begin, (size_t)(end - begin) * sizeof *sum);
+    for (int32_t r = first_round; r < dist->ranks; r++) {
+        const float *part = dist_piece(dist, r);
+        for (int64_t i = begin; i < end; i++)
+            sum[i] += part[i];
+    }
+}
+
+enum gt_status ranks_parts_add(struct session *session, int32_t round)
+{
+    struct dist *dist = session->dist;
+    struct place place = {0};
+    int64_t count = 1;
+    for (int32_t turn = 0; count > 0; turn = !turn) {
+        /* Two by turns: other ranks may still take the sum of the last piece. */
+        float *sum = dist_piece(dist, dist->ranks + turn);
+        struct place next = place, again = place;
+        TRY(piece_move(session, PART_LEAVE, dist_piece(dist, dist->rank), &next, &count));
+        if (round > 0 && dist->rank == 0)
+            TRY(piece_move(session, SUM_LEAVE, sum, &again, &count));
+        dist_meet(dist);
+        piece_add(dist, sum, count, round == 0);
+        dist_meet(dist);
+        TRY(piece_move(session, SUM_TAKE, sum, &place, &count));
+    }
+    return GT_OK;
+}
+
+/* ---- signs of life ---- */
+
+static void sign(void *context)
+{
+    const struct ranks_life *life = context;
+    const char *call = atomic_load(&life->record->call);
+    const int kind = atomic_load(&life->record->op);
+    dist_sign(life->dist, call != NULL && kind >= 0 ? op_declaration((enum op_kind)kind)->name : call);
+}
+
+enum gt_status ranks_life_start(struct ranks_life *life, struct hostmem *mem, const struct dist *dist,
+                                const struct backend_record *record)
+{
+    *life = (struct ranks_life){.dist = dist, .record = record};
+    return ticker_start(mem, SIGN_SECONDS, sign, life, &life->ticker);
+}

@@ -1,0 +1,40 @@
+/* Ranks of one run: they compute parts of the same updates and batches of the same evaluations, and all of them make
+ * every update.  Rank 0 has the terminal and the files of the run.  With one rank, `dist` is NULL everywhere. */
+#ifndef GPT_TRAIN_TRAIN_RANKS_H
+#define GPT_TRAIN_TRAIN_RANKS_H
+
+#include "base/thread.h"
+#include "train/session.h"
+
+/* Returns true for the rank that prints and writes. */
+static inline bool ranks_first(const struct dist *dist)
+{
+    return dist == NULL || dist->rank == 0;
+}
+
+/* As dist_gather(); the ranks also agree on whether a signal stops the run. */
+void ranks_gather(struct dist *dist, const double *mine, int32_t count, double *all);
+/* Adds the gradients of the parts that the ranks have computed in `round` to those of the rounds before, in the order
+ * of the parts; every rank then has the sum.  Errors: the device's. */
+enum gt_status ranks_parts_add(struct session *session, int32_t round);
+/* Returns true if this rank computes micro-step `k` of an update. */
+bool ranks_computes(const struct session *session, int32_t k);
+/* Sets the loss sums of the micro-steps that other ranks computed. */
+void ranks_losses_gather(const struct session *session, float *loss_sums);
+/* Waits until rank 0 has found nothing to refuse: rank 0 calls it then, the others before they open anything.  The
+ * others' sessions get the budgets of rank 0, so that all make the same plan. */
+void ranks_budget_share(struct dist *dist, uint64_t *budget_bytes, uint64_t *host_budget_bytes);
+
+/* The signs of life of a rank, with the op in progress. */
+struct ranks_life {
+    const struct dist *dist;
+    const struct backend_record *record; /* of the device's calls */
+    struct ticker *ticker;               /* NULL: there is one rank */
+};
+
+/* Starts them.  The struct must not move, and both pointers must live, until ticker_stop().  Errors: GT_NO_MEMORY,
+ * GT_FAILURE. */
+enum gt_status ranks_life_start(struct ranks_life *life, struct hostmem *mem, const struct dist *dist,
+                                const struct backend_record *record);
+
+#endif

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Ranks: several processes train to the bytes of one.
+
+  bytes     1, 2 and 4 ranks with 4 parts write the same files and losses, in each dtype and state format, on the CPU and
+            (in make check-long) on OpenCL; each rank takes the bytes that were planned
+  killed    kill -9 of a rank ends all of them with one line; a resume with another number of ranks gives the bytes of one go
+  stopped   a rank that gives no sign of life is named, and all end in time; a signal saves, and the run goes on
+  refused   numbers that do not divide, missing data, too small a budget: one line, and nothing stays behind
+Prints "checks: P passed, F failed, S skipped".
+"""
+
+import os
+import signal
+import subprocess
+import time
+
+from checks import GPT_TRAIN, LONG, check, end, error_lines, files, make_tokens, metrics, opencl_device, patience, read_json, some
+
+TINY = [GPT_TRAIN, "--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=24", "--batch_size=4",
+        "--micro_batch=3", "--gradient_accumulation_steps=4", "--vocab_size=96", "--dropout=0.1", "--bias=True",
+        "--lr_decay_iters=50", "--warmup_iters=2", "--eval_iters=3", "--eval_interval=3", "--parts=4"]
+FORMATS = ([], ["--dtype=bfloat16"], ["--dtype=bfloat16", "--state_format=sr_8bit"], ["--optimizer=muon"], ["--dtype=float16"],
+           ["--dtype=bfloat16", "--state_format=sr"], ["--dtype=bfloat16", "--state_format=sr_bf16"],
+           ["--dtype=bfloat16", "--state_format=sr_8bit_full"])
+
+
+def train(out, *arguments, status=0):
+    done = subprocess.run([*TINY, "--backend=cpu", "--threads=1", f"--out_dir={out}", "--max_iters=5", *arguments], check=False,
+                          capture_output=True, text=True, timeout=patience(60))
+    check(done.returncode == status, f"exit status {done.returncode}, not {status}: {arguments} {done.stderr[-600:]}")
+    return done
+
+
+def start(out, *arguments):
+    """Starts a run that does not end by itself; returns it and the processes of its ranks, once it has saved."""
+    run = subprocess.Popen([*TINY, "--backend=cpu", f"--out_dir={out}", "--max_iters=1000000", *arguments],
+                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + patience(30)
+    while not os.path.exists(f"{out}/trainer_state.json") and time.monotonic() < until:
+        time.sleep(0.02)
+    with open(f"/proc/{run.pid}/task/{run.pid}/children", encoding="ascii") as file:
+        return run, sorted(map(int, file.read().split()))
+
+
+def ended(run, status, text):
+    """Waits for the run; returns the seconds that it took to end."""
+    begin = time.monotonic()
+    said = run.communicate(timeout=patience(30))[1]
+    check(run.returncode == status and text in said, f"exit status {run.returncode}, not {status}, '{text}': {said[-600:]}")
+    check(said.count(" error") == (status == 1), f"at most one error line: {said[-600:]}")
+    return time.monotonic() - begin
+
+
+def results(out):
+    """Returns weights, moments, and the losses in full precision."""
+    return [*files(out, ".safetensors").items()], [(line["iter"], line["loss"]) for line in metrics(out)], \
+        [(line["iter"], line["val_loss"]) for line in metrics(out, "val_loss")]
+
+
+def resumed(out, ranks):
+    """Resumes a run for two updates, and compares it with one that was never interrupted."""
+    last = read_json(f"{out}/trainer_state.json")["iter"] + 1
+    train(out, "--init_from=resume", "--strict_resume=True", f"--ranks={ranks}", f"--max_iters={last}")
+    train(f"{out}-whole", f"--max_iters={last}")
+    check([*files(out, ".safetensors").items()] == [*files(f"{out}-whole", ".safetensors").items()],
+          f"{out}: resumed at {last - 1} with {ranks} ranks, the bytes of one go")
+
+
+def compare(name, counts, *arguments):
+    train(f"{name}-1", *arguments)
+    for ranks in counts:
+        out = f"{name}-{ranks}"
+        done = train(out, f"--ranks={ranks}", *arguments)
+        check(results(out) == results(f"{name}-1"), f"{ranks} ranks: the bytes and losses of one, {arguments}")
+        memory = [line for line in done.stdout.splitlines() if line.startswith("Memory: ")]
+        planned, allocated = memory[0].split(" ", 1)[1].split(", ")[:2]
+        check(planned.split()[:2] == allocated.split()[:2], f"{ranks} ranks: as many bytes as planned, not {memory}")
+
+
+def bytes_of_one():
+    for i, keys in enumerate(some(FORMATS, 4)):
+        compare(f"format{i}", (2, 4) if LONG or i == 0 else (2,), *keys)
+    compare("pieces", (2,), "--n_embd=256", "--micro_batch=4", "--max_iters=1") # 1.6 million gradients: several pieces
+    if LONG and opencl_device():
+        compare("opencl", (2,), "--backend=auto", "--device=opencl:0")
+
+
+def killed():
+    for victim, ranks in some(((1, 4), (0, 1), (1, 2)), 2):
+        run, pids = start(f"killed{victim}{ranks}", "--ranks=2")
+        check(len(pids) == 2, f"two processes: {pids}")
+        os.kill(pids[victim], signal.SIGKILL)
+        ended(run, 1, f"rank {victim} was ended by signal 9, last seen at iter ")
+        check(not any(os.path.exists(f"/proc/{pid}") for pid in pids), "no process stays")
+        resumed(f"killed{victim}{ranks}", ranks)
+
+
+def stopped():
+    run, pids = start("stopped", "--ranks=2", "--rank_timeout=1")
+    os.kill(pids[1], signal.SIGSTOP)
+    seconds = ended(run, 1, "rank 1 has given no sign of life for 1 s, last seen at iter ")
+    check(seconds < patience(3), f"ended within the limit and 2 s: {seconds:.1f} s")
+    for victim in some(("launcher", "rank 1")):
+        run, pids = start(f"signal-{victim}", "--ranks=2")
+        os.kill(run.pid if victim == "launcher" else pids[1], signal.SIGTERM)
+        ended(run, 143, "stopped by signal 15; saving")
+        resumed(f"signal-{victim}", 4)
+
+
+def refused():
+    for status, text, arguments in (
+            (2, "ranks=3 does not divide the 4 parts of an update", ["--ranks=3"]),
+            (2, "ranks=8 does not divide the 4 parts of an update", ["--ranks=8"]),
+            (2, "parts=5 does not divide the 16 sequences of an update", ["--ranks=5", "--parts=5"]),
+            (2, "cannot open this dataset folder", ["--ranks=2", "--dataset=./nothing"]),
+            (3, "not enough memory", ["--ranks=2", "--memory_budget=100MiB"])):
+        lines = error_lines(train("refused", *arguments, status=status))
+        check(len(lines) == 1 and text in lines[0], f"one error line with '{text}', not {lines}")
+        check(not os.path.exists("refused"), f"nothing stays behind: {arguments}")
+
+
+if __name__ == "__main__":
+    end(bytes_of_one, killed, stopped, refused, begin=lambda: make_tokens("data"))

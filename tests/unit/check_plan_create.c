@@ -99,7 +99,6 @@ TEST(arena_is_run_then_phases_that_overlap)
     ck_assert_uint_eq(plan->arena_bytes, 640);
     ck_assert_uint_eq(plan->arena_bytes_bound, 640);
     ck_assert_int_eq(plan->peak_program, decode);
-    ck_assert_int_eq(plan->peak_phase, PHASE_GENERATE);
     ck_assert_uint_eq(plan->category_bytes[CATEGORY_PARAMETER], 128);
     ck_assert_uint_eq(plan->category_bytes[CATEGORY_CACHE], 256);
     ck_assert_uint_eq(plan->category_bytes[CATEGORY_TEMPORARY], 256);

@@ -161,21 +161,20 @@ enum gt_status hostmem_alloc(const void *owner, size_t count, size_t size, const
     return GT_OK;
 }
 
-enum gt_status hostmem_grow(const void *owner, void *list, size_t *capacity, size_t needed, size_t size,
-                            const char *what)
+enum gt_status hostmem_grow(const void *owner, void *list, size_t needed, size_t size, const char *what)
 {
-    size_t larger = *capacity < GROW_MIN ? GROW_MIN : *capacity + *capacity / 2;
     void *old, *copy;
-    if (needed <= *capacity)
+    memcpy(&old, list, sizeof old);
+    const size_t bytes = old != NULL ? header_of(old)->size_bytes : 0, capacity = bytes / size;
+    size_t larger = capacity < GROW_MIN ? GROW_MIN : capacity + capacity / 2;
+    if (needed <= capacity)
         return GT_OK;
     larger = larger < needed ? needed : larger;
     TRY(hostmem_alloc(owner, larger, size, what, &copy));
-    memcpy(&old, list, sizeof old);
-    if (*capacity > 0)
-        memcpy(copy, old, *capacity * size);
+    if (bytes > 0)
+        memcpy(copy, old, bytes);
     hostmem_free(old);
     memcpy(list, &copy, sizeof copy);
-    *capacity = larger;
     return GT_OK;
 }
 

@@ -37,10 +37,11 @@ void hostmem_phase_set(struct hostmem *mem, enum hostmem_phase phase);
 enum gt_status hostmem_alloc(const void *owner, size_t count, size_t size, const char *what, void *out);
 /* As above, for `count` objects of the type that *out points to. */
 #define HOSTMEM_NEW(owner, count, what, out) hostmem_alloc(owner, count, sizeof **(out), what, out)
-/* Makes room in a list for at least `needed` elements of `size` bytes: if *capacity is smaller, replaces the pointer at
- * `list` by a copy with half as many elements again or more.  Errors: GT_NO_MEMORY. */
-enum gt_status hostmem_grow(const void *owner, void *list, size_t *capacity, size_t needed, size_t size,
-                            const char *what);
+/* Makes room in a list for at least `needed` elements of `size` bytes: if the block at `list`, NULL at first, has less,
+ * replaces the pointer by a copy with half as many elements again or more.  Errors: GT_NO_MEMORY. */
+enum gt_status hostmem_grow(const void *owner, void *list, size_t needed, size_t size, const char *what);
+/* As above, for elements of the type that *list points to. */
+#define HOSTMEM_GROW(owner, list, needed, what) hostmem_grow(owner, list, needed, sizeof **(list), what)
 /* Copies a string.  Errors: GT_NO_MEMORY. */
 enum gt_status hostmem_strdup(const void *owner, const char *text, char **out);
 /* Releases a block and what it owns.  Accepts NULL. */

@@ -485,7 +485,6 @@ static enum gt_status sample_run(struct sample *sample)
 {
     enum gt_status status = samples_write(sample);
     hostmem_phase_set(sample->mem, HOSTMEM_CLOSE);
-    if (sample->session.mem)
-        session_close(&sample->session);
+    session_close(&sample->session);
     return status;
 }

@@ -173,7 +173,8 @@ bool bpe_add_merge(struct bpe *bpe, int32_t left, int32_t right)
 
 enum gt_status bpe_add_special(struct bpe *bpe, size_t id, const char *text)
 {
-    TRY(hostmem_grow(bpe, &bpe->text, &bpe->text_capacity, bpe->text_count + strlen(text), 1, "texts of tokens"));
+    bpe->text_capacity = bpe->text_count + strlen(text);
+    TRY(HOSTMEM_GROW(bpe, &bpe->text, bpe->text_capacity, "texts of tokens"));
     const enum bpe_add added = bpe_add_token(bpe, (int32_t)id, text, strlen(text), true);
     assert(added == BPE_ADDED);
     (void)added;

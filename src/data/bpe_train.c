@@ -33,9 +33,9 @@ struct bpe_piece {
 struct bpe_trainer {
     struct bpe_splitter *splitter;
     struct bpe_piece *pieces;
-    size_t piece_count, piece_capacity;
+    size_t piece_count;
     char *text; /* of all pieces */
-    size_t text_count, text_capacity;
+    size_t text_count;
     uint32_t *table; /* piece + 1; 0: free */
     size_t table_mask;
     const char *const *specials; /* of the template, or NULL */
@@ -86,10 +86,8 @@ static enum gt_status table_reserve(struct bpe_trainer *trainer)
 static enum gt_status piece_append(struct bpe_trainer *trainer, const char *bytes, size_t count)
 {
     assert(trainer->piece_count < UINT32_MAX - 1 && count <= UINT32_MAX);
-    TRY(hostmem_grow(trainer, &trainer->pieces, &trainer->piece_capacity, trainer->piece_count + 1,
-                     sizeof trainer->pieces[0], "pieces"));
-    TRY(hostmem_grow(trainer, &trainer->text, &trainer->text_capacity, trainer->text_count + count, 1,
-                     "texts of pieces"));
+    TRY(HOSTMEM_GROW(trainer, &trainer->pieces, trainer->piece_count + 1, "pieces"));
+    TRY(HOSTMEM_GROW(trainer, &trainer->text, trainer->text_count + count, "texts of pieces"));
     memcpy(trainer->text + trainer->text_count, bytes, count);
     trainer->pieces[trainer->piece_count++] =
         (struct bpe_piece){.offset = trainer->text_count, .length = (uint32_t)count, .count = 1};
@@ -140,11 +138,11 @@ struct train {
     struct pair_count *pairs;
     size_t pair_count, pair_capacity; /* the capacity is a power of two, at most half used */
     struct pair_node *nodes;
-    size_t node_count, node_capacity;
+    size_t node_count;
     struct pair_entry *heap;
-    size_t heap_count, heap_capacity;
+    size_t heap_count;
     uint64_t *fresh; /* keys of pairs whose count rose in this merge */
-    size_t fresh_count, fresh_capacity;
+    size_t fresh_count;
     struct bpe *bpe;
     size_t vocab_target; /* without special tokens */
     size_t token_count;
@@ -204,8 +202,7 @@ static enum gt_status pair_gain(struct train *train, int32_t left, int32_t right
     }
     pair->count += (int64_t)train->counts->pieces[piece].count;
     if (!pair->entered) {
-        TRY(hostmem_grow(train, &train->fresh, &train->fresh_capacity, train->fresh_count + 1, sizeof train->fresh[0],
-                         "new pairs"));
+        TRY(HOSTMEM_GROW(train, &train->fresh, train->fresh_count + 1, "new pairs"));
         train->fresh[train->fresh_count++] = pair->key;
         pair->entered = true;
     }
@@ -215,8 +212,7 @@ static enum gt_status pair_gain(struct train *train, int32_t left, int32_t right
     if (train->node_count >= NODE_NONE - 1)
         return FAIL(GT_NO_MEMORY, "training a tokenizer: too much text, with more than %u pairs; give less",
                     NODE_NONE - 1);
-    TRY(hostmem_grow(train, &train->nodes, &train->node_capacity, train->node_count + 1, sizeof train->nodes[0],
-                     "places of pairs"));
+    TRY(HOSTMEM_GROW(train, &train->nodes, train->node_count + 1, "places of pairs"));
     train->nodes[train->node_count] = (struct pair_node){.piece = (uint32_t)piece, .next = pair->first_node};
     pair->first_node = (uint32_t)train->node_count++;
     return GT_OK;
@@ -245,8 +241,7 @@ static void heap_sink(struct train *train, struct pair_entry entry)
 
 static enum gt_status heap_push(struct train *train, struct pair_entry entry)
 {
-    TRY(hostmem_grow(train, &train->heap, &train->heap_capacity, train->heap_count + 1, sizeof train->heap[0],
-                     "queue of pairs"));
+    TRY(HOSTMEM_GROW(train, &train->heap, train->heap_count + 1, "queue of pairs"));
     size_t at = train->heap_count++;
     while (at > 0 && entry_before(&entry, &train->heap[(at - 1) / 2])) {
         train->heap[at] = train->heap[(at - 1) / 2];

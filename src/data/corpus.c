@@ -22,7 +22,7 @@ struct corpus_walk {
     dev_t out_device;
     ino_t out_inode;
     char **folders; /* visited and pending */
-    size_t folder_count, folder_capacity;
+    size_t folder_count;
 };
 
 /* Identifies the output folder, so that outputs are not taken for inputs.  A folder that does not exist has no
@@ -45,8 +45,7 @@ static enum gt_status out_dir_know(struct corpus_walk *walk, const char *out_dir
 static enum gt_status walk_add_file(struct corpus_walk *walk, const char *path, struct corpus_file file)
 {
     struct corpus *corpus = walk->corpus;
-    TRY(hostmem_grow(corpus, &corpus->files, &corpus->file_capacity, corpus->file_count + 1, sizeof corpus->files[0],
-                     "list of files"));
+    TRY(HOSTMEM_GROW(corpus, &corpus->files, corpus->file_count + 1, "list of files"));
     file.input = walk->input;
     file.path = strdup(path); /* hostmem's headers would double the memory of a million paths */
     if (file.path == NULL)
@@ -81,8 +80,7 @@ static enum gt_status walk_add_stdin(struct corpus_walk *walk)
 
 static enum gt_status walk_add_folder(struct corpus_walk *walk, const char *path)
 {
-    TRY(hostmem_grow(walk, &walk->folders, &walk->folder_capacity, walk->folder_count + 1, sizeof walk->folders[0],
-                     "list of files"));
+    TRY(HOSTMEM_GROW(walk, &walk->folders, walk->folder_count + 1, "list of files"));
     TRY(hostmem_strdup(walk, path, &walk->folders[walk->folder_count]));
     walk->folder_count++;
     return GT_OK;

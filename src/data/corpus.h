@@ -24,7 +24,7 @@ struct corpus_file {
 
 struct corpus {
     struct corpus_file *files;
-    size_t file_count, file_capacity;
+    size_t file_count;
     uint64_t size_bytes; /* of all files except standard input */
     bool has_stdin;
 };

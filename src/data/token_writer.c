@@ -24,7 +24,7 @@
 
 struct writer_split {
     struct token_shard_state *shards; /* the last one is open */
-    size_t shard_count, shard_capacity;
+    size_t shard_count;
     int fd;                   /* of the last shard, or -1 */
     char path[FILE_PATH_MAX]; /* of the last shard */
     int64_t tokens;
@@ -167,8 +167,7 @@ static enum gt_status shard_list_add(struct token_writer *writer, enum token_spl
     if (split->shard_count == TOKEN_WRITER_SHARDS_MAX)
         return FAIL(GT_UNSUPPORTED, "%s: more than %d shards; give a larger --shard-tokens", writer->spec.folder,
                     TOKEN_WRITER_SHARDS_MAX);
-    TRY(hostmem_grow(writer, &split->shards, &split->shard_capacity, split->shard_count + 1, sizeof split->shards[0],
-                     "list of shards"));
+    TRY(HOSTMEM_GROW(writer, &split->shards, split->shard_count + 1, "list of shards"));
     TRY(shard_path(split->path, writer, which, split->shard_count));
     split->shards[split->shard_count++] = shard;
     split->tokens += shard.tokens;

@@ -71,8 +71,7 @@ const char *token_split_name(enum token_split split)
 
 static enum gt_status source_add_path(struct token_source *source, const char *path)
 {
-    TRY(hostmem_grow(source, &source->shards, &source->shard_capacity, source->shard_count + 1,
-                     sizeof source->shards[0], "token shards"));
+    TRY(HOSTMEM_GROW(source, &source->shards, source->shard_count + 1, "token shards"));
     struct token_shard *shard = &source->shards[source->shard_count];
     TRY(hostmem_strdup(source, path, &shard->path));
     shard->fd = -1;

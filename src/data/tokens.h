@@ -56,7 +56,7 @@ struct token_shard {
 /* An open split; the fields are read-only. */
 struct token_source {
     struct token_shard *shards;
-    size_t shard_count, shard_capacity;
+    size_t shard_count;
     int64_t length;
     int64_t vocab_size;
     int64_t row;       /* tokens of a row of packed conversations, or 0 */

@@ -34,9 +34,9 @@ struct machine {
     unsigned char opcode; /* the current one */
     size_t opcode_at;
     json_t **stack; /* NULL: a mark */
-    size_t depth, stack_capacity;
+    size_t depth;
     json_t **memo; /* NULL: an empty entry */
-    size_t memo_count, memo_capacity;
+    size_t memo_count, memo_end;
 };
 
 typedef enum gt_status opcode_fn(struct machine *m);
@@ -73,7 +73,7 @@ static enum gt_status take_integer(struct machine *m, size_t count, uint64_t *ou
 /* ---- the stack ---- */
 static enum gt_status push(struct machine *m, json_t *value)
 {
-    TRY(hostmem_grow(m->pickle->owner, &m->stack, &m->stack_capacity, m->depth + 1, sizeof *m->stack, "pickle"));
+    TRY(HOSTMEM_GROW(m->pickle->owner, &m->stack, m->depth + 1, "pickle"));
     m->stack[m->depth++] = value;
     return GT_OK;
 }
@@ -276,7 +276,8 @@ static enum gt_status op_put(struct machine *m)
     TRY(depth_check(m, 1));
     if (index >= MEMO_MAX)
         return malformed(m, "a memo number beyond 1,000,000");
-    TRY(hostmem_grow(m->pickle->owner, &m->memo, &m->memo_capacity, (size_t)index + 1, sizeof *m->memo, "pickle"));
+    TRY(HOSTMEM_GROW(m->pickle->owner, &m->memo, (size_t)index + 1, "pickle"));
+    m->memo_end = index >= m->memo_end ? (size_t)index + 1 : m->memo_end;
     m->memo_count += m->memo[index] == NULL;
     m->memo[index] = m->stack[m->depth - 1];
     return GT_OK;
@@ -286,7 +287,7 @@ static enum gt_status op_get(struct machine *m)
 {
     uint64_t index;
     TRY(take_integer(m, m->opcode == 'h' ? 1 : 4, &index));
-    if (index >= m->memo_capacity || m->memo[index] == NULL)
+    if (index >= m->memo_end || m->memo[index] == NULL)
         return malformed(m, "nothing was put where this takes it from");
     return push(m, m->memo[index]);
 }
@@ -410,8 +411,7 @@ static enum gt_status tensor_push(struct machine *m, const json_t *arguments)
     struct pickle *pickle = m->pickle;
     struct pickle_tensor tensor;
     TRY(tensor_read(m, arguments, &tensor));
-    TRY(hostmem_grow(pickle->owner, &pickle->tensors, &pickle->tensor_capacity, pickle->tensor_count + 1,
-                     sizeof *pickle->tensors, "pickle"));
+    TRY(HOSTMEM_GROW(pickle->owner, &pickle->tensors, pickle->tensor_count + 1, "pickle"));
     pickle->tensors[pickle->tensor_count] = tensor;
     return push_new(m, json_pack("{s:I}", TENSOR_INDEX, (json_int_t)pickle->tensor_count++));
 }

@@ -34,7 +34,7 @@ struct pickle {
     json_t *root;      /* borrowed from `values` */
     json_t *values;    /* all values */
     struct pickle_tensor *tensors;
-    size_t tensor_count, tensor_capacity;
+    size_t tensor_count;
 };
 
 /* Reads the pickle bytes[count]; `source` is for messages.  Errors: GT_NO_MEMORY; GT_DATA (cut short, malformed, a

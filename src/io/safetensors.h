@@ -47,9 +47,9 @@ struct safetensors_file {
  * in files of other formats (llm.c's model files, nanoGPT's ckpt.pt) with Hugging Face's names and shapes.  Readers of
  * weights thus do not depend on the format.  The fields are read-only for callers. */
 struct safetensors {
-    size_t count, capacity;
+    size_t count;
     struct safetensors_tensor *tensors;
-    size_t file_count, file_capacity;
+    size_t file_count;
     struct safetensors_file *files;
     char path[FILE_PATH_MAX]; /* names the table in messages */
 };

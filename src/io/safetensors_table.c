@@ -33,8 +33,7 @@ enum gt_status safetensors_fd_add(struct safetensors *table, const char *path, i
                                   int32_t *out)
 {
     const size_t count = table->file_count;
-    enum gt_status status =
-        hostmem_grow(table, &table->files, &table->file_capacity, count + 1, sizeof *table->files, "files of arrays");
+    enum gt_status status = HOSTMEM_GROW(table, &table->files, count + 1, "files of arrays");
     if (status != GT_OK) {
         (void)close(fd);
         return status;
@@ -94,8 +93,7 @@ enum gt_status safetensors_add(struct safetensors *table, const struct safetenso
         (tensor->transposed && tensor->rank != 2))
         return FAIL(GT_DATA, "%s: tensor %s: is there twice, is one too many, or does not have two dimensions",
                     table->path, tensor->name);
-    TRY(hostmem_grow(table, &table->tensors, &table->capacity, table->count + 1, sizeof *table->tensors,
-                     "table of arrays"));
+    TRY(HOSTMEM_GROW(table, &table->tensors, table->count + 1, "table of arrays"));
     struct safetensors_tensor *entry = &table->tensors[table->count];
     *entry = *tensor;
     TRY(place_check(table, entry));

@@ -70,7 +70,6 @@ static enum gt_status ops_move(struct graph *graph, int32_t program, int32_t cou
     assert(made == p->count);
     hostmem_free(p->ops);
     p->ops = merged;
-    p->capacity = (size_t)made;
     hostmem_free(next);
     return GT_OK;
 }

@@ -24,8 +24,7 @@ enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto,
     if (!size_product(proto->dims, (size_t)proto->rank, &elements) ||
         !size_mul(elements, dtype_size_bytes(proto->dtype), &bytes) || bytes > INT64_MAX)
         return FAIL(GT_USAGE, "tensor %s is too large: its size in bytes does not fit 63 bits", proto->name);
-    TRY(hostmem_grow(graph, &graph->tensors, &graph->tensor_capacity, (size_t)graph->tensor_count + 1,
-                     sizeof(struct tensor), "graph tensors"));
+    TRY(HOSTMEM_GROW(graph, &graph->tensors, (size_t)graph->tensor_count + 1, "graph tensors"));
     graph->tensors[graph->tensor_count] = *proto;
     *out = graph->tensor_count++;
     return GT_OK;
@@ -138,8 +137,7 @@ enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, cons
             TRY(made_tensor_add(pen, &call, i, name, &op.operand[i]));
         operands[i] = op.operand[i];
     }
-    TRY(hostmem_grow(graph, &program->ops, &program->capacity, (size_t)program->count + 1, sizeof(struct op),
-                     "program ops"));
+    TRY(HOSTMEM_GROW(graph, &program->ops, (size_t)program->count + 1, "program ops"));
     program->ops[program->count++] = op;
     return GT_OK;
 }

@@ -75,7 +75,6 @@ struct program {
     enum program_phase phase;
     struct op *ops;
     int32_t count;
-    size_t capacity;
 };
 
 #define GRAPH_PROGRAMS_MAX 10
@@ -83,7 +82,6 @@ struct program {
 struct graph {
     struct tensor *tensors;
     int32_t tensor_count;
-    size_t tensor_capacity;
     struct program programs[GRAPH_PROGRAMS_MAX];
     int32_t program_count;
 };

@@ -49,7 +49,6 @@ struct pipeline {
     const struct model *model;
     bool refreshes; /* copies masters to weights instead of updating them */
     struct slice *slice;
-    size_t capacity;
     int32_t count, fetched;  /* the fetches of slices before `fetched` have begun */
     struct slice *stored[2]; /* on their way back, the older one first, or NULL */
 };
@@ -365,8 +364,7 @@ static enum gt_status parameter_divide(struct pipeline *line, const struct param
     int32_t part = 0;
     for (int64_t first = 0, rows; first < all; first += rows) {
         rows = parts ? parameter->part_rows[part++] : min_i64(most, all - first);
-        TRY(hostmem_grow(graph, &line->slice, &line->capacity, (size_t)line->count + 1, sizeof(struct slice),
-                         "slices of parameters"));
+        TRY(HOSTMEM_GROW(graph, &line->slice, (size_t)line->count + 1, "slices of parameters"));
         TRY(slice_take(line->pen, line->model, parameter, first, rows, &line->slice[line->count]));
         line->count++;
     }

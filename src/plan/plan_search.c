@@ -65,7 +65,6 @@ struct search_states_memo {
     int32_t probe_count, tried_count; /* ever made: the oldest are replaced */
     struct split *splits;             /* of all micro-batches, the fastest first */
     int32_t split_count;
-    size_t split_capacity;
 };
 
 struct search {
@@ -445,8 +444,7 @@ static enum gt_status batch_add(struct search *search, int32_t micro_batch, uint
     const uint64_t segment = request->plan.largest_segment_bytes;
     for (int64_t chunk = widest; chunk > 0 && (chunk == widest || rows <= chunk * CHUNKS_MANY);
          chunk = chunk_next(rows, chunk)) {
-        TRY(hostmem_grow(search->mem, &memo->splits, &memo->split_capacity, (size_t)memo->split_count + 1,
-                         sizeof memo->splits[0], "plan splits"));
+        TRY(HOSTMEM_GROW(search->mem, &memo->splits, (size_t)memo->split_count + 1, "plan splits"));
         struct split *split = &memo->splits[memo->split_count];
         TRY(split_make(search, micro_batch, chunk, split));
         const uint64_t bytes = split_least(search, split);

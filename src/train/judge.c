@@ -237,8 +237,7 @@ enum gt_status judge_run(struct hostmem *mem, const struct config *config)
     enum gt_status status = judge_all(&judge);
     progress_clear(&judge.progress);
     hostmem_phase_set(mem, HOSTMEM_CLOSE);
-    if (judge.session.mem)
-        session_close(&judge.session);
+    session_close(&judge.session);
     watchdog_stop(&judge.watchdog);
     return status;
 }

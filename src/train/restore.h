@@ -66,7 +66,6 @@ enum gt_status restore_tensors(struct session *session, struct checkpoint_tensor
 struct restore_parts {
     struct session *session;
     int8_t *exponents; /* of the 8-bit moments being converted: [2, blocks] */
-    size_t capacity;
 };
 
 /* A checkpoint_read_fn; the context is the session. */

@@ -132,7 +132,7 @@ static enum gt_status exponents_keep(struct restore_parts *parts, int32_t index,
                                      const int8_t *values)
 {
     const size_t needed = 2 * blocks_of(parts->session, index);
-    TRY(hostmem_grow(parts->session->mem, &parts->exponents, &parts->capacity, needed, 1, "exponents"));
+    TRY(HOSTMEM_GROW(parts->session->mem, &parts->exponents, needed, "exponents"));
     assert(first + count <= needed);
     memcpy(parts->exponents + first, values, count);
     return GT_OK;

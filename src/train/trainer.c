@@ -333,8 +333,7 @@ close:
     if (t.report)
         run_record_close(t.report);
     saver_destroy(&t.saver);
-    if (t.session.mem)
-        session_close(&t.session);
+    session_close(&t.session);
     watchdog_stop(&t.watchdog);
     ticker_stop(t.life.ticker);
     if (t.lock_fd >= 0)

@@ -21,13 +21,6 @@
 #define CONFIG_BYTES_MAX ((size_t)4 << 20)
 #define RECORDS_MAX 6 /* records tried, in case a run saves faster than we open */
 
-/* The open files of a generation, before anything is read. */
-struct generation {
-    int count;                /* the first so many of enum checkpoint_file */
-    int fd[CHECKPOINT_FILES]; /* -1: not open */
-    uint64_t size_bytes[CHECKPOINT_FILES];
-};
-
 /* ---- the kind of a checkpoint ---- */
 /* Refuses pickled weights, which other programs open. */
 static enum gt_status pickles_refuse(const char *folder)
@@ -117,7 +110,7 @@ static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder)
     TRY(file_look_in(folder, CHECKPOINT_MODEL_NAME, &is_whole));
     if (is_whole) {
         TRY(file_join(path, folder, CHECKPOINT_MODEL_NAME));
-        TRY(safetensors_open(checkpoint, path, &checkpoint->model));
+        TRY(safetensors_open(checkpoint, path, true, &checkpoint->model));
     } else {
         TRY(safetensors_index_open(checkpoint, folder, &checkpoint->model));
     }
@@ -142,7 +135,7 @@ static enum gt_status open_peft(struct checkpoint *checkpoint, const char *folde
     json_decref(root);
     TRY(status);
     TRY(file_join(path, folder, PEFT_MODEL_NAME));
-    return safetensors_open(checkpoint, path, &checkpoint->model);
+    return safetensors_open(checkpoint, path, true, &checkpoint->model);
 }
 
 /* ---- files of other trainers ---- */
@@ -185,81 +178,45 @@ static enum gt_status file_verify(const struct safetensors *table, const struct 
     return GT_OK;
 }
 
-static void generation_close(struct generation *generation)
+/* Opens the first `count` files that the record names.  If one is gone, closes the others; that is an error only if
+ * `must`. */
+static enum gt_status files_open(struct checkpoint *checkpoint, const char *folder, int count, bool must,
+                                 bool *out_whole)
 {
-    for (int i = 0; i < CHECKPOINT_FILES; i++) {
-        if (generation->fd[i] >= 0)
-            (void)close(generation->fd[i]);
-        generation->fd[i] = -1;
-    }
-}
-
-/* Opens all files that the record names.  If one is gone, closes them all; that is an error only if `must`. */
-static enum gt_status generation_open(const struct checkpoint *checkpoint, const char *folder, bool must,
-                                      struct generation *generation, bool *out_whole)
-{
+    struct safetensors **const tables[] = {&checkpoint->model, &checkpoint->optimizer};
     char path[FILE_PATH_MAX];
     *out_whole = true;
-    for (int i = 0; i < generation->count && *out_whole; i++) {
-        enum gt_status status = file_join(path, folder, checkpoint->record.files[i].name);
-        if (status == GT_OK)
-            status =
-                (must ? file_open_read : file_open_read_if_there)(path, &generation->fd[i], &generation->size_bytes[i]);
-        *out_whole = generation->fd[i] >= 0;
-        if (status != GT_OK || !*out_whole)
-            generation_close(generation);
-        TRY(status);
+    for (int i = 0; i < count && *out_whole; i++) {
+        TRY(file_join(path, folder, checkpoint->record.files[i].name));
+        TRY(safetensors_open(checkpoint, path, must, tables[i]));
+        *out_whole = *tables[i] != NULL;
     }
+    if (!*out_whole)
+        hostmem_free(checkpoint->model);
     return GT_OK;
-}
-
-/* Reads the record and opens the files that it names. */
-static enum gt_status record_open(struct checkpoint *checkpoint, const char *folder, struct generation *generation)
-{
-    bool is_whole = false;
-    for (int left = RECORDS_MAX; !is_whole; left--) {
-        checkpoint_record_release(&checkpoint->record);
-        TRY(checkpoint_record_read(folder, &checkpoint->record));
-        TRY(generation_open(checkpoint, folder, left == 1, generation, &is_whole));
-    }
-    return GT_OK;
-}
-
-static enum gt_status weights_open(struct checkpoint *checkpoint, const char *folder, enum checkpoint_file which,
-                                   struct generation *generation, struct safetensors **out)
-{
-    char path[FILE_PATH_MAX];
-    const struct checkpoint_file_record *record = &checkpoint->record.files[which];
-    const int fd = generation->fd[which];
-    TRY(file_join(path, folder, record->name));
-    generation->fd[which] = -1; /* from here on, closed with the checkpoint or by the function that fails */
-    TRY(safetensors_open_fd(checkpoint, path, fd, generation->size_bytes[which], out));
-    return file_verify(*out, record);
-}
-
-static enum gt_status generation_read(struct checkpoint *checkpoint, const char *folder, struct generation *generation)
-{
-    TRY(model_describe(checkpoint, checkpoint->record.hf_config));
-    if (checkpoint->record.adapter != NULL)
-        TRY(adapter_describe(checkpoint, checkpoint->record.adapter));
-    TRY(weights_open(checkpoint, folder, CHECKPOINT_FILE_MODEL, generation, &checkpoint->model));
-    if (checkpoint->record.adapter == NULL) /* else base_join() checks */
-        TRY(hf_layout_check(checkpoint->model, &checkpoint->config));
-    if (generation->count == CHECKPOINT_FILE_OPTIMIZER)
-        return GT_OK;
-    TRY(weights_open(checkpoint, folder, CHECKPOINT_FILE_OPTIMIZER, generation, &checkpoint->optimizer));
-    return checkpoint_parts_check(checkpoint->optimizer, &checkpoint->config);
 }
 
 static enum gt_status open_ours(struct checkpoint *checkpoint, const char *folder, bool with_optimizer)
 {
-    struct generation generation = {.count = with_optimizer ? CHECKPOINT_FILES : CHECKPOINT_FILE_OPTIMIZER,
-                                    .fd = {-1, -1}};
+    const struct checkpoint_record *record = &checkpoint->record;
+    const int count = with_optimizer ? CHECKPOINT_FILES : CHECKPOINT_FILE_OPTIMIZER;
+    bool is_whole = false;
     TRY(file_join(checkpoint->source, folder, CHECKPOINT_RECORD_NAME));
-    TRY(record_open(checkpoint, folder, &generation));
-    const enum gt_status status = generation_read(checkpoint, folder, &generation);
-    generation_close(&generation);
-    return status;
+    for (int left = RECORDS_MAX; !is_whole; left--) {
+        checkpoint_record_release(&checkpoint->record);
+        TRY(checkpoint_record_read(folder, &checkpoint->record));
+        TRY(files_open(checkpoint, folder, count, left == 1, &is_whole));
+    }
+    TRY(model_describe(checkpoint, record->hf_config));
+    if (record->adapter != NULL)
+        TRY(adapter_describe(checkpoint, record->adapter));
+    TRY(file_verify(checkpoint->model, &record->files[CHECKPOINT_FILE_MODEL]));
+    if (record->adapter == NULL) /* else base_join() checks */
+        TRY(hf_layout_check(checkpoint->model, &checkpoint->config));
+    if (!with_optimizer)
+        return GT_OK;
+    TRY(file_verify(checkpoint->optimizer, &record->files[CHECKPOINT_FILE_OPTIMIZER]));
+    return checkpoint_parts_check(checkpoint->optimizer, &checkpoint->config);
 }
 
 static enum gt_status open_kind(struct checkpoint *checkpoint, const char *path, bool with_optimizer)

@@ -238,18 +238,16 @@ static enum gt_status file_load(struct safetensors *table, const char *path, int
     return GT_OK;
 }
 
-enum gt_status safetensors_open(const void *owner, const char *path, struct safetensors **out)
+enum gt_status safetensors_open(const void *owner, const char *path, bool must, struct safetensors **out)
 {
     int fd;
     uint64_t size_bytes;
-    TRY(file_open_read(path, &fd, &size_bytes));
-    return safetensors_open_fd(owner, path, fd, size_bytes, out);
-}
-
-enum gt_status safetensors_open_fd(const void *owner, const char *path, int fd, uint64_t size_bytes,
-                                   struct safetensors **out)
-{
     struct safetensors *table = NULL;
+    TRY((must ? file_open_read : file_open_read_if_there)(path, &fd, &size_bytes));
+    if (fd < 0) {
+        *out = NULL;
+        return GT_OK;
+    }
     enum gt_status status = safetensors_create(owner, path, &table);
     if (status == GT_OK)
         status = file_load(table, path, fd, size_bytes, NULL, NULL);

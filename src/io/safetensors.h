@@ -54,14 +54,12 @@ struct safetensors {
     char path[FILE_PATH_MAX]; /* names the table in messages */
 };
 
-/* Opens `path` and checks the whole header: every array is inside the file, no two overlap, and no byte is unused.
+/* Opens `path` and checks the whole header: every array is inside the file, no two overlap, and no byte is unused.  A
+ * missing file is an error only if `must`; else *out is NULL.
  * Memory: at most 4 MiB of text, its parse tree (released before the return) and about 250 bytes per tensor.  Errors:
  * GT_IO, GT_NO_MEMORY; GT_DATA with one line that names the file and the tensor or field; GT_UNSUPPORTED for PyTorch's
  * pickle files under this name. */
-enum gt_status safetensors_open(const void *owner, const char *path, struct safetensors **out);
-/* As above, for an open file of `size_bytes`.  Takes ownership of `fd`, also on failure.  `path` is for messages. */
-enum gt_status safetensors_open_fd(const void *owner, const char *path, int fd, uint64_t size_bytes,
-                                   struct safetensors **out);
+enum gt_status safetensors_open(const void *owner, const char *path, bool must, struct safetensors **out);
 
 #define SAFETENSORS_INDEX_NAME "model.safetensors.index.json"
 /* Opens FOLDER/model.safetensors.index.json and every file that it names, as one table.  Each tensor must be in the

@@ -30,7 +30,7 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
         folder_use(mem, data, size);
         return;
     }
-    if (safetensors_open(mem, fuzz_file(data, size), &file) == GT_OK)
+    if (safetensors_open(mem, fuzz_file(data, size), true, &file) == GT_OK)
         fuzz_arrays_read(file);
     hostmem_free(file);
 }

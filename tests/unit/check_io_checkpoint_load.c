@@ -38,7 +38,7 @@ TEST(damage_names_file_and_tensor)
     size_t index;
     ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
     io_path(path, folder, "model-000001.safetensors");
-    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
+    ck_assert_int_eq(safetensors_open(mem, path, true, &file), GT_OK);
     ck_assert(safetensors_find(file, "transformer.h.0.mlp.c_fc.weight", &index));
     /* Flips bits of the exponent, so that the value is a NaN: still reported as damage. */
     const size_t at = (size_t)file->tensors[index].offset_bytes;

@@ -202,7 +202,7 @@ static enum gt_status renamed_check(const char *from, const char *to)
     memcpy(bytes + at, to, strlen(to));
     io_file_write(path, bytes, count);
     free(bytes);
-    enum gt_status status = safetensors_open(mem, path, &file);
+    enum gt_status status = safetensors_open(mem, path, true, &file);
     if (status == GT_OK) {
         status = checkpoint_parts_check(file, &model.config);
         hostmem_free(file);

@@ -98,14 +98,14 @@ TEST(zero_biases_stand_in_the_file)
     float values[16];
     size_t index;
     ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
-    ck_assert_int_eq(safetensors_open(mem, io_at(folder, "model.safetensors"), &file), GT_OK);
+    ck_assert_int_eq(safetensors_open(mem, io_at(folder, "model.safetensors"), true, &file), GT_OK);
     ck_assert_uint_eq(file->count, 16);
     ck_assert(safetensors_find(file, "transformer.h.0.mlp.c_fc.bias", &index));
     ck_assert_int_eq(safetensors_read(file, index, 0, 16, values, DTYPE_F32, NULL), GT_OK);
     for (int i = 0; i < 16; i++)
         ck_assert(values[i] == 0.0f);
     hostmem_free(file);
-    ck_assert_int_eq(safetensors_open(mem, io_at(folder, "optimizer-000010.safetensors"), &file), GT_OK);
+    ck_assert_int_eq(safetensors_open(mem, io_at(folder, "optimizer-000010.safetensors"), true, &file), GT_OK);
     ck_assert_uint_eq(file->count, 2 * model.tensor_count);
     ck_assert_str_eq(file->tensors[0].name, "m.transformer.wte.weight"); /* first moments come first */
     ck_assert_str_eq(file->tensors[model.tensor_count].name, "v.transformer.wte.weight");

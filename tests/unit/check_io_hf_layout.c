@@ -82,7 +82,7 @@ static void file_write(const char *prefix, const struct change *change, const ch
 static enum gt_status check(void)
 {
     struct safetensors *file;
-    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
+    ck_assert_int_eq(safetensors_open(mem, path, true, &file), GT_OK);
     enum gt_status status = hf_layout_check(file, &config);
     hostmem_free(file);
     return status;

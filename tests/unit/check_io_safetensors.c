@@ -28,7 +28,7 @@ TEST(reads_what_is_there)
     ck_assert_int_eq(pwrite(fd, &c, sizeof c, at + 22), sizeof c);
     (void)close(fd);
 
-    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
+    ck_assert_int_eq(safetensors_open(mem, path, true, &file), GT_OK);
     ck_assert_uint_eq(file->count, 4);
     ck_assert(safetensors_find(file, "a", &index));
     ck_assert_uint_eq(file->tensors[0].offset_bytes, (uint64_t)at);
@@ -74,7 +74,7 @@ TEST(converts_long_tensors)
     const int fd = open(path, O_RDWR);
     ck_assert_int_eq(pwrite(fd, bits, sizeof bits, (off_t)(8 + strlen(header))), sizeof bits);
     (void)close(fd);
-    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
+    ck_assert_int_eq(safetensors_open(mem, path, true, &file), GT_OK);
     ck_assert_int_eq(safetensors_read(file, 0, 3, COUNT - 3, values, DTYPE_F32, NULL), GT_OK);
     for (int i = 0; i < COUNT - 3; i++)
         ck_assert_float_eq(values[i], bf16_to_f32(bits[i + 3]));
@@ -140,7 +140,7 @@ TEST(refuses_bad_headers)
     struct safetensors *file = NULL;
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         io_safetensors_write(path, refused[i].header, refused[i].data_bytes);
-        enum gt_status status = safetensors_open(mem, path, &file);
+        enum gt_status status = safetensors_open(mem, path, true, &file);
         ck_assert_msg(status == GT_DATA, "case %zu: %s: %s", i, status_name(status), refused[i].header);
         ck_assert_msg(strstr(capture.text, path) != NULL, "no path in: %s", capture.text);
         for (const char *c = capture.text; *c != '\0'; c++)
@@ -160,7 +160,7 @@ TEST(refuses_long_names)
         (void)snprintf(header, sizeof header, "{\"%s\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", name);
         io_safetensors_write(path, header, 1);
         const bool good = length < SAFETENSORS_NAME_MAX;
-        ck_assert_int_eq(safetensors_open(mem, path, &file), good ? GT_OK : GT_DATA);
+        ck_assert_int_eq(safetensors_open(mem, path, true, &file), good ? GT_OK : GT_DATA);
         if (good)
             hostmem_free(file);
         else
@@ -181,11 +181,11 @@ TEST(refuses_bad_lengths)
     struct safetensors *file;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         io_file_write(path, cases[i], sizeof cases[i]);
-        log_capture_refused(&capture, safetensors_open(mem, path, &file), GT_DATA, "header length");
+        log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_DATA, "header length");
     }
     for (size_t count = 0; count < 8; count++) {
         io_file_write(path, cases[0], count);
-        log_capture_refused(&capture, safetensors_open(mem, path, &file), GT_DATA, "too short");
+        log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_DATA, "too short");
     }
     struct hostmem_counters counters;
     hostmem_counters_get(mem, &counters);
@@ -205,7 +205,7 @@ TEST(refuses_huge_headers)
         header[length] = '\0';
         io_safetensors_write(path, header, 0);
         free(header);
-        ck_assert_int_eq(safetensors_open(mem, path, &file), more == 0 ? GT_OK : GT_DATA);
+        ck_assert_int_eq(safetensors_open(mem, path, true, &file), more == 0 ? GT_OK : GT_DATA);
         if (more == 0)
             hostmem_free(file);
     }
@@ -228,15 +228,15 @@ TEST(bounds_the_number_of_tensors)
 {
     struct safetensors *file;
     many_tensors(SAFETENSORS_TENSORS_MAX);
-    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
+    ck_assert_int_eq(safetensors_open(mem, path, true, &file), GT_OK);
     ck_assert_uint_eq(file->count, SAFETENSORS_TENSORS_MAX);
     hostmem_free(file);
     many_tensors(SAFETENSORS_TENSORS_MAX + 1);
-    log_capture_refused(&capture, safetensors_open(mem, path, &file), GT_DATA, "lists 6145 tensors");
+    log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_DATA, "lists 6145 tensors");
     many_tensors(60000); /* below 4 MiB of header */
-    log_capture_refused(&capture, safetensors_open(mem, path, &file), GT_DATA, "lists 60000 tensors");
+    log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_DATA, "lists 60000 tensors");
     many_tensors(100000); /* above */
-    log_capture_refused(&capture, safetensors_open(mem, path, &file), GT_DATA, "header length");
+    log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_DATA, "header length");
 }
 
 TEST(refuses_pickles)
@@ -244,9 +244,9 @@ TEST(refuses_pickles)
     static const char zip[] = "PK\3\4\0\0\10\10\0\0\0\0archive/data.pkl", pickle[] = "\x80\2}q\0(X\6\0\0\0";
     struct safetensors *file;
     io_file_write(path, zip, sizeof zip);
-    log_capture_refused(&capture, safetensors_open(mem, path, &file), GT_UNSUPPORTED, "pickle");
+    log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_UNSUPPORTED, "pickle");
     io_file_write(path, pickle, sizeof pickle);
-    log_capture_refused(&capture, safetensors_open(mem, path, &file), GT_UNSUPPORTED, "pickle");
+    log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_UNSUPPORTED, "pickle");
 }
 
 /* A flip may leave a valid file with other contents; it may not cause a crash, a leak or a read outside. */
@@ -257,13 +257,13 @@ TEST(survives_every_flipped_bit_of_the_header)
     int opened = 0;
     io_safetensors_write(path, GOOD, GOOD_DATA);
     const size_t bits = 8 * (8 + strlen(GOOD));
-    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
+    ck_assert_int_eq(safetensors_open(mem, path, true, &file), GT_OK);
     const uint32_t crc = file->files[0].header_crc32c;
     hostmem_free(file);
     for (size_t bit = 0; bit < bits; bit++) {
         io_file_flip(path, bit);
         capture.lines = 0;
-        if (safetensors_open(mem, path, &file) == GT_OK) {
+        if (safetensors_open(mem, path, true, &file) == GT_OK) {
             opened++;
             ck_assert_int_eq(capture.lines, 0);
             ck_assert_uint_ne(file->files[0].header_crc32c, crc);
@@ -289,7 +289,7 @@ TEST(refuses_every_truncation)
     char *bytes = io_file_read(path, &count);
     for (size_t kept = 0; kept < count; kept++) {
         io_file_write(path, bytes, kept);
-        ck_assert_int_eq(safetensors_open(mem, path, &file), GT_DATA);
+        ck_assert_int_eq(safetensors_open(mem, path, true, &file), GT_DATA);
         ck_assert_int_eq(capture.lines, 1);
         capture.lines = 0;
     }
@@ -301,7 +301,7 @@ TEST(notices_truncation_while_reading)
     struct safetensors *file;
     float values[4];
     io_safetensors_write(path, GOOD, GOOD_DATA);
-    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
+    ck_assert_int_eq(safetensors_open(mem, path, true, &file), GT_OK);
     ck_assert_int_eq(truncate(path, (off_t)(8 + strlen(GOOD) + 8)), 0);
     log_capture_refused(&capture, safetensors_read(file, 0, 0, 4, values, DTYPE_F32, NULL), GT_DATA, "truncated");
     log_capture_refused(&capture, safetensors_read(file, 1, 0, 3, values, DTYPE_F32, NULL), GT_DATA, "truncated");
@@ -316,7 +316,7 @@ TEST(passes_on_refused_memory_and_files)
     for (;; n++) {
         hostmem_fail_at(mem, n);
         capture.lines = 0;
-        enum gt_status status = safetensors_open(mem, path, &file);
+        enum gt_status status = safetensors_open(mem, path, true, &file);
         hostmem_fail_at(mem, 0);
         if (status == GT_OK)
             break;
@@ -326,9 +326,9 @@ TEST(passes_on_refused_memory_and_files)
     ck_assert_uint_eq(n, 6); /* five allocations */
     hostmem_free(file);
     capture.lines = 0;
-    log_capture_refused(&capture, safetensors_open(mem, folder, &file), GT_IO, "folder");
+    log_capture_refused(&capture, safetensors_open(mem, folder, true, &file), GT_IO, "folder");
     ck_assert_int_eq(unlink(path), 0);
-    log_capture_refused(&capture, safetensors_open(mem, path, &file), GT_IO, path);
+    log_capture_refused(&capture, safetensors_open(mem, path, true, &file), GT_IO, path);
     hostmem_free(NULL);
 }
 

@@ -54,12 +54,12 @@ static enum gt_status alignment_check(struct backend *device, const struct plan 
                 plan->options.alignment_bytes, info.device, info.alignment_bytes);
 }
 
-static enum gt_status exec_fill(struct exec *exec, const struct exec_options *options)
+static enum gt_status exec_fill(struct exec *exec, bool poison)
 {
     const struct plan *plan = exec->plan;
     TRY(alignment_check(exec->device, plan));
     TRY(programs_bind(exec));
-    if (options->poison)
+    if (poison)
         TRY(exec_poison_create(exec, exec->device, plan, &exec->poison));
     if (plan->segment_count > 0)
         TRY(backend_arena(exec->device, plan->segment, plan->segment_count));
@@ -68,15 +68,15 @@ static enum gt_status exec_fill(struct exec *exec, const struct exec_options *op
     return exec->poison ? exec_poison_arena(exec->poison) : GT_OK;
 }
 
-enum gt_status exec_create(const void *owner, struct backend *device, const struct plan *plan,
-                           const struct exec_options *options, struct exec **out)
+enum gt_status exec_create(const void *owner, struct backend *device, const struct plan *plan, bool poison,
+                           struct exec **out)
 {
     struct exec *exec;
     TRY(HOSTMEM_NEW(owner, 1, "exec", &exec));
     exec->device = device;
     exec->plan = plan;
     exec->graph = plan->graph;
-    enum gt_status status = exec_fill(exec, options);
+    enum gt_status status = exec_fill(exec, poison);
     return FINISH(status, out, exec, hostmem_free);
 }
 

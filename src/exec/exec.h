@@ -14,14 +14,11 @@
 
 struct exec;
 
-struct exec_options {
-    bool poison; /* fill dead ranges with NaN patterns and check guard bands; slow */
-};
-
 /* Allocates the arena on the device and binds all programs.  `device`, `plan` and its graph are borrowed.
+ * `poison` fills dead ranges with NaN patterns and checks guard bands, which is slow.
  * Errors: GT_NO_MEMORY, GT_DEVICE. */
-enum gt_status exec_create(const void *owner, struct backend *device, const struct plan *plan,
-                           const struct exec_options *options, struct exec **out);
+enum gt_status exec_create(const void *owner, struct backend *device, const struct plan *plan, bool poison,
+                           struct exec **out);
 
 /* Copy `count` elements, from element `first`, between host memory and a tensor.  Both assert that they lie inside. */
 enum gt_status exec_upload(struct exec *exec, int32_t tensor, int64_t first, const void *from, int64_t count);

@@ -173,7 +173,6 @@ static enum gt_status host_check(struct session *session)
 
 enum gt_status session_start(struct session *session)
 {
-    struct exec_options options = {.poison = DEBUG_RUN};
     TRY(session_fits(session));
     TRY(host_check(session));
     TRY(backend_info(session->device.backend, &session->device.info));
@@ -188,7 +187,7 @@ enum gt_status session_start(struct session *session)
             log_bytes(needed, (double)(free_bytes + bytes_lacking(session))), log_bytes(have, (double)free_bytes),
             session->device.info.device, backend_holders_known(holders, session->device.backend));
     }
-    return exec_create(session->mem, session->device.backend, session->plan, &options, &session->exec);
+    return exec_create(session->mem, session->device.backend, session->plan, DEBUG_RUN, &session->exec);
 }
 
 /* ---- values of any float dtype ---- */

@@ -80,8 +80,7 @@ static void clocks_compare(double copy_seconds, int kernels, int32_t engines)
     const struct plan_options options = {.device = device, .alignment_bytes = 256};
     ck_assert_int_eq(plan_create(mem, graph, &options, &plan), GT_OK);
     ck_assert(plan_verify(plan));
-    const struct exec_options plain = {.poison = false};
-    ck_assert_int_eq(exec_create(mem, device, plan, &plain, &exec), GT_OK);
+    ck_assert_int_eq(exec_create(mem, device, plan, false, &exec), GT_OK);
     fake_cuda_counters_get(&before);
     ck_assert_int_eq(exec_run(exec, program), GT_OK);
     fake_cuda_counters_get(&after);

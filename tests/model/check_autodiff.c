@@ -356,7 +356,7 @@ TEST_LOOP(toy_runs_on_the_device, 4)
     struct plan_options options = {.device = device, .alignment_bytes = info.alignment_bytes, .guard_bytes = 256};
     ck_assert_int_eq(plan_create(toy.mem, toy.graph, &options, &plan), GT_OK);
     ck_assert(plan_verify(plan));
-    ck_assert_int_eq(exec_create(toy.mem, device, plan, &(struct exec_options){.poison = true}, &exec), GT_OK);
+    ck_assert_int_eq(exec_create(toy.mem, device, plan, true, &exec), GT_OK);
     toy_upload(exec, &toy, &host);
     ck_assert_int_eq(exec_run(exec, toy.program), GT_OK);
     replica_create(toy.graph, &replica);

@@ -129,9 +129,8 @@ void rig_open(struct rig *rig, const struct model_options *options, const struct
                                 .alignment_bytes = info.alignment_bytes,
                                 .largest_segment_bytes = info.largest_allocation_bytes,
                                 .guard_bytes = how->guard_bytes};
-    struct exec_options exec = {.poison = how->poison};
     rig_need(plan_create(rig->mem, rig->model->graph, &plan, &rig->plan) == GT_OK, "plan");
-    rig_need(exec_create(rig->mem, rig->device, rig->plan, &exec, &rig->exec) == GT_OK, "exec");
+    rig_need(exec_create(rig->mem, rig->device, rig->plan, how->poison, &rig->exec) == GT_OK, "exec");
     rig->scalars[SCALAR_LEARNING_RATE].f = 1e-2f;
     rig->scalars[SCALAR_LOSS_GRADIENT].f = 0.02f;
     rig->scalars[SCALAR_UNSCALE].f = 1.0f;

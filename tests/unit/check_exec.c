@@ -41,8 +41,7 @@ static void bench_plan(struct bench *b, uint32_t guard_bytes, uint64_t largest_s
 
 static void bench_exec(struct bench *b, bool poison)
 {
-    struct exec_options options = {.poison = poison};
-    ck_assert_int_eq(exec_create(b->mem, &b->backend.base, b->plan, &options, &b->exec), GT_OK);
+    ck_assert_int_eq(exec_create(b->mem, &b->backend.base, b->plan, poison, &b->exec), GT_OK);
     hostmem_phase_set(b->mem, HOSTMEM_RUN); /* from here on an allocation fails an assert */
 }
 
@@ -343,13 +342,12 @@ TEST(every_failing_allocation_is_reported_and_leaks_nothing)
     bench_plan(&b, GUARD_BYTES, 0);
     struct hostmem_counters before, after;
     hostmem_counters_get(b.mem, &before);
-    struct exec_options options = {.poison = true};
     size_t n = 1;
     for (; n < 100; n++) {
         struct log_capture capture;
         log_capture_begin(&capture);
         hostmem_fail_at(b.mem, n);
-        enum gt_status status = exec_create(b.mem, &b.backend.base, b.plan, &options, &b.exec);
+        enum gt_status status = exec_create(b.mem, &b.backend.base, b.plan, true, &b.exec);
         hostmem_fail_at(b.mem, 0);
         log_capture_end();
         if (status == GT_OK)
@@ -371,16 +369,15 @@ TEST(a_device_that_refuses_is_passed_on)
     bench_open(&b);
     b.graph = fixture_random_graph(b.mem, unit_seed());
     bench_plan(&b, 0, 0);
-    struct exec_options options = {0};
     b.backend.alignment_bytes = 256;
     struct log_capture capture;
     log_capture_begin(&capture);
-    log_capture_refused(&capture, exec_create(b.mem, &b.backend.base, b.plan, &options, &b.exec), GT_DEVICE,
+    log_capture_refused(&capture, exec_create(b.mem, &b.backend.base, b.plan, false, &b.exec), GT_DEVICE,
                         "aligns tensors to 64 bytes, but device fixture needs 256");
     log_capture_end();
     b.backend.alignment_bytes = 64;
     b.backend.arenas = 1; /* a second arena is an error of the fixture's */
-    ck_assert_int_eq(exec_create(b.mem, &b.backend.base, b.plan, &options, &b.exec), GT_DEVICE);
+    ck_assert_int_eq(exec_create(b.mem, &b.backend.base, b.plan, false, &b.exec), GT_DEVICE);
     ck_assert_ptr_null(b.exec);
     bench_close(&b);
 }

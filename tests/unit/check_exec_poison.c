@@ -38,8 +38,7 @@ static void rig_plan(struct rig *rig, uint32_t alignment_bytes, uint32_t guard_b
 
 static void rig_exec(struct rig *rig, bool poison)
 {
-    struct exec_options options = {.poison = poison};
-    ck_assert_int_eq(exec_create(rig->mem, &rig->backend.base, rig->plan, &options, &rig->exec), GT_OK);
+    ck_assert_int_eq(exec_create(rig->mem, &rig->backend.base, rig->plan, poison, &rig->exec), GT_OK);
 }
 
 static void rig_end(struct rig *rig)

@@ -14,6 +14,7 @@
 #include <cuda_runtime.h>
 
 #include "backend/backend.h"
+#include "backend/backend_nvml.h"
 #include "backends/cuda/cuda_kernels.h"
 #include "base/size.h"
 
@@ -36,7 +37,6 @@
 #define CUDA_CONTEXT_BYTES_MAX ((uint64_t)4 << 30)
 
 struct cuda_gemm_cache;
-struct cuda_nvml;
 struct cuda_shapes;
 struct cuda_tuning;
 
@@ -104,7 +104,7 @@ struct cuda_backend {
     struct cuda_gemm_cache *gemm; /* descriptors and algorithms of the products */
     struct cuda_tuning *tuning;   /* chosen algorithms and launch shapes */
     struct cuda_shapes *shapes;   /* launch shapes, as settled for each call */
-    struct cuda_nvml *nvml;       /* NULL if the library is not available */
+    struct nvml nvml;
     bool has_arena;
     int32_t segments;
     struct cuda_segment segment[BACKEND_SEGMENTS_MAX];

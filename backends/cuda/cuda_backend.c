@@ -16,10 +16,10 @@
 
 #include "backends/cuda/cuda_attention.h"
 #include "backends/cuda/cuda_gemm_cache.h"
-#include "backends/cuda/cuda_nvml.h"
 #include "backends/cuda/cuda_shapes.h"
 #include "backends/cuda/cuda_tuning.h"
 
+#define PCI_TEXT_MAX 32
 /* In this range the run-time API reports a fault of a kernel or of the card: the context is lost. */
 #define ERROR_LOST_FIRST cudaErrorIllegalAddress
 #define ERROR_LOST_LAST cudaErrorLaunchFailure
@@ -76,7 +76,7 @@ static enum gt_status stream_open(struct cuda_backend *cuda)
  * limits. */
 static void context_measure(struct cuda_backend *cuda, uint64_t used_before)
 {
-    const uint64_t used = used_before > 0 ? cuda_nvml_used_bytes(cuda->nvml) : 0;
+    const uint64_t used = used_before > 0 ? nvml_memory_ask(&cuda->nvml).used : 0;
     if (used > used_before && used - used_before < CUDA_CONTEXT_BYTES_MAX)
         cuda->context_bytes = used - used_before;
 }
@@ -86,14 +86,17 @@ static enum gt_status cuda_sync(struct backend *backend);
 
 static enum gt_status device_fill(struct cuda_backend *cuda, const struct backend_open_options *options)
 {
+    char pci[PCI_TEXT_MAX] = "";
     cuda->base.ops = &cuda_backend_ops;
     cuda->device = options->device;
     cuda->tf32 = options->tf32;
     cuda->graphs_off = options->no_graphs;
     TRY(cuda_tuning_create(cuda));
     TRY(cuda_device_describe(cuda, options->name));
-    TRY(cuda_nvml_open(cuda->device, &cuda->nvml));
-    const uint64_t used_before = cuda_nvml_used_bytes(cuda->nvml);
+    if (cudaDeviceGetPCIBusId(pci, sizeof pci, cuda->device) == cudaSuccess)
+        nvml_open(&cuda->nvml, pci);
+    (void)cudaGetLastError();
+    const uint64_t used_before = nvml_memory_ask(&cuda->nvml).used;
     TRY(stream_open(cuda));
     cuda->tuning->on = options->tune;
     if (options->half_sums)
@@ -130,7 +133,7 @@ static void cuda_close(struct backend *backend)
     cuda_memory_free(cuda);
     if (cuda->stream != NULL)
         (void)cudaStreamDestroy(cuda->stream);
-    cuda_nvml_close(cuda->nvml);
+    nvml_close(&cuda->nvml);
     free(cuda);
 }
 
@@ -162,9 +165,8 @@ static enum gt_status cuda_info(struct backend *backend, struct backend_info *ou
     const size_t lt = cuda_gemm_library_version(cuda);
     snprintf(info.detail, sizeof info.detail,
              "driver%s%s for CUDA %" PRId32 ".%" PRId32 ", CUDA %" PRId32 ".%" PRId32 ", cuBLASLt %zu.%zu%s",
-             cuda_nvml_driver(cuda->nvml)[0] != '\0' ? " " : "", cuda_nvml_driver(cuda->nvml), cuda->driver / 1000,
-             cuda->driver % 1000 / 10, cuda->runtime / 1000, cuda->runtime % 1000 / 10, lt / 10000, lt / 100 % 100,
-             cuda->is_wsl ? ", WSL2" : "");
+             cuda->nvml.driver[0] != '\0' ? " " : "", cuda->nvml.driver, cuda->driver / 1000, cuda->driver % 1000 / 10,
+             cuda->runtime / 1000, cuda->runtime % 1000 / 10, lt / 10000, lt / 100 % 100, cuda->is_wsl ? ", WSL2" : "");
     snprintf(info.limits, sizeof info.limits, "%shead sizes up to %d",
              has_bf16 ? "" : "no bfloat16 (from capability 8.0 on), ", CUDA_ATTENTION_HEAD_SIZE_MAX);
     *out = info;
@@ -173,7 +175,7 @@ static enum gt_status cuda_info(struct backend *backend, struct backend_info *ou
 
 static void cuda_holders(struct backend *backend, struct backend_holders *out)
 {
-    cuda_nvml_holders(cuda_own(backend)->nvml, out);
+    nvml_holders(&cuda_own(backend)->nvml, out);
 }
 
 #define OP(KIND, name, ...) [OP_##KIND] = &cuda_##name,

@@ -15,8 +15,6 @@
  */
 #include "backends/cuda/cuda.h"
 
-#include "backends/cuda/cuda_nvml.h"
-
 /* Left free for the driver's needs during a run; more where the driver swaps to host memory. */
 #define MARGIN_BYTES ((uint64_t)16 << 20)
 #define MARGIN_BYTES_WSL ((uint64_t)256 << 20)
@@ -96,7 +94,7 @@ static enum gt_status arena_refuse(const struct cuda_backend *cuda, uint64_t nee
 {
     char need[24], have[24], text[BACKEND_HOLDERS_TEXT_MAX];
     struct backend_holders holders = {.count = 0};
-    cuda_nvml_holders(cuda->nvml, &holders);
+    nvml_holders(&cuda->nvml, &holders);
     return FAIL(GT_NO_FIT, "cuda: the arena takes %s, but only %s is free on %s now%s%s",
                 log_bytes(need, (double)need_bytes), log_bytes(have, (double)free_bytes), cuda->name,
                 holders.count > 0 ? "; other processes hold most: " : "", backend_holders_text(text, &holders));

@@ -10,7 +10,6 @@
 #include "backends/cuda/cuda_tuning.h"
 
 #include "backends/cuda/cuda_gemm_cache.h"
-#include "backends/cuda/cuda_nvml.h"
 #include "backends/cuda/cuda_shapes.h"
 #include "base/user_cache.h"
 
@@ -70,7 +69,7 @@ static void names_of(const struct cuda_backend *cuda, char name[static USER_CACH
 {
     snprintf(name, USER_CACHE_KEY_MAX, "%s, capability %" PRId32 "%s%s", cuda->name, cuda->capability,
              cuda->tf32 ? ", TF32" : "", cuda->half_sums ? ", fp16 sums" : "");
-    const char *driver = cuda_nvml_driver(cuda->nvml);
+    const char *driver = cuda->nvml.driver;
     snprintf(key, USER_CACHE_KEY_MAX,
              "%s, driver%s%s for CUDA %" PRId32 ", CUDA %" PRId32 ", cuBLASLt %zu, " PACKAGE_STRING, name,
              driver[0] != '\0' ? " " : "", driver, cuda->driver, cuda->runtime, cuda_gemm_library_version(cuda));

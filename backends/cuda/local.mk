@@ -10,7 +10,6 @@ cuda_sources = \
 	backends/cuda/cuda_graph.c \
 	backends/cuda/cuda_lt.def backends/cuda/cuda_lt.h \
 	backends/cuda/cuda_memory.c \
-	backends/cuda/cuda_nvml.c backends/cuda/cuda_nvml.h \
 	backends/cuda/cuda_ops.c \
 	backends/cuda/cuda_shapes.c backends/cuda/cuda_shapes.h \
 	backends/cuda/cuda_trial.c \

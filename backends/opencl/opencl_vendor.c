@@ -8,9 +8,8 @@
 #include "backends/opencl/opencl_device.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
 
-#include "base/library.h"
+#include "backend/backend_nvml.h"
 
 #define FREE_MEMORY_AMD 0x4039u  /* CL_DEVICE_GLOBAL_FREE_MEMORY_AMD, in KiB */
 #define PCI_BUS_INFO_KHR 0x410Fu /* CL_DEVICE_PCI_BUS_INFO_KHR */
@@ -26,18 +25,6 @@
 /* The layout in cl_khr_pci_bus_info. */
 struct pci_bus_info {
     cl_uint domain, bus, device, function;
-};
-
-/* The layout in nvml.h. */
-struct nvml_memory {
-    unsigned long long total, free, used;
-};
-
-struct nvml {
-    int (*init)(void);
-    int (*shutdown)(void);
-    int (*by_pci)(const char *address, void **device);
-    int (*memory)(void *device, struct nvml_memory *out);
 };
 
 /* Writes "0000:03:00.0"; returns false when the driver does not report it. */
@@ -94,31 +81,14 @@ static bool sysfs_free_bytes(const char *pci, uint64_t *out)
     return true;
 }
 
-static bool nvml_ask(const struct nvml *nvml, const char *pci, uint64_t *out)
-{
-    struct nvml_memory memory = {0, 0, 0};
-    void *device = NULL;
-    if (nvml->init() != 0)
-        return false;
-    const bool found = nvml->by_pci(pci, &device) == 0 && nvml->memory(device, &memory) == 0;
-    (void)nvml->shutdown();
-    *out = memory.free;
-    return found && memory.free <= memory.total;
-}
-
 static bool nvml_free_bytes(const char *pci, uint64_t *out)
 {
     struct nvml nvml;
-    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL)
-        return false;
-    const bool complete = library_function(library, "nvmlInit_v2", &nvml.init) &&
-                          library_function(library, "nvmlShutdown", &nvml.shutdown) &&
-                          library_function(library, "nvmlDeviceGetHandleByPciBusId_v2", &nvml.by_pci) &&
-                          library_function(library, "nvmlDeviceGetMemoryInfo", &nvml.memory);
-    const bool found = complete && nvml_ask(&nvml, pci, out);
-    dlclose(library);
-    return found;
+    nvml_open(&nvml, pci);
+    const struct nvml_memory memory = nvml_memory_ask(&nvml);
+    nvml_close(&nvml);
+    *out = memory.free;
+    return memory.total > 0 && memory.free <= memory.total;
 }
 
 bool opencl_vendor_free_bytes(const struct opencl_backend *cl, uint64_t *out_bytes, const char **out_basis)

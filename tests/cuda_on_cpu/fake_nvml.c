@@ -1,4 +1,4 @@
-/* A stand-in for libnvidia-ml.so.1, for tests of backends/cuda/cuda_nvml.c: one card and three processes.
+/* A stand-in for libnvidia-ml.so.1, for tests of src/backend/backend_nvml.c: one card and three processes.
  *
  * The environment configures its answers: GT_FAKE_NVML_FAIL names a function that fails; GT_FAKE_NVML_USED_MIB is the
  * memory used by other processes (default 350 MiB); GT_FAKE_NVML_CONTEXT_MIB is what this process adds when it asks

@@ -1,8 +1,8 @@
 /* State of the opencl backend, and the interface that every op's host file needs: device limits, operands, launches.
  *
- * There is one in-order queue on one device.  Each segment of the arena is one cl_mem; our kernels receive a segment
- * and a 64-bit offset in elements, never a sub-buffer.  Nothing here is a global: the entry points of the ICD loader
- * are part of the state, because the loader is opened at run time (opencl_api.h).
+ * Ops run in one in-order queue on one device, offload's copies in two others.  Each segment of the arena is one cl_mem;
+ * our kernels receive a segment and a 64-bit offset in elements, never a sub-buffer.  Nothing here is a global: the
+ * entry points of the ICD loader are part of the state, because the loader is opened at run time (opencl_api.h).
  */
 #ifndef GPT_TRAIN_OPENCL_OPENCL_H
 #define GPT_TRAIN_OPENCL_OPENCL_H
@@ -99,6 +99,13 @@ struct opencl_child {
     struct opencl_exchange *exchange; /* shared with the child */
 };
 
+/* A copy that fetch or store began. */
+struct opencl_copy {
+    const struct op_call *call; /* NULL: free */
+    cl_event done;
+};
+#define OPENCL_COPIES_MAX 32 /* in flight at once; the update of a slice has five each way */
+
 struct opencl_backend {
     struct backend base;           /* must be first */
     struct opencl_child committer; /* commits the arena first */
@@ -111,8 +118,11 @@ struct opencl_backend {
     char *trying; /* receives errors (BACKEND_REASON_MAX bytes) during an attempt that may fail; else NULL */
     cl_context context;
     cl_command_queue queue;
-    bool is_dry;  /* launches do everything except run: for bind() */
-    bool is_lost; /* set by an error after which the driver returns nothing useful; reported once */
+    cl_command_queue beside[QUEUE_COUNT]; /* of the copies of fetch and store; NULL: none */
+    struct opencl_copy copy[OPENCL_COPIES_MAX];
+    bool has_one_queue; /* the driver makes no other */
+    bool is_dry;        /* launches do everything except run: for bind() */
+    bool is_lost;       /* set by an error after which the driver returns nothing useful; reported once */
     int32_t segments;
     struct opencl_segment segment[BACKEND_SEGMENTS_MAX];
     int32_t programs, kernels;

@@ -1,4 +1,4 @@
-/* The opencl backend: one device of any ICD, one in-order queue, kernels in OpenCL C 1.2.
+/* The opencl backend: one device of any ICD, an in-order queue, two for offload's copies, kernels in OpenCL C 1.2.
  *
  * open() lets a child process open the device, then does the same here.  arena() lets another child, forked before any
  * driver was loaded, commit the whole arena before this process does.  Copies block.  Op lists are enqueued; sync()
@@ -75,6 +75,30 @@ static enum gt_status context_create(struct opencl_backend *cl)
     return GT_OK;
 }
 
+/* Makes the queues of offload's copies. */
+static void beside_create(struct opencl_backend *cl)
+{
+    cl_int code = CL_SUCCESS;
+    for (int i = QUEUE_IN; i <= QUEUE_OUT && code == CL_SUCCESS; i++)
+        cl->beside[i] = cl->api.clCreateCommandQueue(cl->context, cl->device.id, 0, &code);
+    cl->has_one_queue = code != CL_SUCCESS;
+    if (cl->has_one_queue)
+        log_note("opencl: %s has no queue for each direction, so that offload does not copy beside computing",
+                 cl->device.name);
+}
+
+static void queues_release(struct opencl_backend *cl)
+{
+    for (struct opencl_copy *copy = cl->copy; copy < cl->copy + OPENCL_COPIES_MAX; copy++)
+        if (copy->call != NULL)
+            (void)cl->api.clReleaseEvent(copy->done);
+    for (int i = QUEUE_IN; i <= QUEUE_OUT; i++)
+        if (cl->beside[i] != NULL)
+            (void)cl->api.clReleaseCommandQueue(cl->beside[i]);
+    if (cl->queue != NULL)
+        (void)cl->api.clReleaseCommandQueue(cl->queue);
+}
+
 /* Returns 0, for no limit, on CPUs.  GPT_TRAIN_OPENCL_DISPATCH sets another number, for tests. */
 static double dispatch_flops(const struct opencl_device *device)
 {
@@ -108,8 +132,7 @@ static void opencl_close(struct backend *backend)
     opencl_clblast_close(cl);
     opencl_programs_release(cl);
     opencl_memory_release(cl);
-    if (cl->queue != NULL)
-        (void)cl->api.clReleaseCommandQueue(cl->queue);
+    queues_release(cl);
     if (cl->context != NULL)
         (void)cl->api.clReleaseContext(cl->context);
     free(cl);
@@ -226,6 +249,7 @@ static enum gt_status opencl_info(struct backend *backend, struct backend_info *
         .alignment_bytes = cl->device.alignment_bytes,
         .dtypes = 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16,
         .threads = 1,
+        .copy_engines = cl->has_one_queue ? 0 : 2,
         .host_memory = cl->device.is_cpu,
     };
     const char *basis = "";
@@ -312,6 +336,8 @@ static enum gt_status opencl_arena(struct backend *backend, const struct backend
     TRY(arena_rehearse(cl, segments, count, need));
     opencl_clblast_prove(cl);
     TRY(opencl_memory_commit(cl, segments, count));
+    if (count > 0 && segments[count - 1].space == SPACE_HOST)
+        beside_create(cl);
     placement_notice(cl, left, need);
     return GT_OK;
 }

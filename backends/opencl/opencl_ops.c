@@ -117,38 +117,73 @@ static bool has_subnormals(const struct opencl_backend *cl, const struct op_call
 
 FLOATS(fill, elements_run(cl, call, KERNEL(elementwise, "gt_fill", "t"), VALUES(F32(call->attrs.value))))
 
-/* fetch, store, and a copy between equal dtypes are copies between buffers, in order in the one queue, so that there is
- * nothing to wait for. */
+/* fetch and store copy between buffers, in a queue of their own, after the ops before them.  Each queue is flushed,
+ * since a driver may otherwise keep what another queue waits for. */
 static enum gt_status move_run(struct opencl_backend *cl, const struct op_call *call)
 {
     const struct address from = call->operand[FETCH_X].at, to = call->operand[FETCH_Y].at;
     const size_t bytes = operand_bytes(&call->operand[FETCH_X]);
-    if (!cl->is_dry)
-        CL_TRY(cl, op_declaration(call->kind)->name,
-               cl->api.clEnqueueCopyBuffer(cl->queue, opencl_segment_at(cl, from, bytes)->memory,
-                                           opencl_segment_at(cl, to, bytes)->memory, (size_t)from.offset_bytes,
-                                           (size_t)to.offset_bytes, bytes, 0, NULL, NULL));
+    const char *what = op_declaration(call->kind)->name;
+    const cl_command_queue own = cl->has_one_queue ? NULL : cl->beside[op_declaration(call->kind)->queue];
+    const cl_command_queue queue = own != NULL ? own : cl->queue;
+    struct opencl_copy *copy = cl->copy;
+    cl_event forked = NULL;
+    if (cl->is_dry)
+        return GT_OK;
+    while (copy->call != NULL && copy < cl->copy + OPENCL_COPIES_MAX - 1)
+        copy++;
+    assert(copy->call == NULL);
+    if (own != NULL) {
+        CL_TRY(cl, what, cl->api.clEnqueueMarkerWithWaitList(cl->queue, 0, NULL, &forked));
+        CL_TRY(cl, what, cl->api.clFlush(cl->queue));
+    }
+    const cl_int code = cl->api.clEnqueueCopyBuffer(queue, opencl_segment_at(cl, from, bytes)->memory,
+                                                    opencl_segment_at(cl, to, bytes)->memory, (size_t)from.offset_bytes,
+                                                    (size_t)to.offset_bytes, bytes, own != NULL,
+                                                    own != NULL ? &forked : NULL, own != NULL ? &copy->done : NULL);
+    if (own != NULL)
+        (void)cl->api.clReleaseEvent(forked);
+    CL_TRY(cl, what, code);
+    copy->call = own != NULL ? call : NULL;
+    CL_TRY(cl, what, cl->api.clFlush(queue));
     return GT_OK;
 }
 
-static enum gt_status no_run(struct opencl_backend *cl, const struct op_call *call)
+static enum gt_status copy_await(struct opencl_backend *cl, const struct op_call *wait)
 {
-    (void)cl;
-    (void)call;
+    struct opencl_copy *copy = cl->copy;
+    while (copy < cl->copy + OPENCL_COPIES_MAX && (copy->call == NULL || !op_waits_for(wait, copy->call)))
+        copy++;
+    if (copy == cl->copy + OPENCL_COPIES_MAX)
+        return GT_OK; /* it is in the queue of the ops, or nothing runs yet */
+    copy->call = NULL;
+    const cl_int code = cl->api.clEnqueueBarrierWithWaitList(cl->queue, 1, &copy->done, NULL);
+    (void)cl->api.clReleaseEvent(copy->done);
+    CL_TRY(cl, "waiting for a copy", code);
     return GT_OK;
 }
 
+/* A copy between equal dtypes is the driver's. */
 static enum gt_status copied_run(struct opencl_backend *cl, const struct op_call *call)
 {
     const bool accumulates = op_accumulates(call, COPY_Y);
-    if (!accumulates && call->operand[COPY_X].dtype == call->operand[COPY_Y].dtype)
-        return move_run(cl, call);
+    const struct operand *x = &call->operand[COPY_X], *y = &call->operand[COPY_Y];
+    const size_t bytes = operand_bytes(x);
+    if (!accumulates && x->dtype == y->dtype && cl->is_dry)
+        return GT_OK;
+    if (!accumulates && x->dtype == y->dtype) {
+        CL_TRY(cl, "copy",
+               cl->api.clEnqueueCopyBuffer(cl->queue, opencl_segment_at(cl, x->at, bytes)->memory,
+                                           opencl_segment_at(cl, y->at, bytes)->memory, (size_t)x->at.offset_bytes,
+                                           (size_t)y->at.offset_bytes, bytes, 0, NULL, NULL));
+        return GT_OK;
+    }
     return elements_run(cl, call, KERNEL(elementwise, "gt_copy", "tt"), VALUES(I32(accumulates)));
 }
 
 FLOATS(copy, copied_run(cl, call))
 const struct opencl_op opencl_fetch = {.run = move_run}, opencl_store = {.run = move_run};
-const struct opencl_op opencl_wait = {.run = no_run};
+const struct opencl_op opencl_wait = {.run = copy_await};
 
 FLOATS(residual, elements_run(cl, call, KERNEL(elementwise, "gt_residual", "ttt"), NO_VALUES))
 EXACT(blend, elements_run(cl, call, KERNEL(elementwise, "gt_blend", "ttt"),

@@ -192,5 +192,10 @@ RETURNS_CODE(clEnqueueFillBuffer,
              (cl_command_queue q, cl_mem m, const void *pattern, size_t pattern_bytes, size_t offset, size_t n,
               cl_uint waits, const cl_event *wait, cl_event *event),
              (q, m, pattern, pattern_bytes, offset, n, waits, wait, event))
+RETURNS_CODE(clEnqueueMarkerWithWaitList, (cl_command_queue q, cl_uint waits, const cl_event *wait, cl_event *event),
+             (q, waits, wait, event))
+RETURNS_CODE(clEnqueueBarrierWithWaitList, (cl_command_queue q, cl_uint waits, const cl_event *wait, cl_event *event),
+             (q, waits, wait, event))
+RETURNS_CODE(clReleaseEvent, (cl_event event), (event))
 RETURNS_CODE(clFlush, (cl_command_queue q), (q))
 RETURNS_CODE(clFinish, (cl_command_queue q), (q))

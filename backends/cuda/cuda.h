@@ -168,8 +168,6 @@ enum gt_status cuda_memory_download_later(struct backend *backend, void *to, str
 enum gt_status cuda_memory_copy_start(struct backend *backend, const struct op_call *call);
 /* Has the ops that follow wait for the copy of x to y. */
 enum gt_status cuda_memory_copy_wait(struct backend *backend, const struct op_call *wait);
-/* Waits for the copies in flight. */
-enum gt_status cuda_memory_copies_sync(struct backend *backend);
 /* Copies the results to their destinations.  The caller has waited for the stream. */
 void cuda_memory_results_give(struct cuda_backend *cuda);
 

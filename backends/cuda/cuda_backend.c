@@ -211,7 +211,6 @@ static enum gt_status cuda_sync(struct backend *backend)
     if (cuda_own(backend)->lost != cudaSuccess)
         return GT_DEVICE;
     TRY(cuda_check(backend, cudaStreamSynchronize(cuda_stream(backend)), "waiting for the device"));
-    TRY(cuda_memory_copies_sync(backend));
     cuda_memory_results_give(cuda_own(backend));
     return GT_OK;
 }

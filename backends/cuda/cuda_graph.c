@@ -74,13 +74,10 @@ static bool graph_make(struct cuda_backend *cuda, const struct op_call *calls, s
 /* Returns true if the host has a part in the program's copies, because the memory is not pinned. */
 static bool copies_pageable(const struct cuda_backend *cuda, const struct op_call *calls, size_t count)
 {
-    bool found = false;
-    for (size_t i = 0; i < count && !found; i++)
-        for (int32_t slot = FETCH_X; slot <= FETCH_Y && op_is_copy_beside(calls[i].kind); slot++) {
-            const struct cuda_segment *segment = &cuda->segment[calls[i].operand[slot].at.segment];
-            found = found || (segment->space == SPACE_HOST && !segment->pinned);
-        }
-    return found;
+    size_t i = 0;
+    while (i < count && !op_is_copy_beside(calls[i].kind))
+        i++;
+    return cuda->pins_refused && i < count;
 }
 
 static void failure_note(struct cuda_backend *cuda)

@@ -348,14 +348,3 @@ enum gt_status cuda_memory_copy_wait(struct backend *backend, const struct op_ca
     }
     return GT_OK; /* it has ended */
 }
-
-enum gt_status cuda_memory_copies_sync(struct backend *backend)
-{
-    struct cuda_backend *cuda = cuda_own(backend);
-    for (struct cuda_copy *copy = cuda->copy; copy < cuda->copy + CUDA_COPIES_MAX; copy++) {
-        if (copy->call != NULL)
-            TRY(cuda_check(backend, cudaEventSynchronize(copy->done), "waiting for a copy"));
-        copy->call = NULL;
-    }
-    return GT_OK;
-}

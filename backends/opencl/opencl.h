@@ -1,6 +1,6 @@
 /* State of the opencl backend, and the interface that every op's host file needs: device limits, operands, launches.
  *
- * Ops run in one in-order queue on one device, offload's copies in two others.  Each segment of the arena is one cl_mem;
+ * Ops run in one in-order queue on one device, offload's copies in two others.  Each segment of the arena is a cl_mem;
  * our kernels receive a segment and a 64-bit offset in elements, never a sub-buffer.  Nothing here is a global: the
  * entry points of the ICD loader are part of the state, because the loader is opened at run time (opencl_api.h).
  */
@@ -118,7 +118,7 @@ struct opencl_backend {
     char *trying; /* receives errors (BACKEND_REASON_MAX bytes) during an attempt that may fail; else NULL */
     cl_context context;
     cl_command_queue queue;
-    cl_command_queue beside[QUEUE_COUNT]; /* of the copies of fetch and store; NULL: none */
+    cl_command_queue beside[QUEUE_COUNT]; /* of the copies of fetch and store; or `queue` */
     struct opencl_copy copy[OPENCL_COPIES_MAX];
     bool has_one_queue; /* the driver makes no other */
     bool is_dry;        /* launches do everything except run: for bind() */

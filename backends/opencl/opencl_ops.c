@@ -124,8 +124,7 @@ static enum gt_status move_run(struct opencl_backend *cl, const struct op_call *
     const struct address from = call->operand[FETCH_X].at, to = call->operand[FETCH_Y].at;
     const size_t bytes = operand_bytes(&call->operand[FETCH_X]);
     const char *what = op_declaration(call->kind)->name;
-    const cl_command_queue own = cl->has_one_queue ? NULL : cl->beside[op_declaration(call->kind)->queue];
-    const cl_command_queue queue = own != NULL ? own : cl->queue;
+    const cl_command_queue queue = cl->beside[op_declaration(call->kind)->queue];
     struct opencl_copy *copy = cl->copy;
     cl_event forked = NULL;
     if (cl->is_dry)
@@ -133,18 +132,14 @@ static enum gt_status move_run(struct opencl_backend *cl, const struct op_call *
     while (copy->call != NULL && copy < cl->copy + OPENCL_COPIES_MAX - 1)
         copy++;
     assert(copy->call == NULL);
-    if (own != NULL) {
-        CL_TRY(cl, what, cl->api.clEnqueueMarkerWithWaitList(cl->queue, 0, NULL, &forked));
-        CL_TRY(cl, what, cl->api.clFlush(cl->queue));
-    }
+    CL_TRY(cl, what, cl->api.clEnqueueMarkerWithWaitList(cl->queue, 0, NULL, &forked));
+    CL_TRY(cl, what, cl->api.clFlush(cl->queue));
     const cl_int code = cl->api.clEnqueueCopyBuffer(queue, opencl_segment_at(cl, from, bytes)->memory,
                                                     opencl_segment_at(cl, to, bytes)->memory, (size_t)from.offset_bytes,
-                                                    (size_t)to.offset_bytes, bytes, own != NULL,
-                                                    own != NULL ? &forked : NULL, own != NULL ? &copy->done : NULL);
-    if (own != NULL)
-        (void)cl->api.clReleaseEvent(forked);
+                                                    (size_t)to.offset_bytes, bytes, 1, &forked, &copy->done);
+    (void)cl->api.clReleaseEvent(forked);
     CL_TRY(cl, what, code);
-    copy->call = own != NULL ? call : NULL;
+    copy->call = call;
     CL_TRY(cl, what, cl->api.clFlush(queue));
     return GT_OK;
 }
@@ -155,7 +150,7 @@ static enum gt_status copy_await(struct opencl_backend *cl, const struct op_call
     while (copy < cl->copy + OPENCL_COPIES_MAX && (copy->call == NULL || !op_waits_for(wait, copy->call)))
         copy++;
     if (copy == cl->copy + OPENCL_COPIES_MAX)
-        return GT_OK; /* it is in the queue of the ops, or nothing runs yet */
+        return GT_OK; /* nothing runs yet */
     copy->call = NULL;
     const cl_int code = cl->api.clEnqueueBarrierWithWaitList(cl->queue, 1, &copy->done, NULL);
     (void)cl->api.clReleaseEvent(copy->done);

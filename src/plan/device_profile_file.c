@@ -103,17 +103,16 @@ static enum gt_status dtypes_read(const struct reader *reader, struct device_pro
     return GT_OK;
 }
 
-/* Refuses members of the object other than `names`, which ends with NULL. */
-static enum gt_status names_check(const struct reader *reader, const json_t *object, const char *const *names)
+/* Refuses members of the object other than those of `names`, " schema name ". */
+static enum gt_status names_check(const struct reader *reader, const json_t *object, const char *names)
 {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)object, key, value)
     {
-        const char *const *name = names;
-        while (*name != NULL && strcmp(key, *name) != 0)
-            name++;
-        if (*name == NULL)
+        char word[DEVICE_PROFILE_NAME_MAX];
+        snprintf(word, sizeof word, " %s ", key);
+        if (strchr(key, ' ') != NULL || strstr(names, word) == NULL)
             return impossible(reader, key, "is not known");
     }
     return GT_OK;
@@ -121,7 +120,6 @@ static enum gt_status names_check(const struct reader *reader, const json_t *obj
 
 static enum gt_status rates_read(const struct reader *reader, struct device_profile *out)
 {
-    static const char *const names[] = {"float32", "float16", "bfloat16", "tf32", NULL};
     const json_t *flops;
     double unused;
     TRY(rate_read(reader, reader->root, "bandwidth_bytes_per_s", true, &out->bytes_per_s));
@@ -132,7 +130,7 @@ static enum gt_status rates_read(const struct reader *reader, struct device_prof
         TRY(json_get_int(reader->root, reader->path, "copy_engines", 0, 2, &engines));
     out->copy_engines = (int32_t)engines;
     TRY(json_get_object(reader->root, reader->path, "flops_per_s", &flops));
-    TRY(names_check(reader, flops, names));
+    TRY(names_check(reader, flops, " float32 float16 bfloat16 tf32 "));
     TRY(rate_read(reader, flops, "float32", true, &out->vector_flops_per_s));
     TRY(rate_read(reader, flops, "float16", false, &out->matrix_flops_per_s[DTYPE_F16]));
     TRY(rate_read(reader, flops, "bfloat16", false, &out->matrix_flops_per_s[DTYPE_BF16]));
@@ -152,24 +150,10 @@ static enum gt_status share_read(const struct reader *reader, struct device_prof
 
 static enum gt_status profile_fill(const struct reader *reader, struct device_profile *out)
 {
-    static const char *const names[] = {"schema",
-                                        "name",
-                                        "backend",
-                                        "memory_bytes",
-                                        "usable_bytes",
-                                        "units",
-                                        "dtypes",
-                                        "share",
-                                        "source",
-                                        "alignment_bytes",
-                                        "flops_per_s",
-                                        "share_source",
-                                        "context_bytes",
-                                        "largest_allocation_bytes",
-                                        "bandwidth_bytes_per_s",
-                                        "link_bytes_per_s",
-                                        "copy_engines",
-                                        NULL};
+    static const char names[] =
+        " schema name backend memory_bytes usable_bytes units dtypes share source alignment_bytes "
+        "flops_per_s share_source context_bytes largest_allocation_bytes "
+        "bandwidth_bytes_per_s link_bytes_per_s copy_engines ";
     char unused[DEVICE_PROFILE_SOURCE_MAX];
     int64_t schema;
     if (!json_is_object(reader->root))

@@ -140,8 +140,9 @@ def link():
     wide = ["--backend=cuda", "--dtype=bfloat16", "--n_embd=128", "--n_layer=4", "--max_iters=0", "--eval_interval=100"]
     said = r"link: ([0-9.]+) GB/s each way"
     good(train("link-none", *wide, "--offload=none"))
-    timed = [re.search(said, good(train("link", *wide, "--offload=states")).out) for _ in range(2)]
-    check(timed[0] and not timed[1], f"timed once in two runs: {timed}")
+    first, second = (good(train("link", *wide, "--offload=states")) for _ in range(2))
+    unsettled = "does not settle" in first.err  # then nothing is kept
+    check(re.search(said, first.out) and (unsettled or not re.search(said, second.out)), f"timed twice: {first.err}")
     for name, own in (("NVIDIA H100 PCIe", 37.2), ("NVIDIA GeForce RTX 3050", 11.2), ("a card of nobody", 0.0)):
         done = good(train("named", *wide, "--offload=states", DEVICES=f"90:12g:{name}"))
         rate = re.search(said, done.out)
@@ -174,7 +175,7 @@ def queues():
         calls = dict(line.split() for line in read("report.txt").decode().splitlines())
         copies, *others = (int(calls.get(name, 0)) for name in ("clEnqueueCopyBuffer", "clEnqueueMarkerWithWaitList", "clEnqueueBarrierWithWaitList",
                                                                 "clReleaseEvent"))
-        check(copies > 0 and calls["left"] == "0" and others == ([0, 0, 0] if fault else [copies, copies, 2 * copies]), f"{fault}: {calls}")
+        check(copies > 0 and calls["left"] == "0" and others == [copies, copies, 2 * copies], f"{fault}: {calls}")
     check(checkpoint("queues") == checkpoint("one-queue"), "other bytes by one queue")
 
 

@@ -39,6 +39,7 @@ int main(int argc, char **argv)
     if (status == GT_OK && !answered && has_ranks(&config) &&
         dist_launch((int32_t)config.ranks, config.rank_timeout, &dist, &exit_status))
         return exit_status;
+    config.rank = dist.rank;
     if (status == GT_OK && !answered)
         status = hostmem_create(&mem);
     if (status == GT_OK && !answered && config.explain[0] != '\0')

@@ -66,6 +66,7 @@ struct config {
     int64_t wall_s;          /* the value of time.time() in a file */
     uint32_t backends_built; /* bit per enum config_backend, set by config_backend_add(); cpu is always set */
     struct config_origin origin[CONFIG_KEY_COUNT];
+    int32_t rank; /* this process's, below `ranks` */
 };
 
 /* Sets every key to `program`'s default, and clears the origins. */

@@ -155,12 +155,7 @@ static enum gt_status check_parts(const struct config *config)
 {
     const int64_t samples = config->batch_size * config->gradient_accumulation_steps;
     if (!settled_pair(config, CONFIG_KEY_batch_size, CONFIG_KEY_gradient_accumulation_steps) ||
-        !is_settled(config, CONFIG_KEY_parts))
-        return GT_OK;
-    if (!config->origin[CONFIG_KEY_ranks].bad && config->parts % config->ranks != 0)
-        return FAIL(GT_USAGE, "ranks=%" PRId64 " does not divide the %" PRId64 " part%s of an update", config->ranks,
-                    config->parts, config->parts == 1 ? "" : "s");
-    if (samples % config->parts == 0)
+        !is_settled(config, CONFIG_KEY_parts) || samples % config->parts == 0)
         return GT_OK;
     return FAIL(GT_USAGE, "parts=%" PRId64 " does not divide the %" PRId64 " sequences of an update", config->parts,
                 samples);
@@ -468,7 +463,8 @@ enum gt_status config_check(struct config *config)
         check_recompute, check_checkpoint, check_expected, check_lora,     check_parts};
     const bool train = config->program == CONFIG_TRAIN;
     bool failed = false;
-    if (config->origin[CONFIG_KEY_parts].source == NULL)
+    /* A checkpoint that does not name its parts has one. */
+    if (config->origin[CONFIG_KEY_parts].source == NULL && strcmp(config->init_from, "resume") != 0)
         config->parts = config->ranks;
     for (size_t i = 0; i < (train ? sizeof checks / sizeof checks[0] : 2); i++)
         failed = checks[i](config) != GT_OK || failed;

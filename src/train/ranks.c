@@ -13,6 +13,14 @@
 #define SIGN_SECONDS 0.25
 #define BUDGET_MOST ((uint64_t)1 << 53) /* a double counts bytes up to here; unknown budgets are above */
 
+enum gt_status ranks_check(const struct config *config)
+{
+    if (config->parts % config->ranks == 0)
+        return GT_OK;
+    return FAIL(GT_USAGE, "ranks=%" PRId64 " does not divide the %" PRId64 " part%s of an update", config->ranks,
+                config->parts, config->parts == 1 ? "" : "s");
+}
+
 /* ---- words ---- */
 
 void ranks_gather(struct dist *dist, const double *mine, int32_t count, double *all)
@@ -23,6 +31,24 @@ void ranks_gather(struct dist *dist, const double *mine, int32_t count, double *
     }
     dist_gather(dist, mine, count, all);
     stop_agree(dist->stop);
+}
+
+enum gt_status ranks_plan_check(const struct session *session)
+{
+    const struct model_options *options = &session->model->options;
+    const struct plan_choice *choice = &options->choice;
+    const double mine[] = {options->dtype, options->states, choice->micro_batch, choice->evaluate_batch};
+    double all[DIST_RANKS_MAX * DIST_WORDS_MAX];
+    const int32_t count = sizeof mine / sizeof mine[0];
+    ranks_gather(session->dist, mine, count, all);
+    for (int32_t i = 0; i < (int32_t)session->config->ranks * count; i++)
+        if (all[i] != mine[i % count])
+            return FAIL(GT_UNSUPPORTED,
+                        "rank %" PRId32 " plans %g sequences at once in %s, and this rank %g in %s; --micro_batch, "
+                        "--eval_batch_size and --dtype make ranks alike",
+                        i / count, all[i / count * count + 2], dtype_name((enum dtype)all[i / count * count]), mine[2],
+                        dtype_name(options->dtype));
+    return GT_OK;
 }
 
 bool ranks_computes(const struct session *session, int32_t k)
@@ -53,14 +79,14 @@ void ranks_losses_gather(const struct session *session, float *loss_sums)
     }
 }
 
-void ranks_budget_share(struct dist *dist, uint64_t *budget_bytes, uint64_t *host_budget_bytes)
+void ranks_budgets_share(struct dist *dist, uint64_t budgets[static 2])
 {
-    const double mine[2] = {(double)(*budget_bytes < BUDGET_MOST ? *budget_bytes : BUDGET_MOST),
-                            (double)(*host_budget_bytes < BUDGET_MOST ? *host_budget_bytes : BUDGET_MOST)};
-    double all[2 * DIST_RANKS_MAX];
+    double mine[2], all[2 * DIST_RANKS_MAX];
+    for (int i = 0; i < 2; i++)
+        mine[i] = (double)(budgets[i] < BUDGET_MOST ? budgets[i] : BUDGET_MOST);
     dist_gather(dist, mine, 2, all);
-    *budget_bytes = (uint64_t)all[0];
-    *host_budget_bytes = (uint64_t)all[1];
+    for (int i = 0; i < 2; i++)
+        budgets[i] = (uint64_t)all[i];
 }
 
 /* ---- gradients ---- */

@@ -12,18 +12,23 @@ static inline bool ranks_first(const struct dist *dist)
     return dist == NULL || dist->rank == 0;
 }
 
+/* Checks that the ranks divide the parts of an update.  Errors: GT_USAGE. */
+enum gt_status ranks_check(const struct config *config);
 /* As dist_gather(); the ranks also agree on whether a signal stops the run. */
 void ranks_gather(struct dist *dist, const double *mine, int32_t count, double *all);
 /* Adds the gradients of the parts that the ranks have computed in `round` to those of the rounds before, in the order
  * of the parts; every rank then has the sum.  Errors: the device's. */
 enum gt_status ranks_parts_add(struct session *session, int32_t round);
+/* Checks that all ranks divide updates and evaluations in the same way, as ranks with unequal cards may not.  Errors:
+ * GT_UNSUPPORTED. */
+enum gt_status ranks_plan_check(const struct session *session);
 /* Returns true if this rank computes micro-step `k` of an update. */
 bool ranks_computes(const struct session *session, int32_t k);
 /* Sets the loss sums of the micro-steps that other ranks computed. */
 void ranks_losses_gather(const struct session *session, float *loss_sums);
 /* Waits until rank 0 has found nothing to refuse: rank 0 calls it then, the others before they open anything.  The
  * others' sessions get the budgets of rank 0, so that all make the same plan. */
-void ranks_budget_share(struct dist *dist, uint64_t *budget_bytes, uint64_t *host_budget_bytes);
+void ranks_budgets_share(struct dist *dist, uint64_t budgets[static 2]);
 
 /* The signs of life of a rank, with the op in progress. */
 struct ranks_life {

@@ -36,8 +36,9 @@ static const struct backend_ops *backend_first(void)
 }
 
 /* Opens the backend that the configuration names, or GPT_TRAIN_BACKEND in the environment, or the first one with a
- * device; on it, the named device or the backend's default. */
-static enum gt_status backend_open(const struct config *config, struct backend **out)
+ * device; on it, the named device or the backend's default.  Of several ranks each opens the next device; *each is
+ * false if there are too few. */
+static enum gt_status backend_open(const struct config *config, struct backend **out, bool *each)
 {
     const struct config_device device = config_device(config);
     const bool is_auto = device.backend == CONFIG_BACKEND_AUTO;
@@ -54,10 +55,10 @@ static enum gt_status backend_open(const struct config *config, struct backend *
                     ERROR_NO_DEVICE "device = '%s': %s has %" PRId32
                                     " device%s, numbered from 0 (--list_devices shows them)",
                     config->device, ops->name, devices.count, devices.count == 1 ? "" : "s");
+    const int32_t first = device.index >= 0 ? device.index : devices.first > 0 ? devices.first : 0;
+    *each = device.name == NULL && first + config->ranks <= devices.count;
     struct backend_open_options options = {.name = device.name,
-                                           .device = device.index >= 0   ? device.index
-                                                     : devices.first > 0 ? devices.first
-                                                                         : 0,
+                                           .device = *each ? first + config->rank : first,
                                            .threads = (int32_t)config->threads,
                                            .tf32 = config->tf32,
                                            .half_sums = config->half_sums != CONFIG_HALF_SUMS_OFF,
@@ -85,14 +86,20 @@ enum gt_status session_open(struct hostmem *mem, const struct config *config, st
     struct device_profile profile;
     uint64_t total = 0, free_bytes = 0;
     char limit[24];
+    bool each;
     if (config->device_profile[0] != '\0') {
         TRY(device_profile_find(config->device_profile, &profile));
         return session_open_profile(mem, config, &profile, out);
     }
     *out = (struct session){.mem = mem, .config = config};
-    TRY(backend_open(config, &out->device.backend));
+    TRY(backend_open(config, &out->device.backend, &each));
     const bool is_known = system_memory_read(&total, &free_bytes);
     enum gt_status status = session_device_settle(out, is_known ? total : 0, free_bytes);
+    if (status == GT_OK && config->ranks > 1 && !out->device.info.host_memory && !each)
+        status = FAIL(GT_USAGE,
+                      ERROR_NO_DEVICE "ranks=%" PRId64 " take one card each, from the number that --device gives on; "
+                                      "--list_devices shows the cards",
+                      config->ranks);
     if (status == GT_OK && out->device.info.host_memory && system_memory_space_is_limit())
         log_note("ulimit -v limits the memory of this process to %s",
                  log_bytes(limit, (double)out->device.info.total_bytes));

@@ -102,9 +102,6 @@ enum gt_status session_device_settle(struct session *session, uint64_t host_tota
     struct session_device *device = &session->device;
     device->backend->record = &device->record;
     TRY(backend_info(device->backend, &device->info));
-    if (session->config->ranks > 1 && !device->info.host_memory)
-        return FAIL(GT_UNSUPPORTED, "ranks=%" PRId64 ": only processors can have several ranks so far, not %s",
-                    session->config->ranks, device->info.device);
     TRY(budget_set(session->config, device));
     TRY(host_budget_set(session->config, host_total_bytes, host_free_bytes, device));
     dtype_choose(session->config, device);

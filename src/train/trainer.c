@@ -135,10 +135,12 @@ static enum gt_status run(struct trainer *t)
         TRY(saver_room_check(session, t->source.own));
         earlier_note(t);
     }
-    if (session->dist != NULL && ranks_first(session->dist))
-        ranks_budget_share(session->dist, &session->device.budget_bytes, &session->device.host_budget_bytes);
+    if (session->dist != NULL && session->dist->rank == 0)
+        ranks_budgets_share(session->dist,
+                            (uint64_t[]){session->device.budget_bytes, session->device.host_budget_bytes});
     TRY(watchdog_start(&t->watchdog, t->mem, session->device.backend, config->out_dir, config->watchdog));
     TRY(device_start(t));
+    TRY(ranks_plan_check(session));
     TRY(resume_check_bits(session, &t->source));
     /* A checkpoint that an evaluation saved, as all of nanoGPT's are, is the best.  One of ours that a signal saved
      * just after an evaluation also counts, which costs a second stop some work and no bits. */
@@ -276,6 +278,19 @@ static enum gt_status algorithms_choose(struct trainer *t)
     return GT_OK;
 }
 
+/* Opens the session; a rank but the first with rank 0's budgets. */
+static enum gt_status device_open(struct trainer *t, struct dist *dist, const uint64_t budgets[static 2])
+{
+    struct session *session = &t->session;
+    TRY(session_open(t->mem, t->config, session));
+    session->dist = dist;
+    if (!ranks_first(dist)) {
+        session->device.budget_bytes = budgets[0];
+        session->device.host_budget_bytes = budgets[1];
+    }
+    return dist != NULL ? ranks_life_start(&t->life, t->mem, dist, &session->device.record) : GT_OK;
+}
+
 enum gt_status trainer_run(struct hostmem *mem, const struct config *config, struct dist *dist, FILE *out)
 {
     struct trainer t = {.mem = mem,
@@ -292,9 +307,9 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config, str
     enum gt_status status;
     if (ranks_first(dist))
         progress_init(&t.progress);
-    uint64_t budget_bytes = 0, host_budget_bytes = 0;
+    uint64_t budgets[2] = {0};
     if (!ranks_first(dist))
-        ranks_budget_share(dist, &budget_bytes, &host_budget_bytes);
+        ranks_budgets_share(dist, budgets);
     if (config->device_profile[0] != '\0' && !answers)
         return FAIL(GT_USAGE, "device_profile='%s' is only for planning; add --plan, or leave it out to train",
                     config->device_profile);
@@ -311,14 +326,8 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config, str
     if (config->explain_oom[0] != '\0')
         TRY_GOTO(status, close, explain_oom(&t.settled, &model));
     t.config = &t.settled;
-    TRY_GOTO(status, close, session_open(mem, t.config, &t.session));
-    t.session.dist = dist;
-    if (!ranks_first(dist)) {
-        t.session.device.budget_bytes = budget_bytes;
-        t.session.device.host_budget_bytes = host_budget_bytes;
-    }
-    if (dist != NULL)
-        TRY_GOTO(status, close, ranks_life_start(&t.life, mem, dist, &t.session.device.record));
+    TRY_GOTO(status, close, ranks_check(t.config));
+    TRY_GOTO(status, close, device_open(&t, dist, budgets));
     if (t.source.resume)
         TRY_GOTO(status, close, algorithms_choose(&t));
     session_train_options(&t.session, &t.state.choices, &model, &options);

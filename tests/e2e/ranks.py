@@ -5,6 +5,7 @@
             (in make check-long) on OpenCL; each rank takes the bytes that were planned
   killed    kill -9 of a rank ends all of them with one line; a resume with another number of ranks gives the bytes of one go
   stopped   a rank that gives no sign of life is named, and all end in time; a signal saves, and the run goes on
+  cards     ranks on emulated cards write the bytes of one; too few cards, or cards that plan differently, are refused
   refused   numbers that do not divide, missing data, too small a budget: one line, and nothing stays behind
 Prints "checks: P passed, F failed, S skipped".
 """
@@ -14,9 +15,10 @@ import signal
 import subprocess
 import time
 
-from checks import GPT_TRAIN, LONG, check, end, error_lines, files, make_tokens, metrics, opencl_device, patience, read_json, some
+from cuda_common import GPT_TRAIN_CUDA
+from checks import GPT_TRAIN, LONG, check, end, error_lines, files, make_tokens, metrics, opencl_device, patience, read_json, skip, some
 
-TINY = [GPT_TRAIN, "--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=24", "--batch_size=4",
+TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=24", "--batch_size=4",
         "--micro_batch=3", "--gradient_accumulation_steps=4", "--vocab_size=96", "--dropout=0.1", "--bias=True",
         "--lr_decay_iters=50", "--warmup_iters=2", "--eval_iters=3", "--eval_interval=3", "--parts=4"]
 FORMATS = ([], ["--dtype=bfloat16"], ["--dtype=bfloat16", "--state_format=sr_8bit"], ["--optimizer=muon"], ["--dtype=float16"],
@@ -24,16 +26,17 @@ FORMATS = ([], ["--dtype=bfloat16"], ["--dtype=bfloat16", "--state_format=sr_8bi
            ["--dtype=bfloat16", "--state_format=sr_8bit_full"])
 
 
-def train(out, *arguments, status=0):
-    done = subprocess.run([*TINY, "--backend=cpu", "--threads=1", f"--out_dir={out}", "--max_iters=5", *arguments], check=False,
-                          capture_output=True, text=True, timeout=patience(60))
+def train(out, *arguments, status=0, program=GPT_TRAIN, cards=""):
+    done = subprocess.run([program, *TINY, "--backend=cpu", "--threads=1", f"--out_dir={out}", "--max_iters=5", *arguments],
+                          check=False, capture_output=True, text=True, timeout=patience(60),
+                          env={**os.environ, "GT_CUDA_ON_CPU_DEVICES": cards})
     check(done.returncode == status, f"exit status {done.returncode}, not {status}: {arguments} {done.stderr[-600:]}")
     return done
 
 
 def start(out, *arguments):
     """Starts a run that does not end by itself; returns it and the processes of its ranks, once it has saved."""
-    run = subprocess.Popen([*TINY, "--backend=cpu", f"--out_dir={out}", "--max_iters=1000000", *arguments],
+    run = subprocess.Popen([GPT_TRAIN, *TINY, "--backend=cpu", f"--out_dir={out}", "--max_iters=1000000", *arguments],
                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + patience(30)
     while not os.path.exists(f"{out}/trainer_state.json") and time.monotonic() < until:
@@ -85,6 +88,20 @@ def bytes_of_one():
         compare("opencl", (2,), "--backend=auto", "--device=opencl:0")
 
 
+def cards():
+    if not os.path.exists(GPT_TRAIN_CUDA):
+        return skip("ranks_cards", "no C++17 compiler, so that the cuda backend cannot be emulated")
+    keys = {"program": GPT_TRAIN_CUDA, "cards": "89:16g:L4,89:16g:L4,75:16g:T4"}
+    card = ["--backend=cuda", "--max_iters=0", "--n_embd=16", "--eval_iters=1"]
+    train("card1", *card, **keys)
+    train("card2", *card, "--ranks=2", **keys)
+    check(results("card2") == results("card1"), "two cards: the bytes and losses of one")
+    for status, text, arguments in ((2, "ranks=4 take one card each", ["--ranks=4"]),
+                                    (2, "rank 1 plans 3 sequences at once in float16", ["--ranks=2", "--device=cuda:1"])):
+        lines = error_lines(train("cards", *card, *arguments, status=status, **keys))
+        check(len(lines) == 1 and text in lines[0], f"one error line with '{text}', not {lines}")
+
+
 def killed():
     for victim, ranks in some(((1, 4), (0, 1), (1, 2)), 2):
         run, pids = start(f"killed{victim}{ranks}", "--ranks=2")
@@ -120,4 +137,4 @@ def refused():
 
 
 if __name__ == "__main__":
-    end(bytes_of_one, killed, stopped, refused, begin=lambda: make_tokens("data"))
+    end(bytes_of_one, cards, killed, stopped, refused, begin=lambda: make_tokens("data"))

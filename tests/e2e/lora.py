@@ -85,13 +85,14 @@ def trains():
     close("bfloat16", half, plain, 0.1)
     for backend, program in [("cuda", GPT_TRAIN_CUDA)] * os.path.exists(GPT_TRAIN_CUDA) + [("opencl", GPT_TRAIN)] * bool(opencl_device()):
         env = dict(os.environ, **({"GPT_TRAIN_OPENCL_LIBRARY": ""} if backend == "opencl" else {}))
-        for offload in ("none", "states"):
+        for offload, when in (("none", ""), ("states", "random:1"), ("all", "late")):
+            env["GT_CUDA_ON_CPU_COPIES"] = when
             out = f"{backend}-{offload}"
             close(out, train(out, "--init_from=./base", *LORA, f"--backend={backend}", "--dtype=float32", f"--offload={offload}", program=program, env=env),
                   plain, 1e-4)
             line = metrics(out, "planned_bytes")[-1]
             check(line["planned_bytes"] == line["allocated_bytes"], f"{out}: other bytes than planned")
-        check(read(f"{backend}-none/model-000005.safetensors") == read(f"{backend}-states/model-000005.safetensors"), f"{backend}: other bytes with offload")
+            check(read(f"{backend}-none/model-000005.safetensors") == read(f"{out}/model-000005.safetensors"), f"{out}: other bytes than resident")
     done = run("none", "--init_from=./base", *LORA, "--backend=cpu", "--dtype=bfloat16", "--plan=json")
     told = json.loads(done.stdout)["categories"]
     adapters = sum(len(raw) // 4 for _, _, raw in tensors_read("plain/model.safetensors").values())

@@ -6,26 +6,6 @@
 #include "cli/program.h"
 #include "train/run.h"
 
-static bool judges(const struct config *config)
-{
-    return config->eval_data[0] != '\0' || config->hellaswag[0] != '\0';
-}
-
-/* Returns true if this invocation trains or evaluates with several ranks: answers need one process. */
-static bool has_ranks(const struct config *config)
-{
-    return config->ranks > 1 && config->plan == CONFIG_PLAN_OFF && !config->print_program &&
-           config->explain[0] == '\0' && config->compare[0] == '\0' && !judges(config);
-}
-
-/* Divides the cores among the ranks, unless the user has set the threads of each. */
-static void threads_divide(struct config *config)
-{
-    const int64_t cores = thread_count_cores(THREAD_CORES_FOLDER);
-    if (config->ranks > 1 && config->threads == 0 && getenv("OMP_NUM_THREADS") == NULL && !judges(config))
-        config->threads = max_i64(cores / config->ranks, 1);
-}
-
 int main(int argc, char **argv)
 {
     static struct config config; /* 30 KiB of paths */
@@ -35,8 +15,11 @@ int main(int argc, char **argv)
     int exit_status;
     program_spin_limit(argv);
     enum gt_status status = program_start(&config, CONFIG_TRAIN, "gpt-train", argc, argv, &answered);
-    threads_divide(&config);
-    if (status == GT_OK && !answered && has_ranks(&config) &&
+    const bool judges = config.eval_data[0] != '\0' || config.hellaswag[0] != '\0';
+    const bool asks = config.plan != CONFIG_PLAN_OFF || config.print_program || config.explain[0] || config.compare[0];
+    if (config.ranks > 1 && !judges && config.threads == 0 && getenv("OMP_NUM_THREADS") == NULL)
+        config.threads = max_i64(thread_count_cores(THREAD_CORES_FOLDER) / config.ranks, 1);
+    if (status == GT_OK && !answered && config.ranks > 1 && !judges && !asks &&
         dist_launch((int32_t)config.ranks, config.rank_timeout, &dist, &exit_status))
         return exit_status;
     config.rank = dist.rank;
@@ -47,8 +30,8 @@ int main(int argc, char **argv)
     else if (status == GT_OK && !answered && config.compare[0] != '\0')
         status = compare_run(&config);
     else if (status == GT_OK && !answered)
-        status = judges(&config) ? judge_run(mem, &config)
-                                 : trainer_run(mem, &config, dist.shared != NULL ? &dist : NULL, stdout);
+        status =
+            judges ? judge_run(mem, &config) : trainer_run(mem, &config, dist.shared != NULL ? &dist : NULL, stdout);
     else
         report_block_print(&config, NULL, status);
     hostmem_destroy(mem);

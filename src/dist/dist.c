@@ -49,14 +49,11 @@ struct dist_shared {
     struct dist_seat seat[DIST_RANKS_MAX];
 };
 
-static size_t header_bytes(void)
-{
-    return size_round_up(sizeof(struct dist_shared), 4096);
-}
+#define HEADER_BYTES size_round_up(sizeof(struct dist_shared), 4096)
 
 size_t dist_shared_bytes(int64_t ranks)
 {
-    return header_bytes() + (size_t)(ranks + DIST_SUMS) * DIST_PIECE_FLOATS * sizeof(float);
+    return HEADER_BYTES + (size_t)(ranks + DIST_SUMS) * DIST_PIECE_FLOATS * sizeof(float);
 }
 
 /* ---- a rank ---- */
@@ -117,12 +114,7 @@ void dist_gather(struct dist *dist, const double *mine, int32_t count, double *a
 float *dist_piece(const struct dist *dist, int32_t index)
 {
     assert(index >= 0 && index < dist->ranks + DIST_SUMS);
-    return (float *)(void *)((char *)dist->shared + header_bytes()) + index * DIST_PIECE_FLOATS;
-}
-
-atomic_int *dist_stop_word(const struct dist *dist)
-{
-    return &dist->shared->stop;
+    return (float *)(void *)((char *)dist->shared + HEADER_BYTES) + index * DIST_PIECE_FLOATS;
 }
 
 /* Keeps an error for the process that started the ranks, which shows it if this rank is the one that ended the run. */
@@ -212,10 +204,10 @@ static int signals_take(struct watch *watch, const sigset_t *set)
     for (int i = 1; sigpending(&pending) == 0 && i < NSIG; i++) {
         if (sigismember(set, i) != 1 || sigismember(&pending, i) != 1 || sigwait(set, &number) != 0)
             continue;
-        if (watch->received)
+        if (watch->received) {
             kill_all(watch);
-        if (watch->received)
             _exit(128 + number);
+        }
         watch->received = true;
         atomic_store(&watch->dist->shared->stop, number);
     }
@@ -279,6 +271,7 @@ bool dist_launch(int32_t ranks, int64_t timeout_s, struct dist *out, int *exit_s
         log_error("out of memory for what %" PRId32 " ranks share: %s", ranks, strerror(errno));
         return true;
     }
+    out->stop_word = &out->shared->stop;
     sigemptyset(&set);
     for (int32_t r = 0; r < ranks; r++) {
         const pid_t pid = fork();

@@ -20,8 +20,9 @@ struct dist_shared;
 /* What a rank knows of the others. */
 struct dist {
     int32_t rank, ranks;
-    uint64_t meetings; /* so far */
-    int stop;          /* the signal that ends the run, or 0; since the last dist_gather(), on all ranks */
+    uint64_t meetings;     /* so far */
+    int stop;              /* the signal that ends the run, or 0; since the last dist_gather(), on all ranks */
+    atomic_int *stop_word; /* where a signal handler stores the signal that is to end the run */
     struct dist_shared *shared;
 };
 
@@ -45,7 +46,5 @@ float *dist_piece(const struct dist *dist, int32_t index);
 /* Tells the watching process that this rank is alive, and in `what`: a string literal, or NULL if that is unknown. */
 void dist_sign(const struct dist *dist, const char *what);
 void dist_iter_set(const struct dist *dist, int64_t iter);
-/* Returns where a signal handler stores the signal that is to end the run. */
-atomic_int *dist_stop_word(const struct dist *dist);
 
 #endif

@@ -10,16 +10,7 @@
 #include "base/size.h"
 #include "train/stop.h"
 
-#define SIGN_SECONDS 0.25
 #define BUDGET_MOST ((uint64_t)1 << 53) /* a double counts bytes up to here; unknown budgets are above */
-
-enum gt_status ranks_check(const struct config *config)
-{
-    if (config->parts % config->ranks == 0)
-        return GT_OK;
-    return FAIL(GT_USAGE, "ranks=%" PRId64 " does not divide the %" PRId64 " part%s of an update", config->ranks,
-                config->parts, config->parts == 1 ? "" : "s");
-}
 
 /* ---- words ---- */
 
@@ -159,17 +150,10 @@ enum gt_status ranks_parts_add(struct session *session, int32_t round)
 
 /* ---- signs of life ---- */
 
-static void sign(void *context)
+void ranks_sign(void *context)
 {
     const struct ranks_life *life = context;
     const char *call = atomic_load(&life->record->call);
     const int kind = atomic_load(&life->record->op);
     dist_sign(life->dist, call != NULL && kind >= 0 ? op_declaration((enum op_kind)kind)->name : call);
-}
-
-enum gt_status ranks_life_start(struct ranks_life *life, struct hostmem *mem, const struct dist *dist,
-                                const struct backend_record *record)
-{
-    *life = (struct ranks_life){.dist = dist, .record = record};
-    return ticker_start(mem, SIGN_SECONDS, sign, life, &life->ticker);
 }

@@ -12,8 +12,6 @@ static inline bool ranks_first(const struct dist *dist)
     return dist == NULL || dist->rank == 0;
 }
 
-/* Checks that the ranks divide the parts of an update.  Errors: GT_USAGE. */
-enum gt_status ranks_check(const struct config *config);
 /* As dist_gather(); the ranks also agree on whether a signal stops the run. */
 void ranks_gather(struct dist *dist, const double *mine, int32_t count, double *all);
 /* Adds the gradients of the parts that the ranks have computed in `round` to those of the rounds before, in the order
@@ -30,16 +28,13 @@ void ranks_losses_gather(const struct session *session, float *loss_sums);
  * others' sessions get the budgets of rank 0, so that all make the same plan. */
 void ranks_budgets_share(struct dist *dist, uint64_t budgets[static 2]);
 
-/* The signs of life of a rank, with the op in progress. */
+/* The signs of life of a rank, with the op in progress: a ticker calls ranks_sign() with a struct ranks_life. */
+#define RANKS_SIGN_SECONDS 0.25
 struct ranks_life {
     const struct dist *dist;
     const struct backend_record *record; /* of the device's calls */
     struct ticker *ticker;               /* NULL: there is one rank */
 };
-
-/* Starts them.  The struct must not move, and both pointers must live, until ticker_stop().  Errors: GT_NO_MEMORY,
- * GT_FAILURE. */
-enum gt_status ranks_life_start(struct ranks_life *life, struct hostmem *mem, const struct dist *dist,
-                                const struct backend_record *record);
+void ranks_sign(void *context);
 
 #endif

@@ -166,7 +166,7 @@ static enum gt_status run(struct trainer *t)
     t->diagnosis = (struct diagnosis){
         .session = session, .feed = &t->feed, .ahead = &t->ahead, .progress = &t->progress, .tokenizer = t->tokenizer};
     if (session->dist != NULL)
-        stop_share(dist_stop_word(session->dist));
+        stop_share(session->dist->stop_word);
     stop_install();
     /* So that the watchdog, or the end of a rank, can name an op. */
     exec_waits_set(session->exec, config->watchdog > 0 || (session->dist != NULL && session->device.info.host_memory));
@@ -281,14 +281,18 @@ static enum gt_status algorithms_choose(struct trainer *t)
 /* Opens the session; a rank but the first with rank 0's budgets. */
 static enum gt_status device_open(struct trainer *t, struct dist *dist, const uint64_t budgets[static 2])
 {
-    struct session *session = &t->session;
-    TRY(session_open(t->mem, t->config, session));
-    session->dist = dist;
+    const struct config *config = t->config;
+    if (config->parts % config->ranks != 0)
+        return FAIL(GT_USAGE, "ranks=%" PRId64 " does not divide the %" PRId64 " part%s of an update", config->ranks,
+                    config->parts, config->parts == 1 ? "" : "s");
+    TRY(session_open(t->mem, config, &t->session));
+    t->session.dist = dist;
     if (!ranks_first(dist)) {
-        session->device.budget_bytes = budgets[0];
-        session->device.host_budget_bytes = budgets[1];
+        t->session.device.budget_bytes = budgets[0];
+        t->session.device.host_budget_bytes = budgets[1];
     }
-    return dist != NULL ? ranks_life_start(&t->life, t->mem, dist, &session->device.record) : GT_OK;
+    t->life = (struct ranks_life){.dist = dist, .record = &t->session.device.record};
+    return dist != NULL ? ticker_start(t->mem, RANKS_SIGN_SECONDS, ranks_sign, &t->life, &t->life.ticker) : GT_OK;
 }
 
 enum gt_status trainer_run(struct hostmem *mem, const struct config *config, struct dist *dist, FILE *out)
@@ -326,7 +330,6 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config, str
     if (config->explain_oom[0] != '\0')
         TRY_GOTO(status, close, explain_oom(&t.settled, &model));
     t.config = &t.settled;
-    TRY_GOTO(status, close, ranks_check(t.config));
     TRY_GOTO(status, close, device_open(&t, dist, budgets));
     if (t.source.resume)
         TRY_GOTO(status, close, algorithms_choose(&t));

@@ -52,7 +52,7 @@ TEST(all_ranks_learn_of_a_signal_together)
     if (!dist_launch(RANKS, 60, &dist, &status)) {
         double mine = 0.0, all[RANKS];
         if (dist.rank == 1)
-            atomic_store(dist_stop_word(&dist), SIGTERM);
+            atomic_store(dist.stop_word, SIGTERM);
         for (; dist.stop == 0; round++)
             dist_gather(&dist, &mine, 1, all);
         mine = round;

@@ -33,7 +33,7 @@ class Run:
         # backend=auto must find the emulated card, and not another one, which OpenCL would find on some machines.
         settings = {"GPT_TRAIN_BACKEND": "", "GPT_TRAIN_OPENCL_LIBRARY": "/nonexistent.so", "REPORT": "report.json", **environment}
         self.command = [program, *arguments]
-        done = subprocess.run(self.command, check=False, capture_output=True, text=True, timeout=3600 if LONG else 600, env={
+        done = subprocess.run(self.command, check=False, capture_output=True, text=True, timeout=7200 if LONG else 600, env={
             **os.environ, **{name if "_" in name else "GT_CUDA_ON_CPU_" + name: value for name, value in settings.items()}})
         self.status, self.out, self.err = done.returncode, done.stdout, done.stderr
         self.errors, self.report = error_lines(done), None

@@ -37,42 +37,30 @@ struct cpu_tile {
     ptrdiff_t row, column;
 };
 
-struct cpu_tile_product {
-    struct cpu_tile a, b, c;
-    int64_t m, n, k;
-    bool add;
-};
-
-static inline __attribute__((always_inline)) void cpu_tile_block(const struct cpu_tile_product *p, int64_t i, int64_t j,
-                                                                 int vectors)
+/* Computes a block of CPU_BLOCK_ROWS rows and `vectors` vectors, a constant, at the beginning of c. */
+static inline __attribute__((always_inline)) void cpu_tile_block(struct cpu_tile a, struct cpu_tile b,
+                                                                 struct cpu_tile c, int64_t k, bool add, int vectors)
 {
     cpu_vector sum[CPU_BLOCK_ROWS][2];
-    const ptrdiff_t a_row = p->a.row, a_column = p->a.column, b_row = p->b.row, c_row = p->c.row;
-    const float *a = p->a.at + i * a_row, *b = p->b.at + j;
-    float *c = p->c.at + i * c_row + j;
     for (int r = 0; r < CPU_BLOCK_ROWS; r++) {
-        for (int v = 0; v < vectors; v++) {
-            if (p->add)
-                sum[r][v] = *(const cpu_vector *)(c + r * c_row + v * CPU_LANES);
-            else
-                sum[r][v] = (cpu_vector){0.0f};
-        }
+        for (int v = 0; v < vectors; v++)
+            sum[r][v] = add ? *(const cpu_vector *)(c.at + r * c.row + v * CPU_LANES) : (cpu_vector){0.0f};
     }
-    for (int64_t l = 0; l < p->k; l++) {
-        const cpu_vector first = *(const cpu_vector *)b;
-        const cpu_vector second = vectors > 1 ? *(const cpu_vector *)(b + CPU_LANES) : first;
+    for (int64_t l = 0; l < k; l++) {
+        const cpu_vector first = *(const cpu_vector *)b.at;
+        const cpu_vector second = vectors > 1 ? *(const cpu_vector *)(b.at + CPU_LANES) : first;
         for (int r = 0; r < CPU_BLOCK_ROWS; r++) {
-            const float factor = a[r * a_row];
+            const float factor = a.at[r * a.row];
             sum[r][0] += factor * first;
             if (vectors > 1)
                 sum[r][1] += factor * second;
         }
-        a += a_column;
-        b += b_row;
+        a.at += a.column;
+        b.at += b.row;
     }
     for (int r = 0; r < CPU_BLOCK_ROWS; r++) {
         for (int v = 0; v < vectors; v++)
-            *(cpu_vector *)(c + r * c_row + v * CPU_LANES) = sum[r][v];
+            *(cpu_vector *)(c.at + r * c.row + v * CPU_LANES) = sum[r][v];
     }
 }
 
@@ -81,14 +69,15 @@ static inline __attribute__((always_inline)) void cpu_tile_block(const struct cp
 static inline void cpu_tile_multiply(struct cpu_tile a, struct cpu_tile b, struct cpu_tile c, int64_t m, int64_t n,
                                      int64_t k, bool add)
 {
-    const struct cpu_tile_product product = {a, b, c, m, n, k, add}, *p = &product;
-    for (int64_t j = 0; j < p->n;) {
-        const bool wide = p->n - j >= 2 * CPU_LANES;
-        for (int64_t i = 0; i < p->m; i += CPU_BLOCK_ROWS) {
+    for (int64_t j = 0; j < n;) {
+        const bool wide = n - j >= 2 * CPU_LANES;
+        const struct cpu_tile columns = {b.at + j, b.row, 1};
+        for (int64_t i = 0; i < m; i += CPU_BLOCK_ROWS) {
+            const struct cpu_tile rows = {a.at + i * a.row, a.row, a.column}, block = {c.at + i * c.row + j, c.row, 1};
             if (wide)
-                cpu_tile_block(p, i, j, 2);
+                cpu_tile_block(rows, columns, block, k, add, 2);
             else
-                cpu_tile_block(p, i, j, 1);
+                cpu_tile_block(rows, columns, block, k, add, 1);
         }
         j += wide ? 2 * CPU_LANES : CPU_LANES;
     }

@@ -268,7 +268,8 @@ def svg(arguments, categories, status_expected=0):
     check(root.tag == NAMESPACE + "svg" and root.get("viewBox") == "0 0 1600 900", f"{name}: {root.tag} {root.attrib}")
     groups = {group.get("id"): group for group in root.iter(NAMESPACE + "g")}
     check({"tensors", "legend", "front"} <= set(groups), f"{name}: groups {sorted(groups)}")
-    drawn = {e.get("class") for kind in ("rect", "path") for e in root.iter(NAMESPACE + kind) if e.get("class")}
+    drawn = {e.get("class") for kind in ("rect", "path") for e in root.iter(NAMESPACE + kind)
+             if e.get("class") and e.get("d") != ""}
     legend = [t.text for t in groups["legend"].iter(NAMESPACE + "text")]
     check(drawn <= set(legend), f"{name}: {drawn - set(legend)} are not in the legend")
     check(categories <= drawn, f"{name}: {categories - drawn} are not drawn")

@@ -49,12 +49,7 @@ struct dist_shared {
     struct dist_seat seat[DIST_RANKS_MAX];
 };
 
-#define HEADER_BYTES size_round_up(sizeof(struct dist_shared), 4096)
-
-size_t dist_shared_bytes(int64_t ranks)
-{
-    return HEADER_BYTES + (size_t)(ranks + DIST_SUMS) * DIST_PIECE_FLOATS * sizeof(float);
-}
+_Static_assert(sizeof(struct dist_shared) <= DIST_HEADER_BYTES, "all seats");
 
 /* ---- a rank ---- */
 
@@ -114,7 +109,7 @@ void dist_gather(struct dist *dist, const double *mine, int32_t count, double *a
 float *dist_piece(const struct dist *dist, int32_t index)
 {
     assert(index >= 0 && index < dist->ranks + DIST_SUMS);
-    return (float *)(void *)((char *)dist->shared + HEADER_BYTES) + index * DIST_PIECE_FLOATS;
+    return (float *)(void *)((char *)dist->shared + DIST_HEADER_BYTES) + index * DIST_PIECE_FLOATS;
 }
 
 /* Keeps an error for the process that started the ranks, which shows it if this rank is the one that ended the run. */

@@ -14,8 +14,16 @@
 #define DIST_RANKS_MAX 64
 #define DIST_WORDS_MAX 64
 #define DIST_PIECE_FLOATS ((int64_t)1 << 19)
+#define DIST_HEADER_BYTES ((size_t)128 << 10)
+#define DIST_SUMS 2
 
 struct dist_shared;
+
+/* Returns the bytes that the ranks share. */
+static inline size_t dist_shared_bytes(int64_t ranks)
+{
+    return DIST_HEADER_BYTES + (size_t)((ranks + DIST_SUMS) * DIST_PIECE_FLOATS) * sizeof(float);
+}
 
 /* What a rank knows of the others. */
 struct dist {
@@ -25,9 +33,6 @@ struct dist {
     atomic_int *stop_word; /* where a signal handler stores the signal that is to end the run */
     struct dist_shared *shared;
 };
-
-/* Returns the bytes that the ranks share. */
-size_t dist_shared_bytes(int64_t ranks);
 
 /* Forks the ranks.  In each of them, sets *out and returns false.  In the process that called it, returns true once all
  * of them have ended, and sets *exit_status: the first failed rank's, or 1 if a signal ended a rank or one gave no sign
@@ -40,7 +45,6 @@ void dist_meet(struct dist *dist);
 /* Sets all[r * count + i] to mine[i] of rank r, for count <= DIST_WORDS_MAX, on all ranks. */
 void dist_gather(struct dist *dist, const double *mine, int32_t count, double *all);
 /* Returns a buffer of DIST_PIECE_FLOATS that all ranks see: that of a rank, or DIST_SUMS more. */
-#define DIST_SUMS 2
 float *dist_piece(const struct dist *dist, int32_t index);
 
 /* Tells the watching process that this rank is alive, and in `what`: a string literal, or NULL if that is unknown. */

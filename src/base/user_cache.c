@@ -150,7 +150,7 @@ enum user_cache_file user_cache_load(const struct user_cache *cache, const char 
     return USER_CACHE_READ;
 }
 
-/* Sums the bytes of the cache's files and copies the path of the oldest to `oldest`, "" if there is none. */
+/* Returns the bytes of the cache's files.  Stores the path of the oldest file, or "" if there is none, in `oldest`. */
 static uint64_t folder_bytes(const struct user_cache *cache, const char *folder, char oldest[static FILE_PATH_MAX])
 {
     uint64_t total = 0;

@@ -135,10 +135,8 @@ static void rows_normalize(const struct model_config *config, size_t count, floa
     }
 }
 
-/* Reads the factors of a tensor's adapter into weights->adapter, unless they are there; *found says whether there is
- * one. */
-static enum gt_status adapter_read(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                   bool *found)
+/* Looks for a tensor's adapter and reads its factors, unless weights->adapter is that tensor's. */
+static enum gt_status adapter_read(const struct export_weights *weights, const struct parameter_shape *tensor)
 {
     const struct safetensors *file = weights->checkpoint->model;
     struct export_adapter *adapter = weights->adapter;
@@ -148,16 +146,18 @@ static enum gt_status adapter_read(const struct export_weights *weights, const s
     char name[2 * PARAMETER_NAME_MAX];
     size_t a, b;
     const int length = snprintf(name, sizeof name, "base_model.model.%s%s", tensor->prefix, tensor->name);
+    if (strcmp(name, adapter->tensor) == 0)
+        return GT_OK;
+    (void)snprintf(adapter->tensor, sizeof adapter->tensor, "%s", name);
     (void)snprintf(name + length - strlen("weight"), sizeof "lora_A.weight", "lora_A.weight");
-    *found = rank > 0 && tensor->rank == 2 && safetensors_find(file, name, &a);
+    adapter->found = rank > 0 && tensor->rank == 2 && safetensors_find(file, name, &a);
     name[length - (int)strlen("weight") + (int)strlen("lora_")] = 'B';
-    *found = *found && safetensors_find(file, name, &b);
-    if (!*found || (adapter->factors != NULL && adapter->index == a))
+    adapter->found = adapter->found && safetensors_find(file, name, &b);
+    if (!adapter->found)
         return GT_OK;
     hostmem_free(adapter->factors);
     adapter->factors = NULL;
     TRY(HOSTMEM_NEW(adapter, rank * (in + out), "adapter", &adapter->factors));
-    adapter->index = a;
     TRY(safetensors_read(file, a, 0, rank * in, adapter->factors, DTYPE_F32, NULL));
     return safetensors_read(file, b, 0, rank * out, adapter->factors + rank * in, DTYPE_F32, NULL);
 }
@@ -170,9 +170,8 @@ static enum gt_status adapter_add(const struct export_weights *weights, const st
     const size_t rank = (size_t)config->lora.rank, columns = (size_t)tensor->dims[1];
     const bool gpt2 = model_is_gpt2(config);
     const size_t in = (size_t)tensor->dims[!gpt2];
-    bool found;
-    TRY(adapter_read(weights, tensor, &found));
-    for (size_t i = 0; found && i < count; i++) {
+    TRY(adapter_read(weights, tensor));
+    for (size_t i = 0; weights->adapter->found && i < count; i++) {
         const size_t row = (first + i) / columns, column = (first + i) % columns;
         const float *left = weights->adapter->factors + rank * in + rank * (gpt2 ? column : row),
                     *right = weights->adapter->factors + (gpt2 ? row : column);

@@ -51,7 +51,8 @@ enum gt_status export_card_write(const struct export_options *options, const jso
 #define EXPORT_VALUES ((size_t)1 << 20) /* elements in each of the two buffers */
 
 struct export_adapter {
-    size_t index;   /* of its A in the checkpoint's file */
+    char tensor[2 * PARAMETER_NAME_MAX]; /* that was looked for last, as PEFT names it */
+    bool found;
     float *factors; /* A [rank, in], then B [out, rank]; or NULL */
 };
 
@@ -60,7 +61,7 @@ struct export_weights {
     size_t capacity;                /* elements in each buffer: whole rows of n_embd, where one fits; tests lower it */
     float *values;                  /* [capacity] as read */
     float *turned;                  /* [capacity] as written */
-    struct export_adapter *adapter; /* of the last tensor that has one */
+    struct export_adapter *adapter; /* of the last tensor */
 };
 
 /* Reads the whole checkpoint once and verifies checksums, finiteness and biases, as checkpoint_load() does.  The

@@ -54,8 +54,9 @@ enum gt_status device_profile_read(const char *path, struct device_profile *out)
  * backend. */
 bool device_profile_backend_set(struct device_profile *out);
 
-/* Returns link_bytes_per_s of the card that a driver names `device`, up to a comma: "NVIDIA H100 PCIe, ...", or of the
- * first one whose name is that without its last words.  0 if none is known. */
+/* Returns link_bytes_per_s of the card whose name begins `device`, a driver's text that may go on after a comma.  Drops
+ * last words of the name ("NVIDIA H100 PCIe" without "PCIe") until the table has a card of that name.  Returns 0 if it
+ * has none. */
 double device_profile_link(const char *device);
 
 /* Prints the table, one line per card. */

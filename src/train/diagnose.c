@@ -33,10 +33,10 @@ struct replay {
     bool enough;        /* set by `look` to skip the remaining micro-steps */
 };
 
-/* Runs the micro-steps, also those that other ranks computed, but not the update program; a signal ends the replay
- * early.  The scalars that came back with the update's results are the ones that it ran with, so they are sent to the
- * device again.  Weights, moments and the host's scalars stay unchanged; gradients do not.  Nothing is allocated.
- * Errors: the device's, those of `look`. */
+/* Runs all micro-steps of an update, those of other ranks included, but not the update program.  A signal ends the
+ * replay early.  The scalars that came back with the update's results are the ones that it ran with, so they are sent
+ * to the device again.  Weights, moments and the host's scalars stay unchanged; gradients do not.  Nothing is
+ * allocated.  Errors: the device's, those of `look`. */
 static enum gt_status replay_run(struct replay *replay)
 {
     struct session *session = replay->session;

@@ -48,7 +48,7 @@ bool ranks_computes(const struct session *session, int32_t k)
     return dist == NULL || k / session->model->options.micro_steps % dist->ranks == dist->rank;
 }
 
-/* Returns the number of micro-step `i` of those that a rank computes. */
+/* Returns the number within the update of the micro-step that a rank computes as its own number `i`. */
 static int32_t micro_step_of(const struct session *session, int32_t rank, int32_t i)
 {
     const int32_t steps = session->model->options.micro_steps;

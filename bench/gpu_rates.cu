@@ -1,6 +1,6 @@
 /* What a card can do, for bench/gpu-check: rates of mma with fp32 and fp16 sums and how both round, memory, L2, an
- * empty node of a graph; and what cuBLASLt reaches for the products of a GPT-2, by workspace, tuned and not, and with
- * fp16 sums.
+ * empty node of a graph; the link to host memory; and what cuBLASLt reaches for the products of a GPT-2, by workspace,
+ * tuned and not, and with fp16 sums.
  *
  * usage: gpu_rates ROWS CHANNELS VOCABULARY RUNS    (rows of a micro-batch; runs of each measurement)
  * Prints one line of JSON.  Every time is the least of some rounds, by events, on random numbers.  It also compiles for
@@ -207,6 +207,54 @@ static double node_seconds(int runs)
     return seconds / NODES;
 }
 
+/* ---- the link ---- */
+
+static void link_rate_print(const char *way, size_t bytes, double seconds)
+{
+    printf("\"link_%s_bytes\": %.4g, ", way, seconds > 0.0 ? (double)bytes / seconds : 0.0);
+}
+
+/* Prints the bytes a second of copies from host memory and to it, alone and beside each other (each way), and of a
+ * kernel that reads host memory itself. */
+static void link_print(size_t bytes, int blocks, int runs)
+{
+    void *host = nullptr, *card = device_memory(2 * bytes);
+    cudaStream_t in, out;
+    cudaEvent_t stored;
+    must(cudaHostAlloc(&host, 2 * bytes, cudaHostAllocDefault), "cudaHostAlloc");
+    for (size_t i = 0; i < 2 * bytes / 4; i++)
+        ((uint32_t *)host)[i] = (uint32_t)i;
+    must(cudaStreamCreateWithFlags(&in, cudaStreamNonBlocking), "cudaStreamCreate");
+    must(cudaStreamCreateWithFlags(&out, cudaStreamNonBlocking), "cudaStreamCreate");
+    must(cudaEventCreateWithFlags(&stored, cudaEventDisableTiming), "cudaEventCreate");
+    const auto fetch = [=] { must(cudaMemcpyAsync(card, host, bytes, cudaMemcpyHostToDevice, in), "cudaMemcpyAsync"); };
+    const auto store = [=] {
+        must(cudaMemcpyAsync((char *)host + bytes, (char *)card + bytes, bytes, cudaMemcpyDeviceToHost, out),
+             "cudaMemcpyAsync");
+    };
+    const auto both = [=] {
+        store();
+        fetch();
+        must(cudaEventRecord(stored, out), "cudaEventRecord");
+        must(cudaStreamWaitEvent(in, stored, 0), "cudaStreamWaitEvent");
+    };
+    const auto read = [=] {
+        must(LAUNCH(words_copy, dim3((unsigned)blocks), dim3(THREADS), 0, in, (const uint4 *)host, (uint4 *)card,
+                    bytes / sizeof(uint4)),
+             "words_copy");
+    };
+    link_rate_print("in", bytes, seconds_of(in, runs, fetch));
+    link_rate_print("out", bytes, seconds_of(out, runs, store));
+    link_rate_print("both", bytes, seconds_of(in, runs, both));
+    link_rate_print("kernel", bytes, seconds_of(in, runs, read));
+    must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    must(cudaEventDestroy(stored), "cudaEventDestroy");
+    must(cudaStreamDestroy(out), "cudaStreamDestroy");
+    must(cudaStreamDestroy(in), "cudaStreamDestroy");
+    must(cudaFreeHost(host), "cudaFreeHost");
+    must(cudaFree(card), "cudaFree");
+}
+
 /* ---- products ---- */
 
 /* d[m,n] = op(a) op(b), row-major, in fp16; sums and d of weight gradients in fp32. */
@@ -352,6 +400,7 @@ int main(int argc, char **argv)
     printf("\"memory_bytes\": %.4g, ", copy_rate(small ? MIB / 16 : 512 * MIB, small ? 1 : 16 * processors, runs));
     printf("\"l2_rate_bytes\": %.4g, ", copy_rate(small ? MIB / 16 : (size_t)l2 / 4, small ? 1 : 4 * processors, runs));
     printf("\"node_seconds\": %.4g, ", node_seconds(runs));
+    link_print(small ? MIB / 16 : 256 * MIB, small ? 1 : 4 * processors, runs);
     products_print(strtoull(argv[1], nullptr, 10), strtoull(argv[2], nullptr, 10), strtoull(argv[3], nullptr, 10),
                    runs);
     printf("}\n");

@@ -271,16 +271,16 @@ static const char *rate_text(char text[static 16], double flops_per_s)
 
 void device_profile_print_list(FILE *out)
 {
-    fprintf(out, "Rates are TFLOP/s, with fp32 accumulation.\n");
-    fprintf(out, "%-21s %-7s %7s %7s %7s %7s %7s %7s\n", "name", "backend", "GiB", "usable", "GB/s", "fp32", "fp16",
-            "bf16");
+    fprintf(out, "TFLOP/s with fp32 accumulation; GB/s of memory, and of the link each way.\n");
+    fprintf(out, "%-21s %-7s %6s %6s %6s %6s %6s %6s %6s\n", "name", "backend", "GiB", "usable", "GB/s", "link", "fp32",
+            "fp16", "bf16");
     for (int32_t i = 0; i < device_profile_count(); i++) {
         struct device_profile p;
         char half[16], brain[16];
         device_profile_get(i, &p);
-        fprintf(out, "%-21s %-7s %7.2f %7.2f %7.0f %7.1f %7s %7s\n", p.id, p.backend,
+        fprintf(out, "%-21s %-7s %6.2f %6.2f %6.0f %6.1f %6.1f %6s %6s\n", p.id, p.backend,
                 (double)p.memory_bytes / (double)GIB, (double)p.usable_bytes / (double)GIB, p.bytes_per_s / 1e9,
-                p.vector_flops_per_s / 1e12, rate_text(half, p.matrix_flops_per_s[DTYPE_F16]),
+                p.link_bytes_per_s / 1e9, p.vector_flops_per_s / 1e12, rate_text(half, p.matrix_flops_per_s[DTYPE_F16]),
                 rate_text(brain, p.matrix_flops_per_s[DTYPE_BF16]));
     }
 }

@@ -21,7 +21,7 @@ from cuda_common import end_emulated
 
 PROGRAM, GPT_CHECK = (os.path.join(SOURCE, "bench", name) for name in ("gpu-check", "gpt-check"))
 EMULATED = "--emulated=" + BUILD
-ONLY = "devices,parity float32,graphs,half_sums,memcheck,racecheck,initcheck,synccheck,story,MFU 124M"
+ONLY = "devices,parity float32,graphs,half_sums,memcheck,racecheck,initcheck,synccheck,story,offload,MFU 124M"
 
 
 def gpu_check(*arguments, work=".", program=PROGRAM, **environment):
@@ -38,7 +38,8 @@ def whole():
     done, found = gpu_check(EMULATED, "--only=" + ONLY)
     check(done.returncode == 0, done.stdout[-800:] + done.stderr[-400:])
     rows = {row["name"]: row["result"] for row in found["rows"]}
-    wanted = {"devices": "PASS", "parity float32": "PASS", "graphs": "PASS", "half_sums": "PASS", "story 11.4GiB": "PASS", "story 9.7GiB": "PASS", "MFU 124M": "PASS",
+    wanted = {"devices": "PASS", "parity float32": "PASS", "graphs": "PASS", "half_sums": "PASS", "story 11.4GiB": "PASS", "story 9.7GiB": "PASS", "offload": "PASS",
+              "MFU 124M": "PASS",
               "memcheck": "SKIP", "racecheck": "SKIP", "initcheck": "SKIP", "synccheck": "SKIP"}
     check(rows == wanted, f"rows are {rows}")
     story = found["facts"]["story 11.4GiB"]
@@ -101,9 +102,9 @@ def speed():
     asked = os.path.abspath("asked")
     done, found = gpu_check("--speed", EMULATED, "--python=" + python, BROKEN="cudnn", ASKED=asked)
     rows = {row["name"]: (row["result"], row["detail"]) for row in found["rows"]}
-    wanted = {"machine": "PASS", "build": "SKIP", "rates": "PASS", "products": "PASS", "steady gpt-train": "PASS", "ops": "PASS",
+    wanted = {"machine": "PASS", "build": "SKIP", "rates": "PASS", "products": "PASS", "link": "PASS", "steady gpt-train": "PASS", "ops": "PASS",
               "PyTorch flash": "PASS", "PyTorch cuDNN": "SKIP", "PyTorch at our micro-batch": None, "PyTorch within our bytes": "PASS",
-              "steady tuned": "PASS", "steady half_sums": "PASS", "MFU 350M": "PASS", "roofs": "SKIP", "next": "PASS"}
+              "steady tuned": "PASS", "steady half_sums": "PASS", "MFU 350M": "PASS", "offload speed": "PASS", "roofs": "SKIP", "next": "PASS"}
     check(done.returncode == 0 and rows.keys() == wanted.keys(), f"{done.returncode}: {list(rows)}: {done.stderr[-400:]}")
     check(all(result in (None, rows[name][0]) for name, result in wanted.items()), f"rows are {rows}")
     facts = found["facts"]
@@ -112,6 +113,7 @@ def speed():
     check(tried[0] == ["flash", [4, 2, 1], False] and tried[-1] == ["flash", [4, 2, 1], True], f"asked for {tried}")
     check({one["product"] for one in facts["rates"]["products"]} >= {"head dw", "mlp in", "attention out dx"}, "products lack some")
     check({one["workspace_mib"] for one in facts["rates"]["products"]} == {8, 32, 64}, "not three workspaces")
+    check(rows["link"][1].endswith("the profile has no such card"), rows["link"][1])
     check(any(one["op"] == "gemm" and one["seconds"] > 0 and "of_roof" in one for one in facts["ops"]), f"{facts['ops']}")
     check(facts["gaps"]["whole_seconds"] > 0 or not facts["gaps"]["ops_seconds"], f"{facts['gaps']}")
     check(facts["next"] == sorted(facts["next"], key=lambda one: -one[1]) and facts["next"], f"{facts['next']}")

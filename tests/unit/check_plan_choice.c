@@ -59,7 +59,11 @@ TEST(records_of_0_2_0_number_the_levels)
 
 TEST(other_values_are_refused)
 {
-    static const char *const bad[] = {"7", "\"most\"", "\"full:13,none\"",
+    static const char *const bad[] = {"7",
+                                      "\"most\"",
+                                      "\"full:13,none\"",
+                                      "\"offload:13\"",
+                                      "\"offload:-1,full\"",
                                       "{\"first_layers\": 13, \"first\": 0, \"rest\": 0}",
                                       "{\"first_layers\": 1, \"first\": 5, \"rest\": 0}"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

@@ -34,6 +34,7 @@ EXTRA_DIST += \
 	bench/results/2026-11-25-search.md \
 	bench/results/2026-11-25-tokenizers.md \
 	bench/results/2026-11-26-lora.md \
+	bench/results/2026-11-26-offload.md \
 	bench/results/README.md \
 	bench/roof.c \
 	bench/run

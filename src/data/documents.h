@@ -59,12 +59,12 @@ struct documents_kind {
 
 /* The read position, after the last document returned.  Contains no pointers. */
 struct documents_state {
-    uint64_t file;   /* index in the corpus; file_count at the end */
-    uint64_t text;   /* texts started in this file */
-    uint64_t offset; /* bytes consumed of the last one */
-    uint64_t line;   /* lines consumed, for JSONL */
-    uint32_t crc32c; /* of the bytes consumed */
-    bool in_document;
+    uint64_t file;                /* index in the corpus; file_count at the end */
+    uint64_t text;                /* texts started in this file */
+    uint64_t offset;              /* bytes consumed of the last one */
+    uint64_t line;                /* lines consumed, for JSONL */
+    uint32_t crc32c;              /* of the bytes consumed */
+    uint8_t in_document;          /* 0 or 1 */
     struct documents_input input; /* totals of the current file's INPUT, without that file */
     uint64_t document_count, empty_count, long_count, bad_line_count;
     uint64_t file_count, skipped_count; /* files read; files and members skipped because they are not text */

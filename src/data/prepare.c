@@ -136,7 +136,6 @@ static enum gt_status prepare_open(struct prepare *prep)
     choose_split(prep);
     TRY(choose_separator(prep));
     TRY(HOSTMEM_NEW(prep, spec->input_count, "input records", &prep->inputs));
-    TRY(HOSTMEM_NEW(prep, spec->input_count, "input records", &prep->first_inputs));
     return prepare_lock(prep);
 }
 
@@ -173,8 +172,8 @@ static enum gt_status stdin_copy(struct prepare *prep)
     }
     TRY(file_replacement_commit(&file));
     prep->stdin_copied = true;
-    prep->stdin_bytes = file.size_bytes;
-    prep->stdin_crc32c = file.crc32c;
+    prep->progress.stdin_bytes = file.size_bytes;
+    prep->progress.stdin_crc32c = file.crc32c;
     return GT_OK;
 }
 
@@ -232,7 +231,7 @@ static enum gt_status prepare_tokenizer(struct prepare *prep)
 enum gt_status prepare_open_documents(struct prepare *prep, bool second)
 {
     const struct documents_spec spec = {.corpus = prep->corpus,
-                                        .inputs = second ? prep->inputs : prep->first_inputs,
+                                        .inputs = prep->inputs,
                                         .format = prep->spec->format,
                                         .field = prep->spec->field,
                                         .chat = prep->spec->chat,
@@ -385,6 +384,6 @@ void prepare_told(struct prepare *prep, bool force)
     prep->told_bytes = done;
     uint64_t total = prep->corpus->size_bytes;
     if (prep->corpus->has_stdin)
-        total = prep->stdin_copied ? total + prep->stdin_bytes : 0;
+        total = prep->stdin_copied ? total + prep->progress.stdin_bytes : 0;
     prep->spec->progress(prep->spec->progress_context, done, prep->learns ? 2 * total : total);
 }

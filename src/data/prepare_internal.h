@@ -37,17 +37,18 @@ struct prepare_piece {
     struct tokenizer_fault fault;
 };
 
-/* Everything that a later process needs besides the contents of the files.  No pointers. */
+/* Everything that a later process needs besides the contents of the files.  No pointers; flags are 0 or 1. */
 struct prepare_progress {
+    uint64_t stdin_bytes, stdin_crc32c; /* of its copy; 0 without one */
+    struct dedup_entries dedup;
     struct documents_state documents; /* after the last document that was written */
     struct prepare_counts counts;
     uint64_t split_documents[TOKEN_WRITER_SPLITS];
-    uint64_t character_count; /* of all text written, including newlines between documents */
-    struct dedup_entries dedup;
-    enum token_split long_split;          /* split of the current long document's parts */
-    bool document_invalid, document_zero; /* about the document that is being written */
-    bool open_line[TOKEN_WRITER_SPLITS];  /* the split's last document does not end in a newline */
-    bool has_document[TOKEN_WRITER_SPLITS];
+    uint64_t character_count;                /* of all text written, including newlines between documents */
+    enum token_split long_split;             /* split of the current long document's parts */
+    uint8_t document_invalid, document_zero; /* about the document that is being written */
+    uint8_t open_line[TOKEN_WRITER_SPLITS];  /* the split's last document does not end in a newline */
+    uint8_t has_document[TOKEN_WRITER_SPLITS];
 };
 
 struct prepare {
@@ -65,14 +66,11 @@ struct prepare {
     bool announced;  /* the saved state lists the renames and removals; from here on only their completion removes it */
     char stdin_path[FILE_PATH_MAX], state_path[FILE_PATH_MAX], dedup_path[FILE_PATH_MAX];
     bool stdin_copied;
-    uint64_t stdin_bytes;
-    uint32_t stdin_crc32c;
 
     enum prepare_phase phase; /* in which the continued run was stopped */
     json_t *state;            /* the stopped run's state, or NULL */
     struct prepare_progress progress;
-    struct documents_input *inputs;       /* one per INPUT; complete at the end */
-    struct documents_input *first_inputs; /* the same, from the first of two passes */
+    struct documents_input *inputs; /* one per INPUT; complete at the end of a pass */
 
     struct tokenizer *learned;
     const struct tokenizer *tokenizer; /* `learned`, or the given one */
@@ -110,7 +108,7 @@ enum gt_status prepare_encode_open(struct prepare *prep);
 enum gt_status prepare_encode(struct prepare *prep);
 
 /* prepare_state.c: loads and saves the state of a run.  prepare_state_load() sets phase and state, and refuses other
- * options or inputs.  prepare_state_restore() fills progress, inputs and the checksums of the first pass.
+ * options or inputs.  prepare_state_restore() fills progress and inputs.
  * prepare_state_refuse() logs that a field is damaged and returns GT_DATA. */
 enum gt_status prepare_state_load(struct prepare *prep);
 enum gt_status prepare_state_restore(struct prepare *prep);

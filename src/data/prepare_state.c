@@ -2,126 +2,54 @@
  *
  * It records how far the inputs were read (documents.h), the token files and their lengths, and, in the last phase, the
  * files to rename.  It also contains the options and the list of inputs; a run with different ones is refused, because
- * its output would be a mix of two data sets.  The file is in the user's folder, so its fields are checked like any
- * other input's.
+ * its output would be a mix of two data sets.  Structs are written as lists of their 64-bit words.  The file is in the
+ * user's folder, so what is used as an index, a length or a name is checked like any other input's.
  */
 #include "data/prepare_internal.h"
 
 #define STATE_FORMAT "gpt-prepare-state"
-#define STATE_VERSION 1
+#define STATE_VERSION 2
 #define COUNT_MAX (INT64_MAX / 4)
 
-/* A member of struct prepare_progress: a count of 64 bits, a number of 32 bits or a bool. */
-struct state_field {
-    const char *name;
-    size_t offset, size;
-    int64_t max;
-};
+/* ---- words ---- */
 
-#define FIELD(name, member, max)                                                                                \
-    {                                                                                                           \
-        name, offsetof(struct prepare_progress, member), sizeof(((struct prepare_progress *)NULL)->member), max \
-    }
+_Static_assert((sizeof(struct prepare_progress) | sizeof(struct documents_input) | sizeof(struct token_shard_state)) %
+                       sizeof(json_int_t) ==
+                   0,
+               "a struct is a list of words");
 
-static const struct state_field state_fields[] = {
-    FIELD("file", documents.file, COUNT_MAX),
-    FIELD("text", documents.text, COUNT_MAX),
-    FIELD("offset", documents.offset, COUNT_MAX),
-    FIELD("line", documents.line, COUNT_MAX),
-    FIELD("input_size_bytes", documents.input.size_bytes, COUNT_MAX),
-    FIELD("input_files", documents.input.file_count, COUNT_MAX),
-    FIELD("input_skipped", documents.input.skipped_count, COUNT_MAX),
-    FIELD("documents", documents.document_count, COUNT_MAX),
-    FIELD("empty", documents.empty_count, COUNT_MAX),
-    FIELD("long", documents.long_count, COUNT_MAX),
-    FIELD("bad_lines", documents.bad_line_count, COUNT_MAX),
-    FIELD("files", documents.file_count, COUNT_MAX),
-    FIELD("skipped", documents.skipped_count, COUNT_MAX),
-    FIELD("text_bytes", documents.text_bytes, COUNT_MAX),
-    FIELD("duplicates", counts.duplicates, COUNT_MAX),
-    FIELD("forced_cuts", counts.forced_cuts, COUNT_MAX),
-    FIELD("invalid_bytes", counts.invalid_bytes, COUNT_MAX),
-    FIELD("invalid_documents", counts.invalid_documents, COUNT_MAX),
-    FIELD("zero_documents", counts.zero_documents, COUNT_MAX),
-    FIELD("train_documents", split_documents[TOKEN_TRAIN], COUNT_MAX),
-    FIELD("val_documents", split_documents[TOKEN_VAL], COUNT_MAX),
-    FIELD("characters", character_count, COUNT_MAX),
-    FIELD("cut_conversations", counts.cut_conversations, COUNT_MAX),
-    FIELD("answer_tokens", counts.answer_tokens, COUNT_MAX),
-    FIELD("dedup_count", dedup.count, COUNT_MAX),
-    FIELD("in_document", documents.in_document, true),
-    FIELD("document_invalid", document_invalid, true),
-    FIELD("document_zero", document_zero, true),
-    FIELD("train_open_line", open_line[TOKEN_TRAIN], true),
-    FIELD("val_open_line", open_line[TOKEN_VAL], true),
-    FIELD("train_has_document", has_document[TOKEN_TRAIN], true),
-    FIELD("val_has_document", has_document[TOKEN_VAL], true),
-    FIELD("crc32c", documents.crc32c, UINT32_MAX),
-    FIELD("dedup_crc32c", dedup.crc32c, UINT32_MAX),
-    FIELD("input_crc32c", documents.input.crc32c, UINT32_MAX),
-    FIELD("long_split", long_split, TOKEN_VAL),
-};
-enum { FIELD_COUNT = sizeof state_fields / sizeof state_fields[0] };
-_Static_assert(sizeof(enum token_split) == sizeof(uint32_t) && sizeof(bool) == 1, "sizes tell the types apart");
-
-/* ---- saving ---- */
-
-static json_t *field_to_json(const struct prepare_progress *progress, const struct state_field *field)
-{
-    const char *at = (const char *)progress + field->offset;
-    uint64_t count;
-    uint32_t number;
-    if (field->size == sizeof(bool))
-        return json_boolean(*at);
-    if (field->size == sizeof number) {
-        memcpy(&number, at, sizeof number);
-        return json_integer(number);
-    }
-    memcpy(&count, at, sizeof count);
-    return json_integer((json_int_t)count);
-}
-
-static json_t *kinds_to_json(const struct documents_kind *kinds)
-{
-    json_t *object = json_object();
-    int failures = 0;
-    for (size_t i = 0; i < DOCUMENTS_KINDS_MAX && kinds[i].count > 0; i++)
-        failures |= json_object_set_new(object, kinds[i].name, json_integer((json_int_t)kinds[i].count));
-    return json_whole(object, failures);
-}
-
-static json_t *progress_to_json(const struct prepare_progress *progress)
-{
-    json_t *object = json_object();
-    int failures = 0;
-    for (size_t i = 0; i < FIELD_COUNT; i++)
-        failures |= json_object_set_new(object, state_fields[i].name, field_to_json(progress, &state_fields[i]));
-    failures |= json_object_set_new(object, "skipped_kinds", kinds_to_json(progress->documents.kinds));
-    return json_whole(object, failures);
-}
-
-/* Converts the records of INPUTs: the complete ones, or those of the first of two passes. */
-static json_t *inputs_to_json(const struct prepare *prep, const struct documents_input *inputs)
+static json_t *words_make(const void *bytes, size_t size_bytes)
 {
     json_t *list = json_array();
     int failures = 0;
-    for (size_t i = 0; i < prep->spec->input_count; i++)
-        failures |= json_array_append_new(
-            list, json_pack("[I, I, I, I]", (json_int_t)inputs[i].size_bytes, (json_int_t)inputs[i].crc32c,
-                            (json_int_t)inputs[i].file_count, (json_int_t)inputs[i].skipped_count));
+    for (size_t at = 0; at < size_bytes; at += sizeof(json_int_t)) {
+        json_int_t word;
+        memcpy(&word, (const char *)bytes + at, sizeof word);
+        failures |= json_array_append_new(list, json_integer(word));
+    }
     return json_whole(list, failures);
 }
+
+/* Reads the words from the one that `offset_bytes` bytes precede on.  Returns false when one is missing. */
+static bool words_read(const json_t *list, size_t offset_bytes, void *out, size_t size_bytes)
+{
+    for (size_t at = 0; at < size_bytes; at += sizeof(json_int_t)) {
+        const json_t *item = json_array_get(list, (offset_bytes + at) / sizeof(json_int_t));
+        const json_int_t word = json_integer_value(item);
+        if (!json_is_integer(item))
+            return false;
+        memcpy((char *)out + at, &word, sizeof word);
+    }
+    return true;
+}
+
+/* ---- saving ---- */
 
 static json_t *shards_to_json(const struct token_writer *writer, enum token_split split)
 {
     const struct token_shard_state *shards = NULL;
     const size_t count = token_writer_shards(writer, split, &shards);
-    json_t *list = json_array();
-    int failures = 0;
-    for (size_t i = 0; i < count; i++)
-        failures |= json_array_append_new(
-            list, json_pack("[I, I]", (json_int_t)shards[i].tokens, (json_int_t)shards[i].crc32c));
-    return json_whole(list, failures);
+    return words_make(shards, count * sizeof *shards);
 }
 
 static json_t *fingerprint_to_json(const struct prepare *prep)
@@ -134,15 +62,14 @@ static json_t *fingerprint_to_json(const struct prepare *prep)
 
 static json_t *state_make(const struct prepare *prep, enum prepare_phase phase)
 {
-    json_t *root = json_pack(
-        "{s:s, s:i, s:i, s:o, s:o, s:I, s:I, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "format", STATE_FORMAT,
-        "version", STATE_VERSION, "phase", (int)phase, "options", prepare_options_json(prep), "tokenizer_hash",
-        prepare_json_crc(prep->tokenizer->hash), "input_files", (json_int_t)prep->corpus->file_count, "input_bytes",
-        (json_int_t)prep->corpus->size_bytes, "inputs_hash", fingerprint_to_json(prep), "progress",
-        progress_to_json(&prep->progress), "stdin_bytes", (json_int_t)prep->stdin_bytes, "stdin_crc32c",
-        (json_int_t)prep->stdin_crc32c, "inputs", inputs_to_json(prep, prep->inputs), "first_inputs",
-        inputs_to_json(prep, prep->first_inputs), "train", shards_to_json(prep->writer, TOKEN_TRAIN), "val",
-        shards_to_json(prep->writer, TOKEN_VAL));
+    json_t *root =
+        json_pack("{s:s, s:i, s:i, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "format", STATE_FORMAT, "version",
+                  STATE_VERSION, "phase", (int)phase, "options", prepare_options_json(prep), "tokenizer_hash",
+                  prepare_json_crc(prep->tokenizer->hash), "input_files", (json_int_t)prep->corpus->file_count,
+                  "input_bytes", (json_int_t)prep->corpus->size_bytes, "inputs_hash", fingerprint_to_json(prep),
+                  "progress", words_make(&prep->progress, sizeof prep->progress), "inputs",
+                  words_make(prep->inputs, prep->spec->input_count * sizeof *prep->inputs), "train",
+                  shards_to_json(prep->writer, TOKEN_TRAIN), "val", shards_to_json(prep->writer, TOKEN_VAL));
     if (prep->masks != NULL)
         root = json_whole(root,
                           json_object_set_new(root, "masks",
@@ -248,97 +175,32 @@ enum gt_status prepare_state_refuse(const struct prepare *prep, const char *fiel
     return FAIL(GT_DATA, "%s: field \"%s\" is damaged; start again with --restart", prep->state_path, field);
 }
 
-/* Reads the first `count` numbers of a row, of which the second is a checksum.  Returns false when one is missing or
- * out of range. */
-static bool row_read(const json_t *row, size_t count, int64_t *out)
+/* Checks what is used as an index or a text. */
+static bool progress_is_possible(const struct prepare *prep, const struct prepare_progress *progress)
 {
-    for (size_t i = 0; i < count; i++) {
-        const json_t *value = json_array_get(row, i);
-        out[i] = json_integer_value(value);
-        if (!json_is_integer(value) || out[i] < 0 || out[i] > (i == 1 ? (int64_t)UINT32_MAX : COUNT_MAX))
-            return false;
-    }
-    return true;
-}
-
-static enum gt_status inputs_restore(const struct prepare *prep, const char *name, struct documents_input *out)
-{
-    const json_t *list = json_object_get(prep->state, name);
-    if (!json_is_array(list) || json_array_size(list) > prep->spec->input_count)
-        return prepare_state_refuse(prep, name);
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        int64_t row[4];
-        if (!row_read(json_array_get(list, i), 4, row))
-            return prepare_state_refuse(prep, name);
-        out[i] = (struct documents_input){.size_bytes = (uint64_t)row[0],
-                                          .crc32c = (uint32_t)row[1],
-                                          .file_count = (uint64_t)row[2],
-                                          .skipped_count = (uint64_t)row[3]};
-    }
-    return GT_OK;
-}
-
-static enum gt_status kinds_restore(const struct prepare *prep, json_t *object, struct documents_kind *out)
-{
-    const char *name = NULL;
-    json_t *count = NULL;
-    size_t used = 0;
-    json_object_foreach(object, name, count)
-    {
-        if (used == DOCUMENTS_KINDS_MAX || name[0] == '\0' || strlen(name) >= DOCUMENTS_KIND_BYTES ||
-            json_integer_value(count) < 1 || json_integer_value(count) > COUNT_MAX)
-            return prepare_state_refuse(prep, "skipped_kinds");
-        memcpy(out[used].name, name, strlen(name));
-        out[used++].count = (uint64_t)json_integer_value(count);
-    }
-    return GT_OK;
-}
-
-static enum gt_status field_restore(struct prepare *prep, const json_t *object, const struct state_field *field)
-{
-    char *at = (char *)&prep->progress + field->offset;
-    bool flag = false;
-    int64_t value = 0;
-    if (field->size == sizeof flag) {
-        TRY(json_get_bool(object, prep->state_path, field->name, &flag));
-        memcpy(at, &flag, sizeof flag);
-        return GT_OK;
-    }
-    TRY(json_get_int(object, prep->state_path, field->name, 0, field->max, &value));
-    const uint32_t number = (uint32_t)value;
-    if (field->size == sizeof number)
-        memcpy(at, &number, sizeof number);
-    else
-        memcpy(at, &value, sizeof value);
-    return GT_OK;
-}
-
-static enum gt_status progress_restore(struct prepare *prep, const json_t *object)
-{
-    struct prepare_progress *progress = &prep->progress;
-    for (size_t i = 0; i < FIELD_COUNT; i++)
-        TRY(field_restore(prep, object, &state_fields[i]));
-    TRY(kinds_restore(prep, json_object_get(object, "skipped_kinds"), progress->documents.kinds));
-    if (progress->documents.file > prep->corpus->file_count ||
-        (progress->documents.file == prep->corpus->file_count && progress->documents.text > 0) ||
-        (progress->documents.text == 0 && progress->documents.offset > 0))
-        return prepare_state_refuse(prep, "progress");
-    return GT_OK;
+    const struct documents_state *documents = &progress->documents;
+    bool possible = documents->file <= prep->corpus->file_count && progress->long_split <= TOKEN_VAL &&
+                    (documents->file < prep->corpus->file_count || documents->text == 0) &&
+                    (documents->text > 0 || documents->offset == 0);
+    for (size_t i = 0; i < DOCUMENTS_KINDS_MAX; i++)
+        possible = possible && memchr(documents->kinds[i].name, '\0', DOCUMENTS_KIND_BYTES) != NULL;
+    return possible;
 }
 
 enum gt_status prepare_state_restore(struct prepare *prep)
 {
-    const json_t *progress = NULL;
-    int64_t bytes = 0, crc = 0;
-    TRY(json_get_object(prep->state, prep->state_path, "progress", &progress));
-    TRY(progress_restore(prep, progress));
-    TRY(inputs_restore(prep, "inputs", prep->inputs));
-    TRY(inputs_restore(prep, "first_inputs", prep->first_inputs));
-    TRY(json_get_int(prep->state, prep->state_path, "stdin_bytes", 0, COUNT_MAX, &bytes));
-    TRY(json_get_int(prep->state, prep->state_path, "stdin_crc32c", 0, UINT32_MAX, &crc));
-    if (prepare_copies_stdin(prep) && (prep->stdin_bytes != (uint64_t)bytes || prep->stdin_crc32c != (uint32_t)crc))
-        return FAIL(GT_DATA, "standard input: %" PRIu64 " bytes, not the same %" PRId64 " that the stopped run read",
-                    prep->stdin_bytes, bytes);
+    struct prepare_progress then;
+    const uint64_t now_bytes = prep->progress.stdin_bytes, now_crc32c = prep->progress.stdin_crc32c;
+    if (!words_read(json_object_get(prep->state, "progress"), 0, &then, sizeof then) ||
+        !progress_is_possible(prep, &then))
+        return prepare_state_refuse(prep, "progress");
+    if (!words_read(json_object_get(prep->state, "inputs"), 0, prep->inputs,
+                    prep->spec->input_count * sizeof *prep->inputs))
+        return prepare_state_refuse(prep, "inputs");
+    if (prepare_copies_stdin(prep) && (now_bytes != then.stdin_bytes || now_crc32c != then.stdin_crc32c))
+        return FAIL(GT_DATA, "standard input: %" PRIu64 " bytes, not the same %" PRIu64 " that the stopped run read",
+                    now_bytes, then.stdin_bytes);
+    prep->progress = then;
     return GT_OK;
 }
 
@@ -361,12 +223,12 @@ static enum gt_status shards_restore(const struct prepare *prep, struct token_wr
     const json_t *list = json_object_get(object, name);
     if (!json_is_array(list))
         return prepare_state_refuse(prep, name);
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        int64_t row[2];
-        if (!row_read(json_array_get(list, i), 2, row))
+    const size_t count = json_array_size(list) * sizeof(json_int_t) / sizeof(struct token_shard_state);
+    for (size_t i = 0; i < count; i++) {
+        struct token_shard_state shard;
+        if (!words_read(list, i * sizeof shard, &shard, sizeof shard) || shard.tokens < 0 || shard.tokens > COUNT_MAX)
             return prepare_state_refuse(prep, name);
-        const struct token_shard_state shard = {.tokens = row[0], .crc32c = (uint32_t)row[1]};
-        TRY(token_writer_resume(writer, split, shard, i + 1 == json_array_size(list)));
+        TRY(token_writer_resume(writer, split, shard, i + 1 == count));
     }
     return GT_OK;
 }

@@ -1,7 +1,6 @@
 /* The first of two passes, for a vocabulary that is made from the inputs: characters, or a byte-pair encoding.
  *
- * Characters are marked in a list of all code points; bpe_train.c counts pieces of text.  The checksum of each
- * INPUT is kept, so that the second pass detects a file that changed.
+ * Characters are marked in a list of all code points; bpe_train.c counts pieces of text.
  */
 #include "base/utf8.h"
 #include "data/bpe_train.h"

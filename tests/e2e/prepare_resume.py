@@ -25,6 +25,7 @@ from checks import GPT_PREPARE, check_named as check, end, files as files_of, is
 MIB = 1 << 20
 RSS_MAX = 256 * MIB
 GROWTH_MAX = 8 * MIB
+DEDUP_COUNT, TEXT, OFFSET = 2, 5, 6  # words of "progress" in the state: struct prepare_progress
 SEED = int(os.environ.get("SEED", "1337"))
 
 
@@ -159,7 +160,7 @@ def leave_unfinished(arguments, rng, seconds):
             process.wait()
         if os.path.exists("left/.gpt-prepare.state"):
             with open("left/.gpt-prepare.state", encoding="utf-8") as file:
-                if json.load(file)["progress"]["offset"] > 0:
+                if json.load(file)["progress"][OFFSET] > 0:
                     return True
     return False
 
@@ -186,7 +187,7 @@ def test_refusals(rng):
     check("refusals_unfinished_again", leave_unfinished(arguments, rng, seconds))
     with open("left/.gpt-prepare.state", encoding="utf-8") as file:
         state = json.load(file)
-    state["progress"]["text"] = 0  # so that the offset is in no text
+    state["progress"][TEXT] = 0  # so that the offset is in no text
     with open("left/.gpt-prepare.state", "w", encoding="utf-8") as file:
         json.dump(state, file)
     status, _, _ = run(arguments, "left")
@@ -233,7 +234,7 @@ def test_damaged_seen(rng):
     check("seen_whole", status == 0, stderr_text())
     check("seen_stopped", run_short_of_room(arguments, "seen") == 1, stderr_text())
     state = read_json("seen/.gpt-prepare.state")
-    count = state["progress"]["dedup_count"]
+    count = state["progress"][DEDUP_COUNT]
     check("seen_saved", count > 100, count)
     accepted, whole = [], read("seen/.gpt-prepare.seen")
     for bit in rng.sample(range(128 * count), 12):

@@ -14,7 +14,7 @@ struct fuzz_run {
     struct prepare prep;
     struct corpus corpus;
     struct corpus_file file;
-    struct documents_input inputs[2];
+    struct documents_input input;
 };
 
 static inline struct fuzz_run *fuzz_run_open(const struct prepare_spec *spec, void *owner, const char *state_path)
@@ -28,8 +28,7 @@ static inline struct fuzz_run *fuzz_run_open(const struct prepare_spec *spec, vo
     prep->corpus = &run->corpus;
     prep->split = PREPARE_SPLIT_POSITION;
     prep->separator = PREPARE_SEPARATOR_NEWLINE;
-    prep->inputs = &run->inputs[0];
-    prep->first_inputs = &run->inputs[1];
+    prep->inputs = &run->input;
     FUZZ_CHECK(strlen(state_path) < sizeof prep->state_path);
     memcpy(prep->state_path, state_path, strlen(state_path) + 1);
     return run;

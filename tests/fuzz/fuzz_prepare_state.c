@@ -49,7 +49,7 @@ static void check_written(struct fuzz_run *run)
     FUZZ_CHECK(prepare_state_load(&back->prep) == GT_OK && back->prep.phase == PREPARE_PHASE_ENCODE);
     FUZZ_CHECK(prepare_state_check_tokenizer(&back->prep) == GT_OK && take_up(&back->prep));
     FUZZ_CHECK(memcmp(&back->prep.progress, &prep->progress, sizeof prep->progress) == 0);
-    FUZZ_CHECK(memcmp(back->inputs, run->inputs, sizeof back->inputs) == 0);
+    FUZZ_CHECK(memcmp(&back->input, &run->input, sizeof back->input) == 0);
     for (int split = 0; split < TOKEN_WRITER_SPLITS; split++)
         FUZZ_CHECK(token_writer_tokens(back->prep.writer, (enum token_split)split) ==
                    token_writer_tokens(prep->writer, (enum token_split)split));

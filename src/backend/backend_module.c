@@ -39,8 +39,8 @@ static const char *module_fault(const struct backend_module *module)
 static const struct backend_ops *module_ops(char reason[static BACKEND_REASON_MAX], bool *absent)
 {
     const char *wanted = getenv("GPT_TRAIN_MODULE_DIR"), *folder = wanted != NULL ? wanted : PKGLIB_DIR;
-    char path[FILE_PATH_MAX];
-    *absent = file_join(path, folder, MODULE_FILE) != GT_OK || !file_exists(path);
+    const char *path = FILE_IN(folder, MODULE_FILE);
+    *absent = !file_exists(path);
     if (*absent || anyone_may_write(folder) || anyone_may_write(path)) {
         snprintf(reason, BACKEND_REASON_MAX,
                  *absent ? "%.160s is not there (package " MODULE_PACKAGE ")"

@@ -24,12 +24,14 @@ enum {
     LOCK_ATTEMPTS = 16,
     LOCK_BYTES_MAX = 23,   /* the longest process id and a newline */
     LEFTOVER_AGE_S = 3600, /* longer than writing a small file takes */
-    PIECE_BYTES = 16384
+    PIECE_BYTES = 16384,
+    SHOWN_MAX = 3000
 };
 
 enum gt_status file_error(const char *path, const char *verb)
 {
-    return FAIL(GT_IO, "%s: cannot %s: %s", path, verb, strerror(errno));
+    const char *cut = strlen(path) > SHOWN_MAX ? "..." : ""; /* or the log would cut off the reason */
+    return FAIL(GT_IO, "%.*s%s: cannot %s: %s", SHOWN_MAX, path, cut, verb, strerror(errno));
 }
 
 enum gt_status file_trim(char out[static FILE_PATH_MAX], const char *path)
@@ -370,23 +372,10 @@ enum gt_status file_look(const char *path, bool *out_exists)
     return *out_exists || errno == ENOENT || errno == ENOTDIR ? GT_OK : file_error(path, "look at it");
 }
 
-enum gt_status file_look_in(const char *folder, const char *name, bool *out_exists)
-{
-    char path[FILE_PATH_MAX];
-    TRY(file_join(path, folder, name));
-    return file_look(path, out_exists);
-}
-
 bool file_exists(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0;
-}
-
-bool file_is_in(const char *folder, const char *name)
-{
-    char path[FILE_PATH_MAX];
-    return file_join(path, folder, name) == GT_OK && file_exists(path);
 }
 
 bool file_matches(const char *path, uint64_t size_bytes, uint32_t crc32c)
@@ -496,18 +485,11 @@ char *file_shell_quote(char *out, size_t size, const char *path)
     return out;
 }
 
-enum gt_status file_join(char out[static FILE_PATH_MAX], const char *folder, const char *name)
+const char *file_join(char out[static FILE_PATH_MAX], const char *folder, const char *name)
 {
-    const size_t length = strlen(folder);
-    const size_t slash = length != 0 && folder[length - 1] != '/' ? 1 : 0;
-    const size_t name_length = strlen(name);
-    if (length >= FILE_PATH_MAX || name_length >= FILE_PATH_MAX || length + slash + name_length >= FILE_PATH_MAX)
-        return FAIL(GT_USAGE, "the path of \"%.100s\" in \"%.100s\" has %zu bytes, more than the %d allowed", name,
-                    folder, length + slash + name_length, FILE_PATH_MAX - 1);
-    memmove(out, folder, length);
-    memcpy(out + length, "/", slash);
-    memcpy(out + length + slash, name, name_length + 1);
-    return GT_OK;
+    const bool is_open = folder[0] != '\0' && *file_name_of(folder) != '\0';
+    (void)snprintf(out, FILE_PATH_MAX, "%s%s%s", folder, is_open ? "/" : "", name);
+    return out;
 }
 
 const char *file_next(const char *folder, DIR **dir, enum gt_status *status)

@@ -12,7 +12,11 @@
 
 #include "base/status.h"
 
-#define FILE_PATH_MAX 4096
+/* One more than PATH_MAX, so a path that was cut to fit has a length that the system refuses: every call with it fails
+ * with ENAMETOOLONG. */
+#define FILE_PATH_MAX 4097
+/* The path of a name in a folder, which lives as long as the enclosing block. */
+#define FILE_IN(folder, name) file_join((char[FILE_PATH_MAX]){0}, folder, name)
 
 /* A replacement in progress.  The caller provides the struct; nothing is allocated. */
 struct file_replacement {
@@ -63,10 +67,8 @@ enum gt_status file_read_all(const char *path, size_t limit, char **out, size_t 
 
 /* Sets *out_exists to whether `path` exists.  Errors: GT_IO when that cannot be determined. */
 enum gt_status file_look(const char *path, bool *out_exists);
-enum gt_status file_look_in(const char *folder, const char *name, bool *out_exists);
 /* As above, but an error counts as absent.  Do not use it to decide that something may be removed or replaced. */
 bool file_exists(const char *path);
-bool file_is_in(const char *folder, const char *name);
 bool file_is_folder(const char *path);
 /* Returns true when `path` is a regular file with this size and checksum.  Logs nothing when it is absent. */
 bool file_matches(const char *path, uint64_t size_bytes, uint32_t crc32c);
@@ -78,8 +80,8 @@ enum gt_status file_trim(char out[static FILE_PATH_MAX], const char *path);
 const char *file_name_of(const char *path);
 /* Writes the folder that contains `path` to `out`, "." and "/" included.  `path` is shorter than FILE_PATH_MAX. */
 void file_folder_of(char out[static FILE_PATH_MAX], const char *path);
-/* Writes "folder/name" to `out` of FILE_PATH_MAX bytes.  Errors: GT_USAGE when it is too long. */
-enum gt_status file_join(char out[static FILE_PATH_MAX], const char *folder, const char *name);
+/* Writes "folder/name" to `out`, cut to fit.  Returns `out`. */
+const char *file_join(char out[static FILE_PATH_MAX], const char *folder, const char *name);
 /* Writes `path` as one word for the shell, in single quotes if needed, truncated to `size` bytes.  Returns `out`. */
 char *file_shell_quote(char *out, size_t size, const char *path);
 /* Returns the next name in a folder, "." and ".." among them; *dir is NULL before the first.  Returns NULL after the

@@ -34,9 +34,9 @@ static bool is_own(const struct stat *status)
     return status->st_uid == geteuid() && (status->st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-/* Writes $XDG_CACHE_HOME (if absolute, else ~/.cache) to `above` and the gpt-train folder in it to `root`.  Returns
- * false when there is no home or the path is too long. */
-static bool roots_of(char above[static FILE_PATH_MAX], char root[static FILE_PATH_MAX])
+/* Writes $XDG_CACHE_HOME (if absolute, else ~/.cache) to `above`.  Returns false when there is no home or the path is
+ * too long. */
+static bool root_above(char above[static FILE_PATH_MAX])
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int length = 0;
@@ -44,15 +44,17 @@ static bool roots_of(char above[static FILE_PATH_MAX], char root[static FILE_PAT
         length = snprintf(above, FILE_PATH_MAX, "%s", cache);
     else if (home != NULL && *home == '/')
         length = snprintf(above, FILE_PATH_MAX, "%s/.cache", home);
-    return length > 0 && length < FILE_PATH_MAX - NAMES_BYTES_MAX && file_join(root, above, "gpt-train") == GT_OK;
+    return length > 0 && length < FILE_PATH_MAX - NAMES_BYTES_MAX;
 }
 
 bool user_cache_folder(const struct user_cache *cache, char *folder, bool create)
 {
-    char above[FILE_PATH_MAX], root[FILE_PATH_MAX];
+    char above[FILE_PATH_MAX];
     struct stat status;
-    if (!roots_of(above, root) || file_join(folder, root, cache->folder) != GT_OK)
+    if (!root_above(above))
         return false;
+    const char *root = FILE_IN(above, "gpt-train");
+    file_join(folder, root, cache->folder);
     if (create && !file_is_folder(folder)) {
         (void)mkdir(above, 0700);
         (void)mkdir(root, 0700);
@@ -167,8 +169,7 @@ static uint64_t folder_bytes(const struct user_cache *cache, const char *folder,
         if (oldest[0] != '\0' && (int64_t)status.st_mtime >= oldest_s)
             continue;
         oldest_s = (int64_t)status.st_mtime;
-        if (file_join(oldest, folder, name) != GT_OK)
-            oldest[0] = '\0';
+        file_join(oldest, folder, name);
     }
     return total;
 }

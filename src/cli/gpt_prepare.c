@@ -136,8 +136,7 @@ static enum gt_status out_dir_from_input(struct arguments *arguments, const char
         *dot = '\0';
     if (name[strspn(name, ".")] == '\0' || strcmp(input, CORPUS_STDIN) == 0)
         return FAIL(GT_USAGE, "INPUT %s: choose a folder for the data set: give --out-dir=DIR", input);
-    TRY(file_join(arguments->out_dir_default, "data", name));
-    arguments->out_dir = arguments->out_dir_default;
+    arguments->out_dir = file_join(arguments->out_dir_default, "data", name);
     return GT_OK;
 }
 

@@ -79,11 +79,10 @@ int main(int argc, char **argv)
 /* Sets *out_found if `place` has a tokenizer.  If a folder has only a meta.pkl, `place` becomes its path. */
 static enum gt_status place_look(char place[static FILE_PATH_MAX], bool *out_found)
 {
-    char pickle[FILE_PATH_MAX];
     TRY(tokenizer_import_folder(place, out_found));
     if (*out_found)
         return GT_OK;
-    TRY(file_join(pickle, place, TOKENIZER_PICKLE_NAME));
+    const char *pickle = FILE_IN(place, TOKENIZER_PICKLE_NAME);
     TRY(file_look(pickle, out_found));
     if (*out_found)
         memcpy(place, pickle, FILE_PATH_MAX);

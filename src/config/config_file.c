@@ -522,7 +522,7 @@ static const char *installed_path(char out[static FILE_PATH_MAX], const char *pa
 {
     const char *wanted = getenv("GPT_TRAIN_CONFIG_DIR"), *folder = wanted != NULL ? wanted : PKGDATA_DIR "/config";
     const bool is_bare = strchr(path, '/') == NULL && !file_exists(path);
-    return is_bare && file_join(out, folder, path) == GT_OK && file_exists(out) ? out : path;
+    return is_bare && file_exists(file_join(out, folder, path)) ? out : path;
 }
 
 enum gt_status config_parse_file(struct config *config, const char *path)

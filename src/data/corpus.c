@@ -97,10 +97,9 @@ static enum gt_status walk_entry(struct corpus_walk *walk, int fd, const char *f
                                  bool in_out_dir)
 {
     struct stat info;
-    char path[FILE_PATH_MAX];
     if (name[0] == '.' || (in_out_dir && walk->spec->is_output != NULL && walk->spec->is_output(name)))
         return GT_OK;
-    TRY(file_join(path, folder, name));
+    const char *path = FILE_IN(folder, name);
     if (fstatat(fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0)
         return file_error(path, "access it");
     if (S_ISDIR(info.st_mode) && !walk_is_out_dir(walk, &info))

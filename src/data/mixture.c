@@ -18,7 +18,8 @@ static enum gt_status part_add(struct mixture *mixture, const char *name, size_t
     struct mixture_part *part = &mixture->parts[mixture->count];
     snprintf(text, sizeof text, "%.*s", (int)length, name);
     *part = (struct mixture_part){.name = name, .name_length = (int)length, .share = share};
-    TRY(strchr(text, '/') ? file_join(part->folder, text, "") : file_join(part->folder, "data", text));
+    const bool is_path = strchr(text, '/') != NULL;
+    file_join(part->folder, is_path ? text : "data", is_path ? "" : text);
     for (int i = 0; i < mixture->count; i++)
         if (strcmp(mixture->parts[i].folder, part->folder) == 0)
             return FAIL(GT_USAGE, "dataset: %s is named twice; add its shares", text);

@@ -109,15 +109,14 @@ static enum gt_status choose_separator(struct prepare *prep)
 
 static enum gt_status prepare_lock(struct prepare *prep)
 {
-    char path[FILE_PATH_MAX];
     prep->folder_made = !file_exists(prep->spec->out_dir);
     TRY(file_make_folders(prep->spec->out_dir));
-    TRY(file_join(path, prep->spec->out_dir, PREPARE_LOCK_NAME));
-    TRY(file_lock(path, &prep->lock_fd));
+    TRY(file_lock(FILE_IN(prep->spec->out_dir, PREPARE_LOCK_NAME), &prep->lock_fd));
     prep->lock_held = true;
-    TRY(file_join(prep->state_path, prep->spec->out_dir, PREPARE_STATE_NAME));
-    TRY(file_join(prep->dedup_path, prep->spec->out_dir, PREPARE_DEDUP_NAME));
-    return file_join(prep->stdin_path, prep->spec->out_dir, PREPARE_STDIN_NAME);
+    file_join(prep->state_path, prep->spec->out_dir, PREPARE_STATE_NAME);
+    file_join(prep->dedup_path, prep->spec->out_dir, PREPARE_DEDUP_NAME);
+    file_join(prep->stdin_path, prep->spec->out_dir, PREPARE_STDIN_NAME);
+    return GT_OK;
 }
 
 static enum gt_status prepare_open(struct prepare *prep)
@@ -204,17 +203,14 @@ static enum gt_status prepare_take_up(struct prepare *prep)
 /* Learns a vocabulary, or opens the one that the stopped run had learned. */
 static enum gt_status tokenizer_learn(struct prepare *prep)
 {
-    char path[FILE_PATH_MAX];
     bool exists;
-    TRY(file_join(path, prep->spec->out_dir, TOKENIZER_FILE_NAME TOKEN_WRITER_PARTIAL));
+    const char *path = FILE_IN(prep->spec->out_dir, TOKENIZER_FILE_NAME TOKEN_WRITER_PARTIAL);
     if (prep->phase == PREPARE_PHASE_NEW) {
         TRY(prepare_learn(prep));
         return tokenizer_save(prep->learned, path);
     }
     TRY(file_look(path, &exists));
-    if (!exists)
-        TRY(file_join(path, prep->spec->out_dir, TOKENIZER_FILE_NAME));
-    return tokenizer_open_file(prep, path, &prep->learned);
+    return tokenizer_open_file(prep, exists ? path : FILE_IN(prep->spec->out_dir, TOKENIZER_FILE_NAME), &prep->learned);
 }
 
 static enum gt_status prepare_tokenizer(struct prepare *prep)
@@ -330,7 +326,6 @@ static void prepare_result_fill(const struct prepare *prep, struct prepare_resul
 
 static void prepare_clear(struct prepare *prep, enum gt_status status)
 {
-    char path[FILE_PATH_MAX];
     if (prep->stdin_copied)
         unlink(prep->stdin_path);
     /* Other inputs or options cannot cure these failures, and a saved state exists to retry from. */
@@ -339,8 +334,7 @@ static void prepare_clear(struct prepare *prep, enum gt_status status)
         (void)prepare_clean(prep);
     else if (prep->owns_files && is_kept)
         log_note("%s: the work so far is kept; give the same command again to continue", prep->spec->out_dir);
-    if (file_join(path, prep->spec->out_dir, PREPARE_LOCK_NAME) == GT_OK)
-        unlink(path); /* while this run still has the lock */
+    unlink(FILE_IN(prep->spec->out_dir, PREPARE_LOCK_NAME)); /* while this run still has the lock */
     file_unlock(prep->lock_fd);
 }
 

@@ -42,14 +42,6 @@ bool prepare_is_output(const char *name)
            token_writer_is_name(name);
 }
 
-static enum gt_status path_in(const struct prepare *prep, const char *name, const char *ending,
-                              char out[static FILE_PATH_MAX])
-{
-    char whole[64];
-    (void)snprintf(whole, sizeof whole, "%.40s%s", name, ending); /* our names are shorter */
-    return file_join(out, prep->spec->out_dir, whole);
-}
-
 /* ---- the list ----
  *
  * An entry is [NAME], a file to remove, or [NAME.partial, NAME], one to rename, with the tokens and the bytes behind
@@ -58,8 +50,9 @@ static enum gt_status path_in(const struct prepare *prep, const char *name, cons
 /* Adds the rename of NAME.partial to the list, and sets `out` to the path of NAME.partial. */
 static enum gt_status list_add_rename(const struct prepare *prep, const char *name, char out[static FILE_PATH_MAX])
 {
-    TRY(path_in(prep, name, TOKEN_WRITER_PARTIAL, out));
-    json_t *entry = json_pack("[s, s]", file_name_of(out), name);
+    char partial[64];
+    (void)snprintf(partial, sizeof partial, "%s" TOKEN_WRITER_PARTIAL, name);
+    json_t *entry = json_pack("[s, s]", file_name_of(file_join(out, prep->spec->out_dir, partial)), name);
     return prepare_json_check(prep->commit, json_array_append_new(prep->commit, entry), LIST);
 }
 
@@ -147,9 +140,8 @@ static enum gt_status json_open(const char *path, size_t limit, bool *out_exists
 /* Reads the manifest of the existing data set; *out is NULL when there is none. */
 static enum gt_status old_manifest_open(const struct prepare *prep, json_t **out)
 {
-    char path[FILE_PATH_MAX];
     bool exists;
-    TRY(path_in(prep, PREPARE_MANIFEST_NAME, "", path));
+    const char *path = FILE_IN(prep->spec->out_dir, PREPARE_MANIFEST_NAME);
     TRY(json_open(path, PREPARE_MANIFEST_BYTES_MAX, &exists, out));
     if (!exists || (*out != NULL && exports_are_listed(*out)))
         return GT_OK;
@@ -215,17 +207,15 @@ static bool name_is_ours(const char *name)
 
 static enum gt_status commit_remove(const struct prepare *prep, const char *name)
 {
-    char path[FILE_PATH_MAX];
-    TRY(path_in(prep, name, "", path));
+    const char *path = FILE_IN(prep->spec->out_dir, name);
     return unlink(path) == 0 || errno == ENOENT ? GT_OK : file_error(path, "remove");
 }
 
 static enum gt_status commit_text(const struct prepare *prep, const char *partial_name, const char *name)
 {
-    char partial[FILE_PATH_MAX], path[FILE_PATH_MAX];
     bool is_named; /* by an earlier attempt */
-    TRY(path_in(prep, partial_name, "", partial));
-    TRY(path_in(prep, name, "", path));
+    const char *partial = FILE_IN(prep->spec->out_dir, partial_name);
+    const char *path = FILE_IN(prep->spec->out_dir, name);
     TRY(token_writer_is_named(partial, path, &is_named));
     return is_named || rename(partial, path) == 0 ? GT_OK : file_error(partial, "rename");
 }
@@ -258,10 +248,8 @@ static enum gt_status commit_entry(const struct prepare *prep, const json_t *ent
  * new files. */
 static enum gt_status commit_begin(const struct prepare *prep)
 {
-    char partial[FILE_PATH_MAX];
     bool exists;
-    TRY(path_in(prep, PREPARE_MANIFEST_NAME, TOKEN_WRITER_PARTIAL, partial));
-    TRY(file_look(partial, &exists));
+    TRY(file_look(FILE_IN(prep->spec->out_dir, PREPARE_MANIFEST_NAME TOKEN_WRITER_PARTIAL), &exists));
     if (!exists)
         return GT_OK;
     TRY(commit_remove(prep, PREPARE_MANIFEST_NAME));
@@ -308,14 +296,12 @@ static bool outputs_remove(const struct prepare *prep, bool whole)
 /* Sets *begun when a file that the list renames or removes no longer exists. */
 static enum gt_status list_is_begun(const struct prepare *prep, const json_t *list, bool *begun)
 {
-    char path[FILE_PATH_MAX];
     for (size_t i = 0; !*begun && i < json_array_size(list); i++) {
         const char *name = json_string_value(json_array_get(json_array_get(list, i), 0));
         bool exists = true;
         if (!name_is_ours(name))
             return GT_OK; /* not our name, so not our list */
-        TRY(path_in(prep, name, "", path));
-        TRY(file_look(path, &exists));
+        TRY(file_look(FILE_IN(prep->spec->out_dir, name), &exists));
         *begun = !exists;
     }
     return GT_OK;
@@ -325,7 +311,6 @@ static enum gt_status list_is_begun(const struct prepare *prep, const json_t *li
  * show that they are half a data set.  If the commit had not started, the old data set is complete and stays. */
 static enum gt_status half_commit_remove(const struct prepare *prep)
 {
-    char manifest[FILE_PATH_MAX];
     bool exists, begun = false, whole = true;
     json_t *state = NULL;
     enum gt_status status = GT_OK;
@@ -335,8 +320,7 @@ static enum gt_status half_commit_remove(const struct prepare *prep)
     json_decref(state);
     if (status != GT_OK || !begun)
         return status;
-    TRY(path_in(prep, PREPARE_MANIFEST_NAME, "", manifest));
-    TRY(file_look(manifest, &whole));
+    TRY(file_look(FILE_IN(prep->spec->out_dir, PREPARE_MANIFEST_NAME), &whole));
     if (whole)
         return GT_OK;
     if (!outputs_remove(prep, true))

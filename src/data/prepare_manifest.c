@@ -173,10 +173,9 @@ static enum gt_status content_check(const json_t *root, const char *path, const 
 
 enum gt_status manifest_check(const char *folder, const int64_t tokens[static 2], const struct tokenizer *tokenizer)
 {
-    char path[FILE_PATH_MAX];
     json_t *root;
     bool exists;
-    TRY(file_join(path, folder, PREPARE_MANIFEST_NAME));
+    const char *path = FILE_IN(folder, PREPARE_MANIFEST_NAME);
     TRY(file_look(path, &exists));
     if (!exists)
         return GT_OK;

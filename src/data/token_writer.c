@@ -71,8 +71,8 @@ bool token_writer_is_name(const char *name)
     return false;
 }
 
-static enum gt_status shard_path(char out[static FILE_PATH_MAX], const struct token_writer *writer,
-                                 enum token_split split, size_t shard)
+static const char *shard_path(char out[static FILE_PATH_MAX], const struct token_writer *writer, enum token_split split,
+                              size_t shard)
 {
     char name[TOKEN_WRITER_NAME_BYTES];
     shard_name(name, &writer->spec, split, shard, TOKEN_WRITER_PARTIAL);
@@ -168,7 +168,7 @@ static enum gt_status shard_list_add(struct token_writer *writer, enum token_spl
         return FAIL(GT_UNSUPPORTED, "%s: more than %d shards; give a larger --shard-tokens", writer->spec.folder,
                     TOKEN_WRITER_SHARDS_MAX);
     TRY(HOSTMEM_GROW(writer, &split->shards, split->shard_count + 1, "list of shards"));
-    TRY(shard_path(split->path, writer, which, split->shard_count));
+    shard_path(split->path, writer, which, split->shard_count);
     split->shards[split->shard_count++] = shard;
     split->tokens += shard.tokens;
     return GT_OK;
@@ -337,8 +337,7 @@ static enum gt_status walk_shard(const struct token_writer *writer, size_t shard
     unsigned char *buffer = writer->splits[0].buffer; /* shard_end() has flushed it */
     const size_t width = writer->spec.width_bytes;
     enum gt_status status = GT_OK;
-    TRY(shard_path(path, writer, TOKEN_TRAIN, shard));
-    TRY(file_open_read(path, &fd, &size_bytes));
+    TRY(file_open_read(shard_path(path, writer, TOKEN_TRAIN, shard), &fd, &size_bytes));
     int64_t left = writer->splits[TOKEN_TRAIN].shards[shard].tokens;
     while (left > 0 && !walk->ended && status == GT_OK) {
         const int64_t count = min_i64(left, (int64_t)(BUFFER_BYTES / width));
@@ -375,8 +374,7 @@ static enum gt_status shard_reread(struct token_writer *writer, enum token_split
     unsigned char *buffer = writer->splits[TOKEN_TRAIN].buffer; /* shard_end() has flushed it */
     const size_t width = writer->spec.width_bytes;
     enum gt_status status = GT_OK;
-    TRY(shard_path(path, writer, split, shard));
-    TRY(file_open_read(path, &fd, &size_bytes));
+    TRY(file_open_read(shard_path(path, writer, split, shard), &fd, &size_bytes));
     while (tokens > 0 && status == GT_OK) {
         const int64_t count = min_i64(tokens, (int64_t)(BUFFER_BYTES / width));
         status = file_read_at(fd, path, file_size(&writer->spec, first), buffer, (size_t)count * width);
@@ -438,13 +436,12 @@ static enum gt_status files_list(struct token_writer *writer, int64_t train_toke
 /* Refuses a headerless file whose first bytes look like llm.c's header, because readers would mistake it for one. */
 static enum gt_status file_check_magic(const struct token_writer *writer, const struct token_file *file)
 {
-    char path[FILE_PATH_MAX];
     int fd = -1;
     uint64_t size_bytes = 0;
     unsigned char bytes[4];
     if (header_bytes(&writer->spec) > 0 || file->size_bytes < sizeof bytes)
         return GT_OK;
-    TRY(file_join(path, writer->spec.folder, file->partial));
+    const char *path = FILE_IN(writer->spec.folder, file->partial);
     TRY(file_open_read(path, &fd, &size_bytes));
     const enum gt_status status = file_read_at(fd, path, 0, bytes, sizeof bytes);
     close(fd);
@@ -517,10 +514,9 @@ static enum gt_status settled_check(const char *path, uint64_t size_bytes)
 
 enum gt_status token_file_settle(const struct token_writer_spec *spec, const struct token_file *file)
 {
-    char partial[FILE_PATH_MAX], path[FILE_PATH_MAX];
     bool is_named;
-    TRY(file_join(partial, spec->folder, file->partial));
-    TRY(file_join(path, spec->folder, file->name));
+    const char *partial = FILE_IN(spec->folder, file->partial);
+    const char *path = FILE_IN(spec->folder, file->name);
     TRY(token_writer_is_named(partial, path, &is_named));
     if (is_named)
         return settled_check(path, file->size_bytes);

@@ -198,9 +198,8 @@ enum gt_status tokenizer_open_file(const void *owner, const char *path, struct t
 
 enum gt_status tokenizer_open_dataset(const void *owner, const char *folder, struct tokenizer **out)
 {
-    char path[FILE_PATH_MAX], pickle[FILE_PATH_MAX];
-    TRY(file_join(path, folder, TOKENIZER_FILE_NAME));
-    TRY(file_join(pickle, folder, TOKENIZER_PICKLE_NAME));
+    const char *path = FILE_IN(folder, TOKENIZER_FILE_NAME);
+    const char *pickle = FILE_IN(folder, TOKENIZER_PICKLE_NAME);
     TRY(prepared_folder_check(folder));
     bool exists;
     TRY(file_look(path, &exists));

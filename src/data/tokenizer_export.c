@@ -199,9 +199,9 @@ enum gt_status tokenizer_files_save(const struct tokenizer *tokenizer, int32_t b
             "the tokenizer has ranks but no merges, which tokenizer.json needs; it is written as " TOKENIZER_FILE_NAME
             " only");
     for (int i = 0; i < TOKENIZER_FILES; i++) {
-        char path[FILE_PATH_MAX], *text;
-        TRY(file_join(path, folder, tokenizer_file_names[i]));
+        char *text;
         TRY(tokenizer_file_text(tokenizer, (enum tokenizer_file)i, block_size, &text));
+        const char *path = FILE_IN(folder, tokenizer_file_names[i]);
         const enum gt_status status = text != NULL ? file_replace(path, text, strlen(text)) : GT_OK;
         free(text);
         TRY(status);

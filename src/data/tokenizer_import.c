@@ -400,23 +400,14 @@ static enum gt_status import_files(const void *owner, const char *path, const ch
     return status;
 }
 
-static enum gt_status folder_has(const char *folder, const char *name, char path[static FILE_PATH_MAX], bool *out)
-{
-    TRY(file_join(path, folder, name));
-    return file_look(path, out);
-}
-
 static enum gt_status import_file(const void *owner, const char *path, struct tokenizer **out)
 {
-    char folder[FILE_PATH_MAX], vocab[FILE_PATH_MAX], merges[FILE_PATH_MAX];
+    char folder[FILE_PATH_MAX];
     const char *name = file_name_of(path);
     file_folder_of(folder, path);
     for (int i = 0; i < FORM_COUNT; i++)
-        if (forms[i].merges != NULL && (strcmp(name, forms[i].name) == 0 || strcmp(name, forms[i].merges) == 0)) {
-            TRY(file_join(vocab, folder, forms[i].name));
-            TRY(file_join(merges, folder, forms[i].merges));
-            return import_files(owner, vocab, merges, out);
-        }
+        if (forms[i].merges != NULL && (strcmp(name, forms[i].name) == 0 || strcmp(name, forms[i].merges) == 0))
+            return import_files(owner, FILE_IN(folder, forms[i].name), FILE_IN(folder, forms[i].merges), out);
     if (strcmp(name, TOKENIZER_FILE_NAME) == 0)
         return tokenizer_open_file(owner, path, out);
     if (ends_with(path, ".json") || ends_with(path, ".tiktoken"))
@@ -430,12 +421,11 @@ static enum gt_status import_file(const void *owner, const char *path, struct to
 /* Chooses the file of a folder to start with; *out_found is false when there is none. */
 static enum gt_status folder_choose(const char *folder, char out[static FILE_PATH_MAX], bool *out_found)
 {
-    char merges[FILE_PATH_MAX];
     *out_found = false;
     for (int i = 0; i < FORM_COUNT && !*out_found; i++) {
-        TRY(folder_has(folder, forms[i].name, out, out_found));
+        TRY(file_look(file_join(out, folder, forms[i].name), out_found));
         if (*out_found && forms[i].merges != NULL)
-            TRY(folder_has(folder, forms[i].merges, merges, out_found));
+            TRY(file_look(FILE_IN(folder, forms[i].merges), out_found));
     }
     return GT_OK;
 }

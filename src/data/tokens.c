@@ -104,7 +104,6 @@ static int shard_compare(const void *a, const void *b)
 static enum gt_status source_scan_folder(struct token_source *source, const char *folder, const char *split,
                                          size_t *out_count)
 {
-    char path[FILE_PATH_MAX];
     DIR *dir = NULL;
     enum gt_status status = GT_OK;
     *out_count = 0;
@@ -112,10 +111,8 @@ static enum gt_status source_scan_folder(struct token_source *source, const char
         if (!shard_name_matches(name, split))
             continue;
         ++*out_count;
-        if (source != NULL) {
-            status = file_join(path, folder, name);
-            THEN(status, source_add_path(source, path));
-        }
+        if (source != NULL)
+            status = source_add_path(source, FILE_IN(folder, name));
     }
     return status;
 }
@@ -123,9 +120,9 @@ static enum gt_status source_scan_folder(struct token_source *source, const char
 static enum gt_status source_list_folder(struct token_source *source, const char *folder, enum token_split split)
 {
     const char *name = token_split_name(split);
-    char single[FILE_PATH_MAX], file_name[16];
+    char file_name[16];
     (void)snprintf(file_name, sizeof file_name, "%s.bin", name);
-    TRY(file_join(single, folder, file_name));
+    const char *single = FILE_IN(folder, file_name);
     TRY(prepared_folder_check(folder));
     bool exists;
     TRY(file_look(single, &exists));
@@ -430,13 +427,11 @@ enum gt_status token_source_digest(struct token_source *source, uint32_t *out)
 /* The commit removes the old manifest first and renames the new one last, so a folder with a manifest is complete. */
 enum gt_status prepared_folder_check(const char *folder)
 {
-    char manifest[FILE_PATH_MAX], path[FILE_PATH_MAX];
     bool is_whole, has_state;
     json_t *state = NULL;
     int64_t phase = 0;
-    TRY(file_join(manifest, folder, PREPARE_MANIFEST_NAME));
-    TRY(file_join(path, folder, PREPARE_STATE_NAME));
-    TRY(file_look(manifest, &is_whole));
+    const char *path = FILE_IN(folder, PREPARE_STATE_NAME);
+    TRY(file_look(FILE_IN(folder, PREPARE_MANIFEST_NAME), &is_whole));
     TRY(file_look(path, &has_state));
     if (is_whole || !has_state)
         return GT_OK;

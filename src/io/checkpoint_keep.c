@@ -27,9 +27,12 @@ struct family {
 };
 static const struct family earlier_runs = {"earlier-", 3}, kept_ones = {"checkpoint-", 6};
 
-static void name_of(const struct family *family, int64_t number, char out[static NAME_MAX_BYTES])
+#define NAME_OF(family, number) name_of((char[NAME_MAX_BYTES]){0}, family, number)
+
+static const char *name_of(char out[static NAME_MAX_BYTES], const struct family *family, int64_t number)
 {
     (void)snprintf(out, NAME_MAX_BYTES, "%s%0*" PRId64, family->prefix, family->digits, number);
+    return out;
 }
 
 /* Returns the highest number below `below` among the folders of a family; -1 if there is none. */
@@ -39,12 +42,10 @@ static int64_t number_below(const char *out_dir, const struct family *family, in
     int64_t highest = -1;
     DIR *dir = NULL;
     for (const char *found; (found = file_next(out_dir, &dir, NULL)) != NULL;) {
-        char name[NAME_MAX_BYTES];
         if (strncmp(found, family->prefix, length) != 0 || strlen(found) > length + 18)
             continue;
         const int64_t number = strtoll(found + length, NULL, 10);
-        name_of(family, number, name);
-        if (number > highest && number < below && strcmp(found, name) == 0)
+        if (number > highest && number < below && strcmp(found, NAME_OF(family, number)) == 0)
             highest = number;
     }
     return highest;
@@ -53,14 +54,6 @@ static int64_t number_below(const char *out_dir, const struct family *family, in
 static int64_t number_last(const char *out_dir, const struct family *family)
 {
     return number_below(out_dir, family, INT64_MAX);
-}
-
-static enum gt_status path_of(const char *out_dir, const struct family *family, int64_t number,
-                              char path[static FILE_PATH_MAX])
-{
-    char name[NAME_MAX_BYTES];
-    name_of(family, number, name);
-    return file_join(path, out_dir, name);
 }
 
 bool checkpoint_keep_belongs(const char *name)
@@ -94,19 +87,16 @@ static void folder_remove(const char *path)
 
 void checkpoint_keep_repair(const char *out_dir)
 {
-    char aside[FILE_PATH_MAX];
-    if (file_join(aside, out_dir, ASIDE_NAME) == GT_OK)
-        folder_remove(aside);
+    folder_remove(FILE_IN(out_dir, ASIDE_NAME));
 }
 
 /* Links a file into `folder`, or copies it.  The target of a symbolic link is copied too, since a relative link would
  * not reach it from here. */
 static enum gt_status file_add(const char *out_dir, const char *name, const char *folder)
 {
-    char from[FILE_PATH_MAX], to[FILE_PATH_MAX];
     struct stat info;
-    TRY(file_join(from, out_dir, name));
-    TRY(file_join(to, folder, name));
+    const char *from = FILE_IN(out_dir, name);
+    const char *to = FILE_IN(folder, name);
     if (lstat(from, &info) == 0 && S_ISREG(info.st_mode) && link(from, to) == 0)
         return GT_OK;
     return file_copy(from, to, UINT64_MAX);
@@ -124,22 +114,19 @@ static enum gt_status files_add(const char *out_dir, const char *folder)
 
 static enum gt_status metrics_add(const char *out_dir, const char *metrics, const char *folder, const char *as)
 {
-    char from[FILE_PATH_MAX], to[FILE_PATH_MAX];
     bool exists = false;
-    TRY(file_join(from, out_dir, metrics));
-    TRY(file_join(to, folder, as));
+    const char *from = FILE_IN(out_dir, metrics);
     if (metrics[0] != '\0')
         TRY(file_look(from, &exists));
-    return exists ? file_copy(from, to, UINT64_MAX) : GT_OK;
+    return exists ? file_copy(from, FILE_IN(folder, as), UINT64_MAX) : GT_OK;
 }
 
 /* Makes the folder `path`, in out_dir, from the checkpoint in out_dir. */
 static enum gt_status folder_make(const char *out_dir, const char *path, const char *metrics, const char *metrics_as)
 {
-    char aside[FILE_PATH_MAX];
     struct stat info;
     enum gt_status status;
-    TRY(file_join(aside, out_dir, ASIDE_NAME));
+    const char *aside = FILE_IN(out_dir, ASIDE_NAME);
     folder_remove(aside);
     if (stat(out_dir, &info) != 0 || mkdir(aside, info.st_mode & 0777) != 0)
         return file_error(aside, "create the folder");
@@ -157,20 +144,16 @@ fail:
 /* Returns true when out_dir's model is the one in this folder. */
 static bool is_made(const char *out_dir, const struct family *family, int64_t number)
 {
-    char name[NAME_MAX_BYTES], model[2 * NAME_MAX_BYTES];
-    name_of(family, number, name);
-    (void)snprintf(model, sizeof model, "%s/" CHECKPOINT_MODEL_NAME, name);
-    return checkpoint_publish_is_link(out_dir, model);
+    return checkpoint_publish_is_link(out_dir, FILE_IN(NAME_OF(family, number), CHECKPOINT_MODEL_NAME));
 }
 
 /* Removes a kept checkpoint, unless its folder contains other files. */
 static void kept_remove(const char *out_dir, int64_t iter)
 {
-    char path[FILE_PATH_MAX], aside[FILE_PATH_MAX];
+    const char *path = FILE_IN(out_dir, NAME_OF(&kept_ones, iter)), *aside = FILE_IN(out_dir, ASIDE_NAME);
     enum gt_status status = GT_OK;
     bool ours = true;
-    if (path_of(out_dir, &kept_ones, iter, path) != GT_OK || !file_is_folder(path) ||
-        file_join(aside, out_dir, ASIDE_NAME) != GT_OK)
+    if (!file_is_folder(path))
         return;
     DIR *dir = NULL;
     for (const char *name; (name = file_next(path, &dir, &status)) != NULL;)
@@ -193,15 +176,15 @@ static int64_t earlier_number(const char *out_dir, bool *made)
 bool checkpoint_keep_earlier_next(const char *out_dir, char path[static FILE_PATH_MAX])
 {
     bool made;
-    return file_is_in(out_dir, CHECKPOINT_RECORD_NAME) &&
-           path_of(out_dir, &earlier_runs, earlier_number(out_dir, &made), path) == GT_OK;
+    file_join(path, out_dir, NAME_OF(&earlier_runs, earlier_number(out_dir, &made)));
+    return file_exists(FILE_IN(out_dir, CHECKPOINT_RECORD_NAME));
 }
 
 bool checkpoint_keep_earlier_last(const char *out_dir, char path[static FILE_PATH_MAX])
 {
     const int64_t last = number_last(out_dir, &earlier_runs);
-    return last >= 0 && path_of(out_dir, &earlier_runs, last, path) == GT_OK &&
-           file_is_in(path, CHECKPOINT_RECORD_NAME);
+    file_join(path, out_dir, NAME_OF(&earlier_runs, last));
+    return last >= 0 && file_exists(FILE_IN(path, CHECKPOINT_RECORD_NAME));
 }
 
 /* Moves kept checkpoints of iterations after `after` into the folder of their run. */
@@ -209,10 +192,8 @@ static enum gt_status kept_move(const char *out_dir, int64_t after, const char *
 {
     int64_t iter;
     while ((iter = number_last(out_dir, &kept_ones)) > after) {
-        char from[FILE_PATH_MAX], to[FILE_PATH_MAX];
-        TRY(path_of(out_dir, &kept_ones, iter, from));
-        TRY(path_of(folder, &kept_ones, iter, to));
-        if (rename(from, to) != 0)
+        const char *from = FILE_IN(out_dir, NAME_OF(&kept_ones, iter));
+        if (rename(from, FILE_IN(folder, NAME_OF(&kept_ones, iter))) != 0)
             return file_error(from, "move it into the folder of the run that it is of");
     }
     TRY(file_sync_folder(folder));
@@ -221,17 +202,17 @@ static enum gt_status kept_move(const char *out_dir, int64_t after, const char *
 
 enum gt_status checkpoint_keep_earlier(const char *out_dir, int64_t after, const char *metrics, const char *metrics_as)
 {
-    char folder[FILE_PATH_MAX], quoted[FILE_PATH_MAX];
+    char quoted[FILE_PATH_MAX];
     bool made;
-    const int64_t number = earlier_number(out_dir, &made);
-    if (!file_is_in(out_dir, CHECKPOINT_RECORD_NAME) && !file_is_in(out_dir, CHECKPOINT_MODEL_NAME) &&
-        !file_is_in(out_dir, CHECKPOINT_CONFIG_NAME) && number_last(out_dir, &kept_ones) <= after)
+    const char *folder = FILE_IN(out_dir, NAME_OF(&earlier_runs, earlier_number(out_dir, &made)));
+    if (!file_exists(FILE_IN(out_dir, CHECKPOINT_RECORD_NAME)) &&
+        !file_exists(FILE_IN(out_dir, CHECKPOINT_MODEL_NAME)) &&
+        !file_exists(FILE_IN(out_dir, CHECKPOINT_CONFIG_NAME)) && number_last(out_dir, &kept_ones) <= after)
         return GT_OK;
-    TRY(path_of(out_dir, &earlier_runs, number, folder));
     if (!made)
         TRY(folder_make(out_dir, folder, metrics, metrics_as));
     TRY(kept_move(out_dir, after, folder));
-    if (file_is_in(folder, CHECKPOINT_RECORD_NAME))
+    if (file_exists(FILE_IN(folder, CHECKPOINT_RECORD_NAME)))
         log_result("the earlier run is in %s now; to resume it: gpt-train --out_dir=%s --init_from=resume", folder,
                    file_shell_quote(quoted, sizeof quoted, folder));
     else
@@ -247,7 +228,7 @@ static enum gt_status record_look(const char *folder, int64_t *out_iter, double 
     struct checkpoint_record record;
     *out_iter = -1;
     *out_loss = INFINITY;
-    if (!file_is_in(folder, CHECKPOINT_RECORD_NAME))
+    if (!file_exists(FILE_IN(folder, CHECKPOINT_RECORD_NAME)))
         return GT_OK;
     TRY(checkpoint_record_read(folder, &record));
     *out_iter = record.state.iter;
@@ -262,10 +243,9 @@ static int64_t best_iter(const char *out_dir)
 {
     int64_t iter, best = -1;
     double loss, least = INFINITY;
-    char path[FILE_PATH_MAX];
     for (int64_t kept = number_last(out_dir, &kept_ones); kept >= 0; kept = number_below(out_dir, &kept_ones, kept)) {
-        if (path_of(out_dir, &kept_ones, kept, path) == GT_OK && record_look(path, &iter, &loss) == GT_OK &&
-            loss <= least && loss < INFINITY) {
+        if (record_look(FILE_IN(out_dir, NAME_OF(&kept_ones, kept)), &iter, &loss) == GT_OK && loss <= least &&
+            loss < INFINITY) {
             least = loss;
             best = iter;
         }
@@ -276,15 +256,13 @@ static int64_t best_iter(const char *out_dir)
 /* Keeps the checkpoint that the next save replaces. */
 static enum gt_status last_keep(const char *out_dir)
 {
-    char path[FILE_PATH_MAX];
     int64_t iter;
     double loss;
     TRY(record_look(out_dir, &iter, &loss));
     if (iter < 0 || is_made(out_dir, &kept_ones, iter))
         return GT_OK;
     kept_remove(out_dir, iter); /* an older checkpoint of this iteration, which was saved again since */
-    TRY(path_of(out_dir, &kept_ones, iter, path));
-    return folder_make(out_dir, path, "", "");
+    return folder_make(out_dir, FILE_IN(out_dir, NAME_OF(&kept_ones, iter)), "", "");
 }
 
 enum gt_status checkpoint_keep_last(const char *out_dir, int64_t keep)
@@ -331,11 +309,9 @@ enum gt_status checkpoint_keep_find(const char *out_dir, const char *which, char
         return FAIL(GT_USAGE, "--checkpoint=%s: expected the number of an iteration, or best", which);
     TRY(record_look(out_dir, &own, &loss));
     const int64_t iter = best ? best_iter(out_dir) : strtoll(which, NULL, 10);
-    if (iter >= 0 && iter == own) {
-        (void)snprintf(path, FILE_PATH_MAX, "%s", out_dir);
-        return GT_OK;
-    }
-    if (iter >= 0 && number_below(out_dir, &kept_ones, iter + 1) == iter)
-        return path_of(out_dir, &kept_ones, iter, path);
-    return find_error(out_dir, which, own);
+    const bool is_own = iter == own;
+    if (iter < 0 || (!is_own && number_below(out_dir, &kept_ones, iter + 1) != iter))
+        return find_error(out_dir, which, own);
+    file_join(path, is_own ? "" : out_dir, is_own ? out_dir : NAME_OF(&kept_ones, iter));
+    return GT_OK;
 }

@@ -28,7 +28,7 @@ static enum gt_status pickles_refuse(const char *folder)
     static const char *const names[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "adapter_model.bin"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         bool is_there;
-        TRY(file_look_in(folder, names[i], &is_there));
+        TRY(file_look(FILE_IN(folder, names[i]), &is_there));
         if (!is_there)
             continue;
         return FAIL(GT_UNSUPPORTED,
@@ -72,12 +72,12 @@ enum gt_status checkpoint_probe(const char *path, enum checkpoint_kind *out)
     TRY(file_look(path, &exists));
     if (exists && !file_is_folder(path))
         return file_probe(path, out);
-    TRY(file_look_in(path, CHECKPOINT_RECORD_NAME, &has_record));
-    TRY(file_look_in(path, CHECKPOINT_CONFIG_NAME, &has_config));
-    TRY(file_look_in(path, CHECKPOINT_MODEL_NAME, &has_model));
-    TRY(file_look_in(path, SAFETENSORS_INDEX_NAME, &has_index));
-    TRY(file_look_in(path, NANOGPT_CHECKPOINT_NAME, &has_nanogpt));
-    TRY(file_look_in(path, PEFT_MODEL_NAME, &has_peft));
+    TRY(file_look(FILE_IN(path, CHECKPOINT_RECORD_NAME), &has_record));
+    TRY(file_look(FILE_IN(path, CHECKPOINT_CONFIG_NAME), &has_config));
+    TRY(file_look(FILE_IN(path, CHECKPOINT_MODEL_NAME), &has_model));
+    TRY(file_look(FILE_IN(path, SAFETENSORS_INDEX_NAME), &has_index));
+    TRY(file_look(FILE_IN(path, NANOGPT_CHECKPOINT_NAME), &has_nanogpt));
+    TRY(file_look(FILE_IN(path, PEFT_MODEL_NAME), &has_peft));
     *out = has_record                               ? CHECKPOINT_OURS
            : has_config && (has_model || has_index) ? CHECKPOINT_HF
            : has_nanogpt                            ? CHECKPOINT_NANOGPT
@@ -99,21 +99,16 @@ static enum gt_status model_describe(struct checkpoint *checkpoint, const json_t
 
 static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder)
 {
-    char path[FILE_PATH_MAX];
     json_t *root;
-    TRY(file_join(checkpoint->source, folder, CHECKPOINT_CONFIG_NAME));
-    TRY(json_parse_file(checkpoint->source, CONFIG_BYTES_MAX, &root));
+    TRY(json_parse_file(file_join(checkpoint->source, folder, CHECKPOINT_CONFIG_NAME), CONFIG_BYTES_MAX, &root));
     enum gt_status status = model_describe(checkpoint, root);
     json_decref(root);
     TRY(status);
     bool is_whole; /* all weights are in one file */
-    TRY(file_look_in(folder, CHECKPOINT_MODEL_NAME, &is_whole));
-    if (is_whole) {
-        TRY(file_join(path, folder, CHECKPOINT_MODEL_NAME));
-        TRY(safetensors_open(checkpoint, path, true, &checkpoint->model));
-    } else {
-        TRY(safetensors_index_open(checkpoint, folder, &checkpoint->model));
-    }
+    const char *path = FILE_IN(folder, CHECKPOINT_MODEL_NAME);
+    TRY(file_look(path, &is_whole));
+    TRY(is_whole ? safetensors_open(checkpoint, path, true, &checkpoint->model)
+                 : safetensors_index_open(checkpoint, folder, &checkpoint->model));
     return hf_layout_check(checkpoint->model, &checkpoint->config);
 }
 
@@ -127,23 +122,18 @@ static enum gt_status adapter_describe(struct checkpoint *checkpoint, const json
 
 static enum gt_status open_peft(struct checkpoint *checkpoint, const char *folder)
 {
-    char path[FILE_PATH_MAX];
     json_t *root;
-    TRY(file_join(checkpoint->source, folder, PEFT_CONFIG_NAME));
-    TRY(json_parse_file(checkpoint->source, CONFIG_BYTES_MAX, &root));
+    TRY(json_parse_file(file_join(checkpoint->source, folder, PEFT_CONFIG_NAME), CONFIG_BYTES_MAX, &root));
     enum gt_status status = adapter_describe(checkpoint, root);
     json_decref(root);
     TRY(status);
-    TRY(file_join(path, folder, PEFT_MODEL_NAME));
-    return safetensors_open(checkpoint, path, true, &checkpoint->model);
+    return safetensors_open(checkpoint, FILE_IN(folder, PEFT_MODEL_NAME), true, &checkpoint->model);
 }
 
 /* ---- files of other trainers ---- */
 static enum gt_status source_set(struct checkpoint *checkpoint, const char *path)
 {
-    if (file_is_folder(path))
-        return file_join(checkpoint->source, path, NANOGPT_CHECKPOINT_NAME);
-    return file_trim(checkpoint->source, path);
+    return file_trim(checkpoint->source, file_is_folder(path) ? FILE_IN(path, NANOGPT_CHECKPOINT_NAME) : path);
 }
 
 static enum gt_status open_llmc(struct checkpoint *checkpoint, const char *path)
@@ -184,11 +174,9 @@ static enum gt_status files_open(struct checkpoint *checkpoint, const char *fold
                                  bool *out_whole)
 {
     struct safetensors **const tables[] = {&checkpoint->model, &checkpoint->optimizer};
-    char path[FILE_PATH_MAX];
     *out_whole = true;
     for (int i = 0; i < count && *out_whole; i++) {
-        TRY(file_join(path, folder, checkpoint->record.files[i].name));
-        TRY(safetensors_open(checkpoint, path, must, tables[i]));
+        TRY(safetensors_open(checkpoint, FILE_IN(folder, checkpoint->record.files[i].name), must, tables[i]));
         *out_whole = *tables[i] != NULL;
     }
     if (!*out_whole)
@@ -201,7 +189,7 @@ static enum gt_status open_ours(struct checkpoint *checkpoint, const char *folde
     const struct checkpoint_record *record = &checkpoint->record;
     const int count = with_optimizer ? CHECKPOINT_FILES : CHECKPOINT_FILE_OPTIMIZER;
     bool is_whole = false;
-    TRY(file_join(checkpoint->source, folder, CHECKPOINT_RECORD_NAME));
+    file_join(checkpoint->source, folder, CHECKPOINT_RECORD_NAME);
     for (int left = RECORDS_MAX; !is_whole; left--) {
         checkpoint_record_release(&checkpoint->record);
         TRY(checkpoint_record_read(folder, &checkpoint->record));

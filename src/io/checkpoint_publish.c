@@ -13,21 +13,18 @@
 
 bool checkpoint_publish_is_link(const char *folder, const char *name)
 {
-    char path[FILE_PATH_MAX], generation[FILE_PATH_MAX];
     struct stat a, b;
-    if (file_join(path, folder, CHECKPOINT_MODEL_NAME) != GT_OK || file_join(generation, folder, name) != GT_OK)
-        return false;
-    return lstat(path, &a) == 0 && lstat(generation, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    return lstat(FILE_IN(folder, CHECKPOINT_MODEL_NAME), &a) == 0 && lstat(FILE_IN(folder, name), &b) == 0 &&
+           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 enum gt_status checkpoint_publish_model(const char *folder, const char *name, bool may_link)
 {
-    char from[FILE_PATH_MAX], to[FILE_PATH_MAX], aside[FILE_PATH_MAX];
     if (checkpoint_publish_is_link(folder, name))
         return GT_OK; /* a rename between two names of one file would do nothing */
-    TRY(file_join(from, folder, name));
-    TRY(file_join(to, folder, CHECKPOINT_MODEL_NAME));
-    TRY(file_join(aside, folder, CHECKPOINT_MODEL_NAME ".tmp-0")); /* file_remove_leftovers() knows this form */
+    const char *from = FILE_IN(folder, name);
+    const char *to = FILE_IN(folder, CHECKPOINT_MODEL_NAME);
+    const char *aside = FILE_IN(folder, CHECKPOINT_MODEL_NAME ".tmp-0"); /* file_remove_leftovers() knows this form */
     (void)unlink(aside);
     if (!may_link || link(from, aside) != 0)
         return file_copy(from, to, UINT64_MAX);
@@ -50,8 +47,7 @@ bool checkpoint_json_equals(const char *path, const json_t *value)
 
 enum gt_status checkpoint_publish_retract(const char *folder, const json_t *config)
 {
-    char path[FILE_PATH_MAX];
-    TRY(file_join(path, folder, CHECKPOINT_CONFIG_NAME));
+    const char *path = FILE_IN(folder, CHECKPOINT_CONFIG_NAME);
     if (checkpoint_json_equals(path, config))
         return GT_OK;
     if (unlink(path) == 0)
@@ -61,8 +57,7 @@ enum gt_status checkpoint_publish_retract(const char *folder, const json_t *conf
 
 enum gt_status checkpoint_publish_config(const char *folder, const json_t *config, bool *out_changed)
 {
-    char path[FILE_PATH_MAX];
-    TRY(file_join(path, folder, CHECKPOINT_CONFIG_NAME));
+    const char *path = FILE_IN(folder, CHECKPOINT_CONFIG_NAME);
     mode_t mode;
     bool exists, is_known;
     if (checkpoint_json_equals(path, config)) {
@@ -117,18 +112,15 @@ size_t checkpoint_publish_clean(const char *folder, const char *model_name, cons
 /* Returns true when the file exists with the recorded size. */
 static bool is_whole(const char *out_dir, const struct checkpoint_file_record *file)
 {
-    char path[FILE_PATH_MAX];
     struct stat info;
-    return file_join(path, out_dir, file->name) == GT_OK && stat(path, &info) == 0 &&
-           (uint64_t)info.st_size == file->size_bytes;
+    return stat(FILE_IN(out_dir, file->name), &info) == 0 && (uint64_t)info.st_size == file->size_bytes;
 }
 
 /* Does not publish a generation whose own file is missing or truncated; opening it will report the error. */
 static enum gt_status repair_model(const char *out_dir, const struct checkpoint_record *record)
 {
     const struct checkpoint_file_record *file = &record->files[CHECKPOINT_FILE_MODEL];
-    char path[FILE_PATH_MAX];
-    TRY(file_join(path, out_dir, CHECKPOINT_MODEL_NAME));
+    const char *path = FILE_IN(out_dir, CHECKPOINT_MODEL_NAME);
     if (!is_whole(out_dir, file) || checkpoint_publish_is_link(out_dir, file->name) ||
         file_matches(path, file->size_bytes, file->crc32c))
         return GT_OK;
@@ -142,7 +134,7 @@ enum gt_status checkpoint_repair(const char *out_dir)
 {
     struct checkpoint_record record;
     bool has_record, changed = false;
-    TRY(file_look_in(out_dir, CHECKPOINT_RECORD_NAME, &has_record));
+    TRY(file_look(FILE_IN(out_dir, CHECKPOINT_RECORD_NAME), &has_record));
     file_remove_leftovers(out_dir, true);
     if (!has_record) {
         (void)checkpoint_publish_clean(out_dir, "", "");

@@ -217,9 +217,8 @@ enum gt_status checkpoint_record_parse(json_t *root, const char *source, struct 
 
 enum gt_status checkpoint_record_read(const char *folder, struct checkpoint_record *out)
 {
-    char path[FILE_PATH_MAX];
     json_t *root;
-    TRY(file_join(path, folder, CHECKPOINT_RECORD_NAME));
+    const char *path = FILE_IN(folder, CHECKPOINT_RECORD_NAME);
     TRY(json_parse_file(path, CHECKPOINT_RECORD_BYTES_MAX, &root));
     enum gt_status status = checkpoint_record_parse(root, path, out);
     if (status != GT_OK)

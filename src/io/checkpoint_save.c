@@ -59,7 +59,7 @@ static enum gt_status names_choose(const char *out_dir, int64_t iter, struct che
         for (int i = 0; i < CHECKPOINT_FILES; i++) {
             bool exists;
             checkpoint_file_name(record->files[i].name, (enum checkpoint_file)i, iter, attempt);
-            TRY(file_look_in(out_dir, record->files[i].name, &exists));
+            TRY(file_look(FILE_IN(out_dir, record->files[i].name), &exists));
             taken = taken || exists;
         }
         if (!taken)
@@ -181,7 +181,6 @@ static enum gt_status array_written(void *context, size_t index, uint32_t crc32c
 static enum gt_status file_write(const struct checkpoint_save_options *options, enum checkpoint_file which,
                                  json_t *sums, struct checkpoint_file_record *file)
 {
-    char path[FILE_PATH_MAX];
     struct safetensors_result result;
     struct save save = {options, which, sums};
     mode_t mode;
@@ -194,8 +193,8 @@ static enum gt_status file_write(const struct checkpoint_save_options *options, 
         .fill = array_fill,
         .written = array_written,
         .mode = has_mode ? &mode : NULL};
-    TRY(file_join(path, options->out_dir, file->name));
-    TRY(safetensors_write(path, &source, options->staging, options->staging_bytes, &result));
+    TRY(safetensors_write(FILE_IN(options->out_dir, file->name), &source, options->staging, options->staging_bytes,
+                          &result));
     file->size_bytes = result.size_bytes;
     file->crc32c = result.crc32c;
     file->header_crc32c = result.header_crc32c;
@@ -206,22 +205,18 @@ static enum gt_status file_write(const struct checkpoint_save_options *options, 
 static enum gt_status record_write(const struct checkpoint_save_options *options,
                                    const struct checkpoint_record *record, bool *out_in_place)
 {
-    char path[FILE_PATH_MAX];
     json_t *root;
-    TRY(file_join(path, options->out_dir, CHECKPOINT_RECORD_NAME));
     TRY(checkpoint_record_make(record, &root));
-    enum gt_status status = json_replace_file_told(path, root, CHECKPOINT_JSON_INDENT, NULL, out_in_place);
+    enum gt_status status = json_replace_file_told(FILE_IN(options->out_dir, CHECKPOINT_RECORD_NAME), root,
+                                                   CHECKPOINT_JSON_INDENT, NULL, out_in_place);
     json_decref(root);
     return status;
 }
 
 static void generation_remove(const char *out_dir, const struct checkpoint_record *record)
 {
-    for (int i = 0; i < CHECKPOINT_FILES; i++) {
-        char path[FILE_PATH_MAX];
-        if (file_join(path, out_dir, record->files[i].name) == GT_OK)
-            (void)unlink(path);
-    }
+    for (int i = 0; i < CHECKPOINT_FILES; i++)
+        (void)unlink(FILE_IN(out_dir, record->files[i].name));
 }
 
 static enum gt_status generation_write(const struct checkpoint_save_options *options, struct checkpoint_record *record)

@@ -32,7 +32,7 @@ const char *const export_format_words[] = {"hf", "gguf", "llmc", "peft", NULL};
 static enum gt_status run_refuse(const char *output, const char *folder, const char *what)
 {
     bool exists;
-    TRY(file_look_in(folder, CHECKPOINT_RECORD_NAME, &exists));
+    TRY(file_look(FILE_IN(folder, CHECKPOINT_RECORD_NAME), &exists));
     if (!exists)
         return GT_OK;
     return FAIL(GT_USAGE, "%s: is %s of a run, which an export would damage; choose another OUTPUT", output, what);

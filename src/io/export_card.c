@@ -75,8 +75,7 @@ static void card_write(const struct export_options *options, const json_t *confi
 /* Begins a file of the folder; `out` is for what it is to contain. */
 static enum gt_status file_begin(const char *folder, const char *name, FILE **out)
 {
-    char path[FILE_PATH_MAX];
-    TRY(file_join(path, folder, name));
+    const char *path = FILE_IN(folder, name);
     *out = fopen(path, "wxe");
     return *out ? GT_OK : file_error(path, "create");
 }

@@ -55,11 +55,9 @@ static bool is_peft(const struct hf_export *export)
 /* Removes the files that a temporary folder may contain. */
 static void aside_empty(const char *aside)
 {
-    char path[FILE_PATH_MAX];
     file_remove_leftovers(aside, true);
     for (size_t i = 0; i < FILES; i++)
-        if (file_join(path, aside, file_name(i)) == GT_OK)
-            (void)unlink(path);
+        (void)unlink(FILE_IN(aside, file_name(i)));
 }
 
 /* Creates and locks the temporary folder, or takes over what a killed export left of it. */
@@ -105,13 +103,12 @@ static enum gt_status tensor_fill(void *context, size_t index, size_t first, siz
 
 static enum gt_status model_write(const struct hf_export *export)
 {
-    char path[FILE_PATH_MAX];
     struct safetensors_result result;
     const struct safetensors_source source = {.context = (void *)export,
                                               .count = parameters_file_count(&export->options->checkpoint->config),
                                               .describe = tensor_describe,
                                               .fill = tensor_fill};
-    TRY(file_join(path, export->aside, is_peft(export) ? PEFT_MODEL_NAME : CHECKPOINT_MODEL_NAME));
+    const char *path = FILE_IN(export->aside, is_peft(export) ? PEFT_MODEL_NAME : CHECKPOINT_MODEL_NAME);
     /* As many elements as are read at a time; 16-bit ones use half of this buffer. */
     const size_t staging_bytes = export->weights->capacity * dtype_size_bytes(export->options->dtype);
     return safetensors_write(path, &source, export->weights->turned, staging_bytes, &result);
@@ -120,9 +117,7 @@ static enum gt_status model_write(const struct hf_export *export)
 /* ---- the other files ---- */
 static enum gt_status json_save(const struct hf_export *export, const char *name, const json_t *root)
 {
-    char path[FILE_PATH_MAX];
-    TRY(file_join(path, export->aside, name));
-    return json_replace_file(path, root, CHECKPOINT_JSON_INDENT);
+    return json_replace_file(FILE_IN(export->aside, name), root, CHECKPOINT_JSON_INDENT);
 }
 
 static enum gt_status configs_write(const struct hf_export *export)
@@ -180,17 +175,15 @@ static enum gt_status folder_write(const struct hf_export *export)
 /* ---- putting it in place ---- */
 static enum gt_status file_remove(const char *output, const char *name)
 {
-    char path[FILE_PATH_MAX];
-    TRY(file_join(path, output, name));
+    const char *path = FILE_IN(output, name);
     return unlink(path) == 0 || errno == ENOENT ? GT_OK : file_error(path, "remove this file of another model");
 }
 
 static enum gt_status file_publish(const struct hf_export *export, size_t index)
 {
-    char from[FILE_PATH_MAX], to[FILE_PATH_MAX];
     bool exists;
-    TRY(file_join(from, export->aside, file_name(index)));
-    TRY(file_join(to, export->options->output, file_name(index)));
+    const char *from = FILE_IN(export->aside, file_name(index));
+    const char *to = FILE_IN(export->options->output, file_name(index));
     TRY(file_look(from, &exists));
     if (export->has_card &&
         (strcmp(file_name(index), EXPORT_CARD_NAME) == 0 || strcmp(file_name(index), EXPORT_CARD_PICTURE) == 0))
@@ -230,10 +223,8 @@ static enum gt_status folder_publish(const struct hf_export *export)
 enum gt_status export_hf_write(const struct export_options *options, const struct export_weights *weights)
 {
     struct hf_export export = {.options = options, .weights = weights, .aside_fd = -1};
-    char card[FILE_PATH_MAX];
-    TRY(file_join(card, options->output, EXPORT_CARD_NAME));
     TRY(file_look(options->output, &export.exists));
-    TRY(file_look(card, &export.has_card));
+    TRY(file_look(FILE_IN(options->output, EXPORT_CARD_NAME), &export.has_card));
     enum gt_status status = aside_create(&export);
     if (status == GT_OK) {
         status = folder_write(&export);

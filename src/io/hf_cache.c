@@ -38,16 +38,18 @@ enum gt_status hf_cache_find(const char *name, char out[static FILE_PATH_MAX])
 {
     static const char *const owners[] = {"models--openai-community--", "models--"};
     char hub[FILE_PATH_MAX], repository[64];
-    if (file_is_folder(name))
-        return file_join(out, ".", name);
+    if (file_is_folder(name)) {
+        file_join(out, ".", name);
+        return GT_OK;
+    }
     if (!hf_hub_folder(hub))
         return FAIL(GT_DATA,
                     "init_from='%s': there is no folder %s here, and neither HOME nor HF_HOME says where downloads are",
                     name, name);
     for (size_t i = 0; i < sizeof owners / sizeof owners[0]; i++) {
         (void)snprintf(repository, sizeof repository, "%s%s", owners[i], name);
-        if (hf_hub_snapshot(hub, repository, out) && file_is_in(out, "config.json") &&
-            (file_is_in(out, "model.safetensors") || file_is_in(out, SAFETENSORS_INDEX_NAME)))
+        if (hf_hub_snapshot(hub, repository, out) && file_exists(FILE_IN(out, "config.json")) &&
+            (file_exists(FILE_IN(out, "model.safetensors")) || file_exists(FILE_IN(out, SAFETENSORS_INDEX_NAME))))
             return GT_OK;
     }
     return FAIL(GT_DATA,

@@ -269,13 +269,12 @@ static bool name_is_safe(const char *name)
 static enum gt_status shard_load(struct safetensors *table, const char *folder, const json_t *map, const char *tensor)
 {
     const char *name = json_string_value(json_object_get(map, tensor));
-    char path[FILE_PATH_MAX];
     int fd;
     uint64_t size_bytes;
     if (name == NULL || !name_is_safe(name))
         return FAIL(GT_DATA, "%s: tensor %.64s: \"%.64s\" is not the name of a safetensors file beside the index",
                     table->path, tensor, name != NULL ? name : "");
-    TRY(file_join(path, folder, name));
+    const char *path = FILE_IN(folder, name);
     for (size_t i = 0; i < table->file_count; i++)
         if (strcmp(table->files[i].path, path) == 0)
             return GT_OK;
@@ -303,10 +302,9 @@ static enum gt_status shards_load(struct safetensors *table, const char *folder,
 
 enum gt_status safetensors_index_open(const void *owner, const char *folder, struct safetensors **out)
 {
-    char path[FILE_PATH_MAX];
     struct safetensors *table = NULL;
     json_t *root;
-    TRY(file_join(path, folder, SAFETENSORS_INDEX_NAME));
+    const char *path = FILE_IN(folder, SAFETENSORS_INDEX_NAME);
     TRY(json_parse_file(path, INDEX_BYTES_MAX, &root));
     json_t *map = json_object_get(root, "weight_map");
     enum gt_status status = GT_DATA;

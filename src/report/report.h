@@ -22,7 +22,7 @@ struct metrics_file {
 typedef enum gt_status metrics_line_fn(void *context, const json_t *line);
 
 /* Sets the file of a run: metrics.jsonl in the folder `run`, or the file `run` itself.  Errors: GT_USAGE. */
-enum gt_status metrics_file_find(const char *run, struct metrics_file *out);
+void metrics_file_find(const char *run, struct metrics_file *out);
 /* Calls `take` for each line after those that were read before.  Errors: GT_DATA when there is no such file, GT_IO,
  * GT_NO_MEMORY, those of `take`. */
 enum gt_status metrics_read(struct metrics_file *file, metrics_line_fn *take, void *context);

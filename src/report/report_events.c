@@ -108,11 +108,9 @@ enum gt_status report_events_write(const char *run, const char *path)
     struct metrics_file source;
     struct events events = {.used = 0};
     struct message head = {.count = 0};
-    char name[FILE_PATH_MAX];
-    TRY(metrics_file_find(run, &source));
+    metrics_file_find(run, &source);
     TRY(file_make_folders(path));
-    TRY(file_join(name, path, FILE_NAME));
-    TRY(file_replacement_begin(&events.file, name, NULL));
+    TRY(file_replacement_begin(&events.file, FILE_IN(path, FILE_NAME), NULL));
     varint_put(&head, 0x1a, sizeof version - 1);
     bytes_put(&head, version, sizeof version - 1);
     enum gt_status status = record_put(&events, &head);

@@ -12,10 +12,11 @@
 
 /* ---- lines ---- */
 
-enum gt_status metrics_file_find(const char *run, struct metrics_file *out)
+void metrics_file_find(const char *run, struct metrics_file *out)
 {
     *out = (struct metrics_file){.offset = 0};
-    return file_is_folder(run) ? file_join(out->path, run, METRICS_NAME) : file_join(out->path, "", run);
+    const bool is_folder = file_is_folder(run);
+    file_join(out->path, is_folder ? run : "", is_folder ? METRICS_NAME : run);
 }
 
 static enum gt_status line_take(struct metrics_file *file, const char *line, size_t count, metrics_line_fn *take,
@@ -88,7 +89,7 @@ enum gt_status run_record_open(struct run_record *record, const char *path, cons
     record->planned_bytes = record->allocated_bytes = (double)NAN;
     for (int f = 0; f < RUN_FIELDS; f++)
         record->last[f] = (double)NAN;
-    TRY(metrics_file_find(path, &record->file));
+    metrics_file_find(path, &record->file);
     record->facts = json_object();
     record->samples = json_array();
     if (record->facts && record->samples)

@@ -80,13 +80,13 @@ static int number_compare(const void *a, const void *b)
 double metrics_rate_recent(const char *out_dir)
 {
     static const char field[] = "\"tokens_per_s\":";
-    char path[FILE_PATH_MAX], line[METRICS_LINE_MAX];
+    const char *path = FILE_IN(out_dir, METRICS_NAME);
+    char line[METRICS_LINE_MAX];
     double last[RECENT_STEPS];
     int64_t count = 0;
     uint64_t size_bytes;
     int fd;
-    if (file_join(path, out_dir, METRICS_NAME) != GT_OK || !file_exists(path) ||
-        file_open_read(path, &fd, &size_bytes) != GT_OK)
+    if (!file_exists(path) || file_open_read(path, &fd, &size_bytes) != GT_OK)
         return 0.0;
     FILE *file = fdopen(fd, "r");
     while (file && fgets(line, sizeof line, file)) {
@@ -107,11 +107,11 @@ double metrics_rate_recent(const char *out_dir)
 /* Returns the set-aside name for the lines of the checkpoint in `out_dir`; empty when there is no checkpoint. */
 static enum gt_status kept_name(const char *out_dir, char out[static METRICS_KEPT_BYTES])
 {
-    char path[FILE_PATH_MAX], *text;
+    char *text;
     size_t count;
     bool exists;
     out[0] = '\0';
-    TRY(file_join(path, out_dir, CHECKPOINT_RECORD_NAME));
+    const char *path = FILE_IN(out_dir, CHECKPOINT_RECORD_NAME);
     TRY(file_look(path, &exists));
     if (!exists)
         return GT_OK;
@@ -129,9 +129,8 @@ static bool is_kept_name(const char *name)
 
 static enum gt_status move(const char *out_dir, const char *from, const char *to)
 {
-    char old[FILE_PATH_MAX], new[FILE_PATH_MAX];
-    TRY(file_join(old, out_dir, from));
-    TRY(file_join(new, out_dir, to));
+    const char *old = FILE_IN(out_dir, from);
+    const char *new = FILE_IN(out_dir, to);
     if (rename(old, new) == 0)
         return file_sync_folder(out_dir); /* or a power cut might keep the next file of that name, and lose this one */
     return FAIL(GT_IO, "%s cannot be renamed to %s: %s", old, to, strerror(errno));
@@ -183,11 +182,10 @@ static enum gt_status others_settle(struct metrics *metrics, const char *path, b
 /* Starts the file with the set-aside lines that come before an iteration. */
 static enum gt_status head_copy(const struct metrics *metrics, const char *path, int64_t iter, bool evaluated)
 {
-    char from[FILE_PATH_MAX];
     long offset;
     if (metrics->kept[0] == '\0')
         return GT_OK;
-    TRY(file_join(from, metrics->out_dir, metrics->kept));
+    const char *from = FILE_IN(metrics->out_dir, metrics->kept);
     TRY(stale_offset(from, iter, evaluated, &offset));
     return offset > 0 ? file_copy(from, path, (uint64_t)offset) : GT_OK;
 }
@@ -195,11 +193,10 @@ static enum gt_status head_copy(const struct metrics *metrics, const char *path,
 enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_t resume_iter, bool evaluated,
                             bool anew)
 {
-    char path[FILE_PATH_MAX];
     long offset;
     struct stat info;
     *metrics = (struct metrics){.fd = -1, .out_dir = out_dir};
-    TRY(file_join(path, out_dir, METRICS_NAME));
+    const char *path = FILE_IN(out_dir, METRICS_NAME);
     TRY(others_settle(metrics, path, anew));
     if (anew)
         TRY(head_copy(metrics, path, resume_iter, evaluated));
@@ -234,9 +231,8 @@ void metrics_sync(struct metrics *metrics)
 
 void metrics_saved(struct metrics *metrics)
 {
-    char path[FILE_PATH_MAX];
-    if (metrics->kept[0] != '\0' && file_join(path, metrics->out_dir, metrics->kept) == GT_OK)
-        (void)unlink(path);
+    if (metrics->kept[0] != '\0')
+        (void)unlink(FILE_IN(metrics->out_dir, metrics->kept));
     metrics->kept[0] = '\0';
 }
 

@@ -88,9 +88,8 @@ static void plan_write(struct trainer *t)
 
 void run_report_write(struct trainer *t, bool goes_on)
 {
-    char path[FILE_PATH_MAX];
-    if (t->report && file_join(path, t->config->out_dir, REPORT_NAME) == GT_OK && run_record_update(t->report) == GT_OK)
-        (void)report_page_write(t->report, 1, goes_on ? REPORT_REFRESH_S : 0, path);
+    if (t->report && run_record_update(t->report) == GT_OK)
+        (void)report_page_write(t->report, 1, goes_on ? REPORT_REFRESH_S : 0, FILE_IN(t->config->out_dir, REPORT_NAME));
 }
 
 void run_metrics_start(struct trainer *t)

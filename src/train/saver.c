@@ -47,11 +47,10 @@ void saver_destroy(struct saver *saver)
 /* Writes the tokenizer's files unless they already have this content. */
 static enum gt_status tokens_put(struct saver *saver, bool repairs)
 {
-    char path[FILE_PATH_MAX];
     for (int i = 0; i < TOKENIZER_FILES_OF_RUN && !saver->tokens_written; i++) {
         const char *text = saver->tokens[i];
         const size_t length = text ? strlen(text) : 0;
-        TRY(file_join(path, saver->session->config->out_dir, tokenizer_file_names[i]));
+        const char *path = FILE_IN(saver->session->config->out_dir, tokenizer_file_names[i]);
         if (!text && saver->replaces)
             (void)unlink(path); /* it belongs to the earlier run, whose folder has a copy */
         if (!text || file_matches(path, length, file_crc32c(0, text, length)))

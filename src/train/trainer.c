@@ -239,14 +239,12 @@ static enum gt_status answer(struct trainer *t, FILE *out)
 /* Creates and locks the folder, and repairs what a killed run left. */
 static enum gt_status out_dir_claim(struct trainer *t)
 {
-    char path[FILE_PATH_MAX];
     if (strcmp(t->config->init_from, "resume") == 0 && !file_is_folder(t->config->out_dir))
         return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: no such folder, so there is nothing to resume",
                     t->config->out_dir);
     t->made_out_dir = !file_exists(t->config->out_dir);
     TRY(file_make_folders(t->config->out_dir));
-    TRY(file_join(path, t->config->out_dir, "lock"));
-    enum gt_status status = file_lock(path, &t->lock_fd);
+    enum gt_status status = file_lock(FILE_IN(t->config->out_dir, "lock"), &t->lock_fd);
     if (status != GT_OK && t->made_out_dir)
         rmdir(t->config->out_dir); /* fails, as it should, if the folder is not empty */
     TRY(status);
@@ -257,10 +255,9 @@ static enum gt_status out_dir_claim(struct trainer *t)
 /* Releases the lock.  If the run never began, also removes a folder that it created. */
 static void out_dir_release(const struct trainer *t, enum gt_status status)
 {
-    char path[FILE_PATH_MAX];
     const bool began = status == GT_OK || status == GT_STOPPED || t->metrics_opened;
-    if (t->made_out_dir && !began && file_join(path, t->config->out_dir, "lock") == GT_OK) {
-        unlink(path); /* while we own the lock */
+    if (t->made_out_dir && !began) {
+        unlink(FILE_IN(t->config->out_dir, "lock")); /* while we own the lock */
         rmdir(t->config->out_dir);
     }
     file_unlock(t->lock_fd);

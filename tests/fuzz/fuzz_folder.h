@@ -22,7 +22,7 @@ static struct {
 
 static inline void fuzz_path(char path[static FILE_PATH_MAX], const char *name)
 {
-    FUZZ_CHECK(file_join(path, fuzz_place.folder, name) == GT_OK);
+    file_join(path, fuzz_place.folder, name);
 }
 
 static inline void fuzz_file_put(const char *path, const void *data, size_t size)

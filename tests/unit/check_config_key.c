@@ -177,7 +177,7 @@ TEST(key_assign_checks_ranges)
     ASSERT_SAID("temperature = -1 is out of range: [0.0, 1000000.0]");
     memset(lengthy, 'a', sizeof lengthy - 1);
     ck_assert_int_eq(assign(CONFIG_KEY_out_dir, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, lengthy}), GT_USAGE);
-    ASSERT_SAID("is too long: 4999 bytes, at most 4095");
+    ASSERT_SAID("is too long: 4999 bytes, at most 4096");
     ck_assert_int_eq(assign(CONFIG_KEY_dataset, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "\xFF"}), GT_USAGE);
     ASSERT_SAID("is not UTF-8 text");
     ck_assert_int_eq(fixture.errors, 6);

@@ -21,7 +21,7 @@ static void clear_environment(struct data_fixture *fixture)
 static void put_vocabulary(struct data_fixture *fixture, const struct tokenizer *tokenizer, const char *folder)
 {
     char path[FILE_PATH_MAX];
-    ck_assert_int_eq(file_join(path, fixture->folder, folder), GT_OK);
+    file_join(path, fixture->folder, folder);
     ck_assert_int_eq(file_make_folders(path), GT_OK);
     ck_assert_int_eq(tokenizer_files_save(tokenizer, 1, path), GT_OK);
 }
@@ -30,7 +30,7 @@ static void put_reference(struct data_fixture *fixture, const char *model, const
 {
     char path[FILE_PATH_MAX], name[256];
     snprintf(name, sizeof name, "%s/refs", model);
-    ck_assert_int_eq(file_join(path, fixture->folder, name), GT_OK);
+    file_join(path, fixture->folder, name);
     ck_assert_int_eq(file_make_folders(path), GT_OK);
     snprintf(name, sizeof name, "%s/refs/main", model);
     fixture_write_text(fixture, name, revision);

@@ -243,8 +243,8 @@ TEST(files)
     ck_assert_ptr_nonnull(mkdtemp(folder));
     char path[FILE_PATH_MAX];
     char bad[FILE_PATH_MAX];
-    ck_assert_int_eq(file_join(path, folder, "a.json"), GT_OK);
-    ck_assert_int_eq(file_join(bad, folder, "none/a.json"), GT_OK);
+    file_join(path, folder, "a.json");
+    file_join(bad, folder, "none/a.json");
     json_t *root = parsed(sample);
     ck_assert_int_eq(json_replace_file(path, root, 1), GT_OK);
     json_t *again = NULL;

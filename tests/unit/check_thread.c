@@ -26,7 +26,7 @@
 static void put(const char *folder, const char *name, const char *text)
 {
     char path[FILE_PATH_MAX];
-    ck_assert_int_eq(file_join(path, folder, name), GT_OK);
+    file_join(path, folder, name);
     char *slash = strrchr(path, '/');
     *slash = '\0';
     ck_assert_int_eq(file_make_folders(path), GT_OK);
@@ -76,8 +76,8 @@ TEST_LOOP(quota, (int)(sizeof trees / sizeof trees[0]))
     put(folder, "membership", trees[_i].membership);
     char root[FILE_PATH_MAX];
     char membership[FILE_PATH_MAX];
-    ck_assert_int_eq(file_join(root, folder, "mount"), GT_OK);
-    ck_assert_int_eq(file_join(membership, folder, "membership"), GT_OK);
+    file_join(root, folder, "mount");
+    file_join(membership, folder, "membership");
     for (int i = 0; i < 6 && trees[_i].files[i][0] != NULL; i++)
         put(root, trees[_i].files[i][0], trees[_i].files[i][1]);
     ck_assert_int_eq(thread_count_quota(membership, root), trees[_i].limit);

@@ -30,19 +30,29 @@ enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto,
     return GT_OK;
 }
 
-enum gt_status graph_view_add(struct graph *graph, int32_t base, int64_t first_row, int64_t rows, int32_t *out)
+enum gt_status graph_range_add(struct graph *graph, int32_t base, int64_t first, int64_t count, int32_t *out)
 {
     const struct tensor *whole = &graph->tensors[base];
-    assert(first_row >= 0 && rows > 0 && first_row + rows <= whole->dims[0]);
+    assert(first >= 0 && count > 0 && first + count <= graph_tensor_elements(graph, base));
     struct tensor view = *whole;
-    int64_t row_elements = 1;
-    for (int32_t i = 1; i < whole->rank; i++)
-        row_elements *= whole->dims[i];
-    snprintf(view.name, sizeof view.name, "%.36s[%" PRId64 ":+%" PRId64 "]", whole->name, first_row, rows);
-    view.dims[0] = rows;
-    view.base = whole->base == TENSOR_NONE ? base : whole->base;
-    view.view_offset = whole->view_offset + first_row * row_elements;
+    snprintf(view.name, sizeof view.name, "%.36s[%" PRId64 ":+%" PRId64 "]", whole->name, first, count);
+    view.rank = 1;
+    view.dims[0] = count;
+    view.base = graph_storage(graph, base);
+    view.view_offset = whole->view_offset + first;
     return graph_tensor_add(graph, &view, out);
+}
+
+enum gt_status graph_view_add(struct graph *graph, int32_t base, int64_t first_row, int64_t rows, int32_t *out)
+{
+    const struct tensor whole = graph->tensors[base];
+    const int64_t row_elements = graph_tensor_elements(graph, base) / whole.dims[0];
+    TRY(graph_range_add(graph, base, first_row * row_elements, rows * row_elements, out));
+    struct tensor *view = &graph->tensors[*out];
+    snprintf(view->name, sizeof view->name, "%.36s[%" PRId64 ":+%" PRId64 "]", whole.name, first_row, rows);
+    view->rank = whole.rank;
+    view->dims[0] = rows;
+    return GT_OK;
 }
 
 enum gt_status graph_program_add(struct graph *graph, const char *name, enum program_phase phase, int32_t *out)

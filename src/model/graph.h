@@ -93,6 +93,8 @@ enum gt_status graph_create(const void *owner, struct graph **out);
 enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto, int32_t *out);
 /* Adds a view of `rows` rows (of the first dimension) of `base`, from `first_row`, named after it + "[first:+rows]". */
 enum gt_status graph_view_add(struct graph *graph, int32_t base, int64_t first_row, int64_t rows, int32_t *out);
+/* Adds a view of `count` elements of `base`, from element `first`, as a vector with such a name. */
+enum gt_status graph_range_add(struct graph *graph, int32_t base, int64_t first, int64_t count, int32_t *out);
 enum gt_status graph_program_add(struct graph *graph, const char *name, enum program_phase phase, int32_t *out);
 
 /* Returns the tensor that owns the bytes: the base of a view, else the tensor itself. */

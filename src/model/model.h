@@ -100,7 +100,8 @@ struct parameter {
     int32_t parts; /* ranges of rows that are matrices of their own for Muon: 1, or those of part_rows */
     int64_t part_rows[PARAMETER_PARTS_MAX];
     int32_t part_of[PARAMETER_PARTS_MAX];
-    bool frozen; /* not trained, so without states; adapters are trained instead */
+    int32_t units; /* equal ranges of whole blocks of STATE_BLOCK elements, whose squares are summed one by one */
+    bool frozen;   /* not trained, so without states; adapters are trained instead */
 };
 
 struct parameter_list {
@@ -167,6 +168,9 @@ static inline int32_t model_micro_steps(const struct model_options *options)
 
 /* Builds parameters and programs.  Errors: GT_NO_MEMORY, GT_USAGE. */
 enum gt_status model_create(const void *owner, const struct model_options *options, struct model **out);
+
+/* Returns the first element of a unit of a parameter; the number of its elements if there is no such unit. */
+int64_t model_unit_first(const struct model *model, const struct parameter *parameter, int32_t unit);
 
 /* Returns the tensor that is initialised, loaded and saved: the master if there is one, else the weight. */
 int32_t model_parameter_home(const struct parameter *parameter);

@@ -187,6 +187,12 @@ int32_t model_parameter_home(const struct parameter *parameter)
     return parameter->master != TENSOR_NONE ? parameter->master : parameter->tensor;
 }
 
+int64_t model_unit_first(const struct model *model, const struct parameter *parameter, int32_t unit)
+{
+    const int64_t elements = graph_tensor_elements(model->graph, parameter->tensor);
+    return min_i64(state_blocks(elements) * unit / parameter->units * STATE_BLOCK, elements);
+}
+
 /* Adds the gradients of one part.  Those of the update, their sum, are fp32. */
 static enum gt_status part_gradients_add(struct model *model)
 {
@@ -349,6 +355,7 @@ static enum gt_status programs_build(struct model *model)
                                                  .format = options->states,
                                                  .muon = options->muon,
                                                  .offload = options->choice.offload,
+                                                 .parts = model_parts(options),
                                                  .init = options->init};
     assert(!state_format_is_lean(options->states) || options->dtype == DTYPE_BF16);
     TRY(parameters_create(model->graph, &options->config, &parameters, &model->parameters));

@@ -467,6 +467,16 @@ static void init_choose(const struct parameter_maker *maker, const struct parame
         parameter->init_std = (float)(parameter->group == GROUP_EMBEDDING ? 1.0 : 1.0 / sqrt(3.0 * config->n_embd));
 }
 
+/* Returns in how many units a parameter is divided: as many as an update has parts, so that every number of ranks that
+ * divides them has whole ones.  Vectors and Muon's matrices stay whole. */
+static int32_t units_of(const struct parameter_maker *maker, const struct parameter *parameter,
+                        const struct tensor *tensor)
+{
+    const bool whole = parameter->group == GROUP_VECTOR || parameter->group == GROUP_MUON;
+    const int32_t parts = maker->options->parts;
+    return whole || state_blocks(tensor->dims[0] * tensor->dims[1]) < parts ? 1 : parts;
+}
+
 static enum gt_status parameter_add(struct parameter_maker *maker, const struct parameter_shape *shape)
 {
     const struct model_config *config = maker->config;
@@ -493,6 +503,7 @@ static enum gt_status parameter_add(struct parameter_maker *maker, const struct 
         init_choose(maker, shape, parameter);
     if (maker->list->count == PARAMETERS_WTE || maker->list->count == parameters_head(config))
         tensor.dims[0] = config->padded_vocab_size;
+    parameter->units = units_of(maker, parameter, &tensor);
     (void)snprintf(parameter->name, sizeof parameter->name, "%.90s", shape->name);
     memcpy(tensor.name, parameter->name, sizeof tensor.name);
     TRY(graph_tensor_add(maker->graph, &tensor, &parameter->tensor));

@@ -72,6 +72,7 @@ struct parameter_options {
     enum state_format format;
     bool muon;       /* matrices of the blocks have one moment, and no 8-bit codes */
     int32_t offload; /* as in struct plan_choice */
+    int32_t parts;   /* of an update */
     enum model_init init;
 };
 

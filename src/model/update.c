@@ -371,13 +371,30 @@ static enum gt_status parameter_divide(struct pipeline *line, const struct param
     return GT_OK;
 }
 
-/* Sums the squares of each gradient into partials[parameters], then computes norm and clip factor from them. */
+/* Sums the squares of each unit of a gradient into partials[*at], and so on. */
+static enum gt_status squares_add(const struct graph_pen *pen, const struct model *model,
+                                  const struct parameter *parameter, int32_t partials, int32_t *at)
+{
+    const struct op_attrs none = {0};
+    for (int32_t unit = 0; unit < parameter->units; unit++) {
+        const int64_t first = model_unit_first(model, parameter, unit);
+        const int64_t count = model_unit_first(model, parameter, unit + 1) - first;
+        int32_t operands[SUM_OF_SQUARES_OPERANDS] = {[SUM_OF_SQUARES_X] = parameter->gradient};
+        if (parameter->units > 1)
+            TRY(graph_range_add(pen->graph, parameter->gradient, first, count, &operands[SUM_OF_SQUARES_X]));
+        TRY(graph_view_add(pen->graph, partials, (*at)++, 1, &operands[SUM_OF_SQUARES_PARTIAL]));
+        TRY(graph_op_add(pen, OP_SUM_OF_SQUARES, &none, parameter->name, operands));
+    }
+    return GT_OK;
+}
+
+/* Sums the squares of each unit into partials[units], then computes norm and clip factor from them. */
 static enum gt_status norm_add(const struct graph_pen *pen, const struct model *model)
 {
-    struct graph *graph = model->graph;
-    int32_t count = 0, partials;
-    for (int32_t i = 0; i < model->parameters.count; i++)
-        count += !model->parameters.at[i].frozen;
+    const struct parameter_list *parameters = &model->parameters;
+    int32_t count = 0, at = 0, partials;
+    for (int32_t i = 0; i < parameters->count; i++)
+        count += parameters->at[i].frozen ? 0 : parameters->at[i].units;
     struct tensor tensor = {.name = "update.partials",
                             .dtype = DTYPE_F32,
                             .rank = 1,
@@ -386,15 +403,10 @@ static enum gt_status norm_add(const struct graph_pen *pen, const struct model *
                             .category = CATEGORY_TEMPORARY,
                             .lifetime = LIFETIME_PROGRAM,
                             .base = TENSOR_NONE};
-    TRY(graph_tensor_add(graph, &tensor, &partials));
-    for (int32_t i = 0, at = 0; at < count; i++) {
-        if (model->parameters.at[i].frozen)
-            continue;
-        struct op_attrs attrs = {0};
-        int32_t operands[SUM_OF_SQUARES_OPERANDS] = {[SUM_OF_SQUARES_X] = model->parameters.at[i].gradient};
-        TRY(graph_view_add(graph, partials, at++, 1, &operands[SUM_OF_SQUARES_PARTIAL]));
-        TRY(graph_op_add(pen, OP_SUM_OF_SQUARES, &attrs, model->parameters.at[i].name, operands));
-    }
+    TRY(graph_tensor_add(model->graph, &tensor, &partials));
+    for (int32_t i = 0; i < parameters->count; i++)
+        if (!parameters->at[i].frozen)
+            TRY(squares_add(pen, model, &parameters->at[i], partials, &at));
     struct op_attrs clip = {.clip_max = model->options.grad_clip};
     int32_t operands[CLIP_FACTOR_OPERANDS] = {
         [CLIP_FACTOR_PARTIALS] = partials, [CLIP_FACTOR_SCALARS] = model->scalars};

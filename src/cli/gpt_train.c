@@ -10,7 +10,7 @@ int main(int argc, char **argv)
 {
     static struct config config; /* 30 KiB of paths */
     struct hostmem *mem = NULL;
-    struct dist dist = {0};
+    static struct dist dist; /* 40 KiB of moves */
     bool answered;
     int exit_status;
     program_spin_limit(argv);

@@ -1,8 +1,8 @@
-/* Ranks: processes of one machine that train one model together.
+/* Ranks: processes that train one model together.
  *
- * dist_launch() forks them; they share a block of memory, in which they meet, exchange words and leave pieces of
- * gradients.  The process that started them only watches: if a rank dies, fails or gives no sign of life, all ranks
- * end.  Nothing here knows what the words and pieces mean.
+ * Ranks move bytes between each other; all that they do together is made of such moves, here and above.  Nothing here
+ * knows what the bytes mean.  dist_launch() forks ranks on one machine, which move bytes through memory that they share
+ * (comm_shm.c).  If a rank dies, fails or gives no sign of life, all ranks end.
  */
 #ifndef GPT_TRAIN_DIST_DIST_H
 #define GPT_TRAIN_DIST_DIST_H
@@ -12,26 +12,45 @@
 #include "base/status.h"
 
 #define DIST_RANKS_MAX 64
-#define DIST_WORDS_MAX 64
-#define DIST_PIECE_FLOATS ((int64_t)1 << 19)
-#define DIST_HEADER_BYTES ((size_t)128 << 10)
-#define DIST_SUMS 2
+#define DIST_MOVES_MAX 1024 /* in progress at a time */
+#define DIST_ERROR_BYTES 512
+#define DIST_HEADER_BYTES ((size_t)640 << 10)
+#define DIST_INBOX_BYTES ((size_t)3 << 20)
 
-struct dist_shared;
-
-/* Returns the bytes that the ranks share. */
+/* Returns the bytes that ranks of one machine share: each has room for what is on its way to it. */
 static inline size_t dist_shared_bytes(int64_t ranks)
 {
-    return DIST_HEADER_BYTES + (size_t)((ranks + DIST_SUMS) * DIST_PIECE_FLOATS) * sizeof(float);
+    return DIST_HEADER_BYTES + (size_t)ranks * DIST_INBOX_BYTES;
 }
+
+/* Bytes to a peer, or from it.  Their owner leaves them alone until dist_wait() has returned. */
+struct dist_move {
+    int32_t peer;
+    bool receive;
+    atomic_bool done;
+    void *data;
+    size_t bytes; /* at most 1 GiB */
+};
+
+/* What others see of a rank.  Aligned so that ranks do not slow each other. */
+struct dist_seat {
+    _Alignas(128) atomic_uint_fast64_t signs;
+    atomic_llong iter;
+    _Atomic(const char *) what;
+    char error[DIST_ERROR_BYTES]; /* the rank's last one */
+};
 
 /* What a rank knows of the others. */
 struct dist {
     int32_t rank, ranks;
-    uint64_t meetings;     /* so far */
-    int stop;              /* the signal that ends the run, or 0; since the last dist_gather(), on all ranks */
-    atomic_int *stop_word; /* where a signal handler stores the signal that is to end the run */
+    int stop;               /* the signal that ends the run, or 0; since the last dist_gather(), on all ranks */
+    atomic_int *stop_word;  /* where a signal handler stores the signal that is to end the run */
+    struct dist_seat *seat; /* of each rank */
     struct dist_shared *shared;
+    bool (*progress)(struct dist *dist); /* carries moves on; returns true if it got further */
+    uint64_t done;                       /* moves before this one are done; */
+    uint64_t started;                    /* those before this one are started */
+    struct dist_move moves[DIST_MOVES_MAX];
 };
 
 /* Forks the ranks.  In each of them, sets *out and returns false.  In the process that called it, returns true once all
@@ -40,14 +59,16 @@ struct dist {
  * Call it before the process has threads. */
 bool dist_launch(int32_t ranks, int64_t timeout_s, struct dist *out, int *exit_status);
 
-/* Waits until all ranks have called it as often as this one. */
-void dist_meet(struct dist *dist);
-/* Sets all[r * count + i] to mine[i] of rank r, for count <= DIST_WORDS_MAX, on all ranks. */
-void dist_gather(struct dist *dist, const double *mine, int32_t count, double *all);
-/* Returns a buffer of DIST_PIECE_FLOATS that all ranks see: that of a rank, or DIST_SUMS more. */
-float *dist_piece(const struct dist *dist, int32_t index);
+/* Starts a move.  What a rank sends to another arrives there in the order in which both start such moves, and these are
+ * of the same sizes.  If too many moves are in progress, waits for the oldest. */
+void dist_send(struct dist *dist, int32_t peer, const void *data, size_t bytes);
+void dist_receive(struct dist *dist, int32_t peer, void *data, size_t bytes);
+/* Waits until the moves whose numbers are below `until` are done: dist->started, at one time or another. */
+void dist_wait(struct dist *dist, uint64_t until);
+/* Sets all[r * bytes ...] to mine[...] of rank r, on all ranks, which also agree on dist->stop. */
+void dist_gather(struct dist *dist, const void *mine, size_t bytes, void *all);
 
-/* Tells the watching process that this rank is alive, and in `what`: a string literal, or NULL if that is unknown. */
+/* Tells who watches that this rank is alive, and in `what`: a string literal, or NULL if that is unknown. */
 void dist_sign(const struct dist *dist, const char *what);
 void dist_iter_set(const struct dist *dist, int64_t iter);
 

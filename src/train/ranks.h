@@ -12,7 +12,7 @@ static inline bool ranks_first(const struct dist *dist)
     return dist == NULL || dist->rank == 0;
 }
 
-/* As dist_gather(); the ranks also agree on whether a signal stops the run. */
+/* Sets all[r * count + i] to mine[i] of rank r, and what stop_requested() returns, on all ranks. */
 void ranks_gather(struct dist *dist, const double *mine, int32_t count, double *all);
 /* Adds the gradients of the parts that the ranks have computed in `round` to those of the rounds before, in the order
  * of the parts; every rank then has the sum.  Errors: the device's. */

@@ -1,0 +1,270 @@
+/* Ranks in memory that they share: forks of one process, on one machine.
+ *
+ * The block is mapped before the fork, so it has no name and ends with the last process.  Each rank has a seat in it,
+ * and each pair of ranks a ring for either direction: the sender writes into it, the receiver reads from it, and both
+ * do so only while they wait, or start something.  All ranks are forks of one process, so a string literal has the same
+ * address in each.
+ *
+ * Ranks never time out themselves.  The process that started them looks every few milliseconds whether they have ended,
+ * and whether they still give signs of life.  If it dies, the kernel ends them (on Linux).
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/size.h"
+#include "dist/dist.h"
+
+#define LOOK_NS 20000000
+#define COPY_BYTES ((size_t)128 << 10)      /* at once, so that the receiver copies what is still in the cache */
+#define FAILED_GRACE_NS INT64_C(2000000000) /* for rank 0 to print its own error, if all ranks have the same one */
+
+/* Counts bytes from the start of the run. */
+struct ring {
+    _Alignas(64) atomic_uint_fast64_t written;
+    _Alignas(64) atomic_uint_fast64_t read;
+};
+
+struct dist_shared {
+    atomic_int stop; /* a signal that a process received, or 0 */
+    struct dist_seat seat[DIST_RANKS_MAX];
+    struct ring ring[DIST_RANKS_MAX][DIST_RANKS_MAX]; /* of the receiver and the sender */
+};
+
+_Static_assert(sizeof(struct dist_shared) <= DIST_HEADER_BYTES, "all seats and rings");
+
+/* ---- a rank ---- */
+
+/* Copies what the ring has, or has room for.  Returns true if that was anything. */
+static bool ring_copy(const struct dist *dist, struct dist_move *move)
+{
+    const int32_t to = move->receive ? dist->rank : move->peer, from = move->receive ? move->peer : dist->rank;
+    const size_t bytes = DIST_INBOX_BYTES / (size_t)dist->ranks;
+    struct ring *ring = &dist->shared->ring[to][from];
+    char *data = (char *)dist->shared + DIST_HEADER_BYTES + (size_t)to * DIST_INBOX_BYTES + (size_t)from * bytes;
+    const uint64_t written = atomic_load(&ring->written), read = atomic_load(&ring->read);
+    const size_t at = (size_t)((move->receive ? read : written) % bytes);
+    size_t count = (size_t)(move->receive ? written - read : bytes - (written - read));
+    count = size_min(size_min(count, bytes - at), size_min(move->bytes, COPY_BYTES));
+    if (move->receive)
+        memcpy(move->data, data + at, count);
+    else
+        memcpy(data + at, move->data, count);
+    atomic_fetch_add(move->receive ? &ring->read : &ring->written, count);
+    move->data = (char *)move->data + count;
+    move->bytes -= count;
+    return count > 0;
+}
+
+static bool shm_progress(struct dist *dist)
+{
+    uint64_t busy[2] = {0}; /* peers whose earlier move comes first */
+    bool any = false;
+    for (uint64_t i = dist->done; i < dist->started; i++) {
+        struct dist_move *move = &dist->moves[i % DIST_MOVES_MAX];
+        const uint64_t peer = UINT64_C(1) << move->peer;
+        if (move->bytes > 0 && (busy[move->receive] & peer) == 0)
+            any = ring_copy(dist, move) || any;
+        if (move->bytes > 0)
+            busy[move->receive] |= peer;
+        else
+            atomic_store(&move->done, true);
+    }
+    return any;
+}
+
+static void pause_ns(long ns)
+{
+    const struct timespec time = {.tv_nsec = ns};
+    (void)nanosleep(&time, NULL);
+}
+
+/* Keeps an error for the process that started the ranks, which shows it if this rank is the one that ended the run. */
+static void rank_sink(void *context, enum log_level level, const char *line)
+{
+    const char *text = strstr(line, ": ");
+    text = text != NULL ? strstr(text + 2, ": ") : NULL;
+    if (level == LOG_ERROR)
+        (void)snprintf(context, DIST_ERROR_BYTES, "%s", text != NULL ? text + 2 : line);
+}
+
+static void rank_begin(struct dist *dist, int32_t rank, pid_t parent)
+{
+    dist->rank = rank;
+#ifdef __linux__
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+    if (getppid() != parent)
+        _exit(1);
+    if (rank > 0)
+        log_sink_set(rank_sink, dist->shared->seat[rank].error);
+}
+
+/* ---- the process that started them ---- */
+
+struct child {
+    pid_t pid;
+    bool ended;
+    int code;   /* exit status */
+    int signal; /* that ended it, or 0 */
+    uint64_t signs;
+    int64_t silent_ns;
+};
+
+struct watch {
+    struct dist *dist;
+    struct child child[DIST_RANKS_MAX];
+    int64_t timeout_ns, looked_ns;
+    bool received;     /* this process received a signal */
+    int64_t failed_ns; /* when the first rank that failed had ended, or 0 */
+    int32_t failed;    /* that rank */
+};
+
+static void reap(struct watch *watch, int options)
+{
+    for (int32_t r = 0; r < watch->dist->ranks; r++) {
+        struct child *child = &watch->child[r];
+        int status;
+        if (child->ended || waitpid(child->pid, &status, options) != child->pid)
+            continue;
+        child->ended = true;
+        child->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+        child->code = WIFSIGNALED(status) ? 128 + child->signal : WEXITSTATUS(status);
+        if (child->code != 0 && watch->failed_ns == 0) {
+            watch->failed_ns = clock_monotonic_ns();
+            watch->failed = r;
+        }
+    }
+}
+
+static void kill_all(struct watch *watch)
+{
+    for (int32_t r = 0; r < watch->dist->ranks; r++)
+        if (!watch->child[r].ended)
+            (void)kill(watch->child[r].pid, SIGKILL);
+    reap(watch, 0);
+}
+
+/* Ends all ranks because of one, with one line: it `failed`, at the op that it was last seen in. */
+static int end_all(struct watch *watch, int32_t rank, const char *how, int64_t number, const char *unit)
+{
+    const struct dist_seat *seat = &watch->dist->shared->seat[rank];
+    const char *what = atomic_load(&seat->what);
+    kill_all(watch);
+    log_error("rank %" PRId32 " %s %" PRId64 "%s, last seen at iter %lld in %s; all ranks were ended, and the last "
+              "checkpoint is unchanged",
+              rank, how, number, unit, atomic_load(&seat->iter), what != NULL ? what : "its start");
+    return 1;
+}
+
+/* Passes the first signal that this process received to the ranks; a second one ends everything.  Returns the signal
+ * that is to end the run, or 0. */
+static int signals_take(struct watch *watch, const sigset_t *set)
+{
+    sigset_t pending;
+    int number;
+    for (int i = 1; sigpending(&pending) == 0 && i < NSIG; i++) {
+        if (sigismember(set, i) != 1 || sigismember(&pending, i) != 1 || sigwait(set, &number) != 0)
+            continue;
+        if (watch->received) {
+            kill_all(watch);
+            _exit(128 + number);
+        }
+        watch->received = true;
+        atomic_store(&watch->dist->shared->stop, number);
+    }
+    return atomic_load(&watch->dist->shared->stop);
+}
+
+/* Returns the rank that has given no sign of life for too long, or -1.  Time in which this process itself was stopped
+ * does not count. */
+static int32_t silent_find(struct watch *watch)
+{
+    const int64_t now_ns = clock_monotonic_ns(), gap_ns = now_ns - watch->looked_ns;
+    watch->looked_ns = now_ns;
+    for (int32_t r = 0; r < watch->dist->ranks; r++) {
+        struct child *child = &watch->child[r];
+        const uint64_t signs = atomic_load(&watch->dist->shared->seat[r].signs);
+        child->silent_ns = signs == child->signs ? child->silent_ns + min_i64(gap_ns, 10 * LOOK_NS) : 0;
+        child->signs = signs;
+        if (!child->ended && child->silent_ns > watch->timeout_ns)
+            return r;
+    }
+    return -1;
+}
+
+/* Returns -1 while the ranks run, then the exit status.  If rank 0 fails too, it has printed its own error. */
+static int look(struct watch *watch, const sigset_t *set)
+{
+    const struct child *failed = &watch->child[watch->failed], *first = &watch->child[0];
+    bool all = true;
+    reap(watch, WNOHANG);
+    const int stop = signals_take(watch, set);
+    for (int32_t r = 0; r < watch->dist->ranks; r++)
+        all = all && watch->child[r].ended;
+    if (watch->failed_ns == 0) {
+        const int32_t silent = all ? -1 : silent_find(watch);
+        if (silent >= 0)
+            return end_all(watch, silent, "has given no sign of life for", watch->timeout_ns / 1000000000, " s");
+        return all ? 0 : -1;
+    }
+    if (failed->signal != 0 && failed->signal != stop)
+        return end_all(watch, watch->failed, "was ended by signal", failed->signal, "");
+    const bool late = failed->code != 128 + stop && clock_monotonic_ns() - watch->failed_ns > FAILED_GRACE_NS;
+    if (!first->ended && !late)
+        return -1;
+    const bool told = first->ended && first->code != 0;
+    const int code = told ? first->code : failed->code;
+    kill_all(watch);
+    if (!told)
+        log_error("rank %" PRId32 ": %s", watch->failed, watch->dist->shared->seat[watch->failed].error);
+    return code;
+}
+
+bool dist_launch(int32_t ranks, int64_t timeout_s, struct dist *out, int *exit_status)
+{
+    const pid_t parent = getpid();
+    struct watch watch = {.dist = out, .timeout_ns = timeout_s * 1000000000, .looked_ns = clock_monotonic_ns()};
+    sigset_t set;
+    *exit_status = 1;
+    *out = (struct dist){.ranks = ranks};
+    out->shared = mmap(NULL, dist_shared_bytes(ranks), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (out->shared == MAP_FAILED) {
+        log_error("out of memory for what %" PRId32 " ranks share: %s", ranks, strerror(errno));
+        return true;
+    }
+    out->stop_word = &out->shared->stop;
+    out->seat = out->shared->seat;
+    out->progress = shm_progress;
+    sigemptyset(&set);
+    for (int32_t r = 0; r < ranks; r++) {
+        const pid_t pid = fork();
+        if (pid == 0) {
+            rank_begin(out, r, parent);
+            return false;
+        }
+        watch.child[r] = (struct child){.pid = pid, .ended = pid < 0};
+        if (pid < 0) {
+            log_error("rank %" PRId32 " could not be started: %s", r, strerror(errno));
+            kill_all(&watch);
+            return true;
+        }
+    }
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    while ((*exit_status = look(&watch, &set)) < 0)
+        pause_ns(LOOK_NS);
+    return true;
+}

@@ -84,6 +84,9 @@ enum parameter_group {
 
 #define PARAMETER_PARTS_MAX 3
 
+/* Which rank has the states of a parameter: a number, or one of these. */
+enum { OWNER_ALL = -1, /* each has all of them, as a single rank has */ OWNER_UNITS = -2 /* those of its units */ };
+
 struct parameter {
     char name[TENSOR_NAME_MAX]; /* see parameters.h: "h.0.attn.c_attn.weight" */
     int32_t tensor;             /* the weight that the ops read */
@@ -101,7 +104,10 @@ struct parameter {
     int64_t part_rows[PARAMETER_PARTS_MAX];
     int32_t part_of[PARAMETER_PARTS_MAX];
     int32_t units; /* equal ranges of whole blocks of STATE_BLOCK elements, whose squares are summed one by one */
-    bool frozen;   /* not trained, so without states; adapters are trained instead */
+    int32_t owner;
+    int64_t first, count, most; /* of OWNER_UNITS, the elements whose states are here; no rank has more than `most` */
+    struct state_dtypes dtypes; /* on the rank that has them */
+    bool frozen;                /* not trained, so without states; adapters are trained instead */
 };
 
 struct parameter_list {
@@ -121,6 +127,7 @@ struct model_options {
     bool document_mask; /* attention and positions of training and evaluation stay inside a document */
     struct plan_choice choice;
     int32_t parts;          /* of an update; their gradients are added in order, in fp32.  0: 1 */
+    int32_t ranks, rank;    /* ranks divide `parts`.  0 ranks: 1 */
     int32_t micro_steps;    /* micro-steps per part, including the remainder */
     int32_t evaluate_time;  /* T of the evaluation program, at most block_size; 0 = block_size */
     int32_t generate_batch; /* sequences sampled at once */
@@ -153,12 +160,20 @@ struct model {
     struct program_io train_first, train_next, train_remainder, update, evaluate, prefill, decode;
     struct program_io refresh;     /* weights := their masters, rounded; program is -1 if no weight has a master */
     int32_t part_first, part_next; /* programs: gradients := the first part's; += a next part's.  -1 with one part */
+    /* With several ranks: the program `norm` sums the squares of this rank's units into `squares`; `update` begins with
+     * those of all units in `partials`.  Both have an element for each unit of each parameter, in order. */
+    int32_t norm, squares, partials;
 };
 
-/* Return the parts of an update, and its micro-steps. */
+/* Return the parts of an update, the ranks, and the micro-steps of an update. */
 static inline int32_t model_parts(const struct model_options *options)
 {
     return options->parts > 1 ? options->parts : 1;
+}
+
+static inline int32_t model_ranks(const struct model_options *options)
+{
+    return options->ranks > 1 ? options->ranks : 1;
 }
 
 static inline int32_t model_micro_steps(const struct model_options *options)
@@ -168,9 +183,6 @@ static inline int32_t model_micro_steps(const struct model_options *options)
 
 /* Builds parameters and programs.  Errors: GT_NO_MEMORY, GT_USAGE. */
 enum gt_status model_create(const void *owner, const struct model_options *options, struct model **out);
-
-/* Returns the first element of a unit of a parameter; the number of its elements if there is no such unit. */
-int64_t model_unit_first(const struct model *model, const struct parameter *parameter, int32_t unit);
 
 /* Returns the tensor that is initialised, loaded and saved: the master if there is one, else the weight. */
 int32_t model_parameter_home(const struct parameter *parameter);

@@ -91,8 +91,10 @@ double model_bytes_per_parameter(const struct model *model)
     double bytes = 0.0;
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *p = &model->parameters.at[i];
-        const int32_t tensors[] = {p->tensor, p->master, p->gradient, p->part_gradient, p->m, p->v, p->scales};
-        for (size_t k = 0; k < sizeof tensors / sizeof tensors[0]; k++)
+        const int32_t tensors[] = {p->gradient, p->tensor, p->master, p->part_gradient, p->m, p->v, p->scales};
+        const bool in_place = p->part_gradient != TENSOR_NONE && p->gradient != TENSOR_NONE &&
+                              graph_storage(model->graph, p->gradient) == p->part_gradient;
+        for (size_t k = in_place; k < sizeof tensors / sizeof tensors[0]; k++)
             bytes += tensors[k] != TENSOR_NONE ? (double)graph_tensor_bytes(model->graph, tensors[k]) : 0.0;
     }
     return bytes / (double)model_parameter_count(&model->options.config);
@@ -187,23 +189,26 @@ int32_t model_parameter_home(const struct parameter *parameter)
     return parameter->master != TENSOR_NONE ? parameter->master : parameter->tensor;
 }
 
-int64_t model_unit_first(const struct model *model, const struct parameter *parameter, int32_t unit)
-{
-    const int64_t elements = graph_tensor_elements(model->graph, parameter->tensor);
-    return min_i64(state_blocks(elements) * unit / parameter->units * STATE_BLOCK, elements);
-}
-
-/* Adds the gradients of one part.  Those of the update, their sum, are fp32. */
+/* Adds the gradients of one part.  Those of the update, their sum, are fp32; a rank has those whose states it has.  If
+ * each rank computes one part, its own fp32 gradient becomes the sum in place. */
 static enum gt_status part_gradients_add(struct model *model)
 {
+    struct graph *graph = model->graph;
+    const bool once = model_parts(&model->options) == model_ranks(&model->options);
     for (int32_t i = 0; i < model->parameters.count; i++) {
         struct parameter *parameter = &model->parameters.at[i];
-        if (parameter->gradient == TENSOR_NONE)
+        const int32_t part = parameter->part_gradient = parameter->gradient;
+        if (part == TENSOR_NONE)
             continue;
-        struct tensor part = model->graph->tensors[parameter->gradient];
-        snprintf(part.name, sizeof part.name, "%.80s.part_grad", parameter->name);
-        model->graph->tensors[parameter->gradient].dtype = DTYPE_F32;
-        TRY(graph_tensor_add(model->graph, &part, &parameter->part_gradient));
+        struct tensor sum = graph->tensors[part];
+        snprintf(graph->tensors[part].name, sizeof sum.name, "%.80s.part_grad", parameter->name);
+        if (parameter->owner >= 0 && parameter->owner != model->options.rank)
+            parameter->gradient = TENSOR_NONE;
+        else if (!once || sum.dtype != DTYPE_F32) {
+            sum.dtype = DTYPE_F32;
+            TRY(parameters_state_add(graph, parameter, &sum, &parameter->gradient));
+        } else if (parameter->owner == OWNER_UNITS)
+            TRY(graph_range_add(graph, part, parameter->first, parameter->count, &parameter->gradient));
     }
     return GT_OK;
 }
@@ -238,7 +243,7 @@ static enum gt_status train_build(struct model *model)
                                 &model->train_remainder));
     if (options->no_update)
         return GT_OK;
-    if (model_parts(options) > 1) {
+    if (model_parts(options) > 1 && model_ranks(options) == 1) {
         TRY(part_program_build(model, "part_first", true, &model->part_first));
         TRY(part_program_build(model, "part_next", false, &model->part_next));
     }
@@ -356,6 +361,8 @@ static enum gt_status programs_build(struct model *model)
                                                  .muon = options->muon,
                                                  .offload = options->choice.offload,
                                                  .parts = model_parts(options),
+                                                 .ranks = model_ranks(options),
+                                                 .rank = options->rank,
                                                  .init = options->init};
     assert(!state_format_is_lean(options->states) || options->dtype == DTYPE_BF16);
     TRY(parameters_create(model->graph, &options->config, &parameters, &model->parameters));
@@ -381,7 +388,7 @@ enum gt_status model_create(const void *owner, const struct model_options *optio
                                     TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE};
     model->train_first = model->train_next = model->train_remainder = none;
     model->update = model->evaluate = model->prefill = model->decode = model->refresh = none;
-    model->part_first = model->part_next = -1;
+    model->part_first = model->part_next = model->norm = -1;
     enum gt_status status = graph_create(model, &model->graph);
     THEN(status, programs_build(model));
     return FINISH(status, out, model, hostmem_free);

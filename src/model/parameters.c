@@ -11,6 +11,8 @@
 
 #include <math.h>
 
+#include "base/size.h"
+
 #define INIT_STD 0.02
 
 const char *const model_norm_words[] = {[NORM_LAYERNORM] = "layernorm", [NORM_RMSNORM] = "rmsnorm", NULL};
@@ -378,7 +380,40 @@ struct parameter_maker {
     const struct model_config *config;
     const struct parameter_options *options;
     int64_t elements; /* the sum of the saved elements of the parameters added so far */
+    int32_t *owner;   /* of each parameter, absent ones included, that Muon updates; NULL: one rank */
 };
+
+int64_t parameters_unit_first(const struct graph *graph, const struct parameter *parameter, int32_t unit)
+{
+    const int64_t elements = graph_tensor_elements(graph, parameter->tensor);
+    return min_i64(state_blocks(elements) * unit / parameter->units * STATE_BLOCK, elements);
+}
+
+struct parameter_range parameters_share(const struct graph *graph, const struct parameter *parameter, int32_t ranks,
+                                        int32_t rank)
+{
+    struct parameter_range share = {0, 0};
+    if (parameter->owner == OWNER_UNITS && rank < ranks) {
+        const int32_t each = parameter->units / ranks;
+        share.first = parameters_unit_first(graph, parameter, rank * each);
+        share.count = parameters_unit_first(graph, parameter, (rank + 1) * each) - share.first;
+    } else if (!parameter->frozen && parameter->owner == (rank == ranks ? OWNER_ALL : rank)) {
+        share.count = graph_tensor_elements(graph, parameter->tensor);
+    }
+    return share;
+}
+
+enum gt_status parameters_state_add(struct graph *graph, const struct parameter *parameter, const struct tensor *proto,
+                                    int32_t *out)
+{
+    struct tensor state = *proto;
+    if (parameter->owner != OWNER_UNITS)
+        return graph_tensor_add(graph, &state, out);
+    state.rank = 1;
+    state.dims[0] = parameter->most; /* so that all ranks make the same plan */
+    TRY(graph_tensor_add(graph, &state, out));
+    return parameter->count == parameter->most ? GT_OK : graph_range_add(graph, *out, 0, parameter->count, out);
+}
 
 /* Adds a tensor with the shape of a parameter: its master, gradient or moment. */
 static enum gt_status state_add(struct graph *graph, const struct parameter *parameter, const char *suffix,
@@ -391,21 +426,30 @@ static enum gt_status state_add(struct graph *graph, const struct parameter *par
     state.category = category;
     state.lifetime = category == CATEGORY_GRADIENT ? LIFETIME_PHASE : LIFETIME_RUN;
     state.phase = PHASE_TRAIN;
-    return graph_tensor_add(graph, &state, out);
+    if (category == CATEGORY_GRADIENT)
+        return graph_tensor_add(graph, &state, out);
+    return parameters_state_add(graph, parameter, &state, out);
 }
 
 /* Adds the exponents of 8-bit moments. */
 static enum gt_status scales_add(struct graph *graph, struct parameter *parameter)
 {
-    struct tensor scales = {.dtype = DTYPE_U8,
-                            .rank = 2,
-                            .dims = {2, state_blocks(graph_tensor_elements(graph, parameter->tensor))},
-                            .base = TENSOR_NONE,
-                            .category = CATEGORY_MOMENT,
-                            .lifetime = LIFETIME_RUN,
-                            .home = parameter->states_home,
-                            .phase = PHASE_TRAIN};
+    const bool shared = parameter->owner == OWNER_UNITS;
+    struct tensor scales = {
+        .dtype = DTYPE_U8,
+        .rank = 2,
+        .dims = {2, state_blocks(shared ? parameter->most : graph_tensor_elements(graph, parameter->tensor))},
+        .base = TENSOR_NONE,
+        .category = CATEGORY_MOMENT,
+        .lifetime = LIFETIME_RUN,
+        .home = parameter->states_home,
+        .phase = PHASE_TRAIN};
     snprintf(scales.name, sizeof scales.name, "%.80s.scales", parameter->name);
+    TRY(graph_tensor_add(graph, &scales, &parameter->scales));
+    if (!shared || parameter->count == parameter->most)
+        return GT_OK;
+    scales.base = parameter->scales;
+    scales.dims[1] = state_blocks(parameter->count);
     return graph_tensor_add(graph, &scales, &parameter->scales);
 }
 
@@ -416,9 +460,13 @@ static enum gt_status states_add(const struct parameter_maker *maker, struct par
         state_format_dtypes(maker->options->format, graph->tensors[parameter->tensor].dtype,
                             parameter->group == GROUP_EMBEDDING || parameter->group == GROUP_HEAD);
     assert(parameter->group != GROUP_MUON || dtypes.moment != DTYPE_U8);
-    if (dtypes.master)
+    parameter->dtypes = dtypes;
+    const bool here = parameter->owner < 0 || parameter->owner == maker->options->rank;
+    if (dtypes.master && here)
         TRY(state_add(graph, parameter, ".master", DTYPE_F32, CATEGORY_MASTER, &parameter->master));
     TRY(state_add(graph, parameter, ".grad", dtypes.gradient, CATEGORY_GRADIENT, &parameter->gradient));
+    if (!here)
+        return GT_OK;
     TRY(state_add(graph, parameter, ".m", dtypes.moment, CATEGORY_MOMENT, &parameter->m));
     if (parameter->group != GROUP_MUON)
         TRY(state_add(graph, parameter, ".v", dtypes.moment, CATEGORY_MOMENT, &parameter->v));
@@ -467,17 +515,27 @@ static void init_choose(const struct parameter_maker *maker, const struct parame
         parameter->init_std = (float)(parameter->group == GROUP_EMBEDDING ? 1.0 : 1.0 / sqrt(3.0 * config->n_embd));
 }
 
-/* Returns in how many units a parameter is divided: as many as an update has parts, so that every number of ranks that
- * divides them has whole ones.  Vectors and Muon's matrices stay whole. */
-static int32_t units_of(const struct parameter_maker *maker, const struct parameter *parameter,
-                        const struct tensor *tensor)
+/* Divides a parameter into as many units as an update has parts, so that every number of ranks that divides them has
+ * whole ones.  Vectors, which are few, and Muon's matrices stay whole. */
+static void units_divide(const struct parameter_maker *maker, size_t index, struct parameter *parameter)
 {
-    const bool whole = parameter->group == GROUP_VECTOR || parameter->group == GROUP_MUON;
-    const int32_t parts = maker->options->parts;
-    return whole || state_blocks(tensor->dims[0] * tensor->dims[1]) < parts ? 1 : parts;
+    const int64_t elements = graph_tensor_elements(maker->graph, parameter->tensor), blocks = state_blocks(elements);
+    const int32_t ranks = maker->options->ranks, parts = maker->options->parts;
+    const bool whole = parameter->group == GROUP_VECTOR || parameter->group == GROUP_MUON || blocks < parts;
+    parameter->units = whole ? 1 : parts;
+    parameter->owner = OWNER_ALL;
+    if (ranks > 1 && !parameter->frozen && !whole)
+        parameter->owner = OWNER_UNITS;
+    else if (parameter->group == GROUP_MUON && maker->owner != NULL)
+        parameter->owner = maker->owner[index];
+    const struct parameter_range share =
+        parameters_share(maker->graph, parameter, ranks, parameter->owner == OWNER_ALL ? ranks : maker->options->rank);
+    parameter->first = share.first;
+    parameter->count = share.count;
+    parameter->most = min_i64(size_ceil_div(blocks, ranks) * STATE_BLOCK, elements);
 }
 
-static enum gt_status parameter_add(struct parameter_maker *maker, const struct parameter_shape *shape)
+static enum gt_status parameter_add(struct parameter_maker *maker, size_t index, const struct parameter_shape *shape)
 {
     const struct model_config *config = maker->config;
     const bool matrix = shape->rank == 2;
@@ -503,10 +561,10 @@ static enum gt_status parameter_add(struct parameter_maker *maker, const struct 
         init_choose(maker, shape, parameter);
     if (maker->list->count == PARAMETERS_WTE || maker->list->count == parameters_head(config))
         tensor.dims[0] = config->padded_vocab_size;
-    parameter->units = units_of(maker, parameter, &tensor);
     (void)snprintf(parameter->name, sizeof parameter->name, "%.90s", shape->name);
     memcpy(tensor.name, parameter->name, sizeof tensor.name);
     TRY(graph_tensor_add(maker->graph, &tensor, &parameter->tensor));
+    units_divide(maker, index, parameter);
     parameter->master = parameter->gradient = parameter->part_gradient = parameter->m = parameter->v =
         parameter->scales = TENSOR_NONE;
     maker->elements += (int64_t)parameter_elements(shape);
@@ -516,18 +574,53 @@ static enum gt_status parameter_add(struct parameter_maker *maker, const struct 
     return maker->options->states && !parameter->frozen ? states_add(maker, parameter) : GT_OK;
 }
 
+/* Gives the matrices that Muon updates to the ranks, the longest first, each to the rank that has the least. */
+static enum gt_status owners_choose(struct parameter_maker *maker)
+{
+    const size_t count = parameters_count(maker->config);
+    const int32_t ranks = maker->options->ranks;
+    int64_t *elements, *load;
+    TRY(HOSTMEM_NEW(maker->graph, count, "owners of matrices", &maker->owner));
+    TRY(HOSTMEM_NEW(maker->graph, count, "elements of matrices", &elements));
+    TRY(HOSTMEM_NEW(maker->graph, (size_t)ranks, "elements of ranks", &load));
+    for (size_t i = 0; i < count; i++) {
+        struct parameter_shape shape;
+        parameters_shape(maker->config, i, &shape);
+        elements[i] = shape.linear ? (int64_t)parameter_elements(&shape) : 0;
+    }
+    for (;;) {
+        size_t longest = 0;
+        int32_t least = 0;
+        for (size_t i = 1; i < count; i++)
+            longest = elements[i] > elements[longest] ? i : longest;
+        if (elements[longest] == 0)
+            break;
+        for (int32_t r = 1; r < ranks; r++)
+            least = load[r] < load[least] ? r : least;
+        maker->owner[longest] = least;
+        load[least] += elements[longest];
+        elements[longest] = 0;
+    }
+    hostmem_free(elements);
+    hostmem_free(load);
+    return GT_OK;
+}
+
 enum gt_status parameters_create(struct graph *graph, const struct model_config *config,
                                  const struct parameter_options *options, struct parameter_list *out)
 {
     const size_t count = parameters_count(config);
-    struct parameter_maker maker = {graph, out, config, options, 0};
+    struct parameter_maker maker = {graph, out, config, options, 0, NULL};
+    if (options->muon && options->states && options->ranks > 1)
+        TRY(owners_choose(&maker));
     *out = (struct parameter_list){.count = 0};
     TRY(HOSTMEM_NEW(graph, count, "parameters", &out->at));
     for (size_t i = 0; i < count; i++) {
         struct parameter_shape shape;
         parameters_shape(config, i, &shape);
         if (!shape.absent)
-            TRY(parameter_add(&maker, &shape));
+            TRY(parameter_add(&maker, i, &shape));
     }
+    hostmem_free(maker.owner);
     return GT_OK;
 }

@@ -70,9 +70,9 @@ struct parameter_options {
     enum dtype dtype; /* of weights and linear layers' biases */
     bool states;      /* also add gradients, moments and masters in `format` */
     enum state_format format;
-    bool muon;       /* matrices of the blocks have one moment, and no 8-bit codes */
-    int32_t offload; /* as in struct plan_choice */
-    int32_t parts;   /* of an update */
+    bool muon;                  /* matrices of the blocks have one moment, and no 8-bit codes */
+    int32_t offload;            /* as in struct plan_choice */
+    int32_t parts, ranks, rank; /* as in struct model_options, at least 1 */
     enum model_init init;
 };
 
@@ -80,5 +80,18 @@ struct parameter_options {
  * states.  Errors: GT_NO_MEMORY. */
 enum gt_status parameters_create(struct graph *graph, const struct model_config *config,
                                  const struct parameter_options *options, struct parameter_list *out);
+
+/* Returns the first element of a unit of a parameter; the number of its elements if there is no such unit. */
+int64_t parameters_unit_first(const struct graph *graph, const struct parameter *parameter, int32_t unit);
+/* The elements of a parameter whose states one of `ranks` ranks has and the others do not.  Those that every rank has
+ * belong to `rank` = ranks. */
+struct parameter_range {
+    int64_t first, count;
+};
+struct parameter_range parameters_share(const struct graph *graph, const struct parameter *parameter, int32_t ranks,
+                                        int32_t rank);
+/* Adds a tensor like `proto`, which has a parameter's shape, for this rank's elements.  Errors: GT_NO_MEMORY. */
+enum gt_status parameters_state_add(struct graph *graph, const struct parameter *parameter, const struct tensor *proto,
+                                    int32_t *out);
 
 #endif

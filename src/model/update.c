@@ -13,14 +13,18 @@
  * keys and values, and the two halves of a gated MLP, are matrices of their own where they are ranges of rows: in all
  * models but GPT-2, whose matrices are [in, out] (Conv1D).
  *
- * States in host memory pass through the device in slices: of rows for AdamW, whole matrices for Muon.  While a slice
- * is updated, the next one is fetched and the previous one is stored, so that three are on the device at a time.
+ * States in host memory pass through the device in slices: of whole blocks for AdamW, whole matrices for Muon.  While a
+ * slice is updated, the next one is fetched and the previous one is stored, so that three are on the device at a time.
+ *
+ * With several ranks, a rank updates the elements whose states it has.  The norm's sums are then a program of their
+ * own, because the other ranks' sums must arrive before the clip factor.
  */
 #include "model/programs.h"
 
 #include <math.h>
 
 #include "base/size.h"
+#include "model/parameters.h"
 
 #define SLICE_ELEMENTS ((int64_t)4 << 20)
 #define STEPS 5
@@ -30,13 +34,14 @@
 
 #define MOVES_MAX 5 /* master, m, v and the two rows of exponents */
 
-/* A parameter or a range of its rows, and the tensors with which it is updated. */
+/* A parameter or a range of its elements, and the tensors with which it is updated. */
 struct slice {
     const struct graph_pen *pen;
     const struct model *model;
     const struct parameter *parameter;
     int32_t weight, gradient, master, m, v, scales;
-    int64_t first, rows, index_base;
+    int64_t first, count; /* of the elements whose states are here */
+    int64_t index_base;
     struct move {
         int32_t host, device;
     } move[MOVES_MAX]; /* states in host memory and their copies on the device */
@@ -61,20 +66,23 @@ struct muon {
 
 /* ---- slices ---- */
 
-/* Replaces a tensor by a view of its rows; TENSOR_NONE stays, and so does the whole. */
-static enum gt_status rows_take(const struct slice *slice, int32_t *tensor)
+/* Replaces a tensor by a view of the slice's elements, of which it has the first at `from`; TENSOR_NONE stays, and so
+ * does a tensor without others. */
+static enum gt_status range_take(const struct slice *slice, int64_t from, int32_t *tensor)
 {
     struct graph *graph = slice->pen->graph;
-    if (*tensor == TENSOR_NONE || slice->rows == graph->tensors[*tensor].dims[0])
+    if (*tensor == TENSOR_NONE || slice->count == graph_tensor_elements(graph, *tensor))
         return GT_OK;
-    return graph_view_add(graph, *tensor, slice->first, slice->rows, tensor);
+    const int64_t columns = graph->tensors[*tensor].dims[1];
+    return slice->parameter->group == GROUP_MUON
+               ? graph_view_add(graph, *tensor, from / columns, slice->count / columns, tensor)
+               : graph_range_add(graph, *tensor, from, slice->count, tensor);
 }
 
-/* Takes `rows` rows of a parameter from `first` on.  The exponents of 8-bit moments stay whole. */
+/* Takes `count` elements of a parameter from `first` on.  The exponents of 8-bit moments stay whole. */
 static enum gt_status slice_take(const struct graph_pen *pen, const struct model *model,
-                                 const struct parameter *parameter, int64_t first, int64_t rows, struct slice *out)
+                                 const struct parameter *parameter, int64_t first, int64_t count, struct slice *out)
 {
-    const struct tensor *whole = &pen->graph->tensors[parameter->tensor];
     *out = (struct slice){.pen = pen,
                           .model = model,
                           .parameter = parameter,
@@ -84,27 +92,14 @@ static enum gt_status slice_take(const struct graph_pen *pen, const struct model
                           .m = parameter->m,
                           .v = parameter->v,
                           .scales = parameter->scales,
-                          .first = first,
-                          .rows = rows,
-                          .index_base = parameter->index_base + first * (whole->rank == 2 ? whole->dims[1] : 1)};
-    TRY(rows_take(out, &out->weight));
-    TRY(rows_take(out, &out->gradient));
-    TRY(rows_take(out, &out->master));
-    TRY(rows_take(out, &out->m));
-    return rows_take(out, &out->v);
-}
-
-/* Returns how many rows of a parameter are updated at once: all of them unless its states are in host memory, and then
- * as many whole blocks of 8-bit moments as a slice may have. */
-static int64_t slice_rows(const struct model *model, const struct parameter *parameter)
-{
-    const struct tensor *whole = &model->graph->tensors[parameter->tensor];
-    int64_t step = 1;
-    if (parameter->states_home == SPACE_DEVICE || parameter->group == GROUP_MUON)
-        return whole->dims[0];
-    while (step * whole->dims[1] % STATE_BLOCK != 0)
-        step *= 2;
-    return max_i64(SLICE_ELEMENTS / (step * whole->dims[1]), 1) * step;
+                          .first = first - parameter->first,
+                          .count = count,
+                          .index_base = parameter->index_base + first};
+    TRY(range_take(out, first, &out->weight));
+    TRY(range_take(out, out->first, &out->gradient));
+    TRY(range_take(out, out->first, &out->master));
+    TRY(range_take(out, out->first, &out->m));
+    return range_take(out, out->first, &out->v);
 }
 
 static enum gt_status fetch_add(struct slice *slice, int32_t host, int32_t *device)
@@ -136,7 +131,8 @@ static enum gt_status scales_fetch(struct slice *slice)
     if (home == TENSOR_NONE)
         return GT_OK;
     struct tensor scales = graph->tensors[home];
-    scales.dims[1] = state_blocks(graph_tensor_elements(graph, slice->weight));
+    scales.dims[1] = state_blocks(slice->count);
+    scales.base = TENSOR_NONE;
     scales.home = SPACE_DEVICE;
     scales.category = CATEGORY_TEMPORARY;
     scales.lifetime = LIFETIME_PROGRAM;
@@ -144,8 +140,8 @@ static enum gt_status scales_fetch(struct slice *slice)
     for (int64_t row = 0; row < 2; row++) {
         struct tensor view = graph->tensors[home];
         int32_t inside, at;
-        view.base = home;
-        view.view_offset = row * view.dims[1] + slice->first * graph->tensors[slice->weight].dims[1] / STATE_BLOCK;
+        view.base = graph_storage(graph, home);
+        view.view_offset = row * view.dims[1] + slice->first / STATE_BLOCK;
         view.dims[0] = 1;
         view.dims[1] = scales.dims[1];
         TRY(graph_tensor_add(graph, &view, &inside));
@@ -355,61 +351,78 @@ static enum gt_status slices_append(struct pipeline *line)
     return stored_shift(line, NULL);
 }
 
-/* Adds the slices of a parameter to the list: its parts, for Muon. */
+/* Adds the slices of a parameter to the list: its parts, for Muon; else all of it, unless its states are in host
+ * memory. */
 static enum gt_status parameter_divide(struct pipeline *line, const struct parameter *parameter)
 {
     struct graph *graph = line->model->graph;
-    const int64_t all = graph->tensors[parameter->tensor].dims[0], most = slice_rows(line->model, parameter);
-    const bool parts = parameter->group == GROUP_MUON && parameter->parts > 1 && !line->refreshes;
+    const int64_t rows = graph->tensors[parameter->tensor].dims[0], end = parameter->first + parameter->count;
+    const bool muon = parameter->group == GROUP_MUON, parts = muon && parameter->parts > 1 && !line->refreshes;
+    const int64_t most = muon || parameter->states_home == SPACE_DEVICE ? parameter->count : SLICE_ELEMENTS;
     int32_t part = 0;
-    for (int64_t first = 0, rows; first < all; first += rows) {
-        rows = parts ? parameter->part_rows[part++] : min_i64(most, all - first);
+    for (int64_t first = parameter->first, count; first < end; first += count) {
+        count = parts ? parameter->part_rows[part++] * (parameter->count / rows) : min_i64(most, end - first);
         TRY(HOSTMEM_GROW(graph, &line->slice, (size_t)line->count + 1, "slices of parameters"));
-        TRY(slice_take(line->pen, line->model, parameter, first, rows, &line->slice[line->count]));
+        TRY(slice_take(line->pen, line->model, parameter, first, count, &line->slice[line->count]));
         line->count++;
     }
     return GT_OK;
 }
 
-/* Sums the squares of each unit of a gradient into partials[*at], and so on. */
-static enum gt_status squares_add(const struct graph_pen *pen, const struct model *model,
-                                  const struct parameter *parameter, int32_t partials, int32_t *at)
+/* Sums the squares of those units of a gradient that are here into partials[*at], and so on. */
+static enum gt_status squares_add(const struct graph_pen *pen, const struct parameter *parameter, int32_t partials,
+                                  int32_t *at)
 {
+    struct graph *graph = pen->graph;
     const struct op_attrs none = {0};
-    for (int32_t unit = 0; unit < parameter->units; unit++) {
-        const int64_t first = model_unit_first(model, parameter, unit);
-        const int64_t count = model_unit_first(model, parameter, unit + 1) - first;
+    for (int32_t unit = 0; unit < parameter->units; unit++, ++*at) {
+        const int64_t first = parameters_unit_first(graph, parameter, unit) - parameter->first;
+        const int64_t end = parameters_unit_first(graph, parameter, unit + 1) - parameter->first;
         int32_t operands[SUM_OF_SQUARES_OPERANDS] = {[SUM_OF_SQUARES_X] = parameter->gradient};
-        if (parameter->units > 1)
-            TRY(graph_range_add(pen->graph, parameter->gradient, first, count, &operands[SUM_OF_SQUARES_X]));
-        TRY(graph_view_add(pen->graph, partials, (*at)++, 1, &operands[SUM_OF_SQUARES_PARTIAL]));
+        if (first < 0 || end > parameter->count)
+            continue;
+        if (end - first < parameter->count)
+            TRY(graph_range_add(graph, parameter->gradient, first, end - first, &operands[SUM_OF_SQUARES_X]));
+        TRY(graph_view_add(graph, partials, *at, 1, &operands[SUM_OF_SQUARES_PARTIAL]));
         TRY(graph_op_add(pen, OP_SUM_OF_SQUARES, &none, parameter->name, operands));
     }
     return GT_OK;
 }
 
-/* Sums the squares of each unit into partials[units], then computes norm and clip factor from them. */
-static enum gt_status norm_add(const struct graph_pen *pen, const struct model *model)
+/* Sums the squares of the units into partials[units], then computes norm and clip factor from them.  With several ranks
+ * the first is done by the program `norm`. */
+static enum gt_status norm_add(const struct graph_pen *pen, struct model *model)
 {
     const struct parameter_list *parameters = &model->parameters;
-    int32_t count = 0, at = 0, partials;
-    for (int32_t i = 0; i < parameters->count; i++)
-        count += parameters->at[i].frozen ? 0 : parameters->at[i].units;
+    const bool alone = model_ranks(&model->options) == 1;
+    struct graph_pen sums = *pen;
+    int32_t at = 0;
     struct tensor tensor = {.name = "update.partials",
                             .dtype = DTYPE_F32,
                             .rank = 1,
-                            .dims = {count},
                             .phase = PHASE_TRAIN,
                             .category = CATEGORY_TEMPORARY,
                             .lifetime = LIFETIME_PROGRAM,
-                            .base = TENSOR_NONE};
-    TRY(graph_tensor_add(model->graph, &tensor, &partials));
+                            .base = TENSOR_NONE,
+                            .input = !alone};
+    for (int32_t i = 0; i < parameters->count; i++)
+        tensor.dims[0] += parameters->at[i].frozen ? 0 : parameters->at[i].units;
+    TRY(graph_tensor_add(model->graph, &tensor, &model->partials));
+    model->squares = model->partials;
+    if (!alone) {
+        TRY(graph_program_add(model->graph, "norm", PHASE_TRAIN, &model->norm));
+        sums.program = model->norm;
+        tensor.input = false;
+        tensor.output = true;
+        snprintf(tensor.name, sizeof tensor.name, "norm.squares");
+        TRY(graph_tensor_add(model->graph, &tensor, &model->squares));
+    }
     for (int32_t i = 0; i < parameters->count; i++)
         if (!parameters->at[i].frozen)
-            TRY(squares_add(pen, model, &parameters->at[i], partials, &at));
+            TRY(squares_add(&sums, &parameters->at[i], model->squares, &at));
     struct op_attrs clip = {.clip_max = model->options.grad_clip};
     int32_t operands[CLIP_FACTOR_OPERANDS] = {
-        [CLIP_FACTOR_PARTIALS] = partials, [CLIP_FACTOR_SCALARS] = model->scalars};
+        [CLIP_FACTOR_PARTIALS] = model->partials, [CLIP_FACTOR_SCALARS] = model->scalars};
     return graph_op_add(pen, OP_CLIP_FACTOR, &clip, "clip", operands);
 }
 

@@ -183,7 +183,8 @@ struct search_planned search_planned_take(struct search_memo *memo, const struct
 {
     const struct search_planned last = memo->last;
     const struct model_options *made = last.plan ? &last.model->options : NULL;
-    if (!made || made->states != options->states || !plan_choice_equal(&made->choice, &options->choice))
+    if (!made || made->states != options->states || made->ranks != options->ranks ||
+        !plan_choice_equal(&made->choice, &options->choice))
         return (struct search_planned){.model = NULL};
     memo->last = (struct search_planned){.model = NULL};
     return last;

@@ -173,7 +173,11 @@ static enum gt_status norm_log(struct session *session, int64_t iter, int32_t mo
     struct scan scan, largest = {.largest = -1.0f};
     double squares = 0.0;
     for (int32_t i = 0; i < parameters->count; i++) {
-        TRY(tensor_scan(session, parameters->at[i].gradient, &scan));
+        const struct parameter *parameter = &parameters->at[i];
+        if (parameter->frozen)
+            continue;
+        /* Of several ranks, the last part's; this rank does not have all sums. */
+        TRY(tensor_scan(session, session->dist != NULL ? parameter->part_gradient : parameter->gradient, &scan));
         squares += scan.squares;
         if (scan.largest > largest.largest)
             largest = scan;

@@ -208,9 +208,11 @@ enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64
     }
     if (model_parts(&model->options) == 1 || step < steps - 1)
         return GT_OK;
-    if (session->dist == NULL)
+    const int32_t ranks = model_ranks(&model->options);
+    if (ranks == 1)
         return exec_start(session->exec, part == 0 ? model->part_first : model->part_next);
-    const int32_t ranks = session->dist->ranks;
+    if (session->dist == NULL)
+        return GT_OK; /* an update is repeated, without the other ranks */
     return part % ranks == ranks - 1 ? ranks_parts_add(session, part / ranks) : GT_OK;
 }
 

@@ -1,18 +1,20 @@
 /* What ranks do together.
  *
- * The gradients of a round of parts are added piece by piece.  Each rank owns an equal share of a piece: it receives
- * the others' elements, adds them in the order of the parts, and sends everyone the sum.  Additions are in fp32 and in
- * the order of a single rank with as many parts, hence the bits are the same.  Any device's gradients pass through host
- * memory.  Losses are exchanged as numbers; every rank adds them in the order of the micro-steps.
+ * A rank has the states of some elements of the parameters: a range of whole blocks of each matrix, and whole matrices
+ * where Muon updates them; of vectors, which are few, all.  The gradients of a round of parts are added segment by
+ * segment: the owner of the elements receives the others' and adds them in the order of the parts, in fp32, as a single
+ * rank with as many parts does; hence the bits are the same.  After the update it sends the new weights to all.  Any
+ * device's gradients pass through host memory.  Losses are exchanged as numbers; every rank adds them in the order of
+ * the micro-steps.
  */
 #include "train/ranks.h"
 
 #include "base/size.h"
+#include "model/parameters.h"
 #include "train/stop.h"
 
 #define WORDS_MAX 64
-#define PIECE_FLOATS (SESSION_STAGING_FLOATS / 4) /* a part's, the sum's, and the shares of other ranks */
-#define BUDGET_MOST ((uint64_t)1 << 53)           /* a double counts bytes up to here; unknown budgets are above */
+#define BUDGET_MOST ((uint64_t)1 << 53) /* a double counts bytes up to here; unknown budgets are above */
 
 /* ---- words ---- */
 
@@ -82,81 +84,194 @@ void ranks_budgets_share(struct dist *dist, uint64_t budgets[static 2])
         budgets[i] = (uint64_t)all[i];
 }
 
-/* ---- gradients ---- */
+/* ---- gradients and weights ---- */
 
-/* A place in the gradients of all parameters, one after the other. */
+/* A place in what belongs to an owner, one parameter after the other.  Owner `ranks` stands for all of them. */
 struct place {
     int32_t parameter;
     int64_t element;
 };
 
-/* Copies the next piece of the gradients of a part, or of the update, from the device to `piece`, or back.  Advances
- * *place; returns the number of elements in *count: 0 at the end. */
-static enum gt_status piece_copy(const struct session *session, bool of_part, bool back, float *piece,
-                                 struct place *place, int64_t *count)
+enum copy { NOTHING, PART_DOWN, SUM_DOWN, SUM_UP, WEIGHTS_DOWN, WEIGHTS_UP };
+
+/* Copies the next elements of an owner, at most `most`, from the device to `to`, or back: gradients as fp32, weights as
+ * they are.  Advances *place; returns their number, 0 at the end. */
+static enum gt_status share_copy(const struct session *session, enum copy copy, int32_t owner, struct place *place,
+                                 int64_t most, void *to, int64_t *count)
 {
     const struct model *model = session->model;
+    const struct graph *graph = model->graph;
+    struct exec *exec = session->exec;
     int64_t done = 0;
-    while (place->parameter < model->parameters.count && done < PIECE_FLOATS) {
+    while (place->parameter < model->parameters.count && done < most) {
         const struct parameter *parameter = &model->parameters.at[place->parameter];
-        const int32_t tensor = of_part ? parameter->part_gradient : parameter->gradient;
-        const int64_t elements = tensor == TENSOR_NONE ? 0 : graph_tensor_elements(model->graph, tensor);
-        const int64_t part = min_i64(elements - place->element, PIECE_FLOATS - done);
-        if (part > 0 && back)
-            TRY(values_upload(session->exec, model->graph, tensor, place->element, piece + done, part));
-        else if (part > 0)
-            TRY(values_download(session->exec, model->graph, tensor, place->element, piece + done, part));
-        done += part;
-        place->element += part;
-        if (place->element == elements)
+        const struct parameter_range share = parameters_share(graph, parameter, model_ranks(&model->options), owner);
+        const int64_t some = min_i64(share.count - place->element, most - done), at = share.first + place->element;
+        float *floats = (float *)to + done;
+        char *bytes = (char *)to + (size_t)done * dtype_size_bytes(graph->tensors[parameter->tensor].dtype);
+        if (some > 0 && copy == PART_DOWN)
+            TRY(values_download(exec, graph, parameter->part_gradient, at, floats, some));
+        else if (some > 0 && copy == SUM_DOWN)
+            TRY(values_download(exec, graph, parameter->gradient, place->element, floats, some));
+        else if (some > 0 && copy == SUM_UP)
+            TRY(values_upload(exec, graph, parameter->gradient, place->element, floats, some));
+        else if (some > 0 && copy == WEIGHTS_DOWN)
+            TRY(exec_download(exec, parameter->tensor, at, bytes, some));
+        else if (some > 0 && copy == WEIGHTS_UP)
+            TRY(exec_upload(exec, parameter->tensor, at, bytes, some));
+        done += some;
+        place->element += some;
+        if (place->element == share.count)
             *place = (struct place){.parameter = place->parameter + 1};
     }
     *count = done;
     return GT_OK;
 }
 
-/* Sums a piece: `sum` is that of the rounds before and becomes that of all ranks' parts as well. */
-static void piece_add(struct dist *dist, const float *part, float *sum, float *others, int64_t count, bool first_round)
+/* The exchange of a round of parts.  `part` has a segment of this rank's part for each owner, `others` one of each
+ * rank's part for this owner. */
+struct exchange {
+    struct session *session;
+    bool first_round;
+    int64_t most; /* floats of a segment */
+    float *part, *others, *sum;
+    struct place place[DIST_RANKS_MAX + 1], sums[2];
+    int64_t count[DIST_RANKS_MAX + 1];
+};
+
+/* Sends the next segments of this rank's part to their owners, and receives those that it owns. */
+static void segments_move(struct exchange *x, int32_t owner)
 {
-    const int32_t ranks = dist->ranks, rank = dist->rank;
-    const int64_t begin = count * rank / ranks, own = count * (rank + 1) / ranks - begin;
-    for (int32_t r = 0; r < ranks; r++) {
-        const int64_t at = count * r / ranks, share = count * (r + 1) / ranks - at;
-        if (r == rank)
+    struct dist *dist = x->session->dist;
+    for (int32_t r = 0; r < dist->ranks; r++) {
+        const bool all = owner == dist->ranks;
+        const size_t bytes = (size_t)x->count[owner] * sizeof(float);
+        if (r == dist->rank || bytes == 0)
             continue;
-        dist_send(dist, r, part + at, (size_t)share * sizeof *part);
-        dist_receive(dist, r, others + r * own, (size_t)own * sizeof *others);
+        if (all || owner == r)
+            dist_send(dist, r, x->part + owner * x->most, bytes);
+        if (all || owner == dist->rank)
+            dist_receive(dist, r, x->others + (all * dist->ranks + r) * x->most, bytes);
     }
-    dist_wait(dist, dist->started);
-    for (int32_t r = 0; r < ranks; r++) {
-        const float *from = r == rank ? part + begin : others + r * own;
-        for (int64_t i = 0; i < own; i++)
-            sum[begin + i] = first_round && r == 0 ? from[i] : sum[begin + i] + from[i];
+}
+
+/* Adds the parts of a segment that this rank owns, in their order. */
+static enum gt_status segment_add(struct exchange *x, int32_t owner)
+{
+    const struct dist *dist = x->session->dist;
+    const bool all = owner == dist->ranks;
+    struct place begin = x->sums[all];
+    int64_t count = x->count[owner];
+    if (!x->first_round)
+        TRY(share_copy(x->session, SUM_DOWN, owner, &begin, x->most, x->sum, &count));
+    for (int32_t r = 0; r < dist->ranks; r++) {
+        const float *from = r == dist->rank ? x->part + owner * x->most : x->others + (all * dist->ranks + r) * x->most;
+        for (int64_t i = 0; i < count; i++)
+            x->sum[i] = x->first_round && r == 0 ? from[i] : x->sum[i] + from[i];
     }
-    for (int32_t r = 0; r < ranks; r++) {
-        const int64_t at = count * r / ranks, share = count * (r + 1) / ranks - at;
-        if (r == rank)
-            continue;
-        dist_send(dist, r, sum + begin, (size_t)own * sizeof *sum);
-        dist_receive(dist, r, sum + at, (size_t)share * sizeof *sum);
-    }
-    dist_wait(dist, dist->started);
+    return share_copy(x->session, SUM_UP, owner, &x->sums[all], x->most, x->sum, &count);
 }
 
 enum gt_status ranks_parts_add(struct session *session, int32_t round)
 {
-    float *part = session->staging, *sum = part + PIECE_FLOATS, *others = sum + PIECE_FLOATS;
-    struct place place = {0};
-    int64_t count = 1;
-    while (count > 0) {
-        struct place next = place, again = place;
-        TRY(piece_copy(session, true, false, part, &next, &count));
-        if (round > 0)
-            TRY(piece_copy(session, false, false, sum, &again, &count));
-        piece_add(session->dist, part, sum, others, count, round == 0);
-        TRY(piece_copy(session, false, true, sum, &place, &count));
+    struct dist *dist = session->dist;
+    const int32_t ranks = dist->ranks;
+    struct exchange x = {.session = session, .first_round = round == 0};
+    int64_t left = 1;
+    x.most = SESSION_STAGING_FLOATS / (3 * ranks + 2);
+    x.part = session->staging;
+    x.others = x.part + (ranks + 1) * x.most;
+    x.sum = x.others + 2 * ranks * x.most;
+    while (left > 0) {
+        left = 0;
+        for (int32_t owner = 0; owner <= ranks; owner++) {
+            TRY(share_copy(session, PART_DOWN, owner, &x.place[owner], x.most, x.part + owner * x.most,
+                           &x.count[owner]));
+            segments_move(&x, owner);
+            left += x.count[owner];
+        }
+        dist_wait(dist, dist->started);
+        TRY(segment_add(&x, dist->rank));
+        TRY(segment_add(&x, ranks));
     }
     return GT_OK;
+}
+
+enum gt_status ranks_weights_gather(const struct session *session)
+{
+    struct dist *dist = session->dist;
+    struct place place[DIST_RANKS_MAX] = {{0}};
+    int64_t left = dist != NULL, count;
+    const int32_t ranks = model_ranks(&session->model->options);
+    const int64_t most = SESSION_STAGING_FLOATS / ranks;
+    while (left > 0) {
+        left = 0;
+        for (int32_t owner = 0; owner < ranks; owner++) {
+            float *segment = session->staging + owner * most;
+            struct place next = place[owner];
+            TRY(share_copy(session, owner == dist->rank ? WEIGHTS_DOWN : NOTHING, owner, &next, most, segment, &count));
+            const size_t bytes = (size_t)count * dtype_size_bytes(session->model->options.dtype);
+            for (int32_t r = 0; owner == dist->rank && r < ranks && count > 0; r++)
+                if (r != owner)
+                    dist_send(dist, r, segment, bytes);
+            if (owner != dist->rank && count > 0)
+                dist_receive(dist, owner, segment, bytes);
+            left += count;
+        }
+        dist_wait(dist, dist->started);
+        for (int32_t owner = 0; owner < ranks; owner++)
+            TRY(share_copy(session, owner == dist->rank ? NOTHING : WEIGHTS_UP, owner, &place[owner], most,
+                           session->staging + owner * most, &count));
+    }
+    return GT_OK;
+}
+
+/* Clears the sums of squares that another rank contributes.  Those that all have are rank 0's. */
+static void squares_choose(const struct session *session, float *squares)
+{
+    const struct model *model = session->model;
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        const struct parameter *parameter = &model->parameters.at[i];
+        for (int32_t unit = 0; unit < parameter->units && !parameter->frozen; unit++, squares++) {
+            const int32_t each = parameter->units / session->dist->ranks;
+            const int32_t owner = parameter->owner == OWNER_UNITS ? unit / each
+                                  : parameter->owner == OWNER_ALL ? 0
+                                                                  : parameter->owner;
+            if (owner != session->dist->rank)
+                *squares = 0.0f;
+        }
+    }
+}
+
+/* Gives each rank the sums of squares of all units. */
+static enum gt_status squares_gather(const struct session *session)
+{
+    const struct model *model = session->model;
+    struct dist *dist = session->dist;
+    const int64_t all = graph_tensor_elements(model->graph, model->squares);
+    const int64_t most = (SESSION_STAGING_FLOATS - all) / dist->ranks;
+    float *mine = session->staging, *each = mine + all;
+    TRY(exec_download(session->exec, model->squares, 0, mine, all));
+    squares_choose(session, mine);
+    for (int64_t first = 0, count; first < all; first += count) {
+        count = min_i64(all - first, most);
+        dist_gather(dist, mine + first, (size_t)count * sizeof *mine, each);
+        memset(mine + first, 0, (size_t)count * sizeof *mine);
+        for (int64_t i = 0; i < count * dist->ranks; i++)
+            mine[first + i % count] += each[i];
+    }
+    return exec_upload(session->exec, model->partials, 0, mine, all);
+}
+
+enum gt_status ranks_update(const struct session *session)
+{
+    const struct model *model = session->model;
+    if (session->dist == NULL)
+        return exec_start(session->exec, model->update.program);
+    TRY(exec_run(session->exec, model->norm));
+    TRY(squares_gather(session));
+    TRY(exec_run(session->exec, model->update.program));
+    return ranks_weights_gather(session);
 }
 
 /* ---- signs of life ---- */

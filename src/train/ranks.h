@@ -15,8 +15,13 @@ static inline bool ranks_first(const struct dist *dist)
 /* Sets all[r * count + i] to mine[i] of rank r, and what stop_requested() returns, on all ranks. */
 void ranks_gather(struct dist *dist, const double *mine, int32_t count, double *all);
 /* Adds the gradients of the parts that the ranks have computed in `round` to those of the rounds before, in the order
- * of the parts; every rank then has the sum.  Errors: the device's. */
+ * of the parts; each rank then has the sums of the elements that it updates.  Errors: the device's. */
 enum gt_status ranks_parts_add(struct session *session, int32_t round);
+/* Runs the update; with several ranks, each updates what it has the states of, and gets the other new weights.  Errors:
+ * the device's. */
+enum gt_status ranks_update(const struct session *session);
+/* Gives each rank the weights of the others' elements. */
+enum gt_status ranks_weights_gather(const struct session *session);
 /* Checks that all ranks divide updates and evaluations in the same way, as ranks with unequal cards may not.  Errors:
  * GT_UNSUPPORTED. */
 enum gt_status ranks_plan_check(const struct session *session);

@@ -68,10 +68,17 @@ struct restore_parts {
     int8_t *exponents; /* of the 8-bit moments being converted: [2, blocks] */
 };
 
-/* A checkpoint_read_fn; the context is the session. */
-enum gt_status restore_part_read(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
-                                 void *out);
-/* A checkpoint_write_fn; the context is a struct restore_parts. */
+/* Where elements of a part of a parameter are: the rank, which may be this one, and the first one's place there. */
+struct restore_place {
+    int32_t owner;
+    int64_t first, count;
+};
+/* Returns the place of the elements from `first` on, at most `count`, that are together. */
+struct restore_place restore_place(const struct session *session, enum checkpoint_part part, int32_t index,
+                                   int64_t first, int64_t count);
+/* Returns the tensor of a part that is here. */
+int32_t restore_part_tensor(const struct session *session, enum checkpoint_part part, int32_t index);
+/* A checkpoint_write_fn; the context is a struct restore_parts.  Takes the elements that belong here. */
 enum gt_status restore_part_write(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
                                   const void *values, enum dtype dtype);
 

@@ -17,10 +17,47 @@
 #include "base/rng.h"
 #include "base/size.h"
 #include "base/thread.h"
+#include "train/ranks.h"
 
 #define INITIAL_PIECE ((int64_t)1 << 14) /* values; a multiple of 4 */
 #define CODES_BLOCKS 32
 #define CODES_ELEMENTS ((size_t)CODES_BLOCKS * STATE_BLOCK)
+
+/* ---- the parts of a checkpoint ---- */
+
+int32_t restore_part_tensor(const struct session *session, enum checkpoint_part part, int32_t index)
+{
+    const struct parameter *parameter = &session->model->parameters.at[index];
+    if (part == CHECKPOINT_M)
+        return parameter->m;
+    if (part == CHECKPOINT_V)
+        return parameter->v;
+    return part == CHECKPOINT_SCALES ? parameter->scales : model_parameter_home(parameter);
+}
+
+struct restore_place restore_place(const struct session *session, enum checkpoint_part part, int32_t index,
+                                   int64_t first, int64_t count)
+{
+    const struct model *model = session->model;
+    const struct parameter *parameter = &model->parameters.at[index];
+    const int32_t ranks = model_ranks(&model->options);
+    const struct restore_place whole = {parameter->owner, first, count};
+    if (parameter->owner == OWNER_ALL || (part == CHECKPOINT_PARAMETER && !parameter->dtypes.master))
+        return (struct restore_place){model->options.rank, first, count};
+    if (parameter->owner != OWNER_UNITS)
+        return whole;
+    /* Exponents are two rows of blocks. */
+    const int64_t unit = part == CHECKPOINT_SCALES ? 1 : STATE_BLOCK;
+    const int64_t blocks = state_blocks(graph_tensor_elements(model->graph, parameter->tensor));
+    const int64_t row = part == CHECKPOINT_SCALES ? first / blocks : 0, at = first - row * blocks;
+    const int32_t owner = (int32_t)(((at / unit + 1) * ranks - 1) / blocks);
+    const struct parameter_range share = parameters_share(model->graph, parameter, ranks, owner);
+    const int64_t begin = share.first / STATE_BLOCK * unit;
+    const int64_t size = part == CHECKPOINT_SCALES ? state_blocks(share.count) : share.count;
+    return (struct restore_place){owner, row * size + at - begin, min_i64(count, begin + size - at)};
+}
+
+/* ---- initial values ---- */
 
 /* Zeroes those of m, v and scales that a parameter has. */
 static enum gt_status moments_zero(struct session *session, const struct parameter *parameter)
@@ -36,7 +73,10 @@ static enum gt_status moments_zero(struct session *session, const struct paramet
 static enum gt_status weights_refresh(struct session *session)
 {
     int32_t program = session->model->refresh.program;
-    return program < 0 ? GT_OK : exec_run(session->exec, program);
+    if (program < 0)
+        return GT_OK;
+    TRY(exec_run(session->exec, program));
+    return ranks_weights_gather(session);
 }
 
 /* A range of initial values, divided into pieces. */
@@ -71,14 +111,19 @@ static enum gt_status parameter_init(struct session *session, uint32_t index, st
     const struct parameter *parameter = &session->model->parameters.at[index];
     const struct graph *graph = session->model->graph;
     int32_t home = model_parameter_home(parameter);
-    int64_t total = graph_tensor_elements(graph, home);
-    int64_t count = total / graph->tensors[home].dims[0] * parameter->saved_rows;
+    int64_t total = graph_tensor_elements(graph, parameter->tensor);
+    int64_t count = total / graph->tensors[parameter->tensor].dims[0] * parameter->saved_rows;
     TRY(exec_zero(session->exec, home));
     for (int64_t first = 0; first < count && parameter->init != INIT_ZERO; first += SESSION_STAGING_FLOATS) {
         const int64_t part = min_i64(count - first, SESSION_STAGING_FLOATS);
         struct initial_values values = {parameter, key, index, first, part, session->staging};
         thread_for_each(threads, (size_t)size_ceil_div(part, INITIAL_PIECE), initial_piece, &values);
-        TRY(values_upload(session->exec, graph, home, first, session->staging, part));
+        struct restore_place place;
+        for (int64_t done = 0; done < part; done += place.count) {
+            place = restore_place(session, CHECKPOINT_PARAMETER, (int32_t)index, first + done, part - done);
+            if (place.owner == session->model->options.rank)
+                TRY(values_upload(session->exec, graph, home, place.first, session->staging + done, place.count));
+        }
     }
     return GT_OK;
 }
@@ -97,24 +142,7 @@ enum gt_status session_weights_init(struct session *session, uint64_t seed)
     return weights_refresh(session);
 }
 
-/* ---- the parts of a checkpoint ---- */
-
-static int32_t part_tensor(const struct session *session, enum checkpoint_part part, int32_t index)
-{
-    const struct parameter *parameter = &session->model->parameters.at[index];
-    if (part == CHECKPOINT_M)
-        return parameter->m;
-    if (part == CHECKPOINT_V)
-        return parameter->v;
-    return part == CHECKPOINT_SCALES ? parameter->scales : model_parameter_home(parameter);
-}
-
-enum gt_status restore_part_read(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
-                                 void *out)
-{
-    struct session *session = context;
-    return exec_download(session->exec, part_tensor(session, part, index), (int64_t)first, out, (int64_t)count);
-}
+/* ---- from a file ---- */
 
 static enum state_moment moment_of(enum checkpoint_part part)
 {
@@ -138,45 +166,68 @@ static enum gt_status exponents_keep(struct restore_parts *parts, int32_t index,
     return GT_OK;
 }
 
+/* Elements of a part that come from a file: `count` from `first` on, and the first one's place in the tensor here. */
+struct piece {
+    enum checkpoint_part part;
+    int32_t index;
+    size_t first, at, count;
+};
+
 /* Decodes codes from a file and uploads the values to a tensor of floats. */
-static enum gt_status codes_expand(const struct restore_parts *parts, enum checkpoint_part part, int32_t index,
-                                   size_t first, size_t count, const uint8_t *codes)
+static enum gt_status codes_expand(const struct restore_parts *parts, const struct piece *piece, const uint8_t *codes)
 {
     const struct session *session = parts->session;
-    const int8_t *exponents = parts->exponents + (part == CHECKPOINT_V ? blocks_of(session, index) : 0);
+    const int32_t tensor = restore_part_tensor(session, piece->part, piece->index);
+    const int8_t *exponents = parts->exponents + (piece->part == CHECKPOINT_V ? blocks_of(session, piece->index) : 0);
     float values[CODES_ELEMENTS];
-    assert(parts->exponents != NULL && first % STATE_BLOCK == 0);
-    for (size_t done = 0; done < count; done += CODES_ELEMENTS) {
-        const size_t piece = size_min(count - done, CODES_ELEMENTS);
-        for (size_t k = 0; k < piece; k += STATE_BLOCK)
-            state_codes_decode(moment_of(part), codes + done + k, exponents[(first + done + k) / STATE_BLOCK],
-                               size_min(piece - k, STATE_BLOCK), values + k);
-        TRY(values_upload(session->exec, session->model->graph, part_tensor(session, part, index),
-                          (int64_t)(first + done), values, (int64_t)piece));
+    assert(parts->exponents != NULL && piece->first % STATE_BLOCK == 0);
+    for (size_t done = 0; done < piece->count; done += CODES_ELEMENTS) {
+        const size_t some = size_min(piece->count - done, CODES_ELEMENTS);
+        for (size_t k = 0; k < some; k += STATE_BLOCK)
+            state_codes_decode(moment_of(piece->part), codes + done + k,
+                               exponents[(piece->first + done + k) / STATE_BLOCK], size_min(some - k, STATE_BLOCK),
+                               values + k);
+        TRY(values_upload(session->exec, session->model->graph, tensor, (int64_t)(piece->at + done), values,
+                          (int64_t)some));
     }
     return GT_OK;
 }
 
 /* Encodes floats from a file and uploads their codes and exponents. */
-static enum gt_status codes_make(const struct session *session, enum checkpoint_part part, int32_t index, size_t first,
-                                 size_t count, const float *values)
+static enum gt_status codes_make(const struct session *session, const struct piece *piece, const float *values)
 {
-    const struct parameter *parameter = &session->model->parameters.at[index];
-    const size_t row = part == CHECKPOINT_V ? blocks_of(session, index) : 0;
+    const int32_t tensor = restore_part_tensor(session, piece->part, piece->index);
+    const int32_t scales = restore_part_tensor(session, CHECKPOINT_SCALES, piece->index);
+    const int64_t row = piece->part == CHECKPOINT_V ? session->model->graph->tensors[scales].dims[1] : 0;
     uint8_t codes[CODES_ELEMENTS];
     int8_t exponents[CODES_BLOCKS];
-    assert(first % STATE_BLOCK == 0);
-    for (size_t done = 0; done < count; done += CODES_ELEMENTS) {
-        const size_t piece = size_min(count - done, CODES_ELEMENTS), block = (first + done) / STATE_BLOCK;
-        for (size_t k = 0; k < piece; k += STATE_BLOCK)
-            exponents[k / STATE_BLOCK] =
-                state_codes_encode(moment_of(part), values + done + k, size_min(piece - k, STATE_BLOCK), codes + k);
-        TRY(exec_upload(session->exec, part_tensor(session, part, index), (int64_t)(first + done), codes,
-                        (int64_t)piece));
-        TRY(exec_upload(session->exec, parameter->scales, (int64_t)(row + block), exponents,
-                        (int64_t)state_blocks((int64_t)piece)));
+    assert(piece->at % STATE_BLOCK == 0);
+    for (size_t done = 0; done < piece->count; done += CODES_ELEMENTS) {
+        const size_t some = size_min(piece->count - done, CODES_ELEMENTS), block = (piece->at + done) / STATE_BLOCK;
+        for (size_t k = 0; k < some; k += STATE_BLOCK)
+            exponents[k / STATE_BLOCK] = state_codes_encode(moment_of(piece->part), values + done + k,
+                                                            size_min(some - k, STATE_BLOCK), codes + k);
+        TRY(exec_upload(session->exec, tensor, (int64_t)(piece->at + done), codes, (int64_t)some));
+        TRY(exec_upload(session->exec, scales, row + (int64_t)block, exponents, state_blocks((int64_t)some)));
     }
     return GT_OK;
+}
+
+/* Uploads a piece that is this rank's. */
+static enum gt_status piece_write(const struct restore_parts *parts, const struct piece *piece, const void *values,
+                                  enum dtype dtype)
+{
+    const struct session *session = parts->session;
+    const struct graph *graph = session->model->graph;
+    const int32_t tensor = restore_part_tensor(session, piece->part, piece->index);
+    if (graph->tensors[tensor].dtype == dtype)
+        return exec_upload(session->exec, tensor, (int64_t)piece->at, values, (int64_t)piece->count);
+    if (dtype == DTYPE_U8)
+        return codes_expand(parts, piece, values);
+    assert(dtype == DTYPE_F32);
+    if (graph->tensors[tensor].dtype == DTYPE_U8)
+        return codes_make(session, piece, values);
+    return values_upload(session->exec, graph, tensor, (int64_t)piece->at, values, (int64_t)piece->count);
 }
 
 enum gt_status restore_part_write(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
@@ -184,18 +235,16 @@ enum gt_status restore_part_write(void *context, enum checkpoint_part part, int3
 {
     struct restore_parts *parts = context;
     const struct session *session = parts->session;
-    const struct graph *graph = session->model->graph;
-    const int32_t tensor = part_tensor(session, part, index);
-    if (tensor != TENSOR_NONE && graph->tensors[tensor].dtype == dtype)
-        return exec_upload(session->exec, tensor, (int64_t)first, values, (int64_t)count);
-    if (part == CHECKPOINT_SCALES)
+    if (part == CHECKPOINT_SCALES && restore_part_tensor(session, part, index) == TENSOR_NONE)
         return exponents_keep(parts, index, first, count, values);
-    if (dtype == DTYPE_U8)
-        return codes_expand(parts, part, index, first, count, values);
-    assert(dtype == DTYPE_F32);
-    if (graph->tensors[tensor].dtype == DTYPE_U8)
-        return codes_make(session, part, index, first, count, values);
-    return values_upload(session->exec, graph, tensor, (int64_t)first, values, (int64_t)count);
+    struct restore_place place;
+    for (size_t done = 0; done < count; done += (size_t)place.count) {
+        place = restore_place(session, part, index, (int64_t)(first + done), (int64_t)(count - done));
+        const struct piece piece = {part, index, first + done, (size_t)place.first, (size_t)place.count};
+        if (place.owner == session->model->options.rank)
+            TRY(piece_write(parts, &piece, (const char *)values + done * dtype_size_bytes(dtype), dtype));
+    }
+    return GT_OK;
 }
 
 enum gt_status restore_tensors(struct session *session, struct checkpoint_tensor **out)
@@ -206,14 +255,13 @@ enum gt_status restore_tensors(struct session *session, struct checkpoint_tensor
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *parameter = &model->parameters.at[i];
         const struct tensor *tensor = &model->graph->tensors[parameter->tensor];
-        const int32_t home = model_parameter_home(parameter), m = parameter->m;
         tensors[i] = (struct checkpoint_tensor){.name = parameter->name,
                                                 .index = i,
                                                 .rank = tensor->rank,
                                                 .dims = {parameter->saved_rows, tensor->rank > 1 ? tensor->dims[1] : 0},
-                                                .dtype = model->graph->tensors[home].dtype,
-                                                .moment = m != TENSOR_NONE ? model->graph->tensors[m].dtype : DTYPE_F32,
-                                                .no_second = parameter->v == TENSOR_NONE};
+                                                .dtype = parameter->dtypes.master ? DTYPE_F32 : tensor->dtype,
+                                                .moment = parameter->dtypes.moment,
+                                                .no_second = parameter->group == GROUP_MUON};
     }
     *out = tensors;
     return GT_OK;

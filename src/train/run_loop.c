@@ -76,7 +76,8 @@ static enum gt_status save(struct trainer *t)
     int64_t start_ns = clock_monotonic_ns();
     char duration[32];
     if (!ranks_first(t->session.dist)) {
-        t->saved_iter = t->state.iter; /* by rank 0 */
+        TRY(saver_serve(&t->session));
+        t->saved_iter = t->state.iter;
         return GT_OK;
     }
     t->state.evaluated = t->evaluated_iter == t->state.iter;
@@ -272,7 +273,7 @@ static enum gt_status update(struct trainer *t, double learning_rate)
         TRY(exec_wait(session->exec));
         ranks_losses_gather(session, result->loss_sums);
     }
-    TRY(exec_start(session->exec, session->model->update.program));
+    TRY(ranks_update(session));
     TRY(exec_download_later(session->exec, scalars, 0, result->scalars, SCALAR_WORDS));
     t->ahead.count++;
     return GT_OK;

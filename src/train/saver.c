@@ -11,6 +11,74 @@
 #include "io/checkpoint_keep.h"
 #include "train/metrics.h"
 
+/* ---- states that other ranks have ---- */
+
+/* Rank 0 asks the others for each piece: words that name the part, the parameter, its first element and their number.
+ * Part -1 ends the save, with its status. */
+enum { ASKED_PART, ASKED_INDEX, ASKED_FIRST, ASKED_COUNT, ASKED_WORDS };
+
+static void ask(struct session *session, double words[static ASKED_WORDS])
+{
+    double all[DIST_RANKS_MAX * ASKED_WORDS];
+    dist_gather(session->dist, words, ASKED_WORDS * sizeof *words, all);
+    memcpy(words, all, ASKED_WORDS * sizeof *words);
+}
+
+static size_t part_element_bytes(const struct session *session, enum checkpoint_part part, int32_t index)
+{
+    const struct parameter *parameter = &session->model->parameters.at[index];
+    const enum dtype weight = session->model->graph->tensors[parameter->tensor].dtype;
+    if (part == CHECKPOINT_SCALES)
+        return 1;
+    if (part == CHECKPOINT_PARAMETER)
+        return dtype_size_bytes(parameter->dtypes.master ? DTYPE_F32 : weight);
+    return dtype_size_bytes(parameter->dtypes.moment);
+}
+
+/* A checkpoint_read_fn; the context is the session. */
+static enum gt_status part_read(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
+                                void *out)
+{
+    struct session *session = context;
+    const int32_t tensor = restore_part_tensor(session, part, index);
+    const size_t size = part_element_bytes(session, part, index);
+    struct restore_place place;
+    for (size_t done = 0; done < count; done += (size_t)place.count) {
+        place = restore_place(session, part, index, (int64_t)(first + done), (int64_t)(count - done));
+        void *to = (char *)out + done * size;
+        if (place.owner == session->model->options.rank) {
+            TRY(exec_download(session->exec, tensor, place.first, to, place.count));
+            continue;
+        }
+        ask(session, (double[]){part, index, (double)(first + done), (double)place.count});
+        dist_receive(session->dist, place.owner, to, (size_t)place.count * size);
+        dist_wait(session->dist, session->dist->started);
+    }
+    return GT_OK;
+}
+
+enum gt_status saver_serve(struct session *session)
+{
+    for (;;) {
+        double asked[ASKED_WORDS] = {0.0};
+        ask(session, asked);
+        if (asked[ASKED_PART] < 0.0)
+            return (enum gt_status)asked[ASKED_INDEX];
+        const enum checkpoint_part part = (enum checkpoint_part)asked[ASKED_PART];
+        const int32_t index = (int32_t)asked[ASKED_INDEX];
+        const struct restore_place place =
+            restore_place(session, part, index, (int64_t)asked[ASKED_FIRST], (int64_t)asked[ASKED_COUNT]);
+        if (place.owner != session->dist->rank)
+            continue;
+        TRY(exec_download(session->exec, restore_part_tensor(session, part, index), place.first, session->staging,
+                          place.count));
+        dist_send(session->dist, 0, session->staging, (size_t)place.count * part_element_bytes(session, part, index));
+        dist_wait(session->dist, session->dist->started);
+    }
+}
+
+/* ---- the save ---- */
+
 enum gt_status saver_create(struct session *session, const struct tokenizer *tokenizer, const struct run_data *data,
                             struct saver *out)
 {
@@ -127,7 +195,7 @@ enum gt_status saver_save(struct saver *saver, const struct run_state *state)
                   .configuration = saver->configuration},
         .tensors = saver->tensors,
         .tensor_count = saver->tensor_count,
-        .read = restore_part_read,
+        .read = part_read,
         .read_context = session,
         .staging = session->staging,
         .staging_bytes = SESSION_STAGING_FLOATS * sizeof(float),
@@ -137,7 +205,10 @@ enum gt_status saver_save(struct saver *saver, const struct run_state *state)
     json_decref(loss_scaler);
     json_decref(data);
     /* Only after the commit: until then the earlier run's checkpoint and tokenizer stay together. */
-    return status == GT_OK ? tokens_put(saver, false) : status;
+    THEN(status, tokens_put(saver, false));
+    if (session->dist != NULL)
+        ask(session, (double[]){-1.0, (double)status, 0.0, 0.0});
+    return status;
 }
 
 enum gt_status saver_room_check(const struct session *session, bool own)
@@ -147,11 +218,12 @@ enum gt_status saver_room_check(const struct session *session, bool own)
     double each = 0.0; /* of the tensors; headers and JSON are small */
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *p = &model->parameters.at[i];
+        const int64_t elements = graph_tensor_elements(model->graph, p->tensor);
+        const size_t moments = (p->group == GROUP_MUON ? 1 : 2) * part_element_bytes(session, CHECKPOINT_M, i);
         if (p->frozen)
             continue;
-        const int32_t tensors[] = {model_parameter_home(p), p->m, p->v, p->scales};
-        for (size_t k = 0; k < sizeof tensors / sizeof tensors[0]; k++)
-            each += tensors[k] != TENSOR_NONE ? (double)graph_tensor_bytes(model->graph, tensors[k]) : 0.0;
+        each += (double)((size_t)elements * (part_element_bytes(session, CHECKPOINT_PARAMETER, i) + moments));
+        each += p->dtypes.moment == DTYPE_U8 ? 2.0 * (double)state_blocks(elements) : 0.0;
     }
     char one[24], all[24], left[24];
     struct statvfs disk;

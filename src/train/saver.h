@@ -35,6 +35,10 @@ enum gt_status saver_repair_tokenizer(struct saver *saver);
  * transformers. */
 enum gt_status saver_save(struct saver *saver, const struct run_state *state);
 
+/* What the other ranks do while rank 0 saves: send it the states that only they have.  Returns what saver_save() does
+ * there. */
+enum gt_status saver_serve(struct session *session);
+
 /* To be called before the first step, once the session has a plan.  A save writes the new checkpoint next to the ones
  * that are kept.  Warns when the disk may become too full for that.  `own`: out_dir already contains checkpoints of
  * this run.  Errors: GT_IO when there is no room even for the first save. */

@@ -146,7 +146,8 @@ static uint64_t bytes_lacking(const struct session *session)
 /* Replaces the plan by one for the budgets as they are now. */
 static enum gt_status plan_replace(struct session *session)
 {
-    const struct model_options options = session->search.request.options;
+    struct model_options options = session->search.request.options;
+    options.ranks = session->model->options.ranks;
     plan_release(session);
     TRY(session_plan(session, &options));
     return session_fits(session);

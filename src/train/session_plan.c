@@ -159,6 +159,8 @@ void session_train_options(const struct session *session, const struct session_c
         .generate = config->sample_tokens > 0,
         .document_mask = config->document_mask,
         .parts = (int32_t)config->parts,
+        .ranks = (int32_t)config->ranks,
+        .rank = (int32_t)config->rank,
         .generate_batch = 1,
         .choice.loss_chunk_rows = (int32_t)min_i64(chunk, rows),
         .choice.evaluate_batch = (int32_t)evaluate,
@@ -286,6 +288,9 @@ static enum gt_status training_search(struct session *session, const struct mode
         .memo = &session->search.memo,
         .plan = plan_options_of(session),
     };
+    if (options->muon)
+        session->search.request.options.ranks =
+            1; /* a rank's share of whole matrices does not grow evenly with blocks */
     enum gt_status status = plan_search(session->mem, &session->search.request, &session->search.result);
     bool answers = config->plan != CONFIG_PLAN_OFF || config->print_program;
     /* plan_create() names a tensor that cannot be placed. */
@@ -297,6 +302,7 @@ enum gt_status session_plan_make(struct session *session, const struct model_opt
     session->search.result.options = *options;
     if (options->train)
         TRY(training_search(session, options));
+    session->search.result.options.ranks = options->ranks;
     const struct search_planned planned = search_planned_take(&session->search.memo, &session->search.result.options);
     session->model = planned.model;
     session->plan = planned.plan;

@@ -3,6 +3,8 @@
 
   bytes     1, 2 and 4 ranks with 4 parts write the same files and losses, in each dtype and state format, on the CPU and
             (in make check-long) on OpenCL; each rank takes the bytes that were planned
+  states    a rank plans its share of moments and masters
+  full      a disk that is full on rank 0 leaves nothing half written, and all ranks go on
   killed    kill -9 of a rank ends all of them with one line; a resume with another number of ranks gives the bytes of one go
   stopped   a rank that gives no sign of life is named, and all end in time; a signal saves, and the run goes on
   cards     ranks on emulated cards write the bytes of one; too few cards, or cards that plan differently, are refused
@@ -10,7 +12,9 @@
 Prints "checks: P passed, F failed, S skipped".
 """
 
+import json
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -21,9 +25,11 @@ from checks import GPT_TRAIN, LONG, check, end, error_lines, files, make_tokens,
 TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=24", "--batch_size=4",
         "--micro_batch=3", "--gradient_accumulation_steps=4", "--vocab_size=96", "--dropout=0.1", "--bias=True",
         "--lr_decay_iters=50", "--warmup_iters=2", "--eval_iters=3", "--eval_interval=3", "--parts=4"]
-FORMATS = ([], ["--dtype=bfloat16"], ["--dtype=bfloat16", "--state_format=sr_8bit"], ["--optimizer=muon"], ["--dtype=float16"],
-           ["--dtype=bfloat16", "--state_format=sr"], ["--dtype=bfloat16", "--state_format=sr_bf16"],
-           ["--dtype=bfloat16", "--state_format=sr_8bit_full"])
+BF16 = "--dtype=bfloat16"
+LLAMA = ["--arch=llama", "--optimizer=muon", BF16] # three matrices in one parameter
+FORMATS = ([], [BF16], [BF16, "--state_format=sr_8bit"], LLAMA, ["--optimizer=muon"], ["--dtype=float16"],
+           [BF16, "--state_format=sr", "--offload=states"], [BF16, "--state_format=sr_bf16"], [BF16, "--offload=all"],
+           [BF16, "--state_format=sr_8bit_full", "--offload=states"], [*LLAMA, "--state_format=sr_bf16", "--offload=states"])
 
 
 def train(out, *arguments, status=0, program=GPT_TRAIN, cards=""):
@@ -60,11 +66,11 @@ def results(out):
         [(line["iter"], line["val_loss"]) for line in metrics(out, "val_loss")]
 
 
-def resumed(out, ranks):
+def resumed(out, ranks, *keys):
     """Resumes a run for two updates, and compares it with one that was never interrupted."""
     last = read_json(f"{out}/trainer_state.json")["iter"] + 1
     train(out, "--init_from=resume", "--strict_resume=True", f"--ranks={ranks}", f"--max_iters={last}")
-    train(f"{out}-whole", f"--max_iters={last}")
+    train(f"{out}-whole", f"--max_iters={last}", *keys)
     check([*files(out, ".safetensors").items()] == [*files(f"{out}-whole", ".safetensors").items()],
           f"{out}: resumed at {last - 1} with {ranks} ranks, the bytes of one go")
 
@@ -88,6 +94,31 @@ def bytes_of_one():
         compare("opencl", (2,), "--backend=auto", "--device=opencl:0")
 
 
+def states():
+    """A rank has its share of the moments and masters, and one whole gradient of fp32."""
+    keys = [*TINY, BF16, "--backend=cpu", "--n_embd=256", "--plan=json"]
+    each = {}
+    for ranks in (1, 2, 4):
+        run = subprocess.run([GPT_TRAIN, *keys, f"--ranks={ranks}"], check=True, capture_output=True, text=True)
+        each[ranks] = json.loads(run.stdout)["categories"]
+    for ranks in (2, 4):
+        for states_of in ("moments", "master"):
+            part = each[ranks][states_of] / each[1][states_of]
+            check(part <= 1 / ranks + 0.01, f"{ranks} ranks: a share of {part:.4f} of the {states_of}")
+    check(each[1]["gradients"] == 2 * each[4]["gradients"], f"the sum takes no other gradient: {each}")
+
+
+def full_disk():
+    """If rank 0 cannot save, all go on together and end with its error."""
+    run = subprocess.Popen([GPT_TRAIN, *TINY, "--backend=cpu", "--out_dir=full", "--ranks=2", "--max_iters=5"], text=True,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                           preexec_fn=lambda: (signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
+                                               resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))))
+    said = run.communicate(timeout=patience(30))[1]
+    check(run.returncode == 1 and "iter 3 could not be saved; training continues" in said, said)
+    check(not os.path.exists("full/trainer_state.json"), "nothing is half saved")
+
+
 def cards():
     if not os.path.exists(GPT_TRAIN_CUDA):
         return skip("ranks_cards", "no C++17 compiler, so that the cuda backend cannot be emulated")
@@ -103,13 +134,13 @@ def cards():
 
 
 def killed():
-    for victim, ranks in some(((1, 4), (0, 1), (1, 2)), 2):
-        run, pids = start(f"killed{victim}{ranks}", "--ranks=2")
+    for victim, ranks, *keys in some(((1, 4, BF16, "--state_format=sr_8bit"), (0, 1), (1, 2, *LLAMA)), 2):
+        run, pids = start(f"killed{victim}{ranks}", "--ranks=2", *keys)
         check(len(pids) == 2, f"two processes: {pids}")
         os.kill(pids[victim], signal.SIGKILL)
         ended(run, 1, f"rank {victim} was ended by signal 9, last seen at iter ")
         check(not any(os.path.exists(f"/proc/{pid}") for pid in pids), "no process stays")
-        resumed(f"killed{victim}{ranks}", ranks)
+        resumed(f"killed{victim}{ranks}", ranks, *keys)
 
 
 def stopped():
@@ -137,4 +168,4 @@ def refused():
 
 
 if __name__ == "__main__":
-    end(bytes_of_one, cards, killed, stopped, refused, begin=lambda: make_tokens("data"))
+    end(bytes_of_one, states, full_disk, cards, killed, stopped, refused, begin=lambda: make_tokens("data"))

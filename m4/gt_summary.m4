@@ -47,6 +47,8 @@ AC_DEFUN([GT_SUMMARY], [
   AS_IF([test "x$with_cuda" != xno],
     [gt_text_cuda="$gt_cuda_release for $CUDA_ARCHS(${NVCC})"],
     [gt_text_cuda="no (--with-cuda; needs the toolkit, no card)"])
+  AS_IF([test "x$with_mpi" != xno], [gt_text_mpi="yes ($MPICC)"],
+    [gt_text_mpi="no (--with-mpi; Debian: libopenmpi-dev openmpi-bin)"])
   AS_IF([test "x$gt_have_cxx" = xyes], [gt_text_cxx="$CXX"],
     [gt_text_cxx="no (tests of the cuda backend are skipped; Debian: g++)"])
   AS_ECHO(["
@@ -72,6 +74,7 @@ AC_DEFUN([GT_SUMMARY], [
     Python (style)     ${PYTHON:-no (make check-style needs it; Debian: python3)}
     Python with torch  $gt_text_torch
     CUDA               $gt_text_cuda
+    MPI                $gt_text_mpi
     C++ (tests)        $gt_text_cxx
     OpenCL             $gt_text_opencl
     backends           $gt_backends

@@ -1,16 +1,14 @@
-/* A backend in a shared object of its own, so that a package can leave it out: gpt-train-cuda.so.
- *
- * The object exports one name, gpt_train_module.  It calls those functions of the program that module_symbols.list
- * names.  The program uses its table only if `abi` and `version` are the program's own.
+/* A backend as a module (base/module.h): gpt-train-cuda.so.  It calls those functions of the program that
+ * module_symbols.list names.
  */
 #ifndef GPT_TRAIN_BACKEND_BACKEND_MODULE_H
 #define GPT_TRAIN_BACKEND_BACKEND_MODULE_H
 
 #include "backend/backend.h"
+#include "base/module.h"
 
 struct backend_module {
-    uint64_t abi; /* BACKEND_MODULE_ABI when the object was compiled */
-    const char *version;
+    struct module_head head; /* `abi` is BACKEND_MODULE_ABI when the object was compiled */
     const struct backend_ops *ops;
 };
 

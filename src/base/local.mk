@@ -10,6 +10,8 @@ libgpttrain_a_SOURCES += \
 	src/base/hostmem.c src/base/hostmem.h \
 	src/base/json.c src/base/json.h \
 	src/base/library.h \
+	src/base/module.c \
+	src/base/module.h \
 	src/base/log.c src/base/log.h \
 	src/base/platform.h \
 	src/base/progress.c src/base/progress.h \

@@ -66,9 +66,11 @@ struct config {
     int64_t wall_s;          /* the value of time.time() in a file */
     uint32_t backends_built; /* bit per enum config_backend, set by config_backend_add(); cpu is always set */
     struct config_origin origin[CONFIG_KEY_COUNT];
-    int32_t rank; /* this process's, below `ranks` */
+    int32_t local_rank, local_ranks; /* this process among the ranks of its machine */
 };
 
+/* Returns how many tasks MPI's launcher started, or 1 without one; sets *first to true in one of them. */
+int64_t config_tasks(bool *first);
 /* Sets every key to `program`'s default, and clears the origins. */
 void config_defaults(struct config *config, enum config_program program);
 

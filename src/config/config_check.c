@@ -441,18 +441,49 @@ static void warn_schedule(const struct config *config)
 /* Logs a note for each requested feature that has no effect here. */
 static void note_legacy(const struct config *config)
 {
-    const char *processes = getenv("WORLD_SIZE"), *why = elsewhere_why(config);
-    if (processes != NULL && strtol(processes, NULL, 10) > 1 && config->program == CONFIG_TRAIN)
-        log_warning(
-            "WORLD_SIZE=%s: gpt-train starts its ranks itself; type the command once, without torchrun, and add "
-            "--ranks=%s",
-            processes, processes);
+    const char *why = elsewhere_why(config);
     if (why != NULL && config->device_profile[0] == '\0')
         log_note("device='%s': %s; using what backend='auto' finds", config->device, why);
     if (config->compile && config_key_was_set(config, CONFIG_KEY_compile))
         log_note("compile=True is ignored: the kernels are compiled already");
     if (config->wandb_log && config->program == CONFIG_TRAIN)
         log_note("wandb_log=True is ignored: metrics go to %s/metrics.jsonl, and nothing is sent", config->out_dir);
+}
+
+int64_t config_tasks(bool *first)
+{
+    /* Open MPI; MPICH and Intel MPI; srun, which sets the others too if it speaks PMIx or PMI. */
+    static const char *const names[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+                                           {"PMI_SIZE", "PMI_RANK"},
+                                           {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
+    *first = true;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *tasks = getenv(names[i][0]), *rank = getenv(names[i][1]);
+        const int64_t count = tasks != NULL ? strtol(tasks, NULL, 10) : 1;
+        *first = rank == NULL || strtol(rank, NULL, 10) == 0;
+        if (count > 1)
+            return count;
+    }
+    return 1;
+}
+
+/* The ranks are the launcher's tasks.  torchrun's tasks could not become ranks, as it is no launcher of MPI. */
+static enum gt_status ranks_settle(struct config *config)
+{
+    const char *world = getenv("WORLD_SIZE");
+    bool first;
+    const int64_t tasks = config_tasks(&first);
+    if (tasks > 1 && tasks != config->ranks && config_key_was_set(config, CONFIG_KEY_ranks))
+        return FAIL(GT_USAGE, "ranks=%" PRId64 ", but a launcher started %" PRId64 " tasks; leave --ranks out",
+                    config->ranks, tasks);
+    if (tasks > 1)
+        config->ranks = tasks;
+    else if (world != NULL && strtol(world, NULL, 10) > 1 && getenv("RANK") != NULL && getenv("LOCAL_RANK") != NULL)
+        return FAIL(GT_USAGE,
+                    "WORLD_SIZE=%s: this is torchrun's environment; type the command once, without torchrun, and add "
+                    "--ranks=%s; on several machines: mpirun -n %s gpt-train ...",
+                    world, world, world);
+    return GT_OK;
 }
 
 enum gt_status config_check(struct config *config)
@@ -462,7 +493,8 @@ enum gt_status config_check(struct config *config)
         check_limits,    check_tokens,     check_chunks,   check_betas,    check_evaluation_samples,
         check_recompute, check_checkpoint, check_expected, check_lora,     check_parts};
     const bool train = config->program == CONFIG_TRAIN;
-    bool failed = false;
+    bool failed = train && ranks_settle(config) != GT_OK;
+    config->local_ranks = (int32_t)config->ranks;
     /* A checkpoint that does not name its parts has one. */
     if (config->origin[CONFIG_KEY_parts].source == NULL && strcmp(config->init_from, "resume") != 0)
         config->parts = config->ranks;

@@ -23,7 +23,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
-#include "dist/dist.h"
+#include "dist/dist_watch.h"
 
 #define LOOK_NS 20000000
 #define COPY_BYTES ((size_t)128 << 10)      /* at once, so that the receiver copies what is still in the cache */
@@ -89,25 +89,16 @@ static void pause_ns(long ns)
     (void)nanosleep(&time, NULL);
 }
 
-/* Keeps an error for the process that started the ranks, which shows it if this rank is the one that ended the run. */
-static void rank_sink(void *context, enum log_level level, const char *line)
-{
-    const char *text = strstr(line, ": ");
-    text = text != NULL ? strstr(text + 2, ": ") : NULL;
-    if (level == LOG_ERROR)
-        (void)snprintf(context, DIST_ERROR_BYTES, "%s", text != NULL ? text + 2 : line);
-}
-
 static void rank_begin(struct dist *dist, int32_t rank, pid_t parent)
 {
-    dist->rank = rank;
+    dist->rank = dist->local_rank = rank;
 #ifdef __linux__
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
     if (getppid() != parent)
         _exit(1);
     if (rank > 0)
-        log_sink_set(rank_sink, dist->shared->seat[rank].error);
+        dist_silence(dist);
 }
 
 /* ---- the process that started them ---- */
@@ -117,132 +108,111 @@ struct child {
     bool ended;
     int code;   /* exit status */
     int signal; /* that ended it, or 0 */
-    uint64_t signs;
-    int64_t silent_ns;
 };
 
-struct watch {
+struct launch {
     struct dist *dist;
     struct child child[DIST_RANKS_MAX];
-    int64_t timeout_ns, looked_ns;
+    struct dist_watch watch;
     bool received;     /* this process received a signal */
     int64_t failed_ns; /* when the first rank that failed had ended, or 0 */
     int32_t failed;    /* that rank */
 };
 
-static void reap(struct watch *watch, int options)
+static void reap(struct launch *launch, int options)
 {
-    for (int32_t r = 0; r < watch->dist->ranks; r++) {
-        struct child *child = &watch->child[r];
+    for (int32_t r = 0; r < launch->dist->ranks; r++) {
+        struct child *child = &launch->child[r];
         int status;
         if (child->ended || waitpid(child->pid, &status, options) != child->pid)
             continue;
-        child->ended = true;
+        child->ended = launch->watch.rank[r].ended = true;
         child->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
         child->code = WIFSIGNALED(status) ? 128 + child->signal : WEXITSTATUS(status);
-        if (child->code != 0 && watch->failed_ns == 0) {
-            watch->failed_ns = clock_monotonic_ns();
-            watch->failed = r;
+        if (child->code != 0 && launch->failed_ns == 0) {
+            launch->failed_ns = clock_monotonic_ns();
+            launch->failed = r;
         }
     }
 }
 
-static void kill_all(struct watch *watch)
+static void kill_all(struct launch *launch)
 {
-    for (int32_t r = 0; r < watch->dist->ranks; r++)
-        if (!watch->child[r].ended)
-            (void)kill(watch->child[r].pid, SIGKILL);
-    reap(watch, 0);
-}
-
-/* Ends all ranks because of one, with one line: it `failed`, at the op that it was last seen in. */
-static int end_all(struct watch *watch, int32_t rank, const char *how, int64_t number, const char *unit)
-{
-    const struct dist_seat *seat = &watch->dist->shared->seat[rank];
-    const char *what = atomic_load(&seat->what);
-    kill_all(watch);
-    log_error("rank %" PRId32 " %s %" PRId64 "%s, last seen at iter %lld in %s; all ranks were ended, and the last "
-              "checkpoint is unchanged",
-              rank, how, number, unit, atomic_load(&seat->iter), what != NULL ? what : "its start");
-    return 1;
+    for (int32_t r = 0; r < launch->dist->ranks; r++)
+        if (!launch->child[r].ended)
+            (void)kill(launch->child[r].pid, SIGKILL);
+    reap(launch, 0);
 }
 
 /* Passes the first signal that this process received to the ranks; a second one ends everything.  Returns the signal
  * that is to end the run, or 0. */
-static int signals_take(struct watch *watch, const sigset_t *set)
+static int signals_take(struct launch *launch, const sigset_t *set)
 {
     sigset_t pending;
     int number;
     for (int i = 1; sigpending(&pending) == 0 && i < NSIG; i++) {
         if (sigismember(set, i) != 1 || sigismember(&pending, i) != 1 || sigwait(set, &number) != 0)
             continue;
-        if (watch->received) {
-            kill_all(watch);
+        if (launch->received) {
+            kill_all(launch);
             _exit(128 + number);
         }
-        watch->received = true;
-        atomic_store(&watch->dist->shared->stop, number);
+        launch->received = true;
+        atomic_store(&launch->dist->shared->stop, number);
     }
-    return atomic_load(&watch->dist->shared->stop);
+    return atomic_load(&launch->dist->shared->stop);
 }
 
-/* Returns the rank that has given no sign of life for too long, or -1.  Time in which this process itself was stopped
- * does not count. */
-static int32_t silent_find(struct watch *watch)
+/* Ends all ranks because of one, with one line. */
+static int end_all(struct launch *launch, int32_t rank, const char *how, int64_t number, const char *unit)
 {
-    const int64_t now_ns = clock_monotonic_ns(), gap_ns = now_ns - watch->looked_ns;
-    watch->looked_ns = now_ns;
-    for (int32_t r = 0; r < watch->dist->ranks; r++) {
-        struct child *child = &watch->child[r];
-        const uint64_t signs = atomic_load(&watch->dist->shared->seat[r].signs);
-        child->silent_ns = signs == child->signs ? child->silent_ns + min_i64(gap_ns, 10 * LOOK_NS) : 0;
-        child->signs = signs;
-        if (!child->ended && child->silent_ns > watch->timeout_ns)
-            return r;
-    }
-    return -1;
+    kill_all(launch);
+    return dist_watch_end(launch->dist, rank, how, number, unit);
 }
 
 /* Returns -1 while the ranks run, then the exit status.  If rank 0 fails too, it has printed its own error. */
-static int look(struct watch *watch, const sigset_t *set)
+static int look(struct launch *launch, const sigset_t *set)
 {
-    const struct child *failed = &watch->child[watch->failed], *first = &watch->child[0];
+    const struct child *failed = &launch->child[launch->failed], *first = &launch->child[0];
     bool all = true;
-    reap(watch, WNOHANG);
-    const int stop = signals_take(watch, set);
-    for (int32_t r = 0; r < watch->dist->ranks; r++)
-        all = all && watch->child[r].ended;
-    if (watch->failed_ns == 0) {
-        const int32_t silent = all ? -1 : silent_find(watch);
+    reap(launch, WNOHANG);
+    const int stop = signals_take(launch, set);
+    for (int32_t r = 0; r < launch->dist->ranks; r++)
+        all = all && launch->child[r].ended;
+    if (launch->failed_ns == 0) {
+        const int32_t silent = all ? -1 : dist_watch_silent(&launch->watch, launch->dist, 0, launch->dist->ranks);
         if (silent >= 0)
-            return end_all(watch, silent, "has given no sign of life for", watch->timeout_ns / 1000000000, " s");
+            return end_all(launch, silent, "has given no sign of life for", launch->watch.timeout_s, " s");
         return all ? 0 : -1;
     }
     if (failed->signal != 0 && failed->signal != stop)
-        return end_all(watch, watch->failed, "was ended by signal", failed->signal, "");
-    const bool late = failed->code != 128 + stop && clock_monotonic_ns() - watch->failed_ns > FAILED_GRACE_NS;
+        return end_all(launch, launch->failed, "was ended by signal", failed->signal, "");
+    const bool late = failed->code != 128 + stop && clock_monotonic_ns() - launch->failed_ns > FAILED_GRACE_NS;
     if (!first->ended && !late)
         return -1;
     const bool told = first->ended && first->code != 0;
     const int code = told ? first->code : failed->code;
-    kill_all(watch);
+    kill_all(launch);
     if (!told)
-        log_error("rank %" PRId32 ": %s", watch->failed, watch->dist->shared->seat[watch->failed].error);
+        log_error("rank %" PRId32 ": %s", launch->failed, launch->dist->shared->seat[launch->failed].error);
     return code;
 }
 
 bool dist_launch(int32_t ranks, int64_t timeout_s, struct dist *out, int *exit_status)
 {
     const pid_t parent = getpid();
-    struct watch watch = {.dist = out, .timeout_ns = timeout_s * 1000000000, .looked_ns = clock_monotonic_ns()};
+    struct launch launch = {.dist = out, .watch.timeout_s = timeout_s};
     sigset_t set;
     *exit_status = 1;
-    *out = (struct dist){.ranks = ranks};
+    *out = (struct dist){.ranks = ranks, .local_ranks = ranks};
     out->shared = mmap(NULL, dist_shared_bytes(ranks), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (out->shared == MAP_FAILED) {
         log_error("out of memory for what %" PRId32 " ranks share: %s", ranks, strerror(errno));
         return true;
     }
+    char bytes[24];
+    (void)snprintf(out->carrier, sizeof out->carrier, "%s that they share",
+                   log_bytes(bytes, (double)dist_shared_bytes(ranks)));
     out->stop_word = &out->shared->stop;
     out->seat = out->shared->seat;
     out->progress = shm_progress;
@@ -253,10 +223,10 @@ bool dist_launch(int32_t ranks, int64_t timeout_s, struct dist *out, int *exit_s
             rank_begin(out, r, parent);
             return false;
         }
-        watch.child[r] = (struct child){.pid = pid, .ended = pid < 0};
+        launch.child[r] = (struct child){.pid = pid, .ended = pid < 0};
         if (pid < 0) {
             log_error("rank %" PRId32 " could not be started: %s", r, strerror(errno));
-            kill_all(&watch);
+            kill_all(&launch);
             return true;
         }
     }
@@ -264,7 +234,7 @@ bool dist_launch(int32_t ranks, int64_t timeout_s, struct dist *out, int *exit_s
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
-    while ((*exit_status = look(&watch, &set)) < 0)
+    while ((*exit_status = look(&launch, &set)) < 0)
         pause_ns(LOOK_NS);
     return true;
 }

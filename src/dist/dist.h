@@ -2,7 +2,8 @@
  *
  * Ranks move bytes between each other; all that they do together is made of such moves, here and above.  Nothing here
  * knows what the bytes mean.  dist_launch() forks ranks on one machine, which move bytes through memory that they share
- * (comm_shm.c).  If a rank dies, fails or gives no sign of life, all ranks end.
+ * (comm_shm.c); dist_join() makes this process one of those that MPI's launcher started (comm_module.c and comm_mpi.c).
+ * If a rank dies, fails or gives no sign of life, all ranks end.
  */
 #ifndef GPT_TRAIN_DIST_DIST_H
 #define GPT_TRAIN_DIST_DIST_H
@@ -14,6 +15,7 @@
 #define DIST_RANKS_MAX 64
 #define DIST_MOVES_MAX 1024 /* in progress at a time */
 #define DIST_ERROR_BYTES 512
+#define DIST_NAME_BYTES 64
 #define DIST_HEADER_BYTES ((size_t)640 << 10)
 #define DIST_INBOX_BYTES ((size_t)3 << 20)
 
@@ -37,19 +39,28 @@ struct dist_seat {
     _Alignas(128) atomic_uint_fast64_t signs;
     atomic_llong iter;
     _Atomic(const char *) what;
-    char error[DIST_ERROR_BYTES]; /* the rank's last one */
+    atomic_llong waits_since_ns;  /* for a peer; 0: it does not wait */
+    atomic_int waits_for;         /* that peer */
+    atomic_int code;              /* the exit status with which it ends all ranks, or 0; with MPI only */
+    char error[DIST_ERROR_BYTES]; /* its last one */
 };
 
 /* What a rank knows of the others. */
 struct dist {
     int32_t rank, ranks;
+    int32_t local_rank, local_ranks; /* among those of this machine */
     int stop;               /* the signal that ends the run, or 0; since the last dist_gather(), on all ranks */
     atomic_int *stop_word;  /* where a signal handler stores the signal that is to end the run */
     struct dist_seat *seat; /* of each rank */
     struct dist_shared *shared;
-    bool (*progress)(struct dist *dist); /* carries moves on; returns true if it got further */
-    uint64_t done;                       /* moves before this one are done; */
-    uint64_t started;                    /* those before this one are started */
+    char carrier[DIST_NAME_BYTES];              /* "Open MPI v4.1.4" */
+    char host[DIST_RANKS_MAX][DIST_NAME_BYTES]; /* of each rank, where there can be several */
+    bool (*progress)(struct dist *dist);        /* carries moves on; returns true if it got further */
+    void (*close)(struct dist *dist,
+                  int code);        /* ends this rank, or all if `code` is not 0; NULL: who forked it does */
+    int (*tick)(struct dist *dist); /* called now and then; returns the status with which all must end, or 0 */
+    atomic_uint_fast64_t done;      /* moves before this one are done; */
+    atomic_uint_fast64_t started;   /* those before this one are started */
     struct dist_move moves[DIST_MOVES_MAX];
 };
 
@@ -71,5 +82,7 @@ void dist_gather(struct dist *dist, const void *mine, size_t bytes, void *all);
 /* Tells who watches that this rank is alive, and in `what`: a string literal, or NULL if that is unknown. */
 void dist_sign(const struct dist *dist, const char *what);
 void dist_iter_set(const struct dist *dist, int64_t iter);
+/* Of a rank but the first: from now on its last error is kept in its seat, and nothing is printed. */
+void dist_silence(const struct dist *dist);
 
 #endif

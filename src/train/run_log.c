@@ -215,8 +215,8 @@ void run_log_plan(const struct trainer *t)
         log_result("optimizer states: %s, %.2f bytes per parameter with its gradient, rounded stochastically",
                    state_format_name(options->states), model_bytes_per_parameter(t->session.model));
     if (t->config->ranks > 1)
-        log_result("ranks: %" PRId64 ", each with this plan; they exchange gradients through %s that they share",
-                   t->config->ranks, log_bytes(arena, (double)dist_shared_bytes(t->config->ranks)));
+        log_result("ranks: %" PRId64 ", each with this plan; they exchange gradients through %s", t->config->ranks,
+                   t->session.dist->carrier);
     change_log(t);
 }
 

@@ -56,9 +56,9 @@ static enum gt_status backend_open(const struct config *config, struct backend *
                                     " device%s, numbered from 0 (--list_devices shows them)",
                     config->device, ops->name, devices.count, devices.count == 1 ? "" : "s");
     const int32_t first = device.index >= 0 ? device.index : devices.first > 0 ? devices.first : 0;
-    *each = device.name == NULL && first + config->ranks <= devices.count;
+    *each = device.name == NULL && first + config->local_ranks <= devices.count;
     struct backend_open_options options = {.name = device.name,
-                                           .device = *each ? first + config->rank : first,
+                                           .device = *each ? first + config->local_rank : first,
                                            .threads = (int32_t)config->threads,
                                            .tf32 = config->tf32,
                                            .half_sums = config->half_sums != CONFIG_HALF_SUMS_OFF,

@@ -93,7 +93,7 @@ static enum gt_status host_budget_set(const struct config *config, uint64_t tota
                     log_bytes(total_text, (double)total_bytes));
     if (total_bytes > 0 && !config_key_was_set(config, CONFIG_KEY_host_budget))
         device->host_budget_bytes = free_bytes / 2;
-    device->host_budget_bytes /= (uint64_t)config->ranks;
+    device->host_budget_bytes /= (uint64_t)config->local_ranks;
     return GT_OK;
 }
 

@@ -193,7 +193,7 @@ uint64_t session_headroom_bytes(const struct session *session)
 
 uint64_t session_sharers(const struct session *session)
 {
-    return session->device.info.host_memory ? (uint64_t)session->config->ranks : 1;
+    return session->device.info.host_memory ? (uint64_t)session->config->local_ranks : 1;
 }
 
 /* Returns the part of the budget that the arena may not take. */

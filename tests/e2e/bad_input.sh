@@ -143,8 +143,8 @@ check "several errors: all at once" is "$(errors stderr)" 4
 check "an unknown key and its value" run 2 gpt_train --dataset=tiny --out_dir=out --steps 500
 check "an unknown key and its value: one error" is "$(errors stderr)" 1
 check "an unknown device" refuses 2 "device" -- --device=toaster --dataset=tiny --out_dir=out
-check "WORLD_SIZE is answered" run 0 env WORLD_SIZE=2 "$GPT_TRAIN" --dataset=tiny --plan
-check "with the ranks to ask for" grep -q "warning: WORLD_SIZE=2: .*--ranks=2" stderr
+check "torchrun is answered" run 2 env WORLD_SIZE=2 RANK=0 LOCAL_RANK=0 "$GPT_TRAIN" --dataset=tiny
+check "with the ranks to ask for" grep -q "error: WORLD_SIZE=2: .*--ranks=2" stderr
 check "fp16 is float16" run 0 "$GPT_TRAIN" --dataset=tiny --plan --dtype=fp16 --device_profile=t4
 check "which is said" grep -q "dtype='fp16': taken as float16" stderr
 check "gpt-prepare's flags have near names" run 2 "$GPT_PREPARE" --val-fracton=0.1 text.txt

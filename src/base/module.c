@@ -1,0 +1,59 @@
+/* Loads modules.
+ *
+ * A module lies in the folder that was configured, or in $GPT_TRAIN_MODULE_DIR; never in the current folder or beside
+ * the program.  One that any user may change is refused.
+ */
+#ifdef HAVE_CONFIG_H
+#include <config.h>
+#endif
+
+#include "base/module.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+
+static bool anyone_may_write(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) != 0 || (status.st_mode & S_IWOTH) != 0;
+}
+
+/* Returns NULL if the object is one that this program may use, else what it is. */
+static const char *module_fault(const struct module_head *head, uint64_t abi)
+{
+    if (head == NULL)
+        return "not a module of gpt-train";
+    if (head->abi != abi || strcmp(head->version, PACKAGE_VERSION) != 0)
+        return "the module of another gpt-train than this one (" PACKAGE_VERSION ")";
+    return NULL;
+}
+
+const void *module_load(const char *name, uint64_t abi, char reason[static MODULE_REASON_MAX], bool *absent)
+{
+    const char *wanted = getenv("GPT_TRAIN_MODULE_DIR"), *folder = wanted != NULL ? wanted : PKGLIB_DIR;
+    char file[64];
+    (void)snprintf(file, sizeof file, "gpt-train-%s.so", name);
+    const char *path = FILE_IN(folder, file);
+    *absent = !file_exists(path);
+    if (*absent || anyone_may_write(folder) || anyone_may_write(path)) {
+        (void)snprintf(reason, MODULE_REASON_MAX,
+                       *absent ? "%.160s is not there (package gpt-train-%s)"
+                               : "%.160s is not loaded: any user may change it, or its folder",
+                       path, name);
+        return NULL;
+    }
+    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (object == NULL) {
+        (void)snprintf(reason, MODULE_REASON_MAX, "%s", dlerror());
+        return NULL;
+    }
+    const void *module = dlsym(object, "gpt_train_module");
+    const char *fault = module_fault(module, abi);
+    if (fault == NULL)
+        return module;
+    (void)snprintf(reason, MODULE_REASON_MAX, "%.160s is %s", path, fault);
+    dlclose(object);
+    return NULL;
+}

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Ranks that MPI's launcher starts: the same command, the bytes of one process.
+
+  bytes     2 tasks (4 in make check-long) write the files and losses of one process with as many parts; answers are given
+            once
+  ended     a rank that is stopped or killed is named, and all end in time; a signal to one saves; forked ranks resume
+  refused   bad keys and data, once, with the exit status of one process; a launcher that MPI does not know; no module
+Prints "checks: P passed, F failed, S skipped".
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+from checks import BUILD, GPT_TRAIN, check, end, make_tokens, patience, skip, some
+from ranks import TINY, results, resumed, train
+
+MODULE = os.path.join(BUILD, "gpt-train-mpi.so")
+ENV = {**os.environ, "GPT_TRAIN_MODULE_DIR": BUILD, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+       "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+
+
+def mpirun(tasks, out, *arguments):
+    return subprocess.Popen(["mpirun", "-n", str(tasks), GPT_TRAIN, *TINY, "--backend=cpu", "--threads=1", f"--out_dir={out}",
+                             *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV)
+
+
+def ended(run, status, text=""):
+    """Waits for a run; returns what it said on standard output."""
+    out, said = run.communicate(timeout=patience(60))
+    check(run.returncode == status and text in said, f"exit status {run.returncode}, not {status}, '{text}': {said[-900:]}")
+    check(said.count(": error") == (0 < status < 128), f"at most one error line: {said[-900:]}")
+    return out
+
+
+def bytes_of_one():
+    train("one", "--max_iters=5")
+    for tasks in some((2, 4)):
+        said = ended(mpirun(tasks, f"mpi{tasks}", "--max_iters=5"), 0)
+        check(results(f"mpi{tasks}") == results("one"), f"{tasks} tasks: the bytes and losses of one process")
+        check(f"ranks: {tasks}" in said and "MPI" in said, f"the start names MPI: {said[:900]}")
+    for arguments in some((["--plan"], ["--help"])):
+        check(ended(mpirun(2, "none", *arguments), 0).count("Plan " if "--plan" in arguments else "Usage") == 1,
+              f"answered once: {arguments}")
+
+
+def tasks_of(run):
+    with open(f"/proc/{run.pid}/task/{run.pid}/children", encoding="ascii") as file:
+        return sorted(map(int, file.read().split()))
+
+
+def failing():
+    for number, victim, status, text in some((
+            (signal.SIGSTOP, 1, 1, "rank 1 on "), (signal.SIGTERM, 1, 143, "stopped by signal 15; saving"),
+            (signal.SIGSTOP, 0, 1, "rank 0 on "), (signal.SIGKILL, 0, 137, ""), (signal.SIGKILL, 1, 137, "")), 2):
+        out = f"end{number}{victim}"
+        run = mpirun(2, out, "--max_iters=1000000", "--rank_timeout=1")
+        until = time.monotonic() + patience(30)
+        while not os.path.exists(f"{out}/trainer_state.json") and time.monotonic() < until:
+            time.sleep(0.02)
+        pids = tasks_of(run)
+        check(len(pids) == 2, f"two tasks: {pids}")
+        os.kill(pids[victim], number)
+        begin = time.monotonic()
+        if status == 137: # mpirun may be the first to notice
+            run.communicate(timeout=patience(60))
+            check(run.returncode in (1, 137), f"killed: exit status {run.returncode}")
+        else:
+            ended(run, status, text)
+        check(time.monotonic() - begin < patience(3) or status == 143, f"ended in {time.monotonic() - begin:.1f} s")
+        while any(os.path.exists(f"/proc/{pid}") for pid in pids) and time.monotonic() < begin + patience(5):
+            time.sleep(0.02)
+        check(not any(os.path.exists(f"/proc/{pid}") for pid in pids), "no process stays")
+        resumed(out, 2)
+
+
+def refused():
+    for status, text, arguments in some((
+            (3, "not enough memory", ["--memory_budget=100MiB"]),
+            (2, "cannot open this dataset folder", ["--dataset=./nothing"]),
+            (2, "unknown key n_layr", ["--n_layr=3"]),
+            (2, "ranks=4, but a launcher started 2 tasks", ["--ranks=4"]))):
+        ended(mpirun(2, "refused", *arguments), status, text)
+        check(not os.path.exists("refused"), f"nothing stays behind: {arguments}")
+    for text, settings in (("knows of 1; use that MPI's own mpirun, or srun --mpi=pmix", {}),
+                           ("MPI cannot be used", {"GPT_TRAIN_MODULE_DIR": os.getcwd() + "/nothing"})):
+        for task in (0, 1):
+            done = subprocess.run([GPT_TRAIN, *TINY, "--out_dir=refused"], check=False, capture_output=True, text=True,
+                                  env={**ENV, "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": str(task), **settings})
+            check(done.returncode == 2 and (text in done.stderr) == (task == 0),
+                  f"2 tasks that are none of MPI's: {done.returncode} {done.stderr}")
+
+
+def module_there():
+    if os.path.exists(MODULE) and shutil.which("mpirun"):
+        return True
+    skip("ranks_mpi", "a build without --with-mpi, or no mpirun")
+    return False
+
+
+if __name__ == "__main__":
+    end(*((bytes_of_one, failing, refused) if module_there() else ()), begin=lambda: make_tokens("data"))

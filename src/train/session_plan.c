@@ -160,7 +160,7 @@ void session_train_options(const struct session *session, const struct session_c
         .document_mask = config->document_mask,
         .parts = (int32_t)config->parts,
         .ranks = (int32_t)config->ranks,
-        .rank = (int32_t)config->rank,
+        .rank = session->dist != NULL ? session->dist->rank : 0,
         .generate_batch = 1,
         .choice.loss_chunk_rows = (int32_t)min_i64(chunk, rows),
         .choice.evaluate_batch = (int32_t)evaluate,

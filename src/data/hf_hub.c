@@ -48,9 +48,10 @@ static bool reference_read(const char *path, char out[static REF_BYTES_MAX])
 bool hf_hub_snapshot(const char *hub, const char *repository, char out[static FILE_PATH_MAX])
 {
     char name[REF_BYTES_MAX];
-    return snprintf(out, FILE_PATH_MAX, "%s/%s/refs/main", hub, repository) < FILE_PATH_MAX &&
-           reference_read(out, name) &&
-           snprintf(out, FILE_PATH_MAX, "%s/%s/snapshots/%s", hub, repository, name) < FILE_PATH_MAX;
+    if (!reference_read(FILE_IN(FILE_IN(hub, repository), "refs/main"), name))
+        return false;
+    file_join(out, FILE_IN(FILE_IN(hub, repository), "snapshots"), name);
+    return true;
 }
 
 bool hf_hub_is_repository(const char *name)

@@ -329,24 +329,30 @@ static enum gt_status walk_buffer(struct border_walk *walk, const unsigned char 
     return GT_OK;
 }
 
+/* Reads `count` tokens of a shard into the training split's buffer, which shard_end() has flushed. */
+static enum gt_status shard_read(const struct token_writer *writer, const char *path, int64_t first, int64_t count)
+{
+    int fd = -1;
+    uint64_t size_bytes = 0;
+    TRY(file_open_read(path, &fd, &size_bytes));
+    const enum gt_status status = file_read_at(fd, path, file_size(&writer->spec, first), writer->splits[0].buffer,
+                                               (size_t)count * writer->spec.width_bytes);
+    close(fd);
+    return status;
+}
+
 static enum gt_status walk_shard(const struct token_writer *writer, size_t shard, struct border_walk *walk)
 {
     char path[FILE_PATH_MAX];
-    int fd = -1;
-    uint64_t size_bytes = 0;
-    unsigned char *buffer = writer->splits[0].buffer; /* shard_end() has flushed it */
     const size_t width = writer->spec.width_bytes;
-    enum gt_status status = GT_OK;
-    TRY(file_open_read(shard_path(path, writer, TOKEN_TRAIN, shard), &fd, &size_bytes));
-    int64_t left = writer->splits[TOKEN_TRAIN].shards[shard].tokens;
-    while (left > 0 && !walk->ended && status == GT_OK) {
+    shard_path(path, writer, TOKEN_TRAIN, shard);
+    for (int64_t left = writer->splits[TOKEN_TRAIN].shards[shard].tokens; left > 0 && !walk->ended;) {
         const int64_t count = min_i64(left, (int64_t)(BUFFER_BYTES / width));
         left -= count;
-        status = file_read_at(fd, path, file_size(&writer->spec, left), buffer, (size_t)count * width);
-        THEN(status, walk_buffer(walk, buffer, width, count, path));
+        TRY(shard_read(writer, path, left, count));
+        TRY(walk_buffer(walk, writer->splits[0].buffer, width, count, path));
     }
-    close(fd);
-    return status;
+    return GT_OK;
 }
 
 enum gt_status token_writer_border(struct token_writer *writer, const int32_t *weights, int64_t vocab_size,
@@ -369,24 +375,18 @@ static enum gt_status shard_reread(struct token_writer *writer, enum token_split
                                    int64_t tokens, uint32_t *crc32c)
 {
     char path[FILE_PATH_MAX];
-    int fd = -1;
-    uint64_t size_bytes = 0;
-    unsigned char *buffer = writer->splits[TOKEN_TRAIN].buffer; /* shard_end() has flushed it */
+    unsigned char *buffer = writer->splits[TOKEN_TRAIN].buffer;
     const size_t width = writer->spec.width_bytes;
-    enum gt_status status = GT_OK;
-    TRY(file_open_read(shard_path(path, writer, split, shard), &fd, &size_bytes));
-    while (tokens > 0 && status == GT_OK) {
-        const int64_t count = min_i64(tokens, (int64_t)(BUFFER_BYTES / width));
-        status = file_read_at(fd, path, file_size(&writer->spec, first), buffer, (size_t)count * width);
-        if (status == GT_OK && crc32c == NULL)
-            status = token_writer_put(writer, TOKEN_VAL, buffer, count);
-        else if (status == GT_OK)
+    shard_path(path, writer, split, shard);
+    for (int64_t count; tokens > 0; first += count, tokens -= count) {
+        count = min_i64(tokens, (int64_t)(BUFFER_BYTES / width));
+        TRY(shard_read(writer, path, first, count));
+        if (crc32c == NULL)
+            TRY(token_writer_put(writer, TOKEN_VAL, buffer, count));
+        else
             *crc32c = file_crc32c(*crc32c, buffer, (size_t)count * width);
-        first += count;
-        tokens -= count;
     }
-    close(fd);
-    return status;
+    return GT_OK;
 }
 
 /* Lists the first `tokens` tokens of a shard as file number `number` of `split`. */

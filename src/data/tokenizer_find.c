@@ -33,67 +33,59 @@ static void place_note(struct search *search, const char *place)
     (void)snprintf(search->places + used, sizeof search->places - used, "%s%s", used > 0 ? ", " : "", place);
 }
 
-/* Looks into base[count]/end unless an earlier place had the files.  Writes the path to `out`, or "" when it is too
- * long. */
-static void place_try(struct search *search, const char *base, size_t count, const char *end,
-                      char out[static FILE_PATH_MAX])
+/* Looks into a folder unless an earlier place had the files. */
+static void place_try(struct search *search, const char *folder)
 {
     bool holds = false;
-    if (count >= FILE_PATH_MAX || snprintf(out, FILE_PATH_MAX, "%.*s%s", (int)count, base, end) >= FILE_PATH_MAX)
-        out[0] = '\0';
-    if (out[0] != '\0' && search->found[0] == '\0' && file_is_folder(out) &&
-        tokenizer_import_folder(out, &holds) == GT_OK && holds)
-        (void)snprintf(search->found, sizeof search->found, "%s", out);
+    if (search->found[0] == '\0' && file_is_folder(folder) && tokenizer_import_folder(folder, &holds) == GT_OK && holds)
+        file_join(search->found, "", folder);
 }
 
 /* Tries the folder that the user chose, and gpt2 in it. */
 static void search_variable(struct search *search)
 {
-    char folder[FILE_PATH_MAX];
     const char *chosen = variable("GPT_TRAIN_TOKENIZER_DIR");
     place_note(search, chosen != NULL ? chosen : "$GPT_TRAIN_TOKENIZER_DIR (not set)");
     if (chosen == NULL)
         return;
-    place_try(search, chosen, strlen(chosen), "", folder);
-    place_try(search, chosen, strlen(chosen), "/" GPT2_NAME, folder);
+    place_try(search, chosen);
+    place_try(search, FILE_IN(chosen, GPT2_NAME));
 }
 
 static void search_hub(struct search *search)
 {
     static const char *const models[] = {"models--gpt2", "models--openai-community--gpt2"};
-    char hub[FILE_PATH_MAX], snapshot[FILE_PATH_MAX], folder[FILE_PATH_MAX];
+    char hub[FILE_PATH_MAX], snapshot[FILE_PATH_MAX];
     if (!hf_hub_folder(hub))
         return;
     place_note(search, hub);
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         if (hf_hub_snapshot(hub, models[i], snapshot))
-            place_try(search, snapshot, strlen(snapshot), "", folder);
+            place_try(search, snapshot);
 }
 
 /* Tries each folder of a colon-separated list. */
 static void search_list(struct search *search, const char *list)
 {
     char folder[FILE_PATH_MAX];
-    for (const char *at = list; at != NULL;) {
-        const size_t count = strcspn(at, ":");
-        folder[0] = '\0';
-        if (count > 0)
-            place_try(search, at, count, "/" OWN_FOLDER, folder);
-        if (folder[0] != '\0')
-            place_note(search, folder);
-        at = at[count] == ':' ? at + count + 1 : NULL;
+    for (const char *at = list, *end; at != NULL; at = *end == ':' ? end + 1 : NULL) {
+        end = at + strcspn(at, ":");
+        if (end == at)
+            continue;
+        (void)snprintf(folder, sizeof folder, "%.*s/" OWN_FOLDER, (int)(end - at), at);
+        place_try(search, folder);
+        place_note(search, folder);
     }
 }
 
 static void search_data(struct search *search)
 {
     const char *data = variable("XDG_DATA_HOME"), *home = variable("HOME"), *folders = variable("XDG_DATA_DIRS");
-    if (data != NULL)
-        place_try(search, data, strlen(data), "/" OWN_FOLDER, search->own);
-    else if (home != NULL)
-        place_try(search, home, strlen(home), "/.local/share/" OWN_FOLDER, search->own);
-    if (search->own[0] != '\0')
+    if (data != NULL || home != NULL) {
+        file_join(search->own, data != NULL ? data : home, data != NULL ? OWN_FOLDER : ".local/share/" OWN_FOLDER);
+        place_try(search, search->own);
         place_note(search, search->own);
+    }
     search_list(search, folders != NULL ? folders : "/usr/local/share");
     search_list(search, "/usr/share");
 }
@@ -135,10 +127,9 @@ enum gt_status tokenizer_find(const void *owner, const char *name, struct tokeni
 {
     if (strcmp(name, GPT2_NAME) == 0)
         return find_gpt2(owner, out);
-    if (hf_hub_is_repository(name)) {
-        char folder[FILE_PATH_MAX];
+    char folder[FILE_PATH_MAX];
+    const bool is_repository = hf_hub_is_repository(name);
+    if (is_repository)
         TRY(hf_hub_find(name, folder));
-        return tokenizer_import(owner, folder, out);
-    }
-    return tokenizer_import(owner, name, out);
+    return tokenizer_import(owner, is_repository ? folder : name, out);
 }

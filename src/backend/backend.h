@@ -85,6 +85,7 @@ char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX], const str
 char *backend_holders_read(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend);
 /* As backend_holders_read(), but returns "not known" when it finds none. */
 const char *backend_holders_known(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend);
+#define BACKEND_HOLDERS_KNOWN(backend) backend_holders_known((char[BACKEND_HOLDERS_TEXT_MAX]){0}, backend)
 
 /* The algorithm that a backend chose for a call, where several give results that differ in the last bits.  Both numbers
  * are nonzero identities that only the backend understands.  For tests: with call 0, `algorithm` is a number instead,

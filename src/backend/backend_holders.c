@@ -75,9 +75,8 @@ char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX], const str
     text[0] = '\0';
     for (int32_t i = 0; i < holders->count; i++) {
         const struct backend_holder *holder = &holders->list[i];
-        char bytes[24];
         int length = snprintf(text + used, BACKEND_HOLDERS_TEXT_MAX - used, "%s%s (%" PRId64 ") %s", i > 0 ? ", " : "",
-                              holder->name, holder->pid, log_bytes(bytes, (double)holder->bytes));
+                              holder->name, holder->pid, LOG_BYTES(holder->bytes));
         used += length > 0 ? (size_t)length : 0;
         assert(used < BACKEND_HOLDERS_TEXT_MAX);
     }

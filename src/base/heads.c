@@ -24,11 +24,9 @@ double heads_parameter_count(const struct heads_shape *shape)
 static char *width_text(char text[static 96], const struct heads_shape *shape, int64_t n_embd)
 {
     struct heads_shape other = *shape;
-    char bytes[24];
     other.n_embd = n_embd;
     double count = heads_parameter_count(&other);
-    snprintf(text, 96, "%" PRId64 " (%.1fM parameters, %s)", n_embd, count / 1e6,
-             log_bytes(bytes, STATE_BYTES * count));
+    snprintf(text, 96, "%" PRId64 " (%.1fM parameters, %s)", n_embd, count / 1e6, LOG_BYTES(STATE_BYTES * count));
     return text;
 }
 

@@ -59,5 +59,7 @@ size_t log_character_length(const char *text);
 
 /* Formats a byte count as "11.40 GiB", "96.0 MiB" or "512 B" into `text` (at least 24 bytes); returns `text`. */
 char *log_bytes(char text[24], double bytes);
+/* The same in text that lives as long as the enclosing block. */
+#define LOG_BYTES(bytes) log_bytes((char[24]){0}, (double)(bytes))
 
 #endif

@@ -210,13 +210,13 @@ static void progress_show_bytes(void *context, uint64_t done_bytes, uint64_t tot
         line->started_ns = now_ns;
         line->started_bytes = done_bytes;
     }
-    char text[24], count[32], note[32] = "";
+    char count[32], note[32] = "";
     const double elapsed_s = (double)(now_ns - line->started_ns) * 1e-9;
     const double rate = elapsed_s > 0 ? (double)(done_bytes - line->started_bytes) / elapsed_s : 0;
     if (total_bytes > 0)
-        snprintf(count, sizeof count, "of %s", log_bytes(text, (double)total_bytes));
+        snprintf(count, sizeof count, "of %s", LOG_BYTES(total_bytes));
     else
-        snprintf(count, sizeof count, "%s", log_bytes(text, (double)done_bytes));
+        snprintf(count, sizeof count, "%s", LOG_BYTES(done_bytes));
     if (rate > 0)
         snprintf(note, sizeof note, "%.1f MB/s", rate * 1e-6);
     const struct progress_view view = {
@@ -340,10 +340,9 @@ static void suggest(const char *out_dir, const struct prepare_result *result)
         log_result("this is too little text to train on");
         return;
     }
-    char duration[32];
     log_result("a model for this text and %d processor%s: %s, %.1f million parameters, about %s", processors,
                processors == 1 ? "" : "s", size->name, training.parameters * 1e-6,
-               clock_duration(duration, (double)rounded(training.seconds)));
+               CLOCK_DURATION((double)rounded(training.seconds)));
     command_print(out_dir, size, block_size, rounded(training.iterations), result->row_tokens > 0);
     log_result("(the time is an estimate; with --plan the command tells memory and time)");
     if (chosen < most)

@@ -15,11 +15,10 @@
 static enum gt_status stack_check(void)
 {
     struct rlimit limit;
-    char found[24], needed[24];
     if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= STACK_BYTES_MIN)
         return GT_OK;
-    return FAIL(GT_FAILURE, "the stack is limited to %s (ulimit -s), at least %s are needed",
-                log_bytes(found, (double)limit.rlim_cur), log_bytes(needed, (double)STACK_BYTES_MIN));
+    return FAIL(GT_FAILURE, "the stack is limited to %s (ulimit -s), at least %s are needed", LOG_BYTES(limit.rlim_cur),
+                LOG_BYTES(STACK_BYTES_MIN));
 }
 
 static enum gt_status device_print(const struct backend_ops *ops, int32_t index)
@@ -30,15 +29,15 @@ static enum gt_status device_print(const struct backend_ops *ops, int32_t index)
     TRY(ops->open(&options, &device));
     enum gt_status status = backend_info(device, &info);
     if (status == GT_OK) {
-        char total[24], left[24], holders[BACKEND_HOLDERS_TEXT_MAX];
+        char holders[BACKEND_HOLDERS_TEXT_MAX];
         printf("%s:%" PRId32 "  %s  %s in total, %s free, dtypes", ops->name, index, info.device,
-               log_bytes(total, (double)info.total_bytes), log_bytes(left, (double)info.free_bytes));
+               LOG_BYTES(info.total_bytes), LOG_BYTES(info.free_bytes));
         for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
             if (info.dtypes >> dtype & 1u)
                 printf(" %s", dtype_name((enum dtype)dtype));
         printf("\n       %s%s%s\n", info.detail, info.limits[0] != '\0' ? "; " : "", info.limits);
         if (info.largest_allocation_bytes < info.total_bytes)
-            printf("       largest allocation %s\n", log_bytes(total, (double)info.largest_allocation_bytes));
+            printf("       largest allocation %s\n", LOG_BYTES(info.largest_allocation_bytes));
         if (backend_holders_read(holders, device)[0] != '\0')
             printf("       most memory in other processes: %s\n", holders);
     }

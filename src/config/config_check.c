@@ -32,12 +32,11 @@ static bool is_settled(const struct config *config, enum config_key key)
 }
 
 /* Writes "n_embd=100 (x.py:3:1)".  Returns `out`. */
+#define DESCRIBED(config, key) describe((char[CONFIG_ORIGIN_TEXT_MAX]){0}, config, key)
 static const char *describe(char out[static CONFIG_ORIGIN_TEXT_MAX], const struct config *config, enum config_key key)
 {
-    char value[CONFIG_VALUE_TEXT_MAX];
-    char place[256];
-    snprintf(out, CONFIG_ORIGIN_TEXT_MAX, "%s=%s (%s)", config_key_info_get(key)->name,
-             config_key_text(value, config, key), config_origin_text(place, sizeof place, &config->origin[key]));
+    snprintf(out, CONFIG_ORIGIN_TEXT_MAX, "%s=%s (%s)", config_key_info_get(key)->name, CONFIG_KEY_TEXT(config, key),
+             CONFIG_ORIGIN_TEXT(&config->origin[key]));
     return out;
 }
 
@@ -45,8 +44,7 @@ static const char *describe(char out[static CONFIG_ORIGIN_TEXT_MAX], const struc
 static enum gt_status refuse_pair(const struct config *config, enum config_key first, const char *problem,
                                   enum config_key second)
 {
-    char left[CONFIG_ORIGIN_TEXT_MAX], right[CONFIG_ORIGIN_TEXT_MAX];
-    return FAIL(GT_USAGE, "%s %s %s", describe(left, config, first), problem, describe(right, config, second));
+    return FAIL(GT_USAGE, "%s %s %s", DESCRIBED(config, first), problem, DESCRIBED(config, second));
 }
 
 static bool settled_pair(const struct config *config, enum config_key first, enum config_key second)
@@ -59,13 +57,12 @@ static enum gt_status check_heads(const struct config *config)
 {
     struct heads_shape shape = {config->n_layer, config->n_head, config->n_embd,
                                 config->vocab_size > 0 ? config->vocab_size : VOCAB_SIZE_USUAL, config->bias};
-    char left[CONFIG_ORIGIN_TEXT_MAX], right[CONFIG_ORIGIN_TEXT_MAX], nearest[HEADS_TEXT_MAX];
+    char nearest[HEADS_TEXT_MAX];
     if (!settled_pair(config, CONFIG_KEY_n_embd, CONFIG_KEY_n_head) || config->head_dim > 0 ||
         config->n_embd % config->n_head == 0)
         return GT_OK;
-    return FAIL(GT_USAGE, "%s is not a multiple of %s: %s; vocabulary %" PRId64,
-                describe(left, config, CONFIG_KEY_n_embd), describe(right, config, CONFIG_KEY_n_head),
-                heads_nearest_text(nearest, &shape), shape.vocab_size);
+    return FAIL(GT_USAGE, "%s is not a multiple of %s: %s; vocabulary %" PRId64, DESCRIBED(config, CONFIG_KEY_n_embd),
+                DESCRIBED(config, CONFIG_KEY_n_head), heads_nearest_text(nearest, &shape), shape.vocab_size);
 }
 
 static enum gt_status check_kv_heads(const struct config *config)
@@ -81,24 +78,23 @@ static enum gt_status check_rope(const struct config *config)
 {
     struct config settled = *config;
     struct rope_config rope;
-    char text[CONFIG_ORIGIN_TEXT_MAX], left[CONFIG_ORIGIN_TEXT_MAX];
     config_arch_settle(&settled);
     if (is_awaited(config, CONFIG_KEY_position))
         return GT_OK;
     if (!config->origin[CONFIG_KEY_rope_scaling].bad && !rope_scaling_read(config->rope_scaling, &rope))
         return FAIL(GT_USAGE,
                     "%s: expected linear:FACTOR, or llama3:FACTOR,LOW,HIGH,CONTEXT with FACTOR >= 1, 0 < LOW < HIGH",
-                    describe(text, config, CONFIG_KEY_rope_scaling));
+                    DESCRIBED(config, CONFIG_KEY_rope_scaling));
     const bool turns = settled.position == CONFIG_POSITION_ROPE;
     enum gt_status status = GT_OK;
     if (!turns && settled.qk_norm != CONFIG_QK_NORM_NONE)
-        status = FAIL(GT_USAGE, "%s needs rotary positions, but there is %s",
-                      describe(text, &settled, CONFIG_KEY_qk_norm), describe(left, &settled, CONFIG_KEY_position));
+        status = FAIL(GT_USAGE, "%s needs rotary positions, but there is %s", DESCRIBED(&settled, CONFIG_KEY_qk_norm),
+                      DESCRIBED(&settled, CONFIG_KEY_position));
     /* An export folds the norm into the table, of which only the blocks may be readers. */
     if (config->embed_norm && (!turns || config->tie_embeddings))
         status = FAIL(GT_USAGE, "%s needs position='rope' and tie_embeddings=False, but there is %s",
-                      describe(text, config, CONFIG_KEY_embed_norm),
-                      describe(left, &settled, turns ? CONFIG_KEY_tie_embeddings : CONFIG_KEY_position));
+                      DESCRIBED(config, CONFIG_KEY_embed_norm),
+                      DESCRIBED(&settled, turns ? CONFIG_KEY_tie_embeddings : CONFIG_KEY_position));
     return status;
 }
 
@@ -276,7 +272,6 @@ static bool is_contradiction(const struct config *config, bool *is_error)
  * finds; a device from the command line is an error. */
 static enum gt_status check_device(const struct config *config)
 {
-    char place[CONFIG_ORIGIN_TEXT_MAX];
     const char *device = config->device, *why = elsewhere_why(config);
     bool is_error;
     if (config->origin[CONFIG_KEY_device].bad || strcmp(device, "auto") == 0 || is_index(device))
@@ -295,7 +290,7 @@ static enum gt_status check_device(const struct config *config)
                     ERROR_NO_DEVICE
                     "%s: unknown device '%s'; use auto, cpu, cuda, cuda:0, opencl:0 or part of a card's "
                     "name (cuda:3060)",
-                    config_origin_text(place, sizeof place, &config->origin[CONFIG_KEY_device]), device);
+                    CONFIG_ORIGIN_TEXT(&config->origin[CONFIG_KEY_device]), device);
     if (is_contradiction(config, &is_error) && is_error)
         return refuse_pair(config, CONFIG_KEY_device, "contradicts", CONFIG_KEY_backend);
     return GT_OK;
@@ -323,7 +318,7 @@ struct config_device config_device(const struct config *config)
 /* This build must have the backend, unless the run only plans for a device profile. */
 static enum gt_status check_backend(const struct config *config)
 {
-    char text[CONFIG_ORIGIN_TEXT_MAX], built[64] = "";
+    char built[64] = "";
     const char *const *words = backend_words();
     const int wanted = config_device(config).backend;
     if (is_built(config, wanted) || config->origin[CONFIG_KEY_backend].bad || config->device_profile[0] != '\0')
@@ -334,20 +329,18 @@ static enum gt_status check_backend(const struct config *config)
                      words[backend]);
     const bool by_device = !config_key_was_set(config, CONFIG_KEY_backend);
     return FAIL(GT_USAGE, ERROR_NO_DEVICE "%s: %s; this build has %s",
-                describe(text, config, by_device ? CONFIG_KEY_device : CONFIG_KEY_backend), optional[wanted].lacking,
-                built);
+                DESCRIBED(config, by_device ? CONFIG_KEY_device : CONFIG_KEY_backend), optional[wanted].lacking, built);
 }
 
 /* `recompute` must be one level, or several with numbers of blocks that the model has. */
 static enum gt_status check_recompute(const struct config *config)
 {
     struct recompute_mix mix;
-    char text[CONFIG_ORIGIN_TEXT_MAX];
     const char *why;
     int64_t layers = is_settled(config, CONFIG_KEY_n_layer) ? config->n_layer : 0;
     if (!is_settled(config, CONFIG_KEY_recompute) || recompute_read(config->recompute, layers, &mix, &why))
         return GT_OK;
-    return FAIL(GT_USAGE, "%s %s", describe(text, config, CONFIG_KEY_recompute), why);
+    return FAIL(GT_USAGE, "%s %s", DESCRIBED(config, CONFIG_KEY_recompute), why);
 }
 
 /* Maps grad_checkpoint to recompute. */
@@ -384,23 +377,21 @@ static enum gt_status check_schedule(struct config *config)
 static enum gt_status check_expected(const struct config *config)
 {
     struct config_band band;
-    char text[CONFIG_ORIGIN_TEXT_MAX];
     if (config_expected_losses(config, -1, &band))
         return GT_OK;
     return FAIL(GT_USAGE, "%s: expected points such as 250:2.3-2.6 (iteration, lowest, highest), separated by blanks",
-                describe(text, config, CONFIG_KEY_expected_losses));
+                DESCRIBED(config, CONFIG_KEY_expected_losses));
 }
 
 /* explain_oom and compare print plans too, as text only. */
 static enum gt_status check_answer(struct config *config, enum config_key key, const char *expected)
 {
-    char text[CONFIG_ORIGIN_TEXT_MAX];
     if (!config_key_was_set(config, key) || config->origin[key].bad)
         return GT_OK;
     if (config_key_value(config, key).text[0] == '\0')
         return FAIL(GT_USAGE, "%s: name a %s", config->origin[key].source, expected);
     if (config->plan != CONFIG_PLAN_OFF && config->plan != CONFIG_PLAN_TEXT)
-        return FAIL(GT_USAGE, "%s prints its plan as text only; leave --plan out", describe(text, config, key));
+        return FAIL(GT_USAGE, "%s prints its plan as text only; leave --plan out", DESCRIBED(config, key));
     config->plan = CONFIG_PLAN_TEXT;
     return GT_OK;
 }
@@ -423,19 +414,16 @@ static enum gt_status check_lora(const struct config *config)
 /* These are only warnings, because nanoGPT accepts them. */
 static void warn_schedule(const struct config *config)
 {
-    char left[CONFIG_ORIGIN_TEXT_MAX];
-    char right[CONFIG_ORIGIN_TEXT_MAX];
     if (!config->decay_lr || config->program != CONFIG_TRAIN || config->eval_only)
         return;
     if (settled_pair(config, CONFIG_KEY_min_lr, CONFIG_KEY_learning_rate) && config->min_lr > config->learning_rate)
         log_warning("%s is above %s: the learning rate will rise instead of decaying",
-                    describe(left, config, CONFIG_KEY_min_lr), describe(right, config, CONFIG_KEY_learning_rate));
+                    DESCRIBED(config, CONFIG_KEY_min_lr), DESCRIBED(config, CONFIG_KEY_learning_rate));
     if (settled_pair(config, CONFIG_KEY_warmup_iters, CONFIG_KEY_lr_decay_iters) &&
         is_settled(config, CONFIG_KEY_max_iters) && config->warmup_iters > 0 &&
         config->lr_decay_iters <= config->warmup_iters && config->max_iters > config->lr_decay_iters)
         log_warning("%s is not above %s: after the warm-up the rate drops to min_lr at once",
-                    describe(left, config, CONFIG_KEY_lr_decay_iters),
-                    describe(right, config, CONFIG_KEY_warmup_iters));
+                    DESCRIBED(config, CONFIG_KEY_lr_decay_iters), DESCRIBED(config, CONFIG_KEY_warmup_iters));
 }
 
 /* Logs a note for each requested feature that has no effect here. */
@@ -510,11 +498,9 @@ enum gt_status config_check(struct config *config)
 
 void config_notes(const struct config *config)
 {
-    char device[CONFIG_ORIGIN_TEXT_MAX], backend[CONFIG_ORIGIN_TEXT_MAX];
     const bool is_backend = is_argument(config, CONFIG_KEY_backend);
     bool is_error;
-    describe(device, config, CONFIG_KEY_device);
-    describe(backend, config, CONFIG_KEY_backend);
+    const char *device = DESCRIBED(config, CONFIG_KEY_device), *backend = DESCRIBED(config, CONFIG_KEY_backend);
     if (is_contradiction(config, &is_error))
         log_note("ignoring %s because of %s", is_backend ? device : backend, is_backend ? backend : device);
     warn_schedule(config);

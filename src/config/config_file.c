@@ -153,11 +153,10 @@ static enum gt_status apply_binary(struct reader *reader, const struct pending *
 static enum gt_status apply_str(struct reader *reader, const struct pending *pending)
 {
     struct config_value *value = &reader->values[reader->value_count - 1];
-    char text[CONFIG_VALUE_TEXT_MAX];
     assert(reader->value_count >= 1);
     if (value->type == CONFIG_VALUE_STRING)
         return GT_OK;
-    return join(reader, &pending->token, config_value_text(text, value), "", value);
+    return join(reader, &pending->token, CONFIG_VALUE_TEXT(value), "", value);
 }
 
 /* Pops the topmost pending operator and applies it. */

@@ -83,15 +83,13 @@ static enum gt_status keep_own(const struct config *config, enum config_key key,
                                const struct config_origin *origin, struct config *trial)
 {
     struct config_change change;
-    char place[CONFIG_ORIGIN_TEXT_MAX];
     if (!change_read(config, key, value, origin, trial, &change))
         return GT_DATA;
     if ((config_key_info_get(key)->flags & CONFIG_FIXED) == 0 || is_open(trial, key) ||
         strcmp(change.is, change.was) == 0)
         return GT_OK;
     return FAIL(GT_USAGE, ERROR_OTHER_SHAPE "%s: %s = %s cannot be resumed from %s, whose model has %s",
-                config_origin_text(place, sizeof place, &config->origin[key]), change.name, change.is, origin->source,
-                change.was);
+                CONFIG_ORIGIN_TEXT(&config->origin[key]), change.name, change.is, origin->source, change.was);
 }
 
 static enum gt_status read_member(struct config *config, const char *name, const json_t *json,

@@ -237,26 +237,23 @@ struct assignment {
 /* Logs "PLACE: KEY: expected WANTED, found TYPE VALUE". */
 static enum gt_status refuse_type(const struct assignment *at, const char *wanted)
 {
-    char place[CONFIG_ORIGIN_TEXT_MAX];
-    char text[CONFIG_VALUE_TEXT_MAX] = "";
     const bool none = at->value->type == CONFIG_VALUE_NONE;
-    return FAIL(GT_USAGE, ERROR_BAD_VALUE "%s: %s: expected %s, found %s%s%s",
-                config_origin_text(place, sizeof place, at->origin), at->info->name, wanted,
-                config_value_type_name(at->value->type), none ? "" : " ",
-                none ? "" : config_value_text(text, at->value));
+    return FAIL(GT_USAGE, ERROR_BAD_VALUE "%s: %s: expected %s, found %s%s%s", CONFIG_ORIGIN_TEXT(at->origin),
+                at->info->name, wanted, config_value_type_name(at->value->type), none ? "" : " ",
+                none ? "" : CONFIG_VALUE_TEXT(at->value));
 }
 
 /* Logs "PLACE: KEY = VALUE PROBLEM". */
 static enum gt_status refuse_value(const struct assignment *at, const char *format, ...) LOG_PRINTF(2, 3);
 static enum gt_status refuse_value(const struct assignment *at, const char *format, ...)
 {
-    char place[CONFIG_ORIGIN_TEXT_MAX], text[CONFIG_VALUE_TEXT_MAX], problem[256];
+    char problem[256];
     va_list args;
     va_start(args, format);
     vsnprintf(problem, sizeof problem, format, args);
     va_end(args);
-    return FAIL(GT_USAGE, ERROR_BAD_VALUE "%s: %s = %s %s", config_origin_text(place, sizeof place, at->origin),
-                at->info->name, config_value_text(text, at->value), problem);
+    return FAIL(GT_USAGE, ERROR_BAD_VALUE "%s: %s = %s %s", CONFIG_ORIGIN_TEXT(at->origin), at->info->name,
+                CONFIG_VALUE_TEXT(at->value), problem);
 }
 
 static enum gt_status assign_int(const struct assignment *at)
@@ -278,15 +275,13 @@ static enum gt_status assign_real(const struct assignment *at)
     const bool min_open = (info->flags & CONFIG_MIN_OPEN) != 0, max_open = (info->flags & CONFIG_MAX_OPEN) != 0;
     const bool is_int = at->value->type == CONFIG_VALUE_INT;
     const double real = is_int ? (double)at->value->integer : at->value->real;
-    char min[CONFIG_REAL_TEXT_MAX], max[CONFIG_REAL_TEXT_MAX];
     if (!is_int && at->value->type != CONFIG_VALUE_REAL)
         return refuse_type(at, "a float");
     /* In the positive form, so that a NaN is rejected. */
     if (!((min_open ? real > info->real_min : real >= info->real_min) &&
           (max_open ? real < info->real_max : real <= info->real_max)))
-        return refuse_value(at, "is out of range: %c%s, %s%c", min_open ? '(' : '[',
-                            config_real_text(min, info->real_min), config_real_text(max, info->real_max),
-                            max_open ? ')' : ']');
+        return refuse_value(at, "is out of range: %c%s, %s%c", min_open ? '(' : '[', CONFIG_REAL_TEXT(info->real_min),
+                            CONFIG_REAL_TEXT(info->real_max), max_open ? ')' : ']');
     *(double *)at->field = real;
     return GT_OK;
 }
@@ -349,7 +344,7 @@ enum gt_status config_key_assign(struct config *config, enum config_key key, con
     const struct config_key_info *info = config_key_info_get(key);
     const struct assignment at = {info, key, value, origin, (char *)config + info->offset};
     const struct config_origin before = config->origin[key];
-    char was[CONFIG_VALUE_TEXT_MAX], is[CONFIG_VALUE_TEXT_MAX], place[CONFIG_ORIGIN_TEXT_MAX];
+    char was[CONFIG_VALUE_TEXT_MAX], is[CONFIG_VALUE_TEXT_MAX];
     assert(origin->source != NULL);
     config_key_text(was, config, key);
     const enum gt_status status = assign[info->type](&at);
@@ -357,7 +352,7 @@ enum gt_status config_key_assign(struct config *config, enum config_key key, con
     if (status == GT_OK && origin->line > 0 && before.source != NULL && before.line == 0 && !before.checkpoint &&
         strcmp(was, config_key_text(is, config, key)) != 0)
         log_note("%s: %s=%s replaces %s of the command line; a flag after the file would stay",
-                 config_origin_text(place, sizeof place, origin), info->name, is, was);
+                 CONFIG_ORIGIN_TEXT(origin), info->name, is, was);
     config->origin[key].bad = status != GT_OK;
     return status;
 }

@@ -48,8 +48,10 @@ char *config_key_hint(char out[static CONFIG_HINT_MAX], const char *name, size_t
 
 /* Returns the current value.  A string points into `config`, a word of a choice into the table. */
 struct config_value config_key_value(const struct config *config, enum config_key key);
-/* Writes the value as a Python literal, for --help and messages.  Returns `out`. */
+/* Writes the value as a Python literal, for --help and messages.  Returns `out`; the macro's lives as long as the
+ * enclosing block, as those of the macros below do. */
 char *config_key_text(char out[static CONFIG_VALUE_TEXT_MAX], const struct config *config, enum config_key key);
+#define CONFIG_KEY_TEXT(config, key) config_key_text((char[CONFIG_VALUE_TEXT_MAX]){0}, config, key)
 
 /* Checks type and range, then sets field and origin.  The only conversion is from int to float.
  * Errors: GT_USAGE, logged with the place that `origin` names. */
@@ -59,5 +61,6 @@ enum gt_status config_key_assign(struct config *config, enum config_key key, con
 /* Writes the origin of a value: "FILE:LINE:COLUMN", "--key=value", or "the default", cut at `size`.  Returns `out`. */
 char *config_origin_text(char *out, size_t size, const struct config_origin *origin);
 #define CONFIG_ORIGIN_TEXT_MAX (FILE_PATH_MAX + 32)
+#define CONFIG_ORIGIN_TEXT(origin) config_origin_text((char[CONFIG_ORIGIN_TEXT_MAX]){0}, CONFIG_ORIGIN_TEXT_MAX, origin)
 
 #endif

@@ -94,7 +94,6 @@ bool config_expected_losses(const struct config *config, int64_t iter, struct co
 /* Returns true if the key cannot invalidate the losses: it has its default, or the file that states them set it. */
 static bool is_expected(const struct config *config, const struct config *defaults, enum config_key key)
 {
-    char now[CONFIG_VALUE_TEXT_MAX], before[CONFIG_VALUE_TEXT_MAX];
     const struct config_origin *origin = &config->origin[key];
     if ((config_key_info_get(key)->flags & (CONFIG_RESULTS | CONFIG_FIXED)) == 0 || origin->source == NULL ||
         key == CONFIG_KEY_seed ||
@@ -102,7 +101,7 @@ static bool is_expected(const struct config *config, const struct config *defaul
         return true;
     if (!origin->checkpoint)
         return strcmp(origin->source, config->origin[CONFIG_KEY_expected_losses].source) == 0;
-    return strcmp(config_key_text(now, config, key), config_key_text(before, defaults, key)) == 0;
+    return strcmp(CONFIG_KEY_TEXT(config, key), CONFIG_KEY_TEXT(defaults, key)) == 0;
 }
 
 const char *config_expected_source(const struct config *config)

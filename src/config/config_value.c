@@ -164,11 +164,10 @@ static void text_quote(char *out, size_t size, const char *text)
 
 char *config_value_text(char out[static CONFIG_VALUE_TEXT_MAX], const struct config_value *value)
 {
-    char real[CONFIG_REAL_TEXT_MAX];
     if (value->type == CONFIG_VALUE_STRING)
         text_quote(out, CONFIG_VALUE_TEXT_MAX, value->text);
     else if (value->type == CONFIG_VALUE_REAL)
-        snprintf(out, CONFIG_VALUE_TEXT_MAX, "%s", config_real_text(real, value->real));
+        snprintf(out, CONFIG_VALUE_TEXT_MAX, "%s", CONFIG_REAL_TEXT(value->real));
     else if (value->type == CONFIG_VALUE_INT)
         snprintf(out, CONFIG_VALUE_TEXT_MAX, "%" PRId64, value->integer);
     else

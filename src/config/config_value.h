@@ -48,9 +48,11 @@ const char *config_value_unary(enum config_operator op, const struct config_valu
 /* Writes Python's repr() of a finite float: the shortest digits that parse back to it ("6e-05", "600.0"). */
 #define CONFIG_REAL_TEXT_MAX 40
 char *config_real_text(char text[static CONFIG_REAL_TEXT_MAX], double value);
+#define CONFIG_REAL_TEXT(value) config_real_text((char[CONFIG_REAL_TEXT_MAX]){0}, value)
 
 /* Writes a value as a Python literal, cut with "...'".  Returns `out`. */
 #define CONFIG_VALUE_TEXT_MAX 80
 char *config_value_text(char out[static CONFIG_VALUE_TEXT_MAX], const struct config_value *value);
+#define CONFIG_VALUE_TEXT(value) config_value_text((char[CONFIG_VALUE_TEXT_MAX]){0}, value)
 
 #endif

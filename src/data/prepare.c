@@ -179,7 +179,6 @@ static enum gt_status stdin_copy(struct prepare *prep)
 /* Continues from the state of a stopped run, or removes it. */
 static enum gt_status prepare_take_up(struct prepare *prep)
 {
-    char progress[24];
     TRY(prepare_check_old(prep));
     TRY(prepare_state_load(prep));
     if (prep->phase == PREPARE_PHASE_NEW)
@@ -191,7 +190,7 @@ static enum gt_status prepare_take_up(struct prepare *prep)
         return GT_OK;
     TRY(prepare_state_restore(prep));
     log_note("%s: continuing the run that was stopped after %s of text", prep->spec->out_dir,
-             log_bytes(progress, (double)prep->progress.documents.text_bytes));
+             LOG_BYTES(prep->progress.documents.text_bytes));
     prep->announced = prep->phase == PREPARE_PHASE_COMMIT;
     if (prep->announced)
         prep->commit = json_incref(json_object_get(prep->state, "commit"));

@@ -150,7 +150,6 @@ enum gt_status prepare_manifest_save(const struct prepare *prep, const char *pat
 static enum gt_status content_check(const json_t *root, const char *path, const int64_t tokens[static 2],
                                     const struct tokenizer *tokenizer)
 {
-    char now[TOKENIZER_HASH_TEXT_BYTES];
     for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++) {
         const char *name = token_split_name((enum token_split)split);
         const json_t *said = json_object_get(json_object_get(root, name), "tokens");
@@ -161,9 +160,8 @@ static enum gt_status content_check(const json_t *root, const char *path, const 
                         path, json_integer_value(said), name, tokens[split]);
     }
     const char *hash = json_string_value(json_object_get(root, "tokenizer_hash"));
-    if (hash == NULL || tokenizer == NULL)
-        return GT_OK;
-    if (strcmp(hash, tokenizer_hash_text(tokenizer, now)) == 0)
+    const char *now = tokenizer != NULL ? TOKENIZER_HASH_TEXT(tokenizer) : "";
+    if (hash == NULL || tokenizer == NULL || strcmp(hash, now) == 0)
         return GT_OK;
     return FAIL(GT_DATA,
                 "%s names tokenizer %.32s, but " TOKENIZER_FILE_NAME

@@ -207,9 +207,9 @@ enum gt_status prepare_state_restore(struct prepare *prep)
 enum gt_status prepare_state_check_tokenizer(const struct prepare *prep)
 {
     const char *then = NULL;
-    char now[TOKENIZER_HASH_TEXT_BYTES];
+    const char *now = TOKENIZER_HASH_TEXT(prep->tokenizer);
     TRY(json_get_string(prep->state, prep->state_path, "tokenizer_hash", &then));
-    if (strcmp(tokenizer_hash_text(prep->tokenizer, now), then) == 0)
+    if (strcmp(now, then) == 0)
         return GT_OK;
     return FAIL(GT_DATA,
                 "%s: the tokenizer changed since the run was stopped (hash %s, was %s); start again with --restart",

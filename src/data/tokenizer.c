@@ -145,8 +145,8 @@ static enum gt_status tokenizer_check_file(const json_t *root, const char *path,
     if (vocab_size != tokenizer->vocab_size)
         return FAIL(GT_DATA, "%s: field \"vocab_size\": %" PRId64 ", but the vocabulary has %" PRId64 " entries", path,
                     vocab_size, tokenizer->vocab_size);
-    char expected[TOKENIZER_HASH_TEXT_BYTES];
-    if (strcmp(hash, tokenizer_hash_text(tokenizer, expected)) == 0)
+    const char *expected = TOKENIZER_HASH_TEXT(tokenizer);
+    if (strcmp(hash, expected) == 0)
         return GT_OK;
     return FAIL(GT_DATA, "%s: field \"hash\": the file says %s, its vocabulary gives %s", path, hash, expected);
 }
@@ -224,7 +224,6 @@ static json_t *vocabulary_to_json(const struct tokenizer *tokenizer)
 
 enum gt_status tokenizer_text(const struct tokenizer *tokenizer, char **out)
 {
-    char hash[TOKENIZER_HASH_TEXT_BYTES];
     json_t *root = json_pack("{s:s, s:i, s:s, s:I}", "format", FORMAT_NAME, "version", FORMAT_VERSION, "kind",
                              kind_names[tokenizer->kind], "vocab_size", (json_int_t)tokenizer->vocab_size);
     int failures = 0;
@@ -232,7 +231,7 @@ enum gt_status tokenizer_text(const struct tokenizer *tokenizer, char **out)
         failures |= json_object_set_new(root, "vocabulary", vocabulary_to_json(tokenizer));
     if (tokenizer->bpe != NULL)
         failures |= tokenizer_bpe_write(tokenizer->bpe, root) ? 0 : -1;
-    failures |= json_object_set_new(root, "hash", json_string(tokenizer_hash_text(tokenizer, hash)));
+    failures |= json_object_set_new(root, "hash", json_string(TOKENIZER_HASH_TEXT(tokenizer)));
     const enum gt_status status =
         failures == 0 ? json_file_text(root, 0, out)
                       : FAIL(GT_NO_MEMORY, "out of memory for a vocabulary of %" PRId64 " entries as JSON",

@@ -61,6 +61,7 @@ enum gt_status tokenizer_save(const struct tokenizer *tokenizer, const char *pat
 /* Writes the hash as "crc32c:89abcdef".  Returns `out`. */
 #define TOKENIZER_HASH_TEXT_BYTES 24
 const char *tokenizer_hash_text(const struct tokenizer *tokenizer, char out[static TOKENIZER_HASH_TEXT_BYTES]);
+#define TOKENIZER_HASH_TEXT(tokenizer) tokenizer_hash_text(tokenizer, (char[TOKENIZER_HASH_TEXT_BYTES]){0})
 
 /* Returns true when both have the same tokens, though perhaps other merges. */
 bool tokenizer_has_same_tokens(const struct tokenizer *a, const struct tokenizer *b);

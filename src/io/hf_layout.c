@@ -15,7 +15,7 @@ static bool shape_fits(const struct safetensors_tensor *found, const struct para
 enum gt_status hf_layout_find(const struct safetensors *file, const struct parameter_shape *tensor, size_t *out_index)
 {
     char name[SAFETENSORS_NAME_MAX + sizeof HF_PREFIX];
-    char wanted[SAFETENSORS_SHAPE_TEXT_MAX], found[SAFETENSORS_SHAPE_TEXT_MAX];
+    char wanted[SAFETENSORS_SHAPE_TEXT_MAX];
     size_t index;
     const bool prefixed = safetensors_find(file, HF_PREFIX "wte.weight", &index);
     (void)snprintf(name, sizeof name, "%s%s", prefixed || tensor->adapter != ADAPTER_NONE ? tensor->prefix : "",
@@ -26,7 +26,7 @@ enum gt_status hf_layout_find(const struct safetensors *file, const struct param
     const struct safetensors_tensor *entry = &file->tensors[index];
     if (!shape_fits(entry, tensor))
         return FAIL(GT_DATA, "%s: %s is %s; the model needs %s", file->path, tensor->name,
-                    safetensors_shape_text(found, entry->dims, entry->rank), wanted);
+                    SAFETENSORS_SHAPE_TEXT(entry->dims, entry->rank), wanted);
     *out_index = index;
     return GT_OK;
 }

@@ -121,5 +121,6 @@ enum gt_status safetensors_write(const char *path, const struct safetensors_sour
 bool safetensors_name_valid(const char *name);
 /* Writes a shape such as "[768,2304]" to `text`; returns `text`. */
 char *safetensors_shape_text(char text[static SAFETENSORS_SHAPE_TEXT_MAX], const int64_t *dims, int32_t rank);
+#define SAFETENSORS_SHAPE_TEXT(dims, rank) safetensors_shape_text((char[SAFETENSORS_SHAPE_TEXT_MAX]){0}, dims, rank)
 
 #endif

@@ -241,14 +241,14 @@ static enum gt_status header_make(struct header *header, const struct safetensor
     TRY(header_emit(header, METADATA, sizeof METADATA - 1));
     for (size_t i = 0; i < source->count; i++) {
         struct safetensors_tensor tensor = {.dtype = DTYPE_COUNT};
-        char shape[SAFETENSORS_SHAPE_TEXT_MAX], piece[PIECE_BYTES];
+        char piece[PIECE_BYTES];
         source->describe(source->context, i, &tensor);
         const size_t begin = header->data_bytes;
         header->data_bytes += elements_of(&tensor) * dtype_size_bytes(tensor.dtype);
         const int length =
             snprintf(piece, sizeof piece, ",\"%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
                      tensor.name, dtype_safetensors_name(tensor.dtype),
-                     safetensors_shape_text(shape, tensor.dims, tensor.rank), begin, header->data_bytes);
+                     SAFETENSORS_SHAPE_TEXT(tensor.dims, tensor.rank), begin, header->data_bytes);
         assert(length > 0 && (size_t)length < sizeof piece);
         TRY(header_emit(header, piece, (size_t)length));
     }

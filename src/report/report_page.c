@@ -223,7 +223,6 @@ bool report_memory_draw(const struct run_record *run, FILE *out)
     size_t used = 0, index = 0;
     const char *name;
     json_t *value;
-    char text[24];
     json_object_foreach((json_t *)categories, name, value)
     {
         total += json_number_value(value);
@@ -233,7 +232,7 @@ bool report_memory_draw(const struct run_record *run, FILE *out)
         return false;
     fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 480 %zu\" font-family=\"sans-serif\">\n",
             60 + 20 * used);
-    svg_text(out, 0, 14, SVG_START, SVG_TEXT_SIZE, SVG_INK, "%s at the peak of an update", log_bytes(text, total));
+    svg_text(out, 0, 14, SVG_START, SVG_TEXT_SIZE, SVG_INK, "%s at the peak of an update", LOG_BYTES(total));
     json_object_foreach((json_t *)categories, name, value)
     {
         const double bytes = json_number_value(value), width = 480.0 * bytes / total;
@@ -243,7 +242,7 @@ bool report_memory_draw(const struct run_record *run, FILE *out)
         fprintf(out, "<rect x=\"%.2f\" y=\"22\" width=\"%.2f\" height=\"24\" fill=\"%s\"/>\n", x, width, colour);
         fprintf(out, "<rect x=\"0\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", y - 11, colour);
         svg_text(out, 20, y, SVG_START, SVG_TEXT_SIZE, SVG_INK, "%s", name);
-        svg_text(out, 250, y, SVG_END, SVG_TEXT_SIZE, SVG_INK, "%s", log_bytes(text, bytes));
+        svg_text(out, 250, y, SVG_END, SVG_TEXT_SIZE, SVG_INK, "%s", LOG_BYTES(bytes));
         svg_text(out, 330, y, SVG_END, SVG_TEXT_SIZE, SVG_INK, "%.1f %%", 100.0 * bytes / total);
         x += width;
         y += 20.0;
@@ -292,17 +291,16 @@ static void run_name_write(const struct page *page, size_t r)
 /* Writes what a step took, what the forecast was, and the memory. */
 static void measured_write(const struct page *page, const struct run_record *run)
 {
-    char text[128] = "", a[32], b[32];
+    char text[128] = "";
     const double forecast = run_number(run->facts, "step_s"), error = run_number(run->facts, "uncertainty");
     const double measured = run->steps > 1 ? run->step_ms / 1e3 / (double)(run->steps - 1) : (double)NAN;
-    cell_write(page, isfinite(measured) ? clock_duration(a, measured) : "");
+    cell_write(page, isfinite(measured) ? CLOCK_DURATION(measured) : "");
     if (forecast > 0.0)
-        snprintf(text, sizeof text, error < 1.0 ? "%s ±%.0f %%" : "about %s", clock_duration(a, forecast),
-                 100.0 * error);
+        snprintf(text, sizeof text, error < 1.0 ? "%s ±%.0f %%" : "about %s", CLOCK_DURATION(forecast), 100.0 * error);
     cell_write(page, text);
     text[0] = '\0';
     if (run->planned_bytes > 0.0)
-        snprintf(text, sizeof text, "%s / %s", log_bytes(a, run->planned_bytes), log_bytes(b, run->allocated_bytes));
+        snprintf(text, sizeof text, "%s / %s", LOG_BYTES(run->planned_bytes), LOG_BYTES(run->allocated_bytes));
     cell_write(page, text);
 }
 

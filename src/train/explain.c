@@ -15,9 +15,8 @@
 /* Prints one line of the table; nothing for an amount that the message does not contain. */
 static void amount_print(const char *name, struct oom_amount amount, const char *meaning)
 {
-    char text[24];
     if (amount.known)
-        printf("  %-20s %11s   %s\n", name, log_bytes(text, amount.bytes), meaning);
+        printf("  %-20s %11s   %s\n", name, LOG_BYTES(amount.bytes), meaning);
 }
 
 static void frame_print(const struct oom_message *message)
@@ -69,7 +68,6 @@ static void numbers_print(const struct oom_message *message)
 /* Says whether another allocator, or another setting of this one, would have helped. */
 static void fragments_print(const struct oom_message *message)
 {
-    char text[24];
     if (!message->tried.known || !message->free.known || !message->unallocated.known)
         return;
     double lacking = message->tried.bytes - message->free.bytes - message->unallocated.bytes;
@@ -77,7 +75,7 @@ static void fragments_print(const struct oom_message *message)
         printf("  Not fragmentation: even in one piece, free and unused memory would have been\n"
                "  %s short; expandable_segments, max_split_size_mb and empty_cache\n"
                "  could not help.\n",
-               log_bytes(text, lacking));
+               LOG_BYTES(lacking));
     else
         printf("  Fragmentation: free and unused memory would have been enough in one piece.\n");
 }
@@ -109,9 +107,8 @@ static void tensor_print(const struct oom_message *message, const struct oom_sha
            shape->batch, shape->block_size, shape->vocab_size);
     for (int32_t i = 0; i < count; i++) {
         const struct oom_match *match = &matches[i];
-        char text[24];
         printf("  %s: %s in %s, %" PRIu64 " B = %s%s\n", match->name, match->size,
-               match->element_bytes == 2 ? "16 bits" : "32 bits", match->bytes, log_bytes(text, (double)match->bytes),
+               match->element_bytes == 2 ? "16 bits" : "32 bits", match->bytes, LOG_BYTES(match->bytes),
                match->fits_traceback ? "" : " (the traceback points elsewhere)");
     }
     if (count == 0)
@@ -124,9 +121,8 @@ static void tensor_print(const struct oom_message *message, const struct oom_sha
 
 static void less_print(struct oom_amount part, const char *name)
 {
-    char text[24];
     if (part.known && part.bytes > 0.0)
-        printf(" - %s %s", log_bytes(text, part.bytes), name);
+        printf(" - %s %s", LOG_BYTES(part.bytes), name);
 }
 
 /* Returns the part of the total that neither free memory nor the known processes explain. */
@@ -143,21 +139,19 @@ static struct oom_amount unexplained(const struct oom_message *message)
 static void budget_print(const struct oom_message *message)
 {
     struct oom_amount budget = oom_budget_bytes(message), context = oom_context_bytes(message);
-    char text[24], total[24];
     struct oom_amount most = oom_process_most(message);
     printf("\nWhat there was for the run\n");
     if (!budget.known && most.known) {
-        printf("  At most %s including a context: the total less what other processes hold.\n",
-               log_bytes(text, most.bytes));
+        printf("  At most %s including a context: the total less what other processes hold.\n", LOG_BYTES(most.bytes));
         return;
     }
     if (!budget.known) {
         printf("  The message does not say; set it with --memory_budget=SIZE.\n");
         return;
     }
-    printf("  %s for tensors", log_bytes(text, budget.bytes));
+    printf("  %s for tensors", LOG_BYTES(budget.bytes));
     if (message->total.known && context.known) {
-        printf(" = %s total", log_bytes(total, message->total.bytes));
+        printf(" = %s total", LOG_BYTES(message->total.bytes));
         less_print(oom_others_bytes(message), "of other processes");
         less_print(context, "context");
         if (unexplained(message).known)
@@ -165,7 +159,7 @@ static void budget_print(const struct oom_message *message)
         less_print(unexplained(message), "used by something the message does not name");
     } else if (message->free.known && message->total.known) {
         printf(" = free + PyTorch's own; others and the context\n  held the rest of %s",
-               log_bytes(total, message->total.bytes));
+               LOG_BYTES(message->total.bytes));
     }
     printf("\n");
 }
@@ -196,7 +190,6 @@ static void plan_head_print(const struct config *config, const struct device_pro
         CONFIG_KEY_batch_size, CONFIG_KEY_block_size, CONFIG_KEY_n_layer, CONFIG_KEY_n_head,
         CONFIG_KEY_n_embd,     CONFIG_KEY_vocab_size, CONFIG_KEY_dtype,   CONFIG_KEY_gradient_accumulation_steps,
     };
-    char beside[24];
     bool nothing = strcmp(config->init_from, "scratch") == 0;
     for (size_t i = 0; i < sizeof shape_keys / sizeof shape_keys[0]; i++)
         nothing = nothing && !config_key_was_set(config, shape_keys[i]);
@@ -205,7 +198,7 @@ static void plan_head_print(const struct config *config, const struct device_pro
     if (card->memory_bytes > 0)
         printf("  For the %s, where a context takes %s of it.\n"
                "  --device_profile=NAME plans for another card: times change, bytes hardly do.\n",
-               card->name, log_bytes(beside, (double)card->context_bytes));
+               card->name, LOG_BYTES(card->context_bytes));
     else
         printf("  For this machine; on a card, times differ and bytes hardly do.\n");
     printf("\n");

@@ -97,16 +97,13 @@ double forecast_tested_mean(const struct forecast *forecast)
 
 void forecast_test_log(const struct forecast *forecast, double disturbed)
 {
-    char modelled[32], measured[32];
     const double mean = forecast_tested_mean(forecast);
     if (disturbed >= CONTENTION_DISTURBED)
         log_result("this machine is disturbed: other programs held its processors for %.0f %% of the time; steps take "
                    "%s; %s was estimated without them",
-                   100.0 * disturbed, clock_duration(measured, mean),
-                   clock_duration(modelled, forecast->modelled_seconds));
+                   100.0 * disturbed, CLOCK_DURATION(mean), CLOCK_DURATION(forecast->modelled_seconds));
     else if (fabs(mean / forecast->modelled_seconds - 1.0) > NOTED_ERROR)
-        log_result("steps take %s; %s was estimated", clock_duration(measured, mean),
-                   clock_duration(modelled, forecast->modelled_seconds));
+        log_result("steps take %s; %s was estimated", CLOCK_DURATION(mean), CLOCK_DURATION(forecast->modelled_seconds));
 }
 
 double forecast_seconds_left(const struct forecast *forecast)

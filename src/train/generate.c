@@ -36,10 +36,9 @@ static enum gt_status tokens_check(size_t batch, int64_t tokens_max, size_t *out
                     tokens_max);
     if (!system_memory_read(&total_bytes, &free_bytes) || bytes <= free_bytes)
         return GT_OK;
-    char need[24], have[24];
     return FAIL(GT_NO_FIT,
                 "%zu samples of up to %" PRId64 " tokens need %s of memory, and %s is free; lower --max_new_tokens",
-                batch, tokens_max, log_bytes(need, (double)bytes), log_bytes(have, (double)free_bytes));
+                batch, tokens_max, LOG_BYTES(bytes), LOG_BYTES(free_bytes));
 }
 
 enum gt_status generator_create(struct hostmem *mem, struct session *session, const struct generate_options *options,

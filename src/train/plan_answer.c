@@ -30,12 +30,11 @@ static enum gt_status needless_find(const struct session *session, struct plan_r
     struct session open = *session;
     struct search_request free = *request;
     struct search_result result;
-    char value[CONFIG_VALUE_TEXT_MAX];
     size_t used = 0;
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         if (config_key_was_set(&config, keys[i]))
             used += (size_t)snprintf(text + used, NEEDLESS_MAX - used, "%s%s=%s", used > 0 ? ", " : "",
-                                     config_key_info_get(keys[i])->name, config_key_text(value, &config, keys[i]));
+                                     config_key_info_get(keys[i])->name, CONFIG_KEY_TEXT(&config, keys[i]));
         config.origin[keys[i]].source = NULL;
     }
     config.micro_batch = config.loss_chunk = 0;

@@ -47,20 +47,18 @@ static void device_print(const struct session *session)
 
 static void memory_print(const struct session *session)
 {
-    char total[24], left[24], budget[24], now[24], most[24];
     uint64_t bytes = session ? session->device.budget_bytes : 0;
     if (session && session->device.backend)
-        line_print("memory", "%s in all, %s free at the start, budget %s",
-                   log_bytes(total, (double)session->device.info.total_bytes),
-                   log_bytes(left, (double)session->device.info.free_bytes),
-                   bytes > 0 && bytes < UINT64_MAX ? log_bytes(budget, (double)bytes) : "not known");
-    line_print("process", "%s resident, %s at most", log_bytes(now, (double)process_rss_bytes()),
-               log_bytes(most, (double)process_rss_bytes_max()));
+        line_print("memory", "%s in all, %s free at the start, budget %s", LOG_BYTES(session->device.info.total_bytes),
+                   LOG_BYTES(session->device.info.free_bytes),
+                   bytes > 0 && bytes < UINT64_MAX ? LOG_BYTES(bytes) : "not known");
+    line_print("process", "%s resident, %s at most", LOG_BYTES(process_rss_bytes()),
+               LOG_BYTES(process_rss_bytes_max()));
 }
 
 static void plan_print(const struct session *session)
 {
-    char bytes[24], options[SEARCH_OPTIONS_TEXT_MAX];
+    char options[SEARCH_OPTIONS_TEXT_MAX];
     const struct search_result *search = &session->search.result;
     if (search->arena_bytes == 0 && !session->plan) {
         line_print("plan", "none was made");
@@ -68,15 +66,15 @@ static void plan_print(const struct session *session)
     }
     search_options_text(options, &search->options);
     if (session->plan)
-        line_print("plan", "%s (%" PRIu64 " B), peak in %s; %s", log_bytes(bytes, (double)session->plan->arena_bytes),
+        line_print("plan", "%s (%" PRIu64 " B), peak in %s; %s", LOG_BYTES(session->plan->arena_bytes),
                    session->plan->arena_bytes,
                    session->plan->peak_program >= 0 ? session->plan->graph->programs[session->plan->peak_program].name
                                                     : "no program",
                    options);
     else
         line_print("plan", "none fits; the smallest needs %s%s (%" PRIu64 " B): %s",
-                   search->arena_least ? "at least " : "", log_bytes(bytes, (double)search->arena_bytes),
-                   search->arena_bytes, options);
+                   search->arena_least ? "at least " : "", LOG_BYTES(search->arena_bytes), search->arena_bytes,
+                   options);
 }
 
 /* Prints the keys that were set, as flags, in lines of KEYS_WIDTH. */

@@ -84,11 +84,9 @@ void run_log_forecast(struct trainer *t)
 
 void run_log_memory(struct trainer *t)
 {
-    char planned[24], allocated[24], process[24];
     log_result("memory: %s planned, %s allocated (process %s); nothing more will be allocated",
-               log_bytes(planned, (double)plan_asked_bytes(t->session.plan)),
-               log_bytes(allocated, (double)t->session.device.record.arena_bytes),
-               log_bytes(process, (double)process_rss_bytes()));
+               LOG_BYTES(plan_asked_bytes(t->session.plan)), LOG_BYTES(t->session.device.record.arena_bytes),
+               LOG_BYTES(process_rss_bytes()));
     run_log_forecast(t);
 }
 
@@ -119,20 +117,18 @@ void run_log_use(const struct trainer *t)
     const struct plan *plan = t->session.plan;
     struct backend *device = t->session.device.backend;
     struct backend_info info;
-    char line[512] = "", left[24], total[24], holders[BACKEND_HOLDERS_TEXT_MAX];
+    char line[512] = "";
     /* The plan determines these figures before the run, and they are also the most that was ever live at once. */
     for (int c = 0; c < CATEGORY_COUNT; c++) {
-        char text[24];
         const size_t used = strlen(line);
         if (plan->category_bytes[c] > 0)
             snprintf(line + used, sizeof line - used, "%s%s %s", used > 0 ? ", " : "",
-                     tensor_category_name((enum tensor_category)c), log_bytes(text, (double)plan->category_bytes[c]));
+                     tensor_category_name((enum tensor_category)c), LOG_BYTES(plan->category_bytes[c]));
     }
     log_result("memory at the peak (%s): %s", device->ops->name, line);
     if (backend_info(device, &info) == GT_OK)
         log_result("memory of the device (%s): %s of %s are free; other processes: %s", device->ops->name,
-                   log_bytes(left, (double)info.free_bytes), log_bytes(total, (double)info.total_bytes),
-                   backend_holders_known(holders, device));
+                   LOG_BYTES(info.free_bytes), LOG_BYTES(info.total_bytes), BACKEND_HOLDERS_KNOWN(device));
 }
 
 /* Logs which model the folder contains, and the command that continues from it. */
@@ -157,7 +153,7 @@ static void folder_log(const struct trainer *t, bool stopped)
 
 void run_log_end(const struct trainer *t, bool stopped)
 {
-    char duration[32], planned[24], allocated[24], most[24], best[64] = "";
+    char best[64] = "";
     const int64_t updates = t->state.iter - t->first_iter;
     if (isfinite(t->state.best_val_loss))
         snprintf(best, sizeof best, "; best validation loss %.4f", t->state.best_val_loss);
@@ -165,11 +161,9 @@ void run_log_end(const struct trainer *t, bool stopped)
         snprintf(best + strlen(best), sizeof best - strlen(best), " at iteration %" PRId64, t->lowest_iter);
     log_result("%s", "");
     log_result("%s: %" PRId64 " update%s in %s%s.", stopped ? "Stopped" : "Done", updates, updates == 1 ? "" : "s",
-               clock_duration(duration, (double)(clock_monotonic_ns() - t->start_ns) / 1e9), best);
-    log_result("Memory: %s planned, %s allocated, process at most %s.",
-               log_bytes(planned, (double)plan_asked_bytes(t->session.plan)),
-               log_bytes(allocated, (double)t->session.device.record.arena_bytes),
-               log_bytes(most, (double)process_rss_bytes_max()));
+               CLOCK_DURATION((double)(clock_monotonic_ns() - t->start_ns) / 1e9), best);
+    log_result("Memory: %s planned, %s allocated, process at most %s.", LOG_BYTES(plan_asked_bytes(t->session.plan)),
+               LOG_BYTES(t->session.device.record.arena_bytes), LOG_BYTES(process_rss_bytes_max()));
     folder_log(t, stopped);
 }
 
@@ -177,14 +171,14 @@ void run_log_end(const struct trainer *t, bool stopped)
 static void change_log(const struct trainer *t)
 {
     const struct search_result *search = &t->session.search.result;
-    char text[SEARCH_OPTIONS_TEXT_MAX], asked[24], budget[24];
+    char text[SEARCH_OPTIONS_TEXT_MAX];
     if (search->candidates <= 1)
         return;
     log_result("plan: changed to fit a budget of %s (as configured it needs %s%s): %s; %+.1f %% time (estimated), same "
                "samples, %s",
-               log_bytes(budget, (double)t->session.device.budget_bytes),
-               search->bytes_request_least ? "at least " : "", log_bytes(asked, (double)search->bytes_request),
-               search_options_text(text, &search->options), 100.0 * (search->seconds / search->seconds_request - 1.0),
+               LOG_BYTES(t->session.device.budget_bytes), search->bytes_request_least ? "at least " : "",
+               LOG_BYTES(search->bytes_request), search_options_text(text, &search->options),
+               100.0 * (search->seconds / search->seconds_request - 1.0),
                search->options.states == t->session.search.request.options.states
                    ? "same mathematics"
                    : "leaner optimizer states with stochastic rounding");
@@ -194,10 +188,10 @@ void run_log_plan(const struct trainer *t)
 {
     const struct model_options *options = &t->session.model->options;
     const int32_t steps = model_micro_steps(options), block = options->config.block_size;
-    char arena[24], offload[PLAN_OFFLOAD_TEXT_MAX], parts[32] = "";
+    const char *arena = LOG_BYTES(t->session.plan->arena_bytes);
+    char offload[PLAN_OFFLOAD_TEXT_MAX], parts[32] = "";
     if (model_parts(options) > 1)
         snprintf(parts, sizeof parts, ", in %" PRId32 " parts", options->parts);
-    log_bytes(arena, (double)t->session.plan->arena_bytes);
     if (!options->train)
         log_result("plan: %s; %" PRId32 " sequence%s of %" PRId32 " tokens at once", arena,
                    options->choice.evaluate_batch, options->choice.evaluate_batch == 1 ? "" : "s",

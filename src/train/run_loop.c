@@ -74,7 +74,6 @@ static const char *divergence(const struct trainer *t)
 static enum gt_status save(struct trainer *t)
 {
     int64_t start_ns = clock_monotonic_ns();
-    char duration[32];
     if (!ranks_first(t->session.dist)) {
         TRY(saver_serve(&t->session));
         t->saved_iter = t->state.iter;
@@ -87,7 +86,7 @@ static enum gt_status save(struct trainer *t)
     metrics_saved(&t->metrics);
     t->saved_iter = t->state.iter;
     log_result("saving checkpoint to %s (iter %" PRId64 ", %s)", t->config->out_dir, t->state.iter,
-               clock_duration(duration, (double)(clock_monotonic_ns() - start_ns) / 1e9));
+               CLOCK_DURATION((double)(clock_monotonic_ns() - start_ns) / 1e9));
     return GT_OK;
 }
 
@@ -311,7 +310,6 @@ void run_length_set(struct config *config, int64_t length)
 /* Sets the length of a run with `hours` from the time of its first steps. */
 static void hours_settle(struct trainer *t)
 {
-    char text[32];
     double means[DIST_RANKS_MAX] = {forecast_tested_mean(&t->forecast)}, mean = means[0];
     if (t->config->hours <= 0.0 || t->state.length > 0)
         return;
@@ -323,7 +321,7 @@ static void hours_settle(struct trainer *t)
     t->forecast.steps = t->config->max_iters - t->state.iter;
     t->forecast.evaluations = forecast_evaluations(t->config, t->state.iter + 1);
     log_result("hours=%g at %s an update: max_iters=%" PRId64 ", which the checkpoints keep", t->config->hours,
-               clock_duration(text, mean), t->config->max_iters);
+               CLOCK_DURATION(mean), t->config->max_iters);
 }
 
 /* Compares the first steps with the model.  Rates are corrected only by steps that no other program slowed. */

@@ -225,7 +225,6 @@ enum gt_status saver_room_check(const struct session *session, bool own)
         each += (double)((size_t)elements * (part_element_bytes(session, CHECKPOINT_PARAMETER, i) + moments));
         each += p->dtypes.moment == DTYPE_U8 ? 2.0 * (double)state_blocks(elements) : 0.0;
     }
-    char one[24], all[24], left[24];
     struct statvfs disk;
     /* A file system that does not report its size passes. */
     if (statvfs(config->out_dir, &disk) != 0 || disk.f_blocks == 0)
@@ -234,9 +233,7 @@ enum gt_status saver_room_check(const struct session *session, bool own)
     /* During a save there are the new one, the last keep - 1 and the best; with keep=1 the new one and the last. */
     int64_t count = config->keep + 1 - (own ? 1 + (int64_t)checkpoint_keep_count(config->out_dir) : 0);
     count = count < 1 ? 1 : count;
-    log_bytes(one, each);
-    log_bytes(all, (double)count * each);
-    log_bytes(left, free_bytes);
+    const char *one = LOG_BYTES(each), *left = LOG_BYTES(free_bytes);
     if (free_bytes < each)
         return FAIL(
             GT_IO,
@@ -245,6 +242,6 @@ enum gt_status saver_room_check(const struct session *session, bool own)
             config->out_dir, one, left);
     if (free_bytes < (double)count * each)
         log_warning("%s: disk space may run out: %" PRId64 " checkpoints of %s take %s, and %s are free",
-                    config->out_dir, count, one, all, left);
+                    config->out_dir, count, one, LOG_BYTES((double)count * each), left);
     return GT_OK;
 }

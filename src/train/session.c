@@ -85,7 +85,6 @@ enum gt_status session_open(struct hostmem *mem, const struct config *config, st
 {
     struct device_profile profile;
     uint64_t total = 0, free_bytes = 0;
-    char limit[24];
     bool each;
     if (config->device_profile[0] != '\0') {
         TRY(device_profile_find(config->device_profile, &profile));
@@ -101,8 +100,7 @@ enum gt_status session_open(struct hostmem *mem, const struct config *config, st
                                       "--list_devices shows the cards",
                       config->ranks);
     if (status == GT_OK && out->device.info.host_memory && system_memory_space_is_limit())
-        log_note("ulimit -v limits the memory of this process to %s",
-                 log_bytes(limit, (double)out->device.info.total_bytes));
+        log_note("ulimit -v limits the memory of this process to %s", LOG_BYTES(out->device.info.total_bytes));
     if (status != GT_OK)
         session_close(out);
     return status;
@@ -156,11 +154,9 @@ static enum gt_status plan_replace(struct session *session)
 /* Makes another plan for the memory that other programs have left. */
 static enum gt_status plan_again(struct session *session)
 {
-    char lacking[24], have[24], holders[BACKEND_HOLDERS_TEXT_MAX];
     log_note("%s are free on %s now, %s less than the plan needs (other processes: %s); planning again",
-             log_bytes(have, (double)session->device.info.free_bytes), session->device.info.device,
-             log_bytes(lacking, (double)bytes_lacking(session)),
-             backend_holders_known(holders, session->device.backend));
+             LOG_BYTES(session->device.info.free_bytes), session->device.info.device, LOG_BYTES(bytes_lacking(session)),
+             BACKEND_HOLDERS_KNOWN(session->device.backend));
     session->device.budget_bytes = session_free_budget(session->device.info.free_bytes);
     return plan_replace(session);
 }
@@ -169,12 +165,10 @@ static enum gt_status plan_again(struct session *session)
 static enum gt_status host_check(struct session *session)
 {
     uint64_t total, free_bytes;
-    char have[24];
     if (session->device.info.host_memory || !system_memory_read(&total, &free_bytes) ||
         session->plan->host_bytes <= free_bytes)
         return GT_OK;
-    log_note("%s of host memory are free now, less than the plan needs; planning again",
-             log_bytes(have, (double)free_bytes));
+    log_note("%s of host memory are free now, less than the plan needs; planning again", LOG_BYTES(free_bytes));
     session->device.host_budget_bytes = session_free_budget(free_bytes);
     return plan_replace(session);
 }
@@ -187,13 +181,12 @@ enum gt_status session_start(struct session *session)
     if (bytes_lacking(session) > 0 && session->model->options.train && session->dist == NULL)
         TRY(plan_again(session));
     if (bytes_lacking(session) > 0) {
-        char needed[24], have[24], holders[BACKEND_HOLDERS_TEXT_MAX];
         uint64_t free_bytes = session->device.info.free_bytes;
-        return FAIL(
-            GT_NO_FIT,
-            ERROR_NO_FIT "not enough memory: this run needs %s, and %s are free on %s now (other processes: %s)",
-            log_bytes(needed, (double)(free_bytes + bytes_lacking(session))), log_bytes(have, (double)free_bytes),
-            session->device.info.device, backend_holders_known(holders, session->device.backend));
+        return FAIL(GT_NO_FIT,
+                    ERROR_NO_FIT
+                    "not enough memory: this run needs %s, and %s are free on %s now (other processes: %s)",
+                    LOG_BYTES(free_bytes + bytes_lacking(session)), LOG_BYTES(free_bytes), session->device.info.device,
+                    BACKEND_HOLDERS_KNOWN(session->device.backend));
     }
     return exec_create(session->mem, session->device.backend, session->plan, DEBUG_RUN, &session->exec);
 }

@@ -63,13 +63,12 @@ uint64_t session_free_budget(uint64_t free_bytes)
  * memory. */
 static enum gt_status budget_set(const struct config *config, struct session_device *device)
 {
-    char total[24];
     const uint64_t most = device->has_profile ? device->profile.memory_bytes : device->info.total_bytes;
     const uint64_t free_bytes = device->info.free_bytes;
     TRY(config_memory_budget(config, device->info.total_bytes, &device->budget_bytes));
     if (config_key_was_set(config, CONFIG_KEY_memory_budget) && most > 0 && device->budget_bytes > most)
         return FAIL(GT_USAGE, "memory_budget '%s' is more than %s has: %s", config->memory_budget, device->info.device,
-                    log_bytes(total, (double)most));
+                    LOG_BYTES(most));
     device->has_budget = device->budget_bytes > 0;
     if (device->has_budget)
         return GT_OK;
@@ -86,11 +85,10 @@ static enum gt_status budget_set(const struct config *config, struct session_dev
 static enum gt_status host_budget_set(const struct config *config, uint64_t total_bytes, uint64_t free_bytes,
                                       struct session_device *device)
 {
-    char total_text[24];
     TRY(config_host_budget(config, total_bytes, &device->host_budget_bytes));
     if (total_bytes > 0 && device->host_budget_bytes > total_bytes)
         return FAIL(GT_USAGE, "host_budget '%s' is more than this machine has: %s", config->host_budget,
-                    log_bytes(total_text, (double)total_bytes));
+                    LOG_BYTES(total_bytes));
     if (total_bytes > 0 && !config_key_was_set(config, CONFIG_KEY_host_budget))
         device->host_budget_bytes = free_bytes / 2;
     device->host_budget_bytes /= (uint64_t)config->local_ranks;

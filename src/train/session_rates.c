@@ -117,7 +117,6 @@ static enum gt_status ops_measure(struct session *session, bool *settled)
                                         .plan = session->plan,
                                         .options = &session->model->options,
                                         .seconds = CALIBRATE_SECONDS};
-    char duration[32];
     struct contention before, after;
     contention_read(&before);
     TRY(calibrate_measure(session->mem, &request, &session->timing.rates, settled));
@@ -129,7 +128,7 @@ static enum gt_status ops_measure(struct session *session, bool *settled)
     log_result("calibration: products %.1f GFLOP/s, elementwise ops %.1f GB/s (timed in %s)",
                session->timing.rates.flops_per_s[OP_GEMM][session->device.dtype] * share / 1e9,
                session->timing.rates.bytes_per_s[OP_RESIDUAL] / 1e9,
-               clock_duration(duration, (double)(after.at_ns - before.at_ns) * 1e-9));
+               CLOCK_DURATION((double)(after.at_ns - before.at_ns) * 1e-9));
     if (*settled && contention_share(&before, &after, thread_count_available()) >= CONTENTION_DISTURBED)
         log_note("this machine is disturbed: other programs use its processors; the estimate is without them");
     if (!*settled)
@@ -204,12 +203,11 @@ static enum gt_status peak_measure(struct session *session, enum dtype dtype, do
 static enum gt_status scratch_take(struct session *session, bool *out)
 {
     const struct backend_segment segment = {.space = SPACE_DEVICE, .size_bytes = scratch_bytes(session)};
-    char have[24];
     *out = session->device.info.host_memory || segment.size_bytes >= SCRATCH_BYTES_MIN;
     if (*out)
         return backend_arena(session->device.backend, &segment, 1);
     log_note("%s are free on %s, too little to time products; estimates use earlier timings or a nominal device",
-             log_bytes(have, (double)session->device.info.free_bytes), session->device.info.device);
+             LOG_BYTES(session->device.info.free_bytes), session->device.info.device);
     return GT_OK;
 }
 

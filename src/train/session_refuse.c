@@ -9,17 +9,17 @@
  * free memory is the limit.  Returns GT_NO_FIT. */
 static enum gt_status refuse(const struct session *session, uint64_t arena_bytes, uint64_t host_bytes)
 {
-    char least[24], have[24], host[96] = "", holders[BACKEND_HOLDERS_TEXT_MAX];
+    char least[24], host[96] = "", holders[BACKEND_HOLDERS_TEXT_MAX];
     if (host_bytes > 0)
         snprintf(host, sizeof host, "%s of host memory, host_budget allows %s", search_budget_text(least, host_bytes),
-                 log_bytes(have, (double)session->device.host_budget_bytes));
+                 LOG_BYTES(session->device.host_budget_bytes));
     if (arena_bytes <= session_arena_budget(session))
         return FAIL(GT_NO_FIT, ERROR_NO_FIT "not enough host memory: this offload needs %s", host);
     const char *and = host[0] != '\0' ? "; and " : "";
     const char *needed = search_budget_text(least, session_budget_of(session, arena_bytes));
     const char *unit = needed + strspn(needed, "0123456789.");
     const int digits = (int)(unit - needed);
-    log_bytes(have, (double)session->device.budget_bytes);
+    const char *have = LOG_BYTES(session->device.budget_bytes);
     if (session->device.has_budget)
         return FAIL(GT_NO_FIT,
                     ERROR_NO_FIT "not enough memory: this run needs at least %.*s %s, memory_budget allows %s%s%s",
@@ -74,10 +74,10 @@ static void choices_log(struct session *session)
     double scale = measured ? time_scale(session) : 1.0;
     for (int32_t i = 0; i < count; i++) {
         const struct search_choice *choice = &choices[i];
-        char changes[SEARCH_CHANGES_MAX], bytes[24], seconds[32], budget[24];
+        char changes[SEARCH_CHANGES_MAX], budget[24];
         log_note("alternative %" PRId32 " that fits: %s; %s of tensors, %s per update (estimated), memory_budget %s%s",
                  i + 1, search_choice_text(changes, choice, &session->search.request.options),
-                 log_bytes(bytes, (double)choice->arena_bytes), clock_duration(seconds, choice->seconds * scale),
+                 LOG_BYTES(choice->arena_bytes), CLOCK_DURATION(choice->seconds * scale),
                  search_budget_text(budget, session_budget_of(session, choice->arena_bytes)),
                  search_choice_equivalent(choice->kind) ? "" : "; changes the results");
     }

@@ -9,8 +9,8 @@
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 
-static const struct parameter_options with_states = {.dtype = DTYPE_F32, .states = true};
-static const struct parameter_options weights_only = {.dtype = DTYPE_F32};
+static const struct parameter_options with_states = {.dtype = DTYPE_F32, .states = true, .parts = 1, .ranks = 1};
+static const struct parameter_options weights_only = {.dtype = DTYPE_F32, .parts = 1, .ranks = 1};
 
 static struct model_config gpt2_124m(bool bias)
 {
@@ -350,15 +350,81 @@ TEST(muon_updates_the_matrices_of_blocks)
     hostmem_destroy(mem);
 }
 
+/* Checks that the shares of all ranks are the whole parameter, in order and without gaps; returns the largest. */
+static int64_t shares_check(const struct graph *graph, const struct parameter *parameter, int32_t ranks)
+{
+    const int64_t elements = graph_tensor_elements(graph, parameter->tensor);
+    int64_t next = 0, largest = 0;
+    for (int32_t rank = 0; rank <= ranks; rank++) {
+        const struct parameter_range share = parameters_share(graph, parameter, ranks, rank);
+        if (share.count == 0)
+            continue;
+        ck_assert_int_eq(share.first, next);
+        ck_assert_int_eq(share.first % STATE_BLOCK, 0);
+        ck_assert(parameter->group != GROUP_VECTOR || rank == ranks);
+        next += share.count;
+        largest = share.count > largest ? share.count : largest;
+    }
+    ck_assert_int_eq(next, elements);
+    return largest;
+}
+
+/* Each element has one owner: with AdamW of a range, with Muon of whole matrices. */
+TEST_LOOP(ranks_share_the_states, 6)
+{
+    const int32_t ranks = 2 + _i % 3;
+    const bool muon = _i >= 3;
+    struct hostmem *mem;
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    int64_t held[4] = {0}, all = 0;
+    for (int32_t rank = 0; rank < ranks; rank++) {
+        struct model_config config = tiny(true);
+        config.n_embd = 70; /* blocks do not divide evenly */
+        struct parameter_options options = {
+            .dtype = DTYPE_BF16, .states = true, .muon = muon, .parts = 2 * ranks, .ranks = ranks, .rank = rank};
+        struct parameter_list list;
+        struct graph *graph;
+        ck_assert_int_eq(graph_create(mem, &graph), GT_OK);
+        ck_assert_int_eq(parameters_create(graph, &config, &options, &list), GT_OK);
+        for (int32_t i = 0; i < list.count; i++) {
+            const struct parameter *parameter = &list.at[i];
+            const struct parameter_range own = parameters_share(graph, parameter, ranks, rank);
+            const int64_t largest = shares_check(graph, parameter, ranks);
+            ck_assert_int_eq(parameter->first, own.first);
+            if (parameter->owner == OWNER_UNITS) {
+                ck_assert_int_eq(own.first, parameters_unit_first(graph, parameter, 2 * rank));
+                ck_assert_int_eq(own.first + own.count, parameters_unit_first(graph, parameter, 2 * rank + 2));
+                ck_assert(own.count == parameter->count && largest <= parameter->most);
+            }
+            ck_assert_int_eq(parameter->m != TENSOR_NONE, own.count > 0 || parameter->owner == OWNER_ALL);
+            if (parameter->m != TENSOR_NONE)
+                ck_assert_int_eq(graph_tensor_elements(graph, parameter->m), parameter->count);
+            ck_assert_int_eq(parameter->master != TENSOR_NONE,
+                             parameter->m != TENSOR_NONE && graph->tensors[parameter->tensor].dtype == DTYPE_BF16);
+            if (parameter->group == GROUP_MUON)
+                held[rank] += own.count;
+            if (parameter->group == GROUP_MUON && rank == 0)
+                all += graph_tensor_elements(graph, parameter->tensor);
+        }
+        hostmem_free(graph);
+    }
+    for (int32_t rank = 0; rank < ranks && muon; rank++)
+        ck_assert(held[rank] >= all / ranks - 70 * 210 && held[rank] <= all / ranks + 70 * 210);
+    hostmem_destroy(mem);
+}
+
 /* Every allocation of the model fails once. */
-TEST_LOOP(no_allocation_may_fail_badly, 2)
+TEST_LOOP(no_allocation_may_fail_badly, 3)
 {
     struct model_options options = options_make();
     struct log_capture capture;
     struct hostmem_counters counters;
     size_t allocations = 1;
     options.dtype = _i == 0 ? DTYPE_F32 : DTYPE_BF16;
-    options.states = _i == 0 ? STATE_MASTER : STATE_SR_BF16;
+    options.states = _i == 1 ? STATE_SR_BF16 : STATE_MASTER;
+    options.muon = _i == 2;
+    options.muon_dtype = DTYPE_BF16;
+    options.parts = options.ranks = _i == 2 ? 2 : 1;
     log_capture_begin(&capture);
     for (size_t n = 0; n <= allocations; n++) {
         struct hostmem *mem;

@@ -15,6 +15,11 @@ static enum gt_status run(struct config *config, bool judges, struct dist *dist)
     if (dist->ranks > 0) {
         config->local_rank = dist->local_rank;
         config->local_ranks = dist->local_ranks;
+        if (config->devices[0] != '\0' && !config_device_take(config, config->local_ranks - 1))
+            status = FAIL(GT_USAGE, "devices='%s' names fewer cards than the %" PRId32 " ranks of this machine",
+                          config->devices, config->local_ranks);
+        else if (config->devices[0] != '\0')
+            (void)config_device_take(config, config->local_rank);
     }
     if (status == GT_OK && config->explain[0] != '\0')
         status = error_explain(config->explain);

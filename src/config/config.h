@@ -69,6 +69,8 @@ struct config {
     int32_t local_rank, local_ranks; /* this process among the ranks of its machine */
 };
 
+/* Makes the item of `devices` for a local rank the `device`.  Returns false if there are not that many. */
+bool config_device_take(struct config *config, int32_t rank);
 /* Returns how many tasks MPI's launcher started, or 1 without one; sets *first to true in one of them. */
 int64_t config_tasks(bool *first);
 /* Sets every key to `program`'s default, and clears the origins. */

@@ -277,9 +277,7 @@ static enum gt_status check_device(const struct config *config)
     if (config->origin[CONFIG_KEY_device].bad || strcmp(device, "auto") == 0 || is_index(device))
         return GT_OK;
     if (strchr(device, ',') != NULL)
-        return FAIL(GT_USAGE,
-                    "device='%s': a run uses one card so far; start one run for each card, with its own out_dir",
-                    device);
+        return FAIL(GT_USAGE, "device='%s': one device is expected; --devices=%s gives a run several", device, device);
     if (why != NULL && (!is_argument(config, CONFIG_KEY_device) || config->device_profile[0] != '\0'))
         return GT_OK; /* config_notes() logs it */
     if (why != NULL)
@@ -455,6 +453,35 @@ int64_t config_tasks(bool *first)
     return 1;
 }
 
+bool config_device_take(struct config *config, int32_t rank)
+{
+    const char *at = config->devices;
+    for (; rank > 0 && at != NULL; rank--)
+        at = strchr(at, ',') != NULL ? strchr(at, ',') + 1 : NULL;
+    if (at == NULL)
+        return false;
+    (void)snprintf(config->device, sizeof config->device, "%.*s", (int)strcspn(at, ","), at);
+    config->origin[CONFIG_KEY_device] = config->origin[CONFIG_KEY_devices];
+    return true;
+}
+
+/* Each device must be one that `device` accepts, and stand there once. */
+static enum gt_status check_devices(struct config *config)
+{
+    int32_t count = 0;
+    if (config->devices[0] == '\0')
+        return GT_OK;
+    for (struct config other = *config; config_device_take(config, count); count++) {
+        TRY(check_device(config));
+        for (int32_t i = 0; i < count && config_device_take(&other, i); i++)
+            if (strcmp(other.device, config->device) == 0)
+                return FAIL(GT_USAGE, "devices='%s' names %s twice", config->devices, config->device);
+    }
+    if (!config_key_was_set(config, CONFIG_KEY_ranks))
+        config->ranks = count;
+    return config_device_take(config, 0) ? GT_OK : GT_USAGE;
+}
+
 /* The ranks are the launcher's tasks.  torchrun's tasks could not become ranks, as it is no launcher of MPI. */
 static enum gt_status ranks_settle(struct config *config)
 {
@@ -481,7 +508,7 @@ enum gt_status config_check(struct config *config)
         check_limits,    check_tokens,     check_chunks,   check_betas,    check_evaluation_samples,
         check_recompute, check_checkpoint, check_expected, check_lora,     check_parts};
     const bool train = config->program == CONFIG_TRAIN;
-    bool failed = train && ranks_settle(config) != GT_OK;
+    bool failed = train && (check_devices(config) != GT_OK || ranks_settle(config) != GT_OK);
     config->local_ranks = (int32_t)config->ranks;
     /* A checkpoint that does not name its parts has one. */
     if (config->origin[CONFIG_KEY_parts].source == NULL && strcmp(config->init_from, "resume") != 0)

@@ -71,6 +71,7 @@ void config_defaults(struct config *config, enum config_program program)
 {
     memset(config, 0, sizeof *config);
     config->program = program;
+    config->local_ranks = 1;
     config->backends_built = 1u << CONFIG_BACKEND_CPU;
 #define CONFIG_INT(name, group, value, min, max, programs, flags, help) config->name = value;
 #define CONFIG_REAL(name, group, value, min, max, programs, flags, help) config->name = value;

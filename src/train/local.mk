@@ -12,6 +12,7 @@ libgpttrain_a_SOURCES += \
 	src/train/metrics.c src/train/metrics.h src/train/metrics_start.c \
 	src/train/plan_answer.c src/train/plan_answer.h \
 	src/train/ranks.c src/train/ranks.h \
+	src/train/ranks_start.c \
 	src/train/report_block.c \
 	src/train/restore.c src/train/restore.h \
 	src/train/restore_weights.c \

@@ -28,24 +28,6 @@ void ranks_gather(struct dist *dist, const double *mine, int32_t count, double *
     stop_agree(dist->stop);
 }
 
-enum gt_status ranks_plan_check(const struct session *session)
-{
-    const struct model_options *options = &session->model->options;
-    const struct plan_choice *choice = &options->choice;
-    const double mine[] = {options->dtype, options->states, choice->micro_batch, choice->evaluate_batch};
-    double all[DIST_RANKS_MAX * WORDS_MAX];
-    const int32_t count = sizeof mine / sizeof mine[0];
-    ranks_gather(session->dist, mine, count, all);
-    for (int32_t i = 0; i < (int32_t)session->config->ranks * count; i++)
-        if (all[i] != mine[i % count])
-            return FAIL(GT_UNSUPPORTED,
-                        "rank %" PRId32 " plans %g sequences at once in %s, and this rank %g in %s; --micro_batch, "
-                        "--eval_batch_size and --dtype make ranks alike",
-                        i / count, all[i / count * count + 2], dtype_name((enum dtype)all[i / count * count]), mine[2],
-                        dtype_name(options->dtype));
-    return GT_OK;
-}
-
 bool ranks_computes(const struct session *session, int32_t k)
 {
     const struct dist *dist = session->dist;

@@ -22,8 +22,15 @@ enum gt_status ranks_parts_add(struct session *session, int32_t round);
 enum gt_status ranks_update(const struct session *session);
 /* Gives each rank the weights of the others' elements. */
 enum gt_status ranks_weights_gather(const struct session *session);
-/* Checks that all ranks divide updates and evaluations in the same way, as ranks with unequal cards may not.  Errors:
- * GT_UNSUPPORTED. */
+/* Refuses ranks of different builds, keys, data (whose digests `data` are) and checkpoints (iteration and checksum),
+ * and pairs between which bytes change; prints a line per rank.  Uses the staging buffer.  Errors: GT_USAGE, GT_DEVICE.
+ */
+enum gt_status ranks_handshake(struct session *session, const char *const data[static 2], int64_t iter,
+                               uint32_t weights);
+/* Returns true if all ranks divide updates and evaluations in the same way, as ranks with unequal cards may not; sets
+ * the smallest sizes of all in *least. */
+bool ranks_plans_alike(const struct session *session, struct plan_choice *least);
+/* Checks that they do, with the same dtypes.  Errors: GT_UNSUPPORTED. */
 enum gt_status ranks_plan_check(const struct session *session);
 /* Returns true if this rank computes micro-step `k` of an update. */
 bool ranks_computes(const struct session *session, int32_t k);

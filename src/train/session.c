@@ -36,9 +36,9 @@ static const struct backend_ops *backend_first(void)
 }
 
 /* Opens the backend that the configuration names, or GPT_TRAIN_BACKEND in the environment, or the first one with a
- * device; on it, the named device or the backend's default.  Of several ranks each opens the next device; *each is
- * false if there are too few. */
-static enum gt_status backend_open(const struct config *config, struct backend **out, bool *each)
+ * device; on it, the named device or the backend's default.  Of several ranks each opens the next device, in turn;
+ * *sharers is set to how many open the same. */
+static enum gt_status backend_open(const struct config *config, struct backend **out, int32_t *sharers)
 {
     const struct config_device device = config_device(config);
     const bool is_auto = device.backend == CONFIG_BACKEND_AUTO;
@@ -56,9 +56,11 @@ static enum gt_status backend_open(const struct config *config, struct backend *
                                     " device%s, numbered from 0 (--list_devices shows them)",
                     config->device, ops->name, devices.count, devices.count == 1 ? "" : "s");
     const int32_t first = device.index >= 0 ? device.index : devices.first > 0 ? devices.first : 0;
-    *each = device.name == NULL && first + config->local_ranks <= devices.count;
+    const bool in_turn = device.name == NULL && config->devices[0] == '\0';
+    const int32_t cards = in_turn && devices.count > first ? devices.count - first : 1;
+    *sharers = config->devices[0] != '\0' ? 1 : (int32_t)size_ceil_div(config->local_ranks, cards);
     struct backend_open_options options = {.name = device.name,
-                                           .device = *each ? first + config->local_rank : first,
+                                           .device = first + config->local_rank % cards,
                                            .threads = (int32_t)config->threads,
                                            .tf32 = config->tf32,
                                            .half_sums = config->half_sums != CONFIG_HALF_SUMS_OFF,
@@ -85,20 +87,14 @@ enum gt_status session_open(struct hostmem *mem, const struct config *config, st
 {
     struct device_profile profile;
     uint64_t total = 0, free_bytes = 0;
-    bool each;
     if (config->device_profile[0] != '\0') {
         TRY(device_profile_find(config->device_profile, &profile));
         return session_open_profile(mem, config, &profile, out);
     }
     *out = (struct session){.mem = mem, .config = config};
-    TRY(backend_open(config, &out->device.backend, &each));
+    TRY(backend_open(config, &out->device.backend, &out->device.sharers));
     const bool is_known = system_memory_read(&total, &free_bytes);
     enum gt_status status = session_device_settle(out, is_known ? total : 0, free_bytes);
-    if (status == GT_OK && config->ranks > 1 && !out->device.info.host_memory && !each)
-        status = FAIL(GT_USAGE,
-                      ERROR_NO_DEVICE "ranks=%" PRId64 " take one card each, from the number that --device gives on; "
-                                      "--list_devices shows the cards",
-                      config->ranks);
     if (status == GT_OK && out->device.info.host_memory && system_memory_space_is_limit())
         log_note("ulimit -v limits the memory of this process to %s", LOG_BYTES(out->device.info.total_bytes));
     if (status != GT_OK)
@@ -141,13 +137,12 @@ static uint64_t bytes_lacking(const struct session *session)
     return free_bytes > 0 && need > free_bytes ? need - free_bytes : 0;
 }
 
-/* Replaces the plan by one for the budgets as they are now. */
-static enum gt_status plan_replace(struct session *session)
+enum gt_status session_replan(struct session *session, const struct model_options *options)
 {
-    struct model_options options = session->search.request.options;
-    options.ranks = session->model->options.ranks;
+    struct model_options wanted = *options; /* may be the plan's */
+    wanted.ranks = session->model->options.ranks;
     plan_release(session);
-    TRY(session_plan(session, &options));
+    TRY(session_plan(session, &wanted));
     return session_fits(session);
 }
 
@@ -158,7 +153,7 @@ static enum gt_status plan_again(struct session *session)
              LOG_BYTES(session->device.info.free_bytes), session->device.info.device, LOG_BYTES(bytes_lacking(session)),
              BACKEND_HOLDERS_KNOWN(session->device.backend));
     session->device.budget_bytes = session_free_budget(session->device.info.free_bytes);
-    return plan_replace(session);
+    return session_replan(session, &session->search.request.options);
 }
 
 /* If other programs have taken the host memory that offload needs, makes another plan for what is left. */
@@ -170,7 +165,7 @@ static enum gt_status host_check(struct session *session)
         return GT_OK;
     log_note("%s of host memory are free now, less than the plan needs; planning again", LOG_BYTES(free_bytes));
     session->device.host_budget_bytes = session_free_budget(free_bytes);
-    return plan_replace(session);
+    return session_replan(session, &session->search.request.options);
 }
 
 enum gt_status session_start(struct session *session)

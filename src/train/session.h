@@ -31,6 +31,7 @@ struct session_device {
     struct backend *backend;
     struct backend_record record; /* of the calls to the backend */
     struct backend_info info;
+    int32_t sharers;  /* ranks that use the device, this one among them; 0: it is a profile */
     enum dtype dtype; /* of weights and activations: as configured, or the nearest that the device supports */
     bool has_profile; /* only a profile exists: a session can plan for the device, not use it */
     struct device_profile profile; /* valid with has_profile */
@@ -86,6 +87,8 @@ uint64_t session_free_budget(uint64_t free_bytes);
  * the memory that is left.  The session then has a new model and plan, with the same samples and mathematics.  Errors:
  * GT_NO_MEMORY, GT_NO_FIT, GT_DEVICE. */
 enum gt_status session_start(struct session *session);
+/* Replaces the plan by one for the budgets as they are now.  Errors: those of session_plan(), GT_NO_FIT. */
+enum gt_status session_replan(struct session *session, const struct model_options *options);
 void session_close(struct session *session);
 
 /* Copy the host's scalars to the device, and back. */
@@ -140,7 +143,7 @@ enum gt_status session_plan_evaluation(struct session *session, const struct mod
  * process itself: SESSION_HEADROOM_BYTES and its share of what ranks exchange; 0 if the device has its own memory. */
 uint64_t session_budget_of(const struct session *session, uint64_t arena_bytes);
 uint64_t session_headroom_bytes(const struct session *session);
-/* Returns how many ranks share the device's memory: all of them if it is the host's. */
+/* Returns how many ranks share the device's memory: all of the machine if it is the host's. */
 uint64_t session_sharers(const struct session *session);
 /* Returns the part of the budget that the arena of each rank may take. */
 uint64_t session_arena_budget(const struct session *session);

@@ -193,7 +193,8 @@ uint64_t session_headroom_bytes(const struct session *session)
 
 uint64_t session_sharers(const struct session *session)
 {
-    return session->device.info.host_memory ? (uint64_t)session->config->local_ranks : 1;
+    const int32_t sharers = session->device.info.host_memory ? session->config->local_ranks : session->device.sharers;
+    return (uint64_t)max_i64(sharers, 1);
 }
 
 /* Returns the part of the budget that the arena may not take. */

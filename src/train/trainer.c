@@ -115,6 +115,40 @@ static enum gt_status device_start(struct trainer *t)
     return GT_OK;
 }
 
+/* Plans again with the smallest micro-steps that any rank plans, if ranks plan different ones. */
+static enum gt_status ranks_agree(struct trainer *t)
+{
+    struct config *config = &t->settled;
+    const struct config own = *config;
+    const struct model_config model = t->session.model->options.config;
+    struct plan_choice least;
+    struct model_options options;
+    if (ranks_plans_alike(&t->session, &least))
+        return GT_OK;
+    config->micro_batch = least.micro_batch;
+    config->eval_batch_size = least.evaluate_batch;
+    config->loss_chunk = least.loss_chunk_rows;
+    session_train_options(&t->session, &t->state.choices, &model, &options);
+    enum gt_status status = session_replan(&t->session, &options);
+    config->micro_batch = own.micro_batch;
+    config->eval_batch_size = own.eval_batch_size;
+    config->loss_chunk = own.loss_chunk;
+    return status;
+}
+
+/* Rank 0 has found nothing to refuse: all ranks begin. */
+static enum gt_status ranks_meet(struct trainer *t, const struct run_data *data)
+{
+    struct session *session = &t->session;
+    const char *const digests[] = {data->text[0], data->text[1]};
+    const uint32_t weights = t->source.checkpoint != NULL ? t->source.checkpoint->record.files[0].crc32c : 0;
+    if (ranks_first(session->dist))
+        ranks_budgets_share(session->dist,
+                            (uint64_t[]){session->device.budget_bytes, session->device.host_budget_bytes});
+    TRY(ranks_handshake(session, digests, t->state.iter, weights));
+    return t->config->eval_only ? GT_OK : ranks_agree(t);
+}
+
 /* Runs the part that needs the data and the arena. */
 static enum gt_status run(struct trainer *t)
 {
@@ -135,9 +169,8 @@ static enum gt_status run(struct trainer *t)
         TRY(saver_room_check(session, t->source.own));
         earlier_note(t);
     }
-    if (session->dist != NULL && session->dist->rank == 0)
-        ranks_budgets_share(session->dist,
-                            (uint64_t[]){session->device.budget_bytes, session->device.host_budget_bytes});
+    if (session->dist != NULL)
+        TRY(ranks_meet(t, &data));
     TRY(watchdog_start(&t->watchdog, t->mem, session->device.backend, config->out_dir, config->watchdog));
     TRY(device_start(t));
     TRY(ranks_plan_check(session));
@@ -275,7 +308,7 @@ static enum gt_status algorithms_choose(struct trainer *t)
     return GT_OK;
 }
 
-/* Opens the session; a rank but the first with rank 0's budgets. */
+/* Opens the session; on rank 0's machine with rank 0's budgets of host memory. */
 static enum gt_status device_open(struct trainer *t, struct dist *dist, const uint64_t budgets[static 2])
 {
     const struct config *config = t->config;
@@ -284,10 +317,11 @@ static enum gt_status device_open(struct trainer *t, struct dist *dist, const ui
                     config->parts, config->parts == 1 ? "" : "s");
     TRY(session_open(t->mem, config, &t->session));
     t->session.dist = dist;
-    if (!ranks_first(dist)) {
+    const bool divided = !ranks_first(dist) && strcmp(dist->host[dist->rank], dist->host[0]) == 0;
+    if (divided && t->session.device.info.host_memory && !t->session.device.has_budget)
         t->session.device.budget_bytes = budgets[0];
+    if (divided)
         t->session.device.host_budget_bytes = budgets[1];
-    }
     t->life = (struct ranks_life){.dist = dist, .record = &t->session.device.record};
     return dist != NULL ? ticker_start(t->mem, RANKS_SIGN_SECONDS, ranks_sign, &t->life, &t->life.ticker) : GT_OK;
 }

@@ -7,7 +7,7 @@
   full      a disk that is full on rank 0 leaves nothing half written, and all ranks go on
   killed    kill -9 of a rank ends all of them with one line; a resume with another number of ranks gives the bytes of one go
   stopped   a rank that gives no sign of life is named, and all end in time; a signal saves, and the run goes on
-  cards     ranks on emulated cards write the bytes of one; too few cards, or cards that plan differently, are refused
+  cards     ranks on emulated cards write the bytes of one, also where they share cards; unlike ones are refused
   refused   numbers that do not divide, missing data, too small a budget: one line, and nothing stays behind
 Prints "checks: P passed, F failed, S skipped".
 """
@@ -127,8 +127,13 @@ def cards():
     train("card1", *card, **keys)
     train("card2", *card, "--ranks=2", **keys)
     check(results("card2") == results("card1"), "two cards: the bytes and losses of one")
-    for status, text, arguments in ((2, "ranks=4 take one card each", ["--ranks=4"]),
-                                    (2, "rank 1 plans 3 sequences at once in float16", ["--ranks=2", "--device=cuda:1"])):
+    train("card4", *card, "--ranks=4", "--device=cuda:1", "--dtype=float16", **keys) # two each: they divide its memory
+    train("card1h", *card, "--dtype=float16", **keys)
+    check(results("card4") == results("card1h"), "shared cards: the bytes and losses of one")
+    keys["cards"] = "89:16g:L4,75:16g:T4"
+    for status, text, arguments in ((2, "rank 1 computes in float16", ["--ranks=2"]),
+                                    (2, "devices='0,0' names 0 twice", ["--devices=0,0"]),
+                                    (2, "names fewer cards than the 4 ranks", ["--devices=0,1", "--ranks=4"])):
         lines = error_lines(train("cards", *card, *arguments, status=status, **keys))
         check(len(lines) == 1 and text in lines[0], f"one error line with '{text}', not {lines}")
 

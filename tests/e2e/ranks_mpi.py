@@ -3,12 +3,14 @@
 
   bytes     2 tasks (4 in make check-long) write the files and losses of one process with as many parts; answers are given
             once
+  unequal   ranks with less memory than rank 0 make all of them plan smaller micro-batches; with other keys they are refused
   ended     a rank that is stopped or killed is named, and all end in time; a signal to one saves; forked ranks resume
   refused   bad keys and data, once, with the exit status of one process; a launcher that MPI does not know; no module
 Prints "checks: P passed, F failed, S skipped".
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -22,9 +24,11 @@ ENV = {**os.environ, "GPT_TRAIN_MODULE_DIR": BUILD, "OMPI_ALLOW_RUN_AS_ROOT": "1
        "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 
 
-def mpirun(tasks, out, *arguments):
-    return subprocess.Popen(["mpirun", "-n", str(tasks), GPT_TRAIN, *TINY, "--backend=cpu", "--threads=1", f"--out_dir={out}",
-                             *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV)
+def mpirun(tasks, out, *arguments, last=None):
+    """Starts tasks; the last one with more arguments, if `last` has them."""
+    command = [GPT_TRAIN, *TINY, "--backend=cpu", "--threads=1", f"--out_dir={out}", *arguments]
+    parts = ["-n", str(tasks), *command] if last is None else ["-n", str(tasks - 1), *command, ":", "-n", "1", *command, *last]
+    return subprocess.Popen(["mpirun", *parts], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV)
 
 
 def ended(run, status, text=""):
@@ -44,6 +48,17 @@ def bytes_of_one():
     for arguments in some((["--plan"], ["--help"])):
         check(ended(mpirun(2, "none", *arguments), 0).count("Plan " if "--plan" in arguments else "Usage") == 1,
               f"answered once: {arguments}")
+
+
+def unequal():
+    """Ranks that could take different micro-batches take the smallest; other differences are refused."""
+    wide = ["--n_embd=64", "--block_size=256", "--batch_size=16", "--gradient_accumulation_steps=1", "--micro_batch=0",
+            "--parts=2", "--max_iters=0"]
+    said = ended(mpirun(2, "unequal", *wide, last=["--memory_budget=150MiB"]), 0)
+    steps = re.search(r"plan: .* (\d+) steps of (\d+) sequences", said)
+    check(steps and int(steps.group(1)) > 2 and int(steps.group(2)) < 8, f"the micro-batch that fits both: {said[:900]}")
+    ended(mpirun(2, "refused", last=["--batch_size=8"]), 2, "has another batch_size than rank 0")
+    check(not os.path.exists("refused"), "nothing stays behind")
 
 
 def tasks_of(run):
@@ -101,4 +116,4 @@ def module_there():
 
 
 if __name__ == "__main__":
-    end(*((bytes_of_one, failing, refused) if module_there() else ()), begin=lambda: make_tokens("data"))
+    end(*((bytes_of_one, unequal, failing, refused) if module_there() else ()), begin=lambda: make_tokens("data"))

@@ -132,9 +132,9 @@ TEST(args_refusals)
     refused(TRAIN("--lr=1e-3"), "unknown key lr (did you mean learning_rate?)");
     refused(TRAIN("--steps=9"), "unknown key steps (did you mean max_iters?)");
     refused(TRAIN("--resume"), "unknown key resume (write --init_from=resume)");
-    refused(TRAIN("--ddp"), "unknown key ddp (a run uses one card so far");
+    refused(TRAIN("--ddp"), "unknown key ddp (--ranks=N or --devices=0,1 trains with several");
     refused(SAMPLE("--prompt=x"), "unknown key prompt (did you mean start?)");
-    refused(TRAIN("--device=cuda:0,1"), "a run uses one card so far");
+    refused(TRAIN("--device=cuda:0,1"), "--devices=cuda:0,1 gives a run several");
     refused(TRAIN("--nokey=1"), "unknown key nokey");
     refused(TRAIN("--n_layer"), "--n_layer: a value must follow (--n_layer=VALUE)");
     refused(TRAIN("--n_layer", "--n_head=3"), "--n_layer: a value must follow");

@@ -11,6 +11,7 @@ TRAIN_CHECKS = \
 	tests/unit/check_spikes \
 	tests/unit/check_steps_ahead \
 	tests/unit/check_dist \
+	tests/unit/check_ranks \
 	tests/unit/check_stop \
 	tests/unit/check_watchdog
 check_PROGRAMS += $(TRAIN_CHECKS)
@@ -25,5 +26,6 @@ tests_unit_check_session_SOURCES = tests/unit/check_session.c tests/unit/log_cap
 tests_unit_check_spikes_SOURCES = tests/unit/check_spikes.c
 tests_unit_check_steps_ahead_SOURCES = tests/unit/check_steps_ahead.c
 tests_unit_check_dist_SOURCES = tests/unit/check_dist.c
+tests_unit_check_ranks_SOURCES = tests/unit/check_ranks.c
 tests_unit_check_stop_SOURCES = tests/unit/check_stop.c
 tests_unit_check_watchdog_SOURCES = tests/unit/check_watchdog.c

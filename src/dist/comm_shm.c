@@ -210,9 +210,7 @@ bool dist_launch(int32_t ranks, int64_t timeout_s, struct dist *out, int *exit_s
         log_error("out of memory for what %" PRId32 " ranks share: %s", ranks, strerror(errno));
         return true;
     }
-    char bytes[24];
-    (void)snprintf(out->carrier, sizeof out->carrier, "%s that they share",
-                   log_bytes(bytes, (double)dist_shared_bytes(ranks)));
+    (void)snprintf(out->carrier, sizeof out->carrier, "%s that they share", LOG_BYTES(dist_shared_bytes(ranks)));
     out->stop_word = &out->shared->stop;
     out->seat = out->shared->seat;
     out->progress = shm_progress;

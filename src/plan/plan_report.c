@@ -85,48 +85,44 @@ static void line_print(FILE *out, int indent, const char *format, ...)
 
 static void head_print(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
 {
-    char total[24], free_text[24], gap[24];
     uint64_t needed = plan_total_bytes(plan, facts);
     line_print(out, HEAD_INDENT, "Plan      %s", facts->configuration ? facts->configuration : "-");
     if (facts->state_format)
         line_print(out, HEAD_INDENT, "Weights   %.2f bytes per parameter, gradients and optimizer included (%s)",
                    facts->state_bytes, facts->state_format);
     line_print(out, HEAD_INDENT, "Device    %s", facts->device ? facts->device : "-");
-    log_bytes(total, (double)needed);
     if (facts->free_bytes == 0) {
-        line_print(out, HEAD_INDENT, "Memory    %s needed", total);
+        line_print(out, HEAD_INDENT, "Memory    %s needed", LOG_BYTES(needed));
         return;
     }
     bool fits = needed <= facts->free_bytes;
-    log_bytes(gap, (double)(fits ? facts->free_bytes - needed : needed - facts->free_bytes));
-    log_bytes(free_text, (double)facts->free_bytes);
-    line_print(out, HEAD_INDENT, "Memory    %s needed, %s available: %s%s%s", total, free_text,
-               fits ? "fits, " : "DOES NOT FIT, ", gap, fits ? " to spare" : " short");
+    line_print(out, HEAD_INDENT, "Memory    %s needed, %s available: %s%s%s", LOG_BYTES(needed),
+               LOG_BYTES(facts->free_bytes), fits ? "fits, " : "DOES NOT FIT, ",
+               LOG_BYTES(fits ? facts->free_bytes - needed : needed - facts->free_bytes),
+               fits ? " to spare" : " short");
 }
 
 char *plan_offload_text(char text[static PLAN_OFFLOAD_TEXT_MAX], const struct plan *plan)
 {
     const uint64_t inputs = plan->host_category_bytes[CATEGORY_ACTIVATION], states = plan->host_bytes - inputs;
     const bool frozen = plan->host_category_bytes[CATEGORY_PARAMETER] > 0;
-    char bytes[24];
     int used = 0;
     if (states > 0)
-        used = snprintf(text, PLAN_OFFLOAD_TEXT_MAX, "%s of %s%s", log_bytes(bytes, (double)states),
+        used = snprintf(text, PLAN_OFFLOAD_TEXT_MAX, "%s of %s%s", LOG_BYTES(states),
                         frozen ? "frozen weights" : "optimizer state", inputs > 0 ? " and " : "");
     if (inputs > 0)
-        snprintf(text + used, PLAN_OFFLOAD_TEXT_MAX - (size_t)used, "%s of blocks' inputs",
-                 log_bytes(bytes, (double)inputs));
+        snprintf(text + used, PLAN_OFFLOAD_TEXT_MAX - (size_t)used, "%s of blocks' inputs", LOG_BYTES(inputs));
     return text;
 }
 
 static void share_print(const struct plan *plan, const char *name, uint64_t bytes, FILE *out)
 {
-    char text[24], bar[BAR_WIDTH + 1];
+    char bar[BAR_WIDTH + 1];
     double share = plan->arena_bytes > 0 ? (double)bytes / (double)plan->arena_bytes : 0.0;
     int length = (int)(share * BAR_WIDTH + 0.5);
     memset(bar, '#', sizeof bar);
     bar[length < 0 ? 0 : length > BAR_WIDTH ? BAR_WIDTH : length] = '\0';
-    line_print(out, HEAD_INDENT, "  %-12s %12s %6.2f %%  %s", name, log_bytes(text, (double)bytes), 100.0 * share, bar);
+    line_print(out, HEAD_INDENT, "  %-12s %12s %6.2f %%  %s", name, LOG_BYTES(bytes), 100.0 * share, bar);
 }
 
 static void categories_print(const struct plan *plan, FILE *out)
@@ -136,9 +132,8 @@ static void categories_print(const struct plan *plan, FILE *out)
         if (plan->category_bytes[c] > 0)
             share_print(plan, tensor_category_name((enum tensor_category)c), plan->category_bytes[c], out);
     share_print(plan, "unused", plan_unused_bytes(plan), out);
-    char arena[24];
     line_print(out, HEAD_INDENT, "  %-12s %12s           %" PRIu64 " bytes in %" PRId32 " piece%s", "total",
-               log_bytes(arena, (double)plan->arena_bytes), plan->arena_bytes, plan->device_segments,
+               LOG_BYTES(plan->arena_bytes), plan->arena_bytes, plan->device_segments,
                plan->device_segments == 1 ? "" : "s");
     fprintf(out, "\n");
 }
@@ -154,32 +149,30 @@ static void peak_print(const struct plan *plan, FILE *out)
                        peak->peak_op, program->count, op_declaration(op->kind)->name, plan_op_target(plan->graph, op));
         }
     }
-    char bound[24];
     uint64_t above = plan->arena_bytes - plan->arena_bytes_bound;
     double percent = plan->arena_bytes_bound > 0 ? 100.0 * (double)above / (double)plan->arena_bytes_bound : 0.0;
     line_print(out, HEAD_INDENT, "Minimum   %s must be in memory at once; this plan is %.2f %% above it",
-               log_bytes(bound, (double)plan->arena_bytes_bound), percent);
+               LOG_BYTES(plan->arena_bytes_bound), percent);
 }
 
 /* Prints the arena bytes that each phase needs, the run's tensors included. */
 static void phases_print(const struct plan *plan, FILE *out)
 {
-    char line[LINE_BYTES_MAX / 2] = "", run[24];
+    char line[LINE_BYTES_MAX / 2] = "";
     size_t used = 0;
     bool present[PHASE_COUNT] = {false};
     for (int32_t p = 0; p < plan->program_count; p++)
         present[plan->graph->programs[p].phase] = true;
     for (int32_t phase = 0; phase < PHASE_COUNT; phase++) {
-        char text[24];
         if (!present[phase] || used >= sizeof line)
             continue;
-        log_bytes(text, (double)(plan->run_bytes + plan->phase_bytes[phase]));
         int wrote = snprintf(line + used, sizeof line - used, "%s%s %s", used ? ", " : "",
-                             program_phase_name((enum program_phase)phase), text);
+                             program_phase_name((enum program_phase)phase),
+                             LOG_BYTES(plan->run_bytes + plan->phase_bytes[phase]));
         used += wrote > 0 ? (size_t)wrote : 0;
     }
-    log_bytes(run, (double)plan->run_bytes);
-    line_print(out, HEAD_INDENT, "Phases    %s; %s of it stays throughout", used ? line : "none", run);
+    line_print(out, HEAD_INDENT, "Phases    %s; %s of it stays throughout", used ? line : "none",
+               LOG_BYTES(plan->run_bytes));
 }
 
 static void forecast_print(const struct plan_report_facts *facts, FILE *out)
@@ -190,13 +183,13 @@ static void forecast_print(const struct plan_report_facts *facts, FILE *out)
         line_print(out, HEAD_INDENT, "Forecast  unknown before the first timings");
         return;
     }
-    char step[32], each[32], total[32], end[32], bounds[PLAN_UNCERTAINTY_MAX];
-    line_print(out, HEAD_INDENT, "Forecast  %s in all, until %s (%s, %s)",
-               clock_duration(total, forecast.total_seconds), clock_wall_text(end, forecast.end_wall_s),
-               facts->measured ? "measured" : "estimated", plan_uncertainty_text(bounds, facts->uncertainty));
+    char end[32], bounds[PLAN_UNCERTAINTY_MAX];
+    line_print(out, HEAD_INDENT, "Forecast  %s in all, until %s (%s, %s)", CLOCK_DURATION(forecast.total_seconds),
+               clock_wall_text(end, forecast.end_wall_s), facts->measured ? "measured" : "estimated",
+               plan_uncertainty_text(bounds, facts->uncertainty));
     line_print(out, HEAD_INDENT, "          %" PRId64 " step%s of %s, %" PRId64 " evaluation%s of %s (%.1f %%)",
-               facts->steps, facts->steps == 1 ? "" : "s", clock_duration(step, facts->seconds_per_step),
-               facts->evaluations, facts->evaluations == 1 ? "" : "s", clock_duration(each, facts->evaluation_seconds),
+               facts->steps, facts->steps == 1 ? "" : "s", CLOCK_DURATION(facts->seconds_per_step), facts->evaluations,
+               facts->evaluations == 1 ? "" : "s", CLOCK_DURATION(facts->evaluation_seconds),
                100.0 * forecast.evaluation_share);
 }
 
@@ -204,11 +197,11 @@ static void forecast_print(const struct plan_report_facts *facts, FILE *out)
 static void change_print(const struct plan_report_facts *facts, FILE *out)
 {
     const struct search_result *search = facts->search;
-    char asked[24], budget[24], gap[24], text[SEARCH_CHANGES_MAX];
+    char asked[24], text[SEARCH_CHANGES_MAX];
     const char *least = search->bytes_request_least ? "at least " : "";
     double needed = (double)search->bytes_request, have = (double)facts->request->budget_bytes;
-    line_print(out, HEAD_INDENT, "Requested %s%s; %s is available: %s%s short", least, log_bytes(asked, needed),
-               log_bytes(budget, have), least, log_bytes(gap, needed > have ? needed - have : 0.0));
+    line_print(out, HEAD_INDENT, "Requested %s%s; %s is available: %s%s short", least, LOG_BYTES(needed),
+               LOG_BYTES(have), least, LOG_BYTES(needed > have ? needed - have : 0.0));
     search_changes_text(text, &search->options, &facts->request->options);
     if (search->fits)
         line_print(out, HEAD_INDENT, "Changed   %s: %+.1f %% time (estimated), same samples%s", text,
@@ -224,15 +217,14 @@ static void change_print(const struct plan_report_facts *facts, FILE *out)
 
 static void choice_print(const struct plan_report_facts *facts, const struct search_choice *choice, FILE *out)
 {
-    char bytes[24], seconds[32], slower[16] = "", text[SEARCH_CHANGES_MAX];
+    char slower[16] = "", text[SEARCH_CHANGES_MAX];
     double fastest = facts->choices[0].seconds;
     if (search_choice_equivalent(choice->kind) && choice->seconds > fastest)
         snprintf(slower, sizeof slower, "%+.1f %%", 100.0 * (choice->seconds / fastest - 1.0));
     else if (search_choice_equivalent(choice->kind))
         snprintf(slower, sizeof slower, "fastest");
-    line_print(out, CHOICE_INDENT, "  %10s %11s %8s  %s", log_bytes(bytes, (double)choice->arena_bytes),
-               clock_duration(seconds, choice->seconds), slower,
-               search_choice_text(text, choice, &facts->request->options));
+    line_print(out, CHOICE_INDENT, "  %10s %11s %8s  %s", LOG_BYTES(choice->arena_bytes),
+               CLOCK_DURATION(choice->seconds), slower, search_choice_text(text, choice, &facts->request->options));
 }
 
 static void choices_print(const struct plan_report_facts *facts, FILE *out)
@@ -255,25 +247,24 @@ static void choices_print(const struct plan_report_facts *facts, FILE *out)
 
 void plan_print_text(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
 {
-    char text[PLAN_OFFLOAD_TEXT_MAX], host[32], context[24], headroom[24];
+    char text[PLAN_OFFLOAD_TEXT_MAX], budget[24];
     head_print(plan, facts, out);
     if (plan->host_bytes > 0)
         line_print(out, HEAD_INDENT, "Offload   %s in host memory, which adds %s to each update",
                    plan_offload_text(text, plan),
-                   facts->offload_seconds > 0.0 ? clock_duration(host, facts->offload_seconds) : "an unknown time");
+                   facts->offload_seconds > 0.0 ? CLOCK_DURATION(facts->offload_seconds) : "an unknown time");
     categories_print(plan, out);
     peak_print(plan, out);
     phases_print(plan, out);
     line_print(out, HEAD_INDENT, "Outside   host memory %s, driver and libraries %s, headroom %s",
-               log_bytes(host, (double)facts->host_bytes), log_bytes(context, (double)facts->context_bytes),
-               log_bytes(headroom, (double)facts->headroom_bytes));
+               LOG_BYTES(facts->host_bytes), LOG_BYTES(facts->context_bytes), LOG_BYTES(facts->headroom_bytes));
     forecast_print(facts, out);
     if (facts->needless)
         line_print(out, HEAD_INDENT, "Needless  %s: the run fits without, and takes %.1f %% less time (estimated)",
                    facts->needless, 100.0 * facts->needless_share);
     if (facts->search && !facts->search->fits && plan->host_bytes > facts->request->host_budget)
         line_print(out, HEAD_INDENT, "Needed    a host_budget of at least %s",
-                   search_budget_text(context, plan->host_bytes));
+                   search_budget_text(budget, plan->host_bytes));
     if (facts->search && (facts->search->candidates > 1 || !facts->search->fits)) {
         if (facts->search->bytes_request > facts->request->budget_bytes)
             change_print(facts, out);
@@ -292,15 +283,15 @@ void plan_print_rows(const struct plan *plan, const struct plan_report_facts *fa
     struct plan_forecast forecast;
     const double needed = (double)plan_total_bytes(plan, facts);
     plan_forecast_make(facts, &forecast);
-    row_print(out, "memory", log_bytes(text, needed), needed);
-    row_print(out, "offloaded", log_bytes(text, (double)plan->host_bytes), (double)plan->host_bytes);
+    row_print(out, "memory", LOG_BYTES(needed), needed);
+    row_print(out, "offloaded", LOG_BYTES(plan->host_bytes), (double)plan->host_bytes);
     for (int32_t c = 0; c < CATEGORY_COUNT; c++) {
         const double bytes = (double)plan->category_bytes[c];
-        row_print(out, tensor_category_name((enum tensor_category)c), log_bytes(text, bytes), bytes);
+        row_print(out, tensor_category_name((enum tensor_category)c), LOG_BYTES(bytes), bytes);
     }
     row_print(out, "fits", facts->free_bytes == 0 || needed <= (double)facts->free_bytes ? "yes" : "NO", 0.0);
-    row_print(out, "update", clock_duration(text, facts->seconds_per_step), facts->seconds_per_step);
-    row_print(out, "in all", clock_duration(text, forecast.total_seconds), forecast.total_seconds);
+    row_print(out, "update", CLOCK_DURATION(facts->seconds_per_step), facts->seconds_per_step);
+    row_print(out, "in all", CLOCK_DURATION(forecast.total_seconds), forecast.total_seconds);
     if (facts->search == NULL)
         return;
     const struct model_options *options = &facts->search->options;

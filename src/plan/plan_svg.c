@@ -202,7 +202,6 @@ static void small_boxes_draw(const struct map *map, double size)
 static void box_title(const struct map *map, const struct box *box)
 {
     FILE *out = map->out;
-    char text[24];
     if (box->tensor != TENSOR_NONE) {
         const struct tensor *tensor = &map->graph->tensors[box->tensor];
         uint64_t bytes = graph_tensor_bytes(map->graph, box->tensor);
@@ -210,13 +209,12 @@ static void box_title(const struct map *map, const struct box *box)
         fprintf(out, "\n%s[", dtype_name(tensor->dtype));
         for (int32_t i = 0; i < tensor->rank; i++)
             fprintf(out, "%s%" PRId64, i ? "," : "", tensor->dims[i]);
-        fprintf(out, "], %s\n%s (%" PRIu64 " bytes)\n", tensor_category_name(tensor->category),
-                log_bytes(text, (double)bytes), bytes);
+        fprintf(out, "], %s\n%s (%" PRIu64 " bytes)\n", tensor_category_name(tensor->category), LOG_BYTES(bytes),
+                bytes);
     } else {
         uint64_t bytes = map->plan->workspace_bytes[box->program][box->op];
         fprintf(out, "workspace of %s\n%s (%" PRIu64 " bytes)\n",
-                op_declaration(map->graph->programs[box->program].ops[box->op].kind)->name,
-                log_bytes(text, (double)bytes), bytes);
+                op_declaration(map->graph->programs[box->program].ops[box->op].kind)->name, LOG_BYTES(bytes), bytes);
     }
     if (box->program >= 0)
         fprintf(out, "%s, ops %" PRId32 " .. %" PRId32, map->graph->programs[box->program].name, box->op, box->last);
@@ -342,7 +340,6 @@ static void captions_draw(const struct map *map, const struct plan_report_facts 
 
 static void budget_draw(const struct map *map, uint64_t budget)
 {
-    char text[24];
     if (budget == 0)
         return;
     double y = (double)budget / map->bytes_top * map_panel.height;
@@ -351,8 +348,7 @@ static void budget_draw(const struct map *map, uint64_t budget)
         svg_line(map->out, map_panel.left, page_y(y), map_panel.left + map_panel.width, page_y(y), BUDGET_COLOUR,
                  "6 4");
     svg_text(map->out, map_panel.left + map_panel.width, inside ? page_y(y) - 6 : map_panel.top - 62, SVG_END,
-             SVG_TEXT_SIZE, BUDGET_COLOUR, "available %s%s", log_bytes(text, (double)budget),
-             inside ? "" : ", above the picture");
+             SVG_TEXT_SIZE, BUDGET_COLOUR, "available %s%s", LOG_BYTES(budget), inside ? "" : ", above the picture");
 }
 
 static void peak_draw(const struct map *map, uint64_t budget)
@@ -368,11 +364,10 @@ static void peak_draw(const struct map *map, uint64_t budget)
     if (budget > 0 && limit > label - 16 && limit < label + 6)
         label = limit - 6;
     bool right = x > map_panel.left + 0.5 * map_panel.width;
-    char text[24];
     svg_line(map->out, x, y, x, page_y(0.0), SVG_INK, "2 3");
     fprintf(map->out, "<path id=\"peak\" d=\"M%.2f %.2fl-6 -9h12z\" fill=\"%s\"/>\n", x, y, SVG_INK);
     svg_text(map->out, x, label, right ? SVG_END : SVG_START, SVG_TEXT_SIZE, SVG_INK,
-             "peak %s: op %" PRId32 " of %s, %s", log_bytes(text, (double)plan->arena_bytes), peak->peak_op,
+             "peak %s: op %" PRId32 " of %s, %s", LOG_BYTES(plan->arena_bytes), peak->peak_op,
              map->graph->programs[peak->program].name, op_declaration(op->kind)->name);
 }
 
@@ -381,13 +376,12 @@ static void host_draw(const struct map *map)
 {
     const uint64_t bytes = map->plan->host_bytes, low = map->segment_low[map->plan->device_segments];
     const double scale = map_panel.height / map->bytes_top, right = map_panel.left + map_panel.width;
-    char text[24];
     if (bytes == 0)
         return;
     svg_line(map->out, map_panel.left - 60, page_y((double)low * scale), right, page_y((double)low * scale), SVG_INK,
              NULL);
     svg_text(map->out, right, page_y((double)(low + bytes) * scale) - 6, SVG_END, SVG_TEXT_SIZE, SVG_INK,
-             "host memory %s", log_bytes(text, (double)bytes));
+             "host memory %s", LOG_BYTES(bytes));
 }
 
 static void legend_draw(const struct map *map)
@@ -395,7 +389,6 @@ static void legend_draw(const struct map *map)
     bool used[CATEGORY_COUNT] = {false};
     const struct panel *p = &legend_panel;
     double y = p->top + 24;
-    char text[24];
     for (size_t i = 0; i < map->count; i++)
         used[map->boxes[i].category] = true;
     fprintf(map->out, "<g id=\"legend\">\n");
@@ -408,7 +401,7 @@ static void legend_draw(const struct map *map)
                 svg_colours[c]);
         svg_text(map->out, p->left + 26, y, SVG_START, SVG_TEXT_SIZE + 1, SVG_INK, "%s",
                  tensor_category_name((enum tensor_category)c));
-        svg_text(map->out, p->left + 250, y, SVG_END, SVG_TEXT_SIZE + 1, SVG_INK, "%s", log_bytes(text, (double)bytes));
+        svg_text(map->out, p->left + 250, y, SVG_END, SVG_TEXT_SIZE + 1, SVG_INK, "%s", LOG_BYTES(bytes));
         svg_text(map->out, p->left + 340, y, SVG_END, SVG_TEXT_SIZE + 1, SVG_INK, "%.1f %%",
                  100.0 * (double)bytes / (double)map->plan->arena_bytes);
         y += 24;
@@ -419,13 +412,13 @@ static void legend_draw(const struct map *map)
 static void head_draw(const struct map *map, const struct plan_report_facts *facts)
 {
     const struct plan *plan = map->plan;
-    char arena[24], text[SEARCH_CHANGES_MAX];
+    char text[SEARCH_CHANGES_MAX];
     uint64_t above = plan->arena_bytes - plan->arena_bytes_bound;
     svg_text(map->out, 24, 34, SVG_START, 20, SVG_INK, "Memory plan: %s",
              facts->configuration ? facts->configuration : "-");
     svg_text(map->out, 24, 58, SVG_START, SVG_TEXT_SIZE + 1, SVG_FAINT,
              "%s; %s (%" PRIu64 " bytes), %.2f %% above the minimum", facts->device ? facts->device : "-",
-             log_bytes(arena, (double)plan->arena_bytes), plan->arena_bytes,
+             LOG_BYTES(plan->arena_bytes), plan->arena_bytes,
              plan->arena_bytes_bound > 0 ? 100.0 * (double)above / (double)plan->arena_bytes_bound : 0.0);
     if (!facts->search || (facts->search->fits && facts->search->candidates <= 1))
         return;
@@ -477,7 +470,6 @@ static void front_axes_draw(const struct front_axes *axes, FILE *out)
 {
     const struct panel *p = &front_panel;
     double bottom = p->top + p->height, step = svg_step(axes->slower_high, 5);
-    char text[32];
     int octave_step = axes->octave_high - axes->octave_low > 6.0 ? 2 : 1;
     for (int octave = (int)ceil(axes->octave_low); octave <= (int)axes->octave_high; octave += octave_step) {
         double x = x_of(axes, ldexp(1.0, octave));
@@ -498,7 +490,7 @@ static void front_axes_draw(const struct front_axes *axes, FILE *out)
     svg_text(out, p->left + p->width / 2, bottom + 38, SVG_MIDDLE, SVG_TEXT_SIZE, SVG_INK, "memory");
     svg_text(out, p->left - 54, p->top - 34, SVG_START, SVG_TEXT_SIZE + 2, SVG_INK, "Memory against time (estimated)");
     svg_text(out, p->left - 54, p->top - 14, SVG_START, SVG_TEXT_SIZE, SVG_FAINT,
-             "how much slower than the fastest, %s per update", clock_duration(text, axes->fastest));
+             "how much slower than the fastest, %s per update", CLOCK_DURATION(axes->fastest));
 }
 
 /* Draws the steps between the points, from the smallest to the fastest. */
@@ -518,13 +510,11 @@ static void steps_draw(const struct front_axes *axes, const struct plan_report_f
 static void point_draw(const struct front_axes *axes, double bytes, double seconds, bool here, const char *text,
                        FILE *out)
 {
-    char bytes_text[24], seconds_text[32];
     fprintf(out, "<circle cx=\"%.2f\" cy=\"%.2f\" r=\"%s\" fill=\"%s\" stroke=\"#332288\" stroke-width=\"1.5\"><title>",
             x_of(axes, bytes), y_of(axes, seconds), here ? "6" : "4", here ? "#332288" : "#ffffff");
     svg_escape(out, text);
-    fprintf(out, "\nmemory %s (%.0f bytes)\n%s per update (estimated), %+.2f %%%s</title></circle>\n",
-            log_bytes(bytes_text, bytes), bytes, clock_duration(seconds_text, seconds),
-            100.0 * (seconds / axes->fastest - 1.0), here ? "\nthis plan" : "");
+    fprintf(out, "\nmemory %s (%.0f bytes)\n%s per update (estimated), %+.2f %%%s</title></circle>\n", LOG_BYTES(bytes),
+            bytes, CLOCK_DURATION(seconds), 100.0 * (seconds / axes->fastest - 1.0), here ? "\nthis plan" : "");
 }
 
 /* Draws the points, and this plan, which may not be one of them. */

@@ -55,7 +55,7 @@ def unequal():
     wide = ["--n_embd=64", "--block_size=256", "--batch_size=16", "--gradient_accumulation_steps=1", "--micro_batch=0",
             "--parts=2", "--max_iters=0"]
     said = ended(mpirun(2, "unequal", *wide, last=["--memory_budget=150MiB"]), 0)
-    steps = re.search(r"plan: .* (\d+) steps of (\d+) sequences", said)
+    steps = re.search(r"plan: .* (\d+) steps of (?:up to )?(\d+) sequences", said)
     check(steps and int(steps.group(1)) > 2 and int(steps.group(2)) < 8, f"the micro-batch that fits both: {said[:900]}")
     ended(mpirun(2, "refused", last=["--batch_size=8"]), 2, "has another batch_size than rank 0")
     check(not os.path.exists("refused"), "nothing stays behind")

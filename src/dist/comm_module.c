@@ -6,11 +6,14 @@
 #include "dist/comm_module.h"
 
 #include <config.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 
 #define GRACE_NS INT64_C(2000000000) /* for rank 0 to print its own error, if all ranks have the same one */
+
+#define LAST_NS 200000000 /* that rank 0 ends after the others, if its exit status is not 0 */
 
 /* A process is a rank of one run at most. */
 static struct {
@@ -106,4 +109,6 @@ void dist_leave(struct dist *dist, int code, bool stopped)
         dist_gather(dist, &code, 0, &code);
     (void)fflush(NULL);
     dist->close(dist, stopped ? 0 : code);
+    if (stopped && dist->rank == 0) /* mpirun 4.1 may hang if a task fails while others end */
+        (void)nanosleep(&(struct timespec){.tv_nsec = LAST_NS}, NULL);
 }

@@ -16,10 +16,11 @@
 
 #define SIGN_SECONDS 0.25
 #define TICK_SECONDS 0.05
-#define PAUSE_NS 50000    /* between polls while moves are in progress and the program computes */
-#define IDLE_NS 1000000   /* while nothing is */
-#define POLLS 2000        /* without a pause after the program was last seen waiting */
-#define FAILED_SECONDS 10 /* that rank 0 has to end all ranks after another has failed */
+#define PAUSE_NS 50000        /* between polls while moves are in progress and the program computes */
+#define IDLE_NS 1000000       /* while nothing is */
+#define WAITING_SECONDS 0.001 /* polls have no pause if the program was seen waiting since then, */
+#define MOVING_SECONDS 0.1    /* and a move was posted or done */
+#define FAILED_SECONDS 10     /* that rank 0 has to end all ranks after another has failed */
 
 enum { TAG_MOVE, TAG_SIGN };
 
@@ -112,9 +113,8 @@ static void signs_receive(const struct dist *dist)
 }
 
 /* Sends and receives signs of life, and ends all ranks if one has failed. */
-static void life_look(struct dist *dist)
+static void life_look(struct dist *dist, double now_s)
 {
-    const double now_s = MPI_Wtime();
     const int own = atomic_load(&dist->seat[dist->rank].code);
     sign_send(dist, now_s);
     signs_receive(dist);
@@ -179,19 +179,23 @@ static void world_open(struct dist *dist)
 static void *thread_run(void *argument)
 {
     struct dist *dist = argument;
-    unsigned waits = 0, polls = 0;
+    unsigned waits = 0;
+    double moved_s = 0.0, waited_s = 0.0; /* when a move was last posted or done, and the program last seen waiting */
     world_open(dist);
     phase_set(RUNNING);
     while (phase_now() == RUNNING) {
-        const unsigned now = atomic_load(&world.waits);
         const struct timespec pause = {.tv_nsec = PAUSE_NS};
+        const uint64_t posted = world.posted, done = dist->done;
+        const unsigned now = atomic_load(&world.waits);
         const bool busy = moves_carry(dist);
-        life_look(dist);
-        polls = now != waits ? 0 : polls + 1;
+        const double now_s = MPI_Wtime();
+        life_look(dist, now_s);
+        moved_s = posted != world.posted || done != dist->done ? now_s : moved_s;
+        waited_s = waits != now ? now_s : waited_s;
         waits = now;
         if (!busy)
             idle();
-        else if (polls < POLLS)
+        else if (now_s - moved_s < MOVING_SECONDS && now_s - waited_s < WAITING_SECONDS)
             (void)sched_yield();
         else
             (void)nanosleep(&pause, NULL);

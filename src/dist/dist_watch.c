@@ -9,6 +9,8 @@
 #include "base/size.h"
 
 #define LOOK_MOST_NS INT64_C(200000000) /* time between looks beyond this was not the ranks' */
+#define STOPPED_NS INT64_C(900000000)   /* without a look: this process was stopped, perhaps is the one that failed */
+#define STOPPED_GRACE_NS INT64_C(3000000000) /* for the others to end it */
 #define LATE_S 10
 
 /* Returns " on HOST", or nothing if all ranks are on one. */
@@ -49,12 +51,14 @@ static void late_note(struct dist_watch *watch, const struct dist *dist, int32_t
 int32_t dist_watch_silent(struct dist_watch *watch, const struct dist *dist, int32_t begin, int32_t end)
 {
     const int64_t now_ns = clock_monotonic_ns();
-    const int64_t gap_ns = watch->looked_ns > 0 ? min_i64(now_ns - watch->looked_ns, LOOK_MOST_NS) : 0;
+    const int64_t gap_ns = watch->looked_ns > 0 ? now_ns - watch->looked_ns : 0;
     watch->looked_ns = now_ns;
     for (int32_t r = begin; r < end; r++) {
         const uint64_t signs = atomic_load(&dist->seat[r].signs);
         int64_t *silent_ns = &watch->rank[r].silent_ns;
-        *silent_ns = signs == watch->rank[r].signs ? *silent_ns + gap_ns : 0;
+        *silent_ns = signs == watch->rank[r].signs ? *silent_ns + min_i64(gap_ns, LOOK_MOST_NS) : 0;
+        if (gap_ns > STOPPED_NS)
+            *silent_ns = -STOPPED_GRACE_NS;
         watch->rank[r].signs = signs;
         if (!watch->rank[r].ended && *silent_ns > watch->timeout_s * 1000000000)
             return r;

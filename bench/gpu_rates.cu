@@ -1,11 +1,10 @@
 /* What a card can do, for bench/gpu-check: rates of mma with fp32 and fp16 sums and how both round, memory, L2, an
  * empty node of a graph; the link to host memory; and what cuBLASLt reaches for the products of a GPT-2, by workspace,
- * tuned and not, and with fp16 sums.
+ * tuned and not, and our own kernel with fp16 sums.
  *
  * usage: gpu_rates ROWS CHANNELS VOCABULARY RUNS    (rows of a micro-batch; runs of each measurement)
  * Prints one line of JSON.  Every time is the least of some rounds, by events, on random numbers.  It also compiles for
- * the emulator (tests/cuda_on_cpu), which has no fp16 sums and whose times mean nothing.  It allocates what it needs
- * and checks no result.
+ * the emulator (tests/cuda_on_cpu), whose times mean nothing.  It allocates what it needs and checks no result.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +12,7 @@
 #include <cublasLt.h>
 
 #include "backends/cuda/cuda_device.h"
+#include "backends/cuda/cuda_kernels.h"
 
 #define THREADS 256
 #define PRODUCTS 8 /* independent ones of a warp */
@@ -66,18 +66,6 @@ template <typename Start> static double seconds_of(cudaStream_t stream, int runs
 
 /* ---- mma ---- */
 
-/* d[16,8] += a[16,16] b[16,8] with fp16 sums: d[0] has row lane / 4, d[1] row lane / 4 + 8. */
-DEVICE void mma_half_sums(uint32_t (&d)[2], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
-{
-#if !defined(GT_CUDA_EMULATED) && CUDA_HAS_SM80
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%0,%1};"
-                 : "+r"(d[0]), "+r"(d[1])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-#else
-    (void)d, (void)a, (void)b0, (void)b1;
-#endif
-}
-
 /* Random numbers of about 1 in fp16: both halves. */
 DEVICE uint32_t some_halves(uint32_t i)
 {
@@ -96,7 +84,7 @@ template <bool HALF> static __global__ void mma_rate(uint32_t *out, int steps)
 #pragma unroll
         for (int i = 0; i < PRODUCTS; i++) {
             if constexpr (HALF)
-                mma_half_sums(half[i], a, b[2 * i], b[2 * i + 1]);
+                mma_m16n8k16_half(half[i], a, b[2 * i], b[2 * i + 1]);
             else
                 mma_m16n8k16<__half>(wide[i], a, b[2 * i], b[2 * i + 1]);
         }
@@ -131,7 +119,7 @@ static __global__ void mma_rounding(float *out, int second)
         a[0] = product, b[0] = one;
     if (second == 8 && lane == 0)
         a[2] = product, b[1] = one;
-    mma_half_sums(half, a, b[0], b[1]);
+    mma_m16n8k16_half(half, a, b[0], b[1]);
     mma_m16n8k16<__half>(wide, a, b[0], b[1]);
     if (lane == 0) {
         out[0] = __half2float(*(const __half *)(const void *)&half[0]) - 2048.0f;
@@ -283,24 +271,53 @@ static int splits_of(const cublasLtMatmulAlgo_t *algo)
 #endif
 }
 
+static double tflops(const struct product *p, double seconds)
+{
+    return seconds > 0.0 ? 2e-12 * (double)p->m * (double)p->n * (double)p->k / seconds : 0.0;
+}
+
+static void row_print(const struct product *p, size_t workspace, bool half_sums, double first, double best, int splits,
+                      double waves)
+{
+    printf("{\"product\": \"%s\", \"m\": %llu, \"n\": %llu, \"k\": %llu, \"workspace_mib\": %zu, \"half_sums\": %s, "
+           "\"tflops\": %.2f, \"tuned_tflops\": %.2f, \"splits\": %d, \"waves\": %.2f}",
+           p->name, (unsigned long long)p->m, (unsigned long long)p->n, (unsigned long long)p->k, workspace / MIB,
+           half_sums ? "true" : "false", tflops(p, first), tflops(p, best), splits, waves);
+}
+
+/* Prints what our own kernel with fp16 sums reaches. */
+static void half_sums_print(const struct workbench *bench, const struct product *p, size_t workspace)
+{
+    struct cuda_half_sums_args args = {};
+    args.a = bench->a;
+    args.b = bench->b;
+    args.end.sums = {bench->workspace, DTYPE_F32};
+    args.end.d = {bench->d, p->transpose_a ? DTYPE_F32 : DTYPE_F16};
+    args.end.rows = (int64_t)p->m;
+    args.end.columns = (int64_t)p->n;
+    args.sums_bytes = workspace;
+    args.k = (int32_t)p->k;
+    args.transpose_a = p->transpose_a;
+    args.transpose_b = p->transpose_b;
+    const double seconds =
+        seconds_of(0, bench->runs, [&] { must(cuda_launch_half_sums(0, &args), "cuda_launch_half_sums"); });
+    row_print(p, workspace, true, seconds, seconds, 0, 0.0);
+}
+
 /* Prints what the library offers first and the fastest of what it offers, within `workspace` bytes. */
-static void product_print(const struct workbench *bench, const struct product *p, size_t workspace, bool half_sums)
+static void product_print(const struct workbench *bench, const struct product *p, size_t workspace)
 {
     const bool ta = p->transpose_a, tb = p->transpose_b;
-    const cublasComputeType_t compute = half_sums ? CUBLAS_COMPUTE_16F : CUBLAS_COMPUTE_32F;
     const cublasOperation_t first = tb ? CUBLAS_OP_T : CUBLAS_OP_N, second = ta ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cudaDataType_t scale = half_sums ? CUDA_R_16F : CUDA_R_32F, out = ta && !half_sums ? CUDA_R_32F : CUDA_R_16F;
+    const cudaDataType_t out = ta ? CUDA_R_32F : CUDA_R_16F;
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    const uint16_t half_one = 0x3c00, half_zero = 0;
     const float one = 1.0f, zero = 0.0f;
-    const void *alpha = half_sums ? (const void *)&half_one : &one,
-               *beta = half_sums ? (const void *)&half_zero : &zero;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t b, a, d;
     cublasLtMatmulPreference_t preference;
     cublasLtMatmulHeuristicResult_t found[ALGORITHMS] = {};
     int count = 0, best = 0;
-    if (!good(cublasLtMatmulDescCreate(&desc, compute, scale)) ||
+    if (!good(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F)) ||
         !good(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first)) ||
         !good(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second)) ||
         !good(cublasLtMatrixLayoutCreate(&b, CUDA_R_16F, tb ? p->k : p->n, tb ? p->n : p->k,
@@ -318,19 +335,14 @@ static void product_print(const struct workbench *bench, const struct product *p
     double least[ALGORITHMS];
     for (int i = 0; i < count; i++) {
         least[i] = seconds_of(0, bench->runs, [&] {
-            if (!good(cublasLtMatmul(bench->handle, desc, alpha, bench->b, b, bench->a, a, beta, bench->d, d, bench->d,
+            if (!good(cublasLtMatmul(bench->handle, desc, &one, bench->b, b, bench->a, a, &zero, bench->d, d, bench->d,
                                      d, &found[i].algo, bench->workspace, workspace, 0)))
                 must(cudaErrorInvalidValue, "starting a product");
         });
         best = least[i] < least[best] ? i : best;
     }
-    const double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
-    printf("{\"product\": \"%s\", \"m\": %llu, \"n\": %llu, \"k\": %llu, \"workspace_mib\": %zu, \"half_sums\": %s, "
-           "\"tflops\": %.2f, \"tuned_tflops\": %.2f, \"splits\": %d, \"waves\": %.2f}",
-           p->name, (unsigned long long)p->m, (unsigned long long)p->n, (unsigned long long)p->k, workspace / MIB,
-           half_sums ? "true" : "false", count > 0 ? flops / least[0] * 1e-12 : 0.0,
-           count > 0 ? flops / least[best] * 1e-12 : 0.0, count > 0 ? splits_of(&found[best].algo) : 0,
-           count > 0 ? (double)found[best].wavesCount : 0.0);
+    row_print(p, workspace, false, count > 0 ? least[0] : 0.0, count > 0 ? least[best] : 0.0,
+              count > 0 ? splits_of(&found[best].algo) : 0, count > 0 ? (double)found[best].wavesCount : 0.0);
     (void)cublasLtMatmulPreferenceDestroy(preference);
     (void)cublasLtMatrixLayoutDestroy(d);
     (void)cublasLtMatrixLayoutDestroy(a);
@@ -365,7 +377,10 @@ static void products_print(uint64_t rows, uint64_t width, uint64_t vocabulary, i
         for (const struct product &product : products) {
             for (int i = 0; i < 4; i++) {
                 printf("%s", begun_already ? ", " : "");
-                product_print(&bench, &product, workspaces[i == 3 ? 1 : i], i == 3);
+                if (i == 3)
+                    half_sums_print(&bench, &product, workspaces[1]);
+                else
+                    product_print(&bench, &product, workspaces[i]);
                 begun_already = true;
             }
         }

@@ -164,6 +164,19 @@ template <typename T> DEVICE void mma_m16n8k16(float (&d)[4], const uint32_t (&a
 #endif
 }
 
+/* d[16,8] += a[16,16] b[16,8] in fp16, with fp16 sums: d[0] has d[g][t..], d[1] d[g+8][t..].  sm_80 and
+ * later.  PTX ISA: mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16. */
+DEVICE void mma_m16n8k16_half(uint32_t (&d)[2], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+#if CUDA_HAS_SM80
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%0,%1};"
+                 : "+r"(d[0]), "+r"(d[1])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+    __trap();
+#endif
+}
+
 /* d[16,8] += a[16,8] b[8,8] in fp16, with fp32 sums; sm_75 and later.  a[0], a[1], b and d are as above, with only the
  * rows t.. of b.  PTX ISA: mma.sync.aligned.m16n8k8.row.col. */
 DEVICE void mma_m16n8k8_f16(float (&d)[4], const uint32_t (&a)[2], uint32_t b)

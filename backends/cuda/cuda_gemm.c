@@ -1,4 +1,4 @@
-/* gemm: d (+)= op(a) op(b) + bias by cuBLASLt.
+/* gemm: d (+)= op(a) op(b) + bias by cuBLASLt, or with half_sums by kernels/gemm_half.cu.
  *
  * Operands are fp32, bf16 or fp16, sums are fp32, and results have the operands' dtype or fp32.  The library's epilogue
  * adds a bias of the result's dtype.  With a bias of another dtype (as a rule fp32 with 16-bit activations), d is made
@@ -9,10 +9,13 @@
  */
 #include "backends/cuda/cuda_gemm_cache.h"
 
+#include "backends/cuda/cuda_shapes.h"
+
 /* Limit on the fp32 sums in the workspace: near the L2 cache's size, and still hundreds of rows. */
 #define SUMS_BYTES ((size_t)16 << 20)
 #define SUMS_BYTES_MIN_ROWS 16 /* rows are cut at multiples of this, for the operands' alignment */
 #define SPLIT_K_MIN 256        /* the smallest part of K that is worth a split */
+#define HALF_SUMS_ROWS_MIN 64  /* fewer are not worth a tile of our own products */
 
 struct gemm {
     int64_t m, n, k;
@@ -135,6 +138,52 @@ enum gt_status cuda_gemm_bind(struct cuda_backend *cuda, const struct op_call *c
     return GT_OK;
 }
 
+void cuda_gemm_half_sums_decide(struct cuda_backend *cuda, bool anywhere)
+{
+    const int32_t capability = cuda->capability;
+    const bool is_even = capability == 80 || capability == 90 || capability / 10 == 10; /* the same rate either way */
+    const bool is_known = strstr(cuda->name, "GeForce") != NULL;
+    cuda->half_sums = capability > 80 && !is_even && (is_known || anywhere);
+    if (!cuda->half_sums && anywhere)
+        log_note("half_sums has no effect on %s: %s", cuda->name,
+                 is_even ? "its products are as fast with fp32 sums" : "it needs capability 8.0 or later");
+}
+
+/* Returns true for products that may have fp16 sums: not for those of a few rows, which wait for memory. */
+static bool half_sums_possible(const struct backend *backend, const struct op_call *call)
+{
+    const struct gemm gemm = gemm_of(call);
+    const int64_t rest = gemm.k % 8 + gemm.n % 8 + (gemm.transpose_a ? gemm.m % 8 : 0);
+    return cuda_from(backend)->half_sums && gemm.dtype == DTYPE_F16 && !(gemm.transpose_a && gemm.transpose_b) &&
+           gemm.m >= HALF_SUMS_ROWS_MIN && rest == 0 && cuda_operands_aligned(backend, call);
+}
+
+int32_t cuda_gemm_shapes(const struct backend *backend, const struct op_call *call)
+{
+    return half_sums_possible(backend, call) ? CUDA_GEMM_SHAPES : 1;
+}
+
+static enum gt_status run_half_sums(struct backend *backend, const struct op_call *call, const struct gemm *gemm)
+{
+    const size_t workspace_bytes = gemm_workspace_bytes(backend, call);
+    const struct cuda_floats d = cuda_floats_of(backend, call, GEMM_D);
+    const struct cuda_half_sums_args args = {
+        .a = cuda_operand(backend, call, GEMM_A),
+        .b = cuda_operand(backend, call, GEMM_B),
+        .end = {.sums = {cuda_workspace(backend, call, workspace_bytes), DTYPE_F32},
+                .addend = gemm->accumulate ? d : cuda_floats_of(backend, call, GEMM_BIAS),
+                .d = d,
+                .addend_is_matrix = gemm->accumulate,
+                .rows = gemm->m,
+                .columns = gemm->n},
+        .sums_bytes = workspace_bytes,
+        .k = (int32_t)gemm->k,
+        .transpose_a = gemm->transpose_a,
+        .transpose_b = gemm->transpose_b,
+    };
+    return cuda_check(backend, cuda_launch_half_sums(cuda_stream(backend), &args), "gemm");
+}
+
 /* The library's part of the workspace comes first, the sums after it. */
 static enum gt_status run_apart(struct backend *backend, cudaStream_t stream, const struct op_call *call,
                                 const struct gemm *gemm, struct cuda_gemm_operands *operands)
@@ -152,6 +201,7 @@ static enum gt_status run_apart(struct backend *backend, cudaStream_t stream, co
             .addend = {gemm->accumulate ? d_rows : operands->bias, gemm->bias_dtype},
             .d = {d_rows, gemm->d_dtype},
             .addend_is_matrix = gemm->accumulate,
+            .parts = 1,
             .rows = key.m,
             .columns = gemm->n,
         };
@@ -167,6 +217,8 @@ static enum gt_status gemm_run(struct backend *backend, const struct op_call *ca
     const struct gemm gemm = gemm_of(call);
     if (gemm.m == 0 || gemm.n == 0)
         return GT_OK;
+    if (half_sums_possible(backend, call) && cuda_shape_of(backend, call) == CUDA_GEMM_HALF_SUMS)
+        return run_half_sums(backend, call, &gemm);
     const size_t workspace_bytes = gemm_workspace_bytes(backend, call);
     struct cuda_gemm_operands operands = {
         .a = cuda_operand(backend, call, GEMM_A),

@@ -22,15 +22,6 @@
 #define ALGORITHMS_MAX CUDA_TRIAL_MAX
 /* The limit on the workspace before sm_90 up to release 0.2.0, whose checkpoints name algorithms under it. */
 #define EARLIER_WORKSPACE_BYTES ((uint64_t)8 << 20)
-/* The longest products that may have fp16 sums.  Their error is that of bf16 products with fp32 sums
- * (doc/numerics.md). */
-#define HALF_SUMS_K_MAX 3072
-/* fp16 numbers. */
-#define HALF_1 0x3c00
-#define HALF_1_5 0x3e00
-#define HALF_32 0x5000
-#define HALF_64 0x5400
-#define HALF_2048 0x6800
 
 struct product {
     struct cuda_gemm_key key;     /* m is 0 in an empty slot */
@@ -39,7 +30,6 @@ struct product {
     cublasLtMatrixLayout_t first, second, result;
     cublasLtMatmulAlgo_t algo;
     size_t workspace_bytes;
-    bool half_sums;
     bool known; /* the algorithm was chosen before, or has been timed */
     bool bound; /* belongs to a program, and not to the measurement of the device's rate */
 };
@@ -48,7 +38,6 @@ struct cuda_gemm_cache {
     struct cuda_lt lt;
     cublasLtHandle_t handle;
     cublasLtMatmulPreference_t preference;
-    bool half_sums_missed; /* a note has said that some product has no algorithm with fp16 sums */
     int32_t used;
     struct product slot[SLOTS];
 };
@@ -183,18 +172,14 @@ static enum gt_status desc_set(struct cuda_backend *cuda, const struct cuda_gemm
     return GT_OK;
 }
 
-static enum gt_status desc_make(struct cuda_backend *cuda, const struct cuda_gemm_key *key, bool half_sums,
-                                cublasLtMatmulDesc_t *out)
+static enum gt_status desc_make(struct cuda_backend *cuda, const struct cuda_gemm_key *key, cublasLtMatmulDesc_t *out)
 {
     const bool is_tf32 = cuda->tf32 && key->dtype == DTYPE_F32 && cuda->capability >= 80;
-    const cublasComputeType_t compute = half_sums ? CUBLAS_COMPUTE_16F
-                                        : is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                                  : CUBLAS_COMPUTE_32F;
+    const cublasComputeType_t compute = is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     const cublasOperation_t first = key->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t second = key->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-    LT_TRY(cuda, key, lt_of(cuda)->cublasLtMatmulDescCreate(out, compute, half_sums ? CUDA_R_16F : CUDA_R_32F),
-           "describing a product");
+    LT_TRY(cuda, key, lt_of(cuda)->cublasLtMatmulDescCreate(out, compute, CUDA_R_32F), "describing a product");
     TRY(desc_set(cuda, key, *out, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first, "setting a transpose"));
     TRY(desc_set(cuda, key, *out, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second, "setting a transpose"));
     if (!key->has_bias)
@@ -240,7 +225,7 @@ static enum gt_status limits_set(struct cuda_backend *cuda, const struct cuda_ge
     return GT_OK;
 }
 
-/* Finds the library's candidates, its favourite first; at least one, unless sums are fp16. */
+/* Finds the library's candidates, its favourite first; at least one. */
 static enum gt_status candidates_find(struct cuda_backend *cuda, const struct cuda_gemm_key *key,
                                       const struct product *product,
                                       cublasLtMatmulHeuristicResult_t found[static ALGORITHMS_MAX], int32_t *out)
@@ -251,17 +236,16 @@ static enum gt_status candidates_find(struct cuda_backend *cuda, const struct cu
     /* An algorithm is identified by all its bytes, and the library need not write those that it does not use. */
     memset(found, 0, ALGORITHMS_MAX * sizeof found[0]);
     TRY(limits_set(cuda, key));
-    const cublasStatus_t status = cache->lt.cublasLtMatmulAlgoGetHeuristic(
-        cache->handle, product->desc, product->first, product->second, product->result, product->result,
-        cache->preference, ALGORITHMS_MAX, found, &count);
-    if (status != CUBLAS_STATUS_NOT_SUPPORTED)
-        LT_TRY(cuda, key, status, "choosing an algorithm");
+    LT_TRY(cuda, key,
+           cache->lt.cublasLtMatmulAlgoGetHeuristic(cache->handle, product->desc, product->first, product->second,
+                                                    product->result, product->result, cache->preference, ALGORITHMS_MAX,
+                                                    found, &count),
+           "choosing an algorithm");
     for (int i = 0; i < count; i++)
         if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= key->workspace_bytes)
             found[good++] = found[i];
     *out = good;
-    return good > 0 || product->half_sums ? GT_OK
-                                          : lt_fail(cuda, key, CUBLAS_STATUS_NOT_SUPPORTED, "choosing an algorithm");
+    return good > 0 ? GT_OK : lt_fail(cuda, key, CUBLAS_STATUS_NOT_SUPPORTED, "choosing an algorithm");
 }
 
 /* Returns the key under which algorithms are looked up: `key`, unless the checkpoint names an algorithm for the same
@@ -277,39 +261,14 @@ static struct cuda_gemm_key key_offered(const struct cuda_backend *cuda, const s
     return is_earlier ? earlier : *key;
 }
 
-static enum gt_status product_describe(struct cuda_backend *cuda, const struct cuda_gemm_key *key, bool half_sums,
-                                       struct product *product,
-                                       cublasLtMatmulHeuristicResult_t found[static ALGORITHMS_MAX], int32_t *count)
-{
-    product->half_sums = half_sums;
-    product->offered = key_offered(cuda, key);
-    TRY(desc_make(cuda, key, half_sums, &product->desc));
-    TRY(layouts_make(cuda, key, product));
-    return candidates_find(cuda, &product->offered, product, found, count);
-}
-
-/* Returns true for the products of the forward pass and the gradients of activations.  Weight gradients are summed over
- * thousands of tokens. */
-static bool half_sums_wanted(const struct cuda_backend *cuda, const struct cuda_gemm_key *key)
-{
-    return cuda->half_sums && key->dtype == DTYPE_F16 && key->d_dtype == DTYPE_F16 && key->transpose_a == 0 &&
-           key->k <= HALF_SUMS_K_MAX;
-}
-
 static enum gt_status product_make(struct cuda_backend *cuda, const struct cuda_gemm_key *key, struct product *product)
 {
     cublasLtMatmulHeuristicResult_t found[ALGORITHMS_MAX];
     int32_t count = 0;
-    TRY(product_describe(cuda, key, half_sums_wanted(cuda, key), product, found, &count));
-    if (count == 0) {
-        if (!cuda->gemm->half_sums_missed)
-            log_note("cuda: cuBLASLt has no fp16 sums for products of %" PRId64 " x %" PRId64 " x %" PRId64
-                     ", and maybe others; these have fp32 sums",
-                     key->m, key->n, key->k);
-        cuda->gemm->half_sums_missed = true;
-        product_clear(lt_of(cuda), product);
-        TRY(product_describe(cuda, key, false, product, found, &count));
-    }
+    product->offered = key_offered(cuda, key);
+    TRY(desc_make(cuda, key, &product->desc));
+    TRY(layouts_make(cuda, key, product));
+    TRY(candidates_find(cuda, &product->offered, product, found, &count));
     const int32_t chosen =
         cuda_tuning_chosen(cuda->tuning, key_identity(&product->offered), count, candidate_identity, found);
     product->known = chosen >= 0;
@@ -365,12 +324,9 @@ static enum gt_status product_start(struct cuda_backend *cuda, const struct tria
     const struct product *product = trial->product;
     const struct cuda_gemm_operands *operands = trial->operands;
     const float one = 1.0f, old = product->key.accumulate ? 1.0f : 0.0f;
-    const uint16_t half_one = HALF_1, half_zero = 0; /* factors have the dtype of the sums */
-    const void *alpha = product->half_sums ? (const void *)&half_one : &one;
-    const void *beta = product->half_sums ? (const void *)&half_zero : &old;
     LT_TRY(cuda, &product->key,
-           lt_of(cuda)->cublasLtMatmul(cuda->gemm->handle, product->desc, alpha, operands->b, product->first,
-                                       operands->a, product->second, beta, operands->d, product->result, operands->d,
+           lt_of(cuda)->cublasLtMatmul(cuda->gemm->handle, product->desc, &one, operands->b, product->first,
+                                       operands->a, product->second, &old, operands->d, product->result, operands->d,
                                        product->result, algorithm, operands->workspace, workspace_bytes, trial->stream),
            "starting a product");
     return GT_OK;
@@ -455,48 +411,6 @@ enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, cudaStream_t stream,
     if (cuda->tuning->now && !product->known)
         TRY(product_tune(cuda, product, &context));
     return product_start(cuda, &context, &product->algo, product->workspace_bytes);
-}
-
-/* Multiplies matrices in pinned memory, which the card reads: a sum begins with 2048, and each further 32 of K add 1.5.
- * The fp16 number after 2048 is 2050: a sum that is rounded to nearest reaches it, one that is cut off stays. */
-static enum gt_status half_sums_prove(struct cuda_backend *cuda)
-{
-    enum { SIDE = 128 };
-    uint16_t *a = cuda->staging, *b = a + SIDE * SIDE, *d = b + SIDE * SIDE;
-    const struct cuda_gemm_operands operands = {.a = a, .b = b, .d = d};
-    const struct cuda_gemm_key key = {.m = SIDE,
-                                      .n = SIDE,
-                                      .k = SIDE,
-                                      .lda = SIDE,
-                                      .alignment_a = CUDA_ALIGNMENT_BYTES,
-                                      .alignment_b = CUDA_ALIGNMENT_BYTES,
-                                      .alignment_d = CUDA_ALIGNMENT_BYTES,
-                                      .dtype = DTYPE_F16,
-                                      .d_dtype = DTYPE_F16,
-                                      .transpose_b = true};
-    for (int32_t i = 0; i < SIDE * SIDE; i++) {
-        a[i] = i % SIDE == 0 ? HALF_64 : i % 32 == 0 ? HALF_1_5 : 0;
-        b[i] = i % SIDE == 0 ? HALF_32 : i % 32 == 0 ? HALF_1 : 0;
-    }
-    TRY(cuda_gemm_enqueue(cuda, cuda->stream, &key, &operands));
-    TRY(cuda_check(&cuda->base, cudaStreamSynchronize(cuda->stream), "proving fp16 sums"));
-    for (int32_t i = 0; i < SIDE * SIDE; i++)
-        cuda->half_sums = cuda->half_sums && d[i] > HALF_2048;
-    return GT_OK;
-}
-
-enum gt_status cuda_gemm_half_sums_decide(struct cuda_backend *cuda, bool anywhere)
-{
-    const int32_t capability = cuda->capability;
-    const bool is_geforce = strstr(cuda->name, "GeForce") != NULL && capability > 80;
-    const bool is_even = capability == 80 || capability == 90 || capability / 10 == 10; /* the same rate either way */
-    cuda->half_sums = is_geforce || (anywhere && !is_even);
-    if (cuda->half_sums)
-        TRY(half_sums_prove(cuda));
-    if (!cuda->half_sums && anywhere)
-        log_note("half_sums has no effect on %s: %s", cuda->name,
-                 is_even ? "its products are as fast with fp32 sums" : "it does not round fp16 sums to nearest");
-    return GT_OK;
 }
 
 void cuda_gemm_choices(struct cuda_backend *cuda, struct cuda_choices *out)

@@ -36,10 +36,9 @@ enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, cudaStream_t stream,
                                  const struct cuda_gemm_operands *operands);
 /* Prepares all products of a gemm call. */
 enum gt_status cuda_gemm_bind(struct cuda_backend *cuda, const struct op_call *call);
-/* Lets products of fp16 have fp16 sums if the card gains from that and rounds the sums to nearest.  `anywhere` takes
- * cards whose gain is unknown too, and logs why there is no effect.  It uses the staging buffer, and waits.  Errors:
- * GT_DEVICE. */
-enum gt_status cuda_gemm_half_sums_decide(struct cuda_backend *cuda, bool anywhere);
+/* Lets products of fp16 have fp16 sums if the card gains from that.  `anywhere` takes cards whose gain is unknown too,
+ * and logs why there is no effect. */
+void cuda_gemm_half_sums_decide(struct cuda_backend *cuda, bool anywhere);
 /* Adds the algorithms of the products of bound programs.  Other products are left out: how many there are depends on
  * timing. */
 struct cuda_choices;

@@ -54,12 +54,25 @@ struct cuda_args {
     int32_t strips;        /* sums of each part */
 };
 
-/* d[rows, columns] = sums + addend, rounded once: the end of a product.  sums is fp32 and not d.  The addend is a bias
- * [columns] with its own dtype, or a matrix [rows, columns] of d's dtype, which may be d. */
+/* d[rows, columns] = sums + addend, rounded once: the end of a product.  sums is fp32 [parts, rows, columns] and not d.
+ * The addend is a bias [columns] with its own dtype, or a matrix [rows, columns] of d's dtype, which may be d, or
+ * absent. */
 struct cuda_sums_add_args {
     struct cuda_floats sums, addend, d;
     bool addend_is_matrix;
+    int32_t parts;
     int64_t rows, columns;
+};
+
+/* The end's d = op(a) op(b) + addend, of fp16 matrices with fp16 sums.  Of a and b at most one is transposed.  The
+ * lengths of all rows in memory are multiples of 8, and everything is aligned to 16 bytes.  The launch function splits
+ * K, as far as the sums fit in `sums_bytes`. */
+struct cuda_half_sums_args {
+    const void *a, *b;
+    struct cuda_sums_add_args end;
+    size_t sums_bytes;
+    int32_t k;
+    bool transpose_a, transpose_b;
 };
 
 #ifdef __cplusplus
@@ -85,6 +98,7 @@ cuda_launch cuda_launch_bias_backward, cuda_launch_layernorm_backward, cuda_laun
 cuda_launch cuda_launch_clip_factor, cuda_launch_loss_sum;
 
 cudaError_t cuda_launch_sums_add(cudaStream_t stream, const struct cuda_sums_add_args *args);
+cudaError_t cuda_launch_half_sums(cudaStream_t stream, const struct cuda_half_sums_args *args);
 #ifdef __cplusplus
 }
 #endif

@@ -1,7 +1,7 @@
 /* Chooses between launch shapes: which ops have several, their names, and the table of settled calls.
  *
  * Most shapes do not change a bit of the result, because they only distribute the work differently.  Those of
- * cross_entropy split a sum differently: they are different algorithms, like those of products.  A checkpoint names
+ * cross_entropy and gemm sum differently: they are different algorithms, like those of cuBLASLt.  A checkpoint names
  * both kinds, so that a resumed run launches as the one before.  On a card that lacks a shape the call has no choice,
  * is not listed in checkpoints, and uses the default.
  */
@@ -42,6 +42,8 @@ static const struct shapes_of_op shapes_of_ops[OP_KIND_COUNT] = {
                                .name = {[CUDA_BACKWARD_AT_ONCE] = "at once",
                                         [CUDA_BACKWARD_STAGES_MOST] = "2 stages",
                                         [CUDA_BACKWARD_STAGES_ONE] = "1 stage"}},
+    [OP_GEMM] = {.count = cuda_gemm_shapes,
+                 .name = {[CUDA_GEMM_HALF_SUMS] = "fp16 sums", [CUDA_GEMM_FLOAT_SUMS] = "fp32 sums"}},
     [OP_CROSS_ENTROPY] = {.count = cuda_cross_entropy_shapes,
                           .name = {[CUDA_ENTROPY_512] = "512 threads", [CUDA_ENTROPY_256] = "256 threads"}},
 };
@@ -73,7 +75,8 @@ static uint64_t call_identity(const struct backend *backend, const struct op_cal
     words[count++] = (int64_t)attrs->heads << 32 | attrs->kv_heads;
     words[count++] = attrs->accumulate;
     words[count++] = attrs->vocab;
-    words[count++] = (attrs->dropout > 0.0f) + 2 * attrs->gradient + 4 * (int64_t)attrs->gelu;
+    words[count++] = (attrs->dropout > 0.0f) + 2 * attrs->gradient + 4 * (int64_t)attrs->gelu +
+                     16 * attrs->transpose_a + 32 * attrs->transpose_b;
     words[count++] = cuda_from(backend)->capability;
     for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
         const struct operand *operand = &call->operand[slot];
@@ -143,6 +146,8 @@ static enum gt_status shape_time(struct cuda_backend *cuda, const struct counted
     settled->algorithm = shape_identity(counted, result.best);
     const struct backend_timing timing = {.kind = call->kind,
                                           .dtype = call->operand[0].dtype,
+                                          .transpose_a = call->attrs.transpose_a,
+                                          .transpose_b = call->attrs.transpose_b,
                                           .flops = op_flops(call),
                                           .bytes = op_bytes(call),
                                           .seconds = result.seconds};

@@ -24,6 +24,8 @@ enum cuda_backward_shape {
 };
 /* cross_entropy: threads for a row.  The sums depend on their number. */
 enum cuda_entropy_shape { CUDA_ENTROPY_512, CUDA_ENTROPY_256, CUDA_ENTROPY_SHAPES };
+/* gemm of fp16 where half_sums is on; fp32 sums are cuBLASLt's. */
+enum cuda_gemm_shape { CUDA_GEMM_HALF_SUMS, CUDA_GEMM_FLOAT_SUMS, CUDA_GEMM_SHAPES };
 
 struct cuda_shape {
     uint64_t call;      /* identity of the call */
@@ -41,6 +43,7 @@ struct cuda_shapes {
 /* Returns how many shapes a call of these ops has on this card: the last ones of its op, at least 1. */
 int32_t cuda_attention_forward_shapes(const struct backend *backend, const struct op_call *call);
 int32_t cuda_attention_backward_shapes(const struct backend *backend, const struct op_call *call);
+int32_t cuda_gemm_shapes(const struct backend *backend, const struct op_call *call);
 int32_t cuda_cross_entropy_shapes(const struct backend *backend, const struct op_call *call);
 
 /* Returns the shape of a call. */

@@ -31,6 +31,7 @@ cuda_kernels = \
 	backends/cuda/kernels/embed.cu \
 	backends/cuda/kernels/gelu.cu \
 	backends/cuda/kernels/gemm.cu \
+	backends/cuda/kernels/gemm_half.cu \
 	backends/cuda/kernels/layernorm.cu \
 	backends/cuda/kernels/muon.cu \
 	backends/cuda/kernels/norm.cu \

@@ -525,6 +525,73 @@ static void sums_add_check(struct totals *totals)
     }
 }
 
+/* Element i of a matrix of small integers, whose sums of 32 products are exact in fp16, and its bits. */
+static int32_t factor(int64_t i)
+{
+    return (int32_t)(i * 7 % 11 % 5) - 2;
+}
+
+static void *factors_make(int64_t count)
+{
+    static const uint16_t halves[] = {0xc000, 0xbc00, 0, 0x3c00, 0x4000};
+    uint16_t *factors = aligned_alloc(16, (size_t)count * sizeof *factors);
+    for (int64_t i = 0; factors != NULL && i < count; i++)
+        factors[i] = halves[factor(i) + 2];
+    return factors;
+}
+
+/* A product with fp16 sums, in at most three parts of K, plus what d has; each operand in memory of its size. */
+static bool half_sums_right(bool transpose_a, bool transpose_b, int32_t m, int32_t n, int32_t k)
+{
+    const size_t bytes = (size_t)m * (size_t)n * sizeof(float);
+    void *a = factors_make((int64_t)m * k), *b = factors_make((int64_t)n * k);
+    float *d = aligned_alloc(16, bytes), *sums = aligned_alloc(16, 3 * bytes);
+    for (int32_t i = 0; i < m * n; i++)
+        d[i] = (float)i;
+    const struct cuda_half_sums_args args = {.a = a,
+                                             .b = b,
+                                             .end = {.sums = {sums, DTYPE_F32},
+                                                     .addend = {d, DTYPE_F32},
+                                                     .d = {d, DTYPE_F32},
+                                                     .addend_is_matrix = true,
+                                                     .rows = m,
+                                                     .columns = n},
+                                             .sums_bytes = 3 * bytes,
+                                             .k = k,
+                                             .transpose_a = transpose_a,
+                                             .transpose_b = transpose_b};
+    bool right = cuda_launch_half_sums(NULL, &args) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess;
+    for (int32_t i = 0; right && i < m * n; i++) {
+        int32_t sum = i;
+        for (int32_t at = 0; at < k; at++)
+            sum += factor(transpose_a ? at * m + i / n : i / n * k + at) *
+                   factor(transpose_b ? i % n * k + at : at * n + i % n);
+        right = d[i] == (float)sum;
+    }
+    free(a);
+    free(b);
+    free(d);
+    free(sums);
+    return right;
+}
+
+static void half_sums_check(struct totals *totals)
+{
+    static const int32_t sizes[][3] = {{136, 136, 72}, {72, 264, 8}, {8, 8, 8216}, {1096, 8, 40}};
+    if (!is_wanted(totals, "gemm half_sums"))
+        return;
+    for (int32_t i = 0; i < (int32_t)(sizeof sizes / sizeof sizes[0]); i++) {
+        const int32_t m = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
+        for (int32_t way = 0; way < 3; way++) {
+            emulator_order_set(orders[way]);
+            const bool right = half_sums_right(way == 1, way == 2, m, n, k);
+            if (!right)
+                printf("FAIL gemm half_sums: %" PRId32 " x %" PRId32 " x %" PRId32 ", way %" PRId32 "\n", m, n, k, way);
+            count(totals, right);
+        }
+    }
+}
+
 /* ---- more elements than 32 bits can count ---- */
 
 #define FAR_CHANNELS 1024
@@ -627,6 +694,7 @@ int main(int argc, char **argv)
     products_check(&totals);
     nan_check(&totals);
     sums_add_check(&totals);
+    half_sums_check(&totals);
     far_check(&totals);
     return finish(&totals);
 }

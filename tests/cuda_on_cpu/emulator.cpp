@@ -504,8 +504,8 @@ void emulator_copy_wait(int groups)
 
 static const char *op_name(enum emulator_op op)
 {
-    static const char *const names[] = {"a shuffle",    "__syncwarp",   "ldmatrix",   "ldmatrix.trans",
-                                        "mma.m16n8k16", "mma.m16n8k16", "mma.m16n8k8"};
+    static const char *const names[] = {"a shuffle",    "__syncwarp",   "ldmatrix",     "ldmatrix.trans",
+                                        "mma.m16n8k16", "mma.m16n8k16", "mma.m16n8k16", "mma.m16n8k8"};
     return names[op];
 }
 
@@ -579,7 +579,8 @@ static void fragments_collect(enum emulator_op op, struct warp_matrices *all, co
 }
 
 /* Adds EMULATOR_PRODUCTS products at a time, as a card may. */
-static void matrices_multiply_truncated(struct warp_matrices *all, int depth)
+static void matrices_multiply_in_steps(struct warp_matrices *all, int depth,
+                                       float (*add)(float sum, const double *products, int count))
 {
     for (int i = 0; i < 16; i++)
         for (int j = 0; j < 8; j++)
@@ -587,7 +588,7 @@ static void matrices_multiply_truncated(struct warp_matrices *all, int depth)
                 double products[EMULATOR_PRODUCTS];
                 for (int n = 0; n < EMULATOR_PRODUCTS; n++)
                     products[n] = (double)all->a[i][k + n] * all->b[k + n][j];
-                all->d[i][j] = emulator_sum_truncated(all->d[i][j], products, EMULATOR_PRODUCTS);
+                all->d[i][j] = add(all->d[i][j], products, EMULATOR_PRODUCTS);
             }
 }
 
@@ -606,8 +607,10 @@ static void mma_run(enum emulator_op op, struct fiber *warp)
     stats.products++;
     for (int lane = 0; lane < WARP_SIZE; lane++)
         fragments_collect(op, &all, (const struct emulator_mma *)warp[lane].share, lane);
-    if (emulator_card_rounding)
-        matrices_multiply_truncated(&all, depth);
+    if (op == EMULATOR_MMA_16_HALF)
+        matrices_multiply_in_steps(&all, depth, emulator_sum_half);
+    else if (emulator_card_rounding)
+        matrices_multiply_in_steps(&all, depth, emulator_sum_truncated);
     else
         matrices_multiply(&all, depth);
     for (int lane = 0; lane < WARP_SIZE; lane++) {

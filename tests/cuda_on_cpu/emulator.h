@@ -22,6 +22,7 @@
 #include <cuda_runtime.h>
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 /* Without nvcc the real headers define these as empty or as attributes.  As in them, __noinline__ is not a macro: the
  * C++ library of gcc 14 and later writes __attribute__((__noinline__)). */
@@ -63,7 +64,8 @@ enum emulator_op {
     EMULATOR_LDMATRIX_TRANS,
     EMULATOR_MMA_16_BF16, /* k = 16 */
     EMULATOR_MMA_16_F16,
-    EMULATOR_MMA_8_F16 /* k = 8 */
+    EMULATOR_MMA_16_HALF, /* with fp16 sums */
+    EMULATOR_MMA_8_F16    /* k = 8 */
 };
 
 struct emulator_shuffle {
@@ -98,6 +100,7 @@ void emulator_need(int capability, const char *what);
 extern bool emulator_card_rounding;
 float emulator_moved(float x, float y, int most);
 float emulator_sum_truncated(float sum, const double *products, int count);
+float emulator_sum_half(float sum, const double *products, int count); /* in fp16 */
 /* In fake_runtime.cpp: checks the launch as a device would and enqueues it. */
 cudaError_t emulator_submit(const char *kernel, const void *function, dim3 grid, dim3 block, size_t dynamic_bytes,
                             cudaStream_t stream, std::function<void()> body);
@@ -289,6 +292,17 @@ template <typename T> static inline void mma_m16n8k16(float (&d)[4], const uint3
     constexpr bool is_bf16 = std::is_same<T, __nv_bfloat16>::value;
     emulator_need(80, is_bf16 ? "mma.m16n8k16 in bf16" : "mma.m16n8k16 in fp16");
     emulator_mma_run(is_bf16 ? EMULATOR_MMA_16_BF16 : EMULATOR_MMA_16_F16, d, a, 4, b0, b1);
+}
+
+static inline void mma_m16n8k16_half(uint32_t (&d)[2], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    float sums[4];
+    emulator_need(80, "mma.m16n8k16 with fp16 sums");
+    for (int i = 0; i < 4; i++)
+        sums[i] = __half2float(emulator_bits<__half>((uint16_t)(d[i / 2] >> 16 * (i % 2))));
+    emulator_mma_run(EMULATOR_MMA_16_HALF, sums, a, 4, b0, b1);
+    for (int i = 0; i < 2; i++)
+        d[i] = emulator_bits<uint32_t>(__floats2half2_rn(sums[2 * i], sums[2 * i + 1]));
 }
 
 static inline void mma_m16n8k8_f16(float (&d)[4], const uint32_t (&a)[2], uint32_t b)

@@ -2,8 +2,7 @@
  * dtypes.
  *
  * It supports column-major matrices with leading dimensions, all transposes, fp32, bf16 and fp16 with fp32 sums in
- * rising k, TF32 by rounding the inputs, fp16 sums that are rounded after every 16 of k (GT_CUDA_ON_CPU_HALVES=none:
- * no algorithm has them), and the bias epilogue.  It rejects everything else as NOT_SUPPORTED.  An algorithm is valid only for the product it was looked up for, and needs its workspace, which
+ * rising k, TF32 by rounding the inputs, and the bias epilogue.  It rejects everything else as NOT_SUPPORTED.  An algorithm is valid only for the product it was looked up for, and needs its workspace, which
  * every product fills with NaN.  Each product has three algorithms, which split the sum into one, two or three parts,
  * so that their bits differ; their times are invented (GT_CUDA_ON_CPU_FASTEST).  Work goes into the stream like a
  * kernel.  GELU epilogues, FP8, sparse and complex matrices are not supported.
@@ -220,7 +219,7 @@ static uint64_t types_of(const struct product *product)
 {
     return (uint64_t)product->a.type | (uint64_t)product->b.type << 8 | (uint64_t)product->d.type << 16 |
            (uint64_t)product->desc.transpose_a << 24 | (uint64_t)product->desc.transpose_b << 26 |
-           (uint64_t)product->desc.epilogue << 32 | (uint64_t)product->desc.compute << 40;
+           (uint64_t)product->desc.epilogue << 32;
 }
 
 static bool type_is_half(cudaDataType type)
@@ -255,9 +254,8 @@ static cublasStatus_t product_make(const struct descriptor *desc, const struct l
                  (type_is_half(a->type) || a->type == CUDA_R_32F);
     bool compute =
         desc->compute == CUBLAS_COMPUTE_32F || (desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a->type == CUDA_R_32F);
-    bool half_sums = desc->compute == CUBLAS_COMPUTE_16F && a->type == CUDA_R_16F && d->type == CUDA_R_16F;
     bool epilogue = desc->epilogue == CUBLASLT_EPILOGUE_DEFAULT || desc->epilogue == CUBLASLT_EPILOGUE_BIAS;
-    if (!types || !(compute || half_sums) || !epilogue || desc->scale != (half_sums ? CUDA_R_16F : CUDA_R_32F))
+    if (!types || !compute || !epilogue || desc->scale != CUDA_R_32F)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     *out = product;
     return CUBLAS_STATUS_SUCCESS;
@@ -303,7 +301,6 @@ static int64_t index_of(const struct lt_layout *layout, uint64_t row, uint64_t c
 
 #define TILE_M 8
 #define TILE_N 4
-#define HALF_SUMS_STEP 16
 typedef float quad __attribute__((vector_size(16)));
 
 /* out[TILE_N][TILE_M] = sum over k of a[k][i] b[j][k], k rising; a has rows of `stride`. */
@@ -339,38 +336,11 @@ static void tile_run_truncated(const float *a, size_t stride, const float *const
             }
 }
 
-/* Rounds to fp16: to nearest, or towards zero under card rounding. */
-static float to_half(float value)
-{
-    __half half = __float2half_rn(value);
-    uint16_t bits;
-    memcpy(&bits, &half, sizeof bits);
-    bits -= emulator_card_rounding && fabsf(__half2float(half)) > fabsf(value);
-    memcpy(&half, &bits, sizeof half);
-    return __half2float(half);
-}
-
-/* The same sums in fp16, rounded after every HALF_SUMS_STEP products. */
-static void tile_run_halves(const float *a, size_t stride, const float *const b[TILE_N], uint64_t depth,
-                            float out[TILE_N][TILE_M])
-{
-    memset(out, 0, sizeof(float) * TILE_N * TILE_M);
-    for (int j = 0; j < TILE_N; j++)
-        for (int i = 0; i < TILE_M; i++)
-            for (uint64_t k = 0; k < depth; k += HALF_SUMS_STEP) {
-                float sum = out[j][i];
-                for (uint64_t at = k; at < std::min(k + HALF_SUMS_STEP, depth); at++)
-                    sum += a[at * stride + (size_t)i] * b[j][at];
-                out[j][i] = to_half(sum);
-            }
-}
-
 /* Computes the parts of the variant's sum and adds them in order. */
 static void parts_run(const struct product *product, const float *a, size_t stride, const float *const b[TILE_N],
                       float out[TILE_N][TILE_M])
 {
     uint64_t parts = product->variant + 1, begin = 0;
-    bool halves = product->desc.compute == CUBLAS_COMPUTE_16F;
     bool truncates = emulator_card_rounding && type_is_half(product->a.type);
     memset(out, 0, sizeof(float) * TILE_N * TILE_M);
     for (uint64_t part = 0; part < parts; part++) {
@@ -379,12 +349,10 @@ static void parts_run(const struct product *product, const float *a, size_t stri
         float sums[TILE_N][TILE_M];
         for (int j = 0; j < TILE_N; j++)
             columns[j] = b[j] + begin;
-        (halves      ? tile_run_halves
-         : truncates ? tile_run_truncated
-                     : tile_run)(a + begin * stride, stride, columns, end - begin, sums);
+        (truncates ? tile_run_truncated : tile_run)(a + begin * stride, stride, columns, end - begin, sums);
         for (int j = 0; j < TILE_N; j++)
             for (int i = 0; i < TILE_M; i++)
-                out[j][i] = halves ? to_half(out[j][i] + sums[j][i]) : out[j][i] + sums[j][i];
+                out[j][i] += sums[j][i];
         begin = end;
     }
 }
@@ -487,9 +455,6 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     cublasStatus_t status = product_make((const struct descriptor *)(void *)desc, layouts, &product);
     if (status != CUBLAS_STATUS_SUCCESS)
         return status;
-    const char *half_sums = getenv("GT_CUDA_ON_CPU_HALVES");
-    if (product.desc.compute == CUBLAS_COMPUTE_16F && half_sums && strcmp(half_sums, "none") == 0)
-        return CUBLAS_STATUS_NOT_SUPPORTED;
     const struct lt_preference *wishes = (const struct lt_preference *)(void *)preference;
     uint64_t workspace = workspace_wanted(&product);
     for (int i = 0; i < 4; i++)
@@ -523,14 +488,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         (const struct lt_layout *)(void *)c_layout, (const struct lt_layout *)(void *)d_layout};
     struct product product;
     struct algorithm algorithm = {};
-    struct addresses at = {a, b, c, d, workspace, workspace_bytes, 0.0f, 0.0f};
+    struct addresses at = {a, b, c, d, workspace, workspace_bytes, *(const float *)alpha, *(const float *)beta};
     if (!handle)
         return CUBLAS_STATUS_NOT_INITIALIZED;
     cublasStatus_t status = product_make((const struct descriptor *)(void *)desc, layouts, &product);
     if (status != CUBLAS_STATUS_SUCCESS)
         return status;
-    at.alpha = value_get(alpha, product.desc.scale, 0);
-    at.beta = value_get(beta, product.desc.scale, 0);
     if (algo) {
         memcpy(&algorithm, algo, sizeof algorithm);
         if (algorithm.magic != MAGIC || algorithm.m != product.m || algorithm.n != product.n ||

@@ -42,6 +42,7 @@ OPS = {
     "embed.cu": ("embed_forward", "embed_backward"),
     "gelu.cu": ("gelu_forward", "gelu_backward", "swiglu_forward", "swiglu_backward"),
     "gemm.cu": ("gemm",),
+    "gemm_half.cu": ("gemm",),
     "layernorm.cu": ("layernorm_forward", "layernorm_backward", "rmsnorm_forward", "rmsnorm_backward"),
     "muon.cu": ("muon_momentum", "muon_normalize", "muon_step"),
     "norm.cu": ("sum_of_squares", "clip_factor"),
@@ -140,9 +141,12 @@ def opcheck_runs(mutant):
     half_only = all(user.startswith("attention_tile") for user in mutant.users)
     runs = []
     for op in ops_of(mutant):
-        dtypes = (ONE_DTYPE[op],) if op in ONE_DTYPE else ("bfloat16",) if half_only else ("float32", "bfloat16")
+        dtypes = () if op == "gemm" else (ONE_DTYPE[op],) if op in ONE_DTYPE else ("bfloat16",) if half_only else ("float32", "bfloat16")
         cases = CASES_SLOW.get(op, CASES_ALL)
         runs += [["--backend=cuda", "--op=" + op, "--dtype=" + dtype, cases] for dtype in dtypes]
+        if op == "gemm":
+            runs += [["--backend=cuda", "--op=gemm", "--dtype=float16", "--half_sums", "--cases=60"]]
+            runs += [] if "gemm_half.cu" in mutant.users else [["--backend=cuda", "--op=gemm", "--dtype=bfloat16", cases]]
         for variant in range(1, VARIANTS.get(op, 0) + 1):
             runs += [["--backend=cuda", "--op=" + op, "--dtype=bfloat16", cases, "--variant=%d" % variant]]
     return runs
@@ -205,7 +209,7 @@ class Bench:
         own = [(driver, ["--only=" + op], "asc") for op in ops_of(mutant)]
         in_order = [("opcheck", arguments, "asc") for arguments in checks] + own
         shuffled = [("opcheck", arguments, order) for order in OTHER_ORDERS for arguments in checks]
-        few = [("opcheck", arguments[:3] + ["--cases=15"], "asc") for arguments in checks]
+        few = [("opcheck", [a for a in arguments if not a.startswith("--cases")] + ["--cases=15"], "asc") for arguments in checks]
         with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
             self.programs(mutant, kernels.PLAIN, scratch, ("opcheck", driver))
             found = self.first_failure(mutant, kernels.PLAIN, scratch, in_order + shuffled)

@@ -24,7 +24,9 @@ for dtype in float32 bfloat16 float16; do
     order desc --dtype=$dtype --cases="$few"
     order random:7 --dtype=$dtype --cases="$few"
 done
-order asc --op=gemm --dtype=float16 --half_sums --cases="$many"
+for sequence in asc desc random:7 desc,lockstep; do
+    order $sequence --op=gemm --dtype=float16 --half_sums --cases="$many"
+done
 order desc,lockstep --dtype=bfloat16 --cases=4
 # With truncated sums as in tensor cores, and inexact functions as on a card.
 GT_CUDA_ON_CPU_ROUNDING=card
@@ -32,7 +34,7 @@ export GT_CUDA_ON_CPU_ROUNDING
 for dtype in float32 bfloat16 float16; do
     order desc --dtype=$dtype --cases="$few"
 done
-order desc --op=gemm --dtype=float16 --half_sums --cases="$few" # refused: fp16 sums are cut off
+order desc --op=gemm --dtype=float16 --half_sums --cases="$many" # fp16 sums are cut off
 unset GT_CUDA_ON_CPU_ROUNDING
 # Every other launch shape that --tune may choose.
 for op in attention_forward attention_backward; do

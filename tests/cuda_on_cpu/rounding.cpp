@@ -4,7 +4,7 @@
  * With GT_CUDA_ON_CPU_ROUNDING=card a matrix product adds four products at a time to its sum.  All five are truncated
  * at the last bit of the largest, and the result is truncated again, always towards zero.  This is the least precision
  * that Fasi, Higham, Mikaitis and Pranesh (2021) found in any card; others keep bits beyond the last, or add eight at a
- * time.  In addition expf, exp2f and logf are occasionally one or two units off, as CUDA's programming guide allows
+ * time.  fp16 sums are rounded to fp16 after every four products, to nearest, or towards zero with `card`.  In addition expf, exp2f and logf are occasionally one or two units off, as CUDA's programming guide allows
  * ("Mathematical Functions", maximum errors of 2, 2 and 1); the argument alone determines which results are off.  This
  * does not match any one card to the bit, and shows nothing about speed.
  */
@@ -85,4 +85,19 @@ float emulator_sum_truncated(float sum, const double *products, int count)
         total += trunc(products[i] * units);
     const float result = (float)(total * unit);
     return std::isfinite(result) && fabs(result) > fabs(total * unit) ? nextafterf(result, 0.0f) : result;
+}
+
+/* Rounds to nearest, or cuts off under card rounding. */
+float emulator_sum_half(float sum, const double *products, int count)
+{
+    double exact = sum;
+    for (int i = 0; i < count; i++)
+        exact += products[i];
+    const float total = (float)exact;
+    __half half = __float2half_rn(total);
+    if (!emulator_card_rounding || !(fabsf(__half2float(half)) > fabsf(total)))
+        return __half2float(half);
+    uint16_t bits = emulator_bits<uint16_t>(half);
+    bits--;
+    return __half2float(emulator_bits<__half>(bits));
 }

@@ -132,7 +132,7 @@ static void check_ldmatrix(struct totals *totals)
 
 /* ---- mma: the positions of a thread's elements ai, bi, ci ---- */
 
-enum product_kind { BF16_16, F16_16, F16_8 };
+enum product_kind { BF16_16, F16_16, F16_8, HALF_16 };
 
 struct place {
     int row, column;
@@ -166,6 +166,15 @@ template <enum product_kind kind> static __global__ void product_kernel(const ui
     if constexpr (kind == F16_8) {
         uint32_t half[2] = {a[0], a[1]};
         mma_m16n8k8_f16(sum, half, b[0]);
+    } else if constexpr (kind == HALF_16) {
+        uint32_t half[2] = {pack_pair<__half>(sum[0], sum[1]), pack_pair<__half>(sum[2], sum[3])};
+        mma_m16n8k16_half(half, a, b[0], b[1]);
+        for (int i = 0; i < 4; i++) {
+            const uint16_t bits = (uint16_t)(half[i / 2] >> 16 * (i % 2));
+            __half one;
+            memcpy(static_cast<void *>(&one), &bits, sizeof one);
+            sum[i] = to_float(one);
+        }
     } else if constexpr (kind == F16_16) {
         mma_m16n8k16<__half>(sum, a, b[0], b[1]);
     } else {
@@ -414,6 +423,7 @@ int main(void)
     if (major >= 8) {
         report(&totals, "mma_m16n8k16_bf16", product_is_right<BF16_16>());
         report(&totals, "mma_m16n8k16_f16", product_is_right<F16_16>());
+        report(&totals, "mma_m16n8k16_half", product_is_right<HALF_16>());
     }
     report(&totals, "mma_m16n8k8_f16", product_is_right<F16_8>());
     check_values(&totals);

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""half_sums in the emulated cuda backend (tests/cuda_on_cpu), whose products round an fp16 sum after every 16 of K.
+"""half_sums in the emulated cuda backend (tests/cuda_on_cpu), whose tensor cores round an fp16 sum after every 4 of K.
 
   used      with float16 on a GeForce, auto and on leave the same bytes; they are others than off's, and losses and
             norms are close
   resumed   a resumed run leaves the bytes of the uninterrupted one
-  no gain   on a card that gains nothing, with another dtype, where fp16 sums are cut off, or where cuBLASLt has no such
-            algorithm, `on` says so once and leaves the bytes of `off`; `auto` waits for a card that is known to gain
+  tuned     --tune chooses between fp16 and fp32 sums, and a resumed run does not choose again
+  no gain   on a card that gains nothing or lacks the instruction, or with another dtype, `on` says so once and leaves the
+            bytes of `off`; `auto` waits for a card that is known to gain
   overflow  updates whose gradients overflow are skipped and counted, and training goes on
   seeds     2,000 steps with fp16 sums end within the spread of three seeds without them (CHECK_LONG=1)
 Prints "checks: P passed, F failed, S skipped".
@@ -15,7 +16,8 @@ import math
 from checks import LONG, check, make_tokens, metrics
 from cuda_common import Run, GPT_TRAIN_CUDA, checkpoint, end_emulated, good, losses, train
 
-COMMON = ["--backend=cuda", "--eval_interval=100", "--max_iters=4", "--dropout=0.1", "--lr_decay_iters=4"]
+COMMON = ["--backend=cuda", "--eval_interval=100", "--max_iters=4", "--dropout=0.1", "--lr_decay_iters=4",
+          "--batch_size=4"]
 SEEDED = ["--dataset=./long", "--vocab_size=256", "--n_layer=2", "--n_head=3", "--n_embd=48", "--block_size=32", "--batch_size=8",
           "--gradient_accumulation_steps=1", "--dtype=float16", "--max_iters=2000", "--eval_interval=2000", "--eval_iters=20",
           "--learning_rate=2e-3", "--warmup_iters=100", "--lr_decay_iters=2000", "--threads=1", "--log_interval=100"]
@@ -40,12 +42,18 @@ def resumed():
     check(checkpoint("parts") == checkpoint("on"), "a resumed run leaves other bytes")
 
 
+def tuned():
+    halved("tuned", "on", "--tune=True", "--max_iters=1")
+    halved("tuned", "on", "--tune=True", "--init_from=resume")
+    halved("tuned-once", "on", "--tune=True")
+    check(checkpoint("tuned") == checkpoint("tuned-once"), "a resumed run chooses other sums")
+
+
 def no_gain():
     for name, dtype, environment, words in (
             ("h100", "float16", {"DEVICES": "90:12g:NVIDIA H100"}, "as fast with fp32 sums"),
             ("bfloat16", "bfloat16", {}, "dtype=bfloat16"),
-            ("cut", "float16", {"ROUNDING": "card"}, "does not round fp16 sums to nearest"),
-            ("none", "float16", {"HALVES": "none"}, "cuBLASLt has no fp16 sums for products of")):
+            ("turing", "float16", {"DEVICES": "75:12g:GeForce RTX 2060"}, "needs capability 8.0")):
         halved("without-" + name, "off", dtype=dtype, **environment)
         said = halved(name, "on", dtype=dtype, **environment)
         check(said.err.count(words) == 1, f"{name}: {words} is not said once: {said.err[-600:]}")
@@ -56,7 +64,7 @@ def no_gain():
 
 
 def overflow():
-    halved("overflow", "on", "--block_size=2", "--batch_size=1", "--gradient_accumulation_steps=1", "--learning_rate=3", "--max_iters=12",
+    halved("overflow", "on", "--gradient_accumulation_steps=1", "--learning_rate=3", "--max_iters=12",
            "--dropout=0", "--warmup_iters=0")
     lines = metrics("overflow")
     skipped = [line["skipped"] for line in lines]
@@ -79,4 +87,4 @@ def seeds():
     check(abs(half - ends["seed-1-off"]) <= max(ends.values()) - min(ends.values()), f"{half} with fp16 sums, {ends} without")
 
 
-end_emulated("cuda_half_sums", used, resumed, no_gain, overflow, seeds)
+end_emulated("cuda_half_sums", used, resumed, tuned, no_gain, overflow, seeds)

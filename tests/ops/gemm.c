@@ -8,14 +8,14 @@
  * next to them. */
 #define GEMM_DEPTH 4
 #define HALF_MAX 65504.0
+#define HALF_GROUP 32 /* products whose sum may be fp16 */
 
 bool gemm_half_sums;
 
 bool gemm_may_halve(const struct op_call *call)
 {
-    const struct operand *bias = &call->operand[GEMM_BIAS];
-    return gemm_half_sums && call->operand[GEMM_A].dtype == DTYPE_F16 && call->operand[GEMM_D].dtype == DTYPE_F16 &&
-           (!bias->present || bias->dtype == DTYPE_F16) && !call->attrs.transpose_a && !op_accumulates(call, GEMM_D);
+    return gemm_half_sums && call->operand[GEMM_A].dtype == DTYPE_F16 &&
+           !(call->attrs.transpose_a && call->attrs.transpose_b);
 }
 
 static void gemm_drift(const struct op_call *call, const struct ref_tensors *t, int64_t i, double path)
@@ -26,10 +26,10 @@ static void gemm_drift(const struct op_call *call, const struct ref_tensors *t, 
     t->half_bound[GEMM_D][i] = 2.0 * t->drift[GEMM_D][i];
 }
 
-/* The sums that one element passes through: of |sum| + |product|, and of the squares of the distance of fp16's numbers
- * there. */
+/* The sums that one element passes through: of |sum| + |product|; of the group's products; and, where fp16 sums are
+ * rounded, of the squares of the distance of fp16's numbers, and of the distances in the direction of the sum. */
 struct gemm_path {
-    double length, largest, squares;
+    double length, group, largest, roundings, squares, outward;
 };
 
 static double half_distance(double size)
@@ -39,24 +39,31 @@ static double half_distance(double size)
     return ldexp(1.0, exponent - 11);
 }
 
-static void gemm_path_add(struct gemm_path *path, double sum, double product)
+static void gemm_path_add(struct gemm_path *path, int64_t k, int64_t inner, double sum, double product)
 {
-    const double size = fabs(sum) + fabs(product);
-    path->length += size;
+    const double before = k % HALF_GROUP == 0 ? 0.0 : path->group;
+    const double size = fabs(before) + fabs(product), distance = half_distance(size);
+    path->length += fabs(sum) + fabs(product);
+    path->group = before + product;
     path->largest = fmax(path->largest, size);
-    path->squares += half_distance(size) * half_distance(size);
+    if ((k + 1) % GEMM_DEPTH != 0 && k + 1 < inner)
+        return;
+    path->roundings += 1.0;
+    path->squares += distance * distance;
+    path->outward += copysign(distance, path->group);
 }
 
-/* An fp16 sum is rounded after at least GEMM_DEPTH products, and once more where parts are added or a bias is.  Partial
+/* The fp16 sum of a group is rounded, or cut off, after at least GEMM_DEPTH products; groups are added in fp32.  Partial
  * sums of another order are at most twice as large; beyond fp16's range they are infinite, and then nothing is known of
  * the result. */
-static void gemm_halves(const struct ref_tensors *t, int64_t i, const struct gemm_path *path, int64_t inner)
+static void gemm_halves(const struct ref_tensors *t, int64_t i, const struct gemm_path *path)
 {
-    const double roundings = ceil((double)inner / GEMM_DEPTH) + 1.0, distance = half_distance(path->largest);
-    const double square = (path->squares / GEMM_DEPTH + distance * distance) / 12.0;
+    const double square = path->squares / 12.0;
     if (t->half_bound[GEMM_D] != NULL) {
         t->half_square[GEMM_D][i] = square;
-        t->half_bound[GEMM_D][i] = fmin(8.0 * sqrt(square), roundings * distance / 2.0);
+        t->drift[GEMM_D][i] = 0.5 * fabs(path->outward);
+        t->half_bound[GEMM_D][i] =
+            fmin(8.0 * sqrt(square) + 2.0 * t->drift[GEMM_D][i], path->roundings * half_distance(path->largest));
     }
     if (2.0 * path->largest > HALF_MAX)
         t->term[GEMM_D][i] = REF_UNSPECIFIED;
@@ -81,12 +88,12 @@ static void ref_gemm(const struct op_call *call, const struct ref_tensors *t)
                 double product = a[i * a_row + k * a_inner] * b[k * b_inner + j * b_column];
                 sum += product;
                 m += fabs(product);
-                gemm_path_add(&path, sum, product);
+                gemm_path_add(&path, k, inner, sum, product);
             }
             t->value[GEMM_D][i * columns + j] = sum;
             t->term[GEMM_D][i * columns + j] = sqrt((double)inner) * m;
             if (gemm_may_halve(call))
-                gemm_halves(t, i * columns + j, &path, inner);
+                gemm_halves(t, i * columns + j, &path);
             else
                 gemm_drift(call, t, i * columns + j, path.length);
         }
@@ -113,18 +120,23 @@ struct product {
 };
 
 /* Adds four exact products at a time to the accumulator, the minimum of matrix units; it is truncated to 24 significant
- * bits, or to 11, or rounded to fp16. */
+ * bits, or to fp16's: with half sums that of each group, else that of all products. */
 static double unit_sum(const struct product *product, double sum, enum naive_defect defect)
 {
+    double groups = 0.0;
     for (int64_t k = 0; k < product->used; k += GEMM_DEPTH) {
+        if (defect == PERMITTED_HALF_SUMS && k % HALF_GROUP == 0) {
+            groups = naive_add((float)groups, (float)sum, DEFECT_NONE);
+            sum = 0.0;
+        }
         for (int64_t j = k; j < k + GEMM_DEPTH && j < product->used; j++)
             sum += product->a[j * product->a_step] * product->b[j * product->b_step];
         int exponent = 0;
         (void)frexp(sum, &exponent);
-        const double unit = ldexp(1.0, exponent - (defect == DEFECT_F16_CUT ? 11 : 24));
-        sum = defect == PERMITTED_HALF_SUMS ? ref_rounded(DTYPE_F16, sum) : trunc(sum / unit) * unit;
+        const double unit = defect == PERMITTED_TRUNCATED_SUM ? ldexp(1.0, exponent - 24) : half_distance(fabs(sum));
+        sum = trunc(sum / unit) * unit;
     }
-    return sum;
+    return groups + sum;
 }
 
 static float product_sum(const struct product *product, float sum, enum naive_defect defect)
@@ -195,7 +207,13 @@ static void make_gemm(struct maker *maker)
     bool square = maker->index % 7 == 3;
     if (square)
         n = k;
-    gemm_real(maker->index, &m, &n, &k);
+    bool is_real = gemm_real(maker->index, &m, &n, &k);
+    if (gemm_half_sums && !is_real &&
+        maker->index % 5 != 4) { /* sizes that our own products take; some with split sums */
+        m = (m + 71) / 8 * 8;
+        n = (n + 7) / 8 * 8;
+        k = maker->index % 7 == 5 ? 4104 : (k + 7) / 8 * 8;
+    }
     struct op_attrs *a = case_attrs(maker);
     a->transpose_a = (maker->index / 2 & 1) != 0;
     a->transpose_b = (maker->index & 1) != 0 || n > 50000;

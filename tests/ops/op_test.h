@@ -163,7 +163,7 @@ enum naive_defect {
      * The judge must accept them. */
     PERMITTED_HALF_FACTORS = DEFECT_COUNT, /* attention's p and ds are rounded before they enter a product */
     PERMITTED_TRUNCATED_SUM,               /* gemm adds four products at a time and truncates the sum to fp32 */
-    PERMITTED_HALF_SUMS,                   /* where asked for: gemm rounds the sum to fp16 instead, to nearest */
+    PERMITTED_HALF_SUMS,                   /* where asked for: gemm cuts off sums of 32 products to fp16 instead */
     PERMITTED_END
 };
 
@@ -207,7 +207,7 @@ uint32_t exact_random_of(const struct op_call *call, const double *scalars, int6
                          enum naive_defect defect);
 float exact_bf16(float x, uint32_t random);
 
-/* Set by --half_sums: products of the forward pass and of gradients of activations may have fp16 sums. */
+/* Set by --half_sums: products may have fp16 sums. */
 extern bool gemm_half_sums;
 /* Returns true if those of this call may. */
 bool gemm_may_halve(const struct op_call *call);

@@ -22,11 +22,7 @@ typedef enum {
 
 typedef enum { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1, CUBLAS_OP_C = 2 } cublasOperation_t;
 
-typedef enum {
-    CUBLAS_COMPUTE_16F = 64,
-    CUBLAS_COMPUTE_32F = 68,
-    CUBLAS_COMPUTE_32F_FAST_TF32 = 77
-} cublasComputeType_t;
+typedef enum { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 } cublasComputeType_t;
 
 typedef struct cublasLtContext *cublasLtHandle_t;
 

@@ -20,7 +20,7 @@ enum largest_rule { ALL, QUARTER, INTEL };
 struct family {
     const char *backend;
     int32_t cores_per_unit, flops_per_core;
-    int32_t half, brain; /* multiples of the fp32 rate */
+    int32_t half, brain, sums; /* multiples of the fp32 rate */
     enum largest_rule largest;
     uint32_t dtypes;
 };
@@ -36,7 +36,8 @@ static const struct profile_backend {
 };
 
 enum family_key {
-#define DEVICE_FAMILY(key, backend, capability, cores_per_unit, flops, half, brain, tf32, largest, dtypes, source) \
+#define DEVICE_FAMILY(key, backend, capability, cores_per_unit, flops, half, brain, tf32, sums, largest, dtypes, \
+                      source)                                                                                    \
     FAMILY_##key,
 #include "plan/device_profiles.def"
     FAMILY_COUNT
@@ -45,8 +46,9 @@ enum family_key {
 #define F16 (1u << DTYPE_F16)
 #define BF16 (1u << DTYPE_BF16)
 static const struct family families[FAMILY_COUNT] = {
-#define DEVICE_FAMILY(key, backend, capability, cores_per_unit, flops, half, brain, tf32, largest, dtypes, source) \
-    [FAMILY_##key] = {backend, cores_per_unit, flops, half, brain, largest, dtypes},
+#define DEVICE_FAMILY(key, backend, capability, cores_per_unit, flops, half, brain, tf32, sums, largest, dtypes, \
+                      source)                                                                                    \
+    [FAMILY_##key] = {backend, cores_per_unit, flops, half, brain, sums, largest, dtypes},
 #include "plan/device_profiles.def"
 };
 #undef F16
@@ -127,6 +129,7 @@ static void rates_set(const struct card *card, const struct family *family, stru
     out->matrix_flops_per_s[DTYPE_F32] = out->vector_flops_per_s;
     out->matrix_flops_per_s[DTYPE_F16] = (double)family->half * out->vector_flops_per_s;
     out->matrix_flops_per_s[DTYPE_BF16] = (double)family->brain * out->vector_flops_per_s;
+    out->half_sums_flops_per_s = (double)family->sums * out->vector_flops_per_s;
     for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
         if (strcmp(shares[i].id, card->id) == 0) {
             out->share = shares[i].share;

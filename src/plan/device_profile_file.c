@@ -130,11 +130,13 @@ static enum gt_status rates_read(const struct reader *reader, struct device_prof
         TRY(json_get_int(reader->root, reader->path, "copy_engines", 0, 2, &engines));
     out->copy_engines = (int32_t)engines;
     TRY(json_get_object(reader->root, reader->path, "flops_per_s", &flops));
-    TRY(names_check(reader, flops, " float32 float16 bfloat16 tf32 "));
+    TRY(names_check(reader, flops, " float32 float16 bfloat16 tf32 half_sums "));
     TRY(rate_read(reader, flops, "float32", true, &out->vector_flops_per_s));
     TRY(rate_read(reader, flops, "float16", false, &out->matrix_flops_per_s[DTYPE_F16]));
     TRY(rate_read(reader, flops, "bfloat16", false, &out->matrix_flops_per_s[DTYPE_BF16]));
     TRY(rate_read(reader, flops, "tf32", false, &unused));
+    if (json_object_get(flops, "half_sums") != NULL)
+        TRY(rate_read(reader, flops, "half_sums", false, &out->half_sums_flops_per_s));
     out->matrix_flops_per_s[DTYPE_F32] = out->vector_flops_per_s;
     return GT_OK;
 }

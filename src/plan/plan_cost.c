@@ -41,7 +41,7 @@ struct plan_rates plan_rates_of_peaks(double product_flops, double other_flops)
     return rates;
 }
 
-struct plan_rates plan_rates_of_profile(const struct device_profile *profile)
+struct plan_rates plan_rates_of_profile(const struct device_profile *profile, bool half_sums)
 {
     const double share = profile->share > 0.0 ? profile->share : ASSUMED_SHARE;
     struct plan_rates rates = {.ramp_elements = ROUND_LOST * TILE_ELEMENTS * (double)profile->units,
@@ -53,6 +53,8 @@ struct plan_rates plan_rates_of_profile(const struct device_profile *profile)
             rates.flops_per_s[kind][dtype] = share * (matrix > 0.0 ? matrix : profile->vector_flops_per_s);
         }
     }
+    if (half_sums && profile->half_sums_flops_per_s > 0.0)
+        rates.flops_per_s[OP_GEMM][DTYPE_F16] = share * profile->half_sums_flops_per_s;
     plan_rates_link_set(&rates, profile->link_bytes_per_s > 0.0 ? profile->link_bytes_per_s : PLAN_LINK_BYTES_PER_S,
                         profile->copy_engines);
     return rates;

@@ -43,8 +43,9 @@ void plan_rates_link_set(struct plan_rates *rates, double bytes_per_s, int32_t c
 /* The link of most cards, each way with both at once: 16 lanes of PCIe 3.0, or 8 of 4.0 (nvbandwidth's README and
  * users' logs). */
 #define PLAN_LINK_BYTES_PER_S 11.2e9
-/* Returns the rates of a profile: its share of its peaks, or an assumed share if none was published. */
-struct plan_rates plan_rates_of_profile(const struct device_profile *profile);
+/* Returns the rates of a profile: its share of its peaks, or an assumed share if none was published.  half_sums: those
+ * of a run with fp16 sums. */
+struct plan_rates plan_rates_of_profile(const struct device_profile *profile, bool half_sums);
 /* The number of shape classes of products, in any dtype, and of other kinds of op that have timings. */
 struct plan_timed {
     int32_t gemm_classes, kinds;

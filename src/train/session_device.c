@@ -112,7 +112,7 @@ struct plan_rates session_rates_nominal(const struct session *session)
 {
     struct plan_rates rates = plan_rates_of_peaks(NOMINAL_PEAK_FLOPS, NOMINAL_PEAK_FLOPS);
     if (session->device.has_profile)
-        return plan_rates_of_profile(&session->device.profile);
+        return plan_rates_of_profile(&session->device.profile, session->config->half_sums != CONFIG_HALF_SUMS_OFF);
     if (!session->device.info.host_memory)
         plan_rates_link_set(&rates, NOMINAL_LINK_BYTES_PER_S, session->device.info.copy_engines);
     return rates;
@@ -123,5 +123,5 @@ void session_rates_profile(struct session *session)
     char basis[512];
     log_note("%s", plan_rates_basis(basis, &session->device.profile));
     session->timing.peak_flops = session->device.profile.vector_flops_per_s;
-    session->timing.rates = plan_rates_of_profile(&session->device.profile);
+    session->timing.rates = session_rates_nominal(session);
 }

@@ -4,6 +4,7 @@
   table      every card that --device-profile=list prints plans a small model, and the plan adds up; doc/devices.md
              lists it
   choices    a plan for a card stays within its usable memory and its largest allocation, in a dtype that it has
+  half sums  with half_sums an RTX 4090 is forecast to be faster in float16, and no other
   published  for cards with a share of the peaks in the table, the model gives the published tokens per second
   own        a profile file written by the user plans like the card it describes; bad ones end with one line and status
              2
@@ -111,6 +112,17 @@ def choices():
     check(plan_of(again)["bytes"] == plan_of(result)["bytes"], "a plan for a card is the same each time")
 
 
+def half_sums():
+    """Forecasts with fp16 sums: faster by at most twice on a GeForce, in float16 alone, and as before on an A100."""
+    def seconds(name, word, dtype="float16"):
+        plan = plan_of(run(f"--device-profile={name}", f"--half_sums={word}", f"--dtype={dtype}", "--plan=json"))
+        return plan["forecast"]["seconds_per_step"]
+    ratio = seconds("rtx4090", "off") / seconds("rtx4090", "on")
+    check(1.2 < ratio < 2, f"fp16 sums make an RTX 4090 {ratio} times as fast")
+    for name, dtype in (("a100-40g", "float16"), ("rtx4090", "bfloat16")):
+        check(seconds(name, "on", dtype) == seconds(name, "off", dtype), f"fp16 sums change {name} in {dtype}")
+
+
 def published():
     for name, tokens, batch, accumulation, layers, heads, channels, bias in PUBLISHED:
         result = run(f"--device-profile={name}", "--dtype=bfloat16", f"--batch_size={batch}", f"--bias={bias}",
@@ -185,4 +197,4 @@ def refusals():
     check("(estimated, +-40 %)" in result.stdout and "70 % of this card's peak rates assumed" in result.stderr, "what the times rest on is said")
 
 
-end(table, choices, published, own, refusals)
+end(table, choices, half_sums, published, own, refusals)

@@ -27,7 +27,7 @@ static struct plan_rates rates_of(const char *id, double share)
     struct device_profile profile;
     ck_assert_int_eq(device_profile_find(id, &profile), GT_OK);
     profile.share = share;
-    return plan_rates_of_profile(&profile);
+    return plan_rates_of_profile(&profile, false);
 }
 
 TEST(products_run_at_the_rate_of_their_dtype)

@@ -76,7 +76,7 @@ static void model_draw(struct draws *draws, struct model_options *options)
 
 static struct search_request request_draw(struct draws *draws)
 {
-    struct search_request request = {.plan = {.alignment_bytes = 256}, .rates = plan_rates_of_profile(&profile)};
+    struct search_request request = {.plan = {.alignment_bytes = 256}, .rates = plan_rates_of_profile(&profile, false)};
     struct model_options *options = &request.options;
     model_draw(draws, options);
     options->parts = 1 + draws->number % 3;

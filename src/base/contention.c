@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 
 void contention_read(struct contention *out)
 {
@@ -16,12 +17,10 @@ void contention_read(struct contention *out)
     while (threads && out->count < CONTENTION_THREADS_MAX) {
         struct contention_thread *thread = &out->thread[out->count];
         const struct dirent *entry = readdir(threads);
-        char path[sizeof "/proc/self/task//schedstat" + sizeof entry->d_name];
         if (!entry)
             break;
-        snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", entry->d_name);
         thread->id = strtoll(entry->d_name, NULL, 10);
-        FILE *file = thread->id > 0 ? fopen(path, "re") : NULL;
+        FILE *file = thread->id > 0 ? fopen(TEXT(300, "/proc/self/task/%s/schedstat", entry->d_name), "re") : NULL;
         out->count += file && fscanf(file, "%" SCNd64 " %" SCNd64, &thread->run_ns, &thread->wait_ns) == 2;
         if (file)
             fclose(file);

@@ -41,14 +41,12 @@ static int64_t divisor_next(const struct heads_shape *shape, int64_t direction)
 
 char *heads_nearest_text(char text[static HEADS_TEXT_MAX], const struct heads_shape *shape)
 {
-    char below[96], above[96], heads[64];
+    char below[96], above[96];
     assert(shape->n_head >= 1 && shape->n_embd >= 1);
     int64_t low = shape->n_embd / shape->n_head * shape->n_head;
     int64_t fewer = divisor_next(shape, -1), more = divisor_next(shape, 1);
-    if (fewer > 0 && more > 0)
-        snprintf(heads, sizeof heads, "%" PRId64 " or %" PRId64, fewer, more);
-    else
-        snprintf(heads, sizeof heads, "%" PRId64, fewer > 0 ? fewer : shape->n_embd);
+    const char *heads = fewer > 0 && more > 0 ? TEXT(64, "%" PRId64 " or %" PRId64, fewer, more)
+                                              : TEXT(64, "%" PRId64, fewer > 0 ? fewer : shape->n_embd);
     snprintf(text, HEADS_TEXT_MAX, "with %" PRId64 " heads the nearest n_embd is %s%s%s; n_embd %s goes with %s heads",
              shape->n_head, low > 0 ? width_text(below, shape, low) : "", low > 0 ? " or " : "",
              width_text(above, shape, low + shape->n_head), width_text((char[96]){""}, shape, shape->n_embd), heads);

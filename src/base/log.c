@@ -154,6 +154,15 @@ LOG_FUNCTION(log_warning, LOG_WARNING)
 LOG_FUNCTION(log_note, LOG_NOTE)
 LOG_FUNCTION(log_result, LOG_RESULT)
 
+char *log_text(char *text, size_t size, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, size, format, args);
+    va_end(args);
+    return text;
+}
+
 char *log_bytes(char text[24], double bytes)
 {
     static const struct {

@@ -57,6 +57,9 @@ size_t log_count(enum log_level level);
 /* Returns the length of the valid UTF-8 character at `text` if it may be shown unescaped, else 0. */
 size_t log_character_length(const char *text);
 
+/* Formats into `text`, cut at `size` bytes.  Returns `text`; the macro's lives as long as the enclosing block. */
+char *log_text(char *text, size_t size, const char *format, ...) LOG_PRINTF(3, 4);
+#define TEXT(size, ...) log_text((char[size]){0}, size, __VA_ARGS__)
 /* Formats a byte count as "11.40 GiB", "96.0 MiB" or "512 B" into `text` (at least 24 bytes); returns `text`. */
 char *log_bytes(char text[24], double bytes);
 /* The same in text that lives as long as the enclosing block. */

@@ -33,9 +33,7 @@ static const char *module_fault(const struct module_head *head, uint64_t abi)
 const void *module_load(const char *name, uint64_t abi, char reason[static MODULE_REASON_MAX], bool *absent)
 {
     const char *wanted = getenv("GPT_TRAIN_MODULE_DIR"), *folder = wanted != NULL ? wanted : PKGLIB_DIR;
-    char file[64];
-    (void)snprintf(file, sizeof file, "gpt-train-%s.so", name);
-    const char *path = FILE_IN(folder, file);
+    const char *path = FILE_IN(folder, TEXT(64, "gpt-train-%s.so", name));
     *absent = !file_exists(path);
     if (*absent || anyone_may_write(folder) || anyone_may_write(path)) {
         (void)snprintf(reason, MODULE_REASON_MAX,

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 
 #define BAR_WIDTH 24
 #define BAR_WIDTH_LEAST 8
@@ -52,11 +53,8 @@ static void bar_draw(char bar[static BAR_WIDTH + 4], double fraction, int width)
 /* Writes everything but the bar.  Returns the full length, which may be more than was written. */
 static size_t text_write(char text[static LINE_MAX_BYTES], const struct progress_view *view)
 {
-    char left[32] = "", share[16] = "";
-    if (view->fraction >= 0)
-        snprintf(share, sizeof share, "%5.1f %%  ", 100.0 * view->fraction);
-    if (view->seconds_left >= 0)
-        clock_duration(left, view->seconds_left);
+    const char *share = view->fraction >= 0 ? TEXT(16, "%5.1f %%  ", 100.0 * view->fraction) : "";
+    const char *left = view->seconds_left >= 0 ? CLOCK_DURATION(view->seconds_left) : "";
     const int length = snprintf(text, LINE_MAX_BYTES, "%s%s%s%s%s%s%s", share, view->count, view->count[0] ? "  " : "",
                                 view->note, view->note[0] ? "  " : "", left, left[0] ? " left" : "");
     return length > 0 ? (size_t)length : 0;
@@ -84,22 +82,18 @@ void progress_draw(struct progress *progress, const struct progress_view *view)
     const size_t room = used + 3 < width ? width - used - 3 : 0; /* for the bar between its brackets, and a space */
     if (view->fraction >= 0 && room >= BAR_WIDTH_LEAST)
         bar_draw(bar, view->fraction, room < BAR_WIDTH ? (int)room : BAR_WIDTH);
-    char line[2 * LINE_MAX_BYTES];
-    snprintf(line, sizeof line, "%s %s%s", view->what, bar, text);
-    fprintf(stderr, "\r\033[K%.*s", (int)width, line);
+    fprintf(stderr, "\r\033[K%.*s", (int)width, TEXT(2 * LINE_MAX_BYTES, "%s %s%s", view->what, bar, text));
     fflush(stderr);
 }
 
 void progress_show(struct progress *progress, const char *what, int64_t done, int64_t total, const char *note,
                    double seconds_left)
 {
-    char count[48];
     if (total <= 0)
         return;
-    snprintf(count, sizeof count, "%" PRId64 "/%" PRId64, done, total);
     progress_draw(progress, &(struct progress_view){.what = what,
                                                     .fraction = (double)done / (double)total,
-                                                    .count = count,
+                                                    .count = TEXT(48, "%" PRId64 "/%" PRId64, done, total),
                                                     .note = note,
                                                     .seconds_left = seconds_left});
 }

@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/platform.h"
 
 #define LINE_MAX_BYTES 1024
@@ -56,7 +57,7 @@ static void chain_visit(const char *root, const char *mount, const char *cgroup,
  * controller or of all; one of v2 is `root`, or below it "unified". */
 void cgroups_visit(const char *membership, const char *root, const char *controller, cgroup_fn *visit, void *context)
 {
-    char line[LINE_MAX_BYTES], list[LINE_MAX_BYTES + 2], word[32];
+    char line[LINE_MAX_BYTES];
     FILE *file = fopen(membership, "re");
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         line[strcspn(line, "\n")] = '\0';
@@ -67,9 +68,7 @@ void cgroups_visit(const char *membership, const char *root, const char *control
         *controllers++ = '\0';
         *cgroup++ = '\0';
         const bool unified = strcmp(line, "0") == 0 && *controllers == '\0';
-        snprintf(list, sizeof list, ",%s,", controllers);
-        snprintf(word, sizeof word, ",%s,", controller);
-        if (!unified && strstr(list, word) == NULL)
+        if (!unified && strstr(TEXT(LINE_MAX_BYTES + 2, ",%s,", controllers), TEXT(32, ",%s,", controller)) == NULL)
             continue;
         chain_visit(root, unified ? "" : controllers, cgroup, unified, visit, context);
         chain_visit(root, unified ? "unified" : controller, cgroup, unified, visit, context);
@@ -86,16 +85,13 @@ struct limits {
 static void limit_apply(void *context, const char *folder, bool unified)
 {
     const struct limits *limits = context;
-    char path[PATH_MAX_BYTES + 32];
     uint64_t limit_bytes = 0, usage_bytes = 0, cache_bytes = 0;
-    snprintf(path, sizeof path, "%s/%s", folder, unified ? "memory.max" : "memory.limit_in_bytes");
-    if (!number_read(path, "", &limit_bytes))
+    if (!number_read(FILE_IN(folder, unified ? "memory.max" : "memory.limit_in_bytes"), "", &limit_bytes))
         return; /* absent, or "max" */
     if (limit_bytes < *limits->total)
         *limits->total = limit_bytes;
-    snprintf(path, sizeof path, "%s/%s", folder, unified ? "memory.current" : "memory.usage_in_bytes");
-    (void)number_read(path, "", &usage_bytes);
-    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    (void)number_read(FILE_IN(folder, unified ? "memory.current" : "memory.usage_in_bytes"), "", &usage_bytes);
+    const char *path = FILE_IN(folder, "memory.stat");
     if (!number_read(path, "total_inactive_file ", &cache_bytes))
         (void)number_read(path, "inactive_file ", &cache_bytes);
     usage_bytes = usage_bytes > cache_bytes ? usage_bytes - cache_bytes : 0;

@@ -27,19 +27,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/platform.h"
 #include "base/system_memory.h"
 
-enum { LINE_BYTES = 1024, PATH_BYTES = 4096 };
+enum { LINE_BYTES = 1024 };
 
 /* Reads the first line of FOLDER/NAME, with its newline.  Returns false when it cannot be read. */
 static bool first_line(const char *folder, const char *name, char line[static LINE_BYTES])
 {
-    char path[PATH_BYTES + 64];
-    const int length = snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (length < 0 || (size_t)length >= sizeof path)
-        return false;
-    FILE *file = fopen(path, "r");
+    FILE *file = fopen(FILE_IN(folder, name), "r");
     if (file == NULL)
         return false;
     const bool read = fgets(line, LINE_BYTES, file) != NULL;
@@ -74,10 +71,10 @@ static int affinity_count(const char *folder)
     const bool is_read = set != NULL && sched_getaffinity(0, size_bytes, set) == 0;
     int count = 0;
     for (size_t processor = 0; is_read && processor < PROCESSORS; processor++) {
-        char name[96], siblings[LINE_BYTES];
+        char siblings[LINE_BYTES];
         if (!CPU_ISSET_S(processor, size_bytes, set))
             continue;
-        (void)snprintf(name, sizeof name, "cpu%zu/topology/thread_siblings_list", processor);
+        const char *name = TEXT(96, "cpu%zu/topology/thread_siblings_list", processor);
         const bool described = folder != NULL && first_line(folder, name, siblings);
         if (!described || !core_is_counted(siblings, processor, set, size_bytes))
             count++;

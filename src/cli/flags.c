@@ -48,19 +48,17 @@ static enum gt_status value_error(const struct flag *flag, const char *value, co
 
 static enum gt_status read_text(const char *program, const struct flag *flag, const char *argument, const char *value)
 {
-    char name[64], what[80];
     if (value[0] != '\0' || flag->expected == NULL) {
         memcpy(flag->to, &value, sizeof value);
         return GT_OK;
     }
-    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(argument, "="), argument);
-    (void)snprintf(what, sizeof what, "expected %s", flag->expected);
-    return flags_error(program, what, name);
+    return flags_error(program, TEXT(80, "expected %s", flag->expected),
+                       TEXT(64, "%.*s", (int)strcspn(argument, "="), argument));
 }
 
 static enum gt_status read_number(const struct flag *flag, const char *value)
 {
-    char *end = NULL, expected[80];
+    char *end = NULL;
     errno = 0;
     const int64_t number = strtoll(value, &end, 10);
     if (value[0] >= '0' && value[0] <= '9' && *end == '\0' && errno == 0 && number >= flag->min &&
@@ -68,8 +66,7 @@ static enum gt_status read_number(const struct flag *flag, const char *value)
         memcpy(flag->to, &number, sizeof number);
         return GT_OK;
     }
-    (void)snprintf(expected, sizeof expected, "a whole number from %" PRId64 " to %" PRId64, flag->min, flag->max);
-    return value_error(flag, value, expected);
+    return value_error(flag, value, TEXT(80, "a whole number from %" PRId64 " to %" PRId64, flag->min, flag->max));
 }
 
 static enum gt_status read_fraction(const struct flag *flag, const char *value)

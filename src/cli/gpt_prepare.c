@@ -210,20 +210,13 @@ static void progress_show_bytes(void *context, uint64_t done_bytes, uint64_t tot
         line->started_ns = now_ns;
         line->started_bytes = done_bytes;
     }
-    char count[32], note[32] = "";
     const double elapsed_s = (double)(now_ns - line->started_ns) * 1e-9;
     const double rate = elapsed_s > 0 ? (double)(done_bytes - line->started_bytes) / elapsed_s : 0;
-    if (total_bytes > 0)
-        snprintf(count, sizeof count, "of %s", LOG_BYTES(total_bytes));
-    else
-        snprintf(count, sizeof count, "%s", LOG_BYTES(done_bytes));
-    if (rate > 0)
-        snprintf(note, sizeof note, "%.1f MB/s", rate * 1e-6);
     const struct progress_view view = {
         .what = PROGRAM,
         .fraction = total_bytes > 0 ? (double)done_bytes / (double)total_bytes : -1.0,
-        .count = count,
-        .note = note,
+        .count = total_bytes > 0 ? TEXT(32, "of %s", LOG_BYTES(total_bytes)) : LOG_BYTES(done_bytes),
+        .note = rate > 0 ? TEXT(32, "%.1f MB/s", rate * 1e-6) : "",
         .seconds_left = rate > 0 && total_bytes > done_bytes ? (double)(total_bytes - done_bytes) / rate : -1.0};
     progress_draw(&line->progress, &view);
 }

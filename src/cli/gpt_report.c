@@ -81,9 +81,8 @@ static enum gt_status page_write(const struct arguments *arguments)
 /* TensorBoard shows each folder below --logdir as a run.  The number keeps runs of one name apart. */
 static enum gt_status events_write(const struct arguments *arguments)
 {
-    char name[256];
     for (int i = 0; i < arguments->count; i++) {
-        snprintf(name, sizeof name, "%d-%.200s", i + 1, file_name_of(arguments->runs[i]));
+        const char *name = TEXT(256, "%d-%.200s", i + 1, file_name_of(arguments->runs[i]));
         const char *folder = FILE_IN(arguments->output, name);
         TRY(report_events_write(arguments->runs[i], folder));
         log_result("%s", folder);

@@ -95,10 +95,8 @@ static bool looking_at(const struct reader *reader, const char *text)
 
 static enum gt_status expect(struct reader *reader, const char *text)
 {
-    char wanted[16];
-    snprintf(wanted, sizeof wanted, "'%s'", text);
     if (!looking_at(reader, text))
-        return fail_expected(reader, wanted);
+        return fail_expected(reader, TEXT(16, "'%s'", text));
     advance(reader);
     return GT_OK;
 }
@@ -289,15 +287,14 @@ static const struct {
 
 static enum gt_status finish_expression(struct reader *reader)
 {
-    char wanted[80];
     TRY(apply_down_to(reader, 0));
     if (reader->pending_count == 0)
         return GT_OK;
     const struct config_token *open = &reader->pending[reader->pending_count - 1].token;
     if (reader->token.type == CONFIG_TOKEN_END)
         return fail(reader, open, "this bracket is never closed");
-    snprintf(wanted, sizeof wanted, "an operator, or ')' for line %d, column %d", (int)open->line, (int)open->column);
-    return fail_expected(reader, wanted);
+    return fail_expected(reader,
+                         TEXT(80, "an operator, or ')' for line %d, column %d", (int)open->line, (int)open->column));
 }
 
 /* Reads what follows a value. */

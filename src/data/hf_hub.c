@@ -57,20 +57,18 @@ bool hf_hub_snapshot(const char *hub, const char *repository, char out[static FI
 bool hf_hub_is_repository(const char *name)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
-    char owner[FILE_PATH_MAX];
     const size_t count = strspn(name, allowed);
-    if (name[0] == '.' || count == 0 || name[count] != '/' ||
-        snprintf(owner, sizeof owner, "%.*s", (int)count, name) < 0)
+    if (name[0] == '.' || count == 0 || name[count] != '/')
         return false;
     const size_t rest = strspn(name + count + 1, allowed);
-    return rest > 0 && name[count + 1 + rest] == '\0' && !file_is_folder(owner);
+    return rest > 0 && name[count + 1 + rest] == '\0' && !file_is_folder(TEXT(FILE_PATH_MAX, "%.*s", (int)count, name));
 }
 
 enum gt_status hf_hub_find(const char *name, char out[static FILE_PATH_MAX])
 {
-    char hub[FILE_PATH_MAX] = "~/.cache/huggingface/hub", repository[REF_BYTES_MAX];
+    char hub[FILE_PATH_MAX] = "~/.cache/huggingface/hub";
     const int owner = (int)strcspn(name, "/");
-    (void)snprintf(repository, sizeof repository, "models--%.*s--%s", owner, name, name + owner + 1);
+    const char *repository = TEXT(REF_BYTES_MAX, "models--%.*s--%s", owner, name, name + owner + 1);
     if (hf_hub_folder(hub) && hf_hub_snapshot(hub, repository, out) && file_is_folder(out))
         return GT_OK;
     return FAIL(GT_DATA,

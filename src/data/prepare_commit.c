@@ -50,9 +50,8 @@ bool prepare_is_output(const char *name)
 /* Adds the rename of NAME.partial to the list, and sets `out` to the path of NAME.partial. */
 static enum gt_status list_add_rename(const struct prepare *prep, const char *name, char out[static FILE_PATH_MAX])
 {
-    char partial[64];
-    (void)snprintf(partial, sizeof partial, "%s" TOKEN_WRITER_PARTIAL, name);
-    json_t *entry = json_pack("[s, s]", file_name_of(file_join(out, prep->spec->out_dir, partial)), name);
+    file_join(out, prep->spec->out_dir, TEXT(64, "%s" TOKEN_WRITER_PARTIAL, name));
+    json_t *entry = json_pack("[s, s]", file_name_of(out), name);
     return prepare_json_check(prep->commit, json_array_append_new(prep->commit, entry), LIST);
 }
 

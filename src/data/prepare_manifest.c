@@ -14,9 +14,7 @@
 
 json_t *prepare_json_crc(uint32_t crc32c)
 {
-    char text[24];
-    snprintf(text, sizeof text, "crc32c:%08" PRIx32, crc32c);
-    return json_string(text);
+    return json_string(TEXT(24, "crc32c:%08" PRIx32, crc32c));
 }
 
 /* Paths need not be UTF-8 but JSON must be: invalid bytes become '?'. */

@@ -55,9 +55,7 @@ static json_t *shards_to_json(const struct token_writer *writer, enum token_spli
 static json_t *fingerprint_to_json(const struct prepare *prep)
 {
     const struct document_hash hash = corpus_fingerprint(prep->corpus);
-    char text[40];
-    snprintf(text, sizeof text, "%016" PRIx64 "%016" PRIx64, hash.high, hash.low);
-    return json_string(text);
+    return json_string(TEXT(40, "%016" PRIx64 "%016" PRIx64, hash.high, hash.low));
 }
 
 static json_t *state_make(const struct prepare *prep, enum prepare_phase phase)

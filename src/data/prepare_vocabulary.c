@@ -24,11 +24,10 @@ static enum gt_status text_refuse(const struct document *document, size_t offset
 
 static enum gt_status refuse_not_utf8(const struct document *document, size_t at)
 {
-    char what[128];
     const char *latin = text_guess_latin(document->text, document->count);
-    snprintf(what, sizeof what, "is not UTF-8%s; give --encoding=%s, or --tokenizer=bytes, which takes any bytes",
-             latin != NULL ? " but looks like Latin-1" : "", latin != NULL ? latin : "NAME");
-    return text_refuse(document, at, what);
+    return text_refuse(document, at,
+                       TEXT(128, "is not UTF-8%s; give --encoding=%s, or --tokenizer=bytes, which takes any bytes",
+                            latin != NULL ? " but looks like Latin-1" : "", latin != NULL ? latin : "NAME"));
 }
 
 static enum gt_status learn_chars(struct learner *learner, const struct document *document)

@@ -45,9 +45,7 @@ struct token_writer {
 static void shard_name(char out[static TOKEN_WRITER_NAME_BYTES], const struct token_writer_spec *spec,
                        enum token_split split, size_t shard, const char *ending)
 {
-    char number[24] = "";
-    if (spec->shard_tokens > 0)
-        (void)snprintf(number, sizeof number, "_%06zu", shard + 1);
+    const char *number = spec->shard_tokens > 0 ? TEXT(24, "_%06zu", shard + 1) : "";
     const int length = snprintf(out, TOKEN_WRITER_NAME_BYTES, "%s%s.%s%s", token_split_name(split), number,
                                 spec->mask_row > 0 ? "mask" : "bin", ending);
     assert(length > 0 && length < TOKEN_WRITER_NAME_BYTES);

@@ -67,12 +67,11 @@ static void search_hub(struct search *search)
 /* Tries each folder of a colon-separated list. */
 static void search_list(struct search *search, const char *list)
 {
-    char folder[FILE_PATH_MAX];
     for (const char *at = list, *end; at != NULL; at = *end == ':' ? end + 1 : NULL) {
         end = at + strcspn(at, ":");
         if (end == at)
             continue;
-        (void)snprintf(folder, sizeof folder, "%.*s/" OWN_FOLDER, (int)(end - at), at);
+        const char *folder = TEXT(FILE_PATH_MAX, "%.*s/" OWN_FOLDER, (int)(end - at), at);
         place_try(search, folder);
         place_note(search, folder);
     }

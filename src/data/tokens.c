@@ -120,9 +120,7 @@ static enum gt_status source_scan_folder(struct token_source *source, const char
 static enum gt_status source_list_folder(struct token_source *source, const char *folder, enum token_split split)
 {
     const char *name = token_split_name(split);
-    char file_name[16];
-    (void)snprintf(file_name, sizeof file_name, "%s.bin", name);
-    const char *single = FILE_IN(folder, file_name);
+    const char *single = FILE_IN(folder, TEXT(16, "%s.bin", name));
     TRY(prepared_folder_check(folder));
     bool exists;
     TRY(file_look(single, &exists));
@@ -263,12 +261,12 @@ static enum gt_status source_check_lengths(const struct token_source *source, in
 /* Reads NAME.mask beside NAME.bin, if it is there. */
 static enum gt_status mask_read(struct token_source *source, struct token_shard *shard)
 {
-    char path[FILE_PATH_MAX];
     const char *ending = strrchr(shard->path, '.');
+    const int stem = (int)(ending != NULL ? ending - shard->path : 0);
+    const char *path = TEXT(FILE_PATH_MAX, "%.*s.mask", stem, shard->path);
     const size_t bytes = (size_t)(shard->length + 7) / 8;
     size_t count = 0;
     bool exists;
-    (void)snprintf(path, sizeof path, "%.*s.mask", (int)(ending != NULL ? ending - shard->path : 0), shard->path);
     TRY(file_look(path, &exists));
     if (!exists)
         return GT_OK;

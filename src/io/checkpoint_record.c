@@ -32,9 +32,7 @@ void checkpoint_file_name(char text[static CHECKPOINT_FILE_NAME_MAX], enum check
                           int attempt)
 {
     assert(iter >= 0 && attempt >= 1 && attempt <= 9);
-    char suffix[4] = "";
-    if (attempt > 1)
-        (void)snprintf(suffix, sizeof suffix, "-%d", attempt % 10);
+    const char *suffix = attempt > 1 ? TEXT(4, "-%d", attempt % 10) : "";
     (void)snprintf(text, CHECKPOINT_FILE_NAME_MAX, "%s%06" PRId64 "%s.safetensors", prefixes[file], iter, suffix);
     assert(checkpoint_file_name_valid(text, file));
 }

@@ -331,11 +331,10 @@ static void entry_name(const struct model_config *config, struct entry *entry)
         {"model.norm", "output_norm", false},
         {"lm_head", "output", false},
     };
-    char block[NAME_MAX_BYTES] = "";
     int number, skip = 0;
     const char *full = entry->source.name;
-    if (sscanf(full, model_is_gpt2(config) ? "h.%d.%n" : "model.layers.%d.%n", &number, &skip) == 1)
-        (void)snprintf(block, sizeof block, "blk.%d.", number);
+    const bool in_block = sscanf(full, model_is_gpt2(config) ? "h.%d.%n" : "model.layers.%d.%n", &number, &skip) == 1;
+    const char *block = in_block ? TEXT(NAME_MAX_BYTES, "blk.%d.", number) : "";
     const char *kind = strrchr(full, '.');
     const size_t length = (size_t)(kind - (full + skip));
     size_t i = 0;

@@ -37,7 +37,7 @@ bool hf_cache_shape(const char *name, struct model_config *out)
 enum gt_status hf_cache_find(const char *name, char out[static FILE_PATH_MAX])
 {
     static const char *const owners[] = {"models--openai-community--", "models--"};
-    char hub[FILE_PATH_MAX], repository[64];
+    char hub[FILE_PATH_MAX];
     if (file_is_folder(name)) {
         file_join(out, ".", name);
         return GT_OK;
@@ -47,8 +47,7 @@ enum gt_status hf_cache_find(const char *name, char out[static FILE_PATH_MAX])
                     "init_from='%s': there is no folder %s here, and neither HOME nor HF_HOME says where downloads are",
                     name, name);
     for (size_t i = 0; i < sizeof owners / sizeof owners[0]; i++) {
-        (void)snprintf(repository, sizeof repository, "%s%s", owners[i], name);
-        if (hf_hub_snapshot(hub, repository, out) && file_exists(FILE_IN(out, "config.json")) &&
+        if (hf_hub_snapshot(hub, TEXT(64, "%s%s", owners[i], name), out) && file_exists(FILE_IN(out, "config.json")) &&
             (file_exists(FILE_IN(out, "model.safetensors")) || file_exists(FILE_IN(out, SAFETENSORS_INDEX_NAME))))
             return GT_OK;
     }

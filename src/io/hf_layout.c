@@ -14,13 +14,11 @@ static bool shape_fits(const struct safetensors_tensor *found, const struct para
 
 enum gt_status hf_layout_find(const struct safetensors *file, const struct parameter_shape *tensor, size_t *out_index)
 {
-    char name[SAFETENSORS_NAME_MAX + sizeof HF_PREFIX];
-    char wanted[SAFETENSORS_SHAPE_TEXT_MAX];
     size_t index;
     const bool prefixed = safetensors_find(file, HF_PREFIX "wte.weight", &index);
-    (void)snprintf(name, sizeof name, "%s%s", prefixed || tensor->adapter != ADAPTER_NONE ? tensor->prefix : "",
-                   tensor->name);
-    safetensors_shape_text(wanted, tensor->dims, tensor->rank);
+    const char *prefix = prefixed || tensor->adapter != ADAPTER_NONE ? tensor->prefix : "";
+    const char *name = TEXT(SAFETENSORS_NAME_MAX + sizeof HF_PREFIX, "%s%s", prefix, tensor->name);
+    const char *wanted = SAFETENSORS_SHAPE_TEXT(tensor->dims, tensor->rank);
     if (!safetensors_find(file, name, &index))
         return FAIL(GT_DATA, "%s: %s is missing; the model needs %s", file->path, tensor->name, wanted);
     const struct safetensors_tensor *entry = &file->tensors[index];

@@ -85,14 +85,13 @@ static enum gt_status source_open(struct source *source)
     uint64_t size_bytes;
     struct zip_entry *entry;
     unsigned char *text;
-    char label[FILE_PATH_MAX + 16];
     TRY(file_open_read(source->path, &source->fd, &size_bytes));
     TRY(zip_open(source, source->fd, source->path, size_bytes, &source->zip));
     TRY(pickle_member_find(source, &entry));
     TRY(byte_order_check(source));
     TRY(zip_verify(&source->zip, entry));
     TRY(HOSTMEM_NEW(source, (size_t)entry->size_bytes, "data.pkl", &text));
-    (void)snprintf(label, sizeof label, "%s: data.pkl", source->path);
+    const char *label = TEXT(FILE_PATH_MAX + 16, "%s: data.pkl", source->path);
     TRY(file_read_at(source->fd, source->path, entry->offset_bytes, text, (size_t)entry->size_bytes));
     TRY(pickle_read(source, text, (size_t)entry->size_bytes, label, &source->pickle));
     hostmem_free(text);
@@ -289,9 +288,7 @@ static enum gt_status state_next(struct groups *groups, const struct parameter_s
 {
     const int group = tensor->rank == 2 ? 0 : 1;
     const json_t *number = json_array_get(groups->params[group], groups->next[group]++);
-    char key[24];
-    (void)snprintf(key, sizeof key, "%" JSON_INTEGER_FORMAT, json_integer_value(number));
-    *out = json_object_get(groups->state, key);
+    *out = json_object_get(groups->state, TEXT(24, "%" JSON_INTEGER_FORMAT, json_integer_value(number)));
     if (json_is_integer(number) && json_is_object(*out))
         return GT_OK;
     return FAIL(GT_DATA, "%s: field \"optimizer\": has no state for %s", groups->source->path, tensor->name);
@@ -303,7 +300,6 @@ static enum gt_status moments_add(struct groups *groups, struct checkpoint *chec
 {
     static const char *const fields[] = {"exp_avg", "exp_avg_sq"};
     static const char *const prefixes[] = {"m." HF_PREFIX, "v." HF_PREFIX};
-    char name[SAFETENSORS_NAME_MAX], layer[SAFETENSORS_NAME_MAX];
     const json_t *dict;
     double step;
     TRY(state_next(groups, tensor, &dict));
@@ -313,10 +309,10 @@ static enum gt_status moments_add(struct groups *groups, struct checkpoint *chec
         return FAIL(GT_DATA, "%s: field \"optimizer\": step of %s is %g; expected the same whole number for all",
                     groups->source->path, tensor->name, step);
     checkpoint->record.state.adam_step = (int64_t)step;
-    (void)snprintf(layer, sizeof layer, HF_PREFIX "%.100s", tensor->name);
+    const char *layer = TEXT(SAFETENSORS_NAME_MAX, HF_PREFIX "%.100s", tensor->name);
     for (int i = 0; i < 2; i++) {
         const json_t *value = json_object_get(dict, fields[i]);
-        (void)snprintf(name, sizeof name, "%s%.100s", prefixes[i], tensor->name);
+        const char *name = TEXT(SAFETENSORS_NAME_MAX, "%s%.100s", prefixes[i], tensor->name);
         if (value == NULL)
             return FAIL(GT_DATA, "%s: field \"optimizer\": %s of %s is missing", groups->source->path, fields[i],
                         tensor->name);
@@ -406,10 +402,8 @@ static enum gt_status characters_read(json_t *itos, const char *path, uint32_t *
     uint32_t count = 0;
     json_object_foreach(itos, key, value)
     {
-        char id[16];
         const size_t length = json_string_length(value);
-        (void)snprintf(id, sizeof id, "%" PRIu32, count);
-        if (strcmp(key, id) != 0 || length == 0 ||
+        if (strcmp(key, TEXT(16, "%" PRIu32, count)) != 0 || length == 0 ||
             utf8_decode((const unsigned char *)json_string_value(value), length, &code_points[count]) != (int)length ||
             (count > 0 && code_points[count - 1] >= code_points[count]))
             return FAIL(GT_DATA,

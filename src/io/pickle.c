@@ -322,8 +322,7 @@ static const struct storage_type *storage_type_find(const json_t *name)
 static enum gt_status global_push(struct machine *m, const char *module, size_t module_bytes, const char *name,
                                   size_t name_bytes)
 {
-    char full[2 * LINE_BYTES_MAX + 2];
-    (void)snprintf(full, sizeof full, "%.*s.%.*s", (int)module_bytes, module, (int)name_bytes, name);
+    const char *full = TEXT(2 * LINE_BYTES_MAX + 2, "%.*s.%.*s", (int)module_bytes, module, (int)name_bytes, name);
     json_t *value = json_string(full);
     TRY(push_new(m, value));
     if (is_text(value, CALL_DICT) || is_text(value, CALL_TENSOR) || is_text(value, CALL_PARAMETER) ||

@@ -135,11 +135,10 @@ static enum gt_status entry_add(const struct opening *opening, const char *name,
 {
     struct safetensors_tensor tensor = {.file = opening->number};
     const char *where = json_string_value(json_object_get(opening->map, name));
-    char source[FILE_PATH_MAX + SAFETENSORS_NAME_MAX + 16];
     if (!safetensors_name_valid(name))
         return FAIL(GT_DATA, "%s: tensor name \"%.64s\" (%zu bytes): must be 1 to %d characters of A-Z a-z 0-9 . _ -",
                     opening->file->path, name, strlen(name), SAFETENSORS_NAME_MAX - 1);
-    (void)snprintf(source, sizeof source, "%s: tensor %s", opening->file->path, name);
+    const char *source = TEXT(FILE_PATH_MAX + SAFETENSORS_NAME_MAX + 16, "%s: tensor %s", opening->file->path, name);
     if (opening->map != NULL && (where == NULL || strcmp(where, opening->name) != 0))
         return FAIL(GT_DATA, "%s: the index says %.64s", source, where != NULL ? where : "nothing about it");
     if (!json_is_object(entry) || json_object_size(entry) != 3)

@@ -276,10 +276,7 @@ static void cell_write(const struct page *page, const char *text)
 /* Writes a cell, empty for NaN. */
 static void number_write(const struct page *page, const char *format, double value)
 {
-    char text[32] = "";
-    if (isfinite(value))
-        snprintf(text, sizeof text, format, value);
-    cell_write(page, text);
+    cell_write(page, isfinite(value) ? TEXT(32, format, value) : "");
 }
 
 static void run_name_write(const struct page *page, size_t r)
@@ -291,22 +288,17 @@ static void run_name_write(const struct page *page, size_t r)
 /* Writes what a step took, what the forecast was, and the memory. */
 static void measured_write(const struct page *page, const struct run_record *run)
 {
-    char text[128] = "";
     const double forecast = run_number(run->facts, "step_s"), error = run_number(run->facts, "uncertainty");
     const double measured = run->steps > 1 ? run->step_ms / 1e3 / (double)(run->steps - 1) : (double)NAN;
     cell_write(page, isfinite(measured) ? CLOCK_DURATION(measured) : "");
-    if (forecast > 0.0)
-        snprintf(text, sizeof text, error < 1.0 ? "%s ±%.0f %%" : "about %s", CLOCK_DURATION(forecast), 100.0 * error);
-    cell_write(page, text);
-    text[0] = '\0';
-    if (run->planned_bytes > 0.0)
-        snprintf(text, sizeof text, "%s / %s", LOG_BYTES(run->planned_bytes), LOG_BYTES(run->allocated_bytes));
-    cell_write(page, text);
+    const char *about = error < 1.0 ? "" : "about ", *bounds = error < 1.0 ? TEXT(32, " ±%.0f %%", 100.0 * error) : "";
+    cell_write(page, forecast > 0.0 ? TEXT(80, "%s%s%s", about, CLOCK_DURATION(forecast), bounds) : "");
+    const char *planned = LOG_BYTES(run->planned_bytes), *allocated = LOG_BYTES(run->allocated_bytes);
+    cell_write(page, run->planned_bytes > 0.0 ? TEXT(64, "%s / %s", planned, allocated) : "");
 }
 
 static void runs_write(const struct page *page)
 {
-    char text[128];
     fputs(
         "<div class=\"wide\"><table class=\"runs\">\n<tr><th>run<th>iteration<th>tokens<th>time<th>training loss<th>validation "
         "loss<th>lowest<th>at<th>time per step<th>forecast<th>planned / allocated<th>notes\n",
@@ -317,15 +309,14 @@ static void runs_write(const struct page *page)
         run_name_write(page, r);
         number_write(page, "%.0f", (double)run->last_iter);
         number_write(page, "%.0f", run->tokens);
-        cell_write(page, isfinite(run->seconds) ? clock_duration(text, run->seconds) : "");
+        cell_write(page, isfinite(run->seconds) ? CLOCK_DURATION(run->seconds) : "");
         number_write(page, "%.4f", run->last[RUN_TRAIN_LOSS]);
         number_write(page, "%.4f", run->last[RUN_VAL_LOSS]);
         number_write(page, "%.4f", run->best);
         number_write(page, "%.0f", isfinite(run->best) ? (double)run->best_iter : (double)NAN);
         measured_write(page, run);
-        snprintf(text, sizeof text, "%" PRId64 " record%s per point", run->series[0].stride,
-                 run->series[0].stride == 1 ? "" : "s");
-        cell_write(page, text);
+        cell_write(page, TEXT(64, "%" PRId64 " record%s per point", run->series[0].stride,
+                              run->series[0].stride == 1 ? "" : "s"));
         if (run->file.unreadable > 0 || run->file.torn)
             fprintf(page->out, "; left out: %" PRId64 " unreadable line%s%s", run->file.unreadable,
                     run->file.unreadable == 1 ? "" : "s", run->file.torn ? ", half a line at the end" : "");

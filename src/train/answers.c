@@ -70,14 +70,13 @@ static void table_print(const struct config *config, char *a, char *b)
         file = config->origin[key].line > 0 ? config->origin[key].source : NULL;
     printf("%-12s  %-28s  %s\n", "", file != NULL ? file : "the defaults", config->compare);
     while (a != NULL && *a != '\0') {
-        char *row = strsep(&a, "\n"), *other = strsep(&b, "\n"), change[24] = "";
+        char *row = strsep(&a, "\n"), *other = strsep(&b, "\n");
         const char *label = word_next(&row), *text = word_next(&row), *second;
         (void)word_next(&other);
         second = word_next(&other);
         const double number = strtod(word_next(&row), NULL), ratio = strtod(word_next(&other), NULL) / number;
-        if (number > 0.0 && ratio > 0.0)
-            snprintf(change, sizeof change, "  %+.1f %%", 100.0 * (ratio - 1.0));
-        printf("%-12s  %-28s  %s%s\n", label, text, second, change);
+        printf("%-12s  %-28s  %s%s\n", label, text, second,
+               number > 0.0 && ratio > 0.0 ? TEXT(24, "  %+.1f %%", 100.0 * (ratio - 1.0)) : "");
     }
 }
 

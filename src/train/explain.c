@@ -47,11 +47,9 @@ static void numbers_print(const struct oom_message *message)
                                                : "one tensor, rounded up to 2 MiB");
     amount_print("total", message->total, "memory that the driver reports");
     amount_print("free", message->free, "free at that moment; a new run can use more");
-    for (int32_t i = 0; i < message->others_count; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "process %" PRId64, message->others[i].pid);
-        amount_print(name, message->others[i].held, "another program; freed when it ends");
-    }
+    for (int32_t i = 0; i < message->others_count; i++)
+        amount_print(TEXT(32, "process %" PRId64, message->others[i].pid), message->others[i].held,
+                     "another program; freed when it ends");
     amount_print("other allocations", message->elsewhere, "other programs, the screen");
     amount_print("this process", message->process,
                  message->own_by_pid ? "PyTorch and its context (listed by number)" : "PyTorch and the context");

@@ -114,22 +114,18 @@ double forecast_seconds_left(const struct forecast *forecast)
 
 void forecast_log(const struct forecast *forecast)
 {
-    char bounds[PLAN_UNCERTAINTY_MAX], step[32], evaluation[32], total[32], end[32], steps[64] = "",
-                                                                                     evaluations[64] = "";
+    char bounds[PLAN_UNCERTAINTY_MAX], end[32];
     const double seconds = forecast_seconds_left(forecast);
     const int64_t capped = (int64_t)(seconds < SECONDS_MAX ? seconds : SECONDS_MAX);
-    if (forecast->steps > 0)
-        snprintf(steps, sizeof steps, "%" PRId64 " step%s of %s", forecast->steps, forecast->steps == 1 ? "" : "s",
-                 clock_duration(step, forecast->step_seconds));
-    if (forecast->evaluations > 0)
-        snprintf(evaluations, sizeof evaluations, "%s%" PRId64 " evaluation%s of %s", steps[0] != '\0' ? ", " : "",
-                 forecast->evaluations, forecast->evaluations == 1 ? "" : "s",
-                 clock_duration(evaluation, forecast->evaluation_seconds));
     if (forecast->steps <= 0 && forecast->evaluations <= 0)
         return;
+    const char *step = CLOCK_DURATION(forecast->step_seconds), *each = CLOCK_DURATION(forecast->evaluation_seconds);
+    const char *steps = TEXT(64, "%" PRId64 " step%s of %s", forecast->steps, forecast->steps == 1 ? "" : "s", step);
+    const char *evaluations = TEXT(64, "%s%" PRId64 " evaluation%s of %s", forecast->steps > 0 ? ", " : "",
+                                   forecast->evaluations, forecast->evaluations == 1 ? "" : "s", each);
     clock_wall_text(end, clock_wall_s() + capped);
     const char *hour = seconds < SECONDS_SAME_DAY ? strrchr(end, ' ') : NULL; /* the date is obvious */
-    log_result("%s: %s %s, until %s (%s%s)", forecast->measured ? "time left" : "estimate",
-               clock_duration(total, seconds), plan_uncertainty_text(bounds, forecast->uncertainty),
-               hour != NULL ? hour + 1 : end, steps, evaluations);
+    log_result("%s: %s %s, until %s (%s%s)", forecast->measured ? "time left" : "estimate", CLOCK_DURATION(seconds),
+               plan_uncertainty_text(bounds, forecast->uncertainty), hour != NULL ? hour + 1 : end,
+               forecast->steps > 0 ? steps : "", forecast->evaluations > 0 ? evaluations : "");
 }

@@ -72,15 +72,12 @@ static enum gt_status model_load(struct judge *judge)
 /* Opens the tokenizer next to the tokens, else the one next to the model. */
 static enum gt_status tokenizer_look(struct judge *judge)
 {
-    const char *path = judge->config->eval_data, *slash = strrchr(path, '/');
+    const char *path = judge->config->eval_data;
     char folder[FILE_PATH_MAX];
     bool exists;
     TRY(file_look(path, &exists));
-    if (file_is_folder(path))
-        snprintf(folder, sizeof folder, "%s", path);
-    else
-        snprintf(folder, sizeof folder, "%.*s", slash != NULL ? (int)(slash - path) : 1, slash != NULL ? path : ".");
-    TRY(tokenizer_open_dataset(judge->mem, folder, &judge->tokenizer));
+    file_folder_of(folder, path);
+    TRY(tokenizer_open_dataset(judge->mem, file_is_folder(path) ? path : folder, &judge->tokenizer));
     if (judge->tokenizer == NULL && file_is_folder(judge->folder))
         TRY(tokenizer_open_dataset(judge->mem, judge->folder, &judge->tokenizer));
     if (judge->tokenizer == NULL)

@@ -23,10 +23,8 @@ static bool algorithms_object(struct backend *device, json_t **out)
     const struct backend_choice *choices = backend_choices(device, &count);
     json_t *object = choices != NULL && count > 0 ? json_object() : NULL;
     for (size_t i = 0; choices != NULL && i < count; i++) {
-        char call[DIGITS + 1], algorithm[DIGITS + 1];
-        snprintf(call, sizeof call, "%016" PRIx64, choices[i].call);
-        snprintf(algorithm, sizeof algorithm, "%016" PRIx64, choices[i].algorithm);
-        if (json_object_set_new(object, call, json_string(algorithm)) != 0) {
+        json_t *algorithm = json_string(TEXT(DIGITS + 1, "%016" PRIx64, choices[i].algorithm));
+        if (json_object_set_new(object, TEXT(DIGITS + 1, "%016" PRIx64, choices[i].call), algorithm) != 0) {
             json_decref(object);
             return false;
         }

@@ -66,10 +66,8 @@ void run_log_iteration(struct trainer *t, const struct step_result *result)
                    100.0 * mfu);
         (void)metrics_step_write(&t->metrics, &step);
     }
-    char note[64];
-    snprintf(note, sizeof note, "loss %.4f  %.0f tok/s", t->loss, rate);
-    progress_show(&t->progress, "train", result->iter + 1, t->config->max_iters + 1, note,
-                  forecast_seconds_left(&t->forecast));
+    progress_show(&t->progress, "train", result->iter + 1, t->config->max_iters + 1,
+                  TEXT(64, "loss %.4f  %.0f tok/s", t->loss, rate), forecast_seconds_left(&t->forecast));
 }
 
 void run_log_forecast(struct trainer *t)
@@ -153,15 +151,13 @@ static void folder_log(const struct trainer *t, bool stopped)
 
 void run_log_end(const struct trainer *t, bool stopped)
 {
-    char best[64] = "";
     const int64_t updates = t->state.iter - t->first_iter;
-    if (isfinite(t->state.best_val_loss))
-        snprintf(best, sizeof best, "; best validation loss %.4f", t->state.best_val_loss);
-    if (best[0] != '\0' && t->lowest_iter >= 0)
-        snprintf(best + strlen(best), sizeof best - strlen(best), " at iteration %" PRId64, t->lowest_iter);
+    const double lowest = t->state.best_val_loss;
+    const char *best = isfinite(lowest) ? TEXT(64, "; best validation loss %.4f", lowest) : "";
+    const char *at = isfinite(lowest) && t->lowest_iter >= 0 ? TEXT(48, " at iteration %" PRId64, t->lowest_iter) : "";
     log_result("%s", "");
-    log_result("%s: %" PRId64 " update%s in %s%s.", stopped ? "Stopped" : "Done", updates, updates == 1 ? "" : "s",
-               CLOCK_DURATION((double)(clock_monotonic_ns() - t->start_ns) / 1e9), best);
+    log_result("%s: %" PRId64 " update%s in %s%s%s.", stopped ? "Stopped" : "Done", updates, updates == 1 ? "" : "s",
+               CLOCK_DURATION((double)(clock_monotonic_ns() - t->start_ns) / 1e9), best, at);
     log_result("Memory: %s planned, %s allocated, process at most %s.", LOG_BYTES(plan_asked_bytes(t->session.plan)),
                LOG_BYTES(t->session.device.record.arena_bytes), LOG_BYTES(process_rss_bytes_max()));
     folder_log(t, stopped);
@@ -189,9 +185,8 @@ void run_log_plan(const struct trainer *t)
     const struct model_options *options = &t->session.model->options;
     const int32_t steps = model_micro_steps(options), block = options->config.block_size;
     const char *arena = LOG_BYTES(t->session.plan->arena_bytes);
-    char offload[PLAN_OFFLOAD_TEXT_MAX], parts[32] = "";
-    if (model_parts(options) > 1)
-        snprintf(parts, sizeof parts, ", in %" PRId32 " parts", options->parts);
+    const char *parts = model_parts(options) > 1 ? TEXT(32, ", in %" PRId32 " parts", options->parts) : "";
+    char offload[PLAN_OFFLOAD_TEXT_MAX];
     if (!options->train)
         log_result("plan: %s; %" PRId32 " sequence%s of %" PRId32 " tokens at once", arena,
                    options->choice.evaluate_batch, options->choice.evaluate_batch == 1 ? "" : "s",

@@ -110,71 +110,81 @@ static enum gt_status share_copy(const struct session *session, enum copy copy, 
     return GT_OK;
 }
 
-/* The exchange of a round of parts.  `part` has a segment of this rank's part for each owner, `others` one of each
- * rank's part for this owner. */
+/* A step of the exchange of a round of parts: the moves that it started end before move `end`.  `part` has a segment of
+ * this rank's part for each owner, `others` one of each rank's part for this owner, and one for what all own. */
+struct step {
+    float *part, *others;
+    int64_t count[DIST_RANKS_MAX + 1]; /* elements of an owner's segment */
+    uint64_t end;
+};
+
+/* While the moves of one step are under way, this rank adds what those of the step before brought. */
 struct exchange {
     struct session *session;
     bool first_round;
     int64_t most; /* floats of a segment */
-    float *part, *others, *sum;
+    float *sum;
     struct place place[DIST_RANKS_MAX + 1], sums[2];
-    int64_t count[DIST_RANKS_MAX + 1];
+    struct step step[2];
 };
 
-/* Sends the next segments of this rank's part to their owners, and receives those that it owns. */
-static void segments_move(struct exchange *x, int32_t owner)
+/* Sends a segment of this rank's part to its owner, or receives those that it owns. */
+static void segments_move(const struct exchange *x, const struct step *step, int32_t owner)
 {
     struct dist *dist = x->session->dist;
+    const size_t bytes = (size_t)step->count[owner] * sizeof(float);
+    const bool all = owner == dist->ranks;
     for (int32_t r = 0; r < dist->ranks; r++) {
-        const bool all = owner == dist->ranks;
-        const size_t bytes = (size_t)x->count[owner] * sizeof(float);
         if (r == dist->rank || bytes == 0)
             continue;
         if (all || owner == r)
-            dist_send(dist, r, x->part + owner * x->most, bytes);
+            dist_send(dist, r, step->part + owner * x->most, bytes);
         if (all || owner == dist->rank)
-            dist_receive(dist, r, x->others + (all * dist->ranks + r) * x->most, bytes);
+            dist_receive(dist, r, step->others + (all * dist->ranks + r) * x->most, bytes);
     }
 }
 
 /* Adds the parts of a segment that this rank owns, in their order. */
-static enum gt_status segment_add(struct exchange *x, int32_t owner)
+static enum gt_status segment_add(struct exchange *x, const struct step *step, int32_t owner)
 {
     const struct dist *dist = x->session->dist;
     const bool all = owner == dist->ranks;
     struct place begin = x->sums[all];
-    int64_t count = x->count[owner];
+    int64_t count = step->count[owner];
     if (!x->first_round)
-        TRY(share_copy(x->session, SUM_DOWN, owner, &begin, x->most, x->sum, &count));
+        TRY(share_copy(x->session, SUM_DOWN, owner, &begin, count, x->sum, &count));
     for (int32_t r = 0; r < dist->ranks; r++) {
-        const float *from = r == dist->rank ? x->part + owner * x->most : x->others + (all * dist->ranks + r) * x->most;
+        const float *from =
+            r == dist->rank ? step->part + owner * x->most : step->others + (all * dist->ranks + r) * x->most;
         for (int64_t i = 0; i < count; i++)
             x->sum[i] = x->first_round && r == 0 ? from[i] : x->sum[i] + from[i];
     }
-    return share_copy(x->session, SUM_UP, owner, &x->sums[all], x->most, x->sum, &count);
+    return share_copy(x->session, SUM_UP, owner, &x->sums[all], count, x->sum, &count);
 }
 
 enum gt_status ranks_parts_add(struct session *session, int32_t round)
 {
     struct dist *dist = session->dist;
-    const int32_t ranks = dist->ranks;
+    const int32_t ranks = dist->ranks, segments = 3 * ranks + 1; /* of a step */
     struct exchange x = {.session = session, .first_round = round == 0};
     int64_t left = 1;
-    x.most = SESSION_STAGING_FLOATS / (3 * ranks + 2);
-    x.part = session->staging;
-    x.others = x.part + (ranks + 1) * x.most;
-    x.sum = x.others + 2 * ranks * x.most;
-    while (left > 0) {
+    x.most = SESSION_STAGING_FLOATS / (2 * segments + 1);
+    x.sum = session->staging + 2 * segments * x.most;
+    for (int32_t k = 0; left > 0; k = !k) {
+        struct step *step = &x.step[k], *before = &x.step[!k];
+        step->part = session->staging + k * segments * x.most;
+        step->others = step->part + (ranks + 1) * x.most;
         left = 0;
         for (int32_t owner = 0; owner <= ranks; owner++) {
-            TRY(share_copy(session, PART_DOWN, owner, &x.place[owner], x.most, x.part + owner * x.most,
-                           &x.count[owner]));
-            segments_move(&x, owner);
-            left += x.count[owner];
+            TRY(share_copy(session, PART_DOWN, owner, &x.place[owner], x.most, step->part + owner * x.most,
+                           &step->count[owner]));
+            segments_move(&x, step, owner);
+            left += step->count[owner];
         }
-        dist_wait(dist, dist->started);
-        TRY(segment_add(&x, dist->rank));
-        TRY(segment_add(&x, ranks));
+        step->end = dist->started;
+        dist_wait(dist, before->end);
+        TRY(segment_add(&x, before, dist->rank));
+        TRY(segment_add(&x, before, ranks));
     }
     return GT_OK;
 }

@@ -89,6 +89,9 @@ def compare(name, counts, *arguments):
 def bytes_of_one():
     for i, keys in enumerate(some(FORMATS, 4)):
         compare(f"format{i}", (2, 4) if LONG or i == 0 else (2,), *keys)
+    train("device", "--recompute=full", *FORMATS[1])
+    train("host", "--recompute=full", "--offload=all", "--ranks=2", *FORMATS[1])
+    check(results("host") == results("device"), "states in the ranks' host memory: the bytes of one rank's on the device")
     compare("pieces", (2,), "--n_embd=256", "--micro_batch=4", "--max_iters=1") # 1.6 million gradients: several pieces
     if LONG and opencl_device():
         compare("opencl", (2,), "--backend=auto", "--device=opencl:0")

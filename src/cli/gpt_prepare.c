@@ -294,16 +294,15 @@ static int64_t rounded(double value)
 static void command_print(const char *out_dir, const struct model_size *size, int64_t block_size, int64_t iterations,
                           bool is_chat)
 {
-    char path[FILE_PATH_MAX], dataset[FILE_PATH_MAX + 2], folder[FILE_PATH_MAX + 8], quoted[2][FILE_PATH_MAX];
+    char path[FILE_PATH_MAX], quoted[2][FILE_PATH_MAX];
     if (file_trim(path, out_dir) != GT_OK)
         return;
     const char *name = file_name_of(path);
     const bool in_data = name == path + 5 && strncmp(path, "data/", 5) == 0;
     /* gpt-train would look for a name without a slash below data/. */
-    snprintf(dataset, sizeof dataset, "%s%s", name == path ? "./" : "", in_data ? name : path);
-    snprintf(folder, sizeof folder, "out-%s", name);
+    const char *dataset = TEXT(FILE_PATH_MAX + 2, "%s%s", name == path ? "./" : "", in_data ? name : path);
     log_result("  gpt-train --dataset=%s --out_dir=%s \\", file_shell_quote(quoted[0], sizeof quoted[0], dataset),
-               file_shell_quote(quoted[1], sizeof quoted[1], folder));
+               file_shell_quote(quoted[1], sizeof quoted[1], TEXT(FILE_PATH_MAX + 8, "out-%s", name)));
     log_result("    --n_layer=%d --n_head=%d --n_embd=%d --block_size=%" PRId64 " --batch_size=%d \\", size->n_layer,
                size->n_head, size->n_embd, block_size, size->batch_size);
     log_result("    --gradient_accumulation_steps=%d --max_iters=%" PRId64 " --lr_decay_iters=%" PRId64 " \\",
@@ -348,6 +347,7 @@ static void suggest(const char *out_dir, const struct prepare_result *result)
 /* ---- the report ---- */
 
 /* 1003854 -> "1,003,854" */
+#define COUNT_TEXT(count) count_text((char[32]){0}, count)
 static char *count_text(char text[static 32], int64_t count)
 {
     char digits[24];
@@ -363,56 +363,49 @@ static char *count_text(char text[static 32], int64_t count)
 }
 
 /* "1 document", "3 documents" */
-static char *counted(char text[static 64], uint64_t count, const char *noun)
-{
-    char number[32];
-    snprintf(text, 64, "%s %s%s", count_text(number, (int64_t)count), noun, count == 1 ? "" : "s");
-    return text;
-}
+#define COUNTED(count, noun) TEXT(64, "%s %s%s", COUNT_TEXT((int64_t)(count)), noun, (count) == 1 ? "" : "s")
 
 static void report_counts(const struct prepare_spec *spec, const struct prepare_result *result)
 {
-    char first[64], second[64], kinds[PREPARE_KINDS_TEXT_BYTES];
+    char kinds[PREPARE_KINDS_TEXT_BYTES];
     const struct documents_state *documents = &result->documents;
     const struct prepare_counts *counts = &result->counts;
     if (result->many_documents)
-        log_result("%s, %s left out", counted(first, documents->document_count - counts->duplicates, "document"),
-                   counted(second, documents->empty_count, "empty one"));
+        log_result("%s, %s left out", COUNTED(documents->document_count - counts->duplicates, "document"),
+                   COUNTED(documents->empty_count, "empty one"));
     if (counts->duplicates > 0)
-        log_result("%s left out", counted(first, counts->duplicates, "exact duplicate"));
+        log_result("%s left out", COUNTED(counts->duplicates, "exact duplicate"));
     if (documents->bad_line_count > 0)
-        log_warning("%s left out", counted(first, documents->bad_line_count, "bad line"));
+        log_warning("%s left out", COUNTED(documents->bad_line_count, "bad line"));
     if (documents->skipped_count > 0)
-        log_note("%s left out, not text: %s (give one as INPUT to see why)",
-                 counted(first, documents->skipped_count, "file"), prepare_kinds_text(kinds, documents->kinds));
+        log_note("%s left out, not text: %s (give one as INPUT to see why)", COUNTED(documents->skipped_count, "file"),
+                 prepare_kinds_text(kinds, documents->kinds));
     if (counts->cut_conversations > 0)
         log_warning("%s longer than %" PRId64 " tokens cut at the end; a larger --block-size keeps more",
-                    counted(first, counts->cut_conversations, "conversation"), spec->block_size);
+                    COUNTED(counts->cut_conversations, "conversation"), spec->block_size);
     if (counts->invalid_bytes > 0)
         log_warning("not UTF-8: %s in %s, kept as they are; --encoding=NAME converts text",
-                    counted(first, counts->invalid_bytes, "byte"),
-                    counted(second, counts->invalid_documents, "document"));
+                    COUNTED(counts->invalid_bytes, "byte"), COUNTED(counts->invalid_documents, "document"));
     if (counts->zero_documents > 0)
         log_warning("zero bytes in %s, kept; text in UTF-16 needs --encoding=UTF-16LE or UTF-16BE",
-                    counted(first, counts->zero_documents, "document"));
+                    COUNTED(counts->zero_documents, "document"));
     if (spec->tokenizer == TOKENIZER_BPE && counts->forced_cuts > 0) /* a token could span the cut */
         log_note("256 KiB of text without a space were cut before tokenizing, in %s",
-                 counted(first, counts->forced_cuts, "place"));
+                 COUNTED(counts->forced_cuts, "place"));
     if (spec->dedup && documents->long_count > 0)
-        log_note("%s longer than %zu MiB not compared with others", counted(first, documents->long_count, "document"),
+        log_note("%s longer than %zu MiB not compared with others", COUNTED(documents->long_count, "document"),
                  DOCUMENT_BYTES_MAX >> 20);
 }
 
 static void report_result(const struct arguments *arguments, const struct prepare_result *result)
 {
-    char vocab[32], files[64], tokens[64];
     report_counts(&arguments->spec, result);
-    log_result("%s, tokenizer %s, vocab size: %s", counted(files, result->documents.file_count, "file"),
-               tokenizer_kind_name(arguments->spec.tokenizer), count_text(vocab, result->vocab_size));
-    log_result("train has %s", counted(tokens, (uint64_t)result->train_tokens, "token"));
-    log_result("val has %s", counted(tokens, (uint64_t)result->val_tokens, "token"));
+    log_result("%s, tokenizer %s, vocab size: %s", COUNTED(result->documents.file_count, "file"),
+               tokenizer_kind_name(arguments->spec.tokenizer), COUNT_TEXT(result->vocab_size));
+    log_result("train has %s", COUNTED(result->train_tokens, "token"));
+    log_result("val has %s", COUNTED(result->val_tokens, "token"));
     if (arguments->spec.chat != CHAT_NONE)
-        log_result("%s of the assistant count", counted(tokens, result->counts.answer_tokens, "token"));
+        log_result("%s of the assistant count", COUNTED(result->counts.answer_tokens, "token"));
     log_result("written to %s", arguments->out_dir);
     suggest(arguments->out_dir, result);
 }

@@ -44,8 +44,7 @@ static void key_text(char out[static 512], const struct config *defaults, enum c
     const struct config_value value = config_key_value(defaults, key);
     const int length = (int)(brief ? strcspn(info->help, ";") : strlen(info->help));
     const bool bare = (info->flags & (CONFIG_FLAG_ONLY | CONFIG_BARE)) != 0 || strstr(info->help, "(default") != NULL;
-    char text[CONFIG_VALUE_TEXT_MAX];
-    config_key_text(text, defaults, key);
+    const char *text = CONFIG_KEY_TEXT(defaults, key);
     if (bare || strcmp(text, "''") == 0)
         snprintf(out, 512, "%.*s", length, info->help);
     else

@@ -51,8 +51,7 @@ static void keys_write(struct trainer *t)
     config_defaults(&defaults, CONFIG_TRAIN);
     for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
         const struct config_key_info *info = config_key_info_get((enum config_key)key);
-        char value[CONFIG_VALUE_TEXT_MAX];
-        config_key_text(value, t->config, (enum config_key)key);
+        const char *value = CONFIG_KEY_TEXT(t->config, (enum config_key)key);
         if ((info->flags & CONFIG_INVOCATION) != 0 || (info->programs & CONFIG_TRAIN) == 0 ||
             strcmp(value, CONFIG_KEY_TEXT(&defaults, (enum config_key)key)) == 0)
             continue;

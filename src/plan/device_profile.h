@@ -32,7 +32,7 @@ struct device_profile {
      * used. */
     double matrix_flops_per_s[DTYPE_COUNT];
     double half_sums_flops_per_s; /* products of fp16 with half_sums; 0 = as with fp32 accumulation */
-    double share; /* of all these peaks that a training step reached, as published; 0 = unknown */
+    double share;                 /* of all these peaks that a training step reached, as published; 0 = unknown */
     char share_source[DEVICE_PROFILE_SOURCE_MAX];
 };
 

@@ -3,6 +3,7 @@
 
   bytes     1, 2 and 4 ranks with 4 parts write the same files and losses, in each dtype and state format, on the CPU and
             (in make check-long) on OpenCL; each rank takes the bytes that were planned
+  converted ranks change the state format as one does
   states    a rank plans its share of moments and masters
   full      a disk that is full on rank 0 leaves nothing half written, and all ranks go on
   killed    kill -9 of a rank ends all of them with one line; a resume with another number of ranks gives the bytes of one go
@@ -22,7 +23,7 @@ import time
 from cuda_common import GPT_TRAIN_CUDA
 from checks import GPT_TRAIN, LONG, check, end, error_lines, files, make_tokens, metrics, opencl_device, patience, read_json, skip, some
 
-TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=24", "--batch_size=4",
+TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=36", "--block_size=24", "--batch_size=4",
         "--micro_batch=3", "--gradient_accumulation_steps=4", "--vocab_size=96", "--dropout=0.1", "--bias=True",
         "--lr_decay_iters=50", "--warmup_iters=2", "--eval_iters=3", "--eval_interval=3", "--parts=4"]
 BF16 = "--dtype=bfloat16"
@@ -92,9 +93,24 @@ def bytes_of_one():
     train("device", "--recompute=full", *FORMATS[1])
     train("host", "--recompute=full", "--offload=all", "--ranks=2", *FORMATS[1])
     check(results("host") == results("device"), "states in the ranks' host memory: the bytes of one rank's on the device")
-    compare("pieces", (2,), "--n_embd=256", "--micro_batch=4", "--max_iters=1") # 1.6 million gradients: several pieces
+    large = ["--n_embd=256", "--vocab_size=6000", "--micro_batch=4", "--n_layer=1"] # several pieces to exchange and to save
+    compare("pieces", (2,), "--max_iters=1", *large)
+    for name, ranks in (("pieces-1", 4), ("pieces-2", 1)):
+        train(name, "--init_from=resume", "--max_iters=2", f"--ranks={ranks}", *large)
+    check(results("pieces-1") == results("pieces-2"), "resumed from several pieces: the same bytes")
     if LONG and opencl_device():
         compare("opencl", (2,), "--backend=auto", "--device=opencl:0")
+
+
+def converted():
+    """Ranks change the state format as one rank does."""
+    for name, before, after in some((("leaner", "master", "sr_8bit"), ("back", "sr_8bit", "master")), 1):
+        results_of = []
+        for ranks in (1, 2):
+            train(f"{name}{ranks}", BF16, f"--state_format={before}", f"--ranks={ranks}", "--max_iters=2")
+            train(f"{name}{ranks}", f"--state_format={after}", f"--ranks={ranks}", "--init_from=resume", "--convert_states=True")
+            results_of.append(results(f"{name}{ranks}"))
+        check(results_of[0] == results_of[1], f"2 ranks: from {before} to {after} with the bytes of one")
 
 
 def states():
@@ -176,4 +192,4 @@ def refused():
 
 
 if __name__ == "__main__":
-    end(bytes_of_one, states, full_disk, cards, killed, stopped, refused, begin=lambda: make_tokens("data"))
+    end(bytes_of_one, converted, states, full_disk, cards, killed, stopped, refused, begin=lambda: make_tokens("data"))

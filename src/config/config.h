@@ -69,6 +69,8 @@ struct config {
     int32_t local_rank, local_ranks; /* this process among the ranks of its machine */
 };
 
+/* Returns the bytes per second each way of a `link` such as "10GbE" or "12GB/s"; 0 for any other text. */
+double config_link(const char *link);
 /* Makes the item of `devices` for a local rank the `device`.  Returns false if there are not that many. */
 bool config_device_take(struct config *config, int32_t rank);
 /* Returns how many tasks MPI's launcher started, or 1 without one; sets *first to true in one of them. */

@@ -136,6 +136,42 @@ static bool find_question(struct config *config, int argc, char *const argv[])
     return config->help != CONFIG_HELP_NONE || config->version;
 }
 
+int64_t config_tasks(bool *first)
+{
+    /* Open MPI; MPICH and Intel MPI; srun, which sets the others too if it speaks PMIx or PMI. */
+    static const char *const names[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+                                           {"PMI_SIZE", "PMI_RANK"},
+                                           {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
+    *first = true;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *tasks = getenv(names[i][0]), *rank = getenv(names[i][1]);
+        const int64_t count = tasks != NULL ? strtol(tasks, NULL, 10) : 1;
+        *first = rank == NULL || strtol(rank, NULL, 10) == 0;
+        if (count > 1)
+            return count;
+    }
+    return 1;
+}
+
+/* The ranks are the launcher's tasks.  torchrun's tasks could not become ranks, as it is no launcher of MPI. */
+static enum gt_status ranks_settle(struct config *config)
+{
+    const char *world = getenv("WORLD_SIZE");
+    bool first;
+    const int64_t tasks = config_tasks(&first);
+    if (tasks > 1 && tasks != config->ranks && config_key_was_set(config, CONFIG_KEY_ranks))
+        return FAIL(GT_USAGE, "ranks=%" PRId64 ", but a launcher started %" PRId64 " tasks; leave --ranks out",
+                    config->ranks, tasks);
+    if (tasks > 1)
+        config->ranks = tasks;
+    else if (world != NULL && strtol(world, NULL, 10) > 1 && getenv("RANK") != NULL && getenv("LOCAL_RANK") != NULL)
+        return FAIL(GT_USAGE,
+                    "WORLD_SIZE=%s: this is torchrun's environment; type the command once, without torchrun, and add "
+                    "--ranks=%s; on several machines: mpirun -n %s gpt-train ...",
+                    world, world, world);
+    return GT_OK;
+}
+
 enum gt_status config_parse_args(struct config *config, int argc, char *const argv[])
 {
     struct args args = {config, argv, argc, 1};
@@ -145,6 +181,7 @@ enum gt_status config_parse_args(struct config *config, int argc, char *const ar
         return GT_OK;
     for (; args.at < args.argc; args.at++)
         failed = read_argument(&args) != GT_OK || failed;
+    failed = (config->program == CONFIG_TRAIN && ranks_settle(config) != GT_OK) || failed;
     if (config_check(config) != GT_OK || failed)
         return GT_USAGE;
     config_notes(config);

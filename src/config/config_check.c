@@ -9,6 +9,8 @@
 #include "base/size.h"
 #include "config/config_key.h"
 
+#define ETHERNET_SHARE 0.94 /* of the line rate, which is left to data over TCP */
+
 /* Returns true if a checkpoint that is still to be read will set the key.  A resumed run takes the whole configuration
  * from it, other runs only the model's shape. */
 static bool is_awaited(const struct config *config, enum config_key key)
@@ -436,23 +438,6 @@ static void note_legacy(const struct config *config)
         log_note("wandb_log=True is ignored: metrics go to %s/metrics.jsonl, and nothing is sent", config->out_dir);
 }
 
-int64_t config_tasks(bool *first)
-{
-    /* Open MPI; MPICH and Intel MPI; srun, which sets the others too if it speaks PMIx or PMI. */
-    static const char *const names[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
-                                           {"PMI_SIZE", "PMI_RANK"},
-                                           {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
-    *first = true;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *tasks = getenv(names[i][0]), *rank = getenv(names[i][1]);
-        const int64_t count = tasks != NULL ? strtol(tasks, NULL, 10) : 1;
-        *first = rank == NULL || strtol(rank, NULL, 10) == 0;
-        if (count > 1)
-            return count;
-    }
-    return 1;
-}
-
 bool config_device_take(struct config *config, int32_t rank)
 {
     const char *at = config->devices;
@@ -482,23 +467,20 @@ static enum gt_status check_devices(struct config *config)
     return config_device_take(config, 0) ? GT_OK : GT_USAGE;
 }
 
-/* The ranks are the launcher's tasks.  torchrun's tasks could not become ranks, as it is no launcher of MPI. */
-static enum gt_status ranks_settle(struct config *config)
+double config_link(const char *link)
 {
-    const char *world = getenv("WORLD_SIZE");
-    bool first;
-    const int64_t tasks = config_tasks(&first);
-    if (tasks > 1 && tasks != config->ranks && config_key_was_set(config, CONFIG_KEY_ranks))
-        return FAIL(GT_USAGE, "ranks=%" PRId64 ", but a launcher started %" PRId64 " tasks; leave --ranks out",
-                    config->ranks, tasks);
-    if (tasks > 1)
-        config->ranks = tasks;
-    else if (world != NULL && strtol(world, NULL, 10) > 1 && getenv("RANK") != NULL && getenv("LOCAL_RANK") != NULL)
-        return FAIL(GT_USAGE,
-                    "WORLD_SIZE=%s: this is torchrun's environment; type the command once, without torchrun, and add "
-                    "--ranks=%s; on several machines: mpirun -n %s gpt-train ...",
-                    world, world, world);
-    return GT_OK;
+    char *unit;
+    const double number = strtod(link, &unit);
+    if (strcmp(unit, "GbE") == 0)
+        return number > 0.0 ? number * 1e9 / 8.0 * ETHERNET_SHARE : 0.0;
+    return strcmp(unit, "GB/s") == 0 && number > 0.0 ? number * 1e9 : 0.0;
+}
+
+static enum gt_status check_link(const struct config *config)
+{
+    if (config->link[0] == '\0' || config_link(config->link) > 0.0)
+        return GT_OK;
+    return FAIL(GT_USAGE, ERROR_BAD_VALUE "link='%s': 10GbE or 12GB/s is expected", config->link);
 }
 
 enum gt_status config_check(struct config *config)
@@ -506,9 +488,10 @@ enum gt_status config_check(struct config *config)
     enum gt_status (*const checks[])(const struct config *) = {
         check_device,    check_backend,    check_heads,    check_kv_heads, check_rope,
         check_limits,    check_tokens,     check_chunks,   check_betas,    check_evaluation_samples,
-        check_recompute, check_checkpoint, check_expected, check_lora,     check_parts};
+        check_recompute, check_checkpoint, check_expected, check_lora,     check_parts,
+        check_link};
     const bool train = config->program == CONFIG_TRAIN;
-    bool failed = train && (check_devices(config) != GT_OK || ranks_settle(config) != GT_OK);
+    bool failed = train && check_devices(config) != GT_OK;
     config->local_ranks = (int32_t)config->ranks;
     /* A checkpoint that does not name its parts has one. */
     if (config->origin[CONFIG_KEY_parts].source == NULL && strcmp(config->init_from, "resume") != 0)

@@ -105,6 +105,10 @@ struct plan_report_facts {
     uint64_t headroom_bytes;
     uint64_t budget_least;     /* the memory_budget that this plan needs; 0 = omitted */
     double seconds_per_step;   /* forecast; 0 = unknown */
+    int64_t ranks;             /* that divide the micro-steps */
+    double alone_seconds;      /* forecast of an update of one rank */
+    double exchange_seconds;   /* of seconds_per_step, for what ranks exchange; 0 = unknown */
+    double exchange_bytes;     /* that each sends, and receives, per update */
     double offload_seconds;    /* of these, for moving what lives in host memory; 0 = unknown */
     int64_t now_wall_s;        /* for the time of the end */
     bool measured;             /* seconds come from timings, not from a model */

@@ -140,6 +140,9 @@ static void forecast_put(struct writer *w, const struct plan_report_facts *facts
             facts->evaluations, forecast.evaluation_share, forecast.total_seconds, forecast.end_wall_s);
     else
         put(w, "forecast:s", NULL);
+    if (facts->ranks > 1)
+        put(w, "ranks:{ ranks:u exchange_bytes:f exchange_seconds:f alone_seconds_per_step:f }", facts->ranks,
+            facts->exchange_bytes, facts->exchange_seconds, facts->alone_seconds);
 }
 
 /* Writes the keys that a search may change, and the shape.  The levels of recompute are in the order of the blocks. */

@@ -175,6 +175,20 @@ static void phases_print(const struct plan *plan, FILE *out)
                LOG_BYTES(plan->run_bytes));
 }
 
+/* Prints what ranks exchange, and how much faster they are than one. */
+static void ranks_print(const struct plan_report_facts *facts, FILE *out)
+{
+    char bytes[24], seconds[32];
+    log_bytes(bytes, facts->exchange_bytes);
+    if (facts->exchange_seconds > 0.0)
+        line_print(out, HEAD_INDENT,
+                   "Ranks     each sends and receives %s per update in %s; %.2f times as fast as one rank", bytes,
+                   clock_duration(seconds, facts->exchange_seconds), facts->alone_seconds / facts->seconds_per_step);
+    else
+        line_print(out, HEAD_INDENT,
+                   "Ranks     each sends and receives %s per update (--link=10GbE forecasts the time)", bytes);
+}
+
 static void forecast_print(const struct plan_report_facts *facts, FILE *out)
 {
     struct plan_forecast forecast;
@@ -191,6 +205,8 @@ static void forecast_print(const struct plan_report_facts *facts, FILE *out)
                facts->steps, facts->steps == 1 ? "" : "s", CLOCK_DURATION(facts->seconds_per_step), facts->evaluations,
                facts->evaluations == 1 ? "" : "s", CLOCK_DURATION(facts->evaluation_seconds),
                100.0 * forecast.evaluation_share);
+    if (facts->ranks > 1)
+        ranks_print(facts, out);
 }
 
 /* Prints the bytes of the requested plan, by how much they exceed the budget, and the changes. */

@@ -33,7 +33,18 @@ int64_t evaluation_runs(const struct config *config, const struct model *model)
     return size_ceil_div(config->eval_iters * config->batch_size, model->options.choice.evaluate_batch);
 }
 
-/* Returns the seconds of an update.  Ranks divide the micro-steps; their exchange is not modelled. */
+/* Returns the bytes that a rank sends in an update, and as many that it receives: fp32 gradients of a part of each
+ * round to those who add them, and the new weights that it has made to everyone. */
+static double exchange_bytes(const struct session *session)
+{
+    const struct model_options *options = &session->model->options;
+    const double ranks = (double)session->config->ranks, rounds = (double)session->config->parts / ranks;
+    const int64_t trained =
+        options->config.lora.rank > 0 ? model_adapter_count(&options->config) : model_parameter_count(&options->config);
+    return (double)trained * (ranks - 1.0) / ranks * (4.0 * rounds + (double)dtype_size_bytes(options->dtype));
+}
+
+/* Returns the seconds of an update.  Ranks divide the micro-steps. */
 static double update_seconds(const struct model *model, const struct plan_rates *rates, int64_t ranks)
 {
     const double update = plan_cost_seconds(model->graph, model->update.program, rates);
@@ -49,6 +60,13 @@ void forecast_model(const struct session *session, int64_t iter, int64_t evaluat
     plan_rates_link_set(&no_link, INFINITY, rates->copy_engines);
     *out = (struct forecast){.step_seconds = update_seconds(model, rates, config->ranks)};
     out->offload_seconds = out->step_seconds - update_seconds(model, &no_link, config->ranks);
+    out->alone_seconds = update_seconds(model, rates, 1) +
+                         (double)(config->ranks - 1) * plan_cost_seconds(model->graph, model->update.program,
+                                                                         rates); /* each rank updates its share */
+    out->exchange_bytes = exchange_bytes(session);
+    const double rate = session->timing.ranks_rate > 0.0 ? session->timing.ranks_rate : config_link(config->link);
+    out->exchange_seconds = config->ranks > 1 && rate > 0.0 ? out->exchange_bytes / rate : 0.0;
+    out->step_seconds += out->exchange_seconds;
     out->modelled_seconds = out->step_seconds;
     out->uncertainty = rates->uncertainty;
     out->evaluation_seconds = (double)size_ceil_div(evaluation_runs, config->ranks) *

@@ -7,6 +7,9 @@
 
 struct forecast {
     double step_seconds;       /* one update */
+    double exchange_seconds;   /* of these, for what ranks exchange; 0 = unknown, and not in it */
+    double exchange_bytes;     /* that each rank sends, and receives, in an update */
+    double alone_seconds;      /* one update of one rank with all parts */
     double offload_seconds;    /* what offload adds to it; always modelled */
     double evaluation_seconds; /* one evaluation of both splits */
     bool measured;             /* false: both are modelled */

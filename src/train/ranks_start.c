@@ -5,6 +5,7 @@
 #include "train/ranks.h"
 
 #include <config.h>
+#include <math.h>
 
 #include "base/clock.h"
 #include "base/size.h"
@@ -105,6 +106,9 @@ enum gt_status ranks_handshake(struct session *session, const char *const data[s
     dist_gather(dist, &hello, sizeof hello, all);
     for (int32_t r = 0; r < dist->ranks; r++)
         TRY(hello_check(dist, &all[0], &all[r], r));
+    session->timing.ranks_rate = all[0].rate;
+    for (int32_t r = 1; r < dist->ranks; r++)
+        session->timing.ranks_rate = fmin(session->timing.ranks_rate, all[r].rate);
     for (int32_t r = 0; r < dist->ranks; r++)
         log_result("rank %" PRId32 ": %s%s%s; %s/s each way with the slowest peer, rank %" PRId32, r, dist->host[r],
                    dist->host[r][0] != '\0' ? ", " : "", all[r].device, log_bytes(text, all[r].rate), all[r].slowest);

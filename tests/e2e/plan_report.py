@@ -334,7 +334,8 @@ def main():
     reports = [plain, choices(84, True), choices(84, False, ("--micro_batch=30", "--recompute=none")), choices(75, False),
                front()]
     _, generating = plan_json("json", "--sample_tokens=5")
-    schema([report for report in reports + [generating] if report])
+    _, ranks = plan_json("json", "--ranks=2", "--link=10GbE")
+    schema([report for report in reports + [generating, ranks] if report])
     base = {"parameters", "moments", "gradients", "activations", "temporaries"}
     too_large_to_allocate()
     least_budget()

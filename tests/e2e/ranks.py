@@ -9,6 +9,7 @@
   killed    kill -9 of a rank ends all of them with one line; a resume with another number of ranks gives the bytes of one go
   stopped   a rank that gives no sign of life is named, and all end in time; a signal saves, and the run goes on
   cards     ranks on emulated cards write the bytes of one, also where they share cards; unlike ones are refused
+  plans     bytes on the wire, and their time with --link
   refused   numbers that do not divide, missing data, too small a budget: one line, and nothing stays behind
 Prints "checks: P passed, F failed, S skipped".
 """
@@ -157,6 +158,25 @@ def cards():
         check(len(lines) == 1 and text in lines[0], f"one error line with '{text}', not {lines}")
 
 
+def plans():
+    """What ranks exchange, by a formula of its own, and that a faster link makes them faster."""
+    keys = ["--plan=json", "--ranks=8", "--device_profile=rtx4070", "--dtype=bfloat16", "--vocab_size=50304", "--n_layer=12",
+            "--n_head=12", "--n_embd=768", "--block_size=1024", "--bias=True", "--micro_batch=12", "--batch_size=12",
+            "--gradient_accumulation_steps=40", "--parts=8", "--backend=auto"]
+    last = 0.0
+    for link, rate in (("1GbE", 0.1175e9), ("10GbE", 1.175e9), ("12GB/s", 12e9)):
+        plan = json.loads(train("plans", *keys, f"--link={link}").stdout)
+        ranks, step = plan["ranks"], plan["forecast"]["seconds_per_step"]
+        sent = 7 / 8 * (124439808 + 47 * 768) * (4 + 2) # GPT-2's parameters and the padding of its vocabulary
+        check(abs(ranks["exchange_bytes"] / sent - 1) < 1e-6, f"bytes on the wire: {ranks} {sent}")
+        check(abs(ranks["exchange_seconds"] / (sent / rate) - 1) < 1e-3, f"their time over {link}: {ranks}")
+        speed_up = ranks["alone_seconds_per_step"] / step
+        check(last < speed_up < 8, f"{link}: {speed_up:.2f} times as fast as one rank, after {last:.2f}")
+        last = speed_up
+    lines = error_lines(train("plans", *keys, "--link=fast", status=2))
+    check(len(lines) == 1 and "link='fast'" in lines[0], f"a link that is none: {lines}")
+
+
 def killed():
     for victim, ranks, *keys in some(((1, 4, BF16, "--state_format=sr_8bit"), (0, 1), (1, 2, *LLAMA)), 2):
         run, pids = start(f"killed{victim}{ranks}", "--ranks=2", *keys)
@@ -192,4 +212,4 @@ def refused():
 
 
 if __name__ == "__main__":
-    end(bytes_of_one, converted, states, full_disk, cards, killed, stopped, refused, begin=lambda: make_tokens("data"))
+    end(bytes_of_one, converted, states, full_disk, cards, plans, killed, stopped, refused, begin=lambda: make_tokens("data"))

@@ -3,6 +3,7 @@
 
   bytes     2 tasks (4 in make check-long) write the files and losses of one process with as many parts; answers are given
             once
+  machines  the same between two network namespaces over TCP
   unequal   ranks with less memory than rank 0 make all of them plan smaller micro-batches; with other keys they are refused
   ended     a rank that is stopped or killed is named, and all end in time; a signal to one saves; forked ranks resume
   refused   bad keys and data, once, with the exit status of one process; a launcher that MPI does not know; no module
@@ -16,7 +17,7 @@ import signal
 import subprocess
 import time
 
-from checks import BUILD, GPT_TRAIN, check, end, make_tokens, patience, skip, some
+from checks import BUILD, GPT_TRAIN, check, end, make_tokens, patience, skip, some, write
 from ranks import TINY, results, resumed, train
 
 MODULE = os.path.join(BUILD, "gpt-train-mpi.so")
@@ -59,6 +60,38 @@ def unequal():
     check(steps and int(steps.group(1)) > 2 and int(steps.group(2)) < 8, f"the micro-batch that fits both: {said[:900]}")
     ended(mpirun(2, "refused", last=["--batch_size=8"]), 2, "has another batch_size than rank 0")
     check(not os.path.exists("refused"), "nothing stays behind")
+
+
+def machines():
+    """Two network namespaces with host names of their own, joined by a pair of virtual Ethernet cards, for two machines."""
+    first, second = f"gta{os.getpid()}", f"gtb{os.getpid()}"
+    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("unshare") or \
+            subprocess.run(["ip", "netns", "add", first], check=False, capture_output=True).returncode != 0 or \
+            b"Open MPI" not in subprocess.run(["mpirun", "--version"], check=False, capture_output=True).stdout:
+        return skip("ranks_machines", "network namespaces need root, and iproute2 and util-linux; mpirun must be Open MPI's")
+    subprocess.run(["ip", "netns", "add", second], check=True)
+    for words in (f"link add gta netns {first} type veth peer name gtb netns {second}",
+                  f"-n {first} addr add 10.123.0.1/24 dev gta", f"-n {second} addr add 10.123.0.2/24 dev gtb",
+                  f"-n {first} link set gta up", f"-n {second} link set gtb up", f"-n {first} link set lo up",
+                  f"-n {second} link set lo up"):
+        subprocess.run(["ip", *words.split()], check=True)
+    write("agent", f"""#!/bin/sh
+shift
+exec ip netns exec {second} unshare --uts sh -c 'hostname second; exec sh -c "$0"' "$*"
+""".encode())
+    os.chmod("agent", 0o755)
+    network = ["--mca", "plm_rsh_agent", os.path.abspath("agent"), "--mca", "btl", "tcp,self"]
+    for name in ("btl", "oob"):
+        network += ["--mca", f"{name}_tcp_if_include", "10.123.0.0/24"]
+    command = ["ip", "netns", "exec", first, "unshare", "--uts", "sh", "-c", 'hostname first; exec "$0" "$@"', "mpirun", *network,
+               "-x", "GPT_TRAIN_MODULE_DIR", "--host", "first,10.123.0.2", "-n", "2", GPT_TRAIN, *TINY, "--backend=cpu",
+               "--threads=1", "--max_iters=5", "--out_dir=" + os.path.abspath("machines")]
+    said = ended(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV), 0)
+    check("rank 0: first, " in said and "rank 1: second, " in said, f"each rank on its machine: {said[:600]}")
+    check(results("machines") == results("one"), "two machines: the bytes and losses of one process")
+    for name in (first, second):
+        subprocess.run(["ip", "netns", "del", name], check=False)
+    return None
 
 
 def tasks_of(run):
@@ -116,4 +149,4 @@ def module_there():
 
 
 if __name__ == "__main__":
-    end(*((bytes_of_one, unequal, failing, refused) if module_there() else ()), begin=lambda: make_tokens("data"))
+    end(*((bytes_of_one, machines, unequal, failing, refused) if module_there() else ()), begin=lambda: make_tokens("data"))

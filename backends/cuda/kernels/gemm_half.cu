@@ -92,12 +92,12 @@ DEVICE void step_add(float (&sum)[4][8][4], const __half *a_tile, const __half *
         UNROLLED(i, 4)
             fragment_load<!TRANSPOSE_A, true>(a[k][i], a_tile, row + 16 * i, 16 * k);
     UNROLLED(j, 4) {
-        uint32_t b[2][4], part[4][2][2] = {};
+        uint32_t b[4], part[4][2][2] = {};
         UNROLLED(k, 2) {
-            fragment_load<TRANSPOSE_B, false>(b[k], b_tile, column + 16 * j, 16 * k);
+            fragment_load<TRANSPOSE_B, false>(b, b_tile, column + 16 * j, 16 * k);
             UNROLLED(i, 4)
                 UNROLLED(n, 2)
-                    mma_m16n8k16_half(part[i][n], a[k][i], b[k][2 * n], b[k][2 * n + 1]);
+                    mma_m16n8k16_half(part[i][n], a[k][i], b[2 * n], b[2 * n + 1]);
         }
         UNROLLED(i, 4) {
             UNROLLED(n, 2) {
@@ -171,18 +171,19 @@ static __global__ void __launch_bounds__(THREADS, 2) gemm_half(const struct cuda
         tile_load<TRANSPOSE_B>(tiles + (2 * stage + 1) * TILE, &b);
         cp_async_commit();
     }
-    int stage = 0;
+    const bool works = row + warp_row < m && column + warp_column < n;
+    __half *now = tiles, *later = tiles + 2 * (STAGES - 1) * TILE;
 #pragma unroll 1
     for (int left = (int)(own.end - own.begin); left > 0; left--) {
-        __half *now = tiles + 2 * stage * TILE, *later = tiles + 2 * (stage == 0 ? STAGES - 1 : stage - 1) * TILE;
         cp_async_wait<1>(); /* the next tile may be on its way */
         __syncthreads();
         tile_load<!TRANSPOSE_A>(later, &a);
         tile_load<TRANSPOSE_B>(later + TILE, &b);
         cp_async_commit();
-        if (row + warp_row < m && column + warp_column < n)
+        if (works)
             step_add<TRANSPOSE_A, TRANSPOSE_B>(sum, now, now + TILE, warp_row, warp_column);
-        stage = stage == STAGES - 1 ? 0 : stage + 1;
+        later = now;
+        now = now == tiles + 2 * (STAGES - 1) * TILE ? tiles : now + 2 * TILE;
     }
     cp_async_wait<0>();
     __syncthreads();

@@ -94,11 +94,12 @@ struct backend_choice {
     uint64_t call, algorithm;
 };
 
-/* A measured time of a call from the timing of algorithms, and its work; the transposes are those of products. */
+/* A measured time of a call from the timing of algorithms, and its work; the transposes are those of products, 0 or 1.
+ * It is stored byte by byte and has no padding. */
 struct backend_timing {
     enum op_kind kind;
     enum dtype dtype;
-    bool transpose_a, transpose_b;
+    int32_t transpose_a, transpose_b;
     double flops, bytes, seconds;
 };
 

@@ -152,7 +152,7 @@ enum user_cache_file user_cache_load(const struct user_cache *cache, const char 
     return USER_CACHE_READ;
 }
 
-/* Returns the bytes of the cache's files.  Stores the path of the oldest file, or "" if there is none, in `oldest`. */
+/* Returns how many bytes the cache's files have together.  Sets `oldest` to the path of the oldest file, or to "". */
 static uint64_t folder_bytes(const struct user_cache *cache, const char *folder, char oldest[static FILE_PATH_MAX])
 {
     uint64_t total = 0;

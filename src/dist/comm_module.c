@@ -11,8 +11,6 @@
 
 #include "base/clock.h"
 
-#define GRACE_NS INT64_C(2000000000) /* for rank 0 to print its own error, if all ranks have the same one */
-
 #define LAST_NS 200000000 /* that rank 0 ends after the others, if its exit status is not 0 */
 
 /* A process is a rank of one run at most. */
@@ -32,7 +30,7 @@ static int tick(struct dist *dist)
         world.watch.rank[r].ended = code != 0;
         if (code != 0 && world.failed_ns == 0)
             world.failed_ns = now_ns;
-        if (code == 0 || now_ns - world.failed_ns < GRACE_NS)
+        if (code == 0 || now_ns - world.failed_ns < DIST_GRACE_NS)
             continue;
         log_error("rank %" PRId32 " on %s: %s", r, dist->host[r], dist->seat[r].error);
         return code;

@@ -26,8 +26,7 @@
 #include "dist/dist_watch.h"
 
 #define LOOK_NS 20000000
-#define COPY_BYTES ((size_t)128 << 10)      /* at once, so that the receiver copies what is still in the cache */
-#define FAILED_GRACE_NS INT64_C(2000000000) /* for rank 0 to print its own error, if all ranks have the same one */
+#define COPY_BYTES ((size_t)128 << 10) /* at once, so that the receiver copies what is still in the cache */
 
 /* Counts bytes from the start of the run. */
 struct ring {
@@ -187,7 +186,7 @@ static int look(struct launch *launch, const sigset_t *set)
     }
     if (failed->signal != 0 && failed->signal != stop)
         return end_all(launch, launch->failed, "was ended by signal", failed->signal, "");
-    const bool late = failed->code != 128 + stop && clock_monotonic_ns() - launch->failed_ns > FAILED_GRACE_NS;
+    const bool late = failed->code != 128 + stop && clock_monotonic_ns() - launch->failed_ns > DIST_GRACE_NS;
     if (!first->ended && !late)
         return -1;
     const bool told = first->ended && first->code != 0;

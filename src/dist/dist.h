@@ -2,7 +2,7 @@
  *
  * Ranks move bytes between each other; all that they do together is made of such moves, here and above.  Nothing here
  * knows what the bytes mean.  dist_launch() forks ranks on one machine, which move bytes through memory that they share
- * (comm_shm.c); dist_join() makes this process one of those that MPI's launcher started (comm_module.c and comm_mpi.c).
+ * (comm_shm.c).  If MPI's launcher started the ranks, each calls dist_join() (comm_module.c and comm_mpi.c).
  * If a rank dies, fails or gives no sign of life, all ranks end.
  */
 #ifndef GPT_TRAIN_DIST_DIST_H

@@ -4,6 +4,8 @@
 
 #include "dist/dist.h"
 
+#define DIST_GRACE_NS INT64_C(2000000000) /* for rank 0 to print its own error, if all ranks have the same one */
+
 struct dist_watch {
     int64_t timeout_s;
     int64_t looked_ns; /* when dist_watch_silent() was last called */

@@ -128,7 +128,7 @@ struct exchange {
     struct step step[2];
 };
 
-/* Sends a segment of this rank's part to its owner, or receives those that it owns. */
+/* Starts to send an owner its segment of this rank's part.  The owner starts to receive that of each other rank. */
 static void segments_move(const struct exchange *x, const struct step *step, int32_t owner)
 {
     struct dist *dist = x->session->dist;

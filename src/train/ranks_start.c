@@ -91,7 +91,6 @@ enum gt_status ranks_handshake(struct session *session, const char *const data[s
     struct hello hello = {.data = {text_crc(data[0]), text_crc(data[1])}, .weights = weights, .iter = iter},
                  all[DIST_RANKS_MAX];
     uint32_t build = text_crc(PACKAGE_VERSION BUILD_LIBRARIES), builds[DIST_RANKS_MAX];
-    char text[CONFIG_VALUE_TEXT_MAX];
     dist_gather(dist, &build, sizeof build, builds);
     for (int32_t r = 1; r < dist->ranks; r++)
         if (builds[r] != builds[0])
@@ -99,7 +98,7 @@ enum gt_status ranks_handshake(struct session *session, const char *const data[s
     for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
         const unsigned flags = (unsigned)config_key_info_get((enum config_key)key)->flags;
         if ((flags & CONFIG_INVOCATION) == 0 && key != CONFIG_KEY_dataset)
-            hello.keys[key] = text_crc(config_key_text(text, session->config, (enum config_key)key));
+            hello.keys[key] = text_crc(CONFIG_KEY_TEXT(session->config, (enum config_key)key));
     }
     (void)snprintf(hello.device, sizeof hello.device, "%s", session->device.info.device);
     pairs_prove(dist, (uint32_t *)(void *)session->staging, &hello);
@@ -111,7 +110,7 @@ enum gt_status ranks_handshake(struct session *session, const char *const data[s
         session->timing.ranks_rate = fmin(session->timing.ranks_rate, all[r].rate);
     for (int32_t r = 0; r < dist->ranks; r++)
         log_result("rank %" PRId32 ": %s%s%s; %s/s each way with the slowest peer, rank %" PRId32, r, dist->host[r],
-                   dist->host[r][0] != '\0' ? ", " : "", all[r].device, log_bytes(text, all[r].rate), all[r].slowest);
+                   dist->host[r][0] != '\0' ? ", " : "", all[r].device, LOG_BYTES(all[r].rate), all[r].slowest);
     return GT_OK;
 }
 

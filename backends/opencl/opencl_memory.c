@@ -2,23 +2,16 @@
  *
  * clCreateBuffer() proves nothing: drivers allocate at first use, and some abort or skip kernels when memory is short.
  * Therefore every segment is filled, the queue is finished, one kernel writes a word into each page, another collects
- * the words, and the host compares them.  On a card, pieces that take far longer to fill than the others are in system
- * memory; that is reported.
+ * the words, and the host compares them.
  */
 #include "backends/opencl/opencl_device.h"
 #include "backends/opencl/opencl_launch.h"
-#include "base/clock.h"
 #include "base/system_memory.h"
 
 #define PAGE_WORDS ((uint64_t)1024)     /* 4 KiB */
 #define SAMPLES_MAX ((uint64_t)1 << 18) /* words compared at once */
 #define SEED 0x6b43a9b5u
 #define HEADROOM_BYTES ((uint64_t)400 << 20) /* if free memory is unknown: what a desktop takes */
-#define PIECE_BYTES ((uint64_t)128 << 20)
-#define PIECES_MAX 2048
-#define SPILL_RATIO 4.0     /* system memory behind PCI Express is over ten times slower than the card's own */
-#define SPILL_SECONDS 0.002 /* shorter times prove nothing */
-#define SPILL_TRIES 2
 
 extern const struct opencl_source opencl_source_probe;
 
@@ -159,74 +152,6 @@ static enum gt_status segments_prove(struct opencl_backend *cl, cl_mem collected
     return GT_OK;
 }
 
-/* A part of a segment. */
-struct piece {
-    int32_t segment;
-    size_t offset_bytes;
-    double seconds; /* time to fill it, the minimum of several tries */
-};
-
-static bool piece_time(struct opencl_backend *cl, struct piece *piece)
-{
-    const cl_uint zero = 0;
-    const int64_t begin = clock_monotonic_ns();
-    if (cl->api.clEnqueueFillBuffer(cl->queue, cl->segment[piece->segment].memory, &zero, sizeof zero,
-                                    piece->offset_bytes, (size_t)PIECE_BYTES, 0, NULL, NULL) != CL_SUCCESS ||
-        cl->api.clFinish(cl->queue) != CL_SUCCESS)
-        return false;
-    const double seconds = (double)(clock_monotonic_ns() - begin) * 1e-9;
-    piece->seconds = seconds < piece->seconds ? seconds : piece->seconds;
-    return true;
-}
-
-static bool is_slow(const struct piece *piece, double fastest)
-{
-    return piece->seconds > SPILL_RATIO * fastest && piece->seconds > SPILL_SECONDS;
-}
-
-/* Returns the number of pieces that are much slower than the fastest, whose time goes to *out_fastest; 0 when the
- * driver refuses.  Slow pieces are timed again, because a desktop, or a card that is still waking up, disturbs the
- * measurement. */
-static int32_t pieces_slow(struct opencl_backend *cl, double *out_fastest)
-{
-    struct piece pieces[PIECES_MAX];
-    double fastest = 1e30;
-    int32_t count = 0, slow = 0;
-    for (int32_t i = 0; i < cl->segments; i++) {
-        const uint64_t bytes = cl->segment[i].space == SPACE_DEVICE ? cl->segment[i].size_bytes : 0;
-        for (uint64_t at = 0; at + PIECE_BYTES <= bytes && count < PIECES_MAX; at += PIECE_BYTES) {
-            pieces[count] = (struct piece){i, (size_t)at, 1e30};
-            if (!piece_time(cl, &pieces[count]))
-                return 0;
-            fastest = pieces[count].seconds < fastest ? pieces[count].seconds : fastest;
-            count++;
-        }
-    }
-    for (int32_t i = 0; i < count; i++) {
-        for (int32_t k = 0; k < SPILL_TRIES && is_slow(&pieces[i], fastest); k++)
-            if (!piece_time(cl, &pieces[i]))
-                return 0;
-        slow += is_slow(&pieces[i], fastest);
-    }
-    *out_fastest = fastest;
-    return slow;
-}
-
-/* Logs a warning when a part of the arena is much slower than the rest: drivers move memory that does not fit on the
- * card to the host. */
-static void spill_notice(struct opencl_backend *cl)
-{
-    double fastest = 1e30;
-    const int32_t slow = pieces_slow(cl, &fastest);
-    if (slow == 0)
-        return;
-    char bytes[24], rate[24];
-    log_warning("opencl: %s of the arena on %s is over %.0f times slower than the rest (%s/s); the driver keeps it in "
-                "system memory; a smaller memory_budget avoids that",
-                log_bytes(bytes, (double)slow * (double)PIECE_BYTES), cl->device.name, SPILL_RATIO,
-                log_bytes(rate, (double)PIECE_BYTES / fastest));
-}
-
 enum gt_status opencl_memory_commit(struct opencl_backend *cl, const struct backend_segment *segments, int32_t count)
 {
     enum gt_status status = GT_OK;
@@ -247,8 +172,6 @@ enum gt_status opencl_memory_commit(struct opencl_backend *cl, const struct back
     free(words);
     if (status != GT_OK)
         opencl_memory_release(cl);
-    else if (!cl->device.is_cpu && !cl->device.is_host_memory)
-        spill_notice(cl);
     return status;
 }
 

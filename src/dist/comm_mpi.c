@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "dist/comm_module.h"
 
@@ -21,6 +22,7 @@
 #define WAITING_SECONDS 0.001 /* polls have no pause if the program was seen waiting since then, */
 #define MOVING_SECONDS 0.1    /* and a move was posted or done */
 #define FAILED_SECONDS 10     /* that rank 0 has to end all ranks after another has failed */
+#define ALARM_SECONDS 60      /* for MPI to start, and to end: SIGALRM ends a rank whose MPI hangs then */
 
 enum { TAG_MOVE, TAG_SIGN };
 
@@ -181,7 +183,9 @@ static void *thread_run(void *argument)
     struct dist *dist = argument;
     unsigned waits = 0;
     double moved_s = 0.0, waited_s = 0.0; /* when a move was last posted or done, and the program last seen waiting */
+    (void)alarm(ALARM_SECONDS);
     world_open(dist);
+    (void)alarm(0);
     phase_set(RUNNING);
     while (phase_now() == RUNNING) {
         const struct timespec pause = {.tv_nsec = PAUSE_NS};
@@ -200,7 +204,9 @@ static void *thread_run(void *argument)
         else
             (void)nanosleep(&pause, NULL);
     }
+    (void)alarm(ALARM_SECONDS);
     MPI_Finalize();
+    (void)alarm(0);
     return NULL;
 }
 

@@ -223,6 +223,7 @@ bool dist_launch(int32_t ranks, int64_t timeout_s, struct dist *out, int *exit_s
         launch.child[r] = (struct child){.pid = pid, .ended = pid < 0};
         if (pid < 0) {
             log_error("rank %" PRId32 " could not be started: %s", r, strerror(errno));
+            out->ranks = r; /* those that were */
             kill_all(&launch);
             return true;
         }

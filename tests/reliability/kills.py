@@ -314,4 +314,5 @@ def main():
         at_random(generator)
 
 
-end(main)
+if __name__ == "__main__":
+    end(main)

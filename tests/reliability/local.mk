@@ -8,12 +8,13 @@ RELIABILITY_TESTS = \
 	tests/reliability/hardening.py \
 	tests/reliability/hostile_record.py \
 	tests/reliability/kills.py \
+	tests/reliability/rank_faults.py \
 	tests/reliability/soak.py \
 	tests/reliability/strict_resume.py \
 	tests/reliability/surroundings.py
 dist_check_SCRIPTS += $(RELIABILITY_TESTS)
 EXTRA_DIST += tests/reliability/aside_links.c tests/reliability/clock_jumps.c tests/reliability/opencl_faults.c tests/reliability/sanitizers.sh \
-	tests/reliability/commands.py tests/reliability/faulty_device.py tests/reliability/lsan.supp tests/reliability/tiny.py \
+	tests/reliability/commands.py tests/reliability/faulty_device.py tests/reliability/faulty_ranks.c tests/reliability/lsan.supp tests/reliability/tiny.py \
 	tests/reliability/valgrind.supp
 
 check_PROGRAMS += tests/reliability/check_flips

@@ -101,9 +101,10 @@ def contents(out):
 
 
 def metrics(out, name="metrics.jsonl"):
-    """Returns the lines of metrics.jsonl without start lines and times."""
+    """Returns the lines of metrics.jsonl without start lines, times, and the bytes of this number of ranks."""
     lines = [json.loads(line) for line in read(os.path.join(out, name)).splitlines()]
-    return [{name: value for name, value in line.items() if name not in ("time", "time_ms", "tokens_per_s", "mfu")}
+    other = ("time", "time_ms", "tokens_per_s", "mfu", "planned_bytes", "allocated_bytes")
+    return [{name: value for name, value in line.items() if name not in other}
             for line in lines if "start" not in line]
 
 

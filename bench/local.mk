@@ -13,7 +13,9 @@ EXTRA_DIST += \
 	bench/record_lora.py \
 	bench/record_forecasts.py \
 	bench/record_lm_eval.py \
+	bench/ranks.c \
 	bench/record_products.py \
+	bench/record_ranks.py \
 	bench/record_recipe.py \
 	bench/record_speed.py \
 	bench/record_tokenizers.py \
@@ -35,6 +37,7 @@ EXTRA_DIST += \
 	bench/results/2026-11-25-tokenizers.md \
 	bench/results/2026-11-26-lora.md \
 	bench/results/2026-11-26-offload.md \
+	bench/results/2026-11-26-ranks.md \
 	bench/results/README.md \
 	bench/roof.c \
 	bench/run

@@ -106,6 +106,7 @@ struct plan_report_facts {
     uint64_t budget_least;     /* the memory_budget that this plan needs; 0 = omitted */
     double seconds_per_step;   /* forecast; 0 = unknown */
     int64_t ranks;             /* that divide the micro-steps */
+    uint64_t rank_bytes[2];    /* of the arenas of the smallest rank and of the largest */
     double alone_seconds;      /* forecast of an update of one rank */
     double exchange_seconds;   /* of seconds_per_step, for what ranks exchange; 0 = unknown */
     double exchange_bytes;     /* that each sends, and receives, per update */

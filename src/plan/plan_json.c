@@ -141,8 +141,10 @@ static void forecast_put(struct writer *w, const struct plan_report_facts *facts
     else
         put(w, "forecast:s", NULL);
     if (facts->ranks > 1)
-        put(w, "ranks:{ ranks:u exchange_bytes:f exchange_seconds:f alone_seconds_per_step:f }", facts->ranks,
-            facts->exchange_bytes, facts->exchange_seconds, facts->alone_seconds);
+        put(w,
+            "ranks:{ ranks:u smallest_bytes:u largest_bytes:u exchange_bytes:f exchange_seconds:f "
+            "alone_seconds_per_step:f }",
+            facts->ranks, facts->rank_bytes[0], facts->rank_bytes[1], facts->exchange_bytes, facts->exchange_seconds, facts->alone_seconds);
 }
 
 /* Writes the keys that a search may change, and the shape.  The levels of recompute are in the order of the blocks. */

@@ -175,18 +175,22 @@ static void phases_print(const struct plan *plan, FILE *out)
                LOG_BYTES(plan->run_bytes));
 }
 
-/* Prints what ranks exchange, and how much faster they are than one. */
+/* Prints the sizes of ranks, what they exchange, and how much faster they are than one. */
 static void ranks_print(const struct plan_report_facts *facts, FILE *out)
 {
-    char bytes[24], seconds[32];
+    char bytes[24], seconds[32], least[24], most[24];
     log_bytes(bytes, facts->exchange_bytes);
+    log_bytes(least, (double)facts->rank_bytes[0]);
+    log_bytes(most, (double)facts->rank_bytes[1]);
+    line_print(out, HEAD_INDENT, "Ranks     %" PRId64 ", the smallest of %s, the largest of %s", facts->ranks, least,
+               most);
     if (facts->exchange_seconds > 0.0)
         line_print(out, HEAD_INDENT,
-                   "Ranks     each sends and receives %s per update in %s; %.2f times as fast as one rank", bytes,
+                   "          each sends and receives %s per update, %s exposed; %.2f times as fast as one rank", bytes,
                    clock_duration(seconds, facts->exchange_seconds), facts->alone_seconds / facts->seconds_per_step);
     else
         line_print(out, HEAD_INDENT,
-                   "Ranks     each sends and receives %s per update (--link=10GbE forecasts the time)", bytes);
+                   "          each sends and receives %s per update (--link=10GbE forecasts the time)", bytes);
 }
 
 static void forecast_print(const struct plan_report_facts *facts, FILE *out)

@@ -73,6 +73,19 @@ static enum gt_status searched(const struct session *session, struct plan_report
     return GT_OK;
 }
 
+/* Plans each rank, and sets the bytes of the smallest and the largest. */
+static enum gt_status ranks_plan(const struct session *session, uint64_t bytes[static 2])
+{
+    const struct search_request *request = &session->search.request;
+    struct search_choice rank = {.options = session->model->options};
+    for (int32_t *r = &rank.options.rank; *r < rank.options.ranks; ++*r) {
+        TRY(search_options_plan(session->mem, &request->plan, &session->timing.rates, &rank));
+        bytes[0] = rank.arena_bytes < bytes[0] ? rank.arena_bytes : bytes[0];
+        bytes[1] = rank.arena_bytes > bytes[1] ? rank.arena_bytes : bytes[1];
+    }
+    return GT_OK;
+}
+
 enum gt_status plan_answer(struct session *session, const struct forecast *forecast, plan_print_fn *print, FILE *out)
 {
     char configuration[CONFIGURATION_MAX], ranks[40] = "";
@@ -99,6 +112,7 @@ enum gt_status plan_answer(struct session *session, const struct forecast *forec
         .budget_least = session_budget_of(session, session->plan->arena_bytes),
         .seconds_per_step = forecast->step_seconds,
         .ranks = session->config->ranks,
+        .rank_bytes = {session->plan->arena_bytes, session->plan->arena_bytes},
         .alone_seconds = forecast->alone_seconds,
         .exchange_seconds = forecast->exchange_seconds,
         .exchange_bytes = forecast->exchange_bytes,
@@ -113,6 +127,8 @@ enum gt_status plan_answer(struct session *session, const struct forecast *forec
     if (session->model->options.train) {
         TRY(searched(session, &facts, choices, front));
         TRY(needless_find(session, &facts, needless));
+        if (facts.ranks > 1)
+            TRY(ranks_plan(session, facts.rank_bytes));
     }
     search_memo_close(&session->search.memo);
     hostmem_counters_get(session->mem, &host);

@@ -173,6 +173,9 @@ def plans():
         speed_up = ranks["alone_seconds_per_step"] / step
         check(last < speed_up < 8, f"{link}: {speed_up:.2f} times as fast as one rank, after {last:.2f}")
         last = speed_up
+        check(ranks["smallest_bytes"] == ranks["largest_bytes"] > 0, f"AdamW's ranks are alike: {ranks}")
+    muon = json.loads(train("plans", "--plan=json", "--optimizer=muon", "--parts=5", "--batch_size=15", "--ranks=5").stdout)["ranks"]
+    check(muon["smallest_bytes"] < muon["largest_bytes"], f"five ranks have eight matrices of Muon: {muon}")
     lines = error_lines(train("plans", *keys, "--link=fast", status=2))
     check(len(lines) == 1 and "link='fast'" in lines[0], f"a link that is none: {lines}")
 

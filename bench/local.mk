@@ -16,6 +16,7 @@ EXTRA_DIST += \
 	bench/ranks.c \
 	bench/record_products.py \
 	bench/record_ranks.py \
+	bench/record_scaling.py \
 	bench/record_recipe.py \
 	bench/record_speed.py \
 	bench/record_tokenizers.py \

@@ -144,7 +144,8 @@ static void forecast_put(struct writer *w, const struct plan_report_facts *facts
         put(w,
             "ranks:{ ranks:u smallest_bytes:u largest_bytes:u exchange_bytes:f exchange_seconds:f "
             "alone_seconds_per_step:f }",
-            facts->ranks, facts->rank_bytes[0], facts->rank_bytes[1], facts->exchange_bytes, facts->exchange_seconds, facts->alone_seconds);
+            facts->ranks, facts->rank_bytes[0], facts->rank_bytes[1], facts->exchange_bytes, facts->exchange_seconds,
+            facts->alone_seconds);
 }
 
 /* Writes the keys that a search may change, and the shape.  The levels of recompute are in the order of the blocks. */

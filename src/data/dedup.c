@@ -1,37 +1,19 @@
-/* The set of documents seen so far: linear probing in a table that doubles, and an append-only file.
+/* The set of documents seen so far: linear probing in a table that doubles.
  *
  * A zero entry marks an empty slot, so a document whose checksum is zero (chance 2^-128) always counts as new.  The
- * table is at most 7/8 full.  The file is written in blocks, and contains 16 little-endian bytes per entry in the order
- * of adding.
+ * table is at most 7/8 full.
  */
 #include "data/dedup.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <unistd.h>
-
-#include "base/file.h"
 #include "data/little_endian.h"
 
-#define ENTRY_BYTES ((size_t)16)
-/* Fuzzing uses smaller values. */
-#ifndef DEDUP_BLOCK_ENTRIES
-#define DEDUP_BLOCK_ENTRIES 4096
-#define DEDUP_SLOTS_FIRST 65536
-#endif
-#define BLOCK_ENTRIES ((size_t)DEDUP_BLOCK_ENTRIES)
-#define SLOTS_FIRST ((size_t)DEDUP_SLOTS_FIRST)
+#define SLOTS_FIRST ((size_t)65536)
 
 struct dedup {
-    const char *path; /* borrowed until destroy */
-    int fd;
     struct document_hash *slots;
     size_t slot_count, slot_count_max; /* powers of two */
     uint64_t count;
-    uint32_t crc32c; /* of all entries, in the order of adding */
-    size_t pending;  /* entries in the block */
     bool full;
-    unsigned char block[BLOCK_ENTRIES * ENTRY_BYTES];
 };
 
 /* ---- checksums ---- */
@@ -147,79 +129,15 @@ static enum gt_status table_reserve(struct dedup *dedup)
     return GT_OK;
 }
 
-/* ---- the file ---- */
-
-static enum gt_status block_write(struct dedup *dedup)
-{
-    TRY(file_write_all(dedup->fd, dedup->path, dedup->block, dedup->pending * ENTRY_BYTES));
-    dedup->pending = 0;
-    return GT_OK;
-}
-
-enum gt_status dedup_sync(struct dedup *dedup)
-{
-    TRY(block_write(dedup));
-    return fsync(dedup->fd) == 0 ? GT_OK : file_error(dedup->path, "sync");
-}
-
-static enum gt_status block_take(struct dedup *dedup, size_t entries)
-{
-    for (size_t i = 0; i < entries; i++) {
-        const unsigned char *entry = dedup->block + i * ENTRY_BYTES;
-        const struct document_hash hash = {le_read(entry, 8), le_read(entry + 8, 8)};
-        TRY(table_reserve(dedup));
-        if (dedup->full || (hash.low | hash.high) == 0)
-            return FAIL(GT_DATA, "%s: entry %" PRIu64 " is damaged", dedup->path, dedup->count);
-        *slot_find(dedup->slots, dedup->slot_count, hash) = hash;
-        dedup->count++;
-    }
-    return GT_OK;
-}
-
-/* Reads the first entries, one block at a time; the file continues after them. */
-static enum gt_status file_restore(struct dedup *dedup, const struct dedup_entries *begun)
-{
-    const uint64_t count = begun->count;
-    for (uint64_t done = 0; done < count;) {
-        const uint64_t left = count - done;
-        const size_t entries = left < BLOCK_ENTRIES ? (size_t)left : BLOCK_ENTRIES;
-        TRY(file_read_at(dedup->fd, dedup->path, done * ENTRY_BYTES, dedup->block, entries * ENTRY_BYTES));
-        dedup->crc32c = file_crc32c(dedup->crc32c, dedup->block, entries * ENTRY_BYTES);
-        TRY(block_take(dedup, entries));
-        done += entries;
-    }
-    if (dedup->crc32c != begun->crc32c)
-        return FAIL(GT_DATA,
-                    "%s: its first %" PRIu64
-                    " entries changed after the stopped run wrote them; start again with --restart",
-                    dedup->path, count);
-    const off_t end = (off_t)(count * ENTRY_BYTES);
-    if (ftruncate(dedup->fd, end) == 0 && lseek(dedup->fd, end, SEEK_SET) == end)
-        return GT_OK;
-    return FAIL(GT_IO, "%s: cannot cut to %" PRIu64 " entries: %s", dedup->path, count, strerror(errno));
-}
-
 /* ---- the set ---- */
 
-static void dedup_close(void *object)
-{
-    struct dedup *dedup = object;
-    if (dedup->fd >= 0)
-        close(dedup->fd);
-}
-
-enum gt_status dedup_create(const void *owner, const char *path, struct dedup_entries entries, size_t table_bytes_max,
-                            struct dedup **out)
+enum gt_status dedup_create(const void *owner, size_t table_bytes_max, struct dedup **out)
 {
     assert(table_bytes_max >= SLOTS_FIRST * sizeof(struct document_hash));
     struct dedup *dedup;
     TRY(HOSTMEM_NEW(owner, 1, "set of documents", &dedup));
-    hostmem_at_free(dedup, dedup_close);
-    dedup->path = path;
     dedup->slot_count_max = table_bytes_max / sizeof(struct document_hash);
-    dedup->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    enum gt_status status = dedup->fd < 0 ? file_error(path, "open") : table_grow(dedup);
-    THEN(status, file_restore(dedup, &entries));
+    const enum gt_status status = table_grow(dedup);
     return FINISH(status, out, dedup, hostmem_free);
 }
 
@@ -237,15 +155,5 @@ enum gt_status dedup_add(struct dedup *dedup, struct document_hash hash, bool *o
         return GT_OK;
     *slot_find(dedup->slots, dedup->slot_count, hash) = hash;
     dedup->count++;
-    unsigned char *entry = dedup->block + dedup->pending * ENTRY_BYTES;
-    le_write(entry, hash.low, 8);
-    le_write(entry + 8, hash.high, 8);
-    dedup->crc32c = file_crc32c(dedup->crc32c, entry, ENTRY_BYTES);
-    dedup->pending++;
-    return dedup->pending < BLOCK_ENTRIES ? GT_OK : block_write(dedup);
-}
-
-struct dedup_entries dedup_entries_get(const struct dedup *dedup)
-{
-    return (struct dedup_entries){.count = dedup->count, .crc32c = dedup->crc32c};
+    return GT_OK;
 }

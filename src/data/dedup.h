@@ -2,8 +2,7 @@
  *
  * The set stores 128-bit checksums in an open-addressed table that grows up to DEDUP_TABLE_BYTES_MAX, enough for about
  * 29 million documents; growing temporarily needs half as much again.  When the table is full, new documents are still
- * looked up but no longer added, and one log line reports this.  Each added checksum is also appended to a file, so
- * that a run that was stopped continues with the same set.
+ * looked up but no longer added, and one log line reports this.
  */
 #ifndef GPT_TRAIN_DATA_DEDUP_H
 #define GPT_TRAIN_DATA_DEDUP_H
@@ -30,23 +29,11 @@ double document_hash_draw(struct document_hash hash, uint64_t seed);
 
 struct dedup;
 
-/* The content of the file, to be passed to a later dedup_create(). */
-struct dedup_entries {
-    uint64_t count;
-    uint32_t crc32c;
-};
-
-/* Reads `entries` back from the file at `path` and truncates the file after them.  With no entries it starts afresh:
- * the file is created or emptied.  `table_bytes_max` is a power of two; only tests pass anything other than
- * DEDUP_TABLE_BYTES_MAX.  Errors: GT_IO, GT_DATA (the file has fewer entries, or different ones), GT_NO_MEMORY. */
-enum gt_status dedup_create(const void *owner, const char *path, struct dedup_entries entries, size_t table_bytes_max,
-                            struct dedup **out);
-
-/* Adds a document unless the set already contains it, in which case *out_known is true.  Errors: GT_IO,
+/* `table_bytes_max` is a power of two; only tests pass anything other than DEDUP_TABLE_BYTES_MAX.  Errors:
  * GT_NO_MEMORY. */
+enum gt_status dedup_create(const void *owner, size_t table_bytes_max, struct dedup **out);
+
+/* Adds a document unless the set already contains it, in which case *out_known is true.  Errors: GT_NO_MEMORY. */
 enum gt_status dedup_add(struct dedup *dedup, struct document_hash hash, bool *out_known);
-struct dedup_entries dedup_entries_get(const struct dedup *dedup);
-/* Flushes all added entries to disk.  Errors: GT_IO. */
-enum gt_status dedup_sync(struct dedup *dedup);
 
 #endif

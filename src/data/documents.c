@@ -1,9 +1,8 @@
 /* Reads the documents of a corpus.
  *
  * One buffer receives blocks of the text; a document is a part of it.  For a JSONL file, that part is the line, and
- * jansson owns the document's text.  The state advances only when a document is returned, so it always describes the
- * position after the caller's document.  A resumed reader reads the current file again from its beginning.  This is
- * fast compared with tokenizing, also works for compressed files and pipes, and detects whether the bytes have changed.
+ * jansson owns the document's text.  The state advances only when a document is returned, so it always describes what
+ * was read up to the caller's document.
  */
 #include "data/documents.h"
 
@@ -102,10 +101,8 @@ static enum gt_status buffer_fill(struct documents *documents, size_t count)
 /* Takes the next `count` bytes of the buffer. */
 static void buffer_use(struct documents *documents, size_t count)
 {
-    const char *bytes = documents->buffer + documents->begin;
     documents->begin += count;
     documents->state.offset += count;
-    documents->state.crc32c = file_crc32c(documents->state.crc32c, bytes, count);
 }
 
 /* ---- files and texts ---- */
@@ -143,8 +140,7 @@ static enum gt_status file_finish(struct documents *documents, bool skipped)
         state->input.file_count++;
         state->file_count++;
     }
-    state->text = state->offset = state->line = 0;
-    state->crc32c = 0;
+    state->offset = state->line = 0;
     state->in_document = false;
     hostmem_free(documents->input);
     documents->input = NULL;
@@ -171,9 +167,7 @@ static enum gt_status text_begin(struct documents *documents, bool *out_found)
     documents->is_jsonl =
         documents->spec.format == DOCUMENTS_JSONL ||
         (documents->spec.format == DOCUMENTS_BY_NAME && input_name_is_jsonl(input_info_get(documents->input)->name));
-    state->text++;
     state->offset = state->line = 0;
-    state->crc32c = 0;
     state->in_document = false;
     return GT_OK;
 }
@@ -489,53 +483,6 @@ enum gt_status documents_next(struct documents *documents, struct document *out,
     state->text_bytes += out->count;
     state->document_count += !out->continues;
     state->long_count += !out->continues && out->unfinished;
-    return GT_OK;
-}
-
-/* ---- resuming ---- */
-
-static enum gt_status resume_refuse(const struct documents *documents, uint64_t offset)
-{
-    return FAIL(GT_DATA,
-                "%s: its first %" PRIu64 " bytes changed after the stopped run read them; start again with --restart",
-                input_info_get(documents->input)->label, offset);
-}
-
-/* Reads up to the position of `state` and compares the checksum. */
-static enum gt_status resume_skip(struct documents *documents, const struct documents_state *state)
-{
-    while (documents->state.offset < state->offset) {
-        const uint64_t left = state->offset - documents->state.offset;
-        if (documents->begin == documents->end)
-            TRY(buffer_fill(documents, BLOCK_BYTES));
-        const size_t available = documents->end - documents->begin;
-        if (available == 0)
-            return resume_refuse(documents, state->offset);
-        buffer_use(documents, available < left ? available : (size_t)left);
-    }
-    return documents->state.crc32c == state->crc32c ? GT_OK : resume_refuse(documents, state->offset);
-}
-
-enum gt_status documents_resume(struct documents *documents, const struct documents_state *state)
-{
-    const struct corpus *corpus = documents->spec.corpus;
-    assert(documents->input == NULL && state->file <= corpus->file_count);
-    for (size_t i = 0; i < state->file; i++)
-        documents->files_bytes += corpus->files[i].size_bytes;
-    documents->state.file = state->file;
-    documents->state.input = state->input;
-    if (state->text > 0) {
-        bool found = true;
-        TRY(file_open(documents));
-        for (uint64_t i = 0; i < state->text && found; i++)
-            TRY(text_begin(documents, &found));
-        if (!found)
-            return resume_refuse(documents, state->offset);
-        TRY(buffer_fill(documents, BLOCK_BYTES));
-        TRY(text_decode(documents));
-        TRY(resume_skip(documents, state));
-    }
-    documents->state = *state;
     return GT_OK;
 }
 

@@ -3,7 +3,7 @@
  * A document is a text (a file, an archive's member, standard input), a part of a text between blank lines or end
  * marks, or one field of each line of a JSONL file.  The reader holds at most DOCUMENT_BYTES_MAX bytes of a document: a
  * longer one comes in parts, cut where the cut changes no token of a byte-level BPE, see documents_cut().  A JSONL line
- * that is longer is a bad line.  The read position is a plain struct, from which a later process can continue.
+ * that is longer is a bad line.
  */
 #ifndef GPT_TRAIN_DATA_DOCUMENTS_H
 #define GPT_TRAIN_DATA_DOCUMENTS_H
@@ -57,14 +57,12 @@ struct documents_kind {
     uint64_t count;
 };
 
-/* The read position, after the last document returned.  Contains no pointers. */
+/* What was read up to the last document returned. */
 struct documents_state {
     uint64_t file;                /* index in the corpus; file_count at the end */
-    uint64_t text;                /* texts started in this file */
-    uint64_t offset;              /* bytes consumed of the last one */
+    uint64_t offset;              /* bytes consumed of the text */
     uint64_t line;                /* lines consumed, for JSONL */
-    uint32_t crc32c;              /* of the bytes consumed */
-    uint8_t in_document;          /* 0 or 1 */
+    bool in_document;             /* an unfinished part was returned */
     struct documents_input input; /* totals of the current file's INPUT, without that file */
     uint64_t document_count, empty_count, long_count, bad_line_count;
     uint64_t file_count, skipped_count; /* files read; files and members skipped because they are not text */
@@ -86,11 +84,6 @@ struct documents;
 
 /* Errors: GT_NO_MEMORY, those of text_encoding_check(). */
 enum gt_status documents_create(const void *owner, const struct documents_spec *spec, struct documents **out);
-
-/* Continues from the position of an earlier reader of the same corpus; must be called before anything is read.  The
- * part of the current file before the position is read again and compared.  Errors: GT_DATA (the bytes differ), and
- * those of reading. */
-enum gt_status documents_resume(struct documents *documents, const struct documents_state *state);
 
 /* Returns the next document; *out_found is false at the end.  Empty documents are counted and skipped.  Texts that the
  * user did not name are skipped when they are not text (text_kind.h, or a zero byte in the first MiB).  Errors:

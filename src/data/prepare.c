@@ -32,9 +32,8 @@ static enum gt_status prepare_steps(struct prepare *prep)
     TRY(prepare_take_up(prep));
     TRY(prepare_tokenizer(prep));
     TRY(prepare_encode_open(prep));
-    prep->owns_files = true;
+    TRY(prepare_encode(prep));
     if (prep->phase != PREPARE_PHASE_COMMIT) {
-        TRY(prepare_encode(prep));
         TRY(prepare_finish(prep));
         TRY(prepare_publish(prep));
     }
@@ -114,7 +113,6 @@ static enum gt_status prepare_lock(struct prepare *prep)
     TRY(file_lock(FILE_IN(prep->spec->out_dir, PREPARE_LOCK_NAME), &prep->lock_fd));
     prep->lock_held = true;
     file_join(prep->state_path, prep->spec->out_dir, PREPARE_STATE_NAME);
-    file_join(prep->dedup_path, prep->spec->out_dir, PREPARE_DEDUP_NAME);
     file_join(prep->stdin_path, prep->spec->out_dir, PREPARE_STDIN_NAME);
     return GT_OK;
 }
@@ -136,11 +134,6 @@ static enum gt_status prepare_open(struct prepare *prep)
     TRY(choose_separator(prep));
     TRY(HOSTMEM_NEW(prep, spec->input_count, "input records", &prep->inputs));
     return prepare_lock(prep);
-}
-
-bool prepare_copies_stdin(const struct prepare *prep)
-{
-    return prep->learns && prep->corpus->has_stdin;
 }
 
 static enum gt_status stdin_copy_all(struct prepare *prep, struct file_replacement *file)
@@ -171,8 +164,7 @@ static enum gt_status stdin_copy(struct prepare *prep)
     }
     TRY(file_replacement_commit(&file));
     prep->stdin_copied = true;
-    prep->progress.stdin_bytes = file.size_bytes;
-    prep->progress.stdin_crc32c = file.crc32c;
+    prep->stdin_bytes = file.size_bytes;
     return GT_OK;
 }
 
@@ -184,13 +176,13 @@ static enum gt_status prepare_take_up(struct prepare *prep)
     if (prep->phase == PREPARE_PHASE_NEW)
         TRY(prepare_discard(prep));
     prep->owns_files = prep->phase == PREPARE_PHASE_NEW;
-    if (prepare_copies_stdin(prep) && prep->phase != PREPARE_PHASE_COMMIT)
+    if (prep->learns && prep->corpus->has_stdin && prep->phase == PREPARE_PHASE_NEW)
         TRY(stdin_copy(prep));
     if (prep->phase == PREPARE_PHASE_NEW)
         return GT_OK;
-    TRY(prepare_state_restore(prep));
+    prep->replays = true;
     log_note("%s: continuing the run that was stopped after %s of text", prep->spec->out_dir,
-             LOG_BYTES(prep->progress.documents.text_bytes));
+             LOG_BYTES((uint64_t)prep->stopped.bytes));
     prep->announced = prep->phase == PREPARE_PHASE_COMMIT;
     if (prep->announced)
         prep->commit = json_incref(json_object_get(prep->state, "commit"));
@@ -377,6 +369,6 @@ void prepare_told(struct prepare *prep, bool force)
     prep->told_bytes = done;
     uint64_t total = prep->corpus->size_bytes;
     if (prep->corpus->has_stdin)
-        total = prep->stdin_copied ? total + prep->progress.stdin_bytes : 0;
+        total = prep->stdin_copied ? total + prep->stdin_bytes : 0;
     prep->spec->progress(prep->spec->progress_context, done, prep->learns ? 2 * total : total);
 }

@@ -331,7 +331,6 @@ bool prepare_clean(struct prepare *prep)
 {
     if (unlink(prep->state_path) != 0 && errno != ENOENT)
         return false;
-    unlink(prep->dedup_path);
     unlink(prep->stdin_path);
     file_remove_leftovers(prep->spec->out_dir, true);
     (void)outputs_remove(prep, false);

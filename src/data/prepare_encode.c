@@ -4,6 +4,10 @@
  * each into its own part of one buffer.  Then the main thread writes them.  Pieces are cut by content alone
  * (documents_cut()), so the output does not depend on the number of threads.  The run can be saved after a batch: the
  * saved state covers exactly the documents written, without the one that was just read.
+ *
+ * A continued run does the same from the beginning of the text, but neither encodes nor writes what the stopped run has
+ * written.  So it needs no other state, and detects whether the text has changed.  Reading is fast compared with
+ * tokenizing.
  */
 #include "base/size.h"
 #include "base/thread.h"
@@ -49,8 +53,6 @@ static void writer_choose(struct prepare *prep)
 enum gt_status prepare_encode_open(struct prepare *prep)
 {
     writer_choose(prep);
-    if (prep->phase == PREPARE_PHASE_COMMIT)
-        return GT_OK; /* all tokens are written */
     TRY(threads_open(prep));
     TRY(HOSTMEM_NEW(prep, BATCH_BYTES, "text of a batch", &prep->text));
     const size_t width = prep->spec->chat != CHAT_NONE ? sizeof(int32_t) : prep->writer_spec.width_bytes;
@@ -63,12 +65,8 @@ enum gt_status prepare_encode_open(struct prepare *prep)
     if (prep->phase == PREPARE_PHASE_ENCODE)
         TRY(prepare_state_shards(prep));
     if (prep->spec->dedup)
-        TRY(dedup_create(prep, prep->dedup_path, prep->progress.dedup, DEDUP_TABLE_BYTES_MAX, &prep->dedup));
-    TRY(prepare_open_documents(prep, true));
-    if (prep->phase == PREPARE_PHASE_ENCODE)
-        TRY(documents_resume(prep->documents, &prep->progress.documents));
-    prep->saved_at_bytes = prep->progress.documents.text_bytes;
-    return GT_OK;
+        TRY(dedup_create(prep, DEDUP_TABLE_BYTES_MAX, &prep->dedup));
+    return prepare_open_documents(prep, true);
 }
 
 /* ---- a piece, on any thread ---- */
@@ -95,8 +93,9 @@ static void piece_encode(void *context, size_t index, int thread)
         piece->tokens = (int64_t)count;
         return;
     }
-    piece->status = tokenizer_encoder_run(prep->encoders[thread], text, piece->count, TOKENIZER_SPECIAL_AS_TEXT,
-                                          prep->ids[thread], &count, &piece->fault);
+    if (!prep->replays)
+        piece->status = tokenizer_encoder_run(prep->encoders[thread], text, piece->count, TOKENIZER_SPECIAL_AS_TEXT,
+                                              prep->ids[thread], &count, &piece->fault);
     if (piece->status != GT_OK)
         return;
     assert(count * width <= piece->count * prep->packed_width);
@@ -109,12 +108,19 @@ static void piece_encode(void *context, size_t index, int thread)
 
 /* ---- writing ---- */
 
+/* Writes tokens, or bytes of the mask, unless the stopped run has. */
+static enum gt_status put(const struct prepare *prep, struct token_writer *writer, enum token_split split,
+                          const unsigned char *bytes, int64_t count)
+{
+    return prep->replays ? GT_OK : token_writer_put(writer, split, bytes, count);
+}
+
 static enum gt_status put_token(struct prepare *prep, enum token_split split, int32_t id)
 {
     unsigned char bytes[4];
     assert(id >= 0);
     tokens_pack(bytes, prep->writer_spec.width_bytes, &id, 1);
-    return token_writer_put(prep->writer, split, bytes, 1);
+    return put(prep, prep->writer, split, bytes, 1);
 }
 
 /* Writes the separator before a document, which depends on the earlier documents of its split, and the tokenizer's
@@ -172,7 +178,7 @@ static enum gt_status piece_put(struct prepare *prep, const struct prepare_piece
         return piece_refuse(prep, piece);
     if (piece->first)
         TRY(put_before(prep, piece->split));
-    TRY(token_writer_put(prep->writer, piece->split, prep->packed + piece->offset * prep->packed_width, piece->tokens));
+    TRY(put(prep, prep->writer, piece->split, prep->packed + piece->offset * prep->packed_width, piece->tokens));
     progress->character_count += piece->character_count;
     progress->counts.invalid_bytes += piece->invalid_count;
     progress->document_invalid |= piece->invalid_count > 0;
@@ -216,7 +222,7 @@ static enum gt_status row_add(struct prepare *prep, struct row *row, int32_t id)
     row->bits |= (unsigned char)(counts << row->count % 8);
     if (++row->count % 8 != 0)
         return GT_OK;
-    TRY(token_writer_put(prep->masks, row->split, &row->bits, 1));
+    TRY(put(prep, prep->masks, row->split, &row->bits, 1));
     row->bits = 0;
     return GT_OK;
 }
@@ -276,15 +282,11 @@ static enum gt_status batch_run(struct prepare *prep)
     if (prep->masks != NULL)
         TRY(rows_put(prep));
     prep->piece_count = prep->text_count = 0;
-    if (prep->progress.documents.text_bytes - prep->saved_at_bytes < prep->spec->save_every_bytes)
+    if (prep->replays || prep->progress.documents.text_bytes - prep->saved_at_bytes < prep->spec->save_every_bytes)
         return GT_OK;
     TRY(token_writer_sync(prep->writer));
     if (prep->masks != NULL)
         TRY(token_writer_sync(prep->masks));
-    if (prep->dedup != NULL) {
-        TRY(dedup_sync(prep->dedup));
-        prep->progress.dedup = dedup_entries_get(prep->dedup);
-    }
     prep->saved_at_bytes = prep->progress.documents.text_bytes;
     return prepare_state_save(prep, PREPARE_PHASE_ENCODE);
 }
@@ -346,6 +348,19 @@ static bool batch_takes(const struct prepare *prep, size_t count)
            prep->piece_count + 2 * (count / PIECE_BYTES) + 2 <= BATCH_PIECES_MAX;
 }
 
+/* Continues where the stopped run has written nothing. */
+static enum gt_status replay_end(struct prepare *prep)
+{
+    const struct prepare_text *text = &prep->progress.text, *then = &prep->stopped;
+    if (text->parts != then->parts || text->bytes != then->bytes || text->crc32c != then->crc32c)
+        return FAIL(GT_DATA, "%s: the text changed after the stopped run read it; start again with --restart",
+                    prep->spec->out_dir);
+    prep->replays = false;
+    prep->owns_files = true;
+    prep->saved_at_bytes = prep->progress.documents.text_bytes;
+    return GT_OK;
+}
+
 static enum gt_status document_add(struct prepare *prep, const struct document *document)
 {
     enum token_split split = TOKEN_TRAIN;
@@ -357,8 +372,12 @@ static enum gt_status document_add(struct prepare *prep, const struct document *
     }
     /* The rows depend on the batches of conversations, so save_every must not. */
     const uint64_t most = prep->masks != NULL ? CONVERSATIONS_BYTES : prep->spec->save_every_bytes;
-    if (!batch_takes(prep, document->count) || prep->text_count >= most)
+    struct prepare_text *read = &prep->progress.text;
+    const bool caught_up = prep->replays && prep->phase == PREPARE_PHASE_ENCODE && read->parts == prep->stopped.parts;
+    if (caught_up || !batch_takes(prep, document->count) || prep->text_count >= most)
         TRY(batch_run(prep));
+    if (caught_up)
+        TRY(replay_end(prep));
     TRY(document_place(prep, document, &split, &known));
     prep->progress.counts.duplicates += known;
     if (!known) {
@@ -366,6 +385,9 @@ static enum gt_status document_add(struct prepare *prep, const struct document *
         pieces_add(prep, &part, split);
     }
     prep->progress.documents = *documents_state_get(prep->documents);
+    read->parts++;
+    read->bytes += (int64_t)document->count;
+    read->crc32c = file_crc32c((uint32_t)read->crc32c, document->text, document->count);
     return GT_OK;
 }
 
@@ -381,7 +403,9 @@ enum gt_status prepare_encode(struct prepare *prep)
     }
     prep->progress.documents = *documents_state_get(prep->documents);
     TRY(batch_run(prep));
-    if (prep->masks != NULL)
+    if (prep->replays)
+        TRY(replay_end(prep));
+    if (prep->masks != NULL && prep->phase != PREPARE_PHASE_COMMIT)
         TRY(rows_end(prep));
     prepare_told(prep, true);
     return GT_OK;

@@ -15,7 +15,6 @@
 
 #define PREPARE_MANIFEST_FORMAT "gpt-train-manifest"
 #define PREPARE_MANIFEST_BYTES_MAX ((size_t)256 << 20)
-#define PREPARE_DEDUP_NAME ".gpt-prepare.seen"
 #define PREPARE_STDIN_NAME ".gpt-prepare.stdin"
 #define PREPARE_LOCK_NAME ".gpt-prepare.lock"
 
@@ -37,18 +36,23 @@ struct prepare_piece {
     struct tokenizer_fault fault;
 };
 
-/* Everything that a later process needs besides the contents of the files.  No pointers; flags are 0 or 1. */
+/* What documents_next() has returned. */
+struct prepare_text {
+    int64_t parts;
+    int64_t bytes, crc32c;
+};
+
+/* What is known of the text up to the last document that was written. */
 struct prepare_progress {
-    uint64_t stdin_bytes, stdin_crc32c; /* of its copy; 0 without one */
-    struct dedup_entries dedup;
-    struct documents_state documents; /* after the last document that was written */
+    struct prepare_text text;
+    struct documents_state documents;
     struct prepare_counts counts;
     uint64_t split_documents[TOKEN_WRITER_SPLITS];
-    uint64_t character_count;                /* of all text written, including newlines between documents */
-    enum token_split long_split;             /* split of the current long document's parts */
-    uint8_t document_invalid, document_zero; /* about the document that is being written */
-    uint8_t open_line[TOKEN_WRITER_SPLITS];  /* the split's last document does not end in a newline */
-    uint8_t has_document[TOKEN_WRITER_SPLITS];
+    uint64_t character_count;             /* including newlines between documents */
+    enum token_split long_split;          /* split of the current long document's parts */
+    bool document_invalid, document_zero; /* about the document that is being written */
+    bool open_line[TOKEN_WRITER_SPLITS];  /* the split's last document does not end in a newline */
+    bool has_document[TOKEN_WRITER_SPLITS];
 };
 
 struct prepare {
@@ -64,11 +68,14 @@ struct prepare {
     bool owns_files; /* temporary files in out_dir belong to this run */
     bool saved;      /* there is a saved state to continue from */
     bool announced;  /* the saved state lists the renames and removals; from here on only their completion removes it */
-    char stdin_path[FILE_PATH_MAX], state_path[FILE_PATH_MAX], dedup_path[FILE_PATH_MAX];
+    char stdin_path[FILE_PATH_MAX], state_path[FILE_PATH_MAX];
     bool stdin_copied;
+    uint64_t stdin_bytes; /* of its copy */
 
-    enum prepare_phase phase; /* in which the continued run was stopped */
-    json_t *state;            /* the stopped run's state, or NULL */
+    enum prepare_phase phase;    /* in which the continued run was stopped */
+    json_t *state;               /* the stopped run's state, or NULL */
+    struct prepare_text stopped; /* the text whose tokens that run has written */
+    bool replays;                /* that text is read again; its tokens are not written */
     struct prepare_progress progress;
     struct documents_input *inputs; /* one per INPUT; complete at the end of a pass */
 
@@ -107,11 +114,10 @@ enum gt_status prepare_learn(struct prepare *prep);
 enum gt_status prepare_encode_open(struct prepare *prep);
 enum gt_status prepare_encode(struct prepare *prep);
 
-/* prepare_state.c: loads and saves the state of a run.  prepare_state_load() sets phase and state, and refuses other
- * options or inputs.  prepare_state_restore() fills progress and inputs.
+/* prepare_state.c: loads and saves the state of a run.  prepare_state_load() sets phase, state and stopped, and refuses
+ * other options or inputs.  prepare_state_shards() gives the token files to the writers.
  * prepare_state_refuse() logs that a field is damaged and returns GT_DATA. */
 enum gt_status prepare_state_load(struct prepare *prep);
-enum gt_status prepare_state_restore(struct prepare *prep);
 enum gt_status prepare_state_check_tokenizer(const struct prepare *prep);
 enum gt_status prepare_state_shards(const struct prepare *prep);
 enum gt_status prepare_state_save(struct prepare *prep, enum prepare_phase phase);
@@ -148,6 +154,5 @@ enum gt_status prepare_open_documents(struct prepare *prep, bool second);
 enum gt_status prepare_refuse_empty(const struct prepare *prep, const struct documents_state *state);
 /* Logs one line about the JSON of `what` and returns GT_NO_MEMORY when `value` is NULL or `failures` is not 0. */
 enum gt_status prepare_json_check(const json_t *value, int failures, const char *what);
-bool prepare_copies_stdin(const struct prepare *prep);
 
 #endif

@@ -1,47 +1,16 @@
 /* The state of an unfinished run: a small JSON file that is replaced whenever the token files have been synced.
  *
- * It records how far the inputs were read (documents.h), the token files and their lengths, and, in the last phase, the
- * files to rename.  It also contains the options and the list of inputs; a run with different ones is refused, because
- * its output would be a mix of two data sets.  Structs are written as lists of their 64-bit words.  The file is in the
- * user's folder, so what is used as an index, a length or a name is checked like any other input's.
+ * It records how much of the text has been written, with a checksum, the token files and their lengths, and, in the
+ * last phase, the files to rename.  It also contains the options and the list of inputs; a run with different ones is
+ * refused, because its output would be a mix of two data sets.  All counts are made again from the text, which a
+ * continued run reads from its beginning.  The file is in the user's folder, so what is used as a length or a name is
+ * checked like any other input's.
  */
 #include "data/prepare_internal.h"
 
 #define STATE_FORMAT "gpt-prepare-state"
-#define STATE_VERSION 2
+#define STATE_VERSION 3
 #define COUNT_MAX (INT64_MAX / 4)
-
-/* ---- words ---- */
-
-_Static_assert((sizeof(struct prepare_progress) | sizeof(struct documents_input) | sizeof(struct token_shard_state)) %
-                       sizeof(json_int_t) ==
-                   0,
-               "a struct is a list of words");
-
-static json_t *words_make(const void *bytes, size_t size_bytes)
-{
-    json_t *list = json_array();
-    int failures = 0;
-    for (size_t at = 0; at < size_bytes; at += sizeof(json_int_t)) {
-        json_int_t word;
-        memcpy(&word, (const char *)bytes + at, sizeof word);
-        failures |= json_array_append_new(list, json_integer(word));
-    }
-    return json_whole(list, failures);
-}
-
-/* Reads the words from the one that `offset_bytes` bytes precede on.  Returns false when one is missing. */
-static bool words_read(const json_t *list, size_t offset_bytes, void *out, size_t size_bytes)
-{
-    for (size_t at = 0; at < size_bytes; at += sizeof(json_int_t)) {
-        const json_t *item = json_array_get(list, (offset_bytes + at) / sizeof(json_int_t));
-        const json_int_t word = json_integer_value(item);
-        if (!json_is_integer(item))
-            return false;
-        memcpy((char *)out + at, &word, sizeof word);
-    }
-    return true;
-}
 
 /* ---- saving ---- */
 
@@ -49,7 +18,12 @@ static json_t *shards_to_json(const struct token_writer *writer, enum token_spli
 {
     const struct token_shard_state *shards = NULL;
     const size_t count = token_writer_shards(writer, split, &shards);
-    return words_make(shards, count * sizeof *shards);
+    json_t *list = json_array();
+    int failures = 0;
+    for (size_t i = 0; i < count; i++)
+        failures |= json_array_append_new(list, json_pack("{s:I, s:I}", "tokens", (json_int_t)shards[i].tokens,
+                                                          "crc32c", (json_int_t)shards[i].crc32c));
+    return json_whole(list, failures);
 }
 
 static json_t *fingerprint_to_json(const struct prepare *prep)
@@ -60,14 +34,14 @@ static json_t *fingerprint_to_json(const struct prepare *prep)
 
 static json_t *state_make(const struct prepare *prep, enum prepare_phase phase)
 {
-    json_t *root =
-        json_pack("{s:s, s:i, s:i, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "format", STATE_FORMAT, "version",
-                  STATE_VERSION, "phase", (int)phase, "options", prepare_options_json(prep), "tokenizer_hash",
-                  prepare_json_crc(prep->tokenizer->hash), "input_files", (json_int_t)prep->corpus->file_count,
-                  "input_bytes", (json_int_t)prep->corpus->size_bytes, "inputs_hash", fingerprint_to_json(prep),
-                  "progress", words_make(&prep->progress, sizeof prep->progress), "inputs",
-                  words_make(prep->inputs, prep->spec->input_count * sizeof *prep->inputs), "train",
-                  shards_to_json(prep->writer, TOKEN_TRAIN), "val", shards_to_json(prep->writer, TOKEN_VAL));
+    const struct prepare_text *text = &prep->progress.text;
+    json_t *root = json_pack(
+        "{s:s, s:i, s:i, s:o, s:o, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o}", "format", STATE_FORMAT, "version",
+        STATE_VERSION, "phase", (int)phase, "options", prepare_options_json(prep), "tokenizer_hash",
+        prepare_json_crc(prep->tokenizer->hash), "input_files", (json_int_t)prep->corpus->file_count, "input_bytes",
+        (json_int_t)prep->corpus->size_bytes, "inputs_hash", fingerprint_to_json(prep), "text_parts",
+        (json_int_t)text->parts, "text_bytes", (json_int_t)text->bytes, "text_crc32c", (json_int_t)text->crc32c,
+        "train", shards_to_json(prep->writer, TOKEN_TRAIN), "val", shards_to_json(prep->writer, TOKEN_VAL));
     if (prep->masks != NULL)
         root = json_whole(root,
                           json_object_set_new(root, "masks",
@@ -149,6 +123,9 @@ static enum gt_status state_check(struct prepare *prep)
         return FAIL(GT_DATA, "%s: field \"format\": expected \"%s\"", prep->state_path, STATE_FORMAT);
     TRY(options_compare(prep, options));
     TRY(inputs_compare(prep));
+    TRY(json_get_int(prep->state, prep->state_path, "text_parts", 1, COUNT_MAX, &prep->stopped.parts));
+    TRY(json_get_int(prep->state, prep->state_path, "text_bytes", 0, COUNT_MAX, &prep->stopped.bytes));
+    TRY(json_get_int(prep->state, prep->state_path, "text_crc32c", 0, UINT32_MAX, &prep->stopped.crc32c));
     prep->phase = (enum prepare_phase)phase;
     prep->saved = true;
     return GT_OK;
@@ -173,35 +150,6 @@ enum gt_status prepare_state_refuse(const struct prepare *prep, const char *fiel
     return FAIL(GT_DATA, "%s: field \"%s\" is damaged; start again with --restart", prep->state_path, field);
 }
 
-/* Checks what is used as an index or a text. */
-static bool progress_is_possible(const struct prepare *prep, const struct prepare_progress *progress)
-{
-    const struct documents_state *documents = &progress->documents;
-    bool possible = documents->file <= prep->corpus->file_count && progress->long_split <= TOKEN_VAL &&
-                    (documents->file < prep->corpus->file_count || documents->text == 0) &&
-                    (documents->text > 0 || documents->offset == 0);
-    for (size_t i = 0; i < DOCUMENTS_KINDS_MAX; i++)
-        possible = possible && memchr(documents->kinds[i].name, '\0', DOCUMENTS_KIND_BYTES) != NULL;
-    return possible;
-}
-
-enum gt_status prepare_state_restore(struct prepare *prep)
-{
-    struct prepare_progress then;
-    const uint64_t now_bytes = prep->progress.stdin_bytes, now_crc32c = prep->progress.stdin_crc32c;
-    if (!words_read(json_object_get(prep->state, "progress"), 0, &then, sizeof then) ||
-        !progress_is_possible(prep, &then))
-        return prepare_state_refuse(prep, "progress");
-    if (!words_read(json_object_get(prep->state, "inputs"), 0, prep->inputs,
-                    prep->spec->input_count * sizeof *prep->inputs))
-        return prepare_state_refuse(prep, "inputs");
-    if (prepare_copies_stdin(prep) && (now_bytes != then.stdin_bytes || now_crc32c != then.stdin_crc32c))
-        return FAIL(GT_DATA, "standard input: %" PRIu64 " bytes, not the same %" PRIu64 " that the stopped run read",
-                    now_bytes, then.stdin_bytes);
-    prep->progress = then;
-    return GT_OK;
-}
-
 enum gt_status prepare_state_check_tokenizer(const struct prepare *prep)
 {
     const char *then = NULL;
@@ -221,12 +169,13 @@ static enum gt_status shards_restore(const struct prepare *prep, struct token_wr
     const json_t *list = json_object_get(object, name);
     if (!json_is_array(list))
         return prepare_state_refuse(prep, name);
-    const size_t count = json_array_size(list) * sizeof(json_int_t) / sizeof(struct token_shard_state);
-    for (size_t i = 0; i < count; i++) {
-        struct token_shard_state shard;
-        if (!words_read(list, i * sizeof shard, &shard, sizeof shard) || shard.tokens < 0 || shard.tokens > COUNT_MAX)
-            return prepare_state_refuse(prep, name);
-        TRY(token_writer_resume(writer, split, shard, i + 1 == count));
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *entry = json_array_get(list, i);
+        int64_t tokens, crc32c;
+        TRY(json_get_int(entry, prep->state_path, "tokens", 0, COUNT_MAX, &tokens));
+        TRY(json_get_int(entry, prep->state_path, "crc32c", 0, UINT32_MAX, &crc32c));
+        const struct token_shard_state shard = {.tokens = tokens, .crc32c = (uint32_t)crc32c};
+        TRY(token_writer_resume(writer, split, shard, i + 1 == json_array_size(list)));
     }
     return GT_OK;
 }

@@ -5,7 +5,7 @@
   threads   1, 2 and 5 threads write the same files
   kills     killed repeatedly at random moments, then left alone: the same files as without a kill, byte for byte
   full      a run that fills the disk can be continued
-  seen      a damaged list of documents is refused
+  changed   a run is not continued with another text on standard input
   refusals  an unfinished run is not continued with other options or inputs; --restart starts afresh
 Needs GPT_PREPARE, the path of the program.  Prints "checks: P passed, F failed, S skipped".
 """
@@ -25,7 +25,6 @@ from checks import GPT_PREPARE, check_named as check, end, files as files_of, is
 MIB = 1 << 20
 RSS_MAX = 256 * MIB
 GROWTH_MAX = 8 * MIB
-DEDUP_COUNT, TEXT, OFFSET = 2, 5, 6  # words of "progress" in the state: struct prepare_progress
 SEED = int(os.environ.get("SEED", "1337"))
 
 
@@ -160,7 +159,7 @@ def leave_unfinished(arguments, rng, seconds):
             process.wait()
         if os.path.exists("left/.gpt-prepare.state"):
             with open("left/.gpt-prepare.state", encoding="utf-8") as file:
-                if json.load(file)["progress"][OFFSET] > 0:
+                if json.load(file)["text_bytes"] > 0:
                     return True
     return False
 
@@ -187,11 +186,12 @@ def test_refusals(rng):
     check("refusals_unfinished_again", leave_unfinished(arguments, rng, seconds))
     with open("left/.gpt-prepare.state", encoding="utf-8") as file:
         state = json.load(file)
-    state["progress"][TEXT] = 0  # so that the offset is in no text
+    state["text_crc32c"] ^= 1
     with open("left/.gpt-prepare.state", "w", encoding="utf-8") as file:
         json.dump(state, file)
     status, _, _ = run(arguments, "left")
-    check("refusal_offset_without_text", status == 2 and '"progress" is damaged' in stderr_text(), stderr_text())
+    check("refusal_checksum", status == 2 and "the text changed" in stderr_text() and
+          os.path.exists("left/.gpt-prepare.state"), stderr_text())
     os.truncate("left/.gpt-prepare.state", 100)
     status, _, _ = run(arguments, "left")
     check("refusal_broken_state", status == 2 and len(stderr_text().splitlines()) == 1 and "state" in stderr_text(),
@@ -200,14 +200,14 @@ def test_refusals(rng):
     check("restart_after_broken_state", status == 0 and files_of("left") == files_of("whole"), stderr_text())
 
 
-def run_short_of_room(arguments, out):
+def run_short_of_room(arguments, out, stdin=subprocess.DEVNULL):
     """Runs with a limit on the size of files, as on a full disk; returns the exit status."""
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (36 * MIB, 36 * MIB))
 
     with open("stderr", "wb") as stderr:
         return subprocess.run([GPT_PREPARE, f"--out-dir={out}", *arguments], stdout=subprocess.DEVNULL, stderr=stderr,
-                              preexec_fn=limit, check=False).returncode
+                              stdin=stdin, preexec_fn=limit, check=False).returncode
 
 
 def test_full_disk():
@@ -222,32 +222,22 @@ def test_full_disk():
           files_of("full") == files_of("whole"), stderr_text())
 
 
-def test_damaged_seen(rng):
-    """A stopped run is not continued when a bit of its list of documents is flipped."""
-    block = words(250000, rng).decode()
-    with open("seen.jsonl", "w", encoding="utf-8") as file:
-        for i in range(1500):
-            at = rng.randint(0, len(block) - 20000)
-            file.write(json.dumps({"text": block[at:at + 20000] if i % 7 else "the same every time"}) + "\n")
-    arguments = ["--dedup", "--save-every=1", "--threads=1", "seen.jsonl"]
-    status, _, _ = run(arguments, "whole_seen")
-    check("seen_whole", status == 0, stderr_text())
-    check("seen_stopped", run_short_of_room(arguments, "seen") == 1, stderr_text())
-    state = read_json("seen/.gpt-prepare.state")
-    count = state["progress"][DEDUP_COUNT]
-    check("seen_saved", count > 100, count)
-    accepted, whole = [], read("seen/.gpt-prepare.seen")
-    for bit in rng.sample(range(128 * count), 12):
-        write("seen/.gpt-prepare.seen", whole[:bit // 8] + bytes([whole[bit // 8] ^ 1 << bit % 8]) + whole[bit // 8 + 1:])
-        status, _, _ = run(arguments, "seen")
-        if status != 2 or ".gpt-prepare.seen: its first" not in stderr_text():
-            accepted.append((bit, status, stderr_text()))
-            break
-        write("seen/.gpt-prepare.seen", whole)
-    check("seen_damaged", not accepted, accepted)
-    status, _, _ = run(arguments, "seen")
-    check("seen_continued", status == 0 and "continuing the run" in stderr_text() and
-          files_of("seen") == files_of("whole_seen"), stderr_text())
+def test_changed_stdin(rng):
+    """A text that differs anywhere before the saved place, or ends before it, is refused, and the state stays."""
+    text = read("r.txt")
+    arguments = ["--save-every=1", "--threads=1", "--dedup", "-"]
+    status, _, _ = run(arguments, "whole_stdin", "r.txt")
+    check("changed_whole", status == 0, stderr_text())
+    with open("r.txt", "rb") as stdin:
+        check("changed_stopped", run_short_of_room(arguments, "changed", stdin) == 1, stderr_text())
+    at = rng.randint(0, read_json("changed/.gpt-prepare.state")["text_bytes"] - 1)
+    for name, other in (("byte", text[:at] + bytes([text[at] ^ 1]) + text[at + 1:]), ("end", text[:at])):
+        write("other.txt", other)
+        status, _, _ = run(arguments, "changed", "other.txt")
+        check(f"changed_{name}", status == 2 and "the text changed" in stderr_text(), f"byte {at}: {stderr_text()}")
+    status, _, _ = run(arguments, "changed", "r.txt")
+    check("changed_back", status == 0 and "continuing the run" in stderr_text() and
+          files_of("changed") == files_of("whole_stdin"), stderr_text())
 
 
 def main():
@@ -272,7 +262,7 @@ def main():
     test_kills("bpe_dedup", bpe + ["--shard-tokens=200000", "documents.jsonl", packed], rng)
     test_refusals(rng)
     test_full_disk()
-    test_damaged_seen(rng)
+    test_changed_stdin(rng)
 
 
 end(main)

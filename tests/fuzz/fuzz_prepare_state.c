@@ -1,5 +1,4 @@
-/* Fuzzes .gpt-prepare.state: the progress of a stopped run, its token files, and the names to rename or remove at the
- * end.
+/* Fuzzes .gpt-prepare.state: how far a stopped run came, its token files, and the names to rename or remove at the end.
  *
  * Other options or inputs make the reader reject a state before it reads the rest, so the test continues after a
  * rejection.  A restored state can be written, and is then restored as the same.  Files are renamed and removed only in
@@ -33,23 +32,20 @@ static void folder_fill(void)
     }
 }
 
-/* Restores the state except for its phase.  Returns false when it is rejected. */
-static bool take_up(struct prepare *prep)
-{
-    return prepare_state_restore(prep) == GT_OK && prepare_state_shards(prep) == GT_OK;
-}
-
 static void check_written(struct fuzz_run *run)
 {
     struct prepare *prep = &run->prep;
     fuzz_path(prep->state_path, PREPARE_STATE_NAME);
+    prep->progress.text = prep->stopped;
+    if (prep->stopped.parts == 0) /* the state was rejected before */
+        prep->progress.text.parts = 1;
     FUZZ_CHECK(prepare_state_save(prep, PREPARE_PHASE_ENCODE) == GT_OK);
     struct fuzz_run *back = fuzz_run_open(prep->spec, prep, prep->state_path);
     fuzz_run_writer(&back->prep);
     FUZZ_CHECK(prepare_state_load(&back->prep) == GT_OK && back->prep.phase == PREPARE_PHASE_ENCODE);
-    FUZZ_CHECK(prepare_state_check_tokenizer(&back->prep) == GT_OK && take_up(&back->prep));
-    FUZZ_CHECK(memcmp(&back->prep.progress, &prep->progress, sizeof prep->progress) == 0);
-    FUZZ_CHECK(memcmp(&back->input, &run->input, sizeof back->input) == 0);
+    FUZZ_CHECK(prepare_state_check_tokenizer(&back->prep) == GT_OK);
+    FUZZ_CHECK(prepare_state_shards(&back->prep) == GT_OK);
+    FUZZ_CHECK(memcmp(&back->prep.stopped, &prep->progress.text, sizeof prep->stopped) == 0);
     for (int split = 0; split < TOKEN_WRITER_SPLITS; split++)
         FUZZ_CHECK(token_writer_tokens(back->prep.writer, (enum token_split)split) ==
                    token_writer_tokens(prep->writer, (enum token_split)split));
@@ -98,7 +94,7 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
         folder_fill();
         fuzz_run_writer(&run->prep);
         (void)prepare_state_check_tokenizer(&run->prep);
-        if (take_up(&run->prep))
+        if (prepare_state_shards(&run->prep) == GT_OK)
             check_written(run);
         run->prep.commit = json_incref(json_object_get(run->prep.state, "commit"));
         (void)prepare_commit(&run->prep);

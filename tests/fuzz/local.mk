@@ -4,7 +4,7 @@
 # UndefinedBehaviorSanitizer; without such a clang they are skipped by name.  To run one for longer: FUZZ_SECONDS=600
 # tests/fuzz/run.sh NAME, with top_srcdir and top_builddir; or run the program itself with the arguments SCRATCH-FOLDER
 # and tests/fuzz/corpus/NAME: new inputs go into the first.
-FUZZ_TARGETS = archive bpe_encode choices config dedup device_profile encoding gpt_tokenizer hf_hub jsonl \
+FUZZ_TARGETS = archive bpe_encode choices config device_profile encoding gpt_tokenizer hf_hub jsonl \
 	llmc_model manifest merges metrics nanogpt oom_message pickle prepare_state record safetensors tiktoken \
 	token_file tokenizer_json user_cache vocab
 FUZZ_CPPFLAGS = $(JANSSON_CFLAGS) $(PCRE2_CFLAGS) $(LIBARCHIVE_CFLAGS) $(ICU_CFLAGS)
@@ -31,7 +31,7 @@ FUZZ_H_FILES = $(filter src/base/%.h src/config/%.h src/config/%.def src/data/%.
 FUZZ_SANITIZERS = address,undefined
 FUZZ_BINARIES = $(FUZZ_TARGETS:%=tests/fuzz/fuzz_%)
 # Small tables and blocks fill, grow and end within inputs of a few KiB, and do not dominate the execution time.
-FUZZ_SIZES = -DARCHIVE_BLOCK_BYTES=1024 -DBPE_PIECES_MIN=16 -DCACHE_BITS=6 -DDEDUP_BLOCK_ENTRIES=4 -DDEDUP_SLOTS_FIRST=8 -DRAW_BYTES=128 \
+FUZZ_SIZES = -DARCHIVE_BLOCK_BYTES=1024 -DBPE_PIECES_MIN=16 -DCACHE_BITS=6 -DRAW_BYTES=128 \
 	-DSTAGING_BYTES=256 -DTOKEN_WRITER_BYTES=4096
 # Loops over hashes, distances and offsets compare with no magic words (memcmp() is traced separately); tracing their
 # comparisons would take half of the time.

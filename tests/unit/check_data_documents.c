@@ -1,5 +1,4 @@
-/* Tests of src/data/documents.c: documents of texts and of JSONL, long ones, the places where texts are cut, and
- * continuing from every document of a mixed corpus. */
+/* Tests of src/data/documents.c: documents of texts and of JSONL, long ones, and the places where texts are cut. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -224,64 +223,13 @@ static void make_corpus(struct data_fixture *fixture)
     fixture_write_text(fixture, "in/e.txt", "four\n\nfive\n");
 }
 
-/* After each document, a new reader returns the rest, and ends in the same state. */
-TEST(documents_resume_anywhere)
+TEST(documents_of_several_files)
 {
-    struct data_fixture fixture;
-    struct reading reading, later;
-    struct document document;
-    char all[TEXT_MAX], rest[TEXT_MAX];
     const struct documents_spec spec = {.end = DOCUMENTS_BLANK_LINE, .skip_bad_lines = true};
+    struct data_fixture fixture;
     fixture_open(&fixture);
     make_corpus(&fixture);
-    reading_open(&fixture, "in", spec, &reading);
-    read_all(&reading, all);
-    ck_assert_str_eq(all, "one\n\n|two\n\n|\n\n|three|x|y|four\n\n|five\n|");
-    const struct documents_state end = *documents_state_get(reading.documents);
-    const struct documents_input end_input = reading.input;
-    reading_close(&reading);
-    reading_open(&fixture, "in", spec, &reading);
-    const char *at = all;
-    for (size_t i = 0; i <= 9; i++) { /* after the last document, and once more at the end of the corpus */
-        const struct documents_state state = *documents_state_get(reading.documents);
-        reading_open(&fixture, "in", spec, &later);
-        later.input = reading.input;
-        ck_assert_int_eq(documents_resume(later.documents, &state), GT_OK);
-        read_all(&later, rest);
-        ck_assert_str_eq(rest, at);
-        ck_assert_int_eq(memcmp(documents_state_get(later.documents), &end, sizeof end), 0);
-        ck_assert_int_eq(memcmp(&later.input, &end_input, sizeof end_input), 0);
-        reading_close(&later);
-        bool found = false;
-        ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
-        ck_assert_int_eq(found, i < 8);
-        at += found ? document.count + 1 : 0;
-    }
-    reading_close(&reading);
-    fixture_close(&fixture);
-}
-
-TEST(documents_resume_compares)
-{
-    struct data_fixture fixture;
-    struct reading reading;
-    struct document document;
-    bool found = false;
-    const struct documents_spec spec = {.end = DOCUMENTS_BLANK_LINE};
-    fixture_open(&fixture);
-    fixture_write_text(&fixture, "a.txt", "one\n\ntwo");
-    reading_open(&fixture, "a.txt", spec, &reading);
-    ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
-    const struct documents_state state = *documents_state_get(reading.documents);
-    reading_close(&reading);
-    static const char *const others[] = {"onE\n\ntwo", "one", ""};
-    for (size_t i = 0; i < 3; i++) {
-        fixture_write_text(&fixture, "a.txt", others[i]);
-        reading_open(&fixture, "a.txt", spec, &reading);
-        ck_assert_int_eq(documents_resume(reading.documents, &state), GT_DATA);
-        FIXTURE_SAYS(&fixture, "a.txt: its first 5 bytes changed");
-        reading_close(&reading);
-    }
+    expect_documents(&fixture, "in", spec, "one\n\n|two\n\n|\n\n|three|x|y|four\n\n|five\n|");
     fixture_close(&fixture);
 }
 
@@ -357,12 +305,12 @@ TEST(documents_that_are_no_text)
 }
 
 #ifdef HAVE_ICONV
-/* Paragraphs of UTF-16, detected by its mark, and of Shift_JIS; a later reader continues in the middle of either. */
+/* Paragraphs of UTF-16, detected by its mark, and of Shift_JIS. */
 TEST(documents_in_other_encodings)
 {
     struct data_fixture fixture;
-    struct reading reading, later;
-    struct document document, other;
+    struct reading reading;
+    struct document document;
     bool found = false;
     const size_t lines = 130000; /* 9 characters each: three blocks of UTF-8 */
     char *bytes = malloc(lines * 18 + 2);
@@ -382,13 +330,6 @@ TEST(documents_in_other_encodings)
     for (size_t i = 0; i < lines; i++) {
         ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
         ck_assert(found && document.count == 19 && memcmp(document.text, "あいうえおab\n\n", 19) == 0);
-        if (i != 1 && i != lines / 2)
-            continue;
-        reading_open(&fixture, "in", spec, &later);
-        ck_assert_int_eq(documents_resume(later.documents, documents_state_get(reading.documents)), GT_OK);
-        ck_assert_int_eq(documents_next(later.documents, &other, &found), GT_OK);
-        ck_assert(found && other.count == 19 && documents_state_get(later.documents)->offset == 19 * (i + 2));
-        reading_close(&later);
     }
     ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
     ck_assert(found && document.count == 5 && memcmp(document.text, "日\n\n", 5) == 0);

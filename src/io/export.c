@@ -3,9 +3,8 @@
  *
  * Errors that do not depend on the weights, such as a wrong dtype or an existing output, are detected before the
  * weights are read.  The whole checkpoint is then verified by loading it and discarding the values, so that a damaged
- * file is never passed on under a new name, and only then does the writer begin.  A matrix is transposed in strips of
- * columns that fit the buffer: each strip is read row by row and is contiguous in the output.  Nothing of a tensor is
- * kept after it has been written.
+ * file is never passed on under a new name, and only then does the writer begin.  A matrix is transposed as it is read
+ * (safetensors.h).  Nothing of a tensor is kept after it has been written.
  */
 #include "io/export.h"
 
@@ -162,19 +161,20 @@ static enum gt_status adapter_read(const struct export_weights *weights, const s
     return safetensors_read(file, b, 0, rank * out, adapter->factors + rank * in, DTYPE_F32, NULL);
 }
 
-/* Adds alpha / rank B A, or its transpose in GPT-2, to elements first ... of a tensor, if it has an adapter. */
+/* Adds alpha / rank B A, or its transpose in GPT-2 unless the tensor is `turned`, to elements first ... of a tensor, if
+ * it has an adapter. */
 static enum gt_status adapter_add(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                  size_t first, size_t count, float *values)
+                                  bool turned, size_t first, size_t count, float *values)
 {
     const struct model_config *config = &weights->checkpoint->config;
-    const size_t rank = (size_t)config->lora.rank, columns = (size_t)tensor->dims[1];
-    const bool gpt2 = model_is_gpt2(config);
-    const size_t in = (size_t)tensor->dims[!gpt2];
+    const size_t rank = (size_t)config->lora.rank, columns = (size_t)tensor->dims[!turned];
+    const size_t in = (size_t)tensor->dims[!model_is_gpt2(config)];
+    const bool is_turned = model_is_gpt2(config) != turned; /* the factors' product */
     TRY(adapter_read(weights, tensor));
     for (size_t i = 0; weights->adapter->found && i < count; i++) {
         const size_t row = (first + i) / columns, column = (first + i) % columns;
-        const float *left = weights->adapter->factors + rank * in + rank * (gpt2 ? column : row),
-                    *right = weights->adapter->factors + (gpt2 ? row : column);
+        const float *left = weights->adapter->factors + rank * in + rank * (is_turned ? column : row),
+                    *right = weights->adapter->factors + (is_turned ? row : column);
         float sum = 0.0f;
         for (size_t k = 0; k < rank; k++)
             sum += left[k] * right[k * in];
@@ -201,23 +201,38 @@ static enum gt_status narrow(const struct export_weights *weights, const struct 
     return GT_OK;
 }
 
-enum gt_status export_weights_read(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                   size_t first, size_t count, enum dtype dtype, void *out)
+/* As export_weights_read(); if `turned`, of the transposed tensor. */
+static enum gt_status weights_read(const struct export_weights *weights, const struct parameter_shape *tensor,
+                                   bool turned, size_t first, size_t count, enum dtype dtype, void *out)
 {
-    const struct safetensors *file = weights->checkpoint->model;
+    struct safetensors file = *weights->checkpoint->model;
     size_t index;
     assert(count <= weights->capacity && out != weights->values);
-    TRY(hf_layout_find(file, tensor, &index));
-    TRY(safetensors_read(file, index, first, count, weights->values, DTYPE_F32, NULL));
+    TRY(hf_layout_find(&file, tensor, &index));
+    struct safetensors_tensor source = file.tensors[index];
+    if (turned) {
+        source.transposed = !source.transposed;
+        source.dims[0] = tensor->dims[1];
+        source.dims[1] = tensor->dims[0];
+    }
+    file.tensors = &source;
+    file.count = 1;
+    TRY(safetensors_read(&file, 0, first, count, weights->values, DTYPE_F32, NULL));
     if (weights->checkpoint->config.embed_norm && tensor->whole == PARAMETERS_WTE)
         rows_normalize(&weights->checkpoint->config, count, weights->values);
-    TRY(adapter_add(weights, tensor, first, count, weights->values));
+    TRY(adapter_add(weights, tensor, turned, first, count, weights->values));
     return narrow(weights, tensor, weights->values, count, dtype, out);
 }
 
+enum gt_status export_weights_read(const struct export_weights *weights, const struct parameter_shape *tensor,
+                                   size_t first, size_t count, enum dtype dtype, void *out)
+{
+    return weights_read(weights, tensor, false, first, count, dtype, out);
+}
+
 /* Without heads, the tensor is one row. */
-static enum gt_status plain_write(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                  int32_t head_dim, enum dtype dtype, struct file_replacement *file)
+enum gt_status export_weights_write(const struct export_weights *weights, const struct parameter_shape *tensor,
+                                    int32_t head_dim, enum dtype dtype, struct file_replacement *file)
 {
     const size_t elements = parameter_elements(tensor), head = head_dim > 0 ? (size_t)head_dim : 1;
     const size_t rows = head_dim > 0 ? (size_t)tensor->dims[0] : 1, columns = elements / rows;
@@ -225,52 +240,11 @@ static enum gt_status plain_write(const struct export_weights *weights, const st
         const size_t place = row % head, source = row - place + place / 2 + place % 2 * (head / 2);
         for (size_t first = 0; first < columns; first += weights->capacity) {
             const size_t count = columns - first < weights->capacity ? columns - first : weights->capacity;
-            TRY(export_weights_read(weights, tensor, source * columns + first, count, dtype, weights->turned));
+            TRY(weights_read(weights, tensor, tensor->linear, source * columns + first, count, dtype, weights->turned));
             TRY(file_replacement_write(file, weights->turned, count * dtype_size_bytes(dtype)));
         }
     }
     return GT_OK;
-}
-
-/* Reads columns first ... first+width-1 of a [rows, columns] tensor into `out`, as `width` rows. */
-static enum gt_status strip_read(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                 size_t first, size_t width, float *out)
-{
-    const size_t rows = (size_t)tensor->dims[0], columns = (size_t)tensor->dims[1];
-    const struct safetensors *file = weights->checkpoint->model;
-    size_t index;
-    TRY(hf_layout_find(file, tensor, &index));
-    for (size_t row = 0; row < rows; row++) {
-        TRY(safetensors_read(file, index, row * columns + first, width, weights->values, DTYPE_F32, NULL));
-        TRY(adapter_add(weights, tensor, row * columns + first, width, weights->values));
-        for (size_t i = 0; i < width; i++)
-            out[i * rows + row] = weights->values[i];
-    }
-    return GT_OK;
-}
-
-static enum gt_status linear_write(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                   enum dtype dtype, struct file_replacement *file)
-{
-    const size_t rows = (size_t)tensor->dims[0], columns = (size_t)tensor->dims[1];
-    const size_t strip = weights->capacity / rows;
-    if (strip == 0)
-        return FAIL(GT_UNSUPPORTED, "%s: tensor %s: has %zu rows; at most %zu can be transposed",
-                    weights->checkpoint->source, tensor->name, rows, weights->capacity);
-    for (size_t first = 0; first < columns; first += strip) {
-        const size_t width = columns - first < strip ? columns - first : strip;
-        TRY(strip_read(weights, tensor, first, width, weights->turned));
-        TRY(narrow(weights, tensor, weights->turned, width * rows, dtype, weights->values));
-        TRY(file_replacement_write(file, weights->values, width * rows * dtype_size_bytes(dtype)));
-    }
-    return GT_OK;
-}
-
-enum gt_status export_weights_write(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                    int32_t head_dim, enum dtype dtype, struct file_replacement *file)
-{
-    return tensor->linear ? linear_write(weights, tensor, dtype, file)
-                          : plain_write(weights, tensor, head_dim, dtype, file);
 }
 
 enum gt_status export_zeros_write(struct file_replacement *file, size_t count)

@@ -83,7 +83,7 @@ static void sign_send(const struct dist *dist, double now_s)
     const char *what = atomic_load(&seat->what);
     int done;
     MPI_Test(&world.sending, &done, MPI_STATUS_IGNORE);
-    if (!done || now_s - world.signed_s < SIGN_SECONDS)
+    if (!done || now_s - world.signed_s < SIGN_SECONDS || dist->ranks == 1)
         return;
     world.signed_s = now_s;
     world.own.iter = atomic_load(&seat->iter);
@@ -175,6 +175,8 @@ static void world_open(struct dist *dist)
     MPI_Comm_free(&local);
     MPI_Get_library_version(library, &length);
     library[strcspn(library, ",\n")] = '\0';
+    for (char *tab = library; (tab = strchr(tab, '\t')) != NULL;) /* in MPICH's */
+        *tab = ' ';
     (void)snprintf(dist->carrier, sizeof dist->carrier, "%.60s", library);
 }
 

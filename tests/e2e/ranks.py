@@ -3,6 +3,8 @@
 
   bytes     1, 2 and 4 ranks with 4 parts write the same files and losses, in each dtype and state format, on the CPU and
             (in make check-long) on OpenCL; each rank takes the bytes that were planned
+  numbers   (in make check-long) with 24 parts, no ranks, and 1, 2, 3, 4 and 8 of them, write the same bytes in each format
+  steady    the resident memory of each rank does not grow
   converted ranks change the state format as one does
   states    a rank plans its share of moments and masters
   full      a disk that is full on rank 0 leaves nothing half written, and all ranks go on
@@ -22,7 +24,8 @@ import subprocess
 import time
 
 from cuda_common import GPT_TRAIN_CUDA
-from checks import GPT_TRAIN, LONG, check, end, error_lines, files, make_tokens, metrics, opencl_device, patience, read_json, skip, some
+from checks import GPT_TRAIN, LONG, check, end, error_lines, files, make_tokens, metrics, opencl_device, part, patience, \
+    read_json, skip, some
 
 TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=36", "--block_size=24", "--batch_size=4",
         "--micro_batch=3", "--gradient_accumulation_steps=4", "--vocab_size=96", "--dropout=0.1", "--bias=True",
@@ -101,6 +104,31 @@ def bytes_of_one():
     check(results("pieces-1") == results("pieces-2"), "resumed from several pieces: the same bytes")
     if LONG and opencl_device():
         compare("opencl", (2,), "--backend=auto", "--device=opencl:0")
+
+
+def numbers():
+    each = ["--parts=24", "--batch_size=6", "--micro_batch=1", "--max_iters=3"]
+    for i, keys in enumerate(part(FORMATS if LONG else [])):
+        compare(f"numbers{i}", (1, 2, 3, 4, 8), *each, *keys)
+
+
+def resident(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmRSS:"))
+
+
+def steady():
+    run, pids = start("steady", "--ranks=2")
+    seen = []
+    for steps in (100, 300):
+        until = time.monotonic() + patience(60)
+        while len(metrics("steady")) < steps and time.monotonic() < until:
+            time.sleep(0.05)
+        seen.append([resident(pid) for pid in pids])
+    run.terminate()
+    ended(run, 143, "stopped by signal 15")
+    growth = [after - before for before, after in zip(*seen)]
+    check(len(growth) == 2 and max(growth) <= 2 << 20, f"bytes that ranks grew by in 200 steps: {growth}")
 
 
 def converted():
@@ -215,4 +243,4 @@ def refused():
 
 
 if __name__ == "__main__":
-    end(bytes_of_one, converted, states, full_disk, cards, plans, killed, stopped, refused, begin=lambda: make_tokens("data"))
+    end(bytes_of_one, numbers, steady, converted, states, full_disk, cards, plans, killed, stopped, refused, begin=lambda: make_tokens("data"))

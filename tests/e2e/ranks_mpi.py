@@ -3,6 +3,9 @@
 
   bytes     2 tasks (4 in make check-long) write the files and losses of one process with as many parts; answers are given
             once
+  numbers   (in make check-long) with 24 parts, 2, 3, 4 and 8 tasks write the bytes of one process in each format
+  full      a disk that is full on rank 0 leaves nothing half written, and all ranks go on; (in make check-long) the same
+            command as another user than root
   machines  the same between two network namespaces over TCP
   unequal   ranks with less memory than rank 0 make all of them plan smaller micro-batches; with other keys they are refused
   ended     a rank that is stopped or killed is named, and all end in time; a signal to one saves; forked ranks resume
@@ -17,8 +20,8 @@ import signal
 import subprocess
 import time
 
-from checks import BUILD, GPT_TRAIN, check, end, make_tokens, patience, skip, some, write
-from ranks import TINY, results, resumed, train
+from checks import BUILD, GPT_TRAIN, LONG, check, end, make_tokens, patience, skip, some, write
+from ranks import FORMATS, TINY, results, resumed, train
 
 MODULE = os.path.join(BUILD, "gpt-train-mpi.so")
 ENV = {**os.environ, "GPT_TRAIN_MODULE_DIR": BUILD, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -49,6 +52,31 @@ def bytes_of_one():
     for arguments in some((["--plan"], ["--help"])):
         check(ended(mpirun(2, "none", *arguments), 0).count("Plan " if "--plan" in arguments else "Usage") == 1,
               f"answered once: {arguments}")
+
+
+def numbers():
+    for i, keys in enumerate(FORMATS if LONG else []):
+        each = ["--parts=24", "--batch_size=6", "--micro_batch=1", "--max_iters=3", *keys]
+        train(f"numbers{i}", *each)
+        for tasks in (2, 3, 4, 8):
+            ended(mpirun(tasks, f"numbers{i}-{tasks}", *each), 0)
+            check(results(f"numbers{i}-{tasks}") == results(f"numbers{i}"), f"{tasks} tasks: the bytes of one process, {keys}")
+
+
+def full():
+    command = [GPT_TRAIN, *TINY, "--backend=cpu", "--threads=1", "--max_iters=5"]
+    words = ["mpirun", "-n", "2", "sh", "-c", "ulimit -f 64; trap '' XFSZ; exec \"$0\" \"$@\"", *command, "--out_dir=full"]
+    said = subprocess.run(words, check=False, capture_output=True, text=True, timeout=patience(60), env=ENV)
+    check(said.returncode == 1 and "iter 3 could not be saved; training continues" in said.stderr, f"{said.returncode} {said.stderr[-900:]}")
+    check(not os.path.exists("full/trainer_state.json"), "nothing is half saved")
+    if not LONG or os.geteuid() != 0:
+        return
+    shutil.copytree("data", "user/data")
+    for path in (os.getcwd(), "user", "user/data"):
+        os.chmod(path, 0o777)
+    words = ["runuser", "-u", "nobody", "--", "env", "HOME=" + os.path.abspath("user"), "mpirun", "-n", "2", *command, "--out_dir=run"]
+    said = subprocess.run(words, check=False, capture_output=True, text=True, timeout=patience(60), env=ENV, cwd="user")
+    check(said.returncode == 0 and results("user/run") == results("one"), f"another user: {said.returncode} {said.stderr[-900:]}")
 
 
 def unequal():
@@ -149,4 +177,4 @@ def module_there():
 
 
 if __name__ == "__main__":
-    end(*((bytes_of_one, machines, unequal, failing, refused) if module_there() else ()), begin=lambda: make_tokens("data"))
+    end(*((bytes_of_one, numbers, full, machines, unequal, failing, refused) if module_there() else ()), begin=lambda: make_tokens("data"))

@@ -4,7 +4,7 @@
  * the memory that forked ranks share, "fork" and "mmap" for the calls that make ranks and that memory, "fsync" and
  * "rename" for those of a save; compiled with mpicc -DWITH_MPI, each function of MPI that the module calls goes by its name.
  * The process that forks ranks is rank -1.  RANK_COUNTS names a file to which each rank that ends by exit() appends
- * "RANK CALL NUMBER" for each call.
+ * "RANK CALL NUMBER" for each call, and "RANK arena BYTES" of its largest private mapping.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -24,7 +24,7 @@ static const char *const names[CALLS] = {
 static int rank = -1, forks;
 static long counts[CALLS];
 static char *block;
-static size_t block_bytes;
+static size_t block_bytes, arena_bytes;
 
 /* Counts the call and plays the fault if it is due.  Returns 1 if the call must fail. */
 static int fault(enum call call)
@@ -53,8 +53,10 @@ __attribute__((destructor)) static void counts_tell(void)
     for (int call = 0; file != NULL && call < CALLS; call++)
         if (counts[call] > 0)
             fprintf(file, "%d %s %ld\n", rank, names[call], counts[call]);
-    if (file != NULL)
+    if (file != NULL) {
+        fprintf(file, "%d arena %zu\n", rank, arena_bytes);
         fclose(file);
+    }
 }
 
 /* ---- forked ranks ---- */
@@ -82,6 +84,8 @@ void *mmap64(void *at, size_t bytes, int protection, int flags, int fd, off_t of
         errno = ENOMEM;
         return MAP_FAILED;
     }
+    if (!shared && rank >= 0 && flags == (MAP_PRIVATE | MAP_ANONYMOUS) && bytes > arena_bytes)
+        arena_bytes = bytes;
     char *found = real(at, bytes, protection, flags, fd, offset);
     if (shared && found != MAP_FAILED) {
         block = found;

@@ -24,8 +24,8 @@ import subprocess
 import time
 
 from cuda_common import GPT_TRAIN_CUDA
-from checks import GPT_TRAIN, LONG, check, end, error_lines, files, make_tokens, metrics, opencl_device, part, patience, \
-    read_json, skip, some
+from checks import GPT_TRAIN, LONG, check, end, error_lines, files, has_backend, make_tokens, metrics, opencl_device, part, \
+    patience, read_json, skip, some
 
 TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=36", "--block_size=24", "--batch_size=4",
         "--micro_batch=3", "--gradient_accumulation_steps=4", "--vocab_size=96", "--dropout=0.1", "--bias=True",
@@ -240,6 +240,10 @@ def refused():
         lines = error_lines(train("refused", *arguments, status=status))
         check(len(lines) == 1 and text in lines[0], f"one error line with '{text}', not {lines}")
         check(not os.path.exists("refused"), f"nothing stays behind: {arguments}")
+    if not has_backend("mpi"):
+        done = subprocess.run([GPT_TRAIN, *TINY, "--out_dir=refused"], check=False, capture_output=True, text=True,
+                              env={**os.environ, "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"})
+        check(done.returncode == 2 and "this build has no MPI" in done.stderr and "--ranks=2" in done.stderr, done.stderr)
 
 
 if __name__ == "__main__":

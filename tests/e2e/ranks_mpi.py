@@ -20,7 +20,7 @@ import signal
 import subprocess
 import time
 
-from checks import BUILD, GPT_TRAIN, LONG, check, end, make_tokens, patience, skip, some, write
+from checks import BUILD, GPT_TRAIN, LONG, check, end, make_tokens, patience, read, skip, some, write
 from ranks import FORMATS, TINY, results, resumed, train
 
 MODULE = os.path.join(BUILD, "gpt-train-mpi.so")
@@ -28,10 +28,11 @@ ENV = {**os.environ, "GPT_TRAIN_MODULE_DIR": BUILD, "OMPI_ALLOW_RUN_AS_ROOT": "1
        "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 
 
-def mpirun(tasks, out, *arguments, last=None):
-    """Starts tasks; the last one with more arguments, if `last` has them."""
-    command = [GPT_TRAIN, *TINY, "--backend=cpu", "--threads=1", f"--out_dir={out}", *arguments]
-    parts = ["-n", str(tasks), *command] if last is None else ["-n", str(tasks - 1), *command, ":", "-n", "1", *command, *last]
+def mpirun(tasks, out, *arguments, last=None, program=GPT_TRAIN):
+    """Starts tasks; the last one with more arguments, if `last` has them, and another program."""
+    command = [*TINY, "--backend=cpu", "--threads=1", f"--out_dir={out}", *arguments]
+    parts = ["-n", str(tasks), GPT_TRAIN, *command] if last is None else \
+        ["-n", str(tasks - 1), GPT_TRAIN, *command, ":", "-n", "1", program, *command, *last]
     return subprocess.Popen(["mpirun", *parts], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV)
 
 
@@ -86,8 +87,18 @@ def unequal():
     said = ended(mpirun(2, "unequal", *wide, last=["--memory_budget=150MiB"]), 0)
     steps = re.search(r"plan: .* (\d+) steps of (?:up to )?(\d+) sequences", said)
     check(steps and int(steps.group(1)) > 2 and int(steps.group(2)) < 8, f"the micro-batch that fits both: {said[:900]}")
-    ended(mpirun(2, "refused", last=["--batch_size=8"]), 2, "has another batch_size than rank 0")
-    check(not os.path.exists("refused"), "nothing stays behind")
+    other = os.path.abspath("other") # the same program, but for a digit of its version
+    write(other, re.sub(rb"\d(?=jansson )", b"x", read(GPT_TRAIN)))
+    os.chmod(other, 0o755)
+    for status, text, last, program in some((
+            (2, "has another batch_size than rank 0", ["--batch_size=8"], GPT_TRAIN),
+            (3, ": not enough memory: this run needs at least ", ["--memory_budget=1MiB"], GPT_TRAIN),
+            (2, ": ./nothing/: cannot open this dataset folder", ["--dataset=./nothing"], GPT_TRAIN),
+            (2, "has another build of gpt-train than rank 0", [], other),
+            (2, ": refused: holds no checkpoint", ["--init_from=resume"], GPT_TRAIN),
+            (2, ": --n_layr=3: unknown key", ["--n_layr=3"], GPT_TRAIN)), 4):
+        ended(mpirun(2, "refused", last=last, program=program), status, text)
+        check(not os.path.exists("refused/trainer_state.json"), f"nothing is saved: {text}")
 
 
 def machines():

@@ -103,7 +103,11 @@ def bytes_of_one():
         train(name, "--init_from=resume", "--max_iters=2", f"--ranks={ranks}", *large)
     check(results("pieces-1") == results("pieces-2"), "resumed from several pieces: the same bytes")
     if LONG and opencl_device():
-        compare("opencl", (2,), "--backend=auto", "--device=opencl:0")
+        opencl = ["--backend=auto", "--device=opencl:0"]
+        compare("opencl", (2,), *opencl)
+        for name, ranks in (("opencl-1", 1), ("opencl-2", 4)):
+            train(name, "--init_from=resume", "--max_iters=7", f"--ranks={ranks}", *opencl)
+        check(results("opencl-1") == results("opencl-2"), "resumed on OpenCL with another number of ranks: the same bytes")
 
 
 def numbers():

@@ -158,6 +158,7 @@ def traced_all():
     train = [tiny.GPT_TRAIN, *run, "--max_iters=2"]
     traced("gpt-prepare", [GPT_PREPARE, "--tokenizer=bytes", "--out-dir=data", "text.txt"])
     traced("gpt-train", [*train, "--out_dir=out"])
+    traced("ranks", [*train, "--out_dir=ranks", "--ranks=2", "--parts=4"])
     traced("a resume", [tiny.GPT_TRAIN, *run, "--out_dir=out", "--init_from=resume", "--max_iters=4"])
     traced("gpt-sample", [GPT_SAMPLE, "--out_dir=out", "--num_samples=1", "--max_new_tokens=8", "--start=All"])
     traced("gpt-export", [GPT_EXPORT, "--out_dir=out", "--format=hf", "hf"])

@@ -9,9 +9,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <signal.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,7 +19,7 @@ _Static_assert(sizeof(off_t) >= 8, "files over 2 GiB need a 64-bit off_t (-D_FIL
 
 enum {
     ASIDE_ATTEMPTS = 16,
-    ASIDE_SUFFIX_BYTES = 32, /* ".tmp-", eight digits, "-", the longest process id, the terminating zero */
+    ASIDE_SUFFIX_BYTES = 16, /* ".tmp-", at most ten digits, the terminating zero */
     LOCK_ATTEMPTS = 16,
     LOCK_BYTES_MAX = 23,   /* the longest process id and a newline */
     LEFTOVER_AGE_S = 3600, /* longer than writing a small file takes */
@@ -92,21 +91,6 @@ static enum gt_status replacement_names(struct file_replacement *file, const cha
     return GT_OK;
 }
 
-/* Writes the suffix ".tmp-DIGITS-PID".  The digits are pseudo-random, so that a process with the same id in another
- * container is unlikely to choose the same name; each `attempt` gives others. */
-static void aside_suffix(uint32_t attempt, char suffix[static ASIDE_SUFFIX_BYTES])
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    const struct {
-        int64_t seconds, nanoseconds;
-        uintptr_t place; /* a stack address, which the system randomizes */
-        uint64_t attempt;
-    } seed = {(int64_t)now.tv_sec, (int64_t)now.tv_nsec, (uintptr_t)&now, attempt};
-    (void)snprintf(suffix, ASIDE_SUFFIX_BYTES, ".tmp-%08" PRIu32 "-%ld", file_crc32c(0, &seed, sizeof seed) % 100000000,
-                   (long)getpid());
-}
-
 /* Opens the temporary file with `mode`.  An existing file of the same name belongs to another writer, perhaps a dead
  * one, and is left alone. */
 static int aside_open(struct file_replacement *file, mode_t mode)
@@ -115,8 +99,10 @@ static int aside_open(struct file_replacement *file, mode_t mode)
     const size_t length = strlen(file->path);
     int fd = -1;
     memcpy(file->aside, file->path, length);
-    for (uint32_t attempt = 0; attempt < ASIDE_ATTEMPTS; attempt++) {
-        aside_suffix(attempt, file->aside + length);
+    for (int attempt = 0; attempt < ASIDE_ATTEMPTS; attempt++) {
+        uint32_t number = 0;
+        (void)!getentropy(&number, sizeof number); /* else the next number is no less likely to be free */
+        (void)snprintf(file->aside + length, ASIDE_SUFFIX_BYTES, ".tmp-%08" PRIu32, number);
         fd = openat(file->dir_fd, file_name_of(file->aside), flags, mode);
         if (fd >= 0 || errno != EEXIST)
             break;
@@ -526,26 +512,18 @@ enum gt_status file_sync_name(const char *path)
     return file_sync_folder(parent);
 }
 
-/* The index at which the digits at the end of the first `length` characters begin. */
-static size_t digits_start(const char *name, size_t length)
+/* Returns true for "NAME.tmp-DIGITS", and for "NAME.tmp-DIGITS-ID", as earlier releases named them. */
+static bool is_leftover(const char *name)
 {
-    while (length > 0 && name[length - 1] >= '0' && name[length - 1] <= '9')
-        length--;
-    return length;
-}
-
-/* Returns the process id at the end of "NAME.tmp-DIGITS-ID" or "NAME.tmp-ID" with a NAME; -1 for any other name. */
-static long leftover_owner(const char *name)
-{
-    static const char mark[] = ".tmp-";
-    const size_t length = strlen(name);
-    const size_t owner = digits_start(name, length);
-    size_t start = owner;
-    if (owner < length && owner > 0 && name[owner - 1] == '-' && digits_start(name, owner - 1) < owner - 1)
-        start = digits_start(name, owner - 1);
-    const bool is_one = owner < length && start > sizeof mark - 1 &&
-                        memcmp(name + start - (sizeof mark - 1), mark, sizeof mark - 1) == 0;
-    return is_one ? strtol(name + owner, NULL, 10) : -1;
+    static const char mark[] = ".tmp-", digits[] = "0123456789";
+    const char *found = strstr(name + (name[0] != '\0'), mark), *end;
+    if (found == NULL)
+        return false;
+    found += sizeof mark - 1;
+    end = found + strspn(found, digits);
+    if (end > found && end[0] == '-' && end[1] != '\0')
+        end += 1 + strspn(end + 1, digits);
+    return end > found && end[0] == '\0';
 }
 
 void file_remove_leftovers(const char *folder, bool is_locked)
@@ -553,12 +531,9 @@ void file_remove_leftovers(const char *folder, bool is_locked)
     DIR *dir = NULL;
     for (const char *name; (name = file_next(folder, &dir, NULL)) != NULL;) {
         struct stat info;
-        const long owner = leftover_owner(name);
-        if (owner < 0 || fstatat(dirfd(dir), name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode))
+        if (!is_leftover(name) || fstatat(dirfd(dir), name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode))
             continue;
-        const bool is_dead = (int64_t)time(NULL) - (int64_t)info.st_mtime >= LEFTOVER_AGE_S && owner <= INT_MAX &&
-                             kill((pid_t)owner, 0) != 0 && errno == ESRCH;
-        if (is_locked || is_dead)
+        if (is_locked || (int64_t)time(NULL) - (int64_t)info.st_mtime >= LEFTOVER_AGE_S)
             (void)unlinkat(dirfd(dir), name, 0);
     }
 }

@@ -32,10 +32,9 @@ struct file_replacement {
 
 /* Logs "PATH: cannot VERB: errno's text".  Returns GT_IO. */
 enum gt_status file_error(const char *path, const char *verb);
-/* Creates the temporary file `path`.tmp-DIGITS-PID, which no other writer shares, even one with the same process id in
- * another container.  Its permissions are *mode, regardless of the umask; if `mode` is NULL, those of the file being
- * replaced, else 0666 less umask.  A symbolic link at `path` is replaced, not followed.  On failure nothing is left to
- * abort.  Errors: GT_IO. */
+/* Creates the temporary file `path`.tmp-DIGITS, with a random number.  Its permissions are *mode, regardless of the
+ * umask; if `mode` is NULL, those of the file being replaced, else 0666 less umask.  A symbolic link at `path` is
+ * replaced, not followed.  On failure nothing is left to abort.  Errors: GT_IO. */
 enum gt_status file_replacement_begin(struct file_replacement *file, const char *path, const mode_t *mode);
 /* Appends; handles short writes and EINTR.  Errors: GT_IO, after which only abort is allowed. */
 enum gt_status file_replacement_write(struct file_replacement *file, const void *bytes, size_t count);
@@ -93,9 +92,8 @@ enum gt_status file_sync_folder(const char *path);
 /* Syncs the parent folder of `path`.  Until then, a power loss may lose a new folder with everything in it.  `path`
  * must not end in a slash. */
 enum gt_status file_sync_name(const char *path);
-/* Removes the temporary files "NAME.tmp-DIGITS-PID" and "NAME.tmp-PID" that a killed writer left in `folder`.  If the
- * caller holds the folder's lock, none of them belongs to a live writer.  If not, only files that are an hour old and
- * whose process is dead are removed: on a network file system the process may run on another machine. */
+/* Removes the temporary files that a killed writer left in `folder`.  If the caller holds the folder's lock, none of
+ * them belongs to a live writer.  If not, only files that were not written to for an hour are removed. */
 void file_remove_leftovers(const char *folder, bool is_locked);
 
 /* Takes an exclusive advisory lock (flock) on `path` (created if absent), held until file_unlock() or the end of the

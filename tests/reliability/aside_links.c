@@ -1,4 +1,4 @@
-/* Simulates an attacker who predicts temporary names: just before a program creates the file ASIDE_NAME.tmp-DIGITS-ID,
+/* Simulates an attacker who predicts temporary names: just before a program creates the file ASIDE_NAME.tmp-DIGITS,
  * this library puts a link to ASIDE_VICTIM there.  It does so only the first times, so that a later try succeeds.
  * ASIDE_REPORT gets a byte for each link.  Preloaded to override the C library's openat; compiled by the test that uses
  * it.

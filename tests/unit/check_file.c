@@ -197,7 +197,7 @@ TEST(begin_fails)
     memset(path, 'a', sizeof path);
     path[sizeof path - 1] = '\0';
     log_capture_refused(&capture, file_replacement_begin(&file, path, NULL), GT_IO,
-                        "the path has 4196 bytes, more than the 4065 allowed");
+                        "the path has 4196 bytes, more than the 4081 allowed");
     path[300] = '\0'; /* fits the buffer, but not the file system */
     log_capture_refused(&capture, file_replacement_begin(&file, path, NULL), GT_IO, "File name too long");
     expect_entries(2);

@@ -3,10 +3,9 @@
  * All token texts are in one byte string.  During construction a hash table finds texts.  For encoding, a second table
  * finds pairs of ids.  Both use open addressing with linear probing and are at most half full.
  *
- * Short pieces, which are nearly all, keep ranks in an array and search it for the minimum each time, because n is
- * small.  Long ones (a line of dashes, base64, a language without spaces) use a linked list of tokens and a heap of
- * (rank, place), which orders by rank and then from left to right.  A heap entry whose rank differs from its place's
- * current rank is stale and is dropped.  Both do the same merges in the same order.
+ * A piece is a linked list of tokens with a heap of (rank, place), which orders by rank and then from left to right, so
+ * that long pieces (a line of dashes, base64, a language without spaces) take no more time per byte than short ones.  A
+ * heap entry whose rank differs from its place's current rank is stale and is dropped.
  */
 #include "data/bpe.h"
 
@@ -17,9 +16,9 @@
 
 #define PAIR_FREE UINT64_MAX
 #define RANK_NONE UINT32_MAX
-#define LONG_NONE UINT32_MAX
+#define PLACE_NONE UINT32_MAX
 
-enum { SHORT_MAX = 48, SCRATCH_MIN = 4096 };
+enum { SCRATCH_MIN = 4096 };
 
 struct bpe_token {
     uint32_t offset; /* into the text */
@@ -214,28 +213,28 @@ static enum gt_status check_complete(const struct bpe *bpe, const char *source)
     return GT_OK;
 }
 
-static bool token_is(const struct bpe *bpe, const struct bpe_token *token, const char *text)
+int32_t bpe_special_find(const struct bpe *bpe, const char *text)
 {
-    return token->count == strlen(text) && memcmp(bpe->text + token->offset, text, token->count) == 0;
+    const size_t length = strlen(text);
+    for (size_t i = 0; i < bpe->special_count; i++) {
+        const struct bpe_token *token = &bpe->tokens[bpe->specials[i]];
+        if (token->count == length && memcmp(bpe->text + token->offset, text, length) == 0)
+            return bpe->specials[i];
+    }
+    return -1;
 }
 
 static enum gt_status list_specials(struct bpe *bpe)
 {
-    int32_t of_llama = -1;
-    TRY(HOSTMEM_NEW(bpe, bpe->special_count, "special tokens", &bpe->specials));
     size_t next = 0;
-    for (size_t id = 0; id < bpe->vocab_size; id++) {
-        const struct bpe_token *token = &bpe->tokens[id];
-        if (!token->special)
-            continue;
-        bpe->specials[next++] = (int32_t)id;
-        if (token_is(bpe, token, BPE_EOT_TEXT))
-            bpe->eot = (int32_t)id;
-        if (token_is(bpe, token, BPE_EOT_TEXT_OF_LLAMA))
-            of_llama = (int32_t)id;
-    }
-    bpe->eot = bpe->eot >= 0 ? bpe->eot : of_llama;
+    TRY(HOSTMEM_NEW(bpe, bpe->special_count, "special tokens", &bpe->specials));
+    for (size_t id = 0; id < bpe->vocab_size; id++)
+        if (bpe->tokens[id].special)
+            bpe->specials[next++] = (int32_t)id;
     assert(next == bpe->special_count);
+    bpe->eot = bpe_special_find(bpe, BPE_EOT_TEXT);
+    if (bpe->eot < 0)
+        bpe->eot = bpe_special_find(bpe, BPE_EOT_TEXT_OF_LLAMA);
     return GT_OK;
 }
 
@@ -382,42 +381,12 @@ static int32_t pair_result(const struct bpe *bpe, int32_t left, int32_t right)
     return bpe->pairs[pair_slot(bpe, pair_key(left, right))].result;
 }
 
-static size_t encode_short(const struct bpe *bpe, const char *bytes, size_t count, int32_t *out)
-{
-    int32_t ids[SHORT_MAX];
-    uint32_t ranks[SHORT_MAX]; /* of (ids[i], ids[i + 1]) */
-    assert(count >= 1 && count <= SHORT_MAX);
-    for (size_t i = 0; i < count; i++)
-        ids[i] = bpe->byte_ids[(unsigned char)bytes[i]];
-    for (size_t i = 0; i + 1 < count; i++)
-        ranks[i] = pair_rank(bpe, ids[i], ids[i + 1]);
-    while (count > 1) {
-        size_t best = 0;
-        for (size_t i = 1; i + 1 < count; i++)
-            best = ranks[i] < ranks[best] ? i : best;
-        if (ranks[best] == RANK_NONE)
-            break;
-        ids[best] = pair_result(bpe, ids[best], ids[best + 1]);
-        count--;
-        memmove(ids + best + 1, ids + best + 2, (count - best - 1) * sizeof ids[0]);
-        memmove(ranks + best, ranks + best + 1, (count - best - 1) * sizeof ranks[0]);
-        if (best + 1 < count)
-            ranks[best] = pair_rank(bpe, ids[best], ids[best + 1]);
-        if (best > 0)
-            ranks[best - 1] = pair_rank(bpe, ids[best - 1], ids[best]);
-    }
-    memcpy(out, ids, count * sizeof ids[0]);
-    return count;
-}
-
-/* ---- long pieces ---- */
-
-struct long_piece {
+struct piece {
     const struct bpe *bpe;
     uint64_t *heap;     /* rank << 32 | place; room for 3 per byte: one initially, two per merge */
     int32_t *ids;       /* by place, the offset of the token's first byte */
     uint32_t *ranks;    /* of the pair that starts here */
-    uint32_t *previous; /* places; LONG_NONE at the ends */
+    uint32_t *previous; /* places; PLACE_NONE at the ends */
     uint32_t *next;
     size_t heap_count;
 };
@@ -439,7 +408,7 @@ static enum gt_status scratch_reserve(struct bpe_scratch *scratch, size_t count)
     return GT_OK;
 }
 
-static void heap_push(struct long_piece *piece, uint64_t entry)
+static void heap_push(struct piece *piece, uint64_t entry)
 {
     size_t at = piece->heap_count++;
     while (at > 0 && piece->heap[(at - 1) / 2] > entry) {
@@ -449,7 +418,7 @@ static void heap_push(struct long_piece *piece, uint64_t entry)
     piece->heap[at] = entry;
 }
 
-static uint64_t heap_pop(struct long_piece *piece)
+static uint64_t heap_pop(struct piece *piece)
 {
     const uint64_t top = piece->heap[0], last = piece->heap[--piece->heap_count];
     size_t at = 0;
@@ -466,54 +435,54 @@ static uint64_t heap_pop(struct long_piece *piece)
 }
 
 /* Recomputes the rank of the pair that starts at `place`. */
-static void long_rank(struct long_piece *piece, uint32_t place)
+static void place_rank(struct piece *piece, uint32_t place)
 {
     const uint32_t next = piece->next[place];
     piece->ranks[place] = RANK_NONE;
-    if (next == LONG_NONE)
+    if (next == PLACE_NONE)
         return;
     piece->ranks[place] = pair_rank(piece->bpe, piece->ids[place], piece->ids[next]);
     if (piece->ranks[place] != RANK_NONE)
         heap_push(piece, (uint64_t)piece->ranks[place] << 32 | place);
 }
 
-static void long_merge(struct long_piece *piece, uint32_t place)
+static void place_merge(struct piece *piece, uint32_t place)
 {
     const uint32_t gone = piece->next[place];
-    assert(gone != LONG_NONE);
+    assert(gone != PLACE_NONE);
     piece->ids[place] = pair_result(piece->bpe, piece->ids[place], piece->ids[gone]);
     piece->ranks[gone] = RANK_NONE;
     piece->next[place] = piece->next[gone];
-    if (piece->next[place] != LONG_NONE)
+    if (piece->next[place] != PLACE_NONE)
         piece->previous[piece->next[place]] = place;
-    long_rank(piece, place);
-    if (piece->previous[place] != LONG_NONE)
-        long_rank(piece, piece->previous[place]);
+    place_rank(piece, place);
+    if (piece->previous[place] != PLACE_NONE)
+        place_rank(piece, piece->previous[place]);
 }
 
-static size_t encode_long(const struct bpe *bpe, void *scratch, const char *bytes, size_t count, int32_t *out)
+static size_t piece_merge(const struct bpe *bpe, void *scratch, const char *bytes, size_t count, int32_t *out)
 {
-    struct long_piece piece = {.bpe = bpe, .heap = scratch};
+    struct piece piece = {.bpe = bpe, .heap = scratch};
     piece.ids = (int32_t *)(void *)(piece.heap + 3 * count);
     piece.ranks = (uint32_t *)(void *)(piece.ids + count);
     piece.previous = piece.ranks + count;
     piece.next = piece.previous + count;
     for (size_t i = 0; i < count; i++) {
         piece.ids[i] = bpe->byte_ids[(unsigned char)bytes[i]];
-        piece.previous[i] = i == 0 ? LONG_NONE : (uint32_t)i - 1;
-        piece.next[i] = i + 1 == count ? LONG_NONE : (uint32_t)i + 1;
+        piece.previous[i] = i == 0 ? PLACE_NONE : (uint32_t)i - 1;
+        piece.next[i] = i + 1 == count ? PLACE_NONE : (uint32_t)i + 1;
     }
     for (size_t i = 0; i < count; i++)
-        long_rank(&piece, (uint32_t)i);
+        place_rank(&piece, (uint32_t)i);
     while (piece.heap_count > 0) {
         const uint64_t entry = heap_pop(&piece);
         const uint32_t place = (uint32_t)(entry & UINT32_MAX);
         if (piece.ranks[place] == entry >> 32)
-            long_merge(&piece, place);
+            place_merge(&piece, place);
         assert(piece.heap_count <= 3 * count);
     }
     size_t ids = 0;
-    for (uint32_t place = 0; place != LONG_NONE; place = piece.next[place])
+    for (uint32_t place = 0; place != PLACE_NONE; place = piece.next[place])
         out[ids++] = piece.ids[place];
     return ids;
 }
@@ -528,11 +497,9 @@ enum gt_status bpe_encode_piece(const struct bpe *bpe, struct bpe_scratch *scrat
     } else if (whole >= 0) {
         out[0] = whole;
         *out_count = 1;
-    } else if (count <= SHORT_MAX) {
-        *out_count = encode_short(bpe, bytes, count, out);
     } else {
         TRY(scratch_reserve(scratch, count));
-        *out_count = encode_long(bpe, scratch->memory, bytes, count, out);
+        *out_count = piece_merge(bpe, scratch->memory, bytes, count, out);
     }
     return GT_OK;
 }

@@ -107,11 +107,13 @@ enum gt_status bpe_finish(struct bpe *bpe, const char *source);
 /* Returns the length of a token in bytes, or 0 when the id is out of range.  *out points into the vocabulary. */
 size_t bpe_token(const struct bpe *bpe, int32_t id, const char **out);
 bool bpe_is_special(const struct bpe *bpe, int32_t id);
+/* Returns the id of the special token with this text, or -1. */
+int32_t bpe_special_find(const struct bpe *bpe, const char *text);
 bool bpe_is_literal(const struct bpe *bpe, int32_t id);
 
 /* ---- encoding ---- */
 
-/* Memory for long pieces, which grows as needed.  The caller owns the struct and sets it to zero.  The memory comes
+/* Memory for a piece, which grows as needed.  The caller owns the struct and sets it to zero.  The memory comes
  * from malloc, because encoders run on their own threads and only the main thread may use hostmem. */
 struct bpe_scratch {
     void *memory;

@@ -52,23 +52,11 @@ const char *chat_jinja(enum chat_kind kind)
     return templates[kind].jinja;
 }
 
-/* Returns the id of a special token, or -1. */
-static int32_t special_find(const struct tokenizer *tokenizer, const char *text)
-{
-    const struct bpe *bpe = tokenizer != NULL ? tokenizer->bpe : NULL;
-    for (size_t i = 0; bpe != NULL && i < bpe->special_count; i++) {
-        const char *bytes;
-        if (bpe_token(bpe, bpe->specials[i], &bytes) == strlen(text) && memcmp(bytes, text, strlen(text)) == 0)
-            return bpe->specials[i];
-    }
-    return -1;
-}
-
 /* Returns the first token of the template that the vocabulary lacks, or NULL. */
 static const char *special_lacking(const struct tokenizer *tokenizer, enum chat_kind kind)
 {
     for (const char *const *text = templates[kind].specials; *text != NULL; text++)
-        if (special_find(tokenizer, *text) < 0)
+        if (tokenizer == NULL || tokenizer->bpe == NULL || bpe_special_find(tokenizer->bpe, *text) < 0)
             return *text;
     return tokenizer_eot(tokenizer) < 0 ? BPE_EOT_TEXT : NULL;
 }
@@ -86,7 +74,7 @@ int32_t chat_end(const struct tokenizer *tokenizer)
     const struct template *template = &templates[chat_kind_of(tokenizer)];
     if (template->jinja == NULL)
         return tokenizer_eot(tokenizer);
-    return special_find(tokenizer, template->specials[template->end_special]);
+    return bpe_special_find(tokenizer->bpe, template->specials[template->end_special]);
 }
 
 enum gt_status chat_check(const struct tokenizer *tokenizer, enum chat_kind kind)
@@ -219,7 +207,7 @@ enum gt_status chat_encode(struct tokenizer_encoder *encoder, const struct token
         else if (part.mark == MARK_END_OF_TEXT)
             out[ids] = tokenizer_eot(tokenizer);
         else
-            out[ids] = special_find(tokenizer, templates[kind].specials[part.mark - '0']);
+            out[ids] = bpe_special_find(tokenizer->bpe, templates[kind].specials[part.mark - '0']);
         if (part.mark == MARK_COUNT || part.mark == MARK_IGNORE)
             counted = part.mark == MARK_COUNT ? CHAT_COUNTED : 0;
         for (size_t i = 0; i < more; i++)

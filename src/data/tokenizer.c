@@ -251,8 +251,7 @@ enum gt_status tokenizer_save(const struct tokenizer *tokenizer, const char *pat
 
 /* ---- encoding ---- */
 
-/* Returns the id when the character is a single token, else -1.  A piece of at most four bytes needs no scratch
- * memory. */
+/* Returns the id when the character is a single token, else -1. */
 static int32_t bpe_id_of(const struct bpe *bpe, uint32_t code_point)
 {
     char text[4];
@@ -262,6 +261,7 @@ static int32_t bpe_id_of(const struct bpe *bpe, uint32_t code_point)
     if (!utf8_is_scalar(code_point))
         return -1;
     const enum gt_status status = bpe_encode_piece(bpe, &scratch, text, utf8_encode(code_point, text), ids, &count);
+    bpe_scratch_release(&scratch);
     return status == GT_OK && count == 1 ? ids[0] : -1;
 }
 

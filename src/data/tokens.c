@@ -298,20 +298,6 @@ static enum gt_status source_open_shards(struct token_source *source, const stru
 
 /* ---- reading ---- */
 
-/* Returns the shard that contains `position`: the last one whose first position is not above it. */
-static size_t source_find_shard(const struct token_source *source, int64_t position)
-{
-    size_t low = 0, high = source->shard_count;
-    while (high - low > 1) {
-        const size_t middle = low + (high - low) / 2;
-        if (source->shards[middle].first <= position)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 static enum gt_status shard_refuse_id(const struct token_source *source, const struct token_shard *shard, int64_t index,
                                       uint32_t id)
 {
@@ -362,12 +348,12 @@ enum gt_status token_source_read(struct token_source *source, int64_t position, 
 {
     assert(position >= 0 && count >= 0);
     assert(position <= source->length && count <= source->length - position);
-    if (count == 0)
-        return GT_OK;
     int64_t done = 0;
-    for (size_t i = source_find_shard(source, position); i < source->shard_count && done < count; i++) {
+    for (size_t i = 0; i < source->shard_count && done < count; i++) {
         const struct token_shard *shard = &source->shards[i];
         const int64_t index = position + done - shard->first;
+        if (index >= shard->length)
+            continue;
         const int64_t part = min_i64(shard->length - index, count - done);
         TRY(shard_read(source, i, index, part, out + done));
         done += part;

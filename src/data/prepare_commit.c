@@ -210,26 +210,20 @@ static enum gt_status commit_remove(const struct prepare *prep, const char *name
     return unlink(path) == 0 || errno == ENOENT ? GT_OK : file_error(path, "remove");
 }
 
-static enum gt_status commit_text(const struct prepare *prep, const char *partial_name, const char *name)
-{
-    bool is_named; /* by an earlier attempt */
-    const char *partial = FILE_IN(prep->spec->out_dir, partial_name);
-    const char *path = FILE_IN(prep->spec->out_dir, name);
-    TRY(token_writer_is_named(partial, path, &is_named));
-    return is_named || rename(partial, path) == 0 ? GT_OK : file_error(partial, "rename");
-}
-
-static enum gt_status commit_file(const struct prepare *prep, const char *partial, const char *name,
-                                  const json_t *entry)
+static enum gt_status commit_rename(const struct prepare *prep, const char *partial, const char *name,
+                                    const json_t *entry)
 {
     const json_int_t tokens = json_integer_value(json_array_get(entry, 2));
     const json_int_t size_bytes = json_integer_value(json_array_get(entry, 3));
     struct token_file file = {.tokens = tokens, .size_bytes = (uint64_t)size_bytes};
-    if (strlen(partial) >= sizeof file.partial || strlen(name) >= sizeof file.name || tokens < 0 || size_bytes < tokens)
+    const bool is_tokens = token_writer_is_name(name);
+    if (strlen(partial) >= sizeof file.partial || strlen(name) >= sizeof file.name ||
+        is_tokens != (json_array_size(entry) == 4) || tokens < 0 || size_bytes < tokens)
         return prepare_state_refuse(prep, "commit");
     memcpy(file.partial, partial, strlen(partial) + 1);
     memcpy(file.name, name, strlen(name) + 1);
-    return token_file_settle(strstr(name, ".mask") != NULL ? &prep->mask_spec : &prep->writer_spec, &file);
+    const struct token_writer_spec *spec = strstr(name, ".mask") != NULL ? &prep->mask_spec : &prep->writer_spec;
+    return token_file_settle(spec, &file);
 }
 
 static enum gt_status commit_entry(const struct prepare *prep, const json_t *entry)
@@ -240,7 +234,7 @@ static enum gt_status commit_entry(const struct prepare *prep, const json_t *ent
         return prepare_state_refuse(prep, "commit");
     if (parts == 1)
         return commit_remove(prep, from);
-    return parts == 2 ? commit_text(prep, from, to) : commit_file(prep, from, to, entry);
+    return commit_rename(prep, from, to, entry);
 }
 
 /* Removes the old manifest, unless the new one is already in place, and syncs: a power cut must not bring it back among

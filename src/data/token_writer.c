@@ -486,15 +486,6 @@ static enum gt_status settle_content(const struct token_writer_spec *spec, const
     return GT_OK;
 }
 
-enum gt_status token_writer_is_named(const char *partial, const char *path, bool *out)
-{
-    bool is_partial, is_named;
-    TRY(file_look(partial, &is_partial));
-    TRY(file_look(path, &is_named));
-    *out = !is_partial && is_named;
-    return GT_OK;
-}
-
 /* Checks the length of a file that an earlier attempt renamed, because an older data set's file may be there
  * instead. */
 static enum gt_status settled_check(const char *path, uint64_t size_bytes)
@@ -512,20 +503,24 @@ static enum gt_status settled_check(const char *path, uint64_t size_bytes)
 
 enum gt_status token_file_settle(const struct token_writer_spec *spec, const struct token_file *file)
 {
-    bool is_named;
+    bool is_partial, is_named;
+    const bool is_tokens = file->size_bytes > 0;
     const char *partial = FILE_IN(spec->folder, file->partial);
     const char *path = FILE_IN(spec->folder, file->name);
-    TRY(token_writer_is_named(partial, path, &is_named));
-    if (is_named)
-        return settled_check(path, file->size_bytes);
-    const int fd = open(partial, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return file_error(partial, "open");
-    const enum gt_status status = settle_content(spec, file, fd, partial);
-    if (status != GT_OK) {
-        close(fd);
-        return status;
+    TRY(file_look(partial, &is_partial));
+    TRY(file_look(path, &is_named));
+    if (is_named && !is_partial)
+        return is_tokens ? settled_check(path, file->size_bytes) : GT_OK;
+    if (is_tokens) {
+        const int fd = open(partial, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (fd < 0)
+            return file_error(partial, "open");
+        const enum gt_status status = settle_content(spec, file, fd, partial);
+        if (status != GT_OK) {
+            close(fd);
+            return status;
+        }
+        TRY(sync_and_close(fd, partial));
     }
-    TRY(sync_and_close(fd, partial));
     return rename(partial, path) == 0 ? GT_OK : file_error(path, "rename the new file over it");
 }

@@ -74,11 +74,8 @@ enum gt_status token_writer_border(struct token_writer *writer, const int32_t *w
 enum gt_status token_writer_finish(struct token_writer *writer, int64_t train_tokens,
                                    const struct token_file **out_files, size_t *out_count);
 
-/* Sets *out to true when only `path` exists, as after a rename of `partial` to it.  Errors: GT_IO. */
-enum gt_status token_writer_is_named(const char *partial, const char *path, bool *out);
-
-/* Gives a file from token_writer_finish() its final size, header and name.  May be repeated.  Errors: GT_IO,
- * GT_DATA. */
+/* Gives a file from token_writer_finish() its final size, header and name; one of size_bytes 0 only its name.  May be
+ * repeated.  Errors: GT_IO, GT_DATA. */
 enum gt_status token_file_settle(const struct token_writer_spec *spec, const struct token_file *file);
 
 /* Returns true for the names of token files and masks, with or without TOKEN_WRITER_PARTIAL at the end. */

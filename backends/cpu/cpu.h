@@ -145,37 +145,20 @@ static inline int64_t cpu_part_begin(int64_t rows, int64_t parts, int64_t part)
     return rows / parts * part + min_i64(part, rows % parts);
 }
 
-/* The values of a step that adamw and adamw_lean read before the loop; they are the same for all elements. */
-struct cpu_adamw_step {
-    float clip, learning_rate, beta1, beta2, rest1, rest2, correction1, correction2, epsilon, weight_decay;
-};
-
 _Static_assert((int)ADAMW_SCALARS == (int)ADAMW_LEAN_SCALARS, "one function serves both ops");
 _Static_assert((int)ADAMW_CORRECTIONS == (int)ADAMW_LEAN_CORRECTIONS, "one function serves both ops");
 
 /* Returns false when the update must be skipped: clip_factor found an infinity. */
 static inline bool cpu_adamw_step_read(const struct cpu_backend *cpu, const struct op_call *call,
-                                       struct cpu_adamw_step *out)
+                                       struct adamw_step *out)
 {
     const union scalar_word *scalars = cpu_operand(cpu, call, ADAMW_SCALARS);
-    const float *corrections = cpu_operand(cpu, call, ADAMW_CORRECTIONS);
     const struct op_attrs *attrs = &call->attrs;
     if (scalars[SCALAR_FOUND_INF].i != 0)
         return false;
     assert(scalars[SCALAR_ADAM_STEP].i >= 1);
-    const int64_t row = min_i64(max_i64(scalars[SCALAR_ADAM_STEP].i, 1), op_rows(call, ADAMW_CORRECTIONS)) - 1;
-    *out = (struct cpu_adamw_step){
-        .clip = scalars[SCALAR_CLIP].f,
-        .learning_rate = scalars[SCALAR_LEARNING_RATE].f * attrs->alpha,
-        .beta1 = attrs->beta1,
-        .beta2 = attrs->beta2,
-        .rest1 = 1.0f - attrs->beta1,
-        .rest2 = 1.0f - attrs->beta2,
-        .correction1 = corrections[2 * row],
-        .correction2 = corrections[2 * row + 1],
-        .epsilon = attrs->epsilon,
-        .weight_decay = attrs->weight_decay,
-    };
+    *out = adamw_step_of(scalars, cpu_operand(cpu, call, ADAMW_CORRECTIONS), op_rows(call, ADAMW_CORRECTIONS),
+                         attrs->alpha, attrs->beta1, attrs->beta2, attrs->epsilon, attrs->weight_decay);
     return true;
 }
 

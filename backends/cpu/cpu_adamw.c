@@ -12,10 +12,10 @@ struct adamw_memory {
     struct cpu_floats grad, param, master, first, second;
 };
 
-static void block_update(const struct cpu_adamw_step *step, const float *grad, float *param, float *first,
-                         float *second, int64_t count)
+static void block_update(const struct adamw_step *step, const float *grad, float *param, float *first, float *second,
+                         int64_t count)
 {
-    const struct cpu_adamw_step s = *step;
+    const struct adamw_step s = *step;
     CPU_SIMD(i, count) {
         const float g = grad[i] * s.clip;
         const float m = s.beta1 * first[i] + s.rest1 * g;
@@ -29,7 +29,7 @@ static void block_update(const struct cpu_adamw_step *step, const float *grad, f
 }
 
 /* Updates elements begin .. begin + count - 1, count <= CPU_BLOCK.  With a master, the update applies to the master. */
-static void memory_update(const struct cpu_adamw_step *step, const struct adamw_memory *memory, int64_t begin,
+static void memory_update(const struct adamw_step *step, const struct adamw_memory *memory, int64_t begin,
                           int64_t count)
 {
     float buffer[4][CPU_BLOCK];
@@ -57,7 +57,7 @@ static void adamw_run(const struct cpu_backend *cpu, const struct op_call *call)
         .second = cpu_floats_of(cpu, call, ADAMW_V),
     };
     const int64_t elements = op_elements(call, ADAMW_PARAM);
-    struct cpu_adamw_step step;
+    struct adamw_step step;
     if (!cpu_adamw_step_read(cpu, call, &step))
         return;
     CPU_PARALLEL(begin, elements, CPU_BLOCK, elements)

@@ -21,48 +21,11 @@ struct lean_block {
     int64_t begin, count;
 };
 
-static void block_update(const struct cpu_adamw_step *step, struct lean_block *block)
+static void block_update(const struct adamw_step *step, struct lean_block *block)
 {
-    const struct cpu_adamw_step s = *step;
-    CPU_SIMD(i, block->count) {
-        const float g = block->grad[i] * s.clip;
-        const float m = s.beta1 * block->first[i] + s.rest1 * g;
-        const float v = s.beta2 * block->second[i] + s.rest2 * (g * g);
-        const float p = block->param[i];
-        block->first[i] = m;
-        block->second[i] = v;
-        block->param[i] =
-            p - s.learning_rate * ((m / s.correction1) / (sqrtf(v / s.correction2) + s.epsilon) + s.weight_decay * p);
-    }
-}
-
-/* Returns 2^e; |e| must be at most 126. */
-static float power_of_two(int32_t e)
-{
-    return cpu_float_from_bits((uint32_t)(127 + e) << 23);
-}
-
-static int32_t exponent_of(float largest, uint32_t add)
-{
-    const int32_t e = (int32_t)((cpu_bits_from_float(largest) + add) >> 23) - 127;
-    return (int32_t)min_i64(max_i64(e, STATE_EXPONENT_MIN), STATE_EXPONENT_MAX);
-}
-
-static inline float decode(uint32_t code, uint32_t fraction)
-{
-    const float subnormal = (float)(int32_t)code * power_of_two(-14 - (int32_t)fraction);
-    const float normal = cpu_float_from_bits((code + (112u << fraction)) << (23 - fraction));
-    return code < 1u << fraction ? subnormal : normal;
-}
-
-static inline uint32_t encode(float x, uint32_t fraction, uint32_t random)
-{
-    const bool small = x < 0x1p-14f;
-    const int32_t units = (int32_t)((small ? x : 0.0f) * power_of_two(30 + (int32_t)fraction));
-    const uint32_t subnormal = ((uint32_t)units + random) >> 16;
-    const uint32_t normal =
-        ((cpu_bits_from_float(x) + (random << (7 - fraction))) >> (23 - fraction)) - (112u << fraction);
-    return small ? subnormal : normal;
+    const struct adamw_step s = *step;
+    CPU_SIMD(i, block->count)
+        adamw_update(&s, block->grad[i], &block->param[i], &block->first[i], &block->second[i]);
 }
 
 static void codes_load(const struct lean_memory *memory, struct lean_block *block)
@@ -70,13 +33,11 @@ static void codes_load(const struct lean_memory *memory, struct lean_block *bloc
     const int64_t k = block->begin / STATE_BLOCK;
     const uint8_t *first = (const uint8_t *)memory->first.memory + block->begin;
     const uint8_t *second = (const uint8_t *)memory->second.memory + block->begin;
-    const float first_scale = power_of_two((int8_t)memory->scales[k]);
-    const float second_scale = power_of_two((int8_t)memory->scales[memory->blocks + k]);
+    const float first_scale = state_scale((int8_t)memory->scales[k]);
+    const float second_scale = state_scale((int8_t)memory->scales[memory->blocks + k]);
     CPU_SIMD(i, block->count) {
-        const float m = decode(first[i] & 127u, STATE_M_FRACTION) * first_scale;
-        const float s = decode(second[i], STATE_V_FRACTION) * second_scale;
-        block->first[i] = (first[i] & 128u) != 0 ? -m : m;
-        block->second[i] = s * s;
+        block->first[i] = state_decode(false, first[i], first_scale);
+        block->second[i] = state_decode(true, second[i], second_scale);
     }
 }
 
@@ -85,22 +46,16 @@ static inline __attribute__((always_inline)) void codes_store(const float *value
                                                               const uint16_t *random, bool is_v, uint8_t *codes,
                                                               uint8_t *exponent)
 {
-    const uint32_t fraction = is_v ? STATE_V_FRACTION : STATE_M_FRACTION;
-    const uint32_t most = is_v ? STATE_V_CODE_MAX : STATE_M_CODE_MAX;
     float magnitude[STATE_BLOCK], largest = 0.0f;
     CPU_OMP(omp simd reduction(max : largest))
     for (int64_t i = 0; i < count; i++) {
-        magnitude[i] = is_v ? sqrtf(values[i]) : fabsf(values[i]);
+        magnitude[i] = state_magnitude(is_v, values[i]);
         largest = magnitude[i] > largest ? magnitude[i] : largest;
     }
-    const int32_t e = exponent_of(largest, is_v ? STATE_V_ADD : STATE_M_ADD);
-    const float scale = power_of_two(-e);
-    CPU_SIMD(i, count) {
-        const uint32_t code = encode(magnitude[i] * scale, fraction, random[i]), capped = code < most ? code : most;
-        const uint32_t least = is_v && magnitude[i] > 0.0f ? 1u : 0u;
-        const uint32_t sign = is_v ? 0u : cpu_bits_from_float(values[i]) >> 24 & 128u;
-        codes[i] = (uint8_t)((capped > least ? capped : least) | sign);
-    }
+    const int32_t e = state_exponent(is_v, largest);
+    const float scale = state_scale(-e);
+    CPU_SIMD(i, count)
+        codes[i] = (uint8_t)state_encode(is_v, values[i], magnitude[i], scale, random[i]);
     *exponent = (uint8_t)(int8_t)e;
 }
 
@@ -116,7 +71,7 @@ static void block_load(const struct lean_memory *memory, struct lean_block *bloc
     cpu_floats_copy(memory->second, block->begin, block->count, block->second);
 }
 
-static void block_store(const struct lean_memory *memory, const struct cpu_rounding *rounding,
+static void block_store(const struct lean_memory *memory, const struct rounding *rounding,
                         const struct lean_block *block)
 {
     struct cpu_rounding_bits random;
@@ -147,10 +102,10 @@ static void adamw_lean_run(const struct cpu_backend *cpu, const struct op_call *
         .blocks = state_blocks(elements),
     };
     const union scalar_word *scalars = cpu_operand(cpu, call, ADAMW_LEAN_SCALARS);
-    struct cpu_adamw_step step;
+    struct adamw_step step;
     if (!cpu_adamw_step_read(cpu, call, &step))
         return;
-    const struct cpu_rounding rounding = cpu_rounding_make(scalars, call->attrs.index_base);
+    const struct rounding rounding = rounding_of(scalars, call->attrs.index_base);
     CPU_PARALLEL(begin, elements, STATE_BLOCK, elements) {
         struct lean_block block; /* not initialised: that would take time */
         block.begin = begin;

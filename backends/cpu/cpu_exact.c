@@ -23,7 +23,7 @@ static void gradient_round_run(const struct cpu_backend *cpu, const struct op_ca
     const union scalar_word *scalars = cpu_operand(cpu, call, GRADIENT_ROUND_SCALARS);
     const struct cpu_floats y = cpu_floats_of(cpu, call, GRADIENT_ROUND_Y);
     const int64_t elements = op_elements(call, GRADIENT_ROUND_Y);
-    const struct cpu_rounding rounding = cpu_rounding_make(scalars, call->attrs.index_base);
+    const struct rounding rounding = rounding_of(scalars, call->attrs.index_base);
     const uint32_t stream = ROUNDING_GRADIENT + 4u * scalars[SCALAR_MICRO_STEP].u;
     CPU_PARALLEL(begin, elements, STATE_BLOCK, elements) {
         float buffer[STATE_BLOCK];
@@ -45,7 +45,7 @@ static void muon_momentum_run(const struct cpu_backend *cpu, const struct op_cal
     const union scalar_word *scalars = cpu_operand(cpu, call, MUON_MOMENTUM_SCALARS);
     const struct cpu_floats grads = cpu_floats_of(cpu, call, MUON_MOMENTUM_GRAD);
     const struct cpu_floats momenta = cpu_floats_of(cpu, call, MUON_MOMENTUM_M);
-    const struct cpu_rounding rounding = cpu_rounding_make(scalars, call->attrs.index_base);
+    const struct rounding rounding = rounding_of(scalars, call->attrs.index_base);
     const int64_t elements = op_elements(call, MUON_MOMENTUM_U);
     float *ahead = cpu_operand(cpu, call, MUON_MOMENTUM_U);
     if (scalars[SCALAR_FOUND_INF].i != 0) {
@@ -90,7 +90,7 @@ static void muon_step_run(const struct cpu_backend *cpu, const struct op_call *c
     const struct cpu_floats directions = cpu_floats_of(cpu, call, MUON_STEP_O);
     const struct cpu_floats param = cpu_floats_of(cpu, call, MUON_STEP_PARAM);
     const struct cpu_floats master = cpu_floats_of(cpu, call, MUON_STEP_MASTER);
-    const struct cpu_rounding rounding = cpu_rounding_make(scalars, call->attrs.index_base);
+    const struct rounding rounding = rounding_of(scalars, call->attrs.index_base);
     const int64_t elements = op_elements(call, MUON_STEP_PARAM);
     if (scalars[SCALAR_FOUND_INF].i != 0)
         return;

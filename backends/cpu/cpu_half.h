@@ -34,41 +34,13 @@ static inline void cpu_bf16_load(const uint16_t *in, float *out, int64_t count)
     }
 #endif
     CPU_SIMD(i, count - whole)
-        out[whole + i] = cpu_float_from_bits((uint32_t)in[whole + i] << 16);
+        out[whole + i] = bf16_to_f32(in[whole + i]);
 }
 
-/* Adds half of the last kept bit, less one if that bit is even.  NaN keeps its top bits and becomes quiet. */
 static inline void cpu_bf16_store(const float *in, uint16_t *out, int64_t count)
 {
-    CPU_SIMD(i, count) {
-        const uint32_t x = cpu_bits_from_float(in[i]);
-        const uint32_t to_nearest = 0x7fffu + (x >> 16 & 1u), to_quiet = ~x & 0x400000u;
-        out[i] = (uint16_t)((x + (isnan(in[i]) ? to_quiet : to_nearest)) >> 16);
-    }
-}
-
-/* Branch-free, for the vectoriser.  Compares magnitudes as signed numbers, for which SSE2 has an instruction. */
-static inline float cpu_f16_value(uint16_t half)
-{
-    const int32_t magnitude = half & 0x7fff;
-    const uint32_t fraction = (uint32_t)magnitude << 13;
-    const uint32_t normal = fraction + (112u << 23); /* changes the bias from 15 to 127 */
-    const uint32_t subnormal = cpu_bits_from_float((float)magnitude * 0x1p-24f);
-    const uint32_t special = 0x7f800000u | fraction | (magnitude > 0x7c00 ? 0x400000u : 0u);
-    const uint32_t finite = magnitude < 0x0400 ? subnormal : normal;
-    return cpu_float_from_bits((uint32_t)(half & 0x8000) << 16 | (magnitude >= 0x7c00 ? special : finite));
-}
-
-static inline uint16_t cpu_f16_bits(float value)
-{
-    const uint32_t bits = cpu_bits_from_float(value), magnitude = bits & 0x7fffffffu;
-    const uint32_t normal = (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
-    /* The last bit of 0.5 is worth 2^-24, as is that of an fp16 subnormal, so the addition rounds. */
-    const uint32_t subnormal = cpu_bits_from_float(cpu_float_from_bits(magnitude) + 0.5f) - 0x3f000000u;
-    const uint32_t nan = 0x7e00u | (magnitude >> 13 & 0x1ffu);
-    const uint32_t finite = (int32_t)magnitude < 0x38800000 ? subnormal : normal;
-    const uint32_t infinite = (int32_t)magnitude > 0x7f800000 ? nan : 0x7c00u;
-    return (uint16_t)((bits >> 16 & 0x8000u) | ((int32_t)magnitude >= 0x477ff000 ? infinite : finite));
+    CPU_SIMD(i, count)
+        out[i] = bf16_from_f32(in[i]);
 }
 
 static inline void cpu_f16_load(const uint16_t *in, float *out, int64_t count)
@@ -82,7 +54,7 @@ static inline void cpu_f16_load(const uint16_t *in, float *out, int64_t count)
         _mm256_storeu_ps(out + whole, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(in + whole))));
 #endif
     CPU_SIMD(i, count - whole)
-        out[whole + i] = cpu_f16_value(in[whole + i]);
+        out[whole + i] = f16_to_f32(in[whole + i]);
 }
 
 static inline void cpu_f16_store(const float *in, uint16_t *out, int64_t count)
@@ -99,7 +71,7 @@ static inline void cpu_f16_store(const float *in, uint16_t *out, int64_t count)
                          _mm256_cvtps_ph(_mm256_loadu_ps(in + whole), _MM_FROUND_TO_NEAREST_INT));
 #endif
     CPU_SIMD(i, count - whole)
-        out[whole + i] = cpu_f16_bits(in[whole + i]);
+        out[whole + i] = f16_from_f32(in[whole + i]);
 }
 
 /* A float operand: its memory, NULL if absent, and its storage dtype. */

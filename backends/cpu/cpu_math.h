@@ -11,20 +11,6 @@
 
 #include "backends/cpu/cpu.h"
 
-static inline float cpu_float_from_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline uint32_t cpu_bits_from_float(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
 /* e^(x + low) for x in -107 .. 89 or NaN, and |low| below 0.1. */
 static inline float cpu_exp_bounded(float x, float low)
 {
@@ -41,10 +27,10 @@ static inline float cpu_exp_bounded(float x, float low)
     p = p * r + 0.5f;
     p = (p * r) * r + r + 1.0f;
     /* Write 2^n as two factors that are normal for every n in -156 .. 130. */
-    const uint32_t biased = cpu_bits_from_float(shifted) - cpu_bits_from_float(shift) + 256u;
+    const uint32_t biased = bits_of_float(shifted) - bits_of_float(shift) + 256u;
     const uint32_t half = biased >> 1;
-    const float first = cpu_float_from_bits((half - 1u) << 23);
-    const float second = cpu_float_from_bits((biased - half - 1u) << 23);
+    const float first = float_of_bits((half - 1u) << 23);
+    const float second = float_of_bits((biased - half - 1u) << 23);
     return p * first * second;
 }
 
@@ -72,7 +58,7 @@ static inline void cpu_normal(float x, float *out_cdf, float *out_kernel)
     const float magnitude = x < 0.0f ? -x : x;
     const float a = magnitude > 14.6f ? 14.6f : magnitude; /* beyond it the cdf is 0 in fp32; keeps NaN */
     /* Split a^2 in two parts, the first exact; otherwise the exponent would magnify its rounding error. */
-    const float high = cpu_float_from_bits(cpu_bits_from_float(a) & 0xfffff000u);
+    const float high = float_of_bits(bits_of_float(a) & 0xfffff000u);
     const float kernel = cpu_exp_bounded(-0.5f * (high * high), -0.5f * ((a - high) * (a + high)));
     const float t = a * 0.707106781186548f;
     const float s = (t - 2.5f) / (t + 2.5f);

@@ -18,8 +18,7 @@ struct cpu_mask {
 
 static inline struct cpu_mask cpu_mask_make(const union scalar_word *scalars, float dropout)
 {
-    const uint64_t seed = (uint64_t)scalars[SCALAR_SEED_HI].u << 32 | scalars[SCALAR_SEED_LO].u;
-    return (struct cpu_mask){.key = philox_key_make(seed, RNG_DROPOUT),
+    return (struct cpu_mask){.key = philox_key_of_scalars(scalars, RNG_DROPOUT),
                              .step = scalars[SCALAR_STEP].u,
                              .threshold = dropout_threshold(dropout),
                              .scale = dropout_scale(dropout)};

@@ -20,6 +20,7 @@ opencl_kernels = \
 	backends/opencl/kernels/rope.cl
 
 EXTRA_DIST += $(opencl_kernels)
+opencl_texts = $(opencl_kernels) src/base/bits.h
 
 OPENCL_LIBS =
 if HAVE_OPENCL
@@ -40,9 +41,9 @@ libopencl_backend_a_SOURCES = \
 nodist_libopencl_backend_a_SOURCES = backends/opencl/opencl_sources.c
 endif
 
-backends/opencl/opencl_sources.c: $(opencl_kernels) config/embed.sh
+backends/opencl/opencl_sources.c: $(opencl_texts) config/embed.sh
 	$(AM_V_GEN)$(MKDIR_P) backends/opencl && (cd $(srcdir) && $(SHELL) config/embed.sh opencl_source opencl_source \
-		backends/opencl/opencl.h $(opencl_kernels)) >$@.new && mv $@.new $@
+		backends/opencl/opencl.h $(opencl_texts)) >$@.new && mv $@.new $@
 CLEANFILES += backends/opencl/opencl_sources.c backends/opencl/opencl_sources.c.new
 
 # The folder in which PoCL caches compiled kernels during tests.

@@ -175,10 +175,11 @@ enum gt_status opencl_matrix_run(struct opencl_backend *cl, const struct op_call
     struct opencl_launch launch;
     char options[OPENCL_OPTIONS_MAX];
     snprintf(options, sizeof options,
-             "-DGT_UNIT=%d -DGT_UNIT_DTYPE=%d -DGT_TILE=%" PRId32 " -DGT_WARPS_DOWN=%" PRId32
+             "-DGT_UNIT=%d -DGT_UNIT_IS_BF16=%d -DGT_TILE=%" PRId32 " -DGT_WARPS_DOWN=%" PRId32
              " -DGT_WARPS_ACROSS=%" PRId32 " -DGT_TURNED_A=%d -DGT_TURNED_B=%d -DGT_WIDE=%d%s",
-             (int)cl->matrix.unit, (int)product->dtype, shape->tile, shape->down, shape->across, product->transpose_a,
-             !product->transpose_b, product->is_wide, cl->matrix.is_emulated ? " -DGT_EMULATED" : "");
+             (int)cl->matrix.unit, product->dtype == DTYPE_BF16, shape->tile, shape->down, shape->across,
+             product->transpose_a, !product->transpose_b, product->is_wide,
+             cl->matrix.is_emulated ? " -DGT_EMULATED" : "");
     opencl_launch_begin(&launch, cl, &opencl_source_gemm_matrix, options, "gt_gemm_matrix");
     opencl_arg_operands(&launch, call, "aatt");
     opencl_arg_values(&launch, VALUES(I32(product->accumulate), I64(product->m), I64(product->n), I64(product->k)));

@@ -385,11 +385,10 @@ static enum gt_status squares_run(struct opencl_backend *cl, const struct op_cal
     return groups_run(cl, call, KERNEL(norm, "gt_sum", "w-a"), VALUES(I64(0), I32(false), I64(parts)), 1, 0.0);
 }
 
-/* The values that adamw and adamw_lean share.  The host computes the differences, as the cpu backend does. */
-#define ADAMW_VALUES(corrections)                                                                                 \
-    F32(call->attrs.beta1), F32(1.0f - call->attrs.beta1), F32(call->attrs.beta2), F32(1.0f - call->attrs.beta2), \
-        F32(call->attrs.epsilon), F32(call->attrs.weight_decay), F32(call->attrs.alpha),                          \
-        I64(op_rows(call, corrections))
+/* GT_ADAMW_VALUES of the kernels. */
+#define ADAMW_VALUES(corrections)                                                                     \
+    F32(call->attrs.alpha), F32(call->attrs.beta1), F32(call->attrs.beta2), F32(call->attrs.epsilon), \
+        F32(call->attrs.weight_decay), I64(op_rows(call, corrections))
 
 OPENCL_OP(sum_of_squares, NULL, square_parts(call), squares_run(cl, call))
 FLOATS(clip_factor, groups_run(cl, call, KERNEL(norm, "gt_clip_factor", "aa"),

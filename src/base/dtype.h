@@ -7,11 +7,9 @@
 #ifndef GPT_TRAIN_BASE_DTYPE_H
 #define GPT_TRAIN_BASE_DTYPE_H
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
-enum dtype { DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_I32, DTYPE_U8, DTYPE_F64, DTYPE_COUNT };
+#include "base/bits.h"
 
 /* Bytes per element. */
 size_t dtype_size_bytes(enum dtype dtype);
@@ -22,10 +20,29 @@ const char *dtype_safetensors_name(enum dtype dtype);
 /* Looks up a name of either kind.  Returns false when `name` is unknown. */
 bool dtype_from_name(const char *name, enum dtype *out);
 
-uint16_t bf16_from_f32(float value);
-float bf16_to_f32(uint16_t bits);
-uint16_t f16_from_f32(float value);
-float f16_to_f32(uint16_t bits);
+/* Branch-free, for the vectoriser.  Compares magnitudes as signed numbers, for which SSE2 has an instruction. */
+static inline float f16_to_f32(uint16_t bits)
+{
+    const int32_t magnitude = bits & 0x7fff;
+    const uint32_t fraction = (uint32_t)magnitude << 13;
+    const uint32_t normal = fraction + (112u << 23); /* changes the bias from 15 to 127 */
+    const uint32_t subnormal = bits_of_float((float)magnitude * 0x1p-24f);
+    const uint32_t special = 0x7f800000u | fraction | (magnitude > 0x7c00 ? 0x400000u : 0u);
+    const uint32_t finite = magnitude < 0x0400 ? subnormal : normal;
+    return float_of_bits((uint32_t)(bits & 0x8000) << 16 | (magnitude >= 0x7c00 ? special : finite));
+}
+
+static inline uint16_t f16_from_f32(float value)
+{
+    const uint32_t bits = bits_of_float(value), magnitude = bits & 0x7fffffffu;
+    const uint32_t normal = (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+    /* The last bit of 0.5 is worth 2^-24, as is that of an fp16 subnormal, so the addition rounds. */
+    const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 0.5f) - 0x3f000000u;
+    const uint32_t nan = 0x7e00u | (magnitude >> 13 & 0x1ffu);
+    const uint32_t finite = (int32_t)magnitude < 0x38800000 ? subnormal : normal;
+    const uint32_t infinite = (int32_t)magnitude > 0x7f800000 ? nan : 0x7c00u;
+    return (uint16_t)((bits >> 16 & 0x8000u) | ((int32_t)magnitude >= 0x477ff000 ? infinite : finite));
+}
 
 /* Returns element i of an array of DTYPE_F32, DTYPE_BF16 or DTYPE_F16. */
 float dtype_value(enum dtype dtype, const void *values, size_t i);

@@ -1,5 +1,6 @@
 # The lowest layer: it uses only the C library and jansson.
 libgpttrain_a_SOURCES += \
+	src/base/bits.h \
 	src/base/clock.c src/base/clock.h \
 	src/base/contention.c src/base/contention.h \
 	src/base/crc32c.c \

@@ -23,10 +23,7 @@
 struct philox_key philox_key_make(uint64_t seed, enum rng_purpose purpose)
 {
     assert((unsigned)purpose < 256);
-    /* The low half of the seed, and its high half rotated by 8 bits and XORed with the purpose.  For every seed below
-     * 2^56 the key determines the pair (seed, purpose). */
-    const uint32_t high = (uint32_t)(seed >> 32);
-    return (struct philox_key){{(uint32_t)seed, (high << 8 | high >> 24) ^ (uint32_t)purpose}};
+    return philox_key_of((uint32_t)seed, (uint32_t)(seed >> 32), (uint32_t)purpose);
 }
 
 struct philox_block philox4x32_10(struct philox_key key, struct philox_block counter)

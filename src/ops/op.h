@@ -11,11 +11,12 @@
  * Exact ops: every operation is rounded to fp32 (to nearest, ties to even, with subnormals) in the order of the
  * formula; products and sums are never fused; division and square root are correctly rounded.  Equal operands therefore
  * give equal bits on every backend.  SR(x, stream) is stochastic rounding with the random bits of the element and
- * stream; see below.
+ * stream (base/bits.h).
  */
 #ifndef GPT_TRAIN_OPS_OP_H
 #define GPT_TRAIN_OPS_OP_H
 
+#include "base/bits.h"
 #include "base/dtype.h"
 #include "base/recompute.h"
 #include "base/rng.h"
@@ -58,37 +59,6 @@ enum operand_use {
     OPERAND_WRITTEN_FOR_GRADIENT = 32, /* INOUT, but read-only without attrs.gradient */
     OPERAND_SAME_DTYPE = 64,           /* it must have the dtype of operand `like` */
 };
-enum gelu_kind { GELU_ERF, GELU_TANH };
-
-/* 32-bit words on the device that change from step to step, so that a captured graph replays with new values.  The host
- * writes the first part before every micro-step, the device the second. */
-enum scalar_slot {
-    SCALAR_LEARNING_RATE, /* float */
-    SCALAR_LOSS_GRADIENT, /* float: loss_scale / tokens per update */
-    SCALAR_UNSCALE,       /* float: 1 / loss_scale */
-    SCALAR_STEP,          /* int32: iter, for dropout and stochastic rounding */
-    SCALAR_SEED_LO,       /* uint32 */
-    SCALAR_SEED_HI,       /* uint32 */
-    SCALAR_SAMPLE_BASE,   /* int32: index within the step of the micro-batch's first sample */
-    SCALAR_POSITION,      /* int32: position of the first row of each sample (0 except with a key-value cache) */
-    SCALAR_MICRO_STEP,    /* int32: index of the micro-step within the update, for the rounding of gradients */
-    SCALAR_LOSS_SUM,      /* float: 0, to which loss_sum adds */
-    SCALAR_MUON_MOMENTUM, /* float: decay rate of Muon's momentum */
-    SCALAR_HOST_COUNT,
-    SCALAR_CLIP = SCALAR_HOST_COUNT, /* float, by clip_factor: the factor for gradients */
-    SCALAR_GRAD_NORM,                /* float, by clip_factor: the norm of the unscaled gradient before clipping */
-    SCALAR_FOUND_INF,                /* int32, by clip_factor: 1 when the update is skipped */
-    SCALAR_ADAM_STEP,                /* int32, advanced by clip_factor: updates done, including this one */
-    SCALAR_COUNT,
-    SCALAR_WORDS = 16 /* the size of the tensor */
-};
-
-union scalar_word {
-    float f;
-    int32_t i;
-    uint32_t u;
-};
-
 /* Attributes of an op.  An op reads only the fields that apply to it; the others are zero. */
 struct op_attrs {
     uint32_t accumulate; /* bit i: OUT operand i is added to */
@@ -253,38 +223,6 @@ static inline float dropout_scale(float p)
 {
     return 65536.0f / (float)(65536u - dropout_threshold(p));
 }
-
-/* Stochastic rounding.  The index of an element counts over all parameters in checkpoint order: index_base plus its
- * position in the tensor.  Eight consecutive elements share one Philox block keyed by (seed, RNG_STATES) with counter
- * (index / 8 low, high, STEP, stream); an element selects its 16 bits as in dropout.  Gradients add 4 MICRO_STEP to the
- * stream.  The 16 bits are added to those of the fp32 value, and its upper half is the bf16, so that rounding is
- * unbiased.  Infinity stays infinity; NaN becomes a quiet NaN; a value above the largest bf16 may become infinity. */
-enum rounding_stream { ROUNDING_PARAM, ROUNDING_M, ROUNDING_V, ROUNDING_GRADIENT, ROUNDING_STREAMS };
-
-/* 8-bit moments.  A block is STATE_BLOCK consecutive elements of a tensor (the last one may be short).  It has an
- * exponent e for m and one for v, computed from the bits of the largest |m|, or of the largest s = sqrt(v):
- *     e = ((bits + ADD) >> 23) - 127, clamped to STATE_EXPONENT_MIN .. STATE_EXPONENT_MAX.
- * Hence x = |m| 2^-e is less than 1.875, and x = s 2^-e less than 1.9375.  A code is x as a float with an exponent bias
- * of 15 and k fraction bits (below 2^-14 a multiple of 2^-(14 + k)), rounded stochastically with the stream of m or v:
- *     x < 2^-14:  ((integer part of x 2^(30 + k)) + random) >> 16
- *     else        ((bits(x) + (random << (7 - k))) >> (23 - k)) - (112 << k)
- * m: k = 3, at most 127; bit 7 is the sign of m.  v: k = 4, at most 255; if s > 0, a code of 0 becomes 1, so that no
- * step divides by a second moment that rounding has lost.  Decoding: c 2^-(14 + k) if c < 2^k, else the float with bits
- * (c + (112 << k)) << (23 - k); both times 2^e.  v is the square of the result. */
-enum {
-    STATE_BLOCK = 256,
-    STATE_EXPONENT_MIN = -100,
-    STATE_EXPONENT_MAX = 126,
-    STATE_M_FRACTION = 3,
-    STATE_V_FRACTION = 4,
-    STATE_M_ADD = 0x100000, /* one unit in the last place: rounding x up never reaches 2 */
-    STATE_V_ADD = 0x080000,
-    STATE_M_CODE_MAX = 127,
-    STATE_V_CODE_MAX = 255,
-};
-
-/* Muon's epsilon: keeps a zero gradient zero. */
-#define MUON_NORM_EPSILON 1e-7f
 
 static inline int64_t state_blocks(int64_t elements)
 {

@@ -88,7 +88,7 @@ class Mutant:
 
 
 def path_of(file):
-    return ("backends/cuda/" if file.startswith("cuda_") else FOLDER) + file
+    return ("src/base/" if file == "bits.h" else "backends/cuda/" if file.startswith("cuda_") else FOLDER) + file
 
 
 def read_source(file):
@@ -164,7 +164,8 @@ class Bench:
         root = os.path.join(scratch, "source")
         shutil.rmtree(root, ignore_errors=True)
         shutil.copytree(os.path.join(kernels.TOP, "backends/cuda"), os.path.join(root, "backends/cuda"))
-        with open(os.path.join(root, path_of(mutant.file)), "w", encoding="utf-8") as file:
+        os.makedirs(os.path.join(root, "base"))
+        with open(os.path.join(root, path_of(mutant.file).replace("src/", "")), "w", encoding="utf-8") as file:
             file.write(mutant.text)
         sources = [os.path.join(root, FOLDER, name) for name in mutant.users]
         objects = kernels.compile_all(self.build, sources, os.path.join(scratch, "objects"), flags, root)

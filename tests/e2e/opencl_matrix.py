@@ -20,7 +20,7 @@ from checks import check, end, read, skip, some, write
 SOURCE = os.path.join(checks.SOURCE, "backends", "opencl", "kernels")
 CLANGS = ["clang", *(f"clang-{version}" for version in range(22, 13, -1))]
 PTXAS = ["ptxas", "/usr/local/cuda/bin/ptxas"]
-DTYPES = {"bfloat16": 1, "float16": 2}
+DTYPES = {"bfloat16": 1, "float16": 0}
 TILES = ((128, 2, 4), (64, 2, 2), (32, 1, 1))  # opencl_gemm.c: tile, warps down and across
 LAYOUTS = ((0, 0, 1), (1, 1, 1), (0, 1, 0))  # a transposed, b transposed, wide
 SHAPES = some(list(zip(TILES, LAYOUTS)))     # one layout for each tile: the emulated units are tested for all
@@ -45,11 +45,11 @@ def run(command):
 
 
 def source_write(name, library):
-    return write(name, library.encode() + b"".join(read(os.path.join(SOURCE, part)) for part in ("common.clh", "gemm_matrix.cl")))
+    return write(name, library.encode() + b"".join(read(os.path.join(SOURCE, part)) for part in ("../../../src/base/bits.h", "common.clh", "gemm_matrix.cl")))
 
 
 def compile_to(clang, source, out, target, unit, dtype, tile, layout):
-    options = {"GT_UNIT": unit, "GT_UNIT_DTYPE": DTYPES[dtype], "GT_TILE": tile[0], "GT_WARPS_DOWN": tile[1],
+    options = {"GT_UNIT": unit, "GT_UNIT_IS_BF16": DTYPES[dtype], "GT_TILE": tile[0], "GT_WARPS_DOWN": tile[1],
                "GT_WARPS_ACROSS": tile[2], "GT_TURNED_A": layout[0], "GT_TURNED_B": layout[1], "GT_WIDE": layout[2]}
     return run([clang, "-x", "cl", "-cl-std=CL1.2", "-cl-no-stdinc", "-include", "opencl-c.h", "-O2", "-S", "-o", out,
                 "-w", *target, *(f"-D{name}={value}" for name, value in options.items()), source])

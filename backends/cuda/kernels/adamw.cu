@@ -21,58 +21,32 @@ struct adamw_args {
     struct cuda_walk walk;
 };
 
-/* Values common to all elements; every thread reads them.  skip: nothing is updated. */
-struct factors {
-    float clip, learning_rate, beta1, beta2, rest1, rest2, correction1, correction2, epsilon, weight_decay;
-    bool skip;
-};
-
-DEVICE struct factors factors_make(const struct adamw_args &args)
+DEVICE struct adamw_step step_of(const struct adamw_args &args)
 {
-    const int64_t updates = args.scalars[SCALAR_ADAM_STEP].i;
-    const int64_t row = (updates < 1 ? 1 : updates > args.rows ? args.rows : updates) - 1;
-    struct factors f;
-    f.clip = args.scalars[SCALAR_CLIP].f;
-    f.learning_rate = __fmul_rn(args.scalars[SCALAR_LEARNING_RATE].f, args.alpha);
-    f.beta1 = args.beta1;
-    f.beta2 = args.beta2;
-    f.rest1 = __fsub_rn(1.0f, args.beta1);
-    f.rest2 = __fsub_rn(1.0f, args.beta2);
-    f.correction1 = args.corrections[2 * row];
-    f.correction2 = args.corrections[2 * row + 1];
-    f.epsilon = args.epsilon;
-    f.weight_decay = args.weight_decay;
-    f.skip = args.scalars[SCALAR_FOUND_INF].i != 0;
-    return f;
+    return adamw_step_of(args.scalars, args.corrections, args.rows, args.alpha, args.beta1, args.beta2, args.epsilon,
+                         args.weight_decay);
 }
 
-DEVICE void element_update(const struct factors &f, float grad, float *param, float *first, float *second)
+/* clip_factor found an infinity: nothing is updated. */
+DEVICE bool is_skipped(const struct adamw_args &args)
 {
-    const float g = __fmul_rn(grad, f.clip);
-    const float m = __fadd_rn(__fmul_rn(f.beta1, *first), __fmul_rn(f.rest1, g));
-    const float v = __fadd_rn(__fmul_rn(f.beta2, *second), __fmul_rn(f.rest2, __fmul_rn(g, g)));
-    const float root = __fsqrt_rn(__fdiv_rn(v, f.correction2));
-    const float move = __fdiv_rn(__fdiv_rn(m, f.correction1), __fadd_rn(root, f.epsilon));
-    const float p = *param;
-    *first = m;
-    *second = v;
-    *param = __fsub_rn(p, __fmul_rn(f.learning_rate, __fadd_rn(move, __fmul_rn(f.weight_decay, p))));
+    return args.scalars[SCALAR_FOUND_INF].i != 0;
 }
 
 static __global__ void __launch_bounds__(CUDA_WALK_THREADS) adamw(struct cuda_tensors<struct adamw_args> tensors)
 {
     unsigned block;
     const struct adamw_args args = cuda_tensor_find(tensors, &block);
-    const struct factors factors = factors_make(args);
+    const struct adamw_step step = step_of(args);
     const bool mastered = args.master.memory != NULL;
     const struct cuda_floats weights = mastered ? args.master : args.param;
-    if (factors.skip)
+    if (is_skipped(args))
         return;
     const auto update = [&](const struct cuda_span &span) {
         float grad[CUDA_GROUP], weight[CUDA_GROUP], first[CUDA_GROUP], second[CUDA_GROUP];
         cuda_read(args.grad, span, grad, weights, span, weight, args.first, span, first, args.second, span, second);
         UNROLLED(k, CUDA_GROUP)
-            element_update(factors, grad[k], &weight[k], &first[k], &second[k]);
+            adamw_update(&step, grad[k], &weight[k], &first[k], &second[k]);
         cuda_write(args.param, span, weight);
         if (mastered)
             cuda_write(args.master, span, weight);
@@ -86,35 +60,6 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) adamw(struct cuda_te
  * of codes is a maximum over a warp, and a lane's elements share one Philox block for each stream. ---- */
 
 static_assert(STATE_BLOCK == WARP_LANES * CUDA_GROUP, "a warp takes a block");
-
-/* 2^e, for -127 < e < 128. */
-DEVICE float power_of_two(int e)
-{
-    return __uint_as_float((uint32_t)(127 + e) << 23);
-}
-
-/* Returns the exponent of a block whose largest magnitude is `largest`. */
-DEVICE int exponent_of(float largest, uint32_t add)
-{
-    const int e = (int)((__float_as_uint(largest) + add) >> 23) - 127;
-    return e < STATE_EXPONENT_MIN ? STATE_EXPONENT_MIN : e > STATE_EXPONENT_MAX ? STATE_EXPONENT_MAX : e;
-}
-
-DEVICE float decode(uint32_t code, int fraction)
-{
-    const float subnormal = __fmul_rn((float)(int)code, power_of_two(-14 - fraction));
-    const float normal = __uint_as_float((code + (112u << fraction)) << (23 - fraction));
-    return code < 1u << fraction ? subnormal : normal;
-}
-
-DEVICE uint32_t encode(float x, int fraction, uint32_t random)
-{
-    const bool small = x < 0x1p-14f;
-    const uint32_t units = (uint32_t)(int)__fmul_rn(small ? x : 0.0f, power_of_two(30 + fraction));
-    const uint32_t subnormal = (units + random) >> 16;
-    const uint32_t normal = ((__float_as_uint(x) + (random << (7 - fraction))) >> (23 - fraction)) - (112u << fraction);
-    return small ? subnormal : normal;
-}
 
 /* Fetches the eight codes of a span, one in each byte; element by element if the span is not whole. */
 DEVICE uint64_t codes_fetch(const struct cuda_floats &from, const struct cuda_span &span)
@@ -144,12 +89,9 @@ DEVICE void codes_put(const struct cuda_floats &to, const struct cuda_span &span
 /* Decodes m, or v of its root. */
 template <bool IS_V> DEVICE void codes_decode(uint64_t codes, uint8_t exponent, float (&value)[CUDA_GROUP])
 {
-    const float scale = power_of_two((int8_t)exponent);
-    UNROLLED(k, CUDA_GROUP) {
-        const uint32_t code = (uint32_t)(codes >> 8 * k) & 255u;
-        const float x = __fmul_rn(IS_V ? decode(code, STATE_V_FRACTION) : decode(code & 127u, STATE_M_FRACTION), scale);
-        value[k] = IS_V ? __fmul_rn(x, x) : (code & 128u) != 0 ? -x : x;
-    }
+    const float scale = state_scale((int8_t)exponent);
+    UNROLLED(k, CUDA_GROUP)
+        value[k] = state_decode(IS_V, (uint32_t)(codes >> 8 * k) & 255u, scale);
 }
 
 /* Encodes m, or the root of v, with the block's exponent.  The whole warp takes part; the exponent ignores
@@ -159,22 +101,16 @@ template <bool IS_V>
 DEVICE uint64_t codes_encode(const float (&value)[CUDA_GROUP], int count, const struct philox_block &random,
                              int *exponent)
 {
-    constexpr uint32_t most = IS_V ? STATE_V_CODE_MAX : STATE_M_CODE_MAX;
     float magnitude[CUDA_GROUP], largest = 0.0f;
     UNROLLED(k, CUDA_GROUP) {
-        magnitude[k] = k < count ? (IS_V ? __fsqrt_rn(value[k]) : fabsf(value[k])) : 0.0f;
+        magnitude[k] = k < count ? state_magnitude(IS_V, value[k]) : 0.0f;
         largest = fmaxf(largest, magnitude[k]);
     }
-    *exponent = exponent_of(cuda_lanes_max<WARP_LANES>(largest), IS_V ? STATE_V_ADD : STATE_M_ADD);
-    const float scale = power_of_two(-*exponent);
+    *exponent = state_exponent(IS_V, cuda_lanes_max<WARP_LANES>(largest));
+    const float scale = state_scale(-*exponent);
     uint64_t codes = 0;
-    UNROLLED(k, CUDA_GROUP) {
-        const uint32_t code = encode(__fmul_rn(magnitude[k], scale), IS_V ? STATE_V_FRACTION : STATE_M_FRACTION,
-                                     cuda_philox_bits(random, k));
-        const uint32_t capped = code < most ? code : most, least = IS_V && magnitude[k] > 0.0f ? 1u : 0u;
-        const uint32_t sign = IS_V ? 0u : __float_as_uint(value[k]) >> 24 & 128u;
-        codes |= (uint64_t)((capped > least ? capped : least) | sign) << 8 * k;
-    }
+    UNROLLED(k, CUDA_GROUP)
+        codes |= (uint64_t)state_encode(IS_V, value[k], magnitude[k], scale, philox_bits(random.word, k)) << 8 * k;
     return codes;
 }
 
@@ -184,7 +120,7 @@ DEVICE int64_t blocks_of(const struct adamw_args &args)
 }
 
 /* Stores both moments of block `block` as codes, with their exponents. */
-DEVICE void codes_store(const struct adamw_args &args, const struct cuda_rounding &rounding, int64_t block,
+DEVICE void codes_store(const struct adamw_args &args, const struct rounding &rounding, int64_t block,
                         const struct cuda_span &span, const float (&first)[CUDA_GROUP],
                         const float (&second)[CUDA_GROUP])
 {
@@ -207,10 +143,10 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS, 3)
 {
     unsigned number;
     const struct adamw_args &args = cuda_tensor_find(tensors, &number);
-    const struct factors factors = factors_make(args);
-    if (factors.skip)
+    const struct adamw_step step = step_of(args);
+    if (is_skipped(args))
         return;
-    const struct cuda_rounding rounding = cuda_rounding_make(args.scalars, args.index_base);
+    const struct rounding rounding = rounding_of(args.scalars, args.index_base);
     const bool has_codes = args.first.dtype == DTYPE_U8;
     const struct cuda_walk whole = {blocks_of(args) * STATE_BLOCK, args.walk.blocks, args.walk.aligned};
     const auto update = [&](const struct cuda_span &group) {
@@ -227,7 +163,7 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS, 3)
                       second);
         }
         UNROLLED(k, CUDA_GROUP)
-            element_update(factors, grad[k], &param[k], &first[k], &second[k]);
+            adamw_update(&step, grad[k], &param[k], &first[k], &second[k]);
         cuda_write_rounded(args.param, span, param, rounding, ROUNDING_PARAM);
         if (has_codes) {
             codes_store(args, rounding, block, span, first, second);

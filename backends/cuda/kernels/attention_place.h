@@ -96,10 +96,10 @@ DEVICE struct backward_place backward_place_of(const struct cuda_attention &atte
 }
 
 /* The mask of one head, and the group of eight elements that (query, key) belongs to: see op.h. */
-DEVICE struct cuda_mask attention_mask_make(const struct cuda_attention &attention, int sample, int head)
+DEVICE struct dropout_mask attention_mask_make(const struct cuda_attention &attention, int sample, int head)
 {
-    return cuda_mask_make(attention.scalars, (int32_t)((uint32_t)attention.site + ((uint32_t)head << 16)), sample,
-                          attention.threshold);
+    return dropout_mask_of(attention.scalars, (uint32_t)attention.site + ((uint32_t)head << 16), (uint32_t)sample,
+                           attention.threshold);
 }
 
 DEVICE int64_t attention_mask_group(const struct cuda_attention &attention, int query, int key)

@@ -48,11 +48,11 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_delta(const struct cu
 /* Returns the kept elements (query, key) of 8 rows of the warp and 8 J columns, as bits.  By keys a lane draws the
  * block of one query, and bit k is row k; by queries it draws that of one row and eight keys, and bit k is x. */
 template <bool KEYS>
-DEVICE uint32_t plain_kept(const struct cuda_attention &attention, const struct cuda_mask &mask, int own, int other)
+DEVICE uint32_t plain_kept(const struct cuda_attention &attention, const struct dropout_mask &mask, int own, int other)
 {
     const int lane = cuda_lane();
     const int query = KEYS ? other + lane : own + lane % 8, key = KEYS ? own : other + lane / 8 * 8;
-    return cuda_mask_kept(mask, attention_mask_group(attention, query, key));
+    return dropout_kept(&mask, attention_mask_group(attention, query, key));
 }
 
 /* Turns scores into p f (without f's scale), and dp into ds.  `own` is the warp's first own row, `other` the first

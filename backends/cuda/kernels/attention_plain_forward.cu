@@ -56,12 +56,12 @@ DEVICE void plain_weights_make(float (&score)[ROWS_I][KEYS_J], float (&largest)[
 
 /* Each of the warp's 16 rows has 4 groups of keys: a lane draws group 2 (x % 2) and the next one of row y + 4 (x /
  * 2). */
-DEVICE void plain_weights_drop(const struct cuda_attention &attention, const struct cuda_mask &mask,
+DEVICE void plain_weights_drop(const struct cuda_attention &attention, const struct dropout_mask &mask,
                                float (&weight)[ROWS_I][KEYS_J], int query, int key)
 {
     const int x = plain_x(), y = plain_y();
     const int64_t group = attention_mask_group(attention, query + y + x / 2 * 4, key) + x % 2 * 2;
-    const uint32_t bits = cuda_mask_kept(mask, group) | cuda_mask_kept(mask, group + 1) << 8;
+    const uint32_t bits = dropout_kept(&mask, group) | dropout_kept(&mask, group + 1) << 8;
     UNROLLED(i, ROWS_I) {
         UNROLLED(j, KEYS_J) {
             const uint32_t kept = __shfl_sync(ALL_LANES, bits, y * 8 + i * 2 + j / 2) >> (j % 2 * 8 + x);
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_forward_plain(const s
         largest[i] = -INFINITY;
         sum[i] = 0.0f;
     }
-    struct cuda_mask mask;
+    struct dropout_mask mask;
     if (attention.threshold != 0)
         mask = attention_mask_make(attention, place.sample, place.head);
     plain_load<D, QUERIES>(q, attention, attention.q, place.sample, place.head, place.query, attention.time);

@@ -250,7 +250,7 @@ DEVICE void tile_store(T *rows, const float (&d)[D / 8][4], const float (&factor
 /* Rows are queries from `query` (the warp's first), columns are 8 N keys from `key`.  Byte 2 m + r of lane 4 g + t has
  * the bits of row g + 8 r and the keys of accumulator 4 m + t. */
 template <int N>
-DEVICE uint32_t tile_kept_by_query(const struct cuda_attention &attention, const struct cuda_mask &mask, int query,
+DEVICE uint32_t tile_kept_by_query(const struct cuda_attention &attention, const struct dropout_mask &mask, int query,
                                    int key)
 {
     const int lane = cuda_lane(), g = lane / 4, t = lane % 4;
@@ -258,7 +258,7 @@ DEVICE uint32_t tile_kept_by_query(const struct cuda_attention &attention, const
     UNROLLED(m, N / 4) {
         UNROLLED(r, 2) {
             const int64_t group = attention_mask_group(attention, query + g + 8 * r, key + (4 * m + t) * 8);
-            bits |= cuda_mask_kept(mask, group) << 8 * (2 * m + r);
+            bits |= dropout_kept(&mask, group) << 8 * (2 * m + r);
         }
     }
     return bits;
@@ -279,12 +279,12 @@ DEVICE uint32_t tile_kept_query(uint32_t known, int m)
 
 /* Rows are keys from `key` (the warp's first), columns are 32 queries from `query`.  Byte r of lane 4 c + t has the
  * bits of keys 8 r .. 8 r + 7 of the warp and the query of column 8 (c % 4) + 2 t + c / 4. */
-DEVICE uint32_t tile_kept_by_key(const struct cuda_attention &attention, const struct cuda_mask &mask, int query,
+DEVICE uint32_t tile_kept_by_key(const struct cuda_attention &attention, const struct dropout_mask &mask, int query,
                                  int key)
 {
     const int lane = cuda_lane(), c = lane / 4, t = lane % 4;
     const int64_t group = attention_mask_group(attention, query + c % 4 * 8 + 2 * t + c / 4, key);
-    return cuda_mask_kept(mask, group) | cuda_mask_kept(mask, group + 1) << 8;
+    return dropout_kept(&mask, group) | dropout_kept(&mask, group + 1) << 8;
 }
 
 /* Sets bit e of the result when element e of accumulator n is kept. */

@@ -316,7 +316,7 @@ DEVICE void gradients_make(const struct cuda_attention &attention, unsigned char
         const int other = place.first + tile * OTHER_ROWS;
         uint32_t bits = 0;
         if (attention.threshold != 0) {
-            const struct cuda_mask mask = attention_mask_make(attention, place.sample, head);
+            const struct dropout_mask mask = attention_mask_make(attention, place.sample, head);
             bits = KEYS ? tile_kept_by_key(attention, mask, other, place.own + warp_row)
                         : tile_kept_by_query<OTHER_TILES>(attention, mask, place.own + warp_row, other);
         }

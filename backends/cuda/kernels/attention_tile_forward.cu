@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
         uint32_t held[forward_held<D, WARPS>][4];
         float result[D / 8][4], largest[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
         tile_clear(result);
-        struct cuda_mask mask;
+        struct dropout_mask mask;
         if (attention.threshold != 0)
             mask = attention_mask_make(attention, place.sample, place.head);
         for (int key = place.start; key < end; key += TILE_ROWS) {

@@ -65,7 +65,7 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gradient_round(const
 {
     const struct cuda_floats y = args.operand[GRADIENT_ROUND_Y];
     const union scalar_word *scalars = CUDA_POINTER(const union scalar_word, GRADIENT_ROUND_SCALARS);
-    const struct cuda_rounding rounding = cuda_rounding_make(scalars, args.attrs.index_base);
+    const struct rounding rounding = rounding_of(scalars, args.attrs.index_base);
     const uint32_t stream = ROUNDING_GRADIENT + 4u * scalars[SCALAR_MICRO_STEP].u;
     cuda_walk_each(args.walk, [&](const struct cuda_span &span) {
         float x[CUDA_GROUP], old[CUDA_GROUP];
@@ -86,12 +86,12 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) dropout(const struct
 {
     const struct cuda_floats from = args.operand[DROPOUT_X];
     for (int64_t sample = blockIdx.y; sample < args.parts; sample += gridDim.y) {
-        const struct cuda_mask mask = cuda_mask_make(CUDA_POINTER(const union scalar_word, DROPOUT_SCALARS),
-                                                     args.attrs.site, sample, args.threshold);
+        const struct dropout_mask mask = dropout_mask_of(CUDA_POINTER(const union scalar_word, DROPOUT_SCALARS),
+                                                         (uint32_t)args.attrs.site, (uint32_t)sample, args.threshold);
         cuda_walk_each(args.walk, [&](const struct cuda_span &own) {
             const struct cuda_span span = {sample * args.walk.elements + own.first, own.count, own.whole};
             const struct cuda_group group = cuda_fetch(from, span);
-            const uint32_t kept = cuda_mask_kept(mask, own.first / CUDA_GROUP);
+            const uint32_t kept = dropout_kept(&mask, (uint32_t)(own.first / CUDA_GROUP));
             float x[CUDA_GROUP];
             cuda_unpack(group, from.dtype, x);
             UNROLLED(k, CUDA_GROUP)

@@ -8,7 +8,7 @@
 static __global__ void __launch_bounds__(CUDA_WALK_THREADS) muon_momentum(const struct cuda_args args)
 {
     const union scalar_word *scalars = CUDA_POINTER(const union scalar_word, MUON_MOMENTUM_SCALARS);
-    const struct cuda_rounding rounding = cuda_rounding_make(scalars, args.attrs.index_base);
+    const struct rounding rounding = rounding_of(scalars, args.attrs.index_base);
     const bool skips = scalars[SCALAR_FOUND_INF].i != 0;
     const float clip = scalars[SCALAR_CLIP].f, beta = scalars[SCALAR_MUON_MOMENTUM].f, rest = __fsub_rn(1.0f, beta);
     cuda_walk_each(args.walk, [&](const struct cuda_span &span) {
@@ -45,7 +45,7 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) muon_step(const stru
         return;
     const struct cuda_floats param = args.operand[MUON_STEP_PARAM], master = args.operand[MUON_STEP_MASTER];
     const struct cuda_floats weights = master.memory != NULL ? master : param;
-    const struct cuda_rounding rounding = cuda_rounding_make(scalars, args.attrs.index_base);
+    const struct rounding rounding = rounding_of(scalars, args.attrs.index_base);
     const float rate = __fmul_rn(scalars[SCALAR_LEARNING_RATE].f, args.attrs.alpha);
     cuda_walk_each(args.walk, [&](const struct cuda_span &span) {
         float o[CUDA_GROUP], p[CUDA_GROUP];

@@ -30,10 +30,9 @@ static int gt_queries_end(__global const int *begin, int low, int end, int limit
 }
 
 GT_KERNEL(GT_ITEMS)
-gt_attention_backward(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const float, lse), GT_ARRAY(const uint, scalars),
-                      GT_TENSOR(dqkv), GT_ARRAY(const int, begin), GT_ARRAY(const float, delta), int documents,
-                      int time, int heads, int kv_heads, int size, float scale, int site, uint threshold,
-                      float kept_scale)
+gt_attention_backward(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const float, lse), GT_SCALARS, GT_TENSOR(dqkv),
+                      GT_ARRAY(const int, begin), GT_ARRAY(const float, delta), int documents, int time, int heads,
+                      int kv_heads, int size, float scale, int site, uint threshold, float kept_scale)
 {
     __local float q[GT_QUERIES * GT_PITCH], slope[GT_QUERIES * GT_PITCH], k[GT_KEYS * GT_PITCH], v[GT_KEYS * GT_PITCH];
     __local float score_slope[GT_QUERIES * GT_SCORE_PITCH], row_lse[GT_QUERIES], row_delta[GT_QUERIES];
@@ -50,7 +49,6 @@ gt_attention_backward(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const float, lse),
     const int own = (GT_BY_KEYS ? tile : tiles - 1 - tile) * GT_WIDE, own_rows = min(time - own, GT_WIDE);
     const int kv_head = GT_BY_KEYS ? own_head : own_head / (heads / kv_heads);
     const long k_start = row * qkv_row + (long)(heads + kv_head) * size, v_start = k_start + (long)kv_heads * size;
-    const uint mask_sample = GT_AT(scalars, GT_SAMPLE_BASE) + (uint)sample;
     float sum[GT_WIDE_EACH][GT_SLICES], sum_v[GT_WIDE_EACH][GT_SLICES]; /* of dk or dq, and of dv */
     for (int r = 0; r < GT_WIDE_EACH; r++) {
         for (int s = 0; s < GT_SLICES; s++)
@@ -70,7 +68,8 @@ gt_attention_backward(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const float, lse),
         const int query = GT_BY_KEYS ? other : own, key = GT_BY_KEYS ? own : other;
         const int queries = min(time - query, GT_QUERIES);
         const int keys = GT_BY_KEYS ? own_rows : min(end - key, GT_KEYS);
-        const uint4 counter = (uint4)(0, (uint)site + ((uint)head << 16), mask_sample, GT_AT(scalars, GT_STEP));
+        const struct dropout_mask mask =
+            dropout_mask_of(&GT_AT(scalars, 0), (uint)site + ((uint)head << 16), (uint)sample, threshold);
         if (GT_BY_KEYS || pass == 0) {
             const long statistic = (sample * heads + head) * time + query;
             gt_rows_load(q, GT_QUERIES, qkv, qkv_at + (ulong)((row + query) * qkv_row + (long)head * size), qkv_dtype,
@@ -87,8 +86,7 @@ gt_attention_backward(GT_TENSOR(dy), GT_TENSOR(qkv), GT_ARRAY(const float, lse),
             gt_rows_load(k, GT_KEYS, qkv, qkv_at + (ulong)(k_start + key * qkv_row), qkv_dtype, qkv_row, keys, size);
             gt_rows_load(v, GT_KEYS, qkv, qkv_at + (ulong)(v_start + key * qkv_row), qkv_dtype, qkv_row, keys, size);
         }
-        gt_kept_fill(kept, GT_QUERIES, GT_KEYS, time, query, key, counter, GT_AT(scalars, GT_SEED_LO),
-                     GT_AT(scalars, GT_SEED_HI), threshold);
+        gt_kept_fill(kept, GT_QUERIES, GT_KEYS, time, query, key, &mask);
         GT_SYNC();
         float product[GT_DOWN][GT_ACROSS], value_slope[GT_DOWN][GT_ACROSS]; /* of q and k, and of dy and v */
         for (int r = 0; r < GT_DOWN; r++) {

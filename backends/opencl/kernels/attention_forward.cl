@@ -18,7 +18,7 @@
 #define GT_SCORE_PITCH (GT_KEYS + 1)
 
 GT_KERNEL(GT_ITEMS)
-gt_attention_forward(GT_TENSOR(kv), GT_TENSOR(q), GT_ARRAY(const uint, scalars), GT_TENSOR(y), GT_ARRAY(float, lse),
+gt_attention_forward(GT_TENSOR(kv), GT_TENSOR(q), GT_SCALARS, GT_TENSOR(y), GT_ARRAY(float, lse),
                      GT_ARRAY(const int, begin), int cached, int documents, int time, int heads, int heads_per_kv,
                      int size, long q_row, long kv_row, long kv_sample, long k_first, long v_first, float scale,
                      int site, uint threshold, float kept_scale)
@@ -31,12 +31,12 @@ gt_attention_forward(GT_TENSOR(kv), GT_TENSOR(q), GT_ARRAY(const uint, scalars),
     const int bands = (time + GT_QUERIES - 1) / GT_QUERIES;
     const long index = gt_group_index(0), sample = index / ((long)bands * heads);
     const int head = (int)(index / bands % heads), first = (bands - 1 - (int)(index % bands)) * GT_QUERIES;
-    const int rows = min(time - first, GT_QUERIES), position = cached ? (int)GT_AT(scalars, GT_POSITION) : 0;
+    const int rows = min(time - first, GT_QUERIES), position = cached ? (int)GT_SCALAR(POSITION).i : 0;
     const int end = position + first + rows;
     const long q_first = (sample * time + first) * q_row + (long)head * size;
     const long kv_first = sample * kv_sample + (long)(head / heads_per_kv) * size;
-    const uint4 counter = (uint4)(0, (uint)site + ((uint)head << 16), GT_AT(scalars, GT_SAMPLE_BASE) + (uint)sample,
-                                  GT_AT(scalars, GT_STEP));
+    const struct dropout_mask mask =
+        dropout_mask_of(&GT_AT(scalars, 0), (uint)site + ((uint)head << 16), (uint)sample, threshold);
     float result[GT_EACH][GT_SLICES], largest = -INFINITY, sum = 0.0f;
     const int start = documents ? GT_AT(begin, sample * time + first) / GT_KEYS * GT_KEYS : 0;
     int begins[GT_EACH]; /* the first key that each of the rows sees */
@@ -50,8 +50,7 @@ gt_attention_forward(GT_TENSOR(kv), GT_TENSOR(q), GT_ARRAY(const uint, scalars),
         const int keys = min(end - key, GT_KEYS);
         gt_rows_load(tile, GT_KEYS, kv, kv_at + (ulong)(kv_first + k_first + key * kv_row), kv_dtype, kv_row, keys,
                      size);
-        gt_kept_fill(kept, GT_QUERIES, GT_KEYS, time, first, key, counter, GT_AT(scalars, GT_SEED_LO),
-                     GT_AT(scalars, GT_SEED_HI), threshold);
+        gt_kept_fill(kept, GT_QUERIES, GT_KEYS, time, first, key, &mask);
         GT_SYNC();
         float product[GT_EACH][GT_KEYS_EACH];
         for (int r = 0; r < GT_EACH; r++) {
@@ -129,14 +128,14 @@ gt_attention_forward(GT_TENSOR(kv), GT_TENSOR(q), GT_ARRAY(const uint, scalars),
 }
 
 /* Copies the new keys and values to the cache; one work-item per element of a row. */
-__kernel void gt_attention_append(GT_TENSOR(qkv), GT_ARRAY(const int, scalars), GT_TENSOR(cache), int time, long q_row,
-                                  long k_first, long width, long capacity, long samples)
+__kernel void gt_attention_append(GT_TENSOR(qkv), GT_SCALARS, GT_TENSOR(cache), int time, long q_row, long k_first,
+                                  long width, long capacity, long samples)
 {
     long n;
     const long e = gt_column(2 * width, &n);
     if (e >= 2 * width)
         return;
-    const long part = e / width, sample = n / time, place = GT_AT(scalars, GT_POSITION) + n % time;
+    const long part = e / width, sample = n / time, place = GT_SCALAR(POSITION).i + n % time;
     const long to = ((part * samples + sample) * capacity + place) * width + e % width;
     GT_STORE(cache, to, GT_LOAD(qkv, n * q_row + k_first + e));
 }

@@ -6,14 +6,14 @@
  * work-item reaches every barrier.
  */
 GT_KERNEL(GT_GROUP)
-gt_cross_entropy(GT_ARRAY(const int, targets), GT_ARRAY(const uint, scalars), GT_TENSOR(logits),
-                 GT_ARRAY(float, losses), int gradient, long vocab, long columns)
+gt_cross_entropy(GT_ARRAY(const int, targets), GT_SCALARS, GT_TENSOR(logits), GT_ARRAY(float, losses), int gradient,
+                 long vocab, long columns)
 {
     __local float scratch[GT_GROUP];
     const long n = gt_group_index(0), first = n * columns, item = GT_EACH * (long)get_local_id(0);
     const int wanted = GT_AT(targets, n), target = max(wanted, 0);
     const bool ignored = wanted < 0; /* in 32 bits: with 64, rusticl 22.3 ignored no row */
-    const float scale = GT_SCALAR_FLOAT(scalars, GT_LOSS_GRADIENT);
+    const float scale = GT_SCALAR(LOSS_GRADIENT).f;
     float largest = -FLT_MAX, sum = 0.0f;
     for (long begin = item; begin < vocab; begin += GT_EACH * GT_GROUP) {
         const int width = (int)min(vocab - begin, (long)GT_EACH);

@@ -45,15 +45,14 @@ __kernel void gt_blend(GT_TENSOR(x), GT_TENSOR(z), GT_TENSOR(y), float alpha, fl
 
 /* y = x times a mask that is a pure function of seed, step, sample, site and element (ops/op.h); samples are rows.  The
  * op is also its own backward. */
-__kernel void gt_dropout(GT_TENSOR(x), GT_ARRAY(const uint, scalars), GT_TENSOR(y), int site, uint threshold,
-                         float scale, long sample_elements)
+__kernel void gt_dropout(GT_TENSOR(x), GT_SCALARS, GT_TENSOR(y), int site, uint threshold, float scale,
+                         long sample_elements)
 {
     long sample;
     const long group = gt_column((sample_elements + GT_EACH - 1) / GT_EACH, &sample);
     GT_ITEM(group, sample_elements);
-    const uint4 counter =
-        (uint4)((uint)group, (uint)site, GT_AT(scalars, GT_SAMPLE_BASE) + (uint)sample, GT_AT(scalars, GT_STEP));
-    const uint kept = gt_dropout_kept(GT_AT(scalars, GT_SEED_LO), GT_AT(scalars, GT_SEED_HI), counter, threshold);
+    const struct dropout_mask mask = dropout_mask_of(&GT_AT(scalars, 0), (uint)site, (uint)sample, threshold);
+    const uint kept = dropout_kept(&mask, (uint)group);
     const long at = sample * sample_elements + begin;
     GT_LOAD_EACH(v, x, at);
     GT_FOR_EACH(e)

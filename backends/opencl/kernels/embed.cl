@@ -3,15 +3,15 @@
  * One work-item per channel of a row, of a group of equal ids, or of a position.  The backward pass reads rows grouped
  * by id, as the host sorted them: one work-item writes each element of dwte, in the order of the list.
  */
-__kernel void gt_embed_forward(GT_ARRAY(const int, ids), GT_TENSOR(wte), GT_TENSOR(wpe), GT_ARRAY(const int, scalars),
-                               GT_TENSOR(y), GT_ARRAY(const int, first), int documents, int time, long channels)
+__kernel void gt_embed_forward(GT_ARRAY(const int, ids), GT_TENSOR(wte), GT_TENSOR(wpe), GT_SCALARS, GT_TENSOR(y),
+                               GT_ARRAY(const int, first), int documents, int time, long channels)
 {
     long n;
     const long c = gt_column(channels, &n);
     if (c >= channels)
         return;
     const long token = GT_AT(ids, n),
-               place = GT_AT(scalars, GT_POSITION) + (uint)n % (uint)time - (documents ? GT_AT(first, n) : 0);
+               place = GT_SCALAR(POSITION).i + (uint)n % (uint)time - (documents ? GT_AT(first, n) : 0);
     const float x = GT_LOAD(wte, token * channels + c);
     GT_STORE(y, n * channels + c, wpe_dtype >= 0 ? x + GT_LOAD(wpe, place * channels + c) : x);
 }

@@ -4,7 +4,6 @@
  * the cpu backend's method and coefficients, because a device's erf may be off by 16 units in the last place.  The tanh
  * form is the logistic function of twice the argument, which does not cancel for negative x.
  */
-#define GT_GELU_ERF 0
 #define GT_SQRT_2_OVER_PI 0.797884560802865f
 #define GT_INVERSE_SQRT_2PI 0.398942280401433f
 #define GT_CUBIC 0.044715f
@@ -65,7 +64,7 @@ static float gt_tanh_exponential(float x)
 
 static float gt_gelu(float x, int kind)
 {
-    if (kind != GT_GELU_ERF)
+    if (kind != GELU_ERF)
         return x / (1.0f + gt_tanh_exponential(x));
     float cdf;
     gt_normal(x, &cdf);
@@ -74,7 +73,7 @@ static float gt_gelu(float x, int kind)
 
 static float gt_gelu_slope(float x, int kind)
 {
-    if (kind == GT_GELU_ERF) {
+    if (kind == GELU_ERF) {
         float cdf;
         const float density = gt_normal(x, &cdf);
         return cdf + x * GT_INVERSE_SQRT_2PI * density;

@@ -129,7 +129,7 @@ GT_INLINE uint gt_part_column(uint lane, uint e)
 
 GT_INLINE float gt_held(__local const uint *registers, uint half_word)
 {
-#if GT_UNIT_DTYPE == GT_BF16
+#if GT_UNIT_IS_BF16
     return as_float((uint)((__local const ushort *)registers)[half_word] << 16);
 #else
     return vload_half(half_word, (__local const half *)registers);
@@ -167,7 +167,7 @@ GT_INLINE void gt_multiply(gt_part_d *d, const gt_part_a *a, const gt_part_b *b,
 #elif !__has_builtin(__builtin_amdgcn_wmma_f32_16x16x16_f16_w32)
 #error this compiler has no WMMA
 #endif
-#if GT_UNIT_DTYPE == GT_F16
+#if !GT_UNIT_IS_BF16
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 #define GT_WMMA(a, b, d) __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(as_half16(a), as_half16(b), d)
 #else
@@ -179,7 +179,7 @@ GT_INLINE void gt_multiply(gt_part_d *d, const gt_part_a *a, const gt_part_b *b)
 }
 #define GT_MULTIPLY(d, a, b) gt_multiply(d, a, b)
 #else
-#if GT_UNIT_DTYPE == GT_BF16
+#if GT_UNIT_IS_BF16
 #define GT_PTX_TYPES "row.col.f32.bf16.bf16.f32 "
 #else
 #define GT_PTX_TYPES "row.col.f32.f16.f16.f32 "

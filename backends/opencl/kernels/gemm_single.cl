@@ -13,9 +13,9 @@
 /* Loads GT_LANES elements from number i on, aligned only to the size of one element. */
 static float16 gt_load_lanes(__global const uchar *memory, ulong i, int dtype)
 {
-    if (dtype == GT_F32)
+    if (dtype == DTYPE_F32)
         return vload16(0, (__global const float *)memory + i);
-    if (dtype == GT_BF16)
+    if (dtype == DTYPE_BF16)
         return as_float16(convert_uint16(vload16(0, (__global const ushort *)memory + i)) << 16);
     return vload_half16(0, (__global const half *)memory + i);
 }

@@ -1,41 +1,39 @@
 /* gradient_round, muon_momentum, muon_normalize, muon_step: the arithmetic matches op.h bit for bit.
  *
- * Kernels that round stochastically run one group per block of GT_STATE_BLOCK elements, which generates the block's
+ * Kernels that round stochastically run one group per block of STATE_BLOCK elements, which generates the block's
  * random bits once.
  */
-#define GT_MUON_NORM_EPSILON 1e-7f
 
 /* y = x, or y + x, rounded stochastically to bf16. */
 GT_KERNEL(GT_GROUP)
-gt_gradient_round(GT_ARRAY(const float, x), GT_ARRAY(const uint, scalars), GT_ARRAY(ushort, y), int accumulate,
-                  ulong index_base, long count)
+gt_gradient_round(GT_ARRAY(const float, x), GT_SCALARS, GT_ARRAY(ushort, y), int accumulate, long index_base,
+                  long count)
 {
     __local uint words[GT_ROUNDING_WORDS];
-    const long begin = gt_group_index(0) * GT_STATE_BLOCK;
-    const ulong index = index_base + (ulong)begin;
-    const uint stream = GT_ROUNDING_GRADIENT + 4u * GT_AT(scalars, GT_MICRO_STEP);
-    gt_rounding_fill(words, GT_AT(scalars, GT_SEED_LO), GT_AT(scalars, GT_SEED_HI), GT_AT(scalars, GT_STEP), index,
-                     stream, 1);
-    for (uint e = (uint)get_local_id(0); e < GT_STATE_BLOCK && begin + e < count; e += GT_GROUP) {
+    const long begin = gt_group_index(0) * STATE_BLOCK;
+    const struct rounding rounding = rounding_of(&GT_AT(scalars, 0), index_base);
+    const ulong index = rounding.index_base + (ulong)begin;
+    const uint stream = ROUNDING_GRADIENT + 4u * GT_SCALAR(MICRO_STEP).u;
+    gt_rounding_fill(words, &rounding, index, stream, 1);
+    for (uint e = (uint)get_local_id(0); e < STATE_BLOCK && begin + e < count; e += GT_GROUP) {
         const long i = begin + e;
         const float old = as_float((uint)GT_AT(y, i) << 16), value = GT_AT(x, i);
-        GT_AT(y, i) = gt_bf16_stochastic(accumulate ? old + value : value, gt_rounding_bits(words, index, e));
+        GT_AT(y, i) = bf16_stochastic(accumulate ? old + value : value, gt_rounding_bits(words, index, e));
     }
 }
 
 GT_KERNEL(GT_GROUP)
-gt_muon_momentum(GT_TENSOR(grad), GT_ARRAY(const uint, scalars), GT_TENSOR(m), GT_ARRAY(float, u), ulong index_base,
-                 long count)
+gt_muon_momentum(GT_TENSOR(grad), GT_SCALARS, GT_TENSOR(m), GT_ARRAY(float, u), long index_base, long count)
 {
     __local uint words[GT_ROUNDING_WORDS];
-    const long begin = gt_group_index(0) * GT_STATE_BLOCK;
-    const ulong index = index_base + (ulong)begin;
-    const float clip = GT_SCALAR_FLOAT(scalars, GT_CLIP);
-    const float mu = GT_SCALAR_FLOAT(scalars, GT_MUON_MOMENTUM), rest = 1.0f - mu;
-    const bool skips = GT_AT(scalars, GT_FOUND_INF) != 0;
-    gt_rounding_fill(words, GT_AT(scalars, GT_SEED_LO), GT_AT(scalars, GT_SEED_HI), GT_AT(scalars, GT_STEP), index,
-                     GT_ROUNDING_M, 1);
-    for (uint e = (uint)get_local_id(0); e < GT_STATE_BLOCK && begin + e < count; e += GT_GROUP) {
+    const long begin = gt_group_index(0) * STATE_BLOCK;
+    const struct rounding rounding = rounding_of(&GT_AT(scalars, 0), index_base);
+    const ulong index = rounding.index_base + (ulong)begin;
+    const float clip = GT_SCALAR(CLIP).f;
+    const float mu = GT_SCALAR(MUON_MOMENTUM).f, rest = 1.0f - mu;
+    const bool skips = GT_SCALAR(FOUND_INF).i != 0;
+    gt_rounding_fill(words, &rounding, index, ROUNDING_M, 1);
+    for (uint e = (uint)get_local_id(0); e < STATE_BLOCK && begin + e < count; e += GT_GROUP) {
         const long i = begin + e;
         const float g = GT_LOAD(grad, i) * clip;
         const float next = mu * GT_LOAD(m, i) + rest * g;
@@ -49,26 +47,26 @@ gt_muon_momentum(GT_TENSOR(grad), GT_ARRAY(const uint, scalars), GT_TENSOR(m), G
 __kernel void gt_muon_normalize(GT_TENSOR(x), GT_ARRAY(const float, sum), GT_TENSOR(y), long count)
 {
     GT_ITEM((long)get_global_id(0), count);
-    const float norm = gt_sqrt(GT_AT(sum, 0)) + GT_MUON_NORM_EPSILON;
+    const float norm = EXACT_ROOT(GT_AT(sum, 0)) + MUON_NORM_EPSILON;
     GT_LOAD_EACH(v, x, begin);
     GT_FOR_EACH(e)
-        v[e] = gt_divide(v[e], norm);
+        v[e] = EXACT_DIV(v[e], norm);
     GT_STORE_EACH(y, begin, v);
 }
 
 GT_KERNEL(GT_GROUP)
-gt_muon_step(GT_TENSOR(o), GT_ARRAY(const uint, scalars), GT_TENSOR(param), GT_TENSOR(master), float alpha, float scale,
-             float decay, ulong index_base, long count)
+gt_muon_step(GT_TENSOR(o), GT_SCALARS, GT_TENSOR(param), GT_TENSOR(master), float alpha, float scale, float decay,
+             long index_base, long count)
 {
     __local uint words[GT_ROUNDING_WORDS];
-    const long begin = gt_group_index(0) * GT_STATE_BLOCK;
-    const ulong index = index_base + (ulong)begin;
-    const float rate = GT_SCALAR_FLOAT(scalars, GT_LEARNING_RATE) * alpha;
+    const long begin = gt_group_index(0) * STATE_BLOCK;
+    const struct rounding rounding = rounding_of(&GT_AT(scalars, 0), index_base);
+    const ulong index = rounding.index_base + (ulong)begin;
+    const float rate = GT_SCALAR(LEARNING_RATE).f * alpha;
     const bool mastered = master_dtype >= 0;
-    const long end = GT_AT(scalars, GT_FOUND_INF) != 0 ? 0 : count;
-    gt_rounding_fill(words, GT_AT(scalars, GT_SEED_LO), GT_AT(scalars, GT_SEED_HI), GT_AT(scalars, GT_STEP), index,
-                     GT_ROUNDING_PARAM, 1);
-    for (uint e = (uint)get_local_id(0); e < GT_STATE_BLOCK && begin + e < end; e += GT_GROUP) {
+    const long end = GT_SCALAR(FOUND_INF).i != 0 ? 0 : count;
+    gt_rounding_fill(words, &rounding, index, ROUNDING_PARAM, 1);
+    for (uint e = (uint)get_local_id(0); e < STATE_BLOCK && begin + e < end; e += GT_GROUP) {
         const long i = begin + e;
         const float p = mastered ? GT_LOAD(master, i) : GT_LOAD(param, i);
         const float next = p - rate * (scale * GT_LOAD(o, i) + decay * p);

@@ -34,7 +34,7 @@ gt_sum(GT_ARRAY(const float, values), GT_ARRAY(float, out), long at, int accumul
 }
 
 GT_KERNEL(GT_GROUP)
-gt_clip_factor(GT_ARRAY(const float, partials), GT_ARRAY(uint, scalars), float clip_max, long count)
+gt_clip_factor(GT_ARRAY(const float, partials), GT_ARRAY(union scalar_word, scalars), float clip_max, long count)
 {
     __local float scratch[GT_GROUP];
     float largest = 0.0f, sum = 0.0f;
@@ -47,28 +47,24 @@ gt_clip_factor(GT_ARRAY(const float, partials), GT_ARRAY(uint, scalars), float c
     const float total = gt_group_sum(sum, scratch);
     if (get_local_id(0) != 0)
         return;
-    const float unscale = GT_SCALAR_FLOAT(scalars, GT_UNSCALE);
+    const float unscale = GT_SCALAR(UNSCALE).f;
     const float norm = sqrt(total) * (large ? 0x1p32f : 1.0f) * unscale, ratio = clip_max / (norm + 1e-6f);
     const bool found_inf = !isfinite(norm);
-    GT_AT(scalars, GT_GRAD_NORM) = as_uint(norm);
-    GT_AT(scalars, GT_CLIP) = as_uint(clip_max > 0.0f && ratio < 1.0f ? unscale * ratio : unscale);
-    GT_AT(scalars, GT_FOUND_INF) = found_inf ? 1u : 0u;
+    GT_SCALAR(GRAD_NORM).f = norm;
+    GT_SCALAR(CLIP).f = clip_max > 0.0f && ratio < 1.0f ? unscale * ratio : unscale;
+    GT_SCALAR(FOUND_INF).i = found_inf ? 1 : 0;
     if (!found_inf)
-        GT_AT(scalars, GT_ADAM_STEP) += 1u;
+        GT_SCALAR(ADAM_STEP).i++;
 }
 
 /* One pass over gradient, parameter and both moments.  Nothing is updated if clip_factor
  * found an infinity.  Moments and parameter are rounded once, from the fp32 values of this step.  With a master, the
  * update applies to the master, and the parameter is its rounding. */
-__kernel void gt_adamw(GT_TENSOR(grad), GT_ARRAY(const uint, scalars), GT_ARRAY(const float, corrections),
-                       GT_TENSOR(param), GT_TENSOR(master), GT_TENSOR(first), GT_TENSOR(second), float beta1,
-                       float rest1, float beta2, float rest2, float epsilon, float weight_decay, float alpha,
-                       long correction_rows, long count)
+__kernel void gt_adamw(GT_TENSOR(grad), GT_SCALARS, GT_ARRAY(const float, corrections), GT_TENSOR(param),
+                       GT_TENSOR(master), GT_TENSOR(first), GT_TENSOR(second), GT_ADAMW_VALUES, long count)
 {
-    GT_ITEM((long)get_global_id(0), GT_AT(scalars, GT_FOUND_INF) != 0 ? 0 : count);
-    const long row = clamp((long)(int)GT_AT(scalars, GT_ADAM_STEP), 1L, correction_rows) - 1;
-    const float correction1 = GT_AT(corrections, 2 * row), correction2 = GT_AT(corrections, 2 * row + 1);
-    const float clip = GT_SCALAR_FLOAT(scalars, GT_CLIP), rate = GT_SCALAR_FLOAT(scalars, GT_LEARNING_RATE) * alpha;
+    GT_ITEM((long)get_global_id(0), GT_SCALAR(FOUND_INF).i != 0 ? 0 : count);
+    const struct adamw_step step = GT_ADAMW_STEP;
     const bool mastered = master_dtype >= 0;
     float p[GT_EACH];
     gt_load_each(p, mastered ? master : param, (mastered ? master_at : param_at) + (ulong)begin,
@@ -77,11 +73,11 @@ __kernel void gt_adamw(GT_TENSOR(grad), GT_ARRAY(const uint, scalars), GT_ARRAY(
     GT_LOAD_EACH(m, first, begin);
     GT_LOAD_EACH(v, second, begin);
     GT_FOR_EACH(e) {
-        const float scaled = g[e] * clip;
-        m[e] = beta1 * m[e] + rest1 * scaled;
-        v[e] = beta2 * v[e] + rest2 * scaled * scaled;
-        const float move = (m[e] / correction1) / (sqrt(v[e] / correction2) + epsilon) + weight_decay * p[e];
-        p[e] -= rate * move;
+        const float scaled = g[e] * step.clip;
+        m[e] = step.beta1 * m[e] + step.rest1 * scaled;
+        v[e] = step.beta2 * v[e] + step.rest2 * scaled * scaled;
+        const float root = sqrt(v[e] / step.correction2) + step.epsilon;
+        p[e] -= step.learning_rate * ((m[e] / step.correction1) / root + step.weight_decay * p[e]);
     }
     GT_STORE_EACH(first, begin, m);
     GT_STORE_EACH(second, begin, v);

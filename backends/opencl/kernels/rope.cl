@@ -4,7 +4,7 @@
  * and mean(dz g xh) of each mean, one group each, in the workspace.  A row has `means` of them: 2 of all heads of the
  * queries and of the keys, one of each head, or none.
  */
-#define GT_ROPE_ANGLE(n) ((GT_AT(scalars, GT_POSITION) + (n) % time) * size)
+#define GT_ROPE_ANGLE(n) ((GT_SCALAR(POSITION).i + (n) % time) * size)
 /* Element i of the head at `at`, turned back. */
 #define GT_ROPE_BACK(tensor, at, i, angle)                                                                   \
     (GT_LOAD(tensor, (at) + (i)) * GT_AT(table, (angle) + (i) % (size / 2)) +                                \
@@ -23,9 +23,9 @@ static long gt_rope_mean(long head, long heads, long means)
 }
 
 GT_KERNEL(GT_GROUP)
-gt_rope_statistics(GT_TENSOR(in), GT_ARRAY(const float, table), GT_ARRAY(const int, scalars), GT_TENSOR(gain),
-                   GT_TENSOR(out), GT_TENSOR(x), GT_ARRAY(float, statistics), long columns, long size, long heads,
-                   long kv_heads, long means, long time, float epsilon)
+gt_rope_statistics(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_TENSOR(gain), GT_TENSOR(out),
+                   GT_TENSOR(x), GT_ARRAY(float, statistics), long columns, long size, long heads, long kv_heads,
+                   long means, long time, float epsilon)
 {
     __local float scratch[GT_GROUP];
     const long mean = gt_group_index(0) % means, n = gt_group_index(0) / means, angle = GT_ROPE_ANGLE(n);
@@ -48,9 +48,9 @@ gt_rope_statistics(GT_TENSOR(in), GT_ARRAY(const float, table), GT_ARRAY(const i
 }
 
 /* The first work-items of a row take a pair each, the others an element of the values. */
-__kernel void gt_rope(GT_TENSOR(in), GT_ARRAY(const float, table), GT_ARRAY(const int, scalars), GT_TENSOR(gain),
-                      GT_TENSOR(out), GT_TENSOR(x), GT_ARRAY(const float, statistics), long columns, long size,
-                      long heads, long kv_heads, long means, long time, int backward)
+__kernel void gt_rope(GT_TENSOR(in), GT_ARRAY(const float, table), GT_SCALARS, GT_TENSOR(gain), GT_TENSOR(out),
+                      GT_TENSOR(x), GT_ARRAY(const float, statistics), long columns, long size, long heads,
+                      long kv_heads, long means, long time, int backward)
 {
     const long half_size = size / 2, turned = (heads + kv_heads) * half_size;
     long n;
@@ -83,9 +83,9 @@ __kernel void gt_rope(GT_TENSOR(in), GT_ARRAY(const float, table), GT_ARRAY(cons
 }
 
 /* statistics[first + part, c]: the contribution of the part's rows to dgain[c]. */
-__kernel void gt_rope_gain_partial(GT_TENSOR(dy), GT_ARRAY(const float, table), GT_ARRAY(const int, scalars),
-                                   GT_TENSOR(x), GT_ARRAY(float, statistics), long columns, long size, long heads,
-                                   long kv_heads, long means, long time, long rows, long part_rows, long gains)
+__kernel void gt_rope_gain_partial(GT_TENSOR(dy), GT_ARRAY(const float, table), GT_SCALARS, GT_TENSOR(x),
+                                   GT_ARRAY(float, statistics), long columns, long size, long heads, long kv_heads,
+                                   long means, long time, long rows, long part_rows, long gains)
 {
     long part;
     const long c = gt_column(gains, &part);

@@ -330,6 +330,11 @@ static enum gt_status cpu_arena(struct backend *backend, const struct backend_se
     return cpu_memory_map(cpu, segments, count);
 }
 
+static void *cpu_memory(struct backend *backend, struct address at, size_t bytes)
+{
+    return cpu_address(cpu_own(backend), at, bytes);
+}
+
 static enum gt_status cpu_upload(struct backend *backend, struct address to, const void *from, size_t bytes)
 {
     if (bytes > 0)
@@ -361,7 +366,7 @@ static enum gt_status cpu_sync(struct backend *backend)
 static bool cpu_supports(const struct backend *backend, const struct op_call *call)
 {
     const struct cpu_op *op = cpu_from(backend)->table[call->kind];
-    return op->supports == NULL || op->supports(call);
+    return op->run != NULL && (op->supports == NULL || op->supports(call));
 }
 
 static size_t cpu_workspace_bytes(const struct backend *backend, const struct op_call *call)
@@ -378,6 +383,7 @@ const struct backend_ops cpu_backend_ops = {
     .info = cpu_info,
     .holders = cpu_holders,
     .arena = cpu_arena,
+    .memory = cpu_memory,
     .upload = cpu_upload,
     .download = cpu_download,
     .run = cpu_run,

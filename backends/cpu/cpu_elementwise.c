@@ -211,6 +211,7 @@ const struct cpu_op CPU_NAME(cpu_copy) = {.run = copy_run};
 const struct cpu_op CPU_NAME(cpu_fetch) = {.run = move_run};
 const struct cpu_op CPU_NAME(cpu_store) = {.run = move_run};
 const struct cpu_op CPU_NAME(cpu_wait) = {.run = wait_run};
+const struct cpu_op CPU_NAME(cpu_exchange) = {.run = NULL}; /* exec's */
 const struct cpu_op CPU_NAME(cpu_swiglu_forward) = {.run = swiglu_forward_run};
 const struct cpu_op CPU_NAME(cpu_swiglu_backward) = {.run = swiglu_backward_run};
 const struct cpu_op CPU_NAME(cpu_dropout) = {.run = dropout_run};

@@ -1,4 +1,4 @@
-/* The exact ops except adamw_lean: blend, gradient_round and those of muon (src/ops, ops/op.h).
+/* The exact ops except adamw_lean: blend, gradient_round, sum_parts and those of muon (src/ops, ops/op.h).
  *
  * Each operation is rounded once and nothing is fused, so the bits match op.h on every instruction set.  Rounding is
  * stochastic in blocks of STATE_BLOCK elements, which share no random bits: neither the number of threads nor the width
@@ -36,6 +36,32 @@ static void gradient_round_run(const struct cpu_backend *cpu, const struct op_ca
             values = sum;
         }
         cpu_rounding_store(&rounding, stream, y, begin, count, values);
+    }
+}
+
+/* Each block is read before it is written: y may be x. */
+static void sum_parts_run(const struct cpu_backend *cpu, const struct op_call *call)
+{
+    const struct cpu_floats x = cpu_floats_of(cpu, call, SUM_PARTS_X), y = cpu_floats_of(cpu, call, SUM_PARTS_Y);
+    const struct operand *others = &call->operand[SUM_PARTS_OTHERS];
+    const struct cpu_floats rest = others->present ? cpu_floats_of(cpu, call, SUM_PARTS_OTHERS) : x;
+    const int64_t parts = others->present ? others->dims[0] + 1 : 1, elements = op_elements(call, SUM_PARTS_X);
+    CPU_PARALLEL(begin, elements, CPU_BLOCK, elements) {
+        float buffer[CPU_BLOCK], sum[CPU_BLOCK];
+        const int64_t count = min_i64(CPU_BLOCK, elements - begin);
+        bool any = op_accumulates(call, SUM_PARTS_Y);
+        if (any)
+            cpu_floats_copy(y, begin, count, sum);
+        for (int64_t p = 0; p < parts; p++, any = true) {
+            const int64_t row = p - (p > call->attrs.from);
+            const float *part = p == call->attrs.from ? cpu_floats_read(x, begin, count, buffer)
+                                                      : cpu_floats_read(rest, row * elements + begin, count, buffer);
+            if (!any)
+                memcpy(sum, part, (size_t)count * sizeof *sum);
+            CPU_SIMD(i, any ? count : 0)
+                sum[i] += part[i];
+        }
+        cpu_floats_write(y, begin, count, sum);
     }
 }
 
@@ -111,6 +137,7 @@ static void muon_step_run(const struct cpu_backend *cpu, const struct op_call *c
 }
 
 const struct cpu_op CPU_NAME(cpu_gradient_round) = {.run = gradient_round_run};
+const struct cpu_op CPU_NAME(cpu_sum_parts) = {.run = sum_parts_run};
 const struct cpu_op CPU_NAME(cpu_muon_momentum) = {.run = muon_momentum_run};
 const struct cpu_op CPU_NAME(cpu_muon_normalize) = {.run = muon_normalize_run};
 const struct cpu_op CPU_NAME(cpu_muon_step) = {.run = muon_step_run};

@@ -85,7 +85,8 @@ cuda_launch_tensors cuda_launch_adamw, cuda_launch_adamw_lean, cuda_launch_parti
 /* Elementwise. */
 cuda_launch cuda_launch_blend, cuda_launch_copy, cuda_launch_dropout, cuda_launch_fill, cuda_launch_gelu_backward,
     cuda_launch_gelu_forward, cuda_launch_gradient_round, cuda_launch_muon_momentum, cuda_launch_muon_normalize,
-    cuda_launch_muon_step, cuda_launch_residual, cuda_launch_swiglu_backward, cuda_launch_swiglu_forward;
+    cuda_launch_muon_step, cuda_launch_residual, cuda_launch_sum_parts, cuda_launch_swiglu_backward,
+    cuda_launch_swiglu_forward;
 /* A row for each warp, or for each block. */
 cuda_launch cuda_launch_cross_entropy, cuda_launch_embed_forward, cuda_launch_layernorm_forward;
 /* A team of `threads` lanes for each head, or for each of `strips` means of a row. */

@@ -1,8 +1,8 @@
 /* The host side of all ops but attention and products: operands, shapes, the split of rows, and launches.
  *
- * A kernel gets its operands, its attributes and the sizes of one of the operands (struct cuda_args).  The ops
- * on states (adamw, adamw_lean, gradient_round, muon's) only convert bf16 and do not compute in it, so every card
- * supports them.  Workspaces and the number of parts of a sum depend on the shape only.
+ * A kernel gets its operands, its attributes and the sizes of one of the operands (struct cuda_args).  The ops on
+ * states and gradients (adamw, adamw_lean, gradient_round, sum_parts, muon's) only convert 16 bits and do not compute
+ * in them, so every card supports them.  Workspaces and the number of parts of a sum depend on the shape only.
  */
 #include "backends/cuda/cuda_shapes.h"
 
@@ -81,10 +81,21 @@ ELEMENTWISE(muon_normalize, MUON_NORMALIZE_Y, NULL)
 ELEMENTWISE(muon_step, MUON_STEP_PARAM, NULL)
 ELEMENTWISE(residual, RESIDUAL_R, cuda_operands_supported)
 
+static struct cuda_args parts_args_of(const struct backend *backend, const struct op_call *call, int32_t slot)
+{
+    struct cuda_args args = walk_args_of(backend, call, slot);
+    args.parts = call->operand[SUM_PARTS_OTHERS].present ? call->operand[SUM_PARTS_OTHERS].dims[0] + 1 : 1;
+    args.walk.aligned = args.walk.aligned && args.walk.elements % CUDA_GROUP == 0;
+    return args;
+}
+
+LAUNCHED(sum_parts, NULL, sum_parts, parts_args_of, SUM_PARTS_X)
+
 /* fetch and store: copies that the card's copy engines make. */
 const struct op_impl cuda_fetch = {.run = cuda_memory_copy_start};
 const struct op_impl cuda_store = {.run = cuda_memory_copy_start};
 const struct op_impl cuda_wait = {.run = cuda_memory_copy_wait};
+const struct op_impl cuda_exchange = {.run = NULL}; /* exec's */
 
 /* A thread takes eight columns of a row of operand `y`, which has half the columns of [a | b]. */
 static struct cuda_args swiglu_args_of(const struct backend *backend, const struct op_call *call, int32_t y)

@@ -411,7 +411,7 @@ static enum gt_status opencl_sync(struct backend *backend)
 static bool opencl_supports(const struct backend *backend, const struct op_call *call)
 {
     const struct opencl_op *op = opencl_table[call->kind];
-    return op->supports == NULL || op->supports(opencl_from(backend), call);
+    return op->run != NULL && (op->supports == NULL || op->supports(opencl_from(backend), call));
 }
 
 static size_t opencl_workspace_bytes(const struct backend *backend, const struct op_call *call)

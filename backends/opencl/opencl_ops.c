@@ -178,11 +178,17 @@ static enum gt_status copied_run(struct opencl_backend *cl, const struct op_call
 
 FLOATS(copy, copied_run(cl, call))
 const struct opencl_op opencl_fetch = {.run = move_run}, opencl_store = {.run = move_run};
-const struct opencl_op opencl_wait = {.run = copy_await};
+const struct opencl_op opencl_wait = {.run = copy_await}, opencl_exchange = {.run = NULL}; /* exec's */
 
 FLOATS(residual, elements_run(cl, call, KERNEL(elementwise, "gt_residual", "ttt"), NO_VALUES))
 EXACT(blend, elements_run(cl, call, KERNEL(elementwise, "gt_blend", "ttt"),
                           VALUES(F32(call->attrs.alpha), F32(call->attrs.beta))))
+EXACT(sum_parts,
+      elements_run(cl, call, KERNEL(elementwise, "gt_sum_parts", "ttt"),
+                   VALUES(I32(call->attrs.from),
+                          I32(call->operand[SUM_PARTS_OTHERS].present ? call->operand[SUM_PARTS_OTHERS].dims[0] + 1
+                                                                      : 1),
+                          I32(op_accumulates(call, SUM_PARTS_Y)))))
 FLOATS(gelu_forward, elements_run(cl, call, KERNEL(gelu, "gt_gelu_forward", "tt"), VALUES(I32(call->attrs.gelu))))
 FLOATS(gelu_backward, elements_run(cl, call, KERNEL(gelu, "gt_gelu_backward", "ttt"), VALUES(I32(call->attrs.gelu))))
 

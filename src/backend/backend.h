@@ -115,13 +115,13 @@ struct op_impl {
     bool (*supports)(const struct backend *backend, const struct op_call *call);
     /* NULL: none. */
     size_t (*workspace_bytes)(const struct backend *backend, const struct op_call *call);
-    enum gt_status (*run)(struct backend *backend, const struct op_call *call);
+    enum gt_status (*run)(struct backend *backend, const struct op_call *call); /* NULL: not supported */
 };
 
 static inline bool op_impl_supports(const struct op_impl *impl, const struct backend *backend,
                                     const struct op_call *call)
 {
-    return impl->supports == NULL || impl->supports(backend, call);
+    return impl->run != NULL && (impl->supports == NULL || impl->supports(backend, call));
 }
 
 static inline size_t op_impl_workspace_bytes(const struct op_impl *impl, const struct backend *backend,
@@ -157,6 +157,8 @@ struct backend_ops {
      * reused. */
     enum gt_status (*upload)(struct backend *backend, struct address to, const void *from, size_t bytes);
     enum gt_status (*download)(struct backend *backend, void *to, struct address from, size_t bytes);
+    /* Returns the host's address of `bytes` bytes of device memory; NULL in backends where the host has none. */
+    void *(*memory)(struct backend *backend, struct address at, size_t bytes);
     /* As download(), but does not wait: `to` is written by the end of the next sync(), and must stay valid
      * until then.  NULL in backends whose run() is synchronous, where it would gain nothing. */
     enum gt_status (*download_later)(struct backend *backend, void *to, struct address from, size_t bytes);

@@ -4,12 +4,15 @@
  * device; nothing is allocated after that.  A plain run passes a whole program to the backend; exec_start() does not
  * wait for it.  Poison, the look callback, waits and timing pass ops one by one, but a device that can time a program
  * itself gets it whole.
+ *
+ * Exchanges between ranks are exec's own: they are moves of src/dist, and the device runs what lies between them.
  */
 #include "exec/exec.h"
 
 #include "backend/backend_call.h"
 #include "base/clock.h"
 #include "base/size.h"
+#include "dist/dist.h"
 #include "exec/exec_poison.h"
 
 enum { ZEROS_BYTES = 65536 };
@@ -28,6 +31,9 @@ struct exec {
     double ops_seconds[GRAPH_PROGRAMS_MAX]; /* of the last run that was timed op by op */
     exec_look_fn *look;                     /* NULL when off */
     void *look_context;
+    struct dist *dist; /* NULL: no other ranks */
+    char *staging;     /* [EXEC_STAGING_BYTES] */
+    uint64_t *moves;   /* [ops of the longest program]: the moves of an exchange are those before this one */
 };
 
 static enum gt_status programs_bind(struct exec *exec)
@@ -40,6 +46,7 @@ static enum gt_status programs_bind(struct exec *exec)
         for (int32_t i = 0; i < count; i++)
             plan_call(exec->plan, p, i, &exec->calls[p][i]);
     }
+    TRY(HOSTMEM_NEW(exec, (size_t)most, "moves of ops", &exec->moves));
     return HOSTMEM_NEW(exec, (size_t)most, "times of ops", &exec->seconds);
 }
 
@@ -54,6 +61,31 @@ static enum gt_status alignment_check(struct backend *device, const struct plan 
                 plan->options.alignment_bytes, info.device, info.alignment_bytes);
 }
 
+static bool is_exchange(const struct op_call *call)
+{
+    return call->kind == OP_EXCHANGE || call->attrs.exchanged;
+}
+
+/* Returns the number of calls before the next exchange, or wait for one. */
+static int32_t device_calls(const struct op_call *calls, int32_t count)
+{
+    int32_t i = 0;
+    while (i < count && !is_exchange(&calls[i]))
+        i++;
+    return i;
+}
+
+static enum gt_status program_bind(struct exec *exec, int32_t program)
+{
+    const int32_t count = exec->graph->programs[program].count;
+    for (int32_t i = 0, some; i < count; i += some + 1) {
+        some = device_calls(&exec->calls[program][i], count - i);
+        if (some > 0)
+            TRY(backend_bind(exec->device, &exec->calls[program][i], (size_t)some));
+    }
+    return GT_OK;
+}
+
 static enum gt_status exec_fill(struct exec *exec, bool poison)
 {
     const struct plan *plan = exec->plan;
@@ -64,7 +96,7 @@ static enum gt_status exec_fill(struct exec *exec, bool poison)
     if (plan->segment_count > 0)
         TRY(backend_arena(exec->device, plan->segment, plan->segment_count));
     for (int32_t p = 0; p < exec->graph->program_count; p++)
-        TRY(backend_bind(exec->device, exec->calls[p], (size_t)exec->graph->programs[p].count));
+        TRY(program_bind(exec, p));
     return exec->poison ? exec_poison_arena(exec->poison) : GT_OK;
 }
 
@@ -180,12 +212,101 @@ static enum gt_status program_run_timed(struct exec *exec, int32_t program)
     return GT_OK;
 }
 
+/* ---- exchanges between ranks ---- */
+
+void exec_dist_set(struct exec *exec, struct dist *dist, void *staging)
+{
+    exec->dist = dist;
+    exec->staging = staging;
+}
+
+/* Both ends cut their bytes into moves of half of the staging buffer. */
+#define MOVE_BYTES (EXEC_STAGING_BYTES / 2)
+
+/* Begins the moves of an exchange, between memory that the host reaches. */
+static void exchange_begin(const struct exec *exec, const struct op_call *call)
+{
+    struct backend *device = exec->device;
+    const struct operand *x = &call->operand[EXCHANGE_X], *y = &call->operand[EXCHANGE_Y];
+    const size_t sent = operand_bytes(x), received = operand_bytes(y);
+    for (size_t at = 0; at < sent; at += MOVE_BYTES)
+        dist_send(exec->dist, call->attrs.to, (char *)device->ops->memory(device, x->at, sent) + at,
+                  size_min(MOVE_BYTES, sent - at));
+    for (size_t at = 0; at < received; at += MOVE_BYTES)
+        dist_receive(exec->dist, call->attrs.from, (char *)device->ops->memory(device, y->at, received) + at,
+                     size_min(MOVE_BYTES, received - at));
+}
+
+/* Exchanges the bytes through the staging buffer. */
+static enum gt_status exchange_staged(const struct exec *exec, const struct op_call *call)
+{
+    struct address x = call->operand[EXCHANGE_X].at, y = call->operand[EXCHANGE_Y].at;
+    size_t sent = operand_bytes(&call->operand[EXCHANGE_X]), received = operand_bytes(&call->operand[EXCHANGE_Y]);
+    while (sent > 0 || received > 0) {
+        const size_t out = size_min(MOVE_BYTES, sent), in = size_min(MOVE_BYTES, received);
+        if (out > 0) {
+            TRY(backend_download(exec->device, exec->staging, x, out));
+            dist_send(exec->dist, call->attrs.to, exec->staging, out);
+        }
+        if (in > 0)
+            dist_receive(exec->dist, call->attrs.from, exec->staging + MOVE_BYTES, in);
+        dist_wait(exec->dist, exec->dist->started);
+        if (in > 0)
+            TRY(backend_upload(exec->device, y, exec->staging + MOVE_BYTES, in));
+        x.offset_bytes += out;
+        y.offset_bytes += in;
+        sent -= out;
+        received -= in;
+    }
+    return GT_OK;
+}
+
+/* Begins an exchange, or waits for one.  With poison, and where the host does not reach the device's memory, all of it
+ * happens at the wait. */
+static enum gt_status exchange_run(struct exec *exec, int32_t program, int32_t index)
+{
+    const struct op_call *calls = exec->calls[program];
+    const bool staged = exec->device->ops->memory == NULL;
+    int32_t i = index;
+    assert(exec->dist != NULL);
+    while (calls[index].kind == OP_WAIT && !op_waits_for(&calls[index], &calls[i]))
+        i--;
+    dist_sign(exec->dist, op_declaration(OP_EXCHANGE)->name);
+    if (i < index && staged)
+        return exchange_staged(exec, &calls[i]);
+    if (!staged && (i < index) == (exec->poison != NULL)) {
+        exchange_begin(exec, &calls[i]);
+        exec->moves[i] = exec->dist->started;
+    }
+    if (i < index)
+        dist_wait(exec->dist, exec->moves[i]);
+    return GT_OK;
+}
+
+/* Runs a program's ops in order: the device those between exchanges. */
+static enum gt_status calls_run(struct exec *exec, int32_t program)
+{
+    const struct op_call *calls = exec->calls[program];
+    const int32_t count = exec->graph->programs[program].count;
+    for (int32_t i = 0, some; i < count; i += some) {
+        some = device_calls(&calls[i], count - i);
+        if (some > 0)
+            TRY(backend_run(exec->device, &calls[i], (size_t)some));
+        else
+            TRY(exchange_run(exec, program, i));
+        some += some == 0;
+    }
+    return GT_OK;
+}
+
 /* Runs an op and waits for it.  With poison, a copy beside computing happens at its wait, so that an op in between
  * which reads its result finds poison, and one that overwrites its source spoils it. */
 static enum gt_status call_start(struct exec *exec, int32_t program, int32_t index)
 {
     const struct op_call *call = &exec->calls[program][index];
     const bool late = exec->poison != NULL;
+    if (is_exchange(call))
+        return exchange_run(exec, program, index);
     if (late && op_is_copy_beside(call->kind))
         return GT_OK;
     for (int32_t i = index - 1; late && call->kind == OP_WAIT; i--) {
@@ -239,10 +360,7 @@ enum gt_status exec_wait(struct exec *exec)
 enum gt_status exec_start(struct exec *exec, int32_t program)
 {
     assert(program >= 0 && program < exec->graph->program_count);
-    if (!exec_runs_ahead(exec))
-        return exec_run(exec, program);
-    size_t count = (size_t)exec->graph->programs[program].count;
-    return backend_run(exec->device, exec->calls[program], count);
+    return exec_runs_ahead(exec) ? calls_run(exec, program) : exec_run(exec, program);
 }
 
 enum gt_status exec_run(struct exec *exec, int32_t program)
@@ -250,10 +368,11 @@ enum gt_status exec_run(struct exec *exec, int32_t program)
     assert(program >= 0 && program < exec->graph->program_count);
     int32_t count = exec->graph->programs[program].count;
     if (!op_by_op(exec)) {
-        TRY(backend_run(exec->device, exec->calls[program], (size_t)count));
+        TRY(calls_run(exec, program));
         return backend_sync(exec->device);
     }
-    if (exec->device->ops->run_timed != NULL && is_timed(exec, program) && !exec->poison && !exec->waits && !exec->look)
+    if (exec->device->ops->run_timed != NULL && is_timed(exec, program) && !exec->poison && !exec->waits &&
+        !exec->look && device_calls(exec->calls[program], count) == count)
         return program_run_timed(exec, program);
     if (exec->poison)
         TRY(exec_poison_program_begin(exec->poison, program));

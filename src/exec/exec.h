@@ -12,6 +12,7 @@
 #include "model/graph.h"
 #include "plan/plan.h"
 
+struct dist;
 struct exec;
 
 /* Allocates the arena on the device and binds all programs.  `device`, `plan` and its graph are borrowed.
@@ -19,6 +20,11 @@ struct exec;
  * Errors: GT_NO_MEMORY, GT_DEVICE. */
 enum gt_status exec_create(const void *owner, struct backend *device, const struct plan *plan, bool poison,
                            struct exec **out);
+
+/* Sets what exchanges between ranks go through, unless the device has its own way: `dist`, and `staging` for memory
+ * that the host does not reach.  Both are borrowed. */
+#define EXEC_STAGING_BYTES ((size_t)2 << 20)
+void exec_dist_set(struct exec *exec, struct dist *dist, void *staging);
 
 /* Copy `count` elements, from element `first`, between host memory and a tensor.  Both assert that they lie inside. */
 enum gt_status exec_upload(struct exec *exec, int32_t tensor, int64_t first, const void *from, int64_t count);

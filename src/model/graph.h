@@ -77,7 +77,7 @@ struct program {
     int32_t count;
 };
 
-#define GRAPH_PROGRAMS_MAX 10
+#define GRAPH_PROGRAMS_MAX 12
 
 struct graph {
     struct tensor *tensors;

@@ -5,6 +5,7 @@ libgpttrain_a_SOURCES += \
 	src/model/graph.c src/model/graph.h \
 	src/model/model.h src/model/model_create.c \
 	src/model/parameters.c src/model/parameters.h \
+	src/model/parts.c \
 	src/model/plan_choice.c src/model/plan_choice.h \
 	src/model/state_format.c src/model/state_format.h \
 	src/model/programs.h src/model/transformer.c src/model/update.c

@@ -158,11 +158,13 @@ struct model {
     int32_t corrections;                 /* [correction_rows, 2]: 1 - beta1^t, 1 - beta2^t for t = 1 .. */
     int32_t inputs; /* [micro_batch T, C] in host memory, that of block 0; the next blocks' follow */
     struct program_io train_first, train_next, train_remainder, update, evaluate, prefill, decode;
-    struct program_io refresh;     /* weights := their masters, rounded; program is -1 if no weight has a master */
-    int32_t part_first, part_next; /* programs: gradients := the first part's; += a next part's.  -1 with one part */
+    struct program_io refresh; /* weights := their masters, rounded; program is -1 if no weight has a master */
+    /* Programs: gradients := those of the first round of parts; += those of a next round.  -1 where there is none. */
+    int32_t part_first, part_next;
     /* With several ranks: the program `norm` sums the squares of this rank's units into `squares`; `update` begins with
-     * those of all units in `partials`.  Both have an element for each unit of each parameter, in order. */
-    int32_t norm, squares, partials;
+     * those of all units in `partials`.  Both have an element for each unit of each parameter, in order.  The program
+     * `gather` gives each rank the weights that the others have updated. */
+    int32_t norm, squares, partials, gather;
 };
 
 /* Return the parts of an update, the ranks, and the micro-steps of an update. */

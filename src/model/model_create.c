@@ -213,21 +213,6 @@ static enum gt_status part_gradients_add(struct model *model)
     return GT_OK;
 }
 
-/* Builds the program that adds a part's gradients to those of the parts before it; `first` overwrites. */
-static enum gt_status part_program_build(struct model *model, const char *name, bool first, int32_t *program)
-{
-    const struct op_attrs attrs = {.accumulate = first ? 0 : 1u << COPY_Y};
-    TRY(graph_program_add(model->graph, name, PHASE_TRAIN, program));
-    const struct graph_pen pen = {model->graph, *program, PASS_UPDATE, -1, 0, false};
-    for (int32_t i = 0; i < model->parameters.count; i++) {
-        const struct parameter *parameter = &model->parameters.at[i];
-        int32_t operands[COPY_OPERANDS] = {[COPY_X] = parameter->part_gradient, [COPY_Y] = parameter->gradient};
-        if (parameter->gradient != TENSOR_NONE)
-            TRY(graph_op_add(&pen, OP_COPY, &attrs, parameter->name, operands));
-    }
-    return GT_OK;
-}
-
 static enum gt_status train_build(struct model *model)
 {
     const struct model_options *options = &model->options;
@@ -243,11 +228,9 @@ static enum gt_status train_build(struct model *model)
                                 &model->train_remainder));
     if (options->no_update)
         return GT_OK;
-    if (model_parts(options) > 1 && model_ranks(options) == 1) {
-        TRY(part_program_build(model, "part_first", true, &model->part_first));
-        TRY(part_program_build(model, "part_next", false, &model->part_next));
-    }
+    TRY(parts_build(model));
     TRY(update_build(model));
+    TRY(gather_build(model));
     return refresh_build(model);
 }
 
@@ -388,7 +371,7 @@ enum gt_status model_create(const void *owner, const struct model_options *optio
                                     TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE};
     model->train_first = model->train_next = model->train_remainder = none;
     model->update = model->evaluate = model->prefill = model->decode = model->refresh = none;
-    model->part_first = model->part_next = model->norm = -1;
+    model->part_first = model->part_next = model->norm = model->gather = -1;
     enum gt_status status = graph_create(model, &model->graph);
     THEN(status, programs_build(model));
     return FINISH(status, out, model, hostmem_free);

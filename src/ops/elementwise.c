@@ -50,8 +50,8 @@ const struct op_declaration op_store = {
 const struct op_declaration op_wait = {
     OP_NAMED(wait, WAIT),
     .text = "waits for the copy of x to y",
-    .operand = {[WAIT_X] = {"x", OPERAND_IN, "*", DTYPES_STATE},
-                [WAIT_Y] = {"y", OPERAND_INOUT | OPERAND_SAME_DTYPE, "*", DTYPES_STATE}},
+    .operand = {[WAIT_X] = {"x", OPERAND_IN | OPERAND_OPTIONAL, ".", DTYPES_STATE},
+                [WAIT_Y] = {"y", OPERAND_INOUT | OPERAND_OPTIONAL, ".", DTYPES_STATE}},
 };
 
 static enum gt_status residual_differentiate(struct autodiff *ad, const struct op *op, int32_t dr)

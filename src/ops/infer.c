@@ -126,6 +126,8 @@ static struct infer_shape shape_expected(const struct op_call *call, int32_t slo
     const bool turned = call->kind == OP_GEMM &&
                         ((slot == GEMM_A && call->attrs.transpose_a) || (slot == GEMM_B && call->attrs.transpose_b));
     struct infer_shape shape = {.rank = (int32_t)strlen(text)};
+    if (text[0] == '.')
+        return operand_shape(&call->operand[slot]);
     if (text[0] == '*')
         return sizes->whole.rank > 0 ? sizes->whole : operand_shape(&call->operand[slot]);
     for (int32_t i = 0; i < shape.rank; i++) {
@@ -182,7 +184,8 @@ static bool slot_infer(struct op_call *call, int32_t slot, bool result, struct i
     if (result && !call->operand[slot].present)
         return result_fill(call, slot, dtypes, shape);
     if (!infer_check(call, slot, dtypes, shape) ||
-        ((declared->use & OPERAND_SAME_DTYPE) != 0 && !same_dtype(call, declared->like, slot)))
+        ((declared->use & OPERAND_SAME_DTYPE) != 0 && call->operand[slot].present &&
+         !same_dtype(call, declared->like, slot)))
         return false;
     if (call->operand[slot].present)
         sizes_learn(&call->operand[slot], letters, sizes);

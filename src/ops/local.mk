@@ -14,4 +14,5 @@ libgpttrain_a_SOURCES += \
 	src/ops/layernorm.c \
 	src/ops/muon.c \
 	src/ops/norm.c \
+	src/ops/parts.c \
 	src/ops/rope.c

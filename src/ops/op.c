@@ -78,7 +78,7 @@ double op_bytes(const struct op_call *call)
 {
     const struct op_declaration *declaration = op_declaration(call->kind);
     double bytes = 0.0;
-    if (call->kind == OP_WAIT)
+    if (call->kind == OP_WAIT || call->kind == OP_EXCHANGE) /* what moves between ranks has a rate of its own */
         return 0.0;
     for (int32_t slot = 0; slot < declaration->operands; slot++) {
         const struct operand *operand = &call->operand[slot];

@@ -77,6 +77,8 @@ struct op_attrs {
     float value;        /* fill; muon_step: the scale of o */
     float alpha, beta;  /* blend; adamw, adamw_lean, muon_step: alpha is the op's learning rate over the schedule's */
     int64_t index_base; /* ops with SR: elements of all earlier parameters */
+    int32_t to, from;   /* exchange: ranks; sum_parts: `from` is the number of x among the parts */
+    bool exchanged;     /* wait: for an exchange */
 };
 
 /* Where a tensor lives.  Only fetch reads, and only store writes, what lives in the host's memory; wait names both. */
@@ -109,7 +111,7 @@ struct operand_declaration {
     const char *name;
     unsigned use; /* of enum operand_use */
     /* A character per dimension: a capital is a size that the op's operands share, a digit is itself, 's' is
-     * SCALAR_WORDS, '?' any size.  "*" is a shape that the operands share. */
+     * SCALAR_WORDS, '?' any size.  "*" is a shape that the operands share, "." any shape. */
     const char *shape;
     unsigned dtypes; /* bit per enum dtype; 0: the floats */
     int32_t like;    /* a result that is not bound takes the dtype of this operand, if `dtypes` has it */
@@ -117,7 +119,7 @@ struct operand_declaration {
 
 /* Where an op runs in a backend that copies beside computing.  Elsewhere, and in meaning, ops run in the order of the
  * list.  A copy begins after the ops before it and ends before its wait, which names its operands. */
-enum op_queue { QUEUE_COMPUTE, QUEUE_IN, QUEUE_OUT, QUEUE_COUNT };
+enum op_queue { QUEUE_COMPUTE, QUEUE_IN, QUEUE_OUT, QUEUE_RANKS, QUEUE_COUNT };
 
 struct autodiff;
 struct infer_sizes;

@@ -157,6 +157,8 @@ static enum gt_status workspaces_ask(struct plan *plan)
         for (int32_t i = 0; i < program->count; i++) {
             struct op_call call;
             graph_call(plan->graph, &program->ops[i], &call);
+            if (call.kind == OP_EXCHANGE) /* exec runs it */
+                continue;
             if (!device->ops->supports(device, &call)) {
                 const struct backend_info nothing = {.device = ""}, *own = plan->options.info;
                 const struct backend_info *info = own != NULL ? own : &nothing;

@@ -190,8 +190,9 @@ static uint64_t persistent_add(const struct probe_request *request, const struct
 
 double probe_parts_seconds(const struct model *model, const struct plan_rates *rates)
 {
+    const int32_t rounds = model_parts(&model->options) / model_ranks(&model->options);
     return plan_cost_seconds(model->graph, model->part_first, rates) +
-           (model_parts(&model->options) - 1) * plan_cost_seconds(model->graph, model->part_next, rates);
+           (rounds - 1) * plan_cost_seconds(model->graph, model->part_next, rates);
 }
 
 /* Adds a model of `layers` blocks, of which each has its optimizer state in host memory if options->choice.offload is

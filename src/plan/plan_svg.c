@@ -312,7 +312,7 @@ static void program_caption_draw(const struct map *map, int32_t program, const s
     if (options && strcmp(name, "train_next") == 0)
         times *= options->micro_steps - 1 - (options->choice.remainder_batch > 0);
     if (options && strcmp(name, "part_next") == 0)
-        times = options->parts - 1;
+        times = model_parts(options) / model_ranks(options) - 1;
     if (times > 1)
         svg_text(map->out, middle, y, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_INK, "%s, %" PRId32 " times", name, times);
     else

@@ -190,6 +190,8 @@ static bool beside_check(const struct replay *replay, const struct op *copy, con
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
         const bool writes = op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_IN;
         for (int32_t slot = FETCH_X; op->operand[s] != TENSOR_NONE && slot <= FETCH_Y; slot++) {
+            if (copy->operand[slot] == TENSOR_NONE)
+                continue;
             const struct owned own = tensor_range(replay, op->operand[s]);
             const struct owned flying = tensor_range(replay, copy->operand[slot]);
             if ((writes || slot == FETCH_Y) && own.start < flying.end && flying.start < own.end)

@@ -209,11 +209,9 @@ enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64
     if (model_parts(&model->options) == 1 || step < steps - 1)
         return GT_OK;
     const int32_t ranks = model_ranks(&model->options);
-    if (ranks == 1)
-        return exec_start(session->exec, part == 0 ? model->part_first : model->part_next);
-    if (session->dist == NULL)
-        return GT_OK; /* an update is repeated, without the other ranks */
-    return part % ranks == ranks - 1 ? ranks_parts_add(session, part / ranks) : GT_OK;
+    if (part % ranks < ranks - 1 || (ranks > 1 && session->dist == NULL))
+        return GT_OK; /* the round goes on, or an update is repeated without the other ranks */
+    return exec_start(session->exec, part < ranks ? model->part_first : model->part_next);
 }
 
 /* ---- evaluation ---- */

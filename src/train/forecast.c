@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/contention.h"
 #include "base/size.h"
+#include "plan/plan_probe.h"
 
 #define AVERAGE_WEIGHT 0.1
 #define NOTED_ERROR 0.2 /* of the model; a larger one is logged */
@@ -33,21 +34,31 @@ int64_t evaluation_runs(const struct config *config, const struct model *model)
     return size_ceil_div(config->eval_iters * config->batch_size, model->options.choice.evaluate_batch);
 }
 
-/* Returns the bytes that a rank sends in an update, and as many that it receives: fp32 gradients of a part of each
- * round to those who add them, and the new weights that it has made to everyone. */
-static double exchange_bytes(const struct session *session)
+/* Returns the bytes that a program sends to other ranks. */
+static double program_sends(const struct graph *graph, int32_t program)
 {
-    const struct model_options *options = &session->model->options;
-    const double ranks = (double)session->config->ranks, rounds = (double)session->config->parts / ranks;
-    const int64_t trained =
-        options->config.lora.rank > 0 ? model_adapter_count(&options->config) : model_parameter_count(&options->config);
-    return (double)trained * (ranks - 1.0) / ranks * (4.0 * rounds + (double)dtype_size_bytes(options->dtype));
+    double bytes = 0.0;
+    for (int32_t i = 0; program >= 0 && i < graph->programs[program].count; i++) {
+        const struct op *op = &graph->programs[program].ops[i];
+        if (op->kind == OP_EXCHANGE && op->operand[EXCHANGE_X] != TENSOR_NONE)
+            bytes += (double)graph_tensor_bytes(graph, op->operand[EXCHANGE_X]);
+    }
+    return bytes;
+}
+
+/* Returns the bytes that this rank sends in an update: gradients in each round of parts, then new weights. */
+static double exchange_bytes(const struct model *model)
+{
+    const double rounds = (double)model_parts(&model->options) / model_ranks(&model->options);
+    return program_sends(model->graph, model->part_first) +
+           (rounds - 1.0) * program_sends(model->graph, model->part_next) + program_sends(model->graph, model->gather);
 }
 
 /* Returns the seconds of an update.  Ranks divide the micro-steps. */
 static double update_seconds(const struct model *model, const struct plan_rates *rates, int64_t ranks)
 {
-    const double update = plan_cost_seconds(model->graph, model->update.program, rates);
+    const double update =
+        plan_cost_seconds(model->graph, model->update.program, rates) + probe_parts_seconds(model, rates);
     return (search_update_seconds(model, rates, plan_cost_seconds) - update) / (double)ranks + update;
 }
 
@@ -63,7 +74,7 @@ void forecast_model(const struct session *session, int64_t iter, int64_t evaluat
     out->alone_seconds = update_seconds(model, rates, 1) +
                          (double)(config->ranks - 1) * plan_cost_seconds(model->graph, model->update.program,
                                                                          rates); /* each rank updates its share */
-    out->exchange_bytes = exchange_bytes(session);
+    out->exchange_bytes = exchange_bytes(model);
     const double rate = session->timing.ranks_rate > 0.0 ? session->timing.ranks_rate : config_link(config->link);
     out->exchange_seconds = config->ranks > 1 && rate > 0.0 ? out->exchange_bytes / rate : 0.0;
     out->step_seconds += out->exchange_seconds;

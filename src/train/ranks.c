@@ -1,11 +1,9 @@
 /* What ranks do together.
  *
  * A rank has the states of some elements of the parameters: a range of whole blocks of each matrix, and whole matrices
- * where Muon updates them; of vectors, which are few, all.  The gradients of a round of parts are added segment by
- * segment: the owner of the elements receives the others' and adds them in the order of the parts, in fp32, as a single
- * rank with as many parts does; hence the bits are the same.  After the update it sends the new weights to all.  Any
- * device's gradients pass through host memory.  Losses are exchanged as numbers; every rank adds them in the order of
- * the micro-steps.
+ * where Muon updates them; of vectors, which are few, all.  Programs exchange gradients and weights (model/parts.c).
+ * Here are the sums of squares for the norm, and the losses, which are exchanged as numbers; every rank adds those in
+ * the order of the micro-steps.
  */
 #include "train/ranks.h"
 
@@ -66,157 +64,7 @@ void ranks_budgets_share(struct dist *dist, uint64_t budgets[static 2])
         budgets[i] = (uint64_t)all[i];
 }
 
-/* ---- gradients and weights ---- */
-
-/* A place in what belongs to an owner, one parameter after the other.  Owner `ranks` stands for all of them. */
-struct place {
-    int32_t parameter;
-    int64_t element;
-};
-
-enum copy { NOTHING, PART_DOWN, SUM_DOWN, SUM_UP, WEIGHTS_DOWN, WEIGHTS_UP };
-
-/* Copies the next elements of an owner, at most `most`, from the device to `to`, or back: gradients as fp32, weights as
- * they are.  Advances *place; returns their number, 0 at the end. */
-static enum gt_status share_copy(const struct session *session, enum copy copy, int32_t owner, struct place *place,
-                                 int64_t most, void *to, int64_t *count)
-{
-    const struct model *model = session->model;
-    const struct graph *graph = model->graph;
-    struct exec *exec = session->exec;
-    int64_t done = 0;
-    while (place->parameter < model->parameters.count && done < most) {
-        const struct parameter *parameter = &model->parameters.at[place->parameter];
-        const struct parameter_range share = parameters_share(graph, parameter, model_ranks(&model->options), owner);
-        const int64_t some = min_i64(share.count - place->element, most - done), at = share.first + place->element;
-        float *floats = (float *)to + done;
-        char *bytes = (char *)to + (size_t)done * dtype_size_bytes(graph->tensors[parameter->tensor].dtype);
-        if (some > 0 && copy == PART_DOWN)
-            TRY(values_download(exec, graph, parameter->part_gradient, at, floats, some));
-        else if (some > 0 && copy == SUM_DOWN)
-            TRY(values_download(exec, graph, parameter->gradient, place->element, floats, some));
-        else if (some > 0 && copy == SUM_UP)
-            TRY(values_upload(exec, graph, parameter->gradient, place->element, floats, some));
-        else if (some > 0 && copy == WEIGHTS_DOWN)
-            TRY(exec_download(exec, parameter->tensor, at, bytes, some));
-        else if (some > 0 && copy == WEIGHTS_UP)
-            TRY(exec_upload(exec, parameter->tensor, at, bytes, some));
-        done += some;
-        place->element += some;
-        if (place->element == share.count)
-            *place = (struct place){.parameter = place->parameter + 1};
-    }
-    *count = done;
-    return GT_OK;
-}
-
-/* A step of the exchange of a round of parts: the moves that it started end before move `end`.  `part` has a segment of
- * this rank's part for each owner, `others` one of each rank's part for this owner, and one for what all own. */
-struct step {
-    float *part, *others;
-    int64_t count[DIST_RANKS_MAX + 1]; /* elements of an owner's segment */
-    uint64_t end;
-};
-
-/* While the moves of one step are under way, this rank adds what those of the step before brought. */
-struct exchange {
-    struct session *session;
-    bool first_round;
-    int64_t most; /* floats of a segment */
-    float *sum;
-    struct place place[DIST_RANKS_MAX + 1], sums[2];
-    struct step step[2];
-};
-
-/* Starts to send an owner its segment of this rank's part.  The owner starts to receive that of each other rank. */
-static void segments_move(const struct exchange *x, const struct step *step, int32_t owner)
-{
-    struct dist *dist = x->session->dist;
-    const size_t bytes = (size_t)step->count[owner] * sizeof(float);
-    const bool all = owner == dist->ranks;
-    for (int32_t r = 0; r < dist->ranks; r++) {
-        if (r == dist->rank || bytes == 0)
-            continue;
-        if (all || owner == r)
-            dist_send(dist, r, step->part + owner * x->most, bytes);
-        if (all || owner == dist->rank)
-            dist_receive(dist, r, step->others + (all * dist->ranks + r) * x->most, bytes);
-    }
-}
-
-/* Adds the parts of a segment that this rank owns, in their order. */
-static enum gt_status segment_add(struct exchange *x, const struct step *step, int32_t owner)
-{
-    const struct dist *dist = x->session->dist;
-    const bool all = owner == dist->ranks;
-    struct place begin = x->sums[all];
-    int64_t count = step->count[owner];
-    if (!x->first_round)
-        TRY(share_copy(x->session, SUM_DOWN, owner, &begin, count, x->sum, &count));
-    for (int32_t r = 0; r < dist->ranks; r++) {
-        const float *from =
-            r == dist->rank ? step->part + owner * x->most : step->others + (all * dist->ranks + r) * x->most;
-        for (int64_t i = 0; i < count; i++)
-            x->sum[i] = x->first_round && r == 0 ? from[i] : x->sum[i] + from[i];
-    }
-    return share_copy(x->session, SUM_UP, owner, &x->sums[all], count, x->sum, &count);
-}
-
-enum gt_status ranks_parts_add(struct session *session, int32_t round)
-{
-    struct dist *dist = session->dist;
-    const int32_t ranks = dist->ranks, segments = 3 * ranks + 1; /* of a step */
-    struct exchange x = {.session = session, .first_round = round == 0};
-    int64_t left = 1;
-    x.most = SESSION_STAGING_FLOATS / (2 * segments + 1);
-    x.sum = session->staging + 2 * segments * x.most;
-    for (int32_t k = 0; left > 0; k = !k) {
-        struct step *step = &x.step[k], *before = &x.step[!k];
-        step->part = session->staging + k * segments * x.most;
-        step->others = step->part + (ranks + 1) * x.most;
-        left = 0;
-        for (int32_t owner = 0; owner <= ranks; owner++) {
-            TRY(share_copy(session, PART_DOWN, owner, &x.place[owner], x.most, step->part + owner * x.most,
-                           &step->count[owner]));
-            segments_move(&x, step, owner);
-            left += step->count[owner];
-        }
-        step->end = dist->started;
-        dist_wait(dist, before->end);
-        TRY(segment_add(&x, before, dist->rank));
-        TRY(segment_add(&x, before, ranks));
-    }
-    return GT_OK;
-}
-
-enum gt_status ranks_weights_gather(const struct session *session)
-{
-    struct dist *dist = session->dist;
-    struct place place[DIST_RANKS_MAX] = {{0}};
-    int64_t left = dist != NULL, count;
-    const int32_t ranks = model_ranks(&session->model->options);
-    const int64_t most = SESSION_STAGING_FLOATS / ranks;
-    while (left > 0) {
-        left = 0;
-        for (int32_t owner = 0; owner < ranks; owner++) {
-            float *segment = session->staging + owner * most;
-            struct place next = place[owner];
-            TRY(share_copy(session, owner == dist->rank ? WEIGHTS_DOWN : NOTHING, owner, &next, most, segment, &count));
-            const size_t bytes = (size_t)count * dtype_size_bytes(session->model->options.dtype);
-            for (int32_t r = 0; owner == dist->rank && r < ranks && count > 0; r++)
-                if (r != owner)
-                    dist_send(dist, r, segment, bytes);
-            if (owner != dist->rank && count > 0)
-                dist_receive(dist, owner, segment, bytes);
-            left += count;
-        }
-        dist_wait(dist, dist->started);
-        for (int32_t owner = 0; owner < ranks; owner++)
-            TRY(share_copy(session, owner == dist->rank ? NOTHING : WEIGHTS_UP, owner, &place[owner], most,
-                           session->staging + owner * most, &count));
-    }
-    return GT_OK;
-}
+/* ---- the update ---- */
 
 /* Clears the sums of squares that another rank contributes.  Those that all have are rank 0's. */
 static void squares_choose(const struct session *session, float *squares)
@@ -263,7 +111,7 @@ enum gt_status ranks_update(const struct session *session)
     TRY(exec_run(session->exec, model->norm));
     TRY(squares_gather(session));
     TRY(exec_run(session->exec, model->update.program));
-    return ranks_weights_gather(session);
+    return exec_run(session->exec, model->gather);
 }
 
 /* ---- signs of life ---- */

@@ -14,14 +14,9 @@ static inline bool ranks_first(const struct dist *dist)
 
 /* Sets all[r * count + i] to mine[i] of rank r, and what stop_requested() returns, on all ranks. */
 void ranks_gather(struct dist *dist, const double *mine, int32_t count, double *all);
-/* Adds the gradients of the parts that the ranks have computed in `round` to those of the rounds before, in the order
- * of the parts; each rank then has the sums of the elements that it updates.  Errors: the device's. */
-enum gt_status ranks_parts_add(struct session *session, int32_t round);
 /* Runs the update; with several ranks, each updates what it has the states of, and gets the other new weights.  Errors:
  * the device's. */
 enum gt_status ranks_update(const struct session *session);
-/* Gives each rank the weights of the others' elements. */
-enum gt_status ranks_weights_gather(const struct session *session);
 /* Refuses ranks of different builds, keys, data (whose digests `data` are) and checkpoints (iteration and checksum),
  * and pairs between which bytes change; prints a line per rank.  Uses the staging buffer.  Errors: GT_USAGE, GT_DEVICE.
  */

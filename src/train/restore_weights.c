@@ -76,7 +76,7 @@ static enum gt_status weights_refresh(struct session *session)
     if (program < 0)
         return GT_OK;
     TRY(exec_run(session->exec, program));
-    return ranks_weights_gather(session);
+    return session->model->gather < 0 ? GT_OK : exec_run(session->exec, session->model->gather);
 }
 
 /* A range of initial values, divided into pieces. */

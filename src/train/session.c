@@ -183,7 +183,9 @@ enum gt_status session_start(struct session *session)
                     LOG_BYTES(free_bytes + bytes_lacking(session)), LOG_BYTES(free_bytes), session->device.info.device,
                     BACKEND_HOLDERS_KNOWN(session->device.backend));
     }
-    return exec_create(session->mem, session->device.backend, session->plan, DEBUG_RUN, &session->exec);
+    TRY(exec_create(session->mem, session->device.backend, session->plan, DEBUG_RUN, &session->exec));
+    exec_dist_set(session->exec, session->dist, session->staging);
+    return GT_OK;
 }
 
 /* ---- values of any float dtype ---- */

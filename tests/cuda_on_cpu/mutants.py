@@ -38,7 +38,7 @@ OPS = {
     "attention_tile_backward.cu": ("attention_backward",),
     "attention_tile_forward.cu": ("attention_forward", "attention_cached"),
     "cross_entropy.cu": ("cross_entropy", "loss_sum"),
-    "elementwise.cu": ("fill", "copy", "residual", "blend", "gradient_round", "dropout"),
+    "elementwise.cu": ("fill", "copy", "residual", "blend", "gradient_round", "sum_parts", "dropout"),
     "embed.cu": ("embed_forward", "embed_backward"),
     "gelu.cu": ("gelu_forward", "gelu_backward", "swiglu_forward", "swiglu_backward"),
     "gemm.cu": ("gemm",),

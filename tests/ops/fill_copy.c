@@ -114,6 +114,7 @@ const struct op_test test_copy = {
     }
 const struct op_test test_fetch = MOVE;
 const struct op_test test_store = MOVE;
+const struct op_test test_exchange = MOVE; /* with itself */
 
 /* Where no copy is in flight, wait leaves y as it is. */
 static void ref_wait(const struct op_call *call, const struct ref_tensors *t)

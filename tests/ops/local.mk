@@ -16,6 +16,7 @@ tests_ops_libops_test_a_SOURCES = \
 	tests/ops/muon.c \
 	tests/ops/norm.c \
 	tests/ops/op_test.c \
+	tests/ops/parts.c \
 	tests/ops/residual.c \
 	tests/ops/rope.c \
 	tests/ops/op_test.h tests/ops/defects.def tests/ops/random_bits.h \

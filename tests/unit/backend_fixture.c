@@ -154,7 +154,7 @@ static enum gt_status sync_queue(struct backend *backend)
 
 static bool supports(const struct backend *backend, const struct op_call *call)
 {
-    return table[call->kind].run != NULL && op_impl_supports(&table[call->kind], backend, call);
+    return op_impl_supports(&table[call->kind], backend, call);
 }
 
 static size_t workspace_bytes(const struct backend *backend, const struct op_call *call)

@@ -1,4 +1,4 @@
-/* fill, copy, residual, blend, gradient_round and dropout, from any float dtype to any, in groups of eight.
+/* fill, copy, residual, blend, gradient_round, sum_parts and dropout, from any float dtype to any, in groups of eight.
  *
  * Bound by memory: each operand is moved once, as 128-bit words.  Arithmetic is fp32, and a result is rounded once.  A
  * thread reads a whole group before it writes one, so that a result may replace an input.
@@ -79,6 +79,29 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gradient_round(const
     });
 }
 
+/* Exact: the parts are added in their order. */
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) sum_parts(const struct cuda_args args)
+{
+    const struct cuda_floats y = args.operand[SUM_PARTS_Y];
+    cuda_walk_each(args.walk, [&](const struct cuda_span &span) {
+        float sum[CUDA_GROUP], part[CUDA_GROUP];
+        bool any = CUDA_ACCUMULATES(SUM_PARTS_Y);
+        if (any)
+            cuda_read(y, span, sum);
+        for (int64_t p = 0; p < args.parts; p++, any = true) {
+            const struct cuda_span row = {(p - (p > args.attrs.from)) * args.walk.elements + span.first, span.count,
+                                          span.whole};
+            if (p == args.attrs.from)
+                cuda_read(args.operand[SUM_PARTS_X], span, part);
+            else
+                cuda_read(args.operand[SUM_PARTS_OTHERS], row, part);
+            UNROLLED(k, CUDA_GROUP)
+                sum[k] = any ? __fadd_rn(sum[k], part[k]) : part[k];
+        }
+        cuda_write(y, span, sum);
+    });
+}
+
 /* y = x times a mask that is a pure function of seed, step, sample, site and element (ops/op.h).  It is its own
  * backward.  Elements are numbered through the rows of a sample, and groups of eight share a Philox block, so a block's
  * threads walk through one sample at a time.  Dropped elements become 0, whatever they were. */
@@ -106,6 +129,7 @@ CUDA_WALK_LAUNCHER(copy, copy)
 CUDA_WALK_LAUNCHER(residual, residual)
 CUDA_WALK_LAUNCHER(blend, blend)
 CUDA_WALK_LAUNCHER(gradient_round, gradient_round)
+CUDA_WALK_LAUNCHER(sum_parts, sum_parts)
 CUDA_LAUNCHER(dropout, dropout,
               dim3((unsigned)args.walk.blocks,
                    (unsigned)(args.parts < CUDA_GRID_YZ_MAX ? args.parts : CUDA_GRID_YZ_MAX)),

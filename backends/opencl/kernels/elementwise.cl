@@ -1,4 +1,4 @@
-/* fill, copy, residual, blend and dropout, from any float dtype to any; results may replace an input.  Eight elements
+/* fill, copy, residual, blend, sum_parts and dropout, from any float dtype to any; results may replace an input.  Eight elements
  * of dropout share a Philox block. */
 __kernel void gt_fill(GT_TENSOR(y), float value, long count)
 {
@@ -40,6 +40,25 @@ __kernel void gt_blend(GT_TENSOR(x), GT_TENSOR(z), GT_TENSOR(y), float alpha, fl
     GT_LOAD_EACH(other, z, begin);
     GT_FOR_EACH(e)
         v[e] = alpha * v[e] + beta * other[e];
+    GT_STORE_EACH(y, begin, v);
+}
+
+/* Adds the parts in their order; x is part `own`. */
+__kernel void gt_sum_parts(GT_TENSOR(x), GT_TENSOR(others), GT_TENSOR(y), int own, int parts, int accumulate,
+                           long count)
+{
+    GT_ITEM((long)get_global_id(0), count);
+    GT_LOAD_EACH(v, y, begin);
+    GT_LOAD_EACH(mine, x, begin);
+    for (int p = 0; p < parts; p++) {
+        float part[GT_EACH];
+        if (p != own)
+            gt_load_each(part, others, others_at + (ulong)((p - (p > own)) * count + begin), others_dtype, width);
+        GT_FOR_EACH(e)
+            part[e] = p == own ? mine[e] : part[e];
+        GT_FOR_EACH(e)
+            v[e] = p > 0 || accumulate ? v[e] + part[e] : part[e];
+    }
     GT_STORE_EACH(y, begin, v);
 }
 

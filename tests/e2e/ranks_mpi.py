@@ -6,7 +6,7 @@
   numbers   (in make check-long) with 24 parts, 2, 3, 4 and 8 tasks write the bytes of one process in each format
   full      a disk that is full on rank 0 leaves nothing half written, and all ranks go on; (in make check-long) the same
             command as another user than root
-  machines  the same between two network namespaces over TCP
+  machines  the same between two network namespaces over TCP; (in make check-long) if their cable is cut, all ranks end
   unequal   ranks with less memory than rank 0 make all of them plan smaller micro-batches; with other keys they are refused
   ended     a rank that is stopped or killed is named, and all end in time; a signal to one saves; forked ranks resume
   refused   bad keys and data, once, with the exit status of one process; a launcher that MPI does not know; no module
@@ -124,13 +124,39 @@ exec ip netns exec {second} unshare --uts sh -c 'hostname second; exec sh -c "$0
         network += ["--mca", f"{name}_tcp_if_include", "10.123.0.0/24"]
     command = ["ip", "netns", "exec", first, "unshare", "--uts", "sh", "-c", 'hostname first; exec "$0" "$@"', "mpirun", *network,
                "-x", "GPT_TRAIN_MODULE_DIR", "--host", "first,10.123.0.2", "-n", "2", GPT_TRAIN, *TINY, "--backend=cpu",
-               "--threads=1", "--max_iters=5", "--out_dir=" + os.path.abspath("machines")]
-    said = ended(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV), 0)
+               "--threads=1"]
+    out = "--max_iters=5", "--out_dir=" + os.path.abspath("machines")
+    said = ended(subprocess.Popen([*command, *out], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV), 0)
     check("rank 0: first, " in said and "rank 1: second, " in said, f"each rank on its machine: {said[:600]}")
     check(results("machines") == results("one"), "two machines: the bytes and losses of one process")
+    if LONG:
+        cut(first, [*command, "--max_iters=1000000000", "--rank_timeout=2", "--out_dir=" + os.path.abspath("cut")])
     for name in (first, second):
+        for pid in subprocess.run(["ip", "netns", "pids", name], check=False, capture_output=True).stdout.split():
+            os.kill(int(pid), signal.SIGKILL) # mpirun's daemon beyond the cut
         subprocess.run(["ip", "netns", "del", name], check=False)
     return None
+
+
+def cut(machine, command):
+    """Cuts the cable of a run on two machines.  Its ranks end; mpirun waits for its daemon on the other one, until Ctrl-C."""
+    def ranks():
+        listed = subprocess.run(["pgrep", "-f", "^" + GPT_TRAIN], check=False, capture_output=True, text=True).stdout.split()
+        return [pid for pid in listed if b"/cut" in read(f"/proc/{pid}/cmdline")]
+    with open("said", "w", encoding="utf-8") as said, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, env=ENV) as run:
+        until = time.monotonic() + patience(60)
+        while not os.path.exists("cut/trainer_state.json") and time.monotonic() < until:
+            time.sleep(0.02)
+        check(len(ranks()) == 2, "two ranks")
+        subprocess.run(["ip", "-n", machine, "link", "set", "gta", "down"], check=True)
+        time.sleep(patience(4))
+        check(ranks() == [], "no rank stays on either machine")
+        for _ in range(3):
+            run.send_signal(signal.SIGINT)
+            time.sleep(1)
+        check(run.poll() is not None, "mpirun ends on Ctrl-C")
+        run.kill()
+    check(b"rank 1 on second has given no sign of life for 2 s" in read("said"), read("said")[-900:])
 
 
 def tasks_of(run):

@@ -156,7 +156,7 @@ def mpi(_):
         if done is None:
             continue
         if what in ("stop", "hang") and not at_end:
-            check(re.search(rf"rank {rank} on \S+ has given no sign of life for 6?[10] s, last seen at", done.stderr),
+            check(re.search(rf"rank {rank}( on \S+)? has given no sign of life for 6?[10] s, last seen at", done.stderr),
                   f"{fault}: {done.stderr[-600:]}")
         judge("mpi", expected, fault, done, None, one="one-mpi", arguments=[*KEYS, "--ranks=4"])
     return None

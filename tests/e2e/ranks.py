@@ -5,6 +5,7 @@
             (in make check-long) on OpenCL; each rank takes the bytes that were planned
   numbers   (in make check-long) with 24 parts, no ranks, and 1, 2, 3, 4 and 8 of them, write the same bytes in each format
   steady    the resident memory of each rank does not grow
+  budget    (in make check-long) the ranks of a CPU stay within one budget together
   converted ranks change the state format as one does
   states    a rank plans its share of moments and masters
   full      a disk that is full on rank 0 leaves nothing half written, and all ranks go on
@@ -116,9 +117,9 @@ def numbers():
         compare(f"numbers{i}", (1, 2, 3, 4, 8), *each, *keys)
 
 
-def resident(pid):
-    with open(f"/proc/{pid}/status", encoding="ascii") as file:
-        return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmRSS:"))
+def resident(pid, file="status", field="VmRSS:"):
+    with open(f"/proc/{pid}/{file}", encoding="ascii") as lines:
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field))
 
 
 def steady():
@@ -133,6 +134,21 @@ def steady():
     ended(run, 143, "stopped by signal 15")
     growth = [after - before for before, after in zip(*seen)]
     check(len(growth) == 2 and max(growth) <= 2 << 20, f"bytes that ranks grew by in 200 steps: {growth}")
+
+
+def budget():
+    if not LONG:
+        return
+    wide = ["--n_layer=4", "--n_head=4", "--n_embd=256", "--vocab_size=8192", "--block_size=256", "--batch_size=8", "--micro_batch=0",
+            "--eval_iters=1", "--eval_interval=1", "--threads=1"]
+    run, pids = start("budget", "--ranks=4", "--memory_budget=600MiB", *wide)
+    most = 0
+    for _ in range(50): # pages that ranks share count once
+        most = max(most, sum(resident(pid, "smaps_rollup", "Pss:") for pid in (run.pid, *pids)))
+        time.sleep(0.05)
+    run.terminate()
+    ended(run, 143, "stopped by signal 15")
+    check(len(pids) == 4 and 300 << 20 < most <= 600 << 20, f"four ranks in 600 MiB took {most} bytes")
 
 
 def converted():
@@ -252,4 +268,4 @@ def refused():
 
 
 if __name__ == "__main__":
-    end(bytes_of_one, numbers, steady, converted, states, full_disk, cards, plans, killed, stopped, refused, begin=lambda: make_tokens("data"))
+    end(bytes_of_one, numbers, steady, budget, converted, states, full_disk, cards, plans, killed, stopped, refused, begin=lambda: make_tokens("data"))

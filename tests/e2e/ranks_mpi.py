@@ -95,10 +95,10 @@ def unequal():
             (3, ": not enough memory: this run needs at least ", ["--memory_budget=1MiB"], GPT_TRAIN),
             (2, ": ./nothing/: cannot open this dataset folder", ["--dataset=./nothing"], GPT_TRAIN),
             (2, "has another build of gpt-train than rank 0", [], other),
-            (2, ": refused: holds no checkpoint", ["--init_from=resume"], GPT_TRAIN),
+            (2, ": unlike: holds no checkpoint", ["--init_from=resume"], GPT_TRAIN),
             (2, ": --n_layr=3: unknown key", ["--n_layr=3"], GPT_TRAIN)), 4):
-        ended(mpirun(2, "refused", last=last, program=program), status, text)
-        check(not os.path.exists("refused/trainer_state.json"), f"nothing is saved: {text}")
+        ended(mpirun(2, "unlike", last=last, program=program), status, text)
+        check(not os.path.exists("unlike/trainer_state.json"), f"nothing is saved: {text}")
 
 
 def machines():

@@ -26,7 +26,7 @@ import time
 
 from cuda_common import GPT_TRAIN_CUDA
 from checks import GPT_TRAIN, LONG, check, end, error_lines, files, has_backend, make_tokens, metrics, opencl_device, part, \
-    patience, read_json, skip, some
+    patience, read, read_json, skip, some
 
 TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=36", "--block_size=24", "--batch_size=4",
         "--micro_batch=3", "--gradient_accumulation_steps=4", "--vocab_size=96", "--dropout=0.1", "--bias=True",
@@ -237,6 +237,12 @@ def killed():
         ended(run, 1, f"rank {victim} was ended by signal 9, last seen at iter ")
         check(not any(os.path.exists(f"/proc/{pid}") for pid in pids), "no process stays")
         resumed(f"killed{victim}{ranks}", ranks, *keys)
+    run, pids = start("orphans", "--ranks=2")
+    run.kill()
+    run.communicate()
+    time.sleep(patience(0.3))
+    left = [pid for pid in pids if os.path.exists(f"/proc/{pid}") and read(f"/proc/{pid}/cmdline")] # not a zombie
+    check(left == [], f"ranks end with the process that forked them: {left}")
 
 
 def stopped():

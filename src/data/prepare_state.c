@@ -1,6 +1,6 @@
 /* The state of an unfinished run: a small JSON file that is replaced whenever the token files have been synced.
  *
- * It records how much of the text has been written, with a checksum, the token files and their lengths, and, in the
+ * It records how much of the text has been written, with a checksum, the numbers of tokens, and, in the
  * last phase, the files to rename.  It also contains the options and the list of inputs; a run with different ones is
  * refused, because its output would be a mix of two data sets.  All counts are made again from the text, which a
  * continued run reads from its beginning.  The file is in the user's folder, so what is used as a length or a name is
@@ -14,18 +14,6 @@
 
 /* ---- saving ---- */
 
-static json_t *shards_to_json(const struct token_writer *writer, enum token_split split)
-{
-    const struct token_shard_state *shards = NULL;
-    const size_t count = token_writer_shards(writer, split, &shards);
-    json_t *list = json_array();
-    int failures = 0;
-    for (size_t i = 0; i < count; i++)
-        failures |= json_array_append_new(list, json_pack("{s:I, s:I}", "tokens", (json_int_t)shards[i].tokens,
-                                                          "crc32c", (json_int_t)shards[i].crc32c));
-    return json_whole(list, failures);
-}
-
 static json_t *fingerprint_to_json(const struct prepare *prep)
 {
     const struct document_hash hash = corpus_fingerprint(prep->corpus);
@@ -36,17 +24,13 @@ static json_t *state_make(const struct prepare *prep, enum prepare_phase phase)
 {
     const struct prepare_text *text = &prep->progress.text;
     json_t *root = json_pack(
-        "{s:s, s:i, s:i, s:o, s:o, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o}", "format", STATE_FORMAT, "version",
+        "{s:s, s:i, s:i, s:o, s:o, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I}", "format", STATE_FORMAT, "version",
         STATE_VERSION, "phase", (int)phase, "options", prepare_options_json(prep), "tokenizer_hash",
         prepare_json_crc(prep->tokenizer->hash), "input_files", (json_int_t)prep->corpus->file_count, "input_bytes",
         (json_int_t)prep->corpus->size_bytes, "inputs_hash", fingerprint_to_json(prep), "text_parts",
         (json_int_t)text->parts, "text_bytes", (json_int_t)text->bytes, "text_crc32c", (json_int_t)text->crc32c,
-        "train", shards_to_json(prep->writer, TOKEN_TRAIN), "val", shards_to_json(prep->writer, TOKEN_VAL));
-    if (prep->masks != NULL)
-        root = json_whole(root,
-                          json_object_set_new(root, "masks",
-                                              json_pack("{s:o, s:o}", "train", shards_to_json(prep->masks, TOKEN_TRAIN),
-                                                        "val", shards_to_json(prep->masks, TOKEN_VAL))));
+        "train", (json_int_t)token_writer_tokens(prep->writer, TOKEN_TRAIN), "val",
+        (json_int_t)token_writer_tokens(prep->writer, TOKEN_VAL));
     if (phase != PREPARE_PHASE_COMMIT)
         return root;
     return json_whole(root, json_object_set(root, "commit", prep->commit));
@@ -162,31 +146,16 @@ enum gt_status prepare_state_check_tokenizer(const struct prepare *prep)
                 prep->spec->out_dir, now, then);
 }
 
-static enum gt_status shards_restore(const struct prepare *prep, struct token_writer *writer, const json_t *object,
-                                     enum token_split split)
-{
-    const char *name = token_split_name(split);
-    const json_t *list = json_object_get(object, name);
-    if (!json_is_array(list))
-        return prepare_state_refuse(prep, name);
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *entry = json_array_get(list, i);
-        int64_t tokens, crc32c;
-        TRY(json_get_int(entry, prep->state_path, "tokens", 0, COUNT_MAX, &tokens));
-        TRY(json_get_int(entry, prep->state_path, "crc32c", 0, UINT32_MAX, &crc32c));
-        const struct token_shard_state shard = {.tokens = tokens, .crc32c = (uint32_t)crc32c};
-        TRY(token_writer_resume(writer, split, shard, i + 1 == json_array_size(list)));
-    }
-    return GT_OK;
-}
-
+/* The mask of a row has a bit per token. */
 enum gt_status prepare_state_shards(const struct prepare *prep)
 {
-    const json_t *masks = json_object_get(prep->state, "masks");
     for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++) {
-        TRY(shards_restore(prep, prep->writer, prep->state, (enum token_split)split));
+        int64_t tokens;
+        const enum token_split which = (enum token_split)split;
+        TRY(json_get_int(prep->state, prep->state_path, token_split_name(which), 0, COUNT_MAX, &tokens));
+        TRY(token_writer_resume(prep->writer, which, tokens));
         if (prep->masks != NULL)
-            TRY(shards_restore(prep, prep->masks, masks, (enum token_split)split));
+            TRY(token_writer_resume(prep->masks, which, tokens / 8));
     }
     return GT_OK;
 }

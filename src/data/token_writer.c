@@ -1,9 +1,9 @@
 /* Writes token files.
  *
- * Each split has one open file and a list of the earlier ones.  Tokens go through a buffer to write(2), and the
- * checksum is updated on the way.  The header of a shard is written first, as that of a full shard.  If the last shard
- * is shorter, its header is replaced at the end, and its checksum is computed by reading it again; so is that of a file
- * that the boundary between the splits cuts in two.  Only token_file_settle() renames files or shortens finished ones.
+ * Each split has one open file, the last of its shards; all shards before it are full.  Tokens go through a buffer to
+ * write(2).  The header of a shard is written first, as that of a full shard, and replaced at the end if the last shard
+ * is shorter.  At the end every file is read once for its checksum; what was written is often still in the page cache.
+ * Only token_file_settle() renames files or shortens finished ones.
  */
 #include "data/token_writer.h"
 
@@ -23,8 +23,6 @@
 #define BUFFER_BYTES ((size_t)TOKEN_WRITER_BYTES)
 
 struct writer_split {
-    struct token_shard_state *shards; /* the last one is open */
-    size_t shard_count;
     int fd;                   /* of the last shard, or -1 */
     char path[FILE_PATH_MAX]; /* of the last shard */
     int64_t tokens;
@@ -143,13 +141,6 @@ enum gt_status token_writer_create(const void *owner, const struct token_writer_
     return FINISH(status, out, writer, hostmem_free);
 }
 
-size_t token_writer_shards(const struct token_writer *writer, enum token_split split,
-                           const struct token_shard_state **out)
-{
-    *out = writer->splits[split].shards;
-    return writer->splits[split].shard_count;
-}
-
 int64_t token_writer_tokens(const struct token_writer *writer, enum token_split split)
 {
     return writer->splits[split].tokens;
@@ -157,27 +148,36 @@ int64_t token_writer_tokens(const struct token_writer *writer, enum token_split 
 
 /* ---- shards ---- */
 
-/* Adds a shard to the list of a split, and sets the split's path. */
-static enum gt_status shard_list_add(struct token_writer *writer, enum token_split which,
-                                     struct token_shard_state shard)
+/* Returns how many tokens fit in a shard. */
+static int64_t shard_capacity(const struct token_writer_spec *spec)
 {
-    struct writer_split *split = &writer->splits[which];
-    if (split->shard_count == TOKEN_WRITER_SHARDS_MAX)
-        return FAIL(GT_UNSUPPORTED, "%s: more than %d shards; give a larger --shard-tokens", writer->spec.folder,
-                    TOKEN_WRITER_SHARDS_MAX);
-    TRY(HOSTMEM_GROW(writer, &split->shards, split->shard_count + 1, "list of shards"));
-    shard_path(split->path, writer, which, split->shard_count);
-    split->shards[split->shard_count++] = shard;
-    split->tokens += shard.tokens;
-    return GT_OK;
+    if (spec->shard_tokens > 0)
+        return spec->shard_tokens;
+    return header_bytes(spec) > 0 && spec->mask_row == 0 ? INT32_MAX : INT64_MAX / 8;
 }
 
-/* Starts a file, with the header of a full shard if it has one; its checksum starts with the header's. */
+static size_t shard_count(const struct token_writer *writer, enum token_split split)
+{
+    return (size_t)size_ceil_div(writer->splits[split].tokens, shard_capacity(&writer->spec));
+}
+
+/* Returns how many tokens a shard has now. */
+static int64_t shard_tokens(const struct token_writer *writer, enum token_split split, size_t shard)
+{
+    const int64_t capacity = shard_capacity(&writer->spec);
+    return min_i64(writer->splits[split].tokens - (int64_t)shard * capacity, capacity);
+}
+
+/* Starts a file, with the header of a full shard if it has one. */
 static enum gt_status shard_begin(struct token_writer *writer, enum token_split which)
 {
     struct writer_split *split = &writer->splits[which];
+    const size_t shard = shard_count(writer, which);
     assert(split->fd < 0 && split->buffered == 0);
-    TRY(shard_list_add(writer, which, (struct token_shard_state){.tokens = 0}));
+    if (shard == TOKEN_WRITER_SHARDS_MAX)
+        return FAIL(GT_UNSUPPORTED, "%s: more than %d shards; give a larger --shard-tokens", writer->spec.folder,
+                    TOKEN_WRITER_SHARDS_MAX);
+    shard_path(split->path, writer, which, shard);
     if (unlink(split->path) != 0 && errno != ENOENT)
         return file_error(split->path, "remove what an earlier run left");
     split->fd = open(split->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
@@ -185,7 +185,6 @@ static enum gt_status shard_begin(struct token_writer *writer, enum token_split 
         return file_error(split->path, "create");
     header_make(split->buffer, &writer->spec, writer->spec.shard_tokens);
     split->buffered = header_bytes(&writer->spec);
-    split->shards[split->shard_count - 1].crc32c = file_crc32c(0, split->buffer, split->buffered);
     return GT_OK;
 }
 
@@ -207,48 +206,29 @@ static enum gt_status shard_end(struct writer_split *split)
     return sync_and_close(fd, split->path);
 }
 
-/* Returns how many more tokens fit in the open shard. */
-static int64_t shard_room(const struct token_writer *writer, const struct writer_split *split)
-{
-    const int64_t tokens = split->shards[split->shard_count - 1].tokens;
-    if (writer->spec.shard_tokens > 0)
-        return writer->spec.shard_tokens - tokens;
-    return header_bytes(&writer->spec) > 0 ? INT32_MAX - tokens : INT64_MAX / 8 - tokens;
-}
-
-/* Appends as many tokens as fit in the buffer and the open shard; returns their number. */
-static int64_t shard_append(const struct token_writer *writer, struct writer_split *split, const unsigned char *bytes,
-                            int64_t count)
-{
-    struct token_shard_state *shard = &split->shards[split->shard_count - 1];
-    const size_t width = writer->spec.width_bytes;
-    const int64_t taken =
-        min_i64(min_i64(count, shard_room(writer, split)), (int64_t)((BUFFER_BYTES - split->buffered) / width));
-    const size_t size = (size_t)taken * width;
-    memcpy(split->buffer + split->buffered, bytes, size);
-    split->buffered += size;
-    shard->crc32c = file_crc32c(shard->crc32c, bytes, size);
-    shard->tokens += taken;
-    split->tokens += taken;
-    return taken;
-}
-
 enum gt_status token_writer_put(struct token_writer *writer, enum token_split which, const unsigned char *bytes,
                                 int64_t count)
 {
     struct writer_split *split = &writer->splits[which];
     const size_t width = writer->spec.width_bytes;
+    const int64_t capacity = shard_capacity(&writer->spec);
     for (int64_t done = 0; done < count;) {
-        if (split->fd >= 0 && writer->spec.shard_tokens > 0 && shard_room(writer, split) == 0)
-            TRY(shard_end(split));
-        if (split->fd < 0)
-            TRY(shard_begin(writer, which));
-        if (shard_room(writer, split) == 0)
+        const int64_t used = split->tokens % capacity;
+        if (used == 0 && split->tokens > 0 && writer->spec.shard_tokens == 0)
             return FAIL(GT_UNSUPPORTED,
                         "%s: %s has more than %d tokens of 32 bits, which one file of llm.c's format cannot "
                         "count; give --shard-tokens",
                         writer->spec.folder, token_split_name(which), INT32_MAX);
-        done += shard_append(writer, split, bytes + (size_t)done * width, count - done);
+        if (used == 0) {
+            TRY(shard_end(split));
+            TRY(shard_begin(writer, which));
+        }
+        const int64_t room = min_i64(capacity - used, (int64_t)((BUFFER_BYTES - split->buffered) / width));
+        const int64_t taken = min_i64(count - done, room);
+        memcpy(split->buffer + split->buffered, bytes + (size_t)done * width, (size_t)taken * width);
+        split->buffered += (size_t)taken * width;
+        split->tokens += taken;
+        done += taken;
         if (BUFFER_BYTES - split->buffered < width)
             TRY(shard_flush(split));
     }
@@ -270,12 +250,14 @@ enum gt_status token_writer_sync(struct token_writer *writer)
 
 /* ---- resuming ---- */
 
-/* Checks that the latest shard of the list exists; opens the last one and truncates it to the saved length. */
-static enum gt_status shard_reopen(const struct token_writer *writer, struct writer_split *split, bool last)
+/* Checks that a shard exists; opens the last one and truncates it to the saved length. */
+static enum gt_status shard_reopen(struct token_writer *writer, enum token_split which, size_t shard)
 {
     struct stat info;
-    const char *path = split->path;
-    const uint64_t size = file_size(&writer->spec, split->shards[split->shard_count - 1].tokens);
+    struct writer_split *split = &writer->splits[which];
+    const bool last = shard + 1 == shard_count(writer, which);
+    const char *path = shard_path(split->path, writer, which, shard);
+    const uint64_t size = file_size(&writer->spec, shard_tokens(writer, which, shard));
     if (stat(path, &info) != 0)
         return file_error(path, "find what the stopped run wrote");
     if (!S_ISREG(info.st_mode) || (uint64_t)info.st_size < size || (!last && (uint64_t)info.st_size != size))
@@ -291,11 +273,12 @@ static enum gt_status shard_reopen(const struct token_writer *writer, struct wri
     return GT_OK;
 }
 
-enum gt_status token_writer_resume(struct token_writer *writer, enum token_split which, struct token_shard_state shard,
-                                   bool last)
+enum gt_status token_writer_resume(struct token_writer *writer, enum token_split split, int64_t tokens)
 {
-    TRY(shard_list_add(writer, which, shard));
-    return shard_reopen(writer, &writer->splits[which], last);
+    writer->splits[split].tokens = tokens;
+    for (size_t i = 0; i < shard_count(writer, split); i++)
+        TRY(shard_reopen(writer, split, i));
+    return GT_OK;
 }
 
 /* ---- the boundary of a split by position ---- */
@@ -344,7 +327,7 @@ static enum gt_status walk_shard(const struct token_writer *writer, size_t shard
     char path[FILE_PATH_MAX];
     const size_t width = writer->spec.width_bytes;
     shard_path(path, writer, TOKEN_TRAIN, shard);
-    for (int64_t left = writer->splits[TOKEN_TRAIN].shards[shard].tokens; left > 0 && !walk->ended;) {
+    for (int64_t left = shard_tokens(writer, TOKEN_TRAIN, shard); left > 0 && !walk->ended;) {
         const int64_t count = min_i64(left, (int64_t)(BUFFER_BYTES / width));
         left -= count;
         TRY(shard_read(writer, path, left, count));
@@ -359,7 +342,7 @@ enum gt_status token_writer_border(struct token_writer *writer, const int32_t *w
     struct border_walk walk = {.weights = weights, .vocab_size = vocab_size, .weight_left = val_weight};
     struct writer_split *train = &writer->splits[TOKEN_TRAIN];
     TRY(shard_end(train));
-    for (size_t i = train->shard_count; i > 0 && !walk.ended; i--)
+    for (size_t i = shard_count(writer, TOKEN_TRAIN); i > 0 && !walk.ended; i--)
         TRY(walk_shard(writer, i - 1, &walk));
     *out_train_tokens = train->tokens - walk.val_tokens;
     return GT_OK;
@@ -393,17 +376,12 @@ static enum gt_status file_add(struct token_writer *writer, enum token_split wri
 {
     unsigned char header[TOKEN_SHARD_HEADER_BYTES];
     const struct token_writer_spec *spec = &writer->spec;
-    const struct token_shard_state *state = &writer->splits[written_as].shards[shard];
     struct token_file *file = &writer->files[writer->file_count++];
     shard_name(file->partial, spec, written_as, shard, TOKEN_WRITER_PARTIAL);
     shard_name(file->name, spec, split, number, "");
     file->split = split;
     file->tokens = tokens;
     file->size_bytes = file_size(spec, tokens);
-    file->crc32c = state->crc32c;
-    const bool same_header = header_bytes(spec) == 0 || tokens == spec->shard_tokens || spec->mask_row > 0;
-    if (tokens == state->tokens && same_header)
-        return GT_OK;
     header_make(header, spec, tokens);
     file->crc32c = file_crc32c(0, header, header_bytes(spec));
     return shard_reread(writer, written_as, shard, 0, tokens, &file->crc32c);
@@ -413,21 +391,22 @@ static enum gt_status file_add(struct token_writer *writer, enum token_split wri
  * with the boundary are copied, the shards after it get other names. */
 static enum gt_status files_list(struct token_writer *writer, int64_t train_tokens)
 {
-    const struct writer_split *train = &writer->splits[TOKEN_TRAIN], *val = &writer->splits[TOKEN_VAL];
+    const size_t train_count = shard_count(writer, TOKEN_TRAIN);
     int64_t left = train_tokens; /* tokens that stay in train */
     size_t kept = 0;             /* shards with such tokens */
-    for (; kept < train->shard_count && left > 0; kept++) {
-        const int64_t tokens = train->shards[kept].tokens, first = min_i64(left, tokens);
+    for (; kept < train_count && left > 0; kept++) {
+        const int64_t tokens = shard_tokens(writer, TOKEN_TRAIN, kept), first = min_i64(left, tokens);
         TRY(file_add(writer, TOKEN_TRAIN, kept, first, TOKEN_TRAIN, kept));
         if (first < tokens)
             TRY(shard_reread(writer, TOKEN_TRAIN, kept, first, tokens - first, NULL));
         left -= first;
     }
     TRY(shard_end(&writer->splits[TOKEN_VAL]));
-    for (size_t i = 0; i < val->shard_count; i++)
-        TRY(file_add(writer, TOKEN_VAL, i, val->shards[i].tokens, TOKEN_VAL, i));
-    for (size_t i = kept; i < train->shard_count; i++)
-        TRY(file_add(writer, TOKEN_TRAIN, i, train->shards[i].tokens, TOKEN_VAL, val->shard_count + i - kept));
+    const size_t val_count = shard_count(writer, TOKEN_VAL);
+    for (size_t i = 0; i < val_count; i++)
+        TRY(file_add(writer, TOKEN_VAL, i, shard_tokens(writer, TOKEN_VAL, i), TOKEN_VAL, i));
+    for (size_t i = kept; i < train_count; i++)
+        TRY(file_add(writer, TOKEN_TRAIN, i, shard_tokens(writer, TOKEN_TRAIN, i), TOKEN_VAL, val_count + i - kept));
     return GT_OK;
 }
 
@@ -457,10 +436,10 @@ enum gt_status token_writer_finish(struct token_writer *writer, int64_t train_to
                                    const struct token_file **out_files, size_t *out_count)
 {
     struct writer_split *train = &writer->splits[TOKEN_TRAIN], *val = &writer->splits[TOKEN_VAL];
-    assert(writer->file_count == 0 && (train_tokens < 0 || val->shard_count == 0));
+    assert(writer->file_count == 0 && (train_tokens < 0 || val->tokens == 0));
     TRY(shard_end(train));
     TRY(shard_end(val));
-    const size_t most = train->shard_count + val->shard_count + 1;
+    const size_t most = shard_count(writer, TOKEN_TRAIN) + shard_count(writer, TOKEN_VAL) + 1;
     TRY(HOSTMEM_NEW(writer, most, "list of files", &writer->files));
     TRY(files_list(writer, train_tokens >= 0 ? train_tokens : train->tokens));
     assert(writer->file_count <= most);

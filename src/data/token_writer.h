@@ -1,8 +1,8 @@
 /* Writes token files: one file per split, or shards of a fixed number of tokens.
  *
  * Files are written as NAME.partial and are all renamed together at the end (prepare_commit.c).  A single file of
- * 16-bit ids is in nanoGPT's format: no header.  Shards, and files of 32-bit ids, are in llm.c's (tokens.h).  A few
- * numbers describe what has been written, so that a later process can continue from them.
+ * 16-bit ids is in nanoGPT's format: no header.  Shards, and files of 32-bit ids, are in llm.c's (tokens.h).  The number
+ * of tokens describes what has been written, so that a later process can continue from it.
  */
 #ifndef GPT_TRAIN_DATA_TOKEN_WRITER_H
 #define GPT_TRAIN_DATA_TOKEN_WRITER_H
@@ -22,12 +22,6 @@ struct token_writer_spec {
     int64_t mask_row;     /* > 0: the files are masks (tokens.h) with this row, and a token is a byte of them */
 };
 
-/* A file that is still being written. */
-struct token_shard_state {
-    int64_t tokens;
-    uint32_t crc32c; /* of the tokens written, and of the header if there is one and the shard is full */
-};
-
 /* A finished file. */
 struct token_file {
     char partial[TOKEN_WRITER_NAME_BYTES]; /* current and final name; both in the folder */
@@ -43,11 +37,9 @@ struct token_writer;
 /* Errors: GT_NO_MEMORY. */
 enum gt_status token_writer_create(const void *owner, const struct token_writer_spec *spec, struct token_writer **out);
 
-/* Takes over the next shard of an earlier writer; opens the last one and truncates what was written after it was
- * described.  Errors: GT_DATA (a file is missing or too short), GT_UNSUPPORTED (too many shards), GT_IO,
- * GT_NO_MEMORY. */
-enum gt_status token_writer_resume(struct token_writer *writer, enum token_split split, struct token_shard_state shard,
-                                   bool last);
+/* Takes over the first `tokens` tokens that an earlier writer wrote to a split, and truncates what it wrote after them.
+ * Errors: GT_DATA (a file is missing or too short), GT_IO. */
+enum gt_status token_writer_resume(struct token_writer *writer, enum token_split split, int64_t tokens);
 
 /* Appends `count` tokens, given as little-endian bytes of the spec's width.  Errors: GT_IO (the disk is full),
  * GT_UNSUPPORTED (more tokens than a header can count, or too many shards), GT_NO_MEMORY. */
@@ -55,9 +47,6 @@ enum gt_status token_writer_put(struct token_writer *writer, enum token_split sp
                                 int64_t count);
 /* Flushes all appended tokens to disk.  Errors: GT_IO. */
 enum gt_status token_writer_sync(struct token_writer *writer);
-/* Returns the number of shards of a split; the last one may be unfinished. */
-size_t token_writer_shards(const struct token_writer *writer, enum token_split split,
-                           const struct token_shard_state **out);
 int64_t token_writer_tokens(const struct token_writer *writer, enum token_split split);
 
 /* Ends writing, and finds the boundary of a split by position.  Validation gets the longest run of tokens at the end of

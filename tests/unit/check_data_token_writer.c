@@ -122,29 +122,23 @@ TEST(token_writer_two_splits)
     fixture_close(&fixture);
 }
 
-/* Writes up to `at`, saves the description, writes a little more, and continues from the description. */
+/* Writes up to `at`, writes a little more, and continues from there. */
 static void check_resume(struct data_fixture *fixture, size_t width, int64_t shard_tokens, int64_t at)
 {
     char folder[512];
     struct token_writer *writer = NULL;
     const struct token_file *files = NULL;
-    const struct token_shard_state *shards = NULL;
-    struct token_shard_state kept[TOKENS];
     size_t count = 0;
     folder_make(fixture, folder);
     const struct token_writer_spec spec = {.folder = folder, .width_bytes = width, .shard_tokens = shard_tokens};
     ck_assert_int_eq(token_writer_create(fixture->mem, &spec, &writer), GT_OK);
     put(writer, TOKEN_TRAIN, width, 0, at);
     ck_assert_int_eq(token_writer_sync(writer), GT_OK);
-    count = token_writer_shards(writer, TOKEN_TRAIN, &shards);
-    if (count > 0)
-        memcpy(kept, shards, count * sizeof kept[0]);
     put(writer, TOKEN_TRAIN, width, 1, TOKENS - at); /* wrong tokens for this place */
     ck_assert_int_eq(token_writer_sync(writer), GT_OK);
     hostmem_free(writer);
     ck_assert_int_eq(token_writer_create(fixture->mem, &spec, &writer), GT_OK);
-    for (size_t i = 0; i < count; i++)
-        ck_assert_int_eq(token_writer_resume(writer, TOKEN_TRAIN, kept[i], i + 1 == count), GT_OK);
+    ck_assert_int_eq(token_writer_resume(writer, TOKEN_TRAIN, at), GT_OK);
     ck_assert_int_eq(token_writer_tokens(writer, TOKEN_TRAIN), at);
     put(writer, TOKEN_TRAIN, width, at, TOKENS - at);
     ck_assert_int_eq(token_writer_finish(writer, TOKENS - 3, &files, &count), GT_OK);
@@ -196,17 +190,16 @@ TEST(token_writer_refusals)
     struct token_writer *writer = NULL;
     const struct token_file *files = NULL;
     size_t count = 0;
-    const struct token_shard_state shard = {.tokens = 4};
     fixture_open(&fixture);
     folder_make(&fixture, folder);
     const struct token_writer_spec spec = {.folder = folder, .width_bytes = 2};
     ck_assert_int_eq(token_writer_create(fixture.mem, &spec, &writer), GT_OK);
-    ck_assert_int_eq(token_writer_resume(writer, TOKEN_TRAIN, shard, true), GT_IO);
+    ck_assert_int_eq(token_writer_resume(writer, TOKEN_TRAIN, 4), GT_IO);
     FIXTURE_SAYS(&fixture, "train.bin.partial");
     hostmem_free(writer);
     fixture_write(&fixture, "out/train.bin.partial", "abcdef", 6);
     ck_assert_int_eq(token_writer_create(fixture.mem, &spec, &writer), GT_OK);
-    ck_assert_int_eq(token_writer_resume(writer, TOKEN_TRAIN, shard, true), GT_DATA);
+    ck_assert_int_eq(token_writer_resume(writer, TOKEN_TRAIN, 4), GT_DATA);
     FIXTURE_SAYS(&fixture, "has 6 bytes; the stopped run had written 8");
     hostmem_free(writer);
     /* Two tokens whose bytes are llm.c's magic number. */

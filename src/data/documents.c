@@ -295,10 +295,8 @@ _Static_assert(sizeof end_marks / sizeof end_marks[0] == DOCUMENTS_END_COUNT, "a
 
 /* Returns how many of the `count` bytes at `bytes` belong to the first document: all, or those up to the end of the
  * mark that ends it.  Does not look for a mark that ends within the first `searched` bytes. */
-static size_t part_length(const struct documents *documents, const char *bytes, size_t searched, size_t count,
-                          bool *out_ends)
+static size_t part_length(const char *mark, const char *bytes, size_t searched, size_t count, bool *out_ends)
 {
-    const char *mark = end_marks[documents->spec.end];
     const size_t length = strlen(mark);
     *out_ends = false;
     for (size_t at = searched; length > 0 && at < count;) {
@@ -313,21 +311,22 @@ static size_t part_length(const struct documents *documents, const char *bytes, 
     return count;
 }
 
-/* Reads until the buffer has the document, or its first DOCUMENT_BYTES_MAX bytes.  Sets *out_count to their number, and
- * *out_ends to whether the document ends there. */
-static enum gt_status part_read(struct documents *documents, size_t *out_count, bool *out_ends)
+/* Reads until the buffer has what `mark` or the text ends, or its first `most` bytes.  Sets *out_count to their number,
+ * and *out_ends to whether it ends there. */
+static enum gt_status part_read(struct documents *documents, const char *mark, size_t most, size_t *out_count,
+                                bool *out_ends)
 {
     size_t searched = 0;
     for (;;) {
-        const size_t count = size_min(documents->end - documents->begin, DOCUMENT_BYTES_MAX);
-        *out_count = part_length(documents, documents->buffer + documents->begin, searched, count, out_ends);
-        if (*out_ends || count == DOCUMENT_BYTES_MAX)
+        const size_t count = size_min(documents->end - documents->begin, most);
+        *out_count = part_length(mark, documents->buffer + documents->begin, searched, count, out_ends);
+        if (*out_ends || count == most)
             return GT_OK;
         *out_ends = documents->text_ended;
         if (*out_ends)
             return GT_OK;
         searched = count;
-        TRY(buffer_fill(documents, size_min(count + BLOCK_BYTES, DOCUMENT_BYTES_MAX)));
+        TRY(buffer_fill(documents, size_min(count + BLOCK_BYTES, most)));
     }
 }
 
@@ -353,7 +352,7 @@ static enum gt_status text_next(struct documents *documents, struct document *ou
     struct documents_state *state = &documents->state;
     size_t count = 0;
     bool ends = false, forced = false;
-    TRY(part_read(documents, &count, &ends));
+    TRY(part_read(documents, end_marks[documents->spec.end], DOCUMENT_BYTES_MAX, &count, &ends));
     const char *text = documents->buffer + documents->begin;
     if (!ends)
         count = documents_cut(text, count, documents->spec.joins_newlines, &forced);
@@ -371,26 +370,17 @@ static enum gt_status text_next(struct documents *documents, struct document *ou
 
 /* ---- lines of JSONL ---- */
 
-/* Reads the next line, without its newline; *out_found is false at the text's end.  *out_line is NULL when the line is
- * longer than DOCUMENT_BYTES_MAX. */
+/* Reads the next line; *out_found is false at the text's end.  *out_line is NULL when the line is longer than
+ * DOCUMENT_BYTES_MAX. */
 static enum gt_status line_read(struct documents *documents, const char **out_line, size_t *out_count, bool *out_found)
 {
     const uint64_t offset = documents->state.offset;
-    size_t searched = 0;
-    bool ends = false, too_long = false;
+    bool ends = false, is_whole = true;
     while (!ends) {
-        const size_t count = documents->end - documents->begin;
-        const char *line = documents->buffer + documents->begin;
-        const char *newline = count > searched ? memchr(line + searched, '\n', count - searched) : NULL;
-        ends = newline != NULL || documents->text_ended;
-        *out_count = newline != NULL ? (size_t)(newline - line) : count;
-        too_long = too_long || *out_count > DOCUMENT_BYTES_MAX;
-        *out_line = too_long ? NULL : line;
-        searched = too_long ? 0 : count;
-        if (ends || too_long)
-            buffer_use(documents, *out_count + (newline != NULL));
-        if (!ends)
-            TRY(buffer_fill(documents, searched + BLOCK_BYTES));
+        TRY(part_read(documents, "\n", DOCUMENT_BYTES_MAX + 1, out_count, &ends));
+        is_whole = is_whole && ends;
+        *out_line = is_whole ? documents->buffer + documents->begin : NULL;
+        buffer_use(documents, *out_count);
     }
     *out_found = documents->state.offset > offset;
     documents->state.line += *out_found;

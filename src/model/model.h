@@ -126,12 +126,13 @@ struct model_options {
     bool no_update;     /* of the training programs, only the micro-steps */
     bool document_mask; /* attention and positions of training and evaluation stay inside a document */
     struct plan_choice choice;
-    int32_t parts;          /* of an update; their gradients are added in order, in fp32.  0: 1 */
-    int32_t ranks, rank;    /* ranks divide `parts`.  0 ranks: 1 */
-    int32_t micro_steps;    /* micro-steps per part, including the remainder */
-    int32_t evaluate_time;  /* T of the evaluation program, at most block_size; 0 = block_size */
-    int32_t generate_batch; /* sequences sampled at once */
-    int32_t prefill_time;   /* tokens per prefill run */
+    int32_t parts;           /* of an update; their gradients are added in order, in fp32.  0: 1 */
+    enum dtype reduce_dtype; /* DTYPE_BF16: a part's fp32 gradients are rounded before they are added */
+    int32_t ranks, rank;     /* ranks divide `parts`.  0 ranks: 1 */
+    int32_t micro_steps;     /* micro-steps per part, including the remainder */
+    int32_t evaluate_time;   /* T of the evaluation program, at most block_size; 0 = block_size */
+    int32_t generate_batch;  /* sequences sampled at once */
+    int32_t prefill_time;    /* tokens per prefill run */
     float beta1, beta2, weight_decay, muon_weight_decay, grad_clip, adam_epsilon;
     float rates[PARAMETER_GROUPS]; /* ratios of the groups' learning rates to the schedule's */
     enum dtype muon_dtype;         /* of Muon's products */

@@ -3,7 +3,8 @@
  * An update's gradient is ((p0 + p1) + p2) + ... of its parts' gradients, in fp32.  In a round each rank computes one
  * part.  Then it adds the parts of the elements whose states it has: it receives the other ranks' parts of these
  * elements, and sends each other rank what that one adds.  While the bytes of a piece are under way, the piece before
- * is added.  A single rank computes all parts, and adds each to those before it.
+ * is added.  A single rank computes all parts, and adds each to those before it.  If reduce_dtype says so, a part is
+ * rounded first; its random numbers are those of its last micro-step.
  */
 #include "base/size.h"
 #include "model/parameters.h"
@@ -24,6 +25,7 @@ struct parts_builder {
     const struct model *model;
     bool first; /* the first round overwrites */
     int32_t ranks, rank;
+    int32_t part; /* the gradient of this rank's part of a parameter, or its rounding */
     struct piece under_way;
 };
 
@@ -82,10 +84,24 @@ static enum gt_status others_add(const struct parts_builder *builder, struct pie
     return graph_tensor_add(builder->pen.graph, &others, &piece->others);
 }
 
+/* Sets builder->part, rounded if reduce_dtype says so. */
+static enum gt_status part_choose(struct parts_builder *builder, const struct parameter *parameter)
+{
+    const struct model *model = builder->model;
+    const struct op_attrs attrs = {.index_base = parameter->index_base};
+    int32_t operands[GRADIENT_ROUND_OPERANDS] = {parameter->part_gradient, model->scalars, TENSOR_NONE};
+    builder->part = parameter->part_gradient;
+    if (model->options.reduce_dtype == DTYPE_F32 || model->graph->tensors[builder->part].dtype != DTYPE_F32)
+        return GT_OK;
+    TRY(graph_op_add(&builder->pen, OP_GRADIENT_ROUND, &attrs, parameter->name, operands));
+    builder->part = operands[GRADIENT_ROUND_Y];
+    return GT_OK;
+}
+
 /* Begins to exchange the parts of a piece. */
 static enum gt_status parts_exchange(const struct parts_builder *builder, struct piece *piece)
 {
-    const int32_t whole = piece->parameter->part_gradient, ranks = builder->ranks;
+    const int32_t whole = builder->part, ranks = builder->ranks;
     TRY(piece_take(builder, piece, builder->rank, whole, 0, &piece->own));
     if (piece->own != TENSOR_NONE && ranks > 1)
         TRY(others_add(builder, piece));
@@ -154,6 +170,8 @@ static enum gt_status pieces_append(struct parts_builder *builder, bool weights)
         struct piece piece = {.parameter = parameter, .of = 1};
         if (parameter->frozen || (weights && parameter->owner == OWNER_ALL))
             continue;
+        if (!weights)
+            TRY(part_choose(builder, parameter));
         if (!weights && builder->ranks > 1)
             piece.of = size_ceil_div(most * (int64_t)sizeof(float), PIECE_BYTES);
         for (; piece.number < piece.of; piece.number++) {

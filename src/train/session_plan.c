@@ -159,6 +159,7 @@ void session_train_options(const struct session *session, const struct session_c
         .generate = config->sample_tokens > 0,
         .document_mask = config->document_mask,
         .parts = (int32_t)config->parts,
+        .reduce_dtype = config->reduce_dtype == CONFIG_REDUCE_BFLOAT16 ? DTYPE_BF16 : DTYPE_F32,
         .ranks = (int32_t)config->ranks,
         .rank = session->dist != NULL ? session->dist->rank : 0,
         .generate_batch = 1,

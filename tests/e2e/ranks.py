@@ -3,6 +3,7 @@
 
   bytes     1, 2 and 4 ranks with 4 parts write the same files and losses, in each dtype and state format, on the CPU and
             (in make check-long) on OpenCL; each rank takes the bytes that were planned
+  reduced   with reduce_dtype=bfloat16 too, and the losses stay close to those with float32
   numbers   (in make check-long) with 24 parts, no ranks, and 1, 2, 3, 4 and 8 of them, write the same bytes in each format
   steady    the resident memory of each rank does not grow
   budget    (in make check-long) the ranks of a CPU stay within one budget together
@@ -33,6 +34,7 @@ TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=36", "--block
         "--lr_decay_iters=50", "--warmup_iters=2", "--eval_iters=3", "--eval_interval=3", "--parts=4"]
 BF16 = "--dtype=bfloat16"
 LLAMA = ["--arch=llama", "--optimizer=muon", BF16] # three matrices in one parameter
+REDUCED = ["--reduce_dtype=bfloat16"]
 FORMATS = ([], [BF16], [BF16, "--state_format=sr_8bit"], LLAMA, ["--optimizer=muon"], ["--dtype=float16"],
            [BF16, "--state_format=sr", "--offload=states"], [BF16, "--state_format=sr_bf16"], [BF16, "--offload=all"],
            [BF16, "--state_format=sr_8bit_full", "--offload=states"], [*LLAMA, "--state_format=sr_bf16", "--offload=states"])
@@ -151,6 +153,14 @@ def budget():
     check(len(pids) == 4 and 300 << 20 < most <= 600 << 20, f"four ranks in 600 MiB took {most} bytes")
 
 
+def reduced():
+    for keys in some(([], ["--optimizer=muon"], [BF16, "--state_format=sr_8bit"])):
+        train("exact", *keys)
+        compare("reduced", (2, 4), *REDUCED, *keys)
+        apart = max(abs(a - b) for (_, a), (_, b) in zip(results("exact")[1], results("reduced-1")[1], strict=True))
+        check(0 < apart < 2e-3, f"losses with parts in bfloat16 are off by {apart}, {keys}")
+
+
 def converted():
     """Ranks change the state format as one rank does."""
     for name, before, after in some((("leaner", "master", "sr_8bit"), ("back", "sr_8bit", "master")), 1):
@@ -211,12 +221,12 @@ def plans():
     keys = ["--plan=json", "--ranks=8", "--device_profile=rtx4070", "--dtype=bfloat16", "--vocab_size=50304", "--n_layer=12",
             "--n_head=12", "--n_embd=768", "--block_size=1024", "--bias=True", "--micro_batch=12", "--batch_size=12",
             "--gradient_accumulation_steps=40", "--parts=8", "--backend=auto"]
-    last = 0.0
+    last, vectors = 0.0, 12 * 13 * 768 + 2 * 768 # which each rank adds, and updates, as a whole
+    matrices = 124439808 + 47 * 768 - vectors # 47: rows that pad GPT-2's vocabulary
     for link, rate in (("1GbE", 0.1175e9), ("10GbE", 1.175e9), ("12GB/s", 12e9)):
         plan = json.loads(train("plans", *keys, f"--link={link}").stdout)
         ranks, step = plan["ranks"], plan["forecast"]["seconds_per_step"]
-        vectors = 12 * 13 * 768 + 2 * 768 # which each rank adds, and updates, as a whole
-        sent = 7 / 8 * (124439808 + 47 * 768 - vectors) * (4 + 2) + 7 * vectors * 4 # 47: rows that pad GPT-2's vocabulary
+        sent = 7 / 8 * matrices * (4 + 2) + 7 * vectors * 4
         check(abs(ranks["exchange_bytes"] / sent - 1) < 1e-6, f"bytes on the wire: {ranks} {sent}")
         check(abs(ranks["exchange_seconds"] / (sent / rate) - 1) < 1e-3, f"their time over {link}: {ranks}")
         speed_up = ranks["alone_seconds_per_step"] / step
@@ -225,6 +235,8 @@ def plans():
         check(ranks["smallest_bytes"] == ranks["largest_bytes"] > 0, f"AdamW's ranks are alike: {ranks}")
     muon = json.loads(train("plans", "--plan=json", "--optimizer=muon", "--parts=5", "--batch_size=15", "--ranks=5").stdout)["ranks"]
     check(muon["smallest_bytes"] < muon["largest_bytes"], f"five ranks have eight matrices of Muon: {muon}")
+    halved = json.loads(train("plans", *keys, *REDUCED).stdout)["ranks"]["exchange_bytes"]
+    check(abs(halved / (sent - 7 / 8 * matrices * 2 - 7 * vectors * 2) - 1) < 1e-6, f"gradients of half the bytes: {halved}")
     lines = error_lines(train("plans", *keys, "--link=fast", status=2))
     check(len(lines) == 1 and "link='fast'" in lines[0], f"a link that is none: {lines}")
 
@@ -274,4 +286,5 @@ def refused():
 
 
 if __name__ == "__main__":
-    end(bytes_of_one, numbers, steady, budget, converted, states, full_disk, cards, plans, killed, stopped, refused, begin=lambda: make_tokens("data"))
+    end(bytes_of_one, reduced, numbers, steady, budget, converted, states, full_disk, cards, plans, killed, stopped, refused,
+        begin=lambda: make_tokens("data"))

@@ -182,8 +182,9 @@ static void ranks_print(const struct plan_report_facts *facts, FILE *out)
     log_bytes(bytes, facts->exchange_bytes);
     log_bytes(least, (double)facts->rank_bytes[0]);
     log_bytes(most, (double)facts->rank_bytes[1]);
-    line_print(out, HEAD_INDENT, "Ranks     %" PRId64 ", the smallest of %s, the largest of %s", facts->ranks, least,
-               most);
+    const bool alike = facts->rank_bytes[0] == facts->rank_bytes[1];
+    line_print(out, HEAD_INDENT, "Ranks     %" PRId64 ", of %s%s%s", facts->ranks, least, alike ? "" : " to ",
+               alike ? "" : most);
     if (facts->exchange_seconds > 0.0)
         line_print(out, HEAD_INDENT,
                    "          each sends and receives %s per update, %s exposed; %.2f times as fast as one rank", bytes,

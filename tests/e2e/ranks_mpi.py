@@ -8,7 +8,8 @@
             command as another user than root
   machines  the same between two network namespaces over TCP; (in make check-long) if their cable is cut, all ranks end
   unequal   ranks with less memory than rank 0 make all of them plan smaller micro-batches; with other keys they are refused
-  ended     a rank that is stopped or killed is named, and all end in time; a signal to one saves; forked ranks resume
+  failing   a rank that is stopped or killed is named, and all end in time; a signal to one saves; forked ranks resume; (in make
+            check-long) no task grows
   refused   bad keys and data, once, with the exit status of one process; a launcher that MPI does not know; no module
 Prints "checks: P passed, F failed, S skipped".
 """
@@ -21,7 +22,7 @@ import subprocess
 import time
 
 from checks import BUILD, GPT_TRAIN, LONG, check, end, make_tokens, patience, read, skip, some, write
-from ranks import FORMATS, TINY, results, resumed, train
+from ranks import FORMATS, TINY, resident, results, resumed, train
 
 MODULE = os.path.join(BUILD, "gpt-train-mpi.so")
 ENV = {**os.environ, "GPT_TRAIN_MODULE_DIR": BUILD, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -175,6 +176,10 @@ def failing():
             time.sleep(0.02)
         pids = tasks_of(run)
         check(len(pids) == 2, f"two tasks: {pids}")
+        if LONG:
+            before = [resident(pid) for pid in pids]
+            time.sleep(1) # hundreds of updates
+            check(max(resident(pid) - last for pid, last in zip(pids, before)) <= 2 << 20, f"ranks grow: {before}")
         os.kill(pids[victim], number)
         begin = time.monotonic()
         if status == 137: # mpirun may be the first to notice

@@ -402,6 +402,9 @@ static enum gt_status read_assignment(struct reader *reader)
     struct config_value value;
     enum config_key key = config_key_find(name.start, name.length);
     advance(reader);
+    if (!looking_at(reader, "=") && key == CONFIG_KEY_COUNT && name.start[0] != '_') /* Python's statements too */
+        return fail(reader, &name, "%.*s is not supported: a configuration may hold only assignments (NAME = VALUE)",
+                    (int)(name.length < 80 ? name.length : 80), name.start);
     if (!looking_at(reader, "="))
         return fail_expected(reader, "'=' (a configuration holds assignments only)");
     advance(reader);
@@ -411,18 +414,6 @@ static enum gt_status read_assignment(struct reader *reader)
     if (target == GT_OK)
         (void)store(reader, &name, key, &value); /* store() counts its errors; the statement itself was well-formed */
     return GT_OK;
-}
-
-/* Returns true for a word that begins an unsupported Python statement.  No key has such a name. */
-static bool is_keyword(const struct config_token *token)
-{
-    static const char *const words[] = {"assert", "async", "class",  "def", "del",    "elif",   "else", "except",
-                                        "exec",   "for",   "from",   "if",  "global", "lambda", "not",  "pass",
-                                        "print",  "raise", "return", "try", "while",  "with"};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (config_token_is(token, words[i]))
-            return true;
-    return false;
 }
 
 static enum gt_status read_statement(struct reader *reader)
@@ -436,10 +427,6 @@ static enum gt_status read_statement(struct reader *reader)
             return fail_expected(reader, "time, the only module that is understood");
         reader->time_imported = true;
         advance(reader);
-    } else if (is_keyword(&reader->token)) {
-        return fail(reader, &reader->token,
-                    "%.*s is not supported: a configuration may hold only assignments (NAME = VALUE)",
-                    (int)reader->token.length, reader->token.start);
     } else if (reader->token.type == CONFIG_TOKEN_NAME) {
         TRY(read_assignment(reader));
     } else if (reader->token.type == CONFIG_TOKEN_STRING) {

@@ -56,6 +56,7 @@ enum gt_status prepare_run(const void *owner, const struct prepare_spec *spec, s
     if (spec->threads == 0)
         whole.threads = (int)min_i64(thread_count_available(), PREPARE_THREADS_MAX);
     prep->spec = &whole;
+    prep->lock_fd = -1;
     const enum gt_status status = prepare_steps(prep);
     if (status == GT_OK)
         prepare_result_fill(prep, out);
@@ -111,7 +112,6 @@ static enum gt_status prepare_lock(struct prepare *prep)
     prep->folder_made = !file_exists(prep->spec->out_dir);
     TRY(file_make_folders(prep->spec->out_dir));
     TRY(file_lock(FILE_IN(prep->spec->out_dir, PREPARE_LOCK_NAME), &prep->lock_fd));
-    prep->lock_held = true;
     file_join(prep->state_path, prep->spec->out_dir, PREPARE_STATE_NAME);
     file_join(prep->stdin_path, prep->spec->out_dir, PREPARE_STDIN_NAME);
     return GT_OK;
@@ -183,8 +183,7 @@ static enum gt_status prepare_take_up(struct prepare *prep)
     prep->replays = true;
     log_note("%s: continuing the run that was stopped after %s of text", prep->spec->out_dir,
              LOG_BYTES((uint64_t)prep->stopped.bytes));
-    prep->announced = prep->phase == PREPARE_PHASE_COMMIT;
-    if (prep->announced)
+    if (prep->phase == PREPARE_PHASE_COMMIT)
         prep->commit = json_incref(json_object_get(prep->state, "commit"));
     return GT_OK;
 }
@@ -320,8 +319,9 @@ static void prepare_clear(struct prepare *prep, enum gt_status status)
     if (prep->stdin_copied)
         unlink(prep->stdin_path);
     /* Other inputs or options cannot cure these failures, and a saved state exists to retry from. */
-    const bool is_kept = prep->saved && (status == GT_IO || status == GT_NO_MEMORY || status == GT_FAILURE);
-    if (status == GT_OK || (prep->owns_files && !is_kept && !prep->announced))
+    const bool is_kept =
+        prep->saved != PREPARE_PHASE_NEW && (status == GT_IO || status == GT_NO_MEMORY || status == GT_FAILURE);
+    if (status == GT_OK || (prep->owns_files && !is_kept && prep->saved != PREPARE_PHASE_COMMIT))
         (void)prepare_clean(prep);
     else if (prep->owns_files && is_kept)
         log_note("%s: the work so far is kept; give the same command again to continue", prep->spec->out_dir);
@@ -331,7 +331,7 @@ static void prepare_clear(struct prepare *prep, enum gt_status status)
 
 static void prepare_close(struct prepare *prep, enum gt_status status)
 {
-    if (prep->lock_held)
+    if (prep->lock_fd >= 0)
         prepare_clear(prep, status);
     if (status != GT_OK && prep->folder_made)
         rmdir(prep->spec->out_dir); /* fails, as intended, when the folder is not empty */

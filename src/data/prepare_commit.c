@@ -191,9 +191,7 @@ enum gt_status prepare_publish(struct prepare *prep)
     TRY(texts_add(prep));
     TRY(old_add_exports(prep));
     TRY(old_add_tokens(prep));
-    TRY(prepare_state_save(prep, PREPARE_PHASE_COMMIT));
-    prep->announced = true;
-    return GT_OK;
+    return prepare_state_save(prep, PREPARE_PHASE_COMMIT);
 }
 
 /* ---- carrying it out ---- */
@@ -328,7 +326,7 @@ bool prepare_clean(struct prepare *prep)
     unlink(prep->stdin_path);
     file_remove_leftovers(prep->spec->out_dir, true);
     (void)outputs_remove(prep, false);
-    prep->saved = false;
+    prep->saved = PREPARE_PHASE_NEW;
     return true;
 }
 

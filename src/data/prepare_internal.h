@@ -63,11 +63,9 @@ struct prepare {
     bool learns;                      /* the vocabulary comes from the inputs, which are read twice */
     bool many;                        /* see PREPARE_SPLIT_AUTO */
     bool folder_made;
-    int lock_fd;
-    bool lock_held;
-    bool owns_files; /* temporary files in out_dir belong to this run */
-    bool saved;      /* there is a saved state to continue from */
-    bool announced;  /* the saved state lists the renames and removals; from here on only their completion removes it */
+    int lock_fd;              /* -1: not locked */
+    bool owns_files;          /* temporary files in out_dir belong to this run */
+    enum prepare_phase saved; /* of the saved state; one that lists the renames goes only when they are complete */
     char stdin_path[FILE_PATH_MAX], state_path[FILE_PATH_MAX];
     bool stdin_copied;
     uint64_t stdin_bytes; /* of its copy */

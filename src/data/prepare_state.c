@@ -43,7 +43,7 @@ enum gt_status prepare_state_save(struct prepare *prep, enum prepare_phase phase
     const enum gt_status status = json_replace_file(prep->state_path, state, 1);
     json_decref(state);
     if (status == GT_OK)
-        prep->saved = true;
+        prep->saved = phase;
     return status;
 }
 
@@ -110,8 +110,7 @@ static enum gt_status state_check(struct prepare *prep)
     TRY(json_get_int(prep->state, prep->state_path, "text_parts", 1, COUNT_MAX, &prep->stopped.parts));
     TRY(json_get_int(prep->state, prep->state_path, "text_bytes", 0, COUNT_MAX, &prep->stopped.bytes));
     TRY(json_get_int(prep->state, prep->state_path, "text_crc32c", 0, UINT32_MAX, &prep->stopped.crc32c));
-    prep->phase = (enum prepare_phase)phase;
-    prep->saved = true;
+    prep->phase = prep->saved = (enum prepare_phase)phase;
     return GT_OK;
 }
 

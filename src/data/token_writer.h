@@ -1,8 +1,8 @@
 /* Writes token files: one file per split, or shards of a fixed number of tokens.
  *
  * Files are written as NAME.partial and are all renamed together at the end (prepare_commit.c).  A single file of
- * 16-bit ids is in nanoGPT's format: no header.  Shards, and files of 32-bit ids, are in llm.c's (tokens.h).  The number
- * of tokens describes what has been written, so that a later process can continue from it.
+ * 16-bit ids is in nanoGPT's format: no header.  Shards, and files of 32-bit ids, are in llm.c's (tokens.h).  The
+ * number of tokens describes what has been written, so that a later process can continue from it.
  */
 #ifndef GPT_TRAIN_DATA_TOKEN_WRITER_H
 #define GPT_TRAIN_DATA_TOKEN_WRITER_H

@@ -205,13 +205,9 @@ enum gt_status tokenizer_import_pair(const void *owner, const struct tokenizer_s
 
 static int base64_digit(char digit)
 {
-    if (digit >= 'A' && digit <= 'Z')
-        return digit - 'A';
-    if (digit >= 'a' && digit <= 'z')
-        return digit - 'a' + 26;
-    if (digit >= '0' && digit <= '9')
-        return digit - '0' + 52;
-    return digit == '+' ? 62 : digit == '/' ? 63 : -1;
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *at = memchr(digits, digit, sizeof digits - 1);
+    return at != NULL ? (int)(at - digits) : -1;
 }
 
 /* Decodes RFC 4648 with padding to out[count / 4 * 3]. */

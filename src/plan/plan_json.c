@@ -3,157 +3,89 @@
  * Contains every number of the text report, unrounded.  Members are written one after the other, as jansson would
  * write them with an indentation of two blanks, so that the planner needs no library.  Unknown values are null.
  */
-#include "base/size.h"
+#include "base/json_put.h"
 #include "plan/plan_internal.h"
 #include "plan/plan_search.h"
 
 #define PLAN_JSON_SCHEMA 1
 
-struct writer {
-    FILE *out;
-    int depth;
-    bool begun; /* the innermost object or array has a member */
-};
-
-/* Writes 17 digits, always with a point or an exponent, and no zeros in front of the exponent. */
-static void real_write(FILE *out, double value)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%.17g", value);
-    const int length = (int)strcspn(text, "e");
-    fprintf(out, "%.*s%s", length, text, strpbrk(text, ".e") == NULL ? ".0" : "");
-    if (text[length] == 'e')
-        fprintf(out, "e%d", atoi(text + length + 1));
-}
-
-/* Writes a text, or null.  A control character or a byte that is not UTF-8 becomes a question mark. */
-static void text_write(FILE *out, const char *text)
-{
-    fputs(text != NULL ? "\"" : "null", out);
-    for (size_t length; text != NULL && *text != '\0'; text += max_i64((int64_t)length, 1)) {
-        length = log_character_length(text);
-        fprintf(out, "%s%.*s", *text == '"' || *text == '\\' ? "\\" : "", length > 0 ? (int)length : 1,
-                length > 0 ? text : "?");
-    }
-    fputs(text != NULL ? "\"" : "", out);
-}
-
-static void value_write(struct writer *w, char type, va_list *values)
-{
-    if (type == 'd')
-        fprintf(w->out, "%d", va_arg(*values, int));
-    else if (type == 'u')
-        fprintf(w->out, "%" PRIu64, va_arg(*values, uint64_t));
-    else if (type == 'f')
-        real_write(w->out, va_arg(*values, double));
-    else if (type == 'b')
-        fputs(va_arg(*values, int) ? "true" : "false", w->out);
-    else
-        text_write(w->out, va_arg(*values, const char *));
-}
-
-/* Writes members, which `format` names as json_pack() does, but with their names: "ops:d bytes:u".  The types are d
- * (int), u (uint64_t), f (double), b (bool), s (text, or NULL for null); `{` and `[` begin an object or array, which
- * a word `}` or `]` ends.  A member of an array has an empty name. */
-static void put(struct writer *w, const char *format, ...)
-{
-    va_list values;
-    va_start(values, format);
-    for (const char *at = format + strspn(format, " "), *colon; *at != '\0'; at = colon + strspn(colon, " ")) {
-        const bool ends = *at == '}' || *at == ']';
-        colon = ends ? at : strchr(at, ':') + 1;
-        w->depth -= ends;
-        if (!ends || w->begun)
-            fprintf(w->out, "%s%s%*s", ends || !w->begun ? "" : ",", w->depth > 0 || ends ? "\n" : "", 2 * w->depth,
-                    "");
-        if (colon - at > 1)
-            fprintf(w->out, "\"%.*s\": ", (int)(colon - at - 1), at);
-        w->begun = *colon != '{' && *colon != '[';
-        w->depth += !w->begun;
-        if (ends || !w->begun)
-            fputc(*colon, w->out);
-        else
-            value_write(w, *colon, &values);
-        colon++;
-    }
-    va_end(values);
-}
-
-static void categories_put(struct writer *w, const uint64_t bytes[static CATEGORY_COUNT])
+static void categories_put(struct json_put *w, const uint64_t bytes[static CATEGORY_COUNT])
 {
     for (int32_t c = 0; c < CATEGORY_COUNT; c++) {
         char format[64];
         snprintf(format, sizeof format, "%s:u", tensor_category_name((enum tensor_category)c));
-        put(w, format, bytes[c]);
+        json_put(w, format, bytes[c]);
     }
-    put(w, "}");
+    json_put(w, "}");
 }
 
-static void memory_put(struct writer *w, const struct plan *plan, const struct plan_report_facts *facts)
+static void memory_put(struct json_put *w, const struct plan *plan, const struct plan_report_facts *facts)
 {
     const uint64_t total = plan_total_bytes(plan, facts), free_bytes = facts->free_bytes;
-    put(w, "bytes:{ arena:u arena_bound:u host_arena:u run:u host:u context:u headroom:u total:u", plan->arena_bytes,
-        plan->arena_bytes_bound, plan->host_bytes, plan->run_bytes, facts->host_bytes, facts->context_bytes,
-        facts->headroom_bytes, total);
+    json_put(w, "bytes:{ arena:u arena_bound:u host_arena:u run:u host:u context:u headroom:u total:u",
+             plan->arena_bytes, plan->arena_bytes_bound, plan->host_bytes, plan->run_bytes, facts->host_bytes,
+             facts->context_bytes, facts->headroom_bytes, total);
     if (free_bytes > 0)
-        put(w, "free:u fits:b }", free_bytes, total <= free_bytes);
+        json_put(w, "free:u fits:b }", free_bytes, total <= free_bytes);
     else
-        put(w, "free:s fits:s }", NULL, NULL);
-    put(w, "segments:[");
+        json_put(w, "free:s fits:s }", NULL, NULL);
+    json_put(w, "segments:[");
     for (int32_t k = 0; k < plan->device_segments; k++)
-        put(w, ":u", plan->segment[k].size_bytes);
-    put(w, "] peak_program:s categories:{",
-        plan->peak_program >= 0 ? plan->graph->programs[plan->peak_program].name : NULL);
+        json_put(w, ":u", plan->segment[k].size_bytes);
+    json_put(w, "] peak_program:s categories:{",
+             plan->peak_program >= 0 ? plan->graph->programs[plan->peak_program].name : NULL);
     categories_put(w, plan->category_bytes);
-    put(w, "host_categories:{");
+    json_put(w, "host_categories:{");
     categories_put(w, plan->host_category_bytes);
-    put(w, "unused:u phases:{", plan_unused_bytes(plan));
-    put(w, "train:u evaluate:u generate:u }", plan->phase_bytes[0], plan->phase_bytes[1], plan->phase_bytes[2]);
+    json_put(w, "unused:u phases:{", plan_unused_bytes(plan));
+    json_put(w, "train:u evaluate:u generate:u }", plan->phase_bytes[0], plan->phase_bytes[1], plan->phase_bytes[2]);
 }
 
 /* Writes a program with its peak: the op with most live bytes, or null for a program without ops. */
-static void program_put(struct writer *w, const struct plan *plan, int32_t program)
+static void program_put(struct json_put *w, const struct plan *plan, int32_t program)
 {
     const struct plan_program *own = &plan->program[program];
     const struct program *of = &plan->graph->programs[program];
-    put(w, ":{ name:s phase:s ops:d bytes:u bytes_bound:u", of->name, program_phase_name(of->phase), of->count,
-        own->bytes, own->bytes_bound);
+    json_put(w, ":{ name:s phase:s ops:d bytes:u bytes_bound:u", of->name, program_phase_name(of->phase), of->count,
+             own->bytes, own->bytes_bound);
     if (of->count == 0)
-        put(w, "peak:s", NULL);
+        json_put(w, "peak:s", NULL);
     else
-        put(w, "peak:{ op_index:d op:s writes:s }", own->peak_op, op_declaration(of->ops[own->peak_op].kind)->name,
-            plan_op_target(plan->graph, &of->ops[own->peak_op]));
-    put(w, "live_at_peak:{");
+        json_put(w, "peak:{ op_index:d op:s writes:s }", own->peak_op, op_declaration(of->ops[own->peak_op].kind)->name,
+                 plan_op_target(plan->graph, &of->ops[own->peak_op]));
+    json_put(w, "live_at_peak:{");
     categories_put(w, own->live_bytes);
-    put(w, "}");
+    json_put(w, "}");
 }
 
-static void forecast_put(struct writer *w, const struct plan_report_facts *facts)
+static void forecast_put(struct json_put *w, const struct plan_report_facts *facts)
 {
     struct plan_forecast forecast;
     plan_forecast_make(facts, &forecast);
     if (facts->seconds_per_step > 0.0)
-        put(w,
+        json_put(
+            w,
             "forecast:{ seconds_per_step:f measured:b uncertainty:f steps:u seconds_per_evaluation:f evaluations:u "
             "evaluation_share:f total_seconds:f end_time:u }",
             facts->seconds_per_step, facts->measured, facts->uncertainty, facts->steps, facts->evaluation_seconds,
             facts->evaluations, forecast.evaluation_share, forecast.total_seconds, forecast.end_wall_s);
     else
-        put(w, "forecast:s", NULL);
+        json_put(w, "forecast:s", NULL);
     if (facts->ranks > 1)
-        put(w,
-            "ranks:{ ranks:u smallest_bytes:u largest_bytes:u exchange_bytes:f exchange_seconds:f "
-            "alone_seconds_per_step:f }",
-            facts->ranks, facts->rank_bytes[0], facts->rank_bytes[1], facts->exchange_bytes, facts->exchange_seconds,
-            facts->alone_seconds);
+        json_put(w,
+                 "ranks:{ ranks:u smallest_bytes:u largest_bytes:u exchange_bytes:f exchange_seconds:f "
+                 "alone_seconds_per_step:f }",
+                 facts->ranks, facts->rank_bytes[0], facts->rank_bytes[1], facts->exchange_bytes,
+                 facts->exchange_seconds, facts->alone_seconds);
 }
 
 /* Writes the keys that a search may change, and the shape.  The levels of recompute are in the order of the blocks. */
-static void options_put(struct writer *w, const struct model_options *options)
+static void options_put(struct json_put *w, const struct model_options *options)
 {
     const struct plan_choice *choice = &options->choice;
     const struct model_config *config = &options->config;
-    put(w,
+    json_put(
+        w,
         "micro_batch:d micro_steps:d parts:d remainder_batch:d evaluate_batch:d loss_chunk:d offload_quarters:d recompute:[",
         choice->micro_batch, options->micro_steps, model_parts(options), choice->remainder_batch,
         choice->evaluate_batch, choice->loss_chunk_rows, choice->offload);
@@ -161,76 +93,76 @@ static void options_put(struct writer *w, const struct model_options *options)
         const enum recompute_level level = (enum recompute_level)l;
         const int32_t blocks = recompute_blocks(&choice->recompute, level, config->n_layer);
         if (blocks > 0)
-            put(w, ":{ level:s blocks:d }", recompute_level_name(level), blocks);
+            json_put(w, ":{ level:s blocks:d }", recompute_level_name(level), blocks);
     }
-    put(w, "] block_size:d n_layer:d n_head:d n_embd:d state_format:s }", config->block_size, config->n_layer,
-        config->n_head, config->n_embd, state_format_name(options->states));
+    json_put(w, "] block_size:d n_layer:d n_head:d n_embd:d state_format:s }", config->block_size, config->n_layer,
+             config->n_head, config->n_embd, state_format_name(options->states));
 }
 
 /* Writes choices, or points of the front, which have no kind. */
-static void choices_put(struct writer *w, const struct plan_report_facts *facts, const struct search_choice *choices,
+static void choices_put(struct json_put *w, const struct plan_report_facts *facts, const struct search_choice *choices,
                         int32_t count)
 {
     char changes[SEARCH_CHANGES_MAX];
     for (int32_t i = 0; i < count; i++) {
-        put(w, ":{");
+        json_put(w, ":{");
         if (choices == facts->choices)
-            put(w, "kind:s equivalent:b", search_choice_name(choices[i].kind),
-                search_choice_equivalent(choices[i].kind));
-        put(w, "changes:s arena:u seconds_modelled:f",
-            search_choice_text(changes, &choices[i], &facts->request->options), choices[i].arena_bytes,
-            choices[i].seconds);
+            json_put(w, "kind:s equivalent:b", search_choice_name(choices[i].kind),
+                     search_choice_equivalent(choices[i].kind));
+        json_put(w, "changes:s arena:u seconds_modelled:f",
+                 search_choice_text(changes, &choices[i], &facts->request->options), choices[i].arena_bytes,
+                 choices[i].seconds);
         options_put(w, &choices[i].options);
     }
-    put(w, "]");
+    json_put(w, "]");
 }
 
 /* Writes the requested configuration and the search's result; null if there was no search. */
-static void search_put(struct writer *w, const struct plan_report_facts *facts)
+static void search_put(struct json_put *w, const struct plan_report_facts *facts)
 {
     const struct search_result *search = facts->search;
     char changes[SEARCH_CHANGES_MAX];
     if (!search) {
-        put(w, "search:s", NULL);
+        json_put(w, "search:s", NULL);
         return;
     }
     if (facts->request->budget_bytes <= INT64_MAX)
-        put(w, "search:{ arena_budget:u", facts->request->budget_bytes);
+        json_put(w, "search:{ arena_budget:u", facts->request->budget_bytes);
     else
-        put(w, "search:{ arena_budget:s", NULL);
-    put(w, "arena_asked:u arena_asked_at_least:b fits:b candidates:d changes:s", search->bytes_request,
-        search->bytes_request_least, search->fits, search->candidates,
-        search_changes_text(changes, &search->options, &facts->request->options));
+        json_put(w, "search:{ arena_budget:s", NULL);
+    json_put(w, "arena_asked:u arena_asked_at_least:b fits:b candidates:d changes:s", search->bytes_request,
+             search->bytes_request_least, search->fits, search->candidates,
+             search_changes_text(changes, &search->options, &facts->request->options));
     if (search->seconds_request > 0.0 && search->seconds > 0.0)
-        put(w, "time_ratio_modelled:f chosen:{", search->seconds / search->seconds_request);
+        json_put(w, "time_ratio_modelled:f chosen:{", search->seconds / search->seconds_request);
     else
-        put(w, "time_ratio_modelled:s chosen:{", NULL);
+        json_put(w, "time_ratio_modelled:s chosen:{", NULL);
     options_put(w, &search->options);
-    put(w, "}");
+    json_put(w, "}");
 }
 
 enum gt_status plan_print_json(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
 {
-    struct writer w = {.out = out};
-    put(&w, ":{ schema:d configuration:s", PLAN_JSON_SCHEMA, facts->configuration);
+    struct json_put w = {.out = out};
+    json_put(&w, ":{ schema:d configuration:s", PLAN_JSON_SCHEMA, facts->configuration);
     if (facts->state_format != NULL)
-        put(&w, "states:{ format:s bytes_per_parameter:f }", facts->state_format, facts->state_bytes);
+        json_put(&w, "states:{ format:s bytes_per_parameter:f }", facts->state_format, facts->state_bytes);
     else
-        put(&w, "states:s", NULL);
-    put(&w, "device:s", facts->device);
+        json_put(&w, "states:s", NULL);
+    json_put(&w, "device:s", facts->device);
     memory_put(&w, plan, facts);
-    put(&w, "programs:[");
+    json_put(&w, "programs:[");
     for (int32_t p = 0; p < plan->program_count; p++)
         program_put(&w, plan, p);
-    put(&w, "]");
+    json_put(&w, "]");
     forecast_put(&w, facts);
     search_put(&w, facts);
-    put(&w, "choices:[");
+    json_put(&w, "choices:[");
     choices_put(&w, facts, facts->choices, facts->choice_count);
     if (facts->front != NULL) {
-        put(&w, "pareto:[");
+        json_put(&w, "pareto:[");
         choices_put(&w, facts, facts->front, facts->front_count);
     }
-    put(&w, "}");
+    json_put(&w, "}");
     return fprintf(out, "\n") > 0 && fflush(out) == 0 ? GT_OK : GT_IO;
 }

@@ -1,7 +1,7 @@
 /* metrics.jsonl.
  *
  * Each line is written with one write(), so that a kill leaves whole lines and at most one torn one, which the next
- * open cuts off.  Numbers that are not finite are written as null, since JSON cannot represent them.
+ * open cuts off.
  *
  * A run that starts over leaves the old checkpoint in place until it saves, and with it the checkpoint's lines, set
  * aside as metrics-XXXXXXXX.jsonl, where X is the checksum of the old record's file.  While that record is the current
@@ -13,11 +13,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <stdarg.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/utf8.h"
 #include "io/checkpoint_record.h"
 
 #define RECENT_STEPS 11
@@ -212,7 +210,10 @@ enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_
         metrics->fd = fd;
     if (metrics->fd < 0 && fd >= 0)
         close(fd);
-    return metrics->fd >= 0 ? GT_OK : GT_IO;
+    if (metrics->fd < 0)
+        return GT_IO;
+    metrics->line.out = fmemopen(metrics->text, sizeof metrics->text, "w");
+    return metrics->line.out != NULL ? GT_OK : FAIL(GT_NO_MEMORY, "out of memory");
 }
 
 static void warn_once(struct metrics *metrics, const char *why)
@@ -240,123 +241,43 @@ void metrics_close(struct metrics *metrics)
 {
     if (metrics->fd >= 0)
         close(metrics->fd);
+    if (metrics->line.out != NULL)
+        fclose(metrics->line.out);
     metrics->fd = -1;
+    metrics->line.out = NULL;
 }
 
-static enum gt_status line_write(struct metrics *metrics, const char *line, size_t length)
+struct json_put *metrics_line(struct metrics *metrics, int64_t iter, const char *start)
 {
-    if (metrics->fd < 0)
-        return GT_OK;
+    metrics->line = (struct json_put){.out = metrics->line.out, .one_line = true, .text_max = METRICS_TEXT_MAX};
+    if (metrics->line.out != NULL)
+        rewind(metrics->line.out);
+    json_put(&metrics->line, ":{ iter:i", iter);
+    if (start != NULL)
+        json_put(&metrics->line, "start:s", start);
+    return &metrics->line;
+}
+
+enum gt_status metrics_line_write(struct metrics *metrics)
+{
     struct stat info;
     ssize_t written;
+    if (metrics->line.out == NULL)
+        return GT_OK;
+    while (metrics->line.depth > 0)
+        json_put(&metrics->line, "}");
+    fputc('\n', metrics->line.out);
+    const long length = ftell(metrics->line.out);
+    assert(length < METRICS_LINE_MAX);
+    fflush(metrics->line.out);
     do
-        written = write(metrics->fd, line, length);
+        written = write(metrics->fd, metrics->text, (size_t)length);
     while (written < 0 && errno == EINTR);
-    if (written == (ssize_t)length)
+    if (written == length)
         return GT_OK;
     warn_once(metrics, written < 0 ? strerror(errno) : "only a part of a line fitted");
     /* A partly written line would corrupt the next one. */
     if (written > 0 && (fstat(metrics->fd, &info) != 0 || ftruncate(metrics->fd, info.st_size - written) != 0))
         metrics_close(metrics);
     return GT_IO;
-}
-
-void metrics_add(struct metrics_line *line, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    const int length = vsnprintf(line->text + line->used, sizeof line->text - line->used, format, args);
-    va_end(args);
-    line->used += length > 0 ? (size_t)length : 0;
-    assert(line->used < sizeof line->text);
-}
-
-void metrics_add_text(struct metrics_line *line, const char *text, size_t count, size_t limit)
-{
-    const unsigned char *bytes = (const unsigned char *)text;
-    const size_t begin = line->used;
-    metrics_add(line, "\"");
-    for (size_t at = 0; at < count;) {
-        uint32_t code;
-        const int length = utf8_decode(bytes + at, count - at, &code);
-        if (line->used - begin + sizeof "\\u0000...\"" > limit) {
-            metrics_add(line, "...");
-            break;
-        }
-        if (length <= 0)
-            metrics_add(line, "\xef\xbf\xbd");
-        else if (code == '\n' || code == '"' || code == '\\')
-            metrics_add(line, "\\%c", code == '\n' ? 'n' : (int)code);
-        else if (code < ' ')
-            metrics_add(line, "\\u%04" PRIx32, code);
-        else
-            metrics_add(line, "%.*s", length, text + at);
-        at += length <= 0 ? 1 : (size_t)length;
-    }
-    metrics_add(line, "\"");
-}
-
-/* Adds ,"name":value for each of `count` pairs. */
-static void numbers_add(struct metrics_line *line, const char *const *names, const double *values, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (isfinite(values[i]))
-            metrics_add(line, ",\"%s\":%.17g", names[i], values[i]);
-        else
-            metrics_add(line, ",\"%s\":null", names[i]);
-    }
-}
-
-void metrics_start_begin(struct metrics_line *line, int64_t first_iter, const char *kind)
-{
-    line->used = 0;
-    metrics_add(line, "{\"iter\":%" PRId64 ",\"start\":\"%s\"", first_iter > 0 ? first_iter - 1 : 0, kind);
-}
-
-enum gt_status metrics_line_write(struct metrics *metrics, struct metrics_line *line)
-{
-    metrics_add(line, "}\n");
-    return line_write(metrics, line->text, line->used);
-}
-
-enum gt_status metrics_step_write(struct metrics *metrics, const struct metrics_step *step)
-{
-    static const char *const names[] = {"loss", "lr", "grad_norm", "time_ms", "tokens_per_s", "mfu"};
-    const double values[] = {step->loss, step->lr, step->grad_norm, step->time_ms, step->tokens_per_s, step->mfu};
-    struct metrics_line line = {.used = 0};
-    metrics_add(&line, "{\"iter\":%" PRId64, step->iter);
-    numbers_add(&line, names, values, sizeof values / sizeof values[0]);
-    metrics_add(&line, ",\"skipped\":%" PRId64, step->skipped);
-    if (step->loss_scale > 0.0)
-        metrics_add(&line, ",\"loss_scale\":%.17g", step->loss_scale);
-    metrics_add(&line,
-                ",\"planned_bytes\":%" PRIu64 ",\"allocated_bytes\":%" PRIu64 ",\"tokens\":%" PRId64 ",\"time\":%.3f",
-                step->planned_bytes, step->allocated_bytes, step->tokens, step->time);
-    return metrics_line_write(metrics, &line);
-}
-
-enum gt_status metrics_evaluation_write(struct metrics *metrics, const struct metrics_evaluation *evaluation)
-{
-    static const char *const names[] = {"train_loss", "val_loss"};
-    const double values[] = {evaluation->train_loss, evaluation->val_loss};
-    struct metrics_line line = {.used = 0};
-    metrics_add(&line, "{\"iter\":%" PRId64, evaluation->iter);
-    numbers_add(&line, names, values, 2);
-    metrics_add(&line, ",\"tokens\":%" PRId64 ",\"time\":%.3f", evaluation->tokens, evaluation->time);
-    if (evaluation->sample) {
-        metrics_add(&line, ",\"sample\":");
-        metrics_add_text(&line, evaluation->sample, evaluation->sample_bytes, METRICS_SAMPLE_MAX);
-    }
-    return metrics_line_write(metrics, &line);
-}
-
-enum gt_status metrics_dataset_write(struct metrics *metrics, int64_t iter, const struct mixture_part *part,
-                                     double val_loss)
-{
-    static const char *const name = "dataset_val_loss";
-    struct metrics_line line = {.used = 0};
-    metrics_add(&line, "{\"iter\":%" PRId64 ",\"dataset\":", iter);
-    metrics_add_text(&line, part->name, (size_t)part->name_length, METRICS_TEXT_MAX);
-    numbers_add(&line, &name, &val_loss, 1);
-    return metrics_line_write(metrics, &line);
 }

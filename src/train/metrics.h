@@ -3,12 +3,12 @@
 #ifndef GPT_TRAIN_TRAIN_METRICS_H
 #define GPT_TRAIN_TRAIN_METRICS_H
 
-#include "data/mixture.h"
+#include "base/json_put.h"
 #include "report/report.h"
 
 #define METRICS_OLD_NAME "metrics-old.jsonl"
 #define METRICS_KEPT_BYTES (sizeof "metrics-01234567.jsonl")
-#define METRICS_TEXT_MAX 256   /* a longer text in a start line is cut */
+#define METRICS_TEXT_MAX 256   /* a longer text is cut */
 #define METRICS_SAMPLE_MAX 768 /* a longer sample is cut */
 
 struct metrics {
@@ -17,29 +17,8 @@ struct metrics {
     /* Set-aside file with the lines of the checkpoint that this run is to replace; "" = none. */
     char kept[METRICS_KEPT_BYTES];
     bool warned;
-};
-
-struct metrics_step {
-    int64_t iter;
-    double loss, lr, grad_norm, time_ms, tokens_per_s, mfu;
-    int64_t skipped;   /* updates skipped so far for a non-finite gradient */
-    double loss_scale; /* used by this update; 0 = none, and the field is omitted */
-    uint64_t planned_bytes, allocated_bytes;
-    int64_t tokens; /* seen so far, this update included */
-    double time;    /* seconds since the epoch */
-};
-
-struct metrics_evaluation {
-    int64_t iter, tokens;
-    double train_loss, val_loss, time;
-    const char *sample; /* NULL: none */
-    size_t sample_bytes;
-};
-
-/* A line in the making: one JSON object. */
-struct metrics_line {
     char text[METRICS_LINE_MAX];
-    size_t used;
+    struct json_put line; /* writes to `text` */
 };
 
 /* Opens the file for appending.  Truncates it at the first line of an iteration that the run will repeat: an iter line
@@ -58,22 +37,12 @@ void metrics_sync(struct metrics *metrics);
 /* Removes the set-aside lines.  To be called once a checkpoint of this run is saved and the previous one has been
  * moved, with its lines, to its own folder. */
 void metrics_saved(struct metrics *metrics);
-/* Errors: GT_IO; the run continues without this line. */
-enum gt_status metrics_step_write(struct metrics *metrics, const struct metrics_step *step);
-enum gt_status metrics_evaluation_write(struct metrics *metrics, const struct metrics_evaluation *evaluation);
-/* Writes an evaluation's loss of one data set of several. */
-enum gt_status metrics_dataset_write(struct metrics *metrics, int64_t iter, const struct mixture_part *part,
-                                     double val_loss);
 
-/* Start lines describe the run.  They begin with {"iter":N,"start":"KIND".  A run's file has them before its first
- * line; a resume adds them again, with the iteration before its first, so that 0.2.0 keeps them with what follows. */
-void metrics_start_begin(struct metrics_line *line, int64_t first_iter, const char *kind);
-/* Appends to a line.  The caller writes the commas and names. */
-void metrics_add(struct metrics_line *line, const char *format, ...) LOG_PRINTF(2, 3);
-/* Adds a JSON string.  Invalid UTF-8 becomes U+FFFD.  A text that takes more than `limit` bytes is cut and ends in
- * "...". */
-void metrics_add_text(struct metrics_line *line, const char *text, size_t count, size_t limit);
-/* Ends the object and writes it. */
-enum gt_status metrics_line_write(struct metrics *metrics, struct metrics_line *line);
+/* Begins a line of the iteration and returns what writes its other members.  `start` is NULL, or the kind of a start
+ * line, which describes the run.  A run's file has start lines before its first line; a resume adds them again, with
+ * the iteration before its first, so that 0.2.0 keeps them with what follows. */
+struct json_put *metrics_line(struct metrics *metrics, int64_t iter, const char *start);
+/* Ends what has begun in the line, and writes it.  Errors: GT_IO; the run continues without this line. */
+enum gt_status metrics_line_write(struct metrics *metrics);
 
 #endif

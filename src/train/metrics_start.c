@@ -9,45 +9,34 @@
 #include <config.h>
 
 #include "base/clock.h"
+#include "base/size.h"
 #include "config/config_key.h"
 
 #define REPORT_NAME "report.html"
 #define REPORT_REFRESH_S 30
 
-static void text_add(struct metrics_line *line, const char *name, const char *text)
+static struct json_put *line_begin(struct trainer *t, const char *start)
 {
-    metrics_add(line, ",\"%s\":", name);
-    metrics_add_text(line, text, strlen(text), METRICS_TEXT_MAX);
+    return metrics_line(&t->metrics, max_i64(t->state.iter - 1, 0), start);
 }
 
 static void run_write(struct trainer *t)
 {
     const struct session *session = &t->session;
-    struct metrics_line line;
-    metrics_start_begin(&line, t->state.iter, "run");
-    metrics_add(&line, ",\"time\":%.3f,\"version\":\"%s\",\"dtype\":\"%s\",\"parameters\":%" PRId64,
-                clock_wall_seconds(), PACKAGE_VERSION, dtype_name(session->device.dtype),
-                model_parameter_count_no_positions(&session->model->options.config));
-    metrics_add(&line, ",\"tokens\":%" PRId64 ",\"max_iters\":%" PRId64, t->state.samples_seen * t->config->block_size,
-                t->config->max_iters);
-    text_add(&line, "dataset", t->config->dataset);
-    text_add(&line, "device", session->device.info.device);
-    text_add(&line, "detail", session->device.info.detail);
-    (void)metrics_line_write(&t->metrics, &line);
-}
-
-static void keys_end(struct trainer *t, struct metrics_line *line)
-{
-    metrics_add(line, "}");
-    (void)metrics_line_write(&t->metrics, line);
-    line->used = 0;
+    json_put(line_begin(t, "run"),
+             "time:f version:s dtype:s parameters:i tokens:i max_iters:i dataset:s device:s detail:s",
+             clock_wall_seconds(), PACKAGE_VERSION, dtype_name(session->device.dtype),
+             model_parameter_count_no_positions(&session->model->options.config),
+             t->state.samples_seen * t->config->block_size, t->config->max_iters, t->config->dataset,
+             session->device.info.device, session->device.info.detail);
+    (void)metrics_line_write(&t->metrics);
 }
 
 /* Writes as many lines as the keys need. */
 static void keys_write(struct trainer *t)
 {
     struct config defaults;
-    struct metrics_line line = {.used = 0};
+    struct json_put *line = NULL; /* that has begun */
     config_defaults(&defaults, CONFIG_TRAIN);
     for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
         const struct config_key_info *info = config_key_info_get((enum config_key)key);
@@ -55,34 +44,28 @@ static void keys_write(struct trainer *t)
         if ((info->flags & CONFIG_INVOCATION) != 0 || (info->programs & CONFIG_TRAIN) == 0 ||
             strcmp(value, CONFIG_KEY_TEXT(&defaults, (enum config_key)key)) == 0)
             continue;
-        if (line.used == 0) {
-            metrics_start_begin(&line, t->state.iter, "keys");
-            metrics_add(&line, ",\"keys\":{");
-        } else {
-            metrics_add(&line, ",");
+        if (line == NULL)
+            json_put(line = line_begin(t, "keys"), "keys:{");
+        json_put(line, TEXT(64, "%s:s", info->name), value);
+        if (ftell(line->out) > METRICS_LINE_MAX - METRICS_TEXT_MAX - 64) {
+            (void)metrics_line_write(&t->metrics);
+            line = NULL;
         }
-        metrics_add(&line, "\"%s\":", info->name);
-        metrics_add_text(&line, value, strlen(value), METRICS_TEXT_MAX);
-        if (line.used > METRICS_LINE_MAX - METRICS_TEXT_MAX - 64)
-            keys_end(t, &line);
     }
-    if (line.used > 0)
-        keys_end(t, &line);
+    if (line != NULL)
+        (void)metrics_line_write(&t->metrics);
 }
 
 static void plan_write(struct trainer *t)
 {
     const struct plan *plan = t->session.plan;
-    struct metrics_line line;
+    struct json_put *line = line_begin(t, "plan");
     char options[SEARCH_OPTIONS_TEXT_MAX];
-    metrics_start_begin(&line, t->state.iter, "plan");
-    metrics_add(&line, ",\"planned_bytes\":%" PRIu64 ",\"categories\":{", plan_asked_bytes(plan));
+    json_put(line, "planned_bytes:u categories:{", plan_asked_bytes(plan));
     for (int c = 0; c < CATEGORY_COUNT; c++)
-        metrics_add(&line, "%s\"%s\":%" PRIu64, c > 0 ? "," : "", tensor_category_name((enum tensor_category)c),
-                    plan->category_bytes[c]);
-    metrics_add(&line, "}");
-    text_add(&line, "options", search_options_text(options, &t->session.model->options));
-    (void)metrics_line_write(&t->metrics, &line);
+        json_put(line, TEXT(64, "%s:u", tensor_category_name((enum tensor_category)c)), plan->category_bytes[c]);
+    json_put(line, "} options:s", search_options_text(options, &t->session.model->options));
+    (void)metrics_line_write(&t->metrics);
 }
 
 void run_report_write(struct trainer *t, bool goes_on)
@@ -94,15 +77,12 @@ void run_report_write(struct trainer *t, bool goes_on)
 void run_metrics_start(struct trainer *t)
 {
     const struct forecast *forecast = &t->forecast;
-    struct metrics_line line;
     run_write(t);
     keys_write(t);
     plan_write(t);
-    metrics_start_begin(&line, t->state.iter, "forecast");
-    metrics_add(&line, ",\"step_s\":%.6g,\"steps\":%" PRId64 ",\"evaluation_s\":%.6g,\"evaluations\":%" PRId64,
-                forecast->step_seconds, forecast->steps, forecast->evaluation_seconds, forecast->evaluations);
-    metrics_add(&line, ",\"tokens_per_s\":%.6g,\"uncertainty\":%.3g",
-                forecast->step_seconds > 0.0 ? run_tokens_per_update(t) / forecast->step_seconds : 0.0,
-                forecast->uncertainty);
-    (void)metrics_line_write(&t->metrics, &line);
+    json_put(line_begin(t, "forecast"), "step_s:f steps:i evaluation_s:f evaluations:i tokens_per_s:f uncertainty:f",
+             forecast->step_seconds, forecast->steps, forecast->evaluation_seconds, forecast->evaluations,
+             forecast->step_seconds > 0.0 ? run_tokens_per_update(t) / forecast->step_seconds : 0.0,
+             forecast->uncertainty);
+    (void)metrics_line_write(&t->metrics);
 }

@@ -46,12 +46,11 @@ struct trainer {
     bool left_course;                /* a loss was outside expected_losses, and a warning was logged */
     bool evaluated_badly;            /* the last evaluation's losses were not finite */
     char sample[METRICS_SAMPLE_MAX]; /* the beginning of the last one, for metrics.jsonl */
-    size_t sample_bytes;
-    double step_seconds; /* of the last iteration whose results were read */
-    double loss;         /* of the same iteration */
-    double loss_scale;   /* used by that iteration */
-    int64_t start_ns;    /* of the loop */
-    bool advised;        /* the advice for a run that takes months was logged */
+    double step_seconds;             /* of the last iteration whose results were read */
+    double loss;                     /* of the same iteration */
+    double loss_scale;               /* used by that iteration */
+    int64_t start_ns;                /* of the loop */
+    bool advised;                    /* the advice for a run that takes months was logged */
     int64_t first_iter;
     int64_t evaluated_iter; /* the last iteration that was evaluated, -1 = none */
     int64_t saved_iter;     /* the last iteration that was saved, -1 = none */

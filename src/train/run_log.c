@@ -46,25 +46,18 @@ void run_log_iteration(struct trainer *t, const struct step_result *result)
         *peak = achieved; /* it was timed in a slower moment */
     const double mfu = *peak > 0.0 ? achieved / (*peak * (double)t->config->ranks) : -1.0;
     if (result->iter % t->config->log_interval == 0) {
-        struct metrics_step step = {
-            .iter = result->iter,
-            .loss = t->loss,
-            .lr = result->learning_rate,
-            .grad_norm = (double)t->session.scalars[SCALAR_GRAD_NORM].f,
-            .time_ms = 1e3 * t->step_seconds,
-            .tokens_per_s = rate,
-            .mfu = mfu,
-            .skipped = t->state.skipped,
-            .loss_scale = t->state.loss_scaler.dynamic ? t->loss_scale : 0.0,
-            .planned_bytes = plan_asked_bytes(t->session.plan),
-            .allocated_bytes = t->session.device.record.arena_bytes,
-            .tokens = result->tokens,
-            .time = clock_wall_seconds(),
-        };
+        struct json_put *line = metrics_line(&t->metrics, result->iter, NULL);
+        json_put(line, "loss:f lr:f grad_norm:f time_ms:f tokens_per_s:f mfu:f skipped:i", t->loss,
+                 result->learning_rate, (double)t->session.scalars[SCALAR_GRAD_NORM].f, 1e3 * t->step_seconds, rate,
+                 mfu, t->state.skipped);
+        if (t->state.loss_scaler.dynamic)
+            json_put(line, "loss_scale:f", t->loss_scale);
+        json_put(line, "planned_bytes:u allocated_bytes:u tokens:i time:f", plan_asked_bytes(t->session.plan),
+                 t->session.device.record.arena_bytes, result->tokens, clock_wall_seconds());
         progress_clear(&t->progress);
-        log_result("iter %" PRId64 ": loss %.4f, time %.2fms, mfu %.2f%%", result->iter, t->loss, step.time_ms,
+        log_result("iter %" PRId64 ": loss %.4f, time %.2fms, mfu %.2f%%", result->iter, t->loss, 1e3 * t->step_seconds,
                    100.0 * mfu);
-        (void)metrics_step_write(&t->metrics, &step);
+        (void)metrics_line_write(&t->metrics);
     }
     progress_show(&t->progress, "train", result->iter + 1, t->config->max_iters + 1,
                   TEXT(64, "loss %.4f  %.0f tok/s", t->loss, rate), forecast_seconds_left(&t->forecast));

@@ -92,10 +92,9 @@ static enum gt_status save(struct trainer *t)
 
 static void sample_put(struct trainer *t, const char *text, size_t count)
 {
-    const size_t room = sizeof t->sample - t->sample_bytes, kept = count < room ? count : room;
+    const size_t used = strlen(t->sample);
     fwrite(text, 1, count, stdout);
-    memcpy(t->sample + t->sample_bytes, text, kept);
-    t->sample_bytes += kept;
+    snprintf(t->sample + used, sizeof t->sample - used, "%.*s", (int)count, text);
 }
 
 /* Prints a sample of the model after a newline (or after token 0 if the vocabulary has no newline). */
@@ -105,7 +104,7 @@ static enum gt_status sample_print(struct trainer *t)
     char text[TOKENIZER_TEXT_MAX];
     int32_t token = tokenizer_id_of(t->tokenizer, '\n');
     token = token < 0 ? 0 : token;
-    t->sample_bytes = 0;
+    t->sample[0] = '\0';
     TRY(generator_begin(t->generator, t->state.iter, &token, 1));
     printf("--- sample after %" PRId64 " iterations\n", t->state.iter);
     for (int64_t i = 0; i < t->config->sample_tokens && !stop_requested(); i++) {
@@ -183,16 +182,19 @@ static enum gt_status evaluate_and_save(struct trainer *t)
     double train_loss, val_loss;
     TRY(evaluate(t, &train_loss, &val_loss));
     const enum gt_status sampled = t->generator ? sample_print(t) : GT_OK;
-    const struct metrics_evaluation evaluation = {.iter = t->state.iter,
-                                                  .tokens = t->state.samples_seen * t->config->block_size,
-                                                  .train_loss = train_loss,
-                                                  .val_loss = val_loss,
-                                                  .time = clock_wall_seconds(),
-                                                  .sample = t->generator ? t->sample : NULL,
-                                                  .sample_bytes = t->sample_bytes};
-    (void)metrics_evaluation_write(&t->metrics, &evaluation);
-    for (int i = 0; i < t->mixture.count && t->mixture.count > 1; i++)
-        (void)metrics_dataset_write(&t->metrics, t->state.iter, &t->mixture.parts[i], t->val_losses[i]);
+    struct json_put *line = metrics_line(&t->metrics, t->state.iter, NULL);
+    json_put(line, "train_loss:f val_loss:f tokens:i time:f", train_loss, val_loss,
+             t->state.samples_seen * t->config->block_size, clock_wall_seconds());
+    line->text_max = METRICS_SAMPLE_MAX;
+    if (t->generator)
+        json_put(line, "sample:s", t->sample);
+    (void)metrics_line_write(&t->metrics);
+    for (int i = 0; i < t->mixture.count && t->mixture.count > 1; i++) {
+        const struct mixture_part *part = &t->mixture.parts[i];
+        json_put(metrics_line(&t->metrics, t->state.iter, NULL), "dataset:s dataset_val_loss:f",
+                 TEXT(METRICS_TEXT_MAX, "%.*s", part->name_length, part->name), t->val_losses[i]);
+        (void)metrics_line_write(&t->metrics);
+    }
     TRY(sampled);
     t->evaluated_badly = !isfinite(train_loss) || !isfinite(val_loss);
     expected_check(t, val_loss);

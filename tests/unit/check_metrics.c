@@ -11,7 +11,7 @@
 #include "train/metrics.h"
 
 #define STEP(n) "{\"iter\":" #n ",\"loss\":1.5}\n"
-#define EVALUATION(n) "{\"iter\":" #n ",\"train_loss\":1,\"val_loss\":2,\"tokens\":0,\"time\":0.000}\n"
+#define EVALUATION(n) "{\"iter\":" #n ",\"train_loss\":1.0,\"val_loss\":2.0}\n"
 #define START(n) "{\"iter\":" #n ",\"start\":\"run\"}\n"
 
 struct fixture {
@@ -52,47 +52,34 @@ static void text_is(const char *path, const char *expected)
 
 static enum gt_status evaluation_write(struct metrics *metrics, int64_t iter, double train_loss, double val_loss)
 {
-    const struct metrics_evaluation evaluation = {.iter = iter, .train_loss = train_loss, .val_loss = val_loss};
-    return metrics_evaluation_write(metrics, &evaluation);
-}
-
-static struct metrics_step step_make(int64_t iter)
-{
-    return (struct metrics_step){.iter = iter,
-                                 .loss = 1.0 / 3.0,
-                                 .lr = 6e-4,
-                                 .grad_norm = 2.5,
-                                 .time_ms = 33.1,
-                                 .tokens_per_s = 1e4,
-                                 .mfu = 0.41,
-                                 .skipped = 2,
-                                 .planned_bytes = UINT64_C(1) << 40,
-                                 .allocated_bytes = 7,
-                                 .tokens = INT64_C(1) << 50,
-                                 .time = 1795633200.125};
+    json_put(metrics_line(metrics, iter, NULL), "train_loss:f val_loss:f", train_loss, val_loss);
+    return metrics_line_write(metrics);
 }
 
 TEST(lines_are_whole_json_at_full_precision)
 {
     struct fixture fixture;
     struct metrics metrics;
-    struct metrics_step step = step_make(3);
     begin(&fixture);
     ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0, true, true), GT_OK);
-    ck_assert_int_eq(metrics_step_write(&metrics, &step), GT_OK);
+    json_put(metrics_line(&metrics, 3, "kind"), "loss:f lr:f skipped:i planned_bytes:u none:s keys:{ time:f yes:b",
+             1.0 / 3.0, 6e-4, INT64_C(2), UINT64_C(1) << 40, NULL, 1795633200.125, true);
+    ck_assert_int_eq(metrics_line_write(&metrics), GT_OK);
     metrics_close(&metrics);
     metrics_close(&metrics);
     json_t *line = json_load_file(fixture.path, 0, NULL);
     ck_assert_ptr_nonnull(line);
-    ck_assert_uint_eq(json_object_size(line), 12);
+    ck_assert_uint_eq(json_object_size(line), 8);
     ck_assert(json_real_value(json_object_get(line, "loss")) == 1.0 / 3.0);
     ck_assert(json_real_value(json_object_get(line, "lr")) == 6e-4);
     ck_assert_int_eq(json_integer_value(json_object_get(line, "iter")), 3);
+    ck_assert_str_eq(json_string_value(json_object_get(line, "start")), "kind");
     ck_assert_int_eq(json_integer_value(json_object_get(line, "skipped")), 2);
     ck_assert_int_eq(json_integer_value(json_object_get(line, "planned_bytes")), INT64_C(1) << 40);
-    ck_assert_int_eq(json_integer_value(json_object_get(line, "allocated_bytes")), 7);
-    ck_assert_int_eq(json_integer_value(json_object_get(line, "tokens")), INT64_C(1) << 50);
-    ck_assert(json_real_value(json_object_get(line, "time")) == 1795633200.125);
+    ck_assert(json_is_null(json_object_get(line, "none")));
+    const json_t *keys = json_object_get(line, "keys");
+    ck_assert(json_real_value(json_object_get(keys, "time")) == 1795633200.125);
+    ck_assert(json_is_true(json_object_get(keys, "yes")));
     json_decref(line);
     end(&fixture);
 }
@@ -105,7 +92,7 @@ TEST(what_is_not_finite_becomes_null)
     ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0, true, true), GT_OK);
     ck_assert_int_eq(evaluation_write(&metrics, 5, (double)NAN, (double)INFINITY), GT_OK);
     metrics_close(&metrics);
-    text_is(fixture.path, "{\"iter\":5,\"train_loss\":null,\"val_loss\":null,\"tokens\":0,\"time\":0.000}\n");
+    text_is(fixture.path, "{\"iter\":5,\"train_loss\":null,\"val_loss\":null}\n");
     end(&fixture);
 }
 
@@ -115,17 +102,17 @@ TEST(samples_are_cut_and_escaped)
     static const char begin_text[] = "<b>\"val_loss\"\\ \n\t\x1b\xff\xc3\xa9\xe2\x82";
     struct fixture fixture;
     struct metrics metrics;
-    char sample[METRICS_SAMPLE_MAX];
-    struct metrics_evaluation evaluation = {
-        .iter = INT64_MAX, .tokens = INT64_MAX, .train_loss = -DBL_MIN, .val_loss = -DBL_MIN, .time = 1e10};
-    memset(sample, 1, sizeof sample); /* six bytes each */
-    memcpy(sample, begin_text, sizeof begin_text - 1);
+    char sample[METRICS_SAMPLE_MAX] = "";
     begin(&fixture);
     ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0, true, true), GT_OK);
-    evaluation.sample = sample;
     for (size_t i = 0; i < 2; i++) {
-        evaluation.sample_bytes = i == 0 ? sizeof begin_text - 1 : sizeof sample;
-        ck_assert_int_eq(metrics_evaluation_write(&metrics, &evaluation), GT_OK);
+        memcpy(sample, begin_text, sizeof begin_text - 1);
+        struct json_put *line = metrics_line(&metrics, INT64_MAX, NULL);
+        json_put(line, "train_loss:f val_loss:f tokens:i time:f", -DBL_MIN, -DBL_MIN, INT64_MAX, 1e10);
+        line->text_max = METRICS_SAMPLE_MAX;
+        json_put(line, "sample:s", sample);
+        ck_assert_int_eq(metrics_line_write(&metrics), GT_OK);
+        memset(sample, 1, sizeof sample - 1); /* six bytes each */
     }
     metrics_close(&metrics);
     FILE *file = fopen(fixture.path, "r");
@@ -183,23 +170,26 @@ TEST(a_resume_cuts_back)
 TEST(what_cannot_be_written)
 {
     struct fixture fixture;
-    struct metrics metrics, none = {.fd = -1}, full = {.fd = -1};
-    struct metrics_step step = step_make(0);
+    struct metrics metrics, none = {.fd = -1};
     char missing[FILE_PATH_MAX];
     begin(&fixture);
     io_path(missing, fixture.folder, "absent");
     log_capture_refused(&fixture.log, metrics_open(&metrics, missing, 0, true, true), GT_IO,
                         "absent: cannot list this folder");
-    ck_assert_int_eq(metrics_step_write(&none, &step), GT_OK);
-    full.fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
-    if (full.fd >= 0) {
-        ck_assert_int_eq(metrics_step_write(&full, &step), GT_IO);
+    ck_assert_int_eq(evaluation_write(&none, 0, 1.0, 2.0), GT_OK);
+    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0, true, true), GT_OK);
+    fixture.log.lines = 0;
+    const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    if (full >= 0) {
+        ck_assert_int_eq(dup2(full, metrics.fd), metrics.fd);
+        ck_assert_int_eq(evaluation_write(&metrics, 0, 1.0, 2.0), GT_IO);
         ck_assert_int_eq(fixture.log.lines, 1);
         ck_assert_int_eq(fixture.log.level, LOG_WARNING);
-        ck_assert_int_eq(metrics_step_write(&full, &step), GT_IO); /* tries again, but logs only once */
+        ck_assert_int_eq(evaluation_write(&metrics, 0, 1.0, 2.0), GT_IO); /* tries again, but logs only once */
         ck_assert_int_eq(fixture.log.lines, 1);
-        metrics_close(&full);
+        close(full);
     }
+    metrics_close(&metrics);
     end(&fixture);
 }
 

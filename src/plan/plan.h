@@ -92,6 +92,30 @@ struct search_request; /* plan_search.h */
 struct search_result;
 struct search_choice;
 
+/* How long a run takes; forecast.h makes and updates it. */
+struct forecast {
+    double step_seconds;       /* one update; 0 = unknown */
+    double exchange_seconds;   /* of these, for what ranks exchange; 0 = unknown, and not in it */
+    double exchange_bytes;     /* that each rank sends, and receives, in an update */
+    double alone_seconds;      /* one update of one rank with all parts */
+    double offload_seconds;    /* what offload adds to it; always modelled */
+    double evaluation_seconds; /* one evaluation of both splits */
+    bool measured;             /* false: both are modelled */
+    double uncertainty;        /* relative error to expect of both; 1 and more: a factor */
+    int64_t steps;             /* updates to go */
+    int64_t evaluations;       /* evaluations to go */
+    double modelled_seconds;   /* one update according to the model; 0 = not modelled */
+    double tested_seconds;     /* sum of the first measured steps, without the very first one */
+    int32_t tested_steps;
+    int64_t now_wall_s; /* when a plan is answered, for the time of its end */
+};
+
+/* Return the seconds until the end of the run; the share of them that evaluations take; and when it ends if it is
+ * `now_wall_s`. */
+double forecast_seconds_left(const struct forecast *forecast);
+double forecast_evaluation_share(const struct forecast *forecast);
+int64_t forecast_end(const struct forecast *forecast, int64_t now_wall_s);
+
 /* Facts that the report shows with the plan. */
 struct plan_report_facts {
     const char *configuration; /* one line */
@@ -103,20 +127,10 @@ struct plan_report_facts {
     bool host_apart;           /* the device has its own memory, so host_bytes do not count against it */
     uint64_t context_bytes;    /* used by the backend besides the arena */
     uint64_t headroom_bytes;
-    uint64_t budget_least;     /* the memory_budget that this plan needs; 0 = omitted */
-    double seconds_per_step;   /* forecast; 0 = unknown */
-    int64_t ranks;             /* that divide the micro-steps */
-    uint64_t rank_bytes[2];    /* of the arenas of the smallest rank and of the largest */
-    double alone_seconds;      /* forecast of an update of one rank */
-    double exchange_seconds;   /* of seconds_per_step, for what ranks exchange; 0 = unknown */
-    double exchange_bytes;     /* that each sends, and receives, per update */
-    double offload_seconds;    /* of these, for moving what lives in host memory; 0 = unknown */
-    int64_t now_wall_s;        /* for the time of the end */
-    bool measured;             /* seconds come from timings, not from a model */
-    double uncertainty;        /* relative error to expect of the seconds; 1 and more: a factor */
-    int64_t steps;             /* updates to go */
-    double evaluation_seconds; /* one evaluation */
-    int64_t evaluations;       /* evaluations to go */
+    uint64_t budget_least; /* the memory_budget that this plan needs; 0 = omitted */
+    struct forecast forecast;
+    int64_t ranks;          /* that divide the micro-steps */
+    uint64_t rank_bytes[2]; /* of the arenas of the smallest rank and of the largest */
 
     const char *needless;  /* settings that save memory which the run has; NULL: none is known */
     double needless_share; /* of the time of an update, which they cost */

@@ -87,12 +87,4 @@ uint64_t plan_unused_bytes(const struct plan *plan);
 /* Returns the sum of arena, context and headroom, and of the host's memory if the device shares it. */
 uint64_t plan_total_bytes(const struct plan *plan, const struct plan_report_facts *facts);
 
-/* Seconds to go; `total` is 0 when the forecast is unknown. */
-struct plan_forecast {
-    double training_seconds, evaluation_seconds, total_seconds;
-    double evaluation_share; /* of the total, 0 .. 1 */
-    int64_t end_wall_s;
-};
-void plan_forecast_make(const struct plan_report_facts *facts, struct plan_forecast *out);
-
 #endif

@@ -60,23 +60,22 @@ static void program_put(struct json_put *w, const struct plan *plan, int32_t pro
 
 static void forecast_put(struct json_put *w, const struct plan_report_facts *facts)
 {
-    struct plan_forecast forecast;
-    plan_forecast_make(facts, &forecast);
-    if (facts->seconds_per_step > 0.0)
-        json_put(
-            w,
-            "forecast:{ seconds_per_step:f measured:b uncertainty:f steps:u seconds_per_evaluation:f evaluations:u "
-            "evaluation_share:f total_seconds:f end_time:u }",
-            facts->seconds_per_step, facts->measured, facts->uncertainty, facts->steps, facts->evaluation_seconds,
-            facts->evaluations, forecast.evaluation_share, forecast.total_seconds, forecast.end_wall_s);
+    const struct forecast *forecast = &facts->forecast;
+    if (forecast->step_seconds > 0.0)
+        json_put(w,
+                 "forecast:{ seconds_per_step:f measured:b uncertainty:f steps:i seconds_per_evaluation:f "
+                 "evaluations:i evaluation_share:f total_seconds:f end_time:i }",
+                 forecast->step_seconds, forecast->measured, forecast->uncertainty, forecast->steps,
+                 forecast->evaluation_seconds, forecast->evaluations, forecast_evaluation_share(forecast),
+                 forecast_seconds_left(forecast), forecast_end(forecast, forecast->now_wall_s));
     else
         json_put(w, "forecast:s", NULL);
     if (facts->ranks > 1)
         json_put(w,
                  "ranks:{ ranks:u smallest_bytes:u largest_bytes:u exchange_bytes:f exchange_seconds:f "
                  "alone_seconds_per_step:f }",
-                 facts->ranks, facts->rank_bytes[0], facts->rank_bytes[1], facts->exchange_bytes,
-                 facts->exchange_seconds, facts->alone_seconds);
+                 facts->ranks, facts->rank_bytes[0], facts->rank_bytes[1], forecast->exchange_bytes,
+                 forecast->exchange_seconds, forecast->alone_seconds);
 }
 
 /* Writes the keys that a search may change, and the shape.  The levels of recompute are in the order of the blocks. */

@@ -40,18 +40,22 @@ uint64_t plan_total_bytes(const struct plan *plan, const struct plan_report_fact
     return plan->arena_bytes + host + facts->context_bytes + facts->headroom_bytes;
 }
 
-void plan_forecast_make(const struct plan_report_facts *facts, struct plan_forecast *out)
+double forecast_seconds_left(const struct forecast *forecast)
 {
-    memset(out, 0, sizeof *out);
-    if (!(facts->seconds_per_step > 0.0))
-        return;
-    out->training_seconds = facts->seconds_per_step * (double)facts->steps;
-    out->evaluation_seconds = facts->evaluation_seconds * (double)facts->evaluations;
-    out->total_seconds = out->training_seconds + out->evaluation_seconds;
-    if (out->total_seconds > 0.0)
-        out->evaluation_share = out->evaluation_seconds / out->total_seconds;
-    out->end_wall_s =
-        facts->now_wall_s + (int64_t)(out->total_seconds < SECONDS_MAX ? out->total_seconds : SECONDS_MAX);
+    return forecast->step_seconds * (double)forecast->steps +
+           forecast->evaluation_seconds * (double)forecast->evaluations;
+}
+
+double forecast_evaluation_share(const struct forecast *forecast)
+{
+    const double total = forecast_seconds_left(forecast);
+    return total > 0.0 ? forecast->evaluation_seconds * (double)forecast->evaluations / total : 0.0;
+}
+
+int64_t forecast_end(const struct forecast *forecast, int64_t now_wall_s)
+{
+    const double seconds = forecast_seconds_left(forecast);
+    return now_wall_s + (int64_t)(seconds < SECONDS_MAX ? seconds : SECONDS_MAX);
 }
 
 /* Prints one line without control characters and trailing blanks, folded at blanks to LINE_WIDTH columns.  Continuation
@@ -179,16 +183,17 @@ static void phases_print(const struct plan *plan, FILE *out)
 static void ranks_print(const struct plan_report_facts *facts, FILE *out)
 {
     char bytes[24], seconds[32], least[24], most[24];
-    log_bytes(bytes, facts->exchange_bytes);
+    log_bytes(bytes, facts->forecast.exchange_bytes);
     log_bytes(least, (double)facts->rank_bytes[0]);
     log_bytes(most, (double)facts->rank_bytes[1]);
     const bool alike = facts->rank_bytes[0] == facts->rank_bytes[1];
     line_print(out, HEAD_INDENT, "Ranks     %" PRId64 ", of %s%s%s", facts->ranks, least, alike ? "" : " to ",
                alike ? "" : most);
-    if (facts->exchange_seconds > 0.0)
+    if (facts->forecast.exchange_seconds > 0.0)
         line_print(out, HEAD_INDENT,
                    "          each sends and receives %s per update, %s exposed; %.2f times as fast as one rank", bytes,
-                   clock_duration(seconds, facts->exchange_seconds), facts->alone_seconds / facts->seconds_per_step);
+                   clock_duration(seconds, facts->forecast.exchange_seconds),
+                   facts->forecast.alone_seconds / facts->forecast.step_seconds);
     else
         line_print(out, HEAD_INDENT,
                    "          each sends and receives %s per update (--link=10GbE forecasts the time)", bytes);
@@ -196,20 +201,20 @@ static void ranks_print(const struct plan_report_facts *facts, FILE *out)
 
 static void forecast_print(const struct plan_report_facts *facts, FILE *out)
 {
-    struct plan_forecast forecast;
-    plan_forecast_make(facts, &forecast);
-    if (!(facts->seconds_per_step > 0.0)) {
+    const struct forecast *forecast = &facts->forecast;
+    if (!(forecast->step_seconds > 0.0)) {
         line_print(out, HEAD_INDENT, "Forecast  unknown before the first timings");
         return;
     }
     char end[32], bounds[PLAN_UNCERTAINTY_MAX];
-    line_print(out, HEAD_INDENT, "Forecast  %s in all, until %s (%s, %s)", CLOCK_DURATION(forecast.total_seconds),
-               clock_wall_text(end, forecast.end_wall_s), facts->measured ? "measured" : "estimated",
-               plan_uncertainty_text(bounds, facts->uncertainty));
+    line_print(out, HEAD_INDENT, "Forecast  %s in all, until %s (%s, %s)",
+               CLOCK_DURATION(forecast_seconds_left(forecast)),
+               clock_wall_text(end, forecast_end(forecast, forecast->now_wall_s)),
+               forecast->measured ? "measured" : "estimated", plan_uncertainty_text(bounds, forecast->uncertainty));
     line_print(out, HEAD_INDENT, "          %" PRId64 " step%s of %s, %" PRId64 " evaluation%s of %s (%.1f %%)",
-               facts->steps, facts->steps == 1 ? "" : "s", CLOCK_DURATION(facts->seconds_per_step), facts->evaluations,
-               facts->evaluations == 1 ? "" : "s", CLOCK_DURATION(facts->evaluation_seconds),
-               100.0 * forecast.evaluation_share);
+               forecast->steps, forecast->steps == 1 ? "" : "s", CLOCK_DURATION(forecast->step_seconds),
+               forecast->evaluations, forecast->evaluations == 1 ? "" : "s",
+               CLOCK_DURATION(forecast->evaluation_seconds), 100.0 * forecast_evaluation_share(forecast));
     if (facts->ranks > 1)
         ranks_print(facts, out);
 }
@@ -273,7 +278,8 @@ void plan_print_text(const struct plan *plan, const struct plan_report_facts *fa
     if (plan->host_bytes > 0)
         line_print(out, HEAD_INDENT, "Offload   %s in host memory, which adds %s to each update",
                    plan_offload_text(text, plan),
-                   facts->offload_seconds > 0.0 ? CLOCK_DURATION(facts->offload_seconds) : "an unknown time");
+                   facts->forecast.offload_seconds > 0.0 ? CLOCK_DURATION(facts->forecast.offload_seconds)
+                                                         : "an unknown time");
     categories_print(plan, out);
     peak_print(plan, out);
     phases_print(plan, out);
@@ -301,9 +307,7 @@ static void row_print(FILE *out, const char *label, const char *text, double num
 void plan_print_rows(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
 {
     char text[192];
-    struct plan_forecast forecast;
-    const double needed = (double)plan_total_bytes(plan, facts);
-    plan_forecast_make(facts, &forecast);
+    const double needed = (double)plan_total_bytes(plan, facts), total = forecast_seconds_left(&facts->forecast);
     row_print(out, "memory", LOG_BYTES(needed), needed);
     row_print(out, "offloaded", LOG_BYTES(plan->host_bytes), (double)plan->host_bytes);
     for (int32_t c = 0; c < CATEGORY_COUNT; c++) {
@@ -311,8 +315,8 @@ void plan_print_rows(const struct plan *plan, const struct plan_report_facts *fa
         row_print(out, tensor_category_name((enum tensor_category)c), LOG_BYTES(bytes), bytes);
     }
     row_print(out, "fits", facts->free_bytes == 0 || needed <= (double)facts->free_bytes ? "yes" : "NO", 0.0);
-    row_print(out, "update", CLOCK_DURATION(facts->seconds_per_step), facts->seconds_per_step);
-    row_print(out, "in all", CLOCK_DURATION(forecast.total_seconds), forecast.total_seconds);
+    row_print(out, "update", CLOCK_DURATION(facts->forecast.step_seconds), facts->forecast.step_seconds);
+    row_print(out, "in all", CLOCK_DURATION(total), total);
     if (facts->search == NULL)
         return;
     const struct model_options *options = &facts->search->options;

@@ -528,8 +528,8 @@ static void points_draw(const struct front_axes *axes, const struct plan *plan, 
         point_draw(axes, (double)point->arena_bytes, point->seconds, false,
                    search_changes_text(changes, &point->options, asked), out);
     }
-    if (facts->seconds_per_step > 0.0)
-        point_draw(axes, (double)plan->arena_bytes, facts->seconds_per_step, true,
+    if (facts->forecast.step_seconds > 0.0)
+        point_draw(axes, (double)plan->arena_bytes, facts->forecast.step_seconds, true,
                    search_changes_text(changes, &facts->search->options, asked), out);
 }
 

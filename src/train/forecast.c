@@ -16,7 +16,6 @@
 #define NOTED_ERROR 0.2 /* of the model; a larger one is logged */
 #define STEP_ERROR 0.2  /* of the first step */
 #define SECONDS_SAME_DAY 43200.0
-#define SECONDS_MAX 1e15 /* the end of a longer run is not a date */
 
 int64_t forecast_evaluations(const struct config *config, int64_t iter)
 {
@@ -135,24 +134,17 @@ void forecast_test_log(const struct forecast *forecast, double disturbed)
         log_result("steps take %s; %s was estimated", CLOCK_DURATION(mean), CLOCK_DURATION(forecast->modelled_seconds));
 }
 
-double forecast_seconds_left(const struct forecast *forecast)
-{
-    return forecast->step_seconds * (double)forecast->steps +
-           forecast->evaluation_seconds * (double)forecast->evaluations;
-}
-
 void forecast_log(const struct forecast *forecast)
 {
     char bounds[PLAN_UNCERTAINTY_MAX], end[32];
     const double seconds = forecast_seconds_left(forecast);
-    const int64_t capped = (int64_t)(seconds < SECONDS_MAX ? seconds : SECONDS_MAX);
     if (forecast->steps <= 0 && forecast->evaluations <= 0)
         return;
     const char *step = CLOCK_DURATION(forecast->step_seconds), *each = CLOCK_DURATION(forecast->evaluation_seconds);
     const char *steps = TEXT(64, "%" PRId64 " step%s of %s", forecast->steps, forecast->steps == 1 ? "" : "s", step);
     const char *evaluations = TEXT(64, "%s%" PRId64 " evaluation%s of %s", forecast->steps > 0 ? ", " : "",
                                    forecast->evaluations, forecast->evaluations == 1 ? "" : "s", each);
-    clock_wall_text(end, clock_wall_s() + capped);
+    clock_wall_text(end, forecast_end(forecast, clock_wall_s()));
     const char *hour = seconds < SECONDS_SAME_DAY ? strrchr(end, ' ') : NULL; /* the date is obvious */
     log_result("%s: %s %s, until %s (%s%s)", forecast->measured ? "time left" : "estimate", CLOCK_DURATION(seconds),
                plan_uncertainty_text(bounds, forecast->uncertainty), hour != NULL ? hour + 1 : end,

@@ -5,23 +5,6 @@
 #include "config/config.h"
 #include "train/session.h"
 
-struct forecast {
-    double step_seconds;       /* one update */
-    double exchange_seconds;   /* of these, for what ranks exchange; 0 = unknown, and not in it */
-    double exchange_bytes;     /* that each rank sends, and receives, in an update */
-    double alone_seconds;      /* one update of one rank with all parts */
-    double offload_seconds;    /* what offload adds to it; always modelled */
-    double evaluation_seconds; /* one evaluation of both splits */
-    bool measured;             /* false: both are modelled */
-    double uncertainty;        /* relative error to expect of both; 1 and more: a factor */
-    int64_t steps;             /* updates to go */
-    int64_t evaluations;       /* evaluations to go */
-    double modelled_seconds;   /* one update according to the model; 0 = not modelled */
-    double tested_seconds;     /* sum of the first measured steps, without the very first one */
-    int32_t tested_steps;
-    int64_t now_wall_s; /* when a plan is answered, for the time of its end */
-};
-
 /* Number of steps whose mean is compared with the model, once. */
 #define FORECAST_TEST_STEPS 10
 /* The relative error to expect after so many steps. */
@@ -41,8 +24,6 @@ void forecast_step_measured(struct forecast *forecast, double seconds);
 void forecast_evaluation_measured(struct forecast *forecast, double seconds);
 /* Returns how many evaluations a run from `iter` on does. */
 int64_t forecast_evaluations(const struct config *config, int64_t iter);
-/* Returns the seconds until the end of the run. */
-double forecast_seconds_left(const struct forecast *forecast);
 /* Returns true only after the step that completes the comparison of model and measurement. */
 bool forecast_is_tested(const struct forecast *forecast);
 /* Returns the seconds of a measured step in that comparison. */

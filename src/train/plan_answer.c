@@ -57,7 +57,7 @@ static enum gt_status searched(const struct session *session, struct plan_report
 {
     const struct search_request *request = &session->search.request;
     double seconds = search_update_seconds(session->model, &request->rates, plan_cost_blocks);
-    double scale = seconds > 0.0 && facts->seconds_per_step > 0.0 ? facts->seconds_per_step / seconds : 1.0;
+    double scale = seconds > 0.0 && facts->forecast.step_seconds > 0.0 ? facts->forecast.step_seconds / seconds : 1.0;
     bool front_asked = session->config->plan == CONFIG_PLAN_SVG || session->config->plan == CONFIG_PLAN_JSON_PARETO;
     facts->request = request;
     facts->search = &session->search.result;
@@ -110,19 +110,9 @@ enum gt_status plan_answer(struct session *session, const struct forecast *forec
         .host_apart = !session->device.info.host_memory,
         .context_bytes = session->device.info.context_bytes,
         .budget_least = session_budget_of(session, session->plan->arena_bytes),
-        .seconds_per_step = forecast->step_seconds,
+        .forecast = *forecast,
         .ranks = session->config->ranks,
         .rank_bytes = {session->plan->arena_bytes, session->plan->arena_bytes},
-        .alone_seconds = forecast->alone_seconds,
-        .exchange_seconds = forecast->exchange_seconds,
-        .exchange_bytes = forecast->exchange_bytes,
-        .offload_seconds = forecast->offload_seconds,
-        .now_wall_s = forecast->now_wall_s,
-        .measured = forecast->measured,
-        .uncertainty = forecast->uncertainty,
-        .steps = forecast->steps,
-        .evaluation_seconds = forecast->evaluation_seconds,
-        .evaluations = forecast->evaluations,
     };
     if (session->model->options.train) {
         TRY(searched(session, &facts, choices, front));

@@ -45,10 +45,7 @@ static void bench_create(struct bench *b)
         .host_bytes = 500,
         .context_bytes = 300,
         .headroom_bytes = 200,
-        .seconds_per_step = 2.0,
-        .steps = 1000,
-        .evaluation_seconds = 50.0,
-        .evaluations = 10,
+        .forecast = {.step_seconds = 2.0, .steps = 1000, .evaluation_seconds = 50.0, .evaluations = 10},
     };
 }
 
@@ -130,7 +127,7 @@ TEST(text_says_what_the_plan_says)
     contains(text, "1000 steps of 2.0 s, 10 evaluations of 50.0 s (20.0 %)");
     free(text);
     b.facts.free_bytes = 4000;
-    b.facts.seconds_per_step = 0.0;
+    b.facts.forecast.step_seconds = 0.0;
     text = text_report(&b);
     contains(text, "DOES NOT FIT, 648 B short");
     contains(text, "Forecast  unknown");
@@ -188,8 +185,8 @@ TEST(an_end_beyond_all_dates_is_none)
     struct bench b;
     const json_t *forecast;
     bench_create(&b);
-    b.facts.seconds_per_step = 1e300;
-    b.facts.now_wall_s = 1700000000;
+    b.facts.forecast.step_seconds = 1e300;
+    b.facts.forecast.now_wall_s = 1700000000;
     json_t *report = json_report(&b);
     ck_assert_int_eq(json_get_object(report, "report", "forecast", &forecast), GT_OK);
     ck_assert_int_gt(integer_at(forecast, "end_time"), 1000000000000000);
@@ -220,7 +217,7 @@ TEST(json_is_valid_whatever_the_texts_are)
     struct bench b;
     bench_create(&b);
     b.facts.device = "not \xff UTF-8, \"quoted\" \\ \n \u00e9";
-    b.facts.seconds_per_step = 1e-7;
+    b.facts.forecast.step_seconds = 1e-7;
     json_t *report = json_report(&b);
     ck_assert_str_eq(json_string_value(json_object_get(report, "device")), "not \ufffd UTF-8, \"quoted\" \\ \n \u00e9");
     ck_assert_double_eq(json_number_value(json_object_get(json_object_get(report, "forecast"), "seconds_per_step")),

@@ -236,8 +236,7 @@ static enum gt_status builder_arrays_create(struct plan_builder *builder)
     TRY(HOSTMEM_NEW(builder, items, "plan order", &scratch->keys));
     TRY(HOSTMEM_NEW(builder, items, "plan offsets", &scratch->best));
     TRY(HOSTMEM_NEW(builder, ops + 1, "plan live bytes", &scratch->live));
-    size_t ranks = ops * (size_t)plan_rank_levels(builder->ops_max);
-    TRY(HOSTMEM_NEW(builder, ranks, "plan ranks", &scratch->rank_min));
+    TRY(HOSTMEM_NEW(builder, 2 * ops, "plan ranks", &scratch->ranks));
     builder->run.capacity = builder->fixed.capacity = (int32_t)tensors;
     scratch->placer.capacity = (int32_t)items;
     builder->run.segment_bytes = builder->segment_bytes;

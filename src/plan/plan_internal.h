@@ -48,7 +48,7 @@ struct plan_scratch {
     struct plan_sort_key *keys; /* [max(items, ops)] */
     uint64_t *best;             /* [items] */
     uint64_t *live;             /* [ops + 1] */
-    int32_t *rank_min;          /* [plan_rank_levels(ops) * ops] */
+    int32_t *ranks;             /* [2 * ops] */
 };
 
 /* Places the item at the lowest virtual address that no slot with an overlapping life occupies, and adds its slot.
@@ -67,7 +67,6 @@ uint64_t plan_high_water_sum(const uint64_t high[static BACKEND_SEGMENTS_MAX]);
  * op.  Returns false when no order stays within the segments. */
 bool plan_place(const struct plan_placer *fixed, struct plan_item *items, int32_t count, const uint64_t *live,
                 int32_t ops, uint64_t enough_bytes, struct plan_scratch *scratch);
-int32_t plan_rank_levels(int32_t ops);
 
 /* Returns `bytes` rounded up to the alignment, plus the guard; an empty tensor takes one unit. */
 uint64_t plan_footprint(const struct plan_options *options, uint64_t bytes);

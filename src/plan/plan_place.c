@@ -144,37 +144,25 @@ static void keys_sort(struct plan_sort_key *keys, int32_t count)
     qsort(keys, (size_t)count, sizeof keys[0], sort_key_compare);
 }
 
-int32_t plan_rank_levels(int32_t ops)
-{
-    int32_t levels = 1;
-    while (levels < 31 && (int32_t)(1u << levels) <= ops)
-        levels++;
-    return levels;
-}
-
-/* Level k of the table contains, for each op i, the smallest rank among ops i .. i + 2^k - 1; rank 0 is the op with
- * most live bytes. */
-static void ranks_build(const uint64_t *live, int32_t ops, struct plan_sort_key *keys, int32_t *rank_min)
+/* Orders the ops by their live bytes, most first: ranks[r] is the op of rank r, and ranks[ops + i] the rank of op i. */
+static void ranks_build(const uint64_t *live, int32_t ops, struct plan_sort_key *keys, int32_t *ranks)
 {
     for (int32_t i = 0; i < ops; i++)
         keys[i] = (struct plan_sort_key){.major = UINT64_MAX - live[i], .index = i};
     keys_sort(keys, ops);
-    for (int32_t r = 0; r < ops; r++)
-        rank_min[keys[r].index] = r;
-    for (int32_t k = 1; k < plan_rank_levels(ops); k++) {
-        const int32_t *below = rank_min + (size_t)(k - 1) * (size_t)ops;
-        int32_t *row = rank_min + (size_t)k * (size_t)ops, half = (int32_t)(1u << (k - 1));
-        for (int32_t i = 0; i + 2 * half <= ops; i++)
-            row[i] = below[i] < below[i + half] ? below[i] : below[i + half];
+    for (int32_t r = 0; r < ops; r++) {
+        ranks[r] = keys[r].index;
+        ranks[ops + keys[r].index] = r;
     }
 }
 
-static int32_t rank_lowest(const int32_t *rank_min, int32_t ops, int32_t first, int32_t last)
+/* Returns the lowest rank of the ops of a life.  A long life soon has an op of low rank, a short one few ops. */
+static int32_t rank_lowest(const int32_t *ranks, int32_t ops, int32_t first, int32_t last)
 {
-    int32_t k = plan_rank_levels(last - first + 1) - 1;
-    const int32_t *row = rank_min + (size_t)k * (size_t)ops;
-    int32_t left = row[first], right = row[last + 1 - (int32_t)(1u << k)];
-    return left < right ? left : right;
+    int32_t lowest = INT32_MAX, k = 0;
+    for (; first + k <= last && (ranks[k] < first || ranks[k] > last); k++)
+        lowest = ranks[ops + first + k] < lowest ? ranks[ops + first + k] : lowest;
+    return first + k <= last ? k : lowest;
 }
 
 void plan_placer_reset(struct plan_placer *placer, const struct plan_placer *from)
@@ -216,7 +204,7 @@ static void order_make(enum place_order order, const struct plan_item *items, in
                        int32_t ops, struct plan_scratch *scratch)
 {
     if (order == ORDER_BREADTH)
-        ranks_build(live, ops, scratch->keys, scratch->rank_min);
+        ranks_build(live, ops, scratch->keys, scratch->ranks);
     for (int32_t i = 0; i < count; i++) {
         const struct plan_item *item = &items[i];
         const uint64_t life = (uint64_t)(item->last - item->first) + 1;
@@ -225,7 +213,7 @@ static void order_make(enum place_order order, const struct plan_item *items, in
         if (order == ORDER_LIFETIME) {
             key.major = UINT64_MAX - life;
         } else if (order == ORDER_BREADTH) {
-            key.major = (uint64_t)rank_lowest(scratch->rank_min, ops, item->first, item->last);
+            key.major = (uint64_t)rank_lowest(scratch->ranks, ops, item->first, item->last);
         } else {
             double size = (double)item->bytes * (order == ORDER_AREA ? (double)life : 1.0);
             key.major = UINT64_MAX - (uint64_t)size;

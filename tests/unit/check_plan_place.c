@@ -16,7 +16,7 @@ struct table {
     struct plan_slot slots[ITEMS_MAX + 1], fixed_slots[8];
     struct plan_sort_key keys[ITEMS_MAX + OPS_MAX];
     uint64_t best[ITEMS_MAX];
-    int32_t ranks[LEVELS_MAX * OPS_MAX];
+    int32_t ranks[2 * OPS_MAX];
     struct plan_placer fixed;
     struct plan_scratch scratch;
 };
@@ -31,7 +31,7 @@ static struct table *table_create(int32_t ops, uint64_t segment_bytes)
                                        .keys = t->keys,
                                        .best = t->best,
                                        .live = t->live,
-                                       .rank_min = t->ranks};
+                                       .ranks = t->ranks};
     return t;
 }
 
@@ -272,14 +272,4 @@ TEST(random_items_respect_segments)
         ck_assert_uint_ge(table_place(t), bound);
         free(t);
     }
-}
-
-TEST(levels_cover_every_span)
-{
-    ck_assert_int_eq(plan_rank_levels(0), 1);
-    ck_assert_int_eq(plan_rank_levels(1), 1);
-    ck_assert_int_eq(plan_rank_levels(2), 2);
-    ck_assert_int_eq(plan_rank_levels(3), 2);
-    ck_assert_int_eq(plan_rank_levels(4), 3);
-    ck_assert_int_eq(plan_rank_levels(512), 10);
 }

@@ -89,8 +89,9 @@ char *search_choice_text(char text[static SEARCH_CHANGES_MAX], const struct sear
     return text;
 }
 
-/* Adds the result of the search for `request`, if it fits, unless an equal choice is there.  A search without pins may
- * have missed one that is faster by a millionth (plan_search.c, bytes_limit()). */
+/* Adds the result of the search for `request`, if it fits, unless an equal choice is there.  Choices that change no
+ * result but the order of sums are sorted by modelled time.  A search without pins may have missed one that is faster
+ * by a millionth (plan_search.c, bytes_limit()). */
 static enum gt_status choice_try(struct chooser *chooser, const struct search_request *request, enum choice_kind kind)
 {
     struct search_result result;
@@ -109,25 +110,17 @@ static enum gt_status choice_try(struct chooser *chooser, const struct search_re
         known = known || (strcmp(text, "as configured") == 0 &&
                           other->choice.evaluate_batch == result.options.choice.evaluate_batch);
     }
-    if (!known)
-        chooser->out[chooser->count++] = (struct search_choice){.kind = kind,
-                                                                .options = result.options,
-                                                                .arena_bytes = result.arena_bytes,
-                                                                .host_bytes = result.host_bytes,
-                                                                .seconds = result.seconds};
+    if (known)
+        return GT_OK;
+    int32_t at = chooser->count++;
+    for (; search_choice_equivalent(kind) && at > 0 && chooser->out[at - 1].seconds > result.seconds; at--)
+        chooser->out[at] = chooser->out[at - 1];
+    chooser->out[at] = (struct search_choice){.kind = kind,
+                                              .options = result.options,
+                                              .arena_bytes = result.arena_bytes,
+                                              .host_bytes = result.host_bytes,
+                                              .seconds = result.seconds};
     return GT_OK;
-}
-
-/* Sorts by modelled time; there are at most three. */
-static void choices_sort(struct chooser *chooser)
-{
-    for (int32_t i = 1; i < chooser->count; i++) {
-        struct search_choice choice = chooser->out[i];
-        int32_t at = i;
-        for (; at > 0 && chooser->out[at - 1].seconds > choice.seconds; at--)
-            chooser->out[at] = chooser->out[at - 1];
-        chooser->out[at] = choice;
-    }
 }
 
 /* Adds choices that change no result but the order of sums.  The single changes come first, so that the free search
@@ -151,7 +144,6 @@ static enum gt_status equivalents_add(struct chooser *chooser, bool fill)
     request.host_budget = UINT64_MAX;
     if (!request.pin_offload && chooser->count == 0)
         TRY(choice_try(chooser, &request, CHOICE_HOST));
-    choices_sort(chooser);
     return GT_OK;
 }
 

@@ -18,6 +18,8 @@
 #define MAP_TOP 150
 #define MAP_WIDTH 1040
 #define MAP_HEIGHT 660
+#define MAP_RIGHT (MAP_LEFT + MAP_WIDTH)
+#define MAP_BOTTOM (MAP_TOP + MAP_HEIGHT)
 #define PROGRAM_WIDTH_MIN 68.0
 #define PROGRAM_GAP 8.0
 #define BOXES_MAX 6000     /* rectangles drawn individually */
@@ -31,13 +33,12 @@ struct panel {
     double left, top, width, height;
 };
 
-static const struct panel map_panel = {MAP_LEFT, MAP_TOP, MAP_WIDTH, MAP_HEIGHT};
 static const struct panel front_panel = {1236, 150, 336, 300};
 static const struct panel legend_panel = {1182, 560, 390, 250};
 
-/* A storage on the map, in pixels from the map's left and bottom. */
+/* A storage on the map. */
 struct box {
-    double left, right, low, high;
+    double left, right, top, bottom;
     enum tensor_category category;
     int32_t tensor;            /* or TENSOR_NONE: the workspace of `op` */
     int32_t program, op, last; /* the program and ops of its life; program -1: a persistent tensor */
@@ -46,7 +47,7 @@ struct box {
 struct map {
     const struct plan *plan;
     const struct graph *graph;
-    double left[GRAPH_PROGRAMS_MAX], width[GRAPH_PROGRAMS_MAX]; /* of the programs, in pixels from the map's left */
+    double left[GRAPH_PROGRAMS_MAX], width[GRAPH_PROGRAMS_MAX]; /* of the programs */
     uint64_t segment_low[BACKEND_SEGMENTS_MAX];                 /* start of each segment on the map's address axis */
     double bytes_top;                                           /* at the map's upper end */
     struct tensor_range *ranges;                                /* [tensor_count] */
@@ -65,21 +66,16 @@ static uint64_t budget_bytes(const struct plan *plan, const struct plan_report_f
     return facts->free_bytes > beside && facts->free_bytes <= INT64_MAX ? facts->free_bytes - beside : 0;
 }
 
-static double page_x(double map_x)
+static double byte_y(const struct map *map, double address)
 {
-    return map_panel.left + map_x;
-}
-
-static double page_y(double map_y)
-{
-    return map_panel.top + map_panel.height - map_y;
+    return MAP_BOTTOM - address / map->bytes_top * MAP_HEIGHT;
 }
 
 /* Distributes the map's width among the programs by their ops, at least PROGRAM_WIDTH_MIN each. */
 static void widths_set(struct map *map)
 {
     int32_t count = map->graph->program_count;
-    double room = map_panel.width - PROGRAM_GAP * (count - 1), scale = 0.0;
+    double room = MAP_WIDTH - PROGRAM_GAP * (count - 1), scale = 0.0;
     for (int32_t pass = 0; pass < count; pass++) {
         double rest = room, ops = 0.0;
         for (int32_t p = 0; p < count; p++) {
@@ -89,7 +85,7 @@ static void widths_set(struct map *map)
         }
         scale = ops > 0.0 && rest > 0.0 ? rest / ops : 0.0;
     }
-    double at = 0.0;
+    double at = MAP_LEFT;
     for (int32_t p = 0; p < count; p++) {
         double width = map->graph->programs[p].count * scale;
         map->left[p] = at;
@@ -120,10 +116,10 @@ static bool phase_ends(const struct map *map, enum program_phase phase, double *
 
 static void box_add(struct map *map, struct box box, struct address at, uint64_t bytes)
 {
-    double low = (double)(map->segment_low[at.segment] + at.offset_bytes), scale = map_panel.height / map->bytes_top;
+    const double low = (double)(map->segment_low[at.segment] + at.offset_bytes);
     assert(map->count < map->capacity && at.offset_bytes != PLAN_UNPLACED);
-    box.low = low * scale;
-    box.high = (low + (double)bytes) * scale;
+    box.bottom = byte_y(map, low);
+    box.top = byte_y(map, low + (double)bytes);
     map->boxes[map->count++] = box;
 }
 
@@ -134,7 +130,8 @@ static void persistent_boxes_add(struct map *map)
         if (tensor->base != TENSOR_NONE || tensor->lifetime == LIFETIME_PROGRAM ||
             map->plan->tensor[t].offset_bytes == PLAN_UNPLACED)
             continue;
-        struct box box = {.category = tensor->category, .tensor = t, .program = -1, .right = map_panel.width};
+        struct box box = {
+            .category = tensor->category, .tensor = t, .program = -1, .left = MAP_LEFT, .right = MAP_RIGHT};
         if (tensor->lifetime == LIFETIME_RUN || phase_ends(map, tensor->phase, &box.left, &box.right))
             box_add(map, box, map->plan->tensor[t], graph_tensor_bytes(map->graph, t));
     }
@@ -163,7 +160,7 @@ static void program_boxes_add(struct map *map, int32_t program)
 
 static bool box_is_small(const struct box *box, double size)
 {
-    return box->right - box->left < size || box->high - box->low < size;
+    return box->right - box->left < size || box->bottom - box->top < size;
 }
 
 /* Returns the smallest size that leaves few enough boxes to draw individually. */
@@ -190,8 +187,7 @@ static void small_boxes_draw(const struct map *map, double size)
         for (size_t i = 0; i < map->count; i++) {
             const struct box *box = &map->boxes[i];
             if ((int32_t)box->category == c && box_is_small(box, size))
-                fprintf(map->out, "M%.2f %.2fH%.2fV%.2fH%.2f", page_x(box->left), page_y(box->low), page_x(box->right),
-                        page_y(box->high), page_x(box->left));
+                fprintf(map->out, "M%.2f %.2fH%.2fV%.2fH%.2f", box->left, box->bottom, box->right, box->top, box->left);
         }
         fprintf(map->out, "\"/>\n");
     }
@@ -226,10 +222,10 @@ static void box_title(const struct map *map, const struct box *box)
 
 static void box_draw(const struct map *map, const struct box *box)
 {
-    double width = box->right - box->left, height = box->high - box->low;
+    double width = box->right - box->left, height = box->bottom - box->top;
     fprintf(map->out, "<rect class=\"%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"%s><title>",
-            tensor_category_name(box->category), page_x(box->left), page_y(box->high), width, height,
-            svg_colours[box->category], width > 4.0 && height > 4.0 ? " stroke=\"#ffffff\" stroke-width=\"0.5\"" : "");
+            tensor_category_name(box->category), box->left, box->top, width, height, svg_colours[box->category],
+            width > 4.0 && height > 4.0 ? " stroke=\"#ffffff\" stroke-width=\"0.5\"" : "");
     box_title(map, box);
     fprintf(map->out, "</title></rect>\n");
 }
@@ -250,14 +246,14 @@ static void address_axis_draw(const struct map *map)
     double unit = map->bytes_top >= 0.5 * GIB ? GIB : MIB, step = svg_step(map->bytes_top / unit, 9);
     FILE *out = map->out;
     for (int i = 0; i * step * unit <= map->bytes_top; i++) {
-        double y = page_y(i * step * unit / map->bytes_top * map_panel.height);
-        svg_line(out, map_panel.left - 5, y, map_panel.left + map_panel.width, y, "#e6e6e6", NULL);
-        svg_text(out, map_panel.left - 10, y + 4, SVG_END, SVG_TEXT_SIZE, SVG_INK, "%g", i * step);
+        const double y = byte_y(map, i * step * unit);
+        svg_line(out, MAP_LEFT - 5, y, MAP_RIGHT, y, "#e6e6e6", NULL);
+        svg_text(out, MAP_LEFT - 10, y + 4, SVG_END, SVG_TEXT_SIZE, SVG_INK, "%g", i * step);
     }
     fprintf(out,
             "<text transform=\"translate(26 %.2f) rotate(-90)\" text-anchor=\"middle\" font-size=\"%d\" fill=\"%s\">"
             "address, %s</text>\n",
-            map_panel.top + map_panel.height / 2, SVG_TEXT_SIZE + 1, SVG_INK, unit == GIB ? "GiB" : "MiB");
+            MAP_TOP + MAP_HEIGHT / 2.0, SVG_TEXT_SIZE + 1, SVG_INK, unit == GIB ? "GiB" : "MiB");
 }
 
 /* Draws the indices of the ops under one program. */
@@ -267,14 +263,14 @@ static void op_axis_draw(const struct map *map, int32_t program)
     double step = ops > 0 ? svg_step(ops, (int)(map->width[program] / 60.0) + 1) : 1.0;
     step = step < 1.0 ? 1.0 : step;
     for (int i = 0; i * step < ops; i++) {
-        double x = page_x(op_x(map, program, (int32_t)(i * step)));
+        double x = op_x(map, program, (int32_t)(i * step));
         if (i > 0 && i * step > ops - 0.4 * step)
             break; /* it would touch the next program's 0 */
-        svg_line(map->out, x, page_y(0.0), x, page_y(0.0) + 5, SVG_INK, NULL);
-        svg_text(map->out, x, page_y(0.0) + 19, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_INK, "%g", i * step);
+        svg_line(map->out, x, MAP_BOTTOM, x, MAP_BOTTOM + 5, SVG_INK, NULL);
+        svg_text(map->out, x, MAP_BOTTOM + 19, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_INK, "%g", i * step);
     }
-    svg_line(map->out, page_x(map->left[program]), page_y(0.0), page_x(map->left[program] + map->width[program]),
-             page_y(0.0), SVG_INK, NULL);
+    svg_line(map->out, map->left[program], MAP_BOTTOM, map->left[program] + map->width[program], MAP_BOTTOM, SVG_INK,
+             NULL);
 }
 
 /* Draws the parts of a training program, which readers look for first: forward, loss, backward. */
@@ -295,10 +291,10 @@ static void passes_draw(const struct map *map, int32_t program)
     for (int k = 0; backward && last >= 0 && k < 3; k++) {
         double left = op_x(map, program, ends[k]), right = op_x(map, program, ends[k + 1]);
         if (k > 0)
-            svg_line(map->out, page_x(left), map_panel.top, page_x(left), page_y(0.0), SVG_FAINT, "1 4");
+            svg_line(map->out, left, MAP_TOP, left, MAP_BOTTOM, SVG_FAINT, "1 4");
         if (right - left > 58.0)
-            svg_text(map->out, page_x((left + right) / 2), map_panel.top + 14, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_FAINT,
-                     "%s", names[k]);
+            svg_text(map->out, (left + right) / 2, MAP_TOP + 14, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_FAINT, "%s",
+                     names[k]);
     }
 }
 
@@ -306,7 +302,7 @@ static void passes_draw(const struct map *map, int32_t program)
 static void program_caption_draw(const struct map *map, int32_t program, const struct plan_report_facts *facts)
 {
     const char *name = map->graph->programs[program].name;
-    double middle = page_x(map->left[program] + map->width[program] / 2), y = map_panel.top - 14;
+    double middle = map->left[program] + map->width[program] / 2, y = MAP_TOP - 14;
     const struct model_options *options = facts->search ? &facts->search->options : NULL;
     int32_t times = options && strncmp(name, "train_", 6) == 0 ? model_parts(options) : 1;
     if (options && strcmp(name, "train_next") == 0)
@@ -325,8 +321,8 @@ static void captions_draw(const struct map *map, const struct plan_report_facts 
         double left, right;
         if (!phase_ends(map, (enum program_phase)phase, &left, &right))
             continue;
-        svg_line(map->out, page_x(left), map_panel.top - 35, page_x(right), map_panel.top - 35, SVG_INK, NULL);
-        svg_text(map->out, page_x((left + right) / 2), map_panel.top - 40, SVG_MIDDLE, SVG_TEXT_SIZE, SVG_INK, "%s",
+        svg_line(map->out, left, MAP_TOP - 35, right, MAP_TOP - 35, SVG_INK, NULL);
+        svg_text(map->out, (left + right) / 2, MAP_TOP - 40, SVG_MIDDLE, SVG_TEXT_SIZE, SVG_INK, "%s",
                  program_phase_name((enum program_phase)phase));
     }
     for (int32_t p = 0; p < map->graph->program_count; p++) {
@@ -334,7 +330,7 @@ static void captions_draw(const struct map *map, const struct plan_report_facts 
         op_axis_draw(map, p);
         passes_draw(map, p);
     }
-    svg_text(map->out, map_panel.left + map_panel.width / 2, page_y(0.0) + 42, SVG_MIDDLE, SVG_TEXT_SIZE + 1, SVG_INK,
+    svg_text(map->out, MAP_LEFT + MAP_WIDTH / 2.0, MAP_BOTTOM + 42, SVG_MIDDLE, SVG_TEXT_SIZE + 1, SVG_INK,
              "index of the op, in each program from 0");
 }
 
@@ -342,13 +338,12 @@ static void budget_draw(const struct map *map, uint64_t budget)
 {
     if (budget == 0)
         return;
-    double y = (double)budget / map->bytes_top * map_panel.height;
-    bool inside = y <= map_panel.height;
+    const double y = byte_y(map, (double)budget);
+    const bool inside = y >= MAP_TOP;
     if (inside)
-        svg_line(map->out, map_panel.left, page_y(y), map_panel.left + map_panel.width, page_y(y), BUDGET_COLOUR,
-                 "6 4");
-    svg_text(map->out, map_panel.left + map_panel.width, inside ? page_y(y) - 6 : map_panel.top - 62, SVG_END,
-             SVG_TEXT_SIZE, BUDGET_COLOUR, "available %s%s", LOG_BYTES(budget), inside ? "" : ", above the picture");
+        svg_line(map->out, MAP_LEFT, y, MAP_RIGHT, y, BUDGET_COLOUR, "6 4");
+    svg_text(map->out, MAP_RIGHT, inside ? y - 6 : MAP_TOP - 62, SVG_END, SVG_TEXT_SIZE, BUDGET_COLOUR,
+             "available %s%s", LOG_BYTES(budget), inside ? "" : ", above the picture");
 }
 
 static void peak_draw(const struct map *map, uint64_t budget)
@@ -358,13 +353,12 @@ static void peak_draw(const struct map *map, uint64_t budget)
     if (!peak || map->graph->programs[peak->program].count == 0)
         return;
     const struct op *op = &map->graph->programs[peak->program].ops[peak->peak_op];
-    double x = page_x(op_x(map, peak->program, peak->peak_op));
-    double y = page_y((double)plan->arena_bytes / map->bytes_top * map_panel.height), label = y - 12;
-    double limit = page_y((double)budget / map->bytes_top * map_panel.height);
+    double x = op_x(map, peak->program, peak->peak_op);
+    double y = byte_y(map, (double)plan->arena_bytes), label = y - 12, limit = byte_y(map, (double)budget);
     if (budget > 0 && limit > label - 16 && limit < label + 6)
         label = limit - 6;
-    bool right = x > map_panel.left + 0.5 * map_panel.width;
-    svg_line(map->out, x, y, x, page_y(0.0), SVG_INK, "2 3");
+    bool right = x > MAP_LEFT + 0.5 * MAP_WIDTH;
+    svg_line(map->out, x, y, x, MAP_BOTTOM, SVG_INK, "2 3");
     fprintf(map->out, "<path id=\"peak\" d=\"M%.2f %.2fl-6 -9h12z\" fill=\"%s\"/>\n", x, y, SVG_INK);
     svg_text(map->out, x, label, right ? SVG_END : SVG_START, SVG_TEXT_SIZE, SVG_INK,
              "peak %s: op %" PRId32 " of %s, %s", LOG_BYTES(plan->arena_bytes), peak->peak_op,
@@ -375,12 +369,11 @@ static void peak_draw(const struct map *map, uint64_t budget)
 static void host_draw(const struct map *map)
 {
     const uint64_t bytes = map->plan->host_bytes, low = map->segment_low[map->plan->device_segments];
-    const double scale = map_panel.height / map->bytes_top, right = map_panel.left + map_panel.width;
+    const double y = byte_y(map, (double)low);
     if (bytes == 0)
         return;
-    svg_line(map->out, map_panel.left - 60, page_y((double)low * scale), right, page_y((double)low * scale), SVG_INK,
-             NULL);
-    svg_text(map->out, right, page_y((double)(low + bytes) * scale) - 6, SVG_END, SVG_TEXT_SIZE, SVG_INK,
+    svg_line(map->out, MAP_LEFT - 60, y, MAP_RIGHT, y, SVG_INK, NULL);
+    svg_text(map->out, MAP_RIGHT, byte_y(map, (double)(low + bytes)) - 6, SVG_END, SVG_TEXT_SIZE, SVG_INK,
              "host memory %s", LOG_BYTES(bytes));
 }
 

@@ -144,6 +144,9 @@ struct plan_report_facts {
     int32_t front_count;
 };
 
+/* Prints one line without control characters and trailing blanks, folded at blanks to 80 columns.  Continuation lines
+ * begin at `indent`. */
+void plan_line_print(FILE *out, int indent, const char *format, ...) LOG_PRINTF(3, 4);
 #define PLAN_OFFLOAD_TEXT_MAX 112
 /* Writes what lives in host memory, if anything: "17.40 GiB of optimizer state and 144.0 MiB of blocks' inputs". */
 char *plan_offload_text(char text[static PLAN_OFFLOAD_TEXT_MAX], const struct plan *plan);

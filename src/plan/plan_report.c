@@ -13,7 +13,7 @@
 
 #define BAR_WIDTH 40
 #define LINE_WIDTH 80
-#define LINE_BYTES_MAX 1024
+#define LINE_BYTES_MAX 4096
 #define HEAD_INDENT 10
 #define CHOICE_INDENT 35
 #define SECONDS_MAX 1e15 /* the end of a longer run is not a date */
@@ -58,10 +58,7 @@ int64_t forecast_end(const struct forecast *forecast, int64_t now_wall_s)
     return now_wall_s + (int64_t)(seconds < SECONDS_MAX ? seconds : SECONDS_MAX);
 }
 
-/* Prints one line without control characters and trailing blanks, folded at blanks to LINE_WIDTH columns.  Continuation
- * lines begin at `indent`. */
-static void line_print(FILE *out, int indent, const char *format, ...) LOG_PRINTF(3, 4);
-static void line_print(FILE *out, int indent, const char *format, ...)
+void plan_line_print(FILE *out, int indent, const char *format, ...)
 {
     char line[LINE_BYTES_MAX];
     va_list args;
@@ -79,8 +76,9 @@ static void line_print(FILE *out, int indent, const char *format, ...)
         char *blank = rest + room;
         while (blank > rest && *blank != ' ')
             blank--;
-        if (blank == rest)
-            break; /* one long word */
+        blank = blank == rest ? strchr(rest + room, ' ') : blank; /* after a long word */
+        if (blank == NULL)
+            break;
         fprintf(out, "%.*s\n%*s", (int)(blank - rest), rest, indent, "");
         rest = blank + 1;
     }
@@ -90,20 +88,20 @@ static void line_print(FILE *out, int indent, const char *format, ...)
 static void head_print(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
 {
     uint64_t needed = plan_total_bytes(plan, facts);
-    line_print(out, HEAD_INDENT, "Plan      %s", facts->configuration ? facts->configuration : "-");
+    plan_line_print(out, HEAD_INDENT, "Plan      %s", facts->configuration ? facts->configuration : "-");
     if (facts->state_format)
-        line_print(out, HEAD_INDENT, "Weights   %.2f bytes per parameter, gradients and optimizer included (%s)",
-                   facts->state_bytes, facts->state_format);
-    line_print(out, HEAD_INDENT, "Device    %s", facts->device ? facts->device : "-");
+        plan_line_print(out, HEAD_INDENT, "Weights   %.2f bytes per parameter, gradients and optimizer included (%s)",
+                        facts->state_bytes, facts->state_format);
+    plan_line_print(out, HEAD_INDENT, "Device    %s", facts->device ? facts->device : "-");
     if (facts->free_bytes == 0) {
-        line_print(out, HEAD_INDENT, "Memory    %s needed", LOG_BYTES(needed));
+        plan_line_print(out, HEAD_INDENT, "Memory    %s needed", LOG_BYTES(needed));
         return;
     }
     bool fits = needed <= facts->free_bytes;
-    line_print(out, HEAD_INDENT, "Memory    %s needed, %s available: %s%s%s", LOG_BYTES(needed),
-               LOG_BYTES(facts->free_bytes), fits ? "fits, " : "DOES NOT FIT, ",
-               LOG_BYTES(fits ? facts->free_bytes - needed : needed - facts->free_bytes),
-               fits ? " to spare" : " short");
+    plan_line_print(out, HEAD_INDENT, "Memory    %s needed, %s available: %s%s%s", LOG_BYTES(needed),
+                    LOG_BYTES(facts->free_bytes), fits ? "fits, " : "DOES NOT FIT, ",
+                    LOG_BYTES(fits ? facts->free_bytes - needed : needed - facts->free_bytes),
+                    fits ? " to spare" : " short");
 }
 
 char *plan_offload_text(char text[static PLAN_OFFLOAD_TEXT_MAX], const struct plan *plan)
@@ -126,7 +124,7 @@ static void share_print(const struct plan *plan, const char *name, uint64_t byte
     int length = (int)(share * BAR_WIDTH + 0.5);
     memset(bar, '#', sizeof bar);
     bar[length < 0 ? 0 : length > BAR_WIDTH ? BAR_WIDTH : length] = '\0';
-    line_print(out, HEAD_INDENT, "  %-12s %12s %6.2f %%  %s", name, LOG_BYTES(bytes), 100.0 * share, bar);
+    plan_line_print(out, HEAD_INDENT, "  %-12s %12s %6.2f %%  %s", name, LOG_BYTES(bytes), 100.0 * share, bar);
 }
 
 static void categories_print(const struct plan *plan, FILE *out)
@@ -136,9 +134,9 @@ static void categories_print(const struct plan *plan, FILE *out)
         if (plan->category_bytes[c] > 0)
             share_print(plan, tensor_category_name((enum tensor_category)c), plan->category_bytes[c], out);
     share_print(plan, "unused", plan_unused_bytes(plan), out);
-    line_print(out, HEAD_INDENT, "  %-12s %12s           %" PRIu64 " bytes in %" PRId32 " piece%s", "total",
-               LOG_BYTES(plan->arena_bytes), plan->arena_bytes, plan->device_segments,
-               plan->device_segments == 1 ? "" : "s");
+    plan_line_print(out, HEAD_INDENT, "  %-12s %12s           %" PRIu64 " bytes in %" PRId32 " piece%s", "total",
+                    LOG_BYTES(plan->arena_bytes), plan->arena_bytes, plan->device_segments,
+                    plan->device_segments == 1 ? "" : "s");
     fprintf(out, "\n");
 }
 
@@ -149,20 +147,21 @@ static void peak_print(const struct plan *plan, FILE *out)
         const struct program *program = &plan->graph->programs[peak->program];
         if (program->count > 0) {
             const struct op *op = &program->ops[peak->peak_op];
-            line_print(out, HEAD_INDENT, "Peak      %s, op %" PRId32 " of %" PRId32 " (%s, writing %s)", program->name,
-                       peak->peak_op, program->count, op_declaration(op->kind)->name, plan_op_target(plan->graph, op));
+            plan_line_print(out, HEAD_INDENT, "Peak      %s, op %" PRId32 " of %" PRId32 " (%s, writing %s)",
+                            program->name, peak->peak_op, program->count, op_declaration(op->kind)->name,
+                            plan_op_target(plan->graph, op));
         }
     }
     uint64_t above = plan->arena_bytes - plan->arena_bytes_bound;
     double percent = plan->arena_bytes_bound > 0 ? 100.0 * (double)above / (double)plan->arena_bytes_bound : 0.0;
-    line_print(out, HEAD_INDENT, "Minimum   %s must be in memory at once; this plan is %.2f %% above it",
-               LOG_BYTES(plan->arena_bytes_bound), percent);
+    plan_line_print(out, HEAD_INDENT, "Minimum   %s must be in memory at once; this plan is %.2f %% above it",
+                    LOG_BYTES(plan->arena_bytes_bound), percent);
 }
 
 /* Prints the arena bytes that each phase needs, the run's tensors included. */
 static void phases_print(const struct plan *plan, FILE *out)
 {
-    char line[LINE_BYTES_MAX / 2] = "";
+    char line[256] = "";
     size_t used = 0;
     bool present[PHASE_COUNT] = {false};
     for (int32_t p = 0; p < plan->program_count; p++)
@@ -175,8 +174,8 @@ static void phases_print(const struct plan *plan, FILE *out)
                              LOG_BYTES(plan->run_bytes + plan->phase_bytes[phase]));
         used += wrote > 0 ? (size_t)wrote : 0;
     }
-    line_print(out, HEAD_INDENT, "Phases    %s; %s of it stays throughout", used ? line : "none",
-               LOG_BYTES(plan->run_bytes));
+    plan_line_print(out, HEAD_INDENT, "Phases    %s; %s of it stays throughout", used ? line : "none",
+                    LOG_BYTES(plan->run_bytes));
 }
 
 /* Prints the sizes of ranks, what they exchange, and how much faster they are than one. */
@@ -187,34 +186,34 @@ static void ranks_print(const struct plan_report_facts *facts, FILE *out)
     log_bytes(least, (double)facts->rank_bytes[0]);
     log_bytes(most, (double)facts->rank_bytes[1]);
     const bool alike = facts->rank_bytes[0] == facts->rank_bytes[1];
-    line_print(out, HEAD_INDENT, "Ranks     %" PRId64 ", of %s%s%s", facts->ranks, least, alike ? "" : " to ",
-               alike ? "" : most);
+    plan_line_print(out, HEAD_INDENT, "Ranks     %" PRId64 ", of %s%s%s", facts->ranks, least, alike ? "" : " to ",
+                    alike ? "" : most);
     if (facts->forecast.exchange_seconds > 0.0)
-        line_print(out, HEAD_INDENT,
-                   "          each sends and receives %s per update, %s exposed; %.2f times as fast as one rank", bytes,
-                   clock_duration(seconds, facts->forecast.exchange_seconds),
-                   facts->forecast.alone_seconds / facts->forecast.step_seconds);
+        plan_line_print(out, HEAD_INDENT,
+                        "          each sends and receives %s per update, %s exposed; %.2f times as fast as one rank",
+                        bytes, clock_duration(seconds, facts->forecast.exchange_seconds),
+                        facts->forecast.alone_seconds / facts->forecast.step_seconds);
     else
-        line_print(out, HEAD_INDENT,
-                   "          each sends and receives %s per update (--link=10GbE forecasts the time)", bytes);
+        plan_line_print(out, HEAD_INDENT,
+                        "          each sends and receives %s per update (--link=10GbE forecasts the time)", bytes);
 }
 
 static void forecast_print(const struct plan_report_facts *facts, FILE *out)
 {
     const struct forecast *forecast = &facts->forecast;
     if (!(forecast->step_seconds > 0.0)) {
-        line_print(out, HEAD_INDENT, "Forecast  unknown before the first timings");
+        plan_line_print(out, HEAD_INDENT, "Forecast  unknown before the first timings");
         return;
     }
     char end[32], bounds[PLAN_UNCERTAINTY_MAX];
-    line_print(out, HEAD_INDENT, "Forecast  %s in all, until %s (%s, %s)",
-               CLOCK_DURATION(forecast_seconds_left(forecast)),
-               clock_wall_text(end, forecast_end(forecast, forecast->now_wall_s)),
-               forecast->measured ? "measured" : "estimated", plan_uncertainty_text(bounds, forecast->uncertainty));
-    line_print(out, HEAD_INDENT, "          %" PRId64 " step%s of %s, %" PRId64 " evaluation%s of %s (%.1f %%)",
-               forecast->steps, forecast->steps == 1 ? "" : "s", CLOCK_DURATION(forecast->step_seconds),
-               forecast->evaluations, forecast->evaluations == 1 ? "" : "s",
-               CLOCK_DURATION(forecast->evaluation_seconds), 100.0 * forecast_evaluation_share(forecast));
+    plan_line_print(
+        out, HEAD_INDENT, "Forecast  %s in all, until %s (%s, %s)", CLOCK_DURATION(forecast_seconds_left(forecast)),
+        clock_wall_text(end, forecast_end(forecast, forecast->now_wall_s)),
+        forecast->measured ? "measured" : "estimated", plan_uncertainty_text(bounds, forecast->uncertainty));
+    plan_line_print(out, HEAD_INDENT, "          %" PRId64 " step%s of %s, %" PRId64 " evaluation%s of %s (%.1f %%)",
+                    forecast->steps, forecast->steps == 1 ? "" : "s", CLOCK_DURATION(forecast->step_seconds),
+                    forecast->evaluations, forecast->evaluations == 1 ? "" : "s",
+                    CLOCK_DURATION(forecast->evaluation_seconds), 100.0 * forecast_evaluation_share(forecast));
     if (facts->ranks > 1)
         ranks_print(facts, out);
 }
@@ -226,19 +225,19 @@ static void change_print(const struct plan_report_facts *facts, FILE *out)
     char asked[24], text[SEARCH_CHANGES_MAX];
     const char *least = search->bytes_request_least ? "at least " : "";
     double needed = (double)search->bytes_request, have = (double)facts->request->budget_bytes;
-    line_print(out, HEAD_INDENT, "Requested %s%s; %s is available: %s%s short", least, LOG_BYTES(needed),
-               LOG_BYTES(have), least, LOG_BYTES(needed > have ? needed - have : 0.0));
+    plan_line_print(out, HEAD_INDENT, "Requested %s%s; %s is available: %s%s short", least, LOG_BYTES(needed),
+                    LOG_BYTES(have), least, LOG_BYTES(needed > have ? needed - have : 0.0));
     search_changes_text(text, &search->options, &facts->request->options);
     if (search->fits)
-        line_print(out, HEAD_INDENT, "Changed   %s: %+.1f %% time (estimated), same samples%s", text,
-                   100.0 * (search->seconds / search->seconds_request - 1.0),
-                   search->options.states == facts->request->options.states ? " and mathematics"
-                                                                            : ", states rounded stochastically");
+        plan_line_print(out, HEAD_INDENT, "Changed   %s: %+.1f %% time (estimated), same samples%s", text,
+                        100.0 * (search->seconds / search->seconds_request - 1.0),
+                        search->options.states == facts->request->options.states ? " and mathematics"
+                                                                                 : ", states rounded stochastically");
     else
-        line_print(out, HEAD_INDENT, "Smallest  the plan above, still too large: %s", text);
+        plan_line_print(out, HEAD_INDENT, "Smallest  the plan above, still too large: %s", text);
     if (!search->fits && facts->budget_least > 0)
-        line_print(out, HEAD_INDENT, "Needed    a memory_budget of at least %s",
-                   search_budget_text(asked, facts->budget_least));
+        plan_line_print(out, HEAD_INDENT, "Needed    a memory_budget of at least %s",
+                        search_budget_text(asked, facts->budget_least));
 }
 
 static void choice_print(const struct plan_report_facts *facts, const struct search_choice *choice, FILE *out)
@@ -249,8 +248,9 @@ static void choice_print(const struct plan_report_facts *facts, const struct sea
         snprintf(slower, sizeof slower, "%+.1f %%", 100.0 * (choice->seconds / fastest - 1.0));
     else if (search_choice_equivalent(choice->kind))
         snprintf(slower, sizeof slower, "fastest");
-    line_print(out, CHOICE_INDENT, "  %10s %11s %8s  %s", LOG_BYTES(choice->arena_bytes),
-               CLOCK_DURATION(choice->seconds), slower, search_choice_text(text, choice, &facts->request->options));
+    plan_line_print(out, CHOICE_INDENT, "  %10s %11s %8s  %s", LOG_BYTES(choice->arena_bytes),
+                    CLOCK_DURATION(choice->seconds), slower,
+                    search_choice_text(text, choice, &facts->request->options));
 }
 
 static void choices_print(const struct plan_report_facts *facts, FILE *out)
@@ -258,13 +258,13 @@ static void choices_print(const struct plan_report_facts *facts, FILE *out)
     bool other = false;
     fprintf(out, "\n");
     if (facts->choice_count == 0)
-        line_print(out, HEAD_INDENT, "Alternatives: nothing smaller fits either");
+        plan_line_print(out, HEAD_INDENT, "Alternatives: nothing smaller fits either");
     else if (search_choice_equivalent(facts->choices[0].kind))
-        line_print(out, HEAD_INDENT, "Alternatives that fit (memory, time per update, settings)");
+        plan_line_print(out, HEAD_INDENT, "Alternatives that fit (memory, time per update, settings)");
     for (int32_t i = 0; i < facts->choice_count; i++) {
         if (!other && !search_choice_equivalent(facts->choices[i].kind)) {
-            line_print(out, HEAD_INDENT,
-                       "Alternatives that fit but change results (memory, time per update, settings)");
+            plan_line_print(out, HEAD_INDENT,
+                            "Alternatives that fit but change results (memory, time per update, settings)");
             other = true;
         }
         choice_print(facts, &facts->choices[i], out);
@@ -276,22 +276,22 @@ void plan_print_text(const struct plan *plan, const struct plan_report_facts *fa
     char text[PLAN_OFFLOAD_TEXT_MAX], budget[24];
     head_print(plan, facts, out);
     if (plan->host_bytes > 0)
-        line_print(out, HEAD_INDENT, "Offload   %s in host memory, which adds %s to each update",
-                   plan_offload_text(text, plan),
-                   facts->forecast.offload_seconds > 0.0 ? CLOCK_DURATION(facts->forecast.offload_seconds)
-                                                         : "an unknown time");
+        plan_line_print(out, HEAD_INDENT, "Offload   %s in host memory, which adds %s to each update",
+                        plan_offload_text(text, plan),
+                        facts->forecast.offload_seconds > 0.0 ? CLOCK_DURATION(facts->forecast.offload_seconds)
+                                                              : "an unknown time");
     categories_print(plan, out);
     peak_print(plan, out);
     phases_print(plan, out);
-    line_print(out, HEAD_INDENT, "Outside   host memory %s, driver and libraries %s, headroom %s",
-               LOG_BYTES(facts->host_bytes), LOG_BYTES(facts->context_bytes), LOG_BYTES(facts->headroom_bytes));
+    plan_line_print(out, HEAD_INDENT, "Outside   host memory %s, driver and libraries %s, headroom %s",
+                    LOG_BYTES(facts->host_bytes), LOG_BYTES(facts->context_bytes), LOG_BYTES(facts->headroom_bytes));
     forecast_print(facts, out);
     if (facts->needless)
-        line_print(out, HEAD_INDENT, "Needless  %s: the run fits without, and takes %.1f %% less time (estimated)",
-                   facts->needless, 100.0 * facts->needless_share);
+        plan_line_print(out, HEAD_INDENT, "Needless  %s: the run fits without, and takes %.1f %% less time (estimated)",
+                        facts->needless, 100.0 * facts->needless_share);
     if (facts->search && !facts->search->fits && plan->host_bytes > facts->request->host_budget)
-        line_print(out, HEAD_INDENT, "Needed    a host_budget of at least %s",
-                   search_budget_text(budget, plan->host_bytes));
+        plan_line_print(out, HEAD_INDENT, "Needed    a host_budget of at least %s",
+                        search_budget_text(budget, plan->host_bytes));
     if (facts->search && (facts->search->candidates > 1 || !facts->search->fits)) {
         if (facts->search->bytes_request > facts->request->budget_bytes)
             change_print(facts, out);

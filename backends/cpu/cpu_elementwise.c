@@ -3,20 +3,12 @@
  * In blocks of fixed size, 16-bit operands converted to fp32.  A result may replace an input at the same place, and is
  * rounded once; a copy between equal dtypes copies the bytes.
  *
- * gelu: y = x P(X <= x) for erf.  For tanh, y = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), which equals x/2 (1 +
- * tanh u) without its cancellation.
  * dropout: y = x times a mask that is a pure function of seed, step, sample, site and element (ops/op.h); its own
  * backward.  Elements are numbered through all rows of a sample.  Blocks start at multiples of eight of these numbers,
  * so that the eight elements that share a Philox block are never in different blocks.
  */
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_philox.h"
-
-#define SQRT_2_OVER_PI 0.797884560802865f
-#define INVERSE_SQRT_2PI 0.398942280401433f
-#define CUBIC 0.044715f
-#define EXPONENT_MAX 87.0f /* e^87 is finite in fp32 */
-#define SLOPE_MAX 0x1p38f  /* of 2u, at x = 2^20: what it is multiplied with is 0 there; larger ones overflow */
 
 static void fill(const struct op_attrs *attrs, const float *const *in, float *out, int64_t count)
 {
@@ -34,45 +26,28 @@ static void residual(const struct op_attrs *attrs, const float *const *in, float
         out[i] = x[i] + y[i];
 }
 
-/* Returns e^(-2u), clamped before it overflows. */
-static inline float tanh_exponential(float x)
-{
-    const float exponent = -2.0f * SQRT_2_OVER_PI * (x + CUBIC * x * x * x);
-    return cpu_exp(exponent > EXPONENT_MAX ? EXPONENT_MAX : exponent);
-}
-
 static void gelu_forward(const struct op_attrs *attrs, const float *const *in, float *out, int64_t count)
 {
     const float *x = in[0];
     if (attrs->gelu == GELU_TANH) {
         CPU_SIMD(i, count)
-            out[i] = x[i] / (1.0f + tanh_exponential(x[i]));
+            out[i] = gelu(x[i], GELU_TANH);
         return;
     }
-    CPU_SIMD(i, count) {
-        float cdf, kernel;
-        cpu_normal(x[i], &cdf, &kernel);
-        out[i] = x[i] * cdf;
-    }
+    CPU_SIMD(i, count)
+        out[i] = gelu(x[i], GELU_ERF);
 }
 
 static void gelu_backward(const struct op_attrs *attrs, const float *const *in, float *out, int64_t count)
 {
     const float *dy = in[0], *x = in[1];
     if (attrs->gelu == GELU_TANH) {
-        CPU_SIMD(i, count) {
-            const float e = tanh_exponential(x[i]), sigmoid = 1.0f / (1.0f + e);
-            const float whole = 2.0f * SQRT_2_OVER_PI * (1.0f + 3.0f * CUBIC * x[i] * x[i]);
-            const float slope = whole < SLOPE_MAX ? whole : 0.0f;
-            out[i] = dy[i] * (sigmoid + x[i] * slope * (sigmoid * (e * sigmoid)));
-        }
+        CPU_SIMD(i, count)
+            out[i] = dy[i] * gelu_slope(x[i], GELU_TANH);
         return;
     }
-    CPU_SIMD(i, count) {
-        float cdf, kernel;
-        cpu_normal(x[i], &cdf, &kernel);
-        out[i] = dy[i] * (cdf + x[i] * INVERSE_SQRT_2PI * kernel);
-    }
+    CPU_SIMD(i, count)
+        out[i] = dy[i] * gelu_slope(x[i], GELU_ERF);
 }
 
 CPU_ELEMENTWISE(fill)
@@ -116,12 +91,6 @@ static void wait_run(const struct cpu_backend *cpu, const struct op_call *call)
     (void)call;
 }
 
-/* Returns e^-a, clamped before it overflows. */
-static inline float logistic_exponential(float a)
-{
-    return cpu_exp(-a > EXPONENT_MAX ? EXPONENT_MAX : -a);
-}
-
 static void swiglu_forward_run(const struct cpu_backend *cpu, const struct op_call *call)
 {
     const struct cpu_floats x = cpu_floats_of(cpu, call, SWIGLU_FORWARD_X);
@@ -135,20 +104,9 @@ static void swiglu_forward_run(const struct cpu_backend *cpu, const struct op_ca
             const float *b = cpu_floats_read(x, at + columns, count, buffer[1]);
             float *out = cpu_floats_place(y, n * columns + begin, buffer[0]);
             CPU_SIMD(i, count)
-                out[i] = a[i] / (1.0f + logistic_exponential(a[i])) * b[i];
+                out[i] = swiglu(a[i], b[i]);
             cpu_floats_write(y, n * columns + begin, count, out);
         }
-    }
-}
-
-/* 1 - s(a) is computed as e^-a s(a), which does not cancel. */
-static void swiglu_gradient(const float *dy, const float *a, const float *b, float *da, float *db, int64_t count)
-{
-    CPU_SIMD(i, count) {
-        const float e = logistic_exponential(a[i]), s = 1.0f / (1.0f + e);
-        const float gradient = dy[i] * b[i] * s * (1.0f + a[i] * (e * s));
-        db[i] = dy[i] * (a[i] * s);
-        da[i] = gradient;
     }
 }
 
@@ -163,9 +121,15 @@ static void swiglu_backward_run(const struct cpu_backend *cpu, const struct op_c
             float buffer[5][CPU_BLOCK];
             const int64_t count = min_i64(CPU_BLOCK, columns - begin), at = 2 * n * columns + begin;
             float *da = cpu_floats_place(dx, at, buffer[3]), *db = cpu_floats_place(dx, at + columns, buffer[4]);
-            swiglu_gradient(cpu_floats_read(dy, n * columns + begin, count, buffer[0]),
-                            cpu_floats_read(x, at, count, buffer[1]),
-                            cpu_floats_read(x, at + columns, count, buffer[2]), da, db, count);
+            const float *of_y = cpu_floats_read(dy, n * columns + begin, count, buffer[0]);
+            const float *a = cpu_floats_read(x, at, count, buffer[1]);
+            const float *b = cpu_floats_read(x, at + columns, count, buffer[2]);
+            CPU_SIMD(i, count) {
+                float of_a = a[i], of_b = b[i];
+                swiglu_gradients(of_y[i], &of_a, &of_b);
+                da[i] = of_a;
+                db[i] = of_b;
+            }
             cpu_floats_write(dx, at, count, da);
             cpu_floats_write(dx, at + columns, count, db);
         }

@@ -19,8 +19,7 @@ opencl_kernels = \
 	backends/opencl/kernels/probe.cl \
 	backends/opencl/kernels/rope.cl
 
-EXTRA_DIST += $(opencl_kernels)
-opencl_texts = $(opencl_kernels) src/base/bits.h
+EXTRA_DIST += $(opencl_kernels) backends/gelu.h
 
 OPENCL_LIBS =
 if HAVE_OPENCL
@@ -41,9 +40,9 @@ libopencl_backend_a_SOURCES = \
 nodist_libopencl_backend_a_SOURCES = backends/opencl/opencl_sources.c
 endif
 
-backends/opencl/opencl_sources.c: $(opencl_texts) config/embed.sh
+backends/opencl/opencl_sources.c: $(opencl_kernels) src/base/bits.h backends/gelu.h config/embed.sh
 	$(AM_V_GEN)$(MKDIR_P) backends/opencl && (cd $(srcdir) && $(SHELL) config/embed.sh opencl_source opencl_source \
-		backends/opencl/opencl.h $(opencl_texts)) >$@.new && mv $@.new $@
+		backends/opencl/opencl.h $(opencl_kernels)) >$@.new && mv $@.new $@
 CLEANFILES += backends/opencl/opencl_sources.c backends/opencl/opencl_sources.c.new
 
 # The folder in which PoCL caches compiled kernels during tests.

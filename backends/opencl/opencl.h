@@ -21,13 +21,13 @@
 #define OPENCL_PROGRAMS_MAX 192
 #define OPENCL_KERNELS_MAX 512
 
-/* One file of kernels/, embedded by config/embed.sh as opencl_source_NAME; base/bits.h and common.clh are prepended. */
+/* One file of kernels/, embedded by config/embed.sh as opencl_source_NAME; the text of common.clh is prepended. */
 struct opencl_source {
     const char *name; /* "layernorm" for kernels/layernorm.cl */
     const char *text;
     size_t length;
 };
-extern const struct opencl_source opencl_source_bits, opencl_source_common;
+extern const struct opencl_source opencl_source_common;
 
 /* Properties of the device; constant after open(). */
 struct opencl_device {

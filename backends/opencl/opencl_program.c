@@ -48,19 +48,15 @@ static void options_text(const struct opencl_backend *cl, const char *options, c
              cl->device.has_fma && cl->device.is_gpu ? " -DGT_FMA" : "", options);
 }
 
-/* The texts that every program begins with. */
-static const struct opencl_source *const beginnings[] = {&opencl_source_bits, &opencl_source_common};
-
 /* Everything that a binary depends on.  Length and checksum stand for the source. */
 static void key_text(const struct opencl_backend *cl, const struct opencl_source *source, const char *options,
                      char key[static OPENCL_KEY_MAX])
 {
-    const uint32_t bits = file_crc32c(0, beginnings[0]->text, beginnings[0]->length);
-    const uint32_t common = file_crc32c(bits, beginnings[1]->text, beginnings[1]->length);
+    const uint32_t common = file_crc32c(0, opencl_source_common.text, opencl_source_common.length);
     snprintf(key, OPENCL_KEY_MAX,
              "%s; %s; %s; %s; units %u; common %zu %08" PRIx32 "; %s %zu %08" PRIx32 "; %s; " PACKAGE_VERSION,
              cl->device.platform_name, cl->device.name, cl->device.driver, cl->device.version, cl->device.compute_units,
-             beginnings[0]->length + beginnings[1]->length, common, source->name, source->length,
+             opencl_source_common.length, common, source->name, source->length,
              file_crc32c(0, source->text, source->length), options);
 }
 
@@ -145,13 +141,13 @@ static enum gt_status program_compile(struct opencl_backend *cl, const struct op
                                       const char *options, const char *all_options, cl_program *out)
 {
     char line[OPENCL_NAME_MAX];
-    const char *texts[4] = {beginnings[0]->text, beginnings[1]->text, line, source->text};
+    const char *texts[3] = {opencl_source_common.text, line, source->text};
     cl_int code = CL_SUCCESS;
     snprintf(line, sizeof line, "\n#line 1 \"%s.cl\"\n", source->name);
-    const size_t lengths[4] = {beginnings[0]->length, beginnings[1]->length, strlen(line), source->length};
+    const size_t lengths[3] = {opencl_source_common.length, strlen(line), source->length};
     const int64_t begin = clock_monotonic_ns();
     progress_print(cl);
-    cl_program program = cl->api.clCreateProgramWithSource(cl->context, 4, texts, lengths, &code);
+    cl_program program = cl->api.clCreateProgramWithSource(cl->context, 3, texts, lengths, &code);
     if (code != CL_SUCCESS)
         return opencl_failure(cl, "clCreateProgramWithSource", code);
     code = cl->api.clBuildProgram(program, 1, &cl->device.id, all_options, NULL, NULL);

@@ -7,7 +7,7 @@ what, then one line PASS, FAIL or SKIP; the last line is "checks: P passed, F fa
 nothing found, 1 something found, 2 bad usage.
 
   includes      a file of src/ includes its own folder and lower ranks only; backends see base/, ops/op.h and ops.def,
-                backend/, dist/ and themselves; no vendor header in src/; OpenMP and intrinsics in backends/cpu only
+                backend/, dist/, backends/gelu.h and themselves; no vendor header in src/; OpenMP and intrinsics in backends/cpu only
   headers       every header (every third in `make check`) compiles alone, twice in a row, and its guard is
                 GPT_TRAIN_..._H
   clang         every source of src/ (every third in `make check`) is clean under clang's warnings as well
@@ -45,7 +45,7 @@ RANKS = {
 # An op has a rule of differentiation, which emits into a graph of ops.
 OPS_AND_GRAPHS = {"model", "ops"}
 BACKENDS_SEE_FOLDERS = ("base", "backend", "dist")
-BACKENDS_SEE_FILES = ("ops/op.h", "ops/ops.def")
+BACKENDS_SEE_FILES = ("ops/op.h", "ops/ops.def", "backends/gelu.h")
 # Headers of vendors and libraries, and the only files that may include them.
 VENDOR = [
     (re.compile(r"^jansson\.h$"), re.compile(r"^(src/base/json\.[ch]|tests/.*)$")),

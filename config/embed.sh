@@ -2,7 +2,7 @@
 # Writes a C file that holds texts: embed.sh PREFIX TYPE HEADER FILE... prints, for each FILE named NAME.SUFFIX,
 #     const struct TYPE PREFIX_NAME = {"NAME", text, length};
 # The text is an array of byte values, because a string literal may not be that long in C11; where a line includes a
-# header of src/ or backends/, the text has the header.  Needs od and awk only.
+# header of src/, backends/ or tests/, the text has the header.  Needs od and awk only.
 set -eu
 LC_ALL=C
 export LC_ALL
@@ -11,7 +11,7 @@ prefix=$1
 type=$2
 header=$3
 included='/^#include "/ {
-    file = (/"backends/ ? "" : "src/") $2
+    file = (/"(backends|tests)\// ? "" : "src/") $2
     gsub(/"/, "", file)
     while ((getline line <file) > 0)
         print line

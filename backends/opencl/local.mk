@@ -19,7 +19,8 @@ opencl_kernels = \
 	backends/opencl/kernels/probe.cl \
 	backends/opencl/kernels/rope.cl
 
-EXTRA_DIST += $(opencl_kernels) backends/gelu.h
+opencl_headers = src/base/bits.h backends/gelu.h tests/opcheck/emulated_units.clh
+EXTRA_DIST += $(opencl_kernels) $(opencl_headers)
 
 OPENCL_LIBS =
 if HAVE_OPENCL
@@ -40,7 +41,7 @@ libopencl_backend_a_SOURCES = \
 nodist_libopencl_backend_a_SOURCES = backends/opencl/opencl_sources.c
 endif
 
-backends/opencl/opencl_sources.c: $(opencl_kernels) src/base/bits.h backends/gelu.h config/embed.sh
+backends/opencl/opencl_sources.c: $(opencl_kernels) $(opencl_headers) config/embed.sh
 	$(AM_V_GEN)$(MKDIR_P) backends/opencl && (cd $(srcdir) && $(SHELL) config/embed.sh opencl_source opencl_source \
 		backends/opencl/opencl.h $(opencl_kernels)) >$@.new && mv $@.new $@
 CLEANFILES += backends/opencl/opencl_sources.c backends/opencl/opencl_sources.c.new

@@ -51,7 +51,7 @@ def source_write(name, library):
 def compile_to(clang, source, out, target, unit, dtype, tile, layout):
     options = {"GT_UNIT": unit, "GT_UNIT_IS_BF16": DTYPES[dtype], "GT_TILE": tile[0], "GT_WARPS_DOWN": tile[1],
                "GT_WARPS_ACROSS": tile[2], "GT_TURNED_A": layout[0], "GT_TURNED_B": layout[1], "GT_WIDE": layout[2]}
-    return run([clang, "-x", "cl", "-cl-std=CL1.2", "-cl-no-stdinc", "-include", "opencl-c.h", "-I" + os.path.join(checks.SOURCE, "src"), "-O2", "-S", "-o", out,
+    return run([clang, "-x", "cl", "-cl-std=CL1.2", "-cl-no-stdinc", "-include", "opencl-c.h", "-I" + checks.SOURCE, "-I" + os.path.join(checks.SOURCE, "src"), "-O2", "-S", "-o", out,
                 "-w", *target, *(f"-D{name}={value}" for name, value in options.items()), source])
 
 

@@ -111,56 +111,7 @@ GT_INLINE uint gt_part_column(uint lane, uint e)
 #endif
 
 #if defined(GT_EMULATED)
-/* The lane and register of the warp that contain an element of d, and the half of the register that contains one of a
- * or b.  Written from the vendors' tables, in the inverse direction of the functions above. */
-#define GT_REGISTER(lane, i) ((i)*GT_LANES + (lane))
-#if GT_UNIT == GT_UNIT_WMMA
-#define GT_HELD_A(row, k, twin) (2 * GT_REGISTER((row) + (twin), (k) / 2) + (k) % 2)
-#define GT_HELD_B(k, column, twin) (2 * GT_REGISTER((column) + (twin), (k) / 2) + (k) % 2)
-#define GT_HELD_D(row, column) GT_REGISTER((row) % 2 * 16 + (column), (row) / 2)
-#else
-#define GT_HELD_A(row, k, twin) (2 * GT_REGISTER((row) % 8 * 4 + (k) % 8 / 2, (row) / 8 + (k) / 8 * 2) + (k) % 2)
-#define GT_HELD_B(k, column, twin) (2 * GT_REGISTER((column)*4 + (k) % 8 / 2, (k) / 8) + (k) % 2)
-#define GT_HELD_D(row, column) GT_REGISTER((row) % 8 * 4 + (column) / 2, (row) / 8 * 2 + (column) % 2)
-#endif
-#define GT_WORDS_A ((uint)sizeof(gt_part_a) / 4)
-#define GT_WORDS_B ((uint)sizeof(gt_part_b) / 4)
-#define GT_REGISTERS (GT_LANES * (GT_WORDS_A + GT_WORDS_B + GT_WORDS_D))
-
-GT_INLINE float gt_held(__local const uint *registers, uint half_word)
-{
-#if GT_UNIT_IS_BF16
-    return as_float((uint)((__local const ushort *)registers)[half_word] << 16);
-#else
-    return vload_half(half_word, (__local const half *)registers);
-#endif
-}
-
-/* The whole group must call this together, because of its barriers.  `twin` is 16 for the lanes that read the second
- * copy of WMMA's operands. */
-GT_INLINE void gt_multiply(gt_part_d *d, const gt_part_a *a, const gt_part_b *b, uint lane, __local uint *registers)
-{
-    __local uint *of_a = registers, *of_b = of_a + GT_LANES * GT_WORDS_A, *of_d = of_b + GT_LANES * GT_WORDS_B;
-    const uint twin = lane / 16 * 16;
-    for (uint i = 0; i < GT_WORDS_A; i++)
-        of_a[GT_REGISTER(lane, i)] = ((const uint *)a)[i];
-    for (uint i = 0; i < GT_WORDS_B; i++)
-        of_b[GT_REGISTER(lane, i)] = ((const uint *)b)[i];
-    for (uint i = 0; i < GT_WORDS_D; i++)
-        of_d[GT_REGISTER(lane, i)] = as_uint(((const float *)d)[i]);
-    GT_SYNC();
-    for (uint e = lane; e < GT_UNIT_ROWS * GT_UNIT_COLUMNS; e += GT_LANES) {
-        const uint row = e / GT_UNIT_COLUMNS, column = e % GT_UNIT_COLUMNS;
-        float sum = as_float(of_d[GT_HELD_D(row, column)]);
-        for (uint k = 0; k < GT_UNIT_INNER; k++)
-            sum += gt_held(of_a, GT_HELD_A(row, k, twin)) * gt_held(of_b, GT_HELD_B(k, column, twin));
-        of_d[GT_HELD_D(row, column)] = as_uint(sum);
-    }
-    GT_SYNC();
-    for (uint i = 0; i < GT_WORDS_D; i++)
-        ((float *)d)[i] = as_float(of_d[GT_REGISTER(lane, i)]);
-}
-#define GT_MULTIPLY(d, a, b) gt_multiply(d, a, b, lane, registers + item / GT_LANES * GT_REGISTERS)
+#include "tests/opcheck/emulated_units.clh"
 #elif GT_UNIT == GT_UNIT_WMMA
 #ifndef __has_builtin
 #error this compiler cannot be asked for WMMA

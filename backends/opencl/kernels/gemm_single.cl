@@ -20,55 +20,26 @@ static float16 gt_load_lanes(__global const uchar *memory, ulong i, int dtype)
     return vload_half16(0, (__global const half *)memory + i);
 }
 
-/* Packs a strip, strip[k, lane] = element (first_row + lane, first_inner + k), from a matrix stored as inner x rows. */
-GT_INLINE void gt_strip_turned(__local float *strip, __global const uchar *memory, ulong at, int dtype, long rows,
-                               long first_row, long first_inner, int steps)
-{
-    const int lanes = (int)min((long)GT_LANES, rows - first_row);
-    for (int k = 0; k < steps; k++) {
-        const ulong from = at + (ulong)((first_inner + k) * rows + first_row);
-        if (lanes == GT_LANES) {
-            vstore16(gt_load_lanes(memory, from, dtype), (size_t)k, strip);
-            continue;
-        }
-        for (int lane = 0; lane < GT_LANES; lane++)
-            strip[k * GT_LANES + lane] = lane < lanes ? gt_load(memory, from + (ulong)lane, dtype) : 0.0f;
-    }
-}
-
-/* Packs one strip from a matrix stored as rows x inner, by transposing squares of GT_LANES x GT_LANES. */
-GT_INLINE void gt_strip_straight(__local float *strip, __global const uchar *memory, ulong at, int dtype, long rows,
-                                 long inner, long first_row, long first_inner, int steps)
-{
-    const int lanes = (int)min((long)GT_LANES, rows - first_row);
-    for (int first = 0; first < steps; first += GT_LANES) {
-        const int width = min(GT_LANES, steps - first);
-        float square[GT_LANES * GT_LANES];
-        for (int lane = 0; lane < lanes; lane++) {
-            const ulong from = at + (ulong)((first_row + lane) * inner + first_inner + first);
-            if (width == GT_LANES) {
-                vstore16(gt_load_lanes(memory, from, dtype), (size_t)lane, square);
-                continue;
-            }
-            for (int k = 0; k < width; k++)
-                square[lane * GT_LANES + k] = gt_load(memory, from + (ulong)k, dtype);
-        }
-        for (int k = 0; k < width; k++) {
-            for (int lane = 0; lane < GT_LANES; lane++)
-                strip[(first + k) * GT_LANES + lane] = lane < lanes ? square[lane * GT_LANES + k] : 0.0f;
-        }
-    }
-}
-
+/* Packs strips, strip[k, lane] = element (row of the lane, first_inner + k), from a matrix stored as rows x inner or, if
+ * `turned`, as inner x rows, whose lanes are neighbours in memory. */
 GT_INLINE void gt_panel_load(__local float *panel, __global const uchar *memory, ulong at, int dtype, int turned,
                              long rows, long inner, long first_row, long first_inner, int steps)
 {
     for (int s = 0; s < GT_STRIPS && first_row + s * GT_LANES < rows; s++) {
         __local float *strip = panel + s * GT_INNER * GT_LANES;
-        if (turned)
-            gt_strip_turned(strip, memory, at, dtype, rows, first_row + s * GT_LANES, first_inner, steps);
-        else
-            gt_strip_straight(strip, memory, at, dtype, rows, inner, first_row + s * GT_LANES, first_inner, steps);
+        const long row = first_row + s * GT_LANES;
+        const int lanes = (int)min((long)GT_LANES, rows - row);
+        const ulong first = at + (ulong)(turned ? first_inner * rows + row : row * inner + first_inner);
+        const ulong along_k = (ulong)(turned ? rows : 1), along_lanes = (ulong)(turned ? 1 : inner);
+        for (int k = 0; k < steps; k++) {
+            if (turned && lanes == GT_LANES) {
+                vstore16(gt_load_lanes(memory, first + k * along_k, dtype), (size_t)k, strip);
+                continue;
+            }
+            for (int lane = 0; lane < GT_LANES; lane++)
+                strip[k * GT_LANES + lane] =
+                    lane < lanes ? gt_load(memory, first + k * along_k + lane * along_lanes, dtype) : 0.0f;
+        }
     }
 }
 

@@ -102,24 +102,21 @@ static enum gt_status choice_try(struct chooser *chooser, const struct search_re
     if (status == GT_NO_FIT)
         return GT_OK;
     TRY(status);
-    assert(result.arena_bytes <= chooser->request->budget_bytes);
-    bool known = result.seconds < chooser->fastest;
+    assert(result.found.arena_bytes <= chooser->request->budget_bytes);
+    bool known = result.found.seconds < chooser->fastest;
     for (int32_t i = 0; i < chooser->count; i++) {
         const struct model_options *other = &chooser->out[i].options;
-        search_changes_text(text, other, &result.options);
+        search_changes_text(text, other, &result.found.options);
         known = known || (strcmp(text, "as configured") == 0 &&
-                          other->choice.evaluate_batch == result.options.choice.evaluate_batch);
+                          other->choice.evaluate_batch == result.found.options.choice.evaluate_batch);
     }
     if (known)
         return GT_OK;
     int32_t at = chooser->count++;
-    for (; search_choice_equivalent(kind) && at > 0 && chooser->out[at - 1].seconds > result.seconds; at--)
+    for (; search_choice_equivalent(kind) && at > 0 && chooser->out[at - 1].seconds > result.found.seconds; at--)
         chooser->out[at] = chooser->out[at - 1];
-    chooser->out[at] = (struct search_choice){.kind = kind,
-                                              .options = result.options,
-                                              .arena_bytes = result.arena_bytes,
-                                              .host_bytes = result.host_bytes,
-                                              .seconds = result.seconds};
+    chooser->out[at] = result.found;
+    chooser->out[at].kind = kind;
     return GT_OK;
 }
 
@@ -153,28 +150,24 @@ static enum gt_status states_add(struct chooser *chooser, const struct search_re
 {
     struct search_request request = *chooser->request;
     struct search_result result;
-    enum gt_status status = GT_NO_FIT;
     /* Leaner states only save the time that the tight budget costs: nothing is much faster than the requested plan. */
     const bool other = chooser->count > 0 && chooser->out[0].kind != CHOICE_HOST;
     bool hopeless = other && SEARCH_LEAN_SHARE * chooser->out[0].seconds < pinned->seconds_request;
     bool offered = request.lean_offered && !request.lean_states && !hopeless;
-    while (offered && status == GT_NO_FIT) {
-        request.options.states = search_states_next(&request.options);
-        if (request.options.states == STATE_FORMATS)
-            return GT_OK;
-        status = plan_search(chooser->mem, &request, &result);
-    }
-    if (!offered)
+    request.options.states = search_states_next(&request.options);
+    request.lean_states = true;
+    if (!offered || request.options.states == STATE_FORMATS)
+        return GT_OK;
+    enum gt_status status = plan_search(chooser->mem, &request, &result);
+    if (status == GT_NO_FIT)
         return GT_OK;
     TRY(status);
-    if (other && result.seconds > SEARCH_LEAN_SHARE * chooser->out[0].seconds)
+    if (other && result.found.seconds > SEARCH_LEAN_SHARE * chooser->out[0].seconds)
         return GT_OK;
     chooser->count -= chooser->count == SEARCH_CHOICES_MAX;
-    chooser->out[chooser->count++] = (struct search_choice){.kind = CHOICE_STATES,
-                                                            .by_allowing = !pinned->fits,
-                                                            .options = result.options,
-                                                            .arena_bytes = result.arena_bytes,
-                                                            .seconds = result.seconds};
+    result.found.kind = CHOICE_STATES;
+    result.found.by_allowing = !pinned->fits;
+    chooser->out[chooser->count++] = result.found;
     return GT_OK;
 }
 
@@ -251,13 +244,13 @@ static enum gt_status choices_find(struct chooser *chooser)
     enum gt_status status = plan_search(chooser->mem, request, &pinned);
     if (status != GT_OK && status != GT_NO_FIT)
         return status;
-    if (status == GT_NO_FIT && pinned.host_bytes > request->host_budget) {
+    if (status == GT_NO_FIT && pinned.found.host_bytes > request->host_budget) {
         request->options.choice.offload = 0;
         recompute_swap(&request->options.choice.recompute, RECOMPUTE_OFFLOAD, RECOMPUTE_FULL, INT32_MAX);
     }
     if (status == GT_OK && !request->pin_micro_batch && !request->pin_recompute && !request->pin_loss_chunk &&
         !request->pin_evaluate_batch)
-        chooser->fastest = pinned.seconds;
+        chooser->fastest = pinned.found.seconds;
     TRY(equivalents_add(chooser, status == GT_OK));
     TRY(states_add(chooser, &pinned));
     if (status == GT_NO_FIT && chooser->count == SEARCH_CHOICES_MAX &&

@@ -227,12 +227,13 @@ static void change_print(const struct plan_report_facts *facts, FILE *out)
     double needed = (double)search->bytes_request, have = (double)facts->request->budget_bytes;
     plan_line_print(out, HEAD_INDENT, "Requested %s%s; %s is available: %s%s short", least, LOG_BYTES(needed),
                     LOG_BYTES(have), least, LOG_BYTES(needed > have ? needed - have : 0.0));
-    search_changes_text(text, &search->options, &facts->request->options);
+    search_changes_text(text, &search->found.options, &facts->request->options);
     if (search->fits)
         plan_line_print(out, HEAD_INDENT, "Changed   %s: %+.1f %% time (estimated), same samples%s", text,
-                        100.0 * (search->seconds / search->seconds_request - 1.0),
-                        search->options.states == facts->request->options.states ? " and mathematics"
-                                                                                 : ", states rounded stochastically");
+                        100.0 * (search->found.seconds / search->seconds_request - 1.0),
+                        search->found.options.states == facts->request->options.states
+                            ? " and mathematics"
+                            : ", states rounded stochastically");
     else
         plan_line_print(out, HEAD_INDENT, "Smallest  the plan above, still too large: %s", text);
     if (!search->fits && facts->budget_least > 0)
@@ -319,7 +320,7 @@ void plan_print_rows(const struct plan *plan, const struct plan_report_facts *fa
     row_print(out, "in all", CLOCK_DURATION(total), total);
     if (facts->search == NULL)
         return;
-    const struct model_options *options = &facts->search->options;
+    const struct model_options *options = &facts->search->found.options;
     char recompute[RECOMPUTE_TEXT_MAX];
     snprintf(text, sizeof text, "%" PRId32 " of %" PRId64, options->choice.micro_batch, facts->request->samples);
     row_print(out, "micro_batch", text, 0.0);

@@ -752,7 +752,7 @@ static enum gt_status asked_try(struct search *search, struct search_result *res
     split = split_with(search, &split, choice->offload);
     const struct candidate bound = candidate_mixed(&split, &choice->recompute, request->options.config.n_layer);
     result->candidates = 1;
-    result->options = asked.options;
+    result->found.options = asked.options;
     result->seconds_request = bound.seconds;
     result->bytes_request = bound.bytes;
     result->bytes_request_least = true;
@@ -761,12 +761,12 @@ static enum gt_status asked_try(struct search *search, struct search_result *res
     if (bound.bytes > request->budget_bytes && (request->fit_only || !is_short))
         return GT_OK;
     TRY(choice_plan(search, &asked));
-    result->seconds = result->seconds_request = asked.seconds;
+    result->found.seconds = result->seconds_request = asked.seconds;
     if (asked.arena_bytes == SEARCH_BYTES_NEVER)
         return GT_OK;
     result->bytes_request_least = false;
-    result->arena_bytes = result->bytes_request = asked.arena_bytes;
-    result->host_bytes = asked.host_bytes;
+    result->bytes_request = asked.arena_bytes;
+    result->found = asked;
     result->fits = asked.arena_bytes <= request->budget_bytes && asked.host_bytes <= request->host_budget;
     return GT_OK;
 }
@@ -783,14 +783,11 @@ static enum gt_status others_search(struct search *search, struct search_result 
     if (found.arena_bytes == SEARCH_BYTES_NEVER)
         TRY(smallest_find(search, &found, &result->arena_least));
     result->candidates += search->considered;
-    result->options = found.options;
-    result->arena_bytes = found.arena_bytes;
-    result->host_bytes = found.host_bytes;
-    result->seconds = found.seconds;
+    result->found = found;
     result->unplaceable = found.arena_bytes == SEARCH_BYTES_NEVER;
     result->arena_least = result->arena_least || result->unplaceable;
-    result->fits = !result->arena_least && found.arena_bytes <= request->budget_bytes &&
-                   result->host_bytes <= request->host_budget;
+    result->fits =
+        !result->arena_least && found.arena_bytes <= request->budget_bytes && found.host_bytes <= request->host_budget;
     return GT_OK;
 }
 

@@ -52,20 +52,6 @@ struct search_request {
     struct search_memo *memo; /* NULL: the search uses its own */
 };
 
-struct search_result {
-    struct model_options options; /* the choice */
-    uint64_t arena_bytes;
-    double seconds;           /* modelled, per update, op by op */
-    double seconds_request;   /* modelled, for the requested options */
-    uint64_t bytes_request;   /* for the requested options */
-    bool bytes_request_least; /* bytes_request is a lower bound: that plan was not completed */
-    int32_t candidates;       /* number considered */
-    uint64_t host_bytes;      /* of the arena in host memory */
-    bool arena_least;         /* arena_bytes is a lower bound: planning the options would take too long */
-    bool unplaceable;         /* a tensor exceeds the device's largest allocation, so no budget would do */
-    bool fits;
-};
-
 /* The way in which a choice differs from the request. */
 enum choice_kind {
     CHOICE_SEARCHED,    /* the search's result with nothing pinned, for the budget or a part of it */
@@ -87,6 +73,17 @@ struct search_choice {
     struct model_options options;
     uint64_t arena_bytes, host_bytes;
     double seconds; /* modelled, per update, at the rates of the request */
+};
+
+struct search_result {
+    struct search_choice found;
+    double seconds_request;   /* modelled, for the requested options */
+    uint64_t bytes_request;   /* for the requested options */
+    bool bytes_request_least; /* bytes_request is a lower bound: that plan was not completed */
+    int32_t candidates;       /* number considered */
+    bool arena_least;         /* found.arena_bytes is a lower bound: planning the options would take too long */
+    bool unplaceable;         /* a tensor exceeds the device's largest allocation, so no budget would do */
+    bool fits;
 };
 
 #define SEARCH_CHOICES_MAX 3

@@ -303,7 +303,7 @@ static void program_caption_draw(const struct map *map, int32_t program, const s
 {
     const char *name = map->graph->programs[program].name;
     double middle = map->left[program] + map->width[program] / 2, y = MAP_TOP - 14;
-    const struct model_options *options = facts->search ? &facts->search->options : NULL;
+    const struct model_options *options = facts->search ? &facts->search->found.options : NULL;
     int32_t times = options && strncmp(name, "train_", 6) == 0 ? model_parts(options) : 1;
     if (options && strcmp(name, "train_next") == 0)
         times *= options->micro_steps - 1 - (options->choice.remainder_batch > 0);
@@ -415,7 +415,7 @@ static void head_draw(const struct map *map, const struct plan_report_facts *fac
              plan->arena_bytes_bound > 0 ? 100.0 * (double)above / (double)plan->arena_bytes_bound : 0.0);
     if (!facts->search || (facts->search->fits && facts->search->candidates <= 1))
         return;
-    search_changes_text(text, &facts->search->options, &facts->request->options);
+    search_changes_text(text, &facts->search->found.options, &facts->request->options);
     svg_text(map->out, 24, 80, SVG_START, SVG_TEXT_SIZE + 1, facts->search->fits ? SVG_INK : BUDGET_COLOUR, "%s %s",
              facts->search->fits ? "Changed to fit the budget:" : "DOES NOT FIT; the smallest plan:", text);
 }
@@ -523,7 +523,7 @@ static void points_draw(const struct front_axes *axes, const struct plan *plan, 
     }
     if (facts->forecast.step_seconds > 0.0)
         point_draw(axes, (double)plan->arena_bytes, facts->forecast.step_seconds, true,
-                   search_changes_text(changes, &facts->search->options, asked), out);
+                   search_changes_text(changes, &facts->search->found.options, asked), out);
 }
 
 static void front_budget_draw(const struct front_axes *axes, uint64_t budget, FILE *out)

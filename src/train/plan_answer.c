@@ -45,7 +45,7 @@ static enum gt_status needless_find(const struct session *session, struct plan_r
     if (used == 0 || !session->search.result.fits)
         return GT_OK;
     enum gt_status status = plan_search(session->mem, &free, &result);
-    facts->needless_share = 1.0 - result.seconds / session->search.result.seconds;
+    facts->needless_share = 1.0 - result.found.seconds / session->search.result.found.seconds;
     facts->needless = status == GT_OK && facts->needless_share >= NEEDLESS_SHARE_MIN ? text : NULL;
     return status == GT_NO_FIT ? GT_OK : status;
 }

@@ -43,11 +43,11 @@ static void plan_print(const struct session *session)
 {
     char options[SEARCH_OPTIONS_TEXT_MAX];
     const struct search_result *search = &session->search.result;
-    if (search->arena_bytes == 0 && !session->plan) {
+    if (search->found.arena_bytes == 0 && !session->plan) {
         LINE("plan", "%s", "none was made");
         return;
     }
-    search_options_text(options, &search->options);
+    search_options_text(options, &search->found.options);
     if (session->plan)
         LINE("plan", "%s (%" PRIu64 " B), peak in %s; %s", LOG_BYTES(session->plan->arena_bytes),
              session->plan->arena_bytes,
@@ -56,7 +56,7 @@ static void plan_print(const struct session *session)
              options);
     else
         LINE("plan", "none fits; the smallest needs %s%s (%" PRIu64 " B): %s", search->arena_least ? "at least " : "",
-             LOG_BYTES(search->arena_bytes), search->arena_bytes, options);
+             LOG_BYTES(search->found.arena_bytes), search->found.arena_bytes, options);
 }
 
 /* Prints the keys that were set, as flags. */

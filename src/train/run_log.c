@@ -166,9 +166,9 @@ static void change_log(const struct trainer *t)
     log_result("plan: changed to fit a budget of %s (as configured it needs %s%s): %s; %+.1f %% time (estimated), same "
                "samples, %s",
                LOG_BYTES(t->session.device.budget_bytes), search->bytes_request_least ? "at least " : "",
-               LOG_BYTES(search->bytes_request), search_options_text(text, &search->options),
-               100.0 * (search->seconds / search->seconds_request - 1.0),
-               search->options.states == t->session.search.request.options.states
+               LOG_BYTES(search->bytes_request), search_options_text(text, &search->found.options),
+               100.0 * (search->found.seconds / search->seconds_request - 1.0),
+               search->found.options.states == t->session.search.request.options.states
                    ? "same mathematics"
                    : "leaner optimizer states with stochastic rounding");
 }

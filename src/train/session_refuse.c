@@ -43,7 +43,7 @@ enum gt_status session_fits(const struct session *session)
  * search. */
 static double time_scale(const struct session *session)
 {
-    struct model_options options = session->search.result.options;
+    struct model_options options = session->search.result.found.options;
     struct model *model;
     if (session->search.result.arena_least) /* building all of it would take long */
         search_micro_batch_set(&options, options.choice.micro_batch, options.choice.micro_batch);
@@ -88,7 +88,7 @@ enum gt_status session_plan(struct session *session, const struct model_options 
     enum gt_status status = session_plan_make(session, options);
     if (status != GT_NO_FIT || session->model != NULL) /* plan_create() has logged its own */
         return status;
-    status = refuse(session, session->search.result.arena_bytes, session->search.result.host_bytes);
+    status = refuse(session, session->search.result.found.arena_bytes, session->search.result.found.host_bytes);
     choices_log(session);
     return status;
 }

@@ -295,7 +295,7 @@ static struct search_result budget_search(const struct model_options *options, i
                                      .budget_bytes = UINT64_MAX};
     rig_need(hostmem_create(&mem) == GT_OK, "hostmem");
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
-    request.budget_bytes = result.arena_bytes / 100 * (uint64_t)percent;
+    request.budget_bytes = result.found.arena_bytes / 100 * (uint64_t)percent;
     ck_assert_msg(percent == 100 || plan_search(mem, &request, &result) == GT_OK, "nothing fits %d %%", percent);
     hostmem_destroy(mem);
     return result;
@@ -313,16 +313,18 @@ TEST(budgets_change_losses_by_rounding_only)
     for (size_t i = 0; i < sizeof percents / sizeof percents[0]; i++) {
         struct search_result result = budget_search(&options, percents[i]);
         char text[SEARCH_OPTIONS_TEXT_MAX];
-        course_run(&result.options, &other);
+        course_run(&result.found.options, &other);
         for (int32_t step = 0; step < STEPS; step++) {
             double distance = fabs(other.loss[step] / first.loss[step] - 1.0);
             worst = distance > worst ? distance : worst;
             ck_assert_msg(distance <= LOSS_BOUND, "%d %% (%s), step %d: loss %.9g, else %.9g", percents[i],
-                          search_options_text(text, &result.options), (int)step, other.loss[step], first.loss[step]);
+                          search_options_text(text, &result.found.options), (int)step, other.loss[step],
+                          first.loss[step]);
         }
-        micro_batch_min =
-            result.options.choice.micro_batch < micro_batch_min ? result.options.choice.micro_batch : micro_batch_min;
-        printf("%d %%: %s\n", percents[i], search_options_text(text, &result.options));
+        micro_batch_min = result.found.options.choice.micro_batch < micro_batch_min
+                              ? result.found.options.choice.micro_batch
+                              : micro_batch_min;
+        printf("%d %%: %s\n", percents[i], search_options_text(text, &result.found.options));
         free(other.weights);
     }
     printf("largest relative difference of a loss: %.2g\n", worst);

@@ -293,7 +293,7 @@ static void alternatives_check(const struct search_request *request, const struc
         bool free = request->pin_micro_batch || request->pin_recompute || request->pin_loss_chunk;
         ck_assert_uint_le(choice->arena_bytes, request->budget_bytes);
         if (search_choice_equivalent(choice->kind) && !free && result->fits && !request->pin_evaluate_batch)
-            ck_assert_double_ge(choice->seconds, result->seconds * (1.0 - 1e-12));
+            ck_assert_double_ge(choice->seconds, result->found.seconds * (1.0 - 1e-12));
         if (choice->kind == CHOICE_BLOCK_SIZE || choice->kind > CHOICE_STATES)
             continue;
         ck_assert_uint_eq(choice->arena_bytes, bytes_of(request, &choice->options, UINT64_MAX));
@@ -311,12 +311,13 @@ static void budget_draw(struct draws *draws, struct search_request *request)
     request->budget_bytes = 1;
     ck_assert_int_eq(plan_search(mem, request, &least), GT_NO_FIT);
     ck_assert(!least.arena_least && !least.unplaceable);
-    const double ratio = (double)asked.arena_bytes / (double)least.arena_bytes, share = draw(draws, 0, 1000) / 1000.0;
-    request->budget_bytes = (uint64_t)((double)least.arena_bytes * pow(ratio, share));
+    const double ratio = (double)asked.found.arena_bytes / (double)least.found.arena_bytes,
+                 share = draw(draws, 0, 1000) / 1000.0;
+    request->budget_bytes = (uint64_t)((double)least.found.arena_bytes * pow(ratio, share));
     if (draws->number % 6 == 0)
-        request->budget_bytes = least.arena_bytes;
+        request->budget_bytes = least.found.arena_bytes;
     if (draws->number % 6 == 1)
-        request->budget_bytes = least.arena_bytes - 1 - least.arena_bytes / 1000;
+        request->budget_bytes = least.found.arena_bytes - 1 - least.found.arena_bytes / 1000;
 }
 
 /* Returns true in `make check-long`. */
@@ -342,15 +343,16 @@ TEST_LOOP(the_fastest_is_found, is_long() ? CASES_LONG : CASES)
     enum gt_status status = plan_search(mem, &request, &result);
     judge_open(&judge, &request);
     if (status == GT_OK) {
-        ck_assert_uint_le(bytes_of(&request, &result.options, UINT64_MAX), request.budget_bytes);
-        ck_assert_double_eq_tol(seconds_of(&request, &result.options), result.seconds, 1e-9 * result.seconds);
+        ck_assert_uint_le(bytes_of(&request, &result.found.options, UINT64_MAX), request.budget_bytes);
+        ck_assert_double_eq_tol(seconds_of(&request, &result.found.options), result.found.seconds,
+                                1e-9 * result.found.seconds);
         ck_assert(draws.number % 6 != 1 || request.options.config.lora.rank > 0);
     } else {
         ck_assert_int_eq(status, GT_NO_FIT);
         ck_assert_int_eq(draws.number % 6, 1);
-        smallest_check(&judge, result.arena_bytes);
+        smallest_check(&judge, result.found.arena_bytes);
     }
-    fastest_check(&judge, status == GT_OK ? result.seconds : INFINITY);
+    fastest_check(&judge, status == GT_OK ? result.found.seconds : INFINITY);
     alternatives_check(&request, &result);
     free(judge.at);
     search_memo_close(&memo);

@@ -256,13 +256,12 @@ static void found_make(struct found *found, struct plan_report_facts *facts)
     asked->choice.loss_chunk_rows = 64;
     search_micro_batch_set(asked, 8, 4);
     asked->choice.evaluate_batch = 4;
-    found->search = (struct search_result){.options = *asked,
+    found->search = (struct search_result){.found = {.options = *asked, .seconds = 2.2},
                                            .bytes_request = 9000,
-                                           .seconds = 2.2,
                                            .seconds_request = 2.0,
                                            .candidates = 9,
                                            .fits = true};
-    search_micro_batch_set(&found->search.options, 8, 3);
+    search_micro_batch_set(&found->search.found.options, 8, 3);
     for (int32_t i = 0; i < SEARCH_CHOICES_MAX; i++)
         found->choices[i] =
             (struct search_choice){.kind = i < 2 ? (enum choice_kind)(CHOICE_MICRO_BATCH + i) : CHOICE_STATES,

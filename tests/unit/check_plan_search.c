@@ -57,8 +57,8 @@ static uint64_t bytes_asked(struct search_request *request)
     request->budget_bytes = UINT64_MAX;
     ck_assert_int_eq(plan_search(mem, request, &result), GT_OK);
     ck_assert_int_eq(result.candidates, 1);
-    ck_assert_int_eq(result.options.choice.micro_batch, request->options.choice.micro_batch);
-    return result.arena_bytes;
+    ck_assert_int_eq(result.found.options.choice.micro_batch, request->options.choice.micro_batch);
+    return result.found.arena_bytes;
 }
 
 TEST_FIXTURE(setup, teardown)
@@ -76,14 +76,14 @@ TEST(larger_budgets_are_never_slower)
         enum gt_status status = plan_search(mem, &request, &result);
         if (status != GT_OK) {
             ck_assert_int_eq(status, GT_NO_FIT);
-            ck_assert_uint_gt(result.arena_bytes, request.budget_bytes);
+            ck_assert_uint_gt(result.found.arena_bytes, request.budget_bytes);
             continue;
         }
         fitted++;
-        ck_assert_uint_le(result.arena_bytes, request.budget_bytes);
-        ck_assert_double_ge(result.seconds, seconds_before * (1.0 - 1e-12));
-        seconds_before = result.seconds;
-        const struct model_options *options = &result.options;
+        ck_assert_uint_le(result.found.arena_bytes, request.budget_bytes);
+        ck_assert_double_ge(result.found.seconds, seconds_before * (1.0 - 1e-12));
+        seconds_before = result.found.seconds;
+        const struct model_options *options = &result.found.options;
         int64_t steps = options->micro_steps - (options->choice.remainder_batch > 0);
         ck_assert_int_eq(steps * options->choice.micro_batch + options->choice.remainder_batch, request.samples);
     }
@@ -104,7 +104,7 @@ TEST(the_largest_allocation_limits_candidates)
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
     ck_assert(result.fits && !result.unplaceable);
     ck_assert_int_gt(result.candidates, 1);
-    ck_assert_int_lt(result.options.choice.micro_batch, 13);
+    ck_assert_int_lt(result.found.options.choice.micro_batch, 13);
     for (int pinned = 0; pinned < 2; pinned++) {
         request.pin_evaluate_batch = pinned == 1;
         request.options.choice.evaluate_batch = pinned == 1 ? 1000 : 13;
@@ -112,8 +112,8 @@ TEST(the_largest_allocation_limits_candidates)
         memset(&result, 0xa5, sizeof result);
         ck_assert_int_eq(plan_search(mem, &request, &result), GT_NO_FIT);
         ck_assert(result.unplaceable && result.arena_least && !result.fits);
-        ck_assert_int_eq(result.options.config.n_layer, 4);
-        ck_assert_int_eq(result.options.choice.micro_batch, 1);
+        ck_assert_int_eq(result.found.options.config.n_layer, 4);
+        ck_assert_int_eq(result.found.options.choice.micro_batch, 1);
         ck_assert_uint_lt(result.bytes_request, (uint64_t)1 << 40);
     }
     request.plan.largest_segment_bytes = 64;
@@ -134,19 +134,19 @@ TEST(the_least_bytes_are_enough)
             request.budget_bytes = round == 0 ? 1000 : bytes - 1 - bytes / 50;
             ck_assert_int_eq(plan_search(mem, &request, &least), GT_NO_FIT);
             ck_assert(!least.arena_least && !least.unplaceable);
-            ck_assert(round == 0 || least.arena_bytes == bytes);
-            bytes = least.arena_bytes;
+            ck_assert(round == 0 || least.found.arena_bytes == bytes);
+            bytes = least.found.arena_bytes;
         }
         request.budget_bytes = bytes;
         ck_assert_int_eq(plan_search(mem, &request, &again), GT_OK);
-        ck_assert_uint_le(again.arena_bytes, bytes);
+        ck_assert_uint_le(again.found.arena_bytes, bytes);
     }
     request.samples = 1 << 20;
     request.options.choice.loss_chunk_rows = 64;
     search_micro_batch_set(&request.options, request.samples, 1 << 20);
     ck_assert_int_eq(plan_search(mem, &request, &least), GT_NO_FIT);
     ck_assert(least.arena_least);
-    ck_assert_uint_gt(least.arena_bytes, request.budget_bytes);
+    ck_assert_uint_gt(least.found.arena_bytes, request.budget_bytes);
 }
 
 /* The printed number is never below the bytes, and above them by at most its last digit. */
@@ -173,13 +173,13 @@ TEST(pinned_choices_stay)
     request.pin_micro_batch = true;
     struct search_result result;
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
-    ck_assert_int_eq(result.options.choice.micro_batch, 13);
-    ck_assert_int_eq(result.options.choice.evaluate_batch, 13);
+    ck_assert_int_eq(result.found.options.choice.micro_batch, 13);
+    ck_assert_int_eq(result.found.options.choice.evaluate_batch, 13);
     request.pin_micro_batch = false;
     request.pin_recompute = request.pin_loss_chunk = true;
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
-    ck_assert_int_lt(result.options.choice.micro_batch, 13);
-    ck_assert_int_eq(recompute_level_of(&result.options.choice.recompute, 0), RECOMPUTE_NONE);
+    ck_assert_int_lt(result.found.options.choice.micro_batch, 13);
+    ck_assert_int_eq(recompute_level_of(&result.found.options.choice.recompute, 0), RECOMPUTE_NONE);
     request.pin_micro_batch = true;
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_NO_FIT);
 }
@@ -194,7 +194,7 @@ TEST(a_hopeless_request_is_not_planned)
     request.budget_bytes = 4 << 20;
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
     ck_assert(result.bytes_request_least);
-    ck_assert_uint_le(result.arena_bytes, request.budget_bytes);
+    ck_assert_uint_le(result.found.arena_bytes, request.budget_bytes);
 }
 
 /* States go from wide to lean, each only when no plan of the one before fits, and never when that is not allowed. */
@@ -208,16 +208,16 @@ TEST(a_plan_is_taken_for_its_own_options)
     request.budget_bytes = UINT64_MAX;
     request.memo = &memo;
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
-    struct model_options other = result.options;
+    struct model_options other = result.found.options;
     other.states = STATE_SR;
     ck_assert_ptr_null(search_planned_take(&memo, &other).plan);
-    other = result.options;
+    other = result.found.options;
     other.choice.loss_chunk_rows--;
     ck_assert_ptr_null(search_planned_take(&memo, &other).plan);
-    const struct search_planned taken = search_planned_take(&memo, &result.options);
+    const struct search_planned taken = search_planned_take(&memo, &result.found.options);
     ck_assert_ptr_nonnull(taken.plan);
-    ck_assert_uint_eq(taken.plan->arena_bytes, result.arena_bytes);
-    ck_assert_ptr_null(search_planned_take(&memo, &result.options).plan);
+    ck_assert_uint_eq(taken.plan->arena_bytes, result.found.arena_bytes);
+    ck_assert_ptr_null(search_planned_take(&memo, &result.found.options).plan);
     hostmem_free(taken.plan);
     hostmem_free(taken.model);
     search_memo_close(&memo);
@@ -236,9 +236,9 @@ TEST(leaner_states_come_last)
         request.budget_bytes = asked / 100 * (uint64_t)percent;
         if (plan_search(mem, &request, &result) != GT_OK)
             continue;
-        ck_assert_uint_le(result.arena_bytes, request.budget_bytes);
-        ck_assert_int_ge(result.options.states, before);
-        before = result.options.states;
+        ck_assert_uint_le(result.found.arena_bytes, request.budget_bytes);
+        ck_assert_int_ge(result.found.options.states, before);
+        before = result.found.options.states;
         seen[before] = true;
         struct search_request wider = request;
         wider.lean_states = false;
@@ -274,17 +274,17 @@ TEST(the_state_moves_before_it_becomes_leaner)
             request.host_budget = host;
             if (plan_search(mem, &request, &result) != GT_OK)
                 continue;
-            ck_assert_uint_le(result.arena_bytes, request.budget_bytes);
-            ck_assert_uint_le(result.host_bytes, host);
-            const int32_t away = result.options.choice.recompute.blocks[RECOMPUTE_OFFLOAD];
-            ck_assert((result.options.choice.offload == 0 && away == 0) == (result.host_bytes == 0));
-            if (result.options.states != STATE_MASTER)
+            ck_assert_uint_le(result.found.arena_bytes, request.budget_bytes);
+            ck_assert_uint_le(result.found.host_bytes, host);
+            const int32_t away = result.found.options.choice.recompute.blocks[RECOMPUTE_OFFLOAD];
+            ck_assert((result.found.options.choice.offload == 0 && away == 0) == (result.found.host_bytes == 0));
+            if (result.found.options.states != STATE_MASTER)
                 continue;
-            ck_assert_double_le(result.seconds, before * (1.0 + 1e-12));
-            ck_assert_double_ge(result.seconds, larger[host / (asked / 10)] * (1.0 - 1e-12));
-            before = larger[host / (asked / 10)] = result.seconds;
+            ck_assert_double_le(result.found.seconds, before * (1.0 + 1e-12));
+            ck_assert_double_ge(result.found.seconds, larger[host / (asked / 10)] * (1.0 - 1e-12));
+            before = larger[host / (asked / 10)] = result.found.seconds;
             inputs = inputs || away > 0;
-            seen[result.options.choice.offload] = true;
+            seen[result.found.options.choice.offload] = true;
         }
         struct search_request pinned = request;
         pinned.pin_micro_batch = pinned.pin_loss_chunk = request.resumed = true;
@@ -292,7 +292,7 @@ TEST(the_state_moves_before_it_becomes_leaner)
         const bool same = plan_search(mem, &pinned, &result) == GT_OK;
         kept += same;
         if (plan_search(mem, &request, &result) == GT_OK && same)
-            ck_assert_int_eq(result.options.choice.micro_batch, request.options.choice.micro_batch);
+            ck_assert_int_eq(result.found.options.choice.micro_batch, request.options.choice.micro_batch);
         request.resumed = false;
     }
     search_memo_close(&memo);
@@ -354,9 +354,9 @@ static uint64_t bytes_shared(struct search_request *request, struct search_memo 
     enum gt_status status = plan_search(mem, request, &shared);
     request->memo = NULL;
     ck_assert_int_eq(plan_search(mem, request, &own), status);
-    ck_assert_uint_eq(shared.arena_bytes, own.arena_bytes);
-    ck_assert_double_eq(shared.seconds, own.seconds);
-    return own.arena_bytes;
+    ck_assert_uint_eq(shared.found.arena_bytes, own.found.arena_bytes);
+    ck_assert_double_eq(shared.found.seconds, own.found.seconds);
+    return own.found.arena_bytes;
 }
 
 /* Searches that share a memo find what searches of their own find, whether the evaluation batch is pinned or not. */
@@ -401,10 +401,10 @@ TEST_LOOP(larger_budgets_are_never_slower_for_other_shapes, 6)
         if (plan_search(mem, &request, &result) != GT_OK)
             continue;
         fitted++;
-        ck_assert_uint_le(result.arena_bytes, request.budget_bytes);
-        ck_assert_msg(result.seconds >= seconds_before * (1.0 - 1e-12), "%d %%: %.9g s, with less %.9g s", percent,
-                      seconds_before, result.seconds);
-        seconds_before = result.seconds;
+        ck_assert_uint_le(result.found.arena_bytes, request.budget_bytes);
+        ck_assert_msg(result.found.seconds >= seconds_before * (1.0 - 1e-12), "%d %%: %.9g s, with less %.9g s",
+                      percent, seconds_before, result.found.seconds);
+        seconds_before = result.found.seconds;
     }
     ck_assert_int_gt(fitted, 12);
 }
@@ -440,19 +440,19 @@ TEST_LOOP(of_equal_times_the_simplest_is_chosen, 2)
     request.budget_bytes = asked / 10 * (_i == 1 ? 4 : 7);
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
     ck_assert_int_gt(result.candidates, 1);
-    ck_assert(recompute_equal(&result.options.choice.recompute, &request.options.choice.recompute));
+    ck_assert(recompute_equal(&result.found.options.choice.recompute, &request.options.choice.recompute));
     for (int32_t batch = 13; batch > 0; batch--) {
         struct model_options options = request.options;
         search_micro_batch_set(&options, request.samples, batch);
         options.choice.loss_chunk_rows = 16;
         options.choice.evaluate_batch = batch;
         uint64_t bytes = bytes_planned(&request, &options);
-        if (bytes > request.budget_bytes || options.micro_steps > result.options.micro_steps)
+        if (bytes > request.budget_bytes || options.micro_steps > result.found.options.micro_steps)
             continue;
-        ck_assert_int_eq(options.micro_steps, result.options.micro_steps);
+        ck_assert_int_eq(options.micro_steps, result.found.options.micro_steps);
         least = bytes < least ? bytes : least;
     }
-    ck_assert_uint_eq(result.arena_bytes, least);
+    ck_assert_uint_eq(result.found.arena_bytes, least);
 }
 
 static void choices_check(const struct search_request *request, const struct search_choice *choices, int32_t count)
@@ -506,7 +506,7 @@ TEST(choices_fit_and_say_what_they_are)
     request.budget_bytes = 1;
     request.pin_offload = true;
     ck_assert_int_eq(plan_search(mem, &request, &least), GT_NO_FIT);
-    request.budget_bytes = least.arena_bytes * 9 / 10;
+    request.budget_bytes = least.found.arena_bytes * 9 / 10;
     ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
     ck_assert_int_ge(count, 2);
     choices_check(&request, choices, count);
@@ -525,7 +525,7 @@ TEST(choices_fit_and_say_what_they_are)
     request.options.choice.offload = OFFLOAD_ALL;
     request.pin_offload = true;
     ck_assert_int_eq(plan_search(mem, &request, &least), GT_NO_FIT);
-    ck_assert_uint_gt(least.host_bytes, 0);
+    ck_assert_uint_gt(least.found.host_bytes, 0);
     ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
     ck_assert_int_ge(count, 1);
     ck_assert_int_eq(choices[0].options.choice.offload, 0);

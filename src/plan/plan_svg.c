@@ -309,10 +309,8 @@ static void program_caption_draw(const struct map *map, int32_t program, const s
         times *= options->micro_steps - 1 - (options->choice.remainder_batch > 0);
     if (options && strcmp(name, "part_next") == 0)
         times = model_parts(options) / model_ranks(options) - 1;
-    if (times > 1)
-        svg_text(map->out, middle, y, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_INK, "%s, %" PRId32 " times", name, times);
-    else
-        svg_text(map->out, middle, y, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_INK, "%s", name);
+    svg_text(map->out, middle, y, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_INK, "%s%s", name,
+             times > 1 ? TEXT(24, ", %" PRId32 " times", times) : "");
 }
 
 static void captions_draw(const struct map *map, const struct plan_report_facts *facts)

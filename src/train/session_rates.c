@@ -32,13 +32,14 @@ static const struct model_options *options_of(const struct session *session)
     return session->model ? &session->model->options : &session->search.request.options;
 }
 
+/* The key of the rates in the cache, in text that lives as long as the enclosing block. */
+#define KEY_OF(session) calibrate_key((char[CALIBRATE_KEY_MAX]){0}, &(session)->device.info, options_of(session))
+
 /* Sets the rates from the cache, if it has the times of an earlier run. */
 static void rates_recall(struct session *session)
 {
-    char key[CALIBRATE_KEY_MAX];
-    calibrate_key(key, &session->device.info, options_of(session));
     if (!session->timing.is_recalled) /* once, because an untrusted cache is logged */
-        session->timing.is_timed = calibrate_load(key, &session->timing.rates);
+        session->timing.is_timed = calibrate_load(KEY_OF(session), &session->timing.rates);
     session->timing.is_recalled = true;
 }
 
@@ -140,7 +141,6 @@ static enum gt_status ops_measure(struct session *session, bool *settled)
 
 enum gt_status session_rates_calibrate(struct session *session)
 {
-    char key[CALIBRATE_KEY_MAX];
     bool settled = true;
     rates_recall(session);
     const bool is_moving = session->plan->host_bytes > 0 && !session->device.info.host_memory;
@@ -154,18 +154,17 @@ enum gt_status session_rates_calibrate(struct session *session)
     if (is_moving)
         TRY(link_measure(session));
     if (settled)
-        calibrate_store(calibrate_key(key, &session->device.info, &session->model->options), &session->timing.rates);
+        calibrate_store(KEY_OF(session), &session->timing.rates);
     return GT_OK;
 }
 
 void session_rates_correct(struct session *session, double modelled, double measured)
 {
-    char key[CALIBRATE_KEY_MAX];
     const double ratio = modelled / measured;
     if (!session->timing.is_timed || (ratio < OUTDATED_RATIO && ratio > 1.0 / OUTDATED_RATIO))
         return;
     calibrate_scale(&session->timing.rates, ratio);
-    calibrate_store(calibrate_key(key, &session->device.info, options_of(session)), &session->timing.rates);
+    calibrate_store(KEY_OF(session), &session->timing.rates);
 }
 
 /* Time and memory for measuring the rate of products.  On a cpu the products are small, so that two of them keep to the

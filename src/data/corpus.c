@@ -225,14 +225,14 @@ enum gt_status corpus_file_check(const struct corpus_file *file)
                 file->path, file->size_bytes, (uint64_t)info.st_size);
 }
 
-struct document_hash corpus_fingerprint(const struct corpus *corpus)
+uint32_t corpus_crc32c(const struct corpus *corpus)
 {
-    struct document_hash sum = {0, 0};
+    uint32_t crc = 0;
     for (size_t i = 0; i < corpus->file_count; i++) {
         const struct corpus_file *file = &corpus->files[i];
-        const struct document_hash path = document_hash_of(file->path, strlen(file->path));
-        const uint64_t parts[] = {sum.low, sum.high, path.low, path.high, file->size_bytes, (uint64_t)file->changed_ns};
-        sum = document_hash_of(parts, sizeof parts);
+        crc = file_crc32c(crc, file->path, strlen(file->path) + 1);
+        crc = file_crc32c(crc, &file->size_bytes, sizeof file->size_bytes);
+        crc = file_crc32c(crc, &file->changed_ns, sizeof file->changed_ns);
     }
-    return sum;
+    return crc;
 }

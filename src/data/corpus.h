@@ -9,7 +9,6 @@
 #define GPT_TRAIN_DATA_CORPUS_H
 
 #include "base/hostmem.h"
-#include "data/dedup.h"
 
 #define CORPUS_STDIN "-"
 
@@ -48,6 +47,6 @@ enum gt_status corpus_create(const void *owner, const struct corpus_spec *spec, 
 enum gt_status corpus_file_check(const struct corpus_file *file);
 
 /* Returns a checksum of the list: paths, sizes, times. */
-struct document_hash corpus_fingerprint(const struct corpus *corpus);
+uint32_t corpus_crc32c(const struct corpus *corpus);
 
 #endif

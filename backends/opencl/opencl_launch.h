@@ -50,8 +50,8 @@ struct opencl_launch {
     enum gt_status status;
 };
 
-/* Begins a launch of `kernel`.  Adds `options` to those that every program gets: -cl-std=CL1.2, the device's limits
- * (GT_LOCAL_BYTES, GT_WORK_GROUP_MAX, GT_IS_CPU), and GT_FMA on GPUs with fma.  `kernel` is a literal. */
+/* Begins a launch of `kernel`.  Adds `options` to those that every program gets: -cl-std=CL1.2, and GT_FMA on GPUs
+ * with fma.  `kernel` is a literal. */
 void opencl_launch_begin(struct opencl_launch *launch, struct opencl_backend *cl, const struct opencl_source *source,
                          const char *options, const char *kernel);
 void opencl_arg_operands(struct opencl_launch *launch, const struct op_call *call, const char *forms);

@@ -42,10 +42,8 @@ void opencl_cache_store(const char *key, const void *data, size_t bytes)
 /* Writes the options that every program gets, then the caller's. */
 static void options_text(const struct opencl_backend *cl, const char *options, char text[static ALL_OPTIONS_MAX])
 {
-    snprintf(text, ALL_OPTIONS_MAX,
-             "-cl-std=CL1.2 -DGT_LOCAL_BYTES=%" PRIu64 " -DGT_WORK_GROUP_MAX=%zu -DGT_IS_CPU=%d%s %s",
-             cl->device.local_bytes, cl->device.work_group_max, cl->device.is_cpu,
-             cl->device.has_fma && cl->device.is_gpu ? " -DGT_FMA" : "", options);
+    snprintf(text, ALL_OPTIONS_MAX, "-cl-std=CL1.2%s %s", cl->device.has_fma && cl->device.is_gpu ? " -DGT_FMA" : "",
+             options);
 }
 
 /* Everything that a binary depends on.  Length and checksum stand for the source. */

@@ -27,25 +27,6 @@ static void tuning_key(const struct opencl_backend *cl, char key[static OPENCL_K
              cl->clblast != NULL);
 }
 
-/* Applies GPT_TRAIN_OPENCL_CLBLAST ("1") and GPT_TRAIN_OPENCL_TILES (the name of a shape that fits), for tests. */
-static void tuning_wanted(struct opencl_backend *cl)
-{
-    const char *clblast = getenv("GPT_TRAIN_OPENCL_CLBLAST"), *tiles = getenv("GPT_TRAIN_OPENCL_TILES");
-    int32_t shape = 0;
-    if (clblast != NULL && strcmp(clblast, "1") == 0)
-        cl->tuning.gemm_clblast = cl->clblast != NULL;
-    if (tiles == NULL)
-        return;
-    while (shape < opencl_gemm_shape_count && strcmp(tiles, opencl_gemm_shapes[shape].name) != 0)
-        shape++;
-    if (shape == opencl_gemm_shape_count || !opencl_shape_fits(cl, &opencl_gemm_shapes[shape])) {
-        log_note("opencl: GPT_TRAIN_OPENCL_TILES is \"%s\", which is not a shape that fits %s", tiles, cl->device.name);
-        return;
-    }
-    for (size_t d = 0; d < DTYPES; d++)
-        cl->tuning.gemm_shape[dtypes[d]] = shape;
-}
-
 void opencl_tuning_load(struct opencl_backend *cl)
 {
     char key[OPENCL_KEY_MAX];
@@ -57,7 +38,9 @@ void opencl_tuning_load(struct opencl_backend *cl)
     if (opencl_cache_load(key, &stored, &size) && size == sizeof cl->tuning)
         memcpy(&cl->tuning, stored, sizeof cl->tuning);
     free(stored);
-    tuning_wanted(cl);
+    const char *clblast = getenv("GPT_TRAIN_OPENCL_CLBLAST"); /* for tests: "1" */
+    if (clblast != NULL && strcmp(clblast, "1") == 0)
+        cl->tuning.gemm_clblast = cl->clblast != NULL;
 }
 
 static bool on_matrix_units(const struct opencl_backend *cl, enum dtype dtype)
@@ -138,12 +121,10 @@ enum gt_status opencl_tuning_choose(struct backend *backend, const struct backen
 {
     struct opencl_backend *cl = opencl_own(backend);
     for (size_t i = 0; i < count; i++) {
-        if (choices[i].call != CHOICE_PRODUCTS)
-            continue;
-        if (choices[i].algorithm == PRODUCTS_OWN)
-            cl->tuning.gemm_clblast = false;
-        else if (choices[i].algorithm == PRODUCTS_CLBLAST)
-            cl->tuning.gemm_clblast = cl->clblast != NULL;
+        if (choices[i].call == CHOICE_PRODUCTS)
+            cl->tuning.gemm_clblast = choices[i].algorithm == PRODUCTS_CLBLAST && cl->clblast != NULL;
+        for (size_t d = 0; choices[i].call == 0 && d < DTYPES; d++) /* for tests: a shape of tiles */
+            cl->tuning.gemm_shape[dtypes[d]] = (int32_t)(choices[i].algorithm & INT32_MAX);
     }
     return GT_OK;
 }

@@ -31,6 +31,7 @@ GPT_TRAIN_OPENCL_CHILD=0
 export OCL_ICD_VENDORS OCLGRIND_LOG OCLGRIND_DATA_RACES OCLGRIND_MAX_ERRORS XDG_CACHE_HOME
 export GPT_TRAIN_OPENCL_CLBLAST GPT_TRAIN_OPENCL_CHILD
 
+tiles=
 status=0
 "$opcheck" --backend=opencl --support --op=fill >/dev/null 2>&1 || status=$?
 [ "$status" -ne 2 ] || leave opencl "this build has no opencl backend"
@@ -38,7 +39,7 @@ status=0
 # one OP DTYPE CASE: the case must pass on Oclgrind, and leave its log empty.
 one() {
     : >"$scratch/log"
-    output=$("$opcheck" --backend=opencl --separate --op="$1" --dtype="$2" --case="$3" 2>&1)
+    output=$("$opcheck" --backend=opencl --separate --op="$1" --dtype="$2" --case="$3" ${tiles:+"--variant=$tiles"} 2>&1)
     if [ -s "$scratch/log" ]; then
         head -n 12 "$scratch/log"
     fi
@@ -67,12 +68,12 @@ ${CHECK_LONG:+each float16 2 layernorm_backward cross_entropy gemm}
 each bfloat16 "3" attention_forward attention_cached
 each float32 "2" attention_backward
 
-export GPT_TRAIN_OPENCL_TILES
-for GPT_TRAIN_OPENCL_TILES in "64x64 by 256" ${CHECK_LONG:+"128x128 by 256"}; do
+# 64x64 and 128x128 by 256 of opencl_gemm_shapes.
+for tiles in 3 ${CHECK_LONG:+4}; do
     each bfloat16 "4${CHECK_LONG:+ 7}" gemm
     ${CHECK_LONG:+each float32 6 gemm}
 done
-unset GPT_TRAIN_OPENCL_TILES
+tiles=
 
 export GPT_TRAIN_OPENCL_MATRIX
 for GPT_TRAIN_OPENCL_MATRIX in emulated-mma/32 ${CHECK_LONG:+emulated-mma8/32 emulated-wmma/32 emulated-mma/64}; do

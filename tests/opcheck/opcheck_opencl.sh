@@ -36,14 +36,10 @@ for op in adamw_lean muon_normalize; do
 done
 unset GPT_TRAIN_OPENCL_DIVISION
 
-# Work-groups, for cards, and single work-items, for processors.
-export GPT_TRAIN_OPENCL_TILES
-for tiles in "128x128 by 256:float16" \
-    ${CHECK_LONG:+"32x32 by 1:bfloat16" "64x64 by 256:float32" "64x64 by 256:bfloat16" "64x64 by 64:float32" "32x32 by 64:bfloat16" "16x16 by 16:float16" "128x128 by 1:float32"}; do
-    GPT_TRAIN_OPENCL_TILES=${tiles%:*}
-    run "${tiles#*:}" --op=gemm
+# The other shapes of opencl_gemm_shapes: work-groups, for cards, and single work-items, for processors.
+for variant in 4:float16 ${CHECK_LONG:+2:bfloat16 3:float32 3:bfloat16 5:float32 6:bfloat16 7:float16 1:float32}; do
+    run "${variant#*:}" --op=gemm --variant="${variant%:*}"
 done
-unset GPT_TRAIN_OPENCL_TILES
 
 # Launches divided into many dispatches with an offset, as cards with a watchdog need them.
 GPT_TRAIN_OPENCL_DISPATCH=20000

@@ -18,10 +18,9 @@ gt_adamw_lean(GT_TENSOR(grad), GT_SCALARS, GT_ARRAY(const float, corrections), G
               GT_TENSOR(first), GT_TENSOR(second), GT_ARRAY(char, scales), GT_ADAMW_VALUES, long blocks,
               long index_base, long count)
 {
-    __local uint words[3 * GT_ROUNDING_WORDS], scratch[GT_GROUP];
-    const long block = gt_group_index(0), begin = block * STATE_BLOCK;
-    const struct rounding rounding = rounding_of(&GT_AT(scalars, 0), index_base);
-    const ulong index = rounding.index_base + (ulong)begin;
+    GT_ROUNDED_BLOCK(3);
+    __local uint scratch[GT_GROUP];
+    const long block = gt_group_index(0);
     const bool codes = first_dtype == DTYPE_U8, skips = GT_SCALAR(FOUND_INF).i != 0;
     const long end = skips ? 0 : count;
     gt_rounding_fill(words, &rounding, index, ROUNDING_PARAM, 3);

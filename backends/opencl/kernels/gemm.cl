@@ -58,12 +58,8 @@ gt_gemm(GT_TENSOR(a), GT_TENSOR(b), GT_TENSOR(bias), GT_TENSOR(d), int transpose
         const long row = first_row + y + GT_SIDE * i;
         for (int j = 0; j < GT_EACH; j++) {
             const long column = first_column + x + GT_SIDE * j, at = row * n + column;
-            if (row >= m || column >= n)
-                continue;
-            float value = sum[i][j];
-            if (bias_dtype >= 0)
-                value += GT_LOAD(bias, column);
-            GT_STORE(d, at, accumulate ? GT_LOAD(d, at) + value : value);
+            if (row < m && column < n)
+                GT_GEMM_END(at, column, sum[i][j]);
         }
     }
 }

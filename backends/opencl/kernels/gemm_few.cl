@@ -36,9 +36,7 @@ gt_gemm_few(GT_TENSOR(a), GT_TENSOR(b), GT_TENSOR(bias), GT_TENSOR(d), int accum
         float value = 0.0f;
         for (uint l = 0; l < GT_FEW_LANES; l++)
             value += part[row * GT_FEW_ITEMS + place * GT_FEW_LANES + l];
-        if (bias_dtype >= 0)
-            value += GT_LOAD(bias, first_column + place);
-        GT_STORE(d, to, accumulate ? GT_LOAD(d, to) + value : value);
+        GT_GEMM_END(to, first_column + place, value);
     }
 }
 

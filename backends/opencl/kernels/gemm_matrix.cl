@@ -284,12 +284,8 @@ gt_gemm_matrix(GT_ARRAY(const ushort, a), GT_ARRAY(const ushort, b), GT_TENSOR(b
                 const long row = first_row + warp_row + i * GT_UNIT_ROWS + gt_part_row(lane, e);
                 const long column = first_column + warp_column + j * GT_UNIT_COLUMNS + gt_part_column(lane, e);
                 const long at = row * n + column;
-                if (row < m && column < n) {
-                    float value = ((const float *)&sum[i][j])[e];
-                    if (bias_dtype >= 0)
-                        value += GT_LOAD(bias, column);
-                    GT_STORE(d, at, accumulate ? GT_LOAD(d, at) + value : value);
-                }
+                if (row < m && column < n)
+                    GT_GEMM_END(at, column, ((const float *)&sum[i][j])[e]);
             }
         }
     }

@@ -85,10 +85,7 @@ gt_gemm_single(GT_TENSOR(a), GT_TENSOR(b), GT_TENSOR(bias), GT_TENSOR(d), int tr
     for (int row = 0; row < rows; row++) {
         for (int column = 0; column < columns; column++) {
             const long at = (first_row + row) * n + first_column + column;
-            float value = sum[row * GT_TILE + column];
-            if (bias_dtype >= 0)
-                value += GT_LOAD(bias, first_column + column);
-            GT_STORE(d, at, accumulate ? GT_LOAD(d, at) + value : value);
+            GT_GEMM_END(at, first_column + column, sum[row * GT_TILE + column]);
         }
     }
 }

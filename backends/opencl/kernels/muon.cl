@@ -9,10 +9,7 @@ GT_KERNEL(GT_GROUP)
 gt_gradient_round(GT_ARRAY(const float, x), GT_SCALARS, GT_ARRAY(ushort, y), int accumulate, long index_base,
                   long count)
 {
-    __local uint words[GT_ROUNDING_WORDS];
-    const long begin = gt_group_index(0) * STATE_BLOCK;
-    const struct rounding rounding = rounding_of(&GT_AT(scalars, 0), index_base);
-    const ulong index = rounding.index_base + (ulong)begin;
+    GT_ROUNDED_BLOCK(1);
     const uint stream = ROUNDING_GRADIENT + 4u * GT_SCALAR(MICRO_STEP).u;
     gt_rounding_fill(words, &rounding, index, stream, 1);
     for (uint e = (uint)get_local_id(0); e < STATE_BLOCK && begin + e < count; e += GT_GROUP) {
@@ -25,10 +22,7 @@ gt_gradient_round(GT_ARRAY(const float, x), GT_SCALARS, GT_ARRAY(ushort, y), int
 GT_KERNEL(GT_GROUP)
 gt_muon_momentum(GT_TENSOR(grad), GT_SCALARS, GT_TENSOR(m), GT_ARRAY(float, u), long index_base, long count)
 {
-    __local uint words[GT_ROUNDING_WORDS];
-    const long begin = gt_group_index(0) * STATE_BLOCK;
-    const struct rounding rounding = rounding_of(&GT_AT(scalars, 0), index_base);
-    const ulong index = rounding.index_base + (ulong)begin;
+    GT_ROUNDED_BLOCK(1);
     const float clip = GT_SCALAR(CLIP).f;
     const float mu = GT_SCALAR(MUON_MOMENTUM).f, rest = 1.0f - mu;
     const bool skips = GT_SCALAR(FOUND_INF).i != 0;
@@ -58,10 +52,7 @@ GT_KERNEL(GT_GROUP)
 gt_muon_step(GT_TENSOR(o), GT_SCALARS, GT_TENSOR(param), GT_TENSOR(master), float alpha, float scale, float decay,
              long index_base, long count)
 {
-    __local uint words[GT_ROUNDING_WORDS];
-    const long begin = gt_group_index(0) * STATE_BLOCK;
-    const struct rounding rounding = rounding_of(&GT_AT(scalars, 0), index_base);
-    const ulong index = rounding.index_base + (ulong)begin;
+    GT_ROUNDED_BLOCK(1);
     const float rate = GT_SCALAR(LEARNING_RATE).f * alpha;
     const bool mastered = master_dtype >= 0;
     const long end = GT_SCALAR(FOUND_INF).i != 0 ? 0 : count;

@@ -173,13 +173,11 @@ static enum gt_status prepare_take_up(struct prepare *prep)
 {
     TRY(prepare_check_old(prep));
     TRY(prepare_state_load(prep));
-    if (prep->phase == PREPARE_PHASE_NEW)
+    if (prep->phase == PREPARE_PHASE_NEW) {
         TRY(prepare_discard(prep));
-    prep->owns_files = prep->phase == PREPARE_PHASE_NEW;
-    if (prep->learns && prep->corpus->has_stdin && prep->phase == PREPARE_PHASE_NEW)
-        TRY(stdin_copy(prep));
-    if (prep->phase == PREPARE_PHASE_NEW)
-        return GT_OK;
+        prep->owns_files = true;
+        return prep->learns && prep->corpus->has_stdin ? stdin_copy(prep) : GT_OK;
+    }
     prep->replays = true;
     log_note("%s: continuing the run that was stopped after %s of text", prep->spec->out_dir,
              LOG_BYTES((uint64_t)prep->stopped.bytes));

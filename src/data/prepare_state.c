@@ -1,7 +1,7 @@
 /* The state of an unfinished run: a small JSON file that is replaced whenever the token files have been synced.
  *
- * It records how much of the text has been written, with a checksum, the numbers of tokens, and, in the
- * last phase, the files to rename.  It also contains the options and the list of inputs; a run with different ones is
+ * It records how much of the text has been written, with a checksum, the numbers of tokens, and, in the last phase, the
+ * files to rename.  It also contains the options and a checksum of the list of inputs; a run with different ones is
  * refused, because its output would be a mix of two data sets.  All counts are made again from the text, which a
  * continued run reads from its beginning.  The file is in the user's folder, so what is used as a length or a name is
  * checked like any other input's.

@@ -280,11 +280,19 @@ static bool program_begin(struct replay *replay)
 }
 
 /* After the last op: checks that the outputs still have what was written to them. */
-static bool program_end(const struct replay *replay)
+static bool program_end(struct replay *replay)
 {
-    for (int32_t t = 0; t < replay->graph->tensor_count; t++)
-        if (replay->begun[t] && replay->graph->tensors[t].output && !owned_check(replay, tensor_range(replay, t)))
-            return false;
+    const struct program *program = &replay->graph->programs[replay->program];
+    for (int32_t i = 0; i < program->count; i++) {
+        const struct op *op = &program->ops[i];
+        for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
+            if (op->operand[s] == TENSOR_NONE || op_direction(op->kind, &op->attrs, s) == OPERAND_IN ||
+                !replay->graph->tensors[graph_storage(replay->graph, op->operand[s])].output)
+                continue;
+            if (!owned_check(replay, tensor_range(replay, op->operand[s])))
+                return false;
+        }
+    }
     return true;
 }
 

@@ -29,13 +29,17 @@ struct parts_builder {
     struct piece under_way;
 };
 
-static enum gt_status builder_begin(struct model *model, const char *name, struct parts_builder *out)
+/* Adds a program, and begins to build it. */
+static enum gt_status builder_begin(struct model *model, const char *name, int32_t *program, struct parts_builder *out)
 {
-    *out = (struct parts_builder){.pen = {model->graph, -1, PASS_UPDATE, -1, 0, false},
+    const int32_t ranks = model_ranks(&model->options);
+    TRY(graph_program_add(model->graph, name, PHASE_TRAIN, program));
+    *out = (struct parts_builder){.pen = {model->graph, *program, PASS_UPDATE, -1, 0, false},
                                   .model = model,
-                                  .ranks = model_ranks(&model->options),
-                                  .rank = model_ranks(&model->options) > 1 ? model->options.rank : 0};
-    return graph_program_add(model->graph, name, PHASE_TRAIN, &out->pen.program);
+                                  .ranks = ranks,
+                                  .rank = ranks > 1 ? model->options.rank : 0,
+                                  .under_way = {.own = TENSOR_NONE}};
+    return GT_OK;
 }
 
 /* Returns the elements of a piece that `rank` has. */
@@ -57,16 +61,6 @@ static enum gt_status piece_take(const struct parts_builder *builder, const stru
     const struct parameter_range range = piece_range(builder, piece, rank);
     *out = TENSOR_NONE;
     return range.count > 0 ? graph_range_add(builder->pen.graph, tensor, range.first - base, range.count, out) : GT_OK;
-}
-
-static enum gt_status exchange_add(const struct parts_builder *builder, const struct piece *piece, int32_t to,
-                                   int32_t from, int32_t x, int32_t y)
-{
-    const struct op_attrs attrs = {.to = to, .from = from};
-    int32_t operands[EXCHANGE_OPERANDS] = {[EXCHANGE_X] = x, [EXCHANGE_Y] = y};
-    return x == TENSOR_NONE && y == TENSOR_NONE
-               ? GT_OK
-               : graph_op_add(&builder->pen, OP_EXCHANGE, &attrs, piece->parameter->name, operands);
 }
 
 /* Adds the tensor for the other ranks' parts of a piece. */
@@ -98,34 +92,27 @@ static enum gt_status part_choose(struct parts_builder *builder, const struct pa
     return GT_OK;
 }
 
-/* Begins to exchange the parts of a piece. */
-static enum gt_status parts_exchange(const struct parts_builder *builder, struct piece *piece)
+/* Begins to exchange a piece: the parts of what each rank adds, or this rank's new weights for those of the others. */
+static enum gt_status piece_exchange(const struct parts_builder *builder, struct piece *piece, bool weights)
 {
-    const int32_t whole = builder->part, ranks = builder->ranks;
-    TRY(piece_take(builder, piece, builder->rank, whole, 0, &piece->own));
+    const int32_t whole = weights ? piece->parameter->tensor : builder->part, ranks = builder->ranks;
+    int32_t own;
+    TRY(piece_take(builder, piece, builder->rank, whole, 0, &own));
+    piece->own = weights ? TENSOR_NONE : own;
     if (piece->own != TENSOR_NONE && ranks > 1)
         TRY(others_add(builder, piece));
     for (int32_t i = 1; i < ranks; i++) {
-        const int32_t to = (builder->rank + i) % ranks, from = (builder->rank + ranks - i) % ranks;
-        int32_t x, y = TENSOR_NONE;
-        TRY(piece_take(builder, piece, to, whole, 0, &x));
+        const struct op_attrs attrs = {.to = (builder->rank + i) % ranks, .from = (builder->rank + ranks - i) % ranks};
+        int32_t operands[EXCHANGE_OPERANDS] = {[EXCHANGE_X] = own, [EXCHANGE_Y] = TENSOR_NONE};
+        if (weights)
+            TRY(piece_take(builder, piece, attrs.from, whole, 0, &operands[EXCHANGE_Y]));
+        else
+            TRY(piece_take(builder, piece, attrs.to, whole, 0, &operands[EXCHANGE_X]));
         if (piece->own != TENSOR_NONE)
-            TRY(graph_view_add(builder->pen.graph, piece->others, from - (from > builder->rank), 1, &y));
-        TRY(exchange_add(builder, piece, to, from, x, y));
-    }
-    return GT_OK;
-}
-
-/* Begins to send this rank's new weights to the other ranks, and to receive theirs. */
-static enum gt_status weights_exchange(const struct parts_builder *builder, struct piece *piece)
-{
-    const int32_t weight = piece->parameter->tensor, ranks = builder->ranks;
-    int32_t own, theirs;
-    TRY(piece_take(builder, piece, builder->rank, weight, 0, &own));
-    for (int32_t i = 1; i < ranks; i++) {
-        const int32_t from = (builder->rank + ranks - i) % ranks;
-        TRY(piece_take(builder, piece, from, weight, 0, &theirs));
-        TRY(exchange_add(builder, piece, (builder->rank + i) % ranks, from, own, theirs));
+            TRY(graph_view_add(builder->pen.graph, piece->others, attrs.from - (attrs.from > builder->rank), 1,
+                               &operands[EXCHANGE_Y]));
+        if (operands[EXCHANGE_X] != TENSOR_NONE || operands[EXCHANGE_Y] != TENSOR_NONE)
+            TRY(graph_op_add(&builder->pen, OP_EXCHANGE, &attrs, piece->parameter->name, operands));
     }
     return GT_OK;
 }
@@ -147,22 +134,22 @@ static enum gt_status piece_shift(struct parts_builder *builder, const struct pi
 {
     const struct program *program = &builder->pen.graph->programs[builder->pen.program];
     const struct piece piece = builder->under_way;
-    const struct op_attrs attrs = {.exchanged = true};
     builder->under_way = *next;
     for (int32_t i = piece.begin; i < piece.end; i++) {
+        struct op_attrs attrs = program->ops[i].attrs;
         int32_t operands[WAIT_OPERANDS];
+        attrs.exchanged = true;
         memcpy(operands, program->ops[i].operand, sizeof operands);
         TRY(graph_op_add(&builder->pen, OP_WAIT, &attrs, piece.parameter->name, operands));
     }
     return piece.own != TENSOR_NONE ? piece_add(builder, &piece) : GT_OK;
 }
 
-/* Appends the exchange of each parameter, in `of` pieces. */
+/* Appends the exchange of each parameter, and the sums of the parts. */
 static enum gt_status pieces_append(struct parts_builder *builder, bool weights)
 {
     const struct graph *graph = builder->pen.graph;
     const struct parameter_list *parameters = &builder->model->parameters;
-    builder->under_way = (struct piece){.own = TENSOR_NONE};
     for (int32_t i = 0; i < parameters->count; i++) {
         const struct parameter *parameter = &parameters->at[i];
         const int64_t elements = graph_tensor_elements(graph, parameter->tensor);
@@ -175,9 +162,9 @@ static enum gt_status pieces_append(struct parts_builder *builder, bool weights)
         if (!weights && builder->ranks > 1)
             piece.of = size_ceil_div(most * (int64_t)sizeof(float), PIECE_BYTES);
         for (; piece.number < piece.of; piece.number++) {
-            piece.own = piece.others = TENSOR_NONE;
+            piece.others = TENSOR_NONE;
             piece.begin = graph->programs[builder->pen.program].count;
-            TRY(weights ? weights_exchange(builder, &piece) : parts_exchange(builder, &piece));
+            TRY(piece_exchange(builder, &piece, weights));
             piece.end = graph->programs[builder->pen.program].count;
             TRY(piece_shift(builder, &piece));
         }
@@ -190,14 +177,12 @@ enum gt_status parts_build(struct model *model)
     const int32_t parts = model_parts(&model->options), ranks = model_ranks(&model->options);
     struct parts_builder builder;
     if (parts > 1) {
-        TRY(builder_begin(model, "part_first", &builder));
+        TRY(builder_begin(model, "part_first", &model->part_first, &builder));
         builder.first = true;
-        model->part_first = builder.pen.program;
         TRY(pieces_append(&builder, false));
     }
     if (parts > ranks) {
-        TRY(builder_begin(model, "part_next", &builder));
-        model->part_next = builder.pen.program;
+        TRY(builder_begin(model, "part_next", &model->part_next, &builder));
         TRY(pieces_append(&builder, false));
     }
     return GT_OK;
@@ -208,7 +193,6 @@ enum gt_status gather_build(struct model *model)
     struct parts_builder builder;
     if (model_ranks(&model->options) == 1)
         return GT_OK;
-    TRY(builder_begin(model, "gather", &builder));
-    model->gather = builder.pen.program;
+    TRY(builder_begin(model, "gather", &model->gather, &builder));
     return pieces_append(&builder, true);
 }

@@ -77,7 +77,7 @@ struct op_attrs {
     float value;        /* fill; muon_step: the scale of o */
     float alpha, beta;  /* blend; adamw, adamw_lean, muon_step: alpha is the op's learning rate over the schedule's */
     int64_t index_base; /* ops with SR: elements of all earlier parameters */
-    int32_t to, from;   /* exchange: ranks; sum_parts: `from` is the number of x among the parts */
+    int32_t to, from;   /* exchange, and its wait: ranks; sum_parts: `from` is the number of x among the parts */
     bool exchanged;     /* wait: for an exchange */
 };
 
@@ -160,7 +160,7 @@ static inline bool op_is_copy_beside(enum op_kind kind)
 {
     return op_declaration(kind)->queue != QUEUE_COMPUTE;
 }
-/* Returns true if `wait` names the operands of `copy`, which fetch or store begins. */
+/* Returns true if `wait` names the operands of `copy`, which fetch, store or exchange begins, and the same ranks. */
 bool op_waits_for(const struct op_call *wait, const struct op_call *copy);
 /* Returns true if operand `slot` is declared with `use`. */
 static inline bool op_operand_is(enum op_kind kind, int32_t slot, enum operand_use use)

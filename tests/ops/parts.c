@@ -32,6 +32,15 @@ static void make_sum_parts(struct maker *maker)
     case_accumulate(maker, maker->index % 3 != 0 ? 1u << SUM_PARTS_Y : 0u);
 }
 
+static void bench_sum_parts(struct maker *maker)
+{
+    const int64_t count = (int64_t)BENCH_ROWS * BENCH_WIDE;
+    case_tensor(maker, SUM_PARTS_X, maker->dtype, count, 0);
+    case_tensor(maker, SUM_PARTS_OTHERS, maker->dtype, 1, count);
+    case_tensor(maker, SUM_PARTS_Y, DTYPE_F32, count, 0);
+    case_attrs(maker)->from = 0;
+}
+
 /* Plants infinity, a signed zero, and values whose sum depends on the order. */
 static void inputs_sum_parts(const struct check_case *check, double *const *value, struct random *random)
 {
@@ -43,7 +52,7 @@ static void inputs_sum_parts(const struct check_case *check, double *const *valu
 
 const struct op_test test_sum_parts = {
     .shape = make_sum_parts,
-    .bench = bench_wide,
+    .bench = bench_sum_parts,
     .inputs = inputs_sum_parts,
     .naive = naive_sum_parts,
     .has_many_variants = true,

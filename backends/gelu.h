@@ -1,5 +1,5 @@
-/* gelu, swiglu and their slopes, for the cpu backend and OpenCL, written so that loops over them vectorise: no branch
- * on a value, no call, no table.
+/* swiglu and its slopes for all backends, gelu and its slope for the cpu backend and OpenCL, so written that loops
+ * over them vectorise: no branch on a value, no call, no table.
  *
  * erf: y = x P(X <= x), where a device's own erf may be off by 16 units in the last place.  tanh: y = x sigmoid(2u),
  * u = sqrt(2/pi) (x + 0.044715 x^3), which equals x/2 (1 + tanh u) without its cancellation.
@@ -19,6 +19,9 @@
 #define cpu_exp(x) exp(x)
 #else
 #include "base/bits.h"
+#if defined(__CUDACC__) || defined(GT_CUDA_EMULATED)
+#define cpu_exp(x) expf(x)
+#endif
 #define FUSED(a, b, c) ((a) * (b) + (c))
 #endif
 #define SQRT_2_OVER_PI 0.797884560802865f
@@ -50,7 +53,7 @@ BITS_FUNCTION float exp_bounded(float x, float low)
     return p * first * second;
 }
 
-#if !defined(__OPENCL_C_VERSION__)
+#ifndef cpu_exp
 BITS_FUNCTION float cpu_exp(float x)
 {
     const float a = x < -104.0f ? -104.0f : x; /* e^-104 rounds to 0, e^89 to infinity */

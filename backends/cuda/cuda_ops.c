@@ -279,21 +279,12 @@ const struct op_impl cuda_rmsnorm_backward = {
 
 /* ---- rope ---- */
 
-/* Returns the means of a row: 2 of all heads of the queries and of the keys, one of each head, or none. */
-static int32_t rope_means(const struct op_call *call)
-{
-    const int64_t gains = op_elements(call, ROPE_FORWARD_GAIN), size = op_columns(call, ROPE_FORWARD_TABLE);
-    if (gains == 0)
-        return 0;
-    return gains == 2 * size ? call->attrs.heads + call->attrs.kv_heads : 2;
-}
-
 /* Returns the arguments with the size of a head as columns. */
 static struct cuda_args rope_args_of(const struct backend *backend, const struct op_call *call, int32_t slot)
 {
     struct cuda_args args = args_of(backend, call, slot);
     const int64_t size = op_columns(call, ROPE_FORWARD_TABLE), half = size / 2;
-    const int32_t means = rope_means(call), heads = call->attrs.heads + 2 * call->attrs.kv_heads;
+    const int32_t means = op_rope_means(call), heads = call->attrs.heads + 2 * call->attrs.kv_heads;
     const int64_t items = means == 2 ? 32 : size_ceil_div(half, CUDA_GROUP);
     args.columns = size;
     args.walk.aligned = args.walk.aligned && half % CUDA_GROUP == 0;

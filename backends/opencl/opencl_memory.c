@@ -15,16 +15,6 @@
 
 extern const struct opencl_source opencl_source_probe;
 
-/* Must match gt_probe_hash(). */
-static uint32_t probe_hash(uint64_t i, uint32_t seed)
-{
-    uint32_t x = ((uint32_t)i * 2654435761u) ^ (uint32_t)(i >> 32) ^ seed;
-    x ^= x >> 16;
-    x *= 0x7feb352du;
-    x ^= x >> 15;
-    return x;
-}
-
 enum gt_status opencl_memory_read(struct opencl_backend *cl, uint64_t *out_total_bytes, uint64_t *out_free_bytes,
                                   const char **out_basis)
 {

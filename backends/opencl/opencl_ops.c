@@ -321,25 +321,18 @@ OPENCL_OP(bias_backward, NULL, parts_elements(call), bias_sum_run(cl, call))
 
 /* ---- rope ---- */
 
-/* The means of a row: 2 of all heads of the queries and of the keys, one of each head, or none. */
-static int64_t rope_means(const struct op_call *call)
-{
-    const int64_t gains = op_elements(call, ROPE_FORWARD_GAIN), size = op_columns(call, ROPE_FORWARD_TABLE);
-    const int64_t turned = (int64_t)call->attrs.heads + call->attrs.kv_heads;
-    return gains == 0 ? 0 : gains == 2 * size ? turned : 2;
-}
-
 /* Two statistics of each mean, followed in the backward by the parts' sums of dgain. */
 static int64_t rope_floats(const struct op_call *call)
 {
     const int64_t rows = op_rows(call, ROPE_FORWARD_X);
     const bool has_sums = call->operand[ROPE_BACKWARD_DGAIN].present;
-    return 2 * rows * rope_means(call) + (has_sums ? parts_of(rows).parts * op_elements(call, ROPE_BACKWARD_DGAIN) : 0);
+    return 2 * rows * op_rope_means(call) +
+           (has_sums ? parts_of(rows).parts * op_elements(call, ROPE_BACKWARD_DGAIN) : 0);
 }
 
 #define ROPE_VALUES                                                                                           \
     I64(op_columns(call, ROPE_FORWARD_X)), I64(op_columns(call, ROPE_FORWARD_TABLE)), I64(call->attrs.heads), \
-        I64(call->attrs.kv_heads), I64(rope_means(call)), I64(call->attrs.time)
+        I64(call->attrs.kv_heads), I64(op_rope_means(call)), I64(call->attrs.time)
 
 /* Makes the statistics, if there are gains, then y, or dx of the backward, and then dgain. */
 static enum gt_status turn_run(struct opencl_backend *cl, const struct op_call *call)
@@ -352,14 +345,14 @@ static enum gt_status turn_run(struct opencl_backend *cl, const struct op_call *
     const struct parts parts = parts_of(rows);
     if (gains > 0)
         TRY(groups_run(cl, call, KERNEL(rope, "gt_rope_statistics", "taatttw"),
-                       VALUES(ROPE_VALUES, F32(call->attrs.epsilon)), rows * rope_means(call), flops));
+                       VALUES(ROPE_VALUES, F32(call->attrs.epsilon)), rows * op_rope_means(call), flops));
     TRY(columns_run(cl, call, KERNEL(rope, "gt_rope", "taatttw"), VALUES(ROPE_VALUES, I32(is_backward)),
                     op_columns(call, ROPE_FORWARD_X) - turned, rows, flops));
     if (!is_backward || gains == 0)
         return GT_OK;
     TRY(columns_run(cl, call, KERNEL(rope, "gt_rope_gain_partial", "taa--tw"),
                     VALUES(ROPE_VALUES, I64(rows), I64(parts.part_rows), I64(gains)), gains, parts.parts, flops));
-    return parts_sum(cl, call, 2 * rows * rope_means(call), parts.parts, ROPE_BACKWARD_DGAIN);
+    return parts_sum(cl, call, 2 * rows * op_rope_means(call), parts.parts, ROPE_BACKWARD_DGAIN);
 }
 
 OPENCL_OP(rope_forward, NULL, rope_floats(call), turn_run(cl, call))

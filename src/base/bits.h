@@ -102,6 +102,16 @@ union scalar_word {
     uint32_t u;
 };
 
+/* The word that number `i` of a memory's probes has, unlike its neighbours'. */
+BITS_FUNCTION uint32_t probe_hash(uint64_t i, uint32_t seed)
+{
+    uint32_t x = ((uint32_t)i * 2654435761u) ^ (uint32_t)(i >> 32) ^ seed;
+    x ^= x >> 16;
+    x *= 0x7feb352du;
+    x ^= x >> 15;
+    return x;
+}
+
 /* ---- random bits: see base/rng.h, which has the host's functions ---- */
 
 /* The purpose of a number: the second half of the key, so that no two uses share a stream.  The values are part of the

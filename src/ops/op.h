@@ -209,6 +209,13 @@ static inline bool op_accumulates(const struct op_call *call, int32_t slot)
     return (call->attrs.accumulate >> slot & 1u) != 0;
 }
 
+/* Returns the means of a row of rope: 2 of all heads of the queries and of the keys, one of each head, or none. */
+static inline int32_t op_rope_means(const struct op_call *call)
+{
+    const int64_t gains = op_elements(call, ROPE_FORWARD_GAIN), size = op_columns(call, ROPE_FORWARD_TABLE);
+    return gains == 0 ? 0 : gains == 2 * size ? call->attrs.heads + call->attrs.kv_heads : 2;
+}
+
 /* Dropout masks.  Elements come in groups of eight consecutive indices, which share one Philox block keyed by (seed,
  * RNG_DROPOUT) with counter (element / 8, site, sample, step); element e of a group uses the 16 bits
  * word[e / 2] >> 16 * (e & 1).  An element is kept if those bits >= dropout_threshold(p).

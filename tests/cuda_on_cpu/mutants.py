@@ -88,7 +88,8 @@ class Mutant:
 
 
 def path_of(file):
-    return ("src/base/" if file == "bits.h" else "backends/cuda/" if file.startswith("cuda_") else FOLDER) + file
+    folders = {"bits.h": "src/base/", "gelu.h": "backends/"}
+    return folders.get(file, "backends/cuda/" if file.startswith("cuda_") else FOLDER) + file
 
 
 def read_source(file):

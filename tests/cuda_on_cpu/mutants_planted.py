@@ -175,7 +175,9 @@ PLANTED = (
         ("slope-not-mirrored", r"x > 0.0f \? 1.0f - slope : slope", "slope"),
         ("kinds-swapped", r"KIND == GELU_TANH\)\n        return x", "KIND == GELU_ERF)\n        return x"),
         ("gates-swapped", r"cuda_span_make\(2 \* row \+ columns \+ c", "cuda_span_make(2 * row + c"),
-        ("gate-uncut", r"-a > EXPONENT_MAX \? EXPONENT_MAX : -a", "-a"),
+    )),
+    ("gelu.h", (
+        ("gate-uncut", r"x > EXPONENT_MAX \? EXPONENT_MAX : x", "x", ("gelu.cu",)),
     )),
     ("gemm.cu", (
         ("bias-of-column-0", r"span\.first % period, period", "0, period"),

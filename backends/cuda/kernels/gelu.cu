@@ -7,12 +7,9 @@
  * instructions would take longer than the memory (tests/e2e/cuda_registers.py counts them).
  */
 #include "backends/cuda/cuda_floats.h"
+#include "backends/gelu.h"
 
 #define LOG2_E 1.44269504088896f
-#define SQRT_2_OVER_PI 0.797884560802865f
-#define INVERSE_SQRT_2PI 0.398942280401433f
-#define CUBIC 0.044715f
-#define EXPONENT_MAX 87.0f  /* e^87 is finite in fp32 */
 #define MAGNITUDE_MAX 14.0f /* P(X > 14) is 0 in fp32 */
 
 /* Returns P(X > a) for a >= 0, and sets *kernel to e^(-a^2 / 2).  With r = 1 / (1 + 0.4 a), P(X > a) is e^(-a^2 / 2) r
@@ -92,12 +89,6 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gelu_backward(const 
     });
 }
 
-/* e^-a, capped where it would overflow; NaN stays. */
-DEVICE float logistic_exponential(float a)
-{
-    return expf(-a > EXPONENT_MAX ? EXPONENT_MAX : -a);
-}
-
 /* Calls body(y, a, b) with the spans of this thread's groups of columns in a matrix of `columns` columns, and in one of
  * [a | b]. */
 template <typename Body> DEVICE void swiglu_each(const struct cuda_args &args, Body body)
@@ -119,24 +110,19 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) swiglu_forward(const
         float a[CUDA_GROUP], b[CUDA_GROUP];
         cuda_read(x, of_a, a, x, of_b, b);
         UNROLLED(k, CUDA_GROUP)
-            a[k] = a[k] / (1.0f + logistic_exponential(a[k])) * b[k];
+            a[k] = swiglu(a[k], b[k]);
         cuda_write(args.operand[SWIGLU_FORWARD_Y], of_y, a);
     });
 }
 
-/* 1 - s(a) is computed as e^-a s(a), which does not cancel. */
 static __global__ void __launch_bounds__(CUDA_WALK_THREADS) swiglu_backward(const struct cuda_args args)
 {
     const struct cuda_floats x = args.operand[SWIGLU_BACKWARD_X], dx = args.operand[SWIGLU_BACKWARD_DX];
     swiglu_each(args, [&](const struct cuda_span &of_y, const struct cuda_span &of_a, const struct cuda_span &of_b) {
         float dy[CUDA_GROUP], a[CUDA_GROUP], b[CUDA_GROUP];
         cuda_read(args.operand[SWIGLU_BACKWARD_DY], of_y, dy, x, of_a, a, x, of_b, b);
-        UNROLLED(k, CUDA_GROUP) {
-            const float e = logistic_exponential(a[k]), s = 1.0f / (1.0f + e);
-            const float da = dy[k] * b[k] * s * (1.0f + a[k] * (e * s));
-            b[k] = dy[k] * (a[k] * s);
-            a[k] = da;
-        }
+        UNROLLED(k, CUDA_GROUP)
+            swiglu_gradients(dy[k], &a[k], &b[k]);
         cuda_write(dx, of_a, a);
         cuda_write(dx, of_b, b);
     });

@@ -2,21 +2,13 @@
  *
  * They detect, before training, a driver that skips kernels, loses writes, or provides memory that does not exist.
  */
-static uint gt_probe_hash(ulong i, uint seed)
-{
-    uint x = (uint)i * 2654435761u ^ (uint)(i >> 32) ^ seed;
-    x ^= x >> 16;
-    x *= 0x7feb352du;
-    x ^= x >> 15;
-    return x;
-}
 
 /* Writes to words at multiples of `stride` the hash of their number. */
 __kernel void gt_probe_write(__global uint *memory, ulong memory_at, ulong stride, ulong first, ulong count, uint seed)
 {
     const ulong i = (ulong)get_global_id(0);
     if (i < count)
-        memory[memory_at + (first + i) * stride] = gt_probe_hash(first + i, seed);
+        memory[memory_at + (first + i) * stride] = probe_hash(first + i, seed);
 }
 
 /* Gathers the words at multiples of `stride` into `out`, and clears them. */

@@ -22,8 +22,8 @@ static const char kernel_text[] =
     "{\n"
     "    const ulong i = (ulong)get_global_id(0);\n"
     "    const float dividend = as_float(GT_AT(a, i)), divisor = as_float(GT_AT(b, i));\n"
-    "    GT_AT(quotient, i) = as_uint(gt_divide(dividend, divisor));\n"
-    "    GT_AT(root, i) = as_uint(gt_sqrt(dividend));\n"
+    "    GT_AT(quotient, i) = as_uint(EXACT_DIV(dividend, divisor));\n"
+    "    GT_AT(root, i) = as_uint(EXACT_ROOT(dividend));\n"
     "}\n";
 static const struct opencl_source source = {"check_division", kernel_text, sizeof kernel_text - 1};
 

@@ -8,7 +8,7 @@
 #ifndef GPT_TRAIN_BASE_BITS_H
 #define GPT_TRAIN_BASE_BITS_H
 
-#if defined(__OPENCL_VERSION__)
+#if defined(__OPENCL_C_VERSION__)
 #pragma OPENCL FP_CONTRACT OFF
 typedef uchar uint8_t;
 typedef ushort uint16_t;
@@ -21,6 +21,7 @@ typedef ulong uint64_t;
 #define fabsf(x) fabs(x)
 #define bits_of_float(x) as_uint(x)
 #define float_of_bits(x) as_float(x)
+#define BITS_TURNED(x) rotate(x, 8u) /* Oclgrind 21.10 lacks what clang makes of shifts */
 #ifdef GT_EXACT_DIVISION
 #define EXACT_DIV(a, b) ((a) / (b))
 #define EXACT_ROOT(x) sqrt(x)
@@ -36,8 +37,10 @@ static float gt_sqrt(float value);
 #include <stdint.h>
 #include <string.h>
 #define BITS_GLOBAL
+#define BITS_TURNED(x) ((x) << 8 | (x) >> 24)
 #if defined(__CUDACC__)
 #define BITS_FUNCTION static __device__ __forceinline__
+#define BITS_MULTIPLY(name, a, b) const uint32_t name##_high = __umulhi(a, b), name##_low = (a) * (b)
 #define EXACT_ADD(a, b) __fadd_rn(a, b)
 #define EXACT_SUB(a, b) __fsub_rn(a, b)
 #define EXACT_MUL(a, b) __fmul_rn(a, b)
@@ -64,6 +67,10 @@ BITS_FUNCTION float float_of_bits(uint32_t bits)
 }
 #endif
 #ifndef EXACT_ADD
+/* Both halves of a product of two words. */
+#define BITS_MULTIPLY(name, a, b)                 \
+    const uint64_t name##_ = (uint64_t)(a) * (b); \
+    const uint32_t name##_high = (uint32_t)(name##_ >> 32), name##_low = (uint32_t)name##_
 #define EXACT_ADD(a, b) ((a) + (b))
 #define EXACT_SUB(a, b) ((a) - (b))
 #define EXACT_MUL(a, b) ((a) * (b))
@@ -139,12 +146,12 @@ BITS_FUNCTION void philox_words(struct philox_key key, uint32_t x0, uint32_t x1,
 {
     const uint32_t key0 = key.word[0], key1 = key.word[1];
     for (uint32_t round = 0; round < 10; round++) {
-        const uint64_t even = (uint64_t)0xd2511f53u * x0;
-        const uint64_t odd = (uint64_t)0xcd9e8d57u * x2;
-        x0 = (uint32_t)(odd >> 32) ^ x1 ^ (key0 + round * 0x9e3779b9u);
-        x2 = (uint32_t)(even >> 32) ^ x3 ^ (key1 + round * 0xbb67ae85u);
-        x1 = (uint32_t)odd;
-        x3 = (uint32_t)even;
+        BITS_MULTIPLY(even, 0xd2511f53u, x0);
+        BITS_MULTIPLY(odd, 0xcd9e8d57u, x2);
+        x0 = odd_high ^ x1 ^ (key0 + round * 0x9e3779b9u);
+        x2 = even_high ^ x3 ^ (key1 + round * 0xbb67ae85u);
+        x1 = odd_low;
+        x3 = even_low;
     }
     word[0] = x0;
     word[1] = x1;
@@ -158,7 +165,7 @@ BITS_FUNCTION struct philox_key philox_key_of(uint32_t seed_low, uint32_t seed_h
 {
     struct philox_key key;
     key.word[0] = seed_low;
-    key.word[1] = (seed_high << 8 | seed_high >> 24) ^ purpose;
+    key.word[1] = BITS_TURNED(seed_high) ^ purpose;
     return key;
 }
 

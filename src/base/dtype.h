@@ -21,7 +21,7 @@ const char *dtype_safetensors_name(enum dtype dtype);
 bool dtype_from_name(const char *name, enum dtype *out);
 
 /* Branch-free, for the vectoriser.  Compares magnitudes as signed numbers, for which SSE2 has an instruction. */
-static inline float f16_to_f32(uint16_t bits)
+BITS_FUNCTION float f16_to_f32(uint16_t bits)
 {
     const int32_t magnitude = bits & 0x7fff;
     const uint32_t fraction = (uint32_t)magnitude << 13;
@@ -32,7 +32,7 @@ static inline float f16_to_f32(uint16_t bits)
     return float_of_bits((uint32_t)(bits & 0x8000) << 16 | (magnitude >= 0x7c00 ? special : finite));
 }
 
-static inline uint16_t f16_from_f32(float value)
+BITS_FUNCTION uint16_t f16_from_f32(float value)
 {
     const uint32_t bits = bits_of_float(value), magnitude = bits & 0x7fffffffu;
     const uint32_t normal = (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13;

@@ -292,10 +292,10 @@ PLANTED = (
          "store_16_bytes(memory + CUDA_GROUP / 2, group.low)", ("elementwise.cu",)),
     )),
     ("bits.h", (
-        ("philox-multiplier", r"0xcd9e8d57u \* x2", "0xcd9e8d53u * x2", ("elementwise.cu",)),
-        ("philox-key-swapped", r"\(odd >> 32\) \^ x1 \^ \(key0", "(odd >> 32) ^ x1 ^ (key1", ("elementwise.cu",)),
+        ("philox-multiplier", r"0xcd9e8d57u, x2", "0xcd9e8d53u, x2", ("elementwise.cu",)),
+        ("philox-key-swapped", r"odd_high \^ x1 \^ \(key0", "odd_high ^ x1 ^ (key1", ("elementwise.cu",)),
         ("philox-nine-rounds", r"round < 10;", "round < 9;", ("elementwise.cu",)),
-        ("key-high-not-turned", r"\(seed_high << 8 \| seed_high >> 24\)", "seed_high", ("elementwise.cu",)),
+        ("key-high-not-turned", r"BITS_TURNED\(seed_high\)", "seed_high", ("elementwise.cu",)),
         ("mask-greater", r">= mask->threshold", "> mask->threshold", ("elementwise.cu",)),
         ("lanes-swapped", r"element % 2 != 0 \?", "element % 2 == 0 ?", ("elementwise.cu",)),
         ("counter-high-lost", r"\(uint32_t\)\(group >> 32\)", "0u", ("elementwise.cu",)),

@@ -91,9 +91,12 @@ static bool dtype_selected(const struct options *options, enum dtype dtype)
     return options->dtype == NULL || strcmp(dtype_name(dtype), options->dtype) == 0;
 }
 
+/* No device runs an exchange; it is tried only if it is named. */
 static bool op_selected(const struct options *options, int kind)
 {
-    return options->op == NULL || strcmp(op_declaration((enum op_kind)kind)->name, options->op) == 0;
+    if (options->op == NULL)
+        return kind != OP_EXCHANGE;
+    return strcmp(op_declaration((enum op_kind)kind)->name, options->op) == 0;
 }
 
 static bool backend_selected(const struct options *options, const struct backend_ops *ops)

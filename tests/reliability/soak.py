@@ -180,7 +180,7 @@ def emulated():
                                *resume, HISTORY="history")
         seen.append(judge_device(f"emulated process {number}", done))
         if seen[-1]:
-            beside.append((seen[-1][0] - tiny.metrics("out")[-1]["planned_bytes"], *seen[-1][1:]))
+            beside.append((seen[-1][0] - metrics("out")[-1]["planned_bytes"], *seen[-1][1:]))
     check(len(set(beside[1:])) == 1, f"later emulated processes hold other than earlier ones, beside the plan: {beside}")
     done = cuda_common.Run(cuda_common.GPT_SAMPLE_CUDA, "--out_dir=out", "--num_samples=3", "--max_new_tokens=4", "--start=a",
                            "--backend=cuda", HISTORY="history")

@@ -231,7 +231,7 @@ void opencl_device_texts(const struct opencl_backend *cl, struct backend_info *i
     snprintf(info->detail, sizeof info->detail, "%.27s, driver %.20s%s%s%.60s", device->platform_name, device->driver,
              cl->tuning.gemm_clblast ? ", CLBlast" : "", has[0] != '\0' ? ", " : "", has);
     snprintf(info->limits, sizeof info->limits, "%s%s", lacks,
-             device->has_subnormals ? "" : "; no fp32 subnormals: no lean states, no muon");
+             device->has_subnormals ? "" : "; no fp32 subnormals: no lean states, no muon, one part");
 }
 
 bool opencl_card_is_present(void)

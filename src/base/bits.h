@@ -1,9 +1,9 @@
 /* What the host and every kernel agree on to the bit: words of the device, random bits, roundings, 8-bit moments and
  * the step of AdamW.
  *
- * It is written in what C11, CUDA C++ and OpenCL C 1.2 have in common: CUDA's kernels include it, and OpenCL's programs
- * begin with its text.  EXACT_... are the operations of exact ops (ops/op.h): each is rounded once, and none is fused
- * with another.  Files of the cpu backend that use them are compiled without contraction.
+ * It is written in what C11, CUDA C++ and OpenCL C 1.2 have in common.  CUDA's kernels include it; the opencl backend
+ * puts its text in front of each program.  Exact ops (ops/op.h) use the macros EXACT_...: each rounds its result once,
+ * and none is fused with another.  Files of the cpu backend that use them are compiled without contraction.
  */
 #ifndef GPT_TRAIN_BASE_BITS_H
 #define GPT_TRAIN_BASE_BITS_H

@@ -160,7 +160,7 @@ struct model {
     int32_t inputs; /* [micro_batch T, C] in host memory, that of block 0; the next blocks' follow */
     struct program_io train_first, train_next, train_remainder, update, evaluate, prefill, decode;
     struct program_io refresh; /* weights := their masters, rounded; program is -1 if no weight has a master */
-    /* Programs: gradients := those of the first round of parts; += those of a next round.  -1 where there is none. */
+    /* The programs that store the gradients of the first round of parts, and that add those of a later round; or -1. */
     int32_t part_first, part_next;
     /* With several ranks: the program `norm` sums the squares of this rank's units into `squares`; `update` begins with
      * those of all units in `partials`.  Both have an element for each unit of each parameter, in order.  The program

@@ -53,8 +53,8 @@ static struct parameter_range piece_range(const struct parts_builder *builder, c
     return (struct parameter_range){share.first + first, end - first};
 }
 
-/* Sets *out to those elements of `tensor`, whose first one is the parameter's element `base`; to TENSOR_NONE if there
- * are none. */
+/* Sets *out to a view of those elements of `tensor`, which begins with the parameter's element `base`.  If the rank has
+ * none of them, sets it to TENSOR_NONE. */
 static enum gt_status piece_take(const struct parts_builder *builder, const struct piece *piece, int32_t rank,
                                  int32_t tensor, int64_t base, int32_t *out)
 {

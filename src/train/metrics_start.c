@@ -47,7 +47,7 @@ static void keys_write(struct trainer *t)
         if (line == NULL)
             json_put(line = line_begin(t, "keys"), "keys:{");
         json_put(line, TEXT(64, "%s:s", info->name), value);
-        if (ftell(line->out) > METRICS_LINE_MAX - METRICS_TEXT_MAX - 64) {
+        if (line->out != NULL && ftell(line->out) > METRICS_LINE_MAX - METRICS_TEXT_MAX - 64) {
             (void)metrics_line_write(&t->metrics);
             line = NULL;
         }

@@ -37,6 +37,7 @@
 #define CUDA_CONTEXT_BYTES_MAX ((uint64_t)4 << 30)
 
 struct cuda_gemm_cache;
+struct cuda_nccl;
 struct cuda_shapes;
 struct cuda_tuning;
 
@@ -47,9 +48,10 @@ struct cuda_segment {
     bool pinned; /* host memory that the copy engines reach */
 };
 
-/* Limit on the copies beside computing that are in flight at once; the update of a slice has five each way. */
-#define CUDA_COPIES_MAX 32
-/* A copy from or to host memory beside computing. */
+/* Limit on the copies beside computing that are in flight at once: the update of a slice has five each way, and two
+ * pieces have exchanges with all other ranks. */
+#define CUDA_COPIES_MAX 160
+/* A copy from or to host memory, or another rank, beside computing. */
 struct cuda_copy {
     const struct op_call *call; /* that began it; NULL: free */
     cudaEvent_t done;
@@ -86,7 +88,7 @@ struct cuda_backend {
     uint64_t context_bytes;   /* memory that opening took, measured */
     cudaStream_t stream;      /* of ops, uploads and downloads */
     cudaStream_t beside[QUEUE_COUNT]; /* of the copies that fetch and store begin; NULL without a host arena */
-    cudaEvent_t forked;               /* recorded in `stream` before such a copy, which waits for it */
+    cudaEvent_t forked;               /* recorded in `stream` before such a copy, which waits for it; NULL: no events */
     struct cuda_copy copy[CUDA_COPIES_MAX];
     cudaEvent_t copied[2]; /* recorded after the last copy through each half of the staging buffer */
     void *staging;         /* pinned: uploads and downloads pass through it */
@@ -104,6 +106,7 @@ struct cuda_backend {
     struct cuda_gemm_cache *gemm; /* descriptors and algorithms of the products */
     struct cuda_tuning *tuning;   /* chosen algorithms and launch shapes */
     struct cuda_shapes *shapes;   /* launch shapes, as settled for each call */
+    struct cuda_nccl *nccl;       /* NULL before ranks meet */
     struct nvml nvml;
     bool has_arena;
     int32_t segments;
@@ -139,8 +142,8 @@ enum gt_status cuda_run_timed(struct backend *backend, const struct op_call *cal
                               double *seconds);
 
 /* Returns how many calls, from the first on, one launch takes: those of AdamW and of the norm that follow one another,
- * which work on different tensors. */
-size_t cuda_calls_alike(const struct op_call *calls, size_t count);
+ * which work on different tensors, and exchanges of one piece. */
+size_t cuda_calls_alike(const struct backend *backend, const struct op_call *calls, size_t count);
 /* Enqueues so many calls of such an op. */
 enum gt_status cuda_alike_start(struct backend *backend, const struct op_call *calls, size_t count);
 /* Enqueues the calls, one kernel or product after the other. */
@@ -166,10 +169,31 @@ enum gt_status cuda_memory_download_later(struct backend *backend, void *to, str
 /* Begins the copy of a fetch or a store on its queue, after the ops that were enqueued before.  A segment that is not
  * pinned is copied through the staging buffer instead, in order with the ops. */
 enum gt_status cuda_memory_copy_start(struct backend *backend, const struct op_call *call);
-/* Has the ops that follow wait for the copy of x to y. */
+/* Creates the events of copies beside computing, once.  Errors: GT_DEVICE. */
+enum gt_status cuda_memory_events_create(struct backend *backend);
+/* Has what `stream` gets next wait for the ops that were enqueued before. */
+enum gt_status cuda_memory_copy_fork(struct backend *backend, cudaStream_t stream);
+/* Has the wait that names the call's operands wait for all that `stream` has now. */
+enum gt_status cuda_memory_copy_mark(struct backend *backend, const struct op_call *call, cudaStream_t stream);
+/* Has the ops that follow wait for the copy of x to y, or for the exchange. */
 enum gt_status cuda_memory_copy_wait(struct backend *backend, const struct op_call *wait);
 /* Copies the results to their destinations.  The caller has waited for the stream. */
 void cuda_memory_results_give(struct cuda_backend *cuda);
+
+/* ---- cuda_nccl.c: exchanges between ranks, from card to card ---- */
+
+/* backend_ops.join. */
+enum gt_status cuda_nccl_join(struct backend *backend, struct dist *dist);
+/* backend_ops.pass; also measures what NCCL holds of the card, as part of the context. */
+enum gt_status cuda_nccl_pass(struct backend *backend, const struct backend_pass *pass, double *seconds);
+void cuda_nccl_close(struct cuda_backend *cuda);
+/* Returns how many exchanges, from the first on, are one group: those of a piece. */
+size_t cuda_exchanges_alike(const struct backend *backend, const struct op_call *calls, size_t count);
+enum gt_status cuda_exchanges_start(struct backend *backend, const struct op_call *calls, size_t count);
+/* Enqueues the calls by start().  If there are exchanges among them, ranks begin together, and wait for the end. */
+typedef enum gt_status cuda_calls_start(struct backend *backend, const struct op_call *calls, size_t count);
+enum gt_status cuda_nccl_together(struct backend *backend, const struct op_call *calls, size_t count,
+                                  cuda_calls_start *start);
 
 /* ---- cuda_graph.c: bound programs as CUDA graphs.  Everything that changes from run to run is in device memory (the
  * block of scalars, the batch), so that a replay has no arguments. ---- */

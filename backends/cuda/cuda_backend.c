@@ -128,6 +128,7 @@ static void cuda_close(struct backend *backend)
     if (cuda->stream != NULL)
         (void)cuda_sync(backend); /* ops and copies in flight use the memory */
     cuda_graphs_destroy(cuda);
+    cuda_nccl_close(cuda);
     cuda_gemm_cache_destroy(cuda);
     cuda_tuning_destroy(cuda);
     cuda_memory_free(cuda);
@@ -188,22 +189,26 @@ enum gt_status cuda_calls_launch(struct backend *backend, const struct op_call *
 {
     for (size_t i = 0, alike; i < count; i += alike) {
         assert((unsigned)calls[i].kind < OP_KIND_COUNT);
-        alike = cuda_calls_alike(&calls[i], count - i);
+        alike = cuda_calls_alike(backend, &calls[i], count - i);
         TRY(alike > 1 ? cuda_alike_start(backend, &calls[i], alike)
                       : cuda_table[calls[i].kind]->run(backend, &calls[i]));
     }
     return GT_OK;
 }
 
-static enum gt_status cuda_run(struct backend *backend, const struct op_call *calls, size_t count)
+static enum gt_status calls_start(struct backend *backend, const struct op_call *calls, size_t count)
 {
-    const struct cuda_backend *cuda = cuda_own(backend);
-    if (cuda->lost != cudaSuccess)
-        return GT_DEVICE;
-    const cudaGraphExec_t graph = cuda_graph_find(cuda, calls, count);
+    const cudaGraphExec_t graph = cuda_graph_find(cuda_own(backend), calls, count);
     if (graph == NULL)
         return cuda_calls_launch(backend, calls, count);
     return cuda_check(backend, cudaGraphLaunch(graph, cuda_stream(backend)), "starting a program");
+}
+
+static enum gt_status cuda_run(struct backend *backend, const struct op_call *calls, size_t count)
+{
+    if (cuda_own(backend)->lost != cudaSuccess)
+        return GT_DEVICE;
+    return cuda_nccl_together(backend, calls, count, calls_start);
 }
 
 static enum gt_status cuda_sync(struct backend *backend)
@@ -216,8 +221,9 @@ static enum gt_status cuda_sync(struct backend *backend)
 }
 
 /* Settles shapes and, while tuning is on, times calls without a choice. */
-static enum gt_status calls_first_launch(struct cuda_backend *cuda, const struct op_call *calls, size_t count)
+static enum gt_status calls_first_launch(struct backend *backend, const struct op_call *calls, size_t count)
 {
+    struct cuda_backend *cuda = cuda_own(backend);
     enum gt_status status = GT_OK;
     cuda->tuning->now = cuda->tuning->on;
     for (size_t i = 0; i < count && status == GT_OK; i++) {
@@ -238,7 +244,7 @@ static enum gt_status cuda_bind(struct backend *backend, const struct op_call *c
         if (calls[i].kind == OP_GEMM)
             TRY(cuda_gemm_bind(cuda_own(backend), &calls[i]));
     TRY(cuda_memory_clear(backend));
-    TRY(calls_first_launch(cuda_own(backend), calls, count));
+    TRY(cuda_nccl_together(backend, calls, count, calls_first_launch));
     TRY(cuda_sync(backend));
     cuda_tuning_store(cuda_own(backend));
     TRY(cuda_graph_record(cuda_own(backend), calls, count));
@@ -262,6 +268,8 @@ const struct backend_ops cuda_backend_ops = {
     .close = cuda_close,
     .info = cuda_info,
     .holders = cuda_holders,
+    .join = cuda_nccl_join,
+    .pass = cuda_nccl_pass,
     .arena = cuda_memory_arena,
     .choose = cuda_tuning_choose,
     .choices = cuda_tuning_choices,

@@ -9,6 +9,8 @@
  */
 #include "backends/cuda/cuda.h"
 
+#define CALLS_MIN 4 /* of a graph: fewer are launched as fast one by one */
+
 static bool is_same(const struct cuda_graph *graph, const struct op_call *calls, size_t count)
 {
     return graph->calls == calls && graph->count == count && memcmp(&graph->first, &calls[0], sizeof calls[0]) == 0 &&
@@ -92,7 +94,7 @@ enum gt_status cuda_graph_record(struct cuda_backend *cuda, const struct op_call
 {
     cudaGraphExec_t exec = NULL;
     const bool has_room = cuda->graphs < CUDA_GRAPHS_MAX;
-    if (cuda->graphs_off || count == 0 || copies_pageable(cuda, calls, count))
+    if (cuda->graphs_off || count < CALLS_MIN || copies_pageable(cuda, calls, count))
         return GT_OK;
     cuda->capture = (struct cuda_capture){
         .active = true, .what = "capturing", .why = has_room ? "unknown" : "the table of graphs is full"};

@@ -32,17 +32,25 @@ enum gt_status cuda_memory_staging_create(struct cuda_backend *cuda)
     return GT_OK;
 }
 
+enum gt_status cuda_memory_events_create(struct backend *backend)
+{
+    struct cuda_backend *cuda = cuda_own(backend);
+    const unsigned flags = cudaEventDisableTiming;
+    if (cuda->forked != NULL)
+        return GT_OK;
+    for (int i = 0; i < CUDA_COPIES_MAX; i++)
+        TRY(cuda_check(backend, cudaEventCreateWithFlags(&cuda->copy[i].done, flags), "making an event"));
+    return cuda_check(backend, cudaEventCreateWithFlags(&cuda->forked, flags), "making an event");
+}
+
 /* Creates the queues beside computing, and their events.  Errors: GT_DEVICE. */
 static enum gt_status beside_create(struct backend *backend)
 {
     struct cuda_backend *cuda = cuda_own(backend);
-    const unsigned flags = cudaEventDisableTiming;
     for (int queue = QUEUE_IN; queue <= QUEUE_OUT; queue++)
         TRY(cuda_check(backend, cudaStreamCreateWithFlags(&cuda->beside[queue], cudaStreamNonBlocking),
                        "making a stream for offload"));
-    for (int i = 0; i < CUDA_COPIES_MAX; i++)
-        TRY(cuda_check(backend, cudaEventCreateWithFlags(&cuda->copy[i].done, flags), "making an event"));
-    return cuda_check(backend, cudaEventCreateWithFlags(&cuda->forked, flags), "making an event");
+    return cuda_memory_events_create(backend);
 }
 
 static void beside_destroy(struct cuda_backend *cuda)
@@ -310,6 +318,23 @@ enum gt_status cuda_memory_download_later(struct backend *backend, void *to, str
     return GT_OK;
 }
 
+enum gt_status cuda_memory_copy_fork(struct backend *backend, cudaStream_t stream)
+{
+    struct cuda_backend *cuda = cuda_own(backend);
+    TRY(cuda_check(backend, cudaEventRecord(cuda->forked, cuda->stream), "starting a copy"));
+    return cuda_check(backend, cudaStreamWaitEvent(stream, cuda->forked, 0), "starting a copy");
+}
+
+enum gt_status cuda_memory_copy_mark(struct backend *backend, const struct op_call *call, cudaStream_t stream)
+{
+    struct cuda_copy *const all = cuda_own(backend)->copy, *copy = all;
+    while (copy->call != NULL && copy < all + CUDA_COPIES_MAX - 1)
+        copy++;
+    assert(copy->call == NULL);
+    copy->call = call;
+    return cuda_check(backend, cudaEventRecord(copy->done, stream), "marking a copy");
+}
+
 enum gt_status cuda_memory_copy_start(struct backend *backend, const struct op_call *call)
 {
     struct cuda_backend *cuda = cuda_own(backend);
@@ -325,16 +350,9 @@ enum gt_status cuda_memory_copy_start(struct backend *backend, const struct op_c
     if (beside == NULL) /* without a host arena, in tests of the op */
         return cuda_check(backend, cudaMemcpyAsync(target, source, operand_bytes(x), cudaMemcpyDefault, cuda->stream),
                           what);
-    struct cuda_copy *copy = cuda->copy;
-    while (copy->call != NULL && copy < cuda->copy + CUDA_COPIES_MAX - 1)
-        copy++;
-    assert(copy->call == NULL);
-    TRY(cuda_check(backend, cudaEventRecord(cuda->forked, cuda->stream), what));
-    TRY(cuda_check(backend, cudaStreamWaitEvent(beside, cuda->forked, 0), what));
+    TRY(cuda_memory_copy_fork(backend, beside));
     TRY(cuda_check(backend, cudaMemcpyAsync(target, source, operand_bytes(x), cudaMemcpyDefault, beside), what));
-    TRY(cuda_check(backend, cudaEventRecord(copy->done, beside), what));
-    copy->call = call;
-    return GT_OK;
+    return cuda_memory_copy_mark(backend, call, beside);
 }
 
 enum gt_status cuda_memory_copy_wait(struct backend *backend, const struct op_call *wait)

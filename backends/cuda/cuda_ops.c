@@ -95,7 +95,6 @@ LAUNCHED(sum_parts, NULL, sum_parts, parts_args_of, SUM_PARTS_X)
 const struct op_impl cuda_fetch = {.run = cuda_memory_copy_start};
 const struct op_impl cuda_store = {.run = cuda_memory_copy_start};
 const struct op_impl cuda_wait = {.run = cuda_memory_copy_wait};
-const struct op_impl cuda_exchange = {.run = NULL}; /* exec's */
 
 /* A thread takes eight columns of a row of operand `y`, which has half the columns of [a | b]. */
 static struct cuda_args swiglu_args_of(const struct backend *backend, const struct op_call *call, int32_t y)
@@ -376,10 +375,12 @@ static enum gt_status square_start(struct backend *backend, const struct op_call
     return cuda_check(backend, cuda_launch_partials_sum(stream, args, count), "sum_of_squares");
 }
 
-size_t cuda_calls_alike(const struct op_call *calls, size_t count)
+size_t cuda_calls_alike(const struct backend *backend, const struct op_call *calls, size_t count)
 {
     const enum op_kind kind = calls->kind;
     size_t alike = 1;
+    if (kind == OP_EXCHANGE)
+        return cuda_exchanges_alike(backend, calls, count);
     if (kind != OP_ADAMW && kind != OP_ADAMW_LEAN && kind != OP_SUM_OF_SQUARES)
         return 1;
     while (alike < count && alike < CUDA_TENSORS_MAX && calls[alike].kind == kind)
@@ -389,6 +390,8 @@ size_t cuda_calls_alike(const struct op_call *calls, size_t count)
 
 enum gt_status cuda_alike_start(struct backend *backend, const struct op_call *calls, size_t count)
 {
+    if (calls->kind == OP_EXCHANGE)
+        return cuda_exchanges_start(backend, calls, count);
     return calls->kind == OP_SUM_OF_SQUARES ? square_start(backend, calls, (int32_t)count)
                                             : adamw_start(backend, calls, (int32_t)count);
 }

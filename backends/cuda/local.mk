@@ -10,6 +10,7 @@ cuda_sources = \
 	backends/cuda/cuda_graph.c \
 	backends/cuda/cuda_lt.def backends/cuda/cuda_lt.h \
 	backends/cuda/cuda_memory.c \
+	backends/cuda/cuda_nccl.c \
 	backends/cuda/cuda_ops.c \
 	backends/cuda/cuda_shapes.c backends/cuda/cuda_shapes.h \
 	backends/cuda/cuda_trial.c \

@@ -103,6 +103,16 @@ struct backend_timing {
     double flops, bytes, seconds;
 };
 
+/* Bytes to one rank and from another, at once. */
+struct backend_pass {
+    int32_t to, from;
+    const void *out;
+    void *in;
+    size_t sent, received;
+};
+
+struct dist;
+
 struct backend_segment {
     enum memory_space space;
     uint64_t size_bytes;
@@ -140,6 +150,12 @@ struct backend_ops {
     void (*close)(struct backend *backend);       /* accepts NULL */
     enum gt_status (*info)(struct backend *backend, struct backend_info *out);
     void (*holders)(struct backend *backend, struct backend_holders *out); /* `out` starts empty; NULL: unknown */
+    /* Has ops of the kind exchange move bytes between the ranks' devices, where these can; elsewhere logs why not, and
+     * supports() refuses such ops.  All ranks call it, before arena().  Errors: GT_DEVICE; GT_USAGE where the ranks'
+     * libraries differ.  NULL: the program moves the bytes through host memory. */
+    enum gt_status (*join)(struct backend *backend, struct dist *dist);
+    /* If ranks are joined, passes bytes of the host from device to device, as a proof, and measures that. */
+    enum gt_status (*pass)(struct backend *backend, const struct backend_pass *pass, double *seconds);
     /* Allocates and commits all segments at once; a second call is an error.  Errors, with numbers: GT_NO_MEMORY;
      * GT_NO_FIT when other processes have taken the free memory meanwhile. */
     enum gt_status (*arena)(struct backend *backend, const struct backend_segment *segments, int32_t count);

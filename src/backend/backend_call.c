@@ -49,6 +49,9 @@ static int kind_of(const struct op_call *calls, size_t count)
     RECORDED(enum gt_status, function, name, mark, op, GT_OK, parameters, arguments)
 
 CALLED(backend_info, info, "info", NO_OP, (struct backend * backend, struct backend_info *out), (backend, out))
+CALLED(backend_join, join, "join", NO_OP, (struct backend * backend, struct dist *dist), (backend, dist))
+CALLED(backend_pass, pass, "pass", NO_OP, (struct backend * backend, const struct backend_pass *pass, double *seconds),
+       (backend, pass, seconds))
 CALLED(backend_upload, upload, "upload", NO_OP,
        (struct backend * backend, struct address to, const void *from, size_t bytes), (backend, to, from, bytes))
 CALLED(backend_download, download, "download", NO_OP,
@@ -70,6 +73,11 @@ RECORDED(const struct backend_choice *, backend_choices, choices, "choices", NO_
          (struct backend * backend, size_t *count), (backend, count))
 RECORDED(const struct backend_timing *, backend_timings, timings, "timings", NO_OP, (*count = 0, NULL),
          (struct backend * backend, size_t *count), (backend, count))
+
+bool backend_exchanges(const struct backend *backend)
+{
+    return backend->ops->supports(backend, &(struct op_call){.kind = OP_EXCHANGE});
+}
 
 enum gt_status backend_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
 {

@@ -18,6 +18,10 @@ struct backend_record {
 };
 
 enum gt_status backend_info(struct backend *backend, struct backend_info *out);
+/* Returns true if exchanges between ranks are ops of the device. */
+bool backend_exchanges(const struct backend *backend);
+enum gt_status backend_join(struct backend *backend, struct dist *dist);
+enum gt_status backend_pass(struct backend *backend, const struct backend_pass *pass, double *seconds);
 enum gt_status backend_arena(struct backend *backend, const struct backend_segment *segments, int32_t count);
 enum gt_status backend_choose(struct backend *backend, const struct backend_choice *choices, size_t count);
 enum gt_status backend_bind(struct backend *backend, const struct op_call *calls, size_t count);

@@ -6,6 +6,7 @@
 
 #include "backend/backend.h"
 #include "base/module.h"
+#include "dist/dist.h"
 
 struct backend_module {
     struct module_head head; /* `abi` is BACKEND_MODULE_ABI when the object was compiled */
@@ -15,6 +16,6 @@ struct backend_module {
 /* Changes when the structs that both sides use change, or the list of ops. */
 #define BACKEND_MODULE_ABI                                                                 \
     ((uint64_t)sizeof(struct op_call) << 40 ^ (uint64_t)sizeof(struct backend_ops) << 24 ^ \
-     (uint64_t)sizeof(struct backend_info) << 8 ^ (uint64_t)OP_KIND_COUNT)
+     (uint64_t)sizeof(struct backend_info) << 8 ^ (uint64_t)sizeof(struct dist) ^ (uint64_t)OP_KIND_COUNT)
 
 #endif

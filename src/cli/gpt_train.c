@@ -52,7 +52,7 @@ int main(int argc, char **argv)
     if (status == GT_OK && !answered && tasks == 1 && config.ranks > 1 && !judges && !asks &&
         dist_launch((int32_t)config.ranks, config.rank_timeout, &dist, &exit_status))
         return exit_status;
-    dist_timeout_set(config.rank_timeout);
+    dist.timeout_s = config.rank_timeout;
     answered = answered || (dist.rank > 0 && (judges || asks)); /* rank 0 does it alone */
     if (status == GT_OK && !answered)
         status = run(&config, judges, &dist);

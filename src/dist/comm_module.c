@@ -19,12 +19,13 @@ static struct {
     struct dist_seat seat[DIST_RANKS_MAX];
     atomic_int stop;
     int64_t failed_ns; /* when the first rank had failed, or 0 */
-} world = {.watch.timeout_s = 60};
+} world;
 
 static int tick(struct dist *dist)
 {
     const int32_t begin = dist->rank == 0 ? 1 : 0, end = dist->rank == 0 ? dist->ranks : 1;
     const int64_t now_ns = clock_monotonic_ns();
+    world.watch.timeout_s = atomic_load(&dist->timeout_s);
     for (int32_t r = 1; dist->rank == 0 && r < dist->ranks; r++) {
         const int code = atomic_load(&dist->seat[r].code);
         world.watch.rank[r].ended = code != 0;
@@ -40,11 +41,6 @@ static int tick(struct dist *dist)
         return 0;
     log_sink_set(NULL, NULL);
     return dist_watch_end(dist, silent, "has given no sign of life for", world.watch.timeout_s, " s");
-}
-
-void dist_timeout_set(int64_t seconds)
-{
-    world.watch.timeout_s = seconds;
 }
 
 /* Loads the module and opens it, or explains why not. */
@@ -85,6 +81,7 @@ enum gt_status dist_join(int64_t tasks, bool first, struct dist *out)
 {
     char host[DIST_NAME_BYTES] = "";
     out->seat = world.seat;
+    out->timeout_s = 60;
     out->stop_word = &world.stop;
     out->tick = tick;
     if (!first)

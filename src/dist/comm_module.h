@@ -22,7 +22,6 @@ struct comm_module {
  * Errors, told by the first task alone: GT_UNSUPPORTED. */
 enum gt_status dist_join(int64_t tasks, bool first, struct dist *out);
 /* Sets how long a rank may be silent. */
-void dist_timeout_set(int64_t seconds);
 /* Ends a rank that dist_join() made: together with the others if `code` is 0, or `stopped` says that a signal ends all
  * of them; else it ends all, and the process with it. */
 void dist_leave(struct dist *dist, int code, bool stopped);

@@ -185,11 +185,12 @@ static int look(struct launch *launch, const sigset_t *set)
         return all ? 0 : -1;
     }
     if (failed->signal != 0 && failed->signal != stop)
-        return end_all(launch, launch->failed, "was ended by signal", failed->signal, "");
+        return end_all(launch, launch->failed, "was ended by signal", failed->signal,
+                       failed->signal == SIGALRM ? " (rank_timeout passed in NCCL)" : "");
     const bool late = failed->code != 128 + stop && clock_monotonic_ns() - launch->failed_ns > DIST_GRACE_NS;
     if (!first->ended && !late)
         return -1;
-    const bool told = first->ended && first->code != 0;
+    const bool told = first->ended && first->code != 0 && first->signal == 0;
     const int code = told ? first->code : failed->code;
     kill_all(launch);
     if (!told)

@@ -5,7 +5,8 @@
  * wait for it.  Poison, the look callback, waits and timing pass ops one by one, but a device that can time a program
  * itself gets it whole.
  *
- * Exchanges between ranks are exec's own: they are moves of src/dist, and the device runs what lies between them.
+ * Exchanges between ranks are exec's own, unless the device has them: they are moves of src/dist, and the device runs
+ * what lies between them.
  */
 #include "exec/exec.h"
 
@@ -61,16 +62,17 @@ static enum gt_status alignment_check(struct backend *device, const struct plan 
                 plan->options.alignment_bytes, info.device, info.alignment_bytes);
 }
 
-static bool is_exchange(const struct op_call *call)
+/* Returns true for exchanges, and waits for them, unless the device runs them. */
+static bool is_exchange(const struct exec *exec, const struct op_call *call)
 {
-    return call->kind == OP_EXCHANGE || call->attrs.exchanged;
+    return (call->kind == OP_EXCHANGE || call->attrs.exchanged) && !backend_exchanges(exec->device);
 }
 
 /* Returns the number of calls before the next exchange, or wait for one. */
-static int32_t device_calls(const struct op_call *calls, int32_t count)
+static int32_t device_calls(const struct exec *exec, const struct op_call *calls, int32_t count)
 {
     int32_t i = 0;
-    while (i < count && !is_exchange(&calls[i]))
+    while (i < count && !is_exchange(exec, &calls[i]))
         i++;
     return i;
 }
@@ -79,7 +81,7 @@ static enum gt_status program_bind(struct exec *exec, int32_t program)
 {
     const int32_t count = exec->graph->programs[program].count;
     for (int32_t i = 0, some; i < count; i += some + 1) {
-        some = device_calls(&exec->calls[program][i], count - i);
+        some = device_calls(exec, &exec->calls[program][i], count - i);
         if (some > 0)
             TRY(backend_bind(exec->device, &exec->calls[program][i], (size_t)some));
     }
@@ -289,7 +291,7 @@ static enum gt_status calls_run(struct exec *exec, int32_t program)
     const struct op_call *calls = exec->calls[program];
     const int32_t count = exec->graph->programs[program].count;
     for (int32_t i = 0, some; i < count; i += some) {
-        some = device_calls(&calls[i], count - i);
+        some = device_calls(exec, &calls[i], count - i);
         if (some > 0)
             TRY(backend_run(exec->device, &calls[i], (size_t)some));
         else
@@ -305,7 +307,7 @@ static enum gt_status call_start(struct exec *exec, int32_t program, int32_t ind
 {
     const struct op_call *call = &exec->calls[program][index];
     const bool late = exec->poison != NULL;
-    if (is_exchange(call))
+    if (is_exchange(exec, call))
         return exchange_run(exec, program, index);
     if (late && op_is_copy_beside(call->kind))
         return GT_OK;
@@ -372,7 +374,7 @@ enum gt_status exec_run(struct exec *exec, int32_t program)
         return backend_sync(exec->device);
     }
     if (exec->device->ops->run_timed != NULL && is_timed(exec, program) && !exec->poison && !exec->waits &&
-        !exec->look && device_calls(exec->calls[program], count) == count)
+        !exec->look && device_calls(exec, exec->calls[program], count) == count)
         return program_run_timed(exec, program);
     if (exec->poison)
         TRY(exec_poison_program_begin(exec->poison, program));

@@ -18,8 +18,8 @@ void ranks_gather(struct dist *dist, const double *mine, int32_t count, double *
  * the device's. */
 enum gt_status ranks_update(const struct session *session);
 /* Refuses ranks of different builds, keys, data (whose digests `data` are) and checkpoints (iteration and checksum),
- * and pairs between which bytes change; prints a line per rank.  Uses the staging buffer.  Errors: GT_USAGE, GT_DEVICE.
- */
+ * and pairs between which bytes change; prints a line per rank.  Joins the devices, where they exchange bytes
+ * themselves.  Uses the staging buffer.  Errors: GT_USAGE, GT_DEVICE. */
 enum gt_status ranks_handshake(struct session *session, const char *const data[static 2], int64_t iter,
                                uint32_t weights);
 /* Returns true if all ranks divide updates and evaluations in the same way, as ranks with unequal cards may not; sets

@@ -19,7 +19,7 @@
 struct hello {
     uint32_t keys[CONFIG_KEY_COUNT]; /* checksums of the values of keys that checkpoints store; 0 of others */
     uint32_t data[2], weights;       /* of each split, and of the checkpoint */
-    int32_t slowest;                 /* the peer from which most of a proof's time passed, */
+    int32_t slowest;                 /* the peer with which a proof took longest, */
     int32_t wrong;                   /* and one whose bytes were not those that it sent, or -1 */
     int64_t iter;
     double rate; /* bytes/s, from and to that slowest peer at once */
@@ -36,24 +36,36 @@ static uint32_t pattern(int32_t from, int32_t to, size_t i)
     return (uint32_t)i * UINT32_C(2654435761) ^ (uint32_t)(from << 8 | to);
 }
 
-/* Sends known words over each pair of ranks, in both directions at once, and times them. */
-static void pairs_prove(struct dist *dist, uint32_t *words, struct hello *out)
+/* Passes words from card to card, or through host memory, and measures that. */
+static enum gt_status words_pass(const struct session *session, const struct backend_pass *pass, double *seconds)
 {
-    uint32_t *in = words + PROOF_WORDS;
+    struct dist *dist = session->dist;
+    if (backend_exchanges(session->device.backend))
+        return backend_pass(session->device.backend, pass, seconds);
+    dist_gather(dist, pass->in, 0, pass->in);
+    const int64_t begin_ns = clock_monotonic_ns();
+    dist_receive(dist, pass->from, pass->in, pass->received);
+    dist_send(dist, pass->to, pass->out, pass->sent);
+    dist_wait(dist, dist->started);
+    *seconds = (double)(clock_monotonic_ns() - begin_ns) * 1e-9;
+    return GT_OK;
+}
+
+/* Sends known words over each pair of ranks, in both directions at once, and times them. */
+static enum gt_status pairs_prove(const struct session *session, struct hello *out)
+{
+    const struct dist *dist = session->dist;
+    uint32_t *words = (uint32_t *)(void *)session->staging, *in = words + PROOF_WORDS;
     out->wrong = -1;
     for (int32_t shift = 1; shift < dist->ranks; shift++) {
         const int32_t to = (dist->rank + shift) % dist->ranks, from = (dist->rank + dist->ranks - shift) % dist->ranks;
+        const struct backend_pass pass = {to, from, words, in, PROOF_BYTES, PROOF_BYTES};
+        double seconds = 0.0;
         for (size_t i = 0; i < PROOF_WORDS; i++)
             words[i] = pattern(dist->rank, to, i);
-        int64_t begin_ns = 0;
-        for (int time = 0; time < 2; time++) { /* the first time, connections are made */
-            dist_gather(dist, words, 0, in);
-            begin_ns = clock_monotonic_ns();
-            dist_receive(dist, from, in, PROOF_BYTES);
-            dist_send(dist, to, words, PROOF_BYTES);
-            dist_wait(dist, dist->started);
-        }
-        const double rate = (double)PROOF_BYTES * 1e9 / (double)max_i64(clock_monotonic_ns() - begin_ns, 1);
+        for (int time = 0; time < 2; time++) /* the first time, connections are made */
+            TRY(words_pass(session, &pass, &seconds));
+        const double rate = (double)PROOF_BYTES / fmax(seconds, 1e-9);
         if (shift == 1 || rate < out->rate) {
             out->rate = rate;
             out->slowest = from;
@@ -61,6 +73,19 @@ static void pairs_prove(struct dist *dist, uint32_t *words, struct hello *out)
         for (size_t i = 0; i < PROOF_WORDS; i++)
             out->wrong = in[i] != pattern(from, dist->rank, i) ? from : out->wrong;
     }
+    return GT_OK;
+}
+
+/* Has the devices exchange bytes themselves, where all of them can. */
+static enum gt_status devices_join(const struct session *session)
+{
+    const double can = session->device.backend->ops->join != NULL;
+    double all[DIST_RANKS_MAX];
+    ranks_gather(session->dist, &can, 1, all);
+    for (int32_t r = 0; r < session->dist->ranks; r++)
+        if (all[r] == 0.0)
+            return GT_OK;
+    return backend_join(session->device.backend, session->dist);
 }
 
 static enum gt_status differs(const struct dist *dist, int32_t rank, const char *field)
@@ -101,7 +126,8 @@ enum gt_status ranks_handshake(struct session *session, const char *const data[s
             hello.keys[key] = text_crc(CONFIG_KEY_TEXT(session->config, (enum config_key)key));
     }
     (void)snprintf(hello.device, sizeof hello.device, "%s", session->device.info.device);
-    pairs_prove(dist, (uint32_t *)(void *)session->staging, &hello);
+    TRY(devices_join(session));
+    TRY(pairs_prove(session, &hello));
     dist_gather(dist, &hello, sizeof hello, all);
     for (int32_t r = 0; r < dist->ranks; r++)
         TRY(hello_check(dist, &all[0], &all[r], r));

@@ -146,6 +146,10 @@ static enum gt_status ranks_meet(struct trainer *t, const struct run_data *data)
         ranks_budgets_share(session->dist,
                             (uint64_t[]){session->device.budget_bytes, session->device.host_budget_bytes});
     TRY(ranks_handshake(session, digests, t->state.iter, weights));
+    const uint64_t context = session->device.info.context_bytes;
+    TRY(backend_info(session->device.backend, &session->device.info));
+    if (session->device.info.context_bytes != context && !t->config->eval_only)
+        TRY(session_replan(session, &session->search.request.options)); /* NCCL has taken memory of the card */
     return t->config->eval_only ? GT_OK : ranks_agree(t);
 }
 

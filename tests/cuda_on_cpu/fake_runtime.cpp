@@ -809,6 +809,13 @@ cudaError_t emulator_submit(const char *kernel, const void *function, dim3 grid,
 
 extern "C" {
 
+/* The fake NCCL calls these; the programs export them to it. */
+#pragma GCC visibility push(default)
+cudaError_t cudaMalloc(void **pointer, size_t bytes);
+cudaError_t cudaFree(void *pointer);
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void *data), void *data);
+#pragma GCC visibility pop
+
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
 {
     CALL();
@@ -1125,6 +1132,12 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 }
 
 /* ---- streams, events, graphs ---- */
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void *data), void *data)
+{
+    CALL();
+    return result_is(fake_cuda_enqueue(stream, [function, data] { function(data); }));
+}
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int)
 {

@@ -14,7 +14,7 @@ emulator_headers = \
 	tests/cuda_on_cpu/include/cuda_fp16.h \
 	tests/cuda_on_cpu/include/cuda_runtime.h \
 	tests/cuda_on_cpu/include/library_types.h
-EXTRA_DIST += $(emulator_headers) tests/cuda_on_cpu/fake_nvml.c
+EXTRA_DIST += $(emulator_headers) tests/cuda_on_cpu/fake_nvml.c tests/cuda_on_cpu/fake_nccl.c
 
 EMULATED_CPPFLAGS = -I$(top_srcdir)/tests/cuda_on_cpu -I$(top_srcdir)/tests/cuda_on_cpu/include -DGT_CUDA_EMULATED \
 	$(AM_CPPFLAGS)
@@ -47,14 +47,16 @@ tests/cuda_on_cpu/kernels/%.o: backends/cuda/kernels/%.cu
 EMULATED_LIBS = tests/cuda_on_cpu/libcuda_emulated.a tests/cuda_on_cpu/libemulator.a
 emulated_programs = tests/cuda_on_cpu/gpt-train-cuda tests/cuda_on_cpu/gpt-sample-cuda tests/cuda_on_cpu/opcheck-cuda
 EXTRA_PROGRAMS += $(emulated_programs)
-check_DATA += $(emulated_programs:=$(EXEEXT)) tests/cuda_on_cpu/nvml/libnvidia-ml.so.1
-CLEANFILES += $(emulated_programs:=$(EXEEXT)) $(EMULATED_KERNELS) $(EMULATED_KERNELS:.o=.d) \
-	tests/cuda_on_cpu/nvml/libnvidia-ml.so.1
+fake_libraries = tests/cuda_on_cpu/nvml/libnvidia-ml.so.1 tests/cuda_on_cpu/libnccl.so.2
+check_DATA += $(emulated_programs:=$(EXEEXT)) $(fake_libraries)
+CLEANFILES += $(emulated_programs:=$(EXEEXT)) $(EMULATED_KERNELS) $(EMULATED_KERNELS:.o=.d) $(fake_libraries)
 
 # The registry is compiled again, with cuda in it, and replaces that of libgpttrain.a.
 tests_cuda_on_cpu_gpt_train_cuda_SOURCES = $(gpt_train_SOURCES) src/backend/backend_registry.c
 nodist_EXTRA_tests_cuda_on_cpu_gpt_train_cuda_SOURCES = links_with_cxx.cpp
 tests_cuda_on_cpu_gpt_train_cuda_CPPFLAGS = $(AM_CPPFLAGS) -DHAVE_CUDA
+tests_cuda_on_cpu_gpt_train_cuda_LDFLAGS = $(AM_LDFLAGS) -Wl,--export-dynamic-symbol=cudaMalloc \
+	-Wl,--export-dynamic-symbol=cudaFree -Wl,--export-dynamic-symbol=cudaLaunchHostFunc
 tests_cuda_on_cpu_gpt_train_cuda_LDADD = libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)
 tests_cuda_on_cpu_gpt_sample_cuda_SOURCES = $(gpt_sample_SOURCES) src/backend/backend_registry.c
 nodist_EXTRA_tests_cuda_on_cpu_gpt_sample_cuda_SOURCES = links_with_cxx.cpp
@@ -89,6 +91,9 @@ tests_cuda_on_cpu_module_gpt_train_cuda_so_LDADD = $(EMULATED_LIBS)
 tests/cuda_on_cpu/nvml/libnvidia-ml.so.1: tests/cuda_on_cpu/fake_nvml.c
 	@$(MKDIR_P) $(@D)
 	$(AM_V_CCLD)$(CC) -std=c11 -g -O1 -shared -fPIC $(WARNING_CFLAGS) -D_POSIX_C_SOURCE=200809L -o $@ $<
+# NCCL's stand-in, which GPT_TRAIN_NCCL_LIBRARY names.
+tests/cuda_on_cpu/libnccl.so.2: tests/cuda_on_cpu/fake_nccl.c
+	$(AM_V_CCLD)$(CC) -std=c11 -g -O1 -shared -fPIC $(WARNING_CFLAGS) -o $@ $<
 endif
 
 # The emulator, the fakes and the PTX wrappers by themselves.

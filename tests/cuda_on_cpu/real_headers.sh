@@ -65,5 +65,22 @@ for file in "$top"/backends/cuda/kernels/*.cu "$here"/emulator.cpp "$here"/round
     try "$file" $cxx -std=c++17 -Wno-unknown-pragmas -Wno-class-memaccess -DGT_CUDA_EMULATED -I"$here" \
         -include "$scratch/kept.hpp" -x c++
 done
+# What cuda_nccl.c declares of NCCL by itself, as nccl.h has it.
+if [ -f "$headers/nccl.h" ]; then
+    cat >"$scratch/nccl.c" <<'END'
+#include <nccl.h>
+_Static_assert(sizeof(ncclUniqueId) == 128 && ncclSuccess == 0 && ncclInt8 == 0, "the constants of cuda_nccl.c");
+int all(int *version, ncclUniqueId *id, ncclComm_t *comm, const void *from, void *to, cudaStream_t stream);
+int all(int *version, ncclUniqueId *id, ncclComm_t *comm, const void *from, void *to, cudaStream_t stream)
+{
+    return (int)ncclGetVersion(version) + (int)ncclGetUniqueId(id) + (int)ncclCommInitRank(comm, 2, *id, 0) +
+           (int)ncclGroupStart() + (int)ncclSend(from, (size_t)1, 0, 1, *comm, stream) +
+           (int)ncclRecv(to, (size_t)1, 0, 1, *comm, stream) + (int)ncclGroupEnd() + (int)ncclCommAbort(*comm) +
+           (ncclGetErrorString(ncclSuccess) != NULL);
+}
+END
+    # shellcheck disable=SC2086
+    try "$scratch/nccl.c" ${CC:-cc} -std=c11
+fi
 echo "checks: $passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]

@@ -21,7 +21,7 @@ from cuda_common import end_emulated
 
 PROGRAM, GPT_CHECK = (os.path.join(SOURCE, "bench", name) for name in ("gpu-check", "gpt-check"))
 EMULATED = "--emulated=" + BUILD
-ONLY = "devices,parity float32,graphs,half_sums,memcheck,racecheck,initcheck,synccheck,story,offload,MFU 124M"
+ONLY = "devices,parity float32,graphs,half_sums,memcheck,racecheck,initcheck,synccheck,story,offload,two ranks,MFU 124M"
 
 
 def gpu_check(*arguments, work=".", program=PROGRAM, **environment):
@@ -39,7 +39,7 @@ def whole():
     check(done.returncode == 0, done.stdout[-800:] + done.stderr[-400:])
     rows = {row["name"]: row["result"] for row in found["rows"]}
     wanted = {"devices": "PASS", "parity float32": "PASS", "graphs": "PASS", "half_sums": "PASS", "story 11.4GiB": "PASS", "story 9.7GiB": "PASS", "offload": "PASS",
-              "MFU 124M": "PASS",
+              "two ranks": "PASS", "MFU 124M": "PASS",
               "memcheck": "SKIP", "racecheck": "SKIP", "initcheck": "SKIP", "synccheck": "SKIP"}
     check(rows == wanted, f"rows are {rows}")
     story = found["facts"]["story 11.4GiB"]

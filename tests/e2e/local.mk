@@ -47,6 +47,7 @@ dist_check_SCRIPTS += \
 	tests/e2e/quickstart.py \
 	tests/e2e/ranks.py \
 	tests/e2e/ranks_mpi.py \
+	tests/e2e/cuda_nccl.py \
 	tests/e2e/recipe.py \
 	tests/e2e/releases.sh \
 	tests/e2e/report.py \

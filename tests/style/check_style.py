@@ -35,8 +35,8 @@ import structure  # pylint: disable=wrong-import-position
 
 RANKS = {
     "base": 0,
-    "config": 1, "data": 1, "model": 1, "ops": 1,
-    "backend": 2, "dist": 2, "report": 2,
+    "config": 1, "data": 1, "dist": 1, "model": 1, "ops": 1,
+    "backend": 2, "report": 2,
     "plan": 3, "io": 3,
     "exec": 4,
     "train": 5,

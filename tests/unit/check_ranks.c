@@ -47,11 +47,19 @@ static void keep(void *context, enum log_level level, const char *line)
         (void)snprintf(said, sizeof said, "%s", line);
 }
 
+static bool nothing(const struct backend *backend, const struct op_call *call)
+{
+    (void)backend;
+    (void)call;
+    return false;
+}
+
 TEST_ROWS(unlike_ranks_are_refused_by_all, rows)
 {
     static struct dist dist;
     static struct config config;
-    struct session session = {.config = &config, .dist = &dist, .staging = staging};
+    struct backend device = {.ops = &(struct backend_ops){.supports = nothing}};
+    struct session session = {.config = &config, .dist = &dist, .staging = staging, .device.backend = &device};
     int status;
     config_defaults(&config, CONFIG_TRAIN);
     if (!dist_launch(RANKS, 60, &dist, &status)) {

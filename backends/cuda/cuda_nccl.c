@@ -1,0 +1,297 @@
+/* Exchanges between ranks by NCCL, which moves bytes from card to card.  Sums are the program's own (sum_parts).
+ *
+ * NCCL is not part of CUDA's toolkit, so its library is opened when ranks meet, and the few declarations that are
+ * needed are written here, from nccl.h; they are the same in every release.  Where the library is absent, or two ranks
+ * share a card, there is no communicator, and exchanges pass through host memory (exec/exec.c).
+ *
+ * The exchanges of a piece are one group on a stream of their own, beside the sums of the piece before, and part of the
+ * program's graph.  NCCL waits for a peer for ever.  So ranks meet before such a program: a late one is named while the
+ * others wait, and what NCCL does from then on may last `rank_timeout` seconds before SIGALRM ends the process.
+ */
+#include "backends/cuda/cuda.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include "backend/backend_call.h"
+#include "base/clock.h"
+#include "base/library.h"
+#include "dist/dist.h"
+
+#define LIBRARY "libnccl.so.2"
+#define VERSION_MIN 20900 /* 2.9 is the first whose calls can be captured */
+#define PCI_BYTES 32
+enum { NCCL_SUCCESS = 0, NCCL_INT8 = 0 };
+
+struct nccl_id {
+    char bytes[128];
+};
+
+struct cuda_nccl {
+    struct dist *dist;
+    void *comm;
+    cudaStream_t stream;
+    size_t free_bytes; /* before NCCL took its own */
+    uint64_t context_bytes;
+    int (*version)(int *out);
+    int (*id_get)(struct nccl_id *out);
+    int (*comm_init)(void **out, int ranks, struct nccl_id id, int rank);
+    int (*comm_abort)(void *comm);
+    int (*group_start)(void);
+    int (*group_end)(void);
+    int (*send)(const void *from, size_t count, int type, int peer, void *comm, cudaStream_t stream);
+    int (*receive)(void *to, size_t count, int type, int peer, void *comm, cudaStream_t stream);
+    const char *(*error_text)(int error);
+};
+
+static const struct library_entry entries[] = {
+    {"ncclGetVersion", offsetof(struct cuda_nccl, version)},
+    {"ncclGetUniqueId", offsetof(struct cuda_nccl, id_get)},
+    {"ncclCommInitRank", offsetof(struct cuda_nccl, comm_init)},
+    {"ncclCommAbort", offsetof(struct cuda_nccl, comm_abort)},
+    {"ncclGroupStart", offsetof(struct cuda_nccl, group_start)},
+    {"ncclGroupEnd", offsetof(struct cuda_nccl, group_end)},
+    {"ncclSend", offsetof(struct cuda_nccl, send)},
+    {"ncclRecv", offsetof(struct cuda_nccl, receive)},
+    {"ncclGetErrorString", offsetof(struct cuda_nccl, error_text)},
+};
+
+static enum gt_status nccl_check(struct backend *backend, int error, const char *what)
+{
+    const char *text;
+    if (error == NCCL_SUCCESS)
+        return GT_OK;
+    text = cuda_own(backend)->nccl->error_text(error);
+    if (cuda_capture_fail(cuda_own(backend), what, text))
+        return GT_DEVICE;
+    return FAIL(GT_DEVICE, "cuda: NCCL: %s: %s (NCCL_DEBUG=WARN shows more; GPT_TRAIN_NCCL_LIBRARY= goes without it)",
+                what, text);
+}
+
+/* What a rank tells the others of its card. */
+struct card {
+    int version; /* of NCCL; 0: it is absent */
+    char pci[PCI_BYTES];
+};
+
+/* Writes why the ranks cannot use NCCL to `reason`; it stays empty if they can.  Errors: GT_USAGE for ranks with
+ * different releases of it. */
+static enum gt_status cards_check(const struct dist *dist, const struct card *all,
+                                  char reason[static BACKEND_REASON_MAX])
+{
+    reason[0] = '\0';
+    for (int32_t r = 0; r < dist->ranks && reason[0] == '\0'; r++) {
+        if (all[r].version == 0)
+            (void)snprintf(reason, BACKEND_REASON_MAX, "rank %" PRId32 " has no " LIBRARY, r);
+        else if (all[r].version != all[0].version)
+            return FAIL(GT_USAGE, "rank %" PRId32 "%s%s has another NCCL than rank 0: %d, not %d", r,
+                        dist->host[r][0] != '\0' ? " on " : "", dist->host[r], all[r].version, all[0].version);
+        for (int32_t other = 0; other < r; other++)
+            if (strcmp(all[r].pci, all[other].pci) == 0 && strcmp(dist->host[r], dist->host[other]) == 0)
+                (void)snprintf(reason, BACKEND_REASON_MAX, "ranks %" PRId32 " and %" PRId32 " share a card", other, r);
+    }
+    return GT_OK;
+}
+
+/* Opens the library that GPT_TRAIN_NCCL_LIBRARY names, or NCCL's.  Returns its release; 0: there is none. */
+static int library_open(struct cuda_nccl *nccl)
+{
+    const char *named = getenv("GPT_TRAIN_NCCL_LIBRARY");
+    void *library = dlopen(named != NULL ? named : LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    int version;
+    if (library == NULL || library_table(library, entries, sizeof entries / sizeof entries[0], nccl) != NULL ||
+        nccl->version(&version) != NCCL_SUCCESS || version < VERSION_MIN)
+        return 0;
+    return version;
+}
+
+static enum gt_status comm_create(struct backend *backend, struct dist *dist)
+{
+    struct cuda_nccl *nccl = cuda_own(backend)->nccl;
+    struct nccl_id id = {""}, ids[DIST_RANKS_MAX];
+    size_t total;
+    if (dist->host[0][0] == '\0') /* one machine: let it open sockets there only */
+        (void)setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+    (void)setenv("NCCL_GRAPH_REGISTER", "0", 0); /* it would take memory when a program is recorded */
+    TRY(cuda_check(backend, cudaMemGetInfo(&nccl->free_bytes, &total), "asking for free memory"));
+    TRY(cuda_check(backend, cudaStreamCreateWithFlags(&nccl->stream, cudaStreamNonBlocking), "making a stream"));
+    TRY(cuda_memory_events_create(backend));
+    if (dist->rank == 0)
+        TRY(nccl_check(backend, nccl->id_get(&id), "making an id"));
+    dist_gather(dist, &id, sizeof id, ids);
+    return nccl_check(backend, nccl->comm_init(&nccl->comm, dist->ranks, ids[0], dist->rank), "joining the ranks");
+}
+
+static enum gt_status cards_join(struct backend *backend, struct dist *dist)
+{
+    const struct cuda_backend *cuda = cuda_own(backend);
+    struct card mine = {0}, all[DIST_RANKS_MAX];
+    char reason[BACKEND_REASON_MAX];
+    mine.version = library_open(cuda->nccl);
+    TRY(cuda_check(backend, cudaDeviceGetPCIBusId(mine.pci, sizeof mine.pci, cuda->device), "asking for the card"));
+    dist_gather(dist, &mine, sizeof mine, all);
+    TRY(cards_check(dist, all, reason));
+    if (reason[0] != '\0') {
+        log_note("cuda: exchanges pass through host memory: %s", reason);
+        return GT_OK;
+    }
+    (void)snprintf(dist->carrier, sizeof dist->carrier, "NCCL %d.%d.%d", mine.version / 10000, mine.version / 100 % 100,
+                   mine.version % 100);
+    return comm_create(backend, dist);
+}
+
+/* Begins, or ends, what may not last longer than rank_timeout. */
+static void limit_set(const struct cuda_nccl *nccl, bool begins)
+{
+    (void)alarm(begins ? (unsigned)nccl->dist->timeout_s : 0);
+}
+
+enum gt_status cuda_nccl_join(struct backend *backend, struct dist *dist)
+{
+    struct cuda_backend *cuda = cuda_own(backend);
+    cuda->nccl = calloc(1, sizeof *cuda->nccl);
+    if (cuda->nccl == NULL)
+        return FAIL(GT_NO_MEMORY, "cuda: no memory for %zu B", sizeof *cuda->nccl);
+    cuda->nccl->dist = dist;
+    cuda->nccl->context_bytes = cuda->context_bytes;
+    limit_set(cuda->nccl, true);
+    const enum gt_status status = cards_join(backend, dist);
+    limit_set(cuda->nccl, false);
+    return status;
+}
+
+void cuda_nccl_close(struct cuda_backend *cuda)
+{
+    struct cuda_nccl *nccl = cuda->nccl;
+    if (nccl != NULL && nccl->comm != NULL) {
+        limit_set(nccl, true);
+        (void)nccl->comm_abort(nccl->comm); /* does not wait for ranks that have ended */
+        limit_set(nccl, false);
+    }
+    if (nccl != NULL && nccl->stream != NULL)
+        (void)cudaStreamDestroy(nccl->stream);
+    free(nccl);
+}
+
+/* ---- exchanges ---- */
+
+static bool exchange_supported(const struct backend *backend, const struct op_call *call)
+{
+    (void)call;
+    return cuda_from(backend)->nccl != NULL && cuda_from(backend)->nccl->comm != NULL;
+}
+
+/* Adds a send and a receive to the group.  Either may be of no bytes, which its peer knows. */
+static int pass_add(const struct cuda_nccl *nccl, const struct backend_pass *pass)
+{
+    int error = NCCL_SUCCESS;
+    if (pass->sent > 0)
+        error = nccl->send(pass->out, pass->sent, NCCL_INT8, pass->to, nccl->comm, nccl->stream);
+    if (pass->received > 0 && error == NCCL_SUCCESS)
+        error = nccl->receive(pass->in, pass->received, NCCL_INT8, pass->from, nccl->comm, nccl->stream);
+    return error;
+}
+
+static struct backend_pass pass_of(const struct backend *backend, const struct op_call *call)
+{
+    return (struct backend_pass){.to = call->attrs.to,
+                                 .from = call->attrs.from,
+                                 .out = cuda_operand(backend, call, EXCHANGE_X),
+                                 .in = cuda_operand(backend, call, EXCHANGE_Y),
+                                 .sent = operand_bytes(&call->operand[EXCHANGE_X]),
+                                 .received = operand_bytes(&call->operand[EXCHANGE_Y])};
+}
+
+/* Returns by how many ranks an exchange shifts bytes. */
+static int32_t shift_of(const struct dist *dist, const struct op_call *call)
+{
+    return (call->attrs.to - dist->rank + dist->ranks) % dist->ranks;
+}
+
+size_t cuda_exchanges_alike(const struct backend *backend, const struct op_call *calls, size_t count)
+{
+    const struct dist *dist = cuda_from(backend)->nccl->dist;
+    size_t alike = 1;
+    while (alike < count && calls[alike].kind == OP_EXCHANGE &&
+           shift_of(dist, &calls[alike - 1]) < shift_of(dist, &calls[alike]))
+        alike++;
+    return alike;
+}
+
+enum gt_status cuda_exchanges_start(struct backend *backend, const struct op_call *calls, size_t count)
+{
+    const struct cuda_nccl *nccl = cuda_own(backend)->nccl;
+    TRY(cuda_memory_copy_fork(backend, nccl->stream));
+    int error = nccl->group_start();
+    for (size_t i = 0; i < count && error == NCCL_SUCCESS; i++) {
+        const struct backend_pass pass = pass_of(backend, &calls[i]);
+        error = pass_add(nccl, &pass);
+    }
+    const int ended = nccl->group_end();
+    TRY(nccl_check(backend, error != NCCL_SUCCESS ? error : ended, "starting an exchange"));
+    for (size_t i = 0; i < count; i++)
+        TRY(cuda_memory_copy_mark(backend, &calls[i], nccl->stream));
+    return GT_OK;
+}
+
+static enum gt_status exchange_run(struct backend *backend, const struct op_call *call)
+{
+    return cuda_exchanges_start(backend, call, 1);
+}
+
+const struct op_impl cuda_exchange = {.supports = exchange_supported, .run = exchange_run};
+
+enum gt_status cuda_nccl_together(struct backend *backend, const struct op_call *calls, size_t count,
+                                  cuda_calls_start *start)
+{
+    size_t first = exchange_supported(backend, calls) ? 0 : count;
+    while (first < count && calls[first].kind != OP_EXCHANGE)
+        first++;
+    if (first == count || count == 1) /* op by op, ranks have different numbers of exchanges */
+        return start(backend, calls, count);
+    const struct cuda_nccl *nccl = cuda_own(backend)->nccl;
+    TRY(backend->ops->sync(backend));
+    if (backend->record != NULL)
+        atomic_store(&backend->record->op, OP_EXCHANGE);
+    dist_gather(nccl->dist, &first, 0, &first);
+    limit_set(nccl, true);
+    TRY(start(backend, calls, count)); /* after an error the limit is for the end of the process */
+    TRY(backend->ops->sync(backend));
+    limit_set(nccl, false);
+    return GT_OK;
+}
+
+/* Passes bytes between device memory, and measures that. */
+static enum gt_status memory_pass(struct backend *backend, const struct backend_pass *pass, char *memory,
+                                  double *seconds)
+{
+    const struct cuda_nccl *nccl = cuda_own(backend)->nccl;
+    const struct backend_pass own = {pass->to, pass->from, memory, memory + pass->sent, pass->sent, pass->received};
+    TRY(cuda_check(backend, cudaMemcpy(memory, pass->out, pass->sent, cudaMemcpyDefault), "uploading a proof"));
+    dist_gather(nccl->dist, memory, 0, memory);
+    const int64_t begin_ns = clock_monotonic_ns();
+    TRY(nccl_check(backend, nccl->group_start(), "starting a proof"));
+    const int error = pass_add(nccl, &own), ended = nccl->group_end();
+    TRY(nccl_check(backend, error != NCCL_SUCCESS ? error : ended, "starting a proof"));
+    TRY(cuda_check(backend, cudaStreamSynchronize(nccl->stream), "waiting for a proof"));
+    *seconds = (double)(clock_monotonic_ns() - begin_ns) * 1e-9;
+    return cuda_check(backend, cudaMemcpy(pass->in, own.in, pass->received, cudaMemcpyDefault), "downloading a proof");
+}
+
+enum gt_status cuda_nccl_pass(struct backend *backend, const struct backend_pass *pass, double *seconds)
+{
+    struct cuda_backend *cuda = cuda_own(backend);
+    size_t free_bytes, total;
+    void *memory;
+    TRY(cuda_check(backend, cudaMalloc(&memory, pass->sent + pass->received), "allocating memory for a proof"));
+    limit_set(cuda->nccl, true);
+    const enum gt_status status = memory_pass(backend, pass, memory, seconds);
+    limit_set(cuda->nccl, false);
+    (void)cudaFree(memory);
+    TRY(status);
+    TRY(cuda_check(backend, cudaMemGetInfo(&free_bytes, &total), "asking for free memory"));
+    const uint64_t used = cuda->nccl->free_bytes - size_min(cuda->nccl->free_bytes, free_bytes);
+    if (used < CUDA_CONTEXT_BYTES_MAX)
+        cuda->context_bytes = cuda->nccl->context_bytes + used;
+    return GT_OK;
+}

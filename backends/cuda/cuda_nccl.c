@@ -5,13 +5,12 @@
  * share a card, there is no communicator, and exchanges pass through host memory (exec/exec.c).
  *
  * The exchanges of a piece are one group on a stream of their own, beside the sums of the piece before, and part of the
- * program's graph.  NCCL waits for a peer for ever.  So ranks meet before such a program: a late one is named while the
- * others wait, and what NCCL does from then on may last `rank_timeout` seconds before SIGALRM ends the process.
+ * program's graph.  NCCL waits for a peer for ever.  So ranks meet before such a program, where a late one is named
+ * while the others wait, and what NCCL does from then on may last `rank_timeout` seconds (ranks_sign() ends it).
  */
 #include "backends/cuda/cuda.h"
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include "backend/backend_call.h"
 #include "base/clock.h"
@@ -110,7 +109,7 @@ static enum gt_status comm_create(struct backend *backend, struct dist *dist)
     struct cuda_nccl *nccl = cuda_own(backend)->nccl;
     struct nccl_id id = {""}, ids[DIST_RANKS_MAX];
     size_t total;
-    if (dist->host[0][0] == '\0') /* one machine: let it open sockets there only */
+    if (dist->local_ranks == dist->ranks) /* let it open sockets on this machine only */
         (void)setenv("NCCL_SOCKET_IFNAME", "lo", 0);
     (void)setenv("NCCL_GRAPH_REGISTER", "0", 0); /* it would take memory when a program is recorded */
     TRY(cuda_check(backend, cudaMemGetInfo(&nccl->free_bytes, &total), "asking for free memory"));
@@ -143,7 +142,7 @@ static enum gt_status cards_join(struct backend *backend, struct dist *dist)
 /* Begins, or ends, what may not last longer than rank_timeout. */
 static void limit_set(const struct cuda_nccl *nccl, bool begins)
 {
-    (void)alarm(begins ? (unsigned)nccl->dist->timeout_s : 0);
+    atomic_store(&nccl->dist->limited, begins);
 }
 
 enum gt_status cuda_nccl_join(struct backend *backend, struct dist *dist)

@@ -185,8 +185,7 @@ static int look(struct launch *launch, const sigset_t *set)
         return all ? 0 : -1;
     }
     if (failed->signal != 0 && failed->signal != stop)
-        return end_all(launch, launch->failed, "was ended by signal", failed->signal,
-                       failed->signal == SIGALRM ? " (rank_timeout passed in NCCL)" : "");
+        return end_all(launch, launch->failed, "was ended by signal", failed->signal, "");
     const bool late = failed->code != 128 + stop && clock_monotonic_ns() - launch->failed_ns > DIST_GRACE_NS;
     if (!first->ended && !late)
         return -1;

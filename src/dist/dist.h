@@ -50,6 +50,7 @@ struct dist {
     int32_t rank, ranks;
     int32_t local_rank, local_ranks; /* among those of this machine */
     atomic_llong timeout_s;          /* without a sign of life, or an answer of NCCL, that ends all ranks */
+    atomic_bool limited;             /* this rank is within NCCL */
     int stop;               /* the signal that ends the run, or 0; since the last dist_gather(), on all ranks */
     atomic_int *stop_word;  /* where a signal handler stores the signal that is to end the run */
     struct dist_seat *seat; /* of each rank */
@@ -82,6 +83,8 @@ void dist_gather(struct dist *dist, const void *mine, size_t bytes, void *all);
 
 /* Tells who watches that this rank is alive, and in `what`: a string literal, or NULL if that is unknown. */
 void dist_sign(const struct dist *dist, const char *what);
+/* Ends all ranks because NCCL has not answered for `timeout_s` seconds. */
+_Noreturn void dist_unanswered(struct dist *dist);
 void dist_iter_set(const struct dist *dist, int64_t iter);
 /* Of a rank but the first: from now on its last error is kept in its seat, and nothing is printed. */
 void dist_silence(const struct dist *dist);

@@ -5,6 +5,8 @@
  */
 #include "dist/dist_watch.h"
 
+#include <unistd.h>
+
 #include "base/clock.h"
 #include "base/size.h"
 
@@ -65,6 +67,15 @@ int32_t dist_watch_silent(struct dist_watch *watch, const struct dist *dist, int
         late_note(watch, dist, r);
     }
     return -1;
+}
+
+void dist_unanswered(struct dist *dist)
+{
+    const int code = dist_watch_end(dist, dist->rank, "has had no answer of NCCL for", dist->timeout_s, " s");
+    (void)fflush(NULL);
+    if (dist->close != NULL)
+        dist->close(dist, code);
+    _exit(code); /* the main thread is within NCCL */
 }
 
 int dist_watch_end(const struct dist *dist, int32_t rank, const char *how, int64_t number, const char *unit)

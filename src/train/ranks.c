@@ -12,6 +12,7 @@
 #include "train/stop.h"
 
 #define WORDS_MAX 64
+#define LATER_SECONDS 1.0               /* that rank 0, which waits too, is to tell first */
 #define BUDGET_MOST ((uint64_t)1 << 53) /* a double counts bytes up to here; unknown budgets are above */
 
 /* ---- words ---- */
@@ -118,8 +119,12 @@ enum gt_status ranks_update(const struct session *session)
 
 void ranks_sign(void *context)
 {
-    const struct ranks_life *life = context;
+    struct ranks_life *life = context;
     const char *call = atomic_load(&life->record->call);
     const int kind = atomic_load(&life->record->op);
     dist_sign(life->dist, call != NULL && kind >= 0 ? op_declaration((enum op_kind)kind)->name : call);
+    life->limited = atomic_load(&life->dist->limited) ? life->limited + 1 : 0;
+    const double seconds = (double)life->limited * RANKS_SIGN_SECONDS - (life->dist->rank > 0 ? LATER_SECONDS : 0.0);
+    if (seconds > (double)atomic_load(&life->dist->timeout_s))
+        dist_unanswered(life->dist);
 }

@@ -38,7 +38,8 @@ void ranks_budgets_share(struct dist *dist, uint64_t budgets[static 2]);
 /* The signs of life of a rank, with the op in progress: a ticker calls ranks_sign() with a struct ranks_life. */
 #define RANKS_SIGN_SECONDS 0.25
 struct ranks_life {
-    const struct dist *dist;
+    struct dist *dist;
+    int64_t limited;                     /* signs since this rank is within NCCL */
     const struct backend_record *record; /* of the device's calls */
     struct ticker *ticker;               /* NULL: there is one rank */
 };

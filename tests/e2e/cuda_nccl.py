@@ -130,7 +130,7 @@ def fault(name, number, what, rank):
     check(run.status in (0, 1) and len(run.errors) == run.status, f"{name} {number} {what}: {run.said()}")
     check(seconds < 2 * limit + patience(4), f"{name} {number} {what}: {seconds:.1f} s")
     if run.status == 1:
-        wanted = {"kill": "was ended by signal 9", "hang": "was ended by signal 14 (rank_timeout passed in NCCL)",
+        wanted = {"kill": "was ended by signal 9", "hang": "has had no answer of NCCL for",
                   "fail": "NCCL"}[what]
         check(wanted in run.errors[0], f"{name} {number} {what}: {run.errors}")
     for path in [os.path.join(os.environ.get("TMPDIR", "/tmp"), name) for name in os.listdir(os.environ.get("TMPDIR", "/tmp"))
@@ -143,7 +143,7 @@ def fault(name, number, what, rank):
 
 def faults():
     train("unharmed", 1, "--eval_interval=1")
-    cases = [(name, number, what) for name in FUNCTIONS for number in (1, 2, 40, 150, 190) for what in ("fail", "hang", "kill")
+    cases = [(name, number, what) for name in FUNCTIONS for number in (1, 40, 150) for what in ("fail", "hang", "kill")
              if (number == 1 or name not in ("ncclGetVersion", "ncclGetUniqueId", "ncclCommInitRank", "ncclCommAbort")) and
              (name, what) != ("group", "fail")]
     for i, case in enumerate(cases if LONG else QUICK):

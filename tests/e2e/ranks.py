@@ -100,7 +100,7 @@ def bytes_of_one():
     train("device", "--recompute=full", *FORMATS[1])
     train("host", "--recompute=full", "--offload=all", "--ranks=2", *FORMATS[1])
     check(results("host") == results("device"), "states in the ranks' host memory: the bytes of one rank's on the device")
-    large = ["--n_embd=256", "--vocab_size=6000", "--micro_batch=4", "--n_layer=1"] # several pieces to exchange and to save
+    large = ["--n_embd=256", "--vocab_size=9000", "--micro_batch=4", "--n_layer=1"] # several pieces to exchange and to save
     compare("pieces", (2,), "--max_iters=1", *large)
     for name, ranks in (("pieces-1", 4), ("pieces-2", 1)):
         train(name, "--init_from=resume", "--max_iters=2", f"--ranks={ranks}", *large)

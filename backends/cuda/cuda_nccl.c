@@ -63,8 +63,7 @@ static enum gt_status nccl_check(struct backend *backend, int error, const char 
     text = cuda_own(backend)->nccl->error_text(error);
     if (cuda_capture_fail(cuda_own(backend), what, text))
         return GT_DEVICE;
-    return FAIL(GT_DEVICE, "cuda: NCCL: %s: %s (NCCL_DEBUG=WARN shows more; GPT_TRAIN_NCCL_LIBRARY= goes without it)",
-                what, text);
+    return FAIL(GT_DEVICE, "cuda: NCCL: %s: %s; GPT_TRAIN_NCCL_LIBRARY= goes without NCCL", what, text);
 }
 
 /* What a rank tells the others of its card. */

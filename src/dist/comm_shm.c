@@ -172,9 +172,9 @@ static int end_all(struct launch *launch, int32_t rank, const char *how, int64_t
 /* Returns -1 while the ranks run, then the exit status.  If rank 0 fails too, it has printed its own error. */
 static int look(struct launch *launch, const sigset_t *set)
 {
-    const struct child *failed = &launch->child[launch->failed], *first = &launch->child[0];
     bool all = true;
     reap(launch, WNOHANG);
+    const struct child *failed = &launch->child[launch->failed], *first = &launch->child[0];
     const int stop = signals_take(launch, set);
     for (int32_t r = 0; r < launch->dist->ranks; r++)
         all = all && launch->child[r].ended;

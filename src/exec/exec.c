@@ -51,17 +51,6 @@ static enum gt_status programs_bind(struct exec *exec)
     return HOSTMEM_NEW(exec, (size_t)most, "times of ops", &exec->seconds);
 }
 
-/* The plan may come from a profile, so check its alignment against the real device. */
-static enum gt_status alignment_check(struct backend *device, const struct plan *plan)
-{
-    struct backend_info info;
-    TRY(backend_info(device, &info));
-    if (info.alignment_bytes == 0 || plan->options.alignment_bytes % info.alignment_bytes == 0)
-        return GT_OK;
-    return FAIL(GT_DEVICE, "the plan aligns tensors to %" PRIu32 " bytes, but device %s needs %" PRIu32,
-                plan->options.alignment_bytes, info.device, info.alignment_bytes);
-}
-
 /* Returns true for exchanges, and waits for them, unless the device runs them. */
 static bool is_exchange(const struct exec *exec, const struct op_call *call)
 {
@@ -91,7 +80,6 @@ static enum gt_status program_bind(struct exec *exec, int32_t program)
 static enum gt_status exec_fill(struct exec *exec, bool poison)
 {
     const struct plan *plan = exec->plan;
-    TRY(alignment_check(exec->device, plan));
     TRY(programs_bind(exec));
     if (poison)
         TRY(exec_poison_create(exec, exec->device, plan, &exec->poison));

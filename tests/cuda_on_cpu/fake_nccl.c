@@ -50,6 +50,7 @@ struct comm {
     int rank, ranks;
     struct shared *shared;
     void *memory; /* of the device */
+    struct group *groups;
 };
 
 struct move {
@@ -61,6 +62,7 @@ struct move {
 
 struct group {
     struct comm *comm;
+    struct group *next; /* of the communicator: graphs keep them until it ends */
     int moves;
     struct move move[MOVES_MAX];
 };
@@ -200,6 +202,8 @@ int ncclCommAbort(void *data)
     struct comm *comm = data;
     CALL("ncclCommAbort");
     cudaFree(comm->memory);
+    for (struct group *group; (group = comm->groups) != NULL; free(group))
+        comm->groups = group->next;
     munmap(comm->shared, sizeof *comm->shared);
     free(comm);
     return SUCCESS;
@@ -273,7 +277,7 @@ int ncclGroupStart(void)
     CALL("ncclGroupStart");
     if (building != NULL)
         return INVALID_USAGE;
-    building = calloc(1, sizeof *building); /* a graph may keep it: it is never freed */
+    building = calloc(1, sizeof *building);
     return building != NULL ? SUCCESS : SYSTEM_ERROR;
 }
 
@@ -308,10 +312,14 @@ int ncclGroupEnd(void)
 {
     struct group *group = building;
     building = NULL;
-    CALL("ncclGroupEnd");
-    if (group == NULL)
-        return INVALID_USAGE;
-    return group->moves == 0 || cudaLaunchHostFunc(building_stream, group_run, group) == 0 ? SUCCESS : CUDA_ERROR;
+    const bool failed = fault_is(fault("ncclGroupEnd"), "fail");
+    if (group == NULL || group->moves == 0 || failed) {
+        free(group);
+        return failed ? INTERNAL_ERROR : INVALID_USAGE;
+    }
+    group->next = group->comm->groups;
+    group->comm->groups = group;
+    return cudaLaunchHostFunc(building_stream, group_run, group) == 0 ? SUCCESS : CUDA_ERROR;
 }
 
 const char *ncclGetErrorString(int error)

@@ -131,7 +131,10 @@ def mpi_faulty(library, fault, limit):
         except subprocess.TimeoutExpired:
             os.killpg(run.pid, signal.SIGKILL)
             return None
-        return subprocess.CompletedProcess(words, run.returncode, out, said)
+    until = time.monotonic() + 5 # on a busy machine mpirun may end before the kernel has ended rank 0
+    while os.path.exists("mpi/lock") and os.path.exists(f"/proc/{tiny.read('mpi/lock').decode().strip()}") and time.monotonic() < until:
+        time.sleep(0.05)
+    return subprocess.CompletedProcess(words, run.returncode, out, said)
 
 
 def mpi(_):

@@ -136,3 +136,16 @@ TEST_ROWS(one_rank_ends_all, ends)
     }
     ck_assert_int_eq(status, ends[_i].status);
 }
+
+TEST(a_rank_that_fails_after_the_others_have_ended_counts)
+{
+    static struct dist dist;
+    const struct timespec later = {.tv_nsec = 100000000};
+    int status;
+    if (!dist_launch(RANKS, 60, &dist, &status)) {
+        if (dist.rank == 2)
+            (void)nanosleep(&later, NULL);
+        _exit(dist.rank == 2 ? 5 : 0);
+    }
+    ck_assert_int_eq(status, 5);
+}

@@ -154,7 +154,7 @@ def mpi(_):
                   for what in ("fail", "hang")]
     for rank, name, number, what in some_of("mpi", cases if LONG else cases[:40]):
         fault, at_end = f"{rank}:MPI_{name}:{number}:{what}", name in ("Init_thread", "Comm_split_type", "Finalize")
-        done = mpi_faulty(library, fault, OPENING + 20)
+        done = mpi_faulty(library, fault, OPENING + 60)
         check(done is not None, f"{fault}: no end")
         if done is None or done.returncode == 0 and name == "Recv": # a run may be over before the first sign of life
             continue

@@ -138,10 +138,10 @@ static enum gt_status cards_join(struct backend *backend, struct dist *dist)
     return comm_create(backend, dist);
 }
 
-/* Begins, or ends, what may not last longer than rank_timeout. */
-static void limit_set(const struct cuda_nccl *nccl, bool begins)
+/* Begins, or ends, what may not last longer than rank_timeout.  Returns true if that had begun before. */
+static bool limit_set(const struct cuda_nccl *nccl, bool begins)
 {
-    atomic_store(&nccl->dist->limited, begins);
+    return atomic_exchange(&nccl->dist->limited, begins);
 }
 
 enum gt_status cuda_nccl_join(struct backend *backend, struct dist *dist)
@@ -152,9 +152,9 @@ enum gt_status cuda_nccl_join(struct backend *backend, struct dist *dist)
         return FAIL(GT_NO_MEMORY, "cuda: no memory for %zu B", sizeof *cuda->nccl);
     cuda->nccl->dist = dist;
     cuda->nccl->context_bytes = cuda->context_bytes;
-    limit_set(cuda->nccl, true);
+    (void)limit_set(cuda->nccl, true);
     const enum gt_status status = cards_join(backend, dist);
-    limit_set(cuda->nccl, false);
+    (void)limit_set(cuda->nccl, false);
     return status;
 }
 
@@ -162,9 +162,9 @@ void cuda_nccl_close(struct cuda_backend *cuda)
 {
     struct cuda_nccl *nccl = cuda->nccl;
     if (nccl != NULL && nccl->comm != NULL) {
-        limit_set(nccl, true);
+        (void)limit_set(nccl, true);
         (void)nccl->comm_abort(nccl->comm); /* does not wait for ranks that have ended */
-        limit_set(nccl, false);
+        (void)limit_set(nccl, false);
     }
     if (nccl != NULL && nccl->stream != NULL)
         (void)cudaStreamDestroy(nccl->stream);
@@ -220,12 +220,14 @@ enum gt_status cuda_exchanges_start(struct backend *backend, const struct op_cal
 {
     const struct cuda_nccl *nccl = cuda_own(backend)->nccl;
     TRY(cuda_memory_copy_fork(backend, nccl->stream));
+    const bool limited = limit_set(nccl, true);
     int error = nccl->group_start();
     for (size_t i = 0; i < count && error == NCCL_SUCCESS; i++) {
         const struct backend_pass pass = pass_of(backend, &calls[i]);
         error = pass_add(nccl, &pass);
     }
     const int ended = nccl->group_end();
+    (void)limit_set(nccl, limited);
     TRY(nccl_check(backend, error != NCCL_SUCCESS ? error : ended, "starting an exchange"));
     for (size_t i = 0; i < count; i++)
         TRY(cuda_memory_copy_mark(backend, &calls[i], nccl->stream));
@@ -252,10 +254,10 @@ enum gt_status cuda_nccl_together(struct backend *backend, const struct op_call 
     if (backend->record != NULL)
         atomic_store(&backend->record->op, OP_EXCHANGE);
     dist_gather(nccl->dist, &first, 0, &first);
-    limit_set(nccl, true);
+    (void)limit_set(nccl, true);
     TRY(start(backend, calls, count)); /* after an error the limit is for the end of the process */
     TRY(backend->ops->sync(backend));
-    limit_set(nccl, false);
+    (void)limit_set(nccl, false);
     return GT_OK;
 }
 
@@ -282,9 +284,9 @@ enum gt_status cuda_nccl_pass(struct backend *backend, const struct backend_pass
     size_t free_bytes, total;
     void *memory;
     TRY(cuda_check(backend, cudaMalloc(&memory, pass->sent + pass->received), "allocating memory for a proof"));
-    limit_set(cuda->nccl, true);
+    (void)limit_set(cuda->nccl, true);
     const enum gt_status status = memory_pass(backend, pass, memory, seconds);
-    limit_set(cuda->nccl, false);
+    (void)limit_set(cuda->nccl, false);
     (void)cudaFree(memory);
     TRY(status);
     TRY(cuda_check(backend, cudaMemGetInfo(&free_bytes, &total), "asking for free memory"));

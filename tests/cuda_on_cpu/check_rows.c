@@ -386,7 +386,7 @@ static void graphs_check(struct totals *totals)
     const struct setting setting = {.input = -1};
     const struct backend_open_options options = {.device = 0};
     struct backend_segment segment[BACKEND_SEGMENTS_MAX];
-    struct op_call calls[CUDA_GRAPHS_MAX + 1];
+    struct op_call calls[CUDA_GRAPHS_MAX + 1][8];
     struct check_case check;
     struct backend *backend = NULL;
     float filled[64] = {0.0f};
@@ -395,11 +395,12 @@ static void graphs_check(struct totals *totals)
     bool right = cuda_backend_ops.open(&options, &backend) == GT_OK &&
                  cuda_backend_ops.arena(backend, segment, segments_make(&check.call, &setting, segment)) == GT_OK;
     for (int32_t i = 0; i <= CUDA_GRAPHS_MAX && right; i++) {
-        calls[i] = check.call;
-        right = !cuda_from(backend)->graphs_off && cuda_backend_ops.bind(backend, &calls[i], 1) == GT_OK;
+        for (int32_t k = 0; k < 8; k++)
+            calls[i][k] = check.call;
+        right = !cuda_from(backend)->graphs_off && cuda_backend_ops.bind(backend, calls[i], 8) == GT_OK;
     }
     right = right && cuda_from(backend)->graphs_off && cuda_from(backend)->graphs == CUDA_GRAPHS_MAX &&
-            cuda_backend_ops.run(backend, &calls[CUDA_GRAPHS_MAX], 1) == GT_OK &&
+            cuda_backend_ops.run(backend, calls[CUDA_GRAPHS_MAX], 8) == GT_OK &&
             cuda_backend_ops.download(backend, filled, check.call.operand[FILL_Y].at, sizeof filled) == GT_OK &&
             filled[63] == check.call.attrs.value;
     cuda_backend_ops.close(backend);

@@ -131,10 +131,12 @@ def allocated_below(folder, command):
 
 
 def tuned():
-    """Returns the entries of the cache's lists of timings on the card: six numbers of 8 bytes each, after a header of 32
-    bytes (user_cache.c), in which the length of the list stands at 16."""
-    lists = (data[len(data) - int.from_bytes(data[16:24], "little"):] for data in map(read, glob.glob("cache/gpt-train/cuda/*")))
-    return {entries[at:at + 48] for entries in lists for at in range(0, len(entries), 48)}
+    """Returns the entries of the cache's lists of timings on the card: a choice and its timing (struct cuda_kept), in a file
+    whose header has the length of the list at 16 (user_cache.c)."""
+    lists = [data[len(data) - int.from_bytes(data[16:24], "little"):] for data in map(read, glob.glob("cache/gpt-train/cuda/*"))]
+    most, choice, timing = 1024, 16, 40  # CUDA_CHOICES_MAX; bytes
+    return {entries[8 + choice * i:][:choice] + entries[8 + choice * most + timing * i:][:timing]
+            for entries in lists for i in range(int.from_bytes(entries[:4], "little"))}
 
 
 def digests(folder):

@@ -91,7 +91,8 @@ static enum gt_status cards_check(const struct dist *dist, const struct card *al
     return GT_OK;
 }
 
-/* Opens the library that GPT_TRAIN_NCCL_LIBRARY names, or NCCL's.  Returns its release; 0: there is none. */
+/* Opens NCCL's library, or the one that GPT_TRAIN_NCCL_LIBRARY names.  Returns the library's release, or 0 if the rank
+ * cannot use one. */
 static int library_open(struct cuda_nccl *nccl)
 {
     const char *named = getenv("GPT_TRAIN_NCCL_LIBRARY");
@@ -179,7 +180,7 @@ static bool exchange_supported(const struct backend *backend, const struct op_ca
     return cuda_from(backend)->nccl != NULL && cuda_from(backend)->nccl->comm != NULL;
 }
 
-/* Adds a send and a receive to the group.  Either may be of no bytes, which its peer knows. */
+/* Adds a send and a receive to the group.  Where one of them has no bytes, the peer leaves its end out as well. */
 static int pass_add(const struct cuda_nccl *nccl, const struct backend_pass *pass)
 {
     int error = NCCL_SUCCESS;
@@ -188,6 +189,20 @@ static int pass_add(const struct cuda_nccl *nccl, const struct backend_pass *pas
     if (pass->received > 0 && error == NCCL_SUCCESS)
         error = nccl->receive(pass->in, pass->received, NCCL_INT8, pass->from, nccl->comm, nccl->stream);
     return error;
+}
+
+/* Enqueues the passes on NCCL's stream, as one group.  Errors: GT_DEVICE. */
+static enum gt_status group_start(struct backend *backend, const struct backend_pass *passes, size_t count,
+                                  const char *what)
+{
+    const struct cuda_nccl *nccl = cuda_own(backend)->nccl;
+    const bool limited = limit_set(nccl, true);
+    int error = nccl->group_start();
+    for (size_t i = 0; i < count && error == NCCL_SUCCESS; i++)
+        error = pass_add(nccl, &passes[i]);
+    const int ended = nccl->group_end();
+    (void)limit_set(nccl, limited);
+    return nccl_check(backend, error != NCCL_SUCCESS ? error : ended, what);
 }
 
 static struct backend_pass pass_of(const struct backend *backend, const struct op_call *call)
@@ -219,16 +234,12 @@ size_t cuda_exchanges_alike(const struct backend *backend, const struct op_call 
 enum gt_status cuda_exchanges_start(struct backend *backend, const struct op_call *calls, size_t count)
 {
     const struct cuda_nccl *nccl = cuda_own(backend)->nccl;
+    struct backend_pass passes[DIST_RANKS_MAX];
+    assert(count < DIST_RANKS_MAX); /* a group has one exchange with each other rank */
+    for (size_t i = 0; i < count; i++)
+        passes[i] = pass_of(backend, &calls[i]);
     TRY(cuda_memory_copy_fork(backend, nccl->stream));
-    const bool limited = limit_set(nccl, true);
-    int error = nccl->group_start();
-    for (size_t i = 0; i < count && error == NCCL_SUCCESS; i++) {
-        const struct backend_pass pass = pass_of(backend, &calls[i]);
-        error = pass_add(nccl, &pass);
-    }
-    const int ended = nccl->group_end();
-    (void)limit_set(nccl, limited);
-    TRY(nccl_check(backend, error != NCCL_SUCCESS ? error : ended, "starting an exchange"));
+    TRY(group_start(backend, passes, count, "starting an exchange"));
     for (size_t i = 0; i < count; i++)
         TRY(cuda_memory_copy_mark(backend, &calls[i], nccl->stream));
     return GT_OK;
@@ -270,9 +281,7 @@ static enum gt_status memory_pass(struct backend *backend, const struct backend_
     TRY(cuda_check(backend, cudaMemcpy(memory, pass->out, pass->sent, cudaMemcpyDefault), "uploading a proof"));
     dist_gather(nccl->dist, memory, 0, memory);
     const int64_t begin_ns = clock_monotonic_ns();
-    TRY(nccl_check(backend, nccl->group_start(), "starting a proof"));
-    const int error = pass_add(nccl, &own), ended = nccl->group_end();
-    TRY(nccl_check(backend, error != NCCL_SUCCESS ? error : ended, "starting a proof"));
+    TRY(group_start(backend, &own, 1, "starting a proof"));
     TRY(cuda_check(backend, cudaStreamSynchronize(nccl->stream), "waiting for a proof"));
     *seconds = (double)(clock_monotonic_ns() - begin_ns) * 1e-9;
     return cuda_check(backend, cudaMemcpy(pass->in, own.in, pass->received, cudaMemcpyDefault), "downloading a proof");

@@ -2,8 +2,8 @@
  * the step of AdamW.
  *
  * It is written in what C11, CUDA C++ and OpenCL C 1.2 have in common.  CUDA's kernels include it; the opencl backend
- * puts its text in front of each program.  Exact ops (ops/op.h) use the macros EXACT_...: each rounds its result once,
- * and none is fused with another.  Files of the cpu backend that use them are compiled without contraction.
+ * puts its text in front of each program.  Exact ops (ops/op.h) use the macros EXACT_...: each macro rounds its result
+ * once, and no compiler fuses two of them.  The cpu backend's files that use them are compiled without contraction.
  */
 #ifndef GPT_TRAIN_BASE_BITS_H
 #define GPT_TRAIN_BASE_BITS_H

@@ -25,7 +25,6 @@ static int tick(struct dist *dist)
 {
     const int32_t begin = dist->rank == 0 ? 1 : 0, end = dist->rank == 0 ? dist->ranks : 1;
     const int64_t now_ns = clock_monotonic_ns();
-    world.watch.timeout_s = atomic_load(&dist->timeout_s);
     for (int32_t r = 1; dist->rank == 0 && r < dist->ranks; r++) {
         const int code = atomic_load(&dist->seat[r].code);
         world.watch.rank[r].ended = code != 0;
@@ -40,7 +39,7 @@ static int tick(struct dist *dist)
     if (silent < 0)
         return 0;
     log_sink_set(NULL, NULL);
-    return dist_watch_end(dist, silent, "has given no sign of life for", world.watch.timeout_s, " s");
+    return dist_watch_end(dist, silent, "has given no sign of life for", dist->timeout_s, " s");
 }
 
 /* Loads the module and opens it, or explains why not. */

@@ -181,7 +181,7 @@ static int look(struct launch *launch, const sigset_t *set)
     if (launch->failed_ns == 0) {
         const int32_t silent = all ? -1 : dist_watch_silent(&launch->watch, launch->dist, 0, launch->dist->ranks);
         if (silent >= 0)
-            return end_all(launch, silent, "has given no sign of life for", launch->watch.timeout_s, " s");
+            return end_all(launch, silent, "has given no sign of life for", launch->dist->timeout_s, " s");
         return all ? 0 : -1;
     }
     if (failed->signal != 0 && failed->signal != stop)
@@ -200,10 +200,10 @@ static int look(struct launch *launch, const sigset_t *set)
 bool dist_launch(int32_t ranks, int64_t timeout_s, struct dist *out, int *exit_status)
 {
     const pid_t parent = getpid();
-    struct launch launch = {.dist = out, .watch.timeout_s = timeout_s};
+    struct launch launch = {.dist = out};
     sigset_t set;
     *exit_status = 1;
-    *out = (struct dist){.ranks = ranks, .local_ranks = ranks};
+    *out = (struct dist){.ranks = ranks, .local_ranks = ranks, .timeout_s = timeout_s};
     out->shared = mmap(NULL, dist_shared_bytes(ranks), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (out->shared == MAP_FAILED) {
         log_error("out of memory for what %" PRId32 " ranks share: %s", ranks, strerror(errno));

@@ -62,7 +62,7 @@ int32_t dist_watch_silent(struct dist_watch *watch, const struct dist *dist, int
         if (gap_ns > STOPPED_NS)
             *silent_ns = -STOPPED_GRACE_NS;
         watch->rank[r].signs = signs;
-        if (!watch->rank[r].ended && *silent_ns > watch->timeout_s * 1000000000)
+        if (!watch->rank[r].ended && *silent_ns > dist->timeout_s * 1000000000)
             return r;
         late_note(watch, dist, r);
     }

@@ -7,7 +7,6 @@
 #define DIST_GRACE_NS INT64_C(2000000000) /* for rank 0 to print its own error, if all ranks have the same one */
 
 struct dist_watch {
-    int64_t timeout_s;
     int64_t looked_ns; /* when dist_watch_silent() was last called */
     struct {
         uint64_t signs;
@@ -17,8 +16,8 @@ struct dist_watch {
     } rank[DIST_RANKS_MAX];
 };
 
-/* Returns a rank from `begin` on and below `end` that has given no sign of life for `timeout_s`, or -1.  Call it a few
- * times per second; time in which this process itself was stopped does not count.  Logs a note, once per rank, if
+/* Returns a rank from `begin` on and below `end` that has given no sign of life for dist->timeout_s, or -1.  Call it a
+ * few times per second; time in which this process itself was stopped does not count.  Logs a note, once per rank, if
  * another waits for it for long. */
 int32_t dist_watch_silent(struct dist_watch *watch, const struct dist *dist, int32_t begin, int32_t end);
 /* Logs that a rank "was ended by signal" 9, or the like, where it was last seen, and that all end.  Returns 1. */

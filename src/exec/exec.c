@@ -310,9 +310,18 @@ static enum gt_status call_start(struct exec *exec, int32_t program, int32_t ind
     return backend_sync(exec->device);
 }
 
+/* Returns true if an op needs other ranks: it exchanges parts, or adds them. */
+static bool needs_ranks(const struct op_call *call)
+{
+    return call->kind == OP_EXCHANGE || call->attrs.exchanged ||
+           (call->kind == OP_SUM_PARTS && call->operand[SUM_PARTS_OTHERS].present);
+}
+
 static enum gt_status call_run(struct exec *exec, int32_t program, int32_t index)
 {
     const struct op_call *call = &exec->calls[program][index];
+    if (exec->dist == NULL && needs_ranks(call))
+        return GT_OK;
     if (exec->poison)
         TRY(exec_poison_op(exec->poison, program, index, true));
     const int64_t start_ns = clock_monotonic_ns();

@@ -1,6 +1,6 @@
 /* Inserts the ops that round 16-bit gradients.
  *
- * It appends the ops to the differentiated program, then moves each one to just after the last contribution.  Only the
+ * It appends the ops to the differentiated program, then moves each one to just behind the last contribution.  Only the
  * finished program shows which op that is, because of recompute and loss chunks.
  */
 #include "model/programs.h"
@@ -44,49 +44,24 @@ static enum gt_status rounding_add(struct model *model, int32_t program, bool fi
     return graph_op_add(&pen, OP_GRADIENT_ROUND, &attrs, to->name, operands);
 }
 
-/* Moves each rounding op of ops[count .. all) to just after the last op of [0, count) that touches its input.  It gets
- * the layer and the loss chunk of the op that it follows. */
-static enum gt_status ops_move(struct graph *graph, int32_t program, int32_t count, const struct tensor_range *ranges)
-{
-    struct program *p = &graph->programs[program];
-    struct op *merged;
-    int32_t *next, made = 0; /* next[i]: the first rounding op after op i, the next one after rounding op i; 0: none */
-    TRY(HOSTMEM_NEW(graph, (size_t)p->count, "program order", &next));
-    for (int32_t k = p->count - 1; k >= count; k--) {
-        const int32_t last = ranges[graph_storage(graph, p->ops[k].operand[GRADIENT_ROUND_X])].last;
-        next[k] = next[last];
-        next[last] = k;
-    }
-    TRY(HOSTMEM_NEW(graph, (size_t)p->count, "program ops", &merged));
-    for (int32_t i = 0; i < count; i++) {
-        const struct op *before = &p->ops[i];
-        merged[made++] = *before;
-        for (int32_t k = next[i]; k != 0; k = next[k]) {
-            merged[made] = p->ops[k];
-            merged[made].layer = before->layer;
-            merged[made++].chunk = before->chunk;
-        }
-    }
-    assert(made == p->count);
-    hostmem_free(p->ops);
-    p->ops = merged;
-    hostmem_free(next);
-    return GT_OK;
-}
-
 enum gt_status gradient_rounding_insert(struct model *model, int32_t program, bool first,
                                         const struct autodiff_parameter *targets)
 {
     struct graph *graph = model->graph;
     const int32_t count = graph->programs[program].count;
     struct tensor_range *ranges;
+    int32_t *after, added = 0;
     TRY(HOSTMEM_NEW(graph, (size_t)graph->tensor_count, "program ranges", &ranges));
+    TRY(HOSTMEM_NEW(graph, (size_t)model->parameters.count, "places of roundings", &after));
     graph_ranges(graph, program, ranges);
-    for (int32_t i = 0; i < model->parameters.count; i++)
-        if (is_rounded(model, i))
-            TRY(rounding_add(model, program, first, i, targets[i].gradient));
-    if (graph->programs[program].count > count)
-        TRY(ops_move(graph, program, count, ranges));
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        if (!is_rounded(model, i))
+            continue;
+        TRY(rounding_add(model, program, first, i, targets[i].gradient));
+        after[added++] = ranges[targets[i].gradient].last;
+    }
+    TRY(graph_ops_move(graph, program, count, after));
+    hostmem_free(after);
     hostmem_free(ranges);
     return GT_OK;
 }

@@ -178,6 +178,34 @@ void graph_ranges(const struct graph *graph, int32_t program, struct tensor_rang
         ranges[t] = ranges[graph_storage(graph, t)];
 }
 
+enum gt_status graph_ops_move(struct graph *graph, int32_t program, int32_t count, const int32_t *after)
+{
+    struct program *p = &graph->programs[program];
+    struct op *merged;
+    int32_t *next, made = 0; /* next[i]: the first moved op behind op i, the next one behind moved op i; 0: none */
+    TRY(HOSTMEM_NEW(graph, (size_t)p->count, "program order", &next));
+    TRY(HOSTMEM_NEW(graph, (size_t)p->count, "program ops", &merged));
+    for (int32_t k = p->count - 1; k >= count; k--) {
+        next[k] = next[after[k - count]];
+        next[after[k - count]] = k;
+    }
+    for (int32_t i = 0; i < count; i++) {
+        const struct op *before = &p->ops[i];
+        const bool goes_on = i + 1 < count && before[1].chunk == before->chunk;
+        merged[made++] = *before;
+        for (int32_t k = next[i]; k != 0; k = next[k]) {
+            merged[made] = p->ops[k];
+            merged[made].layer = before->layer;
+            merged[made++].chunk = goes_on ? before->chunk : 0;
+        }
+    }
+    assert(made == p->count);
+    hostmem_free(p->ops);
+    p->ops = merged;
+    hostmem_free(next);
+    return GT_OK;
+}
+
 enum gt_status graph_categorise(struct graph *graph, int32_t program)
 {
     const struct program *p = &graph->programs[program];

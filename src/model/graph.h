@@ -129,6 +129,11 @@ struct tensor_range {
 /* Writes the range of every tensor's storage to ranges[tensor_count]; views get that of their base. */
 void graph_ranges(const struct graph *graph, int32_t program, struct tensor_range *ranges);
 
+/* Moves op count + k of `program`, for each k, to just behind op after[k] of those before `count`; ops behind the same
+ * one stay in order.  A moved op gets the layer of the op that it follows, and its loss chunk if that goes on.  Errors:
+ * GT_NO_MEMORY. */
+enum gt_status graph_ops_move(struct graph *graph, int32_t program, int32_t count, const int32_t *after);
+
 /* Changes temporaries of `program` that a forward op writes and a backward op reads to CATEGORY_ACTIVATION.
  * Errors: GT_NO_MEMORY. */
 enum gt_status graph_categorise(struct graph *graph, int32_t program);

@@ -92,7 +92,7 @@ struct parameter {
     int32_t tensor;             /* the weight that the ops read */
     int32_t master;             /* fp32 weight that is trained and saved if `tensor` is its rounding; or TENSOR_NONE */
     int32_t gradient, m, v;     /* TENSOR_NONE outside training; v also if Muon updates the parameter */
-    int32_t part_gradient;      /* of one part, where an update has several; or TENSOR_NONE */
+    int32_t part_gradient;      /* of one part, where an update has several (the last program's); or TENSOR_NONE */
     int32_t scales;             /* of 8-bit m and v; else TENSOR_NONE */
     int64_t saved_rows;         /* rows in a checkpoint: V for wte, else dims[0] */
     int64_t index_base;         /* elements of all earlier parameters in a checkpoint; see op.h, rounding_* */
@@ -160,7 +160,8 @@ struct model {
     int32_t inputs; /* [micro_batch T, C] in host memory, that of block 0; the next blocks' follow */
     struct program_io train_first, train_next, train_remainder, update, evaluate, prefill, decode;
     struct program_io refresh; /* weights := their masters, rounded; program is -1 if no weight has a master */
-    /* The programs that store the gradients of the first round of parts, and that add those of a later round; or -1. */
+    /* The programs that store the gradients of the first round of parts, and that add those of a later round; or -1.
+     * If a part is one micro-step, train_first and train_next do that too. */
     int32_t part_first, part_next;
     /* With several ranks: the program `norm` sums the squares of this rank's units into `squares`; `update` begins with
      * those of all units in `partials`.  Both have an element for each unit of each parameter, in order.  The program
@@ -183,6 +184,16 @@ static inline int32_t model_micro_steps(const struct model_options *options)
 {
     return model_parts(options) * options->micro_steps;
 }
+
+/* Returns true if the programs of micro-steps also add the parts: each of several parts is one micro-step.  The
+ * gradient of a part then lives only from its first contribution to its exchange (ZeRO-2: Rajbhandari et al. 2020). */
+static inline bool model_adds_in_step(const struct model_options *options)
+{
+    return model_parts(options) > 1 && options->micro_steps == 1;
+}
+
+/* Returns how often a rank runs a program of training, of that name, in an update. */
+int32_t model_runs(const struct model_options *options, const char *program);
 
 /* Builds parameters and programs.  Errors: GT_NO_MEMORY, GT_USAGE. */
 enum gt_status model_create(const void *owner, const struct model_options *options, struct model **out);

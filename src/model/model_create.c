@@ -95,7 +95,8 @@ double model_bytes_per_parameter(const struct model *model)
         const bool in_place = p->part_gradient != TENSOR_NONE && p->gradient != TENSOR_NONE &&
                               graph_storage(model->graph, p->gradient) == p->part_gradient;
         for (size_t k = in_place; k < sizeof tensors / sizeof tensors[0]; k++)
-            bytes += tensors[k] != TENSOR_NONE ? (double)graph_tensor_bytes(model->graph, tensors[k]) : 0.0;
+            if (tensors[k] != TENSOR_NONE && model->graph->tensors[tensors[k]].lifetime != LIFETIME_PROGRAM)
+                bytes += (double)graph_tensor_bytes(model->graph, tensors[k]);
     }
     return bytes / (double)model_parameter_count(&model->options.config);
 }
@@ -107,6 +108,21 @@ double model_flops_per_token(const struct model_config *config)
     const double used = (double)model_parameter_count_no_positions(config) - lookup;
     const double frozen = config->lora.rank > 0 ? used - (double)model_adapter_count(config) : 0.0;
     return 6.0 * used - 2.0 * frozen + attention;
+}
+
+int32_t model_runs(const struct model_options *options, const char *program)
+{
+    const int32_t rounds = model_parts(options) / model_ranks(options);
+    const bool in_step = model_adds_in_step(options);
+    if (strcmp(program, "train_first") == 0)
+        return in_step ? 1 : rounds;
+    if (strcmp(program, "train_next") == 0)
+        return in_step ? rounds - 1 : rounds * (options->micro_steps - 1 - (options->choice.remainder_batch > 0));
+    if (strcmp(program, "train_remainder") == 0)
+        return rounds;
+    if (strcmp(program, "part_next") == 0)
+        return rounds - 1;
+    return strcmp(program, "refresh") != 0;
 }
 
 int32_t model_correction_rows(float beta1, float beta2, int64_t updates)
@@ -156,9 +172,26 @@ static enum gt_status loss_program_build(struct model *model, const char *name, 
     return transformer_build_loss(model, io, phase == PHASE_TRAIN);
 }
 
+/* Gives a program that adds its part gradients of its own, with the program's lifetime. */
+static enum gt_status program_gradients_add(struct model *model, const char *program)
+{
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        struct parameter *parameter = &model->parameters.at[i];
+        if (parameter->part_gradient == TENSOR_NONE)
+            continue;
+        struct tensor own = model->graph->tensors[parameter->part_gradient];
+        own.lifetime = LIFETIME_PROGRAM;
+        snprintf(own.name, sizeof own.name, "%.24s.%.60s.part_grad", program, parameter->name);
+        TRY(graph_tensor_add(model->graph, &own, &parameter->part_gradient));
+    }
+    return GT_OK;
+}
+
+/* Builds the program of a micro-step.  If that is a whole part, `first` is of the update's, else of the part's. */
 static enum gt_status train_program_build(struct model *model, const char *name, int32_t batch, bool first,
                                           struct program_io *io)
 {
+    const bool in_step = model_adds_in_step(&model->options);
     struct graph *graph = model->graph;
     int64_t rows = (int64_t)batch * model->options.config.block_size;
     if (model->options.config.lora.rank == 0) { /* else the embedding has no backward pass */
@@ -175,13 +208,15 @@ static enum gt_status train_program_build(struct model *model, const char *name,
         .parameter_count = count,
         .order = io->order,
         .starts = io->starts,
-        .accumulate_parameters = !first,
+        .accumulate_parameters = !first && !in_step,
     };
+    if (in_step)
+        TRY(program_gradients_add(model, name));
     TRY(gradient_rounding_targets(model, name, parameters));
     TRY(autodiff_run(graph, &options));
-    TRY(gradient_rounding_insert(model, io->program, first, parameters));
+    TRY(gradient_rounding_insert(model, io->program, first || in_step, parameters));
     hostmem_free(parameters);
-    return GT_OK;
+    return in_step ? parts_insert(model, io->program, first) : GT_OK;
 }
 
 int32_t model_parameter_home(const struct parameter *parameter)
@@ -190,11 +225,12 @@ int32_t model_parameter_home(const struct parameter *parameter)
 }
 
 /* Adds the gradients of one part.  Those of the update, their sum, are fp32; a rank has those whose states it has.  If
- * each rank computes one part, its own fp32 gradient becomes the sum in place. */
+ * each rank computes one part, its own fp32 gradient becomes the sum in place, unless it ends with its program. */
 static enum gt_status part_gradients_add(struct model *model)
 {
     struct graph *graph = model->graph;
-    const bool once = model_parts(&model->options) == model_ranks(&model->options);
+    const bool in_step = model_adds_in_step(&model->options);
+    const bool once = !in_step && model_parts(&model->options) == model_ranks(&model->options);
     for (int32_t i = 0; i < model->parameters.count; i++) {
         struct parameter *parameter = &model->parameters.at[i];
         const int32_t part = parameter->part_gradient = parameter->gradient;
@@ -202,6 +238,8 @@ static enum gt_status part_gradients_add(struct model *model)
             continue;
         struct tensor sum = graph->tensors[part];
         snprintf(graph->tensors[part].name, sizeof sum.name, "%.80s.part_grad", parameter->name);
+        if (in_step) /* only a pattern for those of the programs */
+            graph->tensors[part].lifetime = LIFETIME_PROGRAM;
         if (parameter->owner >= 0 && parameter->owner != model->options.rank)
             parameter->gradient = TENSOR_NONE;
         else if (!once || sum.dtype != DTYPE_F32) {
@@ -216,12 +254,11 @@ static enum gt_status part_gradients_add(struct model *model)
 static enum gt_status train_build(struct model *model)
 {
     const struct model_options *options = &model->options;
-    int32_t whole_steps = options->micro_steps - (options->choice.remainder_batch > 0);
-    assert(whole_steps >= 1);
+    assert(options->micro_steps > (options->choice.remainder_batch > 0));
     if (model_parts(options) > 1)
         TRY(part_gradients_add(model));
     TRY(train_program_build(model, "train_first", options->choice.micro_batch, true, &model->train_first));
-    if (whole_steps > 1)
+    if (model_runs(options, "train_next") > 0)
         TRY(train_program_build(model, "train_next", options->choice.micro_batch, false, &model->train_next));
     if (options->choice.remainder_batch > 0)
         TRY(train_program_build(model, "train_remainder", options->choice.remainder_batch, false,
@@ -330,7 +367,7 @@ static void fetches_advance(struct program *program)
             memmove(&ops[earliest + 1], &ops[earliest], (size_t)(i - earliest) * sizeof *ops);
             ops[earliest] = op;
         }
-        if (op.kind == OP_WAIT || layer < 0)
+        if ((op.kind == OP_WAIT && !op.attrs.exchanged) || layer < 0)
             earliest = i + 1;
     }
 }

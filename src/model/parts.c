@@ -5,12 +5,20 @@
  * elements, and sends each other rank what that one adds.  While the bytes of a piece are under way, the piece before
  * is added.  A single rank computes all parts, and adds each to those before it.  If reduce_dtype says so, a part is
  * rounded first; its random numbers are those of its last micro-step.
+ *
+ * If a part is one micro-step, its program does all that: a gradient is exchanged as soon as it is complete, beside the
+ * backward pass of the layers below, and its memory serves again.
  */
+#include <stdlib.h>
+
 #include "base/size.h"
 #include "model/parameters.h"
 #include "model/programs.h"
 
-#define PIECE_BYTES ((int64_t)8 << 20) /* of all ranks' parts of the elements that one rank adds */
+/* All ranks' parts of the elements that one rank adds, at most: in a program of its own, and within a micro-step, where
+ * a block's matrix should move as a whole, because nothing is computed between its pieces. */
+#define PIECE_BYTES ((int64_t)8 << 20)
+#define PIECE_BYTES_BLOCK ((int64_t)64 << 20)
 
 /* The same share of each rank's elements of a parameter. */
 struct piece {
@@ -29,17 +37,15 @@ struct parts_builder {
     struct piece under_way;
 };
 
-/* Adds a program, and begins to build it. */
-static enum gt_status builder_begin(struct model *model, const char *name, int32_t *program, struct parts_builder *out)
+static struct parts_builder builder_of(const struct model *model, int32_t program, enum op_pass pass, bool first)
 {
     const int32_t ranks = model_ranks(&model->options);
-    TRY(graph_program_add(model->graph, name, PHASE_TRAIN, program));
-    *out = (struct parts_builder){.pen = {model->graph, *program, PASS_UPDATE, -1, 0, false},
+    return (struct parts_builder){.pen = {model->graph, program, pass, -1, 0, false},
                                   .model = model,
+                                  .first = first,
                                   .ranks = ranks,
                                   .rank = ranks > 1 ? model->options.rank : 0,
                                   .under_way = {.own = TENSOR_NONE}};
-    return GT_OK;
 }
 
 /* Returns the elements of a piece that `rank` has. */
@@ -145,54 +151,105 @@ static enum gt_status piece_shift(struct parts_builder *builder, const struct pi
     return piece.own != TENSOR_NONE ? piece_add(builder, &piece) : GT_OK;
 }
 
-/* Appends the exchange of each parameter, and the sums of the parts. */
-static enum gt_status pieces_append(struct parts_builder *builder, bool weights)
+/* Appends the exchange of a parameter, and the sums of its parts but for the last piece. */
+static enum gt_status pieces_append(struct parts_builder *builder, const struct parameter *parameter, bool weights)
 {
     const struct graph *graph = builder->pen.graph;
-    const struct parameter_list *parameters = &builder->model->parameters;
-    for (int32_t i = 0; i < parameters->count; i++) {
-        const struct parameter *parameter = &parameters->at[i];
-        const int64_t elements = graph_tensor_elements(graph, parameter->tensor);
-        const int64_t most = parameter->owner == OWNER_UNITS ? parameter->most * builder->ranks : elements;
-        struct piece piece = {.parameter = parameter, .of = 1};
-        if (parameter->frozen || (weights && parameter->owner == OWNER_ALL))
-            continue;
-        if (!weights)
-            TRY(part_choose(builder, parameter));
-        if (!weights && builder->ranks > 1)
-            piece.of = size_ceil_div(most * (int64_t)sizeof(float), PIECE_BYTES);
-        for (; piece.number < piece.of; piece.number++) {
-            piece.others = TENSOR_NONE;
-            piece.begin = graph->programs[builder->pen.program].count;
-            TRY(piece_exchange(builder, &piece, weights));
-            piece.end = graph->programs[builder->pen.program].count;
-            TRY(piece_shift(builder, &piece));
-        }
+    const bool block = builder->pen.pass == PASS_BACKWARD && parameter->group <= GROUP_MUON;
+    const int64_t elements = graph_tensor_elements(graph, parameter->tensor);
+    const int64_t most = parameter->owner == OWNER_UNITS ? parameter->most * builder->ranks : elements;
+    struct piece piece = {.parameter = parameter, .of = 1};
+    if (parameter->frozen || (weights && parameter->owner == OWNER_ALL))
+        return GT_OK;
+    if (!weights)
+        TRY(part_choose(builder, parameter));
+    if (!weights && builder->ranks > 1)
+        piece.of = size_ceil_div(most * (int64_t)sizeof(float), block ? PIECE_BYTES_BLOCK : PIECE_BYTES);
+    for (; piece.number < piece.of; piece.number++) {
+        piece.others = TENSOR_NONE;
+        piece.begin = graph->programs[builder->pen.program].count;
+        TRY(piece_exchange(builder, &piece, weights));
+        piece.end = graph->programs[builder->pen.program].count;
+        TRY(piece_shift(builder, &piece));
     }
-    return piece_shift(builder, &(struct piece){.own = TENSOR_NONE});
+    return GT_OK;
+}
+
+/* Adds a program that exchanges all parameters. */
+static enum gt_status program_build(struct model *model, const char *name, bool first, bool weights, int32_t *program)
+{
+    TRY(graph_program_add(model->graph, name, PHASE_TRAIN, program));
+    struct parts_builder builder = builder_of(model, *program, PASS_UPDATE, first);
+    for (int32_t i = 0; i < model->parameters.count; i++)
+        TRY(pieces_append(&builder, &model->parameters.at[i], weights));
+    return piece_shift(&builder, &(struct piece){.own = TENSOR_NONE});
 }
 
 enum gt_status parts_build(struct model *model)
 {
     const int32_t parts = model_parts(&model->options), ranks = model_ranks(&model->options);
-    struct parts_builder builder;
-    if (parts > 1) {
-        TRY(builder_begin(model, "part_first", &model->part_first, &builder));
-        builder.first = true;
-        TRY(pieces_append(&builder, false));
-    }
-    if (parts > ranks) {
-        TRY(builder_begin(model, "part_next", &model->part_next, &builder));
-        TRY(pieces_append(&builder, false));
-    }
-    return GT_OK;
+    if (parts == 1 || model_adds_in_step(&model->options))
+        return GT_OK;
+    TRY(program_build(model, "part_first", true, false, &model->part_first));
+    return parts > ranks ? program_build(model, "part_next", false, false, &model->part_next) : GT_OK;
 }
 
 enum gt_status gather_build(struct model *model)
 {
-    struct parts_builder builder;
-    if (model_ranks(&model->options) == 1)
-        return GT_OK;
-    TRY(builder_begin(model, "gather", &model->gather, &builder));
-    return pieces_append(&builder, true);
+    return model_ranks(&model->options) > 1 ? program_build(model, "gather", true, true, &model->gather) : GT_OK;
+}
+
+/* A parameter, and the op of a micro-step behind which its gradient is complete. */
+struct completed {
+    int32_t op, parameter;
+};
+
+static int completed_compare(const void *a, const void *b)
+{
+    const struct completed *x = a, *y = b;
+    return x->op != y->op ? (x->op > y->op) - (x->op < y->op) : x->parameter - y->parameter;
+}
+
+/* Finds the op behind which each part gradient is complete, the end of its loss chunk if it is in one, and sorts the
+ * parameters by them. */
+static enum gt_status completed_find(const struct model *model, int32_t program, struct completed *out)
+{
+    const struct graph *graph = model->graph;
+    const struct program *p = &graph->programs[program];
+    struct tensor_range *ranges;
+    TRY(HOSTMEM_NEW(graph, (size_t)graph->tensor_count, "program ranges", &ranges));
+    graph_ranges(graph, program, ranges);
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        const struct parameter *parameter = &model->parameters.at[i];
+        int32_t op = parameter->frozen ? 0 : ranges[parameter->part_gradient].last;
+        while (p->ops[op].chunk > 0 && op + 1 < p->count && p->ops[op + 1].chunk == p->ops[op].chunk)
+            op++;
+        out[i] = (struct completed){op, i};
+    }
+    qsort(out, (size_t)model->parameters.count, sizeof *out, completed_compare);
+    hostmem_free(ranges);
+    return GT_OK;
+}
+
+enum gt_status parts_insert(struct model *model, int32_t program, bool first)
+{
+    struct graph *graph = model->graph;
+    const int32_t before = graph->programs[program].count, count = model->parameters.count;
+    struct parts_builder builder = builder_of(model, program, PASS_BACKWARD, first);
+    struct completed *completed;
+    int32_t *after = NULL, added = 0;
+    TRY(HOSTMEM_NEW(graph, (size_t)count, "completed gradients", &completed));
+    TRY(completed_find(model, program, completed));
+    for (int32_t i = 0; i <= count; i++) {
+        TRY(i < count ? pieces_append(&builder, &model->parameters.at[completed[i].parameter], false)
+                      : piece_shift(&builder, &(struct piece){.own = TENSOR_NONE}));
+        const int32_t all = graph->programs[program].count - before;
+        TRY(HOSTMEM_GROW(graph, &after, (size_t)all, "places of exchanges"));
+        while (added < all)
+            after[added++] = completed[i < count ? i : count - 1].op;
+    }
+    TRY(graph_ops_move(graph, program, before, after));
+    hostmem_free(after);
+    hostmem_free(completed);
+    return GT_OK;
 }

@@ -29,8 +29,13 @@ enum gt_status gradient_rounding_targets(struct model *model, const char *progra
 enum gt_status gradient_rounding_insert(struct model *model, int32_t program, bool first,
                                         const struct autodiff_parameter *targets);
 
-/* Builds model->part_first and part_next, if an update has several parts.  Errors: GT_NO_MEMORY. */
+/* Builds model->part_first and part_next, if an update has several parts and no micro-step is a whole one.  Errors:
+ * GT_NO_MEMORY. */
 enum gt_status parts_build(struct model *model);
+/* Inserts into the program of a micro-step, which is a part, the exchange of each parameter's gradient and its addition
+ * to those of earlier rounds, or as the first: each behind the last op that touches the gradient.  Errors:
+ * GT_NO_MEMORY. */
+enum gt_status parts_insert(struct model *model, int32_t program, bool first);
 /* Builds model->gather, if there are several ranks.  Errors: GT_NO_MEMORY. */
 enum gt_status gather_build(struct model *model);
 /* Builds model->update: the norm of all gradients, the clip factor, and the optimizer step of each parameter.  Errors:

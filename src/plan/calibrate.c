@@ -63,7 +63,7 @@ static enum gt_status model_make(struct bench *bench, int32_t rows)
     options.train = true;
     options.evaluate = options.generate = false;
     options.choice.micro_batch = rows / config->block_size;
-    options.micro_steps = 1;
+    options.micro_steps = 2; /* else it would exchange parts */
     options.choice.remainder_batch = 0;
     options.choice.loss_chunk_rows = options.choice.micro_batch * config->block_size;
     options.choice.recompute = (struct recompute_mix){{0}};

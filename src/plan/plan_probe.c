@@ -138,11 +138,16 @@ static void program_take(void *user, int32_t program, const struct plan_measured
     }
 }
 
-/* Builds a model with two micro-steps and, if it has at least two rows, two loss chunks. */
-static enum gt_status model_make(struct model_options *options, struct hostmem *mem, struct model **out)
+bool probe_adds_in_step(const struct probe_request *request, int32_t micro_batch)
+{
+    return model_parts(request->options) > 1 && micro_batch == request->samples;
+}
+
+/* Builds a model with two micro-steps per part, or one that is in_step, and two loss chunks, if there are two rows. */
+static enum gt_status model_make(struct model_options *options, bool in_step, struct hostmem *mem, struct model **out)
 {
     int64_t rows = (int64_t)options->choice.micro_batch * options->config.block_size;
-    options->micro_steps = 2;
+    options->micro_steps = in_step ? 1 : 2;
     options->choice.remainder_batch = 0;
     options->choice.loss_chunk_rows = (int32_t)((rows + 1) / 2);
     return model_create(mem, options, out);
@@ -182,17 +187,32 @@ static uint64_t persistent_add(const struct probe_request *request, const struct
             cache = bytes;
         else if (tensor->lifetime == LIFETIME_RUN)
             states->run_bytes += (uint64_t)(times - away) * bytes;
-        else if (states == out->states)
-            out->gradient_bytes += (uint64_t)times * bytes;
     }
     return cache;
 }
 
-double probe_parts_seconds(const struct model *model, const struct plan_rates *rates)
+/* Returns the bytes that gradients keep between programs. */
+static uint64_t gradient_bytes(const struct probe_request *request, const struct model *model)
 {
-    const int32_t rounds = model_parts(&model->options) / model_ranks(&model->options);
-    return plan_cost_seconds(model->graph, model->part_first, rates) +
-           (rounds - 1) * plan_cost_seconds(model->graph, model->part_next, rates);
+    uint64_t bytes = 0;
+    for (int32_t t = 0; t < model->graph->tensor_count; t++) {
+        const struct tensor *tensor = &model->graph->tensors[t];
+        if (tensor->category == CATEGORY_GRADIENT && tensor->lifetime == LIFETIME_PHASE && tensor->base == TENSOR_NONE)
+            bytes += plan_footprint(request->plan, graph_tensor_bytes(model->graph, t));
+    }
+    return bytes;
+}
+
+/* Returns the seconds of the norm's program in an update and, if `parts`, of those that add the parts. */
+static double between_seconds(const struct model *model, const struct plan_rates *rates, bool parts)
+{
+    const int32_t programs[] = {model->norm, model->part_first, model->part_next};
+    double seconds = 0.0;
+    for (int i = 0; i < (parts ? 3 : 1); i++)
+        if (programs[i] >= 0)
+            seconds += model_runs(&model->options, model->graph->programs[programs[i]].name) *
+                       plan_cost_seconds(model->graph, programs[i], rates);
+    return seconds;
 }
 
 /* Adds a model of `layers` blocks, of which each has its optimizer state in host memory if options->choice.offload is
@@ -207,12 +227,15 @@ static enum gt_status fixed_add(const struct probe_request *request, struct mode
     struct plan *plan;
     unlimited.largest_segment_bytes = 0;
     options->config.n_layer = layers;
-    TRY(model_make(options, request->mem, &model));
+    TRY(model_make(options, false, request->mem, &model));
     enum gt_status status;
     TRY_GOTO(status, close, plan_measure(request->mem, model->graph, &unlimited, NULL, NULL, &plan));
     const struct plan_queues update = plan_cost_queues(model->graph, model->update.program, request->rates);
-    if (options->choice.offload == 0)
-        out->parts_seconds += (double)times * probe_parts_seconds(model, request->rates);
+    if (options->choice.offload == 0) {
+        for (int in_step = 0; in_step < 2; in_step++)
+            out->between_seconds[in_step] += (double)times * between_seconds(model, request->rates, in_step == 0);
+        out->gradient_bytes[0] += (uint64_t)times * gradient_bytes(request, model);
+    }
     for (int32_t offload = options->choice.offload > 0; offload <= options->choice.offload; offload++) {
         struct probe_states *states = &out->states[offload];
         const int64_t host = plan_choice_offload_blocks(offload, (int32_t)all);
@@ -235,7 +258,12 @@ static enum gt_status fixed_add(const struct probe_request *request, struct mode
     hostmem_free(plan);
 close:
     hostmem_free(model);
-    return status;
+    if (status != GT_OK || options->choice.offload > 0 || model_parts(options) == 1)
+        return status;
+    TRY(model_make(options, true, request->mem, &model));
+    out->gradient_bytes[1] += (uint64_t)times * gradient_bytes(request, model);
+    hostmem_free(model);
+    return GT_OK;
 }
 
 enum gt_status probe_fixed_make(const struct probe_request *request, bool offload, struct probe_fixed *out)
@@ -244,7 +272,7 @@ enum gt_status probe_fixed_make(const struct probe_request *request, bool offloa
     const int32_t layers = options.config.n_layer;
     const uint64_t segment = request->plan->largest_segment_bytes;
     const double weights = (double)dtype_size_bytes(options.dtype) * (double)model_parameter_count(&options.config);
-    struct probe_fixed fixed = {.gradient_bytes = 0};
+    struct probe_fixed fixed = {.gradient_bytes = {0}};
     options.choice.micro_batch = 2;
     options.choice.evaluate_batch = 1;
     options.choice.recompute = recompute_uniform(RECOMPUTE_NONE, 1);
@@ -292,7 +320,7 @@ enum gt_status probe_make(const struct probe_request *request, int32_t micro_bat
     options.choice.offload = offload;
     options.generate = false;
     options.no_update = true;
-    TRY(model_make(&options, request->mem, &model));
+    TRY(model_make(&options, probe_adds_in_step(request, micro_batch), request->mem, &model));
     *out = (struct probe){.micro_batch = micro_batch, .evaluate_batch = evaluate_batch, .offload = offload};
     struct taking taking = {.request = request, .model = model, .out = out};
     enum gt_status status = plan_measure(request->mem, model->graph, &unlimited, program_take, &taking, &plan);
@@ -334,6 +362,8 @@ struct probe_loss probe_loss_of(const struct probe_request *request, const struc
 {
     const int64_t whole = rows / chunk, rest = rows % chunk;
     struct adding adding = {.request = request, .fixed = fixed, .program = &probe->program[kind], .kind = kind};
+    if (kind == PROBE_NEXT && probe_adds_in_step(request, probe->micro_batch))
+        adding.kind = PROBE_FIRST; /* each part overwrites its gradients */
     chunk_add(&adding, rows <= chunk ? PROBE_CHUNK_ONLY : PROBE_CHUNK_FIRST, rows < chunk ? rows : chunk, 1);
     chunk_add(&adding, PROBE_CHUNK_NEXT, chunk, whole - 1);
     chunk_add(&adding, PROBE_CHUNK_NEXT, rest, whole > 0 && rest > 0);

@@ -38,10 +38,11 @@ struct probe_states {
 /* The parts of a plan that depend neither on the micro-batch nor on recompute or chunks. */
 struct probe_fixed {
     struct probe_states states[OFFLOAD_ALL + 1];
-    uint64_t gradient_bytes; /* of the training phase */
-    double parts_seconds;    /* of adding the parts of an update */
-    uint64_t largest;        /* persistent tensor */
-    bool unplaceable;        /* it exceeds the largest allocation, or all together exceed the planner's limit */
+    /* [1]: if micro-steps add the parts. */
+    uint64_t gradient_bytes[2]; /* of the training phase */
+    double between_seconds[2];  /* of the programs between the micro-steps and the update */
+    uint64_t largest;           /* persistent tensor */
+    bool unplaceable;           /* it exceeds the largest allocation, or all together exceed the planner's limit */
     /* The ops of the first chunk of a program and of the next ones. */
     struct probe_op chunk[PROBE_KINDS][2][PROBE_CHUNK_OPS_MAX];
     int32_t chunk_ops[PROBE_KINDS][2];
@@ -76,12 +77,14 @@ struct probe_request {
     const struct model_options *options;
     const struct plan_options *plan;
     const struct plan_rates *rates;
+    int64_t samples; /* of a part */
 };
+
+/* Returns true if micro-steps of so many samples are whole parts, which they then add (see model_adds_in_step()). */
+bool probe_adds_in_step(const struct probe_request *request, int32_t micro_batch);
 
 /* Sets *bytes to `value` if that is larger. */
 void probe_raise(uint64_t *bytes, uint64_t value);
-/* Returns the seconds in which an update adds its parts. */
-double probe_parts_seconds(const struct model *model, const struct plan_rates *rates);
 /* Measures what is fixed, if `offload` also with each part of the optimizer state in host memory.  Errors: those of
  * model_create() and plan_create(). */
 enum gt_status probe_fixed_make(const struct probe_request *request, bool offload, struct probe_fixed *out);

@@ -144,13 +144,11 @@ static void planned_destroy(struct search_planned *planned)
 
 double search_update_seconds(const struct model *model, const struct plan_rates *rates, plan_seconds_fn *seconds)
 {
-    const struct model_options *options = &model->options;
-    int32_t next = options->micro_steps - 1 - (options->choice.remainder_batch > 0);
-    const double part = seconds(model->graph, model->train_first.program, rates) +
-                        (double)next * seconds(model->graph, model->train_next.program, rates) +
-                        seconds(model->graph, model->train_remainder.program, rates);
-    return model_parts(options) * part + probe_parts_seconds(model, rates) +
-           seconds(model->graph, model->update.program, rates);
+    double sum = 0.0;
+    for (int32_t p = 0; p < model->graph->program_count; p++)
+        if (model->graph->programs[p].phase == PHASE_TRAIN)
+            sum += model_runs(&model->options, model->graph->programs[p].name) * seconds(model->graph, p, rates);
+    return sum;
 }
 
 /* As search_options_plan(), and keeps the model and its plan, which is NULL if it could not be made. */
@@ -289,7 +287,9 @@ static enum gt_status split_make(struct search *search, int32_t micro_batch, int
 {
     const struct search_request *request = search->request;
     const struct probe *probe, *rest;
-    const int64_t whole = request->samples / micro_batch, parts = model_parts(&request->options);
+    const int64_t whole = request->samples / micro_batch;
+    const int64_t rounds = model_parts(&request->options) / model_ranks(&request->options);
+    const bool in_step = probe_adds_in_step(&search->probe, micro_batch);
     const int32_t remainder = (int32_t)(request->samples % micro_batch);
     *split = (struct split){
         .choice = {.micro_batch = micro_batch,
@@ -299,12 +299,12 @@ static enum gt_status split_make(struct search *search, int32_t micro_batch, int
     for (int32_t away = request->options.config.lora.rank > 0; away >= 0; away--) {
         if (remainder > 0) {
             TRY(probe_get(search, remainder, away * OFFLOAD_ALL, &rest));
-            program_add(search, rest, PROBE_NEXT, parts, false, split);
+            program_add(search, rest, PROBE_NEXT, rounds, false, split);
         }
         TRY(probe_get(search, micro_batch, away * OFFLOAD_ALL, &probe));
-        program_add(search, probe, PROBE_FIRST, parts, true, split);
-        if (whole > 1)
-            program_add(search, probe, PROBE_NEXT, parts * (whole - 1), true, split);
+        program_add(search, probe, PROBE_FIRST, in_step ? 1 : rounds, true, split);
+        if (in_step ? rounds > 1 : whole > 1)
+            program_add(search, probe, PROBE_NEXT, in_step ? rounds - 1 : rounds * (whole - 1), true, split);
     }
     split->input_bytes = probe->input_bytes;
     evaluation_add(search, probe, split);
@@ -331,8 +331,9 @@ static struct split split_with(const struct search *search, const struct split *
 {
     const struct search_request *request = search->request;
     const struct probe_states *states = &search->memo->fixed.states[offload];
+    const bool in_step = probe_adds_in_step(&search->probe, split->choice.micro_batch);
     const double update_seconds =
-        search->memo->fixed.parts_seconds + plan_queues_longest(&states->update, &request->rates);
+        search->memo->fixed.between_seconds[in_step] + plan_queues_longest(&states->update, &request->rates);
     const uint64_t room = request->host_budget > states->host_bytes ? request->host_budget - states->host_bytes : 0;
     const uint64_t blocks = request->pin_offload ? 0 : room / split->input_bytes;
     const int32_t layers = request->options.config.n_layer;
@@ -342,7 +343,7 @@ static struct split split_with(const struct search *search, const struct split *
     out.seconds += update_seconds;
     out.fastest = out.seconds + blocks_seconds(&out, RECOMPUTE_NONE, 0, layers);
     prices_set(&out);
-    out.below_bytes = states->run_bytes + search->memo->fixed.gradient_bytes;
+    out.below_bytes = states->run_bytes + search->memo->fixed.gradient_bytes[in_step];
     out.other_bytes += states->run_bytes;
     probe_raise(&out.other_bytes, out.below_bytes + states->update_bytes);
     probe_raise(&out.other_bytes, states->run_bytes + states->generate_bytes);
@@ -478,7 +479,8 @@ static enum gt_status batch_get(struct search *search, int32_t micro_batch, uint
 }
 
 /* Makes all splits that may fit `budget`; if `smallest`, only those of the smallest micro-batch.  Stops after the first
- * micro-batch that cannot fit, because a larger one needs more. */
+ * micro-batch that cannot fit, because a larger one needs more; but for one that is a whole part, whose gradients need
+ * less. */
 static enum gt_status splits_make(struct search *search, bool smallest, uint64_t budget)
 {
     struct search_states_memo *memo = search->memo;
@@ -492,6 +494,8 @@ static enum gt_status splits_make(struct search *search, bool smallest, uint64_t
         if (smallest)
             break;
     }
+    if (probe_adds_in_step(&search->probe, asked) && !memo->fixed.unplaceable)
+        TRY(batch_get(search, asked, &bytes));
     if (memo->split_count > 0)
         qsort(memo->splits, (size_t)memo->split_count, sizeof memo->splits[0], split_compare);
     return GT_OK;
@@ -594,13 +598,14 @@ static void mixes_add(struct search *search, const struct split *split, int leve
     }
 }
 
-/* Returns true when the pins allow the split; a search for the smallest plan needs only the smallest micro-batch. */
+/* Returns true when the pins allow the split; a search for the smallest plan needs only the smallest micro-batch, and
+ * the one that is a whole part. */
 static bool is_allowed(const struct search *search, const struct split *split)
 {
     const struct search_request *request = search->request;
     const struct plan_choice *choice = &split->choice, *asked = &request->options.choice;
-    const int32_t smallest = search->by_bytes ? 1 : choice->micro_batch;
-    return choice->micro_batch == (request->pin_micro_batch ? asked->micro_batch : smallest) &&
+    const bool smallest = choice->micro_batch == 1 || probe_adds_in_step(&search->probe, choice->micro_batch);
+    return (request->pin_micro_batch ? choice->micro_batch == asked->micro_batch : smallest || !search->by_bytes) &&
            choice->evaluate_batch == evaluate_batch_of(request, choice->micro_batch) &&
            (!request->pin_loss_chunk || choice->loss_chunk_rows == chunk_widest(request, choice->micro_batch));
 }
@@ -799,7 +804,7 @@ static enum gt_status search_open(struct hostmem *mem, const struct search_reque
     struct search_states_memo **states = &memo->states[request->options.states];
     const int32_t asked = request->options.choice.offload, count = asked > 0 || request->host_budget > 0 ? 2 : 1;
     *out = (struct search){.mem = mem, .request = request, .all = memo, .offload_most = asked};
-    out->probe = (struct probe_request){mem, &request->options, &request->plan, &request->rates};
+    out->probe = (struct probe_request){mem, &request->options, &request->plan, &request->rates, request->samples};
     memo->mem = mem;
     if (*states == NULL)
         TRY(HOSTMEM_NEW(mem, 1, "plan search", states));

@@ -304,11 +304,7 @@ static void program_caption_draw(const struct map *map, int32_t program, const s
     const char *name = map->graph->programs[program].name;
     double middle = map->left[program] + map->width[program] / 2, y = MAP_TOP - 14;
     const struct model_options *options = facts->search ? &facts->search->found.options : NULL;
-    int32_t times = options && strncmp(name, "train_", 6) == 0 ? model_parts(options) : 1;
-    if (options && strcmp(name, "train_next") == 0)
-        times *= options->micro_steps - 1 - (options->choice.remainder_batch > 0);
-    if (options && strcmp(name, "part_next") == 0)
-        times = model_parts(options) / model_ranks(options) - 1;
+    const int32_t times = options ? model_runs(options, name) : 1;
     svg_text(map->out, middle, y, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_INK, "%s%s", name,
              times > 1 ? TEXT(24, ", %" PRId32 " times", times) : "");
 }

@@ -44,6 +44,7 @@ static enum gt_status replay_run(struct replay *replay)
     union scalar_word scalars[SCALAR_WORDS];
     memcpy(scalars, session->scalars, sizeof scalars);
     session->dist = NULL;
+    exec_dist_set(session->exec, NULL, NULL);
     memcpy(session->scalars, replay->result->scalars, sizeof scalars);
     exec_look_set(session->exec, replay->look, replay->context);
     const int32_t count = model_micro_steps(&session->model->options);
@@ -54,6 +55,7 @@ static enum gt_status replay_run(struct replay *replay)
     }
     exec_look_set(session->exec, NULL, NULL);
     session->dist = dist;
+    exec_dist_set(session->exec, dist, session->staging);
     memcpy(session->scalars, scalars, sizeof scalars);
     TRY(status);
     return session_scalars_set(session);
@@ -170,14 +172,16 @@ static const char *value_text(const struct session *session, const struct scan *
 static enum gt_status norm_log(struct session *session, int64_t iter, int32_t moved)
 {
     const struct parameter_list *parameters = &session->model->parameters;
+    const bool in_step = model_adds_in_step(&session->model->options);
     struct scan scan, largest = {.largest = -1.0f};
     double squares = 0.0;
     for (int32_t i = 0; i < parameters->count; i++) {
         const struct parameter *parameter = &parameters->at[i];
-        if (parameter->frozen)
+        /* Of several ranks, the last part's, since this rank does not have all sums; if it is gone, the sums it has. */
+        const int32_t gradient = session->dist != NULL && !in_step ? parameter->part_gradient : parameter->gradient;
+        if (gradient == TENSOR_NONE)
             continue;
-        /* Of several ranks, the last part's; this rank does not have all sums. */
-        TRY(tensor_scan(session, session->dist != NULL ? parameter->part_gradient : parameter->gradient, &scan));
+        TRY(tensor_scan(session, gradient, &scan));
         squares += scan.squares;
         if (scan.largest > largest.largest)
             largest = scan;

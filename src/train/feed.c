@@ -181,10 +181,11 @@ enum gt_status feed_train(struct feed *feed, struct session *session, const stru
 }
 
 /* Returns the program of micro-step `k` of a part. */
-static const struct program_io *micro_step_io(const struct model *model, int32_t k)
+static const struct program_io *micro_step_io(const struct model *model, int32_t part, int32_t k)
 {
+    const bool next = model_adds_in_step(&model->options) && part >= model_ranks(&model->options);
     if (k == 0)
-        return &model->train_first;
+        return next ? &model->train_next : &model->train_first;
     bool last = k == model->options.micro_steps - 1;
     return last && model->options.choice.remainder_batch > 0 ? &model->train_remainder : &model->train_next;
 }
@@ -194,7 +195,7 @@ enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64
     const struct model *model = session->model;
     const struct plan_choice *choice = &model->options.choice;
     const int32_t steps = model->options.micro_steps, part = k / steps, step = k % steps;
-    const struct program_io *io = micro_step_io(model, step);
+    const struct program_io *io = micro_step_io(model, part, step);
     /* Only the last micro-step of a part may be smaller. */
     const int64_t missing = choice->remainder_batch > 0 ? choice->micro_batch - choice->remainder_batch : 0;
     const int64_t first = (int64_t)k * choice->micro_batch - part * missing;
@@ -206,8 +207,8 @@ enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64
         TRY(session_scalars_set(session));
         TRY(exec_start(session->exec, io->program));
     }
-    if (model_parts(&model->options) == 1 || step < steps - 1)
-        return GT_OK;
+    if (model->part_first < 0 || step < steps - 1)
+        return GT_OK; /* there is one part, or the micro-step has added it */
     const int32_t ranks = model_ranks(&model->options);
     if (part % ranks < ranks - 1 || (ranks > 1 && session->dist == NULL))
         return GT_OK; /* the round goes on, or an update is repeated without the other ranks */

@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/contention.h"
 #include "base/size.h"
-#include "plan/plan_probe.h"
 
 #define AVERAGE_WEIGHT 0.1
 #define NOTED_ERROR 0.2 /* of the model; a larger one is logged */
@@ -37,7 +36,7 @@ int64_t evaluation_runs(const struct config *config, const struct model *model)
 static double program_sends(const struct graph *graph, int32_t program)
 {
     double bytes = 0.0;
-    for (int32_t i = 0; program >= 0 && i < graph->programs[program].count; i++) {
+    for (int32_t i = 0; i < graph->programs[program].count; i++) {
         const struct op *op = &graph->programs[program].ops[i];
         if (op->kind == OP_EXCHANGE && op->operand[EXCHANGE_X] != TENSOR_NONE)
             bytes += (double)graph_tensor_bytes(graph, op->operand[EXCHANGE_X]);
@@ -48,17 +47,10 @@ static double program_sends(const struct graph *graph, int32_t program)
 /* Returns the bytes that this rank sends in an update: gradients in each round of parts, then new weights. */
 static double exchange_bytes(const struct model *model)
 {
-    const double rounds = (double)model_parts(&model->options) / model_ranks(&model->options);
-    return program_sends(model->graph, model->part_first) +
-           (rounds - 1.0) * program_sends(model->graph, model->part_next) + program_sends(model->graph, model->gather);
-}
-
-/* Returns the seconds of an update.  Ranks divide the micro-steps. */
-static double update_seconds(const struct model *model, const struct plan_rates *rates, int64_t ranks)
-{
-    const double update =
-        plan_cost_seconds(model->graph, model->update.program, rates) + probe_parts_seconds(model, rates);
-    return (search_update_seconds(model, rates, plan_cost_seconds) - update) / (double)ranks + update;
+    double bytes = 0.0;
+    for (int32_t p = 0; p < model->graph->program_count; p++)
+        bytes += model_runs(&model->options, model->graph->programs[p].name) * program_sends(model->graph, p);
+    return bytes;
 }
 
 void forecast_model(const struct session *session, int64_t iter, int64_t evaluation_runs, struct forecast *out)
@@ -68,11 +60,9 @@ void forecast_model(const struct session *session, int64_t iter, int64_t evaluat
     const struct plan_rates *rates = &session->timing.rates;
     struct plan_rates no_link = *rates;
     plan_rates_link_set(&no_link, INFINITY, rates->copy_engines);
-    *out = (struct forecast){.step_seconds = update_seconds(model, rates, config->ranks)};
-    out->offload_seconds = out->step_seconds - update_seconds(model, &no_link, config->ranks);
-    out->alone_seconds = update_seconds(model, rates, 1) +
-                         (double)(config->ranks - 1) * plan_cost_seconds(model->graph, model->update.program,
-                                                                         rates); /* each rank updates its share */
+    *out = (struct forecast){.step_seconds = search_update_seconds(model, rates, plan_cost_seconds)};
+    out->offload_seconds = out->step_seconds - search_update_seconds(model, &no_link, plan_cost_seconds);
+    out->alone_seconds = (double)config->ranks * out->step_seconds;
     out->exchange_bytes = exchange_bytes(model);
     const double rate = session->timing.ranks_rate > 0.0 ? session->timing.ranks_rate : config_link(config->link);
     out->exchange_seconds = config->ranks > 1 && rate > 0.0 ? out->exchange_bytes / rate : 0.0;

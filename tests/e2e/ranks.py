@@ -8,7 +8,8 @@
   steady    the resident memory of each rank does not grow
   budget    (in make check-long) the ranks of a CPU stay within one budget together
   converted ranks change the state format as one does
-  states    a rank plans its share of moments and masters
+  states    a rank plans its share of moments and masters, and of gradients where a part is one micro-step
+  diverged  a rank names the first value that is not finite by itself
   full      a disk that is full on rank 0 leaves nothing half written, and all ranks go on
   killed    kill -9 of a rank ends all of them with one line; a resume with another number of ranks gives the bytes of one go
   stopped   a rank that gives no sign of life is named, and all end in time; a signal saves, and the run goes on
@@ -96,7 +97,8 @@ def compare(name, counts, *arguments):
 
 def bytes_of_one():
     for i, keys in enumerate(some(FORMATS, 4)):
-        compare(f"format{i}", (2, 4) if LONG or i == 0 else (2,), *keys)
+        steps = ["--micro_batch=4"] * (i % 2) # a part is one micro-step, or two
+        compare(f"format{i}", (2, 4) if LONG or i == 0 else (2,), *keys, *steps)
     train("device", "--recompute=full", *FORMATS[1])
     train("host", "--recompute=full", "--offload=all", "--ranks=2", *FORMATS[1])
     check(results("host") == results("device"), "states in the ranks' host memory: the bytes of one rank's on the device")
@@ -173,17 +175,27 @@ def converted():
 
 
 def states():
-    """A rank has its share of the moments and masters, and one whole gradient of fp32."""
-    keys = [*TINY, BF16, "--backend=cpu", "--n_embd=256", "--plan=json"]
+    """A rank has its share of the moments and masters.  It has one whole gradient of fp32 or, if a part is one micro-step,
+    its share of the sums and those gradients that are not complete, or not yet with the others."""
+    keys = [*TINY, BF16, "--backend=cpu", "--n_embd=256", "--n_layer=4", "--plan=json"]
     each = {}
-    for ranks in (1, 2, 4):
-        run = subprocess.run([GPT_TRAIN, *keys, f"--ranks={ranks}"], check=True, capture_output=True, text=True)
-        each[ranks] = json.loads(run.stdout)["categories"]
+    for ranks, *steps in ((1,), (2,), (4,), (4, "--micro_batch=4")):
+        run = subprocess.run([GPT_TRAIN, *keys, f"--ranks={ranks}", *steps], check=True, capture_output=True, text=True)
+        each[ranks + len(steps)] = json.loads(run.stdout)["categories"]
     for ranks in (2, 4):
         for states_of in ("moments", "master"):
             part = each[ranks][states_of] / each[1][states_of]
             check(part <= 1 / ranks + 0.01, f"{ranks} ranks: a share of {part:.4f} of the {states_of}")
     check(each[1]["gradients"] == 2 * each[4]["gradients"], f"the sum takes no other gradient: {each}")
+    check(each[5]["gradients"] < 0.6 * each[4]["gradients"], f"gradients of one micro-step are divided: {each}")
+
+
+def diverged():
+    """A rank repeats an update without the others, also where micro-steps exchange."""
+    for steps in (3, 4):
+        run = train("diverged", "--ranks=2", "--dtype=float16", f"--micro_batch={steps}", "--learning_rate=1000", "--warmup_iters=0",
+                    "--max_iters=30", status=1)
+        check("iter 1: the first value that is not finite: " in run.stderr and "micro-step 1 of" in run.stderr, run.stderr)
 
 
 def full_disk():
@@ -287,5 +299,5 @@ def refused():
 
 
 if __name__ == "__main__":
-    end(bytes_of_one, reduced, numbers, steady, budget, converted, states, full_disk, cards, plans, killed, stopped, refused,
+    end(bytes_of_one, reduced, numbers, steady, budget, converted, states, diverged, full_disk, cards, plans, killed, stopped, refused,
         begin=lambda: make_tokens("data"))

@@ -182,30 +182,37 @@ static void part_run(struct rig *rig, int32_t first)
     const struct model *model = rig->model;
     const int32_t steps = model->options.micro_steps;
     for (int32_t k = first; k < first + steps; k++) {
-        const struct program_io *io = rig_step_io(rig, k - first);
+        const bool next = model_adds_in_step(&model->options) && first > 0;
+        const struct program_io *io = next ? &model->train_next : rig_step_io(rig, k - first);
         rig->scalars[SCALAR_SAMPLE_BASE].i = 7 * (first / steps) + 3 * (k - first);
         rig->scalars[SCALAR_MICRO_STEP].i = k;
         rig_feed(rig, io, (uint64_t)k);
         rig_run(rig, io->program);
     }
-    if (model_parts(&model->options) > 1)
+    if (model->part_first >= 0)
         rig_run(rig, first == 0 ? model->part_first : model->part_next);
 }
 
 /* The gradients of an update are ((p0 + p1) + p2) in fp32, to the bit, where each p is what a run of that part alone
- * has computed: what another rank would. */
-TEST_LOOP(parts_are_added_in_order, 3)
+ * has computed: what another rank would.  If a part is one micro-step, its gradient ends with its program. */
+TEST_LOOP(parts_are_added_in_order, 6)
 {
     const struct rig_how how = {.threads = 2, .poison = true, .guard_bytes = 64};
     struct model_options options = rig_options(true, 0.2f, GELU_ERF);
-    options.dtype = _i == 0 ? DTYPE_F32 : DTYPE_BF16;
-    options.states = _i == 2 ? STATE_SR_BF16 : STATE_MASTER;
+    options.dtype = _i % 3 == 0 ? DTYPE_F32 : DTYPE_BF16;
+    options.states = _i % 3 == 2 ? STATE_SR_BF16 : STATE_MASTER;
+    if (_i >= 3) {
+        options.micro_steps = 1;
+        options.choice.remainder_batch = 0;
+    }
     struct rig alone, all;
     rig_open(&alone, &options, &how, 35);
     options.parts = PARTS;
     rig_open(&all, &options, &how, 35);
     ck_assert(plan_verify(all.plan));
     const int32_t count = all.model->parameters.count;
+    ck_assert_int_eq(all.model->graph->tensors[all.model->parameters.at[0].part_gradient].lifetime,
+                     _i < 3 ? LIFETIME_PHASE : LIFETIME_PROGRAM);
     float **sum = calloc((size_t)count, sizeof *sum);
     rig_need(sum != NULL, "memory");
     for (int32_t part = 0; part < PARTS; part++) {

@@ -80,6 +80,7 @@ static struct search_request request_draw(struct draws *draws)
     struct model_options *options = &request.options;
     model_draw(draws, options);
     options->parts = 1 + draws->number % 3;
+    options->ranks = draws->number % 2 == 0 ? options->parts : 1;
     const bool deep = draws->number % 10 == 9; /* 1,820 mixes, and nothing else to choose */
     if (deep) {
         options->config.n_layer = 12;

@@ -6,8 +6,8 @@
  * is added.  A single rank computes all parts, and adds each to those before it.  If reduce_dtype says so, a part is
  * rounded first; its random numbers are those of its last micro-step.
  *
- * If a part is one micro-step, its program does all that: a gradient is exchanged as soon as it is complete, beside the
- * backward pass of the layers below, and its memory serves again.
+ * If a part is one micro-step, its program does all that: the gradients of a block are exchanged beside its backward
+ * pass and added at its end, and their memory serves again.
  */
 #include <stdlib.h>
 
@@ -15,10 +15,8 @@
 #include "model/parameters.h"
 #include "model/programs.h"
 
-/* All ranks' parts of the elements that one rank adds, at most: in a program of its own, and within a micro-step, where
- * a block's matrix should move as a whole, because nothing is computed between its pieces. */
-#define PIECE_BYTES ((int64_t)8 << 20)
-#define PIECE_BYTES_BLOCK ((int64_t)64 << 20)
+#define PIECE_BYTES ((int64_t)8 << 20) /* of all ranks' parts of the elements that one rank adds */
+#define EXCHANGES_MAX 128              /* under way at a time */
 
 /* The same share of each rank's elements of a parameter. */
 struct piece {
@@ -33,8 +31,9 @@ struct parts_builder {
     const struct model *model;
     bool first; /* the first round overwrites */
     int32_t ranks, rank;
-    int32_t part; /* the gradient of this rank's part of a parameter, or its rounding */
-    struct piece under_way;
+    int32_t part;            /* the gradient of this rank's part of a parameter, or its rounding */
+    struct piece *under_way; /* the oldest first */
+    int32_t count;
 };
 
 static struct parts_builder builder_of(const struct model *model, int32_t program, enum op_pass pass, bool first)
@@ -44,8 +43,7 @@ static struct parts_builder builder_of(const struct model *model, int32_t progra
                                   .model = model,
                                   .first = first,
                                   .ranks = ranks,
-                                  .rank = ranks > 1 ? model->options.rank : 0,
-                                  .under_way = {.own = TENSOR_NONE}};
+                                  .rank = ranks > 1 ? model->options.rank : 0};
 }
 
 /* Returns the elements of a piece that `rank` has. */
@@ -135,44 +133,55 @@ static enum gt_status piece_add(const struct parts_builder *builder, const struc
     return graph_op_add(&builder->pen, OP_SUM_PARTS, &attrs, piece->parameter->name, operands);
 }
 
-/* Waits for the piece that is under way and adds its parts, unless they are weights; `next` is under way instead. */
-static enum gt_status piece_shift(struct parts_builder *builder, const struct piece *next)
+/* Waits for all pieces that are under way but the last `keep`, and adds their parts, unless they are weights. */
+static enum gt_status pieces_finish(struct parts_builder *builder, int32_t keep)
 {
     const struct program *program = &builder->pen.graph->programs[builder->pen.program];
-    const struct piece piece = builder->under_way;
-    builder->under_way = *next;
-    for (int32_t i = piece.begin; i < piece.end; i++) {
-        struct op_attrs attrs = program->ops[i].attrs;
-        int32_t operands[WAIT_OPERANDS];
-        attrs.exchanged = true;
-        memcpy(operands, program->ops[i].operand, sizeof operands);
-        TRY(graph_op_add(&builder->pen, OP_WAIT, &attrs, piece.parameter->name, operands));
+    const int32_t finished = builder->count > keep ? builder->count - keep : 0;
+    for (int32_t k = 0; k < finished; k++) {
+        const struct piece piece = builder->under_way[k];
+        for (int32_t i = piece.begin; i < piece.end; i++) {
+            struct op_attrs attrs = program->ops[i].attrs;
+            int32_t operands[WAIT_OPERANDS];
+            attrs.exchanged = true;
+            memcpy(operands, program->ops[i].operand, sizeof operands);
+            TRY(graph_op_add(&builder->pen, OP_WAIT, &attrs, piece.parameter->name, operands));
+        }
+        if (piece.own != TENSOR_NONE)
+            TRY(piece_add(builder, &piece));
     }
-    return piece.own != TENSOR_NONE ? piece_add(builder, &piece) : GT_OK;
+    builder->count -= finished;
+    memmove(builder->under_way, builder->under_way + finished, (size_t)builder->count * sizeof *builder->under_way);
+    return GT_OK;
 }
 
-/* Appends the exchange of a parameter, and the sums of its parts but for the last piece. */
-static enum gt_status pieces_append(struct parts_builder *builder, const struct parameter *parameter, bool weights)
+/* Appends the exchange of a parameter in `of` pieces, and the sums of pieces so that at most `keep` are under way. */
+static enum gt_status pieces_append(struct parts_builder *builder, const struct parameter *parameter, bool weights,
+                                    int64_t of, int32_t keep)
 {
-    const struct graph *graph = builder->pen.graph;
-    const bool block = builder->pen.pass == PASS_BACKWARD && parameter->group <= GROUP_MUON;
-    const int64_t elements = graph_tensor_elements(graph, parameter->tensor);
-    const int64_t most = parameter->owner == OWNER_UNITS ? parameter->most * builder->ranks : elements;
-    struct piece piece = {.parameter = parameter, .of = 1};
+    struct graph *graph = builder->pen.graph;
     if (parameter->frozen || (weights && parameter->owner == OWNER_ALL))
         return GT_OK;
     if (!weights)
         TRY(part_choose(builder, parameter));
-    if (!weights && builder->ranks > 1)
-        piece.of = size_ceil_div(most * (int64_t)sizeof(float), block ? PIECE_BYTES_BLOCK : PIECE_BYTES);
-    for (; piece.number < piece.of; piece.number++) {
+    for (struct piece piece = {.parameter = parameter, .of = of}; piece.number < of; piece.number++) {
         piece.others = TENSOR_NONE;
         piece.begin = graph->programs[builder->pen.program].count;
         TRY(piece_exchange(builder, &piece, weights));
         piece.end = graph->programs[builder->pen.program].count;
-        TRY(piece_shift(builder, &piece));
+        TRY(HOSTMEM_GROW(graph, &builder->under_way, (size_t)builder->count + 1, "pieces under way"));
+        builder->under_way[builder->count++] = piece;
+        TRY(pieces_finish(builder, keep));
     }
     return GT_OK;
+}
+
+/* Returns the number of pieces of a parameter's gradient of which few need be under way. */
+static int64_t pieces_of(const struct parts_builder *builder, const struct parameter *parameter)
+{
+    const int64_t elements = graph_tensor_elements(builder->pen.graph, parameter->tensor);
+    const int64_t most = parameter->owner == OWNER_UNITS ? parameter->most * builder->ranks : elements;
+    return builder->ranks > 1 ? size_ceil_div(most * (int64_t)sizeof(float), PIECE_BYTES) : 1;
 }
 
 /* Adds a program that exchanges all parameters. */
@@ -180,9 +189,13 @@ static enum gt_status program_build(struct model *model, const char *name, bool 
 {
     TRY(graph_program_add(model->graph, name, PHASE_TRAIN, program));
     struct parts_builder builder = builder_of(model, *program, PASS_UPDATE, first);
-    for (int32_t i = 0; i < model->parameters.count; i++)
-        TRY(pieces_append(&builder, &model->parameters.at[i], weights));
-    return piece_shift(&builder, &(struct piece){.own = TENSOR_NONE});
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        const struct parameter *parameter = &model->parameters.at[i];
+        TRY(pieces_append(&builder, parameter, weights, weights ? 1 : pieces_of(&builder, parameter), 1));
+    }
+    TRY(pieces_finish(&builder, 0));
+    hostmem_free(builder.under_way);
+    return GT_OK;
 }
 
 enum gt_status parts_build(struct model *model)
@@ -199,34 +212,37 @@ enum gt_status gather_build(struct model *model)
     return model_ranks(&model->options) > 1 ? program_build(model, "gather", true, true, &model->gather) : GT_OK;
 }
 
-/* A parameter, and the op of a micro-step behind which its gradient is complete. */
-struct completed {
-    int32_t op, parameter;
+/* A parameter, and the op of a micro-step behind which its gradient is exchanged. */
+struct stop {
+    int32_t op, end, parameter; /* end: the last op of the block's backward pass, or of the loss chunk */
 };
 
-static int completed_compare(const void *a, const void *b)
+static int stop_compare(const void *a, const void *b)
 {
-    const struct completed *x = a, *y = b;
+    const struct stop *x = a, *y = b;
     return x->op != y->op ? (x->op > y->op) - (x->op < y->op) : x->parameter - y->parameter;
 }
 
-/* Finds the op behind which each part gradient is complete, the end of its loss chunk if it is in one, and sorts the
- * parameters by them. */
-static enum gt_status completed_find(const struct model *model, int32_t program, struct completed *out)
+/* Finds where each part gradient is exchanged, and sorts the parameters by that: a block's matrix where it is complete,
+ * all others at the end. */
+static enum gt_status stops_find(const struct model *model, int32_t program, struct stop *out)
 {
     const struct graph *graph = model->graph;
     const struct program *p = &graph->programs[program];
+    const int32_t count = model->parameters.count;
     struct tensor_range *ranges;
     TRY(HOSTMEM_NEW(graph, (size_t)graph->tensor_count, "program ranges", &ranges));
     graph_ranges(graph, program, ranges);
-    for (int32_t i = 0; i < model->parameters.count; i++) {
+    for (int32_t i = 0; i < count; i++) {
         const struct parameter *parameter = &model->parameters.at[i];
-        int32_t op = parameter->frozen ? 0 : ranges[parameter->part_gradient].last;
-        while (p->ops[op].chunk > 0 && op + 1 < p->count && p->ops[op + 1].chunk == p->ops[op].chunk)
-            op++;
-        out[i] = (struct completed){op, i};
+        const int32_t op = parameter->frozen ? 0 : ranges[parameter->part_gradient].last;
+        int32_t end = op;
+        while (end + 1 < p->count && p->ops[end + 1].layer == p->ops[op].layer &&
+               p->ops[end + 1].chunk == p->ops[op].chunk)
+            end++;
+        out[i] = (struct stop){p->ops[op].layer >= 0 && parameter->group != GROUP_VECTOR ? op : end, end, i};
     }
-    qsort(out, (size_t)model->parameters.count, sizeof *out, completed_compare);
+    qsort(out, (size_t)count, sizeof *out, stop_compare);
     hostmem_free(ranges);
     return GT_OK;
 }
@@ -236,20 +252,26 @@ enum gt_status parts_insert(struct model *model, int32_t program, bool first)
     struct graph *graph = model->graph;
     const int32_t before = graph->programs[program].count, count = model->parameters.count;
     struct parts_builder builder = builder_of(model, program, PASS_BACKWARD, first);
-    struct completed *completed;
+    struct stop *stops;
     int32_t *after = NULL, added = 0;
-    TRY(HOSTMEM_NEW(graph, (size_t)count, "completed gradients", &completed));
-    TRY(completed_find(model, program, completed));
-    for (int32_t i = 0; i <= count; i++) {
-        TRY(i < count ? pieces_append(&builder, &model->parameters.at[completed[i].parameter], false)
-                      : piece_shift(&builder, &(struct piece){.own = TENSOR_NONE}));
+    TRY(HOSTMEM_NEW(graph, (size_t)count, "places of exchanges", &stops));
+    TRY(stops_find(model, program, stops));
+    for (int32_t i = 0; i < count; i++) {
+        const struct stop *stop = &stops[i];
+        const struct parameter *parameter = &model->parameters.at[stop->parameter];
+        const bool block = graph->programs[program].ops[stop->op].layer >= 0;
+        TRY(pieces_append(&builder, parameter, false, block ? 1 : pieces_of(&builder, parameter),
+                          block ? EXCHANGES_MAX / builder.ranks : 1));
+        if (i + 1 == count || stop->end != stop[1].end)
+            TRY(pieces_finish(&builder, 0));
         const int32_t all = graph->programs[program].count - before;
-        TRY(HOSTMEM_GROW(graph, &after, (size_t)all, "places of exchanges"));
+        TRY(HOSTMEM_GROW(graph, &after, (size_t)all, "ops before exchanges"));
         while (added < all)
-            after[added++] = completed[i < count ? i : count - 1].op;
+            after[added++] = stop->op;
     }
     TRY(graph_ops_move(graph, program, before, after));
+    hostmem_free(builder.under_way);
     hostmem_free(after);
-    hostmem_free(completed);
+    hostmem_free(stops);
     return GT_OK;
 }

@@ -32,9 +32,8 @@ enum gt_status gradient_rounding_insert(struct model *model, int32_t program, bo
 /* Builds model->part_first and part_next, if an update has several parts and no micro-step is a whole one.  Errors:
  * GT_NO_MEMORY. */
 enum gt_status parts_build(struct model *model);
-/* Inserts into the program of a micro-step, which is a part, the exchange of each parameter's gradient and its addition
- * to those of earlier rounds, or as the first: each behind the last op that touches the gradient.  Errors:
- * GT_NO_MEMORY. */
+/* Inserts into the program of a micro-step, which is a part, the exchange of the gradients and their addition to those
+ * of earlier rounds, or as the first.  Errors: GT_NO_MEMORY. */
 enum gt_status parts_insert(struct model *model, int32_t program, bool first);
 /* Builds model->gather, if there are several ranks.  Errors: GT_NO_MEMORY. */
 enum gt_status gather_build(struct model *model);

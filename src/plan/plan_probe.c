@@ -203,12 +203,12 @@ static uint64_t gradient_bytes(const struct probe_request *request, const struct
     return bytes;
 }
 
-/* Returns the seconds of the norm's program in an update and, if `parts`, of those that add the parts. */
-static double between_seconds(const struct model *model, const struct plan_rates *rates, bool parts)
+/* Returns the seconds of an update between micro-steps and the update's program. */
+static double between_seconds(const struct model *model, const struct plan_rates *rates)
 {
-    const int32_t programs[] = {model->norm, model->part_first, model->part_next};
+    const int32_t programs[] = {model->part_first, model->part_next, model->norm};
     double seconds = 0.0;
-    for (int i = 0; i < (parts ? 3 : 1); i++)
+    for (int i = 0; i < 3; i++)
         if (programs[i] >= 0)
             seconds += model_runs(&model->options, model->graph->programs[programs[i]].name) *
                        plan_cost_seconds(model->graph, programs[i], rates);
@@ -232,8 +232,7 @@ static enum gt_status fixed_add(const struct probe_request *request, struct mode
     TRY_GOTO(status, close, plan_measure(request->mem, model->graph, &unlimited, NULL, NULL, &plan));
     const struct plan_queues update = plan_cost_queues(model->graph, model->update.program, request->rates);
     if (options->choice.offload == 0) {
-        for (int in_step = 0; in_step < 2; in_step++)
-            out->between_seconds[in_step] += (double)times * between_seconds(model, request->rates, in_step == 0);
+        out->between_seconds[0] += (double)times * between_seconds(model, request->rates);
         out->gradient_bytes[0] += (uint64_t)times * gradient_bytes(request, model);
     }
     for (int32_t offload = options->choice.offload > 0; offload <= options->choice.offload; offload++) {
@@ -261,6 +260,7 @@ close:
     if (status != GT_OK || options->choice.offload > 0 || model_parts(options) == 1)
         return status;
     TRY(model_make(options, true, request->mem, &model));
+    out->between_seconds[1] += (double)times * between_seconds(model, request->rates);
     out->gradient_bytes[1] += (uint64_t)times * gradient_bytes(request, model);
     hostmem_free(model);
     return GT_OK;

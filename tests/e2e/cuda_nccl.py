@@ -20,13 +20,14 @@ from cuda_common import FOLDER, GPT_TRAIN_CUDA, LONG, Run, check, end_emulated, 
 
 NCCL = os.path.join(FOLDER, "libnccl.so.2")
 CARDS = ",".join(["89:16g:L4"] * 4)
-KEYS = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=36", "--block_size=24", "--batch_size=4", "--micro_batch=3",
+KEYS = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=36", "--block_size=24", "--batch_size=4", "--micro_batch=4",
         "--gradient_accumulation_steps=4", "--vocab_size=96", "--dropout=0.1", "--bias=True", "--lr_decay_iters=50",
         "--warmup_iters=2", "--eval_iters=1", "--eval_interval=2", "--parts=4", "--threads=1", "--max_iters=2", "--rank_timeout=60",
         "--backend=cuda", "--log_interval=1"]
 BF16 = ["--dtype=bfloat16"]
-FORMATS = ([], [*BF16, "--arch=llama", "--optimizer=muon", "--state_format=sr_bf16"], ["--dtype=float16", "--optimizer=muon"],
-           [*BF16, "--offload=all", "--recompute=full"], [*BF16, "--reduce_dtype=bfloat16"])
+AFTER = ["--micro_batch=3"] # a part is two micro-steps, and is exchanged after them, not within
+FORMATS = ([], [*BF16, *AFTER, "--arch=llama", "--optimizer=muon", "--state_format=sr_bf16"], ["--dtype=float16", "--optimizer=muon"],
+           [*BF16, "--offload=all", "--recompute=full"], [*BF16, "--reduce_dtype=bfloat16"], [*BF16, *AFTER, "--reduce_dtype=bfloat16"])
 FUNCTIONS = ("ncclGetVersion", "ncclGetUniqueId", "ncclCommInitRank", "ncclGroupStart", "ncclSend", "ncclRecv", "ncclGroupEnd",
              "group", "ncclCommAbort")
 

@@ -39,6 +39,7 @@ EXTRA_DIST += \
 	bench/results/2026-11-26-lora.md \
 	bench/results/2026-11-26-offload.md \
 	bench/results/2026-11-26-ranks.md \
+	bench/results/2026-11-26-recipe.md \
 	bench/results/README.md \
 	bench/roof.c \
 	bench/run

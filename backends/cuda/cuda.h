@@ -26,7 +26,7 @@
 #define CUDA_GRID_X_MAX INT32_MAX /* the limit of a grid's first dimension */
 #define CUDA_NAME_MAX 64
 /* Limit on the programs that are kept as graphs; a run has fewer.  Others are launched call by call, with a note. */
-#define CUDA_GRAPHS_MAX 256 /* exchanges through the host divide two programs behind each block */
+#define CUDA_GRAPHS_MAX 256 /* exchanges through the host divide two programs behind each matrix of a block */
 /* Limits on the small results in flight to the host; see cuda_memory_download_later(). */
 #define CUDA_RESULTS_MAX 256
 #define CUDA_RESULT_BYTES 64

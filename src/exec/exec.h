@@ -22,7 +22,8 @@ enum gt_status exec_create(const void *owner, struct backend *device, const stru
                            struct exec **out);
 
 /* Sets what exchanges between ranks go through, unless the device has its own way: `dist`, and `staging` for memory
- * that the host does not reach.  Both are borrowed. */
+ * that the host does not reach.  Both are borrowed.  Without `dist`, a program that is looked at (exec_look_set())
+ * leaves out exchanges and the sums of other ranks' parts. */
 #define EXEC_STAGING_BYTES ((size_t)2 << 20)
 void exec_dist_set(struct exec *exec, struct dist *dist, void *staging);
 

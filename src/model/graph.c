@@ -183,6 +183,8 @@ enum gt_status graph_ops_move(struct graph *graph, int32_t program, int32_t coun
     struct program *p = &graph->programs[program];
     struct op *merged;
     int32_t *next, made = 0; /* next[i]: the first moved op behind op i, the next one behind moved op i; 0: none */
+    if (p->count == count)
+        return GT_OK;
     TRY(HOSTMEM_NEW(graph, (size_t)p->count, "program order", &next));
     TRY(HOSTMEM_NEW(graph, (size_t)p->count, "program ops", &merged));
     for (int32_t k = p->count - 1; k >= count; k--) {

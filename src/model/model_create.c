@@ -172,7 +172,7 @@ static enum gt_status loss_program_build(struct model *model, const char *name, 
     return transformer_build_loss(model, io, phase == PHASE_TRAIN);
 }
 
-/* Gives a program that adds its part gradients of its own, with the program's lifetime. */
+/* Gives a program that adds its part gradients of its own, like those of part_gradients_add(). */
 static enum gt_status program_gradients_add(struct model *model, const char *program)
 {
     for (int32_t i = 0; i < model->parameters.count; i++) {
@@ -180,7 +180,6 @@ static enum gt_status program_gradients_add(struct model *model, const char *pro
         if (parameter->part_gradient == TENSOR_NONE)
             continue;
         struct tensor own = model->graph->tensors[parameter->part_gradient];
-        own.lifetime = LIFETIME_PROGRAM;
         snprintf(own.name, sizeof own.name, "%.24s.%.60s.part_grad", program, parameter->name);
         TRY(graph_tensor_add(model->graph, &own, &parameter->part_gradient));
     }

@@ -16,7 +16,7 @@
 #include "model/programs.h"
 
 #define PIECE_BYTES ((int64_t)8 << 20) /* of all ranks' parts of the elements that one rank adds */
-#define EXCHANGES_MAX 128              /* under way at a time */
+#define EXCHANGES_MAX 128 /* under way at a time, in all pieces of a block; CUDA_COPIES_MAX has room for them */
 
 /* The same share of each rank's elements of a parameter. */
 struct piece {
@@ -261,7 +261,7 @@ enum gt_status parts_insert(struct model *model, int32_t program, bool first)
         const struct parameter *parameter = &model->parameters.at[stop->parameter];
         const bool block = graph->programs[program].ops[stop->op].layer >= 0;
         TRY(pieces_append(&builder, parameter, false, block ? 1 : pieces_of(&builder, parameter),
-                          block ? EXCHANGES_MAX / builder.ranks : 1));
+                          block ? EXCHANGES_MAX / builder.ranks - 1 : 1));
         if (i + 1 == count || stop->end != stop[1].end)
             TRY(pieces_finish(&builder, 0));
         const int32_t all = graph->programs[program].count - before;

@@ -10,7 +10,6 @@
 #include "cli/program.h"
 #include "data/tokenizer_import.h"
 #include "io/checkpoint.h"
-#include "io/checkpoint_keep.h"
 #include "io/export.h"
 
 #define PROGRAM "gpt-export"

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "io/checkpoint.h"
-#include "io/checkpoint_keep.h"
 #include "train/stop.h"
 
 void program_descriptors_hold(void)

@@ -8,7 +8,6 @@
 #include <math.h>
 
 #include "io/checkpoint.h"
-#include "io/hf_layout.h"
 
 /* The transfer of one array. */
 struct transfer {
@@ -22,12 +21,8 @@ struct transfer {
     const struct checkpoint_file_record *sums; /* NULL: no checksum is known */
     bool frozen;                               /* it belongs to the base of adapters */
     uint32_t *digest;                          /* takes its checksum; or NULL */
-};
-
-/* Properties of the elements read so far. */
-struct seen {
-    uint32_t crc32c;
-    bool finite, zero, in_range;
+    uint32_t crc32c;                           /* of the elements read so far, */
+    bool finite, zero, in_range;               /* and what holds of them */
 };
 
 /* Checks what the shapes of the tensors do not show. */
@@ -45,28 +40,29 @@ static enum gt_status config_check(const struct checkpoint *checkpoint, const st
                 checkpoint->source, (int)saved->bias, saved->block_size, (int)wanted->bias, wanted->block_size);
 }
 
-static void values_look(const struct transfer *transfer, const void *values, size_t count, struct seen *seen)
+static void values_look(struct transfer *transfer, const void *values, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (transfer->dtype == DTYPE_U8) {
             const int8_t exponent = ((const int8_t *)values)[i];
-            seen->in_range = seen->in_range && (transfer->part != CHECKPOINT_SCALES ||
-                                                (exponent >= STATE_EXPONENT_MIN && exponent <= STATE_EXPONENT_MAX));
+            transfer->in_range =
+                transfer->in_range && (transfer->part != CHECKPOINT_SCALES ||
+                                       (exponent >= STATE_EXPONENT_MIN && exponent <= STATE_EXPONENT_MAX));
             continue;
         }
         const float value = dtype_value(transfer->dtype, values, i);
-        seen->finite = seen->finite && isfinite(value);
-        seen->zero = seen->zero && value == 0.0f;
+        transfer->finite = transfer->finite && isfinite(value);
+        transfer->zero = transfer->zero && value == 0.0f;
     }
 }
 
-static enum gt_status piece_load(const struct transfer *transfer, const struct checkpoint_load_options *options,
-                                 size_t first, size_t count, struct seen *seen)
+static enum gt_status piece_load(struct transfer *transfer, const struct checkpoint_load_options *options, size_t first,
+                                 size_t count)
 {
     void *values = options->staging;
-    uint32_t *crc32c = transfer->sums != NULL || transfer->digest != NULL ? &seen->crc32c : NULL;
+    uint32_t *crc32c = transfer->sums != NULL || transfer->digest != NULL ? &transfer->crc32c : NULL;
     TRY(safetensors_read(transfer->file, transfer->index, first, count, values, transfer->dtype, crc32c));
-    values_look(transfer, values, count, seen);
+    values_look(transfer, values, count);
     if (transfer->target == NULL || first >= transfer->wanted || options->write == NULL)
         return GT_OK;
     const size_t left = transfer->wanted - first;
@@ -74,40 +70,40 @@ static enum gt_status piece_load(const struct transfer *transfer, const struct c
                           count < left ? count : left, values, transfer->dtype);
 }
 
-static enum gt_status transfer_judge(const struct transfer *transfer, const char *source, const struct seen *seen)
+static enum gt_status transfer_judge(const struct transfer *transfer, const char *source)
 {
     const char *path = transfer->file->path, *name = transfer->file->tensors[transfer->index].name;
-    uint32_t expected = seen->crc32c;
+    uint32_t expected = transfer->crc32c;
     if (transfer->sums != NULL)
         TRY(checkpoint_record_tensor_crc(transfer->sums, source, name, &expected));
-    if (seen->crc32c != expected)
+    if (transfer->crc32c != expected)
         return FAIL(GT_DATA,
                     "%s: tensor %s: the checksum is %08" PRIx32 ", but the record says %08" PRIx32
                     "; the file is damaged",
-                    path, name, seen->crc32c, expected);
-    if (!seen->finite)
+                    path, name, transfer->crc32c, expected);
+    if (!transfer->finite)
         return FAIL(GT_DATA, "%s: tensor %s: holds a value that is not finite", path, name);
-    if (!seen->in_range)
+    if (!transfer->in_range)
         return FAIL(GT_DATA, "%s: tensor %s: holds an exponent outside %d to %d", path, name, STATE_EXPONENT_MIN,
                     STATE_EXPONENT_MAX);
-    if (transfer->target == NULL && !seen->zero)
+    if (transfer->target == NULL && !transfer->zero)
         return FAIL(GT_DATA, "%s: tensor %s: is not zero, but the model has no biases", path, name);
     return GT_OK;
 }
 
-static enum gt_status transfer_run(const struct transfer *transfer, const char *source,
+static enum gt_status transfer_run(struct transfer *transfer, const char *source,
                                    const struct checkpoint_load_options *options)
 {
-    struct seen seen = {.finite = true, .zero = true, .in_range = true};
+    transfer->finite = transfer->zero = transfer->in_range = true;
     const size_t elements = transfer->file->tensors[transfer->index].elements;
     const size_t count_max = options->staging_bytes / sizeof(float); /* the same for any dtype: whole blocks */
     for (size_t first = 0; first < elements; first += count_max) {
         const size_t count = elements - first < count_max ? elements - first : count_max;
-        TRY(piece_load(transfer, options, first, count, &seen));
+        TRY(piece_load(transfer, options, first, count));
     }
     if (transfer->digest != NULL)
-        *transfer->digest = file_crc32c(*transfer->digest, &seen.crc32c, sizeof seen.crc32c);
-    return transfer_judge(transfer, source, &seen);
+        *transfer->digest = file_crc32c(*transfer->digest, &transfer->crc32c, sizeof transfer->crc32c);
+    return transfer_judge(transfer, source);
 }
 
 /* Returns the caller's tensor of this name; NULL for a bias that the model does not have. */
@@ -126,11 +122,6 @@ static const struct checkpoint_tensor *target_find(const struct checkpoint_load_
     return &options->tensors[i];
 }
 
-static const struct checkpoint_file_record *sums_of(const struct checkpoint *checkpoint, enum checkpoint_file which)
-{
-    return checkpoint->kind == CHECKPOINT_OURS ? &checkpoint->record.files[which] : NULL;
-}
-
 /* Chooses the dtype in which elements are passed on: the stored one if it is the model's, or codes; else fp32.  A
  * resumed run must compute on its own state, so another dtype is an error unless conversion was requested. */
 static enum gt_status dtype_choose(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options,
@@ -146,48 +137,33 @@ static enum gt_status dtype_choose(const struct checkpoint *checkpoint, const st
                 dtype_safetensors_name(here));
 }
 
-static enum gt_status parameter_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options,
-                                     const struct parameter_shape *tensor, uint32_t *digest)
+static enum gt_status part_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options,
+                                const struct parameter_shape *tensor, enum checkpoint_part part, uint32_t *digest)
 {
-    const bool frozen = checkpoint->base[0] != '\0' && tensor->adapter == ADAPTER_NONE;
-    struct transfer transfer = {.file = checkpoint->model,
-                                .part = CHECKPOINT_PARAMETER,
-                                .target = target_find(options, tensor),
+    const bool is_weight = part == CHECKPOINT_PARAMETER, of_base = is_weight && tensor->adapter == ADAPTER_NONE;
+    const bool frozen = of_base && checkpoint->base[0] != '\0', ours = checkpoint->kind == CHECKPOINT_OURS;
+    const struct checkpoint_tensor *target = target_find(options, tensor);
+    enum dtype here = target == NULL ? DTYPE_F32 : is_weight ? target->dtype : target->moment;
+    struct transfer transfer = {.file = is_weight ? checkpoint->model : checkpoint->optimizer,
+                                .part = part,
+                                .target = target,
                                 .offset = tensor->first,
                                 .wanted = parameter_elements(tensor),
-                                .sums = frozen ? NULL : sums_of(checkpoint, CHECKPOINT_FILE_MODEL),
+                                .sums = ours && !frozen ? &checkpoint->record.files[!is_weight] : NULL,
                                 .frozen = frozen,
-                                .digest = tensor->adapter == ADAPTER_NONE ? digest : NULL};
-    TRY(hf_layout_find(transfer.file, tensor, &transfer.index));
-    if (transfer.file->tensors[transfer.index].dtype == DTYPE_U8)
+                                .digest = of_base ? digest : NULL};
+    struct parameter_shape stored = *tensor;
+    if (!is_weight)
+        checkpoint_part_tensor(tensor, part, &stored);
+    if ((part == CHECKPOINT_SCALES && !safetensors_find(transfer.file, stored.name, &transfer.index)) ||
+        (part == CHECKPOINT_V && target != NULL && target->no_second))
+        return GT_OK;
+    TRY(hf_layout_find(transfer.file, &stored, &transfer.index));
+    if (is_weight && transfer.file->tensors[transfer.index].dtype == DTYPE_U8)
         return FAIL(GT_UNSUPPORTED, "%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded",
                     transfer.file->path, tensor->name);
-    TRY(dtype_choose(checkpoint, options, transfer.target != NULL ? transfer.target->dtype : DTYPE_F32, &transfer));
+    TRY(dtype_choose(checkpoint, options, part == CHECKPOINT_SCALES ? DTYPE_U8 : here, &transfer));
     return transfer_run(&transfer, checkpoint->source, options);
-}
-
-static enum gt_status moments_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options,
-                                   const struct parameter_shape *tensor)
-{
-    static const enum checkpoint_part order[] = {CHECKPOINT_SCALES, CHECKPOINT_M, CHECKPOINT_V};
-    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
-        struct transfer transfer = {.file = checkpoint->optimizer,
-                                    .part = order[i],
-                                    .target = target_find(options, tensor),
-                                    .wanted = parameter_elements(tensor),
-                                    .sums = sums_of(checkpoint, CHECKPOINT_FILE_OPTIMIZER)};
-        struct parameter_shape moment;
-        checkpoint_part_tensor(tensor, order[i], &moment);
-        if (order[i] == CHECKPOINT_SCALES && !safetensors_find(transfer.file, moment.name, &transfer.index))
-            continue;
-        if (order[i] == CHECKPOINT_V && transfer.target != NULL && transfer.target->no_second)
-            continue;
-        TRY(hf_layout_find(transfer.file, &moment, &transfer.index));
-        const enum dtype here = transfer.target != NULL ? transfer.target->moment : DTYPE_F32;
-        TRY(dtype_choose(checkpoint, options, order[i] == CHECKPOINT_SCALES ? DTYPE_U8 : here, &transfer));
-        TRY(transfer_run(&transfer, checkpoint->source, options));
-    }
-    return GT_OK;
 }
 
 static enum gt_status head_compare(const struct safetensors *file, size_t head, size_t wte,
@@ -217,7 +193,7 @@ static enum gt_status head_check(const struct checkpoint *checkpoint, const stru
         return GT_OK;
     parameters_shape(options->config, PARAMETERS_WTE, &table);
     const bool found = safetensors_find(file, "lm_head.weight", &head);
-    if (!found && checkpoint->tied)
+    if (!found && checkpoint->rest.tied)
         return GT_OK;
     bool equal = false;
     if (found)
@@ -226,7 +202,7 @@ static enum gt_status head_check(const struct checkpoint *checkpoint, const stru
         TRY(head_compare(file, head, wte, options, &equal));
     if (equal)
         return GT_OK;
-    if (checkpoint->tied) {
+    if (checkpoint->rest.tied) {
         log_note("%s: lm_head.weight differs from %s and is ignored, as tie_word_embeddings says", file->path,
                  table.name);
         return GT_OK;
@@ -255,12 +231,14 @@ enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct
 {
     assert(options->staging_bytes >= 2 * sizeof(float));
     TRY(config_check(checkpoint, options->config));
+    static const enum checkpoint_part moments[] = {CHECKPOINT_SCALES, CHECKPOINT_M, CHECKPOINT_V};
     struct parameter_shape tensor;
     uint32_t digest = 0;
     const bool known = json_object_get(checkpoint->record.adapter, CHECKPOINT_BASE_CRC) != NULL;
     for (size_t i = 0; i < parameters_file_count(options->config); i++) {
         parameters_file_shape(options->config, i, &tensor);
-        TRY(parameter_load(checkpoint, options, &tensor, known || options->base_crc32c != NULL ? &digest : NULL));
+        TRY(part_load(checkpoint, options, &tensor, CHECKPOINT_PARAMETER,
+                      known || options->base_crc32c != NULL ? &digest : NULL));
     }
     if (known)
         TRY(base_check(checkpoint, digest));
@@ -268,8 +246,8 @@ enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct
         *options->base_crc32c = digest;
     for (size_t i = 0; checkpoint->optimizer != NULL && i < parameters_count(options->config); i++) {
         parameters_shape(options->config, i, &tensor);
-        if (is_trained(options->config, &tensor))
-            TRY(moments_load(checkpoint, options, &tensor));
+        for (int k = 0; k < 3 && is_trained(options->config, &tensor); k++)
+            TRY(part_load(checkpoint, options, &tensor, moments[k], NULL));
     }
     return head_check(checkpoint, options);
 }
@@ -332,4 +310,62 @@ enum gt_status checkpoint_parts_check(const struct safetensors *file, const stru
     if (found == file->count)
         return GT_OK;
     return FAIL(GT_DATA, "%s: has %zu tensors, but the model needs %zu", file->path, file->count, found);
+}
+
+/* ---- a model's tensors in a file ----
+ *
+ * Names are composed, never parsed, except to recognise the causal masks that old versions of transformers saved like
+ * weights. */
+static bool shape_fits(const struct safetensors_tensor *found, const struct parameter_shape *wanted)
+{
+    if (found->rank != wanted->rank || (wanted->rank == 2 && found->dims[1] != wanted->dims[1]))
+        return false;
+    return found->dims[0] == wanted->dims[0] || (wanted->position_table && found->dims[0] > wanted->dims[0]);
+}
+
+enum gt_status hf_layout_find(const struct safetensors *file, const struct parameter_shape *tensor, size_t *out_index)
+{
+    size_t index;
+    const bool prefixed = safetensors_find(file, HF_PREFIX "wte.weight", &index);
+    const char *prefix = prefixed || tensor->adapter != ADAPTER_NONE ? tensor->prefix : "";
+    const char *name = TEXT(SAFETENSORS_NAME_MAX + sizeof HF_PREFIX, "%s%s", prefix, tensor->name);
+    const char *wanted = SAFETENSORS_SHAPE_TEXT(tensor->dims, tensor->rank);
+    if (!safetensors_find(file, name, &index))
+        return FAIL(GT_DATA, "%s: %s is missing; the model needs %s", file->path, tensor->name, wanted);
+    const struct safetensors_tensor *entry = &file->tensors[index];
+    if (!shape_fits(entry, tensor))
+        return FAIL(GT_DATA, "%s: %s is %s; the model needs %s", file->path, tensor->name,
+                    SAFETENSORS_SHAPE_TEXT(entry->dims, entry->rank), wanted);
+    *out_index = index;
+    return GT_OK;
+}
+
+/* h.N.attn.bias and h.N.attn.masked_bias: the causal mask and its fill value. */
+static bool is_mask(const char *name)
+{
+    int length = 0;
+    (void)sscanf(name, "h.%*[0-9].attn.%n", &length);
+    return length > 0 && (strcmp(name + length, "bias") == 0 || strcmp(name + length, "masked_bias") == 0);
+}
+
+enum gt_status hf_layout_check(const struct safetensors *file, const struct model_config *config)
+{
+    bool known[SAFETENSORS_TENSORS_MAX] = {false};
+    struct parameter_shape tensor;
+    size_t index;
+    /* At most file->count tensors can be found, so this ends early for an absurd n_layer. */
+    for (size_t i = 0; i < parameters_file_count(config); i++) {
+        parameters_file_shape(config, i, &tensor);
+        TRY(hf_layout_find(file, &tensor, &index));
+        known[index] = true;
+    }
+    for (size_t i = 0; i < file->count; i++) {
+        const char *name = file->tensors[i].name;
+        const size_t skip = strncmp(name, HF_PREFIX, sizeof HF_PREFIX - 1) == 0 ? sizeof HF_PREFIX - 1 : 0;
+        if (known[i] || strcmp(name, "lm_head.weight") == 0 || is_mask(name + skip))
+            continue;
+        return FAIL(GT_DATA, "%s: tensor %s does not belong to a model of %d layers", file->path, name,
+                    config->n_layer);
+    }
+    return GT_OK;
 }

@@ -9,14 +9,10 @@
 #include <unistd.h>
 
 #include "io/checkpoint.h"
-#include "io/checkpoint_keep.h"
 #include "io/hf_cache.h"
-#include "io/hf_config.h"
-#include "io/hf_layout.h"
 #include "io/llmc_model.h"
 #include "io/nanogpt.h"
 #include "io/peft.h"
-#include "io/safetensors.h"
 
 #define CONFIG_BYTES_MAX ((size_t)4 << 20)
 #define RECORDS_MAX 6 /* records tried, in case a run saves faster than we open */
@@ -27,15 +23,12 @@ static enum gt_status pickles_refuse(const char *folder)
 {
     static const char *const names[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "adapter_model.bin"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        bool is_there;
-        TRY(file_look(FILE_IN(folder, names[i]), &is_there));
-        if (!is_there)
-            continue;
-        return FAIL(GT_UNSUPPORTED,
-                    "%s: %s: these weights are pickles, which can run code when they are read; convert them with "
-                    "transformers: AutoModelForCausalLM.from_pretrained(IN).save_pretrained(OUT, "
-                    "safe_serialization=True)",
-                    folder, names[i]);
+        if (file_exists(FILE_IN(folder, names[i])))
+            return FAIL(GT_UNSUPPORTED,
+                        "%s: %s: these weights are pickles, which can run code when they are read; convert them with "
+                        "transformers: AutoModelForCausalLM.from_pretrained(IN).save_pretrained(OUT, "
+                        "safe_serialization=True)",
+                        folder, names[i]);
     }
     return GT_OK;
 }
@@ -87,21 +80,11 @@ enum gt_status checkpoint_probe(const char *path, enum checkpoint_kind *out)
 }
 
 /* ---- a folder in Hugging Face's layout ---- */
-static enum gt_status model_describe(struct checkpoint *checkpoint, const json_t *hf_config)
-{
-    struct hf_config_rest rest;
-    TRY(hf_config_parse(hf_config, checkpoint->source, &checkpoint->config, &rest));
-    checkpoint->tied = rest.tied;
-    checkpoint->bos_token = rest.bos_token;
-    checkpoint->eos_token = rest.eos_token;
-    return GT_OK;
-}
-
 static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder)
 {
     json_t *root;
     TRY(json_parse_file(file_join(checkpoint->source, folder, CHECKPOINT_CONFIG_NAME), CONFIG_BYTES_MAX, &root));
-    enum gt_status status = model_describe(checkpoint, root);
+    enum gt_status status = hf_config_parse(root, checkpoint->source, &checkpoint->config, &checkpoint->rest);
     json_decref(root);
     TRY(status);
     bool is_whole; /* all weights are in one file */
@@ -131,23 +114,17 @@ static enum gt_status open_peft(struct checkpoint *checkpoint, const char *folde
 }
 
 /* ---- files of other trainers ---- */
-static enum gt_status source_set(struct checkpoint *checkpoint, const char *path)
-{
-    return file_trim(checkpoint->source, file_is_folder(path) ? FILE_IN(path, NANOGPT_CHECKPOINT_NAME) : path);
-}
-
 static enum gt_status open_llmc(struct checkpoint *checkpoint, const char *path)
 {
-    checkpoint->tied = true;
-    checkpoint->bos_token = checkpoint->eos_token = -1;
-    TRY(source_set(checkpoint, path));
+    checkpoint->rest = (struct hf_config_rest){.tied = true, .bos_token = -1, .eos_token = -1};
+    TRY(file_trim(checkpoint->source, path));
     TRY(llmc_model_open(checkpoint, path, &checkpoint->config, &checkpoint->model));
     return hf_layout_check(checkpoint->model, &checkpoint->config);
 }
 
 static enum gt_status open_nanogpt(struct checkpoint *checkpoint, const char *path, bool with_optimizer)
 {
-    TRY(source_set(checkpoint, path));
+    TRY(file_trim(checkpoint->source, file_is_folder(path) ? FILE_IN(path, NANOGPT_CHECKPOINT_NAME) : path));
     TRY(nanogpt_open(checkpoint, with_optimizer));
     TRY(hf_layout_check(checkpoint->model, &checkpoint->config));
     return with_optimizer ? checkpoint_parts_check(checkpoint->optimizer, &checkpoint->config) : GT_OK;
@@ -195,7 +172,7 @@ static enum gt_status open_ours(struct checkpoint *checkpoint, const char *folde
         TRY(checkpoint_record_read(folder, &checkpoint->record));
         TRY(files_open(checkpoint, folder, count, left == 1, &is_whole));
     }
-    TRY(model_describe(checkpoint, record->hf_config));
+    TRY(hf_config_parse(record->hf_config, checkpoint->source, &checkpoint->config, &checkpoint->rest));
     if (record->adapter != NULL)
         TRY(adapter_describe(checkpoint, record->adapter));
     TRY(file_verify(checkpoint->model, &record->files[CHECKPOINT_FILE_MODEL]));
@@ -233,9 +210,7 @@ static enum gt_status base_join(struct checkpoint *checkpoint, struct checkpoint
         checkpoint->config = base->config;
         checkpoint->config.lora = lora;
     }
-    checkpoint->tied = base->tied;
-    checkpoint->bos_token = base->bos_token;
-    checkpoint->eos_token = base->eos_token;
+    checkpoint->rest = base->rest;
     if ((lora.targets & ~parameters_lora_targets(&checkpoint->config)) != 0)
         return FAIL(GT_DATA, "%s: field \"target_modules\": names layers that %s does not have", checkpoint->source,
                     base->source);

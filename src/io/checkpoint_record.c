@@ -5,7 +5,7 @@
  * the form of the names made here, so it cannot refer to a folder or any other file.  Nothing here opens the named
  * files.
  */
-#include "io/checkpoint_record.h"
+#include "io/checkpoint.h"
 
 #include <math.h>
 
@@ -14,11 +14,6 @@
 static const char crc_none[] = "00000000";
 static const char *const prefixes[] = {[CHECKPOINT_FILE_MODEL] = "model-", [CHECKPOINT_FILE_OPTIMIZER] = "optimizer-"};
 _Static_assert(sizeof prefixes / sizeof prefixes[0] == CHECKPOINT_FILES, "every file has a name");
-
-void checkpoint_crc_text(char text[static 9], uint32_t crc32c)
-{
-    (void)snprintf(text, 9, "%08" PRIx32, crc32c);
-}
 
 bool checkpoint_crc_parse(const char *text, uint32_t *out)
 {
@@ -54,11 +49,9 @@ bool checkpoint_file_name_valid(const char *name, enum checkpoint_file file)
 
 static json_t *file_make(const struct checkpoint_file_record *file)
 {
-    char crc[9], header[9];
-    checkpoint_crc_text(crc, file->crc32c);
-    checkpoint_crc_text(header, file->header_crc32c);
     return json_pack("{s:s, s:I, s:s, s:s, s:O}", "name", file->name, "size_bytes", (json_int_t)file->size_bytes,
-                     "crc32c", crc, "header_crc32c", header, "tensors", file->tensors);
+                     "crc32c", CHECKPOINT_CRC_TEXT(file->crc32c), "header_crc32c",
+                     CHECKPOINT_CRC_TEXT(file->header_crc32c), "tensors", file->tensors);
 }
 
 static enum gt_status crc_set(json_t *root, const char *text)
@@ -80,15 +73,6 @@ static enum gt_status crc_of(json_t *root, uint32_t *out)
     return GT_OK;
 }
 
-static enum gt_status crc_put(json_t *root)
-{
-    uint32_t crc;
-    char text[9];
-    TRY(crc_of(root, &crc));
-    checkpoint_crc_text(text, crc);
-    return crc_set(root, text);
-}
-
 enum gt_status checkpoint_record_make(const struct checkpoint_record *record, json_t **out)
 {
     const struct checkpoint_state *state = &record->state;
@@ -104,7 +88,9 @@ enum gt_status checkpoint_record_make(const struct checkpoint_record *record, js
         file_make(&record->files[CHECKPOINT_FILE_OPTIMIZER]));
     if (root == NULL)
         return FAIL(GT_NO_MEMORY, "out of memory: %s could not be made", CHECKPOINT_RECORD_NAME);
-    enum gt_status status = crc_put(root);
+    uint32_t crc = 0;
+    enum gt_status status = crc_of(root, &crc);
+    THEN(status, crc_set(root, CHECKPOINT_CRC_TEXT(crc)));
     return FINISH(status, out, root, json_decref);
 }
 
@@ -248,11 +234,10 @@ bool plan_choice_write(json_t *object, const struct plan_choice *choice, int32_t
     struct recompute_mix mix = choice->recompute;
     recompute_swap(&mix, RECOMPUTE_OFFLOAD, RECOMPUTE_FULL, INT32_MAX); /* offload is no part of the record */
     recompute_text(text, &mix, layers, ":", ",");
-    return json_object_set_new(object, "micro_batch", json_integer(choice->micro_batch)) == 0 &&
-           json_object_set_new(object, "remainder_batch", json_integer(choice->remainder_batch)) == 0 &&
-           json_object_set_new(object, "loss_chunk_rows", json_integer(choice->loss_chunk_rows)) == 0 &&
-           json_object_set_new(object, "evaluate_batch", json_integer(choice->evaluate_batch)) == 0 &&
-           json_object_set_new(object, "recompute", json_string(text)) == 0;
+    return json_object_update_new(object, json_pack("{s:i, s:i, s:i, s:i, s:s}", "micro_batch", choice->micro_batch,
+                                                    "remainder_batch", choice->remainder_batch, "loss_chunk_rows",
+                                                    choice->loss_chunk_rows, "evaluate_batch", choice->evaluate_batch,
+                                                    "recompute", text)) == 0;
 }
 
 /* Reads {"first_layers": 6, "first": 4, "rest": 0}, with the numbers that levels had in 0.2.0. */

@@ -9,8 +9,6 @@
 #include <unistd.h>
 
 #include "io/checkpoint.h"
-#include "io/hf_config.h"
-#include "io/hf_layout.h"
 #include "io/peft.h"
 
 #define ATTEMPTS_MAX 9
@@ -101,46 +99,28 @@ static bool part_exists(const struct checkpoint_tensor *tensor, enum checkpoint_
     return part != CHECKPOINT_SCALES || tensor->moment == DTYPE_U8;
 }
 
-static size_t optimizer_count(const struct checkpoint_save_options *options)
-{
-    size_t count = 0;
-    for (int part = CHECKPOINT_M; part < CHECKPOINT_PARTS; part++) {
-        for (size_t i = 0; i < options->tensor_count; i++)
-            count += part_exists(&options->tensors[i], (enum checkpoint_part)part);
-    }
-    return count;
-}
-
-/* Finds the array with a given index in a file.  The model's file has all parameters in the layout's order.  The
- * optimizer's file has all first moments, then all second moments, then all scales, each in the caller's order. */
+/* Finds the array with a given index in a file.  The model's file has the tensors of the model, in its order; the
+ * optimizer's has all first moments in this order, then all second moments, then all scales; some do not exist. */
 static void entry_get(const struct save *save, size_t index, struct entry *out)
 {
-    const struct checkpoint_save_options *options = save->options;
-    struct parameter_shape shape;
+    const struct model_config *config = save->options->config;
+    const size_t count = parameters_count(config);
+    struct parameter_shape shape, whole;
+    *out = (struct entry){.part = CHECKPOINT_PARAMETER};
     if (save->which == CHECKPOINT_FILE_MODEL) {
-        struct parameter_shape whole;
-        parameters_file_shape(options->config, index, &shape);
-        parameters_shape(options->config, (size_t)shape.whole, &whole);
-        *out = (struct entry){
-            .parameter = tensor_find(options, whole.name), .first = shape.first, .part = CHECKPOINT_PARAMETER};
-        assert((out->parameter == NULL) == whole.absent);
+        parameters_file_shape(config, index, &shape);
     } else {
-        size_t at = 0; /* in a list of all parts of all parameters, of which some do not exist */
-        for (size_t skip = index + 1; skip > 0; at++) {
-            *out = (struct entry){.parameter = &options->tensors[at % options->tensor_count],
-                                  .part = (enum checkpoint_part)(CHECKPOINT_M + at / options->tensor_count)};
-            skip -= part_exists(out->parameter, out->part);
-        }
-        parameters_shape(options->config, 0, &shape);
-        shape = (struct parameter_shape){.prefix = shape.prefix,
-                                         .rank = out->parameter->rank,
-                                         .dims = {out->parameter->dims[0], out->parameter->dims[1]}};
-        (void)snprintf(shape.name, sizeof shape.name, "%.100s", out->parameter->name);
+        parameters_shape(config, index % count, &shape);
+        out->part = (enum checkpoint_part)(CHECKPOINT_M + index / count);
     }
+    parameters_shape(config, (size_t)shape.whole, &whole);
+    out->parameter = tensor_find(save->options, whole.name);
+    out->first = shape.first;
+    assert((out->parameter == NULL) == whole.absent);
     checkpoint_part_tensor(&shape, out->part, &out->shape);
 }
 
-static void array_describe(void *context, size_t index, struct safetensors_tensor *out)
+static bool array_describe(void *context, size_t index, struct safetensors_tensor *out)
 {
     struct entry entry;
     entry_get(context, index, &entry);
@@ -148,6 +128,7 @@ static void array_describe(void *context, size_t index, struct safetensors_tenso
     out->dtype = entry.parameter != NULL ? part_dtype(entry.parameter, entry.part) : DTYPE_F32;
     out->rank = entry.shape.rank;
     memcpy(out->dims, entry.shape.dims, sizeof entry.shape.dims);
+    return entry.parameter != NULL ? part_exists(entry.parameter, entry.part) : entry.part == CHECKPOINT_PARAMETER;
 }
 
 static enum gt_status array_fill(void *context, size_t index, size_t first, size_t count, void *out)
@@ -169,10 +150,8 @@ static enum gt_status array_written(void *context, size_t index, uint32_t crc32c
 {
     const struct save *save = context;
     struct entry entry;
-    char text[9];
     entry_get(save, index, &entry);
-    checkpoint_crc_text(text, crc32c);
-    if (json_object_set_new(save->sums, entry.shape.name, json_string(text)) == 0)
+    if (json_object_set_new(save->sums, entry.shape.name, json_string(CHECKPOINT_CRC_TEXT(crc32c))) == 0)
         return GT_OK;
     return FAIL(GT_NO_MEMORY, "out of memory for the checksums of a checkpoint");
 }
@@ -186,13 +165,14 @@ static enum gt_status file_write(const struct checkpoint_save_options *options, 
     mode_t mode;
     bool has_mode;
     TRY(checkpoint_publish_mode(options->out_dir, which, &mode, &has_mode));
-    const struct safetensors_source source = {
-        .context = &save,
-        .count = which == CHECKPOINT_FILE_MODEL ? parameters_file_count(options->config) : optimizer_count(options),
-        .describe = array_describe,
-        .fill = array_fill,
-        .written = array_written,
-        .mode = has_mode ? &mode : NULL};
+    const struct safetensors_source source = {.context = &save,
+                                              .count = which == CHECKPOINT_FILE_MODEL
+                                                           ? parameters_file_count(options->config)
+                                                           : OPTIMIZER_PARTS * parameters_count(options->config),
+                                              .describe = array_describe,
+                                              .fill = array_fill,
+                                              .written = array_written,
+                                              .mode = has_mode ? &mode : NULL};
     TRY(safetensors_write(FILE_IN(options->out_dir, file->name), &source, options->staging, options->staging_bytes,
                           &result));
     file->size_bytes = result.size_bytes;
@@ -213,12 +193,6 @@ static enum gt_status record_write(const struct checkpoint_save_options *options
     return status;
 }
 
-static void generation_remove(const char *out_dir, const struct checkpoint_record *record)
-{
-    for (int i = 0; i < CHECKPOINT_FILES; i++)
-        (void)unlink(FILE_IN(out_dir, record->files[i].name));
-}
-
 static enum gt_status generation_write(const struct checkpoint_save_options *options, struct checkpoint_record *record)
 {
     json_t *sums[CHECKPOINT_FILES] = {json_object(), json_object()};
@@ -229,8 +203,8 @@ static enum gt_status generation_write(const struct checkpoint_save_options *opt
     for (int i = 0; i < CHECKPOINT_FILES; i++)
         THEN(status, file_write(options, (enum checkpoint_file)i, sums[i], &record->files[i]));
     THEN(status, record_write(options, record, &in_place));
-    if (!in_place)
-        generation_remove(options->out_dir, record);
+    for (int i = 0; !in_place && i < CHECKPOINT_FILES; i++)
+        (void)unlink(FILE_IN(options->out_dir, record->files[i].name));
     json_decref(sums[0]);
     json_decref(sums[1]);
     return status;
@@ -249,17 +223,15 @@ static enum gt_status generation_publish(const struct checkpoint_save_options *o
     THEN(status, checkpoint_publish_model(options->out_dir, model_name, true));
     if (has_config)
         THEN(status, checkpoint_publish_config(options->out_dir, record->hf_config, &changed));
-    (void)checkpoint_publish_clean(options->out_dir, model_name, record->files[CHECKPOINT_FILE_OPTIMIZER].name);
+    checkpoint_publish_clean(options->out_dir, model_name, record->files[CHECKPOINT_FILE_OPTIMIZER].name);
     return status;
 }
 
 /* Makes the record's description of the adapters. */
 static enum gt_status adapter_make(const struct checkpoint_save_options *options, json_t **out)
 {
-    char text[9];
-    checkpoint_crc_text(text, options->base_crc32c);
     TRY(peft_config_make(options->config, options->base, out));
-    return json_object_set_new(*out, CHECKPOINT_BASE_CRC, json_string(text)) == 0
+    return json_object_set_new(*out, CHECKPOINT_BASE_CRC, json_string(CHECKPOINT_CRC_TEXT(options->base_crc32c))) == 0
                ? GT_OK
                : FAIL(GT_NO_MEMORY, "out of memory for the record of a checkpoint");
 }
@@ -270,7 +242,7 @@ enum gt_status checkpoint_save(const struct checkpoint_save_options *options)
     struct checkpoint_record record = {.state = options->state};
     json_t *hf_config, *adapter = NULL;
     TRY(names_choose(options->out_dir, options->state.iter, &record));
-    TRY(hf_config_make(options->config, options->bos_token, options->eos_token, &hf_config));
+    TRY(hf_config_make(options->config, -1, -1, &hf_config));
     record.hf_config = hf_config;
     enum gt_status status = options->config->lora.rank > 0 ? adapter_make(options, &adapter) : GT_OK;
     record.adapter = adapter;

@@ -4,14 +4,15 @@
  * Errors that do not depend on the weights, such as a wrong dtype or an existing output, are detected before the
  * weights are read.  The whole checkpoint is then verified by loading it and discarding the values, so that a damaged
  * file is never passed on under a new name, and only then does the writer begin.  A matrix is transposed as it is read
- * (safetensors.h).  Nothing of a tensor is kept after it has been written.
+ * (safetensors.h).  Nothing of a tensor is kept after it has been written.  llm.c's file is written here too; its
+ * tokenizer is in another file, which is not.
  */
 #include "io/export.h"
 
 #include <math.h>
 
-#include "io/checkpoint_keep.h"
-#include "io/hf_config.h"
+#include "base/size.h"
+#include "io/llmc_model.h"
 
 static const struct {
     enum gt_status (*write)(const struct export_options *options, const struct export_weights *weights);
@@ -201,8 +202,7 @@ static enum gt_status narrow(const struct export_weights *weights, const struct 
     return GT_OK;
 }
 
-/* As export_weights_read(); if `turned`, of the transposed tensor. */
-static enum gt_status weights_read(const struct export_weights *weights, const struct parameter_shape *tensor,
+enum gt_status export_weights_read(const struct export_weights *weights, const struct parameter_shape *tensor,
                                    bool turned, size_t first, size_t count, enum dtype dtype, void *out)
 {
     struct safetensors file = *weights->checkpoint->model;
@@ -224,12 +224,6 @@ static enum gt_status weights_read(const struct export_weights *weights, const s
     return narrow(weights, tensor, weights->values, count, dtype, out);
 }
 
-enum gt_status export_weights_read(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                   size_t first, size_t count, enum dtype dtype, void *out)
-{
-    return weights_read(weights, tensor, false, first, count, dtype, out);
-}
-
 /* Without heads, the tensor is one row. */
 enum gt_status export_weights_write(const struct export_weights *weights, const struct parameter_shape *tensor,
                                     int32_t head_dim, enum dtype dtype, struct file_replacement *file)
@@ -239,8 +233,9 @@ enum gt_status export_weights_write(const struct export_weights *weights, const 
     for (size_t row = 0; row < rows; row++) {
         const size_t place = row % head, source = row - place + place / 2 + place % 2 * (head / 2);
         for (size_t first = 0; first < columns; first += weights->capacity) {
-            const size_t count = columns - first < weights->capacity ? columns - first : weights->capacity;
-            TRY(weights_read(weights, tensor, tensor->linear, source * columns + first, count, dtype, weights->turned));
+            const size_t count = size_min(columns - first, weights->capacity);
+            TRY(export_weights_read(weights, tensor, tensor->linear, source * columns + first, count, dtype,
+                                    weights->turned));
             TRY(file_replacement_write(file, weights->turned, count * dtype_size_bytes(dtype)));
         }
     }
@@ -250,9 +245,41 @@ enum gt_status export_weights_write(const struct export_weights *weights, const 
 enum gt_status export_zeros_write(struct file_replacement *file, size_t count)
 {
     static const char zeros[4096];
-    for (size_t done = 0; done < count; done += sizeof zeros) {
-        const size_t left = count - done;
-        TRY(file_replacement_write(file, zeros, left < sizeof zeros ? left : sizeof zeros));
-    }
+    for (size_t done = 0; done < count; done += sizeof zeros)
+        TRY(file_replacement_write(file, zeros, size_min(count - done, sizeof zeros)));
     return GT_OK;
+}
+
+/* ---- llm.c's file ---- */
+
+#define LLMC_HEADER_WORDS (LLMC_MODEL_HEADER_BYTES / sizeof(int32_t))
+#define LLMC_VOCAB_MULTIPLE 128
+
+enum gt_status export_llmc_write(const struct export_options *options, const struct export_weights *weights)
+{
+    const struct model_config *config = &options->checkpoint->config;
+    struct file_replacement file;
+    const size_t padded = size_round_up((size_t)config->vocab_size, LLMC_VOCAB_MULTIPLE);
+    const size_t padding_bytes =
+        (padded - (size_t)config->vocab_size) * (size_t)config->n_embd * dtype_size_bytes(options->dtype);
+    if (config->gelu != GELU_TANH)
+        log_warning("the model was trained with gelu=erf, but llm.c computes tanh; logits will differ slightly");
+    if (config->norm_epsilon != 1e-5)
+        log_warning("the model's layer_norm_epsilon is %g, but llm.c's is 1e-05; logits will differ slightly",
+                    config->norm_epsilon);
+    const int32_t header[LLMC_HEADER_WORDS] = {
+        LLMC_MODEL_MAGIC,   options->dtype == DTYPE_F32 ? LLMC_MODEL_F32 : LLMC_MODEL_BF16,
+        config->block_size, config->vocab_size,
+        config->n_layer,    config->n_head,
+        config->n_embd,     (int32_t)padded};
+    TRY(file_replacement_begin(&file, options->output, NULL));
+    enum gt_status status = file_replacement_write(&file, header, sizeof header);
+    for (size_t position = 0; status == GT_OK && position < parameters_count(config); position++) {
+        struct parameter_shape shape;
+        parameters_shape(config, llmc_model_index(config, position), &shape);
+        status = export_weights_write(weights, &shape, 0, options->dtype, &file);
+        if (position == 0)
+            THEN(status, export_zeros_write(&file, padding_bytes));
+    }
+    return file_replacement_end(&file, status);
 }

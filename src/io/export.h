@@ -7,13 +7,7 @@
 #ifndef GPT_TRAIN_IO_EXPORT_H
 #define GPT_TRAIN_IO_EXPORT_H
 
-#include "base/dtype.h"
-#include "base/file.h"
-#include "base/hostmem.h"
-#include "base/json.h"
-#include "data/tokenizer.h"
 #include "io/checkpoint.h"
-#include "io/hf_layout.h"
 
 enum export_format { EXPORT_HF, EXPORT_GGUF, EXPORT_LLMC, EXPORT_PEFT, EXPORT_FORMATS };
 
@@ -39,12 +33,6 @@ extern const char *const export_format_words[];
  * represent), GT_IO, GT_NO_MEMORY. */
 enum gt_status export_run(const struct export_options *options);
 
-/* For the writer of Hugging Face folders: writes README.md, the model card, to `folder`, and memory.svg if the run's
- * metrics tell the plan.  `config` is the content of config.json.  Errors: GT_IO, GT_NO_MEMORY. */
-#define EXPORT_CARD_NAME "README.md"
-#define EXPORT_CARD_PICTURE "memory.svg"
-enum gt_status export_card_write(const struct export_options *options, const json_t *config, const char *folder);
-
 /* ---- for the writers: a checkpoint's weights as a source of any part of a tensor, in any dtype, transposed if needed
  * ---- */
 
@@ -68,11 +56,11 @@ struct export_weights {
  * owner of all of `out` is out->values.  Errors: those of checkpoint_load(), GT_NO_MEMORY. */
 enum gt_status export_weights_open(const void *owner, const struct checkpoint *checkpoint, struct export_weights *out);
 
-/* out[count] = elements first ... of `tensor`, rounded to `dtype`.  `count` is at most the capacity, and `out` is not
- * weights->values.  Errors: GT_IO, GT_DATA; GT_UNSUPPORTED for a value beyond the dtype's largest, naming the
- * tensor. */
+/* out[count] = elements first ... of `tensor`, transposed if `turned`, rounded to `dtype`.  `count` is at most the
+ * capacity, and `out` is not weights->values.  Errors: GT_IO, GT_DATA; GT_UNSUPPORTED for a value beyond the dtype's
+ * largest, naming the tensor. */
 enum gt_status export_weights_read(const struct export_weights *weights, const struct parameter_shape *tensor,
-                                   size_t first, size_t count, enum dtype dtype, void *out);
+                                   bool turned, size_t first, size_t count, enum dtype dtype, void *out);
 
 /* Appends the tensor to `file`; a linear layer's weight is transposed to [out, in].  A head_dim D > 0 writes rows i and
  * i + D/2 of each head as rows 2 i and 2 i + 1.  Errors: as above, and GT_IO. */
@@ -86,9 +74,10 @@ enum gt_status export_zeros_write(struct file_replacement *file, size_t count);
  * export_run(). */
 
 /* Writes a folder that transformers opens: config.json, generation_config.json, model.safetensors, and for a tokenizer
- * tokenizer.json, tokenizer_config.json, gpt_tokenizer.json (and vocab.json, merges.txt for a byte-level BPE).  Source:
- * transformers modeling_gpt2.py; tokenizers' JSON.  A new folder is written under a temporary name and renamed; the
- * files of an existing one are replaced one by one, config.json last. */
+ * tokenizer.json, tokenizer_config.json, gpt_tokenizer.json (and vocab.json, merges.txt for a byte-level BPE);
+ * README.md, the model card, and memory.svg if the run's metrics tell the plan.  Source: transformers modeling_gpt2.py;
+ * tokenizers' JSON.  A new folder is written under a temporary name and renamed; the files of an existing one are
+ * replaced one by one, config.json last. */
 enum gt_status export_hf_write(const struct export_options *options, const struct export_weights *weights);
 
 /* Writes GGUF version 3, architecture gpt2, llama, qwen2 or qwen3.  Weights of linear layers and the embedding have

@@ -17,7 +17,6 @@
 #include "data/chat.h"
 #include "data/tokenizer_export.h"
 #include "io/export.h"
-#include "io/hf_config.h"
 
 #define NAME_MAX_BYTES 64
 #define CHARACTER_BYTES_MAX 4
@@ -34,7 +33,6 @@ struct head {
     FILE *stream;
     const char *architecture;
     uint64_t keys;
-    size_t size_bytes;
 };
 
 /* A tensor of the file. */
@@ -50,7 +48,6 @@ struct entry {
 /* ---- little-endian numbers, counted strings, keys with typed values ---- */
 static void put(struct head *head, const void *bytes, size_t count)
 {
-    head->size_bytes += count;
     (void)fwrite(bytes, 1, count, head->stream); /* a failure is found at the end */
 }
 
@@ -110,11 +107,6 @@ struct text {
     size_t count;
     char bytes[2 * BPE_TOKEN_BYTES_MAX + 1];
 };
-
-static bool tokens_possible(const struct tokenizer *tokenizer)
-{
-    return tokenizer != NULL && tokenizer_can_merge(tokenizer);
-}
 
 /* Gives the token's text in the file; returns its type. */
 static enum token token_text(const struct tokenizer *tokenizer, int32_t id, struct text *out)
@@ -196,7 +188,7 @@ static void tokens_put(struct head *head, const struct tokenizer *tokenizer, int
     const int32_t eot = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
     const int32_t bos = tokenizer_pipeline(tokenizer)->bos;
     struct text text;
-    if (!tokens_possible(tokenizer)) {
+    if (tokenizer == NULL || !tokenizer_can_merge(tokenizer)) {
         key_string(head, "tokenizer.ggml.model", "none");
         return;
     }
@@ -224,7 +216,7 @@ static void tokens_log(const struct tokenizer *tokenizer)
 {
     if (tokenizer == NULL)
         log_note("the model has no tokenizer, so the file has none; llama.cpp will take token ids only");
-    else if (!tokens_possible(tokenizer))
+    else if (!tokenizer_can_merge(tokenizer))
         log_note("the tokenizer has ranks but no merges, which GGUF needs; the file has no tokenizer");
     else if (tokenizer_eot(tokenizer) < 0)
         log_note("the tokenizer has no end-of-text token; llama.cpp would take token 11, so run it with --ignore-eos");
@@ -344,7 +336,7 @@ static void entry_name(const struct model_config *config, struct entry *entry)
     entry->head_dim = names[i].rotated && is_llama(config) ? model_head_dim(config) : 0;
 }
 
-static enum gt_status entry_get(const struct export_options *options, size_t index, struct entry *out)
+static void entry_get(const struct export_options *options, size_t index, struct entry *out)
 {
     const struct model_config *config = &options->checkpoint->config;
     const bool gpt2 = model_is_gpt2(config), extra = index == parameters_file_count(config);
@@ -361,9 +353,7 @@ static enum gt_status entry_get(const struct export_options *options, size_t ind
     out->source.linear = out->source.linear && gpt2; /* only Conv1D's weights are turned */
     const bool wide = out->source.rank == 1 || out->source.position_table;
     out->dtype = wide ? DTYPE_F32 : options->dtype;
-    if (size_mul(parameter_elements(&out->source), dtype_size_bytes(out->dtype), &out->size_bytes))
-        return GT_OK;
-    return FAIL(GT_UNSUPPORTED, "%s: tensor %s does not fit 64 bits", options->output, out->name);
+    out->size_bytes = parameter_elements(&out->source) * dtype_size_bytes(out->dtype);
 }
 
 /* ne[0] is the fastest dimension: the inputs of a linear layer after its transposition, the channels of a table. */
@@ -380,7 +370,7 @@ static void info_put(const struct entry *entry, uint64_t offset, struct head *he
     put_u64(head, offset);
 }
 
-static enum gt_status head_put(const struct export_options *options, struct head *head)
+static void head_put(const struct export_options *options, struct head *head)
 {
     static const char zeros[ALIGNMENT];
     const size_t count = entry_count(&options->checkpoint->config);
@@ -392,12 +382,12 @@ static enum gt_status head_put(const struct export_options *options, struct head
     keys_put(options, head);
     for (size_t i = 0; i < count; i++) {
         struct entry entry;
-        TRY(entry_get(options, i, &entry));
+        entry_get(options, i, &entry);
         info_put(&entry, offset, head);
         offset += size_round_up(entry.size_bytes, ALIGNMENT);
     }
-    put(head, zeros, size_round_up(head->size_bytes, ALIGNMENT) - head->size_bytes);
-    return GT_OK;
+    const size_t end = (size_t)ftell(head->stream);
+    put(head, zeros, size_round_up(end, ALIGNMENT) - end);
 }
 
 /* Makes everything before the data, to be released with free(). */
@@ -405,13 +395,16 @@ static enum gt_status head_make(const struct export_options *options, char **out
 {
     struct head head = {.architecture = hf_config_type(&options->checkpoint->config)};
     head.stream = open_memstream(out, out_count);
-    enum gt_status status = head.stream != NULL ? head_put(options, &head) : GT_NO_MEMORY;
-    const bool has_failed = head.stream == NULL || ferror(head.stream);
-    if (head.stream != NULL && fclose(head.stream) == 0 && !has_failed) {
-        memcpy(*out + KEYS_AT, &head.keys, sizeof head.keys);
-        return status;
+    bool failed = head.stream == NULL;
+    if (!failed) {
+        head_put(options, &head);
+        failed = ferror(head.stream) != 0;
+        failed = fclose(head.stream) != 0 || failed;
     }
-    return FAIL(GT_NO_MEMORY, "out of memory: the keys of a GGUF file could not be made");
+    if (failed)
+        return FAIL(GT_NO_MEMORY, "out of memory: the keys of a GGUF file could not be made");
+    memcpy(*out + KEYS_AT, &head.keys, sizeof head.keys);
+    return GT_OK;
 }
 
 /* Writes what llama.cpp divides each pair's frequency by. */
@@ -433,7 +426,7 @@ static enum gt_status data_write(const struct export_options *options, const str
     const struct model_config *config = &options->checkpoint->config;
     for (size_t i = 0; i < entry_count(config); i++) {
         struct entry entry;
-        TRY(entry_get(options, i, &entry));
+        entry_get(options, i, &entry);
         if (entry.divisors)
             TRY(divisors_write(config, file));
         else

@@ -1,4 +1,4 @@
-/* Writes a Hugging Face folder.
+/* Writes a Hugging Face folder, with a model card: README.md with a head of metadata, and the picture memory.svg.
  *
  * All files are written to the temporary folder OUTPUT.gpt-export.tmp, which is then renamed, so that a new OUTPUT is
  * always complete.  If OUTPUT exists (and --force was given), the temporary folder is inside it, since OUTPUT may be a
@@ -8,20 +8,22 @@
  * recognises the leftovers of a killed one; a process id would not be unique among machines or containers.  The
  * tensors have the names that save_pretrained() gives them.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/json.h"
 #include "data/chat.h"
 #include "data/tokenizer_export.h"
-#include "io/checkpoint.h"
 #include "io/export.h"
-#include "io/hf_config.h"
 #include "io/peft.h"
+#include "report/report.h"
 
+#define CARD_NAME "README.md"
+#define CARD_PICTURE "memory.svg"
 #define GENERATION_NAME "generation_config.json"
 #define ASIDE_NAME "gpt-export.tmp"
 #define RENAME "rename the new files over it"
@@ -39,8 +41,8 @@ struct hf_export {
 /* Returns the name of a possible file of the folder.  The last one, config.json, makes the folder a model. */
 static const char *file_name(size_t index)
 {
-    static const char *const rest[] = {EXPORT_CARD_NAME, EXPORT_CARD_PICTURE, CHECKPOINT_MODEL_NAME, GENERATION_NAME,
-                                       PEFT_MODEL_NAME,  PEFT_CONFIG_NAME,    CHECKPOINT_CONFIG_NAME};
+    static const char *const rest[] = {CARD_NAME,       CARD_PICTURE,     CHECKPOINT_MODEL_NAME, GENERATION_NAME,
+                                       PEFT_MODEL_NAME, PEFT_CONFIG_NAME, CHECKPOINT_CONFIG_NAME};
     assert(index < FILES);
     return index < TOKENIZER_FILES ? tokenizer_file_names[index] : rest[index - TOKENIZER_FILES];
 }
@@ -82,7 +84,7 @@ static enum gt_status aside_create(struct hf_export *export)
 }
 
 /* ---- the weights ---- */
-static void tensor_describe(void *context, size_t index, struct safetensors_tensor *out)
+static bool tensor_describe(void *context, size_t index, struct safetensors_tensor *out)
 {
     const struct hf_export *export = context;
     struct parameter_shape tensor;
@@ -91,6 +93,7 @@ static void tensor_describe(void *context, size_t index, struct safetensors_tens
     out->dtype = export->options->dtype;
     out->rank = tensor.rank;
     memcpy(out->dims, tensor.dims, sizeof tensor.dims);
+    return true;
 }
 
 static enum gt_status tensor_fill(void *context, size_t index, size_t first, size_t count, void *out)
@@ -98,7 +101,7 @@ static enum gt_status tensor_fill(void *context, size_t index, size_t first, siz
     const struct hf_export *export = context;
     struct parameter_shape tensor;
     parameters_file_shape(&export->options->checkpoint->config, index, &tensor);
-    return export_weights_read(export->weights, &tensor, first, count, export->options->dtype, out);
+    return export_weights_read(export->weights, &tensor, false, first, count, export->options->dtype, out);
 }
 
 static enum gt_status model_write(const struct hf_export *export)
@@ -112,6 +115,111 @@ static enum gt_status model_write(const struct hf_export *export)
     /* As many elements as are read at a time; 16-bit ones use half of this buffer. */
     const size_t staging_bytes = export->weights->capacity * dtype_size_bytes(export->options->dtype);
     return safetensors_write(path, &source, export->weights->turned, staging_bytes, &result);
+}
+
+/* ---- the model card ---- */
+
+/* The facts come from the model's configuration, the checkpoint's record and the run's metrics.jsonl, as far as they
+ * exist.  The licence is the owner's to choose.  Texts are reduced to characters that mean nothing in YAML and
+ * Markdown. */
+struct card {
+    const struct export_options *options;
+    const json_t *config; /* the content of config.json */
+    struct run_record *run;
+};
+
+#define PLAIN_MAX 128
+
+/* Writes the harmless characters of a JSON text to `out`, "unknown" if there is none.  Returns `out`. */
+static char *plain(char out[static PLAIN_MAX], const json_t *value)
+{
+    const char *text = json_is_string(value) ? json_string_value(value) : "unknown";
+    size_t used = 0;
+    for (; *text != '\0' && used < PLAIN_MAX - 1; text++)
+        out[used++] = isalnum((unsigned char)*text) || strchr(" ._-/+:,()", *text) ? *text : '_';
+    out[used] = '\0';
+    return out;
+}
+
+/* The head: YAML that the Hub reads. */
+static void head_write(FILE *out, const char *name, const char *dataset, const char *type, double loss)
+{
+    fprintf(out, "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- gpt-train\n- %s\n", type);
+    if (isfinite(loss))
+        fprintf(out,
+                "model-index:\n- name: \"%s\"\n  results:\n  - task:\n      type: text-generation\n    dataset:\n"
+                "      name: \"%s\"\n      type: \"%s\"\n      split: validation\n    metrics:\n    - type: loss\n"
+                "      value: %.4f\n    - type: perplexity\n      value: %.4f\n",
+                name, dataset, dataset, loss, exp(loss));
+    fputs("---\n\n", out);
+}
+
+static void card_draw(const struct card *card, FILE *out)
+{
+    const struct checkpoint *checkpoint = card->options->checkpoint;
+    const struct run_record *run = card->run;
+    const struct model_config *model = &checkpoint->config;
+    const double loss = run->last[RUN_VAL_LOSS];
+    const json_t *dataset = json_object_get(checkpoint->record.state.configuration, "dataset");
+    char name[PLAIN_MAX], data[PLAIN_MAX], text[PLAIN_MAX];
+    json_t *owned = json_string(card->options->name);
+    plain(name, owned);
+    json_decref(owned);
+    plain(data, dataset);
+    head_write(out, name, strchr(data, ',') ? data : file_name_of(data),
+               plain(text, json_object_get(card->config, "model_type")), loss);
+    fprintf(out, "# %s\n\nA language model trained with gpt-train.\n\n| | |\n|---|---|\n| class | %s |\n", name,
+            plain(text, json_array_get(json_object_get(card->config, "architectures"), 0)));
+    fprintf(out, "| parameters | %.2f million, without positions |\n",
+            (double)model_parameter_count_no_positions(model) / 1e6);
+    fprintf(out, "| shape | %" PRId32 " layers, %" PRId32 " heads, %" PRId32 " channels, context %" PRId32 " |\n",
+            model->n_layer, model->n_head, model->n_embd, model->block_size);
+    if (checkpoint->kind == CHECKPOINT_OURS)
+        fprintf(out, "| training data | %s |\n| updates | %" PRId64 ", %" PRId64 " tokens |\n", data,
+                checkpoint->record.state.iter, checkpoint->record.state.tokens_seen);
+    if (isfinite(loss))
+        fprintf(out, "| validation loss | %.4f at iteration %" PRId64 ", perplexity %.2f |\n", loss,
+                run->evaluated_iter, exp(loss));
+    if (json_object_get(run->facts, "device"))
+        fprintf(out, "| device | %s |\n", plain(text, json_object_get(run->facts, "device")));
+    if (json_object_get(run->facts, "categories"))
+        fputs("\n![Memory of the training run](" CARD_PICTURE ")\n", out);
+    fputs("\n    from transformers import pipeline\n    print(pipeline(\"text-generation\", \".\")(\"Once\"))\n\n"
+          "The licence is not stated: the owner adds `license:` to the head of this file.\n",
+          out);
+}
+
+static void picture_draw(const struct card *card, FILE *out)
+{
+    (void)report_memory_draw(card->run, out);
+}
+
+static enum gt_status drawn_write(const struct card *card, void (*draw)(const struct card *card, FILE *out),
+                                  const char *path)
+{
+    FILE *out = fopen(path, "wxe");
+    if (out == NULL)
+        return file_error(path, "create");
+    draw(card, out);
+    const bool failed = fflush(out) != 0 || ferror(out) || fsync(fileno(out)) != 0;
+    return fclose(out) != 0 || failed ? file_error(path, "write") : GT_OK;
+}
+
+static enum gt_status card_write(const struct hf_export *export, const json_t *config)
+{
+    struct card card = {.options = export->options, .config = config};
+    const struct checkpoint *checkpoint = card.options->checkpoint;
+    TRY(HOSTMEM_NEW(card.options->mem, 1, "the model card", &card.run));
+    enum gt_status status = run_record_open(card.run, card.options->run, card.options->name);
+    card.run->until = checkpoint->record.state.iter;
+    if (status == GT_OK && checkpoint->kind == CHECKPOINT_OURS && file_exists(card.run->file.path))
+        status = run_record_update(card.run);
+    THEN(status, drawn_write(&card, card_draw, FILE_IN(export->aside, CARD_NAME)));
+    if (json_object_get(card.run->facts, "categories"))
+        THEN(status, drawn_write(&card, picture_draw, FILE_IN(export->aside, CARD_PICTURE)));
+    run_record_close(card.run);
+    hostmem_free(card.run);
+    return status;
 }
 
 /* ---- the other files ---- */
@@ -129,8 +237,8 @@ static enum gt_status configs_write(const struct hf_export *export)
     const int32_t end = tokenizer != NULL ? chat_end(tokenizer) : -1,
                   eot = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
     const int32_t bos = tokenizer_pipeline(tokenizer)->bos, begin = bos >= 0 ? bos : eot;
-    TRY(hf_config_make(&checkpoint->config, begin >= 0 ? begin : checkpoint->bos_token,
-                       end >= 0 ? end : checkpoint->eos_token, &config));
+    TRY(hf_config_make(&checkpoint->config, begin >= 0 ? begin : checkpoint->rest.bos_token,
+                       end >= 0 ? end : checkpoint->rest.eos_token, &config));
     /* The vocabulary may have a template that the text did not use, so both ends stop a sample. */
     generation = json_pack("{s:b, s:O, s:o}", "_from_model_config", 1, "bos_token_id",
                            json_object_get(config, "bos_token_id"), "eos_token_id",
@@ -143,9 +251,9 @@ static enum gt_status configs_write(const struct hf_export *export)
     THEN(status, json_save(export, CHECKPOINT_CONFIG_NAME, config));
     THEN(status, json_save(export, GENERATION_NAME, generation));
     if (status == GT_OK && export->has_card)
-        log_note("%s: " EXPORT_CARD_NAME " is left as it is", export->options->output);
+        log_note("%s: " CARD_NAME " is left as it is", export->options->output);
     else
-        THEN(status, export_card_write(export->options, config, export->aside));
+        THEN(status, card_write(export, config));
     json_decref(generation);
     json_decref(config);
     return status;
@@ -181,16 +289,14 @@ static enum gt_status file_remove(const char *output, const char *name)
 
 static enum gt_status file_publish(const struct hf_export *export, size_t index)
 {
-    bool exists;
-    const char *from = FILE_IN(export->aside, file_name(index));
-    const char *to = FILE_IN(export->options->output, file_name(index));
-    TRY(file_look(from, &exists));
-    if (export->has_card &&
-        (strcmp(file_name(index), EXPORT_CARD_NAME) == 0 || strcmp(file_name(index), EXPORT_CARD_PICTURE) == 0))
+    const char *name = file_name(index), *to = FILE_IN(export->options->output, name);
+    if (export->has_card && (strcmp(name, CARD_NAME) == 0 || strcmp(name, CARD_PICTURE) == 0))
         return GT_OK;
-    if (!exists) /* an earlier export's tokenizer does not belong to this model */
-        return file_remove(export->options->output, file_name(index));
-    return rename(from, to) == 0 ? GT_OK : file_error(to, RENAME);
+    if (rename(FILE_IN(export->aside, name), to) == 0)
+        return GT_OK;
+    if (errno != ENOENT)
+        return file_error(to, RENAME);
+    return file_remove(export->options->output, name); /* an earlier export's tokenizer is not of this model */
 }
 
 /* The syncs preserve this order across a power loss. */
@@ -224,7 +330,7 @@ enum gt_status export_hf_write(const struct export_options *options, const struc
 {
     struct hf_export export = {.options = options, .weights = weights, .aside_fd = -1};
     TRY(file_look(options->output, &export.exists));
-    TRY(file_look(FILE_IN(options->output, EXPORT_CARD_NAME), &export.has_card));
+    TRY(file_look(FILE_IN(options->output, CARD_NAME), &export.has_card));
     enum gt_status status = aside_create(&export);
     if (status == GT_OK) {
         status = folder_write(&export);

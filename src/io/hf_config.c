@@ -37,12 +37,19 @@ static bool has(const json_t *root, const char *name)
     return value != NULL && !json_is_null(value);
 }
 
+/* Reads a field by a getter of json.h, or leaves *out unchanged if it is absent or null. */
+#define OPTIONAL(get, root, source, name, out) (has(root, name) ? get(root, source, name, out) : GT_OK)
+
+static enum gt_status refuse_text(const char *source, const char *name, const char *value, const char *supported)
+{
+    return FAIL(GT_UNSUPPORTED, "%s: field \"%s\": \"%.64s\" is not supported; %s", source, name, value, supported);
+}
+
 /* Checks a flag that must have the value that this program supports, if it is present. */
 static enum gt_status flag_expect(const json_t *root, const char *source, const char *name, bool expected)
 {
     bool value = expected;
-    if (has(root, name))
-        TRY(json_get_bool(root, source, name, &value));
+    TRY(OPTIONAL(json_get_bool, root, source, name, &value));
     if (value == expected)
         return GT_OK;
     return FAIL(GT_UNSUPPORTED, "%s: field \"%s\": %s is not supported; only %s is", source, name,
@@ -127,46 +134,30 @@ static enum gt_status sizes_parse(const json_t *root, const char *source, struct
 static enum gt_status activation_parse(const json_t *root, const char *source, enum gelu_kind *out)
 {
     const char *name = "gelu_new";
-    if (has(root, "activation_function"))
-        TRY(json_get_string(root, source, "activation_function", &name));
+    TRY(OPTIONAL(json_get_string, root, source, "activation_function", &name));
     const bool is_tanh = strcmp(name, "gelu_new") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0;
     if (!is_tanh && strcmp(name, "gelu") != 0)
-        return FAIL(GT_UNSUPPORTED,
-                    "%s: field \"activation_function\": \"%.64s\" is not supported; gelu_new, gelu_pytorch_tanh and "
-                    "gelu are",
-                    source, name);
+        return refuse_text(source, "activation_function", name, "gelu_new, gelu_pytorch_tanh and gelu are");
     *out = is_tanh ? GELU_TANH : GELU_ERF;
     return GT_OK;
-}
-
-/* Checks the fields that would change what the model computes. */
-static enum gt_status flags_parse(const json_t *root, const char *source)
-{
-    TRY(flag_expect(root, source, "scale_attn_weights", true));
-    TRY(flag_expect(root, source, "scale_attn_by_inverse_layer_idx", false));
-    TRY(flag_expect(root, source, "reorder_and_upcast_attn", false));
-    return flag_expect(root, source, "add_cross_attention", false);
-}
-
-static enum gt_status ours_parse(const json_t *root, const char *source, bool *bias)
-{
-    const json_t *ours;
-    if (!has(root, "gpt_train"))
-        return GT_OK;
-    TRY(json_get_object(root, source, "gpt_train", &ours));
-    return json_get_bool(ours, source, "bias", bias);
 }
 
 static enum gt_status gpt2_parse(const json_t *root, const char *source, struct model_config *out)
 {
     struct model_config config = {.bias = true, .dropout = 0.1f, .norm_epsilon = 1e-5};
     double dropout = (double)config.dropout;
-    TRY(flags_parse(root, source));
+    const json_t *ours = NULL;
+    TRY(flag_expect(root, source, "scale_attn_weights", true));
+    TRY(flag_expect(root, source, "scale_attn_by_inverse_layer_idx", false));
+    TRY(flag_expect(root, source, "reorder_and_upcast_attn", false));
+    TRY(flag_expect(root, source, "add_cross_attention", false));
     TRY(sizes_parse(root, source, &config));
     TRY(activation_parse(root, source, &config.gelu));
     TRY(hf_real_field(root, source, "layer_norm_epsilon", 1e-12, 1.0, &config.norm_epsilon));
     TRY(hf_real_field(root, source, "resid_pdrop", 0.0, 1.0, &dropout));
-    TRY(ours_parse(root, source, &config.bias));
+    TRY(OPTIONAL(json_get_object, root, source, OWN_TYPE, &ours));
+    if (ours != NULL)
+        TRY(json_get_bool(ours, source, "bias", &config.bias));
     config.dropout = (float)dropout;
     *out = config;
     return GT_OK;
@@ -266,24 +257,16 @@ static json_t *llama_make(const struct model_config *config, int32_t bos_token, 
                   "rope_theta", config->rope.theta, "rope_scaling", scaling_make(&config->rope), "tie_word_embeddings",
                   (int)!config->untied, "bos_token_id", token_json(bos_token), "eos_token_id", token_json(eos_token),
                   "attention_dropout", 0.0, "torch_dtype", "float32");
-    int failed = root == NULL || own_add(root, config, is_own(row)) != 0;
-    if (!failed && !is_own(row))
-        failed = json_object_set_new(root, "architectures", json_pack("[s]", row->name)) != 0;
-    if (!failed && row == classes)
-        failed = json_object_update_new(root, json_pack("{s:b, s:b}", "attention_bias", (int)config->bias, "mlp_bias",
-                                                        (int)config->bias)) != 0;
-    if (!failed)
-        return root;
-    json_decref(root);
-    return NULL;
+    int failures = own_add(root, config, is_own(row));
+    if (!is_own(row))
+        failures |= json_object_set_new(root, "architectures", json_pack("[s]", row->name));
+    if (row == classes)
+        failures |= json_object_update_new(
+            root, json_pack("{s:b, s:b}", "attention_bias", (int)config->bias, "mlp_bias", (int)config->bias));
+    return json_whole(root, failures);
 }
 
 /* ---- reading them ---- */
-
-static enum gt_status refuse_text(const char *source, const char *name, const char *value, const char *supported)
-{
-    return FAIL(GT_UNSUPPORTED, "%s: field \"%s\": \"%.64s\" is not supported; %s", source, name, value, supported);
-}
 
 /* Refuses fields of other models that would change the mathematics, unless they have no effect. */
 static enum gt_status foreign_check(const json_t *root, const char *source)
@@ -334,8 +317,7 @@ static enum gt_status window_parse(const json_t *root, const char *source, const
 {
     bool used = strcmp(type, "mistral") == 0;
     int64_t window;
-    if (has(root, "use_sliding_window"))
-        TRY(json_get_bool(root, source, "use_sliding_window", &used));
+    TRY(OPTIONAL(json_get_bool, root, source, "use_sliding_window", &used));
     if (!used || !has(root, "sliding_window"))
         return GT_OK;
     TRY(json_get_int(root, source, "sliding_window", 1, INT32_MAX, &window));
@@ -350,10 +332,7 @@ static enum gt_status scaling_parse(const json_t *object, const char *source, st
 {
     const char *type = "default";
     double context = 0.0;
-    if (has(object, "rope_type"))
-        TRY(json_get_string(object, source, "rope_type", &type));
-    else if (has(object, "type"))
-        TRY(json_get_string(object, source, "type", &type));
+    TRY(OPTIONAL(json_get_string, object, source, has(object, "rope_type") ? "rope_type" : "type", &type));
     if (strcmp(type, "default") == 0)
         return GT_OK;
     rope->scaling = strcmp(type, "linear") == 0 ? ROPE_SCALING_LINEAR : ROPE_SCALING_LLAMA3;
@@ -396,10 +375,8 @@ static enum gt_status llama_sizes_parse(const json_t *root, const char *source, 
     TRY(hf_size_field(root, source, "num_attention_heads", &config->n_head));
     config->n_kv_head = config->n_head;
     config->padded_vocab_size = config->vocab_size;
-    if (has(root, "num_key_value_heads"))
-        TRY(hf_size_field(root, source, "num_key_value_heads", &config->n_kv_head));
-    if (has(root, "head_dim"))
-        TRY(hf_size_field(root, source, "head_dim", &config->head_dim));
+    TRY(OPTIONAL(hf_size_field, root, source, "num_key_value_heads", &config->n_kv_head));
+    TRY(OPTIONAL(hf_size_field, root, source, "head_dim", &config->head_dim));
     if (config->n_head % config->n_kv_head != 0)
         return FAIL(GT_DATA, "%s: field \"num_key_value_heads\": %d does not divide num_attention_heads, %d", source,
                     config->n_kv_head, config->n_head);
@@ -414,10 +391,8 @@ static enum gt_status llama_sizes_parse(const json_t *root, const char *source, 
 static enum gt_status biases_parse(const json_t *root, const char *source, struct model_config *config)
 {
     bool mlp = false;
-    if (has(root, "attention_bias"))
-        TRY(json_get_bool(root, source, "attention_bias", &config->bias));
-    if (has(root, "mlp_bias"))
-        TRY(json_get_bool(root, source, "mlp_bias", &mlp));
+    TRY(OPTIONAL(json_get_bool, root, source, "attention_bias", &config->bias));
+    TRY(OPTIONAL(json_get_bool, root, source, "mlp_bias", &mlp));
     if (mlp == config->bias)
         return GT_OK;
     return FAIL(GT_UNSUPPORTED,
@@ -447,8 +422,7 @@ static enum gt_status own_parse(const json_t *object, const char *source, struct
     TRY(word_parse(object, source, "qk_norm", model_qk_norm_words, &qk_norm));
     TRY(json_get_bool(object, source, "bias", &config->bias));
     TRY(json_get_bool(object, source, "qkv_bias", &config->qkv_bias));
-    if (has(object, "embed_norm"))
-        TRY(json_get_bool(object, source, "embed_norm", &config->embed_norm));
+    TRY(OPTIONAL(json_get_bool, object, source, "embed_norm", &config->embed_norm));
     config->norm = (enum norm_kind)norm;
     config->position = (enum position_kind)position;
     config->mlp = (enum mlp_kind)mlp;
@@ -467,13 +441,12 @@ static enum gt_status class_find(const char *source, const char *type, const str
     return refuse_text(source, "model_type", type, "gpt2, llama, mistral, qwen2 and qwen3 are");
 }
 
-static enum gt_status llama_parse(const json_t *root, const char *source, struct model_config *out)
+static enum gt_status llama_parse(const json_t *root, const char *source, const char *type, struct model_config *out)
 {
     const struct class_row *row;
-    const char *type, *activation = "silu";
+    const char *activation = "silu";
     const json_t *ours = NULL;
     double dropout = 0.0;
-    TRY(json_get_string(root, source, "model_type", &type));
     TRY(class_find(source, type, &row));
     struct model_config config = {.norm = NORM_RMSNORM,
                                   .position = POSITION_ROPE,
@@ -486,8 +459,7 @@ static enum gt_status llama_parse(const json_t *root, const char *source, struct
     TRY(foreign_check(root, source));
     TRY(layers_check(root, source));
     TRY(hf_real_field(root, source, "rms_norm_eps", 1e-12, 1.0, &config.norm_epsilon));
-    if (has(root, "hidden_act"))
-        TRY(json_get_string(root, source, "hidden_act", &activation));
+    TRY(OPTIONAL(json_get_string, root, source, "hidden_act", &activation));
     if (strcmp(activation, "silu") != 0 && strcmp(activation, "swish") != 0)
         return refuse_text(source, "hidden_act", activation, "only silu is");
     if (row == classes)
@@ -512,19 +484,14 @@ static enum gt_status llama_parse(const json_t *root, const char *source, struct
 
 enum gt_status hf_config_make(const struct model_config *config, int32_t bos_token, int32_t eos_token, json_t **out)
 {
-    json_t *root =
-        model_is_gpt2(config) ? gpt2_make(config, bos_token, eos_token) : llama_make(config, bos_token, eos_token);
-    if (root == NULL)
-        return FAIL(GT_NO_MEMORY, "out of memory: config.json could not be made");
-    *out = root;
-    return GT_OK;
+    *out = (model_is_gpt2(config) ? gpt2_make : llama_make)(config, bos_token, eos_token);
+    return *out != NULL ? GT_OK : FAIL(GT_NO_MEMORY, "out of memory: config.json could not be made");
 }
 
 static enum gt_status rest_parse(const json_t *root, const char *source, bool tied, struct hf_config_rest *rest)
 {
     rest->tied = tied;
-    if (has(root, "tie_word_embeddings"))
-        TRY(json_get_bool(root, source, "tie_word_embeddings", &rest->tied));
+    TRY(OPTIONAL(json_get_bool, root, source, "tie_word_embeddings", &rest->tied));
     TRY(token_field(root, source, "bos_token_id", &rest->bos_token));
     return token_field(root, source, "eos_token_id", &rest->eos_token);
 }
@@ -541,7 +508,7 @@ enum gt_status hf_config_parse(const json_t *root, const char *source, struct mo
     if (gpt2) {
         TRY(gpt2_parse(root, source, &config));
     } else {
-        TRY(llama_parse(root, source, &config));
+        TRY(llama_parse(root, source, type, &config));
         config.untied = !rest.tied;
     }
     *out = config;

@@ -9,7 +9,6 @@
 #ifndef GPT_TRAIN_IO_LLMC_MODEL_H
 #define GPT_TRAIN_IO_LLMC_MODEL_H
 
-#include "base/hostmem.h"
 #include "io/safetensors.h"
 #include "model/model.h"
 

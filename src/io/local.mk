@@ -1,20 +1,16 @@
 # The files of src/io; included by Makefile.am.
 libgpttrain_a_SOURCES += \
 	src/io/checkpoint.h \
-	src/io/checkpoint_keep.c src/io/checkpoint_keep.h \
+	src/io/checkpoint_folder.c \
 	src/io/checkpoint_load.c \
 	src/io/checkpoint_open.c \
-	src/io/checkpoint_publish.c \
-	src/io/checkpoint_record.c src/io/checkpoint_record.h \
+	src/io/checkpoint_record.c \
 	src/io/checkpoint_save.c \
 	src/io/export.c src/io/export.h \
-	src/io/export_card.c \
 	src/io/export_gguf.c \
 	src/io/export_hf.c \
-	src/io/export_llmc.c \
 	src/io/hf_cache.c src/io/hf_cache.h \
 	src/io/hf_config.c src/io/hf_config.h \
-	src/io/hf_layout.c src/io/hf_layout.h \
 	src/io/llmc_model.c src/io/llmc_model.h \
 	src/io/nanogpt.c src/io/nanogpt.h \
 	src/io/peft.c src/io/peft.h \

@@ -14,8 +14,6 @@
 #include <unistd.h>
 
 #include "base/utf8.h"
-#include "io/hf_config.h"
-#include "io/hf_layout.h"
 #include "io/pickle.h"
 #include "io/zip_stored.h"
 
@@ -174,8 +172,8 @@ static enum gt_status model_args_read(const struct source *source, struct model_
     return GT_OK;
 }
 
-/* Reads the keys that define a run.  dtype is excluded: on a CPU nanoGPT computes in fp32 regardless of it. */
-static enum gt_status configuration_read(const struct source *source, json_t **out)
+/* Adds the keys that define a run.  dtype is excluded: on a CPU nanoGPT computes in fp32 regardless of it. */
+static enum gt_status configuration_read(const struct source *source, json_t *object)
 {
     static const char *const keys[] = {"dataset",        "batch_size",    "gradient_accumulation_steps",
                                        "dropout",        "learning_rate", "max_iters",
@@ -183,28 +181,25 @@ static enum gt_status configuration_read(const struct source *source, json_t **o
                                        "grad_clip",      "decay_lr",      "warmup_iters",
                                        "lr_decay_iters", "min_lr",        "eval_interval",
                                        "eval_iters",     "log_interval",  "always_save_checkpoint"};
-    json_t *dict, *object = json_object();
-    enum gt_status status = dict_get(source, "config", &dict);
-    for (size_t i = 0; status == GT_OK && i < sizeof keys / sizeof keys[0]; i++) {
+    json_t *dict;
+    TRY(dict_get(source, "config", &dict));
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         json_t *value = json_object_get(dict, keys[i]);
         if (value == NULL)
             continue;
-        if (!json_is_number(value) && !json_is_boolean(value) && !json_is_string(value)) {
-            status =
-                FAIL(GT_DATA, "%s: field \"config\": %s is not a number, string or boolean", source->path, keys[i]);
-        } else if (json_object_set(object, keys[i], value) != 0) {
-            status = FAIL(GT_NO_MEMORY, "%s: out of memory for its configuration", source->path);
-        }
+        if (!json_is_number(value) && !json_is_boolean(value) && !json_is_string(value))
+            return FAIL(GT_DATA, "%s: field \"config\": %s is not a number, string or boolean", source->path, keys[i]);
+        if (json_object_set(object, keys[i], value) != 0)
+            return FAIL(GT_NO_MEMORY, "%s: out of memory for its configuration", source->path);
     }
-    return FINISH(status, out, object, json_decref);
+    return GT_OK;
 }
 
 /* ---- tensors ---- */
-/* Adds a tensor under `name`; `layer` is its name in the model and determines whether it is a linear weight. */
+/* Adds a tensor under `name`.  Matrices of blocks are weights of linear layers. */
 static enum gt_status tensor_add(const struct source *source, struct safetensors *table, const char *name,
-                                 const char *layer, const json_t *value)
+                                 const json_t *value)
 {
-    static const char blocks[] = HF_PREFIX "h.";
     const struct pickle_tensor *tensor = pickle_tensor_of(&source->pickle, value);
     uint64_t at;
     if (tensor == NULL)
@@ -216,7 +211,7 @@ static enum gt_status tensor_add(const struct source *source, struct safetensors
     struct safetensors_tensor entry = {.dtype = tensor->dtype, .rank = tensor->rank, .offset_bytes = at};
     (void)snprintf(entry.name, sizeof entry.name, "%s", name);
     memcpy(entry.dims, tensor->dims, sizeof tensor->dims);
-    entry.transposed = tensor->rank == 2 && strncmp(layer, blocks, sizeof blocks - 1) == 0;
+    entry.transposed = tensor->rank == 2 && strstr(name, HF_PREFIX "h.") != NULL;
     if (entry.transposed) {
         entry.dims[0] = tensor->dims[1];
         entry.dims[1] = tensor->dims[0];
@@ -241,14 +236,13 @@ static enum gt_status model_read(const struct source *source, struct checkpoint 
     const size_t skip = sizeof COMPILED_PREFIX - 1, parameters = parameters_count(&checkpoint->config);
     const char *name;
     json_t *dict, *value;
-    int32_t file;
     TRY(dict_get(source, "model", &dict));
     TRY(safetensors_create(checkpoint, source->path, &checkpoint->model));
-    TRY(safetensors_file_add(checkpoint->model, source->path, &file));
+    TRY(safetensors_file_add(checkpoint->model, source->path));
     json_object_foreach(dict, name, value)
     {
-        const char *layer = strncmp(name, COMPILED_PREFIX, skip) == 0 ? name + skip : name;
-        TRY(tensor_add(source, checkpoint->model, layer, layer, value));
+        const bool compiled = strncmp(name, COMPILED_PREFIX, skip) == 0;
+        TRY(tensor_add(source, checkpoint->model, compiled ? name + skip : name, value));
     }
     for (size_t i = 0; !checkpoint->config.bias && i < parameters; i++) {
         struct parameter_shape tensor;
@@ -283,40 +277,31 @@ static enum gt_status groups_find(const struct source *source, const json_t *opt
     return GT_OK;
 }
 
-/* Gets the dict of the next parameter of a group. */
-static enum gt_status state_next(struct groups *groups, const struct parameter_shape *tensor, const json_t **out)
-{
-    const int group = tensor->rank == 2 ? 0 : 1;
-    const json_t *number = json_array_get(groups->params[group], groups->next[group]++);
-    *out = json_object_get(groups->state, TEXT(24, "%" JSON_INTEGER_FORMAT, json_integer_value(number)));
-    if (json_is_integer(number) && json_is_object(*out))
-        return GT_OK;
-    return FAIL(GT_DATA, "%s: field \"optimizer\": has no state for %s", groups->source->path, tensor->name);
-}
-
 /* Adds m and v of a parameter; all parameters must have the same number of steps. */
 static enum gt_status moments_add(struct groups *groups, struct checkpoint *checkpoint,
                                   const struct parameter_shape *tensor)
 {
     static const char *const fields[] = {"exp_avg", "exp_avg_sq"};
     static const char *const prefixes[] = {"m." HF_PREFIX, "v." HF_PREFIX};
-    const json_t *dict;
+    const int group = tensor->rank == 2 ? 0 : 1;
+    const json_t *number = json_array_get(groups->params[group], groups->next[group]++);
+    const json_t *dict = json_object_get(groups->state, TEXT(24, "%" JSON_INTEGER_FORMAT, json_integer_value(number)));
     double step;
-    TRY(state_next(groups, tensor, &dict));
+    if (!json_is_integer(number) || !json_is_object(dict))
+        return FAIL(GT_DATA, "%s: field \"optimizer\": has no state for %s", groups->source->path, tensor->name);
     TRY(number_get(groups->source, dict, "step", &step));
     if (!(step >= 0.0 && step <= (double)INT32_MAX) || step != floor(step) ||
         (checkpoint->record.state.adam_step >= 0 && checkpoint->record.state.adam_step != (int64_t)step))
         return FAIL(GT_DATA, "%s: field \"optimizer\": step of %s is %g; expected the same whole number for all",
                     groups->source->path, tensor->name, step);
     checkpoint->record.state.adam_step = (int64_t)step;
-    const char *layer = TEXT(SAFETENSORS_NAME_MAX, HF_PREFIX "%.100s", tensor->name);
     for (int i = 0; i < 2; i++) {
         const json_t *value = json_object_get(dict, fields[i]);
         const char *name = TEXT(SAFETENSORS_NAME_MAX, "%s%.100s", prefixes[i], tensor->name);
         if (value == NULL)
             return FAIL(GT_DATA, "%s: field \"optimizer\": %s of %s is missing", groups->source->path, fields[i],
                         tensor->name);
-        TRY(tensor_add(groups->source, checkpoint->optimizer, name, layer, value));
+        TRY(tensor_add(groups->source, checkpoint->optimizer, name, value));
     }
     return GT_OK;
 }
@@ -334,11 +319,10 @@ static enum gt_status optimizer_read(const struct source *source, struct checkpo
     const size_t parameters = parameters_count(&checkpoint->config);
     struct groups groups;
     json_t *optimizer;
-    int32_t file;
     TRY(dict_get(source, "optimizer", &optimizer));
     TRY(groups_find(source, optimizer, &groups));
     TRY(safetensors_create(checkpoint, source->path, &checkpoint->optimizer));
-    TRY(safetensors_file_add(checkpoint->optimizer, source->path, &file));
+    TRY(safetensors_file_add(checkpoint->optimizer, source->path));
     const bool empty = json_object_size(groups.state) == 0;
     checkpoint->record.state.adam_step = -1;
     for (size_t i = 0; i < parameters; i++) {
@@ -373,11 +357,12 @@ static enum gt_status everything_read(const struct source *source, bool with_opt
     TRY(model_args_read(source, &checkpoint->config));
     TRY(json_get_int(root, source->path, "iter_num", 0, INT32_MAX, &record->state.iter));
     TRY(number_get(source, root, "best_val_loss", &record->state.best_val_loss));
-    TRY(configuration_read(source, &record->root));
+    record->root = json_object();
+    TRY(configuration_read(source, record->root));
     progress_set(record);
     TRY(model_read(source, checkpoint));
-    checkpoint->tied = !safetensors_find(checkpoint->model, "lm_head.weight", &head); /* else loading compares it */
-    checkpoint->bos_token = checkpoint->eos_token = -1;
+    const bool has_head = safetensors_find(checkpoint->model, "lm_head.weight", &head); /* which loading compares */
+    checkpoint->rest = (struct hf_config_rest){.tied = !has_head, .bos_token = -1, .eos_token = -1};
     return with_optimizer ? optimizer_read(source, checkpoint) : GT_OK;
 }
 

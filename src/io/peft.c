@@ -5,7 +5,7 @@
  */
 #include "io/peft.h"
 
-#include "io/checkpoint_record.h"
+#include "io/checkpoint.h"
 
 #define RANK_MAX 4096 /* as in keys.def */
 

@@ -106,9 +106,15 @@ static enum gt_status pop(struct machine *m, json_t **out)
     return GT_OK;
 }
 
-/* Removes the last mark; the values above it, from *out_first on, move down by one. */
-static enum gt_status mark_pop(struct machine *m, size_t *out_first)
+/* Finds the first of the last `count` values; if `count` is 0, of those above the last mark, which is removed, so that
+ * they move down by one. */
+static enum gt_status items_find(struct machine *m, size_t count, size_t *out_first)
 {
+    if (count > 0) {
+        TRY(depth_check(m, count));
+        *out_first = m->depth - count;
+        return GT_OK;
+    }
     size_t at = m->depth;
     while (at > 0 && m->stack[at - 1] != NULL)
         at--;
@@ -233,39 +239,21 @@ static enum gt_status op_tuple(struct machine *m)
     size_t first;
     json_t *tuple = json_array();
     TRY(own(m, tuple));
-    if (m->opcode == 't') {
-        TRY(mark_pop(m, &first));
-    } else {
-        const size_t count = (size_t)m->opcode - 0x84; /* TUPLE1, TUPLE2, TUPLE3 */
-        TRY(depth_check(m, count));
-        first = m->depth - count;
-    }
+    TRY(items_find(m, m->opcode == 't' ? 0 : (size_t)m->opcode - 0x84 /* TUPLE1, TUPLE2, TUPLE3 */, &first));
     TRY(move_to(m, tuple, first));
     return push(m, tuple);
 }
 
-/* Moves stack[first ... depth-1] into the container below them, whose type the opcode gives. */
-static enum gt_status move_down(struct machine *m, size_t first)
+/* Moves one item, or those above the mark, into the container below them. */
+static enum gt_status op_items(struct machine *m)
 {
-    const bool dict = m->opcode == 'u' || m->opcode == 's';
+    const bool one = m->opcode == 's' || m->opcode == 'a', dict = m->opcode == 'u' || m->opcode == 's';
+    size_t first;
+    TRY(items_find(m, !one ? 0 : dict ? 2 : 1, &first));
     json_t *container = first > 0 ? m->stack[first - 1] : NULL;
     if (container == NULL || json_typeof(container) != (dict ? JSON_OBJECT : JSON_ARRAY))
         return malformed(m, "items without the dict or list that they belong to");
     return move_to(m, container, first);
-}
-
-static enum gt_status op_items(struct machine *m)
-{
-    size_t first;
-    TRY(mark_pop(m, &first));
-    return move_down(m, first);
-}
-
-static enum gt_status op_item(struct machine *m)
-{
-    const size_t count = m->opcode == 's' ? 2 : 1;
-    TRY(depth_check(m, count));
-    return move_down(m, m->depth - count);
 }
 
 static enum gt_status op_put(struct machine *m)
@@ -319,10 +307,9 @@ static const struct storage_type *storage_type_find(const json_t *name)
     return NULL;
 }
 
-static enum gt_status global_push(struct machine *m, const char *module, size_t module_bytes, const char *name,
-                                  size_t name_bytes)
+static enum gt_status global_push(struct machine *m, const char *module, const char *name)
 {
-    const char *full = TEXT(2 * LINE_BYTES_MAX + 2, "%.*s.%.*s", (int)module_bytes, module, (int)name_bytes, name);
+    const char *full = TEXT(2 * LINE_BYTES_MAX + 2, "%s.%s", module, name);
     json_t *value = json_string(full);
     TRY(push_new(m, value));
     if (is_text(value, CALL_DICT) || is_text(value, CALL_TENSOR) || is_text(value, CALL_PARAMETER) ||
@@ -440,27 +427,25 @@ static enum gt_status op_reduce(struct machine *m)
     return malformed(m, "a call of something that a state dict does not call");
 }
 
-/* Takes a line of text, without its newline. */
-static enum gt_status take_line(struct machine *m, const char **out, size_t *out_count)
+/* Takes a line of text; its newline becomes the terminator. */
+static enum gt_status take_line(struct machine *m, char out[static LINE_BYTES_MAX])
 {
-    const unsigned char *from = m->bytes + m->at;
     const size_t left = size_min(m->count - m->at, LINE_BYTES_MAX);
-    const unsigned char *end = left > 0 ? memchr(from, '\n', left) : NULL;
+    const char *end = memccpy(out, m->bytes + m->at, '\n', left);
     if (end == NULL)
         return malformed(m, "the name of a global is cut short");
-    *out = (const char *)from;
-    *out_count = (size_t)(end - from);
-    m->at += *out_count + 1;
-    return utf8_valid_end(from, 0, *out_count) == *out_count ? GT_OK : malformed(m, "a name that is not UTF-8");
+    const size_t count = (size_t)(end - out) - 1;
+    out[count] = '\0';
+    m->at += count + 1;
+    return utf8_valid_end((unsigned char *)out, 0, count) == count ? GT_OK : malformed(m, "a name that is not UTF-8");
 }
 
 static enum gt_status op_global(struct machine *m)
 {
-    const char *module, *name;
-    size_t module_bytes, name_bytes;
-    TRY(take_line(m, &module, &module_bytes));
-    TRY(take_line(m, &name, &name_bytes));
-    return global_push(m, module, module_bytes, name, name_bytes);
+    char module[LINE_BYTES_MAX], name[LINE_BYTES_MAX];
+    TRY(take_line(m, module));
+    TRY(take_line(m, name));
+    return global_push(m, module, name);
 }
 
 static enum gt_status op_stack_global(struct machine *m)
@@ -472,8 +457,7 @@ static enum gt_status op_stack_global(struct machine *m)
         return malformed(m, "the name of a global is not text");
     if (json_string_length(module) > LINE_BYTES_MAX || json_string_length(name) > LINE_BYTES_MAX)
         return malformed(m, "the name of a global is too long");
-    return global_push(m, json_string_value(module), json_string_length(module), json_string_value(name),
-                       json_string_length(name));
+    return global_push(m, json_string_value(module), json_string_value(name));
 }
 
 /* Pops the state of an object and drops it: an OrderedDict of torch's has only _metadata, which a reader of weights
@@ -503,7 +487,7 @@ static opcode_fn *const opcodes[256] = {
     ['U'] = op_text,      [0x8c] = op_text,         [0x8d] = op_text,    ['}'] = op_constant,
     [']'] = op_constant,  [')'] = op_constant,      ['('] = op_mark,     ['t'] = op_tuple,
     [0x85] = op_tuple,    [0x86] = op_tuple,        [0x87] = op_tuple,   ['u'] = op_items,
-    ['e'] = op_items,     ['s'] = op_item,          ['a'] = op_item,     ['q'] = op_put,
+    ['e'] = op_items,     ['s'] = op_items,         ['a'] = op_items,    ['q'] = op_put,
     ['r'] = op_put,       [0x94] = op_put,          ['h'] = op_get,      ['j'] = op_get,
     ['c'] = op_global,    ['b'] = op_build,         ['.'] = op_stop,     ['Q'] = op_persistent_load,
     ['R'] = op_reduce,    [0x93] = op_stack_global,

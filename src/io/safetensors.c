@@ -33,7 +33,6 @@ static const struct {
 struct opening {
     struct safetensors *table;
     const struct safetensors_file *file;
-    int32_t number;       /* of the file in the table */
     uint64_t data_offset; /* where the arrays begin */
     const json_t *map;    /* of an index: the file of each tensor; NULL without one */
     const char *name;     /* of this file in the index */
@@ -48,7 +47,7 @@ static bool is_pickle(const unsigned char bytes[static LENGTH_BYTES])
 }
 
 /* Reads the header's length, and sets where the data begins. */
-static enum gt_status header_length_read(struct opening *opening, uint32_t *crc32c)
+static enum gt_status header_length_read(struct opening *opening)
 {
     const struct safetensors_file *file = opening->file;
     unsigned char bytes[LENGTH_BYTES];
@@ -69,7 +68,6 @@ static enum gt_status header_length_read(struct opening *opening, uint32_t *crc3
                     "%s: header length %" PRIu64 " is impossible: the file has %" PRIu64
                     " bytes after it, and 2 to %zu are accepted",
                     file->path, length, left, SAFETENSORS_HEADER_BYTES_MAX);
-    *crc32c = file_crc32c(0, bytes, sizeof bytes);
     opening->data_offset = LENGTH_BYTES + length;
     return GT_OK;
 }
@@ -133,7 +131,7 @@ static enum gt_status place_parse(const struct opening *opening, const char *sou
 /* Adds a tensor.  An index must assign it to this file. */
 static enum gt_status entry_add(const struct opening *opening, const char *name, const json_t *entry)
 {
-    struct safetensors_tensor tensor = {.file = opening->number};
+    struct safetensors_tensor tensor = {.file = (int32_t)opening->table->file_count - 1};
     const char *where = json_string_value(json_object_get(opening->map, name));
     if (!safetensors_name_valid(name))
         return FAIL(GT_DATA, "%s: tensor name \"%.64s\" (%zu bytes): must be 1 to %d characters of A-Z a-z 0-9 . _ -",
@@ -224,15 +222,15 @@ static enum gt_status file_load(struct safetensors *table, const char *path, int
 {
     struct opening opening = {.table = table, .map = map, .name = name};
     char *text;
-    TRY(safetensors_fd_add(table, path, fd, size_bytes, &opening.number));
-    struct safetensors_file *file = &table->files[opening.number];
+    TRY(safetensors_fd_add(table, path, fd, size_bytes));
+    struct safetensors_file *file = &table->files[table->file_count - 1];
     opening.file = file;
-    TRY(header_length_read(&opening, &file->header_crc32c));
-    const size_t header_bytes = (size_t)(opening.data_offset - LENGTH_BYTES);
-    TRY(HOSTMEM_NEW(table, header_bytes, "safetensors header", &text));
-    TRY(file_read_at(fd, path, LENGTH_BYTES, text, header_bytes));
-    file->header_crc32c = file_crc32c(file->header_crc32c, text, header_bytes);
-    TRY(header_parse(&opening, text, header_bytes));
+    TRY(header_length_read(&opening));
+    const size_t count = (size_t)opening.data_offset;
+    TRY(HOSTMEM_NEW(table, count, "safetensors header", &text));
+    TRY(file_read_at(fd, path, 0, text, count));
+    file->header_crc32c = file_crc32c(0, text, count);
+    TRY(header_parse(&opening, text + LENGTH_BYTES, count - LENGTH_BYTES));
     hostmem_free(text);
     return GT_OK;
 }

@@ -29,7 +29,7 @@ struct safetensors_tensor {
     int32_t rank;
     int64_t dims[SAFETENSORS_RANK_MAX];
     /* The rest concerns arrays in files. */
-    int32_t file;          /* from safetensors_file_add(), or SAFETENSORS_ZEROS: zeros, in no file */
+    int32_t file;          /* in the table's files, or SAFETENSORS_ZEROS: zeros, in no file */
     bool transposed;       /* rank 2 only: the file stores [dims[1], dims[0]] */
     uint64_t offset_bytes; /* from the beginning of the file */
     uint64_t size_bytes;   /* set by safetensors_add() unless the dtype is DTYPE_COUNT */
@@ -70,11 +70,10 @@ enum gt_status safetensors_index_open(const void *owner, const char *folder, str
 
 /* Creates an empty table.  Errors: GT_NO_MEMORY; GT_USAGE when the path is too long. */
 enum gt_status safetensors_create(const void *owner, const char *path, struct safetensors **out);
-/* Opens a file that contains arrays; safetensors_fd_add() takes ownership of an open one, also on failure.  Errors:
- * GT_IO, GT_NO_MEMORY. */
-enum gt_status safetensors_file_add(struct safetensors *table, const char *path, int32_t *out);
-enum gt_status safetensors_fd_add(struct safetensors *table, const char *path, int fd, uint64_t size_bytes,
-                                  int32_t *out);
+/* Opens a file that contains arrays, which becomes the last of table->files.  safetensors_fd_add() takes ownership of
+ * an open one, also on failure.  Errors: GT_IO, GT_NO_MEMORY. */
+enum gt_status safetensors_file_add(struct safetensors *table, const char *path);
+enum gt_status safetensors_fd_add(struct safetensors *table, const char *path, int fd, uint64_t size_bytes);
 /* Adds an array.  Errors: GT_NO_MEMORY; GT_DATA, naming file and tensor: an invalid or duplicate name, a size that
  * overflows, bytes beyond the end of the file, too many tensors, a transposed array whose rank is not 2. */
 enum gt_status safetensors_add(struct safetensors *table, const struct safetensors_tensor *tensor);
@@ -95,8 +94,9 @@ enum gt_status safetensors_read(const struct safetensors *table, size_t index, s
 struct safetensors_source {
     void *context;
     size_t count;
-    /* Sets name, dtype, rank and dims.  May be called more than once per index, with the same result each time. */
-    void (*describe)(void *context, size_t index, struct safetensors_tensor *out);
+    /* Sets name, dtype, rank and dims; returns false when there is no such tensor.  May be called more than once per
+     * index, with the same result each time. */
+    bool (*describe)(void *context, size_t index, struct safetensors_tensor *out);
     /* out[count] = elements first ... first+count-1 in the described dtype.  A failure logs its own line. */
     enum gt_status (*fill)(void *context, size_t index, size_t first, size_t count, void *out);
     /* Receives the CRC-32C of a tensor's bytes after the last of them; may be NULL. */

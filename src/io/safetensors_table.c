@@ -29,8 +29,7 @@ enum gt_status safetensors_create(const void *owner, const char *path, struct sa
     return FINISH(status, out, table, hostmem_free);
 }
 
-enum gt_status safetensors_fd_add(struct safetensors *table, const char *path, int fd, uint64_t size_bytes,
-                                  int32_t *out)
+enum gt_status safetensors_fd_add(struct safetensors *table, const char *path, int fd, uint64_t size_bytes)
 {
     const size_t count = table->file_count;
     enum gt_status status = HOSTMEM_GROW(table, &table->files, count + 1, "files of arrays");
@@ -40,16 +39,15 @@ enum gt_status safetensors_fd_add(struct safetensors *table, const char *path, i
     }
     table->files[count] = (struct safetensors_file){.fd = fd, .size_bytes = size_bytes};
     table->file_count++;
-    *out = (int32_t)count;
     return hostmem_strdup(table, path, &table->files[count].path);
 }
 
-enum gt_status safetensors_file_add(struct safetensors *table, const char *path, int32_t *out)
+enum gt_status safetensors_file_add(struct safetensors *table, const char *path)
 {
     int fd;
     uint64_t size_bytes;
     TRY(file_open_read(path, &fd, &size_bytes));
-    return safetensors_fd_add(table, path, fd, size_bytes, out);
+    return safetensors_fd_add(table, path, fd, size_bytes);
 }
 
 bool safetensors_name_valid(const char *name)
@@ -104,13 +102,12 @@ enum gt_status safetensors_add(struct safetensors *table, const struct safetenso
 enum gt_status safetensors_join(struct safetensors *table, struct safetensors *other)
 {
     struct safetensors_file *file = &other->files[0];
-    int32_t at;
     assert(other->file_count == 1);
     const int fd = file->fd;
     file->fd = -1; /* moved */
-    TRY(safetensors_fd_add(table, file->path, fd, file->size_bytes, &at));
+    TRY(safetensors_fd_add(table, file->path, fd, file->size_bytes));
     for (size_t i = 0; i < other->count; i++) {
-        other->tensors[i].file = at;
+        other->tensors[i].file = (int32_t)table->file_count - 1;
         TRY(safetensors_add(table, &other->tensors[i]));
     }
     return GT_OK;
@@ -242,7 +239,8 @@ static enum gt_status header_make(struct header *header, const struct safetensor
     for (size_t i = 0; i < source->count; i++) {
         struct safetensors_tensor tensor = {.dtype = DTYPE_COUNT};
         char piece[PIECE_BYTES];
-        source->describe(source->context, i, &tensor);
+        if (!source->describe(source->context, i, &tensor))
+            continue;
         const size_t begin = header->data_bytes;
         header->data_bytes += elements_of(&tensor) * dtype_size_bytes(tensor.dtype);
         const int length =
@@ -270,7 +268,8 @@ static enum gt_status tensor_write(struct file_replacement *file, const struct s
                                    void *staging, size_t staging_bytes)
 {
     struct safetensors_tensor tensor = {.dtype = DTYPE_COUNT};
-    source->describe(source->context, index, &tensor);
+    if (!source->describe(source->context, index, &tensor))
+        return GT_OK;
     const size_t elements = elements_of(&tensor);
     const size_t element_bytes = dtype_size_bytes(tensor.dtype);
     const size_t count_max = staging_bytes / element_bytes;

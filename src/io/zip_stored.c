@@ -6,7 +6,6 @@
  */
 #include "io/zip_stored.h"
 
-#include "base/file.h"
 #include "base/size.h"
 #include "data/little_endian.h"
 
@@ -53,24 +52,6 @@ static enum gt_status end64_read(struct zip *zip, uint64_t end_offset)
     return GT_OK;
 }
 
-/* Parses the end record, whose first byte is at `end_offset`. */
-static enum gt_status end_parse(struct zip *zip, const unsigned char *end, uint64_t end_offset)
-{
-    zip->count = u16_at(end + 10);
-    zip->directory_bytes = u32_at(end + 12);
-    zip->directory_offset = u32_at(end + 16);
-    if (zip->count == UINT16_MAX || zip->directory_bytes == UINT32_MAX || zip->directory_offset == UINT32_MAX)
-        TRY(end64_read(zip, end_offset));
-    if (zip->directory_offset > end_offset || zip->directory_bytes > end_offset - zip->directory_offset)
-        return damaged(zip, "the directory lies outside the file");
-    if (zip->count <= ZIP_ENTRIES_MAX && zip->directory_bytes <= ZIP_DIRECTORY_BYTES_MAX)
-        return GT_OK;
-    return FAIL(GT_DATA,
-                "%s: zip archive: %" PRIu64 " members in a directory of %" PRIu64
-                " bytes; at most %d in %zu are accepted",
-                zip->path, zip->count, zip->directory_bytes, ZIP_ENTRIES_MAX, ZIP_DIRECTORY_BYTES_MAX);
-}
-
 /* Reads the end record, which ends the file: torch.save() writes no comment behind it. */
 static enum gt_status end_read(struct zip *zip)
 {
@@ -79,7 +60,21 @@ static enum gt_status end_read(struct zip *zip)
         return damaged(zip, "no end record");
     const uint64_t at = zip->size_bytes - END_BYTES;
     TRY(file_read_at(zip->fd, zip->path, at, end, sizeof end));
-    return u32_at(end) == SIGNATURE_END ? end_parse(zip, end, at) : damaged(zip, "no end record");
+    if (u32_at(end) != SIGNATURE_END)
+        return damaged(zip, "no end record");
+    zip->count = u16_at(end + 10);
+    zip->directory_bytes = u32_at(end + 12);
+    zip->directory_offset = u32_at(end + 16);
+    if (zip->count == UINT16_MAX || zip->directory_bytes == UINT32_MAX || zip->directory_offset == UINT32_MAX)
+        TRY(end64_read(zip, at));
+    if (zip->directory_offset > at || zip->directory_bytes > at - zip->directory_offset)
+        return damaged(zip, "the directory lies outside the file");
+    if (zip->count <= ZIP_ENTRIES_MAX && zip->directory_bytes <= ZIP_DIRECTORY_BYTES_MAX)
+        return GT_OK;
+    return FAIL(GT_DATA,
+                "%s: zip archive: %" PRIu64 " members in a directory of %" PRIu64
+                " bytes; at most %d in %zu are accepted",
+                zip->path, zip->count, zip->directory_bytes, ZIP_ENTRIES_MAX, ZIP_DIRECTORY_BYTES_MAX);
 }
 
 /* Replaces each *wanted[i] that is UINT32_MAX by the next value of the Zip64 field.  Returns false if one is
@@ -151,22 +146,16 @@ static enum gt_status member_parse(const struct zip *zip, size_t *at, struct zip
                 (int)size_min(name, 100), entry->name);
 }
 
-static enum gt_status members_read(struct zip *zip)
-{
-    size_t at = 0;
-    for (uint64_t i = 0; i < zip->count; i++)
-        TRY(member_parse(zip, &at, &zip->entries[i]));
-    return GT_OK;
-}
-
 enum gt_status zip_open(const void *owner, int fd, const char *path, uint64_t size_bytes, struct zip *out)
 {
     struct zip zip = {.fd = fd, .path = path, .size_bytes = size_bytes};
+    size_t at = 0;
     TRY(end_read(&zip));
     TRY(HOSTMEM_NEW(owner, (size_t)zip.directory_bytes, "zip directory", &zip.directory));
     TRY(HOSTMEM_NEW(owner, (size_t)zip.count, "zip members", &zip.entries));
     TRY(file_read_at(fd, path, zip.directory_offset, zip.directory, (size_t)zip.directory_bytes));
-    TRY(members_read(&zip));
+    for (uint64_t i = 0; i < zip.count; i++)
+        TRY(member_parse(&zip, &at, &zip.entries[i]));
     *out = zip;
     return GT_OK;
 }

@@ -11,14 +11,7 @@
 #include "report/report.h"
 
 #define FILE_NAME "events.out.tfevents.0.gpt-train"
-#define BUFFER_BYTES 65536
 #define MESSAGE_BYTES 16384 /* a line has at most 200 numbers, which take 20 bytes each and their names */
-
-struct events {
-    struct file_replacement file;
-    unsigned char buffer[BUFFER_BYTES];
-    size_t used;
-};
 
 struct message {
     unsigned char bytes[MESSAGE_BYTES];
@@ -46,26 +39,16 @@ static uint32_t masked_crc(const void *bytes, size_t count)
     return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
 }
 
-static enum gt_status buffer_flush(struct events *events)
+static enum gt_status record_put(struct file_replacement *file, const struct message *message)
 {
-    const size_t count = events->used;
-    events->used = 0;
-    return file_replacement_write(&events->file, events->buffer, count);
-}
-
-static enum gt_status record_put(struct events *events, const struct message *message)
-{
+    unsigned char record[MESSAGE_BYTES + 16];
     const uint64_t length = message->count;
     const uint32_t sums[] = {masked_crc(&length, sizeof length), masked_crc(message->bytes, message->count)};
-    if (events->used + message->count + 16 > BUFFER_BYTES)
-        TRY(buffer_flush(events));
-    unsigned char *at = events->buffer + events->used;
-    memcpy(at, &length, 8);
-    memcpy(at + 8, &sums[0], 4);
-    memcpy(at + 12, message->bytes, message->count);
-    memcpy(at + 12 + message->count, &sums[1], 4);
-    events->used += message->count + 16;
-    return GT_OK;
+    memcpy(record, &length, 8);
+    memcpy(record + 8, &sums[0], 4);
+    memcpy(record + 12, message->bytes, message->count);
+    memcpy(record + 12 + message->count, &sums[1], 4);
+    return file_replacement_write(file, record, message->count + 16);
 }
 
 static void value_put(struct message *summary, const char *name, double number)
@@ -106,15 +89,14 @@ enum gt_status report_events_write(const char *run, const char *path)
 {
     static const char version[] = "brain.Event:2";
     struct metrics_file source;
-    struct events events = {.used = 0};
+    struct file_replacement file;
     struct message head = {.count = 0};
     metrics_file_find(run, &source);
     TRY(file_make_folders(path));
-    TRY(file_replacement_begin(&events.file, FILE_IN(path, FILE_NAME), NULL));
+    TRY(file_replacement_begin(&file, FILE_IN(path, FILE_NAME), NULL));
     varint_put(&head, 0x1a, sizeof version - 1);
     bytes_put(&head, version, sizeof version - 1);
-    enum gt_status status = record_put(&events, &head);
-    THEN(status, metrics_read(&source, line_take, &events));
-    THEN(status, buffer_flush(&events));
-    return file_replacement_end(&events.file, status);
+    enum gt_status status = record_put(&file, &head);
+    THEN(status, metrics_read(&source, line_take, &file));
+    return file_replacement_end(&file, status);
 }

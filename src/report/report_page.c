@@ -27,20 +27,15 @@ struct page {
 static const struct chart {
     const char *title;
     enum run_axis axis;
-    enum run_field fields[2]; /* the second may repeat the first */
-    bool from_zero;
+    enum run_field field; /* RUN_LOSS: with RUN_VAL_LOSS; the axis of the others begins at 0 */
     const char *forecast; /* number of the start lines to compare with, or NULL */
 } charts[] = {
-    {"Loss by iteration", RUN_ITERATIONS, {RUN_LOSS, RUN_VAL_LOSS}, false, NULL},
-    {"Loss by tokens seen", RUN_TOKENS, {RUN_LOSS, RUN_VAL_LOSS}, false, NULL},
-    {"Loss by running time", RUN_SECONDS, {RUN_LOSS, RUN_VAL_LOSS}, false, NULL},
-    {"Learning rate", RUN_ITERATIONS, {RUN_LR, RUN_LR}, true, NULL},
-    {"Norm of the gradient", RUN_ITERATIONS, {RUN_GRAD_NORM, RUN_GRAD_NORM}, true, NULL},
-    {"Tokens per second (dashed: forecast)",
-     RUN_ITERATIONS,
-     {RUN_TOKENS_PER_S, RUN_TOKENS_PER_S},
-     true,
-     "tokens_per_s"},
+    {"Loss by iteration", RUN_ITERATIONS, RUN_LOSS, NULL},
+    {"Loss by tokens seen", RUN_TOKENS, RUN_LOSS, NULL},
+    {"Loss by running time", RUN_SECONDS, RUN_LOSS, NULL},
+    {"Learning rate", RUN_ITERATIONS, RUN_LR, NULL},
+    {"Norm of the gradient", RUN_ITERATIONS, RUN_GRAD_NORM, NULL},
+    {"Tokens per second (dashed: forecast)", RUN_ITERATIONS, RUN_TOKENS_PER_S, "tokens_per_s"},
 };
 
 /* ---- charts ---- */
@@ -84,24 +79,31 @@ static double chart_forecast(const struct chart *chart, const struct run_record 
     return chart->forecast ? run_number(run->facts, chart->forecast) : (double)NAN;
 }
 
+static void axes_extend(struct axes *axes, const struct run_record *run, enum run_field field)
+{
+    const struct run_series *series = series_of(run, field);
+    for (int32_t i = 0; i < series->count; i++) {
+        const double x = series->at[i].x[axes->chart->axis], y = mean_of(&series->at[i], field);
+        if (isfinite(x + y)) {
+            range_extend(&axes->x, x);
+            range_extend(&axes->y, y);
+        }
+    }
+}
+
 /* Returns false when there is nothing to draw. */
 static bool axes_find(const struct page *page, const struct chart *chart, struct axes *out)
 {
     struct axes axes = {chart, {INFINITY, -INFINITY}, {INFINITY, -INFINITY}};
-    for (size_t i = 0; i < 2 * RUN_POINTS_MAX * page->count; i++) {
-        const enum run_field field = chart->fields[i % 2];
-        const struct run_series *series = series_of(&page->runs[i / (2 * RUN_POINTS_MAX)], field);
-        const size_t at = i / 2 % RUN_POINTS_MAX;
-        if (at < (size_t)series->count && isfinite(series->at[at].x[chart->axis] + mean_of(&series->at[at], field))) {
-            range_extend(&axes.x, series->at[at].x[chart->axis]);
-            range_extend(&axes.y, mean_of(&series->at[at], field));
-        }
+    for (size_t r = 0; r < page->count; r++) {
+        axes_extend(&axes, &page->runs[r], chart->field);
+        if (chart->field == RUN_LOSS)
+            axes_extend(&axes, &page->runs[r], RUN_VAL_LOSS);
+        range_extend(&axes.y, chart_forecast(chart, &page->runs[r]));
     }
     if (!isfinite(axes.x.low))
         return false;
-    for (size_t r = 0; r < page->count; r++)
-        range_extend(&axes.y, chart_forecast(chart, &page->runs[r]));
-    if (chart->from_zero)
+    if (chart->field != RUN_LOSS)
         range_extend(&axes.y, 0.0);
     range_widen(&axes.x);
     range_widen(&axes.y);
@@ -180,8 +182,9 @@ static void marks_draw(const struct axes *axes, const struct run_series *series,
     }
 }
 
-static void curve_draw(const struct axes *axes, const struct run_series *series, enum run_field field, FILE *out)
+static void curve_draw(const struct axes *axes, const struct run_record *run, enum run_field field, FILE *out)
 {
+    const struct run_series *series = series_of(run, field);
     fputs("<path opacity=\"0.3\" d=\"", out);
     marks_draw(axes, series, field, MARK_EXTREMES, out);
     fprintf(out, "\"/>\n<path stroke-width=\"%d\" d=\"", field == RUN_VAL_LOSS ? 2 : 1);
@@ -204,8 +207,9 @@ static void chart_draw(const struct page *page, const struct chart *chart)
     for (size_t r = 0; r < page->count; r++) {
         const double forecast = chart_forecast(chart, &page->runs[r]);
         fprintf(out, "<g class=\"r%zu\">\n", r % COLOURS);
-        for (int f = 0; f < 2 && (f == 0 || chart->fields[f] != chart->fields[0]); f++)
-            curve_draw(&axes, series_of(&page->runs[r], chart->fields[f]), chart->fields[f], out);
+        curve_draw(&axes, &page->runs[r], chart->field, out);
+        if (chart->field == RUN_LOSS)
+            curve_draw(&axes, &page->runs[r], RUN_VAL_LOSS, out);
         if (isfinite(forecast))
             fprintf(out, "<path stroke-dasharray=\"6 4\" d=\"M%.1f %.1fH%.1f\"/>\n", LEFT, y_of(&axes, forecast),
                     RIGHT);
@@ -451,9 +455,8 @@ enum gt_status report_page_write(const struct run_record *runs, size_t count, in
         failed = ferror(page.out) != 0;
         failed = fclose(page.out) != 0 || failed;
     }
-    if (failed)
-        log_error("out of memory: the report's page");
-    const enum gt_status status = failed ? GT_NO_MEMORY : file_replace(path, text, bytes);
+    const enum gt_status status =
+        failed ? FAIL(GT_NO_MEMORY, "out of memory: the report's page") : file_replace(path, text, bytes);
     free(text);
     return status;
 }

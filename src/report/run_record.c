@@ -59,16 +59,12 @@ enum gt_status metrics_read(struct metrics_file *file, metrics_line_fn *take, vo
     if (fd < 0)
         return FAIL(GT_DATA, "%s: no such file; name the folder of a run of gpt-train", file->path);
     FILE *stream = fdopen(fd, "r");
-    if (!stream || fseek(stream, file->offset, SEEK_SET) != 0) {
-        const enum gt_status status = file_error(file->path, "open");
-        if (stream)
-            fclose(stream);
-        else
-            close(fd);
-        return status;
-    }
-    const enum gt_status status = lines_read(file, stream, take, context);
-    fclose(stream);
+    const bool ready = stream && fseek(stream, file->offset, SEEK_SET) == 0;
+    const enum gt_status status = ready ? lines_read(file, stream, take, context) : file_error(file->path, "open");
+    if (stream)
+        fclose(stream);
+    else
+        close(fd);
     return status;
 }
 

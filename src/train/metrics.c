@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/checkpoint_record.h"
+#include "io/checkpoint.h"
 
 #define RECENT_STEPS 11
 

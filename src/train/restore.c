@@ -10,7 +10,6 @@
 
 #include "base/size.h"
 #include "data/tokenizer_import.h"
-#include "io/checkpoint_keep.h"
 #include "io/hf_cache.h"
 #include "io/peft.h"
 #include "train/metrics.h"

@@ -257,8 +257,6 @@ enum gt_status restore_tensors(struct session *session, struct checkpoint_tensor
         const struct tensor *tensor = &model->graph->tensors[parameter->tensor];
         tensors[i] = (struct checkpoint_tensor){.name = parameter->name,
                                                 .index = i,
-                                                .rank = tensor->rank,
-                                                .dims = {parameter->saved_rows, tensor->rank > 1 ? tensor->dims[1] : 0},
                                                 .dtype = parameter->dtypes.master ? DTYPE_F32 : tensor->dtype,
                                                 .moment = parameter->dtypes.moment,
                                                 .no_second = parameter->group == GROUP_MUON};

@@ -8,7 +8,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "io/checkpoint_keep.h"
 #include "train/metrics.h"
 
 /* ---- states that other ranks have ---- */
@@ -160,7 +159,7 @@ static enum gt_status others_keep(struct saver *saver)
     if (saver->metrics == NULL)
         return checkpoint_keep_last(config->out_dir, config->keep);
     saver->replaces = checkpoint_keep_earlier_next(config->out_dir, folder);
-    TRY(checkpoint_keep_earlier(config->out_dir, saver->after, saver->metrics, METRICS_NAME));
+    TRY(checkpoint_keep_earlier(config->out_dir, saver->after, saver->metrics));
     saver->metrics = NULL;
     return GT_OK;
 }
@@ -180,8 +179,6 @@ enum gt_status saver_save(struct saver *saver, const struct run_state *state)
         .config = &saver->model,
         .base = session->base,
         .base_crc32c = session->base_crc32c,
-        .bos_token = -1,
-        .eos_token = -1,
         .state = {.iter = state->iter,
                   .adam_step = state->adam_step,
                   .seed = config->seed,

@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/size.h"
-#include "io/checkpoint_keep.h"
 #include "train/stop.h"
 
 /* Samples printed during training use the defaults of sample.py. */
@@ -285,7 +284,6 @@ static enum gt_status out_dir_claim(struct trainer *t)
     if (status != GT_OK && t->made_out_dir)
         rmdir(t->config->out_dir); /* fails, as it should, if the folder is not empty */
     TRY(status);
-    checkpoint_keep_repair(t->config->out_dir);
     return checkpoint_repair(t->config->out_dir);
 }
 

@@ -1,5 +1,5 @@
 /* Fuzzes llm.c's model files: the header, and every array of an accepted file. */
-#include "io/hf_layout.h"
+#include "io/checkpoint.h"
 #include "io/llmc_model.h"
 #include "tests/fuzz/fuzz_weights.h"
 

@@ -3,7 +3,7 @@
  * A resume keeps whole lines from the start, as long as their iterations will not run again; a second resume at the
  * same iteration cuts off what the first one wrote.  A new run keeps the whole old file under another name.
  */
-#include "io/checkpoint_record.h"
+#include "io/checkpoint.h"
 #include "tests/fuzz/fuzz_folder.h"
 #include "train/metrics.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "config/config.h"
-#include "io/checkpoint_record.h"
+#include "io/checkpoint.h"
 #include "io/hf_config.h"
 #include "tests/fuzz/fuzz_common.h"
 

@@ -17,8 +17,7 @@ dist_check_SCRIPTS += tests/fuzz/every_bit.py tests/fuzz/run.sh
 EXTRA_DIST += tests/fuzz/corpus $(FUZZ_SHARED) tests/fuzz/fuzz_common.c tests/fuzz/pattern_once.c \
 	$(FUZZ_TARGETS:%=tests/fuzz/fuzz_%.c)
 
-FUZZ_IO_FILES = src/io/checkpoint_record.c src/io/hf_config.c \
-	src/io/hf_layout.c src/io/llmc_model.c \
+FUZZ_IO_FILES = src/io/checkpoint_load.c src/io/checkpoint_record.c src/io/hf_config.c src/io/llmc_model.c \
 	src/io/nanogpt.c src/io/pickle.c src/io/safetensors.c src/io/safetensors_table.c src/io/zip_stored.c
 FUZZ_PLAN_FILES = src/plan/device_profile.c src/plan/device_profile_file.c src/plan/oom_message.c
 # Profiles look at the declarations of ops, which bring the differentiation rules.

@@ -8,7 +8,7 @@
  */
 #include <inttypes.h>
 
-#include "io/checkpoint_record.h"
+#include "io/checkpoint.h"
 #include "tests/unit/io_fixture.h"
 
 #define FLIPS 4000

@@ -1,5 +1,5 @@
 /* Tests of checkpoints that are kept: those of an earlier run, and those of the same run. */
-#include "io/checkpoint_keep.h"
+#include "io/checkpoint.h"
 
 #include "tests/unit/io_case.h"
 
@@ -56,7 +56,7 @@ TEST_FIXTURE(setup, teardown)
 TEST(an_earlier_run_is_kept_once)
 {
     int64_t iter = -1;
-    ck_assert_int_eq(checkpoint_keep_earlier(folder, -1, "", "metrics.jsonl"), GT_OK);
+    ck_assert_int_eq(checkpoint_keep_earlier(folder, -1, ""), GT_OK);
     ck_assert_int_eq(io_folder_count(folder, ""), 0); /* the folder is empty */
     save_next(1, 2, 2.5);
     save_next(2, 2, 2.5);
@@ -65,7 +65,7 @@ TEST(an_earlier_run_is_kept_once)
     text_write("tokenizer.json", "{}\n");
     text_write("tokenizer_config.json", "{}\n");
     for (int turn = 0; turn < 2; turn++) /* as after a kill before the save */
-        ck_assert_int_eq(checkpoint_keep_earlier(folder, -1, "waiting", "metrics.jsonl"), GT_OK);
+        ck_assert_int_eq(checkpoint_keep_earlier(folder, -1, "waiting"), GT_OK);
     ck_assert(!has("earlier-002") && !has("checkpoint.tmp") && !has("checkpoint-000001"));
     ck_assert(has("earlier-001/metrics.jsonl") && has("earlier-001/checkpoint-000001/trainer_state.json"));
     ck_assert(has("earlier-001/tokenizer.json") && has("earlier-001/tokenizer_config.json"));
@@ -73,7 +73,7 @@ TEST(an_earlier_run_is_kept_once)
     save_next(9, 1, 2.5);
     ck_assert_int_eq(io_open_load(&model, io_at(folder, "earlier-001"), true, &iter), GT_OK);
     ck_assert_int_eq(iter, 2);
-    ck_assert_int_eq(checkpoint_keep_earlier(folder, -1, "absent", "metrics.jsonl"), GT_OK);
+    ck_assert_int_eq(checkpoint_keep_earlier(folder, -1, "absent"), GT_OK);
     ck_assert(has("earlier-002/trainer_state.json") && !has("earlier-002/metrics.jsonl"));
     ck_assert(checkpoint_keep_earlier_last(folder, found));
     ck_assert_str_eq(strrchr(found, '/'), "/earlier-002");
@@ -83,7 +83,7 @@ TEST(what_is_behind_a_link_is_copied)
 {
     text_write("blob", "weights");
     ck_assert_int_eq(symlink("blob", io_at(folder, "model.safetensors")), 0);
-    ck_assert_int_eq(checkpoint_keep_earlier(folder, -1, "", "metrics.jsonl"), GT_OK);
+    ck_assert_int_eq(checkpoint_keep_earlier(folder, -1, ""), GT_OK);
     ck_assert(file_matches(io_at(folder, "earlier-001/model.safetensors"), 7, file_crc32c(0, "weights", 7)));
 }
 
@@ -119,6 +119,6 @@ TEST(a_kill_leaves_nothing_for_good)
 {
     ck_assert_int_eq(mkdir(io_at(folder, "checkpoint.tmp"), 0700), 0);
     text_write("checkpoint.tmp/model.safetensors", "half");
-    checkpoint_keep_repair(folder);
+    ck_assert_int_eq(checkpoint_repair(folder), GT_OK);
     ck_assert(!has("checkpoint.tmp"));
 }

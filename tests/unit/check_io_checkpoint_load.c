@@ -121,7 +121,7 @@ static size_t hf_count(const struct hf_file *hf)
     return parameters_count(&config) + (hf->head != 0) + hf->masks;
 }
 
-static void hf_describe(void *context, size_t index, struct safetensors_tensor *out)
+static bool hf_describe(void *context, size_t index, struct safetensors_tensor *out)
 {
     const struct hf_file *hf = context;
     const size_t count = parameters_count(&config);
@@ -142,6 +142,7 @@ static void hf_describe(void *context, size_t index, struct safetensors_tensor *
         out->dtype = hf->dtype;
     out->rank = tensor.rank;
     memcpy(out->dims, tensor.dims, sizeof tensor.dims);
+    return true;
 }
 
 /* Values that are exact in fp16 and bf16. */

@@ -90,7 +90,6 @@ TEST(opens_its_own)
     struct checkpoint *checkpoint;
     json_t *plan = json_pack("{s:i}", "micro_batch", 12), *data = json_pack("{s:s}", "sampler", "epoch");
     struct checkpoint_save_options options = io_save_options(&model, folder, 42);
-    options.bos_token = 3;
     options.state.plan = plan;
     options.state.data = data;
     options.state.samples_seen = 99;
@@ -101,8 +100,7 @@ TEST(opens_its_own)
     ck_assert_int_eq(checkpoint->kind, CHECKPOINT_OURS);
     ck_assert_int_eq(checkpoint->config.n_embd, 4);
     ck_assert(!checkpoint->config.bias && checkpoint->config.gelu == GELU_ERF);
-    ck_assert_int_eq(checkpoint->bos_token, 3);
-    ck_assert_int_eq(checkpoint->eos_token, -1);
+    ck_assert(checkpoint->rest.tied && checkpoint->rest.bos_token == -1 && checkpoint->rest.eos_token == -1);
     ck_assert_int_eq(checkpoint->record.state.iter, 42);
     ck_assert_int_eq(checkpoint->record.state.samples_seen, 99);
     ck_assert_double_eq(checkpoint->record.state.best_val_loss, 2.5);
@@ -115,6 +113,22 @@ TEST(opens_its_own)
     hostmem_free(checkpoint);
     hostmem_free(NULL);
     ck_assert_int_eq(capture.lines, 0);
+}
+
+TEST(opens_another_programs_tokens)
+{
+    struct checkpoint *checkpoint;
+    json_t *config;
+    ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
+    ck_assert_int_eq(unlink(io_at(folder, CHECKPOINT_RECORD_NAME)), 0);
+    ck_assert_int_eq(json_parse_file(io_at(folder, "config.json"), 1 << 16, &config), GT_OK);
+    ck_assert_int_eq(json_object_set_new(config, "bos_token_id", json_integer(3)), 0);
+    ck_assert_int_eq(json_replace_file(io_at(folder, "config.json"), config, 2), GT_OK);
+    json_decref(config);
+    ck_assert_int_eq(checkpoint_open(mem, folder, false, &checkpoint), GT_OK);
+    ck_assert_int_eq(checkpoint->rest.bos_token, 3);
+    ck_assert_int_eq(checkpoint->rest.eos_token, -1);
+    hostmem_free(checkpoint);
 }
 
 TEST(says_what_is_missing)

@@ -73,8 +73,8 @@ static void lean_model(void)
     for (size_t i = 0; i < model.tensor_count; i++) {
         struct checkpoint_tensor *tensor = &model.tensors[i];
         const bool block = strncmp(tensor->name, "h.", 2) == 0;
-        tensor->dtype = tensor->rank == 2 ? DTYPE_BF16 : DTYPE_F32;
-        tensor->moment = tensor->rank == 1 ? DTYPE_F32 : block ? DTYPE_U8 : DTYPE_BF16;
+        tensor->dtype = model.layout[i].rank == 2 ? DTYPE_BF16 : DTYPE_F32;
+        tensor->moment = model.layout[i].rank == 1 ? DTYPE_F32 : block ? DTYPE_U8 : DTYPE_BF16;
     }
 }
 

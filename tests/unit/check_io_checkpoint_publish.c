@@ -114,7 +114,10 @@ TEST(rewrites_config_only_when_it_differs)
     ck_assert_int_eq(json_object_set_new(config, "n_layer", json_integer(2)), 0);
     ck_assert_int_eq(checkpoint_publish_config(folder, config, &changed), GT_OK);
     ck_assert(changed);
-    ck_assert(checkpoint_json_equals(path, config));
+    json_t *found;
+    ck_assert_int_eq(json_parse_file(path, 1 << 16, &found), GT_OK);
+    ck_assert(json_equal(found, config));
+    json_decref(found);
     json_decref(config);
 }
 
@@ -140,7 +143,10 @@ TEST(removes_generations_and_nothing_else)
     char inside[FILE_PATH_MAX];
     io_path(inside, folder, "model-000007.safetensors"); /* a folder with such a name stays */
     ck_assert_int_eq(mkdir(inside, 0777), 0);
-    ck_assert_uint_eq(checkpoint_publish_clean(folder, kept[1], kept[2]), REMOVED);
+    checkpoint_publish_clean(folder, kept[1], kept[2]);
+    for (int i = 0; i < REMOVED; i++) {
+        ck_assert_msg(!file_exists(io_at(folder, removed[i])), "%s", removed[i]);
+    }
     ck_assert_int_eq(rmdir(inside), 0);
     for (int i = 0; i < KEPT; i++) {
         ck_assert_msg(file_exists(io_at(folder, kept[i])), "%s", kept[i]);

@@ -3,7 +3,6 @@
  * with failing allocations.
  */
 #include "data/choices.h"
-#include "io/hf_layout.h"
 #include "io/llmc_model.h"
 #include "io/nanogpt.h"
 #include "io/zip_stored.h"

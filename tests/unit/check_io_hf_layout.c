@@ -1,5 +1,5 @@
 /* Tests of GPT-2's tensors: names, order and shapes, and files with missing, additional or other tensors. */
-#include "io/hf_layout.h"
+#include "io/checkpoint.h"
 
 #include "tests/unit/io_case.h"
 

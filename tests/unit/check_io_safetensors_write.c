@@ -14,10 +14,11 @@ struct source {
 
 static struct source data;
 
-static void describe(void *context, size_t index, struct safetensors_tensor *out)
+static bool describe(void *context, size_t index, struct safetensors_tensor *out)
 {
     const struct source *source = context;
     *out = source->tensors[index];
+    return source->tensors[index].dtype != DTYPE_COUNT;
 }
 
 static enum gt_status fill(void *context, size_t index, size_t first, size_t count, void *out)
@@ -111,6 +112,19 @@ TEST(reads_back)
     ck_assert_uint_eq(crc, data.crcs[0]);
     hostmem_free(file);
     ck_assert_int_eq(capture.lines, 0);
+}
+
+TEST(leaves_out_what_is_not_there)
+{
+    struct safetensors_result result;
+    struct safetensors *file;
+    size_t index;
+    data.tensors[1].dtype = DTYPE_COUNT;
+    ck_assert_int_eq(write_data(&result), GT_OK);
+    ck_assert_int_eq(safetensors_open(mem, path, true, &file), GT_OK);
+    ck_assert_uint_eq(file->count, 3);
+    ck_assert(!safetensors_find(file, "a", &index));
+    hostmem_free(file);
 }
 
 /* Headers of every length modulo 8 stay aligned and readable. */

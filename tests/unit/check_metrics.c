@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/json.h"
-#include "io/checkpoint_record.h"
+#include "io/checkpoint.h"
 #include "tests/unit/io_fixture.h"
 #include "train/metrics.h"
 

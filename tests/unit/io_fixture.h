@@ -19,7 +19,6 @@
 #include "base/file.h"
 #include "base/hostmem.h"
 #include "io/checkpoint.h"
-#include "io/hf_layout.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 
@@ -185,8 +184,6 @@ static inline void io_model_init(struct io_model *model, const struct model_conf
         struct checkpoint_tensor *entry = &model->tensors[model->tensor_count];
         entry->name = tensor->name;
         entry->index = (int32_t)(IO_TENSORS_MAX - 1 - model->tensor_count);
-        entry->rank = tensor->rank;
-        memcpy(entry->dims, tensor->dims, sizeof entry->dims);
         model->tensor_count++;
     }
 }
@@ -231,8 +228,6 @@ static inline struct checkpoint_save_options io_save_options(struct io_model *mo
     const struct checkpoint_save_options options = {
         .out_dir = folder,
         .config = &model->config,
-        .bos_token = -1,
-        .eos_token = -1,
         .state = {.iter = iter, .adam_step = iter, .seed = 7, .best_val_loss = 2.5},
         .tensors = model->tensors,
         .tensor_count = model->tensor_count,
@@ -289,7 +284,7 @@ static inline bool io_loaded_is(const struct io_model *model, uint32_t salt, boo
 {
     for (size_t t = 0; t < model->tensor_count; t++) {
         const struct checkpoint_tensor *tensor = &model->tensors[t];
-        const size_t elements = (size_t)tensor->dims[0] * (tensor->rank == 2 ? (size_t)tensor->dims[1] : 1);
+        const size_t elements = parameter_elements(&model->layout[t]);
         for (size_t i = 0; i < elements; i++) {
             for (int part = 0; part <= (with_optimizer ? CHECKPOINT_V : CHECKPOINT_PARAMETER); part++) {
                 if (model->loaded[part][tensor->index][i] !=

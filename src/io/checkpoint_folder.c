@@ -1,11 +1,16 @@
-/* Keeps checkpoints, as folders of hard links inside out_dir.
+/* The files of out_dir: publishes a generation and removes old ones; keeps checkpoints, as folders of hard links inside
+ * out_dir; checkpoint_repair().
  *
- * A folder is filled under the name checkpoint.tmp, synced and renamed; it is renamed back before its files are
+ * model.safetensors is a hard link to the generation's file, so it takes no space and cannot differ from it; on a file
+ * system without links it is a copy.  Every change is one rename, so a reader sees the old file or the new one.  Only
+ * regular files whose names have exactly our form are removed.  Sizes are compared before contents.
+ *
+ * A kept folder is filled under the name checkpoint.tmp, synced and renamed; it is renamed back before its files are
  * removed.  A folder with one of our final names is therefore complete.  Files are linked, since no file of a
  * checkpoint is written to once it is in place.  They are copied if the file system refuses links; the metrics are
  * always copied, since they are appended to.  Nothing is allocated except the JSON of records.
  */
-#include "io/checkpoint_keep.h"
+#include "io/checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,11 +19,109 @@
 #include <unistd.h>
 
 #include "data/tokenizer_export.h"
-#include "io/checkpoint.h"
-#include "io/safetensors.h"
+#include "report/report.h"
 
 #define ASIDE_NAME "checkpoint.tmp"
 #define NAME_MAX_BYTES 64
+
+/* ---- publishing ---- */
+
+bool checkpoint_publish_is_link(const char *folder, const char *name)
+{
+    struct stat a, b;
+    return lstat(FILE_IN(folder, CHECKPOINT_MODEL_NAME), &a) == 0 && lstat(FILE_IN(folder, name), &b) == 0 &&
+           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+enum gt_status checkpoint_publish_model(const char *folder, const char *name, bool may_link)
+{
+    if (checkpoint_publish_is_link(folder, name))
+        return GT_OK; /* a rename between two names of one file would do nothing */
+    const char *from = FILE_IN(folder, name);
+    const char *to = FILE_IN(folder, CHECKPOINT_MODEL_NAME);
+    const char *aside = FILE_IN(folder, CHECKPOINT_MODEL_NAME ".tmp-0"); /* file_remove_leftovers() knows this form */
+    (void)unlink(aside);
+    if (!may_link || link(from, aside) != 0)
+        return file_copy(from, to, UINT64_MAX);
+    if (rename(aside, to) == 0)
+        return file_sync_folder(folder);
+    const enum gt_status status = file_error(to, "rename the new file over it");
+    (void)unlink(aside);
+    return status;
+}
+
+/* Returns true when the file at `path` is what json_replace_file() would write.  Logs nothing when it is absent. */
+static bool json_equals(const char *path, const json_t *value)
+{
+    char *text;
+    if (json_file_text(value, CHECKPOINT_JSON_INDENT, &text) != GT_OK)
+        return false;
+    const bool same = file_matches(path, strlen(text), file_crc32c(0, text, strlen(text)));
+    free(text);
+    return same;
+}
+
+enum gt_status checkpoint_publish_retract(const char *folder, const json_t *config)
+{
+    const char *path = FILE_IN(folder, CHECKPOINT_CONFIG_NAME);
+    if (json_equals(path, config))
+        return GT_OK;
+    if (unlink(path) == 0)
+        return file_sync_folder(folder);
+    return errno == ENOENT ? GT_OK : file_error(path, "remove this file of another model");
+}
+
+enum gt_status checkpoint_publish_config(const char *folder, const json_t *config, bool *out_changed)
+{
+    const char *path = FILE_IN(folder, CHECKPOINT_CONFIG_NAME);
+    mode_t mode;
+    bool exists, is_known;
+    if (json_equals(path, config)) {
+        *out_changed = false;
+        return GT_OK;
+    }
+    TRY(file_look(path, &exists));
+    TRY(checkpoint_publish_mode(folder, CHECKPOINT_FILE_MODEL, &mode,
+                                &is_known)); /* the config of a private model is private too */
+    return json_replace_file_told(path, config, CHECKPOINT_JSON_INDENT, !exists && is_known ? &mode : NULL,
+                                  out_changed);
+}
+
+enum gt_status checkpoint_publish_mode(const char *folder, enum checkpoint_file which, mode_t *out, bool *out_found)
+{
+    struct stat info;
+    DIR *dir = NULL;
+    enum gt_status status = GT_OK;
+    *out = 0777;
+    *out_found = false;
+    for (const char *name; (name = file_next(folder, &dir, &status)) != NULL;) {
+        if (!checkpoint_file_name_valid(name, which) &&
+            (which != CHECKPOINT_FILE_MODEL || strcmp(name, CHECKPOINT_MODEL_NAME) != 0))
+            continue;
+        if (fstatat(dirfd(dir), name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
+            status = file_error(folder, "look at the files in this folder");
+        } else if (S_ISREG(info.st_mode)) {
+            *out &= info.st_mode & 0777;
+            *out_found = true;
+        }
+    }
+    return status;
+}
+
+void checkpoint_publish_clean(const char *folder, const char *model_name, const char *optimizer_name)
+{
+    DIR *dir = NULL;
+    for (const char *name; (name = file_next(folder, &dir, NULL)) != NULL;) {
+        struct stat info;
+        const bool generation = checkpoint_file_name_valid(name, CHECKPOINT_FILE_MODEL) ||
+                                checkpoint_file_name_valid(name, CHECKPOINT_FILE_OPTIMIZER);
+        if (generation && strcmp(name, model_name) != 0 && strcmp(name, optimizer_name) != 0 &&
+            fstatat(dirfd(dir), name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode))
+            (void)unlinkat(dirfd(dir), name, 0);
+    }
+}
+
+/* ---- kept folders ---- */
 
 /* A kind of folder.  Its names are the prefix and a number with at least this many digits. */
 struct family {
@@ -27,13 +130,7 @@ struct family {
 };
 static const struct family earlier_runs = {"earlier-", 3}, kept_ones = {"checkpoint-", 6};
 
-#define NAME_OF(family, number) name_of((char[NAME_MAX_BYTES]){0}, family, number)
-
-static const char *name_of(char out[static NAME_MAX_BYTES], const struct family *family, int64_t number)
-{
-    (void)snprintf(out, NAME_MAX_BYTES, "%s%0*" PRId64, family->prefix, family->digits, number);
-    return out;
-}
+#define NAME_OF(family, number) TEXT(NAME_MAX_BYTES, "%s%0*" PRId64, (family)->prefix, (family)->digits, number)
 
 /* Returns the highest number below `below` among the folders of a family; -1 if there is none. */
 static int64_t number_below(const char *out_dir, const struct family *family, int64_t below)
@@ -85,11 +182,6 @@ static void folder_remove(const char *path)
     (void)rmdir(path);
 }
 
-void checkpoint_keep_repair(const char *out_dir)
-{
-    folder_remove(FILE_IN(out_dir, ASIDE_NAME));
-}
-
 /* Links a file into `folder`, or copies it.  The target of a symbolic link is copied too, since a relative link would
  * not reach it from here. */
 static enum gt_status file_add(const char *out_dir, const char *name, const char *folder)
@@ -112,31 +204,29 @@ static enum gt_status files_add(const char *out_dir, const char *folder)
     return status;
 }
 
-static enum gt_status metrics_add(const char *out_dir, const char *metrics, const char *folder, const char *as)
+static enum gt_status metrics_add(const char *out_dir, const char *metrics, const char *folder)
 {
     bool exists = false;
     const char *from = FILE_IN(out_dir, metrics);
     if (metrics[0] != '\0')
         TRY(file_look(from, &exists));
-    return exists ? file_copy(from, FILE_IN(folder, as), UINT64_MAX) : GT_OK;
+    return exists ? file_copy(from, FILE_IN(folder, METRICS_NAME), UINT64_MAX) : GT_OK;
 }
 
 /* Makes the folder `path`, in out_dir, from the checkpoint in out_dir. */
-static enum gt_status folder_make(const char *out_dir, const char *path, const char *metrics, const char *metrics_as)
+static enum gt_status folder_make(const char *out_dir, const char *path, const char *metrics)
 {
     struct stat info;
-    enum gt_status status;
     const char *aside = FILE_IN(out_dir, ASIDE_NAME);
     folder_remove(aside);
     if (stat(out_dir, &info) != 0 || mkdir(aside, info.st_mode & 0777) != 0)
         return file_error(aside, "create the folder");
-    TRY_GOTO(status, fail, files_add(out_dir, aside));
-    TRY_GOTO(status, fail, metrics_add(out_dir, metrics, aside, metrics_as));
-    TRY_GOTO(status, fail, file_sync_folder(aside));
-    if (rename(aside, path) == 0)
+    enum gt_status status = files_add(out_dir, aside);
+    THEN(status, metrics_add(out_dir, metrics, aside));
+    THEN(status, file_sync_folder(aside));
+    if (status == GT_OK && rename(aside, path) == 0)
         return file_sync_folder(out_dir); /* before a new record replaces this one */
-    status = file_error(path, "rename the new folder to it");
-fail:
+    THEN(status, file_error(path, "rename the new folder to it"));
     folder_remove(aside);
     return status;
 }
@@ -200,7 +290,7 @@ static enum gt_status kept_move(const char *out_dir, int64_t after, const char *
     return file_sync_folder(out_dir);
 }
 
-enum gt_status checkpoint_keep_earlier(const char *out_dir, int64_t after, const char *metrics, const char *metrics_as)
+enum gt_status checkpoint_keep_earlier(const char *out_dir, int64_t after, const char *metrics)
 {
     char quoted[FILE_PATH_MAX];
     bool made;
@@ -210,7 +300,7 @@ enum gt_status checkpoint_keep_earlier(const char *out_dir, int64_t after, const
         !file_exists(FILE_IN(out_dir, CHECKPOINT_CONFIG_NAME)) && number_last(out_dir, &kept_ones) <= after)
         return GT_OK;
     if (!made)
-        TRY(folder_make(out_dir, folder, metrics, metrics_as));
+        TRY(folder_make(out_dir, folder, metrics));
     TRY(kept_move(out_dir, after, folder));
     if (file_exists(FILE_IN(folder, CHECKPOINT_RECORD_NAME)))
         log_result("the earlier run is in %s now; to resume it: gpt-train --out_dir=%s --init_from=resume", folder,
@@ -262,7 +352,7 @@ static enum gt_status last_keep(const char *out_dir)
     if (iter < 0 || is_made(out_dir, &kept_ones, iter))
         return GT_OK;
     kept_remove(out_dir, iter); /* an older checkpoint of this iteration, which was saved again since */
-    return folder_make(out_dir, FILE_IN(out_dir, NAME_OF(&kept_ones, iter)), "", "");
+    return folder_make(out_dir, FILE_IN(out_dir, NAME_OF(&kept_ones, iter)), "");
 }
 
 enum gt_status checkpoint_keep_last(const char *out_dir, int64_t keep)
@@ -314,4 +404,53 @@ enum gt_status checkpoint_keep_find(const char *out_dir, const char *which, char
         return find_error(out_dir, which, own);
     file_join(path, is_own ? "" : out_dir, is_own ? out_dir : NAME_OF(&kept_ones, iter));
     return GT_OK;
+}
+
+/* ---- repairing ---- */
+
+/* Returns true when the file exists with the recorded size. */
+static bool is_whole(const char *out_dir, const struct checkpoint_file_record *file)
+{
+    struct stat info;
+    return stat(FILE_IN(out_dir, file->name), &info) == 0 && (uint64_t)info.st_size == file->size_bytes;
+}
+
+/* Does not publish a generation whose own file is missing or truncated; opening it will report the error. */
+static enum gt_status repair_model(const char *out_dir, const struct checkpoint_record *record)
+{
+    const struct checkpoint_file_record *file = &record->files[CHECKPOINT_FILE_MODEL];
+    const char *path = FILE_IN(out_dir, CHECKPOINT_MODEL_NAME);
+    if (!is_whole(out_dir, file) || checkpoint_publish_is_link(out_dir, file->name) ||
+        file_matches(path, file->size_bytes, file->crc32c))
+        return GT_OK;
+    TRY(checkpoint_publish_retract(out_dir, record->hf_config));
+    TRY(checkpoint_publish_model(out_dir, file->name, true));
+    log_note("%s was restored from %s", path, file->name);
+    return GT_OK;
+}
+
+enum gt_status checkpoint_repair(const char *out_dir)
+{
+    struct checkpoint_record record;
+    bool has_record, changed = false;
+    TRY(file_look(FILE_IN(out_dir, CHECKPOINT_RECORD_NAME), &has_record));
+    file_remove_leftovers(out_dir, true);
+    folder_remove(FILE_IN(out_dir, ASIDE_NAME));
+    if (!has_record) {
+        checkpoint_publish_clean(out_dir, "", "");
+        return GT_OK;
+    }
+    TRY(checkpoint_record_read(out_dir, &record));
+    const struct checkpoint_file_record *model = &record.files[CHECKPOINT_FILE_MODEL];
+    const struct checkpoint_file_record *optimizer = &record.files[CHECKPOINT_FILE_OPTIMIZER];
+    enum gt_status status = repair_model(out_dir, &record);
+    if (record.adapter == NULL)
+        THEN(status, checkpoint_publish_config(out_dir, record.hf_config, &changed));
+    if (status == GT_OK && changed)
+        log_note("%s/%s was updated to match %s", out_dir, CHECKPOINT_CONFIG_NAME, CHECKPOINT_RECORD_NAME);
+    /* Else the other files may be all that is left. */
+    if (status == GT_OK && is_whole(out_dir, model) && is_whole(out_dir, optimizer))
+        checkpoint_publish_clean(out_dir, model->name, optimizer->name);
+    checkpoint_record_release(&record);
+    return status;
 }

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "dist/comm_module.h"
+#include "dist/dist.h"
 
 #define ROUNDS_MAX 99
 

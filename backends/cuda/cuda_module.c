@@ -4,7 +4,8 @@
  */
 #include <config.h>
 
-#include "backend/backend_module.h"
+#include "backend/backend.h"
+#include "dist/dist.h"
 
 extern const struct backend_ops cuda_backend_ops;
 extern const struct backend_module gpt_train_module;

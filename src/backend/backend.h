@@ -8,6 +8,7 @@
 #define GPT_TRAIN_BACKEND_BACKEND_H
 
 #include "base/dtype.h"
+#include "base/module.h"
 #include "ops/op.h"
 
 #define BACKEND_SEGMENTS_MAX 16
@@ -189,6 +190,17 @@ struct backend_ops {
     bool (*supports)(const struct backend *backend, const struct op_call *call);
     size_t (*workspace_bytes)(const struct backend *backend, const struct op_call *call);
 };
+
+/* A backend as a module: gpt-train-cuda.so.  It calls those functions of the program that module_symbols.list names. */
+struct backend_module {
+    struct module_head head; /* `abi` is BACKEND_MODULE_ABI when the object was compiled */
+    const struct backend_ops *ops;
+};
+
+/* Changes when the structs that both sides use change, or the list of ops. */
+#define BACKEND_MODULE_ABI                                                                 \
+    ((uint64_t)sizeof(struct op_call) << 40 ^ (uint64_t)sizeof(struct backend_ops) << 24 ^ \
+     (uint64_t)sizeof(struct backend_info) << 8 ^ (uint64_t)sizeof(struct dist) ^ (uint64_t)OP_KIND_COUNT)
 
 /* Writes `count` random numbers between -1 and 1, always the same: products of equal numbers, or of zeros, take less
  * power than those of training. */

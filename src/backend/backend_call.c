@@ -89,13 +89,14 @@ enum gt_status backend_arena(struct backend *backend, const struct backend_segme
     return status;
 }
 
-void backend_holders(struct backend *backend, struct backend_holders *out)
+char *backend_holders_read(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend)
 {
-    if (backend->ops->holders == NULL)
-        return;
+    struct backend_holders holders = {.count = 0};
     struct backend_record *record = begun(backend, "holders", NO_OP);
-    backend->ops->holders(backend, out);
+    if (backend->ops->holders != NULL)
+        backend->ops->holders(backend, &holders);
     ended(record);
+    return backend_holders_text(text, &holders);
 }
 
 void backend_close(struct backend *backend)

@@ -37,8 +37,6 @@ enum gt_status backend_sync(struct backend *backend);
 /* These two return NULL, and 0 in `count`, when the backend lacks the function. */
 const struct backend_choice *backend_choices(struct backend *backend, size_t *count);
 const struct backend_timing *backend_timings(struct backend *backend, size_t *count);
-/* Writes the processes that hold the device's memory to `out`, which starts empty. */
-void backend_holders(struct backend *backend, struct backend_holders *out);
 void backend_close(struct backend *backend); /* accepts NULL */
 
 #endif

@@ -5,7 +5,7 @@
  */
 #include <dirent.h>
 
-#include "backend/backend_call.h"
+#include "backend/backend.h"
 
 #define PATH_BYTES_MAX 128
 #define PROCESSES_MAX 65536 /* limit on entries of /proc */
@@ -81,13 +81,6 @@ char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX], const str
         assert(used < BACKEND_HOLDERS_TEXT_MAX);
     }
     return text;
-}
-
-char *backend_holders_read(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend)
-{
-    struct backend_holders holders = {.count = 0};
-    backend_holders(backend, &holders);
-    return backend_holders_text(text, &holders);
 }
 
 const char *backend_holders_known(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend)

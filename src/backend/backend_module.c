@@ -2,7 +2,8 @@
  *
  * It is loaded when a device is asked for.  A loaded module stays loaded, so nothing is remembered here.
  */
-#include "backend/backend_module.h"
+#include "backend/backend.h"
+#include "dist/dist.h"
 
 static void module_devices(bool automatic, struct backend_devices *out)
 {

@@ -6,7 +6,6 @@ libgpttrain_a_SOURCES += \
 	src/backend/backend_holders.c \
 	src/backend/backend_list.def \
 	src/backend/backend_module.c \
-	src/backend/backend_module.h \
 	src/backend/backend_nvml.c \
 	src/backend/backend_nvml.h \
 	src/backend/backend_peak.c \

@@ -4,7 +4,7 @@
  */
 #include "base/size.h"
 #include "cli/program.h"
-#include "dist/comm_module.h"
+#include "dist/dist.h"
 #include "train/run.h"
 
 /* Does what the command line asks for.  `dist` has no ranks if this process is the only one. */

@@ -3,7 +3,7 @@
  * Rank 0 watches all others, and rank 1 watches rank 0, by the signs of life that MPI carries.  A rank that fails tells
  * rank 0, which prints its error unless it ends by one of its own within the same seconds.
  */
-#include "dist/comm_module.h"
+#include "dist/dist.h"
 
 #include <config.h>
 #include <time.h>
@@ -69,13 +69,6 @@ static enum gt_status module_open(int64_t tasks, struct dist *dist)
 #endif
 }
 
-static void quiet_sink(void *context, enum log_level level, const char *line)
-{
-    (void)context;
-    (void)level;
-    (void)line;
-}
-
 enum gt_status dist_join(int64_t tasks, bool first, struct dist *out)
 {
     char host[DIST_NAME_BYTES] = "";
@@ -84,7 +77,7 @@ enum gt_status dist_join(int64_t tasks, bool first, struct dist *out)
     out->stop_word = &world.stop;
     out->tick = tick;
     if (!first)
-        log_sink_set(quiet_sink, NULL);
+        dist_silence(out);
     TRY(module_open(tasks, out));
     if (out->rank > 0)
         dist_silence(out);

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "dist/comm_module.h"
+#include "dist/dist.h"
 
 #define SIGN_SECONDS 0.25
 #define TICK_SECONDS 0.05
@@ -40,9 +40,9 @@ enum phase { OPENING, RUNNING, CLOSING };
 static struct {
     pthread_t thread;
     pthread_mutex_t mutex;
-    pthread_cond_t changed; /* the phase, or what the thread is to do */
-    enum phase phase;       /* protected by the mutex */
-    atomic_uint waits;      /* how often the program asked for progress */
+    pthread_cond_t changed;    /* the phase, or what the thread is to do */
+    _Atomic(enum phase) phase; /* set under the mutex */
+    atomic_uint waits;         /* how often the program asked for progress */
     MPI_Request requests[DIST_MOVES_MAX];
     uint64_t posted; /* moves before this one are MPI's */
     struct sign own, said[DIST_RANKS_MAX];
@@ -132,18 +132,10 @@ static void life_look(struct dist *dist, double now_s)
         MPI_Abort(MPI_COMM_WORLD, code);
 }
 
-static enum phase phase_now(void)
-{
-    pthread_mutex_lock(&world.mutex);
-    const enum phase phase = world.phase;
-    pthread_mutex_unlock(&world.mutex);
-    return phase;
-}
-
 static void phase_set(enum phase phase)
 {
     pthread_mutex_lock(&world.mutex);
-    world.phase = phase;
+    atomic_store(&world.phase, phase);
     pthread_cond_signal(&world.changed);
     pthread_mutex_unlock(&world.mutex);
 }
@@ -189,7 +181,7 @@ static void *thread_run(void *argument)
     world_open(dist);
     (void)alarm(0);
     phase_set(RUNNING);
-    while (phase_now() == RUNNING) {
+    while (atomic_load(&world.phase) == RUNNING) {
         const struct timespec pause = {.tv_nsec = PAUSE_NS};
         const uint64_t posted = world.posted, done = dist->done;
         const unsigned now = atomic_load(&world.waits);
@@ -241,7 +233,7 @@ static bool mpi_open(struct dist *dist)
     const bool started = pthread_create(&world.thread, NULL, thread_run, dist) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_mutex_lock(&world.mutex);
-    while (started && world.phase == OPENING)
+    while (started && atomic_load(&world.phase) == OPENING)
         pthread_cond_wait(&world.changed, &world.mutex);
     pthread_mutex_unlock(&world.mutex);
     return started;

@@ -9,9 +9,7 @@
  * and whether they still give signs of life.  If it dies, the kernel ends them (on Linux).
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -21,9 +19,8 @@
 #endif
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/size.h"
-#include "dist/dist_watch.h"
+#include "dist/dist.h"
 
 #define LOOK_NS 20000000
 #define COPY_BYTES ((size_t)128 << 10) /* at once, so that the receiver copies what is still in the cache */
@@ -80,12 +77,6 @@ static bool shm_progress(struct dist *dist)
             atomic_store(&move->done, true);
     }
     return any;
-}
-
-static void pause_ns(long ns)
-{
-    const struct timespec time = {.tv_nsec = ns};
-    (void)nanosleep(&time, NULL);
 }
 
 static void rank_begin(struct dist *dist, int32_t rank, pid_t parent)
@@ -233,6 +224,6 @@ bool dist_launch(int32_t ranks, int64_t timeout_s, struct dist *out, int *exit_s
     sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
     while ((*exit_status = look(&launch, &set)) < 0)
-        pause_ns(LOOK_NS);
+        (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
     return true;
 }

@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 
+#include "base/module.h"
 #include "base/status.h"
 
 #define DIST_RANKS_MAX 64
@@ -72,6 +73,13 @@ struct dist {
  * Call it before the process has threads. */
 bool dist_launch(int32_t ranks, int64_t timeout_s, struct dist *out, int *exit_status);
 
+/* Makes this process one of the `tasks` that a launcher started.  A rank but the first prints nothing from then on.
+ * Errors, told by the first task alone: GT_UNSUPPORTED. */
+enum gt_status dist_join(int64_t tasks, bool first, struct dist *out);
+/* Ends a rank that dist_join() made: together with the others if `code` is 0, or `stopped` says that a signal ends all
+ * of them; else it ends all, and the process with it. */
+void dist_leave(struct dist *dist, int code, bool stopped);
+
 /* Starts a move.  What a rank sends to another arrives there in the order in which both start such moves, and these are
  * of the same sizes.  If too many moves are in progress, waits for the oldest. */
 void dist_send(struct dist *dist, int32_t peer, const void *data, size_t bytes);
@@ -88,5 +96,38 @@ _Noreturn void dist_unanswered(struct dist *dist);
 void dist_iter_set(const struct dist *dist, int64_t iter);
 /* Of a rank but the first: from now on its last error is kept in its seat, and nothing is printed. */
 void dist_silence(const struct dist *dist);
+
+/* ---- for comm_*.c ---- */
+
+#define DIST_GRACE_NS INT64_C(2000000000) /* for rank 0 to print its own error, if all ranks have the same one */
+
+/* Who looks after ranks: which gives no sign of life, and which is late. */
+struct dist_watch {
+    int64_t looked_ns; /* when dist_watch_silent() was last called */
+    struct {
+        uint64_t signs;
+        int64_t silent_ns;
+        bool ended; /* it is no longer looked at */
+        bool late;  /* the user has been told */
+    } rank[DIST_RANKS_MAX];
+};
+
+/* Returns a rank from `begin` on and below `end` that has given no sign of life for dist->timeout_s, or -1.  Call it a
+ * few times per second; time in which this process itself was stopped does not count.  Logs a note, once per rank, if
+ * another waits for it for long. */
+int32_t dist_watch_silent(struct dist_watch *watch, const struct dist *dist, int32_t begin, int32_t end);
+/* Logs that a rank "was ended by signal" 9, or the like, where it was last seen, and that all end.  Returns 1. */
+int dist_watch_end(const struct dist *dist, int32_t rank, const char *how, int64_t number, const char *unit);
+
+/* MPI has no common binary interface, so that all that needs its header is in a module (comm_mpi.c), which the site's
+ * mpicc makes and which calls nothing of the program but through struct dist. */
+struct comm_module {
+    struct module_head head;
+    /* Makes this process one of MPI's ranks; a thread then carries moves and calls dist->tick().  Returns false if MPI
+     * cannot be started. */
+    bool (*open)(struct dist *dist);
+};
+
+#define COMM_MODULE_ABI ((uint64_t)sizeof(struct dist) << 16 ^ sizeof(struct dist_seat))
 
 #endif

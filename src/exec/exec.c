@@ -133,23 +133,13 @@ enum gt_status exec_upload(struct exec *exec, int32_t tensor, int64_t first, con
 
 static const char zeros[ZEROS_BYTES];
 
-/* Clears a tensor in host memory, where no kernel runs. */
-static enum gt_status host_zero(struct exec *exec, int32_t tensor, int64_t elements)
-{
-    const int64_t most = ZEROS_BYTES / (int64_t)element_bytes(exec, tensor, 1);
-    for (int64_t done = 0; done < elements; done += most)
-        TRY(exec_upload(exec, tensor, done, zeros, min_i64(most, elements - done)));
-    return GT_OK;
-}
-
 enum gt_status exec_zero(struct exec *exec, int32_t tensor)
 {
     const int64_t elements = graph_tensor_elements(exec->graph, tensor);
-    const int64_t in_a_float = (int64_t)(sizeof(float) / element_bytes(exec, tensor, 1));
-    const int64_t floats = elements / in_a_float, rest = elements % in_a_float;
-    if (exec->graph->tensors[tensor].home == SPACE_HOST)
-        return host_zero(exec, tensor, elements);
-    struct op_call fill = {.kind = OP_FILL}; /* clears whole floats; an upload clears the rest */
+    const int64_t bytes = (int64_t)element_bytes(exec, tensor, 1);
+    const int64_t in_a_float = (int64_t)sizeof(float) / bytes, most = ZEROS_BYTES / bytes;
+    const int64_t floats = exec->graph->tensors[tensor].home == SPACE_HOST ? 0 : elements / in_a_float;
+    struct op_call fill = {.kind = OP_FILL}; /* clears whole floats on the device; uploads clear the rest */
     fill.operand[FILL_Y] = (struct operand){.at = element_address(exec, tensor, 0, elements),
                                             .present = true,
                                             .dtype = DTYPE_F32,
@@ -159,7 +149,9 @@ enum gt_status exec_zero(struct exec *exec, int32_t tensor)
         TRY(backend_run(exec->device, &fill, 1));
         TRY(backend_sync(exec->device));
     }
-    return rest > 0 ? exec_upload(exec, tensor, elements - rest, zeros, rest) : GT_OK;
+    for (int64_t done = floats * in_a_float; done < elements; done += most)
+        TRY(exec_upload(exec, tensor, done, zeros, min_i64(most, elements - done)));
+    return GT_OK;
 }
 
 enum gt_status exec_download(struct exec *exec, int32_t tensor, int64_t first, void *to, int64_t count)

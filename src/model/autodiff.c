@@ -134,16 +134,8 @@ static bool gradient_is_shared(const struct autodiff *ad, int32_t tensor)
     return false;
 }
 
-static enum gt_status copy_emit(struct autodiff *ad, int32_t from, int32_t to, bool accumulate)
-{
-    struct op_attrs attrs = {.accumulate = accumulate ? 1u << COPY_Y : 0};
-    int32_t operands[COPY_OPERANDS] = {[COPY_X] = from, [COPY_Y] = to};
-    return graph_op_add(&ad->pen, OP_COPY, &attrs, "copy", operands);
-}
-
-/* Sets *out to the tensor that takes a contribution to the gradient of `tensor`, and *accumulate if it must be
- * added. */
-static enum gt_status contribute(struct autodiff *ad, int32_t tensor, int32_t *out, bool *accumulate)
+enum gt_status autodiff_target(struct autodiff *ad, int32_t tensor, int32_t slot, int32_t *operands,
+                               struct op_attrs *attrs)
 {
     assert(tensor >= 0 && tensor < ad->tensor_count);
     bool first;
@@ -159,15 +151,15 @@ static enum gt_status contribute(struct autodiff *ad, int32_t tensor, int32_t *o
     } else {
         first = false;
         if (gradient_is_shared(ad, tensor)) {
-            int32_t own;
-            TRY(gradient_tensor_add(ad, tensor, &own));
-            TRY(copy_emit(ad, ad->at[tensor].gradient, own, false));
-            ad->at[tensor].gradient = own;
+            int32_t copy[COPY_OPERANDS] = {[COPY_X] = ad->at[tensor].gradient};
+            TRY(gradient_tensor_add(ad, tensor, &copy[COPY_Y]));
+            TRY(graph_op_add(&ad->pen, OP_COPY, NULL, "copy", copy));
+            ad->at[tensor].gradient = copy[COPY_Y];
         }
     }
     ad->at[tensor].written = true;
-    *out = ad->at[tensor].gradient;
-    *accumulate = !first;
+    operands[slot] = ad->at[tensor].gradient;
+    attrs->accumulate |= (uint32_t)!first << slot;
     return GT_OK;
 }
 
@@ -180,10 +172,10 @@ enum gt_status autodiff_share(struct autodiff *ad, int32_t tensor, int32_t gradi
         ad->at[tensor].gradient = gradient;
         return GT_OK;
     }
-    int32_t to;
-    bool accumulate;
-    TRY(contribute(ad, tensor, &to, &accumulate));
-    return copy_emit(ad, gradient, to, accumulate);
+    struct op_attrs attrs = {0};
+    int32_t operands[COPY_OPERANDS] = {[COPY_X] = gradient};
+    TRY(autodiff_target(ad, tensor, COPY_Y, operands, &attrs));
+    return graph_op_add(&ad->pen, OP_COPY, &attrs, "copy", operands);
 }
 
 enum gt_status autodiff_emit(struct autodiff *ad, const struct op *of, enum op_kind kind, const struct op_attrs *attrs,
@@ -277,6 +269,38 @@ static enum gt_status recompute_emit(struct autodiff *ad, int32_t index)
     return GT_OK;
 }
 
+/* Returns the operand of that name, or -1. */
+static int32_t slot_named(const struct op_declaration *declaration, const char *name)
+{
+    int32_t slot = declaration->operands - 1;
+    while (slot >= 0 && strcmp(declaration->operand[slot].name, name) != 0)
+        slot--;
+    return slot;
+}
+
+/* Emits an op's `backward`, which names its operands. */
+static enum gt_status named_backward_emit(struct autodiff *ad, const struct op *op, int32_t gradient)
+{
+    const struct op_declaration *forward = op_declaration(op->kind), *backward = op_declaration(forward->backward);
+    int32_t operands[OP_OPERANDS_MAX], result = TENSOR_NONE;
+    struct op_attrs attrs = op->attrs;
+    for (int32_t s = 0; s < backward->operands; s++) {
+        const char *name = backward->operand[s].name;
+        const int32_t same = slot_named(forward, name), slot = same >= 0 ? same : slot_named(forward, name + 1);
+        assert(slot >= 0);
+        const int32_t of = op->operand[slot];
+        operands[s] = same >= 0 ? autodiff_saved(ad, of) : TENSOR_NONE;
+        if (same < 0 && op_direction(op->kind, &op->attrs, slot) == OPERAND_OUT) {
+            operands[s] = gradient;
+            result = of;
+        } else if (same < 0 && of != TENSOR_NONE)
+            TRY(op_operand_is(forward->backward, s, OPERAND_IN_PLACE)
+                    ? autodiff_target_in_place(ad, result, of, s, operands, &attrs)
+                    : autodiff_target(ad, of, s, operands, &attrs));
+    }
+    return autodiff_emit(ad, op, forward->backward, &attrs, operands);
+}
+
 /* Emits the backward of one forward op if the loss depends on its first result. */
 static enum gt_status backward_emit(struct autodiff *ad, int32_t index)
 {
@@ -293,7 +317,7 @@ static enum gt_status backward_emit(struct autodiff *ad, int32_t index)
             TRY(view_gradient(ad, result));
         gradient = ad->at[result].gradient;
     }
-    if (gradient != TENSOR_NONE && declaration->differentiate == NULL)
+    if (gradient != TENSOR_NONE && declaration->differentiate == NULL && declaration->backward == 0)
         return FAIL(GT_USAGE, "%s has no backward rule, and the loss depends on %s", declaration->name,
                     ad->graph->tensors[result].name);
     if (gradient != TENSOR_NONE || declaration->makes_gradient) {
@@ -301,11 +325,36 @@ static enum gt_status backward_emit(struct autodiff *ad, int32_t index)
         ad->pen.layer = op->layer;
         ad->pen.chunk = op->chunk;
         TRY(recompute_emit(ad, index));
-        TRY(declaration->differentiate(ad, op, gradient));
+        TRY(declaration->backward != 0 ? named_backward_emit(ad, op, gradient)
+                                       : declaration->differentiate(ad, op, gradient));
     }
     for (int32_t s = 0; s < declaration->operands; s++)
         if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) == OPERAND_OUT)
             ad->at[op->operand[s]].done = true;
+    return GT_OK;
+}
+
+/* Makes temporaries that a forward op writes and a backward op reads activations. */
+static enum gt_status activations_find(struct graph *graph, int32_t program)
+{
+    const struct program *p = &graph->programs[program];
+    bool *made; /* [tensor_count]: a forward op has written the storage, as it has before a backward op reads it */
+    TRY(HOSTMEM_NEW(graph, (size_t)graph->tensor_count, "categories", &made));
+    for (int32_t i = 0; i < p->count; i++) {
+        const struct op *op = &p->ops[i];
+        for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
+            if (op->operand[s] == TENSOR_NONE)
+                continue;
+            const int32_t storage = graph_storage(graph, op->operand[s]);
+            const enum operand_use direction = op_direction(op->kind, &op->attrs, s);
+            if (op->pass == PASS_FORWARD && direction != OPERAND_IN)
+                made[storage] = true;
+            if (op->pass == PASS_BACKWARD && direction != OPERAND_OUT && made[storage] &&
+                graph->tensors[storage].category == CATEGORY_TEMPORARY)
+                graph->tensors[storage].category = CATEGORY_ACTIVATION;
+        }
+    }
+    hostmem_free(made);
     return GT_OK;
 }
 
@@ -324,7 +373,7 @@ static enum gt_status autodiff_walk(struct autodiff *ad)
     for (int32_t k = ad->forward_count - 1; k >= 0; k--)
         if (ad->forward[k].chunk == 0)
             TRY(backward_emit(ad, k));
-    return graph_categorise(ad->graph, ad->options->program);
+    return activations_find(ad->graph, ad->options->program);
 }
 
 enum gt_status autodiff_run(struct graph *graph, const struct autodiff_options *options)
@@ -336,16 +385,6 @@ enum gt_status autodiff_run(struct graph *graph, const struct autodiff_options *
     TRY(autodiff_walk(&ad));
     hostmem_free(ad.at);
     hostmem_free(ad.forward);
-    return GT_OK;
-}
-
-enum gt_status autodiff_target(struct autodiff *ad, int32_t tensor, int32_t slot, int32_t *operands,
-                               struct op_attrs *attrs)
-{
-    bool accumulate;
-    TRY(contribute(ad, tensor, &operands[slot], &accumulate));
-    if (accumulate)
-        attrs->accumulate |= 1u << slot;
     return GT_OK;
 }
 

@@ -11,10 +11,7 @@
 
 enum gt_status graph_create(const void *owner, struct graph **out)
 {
-    struct graph *graph;
-    TRY(HOSTMEM_NEW(owner, 1, "graph", &graph));
-    *out = graph;
-    return GT_OK;
+    return HOSTMEM_NEW(owner, 1, "graph", out);
 }
 
 enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto, int32_t *out)
@@ -59,7 +56,6 @@ enum gt_status graph_program_add(struct graph *graph, const char *name, enum pro
 {
     assert(graph->program_count < GRAPH_PROGRAMS_MAX);
     struct program *program = &graph->programs[graph->program_count];
-    memset(program, 0, sizeof *program);
     snprintf(program->name, sizeof program->name, "%s", name);
     program->phase = phase;
     *out = graph->program_count++;
@@ -132,7 +128,7 @@ enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, cons
     const struct op_declaration *declaration = op_declaration(kind);
     struct op op = {.kind = kind,
                     .pass = pen->pass,
-                    .attrs = *attrs,
+                    .attrs = attrs != NULL ? *attrs : (struct op_attrs){0},
                     .layer = pen->layer,
                     .chunk = pen->chunk,
                     .recompute = pen->recompute};
@@ -205,29 +201,6 @@ enum gt_status graph_ops_move(struct graph *graph, int32_t program, int32_t coun
     hostmem_free(p->ops);
     p->ops = merged;
     hostmem_free(next);
-    return GT_OK;
-}
-
-enum gt_status graph_categorise(struct graph *graph, int32_t program)
-{
-    const struct program *p = &graph->programs[program];
-    bool *made; /* [tensor_count]: a forward op has written the storage, as it has before a backward op reads it */
-    TRY(HOSTMEM_NEW(graph, (size_t)graph->tensor_count, "categories", &made));
-    for (int32_t i = 0; i < p->count; i++) {
-        const struct op *op = &p->ops[i];
-        for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
-            if (op->operand[s] == TENSOR_NONE)
-                continue;
-            const int32_t storage = graph_storage(graph, op->operand[s]);
-            const enum operand_use direction = op_direction(op->kind, &op->attrs, s);
-            if (op->pass == PASS_FORWARD && direction != OPERAND_IN)
-                made[storage] = true;
-            if (op->pass == PASS_BACKWARD && direction != OPERAND_OUT && made[storage] &&
-                graph->tensors[storage].category == CATEGORY_TEMPORARY)
-                graph->tensors[storage].category = CATEGORY_ACTIVATION;
-        }
-    }
-    hostmem_free(made);
     return GT_OK;
 }
 

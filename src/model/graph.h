@@ -114,10 +114,10 @@ struct graph_pen {
     bool recompute;
 };
 
-/* Appends an op.  `operands` holds op_declaration(kind)->operands tensor indices.  For each required OUT operand that
- * is TENSOR_NONE, a new CATEGORY_TEMPORARY tensor of program lifetime with the inferred shape is added, named `name` +
- * "." + the operand's name; its index is also written to `operands`.  Optional operands may stay TENSOR_NONE.
- * Errors: GT_NO_MEMORY; GT_USAGE when the shapes do not fit (logged by op_infer). */
+/* Appends an op; `attrs` may be NULL: all 0.  `operands` holds op_declaration(kind)->operands tensor indices.  For
+ * each required OUT operand that is TENSOR_NONE, a CATEGORY_TEMPORARY tensor of program lifetime with the inferred
+ * shape is added, named `name` + "." + the operand's name; its index is also written to `operands`.  Optional operands
+ * may stay TENSOR_NONE.  Errors: GT_NO_MEMORY; GT_USAGE when the shapes do not fit (logged by op_infer). */
 enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, const struct op_attrs *attrs,
                             const char *name, int32_t *operands);
 
@@ -133,10 +133,6 @@ void graph_ranges(const struct graph *graph, int32_t program, struct tensor_rang
  * one stay in order.  A moved op gets the layer of the op that it follows, and its loss chunk if that goes on.  Errors:
  * GT_NO_MEMORY. */
 enum gt_status graph_ops_move(struct graph *graph, int32_t program, int32_t count, const int32_t *after);
-
-/* Changes temporaries of `program` that a forward op writes and a backward op reads to CATEGORY_ACTIVATION.
- * Errors: GT_NO_MEMORY. */
-enum gt_status graph_categorise(struct graph *graph, int32_t program);
 
 const char *tensor_category_name(enum tensor_category category);
 const char *program_phase_name(enum program_phase phase);

@@ -1,7 +1,6 @@
 # Tensors, programs, the model's builder and autodiff.
 libgpttrain_a_SOURCES += \
 	src/model/autodiff.c src/model/autodiff.h \
-	src/model/gradient_rounding.c \
 	src/model/graph.c src/model/graph.h \
 	src/model/model.h src/model/model_create.c \
 	src/model/parameters.c src/model/parameters.h \

@@ -186,6 +186,72 @@ static enum gt_status program_gradients_add(struct model *model, const char *pro
     return GT_OK;
 }
 
+/* ---- 16-bit gradients ----
+ *
+ * A micro-step computes each gradient in fp32, and one op rounds it into the 16-bit accumulator.  A gradient is thus
+ * rounded once per micro-step, however many loss chunks and ops contribute.  The fp32 tensor lives only from the first
+ * contribution to the last. */
+
+/* Returns what the micro-steps add to. */
+static int32_t accumulator(const struct parameter *parameter)
+{
+    return parameter->part_gradient != TENSOR_NONE ? parameter->part_gradient : parameter->gradient;
+}
+
+/* Fills targets[parameters]: each one's own gradient, or, if that has 16 bits, a new fp32 tensor of the program. */
+static enum gt_status rounding_targets(struct model *model, const char *program, struct autodiff_parameter *targets)
+{
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        const struct parameter *parameter = &model->parameters.at[i];
+        const int32_t to = accumulator(parameter);
+        const bool rounded = to != TENSOR_NONE && model->graph->tensors[to].dtype != DTYPE_F32;
+        targets[i] = (struct autodiff_parameter){parameter->tensor, to, .fresh = rounded};
+        if (!rounded)
+            continue;
+        struct tensor whole = model->graph->tensors[to];
+        whole.dtype = DTYPE_F32;
+        whole.category = CATEGORY_TEMPORARY;
+        whole.lifetime = LIFETIME_PROGRAM;
+        snprintf(whole.name, sizeof whole.name, "%.24s.%.60s.grad", program, parameter->name);
+        TRY(graph_tensor_add(model->graph, &whole, &targets[i].gradient));
+    }
+    return GT_OK;
+}
+
+static enum gt_status rounding_add(struct model *model, int32_t program, bool first, int32_t parameter, int32_t from)
+{
+    const struct parameter *to = &model->parameters.at[parameter];
+    struct graph_pen pen = {model->graph, program, PASS_BACKWARD, -1, 0, false};
+    struct op_attrs attrs = {.accumulate = first ? 0 : 1u << GRADIENT_ROUND_Y, .index_base = to->index_base};
+    int32_t operands[GRADIENT_ROUND_OPERANDS] = {
+        [GRADIENT_ROUND_X] = from, [GRADIENT_ROUND_SCALARS] = model->scalars, [GRADIENT_ROUND_Y] = accumulator(to)};
+    return graph_op_add(&pen, OP_GRADIENT_ROUND, &attrs, to->name, operands);
+}
+
+/* Inserts the rounding of each new tensor just behind the last op that touches it, which only the finished program
+ * shows, because of recompute and loss chunks.  The update's first micro-step overwrites the accumulator. */
+static enum gt_status rounding_insert(struct model *model, int32_t program, bool first,
+                                      const struct autodiff_parameter *targets)
+{
+    struct graph *graph = model->graph;
+    const int32_t count = graph->programs[program].count;
+    struct tensor_range *ranges;
+    int32_t *after, added = 0;
+    TRY(HOSTMEM_NEW(graph, (size_t)graph->tensor_count, "program ranges", &ranges));
+    TRY(HOSTMEM_NEW(graph, (size_t)model->parameters.count, "places of roundings", &after));
+    graph_ranges(graph, program, ranges);
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        if (!targets[i].fresh)
+            continue;
+        TRY(rounding_add(model, program, first, i, targets[i].gradient));
+        after[added++] = ranges[targets[i].gradient].last;
+    }
+    TRY(graph_ops_move(graph, program, count, after));
+    hostmem_free(after);
+    hostmem_free(ranges);
+    return GT_OK;
+}
+
 /* Builds the program of a micro-step.  If that is a whole part, `first` is of the update's, else of the part's. */
 static enum gt_status train_program_build(struct model *model, const char *name, int32_t batch, bool first,
                                           struct program_io *io)
@@ -211,9 +277,9 @@ static enum gt_status train_program_build(struct model *model, const char *name,
     };
     if (in_step)
         TRY(program_gradients_add(model, name));
-    TRY(gradient_rounding_targets(model, name, parameters));
+    TRY(rounding_targets(model, name, parameters));
     TRY(autodiff_run(graph, &options));
-    TRY(gradient_rounding_insert(model, io->program, first || in_step, parameters));
+    TRY(rounding_insert(model, io->program, first || in_step, parameters));
     hostmem_free(parameters);
     return in_step ? parts_insert(model, io->program, first) : GT_OK;
 }

@@ -329,19 +329,15 @@ size_t parameters_file_count(const struct model_config *config)
 }
 
 /* Takes a part out of a parameter's shape. */
-static void part_take(const struct model_config *config, size_t part, struct parameter_shape *shape)
+static void part_take(const struct model_config *config, size_t block, const struct slot *slot, size_t part,
+                      struct parameter_shape *shape)
 {
-    struct slot slot;
-    size_t block;
-    const bool found = slot_find(config, (size_t)shape->whole, &block, &slot);
-    assert(found);
-    (void)found;
+    const struct layer layer = layer_get(config, slot->which);
     for (size_t i = 0; i < part; i++)
         shape->first += (size_t)shape->part_rows[i] * (shape->rank == 2 ? (size_t)shape->dims[1] : 1);
     shape->dims[0] = shape->part_rows[part];
-    const struct layer layer = layer_get(config, slot.which);
     if (layer.part[0] != NULL)
-        slot_name(config, block, layer.part[shape->part_of[part]], &slot, shape->name);
+        slot_name(config, block, layer.part[shape->part_of[part]], slot, shape->name);
 }
 
 void parameters_file_shape(const struct model_config *config, size_t index, struct parameter_shape *out)
@@ -363,7 +359,7 @@ void parameters_file_shape(const struct model_config *config, size_t index, stru
         left -= (size_t)out->parts;
     }
     if (out->parts > 1 || out->adapter != ADAPTER_NONE)
-        part_take(config, left, out);
+        part_take(config, block, &slots[whole - embeddings - block * count], left, out);
 }
 
 size_t parameter_elements(const struct parameter_shape *shape)

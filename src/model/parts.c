@@ -9,8 +9,6 @@
  * If a part is one micro-step, its program does all that: the gradients of a block are exchanged beside its backward
  * pass and added at its end, and their memory serves again.
  */
-#include <stdlib.h>
-
 #include "base/size.h"
 #include "model/parameters.h"
 #include "model/programs.h"

@@ -1,16 +1,7 @@
-/* The parts of which model_create() makes a model's programs.
- *
- * The forward pass as ops: nanoGPT model.py (Block, CausalSelfAttention, MLP, GPT.forward); transformers
- * modeling_llama.py (LlamaDecoderLayer), modeling_qwen3.py (Qwen3Attention).
- *
- * 16-bit gradients: a micro-step computes each gradient in fp32, and one op rounds it into the 16-bit accumulator.  A
- * gradient is thus rounded once per micro-step, however many loss chunks and ops contribute.  The fp32 tensor lives
- * only from the first contribution to the last.
- */
+/* The parts of which model_create() makes a model's programs. */
 #ifndef GPT_TRAIN_MODEL_PROGRAMS_H
 #define GPT_TRAIN_MODEL_PROGRAMS_H
 
-#include "model/autodiff.h"
 #include "model/model.h"
 
 /* Appends the embedding, the blocks, the last norm, giving hidden states [N, C], and the loss in chunks.  `train`
@@ -20,14 +11,6 @@ enum gt_status transformer_build_loss(const struct model *model, const struct pr
  * With `logits` NULL (prefill), the last block ends once its keys and values are in the cache. */
 enum gt_status transformer_build_generate(const struct model *model, const struct program_io *io, int32_t cache,
                                           int32_t *logits);
-
-/* Fills targets[parameters]: each parameter's own gradient, or, if that has 16 bits, a new fp32 tensor of the program.
- * Errors: GT_NO_MEMORY. */
-enum gt_status gradient_rounding_targets(struct model *model, const char *program, struct autodiff_parameter *targets);
-/* Inserts the rounding of each new tensor after the last op that touches it.  `first` is set for the update's first
- * micro-step, which overwrites the accumulator.  Errors: GT_NO_MEMORY. */
-enum gt_status gradient_rounding_insert(struct model *model, int32_t program, bool first,
-                                        const struct autodiff_parameter *targets);
 
 /* Builds model->part_first and part_next, if an update has several parts and no micro-step is a whole one.  Errors:
  * GT_NO_MEMORY. */

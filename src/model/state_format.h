@@ -6,10 +6,6 @@
 #ifndef GPT_TRAIN_MODEL_STATE_FORMAT_H
 #define GPT_TRAIN_MODEL_STATE_FORMAT_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/dtype.h"
 
 /* In decreasing size.  All but the first round stochastically, have no master and require bfloat16. */

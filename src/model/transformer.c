@@ -116,7 +116,6 @@ static enum gt_status build_norm(const struct builder *b, const char *name, enum
 static enum gt_status build_adapter_b(const struct builder *b, enum block_layer which, int64_t columns, int32_t *out)
 {
     struct graph *graph = b->pen.graph;
-    const struct op_attrs none = {0};
     const int32_t layer = b->pen.layer, rank = b->config->lora.rank;
     const struct parameter *weight = &b->model->parameters.at[parameters_index(b->config, layer, which, false)];
     const struct parameter *adapter = &b->model->parameters.at[parameters_adapter(b->config, layer, which, ADAPTER_B)];
@@ -126,11 +125,8 @@ static enum gt_status build_adapter_b(const struct builder *b, enum block_layer 
     whole.lifetime = LIFETIME_PROGRAM;
     whole.phase = graph->programs[b->pen.program].phase;
     whole.dims[1] = columns;
-    for (int32_t part = 0; weight->parts > 1 && part < weight->parts; part++)
-        row += weight->part_rows[part];
-    whole.dims[0] = row > 0 ? row : whole.dims[0];
+    whole.dims[0] = graph->tensors[weight->tensor].dims[model_is_gpt2(b->config) ? 1 : 0];
     TRY(graph_tensor_add(graph, &whole, out));
-    row = 0;
     for (int32_t part = 0, next = 0; part < weight->parts; part++) {
         const int64_t rows = weight->parts > 1 ? weight->part_rows[part] : whole.dims[0];
         int32_t gemm[GEMM_OPERANDS] = {[GEMM_BIAS] = TENSOR_NONE}, fill[FILL_OPERANDS], made;
@@ -138,12 +134,12 @@ static enum gt_status build_adapter_b(const struct builder *b, enum block_layer 
         fill[FILL_Y] = gemm[GEMM_D];
         row += rows;
         if (next == adapter->parts || adapter->part_of[next] != part) {
-            TRY(emit(b, OP_FILL, &none, "lora.zero", fill, FILL_Y, &made));
+            TRY(emit(b, OP_FILL, NULL, "lora.zero", fill, FILL_Y, &made));
             continue;
         }
         TRY(graph_view_add(graph, adapter->tensor, from, rows, &gemm[GEMM_A]));
         TRY(graph_view_add(graph, b->model->expand[columns / rank - 1], next++ * (int64_t)rank, rank, &gemm[GEMM_B]));
-        TRY(emit(b, OP_GEMM, &none, "lora.b", gemm, GEMM_D, &made));
+        TRY(emit(b, OP_GEMM, NULL, "lora.b", gemm, GEMM_D, &made));
         from += rows;
     }
     return GT_OK;
@@ -166,15 +162,14 @@ static enum gt_status build_adapters(const struct builder *b, enum block_layer w
 /* Replaces a weight in host memory by a copy on the device.  The backward pass fetches it again. */
 static enum gt_status build_fetch(const struct builder *b, int32_t *weight)
 {
-    const struct op_attrs none = {0};
     struct graph_pen pen = b->pen;
     int32_t operands[FETCH_OPERANDS] = {[FETCH_X] = *weight, [FETCH_Y] = TENSOR_NONE};
     if (pen.graph->tensors[*weight].home == SPACE_DEVICE)
         return GT_OK;
     pen.recompute = true;
-    TRY(graph_op_add(&pen, OP_FETCH, &none, "lora.base", operands));
+    TRY(graph_op_add(&pen, OP_FETCH, NULL, "lora.base", operands));
     *weight = operands[FETCH_Y];
-    return graph_op_add(&pen, OP_WAIT, &none, "", operands);
+    return graph_op_add(&pen, OP_WAIT, NULL, "", operands);
 }
 
 static enum gt_status build_linear(const struct builder *b, const char *name, enum block_layer which, int32_t x,
@@ -191,9 +186,8 @@ static enum gt_status build_linear(const struct builder *b, const char *name, en
 
 static enum gt_status build_residual(const struct builder *b, const char *name, int32_t y, int32_t *x)
 {
-    struct op_attrs attrs = {0};
     int32_t operands[RESIDUAL_OPERANDS] = {[RESIDUAL_X] = *x, [RESIDUAL_Y] = y, [RESIDUAL_R] = TENSOR_NONE};
-    return emit(b, OP_RESIDUAL, &attrs, name, operands, RESIDUAL_R, x);
+    return emit(b, OP_RESIDUAL, NULL, name, operands, RESIDUAL_R, x);
 }
 
 static enum gt_status build_rope(const struct builder *b, int32_t *qkv)
@@ -265,7 +259,7 @@ static enum gt_status build_activation(const struct builder *b, int32_t *x)
     int32_t gelu[GELU_FORWARD_OPERANDS] = {[GELU_FORWARD_X] = *x, [GELU_FORWARD_Y] = TENSOR_NONE};
     int32_t swiglu[SWIGLU_FORWARD_OPERANDS] = {[SWIGLU_FORWARD_X] = *x, [SWIGLU_FORWARD_Y] = TENSOR_NONE};
     if (b->config->mlp == MLP_SWIGLU)
-        return emit(b, OP_SWIGLU_FORWARD, &(struct op_attrs){0}, "mlp.swiglu", swiglu, SWIGLU_FORWARD_Y, x);
+        return emit(b, OP_SWIGLU_FORWARD, NULL, "mlp.swiglu", swiglu, SWIGLU_FORWARD_Y, x);
     return emit(b, OP_GELU_FORWARD, &attrs, "mlp.gelu", gelu, GELU_FORWARD_Y, x);
 }
 
@@ -283,14 +277,13 @@ static enum gt_status build_mlp(const struct builder *b, int32_t *x)
 /* Stores a block's input in host memory while the block runs; the backward pass fetches it (autodiff.c). */
 static enum gt_status build_block_offloaded(const struct builder *b, int32_t *x)
 {
-    const struct op_attrs none = {0};
     int32_t kept, operands[STORE_OPERANDS] = {[STORE_X] = *x};
     TRY(graph_view_add(b->pen.graph, b->model->inputs + b->pen.layer, 0, (int64_t)b->io->batch * b->io->time, &kept));
     operands[STORE_Y] = kept;
-    TRY(emit(b, OP_STORE, &none, "store", operands, STORE_Y, &kept));
+    TRY(emit(b, OP_STORE, NULL, "store", operands, STORE_Y, &kept));
     TRY(build_attention(b, false, x));
     TRY(build_mlp(b, x));
-    return emit(b, OP_WAIT, &none, "store", operands, WAIT_Y, &kept);
+    return emit(b, OP_WAIT, NULL, "store", operands, WAIT_Y, &kept);
 }
 
 /* With `keys_only`, the last block ends once its keys and values are in the cache, and *hidden is not set. */
@@ -377,9 +370,8 @@ enum gt_status transformer_build_loss(const struct model *model, const struct pr
         TRY(build_loss_chunk(&b, hidden, first, min_i64(rows - first, chunk)));
     }
     b.pen.chunk = 0;
-    struct op_attrs attrs = {0};
     int32_t operands[LOSS_SUM_OPERANDS] = {[LOSS_SUM_LOSSES] = io->losses, [LOSS_SUM_SCALARS] = model->scalars};
-    return emit(&b, OP_LOSS_SUM, &attrs, "loss_sum", operands, LOSS_SUM_LOSSES, &hidden);
+    return emit(&b, OP_LOSS_SUM, NULL, "loss_sum", operands, LOSS_SUM_LOSSES, &hidden);
 }
 
 enum gt_status transformer_build_generate(const struct model *model, const struct program_io *io, int32_t cache,

@@ -58,12 +58,6 @@ struct pipeline {
     struct slice *stored[2]; /* on their way back, the older one first, or NULL */
 };
 
-/* A matrix that Muon updates. */
-struct muon {
-    struct slice slice;
-    bool tall; /* more rows than columns */
-};
-
 /* ---- slices ---- */
 
 /* Replaces a tensor by a view of the slice's elements, of which it has the first at `from`; TENSOR_NONE stays, and so
@@ -104,10 +98,9 @@ static enum gt_status slice_take(const struct graph_pen *pen, const struct model
 
 static enum gt_status fetch_add(struct slice *slice, int32_t host, int32_t *device)
 {
-    const struct op_attrs none = {0};
     int32_t operands[FETCH_OPERANDS] = {[FETCH_X] = host, [FETCH_Y] = *device};
     assert(slice->moves < MOVES_MAX);
-    TRY(graph_op_add(slice->pen, OP_FETCH, &none, slice->parameter->name, operands));
+    TRY(graph_op_add(slice->pen, OP_FETCH, NULL, slice->parameter->name, operands));
     *device = operands[FETCH_Y];
     slice->move[slice->moves++] = (struct move){host, *device};
     return GT_OK;
@@ -154,141 +147,121 @@ static enum gt_status scales_fetch(struct slice *slice)
 /* Appends `kind` for each state that was fetched; the first operand is the one in host memory, unless `back`. */
 static enum gt_status moves_add(const struct slice *slice, enum op_kind kind, bool back)
 {
-    const struct op_attrs none = {0};
     for (int32_t i = 0; i < slice->moves; i++) {
         const struct move *move = &slice->move[i];
         int32_t operands[WAIT_OPERANDS] = {back ? move->device : move->host, back ? move->host : move->device};
-        TRY(graph_op_add(slice->pen, kind, &none, slice->parameter->name, operands));
+        TRY(graph_op_add(slice->pen, kind, NULL, slice->parameter->name, operands));
     }
     return GT_OK;
 }
 
 /* ---- Muon ---- */
 
-static enum gt_status gemm_add(const struct muon *muon, int32_t a, int32_t b, bool transpose_a, bool transpose_b,
+static enum gt_status gemm_add(const struct slice *slice, int32_t a, int32_t b, bool transpose_a, bool transpose_b,
                                int32_t *out)
 {
     struct op_attrs attrs = {.transpose_a = transpose_a, .transpose_b = transpose_b};
     int32_t operands[GEMM_OPERANDS] = {[GEMM_A] = a, [GEMM_B] = b, [GEMM_BIAS] = TENSOR_NONE, [GEMM_D] = TENSOR_NONE};
-    TRY(graph_op_add(muon->slice.pen, OP_GEMM, &attrs, muon->slice.parameter->name, operands));
+    TRY(graph_op_add(slice->pen, OP_GEMM, &attrs, slice->parameter->name, operands));
     *out = operands[GEMM_D];
     return GT_OK;
 }
 
 /* Appends z = alpha x + beta z. */
-static enum gt_status blend_add(const struct muon *muon, float alpha, int32_t x, float beta, int32_t z)
+static enum gt_status blend_add(const struct slice *slice, float alpha, int32_t x, float beta, int32_t z)
 {
     struct op_attrs attrs = {.alpha = alpha, .beta = beta};
     int32_t operands[BLEND_OPERANDS] = {[BLEND_X] = x, [BLEND_Z] = z, [BLEND_Y] = z};
-    return graph_op_add(muon->slice.pen, OP_BLEND, &attrs, muon->slice.parameter->name, operands);
+    return graph_op_add(slice->pen, OP_BLEND, &attrs, slice->parameter->name, operands);
 }
 
 /* Appends *out = a X + (b A + c A A) X with A = X X', or the product from the right with A = X' X. */
-static enum gt_status newton_schulz_add(const struct muon *muon, int32_t x, int32_t *out)
+static enum gt_status newton_schulz_add(const struct slice *slice, int32_t x, int32_t *out)
 {
+    const int64_t *dims = slice->pen->graph->tensors[x].dims;
+    const bool tall = dims[0] > dims[1];
     int32_t square, power;
-    TRY(gemm_add(muon, x, x, muon->tall, !muon->tall, &square));
-    TRY(gemm_add(muon, square, square, false, false, &power));
-    TRY(blend_add(muon, COEFFICIENT_B, square, COEFFICIENT_C, power));
-    TRY(gemm_add(muon, muon->tall ? x : power, muon->tall ? power : x, false, false, out));
-    return blend_add(muon, COEFFICIENT_A, x, 1.0f, *out);
+    TRY(gemm_add(slice, x, x, tall, !tall, &square));
+    TRY(gemm_add(slice, square, square, false, false, &power));
+    TRY(blend_add(slice, COEFFICIENT_B, square, COEFFICIENT_C, power));
+    TRY(gemm_add(slice, tall ? x : power, tall ? power : x, false, false, out));
+    return blend_add(slice, COEFFICIENT_A, x, 1.0f, *out);
 }
 
 /* Appends *out = the Nesterov momentum, scaled to norm 1, in muon_dtype. */
-static enum gt_status direction_add(const struct muon *muon, int32_t *out)
+static enum gt_status direction_add(const struct slice *slice, int32_t *out)
 {
-    struct graph *graph = muon->slice.pen->graph;
-    const struct parameter *parameter = muon->slice.parameter;
-    struct op_attrs momentum = {.index_base = muon->slice.index_base};
-    struct op_attrs none = {0};
-    int32_t operands[MUON_MOMENTUM_OPERANDS] = {[MUON_MOMENTUM_GRAD] = muon->slice.gradient,
-                                                [MUON_MOMENTUM_SCALARS] = muon->slice.model->scalars,
-                                                [MUON_MOMENTUM_M] = muon->slice.m,
+    struct graph *graph = slice->pen->graph;
+    const struct parameter *parameter = slice->parameter;
+    struct op_attrs momentum = {.index_base = slice->index_base};
+    int32_t operands[MUON_MOMENTUM_OPERANDS] = {[MUON_MOMENTUM_GRAD] = slice->gradient,
+                                                [MUON_MOMENTUM_SCALARS] = slice->model->scalars,
+                                                [MUON_MOMENTUM_M] = slice->m,
                                                 [MUON_MOMENTUM_U] = TENSOR_NONE};
-    TRY(graph_op_add(muon->slice.pen, OP_MUON_MOMENTUM, &momentum, parameter->name, operands));
+    TRY(graph_op_add(slice->pen, OP_MUON_MOMENTUM, &momentum, parameter->name, operands));
     int32_t squares[SUM_OF_SQUARES_OPERANDS] = {
         [SUM_OF_SQUARES_X] = operands[MUON_MOMENTUM_U], [SUM_OF_SQUARES_PARTIAL] = TENSOR_NONE};
-    TRY(graph_op_add(muon->slice.pen, OP_SUM_OF_SQUARES, &none, parameter->name, squares));
+    TRY(graph_op_add(slice->pen, OP_SUM_OF_SQUARES, NULL, parameter->name, squares));
     struct tensor direction = graph->tensors[operands[MUON_MOMENTUM_U]];
-    direction.dtype = muon->slice.model->options.muon_dtype;
+    direction.dtype = slice->model->options.muon_dtype;
     snprintf(direction.name, sizeof direction.name, "%.80s.x", parameter->name);
     TRY(graph_tensor_add(graph, &direction, out));
     int32_t normalize[MUON_NORMALIZE_OPERANDS] = {[MUON_NORMALIZE_X] = operands[MUON_MOMENTUM_U],
                                                   [MUON_NORMALIZE_SUM] = squares[SUM_OF_SQUARES_PARTIAL],
                                                   [MUON_NORMALIZE_Y] = *out};
-    return graph_op_add(muon->slice.pen, OP_MUON_NORMALIZE, &none, parameter->name, normalize);
+    return graph_op_add(slice->pen, OP_MUON_NORMALIZE, NULL, parameter->name, normalize);
 }
 
 /* Appends Muon's update of one matrix. */
-static enum gt_status matrix_add(struct muon *muon)
+static enum gt_status matrix_add(const struct slice *slice)
 {
-    const struct model_options *options = &muon->slice.model->options;
-    const struct tensor *tensor = &muon->slice.pen->graph->tensors[muon->slice.weight];
+    const struct model_options *options = &slice->model->options;
+    const struct tensor *tensor = &slice->pen->graph->tensors[slice->weight];
     const double rows = (double)tensor->dims[0], columns = (double)tensor->dims[1];
     int32_t x;
-    muon->tall = rows > columns;
-    TRY(direction_add(muon, &x));
+    TRY(direction_add(slice, &x));
     for (int step = 0; step < STEPS; step++)
-        TRY(newton_schulz_add(muon, x, &x));
+        TRY(newton_schulz_add(slice, x, &x));
     struct op_attrs attrs = {
         .alpha = options->rates[GROUP_MUON],
         .value = (float)sqrt(fmax(1.0, model_is_gpt2(&options->config) ? columns / rows : rows / columns)),
         .weight_decay = options->muon_weight_decay,
-        .index_base = muon->slice.index_base,
+        .index_base = slice->index_base,
     };
     int32_t operands[MUON_STEP_OPERANDS] = {[MUON_STEP_O] = x,
-                                            [MUON_STEP_SCALARS] = muon->slice.model->scalars,
-                                            [MUON_STEP_PARAM] = muon->slice.weight,
-                                            [MUON_STEP_MASTER] = muon->slice.master};
-    return graph_op_add(muon->slice.pen, OP_MUON_STEP, &attrs, muon->slice.parameter->name, operands);
+                                            [MUON_STEP_SCALARS] = slice->model->scalars,
+                                            [MUON_STEP_PARAM] = slice->weight,
+                                            [MUON_STEP_MASTER] = slice->master};
+    return graph_op_add(slice->pen, OP_MUON_STEP, &attrs, slice->parameter->name, operands);
 }
 
 /* ---- AdamW ---- */
 
-static enum gt_status adamw_add(const struct slice *slice, const struct op_attrs *attrs)
+/* Appends AdamW's update of a slice.  The operands of both ops have the same numbers. */
+static enum gt_status adamw_add(const struct slice *slice)
 {
-    int32_t operands[ADAMW_OPERANDS] = {
-        [ADAMW_GRAD] = slice->gradient,
-        [ADAMW_SCALARS] = slice->model->scalars,
-        [ADAMW_CORRECTIONS] = slice->model->corrections,
-        [ADAMW_PARAM] = slice->weight,
-        [ADAMW_MASTER] = slice->master,
-        [ADAMW_M] = slice->m,
-        [ADAMW_V] = slice->v,
-    };
-    return graph_op_add(slice->pen, OP_ADAMW, attrs, slice->parameter->name, operands);
-}
-
-static enum gt_status adamw_lean_add(const struct slice *slice, const struct op_attrs *attrs)
-{
-    struct op_attrs lean = *attrs;
-    int32_t operands[ADAMW_LEAN_OPERANDS] = {
-        [ADAMW_LEAN_GRAD] = slice->gradient,
-        [ADAMW_LEAN_SCALARS] = slice->model->scalars,
-        [ADAMW_LEAN_CORRECTIONS] = slice->model->corrections,
-        [ADAMW_LEAN_PARAM] = slice->weight,
-        [ADAMW_LEAN_M] = slice->m,
-        [ADAMW_LEAN_V] = slice->v,
-        [ADAMW_LEAN_SCALES] = slice->scales,
-    };
-    lean.index_base = slice->index_base;
-    return graph_op_add(slice->pen, OP_ADAMW_LEAN, &lean, slice->parameter->name, operands);
-}
-
-/* Appends AdamW's update of a slice. */
-static enum gt_status slice_update(const struct slice *slice)
-{
-    const struct model_options *options = &slice->model->options;
+    const struct model *model = slice->model;
+    const struct model_options *options = &model->options;
     const struct parameter *parameter = slice->parameter;
+    const bool lean = model->graph->tensors[model_parameter_home(parameter)].dtype != DTYPE_F32;
     const struct op_attrs attrs = {
         .beta1 = options->beta1,
         .beta2 = options->beta2,
         .epsilon = options->adam_epsilon,
         .alpha = options->rates[parameter->group],
         .weight_decay = parameter->group == GROUP_VECTOR ? 0.0f : options->weight_decay,
+        .index_base = lean ? slice->index_base : 0,
     };
-    const bool fp32 = slice->model->graph->tensors[model_parameter_home(parameter)].dtype == DTYPE_F32;
-    return fp32 ? adamw_add(slice, &attrs) : adamw_lean_add(slice, &attrs);
+    int32_t operands[ADAMW_OPERANDS] = {
+        [ADAMW_GRAD] = slice->gradient,
+        [ADAMW_SCALARS] = model->scalars,
+        [ADAMW_CORRECTIONS] = model->corrections,
+        [ADAMW_PARAM] = slice->weight,
+        [ADAMW_M] = slice->m,
+        [ADAMW_V] = slice->v,
+        [ADAMW_MASTER] = lean ? slice->scales : slice->master,
+    };
+    return graph_op_add(slice->pen, lean ? OP_ADAMW_LEAN : OP_ADAMW, &attrs, parameter->name, operands);
 }
 
 /* ---- the order of slices ---- */
@@ -296,12 +269,10 @@ static enum gt_status slice_update(const struct slice *slice)
 /* Appends what the program computes of a slice. */
 static enum gt_status slice_compute(const struct pipeline *line, const struct slice *slice)
 {
-    const struct op_attrs none = {0};
-    struct muon muon = {.slice = *slice};
     int32_t operands[COPY_OPERANDS] = {[COPY_X] = slice->master, [COPY_Y] = slice->weight};
     if (line->refreshes)
-        return graph_op_add(line->pen, OP_COPY, &none, slice->parameter->name, operands);
-    return slice->parameter->group == GROUP_MUON ? matrix_add(&muon) : slice_update(slice);
+        return graph_op_add(line->pen, OP_COPY, NULL, slice->parameter->name, operands);
+    return slice->parameter->group == GROUP_MUON ? matrix_add(slice) : adamw_add(slice);
 }
 
 /* Begins to fetch the next slice whose states are in host memory, if there is one. */
@@ -374,7 +345,6 @@ static enum gt_status squares_add(const struct graph_pen *pen, const struct para
                                   int32_t *at)
 {
     struct graph *graph = pen->graph;
-    const struct op_attrs none = {0};
     for (int32_t unit = 0; unit < parameter->units; unit++, ++*at) {
         const int64_t first = parameters_unit_first(graph, parameter, unit) - parameter->first;
         const int64_t end = parameters_unit_first(graph, parameter, unit + 1) - parameter->first;
@@ -384,7 +354,7 @@ static enum gt_status squares_add(const struct graph_pen *pen, const struct para
         if (end - first < parameter->count)
             TRY(graph_range_add(graph, parameter->gradient, first, end - first, &operands[SUM_OF_SQUARES_X]));
         TRY(graph_view_add(graph, partials, *at, 1, &operands[SUM_OF_SQUARES_PARTIAL]));
-        TRY(graph_op_add(pen, OP_SUM_OF_SQUARES, &none, parameter->name, operands));
+        TRY(graph_op_add(pen, OP_SUM_OF_SQUARES, NULL, parameter->name, operands));
     }
     return GT_OK;
 }

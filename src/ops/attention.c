@@ -12,7 +12,6 @@
  * [2, B, capacity, KV D] of k, then v.
  */
 #include "base/size.h"
-#include "model/autodiff.h"
 #include "ops/infer.h"
 
 /* Checks that kv_heads divides heads, and that a row of qkv splits into heads + 2 kv_heads heads of equal size.
@@ -53,24 +52,8 @@ static double attention_forward_flops(const struct op_call *call)
     return 2.0 * attention_volume(call, ATTENTION_FORWARD_Y);
 }
 
-static enum gt_status attention_forward_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
-{
-    struct op_attrs attrs = op->attrs;
-    int32_t operands[ATTENTION_BACKWARD_OPERANDS] = {
-        [ATTENTION_BACKWARD_DY] = dy,
-        [ATTENTION_BACKWARD_QKV] = autodiff_saved(ad, op->operand[ATTENTION_FORWARD_QKV]),
-        [ATTENTION_BACKWARD_Y] = autodiff_saved(ad, op->operand[ATTENTION_FORWARD_Y]),
-        [ATTENTION_BACKWARD_LSE] = autodiff_saved(ad, op->operand[ATTENTION_FORWARD_LSE]),
-        [ATTENTION_BACKWARD_SCALARS] = op->operand[ATTENTION_FORWARD_SCALARS],
-        [ATTENTION_BACKWARD_FIRST] = op->operand[ATTENTION_FORWARD_FIRST],
-    };
-    TRY(autodiff_target(ad, op->operand[ATTENTION_FORWARD_QKV], ATTENTION_BACKWARD_DQKV, operands, &attrs));
-    return autodiff_emit(ad, op, OP_ATTENTION_BACKWARD, &attrs, operands);
-}
-
 const struct op_declaration op_attention_forward = {
     OP_NAMED(attention_forward, ATTENTION_FORWARD),
-    .text = "y = dropout(softmax(causal(q k' scale))) v; lse = log-sum-exp of its rows",
     .operand = {[ATTENTION_FORWARD_QKV] = {"qkv", OPERAND_IN | OPERAND_SAVED, "NW"},
                 [ATTENTION_FORWARD_SCALARS] = SCALARS(OPERAND_IN),
                 [ATTENTION_FORWARD_Y] = {"y", OPERAND_OUT | OPERAND_SAVED, "NY"},
@@ -80,7 +63,7 @@ const struct op_declaration op_attention_forward = {
     .multiplies = true,
     .check = attention_forward_check,
     .flops = attention_forward_flops,
-    .differentiate = attention_forward_differentiate,
+    .backward = OP_ATTENTION_BACKWARD,
 };
 
 static bool attention_backward_check(const struct op_call *call, struct infer_sizes *sizes)
@@ -113,7 +96,6 @@ static size_t attention_backward_workspace_cap(const struct op_call *call)
 
 const struct op_declaration op_attention_backward = {
     OP_NAMED(attention_backward, ATTENTION_BACKWARD),
-    .text = "dqkv of attention_forward",
     .operand = {[ATTENTION_BACKWARD_DY] = {"dy", OPERAND_IN, "??"},
                 [ATTENTION_BACKWARD_QKV] = {"qkv", OPERAND_IN, "NW"},
                 [ATTENTION_BACKWARD_Y] = {"y", OPERAND_IN, "??"},
@@ -158,7 +140,6 @@ static size_t attention_cached_workspace_cap(const struct op_call *call)
 
 const struct op_declaration op_attention_cached = {
     OP_NAMED(attention_cached, ATTENTION_CACHED),
-    .text = "append k, v to the cache; y = softmax(causal(q cache_k' scale)) cache_v",
     .operand = {[ATTENTION_CACHED_QKV] = {"qkv", OPERAND_IN, "NW"},
                 [ATTENTION_CACHED_SCALARS] = SCALARS(OPERAND_IN),
                 [ATTENTION_CACHED_CACHE] = {"cache", OPERAND_INOUT, "2???"},

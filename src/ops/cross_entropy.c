@@ -32,7 +32,6 @@ static enum gt_status cross_entropy_differentiate(struct autodiff *ad, const str
 
 const struct op_declaration op_cross_entropy = {
     OP_NAMED(cross_entropy, CROSS_ENTROPY),
-    .text = "losses = lse(logits) - logits[target]; logits := their gradient, in place",
     .operand = {[CROSS_ENTROPY_TARGETS] = {"targets", OPERAND_IN, "N", DTYPES_I32},
                 [CROSS_ENTROPY_SCALARS] = SCALARS(OPERAND_IN),
                 [CROSS_ENTROPY_LOGITS] = {"logits", OPERAND_INOUT | OPERAND_WRITTEN_FOR_GRADIENT, "NV"},
@@ -51,7 +50,6 @@ static size_t loss_sum_workspace_cap(const struct op_call *call)
 
 const struct op_declaration op_loss_sum = {
     OP_NAMED(loss_sum, LOSS_SUM),
-    .text = "scalars[loss_sum] += sum of losses",
     .operand =
         {[LOSS_SUM_LOSSES] = {"losses", OPERAND_IN, "?", DTYPES_F32}, [LOSS_SUM_SCALARS] = SCALARS(OPERAND_INOUT)},
     .cost = {1.0, LOSS_SUM_LOSSES},

@@ -6,6 +6,8 @@
  *   store     y = x, from the device's memory to the host's.  In a backend with queues, both only begin the copy:
  *             until its wait, no other op may read or write y, or write x.
  *   wait      waits for the end of the copy of x to y that fetch or store began
+ *   gradient_round  y = SR(x, ROUNDING_GRADIENT of the micro-step), or SR(y + x, ...) if it accumulates; exact
+ *             (ops/op.h)
  *   residual  r = x + y.  Both inputs have the gradient of the sum, so the backward pass emits no op for it.
  *   blend     y = alpha x + beta z, rounded to nearest if y has 16 bits; exact (ops/op.h).  y may be x or z.
  *   dropout   y = x / (1 - p) where the mask keeps x, else 0, whatever x is; its own backward.  A mask bit is a pure
@@ -15,25 +17,33 @@
 #include "ops/infer.h"
 
 const struct op_declaration op_fill = {
-    OP_NAMED(fill, FILL), .text = "y = value",
+    OP_NAMED(fill, FILL),
     .operand = {[FILL_Y] = {"y", OPERAND_OUT, "*"}}, /* must be bound, because there is no input to infer from */
 };
 
-static double copy_flops(const struct op_call *call)
+/* Of copy and gradient_round, whose first operand is x. */
+static double addition_flops(const struct op_call *call)
 {
-    return call->attrs.accumulate != 0 ? cost_elements(call, COPY_Y) : 0.0;
+    return call->attrs.accumulate != 0 ? cost_elements(call, COPY_X) : 0.0;
 }
 
 const struct op_declaration op_copy = {
     OP_NAMED(copy, COPY),
-    .text = "y (+)= x",
     .operand = {[COPY_X] = {"x", OPERAND_IN, "*"}, [COPY_Y] = {"y", OPERAND_OUT | OPERAND_ACCUMULATES, "*"}},
-    .flops = copy_flops,
+    .flops = addition_flops,
+};
+
+const struct op_declaration op_gradient_round = {
+    OP_NAMED(gradient_round, GRADIENT_ROUND),
+    .operand = {[GRADIENT_ROUND_X] = {"x", OPERAND_IN, "*", DTYPES_F32},
+                [GRADIENT_ROUND_SCALARS] = SCALARS(OPERAND_IN),
+                [GRADIENT_ROUND_Y] = {"y", OPERAND_OUT | OPERAND_ACCUMULATES, "*", DTYPES_BF16}},
+    .check = infer_index_base,
+    .flops = addition_flops,
 };
 
 const struct op_declaration op_fetch = {
     OP_NAMED(fetch, FETCH),
-    .text = "y = x, from host memory",
     .queue = QUEUE_IN,
     .operand = {[FETCH_X] = {"x", OPERAND_IN, "*", DTYPES_STATE},
                 [FETCH_Y] = {"y", OPERAND_OUT | OPERAND_SAME_DTYPE, "*", DTYPES_STATE}},
@@ -41,7 +51,6 @@ const struct op_declaration op_fetch = {
 
 const struct op_declaration op_store = {
     OP_NAMED(store, STORE),
-    .text = "y = x, to host memory",
     .queue = QUEUE_OUT,
     .operand = {[STORE_X] = {"x", OPERAND_IN, "*", DTYPES_STATE},
                 [STORE_Y] = {"y", OPERAND_OUT | OPERAND_SAME_DTYPE, "*", DTYPES_STATE}},
@@ -49,7 +58,6 @@ const struct op_declaration op_store = {
 
 const struct op_declaration op_wait = {
     OP_NAMED(wait, WAIT),
-    .text = "waits for the copy of x to y",
     .operand = {[WAIT_X] = {"x", OPERAND_IN | OPERAND_OPTIONAL, ".", DTYPES_STATE},
                 [WAIT_Y] = {"y", OPERAND_INOUT | OPERAND_OPTIONAL, ".", DTYPES_STATE}},
 };
@@ -62,7 +70,6 @@ static enum gt_status residual_differentiate(struct autodiff *ad, const struct o
 
 const struct op_declaration op_residual = {
     OP_NAMED(residual, RESIDUAL),
-    .text = "r = x + y",
     .operand = {[RESIDUAL_X] = {"x", OPERAND_IN, "*"},
                 [RESIDUAL_Y] = {"y", OPERAND_IN | OPERAND_SAME_DTYPE, "*"},
                 [RESIDUAL_R] = {"r", OPERAND_OUT, "*"}},
@@ -72,7 +79,6 @@ const struct op_declaration op_residual = {
 
 const struct op_declaration op_blend = {
     OP_NAMED(blend, BLEND),
-    .text = "y = alpha x + beta z",
     .operand = {[BLEND_X] = {"x", OPERAND_IN, "*"},
                 [BLEND_Z] = {"z", OPERAND_IN | OPERAND_SAME_DTYPE, "*"},
                 [BLEND_Y] = {"y", OPERAND_OUT, "*"}},
@@ -96,7 +102,6 @@ static enum gt_status dropout_differentiate(struct autodiff *ad, const struct op
 
 const struct op_declaration op_dropout = {
     OP_NAMED(dropout, DROPOUT),
-    .text = "y = mask x / (1 - p); its own backward",
     .operand = {[DROPOUT_X] = {"x", OPERAND_IN, "NC"},
                 [DROPOUT_SCALARS] = SCALARS(OPERAND_IN),
                 [DROPOUT_Y] = {"y", OPERAND_OUT, "NC"}},

@@ -43,11 +43,9 @@ static enum gt_status embed_forward_differentiate(struct autodiff *ad, const str
         [EMBED_BACKWARD_FIRST] = op->operand[EMBED_FORWARD_FIRST],
     };
     TRY(autodiff_target(ad, op->operand[EMBED_FORWARD_WTE], EMBED_BACKWARD_DWTE, operands, &attrs));
-    if (!(attrs.accumulate & 1u << EMBED_BACKWARD_DWTE)) {
-        /* The op only adds to the rows of ids that occur, so a dwte without an earlier contribution starts at zero. */
-        struct op_attrs zero = {.value = 0.0f};
-        TRY(autodiff_emit(ad, op, OP_FILL, &zero, &operands[EMBED_BACKWARD_DWTE]));
-    }
+    /* The op only adds to the rows of ids that occur, so a dwte without an earlier contribution starts at zero. */
+    if (!(attrs.accumulate & 1u << EMBED_BACKWARD_DWTE))
+        TRY(autodiff_emit(ad, op, OP_FILL, NULL, &operands[EMBED_BACKWARD_DWTE]));
     attrs.accumulate &= ~(1u << EMBED_BACKWARD_DWTE);
     if (op->operand[EMBED_FORWARD_WPE] != TENSOR_NONE)
         TRY(autodiff_target(ad, op->operand[EMBED_FORWARD_WPE], EMBED_BACKWARD_DWPE, operands, &attrs));
@@ -63,7 +61,6 @@ static double embed_forward_rows(const struct op_call *call, int32_t slot)
 
 const struct op_declaration op_embed_forward = {
     OP_NAMED(embed_forward, EMBED_FORWARD),
-    .text = "y[N,C] = wte[ids] + wpe[position + t]",
     .operand = {[EMBED_FORWARD_IDS] = {"ids", OPERAND_IN | OPERAND_SAVED, "N", DTYPES_I32},
                 [EMBED_FORWARD_WTE] = {"wte", OPERAND_IN, "VC"},
                 [EMBED_FORWARD_WPE] = {"wpe", OPERAND_IN | OPERAND_OPTIONAL, "PC"},
@@ -94,7 +91,6 @@ static double embed_backward_rows(const struct op_call *call, int32_t slot)
 
 const struct op_declaration op_embed_backward = {
     OP_NAMED(embed_backward, EMBED_BACKWARD),
-    .text = "dwte[id] += sum of dy rows of id; dwpe[t] (+)= sum over b of dy[b,t]",
     .operand = {[EMBED_BACKWARD_DY] = {"dy", OPERAND_IN, "NC"},
                 [EMBED_BACKWARD_IDS] = {"ids", OPERAND_IN, "N", DTYPES_I32},
                 [EMBED_BACKWARD_ORDER] = {"order", OPERAND_IN, "N", DTYPES_I32},

@@ -5,7 +5,6 @@
  * swiglu: a row of x is [a | b], y = a s(a) b with s(a) = 1 / (1 + e^-a).               Shazeer 2020, eq. 6; LlamaMLP
  *   da = dy b s(a) (1 + a (1 - s(a))),  db = dy a s(a)
  */
-#include "model/autodiff.h"
 #include "ops/infer.h"
 
 static bool gelu_check(const struct op_call *call, struct infer_sizes *sizes)
@@ -21,25 +20,13 @@ static double gelu_forward_flops(const struct op_call *call)
     return (call->attrs.gelu == GELU_ERF ? 5.0 : 9.0) * cost_elements(call, GELU_FORWARD_X);
 }
 
-static enum gt_status gelu_forward_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
-{
-    struct op_attrs attrs = op->attrs;
-    int32_t operands[GELU_BACKWARD_OPERANDS] = {[GELU_BACKWARD_DY] = dy,
-                                                [GELU_BACKWARD_X] = autodiff_saved(ad, op->operand[GELU_FORWARD_X]),
-                                                [GELU_BACKWARD_DX] = TENSOR_NONE};
-    TRY(autodiff_target_in_place(ad, op->operand[GELU_FORWARD_Y], op->operand[GELU_FORWARD_X], GELU_BACKWARD_DX,
-                                 operands, &attrs));
-    return autodiff_emit(ad, op, OP_GELU_BACKWARD, &attrs, operands);
-}
-
 const struct op_declaration op_gelu_forward = {
     OP_NAMED(gelu_forward, GELU_FORWARD),
-    .text = "y = gelu(x)",
     .operand = {[GELU_FORWARD_X] = {"x", OPERAND_IN | OPERAND_SAVED, "*"}, [GELU_FORWARD_Y] = {"y", OPERAND_OUT, "*"}},
     .recompute = RECOMPUTE_CLASS_ACTIVATION,
     .check = gelu_check,
     .flops = gelu_forward_flops,
-    .differentiate = gelu_forward_differentiate,
+    .backward = OP_GELU_BACKWARD,
 };
 
 static double gelu_backward_flops(const struct op_call *call)
@@ -49,10 +36,9 @@ static double gelu_backward_flops(const struct op_call *call)
 
 const struct op_declaration op_gelu_backward = {
     OP_NAMED(gelu_backward, GELU_BACKWARD),
-    .text = "dx = dy gelu'(x)",
     .operand = {[GELU_BACKWARD_DY] = {"dy", OPERAND_IN, "*"},
                 [GELU_BACKWARD_X] = {"x", OPERAND_IN, "*"},
-                [GELU_BACKWARD_DX] = {"dx", OPERAND_OUT, "*"}},
+                [GELU_BACKWARD_DX] = {"dx", OPERAND_OUT | OPERAND_IN_PLACE, "*"}},
     .check = gelu_check,
     .flops = gelu_backward_flops,
 };
@@ -64,25 +50,15 @@ static bool swiglu_forward_check(const struct op_call *call, struct infer_sizes 
     return infer_expect(columns % 2 == 0, call, "x has %" PRId64 " columns, expected an even number", columns);
 }
 
-static enum gt_status swiglu_forward_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
-{
-    struct op_attrs attrs = op->attrs;
-    int32_t operands[SWIGLU_BACKWARD_OPERANDS] = {
-        [SWIGLU_BACKWARD_DY] = dy, [SWIGLU_BACKWARD_X] = autodiff_saved(ad, op->operand[SWIGLU_FORWARD_X])};
-    TRY(autodiff_target(ad, op->operand[SWIGLU_FORWARD_X], SWIGLU_BACKWARD_DX, operands, &attrs));
-    return autodiff_emit(ad, op, OP_SWIGLU_BACKWARD, &attrs, operands);
-}
-
 /* A pair: negate, exp, add, divide, two multiplications. */
 const struct op_declaration op_swiglu_forward = {
     OP_NAMED(swiglu_forward, SWIGLU_FORWARD),
-    .text = "y = silu(a) b, x = [a | b]",
     .operand =
         {[SWIGLU_FORWARD_X] = {"x", OPERAND_IN | OPERAND_SAVED, "NX"}, [SWIGLU_FORWARD_Y] = {"y", OPERAND_OUT, "NF"}},
     .recompute = RECOMPUTE_CLASS_ACTIVATION,
     .check = swiglu_forward_check,
     .cost = {3.0, SWIGLU_FORWARD_X},
-    .differentiate = swiglu_forward_differentiate,
+    .backward = OP_SWIGLU_BACKWARD,
 };
 
 static bool swiglu_backward_check(const struct op_call *call, struct infer_sizes *sizes)
@@ -96,7 +72,6 @@ static bool swiglu_backward_check(const struct op_call *call, struct infer_sizes
 /* A pair: the logistic function 4, a s(a) 1, db 1, da 6. */
 const struct op_declaration op_swiglu_backward = {
     OP_NAMED(swiglu_backward, SWIGLU_BACKWARD),
-    .text = "dx = [da | db] of swiglu_forward",
     .operand = {[SWIGLU_BACKWARD_DY] = {"dy", OPERAND_IN, "NF"},
                 [SWIGLU_BACKWARD_X] = {"x", OPERAND_IN, "NX"},
                 [SWIGLU_BACKWARD_DX] = {"dx", OPERAND_OUT, "NX"}},

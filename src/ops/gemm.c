@@ -61,7 +61,6 @@ static size_t gemm_workspace_cap(const struct op_call *call)
 
 const struct op_declaration op_gemm = {
     OP_NAMED(gemm, GEMM),
-    .text = "d (+)= op(a) op(b) + bias",
     .operand = {[GEMM_A] = {"a", OPERAND_IN | OPERAND_SAVED, "MK"},
                 [GEMM_B] = {"b", OPERAND_IN | OPERAND_SAVED | OPERAND_SAME_DTYPE, "KN"},
                 [GEMM_BIAS] = {"bias", OPERAND_IN | OPERAND_OPTIONAL, "N"},
@@ -73,16 +72,10 @@ const struct op_declaration op_gemm = {
     .differentiate = gemm_differentiate,
 };
 
-static size_t bias_backward_workspace_cap(const struct op_call *call)
-{
-    return (size_t)OP_PARTIAL_ROWS * (size_t)operand_elements(&call->operand[BIAS_BACKWARD_DBIAS]) * sizeof(float);
-}
-
 const struct op_declaration op_bias_backward = {
     OP_NAMED(bias_backward, BIAS_BACKWARD),
-    .text = "dbias (+)= sum of the rows of dy",
     .operand = {[BIAS_BACKWARD_DY] = {"dy", OPERAND_IN, "NC"},
                 [BIAS_BACKWARD_DBIAS] = {"dbias", OPERAND_OUT | OPERAND_ACCUMULATES, "C"}},
     .cost = {1.0, BIAS_BACKWARD_DY},
-    .workspace_cap = bias_backward_workspace_cap,
+    .partials = OP_PARTIAL_ROWS,
 };

@@ -74,24 +74,19 @@ static bool operand_sane(const struct op_call *call, int32_t slot)
                         slot_name(call, slot), shape_text(text, operand->rank, operand->dims));
 }
 
-static const char *dtypes_text(unsigned dtypes)
+/* Writes "float32, bfloat16 or float16".  Returns `text`. */
+static const char *dtypes_text(char text[static SHAPE_TEXT_MAX], unsigned dtypes)
 {
-    static const struct {
-        unsigned dtypes;
-        const char *text;
-    } texts[] = {{DTYPES_FLOAT, "float32, bfloat16 or float16"},
-                 {DTYPES_F32, "float32"},
-                 {DTYPES_WORD, "32-bit words (int32 or float32)"},
-                 {DTYPES_BF16, "bfloat16"},
-                 {DTYPES_U8, "uint8"},
-                 {DTYPES_LEAN, "float32 or bfloat16"},
-                 {DTYPES_MOMENT, "float32, bfloat16 or uint8"},
-                 {DTYPES_STATE, "float32, bfloat16, float16 or uint8"},
-                 {DTYPES_I32, "int32"}};
-    size_t i = 0;
-    while (texts[i].dtypes != dtypes)
-        i++;
-    return texts[i].text;
+    size_t used = 0;
+    for (int dtype = 0; dtypes >> dtype != 0; dtype++) {
+        const unsigned left = dtypes >> dtype >> 1;
+        if ((dtypes >> dtype & 1u) != 0)
+            used += (size_t)snprintf(text + used, SHAPE_TEXT_MAX - used, "%s%s", dtype_name((enum dtype)dtype),
+                                     left == 0                  ? ""
+                                     : (left & (left - 1)) == 0 ? " or "
+                                                                : ", ");
+    }
+    return text;
 }
 
 bool infer_check(const struct op_call *call, int32_t slot, unsigned dtypes, struct infer_shape expected)
@@ -102,8 +97,9 @@ bool infer_check(const struct op_call *call, int32_t slot, unsigned dtypes, stru
     if (!operand->present)
         return infer_expect(op_operand_is(call->kind, slot, OPERAND_OPTIONAL), call, "operand %s is absent", name);
     return operand_sane(call, slot) &&
-           infer_expect((dtypes >> operand->dtype & 1u) != 0, call, "operand %s is %s, expected %s", name,
-                        dtype_name(operand->dtype), dtypes_text(dtypes)) &&
+           ((dtypes >> operand->dtype & 1u) != 0 ||
+            infer_expect(false, call, "operand %s is %s, expected %s", name, dtype_name(operand->dtype),
+                         dtypes_text(wanted, dtypes))) &&
            (shape_matches(operand, &expected) || infer_expect(false, call, "operand %s is %s, expected %s", name,
                                                               shape_text(found, operand->rank, operand->dims),
                                                               shape_text(wanted, expected.rank, expected.dims)));

@@ -10,7 +10,6 @@
  * The operands of rmsnorm have the numbers of layernorm's, whose bias and mean follow them.  The functions and kernels
  * of layernorm therefore compute rmsnorm too, where the mean is absent.
  */
-#include "model/autodiff.h"
 #include "ops/infer.h"
 
 _Static_assert((int)RMSNORM_FORWARD_OPERANDS == (int)LAYERNORM_FORWARD_BIAS, "rmsnorm's operands come first");
@@ -25,34 +24,8 @@ static double layernorm_forward_flops(const struct op_call *call)
     return (6.0 + affine) * cost_elements(call, LAYERNORM_FORWARD_X);
 }
 
-static enum gt_status norm_differentiate(struct autodiff *ad, const struct op *op, enum op_kind backward, int32_t dy)
-{
-    struct op_attrs attrs = op->attrs;
-    int32_t operands[LAYERNORM_BACKWARD_OPERANDS] = {
-        [LAYERNORM_BACKWARD_DY] = dy,
-        [LAYERNORM_BACKWARD_X] = autodiff_saved(ad, op->operand[LAYERNORM_FORWARD_X]),
-        [LAYERNORM_BACKWARD_GAIN] = autodiff_saved(ad, op->operand[LAYERNORM_FORWARD_GAIN]),
-        [LAYERNORM_BACKWARD_MEAN] = autodiff_saved(ad, op->operand[LAYERNORM_FORWARD_MEAN]),
-        [LAYERNORM_BACKWARD_RSTD] = autodiff_saved(ad, op->operand[LAYERNORM_FORWARD_RSTD]),
-        [LAYERNORM_BACKWARD_DGAIN] = TENSOR_NONE,
-        [LAYERNORM_BACKWARD_DBIAS] = TENSOR_NONE,
-    };
-    TRY(autodiff_target(ad, op->operand[LAYERNORM_FORWARD_X], LAYERNORM_BACKWARD_DX, operands, &attrs));
-    if (op->operand[LAYERNORM_FORWARD_GAIN] != TENSOR_NONE)
-        TRY(autodiff_target(ad, op->operand[LAYERNORM_FORWARD_GAIN], LAYERNORM_BACKWARD_DGAIN, operands, &attrs));
-    if (op->operand[LAYERNORM_FORWARD_BIAS] != TENSOR_NONE)
-        TRY(autodiff_target(ad, op->operand[LAYERNORM_FORWARD_BIAS], LAYERNORM_BACKWARD_DBIAS, operands, &attrs));
-    return autodiff_emit(ad, op, backward, &attrs, operands);
-}
-
-static enum gt_status layernorm_forward_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
-{
-    return norm_differentiate(ad, op, OP_LAYERNORM_BACKWARD, dy);
-}
-
 const struct op_declaration op_layernorm_forward = {
     OP_NAMED(layernorm_forward, LAYERNORM_FORWARD),
-    .text = "y = (x - mean) rstd gain + bias, over rows",
     .operand = {[LAYERNORM_FORWARD_X] = {"x", OPERAND_IN | OPERAND_SAVED, "NC"},
                 [LAYERNORM_FORWARD_GAIN] = {"gain", OPERAND_IN | OPERAND_SAVED, "C"},
                 [LAYERNORM_FORWARD_BIAS] = {"bias", OPERAND_IN | OPERAND_OPTIONAL, "C"},
@@ -61,7 +34,7 @@ const struct op_declaration op_layernorm_forward = {
                 [LAYERNORM_FORWARD_RSTD] = {"rstd", OPERAND_OUT | OPERAND_SAVED, "N", DTYPES_F32}},
     .recompute = RECOMPUTE_CLASS_NORM,
     .flops = layernorm_forward_flops,
-    .differentiate = layernorm_forward_differentiate,
+    .backward = OP_LAYERNORM_BACKWARD,
 };
 
 /* xh 2, dy g 1, two means 3, dx 4, dgain 2, dbias 1. */
@@ -71,15 +44,8 @@ static double layernorm_backward_flops(const struct op_call *call)
     return (10.0 + affine) * cost_elements(call, LAYERNORM_BACKWARD_X);
 }
 
-static size_t layernorm_backward_workspace_cap(const struct op_call *call)
-{
-    return 2 * (size_t)OP_PARTIAL_ROWS * (size_t)operand_elements(&call->operand[LAYERNORM_BACKWARD_GAIN]) *
-           sizeof(float);
-}
-
 const struct op_declaration op_layernorm_backward = {
     OP_NAMED(layernorm_backward, LAYERNORM_BACKWARD),
-    .text = "dx (+)=, dgain (+)=, dbias (+)= of layernorm_forward",
     .operand = {[LAYERNORM_BACKWARD_DY] = {"dy", OPERAND_IN, "NC"},
                 [LAYERNORM_BACKWARD_X] = {"x", OPERAND_IN, "NC"},
                 [LAYERNORM_BACKWARD_GAIN] = {"gain", OPERAND_IN, "C"},
@@ -91,25 +57,19 @@ const struct op_declaration op_layernorm_backward = {
                 [LAYERNORM_BACKWARD_DBIAS] = {"dbias", OPERAND_OUT | OPERAND_OPTIONAL | OPERAND_ACCUMULATES, "C",
                                               .like = LAYERNORM_BACKWARD_GAIN}},
     .flops = layernorm_backward_flops,
-    .workspace_cap = layernorm_backward_workspace_cap,
+    .partials = 2 * OP_PARTIAL_ROWS,
 };
-
-static enum gt_status rmsnorm_forward_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
-{
-    return norm_differentiate(ad, op, OP_RMSNORM_BACKWARD, dy);
-}
 
 /* Mean of squares 2, normalise 1, gain 1. */
 const struct op_declaration op_rmsnorm_forward = {
     OP_NAMED(rmsnorm_forward, RMSNORM_FORWARD),
-    .text = "y = x rstd gain, over rows; an absent gain is 1",
     .operand = {[RMSNORM_FORWARD_X] = {"x", OPERAND_IN | OPERAND_SAVED, "NC"},
                 [RMSNORM_FORWARD_GAIN] = {"gain", OPERAND_IN | OPERAND_SAVED | OPERAND_OPTIONAL, "C"},
                 [RMSNORM_FORWARD_Y] = {"y", OPERAND_OUT, "NC"},
                 [RMSNORM_FORWARD_RSTD] = {"rstd", OPERAND_OUT | OPERAND_SAVED, "N", DTYPES_F32}},
     .recompute = RECOMPUTE_CLASS_NORM,
     .cost = {4.0, RMSNORM_FORWARD_X},
-    .differentiate = rmsnorm_forward_differentiate,
+    .backward = OP_RMSNORM_BACKWARD,
 };
 
 static bool rmsnorm_backward_check(const struct op_call *call, struct infer_sizes *sizes)
@@ -119,15 +79,9 @@ static bool rmsnorm_backward_check(const struct op_call *call, struct infer_size
                         call, "operand dgain is present, expected none without operand gain");
 }
 
-static size_t rmsnorm_backward_workspace_cap(const struct op_call *call)
-{
-    return (size_t)OP_PARTIAL_ROWS * (size_t)op_columns(call, RMSNORM_BACKWARD_X) * sizeof(float);
-}
-
 /* xh 1, dy g 1, mean 2, dx 3, dgain 2. */
 const struct op_declaration op_rmsnorm_backward = {
     OP_NAMED(rmsnorm_backward, RMSNORM_BACKWARD),
-    .text = "dx (+)=, dgain (+)= of rmsnorm_forward",
     .operand = {[RMSNORM_BACKWARD_DY] = {"dy", OPERAND_IN, "NC"},
                 [RMSNORM_BACKWARD_X] = {"x", OPERAND_IN, "NC"},
                 [RMSNORM_BACKWARD_GAIN] = {"gain", OPERAND_IN | OPERAND_OPTIONAL, "C"},
@@ -137,5 +91,5 @@ const struct op_declaration op_rmsnorm_backward = {
                                             .like = RMSNORM_BACKWARD_GAIN}},
     .check = rmsnorm_backward_check,
     .cost = {9.0, RMSNORM_BACKWARD_X},
-    .workspace_cap = rmsnorm_backward_workspace_cap,
+    .partials = OP_PARTIAL_ROWS,
 };

@@ -3,14 +3,12 @@ libgpttrain_a_SOURCES += \
 	src/ops/infer.c src/ops/infer.h \
 	src/ops/op.c src/ops/op.h src/ops/ops.def \
 	src/ops/adamw.c \
-	src/ops/adamw_lean.c \
 	src/ops/attention.c \
 	src/ops/cross_entropy.c \
 	src/ops/elementwise.c \
 	src/ops/embed.c \
 	src/ops/gelu.c \
 	src/ops/gemm.c \
-	src/ops/gradient_round.c \
 	src/ops/layernorm.c \
 	src/ops/muon.c \
 	src/ops/norm.c \

@@ -14,18 +14,15 @@
 
 const struct op_declaration op_muon_momentum = {
     OP_NAMED(muon_momentum, MUON_MOMENTUM),
-    .text = "m = mu m + (1 - mu) grad; u = mu m + (1 - mu) grad, Nesterov's look ahead",
     .operand = {[MUON_MOMENTUM_GRAD] = {"grad", OPERAND_IN, "*", DTYPES_LEAN},
                 [MUON_MOMENTUM_SCALARS] = SCALARS(OPERAND_IN),
                 [MUON_MOMENTUM_M] = {"m", OPERAND_INOUT, "*", DTYPES_LEAN},
                 [MUON_MOMENTUM_U] = {"u", OPERAND_OUT, "*", DTYPES_F32}},
-    .check = infer_index_base,
-    .cost = {7.0, MUON_MOMENTUM_U}, /* g 1, m 3, u 3 */
+    .check = infer_index_base, .cost = {7.0, MUON_MOMENTUM_U}, /* g 1, m 3, u 3 */
 };
 
 const struct op_declaration op_muon_normalize = {
     OP_NAMED(muon_normalize, MUON_NORMALIZE),
-    .text = "y = x / (sqrt(sum) + 1e-7)",
     .operand = {[MUON_NORMALIZE_X] = {"x", OPERAND_IN, "*", DTYPES_F32},
                 [MUON_NORMALIZE_SUM] = {"sum", OPERAND_IN, "1", DTYPES_F32},
                 [MUON_NORMALIZE_Y] = {"y", OPERAND_OUT, "*"}},
@@ -41,11 +38,9 @@ static bool muon_step_check(const struct op_call *call, struct infer_sizes *size
 
 const struct op_declaration op_muon_step = {
     OP_NAMED(muon_step, MUON_STEP),
-    .text = "param or master -= rate (scale o + decay param); nothing where found_inf",
     .operand = {[MUON_STEP_O] = {"o", OPERAND_IN, "*"},
                 [MUON_STEP_SCALARS] = SCALARS(OPERAND_IN),
                 [MUON_STEP_PARAM] = {"param", OPERAND_INOUT, "*"},
                 [MUON_STEP_MASTER] = {"master", OPERAND_INOUT | OPERAND_OPTIONAL, "*", DTYPES_F32}},
-    .check = muon_step_check,
-    .cost = {5.0, MUON_STEP_PARAM}, /* direction 1, decay 2, step 2 */
+    .check = muon_step_check, .cost = {5.0, MUON_STEP_PARAM}, /* direction 1, decay 2, step 2 */
 };

@@ -14,7 +14,6 @@ static size_t sum_of_squares_workspace_cap(const struct op_call *call)
 
 const struct op_declaration op_sum_of_squares = {
     OP_NAMED(sum_of_squares, SUM_OF_SQUARES),
-    .text = "partial = sum of x squared",
     .operand = {[SUM_OF_SQUARES_X] = {"x", OPERAND_IN, "*"},
                 [SUM_OF_SQUARES_PARTIAL] = {"partial", OPERAND_OUT, "1", DTYPES_F32}},
     .cost = {2.0, SUM_OF_SQUARES_X},
@@ -23,7 +22,6 @@ const struct op_declaration op_sum_of_squares = {
 
 const struct op_declaration op_clip_factor = {
     OP_NAMED(clip_factor, CLIP_FACTOR),
-    .text = "norm, clip factor, found_inf and Adam's step count from the partial sums",
     .operand = {[CLIP_FACTOR_PARTIALS] = {"partials", OPERAND_IN, "?", DTYPES_F32},
                 [CLIP_FACTOR_SCALARS] = SCALARS(OPERAND_INOUT)},
     .cost = {1.0, CLIP_FACTOR_PARTIALS},

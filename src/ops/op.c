@@ -16,12 +16,6 @@ static const struct op_declaration *const declarations[] = {
 };
 #undef OP
 
-_Static_assert(sizeof declarations / sizeof declarations[0] == OP_KIND_COUNT, "every op has a declaration");
-
-#define OP(KIND, name, ...) _Static_assert(KIND##_OPERANDS <= OP_OPERANDS_MAX, #name " has too many operands");
-#include "ops/ops.def"
-#undef OP
-
 const struct op_declaration *op_declaration(enum op_kind kind)
 {
     assert((unsigned)kind < OP_KIND_COUNT);
@@ -91,4 +85,12 @@ double op_bytes(const struct op_call *call)
         bytes += (twice ? 2.0 : 1.0) * (double)operand_bytes(operand) * (most < rows ? most / rows : 1.0);
     }
     return bytes;
+}
+
+size_t op_workspace_cap(const struct op_call *call)
+{
+    const struct op_declaration *declaration = op_declaration(call->kind);
+    if (declaration->workspace_cap != NULL)
+        return declaration->workspace_cap(call);
+    return declaration->partials > 0 ? declaration->partials * (size_t)op_columns(call, 0) * sizeof(float) : 0;
 }

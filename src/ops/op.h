@@ -58,6 +58,7 @@ enum operand_use {
     OPERAND_SAVED = 16,                /* backward reads it: it is kept or recomputed */
     OPERAND_WRITTEN_FOR_GRADIENT = 32, /* INOUT, but read-only without attrs.gradient */
     OPERAND_SAME_DTYPE = 64,           /* it must have the dtype of operand `like` */
+    OPERAND_IN_PLACE = 128,            /* of a backward op: it may be the gradient that the op reads */
 };
 /* Attributes of an op.  An op reads only the fields that apply to it; the others are zero. */
 struct op_attrs {
@@ -127,7 +128,6 @@ struct op;
 
 struct op_declaration {
     const char *name; /* "layernorm_forward" */
-    const char *text; /* what it computes, in one line */
     int32_t operands;
     struct operand_declaration operand[OP_OPERANDS_MAX];
     enum op_queue queue;
@@ -142,13 +142,17 @@ struct op_declaration {
         int32_t slot;
     } cost;
     double (*flops)(const struct op_call *call);
-    /* The maximum workspace of any backend, in bytes, never more than the shapes can use; NULL: none. */
+    /* The maximum workspace of any backend, in bytes, never more than the shapes can use.  NULL: `partials` floats for
+     * each column of the op's first operand. */
     size_t (*workspace_cap)(const struct op_call *call);
+    size_t partials;
     /* The maximum number of rows of an operand that a run touches; NULL: all. */
     double (*rows)(const struct op_call *call, int32_t slot);
     bool makes_gradient; /* of its own operand: the backward pass begins with it, without the gradient of a result */
-    /* Emits the ops that compute the gradients of the inputs from that of the first result; NULL: no backward rule.
-     * See model/autodiff.h. */
+    /* The op that computes the gradients of the inputs from that of the result.  Its operands are named after this
+     * op's: "x" is x, "dy" the gradient of the result y, and "dx" takes the gradient of x. */
+    enum op_kind backward;
+    /* Instead of that: a rule that emits such ops (model/autodiff.h).  If both are 0, there is no backward rule. */
     enum gt_status (*differentiate)(struct autodiff *ad, const struct op *op, int32_t gradient);
 };
 
@@ -179,6 +183,9 @@ bool op_infer(struct op_call *call);
 double op_flops(const struct op_call *call);
 /* Returns the minimum bytes moved: IN and OUT operands once, INOUT twice; gathers count the rows that they touch. */
 double op_bytes(const struct op_call *call);
+
+/* Returns the maximum workspace of any backend, in bytes. */
+size_t op_workspace_cap(const struct op_call *call);
 
 /* Return the elements and bytes of an operand, or 0 if it is absent. */
 int64_t operand_elements(const struct operand *operand);

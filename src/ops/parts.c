@@ -11,7 +11,6 @@
 
 const struct op_declaration op_exchange = {
     OP_NAMED(exchange, EXCHANGE),
-    .text = "sends x to a rank, and receives y from one",
     .queue = QUEUE_RANKS,
     .operand = {[EXCHANGE_X] = {"x", OPERAND_IN | OPERAND_OPTIONAL, ".", DTYPES_STATE},
                 [EXCHANGE_Y] = {"y", OPERAND_OUT | OPERAND_OPTIONAL, ".", DTYPES_STATE}},
@@ -36,7 +35,6 @@ static double sum_parts_flops(const struct op_call *call)
 
 const struct op_declaration op_sum_parts = {
     OP_NAMED(sum_parts, SUM_PARTS),
-    .text = "y = the sum of x and others, or y + them, in the order of the parts",
     .operand = {[SUM_PARTS_X] = {"x", OPERAND_IN, "*"},
                 [SUM_PARTS_OTHERS] = {"others", OPERAND_IN | OPERAND_OPTIONAL | OPERAND_SAME_DTYPE, "??"},
                 [SUM_PARTS_Y] = {"y", OPERAND_OUT | OPERAND_ACCUMULATES, "*", DTYPES_F32}},

@@ -95,7 +95,6 @@ static size_t rope_forward_workspace_cap(const struct op_call *call)
 
 const struct op_declaration op_rope_forward = {
     OP_NAMED(rope_forward, ROPE_FORWARD),
-    .text = "y = x with its queries and keys normalised, if there are gains, and turned by their positions",
     .operand = {[ROPE_FORWARD_X] = {"x", OPERAND_IN | OPERAND_SAVED, "NW"},
                 [ROPE_FORWARD_TABLE] = {"table", OPERAND_IN, "PD", DTYPES_F32},
                 [ROPE_FORWARD_SCALARS] = SCALARS(OPERAND_IN),
@@ -133,7 +132,6 @@ static size_t rope_backward_workspace_cap(const struct op_call *call)
 
 const struct op_declaration op_rope_backward = {
     OP_NAMED(rope_backward, ROPE_BACKWARD),
-    .text = "dx =, dgain (+)= of rope_forward",
     .operand = {[ROPE_BACKWARD_DY] = {"dy", OPERAND_IN, "NW"},
                 [ROPE_BACKWARD_TABLE] = {"table", OPERAND_IN, "PD", DTYPES_F32},
                 [ROPE_BACKWARD_SCALARS] = SCALARS(OPERAND_IN),

@@ -316,9 +316,8 @@ static bool profile_supports(const struct backend *backend, const struct op_call
 
 static size_t profile_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
-    const struct op_declaration *declaration = op_declaration(call->kind);
     (void)backend;
-    return declaration->workspace_cap ? declaration->workspace_cap(call) : 0;
+    return op_workspace_cap(call);
 }
 
 static void profile_close(struct backend *backend)

@@ -65,7 +65,7 @@ void device_profile_print_list(FILE *out);
 
 /* Opens a backend for planning only, whose memory and dtypes are the profile's.  It has name, info(), supports(),
  * workspace_bytes() and close(), which is all that a plan needs; its other functions are NULL.  Each op gets the most
- * workspace that a real backend may request (workspace_cap of its declaration), so that a profile's plan and the
+ * workspace that a real backend may request (op_workspace_cap()), so that a profile's plan and the
  * device's agree byte for byte at equal alignment and segments.  Errors: GT_NO_MEMORY. */
 enum gt_status profile_device_open(const struct device_profile *profile, struct backend **out);
 

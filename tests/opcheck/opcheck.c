@@ -345,7 +345,7 @@ int main(int argc, char **argv)
     if (!options_valid(&options))
         return 2;
     for (int kind = 0; kind < OP_KIND_COUNT && options.mode == MODE_LIST; kind++)
-        printf("%-20s %s\n", op_declaration((enum op_kind)kind)->name, op_declaration((enum op_kind)kind)->text);
+        puts(op_declaration((enum op_kind)kind)->name);
     if (options.mode == MODE_LIST)
         return EXIT_SUCCESS;
     if (options.mode == MODE_SUPPORT)

@@ -7,7 +7,7 @@
 
 #include <dlfcn.h>
 
-#include "base/library.h"
+#include "base/module.h"
 
 #define TEXT_OF(number) #number
 #define NAME_OF(major) "libcublasLt.so." TEXT_OF(major)

@@ -14,7 +14,7 @@
 
 #include "backend/backend_call.h"
 #include "base/clock.h"
-#include "base/library.h"
+#include "base/module.h"
 #include "dist/dist.h"
 
 #define LIBRARY "libnccl.so.2"

@@ -8,7 +8,7 @@
 
 #include <dlfcn.h>
 
-#include "base/library.h"
+#include "base/module.h"
 #include "base/platform.h"
 
 static const struct library_entry entries[] = {

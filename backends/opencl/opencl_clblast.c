@@ -16,7 +16,7 @@
 #include <dlfcn.h>
 
 #include "backends/opencl/opencl_gemm.h"
-#include "base/library.h"
+#include "base/module.h"
 #include "base/platform.h"
 
 #define PLACES_MAX 4096                 /* a power of two */

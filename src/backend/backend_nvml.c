@@ -11,7 +11,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include "base/library.h"
+#include "base/module.h"
 
 #define LIBRARY "libnvidia-ml.so.1"
 #define NVML_SUCCESS 0

@@ -1,7 +1,7 @@
 /* Time: two clocks, and two functions that format time for display.
  *
- * Durations are rounded before the unit is chosen, so that "60.0 s" and "60 min" never appear.  Day names are English
- * in every locale.  No computation of the training itself uses this file.
+ * Durations are rounded before the unit is chosen, so that "60.0 s" and "60 min" never appear.  The program stays
+ * in the "C" locale, so day names are English.  No computation of the training itself uses this file.
  */
 #include "base/clock.h"
 
@@ -22,11 +22,6 @@ double clock_wall_seconds(void)
     struct timespec now = {0};
     (void)clock_gettime(CLOCK_REALTIME, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-int64_t clock_wall_s(void)
-{
-    return (int64_t)clock_wall_seconds();
 }
 
 char *clock_duration(char text[static 32], double seconds)
@@ -57,19 +52,15 @@ char *clock_duration(char text[static 32], double seconds)
 char *clock_wall_text(char text[static 32], int64_t wall_s)
 {
     enum { SIZE = 32, DAY_S = 86400 };
-    static const char days[7][4] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
     const time_t when = (time_t)wall_s;
     struct tm local;
     if ((int64_t)when != wall_s || localtime_r(&when, &local) == NULL) {
         (void)snprintf(text, SIZE, "unknown");
         return text;
     }
-    const int64_t now_s = clock_wall_s();
+    const int64_t now_s = (int64_t)clock_wall_seconds();
     const bool near = wall_s >= now_s - DAY_S && wall_s <= now_s + DAY_S;
-    char date[24] = "", time_of_day[8] = "";
-    if (!near)
-        (void)strftime(date, sizeof date, "%Y-%m-%d ", &local);
-    (void)strftime(time_of_day, sizeof time_of_day, "%H:%M", &local);
-    (void)snprintf(text, SIZE, "%s %s%s", days[((local.tm_wday % 7) + 7) % 7], date, time_of_day);
+    if (strftime(text, SIZE, near ? "%a %H:%M" : "%a %Y-%m-%d %H:%M", &local) == 0)
+        (void)snprintf(text, SIZE, "unknown");
     return text;
 }

@@ -8,7 +8,6 @@
 /* Nanoseconds of CLOCK_MONOTONIC since an arbitrary start. */
 int64_t clock_monotonic_ns(void);
 /* Seconds of CLOCK_REALTIME since the epoch. */
-int64_t clock_wall_s(void);
 double clock_wall_seconds(void);
 /* Writes a duration like "1 h 02 min", "3 min 20 s", "4.2 s", "33 ms" to `text` (at least 32 bytes); returns `text`. */
 char *clock_duration(char text[static 32], double seconds);

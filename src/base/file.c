@@ -224,14 +224,6 @@ static enum gt_status replacement_finish(struct file_replacement *file)
     return GT_OK;
 }
 
-enum gt_status file_replacement_commit(struct file_replacement *file)
-{
-    assert(file->fd >= 0 && file->dir_fd >= 0);
-    enum gt_status status = replacement_finish(file);
-    file_replacement_abort(file); /* after success this only closes the folder's descriptor */
-    return status;
-}
-
 void file_replacement_abort(struct file_replacement *file)
 {
     if (file->aside_exists)
@@ -247,9 +239,8 @@ void file_replacement_abort(struct file_replacement *file)
 
 enum gt_status file_replacement_end(struct file_replacement *file, enum gt_status status)
 {
-    if (status == GT_OK)
-        return file_replacement_commit(file);
-    file_replacement_abort(file);
+    THEN(status, replacement_finish(file));
+    file_replacement_abort(file); /* after success this only closes the folder's descriptor */
     return status;
 }
 
@@ -364,37 +355,34 @@ bool file_exists(const char *path)
     return stat(path, &info) == 0;
 }
 
-bool file_matches(const char *path, uint64_t size_bytes, uint32_t crc32c)
-{
-    char piece[PIECE_BYTES];
-    int fd;
-    uint64_t actual_bytes;
-    struct stat info;
-    if (lstat(path, &info) != 0 || !S_ISREG(info.st_mode) || file_open_read(path, &fd, &actual_bytes) != GT_OK)
-        return false;
-    bool same = actual_bytes == size_bytes;
-    uint32_t crc = 0;
-    for (uint64_t at = 0; same && at < size_bytes;) {
-        const size_t count = size_bytes - at < sizeof piece ? (size_t)(size_bytes - at) : sizeof piece;
-        same = file_read_at(fd, path, at, piece, count) == GT_OK;
-        if (same)
-            crc = file_crc32c(crc, piece, count);
-        at += count;
-    }
-    (void)close(fd);
-    return same && crc == crc32c;
-}
-
-static enum gt_status copy_to(struct file_replacement *file, int fd, const char *from, uint64_t size_bytes)
+/* Reads a file piece by piece: adds it to `copy`, or continues its checksum if that is NULL. */
+static enum gt_status pieces_read(int fd, const char *path, uint64_t size_bytes, uint32_t *crc32c,
+                                  struct file_replacement *copy)
 {
     char piece[PIECE_BYTES];
     for (uint64_t at = 0; at < size_bytes;) {
         const size_t count = size_bytes - at < sizeof piece ? (size_t)(size_bytes - at) : sizeof piece;
-        TRY(file_read_at(fd, from, at, piece, count));
-        TRY(file_replacement_write(file, piece, count));
+        TRY(file_read_at(fd, path, at, piece, count));
+        if (copy != NULL)
+            TRY(file_replacement_write(copy, piece, count));
+        else
+            *crc32c = file_crc32c(*crc32c, piece, count);
         at += count;
     }
     return GT_OK;
+}
+
+bool file_matches(const char *path, uint64_t size_bytes, uint32_t crc32c)
+{
+    int fd;
+    uint64_t actual_bytes;
+    uint32_t crc = 0;
+    struct stat info;
+    if (lstat(path, &info) != 0 || !S_ISREG(info.st_mode) || file_open_read(path, &fd, &actual_bytes) != GT_OK)
+        return false;
+    const bool same = actual_bytes == size_bytes && pieces_read(fd, path, size_bytes, &crc, NULL) == GT_OK;
+    (void)close(fd);
+    return same && crc == crc32c;
 }
 
 enum gt_status file_copy(const char *from, const char *to, uint64_t limit_bytes)
@@ -405,10 +393,9 @@ enum gt_status file_copy(const char *from, const char *to, uint64_t limit_bytes)
     struct stat info = {0};
     TRY(file_open_read(from, &fd, &size_bytes));
     const mode_t mode = fstat(fd, &info) == 0 ? info.st_mode & 0777 : 0600;
+    const uint64_t kept_bytes = size_bytes < limit_bytes ? size_bytes : limit_bytes;
     enum gt_status status = file_replacement_begin(&file, to, &mode);
-    if (status == GT_OK)
-        status =
-            file_replacement_end(&file, copy_to(&file, fd, from, size_bytes < limit_bytes ? size_bytes : limit_bytes));
+    THEN(status, file_replacement_end(&file, pieces_read(fd, from, kept_bytes, NULL, &file)));
     (void)close(fd);
     return status;
 }
@@ -538,35 +525,23 @@ void file_remove_leftovers(const char *folder, bool is_locked)
     }
 }
 
-/* Returns the process id that the holder wrote into its lock file, or 0 when it cannot be read. */
-static long lock_holder(int fd)
-{
-    char text[24];
-    const ssize_t got = pread(fd, text, sizeof text - 1, 0);
-    if (got <= 0)
-        return 0;
-    text[got] = '\0';
-    const long pid = strtol(text, NULL, 10);
-    return pid > 0 ? pid : 0;
-}
-
 static enum gt_status lock_refused(int fd, const char *path)
 {
     if (errno != EWOULDBLOCK)
         return file_error(path, "lock");
-    const long pid = lock_holder(fd);
-    if (pid != 0)
+    char text[24] = ""; /* the process id that the holder wrote */
+    const long pid = pread(fd, text, sizeof text - 1, 0) > 0 ? strtol(text, NULL, 10) : 0;
+    if (pid > 0)
         return FAIL(GT_USAGE, ERROR_LOCKED "%s: is locked by process %ld, which is still running", path, pid);
     return FAIL(GT_USAGE, ERROR_LOCKED "%s: is locked by another process", path);
 }
 
 /* Writes this process's id into the locked file, for the error line of other processes.  The lock works without it, so
  * a failure, such as a full disk, is not an error. */
-static bool lock_sign(int fd)
+static void lock_sign(int fd)
 {
-    char text[24];
-    const int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
-    return length > 0 && ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)length, 0) == length;
+    const char *text = TEXT(24, "%ld\n", (long)getpid());
+    (void)!(ftruncate(fd, 0) == 0 && pwrite(fd, text, strlen(text), 0) > 0);
 }
 
 static enum gt_status lock_open(const char *path, int *out_fd)
@@ -625,14 +600,10 @@ enum gt_status file_lock(const char *path, int *out_fd)
     for (int attempt = 0; attempt < LOCK_ATTEMPTS; attempt++) {
         TRY(lock_open(path, &fd));
         if (lock_is_current(fd, path)) {
-            enum gt_status status = lock_check(fd, path);
-            if (status != GT_OK) {
-                (void)close(fd);
-                return status;
-            }
-            (void)lock_sign(fd);
-            *out_fd = fd;
-            return GT_OK;
+            const enum gt_status status = lock_check(fd, path);
+            if (status == GT_OK)
+                lock_sign(fd);
+            return FINISH(status, out_fd, fd, (void)close);
         }
         (void)close(fd);
     }

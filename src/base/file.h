@@ -23,7 +23,7 @@ struct file_replacement {
     int fd; /* -1 when closed */
     int dir_fd;
     bool aside_exists; /* abort must remove the temporary file */
-    bool in_place;     /* the new file has replaced the old one, or may have; valid even if commit failed */
+    bool in_place;     /* the new file has replaced the old one, or may have; valid even if the end failed */
     uint64_t size_bytes;
     uint32_t crc32c; /* of everything written so far */
     char path[FILE_PATH_MAX];
@@ -38,15 +38,14 @@ enum gt_status file_error(const char *path, const char *verb);
 enum gt_status file_replacement_begin(struct file_replacement *file, const char *path, const mode_t *mode);
 /* Appends; handles short writes and EINTR.  Errors: GT_IO, after which only abort is allowed. */
 enum gt_status file_replacement_write(struct file_replacement *file, const void *bytes, size_t count);
-/* Calls fsync, renames, and syncs the folder.  Fails if another program has replaced the temporary file.  On failure
- * the temporary file is removed and the target is unchanged, unless only the folder's sync fails: the new file is then
- * in place, but may not survive a power loss.  Errors: GT_IO. */
-enum gt_status file_replacement_commit(struct file_replacement *file);
-/* Removes the temporary file.  Safe after a failed begin or commit. */
+/* Removes the temporary file.  Safe after a failed begin or the end. */
 void file_replacement_abort(struct file_replacement *file);
-/* Commits if `status`, that of the writing, is GT_OK, else aborts.  Returns the first failure. */
+/* Ends the writing, whose status is `status`.  GT_OK: calls fsync, renames, and syncs the folder; fails if another
+ * program has replaced the temporary file.  On failure the temporary file is removed and the target is unchanged,
+ * unless only the folder's sync fails: the new file is then in place, but may not survive a power loss.  Returns the
+ * first failure.  Errors: GT_IO. */
 enum gt_status file_replacement_end(struct file_replacement *file, enum gt_status status);
-/* Begin, write and commit in one call, for small files. */
+/* Begin, write and end in one call, for small files. */
 enum gt_status file_replace(const char *path, const void *bytes, size_t count);
 /* Copies `from` to `to` with its permissions, at most the first `limit_bytes`. */
 enum gt_status file_copy(const char *from, const char *to, uint64_t limit_bytes);

@@ -126,7 +126,7 @@ json_t *json_whole(json_t *value, int failures)
 
 /* The stream records a failed write, because jansson up to 2.14 continues after a key that it could not write, and
  * json_dumps() returns the text without that key (jansson issue 655). */
-static enum gt_status text_make(const json_t *value, int indent, const char *end, char **out)
+enum gt_status json_text(const json_t *value, int indent, const char *end, char **out)
 {
     assert(indent >= 0 && indent <= JSON_MAX_INDENT);
     char *text = NULL;
@@ -145,21 +145,11 @@ static enum gt_status text_make(const json_t *value, int indent, const char *end
     return FAIL(GT_NO_MEMORY, "out of memory: a JSON text could not be made");
 }
 
-enum gt_status json_text(const json_t *value, int indent, char **out)
-{
-    return text_make(value, indent, "", out);
-}
-
-enum gt_status json_file_text(const json_t *value, int indent, char **out)
-{
-    return text_make(value, indent, "\n", out);
-}
-
 enum gt_status json_replace_file_told(const char *path, const json_t *value, int indent, const mode_t *mode,
                                       bool *out_in_place)
 {
     char *text;
-    TRY(json_file_text(value, indent, &text));
+    TRY(json_text(value, indent, "\n", &text));
     struct file_replacement file;
     enum gt_status status = file_replacement_begin(&file, path, mode);
     THEN(status, file_replacement_end(&file, file_replacement_write(&file, text, strlen(text))));

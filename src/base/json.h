@@ -30,12 +30,10 @@ enum gt_status json_get_object(const json_t *object, const char *source, const c
 
 /* Returns `value` if `failures` is 0; otherwise releases it and returns NULL. */
 json_t *json_whole(json_t *value, int failures);
-/* Serialises to malloc'ed text with keys in insertion order, full precision (17 digits) and `indent` spaces.  Errors:
- * GT_NO_MEMORY. */
-enum gt_status json_text(const json_t *value, int indent, char **out);
-/* As above, with the newline that ends a file. */
-enum gt_status json_file_text(const json_t *value, int indent, char **out);
-/* Writes json_file_text() to a file atomically.  Errors: GT_IO, GT_NO_MEMORY. */
+/* Serialises to malloc'ed text with keys in insertion order, full precision (17 digits) and `indent` spaces; `end` is
+ * "", or the newline that ends a file.  Errors: GT_NO_MEMORY. */
+enum gt_status json_text(const json_t *value, int indent, const char *end, char **out);
+/* Writes a value and a newline to a file atomically.  Errors: GT_IO, GT_NO_MEMORY. */
 enum gt_status json_replace_file(const char *path, const json_t *value, int indent);
 /* As above, with the permissions *mode unless it is NULL: see file_replacement_begin().  *out_in_place is set to
  * whether the new file is, or may be, in place, also on failure except GT_NO_MEMORY. */

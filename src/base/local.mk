@@ -11,7 +11,6 @@ libgpttrain_a_SOURCES += \
 	src/base/hostmem.c src/base/hostmem.h \
 	src/base/json.c src/base/json.h \
 	src/base/json_put.c src/base/json_put.h \
-	src/base/library.h \
 	src/base/module.c \
 	src/base/module.h \
 	src/base/log.c src/base/log.h \

@@ -9,7 +9,6 @@
 
 #include "base/module.h"
 
-#include <dlfcn.h>
 #include <sys/stat.h>
 
 #include "base/file.h"

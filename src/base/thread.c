@@ -90,32 +90,19 @@ static int affinity_count(const char *folder)
 }
 #endif
 
-/* quota / period rounded up; 0 for no limit or invalid values. */
-static int quota_count(long long quota_us, long long period_us)
+/* The quota of a cgroup over its period, rounded up; 0 for no limit or invalid values.  v2 has a line "QUOTA PERIOD" or
+ * "max PERIOD"; v1 has two files, and a quota of -1 is no limit. */
+static int quota_count(const char *folder, bool unified)
 {
+    char quota[LINE_BYTES], period[LINE_BYTES], *rest;
+    if (!first_line(folder, unified ? "cpu.max" : "cpu.cfs_quota_us", quota) ||
+        (!unified && !first_line(folder, "cpu.cfs_period_us", period)))
+        return 0;
+    const long long quota_us = strtoll(quota, &rest, 10), period_us = strtoll(unified ? rest : period, NULL, 10);
     if (quota_us <= 0 || period_us <= 0)
         return 0;
     const long long count = (quota_us - 1) / period_us + 1;
     return count > INT_MAX ? 0 : (int)count;
-}
-
-/* cgroup v2: "QUOTA PERIOD" or "max PERIOD". */
-static int quota_v2(const char *folder)
-{
-    char line[LINE_BYTES], *end;
-    if (!first_line(folder, "cpu.max", line))
-        return 0;
-    const long long quota_us = strtoll(line, &end, 10);
-    return quota_count(quota_us, strtoll(end, NULL, 10));
-}
-
-/* cgroup v1: two files; a quota of -1 is no limit. */
-static int quota_v1(const char *folder)
-{
-    char quota[LINE_BYTES], period[LINE_BYTES];
-    if (!first_line(folder, "cpu.cfs_quota_us", quota) || !first_line(folder, "cpu.cfs_period_us", period))
-        return 0;
-    return quota_count(strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
 }
 
 /* The smaller of two limits; 0 means no limit. */
@@ -128,7 +115,7 @@ static int tighter(int a, int b)
 
 static void quota_apply(void *limit, const char *folder, bool unified)
 {
-    *(int *)limit = tighter(*(int *)limit, unified ? quota_v2(folder) : quota_v1(folder));
+    *(int *)limit = tighter(*(int *)limit, quota_count(folder, unified));
 }
 
 int thread_count_quota(const char *membership, const char *root)
@@ -221,7 +208,6 @@ void thread_for_each(int threads, size_t count, thread_work_fn *work, void *cont
 #define NS_PER_SECOND 1000000000
 
 struct ticker {
-    struct hostmem *mem;
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t ended;
@@ -289,7 +275,6 @@ enum gt_status ticker_start(struct hostmem *mem, double seconds, ticker_fn *tick
     struct ticker *ticker;
     assert(seconds > 0.0 && tick != NULL);
     TRY(HOSTMEM_NEW(mem, 1, "ticker", &ticker));
-    ticker->mem = mem;
     ticker->tick = tick;
     ticker->context = context;
     ticker->interval_s = (time_t)seconds;

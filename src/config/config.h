@@ -37,11 +37,7 @@ enum config_flag {
 
 /* CONFIG_KEY_n_layer and so on.  They use the key's own spelling, so that a search for the key finds every use. */
 enum config_key {
-#define CONFIG_INT(name, group, value, min, max, programs, flags, help) CONFIG_KEY_##name,
-#define CONFIG_REAL(name, group, value, min, max, programs, flags, help) CONFIG_KEY_##name,
-#define CONFIG_BOOL(name, group, value, programs, flags, help) CONFIG_KEY_##name,
-#define CONFIG_STRING(name, group, value, capacity, programs, flags, help) CONFIG_KEY_##name,
-#define CONFIG_CHOICE(name, group, value, programs, flags, help) CONFIG_KEY_##name,
+#define CONFIG_KEY(name) CONFIG_KEY_##name,
 #include "config/keys.def"
     CONFIG_KEY_COUNT
 };
@@ -56,11 +52,11 @@ struct config_origin {
 };
 
 struct config {
-#define CONFIG_INT(name, group, value, min, max, programs, flags, help) int64_t name;
-#define CONFIG_REAL(name, group, value, min, max, programs, flags, help) double name;
-#define CONFIG_BOOL(name, group, value, programs, flags, help) bool name;
-#define CONFIG_STRING(name, group, value, capacity, programs, flags, help) char name[capacity];
-#define CONFIG_CHOICE(name, group, value, programs, flags, help) int name; /* enum config_##name */
+#define CONFIG_INT(name, value, min, max, programs, flags, help) int64_t name;
+#define CONFIG_REAL(name, value, min, max, programs, flags, help) double name;
+#define CONFIG_BOOL(name, value, programs, flags, help) bool name;
+#define CONFIG_STRING(name, value, capacity, programs, flags, help) char name[capacity];
+#define CONFIG_CHOICE(name, value, programs, flags, help) int name; /* enum config_##name */
 #include "config/keys.def"
     enum config_program program;
     int64_t wall_s;          /* the value of time.time() in a file */

@@ -73,13 +73,16 @@ static enum gt_status fail(struct reader *reader, const struct config_token *tok
     return GT_USAGE;
 }
 
-/* Logs that the current token is not what the grammar requires. */
+/* Logs that the current token is not what the grammar requires.  A long token is cut. */
 static enum gt_status fail_expected(struct reader *reader, const char *wanted)
 {
-    char found[64];
-    config_token_text(found, sizeof found, &reader->token);
-    if (reader->token.type == CONFIG_TOKEN_BAD)
-        return fail(reader, &reader->token, "%s: %s", reader->token.message, found);
+    const struct config_token *token = &reader->token;
+    const char *found = token->type == CONFIG_TOKEN_END       ? "the end of the file"
+                        : token->type == CONFIG_TOKEN_NEWLINE ? "the end of the line"
+                        : token->length > 32                  ? TEXT(64, "%.32s...", token->start)
+                                                              : TEXT(64, "%.*s", (int)token->length, token->start);
+    if (token->type == CONFIG_TOKEN_BAD)
+        return fail(reader, token, "%s: %s", token->message, found);
     return fail(reader, &reader->token, "expected %s, found %s", wanted, found);
 }
 
@@ -513,7 +516,7 @@ enum gt_status config_parse_file(struct config *config, const char *path)
     char installed[FILE_PATH_MAX], *text;
     size_t count;
     TRY(file_read_all(installed_path(installed, path), FILE_SIZE_MAX, &text, &count));
-    config->wall_s = clock_wall_s();
+    config->wall_s = (int64_t)clock_wall_seconds();
     const enum gt_status status = config_parse_text(config, path, text, count);
     free(text);
     return status;

@@ -52,18 +52,6 @@ static void key_text(char out[static 512], const struct config *defaults, enum c
                  info->type == CONFIG_TYPE_CHOICE ? value.text : text);
 }
 
-/* Returns the first key of the group, from `key` on, that the program has; with `common`, only common keys count. */
-static int key_next(int key, enum config_group group, enum config_program program, bool common)
-{
-    for (; key < CONFIG_KEY_COUNT; key++) {
-        const struct config_key_info *info = config_key_info_get((enum config_key)key);
-        if (info->group == group && (info->programs & (unsigned)program) != 0 &&
-            (!common || (info->flags & CONFIG_COMMON) != 0))
-            break;
-    }
-    return key;
-}
-
 /* Prints the words of `text`, folded and indented by `indent`.  A word that is too long for a line gets its own. */
 static void fold(struct folder *folder, int indent, const char *text)
 {
@@ -130,15 +118,29 @@ static void help_head(FILE *stream, enum config_program program, bool all)
 
 void config_print_help(FILE *stream, enum config_program program, bool all)
 {
+    static const char *const titles[] = {
+/* Of the groups, among NULLs for the keys. */
+#define CONFIG_GROUP(title) title,
+#define CONFIG_KEY(name) NULL,
+#include "config/keys.def"
+    };
+    const char *title = NULL; /* of the group, until it is printed */
+    enum config_key key = 0;
     struct config defaults;
     config_defaults(&defaults, program);
     help_head(stream, program, all);
-    for (int group = 0; group < CONFIG_GROUP_COUNT; group++) {
-        int key = key_next(0, (enum config_group)group, program, !all);
-        if (key < CONFIG_KEY_COUNT)
-            fprintf(stream, "\n%s\n", config_group_title((enum config_group)group));
-        for (; key < CONFIG_KEY_COUNT; key = key_next(key + 1, (enum config_group)group, program, !all))
-            help_key(stream, &defaults, (enum config_key)key, !all);
+    for (size_t row = 0; row < sizeof titles / sizeof titles[0]; row++) {
+        if (titles[row] != NULL) {
+            title = titles[row];
+            continue;
+        }
+        const struct config_key_info *info = config_key_info_get(key++);
+        if ((info->programs & (unsigned)program) == 0 || (!all && (info->flags & CONFIG_COMMON) == 0))
+            continue;
+        if (title != NULL)
+            fprintf(stream, "\n%s\n", title);
+        title = NULL;
+        help_key(stream, &defaults, key - 1, !all);
     }
     if (all)
         fputs("\nExit status: 0 done, 1 failure, 2 bad key, value or file, 3 not enough memory,\n"

@@ -18,19 +18,19 @@
 
 /* clang-format off */
 static const struct config_key_info key_table[CONFIG_KEY_COUNT] = {
-#define ROW(id, section, kind, scope, bits, text) \
-    .name = #id, .help = text, .type = kind, .group = section, .programs = scope, .flags = bits, \
+#define ROW(id, kind, scope, bits, text) \
+    .name = #id, .help = text, .type = kind, .programs = scope, .flags = bits, \
     .offset = offsetof(struct config, id)
-#define CONFIG_INT(id, section, value, min, max, scope, bits, text) \
-    {ROW(id, section, CONFIG_TYPE_INT, scope, bits, text), .int_min = min, .int_max = max},
-#define CONFIG_REAL(id, section, value, min, max, scope, bits, text) \
-    {ROW(id, section, CONFIG_TYPE_REAL, scope, bits, text), .real_min = min, .real_max = max},
-#define CONFIG_BOOL(id, section, value, scope, bits, text) \
-    {ROW(id, section, CONFIG_TYPE_BOOL, scope, bits, text)},
-#define CONFIG_STRING(id, section, value, bytes, scope, bits, text) \
-    {ROW(id, section, CONFIG_TYPE_STRING, scope, bits, text), .capacity = bytes},
-#define CONFIG_CHOICE(id, section, value, scope, bits, text) \
-    {ROW(id, section, CONFIG_TYPE_CHOICE, scope, bits, text), .words = words_##id},
+#define CONFIG_INT(id, value, min, max, scope, bits, text) \
+    {ROW(id, CONFIG_TYPE_INT, scope, bits, text), .int_min = min, .int_max = max},
+#define CONFIG_REAL(id, value, min, max, scope, bits, text) \
+    {ROW(id, CONFIG_TYPE_REAL, scope, bits, text), .real_min = min, .real_max = max},
+#define CONFIG_BOOL(id, value, scope, bits, text) \
+    {ROW(id, CONFIG_TYPE_BOOL, scope, bits, text)},
+#define CONFIG_STRING(id, value, bytes, scope, bits, text) \
+    {ROW(id, CONFIG_TYPE_STRING, scope, bits, text), .capacity = bytes},
+#define CONFIG_CHOICE(id, value, scope, bits, text) \
+    {ROW(id, CONFIG_TYPE_CHOICE, scope, bits, text), .words = words_##id},
 #include "config/keys.def"
 };
 /* clang-format on */
@@ -52,16 +52,6 @@ const struct config_key_info *config_key_info_get(enum config_key key)
     return &key_table[key];
 }
 
-const char *config_group_title(enum config_group group)
-{
-    static const char *const titles[] = {
-#define CONFIG_GROUP(id, title) title,
-#include "config/keys.def"
-    };
-    assert((size_t)group < CONFIG_GROUP_COUNT);
-    return titles[group];
-}
-
 const char *config_program_name(enum config_program program)
 {
     return program == CONFIG_SAMPLE ? "gpt-sample" : "gpt-train";
@@ -73,12 +63,12 @@ void config_defaults(struct config *config, enum config_program program)
     config->program = program;
     config->local_ranks = 1;
     config->backends_built = 1u << CONFIG_BACKEND_CPU;
-#define CONFIG_INT(name, group, value, min, max, programs, flags, help) config->name = value;
-#define CONFIG_REAL(name, group, value, min, max, programs, flags, help) config->name = value;
-#define CONFIG_BOOL(name, group, value, programs, flags, help) config->name = value;
-#define CONFIG_STRING(name, group, value, capacity, programs, flags, help) \
+#define CONFIG_INT(name, value, min, max, programs, flags, help) config->name = value;
+#define CONFIG_REAL(name, value, min, max, programs, flags, help) config->name = value;
+#define CONFIG_BOOL(name, value, programs, flags, help) config->name = value;
+#define CONFIG_STRING(name, value, capacity, programs, flags, help) \
     (void)snprintf(config->name, sizeof config->name, "%s", value);
-#define CONFIG_CHOICE(name, group, value, programs, flags, help) config->name = value;
+#define CONFIG_CHOICE(name, value, programs, flags, help) config->name = value;
 #include "config/keys.def"
     if (program == CONFIG_SAMPLE) { /* sample.py's own defaults */
         (void)snprintf(config->init_from, sizeof config->init_from, "resume");

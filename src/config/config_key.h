@@ -7,18 +7,11 @@
 
 enum config_type { CONFIG_TYPE_INT, CONFIG_TYPE_REAL, CONFIG_TYPE_BOOL, CONFIG_TYPE_STRING, CONFIG_TYPE_CHOICE };
 
-enum config_group {
-#define CONFIG_GROUP(id, title) id,
-#include "config/keys.def"
-    CONFIG_GROUP_COUNT
-};
-
 struct config_key_info {
     const char *name;
     const char *help;
     const char *const *words; /* choice: ends with NULL */
     enum config_type type;
-    enum config_group group;
     unsigned programs; /* enum config_program */
     unsigned flags;    /* enum config_flag */
     size_t offset;     /* of the field in struct config */
@@ -28,7 +21,6 @@ struct config_key_info {
 };
 
 const struct config_key_info *config_key_info_get(enum config_key key);
-const char *config_group_title(enum config_group group);
 /* Returns "gpt-train" or "gpt-sample". */
 const char *config_program_name(enum config_program program);
 

@@ -82,19 +82,6 @@ bool config_token_is(const struct config_token *token, const char *text)
            memcmp(token->start, text, token->length) == 0;
 }
 
-char *config_token_text(char *out, size_t size, const struct config_token *token)
-{
-    const size_t limit = 32;
-    size_t length = token->length < limit ? token->length : limit;
-    if (token->type == CONFIG_TOKEN_END)
-        snprintf(out, size, "the end of the file");
-    else if (token->type == CONFIG_TOKEN_NEWLINE)
-        snprintf(out, size, "the end of the line");
-    else
-        snprintf(out, size, "%.*s%s", (int)length, token->start, token->length > limit ? "..." : "");
-    return out;
-}
-
 /* Skips blanks, comments, line continuations and, inside brackets, newlines. */
 static void skip_blank(struct config_lex *lex)
 {

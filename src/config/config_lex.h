@@ -53,10 +53,6 @@ void config_lex_next(struct config_lex *lex, struct config_token *token);
 /* Returns true if the token is the name or mark `text`. */
 bool config_token_is(const struct config_token *token, const char *text);
 
-/* Writes the token's text for messages, cut after 32 bytes with "...", or a phrase such as "the end of the line".
- * Returns `out`. */
-char *config_token_text(char *out, size_t size, const struct config_token *token);
-
 /* Returns `count` bytes of the pool, followed by a zero, or NULL when the pool is full. */
 char *config_lex_reserve(struct config_lex *lex, size_t count);
 

@@ -157,12 +157,7 @@ static enum gt_status stdin_copy(struct prepare *prep)
 {
     struct file_replacement file;
     TRY(file_replacement_begin(&file, prep->stdin_path, NULL));
-    const enum gt_status status = stdin_copy_all(prep, &file);
-    if (status != GT_OK) {
-        file_replacement_abort(&file);
-        return status;
-    }
-    TRY(file_replacement_commit(&file));
+    TRY(file_replacement_end(&file, stdin_copy_all(prep, &file)));
     prep->stdin_copied = true;
     prep->stdin_bytes = file.size_bytes;
     return GT_OK;

@@ -233,7 +233,7 @@ enum gt_status tokenizer_text(const struct tokenizer *tokenizer, char **out)
         failures |= tokenizer_bpe_write(tokenizer->bpe, root) ? 0 : -1;
     failures |= json_object_set_new(root, "hash", json_string(TOKENIZER_HASH_TEXT(tokenizer)));
     const enum gt_status status =
-        failures == 0 ? json_file_text(root, 0, out)
+        failures == 0 ? json_text(root, 0, "\n", out)
                       : FAIL(GT_NO_MEMORY, "out of memory for a vocabulary of %" PRId64 " entries as JSON",
                              tokenizer->vocab_size);
     json_decref(root);

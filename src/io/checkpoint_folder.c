@@ -54,7 +54,7 @@ enum gt_status checkpoint_publish_model(const char *folder, const char *name, bo
 static bool json_equals(const char *path, const json_t *value)
 {
     char *text;
-    if (json_file_text(value, CHECKPOINT_JSON_INDENT, &text) != GT_OK)
+    if (json_text(value, CHECKPOINT_JSON_INDENT, "\n", &text) != GT_OK)
         return false;
     const bool same = file_matches(path, strlen(text), file_crc32c(0, text, strlen(text)));
     free(text);

@@ -67,7 +67,7 @@ static enum gt_status crc_of(json_t *root, uint32_t *out)
 {
     char *text;
     TRY(crc_set(root, crc_none));
-    TRY(json_text(root, 0, &text));
+    TRY(json_text(root, 0, "", &text));
     *out = file_crc32c(0, text, strlen(text));
     free(text);
     return GT_OK;

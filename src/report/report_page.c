@@ -412,7 +412,7 @@ static const char style[] =
 static void head_write(const struct page *page, int refresh_s)
 {
     char now[64];
-    const time_t seconds = (time_t)clock_wall_s();
+    const time_t seconds = (time_t)clock_wall_seconds();
     struct tm date;
     if (!localtime_r(&seconds, &date) || strftime(now, sizeof now, "%Y-%m-%d %H:%M:%S", &date) == 0)
         now[0] = '\0';

@@ -134,7 +134,7 @@ void forecast_log(const struct forecast *forecast)
     const char *steps = TEXT(64, "%" PRId64 " step%s of %s", forecast->steps, forecast->steps == 1 ? "" : "s", step);
     const char *evaluations = TEXT(64, "%s%" PRId64 " evaluation%s of %s", forecast->steps > 0 ? ", " : "",
                                    forecast->evaluations, forecast->evaluations == 1 ? "" : "s", each);
-    clock_wall_text(end, forecast_end(forecast, clock_wall_s()));
+    clock_wall_text(end, forecast_end(forecast, (int64_t)clock_wall_seconds()));
     const char *hour = seconds < SECONDS_SAME_DAY ? strrchr(end, ' ') : NULL; /* the date is obvious */
     log_result("%s: %s %s, until %s (%s%s)", forecast->measured ? "time left" : "estimate", CLOCK_DURATION(seconds),
                plan_uncertainty_text(bounds, forecast->uncertainty), hour != NULL ? hour + 1 : end,

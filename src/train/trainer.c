@@ -267,7 +267,7 @@ static enum gt_status answer(struct trainer *t, FILE *out)
     TRY(session_peak_measure(&t->session));
     forecast_make(t);
     forecast_recall(t);
-    t->forecast.now_wall_s = clock_wall_s();
+    t->forecast.now_wall_s = (int64_t)clock_wall_seconds();
     TRY(plan_answer(&t->session, &t->forecast, facts_print, out));
     return session_fits(&t->session);
 }

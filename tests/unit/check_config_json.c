@@ -36,7 +36,7 @@ TEST(json_round_trip)
                      "dataset = 'caf\xC3\xA9 \"x\"'; seed = 9223372036854775807; wandb_run_name = None\n"),
         GT_OK);
     object = stored();
-    ck_assert_int_eq(json_text(object, 1, &text), GT_OK);
+    ck_assert_int_eq(json_text(object, 1, "", &text), GT_OK);
     ck_assert_int_eq(json_parse(text, strlen(text), "state.json", &again), GT_OK);
     config_defaults(&other, CONFIG_TRAIN);
     ck_assert_int_eq(config_from_json(&other, again, "state.json"), GT_OK);

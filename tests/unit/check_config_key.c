@@ -85,7 +85,6 @@ TEST(key_table_is_sound)
                 *c = *c == '_' ? '-' : *c;
             ck_assert_int_eq(config_key_find(dashed, strlen(dashed)), key);
             ck_assert_msg(info->programs != 0 && info->help[0] != '\0', "%s", info->name);
-            ck_assert_int_lt(info->group, CONFIG_GROUP_COUNT);
         }
     }
     ck_assert_int_eq(config_key_find("n_laye", 6), CONFIG_KEY_COUNT);

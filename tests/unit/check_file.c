@@ -103,7 +103,7 @@ TEST(replacement_counts_and_hides_until_commit)
     ck_assert_uint_eq(file.crc32c, 0xe3069283);
     expect_content(target, "old");
     expect_entries(2);
-    ck_assert_int_eq(file_replacement_commit(&file), GT_OK);
+    ck_assert_int_eq(file_replacement_end(&file, GT_OK), GT_OK);
     expect_content(target, "123456789");
     expect_entries(1);
     file_replacement_abort(&file); /* harmless after the end */
@@ -130,7 +130,7 @@ TEST(modes)
         for (int turn = 0; turn < 2; turn++) { /* a given mode wins, with and without an old file */
             struct file_replacement file;
             ck_assert_int_eq(file_replacement_begin(&file, target, &kept[i]), GT_OK);
-            ck_assert_int_eq(file_replacement_commit(&file), GT_OK);
+            ck_assert_int_eq(file_replacement_end(&file, GT_OK), GT_OK);
             ck_assert_uint_eq(mode_of(target) & 0777, kept[i]);
             ck_assert_int_eq(chmod(target, 0700), 0);
         }
@@ -148,7 +148,7 @@ TEST(links_are_not_followed)
     memcpy(aside, file.aside, sizeof aside);
     ck_assert_int_eq(unlink(aside), 0);
     ck_assert_int_eq(symlink(victim, aside), 0); /* planted where the aside file was */
-    log_capture_refused(&capture, file_replacement_commit(&file), GT_IO, "another program replaced this file");
+    log_capture_refused(&capture, file_replacement_end(&file, GT_OK), GT_IO, "another program replaced this file");
     ck_assert_int_eq(unlink(aside), 0); /* the failed commit left it */
     ck_assert_int_eq(file_replace(target, "new", 3), GT_OK);
     expect_content(target, "new");
@@ -169,12 +169,12 @@ TEST(two_writers_of_one_id)
     ck_assert_int_eq(file_replacement_write(&first, "the first", 9), GT_OK);
     ck_assert_int_eq(file_replacement_begin(&second, target, NULL), GT_OK);
     ck_assert_int_eq(file_replacement_write(&second, "the s", 5), GT_OK);
-    ck_assert_int_eq(file_replacement_commit(&first), GT_OK);
+    ck_assert_int_eq(file_replacement_end(&first, GT_OK), GT_OK);
     expect_content(target, "the first");
     ck_assert_int_eq(file_replacement_begin(&third, target, NULL), GT_OK);
     ck_assert_int_eq(file_replacement_write(&second, "econd", 5), GT_OK);
     file_replacement_abort(&third);
-    ck_assert_int_eq(file_replacement_commit(&second), GT_OK);
+    ck_assert_int_eq(file_replacement_end(&second, GT_OK), GT_OK);
     expect_content(target, "the second");
     expect_entries(1);
 }
@@ -230,7 +230,7 @@ TEST(a_failing_rename_leaves_nothing_aside)
     ck_assert_int_eq(file_replacement_begin(&file, target, NULL), GT_OK);
     ck_assert_int_eq(file_replacement_write(&file, "x", 1), GT_OK);
     ck_assert_int_eq(mkdir(target, 0777), 0);
-    log_capture_refused(&capture, file_replacement_commit(&file), GT_IO,
+    log_capture_refused(&capture, file_replacement_end(&file, GT_OK), GT_IO,
                         "target: cannot rename the new file over it: Is a directory");
     expect_entries(1);
     ck_assert(file_is_folder(target));

@@ -40,7 +40,7 @@ TEST(comes_back_through_text)
         char *text;
         struct checkpoint_record record;
         uint32_t crc;
-        ck_assert_int_eq(json_text(made, 2, &text), GT_OK);
+        ck_assert_int_eq(json_text(made, 2, "", &text), GT_OK);
         ck_assert_int_eq(json_parse(text, strlen(text), "x", &root), GT_OK);
         ck_assert_int_eq(checkpoint_record_parse(root, "x", &record), GT_OK);
         ck_assert_int_eq(record.state.iter, 40);

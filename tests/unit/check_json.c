@@ -173,7 +173,7 @@ TEST(text_keeps_order_and_precision)
         ck_assert_int_eq(json_array_append_new(list, json_real(reals[i])), 0);
     ck_assert_int_eq(json_object_set_new(root, "apple", list), 0);
     char *text = NULL;
-    ck_assert_int_eq(json_text(root, 0, &text), GT_OK);
+    ck_assert_int_eq(json_text(root, 0, "", &text), GT_OK);
     ck_assert_ptr_eq(strstr(text, "{\"zebra\": 1, \"apple\": ["), text);
     ck_assert_ptr_null(strchr(text, '\n'));
     json_t *again = parsed(text);
@@ -183,7 +183,7 @@ TEST(text_keeps_order_and_precision)
         ck_assert_mem_eq(&got, &reals[i], sizeof got);
     }
     free(text);
-    ck_assert_int_eq(json_text(again, 2, &text), GT_OK);
+    ck_assert_int_eq(json_text(again, 2, "", &text), GT_OK);
     ck_assert_ptr_nonnull(strstr(text, "{\n  \"zebra\": 1,\n"));
     free(text);
     json_decref(again);
@@ -218,12 +218,12 @@ TEST(text_is_whole_or_none)
     }
     struct log_capture capture;
     char *whole = NULL, *text = NULL;
-    ck_assert_int_eq(json_text(root, 0, &whole), GT_OK);
+    ck_assert_int_eq(json_text(root, 0, "", &whole), GT_OK);
     json_set_alloc_funcs(allocate_or_not, free);
     log_capture_begin(&capture);
     for (size_t n = 1; n <= 1000; n++) {
         allocations_left = n;
-        const enum gt_status status = json_text(root, 0, &text);
+        const enum gt_status status = json_text(root, 0, "", &text);
         if (status == GT_OK) {
             ck_assert_str_eq(text, whole);
             free(text);

@@ -1,5 +1,5 @@
-/* Tests of base/library: functions of the C library, which every program has, and names that do not exist. */
-#include "base/library.h"
+/* Tests of the tables of base/module.h: functions of the C library, which every program has, and names that do not exist. */
+#include "base/module.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -26,6 +26,7 @@
 #define PASSES 5
 #define PASSES_MAX 40 /* while an op's least disturbed run is disturbed */
 #define FILL_BYTES ((size_t)1 << 20)
+#define PATTERN_STEP 256
 #define RAMP_ROWS_MAX 4096.0
 #define ATTEMPTS_MAX 4
 #define AGREEMENT 0.1 /* of the fastest passes of two attempts */
@@ -47,9 +48,8 @@ struct bench {
     struct timed_op *ops; /* of the training program, then of the update */
     void *zeros;          /* [FILL_BYTES] */
     int32_t count;
-    int processors;      /* that this process may use */
-    double pass_seconds; /* of the last pass */
-    bool is_disturbed;   /* some op has had no undisturbed run so far */
+    int processors;    /* that this process may use */
+    bool is_disturbed; /* some op has had no undisturbed run so far */
 };
 
 static enum gt_status model_make(struct bench *bench, int32_t rows)
@@ -88,12 +88,10 @@ static enum gt_status bench_open(struct bench *bench, int32_t rows)
             return GT_NO_FIT;
     const struct program *programs = bench->model->graph->programs;
     int32_t train = bench->model->train_first.program, update = bench->model->update.program;
-    size_t count = (size_t)programs[train].count + (size_t)programs[update].count;
-    TRY(HOSTMEM_NEW(bench, count, "timed ops", &bench->ops));
+    TRY(HOSTMEM_NEW(bench, (size_t)(programs[train].count + programs[update].count), "timed ops", &bench->ops));
     TRY(hostmem_alloc(bench, 1, FILL_BYTES, "calibration zeros", &bench->zeros));
     ops_bind(bench, train);
     ops_bind(bench, update);
-    assert((size_t)bench->count == count);
     return GT_OK;
 }
 
@@ -110,24 +108,21 @@ static enum gt_status bytes_fill(const struct bench *bench, struct address at, u
 }
 
 /* Fills the pattern with numbers within 0.03 of 0, as weights are, in the dtype that the ops read. */
-static void pattern_make(float *values, uint16_t *half, enum dtype dtype)
+static void pattern_make(char pattern[static FILL_BYTES], enum dtype dtype)
 {
     uint32_t state = 1;
-    size_t count = FILL_BYTES / sizeof(float);
-    for (size_t i = 0; i < count; i++) {
-        state = state * 1664525u + 1013904223u;
-        values[i] = 0.03f * ((float)(state >> 8) / 8388608.0f - 1.0f);
+    float some[PATTERN_STEP];
+    for (size_t done = 0; done < FILL_BYTES; done += PATTERN_STEP * dtype_size_bytes(dtype)) {
+        for (int i = 0; i < PATTERN_STEP; i++) {
+            state = state * 1664525u + 1013904223u;
+            some[i] = 0.03f * ((float)(state >> 8) / 8388608.0f - 1.0f);
+        }
+        dtype_convert(pattern + done, dtype, some, DTYPE_F32, PATTERN_STEP);
     }
-    if (dtype == DTYPE_F32)
-        return;
-    dtype_convert(half, dtype, values, DTYPE_F32, count);
-    memcpy(values, half, count * sizeof(uint16_t));
-    memcpy(values + count / 2, half, count * sizeof(uint16_t));
 }
 
-/* Fills the arena: weights, ones as Adam's corrections, scalars for gradients that are not 0, and zeros elsewhere.
- * `pattern` has room for FILL_BYTES and half as much for the same in 16 bits. */
-static enum gt_status values_fill(struct bench *bench, float *pattern)
+/* Fills the arena: weights, ones as Adam's corrections, scalars for gradients that are not 0, and zeros elsewhere. */
+static enum gt_status values_fill(struct bench *bench, char pattern[static FILL_BYTES])
 {
     const struct model *model = bench->model;
     const struct graph *graph = model->graph;
@@ -144,7 +139,7 @@ static enum gt_status values_fill(struct bench *bench, float *pattern)
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const int32_t tensors[2] = {model->parameters.at[i].tensor, model->parameters.at[i].master};
         for (int k = 0; k < 2 && tensors[k] != TENSOR_NONE; k++) {
-            pattern_make(pattern, (uint16_t *)(pattern + FILL_BYTES / sizeof(float)), graph->tensors[tensors[k]].dtype);
+            pattern_make(pattern, graph->tensors[tensors[k]].dtype);
             TRY(bytes_fill(bench, bench->plan->tensor[tensors[k]], graph_tensor_bytes(graph, tensors[k]), pattern));
         }
     }
@@ -185,14 +180,12 @@ static enum gt_status op_run(const struct bench *bench, struct timed_op *op)
 
 static enum gt_status pass_run(struct bench *bench)
 {
-    const int64_t start_ns = clock_monotonic_ns();
     TRY(inputs_write(bench));
     bench->is_disturbed = false;
     for (int32_t i = 0; i < bench->count; i++) {
         TRY(op_run(bench, &bench->ops[i]));
         bench->is_disturbed = bench->is_disturbed || bench->ops[i].disturbed > 0.0;
     }
-    bench->pass_seconds = (double)(clock_monotonic_ns() - start_ns) * 1e-9;
     return GT_OK;
 }
 
@@ -201,16 +194,17 @@ static enum gt_status pass_run(struct bench *bench)
 static enum gt_status bench_run(struct bench *bench, double seconds)
 {
     int64_t end_ns = clock_monotonic_ns() + (int64_t)(seconds * 1e9);
-    float *pattern;
-    TRY(hostmem_alloc(bench, 3, FILL_BYTES / 2, "calibration weights", &pattern));
+    char *pattern;
+    TRY(hostmem_alloc(bench, 1, FILL_BYTES, "calibration weights", &pattern));
     TRY(values_fill(bench, pattern));
     hostmem_free(pattern);
     TRY(pass_run(bench));
     for (int32_t i = 0; i < bench->count; i++)
         bench->ops[i].seconds = 0.0;
     for (int pass = 1; pass < PASSES || (pass < PASSES_MAX && bench->is_disturbed); pass++) {
+        const int64_t start_ns = clock_monotonic_ns();
         TRY(pass_run(bench));
-        if (clock_monotonic_ns() + (int64_t)(bench->pass_seconds * 1e9) > end_ns)
+        if (2 * clock_monotonic_ns() - start_ns > end_ns)
             return GT_OK;
     }
     return GT_OK;
@@ -321,32 +315,23 @@ static enum gt_status rows_measure(struct hostmem *mem, const struct calibrate_r
     return status;
 }
 
-/* One timing of everything. */
-struct attempt {
-    struct plan_rates rates;
-    int32_t rows;        /* of the larger model; 0: to be chosen */
-    double pass_seconds; /* of the larger model's pass */
-};
-
+/* Times everything once, with *rows rows in the larger model, which it chooses if they are 0.  Leaves that model's sums
+ * in *out. */
 static enum gt_status attempt_measure(struct hostmem *mem, const struct calibrate_request *request, double seconds,
-                                      struct attempt *attempt)
+                                      int32_t *rows, struct sums *out, struct plan_rates *rates)
 {
-    struct sums few, more;
     const enum dtype dtype = request->options->dtype;
     int64_t start_ns = clock_monotonic_ns();
-    TRY(rows_measure(mem, request, ROWS_FEW, seconds / 4.0, &few));
+    TRY(rows_measure(mem, request, ROWS_FEW, seconds / 4.0, out));
     double left = seconds - (double)(clock_monotonic_ns() - start_ns) * 1e-9;
-    if (attempt->rows == 0)
-        attempt->rows = rows_choose(request, few.pass_seconds, left);
-    attempt->pass_seconds = few.pass_seconds;
-    if (attempt->rows <= few.rows) {
-        rates_make(&few, 0.0, dtype, &attempt->rates);
-        return GT_OK;
-    }
-    TRY(rows_measure(mem, request, attempt->rows, left, &more));
-    attempt->pass_seconds = more.pass_seconds;
-    const double ramp = ramp_solve(&few.work[OP_GEMM][dtype], &more.work[OP_GEMM][dtype]);
-    rates_make(&more, more.rows > few.rows ? ramp : 0.0, dtype, &attempt->rates);
+    if (*rows == 0)
+        *rows = rows_choose(request, out->pass_seconds, left);
+    const int32_t few_rows = out->rows;
+    const struct work few = out->work[OP_GEMM][dtype];
+    if (*rows > few_rows)
+        TRY(rows_measure(mem, request, *rows, left, out));
+    const double ramp = out->rows > few_rows ? ramp_solve(&few, &out->work[OP_GEMM][dtype]) : 0.0;
+    rates_make(out, ramp, dtype, rates);
     return GT_OK;
 }
 
@@ -354,16 +339,18 @@ static enum gt_status attempt_measure(struct hostmem *mem, const struct calibrat
 enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_request *request, struct plan_rates *out,
                                  bool *settled)
 {
-    struct attempt attempt = {.rows = 0};
+    struct sums sums;
+    struct plan_rates rates;
+    int32_t rows = 0; /* to be chosen */
     double best = INFINITY;
     assert(request->seconds > 0.0 && request->plan->segment_count > 0);
     *settled = false;
     for (int i = 0; i < ATTEMPTS_MAX && !*settled; i++) {
-        TRY(attempt_measure(mem, request, request->seconds / 2.0, &attempt));
-        *settled = fabs(attempt.pass_seconds - best) <= AGREEMENT * best && i > 0;
-        if (attempt.pass_seconds < best)
-            *out = attempt.rates;
-        best = attempt.pass_seconds < best ? attempt.pass_seconds : best;
+        TRY(attempt_measure(mem, request, request->seconds / 2.0, &rows, &sums, &rates));
+        *settled = fabs(sums.pass_seconds - best) <= AGREEMENT * best && i > 0;
+        if (sums.pass_seconds < best)
+            *out = rates;
+        best = sums.pass_seconds < best ? sums.pass_seconds : best;
     }
     out->uncertainty = *settled ? PLAN_TIMED_UNCERTAINTY : UNSETTLED_UNCERTAINTY;
     return GT_OK;

@@ -25,7 +25,7 @@ struct family {
     uint32_t dtypes;
 };
 
-static const struct profile_backend {
+static const struct {
     const char *name;
     uint32_t alignment_bytes, context_mib, unit_mib;
     int32_t copy_engines;
@@ -35,34 +35,24 @@ static const struct profile_backend {
 #include "plan/device_profiles.def"
 };
 
-enum family_key {
-#define DEVICE_FAMILY(key, backend, capability, cores_per_unit, flops, half, brain, tf32, sums, largest, dtypes, \
-                      source)                                                                                    \
-    FAMILY_##key,
-#include "plan/device_profiles.def"
-    FAMILY_COUNT
-};
-
 #define F16 (1u << DTYPE_F16)
 #define BF16 (1u << DTYPE_BF16)
-static const struct family families[FAMILY_COUNT] = {
 #define DEVICE_FAMILY(key, backend, capability, cores_per_unit, flops, half, brain, tf32, sums, largest, dtypes, \
                       source)                                                                                    \
-    [FAMILY_##key] = {backend, cores_per_unit, flops, half, brain, sums, largest, dtypes},
+    static const struct family family_##key = {backend, cores_per_unit, flops, half, brain, sums, largest, dtypes};
 #include "plan/device_profiles.def"
-};
 #undef F16
 #undef BF16
 
 struct card {
     const char *id, *name;
-    enum family_key family;
+    const struct family *family;
     int32_t memory_mib, driver_mib, cores, boost_mhz, bandwidth_gb_s, pcie, lanes;
 };
 
 static const struct card cards[] = {
 #define DEVICE(id, name, family, memory, driver, cores, boost, bandwidth, pcie, lanes, source) \
-    {id, name, FAMILY_##family, memory, driver, cores, boost, bandwidth, pcie, lanes},
+    {id, name, &family_##family, memory, driver, cores, boost, bandwidth, pcie, lanes},
 #include "plan/device_profiles.def"
 };
 
@@ -73,7 +63,6 @@ static const struct {
 } shares[] = {
 #define DEVICE_SHARE(id, share, source) {id, share, source},
 #include "plan/device_profiles.def"
-    {"", 0.0, ""},
 };
 
 int32_t device_profile_count(void)
@@ -81,22 +70,17 @@ int32_t device_profile_count(void)
     return (int32_t)(sizeof cards / sizeof cards[0]);
 }
 
-static const struct profile_backend *backend_named(const char *name)
-{
-    for (size_t i = 0; i < sizeof backends / sizeof backends[0]; i++)
-        if (strcmp(backends[i].name, name) == 0)
-            return &backends[i];
-    return NULL;
-}
-
 bool device_profile_backend_set(struct device_profile *out)
 {
-    const struct profile_backend *found = backend_named(out->backend);
-    if (found == NULL)
-        return false;
-    out->context_bytes = (found->context_mib + (uint64_t)out->units * found->unit_mib) * MIB;
-    out->copy_engines = found->copy_engines;
-    return true;
+    for (size_t i = 0; i < sizeof backends / sizeof backends[0]; i++) {
+        if (strcmp(backends[i].name, out->backend) != 0)
+            continue;
+        out->alignment_bytes = backends[i].alignment_bytes;
+        out->context_bytes = (backends[i].context_mib + (uint64_t)out->units * backends[i].unit_mib) * MIB;
+        out->copy_engines = backends[i].copy_engines;
+        return true;
+    }
+    return false;
 }
 
 /* Each way with both at once (nvbandwidth's README, users' logs) for the lanes of PCIe 3.0 that are as fast; the last
@@ -118,7 +102,6 @@ static void memory_set(const struct card *card, const struct family *family, str
         out->largest_allocation_bytes = out->memory_bytes / 4;
     if (family->largest == INTEL)
         out->largest_allocation_bytes = total / 2 < INTEL_ALLOCATION_BYTES ? total / 2 : INTEL_ALLOCATION_BYTES;
-    out->alignment_bytes = backend_named(family->backend)->alignment_bytes;
 }
 
 static void rates_set(const struct card *card, const struct family *family, struct device_profile *out)
@@ -142,7 +125,7 @@ void device_profile_get(int32_t index, struct device_profile *out)
 {
     assert(index >= 0 && index < device_profile_count());
     const struct card *card = &cards[index];
-    const struct family *family = &families[card->family];
+    const struct family *family = card->family;
     *out = (struct device_profile){.units = card->cores / family->cores_per_unit,
                                    .dtypes = family->dtypes | 1u << DTYPE_F32};
     snprintf(out->id, sizeof out->id, "%s", card->id);
@@ -328,7 +311,7 @@ static void profile_close(struct backend *backend)
 static enum gt_status profile_info(struct backend *backend, struct backend_info *out)
 {
     const struct device_profile *profile = &device_of(backend)->profile;
-    struct backend_info info = {
+    *out = (struct backend_info){
         .total_bytes = profile->usable_bytes + profile->context_bytes,
         .free_bytes = profile->usable_bytes + profile->context_bytes,
         .context_bytes = profile->context_bytes,
@@ -336,9 +319,8 @@ static enum gt_status profile_info(struct backend *backend, struct backend_info 
         .alignment_bytes = profile->alignment_bytes,
         .dtypes = profile->dtypes,
     };
-    snprintf(info.device, sizeof info.device, "%s (profile)", profile->name);
-    snprintf(info.detail, sizeof info.detail, "planned for without the device");
-    *out = info;
+    snprintf(out->device, sizeof out->device, "%s (profile)", profile->name);
+    snprintf(out->detail, sizeof out->detail, "planned for without the device");
     return GT_OK;
 }
 

@@ -48,11 +48,8 @@ enum gt_status device_profile_named(const char *text, struct device_profile *out
  * unreadable file, GT_DATA for a file with a missing, unknown or impossible field, which is named. */
 enum gt_status device_profile_find(const char *text, struct device_profile *out);
 
-/* Reads a profile from a JSON file.  Errors: as above, and GT_IO. */
-enum gt_status device_profile_read(const char *path, struct device_profile *out);
-
-/* Sets context_bytes and copy_engines by the backend of `out` and its units.  Returns false if no card has that
- * backend. */
+/* Sets alignment_bytes, context_bytes and copy_engines by the backend of `out` and its units.  Returns false if no card
+ * has that backend. */
 bool device_profile_backend_set(struct device_profile *out);
 
 /* Returns link_bytes_per_s of the card whose name begins `device`, a driver's text that may go on after a comma.  Drops

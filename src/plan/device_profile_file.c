@@ -38,12 +38,17 @@ static enum gt_status text_read(const struct reader *reader, const char *name, c
     return GT_OK;
 }
 
-static enum gt_status rate_read(const struct reader *reader, const json_t *object, const char *name, bool needed,
-                                double *out)
+/* What a rate may be: an unknown one is written as 0, and some may be omitted. */
+enum rate_rule { RATE_NEEDED, RATE_OR_0, RATE_OPTIONAL };
+
+static enum gt_status rate_read(const struct reader *reader, const json_t *object, const char *name,
+                                enum rate_rule rule, double *out)
 {
     double rate;
+    if (rule == RATE_OPTIONAL && json_object_get(object, name) == NULL)
+        return GT_OK;
     TRY(json_get_real(object, reader->path, name, &rate));
-    if (needed && rate == 0.0)
+    if (rule == RATE_NEEDED && rate == 0.0)
         return impossible(reader, name, "must be above 0");
     if (rate != 0.0 && !(isfinite(rate) && rate >= RATE_MIN && rate <= RATE_MAX))
         return impossible(reader, name, "expected a rate per second from 1e6 to 1e21, or 0 for not known");
@@ -71,12 +76,12 @@ static enum gt_status memory_read(const struct reader *reader, struct device_pro
     TRY(bytes_read(reader, "alignment_bytes", 16, 65536, &alignment));
     if ((alignment & (alignment - 1)) != 0)
         return impossible(reader, "alignment_bytes", "is not a power of two");
-    out->alignment_bytes = (uint32_t)alignment;
     TRY(bytes_read(reader, "units", 0, 1000000, &units));
     out->units = (int32_t)units;
     const uint64_t most = out->memory_bytes - out->usable_bytes;
     if (!device_profile_backend_set(out))
         return impossible(reader, "backend", "expected cuda or opencl");
+    out->alignment_bytes = (uint32_t)alignment;
     if (out->context_bytes > most)
         out->context_bytes = most;
     const bool omitted = json_object_get(reader->root, "context_bytes") == NULL;
@@ -122,21 +127,19 @@ static enum gt_status rates_read(const struct reader *reader, struct device_prof
 {
     const json_t *flops;
     double unused;
-    TRY(rate_read(reader, reader->root, "bandwidth_bytes_per_s", true, &out->bytes_per_s));
-    if (json_object_get(reader->root, "link_bytes_per_s") != NULL)
-        TRY(rate_read(reader, reader->root, "link_bytes_per_s", false, &out->link_bytes_per_s));
+    TRY(rate_read(reader, reader->root, "bandwidth_bytes_per_s", RATE_NEEDED, &out->bytes_per_s));
+    TRY(rate_read(reader, reader->root, "link_bytes_per_s", RATE_OPTIONAL, &out->link_bytes_per_s));
     int64_t engines = out->copy_engines;
     if (json_object_get(reader->root, "copy_engines") != NULL)
         TRY(json_get_int(reader->root, reader->path, "copy_engines", 0, 2, &engines));
     out->copy_engines = (int32_t)engines;
     TRY(json_get_object(reader->root, reader->path, "flops_per_s", &flops));
     TRY(names_check(reader, flops, " float32 float16 bfloat16 tf32 half_sums "));
-    TRY(rate_read(reader, flops, "float32", true, &out->vector_flops_per_s));
-    TRY(rate_read(reader, flops, "float16", false, &out->matrix_flops_per_s[DTYPE_F16]));
-    TRY(rate_read(reader, flops, "bfloat16", false, &out->matrix_flops_per_s[DTYPE_BF16]));
-    TRY(rate_read(reader, flops, "tf32", false, &unused));
-    if (json_object_get(flops, "half_sums") != NULL)
-        TRY(rate_read(reader, flops, "half_sums", false, &out->half_sums_flops_per_s));
+    TRY(rate_read(reader, flops, "float32", RATE_NEEDED, &out->vector_flops_per_s));
+    TRY(rate_read(reader, flops, "float16", RATE_OR_0, &out->matrix_flops_per_s[DTYPE_F16]));
+    TRY(rate_read(reader, flops, "bfloat16", RATE_OR_0, &out->matrix_flops_per_s[DTYPE_BF16]));
+    TRY(rate_read(reader, flops, "tf32", RATE_OR_0, &unused));
+    TRY(rate_read(reader, flops, "half_sums", RATE_OPTIONAL, &out->half_sums_flops_per_s));
     out->matrix_flops_per_s[DTYPE_F32] = out->vector_flops_per_s;
     return GT_OK;
 }
@@ -171,25 +174,20 @@ static enum gt_status profile_fill(const struct reader *reader, struct device_pr
     return text_read(reader, "source", unused, sizeof unused, false);
 }
 
-enum gt_status device_profile_read(const char *path, struct device_profile *out)
+enum gt_status device_profile_find(const char *text, struct device_profile *out)
 {
+    const size_t length = strlen(text);
     json_t *root;
-    TRY(json_parse_file(path, FILE_BYTES_MAX, &root));
-    struct reader reader = {path, root};
+    if (!strchr(text, '/') && (length <= 5 || strcmp(text + length - 5, ".json") != 0))
+        return device_profile_named(text, out);
+    enum gt_status status = json_parse_file(text, FILE_BYTES_MAX, &root);
+    if (status != GT_OK)
+        return status == GT_IO ? GT_USAGE : status; /* a missing file is a bad value of the key */
     struct device_profile profile = {.units = 0};
-    snprintf(profile.id, sizeof profile.id, "%s", path);
-    enum gt_status status = profile_fill(&reader, &profile);
+    snprintf(profile.id, sizeof profile.id, "%s", text);
+    status = profile_fill(&(struct reader){text, root}, &profile);
     json_decref(root);
     if (status == GT_OK)
         *out = profile;
     return status;
-}
-
-enum gt_status device_profile_find(const char *text, struct device_profile *out)
-{
-    const size_t length = strlen(text);
-    if (!strchr(text, '/') && (length <= 5 || strcmp(text + length - 5, ".json") != 0))
-        return device_profile_named(text, out);
-    enum gt_status status = device_profile_read(text, out);
-    return status == GT_IO ? GT_USAGE : status; /* a missing file is a bad value of the key */
 }

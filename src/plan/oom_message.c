@@ -31,13 +31,11 @@
 /* A batch is only inferred if the size of one sequence exceeds the error of the printed number by this factor. */
 #define BATCH_CERTAINTY 8.0
 
-struct marker {
+/* Beginnings of messages.  Forms without numbers come last; they are markers all the same. */
+static const struct {
     const char *text;
     enum oom_allocator allocator;
-};
-
-/* Beginnings of messages.  Forms without numbers come last; they are markers all the same. */
-static const struct marker markers[] = {
+} markers[] = {
     {"CUDA out of memory. Tried to allocate ", OOM_CUDA},
     {"HIP out of memory. Tried to allocate ", OOM_HIP},
     {"XPU out of memory. Tried to allocate ", OOM_XPU},
@@ -110,16 +108,21 @@ static const char *marker_find(const char *text, size_t count, struct oom_messag
     return found;
 }
 
-/* Copies the message up to a blank line, with white space as single blanks. */
-static void window_copy(char out[static WINDOW_BYTES], const char *text, size_t count)
+/* Copies at .. end, white space as blanks, single ones if `single`, and without blanks around it; up to the first of
+ * `most` newlines with nothing but blanks between them.  Returns where the rest begins. */
+static const char *text_copy(char *out, size_t size, const char *at, const char *end, int most, bool single)
 {
-    size_t used = 0, newlines = 0;
-    for (size_t at = 0; at < count && newlines < 2 && used + 1 < WINDOW_BYTES; at++) {
-        newlines = text[at] == '\n' ? newlines + 1 : is_blank(text[at]) ? newlines : 0;
-        if (!is_blank(text[at]) || (used > 0 && out[used - 1] != ' '))
-            out[used++] = shown(text[at]);
+    size_t used = 0;
+    for (int newlines = 0; at < end && newlines < most; at++) {
+        newlines = *at == '\n' ? newlines + 1 : is_blank(*at) ? newlines : 0;
+        const bool kept = !is_blank(*at) || (used > 0 && !(single && out[used - 1] == ' '));
+        if (kept && used + 1 < size)
+            out[used++] = shown(*at);
     }
+    while (used > 0 && out[used - 1] == ' ')
+        used--;
     out[used] = '\0';
+    return at;
 }
 
 /* Finds the first match of an extended regular expression in a text.  Sets groups[count]. */
@@ -191,9 +194,7 @@ static void own_process_find(struct oom_message *out)
             continue;
         out->process = held;
         out->own_by_pid = true;
-        out->others_count--;
-        for (int32_t k = i; k < out->others_count; k++)
-            out->others[k] = out->others[k + 1];
+        memmove(&out->others[i], &out->others[i + 1], (size_t)(--out->others_count - i) * sizeof out->others[0]);
         return;
     }
 }
@@ -238,22 +239,6 @@ static void amounts_read(const char *text, struct oom_message *out)
 }
 
 /* ---- the traceback ---- */
-
-/* Copies the next line of *at .. end without blanks around it.  Returns false at the end. */
-static bool line_next(const char **at, const char *end, char out[static LINE_BYTES])
-{
-    size_t used = 0;
-    if (*at >= end)
-        return false;
-    for (; *at < end && **at != '\n'; ++*at)
-        if ((used > 0 || !is_blank(**at)) && used + 1 < LINE_BYTES)
-            out[used++] = shown(**at);
-    *at += *at < end;
-    while (used > 0 && out[used - 1] == ' ')
-        used--;
-    out[used] = '\0';
-    return true;
-}
 
 static bool contains_any(const char *line, const char *const *words)
 {
@@ -320,7 +305,8 @@ static void traceback_read(const char *begin, const char *end, struct oom_messag
     struct oom_frame frame;
     bool own = false, inside = false;
     const char *at = begin;
-    for (int32_t lines = 0; lines < FRAMES_MAX && line_next(&at, end, line); lines++) {
+    for (int32_t lines = 0; lines < FRAMES_MAX && at < end; lines++) {
+        at = text_copy(line, sizeof line, at, end, 1, false);
         if (strncmp(line, TRACEBACK, sizeof TRACEBACK - 1) == 0) {
             out->stage = OOM_STAGE_UNKNOWN;
             out->site = OOM_SITE_UNKNOWN;
@@ -353,7 +339,7 @@ bool oom_message_parse(const char *text, size_t count, struct oom_message *out)
     if (!found)
         return false;
     size_t before = (size_t)(found - text);
-    window_copy(window, found, count - before);
+    (void)text_copy(window, sizeof window, found, text + count, 2, true);
     amounts_read(window, &message);
     traceback_read(before > TRACEBACK_BYTES_MAX ? found - TRACEBACK_BYTES_MAX : text, found, &message);
     *out = message;
@@ -434,7 +420,7 @@ uint64_t oom_segment_bytes(enum oom_allocator allocator, uint64_t bytes)
         return OOM_SEGMENT_SMALL_BYTES;
     if (bytes < (uint64_t)10 << 20)
         return OOM_SEGMENT_MIDDLE_BYTES;
-    return (bytes + OOM_SEGMENT_SMALL_BYTES - 1) / OOM_SEGMENT_SMALL_BYTES * OOM_SEGMENT_SMALL_BYTES;
+    return size_round_up(bytes, OOM_SEGMENT_SMALL_BYTES);
 }
 
 /* ---- the tensors ---- */
@@ -472,20 +458,13 @@ static const struct row rows[] = {
 /* Computes the bytes of a row's tensor.  Returns false on overflow. */
 static bool row_bytes(const struct row *row, const struct oom_shape *shape, int32_t element_bytes, uint64_t *out)
 {
-    const struct {
-        int32_t power;
-        int64_t size;
-    } parts[] = {{row->batch, shape->batch},
-                 {row->block, shape->block_size},
-                 {row->channels, shape->n_embd},
-                 {row->heads, shape->n_head},
-                 {row->vocabulary, shape->vocab_size}};
+    const int32_t powers[] = {row->batch, row->block, row->channels, row->heads, row->vocabulary};
+    const int64_t sizes[] = {shape->batch, shape->block_size, shape->n_embd, shape->n_head, shape->vocab_size};
     size_t bytes = (size_t)row->factor * (size_t)element_bytes;
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        for (int32_t k = 0; k < parts[i].power; k++)
-            if (parts[i].size <= 0 || !size_mul(bytes, (size_t)parts[i].size, &bytes))
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (int32_t k = 0; k < powers[i]; k++)
+            if (sizes[i] <= 0 || !size_mul(bytes, (size_t)sizes[i], &bytes))
                 return false;
-    }
     *out = bytes;
     return true;
 }

@@ -26,10 +26,12 @@ struct plan_options {
     uint64_t largest_segment_bytes; /* 0 = unlimited */
     uint32_t guard_bytes;           /* red zone after every tensor, for debug runs; a multiple of the alignment, or 0 */
     bool quiet;                     /* GT_NO_FIT is not logged: the caller has other graphs to try */
+    bool
+        measure_only; /* programs are measured and not placed: their own tensors have no address, and a phase's bytes are
+                        * those of its PHASE tensors; the bounds are the plan's, and no placement can need less */
 };
 
 struct plan_program {
-    int32_t program;                     /* index in the graph */
     uint64_t bytes;                      /* peak of its program-lifetime tensors and workspaces, placed */
     uint64_t bytes_bound;                /* lower bound: max over ops of live bytes */
     int32_t peak_op;                     /* index of the op at that maximum */
@@ -52,9 +54,9 @@ struct plan {
     uint64_t arena_bytes;                    /* run + largest phase: allocated on the device */
     uint64_t arena_bytes_bound;              /* lower bound: with every program at its own lower bound */
     uint64_t category_bytes[CATEGORY_COUNT]; /* at the peak: run + phase + live at the peak op of the peak program */
-    uint64_t host_category_bytes[CATEGORY_COUNT]; /* of host_bytes */
-    int32_t peak_program;                         /* index into program[] */
-    struct plan_program program[GRAPH_PROGRAMS_MAX];
+    uint64_t host_category_bytes[CATEGORY_COUNT];    /* of host_bytes */
+    int32_t peak_program;                            /* index into program[] */
+    struct plan_program program[GRAPH_PROGRAMS_MAX]; /* as in the graph */
     int32_t program_count;
 };
 
@@ -67,18 +69,6 @@ static inline uint64_t plan_asked_bytes(const struct plan *plan)
 {
     return plan->arena_bytes + plan->host_bytes;
 }
-/* What a measured program needs: items with their lives, and the sum of footprints at each op. */
-struct plan_measured {
-    const struct plan_item *items; /* plan_internal.h */
-    int32_t count;
-    const uint64_t *live;
-};
-/* As plan_create(), but programs are measured and not placed: their own tensors have no address, and a phase's bytes
- * are those of its PHASE tensors.  The bounds are those of the plan; no placement can need less.  Calls `visit`, if it
- * is not NULL, with each program. */
-enum gt_status plan_measure(const void *owner, const struct graph *graph, const struct plan_options *options,
-                            void (*visit)(void *user, int32_t program, const struct plan_measured *measured),
-                            void *user, struct plan **out);
 /* Sets the shapes and the planned addresses of an op. */
 void plan_call(const struct plan *plan, int32_t program, int32_t op, struct op_call *call);
 

@@ -28,18 +28,18 @@ const char *search_choice_name(enum choice_kind kind)
     return names[kind];
 }
 
-/* Appends "name value", after a comma if the text is not empty, unless the value is the requested one. */
-static void change_add(char text[static SEARCH_CHANGES_MAX], const char *name, int64_t value, int64_t asked)
-{
-    size_t used = strlen(text);
-    if (value != asked)
-        snprintf(text + used, SEARCH_CHANGES_MAX - used, "%s%s %" PRId64, used > 0 ? ", " : "", name, value);
-}
-
+/* Appends "name word", after a comma if the text is not empty. */
 static void word_add(char text[static SEARCH_CHANGES_MAX], const char *name, const char *word)
 {
     size_t used = strlen(text);
     snprintf(text + used, SEARCH_CHANGES_MAX - used, "%s%s %s", used > 0 ? ", " : "", name, word);
+}
+
+/* The same for a number, unless it is the requested one. */
+static void change_add(char text[static SEARCH_CHANGES_MAX], const char *name, int64_t value, int64_t asked)
+{
+    if (value != asked)
+        word_add(text, name, TEXT(24, "%" PRId64, value));
 }
 
 char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct model_options *options,
@@ -95,7 +95,6 @@ char *search_choice_text(char text[static SEARCH_CHANGES_MAX], const struct sear
 static enum gt_status choice_try(struct chooser *chooser, const struct search_request *request, enum choice_kind kind)
 {
     struct search_result result;
-    char text[SEARCH_CHANGES_MAX];
     if (chooser->count == SEARCH_CHOICES_MAX)
         return GT_OK;
     enum gt_status status = plan_search(chooser->mem, request, &result);
@@ -103,15 +102,15 @@ static enum gt_status choice_try(struct chooser *chooser, const struct search_re
         return GT_OK;
     TRY(status);
     assert(result.found.arena_bytes <= chooser->request->budget_bytes);
-    bool known = result.found.seconds < chooser->fastest;
-    for (int32_t i = 0; i < chooser->count; i++) {
-        const struct model_options *other = &chooser->out[i].options;
-        search_changes_text(text, other, &result.found.options);
-        known = known || (strcmp(text, "as configured") == 0 &&
-                          other->choice.evaluate_batch == result.found.options.choice.evaluate_batch);
-    }
-    if (known)
+    if (result.found.seconds < chooser->fastest)
         return GT_OK;
+    for (int32_t i = 0; i < chooser->count; i++) {
+        const struct model_options *other = &chooser->out[i].options, *own = &result.found.options;
+        if (plan_choice_equal(&other->choice, &own->choice) && other->states == own->states &&
+            other->config.block_size == own->config.block_size && other->config.n_layer == own->config.n_layer &&
+            other->config.n_head == own->config.n_head)
+            return GT_OK;
+    }
     int32_t at = chooser->count++;
     for (; search_choice_equivalent(kind) && at > 0 && chooser->out[at - 1].seconds > result.found.seconds; at--)
         chooser->out[at] = chooser->out[at - 1];
@@ -171,12 +170,6 @@ static enum gt_status states_add(struct chooser *chooser, const struct search_re
     return GT_OK;
 }
 
-/* Returns `units` MODEL_PARTS-ths of a number, at least 1. */
-static int64_t units_scaled(int64_t whole, int64_t units)
-{
-    return size_ceil_div(whole * units, MODEL_PARTS);
-}
-
 /* Shrinks the dimension of the kind to `units`.  Returns false when the result is no valid model. */
 static bool shrink(struct model_options *options, enum choice_kind kind, int64_t units)
 {
@@ -190,9 +183,9 @@ static bool shrink(struct model_options *options, enum choice_kind kind, int64_t
         return true;
     }
     if (kind == CHOICE_LAYERS || kind == CHOICE_MODEL)
-        layers = kind == CHOICE_LAYERS ? units : units_scaled(layers, units);
+        layers = kind == CHOICE_LAYERS ? units : size_ceil_div(layers * units, MODEL_PARTS);
     if (kind == CHOICE_WIDTH || kind == CHOICE_MODEL)
-        heads = kind == CHOICE_WIDTH ? units : units_scaled(heads, units);
+        heads = kind == CHOICE_WIDTH ? units : size_ceil_div(heads * units, MODEL_PARTS);
     config->n_inner = (int32_t)(config->n_inner * heads / config->n_head);
     config->n_embd = (int32_t)(width * heads / config->n_head);
     config->n_layer = (int32_t)layers;
@@ -202,22 +195,18 @@ static bool shrink(struct model_options *options, enum choice_kind kind, int64_t
     return heads % group == 0;
 }
 
-/* Returns the largest number of units for the kind, below the requested size. */
-static int64_t units_most(const struct model_config *config, enum choice_kind kind)
-{
-    if (kind == CHOICE_LAYERS)
-        return config->n_layer - 1;
-    if (kind == CHOICE_WIDTH)
-        return config->n_head - 1;
-    if (kind == CHOICE_MODEL)
-        return MODEL_PARTS - 1;
-    return config->block_size > BLOCK_STEP ? (config->block_size - 1) / BLOCK_STEP : config->block_size - 1;
-}
-
 /* Adds the fastest choice of the most units that fit, which bisection finds by a lower bound of the smallest plan. */
 static enum gt_status shrunk_add(struct chooser *chooser, enum choice_kind kind)
 {
-    int64_t low = 0, high = units_most(&chooser->request->options.config, kind) + 1; /* low fits, high does not */
+    const struct model_config *config = &chooser->request->options.config;
+    const int64_t whole[CHOICE_KINDS] = {
+        [CHOICE_BLOCK_SIZE] =
+            config->block_size > BLOCK_STEP ? size_ceil_div(config->block_size, BLOCK_STEP) : config->block_size,
+        [CHOICE_LAYERS] = config->n_layer,
+        [CHOICE_WIDTH] = config->n_head,
+        [CHOICE_MODEL] = MODEL_PARTS,
+    };
+    int64_t low = 0, high = whole[kind]; /* low fits, high does not */
     const int32_t before = chooser->count;
     struct search_request request;
     while (high - low > 1) {

@@ -96,64 +96,54 @@ static int gemm_class(bool transpose_a, bool transpose_b, double flops)
     return 4 * transpose_a + 2 * transpose_b + (flops >= GEMM_FLOPS_LARGE);
 }
 
+/* Sums of timings. */
 struct work {
     double flops, bytes, seconds;
 };
 
-/* Sums of timings: products by class, other ops by kind, both by dtype. */
-struct timed_work {
-    struct work gemm[PLAN_GEMM_CLASSES][PLAN_MATRIX_DTYPES];
-    struct work kind[OP_KIND_COUNT][PLAN_MATRIX_DTYPES];
-};
-
-static void work_sum(const struct backend_timing *timings, size_t count, struct timed_work *out)
+static void work_add(struct work *sum, double flops, double bytes, double seconds)
 {
-    *out = (struct timed_work){.gemm = {{{.flops = 0.0}}}};
-    for (size_t i = 0; i < count; i++) {
-        const struct backend_timing *timing = &timings[i];
-        int class = gemm_class(timing->transpose_a, timing->transpose_b, timing->flops);
-        if ((unsigned)timing->dtype >= PLAN_MATRIX_DTYPES || (unsigned)timing->kind >= OP_KIND_COUNT)
-            continue;
-        struct work *work =
-            timing->kind == OP_GEMM ? &out->gemm[class][timing->dtype] : &out->kind[timing->kind][timing->dtype];
-        work->flops += timing->flops;
-        work->bytes += timing->bytes;
-        work->seconds += timing->seconds;
-    }
+    sum->flops += flops;
+    sum->bytes += bytes;
+    sum->seconds += seconds;
 }
 
-/* Sets the rates of a kind: attention by its FLOPs in each dtype, and every op by its bytes over all dtypes.  Returns
- * true when the kind was timed. */
-static bool kind_time(struct plan_rates *rates, int kind, const struct work work[PLAN_MATRIX_DTYPES])
-{
-    struct work all = {.flops = 0.0};
-    for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++) {
-        if (work[dtype].seconds > 0.0 && op_declaration((enum op_kind)kind)->multiplies)
-            rates->flops_per_s[kind][dtype] = work[dtype].flops / work[dtype].seconds;
-        all.bytes += work[dtype].bytes;
-        all.seconds += work[dtype].seconds;
-    }
-    if (all.seconds > 0.0 && all.bytes > 0.0)
-        rates->bytes_per_s[kind] = all.bytes / all.seconds;
-    return all.seconds > 0.0;
-}
-
+/* Sets the rates of products by class and dtype, of attention by its FLOPs in each dtype, and of every other op by its
+ * bytes over all dtypes. */
 struct plan_timed plan_rates_time(struct plan_rates *rates, const struct backend_timing *timings, size_t count)
 {
     struct plan_timed timed = {.kinds = 0};
-    struct timed_work work;
-    work_sum(timings, count, &work);
+    struct work gemm[PLAN_GEMM_CLASSES][PLAN_MATRIX_DTYPES] = {{{.flops = 0.0}}};
+    struct work other[OP_KIND_COUNT][PLAN_MATRIX_DTYPES] = {{{.flops = 0.0}}};
+    for (size_t i = 0; i < count; i++) {
+        const struct backend_timing *t = &timings[i];
+        if ((unsigned)t->dtype >= PLAN_MATRIX_DTYPES || (unsigned)t->kind >= OP_KIND_COUNT)
+            continue;
+        struct work *row =
+            t->kind == OP_GEMM ? gemm[gemm_class(t->transpose_a, t->transpose_b, t->flops)] : other[t->kind];
+        work_add(&row[t->dtype], t->flops, t->bytes, t->seconds);
+    }
     for (int class = 0; class < PLAN_GEMM_CLASSES; class ++) {
         bool any = false;
         for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++) {
-            const struct work *product = &work.gemm[class][dtype];
+            const struct work *product = &gemm[class][dtype];
             rates->gemm_flops_per_s[class][dtype] = product->seconds > 0.0 ? product->flops / product->seconds : 0.0;
             any = any || product->seconds > 0.0;
         }
         timed.gemm_classes += any;
     }
-    for (int kind = 0; kind < OP_KIND_COUNT; kind++)
-        timed.kinds += kind_time(rates, kind, work.kind[kind]);
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
+        struct work all = {.flops = 0.0};
+        for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++) {
+            const struct work *own = &other[kind][dtype];
+            if (own->seconds > 0.0 && op_declaration((enum op_kind)kind)->multiplies)
+                rates->flops_per_s[kind][dtype] = own->flops / own->seconds;
+            work_add(&all, own->flops, own->bytes, own->seconds);
+        }
+        if (all.seconds > 0.0 && all.bytes > 0.0)
+            rates->bytes_per_s[kind] = all.bytes / all.seconds;
+        timed.kinds += all.seconds > 0.0;
+    }
     return timed;
 }
 

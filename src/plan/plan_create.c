@@ -102,9 +102,11 @@ struct plan_builder {
     uint64_t segment_bytes;  /* S of the virtual addresses */
     enum memory_space space; /* whose tensors are being placed */
     bool bound_only;         /* programs are measured, not placed */
-    void (*visit)(void *user, int32_t program, const struct plan_measured *measured);
-    void *user;
-    uint64_t enough_bytes; /* the largest program's lower bound: no placement makes the arena smaller */
+    uint64_t enough_bytes;   /* the largest program's lower bound: no placement makes the arena smaller */
+    /* Of one pass over all phases. */
+    uint64_t run_categories[CATEGORY_COUNT];
+    uint64_t high[BACKEND_SEGMENTS_MAX];
+    uint64_t peak_bytes; /* of plan->peak_program, above the run's */
 };
 
 static enum gt_status plan_arrays_create(struct plan *plan)
@@ -117,8 +119,6 @@ static enum gt_status plan_arrays_create(struct plan *plan)
         size_t ops = (size_t)graph->programs[p].count;
         TRY(HOSTMEM_NEW(plan, ops, "plan workspaces", &plan->workspace[p]));
         TRY(HOSTMEM_NEW(plan, ops, "plan workspaces", &plan->workspace_bytes[p]));
-        for (size_t i = 0; i < ops; i++)
-            plan->workspace[p][i] = (struct address){.space = SPACE_DEVICE, .offset_bytes = PLAN_UNPLACED};
     }
     return GT_OK;
 }
@@ -127,24 +127,21 @@ static enum gt_status plan_arrays_create(struct plan *plan)
 static const char *operands_text(const struct op_call *call, char text[static SHAPES_TEXT_MAX])
 {
     const struct op_declaration *declaration = op_declaration(call->kind);
-    size_t used = 0;
-    text[0] = '\0';
-    for (int32_t s = 0; s < declaration->operands; s++) {
+    const char *between = "";
+    text[0] = text[SHAPES_TEXT_MAX - 1] = '\0';
+    FILE *out = fmemopen(text, SHAPES_TEXT_MAX - 1, "w");
+    for (int32_t s = 0; out != NULL && s < declaration->operands; s++) {
         const struct operand *operand = &call->operand[s];
         if (!operand->present)
             continue;
-        char dims[96] = "";
-        size_t width = 0;
-        for (int32_t i = 0; i < operand->rank && width < sizeof dims; i++) {
-            int wrote = snprintf(dims + width, sizeof dims - width, "%s%" PRId64, i ? "," : "", operand->dims[i]);
-            width += wrote > 0 ? (size_t)wrote : 0;
-        }
-        int wrote = snprintf(text + used, SHAPES_TEXT_MAX - used, "%s%s=%s[%s]", used ? " " : "",
-                             declaration->operand[s].name, dtype_name(operand->dtype), dims);
-        if (wrote < 0 || (size_t)wrote >= SHAPES_TEXT_MAX - used)
-            break;
-        used += (size_t)wrote;
+        fprintf(out, "%s%s=%s[", between, declaration->operand[s].name, dtype_name(operand->dtype));
+        for (int32_t i = 0; i < operand->rank; i++)
+            fprintf(out, "%s%" PRId64, i ? "," : "", operand->dims[i]);
+        fprintf(out, "]");
+        between = " ";
     }
+    if (out != NULL)
+        fclose(out);
     return text;
 }
 
@@ -239,7 +236,6 @@ static enum gt_status builder_arrays_create(struct plan_builder *builder)
     TRY(HOSTMEM_NEW(builder, 2 * ops, "plan ranks", &scratch->ranks));
     builder->run.capacity = builder->fixed.capacity = (int32_t)tensors;
     scratch->placer.capacity = (int32_t)items;
-    builder->run.segment_bytes = builder->segment_bytes;
     return GT_OK;
 }
 
@@ -311,6 +307,12 @@ static bool items_place(struct plan_builder *builder, int32_t count, int32_t ops
     return true;
 }
 
+static void high_raise(uint64_t high[static BACKEND_SEGMENTS_MAX], const uint64_t other[static BACKEND_SEGMENTS_MAX])
+{
+    for (int32_t k = 0; k < BACKEND_SEGMENTS_MAX; k++)
+        high[k] = other[k] > high[k] ? other[k] : high[k];
+}
+
 static enum gt_status program_place(struct plan_builder *builder, int32_t program,
                                     uint64_t high[static BACKEND_SEGMENTS_MAX])
 {
@@ -320,11 +322,7 @@ static enum gt_status program_place(struct plan_builder *builder, int32_t progra
     int32_t ops = builder->graph->programs[program].count;
     graph_ranges(builder->graph, program, builder->ranges);
     int32_t count = plan_items_collect(plan, program, builder->ranges, builder->items);
-    out->program = program;
     plan_live_measure(plan, program, builder->items, count, scratch->live, out);
-    const struct plan_measured measured = {builder->items, count, scratch->live};
-    if (builder->visit)
-        builder->visit(builder->user, program, &measured);
     if (builder->bound_only)
         return GT_OK;
     if (!items_place(builder, count, ops))
@@ -337,53 +335,47 @@ static enum gt_status program_place(struct plan_builder *builder, int32_t progra
         else
             plan->tensor[item->tensor] = at;
     }
-    uint64_t own[BACKEND_SEGMENTS_MAX], below[BACKEND_SEGMENTS_MAX];
-    plan_high_water(&scratch->placer, own);
-    plan_high_water(&builder->fixed, below);
-    out->bytes = plan_high_water_sum(own) - plan_high_water_sum(below);
+    out->bytes = plan_high_water_sum(scratch->placer.high) - plan_high_water_sum(builder->fixed.high);
     assert(out->bytes >= out->bytes_bound);
-    for (int32_t k = 0; k < BACKEND_SEGMENTS_MAX; k++)
-        high[k] = own[k] > high[k] ? own[k] : high[k];
+    high_raise(high, scratch->placer.high);
     return GT_OK;
 }
 
 /* Updates the peak with a program, given the bytes and categories of the phase tensors below it. */
-static void peak_update(struct plan *plan, int32_t program, uint64_t persistent_bytes, const uint64_t *persistent,
-                        uint64_t *peak_bytes)
+static void peak_update(struct plan_builder *builder, int32_t program, uint64_t persistent_bytes,
+                        const uint64_t *persistent)
 {
+    struct plan *plan = builder->plan;
     const struct plan_program *own = &plan->program[program];
     uint64_t bound = plan->run_bytes + persistent_bytes + own->bytes_bound;
     plan->arena_bytes_bound = bound > plan->arena_bytes_bound ? bound : plan->arena_bytes_bound;
-    if (plan->peak_program >= 0 && persistent_bytes + own->bytes <= *peak_bytes)
+    if (plan->peak_program >= 0 && persistent_bytes + own->bytes <= builder->peak_bytes)
         return;
-    *peak_bytes = persistent_bytes + own->bytes;
+    builder->peak_bytes = persistent_bytes + own->bytes;
     plan->peak_program = program;
     for (int32_t c = 0; c < CATEGORY_COUNT; c++)
         plan->category_bytes[c] = persistent[c] + own->live_bytes[c];
 }
 
 /* Places one phase on top of the run tensors. */
-static enum gt_status phase_place(struct plan_builder *builder, enum program_phase phase,
-                                  const uint64_t run_categories[static CATEGORY_COUNT], uint64_t *peak_bytes,
-                                  uint64_t arena_high[static BACKEND_SEGMENTS_MAX])
+static enum gt_status phase_place(struct plan_builder *builder, enum program_phase phase)
 {
-    struct plan *plan = builder->plan;
+    const uint64_t run_bytes = builder->plan->run_bytes;
     uint64_t categories[CATEGORY_COUNT], high[BACKEND_SEGMENTS_MAX];
-    memcpy(categories, run_categories, sizeof categories);
+    memcpy(categories, builder->run_categories, sizeof categories);
     builder->placed_count = -1;
     plan_placer_reset(&builder->fixed, &builder->run);
     TRY(persistent_place(builder, &builder->fixed, LIFETIME_PHASE, phase, categories));
-    plan_high_water(&builder->fixed, high);
-    uint64_t persistent_bytes = plan_high_water_sum(high) - plan->run_bytes;
+    memcpy(high, builder->fixed.high, sizeof high);
+    const uint64_t persistent_bytes = plan_high_water_sum(high) - run_bytes;
     for (int32_t p = 0; p < builder->graph->program_count; p++) {
         if (builder->graph->programs[p].phase != phase)
             continue;
         TRY(program_place(builder, p, high));
-        peak_update(plan, p, persistent_bytes, categories, peak_bytes);
+        peak_update(builder, p, persistent_bytes, categories);
     }
-    plan->phase_bytes[phase] = plan_high_water_sum(high) - plan->run_bytes;
-    for (int32_t k = 0; k < BACKEND_SEGMENTS_MAX; k++)
-        arena_high[k] = high[k] > arena_high[k] ? high[k] : arena_high[k];
+    builder->plan->phase_bytes[phase] = plan_high_water_sum(high) - run_bytes;
+    high_raise(builder->high, high);
     return GT_OK;
 }
 
@@ -402,15 +394,14 @@ static enum gt_status segments_add(const struct plan_builder *builder, const uin
 /* Places the run's tensors in host memory, after all of the device's. */
 static enum gt_status host_place(struct plan_builder *builder)
 {
-    uint64_t high[BACKEND_SEGMENTS_MAX], *categories = builder->plan->host_category_bytes;
+    uint64_t *categories = builder->plan->host_category_bytes;
     memset(categories, 0, sizeof builder->plan->host_category_bytes);
     builder->space = SPACE_HOST;
-    builder->fixed.count = 0;
+    plan_placer_reset(&builder->fixed, &(struct plan_placer){.segment_bytes = builder->segment_bytes});
     enum gt_status status = persistent_place(builder, &builder->fixed, LIFETIME_RUN, PHASE_TRAIN, categories);
-    plan_high_water(&builder->fixed, high);
-    builder->plan->host_bytes = plan_high_water_sum(high);
+    builder->plan->host_bytes = plan_high_water_sum(builder->fixed.high);
     if (status == GT_OK && !builder->bound_only)
-        status = segments_add(builder, high);
+        status = segments_add(builder, builder->fixed.high);
     builder->space = SPACE_DEVICE;
     return status;
 }
@@ -418,17 +409,19 @@ static enum gt_status host_place(struct plan_builder *builder)
 static enum gt_status arena_place(struct plan_builder *builder)
 {
     struct plan *plan = builder->plan;
-    uint64_t categories[CATEGORY_COUNT] = {0}, high[BACKEND_SEGMENTS_MAX], peak_bytes = 0;
-    TRY(persistent_place(builder, &builder->run, LIFETIME_RUN, PHASE_TRAIN, categories));
-    plan_high_water(&builder->run, high);
-    plan->run_bytes = plan_high_water_sum(high);
+    plan->peak_program = -1;
+    memset(builder->run_categories, 0, sizeof builder->run_categories);
+    plan_placer_reset(&builder->run, &(struct plan_placer){.segment_bytes = builder->segment_bytes});
+    TRY(persistent_place(builder, &builder->run, LIFETIME_RUN, PHASE_TRAIN, builder->run_categories));
+    memcpy(builder->high, builder->run.high, sizeof builder->high);
+    plan->run_bytes = plan_high_water_sum(builder->high);
     plan->arena_bytes_bound = plan->run_bytes;
-    memcpy(plan->category_bytes, categories, sizeof categories);
+    memcpy(plan->category_bytes, builder->run_categories, sizeof plan->category_bytes);
     for (int32_t phase = 0; phase < PHASE_COUNT; phase++)
-        TRY(phase_place(builder, (enum program_phase)phase, categories, &peak_bytes, high));
+        TRY(phase_place(builder, (enum program_phase)phase));
     if (!builder->bound_only) {
-        plan->arena_bytes = plan_high_water_sum(high);
-        TRY(segments_add(builder, high));
+        plan->arena_bytes = plan_high_water_sum(builder->high);
+        TRY(segments_add(builder, builder->high));
         plan->device_segments = plan->segment_count;
     }
     TRY(host_place(builder));
@@ -443,14 +436,13 @@ static enum gt_status arena_place(struct plan_builder *builder)
 }
 
 /* Measures all programs before any is placed, so that those which do not need the whole arena take little time. */
-static enum gt_status plan_fill(struct plan *plan, const struct plan_builder *how)
+static enum gt_status plan_fill(struct plan *plan)
 {
     TRY(plan_arrays_create(plan));
     TRY(workspaces_ask(plan));
     struct plan_builder *builder;
     TRY(HOSTMEM_NEW(plan, 1, "making a plan", &builder));
-    *builder = (struct plan_builder){
-        .plan = plan, .graph = plan->graph, .bound_only = true, .visit = how->visit, .user = how->user};
+    *builder = (struct plan_builder){.plan = plan, .graph = plan->graph, .bound_only = true};
     for (int32_t p = 0; p < plan->graph->program_count; p++)
         if (plan->graph->programs[p].count > builder->ops_max)
             builder->ops_max = plan->graph->programs[p].count;
@@ -462,19 +454,17 @@ static enum gt_status plan_fill(struct plan *plan, const struct plan_builder *ho
             builder->touched[t] = builder->touched[t] || builder->ranges[t].last >= 0;
     }
     TRY(arena_place(builder));
-    if (!how->bound_only) {
+    if (!plan->options.measure_only) {
         builder->bound_only = false;
         builder->enough_bytes = plan->arena_bytes_bound;
-        builder->run.count = 0;
-        plan->peak_program = -1;
         TRY(arena_place(builder));
     }
     hostmem_free(builder);
     return GT_OK;
 }
 
-static enum gt_status plan_make(const void *owner, const struct graph *graph, const struct plan_options *options,
-                                const struct plan_builder *how, struct plan **out)
+enum gt_status plan_create(const void *owner, const struct graph *graph, const struct plan_options *options,
+                           struct plan **out)
 {
     assert(options->alignment_bytes > 0 && (options->alignment_bytes & (options->alignment_bytes - 1)) == 0);
     assert(options->guard_bytes % options->alignment_bytes == 0);
@@ -484,23 +474,8 @@ static enum gt_status plan_make(const void *owner, const struct graph *graph, co
     plan->options = *options;
     plan->tensor_count = graph->tensor_count;
     plan->program_count = graph->program_count;
-    plan->peak_program = -1;
-    enum gt_status status = plan_fill(plan, how);
+    enum gt_status status = plan_fill(plan);
     return FINISH(status, out, plan, hostmem_free);
-}
-
-enum gt_status plan_create(const void *owner, const struct graph *graph, const struct plan_options *options,
-                           struct plan **out)
-{
-    return plan_make(owner, graph, options, &(struct plan_builder){.bound_only = false}, out);
-}
-
-enum gt_status plan_measure(const void *owner, const struct graph *graph, const struct plan_options *options,
-                            void (*visit)(void *user, int32_t program, const struct plan_measured *measured),
-                            void *user, struct plan **out)
-{
-    const struct plan_builder how = {.bound_only = true, .visit = visit, .user = user};
-    return plan_make(owner, graph, options, &how, out);
 }
 
 void plan_call(const struct plan *plan, int32_t program, int32_t op, struct op_call *call)

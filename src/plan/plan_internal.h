@@ -34,7 +34,8 @@ struct plan_slot {
 struct plan_placer {
     struct plan_slot *slots;
     int32_t count, capacity;
-    uint64_t segment_bytes; /* S, or 0 */
+    uint64_t segment_bytes;              /* S, or 0 */
+    uint64_t high[BACKEND_SEGMENTS_MAX]; /* bytes of each segment up to the end of the last slot in it */
 };
 
 struct plan_sort_key {
@@ -58,8 +59,6 @@ bool plan_first_fit(struct plan_placer *placer, struct plan_item *item);
 /* Gives the placer the slots and the segments of another one. */
 void plan_placer_reset(struct plan_placer *placer, const struct plan_placer *from);
 
-/* Computes the bytes of each segment up to the end of the last slot in it. */
-void plan_high_water(const struct plan_placer *placer, uint64_t high[static BACKEND_SEGMENTS_MAX]);
 uint64_t plan_high_water_sum(const uint64_t high[static BACKEND_SEGMENTS_MAX]);
 
 /* Places all items on top of `fixed` in several orders and keeps the smallest result, or the first of at most

@@ -47,6 +47,9 @@ static int32_t slot_position(const struct plan_placer *placer, uint64_t start)
 
 static void slot_take(struct plan_placer *placer, const struct plan_item *item)
 {
+    const uint64_t segment = placer->segment_bytes, k = segment == 0 ? 0 : item->offset_bytes / segment;
+    const uint64_t end = item->offset_bytes + item->bytes - k * segment;
+    placer->high[k] = end > placer->high[k] ? end : placer->high[k];
     int32_t at = slot_position(placer, item->offset_bytes);
     struct plan_slot *before = at > 0 ? &placer->slots[at - 1] : NULL;
     if (before && before->end == item->offset_bytes && before->first == item->first && before->last == item->last) {
@@ -103,24 +106,6 @@ bool plan_first_fit(struct plan_placer *placer, struct plan_item *item)
     return true;
 }
 
-void plan_high_water(const struct plan_placer *placer, uint64_t high[static BACKEND_SEGMENTS_MAX])
-{
-    memset(high, 0, BACKEND_SEGMENTS_MAX * sizeof high[0]);
-    uint64_t segment = placer->segment_bytes;
-    for (int32_t i = 0; i < placer->count; i++) {
-        const struct plan_slot *slot = &placer->slots[i];
-        if (segment == 0) {
-            high[0] = slot->end > high[0] ? slot->end : high[0];
-            continue;
-        }
-        /* A joined slot may cover several segments, all but the last to their end. */
-        for (uint64_t k = slot->start / segment; k * segment < slot->end; k++) {
-            uint64_t end = slot->end < (k + 1) * segment ? slot->end - k * segment : segment;
-            high[k] = end > high[k] ? end : high[k];
-        }
-    }
-}
-
 uint64_t plan_high_water_sum(const uint64_t high[static BACKEND_SEGMENTS_MAX])
 {
     uint64_t sum = 0;
@@ -139,17 +124,12 @@ static int sort_key_compare(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-static void keys_sort(struct plan_sort_key *keys, int32_t count)
-{
-    qsort(keys, (size_t)count, sizeof keys[0], sort_key_compare);
-}
-
 /* Orders the ops by their live bytes, most first: ranks[r] is the op of rank r, and ranks[ops + i] the rank of op i. */
 static void ranks_build(const uint64_t *live, int32_t ops, struct plan_sort_key *keys, int32_t *ranks)
 {
     for (int32_t i = 0; i < ops; i++)
         keys[i] = (struct plan_sort_key){.major = UINT64_MAX - live[i], .index = i};
-    keys_sort(keys, ops);
+    qsort(keys, (size_t)ops, sizeof keys[0], sort_key_compare);
     for (int32_t r = 0; r < ops; r++) {
         ranks[r] = keys[r].index;
         ranks[ops + keys[r].index] = r;
@@ -172,13 +152,7 @@ void plan_placer_reset(struct plan_placer *placer, const struct plan_placer *fro
         memcpy(placer->slots, from->slots, (size_t)from->count * sizeof from->slots[0]);
     placer->count = from->count;
     placer->segment_bytes = from->segment_bytes;
-}
-
-static uint64_t placer_bytes(const struct plan_placer *placer)
-{
-    uint64_t high[BACKEND_SEGMENTS_MAX];
-    plan_high_water(placer, high);
-    return plan_high_water_sum(high);
+    memcpy(placer->high, from->high, sizeof placer->high);
 }
 
 /* Runs first fit in the order of the keys, on top of `fixed`.  Returns the bytes needed, UINT64_MAX when it does not
@@ -193,11 +167,10 @@ static uint64_t place_in_order(const struct plan_placer *fixed, struct plan_item
             (fixed->segment_bytes == 0 && item->offset_bytes + item->bytes >= limit))
             return UINT64_MAX;
     }
-    return placer_bytes(&scratch->placer);
+    return plan_high_water_sum(scratch->placer.high);
 }
 
-/* Longest lifetime first, ties by larger size; items of the op with most live bytes first, by size, then the remaining
- * items of the next op; by size, and by size times lifetime, largest first, ties by longer life. */
+/* Equal lifetimes are ordered by size, equal sizes by lifetime. */
 enum place_order { ORDER_LIFETIME, ORDER_BREADTH, ORDER_SIZE, ORDER_AREA, ORDER_COUNT };
 
 static void order_make(enum place_order order, const struct plan_item *items, int32_t count, const uint64_t *live,
@@ -221,7 +194,7 @@ static void order_make(enum place_order order, const struct plan_item *items, in
         }
         scratch->keys[i] = key;
     }
-    keys_sort(scratch->keys, count);
+    qsort(scratch->keys, (size_t)count, sizeof scratch->keys[0], sort_key_compare);
 }
 
 /* Stores the offsets if this is the best placement so far. */
@@ -284,7 +257,7 @@ static void best_restore(const struct plan_placer *fixed, struct plan_item *item
 bool plan_place(const struct plan_placer *fixed, struct plan_item *items, int32_t count, const uint64_t *live,
                 int32_t ops, uint64_t enough_bytes, struct plan_scratch *scratch)
 {
-    uint64_t bound = placer_bytes(fixed), most_live = 0, least = UINT64_MAX;
+    uint64_t bound = plan_high_water_sum(fixed->high), most_live = 0, least = UINT64_MAX;
     for (int32_t i = 0; i < ops; i++)
         most_live = live[i] > most_live ? live[i] : most_live;
     bound += most_live;
@@ -304,6 +277,6 @@ bool plan_place(const struct plan_placer *fixed, struct plan_item *items, int32_
     if (least == UINT64_MAX)
         return false;
     best_restore(fixed, items, count, scratch);
-    assert(placer_bytes(&scratch->placer) == least);
+    assert(plan_high_water_sum(scratch->placer.high) == least);
     return true;
 }

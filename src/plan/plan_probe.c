@@ -5,6 +5,7 @@
  */
 #include "plan/plan_probe.h"
 
+#include "base/size.h"
 #include "plan/plan_internal.h"
 
 /* A program that is being taken apart. */
@@ -12,8 +13,9 @@ struct taking {
     const struct probe_request *request;
     const struct model *model;
     const struct program *program;
-    const struct plan_measured *measured;
-    struct probe *out;
+    const struct plan_item *items;
+    int32_t count;
+    const uint64_t *live; /* the sum of the items' footprints at each op */
 };
 
 /* Returns the recompute level of a layer of the probed model, which has one block at each level up to RECOMPUTE_FULL,
@@ -41,8 +43,8 @@ static void items_take(const struct taking *taking, struct probe_program *out)
         second++;
     const int32_t chunk_ops = second - loss;
     second = ops[second].chunk == 2 ? second : loss;
-    for (int32_t i = 0; i < taking->measured->count; i++) {
-        const struct plan_item *item = &taking->measured->items[i];
+    for (int32_t i = 0; i < taking->count; i++) {
+        const struct plan_item *item = &taking->items[i];
         const bool block = ops[item->first].layer >= 0;
         if (ops[item->first].chunk > 0 && ops[item->last].chunk > 0)
             continue;
@@ -109,33 +111,40 @@ static void ops_take(const struct taking *taking, struct probe_program *out)
             assert(in_chunk < PROBE_CHUNK_OPS_MAX);
             uint64_t own = chunk_bytes(taking->request, &parts, &largest);
             if (op->chunk <= PROBE_CHUNK_NEXT + 1)
-                out->chunk[op->chunk - 1][in_chunk] = taking->measured->live[i] - all - own;
+                out->chunk[op->chunk - 1][in_chunk] = taking->live[i] - all - own;
         } else if (op->layer >= 0) {
             if (queue == QUEUE_COMPUTE) /* a copy may begin in another block */
-                probe_raise(&out->local[level_of(op->layer)], taking->measured->live[i] - below[level_of(op->layer)]);
+                probe_raise(&out->local[level_of(op->layer)], taking->live[i] - below[level_of(op->layer)]);
             out->block[level_of(op->layer)][op->pass == PASS_BACKWARD].busy[queue] += seconds;
         } else {
             bool loss = any_block && !any_backward;
-            probe_raise(loss ? &out->high : &out->low, taking->measured->live[i] - (loss ? all : 0));
+            probe_raise(loss ? &out->high : &out->low, taking->live[i] - (loss ? all : 0));
             out->outside_seconds += seconds;
         }
     }
 }
 
-static void program_take(void *user, int32_t program, const struct plan_measured *measured)
+/* Takes a program of a plan apart, whose bounds alone are known. */
+static enum gt_status program_take(struct taking *taking, const struct plan *plan, int32_t program,
+                                   struct probe_program *out)
 {
-    struct taking *taking = user;
-    const struct model *model = taking->model;
-    const int32_t programs[PROBE_KINDS] = {model->train_first.program, model->train_next.program,
-                                           model->evaluate.program};
-    taking->program = &model->graph->programs[program];
-    taking->measured = measured;
-    for (int kind = 0; kind < PROBE_KINDS; kind++) {
-        if (programs[kind] != program)
-            continue;
-        items_take(taking, &taking->out->program[kind]);
-        ops_take(taking, &taking->out->program[kind]);
-    }
+    const size_t tensors = (size_t)plan->tensor_count, ops = (size_t)plan->graph->programs[program].count;
+    struct plan_program bounds;
+    struct tensor_range *ranges;
+    struct plan_item *items;
+    uint64_t *live;
+    TRY(HOSTMEM_NEW(plan, tensors, "probe", &ranges));
+    TRY(HOSTMEM_NEW(plan, tensors + ops, "probe", &items));
+    TRY(HOSTMEM_NEW(plan, ops + 1, "probe", &live));
+    graph_ranges(plan->graph, program, ranges);
+    taking->program = &plan->graph->programs[program];
+    taking->items = items;
+    taking->live = live;
+    taking->count = plan_items_collect(plan, program, ranges, items);
+    plan_live_measure(plan, program, items, taking->count, live, &bounds);
+    items_take(taking, out);
+    ops_take(taking, out);
+    return GT_OK;
 }
 
 bool probe_adds_in_step(const struct probe_request *request, int32_t micro_batch)
@@ -226,10 +235,11 @@ static enum gt_status fixed_add(const struct probe_request *request, struct mode
     struct model *model;
     struct plan *plan;
     unlimited.largest_segment_bytes = 0;
+    unlimited.measure_only = true;
     options->config.n_layer = layers;
     TRY(model_make(options, false, request->mem, &model));
     enum gt_status status;
-    TRY_GOTO(status, close, plan_measure(request->mem, model->graph, &unlimited, NULL, NULL, &plan));
+    TRY_GOTO(status, close, plan_create(model, model->graph, &unlimited, &plan));
     const struct plan_queues update = plan_cost_queues(model->graph, model->update.program, request->rates);
     if (options->choice.offload == 0) {
         out->between_seconds[0] += (double)times * between_seconds(model, request->rates);
@@ -254,7 +264,6 @@ static enum gt_status fixed_add(const struct probe_request *request, struct mode
     chunks_take(model->graph, model->train_next.program, PROBE_NEXT, out);
     if (options->evaluate)
         chunks_take(model->graph, model->evaluate.program, PROBE_EVALUATE, out);
-    hostmem_free(plan);
 close:
     hostmem_free(model);
     if (status != GT_OK || options->choice.offload > 0 || model_parts(options) == 1)
@@ -313,6 +322,7 @@ enum gt_status probe_make(const struct probe_request *request, int32_t micro_bat
     struct model *model;
     struct plan *plan;
     unlimited.largest_segment_bytes = 0;
+    unlimited.measure_only = true;
     options.config.n_layer = RECOMPUTE_OFFLOAD;
     options.choice.recompute = (struct recompute_mix){{0, 1, 1, 1, 1}};
     options.choice.micro_batch = micro_batch;
@@ -322,50 +332,50 @@ enum gt_status probe_make(const struct probe_request *request, int32_t micro_bat
     options.no_update = true;
     TRY(model_make(&options, probe_adds_in_step(request, micro_batch), request->mem, &model));
     *out = (struct probe){.micro_batch = micro_batch, .evaluate_batch = evaluate_batch, .offload = offload};
-    struct taking taking = {.request = request, .model = model, .out = out};
-    enum gt_status status = plan_measure(request->mem, model->graph, &unlimited, program_take, &taking, &plan);
-    if (status == GT_OK)
-        hostmem_free(plan);
+    struct taking taking = {.request = request, .model = model};
+    const int32_t programs[PROBE_KINDS] = {model->train_first.program, model->train_next.program,
+                                           model->evaluate.program};
+    enum gt_status status = plan_create(model, model->graph, &unlimited, &plan);
+    for (int kind = 0; kind < PROBE_KINDS && status == GT_OK; kind++)
+        status = programs[kind] < 0 ? GT_OK : program_take(&taking, plan, programs[kind], &out->program[kind]);
     hostmem_free(model);
     for (int kind = PROBE_FIRST; kind < PROBE_EVALUATE; kind++)
         offload_derive(request, out, (enum probe_kind)kind);
     return status;
 }
 
-/* The loss of one program: the sum of the chunks that chunk_add() has added so far. */
-struct adding {
-    const struct probe_request *request;
-    const struct probe_fixed *fixed;
-    const struct probe_program *program;
-    enum probe_kind kind;
-    struct probe_loss loss;
-};
-
-/* Adds `times` chunks of `rows` rows. */
-static void chunk_add(struct adding *adding, enum probe_chunk chunk, int64_t rows, int64_t times)
+/* Returns an op of a loss chunk with `rows` rows. */
+static struct probe_op op_sized(const struct probe_op *of, int64_t rows)
 {
-    /* A program without a second chunk here is an evaluation: all its chunks run the ops of the first. */
-    const int which = chunk == PROBE_CHUNK_NEXT && adding->fixed->chunk_ops[adding->kind][1] > 0;
-    for (int32_t i = 0; i < adding->fixed->chunk_ops[adding->kind][which] && times > 0; i++) {
-        struct probe_op op = adding->fixed->chunk[adding->kind][which][i];
-        for (int32_t s = 0; s < OP_OPERANDS_MAX; s++)
-            if ((op.rows >> s & 1u) != 0)
-                op.call.operand[s].dims[0] = rows;
-        adding->loss.seconds += (double)times * plan_cost_op(&op.call, adding->request->rates);
-        probe_raise(&adding->loss.bytes,
-                    adding->program->chunk[chunk][i] + chunk_bytes(adding->request, &op, &adding->loss.largest));
-    }
+    struct probe_op op = *of;
+    for (int32_t s = 0; s < OP_OPERANDS_MAX; s++)
+        if ((op.rows >> s & 1u) != 0)
+            op.call.operand[s].dims[0] = rows;
+    return op;
 }
 
 struct probe_loss probe_loss_of(const struct probe_request *request, const struct probe_fixed *fixed,
                                 const struct probe *probe, enum probe_kind kind, int64_t rows, int64_t chunk)
 {
     const int64_t whole = rows / chunk, rest = rows % chunk;
-    struct adding adding = {.request = request, .fixed = fixed, .program = &probe->program[kind], .kind = kind};
-    if (kind == PROBE_NEXT && probe_adds_in_step(request, probe->micro_batch))
-        adding.kind = PROBE_FIRST; /* each part overwrites its gradients */
-    chunk_add(&adding, rows <= chunk ? PROBE_CHUNK_ONLY : PROBE_CHUNK_FIRST, rows < chunk ? rows : chunk, 1);
-    chunk_add(&adding, PROBE_CHUNK_NEXT, chunk, whole - 1);
-    chunk_add(&adding, PROBE_CHUNK_NEXT, rest, whole > 0 && rest > 0);
-    return adding.loss;
+    const struct {
+        enum probe_chunk chunk;
+        int64_t rows, times;
+    } parts[] = {{rows <= chunk ? PROBE_CHUNK_ONLY : PROBE_CHUNK_FIRST, min_i64(rows, chunk), 1},
+                 {PROBE_CHUNK_NEXT, chunk, whole - 1},
+                 {PROBE_CHUNK_NEXT, rest, whole > 0 && rest > 0}};
+    struct probe_loss loss = {.seconds = 0.0};
+    /* With parts in a step each part overwrites its gradients. */
+    const int ops_kind = kind == PROBE_NEXT && probe_adds_in_step(request, probe->micro_batch) ? PROBE_FIRST : kind;
+    for (int p = 0; p < 3; p++) {
+        /* A program without a second chunk here is an evaluation: all its chunks run the ops of the first. */
+        const int which = parts[p].chunk == PROBE_CHUNK_NEXT && fixed->chunk_ops[ops_kind][1] > 0;
+        for (int32_t i = 0; i < fixed->chunk_ops[ops_kind][which] && parts[p].times > 0; i++) {
+            const struct probe_op op = op_sized(&fixed->chunk[ops_kind][which][i], parts[p].rows);
+            loss.seconds += (double)parts[p].times * plan_cost_op(&op.call, request->rates);
+            probe_raise(&loss.bytes,
+                        probe->program[kind].chunk[parts[p].chunk][i] + chunk_bytes(request, &op, &loss.largest));
+        }
+    }
+    return loss;
 }

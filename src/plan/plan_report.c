@@ -16,6 +16,7 @@
 #define LINE_BYTES_MAX 4096
 #define HEAD_INDENT 10
 #define CHOICE_INDENT 35
+#define LINE(out, ...) plan_line_print(out, HEAD_INDENT, __VA_ARGS__)
 #define SECONDS_MAX 1e15 /* the end of a longer run is not a date */
 
 const char *plan_op_target(const struct graph *graph, const struct op *op)
@@ -88,20 +89,19 @@ void plan_line_print(FILE *out, int indent, const char *format, ...)
 static void head_print(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
 {
     uint64_t needed = plan_total_bytes(plan, facts);
-    plan_line_print(out, HEAD_INDENT, "Plan      %s", facts->configuration ? facts->configuration : "-");
+    LINE(out, "Plan      %s", facts->configuration ? facts->configuration : "-");
     if (facts->state_format)
-        plan_line_print(out, HEAD_INDENT, "Weights   %.2f bytes per parameter, gradients and optimizer included (%s)",
-                        facts->state_bytes, facts->state_format);
-    plan_line_print(out, HEAD_INDENT, "Device    %s", facts->device ? facts->device : "-");
+        LINE(out, "Weights   %.2f bytes per parameter, gradients and optimizer included (%s)", facts->state_bytes,
+             facts->state_format);
+    LINE(out, "Device    %s", facts->device ? facts->device : "-");
     if (facts->free_bytes == 0) {
-        plan_line_print(out, HEAD_INDENT, "Memory    %s needed", LOG_BYTES(needed));
+        LINE(out, "Memory    %s needed", LOG_BYTES(needed));
         return;
     }
     bool fits = needed <= facts->free_bytes;
-    plan_line_print(out, HEAD_INDENT, "Memory    %s needed, %s available: %s%s%s", LOG_BYTES(needed),
-                    LOG_BYTES(facts->free_bytes), fits ? "fits, " : "DOES NOT FIT, ",
-                    LOG_BYTES(fits ? facts->free_bytes - needed : needed - facts->free_bytes),
-                    fits ? " to spare" : " short");
+    LINE(out, "Memory    %s needed, %s available: %s%s%s", LOG_BYTES(needed), LOG_BYTES(facts->free_bytes),
+         fits ? "fits, " : "DOES NOT FIT, ", LOG_BYTES(fits ? facts->free_bytes - needed : needed - facts->free_bytes),
+         fits ? " to spare" : " short");
 }
 
 char *plan_offload_text(char text[static PLAN_OFFLOAD_TEXT_MAX], const struct plan *plan)
@@ -124,7 +124,7 @@ static void share_print(const struct plan *plan, const char *name, uint64_t byte
     int length = (int)(share * BAR_WIDTH + 0.5);
     memset(bar, '#', sizeof bar);
     bar[length < 0 ? 0 : length > BAR_WIDTH ? BAR_WIDTH : length] = '\0';
-    plan_line_print(out, HEAD_INDENT, "  %-12s %12s %6.2f %%  %s", name, LOG_BYTES(bytes), 100.0 * share, bar);
+    LINE(out, "  %-12s %12s %6.2f %%  %s", name, LOG_BYTES(bytes), 100.0 * share, bar);
 }
 
 static void categories_print(const struct plan *plan, FILE *out)
@@ -134,86 +134,68 @@ static void categories_print(const struct plan *plan, FILE *out)
         if (plan->category_bytes[c] > 0)
             share_print(plan, tensor_category_name((enum tensor_category)c), plan->category_bytes[c], out);
     share_print(plan, "unused", plan_unused_bytes(plan), out);
-    plan_line_print(out, HEAD_INDENT, "  %-12s %12s           %" PRIu64 " bytes in %" PRId32 " piece%s", "total",
-                    LOG_BYTES(plan->arena_bytes), plan->arena_bytes, plan->device_segments,
-                    plan->device_segments == 1 ? "" : "s");
+    LINE(out, "  %-12s %12s           %" PRIu64 " bytes in %" PRId32 " piece%s", "total", LOG_BYTES(plan->arena_bytes),
+         plan->arena_bytes, plan->device_segments, plan->device_segments == 1 ? "" : "s");
     fprintf(out, "\n");
 }
 
 static void peak_print(const struct plan *plan, FILE *out)
 {
-    if (plan->peak_program >= 0) {
-        const struct plan_program *peak = &plan->program[plan->peak_program];
-        const struct program *program = &plan->graph->programs[peak->program];
-        if (program->count > 0) {
-            const struct op *op = &program->ops[peak->peak_op];
-            plan_line_print(out, HEAD_INDENT, "Peak      %s, op %" PRId32 " of %" PRId32 " (%s, writing %s)",
-                            program->name, peak->peak_op, program->count, op_declaration(op->kind)->name,
-                            plan_op_target(plan->graph, op));
-        }
+    const struct program *program = plan->peak_program >= 0 ? &plan->graph->programs[plan->peak_program] : NULL;
+    if (program != NULL && program->count > 0) {
+        const int32_t peak = plan->program[plan->peak_program].peak_op;
+        LINE(out, "Peak      %s, op %" PRId32 " of %" PRId32 " (%s, writing %s)", program->name, peak, program->count,
+             op_declaration(program->ops[peak].kind)->name, plan_op_target(plan->graph, &program->ops[peak]));
     }
     uint64_t above = plan->arena_bytes - plan->arena_bytes_bound;
     double percent = plan->arena_bytes_bound > 0 ? 100.0 * (double)above / (double)plan->arena_bytes_bound : 0.0;
-    plan_line_print(out, HEAD_INDENT, "Minimum   %s must be in memory at once; this plan is %.2f %% above it",
-                    LOG_BYTES(plan->arena_bytes_bound), percent);
+    LINE(out, "Minimum   %s must be in memory at once; this plan is %.2f %% above it",
+         LOG_BYTES(plan->arena_bytes_bound), percent);
 }
 
 /* Prints the arena bytes that each phase needs, the run's tensors included. */
 static void phases_print(const struct plan *plan, FILE *out)
 {
-    char line[256] = "";
+    char line[256] = "none";
     size_t used = 0;
-    bool present[PHASE_COUNT] = {false};
-    for (int32_t p = 0; p < plan->program_count; p++)
-        present[plan->graph->programs[p].phase] = true;
-    for (int32_t phase = 0; phase < PHASE_COUNT; phase++) {
-        if (!present[phase] || used >= sizeof line)
-            continue;
-        int wrote = snprintf(line + used, sizeof line - used, "%s%s %s", used ? ", " : "",
-                             program_phase_name((enum program_phase)phase),
-                             LOG_BYTES(plan->run_bytes + plan->phase_bytes[phase]));
-        used += wrote > 0 ? (size_t)wrote : 0;
-    }
-    plan_line_print(out, HEAD_INDENT, "Phases    %s; %s of it stays throughout", used ? line : "none",
-                    LOG_BYTES(plan->run_bytes));
+    for (int32_t phase = 0; phase < PHASE_COUNT; phase++)
+        if (plan->phase_bytes[phase] > 0)
+            used += (size_t)snprintf(line + used, sizeof line - used, "%s%s %s", used ? ", " : "",
+                                     program_phase_name((enum program_phase)phase),
+                                     LOG_BYTES(plan->run_bytes + plan->phase_bytes[phase]));
+    LINE(out, "Phases    %s; %s of it stays throughout", line, LOG_BYTES(plan->run_bytes));
 }
 
 /* Prints the sizes of ranks, what they exchange, and how much faster they are than one. */
 static void ranks_print(const struct plan_report_facts *facts, FILE *out)
 {
-    char bytes[24], seconds[32], least[24], most[24];
-    log_bytes(bytes, facts->forecast.exchange_bytes);
-    log_bytes(least, (double)facts->rank_bytes[0]);
-    log_bytes(most, (double)facts->rank_bytes[1]);
     const bool alike = facts->rank_bytes[0] == facts->rank_bytes[1];
-    plan_line_print(out, HEAD_INDENT, "Ranks     %" PRId64 ", of %s%s%s", facts->ranks, least, alike ? "" : " to ",
-                    alike ? "" : most);
+    LINE(out, "Ranks     %" PRId64 ", of %s%s%s", facts->ranks, LOG_BYTES(facts->rank_bytes[0]), alike ? "" : " to ",
+         alike ? "" : LOG_BYTES(facts->rank_bytes[1]));
     if (facts->forecast.exchange_seconds > 0.0)
-        plan_line_print(out, HEAD_INDENT,
-                        "          each sends and receives %s per update, %s exposed; %.2f times as fast as one rank",
-                        bytes, clock_duration(seconds, facts->forecast.exchange_seconds),
-                        facts->forecast.alone_seconds / facts->forecast.step_seconds);
+        LINE(out, "          each sends and receives %s per update, %s exposed; %.2f times as fast as one rank",
+             LOG_BYTES(facts->forecast.exchange_bytes), CLOCK_DURATION(facts->forecast.exchange_seconds),
+             facts->forecast.alone_seconds / facts->forecast.step_seconds);
     else
-        plan_line_print(out, HEAD_INDENT,
-                        "          each sends and receives %s per update (--link=10GbE forecasts the time)", bytes);
+        LINE(out, "          each sends and receives %s per update (--link=10GbE forecasts the time)",
+             LOG_BYTES(facts->forecast.exchange_bytes));
 }
 
 static void forecast_print(const struct plan_report_facts *facts, FILE *out)
 {
     const struct forecast *forecast = &facts->forecast;
     if (!(forecast->step_seconds > 0.0)) {
-        plan_line_print(out, HEAD_INDENT, "Forecast  unknown before the first timings");
+        LINE(out, "Forecast  unknown before the first timings");
         return;
     }
     char end[32], bounds[PLAN_UNCERTAINTY_MAX];
-    plan_line_print(
-        out, HEAD_INDENT, "Forecast  %s in all, until %s (%s, %s)", CLOCK_DURATION(forecast_seconds_left(forecast)),
-        clock_wall_text(end, forecast_end(forecast, forecast->now_wall_s)),
-        forecast->measured ? "measured" : "estimated", plan_uncertainty_text(bounds, forecast->uncertainty));
-    plan_line_print(out, HEAD_INDENT, "          %" PRId64 " step%s of %s, %" PRId64 " evaluation%s of %s (%.1f %%)",
-                    forecast->steps, forecast->steps == 1 ? "" : "s", CLOCK_DURATION(forecast->step_seconds),
-                    forecast->evaluations, forecast->evaluations == 1 ? "" : "s",
-                    CLOCK_DURATION(forecast->evaluation_seconds), 100.0 * forecast_evaluation_share(forecast));
+    LINE(out, "Forecast  %s in all, until %s (%s, %s)", CLOCK_DURATION(forecast_seconds_left(forecast)),
+         clock_wall_text(end, forecast_end(forecast, forecast->now_wall_s)),
+         forecast->measured ? "measured" : "estimated", plan_uncertainty_text(bounds, forecast->uncertainty));
+    LINE(out, "          %" PRId64 " step%s of %s, %" PRId64 " evaluation%s of %s (%.1f %%)", forecast->steps,
+         forecast->steps == 1 ? "" : "s", CLOCK_DURATION(forecast->step_seconds), forecast->evaluations,
+         forecast->evaluations == 1 ? "" : "s", CLOCK_DURATION(forecast->evaluation_seconds),
+         100.0 * forecast_evaluation_share(forecast));
     if (facts->ranks > 1)
         ranks_print(facts, out);
 }
@@ -225,20 +207,18 @@ static void change_print(const struct plan_report_facts *facts, FILE *out)
     char asked[24], text[SEARCH_CHANGES_MAX];
     const char *least = search->bytes_request_least ? "at least " : "";
     double needed = (double)search->bytes_request, have = (double)facts->request->budget_bytes;
-    plan_line_print(out, HEAD_INDENT, "Requested %s%s; %s is available: %s%s short", least, LOG_BYTES(needed),
-                    LOG_BYTES(have), least, LOG_BYTES(needed > have ? needed - have : 0.0));
+    LINE(out, "Requested %s%s; %s is available: %s%s short", least, LOG_BYTES(needed), LOG_BYTES(have), least,
+         LOG_BYTES(needed > have ? needed - have : 0.0));
     search_changes_text(text, &search->found.options, &facts->request->options);
     if (search->fits)
-        plan_line_print(out, HEAD_INDENT, "Changed   %s: %+.1f %% time (estimated), same samples%s", text,
-                        100.0 * (search->found.seconds / search->seconds_request - 1.0),
-                        search->found.options.states == facts->request->options.states
-                            ? " and mathematics"
-                            : ", states rounded stochastically");
+        LINE(out, "Changed   %s: %+.1f %% time (estimated), same samples%s", text,
+             100.0 * (search->found.seconds / search->seconds_request - 1.0),
+             search->found.options.states == facts->request->options.states ? " and mathematics"
+                                                                            : ", states rounded stochastically");
     else
-        plan_line_print(out, HEAD_INDENT, "Smallest  the plan above, still too large: %s", text);
+        LINE(out, "Smallest  the plan above, still too large: %s", text);
     if (!search->fits && facts->budget_least > 0)
-        plan_line_print(out, HEAD_INDENT, "Needed    a memory_budget of at least %s",
-                        search_budget_text(asked, facts->budget_least));
+        LINE(out, "Needed    a memory_budget of at least %s", search_budget_text(asked, facts->budget_least));
 }
 
 static void choice_print(const struct plan_report_facts *facts, const struct search_choice *choice, FILE *out)
@@ -259,13 +239,12 @@ static void choices_print(const struct plan_report_facts *facts, FILE *out)
     bool other = false;
     fprintf(out, "\n");
     if (facts->choice_count == 0)
-        plan_line_print(out, HEAD_INDENT, "Alternatives: nothing smaller fits either");
+        LINE(out, "Alternatives: nothing smaller fits either");
     else if (search_choice_equivalent(facts->choices[0].kind))
-        plan_line_print(out, HEAD_INDENT, "Alternatives that fit (memory, time per update, settings)");
+        LINE(out, "Alternatives that fit (memory, time per update, settings)");
     for (int32_t i = 0; i < facts->choice_count; i++) {
         if (!other && !search_choice_equivalent(facts->choices[i].kind)) {
-            plan_line_print(out, HEAD_INDENT,
-                            "Alternatives that fit but change results (memory, time per update, settings)");
+            LINE(out, "Alternatives that fit but change results (memory, time per update, settings)");
             other = true;
         }
         choice_print(facts, &facts->choices[i], out);
@@ -277,22 +256,20 @@ void plan_print_text(const struct plan *plan, const struct plan_report_facts *fa
     char text[PLAN_OFFLOAD_TEXT_MAX], budget[24];
     head_print(plan, facts, out);
     if (plan->host_bytes > 0)
-        plan_line_print(out, HEAD_INDENT, "Offload   %s in host memory, which adds %s to each update",
-                        plan_offload_text(text, plan),
-                        facts->forecast.offload_seconds > 0.0 ? CLOCK_DURATION(facts->forecast.offload_seconds)
-                                                              : "an unknown time");
+        LINE(out, "Offload   %s in host memory, which adds %s to each update", plan_offload_text(text, plan),
+             facts->forecast.offload_seconds > 0.0 ? CLOCK_DURATION(facts->forecast.offload_seconds)
+                                                   : "an unknown time");
     categories_print(plan, out);
     peak_print(plan, out);
     phases_print(plan, out);
-    plan_line_print(out, HEAD_INDENT, "Outside   host memory %s, driver and libraries %s, headroom %s",
-                    LOG_BYTES(facts->host_bytes), LOG_BYTES(facts->context_bytes), LOG_BYTES(facts->headroom_bytes));
+    LINE(out, "Outside   host memory %s, driver and libraries %s, headroom %s", LOG_BYTES(facts->host_bytes),
+         LOG_BYTES(facts->context_bytes), LOG_BYTES(facts->headroom_bytes));
     forecast_print(facts, out);
     if (facts->needless)
-        plan_line_print(out, HEAD_INDENT, "Needless  %s: the run fits without, and takes %.1f %% less time (estimated)",
-                        facts->needless, 100.0 * facts->needless_share);
+        LINE(out, "Needless  %s: the run fits without, and takes %.1f %% less time (estimated)", facts->needless,
+             100.0 * facts->needless_share);
     if (facts->search && !facts->search->fits && plan->host_bytes > facts->request->host_budget)
-        plan_line_print(out, HEAD_INDENT, "Needed    a host_budget of at least %s",
-                        search_budget_text(budget, plan->host_bytes));
+        LINE(out, "Needed    a host_budget of at least %s", search_budget_text(budget, plan->host_bytes));
     if (facts->search && (facts->search->candidates > 1 || !facts->search->fits)) {
         if (facts->search->bytes_request > facts->request->budget_bytes)
             change_print(facts, out);

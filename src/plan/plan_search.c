@@ -14,8 +14,6 @@
 #include "base/size.h"
 #include "plan/plan_probe.h"
 
-#define PROBES_MAX 512
-#define TRIED_MAX 256
 #define KEPT_MAX 16     /* candidates in one collection; the search plans them in their order */
 #define KEPT_LEAST 8    /* as KEPT_MAX, in a search for the smallest plan */
 #define BATCHES_FINE 64 /* micro-batches above this differ by an eighth */
@@ -52,26 +50,23 @@ struct split {
 
 struct candidate {
     struct plan_choice choice;
-    double seconds;      /* exact */
-    uint64_t bytes;      /* lower bound; those of the plan in the memo's `tried` */
-    uint64_t host_bytes; /* only there */
+    double seconds; /* exact */
+    uint64_t bytes; /* lower bound */
 };
 
 struct search_states_memo {
     struct probe_fixed fixed;
     int32_t fixed_count; /* 1: of no offload; 2: of every part too */
-    struct probe probes[PROBES_MAX];
-    struct candidate tried[TRIED_MAX];
-    int32_t probe_count, tried_count; /* ever made: the oldest are replaced */
-    struct split *splits;             /* of all micro-batches, the fastest first */
-    int32_t split_count;
+    struct probe *probes;
+    struct search_choice *tried; /* planned for real */
+    struct split *splits;        /* of all micro-batches, the fastest first */
+    int32_t probe_count, tried_count, split_count;
 };
 
 struct search {
     struct hostmem *mem;
     const struct search_request *request;
     struct probe_request probe;
-    struct search_memo *all;
     struct search_states_memo *memo; /* for the request's state format */
     int32_t offload_most;            /* largest part of the optimizer state in host memory */
     /* The collection. */
@@ -136,12 +131,6 @@ char *search_budget_text(char text[static 24], uint64_t bytes)
     return text;
 }
 
-static void planned_destroy(struct search_planned *planned)
-{
-    hostmem_free(planned->plan);
-    hostmem_free(planned->model);
-}
-
 double search_update_seconds(const struct model *model, const struct plan_rates *rates, plan_seconds_fn *seconds)
 {
     double sum = 0.0;
@@ -151,60 +140,34 @@ double search_update_seconds(const struct model *model, const struct plan_rates 
     return sum;
 }
 
-/* As search_options_plan(), and keeps the model and its plan, which is NULL if it could not be made. */
-static enum gt_status model_plan(struct hostmem *mem, const struct plan_options *plan, const struct plan_rates *rates,
-                                 struct search_choice *choice, struct search_planned *out)
-{
-    struct plan_options quiet = *plan;
-    struct search_planned made = {.model = NULL};
-    quiet.quiet = true;
-    TRY(model_create(mem, &choice->options, &made.model));
-    choice->seconds = search_update_seconds(made.model, rates, plan_cost_blocks);
-    enum gt_status status = plan_create(mem, made.model->graph, &quiet, &made.plan);
-    choice->arena_bytes = status == GT_OK ? made.plan->arena_bytes : SEARCH_BYTES_NEVER;
-    choice->host_bytes = status == GT_OK ? made.plan->host_bytes : 0;
-    planned_destroy(out);
-    *out = made;
-    return status == GT_NO_FIT ? GT_OK : status;
-}
-
 enum gt_status search_options_plan(struct hostmem *mem, const struct plan_options *plan, const struct plan_rates *rates,
                                    struct search_choice *choice)
 {
-    struct search_planned planned = {.model = NULL};
-    enum gt_status status = model_plan(mem, plan, rates, choice, &planned);
-    planned_destroy(&planned);
-    return status;
-}
-
-struct search_planned search_planned_take(struct search_memo *memo, const struct model_options *options)
-{
-    const struct search_planned last = memo->last;
-    const struct model_options *made = last.plan ? &last.model->options : NULL;
-    if (!made || made->states != options->states || made->ranks != options->ranks ||
-        !plan_choice_equal(&made->choice, &options->choice))
-        return (struct search_planned){.model = NULL};
-    memo->last = (struct search_planned){.model = NULL};
-    return last;
+    struct plan_options quiet = *plan;
+    struct model *model;
+    struct plan *made;
+    quiet.quiet = true;
+    TRY(model_create(mem, &choice->options, &model));
+    choice->seconds = search_update_seconds(model, rates, plan_cost_blocks);
+    enum gt_status status = plan_create(model, model->graph, &quiet, &made);
+    choice->arena_bytes = status == GT_OK ? made->arena_bytes : SEARCH_BYTES_NEVER;
+    choice->host_bytes = status == GT_OK ? made->host_bytes : 0;
+    hostmem_free(model);
+    return status == GT_NO_FIT ? GT_OK : status;
 }
 
 /* Plans a choice of the request for real, unless an earlier search did. */
 static enum gt_status choice_plan(const struct search *search, struct search_choice *out)
 {
     struct search_states_memo *memo = search->memo;
-    const struct plan_choice *choice = &out->options.choice;
-    struct candidate *tried = memo->tried;
-    const struct candidate *end = tried + (memo->tried_count < TRIED_MAX ? memo->tried_count : TRIED_MAX);
-    while (tried < end && !plan_choice_equal(&tried->choice, choice))
-        tried++;
-    if (tried == end) {
-        TRY(model_plan(search->mem, &search->request->plan, &search->request->rates, out, &search->all->last));
-        tried = &memo->tried[memo->tried_count++ % TRIED_MAX];
-        *tried = (struct candidate){*choice, out->seconds, out->arena_bytes, out->host_bytes};
-    }
-    out->arena_bytes = tried->bytes;
-    out->host_bytes = tried->host_bytes;
-    out->seconds = tried->seconds;
+    for (int32_t i = 0; i < memo->tried_count; i++)
+        if (plan_choice_equal(&memo->tried[i].options.choice, &out->options.choice)) {
+            *out = memo->tried[i];
+            return GT_OK;
+        }
+    TRY(HOSTMEM_GROW(memo, &memo->tried, (size_t)memo->tried_count + 1, "plans tried"));
+    TRY(search_options_plan(search->mem, &search->request->plan, &search->request->rates, out));
+    memo->tried[memo->tried_count++] = *out;
     return GT_OK;
 }
 
@@ -212,17 +175,15 @@ static enum gt_status probe_get(struct search *search, int32_t micro_batch, int3
 {
     struct search_states_memo *memo = search->memo;
     const int32_t evaluate_batch = evaluate_batch_of(search->request, micro_batch);
-    const int32_t known = memo->probe_count < PROBES_MAX ? memo->probe_count : PROBES_MAX;
-    for (int32_t i = 0; i < known; i++) {
+    for (int32_t i = 0; i < memo->probe_count; i++) {
         *out = &memo->probes[i];
         if ((*out)->micro_batch == micro_batch && (*out)->evaluate_batch == evaluate_batch &&
             (*out)->offload == offload)
             return GT_OK;
     }
-    struct probe *probe = &memo->probes[memo->probe_count % PROBES_MAX];
-    TRY(probe_make(&search->probe, micro_batch, evaluate_batch, offload, probe));
-    memo->probe_count++;
-    *out = probe;
+    TRY(HOSTMEM_GROW(memo, &memo->probes, (size_t)memo->probe_count + 1, "plan probes"));
+    TRY(probe_make(&search->probe, micro_batch, evaluate_batch, offload, &memo->probes[memo->probe_count]));
+    *out = &memo->probes[memo->probe_count++];
     return GT_OK;
 }
 
@@ -446,7 +407,7 @@ static enum gt_status batch_add(struct search *search, int32_t micro_batch, uint
     const uint64_t segment = request->plan.largest_segment_bytes;
     for (int64_t chunk = widest; chunk > 0 && (chunk == widest || rows <= chunk * CHUNKS_MANY);
          chunk = chunk_next(rows, chunk)) {
-        TRY(HOSTMEM_GROW(search->mem, &memo->splits, (size_t)memo->split_count + 1, "plan splits"));
+        TRY(HOSTMEM_GROW(memo, &memo->splits, (size_t)memo->split_count + 1, "plan splits"));
         struct split *split = &memo->splits[memo->split_count];
         TRY(split_make(search, micro_batch, chunk, split));
         const uint64_t bytes = split_least(search, split);
@@ -803,9 +764,8 @@ static enum gt_status search_open(struct hostmem *mem, const struct search_reque
 {
     struct search_states_memo **states = &memo->states[request->options.states];
     const int32_t asked = request->options.choice.offload, count = asked > 0 || request->host_budget > 0 ? 2 : 1;
-    *out = (struct search){.mem = mem, .request = request, .all = memo, .offload_most = asked};
+    *out = (struct search){.mem = mem, .request = request, .offload_most = asked};
     out->probe = (struct probe_request){mem, &request->options, &request->plan, &request->rates, request->samples};
-    memo->mem = mem;
     if (*states == NULL)
         TRY(HOSTMEM_NEW(mem, 1, "plan search", states));
     out->memo = *states;
@@ -820,11 +780,8 @@ static enum gt_status search_open(struct hostmem *mem, const struct search_reque
 
 void search_memo_close(struct search_memo *memo)
 {
-    for (int i = 0; i < STATE_FORMATS; i++) {
-        hostmem_free(memo->states[i] ? memo->states[i]->splits : NULL);
+    for (int i = 0; i < STATE_FORMATS; i++)
         hostmem_free(memo->states[i]);
-    }
-    planned_destroy(&memo->last);
     *memo = (struct search_memo){0};
 }
 

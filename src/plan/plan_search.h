@@ -20,21 +20,11 @@
 
 struct search_states_memo;
 
-/* A model and its plan, both of the caller; NULL if there are none. */
-struct search_planned {
-    struct model *model;
-    struct plan *plan;
-};
-
 /* Results shared by searches that differ only in budget, pins and state format.  Zeroed before the first of them. */
 struct search_memo {
-    struct hostmem *mem;
     struct search_states_memo *states[STATE_FORMATS];
-    struct search_planned last; /* made in a search */
 };
 void search_memo_close(struct search_memo *memo);
-/* Moves the last plan out of the memo if it is that of `options`, which a search returned. */
-struct search_planned search_planned_take(struct search_memo *memo, const struct model_options *options);
 
 struct search_request {
     struct model_options options; /* the requested options; their choices are the first candidate */

@@ -20,6 +20,13 @@
 #define MAP_HEIGHT 660
 #define MAP_RIGHT (MAP_LEFT + MAP_WIDTH)
 #define MAP_BOTTOM (MAP_TOP + MAP_HEIGHT)
+#define FRONT_LEFT 1236.0
+#define FRONT_TOP 150.0
+#define FRONT_WIDTH 336.0
+#define FRONT_HEIGHT 300.0
+#define FRONT_BOTTOM (FRONT_TOP + FRONT_HEIGHT)
+#define LEGEND_LEFT 1182.0
+#define LEGEND_TOP 560.0
 #define PROGRAM_WIDTH_MIN 68.0
 #define PROGRAM_GAP 8.0
 #define BOXES_MAX 6000     /* rectangles drawn individually */
@@ -27,14 +34,6 @@
 #define GIB 1073741824.0
 #define MIB 1048576.0
 #define BUDGET_COLOUR "#d62728"
-
-/* A rectangle of the page. */
-struct panel {
-    double left, top, width, height;
-};
-
-static const struct panel front_panel = {1236, 150, 336, 300};
-static const struct panel legend_panel = {1182, 560, 390, 250};
 
 /* A storage on the map. */
 struct box {
@@ -50,6 +49,7 @@ struct map {
     double left[GRAPH_PROGRAMS_MAX], width[GRAPH_PROGRAMS_MAX]; /* of the programs */
     uint64_t segment_low[BACKEND_SEGMENTS_MAX];                 /* start of each segment on the map's address axis */
     double bytes_top;                                           /* at the map's upper end */
+    uint64_t budget;                                            /* 0 = unknown */
     struct tensor_range *ranges;                                /* [tensor_count] */
     struct plan_item *items;                                    /* [capacity], of one program */
     struct box *boxes;
@@ -144,11 +144,13 @@ static void program_boxes_add(struct map *map, int32_t program)
     int32_t count = plan_items_collect(plan, program, map->ranges, map->items);
     for (int32_t i = 0; i < count; i++) {
         const struct plan_item *item = &map->items[i];
-        struct box box = {.category = CATEGORY_WORKSPACE, .tensor = item->tensor, .program = program};
-        box.op = item->first;
-        box.last = item->last;
-        box.left = op_x(map, program, item->first);
-        box.right = op_x(map, program, item->last + 1);
+        struct box box = {.left = op_x(map, program, item->first),
+                          .right = op_x(map, program, item->last + 1),
+                          .category = CATEGORY_WORKSPACE,
+                          .tensor = item->tensor,
+                          .program = program,
+                          .op = item->first,
+                          .last = item->last};
         if (item->tensor == TENSOR_NONE) {
             box_add(map, box, plan->workspace[program][item->op], plan->workspace_bytes[program][item->op]);
             continue;
@@ -298,17 +300,7 @@ static void passes_draw(const struct map *map, int32_t program)
     }
 }
 
-/* Draws a program's name, and how often an update runs it if that is more than once. */
-static void program_caption_draw(const struct map *map, int32_t program, const struct plan_report_facts *facts)
-{
-    const char *name = map->graph->programs[program].name;
-    double middle = map->left[program] + map->width[program] / 2, y = MAP_TOP - 14;
-    const struct model_options *options = facts->search ? &facts->search->found.options : NULL;
-    const int32_t times = options ? model_runs(options, name) : 1;
-    svg_text(map->out, middle, y, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_INK, "%s%s", name,
-             times > 1 ? TEXT(24, ", %" PRId32 " times", times) : "");
-}
-
+/* Draws the names of phases and programs, and how often an update runs a program if that is more than once. */
 static void captions_draw(const struct map *map, const struct plan_report_facts *facts)
 {
     for (int32_t phase = 0; phase < PHASE_COUNT; phase++) {
@@ -320,7 +312,10 @@ static void captions_draw(const struct map *map, const struct plan_report_facts 
                  program_phase_name((enum program_phase)phase));
     }
     for (int32_t p = 0; p < map->graph->program_count; p++) {
-        program_caption_draw(map, p, facts);
+        const char *name = map->graph->programs[p].name;
+        const int32_t times = facts->search ? model_runs(&facts->search->found.options, name) : 1;
+        svg_text(map->out, map->left[p] + map->width[p] / 2, MAP_TOP - 14, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_INK,
+                 "%s%s", name, times > 1 ? TEXT(24, ", %" PRId32 " times", times) : "");
         op_axis_draw(map, p);
         passes_draw(map, p);
     }
@@ -328,35 +323,35 @@ static void captions_draw(const struct map *map, const struct plan_report_facts 
              "index of the op, in each program from 0");
 }
 
-static void budget_draw(const struct map *map, uint64_t budget)
+static void budget_draw(const struct map *map)
 {
-    if (budget == 0)
+    if (map->budget == 0)
         return;
-    const double y = byte_y(map, (double)budget);
+    const double y = byte_y(map, (double)map->budget);
     const bool inside = y >= MAP_TOP;
     if (inside)
         svg_line(map->out, MAP_LEFT, y, MAP_RIGHT, y, BUDGET_COLOUR, "6 4");
     svg_text(map->out, MAP_RIGHT, inside ? y - 6 : MAP_TOP - 62, SVG_END, SVG_TEXT_SIZE, BUDGET_COLOUR,
-             "available %s%s", LOG_BYTES(budget), inside ? "" : ", above the picture");
+             "available %s%s", LOG_BYTES(map->budget), inside ? "" : ", above the picture");
 }
 
-static void peak_draw(const struct map *map, uint64_t budget)
+static void peak_draw(const struct map *map)
 {
     const struct plan *plan = map->plan;
-    const struct plan_program *peak = plan->peak_program >= 0 ? &plan->program[plan->peak_program] : NULL;
-    if (!peak || map->graph->programs[peak->program].count == 0)
+    const struct program *program = plan->peak_program >= 0 ? &map->graph->programs[plan->peak_program] : NULL;
+    if (!program || program->count == 0)
         return;
-    const struct op *op = &map->graph->programs[peak->program].ops[peak->peak_op];
-    double x = op_x(map, peak->program, peak->peak_op);
-    double y = byte_y(map, (double)plan->arena_bytes), label = y - 12, limit = byte_y(map, (double)budget);
-    if (budget > 0 && limit > label - 16 && limit < label + 6)
+    const int32_t peak = plan->program[plan->peak_program].peak_op;
+    double x = op_x(map, plan->peak_program, peak);
+    double y = byte_y(map, (double)plan->arena_bytes), label = y - 12, limit = byte_y(map, (double)map->budget);
+    if (map->budget > 0 && limit > label - 16 && limit < label + 6)
         label = limit - 6;
     bool right = x > MAP_LEFT + 0.5 * MAP_WIDTH;
     svg_line(map->out, x, y, x, MAP_BOTTOM, SVG_INK, "2 3");
     fprintf(map->out, "<path id=\"peak\" d=\"M%.2f %.2fl-6 -9h12z\" fill=\"%s\"/>\n", x, y, SVG_INK);
     svg_text(map->out, x, label, right ? SVG_END : SVG_START, SVG_TEXT_SIZE, SVG_INK,
-             "peak %s: op %" PRId32 " of %s, %s", LOG_BYTES(plan->arena_bytes), peak->peak_op,
-             map->graph->programs[peak->program].name, op_declaration(op->kind)->name);
+             "peak %s: op %" PRId32 " of %s, %s", LOG_BYTES(plan->arena_bytes), peak, program->name,
+             op_declaration(program->ops[peak].kind)->name);
 }
 
 /* Draws the line above which host memory begins, and its name. */
@@ -374,22 +369,21 @@ static void host_draw(const struct map *map)
 static void legend_draw(const struct map *map)
 {
     bool used[CATEGORY_COUNT] = {false};
-    const struct panel *p = &legend_panel;
-    double y = p->top + 24;
+    double y = LEGEND_TOP + 24;
     for (size_t i = 0; i < map->count; i++)
         used[map->boxes[i].category] = true;
     fprintf(map->out, "<g id=\"legend\">\n");
-    svg_text(map->out, p->left, p->top, SVG_START, SVG_TEXT_SIZE + 2, SVG_INK, "In use at the peak");
+    svg_text(map->out, LEGEND_LEFT, LEGEND_TOP, SVG_START, SVG_TEXT_SIZE + 2, SVG_INK, "In use at the peak");
     for (int32_t c = 0; c < CATEGORY_COUNT; c++) {
         uint64_t bytes = map->plan->category_bytes[c];
         if (!used[c])
             continue;
-        fprintf(map->out, "<rect x=\"%.2f\" y=\"%.2f\" width=\"16\" height=\"14\" fill=\"%s\"/>\n", p->left, y - 12,
+        fprintf(map->out, "<rect x=\"%.2f\" y=\"%.2f\" width=\"16\" height=\"14\" fill=\"%s\"/>\n", LEGEND_LEFT, y - 12,
                 svg_colours[c]);
-        svg_text(map->out, p->left + 26, y, SVG_START, SVG_TEXT_SIZE + 1, SVG_INK, "%s",
+        svg_text(map->out, LEGEND_LEFT + 26, y, SVG_START, SVG_TEXT_SIZE + 1, SVG_INK, "%s",
                  tensor_category_name((enum tensor_category)c));
-        svg_text(map->out, p->left + 250, y, SVG_END, SVG_TEXT_SIZE + 1, SVG_INK, "%s", LOG_BYTES(bytes));
-        svg_text(map->out, p->left + 340, y, SVG_END, SVG_TEXT_SIZE + 1, SVG_INK, "%.1f %%",
+        svg_text(map->out, LEGEND_LEFT + 250, y, SVG_END, SVG_TEXT_SIZE + 1, SVG_INK, "%s", LOG_BYTES(bytes));
+        svg_text(map->out, LEGEND_LEFT + 340, y, SVG_END, SVG_TEXT_SIZE + 1, SVG_INK, "%.1f %%",
                  100.0 * (double)bytes / (double)map->plan->arena_bytes);
         y += 24;
     }
@@ -429,13 +423,13 @@ struct front_axes {
 static double x_of(const struct front_axes *axes, double bytes)
 {
     double share = (log2(bytes) - axes->octave_low) / (axes->octave_high - axes->octave_low);
-    return front_panel.left + front_panel.width * share;
+    return FRONT_LEFT + FRONT_WIDTH * share;
 }
 
 static double y_of(const struct front_axes *axes, double seconds)
 {
     double share = (seconds / axes->fastest - 1.0) / axes->slower_high;
-    return front_panel.top + front_panel.height * (1.0 - share);
+    return FRONT_TOP + FRONT_HEIGHT * (1.0 - share);
 }
 
 static struct front_axes axes_make(const struct plan_report_facts *facts)
@@ -455,28 +449,26 @@ static struct front_axes axes_make(const struct plan_report_facts *facts)
 
 static void front_axes_draw(const struct front_axes *axes, FILE *out)
 {
-    const struct panel *p = &front_panel;
-    double bottom = p->top + p->height, step = svg_step(axes->slower_high, 5);
+    double step = svg_step(axes->slower_high, 5);
     int octave_step = axes->octave_high - axes->octave_low > 6.0 ? 2 : 1;
     for (int octave = (int)ceil(axes->octave_low); octave <= (int)axes->octave_high; octave += octave_step) {
         double x = x_of(axes, ldexp(1.0, octave));
-        svg_line(out, x, p->top, x, bottom, "#e6e6e6", NULL);
-        int unit = octave >= 30 ? 30 : octave >= 20 ? 20 : 10;
-        svg_text(out, x, bottom + 18, SVG_MIDDLE, SVG_TEXT_SIZE, SVG_INK, "%g %s", ldexp(1.0, octave - unit),
-                 unit == 30   ? "GiB"
-                 : unit == 20 ? "MiB"
-                              : "KiB");
+        svg_line(out, x, FRONT_TOP, x, FRONT_BOTTOM, "#e6e6e6", NULL);
+        const int unit = octave >= 30 ? 3 : octave >= 20 ? 2 : 1;
+        svg_text(out, x, FRONT_BOTTOM + 18, SVG_MIDDLE, SVG_TEXT_SIZE, SVG_INK, "%g %ciB",
+                 ldexp(1.0, octave - 10 * unit), " KMG"[unit]);
     }
     for (int i = 0; i * step <= axes->slower_high; i++) {
         double y = y_of(axes, axes->fastest * (1.0 + i * step));
-        svg_line(out, p->left, y, p->left + p->width, y, "#e6e6e6", NULL);
-        svg_text(out, p->left - 8, y + 4, SVG_END, SVG_TEXT_SIZE, SVG_INK, "+%g %%", 100.0 * i * step);
+        svg_line(out, FRONT_LEFT, y, FRONT_LEFT + FRONT_WIDTH, y, "#e6e6e6", NULL);
+        svg_text(out, FRONT_LEFT - 8, y + 4, SVG_END, SVG_TEXT_SIZE, SVG_INK, "+%g %%", 100.0 * i * step);
     }
-    svg_line(out, p->left, bottom, p->left + p->width, bottom, SVG_INK, NULL);
-    svg_line(out, p->left, p->top, p->left, bottom, SVG_INK, NULL);
-    svg_text(out, p->left + p->width / 2, bottom + 38, SVG_MIDDLE, SVG_TEXT_SIZE, SVG_INK, "memory");
-    svg_text(out, p->left - 54, p->top - 34, SVG_START, SVG_TEXT_SIZE + 2, SVG_INK, "Memory against time (estimated)");
-    svg_text(out, p->left - 54, p->top - 14, SVG_START, SVG_TEXT_SIZE, SVG_FAINT,
+    svg_line(out, FRONT_LEFT, FRONT_BOTTOM, FRONT_LEFT + FRONT_WIDTH, FRONT_BOTTOM, SVG_INK, NULL);
+    svg_line(out, FRONT_LEFT, FRONT_TOP, FRONT_LEFT, FRONT_BOTTOM, SVG_INK, NULL);
+    svg_text(out, FRONT_LEFT + FRONT_WIDTH / 2, FRONT_BOTTOM + 38, SVG_MIDDLE, SVG_TEXT_SIZE, SVG_INK, "memory");
+    svg_text(out, FRONT_LEFT - 54, FRONT_TOP - 34, SVG_START, SVG_TEXT_SIZE + 2, SVG_INK,
+             "Memory against time (estimated)");
+    svg_text(out, FRONT_LEFT - 54, FRONT_TOP - 14, SVG_START, SVG_TEXT_SIZE, SVG_FAINT,
              "how much slower than the fastest, %s per update", CLOCK_DURATION(axes->fastest));
 }
 
@@ -522,27 +514,27 @@ static void points_draw(const struct front_axes *axes, const struct plan *plan, 
 
 static void front_budget_draw(const struct front_axes *axes, uint64_t budget, FILE *out)
 {
-    const struct panel *p = &front_panel;
     double octave = budget > 0 ? log2((double)budget) : -1.0;
     if (octave < axes->octave_low || octave > axes->octave_high)
         return;
     double x = x_of(axes, (double)budget);
-    bool right = x > p->left + 0.6 * p->width;
-    svg_line(out, x, p->top, x, p->top + p->height, BUDGET_COLOUR, "6 4");
-    svg_text(out, x + (right ? -6 : 6), p->top + 14, right ? SVG_END : SVG_START, SVG_TEXT_SIZE, BUDGET_COLOUR,
+    bool right = x > FRONT_LEFT + 0.6 * FRONT_WIDTH;
+    svg_line(out, x, FRONT_TOP, x, FRONT_BOTTOM, BUDGET_COLOUR, "6 4");
+    svg_text(out, x + (right ? -6 : 6), FRONT_TOP + 14, right ? SVG_END : SVG_START, SVG_TEXT_SIZE, BUDGET_COLOUR,
              "budget");
 }
 
-static void front_draw(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
+static void front_draw(const struct map *map, const struct plan_report_facts *facts)
 {
+    FILE *out = map->out;
     if (!facts->front || facts->front_count == 0)
         return;
     struct front_axes axes = axes_make(facts);
     fprintf(out, "<g id=\"front\">\n");
     front_axes_draw(&axes, out);
     steps_draw(&axes, facts, out);
-    front_budget_draw(&axes, budget_bytes(plan, facts), out);
-    points_draw(&axes, plan, facts, out);
+    front_budget_draw(&axes, map->budget, out);
+    points_draw(&axes, map->plan, facts, out);
     fprintf(out, "</g>\n");
 }
 
@@ -551,7 +543,6 @@ static void front_draw(const struct plan *plan, const struct plan_report_facts *
 static void page_draw(struct map *map, const struct plan_report_facts *facts)
 {
     FILE *out = map->out;
-    uint64_t budget = budget_bytes(map->plan, facts);
     fprintf(out,
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
             "height=\"%d\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\">\n<title>gpt-train memory plan</title>\n"
@@ -561,18 +552,18 @@ static void page_draw(struct map *map, const struct plan_report_facts *facts)
     address_axis_draw(map);
     boxes_draw(map);
     captions_draw(map, facts);
-    budget_draw(map, budget);
-    peak_draw(map, budget);
+    budget_draw(map);
+    peak_draw(map);
     host_draw(map);
     legend_draw(map);
-    front_draw(map->plan, facts, out);
+    front_draw(map, facts);
     fprintf(out, "</svg>\n");
 }
 
 /* Sets the address axis: segments stacked, and room for the budget if it is near; above it those in host memory. */
-static void addresses_set(struct map *map, uint64_t budget)
+static void addresses_set(struct map *map)
 {
-    const uint64_t arena = map->plan->arena_bytes;
+    const uint64_t arena = map->plan->arena_bytes, budget = map->budget;
     const uint64_t top = budget > arena && (double)budget < 1.3 * (double)arena ? budget : arena;
     uint64_t low = 0;
     for (int32_t k = 0; k < map->plan->segment_count; k++) {
@@ -583,25 +574,21 @@ static void addresses_set(struct map *map, uint64_t budget)
     map->bytes_top = top > 0 ? 1.07 * (double)(low > top ? low : top) : 1.0;
 }
 
-static enum gt_status map_arrays_create(struct map *map)
-{
-    map->capacity = (size_t)map->graph->tensor_count;
-    for (int32_t p = 0; p < map->graph->program_count; p++)
-        map->capacity += (size_t)map->graph->programs[p].count;
-    TRY(HOSTMEM_NEW(map, map->capacity, "picture", &map->boxes));
-    TRY(HOSTMEM_NEW(map, (size_t)map->graph->tensor_count, "picture", &map->ranges));
-    return HOSTMEM_NEW(map, map->capacity, "picture", &map->items);
-}
-
 enum gt_status plan_print_svg(struct hostmem *mem, const struct plan *plan, const struct plan_report_facts *facts,
                               FILE *out)
 {
+    const size_t tensors = (size_t)plan->graph->tensor_count;
     struct map *map;
     TRY(HOSTMEM_NEW(mem, 1, "picture", &map));
-    *map = (struct map){.plan = plan, .graph = plan->graph, .out = out};
-    TRY(map_arrays_create(map));
+    *map = (struct map){
+        .plan = plan, .graph = plan->graph, .budget = budget_bytes(plan, facts), .capacity = tensors, .out = out};
+    for (int32_t p = 0; p < plan->program_count; p++)
+        map->capacity += (size_t)plan->graph->programs[p].count;
+    TRY(HOSTMEM_NEW(map, map->capacity, "picture", &map->boxes));
+    TRY(HOSTMEM_NEW(map, tensors, "picture", &map->ranges));
+    TRY(HOSTMEM_NEW(map, map->capacity, "picture", &map->items));
     widths_set(map);
-    addresses_set(map, budget_bytes(plan, facts));
+    addresses_set(map);
     persistent_boxes_add(map);
     for (int32_t p = 0; p < plan->program_count; p++)
         program_boxes_add(map, p);

@@ -3,16 +3,14 @@
  * A map records, byte range by byte range, the last writer.  Each program is replayed over that map, op by op: the
  * bytes that an op reads must still belong to the tensor that it reads, and the bytes that it writes then belong to the
  * tensor that it writes.  A tensor that lost bytes that it still needs is detected at its next read, a persistent one
- * at once.  Until the wait of a copy no op may touch what it writes, or write what it reads.  Guards and workspaces are
- * owners too.  No lifetime is used: neither graph_ranges() nor the planner's items,
- * slots or virtual addresses.
+ * at once.  Until the wait of a copy no op may touch what it writes, or write what it reads.  Workspaces are owners
+ * too.  No lifetime is used: neither graph_ranges() nor the planner's items, slots or virtual addresses.
  */
 #include "base/size.h"
 #include "plan/plan_internal.h"
 
-/* Owners: 2 t is tensor t's bytes, 2 t + 1 its guard; negative ones are none, and the current op's workspace and its
- * guard. */
-enum { OWNER_NONE = -1, OWNER_WORKSPACE = -2, OWNER_WORKSPACE_GUARD = -3 };
+/* Owners of bytes and of the guard behind them: a tensor; negative ones are none, and the current op's workspace. */
+enum { OWNER_NONE = -1, OWNER_WORKSPACE = -2 };
 
 struct owned {
     uint64_t start, end;
@@ -52,7 +50,7 @@ static const char *owner_name(const struct replay *replay, int32_t owner)
 {
     if (owner < 0)
         return owner == OWNER_NONE ? "nobody" : "the op's workspace";
-    return replay->graph->tensors[owner / 2].name;
+    return replay->graph->tensors[owner].name;
 }
 
 static const char *where_op(const struct replay *replay)
@@ -61,6 +59,11 @@ static const char *where_op(const struct replay *replay)
         return "start";
     return op_declaration(replay->graph->programs[replay->program].ops[replay->op].kind)->name;
 }
+
+/* Logs a violation at the current op, and is false. */
+#define VIOLATION(replay, format, ...)                                                                               \
+    FAIL(false, "plan: program %s, op %" PRId32 " (%s): " format, (replay)->graph->programs[(replay)->program].name, \
+         (replay)->op, where_op(replay), __VA_ARGS__)
 
 /* Gives a range to its owner, whoever owned it.  Nothing may overwrite a tensor that lives longer than the program. */
 static bool claim(struct replay *replay, struct owned range)
@@ -73,12 +76,10 @@ static bool claim(struct replay *replay, struct owned range)
         return true;
     for (; next < map->count && map->at[next].start < range.end; next++) {
         const int32_t victim = map->at[next].owner;
-        if (victim == range.owner || victim < 0 || replay->graph->tensors[victim / 2].lifetime == LIFETIME_PROGRAM)
+        if (victim == range.owner || victim < 0 || replay->graph->tensors[victim].lifetime == LIFETIME_PROGRAM)
             continue;
-        return FAIL(false, "plan: program %s, op %" PRId32 " (%s): %s%s overwrites %s%s, which must persist",
-                    replay->graph->programs[replay->program].name, replay->op, where_op(replay),
-                    owner_name(replay, range.owner), range.owner >= 0 && range.owner % 2 ? "'s guard" : "",
-                    owner_name(replay, victim), victim % 2 ? "'s guard" : "");
+        return VIOLATION(replay, "%s overwrites %s, which must persist", owner_name(replay, range.owner),
+                         owner_name(replay, victim));
     }
     if (first < next && map->at[first].start < range.start)
         pieces[count++] = (struct owned){map->at[first].start, range.start, map->at[first].owner};
@@ -99,74 +100,67 @@ static bool owned_check(const struct replay *replay, struct owned range)
     for (int32_t i = map_find(map, range.start); range.start < range.end; i++) {
         const int32_t owner = i == map->count || map->at[i].start > range.start ? OWNER_NONE : map->at[i].owner;
         if (owner != range.owner)
-            return FAIL(false,
-                        "plan: program %s, op %" PRId32
-                        " (%s): %s%s does not hold what was last written to it; its bytes belong to %s",
-                        replay->graph->programs[replay->program].name, replay->op, where_op(replay),
-                        owner_name(replay, range.owner), range.owner % 2 ? "'s guard" : "", owner_name(replay, owner));
+            return VIOLATION(replay, "%s does not hold what was last written to it; its bytes belong to %s",
+                             owner_name(replay, range.owner), owner_name(replay, owner));
         range.start = map->at[i].end;
     }
     return true;
 }
 
-/* Returns the bytes at an address, or the guard behind them. */
+/* Returns the bytes at an address. */
 static struct owned range_of(const struct replay *replay, struct address at, uint64_t bytes, int32_t owner)
 {
     const uint64_t start = replay->segment_start[at.segment] + at.offset_bytes;
     return (struct owned){start, start + bytes, owner};
 }
 
-static struct owned guard_of(const struct replay *replay, struct address at, uint64_t bytes, int32_t owner)
+/* Returns the guard behind all bytes of a storage or a workspace. */
+static struct owned guard_of(const struct replay *replay, struct owned range)
 {
-    const uint64_t alignment = replay->plan->options.alignment_bytes;
-    at.offset_bytes += (bytes + alignment - 1) / alignment * alignment;
-    return range_of(replay, at, replay->plan->options.guard_bytes, owner);
+    const uint64_t start = range.start + size_round_up(range.end - range.start, replay->plan->options.alignment_bytes);
+    return (struct owned){start, start + replay->plan->options.guard_bytes, range.owner};
 }
 
 /* Returns the bytes of an operand, which may be a view. */
 static struct owned tensor_range(const struct replay *replay, int32_t tensor)
 {
     return range_of(replay, replay->plan->tensor[tensor], graph_tensor_bytes(replay->graph, tensor),
-                    2 * graph_storage(replay->graph, tensor));
+                    graph_storage(replay->graph, tensor));
 }
 
-static struct owned tensor_guard(const struct replay *replay, int32_t storage)
+static bool all_claim(struct replay *replay, struct owned range)
 {
-    return guard_of(replay, replay->plan->tensor[storage], graph_tensor_bytes(replay->graph, storage), 2 * storage + 1);
+    return claim(replay, range) && claim(replay, guard_of(replay, range));
 }
 
 /* Claims all of a storage, guard included, before the program starts. */
 static bool storage_claim(struct replay *replay, int32_t storage)
 {
     replay->begun[storage] = true;
-    return claim(replay, tensor_range(replay, storage)) && claim(replay, tensor_guard(replay, storage));
+    return all_claim(replay, tensor_range(replay, storage));
 }
 
 static bool workspace_claim(struct replay *replay)
 {
     const uint64_t bytes = replay->plan->workspace_bytes[replay->program][replay->op];
     const struct address at = replay->plan->workspace[replay->program][replay->op];
-    return bytes == 0 || (claim(replay, range_of(replay, at, bytes, OWNER_WORKSPACE)) &&
-                          claim(replay, guard_of(replay, at, bytes, OWNER_WORKSPACE_GUARD)));
+    return bytes == 0 || all_claim(replay, range_of(replay, at, bytes, OWNER_WORKSPACE));
 }
 
-/* After the op's claims, checks that each operand still has its bytes and its guard, so that no two of them overlap. */
-static bool op_settle(const struct replay *replay, const struct op *op)
+typedef bool operand_fn(struct replay *replay, const struct op *op, int32_t slot);
+
+/* Returns true when every operand of the op passes. */
+static bool operands_all(struct replay *replay, const struct op *op, operand_fn *check)
 {
-    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
-        int32_t tensor = op->operand[s];
-        if (tensor == TENSOR_NONE)
-            continue;
-        if (!owned_check(replay, tensor_range(replay, tensor)) ||
-            !owned_check(replay, tensor_guard(replay, graph_storage(replay->graph, tensor))))
+    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
+        if (op->operand[s] != TENSOR_NONE && !check(replay, op, s))
             return false;
-    }
     return true;
 }
 
-/* Returns true when the operand has an address in the memory where the op expects it, and its bytes survive in this
- * program's phase. */
-static bool operand_here(const struct replay *replay, const struct op *op, int32_t slot)
+/* Before the op's claims, checks that an operand has an address in the memory where the op expects it, that its bytes
+ * survive in this program's phase, and that what the op reads is still there. */
+static bool operand_read(struct replay *replay, const struct op *op, int32_t slot)
 {
     const int32_t tensor = op->operand[slot];
     const struct tensor *storage = &replay->graph->tensors[graph_storage(replay->graph, tensor)];
@@ -179,9 +173,41 @@ static bool operand_here(const struct replay *replay, const struct op *op, int32
               : storage->home != (moved ? SPACE_HOST : SPACE_DEVICE)                  ? "lies in the wrong memory"
                                                                                       : NULL;
     if (why != NULL)
-        log_error("plan: program %s, op %" PRId32 " (%s): %s %s", program->name, replay->op, where_op(replay),
-                  storage->name, why);
-    return why == NULL;
+        return VIOLATION(replay, "%s %s", storage->name, why);
+    return op_direction(op->kind, &op->attrs, slot) == OPERAND_OUT || owned_check(replay, tensor_range(replay, tensor));
+}
+
+static bool operand_claim(struct replay *replay, const struct op *op, int32_t slot)
+{
+    const int32_t tensor = op->operand[slot], storage = graph_storage(replay->graph, tensor);
+    if (!replay->begun[storage] && !claim(replay, guard_of(replay, tensor_range(replay, storage))))
+        return false;
+    replay->begun[storage] = true;
+    return op_direction(op->kind, &op->attrs, slot) == OPERAND_IN || claim(replay, tensor_range(replay, tensor));
+}
+
+/* After the op's claims, checks that an operand still has its bytes and its guard, so that no two operands overlap. */
+static bool operand_settle(struct replay *replay, const struct op *op, int32_t slot)
+{
+    const int32_t tensor = op->operand[slot];
+    return owned_check(replay, tensor_range(replay, tensor)) &&
+           owned_check(replay, guard_of(replay, tensor_range(replay, graph_storage(replay->graph, tensor))));
+}
+
+/* Before the first op, claims an operand that the host writes. */
+static bool input_claim(struct replay *replay, const struct op *op, int32_t slot)
+{
+    const int32_t storage = graph_storage(replay->graph, op->operand[slot]);
+    return !replay->graph->tensors[storage].input || replay->begun[storage] ||
+           replay->plan->tensor[storage].offset_bytes == PLAN_UNPLACED || storage_claim(replay, storage);
+}
+
+/* After the last op, checks that an output still has what the op wrote to it. */
+static bool output_check(struct replay *replay, const struct op *op, int32_t slot)
+{
+    return op_direction(op->kind, &op->attrs, slot) == OPERAND_IN ||
+           !replay->graph->tensors[graph_storage(replay->graph, op->operand[slot])].output ||
+           owned_check(replay, tensor_range(replay, op->operand[slot]));
 }
 
 /* Checks that the current op does not touch what a copy in flight writes, and does not write what that one reads. */
@@ -195,9 +221,8 @@ static bool beside_check(const struct replay *replay, const struct op *copy, con
             const struct owned own = tensor_range(replay, op->operand[s]);
             const struct owned flying = tensor_range(replay, copy->operand[slot]);
             if ((writes || slot == FETCH_Y) && own.start < flying.end && flying.start < own.end)
-                return FAIL(false, "plan: program %s: %s uses %s before the wait of its %s",
-                            replay->graph->programs[replay->program].name, op_declaration(op->kind)->name,
-                            replay->graph->tensors[copy->operand[slot]].name, op_declaration(copy->kind)->name);
+                return VIOLATION(replay, "%s uses %s before the wait", op_declaration(op->kind)->name,
+                                 replay->graph->tensors[copy->operand[slot]].name);
         }
     }
     return true;
@@ -215,37 +240,15 @@ static bool copy_check(const struct replay *replay, const struct op *copy)
         if (!beside_check(replay, copy, op))
             return false;
     }
-    return FAIL(false, "plan: program %s, op %" PRId32 " (%s): nothing waits for it", program->name, replay->op,
-                where_op(replay));
+    return VIOLATION(replay, "nothing waits for %s", replay->graph->tensors[copy->operand[FETCH_Y]].name);
 }
 
+/* Makes all claims before the last check: if two operands overlap, the earlier one has lost its bytes. */
 static bool op_replay(struct replay *replay, const struct op *op)
 {
-    int32_t operands = op_declaration(op->kind)->operands;
-    if (op_is_copy_beside(op->kind) && !copy_check(replay, op))
-        return false;
-    for (int32_t s = 0; s < operands; s++) {
-        int32_t tensor = op->operand[s];
-        if (tensor == TENSOR_NONE)
-            continue;
-        if (!operand_here(replay, op, s))
-            return false;
-        if (op_direction(op->kind, &op->attrs, s) != OPERAND_OUT && !owned_check(replay, tensor_range(replay, tensor)))
-            return false;
-    }
-    /* First all claims, then the check: if two operands overlap, the earlier one has lost its bytes. */
-    for (int32_t s = 0; s < operands; s++) {
-        int32_t tensor = op->operand[s];
-        if (tensor == TENSOR_NONE)
-            continue;
-        int32_t storage = graph_storage(replay->graph, tensor);
-        if (!replay->begun[storage] && !claim(replay, tensor_guard(replay, storage)))
-            return false;
-        replay->begun[storage] = true;
-        if (op_direction(op->kind, &op->attrs, s) != OPERAND_IN && !claim(replay, tensor_range(replay, tensor)))
-            return false;
-    }
-    return workspace_claim(replay) && op_settle(replay, op);
+    return (!op_is_copy_beside(op->kind) || copy_check(replay, op)) && operands_all(replay, op, operand_read) &&
+           operands_all(replay, op, operand_claim) && workspace_claim(replay) &&
+           operands_all(replay, op, operand_settle);
 }
 
 /* Before the first op: claims persistent storages and those that the host writes. */
@@ -260,45 +263,19 @@ static bool program_begin(struct replay *replay)
         const struct tensor *tensor = &graph->tensors[t];
         bool here =
             tensor->lifetime == LIFETIME_RUN || (tensor->lifetime == LIFETIME_PHASE && tensor->phase == program->phase);
-        if (tensor->base != TENSOR_NONE || !here || replay->plan->tensor[t].offset_bytes == PLAN_UNPLACED)
-            continue;
-        if (!storage_claim(replay, t))
+        if (tensor->base == TENSOR_NONE && here && replay->plan->tensor[t].offset_bytes != PLAN_UNPLACED &&
+            !storage_claim(replay, t))
             return false;
     }
-    for (int32_t i = 0; i < program->count; i++) {
-        for (int32_t s = 0; s < op_declaration(program->ops[i].kind)->operands; s++) {
-            int32_t tensor = program->ops[i].operand[s];
-            int32_t storage = tensor == TENSOR_NONE ? TENSOR_NONE : graph_storage(graph, tensor);
-            if (storage == TENSOR_NONE || !graph->tensors[storage].input || replay->begun[storage] ||
-                replay->plan->tensor[storage].offset_bytes == PLAN_UNPLACED)
-                continue;
-            if (!storage_claim(replay, storage))
-                return false;
-        }
-    }
+    for (int32_t i = 0; i < program->count; i++)
+        if (!operands_all(replay, &program->ops[i], input_claim))
+            return false;
     return true;
 }
 
-/* After the last op: checks that the outputs still have what was written to them. */
-static bool program_end(struct replay *replay)
+static bool address_inside(const struct plan *plan, const char *what, struct address at, uint64_t bytes)
 {
-    const struct program *program = &replay->graph->programs[replay->program];
-    for (int32_t i = 0; i < program->count; i++) {
-        const struct op *op = &program->ops[i];
-        for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
-            if (op->operand[s] == TENSOR_NONE || op_direction(op->kind, &op->attrs, s) == OPERAND_IN ||
-                !replay->graph->tensors[graph_storage(replay->graph, op->operand[s])].output)
-                continue;
-            if (!owned_check(replay, tensor_range(replay, op->operand[s])))
-                return false;
-        }
-    }
-    return true;
-}
-
-static bool address_inside(const struct plan *plan, const char *what, struct address at, uint64_t bytes, uint64_t guard)
-{
-    uint64_t alignment = plan->options.alignment_bytes;
+    const uint64_t alignment = plan->options.alignment_bytes, guard = plan->options.guard_bytes;
     const bool known = at.segment < plan->segment_count && plan->segment[at.segment].space == at.space;
     uint64_t size = known ? plan->segment[at.segment].size_bytes : 0;
     if (at.offset_bytes <= size && bytes <= size - at.offset_bytes && guard <= size - at.offset_bytes - bytes &&
@@ -318,7 +295,7 @@ static bool tensor_check(const struct plan *plan, int32_t t)
         return FAIL(false, "plan: %s lies in the wrong memory", tensor->name);
     if (tensor->base == TENSOR_NONE) {
         return at.offset_bytes == PLAN_UNPLACED ||
-               address_inside(plan, tensor->name, at, graph_tensor_bytes(plan->graph, t), plan->options.guard_bytes);
+               address_inside(plan, tensor->name, at, graph_tensor_bytes(plan->graph, t));
     }
     struct address base = plan->tensor[tensor->base];
     uint64_t inside = (uint64_t)tensor->view_offset * dtype_size_bytes(tensor->dtype);
@@ -341,8 +318,7 @@ static bool workspace_check(const struct plan *plan, int32_t program, int32_t i)
                     "plan: program %s, op %" PRId32 " (%s): workspace of %" PRIu64
                     " bytes, the backend asks for %" PRIu64,
                     plan->graph->programs[program].name, i, op_declaration(call.kind)->name, granted, asked);
-    return granted == 0 || address_inside(plan, op_declaration(call.kind)->name, plan->workspace[program][i], granted,
-                                          plan->options.guard_bytes);
+    return granted == 0 || address_inside(plan, op_declaration(call.kind)->name, plan->workspace[program][i], granted);
 }
 
 /* Checks everything that needs no replay: segments, bounds, alignment, views, workspaces. */
@@ -390,7 +366,8 @@ bool plan_verify(const struct plan *plan)
         for (replay.op = 0; good && replay.op < program->count; replay.op++)
             good = op_replay(&replay, &program->ops[replay.op]);
         replay.op = program->count - 1;
-        good = good && program_end(&replay);
+        for (int32_t i = 0; good && i < program->count; i++)
+            good = operands_all(&replay, &program->ops[i], output_check);
     }
     hostmem_free(replay.begun);
     hostmem_free(replay.map.at);

@@ -305,17 +305,11 @@ enum gt_status session_plan_make(struct session *session, const struct model_opt
     if (options->train)
         TRY(training_search(session, options));
     session->search.result.found.options.ranks = options->ranks;
-    const struct search_planned planned =
-        search_planned_take(&session->search.memo, &session->search.result.found.options);
-    session->model = planned.model;
-    session->plan = planned.plan;
     if (session->config->plan == CONFIG_PLAN_OFF)
         search_memo_close(&session->search.memo); /* a plan's answer goes on searching */
-    if (!session->plan) {
-        const struct plan_options plan = plan_options_of(session);
-        TRY(model_create(session->mem, &session->search.result.found.options, &session->model));
-        TRY(plan_create(session->mem, session->model->graph, &plan, &session->plan));
-    }
+    const struct plan_options plan = plan_options_of(session);
+    TRY(model_create(session->mem, &session->search.result.found.options, &session->model));
+    TRY(plan_create(session->mem, session->model->graph, &plan, &session->plan));
     if (!plan_verify(session->plan))
         return GT_FAILURE;
     return HOSTMEM_NEW(session->mem, SESSION_STAGING_FLOATS, "staging buffer", &session->staging);

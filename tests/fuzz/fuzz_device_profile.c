@@ -14,7 +14,7 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
     (void)mem;
     struct device_profile profile;
-    if (device_profile_read(fuzz_file(data, size), &profile) != GT_OK)
+    if (device_profile_find(fuzz_file(data, size), &profile) != GT_OK)
         return;
     FUZZ_CHECK(profile.usable_bytes > 0 && profile.usable_bytes <= profile.memory_bytes);
     FUZZ_CHECK(profile.context_bytes <= profile.memory_bytes - profile.usable_bytes);

@@ -159,9 +159,11 @@ static uint64_t bytes_of(const struct search_request *request, const struct mode
 {
     struct model *model;
     struct plan *plan;
+    struct plan_options measure = request->plan;
     uint64_t bytes = UINT64_MAX;
+    measure.measure_only = true;
     ck_assert_int_eq(model_create(mem, options, &model), GT_OK);
-    ck_assert_int_eq(plan_measure(mem, model->graph, &request->plan, NULL, NULL, &plan), GT_OK);
+    ck_assert_int_eq(plan_create(mem, model->graph, &measure, &plan), GT_OK);
     if (plan->arena_bytes_bound <= least) {
         hostmem_free(plan);
         ck_assert_int_eq(plan_create(mem, model->graph, &request->plan, &plan), GT_OK);
@@ -180,12 +182,14 @@ static void bound_check(const struct search_request *request)
     struct search_result result;
     struct model *model;
     struct plan *plan;
+    struct plan_options measure = request->plan;
+    measure.measure_only = true;
     tight.budget_bytes = 1;
     tight.fit_only = true;
     ck_assert_int_eq(plan_search(mem, &tight, &result), GT_NO_FIT);
     ck_assert(result.bytes_request_least);
     ck_assert_int_eq(model_create(mem, &request->options, &model), GT_OK);
-    ck_assert_int_eq(plan_measure(mem, model->graph, &request->plan, NULL, NULL, &plan), GT_OK);
+    ck_assert_int_eq(plan_create(mem, model->graph, &measure, &plan), GT_OK);
     const double seconds = seconds_of(request, &request->options);
     const bool lora =
         request->options.config.lora.rank > 0; /* then a probe's first block has no gradient of its input */

@@ -72,11 +72,9 @@ static uint64_t table_place(struct table *t)
             ck_assert(!meet || end <= b->offset_bytes || b->offset_bytes + b->bytes <= a->offset_bytes);
         }
     }
-    uint64_t high[BACKEND_SEGMENTS_MAX];
-    plan_high_water(&t->scratch.placer, high);
     if (!segment)
-        ck_assert_uint_eq(plan_high_water_sum(high), highest);
-    return plan_high_water_sum(high);
+        ck_assert_uint_eq(plan_high_water_sum(t->scratch.placer.high), highest);
+    return plan_high_water_sum(t->scratch.placer.high);
 }
 
 TEST(nested_lives_stack_without_gaps)
@@ -212,13 +210,11 @@ static uint64_t brute_force(struct table *t)
         }
         struct plan_slot slots[8];
         struct plan_placer placer = {.slots = slots, .capacity = 8};
-        uint64_t high[BACKEND_SEGMENTS_MAX];
         for (int32_t i = 0; i < t->count; i++) {
             struct plan_item copy = t->items[order[i]];
             ck_assert(plan_first_fit(&placer, &copy));
         }
-        plan_high_water(&placer, high);
-        best = high[0] < best ? high[0] : best;
+        best = placer.high[0] < best ? placer.high[0] : best;
     }
     return best;
 }

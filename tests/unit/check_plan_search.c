@@ -198,31 +198,6 @@ TEST(a_hopeless_request_is_not_planned)
 }
 
 /* States go from wide to lean, each only when no plan of the one before fits, and never when that is not allowed. */
-/* A plan that a search made is handed on once, and only for the options that it was made for. */
-TEST(a_plan_is_taken_for_its_own_options)
-{
-    struct search_memo memo = {0};
-    struct search_request request = request_make();
-    struct search_result result;
-    request.options.dtype = DTYPE_BF16;
-    request.budget_bytes = UINT64_MAX;
-    request.memo = &memo;
-    ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
-    struct model_options other = result.found.options;
-    other.states = STATE_SR;
-    ck_assert_ptr_null(search_planned_take(&memo, &other).plan);
-    other = result.found.options;
-    other.choice.loss_chunk_rows--;
-    ck_assert_ptr_null(search_planned_take(&memo, &other).plan);
-    const struct search_planned taken = search_planned_take(&memo, &result.found.options);
-    ck_assert_ptr_nonnull(taken.plan);
-    ck_assert_uint_eq(taken.plan->arena_bytes, result.found.arena_bytes);
-    ck_assert_ptr_null(search_planned_take(&memo, &result.found.options).plan);
-    hostmem_free(taken.plan);
-    hostmem_free(taken.model);
-    search_memo_close(&memo);
-}
-
 TEST(leaner_states_come_last)
 {
     struct search_request request = request_make();

@@ -32,24 +32,19 @@ int64_t evaluation_runs(const struct config *config, const struct model *model)
     return size_ceil_div(config->eval_iters * config->batch_size, model->options.choice.evaluate_batch);
 }
 
-/* Returns the bytes that a program sends to other ranks. */
-static double program_sends(const struct graph *graph, int32_t program)
-{
-    double bytes = 0.0;
-    for (int32_t i = 0; i < graph->programs[program].count; i++) {
-        const struct op *op = &graph->programs[program].ops[i];
-        if (op->kind == OP_EXCHANGE && op->operand[EXCHANGE_X] != TENSOR_NONE)
-            bytes += (double)graph_tensor_bytes(graph, op->operand[EXCHANGE_X]);
-    }
-    return bytes;
-}
-
 /* Returns the bytes that this rank sends in an update: gradients in each round of parts, then new weights. */
 static double exchange_bytes(const struct model *model)
 {
+    const struct graph *graph = model->graph;
     double bytes = 0.0;
-    for (int32_t p = 0; p < model->graph->program_count; p++)
-        bytes += model_runs(&model->options, model->graph->programs[p].name) * program_sends(model->graph, p);
+    for (int32_t p = 0; p < graph->program_count; p++) {
+        const double runs = model_runs(&model->options, graph->programs[p].name);
+        for (int32_t i = 0; i < graph->programs[p].count; i++) {
+            const struct op *op = &graph->programs[p].ops[i];
+            if (op->kind == OP_EXCHANGE && op->operand[EXCHANGE_X] != TENSOR_NONE)
+                bytes += runs * (double)graph_tensor_bytes(graph, op->operand[EXCHANGE_X]);
+        }
+    }
     return bytes;
 }
 

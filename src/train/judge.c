@@ -235,6 +235,6 @@ enum gt_status judge_run(struct hostmem *mem, const struct config *config)
     progress_clear(&judge.progress);
     hostmem_phase_set(mem, HOSTMEM_CLOSE);
     session_close(&judge.session);
-    watchdog_stop(&judge.watchdog);
+    ticker_stop(judge.watchdog.ticker);
     return status;
 }

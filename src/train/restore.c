@@ -12,7 +12,6 @@
 #include "data/tokenizer_import.h"
 #include "io/hf_cache.h"
 #include "io/peft.h"
-#include "train/metrics.h"
 
 /* GPT-2's 50257, padded to a multiple of 64; nanoGPT's choice.  Its larger ids occur in all but the shortest texts. */
 #define GPT2_VOCAB_SIZE 50304

@@ -14,25 +14,6 @@
 #define DIGITS 16
 #define CHOICES_MAX 4096
 
-/* Creates the object for the device's choices, {"CALL": "ALGORITHM", ...}, or NULL for a device that makes none.
- * Returns false without memory. */
-static bool algorithms_object(struct backend *device, json_t **out)
-{
-    size_t count = 0;
-    *out = NULL;
-    const struct backend_choice *choices = backend_choices(device, &count);
-    json_t *object = choices != NULL && count > 0 ? json_object() : NULL;
-    for (size_t i = 0; choices != NULL && i < count; i++) {
-        json_t *algorithm = json_string(TEXT(DIGITS + 1, "%016" PRIx64, choices[i].algorithm));
-        if (json_object_set_new(object, TEXT(DIGITS + 1, "%016" PRIx64, choices[i].call), algorithm) != 0) {
-            json_decref(object);
-            return false;
-        }
-    }
-    *out = object;
-    return true;
-}
-
 /* Reads exactly DIGITS hexadecimal digits in lower case, not all 0. */
 static bool identity_read(const char *text, uint64_t *out)
 {
@@ -64,17 +45,22 @@ enum gt_status resume_algorithms_choose(struct backend *device, const json_t *pl
 json_t *resume_plan_object(const struct session *session)
 {
     const struct model_options *options = &session->model->options;
-    json_t *algorithms;
-    if (!algorithms_object(session->device.backend, &algorithms))
-        return NULL;
-    json_t *object =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:o*}", "dtype", dtype_name(options->dtype), "state_format",
-                  state_format_name(options->states), "optimizer", options->muon ? "muon" : "adamw", "backend",
-                  session->device.backend->ops->name, "kernels", session->device.info.detail, "algorithms", algorithms);
-    if (object && plan_choice_write(object, &options->choice, options->config.n_layer))
-        return object;
-    json_decref(object);
-    return NULL;
+    size_t count = 0;
+    const struct backend_choice *choices = backend_choices(session->device.backend, &count);
+    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s}", "dtype", dtype_name(options->dtype), "state_format",
+                               state_format_name(options->states), "optimizer", options->muon ? "muon" : "adamw",
+                               "backend", session->device.backend->ops->name, "kernels", session->device.info.detail);
+    json_t *algorithms = json_object(); /* {"CALL": "ALGORITHM", ...} */
+    int failures = 0;
+    for (size_t i = 0; choices != NULL && i < count; i++)
+        failures |= json_object_set_new(algorithms, TEXT(DIGITS + 1, "%016" PRIx64, choices[i].call),
+                                        json_string(TEXT(DIGITS + 1, "%016" PRIx64, choices[i].algorithm)));
+    if (json_object_size(algorithms) > 0)
+        failures |= json_object_set(object, "algorithms", algorithms);
+    json_decref(algorithms);
+    if (object != NULL && !plan_choice_write(object, &options->choice, options->config.n_layer))
+        failures = -1;
+    return json_whole(object, failures);
 }
 
 /* Ignores recompute, which changes no bit, and the optimizer and its state format, which restore.c has checked.

@@ -111,8 +111,7 @@ void saver_destroy(struct saver *saver)
     *saver = (struct saver){0};
 }
 
-/* Writes the tokenizer's files unless they already have this content. */
-static enum gt_status tokens_put(struct saver *saver, bool repairs)
+enum gt_status saver_tokenizer_write(struct saver *saver, bool repairs)
 {
     for (int i = 0; i < TOKENIZER_FILES_OF_RUN && !saver->tokens_written; i++) {
         const char *text = saver->tokens[i];
@@ -128,11 +127,6 @@ static enum gt_status tokens_put(struct saver *saver, bool repairs)
     }
     saver->tokens_written = true;
     return GT_OK;
-}
-
-enum gt_status saver_repair_tokenizer(struct saver *saver)
-{
-    return tokens_put(saver, true);
 }
 
 /* Returns the record's description of the data, NULL without memory.  The tokenizer is added separately, because
@@ -202,7 +196,7 @@ enum gt_status saver_save(struct saver *saver, const struct run_state *state)
     json_decref(loss_scaler);
     json_decref(data);
     /* Only after the commit: until then the earlier run's checkpoint and tokenizer stay together. */
-    THEN(status, tokens_put(saver, false));
+    THEN(status, saver_tokenizer_write(saver, false));
     if (session->dist != NULL)
         ask(session, (double[]){-1.0, (double)status, 0.0, 0.0});
     return status;

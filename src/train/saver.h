@@ -26,9 +26,10 @@ enum gt_status saver_create(struct session *session, const struct tokenizer *tok
                             struct saver *out);
 void saver_destroy(struct saver *saver);
 
-/* Restores missing or damaged tokenizer files of a run that continues in its own folder.  A kill between a save and the
- * tokenizer may have left out_dir without some of them, and 0.2.0 wrote only gpt_tokenizer.json.  Errors: GT_IO. */
-enum gt_status saver_repair_tokenizer(struct saver *saver);
+/* Writes the tokenizer's files unless they already have this content.  With `repairs`, restores those of a run that
+ * continues in its own folder, with a note: a kill between a save and the tokenizer may have left out_dir without some
+ * of them, and 0.2.0 wrote only gpt_tokenizer.json.  Errors: GT_IO. */
+enum gt_status saver_tokenizer_write(struct saver *saver, bool repairs);
 
 /* Saves the run to out_dir.  First moves aside what another run left there, and keeps as many of this run's last
  * checkpoints as `keep` says.  After the first save of a run, writes the tokenizer next to it, for gpt-sample and

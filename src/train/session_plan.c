@@ -8,7 +8,6 @@
 
 #include <config.h>
 
-#include "base/clock.h"
 #include "base/size.h"
 
 /* Maximum size of the logits of one loss chunk, unless loss_chunk is set.  On a CPU a chunk of some hundred rows

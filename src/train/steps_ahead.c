@@ -11,9 +11,9 @@ enum gt_status steps_ahead_create(struct hostmem *mem, int32_t micro_steps, stru
 {
     assert(micro_steps > 0);
     *out = (struct steps_ahead){.micro_steps = micro_steps};
-    TRY(HOSTMEM_NEW(mem, (size_t)micro_steps * STEPS_AHEAD_MAX, "losses of micro-steps", &out->loss_sums));
-    for (int32_t i = 0; i < STEPS_AHEAD_MAX; i++)
-        out->step[i].loss_sums = out->loss_sums + (int64_t)i * micro_steps;
+    TRY(HOSTMEM_NEW(mem, (size_t)micro_steps * STEPS_AHEAD_MAX, "losses of micro-steps", &out->step[0].loss_sums));
+    for (int32_t i = 1; i < STEPS_AHEAD_MAX; i++)
+        out->step[i].loss_sums = out->step[0].loss_sums + (int64_t)i * micro_steps;
     return GT_OK;
 }
 

@@ -24,7 +24,6 @@ struct step_result {
 };
 
 struct steps_ahead {
-    float *loss_sums; /* [STEPS_AHEAD_MAX * micro_steps] */
     int32_t micro_steps, count;
     int64_t since_ns; /* when the first of these updates began */
     struct step_result step[STEPS_AHEAD_MAX];

@@ -49,11 +49,9 @@ void stop_install(void)
 
 void stop_ignore_writes(void)
 {
-    struct sigaction ignore = {.sa_handler = SIG_IGN};
-    sigemptyset(&ignore.sa_mask);
-    sigaction(SIGPIPE, &ignore, NULL);
+    signal(SIGPIPE, SIG_IGN);
     /* A write beyond RLIMIT_FSIZE then fails with EFBIG, like any other failed write. */
-    sigaction(SIGXFSZ, &ignore, NULL);
+    signal(SIGXFSZ, SIG_IGN);
 }
 
 int stop_requested(void)

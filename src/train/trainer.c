@@ -28,7 +28,6 @@ static enum gt_status weights_load(struct trainer *t)
     return session_scalars_upload(&t->session);
 }
 
-/* Creates the generator that sample_tokens needs. */
 static enum gt_status samples_prepare(struct trainer *t)
 {
     const struct config *config = t->config;
@@ -186,7 +185,7 @@ static enum gt_status run(struct trainer *t)
     if (!config->eval_only && ranks_first(session->dist)) {
         TRY(saver_create(session, t->tokenizer, &data, &t->saver));
         if (t->source.own)
-            TRY(saver_repair_tokenizer(&t->saver));
+            TRY(saver_tokenizer_write(&t->saver, true));
         const bool own = t->source.own, goes_on = own || t->source.branch;
         TRY(metrics_open(&t->metrics, config->out_dir, goes_on ? t->state.iter : 0, t->state.evaluated, !own));
         t->metrics_opened = true;
@@ -236,23 +235,18 @@ static void forecast_recall(struct trainer *t)
     t->forecast.uncertainty = FORECAST_STEPS_ERROR;
 }
 
-/* Prints the plan in the form that the configuration asks for. */
 static enum gt_status facts_print(const struct session *session, const struct plan_report_facts *facts, FILE *out)
 {
-    if (session->config->compare[0] != '\0') {
+    const int form = session->config->plan;
+    if (session->config->compare[0] != '\0')
         plan_print_rows(session->plan, facts, out);
-        return GT_OK;
-    }
-    switch (session->config->plan) {
-    case CONFIG_PLAN_JSON:
-    case CONFIG_PLAN_JSON_PARETO:
+    else if (form == CONFIG_PLAN_JSON || form == CONFIG_PLAN_JSON_PARETO)
         return plan_print_json(session->plan, facts, out);
-    case CONFIG_PLAN_SVG:
+    else if (form == CONFIG_PLAN_SVG)
         return plan_print_svg(session->mem, session->plan, facts, out);
-    default:
+    else
         plan_print_text(session->plan, facts, out);
-        return GT_OK;
-    }
+    return GT_OK;
 }
 
 static enum gt_status answer(struct trainer *t, FILE *out)
@@ -379,7 +373,7 @@ close:
         run_record_close(t.report);
     saver_destroy(&t.saver);
     session_close(&t.session);
-    watchdog_stop(&t.watchdog);
+    ticker_stop(t.watchdog.ticker);
     ticker_stop(t.life.ticker);
     if (t.lock_fd >= 0)
         out_dir_release(&t, status);

@@ -53,11 +53,3 @@ enum gt_status watchdog_start(struct watchdog *watchdog, struct hostmem *mem, st
         return GT_OK;
     return ticker_start(mem, (double)seconds / (double)LOOKS_PER_LIMIT, look, watchdog, &watchdog->ticker);
 }
-
-void watchdog_stop(struct watchdog *watchdog)
-{
-    if (watchdog->ticker == NULL)
-        return;
-    ticker_stop(watchdog->ticker);
-    watchdog->ticker = NULL;
-}

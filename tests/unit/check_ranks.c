@@ -1,4 +1,4 @@
-/* Tests of ranks_start.c: what ranks compare before they begin, and that bytes which change on their way are noticed. */
+/* Tests of ranks.c: what ranks compare before they begin, and that bytes which change on their way are noticed. */
 #include <unistd.h>
 
 #include "config/config_key.h"

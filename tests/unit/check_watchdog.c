@@ -78,7 +78,7 @@ static void child(enum gt_status (*sync)(struct backend *), void (*close)(struct
         usleep(20000);
     }
     backend_close(device);
-    watchdog_stop(&watchdog);
+    ticker_stop(watchdog.ticker);
     hostmem_destroy(mem);
     _exit(0);
 }
@@ -167,10 +167,10 @@ TEST(no_watch_without_seconds)
 {
     struct watchdog watchdog = {0};
     struct backend *device = device_open(NULL, NULL);
-    watchdog_stop(&watchdog);
+    ticker_stop(watchdog.ticker);
     ck_assert_int_eq(watchdog_start(&watchdog, NULL, device, "", 0), GT_OK);
     ck_assert_ptr_null(watchdog.ticker);
-    watchdog_stop(&watchdog);
+    ticker_stop(watchdog.ticker);
     backend_close(device);
 }
 

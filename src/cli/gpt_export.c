@@ -8,7 +8,7 @@
 #include "base/hostmem.h"
 #include "cli/flags.h"
 #include "cli/program.h"
-#include "data/tokenizer_import.h"
+#include "data/tokenizer.h"
 #include "io/checkpoint.h"
 #include "io/export.h"
 

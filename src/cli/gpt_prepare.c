@@ -401,7 +401,7 @@ static void report_result(const struct arguments *arguments, const struct prepar
 {
     report_counts(&arguments->spec, result);
     log_result("%s, tokenizer %s, vocab size: %s", COUNTED(result->documents.file_count, "file"),
-               tokenizer_kind_name(arguments->spec.tokenizer), COUNT_TEXT(result->vocab_size));
+               tokenizer_kind_names[arguments->spec.tokenizer], COUNT_TEXT(result->vocab_size));
     log_result("train has %s", COUNTED(result->train_tokens, "token"));
     log_result("val has %s", COUNTED(result->val_tokens, "token"));
     if (arguments->spec.chat != CHAT_NONE)
@@ -426,7 +426,7 @@ static enum gt_status tokenizer_open(struct hostmem *mem, struct arguments *argu
         return GT_OK;
     return FAIL(GT_USAGE,
                 "--tokenizer=%s: this vocabulary is of kind %s, which is made from the inputs; give --tokenizer=%s",
-                name, tokenizer_kind_name((*out)->kind), tokenizer_kind_name((*out)->kind));
+                name, tokenizer_kind_names[(*out)->kind], tokenizer_kind_names[(*out)->kind]);
 }
 
 static enum gt_status prepare_dataset(struct arguments *arguments)

@@ -17,7 +17,6 @@
 #include "data/chat.h"
 #include "data/stop_text.h"
 #include "data/tokenizer.h"
-#include "data/tokenizer_import.h"
 #include "io/checkpoint.h"
 #include "io/hf_cache.h"
 #include "io/nanogpt.h"

@@ -195,9 +195,10 @@ void bpe_set_literal(struct bpe *bpe, int32_t id)
 
 enum gt_status bpe_set_pipeline(struct bpe *bpe, const struct bpe_pipeline *pipeline)
 {
-    TRY(hostmem_strdup(bpe, pipeline->json, &bpe->json));
+    char *json;
+    TRY(hostmem_strdup(bpe, pipeline->json, &json));
     bpe->pipeline = *pipeline;
-    bpe->pipeline.json = bpe->json;
+    bpe->pipeline.json = json;
     return GT_OK;
 }
 
@@ -244,19 +245,19 @@ static uint64_t pair_key(int32_t left, int32_t right)
 }
 
 /* Returns the pair's slot, or the free slot for it. */
-static size_t pair_slot(const struct bpe *bpe, uint64_t key)
+static struct bpe_pair *pair_slot(const struct bpe *bpe, int32_t left, int32_t right)
 {
+    const uint64_t key = pair_key(left, right);
     size_t slot = (size_t)((key ^ key >> 31) * UINT64_C(0x9E3779B97F4A7C15) >> 24) & bpe->pair_mask;
     while (bpe->pairs[slot].key != PAIR_FREE && bpe->pairs[slot].key != key)
         slot = (slot + 1) & bpe->pair_mask;
-    return slot;
+    return &bpe->pairs[slot];
 }
 
 /* A later merge of the same pair replaces the earlier one, as in encoder.py's dict. */
 static void pair_insert(struct bpe *bpe, int32_t left, int32_t right, uint32_t rank, int32_t result)
 {
-    const uint64_t key = pair_key(left, right);
-    bpe->pairs[pair_slot(bpe, key)] = (struct bpe_pair){.key = key, .rank = rank, .result = result};
+    *pair_slot(bpe, left, right) = (struct bpe_pair){.key = pair_key(left, right), .rank = rank, .result = result};
 }
 
 static enum gt_status pairs_allocate(struct bpe *bpe, size_t count)
@@ -265,7 +266,7 @@ static enum gt_status pairs_allocate(struct bpe *bpe, size_t count)
     TRY(HOSTMEM_NEW(bpe, capacity, "pairs of tokens", &bpe->pairs));
     bpe->pair_mask = capacity - 1;
     for (size_t i = 0; i < capacity; i++)
-        bpe->pairs[i].key = PAIR_FREE;
+        bpe->pairs[i] = (struct bpe_pair){.key = PAIR_FREE, .rank = RANK_NONE};
     return GT_OK;
 }
 
@@ -324,7 +325,8 @@ static uint32_t hash_all(const struct bpe *bpe)
         crc = le_crc32c(crc, (uint32_t)bpe->merges[i].left);
         crc = le_crc32c(crc, (uint32_t)bpe->merges[i].right);
     }
-    return bpe->json != NULL ? file_crc32c(crc, bpe->json, strlen(bpe->json)) : crc;
+    const char *json = bpe->pipeline.json;
+    return json != NULL ? file_crc32c(crc, json, strlen(json)) : crc;
 }
 
 enum gt_status bpe_finish(struct bpe *bpe, const char *source)
@@ -367,18 +369,6 @@ void bpe_scratch_release(struct bpe_scratch *scratch)
 {
     free(scratch->memory);
     *scratch = (struct bpe_scratch){.memory = NULL};
-}
-
-static uint32_t pair_rank(const struct bpe *bpe, int32_t left, int32_t right)
-{
-    const struct bpe_pair *pair = &bpe->pairs[pair_slot(bpe, pair_key(left, right))];
-    return pair->key != PAIR_FREE ? pair->rank : RANK_NONE;
-}
-
-/* Returns the token that a pair with a rank makes. */
-static int32_t pair_result(const struct bpe *bpe, int32_t left, int32_t right)
-{
-    return bpe->pairs[pair_slot(bpe, pair_key(left, right))].result;
 }
 
 struct piece {
@@ -441,7 +431,7 @@ static void place_rank(struct piece *piece, uint32_t place)
     piece->ranks[place] = RANK_NONE;
     if (next == PLACE_NONE)
         return;
-    piece->ranks[place] = pair_rank(piece->bpe, piece->ids[place], piece->ids[next]);
+    piece->ranks[place] = pair_slot(piece->bpe, piece->ids[place], piece->ids[next])->rank;
     if (piece->ranks[place] != RANK_NONE)
         heap_push(piece, (uint64_t)piece->ranks[place] << 32 | place);
 }
@@ -450,7 +440,7 @@ static void place_merge(struct piece *piece, uint32_t place)
 {
     const uint32_t gone = piece->next[place];
     assert(gone != PLACE_NONE);
-    piece->ids[place] = pair_result(piece->bpe, piece->ids[place], piece->ids[gone]);
+    piece->ids[place] = pair_slot(piece->bpe, piece->ids[place], piece->ids[gone])->result;
     piece->ranks[gone] = RANK_NONE;
     piece->next[place] = piece->next[gone];
     if (piece->next[place] != PLACE_NONE)
@@ -492,66 +482,52 @@ enum gt_status bpe_encode_piece(const struct bpe *bpe, struct bpe_scratch *scrat
 {
     assert(bpe->pairs != NULL);
     const int32_t whole = bpe->pipeline.ignore_merges ? bpe_find(bpe, bytes, count) : -1;
-    if (count == 0) {
-        *out_count = 0;
-    } else if (whole >= 0) {
+    *out_count = count > 0;
+    if (whole >= 0)
         out[0] = whole;
-        *out_count = 1;
-    } else {
-        TRY(scratch_reserve(scratch, count));
-        *out_count = piece_merge(bpe, scratch->memory, bytes, count, out);
-    }
+    if (whole >= 0 || count == 0)
+        return GT_OK;
+    TRY(scratch_reserve(scratch, count));
+    *out_count = piece_merge(bpe, scratch->memory, bytes, count, out);
     return GT_OK;
 }
 
 /* ---- GPT-2's alphabet ---- */
 
-/* The bytes that are not printable form three runs, 0-32, 127-160 and 173, which map to consecutive characters from
- * U+0100.  Characters above U+00FF map back in the same way. */
-#define FIRST_SHIFTED 0x100u
-
-enum { RUN_1_COUNT = 33, RUN_2_BEGIN = 127, RUN_2_COUNT = 34, RUN_3 = 173, SHIFTED_COUNT = 68, DIRECT_COUNT = 188 };
-
-/* Returns the index of the byte among those that are not printable, or -1 when it is printable. */
-static int shifted_index(unsigned char byte)
-{
-    if (byte < RUN_1_COUNT)
-        return byte;
-    if (byte >= RUN_2_BEGIN && byte < RUN_2_BEGIN + RUN_2_COUNT)
-        return byte - RUN_2_BEGIN + RUN_1_COUNT;
-    return byte == RUN_3 ? SHIFTED_COUNT - 1 : -1;
-}
-
-static unsigned char shifted_byte(int index)
-{
-    assert(index >= 0 && index < SHIFTED_COUNT);
-    if (index < RUN_1_COUNT)
-        return (unsigned char)index;
-    return (unsigned char)(index == SHIFTED_COUNT - 1 ? RUN_3 : index - RUN_1_COUNT + RUN_2_BEGIN);
-}
+/* Runs of bytes in the order of their characters: the printable ones, which represent themselves, then those that map
+ * to consecutive characters from U+0100. */
+static const struct {
+    int begin, count;
+} runs[] = {{33, 94}, {161, 12}, {174, 82}, {0, 33}, {127, 34}, {173, 1}};
+enum { RUNS_DIRECT = 3, RUNS = sizeof runs / sizeof runs[0], DIRECT_COUNT = 188, SHIFTED = 0x100, SHIFTED_END = 0x144 };
 
 unsigned char bpe_alphabet_byte(int rank)
 {
     assert(rank >= 0 && rank < 256);
-    if (rank >= DIRECT_COUNT)
-        return shifted_byte(rank - DIRECT_COUNT);
-    int byte = rank + RUN_1_COUNT;
-    if (byte >= RUN_2_BEGIN)
-        byte += RUN_2_COUNT;
-    return (unsigned char)(byte >= RUN_3 ? byte + 1 : byte);
+    int run = 0;
+    for (; rank >= runs[run].count; run++)
+        rank -= runs[run].count;
+    return (unsigned char)(runs[run].begin + rank);
+}
+
+static uint32_t byte_character(int byte)
+{
+    int character = SHIFTED;
+    for (int run = RUNS_DIRECT; run < RUNS; character += runs[run++].count)
+        if (byte >= runs[run].begin && byte < runs[run].begin + runs[run].count)
+            return (uint32_t)(character + byte - runs[run].begin);
+    return (uint32_t)byte;
 }
 
 size_t bpe_alphabet_write(const char *bytes, size_t count, char *out)
 {
     size_t length = 0;
     for (size_t i = 0; i < count; i++) {
-        const unsigned char byte = (unsigned char)bytes[i];
-        const int index = shifted_index(byte);
         char encoded[4];
-        const size_t used = utf8_encode(index < 0 ? byte : FIRST_SHIFTED + (uint32_t)index, encoded);
+        const size_t used = utf8_encode(byte_character((unsigned char)bytes[i]), encoded);
         assert(used <= 2);
-        for (size_t k = 0; k < used; k++)
-            out[length++] = encoded[k];
+        memcpy(out + length, encoded, used);
+        length += used;
     }
     return length;
 }
@@ -565,18 +541,26 @@ size_t bpe_alphabet_write_pair(const char *left, size_t left_count, const char *
     return length;
 }
 
+size_t bpe_merge_write(const struct bpe *bpe, size_t index, char out[static BPE_MERGE_BYTES])
+{
+    const struct bpe_token *left = &bpe->tokens[bpe->merges[index].left];
+    const struct bpe_token *right = &bpe->tokens[bpe->merges[index].right];
+    return bpe_alphabet_write_pair(bpe->text + left->offset, left->count, bpe->text + right->offset, right->count, out);
+}
+
 bool bpe_alphabet_read(const char *text, size_t count, char *out, size_t *out_count)
 {
     size_t length = 0;
     for (size_t at = 0; at < count;) {
         uint32_t code_point = 0;
         const int used = utf8_decode((const unsigned char *)text + at, count - at, &code_point);
-        if (used <= 0 || code_point >= FIRST_SHIFTED + SHIFTED_COUNT)
+        if (used <= 0 || code_point >= SHIFTED_END)
             return false;
-        if (code_point < FIRST_SHIFTED && shifted_index((unsigned char)code_point) >= 0)
+        const int byte =
+            code_point < SHIFTED ? (int)code_point : bpe_alphabet_byte((int)code_point - SHIFTED + DIRECT_COUNT);
+        if (byte_character(byte) != code_point)
             return false;
-        out[length++] = (char)(code_point < FIRST_SHIFTED ? (unsigned char)code_point
-                                                          : shifted_byte((int)(code_point - FIRST_SHIFTED)));
+        out[length++] = (char)byte;
         at += (size_t)used;
     }
     *out_count = length;

@@ -9,7 +9,7 @@
  *   BPE_RANK_TOKEN   the id of the result; any two tokens that concatenate to a third are a pair (tiktoken's files)
  *
  * For GPT-2's own vocabulary both give the same ids.  Plain text never encodes to special tokens: see
- * tokenizer_encoder.h.  What happens to a text before it is in pieces is the pipeline (tokenizer_pipeline.h).
+ * tokenizer_encoder.h.  What happens to a text before it is in pieces is the pipeline (tokenizer_bpe.h).
  */
 #ifndef GPT_TRAIN_DATA_BPE_H
 #define GPT_TRAIN_DATA_BPE_H
@@ -32,7 +32,7 @@ struct bpe_merge {
 
 struct bpe_pipeline {
     enum bpe_split split;
-    size_t growth; /* the most that normalization may lengthen text by: 1 without it, TEXT_NFC_GROWTH_MAX with NFC */
+    size_t growth; /* the most that normalization may lengthen text by: 1 without it, BPE_NFC_GROWTH_MAX with NFC */
     bool ignore_merges; /* a piece that is a token needs no merges */
     int32_t bos;        /* the token before each text, or -1 */
     const char *json;   /* tokenizer.json without the vocabulary, which export writes; NULL: GPT-2's pipeline */
@@ -47,16 +47,15 @@ struct bpe {
     size_t merge_count;
     int32_t *specials; /* the ids of the special tokens in ascending order */
     size_t special_count;
-    int32_t eot;   /* the id of the special token BPE_EOT_TEXT, else of BPE_EOT_TEXT_OF_LLAMA, or -1 */
-    uint32_t hash; /* the CRC-32C of everything that determines ids: see tokenizer_bpe.h */
-    struct bpe_pipeline pipeline;
+    int32_t eot;                  /* the id of the special token BPE_EOT_TEXT, else of BPE_EOT_TEXT_OF_LLAMA, or -1 */
+    uint32_t hash;                /* the CRC-32C of everything that determines ids: see tokenizer_bpe.h */
+    struct bpe_pipeline pipeline; /* owns `json` */
     /* The rest is for bpe.c. */
     struct bpe_token *tokens;
     char *text;
     size_t text_count, text_capacity;
     size_t merge_capacity;
     int32_t byte_ids[256];
-    char *json;              /* owned; pipeline.json */
     struct bpe_index *index; /* from texts to ids; after bpe_finish() only with ignore_merges, else NULL */
     size_t index_mask;
     struct bpe_pair *pairs; /* NULL before bpe_finish() */
@@ -140,6 +139,9 @@ unsigned char bpe_alphabet_byte(int rank);
 size_t bpe_alphabet_write(const char *bytes, size_t count, char *out);
 /* Writes "LEFT RIGHT", a merge, and a terminator.  Returns the length. */
 size_t bpe_alphabet_write_pair(const char *left, size_t left_count, const char *right, size_t right_count, char *out);
+/* The same for merge number `index`. */
+#define BPE_MERGE_BYTES (4 * BPE_TOKEN_BYTES_MAX + 2)
+size_t bpe_merge_write(const struct bpe *bpe, size_t index, char out[static BPE_MERGE_BYTES]);
 /* The inverse of bpe_alphabet_write(), with out[count].  Returns false when the text has a character outside the
  * alphabet or is not UTF-8. */
 bool bpe_alphabet_read(const char *text, size_t count, char *out, size_t *out_count);

@@ -1,4 +1,4 @@
-/* Splits of text, with PCRE2.
+/* Splits of text, with PCRE2, and its normalization, with ICU.
  *
  * Each pattern is anchored and matches any character, so each match is the next piece.  Character classes are written
  * out, because PCRE2's \s has characters that Rust's and Python's \s lack, and because PCRE2 10.42 only knows the
@@ -6,10 +6,18 @@
  * are possessive, so only white space backtracks.  This file validates UTF-8 once and turns off PCRE2's own check.
  * ASCII words, which are most of most texts, are found without PCRE2.
  */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "data/bpe_split.h"
 
 #include <pcre2.h>
+#ifdef HAVE_ICU
+#include <unicode/unorm2.h>
+#include <unicode/ustring.h>
+#endif
 
 #include "base/utf8.h"
 
@@ -177,3 +185,128 @@ size_t bpe_splitter_next(struct bpe_splitter *splitter, const char **out)
     *out = splitter->text + begin;
     return splitter->at - begin;
 }
+
+/* ---- cutting ---- */
+
+/* Returns true when the character that ends at text[end - 1] is certainly not white space.  Unicode's white space
+ * begins with C2, E1 or E2, or is E3 80 80.  Returns false for bytes that are not UTF-8. */
+static bool ends_in_visible(const char *text, size_t end)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+    if (bytes[end - 1] < 0x80)
+        return bytes[end - 1] > 0x20 && bytes[end - 1] < 0x7F;
+    for (size_t length = 2; length <= 4 && length <= end; length++) {
+        uint32_t code_point = 0;
+        if (utf8_decode(bytes + end - length, length, &code_point) != (int)length)
+            continue;
+        const unsigned char lead = bytes[end - length];
+        return lead != 0xC2 && lead != 0xE1 && lead != 0xE2 && code_point != 0x3000;
+    }
+    return false;
+}
+
+/* Returns the last place up to `count` that is not inside a character, or `count` when these bytes are not UTF-8. */
+static size_t cut_between_characters(const char *text, size_t count)
+{
+    for (size_t back = 1; back <= 3 && back < count; back++) {
+        uint32_t code_point = 0;
+        const int length = utf8_decode((const unsigned char *)text + count - back, back, &code_point);
+        if (length == UTF8_INCOMPLETE)
+            return count - back;
+        if (length > 0)
+            return count;
+    }
+    return count;
+}
+
+/* Returns true when the character that begins at text[at] is certainly not white space. */
+static bool begins_in_visible(const char *text, size_t at, size_t count)
+{
+    uint32_t code_point = 0;
+    const int length = utf8_decode((const unsigned char *)text + at, count - at, &code_point);
+    return length > 0 && ends_in_visible(text, at + (size_t)length);
+}
+
+size_t bpe_split_cut(const char *text, size_t count, bool joins_newlines, bool *out_forced)
+{
+    assert(count >= 1);
+    *out_forced = false;
+    for (size_t at = count - 1; at > 0; at--) {
+        if (joins_newlines && text[at - 1] == '\n' && begins_in_visible(text, at, count))
+            return at;
+        if ((text[at] == ' ' || (text[at] == '\n' && !joins_newlines)) && ends_in_visible(text, at))
+            return at;
+    }
+    *out_forced = true;
+    return cut_between_characters(text, count);
+}
+
+/* ---- normalization form C, with ICU ----
+ *
+ * Text without a byte above 0xCB is normalized already: below U+0300 no character combines.  Other text goes through
+ * UTF-16, which ICU works in.  It is normalized in stretches of valid UTF-8, with the bytes between them copied. */
+
+#ifdef HAVE_ICU
+#define FIRST_LEAD 0xCC /* of U+0300 */
+
+const bool bpe_nfc_possible = true;
+
+static bool is_plain(const char *text, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if ((unsigned char)text[i] >= FIRST_LEAD)
+            return false;
+    return true;
+}
+
+/* Normalizes valid UTF-8 to `out`, which has room; `wide` is for 4 * count units.  Returns the length. */
+static size_t stretch_normalize(const char *text, size_t count, UChar *wide, char *out)
+{
+    UErrorCode error = U_ZERO_ERROR;
+    int32_t units = 0, length = 0;
+    UChar *normal = wide + count;
+    const int32_t most = (int32_t)(BPE_NFC_GROWTH_MAX * count);
+    u_strFromUTF8(wide, (int32_t)count, &units, text, (int32_t)count, &error);
+    units = unorm2_normalize(unorm2_getNFCInstance(&error), wide, units, normal, most, &error);
+    u_strToUTF8(out, most, &length, normal, units, &error);
+    if (U_SUCCESS(error))
+        return (size_t)length;
+    memcpy(out, text, count); /* only when ICU has no memory */
+    return count;
+}
+
+enum gt_status bpe_nfc(const char *text, size_t count, char **out, size_t *out_count)
+{
+    *out = NULL;
+    if (is_plain(text, count))
+        return GT_OK;
+    if (count > INT32_MAX / BPE_NFC_GROWTH_MAX)
+        return GT_NO_MEMORY;
+    char *normal = malloc(BPE_NFC_GROWTH_MAX * count);
+    UChar *wide = malloc((1 + BPE_NFC_GROWTH_MAX) * count * sizeof *wide);
+    size_t length = 0;
+    for (size_t at = 0; at < count && normal != NULL && wide != NULL;) {
+        const size_t end = utf8_valid_end((const unsigned char *)text, at, count);
+        length += stretch_normalize(text + at, end - at, wide, normal + length);
+        if (end < count)
+            normal[length++] = text[end];
+        at = end + 1;
+    }
+    free(wide);
+    if (wide == NULL || normal == NULL) {
+        free(normal);
+        return GT_NO_MEMORY;
+    }
+    *out = normal;
+    *out_count = length;
+    return GT_OK;
+}
+#else
+const bool bpe_nfc_possible = false;
+
+enum gt_status bpe_nfc(const char *text, size_t count, char **out, size_t *out_count)
+{
+    (void)text, (void)count, (void)out, (void)out_count;
+    return GT_UNSUPPORTED;
+}
+#endif

@@ -38,4 +38,20 @@ void bpe_splitter_begin(struct bpe_splitter *splitter, const char *text, size_t 
 /* Sets *out to the next piece, inside the text, and returns its length; 0 at the end. */
 size_t bpe_splitter_next(struct bpe_splitter *splitter, const char **out);
 
+/* Returns the best place to cut text[count] when more text follows: before the last space or newline that follows a
+ * visible character.  GPT-2's split never has a piece across such a place and never looks back over one, so both sides,
+ * encoded separately, give the ids of the whole.  With the split's `joins_newlines`, the function cuts after the last
+ * newline before a visible character, or before such a space.  If the text has no such place, it sets *out_forced and
+ * cuts between characters if the text is UTF-8, else at `count`.  1 <= count; the result is at least 1. */
+size_t bpe_split_cut(const char *text, size_t count, bool joins_newlines, bool *out_forced);
+
+/* ---- normalization form C (UAX #15): a letter and its accent become one character where there is one ---- */
+
+#define BPE_NFC_GROWTH_MAX 3 /* the factor by which UTF-8 may grow (UAX #15, Maximum Expansion Factors) */
+
+extern const bool bpe_nfc_possible; /* in this build */
+/* Sets *out to NULL when the text is normalized already, else to text that the caller free()s.  Bytes that are not
+ * UTF-8 stay.  May run in any thread.  Errors: GT_NO_MEMORY, not logged. */
+enum gt_status bpe_nfc(const char *text, size_t count, char **out, size_t *out_count);
+
 #endif

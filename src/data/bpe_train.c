@@ -42,10 +42,13 @@ struct bpe_trainer {
     size_t special_count;
 };
 
-enum gt_status bpe_trainer_create(const void *owner, struct bpe_trainer **out)
+enum gt_status bpe_trainer_create(const void *owner, const char *const *specials, struct bpe_trainer **out)
 {
     struct bpe_trainer *trainer;
     TRY(HOSTMEM_NEW(owner, 1, "training a tokenizer", &trainer));
+    trainer->specials = specials;
+    while (specials != NULL && specials[trainer->special_count] != NULL)
+        trainer->special_count++;
     const enum gt_status status = bpe_splitter_create(trainer, BPE_SPLIT_GPT2, &trainer->splitter);
     return FINISH(status, out, trainer, hostmem_free);
 }
@@ -255,20 +258,15 @@ static enum gt_status heap_push(struct train *train, struct pair_entry entry)
 static bool heap_pop(struct train *train, uint64_t *out)
 {
     while (train->heap_count > 0) {
-        struct pair_entry top = train->heap[0];
+        const struct pair_entry top = train->heap[0];
         const int64_t now = train->pairs[pair_slot(train, top.key)].count;
-        if (top.count == now && now > 0) {
-            const struct pair_entry last = train->heap[--train->heap_count];
-            if (train->heap_count > 0)
-                heap_sink(train, last);
+        const bool is_current = top.count == now;
+        heap_sink(train, is_current || now == 0 ? train->heap[--train->heap_count]
+                                                : (struct pair_entry){.count = now, .key = top.key});
+        if (is_current) {
             *out = top.key;
             return true;
         }
-        top.count = now;
-        if (now == 0)
-            top = train->heap[--train->heap_count];
-        if (train->heap_count > 0)
-            heap_sink(train, top);
     }
     return false;
 }
@@ -407,13 +405,6 @@ static enum gt_status train_complete(struct train *train)
         TRY(bpe_add_special(train->bpe, train->token_count++, train->counts->specials[i]));
     TRY(bpe_add_eot(train->bpe, train->token_count));
     return bpe_finish(train->bpe, "the trained vocabulary");
-}
-
-void bpe_trainer_specials(struct bpe_trainer *trainer, const char *const *texts)
-{
-    trainer->specials = texts;
-    while (texts[trainer->special_count] != NULL)
-        trainer->special_count++;
 }
 
 enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, const void *owner, int64_t vocab_size,

@@ -16,15 +16,13 @@
 
 struct bpe_trainer;
 
-/* Errors: GT_NO_MEMORY. */
-enum gt_status bpe_trainer_create(const void *owner, struct bpe_trainer **out);
+/* `specials` are the special tokens besides <|endoftext|>, a constant list that ends with NULL; NULL: none.  Errors:
+ * GT_NO_MEMORY. */
+enum gt_status bpe_trainer_create(const void *owner, const char *const *specials, struct bpe_trainer **out);
 
-/* Counts the pieces of a document, or of a part that was cut by documents_cut().  Memory: about 40 bytes
+/* Counts the pieces of a document, or of a part that was cut by bpe_split_cut().  Memory: about 40 bytes
  * plus the text for each distinct piece.  Errors: GT_NO_MEMORY. */
 enum gt_status bpe_trainer_add(struct bpe_trainer *trainer, const char *text, size_t count);
-
-/* Sets the special tokens besides <|endoftext|>, a constant list that ends with NULL. */
-void bpe_trainer_specials(struct bpe_trainer *trainer, const char *const *texts);
 
 /* Creates the tokenizer, with at most `vocab_size` tokens (BPE_TRAIN_VOCAB_MIN to _MAX); fewer when the text has no
  * more pairs.  Consumes the counts, so it must be called only once.  Errors: GT_NO_MEMORY. */

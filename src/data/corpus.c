@@ -42,11 +42,21 @@ static enum gt_status out_dir_know(struct corpus_walk *walk, const char *out_dir
 
 /* ---- lists ---- */
 
-static enum gt_status walk_add_file(struct corpus_walk *walk, const char *path, struct corpus_file file)
+/* Times before 1677 and from 2262 on wrap around, since they are only compared. */
+static int64_t changed_ns_of(const struct stat *info)
 {
+    return (int64_t)((uint64_t)info->PLATFORM_MTIM.tv_sec * 1000000000 + (uint64_t)info->PLATFORM_MTIM.tv_nsec);
+}
+
+/* Adds a file; `info` is NULL for standard input. */
+static enum gt_status walk_add_file(struct corpus_walk *walk, const char *path, const struct stat *info,
+                                    bool from_folder)
+{
+    struct corpus_file file = {.input = walk->input, .from_folder = from_folder, .is_stdin = info == NULL};
     struct corpus *corpus = walk->corpus;
     TRY(HOSTMEM_GROW(corpus, &corpus->files, corpus->file_count + 1, "list of files"));
-    file.input = walk->input;
+    file.size_bytes = info != NULL ? (uint64_t)info->st_size : 0;
+    file.changed_ns = info != NULL ? changed_ns_of(info) : 0;
     file.path = strdup(path); /* hostmem's headers would double the memory of a million paths */
     if (file.path == NULL)
         return FAIL(GT_NO_MEMORY, "out of memory for the list of files");
@@ -55,27 +65,12 @@ static enum gt_status walk_add_file(struct corpus_walk *walk, const char *path, 
     return GT_OK;
 }
 
-/* Times before 1677 and from 2262 on wrap around, since they are only compared. */
-static int64_t changed_ns_of(const struct stat *info)
-{
-    return (int64_t)((uint64_t)info->PLATFORM_MTIM.tv_sec * 1000000000 + (uint64_t)info->PLATFORM_MTIM.tv_nsec);
-}
-
-static enum gt_status walk_add_regular(struct corpus_walk *walk, const char *path, const struct stat *info,
-                                       bool from_folder)
-{
-    return walk_add_file(walk, path,
-                         (struct corpus_file){.size_bytes = (uint64_t)info->st_size,
-                                              .changed_ns = changed_ns_of(info),
-                                              .from_folder = from_folder});
-}
-
 static enum gt_status walk_add_stdin(struct corpus_walk *walk)
 {
     if (walk->corpus->has_stdin)
         return FAIL(GT_USAGE, "INPUT %s: standard input can be given only once", CORPUS_STDIN);
     walk->corpus->has_stdin = true;
-    return walk_add_file(walk, CORPUS_STDIN, (struct corpus_file){.is_stdin = true});
+    return walk_add_file(walk, CORPUS_STDIN, NULL, false);
 }
 
 static enum gt_status walk_add_folder(struct corpus_walk *walk, const char *path)
@@ -105,7 +100,7 @@ static enum gt_status walk_entry(struct corpus_walk *walk, int fd, const char *f
     if (S_ISDIR(info.st_mode) && !walk_is_out_dir(walk, &info))
         return walk_add_folder(walk, path);
     if (S_ISREG(info.st_mode))
-        return walk_add_regular(walk, path, &info, true);
+        return walk_add_file(walk, path, &info, true);
     return GT_OK;
 }
 
@@ -147,7 +142,7 @@ static enum gt_status walk_input_file(struct corpus_walk *walk, const char *path
                            (target != NULL && strlen(target) < FILE_PATH_MAX && walk_is_output(walk, target));
     free(target);
     if (!is_output)
-        return walk_add_regular(walk, path, info, false);
+        return walk_add_file(walk, path, info, false);
     return FAIL(GT_USAGE, "INPUT %s: the output would replace this file; choose another --out-dir, or move the file",
                 path);
 }
@@ -212,13 +207,12 @@ enum gt_status corpus_file_check(const struct corpus_file *file)
     struct stat info;
     if (file->is_stdin)
         return GT_OK;
-    const bool found = stat(file->path, &info) == 0;
-    if (!found && errno != ENOENT && errno != ENOTDIR)
-        return file_error(file->path, "access it");
-    if (found && (uint64_t)info.st_size == file->size_bytes && changed_ns_of(&info) == file->changed_ns)
+    if (stat(file->path, &info) != 0)
+        return errno == ENOENT || errno == ENOTDIR
+                   ? FAIL(GT_DATA, "%s: the file was removed while it was read", file->path)
+                   : file_error(file->path, "access it");
+    if ((uint64_t)info.st_size == file->size_bytes && changed_ns_of(&info) == file->changed_ns)
         return GT_OK;
-    if (!found)
-        return FAIL(GT_DATA, "%s: the file was removed while it was read", file->path);
     return FAIL(GT_DATA,
                 "%s: the file changed while it was read: it had %" PRIu64 " bytes when it was listed, it has %" PRIu64
                 " now, or its time changed",

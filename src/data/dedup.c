@@ -19,18 +19,13 @@ struct dedup {
 /* ---- checksums ---- */
 
 /* Words are read as little-endian bytes, so the result is the same on every machine. */
-struct sip_state {
-    uint64_t v[4];
-};
-
 static uint64_t rotate(uint64_t value, int bits)
 {
     return value << bits | value >> (64 - bits);
 }
 
-static void sip_round(struct sip_state *state)
+static void sip_round(uint64_t v[static 4])
 {
-    uint64_t *v = state->v;
     v[0] += v[1];
     v[2] += v[3];
     v[1] = rotate(v[1], 13) ^ v[0];
@@ -42,36 +37,35 @@ static void sip_round(struct sip_state *state)
     v[2] = rotate(v[2], 32);
 }
 
-static void sip_absorb(struct sip_state *state, uint64_t word)
+static void sip_absorb(uint64_t v[static 4], uint64_t word)
 {
-    state->v[3] ^= word;
-    sip_round(state);
-    sip_round(state);
-    state->v[0] ^= word;
+    v[3] ^= word;
+    sip_round(v);
+    sip_round(v);
+    v[0] ^= word;
 }
 
-static uint64_t sip_squeeze(struct sip_state *state)
+static uint64_t sip_squeeze(uint64_t v[static 4])
 {
     for (int i = 0; i < 4; i++)
-        sip_round(state);
-    return state->v[0] ^ state->v[1] ^ state->v[2] ^ state->v[3];
+        sip_round(v);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
 struct document_hash document_hash_keyed(uint64_t key_low, uint64_t key_high, const void *bytes, size_t count)
 {
     const unsigned char *next = bytes;
-    struct sip_state state = {{key_low ^ UINT64_C(0x736f6d6570736575),
-                               key_high ^ UINT64_C(0x646f72616e646f6d) ^ UINT64_C(0xee),
-                               key_low ^ UINT64_C(0x6c7967656e657261), key_high ^ UINT64_C(0x7465646279746573)}};
+    uint64_t v[4] = {key_low ^ UINT64_C(0x736f6d6570736575), key_high ^ UINT64_C(0x646f72616e646f6d) ^ UINT64_C(0xee),
+                     key_low ^ UINT64_C(0x6c7967656e657261), key_high ^ UINT64_C(0x7465646279746573)};
     size_t left = count;
     for (; left >= 8; left -= 8, next += 8)
-        sip_absorb(&state, le_read(next, 8));
-    sip_absorb(&state, (uint64_t)(count & 0xFF) << 56 | le_read(next, left));
+        sip_absorb(v, le_read(next, 8));
+    sip_absorb(v, (uint64_t)(count & 0xFF) << 56 | le_read(next, left));
     struct document_hash hash;
-    state.v[2] ^= 0xee;
-    hash.low = sip_squeeze(&state);
-    state.v[1] ^= 0xdd;
-    hash.high = sip_squeeze(&state);
+    v[2] ^= 0xee;
+    hash.low = sip_squeeze(v);
+    v[1] ^= 0xdd;
+    hash.high = sip_squeeze(v);
     return hash;
 }
 

@@ -9,10 +9,7 @@
 #include <ctype.h>
 
 #include "base/size.h"
-#include "base/utf8.h"
 #include "data/input.h"
-#include "data/jsonl.h"
-#include "data/text_decode.h"
 #include "data/text_kind.h"
 
 #define BLOCK_BYTES ((size_t)1 << 20)
@@ -32,7 +29,7 @@ struct documents {
     char *buffer;                 /* BUFFER_BYTES */
     size_t begin, end;            /* the bytes in the buffer that no returned document has */
     bool text_ended;              /* the buffer has the last bytes of the text */
-    json_t *root;                 /* owns the document's text, for JSONL */
+    json_t *value;                /* owns the document's text, for JSONL */
     char *conversation;           /* the document, with spec.chat: DOCUMENT_BYTES_MAX */
     uint64_t files_bytes;
     char reason[JSONL_REASON_BYTES];
@@ -48,7 +45,7 @@ _Static_assert(sizeof documents_end_words / sizeof documents_end_words[0] == DOC
 static void documents_close(void *object)
 {
     struct documents *documents = object;
-    json_decref(documents->root);
+    json_decref(documents->value);
 }
 
 enum gt_status documents_create(const void *owner, const struct documents_spec *spec, struct documents **out)
@@ -140,18 +137,10 @@ static enum gt_status file_finish(struct documents *documents, bool skipped)
         state->input.file_count++;
         state->file_count++;
     }
-    state->offset = state->line = 0;
-    state->in_document = false;
     hostmem_free(documents->input);
     documents->input = NULL;
     file_count_in(documents);
     return GT_OK;
-}
-
-static enum gt_status file_open(struct documents *documents)
-{
-    return input_open(documents, file_current(documents), documents->spec.stdin_path, documents->state.input.crc32c,
-                      &documents->input);
 }
 
 /* Starts the next text of the open file; *out_found is false when there is none. */
@@ -216,8 +205,7 @@ static void kind_count(struct documents *documents)
     while (i < DOCUMENTS_KINDS_MAX - 1 && kind[i].name[0] != '\0' && strcmp(kind[i].name, name) != 0)
         i++;
     if (kind[i].count == 0)
-        memcpy(kind[i].name, i < DOCUMENTS_KINDS_MAX - 1 ? name : "other",
-               i < DOCUMENTS_KINDS_MAX - 1 ? sizeof name : 6);
+        snprintf(kind[i].name, sizeof name, "%s", i < DOCUMENTS_KINDS_MAX - 1 ? name : "other");
     kind[i].count++;
     documents->state.skipped_count++;
 }
@@ -231,10 +219,9 @@ static enum gt_status text_refuse(const struct documents *documents, const struc
               label, kind->name);
     if (kind->before != NULL)
         log_note("%s", kind->before);
-    if (kind->tail != NULL)
-        log_note("%s%s%s", kind->advice, file_shell_quote(quoted, sizeof quoted, label), kind->tail);
-    else if (kind->advice != NULL)
-        log_note("%s", kind->advice);
+    if (kind->advice != NULL)
+        log_note("%s%s%s", kind->advice, kind->tail != NULL ? file_shell_quote(quoted, sizeof quoted, label) : "",
+                 kind->tail != NULL ? kind->tail : "");
     return GT_USAGE;
 }
 
@@ -271,7 +258,8 @@ static enum gt_status text_ensure(struct documents *documents, bool *out_found)
         if (!*out_found)
             return GT_OK;
         if (documents->input == NULL)
-            TRY(file_open(documents));
+            TRY(input_open(documents, file_current(documents), documents->spec.stdin_path,
+                           documents->state.input.crc32c, &documents->input));
         TRY(text_begin(documents, &found));
         if (!found) {
             TRY(file_finish(documents, false));
@@ -355,7 +343,7 @@ static enum gt_status text_next(struct documents *documents, struct document *ou
     TRY(part_read(documents, end_marks[documents->spec.end], DOCUMENT_BYTES_MAX, &count, &ends));
     const char *text = documents->buffer + documents->begin;
     if (!ends)
-        count = documents_cut(text, count, documents->spec.joins_newlines, &forced);
+        count = bpe_split_cut(text, count, documents->spec.joins_newlines, &forced);
     *out = (struct document){.text = text, .count = count, .continues = state->in_document, .unfinished = !ends};
     text_trim(documents, ends, out);
     out->place = state->offset + (uint64_t)(out->text - text);
@@ -369,6 +357,77 @@ static enum gt_status text_next(struct documents *documents, struct document *ou
 }
 
 /* ---- lines of JSONL ---- */
+
+bool jsonl_line_is_blank(const char *line, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (memchr(" \t\r\n", line[i], 4) == NULL)
+            return false;
+    return true;
+}
+
+static const char *type_text(const json_t *value)
+{
+    static const char *const texts[] = {
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list",   [JSON_STRING] = "a string", [JSON_INTEGER] = "a number",
+        [JSON_REAL] = "a number",    [JSON_TRUE] = "a boolean", [JSON_FALSE] = "a boolean", [JSON_NULL] = "null"};
+    return texts[json_typeof(value)];
+}
+
+/* Lists the fields of the line, as many as fit. */
+static void reason_missing(json_t *root, const char *field, char reason[static JSONL_REASON_BYTES])
+{
+    const char *key = NULL;
+    json_t *value = NULL;
+    char names[JSONL_REASON_BYTES / 2] = "";
+    size_t used = 0;
+    json_object_foreach(root, key, value)
+    {
+        const int more = snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", key);
+        used += (size_t)more;
+        if (used >= sizeof names)
+            break;
+    }
+    snprintf(reason, JSONL_REASON_BYTES,
+             "field \"%.60s\" is missing; the line has %s: choose one with --field=NAME, or take whole lines with "
+             "--format=text",
+             field, used > 0 ? names : "none");
+}
+
+/* Returns the field's value, a string or a list, or NULL with the reason. */
+static json_t *root_field(json_t *root, const char *field, json_type type, char reason[static JSONL_REASON_BYTES])
+{
+    if (!json_is_object(root)) {
+        snprintf(reason, JSONL_REASON_BYTES, "expected an object, found %s", type_text(root));
+        return NULL;
+    }
+    json_t *value = json_object_get(root, field);
+    if (value == NULL)
+        reason_missing(root, field, reason);
+    else if (json_typeof(value) != type)
+        snprintf(reason, JSONL_REASON_BYTES, "field \"%.100s\": expected %s, found %s", field,
+                 type == JSON_STRING ? "a string" : "a list", type_text(value));
+    return value != NULL && json_typeof(value) == type ? value : NULL;
+}
+
+enum gt_status jsonl_line_value(const char *line, size_t count, const char *field, json_type type, json_t **out,
+                                char reason[static JSONL_REASON_BYTES])
+{
+    json_error_t error;
+    json_t *root = NULL;
+    const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY;
+    const enum gt_status status = json_load(line, count, flags, &error, &root);
+    if (status == GT_DATA)
+        snprintf(reason, JSONL_REASON_BYTES, "column %d: not valid JSON: %s", error.column, error.text);
+    if (status != GT_OK)
+        return status;
+    json_t *value = json_incref(root_field(root, field, type, reason));
+    json_decref(root);
+    if (value == NULL)
+        return GT_DATA;
+    *out = value;
+    return GT_OK;
+}
 
 /* Reads the next line; *out_found is false at the text's end.  *out_line is NULL when the line is longer than
  * DOCUMENT_BYTES_MAX. */
@@ -404,14 +463,13 @@ static enum gt_status line_refuse(struct documents *documents)
 /* Sets `out` to the text of the line's field, or to the conversation that it holds. */
 static enum gt_status field_parse(struct documents *documents, const char *line, size_t count, struct document *out)
 {
-    const json_t *value;
     const json_type type = documents->spec.chat != CHAT_NONE ? JSON_ARRAY : JSON_STRING;
-    json_decref(documents->root);
-    documents->root = NULL;
-    TRY(jsonl_line_value(line, count, documents->spec.field, type, &documents->root, &value, documents->reason));
-    out->text = type == JSON_ARRAY ? documents->conversation : json_string_value(value);
-    out->count = json_string_length(value);
-    if (type == JSON_STRING || chat_render(documents->spec.chat, value, documents->conversation, &out->count,
+    json_decref(documents->value);
+    documents->value = NULL;
+    TRY(jsonl_line_value(line, count, documents->spec.field, type, &documents->value, documents->reason));
+    out->text = type == JSON_ARRAY ? documents->conversation : json_string_value(documents->value);
+    out->count = json_string_length(documents->value);
+    if (type == JSON_STRING || chat_render(documents->spec.chat, documents->value, documents->conversation, &out->count,
                                            documents->reason, sizeof documents->reason))
         return GT_OK;
     return GT_DATA;
@@ -474,59 +532,4 @@ enum gt_status documents_next(struct documents *documents, struct document *out,
     state->document_count += !out->continues;
     state->long_count += !out->continues && out->unfinished;
     return GT_OK;
-}
-
-/* ---- cutting ---- */
-
-/* Returns true when the character that ends at text[end - 1] is certainly not white space.  Unicode's white space
- * begins with C2, E1 or E2, or is E3 80 80.  Returns false for bytes that are not UTF-8. */
-static bool ends_in_visible(const char *text, size_t end)
-{
-    const unsigned char *bytes = (const unsigned char *)text;
-    if (bytes[end - 1] < 0x80)
-        return bytes[end - 1] > 0x20 && bytes[end - 1] < 0x7F;
-    for (size_t length = 2; length <= 4 && length <= end; length++) {
-        uint32_t code_point = 0;
-        if (utf8_decode(bytes + end - length, length, &code_point) != (int)length)
-            continue;
-        const unsigned char lead = bytes[end - length];
-        return lead != 0xC2 && lead != 0xE1 && lead != 0xE2 && code_point != 0x3000;
-    }
-    return false;
-}
-
-/* Returns the last place up to `count` that is not inside a character, or `count` when these bytes are not UTF-8. */
-static size_t cut_between_characters(const char *text, size_t count)
-{
-    for (size_t back = 1; back <= 3 && back < count; back++) {
-        uint32_t code_point = 0;
-        const int length = utf8_decode((const unsigned char *)text + count - back, back, &code_point);
-        if (length == UTF8_INCOMPLETE)
-            return count - back;
-        if (length > 0)
-            return count;
-    }
-    return count;
-}
-
-/* Returns true when the character that begins at text[at] is certainly not white space. */
-static bool begins_in_visible(const char *text, size_t at, size_t count)
-{
-    uint32_t code_point = 0;
-    const int length = utf8_decode((const unsigned char *)text + at, count - at, &code_point);
-    return length > 0 && ends_in_visible(text, at + (size_t)length);
-}
-
-size_t documents_cut(const char *text, size_t count, bool joins_newlines, bool *out_forced)
-{
-    assert(count >= 1);
-    *out_forced = false;
-    for (size_t at = count - 1; at > 0; at--) {
-        if (joins_newlines && text[at - 1] == '\n' && begins_in_visible(text, at, count))
-            return at;
-        if ((text[at] == ' ' || (text[at] == '\n' && !joins_newlines)) && ends_in_visible(text, at))
-            return at;
-    }
-    *out_forced = true;
-    return cut_between_characters(text, count);
 }

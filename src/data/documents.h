@@ -2,7 +2,7 @@
  *
  * A document is a text (a file, an archive's member, standard input), a part of a text between blank lines or end
  * marks, or one field of each line of a JSONL file.  The reader holds at most DOCUMENT_BYTES_MAX bytes of a document: a
- * longer one comes in parts, cut where the cut changes no token of a byte-level BPE, see documents_cut().  A JSONL line
+ * longer one comes in parts, cut where the cut changes no token of a byte-level BPE, see bpe_split_cut().  A JSONL line
  * that is longer is a bad line.
  */
 #ifndef GPT_TRAIN_DATA_DOCUMENTS_H
@@ -43,7 +43,7 @@ struct documents_spec {
     const char *encoding;   /* of texts without a byte-order mark; borrowed; NULL: UTF-8 or unknown, not converted */
     const char *stdin_path; /* a file with a copy of standard input, or NULL */
     enum documents_end end;
-    bool joins_newlines; /* of documents_cut() */
+    bool joins_newlines; /* of bpe_split_cut() */
     bool skip_bad_lines; /* JSONL: false makes them an error */
     bool quiet;          /* for a second pass: bad lines are not logged again */
 };
@@ -96,11 +96,18 @@ const struct documents_state *documents_state_get(const struct documents *docume
 /* Returns the number of bytes read of all files. */
 uint64_t documents_file_bytes(const struct documents *documents);
 
-/* Returns the best place to cut text[count] when more text follows: before the last space or newline that follows a
- * visible character.  GPT-2's split never has a piece across such a place and never looks back over one, so both sides,
- * encoded separately, give the ids of the whole.  With `joins_newlines` (bpe_split.h), the function cuts after the last
- * newline before a visible character, or before such a space.  If the text has no such place, it sets *out_forced and
- * cuts between characters if the text is UTF-8, else at `count`.  1 <= count; the result is at least 1. */
-size_t documents_cut(const char *text, size_t count, bool joins_newlines, bool *out_forced);
+/* ---- a line of JSONL: one JSON object, one of whose fields is a document ---- */
+
+#define JSONL_REASON_BYTES 512
+
+/* Returns true when the line contains only white space. */
+bool jsonl_line_is_blank(const char *line, size_t count);
+
+/* Extracts `field` of the object in line[count], a JSON_STRING, which may contain zero bytes, or a JSON_ARRAY.
+ * The caller releases it with json_decref().  Errors: GT_DATA, with the cause in `reason` and nothing logged, when the
+ * line is not a JSON object (a duplicate key, text after it, or not UTF-8), or when the field is missing or of another
+ * type; GT_NO_MEMORY. */
+enum gt_status jsonl_line_value(const char *line, size_t count, const char *field, json_type type, json_t **out,
+                                char reason[static JSONL_REASON_BYTES]);
 
 #endif

@@ -29,8 +29,7 @@ struct input {
     const struct corpus_file *file;
     struct packed *packed; /* NULL for a plain file */
     struct input_info info;
-    int fd;
-    bool owns_fd;
+    int fd; /* STDIN_FILENO, or owned */
     bool started;
 };
 
@@ -81,13 +80,6 @@ static enum gt_status file_pull(struct input *input, unsigned char *out, size_t 
     input->info.crc32c = file_crc32c(input->info.crc32c, out, (size_t)got);
     input->info.file_bytes += (uint64_t)got;
     *out_count = (size_t)got;
-    return GT_OK;
-}
-
-static enum gt_status file_open(struct input *input, const char *path, uint64_t *out_size_bytes)
-{
-    TRY(file_open_read(path, &input->fd, out_size_bytes));
-    input->owns_fd = true;
     return GT_OK;
 }
 
@@ -204,7 +196,7 @@ static enum gt_status packed_open(struct input *input)
 {
     uint64_t size_bytes = 0;
     TRY(HOSTMEM_NEW(input, 1, "reading an archive", &input->packed));
-    TRY(file_open(input, input->file->path, &size_bytes));
+    TRY(file_open_read(input->file->path, &input->fd, &size_bytes));
     if (size_bytes > 0)
         return level_open(input);
     return FAIL(GT_DATA, "%s: the file is empty, neither a compressed file nor an archive", input->info.label);
@@ -231,13 +223,12 @@ static bool name_is_safe(const char *name, bool *out_hidden)
     return is_safe;
 }
 
-/* Sets the label to the path of members, down to the last level's current member if `with_last`. */
-static void label_set(struct input *input, bool with_last)
+/* Sets the label to the path of the levels' current members. */
+static void label_set(struct input *input)
 {
     struct packed *packed = input->packed;
     size_t used = (size_t)snprintf(packed->label, sizeof packed->label, "%s", input->file->path);
-    const size_t levels = with_last ? packed->depth : packed->depth - 1;
-    for (size_t i = 0; i < levels && used < sizeof packed->label; i++)
+    for (size_t i = 0; i < packed->depth && used < sizeof packed->label; i++)
         if (packed->levels[i].name[0] != '\0')
             used += (size_t)snprintf(packed->label + used, sizeof packed->label - used, ": member %s",
                                      packed->levels[i].name);
@@ -257,7 +248,7 @@ static enum gt_status level_take_member(struct input *input, struct archive_entr
         snprintf(level->name, sizeof level->name, "%s", name);
     else
         snprintf(level->name, sizeof level->name, "number-%llu", (unsigned long long)level->members);
-    label_set(input, true);
+    label_set(input);
     if (!name_is_safe(name != NULL ? name : level->name, &is_hidden) || (name != NULL && strlen(name) >= NAME_BYTES))
         return FAIL(GT_DATA,
                     "%s: the member's name is absolute, has a \"..\" in it, or has %d bytes or more; such an "
@@ -319,7 +310,7 @@ static enum gt_status level_step(struct input *input, bool *out_found)
     struct archive_entry *entry = NULL;
     bool wanted = false;
     level->name[0] = '\0';
-    label_set(input, false);
+    label_set(input);
     const int result = archive_read_next_header(level->archive, &entry);
     if (result == ARCHIVE_EOF && input->packed->depth == 1)
         return packed_drain(input);
@@ -381,19 +372,21 @@ static enum gt_status packed_open(struct input *input)
 
 static enum gt_status input_open_file(struct input *input, const char *stdin_path)
 {
-    const struct corpus_file *file = input->file;
+    const char *path = input->file->is_stdin ? stdin_path : input->file->path;
     uint64_t size_bytes = 0;
     input->fd = STDIN_FILENO;
-    if (file->is_stdin)
-        return stdin_path == NULL ? GT_OK : file_open(input, stdin_path, &size_bytes);
-    return input_name_is_packed(file->path) ? packed_open(input) : file_open(input, file->path, &size_bytes);
+    if (path == NULL)
+        return GT_OK;
+    if (!input->file->is_stdin && input_name_is_packed(path))
+        return packed_open(input);
+    return file_open_read(path, &input->fd, &size_bytes);
 }
 
 static void input_close(void *object)
 {
     struct input *input = object;
     packed_close(input);
-    if (input->owns_fd)
+    if (input->fd != STDIN_FILENO)
         close(input->fd);
 }
 

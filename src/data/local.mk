@@ -1,6 +1,5 @@
 # Token files, sample order, batches, tokenizers, and the work of gpt-prepare.
 libgpttrain_a_SOURCES += \
-	src/data/batch.c src/data/batch.h \
 	src/data/bpe.c src/data/bpe.h \
 	src/data/bpe_split.c src/data/bpe_split.h \
 	src/data/bpe_train.c src/data/bpe_train.h \
@@ -11,23 +10,18 @@ libgpttrain_a_SOURCES += \
 	src/data/documents.c src/data/documents.h \
 	src/data/hf_hub.c src/data/hf_hub.h \
 	src/data/input.c src/data/input.h \
-	src/data/jsonl.c src/data/jsonl.h \
 	src/data/little_endian.h \
 	src/data/mixture.c src/data/mixture.h \
 	src/data/prepare.c src/data/prepare.h \
 	src/data/prepare_commit.c src/data/prepare_encode.c src/data/prepare_internal.h \
-	src/data/prepare_manifest.c src/data/prepare_state.c src/data/prepare_vocabulary.c \
+	src/data/prepare_manifest.c \
 	src/data/sampler.c src/data/sampler.h \
 	src/data/stop_text.c src/data/stop_text.h \
-	src/data/text_decode.c src/data/text_decode.h \
 	src/data/text_kind.c src/data/text_kind.h \
-	src/data/text_nfc.c src/data/text_nfc.h \
 	src/data/token_writer.c src/data/token_writer.h \
 	src/data/tokenizer.c src/data/tokenizer.h \
 	src/data/tokenizer_bpe.c src/data/tokenizer_bpe.h \
 	src/data/tokenizer_encoder.c src/data/tokenizer_encoder.h \
-	src/data/tokenizer_export.c src/data/tokenizer_export.h \
-	src/data/tokenizer_find.c \
-	src/data/tokenizer_import.c src/data/tokenizer_import.h \
-	src/data/tokenizer_pipeline.c src/data/tokenizer_pipeline.h \
+	src/data/tokenizer_export.c \
+	src/data/tokenizer_import.c \
 	src/data/tokens.c src/data/tokens.h

@@ -1,8 +1,8 @@
 /* Preparing a data set: the sequence of steps.
  *
  * A run lists the inputs, locks the folder, looks for an unfinished run, possibly copies standard input and learns a
- * vocabulary (prepare_vocabulary.c), encodes (prepare_encode.c), and publishes (prepare_commit.c).  This file opens and
- * closes the run, resolves the options left open, and decides what a failed run leaves behind.
+ * vocabulary, encodes (prepare_encode.c), and publishes (prepare_commit.c).  This file opens and closes the run,
+ * resolves the options left open, learns the vocabulary, and decides what a failed run leaves behind.
  */
 #include "data/prepare.h"
 
@@ -13,57 +13,13 @@
 #include "base/size.h"
 #include "base/thread.h"
 #include "base/utf8.h"
+#include "data/bpe_train.h"
 #include "data/input.h"
 #include "data/prepare_internal.h"
+#include "data/text_kind.h"
 
 #define TELL_EVERY_BYTES ((uint64_t)1 << 20)
 #define COPY_BYTES ((size_t)1 << 20)
-
-static enum gt_status prepare_open(struct prepare *prep);
-static enum gt_status prepare_take_up(struct prepare *prep);
-static enum gt_status prepare_tokenizer(struct prepare *prep);
-static enum gt_status prepare_finish(struct prepare *prep);
-static void prepare_result_fill(const struct prepare *prep, struct prepare_result *out);
-static void prepare_close(struct prepare *prep, enum gt_status status);
-
-static enum gt_status prepare_steps(struct prepare *prep)
-{
-    TRY(prepare_open(prep));
-    TRY(prepare_take_up(prep));
-    TRY(prepare_tokenizer(prep));
-    TRY(prepare_encode_open(prep));
-    TRY(prepare_encode(prep));
-    if (prep->phase != PREPARE_PHASE_COMMIT) {
-        TRY(prepare_finish(prep));
-        TRY(prepare_publish(prep));
-    }
-    return prepare_commit(prep);
-}
-
-enum gt_status prepare_run(const void *owner, const struct prepare_spec *spec, struct prepare_result *out)
-{
-    assert(spec->input_count > 0 && spec->out_dir != NULL);
-    assert(spec->val_fraction >= 0 && spec->val_fraction < 1);
-    struct prepare_spec whole = *spec;
-    struct prepare *prep;
-    TRY(HOSTMEM_NEW(owner, 1, "gpt-prepare", &prep));
-    if (spec->save_every_bytes == 0)
-        whole.save_every_bytes = PREPARE_SAVE_EVERY_BYTES;
-    if (spec->field == NULL)
-        whole.field = spec->chat != CHAT_NONE ? "messages" : "text";
-    if (spec->chat != CHAT_NONE)
-        whole.format = DOCUMENTS_JSONL;
-    if (spec->threads == 0)
-        whole.threads = (int)min_i64(thread_count_available(), PREPARE_THREADS_MAX);
-    prep->spec = &whole;
-    prep->lock_fd = -1;
-    const enum gt_status status = prepare_steps(prep);
-    if (status == GT_OK)
-        prepare_result_fill(prep, out);
-    prepare_close(prep, status);
-    hostmem_free(prep);
-    return status;
-}
 
 const char *const prepare_separator_words[] = {"auto", "none", "newline", "before", "between", "after", NULL};
 _Static_assert(sizeof prepare_separator_words / sizeof prepare_separator_words[0] == PREPARE_SEPARATOR_COUNT + 1,
@@ -71,6 +27,67 @@ _Static_assert(sizeof prepare_separator_words / sizeof prepare_separator_words[0
 const char *const prepare_split_words[] = {"auto", "position", "document", NULL};
 _Static_assert(sizeof prepare_split_words / sizeof prepare_split_words[0] == PREPARE_SPLIT_COUNT + 1,
                "a word for every split");
+
+/* ---- helpers ---- */
+
+char *prepare_kinds_text(char text[static PREPARE_KINDS_TEXT_BYTES], const struct documents_kind *kinds)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < DOCUMENTS_KINDS_MAX && kinds[i].count > 0; i++)
+        used += (size_t)snprintf(text + used, PREPARE_KINDS_TEXT_BYTES - used, "%s%" PRIu64 " %s", i > 0 ? ", " : "",
+                                 kinds[i].count, kinds[i].name);
+    return text;
+}
+
+/* Logs that the inputs contain no text and returns GT_DATA. */
+static enum gt_status refuse_empty(const struct prepare *prep, const struct documents_state *state)
+{
+    char kinds[PREPARE_KINDS_TEXT_BYTES];
+    return FAIL(GT_DATA, "INPUT %s%s: no text in %" PRIu64 " file%s%s%s", prep->spec->inputs[0],
+                prep->spec->input_count > 1 ? " ..." : "", state->file_count + state->skipped_count,
+                state->file_count + state->skipped_count == 1 ? "" : "s",
+                state->skipped_count > 0 ? "; not text: " : "", prepare_kinds_text(kinds, state->kinds));
+}
+
+enum gt_status prepare_json_check(const json_t *value, int failures, const char *what)
+{
+    if (value != NULL && failures == 0)
+        return GT_OK;
+    return FAIL(GT_NO_MEMORY, "out of memory for %s as JSON", what);
+}
+
+void prepare_told(struct prepare *prep, bool force)
+{
+    if (prep->spec->progress == NULL)
+        return;
+    const uint64_t read = prep->documents != NULL ? documents_file_bytes(prep->documents) : 0;
+    const uint64_t done = prep->done_before_bytes + read;
+    if (!force && done - prep->told_bytes < TELL_EVERY_BYTES)
+        return;
+    prep->told_bytes = done;
+    uint64_t total = prep->corpus->size_bytes;
+    if (prep->corpus->has_stdin)
+        total = prep->stdin_copied ? total + prep->stdin_bytes : 0;
+    prep->spec->progress(prep->spec->progress_context, done, prep->learns ? 2 * total : total);
+}
+
+enum gt_status prepare_open_documents(struct prepare *prep, bool second)
+{
+    const struct documents_spec spec = {.corpus = prep->corpus,
+                                        .inputs = prep->inputs,
+                                        .format = prep->spec->format,
+                                        .field = prep->spec->field,
+                                        .chat = prep->spec->chat,
+                                        .encoding = prep->spec->encoding,
+                                        .stdin_path = prep->stdin_copied ? prep->stdin_path : NULL,
+                                        .end = prep->spec->end,
+                                        .joins_newlines =
+                                            bpe_splits[tokenizer_pipeline(prep->spec->given)->split].joins_newlines,
+                                        .skip_bad_lines = prep->spec->skip_bad_lines,
+                                        .quiet = second && prep->learns};
+    return documents_create(prep, &spec, &prep->documents);
+}
 
 /* ---- resolving options ---- */
 
@@ -98,7 +115,7 @@ static enum gt_status choose_separator(struct prepare *prep)
     if (prep->separator >= PREPARE_SEPARATOR_BEFORE && !has_eot)
         return FAIL(GT_USAGE,
                     "--document-separator=%s: the tokenizer %s has no end-of-text token; choose none or newline",
-                    prepare_separator_words[prep->separator], tokenizer_kind_name(prep->spec->tokenizer));
+                    prepare_separator_words[prep->separator], tokenizer_kind_names[prep->spec->tokenizer]);
     if (prep->separator == PREPARE_SEPARATOR_NEWLINE && is_bpe && prep->spec->given != NULL &&
         tokenizer_id_of(prep->spec->given, '\n') < 0)
         return FAIL(GT_USAGE, "--document-separator=newline: the tokenizer has no newline token");
@@ -126,7 +143,7 @@ static enum gt_status prepare_open(struct prepare *prep)
                                             .is_output = prepare_is_output};
     TRY(corpus_create(prep, &corpus_spec, &prep->corpus));
     if (prep->corpus->size_bytes == 0 && !prep->corpus->has_stdin)
-        return prepare_refuse_empty(prep, &(struct documents_state){.file_count = prep->corpus->file_count});
+        return refuse_empty(prep, &(struct documents_state){.file_count = prep->corpus->file_count});
     prep->learns = spec->tokenizer == TOKENIZER_CHARS || (spec->tokenizer == TOKENIZER_BPE && spec->given == NULL);
     if (spec->chat != CHAT_NONE && (spec->tokenizer != TOKENIZER_BPE || spec->given != NULL))
         TRY(chat_check(spec->given, spec->chat));
@@ -136,28 +153,23 @@ static enum gt_status prepare_open(struct prepare *prep)
     return prepare_lock(prep);
 }
 
-static enum gt_status stdin_copy_all(struct prepare *prep, struct file_replacement *file)
+/* Copies standard input to a file, because it is read twice. */
+static enum gt_status stdin_copy(struct prepare *prep)
 {
+    struct file_replacement file;
     char *buffer;
     TRY(HOSTMEM_NEW(prep, COPY_BYTES, "copying standard input", &buffer));
+    TRY(file_replacement_begin(&file, prep->stdin_path, NULL));
     enum gt_status status = GT_OK;
     for (ssize_t got = 1; got != 0 && status == GT_OK;) {
         got = read(STDIN_FILENO, buffer, COPY_BYTES);
         if (got < 0 && errno != EINTR)
             status = file_error("standard input", "read");
         if (got > 0)
-            status = file_replacement_write(file, buffer, (size_t)got);
+            status = file_replacement_write(&file, buffer, (size_t)got);
     }
     hostmem_free(buffer);
-    return status;
-}
-
-/* Copies standard input to a file, because it is read twice. */
-static enum gt_status stdin_copy(struct prepare *prep)
-{
-    struct file_replacement file;
-    TRY(file_replacement_begin(&file, prep->stdin_path, NULL));
-    TRY(file_replacement_end(&file, stdin_copy_all(prep, &file)));
+    TRY(file_replacement_end(&file, status));
     prep->stdin_copied = true;
     prep->stdin_bytes = file.size_bytes;
     return GT_OK;
@@ -179,6 +191,133 @@ static enum gt_status prepare_take_up(struct prepare *prep)
     if (prep->phase == PREPARE_PHASE_COMMIT)
         prep->commit = json_incref(json_object_get(prep->state, "commit"));
     return GT_OK;
+}
+
+/* ---- a vocabulary from the inputs ----
+ *
+ * Characters are marked in a list of all code points; bpe_train.c counts pieces of text. */
+
+/* The first of two passes. */
+struct learner {
+    struct prepare *prep;
+    bool *seen; /* by code point; chars only */
+    struct bpe_trainer *trainer;
+    bool open_line;
+};
+
+static enum gt_status text_refuse(const struct document *document, size_t offset, const char *what)
+{
+    if (document->is_line)
+        return FAIL(GT_DATA, "%s: line %" PRIu64 ": byte %zu of the text %s", document->label, document->place, offset,
+                    what);
+    return FAIL(GT_DATA, "%s: byte %" PRIu64 " %s", document->label, document->place + offset, what);
+}
+
+static enum gt_status refuse_not_utf8(const struct document *document, size_t at)
+{
+    const char *latin = text_guess_latin(document->text, document->count);
+    return text_refuse(document, at,
+                       TEXT(128, "is not UTF-8%s; give --encoding=%s, or --tokenizer=bytes, which takes any bytes",
+                            latin != NULL ? " but looks like Latin-1" : "", latin != NULL ? latin : "NAME"));
+}
+
+static enum gt_status learn_chars(struct learner *learner, const struct document *document)
+{
+    for (size_t at = 0; at < document->count;) {
+        uint32_t code_point = 0;
+        const int length = utf8_decode((const unsigned char *)document->text + at, document->count - at, &code_point);
+        if (length <= 0)
+            return refuse_not_utf8(document, at);
+        if (code_point == 0)
+            return text_refuse(document, at, "is zero, so this is no text; --tokenizer=bytes takes any bytes");
+        learner->seen[code_point] = true;
+        at += (size_t)length;
+    }
+    /* A newline may be inserted between two documents. */
+    if (learner->prep->separator == PREPARE_SEPARATOR_NEWLINE && learner->open_line && !document->continues)
+        learner->seen['\n'] = true;
+    if (document->count > 0)
+        learner->open_line = document->text[document->count - 1] != '\n';
+    return GT_OK;
+}
+
+/* The marks in a conversation are not text. */
+static enum gt_status learn_pieces(struct learner *learner, const struct document *document)
+{
+    struct chat_part part;
+    size_t at = 0;
+    if (learner->prep->spec->chat == CHAT_NONE)
+        return bpe_trainer_add(learner->trainer, document->text, document->count);
+    while (chat_next(document->text, document->count, &at, &part))
+        TRY(bpe_trainer_add(learner->trainer, part.text, part.count));
+    return GT_OK;
+}
+
+static enum gt_status learn_all(struct learner *learner)
+{
+    struct prepare *prep = learner->prep;
+    struct document document;
+    bool found = false;
+    TRY(documents_next(prep->documents, &document, &found));
+    while (found) {
+        if (learner->trainer != NULL)
+            TRY(learn_pieces(learner, &document));
+        else
+            TRY(learn_chars(learner, &document));
+        prepare_told(prep, false);
+        TRY(documents_next(prep->documents, &document, &found));
+    }
+    return GT_OK;
+}
+
+static enum gt_status learn_finish_chars(const struct learner *learner)
+{
+    struct prepare *prep = learner->prep;
+    size_t count = 0;
+    uint32_t *code_points;
+    TRY(HOSTMEM_NEW(prep, UTF8_CODE_POINTS, "characters", &code_points));
+    for (uint32_t i = 0; i < UTF8_CODE_POINTS; i++)
+        if (learner->seen[i])
+            code_points[count++] = i;
+    assert(count >= 1);
+    const enum gt_status status = tokenizer_create_chars(prep, code_points, count, &prep->learned);
+    hostmem_free(code_points);
+    return status;
+}
+
+static enum gt_status learn_finish(const struct learner *learner)
+{
+    struct prepare *prep = learner->prep;
+    if (documents_state_get(prep->documents)->text_bytes == 0)
+        return refuse_empty(prep, documents_state_get(prep->documents));
+    if (learner->trainer == NULL)
+        return learn_finish_chars(learner);
+    TRY(bpe_trainer_finish(learner->trainer, prep, prep->spec->vocab_size, &prep->learned));
+    if (prep->learned->vocab_size < prep->spec->vocab_size)
+        log_note("the text is too short for --vocab-size=%" PRId64 "; the vocabulary has %" PRId64 " tokens",
+                 prep->spec->vocab_size, prep->learned->vocab_size);
+    return GT_OK;
+}
+
+static enum gt_status prepare_learn(struct prepare *prep)
+{
+    struct learner learner = {.prep = prep};
+    assert(prep->learns && prep->learned == NULL);
+    TRY(prepare_open_documents(prep, false));
+    enum gt_status status = prep->spec->tokenizer == TOKENIZER_BPE
+                                ? bpe_trainer_create(prep, chat_specials(prep->spec->chat), &learner.trainer)
+                                : HOSTMEM_NEW(prep, UTF8_CODE_POINTS, "characters seen", &learner.seen);
+    THEN(status, learn_all(&learner));
+    THEN(status, learn_finish(&learner));
+    if (status == GT_OK)
+        prep->done_before_bytes = documents_file_bytes(prep->documents);
+    hostmem_free(learner.trainer);
+    hostmem_free(learner.seen);
+    hostmem_free(prep->documents);
+    prep->documents = NULL;
+    if (status == GT_OK)
+        prepare_told(prep, true);
+    return status;
 }
 
 /* ---- the tokenizer ---- */
@@ -207,40 +346,14 @@ static enum gt_status prepare_tokenizer(struct prepare *prep)
     return prep->phase == PREPARE_PHASE_NEW ? GT_OK : prepare_state_check_tokenizer(prep);
 }
 
-enum gt_status prepare_open_documents(struct prepare *prep, bool second)
-{
-    const struct documents_spec spec = {.corpus = prep->corpus,
-                                        .inputs = prep->inputs,
-                                        .format = prep->spec->format,
-                                        .field = prep->spec->field,
-                                        .chat = prep->spec->chat,
-                                        .encoding = prep->spec->encoding,
-                                        .stdin_path = prep->stdin_copied ? prep->stdin_path : NULL,
-                                        .end = prep->spec->end,
-                                        .joins_newlines =
-                                            bpe_splits[tokenizer_pipeline(prep->spec->given)->split].joins_newlines,
-                                        .skip_bad_lines = prep->spec->skip_bad_lines,
-                                        .quiet = second && prep->learns};
-    return documents_create(prep, &spec, &prep->documents);
-}
-
 /* ---- finishing ---- */
-
-enum gt_status prepare_refuse_empty(const struct prepare *prep, const struct documents_state *state)
-{
-    char kinds[PREPARE_KINDS_TEXT_BYTES];
-    return FAIL(GT_DATA, "INPUT %s%s: no text in %" PRIu64 " file%s%s%s", prep->spec->inputs[0],
-                prep->spec->input_count > 1 ? " ..." : "", state->file_count + state->skipped_count,
-                state->file_count + state->skipped_count == 1 ? "" : "s",
-                state->skipped_count > 0 ? "; not text: " : "", prepare_kinds_text(kinds, state->kinds));
-}
 
 static enum gt_status split_refuse(const struct prepare *prep, int64_t train, int64_t val)
 {
     const struct prepare_spec *spec = prep->spec;
     const uint64_t documents = prep->progress.documents.document_count;
     if (train + val == 0)
-        return prepare_refuse_empty(prep, &prep->progress.documents);
+        return refuse_empty(prep, &prep->progress.documents);
     return FAIL(GT_DATA,
                 "INPUT %s%s: %" PRId64 " token%s in %" PRIu64 " document%s: --val-fraction=%g and --val-split=%s leave "
                 "%" PRId64 " for training and %" PRId64 " for validation; each needs at least 1",
@@ -332,36 +445,43 @@ static void prepare_close(struct prepare *prep, enum gt_status status)
     json_decref(prep->state);
 }
 
-/* ---- helpers ---- */
+/* ---- the run ---- */
 
-char *prepare_kinds_text(char text[static PREPARE_KINDS_TEXT_BYTES], const struct documents_kind *kinds)
+static enum gt_status prepare_steps(struct prepare *prep)
 {
-    size_t used = 0;
-    text[0] = '\0';
-    for (size_t i = 0; i < DOCUMENTS_KINDS_MAX && kinds[i].count > 0; i++)
-        used += (size_t)snprintf(text + used, PREPARE_KINDS_TEXT_BYTES - used, "%s%" PRIu64 " %s", i > 0 ? ", " : "",
-                                 kinds[i].count, kinds[i].name);
-    return text;
+    TRY(prepare_open(prep));
+    TRY(prepare_take_up(prep));
+    TRY(prepare_tokenizer(prep));
+    TRY(prepare_encode_open(prep));
+    TRY(prepare_encode(prep));
+    if (prep->phase != PREPARE_PHASE_COMMIT) {
+        TRY(prepare_finish(prep));
+        TRY(prepare_publish(prep));
+    }
+    return prepare_commit(prep);
 }
 
-enum gt_status prepare_json_check(const json_t *value, int failures, const char *what)
+enum gt_status prepare_run(const void *owner, const struct prepare_spec *spec, struct prepare_result *out)
 {
-    if (value != NULL && failures == 0)
-        return GT_OK;
-    return FAIL(GT_NO_MEMORY, "out of memory for %s as JSON", what);
-}
-
-void prepare_told(struct prepare *prep, bool force)
-{
-    if (prep->spec->progress == NULL)
-        return;
-    const uint64_t read = prep->documents != NULL ? documents_file_bytes(prep->documents) : 0;
-    const uint64_t done = prep->done_before_bytes + read;
-    if (!force && done - prep->told_bytes < TELL_EVERY_BYTES)
-        return;
-    prep->told_bytes = done;
-    uint64_t total = prep->corpus->size_bytes;
-    if (prep->corpus->has_stdin)
-        total = prep->stdin_copied ? total + prep->stdin_bytes : 0;
-    prep->spec->progress(prep->spec->progress_context, done, prep->learns ? 2 * total : total);
+    assert(spec->input_count > 0 && spec->out_dir != NULL);
+    assert(spec->val_fraction >= 0 && spec->val_fraction < 1);
+    struct prepare_spec whole = *spec;
+    struct prepare *prep;
+    TRY(HOSTMEM_NEW(owner, 1, "gpt-prepare", &prep));
+    if (spec->save_every_bytes == 0)
+        whole.save_every_bytes = PREPARE_SAVE_EVERY_BYTES;
+    if (spec->field == NULL)
+        whole.field = spec->chat != CHAT_NONE ? "messages" : "text";
+    if (spec->chat != CHAT_NONE)
+        whole.format = DOCUMENTS_JSONL;
+    if (spec->threads == 0)
+        whole.threads = (int)min_i64(thread_count_available(), PREPARE_THREADS_MAX);
+    prep->spec = &whole;
+    prep->lock_fd = -1;
+    const enum gt_status status = prepare_steps(prep);
+    if (status == GT_OK)
+        prepare_result_fill(prep, out);
+    prepare_close(prep, status);
+    hostmem_free(prep);
+    return status;
 }

@@ -4,7 +4,6 @@
  * First everything is written and synced; then the list of renames is saved as the state; only then are old files
  * removed and new ones renamed, the manifest last.  Every step may be repeated.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <unistd.h>
 
@@ -14,32 +13,30 @@
 
 /* ---- names ---- */
 
-/* Returns the length of `name` without TOKEN_WRITER_PARTIAL. */
-static size_t name_stem(const char *name)
+static bool is_partial(const char *name)
 {
     const size_t length = strlen(name), ending = strlen(TOKEN_WRITER_PARTIAL);
-    return length > ending && strcmp(name + length - ending, TOKEN_WRITER_PARTIAL) == 0 ? length - ending : length;
+    return length > ending && strcmp(name + length - ending, TOKEN_WRITER_PARTIAL) == 0;
 }
 
-static bool name_is(const char *name, size_t length, const char *known)
+/* Returns true for `known`, with or without TOKEN_WRITER_PARTIAL at the end. */
+static bool name_is(const char *name, const char *known)
 {
-    return strlen(known) == length && memcmp(name, known, length) == 0;
+    return strcmp(name, known) == 0 || strcmp(name, TEXT(64, "%s" TOKEN_WRITER_PARTIAL, known)) == 0;
 }
 
 /* Returns true for gpt_tokenizer.json and the tokenizer's files for other programs. */
-static bool name_is_tokenizer(const char *name, size_t length)
+static bool name_is_tokenizer(const char *name)
 {
     bool is_one = false;
     for (int i = TOKENIZER_FILE_OURS; i < TOKENIZER_FILES && !is_one; i++)
-        is_one = name_is(name, length, tokenizer_file_names[i]);
+        is_one = name_is(name, tokenizer_file_names[i]);
     return is_one;
 }
 
 bool prepare_is_output(const char *name)
 {
-    const size_t length = name_stem(name);
-    return name_is_tokenizer(name, length) || name_is(name, length, PREPARE_MANIFEST_NAME) ||
-           token_writer_is_name(name);
+    return name_is_tokenizer(name) || name_is(name, PREPARE_MANIFEST_NAME) || token_writer_is_name(name);
 }
 
 /* ---- the list ----
@@ -114,7 +111,7 @@ static bool exports_are_listed(const json_t *manifest)
                json_integer_value(json_object_get(manifest, "version")) == 1;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *name = json_string_value(json_array_get(list, i));
-        if (name == NULL || !name_is_tokenizer(name, strlen(name)))
+        if (name == NULL || is_partial(name) || !name_is_tokenizer(name))
             return false;
     }
     return json_is_array(list);
@@ -179,7 +176,7 @@ static enum gt_status old_add_tokens(const struct prepare *prep)
     DIR *dir = NULL;
     enum gt_status status = GT_OK;
     for (const char *name; (name = file_next(prep->spec->out_dir, &dir, &status)) != NULL;)
-        if (token_writer_is_name(name) && name_stem(name) == strlen(name))
+        if (token_writer_is_name(name) && !is_partial(name))
             status = list_add_old(prep, name);
     return status;
 }
@@ -261,27 +258,18 @@ enum gt_status prepare_commit(struct prepare *prep)
     return file_sync_folder(prep->spec->out_dir);
 }
 
-/* Removes the finished outputs (`whole`) or the partial ones.  Returns false, with errno, when one may be left.  A
- * folder with such a name is not part of a data set and is ignored. */
-static bool outputs_remove(const struct prepare *prep, bool whole)
+/* Removes the partial outputs, or the finished ones if `whole`.  A folder with such a name is not part of a data set
+ * and is ignored. */
+static enum gt_status outputs_remove(const struct prepare *prep, bool whole)
 {
-    DIR *folder = opendir(prep->spec->out_dir);
-    int failed = 0;
-    if (folder == NULL)
-        return false;
-    for (;;) {
-        errno = 0;
-        const struct dirent *entry = readdir(folder);
-        if (entry == NULL)
-            break;
-        if (prepare_is_output(entry->d_name) && whole == (name_stem(entry->d_name) == strlen(entry->d_name)) &&
-            unlinkat(dirfd(folder), entry->d_name, 0) != 0 && errno != EISDIR)
-            failed = errno;
-    }
-    failed = errno != 0 ? errno : failed; /* readdir()'s error takes precedence */
-    closedir(folder);
-    errno = failed;
-    return failed == 0;
+    DIR *dir = NULL;
+    enum gt_status listed = GT_OK, removed = GT_OK;
+    for (const char *name; (name = file_next(prep->spec->out_dir, &dir, &listed)) != NULL;)
+        if (prepare_is_output(name) && whole != is_partial(name) && unlinkat(dirfd(dir), name, 0) != 0 &&
+            errno != EISDIR)
+            removed = file_error(FILE_IN(prep->spec->out_dir, name),
+                                 whole ? "remove what a stopped run has half replaced" : "remove");
+    return listed != GT_OK ? listed : removed;
 }
 
 /* Sets *begun when a file that the list renames or removes no longer exists. */
@@ -314,8 +302,7 @@ static enum gt_status half_commit_remove(const struct prepare *prep)
     TRY(file_look(FILE_IN(prep->spec->out_dir, PREPARE_MANIFEST_NAME), &whole));
     if (whole)
         return GT_OK;
-    if (!outputs_remove(prep, true))
-        return file_error(prep->spec->out_dir, "remove what a stopped run has half replaced");
+    TRY(outputs_remove(prep, true));
     return file_sync_folder(prep->spec->out_dir);
 }
 

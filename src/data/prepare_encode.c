@@ -2,7 +2,7 @@
  *
  * The main thread fills a batch and decides which split each document goes to.  Then the threads encode its pieces,
  * each into its own part of one buffer.  Then the main thread writes them.  Pieces are cut by content alone
- * (documents_cut()), so the output does not depend on the number of threads.  The run can be saved after a batch: the
+ * (bpe_split_cut()), so the output does not depend on the number of threads.  The run can be saved after a batch: the
  * saved state covers exactly the documents written, without the one that was just read.
  *
  * A continued run does the same from the beginning of the text, but neither encodes nor writes what the stopped run has
@@ -324,7 +324,7 @@ static void pieces_add(struct prepare *prep, const struct document *document, en
     do {
         bool forced = false;
         const size_t left = end - at;
-        const size_t count = left <= PIECE_BYTES ? left : documents_cut(prep->text + at, PIECE_BYTES, joins, &forced);
+        const size_t count = left <= PIECE_BYTES ? left : bpe_split_cut(prep->text + at, PIECE_BYTES, joins, &forced);
         const bool ends = at + count == end;
         assert(prep->piece_count < BATCH_PIECES_MAX);
         prep->pieces[prep->piece_count++] = (struct prepare_piece){.offset = at,

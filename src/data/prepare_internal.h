@@ -11,7 +11,6 @@
 #include "data/token_writer.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_encoder.h"
-#include "data/tokenizer_export.h"
 
 #define PREPARE_MANIFEST_FORMAT "gpt-train-manifest"
 #define PREPARE_MANIFEST_BYTES_MAX ((size_t)256 << 20)
@@ -105,27 +104,19 @@ struct prepare {
     json_t *commit; /* the list of files to rename and remove */
 };
 
-/* prepare_vocabulary.c: the first of two passes.  Errors: GT_DATA and those of documents_next(). */
-enum gt_status prepare_learn(struct prepare *prep);
-
 /* prepare_encode.c: from text to token files, with a save now and then. */
 enum gt_status prepare_encode_open(struct prepare *prep);
 enum gt_status prepare_encode(struct prepare *prep);
 
-/* prepare_state.c: loads and saves the state of a run.  prepare_state_load() sets phase, state and stopped, and refuses
- * other options or inputs.  prepare_state_shards() gives the token files to the writers.
+/* prepare_manifest.c: the manifest, and the state of a run.  prepare_state_load() sets phase, state and stopped, and
+ * refuses other options or inputs.  prepare_state_shards() gives the token files to the writers.
  * prepare_state_refuse() logs that a field is damaged and returns GT_DATA. */
+enum gt_status prepare_manifest_save(const struct prepare *prep, const char *path);
 enum gt_status prepare_state_load(struct prepare *prep);
 enum gt_status prepare_state_check_tokenizer(const struct prepare *prep);
 enum gt_status prepare_state_shards(const struct prepare *prep);
 enum gt_status prepare_state_save(struct prepare *prep, enum prepare_phase phase);
 enum gt_status prepare_state_refuse(const struct prepare *prep, const char *field);
-
-/* prepare_manifest.c.  Returns the options that determine the output, as JSON; NULL when out of memory. */
-json_t *prepare_options_json(const struct prepare *prep);
-enum gt_status prepare_manifest_save(const struct prepare *prep, const char *path);
-/* Returns "crc32c:89abcdef". */
-json_t *prepare_json_crc(uint32_t crc32c);
 
 /* prepare_commit.c: from NAME.partial to NAME.  prepare_publish() makes the list, prepare_commit() carries it out. */
 enum gt_status prepare_publish(struct prepare *prep);
@@ -148,8 +139,6 @@ bool prepare_is_output(const char *name);
 /* prepare.c */
 void prepare_told(struct prepare *prep, bool force);
 enum gt_status prepare_open_documents(struct prepare *prep, bool second);
-/* Logs that the inputs contain no text and returns GT_DATA. */
-enum gt_status prepare_refuse_empty(const struct prepare *prep, const struct documents_state *state);
 /* Logs one line about the JSON of `what` and returns GT_NO_MEMORY when `value` is NULL or `failures` is not 0. */
 enum gt_status prepare_json_check(const json_t *value, int failures, const char *what);
 

@@ -44,10 +44,8 @@ static void shard_name(char out[static TOKEN_WRITER_NAME_BYTES], const struct to
                        enum token_split split, size_t shard, const char *ending)
 {
     const char *number = spec->shard_tokens > 0 ? TEXT(24, "_%06zu", shard + 1) : "";
-    const int length = snprintf(out, TOKEN_WRITER_NAME_BYTES, "%s%s.%s%s", token_split_name(split), number,
-                                spec->mask_row > 0 ? "mask" : "bin", ending);
-    assert(length > 0 && length < TOKEN_WRITER_NAME_BYTES);
-    (void)length;
+    (void)snprintf(out, TOKEN_WRITER_NAME_BYTES, "%s%s.%s%s", token_split_name(split), number,
+                   spec->mask_row > 0 ? "mask" : "bin", ending);
 }
 
 bool token_writer_is_name(const char *name)
@@ -413,17 +411,11 @@ static enum gt_status files_list(struct token_writer *writer, int64_t train_toke
 /* Refuses a headerless file whose first bytes look like llm.c's header, because readers would mistake it for one. */
 static enum gt_status file_check_magic(const struct token_writer *writer, const struct token_file *file)
 {
-    int fd = -1;
-    uint64_t size_bytes = 0;
-    unsigned char bytes[4];
-    if (header_bytes(&writer->spec) > 0 || file->size_bytes < sizeof bytes)
+    if (header_bytes(&writer->spec) > 0 || file->tokens < 2)
         return GT_OK;
     const char *path = FILE_IN(writer->spec.folder, file->partial);
-    TRY(file_open_read(path, &fd, &size_bytes));
-    const enum gt_status status = file_read_at(fd, path, 0, bytes, sizeof bytes);
-    close(fd);
-    TRY(status);
-    const uint32_t word = (uint32_t)le_read(bytes, sizeof bytes);
+    TRY(shard_read(writer, path, 0, 2));
+    const uint32_t word = (uint32_t)le_read(writer->splits[TOKEN_TRAIN].buffer, 4);
     if (word / 1000 != TOKEN_SHARD_MAGIC_U16 / 1000 && word != TOKEN_SHARD_MAGIC_U32)
         return GT_OK;
     return FAIL(GT_DATA,
@@ -452,17 +444,22 @@ enum gt_status token_writer_finish(struct token_writer *writer, int64_t train_to
 
 /* ---- settling ---- */
 
-static enum gt_status settle_content(const struct token_writer_spec *spec, const struct token_file *file, int fd,
+static enum gt_status settle_content(const struct token_writer_spec *spec, const struct token_file *file,
                                      const char *path)
 {
     unsigned char header[TOKEN_SHARD_HEADER_BYTES];
     const size_t count = header_bytes(spec);
+    const int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     header_make(header, spec, file->tokens);
-    if (ftruncate(fd, (off_t)file->size_bytes) != 0)
-        return file_error(path, "cut");
-    if (count > 0 && pwrite(fd, header, count, 0) != (ssize_t)count)
-        return file_error(path, "write the header");
-    return GT_OK;
+    if (fd < 0)
+        return file_error(path, "open");
+    enum gt_status status = ftruncate(fd, (off_t)file->size_bytes) == 0 ? GT_OK : file_error(path, "cut");
+    if (status == GT_OK && count > 0 && pwrite(fd, header, count, 0) != (ssize_t)count)
+        status = file_error(path, "write the header");
+    if (status == GT_OK)
+        return sync_and_close(fd, path);
+    close(fd);
+    return status;
 }
 
 /* Checks the length of a file that an earlier attempt renamed, because an older data set's file may be there
@@ -490,16 +487,7 @@ enum gt_status token_file_settle(const struct token_writer_spec *spec, const str
     TRY(file_look(path, &is_named));
     if (is_named && !is_partial)
         return is_tokens ? settled_check(path, file->size_bytes) : GT_OK;
-    if (is_tokens) {
-        const int fd = open(partial, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-        if (fd < 0)
-            return file_error(partial, "open");
-        const enum gt_status status = settle_content(spec, file, fd, partial);
-        if (status != GT_OK) {
-            close(fd);
-            return status;
-        }
-        TRY(sync_and_close(fd, partial));
-    }
+    if (is_tokens)
+        TRY(settle_content(spec, file, partial));
     return rename(partial, path) == 0 ? GT_OK : file_error(path, "rename the new file over it");
 }

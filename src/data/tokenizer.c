@@ -1,7 +1,7 @@
 /* Tokenizers: the vocabulary, its file, encoding and streamed decoding.
  *
  * The vocabulary of chars is an ascending list of code points, so an id is found by bisection, and below U+0080 in one
- * step; bpe.c has that of bpe.  The file is untrusted JSON and is checked field by field.  prepare_vocabulary.c and
+ * step; bpe.c has that of bpe.  The file is untrusted JSON and is checked field by field.  prepare.c and
  * bpe_train.c make vocabularies from a corpus; tokenizer_import.c reads other projects' files.
  */
 #include "data/tokenizer.h"
@@ -18,20 +18,13 @@
 #define FORMAT_VERSION 1
 #define FILE_BYTES_MAX ((size_t)64 << 20)
 
-static const char *const kind_names[] = {"bytes", "chars", "bpe"};
-_Static_assert(sizeof kind_names / sizeof kind_names[0] == TOKENIZER_KIND_COUNT, "a name for every kind");
-
-const char *tokenizer_kind_name(enum tokenizer_kind kind)
-{
-    assert((size_t)kind < TOKENIZER_KIND_COUNT);
-    return kind_names[kind];
-}
+const char *const tokenizer_kind_names[TOKENIZER_KIND_COUNT] = {"bytes", "chars", "bpe"};
 
 /* ---- creation ---- */
 
 static enum gt_status tokenizer_make(const void *owner, enum tokenizer_kind kind, size_t count, struct tokenizer **out)
 {
-    const char *name = kind_names[kind];
+    const char *name = tokenizer_kind_names[kind];
     struct tokenizer *tokenizer;
     TRY(HOSTMEM_NEW(owner, 1, "tokenizer", &tokenizer));
     tokenizer->kind = kind;
@@ -53,12 +46,8 @@ enum gt_status tokenizer_create_chars(const void *owner, const uint32_t *code_po
     struct tokenizer *tokenizer = NULL;
     TRY(tokenizer_make(owner, TOKENIZER_CHARS, count, &tokenizer));
     const enum gt_status status = HOSTMEM_NEW(tokenizer, count, "vocabulary", &tokenizer->code_points);
-    if (status != GT_OK) {
-        hostmem_free(tokenizer);
-        return status;
-    }
     memset(tokenizer->direct, -1, sizeof tokenizer->direct);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && status == GT_OK; i++) {
         const uint32_t value = code_points[i];
         assert(utf8_is_scalar(value));
         assert(i == 0 || code_points[i - 1] < value);
@@ -67,8 +56,7 @@ enum gt_status tokenizer_create_chars(const void *owner, const uint32_t *code_po
         if (value < TOKENIZER_DIRECT)
             tokenizer->direct[value] = (int32_t)i;
     }
-    *out = tokenizer;
-    return GT_OK;
+    return FINISH(status, out, tokenizer, hostmem_free);
 }
 
 enum gt_status tokenizer_create_bpe(const void *owner, struct bpe *bpe, struct tokenizer **out)
@@ -84,12 +72,6 @@ enum gt_status tokenizer_create_bpe(const void *owner, struct bpe *bpe, struct t
     tokenizer->hash = bpe->hash;
     *out = tokenizer;
     return GT_OK;
-}
-
-const char *tokenizer_hash_text(const struct tokenizer *tokenizer, char out[static TOKENIZER_HASH_TEXT_BYTES])
-{
-    (void)snprintf(out, TOKENIZER_HASH_TEXT_BYTES, "crc32c:%08" PRIx32, tokenizer->hash);
-    return out;
 }
 
 int32_t tokenizer_eot(const struct tokenizer *tokenizer)
@@ -174,7 +156,7 @@ static enum gt_status tokenizer_from_json(const void *owner, const json_t *root,
     TRY(json_get_int(root, path, "version", 1, INT32_MAX, &version));
     TRY(json_get_string(root, path, "kind", &kind));
     int which = 0;
-    while (which < TOKENIZER_KIND_COUNT && strcmp(kind, kind_names[which]) != 0)
+    while (which < TOKENIZER_KIND_COUNT && strcmp(kind, tokenizer_kind_names[which]) != 0)
         which++;
     if (version != FORMAT_VERSION || which == TOKENIZER_KIND_COUNT)
         return FAIL(GT_UNSUPPORTED,
@@ -225,17 +207,15 @@ static json_t *vocabulary_to_json(const struct tokenizer *tokenizer)
 enum gt_status tokenizer_text(const struct tokenizer *tokenizer, char **out)
 {
     json_t *root = json_pack("{s:s, s:i, s:s, s:I}", "format", FORMAT_NAME, "version", FORMAT_VERSION, "kind",
-                             kind_names[tokenizer->kind], "vocab_size", (json_int_t)tokenizer->vocab_size);
+                             tokenizer_kind_names[tokenizer->kind], "vocab_size", (json_int_t)tokenizer->vocab_size);
     int failures = 0;
     if (tokenizer->code_points != NULL)
         failures |= json_object_set_new(root, "vocabulary", vocabulary_to_json(tokenizer));
     if (tokenizer->bpe != NULL)
         failures |= tokenizer_bpe_write(tokenizer->bpe, root) ? 0 : -1;
     failures |= json_object_set_new(root, "hash", json_string(TOKENIZER_HASH_TEXT(tokenizer)));
-    const enum gt_status status =
-        failures == 0 ? json_text(root, 0, "\n", out)
-                      : FAIL(GT_NO_MEMORY, "out of memory for a vocabulary of %" PRId64 " entries as JSON",
-                             tokenizer->vocab_size);
+    root = json_whole(root, failures);
+    const enum gt_status status = json_text(root, 0, "\n", out);
     json_decref(root);
     return status;
 }

@@ -34,8 +34,7 @@ struct tokenizer {
     int32_t direct[TOKENIZER_DIRECT]; /* ids of U+0000 to U+007F, or -1 */
 };
 
-/* Returns "bytes", "chars" or "bpe". */
-const char *tokenizer_kind_name(enum tokenizer_kind kind);
+extern const char *const tokenizer_kind_names[TOKENIZER_KIND_COUNT];
 
 /* Errors of both: GT_NO_MEMORY.  `code_points` are valid characters, strictly ascending, 1 <= count <= 0x110000. */
 enum gt_status tokenizer_create_bytes(const void *owner, struct tokenizer **out);
@@ -58,10 +57,9 @@ enum gt_status tokenizer_open_dataset(const void *owner, const char *folder, str
 enum gt_status tokenizer_text(const struct tokenizer *tokenizer, char **out);
 enum gt_status tokenizer_save(const struct tokenizer *tokenizer, const char *path);
 
-/* Writes the hash as "crc32c:89abcdef".  Returns `out`. */
+/* The hash as "crc32c:89abcdef". */
 #define TOKENIZER_HASH_TEXT_BYTES 24
-const char *tokenizer_hash_text(const struct tokenizer *tokenizer, char out[static TOKENIZER_HASH_TEXT_BYTES]);
-#define TOKENIZER_HASH_TEXT(tokenizer) tokenizer_hash_text(tokenizer, (char[TOKENIZER_HASH_TEXT_BYTES]){0})
+#define TOKENIZER_HASH_TEXT(tokenizer) TEXT(TOKENIZER_HASH_TEXT_BYTES, "crc32c:%08" PRIx32, (tokenizer)->hash)
 
 /* Returns true when both have the same tokens, though perhaps other merges. */
 bool tokenizer_has_same_tokens(const struct tokenizer *a, const struct tokenizer *b);
@@ -111,5 +109,67 @@ size_t tokenizer_stream_end(struct tokenizer_stream *stream, char out[static TOK
  * /usr/share/gpt-train/gpt2; nothing is ever downloaded.  Errors: GT_USAGE when there is none (one line names the
  * places and the command that fetches it), and those of tokenizer_import(). */
 enum gt_status tokenizer_find(const void *owner, const char *name, struct tokenizer **out);
+
+/* ---- the files of a folder: gpt_tokenizer.json, and Hugging Face's ---- */
+
+enum tokenizer_file {
+    TOKENIZER_FILE_CONFIG, /* tokenizer_config.json; the others are those that gpt-prepare may write */
+    TOKENIZER_FILE_OURS,
+    TOKENIZER_FILE_JSON, /* tokenizer.json */
+    TOKENIZER_FILE_VOCAB,
+    TOKENIZER_FILE_MERGES,
+    TOKENIZER_FILES
+};
+#define TOKENIZER_FILES_OF_RUN 3 /* the first ones, which gpt-train writes next to a checkpoint */
+
+extern const char *const tokenizer_file_names[TOKENIZER_FILES];
+
+/* Returns false for a vocabulary with ranks but no merges (tiktoken's), which other programs cannot read. */
+bool tokenizer_can_merge(const struct tokenizer *tokenizer);
+/* *out = the content of a file, to be released with free(), or NULL if this tokenizer has no such file.
+ * gpt_tokenizer.json always exists; tokenizer.json unless the vocabulary has ranks without merges;
+ * tokenizer_config.json always, since without tokenizer.json it makes transformers reject the folder; vocab.json and
+ * merges.txt for kind bytes, and kind bpe with GPT-2's pipeline, because they cannot say another.  Only
+ * tokenizer_config.json uses `block_size`, the longest input.  Errors: GT_NO_MEMORY. */
+enum gt_status tokenizer_file_text(const struct tokenizer *tokenizer, enum tokenizer_file file, int32_t block_size,
+                                   char **out);
+/* Writes all files to `folder`.  Errors: GT_IO, GT_NO_MEMORY. */
+enum gt_status tokenizer_files_save(const struct tokenizer *tokenizer, int32_t block_size, const char *folder);
+
+/* ---- vocabularies of other projects: byte-level BPE, and nothing else ----
+ *
+ *   tokenizer.json                Hugging Face tokenizers
+ *   vocab.bpe + encoder.json      OpenAI's GPT-2
+ *   merges.txt + vocab.json       the same, under Hugging Face's names
+ *   NAME.tiktoken                 lines "BASE64 RANK"; <|endoftext|> gets the id after the last
+ *
+ * Every file is untrusted: sizes are limited, every entry is checked, and the error names the file and the field or
+ * line.
+ */
+#define TOKENIZER_IMPORT_BYTES_MAX ((size_t)64 << 20)
+
+/* `path` is one of these files (either half of a pair finds the other), a gpt_tokenizer.json, or a folder that contains
+ * one of them; in a folder gpt_tokenizer.json comes first, then the order above.  Errors: GT_USAGE (no such file, or a
+ * folder without any), GT_DATA, GT_UNSUPPORTED (another kind of tokenizer: the field is named), GT_IO, GT_NO_MEMORY. */
+enum gt_status tokenizer_import(const void *owner, const char *path, struct tokenizer **out);
+/* Sets *out to true when the folder contains a file for tokenizer_import(), and to false when it does not exist.
+ * Errors: GT_IO. */
+enum gt_status tokenizer_import_folder(const char *folder, bool *out);
+
+/* The content of a file; `path` is for messages. */
+struct tokenizer_source {
+    const char *path, *text;
+    size_t count;
+};
+
+/* The steps of tokenizer_import() after it has read the files. */
+enum gt_status tokenizer_import_json(const void *owner, const struct tokenizer_source *json, struct tokenizer **out);
+enum gt_status tokenizer_import_pair(const void *owner, const struct tokenizer_source *vocab,
+                                     const struct tokenizer_source *merges, struct tokenizer **out);
+/* Adds the merges of vocab.bpe or merges.txt to an unfinished vocabulary with room for all of them.  Errors:
+ * GT_DATA. */
+enum gt_status tokenizer_import_merges(struct bpe *bpe, const struct tokenizer_source *merges);
+enum gt_status tokenizer_import_tiktoken(const void *owner, const struct tokenizer_source *ranks,
+                                         struct tokenizer **out);
 
 #endif

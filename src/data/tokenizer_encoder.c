@@ -8,7 +8,6 @@
 #include "data/tokenizer_encoder.h"
 
 #include "base/utf8.h"
-#include "data/text_nfc.h"
 
 /* Fuzzing uses a smaller cache. */
 #ifndef CACHE_BITS
@@ -164,7 +163,7 @@ static enum gt_status encode_normalized(struct tokenizer_encoder *encoder, const
 {
     char *normal = NULL;
     if (encoder->bpe->pipeline.growth > 1)
-        TRY(text_nfc(text, count, &normal, &count));
+        TRY(bpe_nfc(text, count, &normal, &count));
     const enum gt_status status = encode_ordinary(encoder, normal != NULL ? normal : text, count, out, out_count);
     free(normal);
     return status;

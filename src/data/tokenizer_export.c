@@ -6,7 +6,7 @@
  * looks up each character.  It drops a character that is not in the vocabulary, whereas our own tokenizer rejects the
  * text.
  */
-#include "data/tokenizer_export.h"
+#include "data/tokenizer.h"
 
 #include "base/json.h"
 #include "data/bpe.h"
@@ -64,23 +64,13 @@ static json_t *vocab_json(const struct tokenizer *tokenizer, bool specials)
     return json_whole(vocab, failures);
 }
 
-/* Writes "LEFT RIGHT" and a terminator; returns the length. */
-static size_t merge_text(const struct bpe *bpe, const struct bpe_merge *merge,
-                         char out[static 4 * BPE_TOKEN_BYTES_MAX + 2])
-{
-    const char *left = NULL, *right = NULL;
-    const size_t left_count = bpe_token(bpe, merge->left, &left), right_count = bpe_token(bpe, merge->right, &right);
-    return bpe_alphabet_write_pair(left, left_count, right, right_count, out);
-}
-
 static json_t *merges_json(const struct bpe *bpe)
 {
-    char text[4 * BPE_TOKEN_BYTES_MAX + 2];
+    char text[BPE_MERGE_BYTES];
     json_t *list = json_array();
     int failures = 0;
     for (size_t i = 0; bpe != NULL && i < bpe->merge_count; i++) {
-        const size_t length = merge_text(bpe, &bpe->merges[i], text);
-        failures |= json_array_append_new(list, json_stringn(text, length));
+        failures |= json_array_append_new(list, json_stringn(text, bpe_merge_write(bpe, i, text)));
     }
     return json_whole(list, failures);
 }
@@ -155,12 +145,12 @@ static json_t *config_json(const struct tokenizer *tokenizer, int32_t block_size
 /* Returns the text, or NULL. */
 static char *merges_txt(const struct bpe *bpe)
 {
-    char line[4 * BPE_TOKEN_BYTES_MAX + 2], *text = NULL;
+    char line[BPE_MERGE_BYTES], *text = NULL;
     size_t size_bytes;
     FILE *stream = open_memstream(&text, &size_bytes);
     bool failed = stream == NULL || fputs("#version: 0.2\n", stream) < 0;
     for (size_t i = 0; bpe != NULL && i < bpe->merge_count && !failed; i++) {
-        merge_text(bpe, &bpe->merges[i], line);
+        bpe_merge_write(bpe, i, line);
         failed = fprintf(stream, "%s\n", line) < 0;
     }
     failed = (stream != NULL && fclose(stream) != 0) || failed;

@@ -1,13 +1,14 @@
 /* Imports vocabularies of other projects: chooses the files, and reads them.
  *
  * A file is recognised by its name.  Merges are lines "LEFT RIGHT" in GPT-2's alphabet; a first line that starts with
- * #version is skipped.  tiktoken's lines are "BASE64 RANK".  tokenizer_pipeline.c reads what tokenizer.json has besides
+ * #version is skipped.  tiktoken's lines are "BASE64 RANK".  tokenizer_bpe.c reads what tokenizer.json has besides
  * vocabulary and merges.
  */
-#include "data/tokenizer_import.h"
+#include "data/tokenizer.h"
 
 #include "base/json.h"
-#include "data/tokenizer_pipeline.h"
+#include "base/size.h"
+#include "data/tokenizer_bpe.h"
 
 /* The files of a folder in the order of preference; merges are NULL when the file is complete by itself. */
 static const struct {
@@ -214,20 +215,17 @@ static int base64_digit(char digit)
 static bool base64_read(const char *text, size_t count, char *out, size_t *out_count)
 {
     size_t length = 0;
+    uint32_t bits = 0;
     if (count == 0 || count % 4 != 0)
         return false;
     const size_t padding = text[count - 1] != '=' ? 0 : text[count - 2] != '=' ? 1 : 2;
-    for (size_t at = 0; at < count; at += 4) {
-        uint32_t group = 0;
-        const size_t digits = at + 4 == count ? 4 - padding : 4;
-        for (size_t i = 0; i < 4; i++) {
-            const int digit = i < digits ? base64_digit(text[at + i]) : 0;
-            if (digit < 0)
-                return false;
-            group = group << 6 | (uint32_t)digit;
-        }
-        for (size_t i = 0; i + 1 < digits; i++)
-            out[length++] = (char)(group >> (16 - 8 * i) & 0xFF);
+    for (size_t i = 0; i < count - padding; i++) {
+        const int digit = base64_digit(text[i]);
+        if (digit < 0)
+            return false;
+        bits = bits << 6 | (uint32_t)digit;
+        if (i % 4 > 0)
+            out[length++] = (char)(bits >> (6 - 2 * (i % 4)) & 0xFF);
     }
     *out_count = length;
     return true;
@@ -236,15 +234,11 @@ static bool base64_read(const char *text, size_t count, char *out, size_t *out_c
 /* Returns an unsigned number below `limit`, or -1. */
 static int32_t rank_read(const char *text, size_t count, size_t limit)
 {
-    size_t value = 0;
-    if (count == 0 || count > 9)
+    const char *digits = TEXT(16, "%.*s", (int)size_min(count, 15), text);
+    if (count == 0 || count > 9 || strspn(digits, "0123456789") != count)
         return -1;
-    for (size_t i = 0; i < count; i++) {
-        if (text[i] < '0' || text[i] > '9')
-            return -1;
-        value = value * 10 + (size_t)(text[i] - '0');
-    }
-    return value < limit ? (int32_t)value : -1;
+    const long value = strtol(digits, NULL, 10);
+    return (size_t)value < limit ? (int32_t)value : -1;
 }
 
 static const char *tiktoken_line(struct bpe *bpe, size_t ranks, const char *line, size_t count)

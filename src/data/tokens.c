@@ -23,45 +23,6 @@
 #define DIGEST_PIECES 16
 #define DIGEST_PIECE 1024 /* ids */
 
-static enum gt_status source_add_path(struct token_source *source, const char *path);
-static enum gt_status source_list_folder(struct token_source *source, const char *folder, enum token_split split);
-static enum gt_status source_open_shards(struct token_source *source, const struct token_source_spec *spec);
-
-static enum gt_status source_fill(struct token_source *source, const struct token_source_spec *spec)
-{
-    TRY(HOSTMEM_NEW(source, STAGING_BYTES, "token staging", &source->staging));
-    if (spec->path_count == 0)
-        TRY(source_list_folder(source, spec->folder, spec->split));
-    for (size_t i = 0; i < spec->path_count; i++)
-        TRY(source_add_path(source, spec->paths[i]));
-    return source_open_shards(source, spec);
-}
-
-static void source_close(void *object)
-{
-    struct token_source *source = object;
-    for (size_t i = 0; i < source->shard_count; i++) {
-        if (source->shards[i].fd >= 0)
-            close(source->shards[i].fd);
-        free(source->shards[i].mask);
-    }
-}
-
-enum gt_status token_source_open(const void *owner, const struct token_source_spec *spec, struct token_source **out)
-{
-    assert(spec->path_count > 0 || spec->folder != NULL);
-    assert(spec->vocab_size >= 0 && spec->block_size >= 0);
-    struct token_source *source;
-    TRY(HOSTMEM_NEW(owner, 1, "token source", &source));
-    hostmem_at_free(source, source_close);
-    source->vocab_size = spec->vocab_size;
-    source->id_limit = (uint32_t)INT32_MAX + 1u;
-    if (spec->vocab_size > 0 && spec->vocab_size <= INT32_MAX)
-        source->id_limit = (uint32_t)spec->vocab_size;
-    const enum gt_status status = source_fill(source, spec);
-    return FINISH(status, out, source, hostmem_free);
-}
-
 const char *token_split_name(enum token_split split)
 {
     return split == TOKEN_TRAIN ? "train" : "val";
@@ -154,14 +115,15 @@ enum gt_status token_split_exists(const char *folder, enum token_split split, bo
 
 /* ---- headers ---- */
 
-/* Opens the shard's file if it is closed; closes the oldest one when too many are open. */
-static enum gt_status shard_ensure_open(struct token_source *source, size_t index, uint64_t *out_size_bytes)
+/* Opens the shard's file if it is closed; closes the oldest one when too many are open.  The size of a file that was
+ * open before must be the same. */
+static enum gt_status shard_ensure_open(struct token_source *source, size_t index)
 {
     struct token_shard *shard = &source->shards[index];
-    *out_size_bytes = shard->size_bytes;
+    const uint64_t size_bytes = shard->size_bytes;
     if (shard->fd >= 0)
         return GT_OK;
-    TRY(file_open_read(shard->path, &shard->fd, out_size_bytes));
+    TRY(file_open_read(shard->path, &shard->fd, &shard->size_bytes));
     if (source->open_count == TOKEN_FILES_OPEN_MAX) {
         struct token_shard *oldest = &source->shards[source->open_ring[source->open_next]];
         assert(oldest->fd >= 0 && oldest != shard);
@@ -172,7 +134,10 @@ static enum gt_status shard_ensure_open(struct token_source *source, size_t inde
     }
     source->open_ring[source->open_next] = index;
     source->open_next = (source->open_next + 1) % TOKEN_FILES_OPEN_MAX;
-    return GT_OK;
+    if (size_bytes == 0 || size_bytes == shard->size_bytes)
+        return GT_OK;
+    return FAIL(GT_DATA, "%s: the file had %" PRIu64 " bytes when it was opened and has %" PRIu64 " now", shard->path,
+                size_bytes, shard->size_bytes);
 }
 
 /* Returns the kind of an llm.c file that is not a token file, for the message. */
@@ -283,9 +248,7 @@ static enum gt_status source_open_shards(struct token_source *source, const stru
 {
     for (size_t i = 0; i < source->shard_count; i++) {
         struct token_shard *shard = &source->shards[i];
-        uint64_t size_bytes = 0;
-        TRY(shard_ensure_open(source, i, &size_bytes));
-        shard->size_bytes = size_bytes;
+        TRY(shard_ensure_open(source, i));
         TRY(shard_recognise(shard));
         TRY(mask_read(source, shard));
         if (shard->length > INT64_MAX - source->length)
@@ -294,6 +257,43 @@ static enum gt_status source_open_shards(struct token_source *source, const stru
         source->length += shard->length;
     }
     return source_check_lengths(source, spec->block_size);
+}
+
+/* ---- opening ---- */
+
+static enum gt_status source_fill(struct token_source *source, const struct token_source_spec *spec)
+{
+    TRY(HOSTMEM_NEW(source, STAGING_BYTES, "token staging", &source->staging));
+    if (spec->path_count == 0)
+        TRY(source_list_folder(source, spec->folder, spec->split));
+    for (size_t i = 0; i < spec->path_count; i++)
+        TRY(source_add_path(source, spec->paths[i]));
+    return source_open_shards(source, spec);
+}
+
+static void source_close(void *object)
+{
+    struct token_source *source = object;
+    for (size_t i = 0; i < source->shard_count; i++) {
+        if (source->shards[i].fd >= 0)
+            close(source->shards[i].fd);
+        free(source->shards[i].mask);
+    }
+}
+
+enum gt_status token_source_open(const void *owner, const struct token_source_spec *spec, struct token_source **out)
+{
+    assert(spec->path_count > 0 || spec->folder != NULL);
+    assert(spec->vocab_size >= 0 && spec->block_size >= 0);
+    struct token_source *source;
+    TRY(HOSTMEM_NEW(owner, 1, "token source", &source));
+    hostmem_at_free(source, source_close);
+    source->vocab_size = spec->vocab_size;
+    source->id_limit = (uint32_t)INT32_MAX + 1u;
+    if (spec->vocab_size > 0 && spec->vocab_size <= INT32_MAX)
+        source->id_limit = (uint32_t)spec->vocab_size;
+    const enum gt_status status = source_fill(source, spec);
+    return FINISH(status, out, source, hostmem_free);
 }
 
 /* ---- reading ---- */
@@ -329,11 +329,7 @@ static enum gt_status shard_read(struct token_source *source, size_t shard_index
                                  int32_t *out)
 {
     const struct token_shard *shard = &source->shards[shard_index];
-    uint64_t size_bytes = 0;
-    TRY(shard_ensure_open(source, shard_index, &size_bytes));
-    if (size_bytes != shard->size_bytes)
-        return FAIL(GT_DATA, "%s: the file had %" PRIu64 " bytes when it was opened and has %" PRIu64 " now",
-                    shard->path, shard->size_bytes, size_bytes);
+    TRY(shard_ensure_open(source, shard_index));
     const int64_t staged_max = (int64_t)(STAGING_BYTES / shard->width_bytes);
     for (int64_t done = 0; done < count; done += staged_max) {
         const int64_t part = min_i64(count - done, staged_max);

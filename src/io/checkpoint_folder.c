@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "data/tokenizer_export.h"
+#include "data/tokenizer.h"
 #include "report/report.h"
 
 #define ASIDE_NAME "checkpoint.tmp"

@@ -276,8 +276,8 @@ enum gt_status checkpoint_tokenizer_check(const struct checkpoint *checkpoint, c
 {
     const json_t *data = checkpoint && checkpoint->kind == CHECKPOINT_OURS ? checkpoint->record.state.data : NULL;
     const char *stored = json_string_value(json_object_get(data, "tokenizer"));
-    char now[TOKENIZER_HASH_TEXT_BYTES];
-    if (!stored || !tokenizer || strcmp(stored, tokenizer_hash_text(tokenizer, now)) == 0)
+    const char *now = tokenizer ? TOKENIZER_HASH_TEXT(tokenizer) : "";
+    if (!stored || !tokenizer || strcmp(stored, now) == 0)
         return GT_OK;
     return FAIL(GT_DATA, "%s: this tokenizer (%s) is not the one that %s was trained with (%s)", what, now,
                 checkpoint->source, stored);

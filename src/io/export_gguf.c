@@ -15,7 +15,7 @@
 #include "base/size.h"
 #include "data/bpe.h"
 #include "data/chat.h"
-#include "data/tokenizer_export.h"
+#include "data/tokenizer.h"
 #include "io/export.h"
 
 #define NAME_MAX_BYTES 64
@@ -128,22 +128,12 @@ static enum token token_text(const struct tokenizer *tokenizer, int32_t id, stru
     return TOKEN_NORMAL;
 }
 
-static void pair_write(struct head *head, const char *left, size_t left_count, const char *right, size_t right_count)
-{
-    char line[4 * BPE_TOKEN_BYTES_MAX + 2];
-    put_string(head, line, bpe_alphabet_write_pair(left, left_count, right, right_count, line));
-}
-
 static void bpe_merges_write(struct head *head, const struct bpe *bpe)
 {
-    const struct bpe_merge *merges = bpe->merges;
+    char line[BPE_MERGE_BYTES];
     key_array(head, "tokenizer.ggml.merges", TYPE_STRING, bpe->merge_count);
-    for (size_t i = 0; i < bpe->merge_count; i++) {
-        const char *left = NULL, *right = NULL;
-        const size_t left_count = bpe_token(bpe, merges[i].left, &left);
-        const size_t right_count = bpe_token(bpe, merges[i].right, &right);
-        pair_write(head, left, left_count, right, right_count);
-    }
+    for (size_t i = 0; i < bpe->merge_count; i++)
+        put_string(head, line, bpe_merge_write(bpe, i, line));
 }
 
 /* Writes the merges of all characters; with a NULL writer it only counts them.  Returns their number.  Characters
@@ -153,7 +143,7 @@ static uint64_t character_merges(struct head *head, const struct tokenizer *toke
     char before[CHARACTER_BYTES_MAX] = {0};
     uint64_t merges = 0;
     for (int32_t id = 0; id < tokenizer->vocab_size; id++) {
-        char scratch[CHARACTER_BYTES_MAX] = {0};
+        char scratch[CHARACTER_BYTES_MAX] = {0}, line[2 * CHARACTER_BYTES_MAX + 2];
         const char *bytes = NULL;
         const size_t count = tokenizer_token_bytes(tokenizer, id, scratch, &bytes);
         for (size_t end = 2; end <= count; end++) {
@@ -161,7 +151,7 @@ static uint64_t character_merges(struct head *head, const struct tokenizer *toke
                 continue;
             merges++;
             if (head != NULL)
-                pair_write(head, bytes, end - 1, bytes + end - 1, 1);
+                put_string(head, line, bpe_alphabet_write_pair(bytes, end - 1, bytes + end - 1, 1, line));
         }
         memset(before, 0, sizeof before);
         memcpy(before, bytes, count);

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "data/chat.h"
-#include "data/tokenizer_export.h"
+#include "data/tokenizer.h"
 #include "io/export.h"
 #include "io/peft.h"
 #include "report/report.h"

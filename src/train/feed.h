@@ -5,7 +5,6 @@
 #include "base/hostmem.h"
 #include "base/progress.h"
 #include "config/config.h"
-#include "data/batch.h"
 #include "data/mixture.h"
 #include "data/sampler.h"
 #include "data/tokenizer.h"

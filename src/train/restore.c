@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/size.h"
-#include "data/tokenizer_import.h"
+#include "data/tokenizer.h"
 #include "io/hf_cache.h"
 #include "io/peft.h"
 

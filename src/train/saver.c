@@ -91,7 +91,7 @@ enum gt_status saver_create(struct session *session, const struct tokenizer *tok
     TRY(config_to_json(session->config, &out->configuration));
     out->plan = resume_plan_object(session);
     if (tokenizer)
-        tokenizer_hash_text(tokenizer, out->tokenizer_hash);
+        (void)snprintf(out->tokenizer_hash, sizeof out->tokenizer_hash, "%s", TOKENIZER_HASH_TEXT(tokenizer));
     for (int i = 0; tokenizer && i < TOKENIZER_FILES_OF_RUN; i++)
         TRY(tokenizer_file_text(tokenizer, (enum tokenizer_file)i, session->model->options.config.block_size,
                                 &out->tokens[i]));

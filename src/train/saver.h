@@ -2,7 +2,7 @@
 #ifndef GPT_TRAIN_TRAIN_SAVER_H
 #define GPT_TRAIN_TRAIN_SAVER_H
 
-#include "data/tokenizer_export.h"
+#include "data/tokenizer.h"
 #include "train/restore.h"
 
 /* Everything that a save needs besides the state.  It is created once, so that saving allocates nothing of ours. */

@@ -1,7 +1,7 @@
 /* Fuzzes training, encoding and decoding.  The input is a text of two halves.
  *
  * A vocabulary is trained on the first half.  The second half must survive encoding and decoding byte for byte, give
- * the same ids when it is cut at documents_cut(), and decode as a stream to valid UTF-8.
+ * the same ids when it is cut at bpe_split_cut(), and decode as a stream to valid UTF-8.
  */
 #include <string.h>
 
@@ -17,7 +17,7 @@ static struct tokenizer *train(struct hostmem *mem, const char *text, size_t cou
 {
     struct bpe_trainer *trainer = NULL;
     struct tokenizer *tokenizer = NULL;
-    FUZZ_CHECK(bpe_trainer_create(mem, &trainer) == GT_OK);
+    FUZZ_CHECK(bpe_trainer_create(mem, NULL, &trainer) == GT_OK);
     FUZZ_CHECK(bpe_trainer_add(trainer, text, count) == GT_OK);
     FUZZ_CHECK(bpe_trainer_finish(trainer, mem, 300, &tokenizer) == GT_OK);
     hostmem_free(trainer);
@@ -62,7 +62,7 @@ static void check_cut(struct tokenizer_encoder *encoder, const char *text, size_
     bool forced = false;
     if (text_count < 2)
         return;
-    const size_t cut = documents_cut(text, text_count / 2, false, &forced);
+    const size_t cut = bpe_split_cut(text, text_count / 2, false, &forced);
     FUZZ_CHECK(cut > 0 && cut <= text_count / 2);
     if (forced)
         return;

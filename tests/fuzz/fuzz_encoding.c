@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "data/text_decode.h"
 #include "data/text_kind.h"
 #include "tests/fuzz/fuzz_common.h"
 

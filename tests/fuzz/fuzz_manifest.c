@@ -5,7 +5,7 @@
  */
 #include <sys/stat.h>
 
-#include "data/tokenizer_export.h"
+#include "data/tokenizer.h"
 #include "tests/fuzz/fuzz_folder.h"
 #include "tests/fuzz/fuzz_prepare.h"
 

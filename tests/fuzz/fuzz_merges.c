@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "data/bpe.h"
-#include "data/tokenizer_import.h"
+#include "data/tokenizer.h"
 #include "tests/fuzz/fuzz_tokenizer.h"
 
 /* Creates the vocabulary without merges, with room for as many merges as the file may have lines. */

@@ -5,8 +5,7 @@
  */
 #include <string.h>
 
-#include "data/tokenizer_export.h"
-#include "data/tokenizer_import.h"
+#include "data/tokenizer.h"
 #include "tests/fuzz/fuzz_tokenizer.h"
 
 static enum gt_status import(struct hostmem *mem, const char *vocab, size_t vocab_count, const char *merges,

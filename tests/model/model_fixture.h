@@ -58,7 +58,7 @@ void rig_run(struct rig *rig, int32_t program);
 /* Returns all elements of a tensor as float (for a float dtype) or int32; the caller calls free(). */
 void *rig_download(struct rig *rig, int32_t tensor);
 
-/* Sorts rows by id, as data/batch.h defines. */
+/* Sorts rows by id, as data/sampler.h defines. */
 void rig_order(const int32_t *ids, int64_t rows, int32_t *order, int32_t *starts);
 /* rig_uniform() returns a number in [0, 1), rig_normal() a standard normal one; both depend on the arguments only. */
 double rig_uniform(uint64_t seed, uint64_t stream, uint64_t index);

@@ -50,7 +50,7 @@ BACKENDS_SEE_FILES = ("ops/op.h", "ops/ops.def", "backends/gelu.h", "tests/opche
 VENDOR = [
     (re.compile(r"^jansson\.h$"), re.compile(r"^(src/base/json\.[ch]|tests/.*)$")),
     (re.compile(r"^pcre2\.h$"), re.compile(r"^(src/data/bpe_split|tests/fuzz/pattern_once)\.c$")),
-    (re.compile(r"^unicode/.*$"), re.compile(r"^src/data/text_nfc\.c$")),
+    (re.compile(r"^unicode/.*$"), re.compile(r"^src/data/bpe_split\.c$")),
     (re.compile(r"^archive(_entry)?\.h$"), re.compile(r"^(src/data/input\.c|tests/.*)$")),
     (re.compile(r"^(omp|cblas|immintrin|x86intrin|arm_neon|blis|mkl.*)\.h$"), re.compile(r"^backends/cpu/")),
     (re.compile(r"^(cuda.*|cublas.*|cudnn.*|nvrtc.*|nccl.*|curand.*)$"), re.compile(r"^(backends/cuda|tests/cuda_on_cpu)/")),

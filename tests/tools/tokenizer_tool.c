@@ -19,7 +19,6 @@
 #include "data/bpe_train.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_encoder.h"
-#include "data/tokenizer_export.h"
 
 #define INPUT_MAX ((size_t)2 << 30)
 
@@ -201,7 +200,7 @@ static enum gt_status tool_train(struct tool *tool, int argc, char **argv)
         return fail("train VOCAB-SIZE RECORDS FOLDER");
     TRY(file_read_all(argv[3], INPUT_MAX, &tool->input, &tool->input_count));
     TRY(records_list(tool, 1));
-    TRY(bpe_trainer_create(tool->mem, &trainer));
+    TRY(bpe_trainer_create(tool->mem, NULL, &trainer));
     const enum gt_status status = train_records(tool, trainer, atoll(argv[2]), argv[4]);
     hostmem_free(trainer);
     return status;

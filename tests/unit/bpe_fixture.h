@@ -43,7 +43,7 @@ static inline struct tokenizer *make_trained(struct data_fixture *fixture, int64
     struct bpe_trainer *trainer = NULL;
     struct tokenizer *tokenizer = NULL;
     random_text(1000, true, text, sizeof text);
-    ck_assert_int_eq(bpe_trainer_create(fixture->mem, &trainer), GT_OK);
+    ck_assert_int_eq(bpe_trainer_create(fixture->mem, NULL, &trainer), GT_OK);
     ck_assert_int_eq(bpe_trainer_add(trainer, text, sizeof text), GT_OK);
     ck_assert_int_eq(bpe_trainer_finish(trainer, fixture->mem, vocab_size, &tokenizer), GT_OK);
     hostmem_free(trainer);

@@ -1,5 +1,5 @@
-/* Tests of src/data/batch.c: inputs and targets, and the order of rows against a comparison of all pairs. */
-#include "data/batch.h"
+/* Tests of the batches of src/data/sampler.c: inputs and targets, and the order of rows against a comparison of all pairs. */
+#include "data/sampler.h"
 
 #include <stdbool.h>
 

@@ -199,7 +199,7 @@ static size_t split_ends(struct bpe_splitter *splitter, const char *text, size_t
     return pieces;
 }
 
-/* For any text and split, the pieces add up to the text, and cutting at documents_cut() changes none of them, unless it
+/* For any text and split, the pieces add up to the text, and cutting at bpe_split_cut() changes none of them, unless it
  * is forced. */
 TEST_LOOP(split_cut_changes_nothing, BPE_SPLIT_COUNT)
 {
@@ -213,7 +213,7 @@ TEST_LOOP(split_cut_changes_nothing, BPE_SPLIT_COUNT)
         random_text(5000 + i, true, text, count);
         const size_t pieces = split_ends(splitter, text, count, whole);
         bool forced = false;
-        const size_t cut = documents_cut(text, 1 + random_below(5, i, (uint32_t)count), joins, &forced);
+        const size_t cut = bpe_split_cut(text, 1 + random_below(5, i, (uint32_t)count), joins, &forced);
         if (forced)
             continue;
         cuts++;

@@ -11,7 +11,7 @@ static struct tokenizer *train(struct data_fixture *fixture, const char *text, s
 {
     struct bpe_trainer *trainer = NULL;
     struct tokenizer *tokenizer = NULL;
-    ck_assert_int_eq(bpe_trainer_create(fixture->mem, &trainer), GT_OK);
+    ck_assert_int_eq(bpe_trainer_create(fixture->mem, NULL, &trainer), GT_OK);
     ck_assert_int_eq(bpe_trainer_add(trainer, text, count), GT_OK);
     ck_assert_int_eq(bpe_trainer_finish(trainer, fixture->mem, vocab_size, &tokenizer), GT_OK);
     hostmem_free(trainer);
@@ -156,7 +156,7 @@ TEST(train_agrees_with_counting_anew)
     fixture_close(&fixture);
 }
 
-/* Parts cut at documents_cut() give the same counts as the whole. */
+/* Parts cut at bpe_split_cut() give the same counts as the whole. */
 TEST(train_in_parts)
 {
     struct data_fixture fixture;
@@ -166,10 +166,10 @@ TEST(train_in_parts)
     fixture_open(&fixture);
     random_text(77, true, text, sizeof text);
     struct tokenizer *whole = train(&fixture, text, sizeof text, 350);
-    ck_assert_int_eq(bpe_trainer_create(fixture.mem, &trainer), GT_OK);
+    ck_assert_int_eq(bpe_trainer_create(fixture.mem, NULL, &trainer), GT_OK);
     for (size_t at = 0; at < sizeof text;) {
         bool forced = false;
-        const size_t left = sizeof text - at, cut = left > 500 ? documents_cut(text + at, 500, false, &forced) : left;
+        const size_t left = sizeof text - at, cut = left > 500 ? bpe_split_cut(text + at, 500, false, &forced) : left;
         ck_assert(!forced);
         ck_assert_int_eq(bpe_trainer_add(trainer, text + at, cut), GT_OK);
         at += cut;
@@ -215,7 +215,7 @@ TEST(train_survives_failed_allocations)
         struct bpe_trainer *trainer = NULL;
         struct tokenizer *tokenizer = NULL;
         hostmem_fail_at(fixture.mem, n);
-        enum gt_status status = bpe_trainer_create(fixture.mem, &trainer);
+        enum gt_status status = bpe_trainer_create(fixture.mem, NULL, &trainer);
         if (status == GT_OK)
             status = bpe_trainer_add(trainer, text, sizeof text);
         if (status == GT_OK)

@@ -10,8 +10,7 @@ static struct tokenizer *make_chat(struct data_fixture *fixture, enum chat_kind 
     struct bpe_trainer *trainer = NULL;
     struct tokenizer *tokenizer = NULL;
     random_text(7, false, text, sizeof text);
-    ck_assert_int_eq(bpe_trainer_create(fixture->mem, &trainer), GT_OK);
-    bpe_trainer_specials(trainer, chat_specials(kind));
+    ck_assert_int_eq(bpe_trainer_create(fixture->mem, chat_specials(kind), &trainer), GT_OK);
     ck_assert_int_eq(bpe_trainer_add(trainer, text, sizeof text), GT_OK);
     ck_assert_int_eq(bpe_trainer_finish(trainer, fixture->mem, 300, &tokenizer), GT_OK);
     ck_assert_int_eq(tokenizer->vocab_size, 300);

@@ -186,13 +186,13 @@ TEST(documents_longer_than_a_part)
 static void expect_cut(const char *text, size_t at, bool forced)
 {
     bool was_forced = !forced;
-    ck_assert_uint_eq(documents_cut(text, strlen(text), false, &was_forced), at);
+    ck_assert_uint_eq(bpe_split_cut(text, strlen(text), false, &was_forced), at);
     ck_assert_int_eq(was_forced, forced);
 }
 
 /* Cuts only before a space or newline that follows a character that is certainly not white space; else between
  * characters. */
-TEST(documents_cut_places)
+TEST(bpe_split_cut_places)
 {
     expect_cut("one two three", 7, false);
     expect_cut("one two\nthree", 7, false);

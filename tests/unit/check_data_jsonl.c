@@ -1,5 +1,5 @@
-/* Tests of src/data/jsonl.c: the text of a line, and the reason when a line gives none. */
-#include "data/jsonl.h"
+/* Tests of the lines of JSONL in src/data/documents.c: the text of a line, and the reason when a line gives none. */
+#include "data/documents.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,23 +9,20 @@
 
 static void expect_text(const char *line, const char *field, const char *text, size_t count)
 {
-    json_t *root = NULL;
-    const json_t *found = NULL;
+    json_t *found = NULL;
     char reason[JSONL_REASON_BYTES] = "";
-    ck_assert_msg(jsonl_line_value(line, strlen(line), field, JSON_STRING, &root, &found, reason) == GT_OK, "%s",
-                  reason);
+    ck_assert_msg(jsonl_line_value(line, strlen(line), field, JSON_STRING, &found, reason) == GT_OK, "%s", reason);
     ck_assert_uint_eq(json_string_length(found), count);
     ck_assert_int_eq(memcmp(json_string_value(found), text, count), 0);
-    json_decref(root);
+    json_decref(found);
 }
 
 static void expect_reason(const char *line, size_t count, const char *says)
 {
-    json_t *root = NULL;
-    const json_t *found = NULL;
+    json_t *found = NULL;
     char reason[JSONL_REASON_BYTES] = "";
-    ck_assert_int_eq(jsonl_line_value(line, count, "text", JSON_STRING, &root, &found, reason), GT_DATA);
-    ck_assert_ptr_null(root);
+    ck_assert_int_eq(jsonl_line_value(line, count, "text", JSON_STRING, &found, reason), GT_DATA);
+    ck_assert_ptr_null(found);
     ck_assert_msg(strstr(reason, says) != NULL, "the reason: %s", reason);
 }
 
@@ -89,12 +86,11 @@ TEST(jsonl_memory_that_runs_out)
     for (int kind = 0; kind < 2; kind++) {
         enum gt_status status = GT_NO_MEMORY;
         for (size_t n = 1; status != GT_OK && n < 200; n++) {
-            json_t *root = NULL;
-            const json_t *found = NULL;
+            json_t *found = NULL;
             for_good = kind == 1;
             allocations_left = n;
             json_set_alloc_funcs(allocate_or_not, free);
-            status = jsonl_line_value(line, strlen(line), "text", JSON_STRING, &root, &found, reason);
+            status = jsonl_line_value(line, strlen(line), "text", JSON_STRING, &found, reason);
             json_set_alloc_funcs(malloc, free);
             ck_assert_msg(status == GT_NO_MEMORY || (status == GT_OK && strcmp(json_string_value(found), text) == 0),
                           "allocation %zu: status %d, %s", n, status,
@@ -102,7 +98,7 @@ TEST(jsonl_memory_that_runs_out)
             if (status == GT_NO_MEMORY)
                 log_capture_one_error(&capture, "out of memory");
             refusals += status == GT_NO_MEMORY;
-            json_decref(root);
+            json_decref(found);
         }
         ck_assert_int_eq(status, GT_OK);
     }

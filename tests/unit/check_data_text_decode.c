@@ -1,10 +1,10 @@
-/* Tests of src/data/text_decode.c: several encodings, read through buffers of every size, characters on the border of
+/* Tests of the decoder of src/data/text_kind.c: several encodings, read through buffers of every size, characters on the border of
  * two reads, and bytes that are invalid in an encoding.  A build without iconv refuses by name. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
 
-#include "data/text_decode.h"
+#include "data/text_kind.h"
 
 #include "tests/unit/data_fixture.h"
 

@@ -4,7 +4,6 @@
 #include "data/tokenizer.h"
 
 #include "base/file.h"
-#include "data/tokenizer_export.h"
 #include "tests/unit/bpe_fixture.h"
 
 static const char *const variables[] = {"GPT_TRAIN_TOKENIZER_DIR", "HF_HUB_CACHE",  "HUGGINGFACE_HUB_CACHE", "HF_HOME",

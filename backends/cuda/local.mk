@@ -44,8 +44,6 @@ cuda_kernel_headers = \
 	backends/cuda/cuda_device.h \
 	backends/cuda/cuda_floats.h \
 	backends/cuda/cuda_kernels.h \
-	backends/cuda/cuda_philox.h \
-	backends/cuda/cuda_reduce.h \
 	backends/cuda/kernels/attention_place.h \
 	backends/cuda/kernels/attention_plain.h \
 	backends/cuda/kernels/attention_tile.h

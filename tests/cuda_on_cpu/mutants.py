@@ -54,7 +54,7 @@ USERS = {
     "attention_place.h": ("attention_plain_forward.cu", "attention_tile_backward.cu"),
     "attention_plain.h": ("attention_plain_forward.cu", "attention_plain_backward.cu"),
     "attention_tile.h": ("attention_tile_forward.cu", "attention_tile_backward.cu"),
-    "cuda_reduce.h": ("cross_entropy.cu", "norm.cu"),
+    "cuda_device.h": ("cross_entropy.cu", "norm.cu"),
 }
 # Ops with cases in only one dtype, and kernels that only 16-bit operands reach; all others use fp32 and bf16.
 ONE_DTYPE = {"adamw_lean": "bfloat16", "gradient_round": "bfloat16", "muon_momentum": "bfloat16", "loss_sum": "float32",

@@ -269,6 +269,8 @@ PLANTED = (
         ("nan-lost-in-maximum", r" \|\| other != other", "", ("cross_entropy.cu",)),
         ("pair-swapped", r"__floats2bfloat162_rn\(low, high\)",
          "__floats2bfloat162_rn(high, low)", ("attention_tile_forward.cu",)),
+        ("warps-one-less", r"cuda_lane\(\) < cuda_warps\(\) \?",
+         "cuda_lane() < cuda_warps() - 1 ?", ("cross_entropy.cu", "norm.cu")),
     )),
     ("cuda_floats.h", (
         ("tensor-ends-late", r"blockIdx\.x >= tensors\.end", "blockIdx.x > tensors.end", ("adamw.cu",)),
@@ -290,6 +292,9 @@ PLANTED = (
          "2 * CUDA_GROUP * ((int64_t)blocks * blockDim.x)", ("elementwise.cu",)),
         ("high-half-lost", r"store_16_bytes\(memory \+ CUDA_GROUP / 2, group\.high\)",
          "store_16_bytes(memory + CUDA_GROUP / 2, group.low)", ("elementwise.cu",)),
+        ("shift-4-lost", r"\(shift & 4u\) != 0 \?", "false ?", ("elementwise.cu",)),
+        ("shift-2-lost", r"\(shift & 2u\) != 0 \?", "false ?", ("elementwise.cu",)),
+        ("shift-1-lost", r"\(shift & 1u\) != 0 \?", "false ?", ("elementwise.cu",)),
     )),
     ("bits.h", (
         ("philox-multiplier", r"0xcd9e8d57u, x2", "0xcd9e8d53u, x2", ("elementwise.cu",)),
@@ -304,14 +309,5 @@ PLANTED = (
         ("contracted", r"EXACT_ADD\(EXACT_MUL\(step->beta1, \*first\), EXACT_MUL\(step->rest1, g\)\)",
          "fmaf(step->beta1, *first, EXACT_MUL(step->rest1, g))", ("adamw.cu",)),
         ("no-least-code", r"is_v && magnitude > 0\.0f \? 1u : 0u", "0u", ("adamw.cu",)),
-    )),
-    ("cuda_philox.h", (
-        ("shift-4-lost", r"\(shift & 4u\) != 0 \?", "false ?", ("elementwise.cu",)),
-        ("shift-2-lost", r"\(shift & 2u\) != 0 \?", "false ?", ("elementwise.cu",)),
-        ("shift-1-lost", r"\(shift & 1u\) != 0 \?", "false ?", ("elementwise.cu",)),
-    )),
-    ("cuda_reduce.h", (
-        ("warps-one-less", r"cuda_lane\(\) < cuda_warps\(\) \?",
-         "cuda_lane() < cuda_warps() - 1 ?", ("cross_entropy.cu", "norm.cu")),
     )),
 )

@@ -3,8 +3,7 @@
  * One pass in groups of eight, bound by memory; each operand has its own dtype.  Exact: every operation is rounded to
  * fp32 by itself, in op.h's order, and each result is rounded once.  So adamw_lean has the bits of every other backend.
  */
-#include "backends/cuda/cuda_philox.h"
-#include "backends/cuda/cuda_reduce.h"
+#include "backends/cuda/cuda_floats.h"
 
 static_assert(ADAMW_SCALARS == (int)ADAMW_LEAN_SCALARS && ADAMW_CORRECTIONS == (int)ADAMW_LEAN_CORRECTIONS,
               "STEP reads both ops' operands");

@@ -9,8 +9,7 @@
 #define GPT_TRAIN_CUDA_KERNELS_ATTENTION_PLACE_H
 
 #include "backends/cuda/cuda_attention.h"
-#include "backends/cuda/cuda_philox.h"
-#include "backends/cuda/cuda_reduce.h"
+#include "backends/cuda/cuda_floats.h"
 
 /* Returns the index of the first element of a row of one head of one sample. */
 DEVICE int64_t attention_row(const struct cuda_attention_rows &rows, int sample, int64_t row, int head, int head_size)

@@ -3,10 +3,10 @@
  * A block takes a row and reads it twice, the second time from the cache.  The first pass computes the maximum and the
  * sum of exponentials together: each thread rescales its sum when its maximum rises (Milakov & Gimelshein 2018).  The
  * second pass computes the gradient, which overwrites the row.  Sums are fp32, over a thread's groups in the order of
- * the row, then over the threads as in cuda_reduce.h.  Columns beyond the vocabulary do not contribute, and become 0
+ * the row, then over the threads as in cuda_device.h.  Columns beyond the vocabulary do not contribute, and become 0
  * with the gradient.
  */
-#include "backends/cuda/cuda_reduce.h"
+#include "backends/cuda/cuda_floats.h"
 
 #define THREADS_MAX 512
 #define LOSS_THREADS 1024

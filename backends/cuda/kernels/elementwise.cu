@@ -3,7 +3,7 @@
  * Bound by memory: each operand is moved once, as 128-bit words.  Arithmetic is fp32, and a result is rounded once.  A
  * thread reads a whole group before it writes one, so that a result may replace an input.
  */
-#include "backends/cuda/cuda_philox.h"
+#include "backends/cuda/cuda_floats.h"
 
 static __global__ void __launch_bounds__(CUDA_WALK_THREADS) fill(const struct cuda_args args)
 {

@@ -5,7 +5,7 @@
  * in fp32; the warps' sums are added in order, and the old value last.  So one thread writes each element, the list
  * fixes the order of the sum, and there are no atomics.  Eight warps share a long list (a frequent token).
  */
-#include "backends/cuda/cuda_reduce.h"
+#include "backends/cuda/cuda_floats.h"
 
 #define THREADS (CUDA_ROW_WARPS * WARP_LANES)
 /* Element k of all lanes' groups is stored together, in rows padded by 4 floats: neither writing by lane nor reading by

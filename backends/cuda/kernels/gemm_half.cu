@@ -12,7 +12,6 @@
  * cuda_launch_sums_add() adds up in order.
  */
 #include "backends/cuda/cuda_floats.h"
-#include "backends/cuda/cuda_reduce.h"
 
 #define SIDE 128
 #define DEPTH 32

@@ -9,7 +9,7 @@
  * At the end of a part of the rows the warps' strips are added in order into the workspace.  The shape alone determines
  * which rows make a part, and which warp takes which row.
  */
-#include "backends/cuda/cuda_reduce.h"
+#include "backends/cuda/cuda_floats.h"
 
 /* Operands, of which the gain, the bias and the mean may be absent. */
 #define FORWARD(slot) args.operand[LAYERNORM_FORWARD_##slot]

@@ -2,7 +2,7 @@
  * rounded to fp32 by itself, in op.h's order, and what is stored in bf16 without a master is rounded stochastically.
  * The products between the steps are gemm's.
  */
-#include "backends/cuda/cuda_philox.h"
+#include "backends/cuda/cuda_floats.h"
 
 /* When the gradient is not finite, m stays and u becomes 0. */
 static __global__ void __launch_bounds__(CUDA_WALK_THREADS) muon_momentum(const struct cuda_args args)

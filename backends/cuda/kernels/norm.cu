@@ -4,7 +4,7 @@
  * parts.  A square beyond fp32 is infinite, as the whole sum would be.  clip_factor is one block and
  * computes in fp64, so that the norm is finite whenever fp32 can represent it, even if its square is too large.
  */
-#include "backends/cuda/cuda_reduce.h"
+#include "backends/cuda/cuda_floats.h"
 
 struct sum_of_squares_args {
     struct cuda_floats x;

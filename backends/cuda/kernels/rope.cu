@@ -6,7 +6,7 @@
  * (GAINS) takes a part of the rows in each block: each team adds up its share of dgain in its own strip, and at the end
  * the strips are added in order into the workspace.
  */
-#include "backends/cuda/cuda_reduce.h"
+#include "backends/cuda/cuda_floats.h"
 
 struct rope_args {
     struct cuda_floats in, gain, out, x; /* in: x, or dy; x: backward with gains */

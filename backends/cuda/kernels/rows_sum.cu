@@ -1,7 +1,7 @@
 /* Sums over rows, in two stages: bias_backward sums the rows of dy within each part of the rows, as layernorm_backward
  * and rope_backward do with theirs; parts_sum adds the parts' strips in a fixed order.
  */
-#include "backends/cuda/cuda_reduce.h"
+#include "backends/cuda/cuda_floats.h"
 
 #define WARPS 8
 

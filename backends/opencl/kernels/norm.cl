@@ -61,7 +61,7 @@ gt_clip_factor(GT_ARRAY(const float, partials), GT_ARRAY(union scalar_word, scal
  * found an infinity.  Moments and parameter are rounded once, from the fp32 values of this step.  With a master, the
  * update applies to the master, and the parameter is its rounding. */
 __kernel void gt_adamw(GT_TENSOR(grad), GT_SCALARS, GT_ARRAY(const float, corrections), GT_TENSOR(param),
-                       GT_TENSOR(master), GT_TENSOR(first), GT_TENSOR(second), GT_ADAMW_VALUES, long count)
+                       GT_TENSOR(first), GT_TENSOR(second), GT_TENSOR(master), GT_ADAMW_VALUES, long count)
 {
     GT_ITEM((long)get_global_id(0), GT_SCALAR(FOUND_INF).i != 0 ? 0 : count);
     const struct adamw_step step = GT_ADAMW_STEP;

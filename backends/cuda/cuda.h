@@ -108,7 +108,6 @@ struct cuda_backend {
     struct cuda_shapes *shapes;   /* launch shapes, as settled for each call */
     struct cuda_nccl *nccl;       /* NULL before ranks meet */
     struct nvml nvml;
-    bool has_arena;
     int32_t segments;
     struct cuda_segment segment[BACKEND_SEGMENTS_MAX];
     struct cuda_graph graph[CUDA_GRAPHS_MAX];

@@ -130,7 +130,8 @@ static void cuda_close(struct backend *backend)
     cuda_graphs_destroy(cuda);
     cuda_nccl_close(cuda);
     cuda_gemm_cache_destroy(cuda);
-    cuda_tuning_destroy(cuda);
+    free(cuda->tuning);
+    free(cuda->shapes);
     cuda_memory_free(cuda);
     if (cuda->stream != NULL)
         (void)cudaStreamDestroy(cuda->stream);

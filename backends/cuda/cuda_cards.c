@@ -105,17 +105,14 @@ static int32_t device_find(int32_t count, const char *name)
 
 static enum gt_status device_select(struct cuda_backend *cuda, int32_t count, const char *name)
 {
-    const int32_t wanted = cuda->device;
     if (name != NULL)
         cuda->device = device_find(count, name);
     if (cuda->device >= 0 && cuda->device < count)
         return GT_OK;
     if (name != NULL)
-        log_error("cuda: no device has \"%s\" in its name (--list_devices shows them)", name);
-    else
-        log_error("cuda: device %" PRId32 " does not exist; there %s %" PRId32 ", numbered from 0", wanted,
-                  count == 1 ? "is" : "are", count);
-    return name != NULL ? GT_USAGE : GT_DEVICE;
+        return FAIL(GT_USAGE, "cuda: no device has \"%s\" in its name (--list_devices shows them)", name);
+    return FAIL(GT_DEVICE, "cuda: device %" PRId32 " does not exist; there %s %" PRId32 ", numbered from 0",
+                cuda->device, count == 1 ? "is" : "are", count);
 }
 
 enum gt_status cuda_device_describe(struct cuda_backend *cuda, const char *name)

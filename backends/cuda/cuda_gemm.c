@@ -185,8 +185,8 @@ static enum gt_status run_half_sums(struct backend *backend, const struct op_cal
 }
 
 /* The library's part of the workspace comes first, the sums after it. */
-static enum gt_status run_apart(struct backend *backend, cudaStream_t stream, const struct op_call *call,
-                                const struct gemm *gemm, struct cuda_gemm_operands *operands)
+static enum gt_status run_apart(struct backend *backend, const struct op_call *call, const struct gemm *gemm,
+                                struct cuda_gemm_operands *operands)
 {
     struct cuda_backend *cuda = cuda_own(backend);
     const char *a = cuda_operand(backend, call, GEMM_A);
@@ -206,8 +206,8 @@ static enum gt_status run_apart(struct backend *backend, cudaStream_t stream, co
             .columns = gemm->n,
         };
         operands->a = a + (gemm->transpose_a ? row : row * gemm->k) * size;
-        TRY(cuda_gemm_enqueue(cuda, stream, &key, operands));
-        TRY(cuda_check(backend, cuda_launch_sums_add(stream, &args), "gemm"));
+        TRY(cuda_gemm_enqueue(cuda, &key, operands));
+        TRY(cuda_check(backend, cuda_launch_sums_add(cuda->stream, &args), "gemm"));
     }
     return GT_OK;
 }
@@ -228,9 +228,9 @@ static enum gt_status gemm_run(struct backend *backend, const struct op_call *ca
         .workspace = cuda_workspace(backend, call, workspace_bytes),
     };
     if (gemm.apart)
-        return run_apart(backend, cuda_stream(backend), call, &gemm, &operands);
+        return run_apart(backend, call, &gemm, &operands);
     const struct cuda_gemm_key key = key_of(call, &gemm, 0, gemm.m);
-    return cuda_gemm_enqueue(cuda_own(backend), cuda_stream(backend), &key, &operands);
+    return cuda_gemm_enqueue(cuda_own(backend), &key, &operands);
 }
 
 const struct op_impl cuda_gemm = {

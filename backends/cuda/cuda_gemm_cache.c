@@ -28,8 +28,7 @@ struct product {
     struct cuda_gemm_key offered; /* the same, with the limit under which its algorithm was offered */
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t first, second, result;
-    cublasLtMatmulAlgo_t algo;
-    size_t workspace_bytes;
+    cublasLtMatmulHeuristicResult_t chosen;
     bool known; /* the algorithm was chosen before, or has been timed */
     bool bound; /* belongs to a program, and not to the measurement of the device's rate */
 };
@@ -100,12 +99,10 @@ static void product_clear(const struct cuda_lt *lt, struct product *product)
 {
     if (product->desc != NULL)
         (void)lt->cublasLtMatmulDescDestroy(product->desc);
-    if (product->first != NULL)
-        (void)lt->cublasLtMatrixLayoutDestroy(product->first);
-    if (product->second != NULL)
-        (void)lt->cublasLtMatrixLayoutDestroy(product->second);
-    if (product->result != NULL)
-        (void)lt->cublasLtMatrixLayoutDestroy(product->result);
+    const cublasLtMatrixLayout_t layouts[] = {product->first, product->second, product->result};
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++)
+        if (layouts[i] != NULL)
+            (void)lt->cublasLtMatrixLayoutDestroy(layouts[i]);
     memset(product, 0, sizeof *product);
 }
 
@@ -127,7 +124,6 @@ void cuda_gemm_cache_destroy(struct cuda_backend *cuda)
     if (cache->handle != NULL)
         (void)cache->lt.cublasLtDestroy(cache->handle);
     free(cache);
-    cuda->gemm = NULL;
 }
 
 static uint64_t key_identity(const struct cuda_gemm_key *key)
@@ -150,13 +146,9 @@ static struct product *slot_find(struct cuda_gemm_cache *cache, const struct cud
 {
     assert(cache->used <= SLOTS_USED_MAX);
     uint32_t at = (uint32_t)(hash_fnv1a(key, sizeof *key) % SLOTS);
-    for (int32_t probes = 0; probes < SLOTS; probes++) {
-        struct product *product = &cache->slot[at];
-        if (product->key.m == 0 || memcmp(&product->key, key, sizeof *key) == 0)
-            return product;
+    while (cache->slot[at].key.m != 0 && memcmp(&cache->slot[at].key, key, sizeof *key) != 0)
         at = (at + 1) % SLOTS;
-    }
-    return NULL;
+    return &cache->slot[at];
 }
 
 static cudaDataType_t data_type(uint8_t dtype)
@@ -272,8 +264,7 @@ static enum gt_status product_make(struct cuda_backend *cuda, const struct cuda_
     const int32_t chosen =
         cuda_tuning_chosen(cuda->tuning, key_identity(&product->offered), count, candidate_identity, found);
     product->known = chosen >= 0;
-    product->algo = found[chosen >= 0 ? chosen : 0].algo;
-    product->workspace_bytes = found[chosen >= 0 ? chosen : 0].workspaceSize;
+    product->chosen = found[chosen >= 0 ? chosen : 0];
     product->key = *key;
     return GT_OK;
 }
@@ -283,11 +274,11 @@ static enum gt_status product_get(struct cuda_backend *cuda, const struct cuda_g
     struct cuda_gemm_cache *cache = cuda->gemm;
     assert(key->m > 0 && key->n > 0 && key->k > 0);
     struct product *product = slot_find(cache, key);
-    if (product != NULL && product->key.m != 0) {
+    if (product->key.m != 0) {
         *out = product;
         return GT_OK;
     }
-    if (product == NULL || cache->used == SLOTS_USED_MAX) {
+    if (cache->used == SLOTS_USED_MAX) {
         /* Products in flight have their descriptors by value. */
         products_clear(cache);
         product = slot_find(cache, key);
@@ -310,16 +301,15 @@ enum gt_status cuda_gemm_prepare(struct cuda_backend *cuda, const struct cuda_ge
     return GT_OK;
 }
 
-/* A product, the operands and the stream to run it on, and the candidates for its algorithm. */
+/* A product, its operands, and the candidates for its algorithm. */
 struct trial_context {
     const struct product *product;
     const struct cuda_gemm_operands *operands;
-    cudaStream_t stream;
     cublasLtMatmulHeuristicResult_t found[ALGORITHMS_MAX];
 };
 
 static enum gt_status product_start(struct cuda_backend *cuda, const struct trial_context *trial,
-                                    const cublasLtMatmulAlgo_t *algorithm, size_t workspace_bytes)
+                                    const cublasLtMatmulHeuristicResult_t *chosen)
 {
     const struct product *product = trial->product;
     const struct cuda_gemm_operands *operands = trial->operands;
@@ -327,7 +317,8 @@ static enum gt_status product_start(struct cuda_backend *cuda, const struct tria
     LT_TRY(cuda, &product->key,
            lt_of(cuda)->cublasLtMatmul(cuda->gemm->handle, product->desc, &one, operands->b, product->first,
                                        operands->a, product->second, &old, operands->d, product->result, operands->d,
-                                       product->result, algorithm, operands->workspace, workspace_bytes, trial->stream),
+                                       product->result, &chosen->algo, operands->workspace, chosen->workspaceSize,
+                                       cuda->stream),
            "starting a product");
     return GT_OK;
 }
@@ -335,7 +326,7 @@ static enum gt_status product_start(struct cuda_backend *cuda, const struct tria
 static enum gt_status candidate_start(struct cuda_backend *cuda, int32_t candidate, const void *context)
 {
     const struct trial_context *trial = context;
-    return product_start(cuda, trial, &trial->found[candidate].algo, trial->found[candidate].workspaceSize);
+    return product_start(cuda, trial, &trial->found[candidate]);
 }
 
 static struct backend_timing timing_of(const struct cuda_gemm_key *key, double seconds)
@@ -388,21 +379,20 @@ static enum gt_status product_tune(struct cuda_backend *cuda, struct product *pr
     TRY(factors_fill(cuda, context));
     TRY(cuda_trial_run(cuda, &trial, &result));
     const struct backend_timing timing = timing_of(&product->key, result.seconds);
-    product->algo = context->found[result.best].algo;
-    product->workspace_bytes = context->found[result.best].workspaceSize;
+    product->chosen = context->found[result.best];
     product->known = true;
     const struct backend_choice choice = {.call = key_identity(&product->offered),
-                                          .algorithm = algorithm_identity(&product->algo)};
+                                          .algorithm = algorithm_identity(&product->chosen.algo)};
     cuda_tuning_found(cuda->tuning, &cuda->tuning->products, &choice, &result, &timing);
     return GT_OK;
 }
 
-enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, cudaStream_t stream, const struct cuda_gemm_key *key,
+enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, const struct cuda_gemm_key *key,
                                  const struct cuda_gemm_operands *operands)
 {
     struct product *product;
     TRY(product_get(cuda, key, &product));
-    struct trial_context context = {.product = product, .operands = operands, .stream = stream};
+    struct trial_context context = {.product = product, .operands = operands};
     /* The algorithm was chosen without the pointer, and assumes this alignment. */
     assert(!key->has_bias || (uintptr_t)operands->bias % BIAS_ALIGNMENT == 0);
     if (key->has_bias)
@@ -410,7 +400,7 @@ enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, cudaStream_t stream,
                      sizeof operands->bias, "naming the bias"));
     if (cuda->tuning->now && !product->known)
         TRY(product_tune(cuda, product, &context));
-    return product_start(cuda, &context, &product->algo, product->workspace_bytes);
+    return product_start(cuda, &context, &product->chosen);
 }
 
 void cuda_gemm_choices(struct cuda_backend *cuda, struct cuda_choices *out)
@@ -419,5 +409,5 @@ void cuda_gemm_choices(struct cuda_backend *cuda, struct cuda_choices *out)
     for (int32_t i = 0; i < SLOTS; i++)
         if (cache->slot[i].bound)
             (void)cuda_choices_put(out, key_identity(&cache->slot[i].offered),
-                                   algorithm_identity(&cache->slot[i].algo));
+                                   algorithm_identity(&cache->slot[i].chosen.algo));
 }

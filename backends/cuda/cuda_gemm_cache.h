@@ -32,7 +32,7 @@ void cuda_gemm_cache_destroy(struct cuda_backend *cuda);
 /* Prepares the product unless it is prepared already.  Errors: GT_DEVICE, with the product in words. */
 enum gt_status cuda_gemm_prepare(struct cuda_backend *cuda, const struct cuda_gemm_key *key);
 /* Enqueues the product, and prepares it first if necessary.  Errors: GT_DEVICE. */
-enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, cudaStream_t stream, const struct cuda_gemm_key *key,
+enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, const struct cuda_gemm_key *key,
                                  const struct cuda_gemm_operands *operands);
 /* Prepares all products of a gemm call. */
 enum gt_status cuda_gemm_bind(struct cuda_backend *cuda, const struct op_call *call);

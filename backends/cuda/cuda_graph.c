@@ -29,7 +29,6 @@ void cuda_graphs_destroy(struct cuda_backend *cuda)
 {
     for (int32_t i = 0; i < cuda->graphs; i++)
         (void)cudaGraphExecDestroy(cuda->graph[i].exec);
-    cuda->graphs = 0;
 }
 
 /* Returns true when there is no error.  Only the first error of a capture is kept: the others follow from it. */

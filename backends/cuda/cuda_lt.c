@@ -1,4 +1,4 @@
-/* Opens cuBLASLt and looks up the functions of cuda_lt.def in it.
+/* Opens cuBLASLt and looks up the functions of cuda_lt.h in it.
  *
  * The library is the one of the toolkit that the program was built with: configure records that folder in the program,
  * and the file's name has the major version of the headers.  LD_LIBRARY_PATH takes precedence, as for any library.
@@ -15,23 +15,18 @@
 #define CUDA_LT_LIBRARY NAME_OF(CUBLAS_VER_MAJOR)
 #endif
 
-static const struct library_entry entries[] = {
-#define CUDA_LT_FUNCTION(function) {#function, offsetof(struct cuda_lt, function)},
-#include "backends/cuda/cuda_lt.def"
-#undef CUDA_LT_FUNCTION
-};
+#define ENTRY(function) {#function, offsetof(struct cuda_lt, function)},
+static const struct library_entry entries[] = {CUDA_LT_FUNCTIONS(ENTRY)};
 
 enum gt_status cuda_lt_open(struct cuda_lt *out)
 {
     void *library = dlopen(CUDA_LT_LIBRARY, RTLD_NOW | RTLD_LOCAL);
     struct cuda_lt lt = {.cublasLtCreate = NULL};
-    if (library == NULL) {
-        const char *why = dlerror();
+    if (library == NULL)
         return FAIL(
             GT_DEVICE,
             "cuda: cuBLASLt cannot be opened: %s (it is part of the CUDA toolkit that this program was built with)",
-            why != NULL ? why : CUDA_LT_LIBRARY);
-    }
+            dlerror());
     const char *missing = library_table(library, entries, sizeof entries / sizeof entries[0], &lt);
     if (missing != NULL) {
         log_error("cuda: %s has no %s: it is older than CUDA 11.8", CUDA_LT_LIBRARY, missing);

@@ -11,10 +11,26 @@
 
 #include "base/status.h"
 
+/* The functions that we call.  Their types come from the declarations in cublasLt.h. */
+#define CUDA_LT_FUNCTIONS(FUNCTION)                \
+    FUNCTION(cublasLtCreate)                       \
+    FUNCTION(cublasLtDestroy)                      \
+    FUNCTION(cublasLtGetStatusName)                \
+    FUNCTION(cublasLtGetVersion)                   \
+    FUNCTION(cublasLtMatmul)                       \
+    FUNCTION(cublasLtMatmulAlgoGetHeuristic)       \
+    FUNCTION(cublasLtMatmulDescCreate)             \
+    FUNCTION(cublasLtMatmulDescDestroy)            \
+    FUNCTION(cublasLtMatmulDescSetAttribute)       \
+    FUNCTION(cublasLtMatmulPreferenceCreate)       \
+    FUNCTION(cublasLtMatmulPreferenceDestroy)      \
+    FUNCTION(cublasLtMatmulPreferenceSetAttribute) \
+    FUNCTION(cublasLtMatrixLayoutCreate)           \
+    FUNCTION(cublasLtMatrixLayoutDestroy)
+
+#define CUDA_LT_POINTER(function) __typeof__(&function) function;
 struct cuda_lt {
-#define CUDA_LT_FUNCTION(function) __typeof__(&function) function;
-#include "backends/cuda/cuda_lt.def"
-#undef CUDA_LT_FUNCTION
+    CUDA_LT_FUNCTIONS(CUDA_LT_POINTER)
 };
 
 /* Loads the library and fills in the table.  The library stays loaded.  The emulated backend has its own version, with

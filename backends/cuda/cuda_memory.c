@@ -86,14 +86,11 @@ static void segments_free(struct cuda_backend *cuda)
 void cuda_memory_free(struct cuda_backend *cuda)
 {
     segments_free(cuda);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         if (cuda->copied[i] != NULL)
             (void)cudaEventDestroy(cuda->copied[i]);
-        cuda->copied[i] = NULL;
-    }
     if (cuda->staging != NULL)
         (void)cudaFreeHost(cuda->staging);
-    cuda->staging = NULL;
 }
 
 /* Reports that the arena does not fit: other processes took memory since the plan was made, or the plan is larger than
@@ -177,7 +174,7 @@ enum gt_status cuda_memory_clear(struct backend *backend)
 enum gt_status cuda_memory_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
 {
     struct cuda_backend *cuda = cuda_own(backend);
-    assert(!cuda->has_arena && count >= 0 && count <= BACKEND_SEGMENTS_MAX);
+    assert(cuda->segments == 0 && count >= 0 && count <= BACKEND_SEGMENTS_MAX);
     TRY(room_check(backend, segments, count));
     enum gt_status status;
     for (int32_t i = 0; i < count; i++) {
@@ -192,7 +189,6 @@ enum gt_status cuda_memory_arena(struct backend *backend, const struct backend_s
     }
     TRY_GOTO(status, free_segments, cuda_memory_clear(backend)); /* every byte is written once */
     TRY_GOTO(status, free_segments, cuda_check(backend, cudaStreamSynchronize(cuda->stream), "touching the arena"));
-    cuda->has_arena = true;
     return GT_OK;
 free_segments:
     segments_free(cuda);

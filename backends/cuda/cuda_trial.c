@@ -123,17 +123,12 @@ enum gt_status cuda_run_timed(struct backend *backend, const struct op_call *cal
                               double *seconds)
 {
     cudaEvent_t events[EVENTS_MAX + 1];
+    const size_t each = whole ? count : 1, all = whole ? 1 : count;
     enum gt_status status = GT_OK;
-    if (whole) {
-        status = events_create(cuda_own(backend), events, 2);
-        THEN(status, parts_time(backend, calls, 1, count, events, seconds));
-        events_destroy(events, 2);
-        return status;
-    }
-    for (size_t at = 0; at < count && status == GT_OK; at += EVENTS_MAX) {
-        const size_t parts = size_min(count - at, EVENTS_MAX);
+    for (size_t at = 0; at < all && status == GT_OK; at += EVENTS_MAX) {
+        const size_t parts = size_min(all - at, EVENTS_MAX);
         status = events_create(cuda_own(backend), events, parts + 1);
-        THEN(status, parts_time(backend, calls + at, parts, 1, events, seconds + at));
+        THEN(status, parts_time(backend, calls + at, parts, each, events, seconds + at));
         events_destroy(events, parts + 1);
     }
     return status;

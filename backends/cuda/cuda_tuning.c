@@ -55,14 +55,6 @@ enum gt_status cuda_tuning_create(struct cuda_backend *cuda)
     return GT_OK;
 }
 
-void cuda_tuning_destroy(struct cuda_backend *cuda)
-{
-    free(cuda->tuning);
-    free(cuda->shapes);
-    cuda->tuning = NULL;
-    cuda->shapes = NULL;
-}
-
 /* Sets the name that a list is stored under, and the key that says what it was made for. */
 static void names_of(const struct cuda_backend *cuda, char name[static USER_CACHE_KEY_MAX],
                      char key[static USER_CACHE_KEY_MAX])

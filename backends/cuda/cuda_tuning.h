@@ -69,9 +69,8 @@ struct cuda_tuning {
     struct cuda_choices reported;       /* result of cuda_tuning_choices() */
 };
 
-/* Errors: GT_NO_MEMORY. */
+/* Allocates cuda->tuning and cuda->shapes.  Errors: GT_NO_MEMORY. */
 enum gt_status cuda_tuning_create(struct cuda_backend *cuda);
-void cuda_tuning_destroy(struct cuda_backend *cuda);
 
 /* Reads the list that was stored for this card, driver and library. */
 void cuda_tuning_load(struct cuda_backend *cuda);

@@ -8,7 +8,7 @@ cuda_sources = \
 	backends/cuda/cuda_gemm.c \
 	backends/cuda/cuda_gemm_cache.c backends/cuda/cuda_gemm_cache.h \
 	backends/cuda/cuda_graph.c \
-	backends/cuda/cuda_lt.def backends/cuda/cuda_lt.h \
+	backends/cuda/cuda_lt.h \
 	backends/cuda/cuda_memory.c \
 	backends/cuda/cuda_nccl.c \
 	backends/cuda/cuda_ops.c \

@@ -429,7 +429,7 @@ static struct backend_choice product_choice(const struct cuda_gemm_key *key, con
     bool right =
         cuda_backend_ops.choose(backend, stored, stored->call != 0) == GT_OK && cuda_gemm_prepare(cuda, key) == GT_OK;
     cuda->tuning->now = stored->call != 0;
-    right = right && (stored->call == 0 || cuda_gemm_enqueue(cuda, cuda->stream, key, &operands) == GT_OK) &&
+    right = right && (stored->call == 0 || cuda_gemm_enqueue(cuda, key, &operands) == GT_OK) &&
             cuda->tuning->products.timed == 0;
     const struct backend_choice *choices = cuda_backend_ops.choices(backend, &count);
     if (right && count == 1)

@@ -25,6 +25,8 @@
 #define CUDA_CAPABILITY_BF16 80   /* first with bf16 arithmetic, cp.async and mma.m16n8k16 */
 #define CUDA_GRID_X_MAX INT32_MAX /* the limit of a grid's first dimension */
 #define CUDA_NAME_MAX 64
+/* "13.0" for 13000. */
+#define CUDA_VERSION_TEXT(version) TEXT(16, "%d.%d", (version) / 1000, (version) % 1000 / 10)
 /* Limit on the programs that are kept as graphs; a run has fewer.  Others are launched call by call, with a note. */
 #define CUDA_GRAPHS_MAX 256 /* exchanges through the host divide two programs behind each matrix of a block */
 /* Limits on the small results in flight to the host; see cuda_memory_download_later(). */
@@ -38,7 +40,6 @@
 
 struct cuda_gemm_cache;
 struct cuda_nccl;
-struct cuda_shapes;
 struct cuda_tuning;
 
 struct cuda_segment {
@@ -105,7 +106,6 @@ struct cuda_backend {
     int32_t graphs;
     struct cuda_gemm_cache *gemm; /* descriptors and algorithms of the products */
     struct cuda_tuning *tuning;   /* chosen algorithms and launch shapes */
-    struct cuda_shapes *shapes;   /* launch shapes, as settled for each call */
     struct cuda_nccl *nccl;       /* NULL before ranks meet */
     struct nvml nvml;
     int32_t segments;
@@ -145,8 +145,6 @@ enum gt_status cuda_run_timed(struct backend *backend, const struct op_call *cal
 size_t cuda_calls_alike(const struct backend *backend, const struct op_call *calls, size_t count);
 /* Enqueues so many calls of such an op. */
 enum gt_status cuda_alike_start(struct backend *backend, const struct op_call *calls, size_t count);
-/* Enqueues the calls, one kernel or product after the other. */
-enum gt_status cuda_calls_launch(struct backend *backend, const struct op_call *calls, size_t count);
 
 /* ---- cuda_memory.c: the arena, and copies to and from it through pinned memory ---- */
 
@@ -193,16 +191,6 @@ enum gt_status cuda_exchanges_start(struct backend *backend, const struct op_cal
 typedef enum gt_status cuda_calls_start(struct backend *backend, const struct op_call *calls, size_t count);
 enum gt_status cuda_nccl_together(struct backend *backend, const struct op_call *calls, size_t count,
                                   cuda_calls_start *start);
-
-/* ---- cuda_graph.c: bound programs as CUDA graphs.  Everything that changes from run to run is in device memory (the
- * block of scalars, the batch), so that a replay has no arguments. ---- */
-
-/* Records what the calls enqueue, which have run before.  When that fails, logs it once; these calls and all
- * programs after them are then launched call by call.  Errors: GT_DEVICE where the card is lost. */
-enum gt_status cuda_graph_record(struct cuda_backend *cuda, const struct op_call *calls, size_t count);
-/* Returns the graph of these calls, or NULL when there is none. */
-cudaGraphExec_t cuda_graph_find(const struct cuda_backend *cuda, const struct op_call *calls, size_t count);
-void cuda_graphs_destroy(struct cuda_backend *cuda);
 
 /* ---- for all ops ---- */
 

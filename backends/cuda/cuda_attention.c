@@ -5,7 +5,7 @@
  * on the call and on the card's capability, never on values.
  */
 #include "backends/cuda/cuda_attention.h"
-#include "backends/cuda/cuda_shapes.h"
+#include "backends/cuda/cuda_tuning.h"
 
 static int32_t qkv_of(const struct op_call *call)
 {
@@ -35,7 +35,7 @@ static struct cuda_attention_rows rows_of(struct cuda_floats of, int64_t first, 
     return (struct cuda_attention_rows){.of = of, .first = first, .row = width, .sample = width * time};
 }
 
-/* The part that all calls have in common: shapes, and q, k, v of qkv; no dropout. */
+/* The part that all calls have in common: shapes, q, k, v of qkv, and dropout. */
 static struct cuda_attention attention_of(const struct backend *backend, const struct op_call *call, int32_t scalars)
 {
     const int32_t qkv = qkv_of(call);
@@ -57,15 +57,10 @@ static struct cuda_attention attention_of(const struct backend *backend, const s
         .warps = CUDA_ATTENTION_WARPS,
         .stages = 1,
         .scale = attrs->softmax_scale,
-        .kept_scale = 1.0f,
+        .site = attrs->site,
+        .threshold = dropout_threshold(attrs->dropout),
+        .kept_scale = dropout_scale(attrs->dropout),
     };
-}
-
-static void attention_drop(struct cuda_attention *attention, const struct op_attrs *attrs)
-{
-    attention->site = attrs->site;
-    attention->threshold = dropout_threshold(attrs->dropout);
-    attention->kept_scale = attention->threshold != 0 ? dropout_scale(attrs->dropout) : 1.0f;
 }
 
 /* y or dy: the rows of all heads. */
@@ -108,7 +103,6 @@ static enum gt_status forward_run(struct backend *backend, const struct op_call 
     attention.y = result_rows(backend, call, ATTENTION_FORWARD_Y);
     attention.lse = cuda_operand(backend, call, ATTENTION_FORWARD_LSE);
     attention.begin = cuda_operand(backend, call, ATTENTION_FORWARD_FIRST);
-    attention_drop(&attention, &call->attrs);
     if (cuda_shape_of(backend, call) == CUDA_FORWARD_EIGHT_WARPS)
         attention.warps = 2 * CUDA_ATTENTION_WARPS;
     const cudaStream_t stream = cuda_stream(backend);
@@ -177,7 +171,6 @@ static enum gt_status backward_run(struct backend *backend, const struct op_call
     attention.begin = cuda_operand(backend, call, ATTENTION_BACKWARD_FIRST);
     attention.query_sums = cuda_workspace(backend, call, backward_workspace_bytes(backend, call));
     attention.delta = attention.query_sums + query_sums_floats(backend, call);
-    attention_drop(&attention, &call->attrs);
     const int32_t shapes = cuda_attention_backward_shapes(backend, call);
     const int32_t shape = cuda_shape_of(backend, call) + CUDA_BACKWARD_SHAPES - shapes;
     if (shape == CUDA_BACKWARD_AT_ONCE)

@@ -4,9 +4,9 @@
  * program does not link the driver, so it also starts on machines without one.  run() enqueues ops; only sync() and
  * download() wait for them.
  *
- * Bound programs are replayed as graphs.  An error that takes the context down (a kernel's fault, a lost card) shows at
- * some later call: it is logged once, with the card and the versions, and every call after it fails without a message.
- * Memory and copies are in cuda_memory.c.
+ * Bound programs are replayed as graphs, which are recorded here.  An error that takes the context down (a kernel's
+ * fault, a lost card) shows at some later call: it is logged once, with the card and the versions, and every call after
+ * it fails without a message.  Memory and copies are in cuda_memory.c.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -16,10 +16,10 @@
 
 #include "backends/cuda/cuda_attention.h"
 #include "backends/cuda/cuda_gemm_cache.h"
-#include "backends/cuda/cuda_shapes.h"
 #include "backends/cuda/cuda_tuning.h"
 
 #define PCI_TEXT_MAX 32
+#define GRAPH_CALLS_MIN 4 /* fewer are launched as fast one by one */
 /* In this range the run-time API reports a fault of a kernel or of the card: the context is lost. */
 #define ERROR_LOST_FIRST cudaErrorIllegalAddress
 #define ERROR_LOST_LAST cudaErrorLaunchFailure
@@ -52,11 +52,9 @@ enum gt_status cuda_check(struct backend *backend, cudaError_t error, const char
         cuda->lost = error;
     else if (cuda_capture_fail(cuda, what, cudaGetErrorString(error)))
         return GT_DEVICE;
-    log_error("cuda: %s: %s: %s (%s, capability %" PRId32 ".%" PRId32 ", driver for CUDA %" PRId32 ".%" PRId32
-              ", built with CUDA %" PRId32 ".%" PRId32 ")%s",
+    log_error("cuda: %s: %s: %s (%s, capability %" PRId32 ".%" PRId32 ", driver for CUDA %s, built with CUDA %s)%s",
               what, cudaGetErrorName(error), cudaGetErrorString(error), cuda->name, cuda->capability / 10,
-              cuda->capability % 10, cuda->driver / 1000, cuda->driver % 1000 / 10, cuda->runtime / 1000,
-              cuda->runtime % 1000 / 10,
+              cuda->capability % 10, CUDA_VERSION_TEXT(cuda->driver), CUDA_VERSION_TEXT(cuda->runtime),
               is_lost(error) ? ": the card is lost to this process; the kernel's log (Xid) may say why" : "");
     return error == cudaErrorMemoryAllocation ? GT_NO_MEMORY : GT_DEVICE;
 }
@@ -81,42 +79,12 @@ static void context_measure(struct cuda_backend *cuda, uint64_t used_before)
         cuda->context_bytes = used - used_before;
 }
 
-static void cuda_close(struct backend *backend);
-static enum gt_status cuda_sync(struct backend *backend);
-
-static enum gt_status device_fill(struct cuda_backend *cuda, const struct backend_open_options *options)
+static enum gt_status cuda_sync(struct backend *backend)
 {
-    char pci[PCI_TEXT_MAX] = "";
-    cuda->base.ops = &cuda_backend_ops;
-    cuda->device = options->device;
-    cuda->tf32 = options->tf32;
-    cuda->graphs_off = options->no_graphs;
-    TRY(cuda_tuning_create(cuda));
-    TRY(cuda_device_describe(cuda, options->name));
-    if (cudaDeviceGetPCIBusId(pci, sizeof pci, cuda->device) == cudaSuccess)
-        nvml_open(&cuda->nvml, pci);
-    (void)cudaGetLastError();
-    const uint64_t used_before = nvml_memory_ask(&cuda->nvml).used;
-    TRY(stream_open(cuda));
-    cuda->tuning->on = options->tune;
-    if (options->half_sums)
-        cuda_gemm_half_sums_decide(cuda, options->half_sums_anywhere);
-    cuda_tuning_load(cuda);
-    context_measure(cuda, used_before);
-    return GT_OK;
-}
-
-static enum gt_status cuda_open(const struct backend_open_options *options, struct backend **out)
-{
-    struct cuda_backend *cuda = calloc(1, sizeof *cuda);
-    if (cuda == NULL)
-        return FAIL(GT_NO_MEMORY, "cuda: no memory for %zu B", sizeof *cuda);
-    const enum gt_status status = device_fill(cuda, options);
-    if (status != GT_OK) {
-        cuda_close(&cuda->base);
-        return status;
-    }
-    *out = &cuda->base;
+    if (cuda_own(backend)->lost != cudaSuccess)
+        return GT_DEVICE;
+    TRY(cuda_check(backend, cudaStreamSynchronize(cuda_stream(backend)), "waiting for the device"));
+    cuda_memory_results_give(cuda_own(backend));
     return GT_OK;
 }
 
@@ -127,16 +95,45 @@ static void cuda_close(struct backend *backend)
     struct cuda_backend *cuda = cuda_own(backend);
     if (cuda->stream != NULL)
         (void)cuda_sync(backend); /* ops and copies in flight use the memory */
-    cuda_graphs_destroy(cuda);
+    for (int32_t i = 0; i < cuda->graphs; i++)
+        (void)cudaGraphExecDestroy(cuda->graph[i].exec);
     cuda_nccl_close(cuda);
     cuda_gemm_cache_destroy(cuda);
     free(cuda->tuning);
-    free(cuda->shapes);
     cuda_memory_free(cuda);
     if (cuda->stream != NULL)
         (void)cudaStreamDestroy(cuda->stream);
     nvml_close(&cuda->nvml);
     free(cuda);
+}
+
+static enum gt_status device_fill(struct cuda_backend *cuda, const struct backend_open_options *options)
+{
+    char pci[PCI_TEXT_MAX] = "";
+    cuda->base.ops = &cuda_backend_ops;
+    cuda->device = options->device;
+    cuda->tf32 = options->tf32;
+    cuda->graphs_off = options->no_graphs;
+    TRY(cuda_device_describe(cuda, options->name));
+    if (cudaDeviceGetPCIBusId(pci, sizeof pci, cuda->device) == cudaSuccess)
+        nvml_open(&cuda->nvml, pci);
+    (void)cudaGetLastError();
+    const uint64_t used_before = nvml_memory_ask(&cuda->nvml).used;
+    TRY(stream_open(cuda));
+    if (options->half_sums)
+        cuda_gemm_half_sums_decide(cuda, options->half_sums_anywhere);
+    TRY(cuda_tuning_create(cuda, options->tune));
+    context_measure(cuda, used_before);
+    return GT_OK;
+}
+
+static enum gt_status cuda_open(const struct backend_open_options *options, struct backend **out)
+{
+    struct cuda_backend *cuda = calloc(1, sizeof *cuda);
+    if (cuda == NULL)
+        return FAIL(GT_NO_MEMORY, "cuda: no memory for %zu B", sizeof *cuda);
+    const enum gt_status status = device_fill(cuda, options);
+    return FINISH(status, out, &cuda->base, cuda_close);
 }
 
 static enum gt_status cuda_info(struct backend *backend, struct backend_info *out)
@@ -147,28 +144,23 @@ static enum gt_status cuda_info(struct backend *backend, struct backend_info *ou
     TRY(cuda_check(backend, cudaDeviceGetAttribute(&engines, cudaDevAttrAsyncEngineCount, cuda->device),
                    "counting copy engines"));
     TRY(cuda_check(backend, cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory"));
+    const bool has_bf16 = cuda->capability >= CUDA_CAPABILITY_BF16;
     struct backend_info info = {
         .total_bytes = total_bytes,
         /* Free for a later process, after this one has released its memory. */
         .free_bytes = free_bytes + cuda->context_bytes,
         .context_bytes = cuda->context_bytes,
         .largest_allocation_bytes = total_bytes,
-        .copy_engines = cuda->pins_refused ? 0
-                        : engines > 2      ? 2
-                                           : engines,
+        .copy_engines = cuda->pins_refused ? 0 : (int32_t)min_i64(engines, 2),
         .alignment_bytes = CUDA_ALIGNMENT_BYTES,
-        .dtypes = 1u << DTYPE_F32 | 1u << DTYPE_F16,
+        .dtypes = 1u << DTYPE_F32 | 1u << DTYPE_F16 | (has_bf16 ? 1u << DTYPE_BF16 : 0u),
     };
-    const bool has_bf16 = cuda->capability >= CUDA_CAPABILITY_BF16;
-    if (has_bf16)
-        info.dtypes |= 1u << DTYPE_BF16;
     snprintf(info.device, sizeof info.device, "%s, capability %" PRId32 ".%" PRId32 ", %" PRId32 " multiprocessors",
              cuda->name, cuda->capability / 10, cuda->capability % 10, cuda->multiprocessors);
     const size_t lt = cuda_gemm_library_version(cuda);
-    snprintf(info.detail, sizeof info.detail,
-             "driver%s%s for CUDA %" PRId32 ".%" PRId32 ", CUDA %" PRId32 ".%" PRId32 ", cuBLASLt %zu.%zu%s",
-             cuda->nvml.driver[0] != '\0' ? " " : "", cuda->nvml.driver, cuda->driver / 1000, cuda->driver % 1000 / 10,
-             cuda->runtime / 1000, cuda->runtime % 1000 / 10, lt / 10000, lt / 100 % 100, cuda->is_wsl ? ", WSL2" : "");
+    snprintf(info.detail, sizeof info.detail, "driver%s%s for CUDA %s, CUDA %s, cuBLASLt %zu.%zu%s",
+             cuda->nvml.driver[0] != '\0' ? " " : "", cuda->nvml.driver, CUDA_VERSION_TEXT(cuda->driver),
+             CUDA_VERSION_TEXT(cuda->runtime), lt / 10000, lt / 100 % 100, cuda->is_wsl ? ", WSL2" : "");
     snprintf(info.limits, sizeof info.limits, "%shead sizes up to %d",
              has_bf16 ? "" : "no bfloat16 (from capability 8.0 on), ", CUDA_ATTENTION_HEAD_SIZE_MAX);
     *out = info;
@@ -186,7 +178,8 @@ const struct op_impl *const cuda_table[OP_KIND_COUNT] = {
 };
 #undef OP
 
-enum gt_status cuda_calls_launch(struct backend *backend, const struct op_call *calls, size_t count)
+/* Enqueues the calls, one kernel or product after the other. */
+static enum gt_status calls_launch(struct backend *backend, const struct op_call *calls, size_t count)
 {
     for (size_t i = 0, alike; i < count; i += alike) {
         assert((unsigned)calls[i].kind < OP_KIND_COUNT);
@@ -197,11 +190,99 @@ enum gt_status cuda_calls_launch(struct backend *backend, const struct op_call *
     return GT_OK;
 }
 
+/* ---- graphs: a bound program is captured once.  Everything that changes from run to run is in device memory (the
+ * block of scalars, the batch), so that a replay has no arguments.
+ *
+ * The copies of offload fork from the stream of ops and join it again, so that one graph holds all three branches.
+ *
+ * A program is identified by the address and the number of its calls; its first and its last call are compared as
+ * well.  Nothing runs during a capture.  Errors are kept and not logged, because the calls can be launched without a
+ * graph; only a lost card is an error.  A graph is uploaded to the device when it is recorded, so that the first replay
+ * allocates nothing there. ---- */
+
+/* Returns the graph of these calls, or NULL when there is none. */
+static cudaGraphExec_t graph_find(const struct cuda_backend *cuda, const struct op_call *calls, size_t count)
+{
+    const size_t size = sizeof calls[0];
+    for (const struct cuda_graph *graph = cuda->graph; graph < cuda->graph + cuda->graphs && count > 0; graph++)
+        if (graph->calls == calls && graph->count == count && memcmp(&graph->first, &calls[0], size) == 0 &&
+            memcmp(&graph->last, &calls[count - 1], size) == 0)
+            return graph->exec;
+    return NULL;
+}
+
+/* Captures the calls.  Only the first error of a capture is kept: the others follow from it.  The capture has to be
+ * ended in any case, to release the stream. */
+static enum gt_status calls_capture(struct cuda_backend *cuda, const struct op_call *calls, size_t count,
+                                    cudaGraph_t *out)
+{
+    struct backend *backend = &cuda->base;
+    TRY(cuda_check(backend, cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeThreadLocal),
+                   "beginning a capture"));
+    const enum gt_status status = calls_launch(backend, calls, count);
+    for (int i = 0; i < CUDA_COPIES_MAX; i++)
+        cuda->copy[i].call = NULL; /* a failed recording leaves some */
+    const enum gt_status ended = cuda_check(backend, cudaStreamEndCapture(cuda->stream, out), "ending a capture");
+    return status != GT_OK ? status : ended;
+}
+
+/* Makes a graph of the calls; after an error *out is what has to be destroyed, or NULL. */
+static enum gt_status graph_make(struct cuda_backend *cuda, const struct op_call *calls, size_t count,
+                                 cudaGraphExec_t *out)
+{
+    struct backend *backend = &cuda->base;
+    cudaGraph_t graph = NULL;
+    enum gt_status status = calls_capture(cuda, calls, count, &graph);
+    /* cudaGraphInstantiateWithFlags has had these arguments since 11.4; cudaGraphInstantiate's changed with 12.0. */
+    THEN(status, cuda_check(backend, cudaGraphInstantiateWithFlags(out, graph, 0), "making a graph"));
+    if (graph != NULL)
+        (void)cudaGraphDestroy(graph);
+    THEN(status, cuda_check(backend, cudaGraphUpload(*out, cuda->stream), "uploading a graph"));
+    return status;
+}
+
+/* Returns true if the host has a part in the program's copies, because the memory is not pinned. */
+static bool copies_pageable(const struct cuda_backend *cuda, const struct op_call *calls, size_t count)
+{
+    size_t i = 0;
+    while (i < count && !op_is_copy_beside(calls[i].kind))
+        i++;
+    return cuda->pins_refused && i < count;
+}
+
+/* Records what the calls enqueue, which have run before.  When that fails, logs it once; these calls and all programs
+ * after them are then launched call by call.  Errors: GT_DEVICE where the card is lost. */
+static enum gt_status graph_record(struct cuda_backend *cuda, const struct op_call *calls, size_t count)
+{
+    struct cuda_capture *capture = &cuda->capture;
+    cudaGraphExec_t exec = NULL;
+    const bool has_room = cuda->graphs < CUDA_GRAPHS_MAX;
+    if (cuda->graphs_off || count < GRAPH_CALLS_MIN || copies_pageable(cuda, calls, count))
+        return GT_OK;
+    *capture = (struct cuda_capture){
+        .active = true, .what = "capturing", .why = has_room ? "unknown" : "the table of graphs is full"};
+    const bool made = has_room && graph_make(cuda, calls, count, &exec) == GT_OK;
+    capture->active = false;
+    if (made) {
+        cuda->graph[cuda->graphs++] = (struct cuda_graph){
+            .calls = calls, .count = count, .first = calls[0], .last = calls[count - 1], .exec = exec};
+        return GT_OK;
+    }
+    if (exec != NULL)
+        (void)cudaGraphExecDestroy(exec);
+    if (cuda->lost != cudaSuccess)
+        return GT_DEVICE;
+    cuda->graphs_off = true;
+    log_note("cuda: a program cannot be kept as a graph (%s: %s); its kernels are launched one by one", capture->what,
+             capture->why);
+    return GT_OK;
+}
+
 static enum gt_status calls_start(struct backend *backend, const struct op_call *calls, size_t count)
 {
-    const cudaGraphExec_t graph = cuda_graph_find(cuda_own(backend), calls, count);
+    const cudaGraphExec_t graph = graph_find(cuda_own(backend), calls, count);
     if (graph == NULL)
-        return cuda_calls_launch(backend, calls, count);
+        return calls_launch(backend, calls, count);
     return cuda_check(backend, cudaGraphLaunch(graph, cuda_stream(backend)), "starting a program");
 }
 
@@ -212,26 +293,17 @@ static enum gt_status cuda_run(struct backend *backend, const struct op_call *ca
     return cuda_nccl_together(backend, calls, count, calls_start);
 }
 
-static enum gt_status cuda_sync(struct backend *backend)
-{
-    if (cuda_own(backend)->lost != cudaSuccess)
-        return GT_DEVICE;
-    TRY(cuda_check(backend, cudaStreamSynchronize(cuda_stream(backend)), "waiting for the device"));
-    cuda_memory_results_give(cuda_own(backend));
-    return GT_OK;
-}
-
 /* Settles shapes and, while tuning is on, times calls without a choice. */
 static enum gt_status calls_first_launch(struct backend *backend, const struct op_call *calls, size_t count)
 {
     struct cuda_backend *cuda = cuda_own(backend);
     enum gt_status status = GT_OK;
-    cuda->tuning->now = cuda->tuning->on;
+    cuda->tuning->binding = true;
     for (size_t i = 0; i < count && status == GT_OK; i++) {
         status = cuda_shape_settle(cuda, &calls[i]);
-        THEN(status, cuda_calls_launch(&cuda->base, &calls[i], 1));
+        THEN(status, calls_launch(&cuda->base, &calls[i], 1));
     }
-    cuda->tuning->now = false;
+    cuda->tuning->binding = false;
     return status;
 }
 
@@ -241,14 +313,11 @@ static enum gt_status calls_first_launch(struct backend *backend, const struct o
  * cannot run a kernel fails now.  Then the same launches are recorded. */
 static enum gt_status cuda_bind(struct backend *backend, const struct op_call *calls, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        if (calls[i].kind == OP_GEMM)
-            TRY(cuda_gemm_bind(cuda_own(backend), &calls[i]));
     TRY(cuda_memory_clear(backend));
     TRY(cuda_nccl_together(backend, calls, count, calls_first_launch));
     TRY(cuda_sync(backend));
     cuda_tuning_store(cuda_own(backend));
-    TRY(cuda_graph_record(cuda_own(backend), calls, count));
+    TRY(graph_record(cuda_own(backend), calls, count));
     return cuda_sync(backend);
 }
 

@@ -8,25 +8,14 @@
 #include <strings.h>
 #include <unistd.h>
 
-#define VERSION_TEXT_MAX 16
-
-/* "13.0" for 13000. */
-static char *version_text(char text[static VERSION_TEXT_MAX], int version)
-{
-    snprintf(text, VERSION_TEXT_MAX, "%d.%d", version / 1000, version % 1000 / 10);
-    return text;
-}
-
 /* Writes why cudaGetDeviceCount() failed or found no device. */
 static void reason_set(cudaError_t error, char reason[static BACKEND_REASON_MAX])
 {
     int driver = 0, runtime = CUDART_VERSION;
-    char have[VERSION_TEXT_MAX], need[VERSION_TEXT_MAX];
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     (void)cudaDriverGetVersion(&driver);
     (void)cudaRuntimeGetVersion(&runtime);
-    version_text(have, driver);
-    version_text(need, runtime);
+    const char *have = CUDA_VERSION_TEXT(driver), *need = CUDA_VERSION_TEXT(runtime);
     if (error == cudaErrorInsufficientDriver && driver == 0)
         snprintf(reason, BACKEND_REASON_MAX, "no NVIDIA driver is loaded (this build has CUDA %s)", need);
     else if (error == cudaErrorInsufficientDriver)
@@ -35,9 +24,8 @@ static void reason_set(cudaError_t error, char reason[static BACKEND_REASON_MAX]
     else if (error == cudaErrorStubLibrary)
         snprintf(reason, BACKEND_REASON_MAX, "libcuda.so.1 is the toolkit's stub, not a driver (CUDA %s)", need);
     else if (error == cudaSuccess || error == cudaErrorNoDevice)
-        snprintf(reason, BACKEND_REASON_MAX, "no device (driver for CUDA %s, built with CUDA %s%s%.40s%s)", have, need,
-                 visible != NULL ? ", CUDA_VISIBLE_DEVICES=\"" : "", visible != NULL ? visible : "",
-                 visible != NULL ? "\"" : "");
+        snprintf(reason, BACKEND_REASON_MAX, "no device (driver for CUDA %s, built with CUDA %s%s)", have, need,
+                 visible != NULL ? TEXT(80, ", CUDA_VISIBLE_DEVICES=\"%.40s\"", visible) : "");
     else
         snprintf(reason, BACKEND_REASON_MAX, "%s: %s (driver for CUDA %s, built with CUDA %s)", cudaGetErrorName(error),
                  cudaGetErrorString(error), have, need);
@@ -84,35 +72,27 @@ void cuda_devices(bool automatic, struct backend_devices *out)
 /* Returns true when `part` is in `text`, ignoring case. */
 static bool name_contains(const char *text, const char *part)
 {
-    const size_t length = strlen(part);
-    for (; *text != '\0'; text++)
-        if (strncasecmp(text, part, length) == 0)
-            return true;
-    return false;
+    while (*text != '\0' && strncasecmp(text, part, strlen(part)) != 0)
+        text++;
+    return *text != '\0';
 }
 
-/* Returns the first device with `name` in its name, or -1. */
-static int32_t device_find(int32_t count, const char *name)
-{
-    for (int32_t i = 0; i < count; i++) {
-        struct cudaDeviceProp properties;
-        if (cudaGetDeviceProperties(&properties, i) == cudaSuccess && name_contains(properties.name, name))
-            return i;
-    }
-    (void)cudaGetLastError();
-    return -1;
-}
-
+/* Sets cuda->device to the first device with `name` in its name, ignoring case, if `name` is not NULL. */
 static enum gt_status device_select(struct cuda_backend *cuda, int32_t count, const char *name)
 {
-    if (name != NULL)
-        cuda->device = device_find(count, name);
-    if (cuda->device >= 0 && cuda->device < count)
-        return GT_OK;
+    struct cudaDeviceProp properties;
+    for (int32_t i = 0; i < count && name != NULL; i++) {
+        cuda->device = i;
+        if (cudaGetDeviceProperties(&properties, i) == cudaSuccess && name_contains(properties.name, name))
+            return GT_OK;
+    }
+    (void)cudaGetLastError();
     if (name != NULL)
         return FAIL(GT_USAGE, "cuda: no device has \"%s\" in its name (--list_devices shows them)", name);
-    return FAIL(GT_DEVICE, "cuda: device %" PRId32 " does not exist; there %s %" PRId32 ", numbered from 0",
-                cuda->device, count == 1 ? "is" : "are", count);
+    if (cuda->device < 0 || cuda->device >= count)
+        return FAIL(GT_DEVICE, "cuda: device %" PRId32 " does not exist; there %s %" PRId32 ", numbered from 0",
+                    cuda->device, count == 1 ? "is" : "are", count);
+    return GT_OK;
 }
 
 enum gt_status cuda_device_describe(struct cuda_backend *cuda, const char *name)
@@ -120,21 +100,19 @@ enum gt_status cuda_device_describe(struct cuda_backend *cuda, const char *name)
     struct backend_devices devices;
     struct cudaDeviceProp properties;
     char reason[BACKEND_REASON_MAX];
-    int driver = 0, runtime = CUDART_VERSION;
     cuda_devices(false, &devices);
     if (devices.count == 0)
         return FAIL(GT_DEVICE, "cuda: %s", devices.reason);
     TRY(device_select(cuda, devices.count, name));
     if (!is_usable(cuda->device, &properties, reason))
         return FAIL(GT_DEVICE, "cuda: %s", reason);
-    (void)cudaDriverGetVersion(&driver);
-    (void)cudaRuntimeGetVersion(&runtime);
+    cuda->runtime = CUDART_VERSION;
+    (void)cudaDriverGetVersion(&cuda->driver);
+    (void)cudaRuntimeGetVersion(&cuda->runtime);
     snprintf(cuda->name, sizeof cuda->name, "%.60s", properties.name);
     cuda->capability = properties.major * 10 + properties.minor;
     cuda->multiprocessors = properties.multiProcessorCount;
     cuda->shared_bytes_max = properties.sharedMemPerBlockOptin;
-    cuda->driver = driver;
-    cuda->runtime = runtime;
     cuda->is_wsl = access("/dev/dxg", F_OK) == 0; /* the paravirtual card of Windows' kernel */
     return GT_OK;
 }

@@ -125,21 +125,16 @@ template <int groups> DEVICE void cp_async_wait(void)
  * of row i % 8 of matrix i / 8: 16 bytes, aligned to 16.  Lane l receives in r[m] the elements [l/4][l%4*2] (low half)
  * and [l/4][l%4*2 + 1] (high half) of matrix m; transposed: [l%4*2][l/4] and [l%4*2 + 1][l/4].  PTX ISA: ldmatrix .x4,
  * .trans. */
-DEVICE void ldmatrix_x4(uint32_t (&r)[4], const void *row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(row))
-                 : "memory");
-}
-
-DEVICE void ldmatrix_x4_trans(uint32_t (&r)[4], const void *row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(row))
-                 : "memory");
-}
+#define LDMATRIX_X4(name, layout)                                                              \
+    DEVICE void name(uint32_t(&r)[4], const void *row)                                         \
+    {                                                                                          \
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4" layout ".shared.b16 {%0,%1,%2,%3}, [%4];" \
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])                          \
+                     : "r"(shared_address(row))                                                \
+                     : "memory");                                                              \
+    }
+LDMATRIX_X4(ldmatrix_x4, "")
+LDMATRIX_X4(ldmatrix_x4_trans, ".trans")
 
 /* d[16,8] += a[16,16] b[16,8] by a warp, with fp32 sums.  With g = lane / 4 and t = lane % 4 * 2, a register has a pair
  * of columns (of a, d) or of rows (of b), the lower one in the low half:

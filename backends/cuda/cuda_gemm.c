@@ -9,7 +9,7 @@
  */
 #include "backends/cuda/cuda_gemm_cache.h"
 
-#include "backends/cuda/cuda_shapes.h"
+#include "backends/cuda/cuda_tuning.h"
 
 /* Limit on the fp32 sums in the workspace: near the L2 cache's size, and still hundreds of rows. */
 #define SUMS_BYTES ((size_t)16 << 20)
@@ -45,18 +45,14 @@ static struct gemm gemm_of(const struct op_call *call)
 }
 
 /* The library counts rows of a matrix with 64 bits, but its kernels index some of them with 32. */
-static bool sizes_supported(const struct gemm *gemm)
-{
-    return gemm->m <= INT32_MAX && gemm->n <= INT32_MAX && gemm->k <= INT32_MAX;
-}
-
 static bool gemm_supports(const struct backend *backend, const struct op_call *call)
 {
     const struct gemm gemm = gemm_of(call);
     const bool bias_fits = gemm.bias_dtype == gemm.d_dtype || gemm.d_dtype == DTYPE_F32 || gemm.bias_dtype == DTYPE_F32;
     return cuda_dtype_is_float(backend, gemm.dtype) && call->operand[GEMM_B].dtype == gemm.dtype &&
            (gemm.d_dtype == gemm.dtype || gemm.d_dtype == DTYPE_F32) &&
-           (!gemm.has_bias || cuda_dtype_is_float(backend, gemm.bias_dtype)) && bias_fits && sizes_supported(&gemm);
+           (!gemm.has_bias || cuda_dtype_is_float(backend, gemm.bias_dtype)) && bias_fits &&
+           max_i64(max_i64(gemm.m, gemm.n), gemm.k) <= INT32_MAX;
 }
 
 /* Returns the rows of fp32 sums that fit in the workspace at once, or 0 when no sums are needed. */
@@ -123,19 +119,6 @@ static struct cuda_gemm_key key_of(const struct op_call *call, const struct gemm
         .accumulate = gemm->accumulate && !gemm->apart,
         .has_bias = gemm->has_bias && !gemm->apart,
     };
-}
-
-enum gt_status cuda_gemm_bind(struct cuda_backend *cuda, const struct op_call *call)
-{
-    const struct gemm gemm = gemm_of(call);
-    const int64_t step = gemm.apart ? sums_rows(&gemm) : gemm.m;
-    if (gemm.m == 0 || gemm.n == 0)
-        return GT_OK;
-    for (int64_t row = 0; row < gemm.m; row += step) {
-        const struct cuda_gemm_key key = key_of(call, &gemm, row, min_i64(step, gemm.m - row));
-        TRY(cuda_gemm_prepare(cuda, &key));
-    }
-    return GT_OK;
 }
 
 void cuda_gemm_half_sums_decide(struct cuda_backend *cuda, bool anywhere)

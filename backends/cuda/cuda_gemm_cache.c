@@ -293,14 +293,6 @@ static enum gt_status product_get(struct cuda_backend *cuda, const struct cuda_g
     return GT_OK;
 }
 
-enum gt_status cuda_gemm_prepare(struct cuda_backend *cuda, const struct cuda_gemm_key *key)
-{
-    struct product *product;
-    TRY(product_get(cuda, key, &product));
-    product->bound = true;
-    return GT_OK;
-}
-
 /* A product, its operands, and the candidates for its algorithm. */
 struct trial_context {
     const struct product *product;
@@ -398,7 +390,8 @@ enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, const struct cuda_ge
     if (key->has_bias)
         TRY(desc_set(cuda, key, product->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &operands->bias,
                      sizeof operands->bias, "naming the bias"));
-    if (cuda->tuning->now && !product->known)
+    product->bound = product->bound || cuda->tuning->binding;
+    if (cuda->tuning->binding && cuda->tuning->on && !product->known)
         TRY(product_tune(cuda, product, &context));
     return product_start(cuda, &context, &product->chosen);
 }

@@ -1,9 +1,8 @@
 /* Matrix products by cuBLASLt, each prepared once.
  *
  * A product is identified by its shape, dtypes, transposes, alignments and workspace limit.  The objects that cuBLASLt
- * needs for it (a descriptor, three layouts, an algorithm that its heuristic offers) are created when a program is
- * bound, or at the product's first run, and kept.  A run looks them up and enqueues the product.  Only algorithms that
- * sum in a fixed order are used.
+ * needs for it (a descriptor, three layouts, an algorithm that its heuristic offers) are created at the product's first
+ * run and kept.  Later runs look them up and enqueue the product.  Only algorithms that sum in a fixed order are used.
  */
 #ifndef GPT_TRAIN_CUDA_CUDA_GEMM_CACHE_H
 #define GPT_TRAIN_CUDA_CUDA_GEMM_CACHE_H
@@ -29,13 +28,9 @@ struct cuda_gemm_operands {
 /* Errors: GT_DEVICE, GT_NO_MEMORY. */
 enum gt_status cuda_gemm_cache_create(struct cuda_backend *cuda);
 void cuda_gemm_cache_destroy(struct cuda_backend *cuda);
-/* Prepares the product unless it is prepared already.  Errors: GT_DEVICE, with the product in words. */
-enum gt_status cuda_gemm_prepare(struct cuda_backend *cuda, const struct cuda_gemm_key *key);
-/* Enqueues the product, and prepares it first if necessary.  Errors: GT_DEVICE. */
+/* Enqueues the product, and prepares it first if necessary.  Errors: GT_DEVICE, with the product in words. */
 enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, const struct cuda_gemm_key *key,
                                  const struct cuda_gemm_operands *operands);
-/* Prepares all products of a gemm call. */
-enum gt_status cuda_gemm_bind(struct cuda_backend *cuda, const struct op_call *call);
 /* Lets products of fp16 have fp16 sums if the card gains from that.  `anywhere` takes cards whose gain is unknown too,
  * and logs why there is no effect. */
 void cuda_gemm_half_sums_decide(struct cuda_backend *cuda, bool anywhere);

@@ -28,11 +28,8 @@ enum gt_status cuda_lt_open(struct cuda_lt *out)
             "cuda: cuBLASLt cannot be opened: %s (it is part of the CUDA toolkit that this program was built with)",
             dlerror());
     const char *missing = library_table(library, entries, sizeof entries / sizeof entries[0], &lt);
-    if (missing != NULL) {
-        log_error("cuda: %s has no %s: it is older than CUDA 11.8", CUDA_LT_LIBRARY, missing);
-        dlclose(library);
-        return GT_DEVICE;
-    }
+    if (missing != NULL)
+        return FAIL(GT_DEVICE, "cuda: %s has no %s: it is older than CUDA 11.8", CUDA_LT_LIBRARY, missing);
     *out = lt;
     return GT_OK;
 }

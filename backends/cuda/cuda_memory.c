@@ -97,12 +97,12 @@ void cuda_memory_free(struct cuda_backend *cuda)
  * the card. */
 static enum gt_status arena_refuse(const struct cuda_backend *cuda, uint64_t need_bytes, uint64_t free_bytes)
 {
-    char need[24], have[24], text[BACKEND_HOLDERS_TEXT_MAX];
+    char text[BACKEND_HOLDERS_TEXT_MAX];
     struct backend_holders holders = {.count = 0};
     nvml_holders(&cuda->nvml, &holders);
-    return FAIL(GT_NO_FIT, "cuda: the arena takes %s, but only %s is free on %s now%s%s",
-                log_bytes(need, (double)need_bytes), log_bytes(have, (double)free_bytes), cuda->name,
-                holders.count > 0 ? "; other processes hold most: " : "", backend_holders_text(text, &holders));
+    return FAIL(GT_NO_FIT, "cuda: the arena takes %s, but only %s is free on %s now%s%s", LOG_BYTES(need_bytes),
+                LOG_BYTES(free_bytes), cuda->name, holders.count > 0 ? "; other processes hold most: " : "",
+                backend_holders_text(text, &holders));
 }
 
 static enum gt_status room_check(struct backend *backend, const struct backend_segment *segments, int32_t count)
@@ -139,11 +139,10 @@ static enum gt_status memory_take(struct backend *backend, size_t bytes, void **
 static enum gt_status host_take(struct backend *backend, struct cuda_segment *segment)
 {
     struct cuda_backend *cuda = cuda_own(backend);
-    char text[24];
     segment->memory = aligned_alloc(HOST_PAGE_BYTES, size_round_up(segment->size_bytes, HOST_PAGE_BYTES));
     if (segment->memory == NULL)
         return FAIL(GT_NO_FIT, "cuda: no host memory for the %s that offload moves; offload = 'none' needs none",
-                    log_bytes(text, (double)segment->size_bytes));
+                    LOG_BYTES(segment->size_bytes));
     memset(segment->memory, 0, segment->size_bytes);
     if (cuda->pins_refused)
         return GT_OK;
@@ -155,7 +154,7 @@ static enum gt_status host_take(struct backend *backend, struct cuda_segment *se
     (void)cudaGetLastError();
     log_note("cuda: the driver does not pin %s of host memory; what lives there is copied through a small buffer, "
              "at about half the rate, and not beside computing",
-             log_bytes(text, (double)segment->size_bytes));
+             LOG_BYTES(segment->size_bytes));
     return GT_OK;
 }
 

@@ -26,41 +26,36 @@ struct nccl_id {
     char bytes[128];
 };
 
+/* The functions that we call: result, field, name in the library, parameters. */
+#define NCCL_FUNCTIONS(FUNCTION)                                                                              \
+    FUNCTION(int, version, "ncclGetVersion", (int *out))                                                      \
+    FUNCTION(int, id_get, "ncclGetUniqueId", (struct nccl_id * out))                                          \
+    FUNCTION(int, comm_init, "ncclCommInitRank", (void **out, int ranks, struct nccl_id id, int rank))        \
+    FUNCTION(int, comm_abort, "ncclCommAbort", (void *comm))                                                  \
+    FUNCTION(int, group_start, "ncclGroupStart", (void))                                                      \
+    FUNCTION(int, group_end, "ncclGroupEnd", (void))                                                          \
+    FUNCTION(int, send, "ncclSend", (const void *, size_t count, int type, int to, void *comm, cudaStream_t)) \
+    FUNCTION(int, receive, "ncclRecv", (void *, size_t count, int type, int from, void *comm, cudaStream_t))  \
+    FUNCTION(const char *, error_text, "ncclGetErrorString", (int error))
+#define NCCL_POINTER(type, field, name, parameters) type(*field) parameters;
+#define NCCL_ENTRY(type, field, name, parameters) {name, offsetof(struct cuda_nccl, field)},
+
 struct cuda_nccl {
     struct dist *dist;
     void *comm;
     cudaStream_t stream;
     size_t free_bytes; /* before NCCL took its own */
     uint64_t context_bytes;
-    int (*version)(int *out);
-    int (*id_get)(struct nccl_id *out);
-    int (*comm_init)(void **out, int ranks, struct nccl_id id, int rank);
-    int (*comm_abort)(void *comm);
-    int (*group_start)(void);
-    int (*group_end)(void);
-    int (*send)(const void *from, size_t count, int type, int peer, void *comm, cudaStream_t stream);
-    int (*receive)(void *to, size_t count, int type, int peer, void *comm, cudaStream_t stream);
-    const char *(*error_text)(int error);
+    NCCL_FUNCTIONS(NCCL_POINTER)
 };
 
-static const struct library_entry entries[] = {
-    {"ncclGetVersion", offsetof(struct cuda_nccl, version)},
-    {"ncclGetUniqueId", offsetof(struct cuda_nccl, id_get)},
-    {"ncclCommInitRank", offsetof(struct cuda_nccl, comm_init)},
-    {"ncclCommAbort", offsetof(struct cuda_nccl, comm_abort)},
-    {"ncclGroupStart", offsetof(struct cuda_nccl, group_start)},
-    {"ncclGroupEnd", offsetof(struct cuda_nccl, group_end)},
-    {"ncclSend", offsetof(struct cuda_nccl, send)},
-    {"ncclRecv", offsetof(struct cuda_nccl, receive)},
-    {"ncclGetErrorString", offsetof(struct cuda_nccl, error_text)},
-};
+static const struct library_entry entries[] = {NCCL_FUNCTIONS(NCCL_ENTRY)};
 
 static enum gt_status nccl_check(struct backend *backend, int error, const char *what)
 {
-    const char *text;
     if (error == NCCL_SUCCESS)
         return GT_OK;
-    text = cuda_own(backend)->nccl->error_text(error);
+    const char *text = cuda_own(backend)->nccl->error_text(error);
     if (cuda_capture_fail(cuda_own(backend), what, text))
         return GT_DEVICE;
     return FAIL(GT_DEVICE, "cuda: NCCL: %s: %s; GPT_TRAIN_NCCL_LIBRARY= goes without NCCL", what, text);

@@ -4,7 +4,7 @@
  * states and gradients (adamw, adamw_lean, gradient_round, sum_parts, muon's) only convert 16 bits and do not compute
  * in them, so every card supports them.  Workspaces and the number of parts of a sum depend on the shape only.
  */
-#include "backends/cuda/cuda_shapes.h"
+#include "backends/cuda/cuda_tuning.h"
 
 /* Blocks for each multiprocessor: enough for a few waves, or for about one. */
 #define BLOCKS_PER_MULTIPROCESSOR 32
@@ -217,12 +217,11 @@ static struct cuda_args strip_args_of(const struct backend *backend, const struc
     return args;
 }
 
-/* Starts both stages.  The first sum goes to operand `first_out`; a second sum, if there is one, to the next
+/* Starts the second stage.  The first sum goes to operand `first_out`; a second sum, if there is one, to the next
  * operand. */
-static enum gt_status strips_sum(struct backend *backend, const struct op_call *call, cuda_launch *launch,
-                                 struct cuda_args *args, int32_t first_out)
+static enum gt_status parts_sum(struct backend *backend, const struct op_call *call, struct cuda_args *args,
+                                int32_t first_out)
 {
-    TRY(start(backend, call, launch, args));
     args->operand[0] = args->operand[first_out];
     args->operand[1] = args->operand[first_out + 1];
     args->attrs.accumulate >>= first_out;
@@ -238,7 +237,8 @@ static size_t bias_workspace_bytes(const struct backend *backend, const struct o
 static enum gt_status bias_run(struct backend *backend, const struct op_call *call)
 {
     struct cuda_args args = strip_args_of(backend, call, BIAS_BACKWARD_DY, 1);
-    return strips_sum(backend, call, cuda_launch_bias_backward, &args, BIAS_BACKWARD_DBIAS);
+    TRY(start(backend, call, cuda_launch_bias_backward, &args));
+    return parts_sum(backend, call, &args, BIAS_BACKWARD_DBIAS);
 }
 
 const struct op_impl cuda_bias_backward = {
@@ -266,9 +266,9 @@ static enum gt_status layernorm_backward_run(struct backend *backend, const stru
     const size_t fitting = size_min(CUDA_SHARED_DEFAULT_BYTES / warp_bytes, CUDA_ROW_WARPS);
     args.threads = 32 * (fitting > 0 ? (int32_t)fitting : 1);
     args.shared_bytes = fitting * warp_bytes;
-    if (!call->operand[LAYERNORM_BACKWARD_DGAIN].present)
-        return start(backend, call, cuda_launch_layernorm_backward, &args);
-    return strips_sum(backend, call, cuda_launch_layernorm_backward, &args, LAYERNORM_BACKWARD_DGAIN);
+    TRY(start(backend, call, cuda_launch_layernorm_backward, &args));
+    const bool has_gain = call->operand[LAYERNORM_BACKWARD_DGAIN].present;
+    return has_gain ? parts_sum(backend, call, &args, LAYERNORM_BACKWARD_DGAIN) : GT_OK;
 }
 
 const struct op_impl cuda_layernorm_backward = {
@@ -317,10 +317,7 @@ static enum gt_status rope_backward_run(struct backend *backend, const struct op
     TRY(start(backend, call, cuda_launch_rope_backward, &args));
     args.columns = gains;
     args.strips = 1;
-    args.operand[0] = args.operand[ROPE_BACKWARD_DGAIN];
-    args.operand[1].memory = NULL;
-    args.attrs.accumulate >>= ROPE_BACKWARD_DGAIN;
-    return start(backend, call, cuda_launch_parts_sum, &args);
+    return parts_sum(backend, call, &args, ROPE_BACKWARD_DGAIN);
 }
 
 const struct op_impl cuda_rope_backward = {

@@ -55,7 +55,7 @@ static enum gt_status candidates_time(struct cuda_backend *cuda, const struct cu
                                       const cudaEvent_t events[2], struct cuda_trial_result *out)
 {
     double about[CUDA_TRIAL_MAX], least[CUDA_TRIAL_MAX] = {0.0};
-    struct cuda_trial_result result = {.best = 0};
+    int32_t best = 0;
     assert(trial->count <= CUDA_TRIAL_MAX);
     for (int32_t i = 0; i < trial->count; i++)
         TRY(candidate_load(cuda, trial, i, events, &about[i]));
@@ -66,11 +66,9 @@ static enum gt_status candidates_time(struct cuda_backend *cuda, const struct cu
         least[i] = turn < trial->count || seconds < least[i] ? seconds : least[i];
     }
     for (int32_t i = 1; i < trial->count; i++)
-        if (least[i] < least[result.best] && least[i] < least[0] * (1.0 - GAIN_MIN))
-            result.best = i;
-    result.seconds = least[result.best];
-    result.gain = least[0] > 0.0 ? 1.0 - result.seconds / least[0] : 0.0;
-    *out = result;
+        if (least[i] < least[best] && least[i] < least[0] * (1.0 - GAIN_MIN))
+            best = i;
+    *out = (struct cuda_trial_result){best, least[best], least[0] > 0.0 ? 1.0 - least[best] / least[0] : 0.0};
     return GT_OK;
 }
 

@@ -10,7 +10,7 @@
 #include "backends/cuda/cuda_tuning.h"
 
 #include "backends/cuda/cuda_gemm_cache.h"
-#include "backends/cuda/cuda_shapes.h"
+#include "base/hash.h"
 #include "base/user_cache.h"
 
 static const struct user_cache tunings = {
@@ -25,19 +25,24 @@ _Static_assert(sizeof(struct cuda_kept) < 200 << 10, "it fits a file");
 
 #define SECONDS_MIN 1e-9
 
-uint64_t cuda_choices_find(const struct cuda_choices *choices, uint64_t call)
+/* Returns the index of the call's choice, or -1. */
+static int32_t choices_at(const struct cuda_choices *choices, uint64_t call)
 {
     for (int32_t i = 0; i < choices->count; i++)
         if (choices->at[i].call == call)
-            return choices->at[i].algorithm;
-    return 0;
+            return i;
+    return -1;
+}
+
+uint64_t cuda_choices_find(const struct cuda_choices *choices, uint64_t call)
+{
+    const int32_t at = choices_at(choices, call);
+    return at >= 0 ? choices->at[at].algorithm : 0;
 }
 
 int32_t cuda_choices_put(struct cuda_choices *choices, uint64_t call, uint64_t algorithm)
 {
-    int32_t at = 0;
-    while (at < choices->count && choices->at[at].call != call)
-        at++;
+    const int32_t known = choices_at(choices, call), at = known >= 0 ? known : choices->count;
     if (at == CUDA_CHOICES_MAX)
         return -1;
     choices->at[at] = (struct backend_choice){.call = call, .algorithm = algorithm};
@@ -45,19 +50,9 @@ int32_t cuda_choices_put(struct cuda_choices *choices, uint64_t call, uint64_t a
     return at;
 }
 
-enum gt_status cuda_tuning_create(struct cuda_backend *cuda)
-{
-    cuda->tuning = calloc(1, sizeof *cuda->tuning);
-    cuda->shapes = calloc(1, sizeof *cuda->shapes);
-    if (cuda->tuning == NULL || cuda->shapes == NULL)
-        return FAIL(GT_NO_MEMORY, "cuda: no memory for %zu B of choices", sizeof *cuda->tuning + sizeof *cuda->shapes);
-    cuda->shapes->trying = -1;
-    return GT_OK;
-}
-
 /* Sets the name that a list is stored under, and the key that says what it was made for. */
-static void names_of(const struct cuda_backend *cuda, char name[static USER_CACHE_KEY_MAX],
-                     char key[static USER_CACHE_KEY_MAX])
+static void cache_names(const struct cuda_backend *cuda, char name[static USER_CACHE_KEY_MAX],
+                        char key[static USER_CACHE_KEY_MAX])
 {
     snprintf(name, USER_CACHE_KEY_MAX, "%s, capability %" PRId32 "%s%s", cuda->name, cuda->capability,
              cuda->tf32 ? ", TF32" : "", cuda->half_sums ? ", fp16 sums" : "");
@@ -67,30 +62,23 @@ static void names_of(const struct cuda_backend *cuda, char name[static USER_CACH
              driver[0] != '\0' ? " " : "", driver, cuda->driver, cuda->runtime, cuda_gemm_library_version(cuda));
 }
 
-void cuda_tuning_load(struct cuda_backend *cuda)
+enum gt_status cuda_tuning_create(struct cuda_backend *cuda, bool on)
 {
+    struct cuda_tuning *tuning = cuda->tuning = calloc(1, sizeof *tuning);
     char name[USER_CACHE_KEY_MAX], key[USER_CACHE_KEY_MAX];
     void *bytes = NULL;
     size_t size = 0;
-    names_of(cuda, name, key);
+    if (tuning == NULL)
+        return FAIL(GT_NO_MEMORY, "cuda: no memory for %zu B of choices", sizeof *tuning);
+    cache_names(cuda, name, key);
     const enum user_cache_file found = user_cache_load(&tunings, name, key, &bytes, &size);
-    cuda->tuning->is_unread = found == USER_CACHE_UNREAD;
-    if (found == USER_CACHE_READ && size == sizeof cuda->tuning->kept)
-        memcpy(&cuda->tuning->kept, bytes, size);
+    tuning->on = on;
+    tuning->trying = -1;
+    tuning->is_unread = found == USER_CACHE_UNREAD;
+    if (found == USER_CACHE_READ && size == sizeof tuning->kept)
+        memcpy(&tuning->kept, bytes, size);
     free(bytes);
-}
-
-/* Stores the list.  Returns NULL, or the reason why the list is not stored. */
-static const char *kept_store(const struct cuda_backend *cuda)
-{
-    const struct cuda_tuning *tuning = cuda->tuning;
-    char name[USER_CACHE_KEY_MAX], key[USER_CACHE_KEY_MAX];
-    if (tuning->is_unread)
-        return "the list in the user's cache could not be read and stays as it is";
-    names_of(cuda, name, key);
-    return user_cache_store(&tunings, name, key, &tuning->kept, sizeof tuning->kept)
-               ? NULL
-               : "the user's cache cannot be written, so later runs do without them";
+    return GT_OK;
 }
 
 void cuda_tuning_store(struct cuda_backend *cuda)
@@ -98,12 +86,18 @@ void cuda_tuning_store(struct cuda_backend *cuda)
     struct cuda_tuning *tuning = cuda->tuning;
     if (tuning->products.timed + tuning->shapes.timed == 0)
         return;
-    const char *lost = kept_store(cuda);
+    const char *kept = "kept for later runs";
+    char name[USER_CACHE_KEY_MAX], key[USER_CACHE_KEY_MAX];
+    cache_names(cuda, name, key);
+    if (tuning->is_unread)
+        kept = "the list in the user's cache could not be read and stays as it is";
+    else if (!user_cache_store(&tunings, name, key, &tuning->kept, sizeof tuning->kept))
+        kept = "the user's cache cannot be written, so later runs do without them";
     log_note("cuda: %" PRId32 " products timed, %" PRId32
              " of them faster with another algorithm than cuBLASLt's first, by up to %.0f %%; %" PRId32
              " launches of our kernels timed, %" PRId32 " of them faster in another shape, by up to %.0f %%; %s",
              tuning->products.timed, tuning->products.faster, 100.0 * tuning->products.gain_most, tuning->shapes.timed,
-             tuning->shapes.faster, 100.0 * tuning->shapes.gain_most, lost == NULL ? "kept for later runs" : lost);
+             tuning->shapes.faster, 100.0 * tuning->shapes.gain_most, kept);
     tuning->products = tuning->shapes = (struct cuda_found){.timed = 0};
 }
 
@@ -133,6 +127,167 @@ int32_t cuda_tuning_chosen(const struct cuda_tuning *tuning, uint64_t call, int3
     return -1;
 }
 
+/* ---- launch shapes: which ops have several, their names, and the settled calls.
+ *
+ * Most shapes do not change a bit of the result, because they only distribute the work differently.  Those of
+ * cross_entropy and gemm sum differently: they are different algorithms, like those of cuBLASLt.  A checkpoint names
+ * both kinds, so that a resumed run launches as the one before.  On a card that lacks a shape the call has no choice,
+ * is not listed in checkpoints, and uses the default. ---- */
+
+struct shapes_of_op {
+    int32_t (*count)(const struct backend *backend, const struct op_call *call); /* NULL: as many as there are names */
+    const char *name[4];
+    uint32_t beside; /* bit of each operand whose size does not matter: a table of which one row is read */
+};
+
+#define WALK_BESIDE(slots)                                                                                       \
+    {                                                                                                            \
+        .name = {[CUDA_WALK_WAVES] = "32 blocks", [CUDA_WALK_FEW] = "8 blocks", [CUDA_WALK_ALL] = "all blocks"}, \
+        .beside = (slots)                                                                                        \
+    }
+#define WALK WALK_BESIDE(0u)
+
+static const struct shapes_of_op shapes_of_ops[OP_KIND_COUNT] = {
+    [OP_RESIDUAL] = WALK,
+    [OP_GELU_FORWARD] = WALK,
+    [OP_GELU_BACKWARD] = WALK,
+    [OP_LAYERNORM_FORWARD] = WALK,
+    [OP_RMSNORM_FORWARD] = WALK,
+    [OP_SWIGLU_FORWARD] = WALK,
+    [OP_SWIGLU_BACKWARD] = WALK,
+    [OP_ROPE_FORWARD] = WALK_BESIDE(1u << ROPE_FORWARD_TABLE),
+    [OP_ADAMW] = WALK_BESIDE(1u << ADAMW_CORRECTIONS),
+    [OP_ADAMW_LEAN] = WALK_BESIDE(1u << ADAMW_LEAN_CORRECTIONS),
+    [OP_MUON_MOMENTUM] = WALK,
+    [OP_MUON_STEP] = WALK,
+    [OP_ATTENTION_FORWARD] = {.count = cuda_attention_forward_shapes,
+                              .name = {[CUDA_FORWARD_FOUR_WARPS] = "4 warps", [CUDA_FORWARD_EIGHT_WARPS] = "8 warps"}},
+    [OP_ATTENTION_BACKWARD] = {.count = cuda_attention_backward_shapes,
+                               .name = {[CUDA_BACKWARD_AT_ONCE] = "at once",
+                                        [CUDA_BACKWARD_STAGES_MOST] = "2 stages",
+                                        [CUDA_BACKWARD_STAGES_ONE] = "1 stage"}},
+    [OP_GEMM] = {.count = cuda_gemm_shapes,
+                 .name = {[CUDA_GEMM_HALF_SUMS] = "fp16 sums", [CUDA_GEMM_FLOAT_SUMS] = "fp32 sums"}},
+    [OP_CROSS_ENTROPY] = {.count = cuda_cross_entropy_shapes,
+                          .name = {[CUDA_ENTROPY_512] = "512 threads", [CUDA_ENTROPY_256] = "256 threads"}},
+};
+
+static int32_t shape_names(enum op_kind kind)
+{
+    int32_t count = 0;
+    while (count < 4 && shapes_of_ops[kind].name[count] != NULL)
+        count++;
+    return count;
+}
+
+static int32_t count_of(const struct backend *backend, const struct op_call *call)
+{
+    const struct shapes_of_op *shapes = &shapes_of_ops[call->kind];
+    return shapes->count != NULL ? shapes->count(backend, call) : shape_names(call->kind);
+}
+
+/* Hashes everything that the time may depend on: op, shapes, dtypes, and the attributes that change the work. */
+static uint64_t call_identity(const struct backend *backend, const struct op_call *call)
+{
+    const struct op_attrs *attrs = &call->attrs;
+    int64_t words[8 + OP_OPERANDS_MAX * (OP_RANK_MAX + 1)];
+    size_t count = 0;
+    memset(words, 0, sizeof words);
+    words[count++] = INT64_C(0x7368617065); /* "shape": differs from the identity of any product */
+    words[count++] = call->kind;
+    words[count++] = attrs->time;
+    words[count++] = (int64_t)attrs->heads << 32 | attrs->kv_heads;
+    words[count++] = attrs->accumulate;
+    words[count++] = attrs->vocab;
+    words[count++] = (attrs->dropout > 0.0f) + 2 * attrs->gradient + 4 * (int64_t)attrs->gelu +
+                     16 * attrs->transpose_a + 32 * attrs->transpose_b;
+    words[count++] = cuda_from(backend)->capability;
+    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
+        const struct operand *operand = &call->operand[slot];
+        const bool counts = operand->present && (shapes_of_ops[call->kind].beside >> slot & 1u) == 0;
+        words[count++] = operand->present ? 1 + (int64_t)operand->dtype : 0;
+        for (int32_t i = 0; i < OP_RANK_MAX; i++)
+            words[count++] = counts && i < operand->rank ? operand->dims[i] : 0;
+    }
+    return hash_identity(hash_fnv1a(words, sizeof words));
+}
+
+/* A call and the number of its shapes: the last ones of its op. */
+struct counted_call {
+    const struct op_call *call;
+    int32_t count;
+};
+
+static uint64_t shape_identity(const void *context, int32_t shape)
+{
+    const struct counted_call *counted = context;
+    const enum op_kind kind = counted->call->kind;
+    const char *op = op_declaration(kind)->name;
+    const char *name = shapes_of_ops[kind].name[shape_names(kind) - counted->count + shape];
+    return hash_identity(hash_fnv1a(op, strlen(op)) ^ hash_fnv1a(name, strlen(name)));
+}
+
+int32_t cuda_shape_of(const struct backend *backend, const struct op_call *call)
+{
+    const struct cuda_tuning *tuning = cuda_from(backend)->tuning;
+    if (shapes_of_ops[call->kind].name[0] == NULL)
+        return 0;
+    if (tuning->trying >= 0)
+        return tuning->trying;
+    if (tuning->forced > 0)
+        return tuning->forced < count_of(backend, call) ? tuning->forced : 0;
+    const int32_t at = tuning->settled.count > 0 ? choices_at(&tuning->settled, call_identity(backend, call)) : -1;
+    return at >= 0 ? tuning->shape[at] : 0;
+}
+
+static enum gt_status shape_start(struct cuda_backend *cuda, int32_t shape, const void *context)
+{
+    const struct op_call *call = context;
+    cuda->tuning->trying = shape;
+    const enum gt_status status = cuda_table[call->kind]->run(&cuda->base, call);
+    cuda->tuning->trying = -1;
+    return status;
+}
+
+/* Sets *shape to the fastest. */
+static enum gt_status shape_time(struct cuda_backend *cuda, const struct counted_call *counted, uint64_t identity,
+                                 int32_t *shape)
+{
+    const struct op_call *call = counted->call;
+    const struct cuda_trial trial = {
+        .what = "timing a kernel", .count = counted->count, .start = shape_start, .context = call};
+    struct cuda_trial_result result;
+    TRY(cuda_trial_run(cuda, &trial, &result));
+    const struct backend_timing timing = {.kind = call->kind,
+                                          .dtype = call->operand[0].dtype,
+                                          .transpose_a = call->attrs.transpose_a,
+                                          .transpose_b = call->attrs.transpose_b,
+                                          .flops = op_flops(call),
+                                          .bytes = op_bytes(call),
+                                          .seconds = result.seconds};
+    const struct backend_choice choice = {.call = identity, .algorithm = shape_identity(counted, result.best)};
+    cuda_tuning_found(cuda->tuning, &cuda->tuning->shapes, &choice, &result, &timing);
+    *shape = result.best;
+    return GT_OK;
+}
+
+enum gt_status cuda_shape_settle(struct cuda_backend *cuda, const struct op_call *call)
+{
+    struct cuda_tuning *tuning = cuda->tuning;
+    const struct counted_call counted = {call, count_of(&cuda->base, call)};
+    if (counted.count < 2 || tuning->settled.count == CUDA_CHOICES_MAX)
+        return GT_OK;
+    const uint64_t identity = call_identity(&cuda->base, call);
+    if (choices_at(&tuning->settled, identity) >= 0)
+        return GT_OK;
+    const int32_t chosen = cuda_tuning_chosen(tuning, identity, counted.count, shape_identity, &counted);
+    int32_t shape = chosen >= 0 ? chosen : 0;
+    if (chosen < 0 && tuning->on)
+        TRY(shape_time(cuda, &counted, identity, &shape));
+    tuning->shape[cuda_choices_put(&tuning->settled, identity, shape_identity(&counted, shape))] = shape;
+    return GT_OK;
+}
+
 /* ---- the backend's interface ---- */
 
 enum gt_status cuda_tuning_choose(struct backend *backend, const struct backend_choice *choices, size_t count)
@@ -140,7 +295,7 @@ enum gt_status cuda_tuning_choose(struct backend *backend, const struct backend_
     struct cuda_backend *cuda = cuda_own(backend);
     for (size_t i = 0; i < count; i++) {
         if (choices[i].call == 0)
-            cuda->shapes->forced = (int32_t)(choices[i].algorithm & INT32_MAX);
+            cuda->tuning->forced = (int32_t)(choices[i].algorithm & INT32_MAX);
         else
             (void)cuda_choices_put(&cuda->tuning->stored, choices[i].call, choices[i].algorithm);
     }
@@ -150,11 +305,12 @@ enum gt_status cuda_tuning_choose(struct backend *backend, const struct backend_
 const struct backend_choice *cuda_tuning_choices(struct backend *backend, size_t *count)
 {
     struct cuda_backend *cuda = cuda_own(backend);
+    const struct cuda_choices *settled = &cuda->tuning->settled;
     struct cuda_choices *reported = &cuda->tuning->reported;
     reported->count = 0;
     cuda_gemm_choices(cuda, reported);
-    for (int32_t i = 0; i < cuda->shapes->count; i++)
-        (void)cuda_choices_put(reported, cuda->shapes->at[i].call, cuda->shapes->at[i].algorithm);
+    for (int32_t i = 0; i < settled->count; i++)
+        (void)cuda_choices_put(reported, settled->at[i].call, settled->at[i].algorithm);
     *count = (size_t)reported->count;
     return reported->at;
 }

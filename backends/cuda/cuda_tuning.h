@@ -1,6 +1,10 @@
 /* Chooses the algorithms of products and the launch shapes: the checkpoint's choice, else the one that timing found to
  * be fastest, else the default.  Keeps the measured times.
  *
+ * Launch shapes are those of our own kernels, where the fastest configuration depends on the card: rows of a tile,
+ * stages in flight, threads for a row, blocks that walk over elements.  An op with a choice reports how many shapes a
+ * call has; shape 0 is the default.  The shape of a call is settled while its program is bound.
+ *
  * A choice is identified by two hashes, of the call and of the algorithm.  It only selects among the candidates that
  * are offered for the call now: nothing read from a file reaches a library or a launch.
  */
@@ -44,7 +48,37 @@ struct cuda_trial_result {
 /* Waits for the device, and allocates two events.  Errors: GT_DEVICE. */
 enum gt_status cuda_trial_run(struct cuda_backend *cuda, const struct cuda_trial *trial, struct cuda_trial_result *out);
 
-/* ---- cuda_tuning.c ---- */
+/* ---- launch shapes ---- */
+
+/* Elementwise kernels and those with a warp for each row: how many blocks walk over the work. */
+enum cuda_walk_shape { CUDA_WALK_WAVES, CUDA_WALK_FEW, CUDA_WALK_ALL, CUDA_WALK_SHAPES };
+/* attention_forward, tiles. */
+enum cuda_forward_shape { CUDA_FORWARD_FOUR_WARPS, CUDA_FORWARD_EIGHT_WARPS, CUDA_FORWARD_SHAPES };
+/* attention_backward, tiles. */
+enum cuda_backward_shape {
+    CUDA_BACKWARD_AT_ONCE,
+    CUDA_BACKWARD_STAGES_MOST,
+    CUDA_BACKWARD_STAGES_ONE,
+    CUDA_BACKWARD_SHAPES
+};
+/* cross_entropy: threads for a row.  The sums depend on their number. */
+enum cuda_entropy_shape { CUDA_ENTROPY_512, CUDA_ENTROPY_256, CUDA_ENTROPY_SHAPES };
+/* gemm of fp16 where half_sums is on; fp32 sums are cuBLASLt's. */
+enum cuda_gemm_shape { CUDA_GEMM_HALF_SUMS, CUDA_GEMM_FLOAT_SUMS, CUDA_GEMM_SHAPES };
+
+/* Returns how many shapes a call of these ops has on this card: the last ones of its op, at least 1. */
+int32_t cuda_attention_forward_shapes(const struct backend *backend, const struct op_call *call);
+int32_t cuda_attention_backward_shapes(const struct backend *backend, const struct op_call *call);
+int32_t cuda_gemm_shapes(const struct backend *backend, const struct op_call *call);
+int32_t cuda_cross_entropy_shapes(const struct backend *backend, const struct op_call *call);
+
+/* Returns the shape of a call. */
+int32_t cuda_shape_of(const struct backend *backend, const struct op_call *call);
+/* Settles the shape before the call runs for the first time.  While tuning is on, a call without a choice is timed.
+ * Errors: GT_DEVICE. */
+enum gt_status cuda_shape_settle(struct cuda_backend *cuda, const struct op_call *call);
+
+/* ---- all choices ---- */
 
 /* Counts since the last cuda_tuning_store(). */
 struct cuda_found {
@@ -62,18 +96,20 @@ struct cuda_tuning {
     bool on;                            /* --tune */
     bool is_unread;                     /* the stored list could not be read; it may be valid, so it is kept */
     bool is_warm;                       /* the card has worked since it was opened */
-    bool now;                           /* time calls without a choice when they are launched */
+    bool binding;                       /* a program is launched for the first time: its products are the run's own */
+    int32_t forced;                     /* for tests: shape of all calls that have that many; 0: none */
+    int32_t trying;                     /* shape that is being timed, else -1 */
+    struct cuda_choices settled;        /* of calls with several shapes; a run has a few dozen */
+    int32_t shape[CUDA_CHOICES_MAX];    /* of each settled call */
     struct cuda_found products, shapes; /* results of tuning */
     struct cuda_choices stored;         /* from the checkpoint */
     struct cuda_kept kept;              /* from the user's cache, and found since */
     struct cuda_choices reported;       /* result of cuda_tuning_choices() */
 };
 
-/* Allocates cuda->tuning and cuda->shapes.  Errors: GT_NO_MEMORY. */
-enum gt_status cuda_tuning_create(struct cuda_backend *cuda);
-
-/* Reads the list that was stored for this card, driver and library. */
-void cuda_tuning_load(struct cuda_backend *cuda);
+/* Allocates cuda->tuning, and reads the list that was stored for this card, driver and library.
+ * Errors: GT_NO_MEMORY. */
+enum gt_status cuda_tuning_create(struct cuda_backend *cuda, bool on);
 /* Stores the list and logs what tuning found.  Called after a program was bound. */
 void cuda_tuning_store(struct cuda_backend *cuda);
 /* Records the result of a call's trial. */

@@ -7,12 +7,10 @@ cuda_sources = \
 	backends/cuda/cuda_cards.c \
 	backends/cuda/cuda_gemm.c \
 	backends/cuda/cuda_gemm_cache.c backends/cuda/cuda_gemm_cache.h \
-	backends/cuda/cuda_graph.c \
 	backends/cuda/cuda_lt.h \
 	backends/cuda/cuda_memory.c \
 	backends/cuda/cuda_nccl.c \
 	backends/cuda/cuda_ops.c \
-	backends/cuda/cuda_shapes.c backends/cuda/cuda_shapes.h \
 	backends/cuda/cuda_trial.c \
 	backends/cuda/cuda_tuning.c backends/cuda/cuda_tuning.h
 

@@ -190,7 +190,7 @@ static void ops_check(struct totals *totals)
         {OP_SUM_OF_SQUARES, "M", 1500, 48, 0, 1},
         {OP_CLIP_FACTOR, "rs", 700, 1, 0, 1},
         {OP_ADAMW, "MskMmmm", 1500, 48, 0, 1},
-        {OP_ADAMW, "MskM-MM", 1500, 48, 0, 28},
+        {OP_ADAMW, "MskMMM", 1500, 48, 0, 28},
         {OP_FILL, "M", 1500, 48, 0, 1},
         {OP_COPY, "M", 1500, 48, 0, 1},
         {OP_COPY, "M", 1500, 48, 1u << COPY_Y, 28},
@@ -413,7 +413,7 @@ static void graphs_check(struct totals *totals)
 
 #define MLP 1536 /* a result of 9 MiB: more than the workspace of earlier releases */
 
-/* Prepares the product on a card, with the choices of a checkpoint, and returns the choice that a new checkpoint names.
+/* Computes the product on a card, with the choices of a checkpoint, and returns the choice that a new checkpoint names.
  * Its call is 0 on failure, or if the product was timed although the checkpoint names its algorithm. */
 static struct backend_choice product_choice(const struct cuda_gemm_key *key, const struct backend_choice *stored)
 {
@@ -426,11 +426,10 @@ static struct backend_choice product_choice(const struct cuda_gemm_key *key, con
     if (cuda_backend_ops.open(&options, &backend) != GT_OK)
         return choice;
     struct cuda_backend *cuda = cuda_own(backend);
-    bool right =
-        cuda_backend_ops.choose(backend, stored, stored->call != 0) == GT_OK && cuda_gemm_prepare(cuda, key) == GT_OK;
-    cuda->tuning->now = stored->call != 0;
-    right = right && (stored->call == 0 || cuda_gemm_enqueue(cuda, key, &operands) == GT_OK) &&
-            cuda->tuning->products.timed == 0;
+    cuda->tuning->binding = true;
+    cuda->tuning->on = stored->call != 0;
+    const bool right = cuda_backend_ops.choose(backend, stored, stored->call != 0) == GT_OK &&
+                       cuda_gemm_enqueue(cuda, key, &operands) == GT_OK && cuda->tuning->products.timed == 0;
     const struct backend_choice *choices = cuda_backend_ops.choices(backend, &count);
     if (right && count == 1)
         choice = choices[0];

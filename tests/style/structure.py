@@ -12,8 +12,8 @@ FOR_TESTS = {
 }
 # Units that include each other, each with its reason.
 CIRCLES = {
-    ("backends/cuda/cuda_gemm_cache", "backends/cuda/cuda_shapes", "backends/cuda/cuda_tuning"):
-        "tuning times the shapes and products that both caches keep, and both ask it what it found",
+    ("backends/cuda/cuda_gemm_cache", "backends/cuda/cuda_tuning"):
+        "tuning names the products that the cache keeps, and the cache asks it what it found",
     ("src/data/tokenizer", "src/data/tokenizer_encoder"): "a tokenizer encodes one text through an encoder of its own",
 }
 

@@ -164,26 +164,15 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
 
 /* ---- host side ---- */
 
-template <typename T, int D, bool WIDE> static struct attention_instance forward_instance_with(int32_t warps)
-{
-    if constexpr (forward_has_eight<D, WIDE>) {
-        if (warps == 8)
-            return {attention_forward_tiles<T, D, WIDE, 8>, forward_shared_bytes<D, 8>};
-    }
-    return {attention_forward_tiles<T, D, WIDE, TILE_WARPS>, forward_shared_bytes<D, TILE_WARPS>};
-}
-
 template <typename T, bool WIDE> static struct attention_instance forward_instance_of(int32_t head_size, int32_t warps)
 {
-    return attention_by_size(head_size, [&](auto size) { return forward_instance_with<T, size(), WIDE>(warps); });
-}
-
-static struct attention_instance forward_instance_by(enum dtype dtype, bool wide, int32_t head_size, int32_t warps)
-{
-    if (dtype == DTYPE_BF16)
-        return forward_instance_of<__nv_bfloat16, true>(head_size, warps);
-    return wide ? forward_instance_of<__half, true>(head_size, warps)
-                : forward_instance_of<__half, false>(head_size, warps);
+    return attention_by_size(head_size, [&](auto size) -> attention_instance {
+        if constexpr (forward_has_eight<size(), WIDE>) {
+            if (warps == 8)
+                return {attention_forward_tiles<T, size(), WIDE, 8>, forward_shared_bytes<size(), 8>};
+        }
+        return {attention_forward_tiles<T, size(), WIDE, TILE_WARPS>, forward_shared_bytes<size(), TILE_WARPS>};
+    });
 }
 
 extern "C" size_t cuda_attention_forward_eight_bytes(int32_t head_size)
@@ -194,8 +183,10 @@ extern "C" size_t cuda_attention_forward_eight_bytes(int32_t head_size)
 
 extern "C" cudaError_t cuda_launch_attention_forward_tiles(cudaStream_t stream, const struct cuda_attention *attention)
 {
-    const struct attention_instance instance =
-        forward_instance_by(attention->q.of.dtype, attention->tensor_k16, attention->head_size, attention->warps);
-    return attention_launch(stream, instance, attention->warps * TILE_WARP_ROWS, attention->heads,
-                            attention->warps * WARP_LANES, attention);
+    const auto instance_of = attention->q.of.dtype == DTYPE_BF16 ? forward_instance_of<__nv_bfloat16, true>
+                             : attention->tensor_k16             ? forward_instance_of<__half, true>
+                                                                 : forward_instance_of<__half, false>;
+    return attention_launch(stream, instance_of(attention->head_size, attention->warps),
+                            attention->warps * TILE_WARP_ROWS, attention->heads, attention->warps * WARP_LANES,
+                            attention);
 }

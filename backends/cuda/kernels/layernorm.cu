@@ -29,17 +29,12 @@ template <int kept> DEVICE int tiles_of(int64_t channels)
     return kept > 0 ? kept : (int)((channels + CUDA_TILE_COLUMNS - 1) / CUDA_TILE_COLUMNS);
 }
 
-/* Returns the lane's span of tile `tile` of row n; it is empty when the count is not positive. */
+/* Returns the lane's span of tile `tile` of row n, or, with n = 0, of a vector of channels; it is empty when the count
+ * is not positive. */
 DEVICE struct cuda_span row_span(int64_t n, int64_t tile, int64_t channels, bool aligned)
 {
     const int64_t c = tile * CUDA_TILE_COLUMNS + CUDA_GROUP * cuda_lane();
     return cuda_span_make(n * channels + c, (n + 1) * channels, aligned);
-}
-
-/* The same for a vector of channels. */
-DEVICE struct cuda_span vector_span(int64_t tile, int64_t channels, bool aligned)
-{
-    return row_span(0, tile, channels, aligned);
 }
 
 /* A lane's groups of one row, of 16-bit elements. */
@@ -110,7 +105,7 @@ DEVICE void row_normalise(const struct cuda_args &args, const struct lane_row<ke
         const struct cuda_span span = row_span(n, tile, args.columns, args.walk.aligned);
         if (span.count <= 0)
             continue;
-        const struct cuda_span of_vector = vector_span(tile, args.columns, args.walk.aligned);
+        const struct cuda_span of_vector = row_span(0, tile, args.columns, args.walk.aligned);
         float x[CUDA_GROUP], gain[CUDA_GROUP], bias[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
         row_values(row, FORWARD(X), span, tile, x);
         gain_read(FORWARD(GAIN), of_vector, gain);
@@ -162,7 +157,7 @@ DEVICE void row_means(const struct cuda_args &args, const struct lane_row<kept> 
         float dy[CUDA_GROUP], x[CUDA_GROUP], gain[CUDA_GROUP];
         row_values(of_dy, BACKWARD(DY), span, tile, dy);
         row_values(of_x, BACKWARD(X), span, tile, x);
-        gain_read(BACKWARD(GAIN), vector_span(tile, args.columns, args.walk.aligned), gain);
+        gain_read(BACKWARD(GAIN), row_span(0, tile, args.columns, args.walk.aligned), gain);
         UNROLLED(k, CUDA_GROUP) {
             const float term = dy[k] * gain[k]; /* 0 beyond the count */
             weighted += term;
@@ -185,7 +180,7 @@ DEVICE void row_gradient(const struct cuda_args &args, const struct lane_row<kep
         float dy[CUDA_GROUP], x[CUDA_GROUP], gain[CUDA_GROUP], dx[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
         row_values(of_dy, BACKWARD(DY), span, tile, dy);
         row_values(of_x, BACKWARD(X), span, tile, x);
-        gain_read(BACKWARD(GAIN), vector_span(tile, args.columns, args.walk.aligned), gain);
+        gain_read(BACKWARD(GAIN), row_span(0, tile, args.columns, args.walk.aligned), gain);
         if (CUDA_ACCUMULATES(LAYERNORM_BACKWARD_DX))
             cuda_read(BACKWARD(DX), span, dx);
         float *dgain = strips + tile * CUDA_TILE_COLUMNS + cuda_lane(), *dbias = dgain + args.strip_floats;
@@ -248,24 +243,16 @@ static bool is_kept(const struct cuda_args *args, int32_t slot)
     return args->columns <= KEPT_CHANNELS && args->operand[slot].dtype != DTYPE_F32;
 }
 
-template <bool MEAN> static auto forward_of(bool kept, int dtype)
-{
-    return kept ? cuda_by_dtype(dtype, [](auto dtype) { return layernorm_forward<dtype(), KEPT, MEAN>; })
-                : layernorm_forward<DTYPE_COUNT, 0, MEAN>;
-}
-
-template <bool MEAN> static auto backward_of(bool kept, int dtype)
-{
-    return kept ? cuda_by_dtype(dtype, [](auto dtype) { return layernorm_backward<dtype(), KEPT, MEAN>; })
-                : layernorm_backward<DTYPE_COUNT, 0, MEAN>;
-}
+/* The instance for operands of a dtype, or for rows that are not kept. */
+#define INSTANCE(kernel, mean) \
+    (kept ? cuda_by_dtype(dtype, [](auto type) { return kernel<type(), KEPT, mean>; }) : kernel<DTYPE_COUNT, 0, mean>)
 
 extern "C" cudaError_t cuda_launch_layernorm_forward(cudaStream_t stream, const struct cuda_args *args)
 {
     const int dtype = cuda_dtype_common(*args, LAYERNORM_FORWARD_X, LAYERNORM_FORWARD_Y);
     const bool kept = is_kept(args, LAYERNORM_FORWARD_X),
                has_mean = args->operand[LAYERNORM_FORWARD_MEAN].memory != NULL;
-    const auto kernel = has_mean ? forward_of<true>(kept, dtype) : forward_of<false>(kept, dtype);
+    const auto kernel = has_mean ? INSTANCE(layernorm_forward, true) : INSTANCE(layernorm_forward, false);
     return LAUNCH(kernel, dim3((unsigned)args->walk.blocks), dim3(CUDA_ROW_WARPS * WARP_LANES), 0, stream, *args);
 }
 
@@ -275,7 +262,7 @@ extern "C" cudaError_t cuda_launch_layernorm_backward(cudaStream_t stream, const
     const int dtype = cuda_dtype_common(*args, LAYERNORM_BACKWARD_DY, LAYERNORM_BACKWARD_X, LAYERNORM_BACKWARD_DX);
     const bool kept = is_kept(args, LAYERNORM_BACKWARD_X) && is_kept(args, LAYERNORM_BACKWARD_DY);
     const bool has_mean = args->operand[LAYERNORM_BACKWARD_MEAN].memory != NULL;
-    const auto kernel = has_mean ? backward_of<true>(kept, dtype) : backward_of<false>(kept, dtype);
+    const auto kernel = has_mean ? INSTANCE(layernorm_backward, true) : INSTANCE(layernorm_backward, false);
     return LAUNCH(kernel, dim3((unsigned)args->parts), dim3((unsigned)args->threads), args->shared_bytes, stream,
                   *args);
 }

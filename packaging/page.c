@@ -5,7 +5,7 @@
  * each question.
  */
 #include "io/hf_cache.h"
-#include "train/plan_answer.h"
+#include "train/forecast.h"
 
 #define GPT2_VOCAB_SIZE 50304 /* what gpt-train assumes without data */
 

@@ -336,7 +336,7 @@ static void sample_replay(struct sample *sample, int64_t index)
 static enum gt_status group_write(struct sample *sample, int64_t first, int64_t count)
 {
     bool all_ended = false;
-    TRY(generator_begin(sample->generator, first, sample->prompt, (int64_t)sample->prompt_count));
+    generator_begin(sample->generator, first, sample->prompt, (int64_t)sample->prompt_count);
     for (int64_t b = 0; b < count; b++)
         text_begin(sample, &sample->texts[b], b == 0 ? text_show : text_drop);
     for (int64_t i = 0; i < sample->config->max_new_tokens && !all_ended && !stop_requested(); i++)
@@ -401,7 +401,7 @@ static enum gt_status turn_begin(struct sample *sample, int64_t *used)
         return GT_OK;
     }
     if (*used == 0)
-        TRY(generator_begin(sample->generator, 0, sample->prompt, prompt));
+        generator_begin(sample->generator, 0, sample->prompt, prompt);
     else
         generator_extend(sample->generator, sample->prompt, prompt);
     *used += prompt;

@@ -4,7 +4,7 @@
  * They see the original weights if the update was skipped, and the current ones otherwise.  Values are read through the
  * session's staging buffer.
  */
-#include "train/diagnose.h"
+#include "train/run.h"
 
 #include <float.h>
 #include <math.h>
@@ -39,24 +39,19 @@ struct replay {
  * allocated.  Errors: the device's, those of `look`. */
 static enum gt_status replay_run(struct replay *replay)
 {
-    struct session *session = replay->session;
-    struct dist *dist = session->dist;
-    union scalar_word scalars[SCALAR_WORDS];
-    memcpy(scalars, session->scalars, sizeof scalars);
-    session->dist = NULL;
+    struct session *session = replay->session, alone = *session;
+    alone.dist = NULL;
+    memcpy(alone.scalars, replay->result->scalars, sizeof alone.scalars);
     exec_dist_set(session->exec, NULL, NULL);
-    memcpy(session->scalars, replay->result->scalars, sizeof scalars);
     exec_look_set(session->exec, replay->look, replay->context);
     const int32_t count = model_micro_steps(&session->model->options);
     enum gt_status status = GT_OK;
     for (int32_t k = 0; k < count && status == GT_OK && !replay->enough && !stop_requested(); k++) {
         replay->micro_step = k;
-        status = feed_micro_step(replay->feed, session, replay->result->iter, k);
+        status = feed_micro_step(replay->feed, &alone, replay->result->iter, k);
     }
     exec_look_set(session->exec, NULL, NULL);
-    session->dist = dist;
-    exec_dist_set(session->exec, dist, session->staging);
-    memcpy(session->scalars, scalars, sizeof scalars);
+    exec_dist_set(session->exec, session->dist, session->staging);
     TRY(status);
     return session_scalars_set(session);
 }
@@ -281,21 +276,17 @@ struct worst {
     struct {
         int64_t sample; /* its index in the update */
         double loss;
-    } at[WORST];
+    } at[WORST + 1]; /* the last one is spare */
 };
 
 static void worst_insert(struct worst *worst, int64_t sample, double loss)
 {
-    int32_t place = worst->count < WORST ? worst->count++ : WORST;
-    while (place > 0 && worst->at[place - 1].loss < loss) {
-        if (place < WORST)
-            worst->at[place] = worst->at[place - 1];
-        place--;
-    }
-    if (place < WORST) {
-        worst->at[place].sample = sample;
-        worst->at[place].loss = loss;
-    }
+    int32_t place = worst->count;
+    for (; place > 0 && worst->at[place - 1].loss < loss; place--)
+        worst->at[place] = worst->at[place - 1];
+    worst->at[place].sample = sample;
+    worst->at[place].loss = loss;
+    worst->count += worst->count < WORST;
 }
 
 /* Called after each op.  The inputs of loss_sum contain all losses of the micro-step. */

@@ -127,10 +127,10 @@ struct token_source *feed_sample(const struct feed *feed, int64_t iter, int64_t 
     return part->source[TOKEN_TRAIN];
 }
 
-int64_t feed_targets(const struct feed *feed, int64_t iter, int64_t samples)
+int64_t feed_targets(const struct feed *feed, int64_t iter)
 {
     int64_t count = 0, position;
-    for (int64_t i = 0; i < samples; i++) {
+    for (int64_t i = 0; i < feed->samples_per_step; i++) {
         const struct token_source *source = feed_sample(feed, iter, i, &position);
         count += token_source_mask(source, position + 1, feed->block_size, NULL);
     }

@@ -52,9 +52,8 @@ enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[
 
 /* Returns the tokens that sample `sample` of training step `iter` comes from, and sets its first position in them. */
 struct token_source *feed_sample(const struct feed *feed, int64_t iter, int64_t sample, int64_t *out_position);
-/* Returns how many targets of the `samples` samples of training step `iter` count; at least 1, because the losses are
- * divided by it. */
-int64_t feed_targets(const struct feed *feed, int64_t iter, int64_t samples);
+/* Returns how many targets of training step `iter` count; at least 1, because the losses are divided by it. */
+int64_t feed_targets(const struct feed *feed, int64_t iter);
 /* Uploads the host's tensors to those of the program. */
 enum gt_status feed_upload(const struct feed *feed, struct session *session, const struct program_io *io);
 /* Loads samples first .. first + io->batch of training step `iter` into the tensors of a training program. */

@@ -66,8 +66,7 @@ void forecast_model(const struct session *session, int64_t iter, int64_t evaluat
     out->uncertainty = rates->uncertainty;
     out->evaluation_seconds = (double)size_ceil_div(evaluation_runs, config->ranks) *
                               plan_cost_seconds(model->graph, model->evaluate.program, rates);
-    out->steps = config->eval_only ? 0 : config->max_iters + 1 - iter;
-    out->steps = out->steps > 0 ? out->steps : 0;
+    out->steps = config->eval_only ? 0 : max_i64(config->max_iters + 1 - iter, 0);
     out->evaluations = forecast_evaluations(config, iter);
 }
 

@@ -89,7 +89,7 @@ static enum gt_status prefill(struct generator *generator, int64_t count)
     return GT_OK;
 }
 
-enum gt_status generator_begin(struct generator *generator, int64_t sequence, const int32_t *prompt, int64_t count)
+void generator_begin(struct generator *generator, int64_t sequence, const int32_t *prompt, int64_t count)
 {
     assert(count >= 1 && count < generator->capacity);
     generator->count = 0;
@@ -97,7 +97,6 @@ enum gt_status generator_begin(struct generator *generator, int64_t sequence, co
     generator->cached = 0;
     generator->window = 0;
     generator_extend(generator, prompt, count);
-    return GT_OK;
 }
 
 void generator_extend(struct generator *generator, const int32_t *tokens, int64_t count)
@@ -240,14 +239,6 @@ static float weight_edge(const struct scale *scale, float *values, int64_t count
     return values[low];
 }
 
-static float largest_of(const float *logits, int64_t count)
-{
-    float largest = -INFINITY;
-    for (int64_t i = 0; i < count; i++)
-        largest = logits[i] > largest ? logits[i] : largest;
-    return largest;
-}
-
 /* The edge of top-k and top-p. */
 static float edge_find(const struct generate_options *how, const struct scale *scale, const float *logits,
                        int64_t count, float *scratch)
@@ -270,10 +261,13 @@ static float edge_find(const struct generate_options *how, const struct scale *s
 int32_t generate_draw(const struct generate_options *how, const float *logits, int64_t count, double uniform,
                       float *scratch)
 {
-    const struct scale scale = {(double)largest_of(logits, count), how->temperature};
+    float largest = -INFINITY;
     int32_t last = 0;
-    while (how->temperature == 0.0 && last + 1 < count && logits[last] < (float)scale.largest)
-        last++;
+    for (int64_t i = 0; i < count; i++) {
+        last = logits[i] > largest ? (int32_t)i : last;
+        largest = logits[i] > largest ? logits[i] : largest;
+    }
+    const struct scale scale = {(double)largest, how->temperature};
     if (how->temperature == 0.0)
         return last;
     float edge = edge_find(how, &scale, logits, count, scratch);

@@ -24,7 +24,7 @@ enum gt_status generator_create(struct hostmem *mem, struct session *session, co
 
 /* Starts sequence number `sequence`, which selects the random stream, and the ones after it in the batch, all with the
  * same prompt of count >= 1 tokens. */
-enum gt_status generator_begin(struct generator *generator, int64_t sequence, const int32_t *prompt, int64_t count);
+void generator_begin(struct generator *generator, int64_t sequence, const int32_t *prompt, int64_t count);
 /* Appends the same tokens to each sequence. */
 void generator_extend(struct generator *generator, const int32_t *tokens, int64_t count);
 /* Writes the next token of each sequence to out[batch].  The model sees at most the last block_size tokens of a

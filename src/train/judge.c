@@ -130,11 +130,8 @@ static enum gt_status text_judge(struct judge *judge)
     if (judge->tokenizer != NULL)
         TRY(bytes_sum(judge, evaluation.windows > 0 ? evaluation.windows * judge->time : INT64_MAX, &bytes));
     const double loss = sum.loss / (double)sum.targets;
-    if (bytes > 0.0)
-        log_result("%s: %" PRId64 " tokens, loss %.6f, perplexity %.6g, %.0f bytes, bits per byte %.6f", path,
-                   sum.targets, loss, exp(loss), bytes, sum.loss / log(2.0) / bytes);
-    else
-        log_result("%s: %" PRId64 " tokens, loss %.6f, perplexity %.6g", path, sum.targets, loss, exp(loss));
+    log_result("%s: %" PRId64 " tokens, loss %.6f, perplexity %.6g%s", path, sum.targets, loss, exp(loss),
+               bytes > 0.0 ? TEXT(96, ", %.0f bytes, bits per byte %.6f", bytes, sum.loss / log(2.0) / bytes) : "");
     return GT_OK;
 }
 

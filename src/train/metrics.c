@@ -38,27 +38,31 @@ static enum gt_status read_error(const char *path)
                 strerror(errno));
 }
 
+/* Opens a file of lines; *out is NULL when there is none. */
+static enum gt_status lines_open(const char *path, FILE **out)
+{
+    uint64_t size_bytes;
+    int fd;
+    TRY(file_open_read_if_there(path, &fd, &size_bytes));
+    *out = fd >= 0 ? fdopen(fd, "r") : NULL;
+    if (fd < 0 || *out != NULL)
+        return GT_OK;
+    const enum gt_status status = read_error(path);
+    close(fd);
+    return status;
+}
+
 /* Finds the offset of the first stale line; 0 when there is no file. */
 static enum gt_status stale_offset(const char *path, int64_t resume_iter, bool evaluated, long *out)
 {
     char line[METRICS_LINE_MAX];
-    bool exists;
-    int fd;
-    uint64_t size_bytes;
-    *out = 0;
-    if (resume_iter == 0)
-        return GT_OK;
-    TRY(file_look(path, &exists));
-    if (!exists)
-        return GT_OK;
-    TRY(file_open_read(path, &fd, &size_bytes));
-    FILE *file = fdopen(fd, "r");
-    if (!file) {
-        const enum gt_status status = read_error(path);
-        close(fd);
-        return status;
-    }
+    FILE *file = NULL;
     long at = 0;
+    *out = 0;
+    if (resume_iter > 0)
+        TRY(lines_open(path, &file));
+    if (file == NULL)
+        return GT_OK;
     while (at >= 0 && fgets(line, sizeof line, file) && !line_is_stale(line, resume_iter, evaluated)) {
         at = ftell(file);
         if (!strstr(line, ",\"start\":")) /* start lines that nothing follows are written again */
@@ -78,25 +82,19 @@ static int number_compare(const void *a, const void *b)
 double metrics_rate_recent(const char *out_dir)
 {
     static const char field[] = "\"tokens_per_s\":";
-    const char *path = FILE_IN(out_dir, METRICS_NAME);
     char line[METRICS_LINE_MAX];
     double last[RECENT_STEPS];
     int64_t count = 0;
-    uint64_t size_bytes;
-    int fd;
-    if (!file_exists(path) || file_open_read(path, &fd, &size_bytes) != GT_OK)
+    FILE *file;
+    if (lines_open(FILE_IN(out_dir, METRICS_NAME), &file) != GT_OK || file == NULL)
         return 0.0;
-    FILE *file = fdopen(fd, "r");
-    while (file && fgets(line, sizeof line, file)) {
+    while (fgets(line, sizeof line, file)) {
         const char *at = strstr(line, field);
         const double rate = at != NULL ? strtod(at + sizeof field - 1, NULL) : 0.0;
         if (isfinite(rate) && rate > 0.0)
             last[count++ % RECENT_STEPS] = rate;
     }
-    if (file)
-        fclose(file);
-    else
-        close(fd);
+    fclose(file);
     count = count < RECENT_STEPS ? count : RECENT_STEPS;
     qsort(last, (size_t)count, sizeof last[0], number_compare);
     return count > 0 ? last[count / 2] : 0.0;
@@ -202,16 +200,13 @@ enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_
     /* Without O_NONBLOCK the open of a FIFO would wait for a reader. */
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
     const bool special = fd >= 0 && fstat(fd, &info) == 0 && !S_ISREG(info.st_mode);
-    if (special)
-        log_error("%s cannot be written: it is not a regular file", path);
-    else if (fd < 0 || ftruncate(fd, offset) != 0)
-        log_error("%s cannot be opened for writing: %s", path, strerror(errno));
-    else
-        metrics->fd = fd;
-    if (metrics->fd < 0 && fd >= 0)
-        close(fd);
-    if (metrics->fd < 0)
+    if (special || fd < 0 || ftruncate(fd, offset) != 0) {
+        log_error("%s cannot be opened for writing: %s", path, special ? "it is not a regular file" : strerror(errno));
+        if (fd >= 0)
+            close(fd);
         return GT_IO;
+    }
+    metrics->fd = fd;
     metrics->line.out = fmemopen(metrics->text, sizeof metrics->text, "w");
     return metrics->line.out != NULL ? GT_OK : FAIL(GT_NO_MEMORY, "out of memory");
 }

@@ -3,7 +3,7 @@
  * Choices are searched only if the requested configuration does not fit, and the front only if it is shown: each of
  * them makes some dozen more plans.  Prints, reads and times nothing.
  */
-#include "train/plan_answer.h"
+#include "train/session.h"
 
 #include "config/config_key.h"
 #include "model/parameters.h"
@@ -11,14 +11,6 @@
 #define CONFIGURATION_MAX 256
 #define NEEDLESS_MAX 256
 #define NEEDLESS_SHARE_MIN 0.01 /* of the time of an update */
-
-/* Converts times to the forecast's scale.  Plans are compared at the rates of the search, so that their order is the
- * one that the search used. */
-static void seconds_scale(struct search_choice *choices, int32_t count, double scale)
-{
-    for (int32_t i = 0; i < count; i++)
-        choices[i].seconds *= scale;
-}
 
 /* Searches without the settings that save memory.  If that is faster by NEEDLESS_SHARE_MIN or more, names them. */
 static enum gt_status needless_find(const struct session *session, struct plan_report_facts *facts,
@@ -58,6 +50,7 @@ static enum gt_status searched(const struct session *session, struct plan_report
 {
     const struct search_request *request = &session->search.request;
     double seconds = search_update_seconds(session->model, &request->rates, plan_cost_blocks);
+    /* Plans are compared at the rates of the search, so that their order is the one that the search used. */
     double scale = seconds > 0.0 && facts->forecast.step_seconds > 0.0 ? facts->forecast.step_seconds / seconds : 1.0;
     bool front_asked = session->config->plan == CONFIG_PLAN_SVG || session->config->plan == CONFIG_PLAN_JSON_PARETO;
     facts->request = request;
@@ -65,11 +58,13 @@ static enum gt_status searched(const struct session *session, struct plan_report
     facts->choices = choices;
     if (session->search.result.candidates != 1)
         TRY(search_choices(session->mem, request, choices, &facts->choice_count));
-    seconds_scale(choices, facts->choice_count, scale);
+    for (int32_t i = 0; i < facts->choice_count; i++)
+        choices[i].seconds *= scale;
     if (!front_asked)
         return GT_OK;
     TRY(search_front(session->mem, request, front, &facts->front_count));
-    seconds_scale(front, facts->front_count, scale);
+    for (int32_t i = 0; i < facts->front_count; i++)
+        front[i].seconds *= scale;
     facts->front = front;
     return GT_OK;
 }

@@ -5,8 +5,8 @@
  * Here are the sums of squares for the norm, and the losses, which are exchanged as numbers; every rank adds those in
  * the order of the micro-steps.
  *
- * When they begin, ranks compare what must be alike, prove that bytes arrive, and agree on micro-steps.  Every rank gets
- * what all ranks say, so that all of them come to the same verdict; rank 0 prints it.
+ * When they begin, ranks compare what must be alike, prove that bytes arrive, and agree on micro-steps.  Every rank
+ * gets what all ranks say, so that all of them come to the same verdict; rank 0 prints it.
  */
 #include "train/ranks.h"
 
@@ -21,8 +21,7 @@
 #include "train/stop.h"
 
 #define WORDS_MAX 64
-#define LATER_SECONDS 1.0               /* that rank 0, which waits too, is to tell first */
-#define BUDGET_MOST ((uint64_t)1 << 53) /* a double counts bytes up to here; unknown budgets are above */
+#define LATER_SECONDS 1.0 /* that rank 0, which waits too, is to tell first */
 
 #define PROOF_BYTES ((size_t)1 << 20)
 #define PROOF_WORDS (PROOF_BYTES / sizeof(uint32_t))
@@ -69,12 +68,9 @@ void ranks_losses_gather(const struct session *session, float *loss_sums)
 
 void ranks_budgets_share(struct dist *dist, uint64_t budgets[static 2])
 {
-    double mine[2], all[2 * DIST_RANKS_MAX];
-    for (int i = 0; i < 2; i++)
-        mine[i] = (double)(budgets[i] < BUDGET_MOST ? budgets[i] : BUDGET_MOST);
-    dist_gather(dist, mine, sizeof mine, all);
-    for (int i = 0; i < 2; i++)
-        budgets[i] = (uint64_t)all[i];
+    uint64_t all[2 * DIST_RANKS_MAX];
+    dist_gather(dist, budgets, 2 * sizeof *budgets, all);
+    memcpy(budgets, all, 2 * sizeof *budgets);
 }
 
 /* ---- the update ---- */

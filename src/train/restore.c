@@ -154,16 +154,16 @@ static enum gt_status fill_from_weights(struct config *config, struct model_conf
 /* Refuses another optimizer, which cannot use these moments. */
 static enum gt_status optimizer_check(const struct config *config, const struct checkpoint *checkpoint)
 {
-    static const char *const names[] = {[CONFIG_OPTIMIZER_ADAMW] = "adamw", [CONFIG_OPTIMIZER_MUON] = "muon"};
-    const json_t *plan = checkpoint->record.state.plan;
-    const char *before = plan ? json_string_value(json_object_get(plan, "optimizer")) : NULL;
-    if (strcmp(before ? before : names[CONFIG_OPTIMIZER_ADAMW], names[config->optimizer]) == 0)
+    const char *before = json_string_value(json_object_get(checkpoint->record.state.plan, "optimizer"));
+    const char *now = config->optimizer == CONFIG_OPTIMIZER_MUON ? "muon" : "adamw";
+    before = before ? before : "adamw"; /* older records do not name it */
+    if (strcmp(before, now) == 0)
         return GT_OK;
     return FAIL(
         GT_USAGE,
         "%s: this run uses optimizer='%s' and cannot continue with '%s'; leave --optimizer out, or start a new run from "
         "its weights with --init_from=%s and another out_dir",
-        checkpoint->source, before ? before : names[CONFIG_OPTIMIZER_ADAMW], names[config->optimizer], config->out_dir);
+        checkpoint->source, before, now, config->out_dir);
 }
 
 /* Chooses the format in which the run continues: the checkpoint's, unless it is to be converted. */

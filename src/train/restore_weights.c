@@ -41,11 +41,10 @@ struct restore_place restore_place(const struct session *session, enum checkpoin
     const struct model *model = session->model;
     const struct parameter *parameter = &model->parameters.at[index];
     const int32_t ranks = model_ranks(&model->options);
-    const struct restore_place whole = {parameter->owner, first, count};
     if (parameter->owner == OWNER_ALL || (part == CHECKPOINT_PARAMETER && !parameter->dtypes.master))
         return (struct restore_place){model->options.rank, first, count};
     if (parameter->owner != OWNER_UNITS)
-        return whole;
+        return (struct restore_place){parameter->owner, first, count};
     /* Exponents are two rows of blocks. */
     const int64_t unit = part == CHECKPOINT_SCALES ? 1 : STATE_BLOCK;
     const int64_t blocks = state_blocks(graph_tensor_elements(model->graph, parameter->tensor));
@@ -265,17 +264,15 @@ enum gt_status restore_tensors(struct session *session, struct checkpoint_tensor
     return GT_OK;
 }
 
-/* Zeroes the weights with more rows than a checkpoint has (rows beyond the vocabulary), and if `moments`, all
- * moments. */
-static enum gt_status zero_rest(struct session *session, bool moments)
+/* Zeroes the weights with more rows than a checkpoint has (rows beyond the vocabulary), and all moments. */
+static enum gt_status zero_rest(struct session *session)
 {
     const struct model *model = session->model;
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *parameter = &model->parameters.at[i];
         if (parameter->saved_rows < model->graph->tensors[parameter->tensor].dims[0])
             TRY(exec_zero(session->exec, model_parameter_home(parameter)));
-        if (moments)
-            TRY(moments_zero(session, parameter));
+        TRY(moments_zero(session, parameter));
     }
     return GT_OK;
 }
@@ -343,7 +340,7 @@ enum gt_status restore_weights(struct session *session, const struct restore_sou
     struct model_config config = session->model->options.config;
     const bool made = config.lora.rank > 0 && source->checkpoint->config.lora.rank == 0; /* the adapters are new */
     snprintf(session->base, sizeof session->base, "%s", source->base);
-    TRY(zero_rest(session, true));
+    TRY(zero_rest(session));
     if (made) {
         TRY(session_weights_init(session, seed));
         config.lora.rank = 0;

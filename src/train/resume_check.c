@@ -23,10 +23,12 @@ static bool identity_read(const char *text, uint64_t *out)
     return *out != 0;
 }
 
-enum gt_status resume_algorithms_choose(struct backend *device, const json_t *plan, const char *source)
+enum gt_status resume_algorithms_choose(struct session *session, const struct checkpoint *checkpoint)
 {
-    json_t *object = plan != NULL ? json_object_get(plan, "algorithms") : NULL, *value;
-    const char *key;
+    struct backend *device = session->device.backend;
+    struct backend_info info;
+    json_t *object = json_object_get(checkpoint->record.state.plan, "algorithms"), *value;
+    const char *key, *source = checkpoint->source;
     if (object == NULL || device->ops->choose == NULL)
         return GT_OK;
     if (!json_is_object(object) || json_object_size(object) > CHOICES_MAX)
@@ -39,6 +41,8 @@ enum gt_status resume_algorithms_choose(struct backend *device, const json_t *pl
                         source, key, DIGITS);
         TRY(backend_choose(device, &choice, 1));
     }
+    TRY(backend_info(device, &info));
+    memcpy(session->device.info.detail, info.detail, sizeof info.detail);
     return GT_OK;
 }
 

@@ -1,20 +1,159 @@
-/* The runs of gpt-train.  trainer.c begins and ends a run, run_loop.c trains, run_log.c prints; plan_answer.c,
- * explain.c and answers.c answer questions instead, judge.c measures a model, report_block.c reports a failure. */
+/* The runs of gpt-train.  trainer.c begins and ends a run, run_loop.c trains, saver.c saves, diagnose.c explains
+ * unusual updates, watchdog.c ends a run whose device hangs, run_log.c prints; plan_answer.c, explain.c and answers.c
+ * answer questions instead, judge.c measures a model. */
 #ifndef GPT_TRAIN_TRAIN_RUN_H
 #define GPT_TRAIN_TRAIN_RUN_H
 
+#include "backend/backend_call.h"
 #include "base/contention.h"
 #include "base/progress.h"
-#include "train/diagnose.h"
 #include "train/feed.h"
 #include "train/forecast.h"
 #include "train/generate.h"
 #include "train/metrics.h"
-#include "train/plan_answer.h"
 #include "train/ranks.h"
-#include "train/saver.h"
-#include "train/steps_ahead.h"
-#include "train/watchdog.h"
+#include "train/restore.h"
+
+/* ---- updates in flight ----
+ *
+ * If the device runs ahead (exec_runs_ahead), an update ends for the host when it is enqueued.  Its loss, its norm and
+ * whether it was skipped are read when they are logged or needed, several updates at a time and in order.  Otherwise
+ * they are read after each update. */
+
+/* Maximum number of updates in flight: their results fit the backend's slots, and a signal is noticed in time. */
+#define STEPS_AHEAD_MAX 16
+
+/* One update: the values it was started with, and room for its results. */
+struct step_result {
+    int64_t iter;
+    int64_t tokens; /* seen by the run, this update included */
+    double learning_rate, loss_scale;
+    double targets;                          /* that count: the loss is their mean */
+    float *loss_sums;                        /* [micro_steps]: one sum per micro-step */
+    union scalar_word scalars[SCALAR_WORDS]; /* after the update */
+};
+
+struct steps_ahead {
+    int32_t micro_steps, count;
+    int64_t since_ns; /* when the first of these updates began */
+    struct step_result step[STEPS_AHEAD_MAX];
+};
+
+/* Errors: GT_NO_MEMORY. */
+enum gt_status steps_ahead_create(struct hostmem *mem, int32_t micro_steps, struct steps_ahead *out);
+/* Returns the place for the next update, and starts the clock at the first one.  The caller raises `count` once the
+ * update is in flight. */
+struct step_result *steps_ahead_next(struct steps_ahead *ahead);
+/* Returns the average seconds per update until now.  There must be at least one. */
+double steps_ahead_seconds(const struct steps_ahead *ahead);
+/* Returns the sum of the losses of all micro-steps, in fp64. */
+double steps_ahead_loss_sum(const struct steps_ahead *ahead, const struct step_result *result);
+
+/* ---- unusual updates ----
+ *
+ * If the loss or the gradient of an update is not finite, the update is repeated op by op to name the first value that
+ * is not finite.  A skipped update has left the weights unchanged.  A sudden rise of the loss or of the gradient's norm
+ * is traced to its samples, which are named by their place in the token files, so that their text can be read. */
+
+#define SPIKES_WINDOW 100
+
+/* A window over the last updates that were not skipped, as logarithms. */
+struct spikes {
+    float loss[SPIKES_WINDOW], norm[SPIKES_WINDOW];
+    int64_t count;      /* updates added so far */
+    int64_t quiet_till; /* no spike is reported before this iteration; two reports are at least a window apart */
+};
+
+struct spike {
+    double loss, norm, usual_loss, usual_norm;
+};
+
+/* Adds an update.  Returns true and fills `out` when the logarithm of its loss or norm is more than six standard
+ * deviations above the mean of a full window, and the value exceeds the usual one by a tenth (loss) or a factor of
+ * three (norm).  Returns false within a window of the last spike. */
+bool spikes_add(struct spikes *spikes, int64_t iter, double loss, double norm, struct spike *out);
+
+/* All pointers are borrowed and must outlive the struct. */
+struct diagnosis {
+    struct session *session;
+    struct feed *feed;
+    const struct steps_ahead *ahead;
+    struct progress *progress;
+    const struct tokenizer *tokenizer; /* may be NULL */
+    struct spikes spikes;
+    bool was_bad; /* the previous update was bad; only the first update of a burst is diagnosed */
+    int32_t done;
+};
+
+/* Diagnoses update `index` of the `count` updates in `ahead`, all of which the device has finished.  `loss` is the mean
+ * loss of the update.  If it is not finite, or the update was skipped and not because of float16's loss scale, repeats
+ * the update and logs one line, at most a few times in a run.  A spike is logged too.  Weights, moments and the host's
+ * scalars stay unchanged; gradients do not.  Nothing is allocated.  Errors: the device's. */
+enum gt_status diagnose_step(struct diagnosis *diagnosis, int32_t index, int32_t count, double loss);
+
+/* ---- a device that hangs ---- */
+
+struct watchdog {
+    const struct backend_record *record; /* of the device's calls */
+    const char *device;                  /* the backend's name */
+    const char *out_dir;
+    int64_t seconds;
+    uint64_t number;       /* of the call that was pending at the last look */
+    int64_t since_ns;      /* when that call was first seen, plus the time that the process was stopped */
+    int64_t looked_ns;     /* time of the last look */
+    struct ticker *ticker; /* NULL: not watching */
+};
+
+/* From now on, a call that `device` records and that takes longer than `seconds` ends the process: exit status 1 after
+ * one line.  Closing the device counts too; time during which the process was stopped does not.  If `seconds` is 0,
+ * nothing is watched.  The struct must not move, and the record and `out_dir` must live, until
+ * ticker_stop(watchdog->ticker).  Errors: GT_NO_MEMORY, GT_FAILURE. */
+enum gt_status watchdog_start(struct watchdog *watchdog, struct hostmem *mem, struct backend *device,
+                              const char *out_dir, int64_t seconds);
+
+/* ---- saving ---- */
+
+/* Everything that a save needs besides the state.  It is created once, so that saving allocates nothing of ours. */
+struct saver {
+    struct session *session;
+    struct model_config model; /* what is saved: of a run with adapters these alone */
+    struct checkpoint_tensor *tensors;
+    size_t tensor_count; /* the parameters as io/ sees them */
+    json_t *configuration;
+    json_t *plan;
+    struct run_data data;
+    char *tokens[TOKENIZER_FILES_OF_RUN]; /* tokenizer files to write next to the checkpoint; NULL = none */
+    char tokenizer_hash[32];              /* "crc32c:89abcdef", or empty */
+    bool tokens_written;
+    bool replaces;       /* the first save replaces an earlier run, which got its own folder */
+    const char *metrics; /* set-aside metrics of the run that this one replaces; NULL if it continues that run */
+    int64_t after;       /* kept checkpoints beyond this iteration also belong to that run */
+};
+/* `tokenizer` may be NULL.  Errors: GT_NO_MEMORY. */
+enum gt_status saver_create(struct session *session, const struct tokenizer *tokenizer, const struct run_data *data,
+                            struct saver *out);
+void saver_destroy(struct saver *saver);
+
+/* Writes the tokenizer's files unless they already have this content.  With `repairs`, restores those of a run that
+ * continues in its own folder, with a note: a kill between a save and the tokenizer may have left out_dir without some
+ * of them, and 0.2.0 wrote only gpt_tokenizer.json.  Errors: GT_IO. */
+enum gt_status saver_tokenizer_write(struct saver *saver, bool repairs);
+
+/* Saves the run to out_dir.  First moves aside what another run left there, and keeps as many of this run's last
+ * checkpoints as `keep` says.  After the first save of a run, writes the tokenizer next to it, for gpt-sample and
+ * transformers. */
+enum gt_status saver_save(struct saver *saver, const struct run_state *state);
+
+/* What the other ranks do while rank 0 saves: send it the states that only they have.  Returns what saver_save() does
+ * there. */
+enum gt_status saver_serve(struct session *session);
+
+/* To be called before the first step, once the session has a plan.  A save writes the new checkpoint next to the ones
+ * that are kept.  Warns when the disk may become too full for that.  `own`: out_dir already contains checkpoints of
+ * this run.  Errors: GT_IO when there is no room even for the first save. */
+enum gt_status saver_room_check(const struct session *session, bool own);
+
+/* ---- the run ---- */
 
 struct trainer {
     struct hostmem *mem;
@@ -68,11 +207,15 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config, str
  * scratch; a context longer than the model's), GT_DATA, GT_IO, GT_NO_MEMORY, GT_NO_FIT, GT_STOPPED. */
 enum gt_status judge_run(struct hostmem *mem, const struct config *config);
 
-/* Prints what an error means and what to do: `id` is the word in "error[ID]".  Errors: GT_USAGE. */
-enum gt_status error_explain(const char *id);
+/* A page of doc/, of which config/embed.sh makes a C file. */
+struct embedded_page {
+    const char *name, *text;
+    size_t length;
+};
+extern const struct embedded_page embedded_errors;
 
-#define REPORT_BLOCK_BEGIN "---- gpt-train report, to be pasted where you ask for help ----"
-#define REPORT_BLOCK_END "---- end of report ----"
+/* Prints what doc/errors.md says of an error: `id` is the word in "error[ID]".  Errors: GT_USAGE. */
+enum gt_status error_explain(const char *id);
 
 /* If `status` ends the process with 1 or 3, prints a report on the failure to standard error, between two marker lines.
  * Users paste it where they ask for help.  Otherwise prints nothing: a bad key or file needs no help.  `session` may be
@@ -99,8 +242,8 @@ double run_tokens_per_update(const struct trainer *t);
 /* Trains from the first iteration to the last, or until a signal.  Errors: GT_STOPPED, and what ended the run. */
 enum gt_status run_loop(struct trainer *t);
 
-/* Writes the start lines of metrics.jsonl. */
-void run_metrics_start(struct trainer *t);
+/* Writes the start lines of metrics.jsonl, and opens the report if one is asked for.  Errors: GT_NO_MEMORY. */
+enum gt_status run_metrics_start(struct trainer *t);
 /* Writes report.html again, if it is asked for.  A failure is logged, and the run goes on. */
 void run_report_write(struct trainer *t, bool goes_on);
 /* Logs parameters, device and plan, before the arena is taken. */

@@ -10,6 +10,7 @@
 
 #include <config.h>
 #include <math.h>
+#include <sys/utsname.h>
 
 #include "base/clock.h"
 #include "base/size.h"
@@ -292,7 +293,7 @@ void run_report_write(struct trainer *t, bool goes_on)
         (void)report_page_write(t->report, 1, goes_on ? REPORT_REFRESH_S : 0, FILE_IN(t->config->out_dir, REPORT_NAME));
 }
 
-void run_metrics_start(struct trainer *t)
+enum gt_status run_metrics_start(struct trainer *t)
 {
     const struct forecast *forecast = &t->forecast;
     run_write(t);
@@ -303,4 +304,97 @@ void run_metrics_start(struct trainer *t)
              forecast->step_seconds > 0.0 ? run_tokens_per_update(t) / forecast->step_seconds : 0.0,
              forecast->uncertainty);
     (void)metrics_line_write(&t->metrics);
+    if (!t->config->report)
+        return GT_OK;
+    TRY(HOSTMEM_NEW(t->mem, 1, "report", &t->report));
+    return run_record_open(t->report, t->config->out_dir, t->config->out_dir);
+}
+
+/* ---- the report of a failure ----
+ *
+ * Everything comes from memory: nothing is asked of the device, which may be the cause of the failure, and nothing is
+ * allocated.  Only keys that this invocation set are shown.  The error itself is in the lines above the block. */
+
+#define KEYS_BYTES_MAX 4096
+#define INDENT 10
+#define LINE(name, format, ...) plan_line_print(stderr, INDENT, "%-*s" format, INDENT, name, __VA_ARGS__)
+
+static void device_print(const struct session *session)
+{
+    const struct backend_info *info = &session->device.info;
+    char holders[BACKEND_HOLDERS_TEXT_MAX];
+    if (!session->device.backend) {
+        LINE("backend", "%s", "none was opened");
+        return;
+    }
+    LINE("backend", "%s: %s", session->device.backend->ops->name, info->device);
+    LINE("libraries", "%s", info->detail);
+    if (backend_holders_read(holders, session->device.backend)[0] != '\0')
+        LINE("others", "%s", holders);
+}
+
+static void memory_print(const struct session *session)
+{
+    uint64_t bytes = session ? session->device.budget_bytes : 0;
+    if (session && session->device.backend)
+        LINE("memory", "%s in all, %s free at the start, budget %s", LOG_BYTES(session->device.info.total_bytes),
+             LOG_BYTES(session->device.info.free_bytes),
+             bytes > 0 && bytes < UINT64_MAX ? LOG_BYTES(bytes) : "not known");
+    LINE("process", "%s resident, %s at most", LOG_BYTES(process_rss_bytes()), LOG_BYTES(process_rss_bytes_max()));
+}
+
+static void plan_print(const struct session *session)
+{
+    char options[SEARCH_OPTIONS_TEXT_MAX];
+    const struct search_result *search = &session->search.result;
+    if (search->found.arena_bytes == 0 && !session->plan) {
+        LINE("plan", "%s", "none was made");
+        return;
+    }
+    search_options_text(options, &search->found.options);
+    if (session->plan)
+        LINE("plan", "%s (%" PRIu64 " B), peak in %s; %s", LOG_BYTES(session->plan->arena_bytes),
+             session->plan->arena_bytes,
+             session->plan->peak_program >= 0 ? session->plan->graph->programs[session->plan->peak_program].name
+                                              : "no program",
+             options);
+    else
+        LINE("plan", "none fits; the smallest needs %s%s (%" PRIu64 " B): %s", search->arena_least ? "at least " : "",
+             LOG_BYTES(search->found.arena_bytes), search->found.arena_bytes, options);
+}
+
+/* Prints the keys that were set, as flags. */
+static void keys_print(const struct config *config)
+{
+    char text[KEYS_BYTES_MAX] = "";
+    for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
+        const size_t used = strlen(text);
+        if (config_key_was_set(config, (enum config_key)key))
+            snprintf(text + used, sizeof text - used, " --%s=%s", config_key_info_get((enum config_key)key)->name,
+                     CONFIG_KEY_TEXT(config, (enum config_key)key));
+    }
+    LINE("keys", "%s", text[0] != '\0' ? text + 1 : "none");
+}
+
+void report_block_print(const struct config *config, const struct session *session, enum gt_status status)
+{
+    struct utsname system;
+    int exit_code = status_exit_code(status);
+    if (status == GT_STOPPED || (exit_code != 1 && exit_code != 3))
+        return;
+    if ((status == GT_NO_FIT || status == GT_IO) && config->plan != CONFIG_PLAN_OFF)
+        return; /* the plan was the answer, or its reader is gone */
+    fputs("---- gpt-train report, to be pasted where you ask for help ----\n", stderr);
+    LINE("version", "gpt-train %s", PACKAGE_VERSION);
+    LINE("status", "%s, exit status %d", status_name(status), exit_code);
+    if (uname(&system) == 0)
+        LINE("system", "%s %s %s", system.sysname, system.release, system.machine);
+    if (session)
+        device_print(session);
+    memory_print(session);
+    keys_print(config);
+    if (session)
+        plan_print(session);
+    fputs("---- end of report ----\n", stderr);
+    fflush(stderr);
 }

@@ -4,7 +4,7 @@
  * results, log.  If the device runs ahead, settle() reads the results of several updates together: when the loop must
  * log, evaluate or save, or when the next update needs them.  The loop has no state beyond what a checkpoint stores:
  * the samples of a step and the elements that dropout drops follow from (seed, iter, sample), the learning rate from
- * iter.
+ * iter.  The losses of micro-steps are added in their order, so that a loss does not depend on when it is read.
  */
 #include "train/run.h"
 
@@ -12,15 +12,48 @@
 
 #include "base/clock.h"
 #include "base/size.h"
-#include "train/ranks.h"
 #include "train/stop.h"
 
 /* This many skipped updates in a row end the run: the model has diverged, and more steps only cost time.  Updates that
  * float16 skips while its loss scale is above 1 do not count. */
 #define SKIPPED_IN_A_ROW_MAX 10
-#define PI 3.14159265358979323846
-#define MUON_MOMENTUM_FIRST 0.85
 #define NOT_SAVED "iter %" PRId64 " is not saved: %s; %s"
+
+/* ---- updates in flight ---- */
+
+enum gt_status steps_ahead_create(struct hostmem *mem, int32_t micro_steps, struct steps_ahead *out)
+{
+    assert(micro_steps > 0);
+    *out = (struct steps_ahead){.micro_steps = micro_steps};
+    TRY(HOSTMEM_NEW(mem, (size_t)micro_steps * STEPS_AHEAD_MAX, "losses of micro-steps", &out->step[0].loss_sums));
+    for (int32_t i = 1; i < STEPS_AHEAD_MAX; i++)
+        out->step[i].loss_sums = out->step[0].loss_sums + (int64_t)i * micro_steps;
+    return GT_OK;
+}
+
+struct step_result *steps_ahead_next(struct steps_ahead *ahead)
+{
+    assert(ahead->count < STEPS_AHEAD_MAX);
+    if (ahead->count == 0)
+        ahead->since_ns = clock_monotonic_ns();
+    return &ahead->step[ahead->count];
+}
+
+double steps_ahead_seconds(const struct steps_ahead *ahead)
+{
+    assert(ahead->count > 0);
+    return (double)(clock_monotonic_ns() - ahead->since_ns) / 1e9 / ahead->count;
+}
+
+double steps_ahead_loss_sum(const struct steps_ahead *ahead, const struct step_result *result)
+{
+    double sum = 0.0;
+    for (int32_t k = 0; k < ahead->micro_steps; k++)
+        sum += (double)result->loss_sums[k];
+    return sum;
+}
+
+/* ---- evaluation and saving ---- */
 
 static enum gt_status evaluate(struct trainer *t, double *train_loss, double *val_loss)
 {
@@ -105,7 +138,7 @@ static enum gt_status sample_print(struct trainer *t)
     int32_t token = tokenizer_id_of(t->tokenizer, '\n');
     token = token < 0 ? 0 : token;
     t->sample[0] = '\0';
-    TRY(generator_begin(t->generator, t->state.iter, &token, 1));
+    generator_begin(t->generator, t->state.iter, &token, 1);
     printf("--- sample after %" PRId64 " iterations\n", t->state.iter);
     for (int64_t i = 0; i < t->config->sample_tokens && !stop_requested(); i++) {
         TRY(generator_next(t->generator, &token));
@@ -205,35 +238,7 @@ static enum gt_status evaluate_and_save(struct trainer *t)
     return GT_OK;
 }
 
-/* If lr_decay_iters equals warmup_iters, nanoGPT divides by zero at that iteration.  This function returns min_lr. */
-double run_learning_rate(const struct config *config, int64_t iter)
-{
-    if (config->lr_schedule == CONFIG_LR_CONSTANT)
-        return config->learning_rate;
-    if (iter < config->warmup_iters)
-        return config->learning_rate * (double)(iter + 1) / (double)(config->warmup_iters + 1);
-    if (iter > config->lr_decay_iters)
-        return config->min_lr;
-    int64_t begin = config->warmup_iters;
-    if (config->lr_schedule == CONFIG_LR_WSD) {
-        int64_t cooldown = config->cooldown_iters > 0 ? config->cooldown_iters : config->lr_decay_iters / 5;
-        begin = max_i64(begin, config->lr_decay_iters - cooldown);
-        if (iter < begin)
-            return config->learning_rate;
-    }
-    int64_t span = config->lr_decay_iters - begin;
-    double done = span > 0 ? (double)(iter - begin) / (double)span : 1.0;
-    double left = config->lr_schedule == CONFIG_LR_COSINE ? 0.5 * (1.0 + cos(PI * done)) : 1.0 - done;
-    return config->min_lr + left * (config->learning_rate - config->min_lr);
-}
-
-double run_muon_momentum(const struct config *config, int64_t iter)
-{
-    const double first = fmin(MUON_MOMENTUM_FIRST, config->muon_momentum);
-    if (iter >= config->muon_momentum_warmup)
-        return config->muon_momentum;
-    return first + (config->muon_momentum - first) * (double)iter / (double)config->muon_momentum_warmup;
-}
+/* ---- an update ---- */
 
 static void scalars_set(struct trainer *t, double learning_rate, double targets)
 {
@@ -256,12 +261,10 @@ static enum gt_status update(struct trainer *t, double learning_rate)
     struct step_result *result = steps_ahead_next(&t->ahead);
     int32_t scalars = session->model->scalars;
     result->iter = t->state.iter;
-    result->tokens = (t->state.samples_seen + t->config->batch_size * t->config->gradient_accumulation_steps) *
-                     t->config->block_size;
+    result->tokens = (t->state.samples_seen + t->feed.samples_per_step) * t->config->block_size;
     result->learning_rate = learning_rate;
     result->loss_scale = t->state.loss_scaler.scale;
-    result->targets =
-        (double)feed_targets(&t->feed, t->state.iter, t->config->batch_size * t->config->gradient_accumulation_steps);
+    result->targets = (double)feed_targets(&t->feed, t->state.iter);
     scalars_set(t, learning_rate, result->targets);
     for (int32_t k = 0; k < model_micro_steps(&session->model->options); k++) {
         if (stop_requested())
@@ -300,13 +303,6 @@ static enum gt_status skipped_check(struct trainer *t, int64_t iter)
                 ERROR_DIVERGED
                 "the model has diverged: %d updates in a row were skipped; try a smaller learning_rate (now %g); %s",
                 SKIPPED_IN_A_ROW_MAX, t->config->learning_rate, run_log_kept(kept, t));
-}
-
-void run_length_set(struct config *config, int64_t length)
-{
-    const double factor = (double)(length - 1) / (double)max_i64(config->lr_decay_iters, 1);
-    config->cooldown_iters = llround((double)config->cooldown_iters * factor);
-    config->max_iters = config->lr_decay_iters = length - 1;
 }
 
 /* Sets the length of a run with `hours` from the time of its first steps. */
@@ -349,11 +345,10 @@ static enum gt_status step_settle(struct trainer *t, const struct step_result *r
     TRY(skipped_check(t, result->iter));
     forecast_step_measured(&t->forecast, t->step_seconds);
     run_log_iteration(t, result);
-    if (result->iter == t->first_iter)
-        contention_read(&t->before_test);
     if (forecast_is_tested(&t->forecast))
         forecast_test(t);
     if (result->iter == t->first_iter) {
+        contention_read(&t->before_test);
         progress_clear(&t->progress);
         run_log_memory(t);
     }
@@ -398,7 +393,7 @@ static enum gt_status iteration(struct trainer *t)
     if (t->session.dist != NULL)
         dist_iter_set(t->session.dist, t->state.iter);
     TRY(update(t, run_learning_rate(config, t->state.iter)));
-    t->state.samples_seen += config->batch_size * config->gradient_accumulation_steps;
+    t->state.samples_seen += t->feed.samples_per_step;
     if (must_settle(t))
         TRY(settle(t));
     t->state.iter++;

@@ -3,12 +3,10 @@
  * saver_create() prepares everything that a save needs, and tensors go through the session's staging buffer, so that
  * saving allocates nothing of ours.
  */
-#include "train/saver.h"
+#include "train/run.h"
 
 #include <sys/statvfs.h>
 #include <unistd.h>
-
-#include "train/metrics.h"
 
 /* ---- states that other ranks have ---- */
 
@@ -129,20 +127,15 @@ enum gt_status saver_tokenizer_write(struct saver *saver, bool repairs)
     return GT_OK;
 }
 
-/* Returns the record's description of the data, NULL without memory.  The tokenizer is added separately, because
- * json_pack() would omit an optional NULL value and hide the failure. */
+/* Returns the record's description of the data, NULL without memory. */
 static json_t *data_object(const struct saver *saver, const struct run_state *state)
 {
     json_t *data = json_pack("{s:I, s:I, s:I, s:s, s:s}", "evaluated_iter",
                              (json_int_t)(state->evaluated ? state->iter : -1), "skipped", (json_int_t)state->skipped,
                              "length", (json_int_t)state->length, token_split_name(TOKEN_TRAIN),
                              saver->data.text[TOKEN_TRAIN], token_split_name(TOKEN_VAL), saver->data.text[TOKEN_VAL]);
-    if (data && *saver->tokenizer_hash &&
-        json_object_set_new(data, "tokenizer", json_string(saver->tokenizer_hash)) != 0) {
-        json_decref(data);
-        return NULL;
-    }
-    return data;
+    const bool known = saver->tokenizer_hash[0] != '\0';
+    return json_whole(data, known ? json_object_set_new(data, "tokenizer", json_string(saver->tokenizer_hash)) : 0);
 }
 
 /* Keeps the checkpoint that the next save replaces, if the configuration says so. */

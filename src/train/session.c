@@ -9,18 +9,10 @@
  */
 #include "train/session.h"
 
-#include <config.h>
-
 #include "base/clock.h"
 #include "base/size.h"
 #include "base/system_memory.h"
 
-/* A build with --enable-debug poisons dead bytes. */
-#ifdef GT_DEBUG
-#define DEBUG_RUN true
-#else
-#define DEBUG_RUN false
-#endif
 #define PIECE_ELEMENTS 8192 /* of a buffer on the stack */
 
 /* ---- the device ---- */
@@ -96,8 +88,8 @@ enum gt_status session_open(struct hostmem *mem, const struct config *config, st
     }
     *out = (struct session){.mem = mem, .config = config};
     TRY(backend_open(config, &out->device.backend, &out->device.sharers));
-    const bool is_known = system_memory_read(&total, &free_bytes);
-    enum gt_status status = session_device_settle(out, is_known ? total : 0, free_bytes);
+    (void)system_memory_read(&total, &free_bytes);
+    enum gt_status status = session_device_settle(out, total, free_bytes);
     if (status == GT_OK && out->device.info.host_memory && system_memory_space_is_limit())
         log_note("ulimit -v limits the memory of this process to %s", LOG_BYTES(out->device.info.total_bytes));
     if (status != GT_OK)
@@ -278,7 +270,8 @@ enum gt_status session_start(struct session *session)
                     LOG_BYTES(free_bytes + bytes_lacking(session)), LOG_BYTES(free_bytes), session->device.info.device,
                     BACKEND_HOLDERS_KNOWN(session->device.backend));
     }
-    TRY(exec_create(session->mem, session->device.backend, session->plan, DEBUG_RUN, &session->exec));
+    const bool poison = session->plan->options.guard_bytes > 0; /* a build with --enable-debug poisons dead bytes */
+    TRY(exec_create(session->mem, session->device.backend, session->plan, poison, &session->exec));
     exec_dist_set(session->exec, session->dist, session->staging);
     return GT_OK;
 }

@@ -99,8 +99,8 @@ enum gt_status session_scalars_download(struct session *session);
  * because the device may have run more updates than the host has read. */
 enum gt_status session_scalars_set(struct session *session);
 
-/* Returns true when ops of the device can store the dtype. */
-bool session_device_has(const struct session_device *device, enum dtype dtype);
+/* Returns the dtype, or the nearest that ops of the device can store: float16 for bfloat16, else float32. */
+enum dtype session_device_dtype(const struct session_device *device, enum dtype dtype);
 
 /* Copy values[count] to the elements of `tensor` from `first` on, and back.  An fp32 tensor gets the values unchanged;
  * the upload to a 16-bit tensor rounds them to nearest, in a buffer on the stack.  Errors: those of exec_upload() and
@@ -175,5 +175,22 @@ void session_rates_correct(struct session *session, double modelled, double meas
  * session_start() it uses the session's arena, whose content is lost.  The rates stay unknown if the arena is too small
  * even for a small product. */
 enum gt_status session_peak_measure(struct session *session);
+
+/* ---- answers that need neither a device nor a file (plan_answer.c, explain.c) ---- */
+
+typedef enum gt_status plan_print_fn(const struct session *session, const struct plan_report_facts *facts, FILE *out);
+
+/* Passes the plan of a session to `print`, with the configuration, the forecast, choices if the plan does not fit, and
+ * the front of memory against time if config->plan shows it.  Call it after session_plan() and before session_start().
+ * Errors: GT_NO_MEMORY, and those of print(). */
+enum gt_status plan_answer(struct session *session, const struct forecast *forecast, plan_print_fn *print, FILE *out);
+
+/* Prints what the numbers of the message in text[count] mean for this configuration; `name` names the text in log
+ * lines.  Then sets the keys that the user left open: the budget becomes the memory that was available according to the
+ * message, the device profile that of `card`, and the dtype nanoGPT's default.  If card->memory_bytes is 0, it becomes
+ * a card of the message's size.  The caller answers with a plan under these assumptions.
+ * Errors: GT_DATA for a text without such a message. */
+enum gt_status explain_oom_text(const char *name, const char *text, size_t count, struct config *config,
+                                const struct model_config *model, struct device_profile *card);
 
 #endif

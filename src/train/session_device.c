@@ -29,9 +29,11 @@ enum gt_status session_open_profile(struct hostmem *mem, const struct config *co
     return status;
 }
 
-bool session_device_has(const struct session_device *device, enum dtype dtype)
+enum dtype session_device_dtype(const struct session_device *device, enum dtype dtype)
 {
-    return (device->info.dtypes >> dtype & 1u) != 0;
+    if (device->info.dtypes >> dtype & 1u)
+        return dtype;
+    return dtype == DTYPE_BF16 && (device->info.dtypes >> DTYPE_F16 & 1u) ? DTYPE_F16 : DTYPE_F32;
 }
 
 /* Sets the dtype of weights and activations: as configured, or the nearest that the device supports, with a note.  auto
@@ -42,9 +44,7 @@ static void dtype_choose(const struct config *config, struct session_device *dev
         [CONFIG_DTYPE_FLOAT32] = DTYPE_F32, [CONFIG_DTYPE_BFLOAT16] = DTYPE_BF16, [CONFIG_DTYPE_FLOAT16] = DTYPE_F16};
     const enum dtype preferred = device->info.host_memory ? DTYPE_F32 : DTYPE_BF16;
     const enum dtype dtype = config->dtype == CONFIG_DTYPE_AUTO ? preferred : wanted[config->dtype];
-    device->dtype = dtype;
-    if (!session_device_has(device, device->dtype))
-        device->dtype = dtype == DTYPE_BF16 && session_device_has(device, DTYPE_F16) ? DTYPE_F16 : DTYPE_F32;
+    device->dtype = session_device_dtype(device, dtype);
     if (device->dtype != dtype)
         log_note("%s has no %s; using %s%s", device->info.device, dtype_name(dtype), dtype_name(device->dtype),
                  device->dtype == DTYPE_F16 ? ", with loss scaling" : "");

@@ -68,7 +68,7 @@ static int64_t loss_chunk_rows(const struct session *session, const struct model
     if (most <= 0) {
         most = (session->device.info.host_memory ? LOSS_CHUNK_BYTES : LOSS_CHUNK_BYTES_CARD) /
                ((int64_t)dtype_size_bytes(session->device.dtype) * model->padded_vocab_size);
-        most = most < LOSS_CHUNK_ROWS_STEP ? LOSS_CHUNK_ROWS_STEP : most;
+        most = max_i64(most, LOSS_CHUNK_ROWS_STEP);
     }
     most = min_i64(most, rows);
     int64_t chunks = size_ceil_div(rows, most);
@@ -92,15 +92,6 @@ static float rate_of(const struct config *config, double rate)
     if (config->learning_rate <= 0.0)
         return 0.0f;
     return rate > 0.0 ? (float)(rate / config->learning_rate) : 1.0f;
-}
-
-/* Newton-Schulz needs no more than 16 bits.  Its numbers are within the range of float16, which is used on a device
- * without bfloat16. */
-static enum dtype muon_dtype(const struct session *session)
-{
-    if (session_device_has(&session->device, DTYPE_BF16))
-        return DTYPE_BF16;
-    return session_device_has(&session->device, DTYPE_F16) ? DTYPE_F16 : DTYPE_F32;
 }
 
 static int64_t first_set(int64_t key, int64_t choice, int64_t otherwise)
@@ -152,7 +143,8 @@ void session_train_options(const struct session *session, const struct session_c
                   [GROUP_EMBEDDING] = rate_of(config, config->embedding_learning_rate),
                   [GROUP_HEAD] = rate_of(config, config->head_learning_rate),
                   [GROUP_VECTOR] = rate_of(config, config->scalar_learning_rate)},
-        .muon_dtype = muon_dtype(session),
+        /* Newton-Schulz needs no more than 16 bits, and its numbers are within the range of float16. */
+        .muon_dtype = session_device_dtype(&session->device, DTYPE_BF16),
         .train = !config->eval_only,
         .evaluate = true,
         .generate = config->sample_tokens > 0,
@@ -235,7 +227,7 @@ static enum gt_status states_check(const struct session *session, const struct m
     if (state_format_is_lean(options->states) && options->dtype != DTYPE_BF16)
         return FAIL(GT_USAGE, "state_format='%s' needs bfloat16, but weights are stored as %s on %s; %s",
                     state_format_name(options->states), dtype_name(options->dtype), session->device.info.device,
-                    session_device_has(&session->device, DTYPE_BF16)
+                    session_device_dtype(&session->device, DTYPE_BF16) == DTYPE_BF16
                         ? "add --dtype=bfloat16"
                         : "only state_format='master' works without bfloat16");
     if (options->muon && state_format_dtypes(options->states, options->dtype, false).moment == DTYPE_U8)

@@ -41,22 +41,13 @@ static enum gt_status samples_prepare(struct trainer *t)
     return GT_OK;
 }
 
-static enum gt_status report_open(struct trainer *t)
-{
-    if (!t->config->report)
-        return GT_OK;
-    TRY(HOSTMEM_NEW(t->mem, 1, "report", &t->report));
-    return run_record_open(t->report, t->config->out_dir, t->config->out_dir);
-}
-
 /* Returns the largest batch of this plan, or of one that session_start() makes for less memory. */
 static int64_t largest_batch(const struct session *session)
 {
     const struct model_options *options = &session->search.request.options;
     if (options->choice.micro_batch < session->model->options.choice.micro_batch)
         options = &session->model->options;
-    return options->choice.micro_batch > options->choice.evaluate_batch ? options->choice.micro_batch
-                                                                        : options->choice.evaluate_batch;
+    return max_i64(options->choice.micro_batch, options->choice.evaluate_batch);
 }
 
 /* If the run does not continue the existing checkpoint, logs that its first save will move it. */
@@ -189,8 +180,7 @@ static enum gt_status run(struct trainer *t)
         const bool own = t->source.own, goes_on = own || t->source.branch;
         TRY(metrics_open(&t->metrics, config->out_dir, goes_on ? t->state.iter : 0, t->state.evaluated, !own));
         t->metrics_opened = true;
-        run_metrics_start(t);
-        TRY(report_open(t));
+        TRY(run_metrics_start(t));
         t->saver.metrics = own ? NULL : t->metrics.kept;
         t->saver.after = t->source.branch ? t->state.iter : -1;
     }
@@ -274,10 +264,7 @@ static enum gt_status out_dir_claim(struct trainer *t)
                     t->config->out_dir);
     t->made_out_dir = !file_exists(t->config->out_dir);
     TRY(file_make_folders(t->config->out_dir));
-    enum gt_status status = file_lock(FILE_IN(t->config->out_dir, "lock"), &t->lock_fd);
-    if (status != GT_OK && t->made_out_dir)
-        rmdir(t->config->out_dir); /* fails, as it should, if the folder is not empty */
-    TRY(status);
+    TRY(file_lock(FILE_IN(t->config->out_dir, "lock"), &t->lock_fd));
     return checkpoint_repair(t->config->out_dir);
 }
 
@@ -286,22 +273,11 @@ static void out_dir_release(const struct trainer *t, enum gt_status status)
 {
     const bool began = status == GT_OK || status == GT_STOPPED || t->metrics_opened;
     if (t->made_out_dir && !began) {
-        unlink(FILE_IN(t->config->out_dir, "lock")); /* while we own the lock */
-        rmdir(t->config->out_dir);
+        if (t->lock_fd >= 0)
+            unlink(FILE_IN(t->config->out_dir, "lock")); /* while we own the lock */
+        rmdir(t->config->out_dir);                       /* fails, as it should, if the folder is not empty */
     }
     file_unlock(t->lock_fd);
-}
-
-/* Passes the algorithms of the run so far to the device, then reads its description, which may depend on them. */
-static enum gt_status algorithms_choose(struct trainer *t)
-{
-    struct backend *device = t->session.device.backend;
-    const struct checkpoint *checkpoint = t->source.checkpoint;
-    struct backend_info info;
-    TRY(resume_algorithms_choose(device, checkpoint->record.state.plan, checkpoint->source));
-    TRY(backend_info(device, &info));
-    memcpy(t->session.device.info.detail, info.detail, sizeof info.detail);
-    return GT_OK;
 }
 
 /* Opens the session; on rank 0's machine with rank 0's budgets of host memory. */
@@ -359,7 +335,7 @@ enum gt_status trainer_run(struct hostmem *mem, const struct config *config, str
     t.config = &t.settled;
     TRY_GOTO(status, close, device_open(&t, dist, budgets));
     if (t.source.resume)
-        TRY_GOTO(status, close, algorithms_choose(&t));
+        TRY_GOTO(status, close, resume_algorithms_choose(&t.session, t.source.checkpoint));
     session_train_options(&t.session, &t.state.choices, &model, &options);
     TRY_GOTO(status, close,
              options.train ? session_plan(&t.session, &options) : session_plan_evaluation(&t.session, &options));
@@ -375,7 +351,6 @@ close:
     session_close(&t.session);
     ticker_stop(t.watchdog.ticker);
     ticker_stop(t.life.ticker);
-    if (t.lock_fd >= 0)
-        out_dir_release(&t, status);
+    out_dir_release(&t, status);
     return status;
 }

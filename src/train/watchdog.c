@@ -5,7 +5,7 @@
  * end the process: the last save is complete, and the lock goes with the process.  It watches neither files nor the
  * program's own loops.
  */
-#include "train/watchdog.h"
+#include "train/run.h"
 
 #include <unistd.h>
 

@@ -1,6 +1,5 @@
 /* Tests of diagnose.c: plants each kind of cause in a small model, and expects it to be named. */
-#include "train/diagnose.h"
-#include "train/restore.h"
+#include "train/run.h"
 
 #include <math.h>
 #include <string.h>

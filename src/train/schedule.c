@@ -1,0 +1,102 @@
+/* What changes from update to update besides the weights: the learning rate, Muon's momentum, and float16's loss scale
+ * (GradScaler's rule as a small state machine, and its state in the checkpoint).
+ *
+ * The rates depend on the configuration and the iteration only.  The loss scale depends on which updates were skipped;
+ * clip_factor detects non-finite gradients on the device, and run_loop.c counts skipped updates.
+ */
+#include "train/run.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "base/size.h"
+
+#define PI 3.14159265358979323846
+#define MUON_MOMENTUM_FIRST 0.85
+
+/* If lr_decay_iters equals warmup_iters, nanoGPT divides by zero at that iteration.  This function returns min_lr. */
+double run_learning_rate(const struct config *config, int64_t iter)
+{
+    if (config->lr_schedule == CONFIG_LR_CONSTANT)
+        return config->learning_rate;
+    if (iter < config->warmup_iters)
+        return config->learning_rate * (double)(iter + 1) / (double)(config->warmup_iters + 1);
+    if (iter > config->lr_decay_iters)
+        return config->min_lr;
+    int64_t begin = config->warmup_iters;
+    if (config->lr_schedule == CONFIG_LR_WSD) {
+        int64_t cooldown = config->cooldown_iters > 0 ? config->cooldown_iters : config->lr_decay_iters / 5;
+        begin = max_i64(begin, config->lr_decay_iters - cooldown);
+        if (iter < begin)
+            return config->learning_rate;
+    }
+    int64_t span = config->lr_decay_iters - begin;
+    double done = span > 0 ? (double)(iter - begin) / (double)span : 1.0;
+    double left = config->lr_schedule == CONFIG_LR_COSINE ? 0.5 * (1.0 + cos(PI * done)) : 1.0 - done;
+    return config->min_lr + left * (config->learning_rate - config->min_lr);
+}
+
+double run_muon_momentum(const struct config *config, int64_t iter)
+{
+    const double first = fmin(MUON_MOMENTUM_FIRST, config->muon_momentum);
+    if (iter >= config->muon_momentum_warmup)
+        return config->muon_momentum;
+    return first + (config->muon_momentum - first) * (double)iter / (double)config->muon_momentum_warmup;
+}
+
+void run_length_set(struct config *config, int64_t length)
+{
+    const double factor = (double)(length - 1) / (double)max_i64(config->lr_decay_iters, 1);
+    config->cooldown_iters = llround((double)config->cooldown_iters * factor);
+    config->max_iters = config->lr_decay_iters = length - 1;
+}
+
+/* ---- the loss scale ---- */
+
+void loss_scaler_init(struct loss_scaler *scaler, enum dtype dtype)
+{
+    bool dynamic = dtype == DTYPE_F16;
+    *scaler = (struct loss_scaler){.dynamic = dynamic, .scale = dynamic ? LOSS_SCALE_FIRST : 1.0};
+}
+
+static bool in_range(double scale)
+{
+    return scale >= (double)FLT_MIN && scale <= (double)FLT_MAX;
+}
+
+void loss_scaler_update(struct loss_scaler *scaler, bool found_inf)
+{
+    if (!scaler->dynamic)
+        return;
+    assert(in_range(scaler->scale));
+    double next = scaler->scale;
+    if (found_inf) {
+        next *= LOSS_SCALE_BACKOFF;
+        scaler->growth_tracker = 0;
+    } else if (++scaler->growth_tracker == LOSS_SCALE_GROWTH_INTERVAL) {
+        next *= LOSS_SCALE_GROWTH;
+        scaler->growth_tracker = 0;
+    }
+    if (in_range(next))
+        scaler->scale = next;
+}
+
+json_t *loss_scaler_to_json(const struct loss_scaler *scaler)
+{
+    return json_pack("{s:f, s:I}", "scale", scaler->scale, "growth_tracker", (json_int_t)scaler->growth_tracker);
+}
+
+enum gt_status loss_scaler_from_json(struct loss_scaler *scaler, const json_t *object, const char *source)
+{
+    int64_t tracker = 0;
+    if (!scaler->dynamic || !object)
+        return GT_OK;
+    const json_t *scale = json_object_get(object, "scale");
+    if (!json_is_number(scale) || !in_range(json_number_value(scale)))
+        return FAIL(GT_DATA, "%s: loss_scaler.scale is not a number between %g and %g", source, (double)FLT_MIN,
+                    (double)FLT_MAX);
+    TRY(json_get_int(object, source, "growth_tracker", 0, LOSS_SCALE_GROWTH_INTERVAL - 1, &tracker));
+    scaler->scale = json_number_value(scale);
+    scaler->growth_tracker = tracker;
+    return GT_OK;
+}

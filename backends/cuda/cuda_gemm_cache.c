@@ -11,7 +11,7 @@
 
 #include "backends/cuda/cuda_lt.h"
 #include "backends/cuda/cuda_tuning.h"
-#include "base/hash.h"
+#include "base/file.h"
 
 #define SLOTS 1024
 #define SLOTS_USED_MAX 768

@@ -10,7 +10,7 @@
 #include "backends/cuda/cuda_tuning.h"
 
 #include "backends/cuda/cuda_gemm_cache.h"
-#include "base/hash.h"
+#include "base/file.h"
 #include "base/user_cache.h"
 
 static const struct user_cache tunings = {

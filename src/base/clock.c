@@ -6,8 +6,6 @@
 #include "base/clock.h"
 
 #include <math.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <time.h>
 
 int64_t clock_monotonic_ns(void)
@@ -54,13 +52,10 @@ char *clock_wall_text(char text[static 32], int64_t wall_s)
     enum { SIZE = 32, DAY_S = 86400 };
     const time_t when = (time_t)wall_s;
     struct tm local;
-    if ((int64_t)when != wall_s || localtime_r(&when, &local) == NULL) {
-        (void)snprintf(text, SIZE, "unknown");
-        return text;
-    }
     const int64_t now_s = (int64_t)clock_wall_seconds();
     const bool near = wall_s >= now_s - DAY_S && wall_s <= now_s + DAY_S;
-    if (strftime(text, SIZE, near ? "%a %H:%M" : "%a %Y-%m-%d %H:%M", &local) == 0)
+    if ((int64_t)when != wall_s || localtime_r(&when, &local) == NULL ||
+        strftime(text, SIZE, near ? "%a %H:%M" : "%a %Y-%m-%d %H:%M", &local) == 0)
         (void)snprintf(text, SIZE, "unknown");
     return text;
 }

@@ -2,8 +2,7 @@
 #ifndef GPT_TRAIN_BASE_CLOCK_H
 #define GPT_TRAIN_BASE_CLOCK_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "base/status.h"
 
 /* Nanoseconds of CLOCK_MONOTONIC since an arbitrary start. */
 int64_t clock_monotonic_ns(void);

@@ -52,18 +52,13 @@ static const uint32_t crc32_table[8][256] = {
     CRC_TABLE(0xccaa009eu, 0x4225077du, 0x844a0efau, 0xd3e51bb5u, 0x7cbb312bu, 0xf9766256u, 0x299dc2edu, 0x533b85dau),
 };
 
-static uint32_t load_le32(const unsigned char *bytes)
-{
-    return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
-}
-
 static uint32_t crc_by_table(const uint32_t table[8][256], uint32_t crc, const void *bytes, size_t count)
 {
     const unsigned char *next = bytes;
     uint32_t state = ~crc;
     for (; count >= 8; count -= 8, next += 8) {
-        const uint32_t low = load_le32(next) ^ state;
-        const uint32_t high = load_le32(next + 4);
+        const uint32_t low = (uint32_t)le_read(next, 4) ^ state;
+        const uint32_t high = (uint32_t)le_read(next + 4, 4);
         state = table[7][low & 255u] ^ table[6][low >> 8 & 255u] ^ table[5][low >> 16 & 255u] ^ table[4][low >> 24] ^
                 table[3][high & 255u] ^ table[2][high >> 8 & 255u] ^ table[1][high >> 16 & 255u] ^ table[0][high >> 24];
     }

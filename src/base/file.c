@@ -79,18 +79,6 @@ static int fsync_folder(int fd)
     return fsync_retry(fd) == 0 || errno == EINVAL ? 0 : -1;
 }
 
-static enum gt_status replacement_names(struct file_replacement *file, const char *path)
-{
-    if (*file_name_of(path) == '\0')
-        return FAIL(GT_IO, "%s: cannot write: this names a folder, not a file", path);
-    const size_t length = strlen(path);
-    if (length > FILE_PATH_MAX - ASIDE_SUFFIX_BYTES)
-        return FAIL(GT_IO, "cannot write: the path has %zu bytes, more than the %d allowed: %.100s...", length,
-                    FILE_PATH_MAX - ASIDE_SUFFIX_BYTES, path);
-    memcpy(file->path, path, length + 1);
-    return GT_OK;
-}
-
 /* Opens the temporary file with `mode`.  An existing file of the same name belongs to another writer, perhaps a dead
  * one, and is left alone. */
 static int aside_open(struct file_replacement *file, mode_t mode)
@@ -146,8 +134,14 @@ static enum gt_status replacement_open(struct file_replacement *file, const mode
 
 enum gt_status file_replacement_begin(struct file_replacement *file, const char *path, const mode_t *mode)
 {
+    const size_t length = strlen(path);
     *file = (struct file_replacement){.fd = -1, .dir_fd = -1};
-    TRY(replacement_names(file, path));
+    if (*file_name_of(path) == '\0')
+        return FAIL(GT_IO, "%s: cannot write: this names a folder, not a file", path);
+    if (length > FILE_PATH_MAX - ASIDE_SUFFIX_BYTES)
+        return FAIL(GT_IO, "cannot write: the path has %zu bytes, more than the %d allowed: %.100s...", length,
+                    FILE_PATH_MAX - ASIDE_SUFFIX_BYTES, path);
+    memcpy(file->path, path, length + 1);
     enum gt_status status = replacement_open(file, mode);
     if (status != GT_OK)
         file_replacement_abort(file);
@@ -181,40 +175,33 @@ enum gt_status file_replacement_write(struct file_replacement *file, const void 
     return GT_OK;
 }
 
-/* A rename on a network file system may succeed and yet report an error.  It failed if the temporary file still
- * exists. */
-static bool is_still_aside(const struct file_replacement *file)
+/* Returns true when `name` in the folder `dir_fd` is still the file that was opened. */
+static bool is_same_file(int fd, int dir_fd, const char *name)
 {
-    struct stat info;
-    return fstatat(file->dir_fd, file_name_of(file->aside), &info, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
-/* Checks that the file about to be renamed is the one that was written, in case others write in the folder. */
-static enum gt_status aside_check(struct file_replacement *file)
-{
-    struct stat written, there;
-    if (fstat(file->fd, &written) != 0 ||
-        fstatat(file->dir_fd, file_name_of(file->aside), &there, AT_SYMLINK_NOFOLLOW) != 0)
-        return file_error(file->aside, "look at it");
-    if (written.st_dev == there.st_dev && written.st_ino == there.st_ino)
-        return GT_OK;
-    log_error("%s: another program replaced this file while it was being written", file->aside);
-    file->aside_exists = false; /* not ours, so do not remove it */
-    return GT_IO;
+    struct stat opened, there;
+    return fstat(fd, &opened) == 0 && fstatat(dir_fd, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+           opened.st_dev == there.st_dev && opened.st_ino == there.st_ino;
 }
 
 static enum gt_status replacement_finish(struct file_replacement *file)
 {
+    const char *aside = file_name_of(file->aside);
     if (fsync_retry(file->fd) != 0)
         return file_error(file->aside, "sync");
-    TRY(aside_check(file));
+    if (!is_same_file(file->fd, file->dir_fd, aside)) { /* others may write in the folder */
+        file->aside_exists = false;                     /* not ours, so do not remove it */
+        return FAIL(GT_IO, "%s: another program replaced this file, or removed it, while it was being written",
+                    file->aside);
+    }
     const int rc = close(file->fd);
     file->fd = -1;
     if (rc != 0 && errno != EINTR)
         return file_error(file->aside, "close");
-    if (renameat(file->dir_fd, file_name_of(file->aside), file->dir_fd, file_name_of(file->path)) != 0) {
+    if (renameat(file->dir_fd, aside, file->dir_fd, file_name_of(file->path)) != 0) {
+        struct stat info;
         enum gt_status status = file_error(file->path, "rename the new file over it");
-        file->in_place = !is_still_aside(file);
+        /* A rename on a network file system may succeed and yet report an error. */
+        file->in_place = fstatat(file->dir_fd, aside, &info, AT_SYMLINK_NOFOLLOW) != 0;
         return status;
     }
     file->aside_exists = false;
@@ -274,20 +261,13 @@ enum gt_status file_open_read_if_there(const char *path, int *out_fd, uint64_t *
     if (fd < 0)
         return file_error(path, "open");
     struct stat info = {0}; /* MemorySanitizer does not see what the kernel fills in */
-    enum gt_status status = GT_OK;
-    if (fstat(fd, &info) != 0) {
-        status = file_error(path, "read its size");
-    } else if (!S_ISREG(info.st_mode)) {
+    enum gt_status status = fstat(fd, &info) == 0 ? GT_OK : file_error(path, "read its size");
+    if (status == GT_OK && !S_ISREG(info.st_mode))
         status = FAIL(GT_IO, "%s: cannot read: it is %s, not a regular file", path,
                       S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
-    }
-    if (status != GT_OK) {
-        (void)close(fd);
-        return status;
-    }
-    *out_fd = fd;
-    *out_size_bytes = (uint64_t)info.st_size;
-    return GT_OK;
+    if (status == GT_OK)
+        *out_size_bytes = (uint64_t)info.st_size;
+    return FINISH(status, out_fd, fd, (void)close);
 }
 
 enum gt_status file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t count)
@@ -319,27 +299,20 @@ enum gt_status file_read_all(const char *path, size_t limit, char **out, size_t 
 {
     int fd;
     uint64_t size_bytes;
-    char *text = NULL;
-    enum gt_status status = GT_OK;
+    assert(limit < SIZE_MAX);
     TRY(file_open_read(path, &fd, &size_bytes));
     const size_t count = (size_t)size_bytes;
-    if (size_bytes > limit || size_bytes >= SIZE_MAX) {
-        status =
-            FAIL(GT_DATA, "%s: %llu bytes long, at most %zu expected", path, (unsigned long long)size_bytes, limit);
-    } else if ((text = malloc(count + 1)) == NULL) {
+    char *text = size_bytes <= limit ? calloc(count + 1, 1) : NULL;
+    enum gt_status status = GT_OK;
+    if (size_bytes > limit)
+        status = FAIL(GT_DATA, "%s: %" PRIu64 " bytes long, at most %zu expected", path, size_bytes, limit);
+    else if (text == NULL)
         status = FAIL(GT_NO_MEMORY, "%s: out of memory: %zu bytes to read it", path, count + 1);
-    } else {
-        status = file_read_at(fd, path, 0, text, count);
-    }
+    THEN(status, file_read_at(fd, path, 0, text, count));
     (void)close(fd);
-    if (status != GT_OK) {
-        free(text);
-        return status;
-    }
-    text[count] = '\0';
-    *out = text;
-    *out_count = count;
-    return GT_OK;
+    if (status == GT_OK)
+        *out_count = count;
+    return FINISH(status, out, text, free);
 }
 
 enum gt_status file_look(const char *path, bool *out_exists)
@@ -562,20 +535,6 @@ static enum gt_status lock_open(const char *path, int *out_fd)
     return GT_OK;
 }
 
-/* Returns true when `path` is still the file that was opened.  Its last holder may have removed it in between. */
-static bool lock_is_current(int fd, const char *path)
-{
-    struct stat locked, there;
-    return fstat(fd, &locked) == 0 && lstat(path, &there) == 0 && locked.st_dev == there.st_dev &&
-           locked.st_ino == there.st_ino;
-}
-
-static enum gt_status lock_foreign(const char *path, const char *what)
-{
-    return FAIL(GT_USAGE, "%s: cannot be used as the lock file: it %s; use another folder, or move it away", path,
-                what);
-}
-
 /* Checks that the file, which is about to be truncated, is a lock file.  A power loss may have left zeros in it. */
 static enum gt_status lock_check(int fd, const char *path)
 {
@@ -583,15 +542,16 @@ static enum gt_status lock_check(int fd, const char *path)
     struct stat info;
     if (fstat(fd, &info) != 0)
         return file_error(path, "look at the lock file");
-    if (!S_ISREG(info.st_mode))
-        return lock_foreign(path, "is no regular file");
-    const ssize_t count = pread(fd, text, sizeof text, 0);
+    const ssize_t count = S_ISREG(info.st_mode) ? pread(fd, text, sizeof text, 0) : 0;
     if (count < 0)
         return file_error(path, "read the lock file");
+    bool is_ours = count <= LOCK_BYTES_MAX;
     for (ssize_t i = 0; i < count; i++)
-        if (count > LOCK_BYTES_MAX || !((text[i] >= '0' && text[i] <= '9') || text[i] == '\n' || text[i] == '\0'))
-            return lock_foreign(path, "holds something else than a process id");
-    return GT_OK;
+        is_ours = is_ours && memchr("0123456789\n", text[i], 12) != NULL; /* or its zero */
+    if (is_ours && S_ISREG(info.st_mode))
+        return GT_OK;
+    return FAIL(GT_USAGE, "%s: cannot be used as the lock file: it %s; use another folder, or move it away", path,
+                is_ours ? "is no regular file" : "holds something else than a process id");
 }
 
 enum gt_status file_lock(const char *path, int *out_fd)
@@ -599,7 +559,7 @@ enum gt_status file_lock(const char *path, int *out_fd)
     int fd;
     for (int attempt = 0; attempt < LOCK_ATTEMPTS; attempt++) {
         TRY(lock_open(path, &fd));
-        if (lock_is_current(fd, path)) {
+        if (is_same_file(fd, AT_FDCWD, path)) { /* its last holder may have removed it in between */
             const enum gt_status status = lock_check(fd, path);
             if (status == GT_OK)
                 lock_sign(fd);

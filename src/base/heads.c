@@ -5,12 +5,6 @@
  */
 #include "base/heads.h"
 
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-
-#include "base/log.h"
-
 #define STATE_BYTES 16.0 /* weight, gradient, two moments */
 
 double heads_parameter_count(const struct heads_shape *shape)

@@ -2,8 +2,7 @@
 #ifndef GPT_TRAIN_BASE_HEADS_H
 #define GPT_TRAIN_BASE_HEADS_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/status.h"
 
 #define HEADS_TEXT_MAX 320
 

@@ -79,11 +79,8 @@ static const json_t *member(const json_t *object, const char *source, const char
     const json_t *value = json_object_get(object, name);
     if (value != NULL && (types >> json_typeof(value) & 1u) != 0)
         return value;
-    if (value == NULL)
-        log_error("%s: field \"%s\": expected %s, but it is missing", source, name, expected);
-    else
-        log_error("%s: field \"%s\": expected %s, found %s", source, name, expected, type_name(value));
-    return NULL;
+    return FAIL(NULL, "%s: field \"%s\": expected %s, %s%s", source, name, expected,
+                value != NULL ? "found " : "but it is missing", value != NULL ? type_name(value) : "");
 }
 
 enum gt_status json_get_int(const json_t *object, const char *source, const char *name, int64_t min, int64_t max,

@@ -5,11 +5,7 @@
  */
 #include "base/json_put.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/utf8.h"
 

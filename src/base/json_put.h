@@ -2,8 +2,7 @@
 #ifndef GPT_TRAIN_BASE_JSON_PUT_H
 #define GPT_TRAIN_BASE_JSON_PUT_H
 
-#include <stdbool.h>
-#include <stdio.h>
+#include "base/status.h"
 
 struct json_put {
     FILE *out;     /* NULL: nothing is written */

@@ -6,15 +6,10 @@
  */
 #include "base/progress.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 
 #define BAR_WIDTH 24
 #define BAR_WIDTH_LEAST 8

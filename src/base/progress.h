@@ -2,8 +2,7 @@
 #ifndef GPT_TRAIN_BASE_PROGRESS_H
 #define GPT_TRAIN_BASE_PROGRESS_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/status.h"
 
 struct progress {
     bool terminal;   /* standard error is a terminal that understands escape sequences */

@@ -4,12 +4,7 @@
  */
 #include "base/recompute.h"
 
-#include <assert.h>
 #include <ctype.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define LAYERS_MAX 1000000
 #define CLASS(name) (1u << RECOMPUTE_CLASS_##name)

@@ -8,9 +8,7 @@
 #ifndef GPT_TRAIN_BASE_RECOMPUTE_H
 #define GPT_TRAIN_BASE_RECOMPUTE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/status.h"
 
 /* The op classes that levels distinguish.  A new op has class PLAIN unless its declaration names another. */
 enum recompute_class {

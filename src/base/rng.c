@@ -88,31 +88,22 @@ static void lanes_log(const uint32_t a[LANES], double out[LANES])
 /* cos and sin of turns / 2^32 of a circle: Taylor series on an eighth of a turn around a multiple of a quarter turn. */
 static void lanes_circle(const uint32_t turns[LANES], double out_cos[LANES], double out_sin[LANES])
 {
-    static const double cos_parts[] = {1.0 / 20922789888000.0,
-                                       -1.0 / 87178291200.0,
-                                       1.0 / 479001600.0,
-                                       -1.0 / 3628800.0,
-                                       1.0 / 40320.0,
-                                       -1.0 / 720.0,
-                                       1.0 / 24.0,
-                                       -1.0 / 2.0,
-                                       1.0};
-    static const double sin_parts[] = {1.0 / 355687428096000.0,
-                                       -1.0 / 1307674368000.0,
-                                       1.0 / 6227020800.0,
-                                       -1.0 / 39916800.0,
-                                       1.0 / 362880.0,
-                                       -1.0 / 5040.0,
-                                       1.0 / 120.0,
-                                       -1.0 / 6.0,
-                                       1.0};
+    static const double parts[][2] = {{1.0 / 20922789888000.0, 1.0 / 355687428096000.0},
+                                      {-1.0 / 87178291200.0, -1.0 / 1307674368000.0},
+                                      {1.0 / 479001600.0, 1.0 / 6227020800.0},
+                                      {-1.0 / 3628800.0, -1.0 / 39916800.0},
+                                      {1.0 / 40320.0, 1.0 / 362880.0},
+                                      {-1.0 / 720.0, -1.0 / 5040.0},
+                                      {1.0 / 24.0, 1.0 / 120.0},
+                                      {-1.0 / 2.0, -1.0 / 6.0},
+                                      {1.0, 1.0}}; /* of cos and of sin */
     for (int i = 0; i < LANES; i++) {
         const uint32_t quarter = (turns[i] + EIGHTH_TURN) >> 30;
         const double x = TWO_PI * 0x1p-32 * (double)(int32_t)(turns[i] - (quarter << 30)), t = x * x;
         double c = 0.0, s = 0.0;
-        for (size_t part = 0; part < sizeof cos_parts / sizeof cos_parts[0]; part++) {
-            c = c * t + cos_parts[part];
-            s = s * t + sin_parts[part];
+        for (size_t part = 0; part < sizeof parts / sizeof parts[0]; part++) {
+            c = c * t + parts[part][0];
+            s = s * t + parts[part][1];
         }
         s *= x;
         const double first = (quarter & 1) != 0 ? s : c, second = (quarter & 1) != 0 ? c : s;

@@ -3,10 +3,7 @@
  */
 #include "base/rope_angles.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #define TWO_PI 6.283185307179586
 

@@ -2,8 +2,7 @@
 #ifndef GPT_TRAIN_BASE_ROPE_ANGLES_H
 #define GPT_TRAIN_BASE_ROPE_ANGLES_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/status.h"
 
 enum rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LINEAR, ROPE_SCALING_LLAMA3 };
 

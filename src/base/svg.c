@@ -4,9 +4,7 @@
  */
 #include "base/svg.h"
 
-#include <assert.h>
 #include <math.h>
-#include <stdarg.h>
 
 #define TEXT_MAX 512
 

@@ -6,9 +6,7 @@
 #ifndef GPT_TRAIN_BASE_SVG_H
 #define GPT_TRAIN_BASE_SVG_H
 
-#include <stdio.h>
-
-#include "base/log.h"
+#include "base/status.h"
 
 #define SVG_TEXT_SIZE 13
 #define SVG_INK "#222222"

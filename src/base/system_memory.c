@@ -7,10 +7,6 @@
 #include "base/system_memory.h"
 
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -18,7 +14,6 @@
 #include "base/platform.h"
 
 #define LINE_MAX_BYTES 1024
-#define PATH_MAX_BYTES 4096
 
 /* Reads the first number of the first line of `path` that starts with `key` ("" for any line) and a number.  Returns
  * false when there is none. */
@@ -39,7 +34,7 @@ static bool number_read(const char *path, const char *key, uint64_t *out)
 static void chain_visit(const char *root, const char *mount, const char *cgroup, bool unified, cgroup_fn *visit,
                         void *context)
 {
-    char folder[PATH_MAX_BYTES];
+    char folder[FILE_PATH_MAX];
     const int base = snprintf(folder, sizeof folder, "%s/%s", root, mount);
     const size_t length = strlen(cgroup);
     if (base < 0 || (size_t)base + length >= sizeof folder)

@@ -2,9 +2,7 @@
 #ifndef GPT_TRAIN_BASE_SYSTEM_MEMORY_H
 #define GPT_TRAIN_BASE_SYSTEM_MEMORY_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/status.h"
 
 /* Total and available bytes, the minimum over the machine, the process's cgroups and its address space.  Returns false
  * when the system reports nothing. */

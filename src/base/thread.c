@@ -27,6 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/platform.h"
 #include "base/system_memory.h"
@@ -218,23 +219,14 @@ struct ticker {
     void *context;
 };
 
-static struct timespec next_after(const struct ticker *ticker)
-{
-    struct timespec at;
-    clock_gettime(PLATFORM_TICKER_CLOCK, &at);
-    at.tv_sec += ticker->interval_s;
-    at.tv_nsec += ticker->interval_ns;
-    if (at.tv_nsec >= NS_PER_SECOND) {
-        at.tv_sec++;
-        at.tv_nsec -= NS_PER_SECOND;
-    }
-    return at;
-}
-
 /* Sleeps for one interval.  Returns true when the ticker must end. */
 static bool interval_end(struct ticker *ticker)
 {
-    struct timespec until = next_after(ticker);
+    struct timespec until;
+    clock_gettime(PLATFORM_TICKER_CLOCK, &until);
+    until.tv_nsec += ticker->interval_ns;
+    until.tv_sec += ticker->interval_s + until.tv_nsec / NS_PER_SECOND;
+    until.tv_nsec %= NS_PER_SECOND;
     pthread_mutex_lock(&ticker->mutex);
     int error = 0;
     while (!ticker->end && error != ETIMEDOUT)
@@ -299,4 +291,48 @@ void ticker_stop(struct ticker *ticker)
     pthread_mutex_unlock(&ticker->mutex);
     pthread_join(ticker->thread, NULL);
     ticker_destroy(ticker);
+}
+
+/* ---- contention ---- */
+
+/* Reads /proc/self/task/ID/schedstat, a line of three numbers: nanoseconds on a processor, nanoseconds waiting for
+ * one, and a count of time slices. */
+void contention_read(struct contention *out)
+{
+    DIR *threads = opendir("/proc/self/task");
+    out->count = 0;
+    while (threads && out->count < CONTENTION_THREADS_MAX) {
+        struct contention_thread *thread = &out->thread[out->count];
+        const struct dirent *entry = readdir(threads);
+        if (!entry)
+            break;
+        thread->id = strtoll(entry->d_name, NULL, 10);
+        FILE *file = thread->id > 0 ? fopen(TEXT(300, "/proc/self/task/%s/schedstat", entry->d_name), "re") : NULL;
+        out->count += file && fscanf(file, "%" SCNd64 " %" SCNd64, &thread->run_ns, &thread->wait_ns) == 2;
+        if (file)
+            fclose(file);
+    }
+    if (threads)
+        closedir(threads);
+    out->at_ns = clock_monotonic_ns();
+}
+
+double contention_share(const struct contention *before, const struct contention *after, int processors)
+{
+    const double passed_ns = (double)(after->at_ns - before->at_ns);
+    double waited_ns = 0.0, ran_ns = 0.0;
+    for (int32_t i = 0; i < after->count; i++) {
+        struct contention_thread change = after->thread[i]; /* a new thread counts from its start */
+        for (int32_t k = 0; k < before->count; k++) {
+            change.run_ns -= before->thread[k].id == change.id ? before->thread[k].run_ns : 0;
+            change.wait_ns -= before->thread[k].id == change.id ? before->thread[k].wait_ns : 0;
+        }
+        waited_ns = (double)change.wait_ns > waited_ns ? (double)change.wait_ns : waited_ns;
+        ran_ns += (double)change.run_ns;
+    }
+    if (!(passed_ns > 0.0))
+        return 0.0;
+    const double waited = waited_ns / passed_ns, taken = processors - ran_ns / passed_ns;
+    const double likely = taken * (1.0 + 1.0 / processors) / 2.0, share = waited < likely ? waited : likely;
+    return share < 0.0 ? 0.0 : share > 1.0 ? 1.0 : share;
 }

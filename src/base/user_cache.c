@@ -12,9 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/hash.h"
-
 #define MAGIC_BYTES 8
 #define NAMES_BYTES_MAX 112 /* "/gpt-train", a folder in it, and a file's name */
 

@@ -6,9 +6,7 @@
 #ifndef GPT_TRAIN_BASE_USER_CACHE_H
 #define GPT_TRAIN_BASE_USER_CACHE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/file.h"
 
 #define USER_CACHE_KEY_MAX 1024
 

@@ -2,9 +2,7 @@
 #ifndef GPT_TRAIN_BASE_UTF8_H
 #define GPT_TRAIN_BASE_UTF8_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/status.h"
 
 #define UTF8_CODE_POINTS 0x110000u
 #define UTF8_REPLACEMENT 0xFFFDu

@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/hostmem.h"
-#include "cli/flags.h"
 #include "cli/program.h"
 #include "data/tokenizer.h"
 #include "io/checkpoint.h"

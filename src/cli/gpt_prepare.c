@@ -8,7 +8,6 @@
 #include "base/hostmem.h"
 #include "base/progress.h"
 #include "base/thread.h"
-#include "cli/flags.h"
 #include "cli/program.h"
 #include "data/bpe_train.h"
 #include "data/prepare.h"

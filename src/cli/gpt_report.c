@@ -2,7 +2,6 @@
  *
  * This file reads the command line, opens the runs and chooses the exit status; src/report does the work.
  */
-#include "cli/flags.h"
 #include "cli/program.h"
 #include "report/report.h"
 

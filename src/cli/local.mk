@@ -1,12 +1,11 @@
 # The programs.  Each reads its command line, calls the library and exits.
 PROGRAM_SOURCES = src/cli/program.c src/cli/program.h
-FLAGS_SOURCES = src/cli/flags.c src/cli/flags.h
 bin_PROGRAMS += gpt-export gpt-prepare gpt-report gpt-sample gpt-train
-gpt_export_SOURCES = src/cli/gpt_export.c src/cli/restart.c $(FLAGS_SOURCES) $(PROGRAM_SOURCES)
+gpt_export_SOURCES = src/cli/gpt_export.c src/cli/restart.c $(PROGRAM_SOURCES)
 gpt_export_LDADD = $(PROGRAM_LIBS)
-gpt_prepare_SOURCES = src/cli/gpt_prepare.c $(FLAGS_SOURCES) $(PROGRAM_SOURCES)
+gpt_prepare_SOURCES = src/cli/gpt_prepare.c $(PROGRAM_SOURCES)
 gpt_prepare_LDADD = $(PROGRAM_LIBS)
-gpt_report_SOURCES = src/cli/gpt_report.c $(FLAGS_SOURCES) $(PROGRAM_SOURCES)
+gpt_report_SOURCES = src/cli/gpt_report.c $(PROGRAM_SOURCES)
 gpt_report_LDADD = $(PROGRAM_LIBS)
 gpt_sample_SOURCES = src/cli/gpt_sample.c src/cli/program_start.c src/cli/restart.c $(PROGRAM_SOURCES)
 gpt_sample_LDADD = $(PROGRAM_LIBS)

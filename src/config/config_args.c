@@ -4,10 +4,7 @@
  * spellings, strings verbatim (but quotes around a valid literal are removed, because nanoGPT's users expect that).
  * Only files may contain arithmetic.  After a mistake the reader continues, so that it reports all of them.
  */
-#include "base/file.h"
-#include "config/config_key.h"
 #include "config/config_lex.h"
-#include "config/config_value.h"
 
 struct args {
     struct config *config;

@@ -8,13 +8,9 @@
  * so that all mistakes of a file are reported at once.
  */
 #include <config.h>
-#include <stdarg.h>
 
 #include "base/clock.h"
-#include "base/file.h"
-#include "config/config_key.h"
 #include "config/config_lex.h"
-#include "config/config_value.h"
 
 #define FILE_SIZE_MAX 1048576 /* bytes of a configuration file */
 #define FILE_ERRORS_MAX 20    /* reported before the reader gives up on a file */
@@ -57,20 +53,12 @@ struct reader {
 
 /* ---- errors and tokens ---- */
 
-/* Logs an error at the position of `token`, counts it and returns GT_USAGE. */
-static enum gt_status fail(struct reader *reader, const struct config_token *token, const char *format, ...)
-    LOG_PRINTF(3, 4);
-
-static enum gt_status fail(struct reader *reader, const struct config_token *token, const char *format, ...)
+/* Logs an error at the position of `token`, counts it and has the value GT_USAGE. */
+#define FAIL_AT(reader, token, ...) fail_at(reader, token, TEXT(512, __VA_ARGS__))
+static enum gt_status fail_at(struct reader *reader, const struct config_token *token, const char *message)
 {
-    char message[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
-    va_end(args);
-    log_error("%s:%d:%d: %s", reader->path, (int)token->line, (int)token->column, message);
     reader->error_count++;
-    return GT_USAGE;
+    return FAIL(GT_USAGE, "%s:%d:%d: %s", reader->path, (int)token->line, (int)token->column, message);
 }
 
 /* Logs that the current token is not what the grammar requires.  A long token is cut. */
@@ -82,8 +70,8 @@ static enum gt_status fail_expected(struct reader *reader, const char *wanted)
                         : token->length > 32                  ? TEXT(64, "%.32s...", token->start)
                                                               : TEXT(64, "%.*s", (int)token->length, token->start);
     if (token->type == CONFIG_TOKEN_BAD)
-        return fail(reader, token, "%s: %s", token->message, found);
-    return fail(reader, &reader->token, "expected %s, found %s", wanted, found);
+        return FAIL_AT(reader, token, "%s: %s", token->message, found);
+    return FAIL_AT(reader, &reader->token, "expected %s, found %s", wanted, found);
 }
 
 static void advance(struct reader *reader)
@@ -110,7 +98,7 @@ static enum gt_status push_pending(struct reader *reader, enum pending_kind kind
                                    int precedence)
 {
     if (reader->pending_count == STACK_MAX)
-        return fail(reader, &reader->token, "nested too deeply: over %d operators and brackets are open", STACK_MAX);
+        return FAIL_AT(reader, &reader->token, "nested too deeply: over %d operators and brackets are open", STACK_MAX);
     reader->pending[reader->pending_count++] = (struct pending){kind, op, precedence, reader->token};
     return GT_OK;
 }
@@ -129,7 +117,7 @@ static enum gt_status join(struct reader *reader, const struct config_token *tok
     const size_t left_length = strlen(left), right_length = strlen(right);
     char *joined = config_lex_reserve(&reader->lex, left_length + right_length);
     if (joined == NULL)
-        return fail(reader, token, "the strings of this file are too long");
+        return FAIL_AT(reader, token, "the strings of this file are too long");
     memcpy(joined, left, left_length);
     memcpy(joined + left_length, right, right_length);
     *out = (struct config_value){.type = CONFIG_VALUE_STRING, .text = joined};
@@ -147,8 +135,8 @@ static enum gt_status apply_binary(struct reader *reader, const struct pending *
     const char *why = config_value_binary(pending->op, left, right, left);
     if (why == NULL)
         return GT_OK;
-    return fail(reader, &pending->token, "%s %.*s %s: %s", config_value_type_name(left->type),
-                (int)pending->token.length, pending->token.start, config_value_type_name(right->type), why);
+    return FAIL_AT(reader, &pending->token, "%s %.*s %s: %s", config_value_type_name(left->type),
+                   (int)pending->token.length, pending->token.start, config_value_type_name(right->type), why);
 }
 
 static enum gt_status apply_str(struct reader *reader, const struct pending *pending)
@@ -173,8 +161,8 @@ static enum gt_status apply_top(struct reader *reader)
         return apply_str(reader, pending);
     const char *why = pending->kind == PENDING_UNARY ? config_value_unary(pending->op, value, value) : NULL;
     if (why != NULL)
-        return fail(reader, &pending->token, "%.*s %s: %s", (int)pending->token.length, pending->token.start,
-                    config_value_type_name(value->type), why);
+        return FAIL_AT(reader, &pending->token, "%.*s %s: %s", (int)pending->token.length, pending->token.start,
+                       config_value_type_name(value->type), why);
     return GT_OK;
 }
 
@@ -211,7 +199,7 @@ static enum gt_status read_time(struct reader *reader)
     static const char *const rest[] = {".", "time", "(", ")"};
     const struct config_value value = {.type = CONFIG_VALUE_REAL, .real = (double)reader->config->wall_s};
     if (!reader->time_imported)
-        return fail(reader, &reader->token, "write `import time` before this use of time");
+        return FAIL_AT(reader, &reader->token, "write `import time` before this use of time");
     advance(reader);
     for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
         TRY(expect(reader, rest[i]));
@@ -247,8 +235,8 @@ static enum gt_status read_name(struct reader *reader)
             TRY(join(reader, name, value.text, "", &value));
     } else if (!is_true && !looking_at(reader, "False")) {
         config_key_hint(hint, name->start, name->length, reader->config->program);
-        return fail(reader, name, "the name %.*s has no value%s", (int)(name->length < 40 ? name->length : 40),
-                    name->start, hint);
+        return FAIL_AT(reader, name, "the name %.*s has no value%s", (int)(name->length < 40 ? name->length : 40),
+                       name->start, hint);
     }
     push_value(reader, &value);
     advance(reader);
@@ -295,7 +283,7 @@ static enum gt_status finish_expression(struct reader *reader)
         return GT_OK;
     const struct config_token *open = &reader->pending[reader->pending_count - 1].token;
     if (reader->token.type == CONFIG_TOKEN_END)
-        return fail(reader, open, "this bracket is never closed");
+        return FAIL_AT(reader, open, "this bracket is never closed");
     return fail_expected(reader,
                          TEXT(80, "an operator, or ')' for line %d, column %d", (int)open->line, (int)open->column));
 }
@@ -306,7 +294,7 @@ static enum gt_status read_operator(struct reader *reader)
     if (looking_at(reader, ")")) {
         TRY(apply_down_to(reader, 0));
         if (reader->pending_count == 0)
-            return fail(reader, &reader->token, "unmatched ')'");
+            return FAIL_AT(reader, &reader->token, "unmatched ')'");
         TRY(apply_top(reader));
         advance(reader);
         return GT_OK;
@@ -345,9 +333,9 @@ static enum gt_status temporary_assign(struct reader *reader, const struct confi
 {
     struct temporary *temporary = temporary_find(reader, name);
     if (name->length >= TEMPORARY_NAME_MAX)
-        return fail(reader, name, "this name is longer than %d bytes", TEMPORARY_NAME_MAX - 1);
+        return FAIL_AT(reader, name, "this name is longer than %d bytes", TEMPORARY_NAME_MAX - 1);
     if (temporary == NULL && reader->temporary_count == TEMPORARY_MAX)
-        return fail(reader, name, "more than %d temporary names", TEMPORARY_MAX);
+        return FAIL_AT(reader, name, "more than %d temporary names", TEMPORARY_MAX);
     if (temporary == NULL) {
         temporary = &reader->temporaries[reader->temporary_count++];
         memcpy(temporary->name, name->start, name->length);
@@ -372,7 +360,7 @@ static enum gt_status check_target(struct reader *reader, const struct config_to
         return GT_USAGE;
     }
     if ((config_key_info_get(key)->flags & CONFIG_FLAG_ONLY) != 0)
-        return fail(reader, name, "%s belongs to the command line, not into a file", config_key_info_get(key)->name);
+        return FAIL_AT(reader, name, "%s belongs to the command line, not into a file", config_key_info_get(key)->name);
     return GT_OK;
 }
 
@@ -406,8 +394,8 @@ static enum gt_status read_assignment(struct reader *reader)
     enum config_key key = config_key_find(name.start, name.length);
     advance(reader);
     if (!looking_at(reader, "=") && key == CONFIG_KEY_COUNT && name.start[0] != '_') /* Python's statements too */
-        return fail(reader, &name, "%.*s is not supported: a configuration may hold only assignments (NAME = VALUE)",
-                    (int)(name.length < 80 ? name.length : 80), name.start);
+        return FAIL_AT(reader, &name, "%.*s is not supported: a configuration may hold only assignments (NAME = VALUE)",
+                       (int)(name.length < 80 ? name.length : 80), name.start);
     if (!looking_at(reader, "="))
         return fail_expected(reader, "'=' (a configuration holds assignments only)");
     advance(reader);
@@ -422,8 +410,8 @@ static enum gt_status read_assignment(struct reader *reader)
 static enum gt_status read_statement(struct reader *reader)
 {
     if (reader->token.indented)
-        return fail(reader, &reader->token,
-                    "indented line: a configuration may hold only assignments that start in the first column");
+        return FAIL_AT(reader, &reader->token,
+                       "indented line: a configuration may hold only assignments that start in the first column");
     if (looking_at(reader, "import")) {
         advance(reader);
         if (!looking_at(reader, "time"))

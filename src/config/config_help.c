@@ -9,11 +9,6 @@
 #define HELP_WIDTH 80
 #define HELP_INDENT 26 /* where the help texts begin */
 
-struct folder {
-    FILE *stream;
-    int column; /* of the next character */
-};
-
 /* Writes "--n_layer=N", "--bias[=BOOL]", "--help". */
 static void key_form(char out[static 256], const struct config_key_info *info)
 {
@@ -52,46 +47,37 @@ static void key_text(char out[static 512], const struct config *defaults, enum c
                  info->type == CONFIG_TYPE_CHOICE ? value.text : text);
 }
 
-/* Prints the words of `text`, folded and indented by `indent`.  A word that is too long for a line gets its own. */
-static void fold(struct folder *folder, int indent, const char *text)
+/* Prints the words of `text` behind `column` characters of its line, folded and indented.  A word that is too long for
+ * a line gets its own. */
+static void fold(FILE *stream, int column, const char *text)
 {
     while (*text != '\0') {
         int length = (int)strcspn(text, " ");
-        if (folder->column > indent && folder->column + 1 + length > HELP_WIDTH) {
-            fputc('\n', folder->stream);
-            folder->column = 0;
+        if (column > HELP_INDENT && column + 1 + length > HELP_WIDTH) {
+            fputc('\n', stream);
+            column = 0;
         }
-        if (folder->column < indent) {
-            fprintf(folder->stream, "%*s", indent - folder->column, "");
-            folder->column = indent;
-        } else if (folder->column > indent) {
-            fputc(' ', folder->stream);
-            folder->column++;
-        }
+        const int blanks = column < HELP_INDENT ? HELP_INDENT - column : column > HELP_INDENT;
+        fprintf(stream, "%*s", blanks, "");
         for (int i = 0; i < length; i++)
-            fputc(text[i] == HARD_SPACE ? ' ' : text[i], folder->stream);
-        folder->column += length;
+            fputc(text[i] == HARD_SPACE ? ' ' : text[i], stream);
+        column += blanks + length;
         text += length;
         text += strspn(text, " ");
     }
-    fputc('\n', folder->stream);
-    folder->column = 0;
+    fputc('\n', stream);
 }
 
 static void help_key(FILE *stream, const struct config *defaults, enum config_key key, bool brief)
 {
-    struct folder folder = {stream, 0};
-    char form[256];
-    char text[512];
+    char form[256], text[512];
     key_form(form, config_key_info_get(key));
     key_text(text, defaults, key, brief);
-    folder.column = 2 + (int)strlen(form);
     fprintf(stream, "  %s", form);
-    if (folder.column + 2 > HELP_INDENT) {
-        fputc('\n', stream);
-        folder.column = 0;
-    }
-    fold(&folder, HELP_INDENT, text);
+    const int column = 2 + (int)strlen(form);
+    const bool is_long = column + 2 > HELP_INDENT;
+    fputs(is_long ? "\n" : "", stream);
+    fold(stream, is_long ? 0 : column, text);
 }
 
 static void help_head(FILE *stream, enum config_program program, bool all)

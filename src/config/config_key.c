@@ -6,7 +6,6 @@
 #include "config/config_key.h"
 
 #include <limits.h>
-#include <stdarg.h>
 
 #include "base/size.h"
 #include "base/utf8.h"
@@ -235,14 +234,8 @@ static enum gt_status refuse_type(const struct assignment *at, const char *wante
 }
 
 /* Logs "PLACE: KEY = VALUE PROBLEM". */
-static enum gt_status refuse_value(const struct assignment *at, const char *format, ...) LOG_PRINTF(2, 3);
-static enum gt_status refuse_value(const struct assignment *at, const char *format, ...)
+static enum gt_status refuse_value(const struct assignment *at, const char *problem)
 {
-    char problem[256];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(problem, sizeof problem, format, args);
-    va_end(args);
     return FAIL(GT_USAGE, ERROR_BAD_VALUE "%s: %s = %s %s", CONFIG_ORIGIN_TEXT(at->origin), at->info->name,
                 CONFIG_VALUE_TEXT(at->value), problem);
 }
@@ -255,7 +248,7 @@ static enum gt_status assign_int(const struct assignment *at)
     if (at->value->type != CONFIG_VALUE_INT && !none)
         return refuse_type(at, "an int");
     if (!none && (integer < info->int_min || integer > info->int_max))
-        return refuse_value(at, "is out of range: [%" PRId64 ", %" PRId64 "]", info->int_min, info->int_max);
+        return refuse_value(at, TEXT(80, "is out of range: [%" PRId64 ", %" PRId64 "]", info->int_min, info->int_max));
     *(int64_t *)at->field = integer;
     return GT_OK;
 }
@@ -271,8 +264,9 @@ static enum gt_status assign_real(const struct assignment *at)
     /* In the positive form, so that a NaN is rejected. */
     if (!((min_open ? real > info->real_min : real >= info->real_min) &&
           (max_open ? real < info->real_max : real <= info->real_max)))
-        return refuse_value(at, "is out of range: %c%s, %s%c", min_open ? '(' : '[', CONFIG_REAL_TEXT(info->real_min),
-                            CONFIG_REAL_TEXT(info->real_max), max_open ? ')' : ']');
+        return refuse_value(at, TEXT(120, "is out of range: %c%s, %s%c", min_open ? '(' : '[',
+                                     CONFIG_REAL_TEXT(info->real_min), CONFIG_REAL_TEXT(info->real_max),
+                                     max_open ? ')' : ']'));
     *(double *)at->field = real;
     return GT_OK;
 }
@@ -292,7 +286,7 @@ static enum gt_status assign_string(const struct assignment *at)
     if (at->value->type != CONFIG_VALUE_STRING && !none)
         return refuse_type(at, "a str");
     if (strlen(text) >= at->info->capacity)
-        return refuse_value(at, "is too long: %zu bytes, at most %zu", strlen(text), at->info->capacity - 1);
+        return refuse_value(at, TEXT(80, "is too long: %zu bytes, at most %zu", strlen(text), at->info->capacity - 1));
     if (text[0] == '\0' && (at->info->flags & CONFIG_NEEDED) != 0)
         return refuse_value(at, "is empty");
     /* A checkpoint stores only valid text; a path of this invocation may contain any bytes. */
@@ -322,7 +316,7 @@ static enum gt_status assign_choice(const struct assignment *at)
             return GT_OK;
         }
     }
-    return refuse_value(at, "is none of %s", list);
+    return refuse_value(at, TEXT(256, "is none of %s", list));
 }
 
 enum gt_status config_key_assign(struct config *config, enum config_key key, const struct config_value *value,

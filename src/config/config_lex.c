@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <math.h>
 
+#include "base/utf8.h"
+
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
@@ -179,12 +181,12 @@ static const char *string_number(struct config_lex *lex, int base, int count_min
         code = code * (uint32_t)base + (uint32_t)hex_digit(peek(lex, 0));
     if (count < count_min)
         return "an escape in this string lacks digits";
-    if (code == 0 || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
+    if (code == 0 || !utf8_is_scalar(code))
         return "an escape in this string names no usable character";
-    int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3; /* bytes of UTF-8 */
-    put_byte(lex, (more > 0 ? 0xFF00u >> (more + 1) & 0xFF : 0) | code >> 6 * more);
-    while (more-- > 0)
-        put_byte(lex, 0x80 | (code >> 6 * more & 63));
+    char bytes[4];
+    const size_t length = utf8_encode(code, bytes);
+    for (size_t i = 0; i < length; i++)
+        put_byte(lex, (unsigned char)bytes[i]);
     return NULL;
 }
 

@@ -6,8 +6,7 @@
 #ifndef GPT_TRAIN_CONFIG_CONFIG_LEX_H
 #define GPT_TRAIN_CONFIG_CONFIG_LEX_H
 
-#include "base/status.h"
-#include "config/config_value.h"
+#include "config/config_key.h"
 
 enum config_token_type {
     CONFIG_TOKEN_END,

@@ -3,14 +3,9 @@
  * Integers stay in int64_t and no operation overflows unnoticed; floats are computed in double
  * and rejected when the result is not finite.  The reader joins strings, because that needs its storage.
  */
-#include "config/config_value.h"
+#include "config/config_key.h"
 
-#include <assert.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const char too_large[] = "the result does not fit a 64-bit integer";
 static const char zero_divisor[] = "division by zero";

@@ -9,5 +9,5 @@ libgpttrain_a_SOURCES += \
 	src/config/config_key.c src/config/config_key.h \
 	src/config/config_lex.c src/config/config_lex.h \
 	src/config/config_text.c \
-	src/config/config_value.c src/config/config_value.h \
+	src/config/config_value.c \
 	src/config/keys.def

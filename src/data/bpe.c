@@ -9,10 +9,9 @@
  */
 #include "data/bpe.h"
 
-#include "base/hash.h"
+#include "base/file.h"
 #include "base/size.h"
 #include "base/utf8.h"
-#include "data/little_endian.h"
 
 #define PAIR_FREE UINT64_MAX
 #define RANK_NONE UINT32_MAX

@@ -11,7 +11,7 @@
  */
 #include "data/bpe_train.h"
 
-#include "base/hash.h"
+#include "base/file.h"
 #include "base/size.h"
 #include "data/bpe.h"
 

@@ -5,7 +5,7 @@
  */
 #include "data/dedup.h"
 
-#include "data/little_endian.h"
+#include "base/file.h"
 
 #define SLOTS_FIRST ((size_t)65536)
 

@@ -10,7 +10,6 @@ libgpttrain_a_SOURCES += \
 	src/data/documents.c src/data/documents.h \
 	src/data/hf_hub.c src/data/hf_hub.h \
 	src/data/input.c src/data/input.h \
-	src/data/little_endian.h \
 	src/data/mixture.c src/data/mixture.h \
 	src/data/prepare.c src/data/prepare.h \
 	src/data/prepare_commit.c src/data/prepare_encode.c src/data/prepare_internal.h \

@@ -9,10 +9,10 @@
  * written.  So it needs no other state, and detects whether the text has changed.  Reading is fast compared with
  * tokenizing.
  */
+#include "base/file.h"
 #include "base/size.h"
 #include "base/thread.h"
 #include "base/utf8.h"
-#include "data/little_endian.h"
 #include "data/prepare_internal.h"
 #include "data/text_kind.h"
 

@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "data/little_endian.h"
 #include "data/tokenizer_bpe.h"
 #include "data/tokenizer_encoder.h"
 #include "data/tokens.h"

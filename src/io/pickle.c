@@ -13,9 +13,9 @@
 
 #include <math.h>
 
+#include "base/file.h"
 #include "base/size.h"
 #include "base/utf8.h"
-#include "data/little_endian.h"
 
 #define MEMO_MAX 1000000
 #define LINE_BYTES_MAX 256

@@ -6,8 +6,8 @@
  */
 #include "io/zip_stored.h"
 
+#include "base/file.h"
 #include "base/size.h"
-#include "data/little_endian.h"
 
 enum { END_BYTES = 22, LOCATOR_BYTES = 20, END64_BYTES = 56, MEMBER_BYTES = 46, LOCAL_BYTES = 30, PIECE_BYTES = 16384 };
 

@@ -15,7 +15,6 @@
 
 #include "backend/backend_call.h"
 #include "base/clock.h"
-#include "base/contention.h"
 #include "base/thread.h"
 #include "base/user_cache.h"
 

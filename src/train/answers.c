@@ -3,7 +3,7 @@
  * A comparison plans one configuration after the other.  Both print the same rows in the same order
  * (plan_print_rows()), so lines are joined by their number.
  *
- * An error line names its identifier, as in "error[no-fit]: ..." (base/log.h).  --explain prints what doc/errors.md
+ * An error line names its identifier, as in "error[no-fit]: ..." (base/status.h).  --explain prints what doc/errors.md
  * says of the errors that people meet most.
  */
 #include <errno.h>

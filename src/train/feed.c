@@ -10,8 +10,8 @@
 #include "train/feed.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/size.h"
-#include "data/little_endian.h"
 #include "data/prepare.h"
 #include "train/ranks.h"
 #include "train/stop.h"

@@ -8,8 +8,8 @@
 #include <math.h>
 
 #include "base/clock.h"
-#include "base/contention.h"
 #include "base/size.h"
+#include "base/thread.h"
 
 #define AVERAGE_WEIGHT 0.1
 #define NOTED_ERROR 0.2 /* of the model; a larger one is logged */

@@ -5,8 +5,8 @@
 #define GPT_TRAIN_TRAIN_RUN_H
 
 #include "backend/backend_call.h"
-#include "base/contention.h"
 #include "base/progress.h"
+#include "base/thread.h"
 #include "train/feed.h"
 #include "train/forecast.h"
 #include "train/generate.h"

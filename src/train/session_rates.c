@@ -9,7 +9,6 @@
 #include <math.h>
 
 #include "base/clock.h"
-#include "base/contention.h"
 #include "base/size.h"
 #include "base/thread.h"
 #include "plan/calibrate.h"

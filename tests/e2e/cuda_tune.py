@@ -34,7 +34,7 @@ def files(folder):
 
 
 def hashed(text):
-    """FNV-1a, as in base/hash.h."""
+    """FNV-1a, as in base/file.h."""
     value = 0xcbf29ce484222325
     for byte in text.encode("ascii"):
         value = (value ^ byte) * 0x100000001b3 % 2 ** 64

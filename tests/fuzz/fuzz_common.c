@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/status.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/log.h"
 #include "base/recompute.h"
+#include "base/status.h"
 #include "config/config.h"
 #include "tests/fuzz/fuzz_common.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/hostmem.h"
-#include "base/log.h"
+#include "base/status.h"
 #include "config/config.h"
 #include "train/restore.h"
 #include "train/session.h"

@@ -16,8 +16,8 @@
 #include <string.h>
 
 #include "base/hostmem.h"
-#include "base/log.h"
 #include "base/size.h"
+#include "base/status.h"
 #include "config/config.h"
 #include "train/feed.h"
 #include "train/restore.h"

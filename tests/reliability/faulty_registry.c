@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
-#include "base/log.h"
+#include "base/status.h"
 
 #define BACKENDS_MAX 8
 

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/log.h"
+#include "base/status.h"
 #include "base/thread.h"
 #include "data/bpe_train.h"
 #include "data/tokenizer.h"

@@ -1,5 +1,5 @@
 /* Tests of src/config/config_value.c: Python's arithmetic, its limits, and repr(). */
-#include "config/config_value.h"
+#include "config/config_key.h"
 
 #include <float.h>
 #include <math.h>

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "backends/cpu/cpu.h"
-#include "base/log.h"
+#include "base/status.h"
 #include "base/system_memory.h"
 #include "tests/unit/unit_main.h"
 

@@ -1,5 +1,5 @@
 /* Tests of base/log: prefixes, counts, escaping, cutting, the default sink's streams, byte counts. */
-#include "base/log.h"
+#include "base/status.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 
 #include "backends/opencl/opencl_device.h"
 #include "backends/opencl/opencl_gemm.h"
-#include "base/log.h"
+#include "base/status.h"
 #include "tests/unit/unit_main.h"
 
 static void sink_silent(void *context, enum log_level level, const char *line)

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "backends/opencl/opencl_launch.h"
-#include "base/log.h"
+#include "base/status.h"
 #include "tests/unit/unit_main.h"
 
 #define PAIRS ((size_t)1 << 19)

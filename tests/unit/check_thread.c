@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/contention.h"
 #include "base/file.h"
 #include "tests/unit/unit_main.h"
 

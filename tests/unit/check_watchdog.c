@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/status.h"
 #include "tests/unit/unit_main.h"
 
 static int message_fd;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/log.h"
+#include "base/status.h"
 #include "config/config.h"
 #include "tests/unit/unit_main.h"
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/hostmem.h"
-#include "base/log.h"
+#include "base/status.h"
 #include "tests/unit/unit_main.h"
 
 struct data_fixture {

@@ -6,7 +6,7 @@
 #ifndef GPT_TRAIN_UNIT_GRAPH_CHECK_H
 #define GPT_TRAIN_UNIT_GRAPH_CHECK_H
 
-#include "base/log.h"
+#include "base/status.h"
 #include "model/graph.h"
 
 static bool check_views(const struct graph *graph)

@@ -267,24 +267,15 @@ static void cpu_close(struct backend *backend)
 }
 
 /* Writes the name from /proc/cpuinfo, such as "AMD EPYC 7B13", else "CPU". */
-static void processor_name(char *out, size_t size)
+static void processor_name(char name[static 81])
 {
-    snprintf(out, size, "CPU");
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    if (file == NULL)
-        return;
     char line[512];
-    bool found = false;
-    while (!found && fgets(line, sizeof line, file) != NULL) {
-        const char *colon = strncmp(line, "model name", 10) == 0 ? strchr(line, ':') : NULL;
-        found = colon != NULL;
-        if (found) {
-            line[strcspn(line, "\n")] = '\0';
-            colon += 1 + strspn(colon + 1, " \t");
-            snprintf(out, size, "%.80s", colon);
-        }
-    }
-    fclose(file);
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    snprintf(name, 81, "CPU");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL && sscanf(line, "model name : %80[^\n]", name) != 1)
+        continue;
+    if (file != NULL)
+        fclose(file);
 }
 
 static enum gt_status cpu_info(struct backend *backend, struct backend_info *out)
@@ -298,8 +289,8 @@ static enum gt_status cpu_info(struct backend *backend, struct backend_info *out
     };
     TRY(cpu_memory_read(&info.total_bytes, &info.free_bytes));
     info.largest_allocation_bytes = info.total_bytes;
-    char name[96];
-    processor_name(name, sizeof name);
+    char name[81];
+    processor_name(name);
     snprintf(info.device, sizeof info.device, "%s, %" PRId32 " thread%s", name, cpu->threads,
              cpu->threads == 1 ? "" : "s");
 #ifdef _OPENMP

@@ -1,4 +1,5 @@
-/* 16-bit storage: blocks of bf16 or fp16 are converted to fp32 before a kernel's loop and rounded after it.
+/* 16-bit storage: blocks of bf16 or fp16 are converted to fp32 before a kernel's loop and rounded after it; loops that
+ * several kernels share.
  *
  * Kernels compute in fp32 on blocks.  cpu_floats_read() returns a block as floats: the operand's own memory if that is
  * fp32, else a converted copy in the caller's buffer.  cpu_floats_place() and cpu_floats_write() are the way back.
@@ -11,7 +12,8 @@
 
 #include <math.h>
 
-#include "backends/cpu/cpu_math.h"
+#include "backends/cpu/cpu.h"
+#include "backends/gelu.h"
 #include "base/dtype.h"
 
 #if defined(__AVX2__) || defined(__F16C__) || defined(__AVX512F__)
@@ -217,6 +219,42 @@ static inline void cpu_parts_add(const struct cpu_backend *cpu, const struct op_
             to[c] = (float)sum[c];
         cpu_floats_write(out, first, count, to);
     }
+}
+
+/* ---- sums of exponentials and maxima, which every compiler vectorises ---- */
+
+/* values[count] = e^(value - largest); returns their sum. */
+static inline float cpu_exp_sum(float *values, int64_t count, float largest)
+{
+    float sum = 0.0f;
+    CPU_SIMD_SUM(i, count, sum) {
+        const float e = cpu_exp(values[i] - largest);
+        values[i] = e;
+        sum += e;
+    }
+    return sum;
+}
+
+#define CPU_MAX_LANES 64 /* several vectors, so that comparisons do not wait for each other */
+
+/* Returns the maximum of values[count], count >= 1; may ignore NaN.  Uses lanes, which every compiler vectorises. */
+static inline float cpu_max_of(const float *values, int64_t count)
+{
+    float lane[CPU_MAX_LANES];
+    for (int64_t l = 0; l < CPU_MAX_LANES; l++)
+        lane[l] = values[0];
+    const int64_t whole = count - count % CPU_MAX_LANES;
+    for (int64_t i = 0; i < whole; i += CPU_MAX_LANES) {
+        for (int64_t l = 0; l < CPU_MAX_LANES; l++)
+            lane[l] = values[i + l] > lane[l] ? values[i + l] : lane[l];
+    }
+    for (int64_t i = whole; i < count; i++)
+        lane[0] = values[i] > lane[0] ? values[i] : lane[0];
+    for (int64_t half = CPU_MAX_LANES / 2; half > 0; half /= 2) {
+        for (int64_t l = 0; l < half; l++)
+            lane[l] = lane[l + half] > lane[l] ? lane[l + half] : lane[l];
+    }
+    return lane[0];
 }
 
 #endif

@@ -14,8 +14,8 @@
 #include "base/system_memory.h"
 
 #define PATH_MAX_BYTES 1024
-#define TOUCH_BYTES ((size_t)2 << 20) /* one huge page */
-#define PAGE_BYTES_MIN ((size_t)4096)
+#define TOUCH_BYTES (2 << 20) /* one huge page */
+#define PAGE_BYTES_MIN 4096
 
 enum gt_status cpu_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_bytes)
 {
@@ -28,13 +28,13 @@ enum gt_status cpu_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_byt
 static uint64_t resident_bytes(const void *context, const char *proc, int64_t pid)
 {
     char path[PATH_MAX_BYTES];
-    uint64_t size = 0, resident = 0;
+    uint64_t resident = 0;
     (void)context;
     snprintf(path, sizeof path, "%s/%" PRId64 "/statm", proc, pid);
     FILE *file = fopen(path, "re");
     if (file == NULL)
         return 0;
-    if (fscanf(file, "%" SCNu64 " %" SCNu64, &size, &resident) != 2)
+    if (fscanf(file, "%*s %" SCNu64, &resident) != 1)
         resident = 0;
     fclose(file);
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -49,12 +49,12 @@ static void segment_touch(struct cpu_segment *segment, int32_t threads)
 {
     volatile char *memory = segment->memory;
     const size_t size = segment->size_bytes;
-    const int64_t chunks = (int64_t)((size + TOUCH_BYTES - 1) / TOUCH_BYTES);
+    const int64_t chunks = size_ceil_div((int64_t)size, TOUCH_BYTES);
     (void)threads;
     CPU_OMP(omp parallel for schedule(static) num_threads(threads))
     for (int64_t chunk = 0; chunk < chunks; chunk++) {
         const size_t begin = (size_t)chunk * TOUCH_BYTES;
-        const size_t end = begin + TOUCH_BYTES < size ? begin + TOUCH_BYTES : size;
+        const size_t end = size_min(begin + TOUCH_BYTES, size);
         for (size_t at = begin; at < end; at += PAGE_BYTES_MIN)
             memory[at] = 0;
     }
@@ -62,9 +62,7 @@ static void segment_touch(struct cpu_segment *segment, int32_t threads)
 
 static enum gt_status segment_map(struct cpu_segment *segment, const struct backend_segment *wanted)
 {
-    segment->space = wanted->space;
-    segment->size_bytes = (size_t)wanted->size_bytes;
-    segment->memory = NULL;
+    *segment = (struct cpu_segment){.space = wanted->space, .size_bytes = (size_t)wanted->size_bytes};
     if (wanted->size_bytes == 0)
         return GT_OK;
     void *memory = mmap(NULL, segment->size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -87,17 +85,14 @@ enum gt_status cpu_memory_map(struct cpu_backend *cpu, const struct backend_segm
         return FAIL(GT_NO_MEMORY,
                     "cpu: the arena needs %" PRIu64 " B, but only %" PRIu64 " B of %" PRIu64 " B are free", need,
                     available, total);
-    for (int32_t i = 0; i < count; i++) {
-        const enum gt_status status = segment_map(&cpu->segment[i], &segments[i]);
-        if (status != GT_OK) {
-            cpu_memory_unmap(cpu);
-            return status;
-        }
-        cpu->segments = i + 1;
-    }
-    for (int32_t i = 0; i < count; i++)
+    enum gt_status status = GT_OK;
+    for (; cpu->segments < count && status == GT_OK; cpu->segments++)
+        status = segment_map(&cpu->segment[cpu->segments], &segments[cpu->segments]);
+    for (int32_t i = 0; i < count && status == GT_OK; i++)
         segment_touch(&cpu->segment[i], cpu->threads);
-    return GT_OK;
+    if (status != GT_OK)
+        cpu_memory_unmap(cpu);
+    return status;
 }
 
 void cpu_memory_unmap(struct cpu_backend *cpu)

@@ -1,6 +1,5 @@
 # The cpu backend.  Kernels are compiled once per instruction set, which is the suffix of their names; the rest once.
 cpu_kernels = \
-	backends/cpu/cpu_adamw.c \
 	backends/cpu/cpu_attention.h \
 	backends/cpu/cpu_attention_backward.c \
 	backends/cpu/cpu_attention_forward.c \
@@ -13,17 +12,13 @@ cpu_kernels = \
 	backends/cpu/cpu_gemm_packed.c \
 	backends/cpu/cpu_half.h \
 	backends/cpu/cpu_layernorm.c \
-	backends/cpu/cpu_math.h \
 	backends/cpu/cpu_norm.c \
 	backends/cpu/cpu_philox.h \
 	backends/cpu/cpu_rope.c \
 	backends/cpu/cpu_table.c \
 	backends/cpu/cpu_tile.h
 
-cpu_exact_kernels = \
-	backends/cpu/cpu_adamw_lean.c \
-	backends/cpu/cpu_exact.c \
-	backends/cpu/cpu_rounding.h
+cpu_exact_kernels = backends/cpu/cpu_exact.c
 
 libcpu_generic_a_SOURCES += $(cpu_kernels) \
 	backends/cpu/cpu.h \

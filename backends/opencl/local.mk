@@ -27,11 +27,9 @@ if HAVE_OPENCL
 noinst_LIBRARIES += libopencl_backend.a
 OPENCL_LIBS += libopencl_backend.a
 libopencl_backend_a_SOURCES = \
-	backends/opencl/opencl.h \
-	backends/opencl/opencl_api.c backends/opencl/opencl_api.def backends/opencl/opencl_api.h \
+	backends/opencl/opencl.h backends/opencl/opencl_api.def \
 	backends/opencl/opencl_attention.c backends/opencl/opencl_backend.c \
-	backends/opencl/opencl_child.c backends/opencl/opencl_child.h \
-	backends/opencl/opencl_clblast.c \
+	backends/opencl/opencl_child.c backends/opencl/opencl_clblast.c \
 	backends/opencl/opencl_device.c backends/opencl/opencl_device.h \
 	backends/opencl/opencl_gemm.c backends/opencl/opencl_gemm.h \
 	backends/opencl/opencl_known.c backends/opencl/opencl_launch.c backends/opencl/opencl_launch.h \

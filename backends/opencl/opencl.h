@@ -2,15 +2,23 @@
  *
  * Ops run in one in-order queue on one device, offload's copies in two others.  Each segment of the arena is a cl_mem;
  * our kernels receive a segment and a 64-bit offset in elements, never a sub-buffer.  Nothing here is a global: the
- * entry points of the ICD loader are part of the state, because the loader is opened at run time (opencl_api.h).
+ * entry points of the ICD loader are part of the state.  The loader is opened at run time: a build needs only the
+ * headers, and a program with this backend also starts on a machine without OpenCL.
  */
 #ifndef GPT_TRAIN_OPENCL_OPENCL_H
 #define GPT_TRAIN_OPENCL_OPENCL_H
 
 #include <sys/types.h>
 
+#ifndef CL_TARGET_OPENCL_VERSION
+#define CL_TARGET_OPENCL_VERSION 120
+#endif
+#ifndef CL_USE_DEPRECATED_OPENCL_1_2_APIS
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
+#endif
+#include <CL/cl.h>
+
 #include "backend/backend.h"
-#include "backends/opencl/opencl_api.h"
 #include "base/size.h"
 #include "base/user_cache.h"
 #include "ops/op.h"
@@ -28,6 +36,14 @@ struct opencl_source {
     size_t length;
 };
 extern const struct opencl_source opencl_source_common;
+
+/* The loader's functions.  api->clFinish(queue) calls one.  Types are taken from CL/cl.h, so the compiler checks calls.
+ */
+struct opencl_api {
+#define OPENCL_FUNCTION(name) __typeof__(&name) name;
+#include "backends/opencl/opencl_api.def"
+#undef OPENCL_FUNCTION
+};
 
 /* Properties of the device; constant after open(). */
 struct opencl_device {
@@ -170,6 +186,10 @@ struct opencl_op {
 #include "ops/ops.def"
 #undef OP
 
+#define OPENCL_PLATFORM_NOT_FOUND (-1001) /* CL_PLATFORM_NOT_FOUND_KHR of the loader */
+/* Returns the name of a CL error code, such as "CL_OUT_OF_RESOURCES", or "code -1234" for an unknown one. */
+#define OPENCL_CODE_TEXT_MAX 48
+const char *opencl_code_text(char text[static OPENCL_CODE_TEXT_MAX], cl_int code);
 /* Logs an error, or stores it in cl->trying if that is set. */
 void opencl_error(struct opencl_backend *cl, const char *format, ...) LOG_PRINTF(2, 3);
 /* Logs one line about a failed call, "opencl: WHAT on DEVICE: CL_OUT_OF_RESOURCES".  Returns GT_NO_MEMORY when the code

@@ -10,7 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backends/opencl/opencl_child.h"
 #include "backends/opencl/opencl_device.h"
 #include "backends/opencl/opencl_gemm.h"
 #include "backends/opencl/opencl_launch.h"
@@ -28,13 +27,6 @@
 #define FLOPS_PER_NARROW_UNIT_CLOCK 1.0 /* a narrow unit can do 16 */
 #define NVIDIA_ILLEGAL_ACCESS (-9999)
 #define ERROR_TEXT_MAX 768
-
-/* Returns the reason without its "opencl: ", because callers print that themselves. */
-static const char *reason_bare(const struct opencl_answer *answer)
-{
-    static const char own[] = "opencl: ";
-    return answer->reason + (strncmp(answer->reason, own, sizeof own - 1) == 0 ? sizeof own - 1 : 0);
-}
 
 void opencl_error(struct opencl_backend *cl, const char *format, ...)
 {
@@ -64,18 +56,6 @@ enum gt_status opencl_failure(struct opencl_backend *cl, const char *what, cl_in
     return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY ? GT_NO_MEMORY : GT_DEVICE;
 }
 
-static enum gt_status context_create(struct opencl_backend *cl)
-{
-    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)cl->device.platform, 0};
-    cl_int code = CL_SUCCESS;
-    cl->context = cl->api.clCreateContext(properties, 1, &cl->device.id, NULL, NULL, &code);
-    CL_TRY(cl, "clCreateContext", code);
-    cl->queue = cl->api.clCreateCommandQueue(cl->context, cl->device.id, 0, &code);
-    CL_TRY(cl, "clCreateCommandQueue", code);
-    cl->beside[QUEUE_IN] = cl->beside[QUEUE_OUT] = cl->queue;
-    return GT_OK;
-}
-
 /* Makes the queues of offload's copies, as far as the driver has more than one. */
 static void beside_create(struct opencl_backend *cl)
 {
@@ -98,16 +78,6 @@ static void copies_release(struct opencl_backend *cl)
     }
 }
 
-static void queues_release(struct opencl_backend *cl)
-{
-    copies_release(cl);
-    for (int i = QUEUE_IN; i <= QUEUE_OUT; i++)
-        if (cl->beside[i] != cl->queue)
-            (void)cl->api.clReleaseCommandQueue(cl->beside[i]);
-    if (cl->queue != NULL)
-        (void)cl->api.clReleaseCommandQueue(cl->queue);
-}
-
 /* Returns 0, for no limit, on CPUs.  GPT_TRAIN_OPENCL_DISPATCH sets another number, for tests. */
 static double dispatch_flops(const struct opencl_device *device)
 {
@@ -124,7 +94,13 @@ static enum gt_status device_begin(struct opencl_backend *cl, int32_t index, con
     TRY(opencl_api_open(&cl->api));
     TRY(opencl_device_find(&cl->api, index, name, &cl->device));
     cl->dispatch_flops = dispatch_flops(&cl->device);
-    TRY(context_create(cl));
+    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)cl->device.platform, 0};
+    cl_int code = CL_SUCCESS;
+    cl->context = cl->api.clCreateContext(properties, 1, &cl->device.id, NULL, NULL, &code);
+    CL_TRY(cl, "clCreateContext", code);
+    cl->queue = cl->api.clCreateCommandQueue(cl->context, cl->device.id, 0, &code);
+    CL_TRY(cl, "clCreateCommandQueue", code);
+    cl->beside[QUEUE_IN] = cl->beside[QUEUE_OUT] = cl->queue;
     opencl_clblast_open(cl);
     opencl_tuning_load(cl);
     return GT_OK;
@@ -141,7 +117,12 @@ static void opencl_close(struct backend *backend)
     opencl_clblast_close(cl);
     opencl_programs_release(cl);
     opencl_memory_release(cl);
-    queues_release(cl);
+    copies_release(cl);
+    for (int i = QUEUE_IN; i <= QUEUE_OUT; i++)
+        if (cl->beside[i] != cl->queue)
+            (void)cl->api.clReleaseCommandQueue(cl->beside[i]);
+    if (cl->queue != NULL)
+        (void)cl->api.clReleaseCommandQueue(cl->queue);
     if (cl->context != NULL)
         (void)cl->api.clReleaseContext(cl->context);
     free(cl);
@@ -165,31 +146,18 @@ enum gt_status opencl_open_here(int32_t index, const char *name, struct backend 
     return GT_OK;
 }
 
-static void listing_ask(struct opencl_answer *answer)
-{
-    const struct opencl_request request = {.task = OPENCL_TASK_LIST};
-    struct opencl_child child;
-    *answer = (struct opencl_answer){.status = GT_OK};
-    opencl_child_start(&child);
-    if (child.pid > 0) {
-        opencl_child_ask(&child, &request, LIST_SECONDS, answer);
-        return;
-    }
-    struct opencl_api api;
-    answer->status = opencl_api_open(&api);
-    if (answer->status == GT_OK)
-        answer->status = opencl_devices_list(&api, &answer->listing);
-}
-
 /* --backend=auto wants a GPU: if none is present, no driver is loaded to find that out. */
 static void opencl_devices(bool automatic, struct backend_devices *out)
 {
+    const struct opencl_request request = {.task = OPENCL_TASK_LIST};
     struct opencl_answer answer;
+    struct opencl_child child;
     *out = (struct backend_devices){.first = -1};
     if (automatic && !opencl_card_is_present())
         return;
-    listing_ask(&answer);
-    snprintf(out->reason, sizeof out->reason, "%s", reason_bare(&answer));
+    opencl_child_start(&child);
+    opencl_child_ask(&child, &request, LIST_SECONDS, &answer);
+    snprintf(out->reason, sizeof out->reason, "%s", answer.reason);
     out->count = answer.status == GT_OK ? answer.listing.count : 0;
     out->first = out->count > 0 ? opencl_card_choose(&answer.listing) : -1;
     if (out->count > 0 && out->first < 0)
@@ -221,10 +189,8 @@ static enum gt_status open_rehearse(struct opencl_child *opener, const struct ba
     *out = answer.matrix;
     if (answer.status == GT_OK)
         return GT_OK;
-    if (!answer.has_opened) {
-        log_error("%s", answer.reason);
-        return answer.status;
-    }
+    if (!answer.has_opened)
+        return FAIL(answer.status, "opencl: %s", answer.reason);
     snprintf(out->lost, sizeof out->lost, "%s", answer.reason); /* it died of the units */
     return GT_OK;
 }
@@ -253,6 +219,7 @@ static enum gt_status opencl_info(struct backend *backend, struct backend_info *
 {
     struct opencl_backend *cl = opencl_own(backend);
     struct backend_info info = {
+        .total_bytes = cl->device.global_bytes,
         .context_bytes = cl->context_bytes,
         .largest_allocation_bytes = cl->device.allocation_bytes,
         .alignment_bytes = cl->device.alignment_bytes,
@@ -262,9 +229,9 @@ static enum gt_status opencl_info(struct backend *backend, struct backend_info *
         .host_memory = cl->device.is_cpu,
     };
     const char *basis = "";
-    TRY(opencl_memory_read(cl, &info.total_bytes, &info.free_bytes, &basis));
-    info.free_bytes += info.context_bytes; /* this process already owns it */
-    info.free_bytes = info.free_bytes < info.total_bytes ? info.free_bytes : info.total_bytes;
+    TRY(opencl_memory_read(cl, &info.free_bytes, &basis));
+    /* This process already owns the context. */
+    info.free_bytes = size_min(info.free_bytes + info.context_bytes, info.total_bytes);
     opencl_device_texts(cl, &info);
     *out = info;
     return GT_OK;
@@ -280,9 +247,9 @@ static void memory_await(struct opencl_backend *cl, uint64_t need)
 {
     const struct timespec pause = {.tv_nsec = 10000000};
     const int64_t deadline_ns = clock_monotonic_ns() + RETURN_SECONDS * INT64_C(1000000000);
-    uint64_t total = 0, left = 0;
+    uint64_t left = 0;
     const char *basis = "";
-    while (opencl_memory_read(cl, &total, &left, &basis) == GT_OK && left < need && clock_monotonic_ns() < deadline_ns)
+    while (opencl_memory_read(cl, &left, &basis) == GT_OK && left < need && clock_monotonic_ns() < deadline_ns)
         (void)nanosleep(&pause, NULL);
 }
 
@@ -299,14 +266,13 @@ static enum gt_status arena_rehearse(struct opencl_backend *cl, const struct bac
         request.segment[i] = segments[i];
     opencl_child_ask(&cl->committer, &request, COMMIT_SECONDS, &answer);
     if (answer.status != GT_OK && !answer.has_opened && !answer.is_dead) {
-        log_note("opencl: the arena is not tried in a child process first: %s", reason_bare(&answer));
+        log_note("opencl: the arena is not tried in a child process first: %s", answer.reason);
         return GT_OK;
     }
     if (answer.status != GT_OK)
-        log_error("%s", answer.reason);
-    else
-        memory_await(cl, need);
-    return answer.status;
+        return FAIL(answer.status, "opencl: %s", answer.reason);
+    memory_await(cl, need);
+    return GT_OK;
 }
 
 /* A driver may silently place memory that does not fit on the card in system memory (ROCm).  The card's free memory
@@ -319,7 +285,7 @@ static void placement_notice(struct opencl_backend *cl, uint64_t before, uint64_
     if (cl->device.is_cpu || cl->device.is_host_memory || need < NOTICED_BYTES ||
         !opencl_vendor_free_bytes(cl, &left, &basis))
         return;
-    left = left < cl->device.global_bytes ? left : cl->device.global_bytes; /* as in opencl_memory_read() */
+    left = size_min(left, cl->device.global_bytes); /* as in opencl_memory_read() */
     const uint64_t less = left < before ? before - left : 0;
     if (less < need / 2)
         log_warning(
@@ -331,17 +297,17 @@ static void placement_notice(struct opencl_backend *cl, uint64_t before, uint64_
 static enum gt_status opencl_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
 {
     struct opencl_backend *cl = opencl_own(backend);
-    uint64_t total = 0, left = 0, need = 0;
+    uint64_t left = 0, need = 0;
     const char *basis = "";
     assert(cl->segments == 0 && count >= 0 && count <= BACKEND_SEGMENTS_MAX);
     for (int32_t i = 0; i < count; i++)
         need = segments[i].size_bytes > UINT64_MAX - need ? UINT64_MAX : need + segments[i].size_bytes;
-    TRY(opencl_memory_read(cl, &total, &left, &basis));
+    TRY(opencl_memory_read(cl, &left, &basis));
     if (need > left)
         return FAIL(GT_NO_FIT,
                     "opencl: the arena needs %" PRIu64 " B, but only %" PRIu64 " B of %" PRIu64
                     " B are free on %s (%s)",
-                    need, left, total, cl->device.name, basis);
+                    need, left, cl->device.global_bytes, cl->device.name, basis);
     TRY(arena_rehearse(cl, segments, count, need));
     opencl_clblast_prove(cl);
     TRY(opencl_memory_commit(cl, segments, count));

@@ -5,7 +5,7 @@
  * memory.  It closes all files (a lock of the parent must not outlive it), points the standard streams at /dev/null,
  * and puts error lines into the answer's reason.  It ends by _exit().
  */
-#include "backends/opencl/opencl_child.h"
+#include "backends/opencl/opencl_device.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -18,24 +18,23 @@
 
 #include "backends/opencl/opencl_gemm.h"
 #include "base/clock.h"
-#include "base/platform.h"
 
 #define FILES_MAX 4096
 #define REAP_SECONDS 10
 
 struct opencl_exchange {
     struct opencl_request request;
-    struct opencl_answer answer;
-    bool is_answered;
+    struct opencl_answer answer; /* is_dead until the child has answered */
 };
 
-/* Keeps the first error line, without "gpt-train: error: ", which the parent's log adds again. */
+/* Keeps the first error line, without "gpt-train: error: opencl: ", which the parent's log adds again. */
 static void reason_sink(void *context, enum log_level level, const char *line)
 {
     struct opencl_answer *answer = context;
-    const char *text = strstr(line, "opencl: ");
+    static const char own[] = "opencl: ";
+    const char *text = strstr(line, own);
     if (level == LOG_ERROR && answer->reason[0] == '\0')
-        snprintf(answer->reason, sizeof answer->reason, "%s", text != NULL ? text : line);
+        snprintf(answer->reason, sizeof answer->reason, "%s", text != NULL ? text + sizeof own - 1 : line);
 }
 
 static enum gt_status request_serve(const struct opencl_request *request, struct opencl_answer *answer)
@@ -77,7 +76,7 @@ static _Noreturn void child_run(int wake_fd, struct opencl_exchange *exchange)
     if (woken == 1) {
         log_sink_set(reason_sink, &exchange->answer);
         exchange->answer.status = request_serve(&exchange->request, &exchange->answer);
-        exchange->is_answered = true;
+        exchange->answer.is_dead = false;
     }
     _exit(0);
 }
@@ -85,8 +84,7 @@ static _Noreturn void child_run(int wake_fd, struct opencl_exchange *exchange)
 /* Returns true when this process has loaded the loader: a child would inherit a driver without its threads. */
 static bool loader_is_loaded(void)
 {
-    const char *wanted = getenv("GPT_TRAIN_OPENCL_LIBRARY");
-    void *library = dlopen(wanted != NULL && *wanted != '\0' ? wanted : PLATFORM_OPENCL, RTLD_NOW | RTLD_NOLOAD);
+    void *library = opencl_loader_open(RTLD_NOLOAD);
     if (library == NULL)
         return false;
     dlclose(library);
@@ -111,13 +109,8 @@ void opencl_child_start(struct opencl_child *out)
     for (int i = 0; i < 2; i++)
         (void)fcntl(child.wake_fd[i], F_SETFD, FD_CLOEXEC);
     child.exchange = mmap(NULL, sizeof *child.exchange, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (child.exchange == MAP_FAILED) {
-        (void)close(child.wake_fd[0]);
-        (void)close(child.wake_fd[1]);
-        return;
-    }
     (void)fflush(NULL);
-    child.pid = fork();
+    child.pid = child.exchange != MAP_FAILED ? fork() : -1;
     if (child.pid == 0)
         child_run(child.wake_fd[0], child.exchange);
     if (child.pid < 0)
@@ -144,29 +137,34 @@ void opencl_child_ask(struct opencl_child *child, const struct opencl_request *r
                       struct opencl_answer *out)
 {
     int status = 0;
+    if (child->pid == 0) {
+        assert(request->task == OPENCL_TASK_LIST);
+        *out = (struct opencl_answer){.status = GT_OK};
+        out->status = request_serve(request, out);
+        return;
+    }
     child->exchange->request = *request;
+    child->exchange->answer.is_dead = true;
     bool late = write(child->wake_fd[1], "", 1) == 1 && !child_await(child, seconds, &status);
     if (late) {
         (void)kill(child->pid, SIGKILL);
         (void)child_await(child, REAP_SECONDS, &status); /* in vain if the process is inside a driver that hangs */
     }
-    const bool answered = child->exchange->is_answered;
     *out = child->exchange->answer;
     child_release(child);
-    if (answered)
+    if (!out->is_dead)
         return;
     *out = (struct opencl_answer){.status = GT_DEVICE, .is_dead = true, .has_opened = out->has_opened};
     if (late)
-        snprintf(out->reason, sizeof out->reason,
-                 "opencl: the driver did not answer within %d s (tried in a child process)", seconds);
+        snprintf(out->reason, sizeof out->reason, "the driver did not answer within %d s (tried in a child process)",
+                 seconds);
     else if (WIFSIGNALED(status))
         snprintf(out->reason, sizeof out->reason,
-                 "opencl: the driver ended its process with signal %d, %s (tried in a child process)", WTERMSIG(status),
+                 "the driver ended its process with signal %d, %s (tried in a child process)", WTERMSIG(status),
                  strsignal(WTERMSIG(status)));
     else
         snprintf(out->reason, sizeof out->reason,
-                 "opencl: the driver ended its process with exit status %d (tried in a child process)",
-                 WEXITSTATUS(status));
+                 "the driver ended its process with exit status %d (tried in a child process)", WEXITSTATUS(status));
 }
 
 void opencl_child_end(struct opencl_child *child)

@@ -1,15 +1,22 @@
-/* Platforms and devices through the ICD loader.
+/* The ICD loader, opened at run time, and platforms and devices through it; names of error codes.
  *
- * Devices are numbered over all platforms in the loader's order, as in clinfo.  Device properties are not trusted:
- * texts are cleaned, sizes are bounded by what we can use, and none proves that memory exists (opencl_memory.c commits
- * it).  Only advertised optional abilities are used; none is required.
+ * The loader itself decides which drivers it finds (OCL_ICD_VENDORS, /etc/OpenCL/vendors).  Devices are numbered over
+ * all platforms in the loader's order, as in clinfo.  Device properties are not trusted: texts are cleaned, sizes are
+ * bounded by what we can use, and none proves that memory exists (opencl_memory.c commits it).  Only advertised
+ * optional abilities are used; none is required.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* strcasestr */
+#endif
+
 #include "backends/opencl/opencl_device.h"
 
-#include <ctype.h>
+#include <dlfcn.h>
 #include <glob.h>
 
 #include "backends/opencl/opencl_gemm.h"
+#include "base/module.h"
+#include "base/platform.h"
 
 #define PLATFORMS_MAX 16
 #define EXTENSIONS_BYTES_MAX 16384
@@ -19,6 +26,72 @@
 #define CAPABILITY_MAJOR_NV 0x4000u /* CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV, MINOR: cl_nv_device_attribute_query */
 #define CAPABILITY_MINOR_NV 0x4001u
 #define BOARD_NAME_AMD 0x4038u /* CL_DEVICE_BOARD_NAME_AMD: cl_amd_device_attribute_query */
+
+static const struct library_entry entries[] = {
+#define OPENCL_FUNCTION(function) {#function, offsetof(struct opencl_api, function)},
+#include "backends/opencl/opencl_api.def"
+#undef OPENCL_FUNCTION
+};
+
+/* GPT_TRAIN_OPENCL_LIBRARY replaces libOpenCL.so.1, for systems with another location and for tests. */
+static const char *loader_name(void)
+{
+    const char *wanted = getenv("GPT_TRAIN_OPENCL_LIBRARY");
+    return wanted != NULL && *wanted != '\0' ? wanted : PLATFORM_OPENCL;
+}
+
+void *opencl_loader_open(int mode)
+{
+    return dlopen(loader_name(), RTLD_NOW | mode);
+}
+
+/* The loader stays loaded, because drivers leave threads and exit handlers behind. */
+enum gt_status opencl_api_open(struct opencl_api *out)
+{
+    struct opencl_api api;
+    void *library = opencl_loader_open(RTLD_LOCAL);
+    if (library == NULL)
+        return FAIL(GT_DEVICE,
+                    "opencl: the ICD loader cannot be opened: %s (Debian: apt-get install ocl-icd-libopencl1)",
+                    dlerror());
+    const char *missing = library_table(library, entries, sizeof entries / sizeof entries[0], &api);
+    if (missing != NULL) {
+        dlclose(library);
+        return FAIL(GT_DEVICE, "opencl: %s has no %s: it is older than OpenCL 1.2", loader_name(), missing);
+    }
+    *out = api;
+    return GT_OK;
+}
+
+/* clang-format off */
+#define CODE(name) {CL_##name, "CL_" #name}
+static const struct {
+    cl_int code;
+    const char *name;
+} code_names[] = {
+    CODE(DEVICE_NOT_FOUND), CODE(DEVICE_NOT_AVAILABLE), CODE(COMPILER_NOT_AVAILABLE),
+    CODE(MEM_OBJECT_ALLOCATION_FAILURE), CODE(OUT_OF_RESOURCES), CODE(OUT_OF_HOST_MEMORY), CODE(MEM_COPY_OVERLAP),
+    CODE(BUILD_PROGRAM_FAILURE), CODE(MAP_FAILURE), CODE(MISALIGNED_SUB_BUFFER_OFFSET),
+    CODE(EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST), CODE(INVALID_VALUE), CODE(INVALID_PLATFORM),
+    CODE(INVALID_DEVICE), CODE(INVALID_CONTEXT), CODE(INVALID_COMMAND_QUEUE), CODE(INVALID_HOST_PTR),
+    CODE(INVALID_MEM_OBJECT), CODE(INVALID_BINARY), CODE(INVALID_BUILD_OPTIONS), CODE(INVALID_PROGRAM),
+    CODE(INVALID_PROGRAM_EXECUTABLE), CODE(INVALID_KERNEL_NAME), CODE(INVALID_KERNEL_DEFINITION),
+    CODE(INVALID_KERNEL), CODE(INVALID_ARG_INDEX), CODE(INVALID_ARG_VALUE), CODE(INVALID_ARG_SIZE),
+    CODE(INVALID_KERNEL_ARGS), CODE(INVALID_WORK_DIMENSION), CODE(INVALID_WORK_GROUP_SIZE),
+    CODE(INVALID_WORK_ITEM_SIZE), CODE(INVALID_GLOBAL_OFFSET), CODE(INVALID_EVENT_WAIT_LIST), CODE(INVALID_EVENT),
+    CODE(INVALID_OPERATION), CODE(INVALID_BUFFER_SIZE), CODE(INVALID_GLOBAL_WORK_SIZE),
+    {OPENCL_PLATFORM_NOT_FOUND, "CL_PLATFORM_NOT_FOUND_KHR"},
+};
+/* clang-format on */
+
+const char *opencl_code_text(char text[static OPENCL_CODE_TEXT_MAX], cl_int code)
+{
+    snprintf(text, OPENCL_CODE_TEXT_MAX, "code %d", (int)code);
+    for (size_t i = 0; i < sizeof code_names / sizeof code_names[0]; i++)
+        if (code_names[i].code == code)
+            snprintf(text, OPENCL_CODE_TEXT_MAX, "%s", code_names[i].name);
+    return text;
+}
 
 void opencl_name_clean(char *text)
 {
@@ -30,18 +103,6 @@ void opencl_name_clean(char *text)
     }
     out -= out > 0 && text[out - 1] == ' ';
     text[out] = '\0';
-}
-
-bool opencl_name_has(const char *text, const char *part)
-{
-    for (; *text != '\0'; text++) {
-        size_t i = 0;
-        while (part[i] != '\0' && tolower((unsigned char)text[i]) == tolower((unsigned char)part[i]))
-            i++;
-        if (part[i] == '\0')
-            return true;
-    }
-    return *part == '\0';
 }
 
 /* Reads a text of a device, or of a platform if `id` is NULL; truncates it to fit. */
@@ -107,7 +168,7 @@ static void device_read(const struct opencl_api *api, cl_platform_id platform, c
     text_read(api, platform, id, CL_DEVICE_VERSION, device.version);
     text_read(api, platform, id, CL_DRIVER_VERSION, device.driver);
     text_read(api, platform, id, CL_DEVICE_VENDOR, vendor);
-    const bool is_intel = opencl_name_has(vendor, "intel");
+    const bool is_intel = strcasestr(vendor, "intel") != NULL;
     const uint64_t type = device_number(api, id, CL_DEVICE_TYPE),
                    fp32 = device_number(api, id, CL_DEVICE_SINGLE_FP_CONFIG);
     device.global_bytes = device_number(api, id, CL_DEVICE_GLOBAL_MEM_SIZE);
@@ -191,8 +252,8 @@ static int32_t name_find(const struct opencl_listing *listing, const char *name)
     int32_t found = -1;
     for (int32_t i = 0; i < listing->count; i++) {
         const struct opencl_device *device = &listing->device[i];
-        if (!opencl_name_has(device->name, name) && !opencl_name_has(device->board, name) &&
-            !opencl_name_has(device->platform_name, name))
+        if (strcasestr(device->name, name) == NULL && strcasestr(device->board, name) == NULL &&
+            strcasestr(device->platform_name, name) == NULL)
             continue;
         if (device->lacks[0] == '\0')
             return i;
@@ -222,10 +283,20 @@ enum gt_status opencl_device_find(const struct opencl_api *api, int32_t index, c
 
 void opencl_device_texts(const struct opencl_backend *cl, struct backend_info *info)
 {
+    static const char *const names[] = {"", "bfloat16", "float16", "bfloat16, float16"};
+    static const char *const others[] = {"", "float16, ", "bfloat16, ", ""};
     const struct opencl_device *device = &cl->device;
-    char has[MATRIX_TEXT_MAX], lacks[MATRIX_TEXT_MAX];
-    opencl_matrix_texts(cl, has, sizeof has, lacks, sizeof lacks);
+    const uint32_t on_units = (cl->matrix.dtypes >> DTYPE_BF16 & 1u) + 2 * (cl->matrix.dtypes >> DTYPE_F16 & 1u);
     const char *board = device->board;
+    char has[MATRIX_TEXT_MAX] = "", lacks[MATRIX_TEXT_MAX] = "a processor: the cpu backend is faster";
+    if (on_units != 0) {
+        snprintf(has, sizeof has, "%s products on %smatrix units", names[on_units],
+                 cl->matrix.is_emulated ? "emulated " : "");
+        snprintf(lacks, sizeof lacks, "%sfloat32 products and attention on vector units", others[on_units]);
+    } else if (!device->is_cpu) {
+        snprintf(has, sizeof has, "products on vector units");
+        snprintf(lacks, sizeof lacks, "no matrix units: %.46s", cl->matrix.lost);
+    }
     snprintf(info->device, sizeof info->device, "%.60s%s%.40s%s, %u units", device->name, *board != '\0' ? " (" : "",
              board, *board != '\0' ? ")" : "", device->compute_units);
     snprintf(info->detail, sizeof info->detail, "%.27s, driver %.20s%s%s%.60s", device->platform_name, device->driver,

@@ -39,9 +39,6 @@ struct opencl_matrix opencl_matrix_candidate(const struct opencl_device *device)
 /* Takes the candidate, limited to `dtypes`, compiles its kernels and multiplies known matrices.  A dtype that fails is
  * dropped, and the log gives the reason.  `lost` is the reason why `dtypes` lacks some dtypes, "" if it lacks none. */
 void opencl_matrix_open(struct opencl_backend *cl, uint32_t dtypes, const char *lost);
-/* Writes texts for people: the dtypes whose products use matrix units ("bfloat16, float16 products on matrix units"),
- * and the work that does not use them. */
-void opencl_matrix_texts(const struct opencl_backend *cl, char *has, size_t has_size, char *lacks, size_t lacks_size);
 
 /* ---- opencl_clblast.c: CLBlast, if installed, for fp32 products; its temporary buffer is part of the plan ---- */
 

@@ -4,7 +4,7 @@
  * has Clang's builtins for the WMMA of gfx11.  The kernels assume that a group's work-items are the lanes of warps, in
  * order; no standard guarantees that.  Therefore every tile shape first multiplies known matrices (opencl_known.c).  A
  * compiler may also kill its process at unknown code, so the caller tries a new device in a child process first
- * (opencl_child.h).
+ * (opencl_child.c).
  */
 #include "backends/opencl/opencl_gemm.h"
 
@@ -14,21 +14,18 @@ static const enum dtype dtypes_tried[] = {DTYPE_BF16, DTYPE_F16};
  * a suffix such as "/64" for tiles of that size only. */
 static bool candidate_wanted(const char *wanted, struct opencl_matrix *out)
 {
-    static const struct {
-        const char *name;
-        enum opencl_unit unit;
-    } emulated[] = {{"emulated-mma", OPENCL_UNIT_MMA_16},
-                    {"emulated-mma8", OPENCL_UNIT_MMA_8},
-                    {"emulated-wmma", OPENCL_UNIT_WMMA}};
+    static const char *const emulated[] = {[OPENCL_UNIT_MMA_16] = "emulated-mma",
+                                           [OPENCL_UNIT_MMA_8] = "emulated-mma8",
+                                           [OPENCL_UNIT_WMMA] = "emulated-wmma"};
     if (strcmp(wanted, "0") == 0) {
         snprintf(out->lost, sizeof out->lost, "GPT_TRAIN_OPENCL_MATRIX is 0");
         return true;
     }
     const size_t length = strcspn(wanted, "/");
-    for (size_t i = 0; i < sizeof emulated / sizeof emulated[0]; i++) {
-        if (strlen(emulated[i].name) != length || strncmp(wanted, emulated[i].name, length) != 0)
+    for (enum opencl_unit unit = OPENCL_UNIT_MMA_16; unit <= OPENCL_UNIT_WMMA; unit++) {
+        if (strlen(emulated[unit]) != length || strncmp(wanted, emulated[unit], length) != 0)
             continue;
-        out->unit = emulated[i].unit;
+        out->unit = unit;
         out->is_emulated = true;
         out->tile = wanted[length] == '/' ? (int32_t)strtol(wanted + length + 1, NULL, 10) : 0;
         out->dtypes = 1u << DTYPE_BF16 | 1u << DTYPE_F16;
@@ -70,17 +67,17 @@ static bool shapes_prove(struct opencl_backend *cl, enum dtype dtype, char *lost
 {
     const struct opencl_product product = {
         .dtype = dtype, .m = 40, .n = 72, .k = 56, .transpose_b = true, .is_wide = true};
-    int32_t proven = 0;
-    bool right = true;
+    bool right = false;
     snprintf(lost, BACKEND_REASON_MAX, "no tile fits %s", cl->device.name);
-    for (int32_t i = 0; i < opencl_matrix_shape_count && right; i++) {
+    for (int32_t i = 0; i < opencl_matrix_shape_count; i++) {
         const struct opencl_shape *shape = &opencl_matrix_shapes[i];
         if (!opencl_shape_fits(cl, shape))
             continue;
         right = opencl_known_prove(cl, &product, shape_multiply, shape, lost);
-        proven++;
+        if (!right)
+            break;
     }
-    return right && proven > 0;
+    return right;
 }
 
 static void dtypes_prove(struct opencl_backend *cl, struct opencl_matrix *matrix)
@@ -110,22 +107,4 @@ void opencl_matrix_open(struct opencl_backend *cl, uint32_t dtypes, const char *
     if (matrix->lost[0] != '\0')
         log_note("opencl: %s products on %s are left to vector units, which are slower than its matrix units: %s",
                  matrix->dtypes == 0 ? "16-bit" : "some 16-bit", cl->device.name, matrix->lost);
-}
-
-void opencl_matrix_texts(const struct opencl_backend *cl, char *has, size_t has_size, char *lacks, size_t lacks_size)
-{
-    const struct opencl_matrix *matrix = &cl->matrix;
-    const bool bf16 = (matrix->dtypes >> DTYPE_BF16 & 1u) != 0, f16 = (matrix->dtypes >> DTYPE_F16 & 1u) != 0;
-    if (bf16 || f16)
-        snprintf(has, has_size, "%s%s%s products on %smatrix units", bf16 ? "bfloat16" : "", bf16 && f16 ? ", " : "",
-                 f16 ? "float16" : "", matrix->is_emulated ? "emulated " : "");
-    else
-        snprintf(has, has_size, "%s", cl->device.is_cpu ? "" : "products on vector units");
-    if (bf16 || f16)
-        snprintf(lacks, lacks_size, "%sfloat32 products and attention on vector units",
-                 bf16 && f16 ? "" : (bf16 ? "float16, " : "bfloat16, "));
-    else if (cl->device.is_cpu)
-        snprintf(lacks, lacks_size, "a processor: the cpu backend is faster");
-    else
-        snprintf(lacks, lacks_size, "no matrix units: %s", matrix->lost);
 }

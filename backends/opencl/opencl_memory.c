@@ -8,20 +8,19 @@
 #include "backends/opencl/opencl_launch.h"
 #include "base/system_memory.h"
 
-#define PAGE_WORDS ((uint64_t)1024)     /* 4 KiB */
-#define SAMPLES_MAX ((uint64_t)1 << 18) /* words compared at once */
+#define PAGE_WORDS 1024                /* 4 KiB */
+#define SAMPLES_MAX ((int64_t)1 << 18) /* words compared at once */
 #define SEED 0x6b43a9b5u
 #define HEADROOM_BYTES ((uint64_t)400 << 20) /* if free memory is unknown: what a desktop takes */
 
 extern const struct opencl_source opencl_source_probe;
 
-enum gt_status opencl_memory_read(struct opencl_backend *cl, uint64_t *out_total_bytes, uint64_t *out_free_bytes,
-                                  const char **out_basis)
+enum gt_status opencl_memory_read(struct opencl_backend *cl, uint64_t *out_free_bytes, const char **out_basis)
 {
-    uint64_t total = cl->device.global_bytes, left = 0, host_total = 0, host_free = 0;
+    const uint64_t total = cl->device.global_bytes;
+    uint64_t left = 0, host_total = 0, host_free = UINT64_MAX;
     const bool shares_host = cl->device.is_cpu || cl->device.is_host_memory;
-    const bool host_known = shares_host && system_memory_read(&host_total, &host_free);
-    if (shares_host && !host_known)
+    if (shares_host && !system_memory_read(&host_total, &host_free))
         return FAIL(GT_DEVICE, "opencl: the system does not say how much memory it has");
     if (cl->device.is_cpu) {
         *out_basis = "free: what the system has";
@@ -32,10 +31,7 @@ enum gt_status opencl_memory_read(struct opencl_backend *cl, uint64_t *out_total
         *out_basis = "free: all but 400 MiB, since its driver does not say";
         left = total > HEADROOM_BYTES ? total - HEADROOM_BYTES : 0;
     }
-    if (shares_host && host_free < left)
-        left = host_free;
-    *out_total_bytes = total;
-    *out_free_bytes = left < total ? left : total;
+    *out_free_bytes = size_min(size_min(left, host_free), total);
     return GT_OK;
 }
 
@@ -61,46 +57,20 @@ static enum gt_status segment_make(struct opencl_backend *cl, const struct backe
     return GT_OK;
 }
 
-static enum gt_status segment_fill(struct opencl_backend *cl, const struct opencl_segment *segment)
-{
-    const cl_uint zero = 0;
-    const size_t words = (size_t)(segment->size_bytes / sizeof zero), bytes = words * sizeof zero;
-    if (bytes > 0)
-        CL_TRY(cl, "writing the arena",
-               cl->api.clEnqueueFillBuffer(cl->queue, segment->memory, &zero, sizeof zero, 0, bytes, 0, NULL, NULL));
-    return GT_OK;
-}
-
 #define PROBE_ITEMS 32
 
-static enum gt_status probe_launch(struct opencl_launch *launch, uint64_t items)
+/* Writes to one word in each of `count` pages of a segment a hash of the page's number and the segment's. */
+static enum gt_status samples_write(struct opencl_backend *cl, int32_t index, int64_t first, int64_t count)
 {
-    return opencl_launch_run(launch, (int64_t)((items + PROBE_ITEMS - 1) / PROBE_ITEMS), PROBE_ITEMS, 0.0);
-}
-
-static uint64_t segment_samples(const struct opencl_segment *segment)
-{
-    return (segment->size_bytes / sizeof(uint32_t) + PAGE_WORDS - 1) / PAGE_WORDS;
-}
-
-/* Writes to one word in each page of the segment a hash of the page's number and the segment's. */
-static enum gt_status segment_write(struct opencl_backend *cl, int32_t index)
-{
-    const struct opencl_segment *segment = &cl->segment[index];
-    const uint64_t samples = segment_samples(segment);
-    for (uint64_t first = 0; first < samples; first += SAMPLES_MAX) {
-        const uint64_t count = samples - first < SAMPLES_MAX ? samples - first : SAMPLES_MAX;
-        struct opencl_launch launch;
-        opencl_launch_begin(&launch, cl, &opencl_source_probe, "", "gt_probe_write");
-        opencl_arg_memory(&launch, segment->memory, 0);
-        opencl_arg_values(&launch, VALUES(I64(PAGE_WORDS), I64(first), I64(count), U32(SEED + (uint32_t)index)));
-        TRY(probe_launch(&launch, count));
-    }
-    return GT_OK;
+    struct opencl_launch launch;
+    opencl_launch_begin(&launch, cl, &opencl_source_probe, "", "gt_probe_write");
+    opencl_arg_memory(&launch, cl->segment[index].memory, 0);
+    opencl_arg_values(&launch, VALUES(I64(PAGE_WORDS), I64(first), I64(count), U32(SEED + (uint32_t)index)));
+    return opencl_launch_run(&launch, size_ceil_div(count, PROBE_ITEMS), PROBE_ITEMS, 0.0);
 }
 
 /* Collects `count` samples from number `first` on and compares them. */
-static enum gt_status samples_check(struct opencl_backend *cl, int32_t index, uint64_t first, uint64_t count,
+static enum gt_status samples_check(struct opencl_backend *cl, int32_t index, int64_t first, int64_t count,
                                     cl_mem collected, uint32_t *words)
 {
     struct opencl_launch launch;
@@ -108,18 +78,18 @@ static enum gt_status samples_check(struct opencl_backend *cl, int32_t index, ui
     opencl_arg_memory(&launch, cl->segment[index].memory, 0);
     opencl_arg_memory(&launch, collected, 0);
     opencl_arg_values(&launch, VALUES(I64(PAGE_WORDS), I64(first), I64(count)));
-    TRY(probe_launch(&launch, count));
+    TRY(opencl_launch_run(&launch, size_ceil_div(count, PROBE_ITEMS), PROBE_ITEMS, 0.0));
     CL_TRY(cl, "reading the arena back",
            cl->api.clEnqueueReadBuffer(cl->queue, collected, CL_TRUE, 0, (size_t)count * sizeof *words, words, 0, NULL,
                                        NULL));
-    for (uint64_t i = 0; i < count; i++) {
-        if (words[i] == probe_hash(first + i, SEED + (uint32_t)index))
+    for (int64_t i = 0; i < count; i++) {
+        if (words[i] == probe_hash((uint64_t)(first + i), SEED + (uint32_t)index))
             continue;
         return FAIL(GT_NO_MEMORY,
                     "opencl: %s does not hold what was written to byte %" PRIu64 " of %" PRIu64 " of segment %" PRId32
                     " of %" PRId32 "; it has less memory than it says",
-                    cl->device.name, (first + i) * PAGE_WORDS * sizeof *words, cl->segment[index].size_bytes, index + 1,
-                    cl->segments);
+                    cl->device.name, (uint64_t)((first + i) * PAGE_WORDS) * sizeof *words,
+                    cl->segment[index].size_bytes, index + 1, cl->segments);
     }
     return GT_OK;
 }
@@ -127,16 +97,24 @@ static enum gt_status samples_check(struct opencl_backend *cl, int32_t index, ui
 /* Writes all segments before reading the first, so that two segments in the same memory are detected. */
 static enum gt_status segments_prove(struct opencl_backend *cl, cl_mem collected, uint32_t *words)
 {
-    for (int32_t i = 0; i < cl->segments; i++)
-        TRY(segment_fill(cl, &cl->segment[i]));
-    CL_TRY(cl, "writing the arena", cl->api.clFinish(cl->queue));
-    for (int32_t i = 0; i < cl->segments; i++)
-        TRY(segment_write(cl, i));
+    const uint32_t zero = 0;
     for (int32_t i = 0; i < cl->segments; i++) {
-        const uint64_t samples = segment_samples(&cl->segment[i]);
-        for (uint64_t first = 0; first < samples; first += SAMPLES_MAX)
-            TRY(samples_check(cl, i, first, samples - first < SAMPLES_MAX ? samples - first : SAMPLES_MAX, collected,
-                              words));
+        const size_t bytes = (size_t)(cl->segment[i].size_bytes / sizeof zero * sizeof zero);
+        if (bytes > 0)
+            CL_TRY(cl, "writing the arena",
+                   cl->api.clEnqueueFillBuffer(cl->queue, cl->segment[i].memory, &zero, sizeof zero, 0, bytes, 0, NULL,
+                                               NULL));
+    }
+    CL_TRY(cl, "writing the arena", cl->api.clFinish(cl->queue));
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t i = 0; i < cl->segments; i++) {
+            const int64_t samples = size_ceil_div((int64_t)(cl->segment[i].size_bytes / sizeof zero), PAGE_WORDS);
+            for (int64_t first = 0; first < samples; first += SAMPLES_MAX) {
+                const int64_t count = min_i64(samples - first, SAMPLES_MAX);
+                TRY(pass == 0 ? samples_write(cl, i, first, count)
+                              : samples_check(cl, i, first, count, collected, words));
+            }
+        }
     }
     CL_TRY(cl, "writing the arena", cl->api.clFinish(cl->queue));
     return GT_OK;
@@ -148,17 +126,14 @@ enum gt_status opencl_memory_commit(struct opencl_backend *cl, const struct back
     cl_int code = CL_SUCCESS;
     uint32_t *words = malloc(SAMPLES_MAX * sizeof *words);
     cl_mem collected = cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, SAMPLES_MAX * sizeof *words, NULL, &code);
-    if (words == NULL || code != CL_SUCCESS) {
-        log_error("opencl: no memory for %zu B to check the arena with", (size_t)(SAMPLES_MAX * sizeof *words));
-        if (code == CL_SUCCESS)
-            (void)cl->api.clReleaseMemObject(collected);
-        free(words);
-        return GT_NO_MEMORY;
-    }
+    if (words == NULL || code != CL_SUCCESS)
+        status = FAIL(GT_NO_MEMORY, "opencl: no memory for %zu B to check the arena with",
+                      (size_t)(SAMPLES_MAX * sizeof *words));
     for (int32_t i = 0; i < count && status == GT_OK; i++)
         status = segment_make(cl, &segments[i]);
     THEN(status, segments_prove(cl, collected, words));
-    (void)cl->api.clReleaseMemObject(collected);
+    if (code == CL_SUCCESS)
+        (void)cl->api.clReleaseMemObject(collected);
     free(words);
     if (status != GT_OK)
         opencl_memory_release(cl);

@@ -39,13 +39,6 @@ void opencl_cache_store(const char *key, const void *data, size_t bytes)
     (void)user_cache_store(&cache, key, key, data, bytes);
 }
 
-/* Writes the options that every program gets, then the caller's. */
-static void options_text(const struct opencl_backend *cl, const char *options, char text[static ALL_OPTIONS_MAX])
-{
-    snprintf(text, ALL_OPTIONS_MAX, "-cl-std=CL1.2%s %s", cl->device.has_fma && cl->device.is_gpu ? " -DGT_FMA" : "",
-             options);
-}
-
 /* Everything that a binary depends on.  Length and checksum stand for the source. */
 static void key_text(const struct opencl_backend *cl, const struct opencl_source *source, const char *options,
                      char key[static OPENCL_KEY_MAX])
@@ -159,12 +152,19 @@ static enum gt_status program_compile(struct opencl_backend *cl, const struct op
     return GT_OK;
 }
 
-static enum gt_status program_make(struct opencl_backend *cl, const struct opencl_source *source, const char *options,
+static enum gt_status program_find(struct opencl_backend *cl, const struct opencl_source *source, const char *options,
                                    int32_t *out)
 {
     char all_options[ALL_OPTIONS_MAX], key[OPENCL_KEY_MAX];
+    for (int32_t i = 0; i < cl->programs; i++) {
+        if (cl->program[i].source == source && strcmp(cl->program[i].options, options) == 0) {
+            *out = i;
+            return GT_OK;
+        }
+    }
     assert(cl->programs < OPENCL_PROGRAMS_MAX && strlen(options) < OPENCL_OPTIONS_MAX);
-    options_text(cl, options, all_options);
+    snprintf(all_options, sizeof all_options, "-cl-std=CL1.2%s %s",
+             cl->device.has_fma && cl->device.is_gpu ? " -DGT_FMA" : "", options);
     key_text(cl, source, all_options, key);
     struct opencl_program *program = &cl->program[cl->programs];
     cl_program built = program_cached(cl, key, all_options);
@@ -178,18 +178,6 @@ static enum gt_status program_make(struct opencl_backend *cl, const struct openc
     snprintf(program->options, sizeof program->options, "%s", options);
     *out = cl->programs++;
     return GT_OK;
-}
-
-static enum gt_status program_find(struct opencl_backend *cl, const struct opencl_source *source, const char *options,
-                                   int32_t *out)
-{
-    for (int32_t i = 0; i < cl->programs; i++) {
-        if (cl->program[i].source == source && strcmp(cl->program[i].options, options) == 0) {
-            *out = i;
-            return GT_OK;
-        }
-    }
-    return program_make(cl, source, options, out);
 }
 
 enum gt_status opencl_kernel_find(struct opencl_backend *cl, const struct opencl_source *source, const char *options,

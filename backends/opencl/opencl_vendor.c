@@ -57,8 +57,11 @@ static bool amd_free_bytes(const struct opencl_backend *cl, uint64_t *out)
     return true;
 }
 
-static bool number_read(const char *path, uint64_t *out)
+/* Reads what amdgpu reports about the memory of the card at `pci`: its "total", or what is "used". */
+static bool vram_read(const char *pci, const char *what, uint64_t *out)
 {
+    char path[PATH_BYTES_MAX];
+    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/mem_info_vram_%s", pci, what);
     FILE *file = fopen(path, "re");
     if (file == NULL)
         return false;
@@ -69,13 +72,8 @@ static bool number_read(const char *path, uint64_t *out)
 
 static bool sysfs_free_bytes(const char *pci, uint64_t *out)
 {
-    char path[PATH_BYTES_MAX];
     uint64_t total = 0, used = 0;
-    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/mem_info_vram_total", pci);
-    if (!number_read(path, &total))
-        return false;
-    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/mem_info_vram_used", pci);
-    if (!number_read(path, &used) || used > total)
+    if (!vram_read(pci, "total", &total) || !vram_read(pci, "used", &used) || used > total)
         return false;
     *out = total - used;
     return true;

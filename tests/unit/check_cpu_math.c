@@ -1,10 +1,10 @@
-/* Tests cpu_math.h against the C library in double, in ulp over the whole range, and the masks of cpu_philox.h against
+/* Tests cpu_half.h against the C library in double, in ulp over the whole range, and the masks of cpu_philox.h against
  * ops/op.h. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
 
-#include "backends/cpu/cpu_math.h"
+#include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_philox.h"
 #include "tests/ops/random_bits.h"
 #include "tests/unit/unit_main.h"

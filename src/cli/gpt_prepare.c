@@ -9,7 +9,6 @@
 #include "base/progress.h"
 #include "base/thread.h"
 #include "cli/program.h"
-#include "data/bpe_train.h"
 #include "data/prepare.h"
 #include "data/tokenizer.h"
 

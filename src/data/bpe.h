@@ -9,7 +9,7 @@
  *   BPE_RANK_TOKEN   the id of the result; any two tokens that concatenate to a third are a pair (tiktoken's files)
  *
  * For GPT-2's own vocabulary both give the same ids.  Plain text never encodes to special tokens: see
- * tokenizer_encoder.h.  What happens to a text before it is in pieces is the pipeline (tokenizer_bpe.h).
+ * tokenizer.h.  What happens to a text before it is in pieces is the pipeline (tokenizer_bpe.h).
  */
 #ifndef GPT_TRAIN_DATA_BPE_H
 #define GPT_TRAIN_DATA_BPE_H

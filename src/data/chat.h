@@ -9,7 +9,7 @@
 #define GPT_TRAIN_DATA_CHAT_H
 
 #include "base/json.h"
-#include "data/tokenizer_encoder.h"
+#include "data/tokenizer.h"
 
 enum chat_kind { CHAT_NONE, CHAT_CHATML, CHAT_LLAMA3, CHAT_KIND_COUNT };
 

@@ -2,7 +2,7 @@
 libgpttrain_a_SOURCES += \
 	src/data/bpe.c src/data/bpe.h \
 	src/data/bpe_split.c src/data/bpe_split.h \
-	src/data/bpe_train.c src/data/bpe_train.h \
+	src/data/bpe_train.c \
 	src/data/chat.c src/data/chat.h \
 	src/data/choices.c src/data/choices.h \
 	src/data/corpus.c src/data/corpus.h \
@@ -20,7 +20,7 @@ libgpttrain_a_SOURCES += \
 	src/data/token_writer.c src/data/token_writer.h \
 	src/data/tokenizer.c src/data/tokenizer.h \
 	src/data/tokenizer_bpe.c src/data/tokenizer_bpe.h \
-	src/data/tokenizer_encoder.c src/data/tokenizer_encoder.h \
+	src/data/tokenizer_encoder.c \
 	src/data/tokenizer_export.c \
 	src/data/tokenizer_import.c \
 	src/data/tokens.c src/data/tokens.h

@@ -13,10 +13,10 @@
 #include "base/size.h"
 #include "base/thread.h"
 #include "base/utf8.h"
-#include "data/bpe_train.h"
 #include "data/input.h"
 #include "data/prepare_internal.h"
 #include "data/text_kind.h"
+#include "data/tokenizer.h"
 
 #define TELL_EVERY_BYTES ((uint64_t)1 << 20)
 #define COPY_BYTES ((size_t)1 << 20)

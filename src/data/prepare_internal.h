@@ -10,7 +10,6 @@
 #include "data/prepare.h"
 #include "data/token_writer.h"
 #include "data/tokenizer.h"
-#include "data/tokenizer_encoder.h"
 
 #define PREPARE_MANIFEST_FORMAT "gpt-train-manifest"
 #define PREPARE_MANIFEST_BYTES_MAX ((size_t)256 << 20)

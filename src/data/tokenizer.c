@@ -10,7 +10,6 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "data/tokenizer_bpe.h"
-#include "data/tokenizer_encoder.h"
 #include "data/tokens.h"
 
 #define FORMAT_NAME "gpt-train-tokenizer"

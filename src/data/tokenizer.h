@@ -77,9 +77,8 @@ int32_t tokenizer_id_of(const struct tokenizer *tokenizer, uint32_t code_point);
 
 /* Sets out[*out_count] to the ids of a text that a user typed, and the pipeline's `bos` before them.  `out` must have
  * room for `count` * the pipeline's `growth` + 1.  `source` (a path or flag) is for the message.  The texts of special
- * tokens become these tokens, as in nanoGPT's sample.py.  To encode other text, or many texts, use
- * tokenizer_encoder.h.  Errors: GT_DATA when a character is not in the vocabulary or the text is not UTF-8 (chars),
- * GT_NO_MEMORY (bpe). */
+ * tokens become these tokens, as in nanoGPT's sample.py.  To encode other text, or many texts, use an encoder, below.
+ * Errors: GT_DATA when a character is not in the vocabulary or the text is not UTF-8 (chars), GT_NO_MEMORY (bpe). */
 enum gt_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const char *text, size_t count,
                                        const char *source, int32_t *out, size_t *out_count);
 
@@ -171,5 +170,65 @@ enum gt_status tokenizer_import_pair(const void *owner, const struct tokenizer_s
 enum gt_status tokenizer_import_merges(struct bpe *bpe, const struct tokenizer_source *merges);
 enum gt_status tokenizer_import_tiktoken(const void *owner, const struct tokenizer_source *ranks,
                                          struct tokenizer **out);
+
+/* ---- encoding text in one thread: the per-thread state of a tokenizer (scratch memory, a cache of pieces) ----
+ *
+ * The tokenizer is shared and constant; every thread has its own encoder.  The ids depend only on the tokenizer, the
+ * text and `special`, not on the cache or on earlier calls. */
+
+/* How to encode the text of special tokens, such as <|endoftext|>.  Literal tokens (bpe_set_literal()) are always
+ * found. */
+enum tokenizer_special {
+    TOKENIZER_SPECIAL_AS_TEXT, /* as ordinary text: for all text from outside */
+    TOKENIZER_SPECIAL_ALLOWED, /* as their ids, wherever their text occurs */
+};
+
+struct tokenizer_encoder;
+
+/* Borrows the tokenizer, which outlives the encoder.  About 4 MiB for bpe.  Main thread only.  Errors: GT_NO_MEMORY. */
+enum gt_status tokenizer_encoder_create(const void *owner, const struct tokenizer *tokenizer,
+                                        struct tokenizer_encoder **out);
+
+/* The place where encoding failed. */
+struct tokenizer_fault {
+    size_t at;           /* byte offset */
+    uint32_t code_point; /* the character that is not in the vocabulary; UTF8_CODE_POINTS: the byte is not UTF-8 */
+};
+
+/* Sets out[*out_count] to the ids of one document.  There are at most `count` * the pipeline's `growth`, and `out` must
+ * have room for that many.  Logs nothing and writes only to its arguments, so that it may run in any thread.  Errors:
+ * GT_DATA, with *fault (chars only); GT_NO_MEMORY when there is no memory for a long piece of text, 40 bytes per byte
+ * of the piece (bpe only). */
+enum gt_status tokenizer_encoder_run(struct tokenizer_encoder *encoder, const char *text, size_t count,
+                                     enum tokenizer_special special, int32_t *out, size_t *out_count,
+                                     struct tokenizer_fault *fault);
+/* Logs the GT_DATA or GT_NO_MEMORY that a run returned.  The message starts with `source` (a file, a flag). */
+void tokenizer_fault_report(const struct tokenizer *tokenizer, enum gt_status status,
+                            const struct tokenizer_fault *fault, const char *source);
+
+/* ---- training a byte-pair encoding on text ----
+ *
+ * The trainer first counts the pieces of GPT-2's split, then repeatedly turns the most frequent adjacent pair into a
+ * token.  Among equally frequent pairs the one with the smaller ids wins, left id first, as in BpeTrainer of Hugging
+ * Face's tokenizers with a ByteLevel pre-tokenizer.  Ids: the 256 bytes in GPT-2's order, the merges in order, further
+ * special tokens, <|endoftext|> last. */
+
+#define BPE_TRAIN_VOCAB_MIN 257 /* the bytes and <|endoftext|> */
+#define BPE_TRAIN_VOCAB_MAX 1000000
+
+struct bpe_trainer;
+
+/* `specials` are the special tokens besides <|endoftext|>, a constant list that ends with NULL; NULL: none.  Errors:
+ * GT_NO_MEMORY. */
+enum gt_status bpe_trainer_create(const void *owner, const char *const *specials, struct bpe_trainer **out);
+
+/* Counts the pieces of a document, or of a part that was cut by bpe_split_cut().  Memory: about 40 bytes
+ * plus the text for each distinct piece.  Errors: GT_NO_MEMORY. */
+enum gt_status bpe_trainer_add(struct bpe_trainer *trainer, const char *text, size_t count);
+
+/* Creates the tokenizer, with at most `vocab_size` tokens (BPE_TRAIN_VOCAB_MIN to _MAX); fewer when the text has no
+ * more pairs.  Consumes the counts, so it must be called only once.  Errors: GT_NO_MEMORY. */
+enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, const void *owner, int64_t vocab_size,
+                                  struct tokenizer **out);
 
 #endif

@@ -5,7 +5,7 @@
  * are encoded every time.  Special tokens, when allowed, and literal ones cut the text before it is normalized and
  * split.
  */
-#include "data/tokenizer_encoder.h"
+#include "data/tokenizer.h"
 
 #include "base/utf8.h"
 

@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "dist/dist.h"
-#include "exec/exec_poison.h"
 
 enum { ZEROS_BYTES = 65536 };
 

@@ -7,4 +7,4 @@ libgpttrain_a_SOURCES += \
 	src/model/parts.c \
 	src/model/plan_choice.c src/model/plan_choice.h \
 	src/model/state_format.c src/model/state_format.h \
-	src/model/programs.h src/model/transformer.c src/model/update.c
+ src/model/transformer.c src/model/update.c

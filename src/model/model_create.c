@@ -11,7 +11,6 @@
 #include "base/size.h"
 #include "model/autodiff.h"
 #include "model/parameters.h"
-#include "model/programs.h"
 
 #define HEAD_DIM_MAX 65536 /* as in keys.def */
 

@@ -10,8 +10,8 @@
  * pass and added at its end, and their memory serves again.
  */
 #include "base/size.h"
+#include "model/model.h"
 #include "model/parameters.h"
-#include "model/programs.h"
 
 #define PIECE_BYTES ((int64_t)8 << 20) /* of all ranks' parts of the elements that one rank adds */
 #define EXCHANGES_MAX 128 /* under way at a time, in all pieces of a block; CUDA_COPIES_MAX has room for them */

@@ -5,7 +5,7 @@
  * devices.  Training, evaluation and generation differ in three places: dropout, the loss after the last layernorm, and
  * the kind of attention.
  */
-#include "model/programs.h"
+#include "model/model.h"
 
 #include <math.h>
 

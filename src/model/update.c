@@ -19,7 +19,7 @@
  * With several ranks, a rank updates the elements whose states it has.  The norm's sums are then a program of their
  * own, because the other ranks' sums must arrive before the clip factor.
  */
-#include "model/programs.h"
+#include "model/model.h"
 
 #include <math.h>
 

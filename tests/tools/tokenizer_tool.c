@@ -16,9 +16,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "data/bpe_train.h"
 #include "data/tokenizer.h"
-#include "data/tokenizer_encoder.h"
 
 #define INPUT_MAX ((size_t)2 << 30)
 

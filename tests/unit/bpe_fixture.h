@@ -4,7 +4,6 @@
 
 #include "base/rng.h"
 #include "data/bpe.h"
-#include "data/bpe_train.h"
 #include "data/tokenizer.h"
 #include "tests/unit/data_fixture.h"
 

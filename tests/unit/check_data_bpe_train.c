@@ -1,6 +1,6 @@
 /* Tests of src/data/bpe_train.c: known merges, ties, and a comparison with a trainer that counts all pairs again for
  * every merge. */
-#include "data/bpe_train.h"
+#include "data/tokenizer.h"
 
 #include "data/bpe.h"
 #include "data/bpe_split.h"

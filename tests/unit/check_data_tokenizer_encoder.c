@@ -1,5 +1,5 @@
 /* Tests of src/data/tokenizer_encoder.c: round trips, special tokens, faults. */
-#include "data/tokenizer_encoder.h"
+#include "data/tokenizer.h"
 
 #include "base/utf8.h"
 #include "data/bpe_split.h"

@@ -1,5 +1,4 @@
 /* Tests of exec/exec_poison: planted uses of dead bytes and planted overflows are detected, and only in this mode. */
-#include "exec/exec_poison.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -26,9 +26,9 @@ struct plan_options {
     uint64_t largest_segment_bytes; /* 0 = unlimited */
     uint32_t guard_bytes;           /* red zone after every tensor, for debug runs; a multiple of the alignment, or 0 */
     bool quiet;                     /* GT_NO_FIT is not logged: the caller has other graphs to try */
-    bool
-        measure_only; /* programs are measured and not placed: their own tensors have no address, and a phase's bytes are
-                        * those of its PHASE tensors; the bounds are the plan's, and no placement can need less */
+    /* Programs are measured and not placed: their own tensors have no address, and a phase's bytes are those of its
+     * PHASE tensors.  The bounds are the plan's, and no placement can need less. */
+    bool measure_only;
 };
 
 struct plan_program {

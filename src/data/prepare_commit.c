@@ -258,18 +258,17 @@ enum gt_status prepare_commit(struct prepare *prep)
     return file_sync_folder(prep->spec->out_dir);
 }
 
-/* Removes the partial outputs, or the finished ones if `whole`.  A folder with such a name is not part of a data set
- * and is ignored. */
+/* Removes the finished outputs if `whole`, else the partial ones as far as that works.  A folder with such a name is
+ * not part of a data set and is ignored. */
 static enum gt_status outputs_remove(const struct prepare *prep, bool whole)
 {
     DIR *dir = NULL;
-    enum gt_status listed = GT_OK, removed = GT_OK;
-    for (const char *name; (name = file_next(prep->spec->out_dir, &dir, &listed)) != NULL;)
-        if (prepare_is_output(name) && whole != is_partial(name) && unlinkat(dirfd(dir), name, 0) != 0 &&
+    enum gt_status status = GT_OK;
+    for (const char *name; (name = file_next(prep->spec->out_dir, &dir, whole ? &status : NULL)) != NULL;)
+        if (prepare_is_output(name) && whole != is_partial(name) && unlinkat(dirfd(dir), name, 0) != 0 && whole &&
             errno != EISDIR)
-            removed = file_error(FILE_IN(prep->spec->out_dir, name),
-                                 whole ? "remove what a stopped run has half replaced" : "remove");
-    return listed != GT_OK ? listed : removed;
+            status = file_error(FILE_IN(prep->spec->out_dir, name), "remove what a stopped run has half replaced");
+    return status;
 }
 
 /* Sets *begun when a file that the list renames or removes no longer exists. */

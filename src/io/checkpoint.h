@@ -25,7 +25,8 @@
 /* ---- trainer_state.json: the commit record ----
  *
  * It names the files of one generation with their sizes and checksums, and contains everything else that a resumed run
- * needs.  A generation exists once this file has been renamed into place; files that it does not name are leftovers. */
+ * needs.  A generation exists once this file has been renamed into place; files that it does not name are leftovers.
+ * doc/checkpoint.md describes the fields. */
 
 #define CHECKPOINT_RECORD_NAME "trainer_state.json"
 #define CHECKPOINT_FORMAT "gpt-train-checkpoint"

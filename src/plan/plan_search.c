@@ -160,9 +160,11 @@ enum gt_status search_options_plan(struct hostmem *mem, const struct plan_option
 static enum gt_status choice_plan(const struct search *search, struct search_choice *out)
 {
     struct search_states_memo *memo = search->memo;
-    for (int32_t i = 0; i < memo->tried_count; i++)
-        if (plan_choice_equal(&memo->tried[i].options.choice, &out->options.choice)) {
-            *out = memo->tried[i];
+    for (const struct search_choice *tried = memo->tried; tried < memo->tried + memo->tried_count; tried++)
+        if (plan_choice_equal(&tried->options.choice, &out->options.choice)) {
+            out->arena_bytes = tried->arena_bytes;
+            out->host_bytes = tried->host_bytes;
+            out->seconds = tried->seconds;
             return GT_OK;
         }
     TRY(HOSTMEM_GROW(memo, &memo->tried, (size_t)memo->tried_count + 1, "plans tried"));
@@ -171,6 +173,7 @@ static enum gt_status choice_plan(const struct search *search, struct search_cho
     return GT_OK;
 }
 
+/* Gives a probe, which is made unless there is one.  It is valid until the next call. */
 static enum gt_status probe_get(struct search *search, int32_t micro_batch, int32_t offload, const struct probe **out)
 {
     struct search_states_memo *memo = search->memo;

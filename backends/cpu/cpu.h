@@ -58,7 +58,7 @@ struct cpu_op {
 };
 
 /* The ops, which the kernel files define, and their table. */
-#define OP(KIND, name, ...) extern const struct cpu_op CPU_NAME(cpu_##name);
+#define OP(KIND, name, operands) extern const struct cpu_op CPU_NAME(cpu_##name);
 #include "ops/ops.def"
 #undef OP
 extern const struct cpu_op *const CPU_NAME(cpu_table)[OP_KIND_COUNT];

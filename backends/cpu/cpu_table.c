@@ -4,7 +4,7 @@
  */
 #include "backends/cpu/cpu.h"
 
-#define OP(KIND, name, ...) [OP_##KIND] = &CPU_NAME(cpu_##name),
+#define OP(KIND, name, operands) [OP_##KIND] = &CPU_NAME(cpu_##name),
 const struct cpu_op *const CPU_NAME(cpu_table)[OP_KIND_COUNT] = {
 #include "ops/ops.def"
 };

@@ -117,7 +117,7 @@ struct cuda_backend {
 
 extern const struct backend_ops cuda_backend_ops;
 /* The ops; each family's file defines its own. */
-#define OP(KIND, name, ...) extern const struct op_impl cuda_##name;
+#define OP(KIND, name, operands) extern const struct op_impl cuda_##name;
 #include "ops/ops.def"
 #undef OP
 extern const struct op_impl *const cuda_table[OP_KIND_COUNT];

@@ -172,7 +172,7 @@ static void cuda_holders(struct backend *backend, struct backend_holders *out)
     nvml_holders(&cuda_own(backend)->nvml, out);
 }
 
-#define OP(KIND, name, ...) [OP_##KIND] = &cuda_##name,
+#define OP(KIND, name, operands) [OP_##KIND] = &cuda_##name,
 const struct op_impl *const cuda_table[OP_KIND_COUNT] = {
 #include "ops/ops.def"
 };

@@ -182,7 +182,7 @@ struct opencl_op {
 };
 
 /* The ops; each family's file defines its own. */
-#define OP(KIND, name, ...) extern const struct opencl_op opencl_##name;
+#define OP(KIND, name, operands) extern const struct opencl_op opencl_##name;
 #include "ops/ops.def"
 #undef OP
 

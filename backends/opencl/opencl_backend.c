@@ -339,7 +339,7 @@ static enum gt_status opencl_download(struct backend *backend, void *to, struct 
     return GT_OK;
 }
 
-#define OP(KIND, name, ...) [OP_##KIND] = &opencl_##name,
+#define OP(KIND, name, operands) [OP_##KIND] = &opencl_##name,
 static const struct opencl_op *const opencl_table[OP_KIND_COUNT] = {
 #include "ops/ops.def"
 };

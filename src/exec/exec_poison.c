@@ -124,7 +124,7 @@ enum gt_status exec_poison_arena(struct exec_poison *poison)
         struct address at = {.space = (uint8_t)plan->segment[k].space, .segment = (uint8_t)k};
         TRY(range_fill(poison, at, plan->segment[k].size_bytes, POISON_FRESH));
     }
-    for (int32_t t = 0; t < plan->tensor_count; t++)
+    for (int32_t t = TENSOR_FIRST; t < plan->tensor_count; t++)
         if (storage_is(poison, t, LIFETIME_RUN, 0))
             TRY(guard_fill(poison, tensor_piece(poison, t)));
     return GT_OK;
@@ -135,7 +135,7 @@ enum gt_status exec_poison_phase(struct exec_poison *poison, enum program_phase 
     if (poison->phase == (int32_t)phase)
         return GT_OK;
     poison->phase = (int32_t)phase;
-    for (int32_t t = 0; t < poison->plan->tensor_count; t++)
+    for (int32_t t = TENSOR_FIRST; t < poison->plan->tensor_count; t++)
         if (storage_is(poison, t, LIFETIME_PHASE, poison->phase))
             TRY(piece_begin(poison, tensor_piece(poison, t)));
     return GT_OK;
@@ -145,7 +145,7 @@ enum gt_status exec_poison_program_begin(struct exec_poison *poison, int32_t pro
 {
     const struct graph *graph = poison->plan->graph;
     TRY(exec_poison_phase(poison, graph->programs[program].phase));
-    for (int32_t t = 0; t < graph->tensor_count; t++)
+    for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++)
         if (graph->tensors[t].base == TENSOR_NONE && graph->tensors[t].lifetime == LIFETIME_PROGRAM &&
             poison->ranges[program][t].first < 0 && poison->ranges[program][t].last >= 0)
             TRY(guard_fill(poison, tensor_piece(poison, t)));
@@ -182,7 +182,7 @@ enum gt_status exec_poison_program_end(struct exec_poison *poison, int32_t progr
 {
     const struct graph *graph = poison->plan->graph;
     const struct program *of = &graph->programs[program];
-    for (int32_t t = 0; t < graph->tensor_count; t++) {
+    for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++) {
         bool output = graph->tensors[t].base == TENSOR_NONE && graph->tensors[t].lifetime == LIFETIME_PROGRAM &&
                       poison->ranges[program][t].last == of->count;
         if (output || storage_is(poison, t, LIFETIME_RUN, 0) ||

@@ -75,8 +75,8 @@ static enum gt_status autodiff_init(struct autodiff *ad)
     struct program *program = &ad->graph->programs[ad->options->program];
     TRY(HOSTMEM_NEW(ad->graph, (size_t)program->count + 1, "autodiff ops", &ad->forward));
     TRY(HOSTMEM_NEW(ad->graph, (size_t)ad->tensor_count, "autodiff tensors", &ad->at));
-    for (int32_t t = 0; t < ad->tensor_count; t++)
-        ad->at[t] = (struct tensor_state){TENSOR_NONE, -1, TENSOR_NONE, -1, false, false, false, -1};
+    for (int32_t t = TENSOR_FIRST; t < ad->tensor_count; t++)
+        ad->at[t] = (struct tensor_state){.parameter = -1, .maker = -1, .wanted = -1};
     for (int32_t p = 0; p < ad->options->parameter_count; p++) {
         const struct autodiff_parameter *parameter = &ad->options->parameters[p];
         if (parameter->gradient == TENSOR_NONE)
@@ -134,10 +134,9 @@ static bool gradient_is_shared(const struct autodiff *ad, int32_t tensor)
     return false;
 }
 
-enum gt_status autodiff_target(struct autodiff *ad, int32_t tensor, int32_t slot, int32_t *operands,
-                               struct op_attrs *attrs)
+enum gt_status autodiff_target(struct autodiff *ad, int32_t tensor, int32_t slot, union op_arguments *arguments)
 {
-    assert(tensor >= 0 && tensor < ad->tensor_count);
+    assert(tensor >= TENSOR_FIRST && tensor < ad->tensor_count);
     bool first;
     if (ad->at[tensor].parameter >= 0) {
         first = !ad->at[tensor].written;
@@ -151,15 +150,15 @@ enum gt_status autodiff_target(struct autodiff *ad, int32_t tensor, int32_t slot
     } else {
         first = false;
         if (gradient_is_shared(ad, tensor)) {
-            int32_t copy[COPY_OPERANDS] = {[COPY_X] = ad->at[tensor].gradient};
-            TRY(gradient_tensor_add(ad, tensor, &copy[COPY_Y]));
-            TRY(graph_op_add(&ad->pen, OP_COPY, NULL, "copy", copy));
-            ad->at[tensor].gradient = copy[COPY_Y];
+            int32_t copy;
+            TRY(gradient_tensor_add(ad, tensor, &copy));
+            TRY(GRAPH_ADD(COPY, &ad->pen, "copy", NULL, .x = ad->at[tensor].gradient, .y = copy));
+            ad->at[tensor].gradient = copy;
         }
     }
     ad->at[tensor].written = true;
-    operands[slot] = ad->at[tensor].gradient;
-    attrs->accumulate |= (uint32_t)!first << slot;
+    arguments->operand[slot] = ad->at[tensor].gradient;
+    arguments->attrs.accumulate |= (uint32_t)!first << slot;
     return GT_OK;
 }
 
@@ -172,18 +171,23 @@ enum gt_status autodiff_share(struct autodiff *ad, int32_t tensor, int32_t gradi
         ad->at[tensor].gradient = gradient;
         return GT_OK;
     }
-    struct op_attrs attrs = {0};
-    int32_t operands[COPY_OPERANDS] = {[COPY_X] = gradient};
-    TRY(autodiff_target(ad, tensor, COPY_Y, operands, &attrs));
-    return graph_op_add(&ad->pen, OP_COPY, &attrs, "copy", operands);
+    union op_arguments copy = {.COPY = {.x = gradient}};
+    TRY(autodiff_target(ad, tensor, COPY_Y, &copy));
+    return graph_op_add(&ad->pen, OP_COPY, "copy", &copy, NULL);
 }
 
-enum gt_status autodiff_emit(struct autodiff *ad, const struct op *of, enum op_kind kind, const struct op_attrs *attrs,
-                             int32_t *operands)
+enum gt_status autodiff_emit(struct autodiff *ad, const struct op *of, enum op_kind kind, union op_arguments *arguments)
 {
     ad->pen.layer = of->layer;
     ad->pen.chunk = of->chunk;
-    return graph_op_add(&ad->pen, kind, attrs, op_declaration(kind)->name, operands);
+    return graph_op_add(&ad->pen, kind, op_declaration(kind)->name, arguments, NULL);
+}
+
+enum gt_status autodiff_contribute(struct autodiff *ad, const struct op *of, int32_t tensor, enum op_kind kind,
+                                   int32_t slot, union op_arguments *arguments)
+{
+    TRY(autodiff_target(ad, tensor, slot, arguments));
+    return autodiff_emit(ad, of, kind, arguments);
 }
 
 int32_t autodiff_saved(const struct autodiff *ad, int32_t tensor)
@@ -221,25 +225,22 @@ static bool makes_wanted(struct autodiff *ad, const struct op *op, int32_t index
 /* Emits a forward op once more, into new tensors, or fetches what it stored. */
 static enum gt_status again_emit(struct autodiff *ad, const struct op *op)
 {
-    int32_t operands[OP_OPERANDS_MAX];
+    union op_arguments again = {.attrs = op->attrs};
     char name[TENSOR_NAME_MAX];
     if (op->kind == OP_STORE) {
-        operands[FETCH_X] = op->operand[STORE_Y];
-        operands[FETCH_Y] = TENSOR_NONE;
-        TRY(graph_op_add(&ad->pen, OP_FETCH, &op->attrs, ad->graph->tensors[op->operand[STORE_Y]].name, operands));
-        TRY(graph_op_add(&ad->pen, OP_WAIT, &op->attrs, "", operands));
-        ad->at[op->operand[STORE_X]].again = operands[FETCH_Y];
-        return GT_OK;
+        const int32_t host = op->operand[STORE_Y];
+        int32_t *device = &ad->at[op->operand[STORE_X]].again;
+        TRY(GRAPH_ADD(FETCH, &ad->pen, ad->graph->tensors[host].name, device, .x = host));
+        return GRAPH_ADD(WAIT, &ad->pen, "", NULL, .x = host, .y = *device);
     }
-    for (int32_t s = 0; s < OP_OPERANDS_MAX; s++) {
-        bool made = s < op_declaration(op->kind)->operands && op_direction(op->kind, &op->attrs, s) == OPERAND_OUT;
-        operands[s] = made ? TENSOR_NONE : autodiff_saved(ad, op->operand[s]);
-    }
+    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
+        if (op_direction(op->kind, &op->attrs, s) != OPERAND_OUT)
+            again.operand[s] = autodiff_saved(ad, op->operand[s]);
     snprintf(name, sizeof name, "h.%" PRId32 ".again.%s", op->layer, op_declaration(op->kind)->name);
-    TRY(graph_op_add(&ad->pen, op->kind, &op->attrs, name, operands));
+    TRY(graph_op_add(&ad->pen, op->kind, name, &again, NULL));
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
         if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) == OPERAND_OUT)
-            ad->at[op->operand[s]].again = operands[s];
+            ad->at[op->operand[s]].again = again.operand[s];
     return GT_OK;
 }
 
@@ -282,23 +283,25 @@ static int32_t slot_named(const struct op_declaration *declaration, const char *
 static enum gt_status named_backward_emit(struct autodiff *ad, const struct op *op, int32_t gradient)
 {
     const struct op_declaration *forward = op_declaration(op->kind), *backward = op_declaration(forward->backward);
-    int32_t operands[OP_OPERANDS_MAX], result = TENSOR_NONE;
-    struct op_attrs attrs = op->attrs;
+    union op_arguments arguments = {.attrs = op->attrs};
+    int32_t result = TENSOR_NONE;
     for (int32_t s = 0; s < backward->operands; s++) {
         const char *name = backward->operand[s].name;
         const int32_t same = slot_named(forward, name), slot = same >= 0 ? same : slot_named(forward, name + 1);
         assert(slot >= 0);
         const int32_t of = op->operand[slot];
-        operands[s] = same >= 0 ? autodiff_saved(ad, of) : TENSOR_NONE;
-        if (same < 0 && op_direction(op->kind, &op->attrs, slot) == OPERAND_OUT) {
-            operands[s] = gradient;
+        if (same >= 0) {
+            arguments.operand[s] = autodiff_saved(ad, of);
+        } else if (op_direction(op->kind, &op->attrs, slot) == OPERAND_OUT) {
+            arguments.operand[s] = gradient;
             result = of;
-        } else if (same < 0 && of != TENSOR_NONE)
+        } else if (of != TENSOR_NONE) {
             TRY(op_operand_is(forward->backward, s, OPERAND_IN_PLACE)
-                    ? autodiff_target_in_place(ad, result, of, s, operands, &attrs)
-                    : autodiff_target(ad, of, s, operands, &attrs));
+                    ? autodiff_target_in_place(ad, result, of, s, &arguments)
+                    : autodiff_target(ad, of, s, &arguments));
+        }
     }
-    return autodiff_emit(ad, op, forward->backward, &attrs, operands);
+    return autodiff_emit(ad, op, forward->backward, &arguments);
 }
 
 /* Emits the backward of one forward op if the loss depends on its first result. */
@@ -365,7 +368,9 @@ static enum gt_status autodiff_walk(struct autodiff *ad)
         for (; i < ad->forward_count && ad->forward[i].chunk == chunk; i++) {
             struct op op = ad->forward[i];
             struct graph_pen pen = {ad->graph, ad->options->program, PASS_FORWARD, op.layer, chunk, op.recompute};
-            TRY(graph_op_add(&pen, op.kind, &op.attrs, "", op.operand));
+            union op_arguments same = {.attrs = op.attrs};
+            memcpy(same.operand, op.operand, sizeof same.operand);
+            TRY(graph_op_add(&pen, op.kind, "", &same, NULL));
         }
         for (int32_t k = i - 1; chunk > 0 && k >= first; k--)
             TRY(backward_emit(ad, k));
@@ -389,14 +394,14 @@ enum gt_status autodiff_run(struct graph *graph, const struct autodiff_options *
 }
 
 enum gt_status autodiff_target_in_place(struct autodiff *ad, int32_t from, int32_t tensor, int32_t slot,
-                                        int32_t *operands, struct op_attrs *attrs)
+                                        union op_arguments *arguments)
 {
     const struct tensor *tensors = ad->graph->tensors;
     bool plain = ad->at[tensor].parameter < 0 && tensors[tensor].base == TENSOR_NONE;
     bool own = tensors[ad->at[from].gradient].base == TENSOR_NONE && tensors[from].dtype == tensors[tensor].dtype;
     if (!plain || !own || ad->at[tensor].gradient != TENSOR_NONE || gradient_is_shared(ad, from))
-        return autodiff_target(ad, tensor, slot, operands, attrs);
-    operands[slot] = ad->at[tensor].gradient = ad->at[from].gradient;
+        return autodiff_target(ad, tensor, slot, arguments);
+    arguments->operand[slot] = ad->at[tensor].gradient = ad->at[from].gradient;
     ad->at[tensor].written = true;
     return GT_OK;
 }

@@ -45,23 +45,25 @@ enum gt_status autodiff_run(struct graph *graph, const struct autodiff_options *
 
 /* Returns the tensor that holds the value of a forward tensor: itself, or its recomputed copy. */
 int32_t autodiff_saved(const struct autodiff *ad, int32_t tensor);
-/* Sets operands[slot] to the tensor that takes a contribution to the gradient of `tensor`, and its bit of
- * attrs->accumulate if it must be added. */
-enum gt_status autodiff_target(struct autodiff *ad, int32_t tensor, int32_t slot, int32_t *operands,
-                               struct op_attrs *attrs);
+/* Sets operand `slot` of a backward op to the tensor that receives a contribution to the gradient of `tensor`, and its
+ * bit of attrs.accumulate if the contribution must be added. */
+enum gt_status autodiff_target(struct autodiff *ad, int32_t tensor, int32_t slot, union op_arguments *arguments);
 /* As above, for an elementwise op that is the last reader of `from`'s gradient.  If no other tensor shares that
  * gradient, the target is the same buffer. */
 enum gt_status autodiff_target_in_place(struct autodiff *ad, int32_t from, int32_t tensor, int32_t slot,
-                                        int32_t *operands, struct op_attrs *attrs);
+                                        union op_arguments *arguments);
 /* Contributes the tensor `gradient` itself to the gradient of `tensor`.  A first contribution shares its buffer; a
  * later one is added by a copy op. */
 enum gt_status autodiff_share(struct autodiff *ad, int32_t tensor, int32_t gradient);
 /* Returns true unless the loss's gradient with respect to `tensor` is of no use: no parameter that is trained is among
  * the operands from which it is computed. */
 bool autodiff_wants(const struct autodiff *ad, int32_t tensor);
-/* Appends a backward op named after the forward op `of`. */
-enum gt_status autodiff_emit(struct autodiff *ad, const struct op *of, enum op_kind kind, const struct op_attrs *attrs,
-                             int32_t *operands);
+/* Appends a backward op of the forward op `of`. */
+enum gt_status autodiff_emit(struct autodiff *ad, const struct op *of, enum op_kind kind,
+                             union op_arguments *arguments);
+/* Appends one whose operand `slot` is a contribution to the gradient of `tensor`. */
+enum gt_status autodiff_contribute(struct autodiff *ad, const struct op *of, int32_t tensor, enum op_kind kind,
+                                   int32_t slot, union op_arguments *arguments);
 const struct autodiff_options *autodiff_options_get(const struct autodiff *ad);
 
 #endif

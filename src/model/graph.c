@@ -11,7 +11,13 @@
 
 enum gt_status graph_create(const void *owner, struct graph **out)
 {
-    return HOSTMEM_NEW(owner, 1, "graph", out);
+    struct graph *graph;
+    TRY(HOSTMEM_NEW(owner, 1, "graph", &graph));
+    enum gt_status status = HOSTMEM_GROW(graph, &graph->tensors, TENSOR_FIRST, "graph tensors");
+    if (status == GT_OK)
+        graph->tensors[TENSOR_NONE] = (struct tensor){0};
+    graph->tensor_count = TENSOR_FIRST;
+    return FINISH(status, out, graph, hostmem_free);
 }
 
 enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto, int32_t *out)
@@ -64,7 +70,7 @@ enum gt_status graph_program_add(struct graph *graph, const char *name, enum pro
 
 int32_t graph_storage(const struct graph *graph, int32_t tensor)
 {
-    assert(tensor >= 0 && tensor < graph->tensor_count);
+    assert(tensor >= TENSOR_FIRST && tensor < graph->tensor_count);
     int32_t base = graph->tensors[tensor].base;
     return base == TENSOR_NONE ? tensor : base;
 }
@@ -109,7 +115,6 @@ static enum gt_status made_tensor_add(const struct graph_pen *pen, const struct 
         .category = CATEGORY_TEMPORARY,
         .lifetime = LIFETIME_PROGRAM,
         .phase = pen->graph->programs[pen->program].phase,
-        .base = TENSOR_NONE,
     };
     memcpy(made.dims, operand->dims, sizeof made.dims);
     const char *part = op_declaration(call->kind)->operand[slot].name;
@@ -120,20 +125,19 @@ static enum gt_status made_tensor_add(const struct graph_pen *pen, const struct 
     return graph_tensor_add(pen->graph, &made, out);
 }
 
-enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, const struct op_attrs *attrs,
-                            const char *name, int32_t *operands)
+enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, const char *name,
+                            union op_arguments *arguments, int32_t *out)
 {
     struct graph *graph = pen->graph;
     struct program *program = &graph->programs[pen->program];
     const struct op_declaration *declaration = op_declaration(kind);
     struct op op = {.kind = kind,
                     .pass = pen->pass,
-                    .attrs = attrs != NULL ? *attrs : (struct op_attrs){0},
+                    .attrs = arguments->attrs,
                     .layer = pen->layer,
                     .chunk = pen->chunk,
                     .recompute = pen->recompute};
-    for (int32_t i = 0; i < OP_OPERANDS_MAX; i++)
-        op.operand[i] = i < declaration->operands ? operands[i] : TENSOR_NONE;
+    memcpy(op.operand, arguments->operand, (size_t)declaration->operands * sizeof op.operand[0]);
     struct op_call call;
     graph_call(graph, &op, &call);
     if (!op_infer(&call))
@@ -141,7 +145,11 @@ enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, cons
     for (int32_t i = 0; i < declaration->operands; i++) {
         if (op.operand[i] == TENSOR_NONE && call.operand[i].present)
             TRY(made_tensor_add(pen, &call, i, name, &op.operand[i]));
-        operands[i] = op.operand[i];
+        arguments->operand[i] = op.operand[i];
+    }
+    if (out != NULL) {
+        assert(op_result(kind) >= 0);
+        *out = op.operand[op_result(kind)];
     }
     TRY(HOSTMEM_GROW(graph, &program->ops, (size_t)program->count + 1, "program ops"));
     program->ops[program->count++] = op;
@@ -151,7 +159,7 @@ enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, cons
 void graph_ranges(const struct graph *graph, int32_t program, struct tensor_range *ranges)
 {
     const struct program *p = &graph->programs[program];
-    for (int32_t t = 0; t < graph->tensor_count; t++)
+    for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++)
         ranges[t] = (struct tensor_range){.first = p->count, .last = -1};
     for (int32_t i = 0; i < p->count; i++) {
         for (int32_t s = 0; s < OP_OPERANDS_MAX; s++) {
@@ -162,7 +170,7 @@ void graph_ranges(const struct graph *graph, int32_t program, struct tensor_rang
             range->last = i;
         }
     }
-    for (int32_t t = 0; t < graph->tensor_count; t++) {
+    for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++) {
         if (graph->tensors[t].base != TENSOR_NONE || ranges[t].last < 0)
             continue;
         if (graph->tensors[t].input)
@@ -170,7 +178,7 @@ void graph_ranges(const struct graph *graph, int32_t program, struct tensor_rang
         if (graph->tensors[t].output)
             ranges[t].last = p->count;
     }
-    for (int32_t t = 0; t < graph->tensor_count; t++)
+    for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++)
         ranges[t] = ranges[graph_storage(graph, t)];
 }
 
@@ -266,7 +274,7 @@ void graph_print(const struct graph *graph, int32_t program, FILE *out)
         return;
     graph_ranges(graph, program, ranges);
     fprintf(out, "tensors of %s: category, lifetime, first and last op, bytes\n", p->name);
-    for (int32_t t = 0; t < graph->tensor_count; t++) {
+    for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++) {
         const struct tensor *tensor = &graph->tensors[t];
         if (tensor->base != TENSOR_NONE || ranges[t].last < 0)
             continue;

@@ -15,7 +15,9 @@
 #include "ops/op.h"
 
 #define TENSOR_NAME_MAX 96
-#define TENSOR_NONE (-1)
+/* Tensors are numbered from TENSOR_FIRST, so that an index left at zero is no tensor. */
+#define TENSOR_NONE 0
+#define TENSOR_FIRST 1
 
 /* The role of a tensor; the memory report groups by it. */
 enum tensor_category {
@@ -80,7 +82,7 @@ struct program {
 #define GRAPH_PROGRAMS_MAX 12
 
 struct graph {
-    struct tensor *tensors;
+    struct tensor *tensors; /* [tensor_count]; the first one is not a tensor */
     int32_t tensor_count;
     struct program programs[GRAPH_PROGRAMS_MAX];
     int32_t program_count;
@@ -114,12 +116,40 @@ struct graph_pen {
     bool recompute;
 };
 
-/* Appends an op; `attrs` may be NULL: all 0.  `operands` holds op_declaration(kind)->operands tensor indices.  For
- * each required OUT operand that is TENSOR_NONE, a CATEGORY_TEMPORARY tensor of program lifetime with the inferred
- * shape is added, named `name` + "." + the operand's name; its index is also written to `operands`.  Optional operands
- * may stay TENSOR_NONE.  Errors: GT_NO_MEMORY; GT_USAGE when the shapes do not fit (logged by op_infer). */
-enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, const struct op_attrs *attrs,
-                            const char *name, int32_t *operands);
+/* The operands and attributes of an op that is to be added, by name and by index: arguments.GEMM.a is
+ * arguments.operand[GEMM_A].  All members have the layout of the first. */
+union op_arguments {
+    struct {
+        int32_t operand[OP_OPERANDS_MAX]; /* tensor indices */
+        struct op_attrs attrs;
+    };
+#define OPERAND(INDEX, name) int32_t name;
+#define OP(KIND, name, operands)              \
+    struct {                                  \
+        union {                               \
+            struct {                          \
+                operands                      \
+            };                                \
+            int32_t padding[OP_OPERANDS_MAX]; \
+        };                                    \
+        struct op_attrs attrs;                \
+    } KIND;
+#include "ops/ops.def"
+#undef OP
+#undef OPERAND
+};
+
+/* Arguments as graph_op_add() takes them: OP_ARGUMENTS(GEMM, .a = x, .b = w, .attrs.transpose_b = true). */
+#define OP_ARGUMENTS(KIND, ...) (&(union op_arguments){.KIND = {__VA_ARGS__}})
+
+/* Appends an op.  For each required OUT operand that is TENSOR_NONE, a CATEGORY_TEMPORARY tensor of program lifetime
+ * with the inferred shape is added, named `name` + "." + the operand's name; its index is written to `arguments`.
+ * Optional operands may stay TENSOR_NONE.  *out, unless `out` is NULL, is the op's result (op_result()).  Errors:
+ * GT_NO_MEMORY; GT_USAGE when the shapes do not fit (logged by op_infer). */
+enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, const char *name,
+                            union op_arguments *arguments, int32_t *out);
+/* graph_op_add() with the arguments written out: GRAPH_ADD(FETCH, &pen, "w", &copy, .x = weight). */
+#define GRAPH_ADD(KIND, pen, name, out, ...) graph_op_add(pen, OP_##KIND, name, OP_ARGUMENTS(KIND, __VA_ARGS__), out)
 
 /* The first and the last op of a program that touch a storage.  If none does, first = count and last = -1.  Otherwise
  * an input has first = -1, and an output last = count. */

@@ -146,7 +146,6 @@ static enum gt_status data_add(struct graph *graph, const char *program, const c
                             .category = input ? CATEGORY_DATA : CATEGORY_TEMPORARY,
                             .phase = phase,
                             .lifetime = LIFETIME_PROGRAM,
-                            .base = TENSOR_NONE,
                             .input = input,
                             .output = !input};
     snprintf(tensor.name, sizeof tensor.name, "%s.%s", program, name);
@@ -221,10 +220,8 @@ static enum gt_status rounding_add(struct model *model, int32_t program, bool fi
 {
     const struct parameter *to = &model->parameters.at[parameter];
     struct graph_pen pen = {model->graph, program, PASS_BACKWARD, -1, 0, false};
-    struct op_attrs attrs = {.accumulate = first ? 0 : 1u << GRADIENT_ROUND_Y, .index_base = to->index_base};
-    int32_t operands[GRADIENT_ROUND_OPERANDS] = {
-        [GRADIENT_ROUND_X] = from, [GRADIENT_ROUND_SCALARS] = model->scalars, [GRADIENT_ROUND_Y] = accumulator(to)};
-    return graph_op_add(&pen, OP_GRADIENT_ROUND, &attrs, to->name, operands);
+    return GRAPH_ADD(GRADIENT_ROUND, &pen, to->name, NULL, .x = from, .scalars = model->scalars, .y = accumulator(to),
+                     .attrs.accumulate = first ? 0 : 1u << GRADIENT_ROUND_Y, .attrs.index_base = to->index_base);
 }
 
 /* Inserts the rounding of each new tensor just behind the last op that touches it, which only the finished program
@@ -356,7 +353,6 @@ static enum gt_status generate_build(struct model *model)
                            .dtype = model->options.dtype,
                            .rank = 4,
                            .category = CATEGORY_CACHE,
-                           .base = TENSOR_NONE,
                            .lifetime = LIFETIME_PHASE,
                            .phase = PHASE_GENERATE,
                            .dims = {2 * (int64_t)config->n_layer, model->options.generate_batch, config->block_size,
@@ -373,7 +369,6 @@ static enum gt_status table_add(struct graph *graph, const char *name, int64_t r
     struct tensor table = {.dtype = DTYPE_F32,
                            .rank = columns > 0 ? 2 : 1,
                            .dims = {rows, columns},
-                           .base = TENSOR_NONE,
                            .category = CATEGORY_DATA,
                            .lifetime = LIFETIME_RUN};
     snprintf(table.name, sizeof table.name, "%s", name);
@@ -401,7 +396,6 @@ static enum gt_status inputs_add(struct model *model)
 static enum gt_status tables_add(struct model *model)
 {
     const struct model_config *config = &model->options.config;
-    model->angles = model->corrections = TENSOR_NONE;
     for (int32_t parts = 1; config->lora.rank > 0 && parts <= PARAMETER_PARTS_MAX; parts++) {
         int32_t *table = &model->expand[parts - 1];
         TRY(table_add(model->graph, "expand", parts * config->lora.rank, parts * config->lora.rank, table));
@@ -468,8 +462,7 @@ enum gt_status model_create(const void *owner, const struct model_options *optio
     struct model *model;
     TRY(HOSTMEM_NEW(owner, 1, "model", &model));
     model->options = *options;
-    const struct program_io none = {-1,          0,           0,           TENSOR_NONE, TENSOR_NONE,
-                                    TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE};
+    const struct program_io none = {.program = -1};
     model->train_first = model->train_next = model->train_remainder = none;
     model->update = model->evaluate = model->prefill = model->decode = model->refresh = none;
     model->part_first = model->part_next = model->norm = model->gather = -1;

@@ -435,7 +435,6 @@ static enum gt_status scales_add(struct graph *graph, struct parameter *paramete
         .dtype = DTYPE_U8,
         .rank = 2,
         .dims = {2, state_blocks(shared ? parameter->most : graph_tensor_elements(graph, parameter->tensor))},
-        .base = TENSOR_NONE,
         .category = CATEGORY_MOMENT,
         .lifetime = LIFETIME_RUN,
         .home = parameter->states_home,
@@ -539,7 +538,6 @@ static enum gt_status parameter_add(struct parameter_maker *maker, size_t index,
     struct tensor tensor = {.dtype = shape->norm ? DTYPE_F32 : maker->options->dtype,
                             .rank = shape->rank,
                             .dims = {shape->dims[0], shape->dims[1]},
-                            .base = TENSOR_NONE,
                             .category = CATEGORY_PARAMETER,
                             .lifetime = LIFETIME_RUN};
     *parameter = (struct parameter){.init = shape->bias ? INIT_ZERO

@@ -74,8 +74,7 @@ static enum gt_status others_add(const struct parts_builder *builder, struct pie
                             .dims = {builder->ranks - 1, graph_tensor_elements(graph, piece->own)},
                             .category = CATEGORY_TEMPORARY,
                             .lifetime = LIFETIME_PROGRAM,
-                            .phase = PHASE_TRAIN,
-                            .base = TENSOR_NONE};
+                            .phase = PHASE_TRAIN};
     snprintf(others.name, sizeof others.name, "%.60s.others", piece->parameter->name);
     return graph_tensor_add(builder->pen.graph, &others, &piece->others);
 }
@@ -84,14 +83,11 @@ static enum gt_status others_add(const struct parts_builder *builder, struct pie
 static enum gt_status part_choose(struct parts_builder *builder, const struct parameter *parameter)
 {
     const struct model *model = builder->model;
-    const struct op_attrs attrs = {.index_base = parameter->index_base};
-    int32_t operands[GRADIENT_ROUND_OPERANDS] = {parameter->part_gradient, model->scalars, TENSOR_NONE};
     builder->part = parameter->part_gradient;
     if (model->options.reduce_dtype == DTYPE_F32 || model->graph->tensors[builder->part].dtype != DTYPE_F32)
         return GT_OK;
-    TRY(graph_op_add(&builder->pen, OP_GRADIENT_ROUND, &attrs, parameter->name, operands));
-    builder->part = operands[GRADIENT_ROUND_Y];
-    return GT_OK;
+    return GRAPH_ADD(GRADIENT_ROUND, &builder->pen, parameter->name, &builder->part, .x = parameter->part_gradient,
+                     .scalars = model->scalars, .attrs.index_base = parameter->index_base);
 }
 
 /* Begins to exchange a piece: the parts of what each rank adds, or this rank's new weights for those of the others. */
@@ -104,17 +100,17 @@ static enum gt_status piece_exchange(const struct parts_builder *builder, struct
     if (piece->own != TENSOR_NONE && ranks > 1)
         TRY(others_add(builder, piece));
     for (int32_t i = 1; i < ranks; i++) {
-        const struct op_attrs attrs = {.to = (builder->rank + i) % ranks, .from = (builder->rank + ranks - i) % ranks};
-        int32_t operands[EXCHANGE_OPERANDS] = {[EXCHANGE_X] = own, [EXCHANGE_Y] = TENSOR_NONE};
+        const int32_t to = (builder->rank + i) % ranks, from = (builder->rank + ranks - i) % ranks;
+        int32_t sent = own, received = TENSOR_NONE;
         if (weights)
-            TRY(piece_take(builder, piece, attrs.from, whole, 0, &operands[EXCHANGE_Y]));
+            TRY(piece_take(builder, piece, from, whole, 0, &received));
         else
-            TRY(piece_take(builder, piece, attrs.to, whole, 0, &operands[EXCHANGE_X]));
+            TRY(piece_take(builder, piece, to, whole, 0, &sent));
         if (piece->own != TENSOR_NONE)
-            TRY(graph_view_add(builder->pen.graph, piece->others, attrs.from - (attrs.from > builder->rank), 1,
-                               &operands[EXCHANGE_Y]));
-        if (operands[EXCHANGE_X] != TENSOR_NONE || operands[EXCHANGE_Y] != TENSOR_NONE)
-            TRY(graph_op_add(&builder->pen, OP_EXCHANGE, &attrs, piece->parameter->name, operands));
+            TRY(graph_view_add(builder->pen.graph, piece->others, from - (from > builder->rank), 1, &received));
+        if (sent != TENSOR_NONE || received != TENSOR_NONE)
+            TRY(GRAPH_ADD(EXCHANGE, &builder->pen, piece->parameter->name, NULL, .x = sent, .y = received,
+                          .attrs.to = to, .attrs.from = from));
     }
     return GT_OK;
 }
@@ -122,13 +118,12 @@ static enum gt_status piece_exchange(const struct parts_builder *builder, struct
 /* Adds the parts of a piece that this rank has: all ranks' of this round. */
 static enum gt_status piece_add(const struct parts_builder *builder, const struct piece *piece)
 {
-    const struct op_attrs attrs = {.accumulate = builder->first ? 0 : 1u << SUM_PARTS_Y, .from = builder->rank};
-    int32_t operands[SUM_PARTS_OPERANDS] = {[SUM_PARTS_X] = piece->own, [SUM_PARTS_OTHERS] = piece->others};
+    int32_t sum;
     if (piece->own == TENSOR_NONE)
         return GT_OK;
-    TRY(piece_take(builder, piece, builder->rank, piece->parameter->gradient, piece->parameter->first,
-                   &operands[SUM_PARTS_Y]));
-    return graph_op_add(&builder->pen, OP_SUM_PARTS, &attrs, piece->parameter->name, operands);
+    TRY(piece_take(builder, piece, builder->rank, piece->parameter->gradient, piece->parameter->first, &sum));
+    return GRAPH_ADD(SUM_PARTS, &builder->pen, piece->parameter->name, NULL, .x = piece->own, .others = piece->others,
+                     .y = sum, .attrs.accumulate = builder->first ? 0 : 1u << SUM_PARTS_Y, .attrs.from = builder->rank);
 }
 
 /* Waits for all pieces that are under way but the last `keep`, and adds their parts, unless they are weights. */
@@ -139,11 +134,10 @@ static enum gt_status pieces_finish(struct parts_builder *builder, int32_t keep)
     for (int32_t k = 0; k < finished; k++) {
         const struct piece piece = builder->under_way[k];
         for (int32_t i = piece.begin; i < piece.end; i++) {
-            struct op_attrs attrs = program->ops[i].attrs;
-            int32_t operands[WAIT_OPERANDS];
-            attrs.exchanged = true;
-            memcpy(operands, program->ops[i].operand, sizeof operands);
-            TRY(graph_op_add(&builder->pen, OP_WAIT, &attrs, piece.parameter->name, operands));
+            const struct op exchange = program->ops[i];
+            TRY(GRAPH_ADD(WAIT, &builder->pen, piece.parameter->name, NULL, .x = exchange.operand[EXCHANGE_X],
+                          .y = exchange.operand[EXCHANGE_Y], .attrs.to = exchange.attrs.to,
+                          .attrs.from = exchange.attrs.from, .attrs.exchanged = true));
         }
         if (piece.own != TENSOR_NONE)
             TRY(piece_add(builder, &piece));

@@ -12,8 +12,6 @@
 #include "base/size.h"
 #include "model/parameters.h"
 
-#define QKV_NAME "attn.c_attn"
-
 /* Places where dropout acts; the site number of a mask is layer * SITES + place. */
 enum dropout_place { PLACE_ATTENTION, PLACE_ATTENTION_OUTPUT, PLACE_MLP_OUTPUT, PLACE_EMBEDDING, PLACES };
 
@@ -41,75 +39,52 @@ static int32_t layer_tensor(const struct builder *b, enum block_layer which, boo
     return parameter_tensor(b, first < 0 ? first : first + layer * b->stride);
 }
 
-/* Appends an op.  Sets *out to operand `slot`, which is the op's result. */
-static enum gt_status emit(const struct builder *b, enum op_kind kind, const struct op_attrs *attrs, const char *name,
-                           int32_t *operands, int32_t slot, int32_t *out)
+/* Appends an op of a recompute class.  Sets *out, unless `out` is NULL, to the op's result. */
+static enum gt_status emit(const struct builder *b, enum op_kind kind, enum recompute_class class, const char *name,
+                           union op_arguments *arguments, int32_t *out)
 {
     char text[48];
     struct graph_pen pen = b->pen;
     const size_t begin = strlen(b->prefix);
     memcpy(text, b->prefix, begin);
     memcpy(text + begin, name, strlen(name) + 1);
-    enum recompute_class op_class = op_declaration(kind)->recompute;
-    if (strcmp(name, QKV_NAME) == 0)
-        op_class = RECOMPUTE_CLASS_QKV;
-    else if (kind == OP_ROPE_FORWARD && b->config->qk_norm != QK_NORM_NONE)
-        op_class = RECOMPUTE_CLASS_NORM; /* its backward pass needs x, so y is cheaper computed again than kept */
-    pen.recompute = recompute_includes(b->level, op_class);
-    TRY(graph_op_add(&pen, kind, attrs, text, operands));
-    *out = operands[slot];
-    return GT_OK;
+    pen.recompute = recompute_includes(b->level, class);
+    return graph_op_add(&pen, kind, text, arguments, out);
 }
+
+/* Appends an op whose operands and attributes are named: ADD(GEMM, b, "mlp.c_fc", &y, .a = x, .b = weight). */
+#define ADD(KIND, b, name, out, ...) ADD_AS(op_declaration(OP_##KIND)->recompute, KIND, b, name, out, __VA_ARGS__)
+/* The same for an op of another recompute class than its kind has. */
+#define ADD_AS(class, KIND, b, name, out, ...) emit(b, OP_##KIND, class, name, OP_ARGUMENTS(KIND, __VA_ARGS__), out)
 
 static enum gt_status build_dropout(const struct builder *b, enum dropout_place place, const char *name, int32_t *x)
 {
     if (!b->train || b->config->dropout <= 0.0f)
         return GT_OK;
     int32_t layer = b->pen.layer < 0 ? b->config->n_layer : b->pen.layer;
-    struct op_attrs attrs = {
-        .dropout = b->config->dropout, .site = layer * PLACES + (int32_t)place, .time = b->io->time};
-    int32_t operands[DROPOUT_OPERANDS] = {
-        [DROPOUT_X] = *x, [DROPOUT_SCALARS] = b->model->scalars, [DROPOUT_Y] = TENSOR_NONE};
-    return emit(b, OP_DROPOUT, &attrs, name, operands, DROPOUT_Y, x);
+    return ADD(DROPOUT, b, name, x, .x = *x, .scalars = b->model->scalars, .attrs.dropout = b->config->dropout,
+               .attrs.site = layer * PLACES + (int32_t)place, .attrs.time = b->io->time);
 }
 
 static enum gt_status build_embedding(const struct builder *b, int32_t *x)
 {
-    struct op_attrs attrs = {.time = b->io->time};
-    int32_t operands[EMBED_FORWARD_OPERANDS] = {
-        [EMBED_FORWARD_IDS] = b->io->ids,
-        [EMBED_FORWARD_WTE] = parameter_tensor(b, PARAMETERS_WTE),
-        [EMBED_FORWARD_WPE] = parameter_tensor(b, b->config->position == POSITION_LEARNED ? PARAMETERS_WPE : -1),
-        [EMBED_FORWARD_SCALARS] = b->model->scalars,
-        [EMBED_FORWARD_Y] = TENSOR_NONE,
-        [EMBED_FORWARD_FIRST] = b->io->first,
-    };
-    TRY(emit(b, OP_EMBED_FORWARD, &attrs, "embed", operands, EMBED_FORWARD_Y, x));
-    if (b->config->embed_norm) {
-        struct op_attrs norm = {.epsilon = (float)b->config->norm_epsilon};
-        int32_t rms[RMSNORM_FORWARD_OPERANDS] = {[RMSNORM_FORWARD_X] = *x,
-                                                 [RMSNORM_FORWARD_GAIN] = TENSOR_NONE,
-                                                 [RMSNORM_FORWARD_Y] = TENSOR_NONE,
-                                                 [RMSNORM_FORWARD_RSTD] = TENSOR_NONE};
-        TRY(emit(b, OP_RMSNORM_FORWARD, &norm, "embed.norm", rms, RMSNORM_FORWARD_Y, x));
-    }
+    const int32_t wte = parameter_tensor(b, PARAMETERS_WTE);
+    const int32_t wpe = b->config->position == POSITION_LEARNED ? parameter_tensor(b, PARAMETERS_WPE) : TENSOR_NONE;
+    TRY(ADD(EMBED_FORWARD, b, "embed", x, .ids = b->io->ids, .wte = wte, .wpe = wpe, .scalars = b->model->scalars,
+            .first = b->io->first, .attrs.time = b->io->time));
+    if (b->config->embed_norm)
+        TRY(ADD(RMSNORM_FORWARD, b, "embed.norm", x, .x = *x, .attrs.epsilon = (float)b->config->norm_epsilon));
     return build_dropout(b, PLACE_EMBEDDING, "embed.dropout", x);
 }
 
 static enum gt_status build_norm(const struct builder *b, const char *name, enum block_layer which, int32_t x,
                                  int32_t *y)
 {
-    struct op_attrs attrs = {.epsilon = (float)b->config->norm_epsilon};
-    const bool rms = b->config->norm == NORM_RMSNORM;
-    int32_t operands[LAYERNORM_FORWARD_OPERANDS] = {
-        [LAYERNORM_FORWARD_X] = x,
-        [LAYERNORM_FORWARD_GAIN] = layer_tensor(b, which, false),
-        [LAYERNORM_FORWARD_BIAS] = layer_tensor(b, which, true),
-        [LAYERNORM_FORWARD_Y] = TENSOR_NONE,
-        [LAYERNORM_FORWARD_MEAN] = TENSOR_NONE,
-        [LAYERNORM_FORWARD_RSTD] = TENSOR_NONE,
-    }; /* those of rmsnorm come first */
-    return emit(b, rms ? OP_RMSNORM_FORWARD : OP_LAYERNORM_FORWARD, &attrs, name, operands, LAYERNORM_FORWARD_Y, y);
+    const int32_t gain = layer_tensor(b, which, false), bias = layer_tensor(b, which, true);
+    const float epsilon = (float)b->config->norm_epsilon;
+    if (b->config->norm == NORM_RMSNORM)
+        return ADD(RMSNORM_FORWARD, b, name, y, .x = x, .gain = gain, .attrs.epsilon = epsilon);
+    return ADD(LAYERNORM_FORWARD, b, name, y, .x = x, .gain = gain, .bias = bias, .attrs.epsilon = epsilon);
 }
 
 /* Makes the matrix [out, k rank] of the B of a layer's k targets: alpha / rank B in the columns of each, else 0. */
@@ -129,17 +104,16 @@ static enum gt_status build_adapter_b(const struct builder *b, enum block_layer 
     TRY(graph_tensor_add(graph, &whole, out));
     for (int32_t part = 0, next = 0; part < weight->parts; part++) {
         const int64_t rows = weight->parts > 1 ? weight->part_rows[part] : whole.dims[0];
-        int32_t gemm[GEMM_OPERANDS] = {[GEMM_BIAS] = TENSOR_NONE}, fill[FILL_OPERANDS], made;
-        TRY(graph_view_add(graph, *out, row, rows, &gemm[GEMM_D]));
-        fill[FILL_Y] = gemm[GEMM_D];
+        int32_t target, low, expand;
+        TRY(graph_view_add(graph, *out, row, rows, &target));
         row += rows;
         if (next == adapter->parts || adapter->part_of[next] != part) {
-            TRY(emit(b, OP_FILL, NULL, "lora.zero", fill, FILL_Y, &made));
+            TRY(ADD(FILL, b, "lora.zero", NULL, .y = target));
             continue;
         }
-        TRY(graph_view_add(graph, adapter->tensor, from, rows, &gemm[GEMM_A]));
-        TRY(graph_view_add(graph, b->model->expand[columns / rank - 1], next++ * (int64_t)rank, rank, &gemm[GEMM_B]));
-        TRY(emit(b, OP_GEMM, NULL, "lora.b", gemm, GEMM_D, &made));
+        TRY(graph_view_add(graph, adapter->tensor, from, rows, &low));
+        TRY(graph_view_add(graph, b->model->expand[columns / rank - 1], next++ * (int64_t)rank, rank, &expand));
+        TRY(ADD(GEMM, b, "lora.b", NULL, .a = low, .b = expand, .d = target));
         from += rows;
     }
     return GT_OK;
@@ -149,59 +123,53 @@ static enum gt_status build_adapter_b(const struct builder *b, enum block_layer 
  * columns there, and the product with one matrix for all of them needs no other kernel. */
 static enum gt_status build_adapters(const struct builder *b, enum block_layer which, int32_t x, int32_t y)
 {
-    struct op_attrs narrow = {.transpose_b = true}, add = {.transpose_b = true, .accumulate = 1u << GEMM_D};
     const int32_t a = parameter_tensor(b, parameters_adapter(b->config, b->pen.layer, which, ADAPTER_A));
-    int32_t gemm[GEMM_OPERANDS] = {[GEMM_A] = x, [GEMM_B] = a, [GEMM_BIAS] = TENSOR_NONE, [GEMM_D] = TENSOR_NONE};
     int32_t low, wide;
-    TRY(emit(b, OP_GEMM, &narrow, "lora.a", gemm, GEMM_D, &low));
+    TRY(ADD(GEMM, b, "lora.a", &low, .a = x, .b = a, .attrs.transpose_b = true));
     TRY(build_adapter_b(b, which, b->pen.graph->tensors[low].dims[1], &wide));
-    int32_t sum[GEMM_OPERANDS] = {[GEMM_A] = low, [GEMM_B] = wide, [GEMM_BIAS] = TENSOR_NONE, [GEMM_D] = y};
-    return emit(b, OP_GEMM, &add, "lora", sum, GEMM_D, &y);
+    return ADD(GEMM, b, "lora", NULL, .a = low, .b = wide, .d = y, .attrs.transpose_b = true,
+               .attrs.accumulate = 1u << GEMM_D);
 }
 
 /* Replaces a weight in host memory by a copy on the device.  The backward pass fetches it again. */
 static enum gt_status build_fetch(const struct builder *b, int32_t *weight)
 {
     struct graph_pen pen = b->pen;
-    int32_t operands[FETCH_OPERANDS] = {[FETCH_X] = *weight, [FETCH_Y] = TENSOR_NONE};
-    if (pen.graph->tensors[*weight].home == SPACE_DEVICE)
+    const int32_t home = *weight;
+    if (pen.graph->tensors[home].home == SPACE_DEVICE)
         return GT_OK;
     pen.recompute = true;
-    TRY(graph_op_add(&pen, OP_FETCH, NULL, "lora.base", operands));
-    *weight = operands[FETCH_Y];
-    return graph_op_add(&pen, OP_WAIT, NULL, "", operands);
+    TRY(GRAPH_ADD(FETCH, &pen, "lora.base", weight, .x = home));
+    return GRAPH_ADD(WAIT, &pen, "", NULL, .x = home, .y = *weight);
 }
 
 static enum gt_status build_linear(const struct builder *b, const char *name, enum block_layer which, int32_t x,
                                    int32_t *y)
 {
-    struct op_attrs attrs = {.transpose_b = !model_is_gpt2(b->config)};
+    const enum recompute_class class = which == BLOCK_C_ATTN ? RECOMPUTE_CLASS_QKV : op_declaration(OP_GEMM)->recompute;
     int32_t weight = layer_tensor(b, which, false);
     TRY(build_fetch(b, &weight));
-    int32_t operands[GEMM_OPERANDS] = {
-        [GEMM_A] = x, [GEMM_B] = weight, [GEMM_BIAS] = layer_tensor(b, which, true), [GEMM_D] = TENSOR_NONE};
-    TRY(emit(b, OP_GEMM, &attrs, name, operands, GEMM_D, y));
+    TRY(ADD_AS(class, GEMM, b, name, y, .a = x, .b = weight, .bias = layer_tensor(b, which, true),
+               .attrs.transpose_b = !model_is_gpt2(b->config)));
     return parameters_adapter(b->config, 0, which, ADAPTER_A) < 0 ? GT_OK : build_adapters(b, which, x, *y);
 }
 
 static enum gt_status build_residual(const struct builder *b, const char *name, int32_t y, int32_t *x)
 {
-    int32_t operands[RESIDUAL_OPERANDS] = {[RESIDUAL_X] = *x, [RESIDUAL_Y] = y, [RESIDUAL_R] = TENSOR_NONE};
-    return emit(b, OP_RESIDUAL, NULL, name, operands, RESIDUAL_R, x);
+    return ADD(RESIDUAL, b, name, x, .x = *x, .y = y);
 }
 
 static enum gt_status build_rope(const struct builder *b, int32_t *qkv)
 {
-    struct op_attrs attrs = {.heads = b->config->n_head,
-                             .kv_heads = b->config->n_kv_head,
-                             .time = b->io->time,
-                             .epsilon = (float)b->config->norm_epsilon};
-    int32_t operands[ROPE_FORWARD_OPERANDS] = {[ROPE_FORWARD_X] = *qkv,
-                                               [ROPE_FORWARD_TABLE] = b->model->angles,
-                                               [ROPE_FORWARD_SCALARS] = b->model->scalars,
-                                               [ROPE_FORWARD_GAIN] = layer_tensor(b, BLOCK_QK_NORM, false),
-                                               [ROPE_FORWARD_Y] = TENSOR_NONE};
-    return emit(b, OP_ROPE_FORWARD, &attrs, "attn.rope", operands, ROPE_FORWARD_Y, qkv);
+    const struct op_attrs attrs = {.heads = b->config->n_head,
+                                   .kv_heads = b->config->n_kv_head,
+                                   .time = b->io->time,
+                                   .epsilon = (float)b->config->norm_epsilon};
+    /* The backward pass of the norms needs x, so y is cheaper computed again than kept. */
+    const enum recompute_class class =
+        b->config->qk_norm == QK_NORM_NONE ? op_declaration(OP_ROPE_FORWARD)->recompute : RECOMPUTE_CLASS_NORM;
+    return ADD_AS(class, ROPE_FORWARD, b, "attn.rope", qkv, .x = *qkv, .table = b->model->angles,
+                  .scalars = b->model->scalars, .gain = layer_tensor(b, BLOCK_QK_NORM, false), .attrs = attrs);
 }
 
 static enum gt_status build_attention_op(const struct builder *b, int32_t qkv, int32_t *y)
@@ -216,33 +184,22 @@ static enum gt_status build_attention_op(const struct builder *b, int32_t qkv, i
     if (b->cache != TENSOR_NONE) {
         int32_t cache;
         TRY(graph_view_add(b->pen.graph, b->cache, 2 * (int64_t)b->pen.layer, 2, &cache));
-        int32_t operands[ATTENTION_CACHED_OPERANDS] = {
-            [ATTENTION_CACHED_QKV] = qkv,
-            [ATTENTION_CACHED_SCALARS] = b->model->scalars,
-            [ATTENTION_CACHED_CACHE] = cache,
-            [ATTENTION_CACHED_Y] = TENSOR_NONE,
-        };
-        return emit(b, OP_ATTENTION_CACHED, &attrs, "attn", operands, ATTENTION_CACHED_Y, y);
+        return ADD(ATTENTION_CACHED, b, "attn", y, .qkv = qkv, .scalars = b->model->scalars, .cache = cache,
+                   .attrs = attrs);
     }
     if (b->train && config->dropout > 0.0f) {
         attrs.dropout = config->dropout;
         attrs.site = b->pen.layer * PLACES + PLACE_ATTENTION;
     }
-    int32_t operands[ATTENTION_FORWARD_OPERANDS] = {
-        [ATTENTION_FORWARD_QKV] = qkv,
-        [ATTENTION_FORWARD_SCALARS] = b->model->scalars,
-        [ATTENTION_FORWARD_Y] = TENSOR_NONE,
-        [ATTENTION_FORWARD_LSE] = TENSOR_NONE,
-        [ATTENTION_FORWARD_FIRST] = b->io->first,
-    };
-    return emit(b, OP_ATTENTION_FORWARD, &attrs, "attn", operands, ATTENTION_FORWARD_Y, y);
+    return ADD(ATTENTION_FORWARD, b, "attn", y, .qkv = qkv, .scalars = b->model->scalars, .first = b->io->first,
+               .attrs = attrs);
 }
 
 static enum gt_status build_attention(const struct builder *b, bool keys_only, int32_t *x)
 {
     int32_t normed, qkv, y, projected;
     TRY(build_norm(b, "ln_1", BLOCK_LN_1, *x, &normed));
-    TRY(build_linear(b, QKV_NAME, BLOCK_C_ATTN, normed, &qkv));
+    TRY(build_linear(b, "attn.c_attn", BLOCK_C_ATTN, normed, &qkv));
     if (b->config->position == POSITION_ROPE)
         TRY(build_rope(b, &qkv));
     TRY(build_attention_op(b, qkv, &y));
@@ -255,12 +212,9 @@ static enum gt_status build_attention(const struct builder *b, bool keys_only, i
 
 static enum gt_status build_activation(const struct builder *b, int32_t *x)
 {
-    struct op_attrs attrs = {.gelu = b->config->gelu};
-    int32_t gelu[GELU_FORWARD_OPERANDS] = {[GELU_FORWARD_X] = *x, [GELU_FORWARD_Y] = TENSOR_NONE};
-    int32_t swiglu[SWIGLU_FORWARD_OPERANDS] = {[SWIGLU_FORWARD_X] = *x, [SWIGLU_FORWARD_Y] = TENSOR_NONE};
     if (b->config->mlp == MLP_SWIGLU)
-        return emit(b, OP_SWIGLU_FORWARD, NULL, "mlp.swiglu", swiglu, SWIGLU_FORWARD_Y, x);
-    return emit(b, OP_GELU_FORWARD, &attrs, "mlp.gelu", gelu, GELU_FORWARD_Y, x);
+        return ADD(SWIGLU_FORWARD, b, "mlp.swiglu", x, .x = *x);
+    return ADD(GELU_FORWARD, b, "mlp.gelu", x, .x = *x, .attrs.gelu = b->config->gelu);
 }
 
 static enum gt_status build_mlp(const struct builder *b, int32_t *x)
@@ -277,13 +231,13 @@ static enum gt_status build_mlp(const struct builder *b, int32_t *x)
 /* Stores a block's input in host memory while the block runs; the backward pass fetches it (autodiff.c). */
 static enum gt_status build_block_offloaded(const struct builder *b, int32_t *x)
 {
-    int32_t kept, operands[STORE_OPERANDS] = {[STORE_X] = *x};
+    const int32_t input = *x;
+    int32_t kept;
     TRY(graph_view_add(b->pen.graph, b->model->inputs + b->pen.layer, 0, (int64_t)b->io->batch * b->io->time, &kept));
-    operands[STORE_Y] = kept;
-    TRY(emit(b, OP_STORE, NULL, "store", operands, STORE_Y, &kept));
+    TRY(ADD(STORE, b, "store", NULL, .x = input, .y = kept));
     TRY(build_attention(b, false, x));
     TRY(build_mlp(b, x));
-    return emit(b, OP_WAIT, NULL, "store", operands, WAIT_Y, &kept);
+    return ADD(WAIT, b, "store", NULL, .x = input, .y = kept);
 }
 
 /* With `keys_only`, the last block ends once its keys and values are in the cache, and *hidden is not set. */
@@ -314,12 +268,8 @@ static enum gt_status build_hidden(struct builder *b, bool keys_only, int32_t *h
 
 static enum gt_status build_logits(const struct builder *b, int32_t hidden, int32_t *logits)
 {
-    struct op_attrs attrs = {.transpose_b = true};
-    int32_t operands[GEMM_OPERANDS] = {[GEMM_A] = hidden,
-                                       [GEMM_B] = parameter_tensor(b, parameters_head(b->config)),
-                                       [GEMM_BIAS] = TENSOR_NONE,
-                                       [GEMM_D] = TENSOR_NONE};
-    TRY(emit(b, OP_GEMM, &attrs, "lm_head", operands, GEMM_D, logits));
+    const int32_t head = parameter_tensor(b, parameters_head(b->config));
+    TRY(ADD(GEMM, b, "lm_head", logits, .a = hidden, .b = head, .attrs.transpose_b = true));
     b->pen.graph->tensors[*logits].category = CATEGORY_LOGITS;
     return GT_OK;
 }
@@ -333,14 +283,8 @@ static enum gt_status build_loss_chunk(const struct builder *b, int32_t hidden, 
     TRY(graph_view_add(graph, b->io->targets, first, rows, &targets));
     TRY(graph_view_add(graph, b->io->losses, first, rows, &losses));
     TRY(build_logits(b, hidden_rows, &logits));
-    struct op_attrs attrs = {.vocab = b->config->vocab_size, .gradient = b->train};
-    int32_t operands[CROSS_ENTROPY_OPERANDS] = {
-        [CROSS_ENTROPY_TARGETS] = targets,
-        [CROSS_ENTROPY_SCALARS] = b->model->scalars,
-        [CROSS_ENTROPY_LOGITS] = logits,
-        [CROSS_ENTROPY_LOSSES] = losses,
-    };
-    return emit(b, OP_CROSS_ENTROPY, &attrs, "loss", operands, CROSS_ENTROPY_LOGITS, &logits);
+    return ADD(CROSS_ENTROPY, b, "loss", NULL, .targets = targets, .scalars = b->model->scalars, .logits = logits,
+               .losses = losses, .attrs.vocab = b->config->vocab_size, .attrs.gradient = b->train);
 }
 
 static struct builder builder_make(const struct model *model, const struct program_io *io, int32_t cache, bool train)
@@ -370,8 +314,7 @@ enum gt_status transformer_build_loss(const struct model *model, const struct pr
         TRY(build_loss_chunk(&b, hidden, first, min_i64(rows - first, chunk)));
     }
     b.pen.chunk = 0;
-    int32_t operands[LOSS_SUM_OPERANDS] = {[LOSS_SUM_LOSSES] = io->losses, [LOSS_SUM_SCALARS] = model->scalars};
-    return emit(&b, OP_LOSS_SUM, NULL, "loss_sum", operands, LOSS_SUM_LOSSES, &hidden);
+    return ADD(LOSS_SUM, &b, "loss_sum", NULL, .losses = io->losses, .scalars = model->scalars);
 }
 
 enum gt_status transformer_build_generate(const struct model *model, const struct program_io *io, int32_t cache,

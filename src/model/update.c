@@ -98,10 +98,8 @@ static enum gt_status slice_take(const struct graph_pen *pen, const struct model
 
 static enum gt_status fetch_add(struct slice *slice, int32_t host, int32_t *device)
 {
-    int32_t operands[FETCH_OPERANDS] = {[FETCH_X] = host, [FETCH_Y] = *device};
     assert(slice->moves < MOVES_MAX);
-    TRY(graph_op_add(slice->pen, OP_FETCH, NULL, slice->parameter->name, operands));
-    *device = operands[FETCH_Y];
+    TRY(GRAPH_ADD(FETCH, slice->pen, slice->parameter->name, device, .x = host, .y = *device));
     slice->move[slice->moves++] = (struct move){host, *device};
     return GT_OK;
 }
@@ -149,8 +147,8 @@ static enum gt_status moves_add(const struct slice *slice, enum op_kind kind, bo
 {
     for (int32_t i = 0; i < slice->moves; i++) {
         const struct move *move = &slice->move[i];
-        int32_t operands[WAIT_OPERANDS] = {back ? move->device : move->host, back ? move->host : move->device};
-        TRY(graph_op_add(slice->pen, kind, NULL, slice->parameter->name, operands));
+        const int32_t from = back ? move->device : move->host, to = back ? move->host : move->device;
+        TRY(graph_op_add(slice->pen, kind, slice->parameter->name, OP_ARGUMENTS(WAIT, .x = from, .y = to), NULL));
     }
     return GT_OK;
 }
@@ -160,19 +158,15 @@ static enum gt_status moves_add(const struct slice *slice, enum op_kind kind, bo
 static enum gt_status gemm_add(const struct slice *slice, int32_t a, int32_t b, bool transpose_a, bool transpose_b,
                                int32_t *out)
 {
-    struct op_attrs attrs = {.transpose_a = transpose_a, .transpose_b = transpose_b};
-    int32_t operands[GEMM_OPERANDS] = {[GEMM_A] = a, [GEMM_B] = b, [GEMM_BIAS] = TENSOR_NONE, [GEMM_D] = TENSOR_NONE};
-    TRY(graph_op_add(slice->pen, OP_GEMM, &attrs, slice->parameter->name, operands));
-    *out = operands[GEMM_D];
-    return GT_OK;
+    return GRAPH_ADD(GEMM, slice->pen, slice->parameter->name, out, .a = a, .b = b, .attrs.transpose_a = transpose_a,
+                     .attrs.transpose_b = transpose_b);
 }
 
 /* Appends z = alpha x + beta z. */
 static enum gt_status blend_add(const struct slice *slice, float alpha, int32_t x, float beta, int32_t z)
 {
-    struct op_attrs attrs = {.alpha = alpha, .beta = beta};
-    int32_t operands[BLEND_OPERANDS] = {[BLEND_X] = x, [BLEND_Z] = z, [BLEND_Y] = z};
-    return graph_op_add(slice->pen, OP_BLEND, &attrs, slice->parameter->name, operands);
+    return GRAPH_ADD(BLEND, slice->pen, slice->parameter->name, NULL, .x = x, .z = z, .y = z, .attrs.alpha = alpha,
+                     .attrs.beta = beta);
 }
 
 /* Appends *out = a X + (b A + c A A) X with A = X X', or the product from the right with A = X' X. */
@@ -193,23 +187,15 @@ static enum gt_status direction_add(const struct slice *slice, int32_t *out)
 {
     struct graph *graph = slice->pen->graph;
     const struct parameter *parameter = slice->parameter;
-    struct op_attrs momentum = {.index_base = slice->index_base};
-    int32_t operands[MUON_MOMENTUM_OPERANDS] = {[MUON_MOMENTUM_GRAD] = slice->gradient,
-                                                [MUON_MOMENTUM_SCALARS] = slice->model->scalars,
-                                                [MUON_MOMENTUM_M] = slice->m,
-                                                [MUON_MOMENTUM_U] = TENSOR_NONE};
-    TRY(graph_op_add(slice->pen, OP_MUON_MOMENTUM, &momentum, parameter->name, operands));
-    int32_t squares[SUM_OF_SQUARES_OPERANDS] = {
-        [SUM_OF_SQUARES_X] = operands[MUON_MOMENTUM_U], [SUM_OF_SQUARES_PARTIAL] = TENSOR_NONE};
-    TRY(graph_op_add(slice->pen, OP_SUM_OF_SQUARES, NULL, parameter->name, squares));
-    struct tensor direction = graph->tensors[operands[MUON_MOMENTUM_U]];
+    int32_t momentum, squares;
+    TRY(GRAPH_ADD(MUON_MOMENTUM, slice->pen, parameter->name, &momentum, .grad = slice->gradient,
+                  .scalars = slice->model->scalars, .m = slice->m, .attrs.index_base = slice->index_base));
+    TRY(GRAPH_ADD(SUM_OF_SQUARES, slice->pen, parameter->name, &squares, .x = momentum));
+    struct tensor direction = graph->tensors[momentum];
     direction.dtype = slice->model->options.muon_dtype;
     snprintf(direction.name, sizeof direction.name, "%.80s.x", parameter->name);
     TRY(graph_tensor_add(graph, &direction, out));
-    int32_t normalize[MUON_NORMALIZE_OPERANDS] = {[MUON_NORMALIZE_X] = operands[MUON_MOMENTUM_U],
-                                                  [MUON_NORMALIZE_SUM] = squares[SUM_OF_SQUARES_PARTIAL],
-                                                  [MUON_NORMALIZE_Y] = *out};
-    return graph_op_add(slice->pen, OP_MUON_NORMALIZE, NULL, parameter->name, normalize);
+    return GRAPH_ADD(MUON_NORMALIZE, slice->pen, parameter->name, NULL, .x = momentum, .sum = squares, .y = *out);
 }
 
 /* Appends Muon's update of one matrix. */
@@ -228,16 +214,13 @@ static enum gt_status matrix_add(const struct slice *slice)
         .weight_decay = options->muon_weight_decay,
         .index_base = slice->index_base,
     };
-    int32_t operands[MUON_STEP_OPERANDS] = {[MUON_STEP_O] = x,
-                                            [MUON_STEP_SCALARS] = slice->model->scalars,
-                                            [MUON_STEP_PARAM] = slice->weight,
-                                            [MUON_STEP_MASTER] = slice->master};
-    return graph_op_add(slice->pen, OP_MUON_STEP, &attrs, slice->parameter->name, operands);
+    return GRAPH_ADD(MUON_STEP, slice->pen, slice->parameter->name, NULL, .o = x, .scalars = slice->model->scalars,
+                     .param = slice->weight, .master = slice->master, .attrs = attrs);
 }
 
 /* ---- AdamW ---- */
 
-/* Appends AdamW's update of a slice.  The operands of both ops have the same numbers. */
+/* Appends AdamW's update of a slice. */
 static enum gt_status adamw_add(const struct slice *slice)
 {
     const struct model *model = slice->model;
@@ -252,16 +235,13 @@ static enum gt_status adamw_add(const struct slice *slice)
         .weight_decay = parameter->group == GROUP_VECTOR ? 0.0f : options->weight_decay,
         .index_base = lean ? slice->index_base : 0,
     };
-    int32_t operands[ADAMW_OPERANDS] = {
-        [ADAMW_GRAD] = slice->gradient,
-        [ADAMW_SCALARS] = model->scalars,
-        [ADAMW_CORRECTIONS] = model->corrections,
-        [ADAMW_PARAM] = slice->weight,
-        [ADAMW_M] = slice->m,
-        [ADAMW_V] = slice->v,
-        [ADAMW_MASTER] = lean ? slice->scales : slice->master,
-    };
-    return graph_op_add(slice->pen, lean ? OP_ADAMW_LEAN : OP_ADAMW, &attrs, parameter->name, operands);
+    if (lean)
+        return GRAPH_ADD(ADAMW_LEAN, slice->pen, parameter->name, NULL, .grad = slice->gradient,
+                         .scalars = model->scalars, .corrections = model->corrections, .param = slice->weight,
+                         .m = slice->m, .v = slice->v, .scales = slice->scales, .attrs = attrs);
+    return GRAPH_ADD(ADAMW, slice->pen, parameter->name, NULL, .grad = slice->gradient, .scalars = model->scalars,
+                     .corrections = model->corrections, .param = slice->weight, .m = slice->m, .v = slice->v,
+                     .master = slice->master, .attrs = attrs);
 }
 
 /* ---- the order of slices ---- */
@@ -269,9 +249,8 @@ static enum gt_status adamw_add(const struct slice *slice)
 /* Appends what the program computes of a slice. */
 static enum gt_status slice_compute(const struct pipeline *line, const struct slice *slice)
 {
-    int32_t operands[COPY_OPERANDS] = {[COPY_X] = slice->master, [COPY_Y] = slice->weight};
     if (line->refreshes)
-        return graph_op_add(line->pen, OP_COPY, NULL, slice->parameter->name, operands);
+        return GRAPH_ADD(COPY, line->pen, slice->parameter->name, NULL, .x = slice->master, .y = slice->weight);
     return slice->parameter->group == GROUP_MUON ? matrix_add(slice) : adamw_add(slice);
 }
 
@@ -348,13 +327,13 @@ static enum gt_status squares_add(const struct graph_pen *pen, const struct para
     for (int32_t unit = 0; unit < parameter->units; unit++, ++*at) {
         const int64_t first = parameters_unit_first(graph, parameter, unit) - parameter->first;
         const int64_t end = parameters_unit_first(graph, parameter, unit + 1) - parameter->first;
-        int32_t operands[SUM_OF_SQUARES_OPERANDS] = {[SUM_OF_SQUARES_X] = parameter->gradient};
+        int32_t x = parameter->gradient, partial;
         if (first < 0 || end > parameter->count)
             continue;
         if (end - first < parameter->count)
-            TRY(graph_range_add(graph, parameter->gradient, first, end - first, &operands[SUM_OF_SQUARES_X]));
-        TRY(graph_view_add(graph, partials, *at, 1, &operands[SUM_OF_SQUARES_PARTIAL]));
-        TRY(graph_op_add(pen, OP_SUM_OF_SQUARES, NULL, parameter->name, operands));
+            TRY(graph_range_add(graph, parameter->gradient, first, end - first, &x));
+        TRY(graph_view_add(graph, partials, *at, 1, &partial));
+        TRY(GRAPH_ADD(SUM_OF_SQUARES, pen, parameter->name, NULL, .x = x, .partial = partial));
     }
     return GT_OK;
 }
@@ -373,7 +352,6 @@ static enum gt_status norm_add(const struct graph_pen *pen, struct model *model)
                             .phase = PHASE_TRAIN,
                             .category = CATEGORY_TEMPORARY,
                             .lifetime = LIFETIME_PROGRAM,
-                            .base = TENSOR_NONE,
                             .input = !alone};
     for (int32_t i = 0; i < parameters->count; i++)
         tensor.dims[0] += parameters->at[i].frozen ? 0 : parameters->at[i].units;
@@ -390,10 +368,8 @@ static enum gt_status norm_add(const struct graph_pen *pen, struct model *model)
     for (int32_t i = 0; i < parameters->count; i++)
         if (!parameters->at[i].frozen)
             TRY(squares_add(&sums, &parameters->at[i], model->squares, &at));
-    struct op_attrs clip = {.clip_max = model->options.grad_clip};
-    int32_t operands[CLIP_FACTOR_OPERANDS] = {
-        [CLIP_FACTOR_PARTIALS] = model->partials, [CLIP_FACTOR_SCALARS] = model->scalars};
-    return graph_op_add(pen, OP_CLIP_FACTOR, &clip, "clip", operands);
+    return GRAPH_ADD(CLIP_FACTOR, pen, "clip", NULL, .partials = model->partials, .scalars = model->scalars,
+                     .attrs.clip_max = model->options.grad_clip);
 }
 
 enum gt_status update_build(struct model *model)

@@ -93,11 +93,9 @@ static bool dropout_check(const struct op_call *call, struct infer_sizes *sizes)
 
 static enum gt_status dropout_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
 {
-    struct op_attrs attrs = op->attrs;
-    int32_t operands[DROPOUT_OPERANDS] = {
-        [DROPOUT_X] = dy, [DROPOUT_SCALARS] = op->operand[DROPOUT_SCALARS], [DROPOUT_Y] = TENSOR_NONE};
-    TRY(autodiff_target_in_place(ad, op->operand[DROPOUT_Y], op->operand[DROPOUT_X], DROPOUT_Y, operands, &attrs));
-    return autodiff_emit(ad, op, OP_DROPOUT, &attrs, operands);
+    union op_arguments backward = {.DROPOUT = {.x = dy, .scalars = op->operand[DROPOUT_SCALARS], .attrs = op->attrs}};
+    TRY(autodiff_target_in_place(ad, op->operand[DROPOUT_Y], op->operand[DROPOUT_X], DROPOUT_Y, &backward));
+    return autodiff_emit(ad, op, OP_DROPOUT, &backward);
 }
 
 const struct op_declaration op_dropout = {

@@ -33,23 +33,22 @@ static bool embed_forward_check(const struct op_call *call, struct infer_sizes *
 
 static enum gt_status embed_forward_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
 {
-    struct op_attrs attrs = op->attrs;
-    int32_t operands[EMBED_BACKWARD_OPERANDS] = {
-        [EMBED_BACKWARD_DY] = dy,
-        [EMBED_BACKWARD_IDS] = autodiff_saved(ad, op->operand[EMBED_FORWARD_IDS]),
-        [EMBED_BACKWARD_ORDER] = autodiff_options_get(ad)->order,
-        [EMBED_BACKWARD_STARTS] = autodiff_options_get(ad)->starts,
-        [EMBED_BACKWARD_DWPE] = TENSOR_NONE,
-        [EMBED_BACKWARD_FIRST] = op->operand[EMBED_FORWARD_FIRST],
-    };
-    TRY(autodiff_target(ad, op->operand[EMBED_FORWARD_WTE], EMBED_BACKWARD_DWTE, operands, &attrs));
+    union op_arguments backward = {.EMBED_BACKWARD = {
+                                       .dy = dy,
+                                       .ids = autodiff_saved(ad, op->operand[EMBED_FORWARD_IDS]),
+                                       .order = autodiff_options_get(ad)->order,
+                                       .starts = autodiff_options_get(ad)->starts,
+                                       .first = op->operand[EMBED_FORWARD_FIRST],
+                                       .attrs = op->attrs,
+                                   }};
+    TRY(autodiff_target(ad, op->operand[EMBED_FORWARD_WTE], EMBED_BACKWARD_DWTE, &backward));
     /* The op only adds to the rows of ids that occur, so a dwte without an earlier contribution starts at zero. */
-    if (!(attrs.accumulate & 1u << EMBED_BACKWARD_DWTE))
-        TRY(autodiff_emit(ad, op, OP_FILL, NULL, &operands[EMBED_BACKWARD_DWTE]));
-    attrs.accumulate &= ~(1u << EMBED_BACKWARD_DWTE);
+    if (!(backward.attrs.accumulate & 1u << EMBED_BACKWARD_DWTE))
+        TRY(autodiff_emit(ad, op, OP_FILL, OP_ARGUMENTS(FILL, .y = backward.EMBED_BACKWARD.dwte)));
+    backward.attrs.accumulate &= ~(1u << EMBED_BACKWARD_DWTE);
     if (op->operand[EMBED_FORWARD_WPE] != TENSOR_NONE)
-        TRY(autodiff_target(ad, op->operand[EMBED_FORWARD_WPE], EMBED_BACKWARD_DWPE, operands, &attrs));
-    return autodiff_emit(ad, op, OP_EMBED_BACKWARD, &attrs, operands);
+        TRY(autodiff_target(ad, op->operand[EMBED_FORWARD_WPE], EMBED_BACKWARD_DWPE, &backward));
+    return autodiff_emit(ad, op, OP_EMBED_BACKWARD, &backward);
 }
 
 static double embed_forward_rows(const struct op_call *call, int32_t slot)

@@ -26,27 +26,19 @@ static enum gt_status gemm_differentiate(struct autodiff *ad, const struct op *o
 {
     int32_t a = op->operand[GEMM_A], b = op->operand[GEMM_B], bias = op->operand[GEMM_BIAS];
     assert(!op->attrs.transpose_a);
-    if (bias != TENSOR_NONE && autodiff_wants(ad, bias)) {
-        struct op_attrs attrs = {0};
-        int32_t operands[BIAS_BACKWARD_OPERANDS] = {[BIAS_BACKWARD_DY] = dd};
-        TRY(autodiff_target(ad, bias, BIAS_BACKWARD_DBIAS, operands, &attrs));
-        TRY(autodiff_emit(ad, op, OP_BIAS_BACKWARD, &attrs, operands));
-    }
-    int32_t a_value = autodiff_saved(ad, a), b_value = autodiff_saved(ad, b);
-    struct op_attrs weight = {.transpose_a = true};
-    int32_t weight_operands[GEMM_OPERANDS] = {[GEMM_A] = op->attrs.transpose_b ? dd : a_value,
-                                              [GEMM_B] = op->attrs.transpose_b ? a_value : dd,
-                                              [GEMM_BIAS] = TENSOR_NONE};
-    if (autodiff_wants(ad, b)) {
-        TRY(autodiff_target(ad, b, GEMM_D, weight_operands, &weight));
-        TRY(autodiff_emit(ad, op, OP_GEMM, &weight, weight_operands));
-    }
+    if (bias != TENSOR_NONE && autodiff_wants(ad, bias))
+        TRY(autodiff_contribute(ad, op, bias, OP_BIAS_BACKWARD, BIAS_BACKWARD_DBIAS,
+                                OP_ARGUMENTS(BIAS_BACKWARD, .dy = dd)));
+    const int32_t a_value = autodiff_saved(ad, a), b_value = autodiff_saved(ad, b);
+    const bool transposed = op->attrs.transpose_b;
+    if (autodiff_wants(ad, b))
+        TRY(autodiff_contribute(ad, op, b, OP_GEMM, GEMM_D,
+                                OP_ARGUMENTS(GEMM, .a = transposed ? dd : a_value, .b = transposed ? a_value : dd,
+                                             .attrs.transpose_a = true)));
     if (!autodiff_wants(ad, a))
         return GT_OK;
-    struct op_attrs input = {.transpose_b = !op->attrs.transpose_b};
-    int32_t input_operands[GEMM_OPERANDS] = {[GEMM_A] = dd, [GEMM_B] = b_value, [GEMM_BIAS] = TENSOR_NONE};
-    TRY(autodiff_target(ad, a, GEMM_D, input_operands, &input));
-    return autodiff_emit(ad, op, OP_GEMM, &input, input_operands);
+    return autodiff_contribute(ad, op, a, OP_GEMM, GEMM_D,
+                               OP_ARGUMENTS(GEMM, .a = dd, .b = b_value, .attrs.transpose_b = !transposed));
 }
 
 /* A split of K needs an fp32 copy of the result per part.  The cap allows one part for each 256 of K, plus one. */

@@ -6,11 +6,11 @@
  */
 #include "ops/op.h"
 
-#define OP(KIND, name, ...) extern const struct op_declaration op_##name;
+#define OP(KIND, name, operands) extern const struct op_declaration op_##name;
 #include "ops/ops.def"
 #undef OP
 
-#define OP(KIND, name, ...) [OP_##KIND] = &op_##name,
+#define OP(KIND, name, operands) [OP_##KIND] = &op_##name,
 static const struct op_declaration *const declarations[] = {
 #include "ops/ops.def"
 };
@@ -20,6 +20,15 @@ const struct op_declaration *op_declaration(enum op_kind kind)
 {
     assert((unsigned)kind < OP_KIND_COUNT);
     return declarations[kind];
+}
+
+int32_t op_result(enum op_kind kind)
+{
+    const struct op_declaration *declaration = op_declaration(kind);
+    int32_t slot = 0;
+    while (slot < declaration->operands && (declaration->operand[slot].use & OPERAND_INOUT) != OPERAND_OUT)
+        slot++;
+    return slot < declaration->operands ? slot : -1;
 }
 
 enum operand_use op_direction(enum op_kind kind, const struct op_attrs *attrs, int32_t slot)

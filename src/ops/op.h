@@ -36,7 +36,7 @@
 #define OP_CACHE_KEYS 128
 #define OP_CACHE_PARTS 32
 
-#define OP(KIND, name, ...) OP_##KIND,
+#define OP(KIND, name, operands) OP_##KIND,
 enum op_kind {
 #include "ops/ops.def"
     OP_KIND_COUNT
@@ -44,9 +44,11 @@ enum op_kind {
 #undef OP
 
 /* Operand indices: GEMM_A, GEMM_B, GEMM_BIAS, GEMM_D, GEMM_OPERANDS, ... */
-#define OP(KIND, name, ...) enum op_##name##_operand{__VA_ARGS__, KIND##_OPERANDS};
+#define OPERAND(INDEX, name) INDEX,
+#define OP(KIND, name, operands) enum op_##name##_operand{operands KIND##_OPERANDS};
 #include "ops/ops.def"
 #undef OP
+#undef OPERAND
 
 /* How an op uses an operand: one of the first three, combined with any of the others. */
 enum operand_use {
@@ -171,6 +173,8 @@ static inline bool op_operand_is(enum op_kind kind, int32_t slot, enum operand_u
 {
     return (op_declaration(kind)->operand[slot].use & (unsigned)use) != 0;
 }
+/* Returns the index of the op's result: the first operand that is an OUT, else -1. */
+int32_t op_result(enum op_kind kind);
 /* Returns IN, OUT or INOUT, taking attrs.accumulate into account. */
 enum operand_use op_direction(enum op_kind kind, const struct op_attrs *attrs, int32_t slot);
 

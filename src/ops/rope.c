@@ -61,24 +61,22 @@ static double rope_forward_flops(const struct op_call *call)
 
 static enum gt_status rope_forward_differentiate(struct autodiff *ad, const struct op *op, int32_t dy)
 {
-    struct op_attrs attrs = op->attrs;
     const int32_t x = op->operand[ROPE_FORWARD_X], gain = op->operand[ROPE_FORWARD_GAIN];
-    int32_t operands[ROPE_BACKWARD_OPERANDS] = {
-        [ROPE_BACKWARD_DY] = dy,
-        [ROPE_BACKWARD_TABLE] = op->operand[ROPE_FORWARD_TABLE],
-        [ROPE_BACKWARD_SCALARS] = op->operand[ROPE_FORWARD_SCALARS],
-        [ROPE_BACKWARD_GAIN] = autodiff_saved(ad, gain),
-        [ROPE_BACKWARD_X] = TENSOR_NONE,
-        [ROPE_BACKWARD_DGAIN] = TENSOR_NONE,
-    };
+    union op_arguments backward = {.ROPE_BACKWARD = {
+                                       .dy = dy,
+                                       .table = op->operand[ROPE_FORWARD_TABLE],
+                                       .scalars = op->operand[ROPE_FORWARD_SCALARS],
+                                       .gain = autodiff_saved(ad, gain),
+                                       .attrs = op->attrs,
+                                   }};
     if (gain == TENSOR_NONE) {
-        TRY(autodiff_target_in_place(ad, op->operand[ROPE_FORWARD_Y], x, ROPE_BACKWARD_DX, operands, &attrs));
+        TRY(autodiff_target_in_place(ad, op->operand[ROPE_FORWARD_Y], x, ROPE_BACKWARD_DX, &backward));
     } else {
-        operands[ROPE_BACKWARD_X] = autodiff_saved(ad, x);
-        TRY(autodiff_target(ad, x, ROPE_BACKWARD_DX, operands, &attrs));
-        TRY(autodiff_target(ad, gain, ROPE_BACKWARD_DGAIN, operands, &attrs));
+        backward.ROPE_BACKWARD.x = autodiff_saved(ad, x);
+        TRY(autodiff_target(ad, x, ROPE_BACKWARD_DX, &backward));
+        TRY(autodiff_target(ad, gain, ROPE_BACKWARD_DGAIN, &backward));
     }
-    return autodiff_emit(ad, op, OP_ROPE_BACKWARD, &attrs, operands);
+    return autodiff_emit(ad, op, OP_ROPE_BACKWARD, &backward);
 }
 
 static double rope_rows(const struct op_call *call, int32_t slot)

@@ -150,7 +150,7 @@ static enum gt_status values_fill(struct bench *bench, char pattern[static FILL_
 static enum gt_status inputs_write(const struct bench *bench)
 {
     const struct graph *graph = bench->model->graph;
-    for (int32_t i = 0; i < graph->tensor_count; i++) {
+    for (int32_t i = TENSOR_FIRST; i < graph->tensor_count; i++) {
         const struct tensor *tensor = &graph->tensors[i];
         bool written = tensor->input && tensor->base == TENSOR_NONE && tensor->lifetime != LIFETIME_RUN;
         if (written && bench->plan->tensor[i].offset_bytes != UINT64_MAX)

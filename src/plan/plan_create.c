@@ -29,7 +29,7 @@ int32_t plan_items_collect(const struct plan *plan, int32_t program, const struc
 {
     const struct graph *graph = plan->graph;
     int32_t ops = graph->programs[program].count, count = 0;
-    for (int32_t t = 0; t < graph->tensor_count; t++) {
+    for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++) {
         const struct tensor *tensor = &graph->tensors[t];
         if (tensor->base != TENSOR_NONE || tensor->lifetime != LIFETIME_PROGRAM || ranges[t].last < 0)
             continue;
@@ -113,7 +113,7 @@ static enum gt_status plan_arrays_create(struct plan *plan)
 {
     const struct graph *graph = plan->graph;
     TRY(HOSTMEM_NEW(plan, (size_t)graph->tensor_count, "plan addresses", &plan->tensor));
-    for (int32_t t = 0; t < graph->tensor_count; t++)
+    for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++)
         plan->tensor[t] = (struct address){.space = SPACE_DEVICE, .offset_bytes = PLAN_UNPLACED};
     for (int32_t p = 0; p < graph->program_count; p++) {
         size_t ops = (size_t)graph->programs[p].count;
@@ -201,7 +201,7 @@ static enum gt_status sizes_check(struct plan_builder *builder)
 {
     const struct graph *graph = builder->graph;
     uint64_t sum = 0;
-    for (int32_t t = 0; t < graph->tensor_count; t++)
+    for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++)
         if (graph->tensors[t].base == TENSOR_NONE)
             TRY(size_check(builder, "tensor", graph->tensors[t].name, graph->tensors[t].lifetime,
                            graph_tensor_bytes(graph, t), &sum));
@@ -264,7 +264,7 @@ static enum gt_status persistent_place(struct plan_builder *builder, struct plan
                                        enum tensor_lifetime lifetime, enum program_phase phase,
                                        uint64_t categories[static CATEGORY_COUNT])
 {
-    for (int32_t t = 0; t < builder->graph->tensor_count; t++) {
+    for (int32_t t = TENSOR_FIRST; t < builder->graph->tensor_count; t++) {
         const struct tensor *tensor = &builder->graph->tensors[t];
         if (tensor->base != TENSOR_NONE || tensor->lifetime != lifetime || tensor->home != builder->space)
             continue;
@@ -425,7 +425,7 @@ static enum gt_status arena_place(struct plan_builder *builder)
         plan->device_segments = plan->segment_count;
     }
     TRY(host_place(builder));
-    for (int32_t t = 0; t < plan->tensor_count && !builder->bound_only; t++) {
+    for (int32_t t = TENSOR_FIRST; t < plan->tensor_count && !builder->bound_only; t++) {
         const struct tensor *view = &plan->graph->tensors[t];
         if (view->base == TENSOR_NONE || plan->tensor[view->base].offset_bytes == PLAN_UNPLACED)
             continue;
@@ -450,7 +450,7 @@ static enum gt_status plan_fill(struct plan *plan)
     TRY(builder_arrays_create(builder));
     for (int32_t p = 0; p < plan->graph->program_count; p++) {
         graph_ranges(plan->graph, p, builder->ranges);
-        for (int32_t t = 0; t < plan->graph->tensor_count; t++)
+        for (int32_t t = TENSOR_FIRST; t < plan->graph->tensor_count; t++)
             builder->touched[t] = builder->touched[t] || builder->ranges[t].last >= 0;
     }
     TRY(arena_place(builder));

@@ -182,7 +182,7 @@ static uint64_t persistent_add(const struct probe_request *request, const struct
 {
     const uint64_t all = (uint64_t)request->options->config.n_layer, own = (uint64_t)model->options.config.n_layer;
     uint64_t cache = 0;
-    for (int32_t t = 0; t < model->graph->tensor_count; t++) {
+    for (int32_t t = TENSOR_FIRST; t < model->graph->tensor_count; t++) {
         const struct tensor *tensor = &model->graph->tensors[t];
         uint64_t bytes = graph_tensor_bytes(model->graph, t);
         if (tensor->base != TENSOR_NONE || tensor->lifetime == LIFETIME_PROGRAM)
@@ -204,7 +204,7 @@ static uint64_t persistent_add(const struct probe_request *request, const struct
 static uint64_t gradient_bytes(const struct probe_request *request, const struct model *model)
 {
     uint64_t bytes = 0;
-    for (int32_t t = 0; t < model->graph->tensor_count; t++) {
+    for (int32_t t = TENSOR_FIRST; t < model->graph->tensor_count; t++) {
         const struct tensor *tensor = &model->graph->tensors[t];
         if (tensor->category == CATEGORY_GRADIENT && tensor->lifetime == LIFETIME_PHASE && tensor->base == TENSOR_NONE)
             bytes += plan_footprint(request->plan, graph_tensor_bytes(model->graph, t));

@@ -125,7 +125,7 @@ static void box_add(struct map *map, struct box box, struct address at, uint64_t
 
 static void persistent_boxes_add(struct map *map)
 {
-    for (int32_t t = 0; t < map->graph->tensor_count; t++) {
+    for (int32_t t = TENSOR_FIRST; t < map->graph->tensor_count; t++) {
         const struct tensor *tensor = &map->graph->tensors[t];
         if (tensor->base != TENSOR_NONE || tensor->lifetime == LIFETIME_PROGRAM ||
             map->plan->tensor[t].offset_bytes == PLAN_UNPLACED)

@@ -259,7 +259,7 @@ static bool program_begin(struct replay *replay)
     replay->op = -1;
     replay->map.count = 0;
     memset(replay->begun, 0, (size_t)graph->tensor_count * sizeof replay->begun[0]);
-    for (int32_t t = 0; t < graph->tensor_count; t++) {
+    for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++) {
         const struct tensor *tensor = &graph->tensors[t];
         bool here =
             tensor->lifetime == LIFETIME_RUN || (tensor->lifetime == LIFETIME_PHASE && tensor->phase == program->phase);
@@ -334,7 +334,7 @@ static bool layout_check(const struct plan *plan)
     if (sum != plan->arena_bytes + plan->host_bytes)
         return FAIL(false, "plan: the segments have %" PRIu64 " bytes, the arenas %" PRIu64, sum,
                     plan->arena_bytes + plan->host_bytes);
-    for (int32_t t = 0; t < plan->tensor_count; t++)
+    for (int32_t t = TENSOR_FIRST; t < plan->tensor_count; t++)
         if (!tensor_check(plan, t))
             return false;
     for (int32_t p = 0; p < plan->program_count; p++) {

@@ -21,10 +21,9 @@ extern const struct backend_ops cuda_backend_ops;
 
 static void op_append(const struct graph_pen *pen, enum op_kind kind, int32_t x, int32_t *y)
 {
-    const struct op_attrs none = {0};
-    int32_t operands[COPY_OPERANDS] = {x, *y}; /* fetch's, store's and wait's are the same */
-    ck_assert_int_eq(graph_op_add(pen, kind, &none, "state", operands), GT_OK);
-    *y = operands[COPY_Y];
+    union op_arguments arguments = {.COPY = {.x = x, .y = *y}}; /* as those of fetch, store and wait */
+    ck_assert_int_eq(graph_op_add(pen, kind, "state", &arguments, NULL), GT_OK);
+    *y = arguments.COPY.y;
 }
 
 /* Each slice is fetched while the one before it is computed, by `kernels` kernels, and stored while the next one is. */

@@ -45,7 +45,6 @@ static int32_t toy_tensor(struct toy *toy, const char *name, enum dtype dtype, i
                             .category = lifetime == LIFETIME_PROGRAM ? CATEGORY_DATA : CATEGORY_PARAMETER,
                             .lifetime = lifetime,
                             .phase = PHASE_TRAIN,
-                            .base = TENSOR_NONE,
                             .input = lifetime == LIFETIME_PROGRAM};
     int32_t out;
     snprintf(tensor.name, sizeof tensor.name, "%s", name);
@@ -59,10 +58,11 @@ static int32_t toy_op(struct toy *toy, int32_t chunk, enum op_kind kind, struct 
 {
     struct graph_pen pen = {
         .graph = toy->graph, .program = toy->program, .pass = PASS_FORWARD, .layer = -1, .chunk = chunk};
-    int32_t all[OP_OPERANDS_MAX];
-    memcpy(all, operands, (size_t)op_declaration(kind)->operands * sizeof(int32_t));
-    rig_need(graph_op_add(&pen, kind, &attrs, op_declaration(kind)->name, all) == GT_OK, op_declaration(kind)->name);
-    return all[result];
+    union op_arguments arguments = {.attrs = attrs};
+    memcpy(arguments.operand, operands, (size_t)op_declaration(kind)->operands * sizeof operands[0]);
+    const char *name = op_declaration(kind)->name;
+    rig_need(graph_op_add(&pen, kind, name, &arguments, NULL) == GT_OK, name);
+    return arguments.operand[result];
 }
 
 static int32_t toy_gemm(struct toy *toy, int32_t chunk, int32_t a, int32_t b, bool transpose_b)
@@ -383,7 +383,7 @@ static double gpt_slope(const struct replica *start, struct replica *moved, stru
 {
     const struct graph *graph = rig->model->graph;
     int32_t tensor = rig->model->parameters.at[p].tensor;
-    for (int32_t t = 0; t < graph->tensor_count; t++) {
+    for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++) {
         if (graph->tensors[t].base == TENSOR_NONE)
             memcpy(moved->value[t], start->value[t], (size_t)graph_tensor_elements(graph, t) * sizeof(double));
     }

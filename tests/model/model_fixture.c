@@ -240,11 +240,11 @@ void *rig_download(struct rig *rig, int32_t tensor)
 void replica_create(const struct graph *graph, struct replica *out)
 {
     *out = (struct replica){graph, need_memory((size_t)graph->tensor_count, sizeof(double *))};
-    for (int32_t t = 0; t < graph->tensor_count; t++) {
+    for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++) {
         if (graph->tensors[t].base == TENSOR_NONE)
             out->value[t] = need_memory((size_t)graph_tensor_elements(graph, t), sizeof(double));
     }
-    for (int32_t t = 0; t < graph->tensor_count; t++) {
+    for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++) {
         if (graph->tensors[t].base != TENSOR_NONE)
             out->value[t] = out->value[graph_storage(graph, t)] + graph->tensors[t].view_offset;
     }
@@ -252,7 +252,7 @@ void replica_create(const struct graph *graph, struct replica *out)
 
 void replica_destroy(struct replica *replica)
 {
-    for (int32_t t = 0; t < replica->graph->tensor_count; t++) {
+    for (int32_t t = TENSOR_FIRST; t < replica->graph->tensor_count; t++) {
         if (replica->graph->tensors[t].base == TENSOR_NONE)
             free(replica->value[t]);
     }
@@ -261,7 +261,7 @@ void replica_destroy(struct replica *replica)
 
 void replica_poison(struct replica *replica)
 {
-    for (int32_t t = 0; t < replica->graph->tensor_count; t++) {
+    for (int32_t t = TENSOR_FIRST; t < replica->graph->tensor_count; t++) {
         int64_t count = graph_tensor_elements(replica->graph, t);
         for (int64_t i = 0; i < count; i++)
             replica->value[t][i] = (double)NAN;
@@ -314,7 +314,7 @@ void replica_load(struct replica *replica, struct rig *rig, int32_t program)
     const struct graph *graph = replica->graph;
     struct tensor_range *ranges = need_memory((size_t)graph->tensor_count, sizeof *ranges);
     graph_ranges(graph, program, ranges);
-    for (int32_t t = 0; t < graph->tensor_count; t++) {
+    for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++) {
         const struct tensor *tensor = &graph->tensors[t];
         bool kept = tensor->lifetime != LIFETIME_PROGRAM && tensor->phase == graph->programs[program].phase;
         bool input = tensor->input && ranges[t].first != graph->programs[program].count;

@@ -12,7 +12,7 @@
 
 #include "tests/ops/random_bits.h"
 
-#define OP(KIND, name, ...) [OP_##KIND] = &test_##name,
+#define OP(KIND, name, operands) [OP_##KIND] = &test_##name,
 static const struct op_test *const tests[OP_KIND_COUNT] = {
 #include "ops/ops.def"
 };

@@ -243,7 +243,7 @@ struct op_test {
     enum naive_defect defects[DEFECTS_MAX]; /* in addition to the common ones; ends at DEFECT_NONE */
 };
 
-#define OP(KIND, name, ...) extern const struct op_test test_##name;
+#define OP(KIND, name, operands) extern const struct op_test test_##name;
 #include "ops/ops.def"
 #undef OP
 const struct op_test *op_test(enum op_kind kind);

@@ -283,7 +283,7 @@ static void both_equal(struct bench *b, const struct reference *r, int32_t t)
 static void random_program_check(struct bench *b, const struct reference *r, struct fixture_random *random, int32_t p)
 {
     enum program_phase phase = b->graph->programs[p].phase;
-    for (int32_t t = 0; t < b->graph->tensor_count; t++) {
+    for (int32_t t = TENSOR_FIRST; t < b->graph->tensor_count; t++) {
         const struct tensor *tensor = &b->graph->tensors[t];
         bool mine = tensor->lifetime == LIFETIME_PHASE && tensor->phase == phase;
         for (int32_t i = 0; !mine && tensor->input && i < b->graph->programs[p].count; i++)
@@ -293,7 +293,7 @@ static void random_program_check(struct bench *b, const struct reference *r, str
     }
     ck_assert_int_eq(exec_run(b->exec, p), GT_OK);
     reference_run(r, p);
-    for (int32_t t = 0; t < b->graph->tensor_count; t++) {
+    for (int32_t t = TENSOR_FIRST; t < b->graph->tensor_count; t++) {
         const struct tensor *tensor = &b->graph->tensors[t];
         bool mine = tensor->lifetime == LIFETIME_RUN || (tensor->lifetime == LIFETIME_PHASE && tensor->phase == phase);
         for (int32_t i = 0; !mine && tensor->output && i < b->graph->programs[p].count; i++) {
@@ -317,7 +317,7 @@ TEST(random_programs_compute_what_separate_buffers_do)
         struct reference r = {.graph = b.graph, .data = calloc((size_t)b.graph->tensor_count, sizeof(float *))};
         struct fixture_random random = {.seed = unit_seed() + n};
         ck_assert_ptr_nonnull(r.data);
-        for (int32_t t = 0; t < b.graph->tensor_count; t++) {
+        for (int32_t t = TENSOR_FIRST; t < b.graph->tensor_count; t++) {
             r.data[t] = calloc((size_t)graph_tensor_elements(b.graph, t), sizeof(float));
             ck_assert_ptr_nonnull(r.data[t]);
             if (used(&b, t) && b.graph->tensors[t].lifetime == LIFETIME_RUN)
@@ -325,7 +325,7 @@ TEST(random_programs_compute_what_separate_buffers_do)
         }
         for (int32_t p = 0; p < b.graph->program_count; p++)
             random_program_check(&b, &r, &random, p);
-        for (int32_t t = 0; t < b.graph->tensor_count; t++)
+        for (int32_t t = TENSOR_FIRST; t < b.graph->tensor_count; t++)
             free(r.data[t]);
         free(r.data);
         bench_close(&b);

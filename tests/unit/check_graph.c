@@ -52,7 +52,7 @@ TEST(tensors_beyond_63_bits_are_refused)
     struct fixture f;
     int32_t out = 77;
     begin(&f);
-    struct tensor tensor = {.name = "huge", .dtype = DTYPE_F32, .rank = 2, .base = TENSOR_NONE};
+    struct tensor tensor = {.name = "huge", .dtype = DTYPE_F32, .rank = 2};
     tensor.dims[0] = INT64_C(1) << 40;
     tensor.dims[1] = INT64_C(1) << 40;
     log_capture_refused(&f.log, graph_tensor_add(f.graph, &tensor, &out), GT_USAGE, "huge");
@@ -89,9 +89,8 @@ TEST(shapes_that_do_not_fit_are_refused)
     int32_t a = fixture_tensor(f.graph, "a", 3, 4, LIFETIME_RUN, CATEGORY_PARAMETER);
     int32_t b = fixture_tensor(f.graph, "b", 5, 6, LIFETIME_RUN, CATEGORY_PARAMETER);
     struct graph_pen pen = {.graph = f.graph, .program = program, .pass = PASS_FORWARD, .layer = -1};
-    struct op_attrs attrs = {0};
-    int32_t operands[GEMM_OPERANDS] = {a, b, TENSOR_NONE, TENSOR_NONE}, tensors = f.graph->tensor_count;
-    ck_assert_int_eq(graph_op_add(&pen, OP_GEMM, &attrs, "product", operands), GT_USAGE);
+    const int32_t tensors = f.graph->tensor_count;
+    ck_assert_int_eq(GRAPH_ADD(GEMM, &pen, "product", NULL, .a = a, .b = b), GT_USAGE);
     ck_assert_int_eq(f.log.lines, 1);
     ck_assert_ptr_nonnull(strstr(f.log.text, "gemm"));
     ck_assert_int_eq(f.graph->programs[program].count, 0);

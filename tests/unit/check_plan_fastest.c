@@ -136,7 +136,7 @@ static uint64_t host_bytes_of(const struct search_request *request, const struct
     if (request->pin_offload)
         return 0;
     ck_assert_int_eq(model_create(mem, options, &model), GT_OK);
-    for (int32_t t = 0; t < model->graph->tensor_count; t++)
+    for (int32_t t = TENSOR_FIRST; t < model->graph->tensor_count; t++)
         if (model->graph->tensors[t].base == TENSOR_NONE && model->graph->tensors[t].home == SPACE_HOST)
             bytes += (graph_tensor_bytes(model->graph, t) + 255) / 256 * 256;
     hostmem_free(model);

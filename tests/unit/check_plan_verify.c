@@ -54,7 +54,7 @@ static void rejected(struct bench *b, const char *what)
 /* Gives a storage and its views another address. */
 static void storage_move(struct bench *b, int32_t storage, struct address to)
 {
-    for (int32_t t = 0; t < b->plan->tensor_count; t++) {
+    for (int32_t t = TENSOR_FIRST; t < b->plan->tensor_count; t++) {
         if (graph_storage(b->graph, t) != storage)
             continue;
         b->plan->tensor[t] = to;
@@ -154,7 +154,7 @@ TEST(spoilt_random_plans_are_rejected)
             int32_t op = fixture_below(&random, b.graph->programs[program].count);
             spoil_op(&b, program, op);
             spoil_between(&b, program, op);
-            int32_t t = fixture_below(&random, b.graph->tensor_count);
+            int32_t t = TENSOR_FIRST + fixture_below(&random, b.graph->tensor_count - TENSOR_FIRST);
             if (b.graph->tensors[t].base == TENSOR_NONE)
                 spoil_storage(&b, t);
         }
@@ -297,20 +297,18 @@ TEST(views_segments_and_addresses_are_checked)
 TEST(each_memory_has_its_tensors)
 {
     struct bench b = {.graph = NULL};
-    const struct op_attrs none = {0};
     ck_assert_int_eq(hostmem_create(&b.mem), GT_OK);
     ck_assert_int_eq(graph_create(b.mem, &b.graph), GT_OK);
     const int32_t home = fixture_tensor(b.graph, "state", 4, 16, LIFETIME_RUN, CATEGORY_MOMENT);
     const int32_t other = fixture_tensor(b.graph, "other", 4, 16, LIFETIME_RUN, CATEGORY_MOMENT);
     b.graph->tensors[home].home = b.graph->tensors[other].home = SPACE_HOST;
     const struct graph_pen pen = {.graph = b.graph, .program = fixture_program(b.graph, "update", PHASE_TRAIN)};
-    int32_t fetch[FETCH_OPERANDS] = {home, TENSOR_NONE};
-    ck_assert_int_eq(graph_op_add(&pen, OP_FETCH, &none, "state", fetch), GT_OK);
-    ck_assert_int_eq(graph_op_add(&pen, OP_WAIT, &none, "state", fetch), GT_OK);
-    const int32_t sum = fixture_copy(b.graph, pen.program, fetch[FETCH_Y], TENSOR_NONE, false);
-    int32_t store[STORE_OPERANDS] = {sum, other};
-    ck_assert_int_eq(graph_op_add(&pen, OP_STORE, &none, "state", store), GT_OK);
-    ck_assert_int_eq(graph_op_add(&pen, OP_WAIT, &none, "state", store), GT_OK);
+    int32_t copied;
+    ck_assert_int_eq(GRAPH_ADD(FETCH, &pen, "state", &copied, .x = home), GT_OK);
+    ck_assert_int_eq(GRAPH_ADD(WAIT, &pen, "state", NULL, .x = home, .y = copied), GT_OK);
+    const int32_t sum = fixture_copy(b.graph, pen.program, copied, TENSOR_NONE, false);
+    ck_assert_int_eq(GRAPH_ADD(STORE, &pen, "state", NULL, .x = sum, .y = other), GT_OK);
+    ck_assert_int_eq(GRAPH_ADD(WAIT, &pen, "state", NULL, .x = sum, .y = other), GT_OK);
     const struct plan_options options = {.alignment_bytes = 64};
     ck_assert_int_eq(plan_create(b.mem, b.graph, &options, &b.plan), GT_OK);
     ck_assert(plan_verify(b.plan));
@@ -321,8 +319,8 @@ TEST(each_memory_has_its_tensors)
     struct op *copy = &b.graph->programs[pen.program].ops[2], *last = &b.graph->programs[pen.program].ops[3];
     copy->operand[COPY_X] = home;
     rejected(&b, "an op that reads host memory");
-    copy->operand[COPY_X] = fetch[FETCH_Y];
-    last->operand[STORE_Y] = fetch[FETCH_Y];
+    copy->operand[COPY_X] = copied;
+    last->operand[STORE_Y] = copied;
     rejected(&b, "a store to the device's memory");
     last->operand[STORE_Y] = other;
     move_is_rejected(&b, other, b.plan->tensor[home], "a state over another");
@@ -349,8 +347,7 @@ TEST(copies_beside_computing_end_before_their_operands_are_used)
 {
     enum { SLICES = 8, WAITS = 2 * SLICES };
     struct bench b = {.graph = NULL};
-    const struct op_attrs none = {0};
-    int32_t moves[SLICES][FETCH_OPERANDS], home, found = 0;
+    int32_t host[SLICES], device[SLICES], home, found = 0;
     ck_assert_int_eq(hostmem_create(&b.mem), GT_OK);
     ck_assert_int_eq(graph_create(b.mem, &b.graph), GT_OK);
     home = fixture_tensor(b.graph, "state", SLICES, 64, LIFETIME_RUN, CATEGORY_MOMENT);
@@ -358,20 +355,16 @@ TEST(copies_beside_computing_end_before_their_operands_are_used)
     const struct graph_pen pen = {.graph = b.graph, .program = fixture_program(b.graph, "update", PHASE_TRAIN)};
     for (int32_t i = 0; i <= SLICES; i++) {
         if (i < SLICES) {
-            ck_assert_int_eq(graph_view_add(b.graph, home, i, 1, &moves[i][FETCH_X]), GT_OK);
-            moves[i][FETCH_Y] = TENSOR_NONE;
-            ck_assert_int_eq(graph_op_add(&pen, OP_FETCH, &none, "state", moves[i]), GT_OK);
+            ck_assert_int_eq(graph_view_add(b.graph, home, i, 1, &host[i]), GT_OK);
+            ck_assert_int_eq(GRAPH_ADD(FETCH, &pen, "state", &device[i], .x = host[i]), GT_OK);
         }
-        for (int32_t back = 0; i > 0 && back < 2; back++) {
-            int32_t *last = moves[i - 1];
-            int32_t operands[STORE_OPERANDS] = {last[back ? FETCH_Y : FETCH_X], last[back ? FETCH_X : FETCH_Y]};
-            int32_t copy[COPY_OPERANDS] = {last[FETCH_Y], last[FETCH_Y]};
-            if (back)
-                ck_assert_int_eq(graph_op_add(&pen, OP_COPY, &none, "state", copy), GT_OK);
-            if (back)
-                ck_assert_int_eq(graph_op_add(&pen, OP_STORE, &none, "state", operands), GT_OK);
-            ck_assert_int_eq(graph_op_add(&pen, OP_WAIT, &none, "state", operands), GT_OK);
-        }
+        if (i == 0)
+            continue;
+        const int32_t from = host[i - 1], to = device[i - 1];
+        ck_assert_int_eq(GRAPH_ADD(WAIT, &pen, "state", NULL, .x = from, .y = to), GT_OK);
+        ck_assert_int_eq(GRAPH_ADD(COPY, &pen, "state", NULL, .x = to, .y = to), GT_OK);
+        ck_assert_int_eq(GRAPH_ADD(STORE, &pen, "state", NULL, .x = to, .y = from), GT_OK);
+        ck_assert_int_eq(GRAPH_ADD(WAIT, &pen, "state", NULL, .x = to, .y = from), GT_OK);
     }
     const struct plan_options options = {.alignment_bytes = 64};
     ck_assert_int_eq(plan_create(b.mem, b.graph, &options, &b.plan), GT_OK);
@@ -382,8 +375,7 @@ TEST(copies_beside_computing_end_before_their_operands_are_used)
         if (op->kind != OP_WAIT)
             continue;
         found++;
-        op->operand[WAIT_X] = op->operand[WAIT_Y] =
-            moves[0][FETCH_Y] == kept.operand[WAIT_Y] ? home : moves[0][FETCH_Y];
+        op->operand[WAIT_X] = op->operand[WAIT_Y] = device[0] == kept.operand[WAIT_Y] ? home : device[0];
         rejected(&b, "a wait that names another copy");
         *op = kept;
         if (kept.operand[WAIT_Y] == program->ops[i + 1].operand[COPY_X]) {
@@ -398,13 +390,13 @@ TEST(copies_beside_computing_end_before_their_operands_are_used)
     }
     ck_assert_int_eq(found, WAITS);
     for (int32_t i = 0; i + 1 < SLICES; i++) {
-        const struct address at = b.plan->tensor[moves[i][FETCH_Y]];
-        b.plan->tensor[moves[i][FETCH_Y]] = b.plan->tensor[moves[i + 1][FETCH_Y]];
+        const struct address at = b.plan->tensor[device[i]];
+        b.plan->tensor[device[i]] = b.plan->tensor[device[i + 1]];
         rejected(&b, "two slices in one buffer");
-        b.plan->tensor[moves[i][FETCH_Y]] = at;
-        b.graph->tensors[moves[i][FETCH_X]].view_offset++;
+        b.plan->tensor[device[i]] = at;
+        b.graph->tensors[host[i]].view_offset++;
         rejected(&b, "a slice that is off by one");
-        b.graph->tensors[moves[i][FETCH_X]].view_offset--;
+        b.graph->tensors[host[i]].view_offset--;
     }
     ck_assert(plan_verify(b.plan));
     bench_destroy(&b);

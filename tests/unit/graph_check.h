@@ -11,7 +11,7 @@
 
 static bool check_views(const struct graph *graph)
 {
-    for (int32_t t = 0; t < graph->tensor_count; t++) {
+    for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++) {
         const struct tensor *view = &graph->tensors[t];
         if (view->base == TENSOR_NONE)
             continue;

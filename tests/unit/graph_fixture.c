@@ -32,7 +32,6 @@ int32_t fixture_tensor(struct graph *graph, const char *name, int64_t rows, int6
         .category = category,
         .lifetime = lifetime,
         .phase = PHASE_TRAIN,
-        .base = TENSOR_NONE,
     };
     snprintf(proto.name, sizeof proto.name, "%s", name);
     int32_t tensor = TENSOR_NONE;
@@ -47,35 +46,30 @@ int32_t fixture_program(struct graph *graph, const char *name, enum program_phas
     return program;
 }
 
-static int32_t op_add(struct graph *graph, int32_t program, enum op_kind kind, const struct op_attrs *attrs,
-                      int32_t *operands, int32_t slot)
+static int32_t op_add(struct graph *graph, int32_t program, enum op_kind kind, union op_arguments *arguments)
 {
+    int32_t out = TENSOR_NONE;
     struct graph_pen pen = {.graph = graph, .program = program, .pass = PASS_FORWARD, .layer = -1};
     char name[32];
     snprintf(name, sizeof name, "p%d.%d", (int)program, (int)graph->programs[program].count);
-    ck_assert_int_eq(graph_op_add(&pen, kind, attrs, name, operands), GT_OK);
-    return operands[slot];
+    ck_assert_int_eq(graph_op_add(&pen, kind, name, arguments, &out), GT_OK);
+    return out;
 }
 
 int32_t fixture_fill(struct graph *graph, int32_t program, int32_t to, float value)
 {
-    struct op_attrs attrs = {.value = value};
-    int32_t operands[OP_OPERANDS_MAX] = {[FILL_Y] = to};
-    return op_add(graph, program, OP_FILL, &attrs, operands, FILL_Y);
+    return op_add(graph, program, OP_FILL, OP_ARGUMENTS(FILL, .y = to, .attrs.value = value));
 }
 
 int32_t fixture_copy(struct graph *graph, int32_t program, int32_t from, int32_t to, bool accumulate)
 {
-    struct op_attrs attrs = {.accumulate = accumulate ? 1u << COPY_Y : 0};
-    int32_t operands[OP_OPERANDS_MAX] = {[COPY_X] = from, [COPY_Y] = to};
-    return op_add(graph, program, OP_COPY, &attrs, operands, COPY_Y);
+    const uint32_t added = accumulate ? 1u << COPY_Y : 0;
+    return op_add(graph, program, OP_COPY, OP_ARGUMENTS(COPY, .x = from, .y = to, .attrs.accumulate = added));
 }
 
 int32_t fixture_residual(struct graph *graph, int32_t program, int32_t x, int32_t y, int32_t to)
 {
-    struct op_attrs attrs = {0};
-    int32_t operands[OP_OPERANDS_MAX] = {[RESIDUAL_X] = x, [RESIDUAL_Y] = y, [RESIDUAL_R] = to};
-    return op_add(graph, program, OP_RESIDUAL, &attrs, operands, RESIDUAL_R);
+    return op_add(graph, program, OP_RESIDUAL, OP_ARGUMENTS(RESIDUAL, .x = x, .y = y, .r = to));
 }
 
 struct pending {
@@ -211,7 +205,7 @@ static void program_random(struct maker *maker, int32_t number)
     enum program_phase phase = (enum program_phase)below(maker, PHASE_COUNT);
     maker->program = fixture_program(graph, name, phase);
     maker->readable_count = maker->pending_count = 0;
-    for (int32_t t = 0; t < graph->tensor_count; t++) {
+    for (int32_t t = TENSOR_FIRST; t < graph->tensor_count; t++) {
         const struct tensor *tensor = &graph->tensors[t];
         if (tensor->base == TENSOR_NONE &&
             (tensor->lifetime == LIFETIME_RUN || (tensor->lifetime == LIFETIME_PHASE && tensor->phase == phase)))

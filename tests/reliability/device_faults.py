@@ -14,9 +14,6 @@ ends it, and names the call and, during an op, the op); no memory is leaked; eve
 object released; a run without faults continues from the folder to the bytes of an uninterrupted run.  A command that
 only reports leaves the folder unchanged, byte for byte, and gives the same answer when it runs again without the fault.
 
-The number of calls of a run depends slightly on the available time: the throughput of products is measured by repeating
-one, at most 64 times.  A planned fault whose call the run does not reach counts as missed.
-
 `make check` tries a sample, CHECK_LONG=1 all.  Arguments: names of the list above, "failing" or "hanging" for one kind
 of fault, and --part=K/N for every N-th case.  Prints "checks: P passed, F failed, S skipped".
 """
@@ -191,7 +188,7 @@ def one_of_each(generator, failing):
 
 
 def answer(generator, subject):
-    """Tries the faults of a command; returns how many."""
+    """Tries the faults of a command."""
     expected = in_one_go(subject)
     counts = counted(subject, expected)
     check(expected["answer"] and counts["open"] == counts["close"] == 1, f"{subject.name}: {expected}, calls {counts}")
@@ -199,10 +196,9 @@ def answer(generator, subject):
     closing = [CLOSING] if subject.is_watched else []
     picked = chosen(one_of_each(generator, failing), tiny.sample(generator, hanging + closing, ANSWER_HANGS))
     last = f"info:{counts['info']}:"
-    try_faults(subject, picked, expected, lambda fault, done: subject.reports_free and fault.startswith(last), missed_part=1)
+    try_faults(subject, picked, expected, lambda fault, done: subject.reports_free and fault.startswith(last))
     print(f"{subject.name}: {len(picked)} of {len(failing)} failing and {len(hanging + closing)} hanging calls tried, "
           f"{subject.missed} missed; it makes {counts}", flush=True)
-    return len(picked)
 
 
 def answers(generator, name):
@@ -210,11 +206,8 @@ def answers(generator, name):
     resumed(Backend(name))
     with open("data/val.bin", "rb") as whole, open("few.bin", "wb") as few:
         few.write(whole.read(2 * TOKENS_JUDGED))
-    subjects = answering(name)
-    tried = sum(answer(generator, subject) for subject in subjects)
-    missed = sum(subject.missed for subject in subjects)
-    # Most calls of a plan time products, so their number depends on the available time.
-    check(missed <= tried / 2, f"answers on {name}: {missed} of {tried} calls were not made")
+    for subject in answering(name):
+        answer(generator, subject)
 
 
 def icd(generator):

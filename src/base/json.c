@@ -142,6 +142,22 @@ enum gt_status json_text(const json_t *value, int indent, const char *end, char 
     return FAIL(GT_NO_MEMORY, "out of memory: a JSON text could not be made");
 }
 
+char *json_short_text(char text[static JSON_SHORT_BYTES], const json_t *value)
+{
+    static const char more[] = "...";
+    char whole[JSON_SHORT_BYTES] = "";
+    const bool scalar = !json_is_array(value) && !json_is_object(value);
+    const size_t count = scalar ? json_dumpb(value, whole, sizeof whole - 1, JSON_ENCODE_ANY) : 0;
+    if (scalar && count < sizeof whole)
+        (void)snprintf(text, JSON_SHORT_BYTES, "%s", whole);
+    else if (json_is_string(value))
+        (void)snprintf(text, JSON_SHORT_BYTES, "\"%.40s%s\"", json_string_value(value), more);
+    else
+        (void)snprintf(text, JSON_SHORT_BYTES, "%c%s%c", json_is_array(value) ? '[' : '{', more,
+                       json_is_array(value) ? ']' : '}');
+    return text;
+}
+
 enum gt_status json_replace_file_told(const char *path, const json_t *value, int indent, const mode_t *mode,
                                       bool *out_in_place)
 {

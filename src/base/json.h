@@ -28,6 +28,12 @@ enum gt_status json_get_bool(const json_t *object, const char *source, const cha
 enum gt_status json_get_string(const json_t *object, const char *source, const char *name, const char **out);
 enum gt_status json_get_object(const json_t *object, const char *source, const char *name, const json_t **out);
 
+#define JSON_SHORT_BYTES 64
+/* Writes a value to `text` for a message: a long one is cut, and lists and objects are only [...] and {...}, since they
+ * may be deep.  Returns `text`. */
+char *json_short_text(char text[static JSON_SHORT_BYTES], const json_t *value);
+#define JSON_SHORT_TEXT(value) json_short_text((char[JSON_SHORT_BYTES]){0}, value)
+
 /* Returns `value` if `failures` is 0; otherwise releases it and returns NULL. */
 json_t *json_whole(json_t *value, int failures);
 /* Serialises to malloc'ed text with keys in insertion order, full precision (17 digits) and `indent` spaces; `end` is

@@ -255,8 +255,11 @@ void checkpoint_part_tensor(const struct parameter_shape *tensor, enum checkpoin
  * hub's files).  The shapes must match, except that a position table may have more rows.  Errors: GT_DATA with
  * "FILE: h.3.attn.c_attn.weight is [768,2300]; the model needs [768,2304]", or "is missing". */
 enum gt_status hf_layout_find(const struct safetensors *file, const struct parameter_shape *tensor, size_t *out_index);
+/* Returns true for a name that old versions of transformers gave to what is no weight: the causal mask and its fill
+ * value, the frequencies of rotary positions, the numbers of positions.  Source: _keys_to_ignore_on_load_unexpected. */
+bool hf_layout_is_buffer(const char *name);
 /* Checks that `file` contains exactly the tensors of `config`; the only others allowed are lm_head.weight, which is not
- * listed if it is the token embedding, and old masks (h.N.attn.bias, h.N.attn.masked_bias).  transformers' GPT-2 always
+ * listed if it is the token embedding, and old buffers.  transformers' GPT-2 always
  * has biases, so the file of one without them has zeros, which have no effect.  Source: transformers modeling_gpt2.py,
  * GPT2Model and GPT2Block; modeling_llama.py.  Errors: GT_DATA, naming the tensor. */
 enum gt_status hf_layout_check(const struct safetensors *file, const struct model_config *config);

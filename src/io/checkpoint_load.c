@@ -72,7 +72,8 @@ static enum gt_status piece_load(struct transfer *transfer, const struct checkpo
 
 static enum gt_status transfer_judge(const struct transfer *transfer, const char *source)
 {
-    const char *path = transfer->file->path, *name = transfer->file->tensors[transfer->index].name;
+    const char *path = safetensors_path(transfer->file, transfer->index);
+    const char *name = transfer->file->tensors[transfer->index].name;
     uint32_t expected = transfer->crc32c;
     if (transfer->sums != NULL)
         TRY(checkpoint_record_tensor_crc(transfer->sums, source, name, &expected));
@@ -132,9 +133,13 @@ static enum gt_status dtype_choose(const struct checkpoint *checkpoint, const st
     if (stored->dtype == here || checkpoint->optimizer == NULL || options->convert || transfer->target == NULL ||
         transfer->frozen)
         return GT_OK;
-    return FAIL(GT_DATA, "%s: tensor %s: is stored as %s, but the run's state format needs %s", transfer->file->path,
-                stored->name, stored->dtype < DTYPE_COUNT ? dtype_safetensors_name(stored->dtype) : "something else",
-                dtype_safetensors_name(here));
+    return FAIL(
+        GT_DATA,
+        "%s: tensor %s: is stored as %s, but the run's state format needs %s; --convert_states=True converts it%s",
+        safetensors_path(transfer->file, transfer->index), stored->name,
+        stored->dtype < DTYPE_COUNT ? dtype_safetensors_name(stored->dtype) : "something else",
+        dtype_safetensors_name(here),
+        checkpoint->kind == CHECKPOINT_NANOGPT ? ", and --resume_state=False takes the weights alone" : "");
 }
 
 static enum gt_status part_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options,
@@ -161,7 +166,7 @@ static enum gt_status part_load(const struct checkpoint *checkpoint, const struc
     TRY(hf_layout_find(transfer.file, &stored, &transfer.index));
     if (is_weight && transfer.file->tensors[transfer.index].dtype == DTYPE_U8)
         return FAIL(GT_UNSUPPORTED, "%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded",
-                    transfer.file->path, tensor->name);
+                    safetensors_path(transfer.file, transfer.index), tensor->name);
     TRY(dtype_choose(checkpoint, options, part == CHECKPOINT_SCALES ? DTYPE_U8 : here, &transfer));
     return transfer_run(&transfer, checkpoint->source, options);
 }
@@ -314,7 +319,7 @@ enum gt_status checkpoint_parts_check(const struct safetensors *file, const stru
 
 /* ---- a model's tensors in a file ----
  *
- * Names are composed, never parsed, except to recognise the causal masks that old versions of transformers saved like
+ * Names are composed, never parsed, except to recognise the buffers that old versions of transformers saved like
  * weights. */
 static bool shape_fits(const struct safetensors_tensor *found, const struct parameter_shape *wanted)
 {
@@ -330,22 +335,28 @@ enum gt_status hf_layout_find(const struct safetensors *file, const struct param
     const char *prefix = prefixed || tensor->adapter != ADAPTER_NONE ? tensor->prefix : "";
     const char *name = TEXT(SAFETENSORS_NAME_MAX + sizeof HF_PREFIX, "%s%s", prefix, tensor->name);
     const char *wanted = SAFETENSORS_SHAPE_TEXT(tensor->dims, tensor->rank);
+    /* The file of adapters joins the base's as the last. */
+    const bool of_base = tensor->adapter == ADAPTER_NONE || file->file_count == 0;
     if (!safetensors_find(file, name, &index))
-        return FAIL(GT_DATA, "%s: %s is missing; the model needs %s", file->path, tensor->name, wanted);
+        return FAIL(GT_DATA, "%s: %s is missing; the model needs %s",
+                    of_base ? file->path : file->files[file->file_count - 1].path, tensor->name, wanted);
     const struct safetensors_tensor *entry = &file->tensors[index];
     if (!shape_fits(entry, tensor))
-        return FAIL(GT_DATA, "%s: %s is %s; the model needs %s", file->path, tensor->name,
+        return FAIL(GT_DATA, "%s: %s is %s; the model needs %s", safetensors_path(file, index), tensor->name,
                     SAFETENSORS_SHAPE_TEXT(entry->dims, entry->rank), wanted);
     *out_index = index;
     return GT_OK;
 }
 
-/* h.N.attn.bias and h.N.attn.masked_bias: the causal mask and its fill value. */
-static bool is_mask(const char *name)
+bool hf_layout_is_buffer(const char *name)
 {
-    int length = 0;
-    (void)sscanf(name, "h.%*[0-9].attn.%n", &length);
-    return length > 0 && (strcmp(name + length, "bias") == 0 || strcmp(name + length, "masked_bias") == 0);
+    static const char *const endings[] = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq", ".position_ids"};
+    const char *dotted = TEXT(SAFETENSORS_NAME_MAX + 1, ".%s", name);
+    const size_t length = strlen(dotted);
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
+        if (length >= strlen(endings[i]) && strcmp(dotted + length - strlen(endings[i]), endings[i]) == 0)
+            return true;
+    return false;
 }
 
 enum gt_status hf_layout_check(const struct safetensors *file, const struct model_config *config)
@@ -361,11 +372,13 @@ enum gt_status hf_layout_check(const struct safetensors *file, const struct mode
     }
     for (size_t i = 0; i < file->count; i++) {
         const char *name = file->tensors[i].name;
-        const size_t skip = strncmp(name, HF_PREFIX, sizeof HF_PREFIX - 1) == 0 ? sizeof HF_PREFIX - 1 : 0;
-        if (known[i] || strcmp(name, "lm_head.weight") == 0 || is_mask(name + skip))
+        if (known[i] || strcmp(name, "lm_head.weight") == 0 || hf_layout_is_buffer(name))
             continue;
-        return FAIL(GT_DATA, "%s: tensor %s does not belong to a model of %d layers", file->path, name,
-                    config->n_layer);
+        return FAIL(GT_DATA,
+                    "%s: tensor %s does not belong to a model of %d layers%s; if the rest is "
+                    "the whole model, remove it from the file",
+                    safetensors_path(file, i), name, config->n_layer,
+                    config->lora.rank > 0 ? " with these adapters" : "");
     }
     return GT_OK;
 }

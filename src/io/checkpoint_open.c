@@ -51,7 +51,7 @@ static enum gt_status file_probe(const char *path, enum checkpoint_kind *out)
     if (magic[0] == 0x80 && magic[1] >= 2 && magic[1] <= 5)
         return FAIL(GT_UNSUPPORTED,
                     "%s: is a checkpoint of PyTorch before 1.6 (a pickle without a zip archive), which is not read "
-                    "here; load it with PyTorch and save it again",
+                    "here" NANOGPT_SAVE_AGAIN,
                     path);
     return FAIL(GT_DATA,
                 "%s: is a file, but neither nanoGPT's ckpt.pt nor a model of llm.c; give the folder of other "
@@ -126,7 +126,6 @@ static enum gt_status open_nanogpt(struct checkpoint *checkpoint, const char *pa
 {
     TRY(file_trim(checkpoint->source, file_is_folder(path) ? FILE_IN(path, NANOGPT_CHECKPOINT_NAME) : path));
     TRY(nanogpt_open(checkpoint, with_optimizer));
-    TRY(hf_layout_check(checkpoint->model, &checkpoint->config));
     return with_optimizer ? checkpoint_parts_check(checkpoint->optimizer, &checkpoint->config) : GT_OK;
 }
 

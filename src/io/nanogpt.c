@@ -18,7 +18,8 @@
 #include "io/zip_stored.h"
 
 #define MEMBER_NAME_MAX 512
-#define COMPILED_PREFIX "_orig_mod."
+#define IGNORED_TEXT_MAX 512
+#define WEIGHTS_ALONE "; --resume_state=False takes the weights alone"
 
 /* An open checkpoint file. */
 struct source {
@@ -91,7 +92,7 @@ static enum gt_status source_open(struct source *source)
     TRY(HOSTMEM_NEW(source, (size_t)entry->size_bytes, "data.pkl", &text));
     const char *label = TEXT(FILE_PATH_MAX + 16, "%s: data.pkl", source->path);
     TRY(file_read_at(source->fd, source->path, entry->offset_bytes, text, (size_t)entry->size_bytes));
-    TRY(pickle_read(source, text, (size_t)entry->size_bytes, label, &source->pickle));
+    TRY(pickle_read(source, text, (size_t)entry->size_bytes, label, NANOGPT_SAVE_AGAIN, &source->pickle));
     hostmem_free(text);
     return GT_OK;
 }
@@ -105,13 +106,27 @@ static void source_close(void *object)
 }
 
 /* ---- fields ---- */
-/* Gets a dict from the root. */
-static enum gt_status dict_get(const struct source *source, const char *name, json_t **out)
+/* Gets a dict of the root that describes the weights. */
+static enum gt_status model_dict_get(const struct source *source, const char *name, json_t **out)
 {
     *out = json_object_get(source->pickle.root, name);
     if (json_is_object(*out))
         return GT_OK;
-    return FAIL(GT_DATA, "%s: has no dict \"%s\", so it is not a checkpoint of nanoGPT", source->path, name);
+    return FAIL(
+        GT_DATA,
+        "%s: has no dict \"%s\", so it is not a checkpoint of nanoGPT; to use its weights, save {\"model\": its "
+        "state dict, \"model_args\": {\"n_layer\", \"n_head\", \"n_embd\", \"block_size\", \"vocab_size\" and "
+        "\"bias\" with their values}}, and add --resume_state=False",
+        source->path, name);
+}
+
+/* Gets a dict of the root that only a run that is continued needs. */
+static enum gt_status run_dict_get(const struct source *source, const char *name, json_t **out)
+{
+    *out = json_object_get(source->pickle.root, name);
+    if (json_is_object(*out))
+        return GT_OK;
+    return FAIL(GT_DATA, "%s: has no dict \"%s\", which continuing the run needs" WEIGHTS_ALONE, source->path, name);
 }
 
 /* Gives the location of a tensor's data.  Verifies the member's checksum here, since the data is later used in pieces;
@@ -134,19 +149,49 @@ static enum gt_status tensor_place(const struct source *source, const char *name
 static enum gt_status number_get(const struct source *source, const json_t *dict, const char *name, double *out)
 {
     uint64_t at;
-    float single;
+    float bytes; /* or fewer */
     const json_t *value = json_object_get(dict, name);
     const struct pickle_tensor *tensor = pickle_tensor_of(&source->pickle, value);
-    if (tensor == NULL)
-        return json_get_real(dict, source->path, name, out);
-    if (tensor->elements != 1 || (tensor->dtype != DTYPE_F32 && tensor->dtype != DTYPE_F64))
-        return field_refuse(source, name, "is a tensor, but not of one number in float32 or float64");
+    if (tensor == NULL && json_is_number(value)) {
+        *out = json_number_value(value);
+        return GT_OK;
+    }
+    if (tensor == NULL || tensor->elements != 1 ||
+        (tensor->dtype != DTYPE_F64 && tensor->dtype != DTYPE_F32 && tensor->dtype != DTYPE_F16 &&
+         tensor->dtype != DTYPE_BF16))
+        return field_refuse(source, name, "is neither a number nor a tensor of one real number" WEIGHTS_ALONE);
     TRY(tensor_place(source, name, tensor, &at));
     if (tensor->dtype == DTYPE_F64)
         return file_read_at(source->fd, source->path, at, out, sizeof *out);
-    TRY(file_read_at(source->fd, source->path, at, &single, sizeof single));
-    *out = (double)single;
+    TRY(file_read_at(source->fd, source->path, at, &bytes, tensor->element_bytes));
+    *out = (double)dtype_value(tensor->dtype, &bytes, 0);
     return GT_OK;
+}
+
+/* Names the fields of model_args that are not read here: those of a fork, which may compute something else.  The
+ * run's `config` has dozens of fields of its own in every fork; what shapes the model is in model_args too. */
+static void args_ignored_report(const struct source *source, json_t *args)
+{
+    static const char *const known[] = {"n_layer", "n_head", "n_embd", "block_size", "vocab_size", "bias", "dropout"};
+    char list[IGNORED_TEXT_MAX] = "";
+    const char *name;
+    json_t *value;
+    json_object_foreach(args, name, value)
+    {
+        const size_t used = strlen(list);
+        bool is_known = false;
+        for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+            is_known = is_known || strcmp(name, known[i]) == 0;
+        if (!is_known)
+            (void)snprintf(list + used, sizeof list - used, "%s%.64s=%s", used > 0 ? ", " : "", name,
+                           json_is_boolean(value) ? (json_is_true(value) ? "True" : "False")
+                           : json_is_null(value)  ? "None"
+                                                  : JSON_SHORT_TEXT(value));
+    }
+    if (list[0] != '\0')
+        log_warning("%s: field \"model_args\": %s: not known here and ignored; if they change the model, its losses "
+                    "will be wrong",
+                    source->path, list);
 }
 
 static enum gt_status model_args_read(const struct source *source, struct model_config *out)
@@ -154,7 +199,7 @@ static enum gt_status model_args_read(const struct source *source, struct model_
     struct model_config config = {.bias = true, .gelu = GELU_ERF, .norm_epsilon = 1e-5};
     json_t *args;
     double dropout = 0.0;
-    TRY(dict_get(source, "model_args", &args));
+    TRY(model_dict_get(source, "model_args", &args));
     TRY(hf_size_field(args, source->path, "n_layer", &config.n_layer));
     TRY(hf_size_field(args, source->path, "n_head", &config.n_head));
     TRY(hf_size_field(args, source->path, "n_embd", &config.n_embd));
@@ -168,12 +213,13 @@ static enum gt_status model_args_read(const struct source *source, struct model_
     config.n_kv_head = config.n_head;
     config.padded_vocab_size = config.vocab_size;
     config.dropout = (float)dropout;
+    args_ignored_report(source, args);
     *out = config;
     return GT_OK;
 }
 
 /* Adds the keys that define a run.  dtype is excluded: on a CPU nanoGPT computes in fp32 regardless of it. */
-static enum gt_status configuration_read(const struct source *source, json_t *object)
+static enum gt_status configuration_read(const struct source *source, json_t *dict, json_t *object)
 {
     static const char *const keys[] = {"dataset",        "batch_size",    "gradient_accumulation_steps",
                                        "dropout",        "learning_rate", "max_iters",
@@ -181,8 +227,6 @@ static enum gt_status configuration_read(const struct source *source, json_t *ob
                                        "grad_clip",      "decay_lr",      "warmup_iters",
                                        "lr_decay_iters", "min_lr",        "eval_interval",
                                        "eval_iters",     "log_interval",  "always_save_checkpoint"};
-    json_t *dict;
-    TRY(dict_get(source, "config", &dict));
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         json_t *value = json_object_get(dict, keys[i]);
         if (value == NULL)
@@ -205,8 +249,9 @@ static enum gt_status tensor_add(const struct source *source, struct safetensors
     if (tensor == NULL)
         return FAIL(GT_DATA, "%s: %.100s is not a tensor", source->path, name);
     if (tensor->dtype != DTYPE_F32 && tensor->dtype != DTYPE_F16 && tensor->dtype != DTYPE_BF16)
-        return FAIL(GT_UNSUPPORTED, "%s: tensor %.100s: only float32, float16 and bfloat16 can be loaded", source->path,
-                    name);
+        return FAIL(GT_UNSUPPORTED,
+                    "%s: tensor %.100s: only float32, float16 and bfloat16 can be loaded" NANOGPT_SAVE_AGAIN,
+                    source->path, name);
     TRY(tensor_place(source, name, tensor, &at));
     struct safetensors_tensor entry = {.dtype = tensor->dtype, .rank = tensor->rank, .offset_bytes = at};
     (void)snprintf(entry.name, sizeof entry.name, "%s", name);
@@ -231,18 +276,38 @@ static enum gt_status zeros_add(struct safetensors *table, const char *prefix, c
     return safetensors_find(table, entry.name, &index) ? GT_OK : safetensors_add(table, &entry);
 }
 
+/* Copies a name without the parts that torch.compile(), DistributedDataParallel and FSDP add, wherever they are. */
+static void name_unwrap(char out[static SAFETENSORS_NAME_MAX], const char *name)
+{
+    static const char *const wrappers[] = {"_orig_mod.", "module.", "_fsdp_wrapped_module.",
+                                           "_checkpoint_wrapped_module."};
+    size_t used = 0;
+    while (*name != '\0') {
+        const size_t count = strcspn(name, ".") + (strchr(name, '.') != NULL);
+        bool wraps = false;
+        for (size_t i = 0; i < sizeof wrappers / sizeof wrappers[0]; i++)
+            wraps = wraps || (strlen(wrappers[i]) == count && strncmp(name, wrappers[i], count) == 0);
+        for (size_t i = 0; !wraps && i < count && used < SAFETENSORS_NAME_MAX - 1; i++)
+            out[used++] = name[i];
+        name += count;
+    }
+    out[used] = '\0';
+}
+
 static enum gt_status model_read(const struct source *source, struct checkpoint *checkpoint)
 {
-    const size_t skip = sizeof COMPILED_PREFIX - 1, parameters = parameters_count(&checkpoint->config);
+    const size_t parameters = parameters_count(&checkpoint->config);
+    char plain[SAFETENSORS_NAME_MAX];
     const char *name;
     json_t *dict, *value;
-    TRY(dict_get(source, "model", &dict));
+    TRY(model_dict_get(source, "model", &dict));
     TRY(safetensors_create(checkpoint, source->path, &checkpoint->model));
     TRY(safetensors_file_add(checkpoint->model, source->path));
     json_object_foreach(dict, name, value)
     {
-        const bool compiled = strncmp(name, COMPILED_PREFIX, skip) == 0;
-        TRY(tensor_add(source, checkpoint->model, compiled ? name + skip : name, value));
+        name_unwrap(plain, name);
+        if (!hf_layout_is_buffer(plain))
+            TRY(tensor_add(source, checkpoint->model, plain, value));
     }
     for (size_t i = 0; !checkpoint->config.bias && i < parameters; i++) {
         struct parameter_shape tensor;
@@ -250,7 +315,7 @@ static enum gt_status model_read(const struct source *source, struct checkpoint 
         if (tensor.absent)
             TRY(zeros_add(checkpoint->model, HF_PREFIX, &tensor));
     }
-    return GT_OK;
+    return hf_layout_check(checkpoint->model, &checkpoint->config);
 }
 
 /* ---- the optimizer ---- */
@@ -261,18 +326,32 @@ struct groups {
     size_t next[2];
 };
 
+/* Refuses what PyTorch's optimizers can compute in addition to nanoGPT's AdamW. */
+static enum gt_status group_check(const struct source *source, const json_t *group)
+{
+    static const char *const names[] = {"amsgrad", "maximize"};
+    const json_t *decoupled = json_object_get(group, "decoupled_weight_decay");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (json_is_true(json_object_get(group, names[i])))
+            return field_refuse(source, names[i], "is True, which the AdamW of this program does not do" WEIGHTS_ALONE);
+    if (json_is_false(decoupled) && json_number_value(json_object_get(group, "weight_decay")) != 0.0)
+        return field_refuse(source, "optimizer", "is Adam with weight decay, not AdamW" WEIGHTS_ALONE);
+    return GT_OK;
+}
+
 static enum gt_status groups_find(const struct source *source, const json_t *optimizer, struct groups *out)
 {
     const json_t *list = json_object_get(optimizer, "param_groups");
     *out = (struct groups){.source = source, .state = json_object_get(optimizer, "state")};
     if (!json_is_object(out->state))
-        return field_refuse(source, "optimizer", "has no \"state\" of parameters");
+        return field_refuse(source, "optimizer", "has no \"state\" of parameters" WEIGHTS_ALONE);
     if (json_array_size(list) != 2)
-        return field_refuse(source, "optimizer", "does not have two \"param_groups\", as nanoGPT's does");
+        return field_refuse(source, "optimizer", "does not have two \"param_groups\", as nanoGPT's does" WEIGHTS_ALONE);
     for (size_t i = 0; i < 2; i++) {
         out->params[i] = json_object_get(json_array_get(list, i), "params");
         if (!json_is_array(out->params[i]))
-            return field_refuse(source, "param_groups", "a group has no list \"params\"");
+            return field_refuse(source, "param_groups", "a group has no list \"params\"" WEIGHTS_ALONE);
+        TRY(group_check(source, json_array_get(list, i)));
     }
     return GT_OK;
 }
@@ -288,19 +367,21 @@ static enum gt_status moments_add(struct groups *groups, struct checkpoint *chec
     const json_t *dict = json_object_get(groups->state, TEXT(24, "%" JSON_INTEGER_FORMAT, json_integer_value(number)));
     double step;
     if (!json_is_integer(number) || !json_is_object(dict))
-        return FAIL(GT_DATA, "%s: field \"optimizer\": has no state for %s", groups->source->path, tensor->name);
+        return FAIL(GT_DATA, "%s: field \"optimizer\": has no state for %s" WEIGHTS_ALONE, groups->source->path,
+                    tensor->name);
     TRY(number_get(groups->source, dict, "step", &step));
     if (!(step >= 0.0 && step <= (double)INT32_MAX) || step != floor(step) ||
         (checkpoint->record.state.adam_step >= 0 && checkpoint->record.state.adam_step != (int64_t)step))
-        return FAIL(GT_DATA, "%s: field \"optimizer\": step of %s is %g; expected the same whole number for all",
+        return FAIL(GT_DATA,
+                    "%s: field \"optimizer\": step of %s is %g; expected the same whole number for all" WEIGHTS_ALONE,
                     groups->source->path, tensor->name, step);
     checkpoint->record.state.adam_step = (int64_t)step;
     for (int i = 0; i < 2; i++) {
         const json_t *value = json_object_get(dict, fields[i]);
         const char *name = TEXT(SAFETENSORS_NAME_MAX, "%s%.100s", prefixes[i], tensor->name);
         if (value == NULL)
-            return FAIL(GT_DATA, "%s: field \"optimizer\": %s of %s is missing", groups->source->path, fields[i],
-                        tensor->name);
+            return FAIL(GT_DATA, "%s: field \"optimizer\": %s of %s is missing" WEIGHTS_ALONE, groups->source->path,
+                        fields[i], tensor->name);
         TRY(tensor_add(groups->source, checkpoint->optimizer, name, value));
     }
     return GT_OK;
@@ -319,7 +400,7 @@ static enum gt_status optimizer_read(const struct source *source, struct checkpo
     const size_t parameters = parameters_count(&checkpoint->config);
     struct groups groups;
     json_t *optimizer;
-    TRY(dict_get(source, "optimizer", &optimizer));
+    TRY(run_dict_get(source, "optimizer", &optimizer));
     TRY(groups_find(source, optimizer, &groups));
     TRY(safetensors_create(checkpoint, source->path, &checkpoint->optimizer));
     TRY(safetensors_file_add(checkpoint->optimizer, source->path));
@@ -333,7 +414,7 @@ static enum gt_status optimizer_read(const struct source *source, struct checkpo
     }
     for (int i = 0; i < 2; i++)
         if (!empty && groups.next[i] < json_array_size(groups.params[i]))
-            return field_refuse(source, "optimizer", "has more parameters than the model");
+            return field_refuse(source, "optimizer", "has more parameters than the model" WEIGHTS_ALONE);
     return GT_OK;
 }
 
@@ -349,16 +430,31 @@ static void progress_set(struct checkpoint_record *record)
     record->state.samples_seen = counted ? iter * batch * steps : 0;
 }
 
+/* Reads how far the run came.  A loss that is not finite is None here, and one that is absent was never measured. */
+static enum gt_status progress_read(const struct source *source, struct checkpoint_record *record)
+{
+    const json_t *root = source->pickle.root, *best = json_object_get(root, "best_val_loss");
+    double iter;
+    json_t *dict;
+    TRY(number_get(source, root, "iter_num", &iter));
+    if (!(iter >= 0.0 && iter <= (double)INT32_MAX) || iter != floor(iter))
+        return field_refuse(source, "iter_num", "is no whole number of iterations" WEIGHTS_ALONE);
+    record->state.iter = (int64_t)iter;
+    record->state.best_val_loss = INFINITY;
+    if (best != NULL && !json_is_null(best))
+        TRY(number_get(source, root, "best_val_loss", &record->state.best_val_loss));
+    return run_dict_get(source, "config", &dict);
+}
+
 static enum gt_status everything_read(const struct source *source, bool with_optimizer, struct checkpoint *checkpoint)
 {
-    const json_t *root = source->pickle.root;
     struct checkpoint_record *record = &checkpoint->record;
     size_t head;
     TRY(model_args_read(source, &checkpoint->config));
-    TRY(json_get_int(root, source->path, "iter_num", 0, INT32_MAX, &record->state.iter));
-    TRY(number_get(source, root, "best_val_loss", &record->state.best_val_loss));
+    if (with_optimizer)
+        TRY(progress_read(source, record));
     record->root = json_object();
-    TRY(configuration_read(source, record->root));
+    TRY(configuration_read(source, json_object_get(source->pickle.root, "config"), record->root));
     progress_set(record);
     TRY(model_read(source, checkpoint));
     const bool has_head = safetensors_find(checkpoint->model, "lm_head.weight", &head); /* which loading compares */
@@ -419,7 +515,7 @@ enum gt_status nanogpt_meta_open(const void *owner, const char *path, struct tok
     size_t count;
     struct pickle pickle = {.owner = NULL};
     TRY(file_read_all(path, PICKLE_BYTES_MAX, &text, &count));
-    enum gt_status status = pickle_read(owner, (const unsigned char *)text, count, path, &pickle);
+    enum gt_status status = pickle_read(owner, (const unsigned char *)text, count, path, "", &pickle);
     free(text);
     THEN(status, meta_read(&pickle, path, out));
     pickle_release(&pickle);

@@ -30,7 +30,7 @@ struct machine {
     struct pickle *pickle;
     const unsigned char *bytes;
     size_t count, at;
-    const char *source;
+    const char *source, *advice;
     unsigned char opcode; /* the current one */
     size_t opcode_at;
     json_t **stack; /* NULL: a mark */
@@ -315,9 +315,10 @@ static enum gt_status global_push(struct machine *m, const char *module, const c
     if (is_text(value, CALL_DICT) || is_text(value, CALL_TENSOR) || is_text(value, CALL_PARAMETER) ||
         storage_type_find(value) != NULL)
         return GT_OK;
-    return FAIL(GT_UNSUPPORTED,
-                "%s: byte %zu: the pickle asks for %.200s, which a state dict does not need; refused, nothing was run",
-                m->source, m->opcode_at, full);
+    return FAIL(
+        GT_UNSUPPORTED,
+        "%s: byte %zu: the pickle asks for %.200s, which a state dict does not need; refused, nothing was run%s",
+        m->source, m->opcode_at, full, m->advice);
 }
 
 /* Sets the first part of `out` from the tuple ('storage', TYPE, KEY, DEVICE, ELEMENTS).  Returns false when `id` is
@@ -388,7 +389,8 @@ static enum gt_status tensor_read(const struct machine *m, const json_t *argumen
     if (out->first < 0 || out->first > out->storage_elements || out->elements > out->storage_elements - out->first)
         return malformed(m, "a tensor that reaches beyond its storage");
     if (out->elements > 0 && !is_row_major(out, strides))
-        return malformed(m, "a tensor that is not stored row by row (call .contiguous() before torch.save)");
+        return FAIL(GT_DATA, "%s: byte %zu: a tensor that is not stored row by row%s", m->source, m->opcode_at,
+                    m->advice);
     return GT_OK;
 }
 
@@ -501,20 +503,20 @@ static enum gt_status machine_run(struct machine *m)
         TRY(take(m, 1, &byte));
         m->opcode = *byte;
         if (opcodes[m->opcode] == NULL)
-            return FAIL(GT_UNSUPPORTED, "%s: byte %zu: opcode 0x%02x, which a state dict does not need; refused",
-                        m->source, m->opcode_at, (unsigned)m->opcode);
+            return FAIL(GT_UNSUPPORTED, "%s: byte %zu: opcode 0x%02x, which a state dict does not need; refused%s",
+                        m->source, m->opcode_at, (unsigned)m->opcode, m->advice);
         TRY(opcodes[m->opcode](m));
     }
     return m->at == m->count ? GT_OK : malformed(m, "bytes follow the end of the pickle");
 }
 
 enum gt_status pickle_read(const void *owner, const unsigned char *bytes, size_t count, const char *source,
-                           struct pickle *out)
+                           const char *advice, struct pickle *out)
 {
     if (count > PICKLE_BYTES_MAX)
         return FAIL(GT_DATA, "%s: is %zu bytes long; at most %zu are accepted", source, count, PICKLE_BYTES_MAX);
     struct pickle pickle = {.owner = owner, .values = json_array()};
-    struct machine machine = {.pickle = &pickle, .bytes = bytes, .count = count, .source = source};
+    struct machine machine = {.pickle = &pickle, .bytes = bytes, .count = count, .source = source, .advice = advice};
     const enum gt_status status = pickle.values != NULL ? machine_run(&machine) : out_of_memory(&machine);
     hostmem_free(machine.stack);
     hostmem_free(machine.memo);

@@ -37,11 +37,12 @@ struct pickle {
     size_t tensor_count;
 };
 
-/* Reads the pickle bytes[count]; `source` is for messages.  Errors: GT_NO_MEMORY; GT_DATA (cut short, malformed, a
+/* Reads the pickle bytes[count]; `source` begins messages, and `advice` ends those about a pickle that may be fine for
+ * another reader.  Errors: GT_NO_MEMORY; GT_DATA (cut short, malformed, a
  * tensor outside of its storage, a layout that is not row-major); GT_UNSUPPORTED (a global that is not in the list
  * above, named in the line, or an opcode that a state dict does not need). */
 enum gt_status pickle_read(const void *owner, const unsigned char *bytes, size_t count, const char *source,
-                           struct pickle *out);
+                           const char *advice, struct pickle *out);
 /* Accepts a zeroed struct. */
 void pickle_release(struct pickle *pickle);
 /* Returns NULL if the value is not a tensor. */

@@ -80,6 +80,9 @@ enum gt_status safetensors_add(struct safetensors *table, const struct safetenso
 /* Adds all arrays of `other`, which is of one file, and takes the file over.  Errors: those above. */
 enum gt_status safetensors_join(struct safetensors *table, struct safetensors *other);
 
+/* Returns the path of the file that has a tensor, for messages; the table's for zeros. */
+const char *safetensors_path(const struct safetensors *table, size_t index);
+
 /* Finds a tensor by name.  Returns false when there is none. */
 bool safetensors_find(const struct safetensors *table, const char *name, size_t *out_index);
 

@@ -81,16 +81,17 @@ static enum gt_status place_check(const struct safetensors *table, struct safete
 
 enum gt_status safetensors_add(struct safetensors *table, const struct safetensors_tensor *tensor)
 {
+    const char *path = tensor->file >= 0 ? table->files[tensor->file].path : table->path;
     size_t index;
     assert(tensor->file >= SAFETENSORS_ZEROS && tensor->file < (int32_t)table->file_count);
     assert(tensor->rank >= 0 && tensor->rank <= SAFETENSORS_RANK_MAX);
     if (!safetensors_name_valid(tensor->name))
-        return FAIL(GT_DATA, "%s: tensor name \"%.64s\": must be 1 to %d characters of A-Z a-z 0-9 . _ -", table->path,
+        return FAIL(GT_DATA, "%s: tensor name \"%.64s\": must be 1 to %d characters of A-Z a-z 0-9 . _ -", path,
                     tensor->name, SAFETENSORS_NAME_MAX - 1);
     if (safetensors_find(table, tensor->name, &index) || table->count >= SAFETENSORS_TENSORS_MAX ||
         (tensor->transposed && tensor->rank != 2))
-        return FAIL(GT_DATA, "%s: tensor %s: is there twice, is one too many, or does not have two dimensions",
-                    table->path, tensor->name);
+        return FAIL(GT_DATA, "%s: tensor %s: is there twice, is one too many, or does not have two dimensions", path,
+                    tensor->name);
     TRY(HOSTMEM_GROW(table, &table->tensors, table->count + 1, "table of arrays"));
     struct safetensors_tensor *entry = &table->tensors[table->count];
     *entry = *tensor;
@@ -111,6 +112,12 @@ enum gt_status safetensors_join(struct safetensors *table, struct safetensors *o
         TRY(safetensors_add(table, &other->tensors[i]));
     }
     return GT_OK;
+}
+
+const char *safetensors_path(const struct safetensors *table, size_t index)
+{
+    const int32_t file = table->tensors[index].file;
+    return file != SAFETENSORS_ZEROS ? table->files[file].path : table->path;
 }
 
 bool safetensors_find(const struct safetensors *table, const char *name, size_t *out_index)
@@ -176,8 +183,8 @@ enum gt_status safetensors_read(const struct safetensors *table, size_t index, s
     assert(first <= tensor->elements && count <= tensor->elements - first);
     assert(!tensor->transposed || crc32c == NULL); /* only checkpoints of ours have checksums */
     if (tensor->dtype != dtype && tensor->dtype != DTYPE_BF16 && tensor->dtype != DTYPE_F16)
-        return FAIL(GT_UNSUPPORTED, "%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded", table->path,
-                    tensor->name);
+        return FAIL(GT_UNSUPPORTED, "%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded",
+                    safetensors_path(table, index), tensor->name);
     if (tensor->file == SAFETENSORS_ZEROS) {
         memset(out, 0, count * dtype_size_bytes(dtype));
         return GT_OK;

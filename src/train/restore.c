@@ -174,6 +174,7 @@ static enum gt_status states_choose(const struct config *config, struct restore_
     bool said = config_key_was_set(config, CONFIG_KEY_state_format) && config->state_format != CONFIG_STATES_AUTO;
     enum state_format wanted = said ? session_state_format(config) : choices->states;
     choices->states_chosen = true;
+    source->convert_states = config->convert_states; /* a ckpt.pt does not say its format */
     if (wanted == choices->states)
         return GT_OK;
     if (!config->convert_states)
@@ -183,7 +184,6 @@ static enum gt_status states_choose(const struct config *config, struct restore_
                     source->checkpoint->source, from, state_format_name(wanted));
     log_note("%s: converting the optimizer states from '%s' to '%s', which rounds them", source->checkpoint->source,
              from, state_format_name(wanted));
-    source->convert_states = true;
     choices->states = wanted;
     return GT_OK;
 }
@@ -284,8 +284,10 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
             json_integer_value(json_object_get(before, "block_size")) != config->block_size)
             state->choices = (struct session_choices){.states_chosen = true, .states = state->choices.states};
     }
-    if (config->eval_only)
-        TRY(checkpoint_open(mem, from, false, &source->weights));
+    if (config->eval_only) { /* nothing is trained */
+        hostmem_free(source->checkpoint->optimizer);
+        source->checkpoint->optimizer = NULL;
+    }
     return GT_OK;
 }
 
@@ -358,7 +360,6 @@ enum gt_status restore_tokenizer_check(struct hostmem *mem, const struct config 
 
 void restore_close(struct restore_source *source)
 {
-    hostmem_free(source->weights);
     hostmem_free(source->checkpoint);
-    source->weights = source->checkpoint = NULL;
+    source->checkpoint = NULL;
 }

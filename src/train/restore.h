@@ -55,10 +55,9 @@ struct run_state {
 /* The source of the weights; `checkpoint` is NULL for scratch. */
 struct restore_source {
     struct checkpoint *checkpoint;
-    struct checkpoint *weights; /* the same file without optimizer states, if nothing is trained; else NULL */
-    char base[FILE_PATH_MAX];   /* the name of the model that new adapters, or those of `checkpoint`, are made for */
-    bool resume;                /* the optimizer states are restored too */
-    bool own;                   /* `checkpoint` is out_dir's last one: the run continues in place */
+    char base[FILE_PATH_MAX]; /* the name of the model that new adapters, or those of `checkpoint`, are made for */
+    bool resume;              /* the optimizer states are restored too */
+    bool own;                 /* `checkpoint` is out_dir's last one: the run continues in place */
     bool branch;         /* `checkpoint` is an older one kept in out_dir: the later ones now belong to an earlier run */
     bool convert_states; /* the stored states have another format than the run's */
 };

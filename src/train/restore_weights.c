@@ -357,7 +357,7 @@ enum gt_status restore_weights(struct session *session, const struct restore_sou
         .staging = session->staging,
         .staging_bytes = SESSION_STAGING_FLOATS * sizeof(float),
     };
-    TRY(checkpoint_load(source->weights ? source->weights : source->checkpoint, &options));
+    TRY(checkpoint_load(source->checkpoint, &options));
     hostmem_free(parts.exponents);
     hostmem_free(tensors);
     return weights_refresh(session);

@@ -113,7 +113,7 @@ def write_llmc(path, tensors, version, padded=64, header=None):
 def torch_names():
     """Makes modules with the names that torch.save() writes; they cannot compute."""
     torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
-    for name in ("FloatStorage", "LongStorage", "HalfStorage"):
+    for name in ("FloatStorage", "LongStorage", "HalfStorage", "BFloat16Storage", "BoolStorage"):
         setattr(torch, name, type(name, (), {"__module__": "torch"}))
 
     def _rebuild_tensor_v2():
@@ -352,8 +352,14 @@ def nanogpt_continues():
         folder = f"run-{bias}"
         torch_save(f"ckpt-{bias}.pt", nanogpt_checkpoint(folder, bias))
         continues(f"ckpt.pt, bias {bias}", folder, f"ckpt-{bias}.pt")
-    torch_save("compiled.pt", nanogpt_checkpoint("run-False", False, prefix="_orig_mod."))
-    continues("ckpt.pt of a compiled model", "run-False", "compiled.pt")
+    for number, prefix in enumerate(("_orig_mod.", "module.", "_orig_mod.module.", "module._orig_mod.")):
+        torch_save("wrapped.pt", nanogpt_checkpoint("run-False", False, prefix=prefix))
+        if number % 2 == 0:
+            continues(f"ckpt.pt with {prefix}", "run-False", "wrapped.pt")
+        else:
+            done = gpt_train("--init_from=wrapped.pt", "--out_dir=copy", "--max_iters=6", "--threads=1")
+            check(f"ckpt.pt with {prefix}", done.returncode == 0, done.stderr)
+    nanogpt_variants()
     os.makedirs("nano")
     shutil.copy("ckpt-True.pt", "nano/ckpt.pt")
     continues("a folder with ckpt.pt", "run-True", "nano")
@@ -366,6 +372,64 @@ def nanogpt_continues():
     check("weights alone", done.returncode == 0 and "iter 0: " in done.stdout, done.stderr)
     check("weights alone: the same", read_safetensors("c/model.safetensors") ==
           read_safetensors("run-True/model.safetensors"))
+
+
+def nanogpt_variants():
+    """Checkpoints that others' scripts write: what is read, what is refused, and the way on."""
+    alone = "--resume_state=False takes the weights alone"
+
+    def half(value):
+        words = to_bf16(value["model"]["transformer.wpe.weight"].storage.raw)
+        value["model"]["transformer.wpe.weight"] = Tensor(words, (T, C), kind="BFloat16Storage", size=2)
+
+    def masked(value):
+        for layer in range(L):
+            value["model"][f"transformer.h.{layer}.attn.bias"] = Tensor(bytes(T * T), (1, 1, T, T), kind="BoolStorage", size=1)
+
+    def compiled_blocks(value):
+        value["model"] = {"module." + name.replace("h.1.", "h.1._orig_mod."): tensor for name, tensor in value["model"].items()}
+
+    def group(**fields):
+        return lambda value: value["optimizer"]["param_groups"][1].update(fields)
+
+    cases = [("no optimizer", lambda value: value.pop("optimizer") and None, (alone,)),
+             ("an optimizer that is None", lambda value: value.update(optimizer=None), (alone,)),
+             ("no config", lambda value: value.pop("config") and None, (alone,)),
+             ("no iter_num", lambda value: value.pop("iter_num") and None, ("iter_num", alone)),
+             ("halves", half, ("BF16", "--convert_states=True", "--resume_state=False takes the weights alone")),
+             ("amsgrad", group(amsgrad=True), ("amsgrad", alone)),
+             ("Adam", group(decoupled_weight_decay=False, weight_decay=0.1), ("AdamW", alone)),
+             ("no best_val_loss", lambda value: value.pop("best_val_loss") and None, None),
+             ("no loss yet", lambda value: value.update(best_val_loss=float("inf")), None),
+             ("a best loss in float16", lambda value: value.update(best_val_loss=Tensor(struct.pack("<e", 3.5), (), kind="HalfStorage", size=2)), None),
+             ("masks of truth values", masked, None),
+             ("compiled blocks", compiled_blocks, None)]
+    for name, change, words in cases:
+        value = nanogpt_checkpoint("run-True", True)
+        change(value)
+        torch_save("bad.pt", value)
+        if words is not None:
+            refused(name, "bad.pt", *words)
+            done = gpt_train("--init_from=bad.pt", "--resume_state=False", "--out_dir=c", *RUN, *STILL)
+        else:
+            done = gpt_train("--init_from=bad.pt", "--out_dir=c", "--max_iters=6", "--threads=1")
+        check(f"{name}: read", done.returncode == 0 and "warning" not in done.stderr, done.stderr)
+        shutil.rmtree("c", ignore_errors=True)
+    torch_save("bad.pt", {"model_state_dict": value["model"], "step": 3})
+    refused("other names", "bad.pt", 'no dict "model_args"', '"n_layer"', "--resume_state=False")
+    value = nanogpt_checkpoint("run-True", True)
+    half(value)
+    torch_save("bad.pt", value)
+    done = gpt_train("--init_from=bad.pt", "--convert_states=True", "--out_dir=c", "--max_iters=6", "--threads=1")
+    check("halves that are converted", done.returncode == 0 and "iter 6: " in done.stdout, done.stderr)
+    value = nanogpt_checkpoint("run-True", True)
+    value["model_args"].update(reluify=True, pos="rotary", window=None, scale=0.5, layers=[1, 2])
+    torch_save("bad.pt", value)
+    for arguments in ([], ["--eval_only=True"], ["--resume_state=False"]):
+        done = gpt_train("--init_from=bad.pt", "--out_dir=c", *RUN, "--max_iters=6", *arguments)
+        named = 'field "model_args": reluify=True, pos="rotary", window=None, scale=0.5, layers=[...]: not known here and ignored'
+        check(f"unknown model_args {arguments}", done.returncode == 0 and done.stderr.count(named) == 1 and
+              done.stderr.count("warning") == 1, done.stderr)
 
 
 def nanogpt_over_another():
@@ -452,6 +516,30 @@ torch.save(make(plain), "torch-old.pt", _use_new_zipfile_serialization=False)
     check("torch.save()", done.returncode == 0, done.stderr)
     continues("ckpt.pt of torch.save()", "run-True", "torch.pt")
     refused("the format of before PyTorch 1.6", "torch-old.pt", "before 1.6")
+    again("the format of before PyTorch 1.6", python, "torch-old.pt")
+    write("odd.py", script.replace('torch.save(make(plain), "torch.pt")', """
+import argparse, pathlib
+plain = make(plain)
+weight = plain["model"]["transformer.wpe.weight"]
+plain["model"]["transformer.wpe.weight"] = weight.t().contiguous().t()
+plain.update(iter_num=torch.tensor(plain["iter_num"]), args=argparse.Namespace(lr=1), best_val_loss=torch.tensor(3.5).double(),
+             config=argparse.Namespace(**plain["config"], data=pathlib.Path("/x")), model_args=argparse.Namespace(**plain["model_args"]))
+torch.save(plain, "odd.pt")
+"""))
+    done = subprocess.run([python, "odd.py"], capture_output=True, text=True, check=False)
+    check("an odd torch.save()", done.returncode == 0, done.stderr)
+    again("other objects", python, "odd.pt")
+
+
+def again(name, python, source):
+    """A refused checkpoint continues after the command of the refusal has saved it again."""
+    done = gpt_train(f"--init_from={source}", "--out_dir=bad", *RUN, "--max_iters=0")
+    command = re.search(r"save its plain content again: python3 -c '(.*)' IN.pt OUT.pt$", done.stderr.strip())
+    check(f"{name}: the line that saves it again", command is not None, done.stderr)
+    if command is not None:
+        done = subprocess.run([python, "-c", command[1], source, "again.pt"], capture_output=True, text=True, check=False)
+        check(f"{name}: saved again", done.returncode == 0, done.stderr)
+        continues(f"{name}, saved again", "run-True", "again.pt")
 
 
 def refused(name, source, *words, statuses=(2,)):
@@ -560,7 +648,8 @@ def bad_pickles():
 
     wte = "transformer.wte.weight"
     for key in good:
-        change(f"no {key}", lambda value, key=key: value.pop(key) and None, key)
+        if key != "best_val_loss":
+            change(f"no {key}", lambda value, key=key: value.pop(key) and None, key)
     def weight(name, raw, shape, **how):
         return lambda value: value["model"].update({name: Tensor(bytes(raw), shape, **how)})
 

@@ -10,7 +10,7 @@
 void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
     struct pickle pickle = {.owner = NULL};
-    if (pickle_read(mem, data, size, "input", &pickle) == GT_OK) {
+    if (pickle_read(mem, data, size, "input", "", &pickle) == GT_OK) {
         FUZZ_CHECK(pickle.root != NULL && json_array_size(pickle.values) <= size && pickle.tensor_count <= size);
         for (size_t i = 0; i < pickle.tensor_count; i++) {
             const struct pickle_tensor *tensor = &pickle.tensors[i];

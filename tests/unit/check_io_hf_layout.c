@@ -90,8 +90,13 @@ static enum gt_status check(void)
 
 TEST(accepts_both_namings)
 {
-    static const char *const fine[] = {"", EXTRA("lm_head.weight"), EXTRA("h.0.attn.bias"),
-                                       EXTRA("h.17.attn.masked_bias")};
+    static const char *const fine[] = {"",
+                                       EXTRA("lm_head.weight"),
+                                       EXTRA("h.0.attn.bias"),
+                                       EXTRA("h.17.attn.masked_bias"),
+                                       EXTRA("model.layers.0.self_attn.rotary_emb.inv_freq"),
+                                       EXTRA("position_ids"),
+                                       EXTRA("transformer.position_ids")};
     for (size_t i = 0; i < sizeof fine / sizeof fine[0]; i++) {
         file_write("", NULL, fine[i]);
         ck_assert_int_eq(check(), GT_OK);
@@ -108,9 +113,9 @@ TEST(accepts_both_namings)
 
 TEST(names_the_wrong_tensor)
 {
-    static const char *const strange[] = {EXTRA("h.2.ln_1.weight"), EXTRA("score.weight"), EXTRA("h.x.attn.bias"),
+    static const char *const strange[] = {EXTRA("h.2.ln_1.weight"), EXTRA("score.weight"), EXTRA("h.0.xattn.bias"),
                                           EXTRA("transformer.wpe.weight"), EXTRA("h.0.attn.bias2")};
-    static const char *const words[] = {"h.2.ln_1.weight", "score.weight", "h.x.attn.bias", "transformer.wpe.weight",
+    static const char *const words[] = {"h.2.ln_1.weight", "score.weight", "h.0.xattn.bias", "transformer.wpe.weight",
                                         "h.0.attn.bias2"};
     for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {
         file_write("", NULL, strange[i]);

@@ -26,7 +26,7 @@ static void teardown(void)
 static enum gt_status read_pickle(const unsigned char *bytes, size_t count)
 {
     pickle_release(&pickle);
-    return pickle_read(mem, bytes, count, "x.pkl", &pickle);
+    return pickle_read(mem, bytes, count, "x.pkl", "", &pickle);
 }
 
 TEST_FIXTURE(setup, teardown)

@@ -237,6 +237,25 @@ TEST(text_is_whole_or_none)
     json_decref(root);
 }
 
+TEST(short_texts)
+{
+    static const struct {
+        const char *json, *text;
+    } cases[] = {{"[true]", "true"},
+                 {"[null]", "null"},
+                 {"[0.5]", "0.5"},
+                 {"[\"a\\nb\"]", "\"a\\nb\""},
+                 {"[[1,2]]", "[...]"},
+                 {"[{\"a\":1}]", "{...}"},
+                 {"[\"0123456789012345678901234567890123456789012345678901234567890123456789\"]",
+                  "\"0123456789012345678901234567890123456789...\""}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        json_t *root = parsed(cases[i].json);
+        ck_assert_str_eq(JSON_SHORT_TEXT(json_array_get(root, 0)), cases[i].text);
+        json_decref(root);
+    }
+}
+
 TEST(files)
 {
     char folder[] = "/tmp/gpt-train-json-XXXXXX";

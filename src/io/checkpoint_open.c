@@ -105,11 +105,10 @@ static enum gt_status adapter_describe(struct checkpoint *checkpoint, const json
 
 static enum gt_status open_peft(struct checkpoint *checkpoint, const char *folder)
 {
-    json_t *root;
-    TRY(json_parse_file(file_join(checkpoint->source, folder, PEFT_CONFIG_NAME), CONFIG_BYTES_MAX, &root));
-    enum gt_status status = adapter_describe(checkpoint, root);
-    json_decref(root);
-    TRY(status);
+    struct checkpoint_record *record = &checkpoint->record;
+    TRY(json_parse_file(file_join(checkpoint->source, folder, PEFT_CONFIG_NAME), CONFIG_BYTES_MAX, &record->root));
+    record->adapter = record->root; /* base_join() reads the targets */
+    TRY(adapter_describe(checkpoint, record->adapter));
     return safetensors_open(checkpoint, FILE_IN(folder, PEFT_MODEL_NAME), true, &checkpoint->model);
 }
 
@@ -172,8 +171,11 @@ static enum gt_status open_ours(struct checkpoint *checkpoint, const char *folde
         TRY(files_open(checkpoint, folder, count, left == 1, &is_whole));
     }
     TRY(hf_config_parse(record->hf_config, checkpoint->source, &checkpoint->config, &checkpoint->rest));
-    if (record->adapter != NULL)
+    if (record->adapter != NULL) {
         TRY(adapter_describe(checkpoint, record->adapter));
+        TRY(peft_config_targets(record->adapter, checkpoint->source, &checkpoint->config,
+                                &checkpoint->config.lora.targets));
+    }
     TRY(file_verify(checkpoint->model, &record->files[CHECKPOINT_FILE_MODEL]));
     if (record->adapter == NULL) /* else base_join() checks */
         TRY(hf_layout_check(checkpoint->model, &checkpoint->config));
@@ -205,14 +207,13 @@ static enum gt_status base_join(struct checkpoint *checkpoint, struct checkpoint
     const struct lora_config lora = checkpoint->config.lora;
     if (base->base[0] != '\0' || (base->kind != CHECKPOINT_HF && base->kind != CHECKPOINT_OURS))
         return FAIL(GT_UNSUPPORTED, CHECKPOINT_BASE_FORM, base->source);
+    checkpoint->rest = base->rest;
     if (checkpoint->kind == CHECKPOINT_PEFT) {
         checkpoint->config = base->config;
         checkpoint->config.lora = lora;
+        TRY(peft_config_targets(checkpoint->record.adapter, checkpoint->source, &checkpoint->config,
+                                &checkpoint->config.lora.targets));
     }
-    checkpoint->rest = base->rest;
-    if ((lora.targets & ~parameters_lora_targets(&checkpoint->config)) != 0)
-        return FAIL(GT_DATA, "%s: field \"target_modules\": names layers that %s does not have", checkpoint->source,
-                    base->source);
     TRY(safetensors_join(base->model, checkpoint->model));
     hostmem_free(checkpoint->model);
     checkpoint->model = base->model;
@@ -240,7 +241,9 @@ static enum gt_status base_open(struct checkpoint *checkpoint)
     TRY(checkpoint_new(checkpoint, &base));
     TRY(checkpoint_probe(path, &base->kind));
     if (base->kind == CHECKPOINT_NONE)
-        return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: its base is not there: %s", checkpoint->source, path);
+        return FAIL(GT_DATA, ERROR_NO_CHECKPOINT "%s: the base of its adapters is not in %s; put it there%s",
+                    checkpoint->source, path,
+                    checkpoint->kind == CHECKPOINT_PEFT ? ", or write where it is as base_model_name_or_path" : "");
     TRY(open_kind(base, path, false));
     TRY(base_join(checkpoint, base));
     hostmem_free(base);

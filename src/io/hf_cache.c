@@ -44,18 +44,18 @@ enum gt_status hf_cache_find(const char *name, char out[static FILE_PATH_MAX])
     }
     if (!hf_hub_folder(hub))
         return FAIL(GT_DATA,
-                    "init_from='%s': there is no folder %s here, and neither HOME nor HF_HOME says where downloads are",
-                    name, name);
+                    "%s: there is no folder of this name here, and neither HOME nor HF_HOME says where downloads are",
+                    name);
     for (size_t i = 0; i < sizeof owners / sizeof owners[0]; i++) {
         if (hf_hub_snapshot(hub, TEXT(64, "%s%s", owners[i], name), out) && file_exists(FILE_IN(out, "config.json")) &&
             (file_exists(FILE_IN(out, "model.safetensors")) || file_exists(FILE_IN(out, SAFETENSORS_INDEX_NAME))))
             return GT_OK;
     }
     return FAIL(GT_DATA,
-                "init_from='%s': there is no folder %s here, and no config.json with model.safetensors in "
+                "%s: there is no folder of this name here, and no config.json with model.safetensors in "
                 "%s/models--openai-community--%s; to download them: hf download openai-community/%s config.json "
                 "model.safetensors",
-                name, name, hub, name, name);
+                name, hub, name, name);
 }
 
 enum gt_status hf_cache_model_find(const char *name, char out[static FILE_PATH_MAX])

@@ -167,11 +167,41 @@ def leaves():
         texts.append(done.stdout)
     check(texts[0] == texts[1] != texts[2], f"samples of the adapters, merged, and of the base: {texts}")
     for field, value in (("use_dora", True), ("rank_pattern", {"q_proj": 2}), ("modules_to_save", ["lm_head"]), ("bias", "all"),
-                         ("target_modules", ["lm_head"]), ("r", 5), ("base_model_name_or_path", "./nothing"), ("init_lora_weights", "pissa")):
-        shutil.copytree("peft", "changed", dirs_exist_ok=True)
-        write_json("changed/adapter_config.json", {**config, field: value})
+                         ("target_modules", ["lm_head"]), ("r", 5), ("init_lora_weights", "pissa"), ("layers_to_transform", [0]),
+                         ("target_modules", ".*[01].*q_proj"), ("base_model_name_or_path", "./nothing"), ("base_model_name_or_path", "/nothing"),
+                         ("base_model_name_or_path", "nobody/nothing"), ("base_model_name_or_path", ""), ("base_model_name_or_path", None)):
+        changed({**config, field: value})
+        for done in (run("x", "--init_from=./changed", "--backend=cpu"), export("changed", "hf", "y")):
+            check(done.returncode == 2 and len(error_lines(done)) == 1, f"{field}={value}: {done.returncode} {done.stderr}")
+    for fields in ({"target_modules": ".*(q_proj|v_proj|up_proj|down_proj)"}, {"use_rslora": True, "lora_alpha": 4},
+                   {"target_modules": ["self_attn.q_proj", "v_proj", "mlp.up_proj", "down_proj"], "layers_to_transform": [0, 1, 2]}):
+        changed({**config, **fields})
+        done = run("judge", "--init_from=./changed", "--eval_only=True", "--backend=cpu")
+        check(done.returncode == 0 and done.stdout.split("val loss ")[-1].split()[0] == judged[0], f"{fields}: {done.stdout} {done.stderr}")
+
+
+def changed(config):
+    shutil.copytree("peft", "changed", dirs_exist_ok=True)
+    write_json("changed/adapter_config.json", config)
+
+
+def names_its_file():
+    """Errors of the adapter's tensors name the adapter's file, not the base's."""
+    config, tensors = read_json("peft/adapter_config.json"), tensors_read("peft/adapter_model.safetensors")
+    name = "base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight"
+    dtype, shape, raw = tensors[name]
+    for what, change in (("a shape", {name: (dtype, [2, shape[0] * shape[1] // 2], raw)}), ("another type", {name: ("I32", shape, raw)}),
+                         ("a value", {name: (dtype, shape, b"\0\0\x80\x7f" + raw[4:])}), ("one missing", {name: None}),
+                         ("one more", {name.replace("q_proj", "k_proj"): (dtype, shape, raw)})):
+        changed(config)
+        tensors_write("changed/adapter_model.safetensors", {key: value for key, value in {**tensors, **change}.items() if value})
         done = run("x", "--init_from=./changed", "--backend=cpu")
-        check(done.returncode == 2 and len(error_lines(done)) == 1, f"{field}={value}: {done.returncode} {done.stderr}")
+        check(done.returncode == 2 and len(error_lines(done)) == 1 and "changed/adapter_model.safetensors: " in error_lines(done)[0],
+              f"{what}: {done.returncode} {done.stderr}")
+    changed(config)
+    os.truncate("changed/adapter_model.safetensors", os.path.getsize("changed/adapter_model.safetensors") - 1)
+    done = run("x", "--init_from=./changed", "--backend=cpu")
+    check(done.returncode == 2 and "changed/adapter_model.safetensors: " in done.stderr, f"cut short: {done.stderr}")
 
 
 def refused():
@@ -200,4 +230,4 @@ def plans():
 
 
 if __name__ == "__main__":
-    end(trains, resumes, leaves, refused, plans, begin=begin)
+    end(trains, resumes, leaves, names_its_file, refused, plans, begin=begin)

@@ -4,9 +4,8 @@
 
 #include "tests/unit/io_case.h"
 
-#define FIELDS                                                                                             \
-    "\"peft_type\":\"LORA\",\"base_model_name_or_path\":\"b\",\"r\":4,\"lora_alpha\":8,\"bias\":\"none\"," \
-    "\"target_modules\":[\"q_proj\",\"up_proj\"]"
+#define REST "\"peft_type\":\"LORA\",\"base_model_name_or_path\":\"b\",\"r\":4,\"lora_alpha\":8"
+#define FIELDS REST ",\"bias\":\"none\",\"target_modules\":[\"q_proj\",\"up_proj\"]"
 
 static struct model_config llama(void)
 {
@@ -18,14 +17,22 @@ static struct model_config llama(void)
     return config;
 }
 
-static enum gt_status parse(const char *text, struct lora_config *out)
+/* The targets are those of a GPT-2 or of a Llama, each of three blocks. */
+static enum gt_status parse_for(const struct model_config *config, const char *text, struct lora_config *out)
 {
     const char *base;
     json_t *root;
     ck_assert_msg(json_parse(text, strlen(text), "a", &root) == GT_OK, "%s", text);
-    const enum gt_status status = peft_config_parse(root, "a", out, &base);
+    enum gt_status status = peft_config_parse(root, "a", out, &base);
+    THEN(status, peft_config_targets(root, "a", config, &out->targets));
     json_decref(root);
     return status;
+}
+
+static enum gt_status parse(const char *text, struct lora_config *out)
+{
+    const struct model_config config = llama();
+    return parse_for(&config, text, out);
 }
 
 TEST_FIXTURE(io_setup, io_teardown)
@@ -40,6 +47,7 @@ TEST(makes_what_it_parses)
     ck_assert_int_eq(peft_targets_read("v_proj,down_proj", &config, &config.lora.targets), GT_OK);
     ck_assert_int_eq(peft_config_make(&config, "owner/name", &root), GT_OK);
     ck_assert_int_eq(peft_config_parse(root, "a", &back, &base), GT_OK);
+    ck_assert_int_eq(peft_config_targets(root, "a", &config, &back.targets), GT_OK);
     ck_assert_str_eq(base, "owner/name");
     ck_assert_int_eq(back.rank, 2);
     ck_assert_double_eq(back.alpha, 3.5);
@@ -53,7 +61,6 @@ TEST(refuses_what_changes_the_mathematics)
 {
     struct lora_config out;
     log_capture_refused(&capture, parse("{" FIELDS ",\"use_dora\":true}", &out), GT_UNSUPPORTED, "\"use_dora\"");
-    log_capture_refused(&capture, parse("{" FIELDS ",\"use_rslora\":true}", &out), GT_UNSUPPORTED, "\"use_rslora\"");
     log_capture_refused(&capture, parse("{" FIELDS ",\"rank_pattern\":{\"q\":1}}", &out), GT_UNSUPPORTED,
                         "\"rank_pattern\"");
     log_capture_refused(&capture, parse("{" FIELDS ",\"modules_to_save\":[\"x\"]}", &out), GT_UNSUPPORTED,
@@ -61,7 +68,94 @@ TEST(refuses_what_changes_the_mathematics)
     log_capture_refused(&capture, parse("{" FIELDS ",\"unheard_of\":3}", &out), GT_UNSUPPORTED, "\"unheard_of\"");
     log_capture_refused(&capture, parse("{" FIELDS ",\"init_lora_weights\":\"pissa\"}", &out), GT_UNSUPPORTED,
                         "\"pissa\"");
-    log_capture_refused(&capture, parse("{\"peft_type\":\"IA3\"}", &out), GT_DATA, "\"bias\"");
+    log_capture_refused(&capture, parse("{" FIELDS ",\"alpha_pattern\":{\"up_proj\":8,\"q_proj\":9}}", &out),
+                        GT_UNSUPPORTED, "\"alpha_pattern\": \"q_proj\": 9");
+    log_capture_refused(&capture, parse("{" FIELDS ",\"lora_bias\":true}", &out), GT_UNSUPPORTED,
+                        "\"lora_bias\": true");
+    log_capture_refused(&capture, parse("{\"peft_type\":\"IA3\"}", &out), GT_UNSUPPORTED, "\"peft_type\": \"IA3\"");
+    log_capture_refused(&capture, parse("{" REST ",\"target_modules\":[],\"bias\":\"all\"}", &out), GT_UNSUPPORTED,
+                        "\"bias\": \"all\"");
+}
+
+TEST(accepts_what_changes_nothing)
+{
+    struct lora_config out;
+    ck_assert_int_eq(parse("{" FIELDS ",\"rank_pattern\":{\"^q\":4},\"alpha_pattern\":{\"up_proj\":8.0},"
+                           "\"init_lora_weights\":\"eva\",\"eva_config\":{\"rho\":2},\"layers_to_transform\":null,"
+                           "\"inference_mode\":true,\"peft_version\":\"0.21.2\",\"lora_bias\":false}",
+                           &out),
+                     GT_OK);
+    ck_assert_double_eq(out.alpha, 8.0);
+    ck_assert_int_eq(parse("{" FIELDS ",\"use_rslora\":true}", &out), GT_OK);
+    ck_assert_double_eq(out.alpha / out.rank, 8.0 / sqrt(4.0));
+}
+
+/* What the caller would look for as "" or as a folder of the root is no name of a base. */
+TEST(a_base_has_a_name)
+{
+    static const char *const bases[] = {"", ",\"base_model_name_or_path\":null", ",\"base_model_name_or_path\":\"\"",
+                                        ",\"base_model_name_or_path\":7"};
+    struct lora_config out;
+    for (size_t i = 0; i < sizeof bases / sizeof bases[0]; i++)
+        log_capture_refused(&capture,
+                            parse(TEXT(128, "{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8%s}", bases[i]), &out),
+                            GT_DATA, "\"base_model_name_or_path\": names no model");
+}
+
+/* Compared with check_target_module_exists() of PEFT 0.21.2. */
+TEST(targets_are_chosen_as_peft_does)
+{
+    static const struct {
+        bool gpt2;
+        const char *fields, *targets; /* NULL: refused */
+    } cases[] = {
+        {false, "\"target_modules\":\"all-linear\"", "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"},
+        {false, "\"target_modules\":\"All-Linear\",\"exclude_modules\":[\"gate_proj\"]",
+         "q_proj,k_proj,v_proj,o_proj,up_proj,down_proj"},
+        {false, "\"target_modules\":\".*\\\\.(q|v)_proj\"", "q_proj,v_proj"},
+        {false, "\"target_modules\":\"model\\\\.layers\\\\.\\\\d+\\\\.(self_attn|mlp)\\\\.(?P<name>up|q)_proj\"",
+         "q_proj,up_proj"},
+        {false, "\"target_modules\":\"q_proj\"", NULL}, /* the whole name must match */
+        {false, "\"target_modules\":\".*q_proj.\"", NULL},
+        {false, "\"target_modules\":\".*[012].*q_proj\"", "q_proj"},
+        {false, "\"target_modules\":\".*[01].*q_proj\"", NULL},
+        {false, "\"target_modules\":\"(\"", NULL},
+        {false, "\"target_modules\":\"((.*)*)*x\"", NULL},
+        {false, "\"target_modules\":[\"self_attn.q_proj\",\"mlp.up_proj\"]", "q_proj,up_proj"},
+        {false, "\"target_modules\":[\"q_proj\",\"query_key_value\"]", "q_proj"},
+        {false, "\"target_modules\":[\"proj\"]", NULL},
+        {false, "\"target_modules\":[\"query_key_value\"]", NULL},
+        {false, "\"target_modules\":[]", NULL},
+        {false, "\"target_modules\":null", NULL},
+        {false, "\"target_modules\":[\"layers.0.self_attn.q_proj\"]", NULL},
+        {false, "\"target_modules\":[\"q_proj\",\"v_proj\"],\"exclude_modules\":\".*v_proj\"", "q_proj"},
+        {false, "\"target_modules\":[\"q_proj\"],\"layers_to_transform\":[0,1,2]", "q_proj"},
+        {false, "\"target_modules\":[\"q_proj\"],\"layers_to_transform\":[0,1,2],\"layers_pattern\":\"layers\"",
+         "q_proj"},
+        {false, "\"target_modules\":[\"q_proj\"],\"layers_to_transform\":[0,1,2],\"layers_pattern\":[\"h\"]", NULL},
+        {false, "\"target_modules\":[\"q_proj\"],\"layers_to_transform\":1", NULL},
+        {false, "\"target_modules\":[\"q_proj\"],\"layers_to_transform\":0", NULL},
+        {true, "\"target_modules\":[\"c_attn\"]", "c_attn"},
+        {true, "\"target_modules\":[\"c_proj\",\"c_fc\"]", "c_proj,c_fc"},
+        {true, "\"target_modules\":[\"attn.c_proj\"]", NULL},
+        {true, "\"target_modules\":\"transformer\\\\.h\\\\..*c_attn\"", "c_attn"},
+        {true, "\"target_modules\":\"h\\\\..*c_attn\"", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct model_config config = cases[i].gpt2 ? io_config(3, 8, 2, true) : llama();
+        char text[PEFT_TARGETS_TEXT_MAX];
+        const char *fields = TEXT(512, "{" REST ",%s}", cases[i].fields);
+        const enum gt_status status = parse_for(&config, fields, &config.lora);
+        if (cases[i].targets == NULL) {
+            log_capture_refused(&capture, status, status, "target_modules");
+            continue;
+        }
+        ck_assert_msg(status == GT_OK, "%s", fields);
+        const char *targets = peft_targets_text(text, &config);
+        ck_assert_msg(strcmp(targets, cases[i].targets) == 0 ||
+                          (strcmp(targets, "all-linear") == 0 && strlen(cases[i].targets) > 50),
+                      "%s: %s", fields, targets);
+    }
 }
 
 TEST(targets_are_those_of_the_blocks)

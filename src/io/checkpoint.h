@@ -182,7 +182,7 @@ struct checkpoint {
 };
 
 /* Opens the checkpoint at `path` and checks everything except the content of the arrays: the record, sizes, headers,
- * names and shapes.  Adapters are opened together with their base.  `with_optimizer` requires a checkpoint of ours or
+ * names and shapes.  An lm_head.weight where config.json ties the output layer is compared with the token embedding.  Adapters are opened together with their base.  `with_optimizer` requires a checkpoint of ours or
  * of nanoGPT.  Errors: GT_IO, GT_NO_MEMORY, GT_DATA (including when nothing is there), GT_UNSUPPORTED; one line naming
  * file and field or tensor. */
 enum gt_status checkpoint_open(const void *owner, const char *path, bool with_optimizer, struct checkpoint **out);
@@ -207,8 +207,7 @@ struct checkpoint_load_options {
 
 /* Reads all parameters, and m and v if the checkpoint was opened with its optimizer.  Verifies checksums (in a
  * checkpoint of ours), finiteness, the range of scales, dtypes unless they may be converted, that biases are zero if
- * the model has none, that lm_head equals the token embedding unless config.json ties them, and that the base of
- * adapters of ours is the one that they were trained on.  Values are passed on
+ * the model has none, and that the base of adapters of ours is the one that they were trained on.  Values are passed on
  * before their tensor is completely verified, so the model must be discarded after a failure.  Errors: GT_IO, GT_DATA
  * naming file and tensor, GT_UNSUPPORTED, errors of `write`. */
 enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options);

@@ -171,51 +171,6 @@ static enum gt_status part_load(const struct checkpoint *checkpoint, const struc
     return transfer_run(&transfer, checkpoint->source, options);
 }
 
-static enum gt_status head_compare(const struct safetensors *file, size_t head, size_t wte,
-                                   const struct checkpoint_load_options *options, bool *out_equal)
-{
-    const size_t elements = file->tensors[wte].elements;
-    const size_t half = options->staging_bytes / (2 * sizeof(float));
-    float *left = options->staging, *right = left + half;
-    bool equal = file->tensors[head].elements == elements;
-    for (size_t first = 0; equal && first < elements; first += half) {
-        const size_t count = elements - first < half ? elements - first : half;
-        TRY(safetensors_read(file, head, first, count, left, DTYPE_F32, NULL));
-        TRY(safetensors_read(file, wte, first, count, right, DTYPE_F32, NULL));
-        equal = memcmp(left, right, count * sizeof *left) == 0;
-    }
-    *out_equal = equal;
-    return GT_OK;
-}
-
-/* The output layer is the token embedding here; a model with another output layer cannot be represented. */
-static enum gt_status head_check(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options)
-{
-    const struct safetensors *file = checkpoint->model;
-    struct parameter_shape table;
-    size_t head, wte;
-    if (options->config->untied)
-        return GT_OK;
-    parameters_shape(options->config, PARAMETERS_WTE, &table);
-    const bool found = safetensors_find(file, "lm_head.weight", &head);
-    if (!found && checkpoint->rest.tied)
-        return GT_OK;
-    bool equal = false;
-    if (found)
-        TRY(hf_layout_find(file, &table, &wte));
-    if (found)
-        TRY(head_compare(file, head, wte, options, &equal));
-    if (equal)
-        return GT_OK;
-    if (checkpoint->rest.tied) {
-        log_note("%s: lm_head.weight differs from %s and is ignored, as tie_word_embeddings says", file->path,
-                 table.name);
-        return GT_OK;
-    }
-    return FAIL(GT_UNSUPPORTED, "%s: lm_head.weight %s; the output layer must be the token embedding", file->path,
-                found ? "differs from wte.weight" : "is missing, but tie_word_embeddings is false");
-}
-
 static bool is_trained(const struct model_config *config, const struct parameter_shape *tensor)
 {
     return !tensor->absent && (config->lora.rank == 0 || tensor->adapter != ADAPTER_NONE);
@@ -254,7 +209,7 @@ enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct
         for (int k = 0; k < 3 && is_trained(options->config, &tensor); k++)
             TRY(part_load(checkpoint, options, &tensor, moments[k], NULL));
     }
-    return head_check(checkpoint, options);
+    return GT_OK;
 }
 
 /* ---- the required contents of the optimizer's file ----

@@ -15,7 +15,8 @@
 #include "io/peft.h"
 
 #define CONFIG_BYTES_MAX ((size_t)4 << 20)
-#define RECORDS_MAX 6 /* records tried, in case a run saves faster than we open */
+#define HEAD_PIECE 2048 /* numbers compared at a time */
+#define RECORDS_MAX 6   /* records tried, in case a run saves faster than we open */
 
 /* ---- the kind of a checkpoint ---- */
 /* Refuses pickled weights, which other programs open. */
@@ -79,6 +80,59 @@ enum gt_status checkpoint_probe(const char *path, enum checkpoint_kind *out)
     return *out == CHECKPOINT_NONE ? pickles_refuse(path) : GT_OK;
 }
 
+/* ---- the output layer ---- */
+
+/* Compares two tensors of a file as numbers. */
+static enum gt_status tensors_compare(const struct safetensors *file, size_t a, size_t b, bool *out_equal)
+{
+    float left[HEAD_PIECE], right[HEAD_PIECE];
+    const size_t elements = file->tensors[a].elements;
+    bool equal = file->tensors[b].elements == elements;
+    for (size_t first = 0; equal && first < elements; first += HEAD_PIECE) {
+        const size_t left_over = elements - first, count = left_over < HEAD_PIECE ? left_over : HEAD_PIECE;
+        TRY(safetensors_read(file, a, first, count, left, DTYPE_F32, NULL));
+        TRY(safetensors_read(file, b, first, count, right, DTYPE_F32, NULL));
+        equal = memcmp(left, right, count * sizeof left[0]) == 0;
+    }
+    *out_equal = equal;
+    return GT_OK;
+}
+
+/* Decides whether the output layer is the token embedding.  A head of the file that differs is used, whatever
+ * tie_word_embeddings says, as in transformers 5 and llama.cpp; GPT-2's blocks here have none.  One that is equal stays
+ * tied. */
+static enum gt_status head_choose(struct checkpoint *checkpoint)
+{
+    const struct safetensors *file = checkpoint->model;
+    struct model_config *config = &checkpoint->config;
+    struct parameter_shape table;
+    size_t head, wte;
+    bool equal;
+    if (config->untied)
+        return GT_OK;
+    parameters_shape(config, PARAMETERS_WTE, &table);
+    if (!safetensors_find(file, "lm_head.weight", &head)) {
+        if (checkpoint->rest.tied)
+            return GT_OK;
+        return FAIL(GT_UNSUPPORTED, "%s: lm_head.weight is missing, but tie_word_embeddings is false", file->path);
+    }
+    TRY(hf_layout_find(file, &table, &wte));
+    TRY(tensors_compare(file, head, wte, &equal));
+    if (equal)
+        return GT_OK;
+    if (model_is_gpt2(config))
+        return FAIL(
+            GT_UNSUPPORTED,
+            "%s: lm_head.weight differs from %s, and GPT-2's output layer is the token embedding here; to train on "
+            "with a tied one, remove lm_head.weight from the file",
+            safetensors_path(file, head), table.name);
+    log_note("%s: lm_head.weight differs from %s and is used, although tie_word_embeddings is true",
+             safetensors_path(file, head), table.name);
+    config->untied = true;
+    checkpoint->rest.tied = false;
+    return GT_OK;
+}
+
 /* ---- a folder in Hugging Face's layout ---- */
 static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder)
 {
@@ -92,6 +146,7 @@ static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder)
     TRY(file_look(path, &is_whole));
     TRY(is_whole ? safetensors_open(checkpoint, path, true, &checkpoint->model)
                  : safetensors_index_open(checkpoint, folder, &checkpoint->model));
+    TRY(head_choose(checkpoint));
     return hf_layout_check(checkpoint->model, &checkpoint->config);
 }
 
@@ -125,6 +180,7 @@ static enum gt_status open_nanogpt(struct checkpoint *checkpoint, const char *pa
 {
     TRY(file_trim(checkpoint->source, file_is_folder(path) ? FILE_IN(path, NANOGPT_CHECKPOINT_NAME) : path));
     TRY(nanogpt_open(checkpoint, with_optimizer));
+    TRY(head_choose(checkpoint));
     return with_optimizer ? checkpoint_parts_check(checkpoint->optimizer, &checkpoint->config) : GT_OK;
 }
 

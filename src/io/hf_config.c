@@ -3,12 +3,15 @@
  * Each field is checked for type and range, and then for a value that this program supports: a field that would change
  * the mathematics is refused by name and value, never ignored.  A value that is absent or null leaves the default, as
  * in transformers.  Fields that only concern generation or training elsewhere (initializer_range, summary_*, use_cache)
- * are ignored.  The trainer calls model_config_check() on every configuration, which checks the shapes again.  A model
+ * are ignored; those that nobody knows here, and that are set, are named in one warning.  The trainer calls model_config_check() on every configuration, which checks the shapes again.  A model
  * that no class holds has the type "gpt_train"; what Llama's fields do not say of it is in the object "gpt_train".
  */
 #include "io/hf_config.h"
 
-#define HF_SIZE_MAX 16777216 /* far beyond any model, and small enough that a product of two fits 64 bits */
+#define UNKNOWN_TEXT_MAX 512
+#define WINDOW_DEFAULT 4096      /* sliding_window, of all classes that have it */
+#define WINDOW_LAYERS_DEFAULT 28 /* max_window_layers */
+#define HF_SIZE_MAX 16777216     /* far beyond any model, and small enough that a product of two fits 64 bits */
 #define OWN_TYPE "gpt_train"
 
 /* ---- fields ---- */
@@ -142,8 +145,113 @@ static enum gt_status activation_parse(const json_t *root, const char *source, e
     return GT_OK;
 }
 
+/* Names the fields that are set and belong neither to `known`, the fields that are read, nor to those of every class that
+ * change nothing here.  Source: transformers, configuration_utils.py. */
+static void unknown_report(const json_t *root, const char *source, const char *const *known)
+{
+    static const char *const harmless[] = {"model_type",
+                                           "architectures",
+                                           "transformers_version",
+                                           "name_or_path",
+                                           "vocab_size",
+                                           "tie_word_embeddings",
+                                           "torch_dtype",
+                                           "dtype",
+                                           "bos_token_id",
+                                           "eos_token_id",
+                                           "pad_token_id",
+                                           "sep_token_id",
+                                           "decoder_start_token_id",
+                                           "initializer_range",
+                                           "use_cache",
+                                           "use_return_dict",
+                                           "return_dict",
+                                           "output_attentions",
+                                           "output_hidden_states",
+                                           "output_past",
+                                           "torchscript",
+                                           "use_bfloat16",
+                                           "gradient_checkpointing",
+                                           "attn_implementation",
+                                           "pretraining_tp",
+                                           "chunk_size_feed_forward",
+                                           "is_decoder",
+                                           "id2label",
+                                           "label2id",
+                                           "num_labels",
+                                           "problem_type",
+                                           "finetuning_task",
+                                           "task_specific_params",
+                                           "tokenizer_class",
+                                           "model_max_length",
+                                           "prefix",
+                                           "language",
+                                           "is_llama_config",
+                                           "transformers.js_config",
+                                           "resid_pdrop",
+                                           "embd_pdrop",
+                                           "attn_pdrop",
+                                           "summary_type",
+                                           "summary_use_proj",
+                                           "summary_activation",
+                                           "summary_proj_to_labels",
+                                           "summary_first_dropout",
+                                           "do_sample",
+                                           "temperature",
+                                           "top_k",
+                                           "top_p",
+                                           "typical_p",
+                                           "min_p",
+                                           "max_length",
+                                           "min_length",
+                                           "max_new_tokens",
+                                           "num_beams",
+                                           "num_beam_groups",
+                                           "num_return_sequences",
+                                           "repetition_penalty",
+                                           "length_penalty",
+                                           "diversity_penalty",
+                                           "no_repeat_ngram_size",
+                                           "encoder_no_repeat_ngram_size",
+                                           OWN_TYPE,
+                                           NULL};
+    const char *const *const lists[] = {harmless, known};
+    char list[UNKNOWN_TEXT_MAX] = "";
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)root, name, value)
+    {
+        const size_t used = strlen(list), size = json_array_size(value) + json_object_size(value);
+        const bool number = json_is_number(value) && json_number_value(value) != 0.0;
+        bool fine = !json_is_true(value) && !number && size + json_string_length(value) == 0;
+        fine = fine || name[0] == '_' || strncmp(name, "unsloth_", 8) == 0;
+        for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+            for (size_t k = 0; lists[i][k] != NULL; k++)
+                fine = fine || strcmp(name, lists[i][k]) == 0;
+        if (!fine)
+            (void)snprintf(list + used, sizeof list - used, "%s\"%.64s\": %s", used > 0 ? ", " : "", name,
+                           JSON_SHORT_TEXT(value));
+    }
+    if (list[0] != '\0')
+        log_warning("%s: %s: not known here and ignored; if they change the model, its losses will be wrong", source,
+                    list);
+}
+
 static enum gt_status gpt2_parse(const json_t *root, const char *source, struct model_config *out)
 {
+    static const char *const known[] = {"n_positions",
+                                        "n_ctx",
+                                        "n_embd",
+                                        "n_layer",
+                                        "n_head",
+                                        "n_inner",
+                                        "activation_function",
+                                        "layer_norm_epsilon",
+                                        "scale_attn_weights",
+                                        "scale_attn_by_inverse_layer_idx",
+                                        "reorder_and_upcast_attn",
+                                        "add_cross_attention",
+                                        NULL};
     struct model_config config = {.bias = true, .dropout = 0.1f, .norm_epsilon = 1e-5};
     double dropout = (double)config.dropout;
     const json_t *ours = NULL;
@@ -159,6 +267,7 @@ static enum gt_status gpt2_parse(const json_t *root, const char *source, struct 
     if (ours != NULL)
         TRY(json_get_bool(ours, source, "bias", &config.bias));
     config.dropout = (float)dropout;
+    unknown_report(root, source, known);
     *out = config;
     return GT_OK;
 }
@@ -169,12 +278,14 @@ static const struct class_row {
     const char *type, *name;
     bool qkv_bias;
     enum qk_norm_kind qk_norm;
+    int32_t n_kv_head, head_dim; /* where the fields are absent; 0: from the other sizes */
+    enum { WINDOW_NEVER, WINDOW_ALWAYS, WINDOW_ON_REQUEST } window;
 } classes[] = {
-    {"llama", "LlamaForCausalLM", false, QK_NORM_NONE},
-    {"mistral", "MistralForCausalLM", false, QK_NORM_NONE},
-    {"qwen2", "Qwen2ForCausalLM", true, QK_NORM_NONE},
-    {"qwen3", "Qwen3ForCausalLM", false, QK_NORM_HEAD},
-    {OWN_TYPE, NULL, false, QK_NORM_NONE},
+    {"llama", "LlamaForCausalLM", false, QK_NORM_NONE, 0, 0, WINDOW_NEVER},
+    {"mistral", "MistralForCausalLM", false, QK_NORM_NONE, 8, 0, WINDOW_ALWAYS},
+    {"qwen2", "Qwen2ForCausalLM", true, QK_NORM_NONE, 32, 0, WINDOW_ON_REQUEST},
+    {"qwen3", "Qwen3ForCausalLM", false, QK_NORM_HEAD, 32, 128, WINDOW_ON_REQUEST},
+    {OWN_TYPE, NULL, false, QK_NORM_NONE, 0, 0, WINDOW_NEVER},
 };
 
 static bool is_own(const struct class_row *row)
@@ -271,37 +382,50 @@ static json_t *llama_make(const struct model_config *config, int32_t bos_token, 
 /* Refuses fields of other models that would change the mathematics, unless they have no effect. */
 static enum gt_status foreign_check(const json_t *root, const char *source)
 {
-    static const char *const names[] = {
-        "final_logit_softcapping", "attn_logit_softcapping", "num_local_experts",   "num_experts",
-        "quantization_config",     "embedding_multiplier",   "residual_multiplier", "attention_multiplier",
-        "logits_scaling",          "query_pre_attn_scalar"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const json_t *value = json_object_get(root, names[i]);
-        if (value == NULL || json_is_null(value))
-            continue;
-        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-        log_error("%s: field \"%s\": %.64s is not supported", source, names[i], text != NULL ? text : "its value");
-        free(text);
-        return GT_UNSUPPORTED;
+    static const struct {
+        const char *name;
+        double neutral;
+    } fields[] = {{"final_logit_softcapping", 0.0}, {"attn_logit_softcapping", 0.0},
+                  {"num_local_experts", 0.0},       {"num_experts", 0.0},
+                  {"quantization_config", 0.0},     {"embedding_multiplier", 1.0},
+                  {"residual_multiplier", 1.0},     {"attention_multiplier", 0.0},
+                  {"logits_scaling", 1.0},          {"query_pre_attn_scalar", 0.0}};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        const json_t *value = json_object_get(root, fields[i].name);
+        if (value != NULL && !json_is_null(value) &&
+            (!json_is_number(value) || json_number_value(value) != fields[i].neutral))
+            return FAIL(GT_UNSUPPORTED, "%s: field \"%s\": %s is not supported", source, fields[i].name,
+                        JSON_SHORT_TEXT(value));
     }
+    return GT_OK;
+}
+
+/* Only rotation of whole heads is supported. */
+static enum gt_status share_check(const json_t *object, const char *source)
+{
     double share = 1.0;
-    TRY(hf_real_field(root, source, "partial_rotary_factor", 0.0, 1e9, &share));
+    TRY(hf_real_field(object, source, "partial_rotary_factor", 0.0, 1e9, &share));
     if (share == 1.0)
         return GT_OK;
     return FAIL(GT_UNSUPPORTED, "%s: field \"partial_rotary_factor\": %g is not supported; only 1 is", source, share);
 }
 
-/* Layers that attend to a window, or have no rotary positions, are refused. */
-static enum gt_status layers_check(const json_t *root, const char *source)
+/* Layers without rotary positions are refused, and so are other kinds of attention than the class has.  *out_windows is
+ * whether layer_types has a layer with a window. */
+static enum gt_status layers_check(const json_t *root, const char *source, const struct class_row *row,
+                                   bool *out_windows)
 {
     const json_t *types = json_object_get(root, "layer_types"), *ropes = json_object_get(root, "no_rope_layers"),
                  *value;
     size_t i;
+    *out_windows = false;
     json_array_foreach(types, i, value)
     {
-        const char *type = json_string_value(value);
-        if (type == NULL || strcmp(type, "full_attention") != 0)
-            return refuse_text(source, "layer_types", type != NULL ? type : "?", "only full_attention is");
+        const char *type = json_string_value(value) != NULL ? json_string_value(value) : "?";
+        const bool windows = row->window != WINDOW_NEVER && strcmp(type, "sliding_attention") == 0;
+        if (!windows && strcmp(type, "full_attention") != 0)
+            return refuse_text(source, "layer_types", type, "only full_attention is");
+        *out_windows = *out_windows || windows;
     }
     json_array_foreach(ropes, i, value)
     {
@@ -312,19 +436,27 @@ static enum gt_status layers_check(const json_t *root, const char *source)
     return GT_OK;
 }
 
-/* A window has no effect on contexts that are not longer. */
-static enum gt_status window_parse(const json_t *root, const char *source, const char *type, int32_t *positions)
+/* Sets *window to the length of the attention's window, or to 0 if no layer has one.  In the classes that must be told to
+ * use it, layer_types names the layers that do, or else all from number max_window_layers on. */
+static enum gt_status window_parse(const json_t *root, const char *source, const struct class_row *row, int32_t n_layer,
+                                   int32_t *window)
 {
-    bool used = strcmp(type, "mistral") == 0;
-    int64_t window;
-    TRY(OPTIONAL(json_get_bool, root, source, "use_sliding_window", &used));
-    if (!used || !has(root, "sliding_window"))
+    const json_t *given = json_object_get(root, "sliding_window");
+    bool used = row->window == WINDOW_ALWAYS, listed;
+    int64_t length = WINDOW_DEFAULT, first = WINDOW_LAYERS_DEFAULT;
+    *window = 0;
+    TRY(layers_check(root, source, row, &listed));
+    if (row->window == WINDOW_ON_REQUEST) {
+        TRY(OPTIONAL(json_get_bool, root, source, "use_sliding_window", &used));
+        if (has(root, "max_window_layers"))
+            TRY(json_get_int(root, source, "max_window_layers", 0, INT32_MAX, &first));
+        used = used && (has(root, "layer_types") ? listed : first < n_layer);
+    }
+    if (!used || json_is_null(given))
         return GT_OK;
-    TRY(json_get_int(root, source, "sliding_window", 1, INT32_MAX, &window));
-    if (window < *positions)
-        log_note("%s: attention sees %d positions back; the model is used with contexts of up to that many", source,
-                 (int)window);
-    *positions = window < *positions ? (int32_t)window : *positions;
+    if (given != NULL)
+        TRY(json_get_int(root, source, "sliding_window", 1, INT32_MAX, &length));
+    *window = (int32_t)length;
     return GT_OK;
 }
 
@@ -359,21 +491,25 @@ static enum gt_status rope_parse(const json_t *root, const char *source, struct 
         if (!has(root, names[i]))
             continue;
         TRY(json_get_object(root, source, names[i], &object));
+        TRY(share_check(object, source));
         TRY(hf_real_field(object, source, "rope_theta", 1.0, 1e12, &rope->theta));
         TRY(scaling_parse(object, source, rope));
     }
     return GT_OK;
 }
 
-static enum gt_status llama_sizes_parse(const json_t *root, const char *source, struct model_config *config)
+static enum gt_status llama_sizes_parse(const json_t *root, const char *source, const struct class_row *row,
+                                        struct model_config *config)
 {
+    const bool no_kv_heads = json_object_get(root, "num_key_value_heads") == NULL && row->n_kv_head > 0;
     TRY(hf_size_field(root, source, "vocab_size", &config->vocab_size));
     TRY(hf_size_field(root, source, "max_position_embeddings", &config->block_size));
     TRY(hf_size_field(root, source, "hidden_size", &config->n_embd));
     TRY(hf_size_field(root, source, "intermediate_size", &config->n_inner));
     TRY(hf_size_field(root, source, "num_hidden_layers", &config->n_layer));
     TRY(hf_size_field(root, source, "num_attention_heads", &config->n_head));
-    config->n_kv_head = config->n_head;
+    config->n_kv_head = no_kv_heads ? row->n_kv_head : config->n_head;
+    config->head_dim = row->head_dim;
     config->padded_vocab_size = config->vocab_size;
     TRY(OPTIONAL(hf_size_field, root, source, "num_key_value_heads", &config->n_kv_head));
     TRY(OPTIONAL(hf_size_field, root, source, "head_dim", &config->head_dim));
@@ -441,12 +577,39 @@ static enum gt_status class_find(const char *source, const char *type, const str
     return refuse_text(source, "model_type", type, "gpt2, llama, mistral, qwen2 and qwen3 are");
 }
 
-static enum gt_status llama_parse(const json_t *root, const char *source, const char *type, struct model_config *out)
+static enum gt_status llama_parse(const json_t *root, const char *source, const char *type, struct model_config *out,
+                                  int32_t *out_window)
 {
+    static const char *const known[] = {"max_position_embeddings",
+                                        "hidden_size",
+                                        "intermediate_size",
+                                        "num_hidden_layers",
+                                        "num_attention_heads",
+                                        "num_key_value_heads",
+                                        "head_dim",
+                                        "rms_norm_eps",
+                                        "hidden_act",
+                                        "attention_bias",
+                                        "mlp_bias",
+                                        "attention_dropout",
+                                        "rope_theta",
+                                        "rope_scaling",
+                                        "rope_parameters",
+                                        "partial_rotary_factor",
+                                        "layer_types",
+                                        "no_rope_layers",
+                                        "sliding_window",
+                                        "use_sliding_window",
+                                        "max_window_layers",
+                                        "embedding_multiplier",
+                                        "residual_multiplier",
+                                        "logits_scaling",
+                                        NULL};
     const struct class_row *row;
     const char *activation = "silu";
     const json_t *ours = NULL;
     double dropout = 0.0;
+    int32_t window;
     TRY(class_find(source, type, &row));
     struct model_config config = {.norm = NORM_RMSNORM,
                                   .position = POSITION_ROPE,
@@ -455,9 +618,9 @@ static enum gt_status llama_parse(const json_t *root, const char *source, const 
                                   .qkv_bias = row->qkv_bias,
                                   .norm_epsilon = 1e-6,
                                   .rope = {.theta = 1e4}};
-    TRY(llama_sizes_parse(root, source, &config));
+    TRY(llama_sizes_parse(root, source, row, &config));
     TRY(foreign_check(root, source));
-    TRY(layers_check(root, source));
+    TRY(share_check(root, source));
     TRY(hf_real_field(root, source, "rms_norm_eps", 1e-12, 1.0, &config.norm_epsilon));
     TRY(OPTIONAL(json_get_string, root, source, "hidden_act", &activation));
     if (strcmp(activation, "silu") != 0 && strcmp(activation, "swish") != 0)
@@ -467,7 +630,9 @@ static enum gt_status llama_parse(const json_t *root, const char *source, const 
     else if (!is_own(row))
         TRY(flag_expect(root, source, "attention_bias", false));
     TRY(rope_parse(root, source, &config.rope));
-    TRY(window_parse(root, source, type, &config.block_size));
+    TRY(window_parse(root, source, row, config.n_layer, &window));
+    *out_window = window > 0 && window < config.block_size ? window : 0;
+    config.block_size = *out_window > 0 ? window : config.block_size;
     if (is_own(row) || has(root, OWN_TYPE))
         TRY(json_get_object(root, source, OWN_TYPE, &ours));
     if (is_own(row))
@@ -476,6 +641,7 @@ static enum gt_status llama_parse(const json_t *root, const char *source, const 
                       &dropout));
     config.dropout = (float)dropout;
     config.max_positions = config.position == POSITION_ROPE ? config.block_size : 0;
+    unknown_report(root, source, known);
     *out = config;
     return GT_OK;
 }
@@ -491,6 +657,7 @@ enum gt_status hf_config_make(const struct model_config *config, int32_t bos_tok
 static enum gt_status rest_parse(const json_t *root, const char *source, bool tied, struct hf_config_rest *rest)
 {
     rest->tied = tied;
+    rest->window = 0;
     TRY(OPTIONAL(json_get_bool, root, source, "tie_word_embeddings", &rest->tied));
     TRY(token_field(root, source, "bos_token_id", &rest->bos_token));
     return token_field(root, source, "eos_token_id", &rest->eos_token);
@@ -508,7 +675,7 @@ enum gt_status hf_config_parse(const json_t *root, const char *source, struct mo
     if (gpt2) {
         TRY(gpt2_parse(root, source, &config));
     } else {
-        TRY(llama_parse(root, source, type, &config));
+        TRY(llama_parse(root, source, type, &config, &rest.window));
         config.untied = !rest.tied;
     }
     *out = config;

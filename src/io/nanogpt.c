@@ -457,7 +457,7 @@ static enum gt_status everything_read(const struct source *source, bool with_opt
     TRY(configuration_read(source, json_object_get(source->pickle.root, "config"), record->root));
     progress_set(record);
     TRY(model_read(source, checkpoint));
-    const bool has_head = safetensors_find(checkpoint->model, "lm_head.weight", &head); /* which loading compares */
+    const bool has_head = safetensors_find(checkpoint->model, "lm_head.weight", &head); /* which the caller compares */
     checkpoint->rest = (struct hf_config_rest){.tied = !has_head, .bos_token = -1, .eos_token = -1};
     return with_optimizer ? optimizer_read(source, checkpoint) : GT_OK;
 }

@@ -34,6 +34,30 @@ struct judge {
     int64_t batch, time;         /* B and T of the evaluation program */
 };
 
+/* Chooses the length of the sequences and crops the model's context to it, as a run does: block_size if it is set, else
+ * that of the checkpoint's run, else as many positions as usual; a table of positions is used whole. */
+static enum gt_status time_choose(struct judge *judge, struct model_config *model)
+{
+    const struct config *config = judge->config;
+    const struct checkpoint *checkpoint = judge->source.checkpoint;
+    const json_t *before = json_object_get(checkpoint->record.state.configuration, "block_size");
+    const bool set = config_key_was_set(config, CONFIG_KEY_block_size), rope = model->position == POSITION_ROPE;
+    const int64_t usual = json_is_integer(before) ? json_integer_value(before) : config->block_size;
+    const char *key = config->eval_block_size > 0 ? "eval_block_size" : "block_size";
+    judge->time = set ? config->block_size : rope ? min_i64(usual, model->block_size) : model->block_size;
+    if (config->eval_block_size > 0)
+        judge->time = config->eval_block_size;
+    TRY(restore_window_check(key, judge->time, checkpoint->rest.window, checkpoint->source));
+    if (judge->time > model->block_size && !rope)
+        return FAIL(GT_USAGE, "%s=%" PRId64 " is larger than the model's block_size, %" PRId32, key, judge->time,
+                    model->block_size);
+    if (judge->time > model->block_size)
+        log_warning("%s=%" PRId64 " is more than the %" PRId32 " positions that the model was made for", key,
+                    judge->time, model->block_size);
+    model->block_size = rope ? (int32_t)judge->time : model->block_size;
+    return GT_OK;
+}
+
 static enum gt_status model_load(struct judge *judge)
 {
     const struct config *config = judge->config;
@@ -42,17 +66,14 @@ static enum gt_status model_load(struct judge *judge)
                     "%s measures a trained model; add --init_from=resume, or --init_from with a folder or file",
                     config->eval_data[0] != '\0' ? "eval_data" : "hellaswag");
     TRY(restore_open_weights(judge->mem, config, &judge->source));
-    const struct model_config *model = &judge->source.checkpoint->config;
-    judge->time = config->eval_block_size > 0 ? config->eval_block_size : model->block_size;
-    if (judge->time > model->block_size)
-        return FAIL(GT_USAGE, "eval_block_size=%" PRId64 " is larger than the model's block_size, %" PRId32,
-                    judge->time, model->block_size);
+    struct model_config model = judge->source.checkpoint->config;
+    TRY(time_choose(judge, &model));
     judge->batch = config->hellaswag[0] != '\0' ? 1 : BATCH_DEFAULT;
     if (config->eval_batch_size > 0)
         judge->batch = config->eval_batch_size;
     TRY(session_open(judge->mem, config, &judge->session));
     const struct model_options options = {
-        .config = *model,
+        .config = model,
         .dtype = judge->session.device.dtype,
         .evaluate = true,
         .document_mask = config->document_mask,

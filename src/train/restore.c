@@ -128,7 +128,21 @@ static json_t *shape_object(const struct config *config, const struct model_conf
     return json_whole(object, failures);
 }
 
-static enum gt_status fill_from_weights(struct config *config, struct model_config *model, const char *source)
+enum gt_status restore_window_check(const char *key, int64_t tokens, int32_t window, const char *source)
+{
+    if (window == 0 || tokens <= window)
+        return GT_OK;
+    return FAIL(
+        GT_USAGE,
+        "%s=%" PRId64 ": beyond %" PRId32
+        " tokens this model's attention has a window (%s: field \"sliding_window\"), which is not supported; use "
+        "--%s=%" PRId32 " or less",
+        key, tokens, window, source, key, window);
+}
+
+/* `window` is that of hf_config_rest. */
+static enum gt_status fill_from_weights(struct config *config, struct model_config *model, int32_t window,
+                                        const char *source)
 {
     json_t *object = shape_object(config, model);
     if (!object)
@@ -140,6 +154,7 @@ static enum gt_status fill_from_weights(struct config *config, struct model_conf
         const int32_t most = model->max_positions > 0 ? model->max_positions : model->block_size;
         if (config->origin[CONFIG_KEY_block_size].source == NULL && config->block_size > most)
             config->block_size = most;
+        TRY(restore_window_check("block_size", config->block_size, window, source));
         if (config->block_size > most)
             log_warning("block_size=%" PRId64 " is more than the %" PRId32 " positions that the model was made for",
                         config->block_size, most);
@@ -251,7 +266,7 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
     enum checkpoint_kind kind = CHECKPOINT_NONE;
     if (config->plan != CONFIG_PLAN_OFF && !file_is_folder(config->init_from) &&
         hf_cache_shape(config->init_from, model))
-        return fill_from_weights(config, model, config->init_from); /* a plan needs no weights */
+        return fill_from_weights(config, model, 0, config->init_from); /* a plan needs no weights */
     TRY(weights_path(config, from));
     const bool resume = strcmp(config->init_from, "resume") == 0;
     source->own = resume && strcmp(from, config->out_dir) == 0;
@@ -267,7 +282,7 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
             TRY(config_from_json(config, checkpoint->record.state.configuration, checkpoint->source));
     }
     *model = checkpoint->config;
-    TRY(fill_from_weights(config, model, checkpoint->source));
+    TRY(fill_from_weights(config, model, checkpoint->rest.window, checkpoint->source));
     if (model->lora.rank > 0 && checkpoint->base[0] == '\0' && checkpoint->kind != CHECKPOINT_HF &&
         checkpoint->kind != CHECKPOINT_OURS)
         return FAIL(GT_UNSUPPORTED, CHECKPOINT_BASE_FORM, checkpoint->source);

@@ -76,6 +76,9 @@ enum gt_status restore_tokenizer_check(struct hostmem *mem, const struct config 
                                        const struct restore_source *source, const struct tokenizer *data,
                                        const char *folder);
 void restore_close(struct restore_source *source);
+/* Refuses contexts of so many tokens, which `key` asks for, where hf_config_rest.window forbids them.  Errors:
+ * GT_USAGE. */
+enum gt_status restore_window_check(const char *key, int64_t tokens, int32_t window, const char *source);
 
 /* Sets the initial weights of what is trained, a pure function of the seed, and zeroes the moments. */
 enum gt_status session_weights_init(struct session *session, uint64_t seed);

@@ -12,6 +12,7 @@ import collections
 import io
 import os
 import pickle
+import random
 import re
 import shutil
 import struct
@@ -20,7 +21,7 @@ import sys
 import types
 import zipfile
 
-from checks import (GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, error_lines, metrics, read, read_json, skip,
+from checks import (GPT_EXPORT, GPT_PREPARE, GPT_SAMPLE, GPT_TRAIN, check_named as check, end, error_lines, metrics, read, read_json, skip,
                     tensors_read as read_safetensors, tensors_write as write_safetensors, write, write_json)
 
 V, T, C, L, H = 61, 16, 12, 2, 3
@@ -323,6 +324,98 @@ def cached(base, config):
     check("a reference that is a path", done.returncode == 2 and done.stderr.count("error:") == 1, done.stderr)
     write_hf("gpt2-large", unprefixed(base), config)
     same_weights("a folder of that name comes first", "gpt2-large", base, env={"HF_HUB_CACHE": "/nonexistent"})
+
+
+# ---- Llama's family ----
+def write_llama(folder, head=None, shards=1, **fields):
+    """Writes a random model of one block; `head` is None, "equal" or "other"."""
+    source = random.Random(5)
+
+    def tensor(rows, columns=0):
+        count = rows * max(columns, 1)
+        return "F32", [rows, columns] if columns else [rows], array.array("f", [source.gauss(0, 0.3) for _ in range(count)]).tobytes()
+
+    at = "model.layers.0."
+    tensors = {"model.embed_tokens.weight": tensor(V, C), "model.norm.weight": tensor(C), at + "input_layernorm.weight": tensor(C),
+               at + "post_attention_layernorm.weight": tensor(C), at + "self_attn.rotary_emb.inv_freq": tensor(2)}
+    for name, rows, columns in (("self_attn.q_proj", C, C), ("self_attn.k_proj", C, C), ("self_attn.v_proj", C, C), ("self_attn.o_proj", C, C),
+                                ("mlp.gate_proj", 8, C), ("mlp.up_proj", 8, C), ("mlp.down_proj", C, 8)):
+        tensors[f"{at}{name}.weight"] = tensor(rows, columns)
+    if head is not None:
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"] if head == "equal" else tensor(V, C)
+    write_hf(folder, tensors, {"model_type": "llama", "vocab_size": V, "hidden_size": C, "intermediate_size": 8, "num_hidden_layers": 1,
+                               "num_attention_heads": H, "num_key_value_heads": H, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+                               "tie_word_embeddings": True, **fields}, shards)
+
+
+def judged(source, *arguments):
+    return gpt_train(f"--init_from={source}", "--eval_data=data/val.bin", "--dtype=float32", "--threads=1", *arguments)
+
+
+def contexts():
+    """--eval_data measures with block_size, and nothing computes beyond a window of attention."""
+    write_llama("long", max_position_embeddings=131072)
+    write_llama("short")
+    results = [judged("long", *arguments).stdout for arguments in ((), ("--block_size=8",), ("--eval_block_size=8",))]
+    check("--eval_data with 131,072 positions", "loss" not in results[0] and results[1] == results[2] != "", str(results))
+    with open("data/more.bin", "wb") as file:
+        file.write(read("data/val.bin") * 3)
+    results = [judged("long", "--eval_data=data/more.bin", *arguments).stdout for arguments in ((), ("--block_size=1024",), ("--block_size=512",))]
+    check("--eval_data: 1,024 positions", results[0] == results[1] != results[2] and "1499 tokens" in results[0], str(results))
+    check("--eval_data: all positions", judged("short").stdout == judged("short", "--block_size=64").stdout != "")
+    done = judged("plain", f"--block_size={T + 1}")
+    check("--eval_data beyond a table", done.returncode == 2 and f"block_size={T + 1} is larger" in done.stderr, done.stderr)
+    done = judged("plain", "--block_size=4")
+    check("--eval_data with less of a table", done.returncode == 0 and done.stdout == judged("plain", "--eval_block_size=4").stdout, done.stderr)
+    write_llama("mistral", model_type="mistral", sliding_window=24)
+    write_llama("no-window", model_type="mistral", sliding_window=None)
+    ways = {"train": lambda *arguments: gpt_train("--init_from=mistral", "--out_dir=w", *RUN, *STILL, *arguments),
+            "evaluate": lambda *arguments: gpt_train("--init_from=mistral", "--out_dir=w", *RUN, "--eval_only=True", *arguments),
+            "judge": lambda *arguments: judged("mistral", *arguments)}
+    for name, way in ways.items():
+        for arguments in ((), ("--block_size=24",)):
+            done = way(*arguments)
+            check(f"window: {name} within it {arguments}", done.returncode == 0 and "warning" not in done.stderr and "window" not in done.stderr,
+                  done.stderr)
+        done = way("--block_size=25")
+        check(f"window: {name} beyond it", done.returncode == 2 and len(error_lines(done)) == 1 and "--block_size=24 or less" in done.stderr,
+              done.stderr)
+    check("within the window: as without one", judged("mistral").stdout == judged("no-window", "--block_size=24").stdout != "")
+    for tokens, status in ((20, 0), (30, 2)):
+        done = subprocess.run([GPT_SAMPLE, "--init_from=mistral", "--tokenizer=characters", "--start=0", "--num_samples=1",
+                               f"--max_new_tokens={tokens}"], capture_output=True, text=True, check=False)
+        check(f"window: {tokens} tokens sampled", done.returncode == status and (status == 0 or "--max_new_tokens=23 or less" in done.stderr),
+              done.stderr)
+
+
+def heads():
+    """A head of the file is used if it differs from the embedding, whatever the configuration says."""
+    write_llama("tied")
+    write_llama("head-other", head="other")
+    write_llama("head-shards", head="other", shards=3)
+    write_llama("head-untied", head="other", tie_word_embeddings=False)
+    write_llama("head-equal", head="equal")
+    texts = {}
+    for name in ("tied", "head-equal", "head-untied", "head-other", "head-shards"):
+        done = judged(name)
+        sampled = subprocess.run([GPT_SAMPLE, f"--init_from={name}", "--tokenizer=characters", "--start=0", "--num_samples=1", "--temperature=0",
+                                  "--max_new_tokens=20"], capture_output=True, text=True, check=False)
+        exported = subprocess.run([GPT_EXPORT, f"--out_dir={name}", "--format=hf", f"hf-{name}"], capture_output=True, text=True, check=False)
+        check(f"{name}: read", done.returncode == sampled.returncode == exported.returncode == 0,
+              done.stderr + sampled.stderr + exported.stderr)
+        for each in (done, sampled, exported):
+            check(f"{name}: one note", each.stderr.count("lm_head.weight differs") == (name in ("head-other", "head-shards")), each.stderr)
+        own = "lm_head.weight" in read_safetensors(f"hf-{name}/model.safetensors")
+        check(f"{name}: exported", own == (name not in ("tied", "head-equal")) == (not read_json(f"hf-{name}/config.json")["tie_word_embeddings"]))
+        texts[name] = done.stdout, sampled.stdout
+    check("heads: the embedding", texts["tied"] == texts["head-equal"] != texts["head-untied"], str(texts))
+    check("heads: their own", texts["head-untied"] == texts["head-other"] == texts["head-shards"], str(texts))
+    done = gpt_train("--init_from=head-other", "--out_dir=h", *RUN, *STILL)
+    check("heads: trained", done.returncode == 0 and read_safetensors("h/model.safetensors")["lm_head.weight"] ==
+          read_safetensors("head-other/model.safetensors")["lm_head.weight"], done.stderr)
+    write_llama("strange", mup_scale=0.5)
+    for done in (judged("strange"), gpt_train("--init_from=strange", "--out_dir=h", *RUN, "--eval_only=True")):
+        check("an unknown field is named", done.returncode == 0 and done.stderr.count('"mup_scale": 0.5: not known here') == 1, done.stderr)
 
 
 def make_home(hub):
@@ -729,6 +822,8 @@ def main():
     nanogpt_continues()
     nanogpt_over_another()
     nanogpt_samples()
+    contexts()
+    heads()
     torch_writes()
     bad_shards(base, config)
     bad_llmc(base)

@@ -79,7 +79,7 @@ TEST(has_the_defaults_of_gpt2)
     ck_assert_int_eq(rest.bos_token, -1);
     ck_assert_int_eq(parse("{" SIZES ",\"activation_function\":\"gelu_pytorch_tanh\",\"n_inner\":3072,\"n_ctx\":1024,"
                            "\"resid_pdrop\":0,\"layer_norm_epsilon\":1e-6,\"bos_token_id\":50256,"
-                           "\"gpt_train\":{\"bias\":false},\"summary_type\":\"cls_index\",\"unknown\":[1]}",
+                           "\"gpt_train\":{\"bias\":false},\"summary_type\":\"cls_index\",\"unknown\":[]}",
                            &config, &rest),
                      GT_OK);
     ck_assert(!config.bias && config.gelu == GELU_TANH);
@@ -165,9 +165,84 @@ TEST(reads_llamas_other_spellings)
     ck_assert(config.n_kv_head == 4 && config.head_dim == 0 && config.norm_epsilon == 1e-6 && config.untied);
     ck_assert(rest.eos_token == 7 && config.block_size == 64);
     ck_assert_int_eq(capture.lines, 0);
-    ck_assert_int_eq(parse("{\"model_type\":\"mistral\"," LLAMA_SIZES ",\"sliding_window\":8}", &config, &rest), GT_OK);
-    ck_assert_int_eq(config.block_size, 8);
-    ck_assert_int_eq(capture.lines, 1);
+}
+
+#define KV ",\"num_key_value_heads\":2"
+#define MISTRAL "{\"model_type\":\"mistral\"," LLAMA_SIZES KV
+#define QWEN2 "{\"model_type\":\"qwen2\"," LLAMA_SIZES KV
+#define QWEN3 "{\"model_type\":\"qwen3\"," LLAMA_SIZES KV
+
+/* The defaults are those of transformers 5.24 for fields that are absent. */
+TEST(windows_and_absent_fields)
+{
+    static const struct {
+        const char *text;
+        int32_t window; /* of 64 positions */
+    } cases[] = {
+        {MISTRAL ",\"sliding_window\":8}", 8},
+        {MISTRAL ",\"sliding_window\":64}", 0},
+        {MISTRAL ",\"sliding_window\":null}", 0},
+        {MISTRAL "}", 0},
+        {"{\"model_type\":\"mistral\",\"vocab_size\":9,\"max_position_embeddings\":32768,\"hidden_size\":12,"
+         "\"intermediate_size\":20,\"num_hidden_layers\":2,\"num_attention_heads\":4" KV "}",
+         4096},
+        {QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":false,\"max_window_layers\":0}", 0},
+        {QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":true}", 0}, /* from layer 28 on */
+        {QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":true,\"max_window_layers\":2}", 0},
+        {QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":true,\"max_window_layers\":1}", 8},
+        {QWEN3
+         ",\"sliding_window\":8,\"use_sliding_window\":true,\"layer_types\":[\"full_attention\",\"full_attention\"],"
+         "\"max_window_layers\":0}",
+         0},
+        {QWEN3
+         ",\"sliding_window\":8,\"use_sliding_window\":true,\"layer_types\":[\"sliding_attention\",\"full_attention\"]}",
+         8},
+    };
+    struct model_config config;
+    struct hf_config_rest rest;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ck_assert_int_eq(parse(cases[i].text, &config, &rest), GT_OK);
+        ck_assert_msg(rest.window == cases[i].window && config.block_size == (rest.window > 0 ? rest.window : 64),
+                      "%s: %d", cases[i].text, (int)rest.window);
+        ck_assert_int_eq(config.max_positions, config.block_size);
+    }
+    ck_assert_int_eq(config.head_dim, 128); /* Qwen3's */
+    ck_assert_int_eq(
+        parse("{\"model_type\":\"mistral\",\"vocab_size\":9,\"max_position_embeddings\":64,\"hidden_size\":32,"
+              "\"intermediate_size\":20,\"num_hidden_layers\":2,\"num_attention_heads\":16}",
+              &config, &rest),
+        GT_OK);
+    ck_assert(config.n_kv_head == 8 && config.head_dim == 0);
+    ck_assert_int_eq(capture.lines, 0);
+}
+
+/* A field that is set and not known is named; those that change nothing, or say that they are not used, are not. */
+TEST(names_unknown_fields)
+{
+    static const struct {
+        const char *text, *named;
+    } cases[] = {
+        {"{" LLAMA
+         ",\"mup_scale\":0.5,\"use_cache\":true,\"_name_or_path\":\"x\",\"off\":false,\"none\":null,\"zero\":0,"
+         "\"empty\":[],\"extra_norm\":true,\"kinds\":[1]}",
+         "\"mup_scale\": 0.5, \"extra_norm\": true, \"kinds\": [...]: not known here and ignored"},
+        {"{" SIZES ",\"parallel_block\":true,\"n_ctx\":1024,\"summary_first_dropout\":0.1,\"temperature\":0.7}",
+         "config.json: \"parallel_block\": true: not known"},
+        {"{" LLAMA
+         ",\"embedding_multiplier\":1.0,\"num_experts\":0,\"torch_dtype\":\"bfloat16\",\"unsloth_version\":\"2025.1\","
+         "\"pretraining_tp\":1,\"initializer_range\":0.02,\"pad_token_id\":3,\"architectures\":[\"LlamaForCausalLM\"]}",
+         NULL},
+    };
+    struct model_config config;
+    struct hf_config_rest rest;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ck_assert_int_eq(parse(cases[i].text, &config, &rest), GT_OK);
+        ck_assert_int_eq(capture.lines, cases[i].named != NULL);
+        ck_assert_msg(cases[i].named == NULL ||
+                          (capture.level == LOG_WARNING && strstr(capture.text, cases[i].named) != NULL),
+                      "%s", capture.text);
+        capture.lines = 0;
+    }
 }
 
 static const struct {
@@ -210,7 +285,10 @@ static const struct {
      GT_DATA, "hidden_size"},
     {"{" LLAMA ",\"hidden_act\":\"gelu\"}", GT_UNSUPPORTED, "hidden_act"},
     {"{" LLAMA ",\"attention_bias\":true}", GT_UNSUPPORTED, "mlp_bias"},
-    {"{\"model_type\":\"qwen3\"," LLAMA_SIZES ",\"attention_bias\":true}", GT_UNSUPPORTED, "attention_bias"},
+    {"{\"model_type\":\"qwen3\"," LLAMA_SIZES ",\"num_key_value_heads\":2,\"attention_bias\":true}", GT_UNSUPPORTED,
+     "attention_bias"},
+    {"{" LLAMA ",\"embedding_multiplier\":2}", GT_UNSUPPORTED, "\"embedding_multiplier\": 2"},
+    {"{" LLAMA ",\"rope_parameters\":{\"partial_rotary_factor\":0.5}}", GT_UNSUPPORTED, "partial_rotary_factor"},
     {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4}}", GT_UNSUPPORTED, "yarn"},
     {"{" LLAMA ",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8}}", GT_DATA, "llama3:8,0,0,0"},
     {"{" LLAMA ",\"partial_rotary_factor\":0.5}", GT_UNSUPPORTED, "partial_rotary_factor"},

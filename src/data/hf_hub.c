@@ -1,7 +1,8 @@
 /* Paths into the cache of Hugging Face's tools, and the search for GPT-2's vocabulary on this machine.
  *
  * The snapshot's name comes from a file that anyone may have written, so it is validated before it becomes part of a
- * path.  Only the reference "main" is followed.  The places of the vocabulary are tried in a fixed order, and the first
+ * path.  Only the reference "main" is followed; a repository without it (hf download --revision=...) may have one
+ * snapshot.  The places of the vocabulary are tried in a fixed order, and the first
  * with files for tokenizer_import() is used; their content must have the hash of GPT-2's.
  */
 #include "data/hf_hub.h"
@@ -38,14 +39,47 @@ bool hf_hub_folder(char out[static FILE_PATH_MAX])
     return false;
 }
 
+#define HEXADECIMAL "0123456789abcdefABCDEF"
+
+/* The snapshots of a repository. */
+struct snapshots {
+    size_t count;
+    char first[REF_BYTES_MAX]; /* in the order of the folder */
+    char names[1024];          /* as many as fit, for a message */
+};
+
+static struct snapshots snapshots_list(const char *repository)
+{
+    struct snapshots all = {.count = 0};
+    const char *folder = FILE_IN(repository, "snapshots"), *name;
+    enum gt_status status = GT_OK;
+    DIR *dir = NULL;
+    while (file_is_folder(folder) && (name = file_next(folder, &dir, &status)) != NULL) {
+        const size_t length = strlen(name), used = strlen(all.names);
+        if (strspn(name, HEXADECIMAL) != length || length >= sizeof all.first || !file_is_folder(FILE_IN(folder, name)))
+            continue;
+        if (all.count++ == 0)
+            memcpy(all.first, name, length + 1);
+        if (used + length + 3 < sizeof all.names)
+            snprintf(all.names + used, sizeof all.names - used, "%s%s", used > 0 ? ", " : "", name);
+    }
+    return all;
+}
+
 bool hf_hub_snapshot(const char *hub, const char *repository, char out[static FILE_PATH_MAX])
 {
     const char *folder = FILE_IN(hub, repository), *path = FILE_IN(folder, "refs/main");
     char *name = NULL;
     size_t count = 0;
-    if (!file_exists(path) || file_read_all(path, REF_BYTES_MAX - 1, &name, &count) != GT_OK)
+    if (!file_exists(path)) {
+        const struct snapshots all = snapshots_list(folder);
+        if (all.count == 1)
+            file_join(out, FILE_IN(folder, "snapshots"), all.first);
+        return all.count == 1;
+    }
+    if (file_read_all(path, REF_BYTES_MAX - 1, &name, &count) != GT_OK)
         return false;
-    const size_t length = strspn(name, "0123456789abcdefABCDEF");
+    const size_t length = strspn(name, HEXADECIMAL);
     const bool valid = length > 0 && strspn(name + length, "\r\n") == count - length;
     name[length] = '\0';
     if (valid)
@@ -71,6 +105,11 @@ enum gt_status hf_hub_find(const char *name, char out[static FILE_PATH_MAX])
     const char *repository = TEXT(REF_BYTES_MAX, "models--%.*s--%s", owner, name, name + owner + 1);
     if (hf_hub_folder(hub) && hf_hub_snapshot(hub, repository, out) && file_is_folder(out))
         return GT_OK;
+    const char *folder = FILE_IN(hub, repository);
+    const struct snapshots all = snapshots_list(folder);
+    if (all.count > 1 && !file_exists(FILE_IN(folder, "refs/main")))
+        return FAIL(GT_DATA, "%s: %s has no refs/main and several snapshots; give the path of one: %s/snapshots/{%s}",
+                    name, folder, folder, all.names);
     return FAIL(GT_DATA,
                 "%s: there is no such folder here, and no %s/%s; to download it: hf download %s --exclude 'original/*'",
                 name, hub, repository, name);

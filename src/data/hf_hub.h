@@ -1,6 +1,6 @@
 /* The cache of Hugging Face's tools: its location, and the folder in it with a repository's current files.
  *
- *   HUB/models--OWNER--NAME/refs/main              the name of a snapshot
+ *   HUB/models--OWNER--NAME/refs/main              the name of a snapshot; missing after hf download --revision=...
  *   HUB/models--OWNER--NAME/snapshots/SNAPSHOT/    the files (symbolic links)
  *
  * HUB is $HF_HUB_CACHE, else $HUGGINGFACE_HUB_CACHE (its older name), else $HF_HOME/hub, else
@@ -15,8 +15,9 @@
 
 /* Returns false when there is no home folder or the path is too long. */
 bool hf_hub_folder(char out[static FILE_PATH_MAX]);
-/* Sets `out` to the snapshot folder that refs/main of `repository` ("models--gpt2") points to; the folder may not
- * exist.  Returns false when there is no such reference, or when it is not a snapshot's name (hexadecimal). */
+/* Sets `out` to the snapshot folder that refs/main of `repository` ("models--gpt2") points to, which may not exist, or
+ * without refs/main to the only snapshot.  Returns false when there is none or several, or when refs/main is not a
+ * snapshot's name (hexadecimal). */
 bool hf_hub_snapshot(const char *hub, const char *repository, char out[static FILE_PATH_MAX]);
 /* Returns true when `name` is OWNER/NAME, as models are called on the Hub, and there is no folder OWNER here. */
 bool hf_hub_is_repository(const char *name);

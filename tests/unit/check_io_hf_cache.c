@@ -124,6 +124,27 @@ TEST_LOOP(references_stay_inside, (int)(sizeof bad_references / sizeof bad_refer
     ck_assert(!hf_hub_snapshot("hub", "models--gpt2", out));
 }
 
+/* As after hf download --revision=REVISION, which writes refs/REVISION alone. */
+TEST(no_reference)
+{
+    char out[FILE_PATH_MAX];
+    setenv("HF_HUB_CACHE", "hub", 1);
+    ck_assert(!hf_hub_snapshot("hub", "models--Own--Tiny", out));
+    put_model("hub/models--Own--Tiny/snapshots/0123abc", "model.safetensors");
+    put("hub/models--Own--Tiny/refs", "v1", "0123abc");
+    put("hub/models--Own--Tiny/snapshots/not a snapshot", "a", "");
+    ck_assert(hf_hub_snapshot("hub", "models--Own--Tiny", out));
+    ck_assert_str_eq(out, "hub/models--Own--Tiny/snapshots/0123abc");
+    ck_assert_int_eq(hf_hub_find("Own/Tiny", out), GT_OK);
+
+    put_model("hub/models--Own--Tiny/snapshots/ff", "model.safetensors");
+    ck_assert(!hf_hub_snapshot("hub", "models--Own--Tiny", out));
+    ck_assert_int_eq(hf_hub_find("Own/Tiny", out), GT_DATA);
+    ck_assert_msg(strstr(capture.text, "several snapshots") && strstr(capture.text, "0123abc") &&
+                      strstr(capture.text, "ff"),
+                  "%s", capture.text);
+}
+
 TEST(a_long_reference)
 {
     char out[FILE_PATH_MAX], text[5000];

@@ -441,9 +441,19 @@ static enum gt_status answer_write(struct sample *sample, int64_t *used)
     return GT_OK;
 }
 
+/* Warns about the bytes of a message that have no token. */
+static void message_warn(const struct sample *sample, const char *text, const char *where)
+{
+    struct tokenizer_unknown unknown = {0};
+    unknown.total = bpe_count_unknown(sample->tokenizer->bpe, text, strlen(text), unknown.counts);
+    tokenizer_unknown_warn(sample->tokenizer, &unknown, where);
+}
+
 static enum gt_status chat_write(struct sample *sample)
 {
     int64_t used = 0;
+    if (config_key_was_set(sample->config, CONFIG_KEY_start))
+        message_warn(sample, sample->config->start, "--start");
     for (;;) {
         if (isatty(STDIN_FILENO))
             fputs("> ", stdout);
@@ -454,6 +464,7 @@ static enum gt_status chat_write(struct sample *sample)
         sample->line[strcspn(sample->line, "\r\n\xff")] = '\0'; /* 0xFF is in no text; see chat_turn() */
         if (sample->line[0] == '\0')
             continue;
+        message_warn(sample, sample->line, "this message");
         TRY(turn_begin(sample, &used));
         if (used > 0)
             TRY(answer_write(sample, &used));

@@ -22,7 +22,7 @@ enum { SCRATCH_MIN = 4096 };
 struct bpe_token {
     uint32_t offset; /* into the text */
     uint16_t count;  /* 0: not set yet */
-    bool special, literal;
+    bool special, literal, normalized;
 };
 
 struct bpe_index {
@@ -36,7 +36,7 @@ struct bpe_pair {
     int32_t result;
 };
 
-const struct bpe_pipeline bpe_pipeline_of_gpt2 = {.split = BPE_SPLIT_GPT2, .growth = 1, .bos = -1};
+const struct bpe_pipeline bpe_pipeline_of_gpt2 = {.split = BPE_SPLIT_GPT2, .growth = 1, .bos = -1, .unknown = -1};
 
 static size_t table_capacity(size_t count)
 {
@@ -192,6 +192,12 @@ void bpe_set_literal(struct bpe *bpe, int32_t id)
     bpe->tokens[id].literal = true;
 }
 
+void bpe_set_normalized(struct bpe *bpe, int32_t id)
+{
+    assert(bpe_is_special(bpe, id));
+    bpe->tokens[id].normalized = true;
+}
+
 enum gt_status bpe_set_pipeline(struct bpe *bpe, const struct bpe_pipeline *pipeline)
 {
     char *json;
@@ -206,11 +212,29 @@ static enum gt_status check_complete(const struct bpe *bpe, const char *source)
     for (size_t id = 0; id < bpe->vocab_size; id++)
         if (bpe->tokens[id].count == 0)
             return FAIL(GT_DATA, "%s: no token has the id %zu, of %zu", source, id, bpe->vocab_size);
-    for (int byte = 0; byte < 256; byte++)
-        if (bpe->byte_ids[byte] < 0)
-            return FAIL(GT_DATA, "%s: the byte 0x%02X is no token, so this is not a byte-level vocabulary", source,
-                        (unsigned)byte);
+    int bytes = 0, lacking = 256;
+    for (int byte = 255; byte >= 0; byte--) {
+        bytes += bpe->byte_ids[byte] >= 0;
+        lacking = bpe->byte_ids[byte] < 0 ? byte : lacking;
+    }
+    /* tiktoken fails on such a byte; Hugging Face's tokenizers leave it out. */
+    if (bytes == 0 || (bytes < 256 && bpe->rank == BPE_RANK_TOKEN))
+        return FAIL(GT_DATA, "%s: the byte 0x%02X is no token, so this is not a byte-level vocabulary", source,
+                    (unsigned)lacking);
     return GT_OK;
+}
+
+bool bpe_is_unknown(const struct bpe *bpe, char byte)
+{
+    return bpe->byte_ids[(unsigned char)byte] < 0;
+}
+
+bool bpe_lacks_bytes(const struct bpe *bpe)
+{
+    for (int byte = 0; byte < 256; byte++)
+        if (bpe_is_unknown(bpe, (char)byte))
+            return true;
+    return false;
 }
 
 int32_t bpe_special_find(const struct bpe *bpe, const char *text)
@@ -362,6 +386,11 @@ bool bpe_is_literal(const struct bpe *bpe, int32_t id)
     return bpe_is_special(bpe, id) && bpe->tokens[id].literal;
 }
 
+bool bpe_is_normalized(const struct bpe *bpe, int32_t id)
+{
+    return bpe_is_special(bpe, id) && bpe->tokens[id].normalized;
+}
+
 /* ---- encoding ---- */
 
 void bpe_scratch_release(struct bpe_scratch *scratch)
@@ -449,6 +478,22 @@ static void place_merge(struct piece *piece, uint32_t place)
         place_rank(piece, piece->previous[place]);
 }
 
+/* Sets ids to the tokens of the bytes.  Returns their number: bytes without a token may be left out. */
+static size_t bytes_read(const struct bpe *bpe, const char *bytes, size_t count, int32_t *ids)
+{
+    const struct bpe_pipeline *pipeline = &bpe->pipeline;
+    size_t id_count = 0;
+    bool after_unknown = false;
+    for (size_t i = 0; i < count; i++) {
+        const int32_t id = bpe->byte_ids[(unsigned char)bytes[i]];
+        const bool left_out = id < 0 && (pipeline->unknown < 0 || (after_unknown && pipeline->fuse_unknown));
+        if (!left_out)
+            ids[id_count++] = id < 0 ? pipeline->unknown : id;
+        after_unknown = id < 0;
+    }
+    return id_count;
+}
+
 static size_t piece_merge(const struct bpe *bpe, void *scratch, const char *bytes, size_t count, int32_t *out)
 {
     struct piece piece = {.bpe = bpe, .heap = scratch};
@@ -456,8 +501,10 @@ static size_t piece_merge(const struct bpe *bpe, void *scratch, const char *byte
     piece.ranks = (uint32_t *)(void *)(piece.ids + count);
     piece.previous = piece.ranks + count;
     piece.next = piece.previous + count;
+    count = bytes_read(bpe, bytes, count, piece.ids);
+    if (count == 0)
+        return 0;
     for (size_t i = 0; i < count; i++) {
-        piece.ids[i] = bpe->byte_ids[(unsigned char)bytes[i]];
         piece.previous[i] = i == 0 ? PLACE_NONE : (uint32_t)i - 1;
         piece.next[i] = i + 1 == count ? PLACE_NONE : (uint32_t)i + 1;
     }
@@ -489,6 +536,19 @@ enum gt_status bpe_encode_piece(const struct bpe *bpe, struct bpe_scratch *scrat
     TRY(scratch_reserve(scratch, count));
     *out_count = piece_merge(bpe, scratch->memory, bytes, count, out);
     return GT_OK;
+}
+
+size_t bpe_count_unknown(const struct bpe *bpe, const char *bytes, size_t count, uint64_t counts[static 256])
+{
+    size_t found = 0;
+    if (bpe->pipeline.ignore_merges && bpe_find(bpe, bytes, count) >= 0)
+        return 0;
+    for (size_t i = 0; i < count; i++) {
+        const bool unknown = bpe_is_unknown(bpe, bytes[i]);
+        counts[(unsigned char)bytes[i]] += unknown;
+        found += unknown;
+    }
+    return found;
 }
 
 /* ---- GPT-2's alphabet ---- */

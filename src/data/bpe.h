@@ -1,7 +1,8 @@
 /* Byte-level byte-pair encoding: vocabulary, merges, and the encoding of one piece of text.
  *
- * A token is a string of bytes, and each single byte is a token.  A piece (bpe_split.h) starts as its bytes.  Of all
- * adjacent pairs that have a merge, the one with the lowest rank becomes one token (the leftmost among equals), until
+ * A token is a string of bytes, and most single bytes are tokens.  A piece (bpe_split.h) starts as its bytes; one
+ * without a token is left out, or becomes the unknown token if the vocabulary has one, as in Hugging Face's tokenizers.
+ * Of all adjacent pairs that have a merge, the one with the lowest rank becomes one token (the leftmost among equals), until
  * no pair has a merge (Sennrich et al. 2016, arXiv:1508.07909; GPT-2's encoder.py).  There are two conventions for
  * ranks:
  *
@@ -35,6 +36,8 @@ struct bpe_pipeline {
     size_t growth; /* the most that normalization may lengthen text by: 1 without it, BPE_NFC_GROWTH_MAX with NFC */
     bool ignore_merges; /* a piece that is a token needs no merges */
     int32_t bos;        /* the token before each text, or -1 */
+    int32_t unknown;    /* the token of a byte that has none, or -1: it is left out */
+    bool fuse_unknown;  /* a run of such bytes becomes one token */
     const char *json;   /* tokenizer.json without the vocabulary, which export writes; NULL: GPT-2's pipeline */
 };
 extern const struct bpe_pipeline bpe_pipeline_of_gpt2;
@@ -65,7 +68,7 @@ struct bpe {
 /* ---- construction: create, add every token, add the merges, finish ---- */
 
 struct bpe_spec {
-    size_t vocab_size;  /* ids are 0 to vocab_size - 1; 257 to BPE_VOCAB_MAX, or 256 without special tokens */
+    size_t vocab_size;  /* ids are 0 to vocab_size - 1; at most BPE_VOCAB_MAX */
     size_t text_bytes;  /* at least the sum over all tokens, at most BPE_TEXT_BYTES_MAX */
     size_t merge_count; /* at most BPE_MERGES_MAX; BPE_RANK_TOKEN: 0 */
     enum bpe_rank rank;
@@ -97,8 +100,10 @@ enum gt_status bpe_add_eot(struct bpe *bpe, size_t id);
 void bpe_set_literal(struct bpe *bpe, int32_t id);
 /* Replaces the pipeline of GPT-2; copies `json`.  Errors: GT_NO_MEMORY. */
 enum gt_status bpe_set_pipeline(struct bpe *bpe, const struct bpe_pipeline *pipeline);
+/* Makes a literal token one that is found in normalized text, after the others are found in the text as it is. */
+void bpe_set_normalized(struct bpe *bpe, int32_t id);
 /* Checks and indexes the vocabulary, which is constant from then on.  `source` is for the message.  Errors: GT_DATA
- * when an id or the token of a byte is missing, GT_NO_MEMORY. */
+ * when an id is missing, or the token of every byte, with BPE_RANK_TOKEN of one byte; GT_NO_MEMORY. */
 enum gt_status bpe_finish(struct bpe *bpe, const char *source);
 
 /* ---- queries on a finished vocabulary ---- */
@@ -109,6 +114,10 @@ bool bpe_is_special(const struct bpe *bpe, int32_t id);
 /* Returns the id of the special token with this text, or -1. */
 int32_t bpe_special_find(const struct bpe *bpe, const char *text);
 bool bpe_is_literal(const struct bpe *bpe, int32_t id);
+bool bpe_is_normalized(const struct bpe *bpe, int32_t id);
+/* Return true when a byte, or any byte, has no token; also on an unfinished vocabulary. */
+bool bpe_is_unknown(const struct bpe *bpe, char byte);
+bool bpe_lacks_bytes(const struct bpe *bpe);
 
 /* ---- encoding ---- */
 
@@ -124,6 +133,8 @@ void bpe_scratch_release(struct bpe_scratch *scratch);
  * logged. */
 enum gt_status bpe_encode_piece(const struct bpe *bpe, struct bpe_scratch *scratch, const char *bytes, size_t count,
                                 int32_t *out, size_t *out_count);
+/* Adds the bytes of a piece that have no token to counts[byte].  Returns their number. */
+size_t bpe_count_unknown(const struct bpe *bpe, const char *bytes, size_t count, uint64_t counts[static 256]);
 
 /* ---- GPT-2's alphabet: vocabulary files write the 256 bytes as 256 printable characters ---- */
 

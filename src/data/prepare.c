@@ -352,6 +352,9 @@ static enum gt_status split_refuse(const struct prepare *prep, int64_t train, in
 {
     const struct prepare_spec *spec = prep->spec;
     const uint64_t documents = prep->progress.documents.document_count;
+    if (train + val == 0 && prep->progress.counts.unknown_bytes > 0)
+        return FAIL(GT_DATA, "INPUT %s%s: no byte of the text has a token in the vocabulary", spec->inputs[0],
+                    spec->input_count > 1 ? " ..." : "");
     if (train + val == 0)
         return refuse_empty(prep, &prep->progress.documents);
     return FAIL(GT_DATA,
@@ -378,6 +381,8 @@ static enum gt_status border_of_bpe(struct prepare *prep, int64_t val_characters
         weights[tokenizer_eot(prep->tokenizer)] = 0;
     if (tokenizer_pipeline(prep->tokenizer)->bos >= 0)
         weights[tokenizer_pipeline(prep->tokenizer)->bos] = 0;
+    if (tokenizer_pipeline(prep->tokenizer)->unknown >= 0)
+        weights[tokenizer_pipeline(prep->tokenizer)->unknown] = 0;
     const enum gt_status status = token_writer_border(prep->writer, weights, vocab_size, val_characters, out_train);
     hostmem_free(weights);
     return status;

@@ -79,6 +79,7 @@ struct prepare_counts {
     uint64_t forced_cuts;                      /* places where the cut may have split a token */
     uint64_t invalid_bytes, invalid_documents; /* bytes that are not UTF-8, and documents with such */
     uint64_t zero_documents;                   /* documents with a zero byte */
+    uint64_t unknown_bytes;                    /* bytes that have no token in the vocabulary */
     uint64_t cut_conversations, answer_tokens; /* longer than a row or 256 KiB; tokens that count as targets */
 };
 

@@ -54,6 +54,7 @@ enum gt_status prepare_encode_open(struct prepare *prep)
 {
     writer_choose(prep);
     TRY(threads_open(prep));
+    prep->lacks_bytes = prep->tokenizer->bpe != NULL && bpe_lacks_bytes(prep->tokenizer->bpe);
     TRY(HOSTMEM_NEW(prep, BATCH_BYTES, "text of a batch", &prep->text));
     const size_t width = prep->spec->chat != CHAT_NONE ? sizeof(int32_t) : prep->writer_spec.width_bytes;
     prep->packed_width = width * tokenizer_pipeline(prep->tokenizer)->growth;
@@ -79,21 +80,33 @@ static void tokens_pack(unsigned char *out, size_t width_bytes, const int32_t *i
         le_write(out + 4 * i, (uint32_t)ids[i], 4);
 }
 
+/* Returns the number of characters, without those that begin with a byte that has no token. */
+static size_t characters_count(const struct prepare *prep, const char *text, size_t count)
+{
+    size_t characters = utf8_count_leads((const unsigned char *)text, count);
+    for (size_t i = 0; i < count && prep->lacks_bytes; i++)
+        characters -= ((unsigned char)text[i] & 0xC0u) != 0x80 && bpe_is_unknown(prep->tokenizer->bpe, text[i]);
+    return characters;
+}
+
 static void piece_encode(void *context, size_t index, int thread)
 {
     struct prepare *prep = context;
     struct prepare_piece *piece = &prep->pieces[index];
     const char *text = prep->text + piece->offset;
     const size_t width = prep->writer_spec.width_bytes;
+    const struct tokenizer_unknown *unknown = tokenizer_encoder_unknown(prep->encoders[thread]);
+    const uint64_t unknown_before = unknown->total;
     size_t count = 0;
     if (prep->spec->chat != CHAT_NONE) {
         piece->status = chat_encode(prep->encoders[thread], prep->tokenizer, prep->spec->chat, text, piece->count,
                                     prep->ids[thread], &count);
+        piece->unknown_count = unknown->total - unknown_before;
         memcpy(prep->packed + piece->offset * prep->packed_width, prep->ids[thread], count * sizeof(int32_t));
         piece->tokens = (int64_t)count;
         return;
     }
-    if (!prep->replays)
+    if (!prep->replays || prep->lacks_bytes) /* which are counted again */
         piece->status = tokenizer_encoder_run(prep->encoders[thread], text, piece->count, TOKENIZER_SPECIAL_AS_TEXT,
                                               prep->ids[thread], &count, &piece->fault);
     if (piece->status != GT_OK)
@@ -101,8 +114,9 @@ static void piece_encode(void *context, size_t index, int thread)
     assert(count * width <= piece->count * prep->packed_width);
     tokens_pack(prep->packed + piece->offset * prep->packed_width, width, prep->ids[thread], count);
     piece->tokens = (int64_t)count;
+    piece->unknown_count = unknown->total - unknown_before;
     piece->invalid_count = utf8_count_invalid((const unsigned char *)text, piece->count);
-    piece->character_count = utf8_count_leads((const unsigned char *)text, piece->count);
+    piece->character_count = characters_count(prep, text, piece->count);
     piece->has_zero = memchr(text, 0, piece->count) != NULL;
 }
 
@@ -171,6 +185,34 @@ static void latin_note(struct prepare *prep, const struct prepare_piece *piece)
     prep->latin_said |= latin != NULL;
 }
 
+/* Counts bytes without a token, and notes where the first is: exactly, unless the text was normalized. */
+static void unknown_count(struct prepare *prep, const struct prepare_piece *piece)
+{
+    const bool is_first = prep->progress.counts.unknown_bytes == 0;
+    const char *path = prep->corpus->files[piece->file].path, *text = prep->text + piece->offset;
+    size_t at = 0;
+    prep->progress.counts.unknown_bytes += piece->unknown_count;
+    if (piece->unknown_count == 0 || !is_first)
+        return;
+    while (at < piece->count && !bpe_is_unknown(prep->tokenizer->bpe, text[at]))
+        at++;
+    snprintf(prep->unknown_first, sizeof prep->unknown_first, "%s: %s %" PRIu64, path, piece->is_line ? "line" : "byte",
+             piece->is_line ? piece->place : piece->place + at);
+}
+
+/* Warns about the bytes without a token of the whole run. */
+static void unknown_note(const struct prepare *prep)
+{
+    struct tokenizer_unknown all = {0};
+    for (int i = 0; i < prep->spec->threads; i++) {
+        const struct tokenizer_unknown *one = tokenizer_encoder_unknown(prep->encoders[i]);
+        all.total += one->total;
+        for (int byte = 0; byte < 256; byte++)
+            all.counts[byte] += one->counts[byte];
+    }
+    tokenizer_unknown_warn(prep->tokenizer, &all, TEXT(FILE_PATH_MAX + 64, "from %s on", prep->unknown_first));
+}
+
 static enum gt_status piece_put(struct prepare *prep, const struct prepare_piece *piece)
 {
     struct prepare_progress *progress = &prep->progress;
@@ -180,6 +222,7 @@ static enum gt_status piece_put(struct prepare *prep, const struct prepare_piece
         TRY(put_before(prep, piece->split));
     TRY(put(prep, prep->writer, piece->split, prep->packed + piece->offset * prep->packed_width, piece->tokens));
     progress->character_count += piece->character_count;
+    unknown_count(prep, piece);
     progress->counts.invalid_bytes += piece->invalid_count;
     progress->document_invalid |= piece->invalid_count > 0;
     if (piece->invalid_count > 0)
@@ -242,6 +285,7 @@ static enum gt_status rows_put(struct prepare *prep)
     for (struct prepare_piece *piece = prep->pieces; piece < end; piece++) {
         if (piece->status != GT_OK)
             return piece_refuse(prep, piece);
+        unknown_count(prep, piece);
         /* The end of text, which comes last, is not missed. */
         prep->progress.counts.cut_conversations += !piece->last || piece->tokens - 1 > prep->spec->block_size;
         piece->tokens = min_i64(piece->tokens, prep->spec->block_size);
@@ -332,7 +376,11 @@ static void pieces_add(struct prepare *prep, const struct document *document, en
                                                                    .split = split,
                                                                    .first = begins,
                                                                    .last = ends && !document->unfinished,
-                                                                   .file = file};
+                                                                   .file = file,
+                                                                   .place = document->place,
+                                                                   .is_line = document->is_line};
+        if (!document->is_line)
+            prep->pieces[prep->piece_count - 1].place += at - prep->text_count;
         prep->progress.counts.forced_cuts += forced;
         begins = false;
         at += count;
@@ -407,6 +455,7 @@ enum gt_status prepare_encode(struct prepare *prep)
         TRY(replay_end(prep));
     if (prep->masks != NULL && prep->phase != PREPARE_PHASE_COMMIT)
         TRY(rows_end(prep));
+    unknown_note(prep);
     prepare_told(prep, true);
     return GT_OK;
 }

@@ -26,7 +26,10 @@ struct prepare_piece {
     enum token_split split;
     bool first, last; /* piece of its document */
     uint64_t file;    /* index in the corpus, for messages */
+    uint64_t place;   /* where it starts in the file: a byte of the text, or with `is_line` a line */
+    bool is_line;
     int64_t tokens;
+    uint64_t unknown_count; /* bytes without a token */
     size_t invalid_count;
     size_t character_count;
     bool has_zero;
@@ -88,11 +91,13 @@ struct prepare {
     char *text;                          /* of the batch: BATCH_BYTES bytes */
     size_t text_count;
     unsigned char *packed; /* tokens of the batch; a piece's tokens start at its offset * packed_width */
+    bool lacks_bytes;      /* the vocabulary has no token for some bytes */
     size_t packed_width;   /* bytes for the tokens of a byte of text */
     struct prepare_piece *pieces;
     size_t piece_count;
     uint64_t saved_at_bytes; /* bytes of text at the last save */
     bool latin_said;
+    char unknown_first[FILE_PATH_MAX + 32]; /* where the first byte without a token is */
 
     uint64_t done_before_bytes; /* for progress: bytes of finished passes */
     uint64_t told_bytes;

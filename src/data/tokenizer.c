@@ -234,13 +234,16 @@ static int32_t bpe_id_of(const struct bpe *bpe, uint32_t code_point)
 {
     char text[4];
     int32_t ids[4];
+    uint64_t unknown[256] = {0};
     size_t count = 0;
     struct bpe_scratch scratch = {.memory = NULL};
     if (!utf8_is_scalar(code_point))
         return -1;
-    const enum gt_status status = bpe_encode_piece(bpe, &scratch, text, utf8_encode(code_point, text), ids, &count);
+    const size_t length = utf8_encode(code_point, text);
+    const enum gt_status status = bpe_encode_piece(bpe, &scratch, text, length, ids, &count);
     bpe_scratch_release(&scratch);
-    return status == GT_OK && count == 1 ? ids[0] : -1;
+    const bool whole = status == GT_OK && count == 1 && bpe_count_unknown(bpe, text, length, unknown) == 0;
+    return whole ? ids[0] : -1;
 }
 
 int32_t tokenizer_id_of(const struct tokenizer *tokenizer, uint32_t code_point)
@@ -269,10 +272,13 @@ enum gt_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const 
     struct tokenizer_fault fault = {.at = 0};
     TRY(tokenizer_encoder_create(tokenizer, tokenizer, &encoder));
     const int32_t bos = tokenizer_pipeline(tokenizer)->bos;
-    const enum gt_status status =
+    enum gt_status status =
         tokenizer_encoder_run(encoder, text, count, TOKENIZER_SPECIAL_ALLOWED, out, out_count, &fault);
+    tokenizer_unknown_warn(tokenizer, tokenizer_encoder_unknown(encoder), source);
     if (status != GT_OK)
         tokenizer_fault_report(tokenizer, status, &fault, source);
+    else if (count > 0 && *out_count == 0 && bos < 0)
+        status = FAIL(GT_DATA, "%s: no byte of this text has a token in the vocabulary", source);
     else if (bos >= 0 && (*out_count == 0 || out[0] != bos)) {
         memmove(out + 1, out, *out_count * sizeof out[0]);
         out[0] = bos;

@@ -2,7 +2,8 @@
  *
  *   bytes   the 256 bytes themselves; any file can be encoded
  *   chars   the distinct characters of a text, sorted by code point (nanoGPT data/shakespeare_char/prepare.py)
- *   bpe     byte-level byte-pair encoding as in GPT-2: bpe.h; any file can be encoded, and decodes byte for byte
+ *   bpe     byte-level byte-pair encoding as in GPT-2: bpe.h; any file can be encoded, and decodes byte for byte unless
+ *           the vocabulary lacks some of the bytes
  *
  * A tokenizer is stored as `gpt_tokenizer.json` next to its token files:
  *   { "format": "gpt-train-tokenizer", "version": 1, "kind": "chars", "vocab_size": 65,
@@ -78,7 +79,8 @@ int32_t tokenizer_id_of(const struct tokenizer *tokenizer, uint32_t code_point);
 /* Sets out[*out_count] to the ids of a text that a user typed, and the pipeline's `bos` before them.  `out` must have
  * room for `count` * the pipeline's `growth` + 1.  `source` (a path or flag) is for the message.  The texts of special
  * tokens become these tokens, as in nanoGPT's sample.py.  To encode other text, or many texts, use an encoder, below.
- * Errors: GT_DATA when a character is not in the vocabulary or the text is not UTF-8 (chars), GT_NO_MEMORY (bpe). */
+ * Warns about bytes without a token.  Errors: GT_DATA when a character is not in the vocabulary or the text is not UTF-8
+ * (chars), or when no byte has a token (bpe); GT_NO_MEMORY (bpe). */
 enum gt_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const char *text, size_t count,
                                        const char *source, int32_t *out, size_t *out_count);
 
@@ -188,6 +190,17 @@ struct tokenizer_encoder;
 /* Borrows the tokenizer, which outlives the encoder.  About 4 MiB for bpe.  Main thread only.  Errors: GT_NO_MEMORY. */
 enum gt_status tokenizer_encoder_create(const void *owner, const struct tokenizer *tokenizer,
                                         struct tokenizer_encoder **out);
+
+/* The bytes of text that the vocabulary has no token for (bpe only). */
+struct tokenizer_unknown {
+    uint64_t total, counts[256];
+};
+/* Returns those of all texts that the encoder has encoded. */
+const struct tokenizer_unknown *tokenizer_encoder_unknown(const struct tokenizer_encoder *encoder);
+/* Warns that these bytes are left out or became the unknown token, unless there are none.  The line begins with
+ * `where`. */
+void tokenizer_unknown_warn(const struct tokenizer *tokenizer, const struct tokenizer_unknown *unknown,
+                            const char *where);
 
 /* The place where encoding failed. */
 struct tokenizer_fault {

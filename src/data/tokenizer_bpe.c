@@ -45,9 +45,10 @@ static bool is_type(const json_t *object, const char *type)
 /* Checks the fields of "model" that change ids; they must be absent, null, false or empty. */
 static enum gt_status model_read(const json_t *model, const char *path, struct bpe_pipeline *out)
 {
-    static const char *const fields[] = {"model.dropout", "model.unk_token", "model.continuing_subword_prefix",
+    static const char *const fields[] = {"model.dropout", "model.continuing_subword_prefix",
                                          "model.end_of_word_suffix"};
     const json_t *type = json_object_get(model, "type"), *ignores = json_object_get(model, "ignore_merges");
+    const json_t *unknown = json_object_get(model, "unk_token");
     if (json_is_string(type) && strcmp(json_string_value(type), "BPE") != 0)
         return tokenizer_pipeline_refuse_kind(path, json_string_value(type));
     if (json_is_true(json_object_get(model, "byte_fallback")))
@@ -61,7 +62,10 @@ static enum gt_status model_read(const json_t *model, const char *path, struct b
     }
     if (!is_absent(ignores) && !json_is_boolean(ignores))
         return field_refuse(path, "model.ignore_merges", ignores, "true or false");
+    if (!is_absent(unknown) && !json_is_string(unknown))
+        return field_refuse(path, "model.unk_token", unknown, "null or a token");
     out->ignore_merges = json_is_true(ignores);
+    out->fuse_unknown = json_is_true(json_object_get(model, "fuse_unk"));
     return GT_OK;
 }
 
@@ -137,6 +141,18 @@ static enum gt_status bos_read(const json_t *root, const char *path, int32_t *ou
     return GT_OK;
 }
 
+/* An added token that is found in normalized text must be normalized itself. */
+static enum gt_status added_check_normal(const json_t *token, const char *path)
+{
+    const json_t *content = json_object_get(token, "content");
+    size_t count = 0;
+    char *normal = NULL;
+    if (bpe_nfc(json_string_value(content), json_string_length(content), &normal, &count) != GT_OK)
+        return FAIL(GT_NO_MEMORY, "out of memory: the added tokens of %s", path);
+    free(normal);
+    return normal == NULL ? GT_OK : field_refuse(path, "added_tokens", token, "a content that NFC leaves as it is");
+}
+
 static enum gt_status added_check(const json_t *root, const char *path, bool nfc)
 {
     static const char *const fields[] = {"lstrip", "rstrip", "single_word"};
@@ -151,7 +167,7 @@ static enum gt_status added_check(const json_t *root, const char *path, bool nfc
             if (json_is_true(json_object_get(token, fields[k])))
                 return field_refuse(path, "added_tokens", token, "lstrip, rstrip and single_word false");
         if (nfc && json_is_true(json_object_get(token, "normalized")))
-            return field_refuse(path, "added_tokens", token, "normalized false with a normalizer");
+            TRY(added_check_normal(token, path));
     }
     return GT_OK;
 }
@@ -159,6 +175,7 @@ static enum gt_status added_check(const json_t *root, const char *path, bool nfc
 enum gt_status tokenizer_pipeline_read(const json_t *root, const char *path, struct bpe_pipeline *out)
 {
     const json_t *normalizer = json_object_get(root, "normalizer");
+    *out = bpe_pipeline_of_gpt2;
     TRY(model_read(json_object_get(root, "model"), path, out));
     const bool nfc = is_type(normalizer, "NFC");
     out->growth = nfc ? BPE_NFC_GROWTH_MAX : 1;
@@ -174,8 +191,8 @@ enum gt_status tokenizer_pipeline_read(const json_t *root, const char *path, str
     return added_check(root, path, nfc);
 }
 
-/* Returns the text of `root` without merges, and with no tokens but the added ones in the vocabulary, if they are
- * there.  The caller free()s it; NULL: out of memory. */
+/* Returns the text of `root` without merges, and with no tokens but the added ones and the unknown one in the
+ * vocabulary, if they are there.  The caller free()s it; NULL: out of memory. */
 static char *json_without_vocabulary(const json_t *root)
 {
     json_t *copy = json_copy((json_t *)root); /* jansson's copies need a non-const pointer but change nothing */
@@ -186,6 +203,8 @@ static char *json_without_vocabulary(const json_t *root)
         const char *text = json_string_value(json_object_get(token, "content"));
         json_object_set(vocab, text, json_object_get(json_object_get(model, "vocab"), text)); /* fails when not there */
     }
+    const char *unknown = json_string_value(json_object_get(model, "unk_token"));
+    json_object_set(vocab, unknown, json_object_get(json_object_get(model, "vocab"), unknown)); /* the same */
     json_object_del(model, "merges");
     const int failures = json_object_set_new(model, "vocab", vocab) | json_object_set_new(copy, "model", model);
     char *text = failures == 0 ? json_dumps(copy, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
@@ -193,12 +212,24 @@ static char *json_without_vocabulary(const json_t *root)
     return text;
 }
 
+/* Returns the id of the unknown token, or -1: if the vocabulary lacks no byte, it never occurs. */
+static int32_t unknown_find(const struct bpe *bpe, const json_t *model)
+{
+    const char *text = json_string_value(json_object_get(model, "unk_token"));
+    const json_t *id = json_object_get(json_object_get(model, "vocab"), text);
+    const bool valid = json_is_integer(id) && json_integer_value(id) >= 0 &&
+                       json_integer_value(id) < (json_int_t)bpe->vocab_size && bpe_lacks_bytes(bpe);
+    return valid ? (int32_t)json_integer_value(id) : -1;
+}
+
 enum gt_status tokenizer_pipeline_set(struct bpe *bpe, const json_t *root, const char *path,
                                       const struct bpe_pipeline *pipeline)
 {
     const json_t *added = json_object_get(root, "added_tokens");
-    bool is_gpt2 =
-        pipeline->split == BPE_SPLIT_GPT2 && pipeline->growth == 1 && !pipeline->ignore_merges && pipeline->bos < 0;
+    struct bpe_pipeline whole = *pipeline;
+    whole.unknown = unknown_find(bpe, json_object_get(root, "model"));
+    bool is_gpt2 = whole.split == BPE_SPLIT_GPT2 && whole.growth == 1 && !whole.ignore_merges && whole.bos < 0 &&
+                   whole.unknown < 0;
     for (size_t i = 0; i < json_array_size(added); i++) {
         const json_t *token = json_array_get(added, i), *content = json_object_get(token, "content");
         const json_int_t id = json_integer_value(json_object_get(token, "id"));
@@ -210,6 +241,8 @@ enum gt_status tokenizer_pipeline_set(struct bpe *bpe, const json_t *root, const
         if (json_is_true(json_object_get(token, "special")))
             continue;
         bpe_set_literal(bpe, (int32_t)id);
+        if (json_is_true(json_object_get(token, "normalized")))
+            bpe_set_normalized(bpe, (int32_t)id);
         is_gpt2 = false;
     }
     if (pipeline->bos >= 0 && !bpe_is_special(bpe, pipeline->bos))
@@ -219,7 +252,6 @@ enum gt_status tokenizer_pipeline_set(struct bpe *bpe, const json_t *root, const
     char *text = json_without_vocabulary(root);
     if (text == NULL)
         return FAIL(GT_NO_MEMORY, "out of memory: the pipeline of %s", path);
-    struct bpe_pipeline whole = *pipeline;
     whole.json = text;
     const enum gt_status status = bpe_set_pipeline(bpe, &whole);
     free(text);

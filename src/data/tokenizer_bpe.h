@@ -15,13 +15,14 @@
  * The pipeline is all that Hugging Face's tokenizer.json says besides the vocabulary and the merges.  A text runs
  * through these steps.  What another value of a field would do to ids is not here, and is refused by name:
  *
- *   added_tokens    each is found before all else; one that is not special is found in a corpus too
+ *   added_tokens    each is found before all else, a "normalized" one after normalizing; one that is not special is found
+ *                   in a corpus too
  *   normalizer      none or NFC
  *   pre_tokenizer   the splits of bpe_split.h; "Split" is recognised by its expression, byte for byte
- *   model           byte-level BPE, with or without ignore_merges
+ *   model           byte-level BPE, with or without ignore_merges; unk_token and fuse_unk for bytes without a token
  *   post_processor  none, or one token (BOS) before the text
  *
- * "pipeline" is that file without model.merges and with only the added tokens in model.vocab.
+ * "pipeline" is that file without model.merges and with only the added tokens and unk_token in model.vocab.
  * Source: https://huggingface.co/docs/tokenizers, "The tokenization pipeline".
  */
 #ifndef GPT_TRAIN_DATA_TOKENIZER_BPE_H

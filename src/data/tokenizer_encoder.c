@@ -3,10 +3,11 @@
  * bytes and chars need only the tokenizer.  For bpe the text is split into pieces.  A cache has 2^16 entries of one
  * cache line each, and a newer piece replaces an older one in the same slot.  Pieces or results too long for an entry
  * are encoded every time.  Special tokens, when allowed, and literal ones cut the text before it is normalized and
- * split.
+ * split; literal ones that are "normalized" cut it in between.  Bytes without a token are counted.
  */
 #include "data/tokenizer.h"
 
+#include "base/size.h"
 #include "base/utf8.h"
 
 /* Fuzzing uses a smaller cache. */
@@ -14,7 +15,7 @@
 #define CACHE_BITS 16
 #endif
 
-enum { CACHED_BYTES_MAX = 30, CACHED_IDS_MAX = 8 };
+enum { CACHED_BYTES_MAX = 30, CACHED_IDS_MAX = 8, UNKNOWN_SHOWN = 8 };
 
 struct cached_piece {
     unsigned char count; /* bytes; 0: free */
@@ -31,8 +32,10 @@ struct tokenizer_encoder {
     struct bpe_splitter *splitter;
     struct cached_piece *cache;
     struct bpe_scratch scratch;
-    bool begins[2][256]; /* first bytes of literal tokens, and of all special ones */
-    bool has_literals;
+    bool begins[2][2][256]; /* by enum tokenizer_special, then `normalized`: first bytes of the tokens to be found */
+    bool finds[2][2];       /* there are such tokens */
+    bool lacks_bytes;
+    struct tokenizer_unknown unknown;
 };
 
 static enum gt_status encoder_open_bpe(struct tokenizer_encoder *encoder)
@@ -40,13 +43,16 @@ static enum gt_status encoder_open_bpe(struct tokenizer_encoder *encoder)
     const struct bpe *bpe = encoder->bpe;
     TRY(bpe_splitter_create(encoder, encoder->bpe->pipeline.split, &encoder->splitter));
     TRY(HOSTMEM_NEW(encoder, (size_t)1 << CACHE_BITS, "cache of pieces", &encoder->cache));
+    encoder->lacks_bytes = bpe_lacks_bytes(bpe);
     for (size_t i = 0; i < bpe->special_count; i++) {
         const char *text = NULL;
         const bool literal = bpe_is_literal(bpe, bpe->specials[i]);
+        const bool normalized = bpe_is_normalized(bpe, bpe->specials[i]);
         (void)bpe_token(bpe, bpe->specials[i], &text);
-        encoder->begins[TOKENIZER_SPECIAL_ALLOWED][(unsigned char)text[0]] = true;
-        encoder->begins[TOKENIZER_SPECIAL_AS_TEXT][(unsigned char)text[0]] |= literal;
-        encoder->has_literals |= literal;
+        encoder->begins[TOKENIZER_SPECIAL_ALLOWED][normalized][(unsigned char)text[0]] = true;
+        encoder->begins[TOKENIZER_SPECIAL_AS_TEXT][normalized][(unsigned char)text[0]] |= literal;
+        encoder->finds[TOKENIZER_SPECIAL_ALLOWED][normalized] = true;
+        encoder->finds[TOKENIZER_SPECIAL_AS_TEXT][normalized] |= literal;
     }
     return GT_OK;
 }
@@ -152,37 +158,36 @@ static enum gt_status encode_ordinary(struct tokenizer_encoder *encoder, const c
         size_t piece_ids = 0;
         TRY(encode_piece(encoder, piece, length, out + ids, &piece_ids));
         ids += piece_ids;
+        if (encoder->lacks_bytes)
+            encoder->unknown.total += bpe_count_unknown(encoder->bpe, piece, length, encoder->unknown.counts);
     }
     assert(ids <= count);
     *out_count = ids;
     return GT_OK;
 }
 
-static enum gt_status encode_normalized(struct tokenizer_encoder *encoder, const char *text, size_t count, int32_t *out,
-                                        size_t *out_count)
-{
-    char *normal = NULL;
-    if (encoder->bpe->pipeline.growth > 1)
-        TRY(bpe_nfc(text, count, &normal, &count));
-    const enum gt_status status = encode_ordinary(encoder, normal != NULL ? normal : text, count, out, out_count);
-    free(normal);
-    return status;
-}
+/* A walk over the tokens that are found in a text, and the text between them. */
+struct cut {
+    enum tokenizer_special special;
+    bool normalized;
+    const char *text;
+    size_t count, at;
+};
 
 /* Returns the longest token to be found at text[at], or -1. */
-static int32_t special_at(const struct tokenizer_encoder *encoder, const char *text, size_t count, size_t at,
-                          enum tokenizer_special special, size_t *out_length)
+static int32_t special_at(const struct tokenizer_encoder *encoder, const struct cut *cut, size_t at, size_t *out_length)
 {
     const struct bpe *bpe = encoder->bpe;
     size_t best = 0;
     int32_t id = -1;
-    if (!encoder->begins[special][(unsigned char)text[at]])
+    if (!encoder->begins[cut->special][cut->normalized][(unsigned char)cut->text[at]])
         return -1;
     for (size_t i = 0; i < bpe->special_count; i++) {
         const char *bytes = NULL;
         const size_t length = bpe_token(bpe, bpe->specials[i], &bytes);
-        if (length > best && length <= count - at && memcmp(text + at, bytes, length) == 0 &&
-            (special == TOKENIZER_SPECIAL_ALLOWED || bpe_is_literal(bpe, bpe->specials[i]))) {
+        if (length > best && length <= cut->count - at && memcmp(cut->text + at, bytes, length) == 0 &&
+            bpe_is_normalized(bpe, bpe->specials[i]) == cut->normalized &&
+            (cut->special == TOKENIZER_SPECIAL_ALLOWED || bpe_is_literal(bpe, bpe->specials[i]))) {
             best = length;
             id = bpe->specials[i];
         }
@@ -191,24 +196,59 @@ static int32_t special_at(const struct tokenizer_encoder *encoder, const char *t
     return id;
 }
 
-static enum gt_status encode_with_specials(struct tokenizer_encoder *encoder, const char *text, size_t count,
-                                           enum tokenizer_special special, int32_t *out, size_t *out_count)
+/* Steps over the text before the next token, *out_count bytes, and over the token, *out_id; -1: the text ended. */
+static bool cut_next(const struct tokenizer_encoder *encoder, struct cut *cut, const char **out, size_t *out_count,
+                     int32_t *out_id)
 {
-    size_t ids = 0, begin = 0;
-    for (size_t at = 0; at <= count;) {
-        size_t length = 0, ordinary = 0;
-        const int32_t id = at < count ? special_at(encoder, text, count, at, special, &length) : -1;
-        if (id < 0 && at < count) {
-            at++;
-            continue;
-        }
-        TRY(encode_normalized(encoder, text + begin, at - begin, out + ids, &ordinary));
-        ids += ordinary;
-        if (id < 0)
-            break;
-        out[ids++] = id;
-        at += length;
-        begin = at;
+    size_t at = cut->at, length = 0;
+    if (at > cut->count)
+        return false;
+    *out = cut->text + at;
+    *out_id = -1;
+    if (!encoder->finds[cut->special][cut->normalized])
+        at = cut->count;
+    while (at < cut->count && (*out_id = special_at(encoder, cut, at, &length)) < 0)
+        at++;
+    *out_count = at - cut->at;
+    cut->at = *out_id >= 0 ? at + length : cut->count + 1;
+    return true;
+}
+
+static enum gt_status encode_normalized(struct tokenizer_encoder *encoder, const char *text, size_t count,
+                                        enum tokenizer_special special, int32_t *out, size_t *out_count)
+{
+    struct cut cut = {.special = special, .normalized = true, .text = text, .count = count};
+    enum gt_status status = GT_OK;
+    char *normal = NULL;
+    size_t ids = 0, between_count = 0, more = 0;
+    const char *between = NULL;
+    int32_t id = -1;
+    if (encoder->bpe->pipeline.growth > 1)
+        TRY(bpe_nfc(text, count, &normal, &cut.count));
+    cut.text = normal != NULL ? normal : text;
+    while (status == GT_OK && cut_next(encoder, &cut, &between, &between_count, &id)) {
+        status = encode_ordinary(encoder, between, between_count, out + ids, &more);
+        ids += more;
+        if (id >= 0)
+            out[ids++] = id;
+    }
+    free(normal);
+    *out_count = ids;
+    return status;
+}
+
+static enum gt_status encode_bpe(struct tokenizer_encoder *encoder, const char *text, size_t count,
+                                 enum tokenizer_special special, int32_t *out, size_t *out_count)
+{
+    struct cut cut = {.special = special, .text = text, .count = count};
+    size_t ids = 0, between_count = 0, more = 0;
+    const char *between = NULL;
+    int32_t id = -1;
+    while (cut_next(encoder, &cut, &between, &between_count, &id)) {
+        TRY(encode_normalized(encoder, between, between_count, special, out + ids, &more));
+        ids += more;
+        if (id >= 0)
+            out[ids++] = id;
     }
     *out_count = ids;
     return GT_OK;
@@ -224,9 +264,7 @@ enum gt_status tokenizer_encoder_run(struct tokenizer_encoder *encoder, const ch
     case TOKENIZER_CHARS:
         return encode_chars(encoder->tokenizer, text, count, out, out_count, fault);
     case TOKENIZER_BPE:
-        if (special == TOKENIZER_SPECIAL_ALLOWED || encoder->has_literals)
-            return encode_with_specials(encoder, text, count, special, out, out_count);
-        return encode_normalized(encoder, text, count, out, out_count);
+        return encode_bpe(encoder, text, count, special, out, out_count);
     case TOKENIZER_BYTES:
     case TOKENIZER_KIND_COUNT:
         break;
@@ -235,6 +273,35 @@ enum gt_status tokenizer_encoder_run(struct tokenizer_encoder *encoder, const ch
         out[i] = (unsigned char)text[i];
     *out_count = count;
     return GT_OK;
+}
+
+const struct tokenizer_unknown *tokenizer_encoder_unknown(const struct tokenizer_encoder *encoder)
+{
+    return &encoder->unknown;
+}
+
+void tokenizer_unknown_warn(const struct tokenizer *tokenizer, const struct tokenizer_unknown *unknown,
+                            const char *where)
+{
+    char bytes[256] = "";
+    size_t used = 0, kinds = 0;
+    const int32_t id = tokenizer_pipeline(tokenizer)->unknown;
+    const char *text = NULL;
+    if (unknown->total == 0)
+        return;
+    for (unsigned byte = 0; byte < 256; byte++) {
+        kinds += unknown->counts[byte] > 0;
+        if (unknown->counts[byte] > 0 && kinds <= UNKNOWN_SHOWN)
+            used += (size_t)snprintf(bytes + used, sizeof bytes - used, "%s0x%02X (%" PRIu64 ")", used > 0 ? ", " : "",
+                                     byte, unknown->counts[byte]);
+    }
+    if (kinds > UNKNOWN_SHOWN)
+        snprintf(bytes + used, sizeof bytes - used, " and %zu more", kinds - UNKNOWN_SHOWN);
+    const size_t count = id >= 0 ? bpe_token(tokenizer->bpe, id, &text) : 0;
+    const char *left_out = unknown->total == 1 ? "is left out" : "are left out";
+    log_warning("%s: the vocabulary has no token for %" PRIu64 " byte%s, which %s%.*s: %s", where, unknown->total,
+                unknown->total == 1 ? "" : "s", id >= 0 ? "became " : left_out, (int)size_min(count, 64),
+                count > 0 ? text : "", bytes);
 }
 
 void tokenizer_fault_report(const struct tokenizer *tokenizer, enum gt_status status,

@@ -390,6 +390,49 @@ static enum gt_status import_files(const void *owner, const char *path, const ch
     return status;
 }
 
+/* ---- files that are known and cannot be read ---- */
+
+static const struct {
+    const char *name, *kind;
+} foreign[] = {{"tokenizer.model", "SentencePiece"}, /* or tiktoken's form */
+               {"tekken.json", NULL},                /* the same as tiktoken's, in JSON */
+               {"spiece.model", "SentencePiece"},
+               {"sentencepiece.bpe.model", "SentencePiece"},
+               {"vocab.txt", "WordPiece"}};
+enum { FOREIGN_COUNT = sizeof foreign / sizeof foreign[0] };
+
+/* Sets *out to whether the first line of a file is one of tiktoken's. */
+static enum gt_status tiktoken_recognise(const char *path, bool *out)
+{
+    char *text = NULL, bytes[BPE_TOKEN_BYTES_MAX + 4];
+    const char *line = NULL;
+    size_t length = 0, count = 0;
+    struct tokenizer_source source = {.path = path};
+    TRY(file_read_all(path, TOKENIZER_IMPORT_BYTES_MAX, &text, &source.count));
+    source.text = text;
+    (void)line_next(&(struct lines){.source = &source}, &line, &length);
+    const char *space = memchr(line, ' ', size_min(length, sizeof bytes));
+    const size_t digits = space != NULL ? (size_t)(space - line) : 0;
+    *out = space != NULL && base64_read(line, digits, bytes, &count) &&
+           rank_read(space + 1, length - digits - 1, BPE_VOCAB_MAX) >= 0;
+    free(text);
+    return GT_OK;
+}
+
+/* Refuses a file of the list above. */
+static enum gt_status foreign_refuse(const char *path, const char *kind)
+{
+    bool is_tiktoken = kind == NULL;
+    if (kind != NULL)
+        TRY(tiktoken_recognise(path, &is_tiktoken));
+    if (!is_tiktoken)
+        return tokenizer_pipeline_refuse_kind(path, kind);
+    return FAIL(GT_UNSUPPORTED,
+                "%s: this vocabulary is in tiktoken's form (as in Meta's download of Llama 3), which does not say how "
+                "text is split; give the tokenizer.json of the same model: hf download OWNER/NAME tokenizer.json",
+                path);
+}
+
 static enum gt_status import_file(const void *owner, const char *path, struct tokenizer **out)
 {
     char folder[FILE_PATH_MAX];
@@ -400,10 +443,11 @@ static enum gt_status import_file(const void *owner, const char *path, struct to
             return import_files(owner, FILE_IN(folder, forms[i].name), FILE_IN(folder, forms[i].merges), out);
     if (strcmp(name, TOKENIZER_FILE_NAME) == 0)
         return tokenizer_open_file(owner, path, out);
+    for (int i = 0; i < FOREIGN_COUNT; i++)
+        if (strcmp(name, foreign[i].name) == 0)
+            return foreign_refuse(path, foreign[i].kind);
     if (ends_with(path, ".json") || ends_with(path, ".tiktoken"))
         return import_files(owner, path, NULL, out);
-    if (strcmp(name, "tokenizer.model") == 0)
-        return tokenizer_pipeline_refuse_kind(path, "SentencePiece");
     return FAIL(GT_USAGE, "%s: not the name of a vocabulary file; expected %s, NAME.tiktoken or %s", path, expected,
                 TOKENIZER_FILE_NAME);
 }
@@ -426,6 +470,21 @@ enum gt_status tokenizer_import_folder(const char *folder, bool *out)
     return folder_choose(folder, path, out);
 }
 
+/* Refuses a folder without a vocabulary that can be read. */
+static enum gt_status folder_refuse(const char *folder)
+{
+    bool exists = false;
+    for (int i = 0; i < FOREIGN_COUNT; i++) {
+        TRY(file_look(FILE_IN(folder, foreign[i].name), &exists));
+        if (exists)
+            return foreign_refuse(FILE_IN(folder, foreign[i].name), foreign[i].kind);
+    }
+    return FAIL(GT_USAGE,
+                "%s: this folder has no %s, or %s; of a model on Hugging Face's Hub: hf download OWNER/NAME "
+                "tokenizer.json",
+                folder, expected, TOKENIZER_FILE_NAME);
+}
+
 enum gt_status tokenizer_import(const void *owner, const char *path, struct tokenizer **out)
 {
     char chosen[FILE_PATH_MAX];
@@ -434,7 +493,7 @@ enum gt_status tokenizer_import(const void *owner, const char *path, struct toke
         TRY(folder_choose(path, chosen, &exists));
         if (exists)
             return import_file(owner, chosen, out);
-        return FAIL(GT_USAGE, "%s: this folder has no %s, or %s", path, expected, TOKENIZER_FILE_NAME);
+        return folder_refuse(path);
     }
     TRY(file_look(path, &exists));
     if (!exists)

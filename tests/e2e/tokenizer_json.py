@@ -6,12 +6,15 @@ hand-written splits over unicodedata's categories, merges one by one.
   prepare   BOS and end-of-text around documents; a text that gpt-prepare cuts into parts has the ids of the whole
   model     a folder as it is downloaded goes on training on a text, in the Hub's cache too; gpt-sample encodes and decodes;
             the files that gpt-train and gpt-export write say the same as the one that was read; other tokens are refused
+  unknown   bytes without a token, as SmolLM2's vocabulary has 21: left out or the unknown token, counted and warned about
+  normal    added tokens that are found in normalized text
   refusals  what would change ids and is not supported, by name
 """
 import array
 import json
 import os
 import random
+import re
 import shutil
 import struct
 import subprocess
@@ -367,6 +370,97 @@ def test_model():
     check("a tokenizer of 300 tokens" in done.stderr and f"has {size};" in done.stderr and not os.path.exists("no"), done.stderr)
 
 
+HOLES = [0x04, 0x06, 0x13, 0x14, 0x16, 0x1D, 0xC0, 0xC1, 0xF1, 0xF2, *range(0xF5, 0x100)]  # of SmolLM2
+LOST = re.compile("[\x04\x06\x13\x14\x16\x1d]")
+
+
+def make_holes(**unknown):
+    """The vocabulary of "smollm" without some bytes; `unknown`: the fields of model."""
+    root = make("smollm")
+    words_ = sorted(root["model"]["vocab"], key=root["model"]["vocab"].get)
+    root["model"]["vocab"] = {word: number for number, word in enumerate(w for w in words_ if w not in [ALPHABET[b] for b in HOLES])}
+    root["model"].update(unknown)
+    return root
+
+
+def encode(folder, *texts):
+    """The ids of texts, from gpt-prepare, and what it says."""
+    write("in.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in texts))
+    done = run(GPT_PREPARE, "--tokenizer=" + folder, "--val-fraction=0", "--document-separator=none", "--out-dir=data/in", "in.jsonl")
+    return tokens("data/in"), done.stderr
+
+
+def test_unknown():
+    write_json("holes/tokenizer.json", make_holes())
+    oracle = plain("smollm")
+    oracle.vocab, whole = read_json("holes/tokenizer.json")["model"]["vocab"], Plain.piece
+    oracle.piece = lambda text: whole(oracle, LOST.sub("", text))  # what is left of a piece is adjacent
+    ids, said = encode("holes", "the other 12.\n")
+    check(ids == oracle.encode("the other 12.\n") and not said, said)
+    texts = ["the", "\x04\x06\x04", "th\x04e mo\x13th\x1der 1\x162"]
+    ids, said = encode("holes", *texts)
+    check(ids == [number for text in texts for number in oracle.encode(text)], "bytes are left out")
+    counts = "0x04 (3), 0x06 (1), 0x13 (1), 0x16 (1), 0x1D (1)"
+    check("from in.jsonl: line 2 on: the vocabulary has no token for 7 bytes, which are left out: " + counts in said, said)
+    check(read_json("data/in/manifest.json")["documents"]["bytes_without_token"] == 7, "the manifest counts them")
+    write("in.txt", b"the\xf5\n\x04")
+    done = run(GPT_PREPARE, "--tokenizer=holes", "--val-fraction=0", "--out-dir=data/in", "in.txt")
+    check("in.txt: byte 3" in done.stderr and "2 bytes, which are left out: 0x04 (1), 0xF5 (1)" in done.stderr, done.stderr)
+    write("in.txt", b"\x04" * 5)
+    done = run(GPT_PREPARE, "--tokenizer=holes", "--val-fraction=0", "--out-dir=data/in", "in.txt", status=2)
+    check(len(error_lines(done)) == 1, done.stderr)
+    for fuse in (False, True):
+        write_json("holes/tokenizer.json", make_holes(unk_token="<|endoftext|>", fuse_unk=fuse))
+        ids, said = encode("holes", "a\x04\x06b")
+        vocab = read_json("holes/tokenizer.json")["model"]["vocab"]
+        check(ids == [vocab["a"], *[0] * (2 - fuse), vocab["b"]] and "2 bytes, which became <|endoftext|>" in said, f"{ids}: {said}")
+        write_json("again/gpt_tokenizer.json", read_json("data/in/gpt_tokenizer.json"))
+        check(encode("again", "a\x04\x06b")[0] == ids, "gpt_tokenizer.json keeps the unknown token")
+    write_json("holes/tokenizer.json", make_holes(unk_token="<none>"))
+    check(len(encode("holes", "a\x04b")[0]) == 2, "an unknown token that the vocabulary lacks")
+
+
+def test_unknown_model():
+    write_json("holes/tokenizer.json", make_holes())
+    write("more.txt", words(3000, 9))
+    run(GPT_PREPARE, "--tokenizer=holes", "--out-dir=data/more", "more.txt")
+    run(GPT_TRAIN, "--dataset=./data/more", "--out_dir=out", "--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=32",
+        "--batch_size=2", "--eval_iters=1", "--threads=1", "--max_iters=1", "--gradient_accumulation_steps=1")
+    sample = (GPT_SAMPLE, "--num_samples=1", "--max_new_tokens=1", "--threads=1")
+    done = run(*sample, "--start=the\x04 other")
+    check("--start: the vocabulary has no token for 1 byte, which is left out: 0x04 (1)" in done.stderr and
+          done.stdout.startswith("the other"), done.stderr + done.stdout)
+    check("--start: no byte" in run(*sample, "--start=\x04", status=2).stderr, "a prompt of nothing else")
+    done = run(*sample, "--chat=True", input="the\n\x13the\n")
+    check(done.stderr.count("this message: the vocabulary has no token for 1 byte, which is left out: 0x13 (1)") == 1, done.stderr)
+    run(GPT_EXPORT, "--format=hf", "hf")
+    run(GPT_EXPORT, "--format=gguf", "--force", "model.gguf")
+    check(same_file("holes", "hf/tokenizer.json") and same_file("holes", "out/tokenizer.json"), "the files keep the vocabulary")
+    check(encode("hf", "th\x04e")[0] == encode("holes", "th\x04e")[0], "the exported folder as --tokenizer")
+    check(struct.pack("<Q", 3) + b"the" in read("model.gguf"), "the GGUF has the tokens")
+    shutil.rmtree("hf")
+    shutil.rmtree("out")
+
+
+def test_normal():
+    root = make("llama3")
+    if not HAS_NFC:
+        return
+    root.update(normalizer={"type": "NFC"}, post_processor=None)
+    count = len(root["model"]["vocab"])
+    root["added_tokens"] = [*added(count, True, "<|end_of_text|>"), *added(count + 1, False, "<tool>", "\u00e9t", "Kx", "ab", "bcd")]
+    for token in root["added_tokens"][1:5]:
+        token["normalized"] = True
+    write_json("normal/tokenizer.json", root)
+    whole = Plain("llama3", root)
+    ids = whole.literals
+    # The last one is found first, because it is not normalized; the others in what NFC made of the text between.
+    for text, expected in (("e\u0301t", [ids["\u00e9t"]]), ("\u212ax<tool>", [ids["Kx"], ids["<tool>"]]), ("abcd", [whole.vocab["a"], ids["bcd"]])):
+        check(encode("normal", text)[0] == expected, f"{text!r}: {encode('normal', text)[0]}, expected {expected}")
+        write_json("again/gpt_tokenizer.json", read_json("data/in/gpt_tokenizer.json"))
+        check(encode("again", text)[0] == expected, f"{text!r} again")
+
+
 def test_refusals():
     def refused(says, change):
         root = make("llama3")
@@ -390,13 +484,22 @@ def test_refusals():
     refused("this is a SentencePiece vocabulary", lambda root: root["model"].update(byte_fallback=True))
     refused("this is a WordPiece vocabulary", lambda root: root["model"].update(type="WordPiece"))
     if HAS_NFC:
-        refused("normalized false", lambda root: (root.update(normalizer={"type": "NFC"}), root["added_tokens"][0].update(normalized=True)))
-    write("tokenizer.model", "x")
-    check("SentencePiece" in run(GPT_PREPARE, "--tokenizer=tokenizer.model", "two.jsonl", status=2).stderr, "tokenizer.model")
+        refused("NFC leaves", lambda root: (root.update(normalizer={"type": "NFC"}),
+                                            root["added_tokens"][0].update(normalized=True, content="e\u0301")))
+    for name, content, says in (("tokenizer.model", b"\n\x0e\n\x05<unk>", "SentencePiece"), ("tokenizer.model", b"IQ== 0\nIg== 1\n", "tiktoken's"),
+                                ("tokenizer.model", b"a b\n", "SentencePiece"), ("tekken.json", b"{}", "tiktoken's"),
+                                ("vocab.txt", b"[PAD]\n", "WordPiece")):
+        shutil.rmtree("meta", ignore_errors=True)
+        write("meta/" + name, content)
+        write("meta/params.json", "{}")
+        for given in ("meta/" + name, "meta"):
+            done = run(GPT_PREPARE, "--tokenizer=" + given, "two.jsonl", status=2)
+            check(len(error_lines(done)) == 1 and says in done.stderr and f"meta/{name}: " in done.stderr and
+                  ("hf download OWNER/NAME tokenizer.json" in done.stderr) == (says == "tiktoken's"), f"{given}: {done.stderr}")
     own = read_json("data/llama3/gpt_tokenizer.json") if os.path.exists("data/llama3") else None
     for change in ({"split": "qwen2"}, {"special": []}, {"pipeline": {}}) if own else ():
         write_json("bad/gpt_tokenizer.json", {**own, **change})
         check(len(error_lines(run(GPT_PREPARE, "--tokenizer=bad", "two.jsonl", status=2))) == 1, f"gpt_tokenizer.json: {change}")
 
 
-end(test_ids, test_prepare, test_model, test_refusals, begin=begin)
+end(test_ids, test_prepare, test_model, test_unknown, test_unknown_model, test_normal, test_refusals, begin=begin)

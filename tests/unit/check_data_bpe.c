@@ -108,11 +108,68 @@ TEST(bpe_refuses_what_is_no_vocabulary)
     FIXTURE_SAYS(&fixture, "here: no token has the id 257, of 258");
     hostmem_free(bpe);
 
-    const struct bpe_spec spec = {.vocab_size = 1, .text_bytes = 1, .rank = BPE_RANK_MERGE};
+    /* tiktoken needs all bytes, tokenizers of merges need one. */
+    const struct bpe_spec spec[] = {{.vocab_size = 1, .text_bytes = 1, .rank = BPE_RANK_TOKEN},
+                                    {.vocab_size = 1, .text_bytes = 2, .rank = BPE_RANK_MERGE}};
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_int_eq(bpe_create(fixture.mem, &spec[i], &bpe), GT_OK);
+        add(bpe, 0, i == 0 ? "a" : "ab");
+        ck_assert_int_eq(bpe_finish(bpe, "here"), GT_DATA);
+        FIXTURE_SAYS(&fixture, "here: the byte 0x00 is no token");
+        hostmem_free(bpe);
+    }
+    fixture_close(&fixture);
+}
+
+/* A vocabulary of "a", "b", "ab" and "?".  Bytes without a token are left out, and then "a" and "b" are neighbours. */
+TEST_LOOP(bytes_without_a_token, 3)
+{
+    static const struct {
+        const char *text;
+        size_t unknown;
+        int32_t ids[3][8]; /* left out; each "?"; runs "?"; -1 ends them */
+    } cases[] = {
+        {"ab", 0, {{2, -1}, {2, -1}, {2, -1}}},
+        {"a\x04\x06"
+         "b",
+         2,
+         {{2, -1}, {0, 3, 3, 1, -1}, {0, 3, 1, -1}}},
+        {"\x04"
+         "a\x04",
+         2,
+         {{0, -1}, {3, 0, 3, -1}, {3, 0, 3, -1}}},
+        {"\xFF\xFE", 2, {{-1}, {3, 3, -1}, {3, -1}}},
+    };
+    struct data_fixture fixture;
+    struct bpe *bpe = NULL;
+    struct bpe_scratch scratch = {.memory = NULL};
+    const struct bpe_spec spec = {.vocab_size = 4, .text_bytes = 8, .merge_count = 1, .rank = BPE_RANK_MERGE};
+    fixture_open(&fixture);
     ck_assert_int_eq(bpe_create(fixture.mem, &spec, &bpe), GT_OK);
     add(bpe, 0, "a");
-    ck_assert_int_eq(bpe_finish(bpe, "here"), GT_DATA);
-    FIXTURE_SAYS(&fixture, "here: the byte 0x00 is no token");
+    add(bpe, 1, "b");
+    add(bpe, 2, "ab");
+    add(bpe, 3, "?");
+    ck_assert(bpe_add_merge(bpe, 0, 1));
+    struct bpe_pipeline pipeline = bpe_pipeline_of_gpt2;
+    pipeline.unknown = _i == 0 ? -1 : 3;
+    pipeline.fuse_unknown = _i == 2;
+    pipeline.json = "{}";
+    ck_assert_int_eq(bpe_set_pipeline(bpe, &pipeline), GT_OK);
+    ck_assert_int_eq(bpe_finish(bpe, "here"), GT_OK);
+    ck_assert(bpe_lacks_bytes(bpe) && bpe_is_unknown(bpe, '\xFF') && !bpe_is_unknown(bpe, 'a'));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int32_t ids[8] = {0};
+        uint64_t counts[256] = {0};
+        size_t count = 0, length = strlen(cases[i].text), expected = 0;
+        ck_assert_int_eq(bpe_encode_piece(bpe, &scratch, cases[i].text, length, ids, &count), GT_OK);
+        while (cases[i].ids[_i][expected] >= 0)
+            expected++;
+        ck_assert_msg(count == expected && memcmp(ids, cases[i].ids[_i], count * sizeof ids[0]) == 0, "case %zu", i);
+        ck_assert_uint_eq(bpe_count_unknown(bpe, cases[i].text, length, counts), cases[i].unknown);
+        ck_assert_uint_eq(counts['a'], 0);
+    }
+    bpe_scratch_release(&scratch);
     hostmem_free(bpe);
     fixture_close(&fixture);
 }
